@@ -1,0 +1,129 @@
+// Package samplepool makes up an HTCondor GPU pool and its truth, deterministic by seed: the month files that a collector
+// would have written, the job ads of its access points, and what really happened. The demo, tests and benchmarks use it.
+//
+//	p, err := samplepool.New(samplepool.Default())
+//	err = p.Write(ctx, dir)               // everything, as files
+//	for s, err := range p.Snapshots(ctx)  // the same snapshots in memory
+//	truth, err := p.Truth(ctx)            // runs, availability, snapshot times
+//
+// Every call simulates afresh with the same outcome; only Truth and Ads hold more than a pool's present in memory.
+package samplepool
+
+import (
+	"time"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Options describe a pool. Start from Default, Hard or RightClocks and change what matters; shares lie in 0–1.
+type Options struct {
+	Seed     uint64        // the same options give the same pool, byte for byte
+	Machines int           // 5–2,000
+	GPUs     int           // Machines–16·Machines; 0: as the machines come, about 5.3 each
+	Start    time.Time     // beginning of the snapshots
+	End      time.Time     // the pool's "now": later nothing is known, jobs still queued have no history ad
+	Cadence  time.Duration // between collector runs, 1m–1h
+	Timezone string        // IANA name of the collector's local time: timestamp text, month files, working hours
+	// NewColumns is the first local month whose file has PreventJobsReason and Disk; zero: the month after Start's.
+	NewColumns time.Time
+
+	// What makes reading hard. Shares of runs hold for the backfill and the primary side alike.
+
+	ShortRuns            float64       // of finished runs, those shorter than a cadence
+	OwnerAfterCompletion float64       // of completed backfill runs, those with a primary claim of one of their GPUs within a cadence
+	Holds                float64       // of finished runs, those put on hold; half of these jobs are released and run again
+	StaleRows            float64       // of owner claims of a GPU that stood in a backfill slot, those that leave its backfill row behind for one snapshot
+	MissingAds           float64       // of job ads (history and epoch), those that never reached the archive
+	MissingJobIDs        float64       // of runs, those whose rows carry no GlobalJobId
+	ClockSkew            time.Duration // largest error of an access point's clock (0–120 s): one is nearly that fast, one nearly that slow
+	MissedSnapshots      float64       // of collector runs, those that did not happen
+	LateSnapshots        float64       // of collector runs, those 1–5 min late (at most a third of the cadence)
+	DoubledSnapshots     float64       // of collector runs, those done twice: half within 60 s (one snapshot), half later
+	MissingMachines      float64       // of (machine, snapshot), those without the machine's rows
+	Outages              float64       // of the collector, per 30 days, each 1–6 h; any > 0 gives at least one when the pool lasts 2 days
+	Drains               float64       // per machine and 30 days, each 2–24 h: backfill jobs go, primary ones may finish within 4 h
+	MachineDown          float64       // per machine and 30 days, each 20 min–24 h: jobs are lost, the machine has no rows
+	Prevented            float64       // per machine and 30 days, each 2–24 h: PreventJobsReason is set, no job starts
+	RowNoise             float64       // of rows, those doubled, and as many with a passing state (Matched, Preempting); a tenth as many without GPU or RemoteOwner
+	// OddMachines makes one machine each (as far as they suffice) with: a CHTC entry and blank projects, NULL projects, blank
+	// projects, a change of owner halfway, interactive slots, NULL memory, NULL device on dynamic slots, a GPU id of another machine.
+	OddMachines bool
+	// ExcludedMachines is the number of machines that masked_hosts.yaml excludes.
+	ExcludedMachines int
+}
+
+// Default is a small pool over a week, with a month's end and a repeated hour, hard on purpose: every kind of fault occurs.
+func Default() Options {
+	return Options{
+		Seed: 1, Machines: 12,
+		Start: time.Date(2025, 10, 28, 0, 0, 0, 0, time.UTC), End: time.Date(2025, 11, 4, 0, 0, 0, 0, time.UTC),
+		Cadence: 15 * time.Minute, Timezone: "America/Chicago",
+		ShortRuns: 0.04, OwnerAfterCompletion: 0.06, Holds: 0.02, StaleRows: 0.02, MissingAds: 0.01, MissingJobIDs: 0.005,
+		ClockSkew: 120 * time.Second, MissedSnapshots: 0.015, LateSnapshots: 0.01, DoubledSnapshots: 0.012, MissingMachines: 0.0005,
+		Outages: 1, Drains: 0.3, MachineDown: 0.3, Prevented: 0.1, RowNoise: 0.002, OddMachines: true, ExcludedMachines: 1,
+	}
+}
+
+// Hard is the pool that accuracy is measured on: clocks off by up to two minutes, 15 % of runs shorter than the cadence,
+// 10 % of completions followed by an owner at once, holds and missing ads; drains and machines down, but snapshots that are
+// all there and rows without noise, because what was never seen cannot be told.
+func Hard() Options {
+	o := Default()
+	o.Machines, o.ExcludedMachines, o.OddMachines = 40, 0, false
+	o.Timezone, o.Start, o.End = "UTC", time.Date(2025, 9, 25, 0, 0, 0, 0, time.UTC), time.Date(2025, 10, 9, 0, 0, 0, 0, time.UTC)
+	o.ShortRuns, o.OwnerAfterCompletion, o.Holds = 0.15, 0.10, 0.035
+	o.MissingJobIDs, o.RowNoise = 0, 0
+	return o
+}
+
+// RightClocks is Hard's pool without hardness: exact clocks, every ad there, few short runs, no faults of the collector.
+func RightClocks() Options {
+	o := Hard()
+	o.ShortRuns, o.OwnerAfterCompletion, o.Holds, o.StaleRows = 0.03, 0.05, 0.02, 0
+	o.ClockSkew, o.MissingAds = 0, 0
+	o.MissedSnapshots, o.LateSnapshots, o.DoubledSnapshots, o.MissingMachines, o.Outages = 0, 0, 0, 0, 0
+	return o
+}
+
+func (o Options) check() (*time.Location, error) {
+	bad := func(format string, args ...any) (*time.Location, error) {
+		return nil, pool.BadQuery("sample pool: "+format, args...)
+	}
+	if o.Machines < 5 || o.Machines > 2000 {
+		return bad("%d machines; possible are 5 to 2000", o.Machines)
+	}
+	if o.GPUs != 0 && (o.GPUs < o.Machines || o.GPUs > maxGPUs*o.Machines) {
+		return bad("%d GPUs on %d machines; possible are %d to %d, or 0", o.GPUs, o.Machines, o.Machines, maxGPUs*o.Machines)
+	}
+	if !o.End.After(o.Start) || o.Start.Year() < 2000 {
+		return bad("it must end after its start, in this century; it is to last from %v to %v", o.Start, o.End)
+	}
+	if o.Cadence < time.Minute || o.Cadence > time.Hour {
+		return bad("cadence %v; possible is 1m to 1h", o.Cadence)
+	}
+	if o.ClockSkew < 0 || o.ClockSkew > 120*time.Second {
+		return bad("clock skew %v; possible is 0 to 120s", o.ClockSkew)
+	}
+	if o.ExcludedMachines < 0 || o.ExcludedMachines > o.Machines {
+		return bad("%d excluded machines of %d", o.ExcludedMachines, o.Machines)
+	}
+	for name, share := range map[string]float64{
+		"ShortRuns": o.ShortRuns, "OwnerAfterCompletion": o.OwnerAfterCompletion, "Holds": o.Holds, "StaleRows": o.StaleRows,
+		"MissingAds": o.MissingAds, "MissingJobIDs": o.MissingJobIDs, "MissedSnapshots": o.MissedSnapshots, "LateSnapshots": o.LateSnapshots,
+		"DoubledSnapshots": o.DoubledSnapshots, "MissingMachines": o.MissingMachines, "RowNoise": o.RowNoise,
+	} {
+		if !(share >= 0 && share <= 1) {
+			return bad("%s is %v; it is a share, 0 to 1", name, share)
+		}
+	}
+	for name, rate := range map[string]float64{"Outages": o.Outages, "Drains": o.Drains, "MachineDown": o.MachineDown, "Prevented": o.Prevented} {
+		if !(rate >= 0 && rate <= 30) {
+			return bad("%s is %v; it is a number per 30 days, 0 to 30", name, rate)
+		}
+	}
+	zone, err := time.LoadLocation(o.Timezone)
+	if err != nil {
+		return bad("time zone %q: %w", o.Timezone, err)
+	}
+	return zone, nil
+}
