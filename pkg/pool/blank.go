@@ -1,0 +1,11 @@
+package pool
+
+import "strings"
+
+// IsBlank tells whether a text column says nothing: NULL, empty and blank are the same (methodology section 2).
+func IsBlank(text string) bool { return strings.TrimSpace(text) == "" }
+
+// Projects returns the members of a PrioritizedProjects value: comma- or space-separated names.
+func Projects(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r' })
+}

@@ -1,0 +1,63 @@
+package pool
+
+// Category is one of the six categories of methodology section 3, in their order.
+type Category uint8
+
+const (
+	PriorityResearcher Category = iota
+	PriorityCHTC
+	Shared
+	BackfillResearcher
+	BackfillCHTC
+	BackfillOpen
+	Categories int = iota // their number
+)
+
+var categoryNames = [Categories]struct{ key, name string }{
+	{"Priority-ResearcherOwned", "Prioritized (Researcher Owned)"},
+	{"Priority-CHTCOwned", "Prioritized (CHTC Owned)"},
+	{"Shared", "Open Capacity"},
+	{"Backfill-ResearcherOwned", "Backfill (Researcher Owned)"},
+	{"Backfill-CHTCOwned", "Backfill (CHTC Owned)"},
+	{"Backfill-OpenCapacity", "Backfill (Open Capacity)"},
+}
+
+// Key is the category's key in filters and field configuration.
+func (c Category) Key() string { return categoryNames[c].key }
+
+// String is the category's display name.
+func (c Category) String() string { return categoryNames[c].name }
+
+// Side is the side whose rows the category counts.
+func (c Category) Side() Side {
+	if c >= BackfillResearcher {
+		return Backfill
+	}
+	return Primary
+}
+
+// ParseCategory finds a category by key or display name.
+func ParseCategory(text string) (Category, bool) {
+	for i, n := range categoryNames {
+		if text == n.key || text == n.name {
+			return Category(i), true
+		}
+	}
+	return 0, false
+}
+
+// PrimaryCategory classifies a primary row: by the machine's entry in chtc_owned, else by the row's own projects.
+func PrimaryCategory(chtcOwned, hasProject bool) Category {
+	switch {
+	case chtcOwned:
+		return PriorityCHTC
+	case hasProject:
+		return PriorityResearcher
+	}
+	return Shared
+}
+
+// BackfillCategory classifies a backfill row by its machine's ownership.
+func BackfillCategory(o Ownership) Category {
+	return [...]Category{ResearcherOwned: BackfillResearcher, CHTCOwned: BackfillCHTC, OpenCapacity: BackfillOpen}[o]
+}

@@ -1,0 +1,47 @@
+package pool
+
+import "time"
+
+// Micros is a time as the product counts it: microseconds since 1970 UTC, the resolution of the snapshots' text.
+type Micros = int64
+
+// Micros per unit of time.
+const (
+	Second Micros = 1e6
+	Minute        = 60 * Second
+	Hour          = 60 * Minute
+	Day           = 24 * Hour
+)
+
+// Time returns t as a time in UTC.
+func Time(t Micros) time.Time { return time.UnixMicro(t).UTC() }
+
+// Window is a closed interval of time [From, To] (methodology, introduction).
+type Window struct{ From, To Micros }
+
+// NewWindow cuts nanoseconds inwards, so that no snapshot outside the interval gets in.
+func NewWindow(from, to time.Time) Window {
+	f := from.UnixMicro()
+	if from.Nanosecond()%1000 != 0 {
+		f++
+	}
+	return Window{From: f, To: to.UnixMicro()}
+}
+
+// Contains tells whether t lies in the window.
+func (w Window) Contains(t Micros) bool { return w.From <= t && t <= w.To }
+
+// Hours is the window's length.
+func (w Window) Hours() float64 { return Hours(w.To - w.From) }
+
+// Hours returns a length of time in hours.
+func Hours(d Micros) float64 { return float64(d) / float64(Hour) }
+
+// DayOf is the UTC day of t, counted from 1970-01-01.
+func DayOf(t Micros) int32 {
+	d := t / Day
+	if t%Day < 0 {
+		d--
+	}
+	return int32(d)
+}

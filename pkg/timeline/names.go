@@ -1,0 +1,150 @@
+package timeline
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Symbol stands for a text: a machine, GPU id, device, user, project or access point. Equal texts of one timeline have equal
+// symbols. 0 is the empty text.
+type Symbol uint32
+
+// GPU is a GPU of the pool, a pair of machine and id (methodology section 2), numbered in the order of first sight.
+type GPU uint32
+
+// Job is a GlobalJobId, `schedd#cluster.proc#qdate`. The zero Job is none.
+// A text of another form is kept whole in Schedd.
+type Job struct {
+	Schedd        Symbol
+	Cluster, Proc uint32
+	QDate         uint32 // seconds since 1970 UTC
+}
+
+// raw marks a Job whose whole text is its Schedd. No real job has this cluster.
+const raw = 1<<32 - 1
+
+// IsNone tells whether there is no job.
+func (j Job) IsNone() bool { return j == Job{} }
+
+// Names holds the texts of a timeline. It only grows, and is safe for concurrent use.
+type Names struct {
+	mu      sync.RWMutex
+	symbols map[string]Symbol
+	texts   []string
+	gpus    map[gpuKey]GPU
+	keys    []gpuKey
+}
+
+type gpuKey struct{ machine, id Symbol }
+
+func newNames() *Names {
+	return &Names{symbols: map[string]Symbol{"": 0}, texts: []string{""}, gpus: map[gpuKey]GPU{}}
+}
+
+// Text returns the text of a symbol.
+func (n *Names) Text(s Symbol) string {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.texts[s]
+}
+
+// Texts returns all texts so far, by symbol. The slice must not be changed.
+func (n *Names) Texts() []string {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.texts[:len(n.texts):len(n.texts)]
+}
+
+// GPUs returns the number of GPUs so far: every GPU of a view is less than it.
+func (n *Names) GPUs() int {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return len(n.keys)
+}
+
+// GPU returns a GPU's machine and id.
+func (n *Names) GPU(g GPU) (machine, id Symbol) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.keys[g].machine, n.keys[g].id
+}
+
+// JobText returns the GlobalJobId, "" for none.
+func (n *Names) JobText(j Job) string {
+	if j.IsNone() {
+		return ""
+	}
+	schedd := n.Text(j.Schedd)
+	if j.Cluster == raw {
+		return schedd
+	}
+	b := make([]byte, 0, len(schedd)+32)
+	b = append(append(b, schedd...), '#')
+	b = append(strconv.AppendUint(b, uint64(j.Cluster), 10), '.')
+	b = append(strconv.AppendUint(b, uint64(j.Proc), 10), '#')
+	return string(strconv.AppendUint(b, uint64(j.QDate), 10))
+}
+
+// Symbol returns the symbol of a text, a new one when it has none.
+func (n *Names) Symbol(text string) Symbol {
+	n.mu.RLock()
+	s, ok := n.symbols[text]
+	n.mu.RUnlock()
+	if ok {
+		return s
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if s, ok = n.symbols[text]; !ok {
+		s = Symbol(len(n.texts))
+		text = strings.Clone(text)
+		n.symbols[text], n.texts = s, append(n.texts, text)
+	}
+	return s
+}
+
+func (n *Names) gpu(machine, id Symbol) GPU {
+	key := gpuKey{machine, id}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	g, ok := n.gpus[key]
+	if !ok {
+		g = GPU(len(n.keys))
+		n.gpus[key], n.keys = g, append(n.keys, key)
+	}
+	return g
+}
+
+// job parses a GlobalJobId from the right; the schedd's name may hold a #.
+func (n *Names) job(text string) Job {
+	if text == "" {
+		return Job{}
+	}
+	if rest, qdate, ok := cutLast(text, '#'); ok {
+		if schedd, id, ok := cutLast(rest, '#'); ok {
+			if cluster, proc, ok := strings.Cut(id, "."); ok {
+				c, okC := number(cluster)
+				p, okP := number(proc)
+				q, okQ := number(qdate)
+				if okC && okP && okQ && c != raw && schedd != "" {
+					return Job{n.Symbol(schedd), c, p, q}
+				}
+			}
+		}
+	}
+	return Job{n.Symbol(text), raw, raw, raw}
+}
+
+func cutLast(text string, sep byte) (before, after string, found bool) {
+	if i := strings.LastIndexByte(text, sep); i >= 0 {
+		return text[:i], text[i+1:], true
+	}
+	return text, "", false
+}
+
+// number parses digits that come back the same when printed.
+func number(text string) (uint32, bool) {
+	n, err := strconv.ParseUint(text, 10, 32)
+	return uint32(n), err == nil && (len(text) == 1 || text[0] != '0') && text[0] != '+'
+}

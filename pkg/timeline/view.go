@@ -1,0 +1,108 @@
+package timeline
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// View is a range of whole UTC days of a timeline, for pure computations to read. It is never changed.
+// Its snapshots are numbered from 0 across days.
+type View struct {
+	Names   *Names
+	Days    []*Day        // ascending by date; days without a snapshot are left out
+	Base    []int         // number of each day's first snapshot
+	Times   []pool.Micros // of all snapshots, ascending
+	Notices []Notice      // what was wrong with the data that the view was made from
+
+	limits []pool.Micros // the gap limit of each day
+}
+
+// Notice is something that a user should know about the data, with numbers.
+type Notice struct {
+	Warning bool // the answer may be affected
+	Text    string
+}
+
+// newView joins days, ascending by date.
+func newView(names *Names, days []*Day, notices []Notice) *View {
+	v := &View{Names: names, Notices: notices}
+	for _, d := range days {
+		if len(d.Times) == 0 {
+			continue
+		}
+		v.Base = append(v.Base, len(v.Times))
+		v.Days = append(v.Days, d)
+		v.Times = append(v.Times, d.Times...)
+	}
+	for i := range v.Days {
+		v.limits = append(v.limits, gapLimit(v.cadence(i)))
+	}
+	return v
+}
+
+// Snapshots returns the numbers of the snapshots in the window: [first, end).
+func (v *View) Snapshots(w pool.Window) (first, end int) {
+	first = sort.Search(len(v.Times), func(i int) bool { return v.Times[i] >= w.From })
+	end = sort.Search(len(v.Times), func(i int) bool { return v.Times[i] > w.To })
+	return first, max(first, end)
+}
+
+// DayAt returns the index in Days of the day that holds a snapshot.
+func (v *View) DayAt(snapshot int) int {
+	return sort.Search(len(v.Base), func(i int) bool { return v.Base[i] > snapshot }) - 1
+}
+
+// Cadence is the cadence of a UTC day (methodology section 1).
+func (v *View) Cadence(date int32) pool.Micros {
+	i, found := slices.BinarySearchFunc(v.Days, date, func(d *Day, date int32) int { return int(d.Date - date) })
+	if found {
+		return v.cadence(i)
+	}
+	if i > 0 && v.Days[i-1].Date == date-1 {
+		if own, ok := ownCadence(v.Days[i-1].Times); ok {
+			return own
+		}
+	}
+	return defaultCadence
+}
+
+// GapLimit is the distance to the next snapshot above which there is a gap after the given one.
+func (v *View) GapLimit(snapshot int) pool.Micros { return v.limits[v.DayAt(snapshot)] }
+
+// GapAfter tells whether there is a gap between a snapshot and the next one; false for the last.
+func (v *View) GapAfter(snapshot int) bool {
+	return snapshot+1 < len(v.Times) && v.Times[snapshot+1]-v.Times[snapshot] > v.GapLimit(snapshot)
+}
+
+const defaultCadence = 15 * pool.Minute
+
+func (v *View) cadence(i int) pool.Micros {
+	if own, ok := ownCadence(v.Days[i].Times); ok {
+		return own
+	}
+	if i > 0 && v.Days[i-1].Date == v.Days[i].Date-1 {
+		if own, ok := ownCadence(v.Days[i-1].Times); ok {
+			return own
+		}
+	}
+	return defaultCadence
+}
+
+// ownCadence is the median distance of a day's snapshots, where it has at least 8 distances.
+// Half a microsecond is dropped: it lies far below what the collector's clock can tell.
+func ownCadence(times []pool.Micros) (pool.Micros, bool) {
+	n := len(times) - 1
+	if n < 8 {
+		return 0, false
+	}
+	distances := make([]pool.Micros, n)
+	for i := range distances {
+		distances[i] = times[i+1] - times[i]
+	}
+	slices.Sort(distances)
+	return (distances[(n-1)/2] + distances[n/2]) / 2, true
+}
+
+func gapLimit(cadence pool.Micros) pool.Micros { return max(cadence*5/2, 20*pool.Minute) }
