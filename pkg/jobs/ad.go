@@ -1,0 +1,87 @@
+package jobs
+
+import (
+	"cmp"
+	"strings"
+	"time"
+)
+
+// Kind tells what a job ad describes.
+type Kind uint8
+
+const (
+	// Other is a document that is neither of the two below: a file transfer's or a startd's record, an epoch's
+	// beginning. Sources leave such documents out.
+	Other Kind = iota
+	// History is the ad of a job that has left the queue or is held: one a job, its dates those of the last run.
+	History
+	// Epoch is the ad of one finished run.
+	Epoch
+)
+
+// String is the kind as the job file stores it.
+func (k Kind) String() string { return [...]string{"other", "history", "epoch"}[k] }
+
+// Ad is one job ad document, of either adstash schema, with what runs and their outcomes are told from
+// (htcondor.md, "Which run do an ad's dates describe?"). Names are HTCondor's attribute names.
+//
+// Times are UTC with a resolution of a second; the zero time means "not stored", which HTCondor and adstash also
+// express by 0 or null. Numbers that are not stored are 0, texts "".
+type Ad struct {
+	Kind        Kind
+	GlobalJobID string // schedd#cluster.proc#qdate
+	User        string // user@domain; Owner where User is missing
+
+	// RecordTime is when the ad was final. Where it is not stored it follows from the other dates by adstash's rule:
+	// EpochWriteDate, else CompletionDate, else EnteredCurrentStatus.
+	RecordTime time.Time
+
+	// Where the last run was (an epoch ad: that run).
+	Machine string   // StartdName, else LastRemoteHost: what follows the last @
+	Slot    string   // StartdSlot, else LastRemoteHost before the first @: slot1_2, backfill2_1
+	GPUs    []string // AssignedGPUs in stored order; ids that were cut ("...") are dropped
+
+	JobStatus     int // 1 idle, 2 running, 3 removed, 4 completed, 5 held, 6 transferring output, 7 suspended
+	LastJobStatus int // the status before
+
+	JobStartDate         time.Time // start of the first run
+	JobLastStartDate     time.Time // start of the run before the last
+	JobCurrentStartDate  time.Time // start of the last run (an epoch ad: of that run)
+	CompletionDate       time.Time // end, of a completed job only
+	EnteredCurrentStatus time.Time // when the job was removed or held, maybe long after its last run
+	LastVacateTime       time.Time // the last vacate; survives a later completion
+	EpochWriteDate       time.Time // end of the run, epoch ads only
+
+	LastRemoteWallClockTime float64 // seconds of the last run
+	RemoteWallClockTime     float64 // seconds of all runs
+	CommittedTime           float64 // seconds of the runs that committed
+
+	HasVacateReasonCode bool // whether VacateReasonCode is stored
+	VacateReasonCode    int  // htcondor.md, "Vacate codes"
+	// Exited: the job ended by itself in this run: ExitCode is stored or ExitBySignal is true. (A stored false alone
+	// proves nothing: condor_submit writes it into every job.)
+	Exited bool
+
+	NumJobStarts    int
+	NumShadowStarts int
+	NumVacates      int
+	NumHolds        int
+
+	// Unread counts the attributes above whose stored value is of no use (a word for a number, say); they count as
+	// not stored.
+	Unread int
+}
+
+// OnBackfill tells whether the last run was on a backfill slot.
+func (a *Ad) OnBackfill() bool { return strings.Contains(strings.ToLower(a.Slot), "backfill") }
+
+// Compare orders ads by RecordTime, then GlobalJobID, then history before epoch.
+func Compare(a, b Ad) int {
+	return cmp.Or(a.RecordTime.Compare(b.RecordTime), strings.Compare(a.GlobalJobID, b.GlobalJobID), cmp.Compare(a.Kind, b.Kind))
+}
+
+// ParseAd reads one document: a JSON object with attribute names in any case, numbers also as text, dates in epoch
+// seconds or ISO 8601, lists as text or arrays. It fails when document is no JSON object or has no GlobalJobId.
+func ParseAd(document []byte) (Ad, error) {
+	panic("not yet written")
+}

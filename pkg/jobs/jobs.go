@@ -1,0 +1,63 @@
+// Package jobs reads job ads: what HTCondor's access points recorded about jobs and their runs, as adstash
+// stores them in Elasticsearch (elasticsearch/) or as a small SQLite job file (sqlite/).
+//
+// An [Ad] is one document, normalised. A [Source] looks ads up; both sources pass the suite in jobstest/.
+// [Cache] keeps the ads of finished runs in memory.
+package jobs
+
+import (
+	"context"
+	"time"
+)
+
+// Wanted is a job whose ads are asked for.
+type Wanted struct {
+	Job string // GlobalJobId, exactly as stored: schedd#cluster.proc#qdate
+	// LastSeen is the newest snapshot that shows a run of the job; zero = not known. It tells a [Cache] whether the
+	// ads it holds can already describe that run. Other sources ignore it.
+	LastSeen time.Time
+}
+
+// Source looks job ads up. Its methods may be called at the same time from several goroutines.
+//
+// Errors are [pool.SourceError] (the store, with its address and a remedy) or ctx's own error, wrapped. An error means
+// no result at all; an answer from which something is missing is a result with notices.
+type Source interface {
+	// Ads returns all ads of the given jobs. Result.Ads has one entry for each entry of wanted, in its order: nil for
+	// a job without an ad. A job may be given more than once. None given: an empty Result, the store is not asked.
+	Ads(ctx context.Context, wanted []Wanted) (Result, error)
+
+	// AdsOnMachines returns the ads whose run began on one of the machines in [from, to]: JobCurrentStartDate in the
+	// closed interval, Machine equal. It serves runs that the snapshots show without a GlobalJobId (methodology
+	// section 9, step 2). Result.Ads has one entry for each machine, in the order given.
+	AdsOnMachines(ctx context.Context, machines []string, from, to time.Time) (Result, error)
+
+	// Newest returns the newest RecordTime of all ads (of an epoch ad it equals EpochWriteDate); zero when there is
+	// no ad at all.
+	Newest(ctx context.Context) (time.Time, error)
+
+	// Health asks the store what it is and holds, for the health check.
+	Health(ctx context.Context) (Health, error)
+
+	// Close frees what the source holds. No other method may be called after it.
+	Close() error
+}
+
+// Result is the answer of a lookup.
+type Result struct {
+	// Ads of each job or machine asked for. Those of one entry are sorted by [Compare] and differ in Kind,
+	// GlobalJobID or RecordTime: a document stored twice counts once. They are shared: read only.
+	Ads [][]Ad
+	// Partial: documents may be missing (shards failed, time ran out, a limit was hit). The notices say why.
+	Partial bool
+	// Notices are sentences for the user, with numbers. Nil when there is nothing to say.
+	Notices []string
+}
+
+// Health describes a store that answers.
+type Health struct {
+	Store   string    // what it is and where, without credentials
+	Ads     int64     // number of documents
+	Newest  time.Time // as Source.Newest
+	Notices []string  // what limits its use, each with a remedy
+}
