@@ -10,8 +10,8 @@ import (
 type Kind uint8
 
 const (
-	// Other is a document that is neither of the two below: a file transfer's or a startd's record, an epoch's
-	// beginning. Sources leave such documents out.
+	// Other is a document that is neither of the two below: the record of a file transfer or of an epoch's beginning.
+	// Sources leave such documents out.
 	Other Kind = iota
 	// History is the ad of a job that has left the queue or is held: one a job, its dates those of the last run.
 	History
@@ -50,7 +50,7 @@ type Ad struct {
 	CompletionDate       time.Time // end, of a completed job only
 	EnteredCurrentStatus time.Time // when the job was removed or held, maybe long after its last run
 	LastVacateTime       time.Time // the last vacate; survives a later completion
-	EpochWriteDate       time.Time // end of the run, epoch ads only
+	EpochWriteDate       time.Time // end of the run, epoch ads only; RecordTime where it is not stored
 
 	LastRemoteWallClockTime float64 // seconds of the last run
 	RemoteWallClockTime     float64 // seconds of all runs
@@ -78,10 +78,4 @@ func (a *Ad) OnBackfill() bool { return strings.Contains(strings.ToLower(a.Slot)
 // Compare orders ads by RecordTime, then GlobalJobID, then history before epoch.
 func Compare(a, b Ad) int {
 	return cmp.Or(a.RecordTime.Compare(b.RecordTime), strings.Compare(a.GlobalJobID, b.GlobalJobID), cmp.Compare(a.Kind, b.Kind))
-}
-
-// ParseAd reads one document: a JSON object with attribute names in any case, numbers also as text, dates in epoch
-// seconds or ISO 8601, lists as text or arrays. It fails when document is no JSON object or has no GlobalJobId.
-func ParseAd(document []byte) (Ad, error) {
-	panic("not yet written")
 }

@@ -1,0 +1,87 @@
+package jobs
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// Collector builds a [Result] from stored documents; all sources use it, so that they agree on order, duplicates and
+// what is left out. Add may be called from several goroutines.
+type Collector struct {
+	by    func(*Ad) string
+	asked []string
+
+	mu                   sync.Mutex
+	found                map[string][]Ad
+	unusable, other, bad int
+}
+
+// NewCollector collects the ads whose key is one of asked; by gives an ad's key.
+func NewCollector(asked []string, by func(*Ad) string) *Collector {
+	c := &Collector{by: by, asked: asked, found: make(map[string][]Ad, len(asked))}
+	for _, key := range asked {
+		c.found[key] = nil
+	}
+	return c
+}
+
+// ByJob and ByMachine are the keys of the two lookups of a [Source].
+func ByJob(ad *Ad) string     { return ad.GlobalJobID }
+func ByMachine(ad *Ad) string { return ad.Machine }
+
+// JobIDs are the jobs of wanted, in order.
+func JobIDs(wanted []Wanted) []string {
+	ids := make([]string, len(wanted))
+	for i, w := range wanted {
+		ids[i] = w.Job
+	}
+	return ids
+}
+
+// Add parses a document and keeps it if it is a history or epoch ad with a key that was asked for and fits, when fits
+// is given.
+func (c *Collector) Add(stored []byte, fits func(*Ad) bool) {
+	ad, err := ParseAd(stored)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.unusable++
+		return
+	}
+	key := c.by(&ad)
+	ads, asked := c.found[key]
+	if !asked || fits != nil && !fits(&ad) {
+		return
+	}
+	if ad.Kind == Other {
+		c.other++
+		return
+	}
+	c.bad += ad.Unread
+	c.found[key] = append(ads, ad)
+}
+
+// Result sorts what was added and says what was left out.
+func (c *Collector) Result() Result {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, ads := range c.found {
+		slices.SortStableFunc(ads, Compare)
+		c.found[key] = slices.CompactFunc(ads, func(a, b Ad) bool { return Compare(a, b) == 0 })
+	}
+	result := Result{Ads: make([][]Ad, len(c.asked))}
+	for i, key := range c.asked {
+		result.Ads[i] = c.found[key]
+	}
+	if c.unusable > 0 {
+		result.Notices = append(result.Notices, fmt.Sprintf("%d stored documents are no job ads (broken JSON or no GlobalJobId) and were left out.", c.unusable))
+	}
+	if c.other > 0 {
+		result.Notices = append(result.Notices, fmt.Sprintf("%d documents are neither history nor epoch ads (file transfers, beginnings of epochs) and were left out.", c.other))
+	}
+	if c.bad > 0 {
+		result.Notices = append(result.Notices, fmt.Sprintf("%d values in job ads could not be read and count as missing.", c.bad))
+	}
+	return result
+}

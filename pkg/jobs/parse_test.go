@@ -1,0 +1,170 @@
+package jobs
+
+import (
+	"bufio"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+)
+
+func at(seconds int64) time.Time { return time.Unix(seconds, 0).UTC() }
+
+func TestParseAd(t *testing.T) {
+	for name, c := range map[string]struct {
+		stored string
+		want   Ad
+	}{
+		"refactored history": {
+			`{"GlobalJobId": "ap#1.0#1759139166", "User": "u@d", "Owner": "u", "AssignedGPUs": "GPU-a,GPU-b", "StartdName": "m1", "StartdSlot": "backfill2_1",
+			"JobStatus": 3, "LastJobStatus": 1, "EnteredCurrentStatus": 1759147521, "RecordTime": 1759147521, "LastRemoteWallClockTime": 2520.5, "VacateReasonCode": 1011,
+			"NumHolds": 2, "JobStartDate": 1759144997, "JobCurrentStartDate": 1759144998, "JobLastStartDate": 1759144996, "LastVacateTime": 1759145000,
+			"NumVacatesByReason": {"StartdPreemptExpression": 1}, "metadata": {"condor_adstash_source": "schedd_history"}}`,
+			Ad{Kind: History, GlobalJobID: "ap#1.0#1759139166", User: "u@d", RecordTime: at(1759147521), Machine: "m1", Slot: "backfill2_1", GPUs: []string{"GPU-a", "GPU-b"},
+				JobStatus: 3, LastJobStatus: 1, EnteredCurrentStatus: at(1759147521), LastRemoteWallClockTime: 2520.5, HasVacateReasonCode: true, VacateReasonCode: 1011,
+				NumHolds: 2, JobStartDate: at(1759144997), JobCurrentStartDate: at(1759144998), JobLastStartDate: at(1759144996), LastVacateTime: at(1759145000)},
+		},
+		"legacy strings, cut GPU list": {
+			`{"GlobalJobId": "j", "RecordTime": 1759147521, "AssignedGPUs": "GPU-a,GPU-b,GPU-c...", "vacatereasoncode": "1019", "lastremotewallclocktime": "2520.0",
+			"numvacates": "1", "numvacatesbyreason": "[ StartdPreemptExpression = 1 ]", "EpochwriteDate": 1759147000, "FirstjobmatchDate": 1}`,
+			Ad{Kind: Epoch, GlobalJobID: "j", RecordTime: at(1759147521), GPUs: []string{"GPU-a", "GPU-b"}, HasVacateReasonCode: true, VacateReasonCode: 1019,
+				LastRemoteWallClockTime: 2520, NumVacates: 1, EpochWriteDate: at(1759147000)},
+		},
+		"both spellings: the first usable value": {
+			`{"GlobalJobId": "j", "vacatereasoncode": {"cut": 1}, "VacateReasonCode": 1011, "lastremotewallclocktime": "7", "LastRemoteWallClockTime": null}`,
+			Ad{Kind: History, GlobalJobID: "j", HasVacateReasonCode: true, VacateReasonCode: 1011, LastRemoteWallClockTime: 7},
+		},
+		"zero, null and ISO dates": {
+			`{"GlobalJobId": "j", "CompletionDate": 0, "LastVacateTime": null, "JobStartDate": "0", "RecordTime": "2025-09-29T12:00:00Z", "JobCurrentStartDate": "2025-09-29T07:00:00.5-05:00",
+			"JobLastStartDate": "2025-09-29 12:00:00", "EnteredCurrentStatus": "1759147200.9"}`,
+			Ad{Kind: History, GlobalJobID: "j", RecordTime: at(1759147200), JobCurrentStartDate: at(1759147200), JobLastStartDate: at(1759147200), EnteredCurrentStatus: at(1759147200)},
+		},
+		"condor_history: no adstash names": {
+			`{"GlobalJobId": "j", "Owner": "u", "LastRemoteHost": "backfill2_1@glidein_7@m1", "AssignedGPUs": "GPU-a, GPU-b", "CompletionDate": 1759147521, "EnteredCurrentStatus": 1759147522, "ExitBySignal": false, "ExitCode": 0}`,
+			Ad{Kind: History, GlobalJobID: "j", User: "u", Machine: "m1", Slot: "backfill2_1", GPUs: []string{"GPU-a", "GPU-b"}, RecordTime: at(1759147521), CompletionDate: at(1759147521),
+				EnteredCurrentStatus: at(1759147522), Exited: true},
+		},
+		"epoch by its source only": {
+			`{"GlobalJobId": "j", "RecordTime": 1759147521, "metadata": {"condor_adstash_source": "schedd_job_epoch_history"}, "ExitBySignal": true}`,
+			Ad{Kind: Epoch, GlobalJobID: "j", RecordTime: at(1759147521), EpochWriteDate: at(1759147521), Exited: true},
+		},
+		"ExitBySignal false proves nothing": {
+			`{"GlobalJobId": "j", "EpochWriteDate": 1759147521, "EpochAdType": "EPOCH", "ExitBySignal": false}`,
+			Ad{Kind: Epoch, GlobalJobID: "j", RecordTime: at(1759147521), EpochWriteDate: at(1759147521)},
+		},
+		"begin of an epoch":   {`{"GlobalJobId": "j", "EpochWriteDate": 1759147521, "epochadtype": "SPAWN"}`, Ad{Kind: Other, GlobalJobID: "j", RecordTime: at(1759147521), EpochWriteDate: at(1759147521)}},
+		"file transfer":       {`{"GlobalJobId": "j", "RecordTime": 1, "metadata": {"condor_adstash_source": "schedd_transfer_epoch_history"}}`, Ad{Kind: Other, GlobalJobID: "j", RecordTime: at(1)}},
+		"never ran":           {`{"GlobalJobId": "j", "StartdName": "UNKNOWN", "StartdSlot": "UNKNOWN", "AssignedGPUs": "undefined"}`, Ad{Kind: History, GlobalJobID: "j"}},
+		"lists":               {`{"GlobalJobId": "j", "AssignedGPUs": ["GPU-a", "MIG-b", ""]}`, Ad{Kind: History, GlobalJobID: "j", GPUs: []string{"GPU-a", "MIG-b"}}},
+		"unreadable":          {`{"GlobalJobId": "j", "VacateReasonCode": "/Expr(x)/", "RecordTime": "soon", "JobStartDate": 1759147521000, "NumHolds": [1], "metadata": 5, "JobStatus": "NaN", "AssignedGPUs": [1]}`, Ad{Kind: History, GlobalJobID: "j", Unread: 6}},
+		"a negative duration": {`{"GlobalJobId": "j", "LastRemoteWallClockTime": -3}`, Ad{Kind: History, GlobalJobID: "j", LastRemoteWallClockTime: -3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseAd([]byte(c.stored))
+			require.NoError(t, err)
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	for _, broken := range []string{``, `null`, `[]`, `7`, `{}`, `{"GlobalJobId": ""}`, `{"GlobalJobId": null}`, `{"GlobalJobId": "j"`} {
+		_, err := ParseAd([]byte(broken))
+		require.Error(t, err, broken)
+	}
+}
+
+// The two schemas hold the same facts: parsed, they are equal.
+func TestSchemasAgree(t *testing.T) {
+	legacy, refactored := parsed(t, "testdata/history_legacy.jsonl"), parsed(t, "testdata/history_refactored.jsonl")
+	require.NotEmpty(t, legacy)
+	if diff := cmp.Diff(refactored, legacy); diff != "" {
+		t.Error(diff)
+	}
+	for _, ad := range refactored {
+		require.Equal(t, History, ad.Kind)
+		require.Zero(t, ad.Unread)
+	}
+	for _, ad := range parsed(t, "testdata/epochs.jsonl") {
+		require.Equal(t, Epoch, ad.Kind)
+		require.False(t, ad.EpochWriteDate.IsZero())
+	}
+}
+
+func parsed(t *testing.T, name string) (ads []Ad) {
+	file, err := os.Open(name)
+	require.NoError(t, err)
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		ad, err := ParseAd(lines.Bytes())
+		require.NoError(t, err)
+		ads = append(ads, ad)
+	}
+	return ads
+}
+
+// Attributes and the document that is read name the same.
+func TestAttributes(t *testing.T) {
+	var read []string
+	for field := range reflect.TypeFor[document]().Fields() {
+		if field.Name != "Metadata" {
+			read = append(read, field.Name)
+		}
+	}
+	require.ElementsMatch(t, append(read, "metadata.condor_adstash_source"), Attributes)
+}
+
+func FuzzParseAd(f *testing.F) {
+	for _, name := range []string{"testdata/history_legacy.jsonl", "testdata/history_refactored.jsonl", "testdata/epochs.jsonl"} {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, line := range strings.SplitAfterN(string(content), "\n", 6)[:5] {
+			f.Add([]byte(line))
+		}
+	}
+	f.Add([]byte(`{"globaljobid": 7, "recordtime": "2025-01-01", "vacateReasonCode": "1e3", "metadata": {"condor_adstash_source": []}}`))
+	f.Fuzz(func(t *testing.T, stored []byte) {
+		ad, err := ParseAd(stored)
+		if err != nil {
+			return
+		}
+		if ad.GlobalJobID == "" {
+			t.Error("an ad without a job")
+		}
+		for _, date := range []time.Time{ad.RecordTime, ad.JobStartDate, ad.JobCurrentStartDate, ad.EpochWriteDate, ad.CompletionDate} {
+			if !date.IsZero() && (date.Year() < 1970 || date.Year() > 9999 || date.Location() != time.UTC) {
+				t.Errorf("date %v", date)
+			}
+		}
+		for _, gpu := range ad.GPUs {
+			if gpu == "" || strings.HasSuffix(gpu, "...") {
+				t.Errorf("GPU id %q", gpu)
+			}
+		}
+		if ad.Kind == Epoch && ad.EpochWriteDate != ad.RecordTime && ad.EpochWriteDate.IsZero() {
+			t.Error("an epoch without an end")
+		}
+		again, err := ParseAd(stored)
+		if err != nil || !cmp.Equal(ad, again) {
+			t.Error("not the same twice")
+		}
+	})
+}
+
+func BenchmarkParseAd(b *testing.B) {
+	content, err := os.ReadFile("testdata/history_refactored.jsonl")
+	require.NoError(b, err)
+	line := []byte(strings.SplitN(string(content), "\n", 2)[0])
+	b.SetBytes(int64(len(line)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := ParseAd(line); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
