@@ -1,16 +1,378 @@
 package samplepool
 
-import "context"
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // Ad is one job ad as adstash stores it (one Elasticsearch _source).
 type Ad struct {
 	Epoch       bool // an epoch ad (one a finished run); else a history ad (one a job that left the queue or stays on hold)
 	GlobalJobID string
-	RecordTime  int64  // UTC epoch seconds of the access point's clock
+	RecordTime  int64  // UTC epoch seconds by the access point's clock
 	ID          string // document id: GlobalJobId#RecordTime, of epoch ads GlobalJobId#NumShadowStarts#RecordTime
 	JSON        []byte // refactored schema (HTCondor 25.14+)
 	Legacy      []byte // the same ad in the legacy schema; nil for epoch ads
 }
 
-// Ads are all ads that reached the archive by the pool's End, by RecordTime.
-func (p *Pool) Ads(ctx context.Context) ([]Ad, error) { return nil, nil }
+// Ads are the ads of backfill and primary jobs that were written between the pool's Start and End and reached the archive:
+// the history ads by RecordTime, then the epoch ads. Its only error is that of ctx.
+func (p *Pool) Ads(ctx context.Context) ([]Ad, error) {
+	rnd := p.random("ads")
+	start, end := p.options.Start.UnixMilli(), p.options.End.UnixMilli()
+	var ads []Ad
+	add := func(written int64, ad func() Ad) {
+		if missing := rnd.Float64() < p.options.MissingAds; written >= start && written <= end && !missing {
+			ads = append(ads, ad())
+		}
+	}
+	s := p.simulate(observer{
+		ended: func(r *run) {
+			if r.reason != Running {
+				add(r.reported(), func() Ad { return epochAd(r) })
+			}
+		},
+		left: func(j *job) {
+			if len(j.runs) > 0 {
+				add(j.entered, func() Ad { return historyAd(j) })
+			}
+		},
+	})
+	if err := s.advance(ctx, s.end); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(ads, func(a, b Ad) int {
+		return cmp.Or(btoi(a.Epoch)-btoi(b.Epoch), cmp.Compare(a.RecordTime, b.RecordTime), strings.Compare(a.GlobalJobID, b.GlobalJobID))
+	})
+	return ads, nil
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// vacate is what HTCondor says about the end of a run that did not complete.
+type vacate struct {
+	code   int
+	text   string
+	counts string // its name in NumVacatesByReason; empty: it does not count there
+}
+
+const overMemory = "Job has gone over cgroup memory limit"
+
+var vacates = map[Reason]vacate{
+	EvictedByPrimary: {1011, "PREEMPT expression evaluated to True", "StartdPreemptExpression"},
+	DrainedReason:    {1014, "The slot was drained", "StartdDraining"},
+	HostDown:         {1008, "Job lease expired; failed to reconnect", "ReconnectFailed"},
+	Removed:          {1023, "via condor_rm (by user)", ""},
+	Held:             {34, overMemory, ""},
+}
+
+// stamp is a time as the job's access point writes it: whole seconds of its own clock.
+func (j *job) stamp(t int64) int64 { return t/second + j.schedd.skew }
+
+// seconds is the length of a run as its access point counts it.
+func (r *run) seconds() int64 { return r.job.stamp(r.reported()) - r.job.stamp(r.start) }
+
+// writeStart writes what history and epoch ads say of the job, and of its last run, the one before and the first.
+func (a *adWriter) writeStart(r *run) {
+	j := r.job
+	owner, _, _ := strings.Cut(j.user, "@")
+	startd, _, _ := strings.Cut(r.slotName(), "@")
+	a.text("GlobalJobId", j.id)
+	a.number("ClusterId", int64(j.cluster))
+	a.number("ProcId", int64(j.proc))
+	a.text("Owner", owner)
+	a.text("User", j.user)
+	a.text("ScheddName", j.schedd.name)
+	a.text("ProjectName", "UW_"+owner)
+	a.number("QDate", j.stamp(j.queued))
+	a.text("MyType", "Job")
+	a.number("JobUniverse", 5)
+	a.text("Cmd", "/home/"+owner+"/train.sh")
+	a.number("RequestGPUs", int64(j.gpus))
+	a.number("GPUsProvisioned", int64(len(r.gpus)))
+	a.number("RequestCpus", int64(4*j.gpus))
+	a.number("RequestMemory", int64(32768*j.gpus))
+	a.text("AssignedGPUs", strings.Join(ids(r.gpus), ","))
+	a.text("StartdName", r.host.Name)
+	a.text("StartdSlot", startd)
+	a.text("LastRemoteHost", r.slotName())
+	a.number("NumJobStarts", int64(r.number))
+	a.number("NumShadowStarts", int64(r.number))
+	a.number("JobRunCount", int64(r.number))
+	first, current := j.stamp(j.runs[0].start), j.stamp(r.start)
+	a.number("JobStartDate", first)
+	a.number("JobCurrentStartDate", current)
+	a.number("JobCurrentStartExecutingDate", current+3)
+	a.number("FirstJobMatchDate", first)
+	if r.number > 1 {
+		a.number("JobLastStartDate", j.stamp(j.runs[r.number-2].start))
+	}
+	var wall int64
+	for _, earlier := range j.runs[:r.number] {
+		wall += earlier.seconds()
+	}
+	a.number("RemoteWallClockTime", wall)
+	a.unknown("LastRemoteWallClockTime", r.seconds())
+}
+
+func (a *adWriter) writeVacate(v vacate) {
+	a.unknown("VacateReasonCode", int64(v.code))
+	a.unknownText("VacateReason", v.text)
+	a.unknown("VacateReasonSubCode", 0)
+}
+
+// epochAd is the ad of one finished run. Sites that collect them run the refactored schema.
+func epochAd(r *run) Ad {
+	j := r.job
+	written := j.stamp(r.reported())
+	a := &adWriter{}
+	a.writeStart(r)
+	if r.holdsNow > 0 {
+		a.unknown("NumHolds", int64(r.holdsNow))
+	}
+	a.number("JobStatus", running)
+	a.text("EpochAdType", "EPOCH")
+	a.number("EpochWriteDate", written)
+	a.number("RecordTime", written)
+	if r.reason == Completed {
+		a.number("ExitCode", 0)
+		a.raw("ExitBySignal", "false")
+	} else {
+		a.writeVacate(vacates[r.reason])
+	}
+	a.number("@timestamp", written)
+	return Ad{
+		Epoch: true, GlobalJobID: j.id, RecordTime: written, ID: fmt.Sprintf("%s#%d#%d", j.id, r.number, written),
+		JSON: a.end("schedd_job_epoch_history"),
+	}
+}
+
+// historyAd is the ad of a job at the end of its time in the queue.
+func historyAd(j *job) Ad {
+	written := j.stamp(j.entered)
+	return Ad{
+		GlobalJobID: j.id, RecordTime: written, ID: fmt.Sprintf("%s#%d", j.id, written),
+		JSON: j.history(&adWriter{}, written), Legacy: j.history(&adWriter{legacy: true}, written),
+	}
+}
+
+func (j *job) history(a *adWriter, written int64) []byte {
+	last := j.runs[len(j.runs)-1]
+	a.writeStart(last)
+	a.number("JobStatus", int64(j.status))
+	a.number("LastJobStatus", int64(j.lastState))
+	a.number("EnteredCurrentStatus", written)
+	source := "schedd_history"
+	var committed int64
+	switch j.status {
+	case complete:
+		committed = last.seconds()
+		a.number("CompletionDate", written)
+		a.number("ExitCode", 0)
+		a.raw("ExitBySignal", "false")
+	case removed:
+		owner, _, _ := strings.Cut(j.user, "@")
+		a.text("RemoveReason", "via condor_rm (by user "+owner+")")
+	case held:
+		a.text("HoldReason", overMemory)
+		a.number("HoldReasonCode", int64(vacates[Held].code))
+		source = "startd_history"
+	}
+	a.number("CommittedTime", committed)
+	if j.holds > 0 {
+		a.unknown("NumHolds", int64(j.holds))
+	}
+	counts, lastVacate := map[string]int{}, int64(0)
+	for _, r := range j.runs {
+		if name := vacates[r.reason].counts; name != "" {
+			counts[name]++
+			lastVacate = j.stamp(r.reported())
+		}
+	}
+	if lastVacate > 0 {
+		a.vacates(counts)
+		a.number("LastVacateTime", lastVacate)
+	}
+	// They are deleted at each start, so only the last run's are left; a running job that is removed has none yet.
+	if v, ok := vacates[last.reason]; ok && last.reason != Removed {
+		a.writeVacate(v)
+	}
+	a.number("RecordTime", written)
+	if a.legacy {
+		a.text("Status", map[int]string{complete: "Completed", removed: "Removed", held: "Held"}[j.status])
+		a.text("Universe", "Vanilla")
+	} else {
+		a.number("@timestamp", written)
+	}
+	return a.end(source)
+}
+
+// adWriter writes a JSON object attribute by attribute. The legacy schema spells some names its own way, and stores what it
+// does not know in lower case and as strings.
+type adWriter struct {
+	legacy bool
+	json   []byte
+}
+
+var legacyNames = map[string]string{"RequestGPUs": "RequestGpus", "GPUsProvisioned": "GpusProvisioned", "FirstJobMatchDate": "FirstjobmatchDate"}
+
+func (a *adWriter) raw(name, value string) {
+	if legacy, ok := legacyNames[name]; ok && a.legacy {
+		name = legacy
+	}
+	opening := byte(',')
+	if len(a.json) == 0 {
+		opening = '{'
+	}
+	a.json = append(a.json, opening)
+	a.json = strconv.AppendQuote(a.json, name)
+	a.json = append(a.json, ':')
+	a.json = append(a.json, value...)
+}
+
+func (a *adWriter) number(name string, value int64) { a.raw(name, strconv.FormatInt(value, 10)) }
+
+func (a *adWriter) text(name, value string) {
+	quoted, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // a string always marshals
+	}
+	a.raw(name, string(quoted))
+}
+
+func (a *adWriter) unknown(name string, value int64) {
+	if a.legacy {
+		a.text(strings.ToLower(name), strconv.FormatInt(value, 10))
+	} else {
+		a.number(name, value)
+	}
+}
+
+func (a *adWriter) unknownText(name, value string) {
+	if a.legacy {
+		name = strings.ToLower(name)
+	}
+	a.text(name, value)
+}
+
+func (a *adWriter) vacates(counts map[string]int) {
+	var legacy, refactored []string
+	total := 0
+	for _, name := range []string{"ReconnectFailed", "StartdDraining", "StartdPreemptExpression"} {
+		if n := counts[name]; n > 0 {
+			total += n
+			legacy = append(legacy, fmt.Sprintf("%s = %d", name, n))
+			refactored = append(refactored, fmt.Sprintf("%q:%d", name, n))
+		}
+	}
+	a.unknown("NumVacates", int64(total))
+	if a.legacy {
+		a.text("numvacatesbyreason", "[ "+strings.Join(legacy, "; ")+" ]")
+	} else {
+		a.raw("NumVacatesByReason", "{"+strings.Join(refactored, ",")+"}")
+	}
+}
+
+func (a *adWriter) end(source string) []byte {
+	a.raw("metadata", `{"condor_adstash_source":"`+source+`"}`)
+	return append(a.json, '}')
+}
+
+// WriteAds writes jobs_history_legacy.jsonl, jobs_history_refactored.jsonl, jobs_epochs.jsonl and the job file jobs.db (the
+// refactored history and the epoch ads) into dir. A file that exists is an error.
+func (p *Pool) WriteAds(ctx context.Context, dir string) error {
+	ads, err := p.Ads(ctx)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("writing a sample pool's ads: %w", err)
+	}
+	defer root.Close()
+	for name, line := range map[string]func(Ad) []byte{
+		"jobs_history_legacy.jsonl": func(a Ad) []byte { return a.Legacy },
+		"jobs_history_refactored.jsonl": func(a Ad) []byte {
+			if a.Epoch {
+				return nil
+			}
+			return a.JSON
+		},
+		"jobs_epochs.jsonl": func(a Ad) []byte {
+			if !a.Epoch {
+				return nil
+			}
+			return a.JSON
+		},
+	} {
+		err := writeFile(root, name, func(w *bufio.Writer) error {
+			for _, ad := range ads {
+				if json := line(ad); json != nil {
+					if _, err := w.Write(append(slices.Clip(json), '\n')); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if err := writeJobFile(ctx, filepath.Join(dir, "jobs.db"), ads); err != nil {
+		return fmt.Errorf("writing a sample pool's jobs.db: %w", err)
+	}
+	return nil
+}
+
+func writeJobFile(ctx context.Context, path string, ads []Ad) (err error) {
+	if _, err := os.Lstat(path); err == nil {
+		return errors.New("it exists already")
+	}
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(OFF)&_pragma=synchronous(OFF)")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(1)
+	if _, err := db.ExecContext(ctx, "CREATE TABLE ads (kind TEXT, GlobalJobId TEXT, RecordTime INTEGER, ad TEXT)"); err != nil {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	insert, err := tx.PrepareContext(ctx, "INSERT INTO ads VALUES (?,?,?,?)")
+	if err != nil {
+		return err
+	}
+	for _, ad := range ads {
+		kind := "history"
+		if ad.Epoch {
+			kind = "epoch"
+		}
+		if _, err := insert.ExecContext(ctx, kind, ad.GlobalJobID, ad.RecordTime, string(ad.JSON)); err != nil {
+			return err
+		}
+	}
+	if _, err := tx.ExecContext(ctx, "CREATE INDEX ads_GlobalJobId ON ads (GlobalJobId)"); err != nil {
+		return err
+	}
+	return tx.Commit()
+}

@@ -41,7 +41,7 @@ type Options struct {
 	DoubledSnapshots     float64       // of collector runs, those done twice: half within 60 s (one snapshot), half later
 	MissingMachines      float64       // of (machine, snapshot), those without the machine's rows
 	Outages              float64       // of the collector, per 30 days, each 1–6 h; any > 0 gives at least one when the pool lasts 2 days
-	Drains               float64       // per machine and 30 days, each 2–24 h: backfill jobs go, primary ones may finish within 4 h
+	Drains               float64       // per machine and 30 days, each 2–24 h: backfill jobs go, primary ones may finish within 2 h
 	MachineDown          float64       // per machine and 30 days, each 20 min–24 h: jobs are lost, the machine has no rows
 	Prevented            float64       // per machine and 30 days, each 2–24 h: PreventJobsReason is set, no job starts
 	RowNoise             float64       // of rows, those doubled, and as many with a passing state (Matched, Preempting); a tenth as many without GPU or RemoteOwner

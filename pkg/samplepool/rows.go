@@ -3,6 +3,11 @@ package samplepool
 import (
 	"context"
 	"iter"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -32,7 +37,199 @@ type Snapshot struct {
 	Rows      []Row     // in file order; valid until the next snapshot is asked for
 }
 
-// Snapshots yields the collector's runs in time order, as the month files hold them. It ends with an error only when ctx does.
+// Snapshots yields the collector's runs in time order, as the month files hold them. Its only error is that of ctx, the last
+// value then.
 func (p *Pool) Snapshots(ctx context.Context) iter.Seq2[Snapshot, error] {
-	return func(yield func(Snapshot, error) bool) {}
+	return func(yield func(Snapshot, error) bool) {
+		c := &collector{pool: p, rnd: p.random("rows"), stale: quota{share: p.options.StaleRows}}
+		s := p.simulate(observer{claimed: c.claimed})
+		c.hosts = make([]hostRows, len(s.hosts))
+		for _, t := range p.runs {
+			if err := s.advance(ctx, t.UnixMilli()); err != nil {
+				yield(Snapshot{}, err)
+				return
+			}
+			shot := Snapshot{Time: t, Timestamp: t.In(p.zone).Format(timestampFormat), Month: p.month(t), Rows: c.rows(s)}
+			if !yield(shot, nil) {
+				return
+			}
+		}
+	}
+}
+
+// collector is what the collector sees of a pool.
+type collector struct {
+	pool  *Pool
+	rnd   *rand.Rand
+	stale quota // of owner claims
+	left  []staleRow
+	hosts []hostRows
+	all   []Row
+}
+
+// hostRows are a machine's rows as long as nothing changes.
+type hostRows struct {
+	version int
+	rows    []Row
+}
+
+// staleRow is a backfill row that one snapshot still shows beside the primary claim of its GPU.
+type staleRow struct {
+	claim *run
+	gpu   *gpu
+	was   *run // nil: it was free
+}
+
+func (c *collector) claimed(g *gpu, evicted *run, stoodInBackfill bool) {
+	if !stoodInBackfill {
+		return
+	}
+	if c.stale.draw(c.rnd) {
+		c.left = append(c.left, staleRow{g.primary, g, evicted})
+	}
+	c.stale.cast++
+}
+
+// rows are all rows of a snapshot now.
+func (c *collector) rows(s *simulation) []Row {
+	c.all = c.all[:0]
+	for i, h := range s.hosts {
+		missing := c.rnd.Float64() < c.pool.options.MissingMachines
+		if h.down > 0 || missing {
+			continue
+		}
+		cached := &c.hosts[i]
+		if cached.version != h.version {
+			cached.version, cached.rows = h.version, h.appendRows(cached.rows[:0], s.now)
+		}
+		c.all = append(c.all, cached.rows...)
+		for _, l := range c.left {
+			if l.gpu.host == h && l.gpu.primary == l.claim {
+				c.stale.hits++
+				c.all = h.appendSlot(c.all, h.backfillSlot(l.was), []*gpu{l.gpu}, []*gpu{l.gpu}, l.was, s.now)
+			}
+		}
+	}
+	c.left = c.left[:0]
+	c.noise()
+	return c.all
+}
+
+// noise spoils some rows.
+func (c *collector) noise() {
+	share := c.pool.options.RowNoise
+	if share == 0 {
+		return
+	}
+	next := func() int { return 1 + int(math.Log(1-c.rnd.Float64())/math.Log(1-2.2*min(share, 0.4))) }
+	for i, n := next()-1, len(c.all); i < n; i += next() {
+		row := &c.all[i]
+		switch x := c.rnd.Float64() * 2.2; {
+		case x < 1:
+			c.all = append(c.all, *row)
+		case x < 2 && row.State == "Unclaimed":
+			row.State = "Matched"
+		case x < 2 && row.State == "Claimed":
+			row.State = "Preempting"
+		case x > 2.1:
+			row.RemoteOwner = ""
+		case x > 2:
+			without := *row
+			without.AssignedGPUs = ""
+			c.all = append(c.all, without)
+		}
+	}
+}
+
+// appendRows appends a machine's rows: the partitionable primary slot with all its GPUs while one is free, the jobs' slots,
+// the partitionable backfill slot with what nobody holds, the backfill jobs' slots.
+func (h *host) appendRows(rows []Row, now int64) []Row {
+	unclaimed := h.which(func(g *gpu) bool { return g.primary == nil })
+	if len(unclaimed) > 0 {
+		rows = h.appendSlot(rows, h.primarySlot+"@"+h.Name, h.gpus, unclaimed, nil, now)
+	}
+	for _, r := range h.primary {
+		rows = h.appendSlot(rows, r.slotName(), r.gpus, r.gpus, r, now)
+	}
+	if !h.Backfill {
+		return rows
+	}
+	if free := h.which(func(g *gpu) bool { return g.primary == nil && (g.backfill == nil || g.backfill.reason != "") }); len(free) > 0 {
+		slices.Reverse(free)
+		rows = h.appendSlot(rows, h.backfillSlot(nil), free, free, nil, now)
+	}
+	for _, r := range h.backfill {
+		if r.reason == "" { // else it is leaving: its slot is gone already
+			rows = h.appendSlot(rows, r.slotName(), r.gpus, r.gpus, r, now)
+		}
+	}
+	return rows
+}
+
+func (h *host) which(is func(*gpu) bool) (those []*gpu) {
+	for _, g := range h.gpus {
+		if is(g) {
+			those = append(those, g)
+		}
+	}
+	return those
+}
+
+func (h *host) backfillSlot(r *run) string {
+	if r != nil {
+		return r.slotName()
+	}
+	return "backfill2@" + h.Name
+}
+
+// slotName is the run's dynamic slot: slot1_2@host, backfill2_1@host.
+func (r *run) slotName() string {
+	parent := r.host.primarySlot
+	if r.side() == 1 {
+		parent = "backfill2"
+	}
+	return parent + "_" + strconv.Itoa(r.slot) + "@" + r.host.Name
+}
+
+func (h *host) appendSlot(rows []Row, name string, assigned, available []*gpu, r *run, now int64) []Row {
+	row := Row{
+		Name: name, AvailableGPUs: strings.Join(ids(available), ","), State: "Unclaimed", DeviceName: h.Device, MemoryMB: h.MemoryMB,
+		PrioritizedProjects: h.Projects, ProjectsNull: h.nullProjects, Machine: h.Machine.Name,
+	}
+	switch {
+	case r != nil:
+		row.State, row.RemoteOwner, row.GlobalJobID, row.AverageUsage = "Claimed", r.job.user, r.job.id, r.usage
+		if r.hidden {
+			row.GlobalJobID = ""
+		}
+		if h.nullDevice {
+			row.DeviceName = ""
+		}
+	case h.drained > 0:
+		row.State = "Drained"
+	case h.prevented > 0 && strings.HasPrefix(name, "backfill"):
+		row.State = "Owner"
+	}
+	if h.prevented > 0 {
+		row.PreventJobsReason = "GPU ECC errors"
+	}
+	if h.nullMemory {
+		row.MemoryMB = 0
+	}
+	if !h.changed.IsZero() && now >= h.changed.UnixMilli() {
+		row.PrioritizedProjects = h.newProjects
+	}
+	for _, g := range assigned {
+		row.AssignedGPUs = g.id
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func ids(gpus []*gpu) []string {
+	names := make([]string, len(gpus))
+	for i, g := range gpus {
+		names[i] = g.id
+	}
+	return names
 }

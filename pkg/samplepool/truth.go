@@ -1,6 +1,14 @@
 package samplepool
 
 import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
 	"time"
 )
 
@@ -9,7 +17,7 @@ type Reason string
 
 const (
 	Completed        Reason = "completed"
-	EvictedByPrimary Reason = "evicted_by_primary" // an owner's job claimed a GPU of a backfill run
+	EvictedByPrimary Reason = "evicted_by_primary" // an owner's job claimed a GPU of a backfill run, seconds before the run's end
 	DrainedReason    Reason = "drained"            // the machine was drained
 	Removed          Reason = "removed"            // by its user, while running
 	Held             Reason = "held"               // put on hold while running
@@ -17,29 +25,29 @@ const (
 	Running          Reason = "running"            // still running at the pool's End
 )
 
-// Run is one execution attempt of a job, as it really was.
+// Run is one execution attempt of a job, as it really was. Times are exact to the millisecond.
 type Run struct {
-	Machine     string    `json:"machine"`
-	GPUs        []string  `json:"gpus"`
-	Job         string    `json:"job"`      // GlobalJobId
-	User        string    `json:"user"`     // user@domain, the slot's RemoteOwner
-	Slot        string    `json:"slot"`     // slot1_2@host, backfill2_1@host
-	Backfill    bool      `json:"backfill"` // on a backfill slot
-	Number      int       `json:"run"`      // 1, 2, … of its job
-	Start       time.Time `json:"start"`
-	End         time.Time `json:"end"` // Running: the pool's End
-	Reason      Reason    `json:"reason"`
-	HiddenJobID bool      `json:"gidHidden"` // its rows carry no GlobalJobId
-	Excluded    bool      `json:"masked"`    // its machine is an excluded host
+	Machine     string
+	GPUs        []string // ids
+	Job         string   // GlobalJobId
+	User        string   // user@domain, the slot's RemoteOwner
+	Slot        string   // slot1_2@host, backfill2_1@host
+	Backfill    bool     // on a backfill slot
+	Number      int      // 1, 2, … of its job
+	Start       time.Time
+	End         time.Time // Running: the pool's End
+	Reason      Reason
+	HiddenJobID bool // its rows carry no GlobalJobId
+	Excluded    bool // its machine is an excluded host
 }
 
 // Stretch is a time in which a GPU was truly free for backfill, on a machine with backfill slots that is no excluded host.
 type Stretch struct {
-	Machine string    `json:"machine"`
-	GPU     string    `json:"gpu"`
-	Start   time.Time `json:"start"` // can lie before the pool's Start
-	End     time.Time `json:"end"`
-	Reason  string    `json:"reason"` // claimed, reclaimed, blocked (drained or prevented), down, window (the pool's End)
+	Machine string
+	GPU     string
+	Start   time.Time // can lie before the pool's Start
+	End     time.Time
+	Reason  string // claimed, reclaimed, blocked (drained or prevented), down, window (the pool's End)
 }
 
 // Truth is what really happened between a pool's Start and End.
@@ -47,4 +55,132 @@ type Truth struct {
 	Runs      []Run       // all that touch the pool's time, by end, then start
 	Available []Stretch   // likewise
 	Snapshots []time.Time // UTC time of each collector run that wrote rows, ascending
+}
+
+// Truth is what really happened. Its only error is that of ctx.
+func (p *Pool) Truth(ctx context.Context) (*Truth, error) {
+	truth := &Truth{Snapshots: slices.Clone(p.runs)}
+	start := p.options.Start.UnixMilli()
+	s := p.simulate(observer{
+		ended: func(r *run) {
+			if r.end < start {
+				return
+			}
+			truth.Runs = append(truth.Runs, Run{
+				Machine: r.host.Name, GPUs: ids(r.gpus), Job: r.job.id, User: r.job.user, Slot: r.slotName(), Backfill: r.side() == 1,
+				Number: r.number, Start: moment(r.start), End: moment(r.end), Reason: r.reason, HiddenJobID: r.hidden, Excluded: r.host.Excluded,
+			})
+		},
+		free: func(g *gpu, from, to int64, reason string) {
+			if to >= start && !g.host.Excluded {
+				truth.Available = append(truth.Available, Stretch{g.host.Name, g.id, moment(from), moment(to), reason})
+			}
+		},
+	})
+	if err := s.advance(ctx, s.end); err != nil {
+		return nil, err
+	}
+	s.finish()
+	slices.SortStableFunc(truth.Runs, func(a, b Run) int { return cmp.Or(a.End.Compare(b.End), a.Start.Compare(b.Start)) })
+	slices.SortStableFunc(truth.Available, func(a, b Stretch) int { return cmp.Or(a.End.Compare(b.End), a.Start.Compare(b.Start)) })
+	return truth, nil
+}
+
+func moment(t int64) time.Time { return time.UnixMilli(t).UTC() }
+
+// WriteTruth writes truth.jsonl (runs), truth_available.jsonl (stretches) and truth_snapshots.txt into dir, one a line.
+func (p *Pool) WriteTruth(ctx context.Context, dir string) error {
+	truth, err := p.Truth(ctx)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("writing a sample pool's truth: %w", err)
+	}
+	defer root.Close()
+	err = writeLines(root, "truth.jsonl", truth.Runs, func(r Run) any {
+		return struct {
+			Machine   string      `json:"machine"`
+			GPUs      []string    `json:"gpus"`
+			Job       string      `json:"job"`
+			User      string      `json:"user"`
+			Slot      string      `json:"slot"`
+			Backfill  bool        `json:"backfill"`
+			Run       int         `json:"run"`
+			Start     string      `json:"start"`
+			End       string      `json:"end"`
+			StartSec  json.Number `json:"startSec"`
+			EndSec    json.Number `json:"endSec"`
+			Reason    Reason      `json:"reason"`
+			GidHidden bool        `json:"gidHidden"`
+			Masked    bool        `json:"masked"`
+		}{
+			r.Machine, r.GPUs, r.Job, r.User, r.Slot, r.Backfill, r.Number, iso(r.Start), iso(r.End), seconds(r.Start), seconds(r.End),
+			r.Reason, r.HiddenJobID, r.Excluded,
+		}
+	})
+	if err != nil {
+		return err
+	}
+	err = writeLines(root, "truth_available.jsonl", truth.Available, func(a Stretch) any {
+		return struct {
+			Machine  string      `json:"machine"`
+			GPU      string      `json:"gpu"`
+			Start    string      `json:"start"`
+			End      string      `json:"end"`
+			StartSec json.Number `json:"startSec"`
+			EndSec   json.Number `json:"endSec"`
+			Reason   string      `json:"reason"`
+		}{a.Machine, a.GPU, iso(a.Start), iso(a.End), seconds(a.Start), seconds(a.End), a.Reason}
+	})
+	if err != nil {
+		return err
+	}
+	return writeFile(root, "truth_snapshots.txt", func(w *bufio.Writer) error {
+		for _, t := range truth.Snapshots {
+			if _, err := fmt.Fprintln(w, t.Format("2006-01-02T15:04:05.000000Z")); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func iso(t time.Time) string { return t.Format("2006-01-02T15:04:05.000Z") }
+
+func seconds(t time.Time) json.Number {
+	return json.Number(fmt.Sprintf("%d.%03d", t.Unix(), t.Nanosecond()/1e6))
+}
+
+func writeLines[T any](root *os.Root, name string, items []T, line func(T) any) error {
+	return writeFile(root, name, func(w *bufio.Writer) error {
+		encoder := json.NewEncoder(w)
+		for _, item := range items {
+			if err := encoder.Encode(line(item)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// writeFile makes a file; one that exists is an error.
+func writeFile(root *os.Root, name string, fill func(*bufio.Writer) error) (err error) {
+	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return fmt.Errorf("writing a sample pool: %w", err)
+	}
+	w := bufio.NewWriter(io.Writer(file))
+	err = fill(w)
+	if err == nil {
+		err = w.Flush()
+	}
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return fmt.Errorf("writing a sample pool's %s: %w", name, err)
+	}
+	return nil
 }
