@@ -1,0 +1,380 @@
+package snapshots
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// File is one month file, as long as it is the same file: a file that takes its place is another File.
+// It is safe for concurrent use.
+type File struct {
+	Name string
+
+	dir       *Dir
+	info      os.FileInfo
+	missing   error // from the listing
+	db        *sql.DB
+	immutable bool
+	warning   string
+
+	mu          sync.Mutex
+	watch       *sql.Conn // the connection whose data_version is compared
+	dataVersion int64
+	checked     bool
+	state       State
+}
+
+// State is what a file holds at a moment.
+type State struct {
+	Version   uint64 // grows whenever the content may have changed
+	First     int64  // rowids; First > Last: no row
+	Last      int64
+	FirstText string // their timestamps, as the collector wrote them
+	LastText  string
+	Unordered bool   // rows do not stand in the order of time: a range of time can lie anywhere
+	Inode     uint64 // tells files of the same name apart, also after a restart
+	Columns   string // the columns of the table, as its key
+	schema    schema
+}
+
+// schema says where gpu_state holds the columns.
+type schema struct {
+	order     []string     // all columns of the table, in order
+	positions [columns]int // index in order, -1 = missing
+	timestamp int          // index in order
+	root      int64        // root page
+}
+
+const (
+	// settled is how long an older month must be unchanged to be read as immutable.
+	settled     = 48 * time.Hour
+	busyTimeout = 10 * time.Second
+	// readers bounds the connections to one file.
+	readers = 4
+)
+
+// newFile takes a listed file over; nothing is opened yet.
+func newFile(d *Dir, name string, info os.FileInfo, err error, newest bool) *File {
+	f := &File{Name: name, dir: d, info: info, missing: err}
+	if err != nil {
+		return f
+	}
+	f.immutable = !newest && f.unchanging(d)
+	f.open()
+	return f
+}
+
+func (f *File) open() {
+	dsn := uri(f.dir.join(f.Name)) + fmt.Sprintf("?mode=ro&_pragma=busy_timeout(%d)&_pragma=mmap_size(0)", busyTimeout.Milliseconds())
+	if f.immutable {
+		dsn += "&immutable=1"
+	}
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		f.missing = err
+		return
+	}
+	db.SetMaxOpenConns(readers + 1)
+	db.SetMaxIdleConns(readers + 1)
+	f.db = db
+}
+
+// unchanging tells whether nothing writes to the file: it is old, and SQLite left no journal or log beside it.
+func (f *File) unchanging(d *Dir) bool {
+	return time.Since(f.info.ModTime()) >= settled && d.size(f.Name+"-wal") == 0 && d.size(f.Name+"-journal") == 0
+}
+
+// suits tells whether the way the file was opened is still right.
+func (f *File) suits(d *Dir, newest bool) bool {
+	if f.missing != nil || f.db == nil {
+		return false
+	}
+	if !f.immutable || f.warning != "" {
+		return true
+	}
+	info, err := d.root.Stat(f.Name)
+	return err == nil && !newest && info.Size() == f.info.Size() && info.ModTime().Equal(f.info.ModTime()) && f.unchanging(d)
+}
+
+// retire closes the file's connections once the scans under way have ended.
+func (f *File) retire() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.watch != nil {
+		f.watch.Close()
+		f.watch = nil
+	}
+	if f.db != nil {
+		f.db.Close()
+	}
+}
+
+// Warning says what is not as it should be with a file that is read all the same; "" = nothing.
+func (f *File) Warning() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.warning
+}
+
+// State looks at the file as it is now. A writer's commit is seen at once, also in WAL mode.
+// Errors name the file and the remedy: it is locked, truncated, no SQLite, has no table gpu_state, lacks a column.
+func (f *File) State(ctx context.Context) (State, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.missing != nil {
+		return State{}, f.explain(f.missing)
+	}
+	state, err := f.look(ctx)
+	if err != nil && !f.immutable && isReadOnly(err) && ctx.Err() == nil && f.inWAL() {
+		// A WAL file on a file system that may not be written cannot be shared with a writer.
+		f.reopenImmutable()
+		state, err = f.look(ctx)
+	}
+	if err != nil {
+		return State{}, f.explain(err)
+	}
+	return state, nil
+}
+
+func (f *File) reopenImmutable() {
+	if f.watch != nil {
+		f.watch.Close()
+		f.watch = nil
+	}
+	f.db.Close()
+	f.immutable, f.checked = true, false
+	f.warning = fmt.Sprintf("%s is in WAL mode in a directory that the plugin may not write: rows that the collector has not yet moved into the file are not seen. Let the plugin's user write the directory, or use another journal mode", f.Name)
+	f.open()
+}
+
+func (f *File) look(ctx context.Context) (State, error) {
+	if f.watch == nil {
+		conn, err := f.db.Conn(ctx)
+		if err != nil {
+			return State{}, err
+		}
+		f.watch, f.checked = conn, false
+	}
+	var version int64
+	if err := f.watch.QueryRowContext(ctx, "PRAGMA data_version").Scan(&version); err != nil {
+		f.watch.Close()
+		f.watch = nil
+		return State{}, err
+	}
+	if f.checked && version == f.dataVersion && !(f.immutable && f.warning != "") {
+		return f.state, nil
+	}
+	state := State{Version: f.state.Version + 1, Inode: inode(f.info)}
+	if err := f.readState(ctx, &state); err != nil {
+		return State{}, err
+	}
+	f.state, f.dataVersion, f.checked = state, version, true
+	return state, nil
+}
+
+func (f *File) readState(ctx context.Context, s *State) error {
+	if err := f.readSchema(ctx, &s.schema); err != nil {
+		return err
+	}
+	s.Columns = strings.Join(s.schema.order, ",")
+	var first, last sql.NullInt64
+	if err := f.watch.QueryRowContext(ctx, "SELECT (SELECT min(rowid) FROM gpu_state), (SELECT max(rowid) FROM gpu_state)").Scan(&first, &last); err != nil {
+		return err
+	}
+	if !first.Valid {
+		s.First, s.Last = 1, 0
+		return nil
+	}
+	s.First, s.Last = first.Int64, last.Int64
+	var err error
+	if s.FirstText, err = f.text(ctx, "SELECT CAST(timestamp AS TEXT) FROM gpu_state WHERE rowid >= ? AND timestamp IS NOT NULL ORDER BY rowid LIMIT 1", s.First); err != nil {
+		return err
+	}
+	if s.LastText, err = f.text(ctx, "SELECT CAST(timestamp AS TEXT) FROM gpu_state WHERE rowid <= ? AND timestamp IS NOT NULL ORDER BY rowid DESC LIMIT 1", s.Last); err != nil {
+		return err
+	}
+	s.Unordered, err = f.unordered(ctx, s)
+	return err
+}
+
+func (f *File) text(ctx context.Context, query string, rowid int64) (string, error) {
+	var text string
+	err := f.watch.QueryRowContext(ctx, query, rowid).Scan(&text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil // no row has a timestamp
+	}
+	return text, err
+}
+
+// unordered samples the file: a text more than a few hours earlier than one before it was not appended in time order.
+func (f *File) unordered(ctx context.Context, s *State) (bool, error) {
+	const probes = 64
+	if f.checked && !f.state.Unordered && f.state.First == s.First && s.Last >= f.state.Last {
+		return false, nil // it only grew
+	}
+	highest := ""
+	for i := int64(0); i <= probes; i++ {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		text, err := f.text(ctx, "SELECT CAST(timestamp AS TEXT) FROM gpu_state WHERE rowid >= ? AND timestamp IS NOT NULL ORDER BY rowid LIMIT 1", s.First+(s.Last-s.First)/probes*i)
+		if err != nil {
+			return false, err
+		}
+		if text != "" && addHours(text, disorderHours) < highest {
+			return true, nil
+		}
+		highest = max(highest, text)
+	}
+	return false, nil
+}
+
+// disorderHours is how far a text may fall behind: a repeated hour, or a late snapshot.
+const disorderHours = 3
+
+// addHours moves a timestamp's text, "" where it is none.
+func addHours(text string, hours int) string {
+	if len(text) < len(time.DateTime) {
+		return ""
+	}
+	t, err := time.Parse(time.DateTime, strings.Replace(text[:len(time.DateTime)], "T", " ", 1))
+	if err != nil {
+		return ""
+	}
+	return t.Add(time.Duration(hours) * time.Hour).Format(time.DateTime)
+}
+
+// readSchema finds the columns by PRAGMA table_info: in SQLite a missing column's quoted name would be read as a text.
+func (f *File) readSchema(ctx context.Context, s *schema) error {
+	var kind string
+	err := f.watch.QueryRowContext(ctx, "SELECT type, rootpage FROM sqlite_schema WHERE name = 'gpu_state'").Scan(&kind, &s.root)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && kind != "table" {
+		return errNoTable
+	}
+	if err != nil {
+		return err
+	}
+	rows, err := f.watch.QueryContext(ctx, "SELECT name FROM pragma_table_info('gpu_state') ORDER BY cid")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return err
+		}
+		s.order = append(s.order, name)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	find := func(name string) int {
+		return slices.IndexFunc(s.order, func(o string) bool { return strings.EqualFold(o, name) })
+	}
+	for c, name := range columnNames {
+		s.positions[c] = find(name)
+	}
+	s.timestamp = find(timestampColumn)
+	var lacking []string
+	for _, c := range required {
+		if s.positions[c] < 0 {
+			lacking = append(lacking, columnNames[c])
+		}
+	}
+	if s.timestamp < 0 {
+		lacking = append(lacking, timestampColumn)
+	}
+	if len(lacking) > 0 {
+		return fmt.Errorf("table gpu_state has no column %s", strings.Join(lacking, ", "))
+	}
+	return nil
+}
+
+var errNoTable = errors.New("it has no table gpu_state")
+
+// explain makes an error of a file fit for a user.
+func (f *File) explain(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	var e *sqlite.Error
+	code := 0
+	if errors.As(err, &e) {
+		code = e.Code()
+	}
+	switch primary := code & 0xff; {
+	case errors.Is(err, fs.ErrPermission), primary == sqlite3.SQLITE_PERM, primary == sqlite3.SQLITE_AUTH:
+		return pool.SourceError("%s may not be read: give the user that runs Grafana the right to read it", f.Name)
+	case errors.Is(err, fs.ErrNotExist):
+		return pool.SourceError("%s was removed while it was read: try again", f.Name)
+	case isPathEscape(err):
+		return pool.SourceError("%s is a link that leads out of the snapshot directory: links must stay inside", f.Name)
+	case primary == sqlite3.SQLITE_BUSY, primary == sqlite3.SQLITE_LOCKED:
+		return pool.SourceError("%s is locked by a writer for more than %s: the collector should write in WAL mode or commit sooner", f.Name, busyTimeout)
+	case code == sqlite3.SQLITE_READONLY_ROLLBACK, primary == sqlite3.SQLITE_CANTOPEN && f.dir.size(f.Name+"-journal") > 0:
+		return pool.SourceError("%s has a hot journal: its writer died in a transaction. Let the collector run once, or open the file once with sqlite3, to roll it back", f.Name)
+	case primary == sqlite3.SQLITE_NOTADB:
+		return pool.SourceError("%s is no SQLite file: restore it from a copy, or move it away", f.Name)
+	case primary == sqlite3.SQLITE_CORRUPT, primary == sqlite3.SQLITE_IOERR:
+		return pool.SourceError("%s is damaged or truncated (%w): restore it from a copy, or recover it with `sqlite3 .recover`", f.Name, errors.New(sqliteText(e)))
+	case primary == sqlite3.SQLITE_CANTOPEN:
+		return pool.SourceError("%s cannot be opened: check that the user that runs Grafana may read it (and its directory, when the file is in WAL mode)", f.Name)
+	case errors.Is(err, errNoTable):
+		return pool.SourceError("%s: %w: it is no month file of the collector, or still empty", f.Name, err)
+	case e != nil:
+		return pool.SourceError("%s cannot be read: %s", f.Name, sqliteText(e))
+	}
+	return pool.SourceError("%s cannot be read: %w", f.Name, bare(err))
+}
+
+func sqliteText(e *sqlite.Error) string {
+	if text, ok := sqlite.ErrorCodeString[e.Code()&0xff]; ok {
+		return text
+	}
+	return fmt.Sprintf("SQLite error %d", e.Code())
+}
+
+// isReadOnly tells the errors of opening a WAL file that cannot get its shared memory.
+func isReadOnly(err error) bool {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_CANTOPEN:
+		return true
+	case sqlite3.SQLITE_READONLY:
+		return e.Code() != sqlite3.SQLITE_READONLY_ROLLBACK
+	}
+	return false
+}
+
+// inWAL tells whether the file's header says WAL mode and no rollback journal waits beside it.
+func (f *File) inWAL() bool {
+	file, err := f.dir.root.Open(f.Name)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	var header [20]byte // https://sqlite.org/fileformat2.html: 18 and 19 are the write and read versions
+	_, err = io.ReadFull(file, header[:])
+	return err == nil && header[18] == 2 && header[19] == 2 && f.dir.size(f.Name+"-journal") == 0
+}
+
+// isPathEscape tells os.Root's refusal of a link that leads outside.
+func isPathEscape(err error) bool { return strings.Contains(err.Error(), "escapes") }

@@ -1,0 +1,138 @@
+package snapshots
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// Visitor takes the rows of a scan, in the order of rowid. What it is given is valid only during the call.
+type Visitor interface {
+	// Snapshot begins a run of rows with the same timestamp ("" for NULL). false: its rows are not wanted.
+	Snapshot(timestamp []byte) (wanted bool, err error)
+	// Row is one of its rows.
+	Row(row Row) error
+}
+
+// maxRows bounds a statement, so that neither a checkpoint nor a writer waits for a reader.
+const maxRows = 20_000
+
+// Scan gives the rows of a range to the visitor. Its errors end the scan.
+func (f *File) Scan(ctx context.Context, s State, r Rowids, v Visitor) error {
+	return f.scanSQL(ctx, s, r, v)
+}
+
+// scanSQL is the plain way, and the oracle of every other one.
+func (f *File) scanSQL(ctx context.Context, s State, r Rowids, v Visitor) error {
+	statement, err := f.db.PrepareContext(ctx, "SELECT "+s.schema.selection()+", rowid FROM gpu_state WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?")
+	if err != nil {
+		return f.explain(err)
+	}
+	defer statement.Close()
+	run := runs{visitor: v}
+	reader := newReader()
+	for !r.Empty() {
+		n, err := f.page(ctx, statement, &r, reader, &run)
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+	return nil
+}
+
+// page reads one statement's worth of rows and moves r.First behind them.
+func (f *File) page(ctx context.Context, statement *sql.Stmt, r *Rowids, reader *reader, run *runs) (n int, err error) {
+	rows, err := statement.QueryContext(ctx, r.First, r.Last, maxRows)
+	if err != nil {
+		return 0, f.explain(err)
+	}
+	defer rows.Close()
+	targets := append(reader.targets, &r.First)
+	for rows.Next() {
+		if err := rows.Scan(targets...); err != nil {
+			return n, f.explain(err)
+		}
+		r.First++
+		n++
+		wanted, err := run.next(reader.timestamp())
+		if err == nil && wanted {
+			err = run.visitor.Row(reader.row())
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return n, f.explain(err)
+	}
+	return n, ctx.Err()
+}
+
+// runs tells the visitor when the timestamp changes.
+type runs struct {
+	visitor Visitor
+	text    []byte
+	began   bool
+	wanted  bool
+}
+
+func (r *runs) next(timestamp []byte) (wanted bool, err error) {
+	if !r.began || string(r.text) != string(timestamp) {
+		r.text, r.began = append(r.text[:0], timestamp...), true
+		r.wanted, err = r.visitor.Snapshot(timestamp)
+	}
+	return r.wanted, err
+}
+
+// selection lists the timestamp and the columns, NULL for those that the table lacks. As text, the driver does not
+// parse the timestamp, which is slow and would apply a zone that is ours to apply.
+func (s *schema) selection() string {
+	parts := []string{cast(s.order[s.timestamp])}
+	for _, position := range s.positions {
+		if position < 0 {
+			parts = append(parts, "NULL")
+		} else {
+			parts = append(parts, cast(s.order[position]))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func cast(column string) string {
+	return `CAST("` + strings.ReplaceAll(column, `"`, `""`) + `" AS TEXT)`
+}
+
+// reader holds the texts of one row, the timestamp first.
+type reader struct {
+	texts   [1 + columns]sql.RawBytes
+	targets []any
+	buffer  Row
+}
+
+func newReader() *reader {
+	r := &reader{}
+	for i := range r.texts {
+		r.targets = append(r.targets, &r.texts[i])
+	}
+	return r
+}
+
+func (r *reader) timestamp() []byte { return r.texts[0] }
+
+func (r *reader) row() Row {
+	r.buffer = r.buffer[:0]
+	for _, text := range r.texts[1:] {
+		r.buffer = append(binary.AppendUvarint(r.buffer, uint64(len(text))), text...)
+	}
+	return r.buffer
+}
+
+func (r *reader) hash() uint64 {
+	h := xxhash.New()
+	_, _ = h.Write(r.texts[0])
+	_, _ = h.Write(r.row())
+	return max(h.Sum64(), 1)
+}

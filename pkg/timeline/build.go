@@ -1,0 +1,323 @@
+package timeline
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// block is the rows of one timestamp that stand together in a file.
+type block struct {
+	time   pool.Micros
+	file   int      // files ascending by month
+	number int      // within the file
+	rows   []uint32 // of the day's rowTable, in file order
+}
+
+// union is how far runs of the collector may lie after the first one to be one snapshot with it (methodology section 1).
+const union = pool.Minute
+
+// snapshot is the united blocks of one snapshot.
+type snapshot struct {
+	time   pool.Micros
+	blocks []block // in file order
+}
+
+// unite sorts blocks into snapshots, ascending by time.
+func unite(blocks []block) []snapshot {
+	slices.SortStableFunc(blocks, func(a, b block) int {
+		return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.file, b.file), cmp.Compare(a.number, b.number))
+	})
+	var all []snapshot
+	for i := 0; i < len(blocks); {
+		end := i + 1
+		for end < len(blocks) && blocks[end].time-blocks[i].time <= union {
+			end++
+		}
+		s := snapshot{blocks[i].time, blocks[i:end:end]}
+		slices.SortStableFunc(s.blocks, func(a, b block) int {
+			return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.number, b.number))
+		})
+		all = append(all, s)
+		i = end
+	}
+	return all
+}
+
+// onDay keeps the snapshots of a UTC day.
+func onDay(all []snapshot, date int32) []snapshot {
+	return slices.DeleteFunc(slices.Clone(all), func(s snapshot) bool { return pool.DayOf(s.time) != date })
+}
+
+// builder forms the spans of a day from its snapshots.
+type builder struct {
+	table *rowTable
+	day   *Day
+
+	gpus     []gpuBuild
+	touched  []uint32
+	machines []machineBuild
+	packed   map[packedStatus]uint32
+	extraKey map[string]uint32
+}
+
+type gpuBuild struct {
+	seen      int       // the snapshot whose rows side and extras hold; -1 = none
+	side      [2]uint32 // index in the table's distinct rows; 0 = none
+	extras    []Claim
+	device    Symbol
+	memory    float64
+	hasMemory bool
+
+	spans []span
+}
+
+type span struct {
+	first, last uint16
+	status      uint32
+}
+
+type machineBuild struct {
+	bits   Machine
+	seen   int // the last snapshot with a row; -1 = none
+	silent []interval
+}
+
+// buildDay forms a segment. The snapshots' rows are numbered by the table.
+func buildDay(date int32, all []snapshot, table *rowTable) *Day {
+	b := &builder{
+		table: table, day: &Day{Date: date, rows: slices.Clone(table.distinct), statuses: make([]packedStatus, Absent+1)},
+		gpus: make([]gpuBuild, len(table.gpus)), machines: make([]machineBuild, len(table.machines)),
+		packed: map[packedStatus]uint32{}, extraKey: map[string]uint32{},
+	}
+	for i := range b.gpus {
+		b.gpus[i] = gpuBuild{seen: -1, memory: math.NaN()}
+	}
+	for i := range b.machines {
+		b.machines[i].seen = -1
+	}
+	for i, s := range all {
+		b.day.Times = append(b.day.Times, s.time)
+		b.day.RowsWithoutGPU = append(b.day.RowsWithoutGPU, 0)
+		b.add(i, s)
+	}
+	b.finish()
+	return b.day
+}
+
+func (b *builder) add(number int, s snapshot) {
+	b.touched = b.touched[:0]
+	for _, block := range s.blocks {
+		for _, id := range block.rows {
+			b.row(number, &b.table.parsed[id])
+		}
+	}
+	for _, g := range b.touched {
+		b.extend(number, &b.gpus[g])
+	}
+}
+
+func (b *builder) row(number int, p *parsedRow) {
+	if p.machine != noGPU {
+		b.report(number, p)
+	}
+	if p.gpu == noGPU {
+		b.day.RowsWithoutGPU[number]++
+		return
+	}
+	g := &b.gpus[p.gpu]
+	if g.seen != number {
+		g.seen, g.side, g.extras = number, [2]uint32{}, nil
+		b.touched = append(b.touched, p.gpu)
+	}
+	if p.device != 0 {
+		g.device = p.device
+	}
+	if p.hasMemory {
+		g.memory, g.hasMemory = p.memory, true
+	}
+	current := g.side[p.side]
+	if current == p.row {
+		return
+	}
+	held := &b.table.distinct[current]
+	if p.state >= held.State { // of equals the last one
+		g.side[p.side] = p.row
+		if held.State == pool.Claimed {
+			g.extras = append(g.extras, Claim{p.side, held.User, held.Job})
+		}
+	}
+}
+
+// report notes that the machine has a row in the snapshot, and what the row says of its ownership.
+func (b *builder) report(number int, p *parsedRow) {
+	m := &b.machines[p.machine]
+	if m.seen != number {
+		if m.seen < number-1 {
+			m.silent = append(m.silent, interval{uint16(m.seen + 1), uint16(number - 1)})
+		}
+		m.seen = number
+	}
+	if p.gpu == noGPU {
+		return
+	}
+	hasProject := b.table.distinct[p.row].Project != 0
+	m.bits.AnyProject = m.bits.AnyProject || hasProject
+	if p.side == pool.Primary {
+		m.bits.HasPrimary = true
+		m.bits.PrimaryProject = m.bits.PrimaryProject || hasProject
+	}
+}
+
+// extend lets the GPU's last span go on, or begins another.
+func (b *builder) extend(number int, g *gpuBuild) {
+	status := b.status(g)
+	if n := len(g.spans); n > 0 && g.spans[n-1].status == status && int(g.spans[n-1].last) == number-1 {
+		g.spans[n-1].last++
+		return
+	}
+	g.spans = append(g.spans, span{uint16(number), uint16(number), status})
+}
+
+// status numbers what the GPU's rows say.
+func (b *builder) status(g *gpuBuild) uint32 {
+	key := packedStatus{primary: g.side[pool.Primary], backfill: g.side[pool.Backfill]}
+	extras := b.furtherClaims(g)
+	if len(extras) > 0 {
+		begin := uint32(len(b.day.extras))
+		key.extra, key.extraEnd = begin+1, begin+uint32(len(extras))
+		b.day.extras = append(b.day.extras, extras...)
+		if s, known := b.same(key); known {
+			b.day.extras = b.day.extras[:begin]
+			return s
+		}
+	}
+	s, known := b.packed[key]
+	if !known {
+		s = uint32(len(b.day.statuses))
+		b.packed[key], b.day.statuses = s, append(b.day.statuses, key)
+	}
+	return s
+}
+
+// same finds a status with equal rows and equal further claims. Such statuses are rare: a walk over them is enough.
+func (b *builder) same(key packedStatus) (uint32, bool) {
+	claims := b.day.extras[key.extra-1 : key.extraEnd]
+	for s, p := range b.day.statuses {
+		if p.extra != 0 && p.primary == key.primary && p.backfill == key.backfill && slices.Equal(b.day.extras[p.extra-1:p.extraEnd], claims) {
+			return uint32(s), true
+		}
+	}
+	return 0, false
+}
+
+// furtherClaims returns the claims that differ in user or job from the rows that give the states, each once.
+func (b *builder) furtherClaims(g *gpuBuild) []Claim {
+	var claims []Claim
+	for _, c := range g.extras {
+		row := &b.table.distinct[g.side[c.Side]]
+		if (c.User != row.User || c.Job != row.Job) && !slices.Contains(claims, c) {
+			claims = append(claims, c)
+		}
+	}
+	return claims
+}
+
+// finish puts the GPUs in order and the spans one after the other, with the snapshots in which a GPU has no row.
+func (b *builder) finish() {
+	d := b.day
+	machines := b.finishMachines()
+	order := make([]uint32, 0, len(b.gpus))
+	for i := range b.gpus {
+		if len(b.gpus[i].spans) > 0 {
+			order = append(order, uint32(i))
+		}
+	}
+	slices.SortFunc(order, func(i, j uint32) int {
+		a, c := b.table.gpus[i], b.table.gpus[j]
+		return cmp.Or(cmp.Compare(machines[a.machine], machines[c.machine]), cmp.Compare(a.gpu, c.gpu))
+	})
+	models := map[Model]uint32{}
+	unknown := map[Symbol]uint32{} // NaN is no key
+	for _, i := range order {
+		g := &b.gpus[i]
+		m := Model{g.device, g.memory}
+		index, known := models[m]
+		if math.IsNaN(m.Memory) {
+			index, known = unknown[m.Device]
+		}
+		if !known {
+			index = uint32(len(d.models))
+			d.models = append(d.models, m)
+			models[m] = index
+			if math.IsNaN(m.Memory) {
+				unknown[m.Device] = index
+			}
+		}
+		machine := machines[b.table.gpus[i].machine]
+		d.gpus = append(d.gpus, gpuDay{b.table.gpus[i].gpu, machine, index})
+		d.offsets = append(d.offsets, uint32(len(d.first)))
+		b.emit(g.spans, &d.machines[machine])
+	}
+	d.offsets = append(d.offsets, uint32(len(d.first)))
+}
+
+// finishMachines orders the day's machines by symbol and returns each one's new number.
+func (b *builder) finishMachines() (number []uint32) {
+	d := b.day
+	order := make([]uint32, 0, len(b.machines))
+	for i := range b.machines {
+		if b.machines[i].seen >= 0 {
+			order = append(order, uint32(i))
+		}
+	}
+	slices.SortFunc(order, func(i, j uint32) int { return cmp.Compare(b.table.machines[i], b.table.machines[j]) })
+	number = make([]uint32, len(b.machines))
+	for n, i := range order {
+		m := &b.machines[i]
+		if m.seen < len(d.Times)-1 {
+			m.silent = append(m.silent, interval{uint16(m.seen + 1), uint16(len(d.Times) - 1)})
+		}
+		m.bits.Name = b.table.machines[i]
+		m.bits.silentFrom = uint32(len(d.silent))
+		d.silent = append(d.silent, m.silent...)
+		m.bits.silentTo = uint32(len(d.silent))
+		d.machines = append(d.machines, m.bits)
+		number[i] = uint32(n)
+	}
+	return number
+}
+
+func (b *builder) emit(spans []span, m *Machine) {
+	d := b.day
+	next := 0
+	for _, s := range spans {
+		b.fill(next, int(s.first)-1, m)
+		d.first, d.status = append(d.first, s.first), append(d.status, s.status)
+		next = int(s.last) + 1
+	}
+	b.fill(next, len(d.Times)-1, m)
+}
+
+// fill covers snapshots in which a GPU has no row: Silent where its machine has none either, else Absent.
+func (b *builder) fill(first, last int, m *Machine) {
+	d := b.day
+	silent := d.silent[m.silentFrom:m.silentTo]
+	for first <= last {
+		status, end := Absent, last
+		for _, s := range silent {
+			if int(s.first) <= first && first <= int(s.last) {
+				status, end = Silent, min(last, int(s.last))
+				break
+			}
+			if int(s.first) > first {
+				end = min(last, int(s.first)-1)
+				break
+			}
+		}
+		d.first, d.status = append(d.first, uint16(first)), append(d.status, status)
+		first = end + 1
+	}
+}
