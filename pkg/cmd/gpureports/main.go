@@ -1,0 +1,85 @@
+// Command gpureports answers the data source's questions on the command line.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/backend/log"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // something could not be answered or done
+	exitUsage  = 2
+)
+
+type commands struct {
+	Query queryCommand `cmd:"" help:"Answer queries as the data source does."`
+}
+
+// console is what a command reads and writes, and the time at which it was started.
+type console struct {
+	in       io.Reader
+	out, err io.Writer
+	now      time.Time
+}
+
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+func main() {
+	log.DefaultLogger = log.NewNullLogger() // answers say what went wrong
+	backend.Logger = log.DefaultLogger
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], &console{in: os.Stdin, out: os.Stdout, err: os.Stderr, now: time.Now()})
+	stop()
+	os.Exit(code)
+}
+
+// run parses arguments, runs the command and returns the exit code.
+func run(ctx context.Context, args []string, c *console) int {
+	exited := -1
+	parser, err := kong.New(&commands{},
+		kong.Name("gpureports"),
+		kong.Description("Who holds the GPUs of an HTCondor pool, what is free, and how long it stays so."),
+		kong.Writers(c.out, c.err),
+		kong.Exit(func(code int) { exited = code }),
+		kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(c),
+	)
+	if err != nil {
+		panic(err) // the commands' declaration is wrong
+	}
+	parsed, err := parser.Parse(args)
+	if exited >= 0 { // --help
+		return exited
+	}
+	if err != nil {
+		fmt.Fprintf(c.err, "gpureports: %v\nTry gpureports --help.\n", err)
+		return exitUsage
+	}
+	switch err := parsed.Run(); {
+	case err == nil:
+		return exitOK
+	case errors.As(err, new(usageError)):
+		fmt.Fprintf(c.err, "gpureports: %v\n", err)
+		return exitUsage
+	default:
+		fmt.Fprintf(c.err, "gpureports: %v\n", err)
+		return exitFailed
+	}
+}

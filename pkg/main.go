@@ -1,0 +1,18 @@
+// The plugin's backend, as Grafana starts it.
+package main
+
+import (
+	"os"
+
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/backend/datasource"
+
+	"github.com/chtc/gpureports/pkg/plugin"
+)
+
+func main() {
+	if err := datasource.Manage(plugin.ID, plugin.New, datasource.ManageOpts{}); err != nil {
+		backend.Logger.Error(err.Error())
+		os.Exit(1)
+	}
+}

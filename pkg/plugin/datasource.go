@@ -1,0 +1,90 @@
+// Package plugin is Grafana's side: a data source's settings and life, queries, the health check and resources.
+// Computations are the query kinds' own (pkg/allocation and its neighbours).
+package plugin
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/backend/instancemgmt"
+)
+
+// ID is the plugin's id, as in plugin.json.
+const ID = "chtc-gpureports-datasource"
+
+// Datasource is a data source with its settings. It opens its stores when they are first asked for, so that settings
+// that are wrong, or a directory that is not mounted yet, are told in answers and by the health check.
+type Datasource struct {
+	settings backend.DataSourceInstanceSettings
+	parsed   Settings
+	invalid  error // why the settings cannot be used
+	now      func() time.Time
+
+	mu       sync.Mutex
+	stores   *stores
+	users    int // requests under way
+	disposed bool
+}
+
+// New makes a data source for Grafana: a fresh one each time, which begins to read what queries will ask for.
+func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instancemgmt.Instance, error) {
+	return Open(settings, time.Now), nil
+}
+
+// Open makes a data source. now is the clock: of ages, and of what is still going on.
+func Open(settings backend.DataSourceInstanceSettings, now func() time.Time) *Datasource {
+	d := &Datasource{settings: settings, now: now}
+	if d.parsed, d.invalid = ParseSettings(settings.JSONData); d.invalid == nil {
+		d.invalid = errors.Join(allow("snapshotDir", d.parsed.SnapshotDir), allow("cacheDir", d.parsed.CacheDir))
+	}
+	return d
+}
+
+// Dispose closes everything that the data source opened: at once, or with the last of the requests under way.
+// (Grafana calls it seconds after a settings save, while a new instance is already serving.)
+func (d *Datasource) Dispose() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.disposed = true
+	d.closeUnused()
+}
+
+var errDisposed = errors.New("the data source was closed while its settings were saved: ask again")
+
+// use returns the stores for one request, which must call done at its end.
+func (d *Datasource) use(ctx context.Context) (s *stores, done func(), err error) {
+	if d.invalid != nil {
+		return nil, nil, d.invalid
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.disposed && d.users == 0 {
+		return nil, nil, errDisposed
+	}
+	if d.stores == nil {
+		if d.stores, err = openStores(ctx, d.settings, d.parsed); err != nil {
+			return nil, nil, err
+		}
+	}
+	d.users++
+	return d.stores, d.leave, nil
+}
+
+func (d *Datasource) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.users--
+	d.closeUnused()
+}
+
+func (d *Datasource) closeUnused() {
+	if d.disposed && d.users == 0 && d.stores != nil {
+		if err := d.stores.close(); err != nil {
+			backend.Logger.Warn("closing a data source", "name", instanceName(d.settings), "error", err)
+		}
+		d.stores = nil
+	}
+}

@@ -1,0 +1,141 @@
+package plugin
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Kinds of job source.
+const (
+	jobsNone          = "none"
+	jobsSQLite        = "sqlite"
+	jobsElasticsearch = "elasticsearch"
+)
+
+// Settings are a data source's settings: its jsonData, with defaults. Files are plain names inside SnapshotDir.
+type Settings struct {
+	SnapshotDir        string          `json:"snapshotDir"` // absolute
+	Timezone           json.RawMessage `json:"timezone"`    // as localtime.Parse reads it
+	SliceMinutes       int             `json:"sliceMinutes"`
+	CHTCOwnedFile      string          `json:"chtcOwnedFile"`
+	HostExclusionsFile string          `json:"hostExclusionsFile"`
+	CacheDir           string          `json:"cacheDir"`    // absolute; "" keeps the cache in memory only
+	CacheMaxMB         int             `json:"cacheMaxMB"`  // in memory
+	CacheDiskMB        int             `json:"cacheDiskMB"` // on disk
+	Jobs               string          `json:"jobs"`        // none, sqlite or elasticsearch
+	JobsPath           string          `json:"jobsPath"`
+	JobsIndex          string          `json:"jobsIndex"`
+	JobsEpochIndex     string          `json:"jobsEpochIndex"`
+
+	zone *localtime.Zone
+}
+
+// sliceMinutes that methodology section 4 knows; 0 makes every snapshot its own slice.
+var sliceMinutes = []int{0, 5, 10, 15, 30, 60}
+
+// ParseSettings reads jsonData and checks all that can be told without looking at files. Errors are pool.BadQuery.
+func ParseSettings(jsonData json.RawMessage) (Settings, error) {
+	s := Settings{
+		SliceMinutes: 15,
+		CacheMaxMB:   512,
+		CacheDiskMB:  2048,
+	}
+	if len(bytes.TrimSpace(jsonData)) > 0 {
+		if err := json.Unmarshal(jsonData, &s); err != nil {
+			return Settings{}, pool.BadQuery("the settings cannot be read: %w", err)
+		}
+	}
+	for _, d := range []struct {
+		value *string
+		empty string
+	}{{&s.CHTCOwnedFile, "chtc_owned"}, {&s.HostExclusionsFile, "masked_hosts.yaml"}, {&s.JobsPath, "jobs.db"}, {&s.Jobs, jobsNone}} {
+		if *d.value = strings.TrimSpace(*d.value); *d.value == "" {
+			*d.value = d.empty
+		}
+	}
+	var err error
+	if s.zone, err = localtime.Parse(s.Timezone); err != nil {
+		return Settings{}, err
+	}
+	switch {
+	case s.SnapshotDir == "":
+		return Settings{}, pool.BadQuery("snapshotDir is not set: name the directory that holds the gpu_state_YYYY-MM.db files")
+	case !slices.Contains(sliceMinutes, s.SliceMinutes):
+		return Settings{}, pool.BadQuery("sliceMinutes %d is unknown: use 0 (every snapshot its own slice), 5, 10, 15, 30 or 60", s.SliceMinutes)
+	case s.CacheMaxMB < 1:
+		return Settings{}, pool.BadQuery("cacheMaxMB %d is too small: use at least 1 (default 512)", s.CacheMaxMB)
+	case s.CacheDiskMB < 0:
+		return Settings{}, pool.BadQuery("cacheDiskMB %d is negative: use 0 or more (default 2048)", s.CacheDiskMB)
+	case !slices.Contains([]string{jobsNone, jobsSQLite, jobsElasticsearch}, s.Jobs):
+		return Settings{}, pool.BadQuery("jobs %q is unknown: use %s, %s or %s", s.Jobs, jobsNone, jobsSQLite, jobsElasticsearch)
+	}
+	for name, dir := range map[string]string{"snapshotDir": s.SnapshotDir, "cacheDir": s.CacheDir} {
+		if dir != "" && !filepath.IsAbs(dir) {
+			return Settings{}, pool.BadQuery("%s %q is not absolute: write the whole path", name, dir)
+		}
+	}
+	for name, file := range map[string]string{"chtcOwnedFile": s.CHTCOwnedFile, "hostExclusionsFile": s.HostExclusionsFile, "jobsPath": s.JobsPath} {
+		if file != filepath.Base(file) || !filepath.IsLocal(file) {
+			return Settings{}, pool.BadQuery("%s %q is not a plain file name: the file must lie inside snapshotDir", name, file)
+		}
+	}
+	return s, nil
+}
+
+// allowedDirs are the directories that the server's operator lets data sources use: `allowed_dirs` of the section
+// [plugin.chtc-gpureports-datasource] in grafana.ini, separated by commas. ok is false when any directory will do.
+func allowedDirs() (dirs []string, ok bool) {
+	for _, dir := range strings.Split(os.Getenv("GF_PLUGIN_ALLOWED_DIRS"), ",") {
+		if dir = strings.TrimSpace(dir); dir != "" {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs, len(dirs) > 0
+}
+
+// allow refuses a directory outside the allowed ones. Links are followed first, on both sides; what of the path does
+// not exist yet is taken as it stands.
+func allow(setting, dir string) error {
+	dirs, restricted := allowedDirs()
+	if !restricted || dir == "" {
+		return nil
+	}
+	resolved := resolve(dir)
+	for _, allowed := range dirs {
+		if rel, err := filepath.Rel(resolve(allowed), resolved); err == nil && filepath.IsLocal(rel) {
+			return nil
+		}
+	}
+	return pool.BadQuery("%s %s is outside the directories that this server allows (%s): use one inside them, or have the operator extend allowed_dirs of [plugin.%s] in grafana.ini",
+		setting, dir, strings.Join(dirs, ", "), ID)
+}
+
+// resolve follows the links of the part of a path that exists.
+func resolve(path string) string {
+	path = filepath.Clean(path)
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	parent := filepath.Dir(path)
+	if parent == path {
+		return path
+	}
+	return filepath.Join(resolve(parent), filepath.Base(path))
+}
+
+// instanceName names a data source in logs and metrics.
+func instanceName(s backend.DataSourceInstanceSettings) string {
+	if s.Name != "" {
+		return s.Name
+	}
+	return s.UID
+}
