@@ -2,7 +2,12 @@
 // generally used by snapshots, but can affect specific tests
 process.env.TZ = 'UTC';
 
+const base = require('./.config/jest.config');
+const [transform] = Object.values(base.transform);
+
 module.exports = {
   // Jest configuration provided by Grafana scaffolding
-  ...require('./.config/jest.config'),
+  ...base,
+  // d3-color and others ship .mjs
+  transform: { '^.+\\.m?[tj]sx?$': transform },
 };

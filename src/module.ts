@@ -1,9 +1,11 @@
 import { DataSourcePlugin } from '@grafana/data';
-import { DataSource } from './datasource';
-import { ConfigEditor } from './components/ConfigEditor';
-import { QueryEditor } from './components/QueryEditor';
-import { MyQuery, MyDataSourceOptions } from './types';
 
-export const plugin = new DataSourcePlugin<DataSource, MyQuery, MyDataSourceOptions>(DataSource)
+import { DataSource } from './datasource';
+import { ConfigEditor } from './editors/ConfigEditor';
+import { QueryEditor } from './editors/QueryEditor';
+import { GpuQuery } from './query/types';
+import { GpuSettings } from './settings';
+
+export const plugin = new DataSourcePlugin<DataSource, GpuQuery, GpuSettings>(DataSource)
   .setConfigEditor(ConfigEditor)
   .setQueryEditor(QueryEditor);

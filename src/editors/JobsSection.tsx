@@ -1,0 +1,110 @@
+import React from 'react';
+import { DataSourcePluginOptionsEditorProps } from '@grafana/data';
+import { config } from '@grafana/runtime';
+import { Field, Input, RadioButtonGroup } from '@grafana/ui';
+import {
+  AdvancedHttpSettings,
+  Auth,
+  AuthMethod,
+  ConfigSection,
+  ConfigSubSection,
+  ConnectionSettings,
+  convertLegacyAuthProps,
+  SecureSocksProxyToggle,
+} from '@grafana/plugin-ui';
+
+import { GpuSettings, JobsSource, settingDefaults } from '../settings';
+
+type Props = DataSourcePluginOptionsEditorProps<GpuSettings>;
+
+const sources: Array<{ value: JobsSource; label: string; description: string }> = [
+  { value: 'none', label: 'None', description: 'Evictions are known from the snapshots alone: a lower bound' },
+  { value: 'sqlite', label: 'Job file', description: 'Job ads in a SQLite file beside the snapshots' },
+  { value: 'elasticsearch', label: 'Elasticsearch', description: 'Job ads as condor_adstash stores them' },
+];
+
+/** Where the ads of finished jobs come from. */
+export function JobsSection({ options, onOptionsChange }: Props) {
+  const { jsonData, readOnly } = options;
+  const source = jsonData.jobs ?? settingDefaults.jobs;
+  const change = (fields: Partial<GpuSettings>) =>
+    onOptionsChange({ ...options, jsonData: { ...jsonData, ...fields } });
+
+  const text = (field: 'jobsPath' | 'jobsIndex' | 'jobsEpochIndex', placeholder: string) => (
+    <Input
+      id={`config-${field}`}
+      width={60}
+      placeholder={placeholder}
+      value={jsonData[field] ?? ''}
+      onChange={(event) => change({ [field]: event.currentTarget.value || undefined })}
+    />
+  );
+
+  return (
+    <ConfigSection
+      title="Jobs"
+      description="Job ads tell when a backfill job began and how it ended. Without them completed and evicted jobs cannot be told apart."
+    >
+      <Field
+        label="Source"
+        description={sources.find(({ value }) => value === source)?.description}
+        disabled={readOnly}
+      >
+        <RadioButtonGroup
+          aria-label="Source of job ads"
+          options={sources}
+          value={source}
+          onChange={(jobs) => change({ jobs })}
+        />
+      </Field>
+      {source === 'sqlite' && (
+        <Field
+          label="Job file"
+          description="Name of the file inside the snapshot directory; `gpureports import-jobs` makes one from history and epoch ads."
+          disabled={readOnly}
+        >
+          {text('jobsPath', settingDefaults.jobsPath)}
+        </Field>
+      )}
+      {source === 'elasticsearch' && (
+        <>
+          <ConnectionSettings
+            config={options}
+            onChange={onOptionsChange}
+            urlLabel="Elasticsearch URL"
+            urlPlaceholder="https://elasticsearch.example.org:9200"
+            urlTooltip="Reached from Grafana's server"
+          />
+          <br />
+          <ConfigSubSection title="Indices">
+            <Field
+              label="History index"
+              description="Index or pattern with the job ads of condor_history."
+              required
+              disabled={readOnly}
+            >
+              {text('jobsIndex', 'htcondor-history-*')}
+            </Field>
+            <Field
+              label="Epoch index"
+              description="Index or pattern with one ad for each run of a job, where condor_adstash stores them; empty: none."
+              disabled={readOnly}
+            >
+              {text('jobsEpochIndex', 'htcondor-epochs-*')}
+            </Field>
+          </ConfigSubSection>
+          <br />
+          <Auth
+            {...convertLegacyAuthProps({ config: options, onChange: onOptionsChange })}
+            visibleMethods={[AuthMethod.BasicAuth, AuthMethod.NoAuth]}
+          />
+          <br />
+          <AdvancedHttpSettings config={options} onChange={onOptionsChange} />
+          {config.secureSocksDSProxyEnabled && (
+            <SecureSocksProxyToggle dataSourceConfig={options} onChange={onOptionsChange} labelWidth={24} />
+          )}
+        </>
+      )}
+    </ConfigSection>
+  );
+}

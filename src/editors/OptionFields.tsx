@@ -1,0 +1,119 @@
+import React, { useState } from 'react';
+import { getTimeZones } from '@grafana/data';
+import { Collapse, Combobox, Stack } from '@grafana/ui';
+import { EditorField, EditorSwitch } from '@grafana/plugin-ui';
+
+import { durations, QueryOption } from '../query/kinds';
+import { durationLabels, optionsOf } from '../query/labels';
+import { GpuQuery } from '../query/types';
+import { maxLimit } from '../query/validation';
+import { CommitInput } from './CommitInput';
+
+interface Props {
+  id: string;
+  query: GpuQuery;
+  /** The options the query's view knows. */
+  known: QueryOption[];
+  onChange: (change: Partial<GpuQuery>) => void;
+}
+
+const zones = getTimeZones().map((zone) => ({ value: zone, label: zone }));
+
+/** The options that most queries leave alone. */
+export function OptionFields({ id, query, known, onChange }: Props) {
+  const [isOpen, setIsOpen] = useState(false);
+  const shown = known.filter((option) => option !== 'bucket');
+  if (shown.length === 0) {
+    return null;
+  }
+  const totals = query.totals ?? query.metrics?.length !== 1;
+  return (
+    <Collapse label="Options" isOpen={isOpen} onToggle={setIsOpen}>
+      <Stack gap={2} wrap="wrap">
+        {shown.includes('duration') && (
+          <EditorField label="Duration" htmlFor={`${id}-duration`} tooltip="What is measured" width={20}>
+            <Combobox
+              id={`${id}-duration`}
+              options={optionsOf(durations, durationLabels)}
+              value={query.duration || null}
+              placeholder="Default of the view"
+              isClearable
+              onChange={(option) => onChange({ duration: option?.value })}
+            />
+          </EditorField>
+        )}
+        {shown.includes('timezone') && (
+          <EditorField
+            label="Time zone"
+            htmlFor={`${id}-timezone`}
+            tooltip="Of days, weeks and hours; viewers and alert rules see the same buckets"
+            width={25}
+          >
+            <Combobox
+              id={`${id}-timezone`}
+              options={zones}
+              value={query.timezone || null}
+              placeholder="The data source's"
+              isClearable
+              createCustomValue
+              onChange={(option) => onChange({ timezone: option?.value })}
+            />
+          </EditorField>
+        )}
+        {shown.includes('limit') && (
+          <EditorField
+            label="Limit"
+            htmlFor={`${id}-limit`}
+            tooltip="Most series, rows or users; cuts are said in a notice"
+          >
+            <CommitInput
+              id={`${id}-limit`}
+              type="number"
+              min={0}
+              max={maxLimit}
+              width={12}
+              placeholder="Default"
+              value={query.limit ? String(query.limit) : ''}
+              onCommit={(text) => onChange({ limit: text === '' ? undefined : Number(text) })}
+            />
+          </EditorField>
+        )}
+        {shown.includes('totals') && (
+          <EditorField label="Totals" htmlFor={`${id}-totals`} tooltip="Rows with totals at the end of the table">
+            <EditorSwitch
+              id={`${id}-totals`}
+              value={totals}
+              onChange={(event) => onChange({ totals: event.currentTarget.checked })}
+            />
+          </EditorField>
+        )}
+        {shown.includes('completeBucketsOnly') && (
+          <EditorField
+            label="Complete buckets only"
+            htmlFor={`${id}-completeBucketsOnly`}
+            tooltip="Leaves out buckets cut by the time range or not finished yet"
+          >
+            <EditorSwitch
+              id={`${id}-completeBucketsOnly`}
+              value={query.completeBucketsOnly ?? false}
+              onChange={(event) => onChange({ completeBucketsOnly: event.currentTarget.checked })}
+            />
+          </EditorField>
+        )}
+        {shown.includes('includeOldDevices') && (
+          <EditorField
+            label="Include old devices"
+            htmlFor={`${id}-includeOldDevices`}
+            tooltip="GTX 1080, P100, Quadro, A30 and A40"
+          >
+            <EditorSwitch
+              id={`${id}-includeOldDevices`}
+              value={query.includeOldDevices ?? true}
+              onChange={(event) => onChange({ includeOldDevices: event.currentTarget.checked })}
+            />
+          </EditorField>
+        )}
+      </Stack>
+    </Collapse>
+  );
+}

@@ -1,0 +1,122 @@
+import { queryVersion } from './kinds';
+import { GpuQuery } from './types';
+
+/** A question that is ready to be asked. */
+export interface Preset {
+  name: string;
+  description: string;
+  query: Partial<GpuQuery>;
+}
+
+export const presets: Preset[] = [
+  {
+    name: 'Allocation by category',
+    description: 'Allocated % of each category over time',
+    query: { queryType: 'allocation', view: 'timeseries', groupBy: ['category'], metrics: ['allocatedPercent'] },
+  },
+  {
+    name: 'Allocation table',
+    description: 'Averages of each category with real and backfill totals',
+    query: { queryType: 'allocation', view: 'summary', groupBy: ['category'] },
+  },
+  {
+    name: 'Free GPUs by device now',
+    description: 'GPUs that nobody uses; the last point is now',
+    query: {
+      queryType: 'allocation',
+      view: 'timeseries',
+      groupBy: ['device'],
+      metrics: ['free'],
+      filter: { slots: ['Real'] },
+    },
+  },
+  {
+    name: 'Who holds which GPU now',
+    description: 'Every GPU with its state, user and job',
+    query: { queryType: 'allocation', view: 'current' },
+  },
+  {
+    name: 'Idle machines',
+    description: 'Machines on which no owner claimed a GPU',
+    query: { queryType: 'allocation', view: 'machines', filter: { idle: true } },
+  },
+  {
+    name: 'Backfill usage by user',
+    description: 'GPU hours on backfill slots, by slot type and user',
+    query: { queryType: 'userHours', view: 'summary', groupBy: ['category'], filter: { slots: ['Backfill'] } },
+  },
+  {
+    name: 'H200 usage by user',
+    description: 'GPU hours on H200, by slot type and user',
+    query: { queryType: 'userHours', view: 'summary', groupBy: ['category'], filter: { devices: ['/\\bH200\\b/'] } },
+  },
+  {
+    name: 'Top users over time',
+    description: 'GPU hours of the ten largest users, the others together',
+    query: { queryType: 'userHours', view: 'timeseries', groupBy: ['user'] },
+  },
+  {
+    name: 'How long do backfill GPUs stay free',
+    description: 'Statistics of free periods by device',
+    query: { queryType: 'backfillAvailability', view: 'summary', groupBy: ['device'] },
+  },
+  {
+    name: 'How long can a backfill GPU be kept',
+    description: 'Survival curve by device',
+    query: { queryType: 'backfillAvailability', view: 'survival', groupBy: ['device'], duration: 'tenure' },
+  },
+  {
+    name: 'Backfill utilisation over time',
+    description: 'Used, available and taken GPUs of the backfill pool',
+    query: {
+      queryType: 'backfillAvailability',
+      view: 'timeseries',
+      groupBy: [],
+      metrics: ['used', 'available', 'taken'],
+    },
+  },
+  {
+    name: 'Busy hours of backfill',
+    description: 'Used % by hour of the day and weekday',
+    query: { queryType: 'backfillAvailability', view: 'hourOfWeek', metrics: ['usedPercent'] },
+  },
+  {
+    name: 'Eviction rate by device',
+    description: 'Evictions per 100 backfill GPU hours with their 95 % interval',
+    query: {
+      queryType: 'evictions',
+      view: 'summary',
+      groupBy: ['device'],
+      metrics: ['runs', 'evictions', 'gpuHours', 'ratePer100GpuHours', 'rateLow', 'rateHigh'],
+    },
+  },
+  {
+    name: 'Evictions one by one',
+    description: 'When, where, whose job, and who took over',
+    query: { queryType: 'evictions', view: 'events' },
+  },
+  {
+    name: 'Data freshness',
+    description: 'Age of the newest snapshot, coverage, lost GPUs, job ads',
+    query: { queryType: 'allocation', view: 'health' },
+  },
+];
+
+export const annotationPresets: Preset[] = [
+  {
+    name: 'Evictions',
+    description: 'Every eviction of a backfill job',
+    query: { queryType: 'evictions', view: 'annotations' },
+  },
+  {
+    name: 'Collector gaps',
+    description: 'Times without snapshots',
+    query: { queryType: 'allocation', view: 'annotations' },
+  },
+];
+
+/** The query a preset asks, in the place of another: what Grafana itself keeps in a query stays. */
+export function applyPreset(query: GpuQuery, preset: Preset): GpuQuery {
+  const { refId, hide, key, datasource } = query;
+  return { refId, hide, key, datasource, ...preset.query, version: queryVersion };
+}

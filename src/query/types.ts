@@ -1,0 +1,53 @@
+import { DataQuery } from '@grafana/schema';
+
+/**
+ * Which GPUs, machines, projects and users a query looks at. An empty or missing list means all.
+ * Entries are exact values, `/RE2 patterns/`, or dashboard variables; categories, slots and ownerships are closed sets.
+ */
+export interface QueryFilter {
+  categories?: string[];
+  slots?: string[];
+  devices?: string[];
+  machines?: string[];
+  ownerships?: string[];
+  projects?: string[];
+  users?: string[];
+  /** allocation/machines only: machines on which nothing was claimed on primary slots. */
+  idle?: boolean;
+}
+
+/** The fields of a filter that are lists. */
+export type FilterField = Exclude<keyof QueryFilter, 'idle'>;
+
+/** The query as it is stored in dashboards and alert rules and read by the backend: names equal Go's JSON tags. */
+export interface GpuQuery extends DataQuery {
+  /** The kind of question, a key of schema.json's kinds. */
+  queryType?: string;
+  view?: string;
+  /** Missing means the kind's default, an empty list means no grouping. */
+  groupBy?: string[];
+  /** Missing or empty means the view's default metrics. */
+  metrics?: string[];
+  filter?: QueryFilter;
+  /** Missing means `auto`. */
+  bucket?: string;
+  /** IANA name for calendar buckets and hours of the week; missing or empty means the data source's zone. */
+  timezone?: string;
+  completeBucketsOnly?: boolean;
+  /** Missing means true. */
+  includeOldDevices?: boolean;
+  /** Total rows of a table; missing means: unless exactly one metric is named. */
+  totals?: boolean;
+  /** What survival curves and periods measure. */
+  duration?: string;
+  /** Most series, rows or users; missing or 0 means the backend's default for the view. */
+  limit?: number;
+  version?: number;
+}
+
+/** The query behind a dashboard variable: the values of one dimension. */
+export interface VariableQuery extends DataQuery {
+  /** One of schema.json's dimensions. */
+  dimension?: string;
+  filter?: QueryFilter;
+}

@@ -1,0 +1,122 @@
+import { hasVariable } from './interpolate';
+import {
+  buckets,
+  categories,
+  dimensionOf,
+  durations,
+  filterFields,
+  groupByOf,
+  isKind,
+  kindNames,
+  kinds,
+  ownerships,
+  queryVersion,
+  slots,
+  viewOf,
+} from './kinds';
+import { filterLabels } from './labels';
+import { FilterField, GpuQuery } from './types';
+
+/** The most rows a query may ask for. */
+export const maxLimit = 50_000;
+
+const closed: Partial<Record<FilterField, string[]>> = {
+  categories: categories.flatMap(({ key, name }) => [key, name]),
+  slots,
+  ownerships,
+};
+
+/** Whether a query says enough to be sent. Anything else that is wrong is for the backend to say. */
+export function isComplete(query: GpuQuery): boolean {
+  return Boolean(query.queryType);
+}
+
+/** What is wrong with a query, in sentences that say what is possible. The backend refuses the same. */
+export function validate(query: GpuQuery): string[] {
+  if (!isKind(query.queryType)) {
+    return query.queryType ? [`"${query.queryType}" is no kind of query; there are ${kindNames.join(', ')}.`] : [];
+  }
+  const found = viewOf(query);
+  if (!found) {
+    const views = Object.keys(kinds[query.queryType].views).join(', ');
+    return [`"${query.view}" is no view of ${query.queryType}; there are ${views}.`];
+  }
+  const { kind, view, spec } = found;
+  const place = `${kind}/${view}`;
+  const problems = [
+    ...unknown(groupByOf(query), spec.groupBy, `${place} cannot be grouped by`),
+    ...unknown(query.metrics ?? [], spec.metrics, `${place} has no metric`),
+  ];
+  for (const field of filterFields) {
+    const values = (query.filter?.[field] ?? []).filter((value) => value !== '');
+    const known = closed[field];
+    if (values.length > 0 && !spec.filters.includes(field)) {
+      problems.push(`${place} cannot be filtered by ${field}.`);
+    } else if (known) {
+      problems.push(...unknown(values, known, `There is no ${dimensionOf[field]}`));
+    }
+  }
+  if (query.filter?.idle && !spec.filters.includes('idle')) {
+    problems.push(`${place} cannot be filtered by idle.`);
+  }
+  if (query.filter?.users?.length && needsAllocatedOnly(place) && !isOnly(query.metrics, 'allocated')) {
+    problems.push(`${filterLabels.users.label} choose among allocated GPUs: name "allocated" as the only metric.`);
+  }
+  problems.push(...unknown(query.bucket ? [query.bucket] : [], buckets, 'There is no bucket'));
+  problems.push(...unknown(query.duration ? [query.duration] : [], durations, 'There is no duration'));
+  const limit = query.limit ?? 0;
+  if (!Number.isInteger(limit) || limit < 0 || limit > maxLimit) {
+    problems.push(`The limit is a whole number from 0 (the view's default) to ${maxLimit}.`);
+  }
+  if ((query.version ?? queryVersion) > queryVersion) {
+    problems.push(`The query is of version ${query.version}, made by a newer plugin; this one knows ${queryVersion}.`);
+  }
+  return problems;
+}
+
+/** What keeps a query from working in an alert rule, though it may be right in a panel. */
+export function validateForAlert(query: GpuQuery): string[] {
+  const found = viewOf(query);
+  if (!found) {
+    return [];
+  }
+  const problems: string[] = [];
+  const { kind, view, spec } = found;
+  if (spec.alerting === 'none') {
+    const possible = Object.entries(kinds[kind].views)
+      .filter(([, other]) => other.alerting !== 'none')
+      .map(([name]) => name);
+    problems.push(`${kind}/${view} cannot alert; of this kind ${possible.join(', ')} can.`);
+  }
+  if (spec.alerting === 'single-metric' && query.metrics?.length !== 1) {
+    problems.push('A table can alert with exactly one metric: choose it.');
+  }
+  if (spec.alerting === 'single-metric' && query.totals) {
+    problems.push('A table with totals cannot alert: switch totals off.');
+  }
+  const texts = [
+    ...(query.groupBy ?? []),
+    ...(query.metrics ?? []),
+    ...filterFields.flatMap((field) => query.filter?.[field] ?? []),
+    ...[query.bucket, query.timezone, query.duration].map((text) => text ?? ''),
+  ];
+  const variables = texts.filter(hasVariable);
+  if (variables.length > 0) {
+    problems.push(`Alert rules know no dashboard variables: replace ${[...new Set(variables)].join(', ')}.`);
+  }
+  return problems;
+}
+
+function unknown(values: string[], known: string[], what: string): string[] {
+  return values
+    .filter((value) => !known.includes(value) && !hasVariable(value))
+    .map((value) => `${what} "${value}"; ${known.length ? `possible: ${known.join(', ')}` : 'there is none'}.`);
+}
+
+function needsAllocatedOnly(place: string): boolean {
+  return place === 'allocation/timeseries' || place === 'allocation/summary';
+}
+
+function isOnly(list: string[] | undefined, name: string): boolean {
+  return list?.length === 1 && list[0] === name;
+}

@@ -1,0 +1,47 @@
+import { DataSourceJsonData } from '@grafana/data';
+
+/** The collector's clock in one stretch of time. */
+export interface ZoneChange {
+  /** Local time, `YYYY-MM-DD HH:MM:SS`, at which the zone ends; the last entry has none. */
+  until?: string;
+  /** IANA name. */
+  zone: string;
+}
+
+/** Where job ads come from. */
+export type JobsSource = 'none' | 'sqlite' | 'elasticsearch';
+
+/** The data source's settings as Grafana stores them; a missing field means its default. */
+export interface GpuSettings extends DataSourceJsonData {
+  /** Absolute path of the directory with the monthly gpu_state_YYYY-MM.db files. */
+  snapshotDir?: string;
+  /** Zone of the snapshots' timestamps; the last zone is the calendar's. Default UTC. */
+  timezone?: string | ZoneChange[];
+  /** Length of a slice in minutes: 5, 10, 15 (default), 30, 60, or 0 for every snapshot its own. */
+  sliceMinutes?: number;
+  chtcOwnedFile?: string;
+  hostExclusionsFile?: string;
+  /** Absolute path; missing or empty keeps the cache in memory only. */
+  cacheDir?: string;
+  cacheMaxMB?: number;
+  cacheDiskMB?: number;
+  /** Default none. */
+  jobs?: JobsSource;
+  jobsPath?: string;
+  jobsIndex?: string;
+  jobsEpochIndex?: string;
+}
+
+/** What the backend takes for a setting that is missing. */
+export const settingDefaults = {
+  timezone: 'UTC',
+  sliceMinutes: 15,
+  chtcOwnedFile: 'chtc_owned',
+  hostExclusionsFile: 'masked_hosts.yaml',
+  jobsPath: 'jobs.db',
+  cacheMaxMB: 512,
+  cacheDiskMB: 2048,
+  jobs: 'none',
+} as const;
+
+export const sliceLengths = [15, 5, 10, 30, 60, 0];
