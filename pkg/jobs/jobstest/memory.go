@@ -1,0 +1,97 @@
+package jobstest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/jobs"
+)
+
+// Memory is a [jobs.Source] over documents in memory: the simplest one that passes the suite, for tests of what is
+// built on sources.
+type Memory struct {
+	Err     error    // when set, every method fails with it
+	Notices []string // added to each result, which is then partial
+
+	mu        sync.Mutex
+	documents [][]byte
+	asked     []string
+}
+
+// NewMemory holds the given documents.
+func NewMemory(documents ...[]byte) *Memory { return &Memory{documents: documents} }
+
+// Add stores further documents.
+func (m *Memory) Add(documents ...[]byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.documents = append(m.documents, documents...)
+}
+
+// Asked returns the jobs and machines that lookups have asked for since the last call.
+func (m *Memory) Asked() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	asked := m.asked
+	m.asked = nil
+	return asked
+}
+
+// Ads implements [jobs.Source].
+func (m *Memory) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
+	return m.lookup(ctx, jobs.JobIDs(wanted), jobs.ByJob, nil)
+}
+
+// AdsOnMachines implements [jobs.Source].
+func (m *Memory) AdsOnMachines(ctx context.Context, machines []string, from, to time.Time) (jobs.Result, error) {
+	return m.lookup(ctx, machines, jobs.ByMachine, func(ad *jobs.Ad) bool {
+		start := ad.JobCurrentStartDate
+		return !start.IsZero() && !start.Before(from) && !start.After(to)
+	})
+}
+
+func (m *Memory) lookup(ctx context.Context, keys []string, by func(*jobs.Ad) string, fits func(*jobs.Ad) bool) (jobs.Result, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked = append(m.asked, keys...)
+	if err := ctx.Err(); err != nil {
+		return jobs.Result{}, err
+	}
+	if m.Err != nil {
+		return jobs.Result{}, m.Err
+	}
+	found := jobs.NewCollector(keys, by)
+	for _, document := range m.documents {
+		found.Add(document, fits)
+	}
+	result := found.Result()
+	result.Partial = len(m.Notices) > 0
+	result.Notices = append(result.Notices, m.Notices...)
+	return result, nil
+}
+
+// Newest implements [jobs.Source].
+func (m *Memory) Newest(ctx context.Context) (time.Time, error) {
+	health, err := m.Health(ctx)
+	return health.Newest, err
+}
+
+// Health implements [jobs.Source].
+func (m *Memory) Health(ctx context.Context) (jobs.Health, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.Err != nil {
+		return jobs.Health{}, m.Err
+	}
+	health := jobs.Health{Store: "memory", Ads: int64(len(m.documents))}
+	for _, document := range m.documents {
+		if ad, err := jobs.ParseAd(document); err == nil && ad.RecordTime.After(health.Newest) {
+			health.Newest = ad.RecordTime
+		}
+	}
+	return health, ctx.Err()
+}
+
+// Close implements [jobs.Source].
+func (*Memory) Close() error { return nil }

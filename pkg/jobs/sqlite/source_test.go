@@ -1,0 +1,115 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/jobs/jobstest"
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The suite, on a file made by Import.
+func TestImported(t *testing.T) {
+	jobstest.Run(t, func(t *testing.T, documents [][]byte) jobs.Source {
+		path := filepath.Join(t.TempDir(), "jobs ?#%.db")
+		_, err := Import(t.Context(), path, "auto", Input{"ads", bytes.NewReader(bytes.Join(documents, []byte("\n")))})
+		require.NoError(t, err)
+		return Open(path)
+	})
+}
+
+// The suite, on a file that holds every document as it is, doubled ones and others' kinds too.
+func TestPlainFile(t *testing.T) {
+	jobstest.Run(t, func(t *testing.T, documents [][]byte) jobs.Source {
+		path := filepath.Join(t.TempDir(), "jobs.db")
+		db, err := sql.Open("sqlite", path)
+		require.NoError(t, err)
+		defer db.Close()
+		_, err = db.Exec("CREATE TABLE ads(kind TEXT, GlobalJobId TEXT, RecordTime INTEGER, ad TEXT)")
+		require.NoError(t, err)
+		tx, err := db.Begin()
+		require.NoError(t, err)
+		for _, document := range documents {
+			ad, err := jobs.ParseAd(document)
+			require.NoError(t, err)
+			_, err = tx.Exec("INSERT INTO ads VALUES ('history', ?, ?, ?)", ad.GlobalJobID, ad.RecordTime.Unix(), string(document))
+			require.NoError(t, err)
+		}
+		require.NoError(t, tx.Commit())
+		return Open(path)
+	})
+}
+
+func TestErrors(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "text.db"), []byte("no database at all, but long enough to be looked at"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "empty.db"), nil, 0o600))
+	for name, remedy := range map[string]string{
+		"missing.db": "import-jobs",
+		"text.db":    "is no job file",
+		"empty.db":   "is no job file",
+		".":          "not a regular file",
+	} {
+		_, err := Open(filepath.Join(dir, name)).Ads(t.Context(), []jobs.Wanted{{Job: "j"}})
+		require.Equal(t, pool.FaultSource, pool.FaultOf(err), name)
+		require.ErrorContains(t, err, remedy)
+		if name != "." {
+			require.ErrorContains(t, err, name)
+		}
+		require.NotContains(t, err.Error(), dir)
+	}
+}
+
+func TestReadOnly(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "jobs.db")
+	_, err := Import(t.Context(), path, "auto", Input{"ads", strings.NewReader(`{"GlobalJobId": "j", "RecordTime": 1759130000}`)})
+	require.NoError(t, err)
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+	source := Open(path)
+	revision := source.Revision()
+	_, err = source.Ads(t.Context(), []jobs.Wanted{{Job: "j"}})
+	require.NoError(t, err)
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	require.Equal(t, revision, source.Revision())
+	_, err = Import(t.Context(), path, "auto", Input{"ads", strings.NewReader(`{"GlobalJobId": "k", "RecordTime": 1759130000}`)})
+	require.NoError(t, err)
+	require.NotEqual(t, revision, source.Revision())
+}
+
+// A file that another program holds is an error that says so, as soon as the question's time is over.
+func TestLocked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	_, err := Import(t.Context(), path, "auto")
+	require.NoError(t, err)
+	db, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	defer db.Close()
+	conn, err := db.Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.ExecContext(t.Context(), "BEGIN EXCLUSIVE")
+	require.NoError(t, err)
+	_, err = Import(t.Context(), path, "auto", Input{"ads", strings.NewReader(`{"GlobalJobId": "k", "RecordTime": 1759130000}`)})
+	require.Equal(t, pool.FaultSource, pool.FaultOf(err))
+	require.ErrorContains(t, err, "another program")
+	_, err = conn.ExecContext(context.Background(), "ROLLBACK")
+	require.NoError(t, err)
+}
