@@ -63,15 +63,23 @@ func (f *File) search(ctx context.Context, s State, text string) (int64, error) 
 
 // Hash returns a hash of each row's columns and timestamp; 0 where there is no such row.
 func (f *File) Hash(ctx context.Context, s State, rowids []int64) ([]uint64, error) {
+	hashes, err := f.hash(ctx, s, rowids)
+	if err != nil {
+		return nil, f.explain(err)
+	}
+	return hashes, nil
+}
+
+func (f *File) hash(ctx context.Context, s State, rowids []int64) ([]uint64, error) {
 	hashes := make([]uint64, len(rowids))
 	statement, err := f.db.PrepareContext(ctx, "SELECT "+s.schema.selection()+" FROM gpu_state WHERE rowid = ?")
 	if err != nil {
-		return nil, f.explain(err)
+		return nil, err
 	}
 	defer statement.Close()
 	for i, rowid := range rowids {
 		if hashes[i], err = hashRow(ctx, statement, rowid); err != nil {
-			return nil, f.explain(err)
+			return nil, err
 		}
 	}
 	return hashes, nil

@@ -10,10 +10,11 @@ import (
 
 // block is the rows of one timestamp that stand together in a file.
 type block struct {
-	time   pool.Micros
-	file   int      // files ascending by month
-	number int      // within the file
-	rows   []uint32 // of the day's rowTable, in file order
+	time     pool.Micros
+	file     int      // files ascending by month
+	number   int      // in the order of reading
+	rows     []uint32 // of the day's rowTable, in file order
+	repeated bool     // its text stands for two times
 }
 
 // union is how far runs of the collector may lie after the first one to be one snapshot with it (methodology section 1).
@@ -251,9 +252,10 @@ func (b *builder) finish() {
 		if !known {
 			index = uint32(len(d.models))
 			d.models = append(d.models, m)
-			models[m] = index
 			if math.IsNaN(m.Memory) {
 				unknown[m.Device] = index
+			} else {
+				models[m] = index
 			}
 		}
 		machine := machines[b.table.gpus[i].machine]

@@ -1,6 +1,8 @@
 package timeline
 
 import (
+	"unsafe"
+
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -60,6 +62,10 @@ type Day struct {
 
 	machines []Machine
 	silent   []interval // of all machines
+
+	notes   notes
+	cadence pool.Micros // own median distance, 0 with fewer than 8
+	bytes   int         // live memory
 }
 
 type gpuDay struct {
@@ -153,4 +159,30 @@ func (m *Machine) Ownership(chtcOwned bool) pool.Ownership {
 		return pool.ResearcherOwned
 	}
 	return pool.OpenCapacity
+}
+
+// seal computes what is derived from the rest, once the day is complete.
+func (d *Day) seal() {
+	clip(&d.Times)
+	clip(&d.RowsWithoutGPU)
+	clip(&d.gpus)
+	clip(&d.offsets)
+	clip(&d.first)
+	clip(&d.status)
+	clip(&d.statuses)
+	clip(&d.extras)
+	d.cadence = ownCadence(d.Times)
+	d.bytes = sizeOf(d.Times) + sizeOf(d.RowsWithoutGPU) + sizeOf(d.gpus) + sizeOf(d.models) + sizeOf(d.offsets) + sizeOf(d.first) + sizeOf(d.status) +
+		sizeOf(d.rows) + sizeOf(d.statuses) + sizeOf(d.extras) + sizeOf(d.machines) + sizeOf(d.silent) + int(unsafe.Sizeof(*d))
+}
+
+// Bytes is the live memory of the day.
+func (d *Day) Bytes() int { return d.bytes }
+
+// clip gives back what append reserved.
+func clip[T any](s *[]T) { *s = append(make([]T, 0, len(*s)), *s...) }
+
+func sizeOf[T any](s []T) int {
+	var one T
+	return cap(s) * int(unsafe.Sizeof(one))
 }

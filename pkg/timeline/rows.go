@@ -166,3 +166,25 @@ func (t *rowTable) gpu(g GPU, machine uint32) uint32 {
 	}
 	return i
 }
+
+// twice counts the blocks of a repeated hour in which most slots stand twice: they may be two runs of the collector with
+// the same text, one of each pass, which nothing tells apart.
+func (t *rowTable) twice(blocks []block) (n uint32) {
+	type slot struct {
+		name Symbol
+		gpu  uint32
+	}
+	for _, b := range blocks {
+		if !b.repeated || len(b.rows) == 0 {
+			continue
+		}
+		slots := map[slot]bool{}
+		for _, id := range b.rows {
+			slots[slot{t.parsed[id].slot, t.parsed[id].gpu}] = true
+		}
+		if 3*len(slots) <= 2*len(b.rows) {
+			n++
+		}
+	}
+	return n
+}

@@ -4,19 +4,182 @@ package timeline
 
 import (
 	"context"
+	"fmt"
+	"runtime"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// Timeline serves views of a pool's snapshots.
-type Timeline struct{}
+// Options say what a timeline is made from and where it is kept.
+type Options struct {
+	Snapshots *snapshots.Dir  // closed with the timeline
+	Zone      *localtime.Zone // of the collector
+	MaxBytes  int64           // memory for segments
+}
+
+// Timeline serves views of a pool's snapshots. It is safe for concurrent use.
+type Timeline struct {
+	dir   *snapshots.Dir
+	zone  *localtime.Zone
+	names *Names
+	cache *memory
+	slots chan struct{} // bounds the days that are read at once
+}
+
+// New returns a timeline. Nothing is read yet.
+func New(o Options) *Timeline {
+	return &Timeline{dir: o.Snapshots, zone: o.Zone, names: newNames(), cache: newMemory(o.MaxBytes), slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
+}
+
+// Close ends everything the timeline has open.
+func (t *Timeline) Close() error { return t.dir.Close() }
 
 // Load returns a view that holds every snapshot of the UTC days that [from, to] touches. Of the two UTC days before and
 // the one after it holds the snapshot times, so that neighbours, cadence and gaps at the edges are known; whether it
 // holds their GPUs too is left open.
-func (t *Timeline) Load(ctx context.Context, from, to pool.Micros) (*View, error) { return nil, nil }
+//
+// A file that cannot be read becomes a notice of the view, and the other files answer. Errors: the directory cannot be
+// read, it holds no month file, or none of its files can be read.
+func (t *Timeline) Load(ctx context.Context, from, to pool.Micros) (*View, error) {
+	files, notices, err := t.files(ctx)
+	if err != nil {
+		return nil, err
+	}
+	first, last := pool.DayOf(from)-2, pool.DayOf(to)+1
+	if begin, end, ok := t.dates(files); ok {
+		first, last = max(first, begin), min(last, end)
+	} else {
+		last = first - 1
+	}
+	days := make([]*Day, max(0, last-first+1))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(cap(t.slots))
+	for i := range days {
+		if ctx.Err() != nil {
+			break
+		}
+		group.Go(func() (err error) {
+			days[i], err = t.day(ctx, first+int32(i), files)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	for _, d := range days {
+		notices = append(notices, d.notices()...)
+	}
+	return newView(t.names, days, notices), nil
+}
 
 // Range returns the first and the newest snapshot of all files; ok is false when there is none.
 func (t *Timeline) Range(ctx context.Context) (first, newest pool.Micros, ok bool, err error) {
-	return 0, 0, false, nil
+	files, _, err := t.files(ctx)
+	if err != nil {
+		return 0, 0, false, err
+	}
+	begin, end, ok := t.dates(files)
+	if !ok {
+		return 0, 0, false, nil
+	}
+	// the dates have a day's margin, and a day can be without a snapshot
+	for date := begin; date <= end && !okDay(first); date++ {
+		d, err := t.day(ctx, date, files)
+		if err != nil {
+			return 0, 0, false, err
+		}
+		if len(d.Times) > 0 {
+			first = d.Times[0]
+		}
+	}
+	for date := end; date >= begin && !okDay(newest); date-- {
+		d, err := t.day(ctx, date, files)
+		if err != nil {
+			return 0, 0, false, err
+		}
+		if n := len(d.Times); n > 0 {
+			newest = d.Times[n-1]
+		}
+	}
+	return first, newest, okDay(newest), nil
+}
+
+func okDay(t pool.Micros) bool { return t != 0 }
+
+// files returns the month files with their states, and a notice for each one that cannot be read.
+func (t *Timeline) files(ctx context.Context) ([]file, []Notice, error) {
+	listed, err := t.dir.Files(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(listed) == 0 {
+		return nil, nil, pool.SourceError("no month file gpu_state_YYYY-MM.db in the snapshot directory %s: check the setting snapshotDir and that the collector runs", t.dir.Path())
+	}
+	var files []file
+	var notices []Notice
+	var failure error
+	for _, f := range listed {
+		state, err := f.State(ctx)
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		if err != nil {
+			failure = err
+			notices = append(notices, Notice{true, err.Error()})
+			continue
+		}
+		if warning := f.Warning(); warning != "" {
+			notices = append(notices, Notice{true, warning})
+		}
+		if state.Unordered {
+			notices = append(notices, Notice{false, fmt.Sprintf("%s is not in the order of time: it is read in full", f.Name)})
+		}
+		files = append(files, file{f, state})
+	}
+	if len(files) == 0 {
+		return nil, nil, failure
+	}
+	return files, notices, nil
+}
+
+// dates returns the UTC days that the files' rows can lie in.
+func (t *Timeline) dates(files []file) (first, last int32, ok bool) {
+	for _, f := range files {
+		for _, text := range []string{f.state.FirstText, f.state.LastText} {
+			reading, err := t.zone.NewResolver().Read([]byte(text))
+			if err != nil {
+				continue
+			}
+			date := pool.DayOf(reading.Time)
+			if !ok {
+				first, last, ok = date, date, true
+			}
+			first, last = min(first, date), max(last, date)
+		}
+		if f.state.Unordered { // its ends say little: the name tells the month
+			if begin, err := t.zone.NewResolver().Read([]byte(f.Name[len("gpu_state_"):len("gpu_state_2006-01")] + "-01 00:00:00")); err == nil {
+				first, last, ok = min(first, pool.DayOf(begin.Time)-1), max(last, pool.DayOf(begin.Time)+32), true
+			}
+		}
+	}
+	return first - 1, last + 1, ok
+}
+
+// notices tells what was odd about the day's timestamps.
+func (d *Day) notices() []Notice {
+	var all []Notice
+	add := func(n uint32, text string) {
+		if n > 0 {
+			all = append(all, Notice{false, fmt.Sprintf("%s: %d %s", dateText(d.Date), n, text)})
+		}
+	}
+	add(d.notes.Back, "snapshots stand out of order in their file: sorted by time")
+	add(d.notes.Missing, "snapshots have a local time that does not exist: read with the offset before the change")
+	add(d.notes.Unreadable, "rows have no readable timestamp: left out")
+	add(d.notes.Twice, "snapshots of the repeated hour may be two with the same text: counted as one")
+	return all
 }

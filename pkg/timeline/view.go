@@ -60,10 +60,8 @@ func (v *View) Cadence(date int32) pool.Micros {
 	if found {
 		return v.cadence(i)
 	}
-	if i > 0 && v.Days[i-1].Date == date-1 {
-		if own, ok := ownCadence(v.Days[i-1].Times); ok {
-			return own
-		}
+	if i > 0 && v.Days[i-1].Date == date-1 && v.Days[i-1].cadence > 0 {
+		return v.Days[i-1].cadence
 	}
 	return defaultCadence
 }
@@ -79,30 +77,28 @@ func (v *View) GapAfter(snapshot int) bool {
 const defaultCadence = 15 * pool.Minute
 
 func (v *View) cadence(i int) pool.Micros {
-	if own, ok := ownCadence(v.Days[i].Times); ok {
-		return own
-	}
-	if i > 0 && v.Days[i-1].Date == v.Days[i].Date-1 {
-		if own, ok := ownCadence(v.Days[i-1].Times); ok {
-			return own
-		}
+	switch {
+	case v.Days[i].cadence > 0:
+		return v.Days[i].cadence
+	case i > 0 && v.Days[i-1].Date == v.Days[i].Date-1 && v.Days[i-1].cadence > 0:
+		return v.Days[i-1].cadence
 	}
 	return defaultCadence
 }
 
-// ownCadence is the median distance of a day's snapshots, where it has at least 8 distances.
+// ownCadence is the median distance of a day's snapshots, 0 where it has fewer than 8 distances.
 // Half a microsecond is dropped: it lies far below what the collector's clock can tell.
-func ownCadence(times []pool.Micros) (pool.Micros, bool) {
+func ownCadence(times []pool.Micros) pool.Micros {
 	n := len(times) - 1
 	if n < 8 {
-		return 0, false
+		return 0
 	}
 	distances := make([]pool.Micros, n)
 	for i := range distances {
 		distances[i] = times[i+1] - times[i]
 	}
 	slices.Sort(distances)
-	return (distances[(n-1)/2] + distances[n/2]) / 2, true
+	return (distances[(n-1)/2] + distances[n/2]) / 2
 }
 
 func gapLimit(cadence pool.Micros) pool.Micros { return max(cadence*5/2, 20*pool.Minute) }

@@ -1,0 +1,249 @@
+package timeline
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
+)
+
+// margin is how much more is read on both sides of a day: repeated hours and late snapshots stand elsewhere in the
+// order of text than in the order of time.
+const margin = 3 * pool.Hour
+
+// source is what a day took from one file.
+type source struct {
+	file    string
+	inode   uint64
+	columns string
+	edits   uint64           // the file's State.Rewritten, meaningful in this process only
+	rows    snapshots.Rowids // all rows whose text can belong to the day
+	closed  bool             // a row behind them existed: rows appended later cannot belong to the day
+	samples []int64          // some rowids from first to last + 1, and their hashes
+	hashes  []uint64
+}
+
+// notes count what was odd about the timestamps that a day was read from.
+type notes struct {
+	Back       uint32 // snapshots that stand out of order in their file
+	Missing    uint32 // local times that do not exist
+	Unreadable uint32 // rows whose timestamp is none
+	Twice      uint32 // snapshots that may be two with the same text, one of each pass of a repeated hour
+}
+
+// ingest reads the rows of one day. It can be asked again when files have grown.
+type ingest struct {
+	date    int32
+	zone    *localtime.Zone
+	table   *rowTable
+	blocks  []block
+	notes   notes
+	sources []source
+	readers []reader // of each source
+}
+
+// reader is where the reading of a source stands.
+type reader struct {
+	localtime.Resolver
+	text []byte // the last timestamp
+	last int    // its block, -1 = it was unreadable
+}
+
+func newIngest(date int32, zone *localtime.Zone, names *Names) *ingest {
+	return &ingest{date: date, zone: zone, table: newRowTable(names)}
+}
+
+// file is a month file and its state at the beginning of a request.
+type file struct {
+	*snapshots.File
+	state snapshots.State
+}
+
+// texts returns the range of local texts in which the day's rows can stand.
+func texts(date int32, zone *localtime.Zone) (from, to string) {
+	begin := pool.Micros(date) * pool.Day
+	wide := margin
+	if zone.Changes(begin-pool.Day, begin+2*pool.Day) {
+		wide = pool.Day // a move to another zone can repeat many hours
+	}
+	return zone.Text(begin - wide), zone.Text(begin + pool.Day + wide)
+}
+
+// read takes over all rows of the files that can belong to the day.
+func (in *ingest) read(ctx context.Context, files []file) error {
+	from, to := texts(in.date, in.zone)
+	for _, f := range files {
+		if !f.touches(from, to) {
+			continue
+		}
+		rows, err := f.Seek(ctx, f.state, from, to)
+		if err != nil {
+			return err
+		}
+		n := len(in.sources)
+		resolver := *in.zone.NewResolver()
+		if n > 0 { // the previous snapshot may stand in the file before
+			resolver = in.readers[n-1].Resolver
+		}
+		in.readers = append(in.readers, reader{Resolver: resolver})
+		in.sources = append(in.sources, source{file: f.Name, inode: f.state.Inode, columns: f.state.Columns, edits: f.state.Rewritten})
+		if err := in.scan(ctx, n, f, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// grow takes over the rows that were appended to the last source since it was read.
+// ok is false when it cannot: the day must be read anew.
+func (in *ingest) grow(ctx context.Context, files []file) (ok bool, err error) {
+	from, to := texts(in.date, in.zone)
+	n := -1
+	for _, f := range files {
+		if !f.touches(from, to) {
+			continue
+		}
+		n++
+		if n >= len(in.sources) || !in.sources[n].is(f) || f.state.Unordered {
+			return false, nil
+		}
+		rows, err := f.Seek(ctx, f.state, from, to)
+		if err != nil {
+			return false, err
+		}
+		read := in.sources[n].rows
+		if rows == read {
+			in.sources[n].closed = rows.Last < f.state.Last
+			continue
+		}
+		if rows.First != read.First || rows.Last < read.Last || n < len(in.sources)-1 {
+			return false, nil
+		}
+		if err := in.scan(ctx, n, f, snapshots.Rowids{First: read.Last + 1, Last: rows.Last}); err != nil {
+			return false, err
+		}
+		in.sources[n].rows.First = rows.First
+	}
+	return n == len(in.sources)-1, nil
+}
+
+// closed tells whether no row that is appended to a file can belong to the day any more.
+func (in *ingest) closed() bool {
+	return len(in.sources) > 0 && !slices.ContainsFunc(in.sources, func(s source) bool { return !s.closed })
+}
+
+// touches tells whether the file's rows reach into a range of local texts.
+func (f *file) touches(from, to string) bool {
+	return f.state.First <= f.state.Last && (f.state.Unordered || f.state.FirstText < to && f.state.LastText >= from)
+}
+
+// is tells whether the source was taken from this file, and what was read is still there.
+func (s *source) is(f file) bool {
+	return s.file == f.Name && s.inode == f.state.Inode && s.columns == f.state.Columns && s.edits == f.state.Rewritten
+}
+
+func (in *ingest) scan(ctx context.Context, n int, f file, rows snapshots.Rowids) error {
+	v := &visitor{in: in, reader: &in.readers[n], file: n, begin: pool.Micros(in.date) * pool.Day}
+	if err := f.Scan(ctx, f.state, rows, v); err != nil {
+		return err
+	}
+	s := &in.sources[n]
+	s.rows, s.closed = rows, rows.Last < f.state.Last && !f.state.Unordered
+	return nil
+}
+
+// fingerprint fills in by what the sources can be recognised later.
+func (in *ingest) fingerprint(ctx context.Context, files []file) error {
+	for i := range in.sources {
+		s := &in.sources[i]
+		for _, f := range files {
+			if f.Name != s.file {
+				continue
+			}
+			s.samples = sampleRows(s.rows)
+			var err error
+			if s.hashes, err = f.Hash(ctx, f.state, s.samples); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sampleRows returns the first and the last rowid, the one behind it, and 8 between.
+func sampleRows(r snapshots.Rowids) []int64 {
+	const between = 8
+	rowids := []int64{r.First}
+	for i := int64(1); i <= between; i++ {
+		rowids = append(rowids, r.First+(r.Last-r.First)*i/(between+1))
+	}
+	return slices.Compact(append(rowids, r.Last, r.Last+1))
+}
+
+// day forms the segment of what was read.
+func (in *ingest) day() *Day {
+	blocks := slices.Clone(in.blocks)
+	d := buildDay(in.date, onDay(unite(blocks), in.date), in.table)
+	d.notes = in.notes
+	d.notes.Twice = in.table.twice(blocks)
+	d.seal()
+	return d
+}
+
+// visitor sorts the rows of a scan into blocks.
+type visitor struct {
+	in     *ingest
+	reader *reader
+	file   int
+	begin  pool.Micros // of the day
+}
+
+func (v *visitor) Snapshot(timestamp []byte) (bool, error) {
+	r := v.reader
+	if string(timestamp) != string(r.text) || r.text == nil {
+		r.text = append(r.text[:0], timestamp...)
+		v.begins(timestamp)
+	}
+	if r.last < 0 {
+		return true, nil // to be counted
+	}
+	t := v.in.blocks[r.last].time
+	return v.begin <= t && t < v.begin+pool.Day+union, nil
+}
+
+// begins opens a block for a timestamp.
+func (v *visitor) begins(timestamp []byte) {
+	reading, err := v.reader.Read(timestamp)
+	if err != nil { // counted, and told with the day
+		v.reader.last = -1
+		return
+	}
+	v.reader.last = len(v.in.blocks)
+	v.in.blocks = append(v.in.blocks, block{time: reading.Time, file: v.file, number: len(v.in.blocks), repeated: reading.Repeated})
+	if pool.DayOf(reading.Time) == v.in.date {
+		if reading.Back {
+			v.in.notes.Back++
+		}
+		if reading.Missing {
+			v.in.notes.Missing++
+		}
+	}
+}
+
+func (v *visitor) Row(row snapshots.Row) error {
+	if v.reader.last < 0 {
+		v.in.notes.Unreadable++
+		return nil
+	}
+	b := &v.in.blocks[v.reader.last]
+	b.rows = append(b.rows, v.in.table.id(row))
+	return nil
+}
+
+// dateText is a day as YYYY-MM-DD.
+func dateText(date int32) string {
+	return pool.Time(pool.Micros(date) * pool.Day).Format(time.DateOnly)
+}
