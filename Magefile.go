@@ -1,0 +1,199 @@
+//go:build mage
+
+// The project's build. `go tool mage -l` lists the targets, `go tool mage test` sets everything up and runs every test.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/grafana/grafana-plugin-sdk-go/build"
+	"github.com/magefile/mage/mg"
+	"github.com/magefile/mage/sh"
+)
+
+// Default builds the plugin folder.
+var Default = Build
+
+const golangciLint = "v2.12.2"
+
+// Build makes dist/ a complete plugin folder: the front end, and the backend for all platforms.
+func Build() { mg.SerialDeps(Frontend, BuildAll) }
+
+// BuildAll builds the backend for all platforms.
+func BuildAll() {
+	b := build.Build{}
+	mg.SerialDeps(b.Linux, b.LinuxARM64, b.Darwin, b.DarwinARM64, b.Windows)
+}
+
+// Backend builds the backend for this machine.
+func Backend() error { return build.Build{}.Backend() }
+
+// Frontend builds the front end. It keeps the backend's binaries.
+func Frontend() error {
+	mg.Deps(setupNode)
+	return sh.RunV("npm", "run", "build")
+}
+
+// Coverage runs the backend's tests and writes a coverage report.
+func Coverage() error { return build.Coverage() }
+
+// Demo makes a sample pool, asks the plugin's binary and prints what it answers.
+func Demo() error { return sh.RunV("go", "run", "./pkg/cmd/gpureports", "demo") }
+
+// Setup fetches what the tests need and says what. After it all tests run offline.
+func Setup() { mg.SerialDeps(setupGo, setupNode, setupLint, setupBrowser, setupElasticsearch) }
+
+// Lint checks the code's form.
+func Lint() error {
+	mg.SerialDeps(setupNode, setupLint)
+	lint, err := lintBinary()
+	if err != nil {
+		return err
+	}
+	return runAll([][]string{
+		{"go", "vet", "./..."},
+		{lint, "run"},
+		{"npm", "run", "typecheck"},
+		{"npm", "run", "lint"},
+	})
+}
+
+// Test sets everything up and runs every test: form, Go with the race detector, jest, browser.
+func Test() error {
+	mg.SerialDeps(Setup, Lint)
+	race := []string{"go", "test", "-race", "-timeout", "20m", "./..."}
+	if !has("gcc") && !has("clang") && !has("cc") {
+		if err := skip("the race detector", "there is no C compiler"); err != nil {
+			return err
+		}
+		race = []string{"go", "test", "-timeout", "20m", "./..."}
+	}
+	if err := runAll([][]string{race, {"npm", "run", "test:ci"}}); err != nil {
+		return err
+	}
+	if chromium() == "" {
+		return skip("browser tests", "there is no Chromium (as root the set-up installs it with apt-get)")
+	}
+	return sh.RunWithV(map[string]string{"CHROMIUM": chromium()}, "npm", "run", "e2e")
+}
+
+// Package makes artifacts/chtc-gpureports-datasource-<version>.zip, as Grafana's catalogue wants it.
+func Package() error {
+	mg.SerialDeps(Build)
+	return sh.RunV("go", "run", "./pkg/cmd/gpureports", "package", "--dist", "dist", "--output", "artifacts")
+}
+
+func setupGo() error {
+	say("go mod download: the Go modules of go.sum (kept in Go's module cache)")
+	return sh.RunV("go", "mod", "download")
+}
+
+func setupNode() error {
+	current, err := newer("node_modules/.package-lock.json", "package-lock.json")
+	if err != nil || current {
+		return err
+	}
+	say("npm ci: the npm packages of package-lock.json into node_modules/")
+	return sh.RunV("npm", "ci", "--no-audit", "--no-fund")
+}
+
+func setupLint() error {
+	lint, err := lintBinary()
+	if err != nil {
+		return err
+	}
+	if out, err := sh.Output(lint, "version", "--short"); err == nil && "v"+strings.TrimPrefix(out, "v") == golangciLint {
+		return nil
+	}
+	say("go install golangci-lint " + golangciLint + " into artifacts/bin/")
+	return sh.RunWithV(map[string]string{"GOBIN": filepath.Dir(lint)}, "go", "install", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@"+golangciLint)
+}
+
+func setupBrowser() error {
+	if chromium() != "" || os.Geteuid() != 0 || !has("apt-get") {
+		return nil
+	}
+	say("apt-get install chromium: the browser of the browser tests")
+	if err := sh.RunV("apt-get", "update", "-qq"); err != nil {
+		return err
+	}
+	return sh.RunV("apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium")
+}
+
+func setupElasticsearch() error {
+	if os.Getenv("ELASTICSEARCH_URL") != "" || !has("java") || !has("mvn") {
+		return nil
+	}
+	say("mvn: the jars of a small Elasticsearch from Maven Central (kept in ~/.m2), about 60 MB")
+	dir, err := os.MkdirTemp("", "gpureports-es-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	defer sh.Run("tests/elasticsearch/stop.sh", dir)
+	return sh.Run("tests/elasticsearch/start.sh", "0", dir)
+}
+
+// newer tells whether a made file is there and not older than what it is made from.
+func newer(made, from string) (bool, error) {
+	source, err := os.Stat(from)
+	if err != nil {
+		return false, err
+	}
+	target, err := os.Stat(made)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && !target.ModTime().Before(source.ModTime()), err
+}
+
+func lintBinary() (string, error) {
+	name := "golangci-lint"
+	if runtime.GOOS == "windows" {
+		name += ".exe"
+	}
+	return filepath.Abs(filepath.Join("artifacts", "bin", name))
+}
+
+// chromium is the browser of this machine, "" without.
+func chromium() string {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// skip says what is left out and why; in CI nothing may be.
+func skip(what, why string) error {
+	if os.Getenv("CI") != "" {
+		return fmt.Errorf("%s cannot run: %s", what, why)
+	}
+	say("SKIP " + what + ": " + why)
+	return nil
+}
+
+func has(program string) bool {
+	_, err := exec.LookPath(program)
+	return err == nil
+}
+
+func runAll(commands [][]string) error {
+	for _, c := range commands {
+		say(strings.Join(c, " "))
+		if err := sh.RunV(c[0], c[1:]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func say(text string) { fmt.Println("== " + text) }

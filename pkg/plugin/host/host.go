@@ -1,0 +1,140 @@
+// Package host builds and starts the plugin's binary and talks to it over the plugin protocol, as Grafana does.
+// The demo, the bridge for browser tests, benchmarks and tests use it.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/backend/grpcplugin"
+	"github.com/grafana/grafana-plugin-sdk-go/genproto/pluginv2"
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+)
+
+// Process is a running plugin binary. It is safe for concurrent use.
+type Process struct {
+	client      *goplugin.Client
+	data        grpcplugin.DataClient
+	diagnostics grpcplugin.DiagnosticsClient
+	resources   grpcplugin.ResourceClient
+}
+
+// Start starts a plugin binary. Its log goes to log, in the SDK's JSON lines; environment is added to this process's own.
+// The process ends with Close.
+func Start(binary string, log io.Writer, environment ...string) (*Process, error) {
+	command := exec.Command(binary) // #nosec G204 -- the plugin's own binary
+	command.Env = append(os.Environ(), environment...)
+	client := goplugin.NewClient(&goplugin.ClientConfig{
+		Cmd:         command,
+		SkipHostEnv: true, // command.Env holds it
+		HandshakeConfig: goplugin.HandshakeConfig{
+			ProtocolVersion:  grpcplugin.ProtocolVersion,
+			MagicCookieKey:   grpcplugin.MagicCookieKey,
+			MagicCookieValue: grpcplugin.MagicCookieValue,
+		},
+		VersionedPlugins: map[int]goplugin.PluginSet{grpcplugin.ProtocolVersion: {
+			"data":        &grpcplugin.DataGRPCPlugin{},
+			"diagnostics": &grpcplugin.DiagnosticsGRPCPlugin{},
+			"resource":    &grpcplugin.ResourceGRPCPlugin{},
+		}},
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		StartTimeout:     time.Minute,
+		Logger:           hclog.NewNullLogger(),
+		Stderr:           log,
+		GRPCDialOptions:  []grpc.DialOption{grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(256 << 20))},
+	})
+	p := &Process{client: client}
+	if err := p.connect(); err != nil {
+		client.Kill()
+		return nil, fmt.Errorf("starting the plugin %s: %w", binary, err)
+	}
+	return p, nil
+}
+
+func (p *Process) connect() error {
+	protocol, err := p.client.Client()
+	if err != nil {
+		return err
+	}
+	if p.data, err = dispense[grpcplugin.DataClient](protocol, "data"); err != nil {
+		return err
+	}
+	if p.diagnostics, err = dispense[grpcplugin.DiagnosticsClient](protocol, "diagnostics"); err != nil {
+		return err
+	}
+	p.resources, err = dispense[grpcplugin.ResourceClient](protocol, "resource")
+	return err
+}
+
+func dispense[Service any](protocol goplugin.ClientProtocol, name string) (service Service, err error) {
+	raw, err := protocol.Dispense(name)
+	if err != nil {
+		return service, fmt.Errorf("%s: %w", name, err)
+	}
+	service, ok := raw.(Service)
+	if !ok {
+		return service, fmt.Errorf("%s: the plugin offers a %T", name, raw)
+	}
+	return service, nil
+}
+
+// Close ends the process.
+func (p *Process) Close() { p.client.Kill() }
+
+// Exited tells whether the process has ended.
+func (p *Process) Exited() bool { return p.client.Exited() }
+
+// QueryData asks the plugin.
+func (p *Process) QueryData(ctx context.Context, req *backend.QueryDataRequest) (*backend.QueryDataResponse, error) {
+	response, err := p.data.QueryData(ctx, backend.ToProto().QueryDataRequest(req))
+	if err != nil {
+		return nil, err
+	}
+	return backend.FromProto().QueryDataResponse(response)
+}
+
+// CheckHealth asks the plugin for a data source's health.
+func (p *Process) CheckHealth(ctx context.Context, req *backend.CheckHealthRequest) (*backend.CheckHealthResult, error) {
+	response, err := p.diagnostics.CheckHealth(ctx, &pluginv2.CheckHealthRequest{PluginContext: backend.ToProto().PluginContext(req.PluginContext)})
+	if err != nil {
+		return nil, err
+	}
+	return backend.FromProto().CheckHealthResponse(response), nil
+}
+
+// CollectMetrics returns the plugin's metrics in Prometheus' text format.
+func (p *Process) CollectMetrics(ctx context.Context) ([]byte, error) {
+	response, err := p.diagnostics.CollectMetrics(ctx, &pluginv2.CollectMetricsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return response.GetMetrics().GetPrometheus(), nil
+}
+
+// CallResource asks the plugin for a resource.
+func (p *Process) CallResource(ctx context.Context, req *backend.CallResourceRequest, sender backend.CallResourceResponseSender) error {
+	stream, err := p.resources.CallResource(ctx, backend.ToProto().CallResourceRequest(req))
+	if err != nil {
+		return err
+	}
+	for {
+		response, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := sender.Send(backend.FromProto().CallResourceResponse(response)); err != nil {
+			return err
+		}
+	}
+}
