@@ -58,7 +58,7 @@ func Default() Options {
 		Seed: 1, Machines: 12,
 		Start: time.Date(2025, 10, 28, 0, 0, 0, 0, time.UTC), End: time.Date(2025, 11, 4, 0, 0, 0, 0, time.UTC),
 		Cadence: 15 * time.Minute, Timezone: "America/Chicago",
-		ShortRuns: 0.04, OwnerAfterCompletion: 0.06, Holds: 0.02, StaleRows: 0.02, MissingAds: 0.01, MissingJobIDs: 0.005,
+		ShortRuns: 0.04, OwnerAfterCompletion: 0.06, Holds: 0.025, StaleRows: 0.025, MissingAds: 0.01, MissingJobIDs: 0.005,
 		ClockSkew: 120 * time.Second, MissedSnapshots: 0.015, LateSnapshots: 0.01, DoubledSnapshots: 0.012, MissingMachines: 0.0005,
 		Outages: 1, Drains: 0.3, MachineDown: 0.3, Prevented: 0.1, RowNoise: 0.002, OddMachines: true, ExcludedMachines: 1,
 	}
@@ -72,16 +72,17 @@ func Hard() Options {
 	o.Machines, o.ExcludedMachines, o.OddMachines = 40, 0, false
 	o.Timezone, o.Start, o.End = "UTC", time.Date(2025, 9, 25, 0, 0, 0, 0, time.UTC), time.Date(2025, 10, 9, 0, 0, 0, 0, time.UTC)
 	o.ShortRuns, o.OwnerAfterCompletion, o.Holds = 0.15, 0.10, 0.035
+	o.MissedSnapshots, o.LateSnapshots, o.DoubledSnapshots, o.MissingMachines, o.Outages = 0, 0, 0, 0, 0
 	o.MissingJobIDs, o.RowNoise = 0, 0
 	return o
 }
 
-// RightClocks is Hard's pool without hardness: exact clocks, every ad there, few short runs, no faults of the collector.
+// RightClocks is Hard's pool without hardness: exact clocks, every ad there, no stale rows, no more short runs and follow-ups
+// than Default has.
 func RightClocks() Options {
 	o := Hard()
-	o.ShortRuns, o.OwnerAfterCompletion, o.Holds, o.StaleRows = 0.03, 0.05, 0.02, 0
+	o.ShortRuns, o.OwnerAfterCompletion, o.Holds, o.StaleRows = 0.04, 0.06, 0.02, 0
 	o.ClockSkew, o.MissingAds = 0, 0
-	o.MissedSnapshots, o.LateSnapshots, o.DoubledSnapshots, o.MissingMachines, o.Outages = 0, 0, 0, 0, 0
 	return o
 }
 

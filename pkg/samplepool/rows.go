@@ -86,6 +86,7 @@ func (c *collector) claimed(g *gpu, evicted *run, stoodInBackfill bool) {
 	}
 	if c.stale.draw(c.rnd) {
 		c.left = append(c.left, staleRow{g.primary, g, evicted})
+		c.stale.hits++
 	}
 	c.stale.cast++
 }
@@ -93,6 +94,13 @@ func (c *collector) claimed(g *gpu, evicted *run, stoodInBackfill bool) {
 // rows are all rows of a snapshot now.
 func (c *collector) rows(s *simulation) []Row {
 	c.all = c.all[:0]
+	c.left = slices.DeleteFunc(c.left, func(l staleRow) bool {
+		over := l.gpu.primary != l.claim
+		if over {
+			c.stale.hits--
+		}
+		return over
+	})
 	for i, h := range s.hosts {
 		missing := c.rnd.Float64() < c.pool.options.MissingMachines
 		if h.down > 0 || missing {
@@ -104,8 +112,7 @@ func (c *collector) rows(s *simulation) []Row {
 		}
 		c.all = append(c.all, cached.rows...)
 		for _, l := range c.left {
-			if l.gpu.host == h && l.gpu.primary == l.claim {
-				c.stale.hits++
+			if l.gpu.host == h {
 				c.all = h.appendSlot(c.all, h.backfillSlot(l.was), []*gpu{l.gpu}, []*gpu{l.gpu}, l.was, s.now)
 			}
 		}
