@@ -81,7 +81,7 @@ type staleRow struct {
 }
 
 func (c *collector) claimed(g *gpu, evicted *run, stoodInBackfill bool) {
-	if !stoodInBackfill {
+	if !stoodInBackfill || g.primary.start < c.pool.options.Start.UnixMilli() {
 		return
 	}
 	if c.stale.draw(c.rnd) {
