@@ -1,0 +1,282 @@
+// Package survival estimates how long things last when not all of them are seen to end: Kaplan–Meier and
+// Aalen–Johansen curves with right censoring and delayed entry, and the interval of a rate
+// (methodology sections 7, 8 and 12; htcondor.md, "Statistics").
+package survival
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// MinAtRisk is the number of items at risk below which a curve is not drawn.
+const MinAtRisk = 5
+
+// Fate is how an item's time under observation ended.
+type Fate uint8
+
+const (
+	Censored  Fate = iota // still going on, or out of sight
+	Event                 // what the curve is about
+	Competing             // something that makes the event impossible; Kaplan–Meier takes it as censored
+)
+
+// Item is one thing under observation while its age is in (Entry, Exit]: it is at risk at age x if Entry < x ≤ Exit.
+// Entry > 0 is delayed entry: the item was that old when it came under observation.
+// An item with Entry ≥ Exit was never at risk.
+type Item struct {
+	Entry, Exit pool.Micros // ages
+	Fate        Fate
+}
+
+// Point is a curve's value from an age on, until the next point.
+type Point struct {
+	Age      pool.Micros
+	Survival float64 // probability that the event has not happened up to Age, Age included
+	Variance float64 // of Survival
+	AtRisk   int     // items at risk at Age
+}
+
+// Curve is an estimate of survival: 1 from age 0 to the first point, then a step at each age with an event.
+type Curve struct {
+	Points []Point
+	// From is the age at which the curve begins (it is conditional on reaching it), Until the last age that it describes.
+	From, Until pool.Micros
+}
+
+// KaplanMeier estimates the survival of all items, to the longest exit age.
+func KaplanMeier(items []Item) Curve { return estimate(items, false) }
+
+// AalenJohansen estimates 1 − cumulative incidence of the event, with the competing fate as another way to end.
+// Without competing items it equals KaplanMeier.
+func AalenJohansen(items []Item) Curve { return estimate(items, true) }
+
+// Drawn estimates the curve over the range in which it says something: from the smallest age from which at least
+// MinAtRisk items are at risk to where fewer are. It is conditional on reaching the age From, where it is 1: the first
+// point. ok is false when there are never that many.
+func Drawn(items []Item, estimator func([]Item) Curve) (c Curve, ok bool) {
+	r := riskOf(items)
+	from, until := pool.Micros(-1), pool.Micros(0)
+	for r.next < len(r.ends) {
+		age := r.ends[r.next].age()
+		if r.entered < len(r.entries) {
+			age = min(age, r.entries[r.entered])
+		}
+		n := r.after(age)
+		if from < 0 && n >= MinAtRisk {
+			from = age
+		} else if from >= 0 && n < MinAtRisk {
+			until = age
+			break
+		}
+	}
+	if from < 0 {
+		return Curve{}, false
+	}
+	inside := make([]Item, 0, len(items))
+	start := 0
+	for _, it := range items {
+		it.Entry = max(it.Entry, from)
+		if it.Exit > until {
+			it.Exit, it.Fate = until, Censored
+		}
+		if it.Entry < it.Exit {
+			inside = append(inside, it)
+			if it.Entry == from {
+				start++
+			}
+		}
+	}
+	c = estimator(inside)
+	c.From, c.Until = from, until
+	c.Points = append([]Point{{Age: from, Survival: 1, AtRisk: start}}, c.Points...)
+	return c, true
+}
+
+// rounding is what products of shares may be off by: half of the items leave exactly 0.5.
+const rounding = 1e-12
+
+// FirstBelow returns the first age at which survival is less than p. ok is false when it never is.
+func (c Curve) FirstBelow(p float64) (age pool.Micros, ok bool) {
+	for _, q := range c.Points {
+		if q.Survival < p-rounding {
+			return q.Age, true
+		}
+	}
+	return 0, false
+}
+
+// Median is the first age at which survival is at most one half.
+func (c Curve) Median() (age pool.Micros, ok bool) { return c.FirstBelow(0.5 + 2*rounding) }
+
+// RestrictedMean is the area under the curve from age 0 to Until, in hours.
+func (c Curve) RestrictedMean() float64 {
+	area, s, last := 0.0, 1.0, pool.Micros(0)
+	for _, q := range c.Points {
+		area += s * pool.Hours(q.Age-last)
+		s, last = q.Survival, q.Age
+	}
+	return area + s*pool.Hours(c.Until-last)
+}
+
+// At returns the curve's value at an age between From and Until.
+func (c Curve) At(age pool.Micros) Point {
+	i, found := slices.BinarySearchFunc(c.Points, age, func(q Point, age pool.Micros) int {
+		switch {
+		case q.Age < age:
+			return -1
+		case q.Age > age:
+			return 1
+		}
+		return 0
+	})
+	if found {
+		return c.Points[i]
+	}
+	if i == 0 {
+		return Point{Age: age, Survival: 1}
+	}
+	return c.Points[i-1]
+}
+
+// end is when an item leaves the risk set, and how: its age times 4 plus its fate, for the sake of sorting.
+type end uint64
+
+func (e end) age() pool.Micros { return pool.Micros(e >> 2) }
+func (e end) fate() Fate       { return Fate(e & 3) }
+
+// risk walks the ages at which items enter and leave the risk set.
+type risk struct {
+	entries []pool.Micros // ascending
+	ends    []end         // ascending
+	entered int           // entries before the age that was asked for
+	next    int           // ends before it
+}
+
+func riskOf(items []Item) *risk {
+	r := &risk{ends: make([]end, 0, len(items))}
+	prompt := 0 // most items enter at age 0
+	for _, it := range items {
+		if it.Entry >= it.Exit {
+			continue
+		}
+		r.ends = append(r.ends, end(it.Exit)<<2|end(it.Fate))
+		if it.Entry == 0 {
+			prompt++
+		} else {
+			r.entries = append(r.entries, it.Entry)
+		}
+	}
+	slices.Sort(r.entries)
+	r.entries = append(make([]pool.Micros, prompt, prompt+len(r.entries)), r.entries...)
+	slices.Sort(r.ends)
+	return r
+}
+
+// at returns the number of items at risk at an age. Ages must not fall from call to call.
+func (r *risk) at(age pool.Micros) int {
+	for r.entered < len(r.entries) && r.entries[r.entered] < age {
+		r.entered++
+	}
+	for r.next < len(r.ends) && r.ends[r.next].age() < age {
+		r.next++
+	}
+	return r.entered - r.next
+}
+
+// after returns the number of items at risk right after an age.
+func (r *risk) after(age pool.Micros) int { return r.at(age + 1) }
+
+// estimate walks the ages with an end. With d events and c competing ends among n at risk, the share that has had
+// neither falls by 1 − (d+c)/n and the share with the event grows by the former times d/n. Its variance is the delta
+// method's (Marubini and Valsecchi 1995, section 10.2), which without competing ends is Greenwood's.
+func estimate(items []Item, competing bool) Curve {
+	r := riskOf(items)
+	var c Curve
+	if len(r.ends) > 0 {
+		c.Until = r.ends[len(r.ends)-1].age()
+	}
+	free, product := 1.0, 1.0 // the share with neither; survival when nothing competes
+	incidence := 0.0          // the share with the event
+	var v variance
+	var other bool
+	for i := 0; i < len(r.ends); {
+		age, events, all := r.ends[i].age(), 0, 0
+		for ; i < len(r.ends) && r.ends[i].age() == age; i++ {
+			switch fate := r.ends[i].fate(); {
+			case fate == Event:
+				events++
+				all++
+			case fate == Competing && competing:
+				all++
+			}
+		}
+		if all == 0 {
+			continue
+		}
+		other = other || events < all
+		atRisk := r.at(age)
+		n, d := float64(atRisk), float64(events)
+		before := free
+		incidence += free * d / n
+		free *= 1 - float64(all)/n
+		product *= 1 - d/n
+		v.add(incidence, before, n, d, float64(all))
+		if events == 0 {
+			continue
+		}
+		s := product
+		if other {
+			s = 1 - incidence
+		}
+		c.Points = append(c.Points, Point{age, s, v.of(incidence), atRisk})
+	}
+	return c
+}
+
+// variance gathers the sums over ages that the variance of a cumulative incidence F(t) needs:
+// Σ (F(t)−F)² a + b − 2 (F(t)−F) e, with a, b, e of each age up to t.
+type variance struct{ a, fa, ffa, b, e, fe float64 }
+
+func (v *variance) add(f, before, n, events, all float64) {
+	if n > all { // else nobody is left, and F(t) = F from here on
+		a := all / (n * (n - all))
+		v.a += a
+		v.fa += f * a
+		v.ffa += f * f * a
+	}
+	v.b += before * before * (n - events) * events / (n * n * n)
+	e := before * events / (n * n)
+	v.e += e
+	v.fe += f * e
+}
+
+func (v *variance) of(f float64) float64 {
+	return f*f*v.a - 2*f*v.fa + v.ffa + v.b - 2*(f*v.e-v.fe)
+}
+
+var z = distuv.UnitNormal.Quantile(0.975)
+
+// Interval is the 95 % interval of Survival on the scale log(−log s); NaN where Survival is 0.
+func (p Point) Interval() (low, high float64) {
+	s := p.Survival
+	switch {
+	case s >= 1:
+		return 1, 1
+	case s <= 0:
+		return math.NaN(), math.NaN()
+	}
+	w := z * math.Sqrt(max(0, p.Variance)) / (s * -math.Log(s))
+	return math.Pow(s, math.Exp(w)), math.Pow(s, math.Exp(-w))
+}
+
+// Garwood returns the 95 % interval of the mean of a Poisson count of which n were seen.
+func Garwood(n int) (low, high float64) {
+	if n > 0 {
+		low = distuv.ChiSquared{K: 2 * float64(n)}.Quantile(0.025) / 2
+	}
+	return low, distuv.ChiSquared{K: 2*float64(n) + 2}.Quantile(0.975) / 2
+}
