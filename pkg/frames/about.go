@@ -1,0 +1,157 @@
+// Package frames builds the data frames of answers: shapes, units, display names, limits, notices and statistics, so that
+// every kind of question looks alike to panels and alert rules.
+package frames
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// About is what an answer says beside its figures: notices, statistics and the query as it was understood.
+type About struct {
+	plan    *query.Plan
+	notices []data.Notice
+	stats   []data.QueryStat
+}
+
+// NewAbout begins with what the coverage says: excluded hosts, rows without a GPU, gaps, missing data (methodology section 10).
+func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
+	a := &About{plan: p}
+	for _, n := range v.Notices {
+		a.add(n.Warning, n.Text)
+	}
+	for _, e := range c.Excluded {
+		a.Info("%s excluded by %q: %s", machines(e.Machines), e.Pattern, e.Reason)
+	}
+	if c.RowsWithoutGPU > 0 {
+		a.Info("%s without a GPU id or machine skipped", count(c.RowsWithoutGPU, "row"))
+	}
+	switch {
+	case c.Snapshots == 0:
+		a.Warn("no snapshot in the window")
+	case len(c.Gaps) > 0:
+		var hours float64
+		for _, g := range c.Gaps {
+			hours += pool.Hours(min(g.To, c.Window.To) - max(g.From, c.Window.From))
+		}
+		a.Warn("%s between snapshots, %s h in all, the first from %s to %s UTC", count(len(c.Gaps), "gap"), Decimal(hours), stamp(c.Gaps[0].From), stamp(c.Gaps[0].To))
+	}
+	if window := c.Window.To - c.Window.From; c.Snapshots > 0 && window > 0 && c.Covered < window {
+		a.Info("coverage %s %%: %s of %s h, %s, %s", Decimal(100*float64(c.Covered)/float64(window)), Decimal(pool.Hours(c.Covered)), Decimal(c.Window.Hours()), count(c.Snapshots, "snapshot"), count(c.Slices, "slice"))
+	}
+	a.Stat("Snapshots", "short", float64(c.Snapshots))
+	a.Stat("Slices (N)", "short", float64(c.Slices))
+	a.Stat("Covered hours (D)", "h", pool.Hours(c.Covered))
+	return a
+}
+
+// Info adds a notice.
+func (a *About) Info(format string, args ...any) { a.add(false, fmt.Sprintf(format, args...)) }
+
+// Warn adds a notice that the answer may not be what it seems.
+func (a *About) Warn(format string, args ...any) { a.add(true, fmt.Sprintf(format, args...)) }
+
+func (a *About) add(warning bool, text string) {
+	severity := data.NoticeSeverityInfo
+	if warning {
+		severity = data.NoticeSeverityWarning
+	}
+	a.notices = append(a.notices, data.Notice{Severity: severity, Text: text})
+}
+
+// Stat adds a figure about the answer's making.
+func (a *About) Stat(name, unit string, value float64) {
+	a.stats = append(a.stats, data.QueryStat{FieldConfig: data.FieldConfig{DisplayName: name, Unit: unit}, Value: value})
+}
+
+// Unmatched adds a notice for values of a filter that match nothing.
+func (a *About) Unmatched(filter string, values []string) {
+	if len(values) > 0 {
+		a.Warn("filter.%s: nothing in the window matches %s", filter, strings.Join(values, ", "))
+	}
+}
+
+// cut adds the notice of a limit.
+func (a *About) cut(shown, all int, what string) {
+	if shown < all {
+		a.Warn("limit: showing %s of %s %s", Thousands(shown), Thousands(all), what)
+	}
+}
+
+// Finish puts everything on the first of the frames, and the query on all. No frames: one without fields.
+func (a *About) Finish(frames data.Frames) data.Frames {
+	if len(frames) == 0 {
+		frames = data.Frames{NoData(a.plan)}
+	}
+	frames[0].Meta.Notices = append(frames[0].Meta.Notices, a.notices...)
+	frames[0].Meta.Stats = append(frames[0].Meta.Stats, a.stats...)
+	executed := a.plan.Executed()
+	for _, f := range frames {
+		f.Meta.ExecutedQueryString = executed
+	}
+	return frames
+}
+
+// NoData is the answer without data: one frame with type and version and no fields.
+func NoData(p *query.Plan) *data.Frame {
+	f := data.NewFrame("")
+	f.Meta = meta(frameType(p))
+	return f
+}
+
+// frameType is the dataplane type of an answer's frames.
+func frameType(p *query.Plan) data.FrameType {
+	switch {
+	case p.Numeric:
+		return data.FrameTypeNumericLong
+	case p.Frame == query.FrameSeries, p.Frame == query.FrameStateTimeline:
+		return data.FrameTypeTimeSeriesMulti
+	case p.Frame == query.FrameHeatMap:
+		return "heatmap-cells"
+	}
+	return data.FrameTypeTable
+}
+
+func meta(t data.FrameType) *data.FrameMeta {
+	return &data.FrameMeta{Type: t, TypeVersion: data.FrameTypeVersion{0, 1}}
+}
+
+func machines(names []string) string {
+	const most = 5
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %s", count(more, "more machine"))
+	}
+	return text
+}
+
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return Thousands(n) + " " + what
+}
+
+// Thousands writes a number as 62,113.
+func Thousands(n int) string {
+	text := []byte(fmt.Sprint(n))
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = slices.Insert(text, i, ',')
+	}
+	return string(text)
+}
+
+// Decimal writes a number with at most two decimals.
+func Decimal(x float64) string {
+	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.2f", x), "0"), ".")
+}
+
+func stamp(t pool.Micros) string { return pool.Time(t).Format(time.DateTime) }

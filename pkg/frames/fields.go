@@ -1,0 +1,104 @@
+package frames
+
+import (
+	"math"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+)
+
+// Text is a column of texts.
+func Text(name string, values []string) *data.Field {
+	f := data.NewField(name, nil, values)
+	f.Config = column(name)
+	return f
+}
+
+// Number is a column of numbers; NaN is null.
+func Number(name string, values []float64) *data.Field {
+	nullable := make([]*float64, len(values))
+	for i := range values {
+		if !math.IsNaN(values[i]) {
+			nullable[i] = &values[i]
+		}
+	}
+	f := data.NewField(name, nil, nullable)
+	f.Config = column(name)
+	return f
+}
+
+// Numbers is a column of whole numbers.
+func Numbers(name string, values []int64) *data.Field {
+	f := data.NewField(name, nil, values)
+	f.Config = column(name)
+	return f
+}
+
+// Bool is a column of yes and no.
+func Bool(name string, values []bool) *data.Field {
+	f := data.NewField(name, nil, values)
+	f.Config = column(name)
+	return f
+}
+
+// NoTime is the null of Time.
+const NoTime pool.Micros = math.MinInt64
+
+// Time is a column of times; NoTime is null.
+func Time(name string, values []pool.Micros) *data.Field {
+	nullable := make([]*time.Time, len(values))
+	for i, t := range values {
+		if t != NoTime {
+			at := pool.Time(t)
+			nullable[i] = &at
+		}
+	}
+	f := data.NewField(name, nil, nullable)
+	f.Config = column(name)
+	return f
+}
+
+// times is a time column without nulls, as series have it.
+func times(name string, values []pool.Micros) *data.Field {
+	at := make([]time.Time, len(values))
+	for i, t := range values {
+		at[i] = pool.Time(t)
+	}
+	return data.NewField(name, nil, at)
+}
+
+// column is the field configuration of a grouping, metric or further column.
+func column(name string) *data.FieldConfig {
+	c := &data.FieldConfig{DisplayNameFromDS: name}
+	if p, ok := presentations[name]; ok {
+		c.DisplayNameFromDS, c.Unit, c.Description = p.name, p.unit, p.description
+		if p.decimals >= 0 {
+			d := uint16(p.decimals)
+			c.Decimals = &d
+		}
+	}
+	if name == "category" {
+		keys := map[string]any{}
+		for c := range pool.Category(pool.Categories) {
+			keys[c.String()] = c.Key()
+		}
+		c.Custom = map[string]any{"keys": keys}
+	}
+	return c
+}
+
+// Groups are the columns of groups, one a grouping; groups[i] holds the values of row i by grouping.
+func groupColumns(p *query.Plan, groups [][]string) []*data.Field {
+	var fields []*data.Field
+	for g, name := range p.GroupBy {
+		values := make([]string, len(groups))
+		for i := range groups {
+			values[i] = groups[i][g]
+		}
+		fields = append(fields, Text(name, values))
+	}
+	return fields
+}

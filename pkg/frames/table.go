@@ -1,0 +1,99 @@
+package frames
+
+import (
+	"slices"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/query"
+)
+
+// Row is a group's row in a table of metrics.
+type Row struct {
+	Group  []string  // by the plan's groupings
+	Values []float64 // by the plan's metrics; NaN is null
+}
+
+// Total is a row that adds others up.
+type Total struct {
+	Name   string
+	Values []float64
+}
+
+// Types of rows, the column rowType.
+const (
+	rowGroup  = "row"
+	rowHeader = "group"
+	rowUser   = "user"
+	rowTotal  = "total"
+)
+
+// Table returns a table of metrics: group columns, metrics, rowType; rows ordered by group, totals last. Where one metric is
+// named it is numeric-long, for alert rules: group columns and that number, rows without it left out.
+func Table(p *query.Plan, a *About, rows []Row, totals ...Total) data.Frames {
+	if p.Numeric {
+		rows = slices.DeleteFunc(rows, func(r Row) bool { return !finite(r.Values[0]) })
+	}
+	if len(rows) == 0 {
+		return a.Finish(nil)
+	}
+	slices.SortStableFunc(rows, func(x, y Row) int { return query.CompareGroups(p.GroupBy, x.Group, y.Group) })
+	all := len(rows)
+	rows = rows[:min(all, p.Max(5000))]
+	a.cut(len(rows), all, "rows")
+
+	types := slices.Repeat([]string{rowGroup}, len(rows))
+	if p.Totals {
+		for _, t := range totals {
+			group := make([]string, len(p.GroupBy))
+			if len(group) > 0 {
+				group[0] = t.Name
+			}
+			rows, types = append(rows, Row{group, t.Values}), append(types, rowTotal)
+		}
+	}
+	groups := make([][]string, len(rows))
+	for i := range rows {
+		groups[i] = rows[i].Group
+	}
+	fields := groupColumns(p, groups)
+	for m, name := range p.Metrics {
+		values := make([]float64, len(rows))
+		for i := range rows {
+			values[i] = rows[i].Values[m]
+		}
+		if p.Numeric {
+			f := data.NewField(name, nil, values)
+			f.Config = column(name)
+			fields = append(fields, f)
+		} else {
+			fields = append(fields, Number(name, values))
+		}
+	}
+	if p.Totals {
+		fields = append(fields, Text("rowType", types))
+	}
+	return tableOf(p, a, fields)
+}
+
+// List returns a table of whole columns, all of the same length, cut to the limit.
+func List(p *query.Plan, a *About, fields ...*data.Field) data.Frames {
+	all := fields[0].Len()
+	shown := min(all, p.Max(5000))
+	a.cut(shown, all, "rows")
+	if shown == 0 {
+		return a.Finish(nil)
+	}
+	for _, f := range fields {
+		for f.Len() > shown {
+			f.Delete(f.Len() - 1)
+		}
+	}
+	return tableOf(p, a, fields)
+}
+
+func tableOf(p *query.Plan, a *About, fields []*data.Field) data.Frames {
+	f := data.NewFrame("", fields...)
+	f.Meta = meta(frameType(p))
+	return a.Finish(data.Frames{f})
+}

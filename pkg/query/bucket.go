@@ -1,0 +1,98 @@
+package query
+
+import (
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+const (
+	bucketAuto   = "auto"
+	bucketWindow = "window"
+)
+
+// BucketNames are the words of the field `bucket`.
+var BucketNames = func() []string {
+	names := []string{bucketAuto, bucketWindow}
+	for _, b := range localtime.Buckets {
+		names = append(names, b.Name)
+	}
+	return names
+}()
+
+// chooseBucket returns the bucket of a series, nil for the whole window. `auto` is the smallest from 15 minutes on that is not
+// shorter than the request's interval and holds whole slices; for an alert rule the window.
+func chooseBucket(name string, sliceMinutes int, interval time.Duration, fromAlert bool) (*localtime.Bucket, error) {
+	fits := func(b localtime.Bucket) bool {
+		return sliceMinutes == 0 || b.Minutes >= sliceMinutes && b.Minutes%sliceMinutes == 0
+	}
+	switch {
+	case name == bucketWindow, fromAlert && (name == "" || name == bucketAuto):
+		return nil, nil
+	case name == "", name == bucketAuto:
+		for _, b := range localtime.Buckets {
+			if b.Minutes >= 15 && time.Duration(b.Minutes)*time.Minute >= interval && fits(b) {
+				return &b, nil
+			}
+		}
+		return &localtime.Buckets[len(localtime.Buckets)-1], nil
+	}
+	i := slices.IndexFunc(localtime.Buckets, func(b localtime.Bucket) bool { return b.Name == name })
+	if i < 0 {
+		return nil, one("bucket", name, BucketNames)
+	}
+	if b := localtime.Buckets[i]; fits(b) {
+		return &b, nil
+	}
+	var possible []string
+	for _, b := range localtime.Buckets {
+		if fits(b) {
+			possible = append(possible, b.Name)
+		}
+	}
+	return nil, pool.BadQuery("bucket %s does not hold whole slices of %d minutes: possible are auto, window, %s", name, sliceMinutes, strings.Join(possible, ", "))
+}
+
+// maxBuckets bounds the buckets of one answer: 5 minutes over ten years.
+const maxBuckets = 1_100_000
+
+// Buckets are the consecutive buckets of a series. Bucket i is [Starts[i], Starts[i+1]): Starts has one entry more than there
+// are buckets.
+type Buckets struct {
+	Starts []pool.Micros
+	Whole  bool // one bucket, the window itself
+}
+
+// Buckets returns the buckets from the one that holds `from` to the one that holds the window's end. `from` is the window's
+// beginning, or the beginning of its first slice, which can lie before it.
+func (p *Plan) Buckets(from pool.Micros) (Buckets, error) {
+	if p.Bucket == nil {
+		return Buckets{Starts: []pool.Micros{min(from, p.Window.From), p.Window.To + 1}, Whole: true}, nil
+	}
+	if n := (p.Window.To - from) / (pool.Micros(p.Bucket.Minutes) * pool.Minute); n > maxBuckets {
+		return Buckets{}, pool.BadQuery("bucket %s gives %d points a series over this window: choose a longer one", p.Bucket.Name, n)
+	}
+	starts := []pool.Micros{p.Bucket.Floor(from, p.Location)}
+	for last := starts[0]; last <= p.Window.To; starts = append(starts, last) {
+		last = p.Bucket.Next(last, p.Location)
+	}
+	return Buckets{Starts: starts}, nil
+}
+
+// Len is the number of buckets.
+func (b Buckets) Len() int { return len(b.Starts) - 1 }
+
+// Of returns the bucket that holds t.
+func (b Buckets) Of(t pool.Micros) int {
+	return sort.Search(b.Len(), func(i int) bool { return b.Starts[i+1] > t })
+}
+
+// Keep tells whether the i-th bucket is drawn: with completeBucketsOnly none that begins before the window, ends after it, or
+// has no snapshot at or after its end. newest is the newest snapshot known.
+func (p *Plan) Keep(b Buckets, i int, newest pool.Micros) bool {
+	return !p.CompleteBucketsOnly || b.Whole || b.Starts[i] >= p.Window.From && b.Starts[i+1] <= p.Window.To && newest >= b.Starts[i+1]
+}

@@ -1,0 +1,165 @@
+// Package query is the query model: what can be asked (Kinds), how a question is written (Model), and what it means for one
+// request (Plan). Its words and defaults are those of the design's "Query model".
+package query
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Version of the query model. A query without a version was written by hand for the current one.
+const Version = 1
+
+// Model is a query as it is stored in dashboards and alert rules. Fields that Grafana adds are ignored.
+type Model struct {
+	RefID               string   `json:"refId,omitempty"`
+	QueryType           string   `json:"queryType"`
+	View                string   `json:"view,omitempty"`
+	GroupBy             []string `json:"groupBy,omitempty"` // nil: the kind's default; empty: none
+	Metrics             []string `json:"metrics,omitempty"` // empty: all in tables, the first in series
+	Filter              Filter   `json:"filter"`
+	Bucket              string   `json:"bucket,omitempty"`   // "" = auto
+	Timezone            string   `json:"timezone,omitempty"` // "" = the data source's
+	CompleteBucketsOnly bool     `json:"completeBucketsOnly,omitempty"`
+	IncludeOldDevices   *bool    `json:"includeOldDevices,omitempty"` // nil = true
+	Totals              *bool    `json:"totals,omitempty"`            // nil = unless exactly one metric is named
+	Duration            string   `json:"duration,omitempty"`
+	Limit               int      `json:"limit,omitempty"` // 0 = the view's own
+	Version             int      `json:"version,omitempty"`
+}
+
+// Filter chooses GPUs (devices, machines, ownerships) and results (the rest). An empty list is all.
+type Filter struct {
+	Categories []string `json:"categories,omitempty"`
+	Slots      []string `json:"slots,omitempty"`
+	Devices    []string `json:"devices,omitempty"`
+	Machines   []string `json:"machines,omitempty"`
+	Ownerships []string `json:"ownerships,omitempty"`
+	Projects   []string `json:"projects,omitempty"`
+	Users      []string `json:"users,omitempty"`
+	Idle       bool     `json:"idle,omitempty"` // allocation/machines: nothing claimed on primary slots
+}
+
+// field is one list of a filter.
+type field struct {
+	name   string
+	values *[]string
+}
+
+func (f *Filter) fields() []field {
+	return []field{{"categories", &f.Categories}, {"slots", &f.Slots}, {"devices", &f.Devices}, {"machines", &f.Machines}, {"ownerships", &f.Ownerships}, {"projects", &f.Projects}, {"users", &f.Users}}
+}
+
+// ParseFilter reads a filter. Unknown fields are an error; empty values are dropped. Errors are pool.BadQuery.
+func ParseFilter(raw json.RawMessage) (Filter, error) {
+	var f Filter
+	if text := bytes.TrimSpace(raw); len(text) == 0 || bytes.Equal(text, []byte("null")) {
+		return f, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&f); err != nil {
+		return f, pool.BadQuery("filter: %w; possible are the lists %s and idle (true or false)", err, fieldNames())
+	}
+	for _, l := range f.fields() {
+		*l.values = slices.DeleteFunc(*l.values, func(v string) bool { return strings.TrimSpace(v) == "" })
+		for _, v := range *l.values {
+			if err := noVariable("filter."+l.name, v); err != nil {
+				return f, err
+			}
+		}
+	}
+	return f, nil
+}
+
+func fieldNames() string {
+	var names []string
+	for _, l := range new(Filter).fields() {
+		names = append(names, l.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Parse reads a query and brings it to the current version. Whether it can be answered is for Request.Plan to tell.
+// Errors are pool.BadQuery.
+func Parse(raw json.RawMessage) (Model, error) {
+	var m Model
+	var outer struct {
+		*Model
+		Filter json.RawMessage `json:"filter"`
+	}
+	outer.Model = &m
+	if err := json.Unmarshal(raw, &outer); err != nil {
+		return m, pool.BadQuery("the query cannot be read: %w", err)
+	}
+	if m.Version < 0 || m.Version > Version {
+		return m, pool.BadQuery("the query has version %d, this plugin knows up to %d: update the plugin", m.Version, Version)
+	}
+	m.Version = Version
+	var err error
+	if m.Filter, err = ParseFilter(outer.Filter); err != nil {
+		return m, err
+	}
+	for _, text := range []struct{ name, value string }{{"queryType", m.QueryType}, {"view", m.View}, {"bucket", m.Bucket}, {"timezone", m.Timezone}, {"duration", m.Duration}} {
+		if err := noVariable(text.name, text.value); err != nil {
+			return m, err
+		}
+	}
+	for _, list := range []struct {
+		name   string
+		values []string
+	}{{"groupBy", m.GroupBy}, {"metrics", m.Metrics}} {
+		for _, v := range list.values {
+			if err := noVariable(list.name, v); err != nil {
+				return m, err
+			}
+		}
+	}
+	return m, nil
+}
+
+var (
+	dollarVariable  = regexp.MustCompile(`\$\w+|\$\{\w[^}]*\}`)
+	bracketVariable = regexp.MustCompile(`\[\[\w[^\]]*\]\]`)
+)
+
+// noVariable refuses a dashboard variable that was left in a text.
+func noVariable(where, text string) error {
+	found := dollarVariable.FindString(text)
+	if found == "" && !isPattern(text) {
+		found = bracketVariable.FindString(text)
+	}
+	if found == "" {
+		return nil
+	}
+	return pool.BadQuery("%s: the variable %s has no value here: write the value itself (alert rules know no dashboard variables)", where, found)
+}
+
+// one checks that a word is among those that are possible.
+func one(what, word string, possible []string) error {
+	if slices.Contains(possible, word) {
+		return nil
+	}
+	if len(possible) == 0 {
+		return pool.BadQuery("%s %q is not possible here: there is none to choose", what, word)
+	}
+	return pool.BadQuery("%s %q is unknown: possible are %s", what, word, strings.Join(possible, ", "))
+}
+
+// several checks a list of words, none of them twice.
+func several(what string, words, possible []string) error {
+	for i, w := range words {
+		if err := one(what, w, possible); err != nil {
+			return err
+		}
+		if slices.Contains(words[:i], w) {
+			return pool.BadQuery("%s %q is named twice", what, w)
+		}
+	}
+	return nil
+}
