@@ -1,0 +1,264 @@
+package timeline
+
+import (
+	"fmt"
+	"math"
+	"sort"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
+)
+
+// drawnRow is a row as a test draws it, with the time that its text is meant to say.
+type drawnRow struct {
+	at   pool.Micros
+	slot string
+	gpu  string
+	snapshotstest.Row
+}
+
+// drawPool draws the rows of a few days of a tiny pool with everything that methodology section 1 knows: doubled, late and
+// missed runs, outages, doubled rows, several claims of a GPU, rows without a GPU, silent machines.
+func drawPool(t *rapid.T, zone *time.Location, start pool.Micros) []drawnRow {
+	var rows []drawnRow
+	at := start + pool.Micros(rapid.Int64Range(0, 20*int64(pool.Hour)).Draw(t, "begin"))
+	n := rapid.IntRange(1, 60).Draw(t, "snapshots")
+	for range n {
+		step := rapid.SampledFrom([]pool.Micros{30 * pool.Second, 60 * pool.Second, 61 * pool.Second, 5 * pool.Minute, 15 * pool.Minute, 15 * pool.Minute, 40 * pool.Minute, 3 * pool.Hour}).Draw(t, "step")
+		at += step + pool.Micros(rapid.Int64Range(0, 999_999).Draw(t, "micros"))
+		text := pool.Time(at).In(zone).Format("2006-01-02 15:04:05.000000")
+		for m := range 2 {
+			if rapid.IntRange(0, 7).Draw(t, "silent") == 0 {
+				continue
+			}
+			machine := fmt.Sprintf("m%d", m)
+			for range rapid.IntRange(0, 4).Draw(t, "rows") {
+				slot := rapid.SampledFrom([]string{"slot1", "slot1_1", "backfill2", "Backfill2_1"}).Draw(t, "slot") + "@" + machine
+				row := drawnRow{at: at, slot: slot, gpu: rapid.SampledFrom([]string{"GPU-a", "GPU-b", "CUDA0", "", " "}).Draw(t, "gpu"), Row: snapshotstest.Row{
+					"Name": slot, "Machine": machine, "timestamp": text,
+					"State":               rapid.SampledFrom([]any{"Claimed", "Claimed", "Preempting", "Unclaimed", "Matched", "Drained", "Owner", nil}).Draw(t, "state"),
+					"PrioritizedProjects": rapid.SampledFrom([]any{nil, "", "  ", "Chem", "Phys,Bio"}).Draw(t, "projects"),
+					"GPUs_DeviceName":     rapid.SampledFrom([]any{nil, "", "NVIDIA H200", "NVIDIA L40S"}).Draw(t, "device"),
+					"GPUs_GlobalMemoryMb": rapid.SampledFrom([]any{nil, 0, 143771, "45589", "much"}).Draw(t, "memory"),
+					"RemoteOwner":         rapid.SampledFrom([]any{nil, "alice", "bob"}).Draw(t, "owner"),
+					"GlobalJobId":         rapid.SampledFrom([]any{nil, "ap#1.0#1748851200", "ap#12.3#1748851201", "odd id", "ap#01.0#5", "#1.2#3"}).Draw(t, "job"),
+					"PreventJobsReason":   rapid.SampledFrom([]any{nil, "", "broken"}).Draw(t, "prevent"),
+				}}
+				if row.gpu != "" {
+					row.Row["AssignedGPUs"] = row.gpu
+				}
+				for range 1 + rapid.IntRange(0, 9).Draw(t, "doubled")/9 {
+					rows = append(rows, row)
+				}
+			}
+		}
+	}
+	return rows
+}
+
+// said is what the oracle finds a side of a GPU to say in a snapshot.
+type said struct {
+	state, project, user, job string
+	prevented                 bool
+}
+
+type oracle struct {
+	times   []pool.Micros
+	sides   map[string]said            // time|machine|gpu|side
+	claims  map[string]map[string]bool // the same key: "user|job" of all claimed rows
+	reports map[string]bool            // time|machine
+	without map[pool.Micros]int
+	model   map[string][2]string // day|machine|gpu: device, memory
+	owner   map[string]string    // day|machine
+}
+
+// ask answers from the rows by plain loops.
+func ask(rows []drawnRow) oracle {
+	o := oracle{sides: map[string]said{}, claims: map[string]map[string]bool{}, reports: map[string]bool{}, without: map[pool.Micros]int{}, model: map[string][2]string{}, owner: map[string]string{}}
+	var stamps []pool.Micros
+	for _, r := range rows {
+		stamps = append(stamps, r.at)
+	}
+	sort.Slice(stamps, func(i, j int) bool { return stamps[i] < stamps[j] })
+	of := map[pool.Micros]pool.Micros{}
+	for _, s := range stamps {
+		if n := len(o.times); n == 0 || s-o.times[n-1] > 60*pool.Second {
+			o.times = append(o.times, s)
+		}
+		of[s] = o.times[len(o.times)-1]
+	}
+	text := func(v any) string {
+		if v == nil {
+			return ""
+		}
+		return strings.TrimSpace(fmt.Sprint(v))
+	}
+	rank := map[string]int{"Claimed": 4, "Unclaimed": 3, "Drained": 2, "Other": 1}
+	anyProject, primary, primaryProject := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, r := range rows {
+		at, machine := of[r.at], r.Row["Machine"].(string)
+		date := at / pool.Day
+		o.reports[fmt.Sprint(at, machine)] = true
+		if strings.TrimSpace(r.gpu) == "" {
+			o.without[at]++
+			continue
+		}
+		state := map[string]string{"Claimed": "Claimed", "Preempting": "Claimed", "Unclaimed": "Unclaimed", "Matched": "Unclaimed", "Drained": "Drained"}[text(r.Row["State"])]
+		if state == "" {
+			state = "Other"
+		}
+		side := "Real"
+		if strings.Contains(strings.ToLower(r.slot), "backfill") {
+			side = "Backfill"
+		}
+		s := said{state: state, prevented: text(r.Row["PreventJobsReason"]) != ""}
+		projects := strings.Split(text(r.Row["PrioritizedProjects"]), ",")
+		sort.Strings(projects)
+		s.project = strings.Join(projects, ",")
+		key := fmt.Sprint(at, machine, r.gpu, side)
+		if state == "Claimed" {
+			s.user, s.job = text(r.Row["RemoteOwner"]), text(r.Row["GlobalJobId"])
+			if o.claims[key] == nil {
+				o.claims[key] = map[string]bool{}
+			}
+			o.claims[key][s.user+"|"+s.job] = true
+		}
+		if old, ok := o.sides[key]; !ok || rank[state] >= rank[old.state] {
+			o.sides[key] = s
+		}
+		day := fmt.Sprint(date, machine)
+		m := o.model[day+r.gpu]
+		if d := text(r.Row["GPUs_DeviceName"]); d != "" {
+			m[0] = d
+		}
+		if d := text(r.Row["GPUs_GlobalMemoryMb"]); d != "" {
+			m[1] = d
+		}
+		o.model[day+r.gpu] = m
+		anyProject[day] = anyProject[day] || s.project != ""
+		if side == "Real" {
+			primary[day] = true
+			primaryProject[day] = primaryProject[day] || s.project != ""
+		}
+		o.owner[day] = "Open Capacity"
+		if primaryProject[day] || !primary[day] && anyProject[day] {
+			o.owner[day] = "Researcher Owned"
+		}
+	}
+	return o
+}
+
+// requireEqual compares every GPU in every snapshot of the view with the oracle.
+func requireEqual(t require.TestingT, o oracle, v *View) {
+	require.Equal(t, o.times, v.Times)
+	cells := 0
+	for n, d := range v.Days {
+		for i := range d.GPUs() {
+			machineSymbol, idSymbol := v.Names.GPU(d.GPU(i))
+			machine, id := v.Names.Text(machineSymbol), v.Names.Text(idSymbol)
+			day := fmt.Sprint(int64(d.Date), machine)
+			want := o.model[day+id]
+			require.Equal(t, want[0], v.Names.Text(d.Model(i).Device))
+			if memory, err := strconv.ParseFloat(want[1], 64); err == nil {
+				require.Equal(t, memory, d.Model(i).Memory)
+			} else {
+				require.True(t, math.IsNaN(d.Model(i).Memory))
+			}
+			require.Equal(t, o.owner[day], d.machines[d.MachineOf(i)].Ownership(false).String())
+			first, status := d.Spans(i)
+			require.EqualValues(t, 0, first[0])
+			for k := range first {
+				last := len(d.Times) - 1
+				if k+1 < len(first) {
+					last = int(first[k+1]) - 1
+					require.NotEqual(t, status[k], status[k+1], "two spans with one status")
+				}
+				s := d.Status(status[k])
+				for x := int(first[k]); x <= last; x++ {
+					at := d.Times[x]
+					require.Equal(t, o.reports[fmt.Sprint(at, machine)], !s.Silent)
+					require.Equal(t, o.reports[fmt.Sprint(at, machine)], d.Reports(d.MachineOf(i), x))
+					for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
+						key := fmt.Sprint(at, machine, id, side)
+						row := *s.Row(side)
+						want, ok := o.sides[key]
+						if !ok {
+							require.Equal(t, Row{}, row)
+							continue
+						}
+						cells++
+						got := said{row.State.String(), v.Names.Text(row.Project), v.Names.Text(row.User), v.Names.JobText(row.Job), row.Prevented}
+						require.Equal(t, want, got)
+						claims := map[string]bool{}
+						if row.State == pool.Claimed {
+							claims[got.user+"|"+got.job] = true
+						}
+						for _, c := range s.Extra {
+							if c.Side == side {
+								claims[v.Names.Text(c.User)+"|"+v.Names.JobText(c.Job)] = true
+							}
+						}
+						require.Equal(t, len(o.claims[key]), len(claims))
+						for c := range o.claims[key] {
+							require.Contains(t, claims, c)
+						}
+					}
+				}
+			}
+		}
+		for x, at := range d.Times {
+			require.EqualValues(t, o.without[at], d.RowsWithoutGPU[x])
+		}
+		require.Equal(t, v.Base[n], sort.Search(len(v.Times), func(i int) bool { return v.Times[i] >= d.Times[0] }))
+	}
+	require.Equal(t, len(o.sides), cells, "rows lost")
+}
+
+// Whatever the rows, the zone and the order of days in which they are asked for, spans say what the rows say.
+func TestSpansSayWhatTheRowsSay(testingT *testing.T) {
+	rapid.Check(testingT, func(t *rapid.T) {
+		name := rapid.SampledFrom([]string{"UTC", "America/Chicago", "Asia/Kolkata", "Australia/Lord_Howe"}).Draw(t, "zone")
+		location, err := localtime.Location(name)
+		require.NoError(t, err)
+		start := time.Date(2025, 10, 30, 0, 0, 0, 0, time.UTC).AddDate(0, 0, rapid.IntRange(0, 3).Draw(t, "day")).UnixMicro()
+		rows := drawPool(t, location, start)
+		dir := testingT.TempDir()
+		files := map[string][]snapshotstest.Row{}
+		for _, r := range rows {
+			file := "gpu_state_" + r.Row["timestamp"].(string)[:7] + ".db"
+			files[file] = append(files[file], r.Row)
+		}
+		snapshotstest.Write(testingT, dir, files)
+		tl := open(testingT, dir, name)
+		defer tl.Close()
+		o := ask(rows)
+		if len(o.times) == 0 {
+			return
+		}
+		if rapid.Bool().Draw(t, "part first") {
+			_, err = tl.Load(testingT.Context(), o.times[len(o.times)/2], o.times[len(o.times)/2])
+			require.NoError(t, err)
+		}
+		v, err := tl.Load(testingT.Context(), o.times[0], o.times[len(o.times)-1])
+		require.NoError(t, err)
+		requireEqual(t, o, v)
+	})
+}
+
+func open(t testing.TB, dir, zone string) *Timeline {
+	t.Helper()
+	d, err := snapshots.OpenDir(dir)
+	require.NoError(t, err)
+	z, err := localtime.Parse([]byte(`"` + zone + `"`))
+	require.NoError(t, err)
+	return New(Options{Snapshots: d, Zone: z, MaxBytes: 1 << 30})
+}
