@@ -30,38 +30,32 @@ type Ad struct {
 func (p *Pool) Ads(ctx context.Context) ([]Ad, error) {
 	rnd := p.random("ads")
 	start, end := p.options.Start.UnixMilli(), p.options.End.UnixMilli()
-	var ads []Ad
-	add := func(written int64, ad func() Ad) {
-		if missing := rnd.Float64() < p.options.MissingAds; written >= start && written <= end && !missing {
-			ads = append(ads, ad())
-		}
+	var history, epochs []Ad
+	archived := func(written int64) bool {
+		missing := rnd.Float64() < p.options.MissingAds
+		return !missing && written >= start && written <= end
 	}
 	s := p.simulate(observer{
 		ended: func(r *run) {
-			if r.reason != Running {
-				add(r.reported(), func() Ad { return epochAd(r) })
+			if archived(r.reported()) {
+				epochs = append(epochs, epochAd(r))
 			}
 		},
 		left: func(j *job) {
-			if len(j.runs) > 0 {
-				add(j.entered, func() Ad { return historyAd(j) })
+			if archived(j.entered) {
+				history = append(history, historyAd(j))
 			}
 		},
 	})
 	if err := s.advance(ctx, s.end); err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(ads, func(a, b Ad) int {
-		return cmp.Or(btoi(a.Epoch)-btoi(b.Epoch), cmp.Compare(a.RecordTime, b.RecordTime), strings.Compare(a.GlobalJobID, b.GlobalJobID))
-	})
-	return ads, nil
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
+	for _, ads := range [][]Ad{history, epochs} {
+		slices.SortStableFunc(ads, func(a, b Ad) int {
+			return cmp.Or(cmp.Compare(a.RecordTime, b.RecordTime), strings.Compare(a.GlobalJobID, b.GlobalJobID))
+		})
 	}
-	return 0
+	return append(history, epochs...), nil
 }
 
 // vacate is what HTCondor says about the end of a run that did not complete.
@@ -82,7 +76,7 @@ var vacates = map[Reason]vacate{
 }
 
 // stamp is a time as the job's access point writes it: whole seconds of its own clock.
-func (j *job) stamp(t int64) int64 { return t/second + j.schedd.skew }
+func (j *job) stamp(t int64) int64 { return t/second + j.schedd.ClockAhead }
 
 // seconds is the length of a run as its access point counts it.
 func (r *run) seconds() int64 { return r.job.stamp(r.reported()) - r.job.stamp(r.start) }
@@ -97,7 +91,7 @@ func (a *adWriter) writeStart(r *run) {
 	a.number("ProcId", int64(j.proc))
 	a.text("Owner", owner)
 	a.text("User", j.user)
-	a.text("ScheddName", j.schedd.name)
+	a.text("ScheddName", j.schedd.Name)
 	a.text("ProjectName", "UW_"+owner)
 	a.number("QDate", j.stamp(j.queued))
 	a.text("MyType", "Job")
@@ -126,7 +120,7 @@ func (a *adWriter) writeStart(r *run) {
 	for _, earlier := range j.runs[:r.number] {
 		wall += earlier.seconds()
 	}
-	a.number("RemoteWallClockTime", wall)
+	a.raw("RemoteWallClockTime", strconv.FormatInt(wall, 10)+".0")
 	a.unknown("LastRemoteWallClockTime", r.seconds())
 }
 
@@ -305,34 +299,28 @@ func (p *Pool) WriteAds(ctx context.Context, dir string) error {
 		return fmt.Errorf("writing a sample pool's ads: %w", err)
 	}
 	defer root.Close()
-	for name, line := range map[string]func(Ad) []byte{
-		"jobs_history_legacy.jsonl": func(a Ad) []byte { return a.Legacy },
-		"jobs_history_refactored.jsonl": func(a Ad) []byte {
-			if a.Epoch {
-				return nil
-			}
-			return a.JSON
-		},
-		"jobs_epochs.jsonl": func(a Ad) []byte {
-			if !a.Epoch {
-				return nil
-			}
-			return a.JSON
-		},
-	} {
-		err := writeFile(root, name, func(w *bufio.Writer) error {
+	write := func(name string, epochs bool, document func(Ad) []byte) error {
+		return writeFile(root, name, func(w *bufio.Writer) error {
 			for _, ad := range ads {
-				if json := line(ad); json != nil {
-					if _, err := w.Write(append(slices.Clip(json), '\n')); err != nil {
-						return err
-					}
+				if ad.Epoch != epochs {
+					continue
+				}
+				if _, err := w.Write(append(slices.Clip(document(ad)), '\n')); err != nil {
+					return err
 				}
 			}
 			return nil
 		})
-		if err != nil {
-			return err
-		}
+	}
+	legacy, refactored := func(a Ad) []byte { return a.Legacy }, func(a Ad) []byte { return a.JSON }
+	if err := write("jobs_history_legacy.jsonl", false, legacy); err != nil {
+		return err
+	}
+	if err := write("jobs_history_refactored.jsonl", false, refactored); err != nil {
+		return err
+	}
+	if err := write("jobs_epochs.jsonl", true, refactored); err != nil {
+		return err
 	}
 	if err := writeJobFile(ctx, filepath.Join(dir, "jobs.db"), ads); err != nil {
 		return fmt.Errorf("writing a sample pool's jobs.db: %w", err)

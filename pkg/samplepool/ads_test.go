@@ -25,8 +25,8 @@ func TestAdsTellTheTruth(t *testing.T) {
 	o.MissingAds = 0
 	p, truth := truthOf(t, o)
 	skews := map[string]int64{}
-	for _, s := range p.schedds {
-		skews[s.name] = s.skew
+	for _, s := range p.AccessPoints() {
+		skews[s.Name] = s.ClockAhead
 	}
 	runs := map[string]Run{}
 	last := map[string]Run{}

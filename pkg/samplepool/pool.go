@@ -40,15 +40,15 @@ type Pool struct {
 	options  Options
 	zone     *time.Location
 	machines []Machine
-	schedds  []schedd
+	schedds  []AccessPoint
 	users    []string // user@domain; the front ones ask for more
 	runs     []time.Time
 }
 
-// schedd is an access point.
-type schedd struct {
-	name string
-	skew int64 // seconds that its clock is ahead
+// AccessPoint queues jobs and writes their ads, by its own clock.
+type AccessPoint struct {
+	Name       string // the first part of its jobs' GlobalJobId
+	ClockAhead int64  // seconds; negative: its clock is behind
 }
 
 // New makes a pool; an error says which option is impossible.
@@ -78,6 +78,9 @@ func (p *Pool) Options() Options { return p.options }
 
 // Machines lists the pool's machines in the order of their rows.
 func (p *Pool) Machines() []Machine { return slices.Clone(p.machines) }
+
+// AccessPoints lists the pool's access points.
+func (p *Pool) AccessPoints() []AccessPoint { return slices.Clone(p.schedds) }
 
 // random is the stream of random numbers for one purpose: what one part draws never changes what another one sees.
 func (p *Pool) random(purpose string) *rand.Rand {
@@ -229,20 +232,20 @@ func (p *Pool) makeOdd() {
 func (p *Pool) makeSchedds(rnd *rand.Rand) {
 	skew := p.options.ClockSkew.Seconds()
 	for i := range min(3+p.options.Machines/40, 12) {
-		s := schedd{name: fmt.Sprintf("ap%d%s", 2001+i, domain)}
+		s := AccessPoint{Name: fmt.Sprintf("ap%d%s", 2001+i, domain)}
 		switch i {
 		case 0:
-			s.skew = int64(0.98 * skew)
+			s.ClockAhead = int64(0.98 * skew)
 		case 1:
-			s.skew = -int64(0.9 * skew)
+			s.ClockAhead = -int64(0.9 * skew)
 		default:
-			s.skew = int64((rnd.Float64()*2 - 1) * skew)
+			s.ClockAhead = int64((rnd.Float64()*2 - 1) * skew)
 		}
 		p.schedds = append(p.schedds, s)
 	}
 }
 
-// ownersUsers are the users of a machine's projects: a handful, the same for all machines of a project.
+// ownersUser draws from the handful of users of a machine's first project; open capacity is anybody's.
 func (p *Pool) ownersUser(m *Machine, rnd *rand.Rand) string {
 	if m.Ownership == pool.OpenCapacity {
 		return p.anyUser(rnd)

@@ -28,7 +28,7 @@ const (
 // job is one job from its first match until it leaves the queue.
 type job struct {
 	id        string // GlobalJobId
-	schedd    *schedd
+	schedd    *AccessPoint
 	cluster   int
 	proc      int
 	queued    int64
@@ -423,7 +423,7 @@ func (s *simulation) newJob(owner *host, gpus int) *job {
 		}
 	}
 	s.batch = j
-	j.id = fmt.Sprintf("%s#%d.%d#%d", j.schedd.name, j.cluster, j.proc, j.queued/second+j.schedd.skew)
+	j.id = fmt.Sprintf("%s#%d.%d#%d", j.schedd.Name, j.cluster, j.proc, j.queued/second+j.schedd.ClockAhead)
 	return j
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"time"
@@ -171,7 +170,7 @@ func writeFile(root *os.Root, name string, fill func(*bufio.Writer) error) (err 
 	if err != nil {
 		return fmt.Errorf("writing a sample pool: %w", err)
 	}
-	w := bufio.NewWriter(io.Writer(file))
+	w := bufio.NewWriter(file)
 	err = fill(w)
 	if err == nil {
 		err = w.Flush()
