@@ -1,0 +1,107 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// query runs condor_status and decodes what it prints while it prints it.
+func query(ctx context.Context, o Options) (answer, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, errTimeout)
+	defer cancel()
+	args := []string{"-constraint", "GPUs >= 1", "-json", "-attributes", strings.Join(attributes, ",")}
+	if o.Pool != "" {
+		args = append(args, "-pool", o.Pool)
+	}
+	command := exec.CommandContext(ctx, o.CondorStatus, args...)
+	output, input := io.Pipe()
+	complaint := &head{limit: 2000}
+	command.Stdout, command.Stderr = &bounded{input, maxOutput}, complaint
+	command.WaitDelay = 5 * time.Second // a descendant that left the group may hold the pipes
+	ownGroup(command)
+
+	decoded := make(chan struct{})
+	var got answer
+	var broken error
+	go func() {
+		defer close(decoded)
+		got, broken = decode(output)
+		if broken != nil {
+			cancel() // nothing that follows can mend it
+		}
+		_, _ = io.Copy(io.Discard, output)
+	}()
+	failed := command.Run()
+	input.Close()
+	<-decoded
+
+	var exit *exec.ExitError
+	switch {
+	case context.Cause(ctx) == errTimeout:
+		return answer{}, pool.SourceError("%s did not end within %s%s: check that the collector answers, or give it more time", o.CondorStatus, o.Timeout, complaint)
+	case errors.Is(failed, errTooMuch):
+		return answer{}, pool.SourceError("%s prints more than %d MiB", o.CondorStatus, maxOutput>>20)
+	case broken != nil && !(errors.As(failed, &exit) && exit.Exited()):
+		return answer{}, broken
+	case errors.As(failed, &exit):
+		return answer{}, pool.SourceError("%s failed (%w)%s", o.CondorStatus, failed, complaint)
+	case errors.Is(failed, exec.ErrNotFound):
+		return answer{}, pool.SourceError("%w: install HTCondor's tools, or say where it is", failed)
+	case failed != nil:
+		return answer{}, pool.SourceError("running %s: %w%s", o.CondorStatus, failed, complaint)
+	case len(got.ads) == 0:
+		return answer{}, pool.SourceError("%s knows no slot with a GPU%s: is it the right pool, and may this machine ask it?", o.CondorStatus, complaint)
+	}
+	return got, nil
+}
+
+var (
+	errTimeout = errors.New("time is up")
+	errTooMuch = errors.New("too much output")
+)
+
+// bounded passes so many bytes on.
+type bounded struct {
+	w    io.Writer
+	left int
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.left -= len(p); b.left < 0 {
+		return 0, errTooMuch
+	}
+	return b.w.Write(p)
+}
+
+// head keeps the beginning of what is written.
+type head struct {
+	limit int
+	text  []byte
+	more  int
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	n := min(len(p), h.limit-len(h.text))
+	h.text = append(h.text, p[:n]...)
+	h.more += len(p) - n
+	return len(p), nil
+}
+
+// String is what is kept, as the end of a sentence.
+func (h *head) String() string {
+	text := strings.TrimSpace(strings.ToValidUTF8(string(h.text), "\uFFFD"))
+	if text == "" {
+		return ""
+	}
+	if h.more > 0 {
+		text += fmt.Sprintf("… (%d bytes more)", h.more)
+	}
+	return ": " + text
+}

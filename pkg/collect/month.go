@@ -1,0 +1,211 @@
+package collect
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"modernc.org/sqlite"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// snapshot is a pool's slots at one time.
+type snapshot struct {
+	month     string // of the file: 2026-07
+	timestamp string // YYYY-MM-DD HH:MM:SS.ffffff in the collector's local time
+	ads       []slotAd
+}
+
+// write appends the snapshot to its month file in one transaction and returns the number of its rows.
+func (s snapshot) write(ctx context.Context, dir string) (rows int, err error) {
+	name := "gpu_state_" + s.month + ".db"
+	path := filepath.Join(dir, name)
+	if err := createMonth(ctx, path); err != nil {
+		return 0, pool.SourceError("creating %s: %w", name, err)
+	}
+	if rows, err = s.append(ctx, path); err != nil {
+		return 0, pool.SourceError("writing to %s: %w", name, err)
+	}
+	return rows, nil
+}
+
+// createMonth makes a month file if there is none. It appears with its table, so that nobody ever finds it without.
+func createMonth(ctx context.Context, path string) error {
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	fresh := path + ".new" // no month file's name
+	for _, leftover := range []string{fresh, fresh + "-journal", fresh + "-wal", fresh + "-shm"} {
+		if err := os.Remove(leftover); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	db, err := open(ctx, fresh)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(prepareTable(ctx, db), db.Close()); err != nil {
+		return err
+	}
+	return os.Rename(fresh, path)
+}
+
+// open opens a file for writing, in WAL mode, in which readers go on while it is written.
+func open(ctx context.Context, path string) (*sql.DB, error) {
+	uri := "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)
+	db, err := sql.Open("sqlite", uri+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate")
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	if err := db.PingContext(ctx); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// prepareTable creates what is missing of gpu_state: all of it, or columns that an older collector did not have.
+func prepareTable(ctx context.Context, db *sql.DB) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	there, err := tableColumns(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if len(there) == 0 {
+		if _, err := tx.ExecContext(ctx, "CREATE TABLE gpu_state ("+definitions(columns)+")"); err != nil {
+			return err
+		}
+	} else {
+		for _, c := range columns {
+			if slices.ContainsFunc(there, func(name string) bool { return strings.EqualFold(name, c.name) }) {
+				continue
+			}
+			if _, err := tx.ExecContext(ctx, "ALTER TABLE gpu_state ADD COLUMN "+definitions([]column{c})); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := tx.ExecContext(ctx, "CREATE INDEX IF NOT EXISTS gpu_state_timestamp ON gpu_state (timestamp)"); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func tableColumns(ctx context.Context, tx *sql.Tx) (names []string, err error) {
+	rows, err := tx.QueryContext(ctx, "SELECT name FROM pragma_table_info('gpu_state')")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, rows.Err()
+}
+
+func definitions(columns []column) string {
+	parts := make([]string, len(columns))
+	for i, c := range columns {
+		parts[i] = fmt.Sprintf("%q %s", c.name, c.affinity)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (s snapshot) append(ctx context.Context, path string) (rows int, err error) {
+	db, err := open(ctx, path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := keepLog(ctx, db); err != nil {
+		return 0, err
+	}
+	if err := prepareTable(ctx, db); err != nil {
+		return 0, err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if rows, err = s.insert(ctx, tx); err != nil {
+		return 0, err
+	}
+	if err := tx.Commit(); err != nil {
+		return 0, err
+	}
+	// The main file is complete then, for those who copy it. A reader can hold this up; the next run does it.
+	_, err = db.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
+	return rows, err
+}
+
+// keepLog leaves the -wal and -shm files in place: whoever may only read the directory could not make them, nor read without.
+func keepLog(ctx context.Context, db *sql.DB) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return conn.Raw(func(driver any) error {
+		control, ok := driver.(sqlite.FileControl)
+		if !ok {
+			return errors.New("the SQLite driver lacks file controls")
+		}
+		_, err := control.FileControlPersistWAL("main", 1)
+		return err
+	})
+}
+
+// rowsAtOnce is the number of rows an INSERT takes.
+const rowsAtOnce = 32
+
+func (s snapshot) insert(ctx context.Context, tx *sql.Tx) (rows int, err error) {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = fmt.Sprintf("%q", c.name)
+	}
+	row := "(?" + strings.Repeat(",?", len(columns)-1) + ")"
+	into := "INSERT INTO gpu_state (" + strings.Join(names, ", ") + ") VALUES " + row
+	many, err := tx.PrepareContext(ctx, into+strings.Repeat(","+row, rowsAtOnce-1))
+	if err != nil {
+		return 0, err
+	}
+	defer many.Close()
+	one, err := tx.PrepareContext(ctx, into)
+	if err != nil {
+		return 0, err
+	}
+	defer one.Close()
+	values := make([]any, 0, rowsAtOnce*len(columns))
+	for i := range s.ads {
+		for _, row := range s.ads[i].rows(s.timestamp) {
+			rows++
+			if values = append(values, row...); len(values) == cap(values) {
+				if _, err := many.ExecContext(ctx, values...); err != nil {
+					return 0, err
+				}
+				values = values[:0]
+			}
+		}
+	}
+	for ; len(values) > 0; values = values[len(columns):] {
+		if _, err := one.ExecContext(ctx, values[:len(columns)]...); err != nil {
+			return 0, err
+		}
+	}
+	return rows, nil
+}

@@ -1,0 +1,63 @@
+// Package collect takes snapshots of a pool: it runs condor_status and appends what every GPU slot looks like to the
+// month files of methodology section 1. It is the only package that writes them.
+//
+// A snapshot is written as a whole, in one transaction, or not at all. What each run did stands in the run log,
+// collector_runs.db, beside the month files: a gap in the data has its reason there.
+package collect
+
+import (
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Options say what is collected and where it goes. The zero values of all but SnapshotDir are the defaults.
+type Options struct {
+	SnapshotDir  string        `help:"Directory of the month files gpu_state_YYYY-MM.db." type:"existingdir" required:""`
+	Pool         string        `help:"Collector (central manager) to ask; default: the one of HTCondor's configuration." placeholder:"HOST"`
+	CondorStatus string        `help:"The program condor_status; default: found in PATH." placeholder:"PATH"`
+	Timezone     string        `help:"Time zone of the timestamps and months (IANA name; default UTC). Give the data source the same one." placeholder:"ZONE"`
+	Timeout      time.Duration `help:"How long condor_status may take." default:"2m"`
+
+	Log *slog.Logger `kong:"-"` // nil: silent
+}
+
+const (
+	defaultTimeout = 2 * time.Minute
+	// maxOutput bounds what condor_status may print: some 300,000 slots.
+	maxOutput = 256 << 20
+	// MinEvery is the shortest interval of a service: snapshots within a minute count as one.
+	MinEvery = 2 * time.Minute
+)
+
+// prepare checks the options and fills in the defaults.
+func (o Options) prepare() (Options, *time.Location, error) {
+	if o.SnapshotDir == "" {
+		return o, nil, pool.BadQuery("collect: no snapshot directory is given")
+	}
+	if info, err := os.Stat(o.SnapshotDir); err != nil {
+		return o, nil, pool.SourceError("snapshot directory: %w: create it, writable for the user that collects", err)
+	} else if !info.IsDir() {
+		return o, nil, pool.SourceError("snapshot directory %s is no directory", o.SnapshotDir)
+	}
+	zone, err := localtime.Location(o.Timezone)
+	if err != nil {
+		return o, nil, err
+	}
+	if o.CondorStatus == "" {
+		o.CondorStatus = "condor_status"
+	}
+	if o.Timeout < 0 {
+		return o, nil, pool.BadQuery("collect: a timeout of %s is impossible", o.Timeout)
+	}
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o, zone, nil
+}

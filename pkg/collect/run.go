@@ -1,0 +1,69 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Result is what a run did.
+type Result struct {
+	Timestamp string        // of the snapshot, as gpu_state has it (collector's local time); "": none was written
+	Slots     int           // ads of slots
+	Rows      int           // rows of the snapshot: one for each GPU of each slot
+	Notes     string        // what could not be stored as it was, "" nothing
+	Duration  time.Duration // of the run
+}
+
+// Run takes one snapshot. Errors: another run is under way in the directory, condor_status failed or printed something
+// else than slots with GPUs, a file cannot be written. Nothing of the snapshot is written then, and
+// the run log says why.
+func Run(ctx context.Context, o Options) (Result, error) {
+	return run(ctx, o, time.Now)
+}
+
+func run(ctx context.Context, o Options, now func() time.Time) (Result, error) {
+	o, zone, err := o.prepare()
+	if err != nil {
+		return Result{}, err
+	}
+	held, err := lock(o.SnapshotDir)
+	if err != nil {
+		return Result{}, err
+	}
+	defer held.Close()
+	began := now()
+	log, err := beginRun(ctx, o.SnapshotDir, began)
+	if err != nil {
+		return Result{}, err
+	}
+	result, err := collect(ctx, o, zone, log, now)
+	result.Duration = now().Sub(began)
+	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	return result, errors.Join(err, log.end(finish, result, err))
+}
+
+// collect asks the pool and writes its answer. The snapshot's time is when the answer was complete: no job in it began later.
+func collect(ctx context.Context, o Options, zone *time.Location, log *runLog, now func() time.Time) (Result, error) {
+	answer, err := query(ctx, o)
+	if err != nil {
+		return Result{}, err
+	}
+	t := now()
+	newest, err := log.newest(ctx)
+	if err != nil {
+		return Result{}, pool.SourceError("reading the run log: %w", err)
+	}
+	if utc := t.UTC().Format(timestampFormat); utc <= newest {
+		return Result{}, pool.SourceError("this machine's clock shows %s UTC, but a snapshot was taken after %s: set the clock; snapshots must stand in the order of time", utc, newest)
+	}
+	s := snapshot{month: t.In(zone).Format("2006-01"), timestamp: t.In(zone).Format(timestampFormat), ads: answer.ads}
+	rows, err := s.write(ctx, o.SnapshotDir)
+	if err != nil {
+		return Result{}, err
+	}
+	return Result{Timestamp: s.timestamp, Slots: len(s.ads), Rows: rows, Notes: answer.notes.String()}, nil
+}

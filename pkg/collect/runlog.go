@@ -1,0 +1,90 @@
+package collect
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// RunLog is the name of the file in the snapshot directory that says what each run of the collector did. Its table runs:
+//
+//	started   TEXT    when it began, UTC, YYYY-MM-DD HH:MM:SS.ffffff
+//	seconds   REAL    how long it took; NULL while it runs
+//	timestamp TEXT    the snapshot that it wrote, as gpu_state has it (collector's local time); NULL: none
+//	rows      INTEGER the rows of that snapshot
+//	notes     TEXT    what could not be stored as it was; NULL: nothing
+//	error     TEXT    why it wrote none; NULL: it did
+//
+// A gap without a run in it means that the collector was not started.
+const RunLog = "collector_runs.db"
+
+const timestampFormat = "2006-01-02 15:04:05.000000"
+
+type runLog struct {
+	db *sql.DB
+	id int64 // of the run under way
+}
+
+// beginRun notes that a run begins. The caller holds the directory's lock, so a run without an end was killed.
+func beginRun(ctx context.Context, dir string, now time.Time) (*runLog, error) {
+	db, err := open(ctx, filepath.Join(dir, RunLog))
+	if err != nil {
+		return nil, pool.SourceError("opening the run log %s: %w", RunLog, err)
+	}
+	l := &runLog{db: db}
+	if err := l.begin(ctx, now); err != nil {
+		return nil, errors.Join(pool.SourceError("writing to the run log %s: %w", RunLog, err), db.Close())
+	}
+	return l, nil
+}
+
+func (l *runLog) begin(ctx context.Context, now time.Time) error {
+	for _, statement := range []string{
+		`CREATE TABLE IF NOT EXISTS runs (started TEXT NOT NULL, seconds REAL, timestamp TEXT, rows INTEGER, notes TEXT, error TEXT)`,
+		`CREATE INDEX IF NOT EXISTS runs_started ON runs (started)`,
+		`UPDATE runs SET error = 'it did not come to its end: the collector was killed, or the machine stopped, maybe just after the snapshot was written' WHERE seconds IS NULL AND error IS NULL`,
+	} {
+		if _, err := l.db.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	result, err := l.db.ExecContext(ctx, `INSERT INTO runs (started) VALUES (?)`, now.UTC().Format(timestampFormat))
+	if err != nil {
+		return err
+	}
+	l.id, err = result.LastInsertId()
+	return err
+}
+
+// newest is the latest beginning of a run that wrote a snapshot, "" if there is none.
+func (l *runLog) newest(ctx context.Context) (started string, err error) {
+	var found sql.NullString
+	err = l.db.QueryRowContext(ctx, `SELECT max(started) FROM runs WHERE timestamp IS NOT NULL`).Scan(&found)
+	return found.String, err
+}
+
+// end notes how the run ended and closes the log.
+func (l *runLog) end(ctx context.Context, r Result, failed error) error {
+	optional := func(text string) any {
+		if text == "" {
+			return nil
+		}
+		return text
+	}
+	var rows, reason any
+	if failed != nil {
+		reason = failed.Error()
+	} else {
+		rows = r.Rows
+	}
+	_, err := l.db.ExecContext(ctx, `UPDATE runs SET seconds = ?, timestamp = ?, rows = ?, notes = ?, error = ? WHERE rowid = ?`,
+		r.Duration.Seconds(), optional(r.Timestamp), rows, optional(r.Notes), reason, l.id)
+	if err = errors.Join(err, l.db.Close()); err != nil {
+		return pool.SourceError("writing to the run log %s: %w", RunLog, err)
+	}
+	return nil
+}

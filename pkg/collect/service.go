@@ -1,0 +1,59 @@
+package collect
+
+import (
+	"context"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Service takes a snapshot at every multiple of the interval (15m: at :00, :15, :30, :45) until ctx ends, then returns nil.
+// A run that fails is logged and the next one tried. Errors: the options are wrong.
+func Service(ctx context.Context, o Options, every time.Duration) error {
+	o, zone, err := o.prepare()
+	if err != nil {
+		return err
+	}
+	if every < MinEvery {
+		return pool.BadQuery("collect: an interval of %s is too short: at least %s", every, MinEvery)
+	}
+	if o.Timeout >= every {
+		return pool.BadQuery("collect: the timeout (%s) must be shorter than the interval (%s)", o.Timeout, every)
+	}
+	o.Log.Info("collecting", "directory", o.SnapshotDir, "every", every, "timezone", zone)
+	atMultiples(ctx, every, func() {
+		result, err := Run(ctx, o)
+		switch {
+		case err != nil:
+			o.Log.Error("no snapshot", "error", err, "duration", result.Duration)
+		case result.Notes != "":
+			o.Log.Warn("snapshot", "timestamp", result.Timestamp, "slots", result.Slots, "rows", result.Rows, "duration", result.Duration, "notes", result.Notes)
+		default:
+			o.Log.Info("snapshot", "timestamp", result.Timestamp, "slots", result.Slots, "rows", result.Rows, "duration", result.Duration)
+		}
+	})
+	return nil
+}
+
+// atMultiples calls do at the multiples of the interval since the epoch, until ctx ends. Each one is computed from the clock,
+// so nothing adds up; those that pass while do runs are left out. A clock that is set is looked at within a minute.
+func atMultiples(ctx context.Context, every time.Duration, do func()) {
+	next := time.Now().Truncate(every).Add(every)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		timer.Reset(min(time.Until(next), time.Minute))
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		switch now := time.Now().Round(0); { // without the monotonic clock
+		case !now.Before(next):
+			do()
+			next = time.Now().Round(0).Truncate(every).Add(every)
+		case next.Sub(now) > every: // the clock was set back
+			next = now.Truncate(every).Add(every)
+		}
+	}
+}
