@@ -22,6 +22,7 @@ type Datasource struct {
 	parsed   Settings
 	invalid  error // why the settings cannot be used
 	now      func() time.Time
+	flights  flights
 
 	mu       sync.Mutex
 	stores   *stores

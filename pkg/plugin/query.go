@@ -2,63 +2,93 @@ package plugin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/backend/tracing"
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/grafana/grafana-plugin-sdk-go/experimental/concurrent"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
 )
 
-// perRequest is how many queries of one request run at the same time.
+// perRequest is how many queries of one request are answered at the same time.
 const perRequest = 10
 
-// running bounds the queries that run at the same time, of all data sources of the process.
-var running = semaphore.NewWeighted(int64(2 * runtime.GOMAXPROCS(0)))
+// computing bounds the computations that run at the same time, of all data sources of the process.
+var computing = semaphore.NewWeighted(int64(2 * runtime.GOMAXPROCS(0)))
 
 // QueryData answers each query on its own. It never returns an error.
 func (d *Datasource) QueryData(ctx context.Context, req *backend.QueryDataRequest) (*backend.QueryDataResponse, error) {
-	if len(req.Queries) == 0 {
-		return backend.NewQueryDataResponse(), nil
-	}
+	fromAlert := isFromAlert(req.Headers)
 	return concurrent.QueryData(ctx, req, func(ctx context.Context, q concurrent.Query) backend.DataResponse {
-		return d.respond(ctx, q.DataQuery, isFromAlert(req.Headers))
+		return d.respond(ctx, q.DataQuery, fromAlert)
 	}, perRequest)
 }
 
 // respond answers one query: with frames, or with an error and whose fault it is.
-func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, fromAlert bool) (response backend.DataResponse) {
-	logger := backend.Logger.FromContext(ctx).With("refId", q.RefID)
+func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, fromAlert bool) backend.DataResponse {
 	begin := time.Now()
-	defer func() {
-		if r := recover(); r != nil {
-			logger.Error("query panicked", "panic", r, "stack", string(debug.Stack()))
-			response = failure(fmt.Errorf("a bug of the plugin: %v", r))
-		}
-		logger.Debug("query answered", "status", int(response.Status), "took", time.Since(begin))
-	}()
-	if err := running.Acquire(ctx, 1); err != nil {
-		return failure(err)
+	model, err := query.Parse(q.JSON)
+	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports query", trace.WithAttributes(
+		attribute.String("kind", model.QueryType), attribute.String("view", model.View), attribute.Bool("alert", fromAlert)))
+	defer span.End()
+	var frames data.Frames
+	if err == nil {
+		frames, err = d.answer(ctx, query.Request{
+			Model:         model,
+			Window:        pool.NewWindow(q.TimeRange.From, q.TimeRange.To),
+			IntervalMs:    q.Interval.Milliseconds(),
+			MaxDataPoints: q.MaxDataPoints,
+			FromAlert:     fromAlert,
+			Now:           d.now().UnixMicro(),
+		})
 	}
-	defer running.Release(1)
-	frames, err := d.answer(ctx, q, fromAlert)
+	response := backend.DataResponse{Status: backend.StatusOK, Frames: frames}
+	logger := backend.Logger.FromContext(ctx).With("refId", q.RefID, "kind", model.QueryType, "view", model.View, "took", time.Since(begin))
 	if err != nil {
-		logger.Warn("query failed", "error", err)
-		return failure(err)
+		response = failure(err)
+		span.RecordError(err)
+		span.SetStatus(codes.Error, err.Error())
+		logger.Warn("query failed", "status", int(response.Status), "error", err)
+	} else {
+		logger.Debug("query answered", "frames", len(frames))
 	}
-	return backend.DataResponse{Status: backend.StatusOK, Frames: frames}
+	observe(model, response, time.Since(begin))
+	return response
 }
 
-func (d *Datasource) answer(ctx context.Context, q backend.DataQuery, fromAlert bool) (data.Frames, error) {
-	return nil, pool.BadQuery("not available yet")
+// answer computes equal queries that are asked at the same time once.
+func (d *Datasource) answer(ctx context.Context, r query.Request) (data.Frames, error) {
+	same := r
+	same.RefID, same.Now = "", 0
+	key, err := json.Marshal(same)
+	if err != nil {
+		return nil, fmt.Errorf("naming the query: %w", err)
+	}
+	return d.flights.do(ctx, string(key), func(ctx context.Context) (data.Frames, error) {
+		if err := computing.Acquire(ctx, 1); err != nil {
+			return nil, err
+		}
+		defer computing.Release(1)
+		stores, done, err := d.use(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		return stores.answer(ctx, r)
+	})
 }
 
 // statusClientClosed is what web servers log when the caller has gone away.

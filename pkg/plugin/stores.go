@@ -3,25 +3,89 @@ package plugin
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"path/filepath"
+	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/data"
 
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/jobs/sqlite"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // stores are what a data source has opened.
 type stores struct {
-	dir *snapshots.Dir
+	settings Settings
+	dir      *snapshots.Dir
+	timeline *timeline.Timeline // closes dir
+	ads      jobs.Source        // nil: none
 }
 
-func openStores(_ context.Context, _ backend.DataSourceInstanceSettings, s Settings) (*stores, error) {
-	dir, err := snapshots.OpenDir(s.SnapshotDir)
+func openStores(_ context.Context, _ backend.DataSourceInstanceSettings, settings Settings) (*stores, error) {
+	dir, err := snapshots.OpenDir(settings.SnapshotDir)
 	if err != nil {
 		return nil, err
 	}
-	return &stores{dir: dir}, nil
+	s := &stores{
+		settings: settings,
+		dir:      dir,
+		timeline: timeline.New(timeline.Options{Snapshots: dir, Zone: settings.zone, MaxBytes: int64(settings.CacheMaxMB) << 20}),
+	}
+	switch settings.Jobs {
+	case jobsSQLite:
+		if _, err := dir.Root().Stat(settings.JobsPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.ads = unreachable{pool.SourceError("job file %s inside the snapshot directory cannot be used: %w", settings.JobsPath, err)}
+		} else {
+			s.ads = sqlite.Open(filepath.Join(settings.SnapshotDir, settings.JobsPath))
+		}
+	case jobsElasticsearch:
+		s.ads = unreachable{pool.BadQuery("jobs: elasticsearch is not available yet")}
+	}
+	return s, nil
 }
 
 func (s *stores) close() error {
-	return errors.Join(s.dir.Close())
+	err := s.timeline.Close()
+	if s.ads != nil {
+		err = errors.Join(err, s.ads.Close())
+	}
+	return err
 }
+
+// env is what settings and list files say now.
+func (s *stores) env() (query.Env, error) {
+	lists, err := s.dir.Lists(s.settings.CHTCOwnedFile, s.settings.HostExclusionsFile)
+	return query.Env{Zone: s.settings.zone, SliceMinutes: s.settings.SliceMinutes, Lists: lists}, err
+}
+
+// answer computes a query by its kind.
+func (s *stores) answer(ctx context.Context, r query.Request) (data.Frames, error) {
+	env, err := s.env()
+	if err != nil {
+		return nil, err
+	}
+	switch r.QueryType {
+	case "allocation", "userHours", "backfillAvailability", "evictions":
+		return nil, pool.BadQuery("%s is not available yet", r.QueryType)
+	}
+	_, err = r.Plan(env) // says which kinds there are
+	return nil, err
+}
+
+// unreachable is a job source that cannot be used, and says why to whoever asks.
+type unreachable struct{ err error }
+
+func (u unreachable) Ads(context.Context, []jobs.Wanted) (jobs.Result, error) {
+	return jobs.Result{}, u.err
+}
+func (u unreachable) AdsOnMachines(context.Context, []string, time.Time, time.Time) (jobs.Result, error) {
+	return jobs.Result{}, u.err
+}
+func (u unreachable) Newest(context.Context) (time.Time, error)   { return time.Time{}, u.err }
+func (u unreachable) Health(context.Context) (jobs.Health, error) { return jobs.Health{}, u.err }
+func (u unreachable) Close() error                                { return nil }

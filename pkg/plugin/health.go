@@ -1,0 +1,290 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// finding is what the health check says of one store.
+type finding struct {
+	Store    string         `json:"store"`
+	Severity string         `json:"severity"` // ok, warning or error
+	Text     string         `json:"text"`     // sentences, with a remedy when something is wrong
+	Details  map[string]any `json:"details,omitempty"`
+}
+
+const (
+	severityOK      = "ok"
+	severityWarning = "warning"
+	severityError   = "error"
+)
+
+const (
+	// stale is the age of the newest snapshot from which on the collector is taken to stand still.
+	stale = 2 * time.Hour
+	// clockSkew between access points and the collector is no sign of a wrong time zone (htcondor.md).
+	clockSkew = 2 * pool.Minute
+	// longestFirstWait: in a week of a pool some job starts within this time after it was queued.
+	longestFirstWait = pool.Hour
+)
+
+// CheckHealth says a sentence a store: what was found, and what to do where something is wrong. It never returns an error.
+// An error is what keeps queries from being answered; what makes answers poorer is a warning in the text.
+func (d *Datasource) CheckHealth(ctx context.Context, _ *backend.CheckHealthRequest) (result *backend.CheckHealthResult, _ error) {
+	defer func() {
+		if r := recover(); r != nil {
+			backend.Logger.FromContext(ctx).Error("health check panicked", "panic", r, "stack", string(debug.Stack()))
+			result = &backend.CheckHealthResult{Status: backend.HealthStatusError, Message: fmt.Sprintf("A bug of the plugin: %v.", r)}
+		}
+	}()
+	return healthResult(d.findings(ctx)), nil
+}
+
+func healthResult(findings []finding) *backend.CheckHealthResult {
+	result := &backend.CheckHealthResult{Status: backend.HealthStatusOk}
+	var texts []string
+	for _, severity := range []string{severityError, severityWarning, severityOK} { // the worst first
+		for _, f := range findings {
+			if f.Severity != severity {
+				continue
+			}
+			texts = append(texts, map[string]string{severityWarning: "Warning: "}[severity]+sentence(f.Text))
+			if severity == severityError {
+				result.Status = backend.HealthStatusError
+			}
+		}
+	}
+	result.Message = strings.Join(texts, " ")
+	details, err := json.Marshal(map[string]any{"findings": findings})
+	if err == nil {
+		result.JSONDetails = details
+	}
+	return result
+}
+
+func (d *Datasource) findings(ctx context.Context) []finding {
+	if d.invalid != nil {
+		return []finding{{Store: "settings", Severity: severityError, Text: "settings: " + d.invalid.Error()}}
+	}
+	stores, done, err := d.use(ctx)
+	if err != nil {
+		return []finding{{Store: "snapshots", Severity: severityError, Text: err.Error()}}
+	}
+	defer done()
+	findings := d.snapshotFindings(ctx, stores)
+	if _, err := stores.env(); err != nil {
+		findings = append(findings, finding{Store: "lists", Severity: severityError, Text: err.Error()})
+	}
+	findings = append(findings, d.jobsFinding(ctx, stores), cacheFinding(d.parsed), directoriesFinding())
+	return findings
+}
+
+// snapshotFindings tells of the month files, of the newest snapshot, and whether the time zone can be right.
+func (d *Datasource) snapshotFindings(ctx context.Context, s *stores) []finding {
+	files, err := s.dir.Files(ctx)
+	if err != nil {
+		return []finding{{Store: "snapshots", Severity: severityError, Text: err.Error()}}
+	}
+	path := resolve(s.dir.Path())
+	if len(files) == 0 {
+		return []finding{{Store: "snapshots", Severity: severityError, Details: map[string]any{"path": path},
+			Text: fmt.Sprintf("snapshots: no file gpu_state_YYYY-MM.db in %s. Check the setting snapshotDir, and that the collector writes there", path)}}
+	}
+	var findings []finding
+	var rows int64
+	readable := 0
+	for _, f := range files {
+		state, err := f.State(ctx)
+		if err != nil {
+			findings = append(findings, finding{Store: f.Name, Severity: severityWarning, Text: err.Error()})
+			continue
+		}
+		readable++
+		rows += max(0, state.Last-state.First+1)
+		if warning := f.Warning(); warning != "" {
+			findings = append(findings, finding{Store: f.Name, Severity: severityWarning, Text: warning})
+		}
+	}
+	if readable == 0 {
+		for i := range findings {
+			findings[i].Severity = severityError
+		}
+		return findings
+	}
+	first, newest, ok, err := s.timeline.Range(ctx)
+	switch {
+	case err != nil:
+		return append(findings, finding{Store: "snapshots", Severity: severityError, Text: err.Error()})
+	case !ok:
+		return append(findings, finding{Store: "snapshots", Severity: severityWarning,
+			Text: fmt.Sprintf("snapshots: the %d month file(s) in %s hold no snapshot yet. Check that the collector runs", readable, path)})
+	}
+	age := d.now().Sub(pool.Time(newest))
+	found := finding{Store: "snapshots", Severity: severityOK, Details: map[string]any{
+		"path": path, "files": len(files), "rows": rows, "first": pool.Time(first), "newest": pool.Time(newest), "ageSeconds": age.Seconds(), "timezone": s.settings.zone.Key(),
+	}}
+	found.Text = fmt.Sprintf("snapshots: newest %s UTC (%s), %s rows in %d month file(s) since %s in %s",
+		pool.Time(newest).Format("2006-01-02 15:04"), ageText(age), grouped(rows), readable, pool.Time(first).Format("2006-01-02"), path)
+	switch {
+	case age > stale:
+		found.Severity = severityWarning
+		found.Text += ". The collector seems to stand still: check its cron job or service, and the setting timezone"
+	case age < -time.Duration(clockSkew)*time.Microsecond:
+		found.Severity = severityWarning
+		found.Text += ". A snapshot of the future: check the setting timezone"
+	}
+	findings = append(findings, found)
+	view, err := s.timeline.Load(ctx, newest-7*pool.Day, newest)
+	if err != nil {
+		return append(findings, finding{Store: "timezone", Severity: severityWarning, Text: err.Error()})
+	}
+	return append(findings, zoneFinding(s.settings, view))
+}
+
+// zoneFinding compares snapshots with the times at which jobs were queued (qdate in GlobalJobId, always UTC): no job is
+// seen before it was queued, and in a week some job starts soon after.
+func zoneFinding(s Settings, view *timeline.View) finding {
+	found := finding{Store: "timezone", Severity: severityOK, Details: map[string]any{"timezone": s.zone.Key()}}
+	wait, ok := shortestWait(view)
+	if !ok {
+		found.Text = fmt.Sprintf("time zone: %s; no job in the newest 7 days of snapshots tells whether it is right", s.zone.Key())
+		return found
+	}
+	found.Details["shortestWaitSeconds"] = float64(wait) / float64(pool.Second)
+	switch {
+	case wait < -clockSkew:
+		found.Severity = severityWarning
+		found.Text = fmt.Sprintf("time zone: with %s a job is seen %s before it was queued. The collector's clock is behind what the setting timezone says: try a zone further west, such as America/Chicago for UTC", s.zone.Key(), length(-wait))
+	case wait > longestFirstWait:
+		found.Severity = severityWarning
+		found.Text = fmt.Sprintf("time zone: with %s no job is seen sooner than %s after it was queued. The collector's clock is ahead of what the setting timezone says, as when it writes UTC: try a zone further east, such as UTC for America/Chicago", s.zone.Key(), length(wait))
+	default:
+		found.Text = fmt.Sprintf("time zone: %s fits the jobs' queue dates", s.zone.Key())
+	}
+	return found
+}
+
+// shortestWait is the shortest time from a job's queue date to a snapshot that shows it running.
+func shortestWait(view *timeline.View) (shortest pool.Micros, ok bool) {
+	look := func(job timeline.Job, t pool.Micros) {
+		if job.IsNone() || job.QDate == 0 || job.QDate == math.MaxUint32 { // none, or no GlobalJobId of the usual form
+			return
+		}
+		if wait := t - pool.Micros(job.QDate)*pool.Second; !ok || wait < shortest {
+			shortest, ok = wait, true
+		}
+	}
+	for _, day := range view.Days {
+		for i := range day.GPUs() {
+			first, statuses := day.Spans(i)
+			for k, number := range statuses {
+				status, t := day.Status(number), day.Times[first[k]]
+				look(status.Primary.Job, t)
+				look(status.Backfill.Job, t)
+				for _, claim := range status.Extra {
+					look(claim.Job, t)
+				}
+			}
+		}
+	}
+	return shortest, ok
+}
+
+func (d *Datasource) jobsFinding(ctx context.Context, s *stores) finding {
+	found := finding{Store: "jobs", Severity: severityOK, Details: map[string]any{"source": s.settings.Jobs}}
+	if s.ads == nil {
+		found.Text = "jobs: none. Without job ads evictions are told from snapshots only and completions cannot be seen: set jobs to elasticsearch or sqlite to see them"
+		return found
+	}
+	health, err := s.ads.Health(ctx)
+	if err != nil {
+		found.Severity, found.Text = severityError, "jobs: "+err.Error()
+		return found
+	}
+	found.Details["store"], found.Details["ads"] = health.Store, health.Ads
+	found.Text = fmt.Sprintf("jobs: %s, %s ads", health.Store, grouped(health.Ads))
+	if !health.Newest.IsZero() {
+		found.Details["newest"] = health.Newest
+		found.Text += fmt.Sprintf(", newest %s UTC (%s)", health.Newest.UTC().Format("2006-01-02 15:04"), ageText(d.now().Sub(health.Newest)))
+	}
+	if health.Ads == 0 {
+		found.Severity = severityWarning
+		found.Text += ". Check that job ads are collected"
+	}
+	for _, notice := range health.Notices {
+		found.Severity = severityWarning
+		found.Text += ". " + strings.TrimRight(notice, ".")
+	}
+	return found
+}
+
+func cacheFinding(s Settings) finding {
+	found := finding{Store: "cache", Severity: severityOK, Details: map[string]any{"memoryMB": s.CacheMaxMB}}
+	if s.CacheDir == "" {
+		found.Text = fmt.Sprintf("cache: in memory only (%d MB), so after a restart the files are read anew. Set cacheDir to keep it", s.CacheMaxMB)
+		return found
+	}
+	found.Details["path"], found.Details["diskMB"] = resolve(s.CacheDir), s.CacheDiskMB
+	found.Text = fmt.Sprintf("cache: %d MB in memory, %d MB in %s", s.CacheMaxMB, s.CacheDiskMB, resolve(s.CacheDir))
+	return found
+}
+
+func directoriesFinding() finding {
+	dirs, restricted := allowedDirs()
+	found := finding{Store: "directories", Severity: severityOK, Details: map[string]any{"allowed": dirs}}
+	if restricted {
+		found.Text = "directories: this server allows " + strings.Join(dirs, ", ")
+	} else {
+		found.Text = "directories: this server allows any (allowed_dirs is not set)"
+	}
+	return found
+}
+
+// sentence ends a text with a full stop and begins it with a capital.
+func sentence(text string) string {
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + strings.TrimRight(text[1:], ".") + "."
+}
+
+func ageText(age time.Duration) string {
+	if age < 0 {
+		return length(-age.Microseconds()) + " ahead"
+	}
+	return length(age.Microseconds()) + " old"
+}
+
+// length is a length of time in two units at most: 3 h 12 min.
+func length(d pool.Micros) string {
+	switch {
+	case d >= 2*pool.Day:
+		return fmt.Sprintf("%d d %d h", d/pool.Day, d%pool.Day/pool.Hour)
+	case d >= pool.Hour:
+		return fmt.Sprintf("%d h %d min", d/pool.Hour, d%pool.Hour/pool.Minute)
+	case d >= pool.Minute:
+		return fmt.Sprintf("%d min", d/pool.Minute)
+	}
+	return fmt.Sprintf("%d s", d/pool.Second)
+}
+
+// grouped writes a number's digits in groups of three.
+func grouped(n int64) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+var _ backend.CheckHealthHandler = (*Datasource)(nil)

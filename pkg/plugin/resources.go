@@ -1,0 +1,159 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/backend/resource/httpadapter"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+)
+
+// CallResource answers GET /values/{dimension} and GET /range.
+func (d *Datasource) CallResource(ctx context.Context, req *backend.CallResourceRequest, sender backend.CallResourceResponseSender) error {
+	return httpadapter.New(d.resources()).CallResource(ctx, req, sender)
+}
+
+func (d *Datasource) resources() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /values/{dimension}", resource(d.values))
+	mux.HandleFunc("GET /range", resource(d.dataRange))
+	mux.HandleFunc("/", resource(func(_ http.Header, r *http.Request) (any, error) {
+		return nil, notFound{fmt.Errorf("resource %s is unknown: possible are GET /values/{dimension} and GET /range", r.URL.Path)}
+	}))
+	return mux
+}
+
+// notFound is an error about something that does not exist.
+type notFound struct{ error }
+
+// resource writes a function's result as JSON; of an error its text as `message`.
+func resource(get func(header http.Header, r *http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		result, err := get(w.Header(), r)
+		if err != nil {
+			status := int(failure(err).Status)
+			if _, missing := err.(notFound); missing {
+				status = http.StatusNotFound
+			}
+			backend.Logger.FromContext(r.Context()).Warn("resource failed", "path", r.URL.Path, "status", status, "error", err)
+			w.WriteHeader(status)
+			result = map[string]string{"message": err.Error()}
+		}
+		if err := json.NewEncoder(w).Encode(result); err != nil {
+			backend.Logger.FromContext(r.Context()).Warn("resource not sent", "path", r.URL.Path, "error", err)
+		}
+	}
+}
+
+// option is a value of a dimension, for editors and variables.
+type option struct {
+	Text  string `json:"text"`
+	Value string `json:"value"`
+}
+
+const (
+	mostOptions      = 5000
+	headerTruncated  = "X-Truncated" // the number of values when there are more than mostOptions
+	defaultLookBack  = 7 * pool.Day
+	millisecond      = pool.Second / 1000
+	parameterFilter  = "filter"
+	parameterFrom    = "from"
+	parameterTo      = "to"
+	parameterExample = "milliseconds since 1970"
+)
+
+// values lists what a dimension's values are in a window: from, to in ms (default: the newest 7 days), filter as in queries.
+func (d *Datasource) values(header http.Header, r *http.Request) (any, error) {
+	ctx, dimension := r.Context(), r.PathValue("dimension")
+	if !slices.Contains(query.Dimensions, dimension) {
+		return nil, notFound{fmt.Errorf("dimension %q is unknown: possible are %s", dimension, strings.Join(query.Dimensions, ", "))}
+	}
+	filter, err := query.ParseFilter(json.RawMessage(r.URL.Query().Get(parameterFilter)))
+	if err != nil {
+		return nil, err
+	}
+	stores, done, err := d.use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	_, newest, ok, err := stores.timeline.Range(ctx)
+	if err != nil || !ok {
+		return []option{}, err
+	}
+	window := pool.Window{From: newest - defaultLookBack, To: newest}
+	if err := readMillis(r, parameterFrom, &window.From); err != nil {
+		return nil, err
+	}
+	if err := readMillis(r, parameterTo, &window.To); err != nil {
+		return nil, err
+	}
+	env, err := stores.env()
+	if err != nil {
+		return nil, err
+	}
+	// the view that knows every filter
+	plan, err := query.Request{Model: query.Model{QueryType: "allocation", View: "current", Filter: filter}, Window: window}.Plan(env)
+	if err != nil {
+		return nil, err
+	}
+	view, err := stores.timeline.Load(ctx, window.From, window.To)
+	if err != nil {
+		return nil, err
+	}
+	options, err := dimensionValues(ctx, view, plan, dimension)
+	if err != nil {
+		return nil, err
+	}
+	if len(options) > mostOptions {
+		header.Set(headerTruncated, strconv.Itoa(len(options)))
+		options = options[:mostOptions]
+	}
+	return options, nil
+}
+
+// dataRange tells from when to when there are snapshots, in ms; all null without one.
+func (d *Datasource) dataRange(_ http.Header, r *http.Request) (any, error) {
+	stores, done, err := d.use(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	first, newest, ok, err := stores.timeline.Range(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		From   *int64 `json:"from"`
+		To     *int64 `json:"to"`
+		Newest *int64 `json:"newest"`
+	}
+	if ok {
+		from, to := first/millisecond, newest/millisecond
+		answer.From, answer.To, answer.Newest = &from, &to, &to
+	}
+	return answer, nil
+}
+
+// readMillis sets t to a parameter in milliseconds, where it is given.
+func readMillis(r *http.Request, name string, t *pool.Micros) error {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return nil
+	}
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return pool.BadQuery("%s %q is no time: want %s", name, text, parameterExample)
+	}
+	*t = ms * millisecond
+	return nil
+}

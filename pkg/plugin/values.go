@@ -1,0 +1,146 @@
+package plugin
+
+import (
+	"context"
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// dimensionValues returns the values that a dimension has within the plan's window and filter, in the order of tables.
+// A value is what a filter takes: a category's key, one project of a list.
+func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan, dimension string) ([]option, error) {
+	c := collector{view: view, plan: plan, dimension: dimension, found: map[string]bool{}}
+	first, end := view.Snapshots(plan.Window)
+	for i, day := range view.Days {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		from, to := max(first-view.Base[i], 0), min(end-view.Base[i], len(day.Times))
+		if from < to {
+			c.day(day, from, to)
+		}
+	}
+	values := make([]string, 0, len(c.found))
+	for v := range c.found {
+		values = append(values, v)
+	}
+	slices.SortFunc(values, func(a, b string) int { return query.CompareValues(dimension, a, b) })
+	options := make([]option, len(values))
+	for i, v := range values {
+		options[i] = option{Text: v, Value: v}
+		if category, ok := pool.ParseCategory(v); ok && dimension == "category" {
+			options[i].Value = category.Key()
+		}
+	}
+	return options, nil
+}
+
+// collector gathers the values of one dimension.
+type collector struct {
+	view      *timeline.View
+	plan      *query.Plan
+	dimension string
+	found     map[string]bool
+}
+
+func (c *collector) add(value string) {
+	if value != "" {
+		c.found[value] = true
+	}
+}
+
+// day gathers the values of the snapshots [from, to) of a day.
+func (c *collector) day(day *timeline.Day, from, to int) {
+	names, chosen, lists := c.view.Names, &c.plan.Select, c.plan.Env.Lists
+	for i := range day.GPUs() {
+		machine := &day.Machines()[day.MachineOf(i)]
+		name := names.Text(machine.Name)
+		chtcOwned := lists.CHTCOwned[name]
+		ownership := machine.Ownership(chtcOwned)
+		model := day.Model(i)
+		device := names.Text(model.Device)
+		if lists.ExclusionOf(name) != nil || !chosen.Ownerships[ownership] || !chosen.Machines.Match(name) || !chosen.MatchDevice(device) {
+			continue
+		}
+		spans, statuses := day.Spans(i)
+		seen := false
+		for k, status := range statuses {
+			last := len(day.Times) - 1
+			if k+1 < len(spans) {
+				last = int(spans[k+1]) - 1
+			}
+			if int(spans[k]) < to && last >= from && c.status(day.Status(status), chtcOwned, ownership) {
+				seen = true
+			}
+		}
+		if !seen {
+			continue
+		}
+		switch c.dimension {
+		case "device":
+			c.add(query.Shown("device", device))
+		case "machine":
+			c.add(name)
+		case "ownership":
+			c.add(ownership.String())
+		case "memory":
+			c.add(pool.MemoryClass(model.Memory))
+		}
+	}
+}
+
+// status gathers the values of a status' rows, and tells whether one of them passes the filter.
+func (c *collector) status(status timeline.Status, chtcOwned bool, ownership pool.Ownership) (passes bool) {
+	for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
+		row := status.Row(side)
+		if row.State == pool.None {
+			continue
+		}
+		projects := c.view.Names.Text(row.Project)
+		category := pool.BackfillCategory(ownership)
+		if side == pool.Primary {
+			category = pool.PrimaryCategory(chtcOwned, projects != "")
+		}
+		if !c.plan.Select.Categories[category] || !c.plan.Select.MatchProjects(projects) {
+			continue
+		}
+		users := c.users(status, side)
+		if !c.plan.Select.Users.All() && !slices.ContainsFunc(users, c.plan.Select.Users.Match) {
+			continue
+		}
+		passes = true
+		switch c.dimension {
+		case "category":
+			c.add(category.String())
+		case "slots":
+			c.add(side.String())
+		case "project":
+			for _, project := range pool.Projects(projects) {
+				c.add(project)
+			}
+		case "user":
+			for _, user := range users {
+				if c.plan.Select.Users.Match(user) {
+					c.add(user)
+				}
+			}
+		}
+	}
+	return passes
+}
+
+// users are those who hold the GPU on a side.
+func (c *collector) users(status timeline.Status, side pool.Side) (users []string) {
+	if row := status.Row(side); row.State == pool.Claimed {
+		users = append(users, query.Shown("user", c.view.Names.Text(row.User)))
+	}
+	for _, claim := range status.Extra {
+		if claim.Side == side {
+			users = append(users, query.Shown("user", c.view.Names.Text(claim.User)))
+		}
+	}
+	return users
+}
