@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Collector builds a [Result] from stored documents; all sources use it, so that they agree on order, duplicates and
@@ -26,8 +27,10 @@ func NewCollector(asked []string, by func(*Ad) string) *Collector {
 	return c
 }
 
-// ByJob and ByMachine are the keys of the two lookups of a [Source].
-func ByJob(ad *Ad) string     { return ad.GlobalJobID }
+// ByJob is the key of the ads that Source.Ads looks up.
+func ByJob(ad *Ad) string { return ad.GlobalJobID }
+
+// ByMachine is the key of the ads that Source.AdsOnMachines looks up.
 func ByMachine(ad *Ad) string { return ad.Machine }
 
 // JobIDs are the jobs of wanted, in order.
@@ -37,6 +40,14 @@ func JobIDs(wanted []Wanted) []string {
 		ids[i] = w.Job
 	}
 	return ids
+}
+
+// BeganIn fits the ads whose run began in the closed interval [from, to].
+func BeganIn(from, to time.Time) func(*Ad) bool {
+	return func(ad *Ad) bool {
+		start := ad.JobCurrentStartDate
+		return !start.IsZero() && !start.Before(from) && !start.After(to)
+	}
 }
 
 // Add parses a document and keeps it if it is a history or epoch ad with a key that was asked for and fits, when fits

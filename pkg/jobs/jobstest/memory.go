@@ -45,10 +45,7 @@ func (m *Memory) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, er
 
 // AdsOnMachines implements [jobs.Source].
 func (m *Memory) AdsOnMachines(ctx context.Context, machines []string, from, to time.Time) (jobs.Result, error) {
-	return m.lookup(ctx, machines, jobs.ByMachine, func(ad *jobs.Ad) bool {
-		start := ad.JobCurrentStartDate
-		return !start.IsZero() && !start.Before(from) && !start.After(to)
-	})
+	return m.lookup(ctx, machines, jobs.ByMachine, jobs.BeganIn(from, to))
 }
 
 func (m *Memory) lookup(ctx context.Context, keys []string, by func(*jobs.Ad) string, fits func(*jobs.Ad) bool) (jobs.Result, error) {

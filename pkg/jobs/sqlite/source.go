@@ -95,11 +95,7 @@ func (s *Source) AdsOnMachines(ctx context.Context, machines []string, from, to 
 	}
 	defer db.Close()
 
-	began := func(ad *jobs.Ad) bool {
-		start := ad.JobCurrentStartDate
-		return !start.IsZero() && !start.Before(from) && !start.After(to)
-	}
-	if err := s.collect(ctx, db, found, began, "SELECT ad FROM ads WHERE RecordTime >= ? OR coalesce(RecordTime, 0) = 0", from.Unix()); err != nil {
+	if err := s.collect(ctx, db, found, jobs.BeganIn(from, to), "SELECT ad FROM ads WHERE RecordTime >= ? OR coalesce(RecordTime, 0) = 0", from.Unix()); err != nil {
 		return jobs.Result{}, err
 	}
 	return found.Result(), nil

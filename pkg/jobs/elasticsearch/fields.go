@@ -1,0 +1,114 @@
+package elasticsearch
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// fields are the names under which the indexes hold what is searched by. An attribute can have several: its own, the
+// lower-cased one of the legacy schema, and the subfield .keyword of automatic mappings.
+type fields struct {
+	job     []string // keyword fields with the GlobalJobId
+	machine []string // keyword fields with the StartdName
+	start   []string // fields with the JobCurrentStartDate
+
+	recordTime  string   // the field of the RecordTime
+	recordTimes []string // index expressions in which it has one type each
+	sort        []string // fields to sort by: those with one sortable type everywhere
+}
+
+// mappingAge is how long the answer about fields is used.
+const mappingAge = 10 * time.Minute
+
+// sourceNames are the names of the attributes that ads are parsed from, in all spellings: filters of the source are
+// case-sensitive. The legacy schema lower-cases unknown names and capitalises those that end in Date.
+var sourceNames = func() []string {
+	var names []string
+	for _, name := range jobs.Attributes {
+		names = append(names, name, strings.ToLower(name))
+		if stem, isDate := strings.CutSuffix(name, "Date"); isDate {
+			names = append(names, stem[:1]+strings.ToLower(stem[1:])+"Date")
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}()
+
+// fields asks the server, at most once in mappingAge, how the indexes map what is searched by.
+func (s *Source) fields(ctx context.Context) (fields, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.mappedAt.IsZero() && time.Since(s.mappedAt) < mappingAge {
+		return s.mapping, nil
+	}
+	const job, machine, start, recordTime = "GlobalJobId", "StartdName", "JobCurrentStartDate", "RecordTime"
+	var names []string
+	for _, attribute := range []string{job, machine, start, recordTime} {
+		names = append(names, spellings(attribute)...)
+	}
+	var answer struct {
+		Indices []string
+		Fields  map[string]map[string]struct {
+			Type       string
+			Searchable bool
+			Indices    []string
+		}
+	}
+	if err := s.ask(ctx, "asking for the mapping", s.es.FieldCaps().Index(s.index).Fields(names...), &answer); err != nil {
+		return fields{}, err
+	}
+	if len(answer.Indices) == 0 {
+		return fields{}, pool.SourceError("Elasticsearch at %s: no index matches %s: correct jobsIndex, or check that adstash has written something", s.shown, s.index)
+	}
+	// with returns the spellings of an attribute that have one of the types in some index.
+	with := func(attribute string, kinds ...string) (found []string) {
+		for _, name := range spellings(attribute) {
+			for _, kind := range kinds {
+				if field, ok := answer.Fields[name][kind]; ok && field.Searchable {
+					found = append(found, name)
+					break
+				}
+			}
+		}
+		return found
+	}
+	keywords := []string{"keyword", "constant_keyword", "wildcard"}
+	numbers := []string{"date", "long", "integer", "double", "date_nanos"}
+	mapping := fields{job: with(job, keywords...), machine: with(machine, keywords...), start: with(start, append(numbers, keywords...)...)}
+	if len(mapping.job) == 0 {
+		return fields{}, pool.SourceError("Elasticsearch at %s: index %s has no GlobalJobId that can be searched as a keyword: check that jobsIndex names adstash's indexes, or reindex them with adstash's mapping", s.shown, s.index)
+	}
+	for _, name := range with(recordTime, numbers...) {
+		mapping.recordTime = name
+		for kind, field := range answer.Fields[name] {
+			if !slices.Contains(numbers, kind) {
+				continue
+			}
+			indexes := strings.Join(field.Indices, ",")
+			if indexes == "" {
+				indexes = s.index
+			}
+			mapping.recordTimes = append(mapping.recordTimes, indexes)
+		}
+		if len(answer.Fields[name]) == 1 {
+			mapping.sort = append(mapping.sort, name)
+		}
+		break
+	}
+	if types := answer.Fields[mapping.job[0]]; len(types) == 1 {
+		mapping.sort = append(mapping.sort, mapping.job[0])
+	}
+	s.mapping, s.mappedAt = mapping, time.Now()
+	return mapping, nil
+}
+
+// spellings are the field names that an attribute can have.
+func spellings(attribute string) []string {
+	lower := strings.ToLower(attribute)
+	return []string{attribute, attribute + ".keyword", lower, lower + ".keyword"}
+}

@@ -1,0 +1,237 @@
+package elasticsearch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/elastic/go-elasticsearch/v8/typedapi/types"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/types/enums/fieldtype"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/chtc/gpureports/pkg/jobs"
+)
+
+const (
+	batch       = 1000 // jobs or machines of one search
+	concurrency = 4    // searches at a time
+	keepAlive   = "1m" // how long the server keeps a point in time between two pages
+)
+
+// Ads implements [jobs.Source].
+func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
+	of := func(mapping fields, ids []string) types.Query { return anyOf(mapping.job, ids) }
+	return s.lookup(ctx, question{keys: jobs.JobIDs(wanted), by: jobs.ByJob, query: of})
+}
+
+// AdsOnMachines implements [jobs.Source]. It relies on StartdName, which adstash gives every ad of a job that ran.
+func (s *Source) AdsOnMachines(ctx context.Context, machines []string, from, to time.Time) (jobs.Result, error) {
+	format := "epoch_second" // a bare number would mean milliseconds
+	second := func(t time.Time) json.RawMessage { return strconv.AppendInt(nil, t.Unix(), 10) }
+	began := types.UntypedRangeQuery{Gte: second(from), Lte: second(to), Format: &format}
+	on := func(mapping fields, machines []string) types.Query {
+		var start []types.Query
+		for _, name := range mapping.start {
+			start = append(start, types.Query{Range: map[string]types.RangeQuery{name: began}})
+		}
+		return types.Query{Bool: &types.BoolQuery{Filter: []types.Query{anyOf(mapping.machine, machines), either(start)}}}
+	}
+	return s.lookup(ctx, question{keys: machines, by: jobs.ByMachine, fits: jobs.BeganIn(from, to), query: on})
+}
+
+// question is what a lookup asks: the keys, how ads have them, what else must fit, and the search for some of the keys.
+type question struct {
+	keys  []string
+	by    func(*jobs.Ad) string
+	fits  func(*jobs.Ad) bool // nil: everything
+	query func(mapping fields, keys []string) types.Query
+}
+
+// anyOf matches documents in which one of the fields holds one of the values.
+func anyOf(fields, values []string) types.Query {
+	var queries []types.Query
+	for _, field := range fields {
+		queries = append(queries, types.Query{Terms: &types.TermsQuery{TermsQuery: map[string]types.TermsQueryField{field: values}}})
+	}
+	return either(queries)
+}
+
+// either matches what one of the queries matches; with none, nothing.
+func either(queries []types.Query) types.Query {
+	if len(queries) == 0 {
+		return types.Query{MatchNone: &types.MatchNoneQuery{}}
+	}
+	return types.Query{Bool: &types.BoolQuery{Filter: []types.Query{{Bool: &types.BoolQuery{Should: queries, MinimumShouldMatch: 1}}}}}
+}
+
+// lookup collects the ads with the given keys in batches, all from one point in time. When the server loses that
+// (a node restarts), the lookup begins anew, once.
+func (s *Source) lookup(ctx context.Context, q question) (jobs.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	found := jobs.NewCollector(q.keys, q.by)
+	if len(q.keys) == 0 {
+		return found.Result(), nil
+	}
+	if err := ctx.Err(); err != nil {
+		return jobs.Result{}, s.unanswered(ctx, "looking job ads up", err)
+	}
+	mapping, err := s.fields(ctx)
+	if err != nil {
+		return jobs.Result{}, err
+	}
+	missing, err := s.search(ctx, q, mapping, found)
+	if errors.Is(err, errLostPIT) {
+		missing, err = s.search(ctx, q, mapping, found)
+	}
+	if err != nil {
+		return jobs.Result{}, err
+	}
+	result := found.Result()
+	result.Partial = len(missing) > 0
+	result.Notices = append(missing, result.Notices...)
+	return result, nil
+}
+
+// search does one attempt of a lookup. It returns notices about what is missing.
+func (s *Source) search(ctx context.Context, q question, mapping fields, found *jobs.Collector) ([]string, error) {
+	var pit struct{ ID string }
+	if err := s.ask(ctx, "opening a point in time", s.es.OpenPointInTime(s.index).KeepAlive(keepAlive), &pit); err != nil {
+		return nil, err
+	}
+	state := &paging{source: s, found: found, fits: q.fits, mapping: mapping, pit: pit.ID}
+	defer state.close(ctx)
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(concurrency)
+	unique := slices.Clone(q.keys)
+	slices.Sort(unique)
+	for part := range slices.Chunk(slices.Compact(unique), batch) {
+		group.Go(func() error { return state.pages(groupCtx, q.query(mapping, part)) })
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return state.notices(), nil
+}
+
+// paging is what the searches of one attempt share.
+type paging struct {
+	source  *Source
+	found   *jobs.Collector
+	fits    func(*jobs.Ad) bool
+	mapping fields
+
+	mu       sync.Mutex
+	pit      string // the newest id: an answer can bring a new one
+	read     int64
+	searches int
+	timedOut int
+	cut      bool
+	failed   int    // searches with failed shards
+	shards   string // the notice about the first of them
+}
+
+// pages reads all pages of one search.
+func (p *paging) pages(ctx context.Context, query types.Query) error {
+	var after []types.FieldValue
+	for {
+		p.mu.Lock()
+		pit := p.pit
+		p.mu.Unlock()
+		search := p.source.es.Search().Pit(&types.PointInTimeReference{Id: pit, KeepAlive: keepAlive}).Query(&query).
+			Size(p.source.page).TrackTotalHits(false).Sort(p.mapping.order()...).Source_(types.SourceFilter{Includes: sourceNames}).
+			FilterPath("pit_id", "timed_out", "_shards", "hits.hits._source", "hits.hits.sort")
+		if after != nil {
+			search = search.SearchAfter(after...)
+		}
+		var page page
+		if err := p.source.ask(ctx, "searching job ads", search, &page); err != nil {
+			return err
+		}
+		more, err := p.note(&page)
+		if err != nil {
+			return err
+		}
+		for _, hit := range page.Hits.Hits {
+			p.found.Add(hit.Source, p.fits)
+		}
+		if !more {
+			return nil
+		}
+		after = nil
+		for _, value := range page.Hits.Hits[len(page.Hits.Hits)-1].Sort {
+			after = append(after, value)
+		}
+	}
+}
+
+// note takes down what a page says about itself; more tells whether to ask for the next.
+func (p *paging) note(page *page) (more bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, failure := range page.Shards.Failures {
+		if failure.Reason.Type == lostPIT {
+			return false, p.source.lost()
+		}
+	}
+	if page.PitID != "" {
+		p.pit = page.PitID
+	}
+	p.searches++
+	if page.TimedOut {
+		p.timedOut++
+	}
+	if page.Shards.Failed > 0 {
+		p.failed++
+		if p.shards == "" {
+			p.shards = p.source.shardNotice(page.Shards)
+		}
+	}
+	p.read += int64(len(page.Hits.Hits))
+	more = len(page.Hits.Hits) == p.source.page
+	if more && p.read >= p.source.maxAds {
+		p.cut = true
+		return false, nil
+	}
+	return more, nil
+}
+
+func (p *paging) notices() (missing []string) {
+	if p.failed > 0 {
+		missing = append(missing, fmt.Sprintf("%s (%d of %d searches)", p.shards, p.failed, p.searches))
+	}
+	if p.timedOut > 0 {
+		missing = append(missing, fmt.Sprintf("Elasticsearch at %s: %d of %d searches ran out of the server's time: job ads may be missing.", p.source.shown, p.timedOut, p.searches))
+	}
+	if p.cut {
+		missing = append(missing, fmt.Sprintf("More than %d job ads match: the rest was left out. Ask for a shorter time range.", p.source.maxAds))
+	}
+	return missing
+}
+
+// close frees the point in time. The server does so itself after keepAlive: an error is of no consequence.
+func (p *paging) close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if res, err := p.source.es.ClosePointInTime().Id(p.pit).Perform(ctx); err == nil {
+		_ = res.Body.Close()
+	}
+}
+
+// order sorts by RecordTime and GlobalJobId where the mapping allows it; _shard_doc makes it a total order.
+func (f fields) order() []types.SortCombinations {
+	var order []types.SortCombinations
+	for _, name := range f.sort {
+		field := types.FieldSort{UnmappedType: &fieldtype.Long}
+		if name != f.recordTime {
+			field.UnmappedType = &fieldtype.Keyword
+		}
+		order = append(order, types.SortOptions{SortOptions: map[string]types.FieldSort{name: field}})
+	}
+	return append(order, types.SortOptions{SortOptions: map[string]types.FieldSort{"_shard_doc": {}}})
+}
