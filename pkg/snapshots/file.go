@@ -60,6 +60,7 @@ type schema struct {
 	positions [columns]int // index in order, -1 = missing
 	timestamp int          // index in order
 	root      int64        // root page
+	odd       bool         // records do not hold what a SELECT shows: only SQL reads it
 }
 
 const (
@@ -305,17 +306,22 @@ func (f *File) readSchema(ctx context.Context, s *schema) error {
 	if err != nil {
 		return err
 	}
-	rows, err := f.watch.QueryContext(ctx, "SELECT name FROM pragma_table_info('gpu_state') ORDER BY cid")
+	// hidden columns are generated ones; with them, defaults or a key, records do not hold what a SELECT shows
+	rows, err := f.watch.QueryContext(ctx, "SELECT name, type, hidden <> 0 OR pk > 0 OR dflt_value IS NOT NULL FROM pragma_table_xinfo('gpu_state') ORDER BY cid")
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
+	var real []bool // columns whose numbers are stored otherwise than shown
 	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
+		var name, declared string
+		var odd bool
+		if err := rows.Scan(&name, &declared, &odd); err != nil {
 			return err
 		}
 		s.order = append(s.order, name)
+		real = append(real, isReal(declared))
+		s.odd = s.odd || odd
 	}
 	if err := rows.Err(); err != nil {
 		return err
@@ -325,6 +331,7 @@ func (f *File) readSchema(ctx context.Context, s *schema) error {
 	}
 	for c, name := range columnNames {
 		s.positions[c] = find(name)
+		s.odd = s.odd || s.positions[c] >= 0 && real[s.positions[c]]
 	}
 	s.timestamp = find(timestampColumn)
 	var lacking []string

@@ -1,6 +1,7 @@
 package snapshots
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/binary"
@@ -22,20 +23,27 @@ const maxRows = 20_000
 
 // Scan gives the rows of a range to the visitor. Its errors end the scan.
 func (f *File) Scan(ctx context.Context, s State, r Rowids, v Visitor) error {
-	return f.scanSQL(ctx, s, r, v)
+	run := runs{visitor: v}
+	if !s.schema.odd {
+		err := f.scanPages(ctx, s, &r, &run)
+		if err == nil || ctx.Err() != nil || run.failed != nil {
+			return cmp.Or(run.failed, err)
+		}
+		// Unusual, or SQLite's own complaint: SQL reads the rest, or says what is wrong.
+	}
+	return f.scanSQL(ctx, s, r, &run)
 }
 
-// scanSQL is the plain way, and the oracle of every other one.
-func (f *File) scanSQL(ctx context.Context, s State, r Rowids, v Visitor) error {
+// scanSQL is the plain way, and the oracle of the other one.
+func (f *File) scanSQL(ctx context.Context, s State, r Rowids, run *runs) error {
 	statement, err := f.db.PrepareContext(ctx, "SELECT "+s.schema.selection()+", rowid FROM gpu_state WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?")
 	if err != nil {
 		return f.explain(err)
 	}
 	defer statement.Close()
-	run := runs{visitor: v}
 	reader := newReader()
 	for !r.Empty() {
-		n, err := f.page(ctx, statement, &r, reader, &run)
+		n, err := f.page(ctx, statement, &r, reader, run)
 		if err != nil || n == 0 {
 			return err
 		}
@@ -57,11 +65,7 @@ func (f *File) page(ctx context.Context, statement *sql.Stmt, r *Rowids, reader 
 		}
 		r.First++
 		n++
-		wanted, err := run.next(reader.timestamp())
-		if err == nil && wanted {
-			err = run.visitor.Row(reader.row())
-		}
-		if err != nil {
+		if err := run.give(reader); err != nil {
 			return n, err
 		}
 	}
@@ -77,14 +81,25 @@ type runs struct {
 	text    []byte
 	began   bool
 	wanted  bool
+	failed  error // the visitor's error, which ends the scan
 }
 
-func (r *runs) next(timestamp []byte) (wanted bool, err error) {
-	if !r.began || string(r.text) != string(timestamp) {
+// texts is a row as it was read.
+type texts interface {
+	timestamp() []byte
+	row() Row
+}
+
+// give gives a row to the visitor.
+func (r *runs) give(t texts) error {
+	if timestamp := t.timestamp(); !r.began || string(r.text) != string(timestamp) {
 		r.text, r.began = append(r.text[:0], timestamp...), true
-		r.wanted, err = r.visitor.Snapshot(timestamp)
+		r.wanted, r.failed = r.visitor.Snapshot(timestamp)
 	}
-	return r.wanted, err
+	if r.wanted && r.failed == nil {
+		r.failed = r.visitor.Row(t.row())
+	}
+	return r.failed
 }
 
 // selection lists the timestamp and the columns, NULL for those that the table lacks. As text, the driver does not
