@@ -1,0 +1,266 @@
+package jobs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	"unique"
+
+	"github.com/maypok86/otter/v2"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Ads come late: adstash polls every 20 minutes. So what was not (yet) there is asked for again, often while the run
+// is fresh, rarely afterwards; and ads are taken for all there will be only when they had time to arrive.
+const (
+	freshFor   = 2 * time.Hour    // since the run was last seen
+	askFresh   = 5 * time.Minute  // when the run is fresh, or the answer was incomplete
+	askOld     = 6 * time.Hour    // otherwise
+	arriveIn   = time.Hour        // ads of the same end have arrived
+	askFailed  = 30 * time.Second // after an error of the source
+	clockError = 2 * time.Minute  // of access points
+)
+
+// Cache keeps ads that were looked up, for all sources of the process, in a bounded number of bytes.
+type Cache struct {
+	entries *otter.Cache[cacheKey, entry]
+	now     func() time.Time
+}
+
+type cacheKey struct {
+	source unique.Handle[string] // cheaper to hash and compare than its text
+	key    string
+}
+
+// entry is what a source said about one job, or about one machine and interval.
+type entry struct {
+	ads    []Ad
+	asked  time.Time
+	remark *remark // nil when the answer was complete and without notices
+}
+
+// remark is what an answer said about itself; its entries share it.
+type remark struct {
+	partial bool
+	notices []string
+}
+
+// NewCache returns an empty cache of maxBytes; now is the clock.
+func NewCache(maxBytes uint64, now func() time.Time) *Cache {
+	return &Cache{now: now, entries: otter.Must(&otter.Options[cacheKey, entry]{
+		MaximumWeight: max(maxBytes, 1),
+		Weigher:       func(key cacheKey, e entry) uint32 { return uint32(min(e.bytes(key), 1<<31)) }, //nolint:gosec // bounded
+	})}
+}
+
+// Bytes is the estimated size of what the cache holds.
+func (c *Cache) Bytes() uint64 { return c.entries.WeightedSize() }
+
+const (
+	entryBytes = 250 // of an entry without ads, with the cache's own records
+	adBytes    = 480 // of an Ad, without its texts
+)
+
+func (e entry) bytes(key cacheKey) int {
+	n := entryBytes + len(key.key)
+	for i := range e.ads {
+		n += adBytes + len(e.ads[i].GlobalJobID) + 24*len(e.ads[i].GPUs)
+	}
+	return n
+}
+
+// Key makes a source's key for [Cache.Source] of what identifies it: URL, indexes, credentials. It tells none of them.
+func Key(parts ...string) string {
+	sum := sha256.New()
+	for _, part := range parts {
+		fmt.Fprintf(sum, "%d:%s", len(part), part)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// Source returns source with the cache before it. Sources with the same key share what is cached.
+//
+// Lookups that must ask the source do so one after the other: many panels at once ask once. When the source fails, ads
+// that are known from before are returned, with a notice; without any, the source's error. A failing source is left
+// alone for 30 seconds.
+func (c *Cache) Source(source Source, key string) Source {
+	return &cached{Source: source, cache: c, key: key, turn: semaphore.NewWeighted(1)}
+}
+
+type cached struct {
+	Source // Newest, Health, Close
+	cache  *Cache
+	key    string
+	turn   *semaphore.Weighted
+
+	// The last failure, under turn.
+	failure  error
+	failedAt time.Time
+}
+
+// revisioned is a source that knows when its contents have changed.
+type revisioned interface{ Revision() string }
+
+// Ads implements [Source].
+func (s *cached) Ads(ctx context.Context, wanted []Wanted) (Result, error) {
+	return s.lookup(ctx, len(wanted), lookup{
+		key: func(i int) string { return wanted[i].Job },
+		enough: func(i int, e entry, now time.Time) bool {
+			return e.describes(wanted[i].LastSeen) || e.recent(wanted[i].LastSeen, now)
+		},
+		missing: "job ads of %d of %d jobs",
+		ask: func(missing []int) (Result, error) {
+			part := make([]Wanted, len(missing))
+			for j, i := range missing {
+				part[j] = wanted[i]
+			}
+			return s.Source.Ads(ctx, part)
+		},
+	})
+}
+
+// AdsOnMachines implements [Source].
+func (s *cached) AdsOnMachines(ctx context.Context, machines []string, from, to time.Time) (Result, error) {
+	interval := fmt.Sprintf("\x00%d\x00%d", from.UnixNano(), to.UnixNano()) // no GlobalJobId holds a zero byte
+	return s.lookup(ctx, len(machines), lookup{
+		key:     func(i int) string { return machines[i] + interval },
+		enough:  func(_ int, e entry, now time.Time) bool { return e.recent(to, now) },
+		missing: "job ads of %d of %d machines",
+		ask: func(missing []int) (Result, error) {
+			part := make([]string, len(missing))
+			for j, i := range missing {
+				part[j] = machines[i]
+			}
+			return s.Source.AdsOnMachines(ctx, part, from, to)
+		},
+	})
+}
+
+// describes tells whether the entry holds all ads there will be of runs up to lastSeen.
+func (e entry) describes(lastSeen time.Time) bool {
+	if len(e.ads) == 0 || e.partial() {
+		return false
+	}
+	newest := e.ads[len(e.ads)-1].RecordTime
+	return !newest.Before(lastSeen.Add(-clockError)) && e.asked.Sub(newest) >= arriveIn
+}
+
+// recent tells whether it is too early to ask again.
+func (e entry) recent(lastSeen, now time.Time) bool {
+	wait := askOld
+	if lastSeen.IsZero() || now.Sub(lastSeen) < freshFor || e.partial() {
+		wait = askFresh
+	}
+	return now.Sub(e.asked) < wait
+}
+
+func (e entry) partial() bool { return e.remark != nil && e.remark.partial }
+
+// lookup is one question in terms of positions: the key of each, whether an entry answers it, and how to ask for some.
+type lookup struct {
+	key     func(i int) string
+	enough  func(i int, e entry, now time.Time) bool
+	missing string
+	ask     func(missing []int) (Result, error)
+}
+
+func (s *cached) lookup(ctx context.Context, n int, q lookup) (Result, error) {
+	name := s.key
+	if r, ok := s.Source.(revisioned); ok {
+		name += " " + r.Revision()
+	}
+	source := unique.Make(name)
+	found := make([]entry, n)
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	missing := s.known(source, all, found, q)
+	if len(missing) == 0 {
+		return merge(found), nil
+	}
+	if err := s.turn.Acquire(ctx, 1); err != nil {
+		return Result{}, fmt.Errorf("waiting for job ads: %w", err)
+	}
+	defer s.turn.Release(1)
+	missing = s.known(source, missing, found, q) // somebody else may have asked meanwhile
+	if len(missing) == 0 {
+		return merge(found), nil
+	}
+	if err := s.fetch(source, missing, found, q); err != nil {
+		known := slices.ContainsFunc(found, func(e entry) bool { return !e.asked.IsZero() })
+		if !known || pool.FaultOf(err) != pool.FaultSource {
+			return Result{}, err
+		}
+		result := merge(found)
+		result.Partial = true
+		result.Notices = append(result.Notices, fmt.Sprintf(q.missing+" could not be asked for; what was known before is used. %v", len(missing), n, err))
+		return result, nil
+	}
+	return merge(found), nil
+}
+
+// known fills found from the cache, stale entries too, and returns the positions that must be asked for.
+func (s *cached) known(source unique.Handle[string], positions []int, found []entry, q lookup) (missing []int) {
+	now := s.cache.now()
+	for _, i := range positions {
+		if e, ok := s.cache.entries.GetIfPresent(cacheKey{source, q.key(i)}); ok {
+			found[i] = e
+		}
+		if found[i].asked.IsZero() || !q.enough(i, found[i], now) {
+			missing = append(missing, i)
+		}
+	}
+	return missing
+}
+
+// fetch asks the source for the missing positions.
+func (s *cached) fetch(source unique.Handle[string], missing []int, found []entry, q lookup) error {
+	now := s.cache.now()
+	if s.failure != nil && now.Sub(s.failedAt) < askFailed {
+		return s.failure
+	}
+	result, err := q.ask(missing)
+	s.failure = nil
+	if err != nil {
+		if pool.FaultOf(err) == pool.FaultSource && !errors.Is(err, context.Canceled) {
+			s.failure, s.failedAt = err, s.cache.now()
+		}
+		return err
+	}
+	var said *remark
+	if result.Partial || len(result.Notices) > 0 {
+		said = &remark{result.Partial, result.Notices}
+	}
+	for j, i := range missing {
+		found[i] = entry{ads: result.Ads[j], asked: now, remark: said}
+		s.cache.entries.Set(cacheKey{source, q.key(i)}, found[i])
+	}
+	return nil
+}
+
+// merge makes a result of entries.
+func merge(found []entry) Result {
+	result := Result{Ads: make([][]Ad, len(found))}
+	remarks := map[*remark]bool{}
+	for i, e := range found {
+		result.Ads[i] = e.ads
+		if e.remark == nil || remarks[e.remark] {
+			continue
+		}
+		remarks[e.remark] = true
+		result.Partial = result.Partial || e.remark.partial
+		for _, notice := range e.remark.notices {
+			if !slices.Contains(result.Notices, notice) {
+				result.Notices = append(result.Notices, notice)
+			}
+		}
+	}
+	return result
+}

@@ -1,0 +1,271 @@
+package jobs_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/jobs/jobstest"
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const megabyte = 1 << 20
+
+// A cached source is a source, also when asked for the second time.
+func TestCachedSource(t *testing.T) {
+	cache := jobs.NewCache(64*megabyte, time.Now)
+	n := 0
+	jobstest.Run(t, func(_ *testing.T, documents [][]byte) jobs.Source {
+		n++
+		return cache.Source(jobstest.NewMemory(documents...), jobs.Key("memory", fmt.Sprint(n)))
+	})
+}
+
+// clock is a clock that stands until it is moved.
+type clock struct{ t time.Time }
+
+func (c *clock) now() time.Time { return c.t }
+
+func history(job string, recorded time.Time) []byte {
+	return fmt.Appendf(nil, `{"GlobalJobId": %q, "RecordTime": %d, "JobStatus": 4, "StartdName": "m1", "JobCurrentStartDate": %d}`, job, recorded.Unix(), recorded.Unix()-60)
+}
+
+func TestCacheAsksAgain(t *testing.T) {
+	ctx := t.Context()
+	noon := time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		ad       time.Duration // RecordTime of the job's ad after lastSeen; 0 = none
+		lastSeen time.Duration // before noon
+		again    time.Duration // 0 = never
+	}{
+		"an old run without an ad":                 {0, 3 * time.Hour, 6 * time.Hour},
+		"a fresh run without an ad":                {0, 10 * time.Minute, 5 * time.Minute},
+		"a run that goes on":                       {0, 0, 5 * time.Minute},
+		"a finished run":                           {time.Minute, 3 * time.Hour, 0},
+		"a finished run, clock behind":             {-2 * time.Minute, 3 * time.Hour, 0},
+		"an ad of an earlier run only":             {-3 * time.Minute, 3 * time.Hour, 6 * time.Hour},
+		"finished just now: an epoch may come":     {time.Minute, 10 * time.Minute, 5 * time.Minute},
+		"finished long ago, ad later than the run": {2 * time.Hour, 8 * time.Hour, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clock := &clock{noon}
+			lastSeen := noon.Add(-c.lastSeen)
+			memory := jobstest.NewMemory()
+			if c.ad != 0 {
+				memory.Add(history("j", lastSeen.Add(c.ad)))
+			}
+			source := jobs.NewCache(megabyte, clock.now).Source(memory, "k")
+			ask := func() bool {
+				_, err := source.Ads(ctx, []jobs.Wanted{{Job: "j", LastSeen: lastSeen}})
+				require.NoError(t, err)
+				return len(memory.Asked()) > 0
+			}
+			require.True(t, ask())
+			require.False(t, ask())
+			if c.again == 0 {
+				clock.t = noon.Add(1000 * time.Hour)
+				require.False(t, ask())
+				return
+			}
+			clock.t = noon.Add(c.again - time.Second)
+			require.False(t, ask())
+			clock.t = noon.Add(c.again)
+			require.True(t, ask())
+		})
+	}
+}
+
+// The same job with a later run is asked for again; only what is missing is asked for; keys keep sources apart.
+func TestCacheAsksForMissingOnly(t *testing.T) {
+	ctx := t.Context()
+	clock := &clock{time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)}
+	morning := clock.t.Add(-6 * time.Hour)
+	cache := jobs.NewCache(megabyte, clock.now)
+	memory := jobstest.NewMemory(history("a", morning), history("b", morning))
+	source := cache.Source(memory, "k")
+	ask := func(source jobs.Source, wanted ...jobs.Wanted) jobs.Result {
+		result, err := source.Ads(ctx, wanted)
+		require.NoError(t, err)
+		require.Len(t, result.Ads, len(wanted))
+		return result
+	}
+	ask(source, jobs.Wanted{Job: "a", LastSeen: morning})
+	require.Equal(t, []string{"a"}, memory.Asked())
+	result := ask(source, jobs.Wanted{Job: "b", LastSeen: morning}, jobs.Wanted{Job: "a", LastSeen: morning}, jobs.Wanted{Job: "b", LastSeen: morning})
+	require.Equal(t, []string{"b", "b"}, memory.Asked())
+	require.Equal(t, "b", result.Ads[0][0].GlobalJobID)
+	require.Equal(t, "a", result.Ads[1][0].GlobalJobID)
+	require.Equal(t, result.Ads[0], result.Ads[2])
+
+	clock.t = clock.t.Add(6 * time.Hour)
+	memory.Add(history("a", clock.t.Add(-2*time.Hour)))
+	result = ask(source, jobs.Wanted{Job: "a", LastSeen: clock.t.Add(-3 * time.Hour)}, jobs.Wanted{Job: "b", LastSeen: morning})
+	require.Equal(t, []string{"a"}, memory.Asked())
+	require.Len(t, result.Ads[0], 2)
+
+	other := cache.Source(jobstest.NewMemory(), jobs.Key("other"))
+	require.Empty(t, ask(other, jobs.Wanted{Job: "b", LastSeen: morning}).Ads[0])
+	shared := cache.Source(jobstest.NewMemory(), "k")
+	require.Len(t, ask(shared, jobs.Wanted{Job: "b", LastSeen: morning}).Ads[0], 1)
+}
+
+func TestCacheOfMachines(t *testing.T) {
+	ctx := t.Context()
+	clock := &clock{time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)}
+	memory := jobstest.NewMemory(history("a", clock.t))
+	source := jobs.NewCache(megabyte, clock.now).Source(memory, "k")
+	ask := func(from, to time.Time) []string {
+		result, err := source.AdsOnMachines(ctx, []string{"m1", "m2"}, from, to)
+		require.NoError(t, err)
+		require.Len(t, result.Ads[0], 1)
+		require.Empty(t, result.Ads[1])
+		return memory.Asked()
+	}
+	require.Equal(t, []string{"m1", "m2"}, ask(clock.t.Add(-time.Hour), clock.t))
+	require.Empty(t, ask(clock.t.Add(-time.Hour), clock.t))
+	require.Equal(t, []string{"m1", "m2"}, ask(clock.t.Add(-2*time.Hour), clock.t))
+	clock.t = clock.t.Add(5 * time.Minute)
+	require.Equal(t, []string{"m1", "m2"}, ask(clock.t.Add(-time.Hour), clock.t.Add(-5*time.Minute)))
+}
+
+// A partial answer is used, with its notices, and asked for again soon.
+func TestCachePartial(t *testing.T) {
+	ctx := t.Context()
+	clock := &clock{time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)}
+	old := []jobs.Wanted{{Job: "a", LastSeen: clock.t.Add(-100 * time.Hour)}, {Job: "b", LastSeen: clock.t.Add(-100 * time.Hour)}}
+	memory := jobstest.NewMemory(history("a", clock.t.Add(-99*time.Hour)))
+	memory.Notices = []string{"1 of 2 shards failed"}
+	source := jobs.NewCache(megabyte, clock.now).Source(memory, "k")
+	for range 2 {
+		result, err := source.Ads(ctx, old)
+		require.NoError(t, err)
+		require.True(t, result.Partial)
+		require.Equal(t, memory.Notices, result.Notices)
+	}
+	require.Len(t, memory.Asked(), 2)
+	clock.t = clock.t.Add(5 * time.Minute)
+	memory.Notices = nil
+	result, err := source.Ads(ctx, old)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "b"}, memory.Asked())
+	require.False(t, result.Partial)
+	require.Empty(t, result.Notices)
+}
+
+func TestCacheFailures(t *testing.T) {
+	ctx := t.Context()
+	clock := &clock{time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)}
+	a := jobs.Wanted{Job: "a", LastSeen: clock.t.Add(-100 * time.Hour)}
+	b := jobs.Wanted{Job: "b", LastSeen: clock.t}
+	memory := jobstest.NewMemory(history("a", a.LastSeen), history("b", clock.t.Add(-time.Hour)))
+	source := jobs.NewCache(megabyte, clock.now).Source(memory, "k")
+	down := pool.SourceError("the store is down")
+
+	// Without anything known: the error, and the source is left alone for a while.
+	memory.Err = down
+	_, err := source.Ads(ctx, []jobs.Wanted{a, b})
+	require.ErrorIs(t, err, down)
+	memory.Asked()
+	memory.Err = nil
+	clock.t = clock.t.Add(29 * time.Second)
+	_, err = source.Ads(ctx, []jobs.Wanted{a, b})
+	require.ErrorIs(t, err, down)
+	require.Empty(t, memory.Asked())
+	clock.t = clock.t.Add(time.Second)
+	_, err = source.Ads(ctx, []jobs.Wanted{a, b})
+	require.NoError(t, err)
+
+	// What is known stays known; what should be asked for again is used as it was, and said.
+	memory.Err = down
+	clock.t = clock.t.Add(time.Hour)
+	result, err := source.Ads(ctx, []jobs.Wanted{a})
+	require.NoError(t, err)
+	require.False(t, result.Partial)
+	result, err = source.Ads(ctx, []jobs.Wanted{a, b, {Job: "c"}})
+	require.NoError(t, err)
+	require.True(t, result.Partial)
+	require.Len(t, result.Ads[1], 1)
+	require.Equal(t, []string{"job ads of 2 of 3 jobs could not be asked for; what was known before is used. the store is down"}, result.Notices)
+
+	// A question that was given up says nothing about the source; a bug is no matter of the source.
+	clock.t = clock.t.Add(6 * time.Hour)
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	memory.Err = nil
+	_, err = source.Ads(cancelled, []jobs.Wanted{b})
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = source.Ads(ctx, []jobs.Wanted{b})
+	require.NoError(t, err)
+	memory.Err = fmt.Errorf("a bug")
+	_, err = source.Ads(ctx, []jobs.Wanted{a, {Job: "d"}})
+	require.EqualError(t, err, "a bug")
+}
+
+// Many panels at once ask once.
+func TestCacheAsksOnce(t *testing.T) {
+	memory := jobstest.NewMemory(history("a", time.Now()))
+	source := jobs.NewCache(megabyte, time.Now).Source(memory, "k")
+	var panels sync.WaitGroup
+	for range 20 {
+		panels.Go(func() {
+			result, err := source.Ads(t.Context(), []jobs.Wanted{{Job: "a"}, {Job: "b"}})
+			if err != nil || len(result.Ads[0]) != 1 {
+				t.Error(result, err)
+			}
+		})
+	}
+	panels.Wait()
+	require.Equal(t, []string{"a", "b"}, memory.Asked())
+}
+
+func TestCacheIsBounded(t *testing.T) {
+	require.LessOrEqual(t, int(unsafe.Sizeof(jobs.Ad{})), 480, "adBytes is too small")
+	memory := jobstest.NewMemory()
+	cache := jobs.NewCache(100_000, time.Now)
+	source := cache.Source(memory, "k")
+	var wanted []jobs.Wanted
+	for i := range 5000 {
+		job := fmt.Sprintf("ap#%d.0#1", i)
+		memory.Add(history(job, time.Unix(1759130000, 0)))
+		wanted = append(wanted, jobs.Wanted{Job: job})
+	}
+	result, err := source.Ads(t.Context(), wanted)
+	require.NoError(t, err)
+	for i := range wanted {
+		require.Len(t, result.Ads[i], 1) // also what found no room
+	}
+	require.Eventually(t, func() bool { return cache.Bytes() <= 100_000 }, 10*time.Second, time.Millisecond)
+	require.Positive(t, cache.Bytes())
+}
+
+func BenchmarkCacheHit100k(b *testing.B) {
+	memory := jobstest.NewMemory()
+	var wanted []jobs.Wanted
+	for i := range 100_000 {
+		job := fmt.Sprintf("ap2001.chtc.example.org#%d.0#1759130000", i)
+		memory.Add(history(job, time.Unix(1759130000, 0)))
+		wanted = append(wanted, jobs.Wanted{Job: job, LastSeen: time.Unix(1759130000, 0)})
+	}
+	cache := jobs.NewCache(512*megabyte, time.Now)
+	source := cache.Source(memory, jobs.Key("k"))
+	_, err := source.Ads(b.Context(), wanted)
+	require.NoError(b, err)
+	memory.Asked()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := source.Ads(b.Context(), wanted); err != nil {
+			b.Fatal(err)
+		}
+	}
+	require.Empty(b, memory.Asked())
+	b.ReportMetric(float64(cache.Bytes())/1e6, "MB-cached")
+}
