@@ -47,6 +47,21 @@ func Coverage() error { return build.Coverage() }
 // Demo makes a sample pool, asks the plugin's binary and prints what it answers.
 func Demo() error { return sh.RunV("go", "run", "./pkg/cmd/gpureports", "demo") }
 
+// Up builds the plugin, makes a sample pool that ends now, and starts Grafana with both. It needs Docker.
+func Up() error {
+	mg.SerialDeps(Build)
+	if err := os.RemoveAll(composePool); err != nil {
+		return err
+	}
+	return runAll([][]string{
+		{"go", "run", "./pkg/cmd/gpureports", "sample", composePool},
+		{"docker", "compose", "up"},
+	})
+}
+
+// composePool is what docker-compose.yaml mounts as the snapshots.
+const composePool = "artifacts/sample-pool"
+
 // Setup fetches what the tests need and says what. After it all tests run offline.
 func Setup() { mg.SerialDeps(setupGo, setupNode, setupLint, setupBrowser, setupElasticsearch) }
 

@@ -24,7 +24,10 @@ const (
 )
 
 type commands struct {
-	Query queryCommand `cmd:"" help:"Answer queries as the data source does."`
+	Demo   demoCommand   `cmd:"" help:"Make a sample pool, ask the plugin as Grafana does, print the answers."`
+	Query  queryCommand  `cmd:"" help:"Answer queries as the data source does."`
+	Sample sampleCommand `cmd:"" help:"Make a sample pool in a directory."`
+	Bridge bridgeCommand `cmd:"" hidden:"" help:"Serve the plugin to browser tests."`
 }
 
 // console is what a command reads and writes, and the time at which it was started.

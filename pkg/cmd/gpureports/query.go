@@ -98,28 +98,35 @@ func readQueries(path string, stdin io.Reader) ([]query, error) {
 	}
 	queries, seen := make([]query, len(list)), map[string]bool{}
 	for i, raw := range list {
-		var known struct {
-			RefID         string  `json:"refId"`
-			IntervalMs    float64 `json:"intervalMs"`
-			MaxDataPoints int64   `json:"maxDataPoints"`
-			FromAlert     bool    `json:"fromAlert"`
+		if queries[i], err = readQuery(i, raw); err != nil {
+			return nil, err
 		}
-		if err := json.Unmarshal(raw, &known); err != nil {
-			return nil, usage("query %d: %w", i+1, err)
+		if seen[queries[i].refID] {
+			return nil, usage("query %d: refId %q is used twice", i+1, queries[i].refID)
 		}
-		if known.RefID == "" {
-			known.RefID = defaultRefID(i)
-		}
-		if seen[known.RefID] {
-			return nil, usage("query %d: refId %q is used twice", i+1, known.RefID)
-		}
-		seen[known.RefID] = true
-		queries[i] = query{known.RefID, time.Duration(known.IntervalMs * float64(time.Millisecond)), known.MaxDataPoints, known.FromAlert, raw}
+		seen[queries[i].refID] = true
 	}
 	if len(queries) == 0 {
 		return nil, usage("query %s: the list is empty", path)
 	}
 	return queries, nil
+}
+
+// readQuery reads what Grafana would take out of the i-th query.
+func readQuery(i int, raw json.RawMessage) (query, error) {
+	var known struct {
+		RefID         string  `json:"refId"`
+		IntervalMs    float64 `json:"intervalMs"`
+		MaxDataPoints int64   `json:"maxDataPoints"`
+		FromAlert     bool    `json:"fromAlert"`
+	}
+	if err := json.Unmarshal(raw, &known); err != nil {
+		return query{}, usage("query %d: %w", i+1, err)
+	}
+	if known.RefID == "" {
+		known.RefID = defaultRefID(i)
+	}
+	return query{known.RefID, time.Duration(known.IntervalMs * float64(time.Millisecond)), known.MaxDataPoints, known.FromAlert, raw}, nil
 }
 
 // defaultRefID names queries as Grafana does: A to Z, then by number.

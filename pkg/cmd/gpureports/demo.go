@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+
+	"github.com/chtc/gpureports/pkg/plugin/host"
+)
+
+type demoCommand struct {
+	Directory string `type:"path" placeholder:"DIR" help:"Keep the sample pool in this directory; one that is there is used again. Default: a temporary one."`
+	Plugin    string `type:"existingfile" placeholder:"FILE" help:"The plugin's binary. Default: built from this checkout into dist/."`
+	sampleOptions
+}
+
+// demo.json holds the questions of the demo: what is asked, over how many hours before the newest snapshot.
+//
+//go:embed demo.json
+var demoQuestions []byte
+
+// Run makes a sample pool, starts the plugin's binary as Grafana does, and prints what it answers.
+func (d *demoCommand) Run(ctx context.Context, c *console) error {
+	say := func(format string, args ...any) { fmt.Fprintf(c.out, format+"\n", args...) }
+
+	dir := d.Directory
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "gpureports-demo-"); err != nil {
+			return err
+		}
+	}
+	settingsPath := filepath.Join(dir, settingsFile)
+	if _, err := os.Stat(settingsPath); err == nil {
+		say("Using the sample pool in %s.", dir)
+	} else {
+		begin := time.Now()
+		if settingsPath, err = d.write(ctx, dir, c.now); err != nil {
+			return err
+		}
+		say("Made a sample pool of %d machines over %d days in %s (%s).", d.Machines, d.Days, dir, time.Since(begin).Round(100*time.Millisecond))
+	}
+	settings, err := readSettings(settingsPath)
+	if err != nil {
+		return err
+	}
+	process, err := startPlugin(ctx, d.Plugin, c)
+	if err != nil {
+		return err
+	}
+	defer process.Close()
+	source := process.Source(settings)
+
+	health, err := source.CheckHealth(ctx)
+	if err != nil {
+		return fmt.Errorf("the health check was not answered: %w", err)
+	}
+	say("\nHealth: %s\n%s", health.Status, indent(health.Message))
+	if health.Status != backend.HealthStatusOk {
+		return errors.New("the data source is not well")
+	}
+	if err := askDemo(ctx, source, c.out); err != nil {
+		return err
+	}
+	say(`
+What next
+  Ask something yourself:
+    go run ./pkg/cmd/gpureports query --settings %s --from now-24h --to now --query - <<< '{"queryType": "allocation", "view": "machines"}'
+  Build the plugin's folder:          go tool mage build
+  See it in Grafana (with Docker):    go tool mage up
+  Your own pool: a settings file like %s with your snapshotDir and timezone.`, settingsPath, settingsPath)
+	return nil
+}
+
+// askDemo asks the questions of demo.json and prints the tables.
+func askDemo(ctx context.Context, source *host.Source, out io.Writer) error {
+	var questions []struct {
+		Title string          `json:"title"`
+		Hours float64         `json:"hours"` // 0: the newest snapshot
+		Query json.RawMessage `json:"query"`
+	}
+	if err := json.Unmarshal(demoQuestions, &questions); err != nil {
+		return fmt.Errorf("demo.json: %w", err)
+	}
+	newest, err := newestSnapshot(ctx, source)
+	if err != nil {
+		return err
+	}
+	for _, q := range questions {
+		begin := time.Now()
+		window := backend.TimeRange{From: newest.Add(-time.Duration(q.Hours * float64(time.Hour))), To: newest}
+		answers, err := ask(ctx, source, []query{{refID: "A", json: q.Query}}, window)
+		if err != nil {
+			return err
+		}
+		took := time.Since(begin)
+		if answers[0].Error != nil {
+			return fmt.Errorf("%s: %w", q.Title, answers[0].Error)
+		}
+		fmt.Fprintf(out, "\n%s (%.1f ms)\n", q.Title, float64(took.Microseconds())/1000)
+		for _, g := range grids(answers[0]) {
+			g.writeText(out)
+		}
+	}
+	return nil
+}
+
+// newestSnapshot asks the data source for its newest snapshot.
+func newestSnapshot(ctx context.Context, source *host.Source) (time.Time, error) {
+	response, err := source.Resource(ctx, "range", "")
+	if err != nil {
+		return time.Time{}, fmt.Errorf("the range of the data was not answered: %w", err)
+	}
+	var answer struct {
+		Newest  *int64
+		Message string
+	}
+	if err := json.Unmarshal(response.Body, &answer); err != nil || answer.Newest == nil {
+		return time.Time{}, fmt.Errorf("there is no snapshot: %s", response.Body)
+	}
+	return time.UnixMilli(*answer.Newest + 1), nil // the snapshot's own microseconds lie before it
+}
+
+// startPlugin starts the plugin's binary, built first when none is named.
+func startPlugin(ctx context.Context, binary string, c *console) (*host.Process, error) {
+	if binary == "" {
+		checkout, err := host.Checkout(".")
+		if err != nil {
+			return nil, fmt.Errorf("%w: name the plugin's binary with --plugin", err)
+		}
+		begin := time.Now()
+		if binary, err = host.Build(ctx, checkout, filepath.Join(checkout, "dist")); err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(c.err, "Plugin: %s (built in %s)\n", binary, time.Since(begin).Round(100*time.Millisecond))
+	}
+	return host.Start(binary, io.Discard)
+}
+
+func indent(text string) string {
+	indented := ""
+	for _, line := range wrap(text, 110) {
+		indented += "  " + line + "\n"
+	}
+	return indented[:len(indented)-1]
+}

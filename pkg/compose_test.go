@@ -1,0 +1,248 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/chtc/gpureports/pkg/plugin"
+)
+
+// docker-compose.yaml cannot run where there is no Docker. What it and provisioning/ name is checked here: paths, ids,
+// environment and uids must fit each other and the plugin.
+
+const (
+	root        = ".."
+	grafanaUser = "472:0" // of Grafana's official image
+)
+
+type compose struct {
+	Services map[string]struct {
+		Image       string
+		User        string
+		Entrypoint  []string
+		Environment map[string]string
+		Ports       []string
+		Volumes     []string
+		DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
+	}
+	Volumes map[string]any
+}
+
+func readYAML(t *testing.T, name string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, name))
+	require.NoError(t, err)
+	require.NoError(t, yaml.Unmarshal(text, into), name)
+}
+
+// mounts returns a service's mounts by their target: source and whether read-only.
+func mounts(t *testing.T, volumes []string) map[string][2]string {
+	t.Helper()
+	found := map[string][2]string{}
+	for _, volume := range volumes {
+		parts := strings.Split(volume, ":")
+		require.GreaterOrEqual(t, len(parts), 2, volume)
+		found[parts[1]] = [2]string{parts[0], strings.Join(parts[2:], ":")}
+	}
+	return found
+}
+
+// inContainer tells which mounted source a path in the container lies in.
+func inContainer(t *testing.T, mounted map[string][2]string, file string) [2]string {
+	t.Helper()
+	for at := file; at != "/"; at = path.Dir(at) {
+		if m, ok := mounted[at]; ok {
+			return m
+		}
+	}
+	t.Fatalf("%s is not mounted", file)
+	return [2]string{}
+}
+
+func TestComposeFitsPluginAndProvisioning(t *testing.T) {
+	var c compose
+	readYAML(t, "docker-compose.yaml", &c)
+	grafana := c.Services["grafana"]
+	require.Equal(t, grafanaUser, grafana.User)
+	require.Equal(t, "grafana/grafana:"+packageVersion(t, "@grafana/data"), grafana.Image, "the image is the version that the front end is built for")
+	require.Equal(t, plugin.ID, grafana.Environment["GF_PLUGINS_ALLOW_LOADING_UNSIGNED_PLUGINS"])
+	for _, port := range grafana.Ports {
+		require.True(t, strings.HasPrefix(port, "127.0.0.1:"), "an example with a known password listens on this machine only")
+	}
+
+	mounted := mounts(t, grafana.Volumes)
+	require.Equal(t, [2]string{"./dist", "ro"}, mounted["/var/lib/grafana/plugins/"+plugin.ID], "only dist is mounted, as the plugin's folder")
+	for target, m := range mounted {
+		source, mode := m[0], m[1]
+		if !strings.HasPrefix(source, ".") {
+			require.Contains(t, c.Volumes, source, "volume of %s", target)
+			continue
+		}
+		require.Equal(t, "ro", mode, "%s is read-only", target)
+		switch source {
+		case "./dist", "./artifacts/sample-pool": // made by `mage up`
+		default:
+			_, err := os.Stat(filepath.Join(root, source))
+			require.NoError(t, err)
+		}
+	}
+
+	// the cache is a volume that the user of Grafana owns
+	var sources struct {
+		Datasources []struct {
+			UID      string
+			Type     string
+			JSONData map[string]any `yaml:"jsonData"`
+		}
+	}
+	readYAML(t, "provisioning/datasources/gpureports.yaml", &sources)
+	require.Len(t, sources.Datasources, 1)
+	source := sources.Datasources[0]
+	require.Equal(t, plugin.ID, source.Type)
+	jsonData, err := json.Marshal(source.JSONData)
+	require.NoError(t, err)
+	settings, err := plugin.ParseSettings(jsonData)
+	require.NoError(t, err)
+	require.Equal(t, [2]string{"./artifacts/sample-pool", "ro"}, inContainer(t, mounted, settings.SnapshotDir))
+	cache := inContainer(t, mounted, settings.CacheDir)
+	require.Equal(t, [2]string{"cache", ""}, cache, "a volume of its own that can be written")
+	owner := c.Services["cache-owner"]
+	require.Equal(t, "service_completed_successfully", grafana.DependsOn["cache-owner"].Condition)
+	require.Equal(t, []string{"chown", grafanaUser, settings.CacheDir}, owner.Entrypoint)
+	require.Equal(t, "cache", mounts(t, owner.Volumes)[settings.CacheDir][0])
+
+	// grafana.ini allows exactly what the data source names
+	ini, err := os.ReadFile(filepath.Join(root, "provisioning/grafana.ini"))
+	require.NoError(t, err)
+	require.Contains(t, string(ini), "[plugin."+plugin.ID+"]\n")
+	require.Contains(t, mounted, "/etc/grafana/grafana.ini")
+	_, value, found := strings.Cut(string(ini), "\nallowed_dirs = ")
+	require.True(t, found)
+	allowed := strings.TrimSpace(value)
+	for _, dir := range []string{settings.SnapshotDir, settings.CacheDir} {
+		require.True(t, strings.HasPrefix(dir, allowed+"/"), "%s lies in %s", dir, allowed)
+	}
+
+	// dashboards and alert rules name the data source's uid and the queries' own type
+	var providers struct {
+		Providers []struct{ Options struct{ Path string } }
+	}
+	readYAML(t, "provisioning/dashboards/gpureports.yaml", &providers)
+	for _, p := range providers.Providers {
+		inContainer(t, mounted, p.Options.Path)
+	}
+	dashboards, err := filepath.Glob(filepath.Join(root, "provisioning/dashboards/*.json"))
+	require.NoError(t, err)
+	require.NotEmpty(t, dashboards)
+	uids := map[string]string{}
+	for _, name := range dashboards {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		var dashboard map[string]any
+		require.NoError(t, json.Unmarshal(text, &dashboard), name)
+		uid, _ := dashboard["uid"].(string)
+		require.NotEmpty(t, uid, name)
+		require.Empty(t, uids[uid], "%s: uid %s is taken", name, uid)
+		uids[uid] = name
+		n := 0
+		walk(dashboard, func(object map[string]any) {
+			if reference, ok := object["datasource"].(map[string]any); ok {
+				if reference["type"] == plugin.ID {
+					n++
+					uid, _ := reference["uid"].(string)
+					require.True(t, uid == source.UID || strings.HasPrefix(uid, "${"), "%s: data source uid %v", name, reference["uid"])
+				}
+			}
+		})
+		require.Positive(t, n, "%s asks the plugin", name)
+	}
+	var alerting struct {
+		Groups []struct {
+			Name  string
+			Rules []struct {
+				UID, Title, Condition, For string
+				NoDataState                string `yaml:"noDataState"`
+				ExecErrState               string `yaml:"execErrState"`
+				Data                       []struct {
+					RefID         string         `yaml:"refId"`
+					DatasourceUID string         `yaml:"datasourceUid"`
+					Model         map[string]any `yaml:"model"`
+				}
+			}
+		}
+	}
+	readYAML(t, "provisioning/alerting/gpureports.yaml", &alerting)
+	rules := 0
+	for _, group := range alerting.Groups {
+		for _, rule := range group.Rules {
+			rules++
+			require.Empty(t, uids[rule.UID], "rule uid %s is taken", rule.UID)
+			uids[rule.UID] = rule.Title
+			require.NotEmpty(t, rule.For, rule.Title)
+			require.Contains(t, []string{"OK", "NoData", "Alerting", "KeepLast"}, rule.NoDataState, rule.Title)
+			require.Contains(t, []string{"OK", "Error", "Alerting", "KeepLast"}, rule.ExecErrState, rule.Title)
+			var refs []string
+			asks := false
+			for _, d := range rule.Data {
+				require.Contains(t, []string{source.UID, "__expr__"}, d.DatasourceUID, rule.Title)
+				require.Equal(t, d.RefID, d.Model["refId"], rule.Title)
+				asks = asks || d.DatasourceUID == source.UID
+				refs = append(refs, d.RefID)
+			}
+			require.True(t, asks, rule.Title)
+			require.True(t, slices.Contains(refs, rule.Condition), "%s: condition %s", rule.Title, rule.Condition)
+		}
+	}
+	require.Positive(t, rules)
+}
+
+// packageVersion returns the pinned version of an npm package.
+func packageVersion(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "package.json"))
+	require.NoError(t, err)
+	var file struct{ Dependencies map[string]string }
+	require.NoError(t, json.Unmarshal(text, &file))
+	require.NotEmpty(t, file.Dependencies[name])
+	return file.Dependencies[name]
+}
+
+// walk calls f for every object inside a JSON value.
+func walk(value any, f func(map[string]any)) {
+	switch value := value.(type) {
+	case map[string]any:
+		f(value)
+		for _, v := range value {
+			walk(v, f)
+		}
+	case []any:
+		for _, v := range value {
+			walk(v, f)
+		}
+	}
+}
+
+// The manifest names what the code and the builds do.
+func TestManifest(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "plugin.json"))
+	require.NoError(t, err)
+	var manifest struct {
+		ID, Executable             string
+		Backend, Alerting, Metrics bool
+	}
+	require.NoError(t, json.Unmarshal(text, &manifest))
+	require.Equal(t, plugin.ID, manifest.ID)
+	require.Equal(t, "gpx_gpureports", manifest.Executable)
+	require.True(t, manifest.Backend && manifest.Alerting && manifest.Metrics)
+	link, err := os.Readlink(filepath.Join(root, "src/plugin.json"))
+	require.NoError(t, err)
+	require.Equal(t, "../plugin.json", link)
+}

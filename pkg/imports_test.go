@@ -1,0 +1,117 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	module = "github.com/chtc/gpureports/pkg/"
+	sdk    = "github.com/grafana/grafana-plugin-sdk-go/"
+)
+
+// layers are the folders of pkg/ and what of pkg/ each may import: data goes one way, from the files to Grafana.
+var layers = map[string][]string{
+	"pool":                    {},
+	"localtime":               {"pool"},
+	"snapshots":               {"pool", "localtime"},
+	"timeline":                {"pool", "localtime", "snapshots"},
+	"snapshots/snapshotstest": {"pool", "snapshots"},
+	"jobs":                    {"pool"},
+	"jobs/jobstest":           {"pool", "jobs"},
+	"jobs/sqlite":             {"pool", "jobs"},
+	"jobs/elasticsearch":      {"pool", "jobs"},
+	"jobs/adstash":            {"pool", "jobs"},
+	"collect":                 {"pool", "localtime", "snapshots"},
+	"survival":                {"pool"},
+	"query":                   {"pool", "localtime"},
+	"frames":                  {"pool", "query", "timeline"},
+	"runs":                    {"pool", "timeline", "jobs"},
+	"accuracy":                {"pool", "localtime", "timeline", "jobs", "runs", "backfill", "evictions", "samplepool", "snapshots", "survival", "query"},
+	"allocation":              {"pool", "localtime", "timeline", "query", "frames"},
+	"userhours":               {"pool", "localtime", "timeline", "query", "frames", "allocation"},
+	"backfill":                {"pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "survival"},
+	"evictions":               {"pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "survival"},
+	"samplepool":              {"pool", "localtime", "jobs", "jobs/sqlite"},
+	"plugin":                  {"pool", "localtime", "snapshots", "timeline", "jobs", "jobs/sqlite", "jobs/elasticsearch", "query", "frames", "runs", "allocation", "userhours", "backfill", "evictions"},
+	"plugin/host":             {},
+	"dashboards":              {"pool", "query"},
+	"report":                  nil, // a client of the plugin: anything but the command line
+	"cmd/gpureports":          nil,
+	"":                        {"plugin"},
+}
+
+// computing folders have no clock and no I/O: the same input gives the same answer. (A kind's query.go measures how long
+// the answer took.)
+var computing = []string{"pool", "localtime", "survival", "query", "frames", "runs", "allocation", "userhours", "backfill", "evictions"}
+
+var inputOutput = []string{"os", "io/fs", "net", "net/http", "database/sql", "os/exec", "syscall"}
+
+// withSDK are the folders that know Grafana; those of `frames only` know its data frames and nothing else of it.
+var withSDK = []string{"", "plugin", "plugin/host", "report", "cmd/gpureports"}
+var framesOnly = []string{"frames", "allocation", "userhours", "backfill", "evictions"}
+
+func TestFoldersAndImports(t *testing.T) {
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		folder := filepath.ToSlash(filepath.Dir(path))
+		if folder == "." {
+			folder = ""
+		}
+		source, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		allowed, known := layers[folder]
+		if !known {
+			t.Errorf("%s: folder %q is not in the design", path, folder)
+			return nil
+		}
+		for _, spec := range source.Imports {
+			name, err := strconv.Unquote(spec.Path.Value)
+			require.NoError(t, err)
+			if own, ok := strings.CutPrefix(name, module); ok && allowed != nil && !slices.Contains(allowed, own) {
+				t.Errorf("%s imports %s: %q may import %v", path, own, folder, allowed)
+			}
+			if rest, ok := strings.CutPrefix(name, sdk); ok && !slices.Contains(withSDK, folder) && (rest != "data" || !slices.Contains(framesOnly, folder)) {
+				t.Errorf("%s imports %s: Grafana begins at frames", path, name)
+			}
+			if slices.Contains(computing, folder) && slices.Contains(inputOutput, name) {
+				t.Errorf("%s imports %s: computations have no I/O", path, name)
+			}
+		}
+		if slices.Contains(computing, folder) && filepath.Base(path) != "query.go" {
+			ast.Inspect(source, func(n ast.Node) bool {
+				if call, ok := n.(*ast.SelectorExpr); ok {
+					if x, ok := call.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After", "NewTimer", "NewTicker"}, call.Sel.Name) {
+						t.Errorf("%s uses time.%s: computations have no clock", path, call.Sel.Name)
+					}
+				}
+				return true
+			})
+		}
+		return nil
+	})
+	require.NoError(t, err)
+}
+
+// The folders that the test knows are there: a list that outlives its folders checks nothing.
+func TestFoldersExist(t *testing.T) {
+	for folder := range layers {
+		entries, err := os.ReadDir(filepath.Join(".", folder))
+		require.NoError(t, err, "folder %q of the design", folder)
+		require.NotEmpty(t, entries)
+	}
+}
