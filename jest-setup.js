@@ -1,2 +1,16 @@
 // Jest setup provided by Grafana scaffolding
 import './.config/jest-setup';
+
+// jsdom lays nothing out and draws nothing; Grafana's comboboxes show only the options that fit their menu, and
+// measure text on a canvas.
+if (typeof Element !== 'undefined') {
+  Element.prototype.getBoundingClientRect = () => ({ width: 500, height: 1000, top: 0, left: 0, bottom: 0, right: 0 });
+  Object.defineProperty(Element.prototype, 'clientHeight', { configurable: true, value: 1000 });
+  Object.defineProperty(Element.prototype, 'clientWidth', { configurable: true, value: 500 });
+  HTMLCanvasElement.prototype.getContext = () => ({ measureText: (text) => ({ width: 8 * text.length }) });
+  global.IntersectionObserver = class {
+    observe() {}
+    unobserve() {}
+    disconnect() {}
+  };
+}

@@ -8,6 +8,8 @@ const [transform] = Object.values(base.transform);
 module.exports = {
   // Jest configuration provided by Grafana scaffolding
   ...base,
+  // rendering Grafana's components in jsdom is slow on a busy machine
+  testTimeout: 30_000,
   // d3-color and others ship .mjs
   transform: { '^.+\\.m?[tj]sx?$': transform },
 };

@@ -1,4 +1,4 @@
-import React, { useState } from 'react';
+import React, { useRef, useState } from 'react';
 import { SelectableValue } from '@grafana/data';
 // MultiCombobox forgets on Enter and on blur what was typed; free text and patterns need it kept.
 import { MultiSelect } from '@grafana/ui';
@@ -20,7 +20,7 @@ export function ValuesSelect({ inputId, value, onChange, load, allowCustomValue,
   const [options, setOptions] = useState<Array<SelectableValue<string>>>([]);
   const [loading, setLoading] = useState(false);
   const [failure, setFailure] = useState('');
-  const [typed, setTyped] = useState('');
+  const typed = useRef('');
 
   const open = async () => {
     setLoading(true);
@@ -36,11 +36,11 @@ export function ValuesSelect({ inputId, value, onChange, load, allowCustomValue,
   };
 
   const takeTyped = () => {
-    const text = typed.trim();
+    const text = typed.current.trim();
     if (allowCustomValue && text !== '' && !value.includes(text)) {
       onChange([...value, text]);
     }
-    setTyped('');
+    typed.current = '';
   };
 
   return (
@@ -51,7 +51,9 @@ export function ValuesSelect({ inputId, value, onChange, load, allowCustomValue,
       options={options}
       onChange={(chosen) => onChange(chosen.flatMap((option) => option.value ?? []))}
       onOpenMenu={open}
-      onInputChange={(text, { action }) => setTyped(action === 'input-change' ? text : '')}
+      onInputChange={(text, { action }) => {
+        typed.current = action === 'input-change' ? text : '';
+      }}
       onBlur={takeTyped}
       isLoading={loading}
       noOptionsMessage={failure || (allowCustomValue ? 'No values found: type one' : 'No values found')}
@@ -60,6 +62,7 @@ export function ValuesSelect({ inputId, value, onChange, load, allowCustomValue,
       formatCreateLabel={(text) => `Use "${text}"`}
       createOptionPosition="first"
       closeMenuOnSelect={false}
+      blurInputOnSelect={false}
       isClearable
       placeholder={placeholder}
       disabled={disabled}

@@ -5,7 +5,6 @@ import {
   dimensionOf,
   durations,
   filterFields,
-  groupByOf,
   isKind,
   kindNames,
   kinds,
@@ -44,7 +43,7 @@ export function validate(query: GpuQuery): string[] {
   const { kind, view, spec } = found;
   const place = `${kind}/${view}`;
   const problems = [
-    ...unknown(groupByOf(query), spec.groupBy, `${place} cannot be grouped by`),
+    ...unknown(query.groupBy ?? [], spec.groupBy, `${place} cannot be grouped by`),
     ...unknown(query.metrics ?? [], spec.metrics, `${place} has no metric`),
   ];
   for (const field of filterFields) {

@@ -1,0 +1,87 @@
+import { CoreApp, DataQueryRequest, dateTime, TimeRange } from '@grafana/data';
+import { lastValueFrom } from 'rxjs';
+
+import { VariableQuery } from './query/types';
+import { validate } from './query/validation';
+import { testDatasource } from './test/datasource';
+import { GpuVariables } from './variables';
+
+const range: TimeRange = {
+  from: dateTime(1_000),
+  to: dateTime(2_000),
+  raw: { from: 'now-1h', to: 'now' },
+};
+
+describe('DataSource', () => {
+  it('begins with a right query, in annotations with evictions', () => {
+    const { datasource } = testDatasource();
+    expect(validate({ refId: 'A', ...datasource.getDefaultQuery(CoreApp.Explore) })).toEqual([]);
+    expect(datasource.annotations.getDefaultQuery?.()).toMatchObject({ queryType: 'evictions', view: 'annotations' });
+  });
+
+  it('runs only queries with a kind', () => {
+    const { datasource } = testDatasource();
+    expect(datasource.filterQuery({ refId: 'A' })).toBe(false);
+    expect(datasource.filterQuery({ refId: 'A', queryType: 'allocation' })).toBe(true);
+  });
+
+  it('fills in variables', () => {
+    const { datasource } = testDatasource([{ name: 'd', options: ['x', 'y'], value: ['x', 'y'] }]);
+    const query = { refId: 'A', queryType: 'allocation', filter: { devices: ['$d'] } };
+    expect(datasource.applyTemplateVariables(query, {}).filter).toEqual({ devices: ['x', 'y'] });
+    expect(datasource.applyTemplateVariables(query, { d: { value: 'z' } }).filter).toEqual({ devices: ['z'] });
+  });
+
+  it('asks for values under the filter and in the time range', async () => {
+    const { datasource, getResource } = testDatasource([{ name: 'm', options: ['a'], value: 'a' }]);
+    getResource.mockResolvedValue([{ text: 'H200', value: 'H200' }]);
+    const values = await datasource.values('device', { machines: ['$m', '$nowhere'], users: [] }, range);
+    expect(values).toEqual([{ text: 'H200', value: 'H200' }]);
+    expect(getResource).toHaveBeenCalledWith('values/device', { filter: '{"machines":["a"]}', from: 1_000, to: 2_000 });
+  });
+
+  it('leaves out an empty filter and an unknown range', async () => {
+    const { datasource, getResource } = testDatasource();
+    await datasource.values('user', { users: [] });
+    expect(getResource).toHaveBeenCalledWith('values/user', {});
+  });
+
+  it('names the variables of the dashboard', () => {
+    const { datasource } = testDatasource([{ name: 'a', options: [], value: '' }]);
+    expect(datasource.variableReferences()).toEqual(['$a']);
+  });
+});
+
+describe('GpuVariables', () => {
+  const request = (query: Partial<VariableQuery>) =>
+    ({ targets: [{ refId: 'A', ...query }], range, scopedVars: {} }) as DataQueryRequest<VariableQuery>;
+
+  it('has the values of a dimension, under a filter that may name other variables', async () => {
+    const { datasource, getResource } = testDatasource([{ name: 'm', options: ['a', 'b'], value: ['a', 'b'] }]);
+    getResource.mockResolvedValue([{ text: 'Open Capacity', value: 'Shared' }]);
+    const variables = new GpuVariables(datasource);
+    const answer = await lastValueFrom(
+      variables.query(request({ dimension: 'category', filter: { machines: ['$m'] } }))
+    );
+    expect(answer.data).toEqual([{ text: 'Open Capacity', value: 'Shared' }]);
+    expect(getResource).toHaveBeenCalledWith('values/category', {
+      filter: '{"machines":["a","b"]}',
+      from: 1_000,
+      to: 2_000,
+    });
+  });
+
+  it('asks nothing while no dimension is chosen', async () => {
+    const { datasource, getResource } = testDatasource();
+    expect((await lastValueFrom(new GpuVariables(datasource).query(request({})))).data).toEqual([]);
+    expect(getResource).not.toHaveBeenCalled();
+  });
+
+  it('passes errors on', async () => {
+    const { datasource, getResource } = testDatasource();
+    getResource.mockRejectedValue(new Error('no such directory'));
+    await expect(lastValueFrom(new GpuVariables(datasource).query(request({ dimension: 'user' })))).rejects.toThrow(
+      'no such directory'
+    );
+  });
+});

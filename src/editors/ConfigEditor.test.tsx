@@ -1,0 +1,160 @@
+import React, { useState } from 'react';
+import { DataSourceSettings } from '@grafana/data';
+import { render, screen } from '@testing-library/react';
+import userEvent from '@testing-library/user-event';
+
+import { GpuSettings } from '../settings';
+import { ConfigEditor } from './ConfigEditor';
+
+type Settings = DataSourceSettings<GpuSettings>;
+
+function setup(jsonData: GpuSettings = {}, other: Partial<Settings> = {}) {
+  let current = {
+    id: 1,
+    uid: 'gpu',
+    orgId: 1,
+    name: 'GPU Reports',
+    typeLogoUrl: '',
+    type: 'chtc-gpureports-datasource',
+    typeName: 'GPU Reports',
+    access: 'proxy',
+    url: '',
+    user: '',
+    basicAuth: false,
+    basicAuthUser: '',
+    isDefault: false,
+    jsonData,
+    secureJsonFields: {},
+    readOnly: false,
+    withCredentials: false,
+    ...other,
+  } as Settings;
+  function Holder() {
+    const [options, setOptions] = useState(current);
+    return (
+      <ConfigEditor
+        options={options}
+        onOptionsChange={(changed) => {
+          current = changed;
+          setOptions(changed);
+        }}
+      />
+    );
+  }
+  render(<Holder />);
+  return { user: userEvent.setup(), settings: () => current };
+}
+
+describe('ConfigEditor', () => {
+  it('has a section for each matter', () => {
+    setup();
+    const headings = screen.getAllByRole('heading').map((heading) => heading.textContent);
+    expect(headings).toEqual(expect.arrayContaining(['Snapshots', 'Ownership and exclusions', 'Cache', 'Jobs']));
+  });
+
+  it.each<[RegExp, string, keyof GpuSettings, string | number]>([
+    [/^Directory.*gpu_state/, '/data', 'snapshotDir', '/data'],
+    [/^CHTC owned machines/, 'own', 'chtcOwnedFile', 'own'],
+    [/^Excluded hosts/, 'out.yaml', 'hostExclusionsFile', 'out.yaml'],
+    [/^Directory.*may write/, '/cache', 'cacheDir', '/cache'],
+    [/^Memory/, '100', 'cacheMaxMB', 100],
+    [/^Disk/, '200', 'cacheDiskMB', 200],
+  ])('keeps %s', async (label, typed, field, value) => {
+    const { user, settings } = setup();
+    await user.type(screen.getByLabelText(label), typed);
+    expect(settings().jsonData[field]).toBe(value);
+    await user.clear(screen.getByLabelText(label));
+    expect(settings().jsonData[field]).toBeUndefined();
+  });
+
+  it('shows the defaults without writing them down', () => {
+    const { settings } = setup();
+    expect(screen.getByLabelText(/^Slice/)).toHaveValue('15 minutes');
+    expect(screen.getByLabelText(/^Time zone/)).toHaveValue('UTC');
+    expect(screen.getByLabelText(/^Memory/)).toHaveAttribute('placeholder', '512');
+    expect(screen.getByRole('radio', { name: 'None' })).toBeChecked();
+    expect(settings().jsonData).toEqual({});
+  });
+
+  it('chooses the slice', async () => {
+    const { user, settings } = setup();
+    await user.click(screen.getByLabelText(/^Slice/));
+    await user.click(await screen.findByRole('option', { name: 'Every snapshot' }));
+    expect(settings().jsonData.sliceMinutes).toBe(0);
+  });
+
+  it('gives every control a name', () => {
+    setup({ jobs: 'elasticsearch', timezone: [{ until: '', zone: 'UTC' }, { zone: 'UTC' }] });
+    for (const role of ['textbox', 'combobox', 'radio', 'switch', 'spinbutton', 'button'] as const) {
+      for (const control of screen.queryAllByRole(role)) {
+        expect(control).toHaveAccessibleName();
+      }
+    }
+  });
+
+  it('changes nothing that was provisioned', () => {
+    setup({ jobs: 'elasticsearch' }, { readOnly: true });
+    for (const field of [/^Directory.*gpu_state/, /^Time zone/, /^Slice/, /^Excluded hosts/, /^History index/]) {
+      expect(screen.getByLabelText(field)).toBeDisabled();
+    }
+  });
+});
+
+describe('the time zone', () => {
+  it('is one zone', async () => {
+    const { user, settings } = setup();
+    await user.type(screen.getByLabelText(/^Time zone/), 'America/Chic');
+    await user.click(await screen.findByRole('option', { name: 'America/Chicago' }));
+    expect(settings().jsonData.timezone).toBe('America/Chicago');
+  });
+
+  it('is a list where it changed', async () => {
+    const { user, settings } = setup({ timezone: 'UTC' });
+    await user.click(screen.getByRole('radio', { name: 'It changed' }));
+    await user.type(screen.getByLabelText('until'), '2026-05-14 00:00:00');
+    expect(settings().jsonData.timezone).toEqual([{ until: '2026-05-14 00:00:00', zone: 'UTC' }, { zone: 'UTC' }]);
+    await user.type(screen.getAllByLabelText('Zone')[0], 'America/Chic');
+    await user.click(await screen.findByRole('option', { name: 'America/Chicago' }));
+    await user.click(screen.getByRole('button', { name: 'Add a change' }));
+    expect(settings().jsonData.timezone).toEqual([
+      { until: '2026-05-14 00:00:00', zone: 'America/Chicago' },
+      { until: '', zone: 'UTC' },
+      { zone: 'UTC' },
+    ]);
+    await user.click(screen.getByRole('button', { name: 'Remove zone 2' }));
+    expect(settings().jsonData.timezone).toHaveLength(2);
+    await user.click(screen.getByRole('radio', { name: 'One zone' }));
+    expect(settings().jsonData.timezone).toBe('UTC');
+  });
+});
+
+describe('jobs', () => {
+  it('shows only the fields of the chosen source', async () => {
+    const { user, settings } = setup();
+    expect(screen.queryByLabelText(/^Job file.*inside/)).not.toBeInTheDocument();
+    await user.click(screen.getByRole('radio', { name: 'Job file' }));
+    expect(settings().jsonData.jobs).toBe('sqlite');
+    await user.type(screen.getByLabelText(/^Job file.*inside/), 'ads.db');
+    expect(settings().jsonData.jobsPath).toBe('ads.db');
+    expect(screen.queryByLabelText(/URL/)).not.toBeInTheDocument();
+    await user.click(screen.getByRole('radio', { name: 'Elasticsearch' }));
+    expect(screen.queryByLabelText(/^Job file.*inside/)).not.toBeInTheDocument();
+    expect(screen.getByLabelText('Data source connection URL')).toBeInTheDocument();
+  });
+
+  it("keeps Elasticsearch's address and indices where Grafana keeps them", async () => {
+    const { user, settings } = setup({ jobs: 'elasticsearch' });
+    await user.type(screen.getByLabelText('Data source connection URL'), 'https://es.example.org:9200');
+    await user.type(screen.getByLabelText(/^History index/), 'history-*');
+    await user.type(screen.getByLabelText(/^Epoch index/), 'epochs-*');
+    expect(settings().url).toBe('https://es.example.org:9200');
+    expect(settings().jsonData).toMatchObject({ jobsIndex: 'history-*', jobsEpochIndex: 'epochs-*' });
+  });
+
+  it('keeps the password among the secrets', async () => {
+    const { user, settings } = setup({ jobs: 'elasticsearch' }, { basicAuth: true, basicAuthUser: 'reader' });
+    await user.type(screen.getByPlaceholderText('Password'), 'secret');
+    expect(settings().secureJsonData).toEqual({ basicAuthPassword: 'secret' });
+    expect(JSON.stringify(settings().jsonData)).not.toContain('secret');
+  });
+});

@@ -1,0 +1,359 @@
+import React, { useState } from 'react';
+import { CoreApp, dateTime, TimeRange } from '@grafana/data';
+import { act, render, screen, within } from '@testing-library/react';
+import userEvent from '@testing-library/user-event';
+
+import { defaultQuery } from '../query/defaults';
+import { kindNames, kinds } from '../query/kinds';
+import { presets } from '../query/presets';
+import { GpuQuery } from '../query/types';
+import { testDatasource } from '../test/datasource';
+import { QueryEditor } from './QueryEditor';
+
+const range: TimeRange = { from: dateTime(1_000), to: dateTime(2_000), raw: { from: 'now-1h', to: 'now' } };
+
+interface Options {
+  app?: CoreApp;
+  inAnnotations?: boolean;
+}
+
+/** The editor as Grafana holds it: what it changes comes back to it. */
+function setup(initial: Partial<GpuQuery>, { app = CoreApp.PanelEditor, inAnnotations = false }: Options = {}) {
+  const onChange = jest.fn();
+  const onRunQuery = jest.fn();
+  const { datasource, getResource } = testDatasource([{ name: 'machine', options: ['m1'], value: 'm1' }]);
+  getResource.mockImplementation(async (path: string) =>
+    path === 'values/device'
+      ? [
+          { text: 'NVIDIA H200', value: 'NVIDIA H200' },
+          { text: 'NVIDIA A100', value: 'NVIDIA A100' },
+        ]
+      : [{ text: 'alice@example.org', value: 'alice@example.org' }]
+  );
+  function Holder() {
+    const [query, setQuery] = useState<GpuQuery>({ refId: 'A', ...initial });
+    return (
+      <QueryEditor
+        datasource={datasource}
+        query={query}
+        onChange={(changed) => {
+          onChange(changed);
+          setQuery(changed);
+        }}
+        onRunQuery={onRunQuery}
+        range={range}
+        app={app}
+        annotation={inAnnotations ? { name: 'a', enable: true, iconColor: 'red' } : undefined}
+      />
+    );
+  }
+  render(<Holder />);
+  const user = userEvent.setup();
+  return { onChange, onRunQuery, getResource, user };
+}
+
+async function choose(user: ReturnType<typeof userEvent.setup>, label: string, option: RegExp | string) {
+  await user.click(screen.getByLabelText(label));
+  await user.click(await screen.findByRole('option', { name: option }));
+}
+
+describe('QueryEditor', () => {
+  it('changes and runs nothing by itself', () => {
+    const { onChange, onRunQuery, getResource } = setup(defaultQuery);
+    expect(onChange).not.toHaveBeenCalled();
+    expect(onRunQuery).not.toHaveBeenCalled();
+    expect(getResource).not.toHaveBeenCalled();
+  });
+
+  it('says in words what the query answers', () => {
+    setup(defaultQuery);
+    expect(screen.getByRole('status')).toHaveTextContent('Allocated % of GPUs over time, by category.');
+  });
+
+  it('offers kind and presets first', () => {
+    setup({});
+    expect(screen.getByLabelText('Kind')).toHaveValue('');
+    expect(screen.queryByLabelText('View')).not.toBeInTheDocument();
+    expect(screen.getByRole('button', { name: 'Presets' })).toBeVisible();
+  });
+
+  it.each(kindNames.flatMap((kind) => Object.keys(kinds[kind].views).map((view) => ({ kind, view }))))(
+    'shows for $kind/$view what it knows and nothing else',
+    async ({ kind, view }) => {
+      const { user } = setup({ queryType: kind, view });
+      const spec = kinds[kind].views[view];
+      const options = screen.queryByRole('button', { name: 'Options' });
+      if (options) {
+        await user.click(options);
+      }
+      const shown = (label: string) => screen.queryByLabelText(label) !== null;
+      expect({
+        'Group by': shown('Group by'),
+        Metrics: shown('Metrics'),
+        Bucket: shown('Bucket'),
+        Categories: shown('Categories'),
+        Users: shown('Users'),
+        'Idle only': shown('Idle only'),
+        'Time zone': shown('Time zone'),
+        Totals: shown('Totals'),
+        Duration: shown('Duration'),
+        Limit: shown('Limit'),
+        'Complete buckets only': shown('Complete buckets only'),
+        'Include old devices': shown('Include old devices'),
+      }).toEqual({
+        'Group by': spec.groupBy.length > 0,
+        Metrics: spec.metrics.length > 0,
+        Bucket: spec.options.includes('bucket'),
+        Categories: spec.filters.includes('categories'),
+        Users: spec.filters.includes('users'),
+        'Idle only': spec.filters.includes('idle'),
+        'Time zone': spec.options.includes('timezone'),
+        Totals: spec.options.includes('totals'),
+        Duration: spec.options.includes('duration'),
+        Limit: spec.options.includes('limit'),
+        'Complete buckets only': spec.options.includes('completeBucketsOnly'),
+        'Include old devices': spec.options.includes('includeOldDevices'),
+      });
+    }
+  );
+
+  it('gives every control a name', async () => {
+    const { user } = setup(defaultQuery);
+    await user.click(screen.getByRole('button', { name: 'Options' }));
+    for (const role of ['combobox', 'switch', 'spinbutton', 'button'] as const) {
+      for (const control of screen.queryAllByRole(role)) {
+        expect(control).toHaveAccessibleName();
+      }
+    }
+  });
+
+  it('changes the kind, keeps what fits and runs', async () => {
+    const { onChange, onRunQuery, user } = setup({
+      ...defaultQuery,
+      bucket: '1h',
+      filter: { devices: ['NVIDIA A100'] },
+    });
+    await choose(user, 'Kind', /User hours/);
+    expect(onChange).toHaveBeenCalledTimes(1);
+    expect(onChange).toHaveBeenCalledWith({
+      refId: 'A',
+      queryType: 'userHours',
+      view: 'summary',
+      filter: { devices: ['NVIDIA A100'] },
+      version: 1,
+    });
+    expect(onRunQuery).toHaveBeenCalledTimes(1);
+  });
+
+  it('changes the view', async () => {
+    const { onChange, user } = setup(defaultQuery);
+    await choose(user, 'View', /^Machines/);
+    expect(onChange).toHaveBeenCalledWith({ refId: 'A', queryType: 'allocation', view: 'machines', version: 1 });
+  });
+
+  it('groups in the order of choice', async () => {
+    const { onChange, user } = setup(defaultQuery);
+    await choose(user, 'Group by', /^Device/);
+    expect(onChange).toHaveBeenLastCalledWith(expect.objectContaining({ groupBy: ['category', 'device'] }));
+  });
+
+  it('can group by nothing', async () => {
+    const { onChange, user } = setup({ queryType: 'allocation', view: 'timeseries' });
+    act(() => screen.getByLabelText('Group by').focus());
+    await user.keyboard('{Backspace}');
+    expect(onChange).toHaveBeenLastCalledWith(expect.objectContaining({ groupBy: [] }));
+  });
+
+  it('chooses metrics and bucket', async () => {
+    const { onChange, user } = setup(defaultQuery);
+    await choose(user, 'Metrics', /^Free/);
+    expect(onChange).toHaveBeenLastCalledWith(expect.objectContaining({ metrics: ['allocatedPercent', 'free'] }));
+    await user.keyboard('{Escape}');
+    await choose(user, 'Bucket', '1h');
+    expect(onChange).toHaveBeenLastCalledWith(expect.objectContaining({ bucket: '1h' }));
+  });
+
+  it('asks a preset', async () => {
+    const { onChange, onRunQuery, user } = setup(defaultQuery);
+    await user.click(screen.getByRole('button', { name: 'Presets' }));
+    await user.click(await screen.findByRole('menuitem', { name: /H200 usage by user/ }));
+    const { query } = presets.find(({ name }) => name === 'H200 usage by user')!;
+    expect(onChange).toHaveBeenCalledWith(expect.objectContaining({ refId: 'A', ...query }));
+    expect(onRunQuery).toHaveBeenCalledTimes(1);
+  });
+
+  it('has presets of their own for annotations', async () => {
+    const { onChange, user } = setup({}, { inAnnotations: true });
+    await user.click(screen.getByRole('button', { name: 'Presets' }));
+    expect(screen.getAllByRole('menuitem')).toHaveLength(2);
+    await user.click(screen.getByRole('menuitem', { name: /Collector gaps/ }));
+    expect(onChange).toHaveBeenCalledWith(expect.objectContaining({ queryType: 'allocation', view: 'annotations' }));
+  });
+
+  it('shows what is wrong with a stored query', () => {
+    setup({ queryType: 'allocation', view: 'timeseries', metrics: ['gpuHours'] });
+    expect(screen.getByRole('alert')).toHaveTextContent('allocation/timeseries has no metric "gpuHours"');
+  });
+});
+
+describe('filters', () => {
+  it("load the pool's values when opened, under the other filters, and once", async () => {
+    const { onChange, onRunQuery, getResource, user } = setup({ ...defaultQuery, filter: { machines: ['m'] } });
+    await user.click(screen.getByLabelText('Devices'));
+    expect(await screen.findByText('NVIDIA H200')).toBeInTheDocument();
+    expect(getResource).toHaveBeenCalledTimes(1);
+    expect(getResource).toHaveBeenCalledWith('values/device', { filter: '{"machines":["m"]}', from: 1_000, to: 2_000 });
+    await user.click(screen.getByText('NVIDIA H200'));
+    expect(onChange).toHaveBeenCalledWith(
+      expect.objectContaining({ filter: { machines: ['m'], devices: ['NVIDIA H200'] } })
+    );
+    expect(onRunQuery).toHaveBeenCalledTimes(1);
+  });
+
+  it('ask and run nothing while something is typed', async () => {
+    const { onChange, onRunQuery, getResource, user } = setup(defaultQuery);
+    await user.type(screen.getByLabelText('Devices'), '/H200|A100/');
+    expect(getResource).toHaveBeenCalledTimes(1);
+    expect(onChange).not.toHaveBeenCalled();
+    expect(onRunQuery).not.toHaveBeenCalled();
+  });
+
+  it('take over what was typed on Enter', async () => {
+    const { onChange, onRunQuery, user } = setup(defaultQuery);
+    await user.type(screen.getByLabelText('Devices'), '/H2.0$/{Enter}');
+    expect(onChange).toHaveBeenCalledTimes(1);
+    expect(onChange).toHaveBeenCalledWith(expect.objectContaining({ filter: { devices: ['/H2.0$/'] } }));
+    expect(onRunQuery).toHaveBeenCalledTimes(1);
+  });
+
+  it('take over what was typed on blur', async () => {
+    const { onChange, onRunQuery, user } = setup(defaultQuery);
+    await user.type(screen.getByLabelText('Machines'), 'gpu7.example.org');
+    await act(async () => screen.getByLabelText('Machines').blur());
+    expect(onChange).toHaveBeenCalledTimes(1);
+    expect(onChange).toHaveBeenCalledWith(expect.objectContaining({ filter: { machines: ['gpu7.example.org'] } }));
+    expect(onRunQuery).toHaveBeenCalledTimes(1);
+  });
+
+  it('forget what was typed on Escape', async () => {
+    const { onChange, user } = setup(defaultQuery);
+    await user.type(screen.getByLabelText('Machines'), 'gpu7{Escape}');
+    await act(async () => screen.getByLabelText('Machines').blur());
+    expect(onChange).not.toHaveBeenCalled();
+  });
+
+  it('offer variables, but not in alert rules', async () => {
+    const { user } = setup(defaultQuery);
+    await user.click(screen.getByLabelText('Devices'));
+    expect(await screen.findByText('$machine')).toBeInTheDocument();
+  });
+
+  it('offer no variables in alert rules', async () => {
+    const { user } = setup(defaultQuery, { app: CoreApp.UnifiedAlerting });
+    await user.click(screen.getByLabelText('Devices'));
+    expect(await screen.findByText('NVIDIA H200')).toBeInTheDocument();
+    expect(screen.queryByText('$machine')).not.toBeInTheDocument();
+  });
+
+  it('choose among the categories by name without asking, and take no others', async () => {
+    const { onChange, getResource, user } = setup(defaultQuery);
+    await user.click(screen.getByLabelText('Categories'));
+    await user.click(await screen.findByText('Open Capacity'));
+    expect(onChange).toHaveBeenCalledWith(expect.objectContaining({ filter: { categories: ['Shared'] } }));
+    await user.type(screen.getByLabelText('Categories'), 'Other{Enter}');
+    expect(onChange).toHaveBeenCalledTimes(1);
+    expect(getResource).not.toHaveBeenCalled();
+  });
+
+  it('say why no values can be offered', async () => {
+    const { getResource, user } = setup(defaultQuery);
+    getResource.mockRejectedValue({ status: 400, data: { message: 'no such directory' } });
+    await user.click(screen.getByLabelText('Devices'));
+    expect(await screen.findByText('The values could not be loaded: no such directory')).toBeInTheDocument();
+  });
+
+  it('choose idle machines', async () => {
+    const { onChange, user } = setup({ queryType: 'allocation', view: 'machines' });
+    await user.click(screen.getByLabelText('Idle only'));
+    expect(onChange).toHaveBeenCalledWith(expect.objectContaining({ filter: { idle: true } }));
+  });
+});
+
+describe('options', () => {
+  const open = async (query: Partial<GpuQuery>) => {
+    const result = setup(query);
+    await result.user.click(screen.getByRole('button', { name: 'Options' }));
+    return result;
+  };
+
+  it('set a limit on blur or Enter, not on every key', async () => {
+    const { onChange, onRunQuery, user } = await open(defaultQuery);
+    await user.type(screen.getByLabelText('Limit'), '25');
+    expect(onChange).not.toHaveBeenCalled();
+    await user.keyboard('{Enter}');
+    expect(onChange).toHaveBeenLastCalledWith(expect.objectContaining({ limit: 25 }));
+    await user.tab();
+    expect(onChange).toHaveBeenCalledTimes(1);
+    expect(onRunQuery).toHaveBeenCalledTimes(1);
+    await user.clear(screen.getByLabelText('Limit'));
+    await user.tab();
+    expect(onChange.mock.lastCall[0].limit).toBeUndefined();
+  });
+
+  it('switch totals against the default', async () => {
+    const { onChange, user } = await open({ queryType: 'userHours', metrics: ['gpuHours'] });
+    expect(screen.getByLabelText('Totals')).not.toBeChecked();
+    await user.click(screen.getByLabelText('Totals'));
+    expect(onChange).toHaveBeenLastCalledWith(expect.objectContaining({ totals: true }));
+  });
+
+  it('leave out old devices and incomplete buckets', async () => {
+    const { onChange, user } = await open(defaultQuery);
+    await user.click(screen.getByLabelText('Include old devices'));
+    await user.click(screen.getByLabelText('Complete buckets only'));
+    expect(onChange).toHaveBeenLastCalledWith(
+      expect.objectContaining({ includeOldDevices: false, completeBucketsOnly: true })
+    );
+  });
+
+  it('set the duration', async () => {
+    const { onChange, user } = await open({ queryType: 'backfillAvailability', view: 'survival' });
+    await choose(user, 'Duration', /^Vacancy/);
+    expect(onChange).toHaveBeenLastCalledWith(expect.objectContaining({ duration: 'vacancy' }));
+  });
+
+  it('set the time zone', async () => {
+    const { onChange, user } = await open(defaultQuery);
+    await user.type(screen.getByLabelText('Time zone'), 'Chicago');
+    await user.click(await screen.findByRole('option', { name: 'America/Chicago' }));
+    expect(onChange).toHaveBeenLastCalledWith(expect.objectContaining({ timezone: 'America/Chicago' }));
+  });
+});
+
+describe('in alert rules', () => {
+  it('warns about views that cannot alert and about variables', () => {
+    setup(
+      { queryType: 'allocation', view: 'current', filter: { machines: ['$machine'] } },
+      { app: CoreApp.UnifiedAlerting }
+    );
+    const warning = screen.getByRole('alert', { name: /allocation\/current cannot alert/ });
+    expect(warning).toHaveTextContent('Alert rules know no dashboard variables: replace $machine.');
+  });
+
+  it('does not warn about what can alert, nor outside of alert rules', () => {
+    setup(defaultQuery, { app: CoreApp.UnifiedAlerting });
+    setup({ queryType: 'allocation', view: 'current' });
+    expect(screen.queryByText(/cannot alert/)).not.toBeInTheDocument();
+  });
+});
+
+it('works with the keyboard alone', async () => {
+  const { onChange, user } = setup(defaultQuery);
+  await user.tab();
+  expect(screen.getByLabelText('Kind')).toHaveFocus();
+  await user.keyboard('{ArrowDown}');
+  const menu = await screen.findByRole('listbox');
+  expect(within(menu).getAllByRole('option')).toHaveLength(4);
+  await user.keyboard('{ArrowDown}{Enter}');
+  expect(onChange).toHaveBeenCalledWith(expect.objectContaining({ queryType: 'userHours' }));
+});

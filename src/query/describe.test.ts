@@ -1,0 +1,84 @@
+import { describe as say } from './describe';
+import { kindNames, kinds } from './kinds';
+import { GpuQuery } from './types';
+
+const query = (fields: Partial<GpuQuery>): GpuQuery => ({ refId: 'A', ...fields });
+
+it('says nothing while the kind is unknown', () => {
+  expect(say(query({}))).toBe('');
+  expect(say(query({ queryType: 'future' }))).toBe('');
+});
+
+it('has a sentence of its own for every view', () => {
+  const sentences = kindNames.flatMap((kind) =>
+    Object.keys(kinds[kind].views).map((view) => say(query({ queryType: kind, view, groupBy: [] })))
+  );
+  expect(new Set(sentences).size).toBe(sentences.length);
+  for (const sentence of sentences) {
+    expect(sentence).toMatch(/^[A-Z].*\.$/);
+    expect(sentence).not.toMatch(/undefined|\w\/\w+[A-Z]/);
+  }
+});
+
+it.each<[Partial<GpuQuery>, string]>([
+  [{ queryType: 'allocation' }, 'Allocated % of GPUs over time, by category.'],
+  [
+    {
+      queryType: 'allocation',
+      groupBy: ['device', 'machine'],
+      metrics: ['free', 'drained', 'prevented'],
+      bucket: '1h',
+    },
+    'Free, Drained and Prevented of GPUs over time, by device and machine, in buckets of 1h.',
+  ],
+  [
+    { queryType: 'allocation', groupBy: [], bucket: 'window' },
+    'Allocated % of GPUs over time, all together, one value for the whole time range.',
+  ],
+  [
+    { queryType: 'userHours', filter: { categories: ['Shared'], devices: ['/\\bH200\\b/', 'NVIDIA A100'] } },
+    'GPU hours and % of total of every user in the time range, by category. ' +
+      'Only categories Open Capacity; devices /\\bH200\\b/ or NVIDIA A100.',
+  ],
+  [
+    {
+      queryType: 'allocation',
+      timezone: 'America/Chicago',
+      completeBucketsOnly: true,
+      includeOldDevices: false,
+      limit: 5,
+      metrics: ['$metric'],
+    },
+    '$metric of GPUs over time, by category. Hours and days are those of America/Chicago. ' +
+      'Only buckets that lie within the time range and the data. Old devices are left out. At most 5.',
+  ],
+  [
+    { queryType: 'allocation', view: 'machines', filter: { idle: true } },
+    'The machines on which nothing was claimed on primary slots in the time range.',
+  ],
+  [
+    { queryType: 'backfillAvailability', view: 'survival' },
+    'Share of GPUs that can be kept for backfill longer than x hours, all together.',
+  ],
+  [
+    { queryType: 'backfillAvailability', view: 'survival', duration: 'vacancy' },
+    'Share of GPUs that stay free for backfill longer than x hours, all together.',
+  ],
+  [{ queryType: 'backfillAvailability', view: 'periods' }, 'Every time a GPU was free for backfill.'],
+  [
+    { queryType: 'backfillAvailability', view: 'periods', duration: 'tenure' },
+    'Every time a GPU was in the backfill pool.',
+  ],
+  [
+    { queryType: 'backfillAvailability', metrics: ['meanHours'] },
+    'Backfill GPUs in the time range: Mean, all together.',
+  ],
+  [{ queryType: 'evictions', metrics: ['lost'] }, 'Runs of backfill jobs in the time range: Lost, all together.'],
+])('describes %j', (fields, sentence) => expect(say(query(fields))).toBe(sentence));
+
+it('counts what a sentence cannot hold', () => {
+  const users = Array.from({ length: 12 }, (_, i) => `u${i}`);
+  expect(say(query({ queryType: 'evictions', filter: { users } }))).toContain(
+    'Only users u0, u1, u2, u3, u4, u5, u6 or 5 more.'
+  );
+});

@@ -1,0 +1,44 @@
+import { fit } from './defaults';
+import { annotationPresets, applyPreset, presets } from './presets';
+import { validate } from './validation';
+
+const all = [...presets, ...annotationPresets];
+
+it.each(all)('"$name" is a right query', ({ query }) => {
+  expect(validate({ refId: 'A', ...query })).toEqual([]);
+  expect(fit({ refId: 'A', ...query })).toEqual({ refId: 'A', ...query, version: 1 });
+});
+
+it('names differ', () => expect(new Set(all.map(({ name }) => name)).size).toBe(all.length));
+
+it('has the questions that the pool asks daily', () => {
+  expect(presets.map(({ name }) => name)).toEqual(
+    expect.arrayContaining([
+      'Allocation by category',
+      'Backfill usage by user',
+      'H200 usage by user',
+      'Free GPUs by device now',
+      'How long do backfill GPUs stay free',
+      'Eviction rate by device',
+    ])
+  );
+});
+
+it('takes the place of a query, but for what Grafana keeps in it', () => {
+  const query = {
+    refId: 'B',
+    hide: true,
+    datasource: { uid: 'gpu' },
+    queryType: 'allocation',
+    bucket: '1h',
+    filter: { devices: ['x'] },
+  };
+  expect(applyPreset(query, presets[0])).toEqual({
+    refId: 'B',
+    hide: true,
+    key: undefined,
+    datasource: { uid: 'gpu' },
+    ...presets[0].query,
+    version: 1,
+  });
+});

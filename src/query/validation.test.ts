@@ -1,0 +1,85 @@
+import { GpuQuery } from './types';
+import { isComplete, maxLimit, validate, validateForAlert } from './validation';
+
+const query = (fields: Partial<GpuQuery>): GpuQuery => ({ refId: 'A', queryType: 'allocation', ...fields });
+
+describe('validate', () => {
+  it('has nothing to say about a new or a right query', () => {
+    expect(validate({ refId: 'A' })).toEqual([]);
+    expect(
+      validate(
+        query({
+          groupBy: ['device'],
+          metrics: ['free'],
+          filter: { categories: ['Shared', 'Open Capacity', '$c'], slots: ['Real'], devices: ['any'] },
+          bucket: '15m',
+          limit: 10,
+          version: 1,
+        })
+      )
+    ).toEqual([]);
+  });
+
+  it.each<[string, Partial<GpuQuery>, string]>([
+    ['kind', { queryType: 'gpus' }, '"gpus" is no kind of query; there are allocation, userHours'],
+    ['view', { view: 'runs' }, '"runs" is no view of allocation; there are timeseries, summary'],
+    ['grouping', { groupBy: ['user'] }, 'allocation/timeseries cannot be grouped by "user"; possible: category'],
+    ['grouping of a view without any', { view: 'health', groupBy: ['user'] }, 'by "user"; there is none.'],
+    ['metric', { metrics: ['gpuHours'] }, 'allocation/timeseries has no metric "gpuHours"; possible: allocatedPercent'],
+    ['category', { filter: { categories: ['Sharde'] } }, 'There is no category "Sharde"; possible: Priority-'],
+    ['slots', { filter: { slots: ['real'] } }, 'There is no slots "real"; possible: Real, Backfill.'],
+    ['ownership', { filter: { ownerships: ['CHTC'] } }, 'There is no ownership "CHTC"; possible: Researcher Owned'],
+    ['filter', { view: 'health', filter: { devices: ['x'] } }, 'allocation/health cannot be filtered by devices.'],
+    ['idle', { filter: { idle: true } }, 'allocation/timeseries cannot be filtered by idle.'],
+    ['users', { filter: { users: ['u'] } }, 'name "allocated" as the only metric'],
+    ['bucket', { bucket: '2h' }, 'There is no bucket "2h"; possible: auto, window, 5m'],
+    ['duration', { duration: 'life' }, 'There is no duration "life"; possible: tenure, vacancy.'],
+    ['negative limit', { limit: -1 }, 'The limit is a whole number'],
+    ['broken limit', { limit: 1.5 }, 'The limit is a whole number'],
+    ['large limit', { limit: maxLimit + 1 }, 'The limit is a whole number'],
+    ['version', { version: 2 }, 'of version 2, made by a newer plugin; this one knows 1'],
+  ])('names a wrong %s and what is possible', (_, fields, message) => {
+    expect(validate(query(fields))).toEqual([expect.stringContaining(message)]);
+  });
+
+  it('lets users choose among allocated GPUs', () => {
+    const filter = { users: ['u'] };
+    expect(validate(query({ filter, metrics: ['allocated'] }))).toEqual([]);
+    expect(validate(query({ filter, metrics: ['allocated', 'free'] }))).toHaveLength(1);
+    expect(validate(query({ filter, view: 'current' }))).toEqual([]);
+    expect(validate(query({ filter, queryType: 'userHours' }))).toEqual([]);
+    expect(validate(query({ filter, queryType: 'backfillAvailability' }))).toHaveLength(1);
+  });
+
+  it('reports all that is wrong at once', () => {
+    expect(validate(query({ groupBy: ['a', 'b'], metrics: ['c'], bucket: 'd' }))).toHaveLength(4);
+  });
+});
+
+describe('validateForAlert', () => {
+  it('accepts series and tables of one metric', () => {
+    expect(validateForAlert(query({}))).toEqual([]);
+    expect(validateForAlert(query({ view: 'health', metrics: ['gpusLost'] }))).toEqual([]);
+    expect(validateForAlert({ refId: 'A' })).toEqual([]);
+  });
+
+  it.each<[string, Partial<GpuQuery>, string]>([
+    [
+      'a view that cannot alert',
+      { view: 'current' },
+      'allocation/current cannot alert; of this kind timeseries, summary',
+    ],
+    ['a table of all metrics', { view: 'summary' }, 'exactly one metric'],
+    ['a table of two metrics', { view: 'summary', metrics: ['free', 'drained'] }, 'exactly one metric'],
+    ['totals', { view: 'summary', metrics: ['free'], totals: true }, 'switch totals off'],
+    ['variables', { filter: { devices: ['$d', '/[[x]]/'], machines: ['${m}', '$d'] } }, 'replace $d, ${m}.'],
+    ['a variable bucket', { bucket: '$b' }, 'replace $b.'],
+  ])('warns about %s', (_, fields, message) => {
+    expect(validateForAlert(query(fields))).toEqual([expect.stringContaining(message)]);
+  });
+});
+
+it('a query is complete with a kind', () => {
+  expect(isComplete({ refId: 'A' })).toBe(false);
+  expect(isComplete(query({}))).toBe(true);
+});
