@@ -34,7 +34,10 @@ func openStores(_ context.Context, _ backend.DataSourceInstanceSettings, setting
 	s := &stores{
 		settings: settings,
 		dir:      dir,
-		timeline: timeline.New(timeline.Options{Snapshots: dir, Zone: settings.zone, MaxBytes: int64(settings.CacheMaxMB) << 20}),
+		timeline: timeline.New(timeline.Options{
+			Snapshots: dir, Zone: settings.zone, MaxBytes: int64(settings.CacheMaxMB) << 20,
+			CacheDir: settings.CacheDir, MaxDiskBytes: int64(settings.CacheDiskMB) << 20,
+		}),
 	}
 	switch settings.Jobs {
 	case jobsSQLite:

@@ -155,19 +155,15 @@ func (in *ingest) scan(ctx context.Context, n int, f file, rows snapshots.Rowids
 	return nil
 }
 
-// fingerprint fills in by what the sources can be recognised later.
-func (in *ingest) fingerprint(ctx context.Context, files []file) error {
-	for i := range in.sources {
-		s := &in.sources[i]
-		for _, f := range files {
-			if f.Name != s.file {
-				continue
-			}
-			s.samples = sampleRows(s.rows)
-			var err error
-			if s.hashes, err = f.Hash(ctx, f.state, s.samples); err != nil {
-				return err
-			}
+// fingerprint fills in by what sources can be recognised in another process.
+func fingerprint(ctx context.Context, sources []source, files []file) error {
+	for i := range sources {
+		s := &sources[i]
+		n := slices.IndexFunc(files, func(f file) bool { return f.Name == s.file })
+		s.samples = sampleRows(s.rows)
+		var err error
+		if s.hashes, err = files[n].Hash(ctx, files[n].state, s.samples); err != nil {
+			return err
 		}
 	}
 	return nil

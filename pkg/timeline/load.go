@@ -3,6 +3,9 @@ package timeline
 import (
 	"context"
 	"maps"
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
 // day returns the segment of a UTC day as the files are now.
@@ -59,6 +62,9 @@ func (t *Timeline) read(ctx context.Context, e *entry, date int32, files []file)
 			return err
 		}
 	}
+	if !grown && t.fromDisk(ctx, e, date, files) {
+		return nil
+	}
 	if !grown {
 		e.in = newIngest(date, t.zone, t.names)
 		if err := e.in.read(ctx, files); err != nil {
@@ -66,10 +72,54 @@ func (t *Timeline) read(ctx context.Context, e *entry, date int32, files []file)
 		}
 	}
 	e.day, e.sources = e.in.day(), e.in.sources
-	if e.in.closed() {
-		e.in = nil // finished: its rows are not needed any more
+	if e.in.closed() { // finished: its rows are not needed any more
+		if t.disk != nil {
+			if err := fingerprint(ctx, e.sources, files); err != nil {
+				return err
+			}
+			t.disk.write(e.day, e.sources, t.names)
+		}
+		e.in = nil
 	}
 	return nil
+}
+
+// fromDisk takes the day from the cache directory, if what it was made from is still there.
+func (t *Timeline) fromDisk(ctx context.Context, e *entry, date int32, files []file) bool {
+	if t.disk == nil {
+		return false
+	}
+	keys, segment, ok := t.disk.read(date, t.names)
+	if !ok {
+		return false
+	}
+	from, to := texts(date, t.zone)
+	var sources []source
+	for _, f := range files {
+		if !f.touches(from, to) {
+			continue
+		}
+		if len(sources) == len(keys) {
+			return false
+		}
+		k := keys[len(sources)]
+		if k.File != f.Name || k.Inode != f.state.Inode || k.Columns != f.state.Columns || f.state.Unordered || f.state.First > k.First || f.state.Last <= k.Last {
+			return false
+		}
+		if hashes, err := f.Hash(ctx, f.state, k.Rows); err != nil || !slices.Equal(hashes, k.Hashes) {
+			return false
+		}
+		sources = append(sources, source{file: k.File, inode: k.Inode, columns: k.Columns, edits: f.state.Rewritten, rows: snapshots.Rowids{First: k.First, Last: k.Last}, closed: true})
+	}
+	if len(sources) != len(keys) {
+		return false
+	}
+	d, err := segment()
+	if err != nil {
+		return false // dropped, and read anew
+	}
+	e.day, e.sources, e.in = d, sources, nil
+	return true
 }
 
 // bytes estimates the live memory of what is kept of the rows.

@@ -4,8 +4,10 @@ package timeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -19,24 +21,49 @@ type Options struct {
 	Snapshots *snapshots.Dir  // closed with the timeline
 	Zone      *localtime.Zone // of the collector
 	MaxBytes  int64           // memory for segments
+
+	// CacheDir keeps the segments of finished days over restarts; "" keeps them in memory only.
+	CacheDir     string
+	MaxDiskBytes int64
 }
 
 // Timeline serves views of a pool's snapshots. It is safe for concurrent use.
 type Timeline struct {
-	dir   *snapshots.Dir
-	zone  *localtime.Zone
-	names *Names
-	cache *memory
-	slots chan struct{} // bounds the days that are read at once
+	dir       *snapshots.Dir
+	zone      *localtime.Zone
+	names     *Names
+	cache     *memory
+	disk      *disk         // nil without a cache directory
+	diskError error         // why there is none though it was asked for
+	slots     chan struct{} // bounds the days that are read at once
+	busy      atomic.Int64  // loads under way
 }
 
-// New returns a timeline. Nothing is read yet.
+// New returns a timeline. Nothing is read yet. Without a cache directory that can be used, CacheError says why, and segments
+// are kept in memory only.
 func New(o Options) *Timeline {
-	return &Timeline{dir: o.Snapshots, zone: o.Zone, names: newNames(), cache: newMemory(o.MaxBytes), slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	t := &Timeline{dir: o.Snapshots, zone: o.Zone, names: newNames(), cache: newMemory(o.MaxBytes), slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	if o.CacheDir != "" {
+		t.disk, t.diskError = openDisk(o.CacheDir, o.Snapshots.Path(), o.Zone.Key(), o.MaxDiskBytes)
+	}
+	return t
 }
 
-// Close ends everything the timeline has open.
-func (t *Timeline) Close() error { return t.dir.Close() }
+// Close ends everything the timeline has open. Loads under way end with an error.
+func (t *Timeline) Close() error {
+	if t.disk != nil {
+		return errors.Join(t.dir.Close(), t.disk.close())
+	}
+	return t.dir.Close()
+}
+
+// CacheError says why the cache directory cannot be used, or the last write to it failed; nil when all is well.
+func (t *Timeline) CacheError() error {
+	if t.disk == nil {
+		return t.diskError
+	}
+	return t.disk.failure()
+}
 
 // Load returns a view that holds every snapshot of the UTC days that [from, to] touches. Of the two UTC days before and
 // the one after it holds the snapshot times, so that neighbours, cadence and gaps at the edges are known; whether it
@@ -45,6 +72,8 @@ func (t *Timeline) Close() error { return t.dir.Close() }
 // A file that cannot be read becomes a notice of the view, and the other files answer. Errors: the directory cannot be
 // read, it holds no month file, or none of its files can be read.
 func (t *Timeline) Load(ctx context.Context, from, to pool.Micros) (*View, error) {
+	t.busy.Add(1)
+	defer t.busy.Add(-1)
 	files, notices, err := t.files(ctx)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,225 @@
+package timeline
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// disk keeps the segments of finished days in a directory of its own, under a byte budget. A file is whole or not there;
+// one that is stale, foreign or damaged is dropped and made again, never trusted.
+type disk struct {
+	root *os.Root
+	pool string // distinguishes directories and zones
+	max  int64
+
+	mu    sync.Mutex
+	bytes int64 // as far as known; -1 = not counted yet
+	err   error // of the last write
+}
+
+// The name and the first bytes of a segment file. Files that lack either are never deleted.
+var segmentName = regexp.MustCompile(`^[0-9a-f]{16}-\d{4}-\d{2}-\d{2}\.segment$`)
+
+const (
+	segmentMagic = "gpureports segment 1\n"
+	cacheFolder  = "gpureports-segments"
+)
+
+// openDisk makes the cache's own folder inside dir. snapshotDir and zone are what its segments depend on.
+func openDisk(dir, snapshotDir, zone string, max int64) (*disk, error) {
+	folder := filepath.Join(dir, cacheFolder)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, pool.SourceError("cache directory cannot be made: %w: check the setting cacheDir", errors.Unwrap(err))
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, pool.SourceError("cache directory cannot be opened: %w: check the setting cacheDir", errors.Unwrap(err))
+	}
+	key := xxhash.Sum64String(snapshotDir + "\x00" + zone)
+	return &disk{root: root, pool: fmt.Sprintf("%016x", key), max: max, bytes: -1}, nil
+}
+
+func (s *disk) name(date int32) string { return s.pool + "-" + dateText(date) + ".segment" }
+
+// segmentHeader stands before the compressed segment, as one line of JSON.
+type segmentHeader struct {
+	Sources []sourceKey `json:"sources"`
+	Hash    uint64      `json:"hash"` // xxHash of the segment
+	Size    int         `json:"size"` // of the segment
+}
+
+// sourceKey is by what a source is recognised in another process.
+type sourceKey struct {
+	File    string   `json:"file"`
+	Inode   uint64   `json:"inode"`
+	Columns string   `json:"columns"`
+	First   int64    `json:"first"`
+	Last    int64    `json:"last"`
+	Rows    []int64  `json:"rows"`
+	Hashes  []uint64 `json:"hashes"`
+}
+
+// maxSegment bounds what a header may ask to be allocated.
+const maxSegment = 1 << 30
+
+var (
+	// compressor and decompressor are safe for concurrent use by EncodeAll and DecodeAll.
+	compressor, _   = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(1))
+	decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxSegment))
+)
+
+// write keeps a finished day. A failure is kept for the health check: the cache only saves time.
+func (s *disk) write(d *Day, sources []source, names *Names) {
+	segment := encode(d, names)
+	header := segmentHeader{Hash: xxhash.Sum64(segment), Size: len(segment)}
+	for _, source := range sources {
+		header.Sources = append(header.Sources, sourceKey{source.file, source.inode, source.columns, source.rows.First, source.rows.Last, source.samples, source.hashes})
+	}
+	line, err := json.Marshal(header)
+	if err == nil {
+		content := append(append([]byte(segmentMagic), line...), '\n')
+		content = compressor.EncodeAll(segment, content)
+		err = s.put(s.name(d.Date), content)
+	}
+	s.mu.Lock()
+	s.err = err
+	s.mu.Unlock()
+}
+
+// put writes a file atomically and keeps the budget.
+func (s *disk) put(name string, content []byte) error {
+	temporary := fmt.Sprintf("%s.%d.part", name, os.Getpid())
+	err := s.root.WriteFile(temporary, content, 0o600)
+	if err == nil {
+		err = s.root.Rename(temporary, name)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write the segment cache: %w", err), ignoreMissing(s.root.Remove(temporary)))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bytes >= 0 {
+		s.bytes += int64(len(content)) // too much where a file was replaced: counted anew below
+	}
+	if s.bytes < 0 || s.bytes > s.max {
+		return s.shrink()
+	}
+	return nil
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// shrink counts the segments and drops the least recently used ones above the budget. s.mu is held.
+func (s *disk) shrink() error {
+	folder, err := s.root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	entries, err := folder.ReadDir(-1)
+	if err != nil {
+		return err
+	}
+	var files []fs.FileInfo
+	s.bytes = 0
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil || !segmentName.MatchString(entry.Name()) || !info.Mode().IsRegular() {
+			continue
+		}
+		files = append(files, info)
+		s.bytes += info.Size()
+	}
+	slices.SortFunc(files, func(a, b fs.FileInfo) int { return cmp.Compare(a.ModTime().UnixNano(), b.ModTime().UnixNano()) })
+	for _, info := range files {
+		if s.bytes <= s.max {
+			break
+		}
+		if !s.isOurs(info.Name()) {
+			continue
+		}
+		if err := s.root.Remove(info.Name()); ignoreMissing(err) != nil {
+			return err
+		}
+		s.bytes -= info.Size()
+	}
+	return nil
+}
+
+// isOurs tells a segment by its first bytes.
+func (s *disk) isOurs(name string) bool {
+	file, err := s.root.Open(name)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	var magic [len(segmentMagic)]byte
+	n, _ := file.Read(magic[:]) // a short file is not ours
+	return string(magic[:n]) == segmentMagic
+}
+
+// read returns the kept segment's keys, and a function that decodes it; ok is false when there is none that can be used.
+func (s *disk) read(date int32, names *Names) (sources []sourceKey, segment func() (*Day, error), ok bool) {
+	name := s.name(date)
+	content, err := s.root.ReadFile(name)
+	if err != nil {
+		return nil, nil, false
+	}
+	rest, ours := bytes.CutPrefix(content, []byte(segmentMagic))
+	if !ours {
+		return nil, nil, false // an older format, or foreign: written over later
+	}
+	line, body, _ := bytes.Cut(rest, []byte("\n"))
+	var header segmentHeader
+	if json.Unmarshal(line, &header) != nil || header.Size < 0 || header.Size > maxSegment {
+		s.drop(name)
+		return nil, nil, false
+	}
+	return header.Sources, func() (*Day, error) {
+		segment, err := decompressor.DecodeAll(body, make([]byte, 0, min(header.Size, 64*len(body))))
+		if err != nil || len(segment) != header.Size || xxhash.Sum64(segment) != header.Hash {
+			s.drop(name)
+			return nil, errDamaged
+		}
+		d, err := decode(segment, names)
+		if err != nil || d.Date != date {
+			s.drop(name)
+			return nil, errDamaged
+		}
+		now := time.Now()
+		_ = s.root.Chtimes(name, now, now) // only the order of eviction depends on it
+		return d, nil
+	}, true
+}
+
+// drop removes a damaged segment. If it cannot be removed it is written over, or found damaged again.
+func (s *disk) drop(name string) { _ = s.root.Remove(name) }
+
+// failure is the error of the last write, nil when it succeeded.
+func (s *disk) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+func (s *disk) close() error { return s.root.Close() }

@@ -1,0 +1,59 @@
+package timeline
+
+import (
+	"context"
+	"time"
+)
+
+// Warm loads all days, newest first, until the memory's budget is used up or ctx ends. It gives way to queries: between
+// two days it waits until no load is under way.
+func (t *Timeline) Warm(ctx context.Context) error {
+	files, _, err := t.files(ctx)
+	if err != nil {
+		return err
+	}
+	first, last, ok := t.dates(files)
+	for date := last; ok && date >= first && !t.cache.full(); date-- {
+		if err := t.idle(ctx); err != nil {
+			return err
+		}
+		if files, _, err = t.files(ctx); err != nil {
+			return err
+		}
+		if _, err := t.day(ctx, date, files); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// idle waits until no query loads.
+func (t *Timeline) idle(ctx context.Context) error {
+	const patience = 20 * time.Millisecond
+	for t.busy.Load() > 0 {
+		select {
+		case <-time.After(patience):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return ctx.Err()
+}
+
+// full tells whether another day would drop one.
+func (m *memory) full() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	largest := int64(0)
+	for _, e := range m.entries {
+		largest = max(largest, e.bytes)
+	}
+	return m.bytes+largest > m.max
+}
+
+// Memory returns the bytes of the segments that are held, and the budget.
+func (t *Timeline) Memory() (used, budget int64) {
+	t.cache.mu.Lock()
+	defer t.cache.mu.Unlock()
+	return t.cache.bytes, t.cache.max
+}
