@@ -42,7 +42,7 @@ func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 		for _, g := range c.Gaps {
 			hours += pool.Hours(min(g.To, c.Window.To) - max(g.From, c.Window.From))
 		}
-		a.Warn("%s between snapshots, %s h in all, the first from %s to %s UTC", count(len(c.Gaps), "gap"), Decimal(hours), stamp(c.Gaps[0].From), stamp(c.Gaps[0].To))
+		a.Warn("%s between snapshots, %s h in all, the first from %s to %s UTC", count(len(c.Gaps), "gap"), Decimal(hours), Stamp(c.Gaps[0].From), Stamp(c.Gaps[0].To))
 	}
 	if window := c.Window.To - c.Window.From; c.Snapshots > 0 && window > 0 && c.Covered < window {
 		a.Info("coverage %s %%: %s of %s h, %s, %s", Decimal(100*float64(c.Covered)/float64(window)), Decimal(pool.Hours(c.Covered)), Decimal(c.Window.Hours()), count(c.Snapshots, "snapshot"), count(c.Slices, "slice"))
@@ -72,11 +72,55 @@ func (a *About) Stat(name, unit string, value float64) {
 	a.stats = append(a.stats, data.QueryStat{FieldConfig: data.FieldConfig{DisplayName: name, Unit: unit}, Value: value})
 }
 
-// Unmatched adds a notice for values of a filter that match nothing.
-func (a *About) Unmatched(filter string, values []string) {
-	if len(values) > 0 {
-		a.Warn("filter.%s: nothing in the window matches %s", filter, strings.Join(values, ", "))
+// Unmatched adds a notice for each filter with values that match nothing on the window's days.
+func (a *About) Unmatched(v *timeline.View, days []*timeline.Day) {
+	s := &a.plan.Select
+	check := func(filter string, t *query.Texts, find func(*timeline.Day, func(timeline.Symbol)), texts func(string) []string) {
+		if t.All() {
+			return
+		}
+		found := map[timeline.Symbol]bool{}
+		for _, d := range days {
+			find(d, func(s timeline.Symbol) { found[s] = true })
+		}
+		missing := t.Unmatched(func(yield func(string) bool) {
+			for s := range found {
+				for _, text := range texts(v.Names.Text(s)) {
+					if !yield(text) {
+						return
+					}
+				}
+			}
+		})
+		if len(missing) > 0 {
+			a.Warn("filter.%s: nothing on the window's days matches %s", filter, strings.Join(missing, ", "))
+		}
 	}
+	shown := func(grouping string) func(string) []string {
+		return func(text string) []string { return []string{query.Shown(grouping, text)} }
+	}
+	check("devices", &s.Devices, func(d *timeline.Day, found func(timeline.Symbol)) {
+		for _, m := range d.Models() {
+			found(m.Device)
+		}
+	}, shown("device"))
+	check("machines", &s.Machines, func(d *timeline.Day, found func(timeline.Symbol)) {
+		for _, m := range d.Machines() {
+			found(m.Name)
+		}
+	}, shown("machine"))
+	check("projects", &s.Projects, func(d *timeline.Day, found func(timeline.Symbol)) {
+		for _, r := range d.Rows() {
+			found(r.Project)
+		}
+	}, func(list string) []string { return append(pool.Projects(list), list) })
+	check("users", &s.Users, func(d *timeline.Day, found func(timeline.Symbol)) {
+		for _, r := range d.Rows() {
+			if r.State == pool.Claimed {
+				found(r.User)
+			}
+		}
+	}, shown("user"))
 }
 
 // cut adds the notice of a limit.
@@ -154,4 +198,5 @@ func Decimal(x float64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.2f", x), "0"), ".")
 }
 
-func stamp(t pool.Micros) string { return pool.Time(t).Format(time.DateTime) }
+// Stamp writes a time to the second, in UTC.
+func Stamp(t pool.Micros) string { return pool.Time(t).Format(time.DateTime) }

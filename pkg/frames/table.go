@@ -76,18 +76,30 @@ func Table(p *query.Plan, a *About, rows []Row, totals ...Total) data.Frames {
 	return tableOf(p, a, fields)
 }
 
+// Cut returns rows up to the limit, with those that stand last in any case.
+func Cut[R any](p *query.Plan, a *About, rows, last []R) []R {
+	shown := rows[:min(len(rows), p.Max(5000))]
+	a.cut(len(shown), len(rows), "rows")
+	return slices.Concat(shown, last)
+}
+
 // List returns a table of whole columns, all of the same length, cut to the limit.
 func List(p *query.Plan, a *About, fields ...*data.Field) data.Frames {
 	all := fields[0].Len()
 	shown := min(all, p.Max(5000))
 	a.cut(shown, all, "rows")
-	if shown == 0 {
-		return a.Finish(nil)
-	}
 	for _, f := range fields {
 		for f.Len() > shown {
 			f.Delete(f.Len() - 1)
 		}
+	}
+	return Columns(p, a, fields...)
+}
+
+// Columns returns a table of whole columns as they are.
+func Columns(p *query.Plan, a *About, fields ...*data.Field) data.Frames {
+	if fields[0].Len() == 0 {
+		return a.Finish(nil)
 	}
 	return tableOf(p, a, fields)
 }

@@ -1,9 +1,9 @@
 package timeline
 
 import (
-	"context"
+	"slices"
+	"sort"
 
-	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -15,39 +15,126 @@ type Coverage struct {
 	Covered        pool.Micros // D
 	Gaps           []Gap       // those that overlap the window
 	RowsWithoutGPU int         // of the window's snapshots
-	Excluded       []Excluded  // with a machine in the window's days
+	Excluded       []Excluded  // with a machine on the window's days
 }
 
-// Gap is a distance of two snapshots above the gap limit: collectors were not run in between.
+// Gap is a distance of two snapshots above the gap limit (methodology section 1).
 type Gap struct{ From, To pool.Micros }
 
-// Excluded is an exclusion with the machines that it takes out, sorted by name.
+// Excluded is an exclusion with the machines that it takes out, ascending.
 type Excluded struct {
 	pool.Exclusion
 	Machines []string
 }
 
-// Coverage returns the coverage of a window.
-func (s *Slices) Coverage(lists pool.Lists) Coverage { return Coverage{} }
-
-// Covered returns D of a range of time: hours that are covered (methodology sections 6 and 12).
-func (s *Slices) Covered(w pool.Window) pool.Micros { return 0 }
-
-// Slices are the slices of methodology section 4 that have a snapshot in a window. Ordinals count them from 0.
-type Slices struct {
-	View    *View
-	Window  pool.Window
-	Begin   []pool.Micros // of each slice, ascending
-	zone    *localtime.Zone
-	minutes int
-	first   int     // number of the first snapshot in the window
-	ordinal []int32 // of the slice of each snapshot in the window
+// Coverage returns the window's coverage.
+func (s *Slices) Coverage(lists pool.Lists) Coverage {
+	c := Coverage{Window: s.Window, Snapshots: s.end - s.first, Slices: s.N(), Covered: s.Covered(s.Window), Gaps: s.View.Gaps(s.Window)}
+	machines := map[Symbol]bool{}
+	for i := range s.Days {
+		d := &s.Days[i]
+		for _, rows := range d.RowsWithoutGPU[d.from : d.from+len(d.ordinal)] {
+			c.RowsWithoutGPU += int(rows)
+		}
+		for m := range d.machines {
+			machines[d.machines[m].Name] = true
+		}
+	}
+	byPattern := map[string]*Excluded{}
+	for m := range machines {
+		name := s.View.Names.Text(m)
+		e := lists.ExclusionOf(name)
+		if e == nil {
+			continue
+		}
+		if byPattern[e.Pattern] == nil {
+			byPattern[e.Pattern] = &Excluded{Exclusion: *e}
+		}
+		byPattern[e.Pattern].Machines = append(byPattern[e.Pattern].Machines, name)
+	}
+	for _, e := range lists.Excluded {
+		if found := byPattern[e.Pattern]; found != nil {
+			slices.Sort(found.Machines)
+			c.Excluded = append(c.Excluded, *found)
+			delete(byPattern, e.Pattern)
+		}
+	}
+	return c
 }
 
-// Slices forms the slices of a window; minutes 0 makes every snapshot its own slice.
-func (v *View) Slices(ctx context.Context, zone *localtime.Zone, minutes int, w pool.Window) *Slices {
-	return &Slices{View: v, Window: w, zone: zone, minutes: minutes}
+// Gaps returns the gaps that overlap a window.
+func (v *View) Gaps(w pool.Window) (gaps []Gap) {
+	first, end := v.Snapshots(w)
+	for i := max(first-1, 0); i < end; i++ {
+		if v.GapAfter(i) {
+			gaps = append(gaps, Gap{v.Times[i], v.Times[i+1]})
+		}
+	}
+	return gaps
 }
 
-// N is the number of slices.
-func (s *Slices) N() int { return len(s.Begin) }
+// stretch is an unbroken piece of covered time [from, to); before is the covered time ahead of it.
+type stretch struct{ from, to, before pool.Micros }
+
+// Covered is D of a range of time, cut to the window: the union of the slices with data, snapshots outside the window
+// included, and of the time between two consecutive snapshots that is no gap (methodology sections 6 and 12).
+func (s *Slices) Covered(w pool.Window) pool.Micros {
+	return max(0, s.coveredUntil(min(w.To, s.Window.To))-s.coveredUntil(max(w.From, s.Window.From)))
+}
+
+func (s *Slices) coveredUntil(t pool.Micros) pool.Micros {
+	i := sort.Search(len(s.covered), func(i int) bool { return s.covered[i].from >= t }) - 1
+	if i < 0 {
+		return 0
+	}
+	c := s.covered[i]
+	return c.before + min(t, c.to) - c.from
+}
+
+// cover fills the covered stretches: of the window's snapshots and of those near enough to reach into it.
+func (s *Slices) cover() {
+	v := s.View
+	s.covered = nil
+	first, end := s.first, s.end
+	for first > 0 && s.Window.From-v.Times[first-1] <= pool.Day {
+		first--
+	}
+	first = max(first-1, 0) // the neighbour, however far
+	for end < len(v.Times) && v.Times[end]-s.Window.To <= pool.Hour {
+		end++
+	}
+	end = min(end+1, len(v.Times))
+
+	floor, day := s.flooring, -1
+	var begin func(pool.Micros) pool.Micros
+	for i := first; i < end; i++ {
+		if d := v.DayAt(i); d != day {
+			day, begin = d, floor(v.Days[d])
+		}
+		t := v.Times[i]
+		from, to := t, t
+		switch {
+		case s.minutes > 0:
+			from = begin(t)
+			to = from + pool.Micros(s.minutes)*pool.Minute
+		case i+1 < len(v.Times):
+			to = min(v.Times[i+1], t+v.limits[day])
+		case s.Newest > t:
+			to = t + v.limits[day]
+		default:
+			to = t + v.Cadence(v.Days[day].Date)
+		}
+		if i+1 < len(v.Times) && v.Times[i+1]-t <= v.limits[day] { // no gap
+			to = max(to, v.Times[i+1])
+		}
+		if n := len(s.covered); n > 0 && from <= s.covered[n-1].to {
+			s.covered[n-1].to = max(s.covered[n-1].to, to)
+			continue
+		}
+		before := pool.Micros(0)
+		if n := len(s.covered); n > 0 {
+			before = s.covered[n-1].before + s.covered[n-1].to - s.covered[n-1].from
+		}
+		s.covered = append(s.covered, stretch{from, to, before})
+	}
+}

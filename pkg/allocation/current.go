@@ -1,0 +1,254 @@
+package allocation
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// lookBack is how far the beginning of a state is looked for.
+const lookBack = 7 * pool.Day
+
+// loadNewest loads the newest snapshot at or before a time, whatever lies between, and the given time before it.
+// snapshot is its number in the view, -1: there is none.
+func loadNewest(ctx context.Context, tl *timeline.Timeline, at, before pool.Micros) (view *timeline.View, snapshot int, err error) {
+	first, newest, ok, err := tl.Range(ctx)
+	if err != nil {
+		return nil, -1, err
+	}
+	for at = min(at, newest); ok && at >= first; at -= 3 * pool.Day { // a view holds the times of two days before its own
+		if view, err = tl.Load(ctx, at, at); err != nil {
+			return nil, -1, err
+		}
+		if _, end := view.Snapshots(pool.Window{From: at, To: at}); end > 0 {
+			t := view.Times[end-1]
+			if view, err = tl.Load(ctx, t-before, t); err != nil {
+				return nil, -1, err
+			}
+			_, end = view.Snapshots(pool.Window{From: t, To: t})
+			return view, end - 1, nil
+		}
+	}
+	view, err = tl.Load(ctx, at, at)
+	return view, -1, err
+}
+
+// current lists every GPU of the newest snapshot of the window's end.
+func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Frames, error) {
+	view, snapshot, err := loadNewest(ctx, tl, p.Window.To, lookBack)
+	if err != nil {
+		return nil, err
+	}
+	at := p.Window.To
+	if snapshot >= 0 {
+		at = view.Times[snapshot]
+	}
+	s, err := view.Slices(ctx, p.Env.Zone, p.Env.SliceMinutes, pool.Window{From: at, To: at})
+	if err != nil {
+		return nil, err
+	}
+	about := frames.NewAbout(p, view, s.Coverage(p.Env.Lists))
+	about.Unmatched(view, daysOf(s))
+	if snapshot < 0 {
+		return about.Finish(nil), nil
+	}
+	if age := p.Window.To - at; age > view.GapLimit(snapshot) {
+		about.Warn("the newest snapshot is %s h old: %s UTC", frames.Decimal(pool.Hours(age)), frames.Stamp(at))
+	}
+	names := view.Names.Texts()
+	classify := newClassifier(p, grouping{}, names)
+	history := newHistory(view, snapshot)
+	index := view.DayAt(snapshot)
+	day := view.Days[index]
+	if missing := missing(classify, view, index, snapshot-view.Base[index]); missing > 0 {
+		about.Info("%d GPUs of machines that are missing from the newest snapshot are not listed", missing)
+	}
+
+	var rows []gpuRow
+	for i := range day.GPUs() {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		class, counts := classify.gpu(day, i)
+		if !counts {
+			continue
+		}
+		first, spans := day.Spans(i)
+		status := day.Status(spans[spanAt(first, snapshot-view.Base[index])])
+		state, side := stateOf(&status)
+		row := status.Row(side)
+		if state == stateNone || !classify.keeps(class, side, row) {
+			continue
+		}
+		model := day.Model(i)
+		since := history.since(day.GPU(i), state, row)
+		r := gpuRow{
+			device: query.Shown("device", names[model.Device]), memory: model.Memory / 1024, category: categoryOf(class, side, row).String(),
+			state: state.String(), job: view.Names.JobText(row.Job), since: since, hours: pool.Hours(at - since),
+		}
+		machine, id := view.Names.GPU(day.GPU(i))
+		r.machine, r.gpu = names[machine], names[id]
+		if row.State == pool.Claimed {
+			r.user = query.Shown("user", names[row.User])
+		}
+		rows = append(rows, r)
+	}
+	slices.SortFunc(rows, func(a, b gpuRow) int {
+		return cmp.Or(cmp.Compare(a.machine, b.machine), cmp.Compare(a.gpu, b.gpu))
+	})
+	return gpuTable(p, about, rows), nil
+}
+
+// keeps tells whether the filters on results let a row pass.
+func (c *classifier) keeps(class gpuClass, side pool.Side, row *timeline.Row) bool {
+	if !c.selected.Categories[categoryOf(class, side, row)] || !c.project(row.Project) {
+		return false
+	}
+	return c.selected.Users.All() || row.State == pool.Claimed && c.user(row.User)
+}
+
+type gpuRow struct {
+	machine, gpu, device, category, state, user, job string
+	memory, hours                                    float64
+	since                                            pool.Micros
+}
+
+func gpuTable(p *query.Plan, about *frames.About, rows []gpuRow) data.Frames {
+	return frames.List(p, about,
+		frames.Text("machine", column(rows, func(r *gpuRow) string { return r.machine })),
+		frames.Text("gpu", column(rows, func(r *gpuRow) string { return r.gpu })),
+		frames.Text("device", column(rows, func(r *gpuRow) string { return r.device })),
+		frames.Number("memoryGB", column(rows, func(r *gpuRow) float64 { return r.memory })),
+		frames.Text("category", column(rows, func(r *gpuRow) string { return r.category })),
+		frames.Text("state", column(rows, func(r *gpuRow) string { return r.state })),
+		frames.Text("user", column(rows, func(r *gpuRow) string { return r.user })),
+		frames.Text("job", column(rows, func(r *gpuRow) string { return r.job })),
+		frames.Time("since", column(rows, func(r *gpuRow) pool.Micros { return r.since })),
+		frames.Number("hours", column(rows, func(r *gpuRow) float64 { return r.hours })),
+	)
+}
+
+func column[R, V any](rows []R, value func(*R) V) []V {
+	values := make([]V, len(rows))
+	for i := range rows {
+		values[i] = value(&rows[i])
+	}
+	return values
+}
+
+// history tells since when GPUs are as they are.
+type history struct {
+	view  *timeline.View
+	last  int // the snapshot that is asked about
+	first int // the earliest snapshot without a gap in between, at most 7 days back
+	gpus  []map[timeline.GPU]int
+}
+
+func newHistory(view *timeline.View, snapshot int) *history {
+	h := &history{view: view, last: snapshot, first: snapshot, gpus: make([]map[timeline.GPU]int, len(view.Days))}
+	for h.first > 0 && !view.GapAfter(h.first-1) && view.Times[h.first-1] >= view.Times[snapshot]-lookBack {
+		h.first--
+	}
+	return h
+}
+
+// since returns the beginning of the unbroken sequence with the same state, user and job.
+func (h *history) since(gpu timeline.GPU, state gpuState, row *timeline.Row) pool.Micros {
+	since := h.last
+	for d := h.view.DayAt(h.last); d >= 0 && h.view.Base[d]+len(h.view.Days[d].Times) > h.first; d-- {
+		day, base := h.view.Days[d], h.view.Base[d]
+		i, known := h.on(d)[gpu]
+		if !known {
+			break
+		}
+		first, spans := day.Spans(i)
+		k := spanAt(first, min(h.last-base, len(day.Times)-1))
+		for ; k >= 0; k-- {
+			status := day.Status(spans[k])
+			s, side := stateOf(&status)
+			if r := status.Row(side); s != state || r.User != row.User || r.Job != row.Job {
+				break
+			}
+			since = base + int(first[k])
+		}
+		if k >= 0 {
+			break
+		}
+	}
+	return h.view.Times[max(since, h.first)]
+}
+
+// on returns the places of a day's GPUs.
+func (h *history) on(day int) map[timeline.GPU]int {
+	if h.gpus[day] == nil {
+		d := h.view.Days[day]
+		h.gpus[day] = make(map[timeline.GPU]int, d.GPUs())
+		for i := range d.GPUs() {
+			h.gpus[day][d.GPU(i)] = i
+		}
+	}
+	return h.gpus[day]
+}
+
+// recent is how far back GPUs are looked for that the newest snapshot lacks.
+const recent = pool.Day
+
+// seen returns the GPUs of the last 24 h up to a snapshot of a day: true for those with a row in the snapshot itself.
+func seen(classify *classifier, view *timeline.View, index, snapshot int) map[timeline.GPU]bool {
+	from := view.Days[index].Times[snapshot] - recent
+	gpus := map[timeline.GPU]bool{}
+	for d := index; d >= 0; d-- {
+		day := view.Days[d]
+		last := len(day.Times) - 1
+		if d == index {
+			last = snapshot
+		}
+		if day.Times[last] < from {
+			break
+		}
+		begin, _ := slices.BinarySearch(day.Times, from)
+		for i := range day.GPUs() {
+			if _, counts := classify.gpu(day, i); !counts {
+				continue
+			}
+			first, spans := day.Spans(i)
+			for k := range first {
+				end := last + 1
+				if k+1 < len(first) {
+					end = min(end, int(first[k+1]))
+				}
+				if spans[k] == timeline.Silent || spans[k] == timeline.Absent || max(int(first[k]), begin) >= end {
+					continue
+				}
+				gpus[day.GPU(i)] = gpus[day.GPU(i)] || d == index && end == last+1
+			}
+		}
+	}
+	return gpus
+}
+
+// missing counts the GPUs of the last 24 h whose machine has no row in the snapshot.
+func missing(classify *classifier, view *timeline.View, index, snapshot int) int {
+	day := view.Days[index]
+	reports := map[timeline.Symbol]bool{}
+	for m, machine := range day.Machines() {
+		reports[machine.Name] = day.Reports(m, snapshot)
+	}
+	n := 0
+	for gpu, now := range seen(classify, view, index, snapshot) {
+		if machine, _ := view.Names.GPU(gpu); !now && !reports[machine] {
+			n++
+		}
+	}
+	return n
+}
+
+var nan = math.NaN()

@@ -1,0 +1,168 @@
+package allocation
+
+import (
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// Group is what counted GPU-slices are told apart by. Fields that are not grouped by are zero.
+type Group struct {
+	Category                       pool.Category
+	Side                           pool.Side
+	Ownership                      pool.Ownership
+	Memory                         uint8 // index of pool.MemoryClasses
+	Device, Machine, Project, User timeline.Symbol
+}
+
+// Texts returns the group's values by grouping, as tables show them.
+func (g *Group) Texts(groupings, names []string) []string {
+	texts := make([]string, len(groupings))
+	for i, name := range groupings {
+		switch name {
+		case "category":
+			texts[i] = g.Category.String()
+		case "slots":
+			texts[i] = g.Side.String()
+		case "ownership":
+			texts[i] = g.Ownership.String()
+		case "memory":
+			texts[i] = pool.MemoryClasses[g.Memory]
+		case "device":
+			texts[i] = query.Shown(name, names[g.Device])
+		case "machine":
+			texts[i] = names[g.Machine]
+		case "project":
+			texts[i] = names[g.Project]
+		case "user":
+			texts[i] = query.Shown(name, names[g.User])
+		}
+	}
+	return texts
+}
+
+// grouping says which fields of a Group are told apart.
+type grouping struct{ category, side, ownership, memory, device, machine, project, user bool }
+
+func groupingOf(names []string) grouping {
+	has := func(name string) bool { return slices.Contains(names, name) }
+	return grouping{has("category"), has("slots"), has("ownership"), has("memory"), has("device"), has("machine"), has("project"), has("user")}
+}
+
+// classifier puts rows into groups and applies filters. It remembers what it found out about texts; one goroutine uses it.
+type classifier struct {
+	by       grouping
+	byUser   bool // users matter: only claims are counted, those of several users in parts
+	selected *query.Selection
+	lists    pool.Lists
+	names    []string
+
+	machines        map[timeline.Symbol]machineClass
+	devices         map[timeline.Symbol]bool
+	projects, users map[timeline.Symbol]bool
+}
+
+type machineClass struct{ counts, chtcOwned bool }
+
+func newClassifier(p *query.Plan, by grouping, names []string) *classifier {
+	return &classifier{
+		by: by, byUser: by.user || !p.Select.Users.All(), selected: &p.Select, lists: p.Env.Lists, names: names,
+		machines: map[timeline.Symbol]machineClass{}, devices: map[timeline.Symbol]bool{},
+		projects: map[timeline.Symbol]bool{}, users: map[timeline.Symbol]bool{},
+	}
+}
+
+// Machine tells whether the machine counts at all, and whether it is listed in chtc_owned.
+func (c *classifier) machine(name timeline.Symbol) machineClass {
+	m, known := c.machines[name]
+	if !known {
+		text := c.names[name]
+		m = machineClass{c.selected.Machines.Match(text) && c.lists.ExclusionOf(text) == nil, c.lists.CHTCOwned[text]}
+		c.machines[name] = m
+	}
+	return m
+}
+
+func (c *classifier) device(name timeline.Symbol) bool {
+	return remember(c.devices, name, func() bool { return c.selected.MatchDevice(c.names[name]) })
+}
+
+func (c *classifier) project(list timeline.Symbol) bool {
+	return c.selected.Projects.All() || remember(c.projects, list, func() bool { return c.selected.MatchProjects(c.names[list]) })
+}
+
+func (c *classifier) user(name timeline.Symbol) bool {
+	return c.selected.Users.All() || remember(c.users, name, func() bool { return c.selected.Users.Match(query.Shown("user", c.names[name])) })
+}
+
+func remember(known map[timeline.Symbol]bool, s timeline.Symbol, find func() bool) bool {
+	found, ok := known[s]
+	if !ok {
+		found = find()
+		known[s] = found
+	}
+	return found
+}
+
+// gpuClass is what a day's GPU brings into its groups.
+type gpuClass struct {
+	ownership       pool.Ownership // of the machine on this day
+	chtcOwned       bool
+	memory          uint8
+	device, machine timeline.Symbol
+}
+
+// gpu classifies a day's i-th GPU; false: a filter or an exclusion leaves it out.
+func (c *classifier) gpu(d *timeline.Day, i int) (gpuClass, bool) {
+	machine := &d.Machines()[d.MachineOf(i)]
+	m := c.machine(machine.Name)
+	if !m.counts {
+		return gpuClass{}, false
+	}
+	ownership := machine.Ownership(m.chtcOwned)
+	model := d.Model(i)
+	if !c.selected.Ownerships[ownership] || !c.device(model.Device) {
+		return gpuClass{}, false
+	}
+	class := gpuClass{ownership: ownership, chtcOwned: m.chtcOwned}
+	if c.by.memory {
+		class.memory = uint8(slices.Index(pool.MemoryClasses, pool.MemoryClass(model.Memory)))
+	}
+	if c.by.device {
+		class.device = model.Device
+	}
+	if c.by.machine {
+		class.machine = machine.Name
+	}
+	return class, true
+}
+
+// group returns the group of a row of a side, held by a user; false: a filter leaves it out.
+func (c *classifier) group(gpu gpuClass, side pool.Side, row *timeline.Row, user timeline.Symbol) (Group, bool) {
+	category := pool.BackfillCategory(gpu.ownership)
+	if side == pool.Primary {
+		category = pool.PrimaryCategory(gpu.chtcOwned, row.Project != 0)
+	}
+	if !c.selected.Categories[category] || !c.project(row.Project) || c.byUser && !c.user(user) {
+		return Group{}, false
+	}
+	g := Group{Memory: gpu.memory, Device: gpu.device, Machine: gpu.machine}
+	if c.by.category {
+		g.Category = category
+	}
+	if c.by.side {
+		g.Side = side
+	}
+	if c.by.ownership {
+		g.Ownership = gpu.ownership
+	}
+	if c.by.project {
+		g.Project = row.Project
+	}
+	if c.by.user {
+		g.User = user
+	}
+	return g, true
+}

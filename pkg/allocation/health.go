@@ -1,0 +1,84 @@
+package allocation
+
+import (
+	"context"
+	"slices"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// health returns one row on the state of the data.
+func health(ctx context.Context, tl *timeline.Timeline, p *query.Plan, jobs JobFigures) (data.Frames, error) {
+	s, about, err := Load(ctx, tl, p)
+	if err != nil {
+		return nil, err
+	}
+	_, newest, any, err := tl.Range(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !any {
+		return about.Finish(nil), nil
+	}
+	figures := map[string]float64{
+		"snapshotAgeSeconds": float64(p.Now-newest) / float64(pool.Second),
+		"coveragePercent":    0,
+		"gpusSeen":           0,
+		"gpusLost":           0,
+		"jobsLagSeconds":     nan,
+		"linkRate":           nan,
+	}
+	if window := p.Window.To - p.Window.From; window > 0 {
+		figures["coveragePercent"] = 100 * float64(s.Covered(p.Window)) / float64(window)
+	}
+	view, snapshot, err := loadNewest(ctx, tl, p.Window.To, recent)
+	if err != nil {
+		return nil, err
+	}
+	if snapshot >= 0 {
+		index := view.DayAt(snapshot)
+		for _, now := range seen(newClassifier(p, grouping{}, view.Names.Texts()), view, index, snapshot-view.Base[index]) {
+			if now {
+				figures["gpusSeen"]++
+			} else {
+				figures["gpusLost"]++
+			}
+		}
+	}
+	if jobs != nil && slices.ContainsFunc(p.Metrics, func(m string) bool { return m == "jobsLagSeconds" || m == "linkRate" }) {
+		if figures["jobsLagSeconds"], figures["linkRate"], err = jobs(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	shown := *p
+	shown.Metrics = nil
+	var values []float64
+	for _, m := range p.Metrics {
+		if figure := figures[m]; figure == figure { // not NaN: there is one
+			shown.Metrics, values = append(shown.Metrics, m), append(values, figure)
+		}
+	}
+	if len(values) == 0 {
+		return about.Finish(nil), nil
+	}
+	return frames.Table(&shown, about, []frames.Row{{Values: values}}), nil
+}
+
+// gaps lists the collector's gaps in the window, as annotations.
+func gaps(s *timeline.Slices, p *query.Plan, about *frames.About) data.Frames {
+	all := s.View.Gaps(p.Window)
+	return frames.List(p, about,
+		frames.Time("time", column(all, func(g *timeline.Gap) pool.Micros { return g.From })),
+		frames.Time("timeEnd", column(all, func(g *timeline.Gap) pool.Micros { return g.To })),
+		frames.Text("title", column(all, func(*timeline.Gap) string { return "Collector gap" })),
+		frames.Text("text", column(all, func(g *timeline.Gap) string {
+			return "No snapshot for " + frames.Decimal(pool.Hours(g.To-g.From)) + " h"
+		})),
+		frames.Text("tags", column(all, func(*timeline.Gap) string { return "gap" })),
+	)
+}

@@ -1,0 +1,80 @@
+package allocation
+
+import (
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// gpuState is a GPU's state at one snapshot, as `current` and `stateTimeline` tell it.
+type gpuState int8
+
+// The states; their numbers are those of the state timeline.
+const (
+	stateNone      gpuState = -1 // no row
+	stateFree      gpuState = 0
+	stateClaimed   gpuState = 1 // by a primary slot
+	stateBackfill  gpuState = 2 // by a backfill slot
+	stateDrained   gpuState = 3
+	statePrevented gpuState = 4
+	stateOther     gpuState = 5
+)
+
+var stateNames = [...]string{"Free", "Claimed", "Backfill", "Drained", "Prevented", "Other"}
+
+func (s gpuState) String() string { return stateNames[s] }
+
+var stateColors = [...]string{"green", "blue", "purple", "orange", "red", "gray"}
+
+// stateMappings show the numbers as words.
+func stateMappings() data.ValueMappings {
+	mapper := data.ValueMapper{}
+	for s := stateFree; s <= stateOther; s++ {
+		mapper[string('0'+byte(s))] = data.ValueMappingResult{Text: s.String(), Color: stateColors[s], Index: int(s)}
+	}
+	return data.ValueMappings{mapper}
+}
+
+// stateOf returns the state, the first that fits, and the side whose row gives it.
+func stateOf(s *timeline.Status) (gpuState, pool.Side) {
+	switch {
+	case s.Primary.State == pool.Claimed:
+		return stateClaimed, pool.Primary
+	case s.Backfill.State == pool.Claimed:
+		return stateBackfill, pool.Backfill
+	}
+	side := pool.Primary
+	if s.Primary.State == pool.None {
+		side = pool.Backfill
+	}
+	row := s.Row(side)
+	switch {
+	case row.State == pool.None:
+		return stateNone, side
+	case row.Prevented:
+		return statePrevented, side
+	case row.State == pool.Drained:
+		return stateDrained, side
+	case row.State == pool.Unclaimed:
+		return stateFree, side
+	}
+	return stateOther, side
+}
+
+// spanAt returns the span that holds a snapshot of the day.
+func spanAt(first []uint16, snapshot int) int {
+	k := 0
+	for k+1 < len(first) && int(first[k+1]) <= snapshot {
+		k++
+	}
+	return k
+}
+
+// categoryOf is the category of a row of a side.
+func categoryOf(class gpuClass, side pool.Side, row *timeline.Row) pool.Category {
+	if side == pool.Primary {
+		return pool.PrimaryCategory(class.chtcOwned, row.Project != 0)
+	}
+	return pool.BackfillCategory(class.ownership)
+}

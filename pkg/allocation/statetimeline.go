@@ -1,0 +1,127 @@
+package allocation
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// stateChanges is a GPU's way through a window.
+type stateChanges struct {
+	machine, gpu string
+	times        []pool.Micros
+	states       []gpuState // stateNone: unknown from here on
+	any          bool       // it has a state
+}
+
+func (c *stateChanges) add(t pool.Micros, s gpuState) {
+	if n := len(c.states); n == 0 && s == stateNone || n > 0 && c.states[n-1] == s {
+		return
+	}
+	c.times, c.states, c.any = append(c.times, t), append(c.states, s), c.any || s != stateNone
+}
+
+// stateTimeline returns a frame a GPU with its states: a point at each change, null where its rows end and where a gap
+// begins. A gap begins a cadence after its earlier snapshot, which stands for that long.
+func stateTimeline(ctx context.Context, s *timeline.Slices, p *query.Plan, about *frames.About) (data.Frames, error) {
+	view, names := s.View, s.View.Names.Texts()
+	classify := newClassifier(p, grouping{}, names)
+	changes := map[timeline.GPU]*stateChanges{}
+	for i := range s.Days {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		day := &s.Days[i]
+		from, to := day.Snapshots()
+		base := view.Base[day.Index]
+		ends := gapEnds(view, base+from, base+to, p.Window.To)
+		here := map[timeline.GPU]bool{}
+		for g := range day.GPUs() {
+			class, counts := classify.gpu(day.Day, g)
+			if !counts {
+				continue
+			}
+			gpu := day.GPU(g)
+			here[gpu] = true
+			c := changes[gpu]
+			if c == nil {
+				machine, id := view.Names.GPU(gpu)
+				c = &stateChanges{machine: names[machine], gpu: names[id]}
+				changes[gpu] = c
+			}
+			first, spans := day.Spans(g)
+			for k := range first {
+				begin, end := max(int(first[k]), from), to
+				if k+1 < len(first) {
+					end = min(end, int(first[k+1]))
+				}
+				if begin >= end {
+					continue
+				}
+				status := day.Status(spans[k])
+				state, side := stateOf(&status)
+				if state != stateNone && !classify.keeps(class, side, status.Row(side)) {
+					state = stateNone
+				}
+				c.add(day.Times[begin], state)
+				for _, e := range ends {
+					if begin <= e.snapshot-base && e.snapshot-base < end {
+						c.add(e.null, stateNone)
+						if e.snapshot-base+1 < end {
+							c.add(day.Times[e.snapshot-base+1], state)
+						}
+					}
+				}
+			}
+		}
+		for gpu, c := range changes { // no row on this whole day
+			if !here[gpu] {
+				c.add(day.Times[from], stateNone)
+			}
+		}
+	}
+	all := make([]*stateChanges, 0, len(changes))
+	for _, c := range changes {
+		if c.any {
+			all = append(all, c)
+		}
+	}
+	slices.SortFunc(all, func(a, b *stateChanges) int {
+		return cmp.Or(cmp.Compare(a.machine, b.machine), cmp.Compare(a.gpu, b.gpu))
+	})
+	shown := make([]frames.States, len(all))
+	for i, c := range all {
+		shown[i] = frames.States{Machine: c.machine, GPU: c.gpu, Times: c.times, States: make([]*int8, len(c.states))}
+		for k, state := range c.states {
+			if state != stateNone {
+				number := int8(state)
+				shown[i].States[k] = &number
+			}
+		}
+	}
+	return frames.StateTimeline(p, about, shown, stateMappings()), nil
+}
+
+// gapEnd is a snapshot with a gap after it, and the time from which nothing is known.
+type gapEnd struct {
+	snapshot int
+	null     pool.Micros
+}
+
+// gapEnds returns the snapshots [from, end) that a gap follows, or nothing for longer than the gap limit before the window's end.
+func gapEnds(view *timeline.View, from, end int, windowEnd pool.Micros) (ends []gapEnd) {
+	for i := from; i < end; i++ {
+		open := i+1 == len(view.Times) && windowEnd-view.Times[i] > view.GapLimit(i)
+		if open || view.GapAfter(i) {
+			ends = append(ends, gapEnd{i, view.Times[i] + view.Cadence(pool.DayOf(view.Times[i]))})
+		}
+	}
+	return ends
+}

@@ -1,0 +1,363 @@
+package timeline
+
+import (
+	"context"
+
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Slices are the slices of methodology section 4 that have a snapshot in a window, numbered from 0 in the order of time.
+type Slices struct {
+	View   *View
+	Window pool.Window
+	Begin  []pool.Micros // the beginning of each slice, ascending; the first can lie before the window
+	Days   []DaySlices   // the days with a snapshot in the window
+	Newest pool.Micros   // the newest snapshot that is known
+
+	zone    *localtime.Zone
+	minutes int
+	first   int // number of the view's first snapshot in the window
+	end     int
+	covered []stretch
+}
+
+// DaySlices are the slices of one day of the view.
+type DaySlices struct {
+	*Day
+	Index       int  // in View.Days
+	First, Last int  // its slices without those that it shares with a neighbour; none if First > Last
+	Whole       bool // all its snapshots lie in the window
+
+	lo, hi  int     // its snapshots in those slices: [lo, hi)
+	from    int     // its first snapshot in the window
+	ordinal []int32 // the slices of its snapshots from `from` on
+}
+
+// Slices forms the slices of a window; minutes 0 makes every snapshot its own slice.
+func (v *View) Slices(ctx context.Context, zone *localtime.Zone, minutes int, w pool.Window) (*Slices, error) {
+	s := &Slices{View: v, Window: w, zone: zone, minutes: minutes}
+	s.first, s.end = v.Snapshots(w)
+	ordinals := make([]int32, 0, s.end-s.first)
+	for i, d := range v.Days {
+		base, n := v.Base[i], len(d.Times)
+		if base+n <= s.first || base >= s.end {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		from, to := max(0, s.first-base), min(n, s.end-base)
+		begin := len(ordinals)
+		floor := s.flooring(d)
+		for _, t := range d.Times[from:to] {
+			slice := floor(t)
+			if n := len(s.Begin); n == 0 || s.Begin[n-1] != slice {
+				s.Begin = append(s.Begin, slice)
+			}
+			ordinals = append(ordinals, int32(len(s.Begin)-1))
+		}
+		s.Days = append(s.Days, DaySlices{Day: d, Index: i, Whole: from == 0 && to == n, lo: from, hi: to, from: from, ordinal: ordinals[begin:len(ordinals):len(ordinals)]})
+	}
+	for i := range s.Days {
+		d := &s.Days[i]
+		if i > 0 && s.sharedWithNext(i-1) {
+			d.lo = d.after(d.ordinal[0])
+		}
+		if s.sharedWithNext(i) {
+			d.hi = d.before(d.ordinal[len(d.ordinal)-1])
+		}
+		d.First, d.Last = 0, -1
+		if d.lo < d.hi {
+			d.First, d.Last = int(d.ordinal[d.lo-d.from]), int(d.ordinal[d.hi-1-d.from])
+		}
+	}
+	if n := len(v.Times); n > 0 {
+		s.Newest = v.Times[n-1]
+	}
+	s.cover()
+	return s, nil
+}
+
+// GoOn tells of a snapshot after the view's last one. Where every snapshot is its own slice, the view's last one then lasts to
+// the gap limit.
+func (s *Slices) GoOn(newest pool.Micros) {
+	if newest > s.Newest {
+		s.Newest = newest
+		s.cover()
+	}
+}
+
+// Snapshots returns the day's snapshots in the window: [from, to).
+func (d *DaySlices) Snapshots() (from, to int) { return d.from, d.from + len(d.ordinal) }
+
+// N is the number of slices: the denominator of averages.
+func (s *Slices) N() int { return len(s.Begin) }
+
+// flooring returns what gives the beginning of a snapshot's slice on one day.
+func (s *Slices) flooring(d *Day) func(pool.Micros) pool.Micros {
+	if s.minutes == 0 {
+		return func(t pool.Micros) pool.Micros { return t }
+	}
+	begin := pool.Micros(d.Date) * pool.Day
+	end := begin + pool.Day
+	offset := s.zone.Offset(begin)
+	if offset != s.zone.Offset(end) || s.zone.Changes(begin, end) { // clocks change on this day: ask for each snapshot
+		return func(t pool.Micros) pool.Micros { return s.zone.Slice(t, s.minutes) }
+	}
+	step := pool.Micros(s.minutes) * pool.Minute
+	return func(t pool.Micros) pool.Micros {
+		rest := (t + offset) % step
+		if rest < 0 {
+			rest += step
+		}
+		return t - rest
+	}
+}
+
+// sharedWithNext tells whether a day's last slice is also the next day's first one: possible where the zone's offset is no
+// multiple of the slice.
+func (s *Slices) sharedWithNext(i int) bool {
+	return i+1 < len(s.Days) && s.Days[i].ordinal[len(s.Days[i].ordinal)-1] == s.Days[i+1].ordinal[0]
+}
+
+// after returns the first snapshot after a slice, before the first one in it.
+func (d *DaySlices) after(ordinal int32) int {
+	i := 0
+	for i < len(d.ordinal) && d.ordinal[i] <= ordinal {
+		i++
+	}
+	return d.from + i
+}
+
+func (d *DaySlices) before(ordinal int32) int {
+	i := len(d.ordinal)
+	for i > 0 && d.ordinal[i-1] >= ordinal {
+		i--
+	}
+	return d.from + i
+}
+
+// Piece is a run of consecutive slices in which both sides of a GPU say the same (methodology section 4): for each side the
+// row that gives its state, by its number in the day, 0 for none. There is no backfill row where the primary one is Claimed.
+type Piece struct {
+	First, Last       int
+	Primary, Backfill uint32
+	// Users are the users of a Claimed side where they are several; nil: the row's own.
+	Users [2][]Symbol
+}
+
+// Row returns a row by its number in the day.
+func (d *Day) Row(number uint32) *Row { return &d.rows[number] }
+
+// Rows returns the day's distinct rows. Number 0 is no row.
+func (d *Day) Rows() []Row { return d.rows }
+
+// Walk calls visit for each piece of the day's i-th GPU, in order. Slices that the day shares with a neighbour are left to
+// Slices.Shared. The piece is valid during the call.
+func (d *DaySlices) Walk(i int, visit func(*Piece)) {
+	var p Piece
+	first, status := d.Spans(i)
+	mixed := mixture{day: d.Day, slice: -1}
+	for k := range first {
+		begin, end := max(int(first[k]), d.lo), d.hi
+		if k+1 < len(first) {
+			end = min(end, int(first[k+1]))
+		}
+		if begin >= end {
+			continue
+		}
+		from, to := int(d.ordinal[begin-d.from]), int(d.ordinal[end-1-d.from])
+		if from == mixed.slice { // the slice began in the span before
+			mixed.add(status[k])
+			if to == from {
+				continue // and may go on in the next one
+			}
+			from++
+		}
+		if mixed.slice >= 0 {
+			mixed.emit(&p, visit)
+		}
+		if end < d.hi && int(d.ordinal[end-d.from]) == to { // the next span begins in the last slice
+			mixed.begin(to, status[k])
+			to--
+		}
+		if from <= to {
+			d.pure(&p, from, to, status[k], visit)
+		}
+	}
+	if mixed.slice >= 0 {
+		mixed.emit(&p, visit)
+	}
+}
+
+// pure emits slices that hold one status only.
+func (d *DaySlices) pure(p *Piece, from, to int, status uint32, visit func(*Piece)) {
+	s := &d.statuses[status]
+	if s.primary|s.backfill == 0 {
+		return
+	}
+	p.First, p.Last, p.Primary, p.Backfill, p.Users = from, to, s.primary, s.backfill, [2][]Symbol{}
+	if d.rows[s.primary].State == pool.Claimed {
+		p.Backfill = 0
+	}
+	if s.extra != 0 {
+		m := mixture{day: d.Day}
+		m.add(status)
+		p.Users = m.several(p.Primary, p.Backfill)
+	}
+	visit(p)
+}
+
+// mixture is a slice that holds several statuses: it has the best state of each side, of equals the latest one, and the
+// users of all claims.
+type mixture struct {
+	day   *Day
+	slice int // -1: none
+	rows  [2]uint32
+	users [2][]Symbol
+}
+
+func (m *mixture) begin(slice int, status uint32) {
+	m.slice, m.rows = slice, [2]uint32{}
+	m.users[0], m.users[1] = m.users[0][:0], m.users[1][:0]
+	m.add(status)
+}
+
+func (m *mixture) add(status uint32) {
+	s := &m.day.statuses[status]
+	for side, row := range [2]uint32{s.primary, s.backfill} {
+		r := &m.day.rows[row]
+		if r.State >= m.day.rows[m.rows[side]].State {
+			m.rows[side] = row
+		}
+		if r.State == pool.Claimed {
+			m.users[side] = withUser(m.users[side], r.User)
+		}
+	}
+	if s.extra != 0 {
+		for _, c := range m.day.extras[s.extra-1 : s.extraEnd] {
+			m.users[c.Side] = withUser(m.users[c.Side], c.User)
+		}
+	}
+}
+
+func (m *mixture) emit(p *Piece, visit func(*Piece)) {
+	p.First, p.Last, p.Primary, p.Backfill = m.slice, m.slice, m.rows[pool.Primary], m.rows[pool.Backfill]
+	m.slice = -1
+	if m.day.rows[p.Primary].State == pool.Claimed {
+		p.Backfill = 0
+	}
+	if p.Primary|p.Backfill != 0 {
+		p.Users = m.several(p.Primary, p.Backfill)
+		visit(p)
+	}
+}
+
+// several returns the users of the claimed sides that have more than one.
+func (m *mixture) several(primary, backfill uint32) (users [2][]Symbol) {
+	for side, row := range [2]uint32{primary, backfill} {
+		if len(m.users[side]) > 1 && m.day.rows[row].State == pool.Claimed {
+			users[side] = m.users[side]
+		}
+	}
+	return users
+}
+
+func withUser(users []Symbol, user Symbol) []Symbol {
+	for _, u := range users {
+		if u == user {
+			return users
+		}
+	}
+	return append(users, user)
+}
+
+// SharedSide is one side of a GPU in a slice that two days share: the day and place of the row that gives its state.
+type SharedSide struct {
+	Day   *Day
+	I     int    // the GPU on that day
+	Row   uint32 // 0: none
+	Users []Symbol
+}
+
+// Shared calls visit for each GPU in each slice that two days share.
+func (s *Slices) Shared(ctx context.Context, visit func(slice int, primary, backfill SharedSide)) error {
+	for i := range s.Days {
+		if !s.sharedWithNext(i) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		a, b := &s.Days[i], &s.Days[i+1]
+		slice := int(b.ordinal[0])
+		gpus := map[GPU]int{}
+		for i := range b.GPUs() {
+			gpus[b.GPU(i)] = i
+		}
+		// of the earlier day the snapshots from its last own slice on, of the later one those up to its first own slice
+		begin, end := a.before(int32(slice)), b.after(int32(slice))
+		for i := range a.GPUs() {
+			j, both := gpus[a.GPU(i)]
+			delete(gpus, a.GPU(i))
+			early := a.mix(i, begin, a.from+len(a.ordinal))
+			if !both {
+				join(slice, early, i, mixture{}, 0, visit)
+				continue
+			}
+			join(slice, early, i, b.mix(j, b.from, end), j, visit)
+		}
+		for j := range b.GPUs() {
+			if _, only := gpus[b.GPU(j)]; only {
+				join(slice, mixture{}, 0, b.mix(j, b.from, end), j, visit)
+			}
+		}
+	}
+	return nil
+}
+
+// mix unites what a GPU's snapshots [begin, end) say.
+func (d *DaySlices) mix(i, begin, end int) mixture {
+	m := mixture{day: d.Day}
+	first, status := d.Spans(i)
+	for k := range first {
+		if int(first[k]) < end && (k+1 == len(first) || int(first[k+1]) > begin) {
+			m.add(status[k])
+		}
+	}
+	return m
+}
+
+// join unites the parts of a slice on two days; a part without a day has no row.
+func join(slice int, a mixture, i int, b mixture, j int, visit func(int, SharedSide, SharedSide)) {
+	var sides [2]SharedSide
+	for side := range sides {
+		x, y := SharedSide{a.day, i, a.rows[side], nil}, SharedSide{b.day, j, b.rows[side], nil}
+		sides[side] = x
+		if y.Row != 0 && y.State() >= x.State() {
+			sides[side] = y
+		}
+		if sides[side].State() == pool.Claimed {
+			for _, m := range []*mixture{&a, &b} {
+				for _, u := range m.users[side] {
+					sides[side].Users = withUser(sides[side].Users, u)
+				}
+			}
+		}
+	}
+	if sides[pool.Primary].State() == pool.Claimed {
+		sides[pool.Backfill].Row = 0
+	}
+	if sides[pool.Primary].Row|sides[pool.Backfill].Row != 0 {
+		visit(slice, sides[pool.Primary], sides[pool.Backfill])
+	}
+}
+
+// State is the side's state; None without a row.
+func (s *SharedSide) State() pool.State {
+	if s.Row == 0 {
+		return pool.None
+	}
+	return s.Day.rows[s.Row].State
+}

@@ -1,0 +1,169 @@
+package userhours
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/query"
+)
+
+// line is a row of the table.
+type line struct {
+	group     []string
+	user      string
+	userCount float64 // NaN: none
+	hours     float64
+	rowType   string
+}
+
+// summary returns the table: a group's header, its users beneath it, the total last. Where one metric is named it has the
+// groups only.
+func summary(h *hours, p *query.Plan, about *frames.About) data.Frames {
+	var lines []line
+	total := 0.0
+	for first := 0; first < len(h.usages); {
+		end := first
+		header := line{group: h.usages[first].group, rowType: "group"}
+		for end < len(h.usages) && slices.Equal(h.usages[end].group, header.group) {
+			header.hours += h.usages[end].total()
+			end++
+		}
+		header.userCount = float64(end - first)
+		total += header.hours
+		lines = append(lines, header)
+		for _, u := range h.usages[first:end] {
+			lines = append(lines, line{header.group, u.user, math.NaN(), u.total(), "user"})
+		}
+		first = end
+	}
+	if p.Numeric {
+		var rows []frames.Row
+		for _, l := range lines {
+			if l.rowType == "group" {
+				rows = append(rows, frames.Row{Group: l.group, Values: values(p, &l, total)})
+			}
+		}
+		return frames.Table(p, about, rows)
+	}
+	var last []line
+	if p.Totals && len(lines) > 0 {
+		group := make([]string, len(p.GroupBy))
+		if len(group) > 0 {
+			group[0] = "All"
+		}
+		last = []line{{group, "", float64(users(h)), total, "total"}}
+	}
+	shown := frames.Cut(p, about, lines, last)
+	var fields []*data.Field
+	for g, name := range p.GroupBy {
+		fields = append(fields, frames.Text(name, column(shown, func(l *line) string { return l.group[g] })))
+	}
+	fields = append(fields,
+		frames.Text("user", column(shown, func(l *line) string { return l.user })),
+		frames.Number("userCount", column(shown, func(l *line) float64 { return l.userCount })))
+	for m, name := range p.Metrics {
+		fields = append(fields, frames.Number(name, column(shown, func(l *line) float64 { return values(p, l, total)[m] })))
+	}
+	if p.Totals {
+		fields = append(fields, frames.Text("rowType", column(shown, func(l *line) string { return l.rowType })))
+	}
+	return frames.Columns(p, about, fields...)
+}
+
+// values are a line's metrics.
+func values(p *query.Plan, l *line, total float64) []float64 {
+	all := make([]float64, len(p.Metrics))
+	for i, m := range p.Metrics {
+		switch {
+		case m == "gpuHours":
+			all[i] = l.hours
+		case total > 0:
+			all[i] = 100 * l.hours / total
+		default:
+			all[i] = math.NaN()
+		}
+	}
+	return all
+}
+
+// users is the number of different users.
+func users(h *hours) int {
+	all := map[string]bool{}
+	for _, u := range h.usages {
+		all[u.user] = true
+	}
+	return len(all)
+}
+
+func column[V any](lines []line, value func(*line) V) []V {
+	all := make([]V, len(lines))
+	for i := range lines {
+		all[i] = value(&lines[i])
+	}
+	return all
+}
+
+// series returns GPU-hours over time. Grouped by user it has the users with the most hours, and the rest as Other.
+func series(h *hours, p *query.Plan, about *frames.About) data.Frames {
+	at := slices.Index(p.GroupBy, "user")
+	shown := p
+	kept := map[string]bool{}
+	if at >= 0 {
+		kept = topUsers(h, p.Max(10))
+		if rest := users(h) - len(kept); rest > 0 {
+			about.Info("limit: the %d users with the most hours, the other %s are %s", len(kept), frames.Thousands(rest), query.Other)
+		}
+		unlimited := *p // the limit is that of users
+		unlimited.Limit = 0
+		shown = &unlimited
+	}
+	sums := map[string]*frames.Series{}
+	var all []*frames.Series
+	for _, u := range h.usages {
+		group := u.group
+		if at >= 0 {
+			user := u.user
+			if !kept[user] {
+				user = query.Other
+			}
+			group = slices.Insert(slices.Clone(group), at, user)
+		}
+		key := fmt.Sprintf("%q", group)
+		s := sums[key]
+		if s == nil {
+			s = &frames.Series{Group: group, Metric: "gpuHours", Times: h.times, Values: make([]float64, len(h.times))}
+			sums[key], all = s, append(all, s)
+		}
+		for i, hours := range u.hours {
+			s.Values[i] += hours
+		}
+	}
+	list := make([]frames.Series, len(all))
+	for i := range all {
+		list[i] = *all[i]
+	}
+	return frames.TimeSeries(shown, about, list)
+}
+
+// topUsers returns the users with the most hours in the window.
+func topUsers(h *hours, n int) map[string]bool {
+	totals := map[string]float64{}
+	for _, u := range h.usages {
+		totals[u.user] += u.total()
+	}
+	names := make([]string, 0, len(totals))
+	for name := range totals {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(totals[b], totals[a]), cmp.Compare(a, b)) })
+	top := map[string]bool{}
+	for _, name := range names[:min(n, len(names))] {
+		top[name] = true
+	}
+	return top
+}
