@@ -1,0 +1,115 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+	"github.com/stretchr/testify/require"
+)
+
+// waiting waits until so many callers wait for the key.
+func waiting(t *testing.T, f *flights, key string, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.running[key] != nil && f.running[key].waiting == n
+	}, testPatience, testPause)
+}
+
+func TestEqualQueriesAreComputedOnce(t *testing.T) {
+	var f flights
+	var computed atomic.Int32
+	release := make(chan struct{})
+	answers := make([]data.Frames, 10)
+	var callers sync.WaitGroup
+	for i := range answers {
+		callers.Add(1)
+		go func() {
+			defer callers.Done()
+			frames, err := f.do(context.Background(), "same", func(context.Context) (data.Frames, error) {
+				computed.Add(1)
+				<-release
+				return data.Frames{data.NewFrame("answer")}, nil
+			})
+			if err == nil {
+				answers[i] = frames
+				frames[0].RefID = string(rune('A' + i)) // as the SDK does
+			}
+		}()
+	}
+	waiting(t, &f, "same", len(answers))
+	close(release)
+	callers.Wait()
+	require.EqualValues(t, 1, computed.Load())
+	for i, frames := range answers {
+		require.Len(t, frames, 1)
+		require.Equal(t, string(rune('A'+i)), frames[0].RefID, "each caller's frames are its own")
+	}
+	require.Empty(t, f.running)
+}
+
+func TestOneCallersCancelLeavesTheOthers(t *testing.T) {
+	var f flights
+	release, first := make(chan struct{}), make(chan error, 1)
+	compute := func(ctx context.Context) (data.Frames, error) {
+		select {
+		case <-release:
+			return data.Frames{}, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, err := f.do(ctx, "same", compute)
+		first <- err
+	}()
+	waiting(t, &f, "same", 1)
+	second := make(chan error, 1)
+	go func() {
+		_, err := f.do(context.Background(), "same", compute)
+		second <- err
+	}()
+	waiting(t, &f, "same", 2)
+	cancel()
+	require.ErrorIs(t, <-first, context.Canceled)
+	waiting(t, &f, "same", 1)
+	close(release)
+	require.NoError(t, <-second)
+}
+
+func TestTheLastCallersCancelStopsTheWork(t *testing.T) {
+	var f flights
+	stopped, answered := make(chan error, 1), make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, err := f.do(ctx, "same", func(ctx context.Context) (data.Frames, error) {
+			<-ctx.Done()
+			stopped <- ctx.Err()
+			return nil, ctx.Err()
+		})
+		answered <- err
+	}()
+	waiting(t, &f, "same", 1)
+	cancel()
+	require.ErrorIs(t, <-answered, context.Canceled)
+	require.ErrorIs(t, <-stopped, context.Canceled)
+	// whoever asks now is computed afresh
+	_, err := f.do(context.Background(), "same", func(ctx context.Context) (data.Frames, error) { return nil, ctx.Err() })
+	require.NoError(t, err)
+}
+
+func TestPanicsAndErrorsReachEveryCaller(t *testing.T) {
+	var f flights
+	_, err := f.do(context.Background(), "a", func(context.Context) (data.Frames, error) { panic("boom") })
+	require.ErrorContains(t, err, "bug of the plugin: boom")
+	want := errors.New("no")
+	_, err = f.do(context.Background(), "b", func(context.Context) (data.Frames, error) { return nil, want })
+	require.ErrorIs(t, err, want)
+	require.Empty(t, f.running)
+}

@@ -1,0 +1,218 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/samplepool"
+)
+
+// health runs a health check and returns its findings by store.
+func health(t *testing.T, d *Datasource) (*backend.CheckHealthResult, map[string]finding) {
+	t.Helper()
+	result, err := d.CheckHealth(context.Background(), &backend.CheckHealthRequest{})
+	require.NoError(t, err)
+	var details struct{ Findings []finding }
+	require.NoError(t, json.Unmarshal(result.JSONDetails, &details))
+	found := map[string]finding{}
+	for _, f := range details.Findings {
+		require.Empty(t, found[f.Store].Store, "two findings of %s", f.Store)
+		require.Contains(t, strings.ToLower(result.Message), strings.ToLower(strings.TrimRight(f.Text, ".")))
+		found[f.Store] = f
+	}
+	return result, found
+}
+
+func severities(found map[string]finding) map[string]string {
+	all := map[string]string{}
+	for store, f := range found {
+		all[store] = f.Severity
+	}
+	return all
+}
+
+func TestHealthAllWell(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	cache := t.TempDir()
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(dir, link))
+	t.Setenv("GF_PLUGIN_ALLOWED_DIRS", dir+","+cache)
+	d := open(t, o.End, map[string]any{"snapshotDir": link, "cacheDir": cache, "jobs": "sqlite"})
+	result, found := health(t, d)
+	require.Equal(t, backend.HealthStatusOk, result.Status, result.Message)
+	require.Equal(t, map[string]string{"snapshots": "ok", "timezone": "ok", "jobs": "ok", "cache": "ok", "directories": "ok"}, severities(found), result.Message)
+	require.Contains(t, found["snapshots"].Text, "in "+dir, "the path as resolved")
+	require.Equal(t, dir, found["snapshots"].Details["path"])
+	require.Contains(t, found["snapshots"].Text, "2 month file(s)")
+	require.Contains(t, found["jobs"].Text, "jobs.db")
+	require.Contains(t, found["cache"].Text, cache)
+	require.Contains(t, found["directories"].Text, "this server allows")
+}
+
+func TestHealthRowsAndNewest(t *testing.T) {
+	o := small()
+	dir, p := writePool(t, o)
+	rows, newest := 0, time.Time{}
+	for s, err := range p.Snapshots(context.Background()) {
+		require.NoError(t, err)
+		rows += len(s.Rows)
+		newest = s.Time
+	}
+	_, found := health(t, open(t, newest.Add(7*time.Minute), map[string]any{"snapshotDir": dir}))
+	require.InDelta(t, rows, found["snapshots"].Details["rows"], 0)
+	require.Contains(t, found["snapshots"].Text, "(7 min old)")
+	require.InDelta(t, (7 * time.Minute).Seconds(), found["snapshots"].Details["ageSeconds"], 61, "snapshots under a minute apart are one")
+	require.Contains(t, found["jobs"].Text, "none", "without a job source its absence is said")
+}
+
+func TestHealthStale(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	result, found := health(t, open(t, o.End.Add(3*time.Hour), map[string]any{"snapshotDir": dir}))
+	require.Equal(t, backend.HealthStatusOk, result.Status, "old snapshots still answer")
+	require.Equal(t, severityWarning, found["snapshots"].Severity)
+	require.Contains(t, found["snapshots"].Text, "(3 h ")
+	require.Contains(t, found["snapshots"].Text, "check its cron job")
+	require.True(t, strings.HasPrefix(result.Message, "Warning: Snapshots:"), "the worst first: %s", result.Message)
+}
+
+func TestHealthDirectory(t *testing.T) {
+	o := small()
+	empty := t.TempDir()
+	missing := filepath.Join(empty, "missing")
+	for dir, words := range map[string][]string{
+		missing: {missing, "does not exist", "snapshotDir", "mounted"},
+		empty:   {empty, "no file gpu_state_YYYY-MM.db", "collector"},
+	} {
+		result, _ := health(t, open(t, o.End, map[string]any{"snapshotDir": dir}))
+		require.Equal(t, backend.HealthStatusError, result.Status)
+		for _, word := range words {
+			require.Contains(t, result.Message, word)
+		}
+	}
+}
+
+func TestHealthDirectoryComesBack(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	late := filepath.Join(t.TempDir(), "late")
+	d := open(t, o.End, map[string]any{"snapshotDir": late})
+	result, _ := health(t, d)
+	require.Equal(t, backend.HealthStatusError, result.Status)
+	require.NoError(t, os.Rename(dir, late))
+	result, _ = health(t, d)
+	require.Equal(t, backend.HealthStatusOk, result.Status, result.Message)
+}
+
+func TestHealthPermission(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	require.NoError(t, os.Chmod(dir, 0))
+	t.Cleanup(func() { _ = os.Chmod(dir, 0o755) })
+	unprivileged(t, func() {
+		d := Open(settingsOf(t, map[string]any{"snapshotDir": dir}), func() time.Time { return o.End })
+		defer d.Dispose()
+		result, err := d.CheckHealth(context.Background(), nil)
+		if err != nil || result.Status != backend.HealthStatusError || !strings.Contains(result.Message, dir+" may not be read") || !strings.Contains(result.Message, "give the user that runs Grafana the right") {
+			t.Errorf("error %v, health %+v", err, result)
+		}
+	})
+}
+
+func TestHealthBrokenFileAmongGoodOnes(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "gpu_state_2025-09.db"), []byte(strings.Repeat("no database ", 1000)), 0o600))
+	result, found := health(t, open(t, o.End, map[string]any{"snapshotDir": dir}))
+	require.Equal(t, backend.HealthStatusOk, result.Status, "the other files answer")
+	require.Equal(t, severityWarning, found["gpu_state_2025-09.db"].Severity)
+	require.Contains(t, found["gpu_state_2025-09.db"].Text, "no SQLite file: restore it")
+	require.Equal(t, severityOK, found["snapshots"].Severity)
+	require.Contains(t, found["snapshots"].Text, "2 month file(s)", "those that can be read")
+
+	for _, name := range []string{"gpu_state_2025-10.db", "gpu_state_2025-11.db"} {
+		require.NoError(t, os.Remove(filepath.Join(dir, name)))
+	}
+	result, _ = health(t, open(t, o.End, map[string]any{"snapshotDir": dir}))
+	require.Equal(t, backend.HealthStatusError, result.Status, "no file can be read")
+}
+
+func TestHealthTimeZone(t *testing.T) {
+	o := small(func(o *samplepool.Options) { o.Timezone = "America/Chicago" })
+	dir, _ := writePool(t, o)
+	for zone, words := range map[string]string{
+		"America/Chicago":  "fits",
+		"UTC":              "before it was queued", // texts five hours behind
+		"Pacific/Auckland": "before it was queued",
+		"Pacific/Honolulu": "no job is seen sooner than", // the clock is ahead of the setting
+	} {
+		result, found := health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "timezone": zone}))
+		require.Equal(t, backend.HealthStatusOk, result.Status)
+		require.Contains(t, found["timezone"].Text, words, zone)
+		require.Contains(t, found["timezone"].Text, zone)
+		require.Equal(t, words == "fits", found["timezone"].Severity == severityOK, zone)
+	}
+}
+
+func TestHealthCache(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	result, found := health(t, open(t, o.End, map[string]any{"snapshotDir": dir}))
+	require.Equal(t, backend.HealthStatusOk, result.Status)
+	require.Contains(t, found["cache"].Text, "in memory only", "no cacheDir is said")
+	require.Contains(t, found["cache"].Text, "Set cacheDir")
+}
+
+func TestHealthOutsideAllowedDirectories(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	t.Setenv("GF_PLUGIN_ALLOWED_DIRS", t.TempDir())
+	result, _ := health(t, open(t, o.End, map[string]any{"snapshotDir": dir}))
+	require.Equal(t, backend.HealthStatusError, result.Status)
+	require.Contains(t, result.Message, "snapshotDir "+dir+" is outside the directories that this server allows")
+
+	t.Setenv("GF_PLUGIN_ALLOWED_DIRS", dir)
+	result, _ = health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "cacheDir": filepath.Join(dir, "..", "cache")}))
+	require.Equal(t, backend.HealthStatusError, result.Status)
+	require.Contains(t, result.Message, "cacheDir")
+}
+
+func TestHealthSettings(t *testing.T) {
+	result, _ := health(t, open(t, time.Now(), map[string]any{"snapshotDir": "relative"}))
+	require.Equal(t, backend.HealthStatusError, result.Status)
+	require.Contains(t, result.Message, "not absolute")
+}
+
+func TestHealthLists(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "masked_hosts.yaml"), []byte("excluded_hosts: [a, b]\n"), 0o600))
+	result, found := health(t, open(t, o.End, map[string]any{"snapshotDir": dir}))
+	require.Equal(t, backend.HealthStatusError, result.Status, "no query is answered without the list")
+	require.Contains(t, found["lists"].Text, "hostExclusionsFile")
+}
+
+func TestHealthJobs(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	result, found := health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "jobs": "sqlite", "jobsPath": "none.db"}))
+	require.Equal(t, backend.HealthStatusError, result.Status, "a configured store does not answer")
+	require.Equal(t, severityError, found["jobs"].Severity)
+	require.Contains(t, found["jobs"].Text, "none.db")
+
+	outside := filepath.Join(t.TempDir(), "jobs.db")
+	require.NoError(t, os.WriteFile(outside, nil, 0o600))
+	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "link.db")))
+	_, found = health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "jobs": "sqlite", "jobsPath": "link.db"}))
+	require.Equal(t, severityError, found["jobs"].Severity, "a link that leads out of the directory")
+	require.Contains(t, found["jobs"].Text, "link.db")
+}

@@ -1,0 +1,242 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/samplepool"
+	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
+)
+
+// get asks for a resource as Grafana does.
+func get(t *testing.T, d *Datasource, path string, parameters url.Values) (status int, header http.Header, body []byte) {
+	t.Helper()
+	err := d.CallResource(context.Background(), &backend.CallResourceRequest{Method: http.MethodGet, Path: path, URL: path + "?" + parameters.Encode()},
+		backend.CallResourceResponseSenderFunc(func(r *backend.CallResourceResponse) error {
+			status, header = r.Status, r.Headers
+			body = append(body, r.Body...)
+			return nil
+		}))
+	require.NoError(t, err)
+	return status, header, body
+}
+
+func getValues(t *testing.T, d *Datasource, dimension string, filter string, window pool.Window) []option {
+	t.Helper()
+	parameters := url.Values{"from": {fmt.Sprint(window.From / millisecond)}, "to": {fmt.Sprint(window.To / millisecond)}}
+	if filter != "" {
+		parameters.Set("filter", filter)
+	}
+	status, _, body := get(t, d, "values/"+dimension, parameters)
+	require.Equal(t, http.StatusOK, status, string(body))
+	var options []option
+	require.NoError(t, json.Unmarshal(body, &options))
+	return options
+}
+
+// rowsOf are the rows of the pool in a window, without those of excluded machines, with what a naive reader tells of them.
+type naiveRow struct{ category, slots, device, machine, ownership, project, user string }
+
+func naiveRows(t *testing.T, p *samplepool.Pool, window pool.Window) []naiveRow {
+	t.Helper()
+	owned := map[string]samplepool.Machine{}
+	for _, m := range p.Machines() {
+		owned[m.Name] = m
+	}
+	type day struct{ machine, date string }
+	hasProject, hasPrimary, device := map[day]bool{}, map[day]bool{}, map[[2]string]string{}
+	var all []naiveRow
+	for pass := range 2 {
+		for s, err := range p.Snapshots(context.Background()) {
+			require.NoError(t, err)
+			date := s.Time.UTC().Format("2006-01-02")
+			for _, r := range s.Rows {
+				m := owned[r.Machine]
+				if r.AssignedGPUs == "" || r.Machine == "" || m.Excluded {
+					continue
+				}
+				primary := !strings.Contains(strings.ToLower(r.Name), "backfill")
+				if pass == 0 {
+					if primary {
+						hasPrimary[day{r.Machine, date}] = true
+						hasProject[day{r.Machine, date}] = hasProject[day{r.Machine, date}] || strings.TrimSpace(r.PrioritizedProjects) != ""
+					}
+					if r.DeviceName != "" {
+						device[[2]string{r.Machine + date, r.AssignedGPUs}] = r.DeviceName
+					}
+					continue
+				}
+				if micros := s.Time.UnixMicro(); micros < window.From || micros > window.To {
+					continue
+				}
+				require.True(t, hasPrimary[day{r.Machine, date}], "the sample has primary rows every day")
+				n := naiveRow{device: device[[2]string{r.Machine + date, r.AssignedGPUs}], machine: r.Machine, project: r.PrioritizedProjects, slots: "Real", ownership: "Open Capacity"}
+				chtc := m.Ownership == pool.CHTCOwned
+				switch {
+				case chtc:
+					n.ownership = "CHTC Owned"
+				case hasProject[day{r.Machine, date}]:
+					n.ownership = "Researcher Owned"
+				}
+				switch {
+				case !primary:
+					n.slots, n.category = "Backfill", "Backfill ("+n.ownership+")"
+				case chtc:
+					n.category = "Prioritized (CHTC Owned)"
+				case strings.TrimSpace(r.PrioritizedProjects) != "":
+					n.category = "Prioritized (Researcher Owned)"
+				default:
+					n.category = "Open Capacity"
+				}
+				if r.State == "Claimed" || r.State == "Preempting" {
+					n.user = r.RemoteOwner
+					if n.user == "" {
+						n.user = "Unknown"
+					}
+				}
+				all = append(all, n)
+			}
+		}
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+func TestValuesAgainstTheRows(t *testing.T) {
+	o := small(func(o *samplepool.Options) { o.OddMachines, o.StaleRows, o.RowNoise = false, 0, 0 })
+	dir, p := writePool(t, o)
+	d := open(t, o.End, map[string]any{"snapshotDir": dir})
+	for _, window := range []pool.Window{
+		{From: o.Start.UnixMicro(), To: o.End.UnixMicro()},
+		{From: o.Start.Add(7 * time.Hour).UnixMicro(), To: o.Start.Add(9 * time.Hour).UnixMicro()},
+		{From: o.Start.Add(23 * time.Hour).UnixMicro(), To: o.Start.Add(25 * time.Hour).UnixMicro()},
+	} {
+		rows := naiveRows(t, p, window)
+		device, category := rows[0].device, rows[0].category
+		for filter, passes := range map[string]func(naiveRow) bool{
+			``:                                      func(naiveRow) bool { return true },
+			`{"devices": ["` + device + `"]}`:       func(r naiveRow) bool { return r.device == device },
+			`{"categories": ["` + category + `"]}`:  func(r naiveRow) bool { return r.category == category },
+			`{"slots": ["Backfill"]}`:               func(r naiveRow) bool { return r.slots == "Backfill" },
+			`{"ownerships": ["Researcher Owned"]}`:  func(r naiveRow) bool { return r.ownership == "Researcher Owned" },
+			`{"machines": ["/1/"]}`:                 func(r naiveRow) bool { return strings.Contains(r.machine, "1") },
+			`{"users": ["/@/"], "slots": ["Real"]}`: func(r naiveRow) bool { return r.slots == "Real" && strings.Contains(r.user, "@") },
+		} {
+			for dimension, of := range map[string]func(naiveRow) string{
+				"category": func(r naiveRow) string { return r.category }, "slots": func(r naiveRow) string { return r.slots },
+				"device": func(r naiveRow) string { return r.device }, "machine": func(r naiveRow) string { return r.machine },
+				"ownership": func(r naiveRow) string { return r.ownership }, "user": func(r naiveRow) string { return r.user },
+			} {
+				want := map[string]bool{}
+				for _, r := range rows {
+					if passes(r) && of(r) != "" {
+						want[of(r)] = true
+					}
+				}
+				got := map[string]bool{}
+				for _, o := range getValues(t, d, dimension, filter, window) {
+					require.False(t, got[o.Text], "twice")
+					got[o.Text] = true
+				}
+				require.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)), "%s of %s", dimension, filter)
+			}
+		}
+	}
+}
+
+func TestValuesAreInTableOrder(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	d := open(t, o.End, map[string]any{"snapshotDir": dir})
+	all := pool.Window{From: o.Start.UnixMicro(), To: o.End.UnixMicro()}
+	require.Equal(t, []option{
+		{"Prioritized (Researcher Owned)", "Priority-ResearcherOwned"}, {"Prioritized (CHTC Owned)", "Priority-CHTCOwned"}, {"Open Capacity", "Shared"},
+		{"Backfill (Researcher Owned)", "Backfill-ResearcherOwned"}, {"Backfill (CHTC Owned)", "Backfill-CHTCOwned"}, {"Backfill (Open Capacity)", "Backfill-OpenCapacity"},
+	}, getValues(t, d, "category", "", all))
+	require.Equal(t, []option{{"Real", "Real"}, {"Backfill", "Backfill"}}, getValues(t, d, "slots", "", all))
+	machines := getValues(t, d, "machine", "", all)
+	require.True(t, slices.IsSortedFunc(machines, func(a, b option) int { return strings.Compare(a.Value, b.Value) }))
+
+	status, _, body := get(t, d, "values/device", nil)
+	require.Equal(t, http.StatusOK, status)
+	var newest []option
+	require.NoError(t, json.Unmarshal(body, &newest))
+	require.Equal(t, getValues(t, d, "device", "", all), newest, "without from and to: the newest 7 days")
+}
+
+func TestResourceErrors(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	d := open(t, o.End, map[string]any{"snapshotDir": dir})
+	for _, c := range []struct {
+		path       string
+		parameters url.Values
+		status     int
+		words      []string
+	}{
+		{"values/colour", nil, 404, []string{"colour", "category", "slots", "device", "machine", "ownership", "project", "user", "memory"}},
+		{"value", nil, 404, []string{"/values/{dimension}", "/range"}},
+		{"values/device", url.Values{"filter": {`{"device": ["x"]}`}}, 400, []string{"device", "devices"}},
+		{"values/device", url.Values{"filter": {`{"devices": ["/(/"]}`}}, 400, []string{"pattern"}},
+		{"values/device", url.Values{"filter": {`{"devices": ["$device"]}`}}, 400, []string{"$device"}},
+		{"values/device", url.Values{"from": {"yesterday"}}, 400, []string{"yesterday"}},
+		{"values/device", url.Values{"from": {"2"}, "to": {"1"}}, 400, []string{"window"}},
+	} {
+		status, header, body := get(t, d, c.path, c.parameters)
+		require.Equal(t, c.status, status, "%s %s", c.path, body)
+		require.Equal(t, "application/json", header.Get("Content-Type"))
+		var answer struct{ Message string }
+		require.NoError(t, json.Unmarshal(body, &answer))
+		for _, word := range c.words {
+			require.Contains(t, answer.Message, word)
+		}
+	}
+	status, _, body := get(t, open(t, o.End, map[string]any{"snapshotDir": dir + "-missing"}), "range", nil)
+	require.Equal(t, http.StatusBadGateway, status)
+	require.Contains(t, string(body), "does not exist")
+}
+
+func TestRange(t *testing.T) {
+	o := small()
+	dir, p := writePool(t, o)
+	truth, err := p.Truth(context.Background())
+	require.NoError(t, err)
+	status, _, body := get(t, open(t, o.End, map[string]any{"snapshotDir": dir}), "range", nil)
+	require.Equal(t, http.StatusOK, status)
+	var got map[string]int64
+	require.NoError(t, json.Unmarshal(body, &got))
+	require.Equal(t, truth.Snapshots[0].UnixMilli(), got["from"])
+	require.Equal(t, got["to"], got["newest"])
+	require.InDelta(t, truth.Snapshots[len(truth.Snapshots)-1].UnixMilli(), got["newest"], 60_000, "snapshots within 60 s are one")
+}
+
+func TestValuesAreCutAndSaySo(t *testing.T) {
+	rows := make([]snapshotstest.Row, mostOptions+1)
+	for i := range rows {
+		rows[i] = snapshotstest.Row{"Name": "slot1@m", "Machine": fmt.Sprintf("m%05d", i), "AssignedGPUs": "GPU-1", "State": "Unclaimed", "timestamp": "2025-10-01 00:00:00.000000"}
+	}
+	dir := t.TempDir()
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": rows})
+	d := open(t, time.Now(), map[string]any{"snapshotDir": dir})
+	status, header, body := get(t, d, "values/machine", nil)
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "5001", header.Get("X-Truncated"))
+	var options []option
+	require.NoError(t, json.Unmarshal(body, &options))
+	require.Len(t, options, mostOptions)
+	require.Equal(t, option{"m00000", "m00000"}, options[0])
+	_, header, _ = get(t, d, "values/slots", nil)
+	require.Empty(t, header.Get("X-Truncated"))
+}

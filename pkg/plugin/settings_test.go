@@ -1,0 +1,89 @@
+package plugin
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+func TestSettingsDefaults(t *testing.T) {
+	s, err := ParseSettings(json.RawMessage(`{"snapshotDir": "/data"}`))
+	require.NoError(t, err)
+	require.Equal(t, "UTC", s.zone.Key())
+	s.zone = nil
+	require.Equal(t, Settings{SnapshotDir: "/data", SliceMinutes: 15, CHTCOwnedFile: "chtc_owned", HostExclusionsFile: "masked_hosts.yaml",
+		CacheMaxMB: 512, CacheDiskMB: 2048, Jobs: "none", JobsPath: "jobs.db"}, s)
+	s, err = ParseSettings(json.RawMessage(`{"snapshotDir": "/data", "sliceMinutes": 0, "timezone": [{"until": "2026-05-14 00:00:00", "zone": "America/Chicago"}, {"zone": "UTC"}]}`))
+	require.NoError(t, err)
+	require.Zero(t, s.SliceMinutes)
+	require.Equal(t, "UTC", s.zone.Calendar().String())
+}
+
+func TestSettingsRefused(t *testing.T) {
+	for settings, words := range map[string][]string{
+		``:                        {"snapshotDir is not set"},
+		`{}`:                      {"snapshotDir is not set"},
+		`{"snapshotDir": "data"}`: {"snapshotDir", "not absolute"},
+		`{"snapshotDir": "/data", "cacheDir": "cache"}`:                                             {"cacheDir", "not absolute"},
+		`{"snapshotDir": "/data", "sliceMinutes": 7}`:                                               {"sliceMinutes 7", "0", "5", "10", "15", "30", "60"},
+		`{"snapshotDir": "/data", "sliceMinutes": "15"}`:                                            {"cannot be read", "sliceMinutes"},
+		`{"snapshotDir": "/data", "timezone": "Chicago"}`:                                           {"Chicago", "America/Chicago"},
+		`{"snapshotDir": "/data", "timezone": [{"zone": "UTC", "until": "soon"}, {"zone": "UTC"}]}`: {"until", "soon"},
+		`{"snapshotDir": "/data", "jobs": "mysql"}`:                                                 {"mysql", "none", "sqlite", "elasticsearch"},
+		`{"snapshotDir": "/data", "jobsPath": "../jobs.db"}`:                                        {"jobsPath", "inside snapshotDir"},
+		`{"snapshotDir": "/data", "jobsPath": "/etc/passwd"}`:                                       {"jobsPath", "inside snapshotDir"},
+		`{"snapshotDir": "/data", "chtcOwnedFile": "lists/owned"}`:                                  {"chtcOwnedFile", "plain file name"},
+		`{"snapshotDir": "/data", "hostExclusionsFile": ".."}`:                                      {"hostExclusionsFile", "plain file name"},
+		`{"snapshotDir": "/data", "cacheMaxMB": 0}`:                                                 {"cacheMaxMB 0"},
+		`{"snapshotDir": "/data", "cacheDiskMB": -1}`:                                               {"cacheDiskMB -1"},
+	} {
+		_, err := ParseSettings(json.RawMessage(settings))
+		require.Error(t, err, settings)
+		require.Equal(t, pool.FaultQuery, pool.FaultOf(err), settings)
+		for _, word := range words {
+			require.ErrorContains(t, err, word, settings)
+		}
+	}
+}
+
+func TestAllowedDirectories(t *testing.T) {
+	base := t.TempDir()
+	allowed, outside := filepath.Join(base, "allowed"), filepath.Join(base, "outside")
+	for _, dir := range []string{filepath.Join(allowed, "pool"), outside, allowed + "-too"} {
+		require.NoError(t, os.MkdirAll(dir, 0o755))
+	}
+	require.NoError(t, os.Symlink(outside, filepath.Join(allowed, "out")))
+	require.NoError(t, os.Symlink(allowed, filepath.Join(outside, "in")))
+
+	t.Setenv("GF_PLUGIN_ALLOWED_DIRS", "")
+	require.NoError(t, allow("snapshotDir", outside), "unset: any")
+
+	t.Setenv("GF_PLUGIN_ALLOWED_DIRS", " "+filepath.Join(base, "elsewhere")+" , "+allowed)
+	for dir, ok := range map[string]bool{
+		"":                                     true,
+		allowed:                                true,
+		filepath.Join(allowed, "pool"):         true,
+		filepath.Join(allowed, "not", "there"): true,
+		filepath.Join(outside, "in"):           true,  // a link that leads inside
+		filepath.Join(outside, "in", "new"):    true,  // … and what does not exist yet below it
+		filepath.Join(allowed, "out"):          false, // a link that leads outside
+		filepath.Join(allowed, "out", "new"):   false,
+		allowed + "/../outside":                false,
+		outside:                                false,
+		allowed + "-too":                       false,
+		"/":                                    false,
+	} {
+		err := allow("cacheDir", dir)
+		if ok {
+			require.NoError(t, err, dir)
+		} else {
+			require.ErrorContains(t, err, "cacheDir "+dir, dir)
+			require.ErrorContains(t, err, "allowed_dirs", "the remedy")
+		}
+	}
+}
