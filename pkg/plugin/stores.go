@@ -10,12 +10,14 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
+	"github.com/chtc/gpureports/pkg/allocation"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/jobs/sqlite"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/timeline"
+	"github.com/chtc/gpureports/pkg/userhours"
 )
 
 // stores are what a data source has opened.
@@ -73,7 +75,11 @@ func (s *stores) answer(ctx context.Context, r query.Request) (data.Frames, erro
 		return nil, err
 	}
 	switch r.QueryType {
-	case "allocation", "userHours", "backfillAvailability", "evictions":
+	case "allocation":
+		return allocation.Answer(ctx, s.timeline, env, r)
+	case "userHours":
+		return userhours.Answer(ctx, s.timeline, env, r)
+	case "backfillAvailability", "evictions":
 		return nil, pool.BadQuery("%s is not available yet", r.QueryType)
 	}
 	_, err = r.Plan(env) // says which kinds there are

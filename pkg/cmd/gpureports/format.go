@@ -25,7 +25,7 @@ func writeJSON(out, _ io.Writer, answers []answer) error {
 		RefID  string         `json:"refId"`
 		Status backend.Status `json:"status"`
 		Error  string         `json:"error,omitempty"`
-		Frames data.Frames    `json:"frames"`
+		Frames []*data.Frame  `json:"frames"`
 	}
 	documents := make([]document, len(answers))
 	for i, a := range answers {
@@ -34,7 +34,7 @@ func writeJSON(out, _ io.Writer, answers []answer) error {
 			documents[i].Error = a.Error.Error()
 		}
 		if a.Frames == nil {
-			documents[i].Frames = data.Frames{}
+			documents[i].Frames = []*data.Frame{}
 		}
 	}
 	text, err := json.Marshal(documents)
