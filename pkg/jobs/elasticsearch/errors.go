@@ -84,9 +84,9 @@ func (s *Source) refused(doing string, res *http.Response) error {
 	if why.Type == lostPIT {
 		return s.lost()
 	}
-	problem := res.Status
-	if text := why.String(); text != "" && res.StatusCode != http.StatusUnauthorized { // 401 repeats the user's name
-		problem += ": " + text
+	problem := statusError{res.StatusCode, res.Status}
+	if text := why.String(); text != "" && res.StatusCode != http.StatusUnauthorized {
+		problem.text += ": " + text
 	}
 	remedy := "look into the server's log"
 	switch {
@@ -103,7 +103,7 @@ func (s *Source) refused(doing string, res *http.Response) error {
 	case res.StatusCode >= 502 && res.StatusCode <= 504:
 		remedy = "the server or the proxy before it is not ready: try again later"
 	}
-	return s.fault(doing, errors.New(problem), remedy)
+	return s.fault(doing, problem, remedy)
 }
 
 func (s *Source) lost() error {
@@ -114,12 +114,20 @@ func (s *Source) fault(doing string, problem error, remedy string) error {
 	return pool.SourceError("Elasticsearch at %s: %s: %w: %s", s.shown, doing, problem, remedy)
 }
 
-// String is the reason as far as it fits a message.
+// statusError is an answer with an error status.
+type statusError struct {
+	code int
+	text string
+}
+
+func (e statusError) Error() string { return e.text }
+
+// String is the reason as far as it fits a message, without the user it names.
 func (r reason) String() string {
 	const most = 300
-	text := strings.TrimPrefix(r.Type+": "+r.Reason, ": ")
-	if r.Type == "" && r.Reason == "" {
-		return ""
+	text := strings.Trim(r.Type+": "+r.Reason, ": ")
+	if r.Type == "security_exception" {
+		text, _, _ = strings.Cut(text, " for ")
 	}
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "..."

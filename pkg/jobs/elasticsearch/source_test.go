@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"slices"
 	"testing"
@@ -20,6 +21,7 @@ import (
 func TestMain(m *testing.M) {
 	code := m.Run()
 	jobstest.StopServers()
+	http.DefaultClient.CloseIdleConnections()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -1,0 +1,254 @@
+package elasticsearch
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	client "github.com/elastic/go-elasticsearch/v8"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/types"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/types/enums/indexprivilege"
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/jobs/adstash"
+	"github.com/chtc/gpureports/pkg/jobs/jobstest"
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// A pool's ads, in both schemas and mixed: the answers are those of a plain loop over the documents.
+func TestSchemas(t *testing.T) {
+	server := jobstest.Elasticsearch(t)
+	history, old, epochs := documents(t, "history_refactored.jsonl"), documents(t, "history_legacy.jsonl"), documents(t, "epochs.jsonl")
+	oracle := jobstest.NewMemory(append(slices.Clone(history), epochs...)...)
+	var wanted []jobs.Wanted
+	machines := map[string]bool{}
+	for _, document := range append(slices.Clone(history), epochs...) {
+		ad, err := jobs.ParseAd(document)
+		require.NoError(t, err)
+		wanted = append(wanted, jobs.Wanted{Job: ad.GlobalJobID})
+		machines[ad.Machine] = true
+	}
+	var names []string
+	for machine := range machines {
+		names = append(names, machine)
+	}
+	slices.Sort(names)
+	newest, err := oracle.Newest(t.Context())
+	require.NoError(t, err)
+	for name, config := range map[string]Config{
+		"refactored": {Index: load(t, server, adstash.Refactored, append(slices.Clone(history), epochs...))},
+		"legacy":     {Index: load(t, server, adstash.Legacy, old), EpochIndex: load(t, server, adstash.Refactored, epochs)},
+		"both schemas in one index": {Index: load(t, server, adstash.Legacy, append(slices.Clone(old[:40]), history[40:]...)),
+			EpochIndex: load(t, server, adstash.Automatic, epochs)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config.URL = server
+			source, err := New(config)
+			require.NoError(t, err)
+			want, err := oracle.Ads(t.Context(), wanted)
+			require.NoError(t, err)
+			got, err := source.Ads(t.Context(), wanted)
+			require.NoError(t, err)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+			for hours := range 5 {
+				to := newest.Add(-time.Duration(hours) * 6 * time.Hour)
+				from := to.Add(-9 * time.Hour)
+				want, err := oracle.AdsOnMachines(t.Context(), names, from, to)
+				require.NoError(t, err)
+				got, err := source.AdsOnMachines(t.Context(), names, from, to)
+				require.NoError(t, err)
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Error(diff)
+				}
+			}
+			got2, err := source.Newest(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, newest, got2)
+		})
+	}
+}
+
+func documents(t testing.TB, name string) (lines [][]byte) {
+	content, err := os.ReadFile("../testdata/" + name)
+	require.NoError(t, err)
+	for line := range bytes.Lines(content) {
+		lines = append(lines, bytes.TrimSpace(line))
+	}
+	return lines
+}
+
+// A server behind a proxy, with a path of its own.
+func TestPathPrefix(t *testing.T) {
+	server := jobstest.Elasticsearch(t)
+	index := load(t, server, adstash.Refactored, documents(t, "epochs.jsonl")[:3])
+	target, err := url.Parse(server)
+	require.NoError(t, err)
+	mux := http.NewServeMux()
+	mux.Handle("/q/", http.StripPrefix("/q", httputil.NewSingleHostReverseProxy(target)))
+	proxy := httptest.NewServer(mux)
+	defer proxy.Close()
+	for _, path := range []string{"/q", "/q/"} {
+		source, err := New(Config{URL: proxy.URL + path, Index: index})
+		require.NoError(t, err)
+		health, err := source.Health(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 3, health.Ads)
+		require.Regexp(t, `^Elasticsearch \d+\.\d+\.\d+ at http://127\.0\.0\.1:\d+/q, index `+index+`$`, health.Store)
+		require.Empty(t, health.Notices)
+	}
+	source, err := New(Config{URL: proxy.URL + "/other", Index: index})
+	require.NoError(t, err)
+	_, err = source.Health(t.Context())
+	require.ErrorContains(t, err, "check that the URL, with its path, leads to Elasticsearch")
+}
+
+func TestMissingIndex(t *testing.T) {
+	server := jobstest.Elasticsearch(t)
+	index := load(t, server, adstash.Refactored, nil)
+	for expression, says := range map[string]string{
+		"gpureports-no-such-index":             "check jobsIndex and jobsEpochIndex (gpureports-no-such-index)",
+		index + ",gpureports-no-such-index":    "no such index [gpureports-no-such-index]",
+		"gpureports-no-such-pattern-*":         "no index matches gpureports-no-such-pattern-*",
+		"gpureports-no-such-pattern-*,.noth-*": "no index matches",
+	} {
+		source, err := New(Config{URL: server, Index: expression})
+		require.NoError(t, err)
+		_, err = source.Ads(t.Context(), wanted)
+		require.Equal(t, pool.FaultSource, pool.FaultOf(err))
+		require.ErrorContains(t, err, says)
+	}
+	source, err := New(Config{URL: server, Index: index[:len(index)-2] + "*", EpochIndex: "gpureports-no-such-pattern-*"})
+	require.NoError(t, err)
+	_, err = source.Ads(t.Context(), wanted)
+	require.NoError(t, err)
+}
+
+// authorized sends a header with each request, as the data source's settings make it do.
+type authorized string
+
+func (a authorized) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	if a != "" {
+		req.Header.Set("Authorization", string(a))
+	}
+	return http.DefaultTransport.RoundTrip(req)
+}
+
+func basic(user, password string) authorized {
+	return authorized("Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password)))
+}
+
+// Authentication and rights, against a server with security on.
+func TestSecurity(t *testing.T) {
+	server := jobstest.SecuredElasticsearch(t)
+	es, err := client.NewTypedClient(client.Config{Addresses: []string{server}, Username: "admin", Password: jobstest.Password})
+	require.NoError(t, err)
+	const index = "gpureports-security"
+	stored := documents(t, "epochs.jsonl")[:5]
+	_, err = adstash.Load(t.Context(), es, index, adstash.Refactored, slices.Values(stored))
+	require.NoError(t, err)
+	ad, err := jobs.ParseAd(stored[0])
+	require.NoError(t, err)
+	key := func(name string, privileges ...indexprivilege.IndexPrivilege) authorized {
+		role := types.RoleDescriptor{Cluster: nil, Indices: []types.IndicesPrivileges{{Names: []string{index}, Privileges: privileges}}}
+		answer, err := es.Security.CreateApiKey().Name(name).RoleDescriptors(map[string]types.RoleDescriptor{"r": role}).Do(t.Context())
+		require.NoError(t, err)
+		return authorized("ApiKey " + answer.Encoded)
+	}
+	for name, c := range map[string]struct {
+		transport authorized
+		says      []string // nothing: it works
+	}{
+		"password":         {basic("admin", jobstest.Password), nil},
+		"API key":          {key("reader", indexprivilege.Read, indexprivilege.Viewindexmetadata), nil},
+		"no credentials":   {"", []string{"401 Unauthorized", "check user and password, or the API key"}},
+		"wrong password":   {basic("admin", "wrong"), []string{"401 Unauthorized", "check user and password, or the API key"}},
+		"unknown API key":  {authorized("ApiKey " + base64.StdEncoding.EncodeToString([]byte("a:b"))), []string{"401 Unauthorized"}},
+		"without a right":  {key("nothing", indexprivilege.None), []string{"403 Forbidden", "rights read and view_index_metadata on " + index}},
+		"without metadata": {key("read-only", indexprivilege.Read), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source, err := New(Config{URL: server, Transport: c.transport, Index: index})
+			require.NoError(t, err)
+			result, err := source.Ads(t.Context(), []jobs.Wanted{{Job: ad.GlobalJobID}})
+			if c.says == nil {
+				require.NoError(t, err)
+				require.NotEmpty(t, result.Ads[0])
+				return
+			}
+			require.Equal(t, pool.FaultSource, pool.FaultOf(err))
+			for _, text := range append(c.says, server) {
+				require.ErrorContains(t, err, text)
+			}
+			require.NotContains(t, err.Error(), "wrong")
+			require.NotContains(t, err.Error(), "admin")
+		})
+	}
+}
+
+// What a pool's first question costs: 100,000 jobs from the real server, then out of the cache.
+func BenchmarkFetch100k(b *testing.B) {
+	server := jobstest.Elasticsearch(b)
+	const n = 100_000
+	template := string(documents(b, "history_refactored.jsonl")[0])
+	original, err := jobs.ParseAd([]byte(template))
+	require.NoError(b, err)
+	wanted := make([]jobs.Wanted, n)
+	for i := range wanted {
+		wanted[i] = jobs.Wanted{Job: fmt.Sprintf("ap2001.chtc.example.org#%d.0#1761929243", 1_000_000+i), LastSeen: original.RecordTime}
+	}
+	es, err := client.NewTypedClient(client.Config{Addresses: []string{server}})
+	require.NoError(b, err)
+	index := "gpureports-bench"
+	_, _ = es.Indices.Delete(index).Do(b.Context())
+	_, err = adstash.Load(b.Context(), es, index, adstash.Refactored, func(yield func([]byte) bool) {
+		for _, w := range wanted {
+			if !yield([]byte(strings.Replace(template, original.GlobalJobID, w.Job, 1))) {
+				return
+			}
+		}
+	})
+	require.NoError(b, err)
+	b.Cleanup(func() { _, _ = es.Indices.Delete(index).Do(context.Background()) })
+	source, err := New(Config{URL: server, Index: index})
+	require.NoError(b, err)
+
+	b.Run("first", func(b *testing.B) {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		for b.Loop() {
+			result, err := source.Ads(b.Context(), wanted)
+			require.NoError(b, err)
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			require.Len(b, result.Ads[n-1], 1)
+			require.Empty(b, result.Notices)
+		}
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1e6, "MB-held")
+		b.ReportMetric(float64(after.Sys)/1e6, "MB-sys")
+	})
+	b.Run("cached", func(b *testing.B) {
+		cached := jobs.NewCache(256<<20, time.Now).Source(source, "k")
+		for b.Loop() {
+			result, err := cached.Ads(b.Context(), wanted)
+			require.NoError(b, err)
+			require.Len(b, result.Ads[n-1], 1)
+		}
+	})
+}
