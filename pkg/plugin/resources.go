@@ -121,7 +121,7 @@ func (d *Datasource) values(header http.Header, r *http.Request) (any, error) {
 	return options, nil
 }
 
-// dataRange tells from when to when there are snapshots, in ms; all null without one.
+// dataRange tells from when to when there are snapshots, in whole ms around them; all null without one.
 func (d *Datasource) dataRange(_ http.Header, r *http.Request) (any, error) {
 	stores, done, err := d.use(r.Context())
 	if err != nil {
@@ -138,7 +138,7 @@ func (d *Datasource) dataRange(_ http.Header, r *http.Request) (any, error) {
 		Newest *int64 `json:"newest"`
 	}
 	if ok {
-		from, to := first/millisecond, newest/millisecond
+		from, to := first/millisecond, (newest+millisecond-1)/millisecond // so that it holds every snapshot
 		answer.From, answer.To, answer.Newest = &from, &to, &to
 	}
 	return answer, nil

@@ -219,7 +219,10 @@ func TestRange(t *testing.T) {
 	require.NoError(t, json.Unmarshal(body, &got))
 	require.Equal(t, truth.Snapshots[0].UnixMilli(), got["from"])
 	require.Equal(t, got["to"], got["newest"])
-	require.InDelta(t, truth.Snapshots[len(truth.Snapshots)-1].UnixMilli(), got["newest"], 60_000, "snapshots within 60 s are one")
+	newest := truth.Snapshots[len(truth.Snapshots)-1]
+	require.InDelta(t, newest.UnixMilli(), got["newest"], 60_000, "snapshots within 60 s are one")
+	require.Empty(t, getValues(t, open(t, o.End, map[string]any{"snapshotDir": dir}), "machine", "", pool.Window{From: got["newest"]*millisecond + 1, To: got["newest"]*millisecond + pool.Hour}))
+	require.NotEmpty(t, getValues(t, open(t, o.End, map[string]any{"snapshotDir": dir}), "machine", "", pool.Window{From: got["newest"]*millisecond - millisecond, To: got["newest"] * millisecond}), "the newest snapshot lies in it")
 }
 
 func TestValuesAreCutAndSaySo(t *testing.T) {

@@ -96,7 +96,7 @@ func askDemo(ctx context.Context, source *host.Source, out io.Writer) error {
 	}
 	for _, q := range questions {
 		begin := time.Now()
-		window := backend.TimeRange{From: newest.Add(-time.Duration(q.Hours * float64(time.Hour))), To: newest}
+		window := backend.TimeRange{From: newest.Add(-time.Duration(q.Hours*float64(time.Hour)) - time.Millisecond), To: newest}
 		answers, err := ask(ctx, source, []query{{refID: "A", json: q.Query}}, window)
 		if err != nil {
 			return err
@@ -113,7 +113,7 @@ func askDemo(ctx context.Context, source *host.Source, out io.Writer) error {
 	return nil
 }
 
-// newestSnapshot asks the data source for its newest snapshot.
+// newestSnapshot asks the data source for its newest snapshot; it lies in the millisecond before the result.
 func newestSnapshot(ctx context.Context, source *host.Source) (time.Time, error) {
 	response, err := source.Resource(ctx, "range", "")
 	if err != nil {
@@ -126,7 +126,7 @@ func newestSnapshot(ctx context.Context, source *host.Source) (time.Time, error)
 	if err := json.Unmarshal(response.Body, &answer); err != nil || answer.Newest == nil {
 		return time.Time{}, fmt.Errorf("there is no snapshot: %s", response.Body)
 	}
-	return time.UnixMilli(*answer.Newest + 1), nil // the snapshot's own microseconds lie before it
+	return time.UnixMilli(*answer.Newest), nil
 }
 
 // startPlugin starts the plugin's binary, built first when none is named.

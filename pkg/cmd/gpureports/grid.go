@@ -81,8 +81,29 @@ func frameGrid(frame *data.Frame) grid {
 		}
 		g.rows = append(g.rows, row)
 	}
+	g.indentUsers()
 	return g
 }
+
+// indentUsers leaves out of the rows beneath a group what the group's own row has said.
+func (g *grid) indentUsers() {
+	var group []string
+	for _, row := range g.rows {
+		switch row.kind {
+		case "group":
+			group = row.cells
+		case "user":
+			for i, cell := range row.cells {
+				if cell == null || group != nil && !g.columns[i].number && cell == group[i] {
+					row.cells[i] = ""
+				}
+			}
+		}
+	}
+}
+
+// null stands for a number that there is not.
+const null = "–"
 
 // seriesGrid joins series by time, a column each.
 func seriesGrid(frames []*data.Frame) grid {
@@ -134,7 +155,7 @@ func heading(field *data.Field) string {
 	switch unit := unitText(field); {
 	case isTime(field):
 		return clean(name) + " (UTC)"
-	case unit != "" && !strings.HasSuffix(name, unit) && !strings.HasSuffix(name, "("+unit+")"):
+	case unit != "" && !strings.HasSuffix(name, unit) && !strings.HasSuffix(name, "("+unit+")") && !(unit == "h" && strings.Contains(strings.ToLower(name), "hours")):
 		return clean(name) + " (" + unit + ")"
 	}
 	return clean(name)
@@ -164,6 +185,8 @@ func unitText(field *data.Field) string {
 	switch field.Config.Unit {
 	case "percent":
 		return "%"
+	case "decgbytes", "gbytes":
+		return "GB"
 	case "short", "none", "string", "dateTimeAsIso":
 		return ""
 	}
@@ -213,7 +236,7 @@ func formatter(field *data.Field) func(row int) string {
 		return func(row int) string {
 			v, ok := numberAt(field, row)
 			if !ok {
-				return "–"
+				return null
 			}
 			return thousands(strconv.FormatFloat(v, 'f', decimals, 64))
 		}
