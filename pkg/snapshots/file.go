@@ -74,7 +74,10 @@ const (
 // newFile takes a listed file over; nothing is opened yet.
 func newFile(d *Dir, name string, info os.FileInfo, err error, newest bool) *File {
 	f := &File{Name: name, dir: d, info: info, missing: err}
-	if err != nil {
+	if err == nil && !info.Mode().IsRegular() {
+		f.missing = errNoFile
+	}
+	if f.missing != nil {
 		return f
 	}
 	f.immutable = !newest && f.unchanging(d)
@@ -349,7 +352,10 @@ func (f *File) readSchema(ctx context.Context, s *schema) error {
 	return nil
 }
 
-var errNoTable = errors.New("it has no table gpu_state")
+var (
+	errNoTable = errors.New("it has no table gpu_state")
+	errNoFile  = errors.New("it is no regular file")
+)
 
 // explain makes an error of a file fit for a user.
 func (f *File) explain(err error) error {
