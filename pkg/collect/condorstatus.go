@@ -13,8 +13,8 @@ import (
 )
 
 // query runs condor_status and decodes what it prints while it prints it.
-func query(ctx context.Context, o Options) (answer, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout, errTimeout)
+func query(asked context.Context, o Options) (answer, error) {
+	ctx, cancel := context.WithTimeoutCause(asked, o.Timeout, errTimeout)
 	defer cancel()
 	args := []string{"-constraint", "GPUs >= 1", "-json", "-attributes", strings.Join(attributes, ",")}
 	if o.Pool != "" {
@@ -22,8 +22,8 @@ func query(ctx context.Context, o Options) (answer, error) {
 	}
 	command := exec.CommandContext(ctx, o.CondorStatus, args...)
 	output, input := io.Pipe()
-	complaint := &head{limit: 2000}
-	command.Stdout, command.Stderr = &bounded{input, maxOutput}, complaint
+	passed, complaint := &bounded{input, maxOutput}, &head{limit: 2000}
+	command.Stdout, command.Stderr = passed, complaint
 	command.WaitDelay = 5 * time.Second // a descendant that left the group may hold the pipes
 	ownGroup(command)
 
@@ -44,9 +44,11 @@ func query(ctx context.Context, o Options) (answer, error) {
 
 	var exit *exec.ExitError
 	switch {
+	case asked.Err() != nil:
+		return answer{}, fmt.Errorf("asking the pool with %s: %w", o.CondorStatus, asked.Err())
 	case context.Cause(ctx) == errTimeout:
 		return answer{}, pool.SourceError("%s did not end within %s%s: check that the collector answers, or give it more time", o.CondorStatus, o.Timeout, complaint)
-	case errors.Is(failed, errTooMuch):
+	case passed.left < 0:
 		return answer{}, pool.SourceError("%s prints more than %d MiB", o.CondorStatus, maxOutput>>20)
 	case broken != nil && !(errors.As(failed, &exit) && exit.Exited()):
 		return answer{}, broken
@@ -62,10 +64,7 @@ func query(ctx context.Context, o Options) (answer, error) {
 	return got, nil
 }
 
-var (
-	errTimeout = errors.New("time is up")
-	errTooMuch = errors.New("too much output")
-)
+var errTimeout = errors.New("time is up")
 
 // bounded passes so many bytes on.
 type bounded struct {
@@ -75,7 +74,7 @@ type bounded struct {
 
 func (b *bounded) Write(p []byte) (int, error) {
 	if b.left -= len(p); b.left < 0 {
-		return 0, errTooMuch
+		return 0, errors.New("too much output")
 	}
 	return b.w.Write(p)
 }

@@ -17,14 +17,30 @@ import (
 
 // snapshot is a pool's slots at one time.
 type snapshot struct {
-	month     string // of the file: 2026-07
 	timestamp string // YYYY-MM-DD HH:MM:SS.ffffff in the collector's local time
 	ads       []slotAd
 }
 
+// monthFile is the name of the file that holds the snapshot of a local time: that of its month.
+func monthFile(timestamp string) string { return "gpu_state_" + timestamp[:len("2026-07")] + ".db" }
+
+// rowsOf counts the rows of a snapshot, 0 if it was not written.
+func rowsOf(ctx context.Context, dir, timestamp string) (rows int, err error) {
+	path := filepath.Join(dir, monthFile(timestamp))
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return 0, nil
+	}
+	db, err := open(ctx, path)
+	if err != nil {
+		return 0, err
+	}
+	err = db.QueryRowContext(ctx, "SELECT count(*) FROM gpu_state WHERE timestamp = ?", timestamp).Scan(&rows)
+	return rows, errors.Join(err, db.Close())
+}
+
 // write appends the snapshot to its month file in one transaction and returns the number of its rows.
 func (s snapshot) write(ctx context.Context, dir string) (rows int, err error) {
-	name := "gpu_state_" + s.month + ".db"
+	name := monthFile(s.timestamp)
 	path := filepath.Join(dir, name)
 	if err := createMonth(ctx, path); err != nil {
 		return 0, pool.SourceError("creating %s: %w", name, err)
@@ -148,8 +164,8 @@ func (s snapshot) append(ctx context.Context, path string) (rows int, err error)
 	if err := tx.Commit(); err != nil {
 		return 0, err
 	}
-	// The main file is complete then, for those who copy it. A reader can hold this up; the next run does it.
-	_, err = db.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
+	// The main file is complete then, for those who copy it. A reader can prevent this; the next run does it.
+	_, err = db.ExecContext(ctx, "PRAGMA busy_timeout = 1000; PRAGMA wal_checkpoint(TRUNCATE)")
 	return rows, err
 }
 

@@ -60,7 +60,10 @@ func collect(ctx context.Context, o Options, zone *time.Location, log *runLog, n
 	if utc := t.UTC().Format(timestampFormat); utc <= newest {
 		return Result{}, pool.SourceError("this machine's clock shows %s UTC, but a snapshot was taken after %s: set the clock; snapshots must stand in the order of time", utc, newest)
 	}
-	s := snapshot{month: t.In(zone).Format("2006-01"), timestamp: t.In(zone).Format(timestampFormat), ads: answer.ads}
+	s := snapshot{timestamp: t.In(zone).Format(timestampFormat), ads: answer.ads}
+	if err := log.writes(ctx, s.timestamp); err != nil {
+		return Result{}, pool.SourceError("writing to the run log: %w", err)
+	}
 	rows, err := s.write(ctx, o.SnapshotDir)
 	if err != nil {
 		return Result{}, err

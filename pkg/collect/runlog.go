@@ -13,7 +13,7 @@ import (
 // RunLog is the name of the file in the snapshot directory that says what each run of the collector did. Its table runs:
 //
 //	started   TEXT    when it began, UTC, YYYY-MM-DD HH:MM:SS.ffffff
-//	seconds   REAL    how long it took; NULL while it runs
+//	seconds   REAL    how long it took; NULL: it runs, or was killed
 //	timestamp TEXT    the snapshot that it wrote, as gpu_state has it (collector's local time); NULL: none
 //	rows      INTEGER the rows of that snapshot
 //	notes     TEXT    what could not be stored as it was; NULL: nothing
@@ -29,34 +29,65 @@ type runLog struct {
 	id int64 // of the run under way
 }
 
-// beginRun notes that a run begins. The caller holds the directory's lock, so a run without an end was killed.
+// beginRun notes that a run begins. The caller holds the directory's lock, so that a run without an end was killed.
 func beginRun(ctx context.Context, dir string, now time.Time) (*runLog, error) {
 	db, err := open(ctx, filepath.Join(dir, RunLog))
 	if err != nil {
 		return nil, pool.SourceError("opening the run log %s: %w", RunLog, err)
 	}
 	l := &runLog{db: db}
-	if err := l.begin(ctx, now); err != nil {
+	if err := l.begin(ctx, dir, now); err != nil {
 		return nil, errors.Join(pool.SourceError("writing to the run log %s: %w", RunLog, err), db.Close())
 	}
 	return l, nil
 }
 
-func (l *runLog) begin(ctx context.Context, now time.Time) error {
+func (l *runLog) begin(ctx context.Context, dir string, now time.Time) error {
 	for _, statement := range []string{
 		`CREATE TABLE IF NOT EXISTS runs (started TEXT NOT NULL, seconds REAL, timestamp TEXT, rows INTEGER, notes TEXT, error TEXT)`,
 		`CREATE INDEX IF NOT EXISTS runs_started ON runs (started)`,
-		`UPDATE runs SET error = 'it did not come to its end: the collector was killed, or the machine stopped, maybe just after the snapshot was written' WHERE seconds IS NULL AND error IS NULL`,
 	} {
 		if _, err := l.db.ExecContext(ctx, statement); err != nil {
 			return err
 		}
+	}
+	if err := l.endKilled(ctx, dir); err != nil {
+		return err
 	}
 	result, err := l.db.ExecContext(ctx, `INSERT INTO runs (started) VALUES (?)`, now.UTC().Format(timestampFormat))
 	if err != nil {
 		return err
 	}
 	l.id, err = result.LastInsertId()
+	return err
+}
+
+// endKilled ends the run before this one if it did not do so itself. Whether its snapshot was written, its month file knows.
+func (l *runLog) endKilled(ctx context.Context, dir string) error {
+	var id int64
+	var timestamp sql.NullString
+	err := l.db.QueryRowContext(ctx, `SELECT rowid, timestamp FROM runs WHERE rows IS NULL AND error IS NULL`).Scan(&id, &timestamp)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	rows := 0
+	if err == nil && timestamp.Valid {
+		rows, err = rowsOf(ctx, dir, timestamp.String)
+	}
+	switch {
+	case err != nil:
+		return err
+	case rows > 0:
+		_, err = l.db.ExecContext(ctx, `UPDATE runs SET rows = ?, notes = 'killed after the snapshot was written' WHERE rowid = ?`, rows, id)
+	default:
+		_, err = l.db.ExecContext(ctx, `UPDATE runs SET timestamp = NULL, error = 'killed: the collector was ended, or the machine stopped' WHERE rowid = ?`, id)
+	}
+	return err
+}
+
+// writes notes that the run is about to write this snapshot.
+func (l *runLog) writes(ctx context.Context, timestamp string) error {
+	_, err := l.db.ExecContext(ctx, `UPDATE runs SET timestamp = ? WHERE rowid = ?`, timestamp, l.id)
 	return err
 }
 

@@ -21,18 +21,21 @@ func Service(ctx context.Context, o Options, every time.Duration) error {
 		return pool.BadQuery("collect: the timeout (%s) must be shorter than the interval (%s)", o.Timeout, every)
 	}
 	o.Log.Info("collecting", "directory", o.SnapshotDir, "every", every, "timezone", zone)
-	atMultiples(ctx, every, func() {
-		result, err := Run(ctx, o)
-		switch {
-		case err != nil:
-			o.Log.Error("no snapshot", "error", err, "duration", result.Duration)
-		case result.Notes != "":
-			o.Log.Warn("snapshot", "timestamp", result.Timestamp, "slots", result.Slots, "rows", result.Rows, "duration", result.Duration, "notes", result.Notes)
-		default:
-			o.Log.Info("snapshot", "timestamp", result.Timestamp, "slots", result.Slots, "rows", result.Rows, "duration", result.Duration)
-		}
-	})
+	atMultiples(ctx, every, func() { o.once(ctx) })
 	return nil
+}
+
+// once takes one snapshot of the service.
+func (o Options) once(ctx context.Context) {
+	result, err := Run(ctx, o)
+	switch {
+	case err != nil:
+		o.Log.Error("no snapshot", "error", err, "duration", result.Duration)
+	case result.Notes != "":
+		o.Log.Warn("snapshot", "timestamp", result.Timestamp, "slots", result.Slots, "rows", result.Rows, "duration", result.Duration, "notes", result.Notes)
+	default:
+		o.Log.Info("snapshot", "timestamp", result.Timestamp, "slots", result.Slots, "rows", result.Rows, "duration", result.Duration)
+	}
 }
 
 // atMultiples calls do at the multiples of the interval since the epoch, until ctx ends. Each one is computed from the clock,

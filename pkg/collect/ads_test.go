@@ -1,0 +1,143 @@
+package collect
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+func TestDecodeOutputOfCondorStatus(t *testing.T) {
+	file, err := os.Open("testdata/condor_status.json")
+	require.NoError(t, err)
+	defer file.Close()
+	got, err := decode(file)
+	require.NoError(t, err)
+
+	const (
+		a100   = "NVIDIA A100-SXM4-80GB"
+		gpu    = "gpu2001.chtc.example.org"
+		stamp  = "2026-07-01 12:00:00.000001"
+		mig    = "MIG-6f8a01c2-2b2e-5f5a-9a51-0d3f2b7c11aa"
+		both   = mig + ",CUDA0"
+		osgJob = "ap40.example.org#7.0#1759341400"
+	)
+	var rows [][]any
+	for i := range got.ads {
+		rows = append(rows, got.ads[i].rows(stamp)...)
+	}
+	// Name, AssignedGPUs, AvailableGPUs, State, GPUs_DeviceName, GPUs_GlobalMemoryMb, PrioritizedProjects, GPUsAverageUsage,
+	// Machine, PreventJobsReason, RemoteOwner, GlobalJobId, timestamp, Disk
+	want := [][]any{
+		{"slot1@" + gpu, "GPU-a0223334", "GPU-b1223334", "Unclaimed", a100, int64(81153), "Bio_One,CS_Two", nil, gpu, "", nil, nil, stamp, int64(1929379840)},
+		{"slot1@" + gpu, "GPU-b1223334", "GPU-b1223334", "Unclaimed", a100, int64(81153), "Bio_One,CS_Two", nil, gpu, "", nil, nil, stamp, int64(1929379840)},
+		{"slot1_1@" + gpu, "GPU-a0223334", "GPU-a0223334", "Claimed", a100, int64(81153), "Bio_One,CS_Two", 0.8244960000000001, gpu, nil, "jane@chtc.example.org", "ap2001.chtc.example.org#1000561.10#1759341353", stamp, int64(1048576)},
+		{"backfill2@" + gpu, "GPU-d3223334", "GPU-d3223334,GPU-b1223334", "Unclaimed", a100, int64(81153), "", nil, gpu, nil, nil, nil, stamp, nil},
+		{"backfill2@" + gpu, "GPU-b1223334", "GPU-d3223334,GPU-b1223334", "Unclaimed", a100, int64(81153), "", nil, gpu, nil, nil, nil, stamp, nil},
+		{"Backfill2_1@mig.example.org", mig, both, "Claimed", nil, nil, nil, nil, "mig.example.org", nil, "osg@ospool.example.org", osgJob, stamp, nil},
+		{"Backfill2_1@mig.example.org", "CUDA0", both, "Claimed", nil, nil, nil, nil, "mig.example.org", nil, "osg@ospool.example.org", osgJob, stamp, nil},
+		{"slot1@old.example.org", "CUDA0", nil, "Drained", nil, nil, nil, nil, "old.example.org", nil, nil, nil, stamp, int64(17)},
+		{"slot1@old.example.org", "CUDA1", nil, "Drained", nil, nil, nil, nil, "old.example.org", nil, nil, nil, stamp, int64(17)},
+		{"backfill2@old.example.org", nil, "", "Owner", nil, nil, nil, nil, "old.example.org", nil, nil, nil, stamp, nil},
+	}
+	require.Empty(t, cmp.Diff(want, rows))
+	require.Equal(t, "GPUs_GlobalMemoryMb of 1 slots is an expression or of a wrong type: stored as NULL; "+
+		"PrioritizedProjects of 1 slots is an expression or of a wrong type: stored as NULL; "+
+		"GPUsAverageUsage of 1 slots is an expression or of a wrong type: stored as NULL; "+
+		"PreventJobsReason of 1 slots is an expression or of a wrong type: stored as NULL (first: Backfill2_1@mig.example.org)", got.notes.String())
+}
+
+func TestDecodeNothing(t *testing.T) {
+	for _, output := range []string{"", "\n", "[]", "[ ]\n"} {
+		got, err := decode(strings.NewReader(output))
+		require.NoError(t, err, output)
+		require.Empty(t, got.ads)
+	}
+}
+
+func TestDecodeRefusesWhatIsNoListOfSlots(t *testing.T) {
+	const slot = `{"Name": "slot1@m", "Machine": "m", "State": "Unclaimed"}`
+	for output, reason := range map[string]string{
+		`{}`:                          "it begins with {",
+		`"slots"`:                     "it begins with slots",
+		`Error: no collector`:         "invalid character 'E'",
+		`[`:                           "after 0 slots: it ends in the middle",
+		`[` + slot:                    "after 1 slots: it ends in the middle",
+		`[` + slot + `,`:              "after 1 slots: it ends in the middle",
+		`[` + slot + `,{"Name": "slo`: "after 1 slots: it ends in the middle",
+		`[` + slot + `}`:              "invalid character '}'",
+		`[` + slot + `][`:             "it goes on after the list",
+		`[` + slot + `] Total 1`:      "it goes on after the list",
+		`[7]`:                         "cannot unmarshal number",
+		`[null]`:                      `Name of slot "" is no text`,
+		`[{"Name": 7, "Machine": "m", "State": "Claimed"}]`:                           `Name of slot "" is no text`,
+		`[{"Name": "s", "Machine": ["m"], "State": "Claimed"}]`:                       `Machine of slot "s" is no text`,
+		`[{"Name": "s", "Machine": "", "State": "Claimed"}]`:                          `Machine of slot "s" is no text`,
+		`[{"Name": "s", "Machine": "m"}]`:                                             `State of slot "s" is no text`,
+		`[{"Name": "s", "Machine": "m", "State": "\/Expr(ifThenElse(a,\"b\",c))\/"}]`: `State of slot "s" is no text`,
+	} {
+		_, err := decode(strings.NewReader(output))
+		require.ErrorContains(t, err, reason, output)
+		require.Equal(t, pool.FaultSource, pool.FaultOf(err))
+	}
+}
+
+func TestDecodeWrongTypes(t *testing.T) {
+	got, err := decode(strings.NewReader(`[{"Name": "s", "Machine": "m", "State": "Claimed", "AssignedGPUs": 4, "AvailableGPUs": "GPU-1", "GPUs_DeviceName": {"a": [1]},
+		"GPUs_GlobalMemoryMb": "80", "PrioritizedProjects": true, "GPUsAverageUsage": [1], "RemoteOwner": 1.5, "GlobalJobId": ["x"], "PreventJobsReason": false, "Disk": 1e300}]`))
+	require.NoError(t, err)
+	require.Equal(t, []any{"s", nil, nil, "Claimed", nil, nil, nil, nil, "m", nil, nil, nil, "now", nil}, got.ads[0].rows("now")[0])
+	for _, name := range attributes[3:] {
+		require.Equal(t, 1, got.notes.unread[name], name)
+	}
+	for _, list := range []string{`[1]`, `["\/Expr(ifThenElse(a,GPUs_GPU_1,b))\/", null]`, `[""]`, `["\/Expr(Cpus)\/"]`, `{"a": 1}`} {
+		got, err := decode(strings.NewReader(`[{"Name": "backfill1@m", "Machine": "m", "State": "Unclaimed", "AvailableGPUs": ` + list + `}]`))
+		require.NoError(t, err)
+		require.Equal(t, 1, got.notes.unread["AvailableGPUs"], list)
+		require.Equal(t, []any{nil}, got.ads[0].gpuIDs())
+	}
+}
+
+func TestDecodeBytesThatAreNoUTF8(t *testing.T) {
+	got, err := decode(strings.NewReader("[{\"Name\": \"s\", \"Machine\": \"m\", \"State\": \"Claimed\", \"RemoteOwner\": \"J\xf6rg@x\"}]"))
+	require.NoError(t, err)
+	require.Equal(t, "J\uFFFDrg@x", got.ads[0].RemoteOwner.Text)
+	require.Equal(t, "1 slots hold bytes that are no UTF-8: stored as U+FFFD (first: s)", got.notes.String())
+}
+
+// FuzzDecode: any output is either refused with a known fault or gives rows that fit the table.
+func FuzzDecode(f *testing.F) {
+	sample, err := os.ReadFile("testdata/condor_status.json")
+	require.NoError(f, err)
+	f.Add(sample)
+	f.Add(sample[:len(sample)/2])
+	for _, seed := range []string{"", "[]", "[{}]", `[{"name":"backfill@m","MACHINE":"m","State":"x","AvailableGPUs":["\/Expr(GPUs_)\/"]}]`, "[{\"Name\":\"\xff\"}]", `[[[[`, `[{"Disk":-1e999}]`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, output []byte) {
+		got, err := decode(bytes.NewReader(output))
+		if err != nil {
+			require.Equal(t, pool.FaultSource, pool.FaultOf(err))
+			return
+		}
+		for i := range got.ads {
+			rows := got.ads[i].rows("now")
+			require.NotEmpty(t, rows)
+			for _, row := range rows {
+				require.Len(t, row, len(columns))
+				for _, value := range row {
+					if text, is := value.(string); is {
+						require.True(t, utf8.ValidString(text))
+					}
+				}
+				require.NotEqual(t, "", row[1])
+			}
+		}
+	})
+}

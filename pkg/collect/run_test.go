@@ -1,0 +1,275 @@
+package collect
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// readOnly opens a file as a reader does.
+func readOnly(t testing.TB, path string) *sql.DB {
+	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro&_pragma=busy_timeout(10000)")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	return db
+}
+
+func one[T any](t testing.TB, db *sql.DB, query string) (value T) {
+	require.NoError(t, db.QueryRow(query).Scan(&value), query)
+	return value
+}
+
+// clock shows fixed times one after the other, each twice as a run asks: at its beginning, when the answer is there, at its end.
+func clock(times ...string) func() time.Time {
+	calls := 0
+	return func() time.Time {
+		at, err := time.Parse(time.RFC3339Nano, times[min(calls/3, len(times)-1)])
+		if err != nil {
+			panic(err)
+		}
+		at = at.Add(time.Duration(calls%3) * time.Second)
+		calls++
+		return at
+	}
+}
+
+func TestRunWritesASnapshot(t *testing.T) {
+	o := fake(t, "machines:5")
+	now := clock("2026-06-30T23:59:58.123456Z", "2026-07-01T00:15:00Z", "2026-07-01T00:30:00Z")
+	for i, want := range []string{"2026-06-30 23:59:59.123456", "2026-07-01 00:15:01.000000", "2026-07-01 00:30:01.000000"} {
+		got, err := run(t.Context(), o, now)
+		require.NoError(t, err, i)
+		require.Equal(t, Result{Timestamp: want, Slots: 5 * adsPerMachine, Rows: 5 * rowsPerMachine, Duration: 2 * time.Second}, got)
+	}
+	july := readOnly(t, filepath.Join(o.SnapshotDir, "gpu_state_2026-07.db"))
+	require.Equal(t, 2*5*rowsPerMachine, one[int](t, july, "SELECT count(*) FROM gpu_state"))
+	require.Equal(t, 2, one[int](t, july, "SELECT count(DISTINCT timestamp) FROM gpu_state"))
+	require.Equal(t, 0, one[int](t, july, "SELECT count(*) FROM gpu_state a JOIN gpu_state b ON a.rowid < b.rowid AND a.timestamp > b.timestamp"), "order of time")
+	require.Equal(t, "wal", one[string](t, july, "PRAGMA journal_mode"))
+	require.Equal(t, "gpu_state_timestamp", one[string](t, july, "SELECT name FROM pragma_index_list('gpu_state')"))
+	require.Equal(t, "Name TEXT,AssignedGPUs TEXT,AvailableGPUs TEXT,State TEXT,GPUs_DeviceName TEXT,GPUs_GlobalMemoryMb BIGINT,PrioritizedProjects TEXT,GPUsAverageUsage FLOAT,"+
+		"Machine TEXT,PreventJobsReason TEXT,RemoteOwner TEXT,GlobalJobId TEXT,timestamp DATETIME,Disk INTEGER",
+		one[string](t, july, "SELECT group_concat(name || ' ' || type) FROM (SELECT * FROM pragma_table_info('gpu_state') ORDER BY cid)"))
+	require.Equal(t, "text", one[string](t, july, "SELECT DISTINCT typeof(CAST(timestamp AS TEXT)) FROM gpu_state"))
+	june := readOnly(t, filepath.Join(o.SnapshotDir, "gpu_state_2026-06.db"))
+	require.Equal(t, 5*rowsPerMachine, one[int](t, june, "SELECT count(*) FROM gpu_state"))
+
+	log := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
+	require.Equal(t, "2026-06-30 23:59:58.123456|2.0|2026-06-30 23:59:59.123456|40|-|-",
+		one[string](t, log, "SELECT concat_ws('|', started, seconds, timestamp, rows, ifnull(notes, '-'), ifnull(error, '-')) FROM runs ORDER BY started"))
+	require.Equal(t, 3, one[int](t, log, "SELECT count(*) FROM runs"))
+	wal, err := os.Stat(filepath.Join(o.SnapshotDir, "gpu_state_2026-07.db-wal"))
+	require.NoError(t, err, "whoever may only read the directory needs it")
+	require.Zero(t, wal.Size(), "the main file is complete")
+}
+
+func TestRunInANamedZone(t *testing.T) {
+	o := fake(t, "machines:1")
+	o.Timezone = "America/Chicago"
+	got, err := run(t.Context(), o, clock("2026-11-01T04:59:58Z"))
+	require.NoError(t, err)
+	require.Equal(t, "2026-10-31 23:59:59.000000", got.Timestamp)
+	require.FileExists(t, filepath.Join(o.SnapshotDir, "gpu_state_2026-10.db"))
+	for _, at := range []string{"2026-11-01T06:30:00Z", "2026-11-01T07:30:00Z"} { // the hour that occurs twice
+		got, err = run(t.Context(), o, clock(at))
+		require.NoError(t, err)
+		require.Equal(t, "2026-11-01 01:30:01.000000", got.Timestamp)
+	}
+}
+
+func TestRunRefusesAClockThatWentBack(t *testing.T) {
+	o := fake(t, "machines:1")
+	now := clock("2026-07-01T12:00:00Z", "2026-07-01T11:00:00Z", "2026-07-01T12:15:00Z")
+	_, err := run(t.Context(), o, now)
+	require.NoError(t, err)
+	_, err = run(t.Context(), o, now)
+	require.ErrorContains(t, err, "this machine's clock shows 2026-07-01 11:00:01.000000 UTC, but a snapshot was taken after 2026-07-01 12:00:00.000000")
+	_, err = run(t.Context(), o, now)
+	require.NoError(t, err)
+}
+
+// A file of an older collector: no WAL, no index, no newer columns, one more of its own.
+func TestRunGoesOnWithAnOlderFile(t *testing.T) {
+	o := fake(t, "machines:2")
+	path := filepath.Join(o.SnapshotDir, "gpu_state_2026-07.db")
+	db, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	_, err = db.Exec(`CREATE TABLE gpu_state ("Name" TEXT, "AssignedGPUs" TEXT, "AvailableGPUs" TEXT, "State" TEXT, "GPUs_DeviceName" TEXT, "GPUs_GlobalMemoryMb" BIGINT,
+		"PrioritizedProjects" TEXT, "GPUsAverageUsage" FLOAT, "machine" TEXT, "RemoteOwner" TEXT, "GlobalJobId" TEXT, "Extra" TEXT, timestamp DATETIME);
+		INSERT INTO gpu_state (Name, timestamp) VALUES ('slot1@a', '2026-07-01 11:00:00.000000')`)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	_, err = run(t.Context(), o, clock("2026-07-01T12:00:00Z"))
+	require.NoError(t, err)
+	after := readOnly(t, path)
+	require.Equal(t, 1+2*rowsPerMachine, one[int](t, after, "SELECT count(*) FROM gpu_state"))
+	require.Equal(t, 2*rowsPerMachine, one[int](t, after, "SELECT count(*) FROM gpu_state WHERE Disk = 1929379840 AND Machine LIKE 'gpu%' AND Extra IS NULL"))
+	require.Equal(t, 15, one[int](t, after, "SELECT count(*) FROM pragma_table_info('gpu_state')"))
+}
+
+func TestRunWithoutASnapshot(t *testing.T) {
+	for behaviour, reason := range map[string]string{
+		"none":         "knows no slot with a GPU",
+		"fail":         "failed (exit status 1): Error: communication error\nCEDAR:6001",
+		"failAfterAll": "failed (exit status 1): Error: lost the collector",
+		"half":         "it ends in the middle",
+		"types":        `Name of slot "" is no text`,
+		"wordy":        "bytes more)",
+		"endless":      "prints more than 256 MiB",
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			o := fake(t, behaviour)
+			_, err := Run(t.Context(), o)
+			require.ErrorContains(t, err, reason)
+			require.Equal(t, pool.FaultSource, pool.FaultOf(err))
+			require.Less(t, len(err.Error()), 5000)
+			months, err := filepath.Glob(filepath.Join(o.SnapshotDir, "gpu_state_*"))
+			require.NoError(t, err)
+			require.Empty(t, months)
+			log := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
+			require.Contains(t, one[string](t, log, "SELECT error FROM runs WHERE rows IS NULL AND timestamp IS NULL AND seconds > 0"), reason)
+		})
+	}
+}
+
+func TestRunEndsAHangingCondorStatusWithItsChildren(t *testing.T) {
+	for name, reason := range map[string]string{"timeout": "did not end within 3s: deaf", "cancelled": "context canceled"} {
+		t.Run(name, func(t *testing.T) {
+			o := fake(t, "hang")
+			group := filepath.Join(o.SnapshotDir, "group")
+			t.Setenv("FAKE_GROUP", group)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if name == "timeout" {
+				o.Timeout = 3 * time.Second
+			} else {
+				go cancelWhenThere(ctx, cancel, group)
+			}
+			_, err := Run(ctx, o)
+			require.ErrorContains(t, err, reason)
+			text, unread := os.ReadFile(group)
+			require.NoError(t, unread)
+			id, unread := strconv.Atoi(string(text))
+			require.NoError(t, unread)
+			require.Eventually(t, func() bool { return syscall.Kill(-id, 0) == syscall.ESRCH }, time.Minute, 10*time.Millisecond)
+			log := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
+			require.Contains(t, one[string](t, log, "SELECT error FROM runs WHERE seconds > 0"), reason)
+		})
+	}
+}
+
+// cancelWhenThere cancels when the file has appeared.
+func cancelWhenThere(ctx context.Context, cancel context.CancelFunc, path string) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		if info, err := os.Stat(path); err == nil && info.Size() > 0 {
+			cancel()
+			return
+		}
+		<-tick.C
+	}
+}
+
+func TestRunNotesWhatItCannotStore(t *testing.T) {
+	o := fake(t, "latin1")
+	got, err := Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Equal(t, "1 slots hold bytes that are no UTF-8: stored as U+FFFD (first: slot1@m)", got.Notes)
+	log := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
+	require.Equal(t, got.Notes, one[string](t, log, "SELECT notes FROM runs"))
+}
+
+func TestRunOneAtATime(t *testing.T) {
+	o := fake(t, "machines:1")
+	held, err := lock(o.SnapshotDir)
+	require.NoError(t, err)
+	_, err = Run(t.Context(), o)
+	require.ErrorContains(t, err, "another collection is under way in ")
+	require.NoError(t, held.Close())
+	_, err = Run(t.Context(), o)
+	require.NoError(t, err)
+}
+
+func TestRunTakesOverFromAKilledOne(t *testing.T) {
+	o := fake(t, "machines:1")
+	kill := func(timestamp string) {
+		killed, err := beginRun(t.Context(), o.SnapshotDir, time.Now())
+		require.NoError(t, err)
+		if timestamp != "" {
+			require.NoError(t, killed.writes(t.Context(), timestamp))
+		}
+		require.NoError(t, killed.db.Close())
+	}
+	kill("")
+	kill("2030-01-01 00:00:00.000000") // before its month file was there
+	first, err := Run(t.Context(), o)
+	require.NoError(t, err)
+	kill("1" + first.Timestamp[1:])
+	kill(first.Timestamp) // as if it had written this one
+	for _, leftover := range []string{"gpu_state_2100-01.db.new", "gpu_state_2100-01.db.new-journal"} {
+		require.NoError(t, os.WriteFile(filepath.Join(o.SnapshotDir, leftover), []byte("half"), 0o600))
+	}
+	_, err = run(t.Context(), o, clock("2100-01-01T00:00:00Z"))
+	require.NoError(t, err)
+	require.NoFileExists(t, filepath.Join(o.SnapshotDir, "gpu_state_2100-01.db.new"))
+	log := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
+	require.Equal(t, 3, one[int](t, log, "SELECT count(*) FROM runs WHERE error LIKE 'killed%' AND timestamp IS NULL AND rows IS NULL"))
+	require.Equal(t, first.Timestamp+" 8", one[string](t, log, "SELECT timestamp || ' ' || rows FROM runs WHERE notes LIKE 'killed%' AND error IS NULL"))
+	require.Equal(t, 6, one[int](t, log, "SELECT count(*) FROM runs"))
+}
+
+func TestRunGivesCondorStatusItsArguments(t *testing.T) {
+	o := fake(t, "arguments")
+	o.Pool = "cm.example.org"
+	_, err := Run(t.Context(), o)
+	require.ErrorContains(t, err, `["-constraint","GPUs \u003e= 1","-json","-attributes","Name,Machine,State,AssignedGPUs,AvailableGPUs,GPUs_DeviceName,GPUs_GlobalMemoryMb,`+
+		`PrioritizedProjects,GPUsAverageUsage,RemoteOwner,GlobalJobId,PreventJobsReason,Disk","-pool","cm.example.org"]`)
+}
+
+func TestWrongOptions(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for reason, o := range map[string]Options{
+		"no snapshot directory is given":     {},
+		"create it, writable":                {SnapshotDir: filepath.Join(dir, "missing")},
+		"is no directory":                    {SnapshotDir: file},
+		`time zone "Mars/Phobos" is unknown`: {SnapshotDir: dir, Timezone: "Mars/Phobos"},
+		"a timeout of -1s is impossible":     {SnapshotDir: dir, Timeout: -time.Second},
+		"install HTCondor's tools":           {SnapshotDir: dir, CondorStatus: "no-such-condor_status"},
+		"no such file or directory":          {SnapshotDir: dir, CondorStatus: filepath.Join(dir, "missing")},
+	} {
+		_, err := Run(t.Context(), o)
+		require.ErrorContains(t, err, reason)
+		require.NotZero(t, pool.FaultOf(err))
+	}
+	o := Options{SnapshotDir: dir, Log: slog.New(slog.DiscardHandler)}
+	require.ErrorContains(t, Service(t.Context(), o, time.Minute), "an interval of 1m0s is too short: at least 2m0s")
+	require.ErrorContains(t, Service(t.Context(), o, 2*time.Minute), "the timeout (2m0s) must be shorter than the interval (2m0s)")
+}
+
+func Test100000Slots(t *testing.T) {
+	machines := 100_000 / adsPerMachine
+	if raceDetector {
+		machines /= 10
+	}
+	o := fake(t, "machines:"+strconv.Itoa(machines))
+	got, err := Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Equal(t, machines*adsPerMachine, got.Slots)
+	files, err := filepath.Glob(filepath.Join(o.SnapshotDir, "gpu_state_*.db"))
+	require.NoError(t, err)
+	require.Equal(t, got.Rows, one[int](t, readOnly(t, files[0]), "SELECT count(*) FROM gpu_state"))
+	require.Equal(t, machines*rowsPerMachine, got.Rows)
+}
