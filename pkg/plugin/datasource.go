@@ -23,6 +23,7 @@ type Datasource struct {
 	invalid  error // why the settings cannot be used
 	now      func() time.Time
 	flights  flights
+	stop     context.CancelFunc // of the reading ahead
 
 	mu       sync.Mutex
 	stores   *stores
@@ -32,12 +33,16 @@ type Datasource struct {
 
 // New makes a data source for Grafana: a fresh one each time, which begins to read what queries will ask for.
 func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instancemgmt.Instance, error) {
-	return Open(settings, time.Now), nil
+	d := Open(settings, time.Now)
+	ctx, stop := context.WithCancel(context.Background())
+	d.stop = stop
+	go d.warm(ctx)
+	return d, nil
 }
 
 // Open makes a data source. now is the clock: of ages, and of what is still going on.
 func Open(settings backend.DataSourceInstanceSettings, now func() time.Time) *Datasource {
-	d := &Datasource{settings: settings, now: now}
+	d := &Datasource{settings: settings, now: now, stop: func() {}}
 	if d.parsed, d.invalid = ParseSettings(settings.JSONData); d.invalid == nil {
 		d.invalid = errors.Join(allow("snapshotDir", d.parsed.SnapshotDir), allow("cacheDir", d.parsed.CacheDir))
 	}
@@ -47,10 +52,23 @@ func Open(settings backend.DataSourceInstanceSettings, now func() time.Time) *Da
 // Dispose closes everything that the data source opened: at once, or with the last of the requests under way.
 // (Grafana calls it seconds after a settings save, while a new instance is already serving.)
 func (d *Datasource) Dispose() {
+	d.stop()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.disposed = true
 	d.closeUnused()
+}
+
+// warm reads ahead what queries will ask for.
+func (d *Datasource) warm(ctx context.Context) {
+	stores, done, err := d.use(ctx)
+	if err != nil {
+		return // queries and the health check say so
+	}
+	defer done()
+	if err := stores.timeline.Warm(ctx); err != nil && ctx.Err() == nil {
+		backend.Logger.Warn("reading ahead", "name", instanceName(d.settings), "error", err)
+	}
 }
 
 var errDisposed = errors.New("the data source was closed while its settings were saved: ask again")

@@ -85,7 +85,7 @@ func (d *Datasource) findings(ctx context.Context) []finding {
 	if _, err := stores.env(); err != nil {
 		findings = append(findings, finding{Store: "lists", Severity: severityError, Text: err.Error()})
 	}
-	findings = append(findings, d.jobsFinding(ctx, stores), cacheFinding(d.parsed), directoriesFinding())
+	findings = append(findings, d.jobsFinding(ctx, stores), cacheFinding(stores), directoriesFinding())
 	return findings
 }
 
@@ -228,14 +228,20 @@ func (d *Datasource) jobsFinding(ctx context.Context, s *stores) finding {
 	return found
 }
 
-func cacheFinding(s Settings) finding {
-	found := finding{Store: "cache", Severity: severityOK, Details: map[string]any{"memoryMB": s.CacheMaxMB}}
-	if s.CacheDir == "" {
-		found.Text = fmt.Sprintf("cache: in memory only (%d MB), so after a restart the files are read anew. Set cacheDir to keep it", s.CacheMaxMB)
+func cacheFinding(s *stores) finding {
+	used, budget := s.timeline.Memory()
+	found := finding{Store: "cache", Severity: severityOK, Details: map[string]any{"memoryBytes": used, "memoryMB": budget >> 20}}
+	dir := s.settings.CacheDir
+	if dir == "" {
+		found.Text = fmt.Sprintf("cache: in memory only (%d MB), so after a restart the files are read anew. Set cacheDir to keep it", budget>>20)
 		return found
 	}
-	found.Details["path"], found.Details["diskMB"] = resolve(s.CacheDir), s.CacheDiskMB
-	found.Text = fmt.Sprintf("cache: %d MB in memory, %d MB in %s", s.CacheMaxMB, s.CacheDiskMB, resolve(s.CacheDir))
+	found.Details["path"], found.Details["diskMB"] = resolve(dir), s.settings.CacheDiskMB
+	found.Text = fmt.Sprintf("cache: %d MB in memory, %d MB in %s", budget>>20, s.settings.CacheDiskMB, resolve(dir))
+	if err := s.timeline.CacheError(); err != nil {
+		found.Severity = severityWarning
+		found.Text = fmt.Sprintf("cache: %s cannot be used: %v. Answers are right, but after a restart the files are read anew: give the user that runs Grafana the right to write there", resolve(dir), err)
+	}
 	return found
 }
 

@@ -170,6 +170,15 @@ func TestHealthCache(t *testing.T) {
 	require.Equal(t, backend.HealthStatusOk, result.Status)
 	require.Contains(t, found["cache"].Text, "in memory only", "no cacheDir is said")
 	require.Contains(t, found["cache"].Text, "Set cacheDir")
+
+	// a directory that is a file cannot be used, and answers are right all the same
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	result, found = health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "cacheDir": file}))
+	require.Equal(t, backend.HealthStatusOk, result.Status)
+	require.Equal(t, severityWarning, found["cache"].Severity)
+	require.Contains(t, found["cache"].Text, file+" cannot be used")
+	require.Contains(t, found["cache"].Text, "the right to write")
 }
 
 func TestHealthOutsideAllowedDirectories(t *testing.T) {

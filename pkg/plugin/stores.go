@@ -3,16 +3,12 @@ package plugin
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"path/filepath"
-	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/allocation"
 	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/jobs/sqlite"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -28,30 +24,20 @@ type stores struct {
 	ads      jobs.Source        // nil: none
 }
 
-func openStores(_ context.Context, _ backend.DataSourceInstanceSettings, settings Settings) (*stores, error) {
+func openStores(ctx context.Context, instance backend.DataSourceInstanceSettings, settings Settings) (*stores, error) {
 	dir, err := snapshots.OpenDir(settings.SnapshotDir)
 	if err != nil {
 		return nil, err
 	}
-	s := &stores{
+	return &stores{
 		settings: settings,
 		dir:      dir,
 		timeline: timeline.New(timeline.Options{
 			Snapshots: dir, Zone: settings.zone, MaxBytes: int64(settings.CacheMaxMB) << 20,
 			CacheDir: settings.CacheDir, MaxDiskBytes: int64(settings.CacheDiskMB) << 20,
 		}),
-	}
-	switch settings.Jobs {
-	case jobsSQLite:
-		if _, err := dir.Root().Stat(settings.JobsPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.ads = unreachable{pool.SourceError("job file %s inside the snapshot directory cannot be used: %w", settings.JobsPath, err)}
-		} else {
-			s.ads = sqlite.Open(filepath.Join(settings.SnapshotDir, settings.JobsPath))
-		}
-	case jobsElasticsearch:
-		s.ads = unreachable{pool.BadQuery("jobs: elasticsearch is not available yet")}
-	}
-	return s, nil
+		ads: openAds(ctx, dir, instance, settings),
+	}, nil
 }
 
 func (s *stores) close() error {
@@ -85,16 +71,3 @@ func (s *stores) answer(ctx context.Context, r query.Request) (data.Frames, erro
 	_, err = r.Plan(env) // says which kinds there are
 	return nil, err
 }
-
-// unreachable is a job source that cannot be used, and says why to whoever asks.
-type unreachable struct{ err error }
-
-func (u unreachable) Ads(context.Context, []jobs.Wanted) (jobs.Result, error) {
-	return jobs.Result{}, u.err
-}
-func (u unreachable) AdsOnMachines(context.Context, []string, time.Time, time.Time) (jobs.Result, error) {
-	return jobs.Result{}, u.err
-}
-func (u unreachable) Newest(context.Context) (time.Time, error)   { return time.Time{}, u.err }
-func (u unreachable) Health(context.Context) (jobs.Health, error) { return jobs.Health{}, u.err }
-func (u unreachable) Close() error                                { return nil }

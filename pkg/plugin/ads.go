@@ -1,0 +1,124 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/backend/httpclient"
+	"github.com/grafana/grafana-plugin-sdk-go/backend/tracing"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/jobs/elasticsearch"
+	"github.com/chtc/gpureports/pkg/jobs/sqlite"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
+)
+
+// adCache keeps the ads of finished runs, for all data sources of the process and across settings saves.
+var adCache = sync.OnceValue(func() *jobs.Cache { return jobs.NewCache(128<<20, time.Now) })
+
+// openAds opens the job source that the settings name; nil is none. What keeps it from being used is told by its answers,
+// so that queries that need no job ads are answered.
+func openAds(ctx context.Context, dir *snapshots.Dir, instance backend.DataSourceInstanceSettings, settings Settings) jobs.Source {
+	var source jobs.Source
+	var key string
+	var err error
+	switch settings.Jobs {
+	case jobsNone:
+		return nil
+	case jobsSQLite:
+		source, key, err = openJobFile(dir, settings)
+	case jobsElasticsearch:
+		source, key, err = openElasticsearch(ctx, instance, settings)
+	}
+	if err != nil {
+		return unreachable{err}
+	}
+	return traced{adCache().Source(source, key)}
+}
+
+func openJobFile(dir *snapshots.Dir, settings Settings) (jobs.Source, string, error) {
+	if _, err := dir.Root().Stat(settings.JobsPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, "", pool.SourceError("job file %s in the snapshot directory cannot be used: %w", settings.JobsPath, err)
+	}
+	path := filepath.Join(settings.SnapshotDir, settings.JobsPath)
+	return sqlite.Open(path), jobs.Key(jobsSQLite, path), nil
+}
+
+// openElasticsearch uses the data source's own HTTP settings: URL, authentication, TLS, headers, proxy.
+func openElasticsearch(ctx context.Context, instance backend.DataSourceInstanceSettings, settings Settings) (jobs.Source, string, error) {
+	options, err := instance.HTTPClientOptions(ctx)
+	if err != nil {
+		return nil, "", pool.BadQuery("the HTTP settings of Elasticsearch cannot be used: %w", err)
+	}
+	var connections *http.Transport
+	options.ConfigureTransport = func(_ httpclient.Options, transport *http.Transport) { connections = transport }
+	transport, err := httpclient.GetTransport(options)
+	if err != nil {
+		return nil, "", pool.BadQuery("the TLS or proxy settings of Elasticsearch cannot be used: %w", err)
+	}
+	source, err := elasticsearch.New(elasticsearch.Config{
+		URL: instance.URL, Transport: transport, Index: settings.JobsIndex, EpochIndex: settings.JobsEpochIndex,
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	// another user may see other documents
+	secrets, err := json.Marshal(instance.DecryptedSecureJSONData)
+	if err != nil {
+		return nil, "", err
+	}
+	key := jobs.Key(jobsElasticsearch, instance.URL, settings.JobsIndex, settings.JobsEpochIndex, instance.BasicAuthUser, instance.User, string(instance.JSONData), string(secrets))
+	return remote{source, connections}, key, nil
+}
+
+// remote closes the connections that it leaves idle.
+type remote struct {
+	jobs.Source
+	connections *http.Transport
+}
+
+func (r remote) Close() error {
+	err := r.Source.Close()
+	if r.connections != nil {
+		r.connections.CloseIdleConnections()
+	}
+	return err
+}
+
+// traced gives each lookup a span of its own.
+type traced struct{ jobs.Source }
+
+func (s traced) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
+	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link", trace.WithAttributes(attribute.Int("jobs", len(wanted))))
+	defer span.End()
+	return s.Source.Ads(ctx, wanted)
+}
+
+func (s traced) AdsOnMachines(ctx context.Context, machines []string, from, to time.Time) (jobs.Result, error) {
+	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link", trace.WithAttributes(attribute.Int("machines", len(machines))))
+	defer span.End()
+	return s.Source.AdsOnMachines(ctx, machines, from, to)
+}
+
+// unreachable is a job source that cannot be used, and says why to whoever asks.
+type unreachable struct{ err error }
+
+func (u unreachable) Ads(context.Context, []jobs.Wanted) (jobs.Result, error) {
+	return jobs.Result{}, u.err
+}
+func (u unreachable) AdsOnMachines(context.Context, []string, time.Time, time.Time) (jobs.Result, error) {
+	return jobs.Result{}, u.err
+}
+func (u unreachable) Newest(context.Context) (time.Time, error)   { return time.Time{}, u.err }
+func (u unreachable) Health(context.Context) (jobs.Health, error) { return jobs.Health{}, u.err }
+func (u unreachable) Close() error                                { return nil }
