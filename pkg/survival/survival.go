@@ -122,6 +122,21 @@ func (c Curve) RestrictedMean() float64 {
 	return area + s*pool.Hours(c.Until-last)
 }
 
+// Steps returns the curve's steps as columns: the hours at which they begin, and their height by name: survival, low, high
+// (NaN where there is none), atRisk.
+func (c Curve) Steps() (hours []float64, heights map[string][]float64) {
+	heights = map[string][]float64{}
+	for _, p := range c.Points {
+		low, high := p.Interval()
+		hours = append(hours, pool.Hours(p.Age))
+		heights["survival"] = append(heights["survival"], p.Survival)
+		heights["low"] = append(heights["low"], low)
+		heights["high"] = append(heights["high"], high)
+		heights["atRisk"] = append(heights["atRisk"], float64(p.AtRisk))
+	}
+	return hours, heights
+}
+
 // At returns the curve's value at an age between From and Until.
 func (c Curve) At(age pool.Micros) Point {
 	i, found := slices.BinarySearchFunc(c.Points, age, func(q Point, age pool.Micros) int {

@@ -1,0 +1,189 @@
+// Package backfill answers how long GPUs are free for backfill, and how the backfill pool is used: queries of kind
+// backfillAvailability (methodology sections 7, 9 and 10).
+package backfill
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// Answer answers a query. Without a job source (nil), and when it does not answer, times are those of the snapshots, and a
+// notice says so. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
+func Answer(ctx context.Context, tl *timeline.Timeline, ads jobs.Source, env query.Env, r query.Request) (data.Frames, error) {
+	p, err := r.Plan(env)
+	if err != nil {
+		return nil, err
+	}
+	near, err := tl.Load(ctx, p.Window.From, p.Window.To)
+	if err != nil {
+		return nil, err
+	}
+	o, err := runs.Look(ctx, tl, p.Window, env.Lists)
+	if err != nil {
+		return nil, err
+	}
+	slices, err := near.Slices(ctx, env.Zone, env.SliceMinutes, p.Window)
+	if err != nil {
+		return nil, err
+	}
+	about := frames.NewAbout(p, near, slices.Coverage(env.Lists))
+	about.Unmatched(near, daysOf(near, p.Window))
+	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), slices: slices.Begin, chosen: runs.Choose(&p.Select, o.View)}
+	a.first, a.end = o.View.Snapshots(p.Window)
+	if a.end == a.first {
+		return about.Finish(nil), nil
+	}
+	for _, m := range a.measures() {
+		if a.periods[m], err = listed(ctx, o, m, p.Window); err != nil {
+			return nil, fmt.Errorf("listing periods: %w", err)
+		}
+	}
+	if err := a.sharpen(ctx, ads); err != nil {
+		return nil, err
+	}
+	return a.frames()
+}
+
+// measures are the kinds of periods that the answer is made of.
+func (a *answer) measures() []measure {
+	switch a.plan.View {
+	case "summary":
+		return []measure{vacancy, tenure}
+	case "timeseries":
+		return []measure{vacancy}
+	case "periods", "survival":
+		return []measure{a.measure()}
+	}
+	return nil
+}
+
+func (a *answer) measure() measure {
+	if a.plan.Duration == "tenure" {
+		return tenure
+	}
+	return vacancy
+}
+
+// listed returns the periods of all machines that may overlap the window.
+func listed(ctx context.Context, o *runs.Observed, m measure, w pool.Window) ([]Period, error) {
+	byMachine := make([][]Period, len(o.Machines))
+	if err := runs.Parallel(ctx, len(o.Machines), func(n int) { byMachine[n] = find(o, n, m, w) }); err != nil {
+		return nil, err
+	}
+	n := 0
+	for _, list := range byMachine {
+		n += len(list)
+	}
+	all := make([]Period, 0, n)
+	for _, list := range byMachine {
+		all = append(all, list...)
+	}
+	return all, nil
+}
+
+// sharpen looks up the ads of the runs that bound the periods, moves their ends, and cuts them to the window.
+func (a *answer) sharpen(ctx context.Context, source jobs.Source) error {
+	if a.periods[vacancy] == nil && a.periods[tenure] == nil {
+		return nil
+	}
+	o, w := a.observed, a.plan.Window
+	var x *runs.Explanations
+	if source == nil {
+		a.about.Info("no job source is set up: periods start and end at snapshots, half a cadence off on average")
+	} else {
+		bounds := a.bounds()
+		wanted := func(m, r int) bool { return bounds[m] != nil && bounds[m][r] }
+		ads, notices, failure, err := o.Ask(ctx, source, wanted)
+		if err != nil {
+			return err
+		}
+		for _, n := range notices {
+			a.about.Warn("%s", n)
+		}
+		if failure != nil {
+			a.about.Warn("job ads could not be read: periods start and end at snapshots, half a cadence off on average. %v", failure)
+		} else {
+			if x, err = o.Explain(ctx, ads, wanted); err != nil {
+				return fmt.Errorf("explaining runs: %w", err)
+			}
+			a.tellLinks(x)
+		}
+	}
+	for m := range a.periods {
+		kept := a.periods[m][:0]
+		for _, p := range a.periods[m] {
+			if x != nil {
+				p.sharpen(o, &x.Machines[p.machine])
+			}
+			if p.cut(o, w) && a.chosen.Place(p.Place) && a.chosen.Project(p.Project) {
+				kept = append(kept, p)
+			}
+		}
+		a.periods[m] = kept
+	}
+	return nil
+}
+
+// bounds marks the runs that bound a period, by machine.
+func (a *answer) bounds() [][]bool {
+	marks := make([][]bool, len(a.observed.Machines))
+	for _, list := range a.periods {
+		for i := range list {
+			p := &list[i]
+			for _, r := range [2]int32{p.startRun, p.endRun} {
+				if r < 0 {
+					continue
+				}
+				if marks[p.machine] == nil {
+					marks[p.machine] = make([]bool, len(p.Machine.Runs))
+				}
+				marks[p.machine][r] = true
+			}
+		}
+	}
+	return marks
+}
+
+// tellLinks says how many of the runs that bound periods have an ad.
+func (a *answer) tellLinks(x *runs.Explanations) {
+	linked, counted := 0, 0
+	for m := range x.Machines {
+		for i := range x.Machines[m].Runs {
+			e := &x.Machines[m].Runs[i]
+			if e.Outcome == runs.Running || e.End >= a.plan.Now-30*pool.Minute {
+				continue
+			}
+			counted++
+			if e.Link.Linked() {
+				linked++
+			}
+		}
+	}
+	switch {
+	case counted < 20:
+		a.about.Info("job ads: %d of %d runs that bound periods are linked", linked, counted)
+	case 2*linked < counted:
+		a.about.Warn("job ads: only %d of %d runs that bound periods and ended more than 30 min ago are linked: most periods start and end at snapshots, half a cadence off on average. Check the job source's index and period", linked, counted)
+		fallthrough
+	default:
+		a.about.Stat("Link rate", "percent", 100*float64(linked)/float64(counted))
+	}
+}
+
+// daysOf returns the days of a view that have a snapshot in the window.
+func daysOf(v *timeline.View, w pool.Window) []*timeline.Day {
+	first, end := v.Snapshots(w)
+	if first == end {
+		return nil
+	}
+	return v.Days[v.DayAt(first) : v.DayAt(end-1)+1]
+}

@@ -1,0 +1,314 @@
+package backfill
+
+import (
+	"math"
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/survival"
+)
+
+// group is what GPUs are counted under; what is not asked for is zero.
+type group struct {
+	place  runs.Place
+	shared bool
+}
+
+// grouping forms groups.
+type grouping struct {
+	by    []string
+	names []string
+}
+
+func (g *grouping) of(p runs.Place) (k group) {
+	for _, name := range g.by {
+		switch name {
+		case "category", "ownership":
+			k.place.Ownership = p.Ownership
+		case "device":
+			k.place.Device = p.Device
+		case "machineType":
+			k.shared = p.Ownership == pool.OpenCapacity
+		case "machine":
+			k.place.Machine = p.Machine
+		}
+	}
+	return k
+}
+
+func (g *grouping) texts(k group) []string {
+	values := make([]string, len(g.by))
+	for i, name := range g.by {
+		if name != "machineType" {
+			values[i] = k.place.Text(name, g.names)
+			continue
+		}
+		values[i] = pool.ResearcherOwned.MachineType()
+		if k.shared {
+			values[i] = pool.OpenCapacity.MachineType()
+		}
+	}
+	return values
+}
+
+// occupancy counts GPU-snapshots by bucket: how many GPUs were in each state, summed over snapshots.
+type occupancy struct {
+	counts [][runs.States]int32
+	full   [][runs.States]int32 // change of the number of GPUs in the state over all of the bucket
+}
+
+// calendar says which bucket each snapshot of the window is in.
+type calendar struct {
+	first, end int     // the window's snapshots
+	bucket     []int32 // of each of them
+	begin      []int32 // the first snapshot of each bucket; one more than there are buckets
+}
+
+func newCalendar(times []pool.Micros, first, end int, buckets query.Buckets) *calendar {
+	c := &calendar{first: first, end: end, bucket: make([]int32, end-first), begin: make([]int32, buckets.Len()+1)}
+	b := 0
+	for i := range c.bucket {
+		for buckets.Starts[b+1] <= times[first+i] {
+			b++
+			c.begin[b] = int32(first + i)
+		}
+		c.bucket[i] = int32(b)
+	}
+	c.begin[0] = int32(first)
+	for b++; b < len(c.begin); b++ {
+		c.begin[b] = int32(end)
+	}
+	return c
+}
+
+// snapshots is the number of the window's snapshots in a bucket.
+func (c *calendar) snapshots(bucket int) int { return int(c.begin[bucket+1] - c.begin[bucket]) }
+
+func newOccupancy(buckets int) *occupancy {
+	return &occupancy{make([][runs.States]int32, buckets), make([][runs.States]int32, buckets+1)}
+}
+
+// add counts a GPU's state at the snapshots from first to last, all in the window.
+func (o *occupancy) add(c *calendar, s runs.State, first, last int32) {
+	a, b := c.bucket[int(first)-c.first], c.bucket[int(last)-c.first]
+	if a == b {
+		o.counts[a][s] += last - first + 1
+		return
+	}
+	o.counts[a][s] += c.begin[a+1] - first
+	o.counts[b][s] += last - c.begin[b] + 1
+	o.full[a+1][s]++
+	o.full[b][s]--
+}
+
+// finish turns full into counts.
+func (o *occupancy) finish(c *calendar) {
+	var gpus [runs.States]int32
+	for b := range o.counts {
+		n := int32(c.snapshots(b))
+		for s := range gpus {
+			gpus[s] += o.full[b][s]
+			o.counts[b][s] += gpus[s] * n
+		}
+	}
+}
+
+// occupy counts the states of all chosen GPUs of the pool by group.
+func occupy(o *runs.Observed, c *calendar, buckets int, g *grouping, chosen *runs.Chosen) map[group]*occupancy {
+	groups := map[group]*occupancy{}
+	bases := o.View.Base
+	for m := range o.Machines {
+		for i := range o.Machines[m].GPUs {
+			gpu := &o.Machines[m].GPUs[i]
+			var place runs.Place
+			var into *occupancy
+			known := false
+			n, _ := slices.BinarySearchFunc(gpu.Segments, int32(c.first), func(s runs.Segment, first int32) int { return int(s.Last - first) })
+			for _, s := range gpu.Segments[n:] {
+				if int(s.First) >= c.end {
+					break
+				}
+				if s.State == runs.Outside || !chosen.Project(s.Project) {
+					continue
+				}
+				for first, last := max(s.First, int32(c.first)), min(s.Last, int32(c.end-1)); first <= last; {
+					until := last
+					if day := o.View.DayAt(int(first)); day+1 < len(bases) {
+						until = min(until, int32(bases[day+1]-1))
+					}
+					if p := o.PlaceAt(gpu, first); !known || p != place {
+						place, known, into = p, true, nil
+						if chosen.Place(p) {
+							k := g.of(p)
+							if into = groups[k]; into == nil {
+								into = newOccupancy(buckets)
+								groups[k] = into
+							}
+						}
+					}
+					if into != nil {
+						into.add(c, s.State, first, until)
+					}
+					first = until + 1
+				}
+			}
+		}
+	}
+	for _, into := range groups {
+		into.finish(c)
+	}
+	return groups
+}
+
+// statistics are what a group's periods say.
+type statistics struct {
+	hours                                 []float64 // of the complete ones that end in the window
+	censored, unknownStart, leftTruncated int
+	items                                 []survival.Item // those with a known start
+}
+
+func (s *statistics) add(p *Period, m measure, w pool.Window) {
+	switch {
+	case p.UnknownStart:
+		s.unknownStart++
+		return
+	case p.LeftTruncated:
+		s.leftTruncated++
+		return
+	case p.Censored():
+		s.censored++
+	case m == vacancy || p.Reason == Reclaimed:
+		s.hours = append(s.hours, pool.Hours(p.Length()))
+	default:
+		s.censored++
+	}
+	fate := survival.Censored
+	if !p.Censored() && (m == vacancy || p.Reason == Reclaimed) {
+		fate = survival.Event
+	}
+	s.items = append(s.items, survival.Item{Entry: max(0, w.From-p.Start), Exit: p.Length(), Fate: fate})
+}
+
+func (s *statistics) metric(name string) float64 {
+	n := float64(len(s.hours))
+	switch name {
+	case "count":
+		return n
+	case "censored":
+		return float64(s.censored)
+	case "unknownStart":
+		return float64(s.unknownStart)
+	case "gpuHours":
+		return sum(s.hours)
+	}
+	if n == 0 {
+		return math.NaN()
+	}
+	switch name {
+	case "meanHours":
+		return sum(s.hours) / n
+	case "medianHours":
+		slices.Sort(s.hours)
+		return (s.hours[(len(s.hours)-1)/2] + s.hours[len(s.hours)/2]) / 2
+	case "minHours":
+		return slices.Min(s.hours)
+	case "maxHours":
+		return slices.Max(s.hours)
+	}
+	// sdHours
+	if n < 2 {
+		return math.NaN()
+	}
+	mean, squares := sum(s.hours)/n, 0.0
+	for _, h := range s.hours {
+		squares += (h - mean) * (h - mean)
+	}
+	return math.Sqrt(squares / (n - 1))
+}
+
+func sum(values []float64) (s float64) {
+	for _, v := range values {
+		s += v
+	}
+	return s
+}
+
+// ofCurve reads a metric off a Kaplan–Meier curve; NaN when it is not reached.
+func ofCurve(name string, c survival.Curve) float64 {
+	age, ok := pool.Micros(0), false
+	switch name {
+	case "restrictedMeanHours":
+		if c.Until == 0 {
+			return math.NaN()
+		}
+		return c.RestrictedMean()
+	case "kmMedianHours":
+		age, ok = c.Median()
+	case "hours90":
+		age, ok = c.FirstBelow(0.9)
+	case "hours75":
+		age, ok = c.FirstBelow(0.75)
+	case "hours50":
+		age, ok = c.FirstBelow(0.5)
+	}
+	if !ok {
+		return math.NaN()
+	}
+	return pool.Hours(age)
+}
+
+// ofOccupancy reads a metric off a bucket's counts.
+func ofOccupancy(name string, counts [runs.States]int32, snapshots int) float64 {
+	available, used, taken := float64(counts[runs.Available]), float64(counts[runs.Used]), float64(counts[runs.Taken])
+	n := float64(snapshots)
+	switch {
+	case n == 0:
+		return math.NaN()
+	case name == "available":
+		return available / n
+	case name == "used":
+		return used / n
+	case name == "taken":
+		return taken / n
+	case used+available == 0:
+		return math.NaN()
+	}
+	return 100 * used / (used + available) // usedPercent
+}
+
+// transition is a change of state; used → used is a change of job.
+type transition struct {
+	group    group
+	from, to runs.State
+}
+
+// transitions counts the changes between consecutive snapshots without a gap, the later one in the window.
+func transitions(o *runs.Observed, first, end int, g *grouping, chosen *runs.Chosen) map[transition]int {
+	counts := map[transition]int{}
+	inPool := func(s runs.State) bool { return s != runs.Unknown && s != runs.Outside }
+	for m := range o.Machines {
+		machine := &o.Machines[m]
+		for i := range machine.GPUs {
+			gpu := &machine.GPUs[i]
+			for n := 1; n < len(gpu.Segments); n++ {
+				before, after := &gpu.Segments[n-1], &gpu.Segments[n]
+				if int(after.First) < first || int(after.First) >= end || o.GapAfter(before.Last) || !inPool(before.State) || !inPool(after.State) {
+					continue
+				}
+				if before.State == after.State && (after.State != runs.Used || sameJob(&machine.Runs[before.RunLast], &machine.Runs[after.RunFirst])) {
+					continue
+				}
+				if p := o.PlaceAt(gpu, after.First); chosen.Place(p) && chosen.Project(after.Project) {
+					counts[transition{g.of(p), before.State, after.State}]++
+				}
+			}
+		}
+	}
+	return counts
+}
+
+func sameJob(a, b *runs.Run) bool {
+	return a.Job == b.Job && (!a.Job.IsNone() || a.User == b.User)
+}

@@ -1,0 +1,321 @@
+package backfill
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/survival"
+)
+
+// answer builds one answer's frames.
+type answer struct {
+	plan       *query.Plan
+	about      *frames.About
+	observed   *runs.Observed
+	names      []string
+	slices     []pool.Micros // beginnings of the window's slices
+	chosen     *runs.Chosen
+	first, end int         // the window's snapshots
+	periods    [2][]Period // by measure: those that overlap the window and pass the filter
+}
+
+func (a *answer) frames() (data.Frames, error) {
+	switch a.plan.View {
+	case "summary":
+		return a.summary(), nil
+	case "timeseries":
+		return a.timeseries()
+	case "periods":
+		return a.list(), nil
+	case "transitions":
+		return a.transitions(), nil
+	case "survival":
+		return a.survival(), nil
+	}
+	return a.hourOfWeek(), nil
+}
+
+// whole is one bucket over all of the window's snapshots.
+func (a *answer) whole() (*calendar, int) {
+	w := a.plan.Window
+	return newCalendar(a.observed.View.Times, a.first, a.end, query.Buckets{Starts: []pool.Micros{w.From, w.To + 1}}), 1
+}
+
+var ofCurves = map[string]measure{"kmMedianHours": vacancy, "restrictedMeanHours": vacancy, "hours90": tenure, "hours75": tenure, "hours50": tenure}
+
+// cells are a group's figures of the summary.
+type cells struct {
+	counts [runs.States]int32
+	of     [2]statistics // by measure
+}
+
+func (a *answer) summary() data.Frames {
+	g := grouping{a.plan.GroupBy, a.names}
+	groups := map[group]*cells{}
+	var total cells
+	at := func(k group) *cells {
+		if groups[k] == nil {
+			groups[k] = &cells{}
+		}
+		return groups[k]
+	}
+	calendar, buckets := a.whole()
+	for k, o := range occupy(a.observed, calendar, buckets, &g, a.chosen) {
+		at(k).counts = o.counts[0]
+		for s, n := range o.counts[0] {
+			total.counts[s] += n
+		}
+	}
+	truncated := 0
+	for m := range a.periods {
+		for i := range a.periods[m] {
+			p := &a.periods[m][i]
+			at(g.of(p.Place)).of[m].add(p, measure(m), a.plan.Window)
+			total.of[m].add(p, measure(m), a.plan.Window)
+		}
+		truncated += total.of[m].leftTruncated
+	}
+	if truncated > 0 {
+		a.about.Info("%d periods began more than 7 days before the window: left out of all statistics", truncated)
+	}
+	var rows []frames.Row
+	for k, c := range groups {
+		rows = append(rows, frames.Row{Group: g.texts(k), Values: a.values(c)})
+	}
+	return frames.Table(a.plan, a.about, rows, frames.Total{Name: "All", Values: a.values(&total)})
+}
+
+func (a *answer) values(c *cells) []float64 {
+	var curves [2]*survival.Curve
+	values := make([]float64, len(a.plan.Metrics))
+	for i, name := range a.plan.Metrics {
+		m, fromCurve := ofCurves[name]
+		switch {
+		case fromCurve:
+			if curves[m] == nil {
+				curve := survival.KaplanMeier(c.of[m].items)
+				curves[m] = &curve
+			}
+			values[i] = ofCurve(name, *curves[m])
+		case slices.Contains([]string{"available", "used", "taken", "usedPercent"}, name):
+			values[i] = ofOccupancy(name, c.counts, a.end-a.first)
+		default:
+			values[i] = c.of[vacancy].metric(name)
+		}
+	}
+	return values
+}
+
+// list shows the periods, newest first.
+func (a *answer) list() data.Frames {
+	periods := a.periods[a.measure()]
+	slices.SortStableFunc(periods, func(x, y Period) int {
+		return cmp.Or(cmp.Compare(y.End, x.End), cmp.Compare(a.names[x.Place.Machine], a.names[y.Place.Machine]), cmp.Compare(a.names[x.GPU.ID], a.names[y.GPU.ID]))
+	})
+	return frames.List(a.plan, a.about,
+		frames.Text("machine", column(periods, func(p *Period) string { return a.names[p.Place.Machine] })),
+		frames.Text("gpu", column(periods, func(p *Period) string { return a.names[p.GPU.ID] })),
+		frames.Text("device", column(periods, func(p *Period) string { return query.Shown("device", a.names[p.Place.Device]) })),
+		frames.Text("category", column(periods, func(p *Period) string { return p.Place.Category().String() })),
+		frames.Time("start", column(periods, func(p *Period) pool.Micros { return p.Start })),
+		frames.Time("end", column(periods, func(p *Period) pool.Micros { return p.End })),
+		frames.Number("hours", column(periods, func(p *Period) float64 { return pool.Hours(p.Length()) })),
+		frames.Text("endReason", column(periods, func(p *Period) string { return p.Reason.String() })),
+		frames.Bool("censored", column(periods, (*Period).Censored)),
+		frames.Bool("leftTruncated", column(periods, func(p *Period) bool { return p.LeftTruncated })),
+		frames.Bool("unknownStart", column(periods, func(p *Period) bool { return p.UnknownStart })),
+		frames.Text("job", column(periods, func(p *Period) string {
+			if p.EndedBy == nil {
+				return ""
+			}
+			return a.observed.View.Names.JobText(p.EndedBy.Job)
+		})),
+		frames.Text("link", column(periods, func(p *Period) string { return p.Link.String() })))
+}
+
+func column[T any](list []Period, of func(*Period) T) []T {
+	values := make([]T, len(list))
+	for i := range list {
+		values[i] = of(&list[i])
+	}
+	return values
+}
+
+// transitions counts changes of state, by group, then from and to in the order of states.
+func (a *answer) transitions() data.Frames {
+	g := grouping{a.plan.GroupBy, a.names}
+	type row struct {
+		group    []string
+		from, to runs.State
+		count    int
+	}
+	var rows []row
+	for t, n := range transitions(a.observed, a.first, a.end, &g, a.chosen) {
+		rows = append(rows, row{g.texts(t.group), t.from, t.to, n})
+	}
+	slices.SortFunc(rows, func(x, y row) int {
+		return cmp.Or(query.CompareGroups(g.by, x.group, y.group), cmp.Compare(order(x.from), order(y.from)), cmp.Compare(order(x.to), order(y.to)))
+	})
+	var fields []*data.Field
+	texts := func(name string, of func(*row) string) {
+		values := make([]string, len(rows))
+		for i := range rows {
+			values[i] = of(&rows[i])
+		}
+		fields = append(fields, frames.Text(name, values))
+	}
+	for i, name := range g.by {
+		texts(name, func(r *row) string { return r.group[i] })
+	}
+	texts("from", func(r *row) string { return r.from.String() })
+	texts("to", func(r *row) string { return r.to.String() })
+	counts := make([]int64, len(rows))
+	for i := range rows {
+		counts[i] = int64(rows[i].count)
+	}
+	return frames.List(a.plan, a.about, append(fields, frames.Numbers("count", counts))...)
+}
+
+// order is the order of states in the design: available, used, taken, blocked, absent.
+func order(s runs.State) int {
+	return slices.Index([]runs.State{runs.Available, runs.Used, runs.Taken, runs.Blocked, runs.Absent}, s)
+}
+
+func (a *answer) survival() data.Frames {
+	g := grouping{a.plan.GroupBy, a.names}
+	m := a.measure()
+	groups := map[group]*statistics{}
+	for i := range a.periods[m] {
+		p := &a.periods[m][i]
+		k := g.of(p.Place)
+		if groups[k] == nil {
+			groups[k] = &statistics{}
+		}
+		groups[k].add(p, m, a.plan.Window)
+	}
+	var curves []frames.Curve
+	few := 0
+	for k, s := range groups {
+		drawn, ok := survival.Drawn(s.items, survival.KaplanMeier)
+		if !ok {
+			few++
+			continue
+		}
+		hours, heights := drawn.Steps()
+		curves = append(curves, frames.Curve{Group: g.texts(k), From: pool.Hours(drawn.From), To: pool.Hours(drawn.Until), Hours: hours, Values: heights})
+		if drawn.From > 0 {
+			a.about.Info("%s: the curve is conditional on reaching %s h, from where at least %d GPUs are at risk", strings.TrimSpace(a.plan.Duration+" "+strings.Join(g.texts(k), ", ")), frames.Decimal(pool.Hours(drawn.From)), survival.MinAtRisk)
+		}
+	}
+	if few > 0 {
+		a.about.Info("%d groups never have %d GPUs at risk: no curve", few, survival.MinAtRisk)
+	}
+	return frames.Survival(a.plan, a.about, curves)
+}
+
+// ended counts the complete periods that end in a bucket.
+type ended struct {
+	count int
+	hours float64
+}
+
+func (a *answer) timeseries() (data.Frames, error) {
+	p := a.plan
+	buckets, err := p.Buckets(p.Window.From)
+	if err != nil {
+		return nil, err
+	}
+	times := a.observed.View.Times
+	calendar := newCalendar(times, a.first, a.end, buckets)
+	g := grouping{p.GroupBy, a.names}
+	states := occupy(a.observed, calendar, buckets.Len(), &g, a.chosen)
+	ends := map[group][]ended{}
+	late := make([]bool, buckets.Len()) // without a snapshot, but with an end
+	for i := range a.periods[vacancy] {
+		v := &a.periods[vacancy][i]
+		k := g.of(v.Place)
+		if ends[k] == nil {
+			ends[k] = make([]ended, buckets.Len())
+		}
+		if v.Known() && !v.Censored() {
+			b := buckets.Of(v.End)
+			ends[k][b].count++
+			ends[k][b].hours += pool.Hours(v.Length())
+			late[b] = true
+		}
+	}
+	for k := range ends {
+		if states[k] == nil {
+			states[k] = newOccupancy(buckets.Len())
+		}
+	}
+	var series []frames.Series
+	for k, o := range states {
+		for _, metric := range p.Metrics {
+			s := frames.Series{Group: g.texts(k), Metric: metric}
+			for b := range buckets.Len() {
+				n := calendar.snapshots(b)
+				if n == 0 && !late[b] || !p.Keep(buckets, b, times[len(times)-1]) {
+					continue
+				}
+				at := buckets.Starts[b]
+				if buckets.Whole && len(a.slices) > 0 {
+					at = a.slices[len(a.slices)-1]
+				}
+				s.Times = append(s.Times, at)
+				var e ended
+				if ends[k] != nil {
+					e = ends[k][b]
+				}
+				switch metric {
+				case "ended":
+					s.Values = append(s.Values, float64(e.count))
+				case "meanHours":
+					s.Values = append(s.Values, e.hours/float64(e.count)) // NaN without one: no point
+				default:
+					s.Values = append(s.Values, ofOccupancy(metric, o.counts[b], n))
+				}
+			}
+			series = append(series, s)
+		}
+	}
+	return frames.TimeSeries(p, a.about, series), nil
+}
+
+// hourOfWeek averages over the window by local weekday and hour.
+func (a *answer) hourOfWeek() data.Frames {
+	hours := runs.HoursOf(a.plan.Window, a.plan.Location)
+	calendar := newCalendar(a.observed.View.Times, a.first, a.end, hours.Buckets)
+	var counts [7][24][runs.States]int32
+	var snapshots [7][24]int
+	for b := range hours.Len() {
+		day, hour := hours.Cell(b)
+		snapshots[day][hour] += calendar.snapshots(b)
+	}
+	for _, o := range occupy(a.observed, calendar, hours.Len(), &grouping{}, a.chosen) {
+		for b := range o.counts {
+			day, hour := hours.Cell(b)
+			for s, n := range o.counts[b] {
+				counts[day][hour][s] += n
+			}
+		}
+	}
+	var week frames.Week
+	for day := range week {
+		for hour := range week[day] {
+			week[day][hour] = math.NaN()
+			if snapshots[day][hour] > 0 {
+				week[day][hour] = ofOccupancy(a.plan.Metrics[0], counts[day][hour], snapshots[day][hour])
+			}
+		}
+	}
+	return frames.HeatMap(a.plan, a.about, &week)
+}

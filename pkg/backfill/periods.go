@@ -1,0 +1,186 @@
+package backfill
+
+import (
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// Reason is what ends a period.
+type Reason uint8
+
+const (
+	Claimed   Reason = iota // a backfill job took the GPU (vacancies only)
+	Reclaimed               // its owner took it
+	Blocked                 // its backfill slot is in another state
+	Left                    // it has no backfill slot any more
+	Gap                     // out of sight: censored
+	Window                  // it goes on: censored
+)
+
+func (r Reason) String() string {
+	return [...]string{"claimed", "reclaimed", "blocked", "left", "gap", "window"}[r]
+}
+
+// Period is an availability period (vacancy) or a tenure of one GPU (methodology section 7).
+type Period struct {
+	Machine *runs.Machine
+	GPU     *runs.GPU
+	Place   runs.Place // of its first snapshot
+	Project timeline.Symbol
+	Start   pool.Micros
+	End     pool.Micros
+	Reason  Reason
+	// The start is not known: before the first snapshot seen the GPU was unknown, or the data begin there.
+	UnknownStart bool
+	// The true start lies further before the window than is looked.
+	LeftTruncated bool
+	EndedBy       *runs.Run // that ended it: Claimed, Reclaimed only
+	Link          runs.Link // of EndedBy
+
+	machine          int
+	first, last      int32 // its snapshots
+	startRun, endRun int32 // runs that bound it, −1 = none
+	open             bool  // it goes on at the last observed snapshot
+}
+
+// Known tells whether its start is known.
+func (p *Period) Known() bool { return !p.UnknownStart && !p.LeftTruncated }
+
+// Censored tells whether its end was not seen.
+func (p *Period) Censored() bool { return p.Reason == Gap || p.Reason == Window }
+
+// Length is End − Start.
+func (p *Period) Length() pool.Micros { return p.End - p.Start }
+
+// measure is what periods are made of.
+type measure uint8
+
+const (
+	vacancy measure = iota // available
+	tenure                 // available or used
+)
+
+func (m measure) holds(s runs.State) bool {
+	return s == runs.Available || m == tenure && s == runs.Used
+}
+
+// ends tells what ends a period when a state follows.
+func (m measure) ends(next runs.State) Reason {
+	switch next {
+	case runs.Used:
+		return Claimed
+	case runs.Taken:
+		return Reclaimed
+	case runs.Blocked:
+		return Blocked
+	case runs.Unknown:
+		return Gap
+	}
+	return Left
+}
+
+// find lists a machine's periods by the snapshots alone, those that end before the window left out.
+func find(o *runs.Observed, number int, m measure, w pool.Window) []Period {
+	times := o.View.Times
+	machine := &o.Machines[number]
+	var all []Period
+	for g := range machine.GPUs {
+		gpu := &machine.GPUs[g]
+		segments := gpu.Segments
+		for i := 0; i < len(segments); i++ {
+			if !m.holds(segments[i].State) {
+				continue
+			}
+			first := i
+			for i+1 < len(segments) && m.holds(segments[i+1].State) && !o.GapAfter(segments[i].Last) {
+				i++
+			}
+			last := segments[i].Last
+			if next := int(last) + 1; next < o.End && times[next] < w.From {
+				continue
+			}
+			p := Period{
+				Machine: machine, GPU: gpu, machine: number, Place: o.PlaceAt(gpu, segments[first].First), Project: segments[first].Project,
+				first: segments[first].First, last: last, Start: times[segments[first].First], End: times[last], startRun: -1, endRun: -1,
+			}
+			p.begin(o, segments, first)
+			p.end(o, segments, i, m)
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// begin tells what the snapshots know about the start.
+func (p *Period) begin(o *runs.Observed, segments []runs.Segment, first int) {
+	before := int(p.first) - 1
+	switch {
+	case before < 0 || o.GapAfter(int32(before)):
+		p.UnknownStart = true
+	case before < o.First:
+		p.LeftTruncated = true
+	case segments[first-1].State == runs.Unknown:
+		p.UnknownStart = true
+	default:
+		p.startRun = segments[first-1].RunLast
+	}
+}
+
+// end tells what the snapshots know about the end.
+func (p *Period) end(o *runs.Observed, segments []runs.Segment, last int, m measure) {
+	switch next := last + 1; {
+	case next == len(segments):
+		p.open = true
+	case o.GapAfter(p.last):
+		p.Reason = Gap
+	default:
+		p.Reason = m.ends(segments[next].State)
+		if p.Reason != Gap {
+			p.End = o.View.Times[segments[next].First]
+		}
+		if p.Reason == Claimed || p.Reason == Reclaimed {
+			p.endRun = segments[next].RunFirst
+			if p.endRun >= 0 {
+				p.EndedBy = &p.Machine.Runs[p.endRun]
+			}
+		}
+	}
+}
+
+// sharpen moves start and end to the times of the linked runs that bound the period, each if it lies between the two
+// snapshots.
+func (p *Period) sharpen(o *runs.Observed, x *runs.Explanation) {
+	times := o.View.Times
+	if p.startRun >= 0 {
+		if e := x.Of(p.startRun, p.first-1); e != nil && e.Link.Linked() && e.End > times[p.first-1] && e.End <= p.Start {
+			p.Start = e.End
+		}
+	}
+	if p.endRun >= 0 {
+		if e := x.Of(p.endRun, p.last+1); e != nil {
+			p.Link = e.Link
+			if e.Link.Linked() && e.Start > times[p.last] && e.Start <= p.End {
+				p.End = e.Start
+			}
+		}
+	}
+}
+
+// cut brings a period to the window; false when it does not overlap it.
+func (p *Period) cut(o *runs.Observed, w pool.Window) bool {
+	if p.open {
+		p.Reason = Window
+		last := o.View.Times[p.last]
+		switch {
+		case o.End == len(o.View.Times) && w.To-last > o.View.GapLimit(int(p.last)):
+			p.Reason = Gap
+		default:
+			p.End = max(w.To, last)
+		}
+	}
+	if p.End > w.To {
+		p.End, p.Reason, p.EndedBy, p.Link = w.To, Window, nil, runs.NoLink
+	}
+	return p.Start <= w.To && p.End >= w.From
+}

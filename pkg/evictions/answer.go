@@ -1,0 +1,152 @@
+// Package evictions answers how often jobs on backfill GPUs are evicted, why, and what that costs: queries of kind
+// evictions (methodology sections 8 to 10).
+package evictions
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// Answer answers a query. Without a job source (nil), and when it does not answer, snapshots alone tell, and a notice says
+// what that means. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
+func Answer(ctx context.Context, tl *timeline.Timeline, ads jobs.Source, env query.Env, r query.Request) (data.Frames, error) {
+	p, err := r.Plan(env)
+	if err != nil {
+		return nil, err
+	}
+	near, err := tl.Load(ctx, p.Window.From, p.Window.To)
+	if err != nil {
+		return nil, err
+	}
+	o, err := runs.Look(ctx, tl, p.Window, env.Lists)
+	if err != nil {
+		return nil, err
+	}
+	slices, err := near.Slices(ctx, env.Zone, env.SliceMinutes, p.Window)
+	if err != nil {
+		return nil, err
+	}
+	about := frames.NewAbout(p, near, slices.Coverage(env.Lists))
+	about.Unmatched(near, daysOf(near, p.Window))
+
+	wanted := inReach(o, p.Window)
+	known, blind, err := askAds(ctx, o, ads, wanted, about)
+	if err != nil {
+		return nil, err
+	}
+	x, err := o.Explain(ctx, known, wanted)
+	if err != nil {
+		return nil, fmt.Errorf("explaining runs: %w", err)
+	}
+	chosen := runs.Choose(&p.Select, o.View)
+	everything := collect(o, x, p.Window, nil)
+	if !blind {
+		blind = tellLinks(everything, p.Now, about)
+	}
+	all := collect(o, x, p.Window, chosen)
+	tellOddities(all, about)
+	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), runs: all, blind: blind, slices: slices.Begin}
+	return a.frames(ctx)
+}
+
+// inReach tells whether a run may overlap the window, whatever ads say about its times.
+func inReach(o *runs.Observed, w pool.Window) runs.Wanted {
+	times := o.View.Times
+	return func(m, i int) bool {
+		r := &o.Machines[m].Runs[i]
+		if r.Side != pool.Backfill {
+			return false
+		}
+		if int(r.First) > o.First && times[r.First-1]-runs.Tolerance > w.To {
+			return false
+		}
+		return r.Ending != runs.Vanished || times[r.Last+1]+runs.Tolerance >= w.From
+	}
+}
+
+// askAds looks up the ads; blind tells that there are none to be had, so that completions cannot be seen.
+func askAds(ctx context.Context, o *runs.Observed, source jobs.Source, wanted runs.Wanted, about *frames.About) (*runs.Ads, bool, error) {
+	const meaning = "completions cannot be seen: evictedPercent, medianHoursToEviction and survival have no value; ratePer100GpuHours and lostGpuHours are lower bounds"
+	if source == nil {
+		about.Info("no job source is set up, only snapshots tell: %s", meaning)
+		return nil, true, nil
+	}
+	ads, notices, failure, err := o.Ask(ctx, source, wanted)
+	if err != nil {
+		return nil, false, err
+	}
+	if failure != nil {
+		about.Warn("job ads could not be read, only snapshots tell: %s. %v", meaning, failure)
+		return nil, true, nil
+	}
+	for _, n := range notices {
+		about.Warn("%s", n)
+	}
+	return ads, false, nil
+}
+
+// tellLinks says how many runs have an ad; blind tells that too few do.
+func tellLinks(all []Run, now pool.Micros, about *frames.About) (blind bool) {
+	rate, linked, counted := linkRate(all, now)
+	switch {
+	case math.IsNaN(rate):
+		about.Info("job ads: %d of %d runs that ended more than 30 min ago are linked", linked, counted)
+	case rate < 50:
+		about.Stat("Link rate", "percent", rate)
+		about.Warn("job ads: only %d of %d runs that ended more than 30 min ago are linked (%s %%), completions cannot be seen: evictedPercent, medianHoursToEviction and survival have no value; ratePer100GpuHours and lostGpuHours are lower bounds. Check the job source's index and period", linked, counted, frames.Decimal(rate))
+		return true
+	default:
+		about.Stat("Link rate", "percent", rate)
+	}
+	return false
+}
+
+// tellOddities says what was odd about the runs.
+func tellOddities(all []Run, about *frames.About) {
+	machines := map[timeline.Symbol]bool{}
+	clamped, lost := 0, 0
+	codes := map[int]int{}
+	for i := range all {
+		r := &all[i]
+		machines[r.Machine.Name] = true
+		if r.Clamped {
+			clamped++
+		}
+		if r.Result == runs.Lost {
+			lost++
+		}
+		if r.UnknownCode != 0 {
+			codes[r.UnknownCode]++
+		}
+	}
+	about.Stat("Runs", "short", float64(len(all)))
+	about.Stat("Machines", "short", float64(len(machines)))
+	if clamped > 0 {
+		about.Info("%d runs end before they start by their job ads: their duration counts as 0", clamped)
+	}
+	if lost > 0 {
+		about.Info("%d runs were lost from sight in a gap or while their machine was silent", lost)
+	}
+	for code, n := range codes {
+		about.Info("%d runs have the vacate code %d, whose meaning is not known: counted as evicted, cause unknown", n, code)
+	}
+}
+
+// daysOf returns the days of a view that have a snapshot in the window.
+func daysOf(v *timeline.View, w pool.Window) []*timeline.Day {
+	first, end := v.Snapshots(w)
+	if first == end {
+		return nil
+	}
+	return v.Days[v.DayAt(first) : v.DayAt(end-1)+1]
+}

@@ -1,0 +1,248 @@
+package evictions
+
+import (
+	"math"
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/survival"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// Run is a run on backfill as a window shows it.
+type Run struct {
+	*runs.Explained
+	Machine *runs.Machine
+	Place   runs.Place
+	Until   pool.Micros  // its end, cut to the window
+	Result  runs.Outcome // Running when it ends after the window
+	Inside  pool.Micros  // its time in the window
+}
+
+// Whole is the run's length until Until.
+func (r *Run) Whole() pool.Micros { return r.Until - r.Start }
+
+// gpuHours is a length of the run times its GPUs.
+func (r *Run) gpuHours(d pool.Micros) float64 { return pool.Hours(d) * float64(len(r.GPUs)) }
+
+// collect returns the runs that overlap the window and pass the filter, by machine and first snapshot.
+func collect(o *runs.Observed, x *runs.Explanations, w pool.Window, chosen *runs.Chosen) []Run {
+	until := w.To // of runs that go on at the end of the data
+	if n := len(o.View.Times); o.End == n && n > 0 && w.To-o.View.Times[n-1] > o.View.GapLimit(n-1) {
+		until = o.View.Times[n-1]
+	}
+	var all []Run
+	for m := range o.Machines {
+		machine := &o.Machines[m]
+		for i := range x.Machines[m].Runs {
+			e := &x.Machines[m].Runs[i]
+			r := Run{Explained: e, Machine: machine, Until: e.End, Result: e.Outcome}
+			if e.Outcome == runs.Running {
+				r.Until = max(until, e.Start)
+			}
+			if r.Until > w.To {
+				r.Until, r.Result = w.To, runs.Running
+			}
+			if e.Start > w.To || r.Until < w.From {
+				continue
+			}
+			r.Place = o.PlaceAt(&machine.GPUs[e.Leader], e.First)
+			if chosen != nil && !(chosen.Place(r.Place) && chosen.User(e.User) && chosen.Project(e.Project)) {
+				continue
+			}
+			r.Inside = r.Until - max(e.Start, w.From)
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// measures are what a group of runs adds up to (methodology section 8).
+type measures struct {
+	runs     int
+	outcomes [runs.Outcomes]int
+	gpuHours float64
+	lost     float64
+	toEnd    []float64 // hours of the evicted runs
+}
+
+func (m *measures) add(r *Run) {
+	m.runs++
+	m.outcomes[r.Result]++
+	m.gpuHours += r.gpuHours(r.Inside)
+	if r.Result == runs.Evicted {
+		m.lost += r.gpuHours(r.Inside)
+		m.toEnd = append(m.toEnd, pool.Hours(r.Whole()))
+	}
+}
+
+// metric returns a metric; NaN where it has no value. hours are the GPU-hours that a rate counts over, blind tells that
+// completions cannot be seen.
+func (m *measures) metric(name string, hours float64, blind bool) float64 {
+	evictions := m.outcomes[runs.Evicted]
+	switch name {
+	case "runs":
+		return float64(m.runs)
+	case "evictions":
+		return float64(evictions)
+	case "completed":
+		return float64(m.outcomes[runs.Completed])
+	case "removed":
+		return float64(m.outcomes[runs.Removed])
+	case "held":
+		return float64(m.outcomes[runs.Held])
+	case "running":
+		return float64(m.outcomes[runs.Running])
+	case "lost":
+		return float64(m.outcomes[runs.Lost])
+	case "ambiguous":
+		return float64(m.outcomes[runs.Ambiguous])
+	case "gpuHours":
+		return m.gpuHours
+	case "ratePer100GpuHours":
+		return share(float64(evictions), hours)
+	case "rateLow":
+		low, _ := survival.Garwood(evictions)
+		return share(low, hours)
+	case "rateHigh":
+		_, high := survival.Garwood(evictions)
+		return share(high, hours)
+	case "lostGpuHours":
+		return m.lost
+	case "lostPercent":
+		return share(m.lost, m.gpuHours)
+	}
+	if blind {
+		return math.NaN()
+	}
+	if name == "evictedPercent" {
+		return share(float64(evictions), float64(evictions+m.outcomes[runs.Completed]+m.outcomes[runs.Removed]+m.outcomes[runs.Held]))
+	}
+	return median(m.toEnd)
+}
+
+// share is 100·a/b, NaN when b is 0.
+func share(a, b float64) float64 {
+	if b == 0 {
+		return math.NaN()
+	}
+	return 100 * a / b
+}
+
+func median(values []float64) float64 {
+	n := len(values)
+	if n == 0 {
+		return math.NaN()
+	}
+	slices.Sort(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
+}
+
+// group is what runs are counted under; what is not asked for is zero.
+type group struct {
+	place    runs.Place
+	shared   bool
+	user     timeline.Symbol
+	cause    runs.Cause
+	evidence runs.Evidence
+}
+
+// grouping forms groups.
+type grouping struct {
+	by    []string
+	names []string
+}
+
+// byEviction tells whether the grouping knows evictions only: what did not end so has no cause, and its evidence tells
+// of something else (methodology section 8).
+func (g *grouping) byEviction() bool {
+	return slices.Contains(g.by, "cause") || slices.Contains(g.by, "evidence")
+}
+
+// of returns a run's group. whole leaves cause and evidence out: the group whose GPU-hours a rate counts over.
+func (g *grouping) of(r *Run, whole bool) (k group) {
+	for _, name := range g.by {
+		switch name {
+		case "category", "ownership":
+			k.place.Ownership = r.Place.Ownership
+		case "device":
+			k.place.Device = r.Place.Device
+		case "machineType":
+			k.shared = r.Place.Ownership == pool.OpenCapacity
+		case "machine":
+			k.place.Machine = r.Place.Machine
+		case "user":
+			k.user = r.User
+		case "cause":
+			if !whole {
+				k.cause = r.Cause
+			}
+		case "evidence":
+			if !whole {
+				k.evidence = r.Evidence
+			}
+		}
+	}
+	return k
+}
+
+// texts are a group's values.
+func (g *grouping) texts(k group) []string {
+	values := make([]string, len(g.by))
+	for i, name := range g.by {
+		switch name {
+		case "user":
+			values[i] = query.Shown(name, g.names[k.user])
+		case "cause":
+			values[i] = k.cause.String()
+		case "evidence":
+			values[i] = k.evidence.String()
+		case "machineType":
+			values[i] = pool.ResearcherOwned.MachineType()
+			if k.shared {
+				values[i] = pool.OpenCapacity.MachineType()
+			}
+		default:
+			values[i] = k.place.Text(name, g.names)
+		}
+	}
+	return values
+}
+
+// items are the runs as a survival curve takes them: eviction is the event, another end that is seen competes, and what
+// goes on or was lost from sight is censored.
+func items(all []*Run, w pool.Window) []survival.Item {
+	list := make([]survival.Item, len(all))
+	for i, r := range all {
+		fate := survival.Competing
+		switch r.Result {
+		case runs.Evicted:
+			fate = survival.Event
+		case runs.Running, runs.Lost, runs.Ambiguous:
+			fate = survival.Censored
+		}
+		list[i] = survival.Item{Entry: max(0, w.From-r.Start), Exit: r.Whole(), Fate: fate}
+	}
+	return list
+}
+
+// linkRate is the share in percent of runs that an ad says something about, of those that ended more than 30 minutes ago:
+// job ads come late. It is NaN below 20 runs (methodology sections 9 and 12).
+func linkRate(all []Run, now pool.Micros) (percent float64, linked, counted int) {
+	for i := range all {
+		r := &all[i]
+		if r.Outcome == runs.Running || r.End >= now-30*pool.Minute {
+			continue
+		}
+		counted++
+		if r.Link.Linked() {
+			linked++
+		}
+	}
+	if counted < 20 {
+		return math.NaN(), linked, counted
+	}
+	return 100 * float64(linked) / float64(counted), linked, counted
+}

@@ -1,0 +1,246 @@
+package evictions
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/survival"
+)
+
+// answer builds one answer's frames.
+type answer struct {
+	plan     *query.Plan
+	about    *frames.About
+	observed *runs.Observed
+	names    []string
+	runs     []Run         // that overlap the window and pass the filter
+	blind    bool          // completions cannot be seen
+	slices   []pool.Micros // beginnings of the window's slices
+}
+
+func (a *answer) frames(ctx context.Context) (data.Frames, error) {
+	switch a.plan.View {
+	case "summary":
+		return a.summary(), nil
+	case "timeseries":
+		return a.timeseries(ctx)
+	case "events":
+		return a.events(), nil
+	case "runs":
+		return a.list(), nil
+	case "survival":
+		return a.survival(), nil
+	case "hourOfWeek":
+		return a.hourOfWeek(), nil
+	}
+	return a.annotations(), nil
+}
+
+// ofEvictions are the metrics that exist by cause and evidence.
+var ofEvictions = []string{"evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "lostGpuHours", "medianHoursToEviction"}
+
+func (a *answer) summary() data.Frames {
+	g := grouping{a.plan.GroupBy, a.names}
+	groups, whole := map[group]*measures{}, map[group]float64{}
+	var total measures
+	for i := range a.runs {
+		r := &a.runs[i]
+		total.add(r)
+		if g.byEviction() {
+			whole[g.of(r, true)] += r.gpuHours(r.Inside)
+			if r.Result != runs.Evicted {
+				continue
+			}
+		}
+		k := g.of(r, false)
+		if groups[k] == nil {
+			groups[k] = &measures{}
+		}
+		groups[k].add(r)
+	}
+	values := func(m *measures, hours float64) []float64 {
+		v := make([]float64, len(a.plan.Metrics))
+		for i, name := range a.plan.Metrics {
+			v[i] = math.NaN()
+			if !g.byEviction() || slices.Contains(ofEvictions, name) {
+				v[i] = m.metric(name, hours, a.blind)
+			}
+		}
+		return v
+	}
+	var rows []frames.Row
+	for k, m := range groups {
+		hours := m.gpuHours
+		if g.byEviction() {
+			k := k
+			k.cause, k.evidence = 0, 0
+			hours = whole[k]
+		}
+		rows = append(rows, frames.Row{Group: g.texts(k), Values: values(m, hours)})
+	}
+	return frames.Table(a.plan, a.about, rows, frames.Total{Name: "All", Values: values(&total, total.gpuHours)})
+}
+
+// events are the evictions, newest first.
+func (a *answer) events() data.Frames {
+	evicted := a.evicted()
+	return frames.List(a.plan, a.about,
+		frames.Time("time", column(evicted, func(r *Run) pool.Micros { return r.End })),
+		a.machine(evicted), gpuCount(evicted), a.gpuIDs(evicted), a.device(evicted), category(evicted), a.user(evicted), a.job(evicted),
+		frames.Number("ranHours", column(evicted, func(r *Run) float64 { return pool.Hours(r.Whole()) })),
+		frames.Number("gpuHours", column(evicted, func(r *Run) float64 { return r.gpuHours(r.Whole()) })),
+		frames.Text("cause", column(evicted, func(r *Run) string { return r.Cause.String() })),
+		frames.Text("evidence", column(evicted, func(r *Run) string { return r.Evidence.String() })),
+		frames.Text("takenOverBy", column(evicted, a.takenOverBy)))
+}
+
+// evicted returns the runs that were evicted in the window, newest first.
+func (a *answer) evicted() []*Run {
+	var evicted []*Run
+	for i := range a.runs {
+		if a.runs[i].Result == runs.Evicted {
+			evicted = append(evicted, &a.runs[i])
+		}
+	}
+	a.newestFirst(evicted)
+	return evicted
+}
+
+func (a *answer) newestFirst(list []*Run) {
+	slices.SortStableFunc(list, func(x, y *Run) int {
+		return cmp.Or(cmp.Compare(y.Until, x.Until), cmp.Compare(a.names[x.Place.Machine], a.names[y.Place.Machine]), slices.Compare(x.GPUs, y.GPUs))
+	})
+}
+
+func (a *answer) list() data.Frames {
+	list := make([]*Run, len(a.runs))
+	for i := range list {
+		list[i] = &a.runs[i]
+	}
+	a.newestFirst(list)
+	return frames.List(a.plan, a.about,
+		a.machine(list), gpuCount(list), a.gpuIDs(list), a.device(list), category(list), a.user(list), a.job(list),
+		frames.Time("start", column(list, func(r *Run) pool.Micros { return r.Start })),
+		frames.Time("end", column(list, func(r *Run) pool.Micros { return r.Until })),
+		frames.Number("hours", column(list, func(r *Run) float64 { return pool.Hours(r.Whole()) })),
+		frames.Text("outcome", column(list, func(r *Run) string { return r.Result.String() })),
+		frames.Text("evidence", column(list, func(r *Run) string {
+			if r.Result == runs.Running {
+				return runs.None.String()
+			}
+			return r.Evidence.String()
+		})),
+		frames.Text("cause", column(list, func(r *Run) string {
+			if r.Result == runs.Running {
+				return runs.NoCause.String()
+			}
+			return r.Cause.String()
+		})),
+		frames.Text("link", column(list, func(r *Run) string { return r.Link.String() })))
+}
+
+func column[T any](list []*Run, of func(*Run) T) []T {
+	values := make([]T, len(list))
+	for i, r := range list {
+		values[i] = of(r)
+	}
+	return values
+}
+
+func (a *answer) machine(list []*Run) *data.Field {
+	return frames.Text("machine", column(list, func(r *Run) string { return a.names[r.Place.Machine] }))
+}
+
+func gpuCount(list []*Run) *data.Field {
+	return frames.Numbers("gpus", column(list, func(r *Run) int64 { return int64(len(r.GPUs)) }))
+}
+
+func (a *answer) ids(r *Run) string {
+	ids := make([]string, len(r.GPUs))
+	for i, g := range r.GPUs {
+		ids[i] = a.names[r.Machine.GPUs[g].ID]
+	}
+	return strings.Join(ids, ", ")
+}
+
+func (a *answer) gpuIDs(list []*Run) *data.Field { return frames.Text("gpuIds", column(list, a.ids)) }
+
+func (a *answer) device(list []*Run) *data.Field {
+	return frames.Text("device", column(list, func(r *Run) string { return query.Shown("device", a.names[r.Place.Device]) }))
+}
+
+func category(list []*Run) *data.Field {
+	return frames.Text("category", column(list, func(r *Run) string { return r.Place.Category().String() }))
+}
+
+func (a *answer) user(list []*Run) *data.Field {
+	return frames.Text("user", column(list, func(r *Run) string { return query.Shown("user", a.names[r.User]) }))
+}
+
+func (a *answer) job(list []*Run) *data.Field {
+	return frames.Text("job", column(list, func(r *Run) string { return a.observed.View.Names.JobText(r.Job) }))
+}
+
+func (a *answer) takenOverBy(r *Run) string {
+	if !r.Takeover {
+		return ""
+	}
+	return query.Shown("user", a.names[r.TakenBy])
+}
+
+// survival draws 1 − the share evicted, with completion competing.
+func (a *answer) survival() data.Frames {
+	if a.blind {
+		return a.about.Finish(nil)
+	}
+	g := grouping{a.plan.GroupBy, a.names}
+	groups := map[group][]*Run{}
+	for i := range a.runs {
+		k := g.of(&a.runs[i], false)
+		groups[k] = append(groups[k], &a.runs[i])
+	}
+	var curves []frames.Curve
+	few := 0
+	for k, list := range groups {
+		drawn, ok := survival.Drawn(items(list, a.plan.Window), survival.AalenJohansen)
+		if !ok {
+			few++
+			continue
+		}
+		hours, heights := drawn.Steps()
+		curves = append(curves, frames.Curve{Group: g.texts(k), From: pool.Hours(drawn.From), To: pool.Hours(drawn.Until), Hours: hours, Values: heights})
+		if drawn.From > 0 {
+			a.about.Info("%s: the curve is conditional on reaching %s h, from where at least %d runs are at risk", strings.TrimSpace("survival "+strings.Join(g.texts(k), ", ")), frames.Decimal(pool.Hours(drawn.From)), survival.MinAtRisk)
+		}
+	}
+	if few > 0 {
+		a.about.Info("%d groups never have %d runs at risk: no curve", few, survival.MinAtRisk)
+	}
+	return frames.Survival(a.plan, a.about, curves)
+}
+
+func (a *answer) annotations() data.Frames {
+	evicted := a.evicted()
+	return frames.List(a.plan, a.about,
+		frames.Time("time", column(evicted, func(r *Run) pool.Micros { return r.End })),
+		frames.Time("timeEnd", column(evicted, func(r *Run) pool.Micros { return r.End })),
+		frames.Text("title", column(evicted, func(r *Run) string { return "Evicted: " + a.names[r.Place.Machine] })),
+		frames.Text("text", column(evicted, func(r *Run) string {
+			text := fmt.Sprintf("%s ran %s h on %s (%s); %s, by %s", query.Shown("user", a.names[r.User]), frames.Decimal(pool.Hours(r.Whole())), a.ids(r), query.Shown("device", a.names[r.Place.Device]), r.Cause, r.Evidence)
+			if by := a.takenOverBy(r); by != "" {
+				text += "; taken over by " + by
+			}
+			return text
+		})),
+		frames.Text("tags", column(evicted, func(r *Run) string { return "eviction," + r.Cause.String() })))
+}

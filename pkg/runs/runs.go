@@ -1,0 +1,81 @@
+// Package runs tells from snapshots what happened on the backfill pool: the state of each GPU, and the runs of jobs on
+// backfill and primary slots (methodology sections 7 and 8). Job ads then explain the runs: exact times, outcomes and
+// causes (section 9 and htcondor.md). Pure computations; who asks for the ads brings them.
+package runs
+
+import (
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// Reach is how far beyond the window snapshots count as evidence, so that zooming never changes an outcome.
+const Reach = 7 * pool.Day
+
+// Tolerance is what clocks of access points and collector may differ by.
+const Tolerance = 120 * pool.Second
+
+// State is what a GPU of the backfill pool is at a snapshot (methodology section 7).
+type State uint8
+
+const (
+	Unknown   State = iota // the machine has no row
+	Taken                  // a primary row is Claimed
+	Used                   // a backfill row is Claimed, by a job
+	Available              // a backfill row is Unclaimed
+	Blocked                // a backfill row in another state
+	Absent                 // no backfill row
+	Outside                // no backfill row that day, nor the day before: not in the pool
+	States    int   = iota // their number
+)
+
+func (s State) String() string {
+	return [...]string{"unknown", "taken", "used", "available", "blocked", "absent", "outside"}[s]
+}
+
+// Segment is an unbroken sequence of snapshots without a gap in which a GPU has one state and one job.
+type Segment struct {
+	First, Last int32 // snapshots, by their number in the view
+	State       State
+	// The run that gives the state, as an index in Machine.Runs: the one that holds the GPU at First, and the one at Last.
+	// They differ only when an owner took another GPU of the run meanwhile. −1: no run.
+	RunFirst, RunLast int32
+	Project           timeline.Symbol // of the row that gives the state at First
+}
+
+// GPU is a GPU that is in the pool on some day of the view.
+type GPU struct {
+	GPU      timeline.GPU
+	ID       timeline.Symbol
+	Segments []Segment // of all observed snapshots, ascending
+	places   []Place   // on each day of the view
+}
+
+// Ending says how the snapshots see a run end.
+type Ending uint8
+
+const (
+	Vanished    Ending = iota // the next snapshot shows the machine, and the run no more
+	Interrupted               // a gap follows, or the machine goes silent
+	EndOfData                 // the last observed snapshot shows it
+)
+
+// Run is a job's hold of GPUs of one machine over consecutive snapshots (methodology section 8).
+type Run struct {
+	Side        pool.Side
+	Job         timeline.Job
+	User        timeline.Symbol // RemoteOwner at its first snapshot
+	GPUs        []int32         // indices in Machine.GPUs, ascending: the union over its snapshots
+	Leader      int32           // the first GPU, by id, of its first snapshot: its device and category are the run's
+	Project     timeline.Symbol // of its first row
+	First, Last int32           // the first and the last snapshot that show it
+	Ending      Ending
+	Takeover    bool            // when it ended, a primary slot held one of its GPUs
+	TakenBy     timeline.Symbol // RemoteOwner of that claim
+}
+
+// Machine is a machine with a GPU in the pool.
+type Machine struct {
+	Name timeline.Symbol
+	GPUs []GPU // by id
+	Runs []Run // by first snapshot
+}
