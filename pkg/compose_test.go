@@ -139,7 +139,7 @@ func TestComposeFitsPluginAndProvisioning(t *testing.T) {
 	for _, p := range providers.Providers {
 		inContainer(t, mounted, p.Options.Path)
 	}
-	dashboards, err := filepath.Glob(filepath.Join(root, "provisioning/dashboards/*.json"))
+	dashboards, err := filepath.Glob(filepath.Join(root, "src/dashboards/*.json")) // dist/dashboards when built
 	require.NoError(t, err)
 	require.NotEmpty(t, dashboards)
 	uids := map[string]string{}

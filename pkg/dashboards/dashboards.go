@@ -1,0 +1,85 @@
+// Package dashboards makes the dashboards and alert rules that are shipped with the plugin. This is the one place where they
+// are written; the JSON and YAML files are made from it:
+//
+//	go generate ./pkg/dashboards
+package dashboards
+
+import "github.com/chtc/gpureports/pkg/query"
+
+//go:generate go run ./generate ../..
+
+// All are the dashboards, in the order in which they are listed and linked.
+func All() []Dashboard {
+	return []Dashboard{poolOverview(), users(), backfill(), machine()}
+}
+
+// Files are the files to ship, by path from the repository's root.
+func Files() (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for name, d := range map[string]Dashboard{"pool-overview": poolOverview(), "users": users(), "backfill": backfill(), "machine": machine()} {
+		text, err := d.JSON()
+		if err != nil {
+			return nil, err
+		}
+		files["src/dashboards/"+name+".json"] = text
+	}
+	rules, err := alertFile()
+	if err != nil {
+		return nil, err
+	}
+	files["provisioning/alerting/gpureports.yaml"] = rules
+	return files, nil
+}
+
+// Variables that several dashboards share, so that links can hand them on.
+var (
+	ownershipVariable = Variable{Name: "ownership", Label: "Ownership", Dimension: "ownership", Description: "Who owns the machines"}
+	deviceVariable    = Variable{Name: "device", Label: "Device", Dimension: "device", Description: "GPU models", Filter: query.Filter{Ownerships: []string{"$ownership"}}}
+)
+
+// gaps marks the times without snapshots.
+var gaps = Annotation{Name: "Collector gaps", Color: "orange", Query: ask("allocation", "annotations")}
+
+// ask is a query with its view's defaults.
+func ask(kind, view string) Query {
+	var q Query
+	q.QueryType, q.View = kind, view
+	return q
+}
+
+// by groups a query; without groupings there is one group.
+func (q Query) by(groupings ...string) Query {
+	q.GroupBy = append([]string{}, groupings...)
+	return q
+}
+
+// of names the metrics of a query.
+func (q Query) of(metrics ...string) Query {
+	q.Metrics = metrics
+	return q
+}
+
+// where filters a query.
+func (q Query) where(f query.Filter) Query {
+	q.Filter = f
+	return q
+}
+
+// without leaves the total rows of a table out.
+func (q Query) withoutTotals() Query {
+	no := false
+	q.Totals = &no
+	return q
+}
+
+// real adds to a filter that only primary slots count.
+func real(f query.Filter) query.Filter {
+	f.Slots = []string{"Real"}
+	return f
+}
+
+// onBackfill adds to a filter that only backfill slots count.
+func onBackfill(f query.Filter) query.Filter {
+	f.Slots = []string{"Backfill"}
+	return f
+}

@@ -1,0 +1,230 @@
+package dashboards
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+)
+
+const root = "../.."
+
+func TestShippedFilesAreTheGenerators(t *testing.T) {
+	files, err := Files()
+	require.NoError(t, err)
+	for name, content := range files {
+		shipped, err := os.ReadFile(filepath.Join(root, name))
+		require.NoError(t, err, `run "go generate ./pkg/dashboards"`)
+		require.Equal(t, string(content), string(shipped), `%s: run "go generate ./pkg/dashboards"`, name)
+	}
+	found, err := filepath.Glob(filepath.Join(root, "src/dashboards/*"))
+	require.NoError(t, err)
+	for _, name := range found {
+		relative, err := filepath.Rel(root, name)
+		require.NoError(t, err)
+		require.Contains(t, files, filepath.ToSlash(relative), "nothing but generated files")
+	}
+}
+
+func TestManifestIncludesEveryDashboard(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "plugin.json"))
+	require.NoError(t, err)
+	var manifest struct {
+		ID       string
+		Includes []struct{ Type, Name, Path string }
+	}
+	require.NoError(t, json.Unmarshal(text, &manifest))
+	require.Equal(t, manifest.ID, pluginID)
+	var included, made []string
+	for _, i := range manifest.Includes {
+		if i.Type == "dashboard" {
+			included = append(included, "src/"+i.Path)
+			require.Contains(t, read(t, "src/"+i.Path), `"title": "`+i.Name+`"`, "a dashboard is listed by its title")
+		}
+	}
+	files, err := Files()
+	require.NoError(t, err)
+	for name := range files {
+		if strings.HasPrefix(name, "src/dashboards/") {
+			made = append(made, name)
+		}
+	}
+	require.ElementsMatch(t, included, made)
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, name))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// variable finds references to dashboard variables. Names that begin with __ are Grafana's own.
+var variable = regexp.MustCompile(`\$\{?([a-zA-Z]\w*)`)
+
+func TestDashboardsAreSound(t *testing.T) {
+	uids := map[string]Dashboard{}
+	for _, d := range All() {
+		require.NotContains(t, uids, d.UID)
+		uids[d.UID] = d
+	}
+	target := regexp.MustCompile(`/d/([\w-]+)\?([^"]*)`)
+	for _, d := range All() {
+		t.Run(d.UID, func(t *testing.T) {
+			require.NotEmpty(t, d.Description)
+			known := []string{"datasource"}
+			for _, v := range d.Variables {
+				require.NotEmpty(t, v.Description, v.Name)
+				require.Contains(t, query.Dimensions, v.Dimension)
+				for _, name := range references(t, v.Filter) {
+					require.Contains(t, known, name, "variable %s: a filter may name variables before it", v.Name)
+				}
+				known = append(known, v.Name)
+			}
+			titles := map[string]bool{}
+			for _, row := range d.Rows {
+				for _, p := range row.Panels {
+					require.False(t, titles[p.Title], "two panels %q", p.Title)
+					titles[p.Title] = true
+					require.True(t, strings.HasSuffix(p.Description, "."), "%s: a description in sentences", p.Title)
+					require.True(t, p.Width <= columns && p.Width > 0 && p.Height > 0, p.Title)
+				}
+			}
+			text, err := d.JSON()
+			require.NoError(t, err)
+			for _, name := range references(t, json.RawMessage(text)) {
+				require.Contains(t, known, name)
+			}
+			for _, found := range target.FindAllStringSubmatch(string(text), -1) {
+				other, ok := uids[found[1]]
+				require.True(t, ok, "a link to %s", found[1])
+				for _, parameter := range strings.Split(found[2], `\u0026`) {
+					name, value, _ := strings.Cut(parameter, "=")
+					if name, ok := strings.CutPrefix(name, "var-"); ok {
+						require.True(t, slices.ContainsFunc(other.Variables, func(v Variable) bool { return v.Name == name }), "%s has no variable %s", other.UID, name)
+						require.Contains(t, value, ":percentencode}")
+					}
+				}
+			}
+			var model struct {
+				Panels []struct {
+					ID      int
+					Title   string
+					GridPos struct{ X, Y, W, H int }
+				}
+			}
+			require.NoError(t, json.Unmarshal(text, &model))
+			taken := map[[2]int]string{}
+			for i, p := range model.Panels {
+				require.Equal(t, i+1, p.ID)
+				for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+					for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+						require.Empty(t, taken[[2]int{x, y}], "%s lies on another panel", p.Title)
+						taken[[2]int{x, y}] = p.Title
+					}
+				}
+			}
+		})
+	}
+}
+
+// references are the dashboard variables that a value names, but for those of the links to other dashboards and of fields.
+func references(t *testing.T, value any) (names []string) {
+	t.Helper()
+	text, err := json.Marshal(value)
+	require.NoError(t, err)
+	for _, found := range variable.FindAllStringSubmatch(string(text), -1) {
+		if !strings.HasPrefix(found[1], "__") {
+			names = append(names, found[1])
+		}
+	}
+	return names
+}
+
+// env is a data source's settings, for plans.
+func env(t *testing.T) query.Env {
+	t.Helper()
+	zone, err := localtime.Parse(nil)
+	require.NoError(t, err)
+	return query.Env{Zone: zone, SliceMinutes: 60} // the coarsest slices: buckets must be multiples of them
+}
+
+// panelFrames are the shapes of answers that each panel type can draw.
+var panelFrames = map[string][]string{
+	"timeseries":     {query.FrameSeries},
+	"bargauge":       {query.FrameSeries},
+	"stat":           {query.FrameTable},
+	"table":          {query.FrameTable},
+	"trend":          {query.FrameSurvival},
+	"heatmap":        {query.FrameHeatMap},
+	"state-timeline": {query.FrameStateTimeline},
+}
+
+func TestPanelsShowWhatTheirQueriesAnswer(t *testing.T) {
+	for _, d := range All() {
+		for _, row := range d.Rows {
+			for _, p := range row.Panels {
+				plan := planOf(t, p.Query, false)
+				require.Contains(t, panelFrames[p.View.Type], plan.Frame, "%s: %s", d.UID, p.Title)
+			}
+		}
+		for _, a := range d.Annotations {
+			require.Equal(t, "annotations", planOf(t, a.Query, false).View)
+		}
+	}
+}
+
+func TestRulesAskWhatAlerts(t *testing.T) {
+	for _, r := range Rules() {
+		for i, q := range r.Queries {
+			plan := planOf(t, q.Query, true)
+			require.Equal(t, plan.Frame == query.FrameSeries, q.Reduce != "", "%s: series are reduced, tables are not", r.Title)
+			require.True(t, plan.Frame == query.FrameSeries || plan.Numeric, r.Title)
+			require.Contains(t, r.Condition, "$"+refIDs[i:i+1], "%s: every query matters", r.Title)
+		}
+		require.NotEmpty(t, r.Summary)
+		require.NotEmpty(t, r.Description)
+		require.Positive(t, r.For)
+	}
+}
+
+// planOf plans a query without its variables, whose filter is all.
+func planOf(t *testing.T, q Query, fromAlert bool) *query.Plan {
+	t.Helper()
+	model, err := query.Parse(withValues(t, q, nil))
+	require.NoError(t, err)
+	window := pool.NewWindow(time.Unix(0, 0), time.Unix(86400, 0))
+	plan, err := query.Request{Model: model, Window: window, IntervalMs: 60000, MaxDataPoints: 1000, FromAlert: fromAlert}.Plan(env(t))
+	require.NoError(t, err)
+	return plan
+}
+
+// withValues is a query as Grafana sends it: each variable replaced by its values, all by default.
+func withValues(t *testing.T, q Query, values map[string][]string) json.RawMessage {
+	t.Helper()
+	q.Filter = filled(q.Filter, values)
+	text, err := json.Marshal(q.current("A"))
+	require.NoError(t, err)
+	return text
+}
+
+func filled(f query.Filter, values map[string][]string) query.Filter {
+	for _, list := range []*[]string{&f.Categories, &f.Slots, &f.Devices, &f.Machines, &f.Ownerships, &f.Projects, &f.Users} {
+		if len(*list) == 1 {
+			if name, ok := strings.CutPrefix((*list)[0], "$"); ok {
+				*list = values[name]
+			}
+		}
+	}
+	return f
+}

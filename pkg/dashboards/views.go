@@ -1,0 +1,201 @@
+package dashboards
+
+import (
+	"maps"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Ways to draw a series. Units, decimals and names come with the frames.
+
+// lines draws series as lines.
+func lines(overrides ...Override) View {
+	return series(object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 8, "showPoints": "auto", "spanNulls": false}, overrides)
+}
+
+// areas stacks series: their sum has a meaning.
+func areas(overrides ...Override) View {
+	return series(object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 60, "showPoints": "never", "spanNulls": false, "stacking": object{"mode": "normal", "group": "A"}}, overrides)
+}
+
+// bars stacks series of amounts: a bar is what fell into its bucket.
+func bars(overrides ...Override) View {
+	return series(object{"drawStyle": "bars", "lineWidth": 0, "fillOpacity": 80, "barAlignment": 1, "barWidthFactor": 0.9, "stacking": object{"mode": "normal", "group": "A"}}, overrides)
+}
+
+func series(custom object, overrides []Override) View {
+	return View{
+		Type: "timeseries",
+		Options: object{
+			"legend":  object{"showLegend": true, "displayMode": "list", "placement": "bottom", "calcs": []string{}},
+			"tooltip": object{"mode": "multi", "sort": "desc", "hideZeros": true},
+		},
+		Defaults:  object{"custom": custom, "min": 0, "color": object{"mode": "palette-classic"}},
+		Overrides: overrides,
+	}
+}
+
+// barGauge shows the last point of each series, or each row of a table, as a bar.
+func barGauge(rows bool, thresholds object, overrides ...Override) View {
+	color := "continuous-BlPu"
+	if thresholds != nil {
+		color = "thresholds"
+	}
+	v := View{
+		Type: "bargauge",
+		Options: object{
+			"displayMode": "basic", "orientation": "horizontal", "valueMode": "color", "namePlacement": "left", "showUnfilled": true, "sizing": "manual",
+			"minVizHeight": 16, "minVizWidth": 8, "maxVizHeight": 32,
+			"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": rows},
+			"legend":        object{"showLegend": false, "displayMode": "list", "placement": "bottom", "calcs": []string{}},
+		},
+		Defaults:  object{"min": 0, "color": object{"mode": color}},
+		Overrides: overrides,
+	}
+	if thresholds != nil {
+		v.Defaults["thresholds"] = thresholds
+	}
+	return v
+}
+
+// stats shows each number of the table's only row.
+func stats(overrides ...Override) View {
+	return View{
+		Type: "stat",
+		Options: object{
+			"colorMode": "value", "graphMode": "none", "justifyMode": "auto", "orientation": "auto", "textMode": "value_and_name", "wideLayout": true, "showPercentChange": false,
+			"percentChangeColorMode": "standard", "reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "/.*/", "values": false},
+		},
+		Defaults:  object{"color": object{"mode": "thresholds"}, "thresholds": levels("text")},
+		Overrides: overrides,
+	}
+}
+
+// table shows a table as it comes.
+func table(overrides ...Override) View {
+	return View{
+		Type:      "table",
+		Options:   object{"showHeader": true, "cellHeight": "sm", "frameIndex": 0},
+		Defaults:  object{"custom": object{"align": "auto", "cellOptions": object{"type": "auto"}, "filterable": true, "inspect": false, "wrapHeaderText": true}},
+		Overrides: append([]Override{toMachine, toUser, toDevice}, overrides...),
+	}
+}
+
+// metrics is a table of metrics, with the rows that add others up set off. Those rows are told by rowType.
+func metrics(overrides ...Override) View {
+	shade := func(color string) object { return object{"color": color} }
+	v := table(append([]Override{{"rowType", object{
+		"custom.cellOptions":  object{"type": "color-background", "mode": "basic", "applyToRow": true},
+		"custom.hideFrom.viz": true,
+		"color":               object{"mode": "thresholds"},
+		"thresholds":          levels("transparent"),
+		"mappings": []object{{"type": "value", "options": object{
+			"group": shade("rgba(110, 159, 255, 0.16)"), "total": shade("rgba(128, 128, 128, 0.24)"),
+		}}},
+	}}}, overrides...)...)
+	v.Defaults["custom"].(object)["filterable"] = false // would take rows away from their header and total
+	return v
+}
+
+// curves draws survival curves: a frame with ascending hours, steps, and each curve's interval as a band.
+func curves() View {
+	v := series(object{"drawStyle": "line", "lineInterpolation": "stepAfter", "lineWidth": 2, "fillOpacity": 0, "showPoints": "never", "spanNulls": false}, nil)
+	v.Type = "trend"
+	v.Options["xField"] = "hours"
+	v.Defaults["max"] = 1
+	return v
+}
+
+// week is a heat map of weekdays and hours.
+func week(scheme string) View {
+	return View{
+		Type: "heatmap",
+		Options: object{
+			"calculate": false, "cellGap": 1, "showValue": "never", "legend": object{"show": true}, "tooltip": object{"mode": "single", "yHistogram": false, "showColorScale": true},
+			"color":        object{"mode": "scheme", "scheme": scheme, "scale": "linear", "exponent": 0.5, "fill": "dark-blue", "steps": 64, "reverse": true, "min": 0},
+			"yAxis":        object{"axisPlacement": "left", "reverse": true},
+			"filterValues": object{},
+			"rowsFrame":    object{"layout": "auto"},
+			"exemplars":    object{"color": "rgba(255,0,255,0.7)"},
+		},
+		Defaults: object{"custom": object{"scaleDistribution": object{"type": "linear"}}},
+	}
+}
+
+// stateTimeline shows the states of each series as coloured bands.
+func stateTimeline() View {
+	return View{
+		Type: "state-timeline",
+		Options: object{
+			"mergeValues": true, "showValue": "auto", "alignValue": "left", "rowHeight": 0.85, "perPage": 20,
+			"legend": object{"showLegend": true, "displayMode": "list", "placement": "bottom"}, "tooltip": object{"mode": "single", "sort": "none"},
+		},
+		Defaults: object{"custom": object{"lineWidth": 0, "fillOpacity": 80, "spanNulls": false, "insertNulls": false}},
+	}
+}
+
+// levels are thresholds: a base colour, then pairs of a value and the colour from there on.
+func levels(base string, steps ...any) object {
+	list := []object{{"color": base, "value": nil}}
+	for i := 0; i+1 < len(steps); i += 2 {
+		list = append(list, object{"color": steps[i+1], "value": steps[i]})
+	}
+	return object{"mode": "absolute", "steps": list}
+}
+
+// graded colours a column's text by thresholds.
+func graded(column string, thresholds object) Override {
+	return Override{column, object{"custom.cellOptions": object{"type": "color-text"}, "color": object{"mode": "thresholds"}, "thresholds": thresholds}}
+}
+
+// gauge shows a column of percentages as bars.
+func gauge(column string) Override {
+	return Override{column, object{
+		"custom.cellOptions": object{"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}, "custom.minWidth": 140,
+		"min": 0, "max": 100, "color": object{"mode": "fixed", "fixedColor": "blue"},
+	}}
+}
+
+// wide gives a column of long texts room.
+func wide(column string, width int) Override {
+	return Override{column, object{"custom.minWidth": width}}
+}
+
+// hidden takes columns out of a table.
+func hidden(names ...string) Transformation {
+	exclude := object{}
+	for _, name := range names {
+		exclude[name] = true
+	}
+	return Transformation{"organize", object{"excludeByName": exclude, "indexByName": object{}, "renameByName": object{}}}
+}
+
+// onlyRows keeps the rows whose column has a value.
+func onlyRows(column, value string) Transformation {
+	return Transformation{"filterByValue", object{"type": "include", "match": "all", "filters": []object{
+		{"fieldName": column, "config": object{"id": "equal", "options": object{"value": value}}},
+	}}}
+}
+
+// categoryColors: blue for slots of owners, green for open capacity, the warm colours for backfill.
+var categoryColors = colors(map[string]string{
+	pool.PriorityResearcher.String(): "dark-blue", pool.PriorityCHTC.String(): "light-blue", pool.Shared.String(): "green",
+	pool.BackfillResearcher.String(): "dark-orange", pool.BackfillCHTC.String(): "yellow", pool.BackfillOpen.String(): "light-red",
+})
+
+// colors fixes the colours of series.
+func colors(byName map[string]string) []Override {
+	var overrides []Override
+	for _, name := range sorted(toObject(byName)) {
+		overrides = append(overrides, Override{name, object{"color": object{"mode": "fixed", "fixedColor": byName[name]}}})
+	}
+	return overrides
+}
+
+func toObject(m map[string]string) object {
+	o := object{}
+	for k, v := range maps.All(m) {
+		o[k] = v
+	}
+	return o
+}
