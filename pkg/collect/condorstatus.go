@@ -22,7 +22,7 @@ func query(asked context.Context, o Options) (answer, error) {
 	}
 	command := exec.CommandContext(ctx, o.CondorStatus, args...)
 	output, input := io.Pipe()
-	passed, complaint := &bounded{input, maxOutput}, &head{limit: 2000}
+	passed, complaint := &bounded{input, o.maxOutput}, &head{limit: 2000}
 	command.Stdout, command.Stderr = passed, complaint
 	command.WaitDelay = 5 * time.Second // a descendant that left the group may hold the pipes
 	ownGroup(command)
@@ -49,7 +49,7 @@ func query(asked context.Context, o Options) (answer, error) {
 	case context.Cause(ctx) == errTimeout:
 		return answer{}, pool.SourceError("%s did not end within %s%s: check that the collector answers, or give it more time", o.CondorStatus, o.Timeout, complaint)
 	case passed.left < 0:
-		return answer{}, pool.SourceError("%s prints more than %d MiB", o.CondorStatus, maxOutput>>20)
+		return answer{}, pool.SourceError("%s prints more than %d MiB", o.CondorStatus, o.maxOutput>>20)
 	case broken != nil && !(errors.As(failed, &exit) && exit.Exited()):
 		return answer{}, broken
 	case errors.As(failed, &exit):

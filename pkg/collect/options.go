@@ -23,12 +23,14 @@ type Options struct {
 	Timeout      time.Duration `help:"How long condor_status may take." default:"2m"`
 
 	Log *slog.Logger `kong:"-"` // nil: silent
+
+	maxOutput int `kong:"-"` // bytes that condor_status may print
 }
 
 const (
 	defaultTimeout = 2 * time.Minute
-	// maxOutput bounds what condor_status may print: some 300,000 slots.
-	maxOutput = 256 << 20
+	// defaultMaxOutput is some 300,000 slots.
+	defaultMaxOutput = 256 << 20
 	// MinEvery is the shortest interval of a service: snapshots within a minute count as one.
 	MinEvery = 2 * time.Minute
 )
@@ -55,6 +57,9 @@ func (o Options) prepare() (Options, *time.Location, error) {
 	}
 	if o.Timeout == 0 {
 		o.Timeout = defaultTimeout
+	}
+	if o.maxOutput == 0 {
+		o.maxOutput = defaultMaxOutput
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

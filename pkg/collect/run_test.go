@@ -125,10 +125,11 @@ func TestRunWithoutASnapshot(t *testing.T) {
 		"half":         "it ends in the middle",
 		"types":        `Name of slot "" is no text`,
 		"wordy":        "bytes more)",
-		"endless":      "prints more than 256 MiB",
+		"endless":      "prints more than 8 MiB",
 	} {
 		t.Run(behaviour, func(t *testing.T) {
 			o := fake(t, behaviour)
+			o.maxOutput = 8 << 20
 			_, err := Run(t.Context(), o)
 			require.ErrorContains(t, err, reason)
 			require.Equal(t, pool.FaultSource, pool.FaultOf(err))

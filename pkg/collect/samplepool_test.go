@@ -19,7 +19,7 @@ import (
 func TestSlotsOfASamplePool(t *testing.T) {
 	options := samplepool.Default()
 	options.Machines, options.GPUs, options.RowNoise = 30, 120, 0
-	options.End = options.Start.Add(6 * time.Hour)
+	options.End = options.Start.Add(90 * time.Minute)
 	sample, err := samplepool.New(options)
 	require.NoError(t, err)
 	o := fake(t, "")
