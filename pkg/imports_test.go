@@ -45,6 +45,7 @@ var layers = map[string][]string{
 	"samplepool":              {"pool", "localtime", "jobs", "jobs/sqlite"},
 	"plugin":                  {"pool", "localtime", "snapshots", "timeline", "jobs", "jobs/sqlite", "jobs/elasticsearch", "query", "frames", "runs", "allocation", "userhours", "backfill", "evictions"},
 	"plugin/host":             {},
+	"golden":                  {"pool"},
 	"dashboards":              {"pool", "query"},
 	"report":                  nil, // a client of the plugin: anything but the command line
 	"cmd/gpureports":          nil,
@@ -59,7 +60,7 @@ var inputOutput = []string{"os", "io/fs", "net", "net/http", "database/sql", "os
 
 // withSDK are the folders that know Grafana; those of `frames only` know its data frames and nothing else of it.
 var withSDK = []string{"", "plugin", "plugin/host", "report", "cmd/gpureports"}
-var framesOnly = []string{"frames", "allocation", "userhours", "backfill", "evictions"}
+var framesOnly = []string{"frames", "golden", "allocation", "userhours", "backfill", "evictions"}
 
 func TestFoldersAndImports(t *testing.T) {
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {

@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"context"
+	"slices"
 
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -143,7 +144,8 @@ func (d *DaySlices) before(ordinal int32) int {
 type Piece struct {
 	First, Last       int
 	Primary, Backfill uint32
-	// Users are the users of a Claimed side where they are several; nil: the row's own.
+	// Users are the users of a Claimed side where they are not just the row's own: several, or one that another row of the
+	// slice names. nil: the row's own, unknown if it has none.
 	Users [2][]Symbol
 }
 
@@ -204,7 +206,7 @@ func (d *DaySlices) pure(p *Piece, from, to int, status uint32, visit func(*Piec
 	if s.extra != 0 {
 		m := mixture{day: d.Day}
 		m.add(status)
-		p.Users = m.several(p.Primary, p.Backfill)
+		p.Users = m.further(p.Primary, p.Backfill)
 	}
 	visit(p)
 }
@@ -249,26 +251,26 @@ func (m *mixture) emit(p *Piece, visit func(*Piece)) {
 		p.Backfill = 0
 	}
 	if p.Primary|p.Backfill != 0 {
-		p.Users = m.several(p.Primary, p.Backfill)
+		p.Users = m.further(p.Primary, p.Backfill)
 		visit(p)
 	}
 }
 
-// several returns the users of the claimed sides that have more than one.
-func (m *mixture) several(primary, backfill uint32) (users [2][]Symbol) {
+// further returns the users of the claimed sides that are not just their row's own.
+func (m *mixture) further(primary, backfill uint32) (users [2][]Symbol) {
 	for side, row := range [2]uint32{primary, backfill} {
-		if len(m.users[side]) > 1 && m.day.rows[row].State == pool.Claimed {
-			users[side] = m.users[side]
+		r, all := &m.day.rows[row], m.users[side]
+		if r.State == pool.Claimed && (len(all) > 1 || len(all) == 1 && all[0] != r.User) {
+			users[side] = all
 		}
 	}
 	return users
 }
 
+// withUser adds a user once. An unknown one has no share beside others.
 func withUser(users []Symbol, user Symbol) []Symbol {
-	for _, u := range users {
-		if u == user {
-			return users
-		}
+	if user == 0 || slices.Contains(users, user) {
+		return users
 	}
 	return append(users, user)
 }
@@ -276,9 +278,9 @@ func withUser(users []Symbol, user Symbol) []Symbol {
 // SharedSide is one side of a GPU in a slice that two days share: the day and place of the row that gives its state.
 type SharedSide struct {
 	Day   *Day
-	I     int    // the GPU on that day
-	Row   uint32 // 0: none
-	Users []Symbol
+	I     int      // the GPU on that day
+	Row   uint32   // 0: none
+	Users []Symbol // all that its claims name
 }
 
 // Shared calls visit for each GPU in each slice that two days share.

@@ -1,0 +1,57 @@
+package allocation_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/allocation"
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/timeline"
+	"github.com/chtc/gpureports/pkg/userhours"
+)
+
+// source is a directory of snapshot files, opened.
+type source struct {
+	timeline *timeline.Timeline
+	env      query.Env
+}
+
+func open(t testing.TB, dir, zone string, sliceMinutes int) source {
+	t.Helper()
+	setting, err := json.Marshal(zone)
+	require.NoError(t, err)
+	z, err := localtime.Parse(setting)
+	require.NoError(t, err)
+	d, err := snapshots.OpenDir(dir)
+	require.NoError(t, err)
+	lists, err := d.Lists("chtc_owned", "masked_hosts.yaml")
+	require.NoError(t, err)
+	tl := timeline.New(timeline.Options{Snapshots: d, Zone: z, MaxBytes: 1 << 28})
+	t.Cleanup(func() { require.NoError(t, tl.Close()) })
+	return source{tl, query.Env{Zone: z, SliceMinutes: sliceMinutes, Lists: lists}}
+}
+
+// ask answers a query in JSON by either kind.
+func (s source) ask(t testing.TB, w pool.Window, text string) data.Frames {
+	t.Helper()
+	frames, err := s.answer(t, w, text)
+	require.NoError(t, err, text)
+	return frames
+}
+
+func (s source) answer(t testing.TB, w pool.Window, text string) (data.Frames, error) {
+	t.Helper()
+	m, err := query.Parse([]byte(text))
+	require.NoError(t, err)
+	r := query.Request{Model: m, Window: w, IntervalMs: 60_000, Now: w.To}
+	if m.QueryType == "userHours" {
+		return userhours.Answer(t.Context(), s.timeline, s.env, r)
+	}
+	return allocation.Answer(t.Context(), s.timeline, s.env, r)
+}

@@ -1,0 +1,166 @@
+package golden
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	_ "modernc.org/sqlite"
+)
+
+// Case is a hand-made case: rows, settings and job ads, and queries with their answers.
+type Case struct {
+	Name     string           `json:"name"`
+	Why      string           `json:"why"`
+	Defaults map[string]any   `json:"defaults"`
+	Rows     []map[string]any `json:"rows"`
+	Settings struct {
+		Timezone      string            `json:"timezone"`
+		SliceMinutes  int               `json:"sliceMinutes"`
+		CHTCOwned     []string          `json:"chtc_owned"`
+		ExcludedHosts map[string]string `json:"excluded_hosts"`
+	} `json:"settings"`
+	Ads     []Ad        `json:"ads"`
+	Queries []CaseQuery `json:"queries"`
+}
+
+// Ad is a job ad: kind history or epoch, and the document.
+type Ad struct {
+	Kind string         `json:"kind"`
+	Ad   map[string]any `json:"ad"`
+}
+
+// CaseQuery is a query of a case.
+type CaseQuery struct {
+	Window [2]string       `json:"window"`
+	Jobs   string          `json:"jobs"` // "ads": with the case's ads
+	Query  json.RawMessage `json:"query"`
+	Expect Expect          `json:"expect"`
+}
+
+// Kind is the query's kind.
+func (q *CaseQuery) Kind() string {
+	var kind struct {
+		QueryType string `json:"queryType"`
+	}
+	if err := json.Unmarshal(q.Query, &kind); err != nil {
+		return err.Error()
+	}
+	return kind.QueryType
+}
+
+// Cases returns the cases with a query of one of the kinds; of their queries only those.
+func Cases(t testing.TB, kinds ...string) []Case {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(Dir(t), "cases.json"))
+	require.NoError(t, err)
+	var all struct {
+		Defaults map[string]any `json:"defaults"`
+		Cases    []Case         `json:"cases"`
+	}
+	require.NoError(t, json.Unmarshal(content, &all))
+	var found []Case
+	for _, c := range all.Cases {
+		c.Queries = slices.DeleteFunc(c.Queries, func(q CaseQuery) bool { return !slices.Contains(kinds, q.Kind()) })
+		if len(c.Queries) > 0 {
+			own := c.Defaults
+			c.Defaults = map[string]any{}
+			for _, m := range []map[string]any{all.Defaults, own} {
+				for k, v := range m {
+					c.Defaults[k] = v
+				}
+			}
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+var (
+	columns      = []string{"Name TEXT", "AssignedGPUs TEXT", "AvailableGPUs TEXT", "State TEXT", "GPUs_DeviceName TEXT", "GPUs_GlobalMemoryMb BIGINT", "PrioritizedProjects TEXT", "GPUsAverageUsage FLOAT", "Machine TEXT", "RemoteOwner TEXT", "GlobalJobId TEXT", "timestamp DATETIME"}
+	newerColumns = []string{"PreventJobsReason TEXT", "Disk INTEGER"}
+)
+
+// Write makes the case's month files, lists and job file in a directory of the test's own.
+func (c *Case) Write(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	files := map[string][]map[string]any{}
+	definitions := columns
+	for _, row := range c.Rows {
+		merged := map[string]any{}
+		for _, m := range []map[string]any{c.Defaults, row} {
+			for k, v := range m {
+				merged[k] = v
+			}
+		}
+		name, given := merged["file"].(string)
+		if !given {
+			name = "gpu_state_" + merged["timestamp"].(string)[:7] + ".db"
+		}
+		files[name] = append(files[name], merged)
+		if _, newer := merged["PreventJobsReason"]; newer && len(definitions) == len(columns) {
+			definitions = append(slices.Clone(columns), newerColumns...)
+		}
+	}
+	for name, rows := range files {
+		db := openFile(t, filepath.Join(dir, name))
+		_, err := db.Exec("CREATE TABLE gpu_state(" + strings.Join(definitions, ", ") + ")")
+		require.NoError(t, err)
+		insert := "INSERT INTO gpu_state VALUES (?" + strings.Repeat(",?", len(definitions)-1) + ")"
+		for _, row := range rows {
+			values := make([]any, len(definitions))
+			for i, d := range definitions {
+				values[i] = row[strings.Fields(d)[0]]
+			}
+			_, err := db.Exec(insert, values...)
+			require.NoError(t, err)
+		}
+		require.NoError(t, db.Close())
+	}
+	if len(c.Settings.CHTCOwned) > 0 {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "chtc_owned"), []byte(strings.Join(c.Settings.CHTCOwned, "\n")+"\n"), 0o600))
+	}
+	if len(c.Settings.ExcludedHosts) > 0 {
+		text := "excluded_hosts:\n"
+		for pattern, reason := range c.Settings.ExcludedHosts {
+			text += fmt.Sprintf("  %s: %s\n", pattern, reason)
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "masked_hosts.yaml"), []byte(text), 0o600))
+	}
+	if len(c.Ads) > 0 {
+		WriteAds(t, filepath.Join(dir, "jobs.db"), c.Ads)
+	}
+	return dir
+}
+
+// WriteAds makes a job file.
+func WriteAds(t testing.TB, path string, ads []Ad) {
+	t.Helper()
+	db := openFile(t, path)
+	_, err := db.Exec("CREATE TABLE ads(kind TEXT, GlobalJobId TEXT, RecordTime INTEGER, ad TEXT); CREATE INDEX ads_job ON ads(GlobalJobId)")
+	require.NoError(t, err)
+	for _, a := range ads {
+		document, err := json.Marshal(a.Ad)
+		require.NoError(t, err)
+		_, err = db.Exec("INSERT INTO ads VALUES (?,?,?,?)", a.Kind, a.Ad["GlobalJobId"], int64(a.Ad["RecordTime"].(float64)), string(document))
+		require.NoError(t, err)
+	}
+	require.NoError(t, db.Close())
+}
+
+func openFile(t testing.TB, path string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	db.SetMaxOpenConns(1)
+	_, err = db.Exec("PRAGMA synchronous = OFF; PRAGMA journal_mode = MEMORY")
+	require.NoError(t, err)
+	return db
+}
