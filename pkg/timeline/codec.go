@@ -52,8 +52,7 @@ func (e *encoder) job(j, before Job) {
 
 // encode writes a day.
 func encode(d *Day, names *Names) []byte {
-	e := &encoder{numbers: map[Symbol]uint64{}}
-	e.symbol(0)
+	e := &encoder{numbers: map[Symbol]uint64{0: 0}, texts: []Symbol{0}}
 	e.times(d)
 	e.machines(d)
 	e.statuses(d)

@@ -257,6 +257,13 @@ func TestSpansSayWhatTheRowsSay(testingT *testing.T) {
 		require.NoError(t, err)
 		requireEqual(t, o, v)
 
+		for _, d := range v.Days {
+			copied, err := decode(encode(d, v.Names), v.Names)
+			require.NoError(t, err)
+			require.Equal(t, d.first, copied.first)
+			require.Equal(t, d.extras, copied.extras)
+			require.Equal(t, d.statuses, copied.statuses)
+		}
 		again := open(testingT, dir, name, cache) // after a restart, with finished days on disk
 		defer again.Close()
 		v, err = again.Load(testingT.Context(), o.times[0], o.times[len(o.times)-1])

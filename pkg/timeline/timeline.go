@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -37,12 +40,15 @@ type Timeline struct {
 	diskError error         // why there is none though it was asked for
 	slots     chan struct{} // bounds the days that are read at once
 	busy      atomic.Int64  // loads under way
+
+	editsLock sync.Mutex
+	edits     map[uint64]uint64 // State.Rewritten by inode, as last seen
 }
 
 // New returns a timeline. Nothing is read yet. Without a cache directory that can be used, CacheError says why, and segments
 // are kept in memory only.
 func New(o Options) *Timeline {
-	t := &Timeline{dir: o.Snapshots, zone: o.Zone, names: newNames(), cache: newMemory(o.MaxBytes), slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	t := &Timeline{dir: o.Snapshots, zone: o.Zone, names: newNames(), cache: newMemory(o.MaxBytes), slots: make(chan struct{}, runtime.GOMAXPROCS(0)), edits: map[uint64]uint64{}}
 	if o.CacheDir != "" {
 		t.disk, t.diskError = openDisk(o.CacheDir, o.Snapshots.Path(), o.Zone.Key(), o.MaxDiskBytes)
 	}
@@ -168,11 +174,40 @@ func (t *Timeline) files(ctx context.Context) ([]file, []Notice, error) {
 			notices = append(notices, Notice{false, fmt.Sprintf("%s is not in the order of time: it is read in full", f.Name)})
 		}
 		files = append(files, file{f, state})
+		t.noteEdits(f.Name, state)
 	}
 	if len(files) == 0 {
 		return nil, nil, failure
 	}
 	return files, notices, nil
+}
+
+// noteEdits drops what is kept on disk of a file that was changed otherwise than by rows appended: a sample of its rows
+// need not show it.
+func (t *Timeline) noteEdits(name string, state snapshots.State) {
+	if t.disk == nil {
+		return
+	}
+	t.editsLock.Lock()
+	defer t.editsLock.Unlock()
+	if known, ok := t.edits[state.Inode]; ok && known != state.Rewritten {
+		begin, end := t.month(name)
+		for date := begin; date <= end; date++ {
+			t.disk.drop(t.disk.name(date))
+		}
+	}
+	t.edits[state.Inode] = state.Rewritten
+}
+
+// month returns the UTC days that a month file is for, with the days around them that its rows can lie in.
+func (t *Timeline) month(name string) (first, last int32) {
+	text := strings.TrimSuffix(strings.TrimPrefix(name, "gpu_state_"), ".db")
+	begin, err := time.Parse("2006-01", text)
+	if err != nil {
+		return 0, -1 // a month that no calendar has
+	}
+	first = pool.DayOf(begin.UnixMicro())
+	return first - 2, first + 33
 }
 
 // dates returns the UTC days that the files' rows can lie in.
@@ -190,8 +225,8 @@ func (t *Timeline) dates(files []file) (first, last int32, ok bool) {
 			first, last = min(first, date), max(last, date)
 		}
 		if f.state.Unordered { // its ends say little: the name tells the month
-			if begin, err := t.zone.NewResolver().Read([]byte(f.Name[len("gpu_state_"):len("gpu_state_2006-01")] + "-01 00:00:00")); err == nil {
-				first, last, ok = min(first, pool.DayOf(begin.Time)-1), max(last, pool.DayOf(begin.Time)+32), true
+			if begin, end := t.month(f.Name); begin <= end {
+				first, last = min(first, begin), max(last, end)
 			}
 		}
 	}

@@ -1,0 +1,344 @@
+package timeline
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
+)
+
+const september = "gpu_state_2025-09.db"
+
+var start = time.Date(2025, 9, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+
+// quarterly makes snapshots from the n-th quarter of an hour of September on, of two GPUs that change hands now and then.
+func quarterly(from, to int) (rows []drawnRow) {
+	for i := from; i < to; i++ {
+		at := start + pool.Micros(i)*15*pool.Minute
+		for g := range 2 {
+			r := drawnRow{at: at, slot: "slot1_1@m", gpu: fmt.Sprintf("GPU-%d", g), Row: snapshotstest.Row{
+				"Name": "slot1_1@m", "Machine": "m", "AssignedGPUs": fmt.Sprintf("GPU-%d", g), "State": "Unclaimed",
+				"timestamp": pool.Time(at).Format("2006-01-02 15:04:05.000000")}}
+			if (i/7+g)%3 == 0 {
+				r.Row["State"], r.Row["RemoteOwner"], r.Row["GlobalJobId"] = "Claimed", "alice", fmt.Sprintf("ap#%d.0#1756000000", i/7)
+			}
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+func plain(rows []drawnRow) (out []snapshotstest.Row) {
+	for _, r := range rows {
+		out = append(out, r.Row)
+	}
+	return out
+}
+
+func load(t testing.TB, tl *Timeline, rows []drawnRow) *View {
+	t.Helper()
+	v, err := tl.Load(t.Context(), rows[0].at, rows[len(rows)-1].at)
+	require.NoError(t, err)
+	return v
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The running day grows by the rows of each new snapshot; finished days stay the very same segment.
+func TestNewRowsAreSeen(t *testing.T) {
+	for _, journal := range []string{"DELETE", "WAL"} {
+		t.Run(journal, func(t *testing.T) {
+			dir := t.TempDir()
+			db := snapshotstest.Open(t, dir, september, snapshotstest.Schema, "journal_mode="+journal)
+			snapshotstest.Append(t, db, snapshotstest.Schema, plain(quarterly(0, 250))...)
+			tl := open(t, dir, "UTC", t.TempDir())
+			defer tl.Close()
+			first := load(t, tl, quarterly(0, 250))
+			for n := 250; n < 420; n += 3 {
+				rows := quarterly(n, n+3)
+				snapshotstest.Append(t, db, snapshotstest.Schema, plain(rows[:3])...) // half of a snapshot
+				load(t, tl, rows)
+				snapshotstest.Append(t, db, snapshotstest.Schema, plain(rows[3:])...)
+				v := load(t, tl, quarterly(0, n+3))
+				requireEqual(t, ask(quarterly(0, n+3)), v)
+				require.Same(t, first.Days[0], v.Days[0])
+			}
+		})
+	}
+}
+
+// A file that is edited or replaced gives new answers.
+func TestEditsAreSeen(t *testing.T) {
+	dir, cache := t.TempDir(), t.TempDir()
+	rows := quarterly(0, 400)
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: plain(rows)})
+	tl := open(t, dir, "UTC", cache)
+	defer tl.Close()
+	requireEqual(t, ask(rows), load(t, tl, rows))
+
+	db := snapshotstest.Open(t, dir, september, snapshotstest.Schema)
+	_, err := db.Exec("UPDATE gpu_state SET State = 'Drained', RemoteOwner = NULL, GlobalJobId = NULL WHERE rowid = 101")
+	require.NoError(t, err)
+	rows[100].Row["State"], rows[100].Row["RemoteOwner"], rows[100].Row["GlobalJobId"] = "Drained", nil, nil
+	requireEqual(t, ask(rows), load(t, tl, rows))
+
+	other := quarterly(3, 300)
+	elsewhere := t.TempDir()
+	snapshotstest.Write(t, elsewhere, map[string][]snapshotstest.Row{september: plain(other)})
+	require.NoError(t, os.Rename(filepath.Join(elsewhere, september), filepath.Join(dir, september)))
+	requireEqual(t, ask(other), load(t, tl, rows))
+	again := open(t, dir, "UTC", cache)
+	defer again.Close()
+	requireEqual(t, ask(other), load(t, again, rows))
+}
+
+// Finished days come back from disk after a restart; damaged and foreign cache files are not believed, and foreign ones stay.
+func TestCacheDirectory(t *testing.T) {
+	dir, cache := t.TempDir(), t.TempDir()
+	rows := quarterly(0, 600)
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: plain(rows)})
+	tl := open(t, dir, "UTC", cache)
+	load(t, tl, rows)
+	require.NoError(t, tl.CacheError())
+	require.NoError(t, tl.Close())
+
+	segments, err := filepath.Glob(filepath.Join(cache, cacheFolder, "*.segment"))
+	require.NoError(t, err)
+	require.Len(t, segments, 7, "600 quarters are 6 finished days and one that runs; the empty day before them is finished too")
+	info, err := os.Stat(filepath.Join(cache, cacheFolder))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+
+	tl = open(t, dir, "UTC", cache)
+	files, _, err := tl.files(t.Context())
+	require.NoError(t, err)
+	e := &entry{}
+	require.True(t, tl.fromDisk(t.Context(), e, pool.DayOf(start)+2, files))
+	requireEqual(t, ask(rows), load(t, tl, rows))
+	require.NoError(t, tl.Close())
+
+	random := rand.New(rand.NewPCG(1, 2))
+	for i, name := range segments {
+		content, err := os.ReadFile(name)
+		require.NoError(t, err)
+		switch i {
+		case 0:
+			content = content[:len(content)-1]
+		case 1:
+			content = nil
+		case 2:
+			content = []byte("a note of mine")
+		default:
+			for range 5 {
+				content[random.IntN(len(content))] ^= byte(1 + random.IntN(255))
+			}
+		}
+		require.NoError(t, os.WriteFile(name, content, 0o600))
+	}
+	foreign := filepath.Join(cache, cacheFolder, "README")
+	require.NoError(t, os.WriteFile(foreign, []byte("hands off"), 0o600))
+	tl = open(t, dir, "UTC", cache)
+	defer tl.Close()
+	tl.disk.max = 1 // every write now drops what it can
+	requireEqual(t, ask(rows), load(t, tl, rows))
+	require.FileExists(t, foreign)
+}
+
+// A cache directory that cannot be used costs time, not answers.
+func TestCacheDirectoryCannotBeUsed(t *testing.T) {
+	dir := t.TempDir()
+	rows := quarterly(0, 300)
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: plain(rows)})
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	tl := open(t, dir, "UTC", file)
+	defer tl.Close()
+	require.ErrorContains(t, tl.CacheError(), "cacheDir")
+	requireEqual(t, ask(rows), load(t, tl, rows))
+
+	cache := t.TempDir()
+	tl = open(t, dir, "UTC", cache)
+	defer tl.Close()
+	require.NoError(t, os.RemoveAll(filepath.Join(cache, cacheFolder)))
+	requireEqual(t, ask(rows), load(t, tl, rows))
+	require.Error(t, tl.CacheError())
+}
+
+// Memory stays within its budget; what was dropped is read again.
+func TestMemoryBudget(t *testing.T) {
+	dir := t.TempDir()
+	rows := quarterly(0, 96*12)
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: plain(rows)})
+	tl := open(t, dir, "UTC", t.TempDir())
+	defer tl.Close()
+	v := load(t, tl, rows)
+	largest := 0
+	for _, d := range v.Days {
+		largest = max(largest, d.Bytes())
+	}
+	tl.cache.max = int64(3 * largest)
+	for range 3 {
+		requireEqual(t, ask(rows), load(t, tl, rows))
+		used, budget := tl.Memory()
+		require.LessOrEqual(t, used, budget)
+		require.Positive(t, used)
+	}
+}
+
+// Equal loads at the same moment read a day once; a cancelled one does not disturb the others.
+func TestLoadsAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	rows := quarterly(0, 96*8)
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: plain(rows)})
+	tl := open(t, dir, "UTC", "")
+	defer tl.Close()
+	var wait sync.WaitGroup
+	views := make([]*View, 10)
+	for i := range views {
+		wait.Add(2)
+		go func() {
+			defer wait.Done()
+			var err error
+			views[i], err = tl.Load(t.Context(), rows[0].at, rows[len(rows)-1].at)
+			require.NoError(t, err)
+		}()
+		go func() {
+			defer wait.Done()
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			_, err := tl.Load(ctx, rows[0].at, rows[len(rows)-1].at)
+			require.ErrorIs(t, err, context.Canceled)
+		}()
+	}
+	wait.Wait()
+	for _, v := range views {
+		require.Equal(t, views[0].Days, v.Days)
+		for i := range v.Days {
+			require.Same(t, views[0].Days[i], v.Days[i])
+		}
+	}
+	requireEqual(t, ask(rows), views[0])
+}
+
+// Rows in any order give the same spans, and the order is told.
+func TestUnorderedFile(t *testing.T) {
+	dir := t.TempDir()
+	rows := quarterly(0, 500)
+	shuffled := append(append([]drawnRow{}, rows[600:]...), rows[:600]...)
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: plain(shuffled)})
+	tl := open(t, dir, "UTC", t.TempDir())
+	defer tl.Close()
+	v := load(t, tl, rows)
+	requireEqual(t, ask(rows), v)
+	require.Contains(t, v.Notices, Notice{false, september + " is not in the order of time: it is read in full"})
+}
+
+func TestNoData(t *testing.T) {
+	dir := t.TempDir()
+	tl := open(t, dir, "UTC", "")
+	defer tl.Close()
+	_, err := tl.Load(t.Context(), start, start+pool.Day)
+	require.ErrorContains(t, err, "no month file")
+	require.Equal(t, pool.FaultSource, pool.FaultOf(err))
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, september), []byte("junk, and more than a hundred bytes of it: junk, junk, junk, junk, junk, junk, junk, junk, junk, junk"), 0o600))
+	_, err = tl.Load(t.Context(), start, start+pool.Day)
+	require.ErrorContains(t, err, september, "every file is broken")
+
+	rows := quarterly(96*31, 96*32)
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": plain(rows)})
+	v, err := tl.Load(t.Context(), rows[0].at, rows[len(rows)-1].at)
+	require.NoError(t, err, "the other file answers")
+	requireEqual(t, ask(rows), v)
+	require.Len(t, v.Notices, 1)
+	require.True(t, v.Notices[0].Warning)
+
+	v, err = tl.Load(t.Context(), start-100*pool.Day, start-90*pool.Day)
+	require.NoError(t, err)
+	require.Empty(t, v.Days)
+	first, newest, ok, err := tl.Range(t.Context())
+	require.NoError(t, err)
+	require.True(t, ok)
+	require.Equal(t, rows[0].at, first)
+	require.Equal(t, rows[len(rows)-1].at, newest)
+}
+
+func TestWarm(t *testing.T) {
+	dir := t.TempDir()
+	rows := quarterly(0, 600)
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: plain(rows)})
+	tl := open(t, dir, "UTC", "")
+	defer tl.Close()
+	require.NoError(t, tl.Warm(t.Context()))
+	e, err := tl.cache.acquire(t.Context(), pool.DayOf(start)+1)
+	require.NoError(t, err)
+	warm := e.day
+	tl.cache.release(e)
+	require.NotNil(t, warm)
+	require.Contains(t, load(t, tl, rows).Days, warm)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, tl.Warm(ctx), context.Canceled)
+}
+
+// Whatever bytes a segment file holds, decoding ends with a day that can be walked, or an error.
+func FuzzDecode(f *testing.F) {
+	dir := f.TempDir()
+	rows := quarterly(0, 200)
+	snapshotstest.Write(f, dir, map[string][]snapshotstest.Row{september: plain(rows)})
+	tl := open(f, dir, "UTC", "")
+	defer tl.Close()
+	v := load(f, tl, rows)
+	for _, d := range v.Days {
+		f.Add(encode(d, tl.names))
+	}
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d, err := decode(b, newNames())
+		if err != nil {
+			return
+		}
+		for i := range d.GPUs() {
+			first, status := d.Spans(i)
+			for k := range first {
+				d.Status(status[k])
+				_ = d.Times[first[k]]
+			}
+			d.Model(i)
+			for x := range d.Times {
+				d.Reports(d.MachineOf(i), x)
+			}
+		}
+	})
+}
+
+// A day is the same after it was written and read.
+func TestCodec(t *testing.T) {
+	dir := t.TempDir()
+	rows := quarterly(0, 96)
+	rows[5].Row["GPUs_GlobalMemoryMb"] = "143771"
+	rows[9].Row["AssignedGPUs"] = nil
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: plain(rows)})
+	tl := open(t, dir, "UTC", "")
+	defer tl.Close()
+	for _, d := range load(t, tl, rows).Days {
+		got, err := decode(encode(d, tl.names), tl.names)
+		require.NoError(t, err)
+		want, have := *d, *got
+		for i := range want.models { // NaN is not equal to itself
+			require.Equal(t, fmt.Sprint(want.models[i]), fmt.Sprint(have.models[i]))
+		}
+		want.models, have.models, want.bytes, have.bytes = nil, nil, 0, 0
+		require.Equal(t, want, have)
+	}
+}
