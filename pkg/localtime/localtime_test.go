@@ -1,0 +1,185 @@
+package localtime
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+func parse(t testing.TB, setting string) *Zone {
+	t.Helper()
+	z, err := Parse(json.RawMessage(setting))
+	require.NoError(t, err)
+	return z
+}
+
+func utc(text string) pool.Micros {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		panic(err)
+	}
+	return t.UnixMicro()
+}
+
+func TestParse(t *testing.T) {
+	for _, empty := range []string{"", "null", `""`} {
+		require.Same(t, UTC, parse(t, empty))
+	}
+	require.Equal(t, "America/Chicago", parse(t, `"America/Chicago"`).Calendar().String())
+	moved := parse(t, `[{"until": "2026-05-14 00:00:00", "zone": "America/Chicago"}, {"zone": "UTC"}]`)
+	require.Equal(t, "UTC", moved.Calendar().String())
+	require.Equal(t, moved.Key(), parse(t, `"[{\"until\": \"2026-05-14 00:00:00\", \"zone\": \"America/Chicago\"}, {\"zone\": \"UTC\"}]"`).Key())
+	require.Equal(t, -5*pool.Hour, moved.Offset(utc("2026-05-14T04:59:59Z")))
+	require.Zero(t, moved.Offset(utc("2026-05-14T05:00:00Z")))
+	for setting, want := range map[string]string{
+		`"Mars/Olympus"`: "unknown", `"Local"`: "unknown", `7`: "timezone: want", `[]`: "timezone: want", `{}`: "timezone: want",
+		`[{"zone": "UTC"}, {"zone": "UTC"}]`:                  "needs `until`",
+		`[{"until": "2026-01-01 00:00:00", "zone": "UTC"}]`:   "must not have it",
+		`[{"until": "soon", "zone": "UTC"}, {"zone": "UTC"}]`: "is no time",
+		`[{"until": "2026-01-01 00:00:00", "zone": "UTC"}, {"until": "2025-01-01 00:00:00", "zone": "UTC"}, {"zone": "UTC"}]`: "not later",
+	} {
+		_, err := Parse(json.RawMessage(setting))
+		require.ErrorContains(t, err, want, setting)
+		require.Equal(t, pool.FaultQuery, pool.FaultOf(err))
+	}
+}
+
+// The oracle reads the clock on the wall at every quarter of an hour and looks a text up there.
+func TestTimesAreReadAsTheClockShowedThem(t *testing.T) {
+	const layout = "2006-01-02 15:04:05.000000"
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.SampledFrom([]string{"UTC", "America/Chicago", "Europe/Berlin", "Asia/Kolkata", "Australia/Lord_Howe", "America/Havana", "Asia/Beirut", "Pacific/Apia"}).Draw(t, "zone")
+		zone := &Zone{parts: []part{{must(Location(name)), beginning, end}}}
+		from := time.Date(2025, time.Month(rapid.IntRange(1, 12).Draw(t, "month")), rapid.IntRange(1, 31).Draw(t, "day"), 0, 0, 0, 0, time.UTC).UnixMicro()
+		shown := map[string][]pool.Micros{}
+		for at := from - 2*pool.Day; at < from+4*pool.Day; at += 15 * pool.Minute {
+			text := time.UnixMicro(at).In(zone.Calendar()).Format(layout)
+			shown[text] = append(shown[text], at)
+		}
+		r := zone.NewResolver()
+		previous := from - 3*pool.Day
+		for range 40 {
+			// a later quarter, now and then an earlier one
+			at := from + pool.Micros(rapid.IntRange(-100, 300).Draw(t, "quarter"))*15*pool.Minute
+			text := time.UnixMicro(at).In(zone.Calendar()).Format(layout)
+			want, back := shown[text][len(shown[text])-1], true
+			for i := len(shown[text]) - 1; i >= 0; i-- {
+				if shown[text][i] > previous {
+					want, back = shown[text][i], false
+				}
+			}
+			got, err := r.Read([]byte(text))
+			require.NoError(t, err)
+			require.Equal(t, Reading{Time: want, Back: back, Repeated: len(shown[text]) > 1}, got, text)
+			previous = want
+		}
+	})
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func TestReadOddTimes(t *testing.T) {
+	chicago := parse(t, `"America/Chicago"`)
+	got, err := chicago.NewResolver().Read([]byte("2025-03-09 02:30:00"))
+	require.NoError(t, err)
+	require.Equal(t, Reading{Time: utc("2025-03-09T08:30:00Z"), Missing: true}, got, "read with the offset before the change")
+
+	moved := parse(t, `[{"until": "2026-05-14 00:00:00", "zone": "UTC"}, {"zone": "America/Chicago"}]`).NewResolver()
+	for _, c := range []struct{ text, want string }{
+		{"2026-05-13 22:00:00", "2026-05-13T22:00:00Z"}, {"2026-05-13 23:45:00", "2026-05-13T23:45:00Z"},
+		{"2026-05-13 19:00:00", "2026-05-14T00:00:00Z"}, {"2026-05-13 22:00:00", "2026-05-14T03:00:00Z"}, // the hours that the move repeats
+		{"2026-05-14 00:15:00", "2026-05-14T05:15:00Z"},
+	} {
+		got, err := moved.Read([]byte(c.text))
+		require.NoError(t, err)
+		require.Equal(t, utc(c.want), got.Time, c.text)
+	}
+	skipped := parse(t, `[{"until": "2026-05-14 00:00:00", "zone": "America/Chicago"}, {"zone": "UTC"}]`)
+	got, err = skipped.NewResolver().Read([]byte("2026-05-14 02:00:00"))
+	require.NoError(t, err)
+	require.True(t, got.Missing)
+	require.Equal(t, utc("2026-05-14T07:00:00Z"), got.Time)
+
+	for _, text := range []string{"", "2025-09-01", "2025-09-01 00:00", "2025-13-01 00:00:00", "2025-02-30 00:00:00", "2025-09-01 24:00:00", "2025-09-01 00:00:00.", "2025-09-01 00:00:00,5", "2025-09-01 00:00:0x", "1756684800"} {
+		_, err := chicago.NewResolver().Read([]byte(text))
+		require.ErrorContains(t, err, "not of the form", text)
+	}
+	got, err = UTC.NewResolver().Read([]byte("2025-09-01T00:00:00.12"))
+	require.NoError(t, err)
+	require.Equal(t, utc("2025-09-01T00:00:00Z")+120_000, got.Time)
+	got, err = UTC.NewResolver().Read([]byte("2025-09-01 00:00:00.123456789"))
+	require.NoError(t, err)
+	require.Equal(t, utc("2025-09-01T00:00:00Z")+123_456, got.Time)
+}
+
+// A bucket begins at the first instant whose wall clock says the bucket's beginning or later, found here minute by minute.
+func TestBuckets(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		zone := must(Location(rapid.SampledFrom([]string{"UTC", "America/Chicago", "Asia/Kolkata", "Australia/Lord_Howe", "America/Havana", "Asia/Beirut"}).Draw(t, "zone")))
+		b := rapid.SampledFrom(Buckets).Draw(t, "bucket")
+		at := utc("2025-01-01T00:00:00Z") + pool.Micros(rapid.IntRange(0, 525_600).Draw(t, "minute"))*pool.Minute
+		start := b.Floor(at, zone)
+		next := b.Next(start, zone)
+		require.LessOrEqual(t, start, at)
+		require.Greater(t, next, at, "%s", b.Name)
+		require.Equal(t, start, b.Floor(start, zone))
+		require.Equal(t, start, b.Floor(next-1, zone))
+		require.Equal(t, next, b.Floor(next, zone))
+		if b.Minutes <= 60 {
+			return
+		}
+		label := func(at pool.Micros) string { // of the bucket by the wall clock alone
+			w := time.UnixMicro(at).In(zone)
+			if b.Minutes < 1440 {
+				return w.Format("2006-01-02 ") + string(rune('a'+w.Hour()*60/b.Minutes))
+			}
+			if b.Minutes == 1440 {
+				return w.Format(time.DateOnly)
+			}
+			year, week := w.ISOWeek()
+			return time.Date(year, 1, week, 0, 0, 0, 0, time.UTC).String()
+		}
+		first := at
+		for label(first-pool.Minute) == label(at) {
+			first -= pool.Minute
+		}
+		if label(start) == label(at) { // else the clock was set back over the boundary: the bucket began before
+			require.Equal(t, first, start, "%s of %s", b.Name, pool.Time(at))
+		}
+	})
+}
+
+func TestSlice(t *testing.T) {
+	chicago, kolkata := parse(t, `"America/Chicago"`), parse(t, `"Asia/Kolkata"`)
+	require.Equal(t, utc("2025-11-02T06:00:00Z"), chicago.Slice(utc("2025-11-02T06:59:59Z"), 60), "first pass of the repeated hour")
+	require.Equal(t, utc("2025-11-02T07:00:00Z"), chicago.Slice(utc("2025-11-02T07:00:01Z"), 60), "second pass")
+	require.Equal(t, utc("2025-06-02T06:30:00Z"), kolkata.Slice(utc("2025-06-02T07:10:00Z"), 60))
+	require.Equal(t, utc("1969-12-31T23:45:00Z"), UTC.Slice(utc("1969-12-31T23:59:00Z"), 15))
+	require.Equal(t, "2025-11-02 01:59:59", chicago.Text(utc("2025-11-02T06:59:59Z")))
+	moved := parse(t, `[{"until": "2026-05-14 00:00:00", "zone": "America/Chicago"}, {"zone": "UTC"}]`)
+	require.True(t, moved.Changes(utc("2026-05-14T05:00:00Z"), utc("2026-05-14T05:00:00Z")))
+	require.False(t, moved.Changes(utc("2026-05-14T05:00:01Z"), utc("2027-05-14T05:00:00Z")))
+}
+
+func FuzzRead(f *testing.F) {
+	for _, seed := range []string{"2025-09-01 00:00:00.123456", "2025-11-02 01:30:00", "x", ""} {
+		f.Add([]byte(seed))
+	}
+	zone := parse(f, `"America/Chicago"`)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		got, err := zone.NewResolver().Read(text)
+		if err == nil && !got.Missing {
+			require.Contains(t, string(text), time.UnixMicro(got.Time).In(zone.Calendar()).Format("15:04:05"))
+		}
+	})
+}
