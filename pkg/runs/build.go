@@ -24,7 +24,7 @@ func (h *hold) sameClaim(i *hold) bool {
 	return h.side == i.side && h.job == i.job && (!h.job.IsNone() || h.user == i.user && h.gpu == i.gpu)
 }
 
-// hold finds the holds of a GPU. A backfill row beside a primary claim is stale: it holds nothing.
+// hold finds the holds of a GPU. A backfill row beside a primary claim is stale: it holds nothing (see fresh).
 func (w *walker) hold(g int) {
 	var open []int // of the last claimed segment, indices in w.holds
 	for i, s := range w.segments[g] {
@@ -32,6 +32,9 @@ func (w *walker) hold(g int) {
 			continue
 		}
 		side := sideOf(s.status.state)
+		if !s.status.stale.IsNone() {
+			w.stale = append(w.stale, hold{side: pool.Backfill, first: s.first, last: s.last, job: s.status.stale})
+		}
 		still := open[:0]
 		claim := func(job timeline.Job, user timeline.Symbol) {
 			h := hold{side: side, gpu: int32(g), first: s.first, last: s.last, job: job, user: user, segFirst: int32(i), segLast: int32(i), run: -1}
@@ -116,7 +119,7 @@ func (w *walker) build() {
 			b.join(int(uint32(k)), b.continues)
 		}
 		for _, k := range same {
-			if h := int(uint32(k)); b.holds[h].run < 0 && !b.join(h, b.shares) {
+			if h := int(uint32(k)); b.holds[h].run < 0 && !b.join(h, b.shares) && b.fresh(h) {
 				b.open(h)
 			}
 		}
@@ -127,6 +130,33 @@ func (w *walker) build() {
 		b.end(&b.pieces[p])
 		w.machine.Runs[p] = b.pieces[p].Run
 	}
+}
+
+// fresh tells whether a run can begin with a hold. Where a primary slot holds another GPU of the job, all rows of the job
+// are stale: they stand for a run that is over. What is left of the hold comes later.
+func (b *builder) fresh(h int) bool {
+	of := &b.holds[h]
+	for i := range b.stale {
+		if s := &b.stale[i]; s.side == of.side && s.job == of.job && s.first <= of.first && of.first <= s.last {
+			rest := *of
+			of.segLast = of.segFirst - 1 // nothing
+			b.later(rest, s.last+1)
+			return false
+		}
+	}
+	return true
+}
+
+// later puts the rest of a hold, from a snapshot on, back among the holds that are left.
+func (b *builder) later(rest hold, first int32) {
+	if rest.first = first; rest.first > rest.last {
+		return
+	}
+	rest.segFirst, rest.run = int32(b.at(rest.gpu, rest.first)), -1
+	k := key(rest.first, len(b.holds))
+	at, _ := slices.BinarySearch(b.order, k)
+	b.order = slices.Insert(b.order, at, k)
+	b.holds = append(b.holds, rest)
 }
 
 // continues tells whether a hold is the next one of a GPU that the piece held before.
@@ -173,7 +203,8 @@ func (b *builder) join(h int, belongs func(*piece, *hold) bool) bool {
 	return false
 }
 
-// reclaim ends a piece with several GPUs where a primary slot takes one of them. What it still holds then is another run.
+// reclaim ends a piece with several GPUs where a primary slot takes one of them. Rows of the others in that snapshot are
+// stale; if they are still there in the next one, another run begins with them.
 func (b *builder) reclaim(p *piece) {
 	joined := map[int32]int32{}
 	for _, h := range p.holds {
@@ -201,12 +232,8 @@ func (b *builder) reclaim(p *piece) {
 		of := &b.holds[h]
 		if of.last >= p.cut {
 			rest := *of
-			rest.first, rest.segFirst, rest.run = p.cut, int32(b.at(of.gpu, p.cut)), -1
 			of.last, of.segLast = p.cut-1, int32(b.at(of.gpu, p.cut-1))
-			k := key(rest.first, len(b.holds))
-			at, _ := slices.BinarySearch(b.order, k)
-			b.order = slices.Insert(b.order, at, k)
-			b.holds = append(b.holds, rest)
+			b.later(rest, p.cut+1)
 			of = &b.holds[h]
 		}
 		p.Last = max(p.Last, of.last)

@@ -149,16 +149,14 @@ func (l *linker) part(p part, ads []record) Explained {
 	}
 	seen := l.seen(p)
 	own, link := l.own(p, seen, ads)
-	var later []record
-	for _, r := range ads {
-		if r.start != 0 && (r.start > seen.last+Tolerance || p.until != 0 && r.start >= p.until) {
-			later = append(later, r)
-		}
+	later := lastRun(ads)
+	if later.Ad != nil && later.start <= seen.last+Tolerance && (p.until == 0 || later.start < p.until) {
+		later = record{}
 	}
 	switch {
 	case link != NoLink:
 		e.Link = link
-	case len(later) > 0:
+	case later.Ad != nil:
 		e.Link = EarlierRun
 	case len(ads) > 0:
 		e.Link = JobOnly
@@ -191,16 +189,15 @@ func (l *linker) part(p part, ads []record) Explained {
 			v = byHistory(own.Ad)
 		}
 	}
-	vacated := seen.vacatedIn(later)
+	vacated := pool.Micros(0)
+	if later.Ad != nil && seen.ends(micros(later.LastVacateTime)) {
+		vacated = micros(later.LastVacateTime)
+	}
 	if !seen.ends(end) {
 		end = vacated
 	}
-	if !v.decided && len(later) > 0 { // a later run began: this one did not complete
-		holds := later[0].NumHolds
-		for _, r := range later {
-			holds = min(holds, r.NumHolds)
-		}
-		if holds == 0 || vacated != 0 {
+	if !v.decided && later.Ad != nil { // a later run began: this one did not complete
+		if later.NumHolds == 0 || vacated != 0 {
 			v = byAd(Evicted, UnknownCause)
 		} else {
 			e.final = true
@@ -265,14 +262,11 @@ func (s *seen) ends(end pool.Micros) bool {
 	return s.absent == 0 || end <= s.absent+Tolerance
 }
 
-// startOf returns the run's start as ads of later runs tell it, else the first snapshot.
-func (s *seen) startOf(later []record) pool.Micros {
-	for _, date := range []func(*jobs.Ad) time.Time{
-		func(a *jobs.Ad) time.Time { return a.JobLastStartDate },
-		func(a *jobs.Ad) time.Time { return a.JobStartDate },
-	} {
-		for _, r := range later {
-			if t := micros(date(r.Ad)); s.begins(t) {
+// startOf returns the run's start as the ad of a later run tells it, else the first snapshot.
+func (s *seen) startOf(later record) pool.Micros {
+	if later.Ad != nil {
+		for _, t := range []pool.Micros{micros(later.JobLastStartDate), micros(later.JobStartDate)} {
+			if s.begins(t) {
 				return t
 			}
 		}
@@ -280,14 +274,14 @@ func (s *seen) startOf(later []record) pool.Micros {
 	return s.first
 }
 
-// vacatedIn returns the run's end as ads of later runs tell it, else 0.
-func (s *seen) vacatedIn(later []record) pool.Micros {
-	for _, r := range later {
-		if t := micros(r.LastVacateTime); s.ends(t) {
-			return t
+// lastRun returns the ad of the job's last run that is known, the history ad before an epoch ad.
+func lastRun(ads []record) (last record) {
+	for _, r := range ads {
+		if r.start != 0 && (last.Ad == nil || r.start > last.start || r.start == last.start && r.Kind == jobs.History) {
+			last = r
 		}
 	}
-	return 0
+	return last
 }
 
 // own returns the ad that describes the part itself.

@@ -94,6 +94,7 @@ type status struct {
 	user    timeline.Symbol // its RemoteOwner
 	project timeline.Symbol // of the row that gives the state
 	extra   []timeline.Claim
+	stale   timeline.Job // of a Claimed backfill row beside the primary claim
 }
 
 func (d *day) read(v *timeline.View, index int) {
@@ -127,6 +128,9 @@ func statusOf(t timeline.Status) (s status, backfill bool) {
 	case t.Primary.State == pool.Claimed:
 		s = status{state: Taken, job: t.Primary.Job, user: t.Primary.User, project: t.Primary.Project}
 		side = pool.Primary
+		if t.Backfill.State == pool.Claimed {
+			s.stale = t.Backfill.Job
+		}
 	case t.Backfill.State == pool.Claimed:
 		s.state, s.job, s.user = Used, t.Backfill.Job, t.Backfill.User
 	case t.Backfill.State == pool.Unclaimed:
@@ -146,9 +150,14 @@ func statusOf(t timeline.Status) (s status, backfill bool) {
 	return s, backfill
 }
 
-// same tells whether two statuses are one state with one job.
+// equal tells whether two statuses are one state with one job.
+func (s *status) equal(t *status) bool {
+	return s.state == t.state && s.job == t.job && (s.user == t.user || !s.job.IsNone())
+}
+
+// same tells besides whether all other claims are the same.
 func (s *status) same(t *status) bool {
-	return s.state == t.state && s.job == t.job && (s.user == t.user || !s.job.IsNone()) && slices.Equal(s.extra, t.extra)
+	return s.equal(t) && s.stale == t.stale && slices.Equal(s.extra, t.extra)
 }
 
 // inPool tells whether a GPU is in the pool on a day: it has a backfill row on it or on the UTC day before.

@@ -44,21 +44,19 @@ func (o *Observed) index() *jobIndex {
 	return x
 }
 
-// after returns the job's first run that begins after a snapshot; its machine −1 when there is none.
-func (x *jobIndex) after(job timeline.Job, snapshot int32) sighting {
-	best := sighting{machine: -1}
+// later tells whether the job has a run that begins after a snapshot, and that passes.
+func (x *jobIndex) later(job timeline.Job, snapshot int32, passes func(sighting) bool) bool {
 	i, known := x.heads[job]
 	for ; known && i >= 0; i = x.sightings[i].next {
-		s := x.sightings[i]
-		if s.run.First > snapshot && (best.run == nil || s.run.First < best.run.First) {
-			best = s
+		if s := x.sightings[i]; s.run.First > snapshot && passes(s) {
+			return true
 		}
 	}
-	return best
+	return false
 }
 
-// reappeared decides runs that nothing else decided: the same job has a later run, so this one was evicted. A run cut by
-// a gap stays lost when its job is next seen on the same machine with a GPU in common (methodology section 8).
+// reappeared decides runs that nothing else decided: the same job has a later run, so this one was evicted. To a run cut by
+// a gap a later one on the same machine with a GPU in common proves nothing: it may be the same run (methodology section 8).
 func (o *Observed) reappeared(ctx context.Context, x *Explanations) error {
 	index := o.indexed()
 	return Parallel(ctx, len(x.Machines), func(m int) {
@@ -67,11 +65,11 @@ func (o *Observed) reappeared(ctx context.Context, x *Explanations) error {
 			if e.Side != pool.Backfill || e.final || e.Evidence != None || e.Job.IsNone() {
 				continue
 			}
-			later := index.after(e.Job, e.Last)
-			if later.run == nil || e.Outcome == Lost && later.machine == int32(m) && slices.ContainsFunc(e.GPUs, func(g int32) bool { return slices.Contains(later.run.GPUs, g) }) {
-				continue
+			if index.later(e.Job, e.Last, func(s sighting) bool {
+				return e.Outcome != Lost || s.machine != int32(m) || !slices.ContainsFunc(e.GPUs, func(g int32) bool { return slices.Contains(s.run.GPUs, g) })
+			}) {
+				e.Outcome, e.Evidence, e.Cause = Evicted, Reappeared, UnknownCause
 			}
-			e.Outcome, e.Evidence, e.Cause = Evicted, Reappeared, UnknownCause
 		}
 	})
 }

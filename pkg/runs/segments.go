@@ -16,6 +16,7 @@ type walker struct {
 
 	segments [][]segment // of each GPU
 	holds    []hold
+	stale    []hold // rows of jobs whose GPU a primary slot holds
 }
 
 // segment is a Segment in the making.
@@ -95,12 +96,17 @@ func (w *walker) unlisted(k int, do func(snapshot int32, silent bool)) {
 func (w *walker) bridge(all []segment) []segment {
 	n := 0
 	for i := 0; i < len(all); i++ {
+		if s := all[i]; n > 0 && i+1 < len(all) && w.single(s) && !w.gapAfter(all[n-1].last) && all[i+1].outside == all[n-1].outside && all[i+1].status.equal(all[n-1].status) {
+			all[n-1].last = s.last
+			if !all[i+1].status.same(all[n-1].status) {
+				continue
+			}
+			i++
+			all[n-1].last = all[i].last
+			continue
+		}
 		all[n] = all[i]
 		n++
-		for n > 0 && i+2 < len(all) && w.single(all[i+1]) && !w.gapAfter(all[n-1].last) && all[i+2].outside == all[n-1].outside && all[i+2].status.same(all[n-1].status) {
-			all[n-1].last = all[i+2].last
-			i += 2
-		}
 	}
 	return all[:n]
 }
