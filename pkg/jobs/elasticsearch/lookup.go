@@ -144,8 +144,7 @@ func (p *paging) pages(ctx context.Context, query types.Query) error {
 		pit := p.pit
 		p.mu.Unlock()
 		search := p.source.es.Search().Pit(&types.PointInTimeReference{Id: pit, KeepAlive: keepAlive}).Query(&query).
-			Size(p.source.page).TrackTotalHits(false).Sort(p.mapping.order()...).Source_(types.SourceFilter{Includes: sourceNames}).
-			FilterPath("pit_id", "timed_out", "_shards", "hits.hits._source", "hits.hits.sort")
+			Size(p.source.page).TrackTotalHits(false).Sort(p.mapping.order()...).Source_(types.SourceFilter{Includes: sourceNames})
 		if after != nil {
 			search = search.SearchAfter(after...)
 		}

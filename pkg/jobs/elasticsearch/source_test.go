@@ -82,7 +82,7 @@ func split(t *testing.T, documents [][]byte) (history, epochs [][]byte) {
 
 // load stores documents in a new index, which goes with the test.
 func load(t testing.TB, url string, schema adstash.Schema, documents [][]byte) string {
-	es, err := client.NewTypedClient(client.Config{Addresses: []string{url}})
+	es, err := client.NewTypedClient(client.Config{Addresses: []string{url}, Transport: http.DefaultTransport})
 	require.NoError(t, err)
 	index := fmt.Sprintf("gpureports-test-%x", rand.Uint64())
 	_, err = adstash.Load(t.Context(), es, index, schema, slices.Values(documents))
