@@ -8,8 +8,9 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/allocation"
+	"github.com/chtc/gpureports/pkg/backfill"
+	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -65,8 +66,10 @@ func (s *stores) answer(ctx context.Context, r query.Request) (data.Frames, erro
 		return allocation.Answer(ctx, s.timeline, env, r)
 	case "userHours":
 		return userhours.Answer(ctx, s.timeline, env, r)
-	case "backfillAvailability", "evictions":
-		return nil, pool.BadQuery("%s is not available yet", r.QueryType)
+	case "backfillAvailability":
+		return backfill.Answer(ctx, s.timeline, s.ads, env, r)
+	case "evictions":
+		return evictions.Answer(ctx, s.timeline, s.ads, env, r)
 	}
 	_, err = r.Plan(env) // says which kinds there are
 	return nil, err
