@@ -27,7 +27,10 @@ import (
 const perRequest = 10
 
 // computing bounds the computations that run at the same time, of all data sources of the process.
-var computing = semaphore.NewWeighted(int64(2 * runtime.GOMAXPROCS(0)))
+var (
+	computingLimit = int64(2 * runtime.GOMAXPROCS(0))
+	computing      = semaphore.NewWeighted(computingLimit)
+)
 
 // QueryData answers each query on its own. It never returns an error.
 func (d *Datasource) QueryData(ctx context.Context, req *backend.QueryDataRequest) (*backend.QueryDataResponse, error) {
