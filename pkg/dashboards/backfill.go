@@ -27,7 +27,7 @@ func backfill() Dashboard {
 					Title: "Backfill pool", Width: 12, Height: 9,
 					Description: "GPUs of the backfill pool, on average: used by backfill jobs, available to them, and taken by jobs of their owners.",
 					Query:       ask("backfillAvailability", "timeseries").by().of("used", "available", "taken").where(chosen),
-					View:        areas(colors(map[string]string{"Used (avg.)": "orange", "Available (avg.)": "green", "Taken (avg.)": "blue"})...),
+					View:        areas(colors(map[string]string{"Used (avg.)": "purple", "Available (avg.)": "green", "Taken (avg.)": "blue"})...),
 				},
 				{
 					Title: "Utilisation by device", Width: 12, Height: 9,
@@ -53,7 +53,7 @@ func backfill() Dashboard {
 					Title: "Availability by device", Width: 24, Height: 9,
 					Description: "Periods in which a GPU waited for a backfill job. Mean to GPU hours are of complete periods that ended in the time range; censored ones go on or were cut by a gap; the Kaplan–Meier figures use these too.",
 					Query:       ask("backfillAvailability", "summary").by("device").of(vacancies...).where(chosen),
-					View:        metrics(wide("device", 230)),
+					View:        metrics(),
 				},
 				{
 					Title: "Availability by machine type", Width: 14, Height: 9,
@@ -85,7 +85,7 @@ func backfill() Dashboard {
 					Title: "Safe hours by device", Width: 12, Height: 10,
 					Description: "For how many hours 90, 75 and 50 % of the GPUs of a model can be kept before their owners take them back.",
 					Query:       ask("backfillAvailability", "summary").by("device").of(safe...).where(chosen).withoutTotals(),
-					View:        table(wide("device", 230)),
+					View:        table(),
 				},
 				{
 					Title: "Transitions", Width: 12, Height: 10,
@@ -114,7 +114,7 @@ func backfill() Dashboard {
 					Title: "Evictions by device", Width: 24, Height: 9,
 					Description: "Runs of backfill jobs that overlap the time range, what became of them, evictions per 100 GPU hours with their 95 % interval, and the GPU hours of evicted runs (an upper bound of the loss where jobs checkpoint). Ambiguous ends are never counted as evictions.",
 					Query:       ask("evictions", "summary").by("device").of(rates...).where(chosen),
-					View:        metrics(wide("device", 230)),
+					View:        metrics(),
 				},
 				{
 					Title: "Evictions by evidence and cause", Width: 12, Height: 9,
@@ -144,7 +144,7 @@ func backfill() Dashboard {
 					Title: "Eviction events", Width: 24, Height: 12,
 					Description: "Every eviction: when, where, whose job, how long it had run, its cause, what that rests on, and whose job took over.",
 					Query:       ask("evictions", "events").where(chosen),
-					View:        table(wide("machine", 220), wide("job", 220), wide("device", 200)),
+					View:        table(),
 				},
 			}},
 		},
@@ -171,7 +171,7 @@ var hiddenInLegend = object{"legend": true, "tooltip": false, "viz": false}
 var causeColors = colors(map[string]string{"owner preemption": "blue", "user or rank preemption": "purple", "drain or maintenance": "orange", "fault": "red", "unknown": "text"})
 
 func transitionMatrix() View {
-	v := table(wide(`from\to`, 110))
+	v := table()
 	v.Defaults["custom"].(object)["cellOptions"] = object{"type": "color-background", "mode": "basic"}
 	v.Defaults["custom"].(object)["filterable"] = false
 	v.Defaults["color"] = object{"mode": "continuous-blues"}

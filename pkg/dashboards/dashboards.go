@@ -4,7 +4,11 @@
 //	go generate ./pkg/dashboards
 package dashboards
 
-import "github.com/chtc/gpureports/pkg/query"
+import (
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/query"
+)
 
 //go:generate go run ./generate ../..
 
@@ -82,4 +86,29 @@ func real(f query.Filter) query.Filter {
 func onBackfill(f query.Filter) query.Filter {
 	f.Slots = []string{"Backfill"}
 	return f
+}
+
+// shows tells whether an answer can have a metric or column.
+func (q Query) shows(name string) bool {
+	view := q.view()
+	switch {
+	case view.Frame == query.FrameSurvival:
+		return name == "hours"
+	case len(view.Metrics) == 0:
+		return view.Frame == query.FrameTable // a list: its columns are not metrics
+	case len(q.Metrics) == 0:
+		return slices.Contains(view.DefaultMetrics, name)
+	}
+	return slices.Contains(q.Metrics, name)
+}
+
+func (q Query) view() query.View {
+	for _, k := range query.Kinds {
+		for _, v := range k.Views {
+			if k.Name == q.QueryType && v.Name == q.View {
+				return v
+			}
+		}
+	}
+	return query.View{}
 }

@@ -3,6 +3,7 @@ package dashboards
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/chtc/gpureports/pkg/query"
 )
@@ -152,7 +153,7 @@ func (d Dashboard) panelID(title string) (int, error) {
 
 func (p Panel) model(id int) object {
 	overrides := []object{}
-	for _, o := range p.View.Overrides {
+	for _, o := range slices.Concat(p.plainHours(), p.View.Overrides) {
 		overrides = append(overrides, o.model())
 	}
 	m := object{
@@ -172,6 +173,19 @@ func (p Panel) model(id int) object {
 		m["transformations"] = p.Transformations
 	}
 	return m
+}
+
+// plainHours shows hours as hours: Grafana's own unit turns many of them into days and weeks, which do not compare.
+func (p Panel) plainHours() (overrides []Override) {
+	for _, name := range []string{
+		"gpuHours", "lostGpuHours", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "kmMedianHours", "restrictedMeanHours",
+		"hours90", "hours75", "hours50", "medianHoursToEviction", "hours", "ranHours",
+	} {
+		if p.Query.shows(name) {
+			overrides = append(overrides, Override{name, object{"unit": "suffix: h"}})
+		}
+	}
+	return overrides
 }
 
 // target is a query with the data source that answers it.

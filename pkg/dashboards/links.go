@@ -38,17 +38,6 @@ func (d Dashboard) knows(v Variable) bool {
 	return slices.ContainsFunc(d.Variables, func(own Variable) bool { return own.Name == v.Name && (v.Single || !own.Single) })
 }
 
-// Links of a column's cells, by the column: the value of the cell's own row chooses what the other dashboard shows.
-var (
-	toMachine = columnLink("machine", "gpureports-machine", "State, users and jobs of this machine")
-	toUser    = columnLink("user", "gpureports-users", "GPU hours of this user")
-	toDevice  = columnLink("device", "gpureports-backfill", "Backfill on this device")
-)
-
-func columnLink(column, uid, title string) Override {
-	return Override{column, object{"links": []object{link(uid, title, column, "${__data.fields."+column+":percentencode}")}}}
-}
-
 // seriesLink is a link of a series, by one of its labels.
 func seriesLink(label, uid, title string) []object {
 	return []object{link(uid, title, label, "${__field.labels."+label+":percentencode}")}

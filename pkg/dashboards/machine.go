@@ -16,21 +16,22 @@ func machine() Dashboard {
 			{"$machine", []Panel{
 				{
 					Title: "State of each GPU", Width: 24, Height: 10,
-					Description: "What held each GPU: a job of its owner or of open capacity (Claimed), a backfill job, nothing (Free), or nothing because jobs are kept away (Prevented, Drained). White: no snapshot.",
-					Query:       ask("allocation", "stateTimeline").where(chosen),
-					View:        stateTimeline(),
+					Description:     "What held each GPU: a job of its owner or of open capacity (Claimed), a backfill job, nothing (Free), or nothing because jobs are kept away (Prevented, Drained). White: no snapshot.",
+					Query:           ask("allocation", "stateTimeline").where(chosen),
+					View:            stateTimeline(),
+					Transformations: []Transformation{{"renameByRegex", object{"regex": `^\S+ (.*)$`, "renamePattern": "$1"}}}, // without the machine's name
 				},
 				{
 					Title: "Machine", Width: 24, Height: 4,
 					Description: "Owner, devices and use over the time range.",
 					Query:       ask("allocation", "machines").where(chosen),
-					View:        table(gauge("allocatedPercent"), wide("machine", 240), wide("devices", 200)),
+					View:        table(gauge("allocatedPercent")),
 				},
 				{
 					Title: "GPUs and jobs at the end of the time range", Width: 24, Height: 8,
 					Description: "Each GPU in the newest snapshot with its state, the user and job that hold it, and since when.",
 					Query:       ask("allocation", "current").where(chosen),
-					View:        table(stateColors, wide("job", 240), wide("device", 200)),
+					View:        table(stateColors),
 				},
 			}},
 			{"Users", []Panel{
@@ -44,7 +45,7 @@ func machine() Dashboard {
 					Title: "GPU hours by slot type and user", Width: 10, Height: 9,
 					Description: "Each slot type with its hours on this machine, and its users beneath.",
 					Query:       ask("userHours", "summary").by("category").where(chosen),
-					View:        metrics(wide("category", 220)),
+					View:        metrics(),
 				},
 			}},
 			{"Drains and backfill", []Panel{
@@ -52,29 +53,27 @@ func machine() Dashboard {
 					Title: "Use of primary slots", Width: 12, Height: 8,
 					Description: "GPUs of this machine on primary slots: held by jobs, free, drained, or kept from jobs (PreventJobsReason).",
 					Query:       ask("allocation", "timeseries").by().of("allocated", "free", "drained", "prevented").where(real(chosen)),
-					View:        lines(),
+					View:        lines(renamed("allocated", "Allocated"), renamed("free", "Free"), renamed("drained", "Drained"), renamed("prevented", "Prevented")),
 				},
 				{
 					Title: "Backfill", Width: 12, Height: 8,
 					Description: "GPUs of this machine in the backfill pool: used by backfill jobs, available to them, and taken by jobs of their owners.",
 					Query:       ask("backfillAvailability", "timeseries").by().of("used", "available", "taken").where(chosen),
-					View:        areas(colors(map[string]string{"Used (avg.)": "orange", "Available (avg.)": "green", "Taken (avg.)": "blue"})...),
+					View:        areas(colors(map[string]string{"Used (avg.)": "purple", "Available (avg.)": "green", "Taken (avg.)": "blue"})...),
 				},
 				{
 					Title: "Backfill runs", Width: 24, Height: 10,
 					Description: "Every run of a backfill job on this machine: what became of it, what that rests on, and whether a job ad was found for it.",
 					Query:       ask("evictions", "runs").where(chosen),
-					View:        table(hiddenColumn("machine"), wide("job", 240), wide("device", 200)),
+					View:        table(hidden("machine")),
 				},
 				{
 					Title: "Free periods", Width: 24, Height: 10,
 					Description: "Every period in which a GPU of this machine waited for a backfill job, and how it ended.",
 					Query:       ask("backfillAvailability", "periods").where(chosen),
-					View:        table(hiddenColumn("machine"), wide("job", 240), wide("device", 200)),
+					View:        table(hidden("machine")),
 				},
 			}},
 		},
 	}
 }
-
-func hiddenColumn(name string) Override { return Override{name, hide} }

@@ -22,15 +22,16 @@ func poolOverview() Dashboard {
 				},
 				{
 					Title: "Free GPUs by device", Width: 8, Height: 7, MaxDataPoints: 1000,
-					Description: "GPUs that no job holds, neither on a primary nor on a backfill slot, and on which jobs may start, at the end of the time range.",
-					Query:       ask("allocation", "timeseries").by("device").of("free").where(real(chosen)),
-					View:        barGauge(false, nil, Override{"free", object{"decimals": 0, "links": seriesLink("device", "gpureports-backfill", "Backfill on this device")}}),
+					Description:     "GPUs that no job holds, neither on a primary nor on a backfill slot, and on which jobs may start, at the end of the time range.",
+					Query:           ask("allocation", "timeseries").by("device").of("free").where(real(chosen)),
+					View:            barGauge(nil, Override{"free", object{"decimals": 0, "links": seriesLink("device", "gpureports-backfill", "Backfill on this device")}}),
+					Transformations: shortDevices,
 				},
 				{
 					Title: "Freshness", Width: 7, Height: 7,
 					Description: "How old the newest snapshot is, how much of the time range snapshots cover, how many GPUs the newest snapshot has and how many of the day before it lacks, how old the newest job ad is, and how many backfill runs a job ad explains. They are the whole pool's, whatever is chosen above.",
 					Query:       ask("allocation", "health"),
-					View: stats(
+					View: stats("/.*/",
 						Override{"snapshotAgeSeconds", object{"thresholds": levels("green", 2700, "orange", 7200, "red")}},
 						Override{"coveragePercent", object{"thresholds": levels("red", 80, "orange", 95, "green")}},
 						Override{"gpusLost", object{"thresholds": levels("green", 1, "orange")}},
@@ -54,27 +55,28 @@ func poolOverview() Dashboard {
 				},
 				{
 					Title: "Free GPUs by device over time", Width: 12, Height: 8,
-					Description: "GPUs that no job holds and on which jobs may start, stacked by device.",
-					Query:       ask("allocation", "timeseries").by("device").of("free").where(real(chosen)),
-					View:        areas(),
+					Description:     "GPUs that no job holds and on which jobs may start, stacked by device.",
+					Query:           ask("allocation", "timeseries").by("device").of("free").where(real(chosen)),
+					View:            areas(),
+					Transformations: shortDevices,
 				},
 				{
 					Title: "GPUs out of service", Width: 12, Height: 8,
 					Description: "GPUs that are drained, and GPUs without a job on which none may start (PreventJobsReason), on primary slots.",
 					Query:       ask("allocation", "timeseries").by().of("drained", "prevented").where(real(chosen)),
-					View:        lines(),
+					View:        lines(renamed("drained", "Drained"), renamed("prevented", "Prevented")),
 				},
 				{
-					Title: "Allocation by category", Width: 12, Height: 9,
+					Title: "Allocation by category", Width: 24, Height: 10,
 					Description: "Averages over the time range, with totals of real and of backfill slots, which are never added together: they are the same GPUs.",
 					Query:       ask("allocation", "summary").by("category").where(chosen),
-					View:        metrics(gauge("allocatedPercent"), wide("category", 230)),
+					View:        metrics(gauge("allocatedPercent")),
 				},
 				{
-					Title: "Allocation by device", Width: 12, Height: 9,
+					Title: "Allocation by device", Width: 24, Height: 11,
 					Description: "The same averages for each GPU model on primary slots.",
 					Query:       ask("allocation", "summary").by("device").where(real(chosen)),
-					View:        metrics(gauge("allocatedPercent"), wide("device", 230), Override{"slots", object{"custom.hideFrom.viz": true}}),
+					View:        metrics(gauge("allocatedPercent"), hidden("slots")),
 				},
 			}},
 			{"Who uses what", []Panel{
@@ -88,45 +90,51 @@ func poolOverview() Dashboard {
 					Title: "GPU hours by category and user", Width: 12, Height: 9,
 					Description: "Each category with its number of users, and its users beneath by GPU hours.",
 					Query:       ask("userHours", "summary").by("category").where(chosen),
-					View:        metrics(wide("category", 230), wide("user", 200)),
+					View:        metrics(),
 				},
 				{
 					Title: "GPUs at the end of the time range", Width: 24, Height: 10,
 					Description: "Every GPU in the newest snapshot with its state, the user and job that hold it, and since when.",
 					Query:       ask("allocation", "current").where(chosen),
-					View:        table(stateColors, wide("machine", 240), wide("job", 240)),
+					View:        table(stateColors),
 				},
 			}},
 			{"Machines", []Panel{
 				{
-					Title: "Machines", Width: 14, Height: 10,
+					Title: "Machines", Width: 24, Height: 10,
 					Description: "Each machine's owner, devices and use over the time range. An excluded machine has its reason and no figures.",
 					Query:       ask("allocation", "machines").where(chosen),
-					View:        table(gauge("allocatedPercent"), wide("machine", 240), wide("devices", 200)),
+					View:        table(gauge("allocatedPercent")),
 				},
 				{
-					Title: "Idle machines", Width: 10, Height: 10,
+					Title: "Idle machines", Width: 24, Height: 10,
 					Description: "Machines on which no primary slot was claimed in the time range; backfill jobs may have used them.",
 					Query:       ask("allocation", "machines").where(idle),
-					View:        table(wide("machine", 240), Override{"allocated", hide}, Override{"allocatedPercent", hide}, Override{"projects", hide}),
+					View:        table(hidden("allocated"), hidden("allocatedPercent")),
 				},
 			}},
 		},
 	}
 }
 
-// hide takes a column out of a table.
-var hide = object{"custom.hideFrom.viz": true}
+// hidden takes a column out of a table.
+func hidden(name string) Override { return Override{name, object{"custom.hideFrom.viz": true}} }
+
+// renamed gives series of a metric another name.
+func renamed(metric, name string) Override { return Override{metric, object{"displayName": name}} }
+
+// shortDevices leaves out of the names of devices what nearly all have, and that they are on primary slots.
+var shortDevices = []Transformation{{"renameByRegex", object{"regex": `^(?:NVIDIA )?(?:GeForce )?(.*?)(?: · Real)?$`, "renamePattern": "$1"}}}
 
 // stateColors are those of the state timeline.
 var stateColors = Override{"state", object{"custom.cellOptions": object{"type": "color-text"}, "mappings": []object{{"type": "value", "options": object{
-	"Claimed": object{"color": "blue"}, "Backfill": object{"color": "orange"}, "Free": object{"color": "green"},
-	"Prevented": object{"color": "purple"}, "Drained": object{"color": "red"},
+	"Claimed": object{"color": "blue"}, "Backfill": object{"color": "purple"}, "Free": object{"color": "green"},
+	"Prevented": object{"color": "red"}, "Drained": object{"color": "orange"},
 }}}}}
 
 // gaugeOfPercent warns where less than half is in use.
 func gaugeOfPercent() View {
-	v := barGauge(false, levels("red", 30, "orange", 60, "green"))
+	v := barGauge(levels("red", 30, "orange", 60, "green"))
 	v.Defaults["max"] = 100
 	return v
 }

@@ -24,10 +24,7 @@ func users() Dashboard {
 					Title: "Total", Width: 4, Height: 9,
 					Description: "GPU hours that the chosen users held over the time range, counted only while snapshots cover it, and how many users that were.",
 					Query:       ask("userHours", "summary").by().where(chosen),
-					View:        upright(stats()),
-					Transformations: []Transformation{
-						onlyRows("rowType", "total"), hidden("user", "percentOfTotal", "rowType"),
-					},
+					View:        upright(stats("/^(GPU hours|Users)$/")), // the last row is the total
 				},
 				{
 					Title: "GPU hours by user", Width: 10, Height: 9, MaxDataPoints: 60,
@@ -44,25 +41,31 @@ func users() Dashboard {
 			}},
 			{"By slot type and user", []Panel{
 				{
-					Title: "GPU hours by slot type and user", Width: 8, Height: 14,
+					Title: "GPU hours by slot type and user", Width: 12, Height: 12,
 					Description: "Each slot type with its hours and number of users; its users beneath, those with the most hours first.",
 					Query:       ask("userHours", "summary").by("category").where(chosen),
-					View:        metrics(wide("category", 210)),
+					View:        metrics(),
 				},
 				{
-					Title: "Backfill usage by slot type and user", Width: 8, Height: 14,
+					Title: "Backfill usage by slot type and user", Width: 12, Height: 12,
 					Description: "The same for backfill slots alone; percentages are of the backfill hours.",
 					Query:       ask("userHours", "summary").by("category").where(backfillOnly),
-					View:        metrics(wide("category", 210)),
+					View:        metrics(),
 				},
 				{
-					Title: "H200 usage by slot type and user", Width: 8, Height: 14,
+					Title: "H200 usage by slot type and user", Width: 12, Height: 12,
 					Description: "The same for H200 GPUs of all variants, whatever device is chosen above; percentages are of the H200 hours.",
 					Query:       ask("userHours", "summary").by("category").where(h200),
-					View:        metrics(wide("category", 210)),
+					View:        metrics(),
+				},
+				{
+					Title: "GPU hours by device and user", Width: 12, Height: 12,
+					Description: "Each GPU model with its hours and number of users; its users beneath, those with the most hours first.",
+					Query:       ask("userHours", "summary").by("device").where(chosen),
+					View:        metrics(),
 				},
 			}},
-			{"By device and project", []Panel{
+			{"By device and project over time", []Panel{
 				{
 					Title: "GPU hours by device", Width: 12, Height: 8, MaxDataPoints: 60,
 					Description: "GPU hours of the chosen users, by GPU model.",
@@ -71,21 +74,15 @@ func users() Dashboard {
 				},
 				{
 					Title: "GPU hours by project", Width: 12, Height: 8, MaxDataPoints: 60,
-					Description: "GPU hours of the chosen users, by the projects that the machine was prioritized for; without a name: by none.",
+					Description: "GPU hours of the chosen users, by the projects that the machine was prioritized for.",
 					Query:       ask("userHours", "timeseries").by("project").where(chosen),
-					View:        bars(),
-				},
-				{
-					Title: "GPU hours by device and user", Width: 12, Height: 12,
-					Description: "Each GPU model with its hours and number of users; its users beneath, those with the most hours first.",
-					Query:       ask("userHours", "summary").by("device").where(chosen),
-					View:        metrics(wide("device", 210)),
+					View:        bars(renamed("GPU hours", "No project")),
 				},
 				{
 					Title: "GPU hours by project and user", Width: 12, Height: 12,
 					Description: "Each list of prioritized projects with its hours and number of users; its users beneath.",
 					Query:       ask("userHours", "summary").by("project").where(chosen),
-					View:        metrics(wide("project", 210)),
+					View:        metrics(),
 				},
 			}},
 			{"What the users meet", []Panel{
@@ -93,13 +90,13 @@ func users() Dashboard {
 					Title: "GPUs held at the end of the time range", Width: 24, Height: 9,
 					Description: "GPUs that jobs of the chosen users hold in the newest snapshot.",
 					Query:       ask("allocation", "current").where(chosen),
-					View:        table(stateColors, wide("machine", 240), wide("job", 240)),
+					View:        table(stateColors),
 				},
 				{
 					Title: "Backfill runs and evictions by user", Width: 24, Height: 10,
 					Description: "What became of the users' runs on backfill slots, how often they were evicted per 100 GPU hours, and what that cost.",
 					Query:       ask("evictions", "summary").by("user").of("runs", "evictions", "completed", "ratePer100GpuHours", "evictedPercent", "medianHoursToEviction", "gpuHours", "lostGpuHours", "lostPercent").where(chosen),
-					View:        metrics(wide("user", 200)),
+					View:        metrics(),
 				},
 			}},
 		},

@@ -2,6 +2,7 @@ package dashboards
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -10,7 +11,7 @@ import (
 
 // lines draws series as lines.
 func lines(overrides ...Override) View {
-	return series(object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 8, "showPoints": "auto", "spanNulls": false}, overrides)
+	return series(object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 0, "showPoints": "auto", "spanNulls": false}, overrides)
 }
 
 // areas stacks series: their sum has a meaning.
@@ -35,8 +36,8 @@ func series(custom object, overrides []Override) View {
 	}
 }
 
-// barGauge shows the last point of each series, or each row of a table, as a bar.
-func barGauge(rows bool, thresholds object, overrides ...Override) View {
+// barGauge shows the last point of each series as a bar.
+func barGauge(thresholds object, overrides ...Override) View {
 	color := "continuous-BlPu"
 	if thresholds != nil {
 		color = "thresholds"
@@ -46,7 +47,7 @@ func barGauge(rows bool, thresholds object, overrides ...Override) View {
 		Options: object{
 			"displayMode": "basic", "orientation": "horizontal", "valueMode": "color", "namePlacement": "left", "showUnfilled": true, "sizing": "manual",
 			"minVizHeight": 16, "minVizWidth": 8, "maxVizHeight": 32,
-			"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": rows},
+			"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false},
 			"legend":        object{"showLegend": false, "displayMode": "list", "placement": "bottom", "calcs": []string{}},
 		},
 		Defaults:  object{"min": 0, "color": object{"mode": color}},
@@ -58,13 +59,13 @@ func barGauge(rows bool, thresholds object, overrides ...Override) View {
 	return v
 }
 
-// stats shows each number of the table's only row.
-func stats(overrides ...Override) View {
+// stats shows numbers of a table's last row: those whose readable name matches the pattern.
+func stats(pattern string, overrides ...Override) View {
 	return View{
 		Type: "stat",
 		Options: object{
 			"colorMode": "value", "graphMode": "none", "justifyMode": "auto", "orientation": "auto", "textMode": "value_and_name", "wideLayout": true, "showPercentChange": false,
-			"percentChangeColorMode": "standard", "reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "/.*/", "values": false},
+			"percentChangeColorMode": "standard", "reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": pattern, "values": false},
 		},
 		Defaults:  object{"color": object{"mode": "thresholds"}, "thresholds": levels("text")},
 		Overrides: overrides,
@@ -76,9 +77,23 @@ func table(overrides ...Override) View {
 	return View{
 		Type:      "table",
 		Options:   object{"showHeader": true, "cellHeight": "sm", "frameIndex": 0},
-		Defaults:  object{"custom": object{"align": "auto", "cellOptions": object{"type": "auto"}, "filterable": true, "inspect": false, "wrapHeaderText": true}},
-		Overrides: append([]Override{toMachine, toUser, toDevice}, overrides...),
+		Defaults:  object{"custom": object{"align": "auto", "cellOptions": object{"type": "auto"}, "filterable": true, "inspect": false, "minWidth": 80, "wrapHeaderText": true}},
+		Overrides: slices.Concat(textColumns, overrides),
 	}
+}
+
+// textColumns gives columns of texts room, and those that name something that a dashboard shows a link to it.
+var textColumns = []Override{
+	{"category", object{"custom.minWidth": 200}},
+	{"machine", linkedColumn(210, "machine", "gpureports-machine", "State, users and jobs of this machine")},
+	{"user", linkedColumn(190, "user", "gpureports-users", "GPU hours of this user")},
+	{"device", linkedColumn(200, "device", "gpureports-backfill", "Backfill on this device")},
+	{"project", object{"custom.minWidth": 160}},
+	{"job", object{"custom.minWidth": 260}},
+}
+
+func linkedColumn(width int, column, uid, title string) object {
+	return object{"custom.minWidth": width, "links": []object{link(uid, title, column, "${__data.fields."+column+":percentencode}")}}
 }
 
 // metrics is a table of metrics, with the rows that add others up set off. Those rows are told by rowType.
@@ -127,10 +142,10 @@ func stateTimeline() View {
 	return View{
 		Type: "state-timeline",
 		Options: object{
-			"mergeValues": true, "showValue": "auto", "alignValue": "left", "rowHeight": 0.85, "perPage": 20,
+			"mergeValues": true, "showValue": "auto", "alignValue": "left", "rowHeight": 0.85, "perPage": 0,
 			"legend": object{"showLegend": true, "displayMode": "list", "placement": "bottom"}, "tooltip": object{"mode": "single", "sort": "none"},
 		},
-		Defaults: object{"custom": object{"lineWidth": 0, "fillOpacity": 80, "spanNulls": false, "insertNulls": false}},
+		Defaults: object{"custom": object{"lineWidth": 0, "fillOpacity": 80, "spanNulls": false, "insertNulls": false}, "color": object{"mode": "palette-classic"}},
 	}
 }
 
@@ -143,44 +158,18 @@ func levels(base string, steps ...any) object {
 	return object{"mode": "absolute", "steps": list}
 }
 
-// graded colours a column's text by thresholds.
-func graded(column string, thresholds object) Override {
-	return Override{column, object{"custom.cellOptions": object{"type": "color-text"}, "color": object{"mode": "thresholds"}, "thresholds": thresholds}}
-}
-
 // gauge shows a column of percentages as bars.
 func gauge(column string) Override {
 	return Override{column, object{
-		"custom.cellOptions": object{"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}, "custom.minWidth": 140,
+		"custom.cellOptions": object{"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}, "custom.minWidth": 120,
 		"min": 0, "max": 100, "color": object{"mode": "fixed", "fixedColor": "blue"},
 	}}
 }
 
-// wide gives a column of long texts room.
-func wide(column string, width int) Override {
-	return Override{column, object{"custom.minWidth": width}}
-}
-
-// hidden takes columns out of a table.
-func hidden(names ...string) Transformation {
-	exclude := object{}
-	for _, name := range names {
-		exclude[name] = true
-	}
-	return Transformation{"organize", object{"excludeByName": exclude, "indexByName": object{}, "renameByName": object{}}}
-}
-
-// onlyRows keeps the rows whose column has a value.
-func onlyRows(column, value string) Transformation {
-	return Transformation{"filterByValue", object{"type": "include", "match": "all", "filters": []object{
-		{"fieldName": column, "config": object{"id": "equal", "options": object{"value": value}}},
-	}}}
-}
-
-// categoryColors: blue for slots of owners, green for open capacity, the warm colours for backfill.
+// categoryColors follow those of states: blue tones where owners have a claim, purple ones for backfill.
 var categoryColors = colors(map[string]string{
-	pool.PriorityResearcher.String(): "dark-blue", pool.PriorityCHTC.String(): "light-blue", pool.Shared.String(): "green",
-	pool.BackfillResearcher.String(): "dark-orange", pool.BackfillCHTC.String(): "yellow", pool.BackfillOpen.String(): "light-red",
+	pool.PriorityResearcher.String(): "dark-blue", pool.PriorityCHTC.String(): "light-blue", pool.Shared.String(): "orange",
+	pool.BackfillResearcher.String(): "dark-purple", pool.BackfillCHTC.String(): "purple", pool.BackfillOpen.String(): "light-purple",
 })
 
 // colors fixes the colours of series.
