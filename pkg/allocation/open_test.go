@@ -1,6 +1,7 @@
 package allocation_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 
@@ -24,6 +25,20 @@ type source struct {
 
 func open(t testing.TB, dir, zone string, sliceMinutes int) source {
 	t.Helper()
+	s := openPool(t, dir, zone, sliceMinutes)
+	t.Cleanup(func() { require.NoError(t, s.timeline.Close()) })
+	return s
+}
+
+// tester is what tests and property tests have in common.
+type tester interface {
+	require.TestingT
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+func openPool(t tester, dir, zone string, sliceMinutes int) source {
+	t.Helper()
 	setting, err := json.Marshal(zone)
 	require.NoError(t, err)
 	z, err := localtime.Parse(setting)
@@ -33,25 +48,24 @@ func open(t testing.TB, dir, zone string, sliceMinutes int) source {
 	lists, err := d.Lists("chtc_owned", "masked_hosts.yaml")
 	require.NoError(t, err)
 	tl := timeline.New(timeline.Options{Snapshots: d, Zone: z, MaxBytes: 1 << 28})
-	t.Cleanup(func() { require.NoError(t, tl.Close()) })
 	return source{tl, query.Env{Zone: z, SliceMinutes: sliceMinutes, Lists: lists}}
 }
 
 // ask answers a query in JSON by either kind.
-func (s source) ask(t testing.TB, w pool.Window, text string) data.Frames {
+func (s source) ask(t tester, w pool.Window, text string) data.Frames {
 	t.Helper()
 	frames, err := s.answer(t, w, text)
 	require.NoError(t, err, text)
 	return frames
 }
 
-func (s source) answer(t testing.TB, w pool.Window, text string) (data.Frames, error) {
+func (s source) answer(t tester, w pool.Window, text string) (data.Frames, error) {
 	t.Helper()
 	m, err := query.Parse([]byte(text))
 	require.NoError(t, err)
 	r := query.Request{Model: m, Window: w, IntervalMs: 60_000, Now: w.To}
 	if m.QueryType == "userHours" {
-		return userhours.Answer(t.Context(), s.timeline, s.env, r)
+		return userhours.Answer(context.Background(), s.timeline, s.env, r)
 	}
-	return allocation.Answer(t.Context(), s.timeline, s.env, r)
+	return allocation.Answer(context.Background(), s.timeline, s.env, r)
 }
