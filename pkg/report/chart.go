@@ -1,0 +1,394 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+)
+
+// Chart is a drawing in SVG's coordinates, Width x Height, with its text.
+type Chart struct {
+	Width, Height float64
+	Plot          Box // where the data stand
+	YTitle        string
+	XTitle        string
+	X, Y          []Tick
+	Shapes        []Shape
+	Bars          []Bar
+	Legend        []Shape // names and colors only
+	Description   string  // for those who cannot see it
+}
+
+// Box is a rectangle.
+type Box struct{ Left, Top, Right, Bottom float64 }
+
+// Tick is a mark of an axis: where, and what it says.
+type Tick struct {
+	At    float64
+	Label string
+}
+
+// Shape is an area, a line or a band.
+type Shape struct {
+	Kind  string // area, line, band
+	Color int    // 1 to 6
+	Name  string
+	Path  string
+}
+
+// Bar is a horizontal bar with its name before it and its value behind.
+type Bar struct {
+	Y, Length   float64
+	Name, Value string
+}
+
+const (
+	chartWidth  = 820
+	chartHeight = 300
+	colors      = 6
+)
+
+func newChart(height float64) *Chart {
+	return &Chart{Width: chartWidth, Height: height, Plot: Box{56, 24, chartWidth - 16, height - 44}}
+}
+
+// scale maps [low, high] to [from, to].
+func scale(value, low, high, from, to float64) float64 {
+	if high == low {
+		return from
+	}
+	return from + (value-low)/(high-low)*(to-from)
+}
+
+// path is an SVG path in the making.
+type path struct{ strings.Builder }
+
+func (p *path) to(command string, coordinates ...float64) {
+	p.WriteString(command)
+	for i, c := range coordinates {
+		if i > 0 {
+			p.WriteByte(' ')
+		}
+		p.WriteString(strconv.FormatFloat(math.Round(c*10)/10, 'f', -1, 64))
+	}
+}
+
+// round returns a step of 1, 2 or 5 times a power of ten that divides length into at most n.
+func round(length float64, n int) float64 {
+	step := math.Pow(10, math.Floor(math.Log10(length/float64(n))))
+	for _, factor := range []float64{1, 2, 5, 10} {
+		if length/(step*factor) <= float64(n) {
+			return step * factor
+		}
+	}
+	return 10 * step
+}
+
+// axis returns ticks at round values from 0 to at least highest, and the last of them.
+func axis(highest float64, n int) (values []float64, last float64) {
+	if highest <= 0 {
+		highest = 1
+	}
+	step := round(highest, n)
+	for i := 0; ; i++ {
+		values = append(values, float64(i)*step)
+		if last = float64(i) * step; last >= highest*(1-1e-9) {
+			return values, last
+		}
+	}
+}
+
+func label(value, step float64) string {
+	digits := max(0, -int(math.Floor(math.Log10(step)+1e-9)))
+	return thousands(strconv.FormatFloat(value, 'f', digits, 64))
+}
+
+// yAxis sets the ticks of a vertical axis from 0 and returns its upper end.
+func (c *Chart) yAxis(highest float64) float64 {
+	values, last := axis(highest, 5)
+	for _, v := range values {
+		c.Y = append(c.Y, Tick{scale(v, 0, last, c.Plot.Bottom, c.Plot.Top), label(v, values[1])})
+	}
+	return last
+}
+
+// allocationChart stacks the GPUs in use by category over time: a GPU is in use in one category at a time.
+func allocationChart(l layout, frames data.Frames) Block {
+	var names []string
+	byTime := map[int64][]float64{}
+	count := 0
+	for _, frame := range frames {
+		if len(frame.Fields) == 2 {
+			count++
+		}
+	}
+	for _, frame := range frames {
+		if len(frame.Fields) != 2 {
+			continue
+		}
+		for r := range frame.Fields[0].Len() {
+			v, _ := frame.Fields[0].ConcreteAt(r)
+			t := v.(time.Time).UnixMilli()
+			if byTime[t] == nil {
+				byTime[t] = make([]float64, count)
+			}
+			byTime[t][len(names)] = number(frame.Fields[1], r)
+		}
+		names = append(names, clean(frame.Fields[1].Labels["category"]))
+	}
+	if len(byTime) == 0 {
+		return Block{}
+	}
+	times := slices.Sorted(maps.Keys(byTime))
+	length := l.options.To.UnixMilli() - l.options.From.UnixMilli()
+	for i := range times[1:] {
+		length = min(length, times[i+1]-times[i])
+	}
+
+	c := newChart(chartHeight)
+	c.YTitle, c.XTitle = "GPUs in use", l.zoneName()
+	from, to := float64(l.options.From.UnixMilli()), float64(l.options.To.UnixMilli())
+	x := func(t int64) float64 {
+		return scale(min(max(float64(t), from), to), from, to, c.Plot.Left, c.Plot.Right)
+	}
+	highest := 0.0
+	sums := make([]float64, len(names))
+	most := make([]float64, len(names))
+	for _, values := range byTime {
+		sum := 0.0
+		for i, v := range values {
+			if math.IsNaN(v) {
+				v, values[i] = 0, 0
+			}
+			sum += v
+			sums[i] += v
+			most[i] = max(most[i], v)
+		}
+		highest = max(highest, sum)
+	}
+	top := c.yAxis(highest)
+	y := func(v float64) float64 { return scale(v, 0, top, c.Plot.Bottom, c.Plot.Top) }
+	c.X = l.timeTicks(x)
+
+	below := map[int64]float64{}
+	var told []string
+	for i, name := range names {
+		var p path
+		for first := 0; first < len(times); {
+			end := first + 1 // of the buckets without a gap between them
+			for end < len(times) && times[end]-times[end-1] <= length*3/2 {
+				end++
+			}
+			for k := first; k < end; k++ {
+				next := times[k] + length
+				if k+1 < end {
+					next = times[k+1]
+				}
+				v := y(below[times[k]] + byTime[times[k]][i])
+				if k == first {
+					p.to("M", x(times[k]), v)
+				} else {
+					p.to("V", v)
+				}
+				p.to("H", x(next))
+			}
+			for k := end - 1; k >= first; k-- {
+				p.to("V", y(below[times[k]]))
+				p.to("H", x(times[k]))
+			}
+			p.to("Z")
+			first = end
+		}
+		for _, t := range times {
+			below[t] += byTime[t][i]
+		}
+		shape := Shape{Kind: "area", Color: i%colors + 1, Name: name, Path: p.String()}
+		c.Shapes = append(c.Shapes, shape)
+		c.Legend = append(c.Legend, shape)
+		told = append(told, fmt.Sprintf("%s: %.1f on average, at most %.1f", name, sums[i]/float64(len(times)), most[i]))
+	}
+	c.Description = "Stacked areas of the GPUs in use. " + strings.Join(told, "; ") + "."
+	return Block{Chart: c}
+}
+
+// timeTicks are marks at calendar times of the report's zone.
+func (l layout) timeTicks(x func(int64) float64) (ticks []Tick) {
+	from, to := l.options.From.In(l.zone), l.options.To.In(l.zone)
+	hours := to.Sub(from).Hours()
+	step := 1
+	for _, step = range []int{1, 3, 6, 12, 24, 48, 7 * 24, 14 * 24, 28 * 24, 91 * 24, 365 * 24} {
+		if hours/float64(step) <= 9 {
+			break
+		}
+	}
+	for t := time.Date(from.Year(), from.Month(), from.Day(), 0, 0, 0, 0, l.zone); !t.After(to); {
+		if !t.Before(from) {
+			label := t.Format("Jan 2")
+			if t.Hour() != 0 || t.Minute() != 0 {
+				label = t.Format("15:04")
+			}
+			ticks = append(ticks, Tick{x(t.UnixMilli()), label})
+		}
+		if step >= 24 {
+			t = t.AddDate(0, 0, step/24)
+		} else {
+			t = time.Date(t.Year(), t.Month(), t.Day(), t.Hour()/step*step+step, 0, 0, 0, l.zone)
+		}
+	}
+	return ticks
+}
+
+// survivalChart draws curves with their 95 % bands.
+func survivalChart(_ layout, frames data.Frames) Block {
+	c := newChart(chartHeight)
+	c.YTitle, c.XTitle = "Share", "Hours"
+	var told []string
+	for _, frame := range frames {
+		hours := column(frame, "hours")
+		if hours == nil || hours.Len() == 0 {
+			continue
+		}
+		_, last := axis(number(hours, hours.Len()-1), 10)
+		x := func(row int) float64 { return scale(number(hours, row), 0, last, c.Plot.Left, c.Plot.Right) }
+		y := func(v float64) float64 { return scale(v, 0, 1, c.Plot.Bottom, c.Plot.Top) }
+		values, _ := axis(last, 10)
+		for _, v := range values {
+			c.X = append(c.X, Tick{scale(v, 0, last, c.Plot.Left, c.Plot.Right), label(v, values[1])})
+		}
+		for _, v := range []float64{0, 0.25, 0.5, 0.75, 1} {
+			c.Y = append(c.Y, Tick{y(v), fmt.Sprintf("%.0f %%", 100*v)})
+		}
+		var curves, bands []Shape
+		for i, field := range frame.Fields {
+			if field.Name != "survival" {
+				continue
+			}
+			line := Shape{Kind: "line", Color: len(curves)%colors + 1, Name: curveName(field), Path: steps(field, x, y)}
+			curves = append(curves, line)
+			if i+2 < len(frame.Fields) && frame.Fields[i+1].Name == "low" && frame.Fields[i+2].Name == "high" {
+				bands = append(bands, Shape{Kind: "band", Color: line.Color, Name: line.Name, Path: band(frame.Fields[i+1], frame.Fields[i+2], x, y)})
+			}
+			told = append(told, line.Name+": "+endOf(hours, field))
+		}
+		c.Shapes = append(bands, curves...)
+		c.Legend = curves
+	}
+	if len(c.Shapes) == 0 {
+		return Block{}
+	}
+	c.Description = "Survival curves with 95 % bands. " + strings.Join(told, "; ") + "."
+	return Block{Chart: c}
+}
+
+func curveName(field *data.Field) string {
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(field.Labels)) {
+		parts = append(parts, clean(field.Labels[key]))
+	}
+	if len(parts) == 0 {
+		return "All"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// endOf says where a curve ends.
+func endOf(hours, field *data.Field) string {
+	for r := field.Len() - 1; r >= 0; r-- {
+		if v := number(field, r); !math.IsNaN(v) {
+			return fmt.Sprintf("%.0f %% after %.1f hours", 100*v, number(hours, r))
+		}
+	}
+	return "no curve"
+}
+
+// steps draws a function that keeps each value until the next one.
+func steps(field *data.Field, x func(int) float64, y func(float64) float64) string {
+	var p path
+	drawing := false
+	for r := range field.Len() {
+		v := number(field, r)
+		switch {
+		case math.IsNaN(v):
+			drawing = false
+			continue
+		case !drawing:
+			p.to("M", x(r), y(v))
+		default:
+			p.to("H", x(r))
+			p.to("V", y(v))
+		}
+		drawing = true
+	}
+	return p.String()
+}
+
+// band fills what lies between two such functions.
+func band(low, high *data.Field, x func(int) float64, y func(float64) float64) string {
+	var p path
+	for r := 0; r < low.Len(); r++ {
+		begin := r
+		for r < low.Len() && !math.IsNaN(number(low, r)) && !math.IsNaN(number(high, r)) {
+			r++
+		}
+		if r == begin {
+			continue
+		}
+		p.to("M", x(begin), y(number(high, begin)))
+		for k := begin + 1; k < r; k++ {
+			p.to("H", x(k))
+			p.to("V", y(number(high, k)))
+		}
+		p.to("V", y(number(low, r-1)))
+		for k := r - 2; k >= begin; k-- {
+			p.to("V", y(number(low, k)))
+			p.to("H", x(k))
+		}
+		p.to("Z")
+	}
+	return p.String()
+}
+
+// userBars is how many users the chart shows.
+const userBars = 12
+
+// userChart draws the hours of the users with the most.
+func userChart(l layout, frames data.Frames) Block {
+	const height, nameWidth, valueWidth = 24, 230, 70
+	var bars []Bar
+	var hours []float64
+	all := 0
+	for _, frame := range frames {
+		user, value, kinds := column(frame, "user"), column(frame, "gpuHours"), column(frame, rowType)
+		if user == nil {
+			continue
+		}
+		for r := range user.Len() {
+			if text(kinds, r) != "user" {
+				continue
+			}
+			if all++; len(bars) < userBars {
+				bars = append(bars, Bar{Y: float64(len(bars)) * height, Name: shorten(clean(text(user, r)), 32), Value: l.cell(value, r)})
+				hours = append(hours, number(value, r))
+			}
+		}
+	}
+	if len(bars) == 0 {
+		return Block{}
+	}
+	c := &Chart{Width: chartWidth, Height: float64(len(bars))*height + 8, Plot: Box{nameWidth, 4, chartWidth - valueWidth, 0}}
+	highest := slices.Max(hours)
+	var told []string
+	for i := range bars {
+		bars[i].Length = math.Round(10*scale(hours[i], 0, highest, 0, c.Plot.Right-c.Plot.Left)) / 10
+		told = append(told, bars[i].Name+": "+bars[i].Value)
+	}
+	c.Bars = bars
+	c.Description = fmt.Sprintf("GPU hours of the %d users with the most, of %d in all. %s.", len(bars), all, strings.Join(told, "; "))
+	return Block{Chart: c}
+}

@@ -1,0 +1,43 @@
+package report
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"strconv"
+)
+
+//go:embed page.gohtml
+var page string
+
+// pages escapes everything that comes from the data by where it stands: html/template knows.
+var pages = template.Must(template.New("page").Funcs(template.FuncMap{
+	"at":     func(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) },
+	"add":    func(x, y float64) float64 { return x + y },
+	"id":     func(section string, block int) string { return fmt.Sprintf("%s-%d", section, block+1) },
+	"pair":   func(id string, value any) pair { return pair{id, value} },
+	"colors": func() []int { return []int{1, 2, 3, 4, 5, 6} },
+	"bodies": bodies,
+}).Parse(page))
+
+// HTML writes the report as one page that needs nothing else.
+func (r *Report) HTML(out io.Writer) error { return pages.Execute(out, r) }
+
+// bodies are the rows in groups: each heading with its items, the totals by themselves.
+func bodies(t *Table) (groups [][]Row) {
+	for i, row := range t.Rows {
+		if i == 0 || row.Kind == Heading || row.Kind == Total && t.Rows[i-1].Kind != Total {
+			groups = append(groups, nil)
+		}
+		last := &groups[len(groups)-1]
+		*last = append(*last, row)
+	}
+	return groups
+}
+
+// pair is what a template inside the page is given.
+type pair struct {
+	ID    string
+	Value any
+}

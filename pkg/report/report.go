@@ -1,0 +1,270 @@
+// Package report lays the data source's answers out as a report for people: text for mail, HTML that stands alone. It
+// computes nothing: every figure is a field of an answer's frame.
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Options say what is reported.
+type Options struct {
+	Title    string         // "" = GPU report
+	From, To time.Time      // the window [From, To]
+	Sections []string       // keys of sections, in their order; none = all
+	Zone     *time.Location // in which times are shown; nil = UTC
+	Now      time.Time      // when the report is made
+}
+
+// Report is the answers, ready to be written.
+type Report struct {
+	Title    string
+	Subtitle string // the window
+	Facts    []Fact // period, coverage, freshness
+	Notices  []string
+	Sections []Section
+	Failed   int // queries without an answer; their errors stand in their places
+}
+
+// Fact is a figure about the report as a whole.
+type Fact struct{ Name, Value string }
+
+// Section is a heading with what stands beneath.
+type Section struct {
+	Key, Title string
+	About      string // one or two sentences
+	Blocks     []Block
+}
+
+// Block is a table, a chart, lists or paragraphs, or the error in their place.
+type Block struct {
+	Caption    string
+	Table      *Table
+	Chart      *Chart
+	Lists      []List
+	Paragraphs []string
+	Empty      string // said when there is nothing to show
+	Error      string
+	Notices    []string
+}
+
+// List is a headed list of names.
+type List struct {
+	Title string
+	Items []string
+}
+
+// Make asks the data source and lays its answers out. Errors: an unknown section, an impossible window, a data source that
+// does not answer at all.
+func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Report, error) {
+	chosen, err := choose(o.Sections)
+	if err != nil {
+		return nil, err
+	}
+	if !o.From.Before(o.To) {
+		return nil, pool.BadQuery("report: the window's end (%s) must lie after its beginning (%s)", o.To.Format(time.RFC3339), o.From.Format(time.RFC3339))
+	}
+	if o.Zone == nil {
+		o.Zone = time.UTC
+	}
+	if o.Title == "" {
+		o.Title = "GPU report"
+	}
+	l := layout{options: o, zone: o.Zone}
+	answers, err := l.ask(ctx, source, chosen)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Title: clean(o.Title), Subtitle: l.time(o.From) + " to " + l.time(o.To) + " " + l.zoneName()}
+	health := answers[healthRef]
+	if health.Error != nil {
+		r.Failed++
+		r.Notices = []string{"Coverage is unknown: " + sentence(health.Error.Error())}
+	} else {
+		r.Notices = notices(health.Frames)
+	}
+	r.Facts = l.facts(health.Frames)
+	for _, s := range chosen {
+		section := Section{Key: s.key, Title: s.title, About: s.about}
+		told := slices.Clone(r.Notices)
+		for i, p := range s.parts {
+			block := l.block(p, answers[refID(s, i)])
+			if block.Error != "" {
+				r.Failed++
+			}
+			block.Notices = slices.DeleteFunc(block.Notices, func(n string) bool { return slices.Contains(told, n) })
+			told = append(told, block.Notices...)
+			section.Blocks = append(section.Blocks, block)
+		}
+		r.Sections = append(r.Sections, section)
+	}
+	return r, nil
+}
+
+// choose returns the sections with these keys, in the order of the report.
+func choose(keys []string) ([]section, error) {
+	if len(keys) == 0 {
+		return sections, nil
+	}
+	var chosen []section
+	known := Keys()
+	for _, key := range keys {
+		if !slices.Contains(known, key) {
+			return nil, pool.BadQuery("report: section %q is unknown: use %s", key, strings.Join(known, ", "))
+		}
+	}
+	for _, s := range sections {
+		if slices.Contains(keys, s.key) {
+			chosen = append(chosen, s)
+		}
+	}
+	return chosen, nil
+}
+
+// Keys are the sections' names, in their order.
+func Keys() []string {
+	keys := make([]string, len(sections))
+	for i, s := range sections {
+		keys[i] = s.key
+	}
+	return keys
+}
+
+// healthRef is the query of the report as a whole.
+const healthRef = "health"
+
+func refID(s section, part int) string { return fmt.Sprintf("%s %d", s.key, part+1) }
+
+// points is how many points a chart has at most, by the choice of its buckets.
+const points = 170
+
+// ask sends all queries in one request.
+func (l layout) ask(ctx context.Context, source backend.QueryDataHandler, chosen []section) (backend.Responses, error) {
+	window := backend.TimeRange{From: l.options.From, To: l.options.To}
+	request := &backend.QueryDataRequest{}
+	add := func(refID string, q query) error {
+		q["refId"], q["timezone"] = refID, l.options.Zone.String()
+		text, err := json.Marshal(q)
+		if err != nil {
+			return fmt.Errorf("writing the query of %s: %w", refID, err)
+		}
+		kind, _ := q["queryType"].(string)
+		request.Queries = append(request.Queries, backend.DataQuery{
+			RefID: refID, QueryType: kind, TimeRange: window, JSON: text, MaxDataPoints: points, Interval: max(window.Duration()/points, time.Second),
+		})
+		return nil
+	}
+	if err := add(healthRef, query{"queryType": "allocation", "view": "health"}); err != nil {
+		return nil, err
+	}
+	for _, s := range chosen {
+		for i, p := range s.parts {
+			if p.query == nil {
+				continue
+			}
+			if err := add(refID(s, i), p.query()); err != nil {
+				return nil, err
+			}
+		}
+	}
+	response, err := source.QueryData(ctx, request)
+	if err != nil {
+		return nil, fmt.Errorf("the data source did not answer: %w", err)
+	}
+	for _, q := range request.Queries {
+		if _, ok := response.Responses[q.RefID]; !ok {
+			return nil, fmt.Errorf("the data source did not answer the query of %s", q.RefID)
+		}
+	}
+	return response.Responses, nil
+}
+
+// block lays one part out.
+func (l layout) block(p part, answer backend.DataResponse) Block {
+	if p.query == nil {
+		return Block{Caption: p.caption, Paragraphs: p.paragraphs}
+	}
+	if answer.Error != nil {
+		return Block{Caption: p.caption, Error: sentence(answer.Error.Error())}
+	}
+	b := p.lay(l, answer.Frames)
+	b.Caption, b.Notices = p.caption, notices(answer.Frames)
+	if b.Table == nil && b.Chart == nil && len(b.Lists) == 0 {
+		b.Empty = p.empty
+		if b.Empty == "" {
+			b.Empty = "No data."
+		}
+	}
+	return b
+}
+
+// notices are what the answer says beside its figures.
+func notices(frames data.Frames) (texts []string) {
+	for _, frame := range frames {
+		if frame.Meta == nil {
+			continue
+		}
+		for _, n := range frame.Meta.Notices {
+			text := sentence(n.Text)
+			if n.Severity == data.NoticeSeverityWarning || n.Severity == data.NoticeSeverityError {
+				text = strings.ToUpper(n.Severity.String()[:1]) + n.Severity.String()[1:] + ": " + text
+			}
+			if !slices.Contains(texts, text) {
+				texts = append(texts, text)
+			}
+		}
+	}
+	return texts
+}
+
+// coverage are the statistics of an answer that belong to a report; others tell how it was made.
+var coverage = []string{"Snapshots", "Slices (N)", "Covered hours (D)"}
+
+// facts are the report's period, the health of the data, and the statistics of its answer.
+func (l layout) facts(health data.Frames) []Fact {
+	o := l.options
+	facts := []Fact{{"Period", l.time(o.From) + " to " + l.time(o.To) + " " + l.zoneName() + " (" + duration(o.To.Sub(o.From)) + ")"}}
+	for _, frame := range health {
+		for _, field := range frame.Fields {
+			if field.Len() > 0 {
+				facts = append(facts, Fact{displayName(field), l.value(field, 0, unitOf(field))})
+			}
+		}
+		if frame.Meta != nil {
+			for _, s := range frame.Meta.Stats {
+				if slices.Contains(coverage, s.DisplayName) {
+					facts = append(facts, Fact{s.DisplayName, figure(s.Value, s.Unit, nil)})
+				}
+			}
+		}
+	}
+	return append(facts, Fact{"Generated", l.time(o.Now) + " " + l.zoneName()})
+}
+
+// Last returns the window of a name: 24h, 7d (or any number of hours or days) up to now, or month, the last calendar month that is over.
+func Last(name string, now time.Time, zone *time.Location) (from, to time.Time, err error) {
+	if name == "month" {
+		local := now.In(zone)
+		end := time.Date(local.Year(), local.Month(), 1, 0, 0, 0, 0, zone)
+		return end.AddDate(0, -1, 0), end.Add(-time.Microsecond), nil
+	}
+	var n int
+	var unit string
+	if _, err := fmt.Sscanf(name+" ", "%d%s ", &n, &unit); err != nil || n <= 0 || n > 100_000 || (unit != "h" && unit != "d") {
+		return from, to, pool.BadQuery("report: %q is no window: use a number of hours or days such as 24h or 7d, or month", name)
+	}
+	length := time.Duration(n) * time.Hour
+	if unit == "d" {
+		length *= 24
+	}
+	return now.Add(-length), now, nil
+}

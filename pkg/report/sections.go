@@ -1,0 +1,123 @@
+package report
+
+import "github.com/grafana/grafana-plugin-sdk-go/data"
+
+// section is what the report says about one subject.
+type section struct {
+	key, title, about string
+	parts             []part
+}
+
+// part is a query and how its answer is laid out, or paragraphs.
+type part struct {
+	caption    string
+	query      func() query
+	lay        func(layout, data.Frames) Block
+	empty      string // what no row means
+	paragraphs []string
+}
+
+// query is a query of the data source.
+type query map[string]any
+
+// ask makes a query of a kind and view from names and values in turn.
+func ask(kind, view string, more ...any) func() query {
+	return func() query {
+		q := query{"queryType": kind, "view": view}
+		for i := 0; i < len(more); i += 2 {
+			q[more[i].(string)] = more[i+1]
+		}
+		return q
+	}
+}
+
+type (
+	names  = []string
+	filter = map[string]any
+)
+
+var (
+	slotFigures     = names{"allocatedPercent", "allocated", "available", "free", "drained", "prevented"}
+	lengthFigures   = names{"count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "kmMedianHours", "censored", "unknownStart"}
+	useFigures      = names{"available", "used", "taken", "usedPercent", "hours90", "hours75", "hours50"}
+	outcomeFigures  = names{"runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous"}
+	evictionFigures = names{"gpuHours", "evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "medianHoursToEviction", "lostGpuHours", "lostPercent"}
+	causeFigures    = names{"evictions", "ratePer100GpuHours", "medianHoursToEviction", "lostGpuHours"}
+)
+
+// sections in their order.
+var sections = []section{
+	{"real", "Real slots", "The owners' slots: GPUs that jobs hold (allocated), that can be allocated (available), and that nobody uses (free), on average over the period.", []part{
+		{caption: "Real slots by category", query: summary("allocation", names{"category"}, slotFigures, filter{"slots": names{"Real"}}), lay: table()},
+		{caption: "GPUs in use over time, by category", query: ask("allocation", "timeseries", "groupBy", names{"category"}, "metrics", names{"allocated"}), lay: allocationChart},
+	}},
+	{"backfill", "Backfill slots", "Slots that use what the owners leave. A GPU that its owner uses is not available here, so real and backfill slots are never added.", []part{
+		{caption: "Backfill slots by category", query: summary("allocation", names{"category"}, names{"allocatedPercent", "allocated", "available", "drained", "prevented"}, filter{"slots": names{"Backfill"}}), lay: table()},
+	}},
+	{"memory", "By memory category", "", []part{
+		{caption: "Real slots by GPU memory", query: summary("allocation", names{"memory"}, slotFigures, filter{"slots": names{"Real"}}), lay: table("slots")},
+		{caption: "Backfill slots by GPU memory", query: summary("allocation", names{"memory"}, names{"allocatedPercent", "allocated", "available", "drained", "prevented"}, filter{"slots": names{"Backfill"}}), lay: table("slots")},
+	}},
+	{"h200", "H200 usage by slot type and user", "", []part{
+		{caption: "GPU hours on H200 GPUs", query: ask("userHours", "summary", "groupBy", names{"category"}, "filter", filter{"devices": names{`/\bH200\b/`}}), lay: users, empty: "Nobody used an H200 GPU."},
+	}},
+	{"users", "Backfill usage by slot type and user", "", []part{
+		{caption: "Backfill hours by user", query: ask("userHours", "summary", "groupBy", names{}, "filter", filter{"slots": names{"Backfill"}}), lay: userChart, empty: "Nobody used a backfill slot."},
+		{caption: "GPU hours on backfill slots", query: ask("userHours", "summary", "groupBy", names{"category"}, "filter", filter{"slots": names{"Backfill"}}), lay: users, empty: "Nobody used a backfill slot."},
+	}},
+	{"devices", "Usage by device", "", []part{
+		{caption: "GPUs by category and device", query: summary("allocation", names{"category", "device"}, slotFigures, nil), lay: grouped("Category, device")},
+	}},
+	{"availability", "Backfill availability", "How long a GPU stays free for backfill: complete periods that ended in the period of the report. Those whose end was not seen are censored; the Kaplan-Meier median counts them too.", []part{
+		{caption: "Availability periods by device", query: summary("backfillAvailability", names{"device"}, lengthFigures, nil), lay: table()},
+		{caption: "Availability periods by machine type", query: summary("backfillAvailability", names{"machineType"}, lengthFigures, nil), lay: table()},
+	}},
+	{"utilization", "Backfill utilization and transitions", "Of the GPUs that backfill may use: available, used by a backfill job, or taken by the owner; and how long a GPU stays with backfill (tenure) before its owner takes it.", []part{
+		{caption: "Utilization and tenure by device", query: summary("backfillAvailability", names{"device"}, useFigures, nil), lay: table()},
+		{caption: "Utilization and tenure by machine type", query: summary("backfillAvailability", names{"machineType"}, useFigures, nil), lay: table()},
+		{caption: "Share of GPUs still with backfill after so many hours", query: ask("backfillAvailability", "survival", "groupBy", names{"machineType"}, "duration", "tenure"), lay: survivalChart,
+			empty: "Too few tenures for a curve."},
+		{caption: "Changes of state between consecutive snapshots", query: ask("backfillAvailability", "transitions", "groupBy", names{}), lay: transitions},
+	}},
+	{"evictions", "Evictions of backfill jobs", "How the runs of backfill jobs ended. Rates count evictions per 100 GPU hours of backfill, with a 95% interval; lost GPU hours are an upper bound where jobs checkpoint.", []part{
+		{caption: "Outcomes by slot type", query: summary("evictions", names{"category"}, outcomeFigures, nil), lay: table()},
+		{caption: "Eviction measures by slot type", query: summary("evictions", names{"category"}, evictionFigures, nil), lay: table()},
+		{caption: "Eviction measures by device", query: summary("evictions", names{"device"}, evictionFigures, nil), lay: table()},
+		{caption: "Evictions by cause", query: summary("evictions", names{"cause"}, causeFigures, nil), lay: table(), empty: "No eviction was seen."},
+	}},
+	{"idle", "Machines with nothing claimed on primary", "", []part{
+		{caption: "Machines without a primary job in the whole period", query: ask("allocation", "machines", "filter", filter{"idle": true}), lay: table("allocated", "allocatedPercent", "excludedReason"),
+			empty: "Every machine had a primary job."},
+	}},
+	{"drained", "Drained GPUs", "", []part{
+		{caption: "Machines with drained GPUs", query: ask("allocation", "machines"), lay: where(func(f *data.Frame, row int) bool { return number(column(f, "drained"), row) > 0 }, "projects", "allocatedPercent", "excludedReason"),
+			empty: "No GPU was drained."},
+	}},
+	{"excluded", "Excluded hosts", "These machines count nowhere in this report.", []part{
+		{caption: "Excluded hosts and the reasons", query: ask("allocation", "machines"), lay: where(func(f *data.Frame, row int) bool { return text(column(f, "excludedReason"), row) != "" },
+			"ownership", "projects", "gpus", "allocated", "allocatedPercent", "backfillAllocated", "drained"), empty: "No host is excluded."},
+	}},
+	{"machines", "Machines", "", []part{
+		{caption: "Machines by owner", query: ask("allocation", "machines"), lay: machineLists, empty: "No machine has a GPU."},
+	}},
+	{"gaps", "Gaps in the data", "Times without a snapshot: nothing is known of them, and nothing is filled in.", []part{
+		{caption: "Gaps", query: ask("allocation", "annotations"), lay: table("title", "tags"), empty: "There is no gap."},
+	}},
+	{"methodology", "Methodology", "", []part{{paragraphs: names{
+		"A snapshot lists every slot with a GPU at one time. The period is divided into slices of fixed length; slices without a snapshot are not zeros: they do not exist. All averages are over the slices with a snapshot (N).",
+		"A GPU counts once a slice. Its primary state is Claimed if any primary slot with it is Claimed in the slice, else Unclaimed, else Drained. A GPU that is claimed on a primary slot is removed from backfill for the whole slice.",
+		"Allocated (avg.) is the sum of claimed GPUs / N, Available (avg.) that of claimed and unclaimed ones, Allocated % = 100 x allocated / available. Free GPUs have no job on either side and accept one. Drained and prevented GPUs have figures of their own.",
+		"Machines are CHTC owned if CHTC lists them, researcher owned if a primary slot of theirs has prioritized projects, open capacity otherwise. A primary slot is classified by itself, a backfill slot by its machine.",
+		"GPU hours of a user are the average number of GPUs times the covered hours (D): a missed snapshot is averaged over, an outage is not filled. Two users of one GPU in a slice share it.",
+		"An availability period begins when a GPU becomes available for backfill, and ends when a backfill job starts, the owner takes it, or it leaves. Job records sharpen both ends to the second. Statistics are over complete periods; survival curves count the others as censored.",
+		"A run of a backfill job counts as evicted if its job record says so, if a primary slot held one of its GPUs at its end, or if the job ran again later. Runs without such evidence are ambiguous and never count as evictions.",
+	}}}},
+}
+
+// summary asks for a table of a kind by groups, with totals.
+func summary(kind string, groupBy, metrics names, where filter) func() query {
+	if where == nil {
+		where = filter{}
+	}
+	return ask(kind, "summary", "groupBy", groupBy, "metrics", metrics, "filter", where, "totals", true)
+}

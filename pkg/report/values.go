@@ -1,0 +1,215 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+)
+
+// none stands for a figure that there is not.
+const none = "-"
+
+// How many characters of a name, and of a sentence that may hold names, are shown.
+const (
+	longestName     = 100
+	longestSentence = 1000
+)
+
+// clean makes a name of the data harmless: control characters and marks that turn the direction of writing become visible, one
+// that a spreadsheet would take for a formula is quoted, and one that would push everything else off the page is cut,
+// with its length.
+func clean(name string) string {
+	name = visible(name)
+	if name != "" && strings.ContainsRune("=+-@", rune(name[0])) {
+		name = "'" + name
+	}
+	return cut(name, longestName)
+}
+
+// sentence does the same with what the data source says.
+func sentence(text string) string { return cut(visible(text), longestSentence) }
+
+func visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co, unicode.Cs) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.ToValidUTF8(text, string(unicode.ReplacementChar)))
+}
+
+func cut(text string, longest int) string {
+	runes := []rune(text)
+	if len(runes) <= longest {
+		return text
+	}
+	return fmt.Sprintf("%s… (%s characters)", string(runes[:longest]), thousands(strconv.Itoa(len(runes))))
+}
+
+// heading is a field's readable name with the unit of its column.
+func heading(field *data.Field) string {
+	name := displayName(field)
+	switch unit := unitOf(field); {
+	case unit == "h" && !strings.Contains(strings.ToLower(name), "hours"):
+		return name + " (h)"
+	case unit == "decgbytes":
+		return name + " (GB)"
+	}
+	return name
+}
+
+func displayName(field *data.Field) string {
+	if field.Config == nil {
+		return clean(field.Name)
+	}
+	return clean(cmp.Or(field.Config.DisplayName, field.Config.DisplayNameFromDS, field.Name))
+}
+
+func unitOf(field *data.Field) string {
+	if field.Config == nil {
+		return ""
+	}
+	return field.Config.Unit
+}
+
+func isTime(field *data.Field) bool { return field.Type().NonNullableType() == data.FieldTypeTime }
+
+func isNumber(field *data.Field) bool { return field.Type().Numeric() }
+
+// cell is a value as it stands in a column: the unit is in the heading.
+func (l layout) cell(field *data.Field, row int) string {
+	if unit := unitOf(field); unit == "s" {
+		return l.value(field, row, unit)
+	}
+	return l.value(field, row, "")
+}
+
+// value is a field's value with this unit.
+func (l layout) value(field *data.Field, row int, unit string) string {
+	v, ok := field.ConcreteAt(row)
+	switch {
+	case !ok || v == nil:
+		return none
+	case isTime(field):
+		return l.time(v.(time.Time))
+	case isNumber(field):
+		n := number(field, row)
+		if math.IsNaN(n) {
+			return none
+		}
+		var decimals *uint16
+		if field.Config != nil {
+			decimals = field.Config.Decimals
+		}
+		return figure(n, unit, decimals)
+	}
+	return clean(fmt.Sprint(v))
+}
+
+// figure writes a number with its unit.
+func figure(number float64, unit string, decimals *uint16) string {
+	switch unit {
+	case "s":
+		return duration(time.Duration(number * float64(time.Second)))
+	case "percent":
+		unit = " %"
+	case "h":
+		unit = " h"
+	default:
+		unit = ""
+	}
+	digits := 0
+	if decimals != nil {
+		digits = int(*decimals)
+	} else if number != math.Trunc(number) {
+		digits = 2
+	}
+	return thousands(strconv.FormatFloat(number, 'f', digits, 64)) + unit
+}
+
+// duration writes a length of time in the unit that fits: 48 h, 12 min.
+func duration(d time.Duration) string {
+	with := func(value float64, unit string) string {
+		return thousands(strings.TrimSuffix(strconv.FormatFloat(value, 'f', 1, 64), ".0")) + " " + unit
+	}
+	switch {
+	case d < 2*time.Minute:
+		return with(d.Seconds(), "s")
+	case d < 2*time.Hour:
+		return with(d.Minutes(), "min")
+	case d <= 48*time.Hour:
+		return with(d.Hours(), "h")
+	}
+	return with(d.Hours()/24, "days")
+}
+
+// thousands separates the digits of a number in groups of three: 12,345.6.
+func thousands(number string) string {
+	whole, rest, fraction := strings.Cut(number, ".")
+	sign := ""
+	if strings.HasPrefix(whole, "-") {
+		sign, whole = "-", whole[1:]
+	}
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	if fraction {
+		rest = "." + rest
+	}
+	return sign + whole + rest
+}
+
+// time writes a time in the report's zone.
+func (l layout) time(t time.Time) string {
+	t = t.In(l.zone)
+	if t.Second() == 0 && t.Nanosecond() == 0 {
+		return t.Format("2006-01-02 15:04")
+	}
+	return t.Format(time.DateTime)
+}
+
+func (l layout) zoneName() string {
+	if l.zone == time.UTC {
+		return "UTC"
+	}
+	return l.zone.String()
+}
+
+// text is a field's stored text.
+func text(field *data.Field, row int) string {
+	v, ok := field.ConcreteAt(row)
+	s, isText := v.(string)
+	if !ok || !isText {
+		return ""
+	}
+	return s
+}
+
+// number is a field's number, NaN without one.
+func number(field *data.Field, row int) float64 {
+	v, ok := field.ConcreteAt(row)
+	if !ok || v == nil {
+		return math.NaN()
+	}
+	n, err := field.FloatAt(row)
+	if err != nil {
+		return math.NaN()
+	}
+	return n
+}
+
+// column finds a frame's field by name, nil without.
+func column(frame *data.Frame, name string) *data.Field {
+	for _, f := range frame.Fields {
+		if f.Name == name {
+			return f
+		}
+	}
+	return nil
+}
