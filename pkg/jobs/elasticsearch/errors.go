@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 
@@ -59,8 +60,9 @@ func (s *Source) unanswered(ctx context.Context, doing string, err error) error 
 	var unknown x509.UnknownAuthorityError
 	var hostname x509.HostnameError
 	var invalid x509.CertificateInvalidError
+	var network net.Error
 	switch text := err.Error(); {
-	case errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil:
+	case errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || errors.As(err, &network) && network.Timeout():
 		return s.fault(doing, errors.New("no answer in time"), "check the server's load, or ask for a shorter time range")
 	case errors.As(err, &unknown) || errors.As(err, &hostname) || errors.As(err, &invalid):
 		return s.fault(doing, err, "check the data source's TLS settings and the server's certificate")

@@ -206,6 +206,21 @@ func TestSlow(t *testing.T) {
 		require.ErrorContains(t, err, "no answer in time")
 		require.ErrorContains(t, err, hang.URL)
 	}
+	// Who has a deadline gets the answer before it.
+	s.timeout = time.Hour
+	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+	defer cancel()
+	_, err := s.Ads(ctx, wanted)
+	require.ErrorContains(t, err, "no answer in time")
+	require.NoError(t, ctx.Err())
+	// The transport's own limit.
+	transport := &http.Transport{ResponseHeaderTimeout: 20 * time.Millisecond}
+	defer transport.CloseIdleConnections()
+	limited, err := New(Config{URL: hang.URL, Index: "i", Transport: transport})
+	require.NoError(t, err)
+	_, err = limited.Ads(t.Context(), wanted)
+	require.ErrorContains(t, err, "no answer in time")
+
 	// Who gives up knows it: no error of the source.
 	s.timeout = time.Minute
 	for name, ask := range asks(s) {

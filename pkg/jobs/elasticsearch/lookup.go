@@ -72,7 +72,7 @@ func either(queries []types.Query) types.Query {
 // lookup collects the ads with the given keys in batches, all from one point in time. When the server loses that
 // (a node restarts), the lookup begins anew, once.
 func (s *Source) lookup(ctx context.Context, q question) (jobs.Result, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.limited(ctx)
 	defer cancel()
 	found := jobs.NewCollector(q.keys, q.by)
 	if len(q.keys) == 0 {

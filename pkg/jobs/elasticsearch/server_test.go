@@ -138,6 +138,23 @@ func TestMissingIndex(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// Loading says what was not stored.
+func TestLoadFails(t *testing.T) {
+	server := jobstest.Elasticsearch(t)
+	es, err := client.NewTypedClient(client.Config{Addresses: []string{server}, Transport: http.DefaultTransport})
+	require.NoError(t, err)
+	index := load(t, server, adstash.Legacy, nil)
+	_, err = adstash.Load(t.Context(), es, index, adstash.Legacy, slices.Values([][]byte{[]byte(`{"GlobalJobId": "j", "RecordTime": 1, "JobStatus": "four"}`)}))
+	require.ErrorContains(t, err, "1 failures, the first: j#1: ")
+	_, err = adstash.Load(t.Context(), es, index, adstash.Legacy, slices.Values([][]byte{[]byte(`{}`)}))
+	require.ErrorContains(t, err, "no GlobalJobId")
+	_, err = adstash.Load(t.Context(), es, index, "other", nil)
+	require.ErrorContains(t, err, "possible are legacy, refactored and automatic")
+	n, err := adstash.Load(t.Context(), es, index, adstash.Legacy, slices.Values(documents(t, "history_legacy.jsonl")))
+	require.NoError(t, err)
+	require.Equal(t, len(documents(t, "history_legacy.jsonl")), n)
+}
+
 // authorized sends a header with each request, as the data source's settings make it do.
 type authorized string
 

@@ -32,7 +32,8 @@ type Config struct {
 	Index string
 	// EpochIndex names further indexes, those of the epoch ads; empty = none. What an ad is, its content tells.
 	EpochIndex string
-	// Timeout is the longest that a lookup may take; 0 = 30 s. The context's deadline counts as well.
+	// Timeout is the longest that a lookup may take; 0 = 30 s. Of the time until the context's deadline a lookup uses
+	// three quarters at most: the caller can still answer without job ads.
 	Timeout time.Duration
 }
 
@@ -84,12 +85,21 @@ func New(config Config) (*Source, error) {
 	return &Source{es: es, shown: shown.String(), index: index, timeout: cmp.Or(config.Timeout, 30*time.Second), retry: retry, maxAds: 500_000, page: 5000}, nil
 }
 
+// limited returns a context with the time that a lookup may take.
+func (s *Source) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	timeout := s.timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(deadline)*3/4)
+	}
+	return context.WithTimeout(ctx, timeout)
+}
+
 // Close implements [jobs.Source]. Idle connections are the transport's.
 func (s *Source) Close() error { return nil }
 
 // Newest implements [jobs.Source].
 func (s *Source) Newest(ctx context.Context) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.limited(ctx)
 	defer cancel()
 	return s.newest(ctx)
 }
@@ -118,7 +128,7 @@ func (s *Source) newest(ctx context.Context) (time.Time, error) {
 
 // Health implements [jobs.Source].
 func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ctx, cancel := s.limited(ctx)
 	defer cancel()
 	var info struct {
 		Version struct{ Number string }

@@ -94,7 +94,7 @@ func importAll(ctx context.Context, output string, only jobs.Kind, inputs []Inpu
 		}
 	}
 	insert, err := tx.PrepareContext(ctx, `INSERT INTO ads SELECT ?1, ?2, ?3, ?4
-		WHERE NOT EXISTS (SELECT 1 FROM ads WHERE GlobalJobId = ?2 AND kind = ?1 AND RecordTime = ?3)`)
+		WHERE NOT EXISTS (SELECT 1 FROM ads WHERE GlobalJobId = ?2 AND kind = ?1 AND +RecordTime = ?3)`) // + keeps to the other index
 	if err != nil {
 		return failed(err)
 	}
