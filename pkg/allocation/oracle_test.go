@@ -24,16 +24,28 @@ var sliceLengths = []int{0, 5, 10, 15, 30, 60}
 
 // The answers equal the oracle's on tiny pools with every oddity.
 func TestOddPoolsEqualOracle(t *testing.T) {
+	checkOddPools(t, sliceLengths, []string{"UTC", "America/Chicago", "Asia/Kolkata", "Australia/Lord_Howe", "Asia/Kathmandu"}, []time.Time{
+		time.Date(2025, 11, 1, 23, 10, 0, 0, time.UTC), time.Date(2025, 11, 2, 3, 0, 0, 0, time.UTC), time.Date(2025, 3, 9, 5, 0, 0, 0, time.UTC),
+		time.Date(2025, 6, 30, 14, 3, 0, 0, time.UTC), time.Date(2025, 4, 5, 12, 30, 0, 0, time.UTC), time.Date(2025, 12, 31, 20, 0, 0, 0, time.UTC),
+	})
+}
+
+// The same where the zone's offset is no multiple of the slice: two UTC days share slices.
+func TestSlicesAcrossDaysEqualOracle(t *testing.T) {
+	checkOddPools(t, []int{60}, []string{"Asia/Kolkata", "Asia/Kathmandu"}, []time.Time{time.Date(2025, 6, 30, 22, 31, 0, 0, time.UTC), time.Date(2025, 12, 30, 23, 20, 0, 0, time.UTC)})
+}
+
+func checkOddPools(t *testing.T, lengths []int, zones []string, starts []time.Time) {
 	dirs := t.TempDir()
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		rnd := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
-		p := oddPool(rt, rnd)
+		p := oddPool(rt, rnd, rapid.SampledFrom(zones).Draw(rt, "zone"), rapid.SampledFrom(starts).Draw(rt, "start"))
 		n++
 		dir := filepath.Join(dirs, fmt.Sprint(n))
 		p.write(rt, dir)
 		all := p.snapshots()
-		minutes := rapid.SampledFrom(sliceLengths).Draw(rt, "sliceMinutes")
+		minutes := rapid.SampledFrom(lengths).Draw(rt, "sliceMinutes")
 		s := openPool(rt, dir, p.zone, minutes)
 		defer s.timeline.Close()
 		for range 4 {
@@ -121,13 +133,9 @@ func fromSample(t testing.TB, made *samplepool.Pool) *naivePool {
 func ptr[T any](v T) *T { return &v }
 
 // oddPool makes up a tiny pool in which everything odd happens often.
-func oddPool(rt *rapid.T, rnd *rand.Rand) *naivePool {
-	p := &naivePool{zone: rapid.SampledFrom([]string{"UTC", "America/Chicago", "Asia/Kolkata", "Australia/Lord_Howe", "Asia/Kathmandu"}).Draw(rt, "zone"), excluded: map[string]string{}}
+func oddPool(rt *rapid.T, rnd *rand.Rand, zoneName string, start time.Time) *naivePool {
+	p := &naivePool{zone: zoneName, excluded: map[string]string{}}
 	zone := location(p.zone)
-	start := rapid.SampledFrom([]time.Time{
-		time.Date(2025, 11, 1, 23, 10, 0, 0, time.UTC), time.Date(2025, 11, 2, 3, 0, 0, 0, time.UTC), time.Date(2025, 3, 9, 5, 0, 0, 0, time.UTC),
-		time.Date(2025, 6, 30, 14, 3, 0, 0, time.UTC), time.Date(2025, 4, 5, 12, 30, 0, 0, time.UTC), time.Date(2025, 12, 31, 20, 0, 0, 0, time.UTC),
-	}).Draw(rt, "start")
 	cadence := time.Duration(rapid.SampledFrom([]int{3, 5, 15, 20}).Draw(rt, "cadence")) * time.Minute
 	snapshots := rapid.IntRange(1, 70).Draw(rt, "snapshots")
 	machines := []string{"alpha", "beta", "Gamma.x", "delta"}[:1+rnd.IntN(4)]
@@ -168,7 +176,8 @@ func oddPool(rt *rapid.T, rnd *rand.Rand) *naivePool {
 		}
 	}
 	at := start
-	for range snapshots {
+	late, gone := rnd.IntN(snapshots), rnd.IntN(3*snapshots) // the first machine comes late, the last goes early
+	for number := range snapshots {
 		switch rnd.IntN(30) {
 		case 0:
 			at = at.Add(time.Duration(1+rnd.IntN(7)) * time.Hour)
@@ -198,7 +207,8 @@ func oddPool(rt *rapid.T, rnd *rand.Rand) *naivePool {
 			if rnd.IntN(6) == 0 {
 				change(s)
 			}
-			if s.here && *s.row.machine != silent {
+			away := *s.row.machine == machines[0] && number < late || *s.row.machine == machines[len(machines)-1] && number > gone
+			if s.here && !away && *s.row.machine != silent {
 				add(s.row)
 				if rnd.IntN(12) == 0 {
 					add(s.row) // a doubled row
