@@ -186,3 +186,6 @@ func sizeOf[T any](s []T) int {
 	var one T
 	return cap(s) * int(unsafe.Sizeof(one))
 }
+
+// SpanCount is the number of spans of all GPUs.
+func (d *Day) SpanCount() int { return len(d.first) }

@@ -3,6 +3,7 @@
 package timeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,9 +72,9 @@ func (t *Timeline) CacheError() error {
 	return t.disk.failure()
 }
 
-// Load returns a view that holds every snapshot of the UTC days that [from, to] touches. Of the two UTC days before and
-// the one after it holds the snapshot times, so that neighbours, cadence and gaps at the edges are known; whether it
-// holds their GPUs too is left open.
+// Load returns a view that holds every snapshot of the UTC days that [from, to] touches, and what is needed of the days around
+// them so that neighbours, cadence and gaps at the edges are known: the snapshot before from, and the one after to, if they
+// are less than a day away.
 //
 // A file that cannot be read becomes a notice of the view, and the other files answer. Errors: the directory cannot be
 // read, it holds no month file, or none of its files can be read.
@@ -84,31 +85,53 @@ func (t *Timeline) Load(ctx context.Context, from, to pool.Micros) (*View, error
 	if err != nil {
 		return nil, err
 	}
-	first, last := pool.DayOf(from)-2, pool.DayOf(to)+1
-	if begin, end, ok := t.dates(files); ok {
-		first, last = max(first, begin), min(last, end)
-	} else {
-		last = first - 1
-	}
-	days := make([]*Day, max(0, last-first+1))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(cap(t.slots))
-	for i := range days {
-		if ctx.Err() != nil {
-			break
-		}
-		group.Go(func() (err error) {
-			days[i], err = t.day(ctx, first+int32(i), files)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
+	first, last := pool.DayOf(from)-1, pool.DayOf(to)
+	days, err := t.days(ctx, first, last, files)
+	if err != nil {
 		return nil, err
+	}
+	if len(days) > 0 && days[0].Date == first && days[0].cadence == 0 { // its cadence is the day's before it
+		before, err := t.days(ctx, first-1, first-1, files)
+		if err != nil {
+			return nil, err
+		}
+		days = append(before, days...)
+	}
+	if n := len(days); n == 0 || len(days[n-1].Times) == 0 || days[n-1].Times[len(days[n-1].Times)-1] <= to {
+		after, err := t.days(ctx, last+1, last+1, files)
+		if err != nil {
+			return nil, err
+		}
+		days = append(days, after...)
 	}
 	for _, d := range days {
 		notices = append(notices, d.notices()...)
 	}
 	return newView(t.names, days, notices), nil
+}
+
+// days loads those of the given UTC days that the files reach into, in parallel.
+func (t *Timeline) days(ctx context.Context, first, last int32, files []file) ([]*Day, error) {
+	begin, end, ok := t.dates(files)
+	if first, last = max(first, begin), min(last, end); !ok || first > last {
+		return nil, nil
+	}
+	days := make([]*Day, last-first+1)
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(cap(t.slots))
+	for i := range days {
+		if groupCtx.Err() != nil {
+			break
+		}
+		group.Go(func() (err error) {
+			days[i], err = t.day(groupCtx, first+int32(i), files)
+			return err
+		})
+	}
+	if err := cmp.Or(group.Wait(), ctx.Err()); err != nil {
+		return nil, err
+	}
+	return days, nil
 }
 
 // Range returns the first and the newest snapshot of all files; ok is false when there is none.
