@@ -34,6 +34,7 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 	shown := all[:min(len(all), p.Max(100))]
 	a.cut(len(shown), len(all), "series")
 	var frames data.Frames
+	interval := pointDistance(p)
 	for _, s := range shown {
 		var at []pool.Micros
 		var values []float64
@@ -44,7 +45,7 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 		}
 		time := times("time", at)
 		if p.Bucket != nil {
-			time.Config = &data.FieldConfig{Interval: float64(bucketMillis(p))}
+			time.Config = &data.FieldConfig{Interval: float64(interval.Milliseconds())}
 		}
 		labels := data.Labels{}
 		for g, name := range p.GroupBy {
@@ -66,8 +67,21 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-func bucketMillis(p *query.Plan) int64 {
-	return (time.Duration(p.Bucket.Minutes) * time.Minute).Milliseconds()
+// pointDistance is the longest distance of neighbouring buckets in the plan's window: the bucket, or an hour more where a
+// clock change lengthens one. (Grafana takes a longer distance for missing points, and the shortest for the width of bars.)
+func pointDistance(p *query.Plan) time.Duration {
+	if p.Bucket == nil {
+		return 0
+	}
+	longest := time.Duration(p.Bucket.Minutes) * time.Minute
+	if p.Bucket.Minutes > 60 {
+		for start := p.Bucket.Floor(p.Window.From, p.Location); start <= p.Window.To; {
+			next := p.Bucket.Next(start, p.Location)
+			longest = max(longest, time.Duration(next-start)*time.Microsecond)
+			start = next
+		}
+	}
+	return longest
 }
 
 // displayName is the group, and the metric where there are several or no group.
