@@ -76,7 +76,7 @@ func (a *answer) measure() measure {
 // listed returns the periods of all machines that may overlap the window.
 func listed(ctx context.Context, o *runs.Observed, m measure, w pool.Window) ([]Period, error) {
 	byMachine := make([][]Period, len(o.Machines))
-	if err := runs.Parallel(ctx, len(o.Machines), func(n int) { byMachine[n] = find(o, n, m, w) }); err != nil {
+	if err := runs.Parallel(ctx, len(o.Machines), func(_, n int) { byMachine[n] = find(o, n, m, w) }); err != nil {
 		return nil, err
 	}
 	n := 0

@@ -115,7 +115,7 @@ func tellLinks(all []Run, now pool.Micros, about *frames.About) (blind bool) {
 func tellOddities(all []Run, about *frames.About) {
 	machines := map[timeline.Symbol]bool{}
 	clamped, lost := 0, 0
-	codes := map[int]int{}
+	codes := map[int32]int{}
 	for i := range all {
 		r := &all[i]
 		machines[r.Machine.Name] = true

@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -22,56 +23,49 @@ func Look(ctx context.Context, tl *timeline.Timeline, w pool.Window, lists pool.
 // Ask looks up the ads of the wanted runs' jobs, all at once. A source that does not answer is no error: the result is
 // nil, and failure says why.
 func (o *Observed) Ask(ctx context.Context, source jobs.Source, wanted Wanted) (ads *Ads, notices []string, failure, err error) {
-	lastSeen := map[timeline.Job]int32{}
-	var order []timeline.Job
-	var machines []timeline.Symbol
+	index := o.jobs()
+	lastSeen := slices.Repeat([]int32{-1}, len(index.jobs))
+	var machines []int
 	first, last := int32(o.End), int32(o.First)
 	for m := range o.Machines {
 		nameless := false
 		for r := range o.Machines[m].Runs {
-			run := &o.Machines[m].Runs[r]
 			if !wanted(m, r) {
 				continue
 			}
-			if run.Job.IsNone() {
+			run := &o.Machines[m].Runs[r]
+			if job := index.of[m][r]; job >= 0 {
+				lastSeen[job] = max(lastSeen[job], run.Last)
+			} else {
 				nameless = true
 				first, last = min(first, run.First), max(last, run.First)
-				continue
-			}
-			seen, known := lastSeen[run.Job]
-			if !known {
-				order = append(order, run.Job)
-			}
-			if !known || run.Last > seen {
-				lastSeen[run.Job] = run.Last
 			}
 		}
 		if nameless {
-			machines = append(machines, o.Machines[m].Name)
+			machines = append(machines, m)
 		}
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, nil, nil, err
-	}
-	ads = &Ads{Jobs: make(map[timeline.Job][]jobs.Ad, len(order)), Machines: map[timeline.Symbol][]jobs.Ad{}}
-	asked := make([]jobs.Wanted, len(order))
-	for i, job := range order {
-		asked[i] = jobs.Wanted{Job: o.View.Names.JobText(job), LastSeen: pool.Time(o.View.Times[lastSeen[job]])}
+	var asked []jobs.Wanted
+	var numbers []int
+	for job, seen := range lastSeen {
+		if seen >= 0 {
+			asked = append(asked, jobs.Wanted{Job: o.View.Names.JobText(index.jobs[job]), LastSeen: pool.Time(o.View.Times[seen])})
+			numbers = append(numbers, job)
+		}
 	}
 	result, err := source.Ads(ctx, asked)
 	if err != nil {
 		return sourceFailure(ctx, err)
 	}
-	for i, job := range order {
-		if i < len(result.Ads) && len(result.Ads[i]) > 0 {
-			ads.Jobs[job] = result.Ads[i]
-		}
+	ads = &Ads{jobs: make([][]jobs.Ad, len(index.jobs)), machines: make([][]jobs.Ad, len(o.Machines))}
+	for i, job := range numbers {
+		ads.jobs[job] = result.Ads[i]
 	}
 	notices = result.Notices
 	if len(machines) > 0 {
 		names := make([]string, len(machines))
 		for i, m := range machines {
-			names[i] = o.View.Names.Text(m)
+			names[i] = o.View.Names.Text(o.Machines[m].Name)
 		}
 		from := o.View.Times[max(int(first)-1, o.First)] - Tolerance
 		result, err := source.AdsOnMachines(ctx, names, pool.Time(from), pool.Time(o.View.Times[last]+Tolerance))
@@ -79,11 +73,9 @@ func (o *Observed) Ask(ctx context.Context, source jobs.Source, wanted Wanted) (
 			return sourceFailure(ctx, err)
 		}
 		for i, m := range machines {
-			if i < len(result.Ads) {
-				ads.Machines[m] = result.Ads[i]
-			}
+			ads.machines[m] = result.Ads[i]
 		}
-		notices = append(notices, result.Notices...)
+		notices = append(slices.Clip(notices), result.Notices...)
 	}
 	return ads, notices, nil, nil
 }

@@ -26,41 +26,38 @@ func (h *hold) sameClaim(i *hold) bool {
 
 // hold finds the holds of a GPU. A backfill row beside a primary claim is stale: it holds nothing (see fresh).
 func (w *walker) hold(g int) {
-	var open []int // of the last claimed segment, indices in w.holds
-	for i, s := range w.segments[g] {
-		if s.status.state != Taken && s.status.state != Used {
+	var open, still []int // of the last claimed segment, indices in w.holds
+	for i := range w.segments[g] {
+		s := &w.segments[g][i]
+		t := w.status(s)
+		if !t.state.claimed() {
 			continue
 		}
-		side := sideOf(s.status.state)
-		if !s.status.stale.IsNone() {
-			w.stale = append(w.stale, hold{side: pool.Backfill, first: s.first, last: s.last, job: s.status.stale})
-		}
-		still := open[:0]
-		claim := func(job timeline.Job, user timeline.Symbol) {
-			h := hold{side: side, gpu: int32(g), first: s.first, last: s.last, job: job, user: user, segFirst: int32(i), segLast: int32(i), run: -1}
-			for _, n := range open {
-				if o := &w.holds[n]; o.sameClaim(&h) && w.follows(o.last, s.first, int32(g)) {
-					o.last, o.segLast = s.last, int32(i)
-					still = append(still, n)
-					return
-				}
+		claim := hold{side: t.state.side(), gpu: int32(g), first: s.first, last: s.last, job: t.job, user: t.user, segFirst: int32(i), segLast: int32(i), run: -1}
+		still = append(still[:0], w.claim(open, claim))
+		if o := w.others(s); o != nil {
+			for _, e := range o.extra {
+				claim.job, claim.user = e.Job, e.User
+				still = append(still, w.claim(open, claim))
 			}
-			still = append(still, len(w.holds))
-			w.holds = append(w.holds, h)
+			if !o.stale.IsNone() {
+				w.stale = append(w.stale, stale{o.stale, s.first, s.last})
+			}
 		}
-		if s.status.extra == nil {
-			claim(s.status.job, s.status.user)
-			open = still
-			continue
-		}
-		open = slices.Clone(open)
-		still = nil
-		claim(s.status.job, s.status.user)
-		for _, e := range s.status.extra {
-			claim(e.Job, e.User)
-		}
-		open = still
+		open, still = still, open
 	}
+}
+
+// claim adds a hold of one segment to the open one that it goes on with, else to the holds, and returns its index.
+func (w *walker) claim(open []int, h hold) int {
+	for _, n := range open {
+		if o := &w.holds[n]; o.sameClaim(&h) && w.follows(o.last, h.first, h.gpu) {
+			o.last, o.segLast = h.last, h.segLast
+			return n
+		}
+	}
+	w.holds = append(w.holds, h)
+	return len(w.holds) - 1
 }
 
 // follows tells whether a snapshot is the next one after last that shows the machine, one silent snapshot aside, and no
@@ -72,16 +69,11 @@ func (w *walker) follows(last, next, g int32) bool {
 	case next == last+1:
 		return true
 	}
-	return next == last+2 && !w.gapAfter(last+1) && w.state(g, last+1) == Unknown
+	return next == last+2 && !w.gapAfter(last+1) && w.silent(&w.segments[g][w.at(g, last+1)])
 }
 
-func (w *walker) state(g, snapshot int32) State {
-	return w.segments[g][w.at(g, snapshot)].status.state
-}
-
-// piece is a Run in the making.
+// piece is what building a run needs besides the Run itself.
 type piece struct {
-	Run
 	hold  int   // its first hold
 	holds []int // all holds, once there are several
 	cut   int32 // the first snapshot, after a GPU joined, at which a primary slot holds it; only with several GPUs
@@ -93,8 +85,10 @@ const never = 1<<31 - 1
 type builder struct {
 	*walker
 	order  []uint64 // holds that are left: first snapshot, index in holds
-	pieces []piece
-	active []int // pieces that can go on
+	runs   []Run
+	pieces []piece // of each run
+	active []int   // runs that can go on
+	gpus   []int32 // where runs with one GPU have theirs
 }
 
 func key(first int32, hold int) uint64 { return uint64(first)<<32 | uint64(hold) }
@@ -102,9 +96,10 @@ func key(first int32, hold int) uint64 { return uint64(first)<<32 | uint64(hold)
 // build joins the holds in the order of their first snapshots. Of those that begin at one snapshot, first come those of
 // GPUs that a run held just before: they keep it going, and then others can join it.
 func (w *walker) build() {
-	b := builder{walker: w, order: make([]uint64, len(w.holds))}
+	b := &w.builder
+	*b = builder{walker: w, order: b.order[:0], pieces: b.pieces[:0], active: b.active[:0], runs: make([]Run, 0, len(w.holds)), gpus: make([]int32, 0, len(w.holds))}
 	for h := range w.holds {
-		b.order[h] = key(w.holds[h].first, h)
+		b.order = append(b.order, key(w.holds[h].first, h))
 	}
 	slices.Sort(b.order)
 	for next := 0; next < len(b.order); {
@@ -113,7 +108,7 @@ func (w *walker) build() {
 		for end < len(b.order) && int32(b.order[end]>>32) == start {
 			end++
 		}
-		b.active = slices.DeleteFunc(b.active, func(p int) bool { return b.pieces[p].Last+2 < start || b.pieces[p].cut <= start })
+		b.active = slices.DeleteFunc(b.active, func(n int) bool { return b.runs[n].Last+2 < start || b.pieces[n].cut <= start })
 		same := b.order[next:end]
 		for _, k := range same {
 			b.join(int(uint32(k)), b.continues)
@@ -125,19 +120,19 @@ func (w *walker) build() {
 		}
 		next = end
 	}
-	w.machine.Runs = make([]Run, len(b.pieces))
-	for p := range b.pieces {
-		b.end(&b.pieces[p])
-		w.machine.Runs[p] = b.pieces[p].Run
+	for n := range b.runs {
+		b.end(n)
 	}
+	w.machine.Runs = b.runs
+	b.runs, b.gpus = nil, nil
 }
 
 // fresh tells whether a run can begin with a hold. Where a primary slot holds another GPU of the job, all rows of the job
 // are stale: they stand for a run that is over. What is left of the hold comes later.
 func (b *builder) fresh(h int) bool {
 	of := &b.holds[h]
-	for i := range b.stale {
-		if s := &b.stale[i]; s.side == of.side && s.job == of.job && s.first <= of.first && of.first <= s.last {
+	for _, s := range b.stale {
+		if of.side == pool.Backfill && s.job == of.job && s.first <= of.first && of.first <= s.last {
 			rest := *of
 			of.segLast = of.segFirst - 1 // nothing
 			b.later(rest, s.last+1)
@@ -159,44 +154,49 @@ func (b *builder) later(rest hold, first int32) {
 	b.holds = append(b.holds, rest)
 }
 
-// continues tells whether a hold is the next one of a GPU that the piece held before.
-func (b *builder) continues(p *piece, h *hold) bool {
-	return p.Last < h.first && b.follows(p.Last, h.first, h.gpu) && slices.Contains(p.GPUs, h.gpu)
+// continues tells whether a hold is the next one of a GPU that the run held before.
+func (b *builder) continues(r *Run, h *hold) bool {
+	return r.Last < h.first && b.follows(r.Last, h.first, h.gpu) && slices.Contains(r.GPUs, h.gpu)
 }
 
-// shares tells whether the piece holds another GPU when the hold begins.
-func (b *builder) shares(p *piece, h *hold) bool { return p.Last >= h.first }
+// shares tells whether the run holds another GPU when the hold begins.
+func (b *builder) shares(r *Run, h *hold) bool { return r.Last >= h.first }
 
 func (b *builder) open(h int) {
 	of := &b.holds[h]
-	of.run = int32(len(b.pieces))
-	run := Run{Side: of.side, Job: of.job, User: of.user, GPUs: []int32{of.gpu}, Leader: of.gpu, Project: b.segments[of.gpu][of.segFirst].status.project, First: of.first, Last: of.last}
-	b.active = append(b.active, len(b.pieces))
-	b.pieces = append(b.pieces, piece{Run: run, hold: h, cut: never})
+	of.run = int32(len(b.runs))
+	b.gpus = append(b.gpus, of.gpu)
+	n := len(b.gpus)
+	b.active = append(b.active, len(b.runs))
+	b.runs = append(b.runs, Run{
+		Side: of.side, Job: of.job, User: of.user, GPUs: b.gpus[n-1 : n : n], Leader: of.gpu,
+		Project: b.status(&b.segments[of.gpu][of.segFirst]).project, First: of.first, Last: of.last,
+	})
+	b.pieces = append(b.pieces, piece{hold: h, cut: never})
 }
 
-// join adds a hold to the piece that it belongs to, if there is one.
-func (b *builder) join(h int, belongs func(*piece, *hold) bool) bool {
+// join adds a hold to the run that it belongs to, if there is one.
+func (b *builder) join(h int, belongs func(*Run, *hold) bool) bool {
 	of := &b.holds[h]
 	for _, n := range b.active {
-		p := &b.pieces[n]
-		if !b.holds[p.hold].sameClaim(of) || !belongs(p, of) {
+		r, p := &b.runs[n], &b.pieces[n]
+		if !b.holds[p.hold].sameClaim(of) || !belongs(r, of) {
 			continue
 		}
 		if p.holds == nil {
 			p.holds = []int{p.hold}
 		}
 		p.holds = append(p.holds, h)
-		p.Last = max(p.Last, of.last)
+		r.Last = max(r.Last, of.last)
 		of.run = int32(n)
-		if at, known := slices.BinarySearch(p.GPUs, of.gpu); !known {
-			p.GPUs = slices.Insert(p.GPUs, at, of.gpu)
-			if of.first == p.First {
-				p.Leader = min(p.Leader, of.gpu)
+		if at, known := slices.BinarySearch(r.GPUs, of.gpu); !known {
+			r.GPUs = slices.Insert(r.GPUs, at, of.gpu)
+			if of.first == r.First {
+				r.Leader = min(r.Leader, of.gpu)
 			}
 		}
-		if p.Side == pool.Backfill && len(p.GPUs) > 1 {
-			b.reclaim(p)
+		if r.Side == pool.Backfill && len(r.GPUs) > 1 {
+			b.reclaim(r, p)
 		}
 		return true
 	}
@@ -205,62 +205,63 @@ func (b *builder) join(h int, belongs func(*piece, *hold) bool) bool {
 
 // reclaim ends a piece with several GPUs where a primary slot takes one of them. Rows of the others in that snapshot are
 // stale; if they are still there in the next one, another run begins with them.
-func (b *builder) reclaim(p *piece) {
+func (b *builder) reclaim(r *Run, p *piece) {
 	joined := map[int32]int32{}
 	for _, h := range p.holds {
-		of := b.holds[h]
+		of := &b.holds[h]
 		if first, known := joined[of.gpu]; !known || of.first < first {
 			joined[of.gpu] = of.first
 		}
 	}
 	for gpu, first := range joined {
-		for _, s := range b.segments[gpu][b.at(gpu, first):] {
-			if s.first >= p.cut || s.first > p.Last+1 {
+		for i := b.at(gpu, first); i < len(b.segments[gpu]); i++ {
+			s := &b.segments[gpu][i]
+			if s.first >= p.cut || s.first > r.Last+1 {
 				break
 			}
-			if s.first > first && s.status.state == Taken {
+			if s.first > first && b.status(s).state == Taken {
 				p.cut = s.first
 				break
 			}
 		}
 	}
-	if p.Last < p.cut {
+	if r.Last < p.cut {
 		return
 	}
-	p.Last = p.First
+	r.Last = r.First
 	for _, h := range p.holds {
-		of := &b.holds[h]
-		if of.last >= p.cut {
+		if of := &b.holds[h]; of.last >= p.cut {
 			rest := *of
 			of.last, of.segLast = p.cut-1, int32(b.at(of.gpu, p.cut-1))
 			b.later(rest, p.cut+1)
-			of = &b.holds[h]
 		}
-		p.Last = max(p.Last, of.last)
+		r.Last = max(r.Last, b.holds[h].last)
 	}
 }
 
 // end tells how the snapshots see a run end.
-func (b *builder) end(p *piece) {
-	next := p.Last + 1
+func (b *builder) end(n int) {
+	r, p := &b.runs[n], &b.pieces[n]
+	next := r.Last + 1
 	switch {
 	case int(next) >= b.observed.End:
-		p.Ending = EndOfData
+		r.Ending = EndOfData
 		return
-	case b.gapAfter(p.Last):
-		p.Ending = Interrupted
+	case b.gapAfter(r.Last):
+		r.Ending = Interrupted
 		return
 	}
-	for _, g := range p.GPUs {
+	for _, g := range r.GPUs {
 		at := int(b.holds[p.hold].segLast) + 1
 		if p.holds != nil {
 			at = b.at(g, next)
 		}
-		switch s := &b.segments[g][at]; {
-		case s.status.state == Unknown:
-			p.Ending = Interrupted
-		case s.status.state == Taken && p.Side == pool.Backfill && !p.Takeover:
-			p.Takeover, p.TakenBy = true, s.status.user
+		s := &b.segments[g][at]
+		switch t := b.status(s); {
+		case b.silent(s):
+			r.Ending = Interrupted
+		case t.state == Taken && r.Side == pool.Backfill && !r.Takeover:
+			r.Takeover, r.TakenBy = true, t.user
 		}
 	}
 }

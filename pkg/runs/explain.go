@@ -3,16 +3,16 @@ package runs
 import (
 	"cmp"
 	"context"
+	"runtime"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Ads are the job ads that are known. Nil = none.
+// Ads are the job ads that are known of an observation's jobs.
 type Ads struct {
-	Jobs     map[timeline.Job][]jobs.Ad    // by GlobalJobId
-	Machines map[timeline.Symbol][]jobs.Ad // by machine, for runs without a GlobalJobId
+	jobs     [][]jobs.Ad // of each job of the observation, by number
+	machines [][]jobs.Ad // of each machine, for runs without a GlobalJobId
 }
 
 // Explanations are runs with what ads say about them.
@@ -23,110 +23,137 @@ type Explanations struct {
 // Explanation holds one machine's explained runs.
 type Explanation struct {
 	Runs []Explained
-	of   map[int32]int32 // Machine.Runs → the first of its explained runs
+	of   []int32 // Machine.Runs → the first of its explained runs, −1: not asked for
 }
 
 // Of returns the explained run that holds a run's GPUs at a snapshot, nil when the run was not asked for.
 func (x *Explanation) Of(run, snapshot int32) *Explained {
-	i, ok := x.of[run]
-	if !ok {
+	i := x.of[run]
+	if i < 0 {
 		return nil
 	}
-	for e := &x.Runs[i]; ; e = &x.Runs[i] {
-		if snapshot <= e.Last || int(i)+1 == len(x.Runs) {
-			return e
-		}
+	for snapshot > x.Runs[i].Last && int(i)+1 < len(x.Runs) && x.Runs[i+1].number == x.Runs[i].number {
 		i++
 	}
+	return &x.Runs[i]
 }
 
 // Wanted chooses runs by the numbers of their machine and run.
 type Wanted func(machine, run int) bool
 
-// Explain tells times, outcome and cause of the wanted runs. All pieces of a job on a machine are
+// Explain tells times, outcome and cause of the wanted runs; nil ads are none. All pieces of a job on a machine are
 // explained together.
 func (o *Observed) Explain(ctx context.Context, ads *Ads, wanted Wanted) (*Explanations, error) {
-	if ads == nil {
-		ads = &Ads{}
-	}
 	x := &Explanations{Machines: make([]Explanation, len(o.Machines))}
-	err := Parallel(ctx, len(o.Machines), func(m int) { x.Machines[m] = o.explain(m, ads, wanted) })
+	linkers := make([]linker, runtime.GOMAXPROCS(0))
+	err := Parallel(ctx, len(o.Machines), func(core, m int) {
+		linkers[core].read(o, m, ads)
+		x.Machines[m] = linkers[core].machineRuns(wanted)
+	})
 	if err != nil {
 		return nil, err
 	}
 	return x, o.reappeared(ctx, x)
 }
 
-func (o *Observed) explain(number int, ads *Ads, wanted Wanted) Explanation {
-	m, names := &o.Machines[number], o.View.Names.Texts()
-	l := linker{observed: o, machine: m, name: names[m.Name], ids: make([]string, len(m.GPUs))}
-	for g := range m.GPUs {
-		l.ids[g] = names[m.GPUs[g].ID]
+// read prepares for a machine.
+func (l *linker) read(o *Observed, m int, ads *Ads) {
+	names := o.View.Names.Texts()
+	l.observed, l.number, l.machine, l.name = o, m, &o.Machines[m], names[o.Machines[m].Name]
+	l.ids, l.nearby, l.ads = l.ids[:0], l.nearby[:0], nil
+	for g := range l.machine.GPUs {
+		l.ids = append(l.ids, names[l.machine.GPUs[g].ID])
 	}
-	x := Explanation{of: map[int32]int32{}}
-	var known []record // of the machine
-	for _, ad := range ads.Machines[m.Name] {
-		known = append(known, recordOf(&ad))
+	if ads != nil {
+		l.ads = ads.jobs
+		for i := range ads.machines[m] {
+			l.nearby = append(l.nearby, recordOf(&ads.machines[m][i]))
+		}
 	}
-	var withAds []int32 // runs whose job has ads, or that may be found by machine and time
-	var interrupted []*Run
-	hasAds := func(run *Run) bool { return len(ads.Jobs[run.Job]) > 0 || run.Job.IsNone() && len(known) > 0 }
+}
+
+// records returns the ads of a run's job; of a run without a GlobalJobId those of the machine.
+func (l *linker) records(run int) []record {
+	if l.machine.Runs[run].Job.IsNone() {
+		return l.nearby
+	}
+	l.known = l.known[:0]
+	ads := l.ads[l.observed.jobs().of[l.number][run]]
+	for i := range ads {
+		l.known = append(l.known, recordOf(&ads[i]))
+	}
+	return l.known
+}
+
+// hasAds tells whether anything is known about a run's job.
+func (l *linker) hasAds(run int) bool {
+	if l.ads == nil {
+		return false
+	}
+	if l.machine.Runs[run].Job.IsNone() {
+		return len(l.nearby) > 0
+	}
+	return len(l.ads[l.observed.jobs().of[l.number][run]]) > 0
+}
+
+func (l *linker) machineRuns(wanted Wanted) Explanation {
+	m := l.machine
+	x := Explanation{of: slices.Repeat([]int32{-1}, len(m.Runs))}
+	l.chosen = l.chosen[:0]
+	n := 0
 	for i := range m.Runs {
-		if run := &m.Runs[i]; run.Ending == Interrupted && wanted(number, i) && hasAds(run) {
-			interrupted = append(interrupted, run)
-		}
-	}
-	continues := func(run *Run) bool {
-		return slices.ContainsFunc(interrupted, func(r *Run) bool { return run.First > r.First && compareClaims(run, r) == 0 })
-	}
-	for i := range m.Runs {
-		run := &m.Runs[i]
-		if !wanted(number, i) && !continues(run) {
-			continue
-		}
-		if hasAds(run) {
-			withAds = append(withAds, int32(i))
-			continue
-		}
-		x.of[int32(i)] = int32(len(x.Runs))
-		x.Runs = append(x.Runs, l.part(part{run: run, first: run.First, last: run.Last}, nil))
-	}
-	slices.SortStableFunc(withAds, func(a, b int32) int { return compareClaims(&m.Runs[a], &m.Runs[b]) })
-	for len(withAds) > 0 {
-		n := 1
-		for n < len(withAds) && compareClaims(&m.Runs[withAds[0]], &m.Runs[withAds[n]]) == 0 {
+		want := wanted(l.number, i)
+		l.chosen = append(l.chosen, want)
+		if want {
 			n++
 		}
-		pieces := make([]*Run, n)
-		for i, r := range withAds[:n] {
-			pieces[i] = &m.Runs[r]
+	}
+	x.Runs = make([]Explained, 0, n)
+	for i := range m.Runs {
+		if !l.chosen[i] || x.of[i] >= 0 {
+			continue
 		}
-		var explained []Explained
-		if job := pieces[0].Job; job.IsNone() {
-			explained = l.withoutID(pieces, known)
+		first := int32(len(x.Runs))
+		if !l.hasAds(i) {
+			x.of[i] = first
+			x.Runs = append(x.Runs, l.part(part{run: &m.Runs[i], number: int32(i), first: m.Runs[i].First, last: m.Runs[i].Last}, nil))
+			continue
+		}
+		l.pieces = l.piecesOf(i, l.pieces[:0])
+		if m.Runs[i].Job.IsNone() {
+			x.Runs = l.withoutID(l.pieces, l.records(i), x.Runs)
 		} else {
-			records := make([]record, len(ads.Jobs[job]))
-			for i := range records {
-				records[i] = recordOf(&ads.Jobs[job][i])
+			x.Runs = l.explain(l.pieces, l.records(i), x.Runs)
+		}
+		for _, p := range l.pieces {
+			for x.of[p] = first; x.Runs[x.of[p]].Last < m.Runs[p].First; x.of[p]++ {
 			}
-			explained = l.explain(pieces, records)
 		}
-		for _, r := range withAds[:n] {
-			at := slices.IndexFunc(explained, func(e Explained) bool { return e.Last >= m.Runs[r].First })
-			x.of[r] = int32(len(x.Runs) + at)
-		}
-		x.Runs = append(x.Runs, explained...)
-		withAds = withAds[n:]
 	}
 	return x
 }
 
-// compareClaims orders runs by what makes them pieces of one: side and job; without a GlobalJobId user and GPU.
+// piecesOf returns a run and, where one was interrupted, the later runs of the same claim: they may be one.
+func (l *linker) piecesOf(run int, pieces []int32) []int32 {
+	runs := l.machine.Runs
+	pieces = append(pieces, int32(run))
+	interrupted := runs[run].Ending == Interrupted
+	for i := run + 1; interrupted && i < len(runs); i++ {
+		if compareClaims(&runs[run], &runs[i]) == 0 {
+			pieces = append(pieces, int32(i))
+			interrupted = runs[i].Ending == Interrupted
+		}
+	}
+	return pieces
+}
+
+// compareClaims compares runs by what makes them pieces of one: side and job; without a GlobalJobId user and GPU.
 func compareClaims(a, b *Run) int {
-	c := cmp.Or(cmp.Compare(a.Side, b.Side), cmp.Compare(a.Job.Schedd, b.Job.Schedd), cmp.Compare(a.Job.Cluster, b.Job.Cluster),
-		cmp.Compare(a.Job.Proc, b.Job.Proc), cmp.Compare(a.Job.QDate, b.Job.QDate))
-	if c == 0 && a.Job.IsNone() {
+	if a.Side != b.Side || a.Job != b.Job {
+		return -1
+	}
+	if a.Job.IsNone() {
 		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.GPUs[0], b.GPUs[0]))
 	}
-	return c
+	return 0
 }

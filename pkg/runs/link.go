@@ -12,17 +12,18 @@ import (
 // Explained is a run with its times and its outcome. Pieces that one ad covers are one; a run inside which an ad shows a
 // new start is several (methodology sections 8 and 9).
 type Explained struct {
-	Run         // First, Last: the snapshots that show it; Last < First when none does and only an ad tells of it
+	*Run        // First, Last: the snapshots that show it; Last < First when none does and only an ad tells of it
 	Start       pool.Micros
 	End         pool.Micros // the event time; what it is while Running is left open
 	Outcome     Outcome
 	Evidence    Evidence
 	Cause       Cause
 	Link        Link
-	Clamped     bool // the ad's end lay before its start: the duration is 0
-	UnknownCode int  // a vacate code without a meaning in htcondor.md; 0 = none
+	Clamped     bool  // the ad's end lay before its start: the duration is 0
+	UnknownCode int32 // a vacate code without a meaning in htcondor.md; 0 = none
 
-	final bool // nothing more can be told: a later run of the job proves nothing
+	number int32 // of the (first) run in Machine.Runs
+	final  bool  // nothing more can be told: a later run of the job proves nothing
 }
 
 // record is an ad with the times of the run that it describes.
@@ -60,17 +61,28 @@ func recordOf(ad *jobs.Ad) record {
 	return r
 }
 
-// linker explains the runs of one machine.
+// linker explains runs, machine by machine.
 type linker struct {
 	observed *Observed
+	number   int // of the machine
 	machine  *Machine
 	name     string
-	ids      []string // of the machine's GPUs
+	ids      []string    // of the machine's GPUs
+	ads      [][]jobs.Ad // by job number
+	nearby   []record    // ads of the machine, for runs without a GlobalJobId
+
+	// of one job
+	known  []record
+	pieces []int32
+	starts []pool.Micros
+
+	chosen []bool // runs of the machine
 }
 
 // part is a run, or the part of one between two starts that ads show.
 type part struct {
 	run         *Run
+	number      int32       // of the run
 	first, last int32       // snapshots
 	from        pool.Micros // the start that an ad shows; 0 = none
 	until       pool.Micros // the next one; 0 = none
@@ -88,17 +100,17 @@ func (l *linker) sharesGPU(r record, gpus []int32) bool {
 func (l *linker) time(snapshot int32) pool.Micros { return l.observed.View.Times[snapshot] }
 
 // explain explains the pieces of one job on one side, in the order of their first snapshots.
-func (l *linker) explain(pieces []*Run, ads []record) []Explained {
-	var all []Explained
+func (l *linker) explain(pieces []int32, ads []record, into []Explained) []Explained {
 	for i := 0; i < len(pieces); i++ {
-		run := pieces[i]
-		for i+1 < len(pieces) && l.covered(run, pieces[i+1], ads) {
+		number := pieces[i]
+		run := &l.machine.Runs[number]
+		for i+1 < len(pieces) && l.covered(run, &l.machine.Runs[pieces[i+1]], ads) {
 			i++
-			run = joined(run, pieces[i])
+			run = joined(run, &l.machine.Runs[pieces[i]])
 		}
-		all = append(all, l.split(run, ads)...)
+		into = l.split(run, number, ads, into)
 	}
-	return all
+	return into
 }
 
 // covered tells whether one ad covers a piece and the next one, on both sides of a gap or of the machine's silence.
@@ -115,37 +127,39 @@ func joined(a, b *Run) *Run {
 	return &run
 }
 
-// split cuts a run where an ad shows a new start.
-func (l *linker) split(run *Run, ads []record) []Explained {
-	var starts []pool.Micros
+// split cuts a run where an ad shows a new start, and explains its parts.
+func (l *linker) split(run *Run, number int32, ads []record, into []Explained) []Explained {
+	l.starts = l.starts[:0]
 	for _, r := range ads {
 		if r.start > l.time(run.First)+Tolerance && r.start <= l.time(run.Last) && l.on(r, run.GPUs) {
-			starts = append(starts, r.start)
+			l.starts = append(l.starts, r.start)
 		}
 	}
-	slices.Sort(starts)
-	starts = slices.Compact(starts)
-	p := part{run: run, first: run.First}
-	var all []Explained
-	for _, s := range starts {
+	slices.Sort(l.starts)
+	p := part{run: run, number: number, first: run.First}
+	for _, s := range slices.Compact(l.starts) {
 		next := p.first
 		for l.time(next) < s {
 			next++
 		}
 		p.last, p.until = next-1, s
-		all = append(all, l.part(p, ads))
-		p = part{run: run, first: next, from: s}
+		into = append(into, l.part(p, ads))
+		p = part{run: run, number: number, first: next, from: s}
 	}
 	p.last = run.Last
-	return append(all, l.part(p, ads))
+	return append(into, l.part(p, ads))
 }
 
 // part explains a part of a run by its job's ads, as htcondor.md says ("For one run seen in snapshots").
 func (l *linker) part(p part, ads []record) Explained {
-	e := Explained{Run: *p.run}
-	e.First, e.Last = p.first, p.last
-	if p.until != 0 {
-		e.Ending, e.Takeover, e.TakenBy = Vanished, false, 0
+	e := Explained{Run: p.run, number: p.number}
+	if p.first != p.run.First || p.last != p.run.Last {
+		run := *p.run
+		run.First, run.Last = p.first, p.last
+		if p.until != 0 {
+			run.Ending, run.Takeover, run.TakenBy = Vanished, false, 0
+		}
+		e.Run = &run
 	}
 	seen := l.seen(p)
 	own, link := l.own(p, seen, ads)
@@ -344,26 +358,25 @@ func (e *Explained) settle(v verdict) {
 }
 
 // withoutID explains the pieces of a run without a GlobalJobId by the machine's ads.
-func (l *linker) withoutID(pieces []*Run, ads []record) []Explained {
-	var all []Explained
+func (l *linker) withoutID(pieces []int32, ads []record, into []Explained) []Explained {
 	for i := 0; i < len(pieces); i++ {
-		run := pieces[i]
-		own := l.nearest(run, ads)
-		for own.Ad != nil && i+1 < len(pieces) && l.covered(run, pieces[i+1], []record{own}) {
-			i++
-			run = joined(run, pieces[i])
-		}
+		number := pieces[i]
+		run := &l.machine.Runs[number]
 		var known []record
-		if own.Ad != nil {
+		if own := l.nearest(run, ads); own.Ad != nil {
 			known = []record{own}
 		}
-		e := l.part(part{run: run, first: run.First, last: run.Last}, known)
+		for i+1 < len(pieces) && l.covered(run, &l.machine.Runs[pieces[i+1]], known) {
+			i++
+			run = joined(run, &l.machine.Runs[pieces[i]])
+		}
+		e := l.part(part{run: run, number: number, first: run.First, last: run.Last}, known)
 		if e.Link.Linked() {
 			e.Link = MachineAndTime
 		}
-		all = append(all, e)
+		into = append(into, e)
 	}
-	return all
+	return into
 }
 
 // nearest finds the ad of a run without a GlobalJobId: on its GPU and side, begun in the interval in which the run began,

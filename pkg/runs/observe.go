@@ -14,43 +14,41 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Observed is what snapshots alone say about the backfill pool.
+// Observed is what snapshots alone say about the backfill pool. It is never changed.
 type Observed struct {
 	View     *timeline.View
 	First    int       // the first observed snapshot
 	End      int       // behind the last one
 	Machines []Machine // by name; excluded ones are left out
-	GPUs     int       // of all machines
 
-	dayOf   []int32 // of each snapshot
-	gaps    []int32 // see gapsAfter
-	days    []day
-	indexed func() *jobIndex
+	firstDay, lastDay int     // of the view, that hold observed snapshots
+	dayOf             []int32 // the day of each snapshot
+	gaps              []int32 // see gapsAfter
+	jobs              func() *jobIndex
 }
 
 // Observe reads the snapshots of a range of time.
 func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists pool.Lists) (*Observed, error) {
-	o := &Observed{View: v, days: make([]day, len(v.Days))}
-	o.dayOf = make([]int32, len(v.Times))
-	for k, base := range v.Base {
-		for i := range v.Days[k].Times {
-			o.dayOf[base+i] = int32(k)
-		}
+	o := &Observed{View: v, gaps: gapsAfter(v), dayOf: make([]int32, 0, len(v.Times))}
+	for k := range v.Days {
+		o.dayOf = append(o.dayOf, slices.Repeat([]int32{int32(k)}, len(v.Days[k].Times))...)
 	}
-	o.gaps = gapsAfter(v)
-	o.indexed = sync.OnceValue(o.index)
+	o.jobs = sync.OnceValue(o.indexJobs)
 	o.First, o.End = v.Snapshots(reach)
 	if o.First == o.End {
 		return o, nil
 	}
-	firstDay, lastDay := v.DayAt(o.First), v.DayAt(o.End-1)
-	err := Parallel(ctx, lastDay-firstDay+1, func(i int) { o.days[firstDay+i].read(v, firstDay+i) })
+	o.firstDay, o.lastDay = v.DayAt(o.First), v.DayAt(o.End-1)
+	days := make([]day, len(v.Days))
+	err := Parallel(ctx, o.lastDay-o.firstDay+1, func(_, i int) { days[o.firstDay+i].read(v, o.firstDay+i) })
 	if err != nil {
 		return nil, err
 	}
-	o.list(firstDay, lastDay, lists)
-	err = Parallel(ctx, len(o.Machines), func(i int) {
-		w := walker{observed: o, machine: &o.Machines[i], gaps: o.gaps, firstDay: firstDay, lastDay: lastDay}
+	o.list(days, lists)
+	walkers := make([]walker, runtime.GOMAXPROCS(0))
+	err = Parallel(ctx, len(o.Machines), func(core, i int) {
+		w := &walkers[core]
+		w.observed, w.days, w.machine = o, days, &o.Machines[i]
 		w.run()
 	})
 	if err != nil {
@@ -59,11 +57,11 @@ func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists poo
 	return o, nil
 }
 
-// Parallel calls do(0) … do(n−1) on all cores.
-func Parallel(ctx context.Context, n int, do func(int)) error {
+// Parallel calls do for the numbers 0 … n−1 on all cores; core numbers the caller.
+func Parallel(ctx context.Context, n int, do func(core, i int)) error {
 	var next atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
-	for range min(n, runtime.GOMAXPROCS(0)) {
+	for core := range min(n, runtime.GOMAXPROCS(0)) {
 		group.Go(func() error {
 			for {
 				i := int(next.Add(1)) - 1
@@ -73,7 +71,7 @@ func Parallel(ctx context.Context, n int, do func(int)) error {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				do(i)
+				do(core, i)
 			}
 		})
 	}
@@ -83,71 +81,76 @@ func Parallel(ctx context.Context, n int, do func(int)) error {
 // day is a day of the view with its statuses read once.
 type day struct {
 	statuses []status
-	pool     []bool  // GPUs of the day with a backfill row
-	of       []int32 // the day's index of each GPU of the timeline, −1 without a row
+	others   map[uint32]*others // of statuses that have any
+	pool     []bool             // GPUs of the day with a backfill row
+	of       []int32            // the day's index of each GPU of the timeline, −1 without a row
 }
 
 // status is a timeline.Status as far as the pool is concerned.
 type status struct {
-	state   State
 	job     timeline.Job    // of the claim that gives the state: on primary when Taken, on backfill when Used
 	user    timeline.Symbol // its RemoteOwner
 	project timeline.Symbol // of the row that gives the state
-	extra   []timeline.Claim
-	stale   timeline.Job // of a Claimed backfill row beside the primary claim
+	state   State
+	others  bool
+}
+
+// others are claims beside the one that gives the state.
+type others struct {
+	extra []timeline.Claim // on the same side
+	stale timeline.Job     // of a Claimed backfill row beside the primary claim
 }
 
 func (d *day) read(v *timeline.View, index int) {
 	of := v.Days[index]
 	backfill := make([]bool, of.Statuses())
-	d.statuses = make([]status, of.Statuses())
-	for s := range d.statuses {
-		d.statuses[s], backfill[s] = statusOf(of.Status(uint32(s)))
+	d.statuses, d.others = make([]status, of.Statuses()), map[uint32]*others{}
+	for i := range d.statuses {
+		t := of.Status(uint32(i))
+		s, other := statusOf(&t)
+		backfill[i] = t.Backfill.State != pool.None
+		if other.extra != nil || !other.stale.IsNone() {
+			s.others = true
+			d.others[uint32(i)] = &other
+		}
+		d.statuses[i] = s
 	}
 	d.pool = make([]bool, of.GPUs())
 	d.of = slices.Repeat([]int32{-1}, v.Names.GPUs())
 	for i := range d.pool {
 		d.of[of.GPU(i)] = int32(i)
 		_, statuses := of.Spans(i)
-		for _, s := range statuses {
-			if backfill[s] {
-				d.pool[i] = true
-				break
-			}
-		}
+		d.pool[i] = slices.ContainsFunc(statuses, func(s uint32) bool { return backfill[s] })
 	}
 }
 
-func statusOf(t timeline.Status) (s status, backfill bool) {
-	backfill = t.Backfill.State != pool.None
-	side := pool.Backfill
+func statusOf(t *timeline.Status) (s status, o others) {
 	s.project = t.Backfill.Project
 	switch {
 	case t.Silent:
 		s.state = Unknown
 	case t.Primary.State == pool.Claimed:
 		s = status{state: Taken, job: t.Primary.Job, user: t.Primary.User, project: t.Primary.Project}
-		side = pool.Primary
 		if t.Backfill.State == pool.Claimed {
-			s.stale = t.Backfill.Job
+			o.stale = t.Backfill.Job
 		}
 	case t.Backfill.State == pool.Claimed:
 		s.state, s.job, s.user = Used, t.Backfill.Job, t.Backfill.User
 	case t.Backfill.State == pool.Unclaimed:
 		s.state = Available
-	case backfill:
+	case t.Backfill.State != pool.None:
 		s.state = Blocked
 	default:
 		s.state = Absent
 	}
-	if s.state == Taken || s.state == Used {
+	if s.state.claimed() {
 		for _, e := range t.Extra {
-			if e.Side == side {
-				s.extra = append(s.extra, e)
+			if e.Side == s.state.side() {
+				o.extra = append(o.extra, e)
 			}
 		}
 	}
-	return s, backfill
+	return s, o
 }
 
 // equal tells whether two statuses are one state with one job.
@@ -155,28 +158,14 @@ func (s *status) equal(t *status) bool {
 	return s.state == t.state && s.job == t.job && (s.user == t.user || !s.job.IsNone())
 }
 
-// same tells besides whether all other claims are the same.
-func (s *status) same(t *status) bool {
-	return s.equal(t) && s.stale == t.stale && slices.Equal(s.extra, t.extra)
-}
-
-// inPool tells whether a GPU is in the pool on a day: it has a backfill row on it or on the UTC day before.
-func (o *Observed) inPool(g timeline.GPU, day int) bool {
-	on := func(day int) bool {
-		d := &o.days[day]
-		return int(g) < len(d.of) && d.of[g] >= 0 && d.pool[d.of[g]]
-	}
-	return on(day) || day > 0 && o.View.Days[day-1].Date == o.View.Days[day].Date-1 && on(day-1)
-}
-
 // list finds the machines and GPUs of the pool, and what each GPU is counted under on each day.
-func (o *Observed) list(firstDay, lastDay int, lists pool.Lists) {
+func (o *Observed) list(days []day, lists pool.Lists) {
 	v := o.View
 	names := v.Names.Texts()
 	machines := map[timeline.Symbol]int{}
 	seen := make([]bool, v.Names.GPUs())
-	for k := firstDay; k <= lastDay; k++ {
-		for i, in := range o.days[k].pool {
+	for k := o.firstDay; k <= o.lastDay; k++ {
+		for i, in := range days[k].pool {
 			g := v.Days[k].GPU(i)
 			if !in || seen[g] {
 				continue
@@ -194,7 +183,6 @@ func (o *Observed) list(firstDay, lastDay int, lists pool.Lists) {
 			}
 			if m >= 0 {
 				o.Machines[m].GPUs = append(o.Machines[m].GPUs, GPU{GPU: g, ID: id})
-				o.GPUs++
 			}
 		}
 	}
@@ -204,18 +192,18 @@ func (o *Observed) list(firstDay, lastDay int, lists pool.Lists) {
 		slices.SortFunc(machine.GPUs, func(a, b GPU) int { return cmp.Compare(names[a.ID], names[b.ID]) })
 		chtc := lists.CHTCOwned[names[machine.Name]]
 		for g := range machine.GPUs {
-			machine.GPUs[g].places = o.places(machine.GPUs[g].GPU, machine.Name, firstDay, lastDay, chtc)
+			machine.GPUs[g].places = o.places(days, machine.GPUs[g].GPU, machine.Name, chtc)
 		}
 	}
 }
 
 // places returns what a GPU is counted under on each day: on a day without rows of its own as on the day before
 // (methodology section 12).
-func (o *Observed) places(g timeline.GPU, machine timeline.Symbol, firstDay, lastDay int, chtcOwned bool) []Place {
+func (o *Observed) places(days []day, g timeline.GPU, machine timeline.Symbol, chtcOwned bool) []Place {
 	places := make([]Place, len(o.View.Days))
-	for k := firstDay; k <= lastDay; k++ {
+	for k := o.firstDay; k <= o.lastDay; k++ {
 		d := o.View.Days[k]
-		if i := o.dayIndex(k, g); i >= 0 {
+		if i := days[k].index(g); i >= 0 {
 			places[k] = Place{machine, d.Model(i).Device, d.Machines()[d.MachineOf(i)].Ownership(chtcOwned)}
 		} else if k > 0 {
 			places[k] = places[k-1]
@@ -224,10 +212,10 @@ func (o *Observed) places(g timeline.GPU, machine timeline.Symbol, firstDay, las
 	return places
 }
 
-// dayIndex is a GPU's index on a day of the view, −1 without a row.
-func (o *Observed) dayIndex(day int, g timeline.GPU) int {
-	if of := o.days[day].of; int(g) < len(of) {
-		return int(of[g])
+// index is a GPU's index on the day, −1 without a row.
+func (d *day) index(g timeline.GPU) int {
+	if int(g) < len(d.of) {
+		return int(d.of[g])
 	}
 	return -1
 }

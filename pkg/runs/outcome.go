@@ -77,7 +77,7 @@ type verdict struct {
 	evidence Evidence
 	cause    Cause
 	decided  bool
-	unknown  int // a vacate code that htcondor.md does not list; 0 = none
+	unknown  int32 // a vacate code that htcondor.md does not list; 0 = none
 }
 
 func byAd(o Outcome, c Cause) verdict {
@@ -104,7 +104,7 @@ func byCode(code int) verdict {
 		return verdict{outcome: Ambiguous, decided: true}
 	}
 	v := byAd(Evicted, UnknownCause)
-	v.unknown = code
+	v.unknown = int32(code)
 	return v
 }
 

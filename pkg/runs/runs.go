@@ -35,11 +35,11 @@ func (s State) String() string {
 // Segment is an unbroken sequence of snapshots without a gap in which a GPU has one state and one job.
 type Segment struct {
 	First, Last int32 // snapshots, by their number in the view
-	State       State
 	// The run that gives the state, as an index in Machine.Runs: the one that holds the GPU at First, and the one at Last.
 	// They differ only when an owner took another GPU of the run meanwhile. −1: no run.
 	RunFirst, RunLast int32
 	Project           timeline.Symbol // of the row that gives the state at First
+	State             State
 }
 
 // GPU is a GPU that is in the pool on some day of the view.
@@ -61,13 +61,13 @@ const (
 
 // Run is a job's hold of GPUs of one machine over consecutive snapshots (methodology section 8).
 type Run struct {
-	Side        pool.Side
 	Job         timeline.Job
 	User        timeline.Symbol // RemoteOwner at its first snapshot
+	Project     timeline.Symbol // of its first row
 	GPUs        []int32         // indices in Machine.GPUs, ascending: the union over its snapshots
 	Leader      int32           // the first GPU, by id, of its first snapshot: its device and category are the run's
-	Project     timeline.Symbol // of its first row
 	First, Last int32           // the first and the last snapshot that show it
+	Side        pool.Side
 	Ending      Ending
 	Takeover    bool            // when it ended, a primary slot held one of its GPUs
 	TakenBy     timeline.Symbol // RemoteOwner of that claim

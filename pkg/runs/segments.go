@@ -7,152 +7,197 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// walker reads one machine.
+// walker reads machines, one after the other.
 type walker struct {
-	observed          *Observed
-	machine           *Machine
-	gaps              []int32
-	firstDay, lastDay int
+	observed *Observed
+	days     []day
+	machine  *Machine
 
-	segments [][]segment // of each GPU
+	walked   []segment   // of a GPU
+	segments [][]segment // of each GPU of the machine
 	holds    []hold
-	stale    []hold // rows of jobs whose GPU a primary slot holds
+	stale    []stale
+	builder  builder
 }
 
 // segment is a Segment in the making.
 type segment struct {
 	first, last int32
-	status      *status
-	outside     bool // the GPU is not in the pool on that day
+	day         int32
+	status      uint32 // of that day
+	outside     bool   // the GPU is not in the pool
+	bridged     bool   // the machine was silent: the claim that gives the state was seen before and after
+}
+
+// stale is a backfill row of a job on a GPU that a primary slot holds.
+type stale struct {
+	job         timeline.Job
+	first, last int32
 }
 
 func (w *walker) run() {
-	w.segments = make([][]segment, len(w.machine.GPUs))
+	if n := len(w.machine.GPUs); len(w.segments) < n {
+		w.segments = append(w.segments, make([][]segment, n-len(w.segments))...)
+	}
+	w.holds, w.stale = w.holds[:0], w.stale[:0]
 	for g := range w.machine.GPUs {
-		w.segments[g] = w.bridge(w.walk(w.machine.GPUs[g].GPU))
+		w.walk(w.machine.GPUs[g].GPU)
+		w.segments[g] = w.bridge(w.walked, w.segments[g][:0])
 		w.hold(g)
 	}
 	w.build()
-	for g := range w.machine.GPUs {
-		w.machine.GPUs[g].Segments = w.finish(g)
-	}
+	w.finish()
 }
 
-// gapAfter tells whether there is a gap right after a snapshot.
-func (w *walker) gapAfter(snapshot int32) bool { return w.gaps[snapshot] == snapshot }
+func (w *walker) gapAfter(snapshot int32) bool { return w.observed.GapAfter(snapshot) }
+
+func (w *walker) status(s *segment) *status { return &w.days[s.day].statuses[s.status] }
+
+func (w *walker) others(s *segment) *others {
+	if w.status(s).others && !s.bridged {
+		return w.days[s.day].others[s.status]
+	}
+	return nil
+}
+
+// same tells whether two segments are one state with one job and all other claims are the same.
+func (w *walker) same(a, b *segment) bool {
+	if a.outside != b.outside || a.bridged != b.bridged || !w.status(a).equal(w.status(b)) {
+		return false
+	}
+	x, y := w.others(a), w.others(b)
+	return x == y || x != nil && y != nil && x.stale == y.stale && slices.Equal(x.extra, y.extra)
+}
+
+// inPool tells whether a GPU is in the pool on a day: it has a backfill row on it or on the UTC day before.
+func (w *walker) inPool(g timeline.GPU, k int) bool {
+	has := func(k int) bool {
+		i := w.days[k].index(g)
+		return i >= 0 && w.days[k].pool[i]
+	}
+	return has(k) || k > 0 && w.observed.View.Days[k-1].Date == w.observed.View.Days[k].Date-1 && has(k-1)
+}
 
 // walk joins a GPU's spans of all days: consecutive snapshots without a gap and with the same status.
-func (w *walker) walk(g timeline.GPU) []segment {
+func (w *walker) walk(g timeline.GPU) {
 	o := w.observed
-	var all []segment
-	add := func(first, last int32, status *status, outside bool) {
-		first, last = max(first, int32(o.First)), min(last, int32(o.End-1))
-		for first <= last {
-			until := min(last, w.gaps[first])
-			if n := len(all) - 1; n >= 0 && all[n].outside == outside && all[n].status.same(status) && !w.gapAfter(all[n].last) {
-				all[n].last = until
-			} else {
-				all = append(all, segment{first, until, status, outside})
-			}
-			first = until + 1
-		}
-	}
-	for k := w.firstDay; k <= w.lastDay; k++ {
+	w.walked = w.walked[:0]
+	for k := o.firstDay; k <= o.lastDay; k++ {
 		d, base := o.View.Days[k], int32(o.View.Base[k])
-		outside := !o.inPool(g, k)
-		i := o.dayIndex(k, g)
+		s := segment{day: int32(k), outside: !w.inPool(g, k)}
+		i := w.days[k].index(g)
 		if i < 0 {
-			w.unlisted(k, func(s int32, silent bool) {
-				number := timeline.Absent
-				if silent {
-					number = timeline.Silent
-				}
-				add(base+s, base+s, &o.days[k].statuses[number], outside)
-			})
+			w.unlisted(s)
 			continue
 		}
 		first, statuses := d.Spans(i)
-		for n, s := range statuses {
-			last := int32(len(d.Times)) - 1
+		for n := range statuses {
+			s.first, s.last, s.status = base+int32(first[n]), base+int32(len(d.Times))-1, statuses[n]
 			if n+1 < len(first) {
-				last = int32(first[n+1]) - 1
+				s.last = base + int32(first[n+1]) - 1
 			}
-			add(base+int32(first[n]), base+last, &o.days[k].statuses[s], outside)
+			w.add(s)
 		}
 	}
-	return all
 }
 
-// unlisted goes through the snapshots of a day on which a GPU has no row.
-func (w *walker) unlisted(k int, do func(snapshot int32, silent bool)) {
-	d := w.observed.View.Days[k]
+// add appends a segment, cut to what is observed and at gaps.
+func (w *walker) add(s segment) {
+	s.first, s.last = max(s.first, int32(w.observed.First)), min(s.last, int32(w.observed.End-1))
+	for last := s.last; s.first <= last; s.first = s.last + 1 {
+		s.last = min(last, w.observed.gaps[s.first])
+		if n := len(w.walked) - 1; n >= 0 && w.same(&w.walked[n], &s) && !w.gapAfter(w.walked[n].last) {
+			w.walked[n].last = s.last
+		} else {
+			w.walked = append(w.walked, s)
+		}
+	}
+}
+
+// unlisted adds the snapshots of a day on which a GPU has no row.
+func (w *walker) unlisted(s segment) {
+	d, base := w.observed.View.Days[s.day], int32(w.observed.View.Base[s.day])
 	m := slices.IndexFunc(d.Machines(), func(m timeline.Machine) bool { return m.Name == w.machine.Name })
-	for s := range d.Times {
-		do(int32(s), m < 0 || !d.Reports(m, s))
+	for i := range d.Times {
+		s.first, s.last, s.status = base+int32(i), base+int32(i), timeline.Absent
+		if m < 0 || !d.Reports(m, i) {
+			s.status = timeline.Silent
+		}
+		w.add(s)
 	}
 }
 
 // bridge closes single snapshots in which the machine was silent, with the same state and job on both sides.
-func (w *walker) bridge(all []segment) []segment {
-	n := 0
+func (w *walker) bridge(all, into []segment) []segment {
 	for i := 0; i < len(all); i++ {
-		if s := all[i]; n > 0 && i+1 < len(all) && w.single(s) && !w.gapAfter(all[n-1].last) && all[i+1].outside == all[n-1].outside && all[i+1].status.equal(all[n-1].status) {
-			all[n-1].last = s.last
-			if !all[i+1].status.same(all[n-1].status) {
-				continue
-			}
+		s, n := all[i], len(into)-1
+		if n < 0 || i+1 == len(all) || !w.single(&s) || w.gapAfter(into[n].last) || all[i+1].outside != into[n].outside || !w.status(&all[i+1]).equal(w.status(&into[n])) {
+			into = append(into, s)
+		} else if w.same(&all[i+1], &into[n]) {
 			i++
-			all[n-1].last = all[i].last
-			continue
+			into[n].last = all[i].last
+		} else {
+			s.day, s.status, s.bridged = into[n].day, into[n].status, true
+			into = append(into, s)
 		}
-		all[n] = all[i]
-		n++
 	}
-	return all[:n]
+	return into
 }
 
 // single tells whether a segment is one silent snapshot without a gap behind it.
-func (w *walker) single(s segment) bool {
-	return s.status.state == Unknown && s.first == s.last && !w.gapAfter(s.last)
+func (w *walker) single(s *segment) bool {
+	return s.first == s.last && w.status(s).state == Unknown && !w.gapAfter(s.last)
 }
 
 // at returns the index of a GPU's segment that holds a snapshot.
-func (w *walker) at(g int32, snapshot int32) int {
+func (w *walker) at(g, snapshot int32) int {
 	i, _ := slices.BinarySearchFunc(w.segments[g], snapshot, func(s segment, snapshot int32) int { return int(s.last - snapshot) })
 	return i
 }
 
-// finish turns a GPU's segments into Segments. Runs have said which of them they hold.
-func (w *walker) finish(g int) []Segment {
-	all := make([]Segment, len(w.segments[g]))
-	for i, s := range w.segments[g] {
-		all[i] = Segment{s.first, s.last, s.status.state, -1, -1, s.status.project}
-		if s.outside {
-			all[i].State = Outside
+// silent tells whether the machine had no row at a snapshot, as a GPU's segment says.
+func (w *walker) silent(s *segment) bool { return s.bridged || w.status(s).state == Unknown }
+
+// finish turns the machine's segments into Segments. Holds say which runs they belong to.
+func (w *walker) finish() {
+	for g := range w.machine.GPUs {
+		all := make([]Segment, len(w.segments[g]))
+		for i := range all {
+			s := &w.segments[g][i]
+			t := w.status(s)
+			all[i] = Segment{First: s.first, Last: s.last, RunFirst: -1, RunLast: -1, Project: t.project, State: t.state}
+			if s.outside {
+				all[i].State = Outside
+			}
 		}
+		w.machine.GPUs[g].Segments = all
 	}
 	for h := range w.holds {
 		hold := &w.holds[h]
-		if hold.gpu != int32(g) || hold.run < 0 {
+		if hold.run < 0 {
 			continue
 		}
+		segments := w.machine.GPUs[hold.gpu].Segments
 		for i := hold.segFirst; i <= hold.segLast; i++ {
-			s := &w.segments[g][i]
-			if s.status.job != hold.job || s.status.user != hold.user && hold.job.IsNone() {
+			if t := w.status(&w.segments[hold.gpu][i]); t.job != hold.job || t.user != hold.user && hold.job.IsNone() {
 				continue // it is an extra claim there
 			}
-			if hold.first <= s.first && s.first <= hold.last {
-				all[i].RunFirst = hold.run
+			s := &segments[i]
+			if hold.first <= s.First && s.First <= hold.last {
+				s.RunFirst = hold.run
 			}
-			if hold.first <= s.last && s.last <= hold.last {
-				all[i].RunLast = hold.run
+			if hold.first <= s.Last && s.Last <= hold.last {
+				s.RunLast = hold.run
 			}
 		}
 	}
-	return all
 }
 
-func sideOf(s State) pool.Side {
+// claimed tells whether a job gives the state.
+func (s State) claimed() bool { return s == Taken || s == Used }
+
+// side is the side of the job that gives the state.
+func (s State) side() pool.Side {
 	if s == Taken {
 		return pool.Primary
 	}
