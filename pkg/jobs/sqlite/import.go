@@ -36,9 +36,6 @@ type Imported struct {
 // maxProblems bounds Imported.Problems; Bad counts on.
 const maxProblems = 20
 
-// Kinds are the values of Import's kind.
-var Kinds = []string{"auto", "history", "epoch"}
-
 // Import adds the ads of the inputs to the job file output, which it makes if there is none. kind "auto" takes all
 // ads, "history" and "epoch" only those of that kind; what an ad is, its content tells. All ads are stored or, on an
 // error, none.
