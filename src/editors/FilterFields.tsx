@@ -54,6 +54,7 @@ export function FilterFields({ id, datasource, fields, filter, onChange, range, 
               inputId={`${id}-${field}`}
               value={filter[field] ?? []}
               onChange={(values) => onChange({ ...filter, [field]: values })}
+              known={closed[field]}
               load={() => load(field)}
               allowCustomValue={!closed[field]}
               placeholder="All"

@@ -11,6 +11,7 @@ import {
   ConnectionSettings,
   convertLegacyAuthProps,
   SecureSocksProxyToggle,
+  Space,
 } from '@grafana/plugin-ui';
 
 import { GpuSettings, JobsSource, settingDefaults } from '../settings';
@@ -75,7 +76,7 @@ export function JobsSection({ options, onOptionsChange }: Props) {
             urlPlaceholder="https://elasticsearch.example.org:9200"
             urlTooltip="Reached from Grafana's server"
           />
-          <br />
+          <Space v={3} />
           <ConfigSubSection title="Indices">
             <Field
               label="History index"
@@ -93,12 +94,12 @@ export function JobsSection({ options, onOptionsChange }: Props) {
               {text('jobsEpochIndex', 'htcondor-epochs-*')}
             </Field>
           </ConfigSubSection>
-          <br />
+          <Space v={3} />
           <Auth
             {...convertLegacyAuthProps({ config: options, onChange: onOptionsChange })}
             visibleMethods={[AuthMethod.BasicAuth, AuthMethod.NoAuth]}
           />
-          <br />
+          <Space v={3} />
           <AdvancedHttpSettings config={options} onChange={onOptionsChange} />
           {config.secureSocksDSProxyEnabled && (
             <SecureSocksProxyToggle dataSourceConfig={options} onChange={onOptionsChange} labelWidth={24} />

@@ -105,7 +105,8 @@ describe('QueryEditor', () => {
         Metrics: spec.metrics.length > 0,
         Bucket: spec.options.includes('bucket'),
         Categories: spec.filters.includes('categories'),
-        Users: spec.filters.includes('users'),
+        // In allocation's series and tables users choose among allocated GPUs only.
+        Users: spec.filters.includes('users') && !spec.metrics.includes('allocated'),
         'Idle only': spec.filters.includes('idle'),
         'Time zone': spec.options.includes('timezone'),
         Totals: spec.options.includes('totals'),
@@ -116,6 +117,17 @@ describe('QueryEditor', () => {
       });
     }
   );
+
+  it('offers users where allocated GPUs are counted', () => {
+    setup({ queryType: 'allocation', metrics: ['allocated'] });
+    expect(screen.getByLabelText('Users')).toBeInTheDocument();
+  });
+
+  it('shows users that cannot choose, and says why', () => {
+    setup({ queryType: 'allocation', metrics: ['free'], filter: { users: ['u'] } });
+    expect(screen.getByLabelText('Users')).toBeInTheDocument();
+    expect(screen.getByRole('alert')).toHaveTextContent('name "allocated" as the only metric');
+  });
 
   it('gives every control a name', async () => {
     const { user } = setup(defaultQuery);
@@ -263,6 +275,11 @@ describe('filters', () => {
     await user.type(screen.getByLabelText('Categories'), 'Other{Enter}');
     expect(onChange).toHaveBeenCalledTimes(1);
     expect(getResource).not.toHaveBeenCalled();
+  });
+
+  it('show categories by name', () => {
+    setup({ ...defaultQuery, filter: { categories: ['Shared'] } });
+    expect(screen.getByText('Open Capacity')).toBeInTheDocument();
   });
 
   it('say why no values can be offered', async () => {

@@ -5,7 +5,7 @@ import { EditorField, EditorRow, EditorRows, FlexItem } from '@grafana/plugin-ui
 
 import { DataSource } from '../datasource';
 import { fit } from '../query/defaults';
-import { buckets, groupByOf, kindNames, kinds, viewOf, ViewSpec } from '../query/kinds';
+import { buckets, filtersOf, groupByOf, kindNames, kinds, viewOf, ViewSpec } from '../query/kinds';
 import { bucketLabels, groupByLabels, kindLabels, metricLabels, optionsOf, viewLabels } from '../query/labels';
 import { migrate } from '../query/migration';
 import { annotationPresets, applyPreset, presets } from '../query/presets';
@@ -116,7 +116,7 @@ export function QueryEditor(props: Props) {
               <FilterFields
                 id={id}
                 datasource={datasource}
-                fields={found.spec.filters}
+                fields={filtersOf(query)}
                 filter={query.filter ?? {}}
                 onChange={(filter) => change({ filter })}
                 range={range}

@@ -32,7 +32,7 @@ export function TimezoneField({ value = settingDefaults.timezone, onChange, read
       disabled={readOnly}
       htmlFor={isList ? undefined : 'config-timezone'}
     >
-      <Stack direction="column" gap={1}>
+      <Stack direction="column" alignItems="flex-start" gap={1}>
         <RadioButtonGroup
           aria-label="Form of the time zone"
           options={forms}

@@ -7,6 +7,8 @@ interface Props {
   inputId: string;
   value: string[];
   onChange: (value: string[]) => void;
+  /** Values whose names are known before the menu is opened. */
+  known?: Array<SelectableValue<string>>;
   /** The values to choose from; asked for when the menu opens, never while typing. */
   load: () => Promise<Array<SelectableValue<string>>>;
   /** Whether a value may be typed that is not offered. */
@@ -16,8 +18,17 @@ interface Props {
 }
 
 /** Several values of a dimension: chosen from the pool's own, or typed and taken over on Enter or blur. */
-export function ValuesSelect({ inputId, value, onChange, load, allowCustomValue, placeholder, disabled }: Props) {
-  const [options, setOptions] = useState<Array<SelectableValue<string>>>([]);
+export function ValuesSelect({
+  inputId,
+  value,
+  onChange,
+  known = [],
+  load,
+  allowCustomValue,
+  placeholder,
+  disabled,
+}: Props) {
+  const [options, setOptions] = useState(known);
   const [loading, setLoading] = useState(false);
   const [failure, setFailure] = useState('');
   const typed = useRef('');
@@ -28,7 +39,7 @@ export function ValuesSelect({ inputId, value, onChange, load, allowCustomValue,
     try {
       setOptions(await load());
     } catch (error) {
-      setOptions([]);
+      setOptions(known);
       setFailure(`The values could not be loaded: ${messageOf(error)}`);
     } finally {
       setLoading(false);

@@ -75,3 +75,16 @@ export function groupByOf(query: GpuQuery): string[] {
 export function metricsOf(query: GpuQuery): string[] {
   return query.metrics?.length ? query.metrics : (viewOf(query)?.spec.defaultMetrics ?? []);
 }
+
+/** Whether the metrics let `users` choose: in allocation's series and tables they do so among allocated GPUs only. */
+export function canFilterUsers(query: GpuQuery): boolean {
+  const found = viewOf(query);
+  const isAllocation = found?.kind === 'allocation' && found.spec.metrics.includes('allocated');
+  return !isAllocation || (query.metrics?.length === 1 && query.metrics[0] === 'allocated');
+}
+
+/** The filter fields to offer: those the view knows, `users` only where it can choose or already does. */
+export function filtersOf(query: GpuQuery): Array<keyof QueryFilter> {
+  const filters = viewOf(query)?.spec.filters ?? [];
+  return canFilterUsers(query) || query.filter?.users?.length ? filters : filters.filter((field) => field !== 'users');
+}

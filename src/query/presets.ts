@@ -21,7 +21,7 @@ export const presets: Preset[] = [
   },
   {
     name: 'Free GPUs by device now',
-    description: 'GPUs that nobody uses; the last point is now',
+    description: 'Real slots that nobody uses; the last point is now',
     query: {
       queryType: 'allocation',
       view: 'timeseries',

@@ -1,6 +1,7 @@
 import { hasVariable } from './interpolate';
 import {
   buckets,
+  canFilterUsers,
   categories,
   dimensionOf,
   durations,
@@ -58,7 +59,7 @@ export function validate(query: GpuQuery): string[] {
   if (query.filter?.idle && !spec.filters.includes('idle')) {
     problems.push(`${place} cannot be filtered by idle.`);
   }
-  if (query.filter?.users?.length && needsAllocatedOnly(place) && !isOnly(query.metrics, 'allocated')) {
+  if (query.filter?.users?.length && !canFilterUsers(query)) {
     problems.push(`${filterLabels.users.label} choose among allocated GPUs: name "allocated" as the only metric.`);
   }
   problems.push(...unknown(query.bucket ? [query.bucket] : [], buckets, 'There is no bucket'));
@@ -110,12 +111,4 @@ function unknown(values: string[], known: string[], what: string): string[] {
   return values
     .filter((value) => !known.includes(value) && !hasVariable(value))
     .map((value) => `${what} "${value}"; ${known.length ? `possible: ${known.join(', ')}` : 'there is none'}.`);
-}
-
-function needsAllocatedOnly(place: string): boolean {
-  return place === 'allocation/timeseries' || place === 'allocation/summary';
-}
-
-function isOnly(list: string[] | undefined, name: string): boolean {
-  return list?.length === 1 && list[0] === name;
 }

@@ -1,0 +1,43 @@
+import path from 'node:path';
+import webpack, { Configuration } from 'webpack';
+
+const root = path.resolve(__dirname, '../..');
+
+/** Bundles the page with the editors and the real @grafana packages; says where it is. */
+export async function build(): Promise<string> {
+  const output = path.join(root, 'node_modules/.cache/browser-page');
+  const config: Configuration = {
+    mode: 'development',
+    devtool: false,
+    context: root,
+    entry: './tests/browser/page/index.tsx',
+    output: { path: output, filename: 'page.js', publicPath: '/' },
+    cache: { type: 'filesystem', name: 'browser-page' },
+    resolve: { extensions: ['.ts', '.tsx', '.mjs', '.js'], modules: [path.join(root, 'src'), 'node_modules'] },
+    module: {
+      rules: [
+        {
+          test: /\.tsx?$/,
+          exclude: /node_modules/,
+          loader: 'swc-loader',
+          options: { jsc: { target: 'es2021', parser: { syntax: 'typescript', tsx: true } } },
+        },
+        { test: /\.css$/, use: ['style-loader', 'css-loader'] },
+        { test: /\.(svg|png)$/, type: 'asset/inline' },
+        // Grafana's packages import CommonJS from .mjs and expect its default export.
+        { test: /\.mjs$/, type: 'javascript/auto', resolve: { fullySpecified: false } },
+      ],
+    },
+    performance: { hints: false },
+  };
+  await new Promise<void>((resolve, reject) =>
+    webpack(config, (error, stats) => {
+      if (error || stats?.hasErrors()) {
+        reject(error ?? new Error(stats?.toString({ all: false, errors: true })));
+      } else {
+        resolve();
+      }
+    })
+  );
+  return output;
+}

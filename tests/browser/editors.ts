@@ -1,0 +1,99 @@
+import AxeBuilder from '@axe-core/playwright';
+import { expect, Page, test as base } from '@playwright/test';
+
+interface Address {
+  editor?: 'query' | 'annotation' | 'variable' | 'config';
+  app?: string;
+  query?: object;
+  settings?: object;
+  variables?: Record<string, string>;
+  theme?: 'light' | 'dark';
+}
+
+/** One of the project's editors on the test page. */
+export class Editor {
+  /** Paths of the requests to the backend so far, queries included. */
+  readonly requests: string[] = [];
+
+  constructor(readonly page: Page) {
+    page.on('request', (request) => {
+      const { pathname } = new URL(request.url());
+      if (pathname.startsWith('/api/')) {
+        this.requests.push(pathname);
+      }
+    });
+  }
+
+  async open({ editor = 'query', app, theme, ...given }: Address): Promise<void> {
+    const search = new URLSearchParams({ editor, ...(app && { app }), ...(theme && { theme }) });
+    for (const [name, value] of Object.entries(given)) {
+      search.set(name, JSON.stringify(value));
+    }
+    await this.page.goto(`${process.env.PAGE_URL}/?${search}`);
+    await this.page.getByLabel('Saved').waitFor();
+  }
+
+  /** What Grafana would store now. */
+  async saved(): Promise<Record<string, unknown>> {
+    return JSON.parse((await this.page.getByLabel('Saved').textContent()) ?? '');
+  }
+
+  /** Waits until what Grafana would store holds these fields. */
+  async expectSaved(fields: Record<string, unknown>): Promise<void> {
+    await expect.poll(() => this.saved()).toMatchObject(fields);
+  }
+
+  answer() {
+    return this.page.getByRole('region', { name: 'Answer', exact: true });
+  }
+
+  field(label: string | RegExp) {
+    return this.page.getByLabel(label, typeof label === 'string' ? { exact: true } : undefined);
+  }
+
+  /** Opens a field's menu, chooses in it, and closes it. */
+  async choose(label: string, ...options: Array<string | RegExp>): Promise<void> {
+    await this.field(label).click();
+    for (const option of options) {
+      await this.page.getByRole('option', { name: option }).click();
+    }
+    await this.page.keyboard.press('Escape');
+  }
+
+  /** How many requests of a path were made. */
+  count(path: string): number {
+    return this.requests.filter((made) => made.includes(path)).length;
+  }
+
+  /** The pool's values of a dimension, from whatever backend answers. */
+  async values(dimension: string): Promise<string[]> {
+    const response = await this.page.request.get(
+      `${process.env.PAGE_URL}/api/datasources/uid/gpu/resources/values/${dimension}`
+    );
+    return (await response.json()).map(({ value }: { value: string }) => value);
+  }
+
+  /** Holds the page against the accessibility rules of WCAG 2 A and AA. */
+  async expectAccessible(): Promise<void> {
+    const { violations } = await new AxeBuilder({ page: this.page }).withTags(['wcag2a', 'wcag2aa']).analyze();
+    expect(violations.map(({ id, nodes }) => ({ id, targets: nodes.map(({ html }) => html) }))).toEqual([]);
+  }
+}
+
+/** A test with an editor; it fails when the page throws or logs an error. */
+export const test = base.extend<{ editor: Editor }>({
+  editor: async ({ page }, use) => {
+    const errors: string[] = [];
+    page.on('pageerror', (error) => errors.push(error.message));
+    page.on('console', (message) => {
+      // The packages hold no fonts and not every icon.
+      if (message.type() === 'error' && !message.location().url.includes('/public/')) {
+        errors.push(`${message.text()} ${message.location().url}`);
+      }
+    });
+    await use(new Editor(page));
+    expect(errors).toEqual([]);
+  },
+});
+
+export { expect };

@@ -1,0 +1,157 @@
+import React, { useState } from 'react';
+import {
+  AnnotationQuery,
+  CoreApp,
+  createTheme,
+  DataSourceInstanceSettings,
+  DataSourceSettings,
+  dateTime,
+  LoadingState,
+  PanelData,
+  ThemeContext,
+  TimeRange,
+} from '@grafana/data';
+import { Button, GlobalStyles, PortalContainer } from '@grafana/ui';
+import { createRoot } from 'react-dom/client';
+
+import { DataSource } from '../../../src/datasource';
+import { ConfigEditor } from '../../../src/editors/ConfigEditor';
+import { QueryEditor } from '../../../src/editors/QueryEditor';
+import { VariableQueryEditor } from '../../../src/editors/VariableQueryEditor';
+import { GpuQuery, VariableQuery } from '../../../src/query/types';
+import { GpuSettings } from '../../../src/settings';
+import { Answer } from './Answer';
+import { provideGrafana, templateSrvOf } from './grafana';
+
+/**
+ * The editors as Grafana holds them. The address says which, and with what:
+ * ?editor=query|annotation|variable|config &app=… &query=JSON &settings=JSON &variables=JSON &from=ms &to=ms
+ */
+const address = new URLSearchParams(window.location.search);
+const given = <T,>(name: string, otherwise: T): T => (address.has(name) ? JSON.parse(address.get(name)!) : otherwise);
+
+provideGrafana();
+const datasource = new DataSource(
+  {
+    uid: 'gpu',
+    name: 'GPU Reports',
+    type: 'chtc-gpureports-datasource',
+    access: 'proxy',
+    readOnly: false,
+    jsonData: {},
+    meta: { id: 'chtc-gpureports-datasource', info: {} },
+  } as DataSourceInstanceSettings<GpuSettings>,
+  templateSrvOf(given('variables', {}))
+);
+
+const to = Number(address.get('to') ?? Date.now());
+const from = Number(address.get('from') ?? to - 24 * 3600 * 1000);
+const range: TimeRange = {
+  from: dateTime(from),
+  to: dateTime(to),
+  raw: { from: dateTime(from), to: dateTime(to) },
+};
+const nothing: PanelData = { state: LoadingState.NotStarted, series: [], timeRange: range };
+
+function QueryPage({ annotation }: { annotation?: AnnotationQuery<GpuQuery> }) {
+  const [query, setQuery] = useState<GpuQuery>({ refId: 'A', ...given('query', {}) });
+  const [data, setData] = useState(nothing);
+  // Grafana runs what was saved last; state would still hold the query before.
+  const saved = React.useRef(query);
+  const app = (address.get('app') ?? CoreApp.PanelEditor) as CoreApp;
+
+  const run = () =>
+    datasource
+      .query({
+        requestId: 'Q1',
+        app,
+        targets: [saved.current].filter((target) => datasource.filterQuery(target)),
+        range,
+        interval: '1m',
+        intervalMs: 60_000,
+        maxDataPoints: 1000,
+        scopedVars: {},
+        timezone: 'utc',
+        startTime: Date.now(),
+      })
+      .subscribe(({ data: series, errors, state = LoadingState.Done }) =>
+        setData({ state, series, errors, timeRange: range })
+      );
+
+  return (
+    <>
+      <QueryEditor
+        datasource={datasource}
+        query={query}
+        onChange={(changed) => {
+          saved.current = changed;
+          setQuery(changed);
+        }}
+        onRunQuery={run}
+        range={range}
+        app={app}
+        annotation={annotation}
+      />
+      <Saved value={query} />
+      <Answer data={data} range={range} />
+    </>
+  );
+}
+
+function VariablePage() {
+  const [query, setQuery] = useState<VariableQuery>({ refId: '', ...given('query', {}) });
+  return (
+    <>
+      <VariableQueryEditor
+        datasource={datasource}
+        query={query}
+        onChange={setQuery}
+        onRunQuery={() => {}}
+        range={range}
+      />
+      <Saved value={query} />
+    </>
+  );
+}
+
+function ConfigPage() {
+  const [options, setOptions] = useState({
+    jsonData: {},
+    secureJsonData: {},
+    secureJsonFields: {},
+    url: '',
+    basicAuth: false,
+    basicAuthUser: '',
+    readOnly: false,
+    ...given('settings', {}),
+  } as DataSourceSettings<GpuSettings>);
+  const [health, setHealth] = useState('');
+  return (
+    <>
+      <ConfigEditor options={options} onOptionsChange={setOptions} />
+      <Button onClick={async () => setHealth((await datasource.testDatasource()).message)}>Save &amp; test</Button>
+      <output>{health}</output>
+      <Saved value={options} />
+    </>
+  );
+}
+
+/** What Grafana would store now. */
+function Saved({ value }: { value: unknown }) {
+  return <pre aria-label="Saved">{JSON.stringify(value, null, 1)}</pre>;
+}
+
+const pages: Record<string, React.ReactNode> = {
+  query: <QueryPage />,
+  annotation: <QueryPage annotation={{ name: 'Annotation', enable: true, iconColor: 'red' }} />,
+  variable: <VariablePage />,
+  config: <ConfigPage />,
+};
+
+createRoot(document.getElementById('root')!).render(
+  <ThemeContext.Provider value={createTheme({ colors: { mode: address.get('theme') === 'dark' ? 'dark' : 'light' } })}>
+    <GlobalStyles />
+    <PortalContainer />
+    <main style={{ padding: 16, maxWidth: 1200 }}>{pages[address.get('editor') ?? 'query']}</main>
+  </ThemeContext.Provider>
+);

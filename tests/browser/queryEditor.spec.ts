@@ -1,0 +1,139 @@
+import { kindNames, kinds } from '../../src/query/kinds';
+import { presets } from '../../src/query/presets';
+import { expect, test } from './editors';
+
+const allocation = { queryType: 'allocation', view: 'timeseries', groupBy: ['category'] };
+
+for (const kind of kindNames) {
+  for (const view of Object.keys(kinds[kind].views)) {
+    test(`shows ${kind}/${view}`, async ({ editor }) => {
+      await editor.open({ query: { queryType: kind, view } });
+      await expect(editor.page.getByRole('status', { name: 'What the query answers' })).toHaveText(/\.$/);
+      await expect(editor.page.getByRole('alert')).toHaveCount(0);
+      expect(editor.requests).toEqual([]);
+    });
+  }
+}
+
+for (const { name, query } of presets) {
+  test(`answers the preset "${name}"`, async ({ editor }) => {
+    await editor.open({});
+    await editor.page.getByRole('button', { name: 'Presets' }).click();
+    await editor.page.getByRole('menuitem', { name }).click();
+    await editor.expectSaved(query);
+    await expect(editor.answer()).toHaveAttribute('data-state', 'Done');
+    await expect(editor.answer().getByRole('alert')).toHaveCount(0);
+    expect(editor.count('/api/ds/query')).toBe(1);
+  });
+}
+
+test('changes kind, view, grouping, metrics and bucket by mouse', async ({ editor }) => {
+  await editor.open({});
+  await editor.choose('Kind', /^Evictions/);
+  await editor.choose('View', /^Time series/);
+  await editor.choose('Group by', /^Device/, /^User/);
+  await editor.choose('Metrics', /^Eviction rate/);
+  await editor.choose('Bucket', '1d');
+  await editor.expectSaved({
+    queryType: 'evictions',
+    view: 'timeseries',
+    groupBy: ['device', 'user'],
+    metrics: ['ratePer100GpuHours'],
+    bucket: '1d',
+  });
+});
+
+test('works with the keyboard alone', async ({ editor }) => {
+  const { keyboard } = editor.page;
+  await editor.open({ query: allocation });
+  await keyboard.press('Tab');
+  await expect(editor.field('Kind')).toBeFocused();
+  await keyboard.press('ArrowDown');
+  await keyboard.press('ArrowDown');
+  await keyboard.press('Enter');
+  await editor.expectSaved({ queryType: 'userHours' });
+  await editor.field('Devices').focus();
+  await keyboard.type('/H200/');
+  await keyboard.press('Enter');
+  await editor.expectSaved({ filter: { devices: ['/H200/'] } });
+  await keyboard.press('Backspace');
+  await expect.poll(async () => (await editor.saved()).filter).toBeUndefined();
+  await editor.page.getByRole('button', { name: 'Options' }).focus();
+  await keyboard.press('Enter');
+  await expect(editor.field('Limit')).toBeVisible();
+});
+
+test.describe('filters', () => {
+  test("offer the pool's values, asked for once when opened", async ({ editor }) => {
+    await editor.open({ query: allocation });
+    const [device] = await editor.values('device');
+    await editor.field('Devices').click();
+    await editor.page.getByText(device, { exact: true }).click();
+    await editor.expectSaved({ filter: { devices: [device] } });
+    expect(editor.count('/values/device')).toBe(1);
+    expect(editor.count('/api/ds/query')).toBe(1);
+  });
+
+  test('ask nothing on any key, and run once on Enter', async ({ editor }) => {
+    await editor.open({ query: allocation });
+    await editor.field('Machines').click();
+    await expect.poll(() => editor.requests.length).toBe(1);
+    await editor.page.keyboard.type('/^gpu[12]\\./', { delay: 30 });
+    expect(editor.requests).toHaveLength(1);
+    await editor.page.keyboard.press('Enter');
+    await editor.expectSaved({ filter: { machines: ['/^gpu[12]\\./'] } });
+    await expect.poll(() => editor.count('/api/ds/query')).toBe(1);
+  });
+
+  test('take over what was typed when the field is left', async ({ editor }) => {
+    await editor.open({ query: allocation });
+    await editor.field('Projects').click();
+    await editor.page.keyboard.type('my-project');
+    await editor.page.mouse.click(5, 5);
+    await editor.expectSaved({ filter: { projects: ['my-project'] } });
+  });
+
+  test('offer variables and send their values', async ({ editor }) => {
+    await editor.open({ query: allocation, variables: { chosen: 'gpu1.example.org' } });
+    await editor.field('Machines').click();
+    const request = editor.page.waitForRequest((made) => made.url().includes('/api/ds/query'));
+    await editor.page.getByText('$chosen', { exact: true }).click();
+    await editor.expectSaved({ filter: { machines: ['$chosen'] } });
+    expect((await request).postDataJSON().queries[0].filter).toEqual({ machines: ['gpu1.example.org'] });
+  });
+});
+
+test('a limit counts on Enter, not on every key', async ({ editor }) => {
+  await editor.open({ query: allocation });
+  await editor.page.getByRole('button', { name: 'Options' }).click();
+  await editor.field('Limit').click();
+  await editor.page.keyboard.type('250', { delay: 30 });
+  expect(editor.requests).toEqual([]);
+  await editor.page.keyboard.press('Enter');
+  await editor.expectSaved({ limit: 250 });
+  expect(editor.count('/api/ds/query')).toBe(1);
+});
+
+test('warns in alert rules', async ({ editor }) => {
+  await editor.open({
+    app: 'unified-alerting',
+    query: { queryType: 'allocation', view: 'current', filter: { machines: ['$m'] } },
+  });
+  await expect(editor.page.getByRole('alert')).toContainText('allocation/current cannot alert');
+  await expect(editor.page.getByRole('alert')).toContainText('replace $m');
+});
+
+test('offers evictions and gaps as annotations', async ({ editor }) => {
+  await editor.open({ editor: 'annotation' });
+  await editor.page.getByRole('button', { name: 'Presets' }).click();
+  await editor.page.getByRole('menuitem', { name: 'Collector gaps' }).click();
+  await editor.expectSaved({ queryType: 'allocation', view: 'annotations' });
+});
+
+for (const theme of ['light', 'dark'] as const) {
+  test(`is accessible, ${theme}`, async ({ editor }) => {
+    await editor.open({ theme, query: { ...allocation, metrics: ['allocated'] } });
+    await editor.page.getByRole('button', { name: 'Options' }).click();
+    await editor.expectAccessible();
+  });
+}

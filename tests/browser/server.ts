@@ -1,0 +1,38 @@
+import { readFile } from 'node:fs/promises';
+import { createServer, Server } from 'node:http';
+import { AddressInfo } from 'node:net';
+import { dirname, join, normalize } from 'node:path';
+
+import { Bridge } from './bridge';
+
+const grafanaUI = dirname(require.resolve('@grafana/ui/package.json'));
+
+const html = `<!doctype html>
+<html lang="en">
+  <head><meta charset="utf-8" /><link rel="icon" href="data:," /><title>GPU Reports: editors</title></head>
+  <body><div id="root"></div><script>window.grafanaBootData = { settings: {}, user: {}, navTree: [] };</script><script src="/page.js"></script></body>
+</html>`;
+
+/** Serves the page, Grafana's icons, and behind /api the bridge, on a free port of this machine. */
+export async function serve(page: string, bridge: Bridge): Promise<{ url: string; server: Server }> {
+  const server = createServer(async (request, response) => {
+    const path = normalize(new URL(request.url ?? '/', 'http://localhost').pathname);
+    try {
+      if (path.startsWith('/api/')) {
+        await bridge(request, response);
+      } else if (path === '/') {
+        response.setHeader('Content-Type', 'text/html').end(html);
+      } else if (path.startsWith('/public/')) {
+        const icon = path.replace(/^\/public\/(build\/)?/, '');
+        response.setHeader('Content-Type', 'image/svg+xml').end(await readFile(join(grafanaUI, 'dist/public', icon)));
+      } else {
+        response.setHeader('Content-Type', 'text/javascript').end(await readFile(join(page, path)));
+      }
+    } catch (error) {
+      const missing = (error as NodeJS.ErrnoException).code === 'ENOENT';
+      response.writeHead(missing ? 404 : 500).end(String(error));
+    }
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, server };
+}
