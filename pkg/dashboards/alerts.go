@@ -92,7 +92,7 @@ func Rules() []Rule {
 			Condition: "$B >= 10 && $A > 3 * $C", For: 15 * time.Minute, Severity: "warning", NoData: normal, Failed: keepLast,
 			Summary:     `{{ $labels.device }}: {{ printf "%.1f" $values.A.Value }} evictions per 100 backfill GPU hours`,
 			Description: "In the last 6 hours backfill jobs on this device were evicted more than three times as often per GPU hour as in the 7 days before, and at least 10 times.",
-			Dashboard:   "gpureports-backfill", Panel: "Eviction rate by device",
+			Dashboard:   "gpureports-backfill", Panel: "Evictions by device",
 		},
 		{
 			UID: "gpureports-supply", Title: "Backfill supply collapsed",

@@ -30,7 +30,7 @@ func backfill() Dashboard {
 					View:        areas(colors(map[string]string{"Used (avg.)": "purple", "Available (avg.)": "green", "Taken (avg.)": "blue"})...),
 				},
 				{
-					Title: "Utilisation by device", Width: 12, Height: 9,
+					Title: "Utilisation by device", Width: 12, Height: 9, MaxDataPoints: 60,
 					Description: "Of the GPUs that backfill jobs could have, the share that they use.",
 					Query:       ask("backfillAvailability", "timeseries").by("device").of("usedPercent").where(chosen),
 					View:        percentLines(),
@@ -70,25 +70,25 @@ func backfill() Dashboard {
 			}},
 			{"How long can it be kept?", []Panel{
 				{
-					Title: "How long a backfill GPU can be kept", Width: 12, Height: 10,
+					Title: "How long a backfill GPU can be kept", Width: 12, Height: 11,
 					Description: "Share of GPUs that their owners have not taken back by an age, counted from when the GPU came to the backfill pool, by machine type (Kaplan–Meier, with 95 % intervals).",
 					Query:       ask("backfillAvailability", "survival").by("machineType").where(chosen),
 					View:        curvesByMachineType(),
 				},
 				{
-					Title: "Safe hours by machine type", Width: 12, Height: 5,
-					Description: "For how many hours 90, 75 and 50 % of the GPUs can be kept before their owners take them back. None: fewer were ever taken back.",
-					Query:       ask("backfillAvailability", "summary").by("machineType").of(safe...).where(chosen).withoutTotals(),
-					View:        table(),
-				},
-				{
-					Title: "Safe hours by device", Width: 12, Height: 10,
+					Title: "Safe hours by device", Width: 12, Height: 11,
 					Description: "For how many hours 90, 75 and 50 % of the GPUs of a model can be kept before their owners take them back.",
 					Query:       ask("backfillAvailability", "summary").by("device").of(safe...).where(chosen).withoutTotals(),
 					View:        table(),
 				},
 				{
-					Title: "Transitions", Width: 12, Height: 10,
+					Title: "Safe hours by machine type", Width: 12, Height: 7,
+					Description: "For how many hours 90, 75 and 50 % of the GPUs can be kept before their owners take them back. None: fewer were ever taken back.",
+					Query:       ask("backfillAvailability", "summary").by("machineType").of(safe...).where(chosen).withoutTotals(),
+					View:        table(),
+				},
+				{
+					Title: "Transitions", Width: 12, Height: 7,
 					Description: "How often a GPU went from the state at the left to the one above, between one snapshot and the next. Used to used: another job.",
 					Query:       ask("backfillAvailability", "transitions").by().of("count").where(chosen),
 					View:        transitionMatrix(),
@@ -99,9 +99,9 @@ func backfill() Dashboard {
 			}},
 			{"Evictions", []Panel{
 				{
-					Title: "Eviction rate by device", Width: 12, Height: 9, MaxDataPoints: 60,
-					Description: "Evictions of backfill jobs per 100 backfill GPU hours. Without a job source it is a lower bound.",
-					Query:       ask("evictions", "timeseries").by("device").of("ratePer100GpuHours").where(chosen),
+					Title: "Eviction rate over time", Width: 12, Height: 9, MaxDataPoints: 60,
+					Description: "Evictions of backfill jobs per 100 backfill GPU hours, by machine type. Without a job source it is a lower bound.",
+					Query:       ask("evictions", "timeseries").by("machineType").of("ratePer100GpuHours").where(chosen),
 					View:        lines(),
 				},
 				{
@@ -144,7 +144,7 @@ func backfill() Dashboard {
 					Title: "Eviction events", Width: 24, Height: 12,
 					Description: "Every eviction: when, where, whose job, how long it had run, its cause, what that rests on, and whose job took over.",
 					Query:       ask("evictions", "events").where(chosen),
-					View:        table(),
+					View:        list(),
 				},
 			}},
 		},
@@ -171,7 +171,11 @@ var hiddenInLegend = object{"legend": true, "tooltip": false, "viz": false}
 var causeColors = colors(map[string]string{"owner preemption": "blue", "user or rank preemption": "purple", "drain or maintenance": "orange", "fault": "red", "unknown": "text"})
 
 func transitionMatrix() View {
-	v := table()
+	var names []Override
+	for _, state := range []string{"available", "used", "taken", "blocked", "absent"} {
+		names = append(names, renamed(state, state)) // or each would be called as the count
+	}
+	v := table(names...)
 	v.Defaults["custom"].(object)["cellOptions"] = object{"type": "color-background", "mode": "basic"}
 	v.Defaults["custom"].(object)["filterable"] = false
 	v.Defaults["color"] = object{"mode": "continuous-blues"}

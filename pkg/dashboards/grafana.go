@@ -3,6 +3,7 @@ package dashboards
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/query"
@@ -153,7 +154,7 @@ func (d Dashboard) panelID(title string) (int, error) {
 
 func (p Panel) model(id int) object {
 	overrides := []object{}
-	for _, o := range slices.Concat(p.plainHours(), p.View.Overrides) {
+	for _, o := range slices.Concat(p.Query.plain(), p.View.Overrides) {
 		overrides = append(overrides, o.model())
 	}
 	m := object{
@@ -175,14 +176,19 @@ func (p Panel) model(id int) object {
 	return m
 }
 
-// plainHours shows hours as hours: Grafana's own unit turns many of them into days and weeks, which do not compare.
-func (p Panel) plainHours() (overrides []Override) {
-	for _, name := range []string{
-		"gpuHours", "lostGpuHours", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "kmMedianHours", "restrictedMeanHours",
-		"hours90", "hours75", "hours50", "medianHoursToEviction", "hours", "ranHours",
-	} {
-		if p.Query.shows(name) {
-			overrides = append(overrides, Override{name, object{"unit": "suffix: h"}})
+// plainUnits are for numbers whose Grafana units round: hours become days and weeks, counts thousands. Such do not compare.
+var plainUnits = map[string][]string{
+	"suffix: h": {"gpuHours", "lostGpuHours", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "kmMedianHours", "restrictedMeanHours", "hours90", "hours75", "hours50", "medianHoursToEviction", "hours", "ranHours"},
+	"locale":    {"count", "censored", "unknownStart", "runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous"},
+}
+
+// plain gives what the answer holds of such numbers their plain unit.
+func (q Query) plain() (overrides []Override) {
+	for _, unit := range slices.Sorted(maps.Keys(plainUnits)) {
+		for _, name := range plainUnits[unit] {
+			if q.shows(name) {
+				overrides = append(overrides, Override{name, object{"unit": unit}})
+			}
 		}
 	}
 	return overrides

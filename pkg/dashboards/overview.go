@@ -15,20 +15,20 @@ func poolOverview() Dashboard {
 		Rows: []Row{
 			{"Now", []Panel{
 				{
-					Title: "Allocated % by category", Width: 9, Height: 7, MaxDataPoints: 1000,
+					Title: "Allocated % by category", Width: 9, Height: 9, MaxDataPoints: 1000,
 					Description: "Of the GPUs that could be allocated in each category, the share that jobs hold, at the end of the time range. A backfill GPU counts as available only while no owner's job holds it.",
 					Query:       ask("allocation", "timeseries").by("category").of("allocatedPercent").where(chosen),
 					View:        gaugeOfPercent(),
 				},
 				{
-					Title: "Free GPUs by device", Width: 8, Height: 7, MaxDataPoints: 1000,
+					Title: "Free GPUs by device", Width: 8, Height: 9, MaxDataPoints: 1000,
 					Description:     "GPUs that no job holds, neither on a primary nor on a backfill slot, and on which jobs may start, at the end of the time range.",
 					Query:           ask("allocation", "timeseries").by("device").of("free").where(real(chosen)),
 					View:            barGauge(nil, Override{"free", object{"decimals": 0, "links": seriesLink("device", "gpureports-backfill", "Backfill on this device")}}),
 					Transformations: shortDevices,
 				},
 				{
-					Title: "Freshness", Width: 7, Height: 7,
+					Title: "Freshness", Width: 7, Height: 9,
 					Description: "How old the newest snapshot is, how much of the time range snapshots cover, how many GPUs the newest snapshot has and how many of the day before it lacks, how old the newest job ad is, and how many backfill runs a job ad explains. They are the whole pool's, whatever is chosen above.",
 					Query:       ask("allocation", "health"),
 					View: stats("/.*/",
@@ -70,13 +70,13 @@ func poolOverview() Dashboard {
 					Title: "Allocation by category", Width: 24, Height: 10,
 					Description: "Averages over the time range, with totals of real and of backfill slots, which are never added together: they are the same GPUs.",
 					Query:       ask("allocation", "summary").by("category").where(chosen),
-					View:        metrics(gauge("allocatedPercent")),
+					View:        metrics(Override{"allocatedPercent", percentBar}),
 				},
 				{
 					Title: "Allocation by device", Width: 24, Height: 11,
 					Description: "The same averages for each GPU model on primary slots.",
 					Query:       ask("allocation", "summary").by("device").where(real(chosen)),
-					View:        metrics(gauge("allocatedPercent"), hidden("slots")),
+					View:        metrics(Override{"allocatedPercent", percentBar}, hidden("slots")),
 				},
 			}},
 			{"Who uses what", []Panel{
@@ -96,7 +96,7 @@ func poolOverview() Dashboard {
 					Title: "GPUs at the end of the time range", Width: 24, Height: 10,
 					Description: "Every GPU in the newest snapshot with its state, the user and job that hold it, and since when.",
 					Query:       ask("allocation", "current").where(chosen),
-					View:        table(stateColors),
+					View:        list(),
 				},
 			}},
 			{"Machines", []Panel{
@@ -104,13 +104,13 @@ func poolOverview() Dashboard {
 					Title: "Machines", Width: 24, Height: 10,
 					Description: "Each machine's owner, devices and use over the time range. An excluded machine has its reason and no figures.",
 					Query:       ask("allocation", "machines").where(chosen),
-					View:        table(gauge("allocatedPercent")),
+					View:        list(),
 				},
 				{
 					Title: "Idle machines", Width: 24, Height: 10,
 					Description: "Machines on which no primary slot was claimed in the time range; backfill jobs may have used them.",
 					Query:       ask("allocation", "machines").where(idle),
-					View:        table(hidden("allocated"), hidden("allocatedPercent")),
+					View:        list(hidden("allocated"), hidden("allocatedPercent")),
 				},
 			}},
 		},
@@ -125,12 +125,6 @@ func renamed(metric, name string) Override { return Override{metric, object{"dis
 
 // shortDevices leaves out of the names of devices what nearly all have, and that they are on primary slots.
 var shortDevices = []Transformation{{"renameByRegex", object{"regex": `^(?:NVIDIA )?(?:GeForce )?(.*?)(?: · Real)?$`, "renamePattern": "$1"}}}
-
-// stateColors are those of the state timeline.
-var stateColors = Override{"state", object{"custom.cellOptions": object{"type": "color-text"}, "mappings": []object{{"type": "value", "options": object{
-	"Claimed": object{"color": "blue"}, "Backfill": object{"color": "purple"}, "Free": object{"color": "green"},
-	"Prevented": object{"color": "red"}, "Drained": object{"color": "orange"},
-}}}}}
 
 // gaugeOfPercent warns where less than half is in use.
 func gaugeOfPercent() View {

@@ -79,7 +79,7 @@ func users() Dashboard {
 					View:        bars(renamed("GPU hours", "No project")),
 				},
 				{
-					Title: "GPU hours by project and user", Width: 12, Height: 12,
+					Title: "GPU hours by project and user", Width: 24, Height: 12,
 					Description: "Each list of prioritized projects with its hours and number of users; its users beneath.",
 					Query:       ask("userHours", "summary").by("project").where(chosen),
 					View:        metrics(),
@@ -90,7 +90,7 @@ func users() Dashboard {
 					Title: "GPUs held at the end of the time range", Width: 24, Height: 9,
 					Description: "GPUs that jobs of the chosen users hold in the newest snapshot.",
 					Query:       ask("allocation", "current").where(chosen),
-					View:        table(stateColors),
+					View:        list(),
 				},
 				{
 					Title: "Backfill runs and evictions by user", Width: 24, Height: 10,

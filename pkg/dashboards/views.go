@@ -7,16 +7,19 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
+// hour in milliseconds: as long, a missed run of the collector is drawn over.
+const hour = 3600_000
+
 // Ways to draw a series. Units, decimals and names come with the frames.
 
 // lines draws series as lines.
 func lines(overrides ...Override) View {
-	return series(object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 0, "showPoints": "auto", "spanNulls": false}, overrides)
+	return series(object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 0, "showPoints": "auto", "spanNulls": hour}, overrides)
 }
 
 // areas stacks series: their sum has a meaning.
 func areas(overrides ...Override) View {
-	return series(object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 60, "showPoints": "never", "spanNulls": false, "stacking": object{"mode": "normal", "group": "A"}}, overrides)
+	return series(object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 60, "showPoints": "never", "spanNulls": hour, "stacking": object{"mode": "normal", "group": "A"}}, overrides)
 }
 
 // bars stacks series of amounts: a bar is what fell into its bucket.
@@ -64,7 +67,7 @@ func stats(pattern string, overrides ...Override) View {
 	return View{
 		Type: "stat",
 		Options: object{
-			"colorMode": "value", "graphMode": "none", "justifyMode": "auto", "orientation": "auto", "textMode": "value_and_name", "wideLayout": true, "showPercentChange": false,
+			"colorMode": "value", "graphMode": "none", "justifyMode": "auto", "orientation": "auto", "textMode": "value_and_name", "wideLayout": false, "text": object{"titleSize": 13, "valueSize": 22}, "showPercentChange": false,
 			"percentChangeColorMode": "standard", "reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": pattern, "values": false},
 		},
 		Defaults:  object{"color": object{"mode": "thresholds"}, "thresholds": levels("text")},
@@ -82,18 +85,45 @@ func table(overrides ...Override) View {
 	}
 }
 
-// textColumns gives columns of texts room, and those that name something that a dashboard shows a link to it.
+// textColumns gives columns of texts room, and links to those that name something that a dashboard shows.
 var textColumns = []Override{
-	{"category", object{"custom.minWidth": 200}},
-	{"machine", linkedColumn(210, "machine", "gpureports-machine", "State, users and jobs of this machine")},
-	{"user", linkedColumn(190, "user", "gpureports-users", "GPU hours of this user")},
-	{"device", linkedColumn(200, "device", "gpureports-backfill", "Backfill on this device")},
-	{"project", object{"custom.minWidth": 160}},
-	{"job", object{"custom.minWidth": 260}},
+	{"category", width(230)},
+	{"machine", linkedColumn(230, "machine", "gpureports-machine", "State, users and jobs of this machine")},
+	{"user", linkedColumn(220, "user", "gpureports-users", "GPU hours of this user")},
+	{"device", linkedColumn(220, "device", "gpureports-backfill", "Backfill on this device")},
+	{"project", width(200)},
+	{"job", width(300)},
 }
 
-func linkedColumn(width int, column, uid, title string) object {
-	return object{"custom.minWidth": width, "links": []object{link(uid, title, column, "${__data.fields."+column+":percentencode}")}}
+// list shows a table of things: machines, GPUs, runs, events.
+func list(overrides ...Override) View {
+	return table(slices.Concat([]Override{
+		{"time", width(160)},
+		{"start", width(160)},
+		{"end", width(160)},
+		{"since", width(160)},
+		{"lastSeen", width(160)},
+		{"gpuIds", width(160)},
+		{"projects", width(160)},
+		{"devices", width(220)},
+		{"ownership", width(150)},
+		{"takenOverBy", width(220)},
+		{"excludedReason", width(300)},
+		{"allocatedPercent", percentBar},
+		{"state", stateColors},
+	}, overrides)...)
+}
+
+// stateColors are those of the state timeline.
+var stateColors = object{"custom.cellOptions": object{"type": "color-text"}, "mappings": []object{{"type": "value", "options": object{
+	"Free": object{"color": "green"}, "Claimed": object{"color": "blue"}, "Backfill": object{"color": "purple"},
+	"Drained": object{"color": "orange"}, "Prevented": object{"color": "red"},
+}}}}
+
+func width(pixels int) object { return object{"custom.width": pixels} }
+
+func linkedColumn(pixels int, column, uid, title string) object {
+	return object{"custom.width": pixels, "links": []object{link(uid, title, column, "${__data.fields."+column+":percentencode}")}}
 }
 
 // metrics is a table of metrics, with the rows that add others up set off. Those rows are told by rowType.
@@ -117,7 +147,9 @@ func curves() View {
 	v := series(object{"drawStyle": "line", "lineInterpolation": "stepAfter", "lineWidth": 2, "fillOpacity": 0, "showPoints": "never", "spanNulls": false}, nil)
 	v.Type = "trend"
 	v.Options["xField"] = "hours"
-	v.Defaults["max"] = 1
+	delete(v.Defaults, "min") // would hold for the hours too
+	custom := v.Defaults["custom"].(object)
+	custom["axisSoftMin"], custom["axisSoftMax"] = 0, 1
 	return v
 }
 
@@ -127,7 +159,7 @@ func week(scheme string) View {
 		Type: "heatmap",
 		Options: object{
 			"calculate": false, "cellGap": 1, "showValue": "never", "legend": object{"show": true}, "tooltip": object{"mode": "single", "yHistogram": false, "showColorScale": true},
-			"color":        object{"mode": "scheme", "scheme": scheme, "scale": "linear", "exponent": 0.5, "fill": "dark-blue", "steps": 64, "reverse": true, "min": 0},
+			"color":        object{"mode": "scheme", "scheme": scheme, "scale": "linear", "exponent": 0.5, "fill": "dark-blue", "steps": 64, "reverse": false},
 			"yAxis":        object{"axisPlacement": "left", "reverse": true},
 			"filterValues": object{},
 			"rowsFrame":    object{"layout": "auto"},
@@ -158,12 +190,10 @@ func levels(base string, steps ...any) object {
 	return object{"mode": "absolute", "steps": list}
 }
 
-// gauge shows a column of percentages as bars.
-func gauge(column string) Override {
-	return Override{column, object{
-		"custom.cellOptions": object{"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}, "custom.minWidth": 120,
-		"min": 0, "max": 100, "color": object{"mode": "fixed", "fixedColor": "blue"},
-	}}
+// percentBar shows a column of percentages as bars.
+var percentBar = object{
+	"custom.cellOptions": object{"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}, "custom.width": 130,
+	"min": 0, "max": 100, "color": object{"mode": "fixed", "fixedColor": "blue"},
 }
 
 // categoryColors follow those of states: blue tones where owners have a claim, purple ones for backfill.
