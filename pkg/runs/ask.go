@@ -7,18 +7,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/timeline"
 )
-
-// Look loads the snapshots of a window and of its reach, and observes the pool.
-func Look(ctx context.Context, tl *timeline.Timeline, w pool.Window, lists pool.Lists) (*Observed, error) {
-	reach := pool.Window{From: w.From - Reach, To: w.To + Reach}
-	v, err := tl.Load(ctx, reach.From, reach.To)
-	if err != nil {
-		return nil, err
-	}
-	return Observe(ctx, v, reach, lists)
-}
 
 // Ask looks up the ads of the wanted runs' jobs, all at once. A source that does not answer is no error: the result is
 // nil, and failure says why.

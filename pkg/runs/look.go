@@ -1,0 +1,85 @@
+package runs
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"unsafe"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// Look loads the snapshots of a window and of its reach, and observes the pool.
+func Look(ctx context.Context, tl *timeline.Timeline, w pool.Window, lists pool.Lists) (*Observed, error) {
+	reach := pool.Window{From: w.From - Reach, To: w.To + Reach}
+	v, err := tl.Load(ctx, reach.From, reach.To)
+	if err != nil {
+		return nil, err
+	}
+	return looks.get(ctx, v, reach, lists)
+}
+
+// memory keeps the latest observations of all timelines: the panels of a dashboard ask for one window at one moment.
+type memory struct {
+	turn    chan struct{} // one observation at a time: it takes all cores
+	entries []remembered  // the latest first
+	most    int           // bytes
+}
+
+type remembered struct {
+	days       []*timeline.Day
+	first, end int
+	lists      string
+	observed   *Observed
+	bytes      int
+}
+
+var looks = memory{turn: make(chan struct{}, 1), most: 256 << 20}
+
+// get observes a view, or returns what was observed before over the same days and snapshots, with the same lists.
+func (m *memory) get(ctx context.Context, v *timeline.View, reach pool.Window, lists pool.Lists) (*Observed, error) {
+	select {
+	case m.turn <- struct{}{}:
+		defer func() { <-m.turn }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("observing the pool: %w", ctx.Err())
+	}
+	first, end := v.Snapshots(reach)
+	named := fmt.Sprint(slices.Sorted(maps.Keys(lists.CHTCOwned)), lists.Excluded)
+	i := slices.IndexFunc(m.entries, func(e remembered) bool {
+		return e.first == first && e.end == end && e.lists == named && slices.Equal(e.days, v.Days)
+	})
+	if i >= 0 {
+		e := m.entries[i]
+		m.entries = slices.Insert(slices.Delete(m.entries, i, i+1), 0, e)
+		return e.observed, nil
+	}
+	o, err := Observe(ctx, v, reach, lists)
+	if err != nil {
+		return nil, fmt.Errorf("observing the pool: %w", err)
+	}
+	m.entries = slices.Insert(m.entries, 0, remembered{v.Days, first, end, named, o, o.bytes()})
+	all := 0
+	for i := range m.entries {
+		if all += m.entries[i].bytes; all > m.most {
+			m.entries = slices.Delete(m.entries, i, len(m.entries))
+			break
+		}
+	}
+	return o, nil
+}
+
+// bytes is about what an observation takes.
+func (o *Observed) bytes() int {
+	n := len(o.gaps) * 8
+	for m := range o.Machines {
+		n += len(o.Machines[m].Runs) * int(unsafe.Sizeof(Run{})+64) // with its job in the index
+		for g := range o.Machines[m].GPUs {
+			gpu := &o.Machines[m].GPUs[g]
+			n += len(gpu.Segments)*int(unsafe.Sizeof(Segment{})) + len(gpu.places)*int(unsafe.Sizeof(Place{}))
+		}
+	}
+	return n
+}
