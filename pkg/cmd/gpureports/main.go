@@ -27,6 +27,7 @@ type commands struct {
 	Demo   demoCommand   `cmd:"" help:"Make a sample pool, ask the plugin as Grafana does, print the answers."`
 	Query  queryCommand  `cmd:"" help:"Answer queries as the data source does."`
 	Sample sampleCommand `cmd:"" help:"Make a sample pool in a directory."`
+	Bench  benchCommand  `cmd:"" help:"Measure the product on made-up pools."`
 	Bridge bridgeCommand `cmd:"" hidden:"" help:"Serve the plugin to browser tests."`
 }
 

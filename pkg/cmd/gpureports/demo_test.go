@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/plugin/host"
+)
+
+// binary is the plugin's binary, built once.
+var binary = sync.OnceValues(func() (string, error) {
+	checkout, err := host.Checkout(".")
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp("", "gpureports-cmd-")
+	if err != nil {
+		return "", err
+	}
+	built = dir
+	return host.Build(context.Background(), checkout, dir)
+})
+
+var built string // its directory
+
+func pluginBinary(t *testing.T) string {
+	t.Helper()
+	path, err := binary()
+	require.NoError(t, err)
+	return path
+}
+
+func TestDemo(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pool")
+	args := []string{"demo", "--directory", dir, "--plugin", pluginBinary(t), "--machines", "8", "--days", "2"}
+	code, out, errors := command(t, "", args...)
+	require.Equal(t, exitOK, code, errors)
+	require.Contains(t, out, "Made a sample pool of 8 machines over 2 days in "+dir)
+	require.Contains(t, out, "Health: OK")
+	require.Contains(t, out, "What next")
+	var questions []struct{ Title string }
+	require.NoError(t, json.Unmarshal(demoQuestions, &questions))
+	require.NotEmpty(t, questions)
+	for _, q := range questions {
+		_, answer, found := strings.Cut(out, "\n"+q.Title)
+		require.True(t, found, q.Title)
+		answer, _, _ = strings.Cut(answer, "\n\n")
+		require.NotContains(t, answer, "No data.", q.Title)
+		require.Greater(t, strings.Count(answer, "\n"), 3, q.Title)
+	}
+	require.FileExists(t, filepath.Join(dir, settingsFile))
+
+	code, out, errors = command(t, "", args...)
+	require.Equal(t, exitOK, code, errors)
+	require.Contains(t, out, "Using the sample pool in "+dir)
+}
+
+func TestSample(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pool")
+	code, out, errors := command(t, "", "sample", dir, "--machines", "5", "--days", "1")
+	require.Equal(t, exitOK, code, errors)
+	require.Contains(t, out, settingsFile)
+	for _, name := range []string{"chtc_owned", "masked_hosts.yaml", "jobs.db", settingsFile} {
+		require.FileExists(t, filepath.Join(dir, name))
+	}
+	code, _, errors = command(t, "", "sample", dir, "--machines", "5", "--days", "1")
+	require.Equal(t, exitFailed, code, "nothing is written over")
+	require.NotEmpty(t, errors)
+	code, _, errors = command(t, "", "sample", filepath.Join(dir, "x"), "--machines", "3")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errors, "5 to 2000")
+}
+
+func TestBridge(t *testing.T) {
+	process, err := host.Start(pluginBinary(t), io.Discard)
+	require.NoError(t, err)
+	defer process.Close()
+	settings, err := readSettings(settingsFor(t, "pool-a"))
+	require.NoError(t, err)
+	server := httptest.NewServer(bridge(process.Source(settings)))
+	defer server.Close()
+	ask := func(method, path, body string, header ...string) (int, string) {
+		request, err := http.NewRequest(method, server.URL+path, strings.NewReader(body))
+		require.NoError(t, err)
+		for _, h := range header {
+			request.Header.Set(h, "true")
+		}
+		response, err := server.Client().Do(request)
+		require.NoError(t, err)
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		return response.StatusCode, string(text)
+	}
+
+	status, body := ask("GET", "/api/datasources/uid/any/health", "")
+	require.Equal(t, 200, status)
+	var health struct {
+		Status, Message string
+		Details         map[string]any
+	}
+	require.NoError(t, json.Unmarshal([]byte(body), &health))
+	require.Equal(t, "OK", health.Status)
+	require.Contains(t, health.Message, "Snapshots")
+	require.NotEmpty(t, health.Details)
+
+	status, body = ask("GET", "/api/datasources/uid/any/resources/values/slots?filter=%7B%22slots%22%3A%5B%22Real%22%5D%7D", "")
+	require.Equal(t, 200, status)
+	require.JSONEq(t, `[{"text": "Real", "value": "Real"}]`, body)
+	status, body = ask("GET", "/api/datasources/uid/any/resources/values/colour", "")
+	require.Equal(t, 404, status)
+	require.Contains(t, body, "colour")
+
+	from, to := time.Date(2025, 9, 30, 0, 0, 0, 0, time.UTC).UnixMilli(), time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+	query := func(window, queries string, header ...string) (int, map[string]struct {
+		Status int
+		Error  string
+		Frames []json.RawMessage
+	}) {
+		status, body := ask("POST", "/api/ds/query", `{`+window+`, "queries": [`+queries+`]}`, header...)
+		var answer struct {
+			Results map[string]struct {
+				Status int
+				Error  string
+				Frames []json.RawMessage
+			}
+		}
+		require.NoError(t, json.Unmarshal([]byte(body), &answer), body)
+		return status, answer.Results
+	}
+	window := `"from": "` + strconv.FormatInt(from, 10) + `", "to": "` + strconv.FormatInt(to, 10) + `"`
+	status, results := query(window, `{"refId": "A", "queryType": "allocation", "intervalMs": 3600000}`)
+	require.Equal(t, 200, status)
+	require.Equal(t, 200, results["A"].Status)
+	require.Len(t, results["A"].Frames, 6)
+	status, results = query(window, `{"refId": "A", "queryType": "allocation"}, {"refId": "B", "queryType": "weather"}`)
+	require.Equal(t, 400, status)
+	require.Empty(t, results["A"].Error)
+	require.Contains(t, results["B"].Error, "weather")
+	_, results = query(window, `{"refId": "A", "queryType": "allocation", "view": "current"}`, "FromAlert")
+	require.Contains(t, results["A"].Error, "alert")
+	status, _ = ask("POST", "/api/ds/query", `nonsense`)
+	require.Equal(t, 400, status)
+	status, _ = ask("POST", "/api/ds/query", `{"from": "soon", "to": "now", "queries": []}`)
+	require.Equal(t, 400, status)
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/backend/log"
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/golden"
+)
+
+func TestMain(m *testing.M) {
+	log.DefaultLogger = log.NewNullLogger()
+	backend.Logger = log.DefaultLogger
+	code := m.Run()
+	os.RemoveAll(built)
+	os.Exit(code)
+}
+
+var started = time.Date(2025, 10, 2, 0, 0, 0, 0, time.UTC)
+
+// command runs a command line and returns its exit code and what it wrote.
+func command(t *testing.T, stdin string, args ...string) (code int, out, errors string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code = run(context.Background(), args, &console{in: strings.NewReader(stdin), out: &o, err: &e, now: started})
+	return code, o.String(), e.String()
+}
+
+// settingsFor writes a settings file beside a golden pool, which it names relatively.
+func settingsFor(t *testing.T, pool string) string {
+	t.Helper()
+	dir := golden.Pool(t, pool)
+	path := filepath.Join(filepath.Dir(dir), "settings.json")
+	text, err := json.Marshal(map[string]any{"jsonData": map[string]any{"snapshotDir": filepath.Base(dir), "cacheDir": "cache", "jobs": "sqlite"}})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	return path
+}
+
+func answerTo(t *testing.T, settings, format, queries string) (int, string, string) {
+	t.Helper()
+	return command(t, queries, "query", "--settings", settings, "--query", "-", "--from", "2025-09-30T00:00:00Z", "--to", "now", "--format", format)
+}
+
+func TestQueryJSON(t *testing.T) {
+	settings := settingsFor(t, "pool-a")
+	code, out, errors := answerTo(t, settings, "json", `[
+		{"queryType": "allocation", "bucket": "1d", "refId": "series"},
+		{"queryType": "allocation", "view": "nonsense"},
+		{"queryType": "allocation", "view": "summary", "metrics": ["free"], "fromAlert": true},
+		{"queryType": "allocation", "view": "summary", "fromAlert": true},
+		{"queryType": "allocation", "filter": {"machines": ["nowhere"]}}]`)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errors, "2 of 5 queries failed")
+	var answers []struct {
+		RefID  string
+		Status int
+		Error  *string
+		Frames []struct {
+			Schema struct {
+				Meta   struct{ Type string }
+				Fields []struct{ Name, Type string }
+			}
+			Data struct{ Values [][]any }
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &answers), out)
+	require.Len(t, answers, 5)
+	require.Equal(t, []string{"series", "B", "C", "D", "E"}, []string{answers[0].RefID, answers[1].RefID, answers[2].RefID, answers[3].RefID, answers[4].RefID})
+	require.Greater(t, len(answers[0].Frames), 1, "a frame a series")
+	for _, frame := range answers[0].Frames {
+		require.Equal(t, "timeseries-multi", frame.Schema.Meta.Type)
+		require.Len(t, frame.Data.Values, 2)
+	}
+	require.Equal(t, 200, answers[0].Status)
+	require.Nil(t, answers[0].Error)
+	require.Equal(t, 400, answers[1].Status)
+	require.Contains(t, *answers[1].Error, "nonsense")
+	require.NotNil(t, answers[1].Frames, "frames is a list")
+	require.Empty(t, answers[1].Frames)
+	require.Equal(t, "numeric-long", answers[2].Frames[0].Schema.Meta.Type, "answered as for an alert rule")
+	require.Contains(t, *answers[3].Error, "alert")
+	require.Len(t, answers[4].Frames, 1)
+	require.Empty(t, answers[4].Frames[0].Schema.Fields, "no data")
+
+	code, out, errors = answerTo(t, settings, "json", `{"queryType": "userHours"}`)
+	require.Equal(t, exitOK, code)
+	require.Empty(t, errors, "only JSON")
+	require.NoError(t, json.Unmarshal([]byte(out), &answers))
+	require.Equal(t, "A", answers[0].RefID)
+}
+
+func TestQueryInterval(t *testing.T) {
+	settings := settingsFor(t, "pool-a")
+	points := func(extra string) int {
+		code, out, _ := answerTo(t, settings, "csv", `{"queryType": "allocation", "groupBy": ["slots"], "filter": {"slots": ["Real"]}`+extra+`}`)
+		require.Equal(t, exitOK, code)
+		return strings.Count(out, "\n") - 1
+	}
+	require.Equal(t, points(`, "bucket": "15m"`), points(""), "two days in a thousand points: the smallest")
+	require.Equal(t, points(`, "bucket": "1h"`), points(`, "intervalMs": 3600000`))
+	require.Equal(t, points(`, "bucket": "3h"`), points(`, "intervalMs": 3600001.5, "maxDataPoints": 7`))
+}
+
+func TestQueryCSV(t *testing.T) {
+	code, out, errors := answerTo(t, settingsFor(t, "pool-a"), "csv", `[
+		{"queryType": "allocation", "view": "summary"}, {"queryType": "nonsense"}, {"queryType": "userHours", "view": "summary", "groupBy": []}]`)
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errors, "nonsense")
+	parts := strings.Split(out, "\n\n")
+	require.Len(t, parts, 2, "frames separated by an empty line")
+	records, err := csv.NewReader(strings.NewReader(parts[0])).ReadAll()
+	require.NoError(t, err)
+	require.Equal(t, []string{"category", "allocatedPercent", "allocated"}, records[0][:3])
+	require.Equal(t, "Prioritized (Researcher Owned)", records[1][0])
+	require.Len(t, records, 9, "head, six categories, two totals")
+	require.NotContains(t, records[1][1], ",", "plain numbers")
+}
+
+func TestQueryTableAndHTML(t *testing.T) {
+	settings := settingsFor(t, "pool-a")
+	_, out, _ := answerTo(t, settings, "table", `[{"queryType": "allocation", "view": "summary"}, {"queryType": "allocation", "bucket": "1d", "metrics": ["free"]}, {"queryType": "nonsense"}]`)
+	require.Contains(t, out, "Prioritized (Researcher Owned)")
+	require.Contains(t, out, "Real Slots (total)")
+	require.Contains(t, out, "Allocated %")
+	require.Contains(t, out, "2025-09-30 00:00")
+	require.Contains(t, out, "── B ──")
+	for _, line := range strings.Split(out, "\n") {
+		require.Equal(t, strings.TrimRight(line, " "), line, "no blanks at the end")
+	}
+	_, out, _ = answerTo(t, settings, "html", `[{"queryType": "allocation", "view": "summary"}, {"queryType": "nonsense<b>"}]`)
+	require.True(t, strings.HasPrefix(out, "<!doctype html>"))
+	require.Contains(t, out, `<th scope="col" class="number">Allocated %</th>`)
+	require.Contains(t, out, `class="total"`)
+	require.Contains(t, out, "nonsense&lt;b&gt;")
+	require.NotContains(t, out, "<b>")
+}
+
+func TestUsage(t *testing.T) {
+	settings := settingsFor(t, "pool-a")
+	for _, args := range [][]string{
+		{},
+		{"nonsense"},
+		{"query"},
+		{"query", "--settings", settings, "--query", "-", "--from", "now-1h"},
+		{"query", "--settings", settings, "--query", "-", "--from", "yesterday", "--to", "now"},
+		{"query", "--settings", settings, "--query", "-", "--from", "now-1y", "--to", "now"},
+		{"query", "--settings", settings, "--query", "-", "--from", "now-1h", "--to", "now", "--format", "xml"},
+		{"query", "--settings", settings + "-missing", "--query", "-", "--from", "now-1h", "--to", "now"},
+		{"query", "--settings", settings, "--query", settings + "-missing", "--from", "now-1h", "--to", "now"},
+	} {
+		code, out, errors := command(t, `{"queryType": "allocation"}`, args...)
+		require.Equal(t, exitUsage, code, args)
+		require.NotEmpty(t, errors, args)
+		require.Empty(t, out, args)
+	}
+	for _, queries := range []string{``, `7`, `[]`, `{"queryType"`, `[{"refId": "A"}, {"refId": "A"}]`, `{"refId": 7}`} {
+		code, _, errors := answerTo(t, settings, "json", queries)
+		require.Equal(t, exitUsage, code, queries)
+		require.NotEmpty(t, errors, queries)
+	}
+	code, out, _ := command(t, "", "--help")
+	require.Equal(t, exitOK, code)
+	require.Contains(t, out, "query")
+	code, out, _ = command(t, "", "query", "--help")
+	require.Equal(t, exitOK, code)
+	require.Contains(t, out, "--from")
+}
+
+func TestParseTime(t *testing.T) {
+	now := time.Date(2026, 3, 8, 12, 0, 0, 500, time.UTC)
+	for text, want := range map[string]time.Time{
+		"now":                         now,
+		"now-90s":                     now.Add(-90 * time.Second),
+		"now-5m":                      now.Add(-5 * time.Minute),
+		"now-24h":                     now.Add(-24 * time.Hour),
+		"now-7d":                      now.Add(-7 * 24 * time.Hour),
+		"now-2w":                      now.Add(-14 * 24 * time.Hour),
+		"2026-03-08T06:00:00-06:00":   time.Date(2026, 3, 8, 12, 0, 0, 0, time.UTC),
+		"2026-03-08T12:00:00.123456Z": time.Date(2026, 3, 8, 12, 0, 0, 123456000, time.UTC),
+	} {
+		got, err := parseTime(text, now)
+		require.NoError(t, err, text)
+		require.True(t, want.Equal(got), "%s: want %v, got %v", text, want, got)
+	}
+	for _, text := range []string{"", "now-", "now+1h", "now-1", "now-1y", "2026-03-08", "12:00"} {
+		_, err := parseTime(text, now)
+		require.ErrorContains(t, err, "RFC 3339", text)
+	}
+}
+
+func TestSettingsRelativeToTheirFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "settings.json")
+	require.NoError(t, os.WriteFile(path, []byte(`{"name": "n", "url": "http://es", "basicAuth": true, "basicAuthUser": "u", "jsonData": {"snapshotDir": "pool", "cacheDir": "/cache", "timezone": "UTC"}, "secureJsonData": {"basicAuthPassword": "p"}}`), 0o600))
+	settings, err := readSettings(path)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"snapshotDir": "`+filepath.Join(filepath.Dir(path), "pool")+`", "cacheDir": "/cache", "timezone": "UTC"}`, string(settings.JSONData))
+	require.Equal(t, backend.DataSourceInstanceSettings{Type: "chtc-gpureports-datasource", Name: "n", URL: "http://es", BasicAuthEnabled: true, BasicAuthUser: "u",
+		JSONData: settings.JSONData, DecryptedSecureJSONData: map[string]string{"basicAuthPassword": "p"}}, settings)
+	require.NoError(t, os.WriteFile(path, []byte(`[]`), 0o600))
+	_, err = readSettings(path)
+	require.ErrorContains(t, err, "jsonData")
+}
