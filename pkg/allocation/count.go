@@ -78,12 +78,12 @@ func NewCount(ctx context.Context, p *query.Plan, s *timeline.Slices, groupings 
 	group, inner := errgroup.WithContext(ctx)
 	for w := range workers {
 		group.Go(func() error {
-			classifier := newClassifier(p, by, names)
+			day := &dayCount{classify: newClassifier(p, by, names), index: map[Group]int32{}}
 			for i := w * len(s.Days) / workers; i < (w+1)*len(s.Days)/workers; i++ {
 				if err := inner.Err(); err != nil {
 					return err
 				}
-				parts[i] = countDay(classifier, &s.Days[i], bucketOf)
+				parts[i] = day.count(&s.Days[i], bucketOf)
 			}
 			return nil
 		})
@@ -213,18 +213,21 @@ type part struct {
 	sums    []float64 // of group, class, bucket
 }
 
-// dayCount is a day being counted.
+// dayCount counts days, one after the other.
 type dayCount struct {
-	part
+	*part
 	classify *classifier
 	day      *timeline.DaySlices
 	rows     []timeline.Row
 	index    map[Group]int32
 
 	gpus       []gpuClass // distinct
-	rowClass   []int32    // of each row; nil: whether it has a project
+	ofGPU      []int32    // the class of each of the day's GPUs, -1 for those left out
+	ofRow      []int32    // the class of each row: what it brings into its groups
 	rowClasses int
+	codes      []code  // of each row
 	cells      []int32 // groups by side, GPU class and row class; unset, or no group
+	pieces     []timeline.Piece
 
 	bucketOf []int32   // of each slice, from the first one of the day
 	starts   []int32   // of each bucket its first slice, from the first one of the day
@@ -234,62 +237,91 @@ type dayCount struct {
 	base [2]int32 // where the GPU's cells begin
 }
 
+// code is what a row says of its state, in a byte: rows themselves are too many for the processor's nearest cache.
+type code uint8
+
+const (
+	codePrevented code = 8
+	codeState     code = 7
+)
+
+func codeOf(r *timeline.Row) code {
+	c := code(r.State)
+	if r.Prevented {
+		c |= codePrevented
+	}
+	return c
+}
+
 const (
 	unset   = -1
 	noGroup = -2
 )
 
-func countDay(classify *classifier, d *timeline.DaySlices, bucketOf []int32) *part {
+// count counts a day without the slices that it shares with a neighbour.
+func (c *dayCount) count(d *timeline.DaySlices, bucketOf []int32) *part {
+	c.part = &part{classes: classes}
 	if d.First > d.Last {
-		return &part{}
+		return c.part
 	}
-	c := &dayCount{classify: classify, day: d, rows: d.Rows(), index: map[Group]int32{}}
-	c.classes = classes
-	if classify.byUser {
+	if c.classify.byUser {
 		c.classes = 1
 	}
-	c.first = int(bucketOf[d.First])
-	c.buckets = int(bucketOf[d.Last]) - c.first + 1
-	c.bucketOf = make([]int32, d.Last-d.First+1)
-	c.starts = make([]int32, c.buckets+1)
-	for i := range c.bucketOf {
-		b := bucketOf[d.First+i] - int32(c.first)
-		c.bucketOf[i] = b
-		c.starts[b+1] = int32(i + 1)
-	}
-	for b := range c.buckets { // a bucket without a slice begins where the one before ended
-		c.starts[b+1] = max(c.starts[b+1], c.starts[b])
-	}
-	classOfGPU := c.classifyGPUs()
+	c.day, c.rows = d, d.Rows()
+	clear(c.index)
+	c.divide(bucketOf)
+	c.classifyGPUs()
 	c.classifyRows()
-	c.cells = slices.Repeat([]int32{unset}, 2*len(c.gpus)*c.rowClasses)
-
-	visit := c.visit
-	for i, class := range classOfGPU {
+	c.cells = slices.Grow(c.cells[:0], 2*len(c.gpus)*c.rowClasses)[:2*len(c.gpus)*c.rowClasses]
+	for i := range c.cells {
+		c.cells[i] = unset
+	}
+	c.whole = c.whole[:0]
+	for i, class := range c.ofGPU {
 		if class < 0 {
 			continue
 		}
 		c.gpu = c.gpus[class]
 		c.base[pool.Primary] = class * int32(c.rowClasses)
 		c.base[pool.Backfill] = (int32(len(c.gpus)) + class) * int32(c.rowClasses)
-		d.Walk(i, visit)
+		c.pieces = d.Pieces(i, c.pieces[:0])
+		if c.classify.byUser {
+			c.countClaims()
+		} else {
+			c.countStates()
+		}
 	}
 	c.finish()
-	return &c.part
+	return c.part
 }
 
-// classifyGPUs returns each GPU's class, -1 for those left out. GPUs of one machine stand together.
-func (c *dayCount) classifyGPUs() []int32 {
-	of := make([]int32, c.day.GPUs())
+// divide finds the day's buckets.
+func (c *dayCount) divide(bucketOf []int32) {
+	c.first = int(bucketOf[c.day.First])
+	c.buckets = int(bucketOf[c.day.Last]) - c.first + 1
+	c.bucketOf, c.starts = c.bucketOf[:0], c.starts[:0]
+	for slice, b := range bucketOf[c.day.First : c.day.Last+1] {
+		b -= int32(c.first)
+		for int(b) >= len(c.starts) { // a bucket without a slice begins with the next one
+			c.starts = append(c.starts, int32(slice))
+		}
+		c.bucketOf = append(c.bucketOf, b)
+	}
+	c.starts = append(c.starts, int32(len(c.bucketOf)))
+}
+
+// classifyGPUs puts the day's GPUs into classes. GPUs of one machine stand together.
+func (c *dayCount) classifyGPUs() {
+	c.ofGPU, c.gpus = slices.Grow(c.ofGPU[:0], c.day.GPUs())[:c.day.GPUs()], c.gpus[:0]
 	index := map[gpuClass]int32{}
-	for i := range of {
+	for i := range c.ofGPU {
 		if i > 0 && c.day.MachineOf(i) == c.day.MachineOf(i-1) && c.day.ModelIndex(i) == c.day.ModelIndex(i-1) {
-			of[i] = of[i-1]
+			c.ofGPU[i] = c.ofGPU[i-1]
 			continue
 		}
 		class, counts := c.classify.gpu(c.day.Day, i)
 		if !counts {
-			of[i] = -1
+			c.ofGPU[i] = -1
 			continue
 		}
 		n, known := index[class]
@@ -297,15 +329,25 @@ func (c *dayCount) classifyGPUs() []int32 {
 			n = int32(len(c.gpus))
 			index[class], c.gpus = n, append(c.gpus, class)
 		}
-		of[i] = n
+		c.ofGPU[i] = n
 	}
-	return of
 }
 
-// classifyRows numbers what rows bring into their groups.
+// classifyRows puts rows into classes: those with equal states, projects and users as far as they matter.
 func (c *dayCount) classifyRows() {
+	c.codes, c.ofRow = c.codes[:0], c.ofRow[:0]
+	for i := range c.rows {
+		c.codes = append(c.codes, codeOf(&c.rows[i]))
+	}
 	byProject := c.classify.by.project || !c.classify.selected.Projects.All()
 	if !byProject && !c.classify.byUser {
+		for i := range c.rows {
+			class := int32(0)
+			if c.rows[i].Project != 0 {
+				class = 1
+			}
+			c.ofRow = append(c.ofRow, class)
+		}
 		c.rowClasses = 2
 		return
 	}
@@ -314,7 +356,6 @@ func (c *dayCount) classifyRows() {
 		project, user timeline.Symbol
 	}
 	index := map[key]int32{}
-	c.rowClass = make([]int32, len(c.rows))
 	for i := range c.rows {
 		k := key{hasProject: c.rows[i].Project != 0}
 		if byProject {
@@ -328,63 +369,67 @@ func (c *dayCount) classifyRows() {
 			n = int32(len(index))
 			index[k] = n
 		}
-		c.rowClass[i] = n
+		c.ofRow = append(c.ofRow, n)
 	}
 	c.rowClasses = len(index)
 }
 
-func (c *dayCount) visit(p *timeline.Piece) {
-	primary, backfill := &c.rows[p.Primary], &c.rows[p.Backfill]
-	if c.classify.byUser {
-		if primary.State == pool.Claimed {
-			c.claim(pool.Primary, p.Primary, p)
+// countStates counts a GPU's pieces by state, and as free or prevented.
+func (c *dayCount) countStates() {
+	for i := range c.pieces {
+		p := &c.pieces[i]
+		primary, backfill := c.codes[p.Primary], c.codes[p.Backfill]
+		lead, group := primary, int32(noGroup)
+		if p.Backfill != 0 {
+			group = c.group(pool.Backfill, p.Backfill)
+			c.add(group, classOf[backfill&codeState], p)
+			lead = backfill
 		}
-		if backfill.State == pool.Claimed {
-			c.claim(pool.Backfill, p.Backfill, p)
+		if p.Primary != 0 {
+			group = c.group(pool.Primary, p.Primary)
+			c.add(group, classOf[primary&codeState], p)
+			lead = primary
 		}
-		return
+		switch {
+		case pool.State(primary&codeState) == pool.Claimed || pool.State(backfill&codeState) == pool.Claimed:
+		case lead&codePrevented != 0:
+			c.add(group, Prevented, p)
+		case pool.State(lead) == pool.Unclaimed:
+			c.add(group, Free, p)
+		}
 	}
-	tally(primary.State, backfill.State, primary.Prevented, backfill.Prevented, false, func(side pool.Side, class Class) {
-		row := p.Primary
-		if side == pool.Backfill {
-			row = p.Backfill
-		}
-		if g := c.group(side, row); g >= 0 {
-			c.add(g, class, p.First, p.Last)
-		}
-	})
 }
 
-// claim counts a claimed side by its users; several share it.
-func (c *dayCount) claim(side pool.Side, row uint32, p *timeline.Piece) {
-	users := p.Users[side]
-	if users == nil {
-		if g := c.group(side, row); g >= 0 {
-			c.add(g, Claimed, p.First, p.Last)
-		}
-		return
-	}
-	for _, u := range users {
-		g := c.find(side, row, u)
-		if g < 0 {
-			continue
-		}
-		sums := c.sums[int(g)*c.classes*c.buckets:]
-		for slice := p.First; slice <= p.Last; slice++ {
-			sums[c.bucketOf[slice-c.day.First]] += 1 / float64(len(users))
+// countClaims counts a GPU's claimed pieces by user; several users share a piece.
+func (c *dayCount) countClaims() {
+	for i := range c.pieces {
+		p := &c.pieces[i]
+		for side, row := range [2]uint32{p.Primary, p.Backfill} {
+			if pool.State(c.codes[row]&codeState) != pool.Claimed {
+				continue
+			}
+			users := p.UsersOf(pool.Side(side))
+			if users == nil {
+				c.add(c.group(pool.Side(side), row), Claimed, p)
+				continue
+			}
+			for _, u := range users {
+				group := c.find(pool.Side(side), row, u)
+				if group < 0 {
+					continue
+				}
+				sums := c.sums[int(group)*c.classes*c.buckets:]
+				for slice := p.First; slice <= p.Last; slice++ {
+					sums[c.bucketOf[int(slice)-c.day.First]] += 1 / float64(len(users))
+				}
+			}
 		}
 	}
 }
 
 // group returns the group of a row, held by its own user, or noGroup.
 func (c *dayCount) group(side pool.Side, row uint32) int32 {
-	class := int32(0)
-	if c.rowClass != nil {
-		class = c.rowClass[row]
-	} else if c.rows[row].Project != 0 {
-		class = 1
-	}
-	cell := &c.cells[c.base[side]+class]
+	cell := &c.cells[c.base[side]+c.ofRow[row]]
 	if *cell == unset {
 		*cell = c.find(side, row, c.rows[row].User)
 	}
@@ -400,26 +445,34 @@ func (c *dayCount) find(side pool.Side, row uint32, user timeline.Symbol) int32 
 	if !known {
 		n = int32(len(c.groups))
 		c.index[g], c.groups = n, append(c.groups, g)
-		c.sums = append(c.sums, make([]float64, c.classes*c.buckets)...)
-		c.whole = append(c.whole, make([]float64, c.classes*c.buckets)...)
+		empty := len(c.sums)
+		c.sums = slices.Grow(c.sums, c.classes*c.buckets)[:empty+c.classes*c.buckets]
+		c.whole = slices.Grow(c.whole, c.classes*c.buckets)[:empty+c.classes*c.buckets]
+		clear(c.sums[empty:])
+		clear(c.whole[empty:])
 	}
 	return n
 }
 
-// add counts a GPU in the slices from first to last: in part in the buckets at the ends, and as a change of the number
-// that fills the buckets in between.
-func (c *dayCount) add(group int32, class Class, first, last int) {
-	first, last = first-c.day.First, last-c.day.First
-	at := (int(group)*c.classes + int(class)) * c.buckets
-	a, b := int(c.bucketOf[first]), int(c.bucketOf[last])
-	if a == b {
-		c.sums[at+a] += float64(last - first + 1)
+// add counts a GPU in a piece's slices: in part in the buckets at the ends, and as a change of the number that fills the
+// buckets in between.
+func (c *dayCount) add(group int32, class Class, p *timeline.Piece) {
+	if group < 0 {
 		return
 	}
-	c.sums[at+a] += float64(c.starts[a+1] - int32(first))
-	c.sums[at+b] += float64(int32(last) - c.starts[b] + 1)
-	c.whole[at+a+1]++
-	c.whole[at+b]--
+	first, last := p.First-int32(c.day.First), p.Last-int32(c.day.First)
+	at := (int(group)*c.classes + int(class)) * c.buckets
+	a, b := c.bucketOf[first], c.bucketOf[last]
+	sums := c.sums[at : at+c.buckets]
+	if a == b {
+		sums[a] += float64(last - first + 1)
+		return
+	}
+	sums[a] += float64(c.starts[a+1] - first)
+	sums[b] += float64(last - c.starts[b] + 1)
+	whole := c.whole[at : at+c.buckets]
+	whole[a+1]++
+	whole[b]--
 }
 
 // finish adds what fills whole buckets.

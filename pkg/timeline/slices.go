@@ -142,23 +142,29 @@ func (d *DaySlices) before(ordinal int32) int {
 // Piece is a run of consecutive slices in which both sides of a GPU say the same (methodology section 4): for each side the
 // row that gives its state, by its number in the day, 0 for none. There is no backfill row where the primary one is Claimed.
 type Piece struct {
-	First, Last       int
+	First, Last       int32
 	Primary, Backfill uint32
-	// Users are the users of a Claimed side where they are not just the row's own: several, or one that another row of the
-	// slice names. nil: the row's own, unknown if it has none.
-	Users [2][]Symbol
+	Users             *[2][]Symbol // nil: each row's own user
+}
+
+// UsersOf returns the users of a Claimed side where they are not just the row's own: several, or one that another row of the
+// slice names. nil: the row's own, unknown if it has none.
+func (p *Piece) UsersOf(side pool.Side) []Symbol {
+	if p.Users == nil {
+		return nil
+	}
+	return p.Users[side]
 }
 
 // Row returns a row by its number in the day.
 func (d *Day) Row(number uint32) *Row { return &d.rows[number] }
 
-// Rows returns the day's distinct rows. Number 0 is no row.
+// Rows returns the day's distinct rows. Number 0 is no row. The slice must not be changed.
 func (d *Day) Rows() []Row { return d.rows }
 
-// Walk calls visit for each piece of the day's i-th GPU, in order. Slices that the day shares with a neighbour are left to
-// Slices.Shared. The piece is valid during the call.
-func (d *DaySlices) Walk(i int, visit func(*Piece)) {
-	var p Piece
+// Pieces appends the pieces of the day's i-th GPU, in order. Slices that the day shares with a neighbour are left to
+// Slices.Shared.
+func (d *DaySlices) Pieces(i int, pieces []Piece) []Piece {
 	first, status := d.Spans(i)
 	mixed := mixture{day: d.Day, slice: -1}
 	for k := range first {
@@ -169,7 +175,7 @@ func (d *DaySlices) Walk(i int, visit func(*Piece)) {
 		if begin >= end {
 			continue
 		}
-		from, to := int(d.ordinal[begin-d.from]), int(d.ordinal[end-1-d.from])
+		from, to := d.ordinal[begin-d.from], d.ordinal[end-1-d.from]
 		if from == mixed.slice { // the slice began in the span before
 			mixed.add(status[k])
 			if to == from {
@@ -178,51 +184,48 @@ func (d *DaySlices) Walk(i int, visit func(*Piece)) {
 			from++
 		}
 		if mixed.slice >= 0 {
-			mixed.emit(&p, visit)
+			pieces = mixed.end(pieces)
 		}
-		if end < d.hi && int(d.ordinal[end-d.from]) == to { // the next span begins in the last slice
+		if end < d.hi && d.ordinal[end-d.from] == to { // the next span begins in the last slice
 			mixed.begin(to, status[k])
 			to--
 		}
-		if from <= to {
-			d.pure(&p, from, to, status[k], visit)
+		if from > to {
+			continue
+		}
+		if s := &d.statuses[status[k]]; s.extra != 0 {
+			pure := mixture{day: d.Day}
+			pure.add(status[k])
+			pieces = append(pieces, Piece{from, to, s.primary, d.unlessClaimed(s.primary, s.backfill), pure.further()})
+		} else if s.primary|s.backfill != 0 {
+			pieces = append(pieces, Piece{from, to, s.primary, d.unlessClaimed(s.primary, s.backfill), nil})
 		}
 	}
 	if mixed.slice >= 0 {
-		mixed.emit(&p, visit)
+		pieces = mixed.end(pieces)
 	}
+	return pieces
 }
 
-// pure emits slices that hold one status only.
-func (d *DaySlices) pure(p *Piece, from, to int, status uint32, visit func(*Piece)) {
-	s := &d.statuses[status]
-	if s.primary|s.backfill == 0 {
-		return
+// unlessClaimed is the backfill row, none beside a Claimed primary one.
+func (d *Day) unlessClaimed(primary, backfill uint32) uint32 {
+	if backfill != 0 && d.rows[primary].State == pool.Claimed {
+		return 0
 	}
-	p.First, p.Last, p.Primary, p.Backfill, p.Users = from, to, s.primary, s.backfill, [2][]Symbol{}
-	if d.rows[s.primary].State == pool.Claimed {
-		p.Backfill = 0
-	}
-	if s.extra != 0 {
-		m := mixture{day: d.Day}
-		m.add(status)
-		p.Users = m.further(p.Primary, p.Backfill)
-	}
-	visit(p)
+	return backfill
 }
 
 // mixture is a slice that holds several statuses: it has the best state of each side, of equals the latest one, and the
 // users of all claims.
 type mixture struct {
 	day   *Day
-	slice int // -1: none
+	slice int32 // -1: none
 	rows  [2]uint32
 	users [2][]Symbol
 }
 
-func (m *mixture) begin(slice int, status uint32) {
-	m.slice, m.rows = slice, [2]uint32{}
-	m.users[0], m.users[1] = m.users[0][:0], m.users[1][:0]
+func (m *mixture) begin(slice int32, status uint32) {
+	m.slice, m.rows, m.users = slice, [2]uint32{}, [2][]Symbol{}
 	m.add(status)
 }
 
@@ -244,23 +247,25 @@ func (m *mixture) add(status uint32) {
 	}
 }
 
-func (m *mixture) emit(p *Piece, visit func(*Piece)) {
-	p.First, p.Last, p.Primary, p.Backfill = m.slice, m.slice, m.rows[pool.Primary], m.rows[pool.Backfill]
+// end appends the slice as a piece.
+func (m *mixture) end(pieces []Piece) []Piece {
+	slice := m.slice
 	m.slice = -1
-	if m.day.rows[p.Primary].State == pool.Claimed {
-		p.Backfill = 0
+	primary, backfill := m.rows[pool.Primary], m.rows[pool.Backfill]
+	if primary|backfill == 0 {
+		return pieces
 	}
-	if p.Primary|p.Backfill != 0 {
-		p.Users = m.further(p.Primary, p.Backfill)
-		visit(p)
-	}
+	return append(pieces, Piece{slice, slice, primary, m.day.unlessClaimed(primary, backfill), m.further()})
 }
 
 // further returns the users of the claimed sides that are not just their row's own.
-func (m *mixture) further(primary, backfill uint32) (users [2][]Symbol) {
-	for side, row := range [2]uint32{primary, backfill} {
+func (m *mixture) further() (users *[2][]Symbol) {
+	for side, row := range m.rows {
 		r, all := &m.day.rows[row], m.users[side]
 		if r.State == pool.Claimed && (len(all) > 1 || len(all) == 1 && all[0] != r.User) {
+			if users == nil {
+				users = new([2][]Symbol)
+			}
 			users[side] = all
 		}
 	}
