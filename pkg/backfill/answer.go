@@ -37,7 +37,7 @@ func Answer(ctx context.Context, tl *timeline.Timeline, ads jobs.Source, env que
 	}
 	about := frames.NewAbout(p, near, slices.Coverage(env.Lists))
 	about.Unmatched(near, daysOf(near, p.Window))
-	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), slices: slices.Begin, chosen: runs.Choose(&p.Select, o.View)}
+	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), slices: slices.Begin, chosen: runs.Choose(filterOf(&p.Select), o.View)}
 	a.first, a.end = o.View.Snapshots(p.Window)
 	if a.end == a.first {
 		return about.Finish(nil), nil
@@ -186,4 +186,13 @@ func daysOf(v *timeline.View, w pool.Window) []*timeline.Day {
 		return nil
 	}
 	return v.Days[v.DayAt(first) : v.DayAt(end-1)+1]
+}
+
+// filterOf is the query's filter as runs know it.
+func filterOf(s *query.Selection) runs.Filter {
+	return runs.Filter{
+		Machine: s.Machines.Match, Device: s.MatchDevice, Project: s.MatchProjects,
+		User:      func(user string) bool { return s.Users.Match(query.Shown("user", user)) },
+		Ownership: func(o pool.Ownership) bool { return s.Ownerships[o] && s.Categories[pool.BackfillCategory(o)] },
+	}
 }

@@ -42,7 +42,7 @@ func (g *grouping) texts(k group) []string {
 	values := make([]string, len(g.by))
 	for i, name := range g.by {
 		if name != "machineType" {
-			values[i] = k.place.Text(name, g.names)
+			values[i] = query.Shown(name, k.place.Text(name, g.names))
 			continue
 		}
 		values[i] = pool.ResearcherOwned.MachineType()

@@ -9,6 +9,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
@@ -40,7 +41,7 @@ func (a *answer) frames() (data.Frames, error) {
 	case "survival":
 		return a.survival(), nil
 	}
-	return a.hourOfWeek(), nil
+	return a.hourOfWeek()
 }
 
 // whole is one bucket over all of the window's snapshots.
@@ -291,20 +292,21 @@ func (a *answer) timeseries() (data.Frames, error) {
 }
 
 // hourOfWeek averages over the window by local weekday and hour.
-func (a *answer) hourOfWeek() data.Frames {
-	hours := runs.HoursOf(a.plan.Window, a.plan.Location)
-	calendar := newCalendar(a.observed.View.Times, a.first, a.end, hours.Buckets)
+func (a *answer) hourOfWeek() (data.Frames, error) {
+	hours, cells, err := hoursOf(a.plan)
+	if err != nil {
+		return nil, err
+	}
+	calendar := newCalendar(a.observed.View.Times, a.first, a.end, hours)
 	var counts [7][24][runs.States]int32
 	var snapshots [7][24]int
-	for b := range hours.Len() {
-		day, hour := hours.Cell(b)
-		snapshots[day][hour] += calendar.snapshots(b)
+	for b, at := range cells {
+		snapshots[at[0]][at[1]] += calendar.snapshots(b)
 	}
 	for _, o := range occupy(a.observed, calendar, hours.Len(), &grouping{}, a.chosen) {
-		for b := range o.counts {
-			day, hour := hours.Cell(b)
+		for b, at := range cells {
 			for s, n := range o.counts[b] {
-				counts[day][hour][s] += n
+				counts[at[0]][at[1]][s] += n
 			}
 		}
 	}
@@ -317,5 +319,21 @@ func (a *answer) hourOfWeek() data.Frames {
 			}
 		}
 	}
-	return frames.HeatMap(a.plan, a.about, &week)
+	return frames.HeatMap(a.plan, a.about, &week), nil
+}
+
+// hoursOf returns the local hours that the window touches, and of each its weekday (0 = Monday) and hour.
+func hoursOf(p *query.Plan) (query.Buckets, [][2]int, error) {
+	hourly := *p
+	hourly.Bucket = &localtime.Bucket{Name: "1h", Minutes: 60}
+	buckets, err := hourly.Buckets(p.Window.From)
+	if err != nil {
+		return buckets, nil, err
+	}
+	cells := make([][2]int, buckets.Len())
+	for i := range cells {
+		local := pool.Time(buckets.Starts[i]).In(p.Location)
+		cells[i] = [2]int{(int(local.Weekday()) + 6) % 7, local.Hour()}
+	}
+	return buckets, cells, nil
 }

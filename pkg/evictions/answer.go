@@ -48,7 +48,7 @@ func Answer(ctx context.Context, tl *timeline.Timeline, ads jobs.Source, env que
 	if err != nil {
 		return nil, fmt.Errorf("explaining runs: %w", err)
 	}
-	chosen := runs.Choose(&p.Select, o.View)
+	chosen := runs.Choose(filterOf(&p.Select), o.View)
 	everything := collect(o, x, p.Window, nil)
 	if !blind {
 		blind = tellLinks(everything, p.Now, about)
@@ -149,4 +149,13 @@ func daysOf(v *timeline.View, w pool.Window) []*timeline.Day {
 		return nil
 	}
 	return v.Days[v.DayAt(first) : v.DayAt(end-1)+1]
+}
+
+// filterOf is the query's filter as runs know it.
+func filterOf(s *query.Selection) runs.Filter {
+	return runs.Filter{
+		Machine: s.Machines.Match, Device: s.MatchDevice, Project: s.MatchProjects,
+		User:      func(user string) bool { return s.Users.Match(query.Shown("user", user)) },
+		Ownership: func(o pool.Ownership) bool { return s.Ownerships[o] && s.Categories[pool.BackfillCategory(o)] },
+	}
 }

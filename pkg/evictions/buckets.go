@@ -7,6 +7,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
@@ -129,27 +130,30 @@ func (a *answer) newestSlice() pool.Micros {
 }
 
 // hourOfWeek sums over the window by local weekday and hour.
-func (a *answer) hourOfWeek() data.Frames {
+func (a *answer) hourOfWeek() (data.Frames, error) {
 	w := a.plan.Window
+	buckets, cells, err := hoursOf(a.plan)
+	if err != nil {
+		return nil, err
+	}
 	var evictions, hours frames.Week
 	var seen [7][24]bool
-	buckets := runs.HoursOf(w, a.plan.Location)
 	first, end := a.observed.View.Snapshots(w)
 	for _, t := range a.observed.View.Times[first:end] {
-		day, hour := buckets.Cell(buckets.Of(t))
-		seen[day][hour] = true
+		at := cells[buckets.Of(t)]
+		seen[at[0]][at[1]] = true
 	}
 	for i := range a.runs {
 		r := &a.runs[i]
 		if r.Result == runs.Evicted {
-			day, hour := buckets.Cell(buckets.Of(r.End))
-			evictions[day][hour]++
-			seen[day][hour] = true
+			at := cells[buckets.Of(r.End)]
+			evictions[at[0]][at[1]]++
+			seen[at[0]][at[1]] = true
 		}
 		from := max(r.Start, w.From)
 		for b := buckets.Of(from); b < buckets.Len() && buckets.Starts[b] < r.Until; b++ {
-			day, hour := buckets.Cell(b)
-			hours[day][hour] += r.gpuHours(min(r.Until, buckets.Starts[b+1]) - max(from, buckets.Starts[b]))
+			at := cells[b]
+			hours[at[0]][at[1]] += r.gpuHours(min(r.Until, buckets.Starts[b+1]) - max(from, buckets.Starts[b]))
 		}
 	}
 	week := &evictions
@@ -162,5 +166,21 @@ func (a *answer) hourOfWeek() data.Frames {
 			}
 		}
 	}
-	return frames.HeatMap(a.plan, a.about, week)
+	return frames.HeatMap(a.plan, a.about, week), nil
+}
+
+// hoursOf returns the local hours that the window touches, and of each its weekday (0 = Monday) and hour.
+func hoursOf(p *query.Plan) (query.Buckets, [][2]int, error) {
+	hourly := *p
+	hourly.Bucket = &localtime.Bucket{Name: "1h", Minutes: 60}
+	buckets, err := hourly.Buckets(p.Window.From)
+	if err != nil {
+		return buckets, nil, err
+	}
+	cells := make([][2]int, buckets.Len())
+	for i := range cells {
+		local := pool.Time(buckets.Starts[i]).In(p.Location)
+		cells[i] = [2]int{(int(local.Weekday()) + 6) % 7, local.Hour()}
+	}
+	return buckets, cells, nil
 }

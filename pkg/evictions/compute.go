@@ -205,7 +205,7 @@ func (g *grouping) texts(k group) []string {
 				values[i] = pool.OpenCapacity.MachineType()
 			}
 		default:
-			values[i] = k.place.Text(name, g.names)
+			values[i] = query.Shown(name, k.place.Text(name, g.names))
 		}
 	}
 	return values

@@ -41,7 +41,7 @@ func (a *answer) frames(ctx context.Context) (data.Frames, error) {
 	case "survival":
 		return a.survival(), nil
 	case "hourOfWeek":
-		return a.hourOfWeek(), nil
+		return a.hourOfWeek()
 	}
 	return a.annotations(), nil
 }

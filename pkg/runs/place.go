@@ -2,7 +2,6 @@ package runs
 
 import (
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -19,13 +18,13 @@ func (o *Observed) PlaceAt(g *GPU, snapshot int32) Place { return g.places[o.day
 // Category is the backfill category of the machine's owner.
 func (p Place) Category() pool.Category { return pool.BackfillCategory(p.Ownership) }
 
-// Text is the value of a grouping: category, device, ownership, machineType or machine.
+// Text is the stored value of a grouping: category, device, ownership, machineType or machine.
 func (p Place) Text(grouping string, names []string) string {
 	switch grouping {
 	case "category":
 		return p.Category().String()
 	case "device":
-		return query.Shown(grouping, names[p.Device])
+		return names[p.Device]
 	case "ownership":
 		return p.Ownership.String()
 	case "machineType":
@@ -34,23 +33,28 @@ func (p Place) Text(grouping string, names []string) string {
 	return names[p.Machine]
 }
 
-// Chosen tells which places, projects and users a filter lets pass. It remembers what it was asked.
+// Filter chooses GPUs and runs.
+type Filter struct {
+	Machine, Device, Project, User func(string) bool
+	Ownership                      func(pool.Ownership) bool
+}
+
+// Chosen tells what a filter lets pass. It remembers what it was asked, and is for one goroutine.
 type Chosen struct {
-	selection *query.Selection
-	names     []string
-	machines, devices,
-	projects, users map[timeline.Symbol]bool
+	filter                             Filter
+	names                              []string
+	machines, devices, projects, users map[timeline.Symbol]bool
 }
 
-// Choose compiles a filter for a view.
-func Choose(s *query.Selection, v *timeline.View) *Chosen {
-	return &Chosen{s, v.Names.Texts(), map[timeline.Symbol]bool{}, map[timeline.Symbol]bool{}, map[timeline.Symbol]bool{}, map[timeline.Symbol]bool{}}
+// Choose applies a filter to a view's texts.
+func Choose(f Filter, v *timeline.View) *Chosen {
+	return &Chosen{f, v.Names.Texts(), map[timeline.Symbol]bool{}, map[timeline.Symbol]bool{}, map[timeline.Symbol]bool{}, map[timeline.Symbol]bool{}}
 }
 
-func remember(known map[timeline.Symbol]bool, s timeline.Symbol, tell func() bool) bool {
+func (c *Chosen) remember(known map[timeline.Symbol]bool, s timeline.Symbol, tell func(string) bool) bool {
 	yes, ok := known[s]
 	if !ok {
-		yes = tell()
+		yes = tell(c.names[s])
 		known[s] = yes
 	}
 	return yes
@@ -58,17 +62,11 @@ func remember(known map[timeline.Symbol]bool, s timeline.Symbol, tell func() boo
 
 // Place tells whether GPUs counted there pass.
 func (c *Chosen) Place(p Place) bool {
-	return c.selection.Ownerships[p.Ownership] && c.selection.Categories[p.Category()] &&
-		remember(c.machines, p.Machine, func() bool { return c.selection.Machines.Match(c.names[p.Machine]) }) &&
-		remember(c.devices, p.Device, func() bool { return c.selection.MatchDevice(c.names[p.Device]) })
+	return c.filter.Ownership(p.Ownership) && c.remember(c.machines, p.Machine, c.filter.Machine) && c.remember(c.devices, p.Device, c.filter.Device)
 }
 
 // Project tells whether a row's projects pass.
-func (c *Chosen) Project(s timeline.Symbol) bool {
-	return remember(c.projects, s, func() bool { return c.selection.MatchProjects(c.names[s]) })
-}
+func (c *Chosen) Project(s timeline.Symbol) bool { return c.remember(c.projects, s, c.filter.Project) }
 
 // User tells whether a user passes.
-func (c *Chosen) User(s timeline.Symbol) bool {
-	return remember(c.users, s, func() bool { return c.selection.Users.Match(query.Shown("user", c.names[s])) })
-}
+func (c *Chosen) User(s timeline.Symbol) bool { return c.remember(c.users, s, c.filter.User) }
