@@ -21,8 +21,8 @@ type Chart struct {
 	X, Y          []Tick
 	Shapes        []Shape
 	Bars          []Bar
-	Legend        []Shape // names and colors only
-	Description   string  // for those who cannot see it
+	Legend        []Shape  // names and colors only
+	Told          []string // for those who cannot see it
 }
 
 // Box is a rectangle.
@@ -158,8 +158,7 @@ func allocationChart(l layout, frames data.Frames) Block {
 		return scale(min(max(float64(t), from), to), from, to, c.Plot.Left, c.Plot.Right)
 	}
 	highest := 0.0
-	sums := make([]float64, len(names))
-	most := make([]float64, len(names))
+	least, most := slices.Repeat([]float64{math.Inf(1)}, len(names)), make([]float64, len(names))
 	for _, values := range byTime {
 		sum := 0.0
 		for i, v := range values {
@@ -167,8 +166,7 @@ func allocationChart(l layout, frames data.Frames) Block {
 				v, values[i] = 0, 0
 			}
 			sum += v
-			sums[i] += v
-			most[i] = max(most[i], v)
+			least[i], most[i] = min(least[i], v), max(most[i], v)
 		}
 		highest = max(highest, sum)
 	}
@@ -177,7 +175,6 @@ func allocationChart(l layout, frames data.Frames) Block {
 	c.X = l.timeTicks(x)
 
 	below := map[int64]float64{}
-	var told []string
 	for i, name := range names {
 		var p path
 		for first := 0; first < len(times); {
@@ -211,9 +208,8 @@ func allocationChart(l layout, frames data.Frames) Block {
 		shape := Shape{Kind: "area", Color: i%colors + 1, Name: name, Path: p.String()}
 		c.Shapes = append(c.Shapes, shape)
 		c.Legend = append(c.Legend, shape)
-		told = append(told, fmt.Sprintf("%s: %.1f on average, at most %.1f", name, sums[i]/float64(len(times)), most[i]))
+		c.Told = append(c.Told, fmt.Sprintf("%s: between %.1f and %.1f", name, least[i], most[i]))
 	}
-	c.Description = "Stacked areas of the GPUs in use. " + strings.Join(told, "; ") + "."
 	return Block{Chart: c}
 }
 
@@ -248,7 +244,6 @@ func (l layout) timeTicks(x func(int64) float64) (ticks []Tick) {
 func survivalChart(_ layout, frames data.Frames) Block {
 	c := newChart(chartHeight)
 	c.YTitle, c.XTitle = "Share", "Hours"
-	var told []string
 	for _, frame := range frames {
 		hours := column(frame, "hours")
 		if hours == nil || hours.Len() == 0 {
@@ -274,7 +269,7 @@ func survivalChart(_ layout, frames data.Frames) Block {
 			if i+2 < len(frame.Fields) && frame.Fields[i+1].Name == "low" && frame.Fields[i+2].Name == "high" {
 				bands = append(bands, Shape{Kind: "band", Color: line.Color, Name: line.Name, Path: band(frame.Fields[i+1], frame.Fields[i+2], x, y)})
 			}
-			told = append(told, line.Name+": "+endOf(hours, field))
+			c.Told = append(c.Told, line.Name+": "+endOf(hours, field))
 		}
 		c.Shapes = append(bands, curves...)
 		c.Legend = curves
@@ -282,7 +277,6 @@ func survivalChart(_ layout, frames data.Frames) Block {
 	if len(c.Shapes) == 0 {
 		return Block{}
 	}
-	c.Description = "Survival curves with 95 % bands. " + strings.Join(told, "; ") + "."
 	return Block{Chart: c}
 }
 
@@ -383,12 +377,13 @@ func userChart(l layout, frames data.Frames) Block {
 	}
 	c := &Chart{Width: chartWidth, Height: float64(len(bars))*height + 8, Plot: Box{nameWidth, 4, chartWidth - valueWidth, 0}}
 	highest := slices.Max(hours)
-	var told []string
 	for i := range bars {
 		bars[i].Length = math.Round(10*scale(hours[i], 0, highest, 0, c.Plot.Right-c.Plot.Left)) / 10
-		told = append(told, bars[i].Name+": "+bars[i].Value)
+		c.Told = append(c.Told, bars[i].Name+": "+bars[i].Value)
 	}
 	c.Bars = bars
-	c.Description = fmt.Sprintf("GPU hours of the %d users with the most, of %d in all. %s.", len(bars), all, strings.Join(told, "; "))
+	if more := all - len(bars); more > 0 {
+		c.Told = append(c.Told, fmt.Sprintf("and %d more users", more))
+	}
 	return Block{Chart: c}
 }

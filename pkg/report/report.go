@@ -6,7 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,8 +30,8 @@ type Options struct {
 // Report is the answers, ready to be written.
 type Report struct {
 	Title    string
-	Subtitle string // the window
-	Facts    []Fact // period, coverage, freshness
+	Subtitle string // the period
+	Facts    []Fact // coverage, freshness, when it was made
 	Notices  []string
 	Sections []Section
 	Failed   int // queries without an answer; their errors stand in their places
@@ -84,7 +86,7 @@ func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Rep
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Title: clean(o.Title), Subtitle: l.time(o.From) + " to " + l.time(o.To) + " " + l.zoneName()}
+	r := &Report{Title: clean(o.Title), Subtitle: l.time(o.From) + " to " + l.time(o.To) + " " + l.zoneName() + " (" + duration(o.To.Sub(o.From)) + ")"}
 	health := answers[healthRef]
 	if health.Error != nil {
 		r.Failed++
@@ -229,10 +231,9 @@ func notices(frames data.Frames) (texts []string) {
 // coverage are the statistics of an answer that belong to a report; others tell how it was made.
 var coverage = []string{"Snapshots", "Slices (N)", "Covered hours (D)"}
 
-// facts are the report's period, the health of the data, and the statistics of its answer.
+// facts are the health of the data, the statistics of its answer, and when the report was made.
 func (l layout) facts(health data.Frames) []Fact {
-	o := l.options
-	facts := []Fact{{"Period", l.time(o.From) + " to " + l.time(o.To) + " " + l.zoneName() + " (" + duration(o.To.Sub(o.From)) + ")"}}
+	var facts []Fact
 	for _, frame := range health {
 		for _, field := range frame.Fields {
 			if field.Len() > 0 {
@@ -247,8 +248,10 @@ func (l layout) facts(health data.Frames) []Fact {
 			}
 		}
 	}
-	return append(facts, Fact{"Generated", l.time(o.Now) + " " + l.zoneName()})
+	return append(facts, Fact{"Generated", l.time(l.options.Now) + " " + l.zoneName()})
 }
+
+var lengths = regexp.MustCompile(`^([1-9]\d{0,4})([hd])$`)
 
 // Last returns the window of a name: 24h, 7d (or any number of hours or days) up to now, or month, the last calendar month that is over.
 func Last(name string, now time.Time, zone *time.Location) (from, to time.Time, err error) {
@@ -257,13 +260,13 @@ func Last(name string, now time.Time, zone *time.Location) (from, to time.Time, 
 		end := time.Date(local.Year(), local.Month(), 1, 0, 0, 0, 0, zone)
 		return end.AddDate(0, -1, 0), end.Add(-time.Microsecond), nil
 	}
-	var n int
-	var unit string
-	if _, err := fmt.Sscanf(name+" ", "%d%s ", &n, &unit); err != nil || n <= 0 || n > 100_000 || (unit != "h" && unit != "d") {
+	m := lengths.FindStringSubmatch(name)
+	if m == nil {
 		return from, to, pool.BadQuery("report: %q is no window: use a number of hours or days such as 24h or 7d, or month", name)
 	}
+	n, _ := strconv.Atoi(m[1])
 	length := time.Duration(n) * time.Hour
-	if unit == "d" {
+	if m[2] == "d" {
 		length *= 24
 	}
 	return now.Add(-length), now, nil

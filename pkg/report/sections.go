@@ -49,10 +49,12 @@ var (
 var sections = []section{
 	{"real", "Real slots", "The owners' slots: GPUs that jobs hold (allocated), that can be allocated (available), and that nobody uses (free), on average over the period.", []part{
 		{caption: "Real slots by category", query: summary("allocation", names{"category"}, slotFigures, filter{"slots": names{"Real"}}), lay: table()},
-		{caption: "GPUs in use over time, by category", query: ask("allocation", "timeseries", "groupBy", names{"category"}, "metrics", names{"allocated"}), lay: allocationChart},
 	}},
 	{"backfill", "Backfill slots", "Slots that use what the owners leave. A GPU that its owner uses is not available here, so real and backfill slots are never added.", []part{
 		{caption: "Backfill slots by category", query: summary("allocation", names{"category"}, names{"allocatedPercent", "allocated", "available", "drained", "prevented"}, filter{"slots": names{"Backfill"}}), lay: table()},
+	}},
+	{"usage", "GPUs in use over time", "A GPU is in use in one category at a time.", []part{
+		{caption: "GPUs in use, by category", query: ask("allocation", "timeseries", "groupBy", names{"category"}, "metrics", names{"allocated"}), lay: allocationChart},
 	}},
 	{"memory", "By memory category", "", []part{
 		{caption: "Real slots by GPU memory", query: summary("allocation", names{"memory"}, slotFigures, filter{"slots": names{"Real"}}), lay: table("slots")},

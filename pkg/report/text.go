@@ -19,10 +19,11 @@ const (
 // screen measures texts: wide characters take two columns, marks none; the reader's locale does not matter.
 var screen = &runewidth.Condition{StrictEmojiNeutral: true}
 
-// Text writes the report as plain text of so many columns, without the charts.
+// Text writes the report as plain text of so many columns, with words for the charts.
 func (r *Report) Text(out io.Writer, width int) error {
 	w := writer{bufio.NewWriter(out), max(width, MinWidth)}
 	w.heading(r.Title, "=")
+	w.line(r.Subtitle)
 	w.line("")
 	names := 0
 	for _, f := range r.Facts {
@@ -76,7 +77,7 @@ func (w writer) notices(texts []string) {
 }
 
 func (w writer) block(s Section, b Block) {
-	if b.Chart != nil {
+	if b.Chart != nil && len(b.Chart.Bars) > 0 { // the table beneath says it
 		w.notices(b.Notices)
 		return
 	}
@@ -89,6 +90,10 @@ func (w writer) block(s Section, b Block) {
 		w.hanging("! ", b.Error)
 	case b.Table != nil:
 		w.table(b.Table)
+	case b.Chart != nil:
+		for _, line := range b.Chart.Told {
+			w.hanging("", line)
+		}
 	case b.Empty != "":
 		w.line(b.Empty)
 	}
@@ -107,9 +112,45 @@ func (w writer) block(s Section, b Block) {
 	w.notices(b.Notices)
 }
 
-// table writes a table in columns. Where it is too wide its texts are broken, figures never.
+// table writes a table in columns. Where it is too wide its texts are broken, figures never: those that find no room
+// follow in a table of their own.
 func (w writer) table(t *Table) {
-	widths := w.widths(t)
+	for i, part := range w.parts(t) {
+		if i > 0 {
+			w.line("")
+		}
+		w.columns(part)
+	}
+}
+
+// parts are the table, or the first column with as many of the others as fit each.
+func (w writer) parts(t *Table) (parts []*Table) {
+	for first := 1; first < len(t.Columns) || first == 1; {
+		end := len(t.Columns)
+		part := t
+		for part = pick(t, first, end); w.least(part) > w.width && end > first+1; part = pick(t, first, end) {
+			end--
+		}
+		parts, first = append(parts, part), max(end, first+1)
+	}
+	return parts
+}
+
+// pick returns the first column and those of [first, end).
+func pick(t *Table, first, end int) *Table {
+	choose := func(cells []string) []string { return append(cells[:1:1], cells[first:end]...) }
+	p := &Table{Columns: append(t.Columns[:1:1], t.Columns[first:end]...), Rows: make([]Row, len(t.Rows))}
+	for i, row := range t.Rows {
+		p.Rows[i] = row
+		if len(row.Cells) > 1 {
+			p.Rows[i].Cells = choose(row.Cells)
+		}
+	}
+	return p
+}
+
+func (w writer) columns(t *Table) {
+	_, widths := w.widths(t)
 	head := make([]string, len(t.Columns))
 	for i, c := range t.Columns {
 		head[i] = c.Name
@@ -138,47 +179,58 @@ func (w writer) table(t *Table) {
 
 const between = "  "
 
-// widths are as wide as the cells, then the widest texts are narrowed until the line fits.
-func (w writer) widths(t *Table) []int {
-	widths, least := make([]int, len(t.Columns)), make([]int, len(t.Columns))
-	for i, c := range t.Columns {
-		for _, word := range strings.Fields(c.Name) {
-			least[i] = max(least[i], min(screen.StringWidth(word), 24))
-		}
-		widths[i] = least[i]
-	}
-	for _, row := range t.Rows {
-		for i, cell := range row.Cells {
-			n := screen.StringWidth(cell)
-			if row.Kind == Item && i == 0 {
-				n += 2
-			}
-			if row.Kind == Heading && len(row.Cells) == 1 {
-				continue
-			}
-			widths[i] = max(widths[i], n)
-			if t.Columns[i].Number {
-				least[i] = max(least[i], n)
-			}
-		}
-	}
+// narrowest is the least width of a column of texts.
+const narrowest = 14
+
+// least is the width of the table with its texts broken.
+func (w writer) least(t *Table) int {
+	least, _ := w.widths(t)
+	return sum(least)
+}
+
+func sum(widths []int) int {
 	total := (len(widths) - 1) * len(between)
 	for _, n := range widths {
 		total += n
 	}
-	for ; total > w.width; total-- {
+	return total
+}
+
+// widths are as wide as the cells; then the widest texts are narrowed, not below the least, until the line fits.
+func (w writer) widths(t *Table) (least, widths []int) {
+	least, widths = make([]int, len(t.Columns)), make([]int, len(t.Columns))
+	for i, c := range t.Columns {
+		for _, word := range strings.Fields(c.Name) {
+			widths[i] = max(widths[i], screen.StringWidth(word))
+		}
+		for _, row := range t.Rows {
+			if i >= len(row.Cells) || row.Kind == Heading && len(row.Cells) == 1 {
+				continue
+			}
+			n := screen.StringWidth(row.Cells[i])
+			if row.Kind == Item && i == 0 {
+				n += 2
+			}
+			widths[i] = max(widths[i], n)
+		}
+		least[i] = widths[i]
+		if !c.Number {
+			least[i] = min(widths[i], narrowest)
+		}
+	}
+	for total := sum(widths); total > w.width; total-- {
 		widest := -1
-		for i, c := range t.Columns {
-			if !c.Number && widths[i] > max(least[i], 12) && (widest < 0 || widths[i] > widths[widest]) {
+		for i := range widths {
+			if widths[i] > least[i] && (widest < 0 || widths[i] > widths[widest]) {
 				widest = i
 			}
 		}
 		if widest < 0 {
-			break // nothing but figures left: the line is longer
+			break
 		}
 		widths[widest]--
 	}
-	return widths
+	return least, widths
 }
 
 // row writes cells side by side, a heading's at the bottom, a row's at the top.
