@@ -1,6 +1,8 @@
 package frames
 
 import (
+	"slices"
+
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/query"
@@ -9,7 +11,7 @@ import (
 // Week holds a value for each weekday (0 = Monday) and local hour; NaN is null.
 type Week [7][24]float64
 
-// HeatMap returns a week as heatmap-cells: x is the hour, y the weekday, y fastest; 168 rows.
+// HeatMap returns a week as heatmap-cells: x is the hour, y the weekday, y fastest; 168 rows. Without any value there are no data.
 func HeatMap(p *query.Plan, a *About, values *Week) data.Frames {
 	var x, y []int64
 	var cells []float64
@@ -17,6 +19,9 @@ func HeatMap(p *query.Plan, a *About, values *Week) data.Frames {
 		for day := range 7 {
 			x, y, cells = append(x, int64(hour)), append(y, int64(day)), append(cells, values[day][hour])
 		}
+	}
+	if !slices.ContainsFunc(cells, finite) {
+		return a.Finish(nil)
 	}
 	value := Number("value", cells)
 	value.Config = column(p.Metrics[0])
