@@ -7,7 +7,7 @@ import (
 
 func backfill() Dashboard {
 	chosen := query.Filter{Devices: []string{"$device"}, Machines: []string{"$machine"}, Ownerships: []string{"$ownership"}}
-	safe := []string{"count", "hours90", "hours75", "hours50"}
+	safe := []string{"hours90", "hours75", "hours50"}
 	vacancies := []string{"count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "gpuHours", "censored", "unknownStart", "kmMedianHours", "restrictedMeanHours"}
 	rates := []string{"runs", "evictions", "completed", "removed", "held", "ambiguous", "gpuHours", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "medianHoursToEviction", "lostGpuHours", "lostPercent"}
 	vacancyCurve := ask("backfillAvailability", "survival").by("machineType").where(chosen)
@@ -135,10 +135,16 @@ func backfill() Dashboard {
 					View:        week("Reds"),
 				},
 				{
-					Title: "Lost GPU hours by user", Width: 12, Height: 8, MaxDataPoints: 60,
-					Description: "GPU hours of evicted runs within the time range, by user: an upper bound where jobs checkpoint.",
-					Query:       ask("evictions", "timeseries").by("user").of("lostGpuHours").where(chosen),
-					View:        linked(bars(), seriesLink("user", "gpureports-users", "GPU hours of this user")),
+					Title: "Lost GPU hours", Width: 12, Height: 8, MaxDataPoints: 60,
+					Description: "GPU hours of evicted runs within the time range, by device: an upper bound where jobs checkpoint.",
+					Query:       ask("evictions", "timeseries").by("device").of("lostGpuHours").where(chosen),
+					View:        bars(),
+				},
+				{
+					Title: "Lost GPU hours by user", Width: 24, Height: 9,
+					Description: "Whose backfill runs were evicted, and how many GPU hours that cost at most; the largest first.",
+					Query:       ask("evictions", "summary").by("user").of("runs", "evictions", "ratePer100GpuHours", "gpuHours", "lostGpuHours", "lostPercent").where(chosen).withoutTotals(),
+					View:        sortedBy(table(), "Lost GPU hours"),
 				},
 				{
 					Title: "Eviction events", Width: 24, Height: 12,
@@ -173,11 +179,17 @@ var causeColors = colors(map[string]string{"owner preemption": "blue", "user or 
 func transitionMatrix() View {
 	var names []Override
 	for _, state := range []string{"available", "used", "taken", "blocked", "absent"} {
-		names = append(names, renamed(state, state)) // or each would be called as the count
+		names = append(names, Override{state, object{"displayName": state, "unit": "locale"}}) // or each would be called as the count
 	}
 	v := table(names...)
 	v.Defaults["custom"].(object)["cellOptions"] = object{"type": "color-background", "mode": "basic"}
 	v.Defaults["custom"].(object)["filterable"] = false
 	v.Defaults["color"] = object{"mode": "continuous-blues"}
+	return v
+}
+
+// sortedBy shows the rows with the largest numbers of a column first.
+func sortedBy(v View, column string) View {
+	v.Options["sortBy"] = []object{{"displayName": column, "desc": true}}
 	return v
 }

@@ -93,16 +93,18 @@ var textColumns = []Override{
 	{"device", linkedColumn(220, "device", "gpureports-backfill", "Backfill on this device")},
 	{"project", width(200)},
 	{"job", width(300)},
+	{"cause", width(190)},
 }
 
 // list shows a table of things: machines, GPUs, runs, events.
 func list(overrides ...Override) View {
 	return table(slices.Concat([]Override{
-		{"time", width(160)},
-		{"start", width(160)},
-		{"end", width(160)},
-		{"since", width(160)},
-		{"lastSeen", width(160)},
+		{"time", width(190)},
+		{"start", width(190)},
+		{"end", width(190)},
+		{"since", width(190)},
+		{"lastSeen", width(190)},
+		{"gpu", width(130)},
 		{"gpuIds", width(160)},
 		{"projects", width(160)},
 		{"devices", width(220)},
@@ -150,6 +152,7 @@ func curves() View {
 	delete(v.Defaults, "min") // would hold for the hours too
 	custom := v.Defaults["custom"].(object)
 	custom["axisSoftMin"], custom["axisSoftMax"] = 0, 1
+	v.Overrides = []Override{{"survival", object{"decimals": 0}}}
 	return v
 }
 
