@@ -15,7 +15,6 @@ const SourceUID = "gpureports"
 const alertFileHead = `# Alert rules of GPU Reports, made by "go generate ./pkg/dashboards" from pkg/dashboards/alerts.go.
 # They ask the data source with the uid "` + SourceUID + `". Copy the file to change thresholds: each rule's
 # condition stands in the part with refId "Condition", and what is not wanted can be left out.
-# $$ is a dollar sign: Grafana puts environment variables into provisioning files.
 `
 
 // alertFile is Grafana's provisioning file with all rules.
@@ -33,13 +32,11 @@ func alertFile() ([]byte, error) {
 		Groups     []object `yaml:"groups"`
 	}{1, []object{{"orgId": 1, "name": "GPU Reports", "folder": "GPU Reports", "interval": "5m", "rules": rules}}}
 	text := bytes.NewBufferString(alertFileHead)
-	var body bytes.Buffer
-	e := yaml.NewEncoder(&body)
+	e := yaml.NewEncoder(text)
 	e.SetIndent(2)
 	if err := e.Encode(file); err != nil {
 		return nil, fmt.Errorf("alert rules: %w", err)
 	}
-	text.Write(bytes.ReplaceAll(body.Bytes(), []byte("$"), []byte("$$")))
 	return text.Bytes(), nil
 }
 
