@@ -21,6 +21,9 @@ var monthFile = regexp.MustCompile(`^gpu_state_\d{4}-\d{2}\.db$`)
 
 // Dir is a directory of month files. It is safe for concurrent use.
 type Dir struct {
+	// PlainSQL reads rows by plain SQL only: to compare with, and to measure.
+	PlainSQL bool
+
 	path string
 	root *os.Root
 

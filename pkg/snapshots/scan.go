@@ -24,7 +24,7 @@ const maxRows = 20_000
 // Scan gives the rows of a range to the visitor. Its errors end the scan.
 func (f *File) Scan(ctx context.Context, s State, r Rowids, v Visitor) error {
 	run := runs{visitor: v}
-	if !s.schema.odd {
+	if !s.schema.odd && !f.dir.PlainSQL {
 		err := f.scanPages(ctx, s, &r, &run)
 		if err == nil || ctx.Err() != nil || run.failed != nil {
 			return cmp.Or(run.failed, err)

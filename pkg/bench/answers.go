@@ -1,0 +1,210 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+
+	"github.com/chtc/gpureports/pkg/plugin"
+	"github.com/chtc/gpureports/pkg/plugin/host"
+)
+
+const byCategory = `{"queryType":"allocation","view":"timeseries","groupBy":["category"],"metrics":["allocatedPercent"]}`
+
+// panels are a query of each kind and view, and those that dashboards hold.
+var panels = []struct{ name, json string }{
+	{"allocation series by category", byCategory},
+	{"allocation series by device, three metrics", `{"queryType":"allocation","view":"timeseries","groupBy":["device"],"metrics":["allocated","available","free"]}`},
+	{"allocation table by category and device", `{"queryType":"allocation","view":"summary","groupBy":["category","device"]}`},
+	{"allocation now", `{"queryType":"allocation","view":"current"}`},
+	{"state timeline of a machine", `{"queryType":"allocation","view":"stateTimeline","filter":{"machines":["/gpu.*1\\./"]}}`},
+	{"machines", `{"queryType":"allocation","view":"machines"}`},
+	{"health", `{"queryType":"allocation","view":"health"}`},
+	{"collector gaps", `{"queryType":"allocation","view":"annotations"}`},
+	{"hours by category and user", `{"queryType":"userHours","view":"summary","groupBy":["category"]}`},
+	{"hours series by user", `{"queryType":"userHours","view":"timeseries","groupBy":["user"]}`},
+	{"backfill availability by device", `{"queryType":"backfillAvailability","view":"summary","groupBy":["device"]}`},
+	{"backfill availability series", `{"queryType":"backfillAvailability","view":"timeseries"}`},
+	{"vacancies", `{"queryType":"backfillAvailability","view":"periods"}`},
+	{"transitions", `{"queryType":"backfillAvailability","view":"transitions"}`},
+	{"tenure curve", `{"queryType":"backfillAvailability","view":"survival","duration":"tenure"}`},
+	{"backfill by hour of the week", `{"queryType":"backfillAvailability","view":"hourOfWeek"}`},
+	{"eviction measures by device", `{"queryType":"evictions","view":"summary","groupBy":["device"]}`},
+	{"evictions series", `{"queryType":"evictions","view":"timeseries"}`},
+	{"eviction events", `{"queryType":"evictions","view":"events"}`},
+	{"eviction curve", `{"queryType":"evictions","view":"survival"}`},
+}
+
+// isBackfill tells the panels that have a target of their own: runs and periods are built over 14 days more.
+func isBackfill(query string) bool {
+	var q struct{ QueryType string }
+	return json.Unmarshal([]byte(query), &q) == nil && (q.QueryType == "backfillAvailability" || q.QueryType == "evictions")
+}
+
+// settings of a data source over a directory. jobs: "none", or "sqlite" for the directory's jobs.db.
+func (b *bench) settings(dir, cache, jobs string) (backend.DataSourceInstanceSettings, error) {
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		return backend.DataSourceInstanceSettings{}, err
+	}
+	if cache != "" {
+		if cache, err = filepath.Abs(cache); err != nil {
+			return backend.DataSourceInstanceSettings{}, err
+		}
+	}
+	data, err := json.Marshal(map[string]any{"snapshotDir": absolute, "cacheDir": cache, "cacheMaxMB": 4096, "cacheDiskMB": 16384, "timezone": "UTC", "jobs": jobs})
+	return backend.DataSourceInstanceSettings{UID: "bench", Name: "bench", Updated: now, JSONData: data}, err
+}
+
+// source opens a data source that reads nothing ahead.
+func (b *bench) source(dir, cache string) (*plugin.Datasource, error) {
+	settings, err := b.settings(dir, cache, "none")
+	if err != nil {
+		return nil, err
+	}
+	return plugin.Open(settings, func() time.Time { return now }), nil
+}
+
+// answer asks one query and fails when its answer is an error.
+func answer(ctx context.Context, source backend.QueryDataHandler, query string, from, to time.Time) error {
+	var kind struct{ QueryType string }
+	if err := json.Unmarshal([]byte(query), &kind); err != nil {
+		return err
+	}
+	response, err := source.QueryData(ctx, &backend.QueryDataRequest{Queries: []backend.DataQuery{{
+		RefID: "A", QueryType: kind.QueryType, JSON: []byte(query), Interval: to.Sub(from) / 1000, MaxDataPoints: 1000, TimeRange: backend.TimeRange{From: from, To: to},
+	}}})
+	if err != nil {
+		return err
+	}
+	return response.Responses["A"].Error
+}
+
+// runs is how often a warm panel is asked.
+const runs = 200
+
+// warmMonth asks every panel over the windows that the month holds: again and again, and with the window moved on each time.
+func (b *bench) warmMonth(ctx context.Context) error {
+	source, err := b.source(b.month(), "")
+	if err != nil {
+		return err
+	}
+	defer source.Dispose()
+	for _, w := range []struct {
+		name string
+		days int
+	}{{"24 h", 1}, {"7 d", 7}, {"30 d", min(30, b.Days-2)}} {
+		if err := b.warm(ctx, source, w.name, w.days, runs, 5); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// warm asks every panel. series is the target of the allocation series, in milliseconds; other views may take three times it.
+func (b *bench) warm(ctx context.Context, source *plugin.Datasource, name string, days, runs int, series float64) error {
+	to := now.Add(-36 * time.Hour)
+	for i, p := range panels {
+		target := 3 * series
+		switch {
+		case i == 0:
+			target = series
+		case isBackfill(p.json) && days <= 30:
+			target = 50
+		}
+		ask := func(i int) error {
+			end := to.Add(time.Duration(i) * time.Minute)
+			return answer(ctx, source, p.json, end.AddDate(0, 0, -days), end)
+		}
+		if err := ask(0); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		moved, p99, err := timed(min(runs, 50), func(i int) error { return ask(i + 1) })
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		again, _, err := timed(runs, func(int) error { return ask(0) })
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		b.add(Figure{Area: "warm, " + name, What: p.name, Value: moved, P99: p99, Unit: "ms", Target: target, Note: fmt.Sprintf("the same again %.2f ms", again)})
+	}
+	return nil
+}
+
+// viewers lets 10 viewers open a dashboard of 20 panels at the same moment: 200 requests, over 24 hours and 30 days.
+func (b *bench) viewers(ctx context.Context) error {
+	source, err := b.source(b.month(), "")
+	if err != nil {
+		return err
+	}
+	defer source.Dispose()
+	to := now.Add(-36 * time.Hour)
+	if err := answer(ctx, source, byCategory, to.AddDate(0, 0, -min(30, b.Days-2)), to); err != nil {
+		return err
+	}
+	var wait sync.WaitGroup
+	took, errs := make([]float64, 10*len(panels)), make([]error, 10*len(panels))
+	for viewer := range 10 {
+		for i, p := range panels {
+			wait.Add(1)
+			go func() {
+				defer wait.Done()
+				n := viewer*len(panels) + i
+				end := to.Add(time.Duration(viewer) * time.Second)
+				begin := time.Now()
+				errs[n] = answer(ctx, source, p.json, end.AddDate(0, 0, -[]int{1, min(30, b.Days-2)}[rand.IntN(2)]), end)
+				took[n] = time.Since(begin).Seconds() * 1000
+			}()
+		}
+	}
+	wait.Wait()
+	median, p99 := percentiles(took)
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	b.add(Figure{Area: "many viewers", What: fmt.Sprintf("%d panels at once, 24 h and 30 d", len(took)), Value: median, P99: p99, Unit: "ms", Target: 1000, Note: fmt.Sprintf("heap %d MB", memory.HeapAlloc>>20)})
+	return errors.Join(errs...)
+}
+
+// protocol asks the built binary as Grafana does, and tells what that adds.
+func (b *bench) protocol(ctx context.Context) error {
+	if b.Binary == "" {
+		return nil
+	}
+	process, err := host.Start(b.Binary, b.Progress)
+	if err != nil {
+		return err
+	}
+	defer process.Close()
+	settings, err := b.settings(b.month(), "", "none")
+	if err != nil {
+		return err
+	}
+	asked := process.Source(settings)
+	source, err := b.source(b.month(), "")
+	if err != nil {
+		return err
+	}
+	defer source.Dispose()
+	to := now.Add(-36 * time.Hour)
+	var medians [2]float64
+	for k, handler := range []backend.QueryDataHandler{source, asked} {
+		ask := func(int) error { return answer(ctx, handler, byCategory, to.AddDate(0, 0, -min(30, b.Days-2)), to) }
+		if err := ask(0); err != nil {
+			return err
+		}
+		if medians[k], _, err = timed(runs, ask); err != nil {
+			return err
+		}
+	}
+	b.add(Figure{Area: "plugin protocol", What: "added to a panel over 30 d", Value: medians[1] - medians[0], Unit: "ms", Target: 10, Note: fmt.Sprintf("%.2f ms in all", medians[1])})
+	return nil
+}

@@ -1,0 +1,104 @@
+// Package bench measures the product on made-up pools: reading, memory, answers, many viewers at once, growth.
+// Its figures are medians on the machine that it runs on; it asserts nothing.
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+)
+
+// Options choose the pool.
+type Options struct {
+	Machines int       // of the pool whose month is made as real files
+	GPUs     int       // of the same
+	Days     int       // of the longest window, made as segments; up to 32 of them also as real files
+	Large    bool      // also measure 10,000 GPUs
+	Dir      string    // where pools are made, or found from an earlier run; "" = a temporary directory
+	Binary   string    // the plugin's binary, to measure the plugin protocol; "" = left out
+	Progress io.Writer // what is being done
+}
+
+// Figure is one line of the table.
+type Figure struct {
+	Area   string  `json:"area"`
+	What   string  `json:"what"`
+	Value  float64 `json:"value"` // a median where there are several runs
+	P99    float64 `json:"p99,omitempty"`
+	Unit   string  `json:"unit"`
+	Target float64 `json:"target,omitempty"` // at most; 0 = none
+	Note   string  `json:"note,omitempty"`
+}
+
+// Run makes the pools and measures. A figure that cannot be taken is an error.
+func Run(ctx context.Context, o Options) ([]Figure, error) {
+	if o.Dir == "" {
+		dir, err := os.MkdirTemp("", "gpureports-bench-")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(dir)
+		o.Dir = dir
+	}
+	b := &bench{Options: o}
+	for _, step := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"making a month of files", b.makeMonth},
+		{"reading", b.reading},
+		{"first panels", b.cold},
+		{"answers over the month", b.warmMonth},
+		{"a new snapshot", b.newSnapshot},
+		{"many viewers", b.viewers},
+		{"plain SQL", b.plainSQL},
+		{"the plugin protocol", b.protocol},
+		{"a year", b.year},
+		{"growth", b.growth},
+		{"10,000 GPUs", b.large},
+	} {
+		fmt.Fprintf(o.Progress, "%s …\n", step.name)
+		if err := step.run(ctx); err != nil {
+			return b.figures, fmt.Errorf("measuring %s: %w", step.name, err)
+		}
+		runtime.GC()
+	}
+	return b.figures, nil
+}
+
+type bench struct {
+	Options
+	figures []Figure
+	step    float64 // seconds to step the ten columns of a row
+}
+
+func (b *bench) add(f Figure) { b.figures = append(b.figures, f) }
+
+func (b *bench) path(parts ...string) string {
+	return filepath.Join(append([]string{b.Dir}, parts...)...)
+}
+
+// timed runs f so many times and returns the median and the 99th percentile in milliseconds.
+func timed(runs int, f func(i int) error) (median, p99 float64, err error) {
+	took := make([]float64, runs)
+	for i := range took {
+		begin := time.Now()
+		if err := f(i); err != nil {
+			return 0, 0, err
+		}
+		took[i] = time.Since(begin).Seconds() * 1000
+	}
+	median, p99 = percentiles(took)
+	return median, p99, nil
+}
+
+func percentiles(values []float64) (median, p99 float64) {
+	slices.Sort(values)
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2, values[min(n-1, n*99/100)]
+}

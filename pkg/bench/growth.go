@@ -1,0 +1,281 @@
+package bench
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/samplepool"
+)
+
+// newSnapshot appends snapshots to a copy of the newest month file and measures each one's way into an answer.
+func (b *bench) newSnapshot(ctx context.Context) error {
+	dir := b.path("growing")
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
+		return err
+	}
+	o := options(b.Machines, b.GPUs, 1)
+	o.Start = time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	o.End = o.Start.AddDate(0, 0, 2)
+	o.MissedSnapshots, o.DoubledSnapshots, o.LateSnapshots, o.Outages = 0, 0, 0, 0
+	made, err := samplepool.New(o)
+	if err != nil {
+		return err
+	}
+	if err := made.WriteSnapshots(ctx, dir); err != nil {
+		return err
+	}
+	file := filepath.Join(dir, "gpu_state_"+o.Start.Format("2006-01")+".db")
+	db, err := sql.Open("sqlite", file)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	if _, err := db.ExecContext(ctx, "PRAGMA journal_mode=WAL"); err != nil {
+		return err
+	}
+	source, err := b.source(dir, "")
+	if err != nil {
+		return err
+	}
+	defer source.Dispose()
+	last := o.End.Add(-o.Cadence)
+	ask := func(to time.Time) error { return answer(ctx, source, byCategory, to.AddDate(0, 0, -1), to) }
+	if err := ask(last); err != nil {
+		return err
+	}
+	took := make([]float64, 20)
+	for i := range took {
+		at := last.Add(time.Duration(i+1) * o.Cadence)
+		// the last snapshot's rows once more, with a later time
+		if _, err := db.ExecContext(ctx, "CREATE TEMP TABLE again AS SELECT * FROM gpu_state WHERE timestamp = (SELECT timestamp FROM gpu_state ORDER BY rowid DESC LIMIT 1); UPDATE again SET timestamp = ?; INSERT INTO gpu_state SELECT * FROM again; DROP TABLE again", at.Format("2006-01-02 15:04:05.000000")); err != nil {
+			return err
+		}
+		begin := time.Now()
+		if err := ask(at); err != nil {
+			return err
+		}
+		took[i] = time.Since(begin).Seconds() * 1000
+	}
+	median, p99 := percentiles(took)
+	b.add(Figure{Area: "new snapshot", What: "its way into a panel over 24 h", Value: median, P99: p99, Unit: "ms", Target: 10})
+	return nil
+}
+
+// plainSQL runs what a user would write for the allocation by category in a generic SQLite data source.
+func (b *bench) plainSQL(ctx context.Context) error {
+	files, err := filepath.Glob(filepath.Join(b.month(), "gpu_state_*.db"))
+	if err != nil {
+		return err
+	}
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	var parts []string
+	for i, file := range files {
+		if _, err := db.ExecContext(ctx, fmt.Sprintf("ATTACH ? AS m%d", i), "file:"+file+"?mode=ro"); err != nil {
+			return err
+		}
+		parts = append(parts, fmt.Sprintf("SELECT timestamp, Name, State, Machine, AssignedGPUs, PrioritizedProjects FROM m%d.gpu_state WHERE timestamp BETWEEN $1 AND $2", i))
+	}
+	query := `SELECT substr(timestamp, 1, 13), instr(lower(Name), 'backfill') > 0, PrioritizedProjects <> '',
+		100.0 * count(DISTINCT CASE WHEN State = 'Claimed' THEN timestamp || Machine || AssignedGPUs END) / count(DISTINCT timestamp || Machine || AssignedGPUs)
+		FROM (` + strings.Join(parts, " UNION ALL ") + `) GROUP BY 1, 2, 3`
+	source, err := b.source(b.month(), "")
+	if err != nil {
+		return err
+	}
+	defer source.Dispose()
+	to := now.Add(-36 * time.Hour)
+	for _, days := range []int{1, 7, min(30, b.Days-2)} {
+		from := to.AddDate(0, 0, -days)
+		begin := time.Now()
+		if err := drain(ctx, db, query, from.Format(time.DateTime), to.Format(time.DateTime)); err != nil {
+			return err
+		}
+		plain := time.Since(begin).Seconds() * 1000
+		if err := answer(ctx, source, byCategory, from, to); err != nil {
+			return err
+		}
+		ours, _, err := timed(50, func(i int) error {
+			end := to.Add(time.Duration(i) * time.Minute)
+			return answer(ctx, source, byCategory, end.AddDate(0, 0, -days), end)
+		})
+		if err != nil {
+			return err
+		}
+		b.add(Figure{Area: "plain SQL", What: fmt.Sprintf("the same panel over %d d", days), Value: plain, Unit: "ms", Note: fmt.Sprintf("%.0f times as long", plain/ours)})
+	}
+	return nil
+}
+
+func drain(ctx context.Context, db *sql.DB, query string, args ...any) error {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+	}
+	return rows.Err()
+}
+
+// year measures a pool of a year, made as segments.
+func (b *bench) year(ctx context.Context) error {
+	dir, err := b.synthesize(ctx, b.Machines, b.GPUs, b.Days)
+	if err != nil {
+		return err
+	}
+	return b.segments(ctx, dir, fmt.Sprintf("%d GPUs, %d d", b.GPUs, b.Days), b.Days, limits{restart: 300, series: 50, disk: 35, memory: 150})
+}
+
+// large measures 10,000 GPUs.
+func (b *bench) large(ctx context.Context) error {
+	if !b.Large {
+		return nil
+	}
+	dir, err := b.synthesize(ctx, 1250, 10_000, b.Days)
+	if err != nil {
+		return err
+	}
+	return b.segments(ctx, dir, fmt.Sprintf("10,000 GPUs, %d d", b.Days), b.Days, limits{memory: 1500, month: 40})
+}
+
+// limits are the targets of a pool of segments: milliseconds and megabytes, 0 = none.
+type limits struct{ restart, series, disk, memory, month float64 }
+
+func (b *bench) segments(ctx context.Context, dir, name string, days int, l limits) error {
+	cache := filepath.Join(dir, "cache")
+	note := "made as segments"
+	to := now.Add(-36 * time.Hour)
+	bytes, err := diskBytes(cache)
+	if err != nil {
+		return err
+	}
+	b.add(Figure{Area: name, What: "on disk", Value: float64(bytes) / 1e6, Unit: "MB", Target: l.disk, Note: note})
+	begin := time.Now()
+	source, err := b.source(dir, cache)
+	if err != nil {
+		return err
+	}
+	defer source.Dispose()
+	if err := answer(ctx, source, byCategory, to.AddDate(0, 0, -days), to); err != nil {
+		return err
+	}
+	b.add(Figure{Area: name, What: "first panel over all of it, after a restart", Value: time.Since(begin).Seconds() * 1000, Unit: "ms", Target: l.restart, Note: note})
+	for _, window := range []int{min(30, days), days} {
+		target := l.series
+		if window < days {
+			target = l.month
+		}
+		ask := func(i int) error {
+			end := to.Add(time.Duration(i) * time.Minute)
+			return answer(ctx, source, byCategory, end.AddDate(0, 0, -window), end)
+		}
+		if err := ask(0); err != nil {
+			return err
+		}
+		median, p99, err := timed(30, func(i int) error { return ask(i + 1) })
+		if err != nil {
+			return err
+		}
+		b.add(Figure{Area: name, What: fmt.Sprintf("allocation series over %d d", window), Value: median, P99: p99, Unit: "ms", Target: target, Note: note})
+	}
+	debug.FreeOSMemory()
+	resident, err := residentBytes()
+	if err != nil {
+		return err
+	}
+	b.add(Figure{Area: name, What: "resident memory of the whole process", Value: float64(resident) / 1e6, Unit: "MB", Target: l.memory, Note: note})
+	return nil
+}
+
+// residentBytes reads this process's resident set, 0 where the system does not tell it.
+func residentBytes() (bytes int64, err error) {
+	file, err := os.Open("/proc/self/statm")
+	if err != nil {
+		return 0, nil //nolint:nilerr // only Linux tells
+	}
+	defer file.Close()
+	text, err := io.ReadAll(file)
+	if err != nil {
+		return 0, err
+	}
+	var size, resident int64
+	if _, err := fmt.Sscan(string(text), &size, &resident); err != nil {
+		return 0, err
+	}
+	return resident * int64(os.Getpagesize()), nil
+}
+
+// growth shows that cost grows with the spans of the window, not with rows or files.
+func (b *bench) growth(ctx context.Context) error {
+	to := now.Add(-36 * time.Hour)
+	for _, machines := range []int{10, 100, 1000} {
+		dir, err := b.synthesize(ctx, machines, 0, min(30, b.Days))
+		if err != nil {
+			return err
+		}
+		if err := b.grown(ctx, dir, fmt.Sprintf("%d machines", machines), min(28, b.Days), to); err != nil {
+			return err
+		}
+	}
+	dir, err := b.synthesize(ctx, b.Machines, b.GPUs, b.Days)
+	if err != nil {
+		return err
+	}
+	for _, days := range []int{1, 10, 100, 365} {
+		if days <= b.Days {
+			if err := b.grown(ctx, dir, fmt.Sprintf("%d GPUs", b.GPUs), days, to); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *bench) grown(ctx context.Context, dir, what string, days int, to time.Time) error {
+	cache := filepath.Join(dir, "cache")
+	source, err := b.source(dir, cache)
+	if err != nil {
+		return err
+	}
+	defer source.Dispose()
+	ask := func(i int) error {
+		end := to.Add(time.Duration(i) * time.Minute)
+		return answer(ctx, source, byCategory, end.AddDate(0, 0, -days), end)
+	}
+	if err := ask(0); err != nil {
+		return err
+	}
+	median, p99, err := timed(30, func(i int) error { return ask(i + 1) })
+	if err != nil {
+		return err
+	}
+	tl, err := open(dir, cache, false)
+	if err != nil {
+		return err
+	}
+	defer tl.Close()
+	v, err := tl.Load(ctx, to.AddDate(0, 0, -days).UnixMicro(), to.UnixMicro())
+	if err != nil {
+		return err
+	}
+	spans := 0
+	for _, d := range v.Days {
+		spans += d.SpanCount()
+	}
+	b.add(Figure{Area: "growth", What: fmt.Sprintf("%s, %d d", what, days), Value: median, P99: p99, Unit: "ms", Note: fmt.Sprintf("%d spans, made as segments", spans)})
+	return nil
+}

@@ -1,0 +1,141 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/samplepool"
+	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// now is the end of every pool. The month before it is one file, as large as such files are.
+var now = time.Date(2025, 10, 2, 0, 0, 0, 0, time.UTC)
+
+func options(machines, gpus, days int) samplepool.Options {
+	o := samplepool.Default()
+	o.Machines, o.GPUs, o.Timezone = machines, gpus, "UTC"
+	o.OddMachines, o.ExcludedMachines = machines > 50, min(1, machines/50)
+	o.End, o.Start = now, now.AddDate(0, 0, -days)
+	return o
+}
+
+// makeMonth writes real files, unless they are there from an earlier run.
+func (b *bench) makeMonth(ctx context.Context) error {
+	dir := b.path(fmt.Sprintf("files-%d-%d-%d", b.Machines, b.GPUs, min(b.Days, 32)))
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	partial := dir + ".part"
+	if err := errors.Join(os.RemoveAll(partial), os.MkdirAll(partial, 0o700)); err != nil {
+		return err
+	}
+	made, err := samplepool.New(options(b.Machines, b.GPUs, min(b.Days, 32)))
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	if err := errors.Join(made.WriteSnapshots(ctx, partial), made.WriteAds(ctx, partial)); err != nil {
+		return err
+	}
+	b.add(Figure{Area: "sample pool", What: "a month of files and job ads made in", Value: time.Since(begin).Seconds(), Unit: "s", Target: 60})
+	return os.Rename(partial, dir)
+}
+
+func (b *bench) month() string {
+	return b.path(fmt.Sprintf("files-%d-%d-%d", b.Machines, b.GPUs, min(b.Days, 32)))
+}
+
+// open opens a directory of month files; cache "" keeps segments in memory only.
+func open(dir, cache string, plain bool) (*timeline.Timeline, error) {
+	d, err := snapshots.OpenDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	d.PlainSQL = plain
+	return timeline.New(timeline.Options{Snapshots: d, Zone: localtime.UTC, MaxBytes: 4 << 30, CacheDir: cache, MaxDiskBytes: 16 << 30}), nil
+}
+
+// synthesize makes a pool as segments in dir/cache. Its month files hold only its first snapshot and its last day.
+func (b *bench) synthesize(ctx context.Context, machines, gpus, days int) (dir string, err error) {
+	dir = b.path(fmt.Sprintf("segments-%d-%d-%d", machines, gpus, days))
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	partial := dir + ".part"
+	if err := errors.Join(os.RemoveAll(partial), os.MkdirAll(partial, 0o700)); err != nil {
+		return "", err
+	}
+	ends := options(machines, gpus, 1)
+	ends.End, ends.Start = now.AddDate(0, 0, -days-3).Add(ends.Cadence), now.AddDate(0, 0, -days-3)
+	for _, o := range []samplepool.Options{ends, options(machines, gpus, 1)} {
+		o.MissedSnapshots, o.Outages = 0, 0
+		made, err := samplepool.New(o)
+		if err != nil {
+			return "", err
+		}
+		if err := errors.Join(os.RemoveAll(partial+"/chtc_owned"), os.RemoveAll(partial+"/masked_hosts.yaml"), made.WriteSnapshots(ctx, partial)); err != nil {
+			return "", err
+		}
+	}
+	made, err := samplepool.New(options(machines, gpus, days))
+	if err != nil {
+		return "", err
+	}
+	// Segments are kept by the directory's path: the cache is made for the final one.
+	if err := os.Rename(partial, dir); err != nil {
+		return "", err
+	}
+	tl, err := open(dir, dir+"/cache", false)
+	if err != nil {
+		return "", err
+	}
+	defer tl.Close()
+	next, stop := iter.Pull2(made.Snapshots(ctx))
+	defer stop()
+	snapshot, err, more := next()
+	for more && err == nil {
+		date := pool.DayOf(snapshot.Time.UnixMicro())
+		if date >= pool.DayOf(now.UnixMicro())-2 {
+			break // the last days are the files'
+		}
+		err = tl.Synthesize(ctx, date, func(yield func(timeline.Synthetic, error) bool) {
+			for more && err == nil && pool.DayOf(snapshot.Time.UnixMicro()) == date {
+				if !yield(timeline.Synthetic{Time: snapshot.Time.UnixMicro(), Rows: rowsOf(snapshot.Rows)}, nil) {
+					return
+				}
+				snapshot, err, more = next()
+			}
+		})
+	}
+	if err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, nil
+}
+
+func rowsOf(rows []samplepool.Row) []snapshots.Row {
+	all := make([]snapshots.Row, len(rows))
+	for i, r := range rows {
+		memory := ""
+		if r.MemoryMB > 0 {
+			memory = strconv.Itoa(r.MemoryMB)
+		}
+		all[i] = snapshots.NewRow([...]string{
+			snapshots.Name: r.Name, snapshots.AssignedGPUs: r.AssignedGPUs, snapshots.SlotState: r.State, snapshots.DeviceName: r.DeviceName,
+			snapshots.GlobalMemoryMb: memory, snapshots.PrioritizedProjects: r.PrioritizedProjects, snapshots.Machine: r.Machine,
+			snapshots.RemoteOwner: r.RemoteOwner, snapshots.GlobalJobID: r.GlobalJobID, snapshots.PreventJobsReason: r.PreventJobsReason,
+		})
+	}
+	return all
+}
