@@ -239,7 +239,6 @@ func (a *answer) timeseries() (data.Frames, error) {
 	g := grouping{p.GroupBy, a.names}
 	states := occupy(a.observed, calendar, buckets.Len(), &g, a.chosen)
 	ends := map[group][]ended{}
-	late := make([]bool, buckets.Len()) // without a snapshot, but with an end
 	for i := range a.periods[vacancy] {
 		v := &a.periods[vacancy][i]
 		k := g.of(v.Place)
@@ -250,7 +249,6 @@ func (a *answer) timeseries() (data.Frames, error) {
 			b := buckets.Of(v.End)
 			ends[k][b].count++
 			ends[k][b].hours += pool.Hours(v.Length())
-			late[b] = true
 		}
 	}
 	for k := range ends {
@@ -263,8 +261,12 @@ func (a *answer) timeseries() (data.Frames, error) {
 		for _, metric := range p.Metrics {
 			s := frames.Series{Group: g.texts(k), Metric: metric}
 			for b := range buckets.Len() {
+				var e ended
+				if ends[k] != nil {
+					e = ends[k][b]
+				}
 				n := calendar.snapshots(b)
-				if n == 0 && !late[b] || !p.Keep(buckets, b, times[len(times)-1]) {
+				if n == 0 && e.count == 0 || !p.Keep(buckets, b, times[len(times)-1]) {
 					continue
 				}
 				at := buckets.Starts[b]
@@ -272,10 +274,6 @@ func (a *answer) timeseries() (data.Frames, error) {
 					at = a.slices[len(a.slices)-1]
 				}
 				s.Times = append(s.Times, at)
-				var e ended
-				if ends[k] != nil {
-					e = ends[k][b]
-				}
 				switch metric {
 				case "ended":
 					s.Values = append(s.Values, float64(e.count))

@@ -65,7 +65,6 @@ func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 		if r.Result == runs.Evicted {
 			b := buckets.Of(r.End)
 			own[b].evictions++
-			live[b] = true // with or without a snapshot in it
 		}
 	}
 	newest := a.observed.View.Times
@@ -83,7 +82,7 @@ func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 			}
 			s := frames.Series{Group: g.texts(k), Metric: metric}
 			for b := range counts {
-				if !live[b] || !p.Keep(buckets, b, newest[len(newest)-1]) {
+				if !live[b] && counts[b].evictions == 0 || !p.Keep(buckets, b, newest[len(newest)-1]) {
 					continue
 				}
 				at := buckets.Starts[b]
@@ -111,7 +110,7 @@ func (b bucket) metric(name string, hours float64) float64 {
 	return float64(b.runs)
 }
 
-// live tells which buckets have a slice: the others do not exist.
+// live tells which buckets have a slice: the others do not exist, unless an ad tells of an eviction in them.
 func (a *answer) live(buckets query.Buckets) []bool {
 	live := make([]bool, buckets.Len())
 	first, end := a.observed.View.Snapshots(a.plan.Window)
