@@ -3,7 +3,7 @@ import { createServer, Server } from 'node:http';
 import { AddressInfo } from 'node:net';
 import { dirname, join, normalize } from 'node:path';
 
-import { Bridge } from './bridge';
+import { passOn } from './bridge';
 
 const grafanaUI = dirname(require.resolve('@grafana/ui/package.json'));
 
@@ -13,13 +13,13 @@ const html = `<!doctype html>
   <body><div id="root"></div><script>window.grafanaBootData = { settings: {}, user: {}, navTree: [] };</script><script src="/page.js"></script></body>
 </html>`;
 
-/** Serves the page, Grafana's icons, and behind /api the bridge, on a free port of this machine. */
-export async function serve(page: string, bridge: Bridge): Promise<{ url: string; server: Server }> {
+/** Serves the page, Grafana's icons, and behind /api the plugin's backend, on a free port of this machine. */
+export async function serve(page: string, backend: string): Promise<{ url: string; server: Server }> {
   const server = createServer(async (request, response) => {
     const path = normalize(new URL(request.url ?? '/', 'http://localhost').pathname);
     try {
       if (path.startsWith('/api/')) {
-        await bridge(request, response);
+        await passOn(backend, request, response);
       } else if (path === '/') {
         response.setHeader('Content-Type', 'text/html').end(html);
       } else if (path.startsWith('/public/')) {

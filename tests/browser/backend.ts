@@ -1,0 +1,45 @@
+import { ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { createInterface } from 'node:readline';
+
+const root = path.resolve(__dirname, '../..');
+
+/** A plugin's backend that answers Grafana's HTTP API at `url`. */
+export interface Backend {
+  url: string;
+  stop: () => Promise<void>;
+}
+
+/** Makes a sample pool that ends now and starts the plugin's binary on it, as Grafana starts it. */
+export async function startBackend(): Promise<Backend> {
+  const directory = mkdtempSync(path.join(tmpdir(), 'gpureports-browser-'));
+  const gpureports = path.join(directory, 'gpureports');
+  const pool = path.join(directory, 'pool');
+  execFileSync('go', ['build', '-o', gpureports, './pkg/cmd/gpureports'], { cwd: root, stdio: 'inherit' });
+  execFileSync(gpureports, ['sample', pool], { cwd: root, stdio: 'inherit' });
+  const bridge = spawn(gpureports, ['bridge', '--settings', path.join(pool, 'settings.json')], {
+    cwd: root,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  return {
+    url: await firstLine(bridge),
+    stop: async () => {
+      bridge.kill('SIGINT');
+      await once(bridge, 'exit');
+      rmSync(directory, { recursive: true });
+    },
+  };
+}
+
+/** The first line that a process prints: the bridge's address. */
+async function firstLine({ stdout }: ChildProcess): Promise<string> {
+  if (stdout) {
+    for await (const line of createInterface({ input: stdout })) {
+      return line;
+    }
+  }
+  throw new Error('The bridge to the plugin ended before it said its address.');
+}

@@ -1,0 +1,47 @@
+import { choose, datasource, expect, test } from './plugin';
+
+test('a panel draws series of each category', async ({ panelEditPage, readProvisionedDataSource }) => {
+  const { name } = await readProvisionedDataSource(datasource);
+  await panelEditPage.datasource.set(name);
+  await panelEditPage.setVisualization('Table');
+  await expect(panelEditPage.refreshPanel()).toBeOK();
+  await expect(panelEditPage.panel.fieldNames.first()).toContainText(/time/i);
+});
+
+test('a table has its columns', async ({ panelEditPage, readProvisionedDataSource, page }) => {
+  const { name } = await readProvisionedDataSource(datasource);
+  await panelEditPage.datasource.set(name);
+  await panelEditPage.setVisualization('Table');
+  const row = panelEditPage.getQueryEditorRow('A');
+  await choose(row, page, 'Kind', /^User hours/);
+  await expect(panelEditPage.refreshPanel()).toBeOK();
+  await expect(panelEditPage.panel.fieldNames).toContainText([/category/i, /user/i]);
+});
+
+test('Explore answers', async ({ explorePage, readProvisionedDataSource }) => {
+  const { name } = await readProvisionedDataSource(datasource);
+  await explorePage.datasource.set(name);
+  await expect(explorePage.runQuery()).toBeOK();
+});
+
+test('annotations answer', async ({ annotationEditPage, readProvisionedDataSource }) => {
+  const { name } = await readProvisionedDataSource(datasource);
+  await annotationEditPage.datasource.set(name);
+  await expect(annotationEditPage.runQuery()).toBeOK();
+});
+
+test('a variable has the devices of the pool', async ({ variableEditPage, readProvisionedDataSource, page }) => {
+  const { name } = await readProvisionedDataSource(datasource);
+  await variableEditPage.setVariableType('Query');
+  await variableEditPage.datasource.set(name);
+  await choose(page.locator('form'), page, 'Values of', /^Devices/);
+  await variableEditPage.runQuery();
+  await expect(variableEditPage).toDisplayPreviews([/NVIDIA|Quadro|Tesla|GeForce/]);
+});
+
+test('an alert rule evaluates', async ({ alertRuleEditPage, readProvisionedDataSource }) => {
+  const { name } = await readProvisionedDataSource(datasource);
+  const row = await alertRuleEditPage.getQueryRow('A');
+  await row.datasource.set(name);
+  await expect(alertRuleEditPage.evaluate()).toBeOK();
+});
