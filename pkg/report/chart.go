@@ -231,11 +231,14 @@ func (l layout) timeTicks(x func(int64) float64) (ticks []Tick) {
 			}
 			ticks = append(ticks, Tick{x(t.UnixMilli()), label})
 		}
-		if step >= 24 {
-			t = t.AddDate(0, 0, step/24)
-		} else {
-			t = time.Date(t.Year(), t.Month(), t.Day(), t.Hour()/step*step+step, 0, 0, 0, l.zone)
+		next := t.AddDate(0, 0, step/24)
+		if step < 24 {
+			next = time.Date(t.Year(), t.Month(), t.Day(), t.Hour()/step*step+step, 0, 0, 0, l.zone)
 		}
+		if !next.After(t) { // an hour that the clock skips
+			next = t.Add(time.Duration(step) * time.Hour)
+		}
+		t = next
 	}
 	return ticks
 }

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -201,10 +202,7 @@ func (l layout) block(p part, answer backend.DataResponse) Block {
 	b := p.lay(l, answer.Frames)
 	b.Caption, b.Notices = p.caption, notices(answer.Frames)
 	if b.Table == nil && b.Chart == nil && len(b.Lists) == 0 {
-		b.Empty = p.empty
-		if b.Empty == "" {
-			b.Empty = "No data."
-		}
+		b.Empty = cmp.Or(p.empty, p.caption+": no data.")
 	}
 	return b
 }
