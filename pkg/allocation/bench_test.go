@@ -10,7 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/allocation"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/samplepool"
 )
 
@@ -36,7 +38,31 @@ func benchmarkPool(b *testing.B) (source, pool.Micros) {
 	return open(b, dir, o.Timezone, 15), o.End.UnixMicro()
 }
 
-// Warm answers, computation and frames, over windows of a pool of 900 GPUs.
+// A question that was not asked before: nothing but the segments is there.
+func BenchmarkCount(b *testing.B) {
+	s, end := benchmarkPool(b)
+	for _, days := range []int64{1, 7, 30} {
+		w := pool.Window{From: end - days*pool.Day, To: end}
+		for name, groupings := range map[string][]string{"category": {"category"}, "machine": {"machine", "slots"}, "user": {"category", "user"}} {
+			b.Run(fmt.Sprintf("%s/%dd", name, days), func(b *testing.B) {
+				n := 0
+				for b.Loop() {
+					n++
+					env := s.env
+					env.Lists.Excluded = []pool.Exclusion{{Pattern: fmt.Sprintf("nothing%d", n)}} // another question
+					p, err := query.Request{Model: query.Model{QueryType: "allocation", Bucket: "1h"}, Window: w}.Plan(env)
+					require.NoError(b, err)
+					slices, _, err := allocation.Load(b.Context(), s.timeline, p)
+					require.NoError(b, err)
+					_, err = allocation.NewCount(b.Context(), p, slices, groupings, allocation.Claimed, allocation.Unclaimed)
+					require.NoError(b, err)
+				}
+			})
+		}
+	}
+}
+
+// Warm answers, asked again: computation and frames, over windows of a pool of 900 GPUs.
 func BenchmarkAnswers(b *testing.B) {
 	s, end := benchmarkPool(b)
 	for _, days := range []int64{1, 7, 30} {

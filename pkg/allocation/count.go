@@ -73,6 +73,10 @@ func NewCount(ctx context.Context, p *query.Plan, s *timeline.Slices, groupings 
 
 	names := s.View.Names.Texts()
 	by := groupingOf(groupings)
+	question, err := questionOf(p, by)
+	if err != nil {
+		return nil, err
+	}
 	parts := make([]*part, len(s.Days))
 	workers := min(runtime.GOMAXPROCS(0), len(s.Days))
 	group, inner := errgroup.WithContext(ctx)
@@ -83,7 +87,7 @@ func NewCount(ctx context.Context, p *query.Plan, s *timeline.Slices, groupings 
 				if err := inner.Err(); err != nil {
 					return err
 				}
-				parts[i] = day.count(&s.Days[i], bucketOf)
+				parts[i] = day.remembered(question, &s.Days[i], bucketOf)
 			}
 			return nil
 		})
@@ -260,6 +264,10 @@ const (
 
 // count counts a day without the slices that it shares with a neighbour.
 func (c *dayCount) count(d *timeline.DaySlices, bucketOf []int32) *part {
+	before := 0 // the groups of the day before: this one has about as many
+	if c.part != nil {
+		before = len(c.groups)
+	}
 	c.part = &part{classes: classes}
 	if d.First > d.Last {
 		return c.part
@@ -277,6 +285,7 @@ func (c *dayCount) count(d *timeline.DaySlices, bucketOf []int32) *part {
 		c.cells[i] = unset
 	}
 	c.whole = c.whole[:0]
+	c.groups, c.sums = make([]Group, 0, before), make([]float64, 0, before*c.classes*c.buckets)
 	for i, class := range c.ofGPU {
 		if class < 0 {
 			continue

@@ -24,7 +24,7 @@ func loadNewest(ctx context.Context, tl *timeline.Timeline, at, before pool.Micr
 	if err != nil {
 		return nil, -1, err
 	}
-	for at = min(at, newest); ok && at >= first; at -= 3 * pool.Day { // a view holds the times of two days before its own
+	for at = min(at, newest); ok && at >= first; at -= pool.Day { // a view holds the snapshot before, if it is less than a day away
 		if view, err = tl.Load(ctx, at, at); err != nil {
 			return nil, -1, err
 		}
@@ -82,9 +82,7 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 			continue
 		}
 		first, spans := day.Spans(i)
-		status := day.Status(spans[spanAt(first, snapshot-view.Base[index])])
-		state, side := stateOf(&status)
-		row := status.Row(side)
+		state, row, side := stateAt(day, spans[spanAt(first, snapshot-view.Base[index])])
 		if state == stateNone || !classify.keeps(class, side, row) {
 			continue
 		}
@@ -172,9 +170,7 @@ func (h *history) since(gpu timeline.GPU, state gpuState, row *timeline.Row) poo
 		first, spans := day.Spans(i)
 		k := spanAt(first, min(h.last-base, len(day.Times)-1))
 		for ; k >= 0; k-- {
-			status := day.Status(spans[k])
-			s, side := stateOf(&status)
-			if r := status.Row(side); s != state || r.User != row.User || r.Job != row.Job {
+			if s, r, _ := stateAt(day, spans[k]); s != state || r.User != row.User || r.Job != row.Job {
 				break
 			}
 			since = base + int(first[k])

@@ -36,13 +36,13 @@ func machines(ctx context.Context, s *timeline.Slices, p *query.Plan, about *fra
 	}
 	for g, group := range count.Groups {
 		r := found[group.Machine]
-		sums := count.at(g, 0)
+		sums := &count.sums[g]
 		if group.Side == pool.Backfill {
-			r.backfillAllocated = metric("allocated", &sums, s.N())
+			r.backfillAllocated = metric("allocated", sums, 0, s.N())
 			continue
 		}
-		r.allocated, r.drained = metric("allocated", &sums, s.N()), metric("drained", &sums, s.N())
-		r.allocatedPercent = metric("allocatedPercent", &sums, s.N())
+		r.allocated, r.drained = metric("allocated", sums, 0, s.N()), metric("drained", sums, 0, s.N())
+		r.allocatedPercent = metric("allocatedPercent", sums, 0, s.N())
 	}
 	rows := make([]*machineRow, 0, len(found))
 	for _, r := range found {
@@ -92,32 +92,34 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan, names 
 			m := day.MachineOf(g)
 			name := day.Machines()[m].Name
 			first, spans := day.Spans(g)
+			last, any := timeline.Symbol(0), false // rows of a GPU mostly have the same projects
 			for k := range first {
 				if int(first[k]) >= to || k+1 < len(first) && int(first[k+1]) <= from {
 					continue
 				}
-				status := day.Status(spans[k])
-				for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
-					row := status.Row(side)
-					if row.State == pool.None || !classify.keeps(class, side, row) {
+				primary, backfill := day.StatusRows(spans[k])
+				for side, number := range [2]uint32{primary, backfill} {
+					row := day.Row(number)
+					if number == 0 || any && row.Project == last || !classify.keeps(class, pool.Side(side), row) {
 						continue
 					}
+					last, any = row.Project, true
 					r := found[name]
 					if r == nil {
-						r = &machineRow{name: names[name], projects: map[string]bool{}, devices: map[string]bool{}, gpus: map[timeline.GPU]bool{}, allocatedPercent: nan}
-						if e := p.Env.Lists.ExclusionOf(r.name); e != nil {
-							r.excludedReason = cmp.Or(e.Reason, "excluded")
-						}
+						r = newMachineRow(names[name], p)
 						found[name] = r
 					}
-					r.ownership = class.ownership.String() // of the last day
-					r.gpus[day.GPU(g)] = true
-					r.count = float64(len(r.gpus))
-					r.devices[query.Shown("device", names[day.Model(g).Device])] = true
 					for _, project := range pool.Projects(names[row.Project]) {
 						r.projects[project] = true
 					}
 				}
+			}
+			if any {
+				r := found[name]
+				r.ownership = class.ownership.String() // of the last day
+				r.gpus[day.GPU(g)] = true
+				r.count = float64(len(r.gpus))
+				r.devices[query.Shown("device", names[day.Model(g).Device])] = true
 			}
 			if r := found[name]; r != nil {
 				for last := to - 1; last >= from; last-- {
@@ -130,6 +132,14 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan, names 
 		}
 	}
 	return found, nil
+}
+
+func newMachineRow(name string, p *query.Plan) *machineRow {
+	r := &machineRow{name: name, projects: map[string]bool{}, devices: map[string]bool{}, gpus: map[timeline.GPU]bool{}, allocatedPercent: nan}
+	if e := p.Env.Lists.ExclusionOf(name); e != nil {
+		r.excludedReason = cmp.Or(e.Reason, "excluded")
+	}
+	return r
 }
 
 func joined(set map[string]bool) string {

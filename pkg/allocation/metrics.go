@@ -13,19 +13,27 @@ import (
 )
 
 // needs are the classes that a metric is made from.
-var needs = map[string][]Class{
-	"allocatedPercent": {Claimed, Unclaimed},
-	"allocated":        {Claimed},
-	"available":        {Claimed, Unclaimed},
-	"free":             {Free},
-	"unclaimed":        {Unclaimed},
-	"drained":          {Drained},
-	"prevented":        {Prevented},
+func needs(metric string) []Class {
+	switch metric {
+	case "allocatedPercent", "available":
+		return []Class{Claimed, Unclaimed}
+	case "allocated":
+		return []Class{Claimed}
+	case "free":
+		return []Class{Free}
+	case "unclaimed":
+		return []Class{Unclaimed}
+	case "drained":
+		return []Class{Drained}
+	case "prevented":
+		return []Class{Prevented}
+	}
+	return nil
 }
 
 func classesOf(metrics []string) (all []Class) {
 	for _, m := range metrics {
-		for _, class := range needs[m] {
+		for _, class := range needs(m) {
 			if !slices.Contains(all, class) {
 				all = append(all, class)
 			}
@@ -34,53 +42,45 @@ func classesOf(metrics []string) (all []Class) {
 	return all
 }
 
-// metric is the formula of methodology section 5 over sums of GPU-slices and N; NaN where it has none.
-func metric(name string, sums *[classes]float64, n int) float64 {
-	sum := 0.0
-	for _, class := range needs[name] {
-		sum += sums[class]
+// metric is the formula of methodology section 5 over the sums of GPU-slices in a bucket and its N; NaN where it has none.
+func metric(name string, sums *[classes][]float64, bucket, n int) float64 {
+	switch name {
+	case "allocatedPercent":
+		available := sums[Claimed][bucket] + sums[Unclaimed][bucket]
+		if available == 0 {
+			return math.NaN()
+		}
+		return 100 * sums[Claimed][bucket] / available
+	case "available":
+		return (sums[Claimed][bucket] + sums[Unclaimed][bucket]) / float64(n)
 	}
-	if name != "allocatedPercent" {
-		return sum / float64(n)
-	}
-	if sum == 0 {
-		return math.NaN()
-	}
-	return 100 * sums[Claimed] / sum
-}
-
-// at returns the sums of a group in a bucket.
-func (c *Count) at(group, bucket int) (sums [classes]float64) {
-	for _, class := range c.wants {
-		sums[class] = c.sums[group][class][bucket]
-	}
-	return sums
+	return sums[needs(name)[0]][bucket] / float64(n)
 }
 
 // summary returns the table of a count over one bucket.
 func summary(c *Count, s *timeline.Slices, p *query.Plan, about *frames.About) data.Frames {
 	names := s.View.Names.Texts()
-	values := func(sums *[classes]float64) (row []float64) {
+	values := func(sums *[classes][]float64) (row []float64) {
 		for _, m := range p.Metrics {
-			row = append(row, metric(m, sums, s.N()))
+			row = append(row, metric(m, sums, 0, s.N()))
 		}
 		return row
 	}
 	var rows []frames.Row
-	var sides [2][classes]float64
-	var has [2]bool
+	var sides [2][classes][]float64
 	for g := range c.Groups {
-		sums := c.at(g, 0)
-		rows = append(rows, frames.Row{Group: c.Groups[g].Texts(p.GroupBy, names), Values: values(&sums)})
+		rows = append(rows, frames.Row{Group: c.Groups[g].Texts(p.GroupBy, names), Values: values(&c.sums[g])})
 		side := c.Groups[g].sideOf(p.GroupBy)
-		has[side] = true
-		for class, sum := range sums {
-			sides[side][class] += sum
+		for _, class := range c.wants {
+			if sides[side][class] == nil {
+				sides[side][class] = []float64{0}
+			}
+			sides[side][class][0] += c.sums[g][class][0]
 		}
 	}
 	var totals []frames.Total
 	for side := range pool.Side(2) {
-		if has[side] {
+		if sides[side][c.wants[0]] != nil {
 			totals = append(totals, frames.Total{Name: side.Total(), Values: values(&sides[side])})
 		}
 	}
@@ -106,11 +106,11 @@ func series(c *Count, s *timeline.Slices, p *query.Plan, about *frames.About) da
 	var all []frames.Series
 	for g := range c.Groups {
 		group := c.Groups[g].Texts(p.GroupBy, names)
+		sums := &c.sums[g]
 		for _, m := range p.Metrics {
 			values := make([]float64, len(drawn))
 			for i, b := range drawn {
-				sums := c.at(g, b)
-				values[i] = metric(m, &sums, c.Slices[b])
+				values[i] = metric(m, sums, b, c.Slices[b])
 			}
 			all = append(all, frames.Series{Group: group, Metric: m, Times: times, Values: values})
 		}

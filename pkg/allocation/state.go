@@ -36,19 +36,18 @@ func stateMappings() data.ValueMappings {
 	return data.ValueMappings{mapper}
 }
 
-// stateOf returns the state, the first that fits, and the side whose row gives it.
-func stateOf(s *timeline.Status) (gpuState, pool.Side) {
+// stateOf returns the state of a GPU with these rows, the first that fits, and the side whose row gives it.
+func stateOf(primary, backfill *timeline.Row) (gpuState, pool.Side) {
 	switch {
-	case s.Primary.State == pool.Claimed:
+	case primary.State == pool.Claimed:
 		return stateClaimed, pool.Primary
-	case s.Backfill.State == pool.Claimed:
+	case backfill.State == pool.Claimed:
 		return stateBackfill, pool.Backfill
 	}
-	side := pool.Primary
-	if s.Primary.State == pool.None {
-		side = pool.Backfill
+	row, side := primary, pool.Primary
+	if primary.State == pool.None {
+		row, side = backfill, pool.Backfill
 	}
-	row := s.Row(side)
 	switch {
 	case row.State == pool.None:
 		return stateNone, side
@@ -60,6 +59,17 @@ func stateOf(s *timeline.Status) (gpuState, pool.Side) {
 		return stateFree, side
 	}
 	return stateOther, side
+}
+
+// stateAt returns the state in a span of a day's GPU, and the row and side that give it.
+func stateAt(d *timeline.Day, status uint32) (gpuState, *timeline.Row, pool.Side) {
+	p, b := d.StatusRows(status)
+	primary, backfill := d.Row(p), d.Row(b)
+	state, side := stateOf(primary, backfill)
+	if side == pool.Backfill {
+		return state, backfill, side
+	}
+	return state, primary, side
 }
 
 // spanAt returns the span that holds a snapshot of the day.

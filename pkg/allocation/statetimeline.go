@@ -65,13 +65,12 @@ func stateTimeline(ctx context.Context, s *timeline.Slices, p *query.Plan, about
 				if begin >= end {
 					continue
 				}
-				status := day.Status(spans[k])
-				state, side := stateOf(&status)
-				if state != stateNone && !classify.keeps(class, side, status.Row(side)) {
+				state, row, side := stateAt(day.Day, spans[k])
+				if state != stateNone && !classify.keeps(class, side, row) {
 					state = stateNone
 				}
 				c.add(day.Times[begin], state)
-				for _, e := range ends {
+				for _, e := range ends { // few
 					if begin <= e.snapshot-base && e.snapshot-base < end {
 						c.add(e.null, stateNone)
 						if e.snapshot-base+1 < end {
@@ -96,13 +95,16 @@ func stateTimeline(ctx context.Context, s *timeline.Slices, p *query.Plan, about
 	slices.SortFunc(all, func(a, b *stateChanges) int {
 		return cmp.Or(cmp.Compare(a.machine, b.machine), cmp.Compare(a.gpu, b.gpu))
 	})
+	var numbers [len(stateNames)]int8
+	for n := range numbers {
+		numbers[n] = int8(n)
+	}
 	shown := make([]frames.States, len(all))
 	for i, c := range all {
 		shown[i] = frames.States{Machine: c.machine, GPU: c.gpu, Times: c.times, States: make([]*int8, len(c.states))}
 		for k, state := range c.states {
 			if state != stateNone {
-				number := int8(state)
-				shown[i].States[k] = &number
+				shown[i].States[k] = &numbers[state]
 			}
 		}
 	}

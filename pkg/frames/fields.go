@@ -61,13 +61,13 @@ func Time(name string, values []pool.Micros) *data.Field {
 	return f
 }
 
-// times is a time column without nulls, as series have it.
-func times(name string, values []pool.Micros) *data.Field {
+// timesOf converts times, all of them there.
+func timesOf(values []pool.Micros) []time.Time {
 	at := make([]time.Time, len(values))
 	for i, t := range values {
 		at[i] = pool.Time(t)
 	}
-	return data.NewField(name, nil, at)
+	return at
 }
 
 // column is the field configuration of a grouping, metric or further column.

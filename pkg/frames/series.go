@@ -35,15 +35,22 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 	a.cut(len(shown), len(all), "series")
 	var frames data.Frames
 	interval := pointDistance(p)
+	var of []pool.Micros // series mostly have the same times
+	var instants []time.Time
 	for _, s := range shown {
-		var at []pool.Micros
-		var values []float64
-		for i, v := range s.Values {
-			if finite(v) {
-				at, values = append(at, s.Times[i]), append(values, v)
+		if len(of) != len(s.Times) || &of[0] != &s.Times[0] {
+			of, instants = s.Times, timesOf(s.Times)
+		}
+		at, values := instants, s.Values
+		if slices.ContainsFunc(s.Values, missing) {
+			at, values = nil, nil
+			for i, v := range s.Values {
+				if finite(v) {
+					at, values = append(at, instants[i]), append(values, v)
+				}
 			}
 		}
-		time := times("time", at)
+		time := data.NewField("time", nil, at)
 		if p.Bucket != nil {
 			time.Config = &data.FieldConfig{Interval: float64(interval.Milliseconds())}
 		}
@@ -66,6 +73,8 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+func missing(v float64) bool { return !finite(v) }
 
 // pointDistance is the longest distance of neighbouring buckets in the plan's window: the bucket, or an hour more where a
 // clock change lengthens one. (Grafana takes a longer distance for missing points, and the shortest for the width of bars.)

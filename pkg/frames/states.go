@@ -24,7 +24,7 @@ func StateTimeline(p *query.Plan, a *About, all []States, mappings data.ValueMap
 		state.Config = column("state")
 		state.Config.DisplayNameFromDS = s.Machine + " " + s.GPU
 		state.Config.Mappings = mappings
-		f := data.NewFrame("", times("time", s.Times), state)
+		f := data.NewFrame("", data.NewField("time", nil, timesOf(s.Times)), state)
 		f.Meta = meta(frameType(p))
 		frames = append(frames, f)
 	}

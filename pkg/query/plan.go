@@ -35,7 +35,8 @@ type Plan struct {
 	Frame      string // shape of the answer: FrameSeries, FrameTable, …
 	Numeric    bool   // a table with one number, for alert rules: no totals, no rowType, no nulls
 	Totals     bool
-	Select     Selection
+	Filter     Filter            // as asked
+	Select     Selection         // the same, compiled
 	Bucket     *localtime.Bucket // of a series; nil = the whole window
 	Location   *time.Location    // of calendar buckets and hours of the week
 	Duration   string            // tenure or vacancy
@@ -76,7 +77,7 @@ func (r Request) Plan(env Env) (*Plan, error) {
 	}
 	name := kind.Name + "/" + view.Name
 	p := &Plan{
-		Kind: kind.Name, View: view.Name, Frame: view.Frame, GroupBy: r.GroupBy, Metrics: r.Metrics, Limit: r.Limit, CompleteBucketsOnly: r.CompleteBucketsOnly,
+		Kind: kind.Name, View: view.Name, Frame: view.Frame, GroupBy: r.GroupBy, Metrics: r.Metrics, Filter: r.Filter, Limit: r.Limit, CompleteBucketsOnly: r.CompleteBucketsOnly,
 		Window: r.Window, Now: r.Now, FromAlert: r.FromAlert, Env: env, model: r.Model,
 	}
 	if r.Window.To < r.Window.From {

@@ -30,27 +30,32 @@ type Excluded struct {
 // Coverage returns the window's coverage.
 func (s *Slices) Coverage(lists pool.Lists) Coverage {
 	c := Coverage{Window: s.Window, Snapshots: s.end - s.first, Slices: s.N(), Covered: s.Covered(s.Window), Gaps: s.View.Gaps(s.Window)}
-	machines := map[Symbol]bool{}
 	for i := range s.Days {
 		d := &s.Days[i]
 		for _, rows := range d.RowsWithoutGPU[d.from : d.from+len(d.ordinal)] {
 			c.RowsWithoutGPU += int(rows)
 		}
-		for m := range d.machines {
-			machines[d.machines[m].Name] = true
-		}
 	}
+	if len(lists.Excluded) == 0 {
+		return c
+	}
+	names := s.View.Names.Texts()
+	seen := make([]bool, len(names))
 	byPattern := map[string]*Excluded{}
-	for m := range machines {
-		name := s.View.Names.Text(m)
-		e := lists.ExclusionOf(name)
-		if e == nil {
-			continue
+	for i := range s.Days {
+		for _, m := range s.Days[i].machines {
+			if seen[m.Name] {
+				continue
+			}
+			seen[m.Name] = true
+			name := names[m.Name]
+			if e := lists.ExclusionOf(name); e != nil {
+				if byPattern[e.Pattern] == nil {
+					byPattern[e.Pattern] = &Excluded{Exclusion: *e}
+				}
+				byPattern[e.Pattern].Machines = append(byPattern[e.Pattern].Machines, name)
+			}
 		}
-		if byPattern[e.Pattern] == nil {
-			byPattern[e.Pattern] = &Excluded{Exclusion: *e}
-		}
-		byPattern[e.Pattern].Machines = append(byPattern[e.Pattern].Machines, name)
 	}
 	for _, e := range lists.Excluded {
 		if found := byPattern[e.Pattern]; found != nil {

@@ -139,6 +139,9 @@ func (d *DaySlices) before(ordinal int32) int {
 	return d.from + i
 }
 
+// Own returns the first and the last of the day's snapshots in slices that it shares with no other day.
+func (d *DaySlices) Own() (first, last uint16) { return uint16(d.lo), uint16(d.hi - 1) }
+
 // Piece is a run of consecutive slices in which both sides of a GPU say the same (methodology section 4): for each side the
 // row that gives its state, by its number in the day, 0 for none. There is no backfill row where the primary one is Claimed.
 type Piece struct {
@@ -158,6 +161,12 @@ func (p *Piece) UsersOf(side pool.Side) []Symbol {
 
 // Row returns a row by its number in the day.
 func (d *Day) Row(number uint32) *Row { return &d.rows[number] }
+
+// StatusRows returns the numbers of the two rows of a status.
+func (d *Day) StatusRows(status uint32) (primary, backfill uint32) {
+	s := &d.statuses[status]
+	return s.primary, s.backfill
+}
 
 // Rows returns the day's distinct rows. Number 0 is no row. The slice must not be changed.
 func (d *Day) Rows() []Row { return d.rows }

@@ -1,0 +1,68 @@
+package allocation
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"unsafe"
+	"weak"
+
+	"github.com/maypok86/otter/v2"
+
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// memory bounds the parts that are kept, of all data sources of the process.
+const memory = 64 << 20
+
+// memo keeps the counts of days that lie in a window as a whole, so that a repeated or moved panel adds up a few numbers a day.
+// Days never change: one that grows or is read again is another one, and the parts of days that are gone age out.
+var memo = otter.Must(&otter.Options[memoKey, *part]{
+	MaximumWeight: memory,
+	Weigher: func(_ memoKey, p *part) uint32 {
+		return uint32(unsafe.Sizeof(memoKey{})) + uint32(unsafe.Sizeof(*p)) + uint32(len(p.groups))*uint32(unsafe.Sizeof(Group{})) + 8*uint32(len(p.sums))
+	},
+	Executor: func(maintain func()) { maintain() },
+})
+
+type memoKey struct {
+	day         weak.Pointer[timeline.Day]
+	first, last uint16 // its snapshots in slices of its own
+	question    [sha256.Size]byte
+}
+
+// questionOf names what a day's count depends on beside the day: slices, buckets, groupings, filter and lists.
+func questionOf(p *query.Plan, by grouping) (question [sha256.Size]byte, err error) {
+	bucket := "window"
+	if p.Bucket != nil {
+		bucket = p.Bucket.Name
+	}
+	text, err := json.Marshal([]any{
+		p.Env.Zone.Key(), p.Env.SliceMinutes, bucket, p.Location.String(), fmt.Sprint(by), p.Filter, p.Select.OldDevices,
+		slices.Sorted(maps.Keys(p.Env.Lists.CHTCOwned)), p.Env.Lists.Excluded,
+	})
+	if err != nil {
+		return question, fmt.Errorf("naming the count: %w", err)
+	}
+	return sha256.Sum256(text), nil
+}
+
+// remembered returns a day's count, counted now if it is not known.
+func (c *dayCount) remembered(question [sha256.Size]byte, d *timeline.DaySlices, bucketOf []int32) *part {
+	if !d.Whole || d.First > d.Last {
+		return c.count(d, bucketOf)
+	}
+	key := memoKey{day: weak.Make(d.Day), question: question}
+	key.first, key.last = d.Own()
+	known, ok := memo.GetIfPresent(key)
+	if !ok {
+		known = c.count(d, bucketOf)
+		memo.Set(key, known)
+	}
+	here := *known
+	here.first = int(bucketOf[d.First]) // buckets are anchored to the calendar: only their numbers are the window's
+	return &here
+}
