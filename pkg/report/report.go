@@ -106,6 +106,9 @@ func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Rep
 			}
 			block.Notices = slices.DeleteFunc(block.Notices, func(n string) bool { return slices.Contains(told, n) })
 			told = append(told, block.Notices...)
+			if n := len(section.Blocks); n > 0 && block.Empty != "" && block.Empty == section.Blocks[n-1].Empty {
+				continue // a chart and its table
+			}
 			section.Blocks = append(section.Blocks, block)
 		}
 		r.Sections = append(r.Sections, section)
