@@ -23,6 +23,7 @@ type Chart struct {
 	Bars          []Bar
 	Legend        []Shape  // names and colors only
 	Told          []string // for those who cannot see it
+	Note          string   // beneath it
 }
 
 // Box is a rectangle.
@@ -386,7 +387,7 @@ func userChart(l layout, frames data.Frames) Block {
 	}
 	c.Bars = bars
 	if more := all - len(bars); more > 0 {
-		c.Told = append(c.Told, fmt.Sprintf("and %d more users", more))
+		c.Note = fmt.Sprintf("The %d users with the most hours; %d more are in the table.", len(bars), more)
 	}
 	return Block{Chart: c}
 }
