@@ -129,6 +129,9 @@ func (c *Count) add(p *part) error {
 			return err
 		}
 		for _, class := range c.wants {
+			if int(class) >= p.classes {
+				continue // only claims were counted
+			}
 			from := (g*p.classes + int(class)) * p.buckets
 			for b, sum := range p.sums[from : from+p.buckets] {
 				if sum != 0 {
