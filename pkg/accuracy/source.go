@@ -1,0 +1,63 @@
+package accuracy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/samplepool"
+)
+
+// source are a sample pool's ads of one kind, in memory.
+type source struct {
+	byJob     map[string][]jobs.Ad
+	byMachine map[string][]jobs.Ad
+}
+
+func adsOf(all []samplepool.Ad, epochs bool) (*source, error) {
+	s := &source{map[string][]jobs.Ad{}, map[string][]jobs.Ad{}}
+	for _, a := range all {
+		if a.Epoch != epochs {
+			continue
+		}
+		ad, err := jobs.ParseAd(a.JSON)
+		if err != nil {
+			return nil, fmt.Errorf("reading an ad of a sample pool: %w", err)
+		}
+		s.byJob[ad.GlobalJobID] = append(s.byJob[ad.GlobalJobID], ad)
+		s.byMachine[ad.Machine] = append(s.byMachine[ad.Machine], ad)
+	}
+	return s, nil
+}
+
+// Ads implements [jobs.Source].
+func (s *source) Ads(_ context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
+	result := jobs.Result{Ads: make([][]jobs.Ad, len(wanted))}
+	for i, w := range wanted {
+		result.Ads[i] = s.byJob[w.Job]
+	}
+	return result, nil
+}
+
+// AdsOnMachines implements [jobs.Source].
+func (s *source) AdsOnMachines(_ context.Context, machines []string, from, to time.Time) (jobs.Result, error) {
+	result := jobs.Result{Ads: make([][]jobs.Ad, len(machines))}
+	for i, m := range machines {
+		for _, ad := range s.byMachine[m] {
+			if start := ad.JobCurrentStartDate; !start.Before(from) && !start.After(to) {
+				result.Ads[i] = append(result.Ads[i], ad)
+			}
+		}
+	}
+	return result, nil
+}
+
+// Newest implements [jobs.Source].
+func (s *source) Newest(context.Context) (time.Time, error) { return time.Time{}, nil }
+
+// Health implements [jobs.Source].
+func (s *source) Health(context.Context) (jobs.Health, error) { return jobs.Health{}, nil }
+
+// Close implements [jobs.Source].
+func (s *source) Close() error { return nil }
