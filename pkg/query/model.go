@@ -20,7 +20,7 @@ type Model struct {
 	RefID               string   `json:"refId,omitempty"`
 	QueryType           string   `json:"queryType"`
 	View                string   `json:"view,omitempty"`
-	GroupBy             []string `json:"groupBy,omitempty"` // nil: the kind's default; empty: none
+	GroupBy             []string `json:"groupBy,omitzero"`  // nil: the kind's default; empty: none
 	Metrics             []string `json:"metrics,omitempty"` // empty: all in tables, the first in series
 	Filter              Filter   `json:"filter"`
 	Bucket              string   `json:"bucket,omitempty"`   // "" = auto

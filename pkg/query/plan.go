@@ -203,7 +203,10 @@ func (p *Plan) Executed() string {
 		bucket = bucketWindow
 	}
 	m := p.model
-	m.QueryType, m.View, m.GroupBy, m.Metrics, m.Bucket, m.Duration = p.Kind, p.View, p.GroupBy, p.Metrics, bucket, p.Duration
+	m.QueryType, m.View, m.GroupBy, m.Bucket, m.Duration = p.Kind, p.View, p.GroupBy, bucket, p.Duration
+	if p.Frame != FrameTable { // in a table one metric named is another question than all of one
+		m.Metrics = p.Metrics
+	}
 	document, err := json.MarshalIndent(struct {
 		From         string `json:"from"`
 		To           string `json:"to"`

@@ -1,0 +1,297 @@
+package query
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+func plan(t require.TestingT, text string, change ...func(*Request, *Env)) (*Plan, error) {
+	m, err := Parse([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+	zone, err := localtime.Parse(json.RawMessage(`"America/Chicago"`))
+	require.NoError(t, err)
+	r, env := Request{Model: m, Window: pool.Window{From: 0, To: pool.Day}, IntervalMs: 60_000}, Env{Zone: zone, SliceMinutes: 15}
+	for _, c := range change {
+		c(&r, &env)
+	}
+	return r.Plan(env)
+}
+
+func TestWrongQueriesSayWhatIsPossible(t *testing.T) {
+	for _, c := range []struct {
+		query string
+		says  []string
+	}{
+		{`[]`, []string{"cannot be read"}},
+		{`{"queryType": 3}`, []string{"cannot be read"}},
+		{`{}`, []string{"queryType is missing", "allocation, userHours, backfillAvailability, evictions"}},
+		{`{"queryType": "alocation"}`, []string{`"alocation" is unknown`, "allocation, userHours"}},
+		{`{"queryType": "allocation", "view": "pie"}`, []string{`"pie" is unknown`, "timeseries, summary, current, stateTimeline, machines, health, annotations"}},
+		{`{"queryType": "allocation", "metrics": ["allocated", "evictions"]}`, []string{`"evictions" is unknown`, "allocatedPercent, allocated, available"}},
+		{`{"queryType": "allocation", "metrics": ["free", "free"]}`, []string{"twice"}},
+		{`{"queryType": "allocation", "groupBy": ["user"]}`, []string{`"user" is unknown`, "category, slots, device"}},
+		{`{"queryType": "allocation", "groupBy": ["device", "device"]}`, []string{"twice"}},
+		{`{"queryType": "allocation", "view": "current", "groupBy": ["device"]}`, []string{"none to choose"}},
+		{`{"queryType": "evictions", "view": "timeseries", "groupBy": ["evidence"]}`, []string{`"evidence" is unknown`, "cause"}},
+		{`{"queryType": "allocation", "bucket": "2h"}`, []string{`"2h" is unknown`, "auto, window, 5m"}},
+		{`{"queryType": "allocation", "view": "summary", "bucket": "2h"}`, []string{`"2h" is unknown`}},
+		{`{"queryType": "allocation", "bucket": "10m"}`, []string{"slices of 15 minutes", "auto, window, 15m, 30m"}},
+		{`{"queryType": "allocation", "timezone": "Mars/Olympus"}`, []string{"Mars/Olympus", "IANA"}},
+		{`{"queryType": "allocation", "filter": {"devices": ["/H200(/"]}}`, []string{"filter.devices", "/H200(/", "RE2"}},
+		{`{"queryType": "allocation", "filter": {"gpus": ["x"]}}`, []string{`"gpus"`, "categories, slots, devices, machines, ownerships, projects, users and idle"}},
+		{`{"queryType": "allocation", "filter": {"devices": "H200"}}`, []string{"filter", "lists"}},
+		{`{"queryType": "allocation", "filter": {"categories": ["Open"]}}`, []string{`"Open" is unknown`, "Shared (Open Capacity)"}},
+		{`{"queryType": "allocation", "filter": {"slots": ["Primary"]}}`, []string{`"Primary" is unknown`, "Real, Backfill"}},
+		{`{"queryType": "allocation", "filter": {"ownerships": ["Nobody"]}}`, []string{`"Nobody" is unknown`, "Researcher Owned, CHTC Owned, Open Capacity"}},
+		{`{"queryType": "allocation", "view": "health", "filter": {"machines": ["m"]}}`, []string{"filter.machines", "possible are none"}},
+		{`{"queryType": "allocation", "view": "summary", "filter": {"idle": true}}`, []string{"filter.idle", "machines"}},
+		{`{"queryType": "allocation", "view": "summary", "filter": {"users": ["ann"]}}`, []string{"filter.users", "allocated only"}},
+		{`{"queryType": "allocation", "metrics": ["allocated", "free"], "filter": {"users": ["ann"]}}`, []string{"allocated only"}},
+		{`{"queryType": "backfillAvailability", "filter": {"users": ["ann"]}}`, []string{"filter.users"}},
+		{`{"queryType": "backfillAvailability", "view": "survival", "duration": "life"}`, []string{`"life" is unknown`, "tenure, vacancy"}},
+		{`{"queryType": "allocation", "filter": {"devices": ["$gpu"]}}`, []string{"$gpu", "alert rules know no dashboard variables"}},
+		{`{"queryType": "allocation", "filter": {"devices": ["/${gpu:regex}/"]}}`, []string{"${gpu:regex}"}},
+		{`{"queryType": "allocation", "filter": {"devices": ["[[gpu]]"]}}`, []string{"[[gpu]]"}},
+		{`{"queryType": "allocation", "groupBy": ["$g"]}`, []string{"groupBy", "$g"}},
+		{`{"queryType": "allocation", "metrics": ["$m"]}`, []string{"metrics", "$m"}},
+		{`{"queryType": "allocation", "bucket": "$__interval"}`, []string{"bucket", "$__interval"}},
+		{`{"queryType": "allocation", "timezone": "${tz}"}`, []string{"timezone", "${tz}"}},
+		{`{"queryType": "allocation", "view": "$view"}`, []string{"view", "$view"}},
+		{`{"queryType": "allocation", "limit": -1}`, []string{"limit -1"}},
+		{`{"queryType": "allocation", "version": 99}`, []string{"version 99", "update the plugin"}},
+	} {
+		_, err := plan(t, c.query)
+		require.Error(t, err, c.query)
+		require.Equal(t, pool.FaultQuery, pool.FaultOf(err), "%s: %v", c.query, err)
+		for _, s := range c.says {
+			require.ErrorContains(t, err, s, c.query)
+		}
+	}
+	_, err := plan(t, `{"queryType": "allocation"}`, func(r *Request, _ *Env) { r.Window = pool.Window{From: 2, To: 1} })
+	require.ErrorContains(t, err, "ends (1970-01-01T00:00:00.000001Z) before it begins (1970-01-01T00:00:00.000002Z)")
+}
+
+func TestDefaults(t *testing.T) {
+	p, err := plan(t, `{"refId": "A", "datasource": {"uid": "x"}, "hide": false, "queryType": "allocation", "filter": {"devices": ["", " "]}, "key": "Q-1"}`)
+	require.NoError(t, err)
+	require.Equal(t, []string{"category"}, p.GroupBy)
+	require.Equal(t, []string{"allocatedPercent"}, p.Metrics)
+	require.True(t, p.Select.Devices.All(), "empty texts are dropped")
+	require.True(t, p.Select.OldDevices)
+	require.Equal(t, "America/Chicago", p.Location.String())
+	require.Equal(t, "15m", p.Bucket.Name)
+
+	p, err = plan(t, `{"queryType": "userHours"}`)
+	require.NoError(t, err)
+	require.Equal(t, "summary", p.View)
+	require.Equal(t, []string{"gpuHours", "percentOfTotal"}, p.Metrics)
+	require.True(t, p.Totals)
+
+	p, err = plan(t, `{"queryType": "evictions"}`)
+	require.NoError(t, err)
+	require.Empty(t, p.GroupBy)
+	require.Len(t, p.Metrics, 16)
+
+	p, err = plan(t, `{"queryType": "backfillAvailability", "view": "survival"}`)
+	require.NoError(t, err)
+	require.Equal(t, "tenure", p.Duration)
+	require.Equal(t, []string{"survival", "low", "high"}, p.Metrics)
+
+	p, err = plan(t, `{"queryType": "backfillAvailability", "view": "periods"}`)
+	require.NoError(t, err)
+	require.Equal(t, "vacancy", p.Duration)
+
+	p, err = plan(t, `{"queryType": "allocation", "view": "summary", "groupBy": ["device"]}`)
+	require.NoError(t, err)
+	require.Equal(t, []string{"device", "slots"}, p.GroupBy, "real and backfill are never added")
+	require.Equal(t, 5000, p.Max(5000))
+
+	p, err = plan(t, `{"queryType": "allocation", "view": "summary", "groupBy": [], "limit": 1000000}`)
+	require.NoError(t, err)
+	require.Equal(t, []string{"slots"}, p.GroupBy)
+	require.Equal(t, 50_000, p.Max(5000))
+}
+
+// One metric named is a number a group, for alert rules; totals asked for make it a plain table again.
+func TestSingleMetric(t *testing.T) {
+	for text, want := range map[string]struct{ numeric, totals bool }{
+		`{"queryType": "allocation", "view": "summary"}`:                                                        {false, true},
+		`{"queryType": "allocation", "view": "summary", "totals": false}`:                                       {false, false},
+		`{"queryType": "allocation", "view": "summary", "metrics": ["free"]}`:                                   {true, false},
+		`{"queryType": "allocation", "view": "summary", "metrics": ["free"], "totals": true}`:                   {false, true},
+		`{"queryType": "allocation", "view": "summary", "metrics": ["free", "drained"]}`:                        {false, true},
+		`{"queryType": "backfillAvailability", "view": "transitions"}`:                                          {false, false},
+		`{"queryType": "backfillAvailability", "view": "transitions", "metrics": ["count"]}`:                    {true, false},
+		`{"queryType": "allocation", "view": "health", "metrics": ["gpusLost"], "filter": {}, "groupBy": []}`:   {true, false},
+		`{"queryType": "allocation", "view": "timeseries", "metrics": ["free"], "totals": true, "groupBy": []}`: {false, false},
+	} {
+		p, err := plan(t, text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, struct{ numeric, totals bool }{p.Numeric, p.Totals}, text)
+	}
+}
+
+func TestAlertRules(t *testing.T) {
+	alert := func(r *Request, _ *Env) { r.FromAlert, r.IntervalMs = true, 1000 }
+	for _, k := range Kinds {
+		for _, v := range k.Views {
+			text := `{"queryType": "` + k.Name + `", "view": "` + v.Name + `"}`
+			p, err := plan(t, text, alert)
+			switch v.Alerting {
+			case AlertSeries:
+				require.NoError(t, err, text)
+				require.Nil(t, p.Bucket, "auto is the whole window")
+			case AlertSingleMetric:
+				require.ErrorContains(t, err, "exactly one metric", text)
+				_, err = plan(t, text[:len(text)-1]+`, "metrics": ["`+v.Metrics[0]+`"]}`, alert)
+				require.NoError(t, err)
+			default:
+				require.ErrorContains(t, err, "allocation/timeseries, allocation/summary with exactly one metric", text)
+			}
+		}
+	}
+	p, err := plan(t, `{"queryType": "allocation", "bucket": "1h"}`, alert)
+	require.NoError(t, err)
+	require.Equal(t, "1h", p.Bucket.Name)
+}
+
+func TestAutoBucket(t *testing.T) {
+	for _, c := range []struct {
+		interval time.Duration
+		slices   int
+		want     string
+	}{
+		{time.Second, 0, "15m"}, {time.Second, 15, "15m"}, {time.Second, 10, "30m"}, {time.Second, 30, "30m"}, {time.Second, 60, "1h"},
+		{15 * time.Minute, 5, "15m"}, {16 * time.Minute, 5, "30m"}, {2 * time.Hour, 15, "3h"}, {5 * time.Hour, 15, "6h"}, {11 * time.Hour, 15, "12h"},
+		{13 * time.Hour, 60, "1d"}, {25 * time.Hour, 60, "1w"}, {1000 * time.Hour, 60, "1w"},
+	} {
+		p, err := plan(t, `{"queryType": "allocation", "bucket": "auto"}`, func(r *Request, e *Env) {
+			r.IntervalMs, e.SliceMinutes = c.interval.Milliseconds(), c.slices
+		})
+		require.NoError(t, err)
+		require.Equal(t, c.want, p.Bucket.Name, "%+v", c)
+	}
+}
+
+// Buckets follow each other without a gap, begin where the calendar says, and Of finds them.
+func TestBuckets(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		zone := rapid.SampledFrom([]string{"UTC", "America/Chicago", "Asia/Kolkata", "Pacific/Auckland"}).Draw(t, "zone")
+		bucket := rapid.SampledFrom(BucketNames[2:]).Draw(t, "bucket")
+		from := rapid.Int64Range(1_740_000_000, 1_770_000_000).Draw(t, "from") * pool.Second
+		length := rapid.Int64Range(0, 20*24*3600).Draw(t, "length") * pool.Second
+		p, err := plan(t, `{"queryType": "allocation", "bucket": "`+bucket+`", "timezone": "`+zone+`", "completeBucketsOnly": true}`, func(r *Request, e *Env) {
+			r.Window, e.SliceMinutes = pool.Window{From: from, To: from + length}, 0
+		})
+		require.NoError(t, err)
+		b, err := p.Buckets(from)
+		require.NoError(t, err)
+		require.LessOrEqual(t, b.Starts[0], from)
+		require.Greater(t, b.Starts[1], from)
+		require.Greater(t, b.Starts[b.Len()], p.Window.To)
+		require.LessOrEqual(t, b.Starts[b.Len()-1], p.Window.To)
+		require.True(t, slices.IsSorted(b.Starts))
+		for i, start := range b.Starts {
+			local := pool.Time(start).In(p.Location)
+			require.Zero(t, local.Second())
+			switch {
+			case bucket == "1w":
+				require.Equal(t, time.Monday, local.Weekday())
+				fallthrough
+			case bucket == "1d":
+				require.Zero(t, local.Hour())
+				fallthrough
+			case p.Bucket.Minutes >= 60:
+				require.Zero(t, local.Minute())
+				require.Zero(t, local.Hour()*60%min(p.Bucket.Minutes, 1440))
+			default:
+				require.Zero(t, local.Minute()%p.Bucket.Minutes)
+			}
+			if i < b.Len() {
+				require.Equal(t, i, b.Of(start))
+				require.Equal(t, i, b.Of(b.Starts[i+1]-1))
+				inside := start >= p.Window.From && b.Starts[i+1] <= p.Window.To
+				require.Equal(t, inside, p.Keep(b, i, b.Starts[i+1]))
+				require.False(t, p.Keep(b, i, b.Starts[i+1]-1), "no snapshot after its end")
+			}
+		}
+	})
+	p, err := plan(t, `{"queryType": "allocation", "bucket": "15m"}`, func(r *Request, _ *Env) { r.Window.To = 100 * 365 * pool.Day })
+	require.NoError(t, err)
+	_, err = p.Buckets(0)
+	require.ErrorContains(t, err, "choose a longer one")
+}
+
+func TestSelection(t *testing.T) {
+	p, err := plan(t, `{"queryType": "userHours", "includeOldDevices": false, "filter": {"categories": ["Shared", "Backfill (CHTC Owned)", "Backfill-OpenCapacity"], "slots": ["Backfill"],
+		"devices": ["/\\bH200\\b/", "NVIDIA A40", "NVIDIA L40S", "Unknown"], "projects": ["Physics", "/^Bio/"], "users": ["Unknown", "/@x$/"]}}`)
+	require.NoError(t, err)
+	s := &p.Select
+	require.Equal(t, [pool.Categories]bool{pool.BackfillCHTC: true, pool.BackfillOpen: true}, s.Categories)
+	require.False(t, s.AllCategories())
+	require.True(t, s.AllOwnerships())
+	for device, want := range map[string]bool{"NVIDIA H200 NVL": true, "NVIDIA H2000": false, "NVIDIA A40": false, "NVIDIA L40S": true, "nvidia l40s": false, "": true} {
+		require.Equal(t, want, s.MatchDevice(device), device)
+	}
+	for list, want := range map[string]bool{"Physics": true, "Chem,Physics": true, "Chem": false, "": false, "Biology,Chem": true, "physics": false} {
+		require.Equal(t, want, s.MatchProjects(list), list)
+	}
+	require.Equal(t, []string{"NVIDIA L40S", "Unknown"}, s.Devices.Unmatched(slices.Values([]string{"NVIDIA H200", "NVIDIA A40"})))
+	require.Empty(t, s.Devices.Unmatched(slices.Values([]string{"NVIDIA L40S", "Unknown", "H200", "NVIDIA A40"})))
+}
+
+func TestOrder(t *testing.T) {
+	for grouping, want := range map[string][]string{
+		"category":    {"Prioritized (Researcher Owned)", "Prioritized (CHTC Owned)", "Open Capacity", "Backfill (Researcher Owned)", "Backfill (CHTC Owned)", "Backfill (Open Capacity)"},
+		"slots":       {"Real", "Backfill"},
+		"memory":      {"<48GB", "48GB", "80GB", ">80GB", "Unknown", "Other"},
+		"ownership":   {"Researcher Owned", "CHTC Owned", "Open Capacity"},
+		"machineType": {"Priority", "Shared"},
+		"device":      {"", "NVIDIA B", "NVIDIA a", "Z", "Unknown", "Other"},
+		"user":        {"Zoe", "ann", "Unknown", "Other"},
+	} {
+		rapid.Check(t, func(t *rapid.T) {
+			got := rapid.Permutation(want).Draw(t, "order")
+			slices.SortFunc(got, func(a, b string) int { return CompareGroups([]string{grouping}, []string{a}, []string{b}) })
+			require.Equal(t, want, got)
+		})
+	}
+}
+
+// What was executed can be asked again and means the same.
+func TestExecutedIsAQuery(t *testing.T) {
+	for _, text := range []string{
+		`{"queryType": "allocation", "filter": {"devices": ["A"]}, "limit": 3, "includeOldDevices": false}`,
+		`{"queryType": "userHours", "groupBy": [], "totals": false}`,
+		`{"queryType": "backfillAvailability", "view": "survival", "duration": "vacancy"}`,
+		`{"queryType": "backfillAvailability", "view": "transitions"}`,
+		`{"queryType": "allocation", "view": "summary", "metrics": ["free"]}`,
+	} {
+		p, err := plan(t, text)
+		require.NoError(t, err)
+		var executed struct {
+			From, To, Calendar string
+			Query              json.RawMessage
+		}
+		require.NoError(t, json.Unmarshal([]byte(p.Executed()), &executed))
+		require.Equal(t, "1970-01-02T00:00:00Z", executed.To)
+		require.Equal(t, "America/Chicago", executed.Calendar)
+		again, err := plan(t, string(executed.Query))
+		require.NoError(t, err)
+		require.Equal(t, p.Executed(), again.Executed())
+		require.Equal(t, p.Bucket, again.Bucket)
+		require.Equal(t, p.GroupBy, again.GroupBy)
+		require.Equal(t, p.Totals, again.Totals)
+		require.Equal(t, p.Numeric, again.Numeric)
+	}
+}
