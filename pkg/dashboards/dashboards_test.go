@@ -83,7 +83,7 @@ func TestDashboardsAreSound(t *testing.T) {
 	for _, d := range All() {
 		t.Run(d.UID, func(t *testing.T) {
 			require.NotEmpty(t, d.Description)
-			known := []string{"datasource"}
+			known := []string{"datasource", inputName}
 			for _, v := range d.Variables {
 				require.NotEmpty(t, v.Description, v.Name)
 				require.Contains(t, query.Dimensions, v.Dimension)

@@ -95,6 +95,7 @@ func (d Dashboard) JSON() ([]byte, error) {
 
 func (d Dashboard) model() object {
 	return object{
+		"__inputs":             []object{input},
 		"uid":                  d.UID,
 		"title":                d.Title,
 		"description":          d.Description,
@@ -114,6 +115,12 @@ func (d Dashboard) model() object {
 		"panels":               d.panels(),
 	}
 }
+
+// input is filled in where a dashboard is imported: with the data source on whose page that happens. Provisioned, nobody
+// fills it in, and the variable falls back to the first data source.
+var input = object{"name": inputName, "label": "GPU Reports", "description": "", "type": "datasource", "pluginId": pluginID, "pluginName": "GPU Reports"}
+
+const inputName = "DS_GPUREPORTS"
 
 // source refers to the data source that the dashboard's first variable names.
 var source = object{"type": pluginID, "uid": "${datasource}"}
@@ -230,7 +237,8 @@ func (d Dashboard) annotations() []object {
 func (d Dashboard) variables() []object {
 	list := []object{{
 		"name": "datasource", "label": "Data source", "type": "datasource", "query": pluginID, "regex": "",
-		"hide": 0, "includeAll": false, "multi": false, "refresh": 1, "options": []object{}, "current": object{}, "skipUrlSync": false,
+		"hide": 0, "includeAll": false, "multi": false, "refresh": 1, "options": []object{}, "skipUrlSync": false,
+		"current": object{"text": "${" + inputName + "}", "value": "${" + inputName + "}"},
 	}}
 	for _, v := range d.Variables {
 		current := object{"text": []string{"All"}, "value": []string{"$__all"}}
