@@ -39,6 +39,9 @@ type Settings struct {
 	zone *localtime.Zone
 }
 
+// Zone is the collector's time zone.
+func (s *Settings) Zone() *localtime.Zone { return s.zone }
+
 // sliceMinutes that methodology section 4 knows; 0 makes every snapshot its own slice.
 var sliceMinutes = []int{0, 5, 10, 15, 30, 60}
 

@@ -137,7 +137,10 @@ func startPlugin(ctx context.Context, binary string, c *console) (*host.Process,
 			return nil, fmt.Errorf("%w: name the plugin's binary with --plugin", err)
 		}
 		begin := time.Now()
-		if binary, err = host.Build(ctx, checkout, filepath.Join(checkout, "dist")); err != nil {
+		stop := working(c.err, "Building the plugin")
+		binary, err = host.Build(ctx, checkout, filepath.Join(checkout, "dist"))
+		stop()
+		if err != nil {
 			return nil, err
 		}
 		fmt.Fprintf(c.err, "Plugin: %s (built in %s)\n", binary, time.Since(begin).Round(100*time.Millisecond))

@@ -14,6 +14,8 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/grafana/grafana-plugin-sdk-go/backend/log"
+
+	"github.com/chtc/gpureports/pkg/pool"
 )
 
 // Exit codes.
@@ -24,11 +26,13 @@ const (
 )
 
 type commands struct {
-	Demo   demoCommand   `cmd:"" help:"Make a sample pool, ask the plugin as Grafana does, print the answers."`
-	Query  queryCommand  `cmd:"" help:"Answer queries as the data source does."`
-	Sample sampleCommand `cmd:"" help:"Make a sample pool in a directory."`
-	Bench  benchCommand  `cmd:"" help:"Measure the product on made-up pools."`
-	Bridge bridgeCommand `cmd:"" hidden:"" help:"Serve the plugin to browser tests."`
+	Demo       demoCommand    `cmd:"" help:"Make a sample pool, ask the plugin as Grafana does, print the answers."`
+	Query      queryCommand   `cmd:"" help:"Answer queries as the data source does."`
+	Report     reportCommand  `cmd:"" help:"Write a report of a pool, as text or HTML."`
+	Collect    collectCommand `cmd:"" help:"Take snapshots of a pool with condor_status."`
+	ImportJobs importCommand  `cmd:"" help:"Put job ads into a job file."`
+	Sample     sampleCommand  `cmd:"" help:"Make a sample pool in a directory."`
+	Bridge     bridgeCommand  `cmd:"" hidden:"" help:"Serve the plugin to browser tests."`
 }
 
 // console is what a command reads and writes, and the time at which it was started.
@@ -79,7 +83,7 @@ func run(ctx context.Context, args []string, c *console) int {
 	switch err := parsed.Run(); {
 	case err == nil:
 		return exitOK
-	case errors.As(err, new(usageError)):
+	case errors.As(err, new(usageError)), pool.FaultOf(err) == pool.FaultQuery:
 		fmt.Fprintf(c.err, "gpureports: %v\n", err)
 		return exitUsage
 	default:

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -211,3 +212,75 @@ func TestSettingsRelativeToTheirFile(t *testing.T) {
 	_, err = readSettings(path)
 	require.ErrorContains(t, err, "jsonData")
 }
+
+func TestReport(t *testing.T) {
+	settings := settingsFor(t, "pool-a")
+	window := []string{"--from", "2025-09-30T00:00:00Z", "--to", "2025-10-01T00:00:00Z"}
+	code, out, errors := command(t, "", append([]string{"report", "--settings", settings, "--title", "Weekly"}, window...)...)
+	require.Equal(t, exitOK, code, errors)
+	require.True(t, strings.HasPrefix(out, "Weekly\n======\n2025-09-30 00:00 to 2025-10-01 00:00 UTC"), out[:200])
+	require.Contains(t, out, "Real Slots (total)")
+
+	file := filepath.Join(t.TempDir(), "report.html")
+	code, out, errors = command(t, "", "report", "--settings", settings, "--last", "1d", "--timezone", "America/Chicago", "--format", "html", "--output", file)
+	require.Equal(t, exitOK, code, errors)
+	require.Empty(t, out)
+	page, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Contains(t, string(page), "2025-09-30 19:00 to 2025-10-01 19:00 America/Chicago")
+
+	for _, args := range [][]string{{}, {"--last", "soon"}, {"--from", "now"}, {"--last", "24h", "--sections", "weather"}, {"--last", "24h", "--timezone", "Mars"}, {"--last", "24h", "--format", "pdf"}} {
+		code, _, errors := command(t, "", append([]string{"report", "--settings", settings}, args...)...)
+		require.Equal(t, exitUsage, code, "%v %s", args, errors)
+	}
+}
+
+func TestImportJobs(t *testing.T) {
+	dir := golden.Pool(t, "pool-a")
+	output := filepath.Join(t.TempDir(), "jobs.db")
+	code, out, errors := command(t, "", "import-jobs", "--output", output, filepath.Join(dir, "jobs_history_refactored.jsonl"), filepath.Join(dir, "jobs_epochs.jsonl"))
+	require.Equal(t, exitOK, code, errors)
+	require.Contains(t, out, " 0 already there, 0 of another kind, 0 not readable")
+	code, out, _ = command(t, "", "import-jobs", "--output", output, "--kind", "history", filepath.Join(dir, "jobs_epochs.jsonl"))
+	require.Equal(t, exitOK, code)
+	require.Contains(t, out, " 0 stored")
+	code, _, _ = command(t, "", "import-jobs", "--output", output, "--kind", "x", filepath.Join(dir, "jobs_epochs.jsonl"))
+	require.Equal(t, exitUsage, code)
+}
+
+func TestCollect(t *testing.T) {
+	dir := t.TempDir()
+	code, _, errors := command(t, "", "collect", "--snapshot-dir", dir, "--condor-status", filepath.Join(dir, "condor_status"))
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errors, "condor_status")
+	code, _, errors = command(t, "", "collect", "--snapshot-dir", dir, "--timezone", "Mars")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errors, "Mars")
+	code, _, _ = command(t, "", "collect", "--snapshot-dir", dir, "--every", "1s")
+	require.Equal(t, exitUsage, code)
+}
+
+func TestWorking(t *testing.T) {
+	var mu sync.Mutex
+	var out strings.Builder
+	text := func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		return out.String()
+	}
+	stop := workingOn(writerFunc(func(text []byte) (int, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return out.Write(text)
+	}), "Reading", time.Millisecond)
+	require.Eventually(t, func() bool { return strings.HasPrefix(text(), "\rReading … 0s") }, 30*time.Second, time.Millisecond)
+	stop()
+	require.True(t, strings.HasSuffix(text(), "\r\x1b[K"), "the line is removed")
+	var silent bytes.Buffer
+	working(&silent, "Reading")()
+	require.Empty(t, silent.String(), "where there is no terminal")
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(text []byte) (int, error) { return f(text) }

@@ -38,7 +38,9 @@ func (q *queryCommand) Run(ctx context.Context, c *console) error {
 	}
 	source := plugin.Open(settings, func() time.Time { return c.now })
 	defer source.Dispose()
+	stop := working(c.err, "Answering")
 	answers, err := ask(ctx, source, queries, window)
+	stop()
 	if err != nil {
 		return err
 	}

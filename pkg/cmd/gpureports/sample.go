@@ -25,6 +25,7 @@ type sampleOptions struct {
 
 // Run writes a made-up pool: month files, lists, job ads, its truth, and settings for the other commands.
 func (s *sampleCommand) Run(ctx context.Context, c *console) error {
+	defer working(c.err, "Making the sample pool")()
 	settings, err := s.write(ctx, s.Directory, c.now)
 	if err != nil {
 		return err

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/mattn/go-isatty"
+)
+
+// working says on a terminal that long work goes on, until stop is called. Elsewhere it is silent.
+func working(w io.Writer, what string) (stop func()) {
+	file, ok := w.(*os.File)
+	if !ok || !isatty.IsTerminal(file.Fd()) {
+		return func() {}
+	}
+	return workingOn(w, what, time.Second)
+}
+
+// workingOn rewrites one line at each pause, and removes it at the end.
+func workingOn(w io.Writer, what string, pause time.Duration) (stop func()) {
+	done := make(chan struct{})
+	var line sync.WaitGroup
+	line.Go(func() {
+		begin, ticks := time.Now(), time.NewTicker(pause)
+		defer ticks.Stop()
+		written := false
+		for {
+			select {
+			case <-ticks.C:
+				fmt.Fprintf(w, "\r%s … %s ", what, time.Since(begin).Round(time.Second))
+				written = true
+			case <-done:
+				if written {
+					fmt.Fprint(w, "\r\x1b[K")
+				}
+				return
+			}
+		}
+	})
+	return func() {
+		close(done)
+		line.Wait()
+	}
+}

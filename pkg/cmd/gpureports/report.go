@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/plugin"
+	"github.com/chtc/gpureports/pkg/report"
+)
+
+type reportCommand struct {
+	Settings string   `required:"" type:"path" placeholder:"FILE" help:"The data source's settings."`
+	From     string   `placeholder:"T" help:"Begin of the window: RFC 3339 or now-24h."`
+	To       string   `placeholder:"T" default:"now" help:"End of the window."`
+	Last     string   `placeholder:"24h" help:"Instead of from and to: 24h, 7d (any number of hours or days), or month, the calendar month that is over."`
+	Format   string   `enum:"text,html" default:"text" help:"text or html."`
+	Sections []string `placeholder:"KEY" help:"Only these sections, by key, separated by commas."`
+	Title    string   `help:"Title of the report."`
+	Timezone string   `placeholder:"ZONE" help:"Time zone in which times are shown. Default: the data source's."`
+	Width    int      `default:"100" help:"Columns of text, at least 72."`
+	Output   string   `short:"o" type:"path" placeholder:"FILE" help:"Where to write it. Default: standard output."`
+}
+
+// Run writes a report of the pool for people to read.
+func (r *reportCommand) Run(ctx context.Context, c *console) (err error) {
+	settings, err := readSettings(r.Settings)
+	if err != nil {
+		return usageError{err}
+	}
+	zone, err := r.zone(settings.JSONData)
+	if err != nil {
+		return usageError{err}
+	}
+	options := report.Options{Title: r.Title, Sections: r.Sections, Zone: zone, Now: c.now}
+	switch {
+	case r.Last != "":
+		options.From, options.To, err = report.Last(r.Last, c.now, zone)
+	case r.From == "":
+		err = errors.New("name a window: --from T [--to T], or --last 24h")
+	default:
+		window, e := parseWindow(r.From, r.To, c.now)
+		options.From, options.To, err = window.From, window.To, e
+	}
+	if err != nil {
+		return usageError{err}
+	}
+	source := plugin.Open(settings, func() time.Time { return c.now })
+	defer source.Dispose()
+	stop := working(c.err, "Asking")
+	made, err := report.Make(ctx, source, options)
+	stop()
+	if err != nil {
+		return err
+	}
+	out := c.out
+	if r.Output != "" {
+		file, err := os.Create(r.Output)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		out = file
+	}
+	if err := r.write(out, made); err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	if made.Failed > 0 {
+		return fmt.Errorf("%d parts of the report have no answer; the report says why", made.Failed)
+	}
+	return nil
+}
+
+func (r *reportCommand) write(out io.Writer, made *report.Report) error {
+	if r.Format == "html" {
+		return made.HTML(out)
+	}
+	return made.Text(out, r.Width)
+}
+
+// zone is the zone of the command line, else the calendar's of the settings.
+func (r *reportCommand) zone(jsonData []byte) (*time.Location, error) {
+	if strings.TrimSpace(r.Timezone) != "" {
+		return localtime.Location(r.Timezone)
+	}
+	settings, err := plugin.ParseSettings(jsonData)
+	if err != nil {
+		return nil, err
+	}
+	return settings.Zone().Calendar(), nil
+}
