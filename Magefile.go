@@ -4,6 +4,8 @@
 package main
 
 import (
+	"archive/zip"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -99,10 +101,69 @@ func Test() error {
 	return sh.RunWithV(map[string]string{"CHROMIUM": chromium()}, "npm", "run", "e2e")
 }
 
-// Package makes artifacts/chtc-gpureports-datasource-<version>.zip, as Grafana's catalogue wants it.
+// Package makes artifacts/chtc-gpureports-datasource-<version>.zip, as Grafana's catalogue wants it: one folder, named by the
+// plugin's id, with everything of dist/.
 func Package() error {
 	mg.SerialDeps(Build)
-	return sh.RunV("go", "run", "./pkg/cmd/gpureports", "package", "--dist", "dist", "--output", "artifacts")
+	var manifest struct {
+		ID   string
+		Info struct{ Version string }
+	}
+	text, err := os.ReadFile("dist/plugin.json")
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, &manifest); err != nil {
+		return fmt.Errorf("dist/plugin.json: %w", err)
+	}
+	path := filepath.Join("artifacts", manifest.ID+"-"+manifest.Info.Version+".zip")
+	if err := zipFolder(path, "dist", manifest.ID); err != nil {
+		return err
+	}
+	say("made " + path)
+	return nil
+}
+
+// zipFolder puts the files below dir into a zip file, beneath the folder name. Programs stay executable.
+func zipFolder(path, dir, name string) (err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	archive := zip.NewWriter(file)
+	err = filepath.WalkDir(dir, func(source string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		header, err := zip.FileInfoHeader(info)
+		if err != nil {
+			return err
+		}
+		inside, err := filepath.Rel(dir, source)
+		if err != nil {
+			return err
+		}
+		header.Name, header.Method = name+"/"+filepath.ToSlash(inside), zip.Deflate
+		writer, err := archive.CreateHeader(header)
+		if err != nil {
+			return err
+		}
+		content, err := os.ReadFile(source)
+		if err != nil {
+			return err
+		}
+		_, err = writer.Write(content)
+		return err
+	})
+	return errors.Join(err, archive.Close())
 }
 
 func setupGo() error {

@@ -2,36 +2,34 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/chtc/gpureports/pkg/bench"
 )
 
 type benchCommand struct {
-	Machines int    `default:"150" help:"Machines of the pool that is made as files."`
-	GPUs     int    `name:"gpus" default:"900" help:"Its GPUs."`
-	Days     int    `default:"365" help:"Days of the longest window."`
+	Machines int    `help:"Machines of the pool." default:"170"`
+	GPUs     int    `help:"GPUs of the pool." default:"900" name:"gpus"`
+	Days     int    `help:"Days of the longest window." default:"365"`
 	Large    bool   `help:"Also measure 10,000 GPUs."`
-	Dir      string `type:"path" placeholder:"DIR" help:"Where pools are made, and found again; default: a temporary directory."`
-	Binary   string `type:"path" placeholder:"FILE" help:"The plugin's binary, to measure the plugin protocol."`
-	JSON     bool   `name:"json" help:"Print JSON."`
+	Dir      string `type:"path" placeholder:"DIR" help:"Where the pools are made, and found again the next time. Default: a temporary directory."`
+	Plugin   string `type:"existingfile" placeholder:"FILE" help:"The plugin's binary. Default: built from this checkout into dist/."`
+	Format   string `enum:"table,json" default:"table" help:"table or json."`
 }
 
-// Run measures and prints one table.
+// Run measures the product on made-up pools and prints the figures.
 func (b *benchCommand) Run(ctx context.Context, c *console) error {
-	if b.Days < 4 {
-		return usage("bench: --days %d; 4 is the least", b.Days)
-	}
-	figures, err := bench.Run(ctx, bench.Options{Machines: b.Machines, GPUs: b.GPUs, Days: b.Days, Large: b.Large, Dir: b.Dir, Binary: b.Binary, Progress: c.err})
+	binary, err := findPlugin(ctx, b.Plugin, c)
 	if err != nil {
 		return err
 	}
-	print := bench.Print
-	if b.JSON {
-		print = bench.PrintJSON
+	figures, err := bench.Run(ctx, bench.Options{
+		Machines: b.Machines, GPUs: b.GPUs, Days: b.Days, Large: b.Large, Dir: b.Dir, Binary: binary, Progress: c.err,
+	})
+	if err != nil {
+		return err
 	}
-	if err := print(c.out, figures); err != nil {
-		return fmt.Errorf("printing the figures: %w", err)
+	if b.Format == "json" {
+		return bench.PrintJSON(c.out, figures)
 	}
-	return nil
+	return bench.Print(c.out, figures)
 }

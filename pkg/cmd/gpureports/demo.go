@@ -129,23 +129,31 @@ func newestSnapshot(ctx context.Context, source *host.Source) (time.Time, error)
 	return time.UnixMilli(*answer.Newest), nil
 }
 
-// startPlugin starts the plugin's binary, built first when none is named.
+// startPlugin starts the plugin's binary.
 func startPlugin(ctx context.Context, binary string, c *console) (*host.Process, error) {
-	if binary == "" {
-		checkout, err := host.Checkout(".")
-		if err != nil {
-			return nil, fmt.Errorf("%w: name the plugin's binary with --plugin", err)
-		}
-		begin := time.Now()
-		stop := working(c.err, "Building the plugin")
-		binary, err = host.Build(ctx, checkout, filepath.Join(checkout, "dist"))
-		stop()
-		if err != nil {
-			return nil, err
-		}
-		fmt.Fprintf(c.err, "Plugin: %s (built in %s)\n", binary, time.Since(begin).Round(100*time.Millisecond))
+	binary, err := findPlugin(ctx, binary, c)
+	if err != nil {
+		return nil, err
 	}
 	return host.Start(binary, io.Discard)
+}
+
+// findPlugin returns the plugin's binary: the one that is named, else that of this checkout, brought up to date.
+func findPlugin(ctx context.Context, named string, c *console) (binary string, err error) {
+	if named != "" {
+		return named, nil
+	}
+	checkout, err := host.Checkout(".")
+	if err != nil {
+		return "", fmt.Errorf("%w: name the plugin's binary with --plugin", err)
+	}
+	begin, stop := time.Now(), working(c.err, "Building the plugin")
+	binary, err = host.Build(ctx, checkout, filepath.Join(checkout, "dist"))
+	stop()
+	if err == nil {
+		fmt.Fprintf(c.err, "Plugin: %s (built in %s)\n", binary, time.Since(begin).Round(100*time.Millisecond))
+	}
+	return binary, err
 }
 
 func indent(text string) string {

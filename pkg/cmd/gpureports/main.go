@@ -26,13 +26,15 @@ const (
 )
 
 type commands struct {
-	Demo       demoCommand    `cmd:"" help:"Make a sample pool, ask the plugin as Grafana does, print the answers."`
-	Query      queryCommand   `cmd:"" help:"Answer queries as the data source does."`
-	Report     reportCommand  `cmd:"" help:"Write a report of a pool, as text or HTML."`
-	Collect    collectCommand `cmd:"" help:"Take snapshots of a pool with condor_status."`
-	ImportJobs importCommand  `cmd:"" help:"Put job ads into a job file."`
-	Sample     sampleCommand  `cmd:"" help:"Make a sample pool in a directory."`
-	Bridge     bridgeCommand  `cmd:"" hidden:"" help:"Serve the plugin to browser tests."`
+	Demo       demoCommand     `cmd:"" help:"Make a sample pool, ask the plugin as Grafana does, print the answers."`
+	Query      queryCommand    `cmd:"" help:"Answer queries as the data source does."`
+	Report     reportCommand   `cmd:"" help:"Write a report of a pool, as text or HTML."`
+	Collect    collectCommand  `cmd:"" help:"Take snapshots of a pool with condor_status."`
+	ImportJobs importCommand   `cmd:"" help:"Put job ads into a job file."`
+	Sample     sampleCommand   `cmd:"" help:"Make a sample pool in a directory."`
+	Accuracy   accuracyCommand `cmd:"" help:"Measure evictions and durations against pools whose truth is known."`
+	Bench      benchCommand    `cmd:"" help:"Measure how fast the product is."`
+	Bridge     bridgeCommand   `cmd:"" hidden:"" help:"Serve the plugin to browser tests."`
 }
 
 // console is what a command reads and writes, and the time at which it was started.
