@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"modernc.org/sqlite"
@@ -31,6 +32,8 @@ type File struct {
 	immutable bool
 	warning   string
 
+	disordered atomic.Bool // a row stands too far behind one before it
+
 	mu          sync.Mutex
 	watch       *sql.Conn // the connection whose data_version is compared
 	dataVersion int64
@@ -46,12 +49,13 @@ type State struct {
 	Rewritten uint64 // grows whenever it changed otherwise than by rows appended
 	First     int64  // rowids; First > Last: no row
 	Last      int64
-	FirstText string // their timestamps, as the collector wrote them
+	FirstText string // the first and the last timestamp that can be read, as the collector wrote them
 	LastText  string
-	Unordered bool   // rows do not stand in the order of time: a range of time can lie anywhere
+	Unordered bool   // rows do not stand in the order of time: Find tells where a range of time lies
 	Inode     uint64 // tells files of the same name apart, also after a restart
 	Columns   string // the columns of the table, as its key
 	schema    schema
+	stretches []stretch // of a file that is Unordered
 }
 
 // schema says where gpu_state holds the columns.
@@ -182,7 +186,7 @@ func (f *File) look(ctx context.Context) (State, error) {
 		f.watch = nil
 		return State{}, err
 	}
-	if f.checked && version == f.dataVersion && !(f.immutable && f.warning != "") {
+	if f.checked && version == f.dataVersion && !(f.immutable && f.warning != "") && f.state.Unordered == f.disordered.Load() {
 		return f.state, nil
 	}
 	state := State{Version: f.state.Version + 1, Rewritten: f.state.Rewritten, Inode: inode(f.info)}
@@ -193,8 +197,17 @@ func (f *File) look(ctx context.Context) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	if !grew {
+	if !grew || f.state.Version > 0 && state.Unordered != f.state.Unordered {
 		state.Rewritten++
+	}
+	if state.Unordered {
+		f.disordered.Store(true)
+		if grew {
+			state.stretches = slices.Clone(f.state.stretches)
+		}
+		if err := f.readStretches(ctx, &state); err != nil {
+			return State{}, err
+		}
 	}
 	samples := sampled(state.First, state.Last)
 	hashes, err := f.hash(ctx, state, samples)
@@ -242,61 +255,33 @@ func (f *File) readState(ctx context.Context, s *State) error {
 	}
 	s.First, s.Last = first.Int64, last.Int64
 	var err error
-	if s.FirstText, err = f.text(ctx, "SELECT CAST(timestamp AS TEXT) FROM gpu_state WHERE rowid >= ? AND timestamp IS NOT NULL ORDER BY rowid LIMIT 1", s.First); err != nil {
+	if s.FirstText, err = f.text(ctx, "SELECT CAST(timestamp AS TEXT) FROM gpu_state WHERE rowid >= ? AND timestamp IS NOT NULL ORDER BY rowid", s.First); err != nil {
 		return err
 	}
-	if s.LastText, err = f.text(ctx, "SELECT CAST(timestamp AS TEXT) FROM gpu_state WHERE rowid <= ? AND timestamp IS NOT NULL ORDER BY rowid DESC LIMIT 1", s.Last); err != nil {
+	if s.LastText, err = f.text(ctx, "SELECT CAST(timestamp AS TEXT) FROM gpu_state WHERE rowid <= ? AND timestamp IS NOT NULL ORDER BY rowid DESC", s.Last); err != nil {
 		return err
 	}
 	s.Unordered, err = f.unordered(ctx, s)
 	return err
 }
 
+// text returns the first timestamp of a query that can be read, "" when there is none.
 func (f *File) text(ctx context.Context, query string, rowid int64) (string, error) {
-	var text string
-	err := f.watch.QueryRowContext(ctx, query, rowid).Scan(&text)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil // no row has a timestamp
-	}
-	return text, err
-}
-
-// unordered samples the file: a text more than a few hours earlier than one before it was not appended in time order.
-func (f *File) unordered(ctx context.Context, s *State) (bool, error) {
-	const probes = 64
-	if f.checked && !f.state.Unordered && f.state.First == s.First && s.Last >= f.state.Last {
-		return false, nil // it only grew
-	}
-	highest := ""
-	for i := int64(0); i <= probes; i++ {
-		if err := ctx.Err(); err != nil {
-			return false, err
-		}
-		text, err := f.text(ctx, "SELECT CAST(timestamp AS TEXT) FROM gpu_state WHERE rowid >= ? AND timestamp IS NOT NULL ORDER BY rowid LIMIT 1", s.First+(s.Last-s.First)/probes*i)
-		if err != nil {
-			return false, err
-		}
-		if text != "" && addHours(text, disorderHours) < highest {
-			return true, nil
-		}
-		highest = max(highest, text)
-	}
-	return false, nil
-}
-
-// disorderHours is how far a text may fall behind: a repeated hour, or a late snapshot.
-const disorderHours = 3
-
-// addHours moves a timestamp's text, "" where it is none.
-func addHours(text string, hours int) string {
-	if len(text) < len(time.DateTime) {
-		return ""
-	}
-	t, err := time.Parse(time.DateTime, strings.Replace(text[:len(time.DateTime)], "T", " ", 1))
+	rows, err := f.watch.QueryContext(ctx, query, rowid)
 	if err != nil {
-		return ""
+		return "", err
 	}
-	return t.Add(time.Duration(hours) * time.Hour).Format(time.DateTime)
+	defer rows.Close()
+	var text sql.RawBytes
+	for rows.Next() {
+		if err := rows.Scan(&text); err != nil {
+			return "", err
+		}
+		if !unreadable(text) {
+			return string(text), nil
+		}
+	}
+	return "", rows.Err()
 }
 
 // readSchema finds the columns by PRAGMA table_info: in SQLite a missing column's quoted name would be read as a text.

@@ -24,6 +24,11 @@ const maxRows = 20_000
 // Scan gives the rows of a range to the visitor. Its errors end the scan.
 func (f *File) Scan(ctx context.Context, s State, r Rowids, v Visitor) error {
 	run := runs{visitor: v}
+	defer func() {
+		if run.fellBack {
+			f.disordered.Store(true)
+		}
+	}()
 	if !s.schema.odd && !f.dir.PlainSQL {
 		err := f.scanPages(ctx, s, &r, &run)
 		if err == nil || ctx.Err() != nil || run.failed != nil {
@@ -82,6 +87,9 @@ type runs struct {
 	began   bool
 	wanted  bool
 	failed  error // the visitor's error, which ends the scan
+
+	before   string // the last timestamp that could be read
+	fellBack bool   // rows stand out of the order of time
 }
 
 // texts is a row as it was read.
@@ -93,6 +101,10 @@ type texts interface {
 // give gives a row to the visitor.
 func (r *runs) give(t texts) error {
 	if timestamp := t.timestamp(); !r.began || string(r.text) != string(timestamp) {
+		if !unreadable(timestamp) {
+			r.fellBack = r.fellBack || fellBack(r.before, string(timestamp))
+			r.before = string(timestamp)
+		}
 		r.text, r.began = append(r.text[:0], timestamp...), true
 		r.wanted, r.failed = r.visitor.Snapshot(timestamp)
 	}

@@ -3,7 +3,6 @@ package snapshots
 import (
 	"context"
 	"database/sql"
-	"errors"
 )
 
 // Rowids is a range of rowids, both ends included; First > Last is empty.
@@ -13,52 +12,112 @@ type Rowids struct{ First, Last int64 }
 func (r Rowids) Empty() bool { return r.First > r.Last }
 
 // Seek returns the rowids of the rows with from <= timestamp < to, by text, found by binary search: rows are appended in the
-// order of time. Of a file that is not in this order it returns all of them.
+// order of time. Of a file that turns out not to be in this order it returns all of them.
 func (f *File) Seek(ctx context.Context, s State, from, to string) (Rowids, error) {
-	if s.Unordered || s.First > s.Last {
-		return Rowids{s.First, s.Last}, nil
+	if s.Unordered {
+		return s.Find(from, to), nil
 	}
-	if s.LastText < from || s.FirstText >= to {
+	if s.First > s.Last || s.LastText < from || s.FirstText >= to {
 		return Rowids{1, 0}, nil
 	}
-	first, err := f.search(ctx, s, from)
+	found, err := f.seek(ctx, s, from, to)
 	if err != nil {
 		return Rowids{}, f.explain(err)
 	}
-	end, err := f.search(ctx, s, to)
-	if err != nil {
-		return Rowids{}, f.explain(err)
-	}
-	return Rowids{first, end - 1}, nil
+	return found, nil
 }
 
-// search returns the smallest rowid whose text is not before the given one, Last + 1 when there is none.
-func (f *File) search(ctx context.Context, s State, text string) (int64, error) {
-	if s.LastText < text {
-		return s.Last + 1, nil
-	}
-	statement, err := f.db.PrepareContext(ctx, "SELECT rowid, CAST(timestamp AS TEXT) FROM gpu_state WHERE rowid >= ? AND timestamp IS NOT NULL ORDER BY rowid LIMIT 1")
+func (f *File) seek(ctx context.Context, s State, from, to string) (Rowids, error) {
+	statement, err := f.db.PrepareContext(ctx, "SELECT rowid, CAST(timestamp AS TEXT) FROM gpu_state WHERE rowid BETWEEN ? AND ? AND timestamp IS NOT NULL ORDER BY rowid")
 	if err != nil {
-		return 0, err
+		return Rowids{}, err
 	}
 	defer statement.Close()
+	texts := search{statement, s}
+	first, err := texts.find(ctx, from)
+	if err != nil {
+		return Rowids{}, err
+	}
+	end, err := texts.find(ctx, to)
+	if err != nil {
+		return Rowids{}, err
+	}
+	ordered, err := texts.before(ctx, first, from)
+	if err == nil && ordered {
+		ordered, err = texts.behind(ctx, end, to)
+	}
+	if err == nil && !ordered {
+		f.disordered.Store(true)
+		return Rowids{s.First, s.Last}, nil
+	}
+	return Rowids{first, end - 1}, err
+}
+
+// search looks at single rows of a file.
+type search struct {
+	statement *sql.Stmt
+	State
+}
+
+// find returns the smallest rowid whose text is not before the given one, Last + 1 when there is none.
+func (s *search) find(ctx context.Context, text string) (int64, error) {
 	low, high := s.First, s.Last+1 // low <= answer <= high
-	for low < high {
+	for low < high && s.LastText >= text {
 		middle := low + (high-low)/2
-		var rowid int64
-		var found string
-		switch err := statement.QueryRowContext(ctx, middle).Scan(&rowid, &found); {
-		case errors.Is(err, sql.ErrNoRows):
-			high = middle
+		rowid, found, err := s.at(ctx, middle, high-1)
+		switch {
 		case err != nil:
 			return 0, err
-		case found >= text:
+		case found == "", found >= text:
 			high = middle
 		default:
 			low = rowid + 1
 		}
 	}
+	if s.LastText < text {
+		return s.Last + 1, nil
+	}
 	return low, nil
+}
+
+// at returns the first row from a rowid up to another one with a readable timestamp; "" = there is none.
+func (s *search) at(ctx context.Context, from, to int64) (rowid int64, text string, err error) {
+	rows, err := s.statement.QueryContext(ctx, from, to)
+	if err != nil {
+		return 0, "", err
+	}
+	defer rows.Close()
+	var found sql.RawBytes
+	for rows.Next() {
+		if err := rows.Scan(&rowid, &found); err != nil {
+			return 0, "", err
+		}
+		if !unreadable(found) {
+			return rowid, string(found), nil
+		}
+	}
+	return 0, "", rows.Err()
+}
+
+// before looks at some rows ahead of a boundary, ever farther away: a binary search that fell for a few rows at the wrong
+// place ends among them. Repeated hours and late snapshots may stand on the wrong side.
+func (s *search) before(ctx context.Context, boundary int64, text string) (ordered bool, err error) {
+	for step := int64(1); boundary-step >= s.First; step += (step + 1) / 2 {
+		if _, found, err := s.at(ctx, boundary-step, boundary-1); err != nil || fellBack(found, text) {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// behind does the same for the rows behind a boundary.
+func (s *search) behind(ctx context.Context, boundary int64, text string) (ordered bool, err error) {
+	for step := int64(0); boundary+step <= s.Last; step += step/2 + 1 {
+		if _, found, err := s.at(ctx, boundary+step, s.Last); err != nil || found != "" && fellBack(text, found) {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // Hash returns a hash of each row's columns and timestamp; 0 where there is no such row.

@@ -62,6 +62,9 @@ type file struct {
 	state snapshots.State
 }
 
+// surprises tells whether the file was taken to be in the order of time, and reading it has shown that it is not.
+func (f file) surprises() bool { return f.Disordered() && !f.state.Unordered }
+
 // texts returns the range of local texts in which the day's rows can stand.
 func texts(date int32, zone *localtime.Zone) (from, to string) {
 	begin := pool.Micros(date) * pool.Day
@@ -107,7 +110,7 @@ func (in *ingest) grow(ctx context.Context, files []file) (ok bool, err error) {
 			continue
 		}
 		n++
-		if n >= len(in.sources) || !in.sources[n].is(f) || f.state.Unordered {
+		if n >= len(in.sources) || !in.sources[n].is(f) {
 			return false, nil
 		}
 		rows, err := f.Seek(ctx, f.state, from, to)
@@ -137,7 +140,10 @@ func (in *ingest) closed() bool {
 
 // touches tells whether the file's rows reach into a range of local texts.
 func (f *file) touches(from, to string) bool {
-	return f.state.First <= f.state.Last && (f.state.Unordered || f.state.FirstText < to && f.state.LastText >= from)
+	if f.state.Unordered {
+		return !f.state.Find(from, to).Empty()
+	}
+	return f.state.First <= f.state.Last && f.state.FirstText < to && f.state.LastText >= from
 }
 
 // is tells whether the source was taken from this file, and what was read is still there.
@@ -151,7 +157,7 @@ func (in *ingest) scan(ctx context.Context, n int, f file, rows snapshots.Rowids
 		return err
 	}
 	s := &in.sources[n]
-	s.rows, s.closed = rows, rows.Last < f.state.Last && !f.state.Unordered
+	s.rows, s.closed = rows, rows.Last < f.state.Last
 	return nil
 }
 

@@ -46,7 +46,7 @@ func (t *Timeline) untouched(e *entry, files []file) bool {
 		if !f.touches(from, to) {
 			continue
 		}
-		if n >= len(e.sources) || !e.sources[n].is(f) || !e.sources[n].closed {
+		if n >= len(e.sources) || !e.sources[n].is(f) || !e.sources[n].closed || f.state.Unordered && f.state.Find(from, to) != e.sources[n].rows {
 			return false
 		}
 		n++
@@ -103,7 +103,10 @@ func (t *Timeline) fromDisk(ctx context.Context, e *entry, date int32, files []f
 			return false
 		}
 		k := keys[len(sources)]
-		if k.File != f.Name || k.Inode != f.state.Inode || k.Columns != f.state.Columns || f.state.Unordered || f.state.First > k.First || f.state.Last <= k.Last {
+		if k.File != f.Name || k.Inode != f.state.Inode || k.Columns != f.state.Columns || f.state.First > k.First || f.state.Last <= k.Last {
+			return false
+		}
+		if f.state.Unordered && f.state.Find(from, to) != (snapshots.Rowids{First: k.First, Last: k.Last}) {
 			return false
 		}
 		if hashes, err := f.Hash(ctx, f.state, k.Rows); err != nil || !slices.Equal(hashes, k.Hashes) {

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -81,50 +83,56 @@ func (t *Timeline) CacheError() error {
 func (t *Timeline) Load(ctx context.Context, from, to pool.Micros) (*View, error) {
 	t.busy.Add(1)
 	defer t.busy.Add(-1)
+	for {
+		v, files, err := t.load(ctx, from, to)
+		if err != nil || !slices.ContainsFunc(files, file.surprises) {
+			return v, err
+		}
+	}
+}
+
+func (t *Timeline) load(ctx context.Context, from, to pool.Micros) (*View, []file, error) {
 	files, notices, err := t.files(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	first, last := pool.DayOf(from)-1, pool.DayOf(to)
 	days, err := t.days(ctx, first, last, files)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(days) > 0 && days[0].Date == first && days[0].cadence == 0 { // its cadence is the day's before it
 		before, err := t.days(ctx, first-1, first-1, files)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		days = append(before, days...)
 	}
 	if n := len(days); n == 0 || len(days[n-1].Times) == 0 || days[n-1].Times[len(days[n-1].Times)-1] <= to {
 		after, err := t.days(ctx, last+1, last+1, files)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		days = append(days, after...)
 	}
 	for _, d := range days {
 		notices = append(notices, d.notices()...)
 	}
-	return newView(t.names, days, notices), nil
+	return newView(t.names, days, notices), files, nil
 }
 
 // days loads those of the given UTC days that the files reach into, in parallel.
 func (t *Timeline) days(ctx context.Context, first, last int32, files []file) ([]*Day, error) {
-	begin, end, ok := t.dates(files)
-	if first, last = max(first, begin), min(last, end); !ok || first > last {
-		return nil, nil
-	}
-	days := make([]*Day, last-first+1)
+	dates := slices.DeleteFunc(t.dates(files), func(date int32) bool { return date < first || date > last })
+	days := make([]*Day, len(dates))
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(cap(t.slots))
-	for i := range days {
+	for i, date := range dates {
 		if groupCtx.Err() != nil {
 			break
 		}
 		group.Go(func() (err error) {
-			days[i], err = t.day(groupCtx, first+int32(i), files)
+			days[i], err = t.day(groupCtx, date, files)
 			return err
 		})
 	}
@@ -140,13 +148,10 @@ func (t *Timeline) Range(ctx context.Context) (first, newest pool.Micros, ok boo
 	if err != nil {
 		return 0, 0, false, err
 	}
-	begin, end, ok := t.dates(files)
-	if !ok {
-		return 0, 0, false, nil
-	}
+	dates := t.dates(files)
 	// the dates have a day's margin, and a day can be without a snapshot
-	for date := begin; date <= end && !okDay(first); date++ {
-		d, err := t.day(ctx, date, files)
+	for i := 0; i < len(dates) && !okDay(first); i++ {
+		d, err := t.day(ctx, dates[i], files)
 		if err != nil {
 			return 0, 0, false, err
 		}
@@ -154,8 +159,8 @@ func (t *Timeline) Range(ctx context.Context) (first, newest pool.Micros, ok boo
 			first = d.Times[0]
 		}
 	}
-	for date := end; date >= begin && !okDay(newest); date-- {
-		d, err := t.day(ctx, date, files)
+	for i := len(dates) - 1; i >= 0 && !okDay(newest); i-- {
+		d, err := t.day(ctx, dates[i], files)
 		if err != nil {
 			return 0, 0, false, err
 		}
@@ -196,6 +201,9 @@ func (t *Timeline) files(ctx context.Context) ([]file, []Notice, error) {
 		if state.Unordered {
 			notices = append(notices, Notice{false, fmt.Sprintf("%s is not in the order of time: it is read in full", f.Name)})
 		}
+		if state.LastText == "" && state.First <= state.Last {
+			notices = append(notices, Notice{true, fmt.Sprintf("%s: none of its rows has a readable timestamp: left out", f.Name)})
+		}
 		files = append(files, file{f, state})
 		t.noteEdits(f.Name, state)
 	}
@@ -233,27 +241,22 @@ func (t *Timeline) month(name string) (first, last int32) {
 	return first - 2, first + 33
 }
 
-// dates returns the UTC days that the files' rows can lie in.
-func (t *Timeline) dates(files []file) (first, last int32, ok bool) {
+// dates returns the UTC days that the files' rows can lie in, ascending, with a day's margin.
+func (t *Timeline) dates(files []file) []int32 {
+	found := map[int32]bool{}
 	for _, f := range files {
-		for _, text := range []string{f.state.FirstText, f.state.LastText} {
-			reading, err := t.zone.NewResolver().Read([]byte(text))
-			if err != nil {
-				continue
+		for firstText, lastText := range f.state.Texts() {
+			first, errFirst := t.zone.NewResolver().Read([]byte(firstText))
+			last, errLast := t.zone.NewResolver().Read([]byte(lastText))
+			if errFirst != nil || errLast != nil {
+				continue // not reached: they can be read
 			}
-			date := pool.DayOf(reading.Time)
-			if !ok {
-				first, last, ok = date, date, true
-			}
-			first, last = min(first, date), max(last, date)
-		}
-		if f.state.Unordered { // its ends say little: the name tells the month
-			if begin, end := t.month(f.Name); begin <= end {
-				first, last = min(first, begin), max(last, end)
+			for date := pool.DayOf(first.Time) - 1; date <= pool.DayOf(last.Time)+1; date++ {
+				found[date] = true
 			}
 		}
 	}
-	return first - 1, last + 1, ok
+	return slices.Sorted(maps.Keys(found))
 }
 
 // notices tells what was odd about the day's timestamps.

@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -12,8 +13,10 @@ func (t *Timeline) Warm(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	first, last, ok := t.dates(files)
-	for date := last; ok && date >= first && !t.cache.full(); date-- {
+	for _, date := range slices.Backward(t.dates(files)) {
+		if t.cache.full() {
+			return nil
+		}
 		if err := t.idle(ctx); err != nil {
 			return err
 		}
