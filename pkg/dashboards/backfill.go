@@ -164,7 +164,7 @@ func curvesByMachineType() View {
 		color := object{"mode": "fixed", "fixedColor": t.color}
 		low := t.name + " · 95 % low"
 		v.Overrides = append(v.Overrides,
-			Override{t.name + " · Survival", object{"color": color}},
+			Override{t.name + " · Survival", object{"color": color, "displayName": t.name}},
 			Override{low, object{"color": color, "custom.lineWidth": 0, "custom.hideFrom": hiddenInLegend}},
 			Override{t.name + " · 95 % high", object{"color": color, "custom.lineWidth": 0, "custom.fillBelowTo": low, "custom.fillOpacity": 15, "custom.hideFrom": hiddenInLegend}},
 		)

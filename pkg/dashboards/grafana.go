@@ -185,8 +185,8 @@ func (p Panel) model(id int) object {
 
 // plainUnits are for numbers whose Grafana units round: hours become days and weeks, counts thousands. Such do not compare.
 var plainUnits = map[string][]string{
-	"suffix: h": {"gpuHours", "lostGpuHours", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "kmMedianHours", "restrictedMeanHours", "hours90", "hours75", "hours50", "medianHoursToEviction", "hours", "ranHours"},
-	"locale":    {"count", "censored", "unknownStart", "runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous"},
+	"suffix:h": {"gpuHours", "lostGpuHours", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "kmMedianHours", "restrictedMeanHours", "hours90", "hours75", "hours50", "medianHoursToEviction", "hours", "ranHours"},
+	"locale":   {"count", "censored", "unknownStart", "runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous"},
 }
 
 // plain gives what the answer holds of such numbers their plain unit.

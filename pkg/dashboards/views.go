@@ -80,7 +80,7 @@ func table(overrides ...Override) View {
 	return View{
 		Type:      "table",
 		Options:   object{"showHeader": true, "cellHeight": "sm", "frameIndex": 0},
-		Defaults:  object{"custom": object{"align": "auto", "cellOptions": object{"type": "auto"}, "filterable": true, "inspect": false, "minWidth": 80, "wrapHeaderText": true}},
+		Defaults:  object{"custom": object{"align": "auto", "cellOptions": object{"type": "auto"}, "filterable": true, "inspect": false, "minWidth": 90, "wrapHeaderText": true}},
 		Overrides: slices.Concat(textColumns, overrides),
 	}
 }
@@ -152,7 +152,7 @@ func curves() View {
 	delete(v.Defaults, "min") // would hold for the hours too
 	custom := v.Defaults["custom"].(object)
 	custom["axisSoftMin"], custom["axisSoftMax"] = 0, 1
-	v.Overrides = []Override{{"survival", object{"decimals": 0}}}
+	v.Overrides = []Override{{"survival", object{"decimals": 1}}}
 	return v
 }
 
