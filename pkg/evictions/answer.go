@@ -70,7 +70,7 @@ func inReach(o *runs.Observed, w pool.Window) runs.Wanted {
 		if int(r.First) > o.First && times[r.First-1]-runs.Tolerance > w.To {
 			return false
 		}
-		return r.Ending != runs.Vanished || times[r.Last+1]+runs.Tolerance >= w.From
+		return r.Ending != runs.Vanished || times[r.Gone]+runs.Tolerance >= w.From
 	}
 }
 

@@ -40,8 +40,8 @@ func (w *walker) hold(g int) {
 				claim.job, claim.user = e.Job, e.User
 				still = append(still, w.claim(open, claim))
 			}
-			if !o.stale.IsNone() {
-				w.stale = append(w.stale, stale{o.stale, s.first, s.last})
+			for _, job := range o.stale {
+				w.stale = append(w.stale, stale{job, s.first, s.last})
 			}
 		}
 		open, still = still, open
@@ -108,7 +108,7 @@ func (w *walker) build() {
 		for end < len(b.order) && int32(b.order[end]>>32) == start {
 			end++
 		}
-		b.active = slices.DeleteFunc(b.active, func(n int) bool { return b.runs[n].Last+2 < start || b.pieces[n].cut <= start })
+		b.active = slices.DeleteFunc(b.active, func(n int) bool { return b.runs[n].Last+2 < start || b.pieces[n].cut < start })
 		same := b.order[next:end]
 		for _, k := range same {
 			b.join(int(uint32(k)), b.continues)
@@ -127,24 +127,36 @@ func (w *walker) build() {
 	b.runs, b.gpus = nil, nil
 }
 
-// fresh tells whether a run can begin with a hold. Where a primary slot holds another GPU of the job, all rows of the job
-// are stale: they stand for a run that is over. What is left of the hold comes later.
+// fresh tells whether a run can begin with a hold. Where a primary slot holds another GPU of the job, or just took one of
+// its run, all rows of the job are stale: they stand for a run that is over. What is left of the hold comes later.
 func (b *builder) fresh(h int) bool {
 	of := &b.holds[h]
+	until := of.first - 1
 	for _, s := range b.stale {
-		if of.side == pool.Backfill && s.job == of.job && s.first <= of.first && of.first <= s.last {
-			rest := *of
-			of.segLast = of.segFirst - 1 // nothing
-			b.later(rest, s.last+1)
-			return false
+		if of.side == pool.Backfill && s.job == of.job && !s.job.IsNone() && s.first <= of.first && of.first <= s.last {
+			until = max(until, s.last)
 		}
 	}
-	return true
+	for _, n := range b.active {
+		if b.pieces[n].cut == of.first && b.holds[b.pieces[n].hold].sameClaim(of) && slices.Contains(b.runs[n].GPUs, of.gpu) && b.follows(b.runs[n].Last, of.first, of.gpu) {
+			until = max(until, of.first)
+		}
+	}
+	if until < of.first {
+		return true
+	}
+	rest := *of
+	of.segLast = of.segFirst - 1 // nothing
+	b.later(rest, until+1)
+	return false
 }
 
 // later puts the rest of a hold, from a snapshot on, back among the holds that are left.
 func (b *builder) later(rest hold, first int32) {
-	if rest.first = first; rest.first > rest.last {
+	if rest.first = first; first <= rest.last && !b.reports(first) {
+		rest.first++ // within a hold, a machine misses single snapshots only
+	}
+	if rest.first > rest.last {
 		return
 	}
 	rest.segFirst, rest.run = int32(b.at(rest.gpu, rest.first)), -1
@@ -180,7 +192,7 @@ func (b *builder) join(h int, belongs func(*Run, *hold) bool) bool {
 	of := &b.holds[h]
 	for _, n := range b.active {
 		r, p := &b.runs[n], &b.pieces[n]
-		if !b.holds[p.hold].sameClaim(of) || !belongs(r, of) {
+		if p.cut <= of.first || !b.holds[p.hold].sameClaim(of) || !belongs(r, of) {
 			continue
 		}
 		if p.holds == nil {
@@ -229,10 +241,14 @@ func (b *builder) reclaim(r *Run, p *piece) {
 		return
 	}
 	r.Last = r.First
+	before := p.cut - 1
+	if !b.reports(before) {
+		before--
+	}
 	for _, h := range p.holds {
 		if of := &b.holds[h]; of.last >= p.cut {
 			rest := *of
-			of.last, of.segLast = p.cut-1, int32(b.at(of.gpu, p.cut-1))
+			of.last, of.segLast = before, int32(b.at(of.gpu, before))
 			b.later(rest, p.cut+1)
 		}
 		r.Last = max(r.Last, b.holds[h].last)
@@ -242,9 +258,11 @@ func (b *builder) reclaim(r *Run, p *piece) {
 // end tells how the snapshots see a run end.
 func (b *builder) end(n int) {
 	r, p := &b.runs[n], &b.pieces[n]
-	next := r.Last + 1
+	if r.Gone = r.Last + 1; p.cut == r.Last+2 {
+		r.Gone = p.cut // the machine was silent before
+	}
 	switch {
-	case int(next) >= b.observed.End:
+	case int(r.Gone) >= b.observed.End:
 		r.Ending = EndOfData
 		return
 	case b.gapAfter(r.Last):
@@ -254,7 +272,7 @@ func (b *builder) end(n int) {
 	for _, g := range r.GPUs {
 		at := int(b.holds[p.hold].segLast) + 1
 		if p.holds != nil {
-			at = b.at(g, next)
+			at = b.at(g, r.Gone)
 		}
 		s := &b.segments[g][at]
 		switch t := b.status(s); {

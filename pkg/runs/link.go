@@ -157,6 +157,7 @@ func (l *linker) part(p part, ads []record) Explained {
 		run := *p.run
 		run.First, run.Last = p.first, p.last
 		if p.until != 0 {
+			run.Gone = p.last + 1
 			run.Ending, run.Takeover, run.TakenBy = Vanished, false, 0
 		}
 		e.Run = &run
@@ -247,15 +248,15 @@ func (l *linker) seen(p part) seen {
 	if int(p.first) > l.observed.First {
 		s.previous = l.time(p.first - 1)
 	}
-	switch next := int(p.last) + 1; {
+	switch {
 	case p.until != 0:
 		s.absent, s.end, s.exact = p.until, p.until, true
 	case p.run.Ending == EndOfData:
 		s.end = s.last
 	case p.run.Ending == Interrupted:
-		s.absent, s.end = l.time(int32(next)), s.last
+		s.absent, s.end = l.time(p.run.Gone), s.last
 	default:
-		s.absent, s.end = l.time(int32(next)), l.time(int32(next))
+		s.absent, s.end = l.time(p.run.Gone), l.time(p.run.Gone)
 	}
 	return s
 }

@@ -98,7 +98,7 @@ type status struct {
 // others are claims beside the one that gives the state.
 type others struct {
 	extra []timeline.Claim // on the same side
-	stale timeline.Job     // of a Claimed backfill row beside the primary claim
+	stale []timeline.Job   // of Claimed backfill rows beside the primary claim
 }
 
 func (d *day) read(v *timeline.View, index int) {
@@ -109,7 +109,7 @@ func (d *day) read(v *timeline.View, index int) {
 		t := of.Status(uint32(i))
 		s, other := statusOf(&t)
 		backfill[i] = t.Backfill.State != pool.None
-		if other.extra != nil || !other.stale.IsNone() {
+		if other.extra != nil || other.stale != nil {
 			s.others = true
 			d.others[uint32(i)] = &other
 		}
@@ -132,7 +132,7 @@ func statusOf(t *timeline.Status) (s status, o others) {
 	case t.Primary.State == pool.Claimed:
 		s = status{state: Taken, job: t.Primary.Job, user: t.Primary.User, project: t.Primary.Project}
 		if t.Backfill.State == pool.Claimed {
-			o.stale = t.Backfill.Job
+			o.stale = append(o.stale, t.Backfill.Job)
 		}
 	case t.Backfill.State == pool.Claimed:
 		s.state, s.job, s.user = Used, t.Backfill.Job, t.Backfill.User
@@ -147,6 +147,8 @@ func statusOf(t *timeline.Status) (s status, o others) {
 		for _, e := range t.Extra {
 			if e.Side == s.state.side() {
 				o.extra = append(o.extra, e)
+			} else if s.state == Taken {
+				o.stale = append(o.stale, e.Job)
 			}
 		}
 	}

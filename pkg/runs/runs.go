@@ -67,6 +67,7 @@ type Run struct {
 	GPUs        []int32         // indices in Machine.GPUs, ascending: the union over its snapshots
 	Leader      int32           // the first GPU, by id, of its first snapshot: its device and category are the run's
 	First, Last int32           // the first and the last snapshot that show it
+	Gone        int32           // the first later snapshot that does not; of EndOfData the one behind the last
 	Side        pool.Side
 	Ending      Ending
 	Takeover    bool            // when it ended, a primary slot held one of its GPUs

@@ -66,7 +66,7 @@ func (w *walker) same(a, b *segment) bool {
 		return false
 	}
 	x, y := w.others(a), w.others(b)
-	return x == y || x != nil && y != nil && x.stale == y.stale && slices.Equal(x.extra, y.extra)
+	return x == y || x != nil && y != nil && slices.Equal(x.stale, y.stale) && slices.Equal(x.extra, y.extra)
 }
 
 // inPool tells whether a GPU is in the pool on a day: it has a backfill row on it or on the UTC day before.
@@ -112,6 +112,14 @@ func (w *walker) add(s segment) {
 			w.walked = append(w.walked, s)
 		}
 	}
+}
+
+// reports tells whether the machine has a row in a snapshot.
+func (w *walker) reports(snapshot int32) bool {
+	k := w.observed.dayOf[snapshot]
+	d := w.observed.View.Days[k]
+	m := slices.IndexFunc(d.Machines(), func(m timeline.Machine) bool { return m.Name == w.machine.Name })
+	return m >= 0 && d.Reports(m, int(snapshot)-w.observed.View.Base[k])
 }
 
 // unlisted adds the snapshots of a day on which a GPU has no row.
