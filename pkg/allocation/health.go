@@ -51,8 +51,14 @@ func health(ctx context.Context, tl *timeline.Timeline, p *query.Plan, jobs JobF
 		}
 	}
 	if jobs != nil && slices.ContainsFunc(p.Metrics, func(m string) bool { return m == "jobsLagSeconds" || m == "linkRate" }) {
-		if figures["jobsLagSeconds"], figures["linkRate"], err = jobs(ctx, p); err != nil {
+		lag, rate, err := jobs(ctx, p)
+		switch {
+		case err == nil:
+			figures["jobsLagSeconds"], figures["linkRate"] = lag, rate
+		case len(p.Metrics) == 1 || ctx.Err() != nil: // the only figure: an alert rule must know
 			return nil, err
+		default:
+			about.Warn("job ads could not be read, jobsLagSeconds and linkRate are left out: %v", err)
 		}
 	}
 	shown := *p

@@ -89,8 +89,7 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan, names 
 			if !counts {
 				continue
 			}
-			m := day.MachineOf(g)
-			name := day.Machines()[m].Name
+			name := day.Machines()[day.MachineOf(g)].Name
 			first, spans := day.Spans(g)
 			last, any := timeline.Symbol(0), false // rows of a GPU mostly have the same projects
 			for k := range first {
@@ -121,12 +120,13 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan, names 
 				r.count = float64(len(r.gpus))
 				r.devices[query.Shown("device", names[day.Model(g).Device])] = true
 			}
-			if r := found[name]; r != nil {
-				for last := to - 1; last >= from; last-- {
-					if day.Reports(m, last) {
-						r.lastSeen = day.Times[last]
-						break
-					}
+		}
+		for m, machine := range day.Machines() { // rows without a GPU tell that the machine reports, too
+			r := found[machine.Name]
+			for last := to - 1; r != nil && last >= from; last-- {
+				if day.Reports(m, last) {
+					r.lastSeen = day.Times[last]
+					break
 				}
 			}
 		}

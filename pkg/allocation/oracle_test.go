@@ -176,7 +176,7 @@ func oddPool(rt *rapid.T, rnd *rand.Rand, zoneName string, start time.Time) *nai
 		}
 	}
 	at := start
-	late, gone := rnd.IntN(snapshots), rnd.IntN(3*snapshots) // the first machine comes late, the last goes early
+	late, gone := rnd.IntN(snapshots), []int{rnd.IntN(5), rnd.IntN(3 * snapshots)}[rnd.IntN(2)] // the first machine comes late, the last goes early
 	for number := range snapshots {
 		switch rnd.IntN(30) {
 		case 0:

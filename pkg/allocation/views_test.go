@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -195,7 +196,7 @@ func checkMachines(t tester, p *naivePool, all []naiveSnapshot, s source, w pool
 	t.Helper()
 	list, slicesThere := p.results(all, s.env.SliceMinutes, w.From, w.To, true)
 	type facts struct {
-		gpus, devices, projects        map[string]bool
+		gpus, devices, projects, given map[string]bool
 		allocated, available, backfill float64
 		drained                        float64
 		lastSeen                       int64
@@ -203,13 +204,22 @@ func checkMachines(t tester, p *naivePool, all []naiveSnapshot, s source, w pool
 	want := map[string]*facts{}
 	here := func(machine string) *facts {
 		if want[machine] == nil {
-			want[machine] = &facts{gpus: map[string]bool{}, devices: map[string]bool{}, projects: map[string]bool{}}
+			want[machine] = &facts{gpus: map[string]bool{}, devices: map[string]bool{}, projects: map[string]bool{}, given: map[string]bool{}}
 		}
 		return want[machine]
 	}
-	for _, shot := range all {
+	members := func(list string) []string {
+		return slices.DeleteFunc(strings.Split(list, ","), func(member string) bool { return member == "" })
+	}
+	for i, shot := range all {
 		if !w.Contains(shot.at) {
 			continue
+		}
+		for name, x := range p.states(all, i) {
+			machine, _, _ := strings.Cut(name, "|")
+			for _, member := range members(x.project) {
+				here(machine).given[member] = true // by a row that gives the state
+			}
 		}
 		for _, r := range shot.rows {
 			if str(r.machine) == "" {
@@ -218,6 +228,9 @@ func checkMachines(t tester, p *naivePool, all []naiveSnapshot, s source, w pool
 			if str(r.gpu) != "" {
 				m := here(*r.machine)
 				m.gpus[*r.gpu] = true
+				for _, member := range members(naiveProject(r.project)) {
+					m.projects[member] = true
+				}
 				m.devices[p.facts(all, naiveDay(shot.at), *r.machine, *r.gpu).device] = true
 			}
 			if m := want[*r.machine]; m != nil {
@@ -267,6 +280,11 @@ func checkMachines(t tester, p *naivePool, all []naiveSnapshot, s source, w pool
 		}
 		slices.Sort(devices)
 		require.Equal(t, strings.Join(devices, ", "), r["devices"])
+		projects := members(strings.ReplaceAll(r["projects"].(string), " ", ""))
+		require.Subset(t, projects, slices.Collect(maps.Keys(m.given)))
+		for _, project := range projects {
+			require.True(t, m.projects[project], "%s of %v", project, r)
+		}
 	}
 	require.Len(t, golden.Rows(s.ask(t, w, `{"queryType": "allocation", "view": "machines", "filter": {"idle": true}}`)), idle)
 }
