@@ -63,7 +63,7 @@ func (s *stores) answer(ctx context.Context, r query.Request) (data.Frames, erro
 	}
 	switch r.QueryType {
 	case "allocation":
-		return allocation.Answer(ctx, s.timeline, env, r)
+		return allocation.AnswerWithJobs(ctx, s.timeline, env, r, s.jobFigures())
 	case "userHours":
 		return userhours.Answer(ctx, s.timeline, env, r)
 	case "backfillAvailability":
