@@ -47,6 +47,7 @@ var layers = map[string][]string{
 	"plugin/host":             {},
 	"golden":                  {"pool"},
 	"dashboards":              {"pool", "query"},
+	"dashboards/generate":     {"dashboards"},
 	"report":                  nil, // a client of the plugin: anything but the command line
 	"cmd/gpureports":          nil,
 	"":                        {"plugin"},
