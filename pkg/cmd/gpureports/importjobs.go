@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/chtc/gpureports/pkg/jobs/sqlite"
 )
@@ -15,7 +14,7 @@ type importCommand struct {
 	Inputs []string `arg:"" type:"existingfile" name:"file" help:"Job ads in JSON, as condor_history -json and adstash write them."`
 }
 
-// Run adds the ads of files to a job file: all of them, or none when one cannot be read.
+// Run adds the ads of files to a job file: all that can be read, or none when a file fails. It fails when some cannot be read.
 func (i *importCommand) Run(ctx context.Context, c *console) error {
 	inputs := make([]sqlite.Input, len(i.Inputs))
 	for k, name := range i.Inputs {
@@ -33,8 +32,11 @@ func (i *importCommand) Run(ctx context.Context, c *console) error {
 		return err
 	}
 	fmt.Fprintf(c.out, "%s: %d ads read, %d stored, %d already there, %d of another kind, %d not readable.\n", i.Output, done.Read, done.Stored, done.Duplicates, done.Other, done.Bad)
-	if len(done.Problems) > 0 {
-		fmt.Fprintln(c.err, strings.Join(done.Problems, "\n"))
+	if done.Bad == 0 {
+		return nil
 	}
-	return nil
+	for _, problem := range done.Problems {
+		fmt.Fprintln(c.err, clean(problem))
+	}
+	return fmt.Errorf("%d ads could not be read (%d of them listed above); all others are stored", done.Bad, len(done.Problems))
 }
