@@ -1,0 +1,265 @@
+package frames
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+func planOf(t *testing.T, text string) *query.Plan {
+	t.Helper()
+	m, err := query.Parse([]byte(text))
+	require.NoError(t, err)
+	p, err := query.Request{Model: m, Window: pool.Window{From: 0, To: pool.Day}, IntervalMs: 1}.Plan(query.Env{Zone: localtime.UTC, SliceMinutes: 15})
+	require.NoError(t, err)
+	return p
+}
+
+func aboutOf(p *query.Plan) *About {
+	return NewAbout(p, &timeline.View{}, timeline.Coverage{Window: p.Window, Snapshots: 96, Slices: 96, Covered: pool.Day})
+}
+
+func texts(t *testing.T, f *data.Frame, name string) (values []string) {
+	t.Helper()
+	field, at := f.FieldByName(name)
+	require.GreaterOrEqual(t, at, 0, name)
+	for i := range field.Len() {
+		values = append(values, field.At(i).(string))
+	}
+	return values
+}
+
+func names(f *data.Frame) (all []string) {
+	for _, field := range f.Fields {
+		all = append(all, field.Name)
+	}
+	return all
+}
+
+var nan = math.NaN()
+
+func TestTable(t *testing.T) {
+	p := planOf(t, `{"queryType": "allocation", "view": "summary", "groupBy": ["category", "device"], "metrics": ["allocatedPercent", "free"]}`)
+	rows := func() []Row {
+		return []Row{
+			{[]string{"Open Capacity", "Unknown"}, []float64{nan, 1}},
+			{[]string{"Backfill (Open Capacity)", "A"}, []float64{50, 2}},
+			{[]string{"Open Capacity", "Z"}, []float64{25, 3}},
+			{[]string{"Prioritized (CHTC Owned)", "B"}, []float64{0, 0}},
+		}
+	}
+	frames := Table(p, aboutOf(p), rows(), Total{"Real Slots (total)", []float64{20, 4}})
+	require.Len(t, frames, 1)
+	f := frames[0]
+	require.Equal(t, []string{"category", "device", "allocatedPercent", "free", "rowType"}, names(f))
+	require.Equal(t, []string{"Prioritized (CHTC Owned)", "Open Capacity", "Open Capacity", "Backfill (Open Capacity)", "Real Slots (total)"}, texts(t, f, "category"))
+	require.Equal(t, []string{"B", "Z", "Unknown", "A", ""}, texts(t, f, "device"))
+	require.Equal(t, []string{"row", "row", "row", "row", "total"}, texts(t, f, "rowType"))
+	require.Nil(t, f.Fields[2].At(2), "no denominator is null")
+	require.Equal(t, "percent", f.Fields[2].Config.Unit)
+	require.Equal(t, "Allocated %", f.Fields[2].Config.DisplayNameFromDS)
+	require.NotEmpty(t, f.Fields[2].Config.Description)
+	require.Equal(t, "Shared", f.Fields[0].Config.Custom["keys"].(map[string]any)["Open Capacity"])
+	require.Equal(t, data.FrameType("table"), f.Meta.Type)
+	require.Equal(t, data.FrameTypeVersion{0, 1}, f.Meta.TypeVersion)
+	require.Contains(t, f.Meta.ExecutedQueryString, `"to": "1970-01-02T00:00:00Z"`)
+	require.NotEmpty(t, f.Meta.Stats)
+
+	p.Totals, p.Limit = false, 3
+	f = Table(p, aboutOf(p), rows(), Total{"Real Slots (total)", []float64{20, 4}})[0]
+	require.Equal(t, []string{"category", "device", "allocatedPercent", "free"}, names(f))
+	require.Equal(t, []string{"B", "Z", "Unknown"}, texts(t, f, "device"))
+	require.Equal(t, "limit: showing 3 of 4 rows", f.Meta.Notices[0].Text)
+}
+
+func TestNumericTable(t *testing.T) {
+	p := planOf(t, `{"queryType": "allocation", "view": "summary", "metrics": ["allocatedPercent"]}`)
+	frames := Table(p, aboutOf(p), []Row{{[]string{"Open Capacity"}, []float64{nan}}, {[]string{"Backfill (Open Capacity)"}, []float64{7}}}, Total{"Real Slots (total)", []float64{1}})
+	require.Equal(t, []string{"category", "allocatedPercent"}, names(frames[0]))
+	require.Equal(t, data.FrameTypeNumericLong, frames[0].Meta.Type)
+	require.Equal(t, []string{"Backfill (Open Capacity)"}, texts(t, frames[0], "category"), "no null")
+	require.Equal(t, data.FieldTypeFloat64, frames[0].Fields[1].Type())
+	require.Equal(t, 7.0, frames[0].Fields[1].At(0))
+
+	frames = Table(p, aboutOf(p), []Row{{[]string{"Open Capacity"}, []float64{nan}}})
+	require.Empty(t, frames[0].Fields, "nothing left is no data")
+	require.Equal(t, data.FrameTypeNumericLong, frames[0].Meta.Type)
+}
+
+func TestNoData(t *testing.T) {
+	for text, want := range map[string]data.FrameType{
+		`{"queryType": "allocation"}`:                                                   "timeseries-multi",
+		`{"queryType": "allocation", "view": "stateTimeline"}`:                          "timeseries-multi",
+		`{"queryType": "allocation", "view": "summary"}`:                                "table",
+		`{"queryType": "allocation", "view": "health", "metrics": ["gpusLost"]}`:        "numeric-long",
+		`{"queryType": "evictions", "view": "hourOfWeek"}`:                              "heatmap-cells",
+		`{"queryType": "evictions", "view": "survival"}`:                                "table",
+		`{"queryType": "backfillAvailability", "view": "periods"}`:                      "table",
+		`{"queryType": "userHours", "view": "timeseries", "groupBy": ["user"]}`:         "timeseries-multi",
+		`{"queryType": "userHours", "metrics": ["gpuHours"]}`:                           "numeric-long",
+		`{"queryType": "backfillAvailability", "view": "summary", "metrics": ["used"]}`: "numeric-long",
+	} {
+		p := planOf(t, text)
+		a := aboutOf(p)
+		a.Info("%d of them", 3)
+		frames := a.Finish(nil)
+		require.Len(t, frames, 1)
+		require.Empty(t, frames[0].Fields, text)
+		require.Equal(t, want, frames[0].Meta.Type, text)
+		require.Equal(t, data.FrameTypeVersion{0, 1}, frames[0].Meta.TypeVersion)
+		require.Equal(t, "3 of them", frames[0].Meta.Notices[0].Text)
+	}
+}
+
+func TestTimeSeries(t *testing.T) {
+	p := planOf(t, `{"queryType": "allocation", "groupBy": ["device", "slots"], "metrics": ["free", "allocated"], "bucket": "1h"}`)
+	at := []pool.Micros{0, pool.Hour, 2*pool.Hour + 1}
+	frames := TimeSeries(p, aboutOf(p), []Series{
+		{[]string{"B", "Real"}, "allocated", at, []float64{1, 2, 3}},
+		{[]string{"B", "Real"}, "free", at, []float64{nan, 0, math.Inf(1)}},
+		{[]string{"A", "Backfill"}, "free", at, []float64{4, 5, 6}},
+		{[]string{"A", "Real"}, "free", at, []float64{nan, nan, nan}},
+	})
+	require.Len(t, frames, 3, "a series without a point is none")
+	labels := []data.Labels{
+		{"device": "A", "slots": "Backfill", "metric": "free"}, {"device": "B", "slots": "Real", "metric": "free"}, {"device": "B", "slots": "Real", "metric": "allocated"},
+	}
+	for i, f := range frames {
+		require.Equal(t, labels[i], f.Fields[1].Labels)
+		require.Equal(t, labels[i]["metric"], f.Fields[1].Name)
+		require.Equal(t, data.FrameTypeTimeSeriesMulti, f.Meta.Type)
+		require.Equal(t, data.FrameTypeVersion{0, 1}, f.Meta.TypeVersion)
+		require.Equal(t, data.FieldTypeTime, f.Fields[0].Type())
+		require.Equal(t, data.FieldTypeFloat64, f.Fields[1].Type())
+		require.Equal(t, float64(time.Hour.Milliseconds()), f.Fields[0].Config.Interval)
+	}
+	require.Equal(t, 1, frames[1].Rows())
+	require.Equal(t, time.UnixMilli(3600_000).UTC(), frames[1].Fields[0].At(0))
+	require.Equal(t, "A · Backfill · Free (avg.)", frames[0].Fields[1].Config.DisplayNameFromDS)
+
+	// sub-millisecond times survive JSON
+	document, err := json.Marshal(frames[2])
+	require.NoError(t, err)
+	var back data.Frame
+	require.NoError(t, json.Unmarshal(document, &back))
+	require.Equal(t, pool.Time(at[2]), back.Fields[0].At(2).(time.Time).UTC())
+
+	one := planOf(t, `{"queryType": "allocation", "metrics": ["free"], "bucket": "window", "limit": 1}`)
+	frames = TimeSeries(one, aboutOf(one), []Series{{[]string{"Open Capacity"}, "free", at, []float64{1, 2, 3}}, {[]string{"Prioritized (CHTC Owned)"}, "free", at, []float64{1, 2, 3}}})
+	require.Len(t, frames, 1)
+	require.Equal(t, data.Labels{"category": "Prioritized (CHTC Owned)"}, frames[0].Fields[1].Labels, "one metric is no label")
+	require.Equal(t, "Prioritized (CHTC Owned)", frames[0].Fields[1].Config.DisplayNameFromDS)
+	require.Equal(t, "Priority-CHTCOwned", frames[0].Fields[1].Config.Custom["categoryKey"])
+	require.Equal(t, "limit: showing 1 of 2 series", frames[0].Meta.Notices[0].Text)
+}
+
+func TestHeatMap(t *testing.T) {
+	p := planOf(t, `{"queryType": "evictions", "view": "hourOfWeek"}`)
+	var week Week
+	for day := range week {
+		for hour := range week[day] {
+			week[day][hour] = float64(100*day + hour)
+		}
+	}
+	week[6][23] = nan
+	f := HeatMap(p, aboutOf(p), &week)[0]
+	require.Equal(t, 168, f.Rows())
+	for i := range 167 {
+		x, y := f.Fields[0].At(i).(int64), f.Fields[1].At(i).(int64)
+		require.Equal(t, int64(i), 7*x+y, "y is fastest")
+		require.Equal(t, float64(100*y+x), *f.Fields[2].At(i).(*float64))
+	}
+	require.Nil(t, f.Fields[2].At(167))
+	require.Equal(t, []string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"}, f.Meta.Custom.(map[string]any)["yOrdinalDisplay"])
+}
+
+func TestSurvival(t *testing.T) {
+	p := planOf(t, `{"queryType": "evictions", "view": "survival", "groupBy": ["device"], "metrics": ["survival"]}`)
+	frames := Survival(p, aboutOf(p), []Curve{
+		{[]string{"B"}, 0, 4, []float64{0, 2}, map[string][]float64{"survival": {1, 0.5}}},
+		{[]string{"A"}, 1, 3, []float64{0, 3, 9}, map[string][]float64{"survival": {1, 0.25, 0}}},
+	})
+	require.Len(t, frames, 1)
+	f := frames[0]
+	column := func(i int) (values []any) {
+		for k := range f.Rows() {
+			v, ok := f.Fields[i].ConcreteAt(k)
+			if !ok {
+				v = nil
+			}
+			values = append(values, v)
+		}
+		return values
+	}
+	require.Equal(t, []any{0.0, 1.0, 2.0, 3.0, 4.0}, column(0))
+	require.Equal(t, data.Labels{"device": "A"}, f.Fields[1].Labels)
+	require.Equal(t, []any{nil, 1.0, 1.0, 0.25, nil}, column(1), "carried forward within its range, null outside")
+	require.Equal(t, []any{1.0, 1.0, 0.5, 0.5, 0.5}, column(2))
+	require.Empty(t, Survival(p, aboutOf(p), nil)[0].Fields)
+}
+
+func TestList(t *testing.T) {
+	p := planOf(t, `{"queryType": "evictions", "view": "runs", "limit": 2}`)
+	frames := List(p, aboutOf(p), Text("machine", []string{"b", "a", "c"}), Number("hours", []float64{1, nan, 3}), Time("start", []pool.Micros{5, NoTime, 7}), Numbers("gpus", []int64{1, 2, 3}), Bool("censored", []bool{true, false, true}))
+	require.Equal(t, 2, frames[0].Rows())
+	require.Nil(t, frames[0].Fields[1].At(1))
+	require.Nil(t, frames[0].Fields[2].At(1))
+	require.Equal(t, "limit: showing 2 of 3 rows", frames[0].Meta.Notices[0].Text)
+	require.Empty(t, List(p, aboutOf(p), Text("machine", nil))[0].Fields)
+}
+
+func TestNoticesOnTheData(t *testing.T) {
+	p := planOf(t, `{"queryType": "allocation"}`)
+	a := NewAbout(p, &timeline.View{Notices: []timeline.Notice{{Warning: true, Text: "a file is broken"}}}, timeline.Coverage{
+		Window: p.Window, Snapshots: 62, Slices: 61, Covered: 16 * pool.Hour, RowsWithoutGPU: 34,
+		Gaps:     []timeline.Gap{{From: -pool.Hour, To: pool.Hour}, {From: 10 * pool.Hour, To: 12*pool.Hour + pool.Hour/2}},
+		Excluded: []timeline.Excluded{{Exclusion: pool.Exclusion{Pattern: "lab", Reason: "not ours"}, Machines: []string{"lab1", "lab2", "lab3", "lab4", "lab5", "lab6"}}},
+	})
+	f := a.Finish(nil)[0]
+	var got []string
+	for _, n := range f.Meta.Notices {
+		got = append(got, n.Severity.String()+" "+n.Text)
+	}
+	require.Equal(t, []string{
+		"warning a file is broken",
+		`info lab1, lab2, lab3, lab4, lab5 and 1 more machine excluded by "lab": not ours`,
+		"info 34 rows without a GPU id or machine skipped",
+		"warning 2 gaps between snapshots, 3.5 h in all, the first from 1969-12-31 23:00:00 to 1970-01-01 01:00:00 UTC",
+		"info coverage 66.67 %: 16 of 24 h, 62 snapshots, 61 slices",
+	}, got)
+	f = NewAbout(p, &timeline.View{}, timeline.Coverage{Window: p.Window}).Finish(nil)[0]
+	require.Equal(t, "no snapshot in the window", f.Meta.Notices[0].Text)
+}
+
+func TestNumbersInWords(t *testing.T) {
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 62113: "62,113", 1234567: "1,234,567", -1234: "-1,234", -123: "-123"} {
+		require.Equal(t, want, Thousands(n))
+	}
+	for x, want := range map[float64]string{0: "0", 100: "100", 2.5: "2.5", 1.0 / 3: "0.33", 1234: "1234"} {
+		require.Equal(t, want, Decimal(x))
+	}
+}
+
+// Every grouping and metric that can be asked for has its presentation.
+func TestEveryColumnIsPresented(t *testing.T) {
+	for _, k := range query.Kinds {
+		for _, v := range k.Views {
+			for _, name := range append(append([]string{}, v.GroupBy...), v.Metrics...) {
+				require.NotEmpty(t, presentations[name].name, "%s/%s: %s", k.Name, v.Name, name)
+			}
+			for _, name := range v.Metrics {
+				require.NotEmpty(t, presentations[name].unit, "%s/%s: %s", k.Name, v.Name, name)
+				require.NotEmpty(t, presentations[name].description, "%s/%s: %s", k.Name, v.Name, name)
+			}
+		}
+	}
+}
