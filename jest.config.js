@@ -9,7 +9,7 @@ module.exports = {
   // Jest configuration provided by Grafana scaffolding
   ...base,
   // rendering Grafana's components in jsdom is slow on a busy machine
-  testTimeout: 30_000,
+  testTimeout: 60_000,
   // d3-color and others ship .mjs
   transform: { '^.+\\.m?[tj]sx?$': transform },
 };

@@ -1,7 +1,7 @@
 import React, { useState } from 'react';
 import { DataSourceSettings } from '@grafana/data';
 import { render, screen } from '@testing-library/react';
-import userEvent from '@testing-library/user-event';
+import userEvent, { PointerEventsCheckLevel } from '@testing-library/user-event';
 
 import { GpuSettings } from '../settings';
 import { ConfigEditor } from './ConfigEditor';
@@ -42,7 +42,10 @@ function setup(jsonData: GpuSettings = {}, other: Partial<Settings> = {}) {
     );
   }
   render(<Holder />);
-  return { user: userEvent.setup(), settings: () => current };
+  return {
+    user: userEvent.setup({ delay: null, pointerEventsCheck: PointerEventsCheckLevel.Never }),
+    settings: () => current,
+  };
 }
 
 describe('ConfigEditor', () => {

@@ -61,7 +61,7 @@ export function JobsSection({ options, onOptionsChange }: Props) {
       {source === 'sqlite' && (
         <Field
           label="Job file"
-          description="Name of the file inside the snapshot directory; `gpureports import-jobs` makes one from history and epoch ads."
+          description="Name of the file inside the snapshot directory; the command gpureports import-jobs makes one from history and epoch ads."
           disabled={readOnly}
         >
           {text('jobsPath', settingDefaults.jobsPath)}

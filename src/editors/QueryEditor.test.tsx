@@ -1,7 +1,7 @@
 import React, { useState } from 'react';
 import { CoreApp, dateTime, TimeRange } from '@grafana/data';
 import { act, render, screen, within } from '@testing-library/react';
-import userEvent from '@testing-library/user-event';
+import userEvent, { PointerEventsCheckLevel } from '@testing-library/user-event';
 
 import { defaultQuery } from '../query/defaults';
 import { kindNames, kinds } from '../query/kinds';
@@ -48,7 +48,7 @@ function setup(initial: Partial<GpuQuery>, { app = CoreApp.PanelEditor, inAnnota
     );
   }
   render(<Holder />);
-  const user = userEvent.setup();
+  const user = userEvent.setup({ delay: null, pointerEventsCheck: PointerEventsCheckLevel.Never });
   return { onChange, onRunQuery, getResource, user };
 }
 

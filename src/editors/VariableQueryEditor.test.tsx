@@ -1,6 +1,6 @@
 import React, { useState } from 'react';
 import { render, screen } from '@testing-library/react';
-import userEvent from '@testing-library/user-event';
+import userEvent, { PointerEventsCheckLevel } from '@testing-library/user-event';
 
 import { dimensions } from '../query/kinds';
 import { VariableQuery } from '../query/types';
@@ -25,7 +25,7 @@ function setup(initial: Partial<VariableQuery>) {
     );
   }
   render(<Holder />);
-  return { onChange, user: userEvent.setup() };
+  return { onChange, user: userEvent.setup({ delay: null, pointerEventsCheck: PointerEventsCheckLevel.Never }) };
 }
 
 it('chooses a dimension', async () => {

@@ -3,6 +3,8 @@ import {
   applyFieldOverrides,
   createTheme,
   DataFrame,
+  Field,
+  FieldColorModeId,
   FieldType,
   LoadingState,
   PanelData,
@@ -21,7 +23,7 @@ const height = 300;
 /** What a query answered, in Grafana's own panels: series as lines, everything else as tables. */
 export function Answer({ data, range }: Props) {
   const frames = applyFieldOverrides({
-    data: data.series,
+    data: data.series.map((frame) => ({ ...frame, fields: frame.fields.map(inPaletteColor) })),
     fieldConfig: { defaults: {}, overrides: [] },
     replaceVariables: (text) => text,
     theme: createTheme(),
@@ -55,6 +57,11 @@ export function Answer({ data, range }: Props) {
       )}
     </section>
   );
+}
+
+/** A panel's default; it comes from Grafana's application, not from the packages. */
+function inPaletteColor(field: Field): Field {
+  return { ...field, config: { color: { mode: FieldColorModeId.PaletteClassic }, ...field.config } };
 }
 
 function isSeries({ fields, meta }: DataFrame): boolean {
