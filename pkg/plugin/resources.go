@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -41,7 +42,7 @@ func resource(get func(header http.Header, r *http.Request) (any, error)) http.H
 		result, err := get(w.Header(), r)
 		if err != nil {
 			status := int(failure(err).Status)
-			if _, missing := err.(notFound); missing {
+			if errors.As(err, new(notFound)) {
 				status = http.StatusNotFound
 			}
 			backend.Logger.FromContext(r.Context()).Warn("resource failed", "path", r.URL.Path, "status", status, "error", err)

@@ -152,13 +152,15 @@ func heading(field *data.Field) string {
 	if field.Config != nil {
 		name = cmp.Or(field.Config.DisplayName, field.Config.DisplayNameFromDS, name)
 	}
-	switch unit := unitText(field); {
-	case isTime(field):
-		return clean(name) + " (UTC)"
-	case unit != "" && !strings.HasSuffix(name, unit) && !strings.HasSuffix(name, "("+unit+")") && !(unit == "h" && strings.Contains(strings.ToLower(name), "hours")):
-		return clean(name) + " (" + unit + ")"
+	unit := unitText(field)
+	if isTime(field) {
+		unit = "UTC"
 	}
-	return clean(name)
+	said := strings.HasSuffix(name, unit) || strings.HasSuffix(name, "("+unit+")") || unit == "h" && strings.Contains(strings.ToLower(name), "hours")
+	if said { // also without a unit
+		return clean(name)
+	}
+	return clean(name) + " (" + unit + ")"
 }
 
 // seriesName names a value by its labels, where it has some, else by its field.

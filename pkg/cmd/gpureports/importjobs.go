@@ -18,7 +18,7 @@ type importCommand struct {
 func (i *importCommand) Run(ctx context.Context, c *console) error {
 	inputs := make([]sqlite.Input, len(i.Inputs))
 	for k, name := range i.Inputs {
-		file, err := os.Open(name) // #nosec G304 -- the user names it
+		file, err := os.Open(name)
 		if err != nil {
 			return err
 		}

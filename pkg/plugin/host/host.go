@@ -30,7 +30,7 @@ type Process struct {
 // Start starts a plugin binary. Its log goes to log, in the SDK's JSON lines; environment is added to this process's own.
 // The process ends with Close.
 func Start(binary string, log io.Writer, environment ...string) (*Process, error) {
-	command := exec.Command(binary) // #nosec G204 -- the plugin's own binary
+	command := exec.CommandContext(context.Background(), binary) // #nosec G204 -- the plugin's own binary; Close ends it
 	command.Env = append(os.Environ(), environment...)
 	client := goplugin.NewClient(&goplugin.ClientConfig{
 		Cmd:         command,
