@@ -67,6 +67,10 @@ type Ad struct {
 	NumVacates      int
 	NumHolds        int
 
+	// Refactored: the document has an @timestamp, as adstash writes it since HTCondor 25.14. (In the schema before, and in
+	// condor_history's own output, there is none.)
+	Refactored bool
+
 	// Unread counts the attributes above whose stored value is of no use (a word for a number, say); they count as
 	// not stored.
 	Unread int

@@ -39,6 +39,8 @@ type document struct {
 	NumJobStarts, NumShadowStarts, NumVacates, NumHolds number
 
 	Metadata metadata
+
+	Timestamp date `json:"@timestamp"`
 }
 
 // Attributes are the names that [ParseAd] reads, in HTCondor's spelling. A store need not deliver more.
@@ -47,7 +49,7 @@ var Attributes = []string{
 	"JobStatus", "LastJobStatus", "JobStartDate", "JobLastStartDate", "JobCurrentStartDate", "CompletionDate",
 	"EnteredCurrentStatus", "LastVacateTime", "EpochWriteDate", "EpochAdType", "LastRemoteWallClockTime",
 	"RemoteWallClockTime", "CommittedTime", "VacateReasonCode", "ExitCode", "ExitBySignal", "NumJobStarts",
-	"NumShadowStarts", "NumVacates", "NumHolds", "metadata.condor_adstash_source",
+	"NumShadowStarts", "NumVacates", "NumHolds", "metadata.condor_adstash_source", "@timestamp",
 }
 
 // ParseAd reads one document: a JSON object with attribute names in any case, numbers also as text, dates in epoch
@@ -95,7 +97,8 @@ func ParseAd(stored []byte) (Ad, error) {
 		NumVacates:      d.NumVacates.int(),
 		NumHolds:        d.NumHolds.int(),
 
-		Unread: d.unread(),
+		Refactored: d.Timestamp.set,
+		Unread:     d.unread(),
 	}
 	if ad.RecordTime.IsZero() {
 		ad.RecordTime = firstDate(ad.EpochWriteDate, ad.CompletionDate, ad.EnteredCurrentStatus)

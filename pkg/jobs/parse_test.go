@@ -81,6 +81,11 @@ func TestParseAd(t *testing.T) {
 func TestSchemasAgree(t *testing.T) {
 	legacy, refactored := parsed(t, "testdata/history_legacy.jsonl"), parsed(t, "testdata/history_refactored.jsonl")
 	require.NotEmpty(t, legacy)
+	for i := range refactored {
+		require.True(t, refactored[i].Refactored)
+		require.False(t, legacy[i].Refactored)
+		refactored[i].Refactored = false
+	}
 	if diff := cmp.Diff(refactored, legacy); diff != "" {
 		t.Error(diff)
 	}
@@ -110,8 +115,12 @@ func parsed(t *testing.T, name string) (ads []Ad) {
 func TestAttributes(t *testing.T) {
 	var read []string
 	for field := range reflect.TypeFor[document]().Fields() {
-		if field.Name != "Metadata" {
-			read = append(read, field.Name)
+		name, tagged := field.Tag.Lookup("json")
+		if !tagged {
+			name = field.Name
+		}
+		if name != "Metadata" {
+			read = append(read, name)
 		}
 	}
 	require.ElementsMatch(t, append(read, "metadata.condor_adstash_source"), Attributes)
