@@ -21,8 +21,8 @@ type Run struct {
 	Inside  pool.Micros  // its time in the window
 }
 
-// Whole is the run's length until Until.
-func (r *Run) Whole() pool.Micros { return r.Until - r.Start }
+// Whole is the run's length until Until; where clocks differ by more than it, 0.
+func (r *Run) Whole() pool.Micros { return max(0, r.Until-r.Start) }
 
 // gpuHours is a length of the run times its GPUs.
 func (r *Run) gpuHours(d pool.Micros) float64 { return pool.Hours(d) * float64(len(r.GPUs)) }
@@ -52,7 +52,7 @@ func collect(o *runs.Observed, x *runs.Explanations, w pool.Window, chosen *runs
 			if chosen != nil && !(chosen.Place(r.Place) && chosen.User(e.User) && chosen.Project(e.Project)) {
 				continue
 			}
-			r.Inside = r.Until - max(e.Start, w.From)
+			r.Inside = max(0, r.Until-max(e.Start, w.From))
 			all = append(all, r)
 		}
 	}

@@ -19,7 +19,7 @@ type Explained struct {
 	Evidence    Evidence
 	Cause       Cause
 	Link        Link
-	Clamped     bool  // the ad's end lay before its start: the duration is 0
+	Clamped     bool  // End lies before Start, by a clock's error: the duration counts as 0
 	UnknownCode int32 // a vacate code without a meaning in htcondor.md; 0 = none
 
 	number int32 // of the (first) run in Machine.Runs
@@ -228,9 +228,7 @@ func (l *linker) part(p part, ads []record) Explained {
 		}
 	}
 	e.settle(v)
-	if e.Outcome != Running && e.End < e.Start {
-		e.End, e.Clamped = e.Start, true
-	}
+	e.Clamped = e.Outcome != Running && e.End < e.Start
 	return e
 }
 
