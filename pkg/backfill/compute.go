@@ -297,7 +297,7 @@ func transitions(o *runs.Observed, first, end int, g *grouping, chosen *runs.Cho
 				if int(after.First) < first || int(after.First) >= end || o.GapAfter(before.Last) || !inPool(before.State) || !inPool(after.State) {
 					continue
 				}
-				if before.State == after.State && (after.State != runs.Used || sameJob(&machine.Runs[before.RunLast], &machine.Runs[after.RunFirst])) {
+				if before.State == after.State && (after.State != runs.Used || sameJob(machine.Runs, before, after)) {
 					continue
 				}
 				if p := o.PlaceAt(gpu, after.First); chosen.Place(p) && chosen.Project(after.Project) {
@@ -309,6 +309,12 @@ func transitions(o *runs.Observed, first, end int, g *grouping, chosen *runs.Cho
 	return counts
 }
 
-func sameJob(a, b *runs.Run) bool {
+// sameJob tells whether one job holds a GPU in two used segments. Stale rows alone have no run: they are of another job.
+func sameJob(all []runs.Run, before, after *runs.Segment) bool {
+	x, y := max(before.RunFirst, before.RunLast), max(after.RunFirst, after.RunLast)
+	if x < 0 || y < 0 {
+		return false
+	}
+	a, b := &all[x], &all[y]
 	return a.Job == b.Job && (!a.Job.IsNone() || a.User == b.User)
 }
