@@ -96,7 +96,7 @@ func poolOverview() Dashboard {
 					Title: "GPUs at the end of the time range", Width: 24, Height: 10,
 					Description: "Every GPU in the newest snapshot with its state, the user and job that hold it, and since when.",
 					Query:       ask("allocation", "current").where(chosen),
-					View:        list(),
+					View:        list(hidden("memoryGB")),
 				},
 			}},
 			{"Machines", []Panel{

@@ -90,7 +90,7 @@ func users() Dashboard {
 					Title: "GPUs held at the end of the time range", Width: 24, Height: 9,
 					Description: "GPUs that jobs of the chosen users hold in the newest snapshot.",
 					Query:       ask("allocation", "current").where(chosen),
-					View:        list(),
+					View:        list(hidden("memoryGB")),
 				},
 				{
 					Title: "Backfill runs and evictions by user", Width: 24, Height: 10,

@@ -92,13 +92,13 @@ var textColumns = []Override{
 	{"user", linkedColumn(220, "user", "gpureports-users", "GPU hours of this user")},
 	{"device", linkedColumn(220, "device", "gpureports-backfill", "Backfill on this device")},
 	{"project", width(200)},
-	{"job", width(300)},
+	{"job", width(210)},
 	{"cause", width(190)},
 }
 
 // list shows a table of things: machines, GPUs, runs, events.
 func list(overrides ...Override) View {
-	return table(slices.Concat([]Override{
+	v := table(slices.Concat([]Override{
 		{"time", width(190)},
 		{"start", width(190)},
 		{"end", width(190)},
@@ -113,7 +113,11 @@ func list(overrides ...Override) View {
 		{"excludedReason", width(300)},
 		{"allocatedPercent", percentBar},
 		{"state", stateColors},
+		{"hours", width(90)},
 	}, overrides)...)
+	custom := v.Defaults["custom"].(object)
+	custom["minWidth"], custom["wrapHeaderText"] = 120, false
+	return v
 }
 
 // stateColors are those of the state timeline.
