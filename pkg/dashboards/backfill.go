@@ -58,7 +58,7 @@ func backfill() Dashboard {
 				{
 					Title: "Availability by machine type", Width: 14, Height: 9,
 					Description: "The same for machines of researchers and CHTC (Priority) and for open capacity (Shared).",
-					Query:       ask("backfillAvailability", "summary").by("machineType").of("count", "meanHours", "medianHours", "maxHours", "gpuHours", "censored", "available", "used", "taken", "usedPercent").where(chosen),
+					Query:       ask("backfillAvailability", "summary").by("machineType").of("count", "meanHours", "medianHours", "gpuHours", "available", "used", "taken", "usedPercent").where(chosen),
 					View:        metrics(),
 				},
 				{
