@@ -4,39 +4,29 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"runtime/debug"
 	"strings"
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
+	"github.com/chtc/gpureports/pkg/check"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // finding is what the health check says of one store.
-type finding struct {
-	Store    string         `json:"store"`
-	Severity string         `json:"severity"` // ok, warning or error
-	Text     string         `json:"text"`     // sentences, with a remedy when something is wrong
-	Details  map[string]any `json:"details,omitempty"`
-}
+type finding = check.Finding
 
 const (
-	severityOK      = "ok"
-	severityWarning = "warning"
-	severityError   = "error"
+	severityOK      = check.OK
+	severityNote    = check.Note
+	severityWarning = check.Warning
+	severityError   = check.Error
 )
 
-const (
-	// stale is the age of the newest snapshot from which on the collector is taken to stand still.
-	stale = 2 * time.Hour
-	// clockSkew between access points and the collector is no sign of a wrong time zone (htcondor.md).
-	clockSkew = 2 * pool.Minute
-	// longestFirstWait: in a week of a pool some job starts within this time after it was queued.
-	longestFirstWait = pool.Hour
-)
+// stale is the age of the newest snapshot from which on the collector is taken to stand still.
+const stale = 2 * time.Hour
 
 // CheckHealth says a sentence a store: what was found, and what to do where something is wrong. It never returns an error.
 // An error is what keeps queries from being answered; what makes answers poorer is a warning in the text.
@@ -53,7 +43,7 @@ func (d *Datasource) CheckHealth(ctx context.Context, _ *backend.CheckHealthRequ
 func healthResult(findings []finding) *backend.CheckHealthResult {
 	result := &backend.CheckHealthResult{Status: backend.HealthStatusOk}
 	var texts []string
-	for _, severity := range []string{severityError, severityWarning, severityOK} { // the worst first
+	for _, severity := range check.Severities {
 		for _, f := range findings {
 			if f.Severity != severity {
 				continue
@@ -139,70 +129,45 @@ func (d *Datasource) snapshotFindings(ctx context.Context, s *stores) []finding 
 	case age > stale:
 		found.Severity = severityWarning
 		found.Text += ". The collector seems to stand still: check its cron job or service, and the setting timezone"
-	case age < -time.Duration(clockSkew)*time.Microsecond:
+	case age < -time.Duration(check.ClockSkew)*time.Microsecond:
 		found.Severity = severityWarning
 		found.Text += ". A snapshot of the future: check the setting timezone"
 	}
 	findings = append(findings, found)
-	view, err := s.timeline.Load(ctx, newest-7*pool.Day, newest)
+	week := pool.Window{From: newest - 7*pool.Day, To: newest}
+	view, err := s.timeline.Load(ctx, week.From, week.To)
 	if err != nil {
 		return append(findings, finding{Store: "timezone", Severity: severityWarning, Text: err.Error()})
 	}
-	return append(findings, zoneFinding(s.settings, view))
+	return append(findings, zoneFinding(s.settings, view, week))
 }
 
-// zoneFinding compares snapshots with the times at which jobs were queued (qdate in GlobalJobId, always UTC): no job is
-// seen before it was queued, and in a week some job starts soon after.
-func zoneFinding(s Settings, view *timeline.View) finding {
+// zoneFinding compares snapshots with the times at which their jobs were queued.
+func zoneFinding(s Settings, view *timeline.View, w pool.Window) finding {
 	found := finding{Store: "timezone", Severity: severityOK, Details: map[string]any{"timezone": s.zone.Key()}}
-	wait, ok := shortestWait(view)
-	if !ok {
+	wait := check.ShortestWait(view, w)
+	if wait.Jobs == 0 {
 		found.Text = fmt.Sprintf("time zone: %s; no job in the newest 7 days of snapshots tells whether it is right", s.zone.Key())
 		return found
 	}
-	found.Details["shortestWaitSeconds"] = float64(wait) / float64(pool.Second)
+	found.Details["shortestWaitSeconds"] = float64(wait.Shortest) / float64(pool.Second)
 	switch {
-	case wait < -clockSkew:
+	case wait.Early():
 		found.Severity = severityWarning
-		found.Text = fmt.Sprintf("time zone: with %s a job is seen %s before it was queued. The collector's clock is behind what the setting timezone says: try a zone further west, such as America/Chicago for UTC", s.zone.Key(), length(-wait))
-	case wait > longestFirstWait:
+		found.Text = fmt.Sprintf("time zone: with %s a job is seen %s before it was queued. The collector's clock is behind what the setting timezone says: try a zone further west, such as America/Chicago for UTC", s.zone.Key(), length(-wait.Shortest))
+	case wait.Late():
 		found.Severity = severityWarning
-		found.Text = fmt.Sprintf("time zone: with %s no job is seen sooner than %s after it was queued. The collector's clock is ahead of what the setting timezone says, as when it writes UTC: try a zone further east, such as UTC for America/Chicago", s.zone.Key(), length(wait))
+		found.Text = fmt.Sprintf("time zone: with %s no job is seen sooner than %s after it was queued. The collector's clock is ahead of what the setting timezone says, as when it writes UTC: try a zone further east, such as UTC for America/Chicago", s.zone.Key(), length(wait.Shortest))
 	default:
 		found.Text = fmt.Sprintf("time zone: %s fits the jobs' queue dates", s.zone.Key())
 	}
 	return found
 }
 
-// shortestWait is the shortest time from a job's queue date to a snapshot that shows it running.
-func shortestWait(view *timeline.View) (shortest pool.Micros, ok bool) {
-	look := func(job timeline.Job, t pool.Micros) {
-		if job.IsNone() || job.QDate == 0 || job.QDate == math.MaxUint32 { // none, or no GlobalJobId of the usual form
-			return
-		}
-		if wait := t - pool.Micros(job.QDate)*pool.Second; !ok || wait < shortest {
-			shortest, ok = wait, true
-		}
-	}
-	for _, day := range view.Days {
-		for i := range day.GPUs() {
-			first, statuses := day.Spans(i)
-			for k, number := range statuses {
-				status, t := day.Status(number), day.Times[first[k]]
-				look(status.Primary.Job, t)
-				look(status.Backfill.Job, t)
-				for _, claim := range status.Extra {
-					look(claim.Job, t)
-				}
-			}
-		}
-	}
-	return shortest, ok
-}
-
 func (d *Datasource) jobsFinding(ctx context.Context, s *stores) finding {
 	found := finding{Store: "jobs", Severity: severityOK, Details: map[string]any{"source": s.settings.Jobs}}
 	if s.ads == nil {
+		found.Severity = severityNote
 		found.Text = "jobs: none. Without job ads evictions are told from snapshots only and completions cannot be seen: set jobs to elasticsearch or sqlite to see them"
 		return found
 	}
@@ -233,6 +198,7 @@ func cacheFinding(s *stores) finding {
 	found := finding{Store: "cache", Severity: severityOK, Details: map[string]any{"memoryBytes": used, "memoryMB": budget >> 20}}
 	dir := s.settings.CacheDir
 	if dir == "" {
+		found.Severity = severityNote
 		found.Text = fmt.Sprintf("cache: in memory only (%d MB), so after a restart the files are read anew. Set cacheDir to keep it", budget>>20)
 		return found
 	}
@@ -251,6 +217,7 @@ func directoriesFinding() finding {
 	if restricted {
 		found.Text = "directories: this server allows " + strings.Join(dirs, ", ")
 	} else {
+		found.Severity = severityNote
 		found.Text = "directories: this server allows any (allowed_dirs is not set)"
 	}
 	return found

@@ -29,6 +29,7 @@ type commands struct {
 	Demo       demoCommand     `cmd:"" help:"Make a sample pool, ask the plugin as Grafana does, print the answers."`
 	Query      queryCommand    `cmd:"" help:"Answer queries as the data source does."`
 	Report     reportCommand   `cmd:"" help:"Write a report of a pool, as text or HTML."`
+	Check      checkCommand    `cmd:"" help:"Say what a new user needs to know of an installation, with remedies."`
 	Collect    collectCommand  `cmd:"" help:"Take snapshots of a pool with condor_status."`
 	ImportJobs importCommand   `cmd:"" help:"Put job ads into a job file."`
 	Sample     sampleCommand   `cmd:"" help:"Make a sample pool in a directory."`

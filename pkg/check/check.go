@@ -1,0 +1,130 @@
+// Package check tells what a new user needs to know of an installation, in sentences with a remedy where something is
+// wrong: month files, lists and job ads, beyond what queries show. The health check is a part of it (pkg/plugin).
+package check
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// Finding is what was found about one thing.
+type Finding struct {
+	Store    string         `json:"store"`
+	Severity string         `json:"severity"`
+	Text     string         `json:"text"` // sentences, with a remedy when something is wrong
+	Details  map[string]any `json:"details,omitempty"`
+}
+
+// Severities.
+const (
+	OK      = "ok"
+	Note    = "note"    // worth knowing; answers are what they should be
+	Warning = "warning" // answers are poorer, or numbers wrong
+	Error   = "error"   // queries are not answered
+)
+
+// Severities are all of them, the worst first.
+var Severities = []string{Error, Warning, Note, OK}
+
+// Installation is what is looked at.
+type Installation struct {
+	Dir          *snapshots.Dir
+	Timeline     *timeline.Timeline // of Dir
+	Zone         *localtime.Zone    // the setting timezone
+	SliceMinutes int
+	Lists        pool.Lists
+	Jobs         jobs.Source // nil: none
+	Now          pool.Micros
+	Last         pool.Micros // how much of the newest data gaps, links and clocks are told from
+}
+
+// Look reads all month files, the lists, the collector's run log and the job ads of the newest data, and says what it found.
+// What cannot be read is a finding; the only error is ctx's.
+func Look(ctx context.Context, in Installation) ([]Finding, error) {
+	months, unread, err := readMonths(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	findings := unread
+	if len(months.months) == 0 {
+		return findings, nil // the health check says what is wrong with the files
+	}
+	entries := entries(in.Dir)
+	recent := pool.Window{From: months.newest() - in.Last, To: months.newest()}
+	log, err := readLog(ctx, in.Dir, recent)
+	if err != nil {
+		findings = append(findings, Finding{Store: "run log", Severity: Note, Text: err.Error()})
+	}
+	findings = append(findings, filesFindings(months.months, entries)...)
+	for i := range months.months {
+		findings = append(findings, monthFinding(&months.months[i]))
+	}
+	findings = append(findings, cadenceFindings(months.months, in.SliceMinutes)...)
+	findings = append(findings, gapsFinding(months.months, recent, log))
+	findings = append(findings, columnsFindings(months.months)...)
+	findings = append(findings, zoneFinding(months.months, in.Zone))
+	findings = append(findings, ownershipFinding(in.Lists, months.machines), exclusionsFinding(in.Lists, months.machines))
+	if in.Jobs == nil {
+		return findings, ctx.Err()
+	}
+	told, err := jobFindings(ctx, in, recent)
+	return append(findings, told...), err
+}
+
+// some lists a few names and says how many more there are.
+func some(names []string) string {
+	const most = 5
+	if len(names) <= most+1 {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// count writes a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	if stem, ok := strings.CutSuffix(noun, "y"); ok {
+		return fmt.Sprintf("%d %sies", n, stem)
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// length is a length of time in two units at most: 3 h 12 min.
+func length(d pool.Micros) string {
+	if d < 0 {
+		return "−" + length(-d)
+	}
+	two := func(unit, part pool.Micros, names ...string) string {
+		text := fmt.Sprintf("%d %s", d/unit, names[0])
+		if rest := d % unit / part; rest > 0 {
+			text += fmt.Sprintf(" %d %s", rest, names[1])
+		}
+		return text
+	}
+	switch {
+	case d >= 2*pool.Day:
+		return two(pool.Day, pool.Hour, "d", "h")
+	case d >= pool.Hour:
+		return two(pool.Hour, pool.Minute, "h", "min")
+	case d >= 10*pool.Minute:
+		return fmt.Sprintf("%d min", (d+pool.Minute/2)/pool.Minute)
+	case d >= pool.Minute:
+		return two(pool.Minute, pool.Second, "min", "s")
+	}
+	return fmt.Sprintf("%d s", (d+pool.Second/2)/pool.Second)
+}
+
+// minute writes a time in UTC.
+func minute(t pool.Micros) string { return pool.Time(t).Format("2006-01-02 15:04") }
+
+// seconds is a length of time for Details.
+func seconds(d pool.Micros) float64 { return float64(d) / float64(pool.Second) }

@@ -1,0 +1,173 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/evictions"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// jobFindings looks at the job ads of the window's runs. A source that does not answer is the health check's finding.
+func jobFindings(ctx context.Context, in Installation, w pool.Window) ([]Finding, error) {
+	newest, err := in.Jobs.Newest(ctx)
+	if err != nil {
+		return nil, ctx.Err()
+	}
+	findings := []Finding{lagFinding(newest, w.To, in.Now)}
+	failed := func(err error) ([]Finding, error) {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return append(findings, Finding{Store: "links", Severity: Warning, Text: "links: " + err.Error()}), nil
+	}
+	o, err := runs.Look(ctx, in.Timeline, w, in.Lists)
+	if err != nil {
+		return failed(err)
+	}
+	wanted := func(m, r int) bool {
+		run := &o.Machines[m].Runs[r]
+		return o.View.Times[run.First] <= w.To && o.View.Times[run.Last] >= w.From
+	}
+	ads, notices, failure, err := o.Ask(ctx, in.Jobs, wanted)
+	if err == nil {
+		err = failure
+	}
+	if err != nil {
+		return failed(err)
+	}
+	for _, notice := range notices {
+		findings = append(findings, Finding{Store: "ads", Severity: Warning, Text: notice})
+	}
+	rate, err := evictions.LinkRate(ctx, in.Timeline, in.Jobs, in.Lists, w, in.Now)
+	if err != nil {
+		return failed(err)
+	}
+	all := observed{o, ads, wanted}
+	schema := all.schema()
+	findings = append(findings, schemaFinding(schema), linksFinding(rate, schema, w))
+	return append(findings, clockFindings(all.clocks())...), nil
+}
+
+// observed are runs with the ads of their jobs.
+type observed struct {
+	*runs.Observed
+	ads    *runs.Ads
+	wanted runs.Wanted
+}
+
+// each calls look for each wanted run.
+func (o *observed) each(look func(machine *runs.Machine, m, r int)) {
+	for m := range o.Machines {
+		machine := &o.Machines[m]
+		for r := range machine.Runs {
+			if o.wanted(m, r) {
+				look(machine, m, r)
+			}
+		}
+	}
+}
+
+// schemas counts jobs with ads of each schema, jobs with ads of both in each.
+type schemas struct{ jobs, without, refactored, legacy int }
+
+func (o *observed) schema() (s schemas) {
+	known := map[timeline.Job]bool{}
+	o.each(func(machine *runs.Machine, m, r int) {
+		job := machine.Runs[r].Job
+		if job.IsNone() || known[job] {
+			return
+		}
+		known[job] = true
+		s.jobs++
+		refactored, legacy := false, false
+		for _, ad := range o.ads.Of(o.Observed, m, r) {
+			refactored = refactored || ad.Refactored
+			legacy = legacy || !ad.Refactored
+		}
+		if refactored {
+			s.refactored++
+		}
+		if legacy {
+			s.legacy++
+		}
+		if !refactored && !legacy {
+			s.without++
+		}
+	})
+	return s
+}
+
+func schemaFinding(s schemas) Finding {
+	found := Finding{Store: "schema", Severity: OK, Details: map[string]any{"jobs": s.jobs, "without": s.without, "refactored": s.refactored, "legacy": s.legacy}}
+	switch {
+	case s.refactored > 0 && s.legacy > 0:
+		found.Text = fmt.Sprintf("schema: mixed, %s of adstash's refactored schema (HTCondor 25.14 and later), %d of the legacy one: both are read", count(s.refactored, "job"), s.legacy)
+	case s.refactored > 0:
+		found.Text = "schema: adstash's refactored one (HTCondor 25.14 and later)"
+	case s.legacy > 0:
+		found.Text = "schema: adstash's legacy one (before HTCondor 25.14), or condor_history's: all is read, though long lists of GPUs may be cut in it"
+	default:
+		found.Severity = Note
+		found.Text = fmt.Sprintf("schema: none of %s has an ad to tell it from", count(s.jobs, "job"))
+	}
+	return found
+}
+
+// late is how far job ads may lie behind the snapshots: adstash asks every 20 minutes.
+const late = 2 * time.Hour
+
+// lagFinding compares the newest ad with the newest snapshot, so that a stop of both is told once.
+func lagFinding(newest time.Time, snapshot, now pool.Micros) Finding {
+	found := Finding{Store: "lag", Severity: OK}
+	if newest.IsZero() {
+		found.Severity = Warning
+		found.Text = "lag: there is no job ad at all. Check that adstash runs and that the index, or the job file, is the right one"
+		return found
+	}
+	lag := snapshot - newest.UnixMicro()
+	found.Details = map[string]any{"newest": newest, "behindSnapshotsSeconds": seconds(lag), "lagSeconds": seconds(now - newest.UnixMicro())}
+	switch {
+	case newest.UnixMicro() > now+5*pool.Minute:
+		found.Severity = Warning
+		found.Text = fmt.Sprintf("lag: the newest job ad is of the future, %s UTC: the clock of its access point is ahead. Keep it with NTP", minute(newest.UnixMicro()))
+	case lag > late.Microseconds():
+		found.Severity = Warning
+		found.Text = fmt.Sprintf("lag: job ads end at %s UTC, %s before the snapshots: later completions and evictions are not known. Check that adstash (or the import into the job file) runs", minute(newest.UnixMicro()), length(lag))
+	case lag >= 0:
+		found.Text = fmt.Sprintf("lag: the newest job ad is %s older than the newest snapshot", length(lag))
+	default:
+		found.Text = "lag: the newest job ad is newer than the newest snapshot"
+	}
+	return found
+}
+
+// linksFinding judges the link rate; schema tells what may be the reason of a low one.
+func linksFinding(rate float64, s schemas, w pool.Window) Finding {
+	found := Finding{Store: "links", Severity: OK, Details: map[string]any{"jobs": s.jobs, "jobsWithoutAd": s.without}}
+	period := fmt.Sprintf("the newest %s", length(w.To-w.From))
+	if math.IsNaN(rate) {
+		found.Severity = Note
+		found.Text = fmt.Sprintf("links: fewer than 20 backfill runs ended in %s: too few for a link rate; %d of %s have an ad", period, s.jobs-s.without, count(s.jobs, "job"))
+		return found
+	}
+	found.Details["linkRate"] = rate
+	found.Text = fmt.Sprintf("links: job ads explain %.1f %% of the backfill runs that ended in %s; %d of %s have an ad", rate, period, s.jobs-s.without, count(s.jobs, "job"))
+	switch {
+	case rate >= 80:
+		return found
+	case rate < 50:
+		found.Text += ". Below 50 % completions count as not seen, and survival of jobs has no value"
+	}
+	found.Severity = Warning
+	if 2*s.without > s.jobs {
+		found.Text += ". Check that the index, or the job file, holds the ads of all access points and of this period, and that GlobalJobIds are stored whole"
+	} else {
+		found.Text += ". The jobs' ads are there, but do not describe these runs: collect epoch ads (one a run), and see whether clocks or the time zone are wrong"
+	}
+	return found
+}

@@ -1,0 +1,96 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// ownershipFinding compares the entries of chtc_owned with the machines that snapshots know.
+func ownershipFinding(lists pool.Lists, machines []string) Finding {
+	found := Finding{Store: "ownership", Severity: OK}
+	if len(lists.CHTCOwned) == 0 {
+		found.Severity = Note
+		found.Text = "ownership: chtcOwnedFile lists no machine, so each counts as Researcher Owned or Open Capacity. Write the machines that the pool's staff own into it, one a line"
+		return found
+	}
+	short := map[string]string{} // first label, in lower case → machine
+	for _, m := range machines {
+		short[label(m)] = m
+	}
+	var unknown, misspelled []string
+	for entry := range lists.CHTCOwned {
+		if _, known := slices.BinarySearch(machines, entry); known {
+			continue
+		}
+		if machine, near := short[label(entry)]; near && !lists.CHTCOwned[machine] {
+			misspelled = append(misspelled, fmt.Sprintf("%s (it is %s)", entry, machine))
+		} else {
+			unknown = append(unknown, entry)
+		}
+	}
+	slices.Sort(unknown)
+	slices.Sort(misspelled)
+	known := len(lists.CHTCOwned) - len(unknown) - len(misspelled)
+	found.Details = map[string]any{"entries": len(lists.CHTCOwned), "known": known, "unknown": unknown, "misspelled": misspelled}
+	found.Text = fmt.Sprintf("ownership: of %s in chtcOwnedFile snapshots know %d", count(len(lists.CHTCOwned), "machine"), known)
+	if len(unknown) > 0 {
+		found.Severity = Note
+		found.Text += fmt.Sprintf("; no snapshot knows %s: gone, without a GPU, or misspelled", some(unknown))
+	}
+	if len(misspelled) > 0 {
+		found.Severity = Warning
+		found.Text += fmt.Sprintf(". Names must be exact, and these are not: %s. Correct them", some(misspelled))
+	}
+	return found
+}
+
+// label is the first part of a host name, as people write it.
+func label(machine string) string {
+	first, _, _ := strings.Cut(strings.ToLower(machine), ".")
+	return first
+}
+
+// exclusionsFinding says what the exclusions match.
+func exclusionsFinding(lists pool.Lists, machines []string) Finding {
+	found := Finding{Store: "exclusions", Severity: OK}
+	if len(lists.Excluded) == 0 {
+		found.Text = "exclusions: none"
+		return found
+	}
+	var details []map[string]any
+	var texts []string
+	all := 0
+	for i := range lists.Excluded {
+		e := &lists.Excluded[i]
+		matches := []string{}
+		for _, m := range machines {
+			if lists.ExclusionOf(m) == e {
+				matches = append(matches, m)
+			}
+		}
+		all += len(matches)
+		details = append(details, map[string]any{"pattern": e.Pattern, "reason": e.Reason, "machines": matches})
+		switch {
+		case len(matches) > 0:
+			texts = append(texts, fmt.Sprintf("%q takes out %s", e.Pattern, some(matches)))
+		case slices.ContainsFunc(machines, func(m string) bool {
+			return lists.ExclusionOf(m) != nil && pool.Lists{Excluded: []pool.Exclusion{*e}}.ExclusionOf(m) != nil
+		}):
+			found.Severity = Note
+			texts = append(texts, fmt.Sprintf("%q matches only machines that others take out already", e.Pattern))
+		default:
+			found.Severity = Note
+			texts = append(texts, fmt.Sprintf("%q matches no machine that snapshots know: remove it, or correct it", e.Pattern))
+		}
+	}
+	found.Details = map[string]any{"exclusions": details, "machines": len(machines), "excluded": all}
+	found.Text = "exclusions: " + strings.Join(texts, "; ")
+	if 2*all > len(machines) {
+		found.Severity = Warning
+		found.Text += fmt.Sprintf(". That is %d of %d machines: more than half of the pool counts nowhere. A pattern is a part of a machine's name, in any case: make it longer", all, len(machines))
+	}
+	return found
+}

@@ -1,0 +1,288 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// month is what one month file holds.
+type month struct {
+	file           string
+	name           string // 2025-10
+	columns        []string
+	rows           int64
+	unordered      bool
+	window         pool.Window // its first and its last snapshot
+	times          []pool.Micros
+	cadences       []pool.Micros  // of its UTC days
+	gaps           []timeline.Gap // that end in it
+	oddities       timeline.Oddities
+	rowsWithoutGPU int
+	waits          []Wait // of its pieces of a week each
+}
+
+// months are all month files that can be read and hold a snapshot, ascending.
+type months struct {
+	months   []month
+	machines []string // all that have a row, ascending
+}
+
+func (m *months) newest() pool.Micros { return m.months[len(m.months)-1].window.To }
+
+// week is how much of a file one statement on the time zone is about: long enough that some job starts at once.
+const week = 7 * pool.Day
+
+// readMonths reads all snapshots, a file at a time. A file of which that fails is a finding; those that cannot even be opened
+// are the health check's.
+func readMonths(ctx context.Context, in Installation) (all months, unread []Finding, err error) {
+	files, err := in.Dir.Files(ctx)
+	if err != nil {
+		return all, nil, ctx.Err()
+	}
+	machines := map[timeline.Symbol]bool{}
+	counted := int32(-1 << 31) // the last UTC day whose oddities are
+	for _, f := range files {
+		state, err := f.State(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return all, nil, ctx.Err()
+			}
+			continue
+		}
+		m := month{
+			file: f.Name, name: strings.TrimSuffix(strings.TrimPrefix(f.Name, "gpu_state_"), ".db"), columns: strings.Split(state.Columns, ","),
+			rows: max(0, state.Last-state.First+1), unordered: state.Unordered,
+		}
+		var readable bool
+		if m.window, readable = span(in, &state); !readable {
+			unread = append(unread, Finding{Store: f.Name, Severity: Note, Text: fmt.Sprintf("%s: %d rows, none with a timestamp that can be read", f.Name, m.rows)})
+			continue
+		}
+		v, err := in.Timeline.Load(ctx, m.window.From, m.window.To)
+		if err != nil {
+			if ctx.Err() != nil {
+				return all, nil, ctx.Err()
+			}
+			unread = append(unread, Finding{Store: f.Name, Severity: Warning, Text: err.Error()})
+			continue
+		}
+		m.read(v, &counted, machines)
+		if len(m.times) > 0 {
+			all.months = append(all.months, m)
+			all.machines = names(v.Names, machines)
+		}
+	}
+	slices.SortFunc(all.months, func(a, b month) int { return strings.Compare(a.name, b.name) })
+	return all, unread, nil
+}
+
+func names(texts *timeline.Names, symbols map[timeline.Symbol]bool) []string {
+	all := make([]string, 0, len(symbols))
+	for s := range symbols {
+		all = append(all, texts.Text(s))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// span is the range of time of a file's rows.
+func span(in Installation, state *snapshots.State) (w pool.Window, ok bool) {
+	for first, last := range state.Texts() {
+		resolver := in.Zone.NewResolver()
+		from, errFrom := resolver.Read([]byte(first))
+		to, errTo := resolver.Read([]byte(last))
+		if errFrom != nil || errTo != nil {
+			continue
+		}
+		if !ok {
+			w, ok = pool.Window{From: from.Time, To: to.Time}, true
+		}
+		w.From, w.To = min(w.From, from.Time), max(w.To, to.Time)
+	}
+	return w, ok
+}
+
+func (m *month) read(v *timeline.View, counted *int32, machines map[timeline.Symbol]bool) {
+	first, end := v.Snapshots(m.window)
+	m.times = v.Times[first:end]
+	if first == end {
+		return
+	}
+	for i := v.DayAt(first); i <= v.DayAt(end-1); i++ {
+		d := v.Days[i]
+		m.cadences = append(m.cadences, v.Cadence(d.Date))
+		for _, machine := range d.Machines() {
+			machines[machine.Name] = true
+		}
+		if d.Date <= *counted {
+			continue // the file before has rows of this day too
+		}
+		*counted = d.Date
+		odd := d.Oddities()
+		m.oddities.Back += odd.Back
+		m.oddities.Missing += odd.Missing
+		m.oddities.Unreadable += odd.Unreadable
+		m.oddities.Twice += odd.Twice
+		for _, rows := range d.RowsWithoutGPU {
+			m.rowsWithoutGPU += int(rows)
+		}
+	}
+	for _, gap := range v.Gaps(m.window) {
+		if m.window.Contains(gap.To) {
+			m.gaps = append(m.gaps, gap)
+		}
+	}
+	for from := m.window.From; from <= m.window.To; {
+		to := from + week - 1
+		if m.window.To-to < week/2 { // what is left says too little by itself
+			to = m.window.To
+		}
+		m.waits = append(m.waits, ShortestWait(v, pool.Window{From: from, To: to}))
+		from = to + 1
+	}
+}
+
+// cadence is the median of the days' cadences, to the second.
+func (m *month) cadence() pool.Micros {
+	sorted := slices.Sorted(slices.Values(m.cadences))
+	return (sorted[len(sorted)/2] + pool.Second/2) / pool.Second * pool.Second
+}
+
+// gapTime is the time that gaps of the month take.
+func (m *month) gapTime() (all pool.Micros) {
+	for _, gap := range m.gaps {
+		all += gap.To - gap.From
+	}
+	return all
+}
+
+// monthFinding says what one file holds.
+func monthFinding(m *month) Finding {
+	found := Finding{Store: m.file, Severity: OK, Details: map[string]any{
+		"month": m.name, "rows": m.rows, "snapshots": len(m.times), "first": pool.Time(m.window.From), "last": pool.Time(m.window.To), "cadenceSeconds": seconds(m.cadence()),
+		"gaps": len(m.gaps), "gapSeconds": seconds(m.gapTime()), "outOfOrder": m.oddities.Back, "missingLocalTimes": m.oddities.Missing,
+		"unreadableTimestamps": m.oddities.Unreadable, "repeatedTexts": m.oddities.Twice, "rowsWithoutGPU": m.rowsWithoutGPU,
+	}}
+	found.Text = fmt.Sprintf("%s: %s from %s to %s UTC, every %s", m.name, count(len(m.times), "snapshot"), minute(m.window.From), minute(m.window.To), shortLength(m.cadence()))
+	if low, high := slices.Min(m.cadences), slices.Max(m.cadences); 2*low < high {
+		found.Text += fmt.Sprintf(" (days from %s to %s)", shortLength(low), shortLength(high))
+	}
+	if len(m.gaps) > 0 {
+		longest := slices.MaxFunc(m.gaps, func(a, b timeline.Gap) int { return int(a.To - a.From - (b.To - b.From)) })
+		found.Severity = Note
+		found.Text += fmt.Sprintf("; %s, %s in all, the longest from %s to %s", count(len(m.gaps), "gap"), length(m.gapTime()), minute(longest.From), minute(longest.To))
+	}
+	note := func(format string, args ...any) {
+		found.Severity = Note
+		found.Text += ". " + fmt.Sprintf(format, args...)
+	}
+	if m.unordered {
+		note("Its rows do not stand in the order of time: answers are right, but all of it is read each time. Write it anew, ordered by timestamp")
+	}
+	if n := m.oddities.Back; n > 0 {
+		note("%s out of order, as when the clock was put back: sorted by time. Keep the collector's clock with NTP", count(n, "snapshot"))
+	}
+	if n := m.oddities.Missing; n > 0 {
+		note("%s with a local time that does not exist: the collector's time zone is not what the setting timezone says", count(n, "snapshot"))
+		found.Severity = Warning
+	}
+	if n := m.oddities.Twice; n > 0 {
+		note("%s of the repeated hour may be two with the same text, counted as one. Let the collector write UTC", count(n, "snapshot"))
+	}
+	if n := m.oddities.Unreadable; n > 0 {
+		note("%s without a readable timestamp, left out", count(n, "row"))
+	}
+	return found
+}
+
+// shortLength writes a cadence to the minute, where it has one.
+func shortLength(d pool.Micros) string {
+	if d >= pool.Minute {
+		d = (d + pool.Minute/2) / pool.Minute * pool.Minute
+	}
+	return length(d)
+}
+
+// entries lists the snapshot directory; nil when it may not be listed.
+func entries(dir *snapshots.Dir) (names []string) {
+	handle, err := dir.Root().Open(".")
+	if err != nil {
+		return nil
+	}
+	defer handle.Close()
+	list, err := handle.ReadDir(-1)
+	if err != nil {
+		return nil
+	}
+	for _, entry := range list {
+		if entry.Type()&fs.ModeDir == 0 {
+			names = append(names, entry.Name())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+var (
+	nearlyMonth = regexp.MustCompile(`(?i)gpu_state.*\.db`)
+	monthFile   = regexp.MustCompile(`^gpu_state_\d{4}-\d{2}\.db(-wal|-shm|-journal|\.new)?$`)
+)
+
+// filesFindings tells of months without a file, and of files that are not read for their names.
+func filesFindings(all []month, entries []string) (findings []Finding) {
+	has := func(name string) bool {
+		return slices.ContainsFunc(all, func(m month) bool { return m.name == name }) || slices.Contains(entries, "gpu_state_"+name+".db")
+	}
+	var lacking []string
+	last, err := time.Parse("2006-01", all[len(all)-1].name)
+	for t, err2 := time.Parse("2006-01", all[0].name); err == nil && err2 == nil && t.Before(last); t = t.AddDate(0, 1, 0) {
+		if name := t.Format("2006-01"); !has(name) {
+			lacking = append(lacking, name)
+		}
+	}
+	if len(lacking) > 0 {
+		findings = append(findings, Finding{Store: "files", Severity: Note, Details: map[string]any{"missingMonths": lacking},
+			Text: fmt.Sprintf("files: no month file for %s between %s and %s, so nothing is known of that time. Copy the files into the snapshot directory if they are elsewhere", some(lacking), all[0].name, all[len(all)-1].name)})
+	}
+	strays := slices.DeleteFunc(slices.Clone(entries), func(n string) bool { return !nearlyMonth.MatchString(n) || monthFile.MatchString(n) })
+	if len(strays) > 0 {
+		findings = append(findings, Finding{Store: "other files", Severity: Note, Details: map[string]any{"files": strays},
+			Text: fmt.Sprintf("files: %s not read, because month files are named exactly gpu_state_YYYY-MM.db. Rename what is data", are(strays))})
+	}
+	return findings
+}
+
+func are(names []string) string {
+	if len(names) == 1 {
+		return names[0] + " is"
+	}
+	return some(names) + " are"
+}
+
+// cadenceFindings compares the newest cadence with the length of a slice.
+func cadenceFindings(all []month, sliceMinutes int) []Finding {
+	newest := &all[len(all)-1]
+	cadence := newest.cadence()
+	slice := pool.Micros(sliceMinutes) * pool.Minute
+	found := Finding{Store: "cadence", Severity: Note, Details: map[string]any{"cadenceSeconds": seconds(cadence), "sliceMinutes": sliceMinutes}}
+	switch {
+	case 2*len(newest.times) < 8: // nothing to tell a cadence from
+		return nil
+	case 3*cadence < 2*slice:
+		found.Text = fmt.Sprintf("cadence: snapshots come every %s, but slices last %d min: a GPU that any snapshot of a slice shows claimed counts as claimed for all of it, so averages and hours come out too high. Set sliceMinutes to 0, or to the cadence", shortLength(cadence), sliceMinutes)
+	case cadence > 31*pool.Minute:
+		found.Text = fmt.Sprintf("cadence: snapshots come every %s only: what is shorter is not seen. Take one every 15 min", shortLength(cadence))
+	default:
+		return nil
+	}
+	return []Finding{found}
+}

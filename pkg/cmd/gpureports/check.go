@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/check"
+	"github.com/chtc/gpureports/pkg/plugin"
+)
+
+type checkCommand struct {
+	Settings string `required:"" type:"path" placeholder:"FILE" help:"The data source's settings."`
+	Last     string `default:"7d" help:"How much of the newest data gaps, links with job ads and clocks are told from: 24h, 7d."`
+	Format   string `enum:"text,json" default:"text" help:"text or json."`
+}
+
+var lastOf = regexp.MustCompile(`^[1-9]\d{0,4}[hdw]$`)
+
+// Run looks at an installation and says what it found. It fails when something is worse than a note.
+func (k *checkCommand) Run(ctx context.Context, c *console) error {
+	if !lastOf.MatchString(k.Last) {
+		return usage("--last %q: write a number of hours, days or weeks, such as 24h, 7d or 2w", k.Last)
+	}
+	begin, err := parseTime("now-"+k.Last, c.now)
+	if err != nil {
+		return err
+	}
+	settings, err := readSettings(k.Settings)
+	if err != nil {
+		return usageError{err}
+	}
+	source := plugin.Open(settings, func() time.Time { return c.now })
+	defer source.Dispose()
+	stop := working(c.err, "Checking")
+	findings, err := source.Check(ctx, c.now.Sub(begin))
+	stop()
+	if err != nil {
+		return err
+	}
+	counts := map[string]int{}
+	for _, f := range findings {
+		counts[f.Severity]++
+	}
+	if k.Format == "json" {
+		encoder := json.NewEncoder(c.out)
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(map[string]any{"checked": c.now.UTC(), "counts": counts, "findings": findings})
+	} else {
+		w := bufio.NewWriter(c.out)
+		for _, f := range findings {
+			for i, line := range wrap(clean(strings.ToUpper(f.Text[:1])+strings.TrimRight(f.Text[1:], ".")+"."), 88) {
+				name := f.Severity
+				if i > 0 {
+					name = ""
+				}
+				fmt.Fprintf(w, "%-8s %s\n", name, line)
+			}
+		}
+		fmt.Fprintf(w, "\n%s.\n", tally(counts))
+		err = w.Flush()
+	}
+	if err != nil {
+		return fmt.Errorf("writing the findings: %w", err)
+	}
+	if bad := counts[check.Error] + counts[check.Warning]; bad > 0 {
+		return fmt.Errorf("%d of %d findings are more than notes", bad, len(findings))
+	}
+	return nil
+}
+
+// tally says how many findings of each severity there are, the worst first.
+func tally(counts map[string]int) string {
+	var parts []string
+	for _, severity := range check.Severities {
+		switch n := counts[severity]; {
+		case severity == check.OK:
+			parts = append(parts, fmt.Sprintf("%d ok", n))
+		case n == 1:
+			parts = append(parts, "1 "+severity)
+		case n > 1:
+			parts = append(parts, fmt.Sprintf("%d %ss", n, severity))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

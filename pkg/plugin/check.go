@@ -1,0 +1,43 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/check"
+)
+
+// Check is the health check and a look at all month files, the lists, and the job ads of the newest data: of so much time up
+// to the newest snapshot. The findings come the worst first. Its only error is ctx's.
+func (d *Datasource) Check(ctx context.Context, last time.Duration) ([]check.Finding, error) {
+	findings := d.findings(ctx)
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("checking: %w", err)
+	}
+	stores, done, err := d.use(ctx)
+	if err != nil {
+		return findings, nil // they say so
+	}
+	defer done()
+	env, err := stores.env()
+	if err != nil {
+		return findings, nil
+	}
+	told, err := check.Look(ctx, check.Installation{
+		Dir: stores.dir, Timeline: stores.timeline, Zone: env.Zone, SliceMinutes: env.SliceMinutes, Lists: env.Lists, Jobs: stores.ads,
+		Now: d.now().UnixMicro(), Last: last.Microseconds(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("checking: %w", err)
+	}
+	if len(told) > 0 { // the time zone of all files says more than that of the newest week
+		findings = slices.DeleteFunc(findings, func(f finding) bool { return f.Store == "timezone" })
+	}
+	findings = append(findings, told...)
+	slices.SortStableFunc(findings, func(a, b finding) int {
+		return slices.Index(check.Severities, a.Severity) - slices.Index(check.Severities, b.Severity)
+	})
+	return findings, nil
+}
