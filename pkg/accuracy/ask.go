@@ -4,21 +4,22 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/grafana/grafana-plugin-sdk-go/data"
-
+	"github.com/chtc/gpureports/pkg/backfill"
+	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
-	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-type answerer func(context.Context, *timeline.Timeline, jobs.Source, query.Env, query.Request) (data.Frames, error)
-
 // ask returns an answer's rows by field name.
-func (p *opened) ask(ctx context.Context, answer answerer, source jobs.Source, w pool.Window, text string) ([]map[string]any, error) {
+func (p *opened) ask(ctx context.Context, source jobs.Source, w pool.Window, text string) ([]map[string]any, error) {
 	model, err := query.Parse([]byte(text))
 	if err != nil {
 		return nil, err
+	}
+	answer := evictions.Answer
+	if model.QueryType == "backfillAvailability" {
+		answer = backfill.Answer
 	}
 	frames, err := answer(ctx, p.timeline, source, p.env, query.Request{Model: model, Window: w, IntervalMs: 60_000, Now: p.end.UnixMicro()})
 	if err != nil {

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/chtc/gpureports/pkg/backfill"
-	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -95,7 +93,7 @@ func (p *opened) measure(ctx context.Context, source jobs.Source, truth *samplep
 		}
 	}
 	wide := pool.Window{From: p.window.From - p.cadence.Microseconds(), To: p.window.To + p.cadence.Microseconds()}
-	answer, err := p.ask(ctx, evictions.Answer, source, wide, `{"queryType": "evictions", "view": "runs", "limit": 50000}`)
+	answer, err := p.ask(ctx, source, wide, `{"queryType": "evictions", "view": "runs", "limit": 50000}`)
 	if err != nil {
 		return err
 	}
@@ -217,7 +215,7 @@ func (p *opened) whyMissed(told []toldRun, t *reality) string {
 
 // periods compares complete availability periods with the true stretches of the same GPU: both ends within one cadence.
 func (p *opened) periods(ctx context.Context, source jobs.Source, truth *samplepool.Truth, w pool.Window, m *Measurement) error {
-	answer, err := p.ask(ctx, backfill.Answer, source, w, `{"queryType": "backfillAvailability", "view": "periods", "limit": 50000}`)
+	answer, err := p.ask(ctx, source, w, `{"queryType": "backfillAvailability", "view": "periods", "limit": 50000}`)
 	if err != nil {
 		return err
 	}

@@ -39,9 +39,6 @@ func Answer(ctx context.Context, tl *timeline.Timeline, ads jobs.Source, env que
 	about.Unmatched(near, daysOf(near, p.Window))
 	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), slices: slices.Begin, chosen: runs.Choose(filterOf(&p.Select), o.View)}
 	a.first, a.end = o.View.Snapshots(p.Window)
-	if a.end == a.first {
-		return about.Finish(nil), nil
-	}
 	for _, m := range a.measures() {
 		if a.periods[m], err = listed(ctx, o, m, p.Window); err != nil {
 			return nil, fmt.Errorf("listing periods: %w", err)

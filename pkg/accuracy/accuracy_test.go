@@ -1,0 +1,95 @@
+package accuracy
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/samplepool"
+)
+
+// A small measurement comes near to what is required of the whole one.
+func TestMeasure(t *testing.T) {
+	done := 0
+	all, err := Measure(context.Background(), Options{Seeds: 1, Cadences: []time.Duration{15 * time.Minute}, Machines: 20, Days: 6, Done: func(n, of int) {
+		require.Equal(t, 2, of)
+		done = n
+	}})
+	require.NoError(t, err)
+	require.Equal(t, 2, done)
+	require.Len(t, all, 6)
+	for _, f := range Failures(all) { // few machines are no sample
+		require.Regexp(t, "right clocks, 15m0s, epoch ads: recall of seen runs is 0.9[789]|snapshots alone: precision is 0.[78]", f)
+	}
+	for i := range all {
+		m := &all[i]
+		require.Equal(t, 1, m.Pools)
+		require.Greater(t, m.TrueSeen, 50)
+		require.Greater(t, m.True, m.TrueSeen)
+		require.Equal(t, m.TrueSeen-m.FoundSeen, sum(m.Missed))
+		require.Equal(t, m.Told-m.Right, sum(m.Wrong))
+		require.Greater(t, m.Precision(), 0.7)
+		require.Greater(t, m.Recall(), 0.9)
+		require.InDelta(t, 0, m.GPUHoursError, 2)
+		require.Greater(t, m.Periods.Of(), 0.9)
+		if m.Source == "snapshots alone" {
+			require.Greater(t, m.EventError.Median, 2.0, "half a cadence, on average")
+			require.NotContains(t, m.ByEvidence, "job ad")
+		} else {
+			require.Greater(t, m.ByEvidence["job ad"].Of(), 0.99)
+		}
+	}
+	text := Text(all)
+	for _, word := range []string{"right clocks", "history ads", "missed: ", "told by takeover", "of runs that no snapshot shows"} {
+		require.Contains(t, text, word)
+	}
+	require.Equal(t, 1+6, strings.Count(strings.SplitN(text, "\n\n", 2)[0], "\n")+1)
+}
+
+func sum(counts map[string]int) (n int) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+func TestMeasureEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := Measure(ctx, Options{Seeds: 1, Machines: 5, Days: 1})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// What is right, found, missed and wrong, on runs that are written down.
+func TestMatching(t *testing.T) {
+	at := func(minutes int) time.Time { return time.Unix(0, 0).Add(time.Duration(minutes) * time.Minute) }
+	run := func(start, end int, reason samplepool.Reason) *reality {
+		return &reality{Run: &samplepool.Run{Start: at(start), End: at(end), Reason: reason}}
+	}
+	p := &opened{cadence: 15 * time.Minute}
+	first, second := run(0, 100, samplepool.EvictedByPrimary), run(102, 110, samplepool.HostDown)
+	runs := []*reality{first, second, run(300, 400, samplepool.Completed)}
+	evicted := func(r *reality) bool { return r.evicted() && !r.found }
+	require.Same(t, first, p.nearest(runs, at(98), evicted))
+	require.Same(t, second, p.nearest(runs, at(106), evicted))
+	first.found = true
+	require.Same(t, second, p.nearest(runs, at(98), evicted))
+	require.Nil(t, p.nearest(runs, at(126), evicted))
+	require.Nil(t, p.nearest(runs, at(400), evicted))
+
+	require.Equal(t, "the run completed", p.whatHappened(runs, at(390)))
+	require.Equal(t, "the run went on", p.whatHappened(runs, at(350)))
+	require.Equal(t, "evicted, more than a cadence off", p.whatHappened(runs, at(160)))
+	require.Equal(t, "no such run", p.whatHappened(runs, at(1000)))
+
+	told := func(outcome string, start, end int) []toldRun { return []toldRun{{outcome, at(start), at(end)}} }
+	require.Equal(t, "told as ambiguous", p.whyMissed(told("ambiguous", 0, 105), first))
+	require.Equal(t, "told as evicted, more than a cadence off", p.whyMissed(told("evicted", 0, 130), first))
+	require.Equal(t, "told as one run with the next", p.whyMissed(told("running", 0, 500), first))
+	require.Equal(t, "told as lost, more than a cadence off", p.whyMissed(told("lost", 0, 60), first))
+	require.Equal(t, "not told", p.whyMissed(told("evicted", 200, 300), first))
+	require.Equal(t, "not told, shorter than the cadence", p.whyMissed(nil, second))
+}
