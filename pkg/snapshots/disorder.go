@@ -87,7 +87,7 @@ func (f *File) unordered(ctx context.Context, s *State) (bool, error) {
 	case f.disordered.Load(), s.LastText != "" && (fellBack(s.FirstText, s.LastText) || addHours(s.FirstText, longestMonth) < s.LastText):
 		return true, nil
 	case f.checked && f.state.First == s.First && s.Last >= f.state.Last: // it was not, and only grew
-		text, err := f.text(ctx, "SELECT CAST(timestamp AS TEXT) FROM gpu_state WHERE rowid > ? AND timestamp IS NOT NULL ORDER BY rowid", f.state.Last)
+		text, err := f.text(ctx, upwards, f.state.Last+1)
 		return text != "" && fellBack(f.state.LastText, text), err
 	}
 	highest := ""
@@ -95,7 +95,7 @@ func (f *File) unordered(ctx context.Context, s *State) (bool, error) {
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
-		text, err := f.text(ctx, "SELECT CAST(timestamp AS TEXT) FROM gpu_state WHERE rowid >= ? AND timestamp IS NOT NULL ORDER BY rowid", s.First+(s.Last-s.First)/probes*i)
+		text, err := f.text(ctx, upwards, s.First+(s.Last-s.First)/probes*i)
 		if err != nil {
 			return false, err
 		}
@@ -136,6 +136,9 @@ func (f *File) readSomeStretches(ctx context.Context, s *State, next *int64) (n 
 	for ; rows.Next(); n++ {
 		if err := rows.Scan(&rowid, &text); err != nil {
 			return n, err
+		}
+		if rowid < *next {
+			return n, errCircle
 		}
 		s.stretch(rowid, text)
 		*next = rowid + 1

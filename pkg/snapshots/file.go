@@ -255,33 +255,14 @@ func (f *File) readState(ctx context.Context, s *State) error {
 	}
 	s.First, s.Last = first.Int64, last.Int64
 	var err error
-	if s.FirstText, err = f.text(ctx, "SELECT CAST(timestamp AS TEXT) FROM gpu_state WHERE rowid >= ? AND timestamp IS NOT NULL ORDER BY rowid", s.First); err != nil {
+	if s.FirstText, err = f.text(ctx, upwards, s.First); err != nil {
 		return err
 	}
-	if s.LastText, err = f.text(ctx, "SELECT CAST(timestamp AS TEXT) FROM gpu_state WHERE rowid <= ? AND timestamp IS NOT NULL ORDER BY rowid DESC", s.Last); err != nil {
+	if s.LastText, err = f.text(ctx, downwards, s.Last); err != nil {
 		return err
 	}
 	s.Unordered, err = f.unordered(ctx, s)
 	return err
-}
-
-// text returns the first timestamp of a query that can be read, "" when there is none.
-func (f *File) text(ctx context.Context, query string, rowid int64) (string, error) {
-	rows, err := f.watch.QueryContext(ctx, query, rowid)
-	if err != nil {
-		return "", err
-	}
-	defer rows.Close()
-	var text sql.RawBytes
-	for rows.Next() {
-		if err := rows.Scan(&text); err != nil {
-			return "", err
-		}
-		if !unreadable(text) {
-			return string(text), nil
-		}
-	}
-	return "", rows.Err()
 }
 
 // readSchema finds the columns by PRAGMA table_info: in SQLite a missing column's quoted name would be read as a text.
@@ -340,6 +321,7 @@ func (f *File) readSchema(ctx context.Context, s *schema) error {
 var (
 	errNoTable = errors.New("it has no table gpu_state")
 	errNoFile  = errors.New("it is no regular file")
+	errCircle  = errors.New("rows do not follow each other") // SQLite itself would go round in a damaged tree for ever
 )
 
 // explain makes an error of a file fit for a user.
@@ -365,8 +347,12 @@ func (f *File) explain(err error) error {
 		return pool.SourceError("%s has a hot journal: its writer died in a transaction. Let the collector run once, or open the file once with sqlite3, to roll it back", f.Name)
 	case primary == sqlite3.SQLITE_NOTADB:
 		return pool.SourceError("%s is no SQLite file: restore it from a copy, or move it away", f.Name)
-	case primary == sqlite3.SQLITE_CORRUPT, primary == sqlite3.SQLITE_IOERR:
-		return pool.SourceError("%s is damaged or truncated (%w): restore it from a copy, or recover it with `sqlite3 .recover`", f.Name, errors.New(sqliteText(e)))
+	case primary == sqlite3.SQLITE_CORRUPT, primary == sqlite3.SQLITE_IOERR, errors.Is(err, errCircle):
+		why := errCircle
+		if e != nil {
+			why = errors.New(sqliteText(e))
+		}
+		return pool.SourceError("%s is damaged or truncated (%w): restore it from a copy, or recover it with `sqlite3 .recover`", f.Name, why)
 	case primary == sqlite3.SQLITE_CANTOPEN:
 		return pool.SourceError("%s cannot be opened: check that the user that runs Grafana may read it (and its directory, when the file is in WAL mode)", f.Name)
 	case errors.Is(err, errNoTable):

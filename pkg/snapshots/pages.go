@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"math"
 )
 
 // Reading whole pages of the table's b-tree through SQLite's own sqlite_dbpage, and taking the records out of them here,
@@ -22,10 +23,17 @@ const maxPagedRows = 200_000
 type pages struct {
 	one    *sql.Stmt // a page by number
 	usable int       // bytes of a page
-	leaves []uint32  // of the range, in the order of rowid
+	leaves []child   // of the range, in the order of rowid
+	last   int64     // the last rowid seen
 }
 
-// scanPages gives the rows to the visitor and moves r.First behind them, also when it ends with an error.
+// child is a page below another one, with the greatest rowid that it can hold.
+type child struct {
+	page uint32
+	last int64
+}
+
+// scanPages gives the rows to the visitor and moves r.First behind those of whole transactions.
 func (f *File) scanPages(ctx context.Context, s State, r *Rowids, run *runs) error {
 	conn, err := f.db.Conn(ctx)
 	if err != nil {
@@ -35,9 +43,7 @@ func (f *File) scanPages(ctx context.Context, s State, r *Rowids, run *runs) err
 	parser := newParser(&s.schema)
 	for !r.Empty() {
 		chunk := Rowids{r.First, min(r.Last, r.First+maxPagedRows-1)}
-		err := readChunk(ctx, conn, s, &chunk, parser, run)
-		r.First = chunk.First
-		if err != nil {
+		if err := readChunk(ctx, conn, s, chunk, parser, run); err != nil {
 			return err
 		}
 		r.First = chunk.Last + 1
@@ -45,14 +51,14 @@ func (f *File) scanPages(ctx context.Context, s State, r *Rowids, run *runs) err
 	return nil
 }
 
-// readChunk is one read transaction. It moves r.First behind the last row given.
-func readChunk(ctx context.Context, conn *sql.Conn, s State, r *Rowids, parser *parser, run *runs) error {
+// readChunk is one read transaction.
+func readChunk(ctx context.Context, conn *sql.Conn, s State, r Rowids, parser *parser, run *runs) error {
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // nothing was written
-	p := &pages{}
+	p := &pages{last: math.MinInt64}
 	if p.one, err = tx.PrepareContext(ctx, "SELECT data FROM sqlite_dbpage WHERE pgno = ?"); err != nil {
 		return err
 	}
@@ -60,10 +66,14 @@ func readChunk(ctx context.Context, conn *sql.Conn, s State, r *Rowids, parser *
 	if err := p.begin(ctx, tx, s); err != nil {
 		return err
 	}
-	if err := p.walk(ctx, uint32(s.schema.root), *r, 0); err != nil {
+	if err := p.walk(ctx, child{uint32(s.schema.root), math.MaxInt64}, r, 0); err != nil {
 		return err
 	}
-	list, err := json.Marshal(p.leaves)
+	numbers := make([]uint32, len(p.leaves))
+	for i, leaf := range p.leaves {
+		numbers[i] = leaf.page
+	}
+	list, err := json.Marshal(numbers)
 	if err != nil {
 		return err
 	}
@@ -81,9 +91,10 @@ func readChunk(ctx context.Context, conn *sql.Conn, s State, r *Rowids, parser *
 		if n >= len(p.leaves) || len(page) < p.usable || page[0] != leafPage {
 			return errUnusual
 		}
-		if err := p.leaf(ctx, page[:p.usable], r, parser, run); err != nil {
+		if err := p.leaf(ctx, page[:p.usable], p.leaves[n].last, r, parser, run); err != nil {
 			return err
 		}
+		p.last = max(p.last, p.leaves[n].last)
 	}
 	if err := rows.Err(); err != nil {
 		return err
@@ -133,26 +144,28 @@ const (
 )
 
 // walk collects the leaves below a page that can hold rowids of the range.
-func (p *pages) walk(ctx context.Context, number uint32, r Rowids, depth int) error {
-	page, err := p.page(ctx, number)
+func (p *pages) walk(ctx context.Context, parent child, r Rowids, depth int) error {
+	page, err := p.page(ctx, parent.page)
 	switch {
 	case err != nil:
 		return err
 	case page[0] == leafPage:
-		p.leaves = append(p.leaves, number)
+		p.leaves = append(p.leaves, parent)
 		return nil
 	case page[0] != interiorPage || depth > maxDepth:
 		return errUnusual
 	}
-	children, err := childrenOf(page, r)
+	children, err := childrenOf(page, parent.last, r)
 	if err != nil || len(children) == 0 {
 		return err
 	}
-	if page, err = p.page(ctx, children[0]); err != nil {
+	if page, err = p.page(ctx, children[0].page); err != nil {
 		return err
 	}
 	if page[0] == leafPage { // the children of a b-tree's page are all alike
-		p.leaves = append(p.leaves, children...)
+		if p.leaves = append(p.leaves, children...); len(p.leaves) > maxPagedRows+2 { // a leaf holds a row or more
+			return errUnusual
+		}
 		return nil
 	}
 	for _, child := range children {
@@ -163,8 +176,8 @@ func (p *pages) walk(ctx context.Context, number uint32, r Rowids, depth int) er
 	return nil
 }
 
-// childrenOf returns those of an interior page's children that can hold rowids of the range.
-func childrenOf(page []byte, r Rowids) (children []uint32, err error) {
+// childrenOf returns those of an interior page's children that can hold rowids of the range. greatest is the page's own.
+func childrenOf(page []byte, greatest int64, r Rowids) (children []child, err error) {
 	cells := int(binary.BigEndian.Uint16(page[3:]))
 	if 12+2*cells > len(page) {
 		return nil, errUnusual
@@ -179,17 +192,17 @@ func childrenOf(page []byte, r Rowids) (children []uint32, err error) {
 			return nil, errUnusual
 		}
 		if int64(last) >= r.First {
-			children = append(children, binary.BigEndian.Uint32(page[at:]))
+			children = append(children, child{binary.BigEndian.Uint32(page[at:]), int64(last)})
 		}
 		if int64(last) >= r.Last {
 			return children, nil
 		}
 	}
-	return append(children, binary.BigEndian.Uint32(page[8:])), nil
+	return append(children, child{binary.BigEndian.Uint32(page[8:]), greatest}), nil
 }
 
-// leaf gives the rows of a leaf page.
-func (p *pages) leaf(ctx context.Context, page []byte, r *Rowids, parser *parser, run *runs) error {
+// leaf gives the rows of a leaf page, which can hold rowids up to greatest.
+func (p *pages) leaf(ctx context.Context, page []byte, greatest int64, r Rowids, parser *parser, run *runs) error {
 	cells := int(binary.BigEndian.Uint16(page[3:]))
 	if 8+2*cells > len(page) {
 		return errUnusual
@@ -204,7 +217,10 @@ func (p *pages) leaf(ctx context.Context, page []byte, r *Rowids, parser *parser
 		if n == 0 || m == 0 {
 			return errUnusual
 		}
-		if int64(rowid) < r.First {
+		if int64(rowid) <= p.last || int64(rowid) > greatest { // SQL would not see what is missing
+			return errCircle
+		}
+		if p.last = int64(rowid); p.last < r.First {
 			continue
 		}
 		if int64(rowid) > r.Last {
@@ -217,10 +233,9 @@ func (p *pages) leaf(ctx context.Context, page []byte, r *Rowids, parser *parser
 		if err := parser.record(record); err != nil {
 			return err
 		}
-		if err := run.give(parser); err != nil {
+		if err := run.give(p.last, parser); err != nil {
 			return err
 		}
-		r.First = int64(rowid) + 1
 	}
 	return nil
 }

@@ -38,7 +38,7 @@ func (p *parser) record(b []byte) error {
 	header, body := b[n:size], b[size:]
 	for _, want := range p.want {
 		if len(header) == 0 {
-			return nil
+			break
 		}
 		kind, n := uint64(header[0]), 1
 		if kind >= 0x80 {
@@ -62,6 +62,9 @@ func (p *parser) record(b []byte) error {
 			p.values[want-1] = value
 		}
 		body = body[length:]
+	}
+	if len(header) == 0 && len(body) > 0 { // damaged, as SQL will say
+		return errUnusual
 	}
 	return nil
 }

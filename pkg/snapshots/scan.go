@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/binary"
+	"errors"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
@@ -34,7 +35,11 @@ func (f *File) Scan(ctx context.Context, s State, r Rowids, v Visitor) error {
 		if err == nil || ctx.Err() != nil || run.failed != nil {
 			return cmp.Or(run.failed, err)
 		}
+		if errors.Is(err, errCircle) {
+			return f.explain(err)
+		}
 		// Unusual, or SQLite's own complaint: SQL reads the rest, or says what is wrong.
+		run.resumed = true
 	}
 	return f.scanSQL(ctx, s, r, &run)
 }
@@ -63,14 +68,18 @@ func (f *File) page(ctx context.Context, statement *sql.Stmt, r *Rowids, reader 
 		return 0, f.explain(err)
 	}
 	defer rows.Close()
-	targets := append(reader.targets, &r.First)
+	var rowid int64
+	targets := append(reader.targets, &rowid)
 	for rows.Next() {
 		if err := rows.Scan(targets...); err != nil {
 			return n, f.explain(err)
 		}
-		r.First++
+		if rowid < r.First || rowid > r.Last {
+			return n, f.explain(errCircle)
+		}
+		r.First = rowid + 1
 		n++
-		if err := run.give(reader); err != nil {
+		if err := run.give(rowid, reader); err != nil {
 			return n, err
 		}
 	}
@@ -88,6 +97,9 @@ type runs struct {
 	wanted  bool
 	failed  error // the visitor's error, which ends the scan
 
+	last    int64 // the last row given
+	resumed bool  // rows up to it come once more
+
 	before   string // the last timestamp that could be read
 	fellBack bool   // rows stand out of the order of time
 }
@@ -99,7 +111,11 @@ type texts interface {
 }
 
 // give gives a row to the visitor.
-func (r *runs) give(t texts) error {
+func (r *runs) give(rowid int64, t texts) error {
+	if r.resumed && rowid <= r.last {
+		return nil
+	}
+	r.last = rowid
 	if timestamp := t.timestamp(); !r.began || string(r.text) != string(timestamp) {
 		if !unreadable(timestamp) {
 			r.fellBack = r.fellBack || fellBack(r.before, string(timestamp))

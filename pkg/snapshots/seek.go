@@ -86,15 +86,41 @@ func (s *search) at(ctx context.Context, from, to int64) (rowid int64, text stri
 	if err != nil {
 		return 0, "", err
 	}
+	return readable(rows)
+}
+
+// Queries for timestamps from a rowid on.
+const (
+	upwards   = "SELECT rowid, CAST(timestamp AS TEXT) FROM gpu_state WHERE rowid >= ? AND timestamp IS NOT NULL ORDER BY rowid"
+	downwards = "SELECT rowid, CAST(timestamp AS TEXT) FROM gpu_state WHERE rowid <= ? AND timestamp IS NOT NULL ORDER BY rowid DESC"
+)
+
+// text returns the first readable timestamp of such a query, "" when there is none.
+func (f *File) text(ctx context.Context, query string, rowid int64) (string, error) {
+	rows, err := f.watch.QueryContext(ctx, query, rowid)
+	if err != nil {
+		return "", err
+	}
+	_, text, err := readable(rows)
+	return text, err
+}
+
+// readable returns the first row with a readable timestamp and closes rows.
+func readable(rows *sql.Rows) (rowid int64, text string, err error) {
 	defer rows.Close()
 	var found sql.RawBytes
-	for rows.Next() {
+	var before [2]int64 // the rowids of the two rows before
+	for n := 0; rows.Next(); n++ {
 		if err := rows.Scan(&rowid, &found); err != nil {
 			return 0, "", err
 		}
 		if !unreadable(found) {
 			return rowid, string(found), nil
 		}
+		if n > 0 && rowid == before[1] || n > 1 && (rowid > before[1]) != (before[1] > before[0]) {
+			return 0, "", errCircle
+		}
+		before = [2]int64{before[1], rowid}
 	}
 	return 0, "", rows.Err()
 }
