@@ -18,8 +18,9 @@ import (
 func TestFiguresAddUp(t *testing.T) {
 	eachWindow(t, func(t *testing.T, dir, zone string, whole pool.Window, _ *expectedWindow) {
 		rnd := rand.New(rand.NewPCG(1, 2))
+		s := open(t, dir, zone, 0)
 		for _, minutes := range sliceLengths {
-			s := open(t, dir, zone, minutes)
+			s.env.SliceMinutes = minutes
 			for range 3 {
 				w := pool.Window{From: whole.From + rnd.Int64N((whole.To-whole.From)/2), To: whole.To - rnd.Int64N((whole.To-whole.From)/2)}
 				covered := golden.Rows(s.ask(t, w, `{"queryType": "allocation", "view": "health", "metrics": ["coveragePercent"]}`))[0]["coveragePercent"].(float64) / 100 * w.Hours()
@@ -70,8 +71,9 @@ func TestFiguresAddUp(t *testing.T) {
 func TestWindowsAgree(t *testing.T) {
 	eachWindow(t, func(t *testing.T, dir, zone string, whole pool.Window, _ *expectedWindow) {
 		rnd := rand.New(rand.NewPCG(3, 4))
+		s := open(t, dir, zone, 0)
 		for _, minutes := range []int{0, 15, 60} {
-			s := open(t, dir, zone, minutes)
+			s.env.SliceMinutes = minutes
 			for _, bucket := range []string{"1h", "6h", "1d"} {
 				text := fmt.Sprintf(`{"queryType": "allocation", "groupBy": ["category", "device"], "bucket": %q, "completeBucketsOnly": true, "metrics": ["allocated", "free"]}`, bucket)
 				full := golden.Series(s.ask(t, whole, text), "category", "device", "metric")
@@ -111,7 +113,7 @@ func TestRememberedCounts(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	for _, zone := range []string{"America/Chicago", "Asia/Kolkata"} {
 		old := open(t, dir, zone, 60)
-		for i := range 60 {
+		for i := range 16 {
 			w := pool.Window{From: whole.From + []int64{0, 6, 30}[rnd.IntN(3)]*pool.Hour, To: whole.To - rnd.Int64N(3)*11*pool.Hour}
 			text := []string{
 				`{"queryType": "allocation", "bucket": "3h", "metrics": ["allocatedPercent", "free", "prevented"], "limit": 1000%s}`,
