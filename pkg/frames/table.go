@@ -22,10 +22,8 @@ type Total struct {
 
 // Types of rows, the column rowType.
 const (
-	rowGroup  = "row"
-	rowHeader = "group"
-	rowUser   = "user"
-	rowTotal  = "total"
+	rowGroup = "row"
+	rowTotal = "total"
 )
 
 // Table returns a table of metrics: group columns, metrics, rowType; rows ordered by group, totals last. Where one metric is

@@ -1,0 +1,72 @@
+package userhours
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// What is computed is tested beside allocation, which it shares its count with. Here: what becomes of it.
+
+func answer(t *testing.T, text string, h *hours) []map[string]any {
+	t.Helper()
+	m, err := query.Parse([]byte(text))
+	require.NoError(t, err)
+	p, err := query.Request{Model: m, Window: pool.Window{From: 0, To: pool.Day}, IntervalMs: 1}.Plan(query.Env{Zone: localtime.UTC, SliceMinutes: 15})
+	require.NoError(t, err)
+	about := frames.NewAbout(p, &timeline.View{}, timeline.Coverage{Window: p.Window})
+	if p.View == "timeseries" {
+		return golden.Rows(series(h, p, about))
+	}
+	return golden.Rows(summary(h, p, about))
+}
+
+func two() *hours {
+	return &hours{times: []pool.Micros{0}, usages: []usage{
+		{[]string{"Open Capacity"}, "ann", []float64{3}}, {[]string{"Open Capacity"}, "bob", []float64{1}}, {[]string{"Backfill (Open Capacity)"}, "ann", []float64{4}},
+	}}
+}
+
+func TestSummary(t *testing.T) {
+	row := func(category, user any, count, hours, percent any, kind string) map[string]any {
+		return map[string]any{"category": category, "user": user, "userCount": count, "gpuHours": hours, "percentOfTotal": percent, "rowType": kind}
+	}
+	require.Equal(t, []map[string]any{
+		row("Open Capacity", "", 2.0, 4.0, 50.0, "group"),
+		row("Open Capacity", "ann", nil, 3.0, 37.5, "user"),
+		row("Open Capacity", "bob", nil, 1.0, 12.5, "user"),
+		row("Backfill (Open Capacity)", "", 1.0, 4.0, 50.0, "group"),
+		row("Backfill (Open Capacity)", "ann", nil, 4.0, 50.0, "user"),
+		row("All", "", 2.0, 8.0, 100.0, "total"),
+	}, answer(t, `{"queryType": "userHours"}`, two()))
+	require.Empty(t, answer(t, `{"queryType": "userHours"}`, &hours{}))
+	for _, r := range answer(t, `{"queryType": "userHours", "totals": false, "metrics": []}`, two()) {
+		require.NotContains(t, r, "rowType")
+		require.NotEqual(t, "All", r["category"])
+	}
+}
+
+// One metric named: a number a group.
+func TestSummaryOfOneMetric(t *testing.T) {
+	require.Equal(t, []map[string]any{{"category": "Open Capacity", "gpuHours": 4.0}, {"category": "Backfill (Open Capacity)", "gpuHours": 4.0}},
+		answer(t, `{"queryType": "userHours", "metrics": ["gpuHours"]}`, two()))
+}
+
+func TestSeriesOfUsers(t *testing.T) {
+	h := &hours{times: []pool.Micros{0, pool.Hour}, usages: []usage{
+		{[]string{"A"}, "ann", []float64{1, 2}}, {[]string{"A"}, "bob", []float64{5, 0}}, {[]string{"B"}, "cyd", []float64{0, 1}}, {[]string{"B"}, "ann", []float64{1, 0}},
+	}}
+	rows := answer(t, `{"queryType": "userHours", "view": "timeseries", "groupBy": ["device", "user"], "limit": 2}`, h)
+	var values []any
+	for _, r := range rows {
+		values = append(values, r["gpuHours"])
+	}
+	require.Equal(t, []any{1.0, 2.0, 5.0, 0.0, 1.0, 0.0, 0.0, 1.0}, values, "A ann, A bob, B ann, B Other")
+}
