@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"unsafe"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -73,12 +72,13 @@ func (m *memory) get(ctx context.Context, v *timeline.View, reach pool.Window, l
 
 // bytes is about what an observation takes.
 func (o *Observed) bytes() int {
-	n := len(o.gaps) * 8
+	const perSnapshot, perRun, perSegment, perPlace = 8, 160, 28, 12 // a run with its job in the index
+	n := len(o.gaps) * perSnapshot
 	for m := range o.Machines {
-		n += len(o.Machines[m].Runs) * int(unsafe.Sizeof(Run{})+64) // with its job in the index
+		n += len(o.Machines[m].Runs) * perRun
 		for g := range o.Machines[m].GPUs {
 			gpu := &o.Machines[m].GPUs[g]
-			n += len(gpu.Segments)*int(unsafe.Sizeof(Segment{})) + len(gpu.places)*int(unsafe.Sizeof(Place{}))
+			n += len(gpu.Segments)*perSegment + len(gpu.places)*perPlace
 		}
 	}
 	return n

@@ -137,26 +137,6 @@ func (c Curve) Steps() (hours []float64, heights map[string][]float64) {
 	return hours, heights
 }
 
-// At returns the curve's value at an age between From and Until.
-func (c Curve) At(age pool.Micros) Point {
-	i, found := slices.BinarySearchFunc(c.Points, age, func(q Point, age pool.Micros) int {
-		switch {
-		case q.Age < age:
-			return -1
-		case q.Age > age:
-			return 1
-		}
-		return 0
-	})
-	if found {
-		return c.Points[i]
-	}
-	if i == 0 {
-		return Point{Age: age, Survival: 1}
-	}
-	return c.Points[i-1]
-}
-
 // end is when an item leaves the risk set, and how: its age times 4 plus its fate, for the sake of sorting.
 type end uint64
 

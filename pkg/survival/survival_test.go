@@ -228,6 +228,17 @@ func TestAalenJohansenWithoutCompetitionIsKaplanMeier(t *testing.T) {
 	})
 }
 
+// at is the curve's value at an age.
+func at(c Curve, age pool.Micros) float64 {
+	s := 1.0
+	for _, p := range c.Points {
+		if p.Age <= age {
+			s = p.Survival
+		}
+	}
+	return s
+}
+
 func TestDrawnByDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		items := drawItems(t)
@@ -255,7 +266,7 @@ func TestDrawnByDefinition(t *testing.T) {
 			if x > from {
 				s *= 1 - float64(count(items, x, Event))/float64(atRisk(items, x))
 			}
-			require.InDelta(t, s, c.At(x).Survival, 1e-12)
+			require.InDelta(t, s, at(c, x), 1e-12)
 		}
 	})
 }
