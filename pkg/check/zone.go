@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -144,16 +143,16 @@ func zoneFinding(all []month, zone *localtime.Zone) Finding {
 	switch {
 	case told == 0:
 		found.Severity = Note
-		found.Text = fmt.Sprintf("time zone: no job of any month file tells whether %s is right", zone.Key())
+		found.Text = fmt.Sprintf("time zone: no job of any month file tells whether %s is right", shown(zone))
 		return found
 	case len(shifted) > 0:
 		found.Severity = Warning
 		found.Text = shiftText(zone, shifted, fitting, slices.Compact(affected))
 	case ahead != nil:
 		found.Severity = Warning
-		found.Text = fmt.Sprintf("time zone: %s fits, but a job of %s is seen %s before it was queued (%s UTC): that access point's clock is ahead, or the collector's behind. Keep both with NTP", zone.Key(), ahead.Schedd, length(-ahead.Shortest), minute(ahead.At))
+		found.Text = fmt.Sprintf("time zone: %s fits, but a job of %s is seen %s before it was queued (%s UTC): that access point's clock is ahead, or the collector's behind. Keep both with NTP", shown(zone), ahead.Schedd, length(-ahead.Shortest), minute(ahead.At))
 	default:
-		found.Text = fmt.Sprintf("time zone: %s fits the jobs' queue dates in %s", zone.Key(), count(len(all), "month file"))
+		found.Text = fmt.Sprintf("time zone: %s fits the jobs' queue dates in %s", shown(zone), count(len(all), "month file"))
 	}
 	return found
 }
@@ -167,7 +166,7 @@ func shiftText(zone *localtime.Zone, shifted, fitting []Wait, affected []string)
 	if partly {
 		where = fmt.Sprintf("from %s to %s UTC (month file %s)", minute(shifted[0].Window.From), minute(shifted[len(shifted)-1].Window.To), some(affected))
 	}
-	text := fmt.Sprintf("time zone: %s does not fit %s: ", zone.Key(), where)
+	text := fmt.Sprintf("time zone: %s does not fit %s: ", shown(zone), where)
 	if worst.Early() {
 		text += fmt.Sprintf("a job is seen %s before it was queued", length(-worst.Shortest))
 	} else {
@@ -177,10 +176,23 @@ func shiftText(zone *localtime.Zone, shifted, fitting []Wait, affected []string)
 	if !partly {
 		return text + ". Set timezone to it"
 	}
-	const list = `. Give timezone as a list: [{"until": "%s 00:00:00", "zone": "%s"}, {"zone": "%s"}], with the day of the change`
-	date := func(t pool.Micros) string { return zone.Text(t)[:len(time.DateOnly)] }
-	if first := shifted[0].Window.From; fitting[0].Window.From < first {
-		return text + fmt.Sprintf(list, date(first), zone.Key(), name)
+	if isList(zone) {
+		return text + ". Correct the list that timezone is"
 	}
-	return text + fmt.Sprintf(list, date(fitting[0].Window.From), name, zone.Key())
+	const list = `. Give timezone as a list: [{"until": "%s", "zone": "%s"}, {"zone": "%s"}], with the time of the change`
+	if first := shifted[0].Window.From; fitting[0].Window.From < first {
+		return text + fmt.Sprintf(list, zone.Text(first), zone.Key(), name)
+	}
+	return text + fmt.Sprintf(list, zone.Text(fitting[0].Window.From), name, zone.Key())
+}
+
+// isList tells whether the setting names several zones.
+func isList(zone *localtime.Zone) bool { return strings.Contains(zone.Key(), ";") }
+
+// shown is the time zone as the setting has it.
+func shown(zone *localtime.Zone) string {
+	if isList(zone) {
+		return "the list of zones"
+	}
+	return zone.Key()
 }

@@ -1,0 +1,88 @@
+package check
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/samplepool"
+)
+
+func TestShift(t *testing.T) {
+	for wait, want := range map[Wait]pool.Micros{
+		{}:                                    0,
+		{Jobs: 1, Shortest: 0}:                0,
+		{Jobs: 1, Shortest: -2 * pool.Minute}: 0,
+		{Jobs: 1, Shortest: -5*pool.Hour + 3*pool.Minute}:   -5 * pool.Hour,
+		{Jobs: 1, Shortest: -5*pool.Hour - pool.Minute}:     -5 * pool.Hour,
+		{Jobs: 1, Shortest: -5*pool.Hour + 25*pool.Minute}:  -5 * pool.Hour,
+		{Jobs: 1, Shortest: -330*pool.Minute + pool.Second}: -330 * pool.Minute,
+		{Jobs: 1, Shortest: -9 * pool.Minute}:               0, // a clock
+		{Jobs: 50, Shortest: 59 * pool.Minute}:              0,
+		{Jobs: 50, Shortest: 61 * pool.Minute}:              pool.Hour,
+		{Jobs: 50, Shortest: 6*pool.Hour - pool.Minute}:     6 * pool.Hour,
+		{Jobs: 3, Shortest: 6 * pool.Hour}:                  0, // all three may have waited
+	} {
+		require.Equal(t, want, wait.shift(), "%+v", wait)
+	}
+}
+
+// A list that is wrong is not written anew.
+func TestTimeZoneList(t *testing.T) {
+	p, dir := made(t, good(chicago))
+	found := look(t, open(t, dir, `[{"until": "2025-11-01 00:00:00", "zone": "America/Chicago"}, {"zone": "UTC"}]`, p.Options().End))["timezone"]
+	require.Equal(t, Warning, found.Severity)
+	require.Contains(t, found.Text, "the list of zones does not fit from 2025-11-01 04:59 to ")
+	require.Contains(t, found.Text, "seems to show America/Chicago")
+	require.Contains(t, found.Text, "Correct the list")
+}
+
+// An access point whose clock is ahead queues jobs in the future; that is no time zone.
+func TestTimeZoneOrClock(t *testing.T) {
+	zone, err := localtime.Parse(nil)
+	require.NoError(t, err)
+	found := zoneFinding([]month{{name: "2025-10", waits: []Wait{{Jobs: 90, Shortest: 30 * pool.Second}, {Jobs: 90, Shortest: -9 * pool.Minute, Schedd: "ap7"}}}}, zone)
+	require.Equal(t, Warning, found.Severity)
+	require.Contains(t, found.Text, "UTC fits, but a job of ap7 is seen 9 min before it was queued")
+	found = zoneFinding([]month{{name: "2025-10", waits: []Wait{{}}}}, zone)
+	require.Equal(t, Note, found.Severity)
+}
+
+// chicago is a pool whose collector writes Chicago's time, over the end of daylight saving.
+func chicago(o *samplepool.Options) { o.Timezone = "America/Chicago" }
+
+func TestTimeZone(t *testing.T) {
+	p, dir := made(t, good(chicago))
+	for zone, wrong := range map[string]bool{"America/Chicago": false, "America/Winnipeg": false, "UTC": true, "Pacific/Honolulu": true, "Asia/Kolkata": true} {
+		found := look(t, open(t, dir, zone, p.Options().End))["timezone"]
+		require.Equal(t, wrong, found.Severity == Warning, "%s: %s", zone, found.Text)
+		require.Contains(t, found.Text, zone)
+		if wrong {
+			require.Contains(t, found.Text, "The collector's clock seems to show America/Chicago", zone)
+			require.Contains(t, found.Text, "in all month files")
+		}
+	}
+}
+
+// A collector that changed from Chicago's time to UTC at the month's end: the setting that the finding gives is right.
+func TestTimeZoneChanged(t *testing.T) {
+	p, dir := made(t, good(chicago))
+	_, utc := made(t, good())
+	november := "gpu_state_2025-11.db"
+	require.NoError(t, os.Rename(filepath.Join(utc, november), filepath.Join(dir, november)))
+	list := regexp.MustCompile(`\[\{.*\}\]`)
+	for _, zone := range []string{"America/Chicago", "UTC"} {
+		found := look(t, open(t, dir, zone, p.Options().End))["timezone"]
+		require.Equal(t, Warning, found.Severity)
+		require.Contains(t, found.Text, map[string]string{"America/Chicago": "month file 2025-11", "UTC": "month file 2025-10"}[zone])
+		suggested := list.FindString(found.Text)
+		require.NotEmpty(t, suggested, found.Text)
+		found = look(t, open(t, dir, suggested, p.Options().End))["timezone"]
+		require.Equal(t, OK, found.Severity, "%s: %s", suggested, found.Text)
+	}
+}
