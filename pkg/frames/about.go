@@ -50,6 +50,10 @@ func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 	a.Stat("Snapshots", "short", float64(c.Snapshots))
 	a.Stat("Slices (N)", "short", float64(c.Slices))
 	a.Stat("Covered hours (D)", "h", pool.Hours(c.Covered))
+	if window := c.Window.To - c.Window.From; window > 0 {
+		a.Stat("Coverage", "percent", 100*float64(c.Covered)/float64(window))
+	}
+	a.Stat("Gaps", "short", float64(len(c.Gaps)))
 	return a
 }
 

@@ -67,11 +67,11 @@ func (s *Slices) Coverage(lists pool.Lists) Coverage {
 	return c
 }
 
-// Gaps returns the gaps that overlap a window.
+// Gaps returns the gaps that overlap a window; one that only touches it does not.
 func (v *View) Gaps(w pool.Window) (gaps []Gap) {
 	first, end := v.Snapshots(w)
 	for i := max(first-1, 0); i < end; i++ {
-		if v.GapAfter(i) {
+		if v.GapAfter(i) && v.Times[i] < w.To && v.Times[i+1] > w.From {
 			gaps = append(gaps, Gap{v.Times[i], v.Times[i+1]})
 		}
 	}
