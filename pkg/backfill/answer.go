@@ -5,6 +5,7 @@ package backfill
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
@@ -127,7 +128,40 @@ func (a *answer) sharpen(ctx context.Context, source jobs.Source) error {
 		}
 		a.periods[m] = kept
 	}
+	a.tellPeriods()
 	return nil
+}
+
+// tellPeriods counts what is in no statistics (methodology section 10). The GPUs of a machine are reclaimed together: the
+// number of machines says how much the number of periods is worth.
+func (a *answer) tellPeriods() {
+	for m, list := range a.periods {
+		if list == nil {
+			continue
+		}
+		name := [...]string{vacancy: "Vacancies", tenure: "Tenures"}[m]
+		machines := map[int]bool{}
+		censored, unknown, truncated := 0, 0, 0
+		for i := range list {
+			p := &list[i]
+			machines[p.machine] = true
+			switch {
+			case p.UnknownStart:
+				unknown++
+			case p.LeftTruncated:
+				truncated++
+			case p.Censored():
+				censored++
+			}
+		}
+		a.about.Stat(name, "short", float64(len(list)))
+		a.about.Stat(name+": machines", "short", float64(len(machines)))
+		a.about.Stat(name+": censored", "short", float64(censored))
+		a.about.Stat(name+": unknown start", "short", float64(unknown))
+		if truncated > 0 {
+			a.about.Info("%d %s began more than 7 days before the window: left out of all statistics", truncated, strings.ToLower(name))
+		}
+	}
 }
 
 // bounds marks the runs that bound a period, by machine.
@@ -165,6 +199,7 @@ func (a *answer) tellLinks(x *runs.Explanations) {
 			}
 		}
 	}
+	a.about.Stat("Runs without a job ad", "short", float64(counted-linked))
 	switch {
 	case counted < 20:
 		a.about.Info("job ads: %d of %d runs that bound periods are linked", linked, counted)

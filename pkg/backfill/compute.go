@@ -164,9 +164,9 @@ func occupy(o *runs.Observed, c *calendar, buckets int, g *grouping, chosen *run
 
 // statistics are what a group's periods say.
 type statistics struct {
-	hours                                 []float64 // of the complete ones that end in the window
-	censored, unknownStart, leftTruncated int
-	items                                 []survival.Item // those with a known start
+	hours                  []float64 // of the complete ones that end in the window
+	censored, unknownStart int
+	items                  []survival.Item // those with a known start
 }
 
 func (s *statistics) add(p *Period, m measure, w pool.Window) {
@@ -175,7 +175,6 @@ func (s *statistics) add(p *Period, m measure, w pool.Window) {
 		s.unknownStart++
 		return
 	case p.LeftTruncated:
-		s.leftTruncated++
 		return
 	case p.Censored():
 		s.censored++

@@ -75,17 +75,12 @@ func (a *answer) summary() data.Frames {
 			total.counts[s] += n
 		}
 	}
-	truncated := 0
 	for m := range a.periods {
 		for i := range a.periods[m] {
 			p := &a.periods[m][i]
 			at(g.of(p.Place)).of[m].add(p, measure(m), a.plan.Window)
 			total.of[m].add(p, measure(m), a.plan.Window)
 		}
-		truncated += total.of[m].leftTruncated
-	}
-	if truncated > 0 {
-		a.about.Info("%d periods began more than 7 days before the window: left out of all statistics", truncated)
 	}
 	var rows []frames.Row
 	for k, c := range groups {
@@ -245,7 +240,7 @@ func (a *answer) timeseries() (data.Frames, error) {
 		if ends[k] == nil {
 			ends[k] = make([]ended, buckets.Len())
 		}
-		if v.Known() && !v.Censored() {
+		if !v.UnknownStart && !v.LeftTruncated && !v.Censored() {
 			b := buckets.Of(v.End)
 			ends[k][b].count++
 			ends[k][b].hours += pool.Hours(v.Length())

@@ -44,9 +44,6 @@ type Period struct {
 	open             bool  // it goes on at the last observed snapshot
 }
 
-// Known tells whether its start is known.
-func (p *Period) Known() bool { return !p.UnknownStart && !p.LeftTruncated }
-
 // Censored tells whether its end was not seen.
 func (p *Period) Censored() bool { return p.Reason == Gap || p.Reason == Window }
 

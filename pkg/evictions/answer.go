@@ -98,6 +98,7 @@ func askAds(ctx context.Context, o *runs.Observed, source jobs.Source, wanted ru
 // tellLinks says how many runs have an ad; blind tells that too few do.
 func tellLinks(all []Run, now pool.Micros, about *frames.About) (blind bool) {
 	rate, linked, counted := linkRate(all, now)
+	about.Stat("Runs without a job ad", "short", float64(counted-linked))
 	switch {
 	case math.IsNaN(rate):
 		about.Info("job ads: %d of %d runs that ended more than 30 min ago are linked", linked, counted)
@@ -114,7 +115,7 @@ func tellLinks(all []Run, now pool.Micros, about *frames.About) (blind bool) {
 // tellOddities says what was odd about the runs.
 func tellOddities(all []Run, about *frames.About) {
 	machines := map[timeline.Symbol]bool{}
-	clamped, lost := 0, 0
+	clamped, lost, running := 0, 0, 0
 	codes := map[int32]int{}
 	for i := range all {
 		r := &all[i]
@@ -122,15 +123,19 @@ func tellOddities(all []Run, about *frames.About) {
 		if r.Clamped {
 			clamped++
 		}
-		if r.Result == runs.Lost {
+		switch r.Result {
+		case runs.Lost:
 			lost++
+		case runs.Running:
+			running++
 		}
 		if r.UnknownCode != 0 {
 			codes[r.UnknownCode]++
 		}
 	}
 	about.Stat("Runs", "short", float64(len(all)))
-	about.Stat("Machines", "short", float64(len(machines)))
+	about.Stat("Runs: machines", "short", float64(len(machines))) // GPUs of a machine are reclaimed together
+	about.Stat("Runs: censored", "short", float64(lost+running))
 	if clamped > 0 {
 		about.Info("%d runs end before they start by their job ads: their duration counts as 0", clamped)
 	}

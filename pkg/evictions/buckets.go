@@ -3,6 +3,7 @@ package evictions
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
@@ -66,6 +67,9 @@ func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 			b := buckets.Of(r.End)
 			own[b].evictions++
 		}
+	}
+	if g.byEviction() && slices.Contains(p.Metrics, "runs") {
+		a.about.Info("runs have a cause only when they were evicted: by cause there is no metric runs")
 	}
 	newest := a.observed.View.Times
 	var series []frames.Series
