@@ -36,7 +36,7 @@ func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instan
 	d := Open(settings, time.Now)
 	ctx, stop := context.WithCancel(context.Background())
 	d.stop = stop
-	go d.warm(ctx) //nolint:contextcheck // it outlives the request that makes the data source
+	go d.warm(ctx) // it outlives the request that makes the data source
 	return d, nil
 }
 

@@ -135,7 +135,7 @@ func startPlugin(ctx context.Context, binary string, c *console) (*host.Process,
 	if err != nil {
 		return nil, err
 	}
-	return host.Start(binary, io.Discard) //nolint:contextcheck // the process ends with Close
+	return host.Start(binary, io.Discard)
 }
 
 // findPlugin returns the plugin's binary: the one that is named, else that of this checkout, brought up to date.
