@@ -35,6 +35,8 @@ type File struct {
 	disordered atomic.Bool // a row stands too far behind one before it
 
 	mu          sync.Mutex
+	lockedAt    time.Time // when a look last had waited for a writer in vain,
+	waitedAt    time.Time // and when it last had, or had in a hurry
 	watch       *sql.Conn // the connection whose data_version is compared
 	dataVersion int64
 	checked     bool
@@ -144,12 +146,16 @@ func (f *File) Warning() string {
 // State looks at the file as it is now. A writer's commit is seen at once, also in WAL mode.
 // Errors name the file and the remedy: it is locked, truncated, no SQLite, has no table gpu_state, lacks a column.
 func (f *File) State(ctx context.Context) (State, error) {
+	asked := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.missing != nil {
 		return State{}, f.explain(f.missing)
 	}
-	state, err := f.look(ctx)
+	if f.waitedAt.After(asked) { // who waited meanwhile has waited for the writer too
+		return State{}, f.explain(errLocked)
+	}
+	state, err := f.lookUnlocked(ctx)
 	if err != nil && !f.immutable && isReadOnly(err) && ctx.Err() == nil && f.inWAL() {
 		// A WAL file on a file system that may not be written cannot be shared with a writer.
 		f.reopenImmutable()
@@ -159,6 +165,29 @@ func (f *File) State(ctx context.Context) (State, error) {
 		return State{}, f.explain(err)
 	}
 	return state, nil
+}
+
+// lookUnlocked looks at the file, and waits for a writer that holds it: but not each time as long when one does so for longer.
+func (f *File) lookUnlocked(ctx context.Context) (State, error) {
+	const patience = 500 * time.Millisecond
+	hurried := time.Since(f.lockedAt) < busyTimeout
+	limited := ctx
+	if hurried {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	state, err := f.look(limited)
+	switch {
+	case err != nil && limited.Err() != nil && ctx.Err() == nil:
+		err = errLocked
+	case !isLocked(err):
+		return state, err
+	case !hurried:
+		f.lockedAt = time.Now()
+	}
+	f.waitedAt = time.Now()
+	return state, err
 }
 
 func (f *File) reopenImmutable() {
@@ -321,6 +350,7 @@ func (f *File) readSchema(ctx context.Context, s *schema) error {
 var (
 	errNoTable = errors.New("it has no table gpu_state")
 	errNoFile  = errors.New("it is no regular file")
+	errLocked  = errors.New("it is locked")
 	errCircle  = errors.New("rows do not follow each other") // SQLite itself would go round in a damaged tree for ever
 )
 
@@ -341,7 +371,7 @@ func (f *File) explain(err error) error {
 		return pool.SourceError("%s was removed while it was read: try again", f.Name)
 	case isPathEscape(err):
 		return pool.SourceError("%s is a link that leads out of the snapshot directory: links must stay inside", f.Name)
-	case primary == sqlite3.SQLITE_BUSY, primary == sqlite3.SQLITE_LOCKED:
+	case isLocked(err), errors.Is(err, errLocked):
 		return pool.SourceError("%s is locked by a writer for more than %s: the collector should write in WAL mode or commit sooner", f.Name, busyTimeout)
 	case code == sqlite3.SQLITE_READONLY_ROLLBACK, primary == sqlite3.SQLITE_CANTOPEN && f.dir.size(f.Name+"-journal") > 0:
 		return pool.SourceError("%s has a hot journal: its writer died in a transaction. Let the collector run once, or open the file once with sqlite3, to roll it back", f.Name)
@@ -368,6 +398,12 @@ func sqliteText(e *sqlite.Error) string {
 		return text
 	}
 	return fmt.Sprintf("SQLite error %d", e.Code())
+}
+
+// isLocked tells the errors of waiting for a writer in vain.
+func isLocked(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && (e.Code()&0xff == sqlite3.SQLITE_BUSY || e.Code()&0xff == sqlite3.SQLITE_LOCKED)
 }
 
 // isReadOnly tells the errors of opening a WAL file that cannot get its shared memory.
