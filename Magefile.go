@@ -101,6 +101,15 @@ func Test() error {
 	return sh.RunWithV(map[string]string{"CHROMIUM": chromium()}, "npm", "run", "e2e")
 }
 
+// Reliability runs the long version of pkg/reliability, half an hour, and writes its figures into docs/reliability.md.
+func Reliability() error {
+	report, err := filepath.Abs("docs/reliability.md")
+	if err != nil {
+		return err
+	}
+	return sh.RunV("go", "test", "-count=1", "-timeout", "3h", "./pkg/reliability", "-long", "-report", report)
+}
+
 // Package makes artifacts/chtc-gpureports-datasource-<version>.zip, as Grafana's catalogue wants it: one folder, named by the
 // plugin's id, with everything of dist/.
 func Package() error {

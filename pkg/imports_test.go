@@ -49,7 +49,10 @@ var layers = map[string][]string{
 	"golden":                  {"pool"},
 	"dashboards":              {"pool", "query"},
 	"dashboards/generate":     {"dashboards"},
+	"plugin/plugintest":       {},
 	"report":                  nil, // a client of the plugin: anything but the command line
+	"bench":                   nil, // tools and tests of the whole
+	"reliability":             nil,
 	"cmd/gpureports":          nil,
 	"":                        {"plugin"},
 }
@@ -61,8 +64,8 @@ var computing = []string{"pool", "localtime", "survival", "query", "frames", "ru
 var inputOutput = []string{"os", "io/fs", "net", "net/http", "database/sql", "os/exec", "syscall"}
 
 // withSDK are the folders that know Grafana; those of `frames only` know its data frames and nothing else of it.
-var withSDK = []string{"", "plugin", "plugin/host", "report", "cmd/gpureports"}
-var framesOnly = []string{"frames", "golden", "allocation", "userhours", "backfill", "evictions"}
+var withSDK = []string{"", "plugin", "plugin/host", "report", "bench", "reliability", "cmd/gpureports"}
+var framesOnly = []string{"frames", "golden", "plugin/plugintest", "allocation", "userhours", "backfill", "evictions"}
 
 func TestFoldersAndImports(t *testing.T) {
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
