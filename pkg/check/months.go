@@ -136,7 +136,7 @@ func (m *month) read(v *timeline.View, counted *int32, machines map[timeline.Sym
 			m.rowsWithoutGPU += int(rows)
 		}
 	}
-	for _, gap := range v.Gaps(m.window) {
+	for _, gap := range v.Gaps(pool.Window{From: m.window.From - 1, To: m.window.To}) { // the one before the file too
 		if m.window.Contains(gap.To) {
 			m.gaps = append(m.gaps, gap)
 		}

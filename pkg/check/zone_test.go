@@ -4,7 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -85,4 +88,36 @@ func TestTimeZoneChanged(t *testing.T) {
 		found = look(t, open(t, dir, suggested, p.Options().End))["timezone"]
 		require.Equal(t, OK, found.Severity, "%s: %s", suggested, found.Text)
 	}
+}
+
+// The shortest wait against the rows themselves.
+func TestShortestWait(t *testing.T) {
+	p, dir := made(t, good())
+	in := open(t, dir, "UTC", p.Options().End)
+	w := pool.NewWindow(p.Options().Start.Add(30*time.Hour), p.Options().Start.Add(50*time.Hour))
+	want := Wait{Window: w}
+	jobs := map[string]bool{}
+	for s, err := range p.Snapshots(t.Context()) {
+		require.NoError(t, err)
+		at := s.Time.UnixMicro()
+		for _, r := range s.Rows {
+			parts := strings.Split(r.GlobalJobID, "#")
+			if !w.Contains(at) || len(parts) != 3 || r.State != "Claimed" || r.AssignedGPUs == "" {
+				continue
+			}
+			queued, err := strconv.ParseInt(parts[2], 10, 64)
+			require.NoError(t, err)
+			if wait := at - queued*pool.Second; len(jobs) == 0 || wait < want.Shortest {
+				want.Shortest, want.At, want.Schedd = wait, at, parts[0]
+			}
+			jobs[r.GlobalJobID] = true
+		}
+	}
+	v, err := in.Timeline.Load(t.Context(), w.From, w.To)
+	require.NoError(t, err)
+	got := ShortestWait(v, w)
+	require.LessOrEqual(t, got.Jobs, len(jobs), "a job that was there before, and of which nothing changes, is not counted")
+	require.Greater(t, got.Jobs, len(jobs)*3/4)
+	want.Jobs = got.Jobs
+	require.Equal(t, want, got)
 }

@@ -1,0 +1,92 @@
+package check
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/jobs/jobstest"
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+func TestSchema(t *testing.T) {
+	p, dir := made(t, good())
+	ads, err := p.Ads(t.Context())
+	require.NoError(t, err)
+	var legacy, refactored, mixed [][]byte
+	for i, ad := range ads {
+		if ad.Epoch {
+			continue
+		}
+		legacy, refactored = append(legacy, ad.Legacy), append(refactored, ad.JSON)
+		mixed = append(mixed, [][]byte{ad.Legacy, ad.JSON}[i%2])
+	}
+	in := open(t, dir, "UTC", p.Options().End)
+	for text, documents := range map[string][][]byte{"legacy one": legacy, "refactored one": refactored, "mixed": mixed, "none of": nil} {
+		found := look(t, withAds(in, documents...))
+		require.Contains(t, found["schema"].Text, text)
+		require.Equal(t, documents == nil, found["schema"].Severity == Note)
+	}
+}
+
+func TestLag(t *testing.T) {
+	snapshot := now.UnixMicro() - 10*pool.Minute
+	for _, c := range []struct {
+		newest   time.Time
+		severity string
+		text     string
+	}{
+		{time.Time{}, Warning, "no job ad at all"},
+		{now.Add(-30 * time.Minute), OK, "20 min older than the newest snapshot"},
+		{now.Add(-5 * time.Minute), OK, "newer than the newest snapshot"},
+		{now.Add(-5 * time.Hour), Warning, "4 h 50 min before the snapshots"},
+		{now.Add(time.Hour), Warning, "of the future"},
+	} {
+		found := lagFinding(c.newest, snapshot, now.UnixMicro())
+		require.Equal(t, c.severity, found.Severity, found.Text)
+		require.Contains(t, found.Text, c.text)
+	}
+}
+
+func TestLinks(t *testing.T) {
+	week := pool.Window{To: 7 * pool.Day}
+	for _, c := range []struct {
+		rate     float64
+		schemas  schemas
+		severity string
+		text     string
+	}{
+		{99, schemas{jobs: 100, without: 1}, OK, "explain 99.0 %"},
+		{70, schemas{jobs: 100, without: 60}, Warning, "ads of all access points"},
+		{40, schemas{jobs: 100, without: 5}, Warning, "collect epoch ads"},
+		{40, schemas{jobs: 100, without: 5}, Warning, "Below 50 %"},
+		{math.NaN(), schemas{jobs: 4}, Note, "fewer than 20"},
+	} {
+		found := linksFinding(c.rate, c.schemas, week)
+		require.Equal(t, c.severity, found.Severity, found.Text)
+		require.Contains(t, found.Text, c.text)
+	}
+}
+
+// A pool of whose jobs only a few have an ad, and a source that fails or answers in part.
+func TestPoorSources(t *testing.T) {
+	p, dir := made(t, good())
+	ads := documents(t, p)
+	in := open(t, dir, "UTC", p.Options().End)
+	found := look(t, withAds(in, ads[len(ads)/2:len(ads)/2+30]...))
+	require.Equal(t, Warning, found["links"].Severity)
+	require.Less(t, found["links"].Details["linkRate"], 50.0)
+	require.Contains(t, found["links"].Text, "ads of all access points")
+
+	source := jobstest.NewMemory(ads...)
+	source.Notices = []string{"2 of 5 shards failed"}
+	in.Jobs = source
+	require.Equal(t, Warning, look(t, in)["ads"].Severity)
+
+	source.Err = pool.SourceError("the server is away")
+	found = look(t, in)
+	require.NotContains(t, found, "links", "the health check says it")
+	require.Contains(t, found, "gaps", "all else is told")
+}

@@ -1,0 +1,171 @@
+package check
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/samplepool"
+	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
+)
+
+// row is a row of one machine with one GPU.
+func row(timestamp string) snapshotstest.Row {
+	return snapshotstest.Row{"Name": "slot1@m1", "Machine": "m1", "AssignedGPUs": "GPU-aaaaaaaa", "State": "Unclaimed", "timestamp": timestamp}
+}
+
+// every gives the rows of snapshots from a time on.
+func every(from string, distance time.Duration, n int) (rows []snapshotstest.Row) {
+	t, err := time.Parse(time.DateTime, from)
+	if err != nil {
+		panic(err)
+	}
+	for i := range n {
+		rows = append(rows, row(t.Add(time.Duration(i)*distance).Format("2006-01-02 15:04:05.000000")))
+	}
+	return rows
+}
+
+var now = time.Date(2025, 10, 20, 0, 0, 0, 0, time.UTC)
+
+// The gaps against the times of the snapshots as the made-up pool knows them.
+func TestGapsAgainstTruth(t *testing.T) {
+	o := good(func(o *samplepool.Options) { o.Outages, o.MissedSnapshots, o.Seed = 20, 0.02, 7 })
+	p, dir := made(t, o)
+	truth, err := p.Truth(t.Context())
+	require.NoError(t, err)
+	gaps, missing := 0, time.Duration(0)
+	var times []time.Time // in whole microseconds, as files have them
+	for _, s := range truth.Snapshots {
+		times = append(times, s.Truncate(time.Microsecond))
+	}
+	for i := range times[1:] {
+		if d := times[i+1].Sub(times[i]); d > 5*15*time.Minute/2+time.Minute {
+			gaps, missing = gaps+1, missing+d
+		} else {
+			require.Less(t, d, 36*time.Minute, "the cadence is 15 min: no distance is near the limit")
+		}
+	}
+	require.Greater(t, gaps, 1)
+	found := look(t, open(t, dir, "UTC", o.End))
+	require.Contains(t, found["gaps"].Text, fmt.Sprintf("gaps: %d gaps", gaps))
+	require.InDelta(t, missing.Seconds(), found["gaps"].Details["gapSeconds"], 1)
+	require.Contains(t, found["gaps"].Text, "Look into the log")
+	sum, snapshots := 0.0, 0
+	for _, name := range []string{"gpu_state_2025-10.db", "gpu_state_2025-11.db"} {
+		sum += found[name].Details["gapSeconds"].(float64)
+		snapshots += found[name].Details["snapshots"].(int)
+		require.InDelta(t, 900, found[name].Details["cadenceSeconds"], 2)
+	}
+	require.InDelta(t, missing.Seconds(), sum, 1, "each gap in one month")
+	require.Equal(t, len(times), snapshots)
+	require.Equal(t, float64(missing) > 0.05*float64(times[len(times)-1].Sub(times[0])), found["gaps"].Severity == Warning)
+}
+
+func TestLongGapsWarn(t *testing.T) {
+	dir := t.TempDir()
+	rows := slices.Concat(every("2025-10-01 00:00:00", 15*time.Minute, 200), every("2025-10-05 00:00:00", 15*time.Minute, 200))
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": rows})
+	found := look(t, open(t, dir, "UTC", now))
+	require.Equal(t, Warning, found["gaps"].Severity)
+	require.Contains(t, found["gaps"].Text, "1 gap in the newest 6 d 1 h, 46 h 15 min or 31.7 % of it: 2025-10-03 01:45 to 2025-10-05 00:00 UTC")
+	require.Equal(t, Note, found["gpu_state_2025-10.db"].Severity)
+
+	in := open(t, dir, "UTC", now)
+	in.Last = pool.Day
+	require.Equal(t, OK, look(t, in)["gaps"].Severity, "it is longer ago")
+}
+
+func TestOddTimestamps(t *testing.T) {
+	dir := t.TempDir()
+	rows := every("2025-10-01 00:00:00", 15*time.Minute, 100)
+	rows[50], rows[51] = rows[51], rows[50]
+	rows = slices.Insert(rows, 40, row("soon"), row("2025-10-01 01:00"))
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": rows})
+	f := look(t, open(t, dir, "UTC", now))["gpu_state_2025-10.db"]
+	require.Equal(t, Note, f.Severity)
+	require.Equal(t, 1, f.Details["outOfOrder"])
+	require.Equal(t, 2, f.Details["unreadableTimestamps"])
+	require.Contains(t, f.Text, "1 snapshot out of order")
+	require.Contains(t, f.Text, "2 rows without a readable timestamp")
+
+	unordered := t.TempDir()
+	snapshotstest.Write(t, unordered, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": slices.Concat(every("2025-10-05 00:00:00", 15*time.Minute, 100), every("2025-10-01 00:00:00", 15*time.Minute, 100))})
+	f = look(t, open(t, unordered, "UTC", now))["gpu_state_2025-10.db"]
+	require.Contains(t, f.Text, "do not stand in the order of time")
+
+	spring := t.TempDir() // 02:00 to 03:00 does not exist in Chicago on that day
+	snapshotstest.Write(t, spring, map[string][]snapshotstest.Row{"gpu_state_2025-03.db": every("2025-03-09 00:00:00", 15*time.Minute, 30)})
+	f = look(t, open(t, spring, "America/Chicago", now))["gpu_state_2025-03.db"]
+	require.Equal(t, Warning, f.Severity)
+	require.Contains(t, f.Text, "4 snapshots with a local time that does not exist")
+
+	none := t.TempDir()
+	snapshotstest.Write(t, none, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": {row("never")}})
+	require.Contains(t, look(t, open(t, none, "UTC", now))["gpu_state_2025-10.db"].Text, "none with a timestamp that can be read")
+}
+
+func TestCadence(t *testing.T) {
+	for distance, want := range map[time.Duration]string{5 * time.Minute: "every 5 min, but slices last 15 min", 15 * time.Minute: "", time.Hour: "every 1 h only"} {
+		dir := t.TempDir()
+		snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": every("2025-10-01 00:00:00", distance, 300)})
+		found := look(t, open(t, dir, "UTC", now))
+		require.InDelta(t, distance.Seconds(), found["gpu_state_2025-10.db"].Details["cadenceSeconds"], 0)
+		f, told := found["cadence"]
+		require.Equal(t, want != "", told)
+		require.Contains(t, f.Text, want)
+	}
+	dir := t.TempDir()
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": slices.Concat(every("2025-10-01 00:00:00", 5*time.Minute, 288), every("2025-10-02 00:00:00", 15*time.Minute, 96*4))})
+	in := open(t, dir, "UTC", now)
+	in.SliceMinutes = 0
+	found := look(t, in)
+	require.Contains(t, found["gpu_state_2025-10.db"].Text, "every 15 min (days from 5 min to 15 min)")
+	require.NotContains(t, found, "cadence", "each snapshot is a slice of its own")
+}
+
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{
+		"gpu_state_2025-07.db": every("2025-07-01 00:00:00", 15*time.Minute, 20),
+		"gpu_state_2025-10.db": every("2025-10-01 00:00:00", 15*time.Minute, 20),
+	})
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "gpu_state_2025-09.db"), []byte(strings.Repeat("no database ", 100)), 0o600))
+	for _, name := range []string{"gpu_state_2025-10_dev.db", "GPU_state_2025-06.db", "gpu_state_2025-10.db.bak", "gpu_state_2025-10.db-wal", "notes.txt"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	found := look(t, open(t, dir, "UTC", now))
+	require.Contains(t, found["files"].Text, "no month file for 2025-08 between 2025-07 and 2025-10", "2025-09 is there, and the health check's")
+	require.Equal(t, []string{"GPU_state_2025-06.db", "gpu_state_2025-10.db.bak", "gpu_state_2025-10_dev.db"}, found["other files"].Details["files"])
+	require.Equal(t, Note, found["other files"].Severity)
+}
+
+func TestColumns(t *testing.T) {
+	dir := t.TempDir()
+	write := func(file string, schema []string, from string) {
+		snapshotstest.Append(t, snapshotstest.Open(t, dir, file, schema), schema, every(from, 15*time.Minute, 20)...)
+	}
+	without := func(names ...string) []string {
+		return slices.DeleteFunc(slices.Clone(snapshotstest.Schema), func(c string) bool { name, _, _ := strings.Cut(c, " "); return slices.Contains(names, name) })
+	}
+	write("gpu_state_2025-08.db", without("PreventJobsReason", "GlobalJobId", "Disk", "AvailableGPUs"), "2025-08-01 00:00:00")
+	write("gpu_state_2025-09.db", without("PreventJobsReason"), "2025-09-01 00:00:00")
+	write("gpu_state_2025-10.db", append(without("Machine"), "MACHINE TEXT", `"Watts" REAL`), "2025-10-01 00:00:00")
+	found := look(t, open(t, dir, "UTC", now))
+	require.Equal(t, Note, found["columns"].Severity, "old months stay as they are")
+	require.Equal(t, "columns: no column GlobalJobId in 2025-08: runs are told apart by user and GPU only, and job ads are linked by machine and time; no column PreventJobsReason in 2025-08, 2025-09: GPUs on which no job may start count as free", found["columns"].Text)
+	require.Equal(t, []string{"Watts"}, found["unknown columns"].Details["unknown"])
+
+	write("gpu_state_2025-11.db", without("RemoteOwner"), "2025-11-01 00:00:00")
+	found = look(t, open(t, dir, "UTC", now))
+	require.Equal(t, Warning, found["columns"].Severity)
+	require.Contains(t, found["columns"].Text, "no column RemoteOwner in 2025-11: users are unknown")
+	require.Contains(t, found["columns"].Text, "gpureports collect")
+}
