@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"sync"
@@ -32,26 +32,104 @@ type disk struct {
 	err   error // of the last write
 }
 
-// The name and the first bytes of a segment file. Files that lack either are never deleted.
-var segmentName = regexp.MustCompile(`^[0-9a-f]{16}-\d{4}-\d{2}-\d{2}\.segment$`)
+// The name and the first bytes of a segment file, and the name of one that is being written. Other files are never deleted.
+var (
+	segmentName = regexp.MustCompile(`^[0-9a-f]{16}-\d{4}-\d{2}-\d{2}\.segment$`)
+	partName    = regexp.MustCompile(`^[0-9a-f]{16}-\d{4}-\d{2}-\d{2}\.segment\.[0-9a-f]{16}\.part$`)
+)
+
+// abandoned is the age from which on a file that is being written was left behind by a process that died.
+const abandoned = time.Hour
 
 const (
 	segmentMagic = "gpureports segment 1\n"
 	cacheFolder  = "gpureports-segments"
 )
 
-// openDisk makes the cache's own folder inside dir. snapshotDir and zone are what its segments depend on.
+// openDisk makes the cache's own folder inside dir, for this user only. snapshotDir and zone are what its segments depend on.
 func openDisk(dir, snapshotDir, zone string, max int64) (*disk, error) {
-	folder := filepath.Join(dir, cacheFolder)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return nil, pool.SourceError("cache directory cannot be made: %w: check the setting cacheDir", errors.Unwrap(err))
-	}
-	root, err := os.OpenRoot(folder)
+	root, err := openFolder(dir)
 	if err != nil {
-		return nil, pool.SourceError("cache directory cannot be opened: %w: check the setting cacheDir", errors.Unwrap(err))
+		return nil, pool.SourceError("cache directory cannot be opened: %w: check the setting cacheDir", bare(err))
 	}
 	key := xxhash.Sum64String(snapshotDir + "\x00" + zone)
-	return &disk{root: root, pool: fmt.Sprintf("%016x", key), max: max, bytes: -1}, nil
+	s := &disk{root: root, pool: fmt.Sprintf("%016x", key), max: max, bytes: -1}
+	s.err = s.sweep()
+	return s, nil
+}
+
+// openFolder opens the folder, not through a link that leads out of dir. One that belongs to another user is refused:
+// what stands there would be believed.
+func openFolder(dir string) (*os.Root, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	outer, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer outer.Close()
+	if err := outer.Mkdir(cacheFolder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	root, err := outer.OpenRoot(cacheFolder)
+	if err != nil {
+		return nil, err
+	}
+	if err := root.Chmod(".", 0o700); err != nil { // only its owner may
+		return nil, errors.Join(err, root.Close())
+	}
+	return root, nil
+}
+
+// bare strips paths from a file error.
+func bare(err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return path.Err
+	case errors.As(err, &link):
+		return link.Err
+	}
+	return err
+}
+
+// sweep removes what processes left behind that died while they wrote.
+func (s *disk) sweep() error {
+	files, err := s.list(partName)
+	if err != nil {
+		return fmt.Errorf("read the segment cache: %w", bare(err))
+	}
+	for _, info := range files {
+		if time.Since(info.ModTime()) > abandoned {
+			if err := s.root.Remove(info.Name()); ignoreMissing(err) != nil {
+				return fmt.Errorf("tidy the segment cache: %w", bare(err))
+			}
+		}
+	}
+	return nil
+}
+
+// list returns the files whose names match.
+func (s *disk) list(name *regexp.Regexp) (files []fs.FileInfo, err error) {
+	folder, err := s.root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	entries, err := folder.ReadDir(-1)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil || !name.MatchString(entry.Name()) || !info.Mode().IsRegular() {
+			continue
+		}
+		files = append(files, info)
+	}
+	return files, nil
 }
 
 func (s *disk) name(date int32) string { return s.pool + "-" + dateText(date) + ".segment" }
@@ -103,13 +181,14 @@ func (s *disk) write(d *Day, sources []source, names *Names) {
 
 // put writes a file atomically and keeps the budget.
 func (s *disk) put(name string, content []byte) error {
-	temporary := fmt.Sprintf("%s.%d.part", name, os.Getpid())
+	temporary := fmt.Sprintf("%s.%016x.part", name, rand.Uint64())
 	err := s.root.WriteFile(temporary, content, 0o600)
 	if err == nil {
 		err = s.root.Rename(temporary, name)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("write the segment cache: %w", err), ignoreMissing(s.root.Remove(temporary)))
+		_ = s.root.Remove(temporary) // else swept up later
+		return fmt.Errorf("write the segment cache: %w", bare(err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,23 +210,12 @@ func ignoreMissing(err error) error {
 
 // shrink counts the segments and drops the least recently used ones above the budget. s.mu is held.
 func (s *disk) shrink() error {
-	folder, err := s.root.Open(".")
+	files, err := s.list(segmentName)
 	if err != nil {
-		return err
+		return fmt.Errorf("read the segment cache: %w", bare(err))
 	}
-	defer folder.Close()
-	entries, err := folder.ReadDir(-1)
-	if err != nil {
-		return err
-	}
-	var files []fs.FileInfo
 	s.bytes = 0
-	for _, entry := range entries {
-		info, err := entry.Info()
-		if err != nil || !segmentName.MatchString(entry.Name()) || !info.Mode().IsRegular() {
-			continue
-		}
-		files = append(files, info)
+	for _, info := range files {
 		s.bytes += info.Size()
 	}
 	slices.SortFunc(files, func(a, b fs.FileInfo) int { return cmp.Compare(a.ModTime().UnixNano(), b.ModTime().UnixNano()) })
@@ -159,7 +227,7 @@ func (s *disk) shrink() error {
 			continue
 		}
 		if err := s.root.Remove(info.Name()); ignoreMissing(err) != nil {
-			return err
+			return fmt.Errorf("tidy the segment cache: %w", bare(err))
 		}
 		s.bytes -= info.Size()
 	}
