@@ -57,7 +57,7 @@ func Look(ctx context.Context, in Installation) ([]Finding, error) {
 		return findings, nil // the health check says what is wrong with the files
 	}
 	entries := entries(in.Dir)
-	recent := pool.Window{From: months.newest() - in.Last, To: months.newest()}
+	recent := pool.Window{From: max(months.newest()-in.Last, months.months[0].window.From), To: months.newest()}
 	log, err := readLog(ctx, in.Dir, recent)
 	if err != nil {
 		findings = append(findings, Finding{Store: "run log", Severity: Note, Text: err.Error()})

@@ -113,7 +113,6 @@ const patience = 0.05
 
 // gapsFinding tells of the gaps in the newest data.
 func gapsFinding(all []month, w pool.Window, log *runLog) Finding {
-	w.From = max(w.From, all[0].window.From)
 	var missing pool.Micros
 	var gaps []timeline.Gap
 	var list []map[string]any

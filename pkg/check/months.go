@@ -176,7 +176,12 @@ func monthFinding(m *month) Finding {
 	if low, high := slices.Min(m.cadences), slices.Max(m.cadences); 2*low < high {
 		found.Text += fmt.Sprintf(" (days from %s to %s)", shortLength(low), shortLength(high))
 	}
-	if len(m.gaps) > 0 {
+	switch len(m.gaps) {
+	case 0:
+	case 1:
+		found.Severity = Note
+		found.Text += fmt.Sprintf("; a gap of %s from %s to %s", length(m.gapTime()), minute(m.gaps[0].From), minute(m.gaps[0].To))
+	default:
 		longest := slices.MaxFunc(m.gaps, func(a, b timeline.Gap) int { return int(a.To - a.From - (b.To - b.From)) })
 		found.Severity = Note
 		found.Text += fmt.Sprintf("; %s, %s in all, the longest from %s to %s", count(len(m.gaps), "gap"), length(m.gapTime()), minute(longest.From), minute(longest.To))

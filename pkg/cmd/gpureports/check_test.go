@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/samplepool"
+)
+
+// checkOf runs check over a directory with these settings and returns the findings by store, too.
+func checkOf(t *testing.T, dir string, settings map[string]any) (code int, text string, found map[string]struct{ Severity, Text string }) {
+	t.Helper()
+	settings["snapshotDir"] = dir
+	file := filepath.Join(t.TempDir(), "settings.json")
+	content, err := json.Marshal(map[string]any{"jsonData": settings})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, content, 0o600))
+	code, text, errors := command(t, "", "check", "--settings", file)
+	require.Equal(t, code == exitOK, errors == "", errors)
+	again, out, _ := command(t, "", "check", "--settings", file, "--last", "7d", "--format", "json")
+	require.Equal(t, code, again)
+	var answer struct {
+		Checked  time.Time
+		Counts   map[string]int
+		Findings []struct{ Store, Severity, Text string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &answer), out)
+	require.Equal(t, started, answer.Checked)
+	found = map[string]struct{ Severity, Text string }{}
+	for _, f := range answer.Findings {
+		found[f.Store] = struct{ Severity, Text string }{f.Severity, f.Text}
+	}
+	require.Equal(t, answer.Counts["error"]+answer.Counts["warning"] == 0, code == exitOK)
+	for _, line := range strings.Split(text, "\n") {
+		require.LessOrEqual(t, utf8.RuneCountInString(line), 100)
+	}
+	return code, text, found
+}
+
+// A pool without a fault, up to the time at which the tests take place.
+func TestCheckGoodPool(t *testing.T) {
+	o := samplepool.RightClocks()
+	o.Machines, o.Start, o.End = 6, started.AddDate(0, 0, -4), started
+	p, err := samplepool.New(o)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, p.Write(context.Background(), dir))
+	code, text, found := checkOf(t, dir, map[string]any{"jobs": "sqlite"})
+	require.Equal(t, exitOK, code, text)
+	require.Contains(t, text, "ok       Time zone: UTC fits the jobs' queue dates in 2 month files.")
+	require.Contains(t, text, "note     Cache: in memory only")
+	require.Equal(t, "ok", found["clocks"].Severity)
+
+	code, text, found = checkOf(t, dir, map[string]any{})
+	require.Equal(t, exitOK, code, text)
+	require.Equal(t, "note", found["jobs"].Severity, "no job source")
+	require.NotContains(t, found, "links")
+
+	code, text, found = checkOf(t, dir, map[string]any{"jobs": "sqlite", "jobsPath": "none.db", "timezone": "America/Chicago"})
+	require.Equal(t, exitFailed, code)
+	require.Equal(t, "error", found["jobs"].Severity)
+	require.True(t, strings.HasPrefix(text, "error    Jobs: "), "the worst first: %s", text)
+	require.Contains(t, text, "warning  Time zone: America/Chicago does not fit in all month files: no job is seen")
+}
+
+func TestCheckGolden(t *testing.T) {
+	code, text, found := checkOf(t, golden.Pool(t, "pool-b"), map[string]any{"jobs": "sqlite", "timezone": "America/Chicago"})
+	require.Equal(t, exitFailed, code)
+	require.Equal(t, "ok", found["timezone"].Severity, found["timezone"].Text)
+	require.Contains(t, found["other files"].Text, "gpu_state_2025-10_dev.db")
+	require.Contains(t, found["snapshots"].Text, "A snapshot of the future")
+	require.Contains(t, text, "warning  Snapshots: ")
+}
+
+func TestCheckNothing(t *testing.T) {
+	dir := t.TempDir()
+	code, text, _ := checkOf(t, dir, map[string]any{})
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, text, "error    Snapshots: no file gpu_state_YYYY-MM.db in "+dir[:20])
+	code, text, _ = checkOf(t, filepath.Join(dir, "missing"), map[string]any{})
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, text, "does not exist")
+	code, text, _ = checkOf(t, dir, map[string]any{"sliceMinutes": 7})
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, text, "sliceMinutes 7 is unknown")
+}
+
+// Names of data that would change a terminal's colours do not.
+func TestCheckHostileNames(t *testing.T) {
+	dir := golden.Pool(t, "pool-a")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "chtc_owned"), []byte("evil\x1b[31m\u202e.example.org\n"), 0o600))
+	_, text, _ := checkOf(t, dir, map[string]any{})
+	require.NotContains(t, text, "\x1b")
+	require.NotContains(t, text, "\u202e")
+	require.Contains(t, text, "evil")
+}
+
+func TestCheckUsage(t *testing.T) {
+	settings := settingsFor(t, "pool-a")
+	for _, args := range [][]string{{}, {"--settings", settings + "-missing"}, {"--settings", settings, "--last", "soon"}, {"--settings", settings, "--last", "0d"}, {"--settings", settings, "--format", "xml"}} {
+		code, out, errors := command(t, "", append([]string{"check"}, args...)...)
+		require.Equal(t, exitUsage, code, args)
+		require.Empty(t, out)
+		require.NotEmpty(t, errors)
+	}
+}
