@@ -55,14 +55,21 @@ func Up() error {
 	if err := os.RemoveAll(composePool); err != nil {
 		return err
 	}
+	// the containers run Linux, on this machine's processor
+	if err := sh.RunWithV(map[string]string{"CGO_ENABLED": "0", "GOOS": "linux"}, "go", "build", "-ldflags", "-s -w", "-o", composeCommand, "./pkg/cmd/gpureports"); err != nil {
+		return err
+	}
 	return runAll([][]string{
 		{"go", "run", "./pkg/cmd/gpureports", "sample", composePool},
 		{"docker", "compose", "up"},
 	})
 }
 
-// composePool is what docker-compose.yaml mounts as the snapshots.
-const composePool = "artifacts/sample-pool"
+// What docker-compose.yaml mounts: the snapshots, and the command line that loads the job ads.
+const (
+	composePool    = "artifacts/sample-pool"
+	composeCommand = "artifacts/gpureports"
+)
 
 // Setup fetches what the tests need and says what. After it all tests run offline.
 func Setup() { mg.SerialDeps(setupGo, setupNode, setupLint, setupBrowser, setupElasticsearch) }
@@ -213,7 +220,7 @@ func setupBrowser() error {
 }
 
 func setupElasticsearch() error {
-	if os.Getenv("ELASTICSEARCH_URL") != "" || !has("java") || !has("mvn") {
+	if os.Getenv("ELASTICSEARCH_URL") != "" || !has("javac") || !has("mvn") {
 		return nil
 	}
 	say("mvn: the jars of a small Elasticsearch from Maven Central (kept in ~/.m2), about 60 MB")

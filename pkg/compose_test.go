@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/chtc/gpureports/pkg/plugin"
+	"github.com/chtc/gpureports/pkg/samplepool"
 )
 
 // docker-compose.yaml cannot run where there is no Docker. What it and provisioning/ name is checked here: paths, ids,
@@ -95,29 +96,66 @@ func TestComposeFitsPluginAndProvisioning(t *testing.T) {
 		}
 	}
 
-	// the cache is a volume that the user of Grafana owns
+	// each data source reads the sample pool, in its time zone, and keeps its cache on a volume that the user of Grafana owns
 	var sources struct {
 		Datasources []struct {
 			UID      string
 			Type     string
+			URL      string
 			JSONData map[string]any `yaml:"jsonData"`
 		}
 	}
 	readYAML(t, "provisioning/datasources/gpureports.yaml", &sources)
-	require.Len(t, sources.Datasources, 1)
+	require.Len(t, sources.Datasources, 2)
 	source := sources.Datasources[0]
-	require.Equal(t, plugin.ID, source.Type)
-	jsonData, err := json.Marshal(source.JSONData)
-	require.NoError(t, err)
-	settings, err := plugin.ParseSettings(jsonData)
-	require.NoError(t, err)
-	require.Equal(t, [2]string{"./artifacts/sample-pool", "ro"}, inContainer(t, mounted, settings.SnapshotDir))
-	cache := inContainer(t, mounted, settings.CacheDir)
-	require.Equal(t, [2]string{"cache", ""}, cache, "a volume of its own that can be written")
 	owner := c.Services["cache-owner"]
 	require.Equal(t, "service_completed_successfully", grafana.DependsOn["cache-owner"].Condition)
-	require.Equal(t, []string{"chown", grafanaUser, settings.CacheDir}, owner.Entrypoint)
-	require.Equal(t, "cache", mounts(t, owner.Volumes)[settings.CacheDir][0])
+	var settings plugin.Settings
+	for _, source := range sources.Datasources {
+		require.Equal(t, plugin.ID, source.Type)
+		jsonData, err := json.Marshal(source.JSONData)
+		require.NoError(t, err)
+		settings, err = plugin.ParseSettings(jsonData)
+		require.NoError(t, err)
+		require.Equal(t, samplepool.Default().Timezone, settings.Zone().Key())
+		require.Equal(t, [2]string{"./artifacts/sample-pool", "ro"}, inContainer(t, mounted, settings.SnapshotDir))
+		require.Equal(t, [2]string{"cache", ""}, inContainer(t, mounted, settings.CacheDir), "a volume of its own that can be written")
+		require.Equal(t, []string{"chown", grafanaUser, settings.CacheDir}, owner.Entrypoint)
+		require.Equal(t, "cache", mounts(t, owner.Volumes)[settings.CacheDir][0])
+	}
+	require.NotEqual(t, sources.Datasources[0].UID, sources.Datasources[1].UID)
+
+	// the second one asks the Elasticsearch of the same name, whose indexes the loaders fill with the sample pool's ads
+	require.Equal(t, "elasticsearch", settings.Jobs)
+	require.Equal(t, "http://elasticsearch:9200", sources.Datasources[1].URL)
+	elasticsearch := c.Services["elasticsearch"]
+	require.Equal(t, "docker.elastic.co/elasticsearch/elasticsearch:"+fixtureVersion(t), elasticsearch.Image, "the version that the tests run")
+	for _, port := range elasticsearch.Ports {
+		require.True(t, strings.HasPrefix(port, "127.0.0.1:"), "no password: this machine only")
+	}
+	var indexes []string
+	for name, service := range c.Services {
+		if !strings.HasPrefix(name, "ads-") {
+			continue
+		}
+		require.Equal(t, "service_healthy", service.DependsOn["elasticsearch"].Condition)
+		mounted := mounts(t, service.Volumes)
+		require.Equal(t, [2]string{"./artifacts/gpureports", "ro"}, mounted[service.Entrypoint[0]])
+		require.Equal(t, "load-ads", service.Entrypoint[1])
+		option := func(option string) string {
+			return service.Entrypoint[slices.Index(service.Entrypoint, option)+1]
+		}
+		require.Equal(t, sources.Datasources[1].URL, option("--url"))
+		require.Equal(t, strings.TrimPrefix(name, "ads-"), option("--schema"))
+		indexes = append(indexes, option("--index"))
+		for _, argument := range service.Entrypoint {
+			if strings.HasSuffix(argument, ".jsonl") {
+				require.Equal(t, [2]string{"./artifacts/sample-pool", "ro"}, inContainer(t, mounted, argument))
+				require.Contains(t, []string{"jobs_history_legacy.jsonl", "jobs_history_refactored.jsonl", "jobs_epochs.jsonl"}, path.Base(argument))
+			}
+		}
+	}
+	require.ElementsMatch(t, indexes, strings.Split(settings.JobsIndex, ","))
 
 	// grafana.ini allows exactly what the data source names
 	ini, err := os.ReadFile(filepath.Join(root, "provisioning/grafana.ini"))
@@ -202,6 +240,17 @@ func TestComposeFitsPluginAndProvisioning(t *testing.T) {
 		}
 	}
 	require.Positive(t, rules)
+}
+
+// fixtureVersion returns the version of Elasticsearch that the tests run.
+func fixtureVersion(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "tests/elasticsearch/pom.xml"))
+	require.NoError(t, err)
+	_, version, found := strings.Cut(string(text), "<es.version>")
+	require.True(t, found)
+	version, _, _ = strings.Cut(version, "<")
+	return version
 }
 
 // packageVersion returns the pinned version of an npm package.

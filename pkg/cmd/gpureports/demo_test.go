@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/jobs/jobstest"
 	"github.com/chtc/gpureports/pkg/plugin/host"
 )
 
@@ -155,4 +157,35 @@ func TestBridge(t *testing.T) {
 	require.Equal(t, 400, status)
 	status, _ = ask("POST", "/api/ds/query", `{"from": "soon", "to": "now", "queries": []}`)
 	require.Equal(t, 400, status)
+}
+
+// The sample pool's ads, loaded into a real Elasticsearch as docker-compose.yaml does it, answer as the job file does.
+func TestLoadAds(t *testing.T) {
+	server := jobstest.Elasticsearch(t)
+	dir := filepath.Join(t.TempDir(), "pool")
+	code, _, errors := command(t, "", "sample", dir, "--machines", "8", "--days", "2")
+	require.Equal(t, exitOK, code, errors)
+	prefix := fmt.Sprintf("load-ads-%d", time.Now().UnixNano()) // the server may be one that others use
+	for schema, files := range map[string][]string{"legacy": {"jobs_history_legacy.jsonl"}, "refactored": {"jobs_history_refactored.jsonl", "jobs_epochs.jsonl"}} {
+		args := []string{"load-ads", "--url", server, "--index", prefix + "-" + schema, "--schema", schema}
+		for _, file := range files {
+			args = append(args, filepath.Join(dir, file))
+		}
+		code, out, errors := command(t, "", args...)
+		require.Equal(t, exitOK, code, errors)
+		require.Contains(t, out, files[0]+": ")
+	}
+	ask := func(jsonData map[string]any) string {
+		jsonData["snapshotDir"], jsonData["timezone"] = dir, "America/Chicago"
+		text, err := json.Marshal(map[string]any{"url": server, "jsonData": jsonData})
+		require.NoError(t, err)
+		settings := filepath.Join(t.TempDir(), "settings.json")
+		require.NoError(t, os.WriteFile(settings, text, 0o600))
+		code, out, errors := answerTo(t, settings, "csv", `[{"queryType": "evictions", "view": "runs"}, {"queryType": "backfillAvailability", "view": "periods"}]`)
+		require.Equal(t, exitOK, code, errors)
+		require.Greater(t, strings.Count(out, "\n"), 50)
+		return out
+	}
+	require.Equal(t, ask(map[string]any{"jobs": "sqlite"}), ask(map[string]any{"jobs": "elasticsearch", "jobsIndex": prefix + "-refactored"}))
+	require.Equal(t, ask(map[string]any{"jobs": "sqlite"}), ask(map[string]any{"jobs": "elasticsearch", "jobsIndex": prefix + "-legacy," + prefix + "-refactored"}), "an ad stored twice counts once")
 }

@@ -35,6 +35,7 @@ type commands struct {
 	Sample     sampleCommand   `cmd:"" help:"Make a sample pool in a directory."`
 	Accuracy   accuracyCommand `cmd:"" help:"Measure evictions and durations against pools whose truth is known."`
 	Bench      benchCommand    `cmd:"" help:"Measure how fast the product is."`
+	LoadAds    loadCommand     `cmd:"" hidden:"" help:"Fill an Elasticsearch with a sample pool's job ads."`
 	Bridge     bridgeCommand   `cmd:"" hidden:"" help:"Serve the plugin to browser tests."`
 }
 

@@ -17,12 +17,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/jobs/jobstest"
 )
 
 func TestMain(m *testing.M) {
 	log.DefaultLogger = log.NewNullLogger()
 	backend.Logger = log.DefaultLogger
 	code := m.Run()
+	jobstest.StopServers()
 	os.RemoveAll(built)
 	os.Exit(code)
 }
