@@ -87,7 +87,37 @@ func TestMissingDirectoryIsDownstream(t *testing.T) {
 	answer := response.Responses["A"]
 	require.Equal(t, backend.StatusBadGateway, answer.Status)
 	require.Equal(t, backend.ErrorSourceDownstream, answer.ErrorSource)
-	require.ErrorContains(t, answer.Error, "does not exist")
+	require.ErrorContains(t, answer.Error, "snapshot directory missing does not exist", "viewers see base names")
+}
+
+// Who may see panels is not told where things lie on the server.
+func TestViewersSeeBaseNames(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	top := filepath.Dir(dir)
+	empty := t.TempDir()
+	for name, jsonData := range map[string]map[string]any{
+		"missing":       {"snapshotDir": filepath.Join(dir, "missing")},
+		"no month file": {"snapshotDir": empty},
+		"not allowed":   {"snapshotDir": dir},
+		"cache":         {"snapshotDir": filepath.Join(empty, "in"), "cacheDir": filepath.Join(dir, "cache")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "not allowed" || name == "cache" {
+				t.Setenv("GF_PLUGIN_ALLOWED_DIRS", empty)
+			}
+			d := open(t, o.End, jsonData)
+			response, err := d.QueryData(context.Background(), &backend.QueryDataRequest{Queries: []backend.DataQuery{queryOf(t, o, "A", `{"queryType": "allocation"}`)}})
+			require.NoError(t, err)
+			require.Error(t, response.Responses["A"].Error)
+			_, _, body := get(t, d, "range", nil)
+			for _, text := range []string{response.Responses["A"].Error.Error(), string(body)} {
+				require.NotContains(t, text, top)
+				require.NotContains(t, text, filepath.Dir(empty))
+				require.Contains(t, text, "director")
+			}
+		})
+	}
 }
 
 func TestFailure(t *testing.T) {

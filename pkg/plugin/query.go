@@ -61,7 +61,7 @@ func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, fromAlert
 	response := backend.DataResponse{Status: backend.StatusOK, Frames: frames}
 	logger := backend.Logger.FromContext(ctx).With("refId", q.RefID, "kind", model.QueryType, "view", model.View, "took", time.Since(begin))
 	if err != nil {
-		response = failure(err)
+		response = failure(d.forViewers(err))
 		span.RecordError(err)
 		span.SetStatus(codes.Error, err.Error())
 		logger.Warn("query failed", "status", int(response.Status), "error", err)

@@ -24,9 +24,9 @@ func (d *Datasource) CallResource(ctx context.Context, req *backend.CallResource
 
 func (d *Datasource) resources() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /values/{dimension}", resource(d.values))
-	mux.HandleFunc("GET /range", resource(d.dataRange))
-	mux.HandleFunc("/", resource(func(_ http.Header, r *http.Request) (any, error) {
+	mux.HandleFunc("GET /values/{dimension}", d.resource(d.values))
+	mux.HandleFunc("GET /range", d.resource(d.dataRange))
+	mux.HandleFunc("/", d.resource(func(_ http.Header, r *http.Request) (any, error) {
 		return nil, notFound{fmt.Errorf("resource %s is unknown: possible are GET /values/{dimension} and GET /range", r.URL.Path)}
 	}))
 	return mux
@@ -36,7 +36,7 @@ func (d *Datasource) resources() http.Handler {
 type notFound struct{ error }
 
 // resource writes a function's result as JSON; of an error its text as `message`.
-func resource(get func(header http.Header, r *http.Request) (any, error)) http.HandlerFunc {
+func (d *Datasource) resource(get func(header http.Header, r *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		result, err := get(w.Header(), r)
@@ -47,7 +47,7 @@ func resource(get func(header http.Header, r *http.Request) (any, error)) http.H
 			}
 			backend.Logger.FromContext(r.Context()).Warn("resource failed", "path", r.URL.Path, "status", status, "error", err)
 			w.WriteHeader(status)
-			result = map[string]string{"message": err.Error()}
+			result = map[string]string{"message": d.forViewers(err).Error()}
 		}
 		if err := json.NewEncoder(w).Encode(result); err != nil {
 			backend.Logger.FromContext(r.Context()).Warn("resource not sent", "path", r.URL.Path, "error", err)
