@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -29,13 +30,30 @@ func good(change ...func(*samplepool.Options)) samplepool.Options {
 	return o
 }
 
-// made makes a pool and writes its snapshots.
+// written are the directories of the pools that were made, for tests to copy.
+var written = map[samplepool.Options]string{}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, dir := range written {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// made makes a pool and writes its snapshots into a directory of the test's own.
 func made(t *testing.T, o samplepool.Options) (*samplepool.Pool, string) {
 	t.Helper()
 	p, err := samplepool.New(o)
 	require.NoError(t, err)
+	if written[o] == "" {
+		dir, err := os.MkdirTemp("", "gpureports-check-")
+		require.NoError(t, err)
+		written[o] = dir
+		require.NoError(t, p.WriteSnapshots(context.Background(), dir))
+	}
 	dir := t.TempDir()
-	require.NoError(t, p.WriteSnapshots(context.Background(), dir))
+	require.NoError(t, os.CopyFS(dir, os.DirFS(written[o])))
 	return p, dir
 }
 
