@@ -14,6 +14,8 @@ import (
 )
 
 var (
+	scratch string // a directory for the whole run
+
 	long   = flag.Bool("long", false, "run the long version, which takes about half an hour")
 	report = flag.String("report", "", "a Markdown file whose figures are replaced by those of this run")
 )
@@ -22,7 +24,12 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	log.DefaultLogger = log.NewNullLogger() // answers are what matters
 	backend.Logger = log.DefaultLogger
+	var err error
+	if scratch, err = os.MkdirTemp("", "gpureports-reliability-"); err != nil {
+		panic(err)
+	}
 	code := m.Run()
+	os.RemoveAll(scratch)
 	if code == 0 && *report != "" {
 		if err := writeFigures(*report); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -133,9 +133,12 @@ func (in *ingest) grow(ctx context.Context, files []file) (ok bool, err error) {
 	return n == len(in.sources)-1, nil
 }
 
-// closed tells whether no row that is appended to a file can belong to the day any more.
-func (in *ingest) closed() bool {
-	return len(in.sources) > 0 && !slices.ContainsFunc(in.sources, func(s source) bool { return !s.closed })
+// finished tells whether no collector will append rows of the day: later ones stand behind them, or in a later file.
+func (in *ingest) finished(files []file) bool {
+	later := in.zone.Text(pool.Micros(in.date+1)*pool.Day + 2*pool.Hour)
+	return len(in.sources) > 0 && !slices.ContainsFunc(in.sources, func(s source) bool {
+		return !s.closed && !slices.ContainsFunc(files, func(f file) bool { return f.Name > s.file && f.state.LastText >= later })
+	})
 }
 
 // touches tells whether the file's rows reach into a range of local texts.
@@ -144,6 +147,14 @@ func (f *file) touches(from, to string) bool {
 		return !f.state.Find(from, to).Empty()
 	}
 	return f.state.First <= f.state.Last && f.state.FirstText < to && f.state.LastText >= from
+}
+
+// complete tells whether what was read is all that the file holds of the day.
+func (s *source) complete(f file, from, to string) bool {
+	if !s.is(f) || f.state.Unordered && f.state.Find(from, to) != s.rows {
+		return false
+	}
+	return s.closed || s.rows.Last == f.state.Last
 }
 
 // is tells whether the source was taken from this file, and what was read is still there.

@@ -37,7 +37,7 @@ func (t *Timeline) day(ctx context.Context, date int32, files []file) (*Day, err
 	return e.day, nil
 }
 
-// untouched tells whether the files have changed without any change to the day: all its sources are closed, and no other
+// untouched tells whether the files have changed without any change to the day: all its sources are complete, and no other
 // file has come to reach into it.
 func (t *Timeline) untouched(e *entry, files []file) bool {
 	from, to := texts(e.day.Date, t.zone)
@@ -46,7 +46,7 @@ func (t *Timeline) untouched(e *entry, files []file) bool {
 		if !f.touches(from, to) {
 			continue
 		}
-		if n >= len(e.sources) || !e.sources[n].is(f) || !e.sources[n].closed || f.state.Unordered && f.state.Find(from, to) != e.sources[n].rows {
+		if n >= len(e.sources) || !e.sources[n].complete(f, from, to) {
 			return false
 		}
 		n++
@@ -72,7 +72,7 @@ func (t *Timeline) read(ctx context.Context, e *entry, date int32, files []file)
 		}
 	}
 	e.day, e.sources = e.in.day(), e.in.sources
-	if e.in.closed() { // finished: its rows are not needed any more
+	if e.in.finished(files) { // its rows are not needed any more
 		if t.disk != nil {
 			if err := fingerprint(ctx, e.sources, files); err != nil {
 				return err
@@ -103,7 +103,7 @@ func (t *Timeline) fromDisk(ctx context.Context, e *entry, date int32, files []f
 			return false
 		}
 		k := keys[len(sources)]
-		if k.File != f.Name || k.Inode != f.state.Inode || k.Columns != f.state.Columns || f.state.First > k.First || f.state.Last <= k.Last {
+		if k.File != f.Name || k.Inode != f.state.Inode || k.Columns != f.state.Columns || f.state.First > k.First || f.state.Last < k.Last {
 			return false
 		}
 		if f.state.Unordered && f.state.Find(from, to) != (snapshots.Rowids{First: k.First, Last: k.Last}) {
@@ -112,7 +112,7 @@ func (t *Timeline) fromDisk(ctx context.Context, e *entry, date int32, files []f
 		if hashes, err := f.Hash(ctx, f.state, k.Rows); err != nil || !slices.Equal(hashes, k.Hashes) {
 			return false
 		}
-		sources = append(sources, source{file: k.File, inode: k.Inode, columns: k.Columns, edits: f.state.Rewritten, rows: snapshots.Rowids{First: k.First, Last: k.Last}, closed: true})
+		sources = append(sources, source{file: k.File, inode: k.Inode, columns: k.Columns, edits: f.state.Rewritten, rows: snapshots.Rowids{First: k.First, Last: k.Last}, closed: k.Last < f.state.Last})
 	}
 	if len(sources) != len(keys) {
 		return false

@@ -92,6 +92,9 @@ func (p *Process) Close() { p.client.Kill() }
 // Exited tells whether the process has ended.
 func (p *Process) Exited() bool { return p.client.Exited() }
 
+// PID is the operating system's number of the process.
+func (p *Process) PID() int { return p.client.ReattachConfig().Pid }
+
 // QueryData asks the plugin.
 func (p *Process) QueryData(ctx context.Context, req *backend.QueryDataRequest) (*backend.QueryDataResponse, error) {
 	response, err := p.data.QueryData(ctx, backend.ToProto().QueryDataRequest(req))

@@ -1,0 +1,83 @@
+package reliability
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/plugin"
+	"github.com/chtc/gpureports/pkg/plugin/host"
+)
+
+// binary is the plugin's own, built once.
+var binary = sync.OnceValues(func() (string, error) {
+	checkout, err := host.Checkout(".")
+	if err != nil {
+		return "", err
+	}
+	return host.Build(context.Background(), checkout, scratch)
+})
+
+// start starts the binary as Grafana does.
+func start(t testing.TB) *host.Process {
+	t.Helper()
+	path, err := binary()
+	require.NoError(t, err)
+	process, err := host.Start(path, io.Discard)
+	require.NoError(t, err)
+	t.Cleanup(process.Close)
+	return process
+}
+
+// gauges are the process's own measures.
+type gauges struct {
+	goroutines, handles int
+	residentMB          float64
+	heapMB              float64
+}
+
+func measure(t testing.TB, process *host.Process) (g gauges) {
+	t.Helper()
+	text, err := process.CollectMetrics(context.Background())
+	require.NoError(t, err)
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(string(text)))
+	require.NoError(t, err)
+	value := func(name string) float64 {
+		require.Contains(t, families, name)
+		return families[name].GetMetric()[0].GetGauge().GetValue()
+	}
+	return gauges{int(value("go_goroutines")), int(value("process_open_fds")), value("process_resident_memory_bytes") / (1 << 20), value("go_memstats_heap_alloc_bytes") / (1 << 20)}
+}
+
+// saved returns a data source's settings as they are saved for the n-th time.
+func saved(t testing.TB, n int, jsonData map[string]any) backend.DataSourceInstanceSettings {
+	t.Helper()
+	s := settings(t, jsonData)
+	s.ID, s.UID, s.Updated = int64(n), fmt.Sprint("uid", n), time.Unix(int64(n), 0)
+	s.Type = plugin.ID
+	return s
+}
+
+// files below a directory whose names end in a suffix.
+func files(t testing.TB, dir, suffix string) (paths []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && strings.HasSuffix(path, suffix) {
+			paths = append(paths, path)
+		}
+		return err
+	}))
+	return paths
+}
