@@ -170,7 +170,7 @@ func (p *Pool) simulate(see observer) *simulation {
 		}
 		s.hosts = append(s.hosts, h)
 		// Batches of owner's jobs an hour: load = rate · jobs a batch · GPUs · hours of a run.
-		h.rate = m.load * float64(len(m.GPUs)) / (1.8 * 1.5 * 8)
+		h.rate = m.load * float64(len(m.GPUs)) / (1.8 * 1.5 * 2 * o.OwnerHours)
 		s.ownersNextBatch(h)
 		for _, g := range h.gpus {
 			s.settle(g, "")
@@ -404,7 +404,7 @@ func (s *simulation) jobSize(most int) int {
 func (s *simulation) newJob(owner *host, gpus int) *job {
 	median, spread, most := 1.4, 1.1, 36.0
 	if owner != nil {
-		median, spread, most = 4, 1.2, 72
+		median, spread, most = s.pool.options.OwnerHours, 1.2, 72
 	}
 	hours := min(median*math.Exp(spread*s.rnd.NormFloat64()), most)
 	j := &job{gpus: gpus, owner: owner, status: idle, work: max(int64(hours*float64(hour)), s.cadence*11/10)}

@@ -20,6 +20,7 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types/enums/indexprivilege"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/jobs"
@@ -48,6 +49,7 @@ func TestSchemas(t *testing.T) {
 	slices.Sort(names)
 	newest, err := oracle.Newest(t.Context())
 	require.NoError(t, err)
+	anySchema := cmpopts.IgnoreFields(jobs.Ad{}, "Refactored") // the oracle's ads are of one schema
 	for name, config := range map[string]Config{
 		"refactored": {Index: load(t, server, adstash.Refactored, append(slices.Clone(history), epochs...))},
 		"legacy":     {Index: load(t, server, adstash.Legacy, old), EpochIndex: load(t, server, adstash.Refactored, epochs)},
@@ -62,7 +64,7 @@ func TestSchemas(t *testing.T) {
 			require.NoError(t, err)
 			got, err := source.Ads(t.Context(), wanted)
 			require.NoError(t, err)
-			if diff := cmp.Diff(want, got); diff != "" {
+			if diff := cmp.Diff(want, got, anySchema); diff != "" {
 				t.Error(diff)
 			}
 			for hours := range 5 {
@@ -72,7 +74,7 @@ func TestSchemas(t *testing.T) {
 				require.NoError(t, err)
 				got, err := source.AdsOnMachines(t.Context(), names, from, to)
 				require.NoError(t, err)
-				if diff := cmp.Diff(want, got); diff != "" {
+				if diff := cmp.Diff(want, got, anySchema); diff != "" {
 					t.Error(diff)
 				}
 			}
