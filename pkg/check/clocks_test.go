@@ -29,7 +29,7 @@ func measured(t *testing.T, f Finding) map[string]map[string]any {
 // The made-up pool knows how wrong each clock truly is.
 func TestClocksOfHardPools(t *testing.T) {
 	named := 0
-	for seed := range uint64(3) {
+	for seed := range uint64(2) {
 		o := samplepool.Hard()
 		o.Seed, o.Machines = seed, 14
 		o.End = o.Start.AddDate(0, 0, 7)
@@ -54,7 +54,7 @@ func TestClocksOfHardPools(t *testing.T) {
 			}
 		}
 	}
-	require.GreaterOrEqual(t, named, 6, "each pool has two clocks that are nearly two minutes off")
+	require.GreaterOrEqual(t, named, 4, "each pool has two clocks that are nearly two minutes off")
 }
 
 // shifted are documents with the dates of some ads moved.
@@ -138,7 +138,14 @@ func TestFit(t *testing.T) {
 			most = max(most, in(v))
 		}
 		value, within := fit(intervals)
-		require.GreaterOrEqual(t, within, pool.Micros(0))
+		longest, length := 0, 0 // stretch of values that lie in the most
+		for v := pool.Micros(-100); v <= 100; v++ {
+			if length++; in(v) < most {
+				length = 0
+			}
+			longest = max(longest, length)
+		}
+		require.GreaterOrEqual(t, 4*within+4, pool.Micros(longest-1), "the widest")
 		if value > -pool.Day/4 && value < pool.Day/4 { // no open end
 			require.Equal(t, most, max(in(2*value), in(2*value+1), in(2*value-1)), fmt.Sprint(intervals))
 		}
