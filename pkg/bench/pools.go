@@ -20,6 +20,15 @@ import (
 // now is the end of every pool. The month before it is one file, as large as such files are.
 var now = time.Date(2025, 10, 2, 0, 0, 0, 0, time.UTC)
 
+// End is the end of every pool.
+var End = now
+
+// Segments makes a pool in a directory below dir, most of it as segments in its subdirectory cache, and returns its path.
+func Segments(ctx context.Context, dir string, machines, gpus, days int) (path string, err error) {
+	b := &bench{Options: Options{Dir: dir}}
+	return b.synthesize(ctx, machines, gpus, days)
+}
+
 func options(machines, gpus, days int) samplepool.Options {
 	o := samplepool.Default()
 	o.Machines, o.GPUs, o.Timezone = machines, gpus, "UTC"
