@@ -87,11 +87,11 @@ func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Rep
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Title: clean(o.Title), Subtitle: l.time(o.From) + " to " + l.time(o.To) + " " + l.zoneName() + " (" + duration(o.To.Sub(o.From)) + ")"}
+	r := &Report{Title: clean(o.Title), Subtitle: l.window()}
 	health := answers[healthRef]
 	if health.Error != nil {
 		r.Failed++
-		r.Notices = []string{"Coverage is unknown: " + sentence(health.Error.Error())}
+		r.Notices = []string{"Coverage is unknown: " + Sentence(health.Error.Error())}
 	} else {
 		r.Notices = notices(health.Frames)
 	}
@@ -200,7 +200,7 @@ func (l layout) block(p part, answer backend.DataResponse) Block {
 		return Block{Caption: p.caption, Paragraphs: p.paragraphs}
 	}
 	if answer.Error != nil {
-		return Block{Caption: p.caption, Error: sentence(answer.Error.Error())}
+		return Block{Caption: p.caption, Error: Sentence(answer.Error.Error())}
 	}
 	b := p.lay(l, answer.Frames)
 	b.Caption, b.Notices = p.caption, notices(answer.Frames)
@@ -217,7 +217,7 @@ func notices(frames data.Frames) (texts []string) {
 			continue
 		}
 		for _, n := range frame.Meta.Notices {
-			text := sentence(n.Text)
+			text := Sentence(n.Text)
 			if n.Severity == data.NoticeSeverityWarning || n.Severity == data.NoticeSeverityError {
 				text = strings.ToUpper(n.Severity.String()[:1]) + n.Severity.String()[1:] + ": " + text
 			}

@@ -34,9 +34,11 @@ func (r *Report) Text(out io.Writer, width int) error {
 	}
 	w.notices(r.Notices)
 	for _, s := range r.Sections {
-		w.line("")
-		w.line("")
-		w.heading(s.Title, "=")
+		if s.Title != "" {
+			w.line("")
+			w.line("")
+			w.heading(s.Title, "=")
+		}
 		if s.About != "" {
 			w.hanging("", s.About)
 		}
@@ -62,7 +64,7 @@ func (w writer) heading(text, underline string) {
 // hanging writes a text behind a beginning, beneath which its further lines are empty.
 func (w writer) hanging(begin, text string) {
 	indent := screen.StringWidth(begin)
-	for i, line := range wrap(text, w.width-indent) {
+	for i, line := range Wrap(text, w.width-indent) {
 		if i > 0 {
 			begin = strings.Repeat(" ", indent)
 		}
@@ -237,7 +239,7 @@ func (w writer) widths(t *Table) (least, widths []int) {
 func (w writer) row(t *Table, widths []int, cells []string, bottom bool) {
 	lines, height := make([][]string, len(cells)), 0
 	for i, cell := range cells {
-		lines[i] = wrap(cell, widths[i])
+		lines[i] = Wrap(cell, widths[i])
 		height = max(height, len(lines[i]))
 	}
 	for l := range height {
@@ -268,9 +270,9 @@ func pad(text string, width int, right bool) string {
 	return text + space
 }
 
-// wrap breaks a text into lines of at most so many columns: at blanks, and in words that are longer. Further lines are
+// Wrap breaks a text into lines of at most so many columns: at blanks, and in words that are longer. Further lines are
 // as indented as the first.
-func wrap(text string, width int) (lines []string) {
+func Wrap(text string, width int) (lines []string) {
 	indent := text[:len(text)-len(strings.TrimLeft(text, " "))]
 	line := indent
 	for _, word := range strings.Fields(text) {

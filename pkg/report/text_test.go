@@ -19,7 +19,7 @@ func TestWrap(t *testing.T) {
 		if len(indent) > width-2 {
 			t.Skip("no room beside the indent")
 		}
-		lines := wrap(text, width)
+		lines := Wrap(text, width)
 		for _, line := range lines {
 			require.LessOrEqual(t, screen.StringWidth(line), width)
 		}

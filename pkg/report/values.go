@@ -32,8 +32,8 @@ func clean(name string) string {
 	return cut(name, longestName)
 }
 
-// sentence does the same with what the data source says.
-func sentence(text string) string { return cut(visible(text), longestSentence) }
+// Sentence does the same with what the data source says.
+func Sentence(text string) string { return cut(visible(text), longestSentence) }
 
 func visible(text string) string {
 	return strings.Map(func(r rune) rune {
@@ -54,12 +54,18 @@ func cut(text string, longest int) string {
 
 // heading is a field's readable name with the unit of its column.
 func heading(field *data.Field) string {
-	name := displayName(field)
-	switch unit := unitOf(field); {
+	return withUnit(displayName(field), unitOf(field))
+}
+
+// withUnit is a column's name with its unit, where the name does not say it.
+func withUnit(name, unit string) string {
+	switch {
 	case unit == "h" && !strings.Contains(strings.ToLower(name), "hours"):
 		return name + " (h)"
 	case unit == "decgbytes":
 		return name + " (GB)"
+	case unit == "percent" && !strings.Contains(name, "%"):
+		return name + " (%)"
 	}
 	return name
 }
@@ -80,7 +86,21 @@ func unitOf(field *data.Field) string {
 
 func isTime(field *data.Field) bool { return field.Type().NonNullableType() == data.FieldTypeTime }
 
-func isNumber(field *data.Field) bool { return field.Type().Numeric() }
+// isNumber tells whether a field's values are figures, not numbers that stand for words.
+func isNumber(field *data.Field) bool { return field.Type().Numeric() && words(field) == nil }
+
+// words are the texts for which a field's values stand, nil without.
+func words(field *data.Field) data.ValueMapper {
+	if field.Config == nil {
+		return nil
+	}
+	for _, m := range field.Config.Mappings {
+		if texts, ok := m.(data.ValueMapper); ok {
+			return texts
+		}
+	}
+	return nil
+}
 
 // cell is a value as it stands in a column: the unit is in the heading.
 func (l layout) cell(field *data.Field, row int) string {
@@ -98,6 +118,10 @@ func (l layout) value(field *data.Field, row int, unit string) string {
 		return none
 	case isTime(field):
 		return l.time(v.(time.Time))
+	case words(field) != nil:
+		if word, ok := words(field)[fmt.Sprint(v)]; ok {
+			return clean(word.Text)
+		}
 	case isNumber(field):
 		n := number(field, row)
 		if math.IsNaN(n) {
@@ -172,6 +196,12 @@ func (l layout) time(t time.Time) string {
 		return t.Format("2006-01-02 15:04")
 	}
 	return t.Format(time.DateTime)
+}
+
+// window is the period of the report.
+func (l layout) window() string {
+	o := l.options
+	return l.time(o.From) + " to " + l.time(o.To) + " " + l.zoneName() + " (" + duration(o.To.Sub(o.From)) + ")"
 }
 
 func (l layout) zoneName() string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/check"
 	"github.com/chtc/gpureports/pkg/plugin"
+	"github.com/chtc/gpureports/pkg/report"
 )
 
 type checkCommand struct {
@@ -53,7 +54,7 @@ func (k *checkCommand) Run(ctx context.Context, c *console) error {
 	} else {
 		w := bufio.NewWriter(c.out)
 		for _, f := range findings {
-			for i, line := range wrap(clean(strings.ToUpper(f.Text[:1])+strings.TrimRight(f.Text[1:], ".")+"."), 88) {
+			for i, line := range report.Wrap(report.Sentence(strings.ToUpper(f.Text[:1])+strings.TrimRight(f.Text[1:], ".")+"."), 88) {
 				name := f.Severity
 				if i > 0 {
 					name = ""

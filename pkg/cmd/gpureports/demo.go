@@ -14,6 +14,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
 	"github.com/chtc/gpureports/pkg/plugin/host"
+	"github.com/chtc/gpureports/pkg/report"
 )
 
 type demoCommand struct {
@@ -101,13 +102,13 @@ func askDemo(ctx context.Context, source *host.Source, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		took := time.Since(begin)
+		title := fmt.Sprintf("%s (%.1f ms)", q.Title, float64(time.Since(begin).Microseconds())/1000)
 		if answers[0].Error != nil {
 			return fmt.Errorf("%s: %w", q.Title, answers[0].Error)
 		}
-		fmt.Fprintf(out, "\n%s (%.1f ms)\n", q.Title, float64(took.Microseconds())/1000)
-		for _, g := range grids(answers[0]) {
-			g.writeText(out)
+		fmt.Fprintln(out)
+		if err := writeText(out, out, report.Options{Title: title, From: window.From, To: window.To}, answers); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -158,7 +159,7 @@ func findPlugin(ctx context.Context, named string, c *console) (binary string, e
 
 func indent(text string) string {
 	indented := ""
-	for _, line := range wrap(text, 110) {
+	for _, line := range report.Wrap(text, report.DefaultWidth) {
 		indented += "  " + line + "\n"
 	}
 	return indented[:len(indented)-1]

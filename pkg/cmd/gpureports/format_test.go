@@ -2,7 +2,7 @@ package main
 
 import (
 	"bytes"
-	"math"
+	"encoding/csv"
 	"strings"
 	"testing"
 	"time"
@@ -11,81 +11,29 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/report"
 )
 
 func written(t *testing.T, format string, frames ...*data.Frame) (out, errors string) {
 	t.Helper()
 	var o, e bytes.Buffer
-	require.NoError(t, writers[format](&o, &e, []answer{{"A", backend.DataResponse{Status: 200, Frames: frames}}}))
+	layout := report.Options{Title: "Answers", From: started.Add(-time.Hour), To: started}
+	require.NoError(t, writers[format](&o, &e, layout, []report.Answer{{Name: "A", DataResponse: backend.DataResponse{Status: 200, Frames: frames}}}))
 	return o.String(), e.String()
 }
 
-func named(field *data.Field, name, unit string, decimals uint16) *data.Field {
-	return field.SetConfig(&data.FieldConfig{DisplayNameFromDS: name, Unit: unit, Decimals: &decimals})
-}
-
-func pointer[T any](v T) *T { return &v }
-
-func TestTextTable(t *testing.T) {
-	frame := data.NewFrame("Hours",
-		named(data.NewField("category", nil, []string{"Shared", "Shared", "All"}), "Category", "", 0),
-		named(data.NewField("user", nil, []string{"", "ann", ""}), "User", "", 0),
-		named(data.NewField("userCount", nil, []*int64{pointer(int64(1)), nil, pointer(int64(1))}), "Users", "short", 0),
-		named(data.NewField("gpuHours", nil, []float64{1234567.891, 0.05, math.Pi}), "GPU time", "h", 1),
-		data.NewField("rowType", nil, []string{"group", "user", "total"}),
+func TestCSVIsForMachines(t *testing.T) {
+	half := 0.5
+	frame := data.NewFrame("",
+		data.NewField("at", nil, []time.Time{time.Date(2026, 1, 2, 3, 4, 5, 678_000_000, time.FixedZone("", 3600))}),
+		data.NewField("n", nil, []float64{-1234567.875}), data.NewField("none", nil, []*float64{nil}), data.NewField("some", nil, []*float64{&half}),
+		data.NewField("count", nil, []int64{7}), data.NewField("series", data.Labels{"b": "y", "a": "x"}, []string{"a,b"}),
 	)
-	frame.Meta = &data.FrameMeta{Type: data.FrameTypeTable, Notices: []data.Notice{{Severity: data.NoticeSeverityWarning, Text: "one gap"}, {Text: "coverage 99 %"}}}
-	out, errors := written(t, "table", frame)
-	require.Empty(t, errors)
-	require.Equal(t, `Hours
-Category  User  Users  GPU time (h)
-────────  ────  ─────  ────────────
-Shared              1   1,234,567.9
-          ann                   0.1
-────────  ────  ─────  ────────────
-All                 1           3.1
-· warning: one gap
-· coverage 99 %
-`, out)
-}
-
-func TestTextNullsAndNoData(t *testing.T) {
-	out, _ := written(t, "table", data.NewFrame("",
-		data.NewField("percent", nil, []*float64{nil, pointer(12.345)}).SetConfig(&data.FieldConfig{Unit: "percent"}),
-		data.NewField("at", nil, []*time.Time{nil, pointer(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}),
-	))
-	require.Equal(t, `percent (%)  at (UTC)
-───────────  ───────────────────
-          –
-      12.35  2026-01-02 03:04:05
-`, out)
-	out, _ = written(t, "table", data.NewFrame(""))
-	require.Equal(t, "No data.\n", out)
-	out, _ = written(t, "html", data.NewFrame(""))
-	require.Contains(t, out, "No data.")
-}
-
-func TestSeriesStandSideBySide(t *testing.T) {
-	at := func(hours ...int) *data.Field {
-		var times []time.Time
-		for _, h := range hours {
-			times = append(times, time.Date(2026, 1, 1, h, 0, 0, 0, time.UTC))
-		}
-		return data.NewField("time", nil, times)
-	}
-	series := func(device string, times *data.Field, values []float64) *data.Frame {
-		f := data.NewFrame("", times, data.NewField("free", data.Labels{"device": device}, values))
-		f.Meta = &data.FrameMeta{Type: data.FrameTypeTimeSeriesMulti, Notices: []data.Notice{{Text: "the same in each"}}}
-		return f
-	}
-	out, _ := written(t, "table", series("H200", at(1, 3), []float64{1, 2.5}), series("A100", at(2, 3), []float64{3, 4}))
-	require.Equal(t, `time (UTC)        H200  A100
-────────────────  ────  ────
-2026-01-01 01:00  1.00
-2026-01-01 02:00           3
-2026-01-01 03:00  2.50     4
-· the same in each
-`, out)
+	frame.Meta = &data.FrameMeta{Notices: []data.Notice{{Severity: data.NoticeSeverityWarning, Text: "one gap"}}}
+	out, errors := written(t, "csv", frame, data.NewFrame("no data"), data.NewFrame("", data.NewField("x", nil, []bool{true})))
+	require.Equal(t, "at,n,none,some,count,\"x, y\"\n2026-01-02T02:04:05.678Z,-1.234567875e+06,,0.5,7,\"a,b\"\n\nx\ntrue\n", out)
+	require.Equal(t, "A: warning: one gap\n", errors)
 }
 
 // Names come from users and machines: none may do harm in any format.
@@ -99,38 +47,27 @@ func TestHostileNames(t *testing.T) {
 		f.Meta = &data.FrameMeta{Notices: []data.Notice{{Text: "no <i>\u202e"}}}
 		return f
 	}
-	for _, format := range []string{"table", "html", "csv"} {
-		out, errors := written(t, format, frame())
+	for _, format := range []string{"table", "html"} {
+		out, _ := written(t, format, frame())
 		require.True(t, utf8.ValidString(out), format)
-		if format != "csv" {
-			for _, r := range out + errors {
-				require.False(t, r != '\n' && (r < ' ' || r == 0x7f || r == 0x202e || r == 0x2066), "%s: %q is visible", format, r)
-			}
-			require.Contains(t, out, "(10000 characters)", "what is cut is said")
+		for _, r := range out {
+			require.False(t, r != '\n' && (r < ' ' || r == 0x7f || r == 0x202e || r == 0x2066), "%s: %q is visible", format, r)
 		}
+		require.Contains(t, strings.Join(strings.Fields(out), " "), "(10,000 characters)", "what is cut is said")
 	}
 	out, _ := written(t, "html", frame())
 	for _, tag := range []string{"<script>", "<img", "<b>", "<i>"} {
 		require.NotContains(t, out, tag)
 	}
 	require.Contains(t, out, "&lt;script&gt;")
-	out, _ = written(t, "csv", frame())
-	for _, formula := range []string{"\n=", "\n@", "\n+", "\n-", "\"\t=", "\"\r"} {
-		require.NotContains(t, out, formula)
+	out, errors := written(t, "csv", frame())
+	require.NotContains(t, errors, "\u202e")
+	records, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+	require.NoError(t, err)
+	for i, name := range hostile {
+		if strings.ContainsRune("=+-@\t\r", rune(name[0])) {
+			name = "'" + name
+		}
+		require.Equal(t, strings.ReplaceAll(name, "\r", ""), strings.ReplaceAll(records[i+1][0], "\r", ""))
 	}
-	require.Contains(t, out, "\n'=1+1,0\n")
-	out, _ = written(t, "csv", data.NewFrame("", data.NewField("n", nil, []float64{-1.5})))
-	require.Equal(t, "n\n-1.5\n", out, "a negative number is no formula")
-}
-
-func TestThousands(t *testing.T) {
-	for number, want := range map[string]string{"0": "0", "999": "999", "1000": "1,000", "-1234567.25": "-1,234,567.25", "-999.5": "-999.5"} {
-		require.Equal(t, want, thousands(number))
-	}
-}
-
-func TestWrap(t *testing.T) {
-	require.Equal(t, []string{"one two", "three"}, wrap("one  two three", 8))
-	require.Equal(t, []string{"incomprehensibilities", "x"}, wrap("incomprehensibilities x", 5))
-	require.Equal(t, []string{""}, wrap("", 5))
 }

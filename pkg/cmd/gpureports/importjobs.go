@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/chtc/gpureports/pkg/jobs/sqlite"
+	"github.com/chtc/gpureports/pkg/report"
 )
 
 type importCommand struct {
@@ -36,7 +37,7 @@ func (i *importCommand) Run(ctx context.Context, c *console) error {
 		return nil
 	}
 	for _, problem := range done.Problems {
-		fmt.Fprintln(c.err, clean(problem))
+		fmt.Fprintln(c.err, report.Sentence(problem))
 	}
 	return fmt.Errorf("%d ads could not be read (%d of them listed above); all others are stored", done.Bad, len(done.Problems))
 }

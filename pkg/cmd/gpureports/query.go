@@ -12,6 +12,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
 	"github.com/chtc/gpureports/pkg/plugin"
+	"github.com/chtc/gpureports/pkg/report"
 )
 
 type queryCommand struct {
@@ -44,7 +45,8 @@ func (q *queryCommand) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
-	if err := writers[q.Format](c.out, c.err, answers); err != nil {
+	layout := report.Options{Title: "Answers", From: window.From, To: window.To}
+	if err := writers[q.Format](c.out, c.err, layout, answers); err != nil {
 		return fmt.Errorf("writing the answers: %w", err)
 	}
 	failed := 0
@@ -139,14 +141,8 @@ func defaultRefID(i int) string {
 	return fmt.Sprintf("Q%d", i+1)
 }
 
-// answer is a query's answer.
-type answer struct {
-	RefID string
-	backend.DataResponse
-}
-
 // ask sends queries to a data source: those for alert rules in a request of their own, as Grafana does.
-func ask(ctx context.Context, source backend.QueryDataHandler, queries []query, window backend.TimeRange) ([]answer, error) {
+func ask(ctx context.Context, source backend.QueryDataHandler, queries []query, window backend.TimeRange) ([]report.Answer, error) {
 	responses := backend.Responses{}
 	for _, fromAlert := range []bool{false, true} {
 		request := &backend.QueryDataRequest{}
@@ -169,13 +165,13 @@ func ask(ctx context.Context, source backend.QueryDataHandler, queries []query, 
 			responses[refID] = r
 		}
 	}
-	answers := make([]answer, len(queries))
+	answers := make([]report.Answer, len(queries))
 	for i, q := range queries {
 		response, ok := responses[q.refID]
 		if !ok {
 			return nil, fmt.Errorf("the data source did not answer query %s", q.refID)
 		}
-		answers[i] = answer{q.refID, response}
+		answers[i] = report.Answer{Name: q.refID, DataResponse: response}
 	}
 	return answers, nil
 }

@@ -1,0 +1,128 @@
+package report
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+)
+
+// Answer is what a data source said to one query.
+type Answer struct {
+	Name string // heads it; "" where it is the only one, in text
+	backend.DataResponse
+}
+
+// Lay lays out answers to any queries over the window of the options, each beneath its name: tables as they are, series
+// side by side.
+func Lay(o Options, answers []Answer) *Report {
+	if o.Zone == nil {
+		o.Zone = time.UTC
+	}
+	l := layout{options: o, zone: o.Zone}
+	r := &Report{Title: clean(o.Title), Subtitle: l.window()}
+	for i, a := range answers {
+		s := Section{Key: refID(section{key: "answer"}, i), Title: clean(a.Name)}
+		if a.Error != nil {
+			r.Failed++
+			s.Blocks = []Block{{Caption: s.Title, Error: Sentence(a.Error.Error())}}
+		} else {
+			s.Blocks = l.blocks(s.Title, a.Frames)
+		}
+		r.Sections = append(r.Sections, s)
+	}
+	return r
+}
+
+// blocks are the tables of an answer, the series first.
+func (l layout) blocks(name string, frames data.Frames) []Block {
+	var all []Block
+	var series data.Frames
+	for _, frame := range frames {
+		if isSeries(frame) {
+			series = append(series, frame)
+			continue
+		}
+		b := Block{Caption: clean(frame.Name), Notices: notices(data.Frames{frame}), Table: l.answered(frame)}
+		if b.Caption == "" {
+			b.Caption = name
+		}
+		if b.Table == nil {
+			b.Empty = "No data."
+		}
+		all = append(all, b)
+	}
+	if len(series) > 0 {
+		all = append([]Block{{Caption: name, Notices: notices(series), Table: l.sideBySide(series)}}, all...)
+	}
+	return all
+}
+
+func isSeries(frame *data.Frame) bool {
+	return frame.Meta != nil && frame.Meta.Type == data.FrameTypeTimeSeriesMulti && len(frame.Fields) == 2
+}
+
+// answered is a frame's table, nil without a row. A group's row heads those of its users, which do not repeat it.
+func (l layout) answered(frame *data.Frame) *Table {
+	t := l.table(data.Frames{frame}, nil)
+	kinds := column(frame, rowType)
+	if t == nil || kinds == nil {
+		return t
+	}
+	var group []string
+	for r := range t.Rows {
+		row := &t.Rows[r]
+		switch text(kinds, r) {
+		case "group":
+			row.Kind, group = Heading, slices.Clone(row.Cells)
+		case "user":
+			row.Kind = Item
+			for i, cell := range row.Cells {
+				if cell == none || group != nil && !t.Columns[i].Number && cell == group[i] {
+					row.Cells[i] = ""
+				}
+			}
+		}
+	}
+	return t
+}
+
+// sideBySide joins series by time, a column each.
+func (l layout) sideBySide(frames data.Frames) *Table {
+	t := &Table{Columns: l.columns([]*data.Field{frames[0].Fields[0]})}
+	byTime := map[time.Time][]string{}
+	for i, frame := range frames {
+		times, value := frame.Fields[0], frame.Fields[1]
+		t.Columns = append(t.Columns, Column{Name: withUnit(seriesName(value), unitOf(value)), Number: true})
+		for r := range times.Len() {
+			at, ok := times.ConcreteAt(r)
+			if !ok {
+				continue
+			}
+			utc := at.(time.Time).UTC()
+			if byTime[utc] == nil {
+				byTime[utc] = make([]string, len(frames))
+			}
+			byTime[utc][i] = l.cell(value, r)
+		}
+	}
+	for _, at := range slices.SortedFunc(maps.Keys(byTime), time.Time.Compare) {
+		t.Rows = append(t.Rows, Row{Cells: append([]string{l.time(at)}, byTime[at]...)})
+	}
+	return t
+}
+
+// seriesName names a series by its labels' values, else by its field.
+func seriesName(value *data.Field) string {
+	if len(value.Labels) == 0 {
+		return displayName(value)
+	}
+	var values []string
+	for _, label := range slices.Sorted(maps.Keys(value.Labels)) {
+		values = append(values, clean(value.Labels[label]))
+	}
+	return strings.Join(values, ", ")
+}
