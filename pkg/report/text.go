@@ -129,7 +129,7 @@ func (w writer) table(t *Table) {
 func (w writer) parts(t *Table) (parts []*Table) {
 	for first := 1; first < len(t.Columns) || first == 1; {
 		end := len(t.Columns)
-		part := t
+		var part *Table
 		for part = pick(t, first, end); w.least(part) > w.width && end > first+1; part = pick(t, first, end) {
 			end--
 		}
