@@ -116,7 +116,7 @@ func (o *occupancy) finish(c *calendar) {
 }
 
 // occupy counts the states of all chosen GPUs of the pool by group.
-func occupy(o *runs.Observed, c *calendar, buckets int, g *grouping, chosen *runs.Chosen) map[group]*occupancy {
+func occupy(o *runs.Observed, c *calendar, buckets int, g *grouping, chosen *runs.Chosen) (map[group]*occupancy, error) {
 	groups := map[group]*occupancy{}
 	bases := o.View.Base
 	for m := range o.Machines {
@@ -143,6 +143,9 @@ func occupy(o *runs.Observed, c *calendar, buckets int, g *grouping, chosen *run
 						if chosen.Place(p) {
 							k := g.of(p)
 							if into = groups[k]; into == nil {
+								if err := query.Hold(len(groups)+1, buckets); err != nil {
+									return nil, err
+								}
 								into = newOccupancy(buckets)
 								groups[k] = into
 							}
@@ -159,7 +162,7 @@ func occupy(o *runs.Observed, c *calendar, buckets int, g *grouping, chosen *run
 	for _, into := range groups {
 		into.finish(c)
 	}
-	return groups
+	return groups, nil
 }
 
 // statistics are what a group's periods say.

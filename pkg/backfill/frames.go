@@ -31,7 +31,7 @@ type answer struct {
 func (a *answer) frames() (data.Frames, error) {
 	switch a.plan.View {
 	case "summary":
-		return a.summary(), nil
+		return a.summary()
 	case "timeseries":
 		return a.timeseries()
 	case "periods":
@@ -58,7 +58,7 @@ type cells struct {
 	of     [2]statistics // by measure
 }
 
-func (a *answer) summary() data.Frames {
+func (a *answer) summary() (data.Frames, error) {
 	g := grouping{a.plan.GroupBy, a.names}
 	groups := map[group]*cells{}
 	var total cells
@@ -69,7 +69,11 @@ func (a *answer) summary() data.Frames {
 		return groups[k]
 	}
 	calendar, buckets := a.whole()
-	for k, o := range occupy(a.observed, calendar, buckets, &g, a.chosen) {
+	states, err := occupy(a.observed, calendar, buckets, &g, a.chosen)
+	if err != nil {
+		return nil, err
+	}
+	for k, o := range states {
 		at(k).counts = o.counts[0]
 		for s, n := range o.counts[0] {
 			total.counts[s] += n
@@ -86,7 +90,7 @@ func (a *answer) summary() data.Frames {
 	for k, c := range groups {
 		rows = append(rows, frames.Row{Group: g.texts(k), Values: a.values(c)})
 	}
-	return frames.Table(a.plan, a.about, rows, frames.Total{Name: "All", Values: a.values(&total)})
+	return frames.Table(a.plan, a.about, rows, frames.Total{Name: "All", Values: a.values(&total)}), nil
 }
 
 func (a *answer) values(c *cells) []float64 {
@@ -232,12 +236,18 @@ func (a *answer) timeseries() (data.Frames, error) {
 	times := a.observed.View.Times
 	calendar := newCalendar(times, a.first, a.end, buckets)
 	g := grouping{p.GroupBy, a.names}
-	states := occupy(a.observed, calendar, buckets.Len(), &g, a.chosen)
+	states, err := occupy(a.observed, calendar, buckets.Len(), &g, a.chosen)
+	if err != nil {
+		return nil, err
+	}
 	ends := map[group][]ended{}
 	for i := range a.periods[vacancy] {
 		v := &a.periods[vacancy][i]
 		k := g.of(v.Place)
 		if ends[k] == nil {
+			if err := query.Hold(len(states)+len(ends)+1, buckets.Len()); err != nil {
+				return nil, err
+			}
 			ends[k] = make([]ended, buckets.Len())
 		}
 		if !v.UnknownStart && !v.LeftTruncated && !v.Censored() {
@@ -296,7 +306,11 @@ func (a *answer) hourOfWeek() (data.Frames, error) {
 	for b, at := range cells {
 		snapshots[at[0]][at[1]] += calendar.snapshots(b)
 	}
-	for _, o := range occupy(a.observed, calendar, hours.Len(), &grouping{}, a.chosen) {
+	states, err := occupy(a.observed, calendar, hours.Len(), &grouping{}, a.chosen)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range states {
 		for b, at := range cells {
 			for s, n := range o.counts[b] {
 				counts[at[0]][at[1]][s] += n

@@ -30,11 +30,14 @@ func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 	live := a.live(buckets)
 	g := grouping{p.GroupBy, a.names}
 	groups, whole := map[group][]bucket{}, map[group][]bucket{}
-	into := func(in map[group][]bucket, k group) []bucket {
+	into := func(in map[group][]bucket, k group) ([]bucket, error) {
 		if in[k] == nil {
+			if err := query.Hold(len(groups)+len(whole)+1, buckets.Len()); err != nil {
+				return nil, err
+			}
 			in[k] = make([]bucket, buckets.Len())
 		}
-		return in[k]
+		return in[k], nil
 	}
 	for i := range a.runs {
 		if i%1024 == 0 && ctx.Err() != nil {
@@ -44,10 +47,14 @@ func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 		counted := !g.byEviction() || r.Result == runs.Evicted
 		var own, all []bucket
 		if counted {
-			own = into(groups, g.of(r, false))
+			if own, err = into(groups, g.of(r, false)); err != nil {
+				return nil, err
+			}
 		}
 		if g.byEviction() {
-			all = into(whole, g.of(r, true))
+			if all, err = into(whole, g.of(r, true)); err != nil {
+				return nil, err
+			}
 		}
 		from := max(r.Start, w.From)
 		for b := buckets.Of(from); b < buckets.Len() && buckets.Starts[b] <= r.Until; b++ {

@@ -29,7 +29,7 @@ func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 		a.add(n.Warning, n.Text)
 	}
 	for _, e := range c.Excluded {
-		a.Info("%s excluded by %q: %s", machines(e.Machines), e.Pattern, e.Reason)
+		a.Info("%s excluded by %q: %s", some(e.Machines, "machine"), e.Pattern, e.Reason)
 	}
 	if c.RowsWithoutGPU > 0 {
 		a.Info("%s without a GPU id or machine skipped", count(c.RowsWithoutGPU, "row"))
@@ -97,7 +97,7 @@ func (a *About) Unmatched(v *timeline.View, days []*timeline.Day) {
 			}
 		})
 		if len(missing) > 0 {
-			a.Warn("filter.%s: nothing on the window's days matches %s", filter, strings.Join(missing, ", "))
+			a.Warn("filter.%s: nothing on the window's days matches %s", filter, some(missing, "value"))
 		}
 	}
 	shown := func(grouping string) func(string) []string {
@@ -132,6 +132,18 @@ func (a *About) cut(shown, all int, what string) {
 	if shown < all {
 		a.Warn("limit: showing %s of %s %s", Thousands(shown), Thousands(all), what)
 	}
+}
+
+// fit returns how many of the first n things an answer can hold, at least one, and adds the notice when it is not all of them.
+func (a *About) fit(n int, what string, cells func(i int) int) int {
+	all := 0
+	for i := range n {
+		if all += cells(i); all > query.MaxCells && i > 0 {
+			a.Warn("limit: showing the first %s %s: more would be more than %s points", Thousands(i), what, Thousands(query.MaxCells))
+			return i
+		}
+	}
+	return n
 }
 
 // Finish puts everything on the first of the frames, and the query on all. No frames: one without fields.
@@ -172,11 +184,12 @@ func meta(t data.FrameType) *data.FrameMeta {
 	return &data.FrameMeta{Type: t, TypeVersion: data.FrameTypeVersion{0, 1}}
 }
 
-func machines(names []string) string {
+// some lists the first of many.
+func some(names []string, what string) string {
 	const most = 5
 	text := strings.Join(names[:min(len(names), most)], ", ")
 	if more := len(names) - most; more > 0 {
-		text += fmt.Sprintf(" and %s", count(more, "more machine"))
+		text += fmt.Sprintf(" and %s", count(more, "more "+what))
 	}
 	return text
 }

@@ -33,6 +33,7 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 	all = slices.DeleteFunc(all, func(s Series) bool { return !slices.ContainsFunc(s.Values, finite) })
 	shown := all[:min(len(all), p.Max(100))]
 	a.cut(len(shown), len(all), "series")
+	shown = shown[:a.fit(len(shown), "series", func(i int) int { return len(shown[i].Values) })]
 	var frames data.Frames
 	interval := pointDistance(p)
 	var of []pool.Micros // series mostly have the same times

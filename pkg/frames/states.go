@@ -18,6 +18,7 @@ type States struct {
 func StateTimeline(p *query.Plan, a *About, all []States, mappings data.ValueMappings) data.Frames {
 	shown := all[:min(len(all), p.Max(500))]
 	a.cut(len(shown), len(all), "GPUs")
+	shown = shown[:a.fit(len(shown), "GPUs", func(i int) int { return len(shown[i].Times) })]
 	var frames data.Frames
 	for _, s := range shown {
 		state := data.NewField("state", data.Labels{"machine": s.Machine, "gpu": s.GPU}, s.States)

@@ -28,6 +28,12 @@ func Survival(p *query.Plan, a *About, curves []Curve) data.Frames {
 	if len(curves) == 0 {
 		return a.Finish(nil)
 	}
+	steps := 0 // the frame has a row for each step of any curve
+	curves = curves[:a.fit(len(curves), "curves", func(i int) int {
+		before := steps * i
+		steps += len(curves[i].Hours) + 2
+		return len(p.Metrics) * (steps*(i+1) - before)
+	})]
 	var hours []float64
 	for _, c := range curves {
 		hours = append(hours, c.From, c.To)

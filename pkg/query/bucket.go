@@ -83,6 +83,17 @@ func (p *Plan) Buckets(from pool.Micros) (Buckets, error) {
 	return Buckets{Starts: starts}, nil
 }
 
+// MaxCells bounds the numbers of one answer: points of series, cells of tables. At 100 bytes each it takes 500 MB to compute.
+const MaxCells = 5_000_000
+
+// Hold refuses more groups over so many buckets than can be held in memory.
+func Hold(groups, buckets int) error {
+	if groups*buckets > MaxCells {
+		return pool.BadQuery("%d groups or more over %d buckets are too many: group by less, filter, or choose a longer bucket", groups, buckets)
+	}
+	return nil
+}
+
 // Len is the number of buckets.
 func (b Buckets) Len() int { return len(b.Starts) - 1 }
 

@@ -1,10 +1,13 @@
 package query
 
 import (
+	"fmt"
 	"iter"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -95,63 +98,111 @@ func OwnershipNames() (names []string) {
 }
 
 // Texts is a filter over texts: exact values, case-sensitive, and /RE2 patterns/ that match anywhere. The zero value lets
-// everything pass.
-type Texts struct{ entries []entry }
-
-type entry struct {
-	text    string
-	pattern *regexp.Regexp // nil: exact
+// everything pass. It is safe for concurrent use.
+type Texts struct {
+	values   []string // as asked
+	exact    map[string]bool
+	patterns []*regexp.Regexp
+	known    *sync.Map // whether a pattern matches a text
 }
 
-func (e entry) match(text string) bool {
-	if e.pattern != nil {
-		return e.pattern.MatchString(text)
-	}
-	return e.text == text
-}
+// Bounds of one list of a filter.
+const (
+	maxValues       = 10_000
+	maxPattern      = 1000 // bytes of a pattern
+	maxInstructions = 5000 // of all its patterns' programs: matching a text takes at most so many steps a character
+)
 
 func isPattern(text string) bool {
 	return len(text) >= 2 && text[0] == '/' && text[len(text)-1] == '/'
 }
 
 func newTexts(name string, values []string) (Texts, error) {
-	var t Texts
+	t := Texts{values: values, exact: map[string]bool{}, known: &sync.Map{}}
+	if len(values) > maxValues {
+		return t, pool.BadQuery("filter.%s: %d values are more than %d: use a /pattern/, or none for all", name, len(values), maxValues)
+	}
+	instructions := 0
 	for _, v := range values {
-		e := entry{text: v}
-		if isPattern(v) {
-			pattern, err := regexp.Compile(v[1 : len(v)-1])
-			if err != nil {
-				return t, pool.BadQuery("filter.%s: the pattern %s cannot be read: %w (RE2 syntax, such as /\\bH200\\b/)", name, v, err)
-			}
-			e.pattern = pattern
+		if !isPattern(v) {
+			t.exact[v] = true
+			continue
 		}
-		t.entries = append(t.entries, e)
+		pattern, size, err := compilePattern(v[1 : len(v)-1])
+		if err != nil {
+			return t, pool.BadQuery("filter.%s: the pattern %s cannot be used: %w (RE2 syntax, such as /\\bH200\\b/)", name, shortened(v), err)
+		}
+		if instructions += size; instructions > maxInstructions {
+			return t, pool.BadQuery("filter.%s: the patterns are too costly: use fewer or simpler ones, without large repetitions", name)
+		}
+		t.patterns = append(t.patterns, pattern)
 	}
 	return t, nil
 }
 
+// compilePattern also returns the number of instructions of the pattern's program.
+func compilePattern(text string) (pattern *regexp.Regexp, instructions int, err error) {
+	if len(text) > maxPattern {
+		return nil, 0, fmt.Errorf("it has %d bytes, more than %d", len(text), maxPattern)
+	}
+	parsed, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return nil, 0, err
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return nil, 0, err
+	}
+	pattern, err = regexp.Compile(text)
+	return pattern, len(program.Inst), err
+}
+
+// shortened is the beginning of a text that is too long for a message.
+func shortened(text string) string {
+	const most = 100
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
 // All tells whether the filter lets everything pass.
-func (t *Texts) All() bool { return len(t.entries) == 0 }
+func (t *Texts) All() bool { return len(t.values) == 0 }
 
 // Match tells whether the filter lets a text pass.
 func (t *Texts) Match(text string) bool {
-	return t.All() || slices.ContainsFunc(t.entries, func(e entry) bool { return e.match(text) })
+	if t.All() || t.exact[text] {
+		return true
+	}
+	if len(t.patterns) == 0 {
+		return false
+	}
+	if matches, known := t.known.Load(text); known {
+		return matches.(bool)
+	}
+	matches := slices.ContainsFunc(t.patterns, func(p *regexp.Regexp) bool { return p.MatchString(text) })
+	t.known.Store(text, matches)
+	return matches
 }
 
 // Unmatched returns the filter's values that match none of the texts.
 func (t *Texts) Unmatched(texts iter.Seq[string]) []string {
-	left := slices.Clone(t.entries)
-	if len(left) > 0 {
-		for text := range texts {
-			left = slices.DeleteFunc(left, func(e entry) bool { return e.match(text) })
-			if len(left) == 0 {
-				break
-			}
+	if t.All() {
+		return nil
+	}
+	found := map[string]bool{} // values that match a text
+	left := slices.Clone(t.patterns)
+	for text := range texts {
+		if t.exact[text] {
+			found[text] = true
 		}
+		left = slices.DeleteFunc(left, func(p *regexp.Regexp) bool {
+			matches := p.MatchString(text)
+			if matches {
+				found["/"+p.String()+"/"] = true
+			}
+			return matches
+		})
 	}
-	var values []string
-	for _, e := range left {
-		values = append(values, e.text)
-	}
-	return values
+	return slices.DeleteFunc(slices.Clone(t.values), func(v string) bool { return found[v] })
 }
