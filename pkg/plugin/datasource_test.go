@@ -196,7 +196,7 @@ func TestTenEqualQueriesLoadOnce(t *testing.T) {
 
 // A cancelled query stops its work: what it held is free again, though its answer has not been waited for.
 func TestCancelStopsTheWork(t *testing.T) {
-	o := small(func(o *samplepool.Options) { o.Machines, o.GPUs = 40, 320 })
+	o := small(func(o *samplepool.Options) { o.Machines, o.GPUs = 20, 160 })
 	dir, _ := writePool(t, o)
 	d := open(t, o.End, map[string]any{"snapshotDir": dir})
 	ctx, cancel := context.WithCancel(context.Background())
