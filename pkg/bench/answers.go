@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
@@ -179,7 +180,7 @@ func (b *bench) protocol(ctx context.Context) error {
 	if b.Binary == "" {
 		return nil
 	}
-	process, err := host.Start(b.Binary, b.Progress)
+	process, err := host.Start(b.Binary, io.Discard)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"github.com/chtc/gpureports/pkg/pool"
 )
 
 // Options choose the pool.
@@ -37,6 +39,9 @@ type Figure struct {
 
 // Run makes the pools and measures. A figure that cannot be taken is an error.
 func Run(ctx context.Context, o Options) ([]Figure, error) {
+	if o.Days < 32 {
+		return nil, pool.BadQuery("bench: %d days; 32 are the least: a month of files, and days before it", o.Days)
+	}
 	if o.Dir == "" {
 		dir, err := os.MkdirTemp("", "gpureports-bench-")
 		if err != nil {

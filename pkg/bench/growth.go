@@ -8,10 +8,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"time"
 
+	"github.com/chtc/gpureports/pkg/plugin/host"
 	"github.com/chtc/gpureports/pkg/samplepool"
 )
 
@@ -55,8 +55,7 @@ func (b *bench) newSnapshot(ctx context.Context) error {
 	took := make([]float64, 20)
 	for i := range took {
 		at := last.Add(time.Duration(i+1) * o.Cadence)
-		// the last snapshot's rows once more, with a later time
-		if _, err := db.ExecContext(ctx, "CREATE TEMP TABLE again AS SELECT * FROM gpu_state WHERE timestamp = (SELECT timestamp FROM gpu_state ORDER BY rowid DESC LIMIT 1); UPDATE again SET timestamp = ?; INSERT INTO gpu_state SELECT * FROM again; DROP TABLE again", at.Format("2006-01-02 15:04:05.000000")); err != nil {
+		if err := repeatLast(ctx, db, at); err != nil {
 			return err
 		}
 		begin := time.Now()
@@ -192,18 +191,38 @@ func (b *bench) segments(ctx context.Context, dir, name string, days int, l limi
 		}
 		b.add(Figure{Area: name, What: fmt.Sprintf("allocation series over %d d", window), Value: median, P99: p99, Unit: "ms", Target: target, Note: note})
 	}
-	debug.FreeOSMemory()
-	resident, err := residentBytes()
+	return b.resident(ctx, dir, name, days, l.memory)
+}
+
+// resident starts the plugin's binary, asks it for a panel over all days and tells what memory it then holds.
+func (b *bench) resident(ctx context.Context, dir, name string, days int, target float64) error {
+	if b.Binary == "" {
+		return nil
+	}
+	process, err := host.Start(b.Binary, io.Discard)
 	if err != nil {
 		return err
 	}
-	b.add(Figure{Area: name, What: "resident memory of the whole process", Value: float64(resident) / 1e6, Unit: "MB", Target: l.memory, Note: note})
+	defer process.Close()
+	settings, err := b.settings(dir, filepath.Join(dir, "cache"), "none")
+	if err != nil {
+		return err
+	}
+	to := now.Add(-36 * time.Hour)
+	if err := answer(ctx, process.Source(settings), byCategory, to.AddDate(0, 0, -days), to); err != nil {
+		return err
+	}
+	bytes, err := residentBytes(process.PID())
+	if err != nil {
+		return err
+	}
+	b.add(Figure{Area: name, What: "resident memory of the plugin after it", Value: float64(bytes) / 1e6, Unit: "MB", Target: target, Note: "made as segments"})
 	return nil
 }
 
-// residentBytes reads this process's resident set, 0 where the system does not tell it.
-func residentBytes() (bytes int64, err error) {
-	file, err := os.Open("/proc/self/statm")
+// residentBytes reads a process's resident set, 0 where the system does not tell it.
+func residentBytes(pid int) (bytes int64, err error) {
+	file, err := os.Open(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
 		return 0, nil //nolint:nilerr // only Linux tells
 	}

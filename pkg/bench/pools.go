@@ -2,11 +2,13 @@ package bench
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -75,7 +77,8 @@ func open(dir, cache string, plain bool) (*timeline.Timeline, error) {
 	return timeline.New(timeline.Options{Snapshots: d, Zone: localtime.UTC, MaxBytes: 4 << 30, CacheDir: cache, MaxDiskBytes: 16 << 30}), nil
 }
 
-// synthesize makes a pool as segments in dir/cache. Its month files hold only its first snapshot and its last day.
+// synthesize makes a pool as segments in dir/cache. Its month files hold its last two days and, before, two snapshots: the
+// first one, and one that lets their file reach over all days that are made as segments.
 func (b *bench) synthesize(ctx context.Context, machines, gpus, days int) (dir string, err error) {
 	dir = b.path(fmt.Sprintf("segments-%d-%d-%d", machines, gpus, days))
 	if _, err := os.Stat(dir); err == nil {
@@ -87,7 +90,7 @@ func (b *bench) synthesize(ctx context.Context, machines, gpus, days int) (dir s
 	}
 	ends := options(machines, gpus, 1)
 	ends.End, ends.Start = now.AddDate(0, 0, -days-3).Add(ends.Cadence), now.AddDate(0, 0, -days-3)
-	for _, o := range []samplepool.Options{ends, options(machines, gpus, 1)} {
+	for _, o := range []samplepool.Options{ends, options(machines, gpus, 2)} {
 		o.MissedSnapshots, o.Outages = 0, 0
 		made, err := samplepool.New(o)
 		if err != nil {
@@ -99,6 +102,9 @@ func (b *bench) synthesize(ctx context.Context, machines, gpus, days int) (dir s
 	}
 	made, err := samplepool.New(options(machines, gpus, days))
 	if err != nil {
+		return "", err
+	}
+	if err := reach(ctx, partial, ends.Start, now.AddDate(0, 0, -2).Add(-time.Minute)); err != nil {
 		return "", err
 	}
 	// Segments are kept by the directory's path: the cache is made for the final one.
@@ -116,7 +122,7 @@ func (b *bench) synthesize(ctx context.Context, machines, gpus, days int) (dir s
 	for more && err == nil {
 		date := pool.DayOf(snapshot.Time.UnixMicro())
 		if date >= pool.DayOf(now.UnixMicro())-2 {
-			break // the last days are the files'
+			break // the last two days are the files'
 		}
 		err = tl.Synthesize(ctx, date, func(yield func(timeline.Synthetic, error) bool) {
 			for more && err == nil && pool.DayOf(snapshot.Time.UnixMicro()) == date {
@@ -131,6 +137,22 @@ func (b *bench) synthesize(ctx context.Context, machines, gpus, days int) (dir s
 		return "", errors.Join(err, os.RemoveAll(dir))
 	}
 	return dir, nil
+}
+
+// reach appends the oldest file's snapshot to it once more, with a later time.
+func reach(ctx context.Context, dir string, start, later time.Time) error {
+	db, err := sql.Open("sqlite", filepath.Join(dir, "gpu_state_"+start.Format("2006-01")+".db"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(repeatLast(ctx, db, later), db.Close())
+}
+
+// repeatLast appends the newest snapshot's rows once more, with a later time.
+func repeatLast(ctx context.Context, db *sql.DB, later time.Time) error {
+	db.SetMaxOpenConns(1)
+	_, err := db.ExecContext(ctx, "CREATE TEMP TABLE again AS SELECT * FROM gpu_state WHERE timestamp = (SELECT timestamp FROM gpu_state ORDER BY rowid DESC LIMIT 1); UPDATE again SET timestamp = ?; INSERT INTO gpu_state SELECT * FROM again; DROP TABLE again", later.Format("2006-01-02 15:04:05.000000"))
+	return err
 }
 
 func rowsOf(rows []samplepool.Row) []snapshots.Row {

@@ -15,9 +15,16 @@ type Synthetic struct {
 }
 
 // Synthesize keeps a UTC day of snapshots that stand in no file in the cache directory, written as ingestion writes it.
-// It is for measuring pools that are too large to be made as files: the month files of the timeline must leave the day out.
+// It is for measuring pools that are too large to be made as files: a month file must reach over the day without a row of it.
 func (t *Timeline) Synthesize(ctx context.Context, date int32, day iter.Seq2[Synthetic, error]) error {
+	files, _, err := t.files(ctx)
+	if err != nil {
+		return err
+	}
 	in := newIngest(date, t.zone, t.names)
+	if err := in.read(ctx, files); err != nil {
+		return err
+	}
 	for s, err := range day {
 		if err == nil {
 			err = ctx.Err()
@@ -31,6 +38,9 @@ func (t *Timeline) Synthesize(ctx context.Context, date int32, day iter.Seq2[Syn
 		}
 		in.blocks = append(in.blocks, b)
 	}
-	t.disk.write(in.day(), nil, t.names)
+	if err := fingerprint(ctx, in.sources, files); err != nil {
+		return err
+	}
+	t.disk.write(in.day(), in.sources, t.names)
 	return t.disk.failure()
 }
