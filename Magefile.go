@@ -92,6 +92,11 @@ func Lint() error {
 // Test sets everything up and runs every test: form, Go with the race detector, jest, browser.
 func Test() error {
 	mg.SerialDeps(Setup, Lint)
+	if os.Getenv("ELASTICSEARCH_URL") == "" && (!has("javac") || !has("mvn")) {
+		if err := skip("tests with a real Elasticsearch", "there is no JDK with Maven, and ELASTICSEARCH_URL is not set"); err != nil {
+			return err
+		}
+	}
 	race := []string{"go", "test", "-race", "-timeout", "20m", "./..."}
 	if !has("gcc") && !has("clang") && !has("cc") {
 		if err := skip("the race detector", "there is no C compiler"); err != nil {
