@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/chtc/gpureports/pkg/localtime"
@@ -81,6 +82,8 @@ func (t *Timeline) CacheError() error {
 // A file that cannot be read becomes a notice of the view, and the other files answer. Errors: the directory cannot be
 // read, it holds no month file, or none of its files can be read.
 func (t *Timeline) Load(ctx context.Context, from, to pool.Micros) (*View, error) {
+	ctx, span := otel.Tracer("gpureports").Start(ctx, "gpureports load")
+	defer span.End()
 	t.busy.Add(1)
 	defer t.busy.Add(-1)
 	for {
