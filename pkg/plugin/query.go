@@ -85,6 +85,8 @@ func (d *Datasource) answer(ctx context.Context, r query.Request) (data.Frames, 
 			return nil, err
 		}
 		defer computing.Release(1)
+		ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports compute")
+		defer span.End()
 		stores, done, err := d.use(ctx)
 		if err != nil {
 			return nil, err
