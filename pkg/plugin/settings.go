@@ -45,6 +45,9 @@ func (s *Settings) Zone() *localtime.Zone { return s.zone }
 // sliceMinutes that methodology section 4 knows; 0 makes every snapshot its own slice.
 var sliceMinutes = []int{0, 5, 10, 15, 30, 60}
 
+// mostMB bounds the caches.
+const mostMB = 1 << 20
+
 // ParseSettings reads jsonData and checks all that can be told without looking at files. Errors are pool.BadQuery.
 func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 	s := Settings{
@@ -78,6 +81,8 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 		return Settings{}, pool.BadQuery("cacheMaxMB %d is too small: use at least 1 (default 512)", s.CacheMaxMB)
 	case s.CacheDiskMB < 0:
 		return Settings{}, pool.BadQuery("cacheDiskMB %d is negative: use 0 or more (default 2048)", s.CacheDiskMB)
+	case s.CacheMaxMB > mostMB, s.CacheDiskMB > mostMB:
+		return Settings{}, pool.BadQuery("cacheMaxMB and cacheDiskMB are %d at most (a terabyte)", mostMB)
 	case !slices.Contains([]string{jobsNone, jobsSQLite, jobsElasticsearch}, s.Jobs):
 		return Settings{}, pool.BadQuery("jobs %q is unknown: use %s, %s or %s", s.Jobs, jobsNone, jobsSQLite, jobsElasticsearch)
 	}
