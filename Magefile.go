@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/grafana/grafana-plugin-sdk-go/build"
@@ -89,7 +90,7 @@ func Lint() error {
 	})
 }
 
-// Test sets everything up and runs every test: form, Go with the race detector, jest, browser.
+// Test sets everything up and runs every test: form, Go with the race detector, some seconds of fuzzing, jest, browser.
 func Test() error {
 	mg.SerialDeps(Setup, Lint)
 	if os.Getenv("ELASTICSEARCH_URL") == "" && (!has("javac") || !has("mvn")) {
@@ -104,7 +105,7 @@ func Test() error {
 		}
 		race = []string{"go", "test", "-timeout", "20m", "./..."}
 	}
-	if err := runAll([][]string{race, {"npm", "run", "test:ci"}}); err != nil {
+	if err := runAll(slices.Concat([][]string{race}, fuzz(3), [][]string{{"npm", "run", "test:ci"}})); err != nil {
 		return err
 	}
 	if chromium() == "" {
@@ -120,6 +121,19 @@ func Reliability() error {
 		return err
 	}
 	return sh.RunV("go", "test", "-count=1", "-timeout", "3h", "./pkg/reliability", "-long", "-report", report)
+}
+
+// Fuzz fuzzes everything that reads what others wrote, each for so many seconds: 60 before a release, 600 by hand.
+func Fuzz(seconds int) error { return runAll(fuzz(seconds)) }
+
+func fuzz(seconds int) (commands [][]string) {
+	for _, f := range []struct{ name, dir string }{
+		{"FuzzQuery", "query"}, {"FuzzSettings", "plugin"}, {"FuzzParseAd", "jobs"}, {"FuzzRead", "localtime"},
+		{"FuzzDecode", "collect"}, {"FuzzDecode", "timeline"}, {"FuzzNames", "cmd/gpureports"},
+	} {
+		commands = append(commands, []string{"go", "test", "-run", "^$", "-fuzz", "^" + f.name + "$", "-fuzztime", fmt.Sprintf("%ds", seconds), "./pkg/" + f.dir})
+	}
+	return commands
 }
 
 // Package makes artifacts/chtc-gpureports-datasource-<version>.zip, as Grafana's catalogue wants it: one folder, named by the
