@@ -20,7 +20,7 @@ import (
 )
 
 // now is the end of every pool. The month before it is one file, as large as such files are.
-var now = time.Date(2025, 10, 2, 0, 0, 0, 0, time.UTC)
+var now = time.Date(2025, 10, 5, 0, 0, 0, 0, time.UTC)
 
 // End is the end of every pool.
 var End = now
@@ -77,8 +77,8 @@ func open(dir, cache string, plain bool) (*timeline.Timeline, error) {
 	return timeline.New(timeline.Options{Snapshots: d, Zone: localtime.UTC, MaxBytes: 4 << 30, CacheDir: cache, MaxDiskBytes: 16 << 30}), nil
 }
 
-// synthesize makes a pool as segments in dir/cache. Its month files hold its last two days and, before, two snapshots: the
-// first one, and one that lets their file reach over all days that are made as segments.
+// synthesize makes a pool as segments in dir/cache. Its last two days are a real file; the months before have files of two
+// snapshots each, their first and their last, which reach over the days that are made as segments.
 func (b *bench) synthesize(ctx context.Context, machines, gpus, days int) (dir string, err error) {
 	dir = b.path(fmt.Sprintf("segments-%d-%d-%d", machines, gpus, days))
 	if _, err := os.Stat(dir); err == nil {
@@ -88,23 +88,23 @@ func (b *bench) synthesize(ctx context.Context, machines, gpus, days int) (dir s
 	if err := errors.Join(os.RemoveAll(partial), os.MkdirAll(partial, 0o700)); err != nil {
 		return "", err
 	}
-	ends := options(machines, gpus, 1)
-	ends.End, ends.Start = now.AddDate(0, 0, -days-3).Add(ends.Cadence), now.AddDate(0, 0, -days-3)
-	for _, o := range []samplepool.Options{ends, options(machines, gpus, 2)} {
-		o.MissedSnapshots, o.Outages = 0, 0
-		made, err := samplepool.New(o)
-		if err != nil {
-			return "", err
-		}
-		if err := errors.Join(os.RemoveAll(partial+"/chtc_owned"), os.RemoveAll(partial+"/masked_hosts.yaml"), made.WriteSnapshots(ctx, partial)); err != nil {
-			return "", err
-		}
-	}
-	made, err := samplepool.New(options(machines, gpus, days))
+	last, err := samplepool.New(options(machines, gpus, 2))
 	if err != nil {
 		return "", err
 	}
-	if err := reach(ctx, partial, ends.Start, now.AddDate(0, 0, -2).Add(-time.Minute)); err != nil {
+	if err := last.WriteSnapshots(ctx, partial); err != nil {
+		return "", err
+	}
+	end := now.AddDate(0, 0, -2).Add(-time.Minute)
+	month := time.Date(end.Year(), end.Month(), 1, 0, 0, 0, 0, time.UTC).AddDate(0, -1, 0) // the end's own is the real file's
+	for first := now.AddDate(0, 0, -days-2); month.AddDate(0, 1, 0).After(first); month = month.AddDate(0, -1, 0) {
+		if err := reach(ctx, partial, month, end); err != nil {
+			return "", err
+		}
+		end = month.Add(-time.Minute)
+	}
+	made, err := samplepool.New(options(machines, gpus, days))
+	if err != nil {
 		return "", err
 	}
 	// Segments are kept by the directory's path: the cache is made for the final one.
@@ -139,13 +139,23 @@ func (b *bench) synthesize(ctx context.Context, machines, gpus, days int) (dir s
 	return dir, nil
 }
 
-// reach appends the oldest file's snapshot to it once more, with a later time.
-func reach(ctx context.Context, dir string, start, later time.Time) error {
-	db, err := sql.Open("sqlite", filepath.Join(dir, "gpu_state_"+start.Format("2006-01")+".db"))
+// reach makes a month's file of two snapshots, one at its beginning and one at the given end.
+func reach(ctx context.Context, dir string, month, end time.Time) error {
+	newest, err := filepath.Glob(filepath.Join(dir, "gpu_state_"+now.Format("2006-01")+".db"))
+	if err != nil || len(newest) != 1 {
+		return errors.Join(err, fmt.Errorf("no file of %s", now.Format("2006-01")))
+	}
+	db, err := sql.Open("sqlite", filepath.Join(dir, "gpu_state_"+month.Format("2006-01")+".db"))
 	if err != nil {
 		return err
 	}
-	return errors.Join(repeatLast(ctx, db, later), db.Close())
+	db.SetMaxOpenConns(1)
+	_, err = db.ExecContext(ctx, "ATTACH ?1 AS newest; CREATE TABLE gpu_state AS SELECT * FROM newest.gpu_state WHERE timestamp = (SELECT timestamp FROM newest.gpu_state LIMIT 1); UPDATE gpu_state SET timestamp = ?2; DETACH newest",
+		newest[0], month.Format("2006-01-02 15:04:05.000000"))
+	if err == nil {
+		err = repeatLast(ctx, db, end)
+	}
+	return errors.Join(err, db.Close())
 }
 
 // repeatLast appends the newest snapshot's rows once more, with a later time.
