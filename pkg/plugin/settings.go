@@ -88,7 +88,7 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 	}
 	for name, dir := range map[string]string{"snapshotDir": s.SnapshotDir, "cacheDir": s.CacheDir} {
 		if dir != "" && !filepath.IsAbs(dir) {
-			return Settings{}, pool.BadQuery("%s %q is not absolute: write the whole path", name, dir)
+			return Settings{}, pool.BadQuery("%s is not absolute: write the whole path", name)
 		}
 	}
 	for name, file := range map[string]string{"chtcOwnedFile": s.CHTCOwnedFile, "hostExclusionsFile": s.HostExclusionsFile, "jobsPath": s.JobsPath} {

@@ -114,7 +114,7 @@ func TestCacheIsPrivate(t *testing.T) {
 	to := threeDays(t, dir)
 	cache := t.TempDir()
 	folder := filepath.Join(cache, "gpureports-segments")
-	require.NoError(t, os.Mkdir(folder, 0o755)) //nolint:gosec // to be narrowed
+	require.NoError(t, os.Mkdir(folder, 0o755))
 	const leftBehind, beingWritten = "0123456789abcdef-2025-09-01.segment.0123456789abcdef.part", "0123456789abcdef-2025-09-02.segment.0123456789abcdef.part"
 	kept := map[string]bool{leftBehind: false, beingWritten: true, "notes.part": true, "README": true, "0123456789abcdef-2025-09-01.segment.bak": true}
 	old := time.Now().Add(-2 * time.Hour)

@@ -44,3 +44,9 @@ func becomeNobody(t *testing.T) {
 	require.NoError(t, syscall.Setgid(nobody))
 	require.NoError(t, syscall.Setuid(nobody))
 }
+
+// pipe makes a named pipe.
+func pipe(t *testing.T, path string) {
+	t.Helper()
+	require.NoError(t, syscall.Mkfifo(path, 0o600))
+}

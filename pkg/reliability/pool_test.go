@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -137,12 +136,4 @@ func copyDir(t testing.TB, from string) (to string) {
 	to = t.TempDir()
 	require.NoError(t, os.CopyFS(to, os.DirFS(from)))
 	return to
-}
-
-// size of a file.
-func size(t testing.TB, parts ...string) int64 {
-	t.Helper()
-	info, err := os.Stat(filepath.Join(parts...))
-	require.NoError(t, err)
-	return info.Size()
 }

@@ -75,6 +75,9 @@ func (d *Dir) read(setting, name, fallback string) ([]byte, error) {
 			return nil, nil
 		}
 	}
+	if err == nil && !info.Mode().IsRegular() {
+		err = errNoFile
+	}
 	if err == nil && info.Size() > maxList {
 		return nil, pool.SourceError("%s %s has %d bytes: more than %d cannot be a list", setting, file, info.Size(), maxList)
 	}
