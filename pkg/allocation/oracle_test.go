@@ -70,7 +70,7 @@ func TestSamplePoolsEqualOracle(t *testing.T) {
 		o.Seed, o.Machines, o.GPUs = uint64(i), 6, 12
 		o.Timezone, o.Start = zones[i%len(zones)], starts[i/len(zones)%len(starts)]
 		o.End = o.Start.Add(36 * time.Hour)
-		o.Cadence = []time.Duration{15, 5, 10}[i%3] * time.Minute
+		o.Cadence = []time.Duration{15 * time.Minute, 5 * time.Minute, 10 * time.Minute}[i%3]
 		o.MissedSnapshots, o.DoubledSnapshots, o.LateSnapshots, o.RowNoise, o.MissingMachines = 0.05, 0.06, 0.05, 0.02, 0.01
 		if o.Cadence < 15*time.Minute {
 			o.End = o.Start.Add(20 * time.Hour)
@@ -273,7 +273,6 @@ type comparison struct {
 	filter   string
 	keepsGPU func(*result) bool // the filter
 	keeps    func(*result) bool
-	users    []string // of the filter
 	old      bool
 }
 

@@ -46,7 +46,7 @@ func query(asked context.Context, o Options) (answer, error) {
 	switch {
 	case asked.Err() != nil:
 		return answer{}, fmt.Errorf("asking the pool with %s: %w", o.CondorStatus, asked.Err())
-	case context.Cause(ctx) == errTimeout:
+	case errors.Is(context.Cause(ctx), errTimeout):
 		return answer{}, pool.SourceError("%s did not end within %s%s: check that the collector answers, or give it more time", o.CondorStatus, o.Timeout, complaint)
 	case passed.left < 0:
 		return answer{}, pool.SourceError("%s prints more than %d MiB", o.CondorStatus, o.maxOutput>>20)

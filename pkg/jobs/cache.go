@@ -55,7 +55,7 @@ type remark struct {
 func NewCache(maxBytes uint64, now func() time.Time) *Cache {
 	return &Cache{now: now, entries: otter.Must(&otter.Options[cacheKey, entry]{
 		MaximumWeight: max(maxBytes, 1),
-		Weigher:       func(key cacheKey, e entry) uint32 { return uint32(min(e.bytes(key), 1<<31)) }, //nolint:gosec // bounded
+		Weigher:       func(key cacheKey, e entry) uint32 { return uint32(min(e.bytes(key), 1<<31)) },
 	})}
 }
 

@@ -10,7 +10,7 @@ import (
 // inode tells files of one name apart.
 func inode(info os.FileInfo) uint64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
-		return uint64(s.Ino)
+		return s.Ino
 	}
 	return 0
 }

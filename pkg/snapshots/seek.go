@@ -91,7 +91,7 @@ func (s *search) at(ctx context.Context, from, to int64) (rowid int64, text stri
 
 // Queries for timestamps from a rowid on.
 const (
-	upwards   = "SELECT rowid, CAST(timestamp AS TEXT) FROM gpu_state WHERE rowid >= ? AND timestamp IS NOT NULL ORDER BY rowid"
+	upwards   = "SELECT rowid, CAST(timestamp AS TEXT) FROM gpu_state WHERE rowid >= ? AND timestamp IS NOT NULL ORDER BY rowid" // #nosec G101 -- no credentials
 	downwards = "SELECT rowid, CAST(timestamp AS TEXT) FROM gpu_state WHERE rowid <= ? AND timestamp IS NOT NULL ORDER BY rowid DESC"
 )
 

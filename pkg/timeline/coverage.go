@@ -117,7 +117,8 @@ func (s *Slices) cover() {
 			day, begin = d, floor(v.Days[d])
 		}
 		t := v.Times[i]
-		from, to := t, t
+		from := t
+		var to pool.Micros
 		switch {
 		case s.minutes > 0:
 			from = begin(t)

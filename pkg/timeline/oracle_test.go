@@ -30,11 +30,11 @@ type drawnRow struct {
 // missed runs, outages, doubled rows, several claims of a GPU, rows without a GPU, silent machines.
 func drawPool(t *rapid.T, zone *time.Location, start pool.Micros) []drawnRow {
 	var rows []drawnRow
-	at := start + pool.Micros(rapid.Int64Range(0, 20*int64(pool.Hour)).Draw(t, "begin"))
+	at := start + rapid.Int64Range(0, 20*pool.Hour).Draw(t, "begin")
 	n := rapid.IntRange(1, 60).Draw(t, "snapshots")
 	for range n {
 		step := rapid.SampledFrom([]pool.Micros{30 * pool.Second, 60 * pool.Second, 61 * pool.Second, 5 * pool.Minute, 15 * pool.Minute, 15 * pool.Minute, 40 * pool.Minute, 3 * pool.Hour}).Draw(t, "step")
-		at += step + pool.Micros(rapid.Int64Range(0, 999_999).Draw(t, "micros"))
+		at += step + rapid.Int64Range(0, 999_999).Draw(t, "micros")
 		const layout = "2006-01-02 15:04:05.000000"
 		text := pool.Time(at).In(zone).Format(layout)
 		if first := at - pool.Hour; pool.Time(first).In(zone).Format(layout) == text && (len(rows) == 0 || first > rows[len(rows)-1].at) {

@@ -286,7 +286,7 @@ func TestRetries(t *testing.T) {
 	// A pause that would outlast the deadline: the answer stands, at once.
 	f = newFake(t, func(w http.ResponseWriter, _ *http.Request, _ int) {
 		w.Header().Set("Retry-After", "3600")
-		w.WriteHeader(429)
+		w.WriteHeader(http.StatusTooManyRequests)
 	})
 	_, err = f.source(t, f.URL).Ads(t.Context(), wanted)
 	require.ErrorContains(t, err, "429 Too Many Requests")
