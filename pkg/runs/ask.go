@@ -27,7 +27,8 @@ func (o *Observed) Ask(ctx context.Context, source jobs.Source, wanted Wanted) (
 				lastSeen[job] = max(lastSeen[job], run.Last)
 			} else {
 				nameless = true
-				first, last = min(first, run.First), max(last, run.First)
+				begin := o.Machines[m].Runs[firstPiece(o.Machines[m].Runs, r)].First
+				first, last = min(first, begin), max(last, run.First)
 			}
 		}
 		if nameless {

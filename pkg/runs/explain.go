@@ -133,9 +133,11 @@ func (l *linker) machineRuns(wanted Wanted) Explanation {
 	return x
 }
 
-// piecesOf returns a run and, where one was interrupted, the later runs of the same claim: they may be one.
+// piecesOf returns a run and, where one was interrupted, the later runs of the same claim: they may be one. Without a
+// GlobalJobId it is the first of them whose ad can be found.
 func (l *linker) piecesOf(run int, pieces []int32) []int32 {
 	runs := l.machine.Runs
+	run = firstPiece(runs, run)
 	pieces = append(pieces, int32(run))
 	interrupted := runs[run].Ending == Interrupted
 	for i := run + 1; interrupted && i < len(runs); i++ {
@@ -145,6 +147,23 @@ func (l *linker) piecesOf(run int, pieces []int32) []int32 {
 		}
 	}
 	return pieces
+}
+
+// firstPiece returns the first of the pieces that a run without a GlobalJobId may go on with; any other run is its own.
+func firstPiece(runs []Run, run int) int {
+	if !runs[run].Job.IsNone() {
+		return run
+	}
+	for i := run - 1; i >= 0; i-- {
+		if compareClaims(&runs[i], &runs[run]) != 0 {
+			continue
+		}
+		if runs[i].Ending != Interrupted {
+			break
+		}
+		run = i
+	}
+	return run
 }
 
 // compareClaims compares runs by what makes them pieces of one: side and job; without a GlobalJobId user and GPU.

@@ -143,6 +143,12 @@ func (l *linker) split(run *Run, number int32, ads []record, into []Explained) [
 			next++
 		}
 		p.last, p.until = next-1, s
+		for p.last > p.first && !l.observed.reports(l.machine, p.last) { // joined or bridged: nobody saw the run then
+			p.last--
+		}
+		for next < run.Last && !l.observed.reports(l.machine, next) {
+			next++
+		}
 		into = append(into, l.part(p, ads))
 		p = part{run: run, number: number, first: next, from: s}
 	}
@@ -165,7 +171,7 @@ func (l *linker) part(p part, ads []record) Explained {
 	seen := l.seen(p)
 	own, link := l.own(p, seen, ads)
 	later := lastRun(ads)
-	if later.Ad != nil && later.start <= seen.last+Tolerance && (p.until == 0 || later.start < p.until) {
+	if later.Ad != nil && (later.start <= seen.last || later.Ad == own.Ad) {
 		later = record{}
 	}
 	switch {

@@ -115,11 +115,14 @@ func (w *walker) add(s segment) {
 }
 
 // reports tells whether the machine has a row in a snapshot.
-func (w *walker) reports(snapshot int32) bool {
-	k := w.observed.dayOf[snapshot]
-	d := w.observed.View.Days[k]
-	m := slices.IndexFunc(d.Machines(), func(m timeline.Machine) bool { return m.Name == w.machine.Name })
-	return m >= 0 && d.Reports(m, int(snapshot)-w.observed.View.Base[k])
+func (w *walker) reports(snapshot int32) bool { return w.observed.reports(w.machine, snapshot) }
+
+// reports tells whether a machine has rows at a snapshot.
+func (o *Observed) reports(machine *Machine, snapshot int32) bool {
+	k := o.dayOf[snapshot]
+	d := o.View.Days[k]
+	m := slices.IndexFunc(d.Machines(), func(m timeline.Machine) bool { return m.Name == machine.Name })
+	return m >= 0 && d.Reports(m, int(snapshot)-o.View.Base[k])
 }
 
 // unlisted adds the snapshots of a day on which a GPU has no row.

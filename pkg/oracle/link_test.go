@@ -1,0 +1,283 @@
+package oracle
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// fits tells whether an ad is of a run's machine and GPUs.
+func (a ad) fits(r *run) bool { return a.machine() == r.machine && a.holds(r.gpus) }
+
+func (a ad) ofBackfill() bool {
+	return strings.Contains(strings.ToLower(a.text("StartdSlot")), "backfill")
+}
+
+// link joins the apparent runs of a side with the ads, and gives each its times and outcome.
+func (v *view) link(apparent []*run, backfill bool) []*run {
+	of := map[string][]ad{}
+	for _, a := range v.ads {
+		id := a.text("GlobalJobId")
+		of[id] = append(of[id], a)
+	}
+	var whole []*run // pieces on both sides of a gap that one ad covers are one
+	for _, r := range apparent {
+		joined := false
+		for i := len(whole) - 1; i >= 0 && !joined; i-- {
+			before := whole[i]
+			if before.job != r.job || before.machine != r.machine || r.job == "" && (before.owner != r.owner || !common(before.gpus, r.gpus)) {
+				continue
+			}
+			if before.lost {
+				candidates := of[r.job]
+				if r.job == "" {
+					v.bracket(before)
+					candidates = []ad{v.byTime(before, backfill)}
+				}
+				for _, a := range candidates {
+					start, ok1 := a.date("JobCurrentStartDate")
+					end, ok2 := a.end()
+					if ok1 && ok2 && a.fits(before) && a.fits(r) &&
+						start <= v.snaps[before.last()].at+skew && end >= v.snaps[r.first()].at-skew {
+						joined = true
+					}
+				}
+			}
+			if joined {
+				before.sights = append(before.sights, r.sights...)
+				maps.Copy(before.gpus, r.gpus)
+				before.lost, before.end, before.running, before.takeover, before.takenOverBy = r.lost, r.end, r.running, r.takeover, r.takenOverBy
+			}
+			break
+		}
+		if !joined {
+			whole = append(whole, r)
+		}
+	}
+	var runs []*run
+	for _, r := range whole {
+		runs = append(runs, v.splitUp(r, of[r.job])...)
+	}
+	slices.SortStableFunc(runs, func(a, b *run) int { return a.first() - b.first() })
+	for _, r := range runs {
+		v.resolve(r, of[r.job], backfill, runs)
+	}
+	return runs
+}
+
+// bracket sets between which times a run began and ended.
+func (v *view) bracket(r *run) {
+	r.seen, r.lastSeen = v.snaps[r.first()].at, v.snaps[r.last()].at
+	if r.first() > 0 {
+		r.previous = v.snaps[r.first()-1].at
+	}
+	switch {
+	case r.end >= 0:
+		r.absent = v.snaps[r.end].at
+	case r.lost:
+		r.absent = v.snaps[r.last()+1].at
+	}
+}
+
+// splitUp splits a run at the job's starts inside it.
+func (v *view) splitUp(r *run, ads []ad) []*run {
+	v.bracket(r)
+	var starts []int64
+	for _, a := range ads {
+		if start, ok := a.date("JobCurrentStartDate"); ok && r.job != "" && a.fits(r) && start > r.seen+skew && start <= r.lastSeen {
+			starts = append(starts, start)
+		}
+	}
+	slices.Sort(starts)
+	starts = slices.Compact(starts)
+	parts, sights := []*run{r}, r.sights
+	if len(starts) == 0 {
+		return parts
+	}
+	for _, start := range starts {
+		before := parts[len(parts)-1]
+		after := *before
+		next := 0
+		for v.snaps[next].at < start {
+			next++
+		}
+		before.sights, after.sights = nil, nil
+		parts = append(parts, &after)
+		before.end, before.lost, before.running, before.split, before.takeover, before.takenOverBy = -1, false, false, true, false, ""
+		before.absent, after.started, after.part, after.next = start, start, true, next
+	}
+	for k, p := range parts { // each sight belongs to the part that had begun
+		for _, i := range sights {
+			if (k == 0 || v.snaps[i].at >= p.started) && (k+1 == len(parts) || v.snaps[i].at < p.absent) {
+				p.sights = append(p.sights, i)
+			}
+		}
+		p.seen, p.lastSeen = v.snaps[p.first()].at, v.snaps[p.last()].at
+		if p.first() > 0 {
+			p.previous = v.snaps[p.first()-1].at
+		}
+	}
+	return parts
+}
+
+func (v *view) resolve(r *run, ads []ad, backfill bool, all []*run) {
+	if r.started == 0 {
+		r.started = r.seen
+	}
+	r.ended = r.absent
+	if r.lost || r.running {
+		r.ended = r.lastSeen
+	}
+	r.link = "none"
+	inStart := func(at int64, ok bool) bool {
+		return ok && at <= r.seen+skew && (r.previous == 0 || at > r.previous-skew)
+	}
+	inEnd := func(at int64, ok bool) bool {
+		return ok && at >= r.lastSeen-skew && (r.absent == 0 || at <= r.absent || at <= r.absent+skew && !r.split)
+	}
+	if r.job == "" {
+		ads = nil
+		if a := v.byTime(r, backfill); a != nil {
+			ads = []ad{a}
+		}
+	}
+	own, link, later := v.describes(r, ads)
+	if r.link = link; r.job == "" && own != nil {
+		r.link = "machine and time"
+	}
+	stated, cause, ended := "", "", false
+	if own != nil {
+		if at, ok := own.date("JobCurrentStartDate"); !r.part && inStart(at, ok) {
+			r.started = at
+		}
+		if at, ok := own.end(); inEnd(at, ok) {
+			r.ended, ended = at, true
+		}
+		stated, cause = own.outcome()
+		if stated == "" && own.epoch() { // its times only: the history ad of the same run
+			for _, a := range ads {
+				if !a.epoch() && must(a.date("JobCurrentStartDate")) == must(own.date("JobCurrentStartDate")) && a.machine() == own.machine() {
+					stated, cause = a.outcome()
+				}
+			}
+		}
+		if _, coded := own.number("VacateReasonCode"); stated == "evicted" && (cause == "" || cause == "unknown" && !coded) {
+			cause = "unknown"
+			if r.takeover {
+				cause = "owner preemption"
+			}
+		}
+	}
+	if later != nil { // a later run began: this one did not complete
+		for _, name := range []string{"JobStartDate", "JobLastStartDate"} { // the second before the first
+			if at, ok := later.date(name); own == nil && !r.part && inStart(at, ok) {
+				r.started = at
+			}
+		}
+		vacated, ok := later.date("LastVacateTime")
+		if ok = inEnd(vacated, ok); ok && !ended {
+			r.ended, ended = vacated, true
+		}
+		if holds, _ := later.number("NumHolds"); stated == "" && (holds == 0 || ok) {
+			stated, cause = "evicted", "unknown"
+			if r.takeover {
+				cause = "owner preemption"
+			}
+		} else if stated == "" {
+			stated = "weaker"
+		}
+	}
+	r.running = r.running && !ended
+	again := false // a later run of the job; for a lost one: elsewhere
+	for _, x := range all {
+		if x.job == r.job && r.job != "" && x.first() > r.last() && !(r.lost && x.machine == r.machine && common(x.gpus, r.gpus)) {
+			again = true
+		}
+	}
+	r.evidence = "none"
+	switch {
+	case r.running:
+		r.outcome = "running"
+	case stated == "ambiguous":
+		r.outcome = "ambiguous"
+	case stated != "" && stated != "weaker":
+		r.outcome, r.evidence, r.cause = stated, "job ad", cause
+	case r.takeover:
+		r.outcome, r.evidence, r.cause = "evicted", "takeover", "owner preemption"
+	case stated != "weaker" && again:
+		r.outcome, r.evidence, r.cause = "evicted", "reappeared", "unknown"
+	case r.lost:
+		r.outcome = "lost"
+	default:
+		r.outcome = "ambiguous"
+	}
+}
+
+// describes finds the ad whose dates describe a run, in the order of htcondor.md, and else the ad of a later run of its job.
+func (v *view) describes(r *run, ads []ad) (own ad, link string, later ad) {
+	start := func(a ad) int64 { return must(a.date("JobCurrentStartDate")) }
+	overlaps := func(a ad) bool { return start(a) <= r.lastSeen && must(a.end()) >= r.seen }
+	var epoch, history, last ad
+	for _, a := range ads {
+		if start(a) == 0 {
+			continue
+		}
+		if last == nil || start(a) > start(last) || start(a) == start(last) && !a.epoch() {
+			last = a
+		}
+		if !a.fits(r) || r.split && start(a) >= r.absent || r.part && start(a) < r.started {
+			continue
+		}
+		switch {
+		case a.epoch():
+			if start(a) <= r.seen+skew && must(a.end()) >= r.lastSeen-skew &&
+				(epoch == nil || overlaps(a) && !overlaps(epoch) || overlaps(a) == overlaps(epoch) && start(a) > start(epoch)) {
+				epoch = a
+			}
+		case start(a) <= r.lastSeen+skew && must(a.date("RecordTime")) >= r.seen-skew: // one written before the run was seen tells nothing of it
+			if history == nil || start(a) > start(history) {
+				history = a
+			}
+		}
+	}
+	if last != nil && start(last) > r.lastSeen {
+		later = last
+	}
+	switch {
+	case epoch != nil:
+		return epoch, "epoch", later
+	case history != nil:
+		if later != nil && start(later) == start(history) {
+			later = nil
+		}
+		return history, "last run", later
+	case later != nil:
+		return nil, "earlier run", later
+	case len(ads) > 0:
+		return nil, "job only", nil
+	}
+	return nil, "none", nil
+}
+
+func must(at int64, _ bool) int64 { return at }
+
+// byTime finds the ad of a run without GlobalJobId.
+func (v *view) byTime(r *run, backfill bool) (best ad) {
+	if r.previous == 0 {
+		return nil
+	}
+	distance := func(a ad) int64 {
+		d := must(a.date("JobCurrentStartDate")) - r.seen
+		return max(d, -d)
+	}
+	for _, a := range v.ads {
+		start, ok := a.date("JobCurrentStartDate")
+		if !ok || !a.fits(r) || a.ofBackfill() != backfill || start <= r.previous-skew || start > r.seen+skew {
+			continue
+		}
+		if best == nil || distance(a) < distance(best) || distance(a) == distance(best) && a.epoch() && !best.epoch() {
+			best = a
+		}
+	}
+	return best
+}
