@@ -31,7 +31,8 @@ func (v *view) findStates(k string) []stay {
 		}
 		best := 0
 		for _, w := range s.of[k] {
-			rank, state := 0, ""
+			var rank int
+			var state string
 			switch {
 			case !w.backfill && w.state == "Claimed":
 				rank, state = 4, "taken"
