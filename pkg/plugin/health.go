@@ -223,10 +223,13 @@ func directoriesFinding() finding {
 	return found
 }
 
-// sentence ends a text with a full stop and begins it with a capital.
+// sentence ends a text with a full stop and begins it with a capital, or with a file's name as it is.
 func sentence(text string) string {
 	if text == "" {
 		return ""
+	}
+	if word, _, _ := strings.Cut(text, " "); strings.ContainsAny(word, "_./") {
+		return strings.TrimRight(text, ".") + "."
 	}
 	return strings.ToUpper(text[:1]) + strings.TrimRight(text[1:], ".") + "."
 }
