@@ -1,9 +1,9 @@
 package reliability
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -33,9 +33,17 @@ func start(t testing.TB) *host.Process {
 	t.Helper()
 	path, err := binary()
 	require.NoError(t, err)
-	process, err := host.Start(path, io.Discard)
+	var log bytes.Buffer
+	process, err := host.Start(path, &log)
 	require.NoError(t, err)
-	t.Cleanup(process.Close)
+	t.Cleanup(func() {
+		ended := process.Exited()
+		process.Close()
+		if t.Failed() && ended { // it was not ended by the test: its last words
+			text := log.String()
+			t.Logf("the plugin ended: …%s", text[max(0, len(text)-20_000):])
+		}
+	})
 	return process
 }
 

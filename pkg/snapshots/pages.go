@@ -182,6 +182,7 @@ func childrenOf(page []byte, greatest int64, r Rowids) (children []child, err er
 	if 12+2*cells > len(page) {
 		return nil, errUnusual
 	}
+	before := int64(math.MinInt64)
 	for i := range cells {
 		at := int(binary.BigEndian.Uint16(page[12+2*i:]))
 		if at+5 > len(page) {
@@ -191,6 +192,10 @@ func childrenOf(page []byte, greatest int64, r Rowids) (children []child, err er
 		if n == 0 {
 			return nil, errUnusual
 		}
+		if int64(last) <= before || binary.BigEndian.Uint32(page[at:]) < 2 { // the first page is never a child
+			return nil, errCircle
+		}
+		before = int64(last)
 		if int64(last) >= r.First {
 			children = append(children, child{binary.BigEndian.Uint32(page[at:]), int64(last)})
 		}
