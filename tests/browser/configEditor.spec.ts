@@ -3,18 +3,18 @@ import { expect, test } from './editors';
 test('is filled in from top to bottom', async ({ editor }) => {
   const { page } = editor;
   await editor.open({ editor: 'config' });
-  await page.getByLabel(/^Directory.*gpu_state/).fill('/srv/gpu-snapshots');
+  await editor.fill(/^Directory.*gpu_state/, '/srv/gpu-snapshots');
   await page.getByRole('radio', { name: 'It changed' }).check();
-  await page.getByLabel('until').fill('2026-05-14 00:00:00');
+  await editor.fill('until', '2026-05-14 00:00:00');
   await page.getByLabel('Zone', { exact: true }).first().fill('America/Chic');
-  await page.getByRole('option', { name: 'America/Chicago' }).click();
+  await editor.pick('America/Chicago');
   await page.getByLabel(/^Slice/).click();
-  await page.getByRole('option', { name: 'Every snapshot' }).click();
-  await page.getByLabel(/^Excluded hosts/).fill('out.yaml');
-  await page.getByLabel(/^Memory/).fill('256');
+  await editor.pick('Every snapshot');
+  await editor.fill(/^Excluded hosts/, 'out.yaml');
+  await editor.fill(/^Memory/, '256');
   await page.getByRole('radio', { name: 'Elasticsearch' }).check();
-  await page.getByLabel('Data source connection URL').fill('https://es.example.org:9200');
-  await page.getByLabel(/^History index/).fill('history-*');
+  await editor.fill('Data source connection URL', 'https://es.example.org:9200');
+  await editor.fill(/^History index/, 'history-*');
   await editor.expectSaved({
     url: 'https://es.example.org:9200',
     jsonData: {

@@ -51,6 +51,21 @@ export class Editor {
     return this.page.getByLabel(label, typeof label === 'string' ? { exact: true } : undefined);
   }
 
+  /** Fills a text field. A menu that is closing may still take the focus, and with it the text: then once more. */
+  async fill(label: string | RegExp, value: string): Promise<void> {
+    const field = this.field(label);
+    await expect(async () => {
+      await field.fill(value);
+      await expect(field).toHaveValue(value, { timeout: 1000 });
+    }).toPass();
+  }
+
+  /** Picks an option of the menu that is open, which closes it. */
+  async pick(option: string): Promise<void> {
+    await this.page.getByRole('option', { name: option }).click();
+    await expect(this.page.getByRole('listbox')).toBeHidden();
+  }
+
   /** Opens a field's menu, chooses in it, and closes it. */
   async choose(label: string, ...options: Array<string | RegExp>): Promise<void> {
     await this.field(label).click();
