@@ -20,7 +20,7 @@ type stretch struct {
 }
 
 // disorderHours is how far a text may fall behind: a repeated hour, or a late snapshot.
-const disorderHours = 3
+const disorderHours = 1
 
 // longestMonth is how far the ends of an ordered file lie apart at most. Where a clock ran years ahead for a moment,
 // no day between is worth a look.

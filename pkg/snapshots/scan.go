@@ -4,11 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/binary"
 	"errors"
-	"strings"
-
-	"github.com/cespare/xxhash/v2"
 )
 
 // Visitor takes the rows of a scan, in the order of rowid. What it is given is valid only during the call.
@@ -46,14 +42,18 @@ func (f *File) Scan(ctx context.Context, s State, r Rowids, v Visitor) error {
 
 // scanSQL is the plain way, and the oracle of the other one.
 func (f *File) scanSQL(ctx context.Context, s State, r Rowids, run *runs) error {
-	statement, err := f.db.PrepareContext(ctx, "SELECT "+s.schema.selection()+", rowid FROM gpu_state WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?")
+	lines, err := f.db.PrepareContext(ctx, "SELECT "+s.schema.line()+" FROM gpu_state WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?")
 	if err != nil {
 		return f.explain(err)
 	}
-	defer statement.Close()
-	reader := newReader()
+	defer lines.Close()
+	single, err := f.db.PrepareContext(ctx, "SELECT "+s.schema.selection()+" FROM gpu_state WHERE rowid = ?")
+	if err != nil {
+		return f.explain(err)
+	}
+	defer single.Close()
 	for !r.Empty() {
-		n, err := f.page(ctx, statement, &r, reader, run)
+		n, err := f.page(ctx, lines, single, &r, run)
 		if err != nil || n == 0 {
 			return err
 		}
@@ -61,25 +61,31 @@ func (f *File) scanSQL(ctx context.Context, s State, r Rowids, run *runs) error 
 	return nil
 }
 
-// page reads one statement's worth of rows and moves r.First behind them.
-func (f *File) page(ctx context.Context, statement *sql.Stmt, r *Rowids, reader *reader, run *runs) (n int, err error) {
-	rows, err := statement.QueryContext(ctx, r.First, r.Last, maxRows)
+// page reads one statement's worth of rows and moves r.First behind them. single is for rows whose line cannot be split.
+func (f *File) page(ctx context.Context, lines, single *sql.Stmt, r *Rowids, run *runs) (n int, err error) {
+	rows, err := lines.QueryContext(ctx, r.First, r.Last, maxRows)
 	if err != nil {
 		return 0, f.explain(err)
 	}
 	defer rows.Close()
-	var rowid int64
-	targets := append(reader.targets, &rowid)
+	var line sql.RawBytes
+	var row fields
 	for rows.Next() {
-		if err := rows.Scan(targets...); err != nil {
+		if err := rows.Scan(&line); err != nil {
 			return n, f.explain(err)
 		}
+		rowid, ok := row.split(line)
 		if rowid < r.First || rowid > r.Last {
 			return n, f.explain(errCircle)
 		}
+		if !ok {
+			if _, err := row.read(ctx, single, rowid); err != nil {
+				return n, f.explain(err)
+			}
+		}
 		r.First = rowid + 1
 		n++
-		if err := run.give(rowid, reader); err != nil {
+		if err := run.give(rowid, &row); err != nil {
 			return n, err
 		}
 	}
@@ -128,54 +134,4 @@ func (r *runs) give(rowid int64, t texts) error {
 		r.failed = r.visitor.Row(t.row())
 	}
 	return r.failed
-}
-
-// selection lists the timestamp and the columns, NULL for those that the table lacks. As text, the driver does not
-// parse the timestamp, which is slow and would apply a zone that is ours to apply.
-func (s *schema) selection() string {
-	parts := []string{cast(s.order[s.timestamp])}
-	for _, position := range s.positions {
-		if position < 0 {
-			parts = append(parts, "NULL")
-		} else {
-			parts = append(parts, cast(s.order[position]))
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
-func cast(column string) string {
-	return `CAST("` + strings.ReplaceAll(column, `"`, `""`) + `" AS TEXT)`
-}
-
-// reader holds the texts of one row, the timestamp first.
-type reader struct {
-	texts   [1 + columns]sql.RawBytes
-	targets []any
-	buffer  Row
-}
-
-func newReader() *reader {
-	r := &reader{}
-	for i := range r.texts {
-		r.targets = append(r.targets, &r.texts[i])
-	}
-	return r
-}
-
-func (r *reader) timestamp() []byte { return r.texts[0] }
-
-func (r *reader) row() Row {
-	r.buffer = r.buffer[:0]
-	for _, text := range r.texts[1:] {
-		r.buffer = append(binary.AppendUvarint(r.buffer, uint64(len(text))), text...)
-	}
-	return r.buffer
-}
-
-func (r *reader) hash() uint64 {
-	h := xxhash.New()
-	_, _ = h.Write(r.texts[0])
-	_, _ = h.Write(r.row())
-	return max(h.Sum64(), 1)
 }

@@ -163,25 +163,14 @@ func (f *File) hash(ctx context.Context, s State, rowids []int64) ([]uint64, err
 	}
 	defer statement.Close()
 	for i, rowid := range rowids {
-		if hashes[i], err = hashRow(ctx, statement, rowid); err != nil {
+		var row fields
+		found, err := row.read(ctx, statement, rowid)
+		if err != nil {
 			return nil, err
+		}
+		if found {
+			hashes[i] = row.hash()
 		}
 	}
 	return hashes, nil
-}
-
-func hashRow(ctx context.Context, statement *sql.Stmt, rowid int64) (hash uint64, err error) {
-	rows, err := statement.QueryContext(ctx, rowid)
-	if err != nil {
-		return 0, err
-	}
-	defer rows.Close()
-	if rows.Next() {
-		r := newReader()
-		if err := rows.Scan(r.targets...); err != nil {
-			return 0, err
-		}
-		hash = r.hash()
-	}
-	return hash, rows.Err()
 }

@@ -10,9 +10,10 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// margin is how much more is read on both sides of a day: repeated hours and late snapshots stand elsewhere in the
-// order of text than in the order of time.
-const margin = 3 * pool.Hour
+// margin is how much more is read on both sides of a day: repeated hours and late snapshots stand up to an hour elsewhere in
+// the order of text than in the order of time, and runs within a minute are one snapshot. What stands farther behind makes
+// a file Unordered.
+const margin = pool.Hour + 2*pool.Minute
 
 // source is what a day took from one file.
 type source struct {

@@ -124,13 +124,14 @@ func (t *Timeline) load(ctx context.Context, from, to pool.Micros) (*View, []fil
 	return newView(t.names, days, notices), files, nil
 }
 
-// days loads those of the given UTC days that the files reach into, in parallel.
+// days loads those of the given UTC days that the files reach into, in parallel. The newest goes first: it alone may have to be
+// read from its file.
 func (t *Timeline) days(ctx context.Context, first, last int32, files []file) ([]*Day, error) {
 	dates := slices.DeleteFunc(t.dates(files), func(date int32) bool { return date < first || date > last })
 	days := make([]*Day, len(dates))
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(cap(t.slots))
-	for i, date := range dates {
+	for i, date := range slices.Backward(dates) {
 		if groupCtx.Err() != nil {
 			break
 		}

@@ -1,0 +1,103 @@
+package snapshots
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"strconv"
+	"strings"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// fields are the texts of one row as SQL gives them, the timestamp first.
+type fields struct {
+	texts  [1 + columns][]byte
+	buffer Row
+}
+
+// separator stands between the texts of a line. A row whose own texts hold it is read column by column.
+const separator = 0x1f
+
+// line is an expression for a row's rowid and texts as one text: a driver's call for each column takes most of the time of
+// reading a row.
+func (s *schema) line() string {
+	return "concat(rowid, X'1F', " + strings.Join(s.columns(), ", X'1F', ") + ")"
+}
+
+// selection lists the timestamp and the columns, as text: the driver would parse the timestamp, which is slow, and would
+// apply a zone that is ours to apply.
+func (s *schema) selection() string {
+	parts := s.columns()
+	for i, column := range parts {
+		parts[i] = "CAST(" + column + " AS TEXT)"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// columns names the timestamp and the columns, NULL for those that the table lacks.
+func (s *schema) columns() []string {
+	names := []string{quoted(s.order[s.timestamp])}
+	for _, position := range s.positions {
+		if position < 0 {
+			names = append(names, "NULL")
+		} else {
+			names = append(names, quoted(s.order[position]))
+		}
+	}
+	return names
+}
+
+func quoted(column string) string { return `"` + strings.ReplaceAll(column, `"`, `""`) + `"` }
+
+// split takes a line over; ok is false when it does not tell where the texts end.
+func (f *fields) split(line []byte) (rowid int64, ok bool) {
+	number, rest, _ := bytes.Cut(line, []byte{separator})
+	rowid, err := strconv.ParseInt(string(number), 10, 64)
+	for i := range columns {
+		end := bytes.IndexByte(rest, separator)
+		if end < 0 {
+			return rowid, false
+		}
+		f.texts[i], rest = rest[:end], rest[end+1:]
+	}
+	f.texts[columns] = rest
+	return rowid, err == nil && bytes.IndexByte(rest, separator) < 0
+}
+
+// read asks a statement that lists the selection of the row with a rowid.
+func (f *fields) read(ctx context.Context, statement *sql.Stmt, rowid int64) (found bool, err error) {
+	rows, err := statement.QueryContext(ctx, rowid)
+	if err != nil {
+		return false, err
+	}
+	defer rows.Close()
+	if found = rows.Next(); found {
+		var targets [1 + columns]any
+		for i := range targets {
+			targets[i] = &f.texts[i]
+		}
+		if err := rows.Scan(targets[:]...); err != nil {
+			return false, err
+		}
+	}
+	return found, rows.Err()
+}
+
+func (f *fields) timestamp() []byte { return f.texts[0] }
+
+func (f *fields) row() Row {
+	f.buffer = f.buffer[:0]
+	for _, text := range f.texts[1:] {
+		f.buffer = append(binary.AppendUvarint(f.buffer, uint64(len(text))), text...)
+	}
+	return f.buffer
+}
+
+func (f *fields) hash() uint64 {
+	h := xxhash.New()
+	_, _ = h.Write(f.texts[0])
+	_, _ = h.Write(f.row())
+	return max(h.Sum64(), 1)
+}
