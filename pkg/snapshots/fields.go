@@ -7,8 +7,6 @@ import (
 	"encoding/binary"
 	"strconv"
 	"strings"
-
-	"github.com/cespare/xxhash/v2"
 )
 
 // fields are the texts of one row as SQL gives them, the timestamp first.
@@ -51,10 +49,16 @@ func (s *schema) columns() []string {
 
 func quoted(column string) string { return `"` + strings.ReplaceAll(column, `"`, `""`) + `"` }
 
+// cutRowid cuts the rowid off a line. SQLite has printed it: it is a number.
+func cutRowid(line []byte) (rowid int64, texts []byte) {
+	number, texts, _ := bytes.Cut(line, []byte{separator})
+	rowid, _ = strconv.ParseInt(string(number), 10, 64)
+	return rowid, texts
+}
+
 // split takes a line over; ok is false when it does not tell where the texts end.
 func (f *fields) split(line []byte) (rowid int64, ok bool) {
-	number, rest, _ := bytes.Cut(line, []byte{separator})
-	rowid, err := strconv.ParseInt(string(number), 10, 64)
+	rowid, rest := cutRowid(line)
 	for i := range columns {
 		end := bytes.IndexByte(rest, separator)
 		if end < 0 {
@@ -63,7 +67,7 @@ func (f *fields) split(line []byte) (rowid int64, ok bool) {
 		f.texts[i], rest = rest[:end], rest[end+1:]
 	}
 	f.texts[columns] = rest
-	return rowid, err == nil && bytes.IndexByte(rest, separator) < 0
+	return rowid, bytes.IndexByte(rest, separator) < 0
 }
 
 // read asks a statement that lists the selection of the row with a rowid.
@@ -93,11 +97,4 @@ func (f *fields) row() Row {
 		f.buffer = append(binary.AppendUvarint(f.buffer, uint64(len(text))), text...)
 	}
 	return f.buffer
-}
-
-func (f *fields) hash() uint64 {
-	h := xxhash.New()
-	_, _ = h.Write(f.texts[0])
-	_, _ = h.Write(f.row())
-	return max(h.Sum64(), 1)
 }
