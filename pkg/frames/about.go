@@ -54,6 +54,10 @@ func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 		a.Stat("Coverage", "percent", 100*float64(c.Covered)/float64(window))
 	}
 	a.Stat("Gaps", "short", float64(len(c.Gaps)))
+	a.Stat("Days in memory", "short", float64(v.Work.Kept))
+	a.Stat("Days from the cache directory", "short", float64(v.Work.OnDisk))
+	a.Stat("Days read from month files", "short", float64(v.Work.Read))
+	a.Stat("Rows read", "short", float64(v.Work.Rows))
 	return a
 }
 

@@ -4,12 +4,28 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
+// Work tells what a view took to make.
+type Work struct {
+	Kept   int64 // days that were in memory
+	OnDisk int64 // days out of the cache directory
+	Read   int64 // days read from month files, as a whole or their new rows
+	Rows   int64 // rows read for them
+}
+
+// tally counts work that is done side by side.
+type tally struct{ kept, onDisk, read, rows atomic.Int64 }
+
+func (t *tally) total() Work {
+	return Work{t.kept.Load(), t.onDisk.Load(), t.read.Load(), t.rows.Load()}
+}
+
 // day returns the segment of a UTC day as the files are now.
-func (t *Timeline) day(ctx context.Context, date int32, files []file) (*Day, error) {
+func (t *Timeline) day(ctx context.Context, date int32, files []file, work *tally) (*Day, error) {
 	e, err := t.cache.acquire(ctx, date)
 	if err != nil {
 		return nil, err
@@ -21,6 +37,7 @@ func (t *Timeline) day(ctx context.Context, date int32, files []file) (*Day, err
 	}
 	if e.day != nil && (maps.Equal(e.versions, versions) || t.untouched(e, files)) {
 		e.versions = versions
+		work.kept.Add(1)
 		return e.day, nil
 	}
 	select {
@@ -29,7 +46,7 @@ func (t *Timeline) day(ctx context.Context, date int32, files []file) (*Day, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if err := t.read(ctx, e, date, files); err != nil {
+	if err := t.read(ctx, e, date, files, work); err != nil {
 		e.day, e.in = nil, nil
 		return nil, err
 	}
@@ -54,23 +71,28 @@ func (t *Timeline) untouched(e *entry, files []file) bool {
 	return n == len(e.sources)
 }
 
-func (t *Timeline) read(ctx context.Context, e *entry, date int32, files []file) error {
-	grown := false
+func (t *Timeline) read(ctx context.Context, e *entry, date int32, files []file, work *tally) error {
+	grown, before := false, int64(0)
 	if e.in != nil {
+		before = e.in.rows()
 		var err error
 		if grown, err = e.in.grow(ctx, files); err != nil {
 			return err
 		}
 	}
 	if !grown && t.fromDisk(ctx, e, date, files) {
+		work.onDisk.Add(1)
 		return nil
 	}
 	if !grown {
+		before = 0
 		e.in = newIngest(date, t.zone, t.names)
 		if err := e.in.read(ctx, files); err != nil {
 			return err
 		}
 	}
+	work.read.Add(1)
+	work.rows.Add(e.in.rows() - before)
 	e.day, e.sources = e.in.day(), e.in.sources
 	if e.in.finished(files) { // its rows are not needed any more
 		if t.disk != nil {
@@ -123,6 +145,14 @@ func (t *Timeline) fromDisk(ctx context.Context, e *entry, date int32, files []f
 	}
 	e.day, e.sources, e.in = d, sources, nil
 	return true
+}
+
+// rows is the number of rows that were read.
+func (in *ingest) rows() (n int64) {
+	for _, s := range in.sources {
+		n += s.rows.Last - s.rows.First + 1
+	}
+	return n
 }
 
 // bytes estimates the live memory of what is kept of the rows.

@@ -100,19 +100,20 @@ func (t *Timeline) load(ctx context.Context, from, to pool.Micros) (*View, []fil
 		return nil, nil, err
 	}
 	first, last := pool.DayOf(from)-1, pool.DayOf(to)
-	days, err := t.days(ctx, first, last, files)
+	var work tally
+	days, err := t.days(ctx, first, last, files, &work)
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(days) > 0 && days[0].Date == first && days[0].cadence == 0 { // its cadence is the day's before it
-		before, err := t.days(ctx, first-1, first-1, files)
+		before, err := t.days(ctx, first-1, first-1, files, &work)
 		if err != nil {
 			return nil, nil, err
 		}
 		days = append(before, days...)
 	}
 	if n := len(days); n == 0 || len(days[n-1].Times) == 0 || days[n-1].Times[len(days[n-1].Times)-1] <= to {
-		after, err := t.days(ctx, last+1, last+1, files)
+		after, err := t.days(ctx, last+1, last+1, files, &work)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -121,12 +122,14 @@ func (t *Timeline) load(ctx context.Context, from, to pool.Micros) (*View, []fil
 	for _, d := range days {
 		notices = append(notices, d.notices()...)
 	}
-	return newView(t.names, days, notices), files, nil
+	v := newView(t.names, days, notices)
+	v.Work = work.total()
+	return v, files, nil
 }
 
 // days loads those of the given UTC days that the files reach into, in parallel. The newest goes first: it alone may have to be
 // read from its file.
-func (t *Timeline) days(ctx context.Context, first, last int32, files []file) ([]*Day, error) {
+func (t *Timeline) days(ctx context.Context, first, last int32, files []file, work *tally) ([]*Day, error) {
 	dates := slices.DeleteFunc(t.dates(files), func(date int32) bool { return date < first || date > last })
 	days := make([]*Day, len(dates))
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -136,7 +139,7 @@ func (t *Timeline) days(ctx context.Context, first, last int32, files []file) ([
 			break
 		}
 		group.Go(func() (err error) {
-			days[i], err = t.day(groupCtx, date, files)
+			days[i], err = t.day(groupCtx, date, files, work)
 			return err
 		})
 	}
@@ -155,7 +158,7 @@ func (t *Timeline) Range(ctx context.Context) (first, newest pool.Micros, ok boo
 	dates := t.dates(files)
 	// the dates have a day's margin, and a day can be without a snapshot
 	for i := 0; i < len(dates) && !okDay(first); i++ {
-		d, err := t.day(ctx, dates[i], files)
+		d, err := t.day(ctx, dates[i], files, new(tally))
 		if err != nil {
 			return 0, 0, false, err
 		}
@@ -164,7 +167,7 @@ func (t *Timeline) Range(ctx context.Context) (first, newest pool.Micros, ok boo
 		}
 	}
 	for i := len(dates) - 1; i >= 0 && !okDay(newest); i-- {
-		d, err := t.day(ctx, dates[i], files)
+		d, err := t.day(ctx, dates[i], files, new(tally))
 		if err != nil {
 			return 0, 0, false, err
 		}

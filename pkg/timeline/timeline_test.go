@@ -72,6 +72,8 @@ func TestNewRowsAreSeen(t *testing.T) {
 				v := load(t, tl, quarterly(0, n+3))
 				requireEqual(t, ask(quarterly(0, n+3)), v)
 				require.Same(t, first.Days[0], v.Days[0])
+				require.Positive(t, v.Work.Kept)
+				require.LessOrEqual(t, v.Work.Rows, int64(2*5), "what this load appended, and near midnight the hour before it")
 			}
 		})
 	}
@@ -124,7 +126,11 @@ func TestCacheDirectory(t *testing.T) {
 	require.NoError(t, err)
 	e := &entry{}
 	require.True(t, tl.fromDisk(t.Context(), e, pool.DayOf(start)+2, files))
-	requireEqual(t, ask(rows), load(t, tl, rows))
+	v := load(t, tl, rows)
+	requireEqual(t, ask(rows), v)
+	running := quarterly(6*96-4, 600) // from an hour before midnight on
+	require.Equal(t, Work{OnDisk: 7, Read: 2, Rows: int64(len(running))}, v.Work, "the empty day to come is looked at too")
+	require.Equal(t, Work{Kept: 9}, load(t, tl, rows).Work)
 	require.NoError(t, tl.Close())
 
 	random := rand.New(rand.NewPCG(1, 2))

@@ -15,6 +15,7 @@ type View struct {
 	Base    []int         // number of each day's first snapshot
 	Times   []pool.Micros // of all snapshots, ascending
 	Notices []Notice      // what was wrong with the data that the view was made from
+	Work    Work
 
 	limits []pool.Micros // the gap limit of each day
 }

@@ -23,7 +23,7 @@ func (t *Timeline) Warm(ctx context.Context) error {
 		if files, _, err = t.files(ctx); err != nil {
 			return err
 		}
-		if _, err := t.day(ctx, date, files); err != nil {
+		if _, err := t.day(ctx, date, files, new(tally)); err != nil {
 			return err
 		}
 	}
