@@ -92,7 +92,7 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 		}
 	}
 	for name, file := range map[string]string{"chtcOwnedFile": s.CHTCOwnedFile, "hostExclusionsFile": s.HostExclusionsFile, "jobsPath": s.JobsPath} {
-		if file != filepath.Base(file) || !filepath.IsLocal(file) {
+		if file != filepath.Base(file) || !filepath.IsLocal(file) || file == "." {
 			return Settings{}, pool.BadQuery("%s %q is not a plain file name: the file must lie inside snapshotDir", name, file)
 		}
 	}

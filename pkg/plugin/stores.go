@@ -12,6 +12,7 @@ import (
 	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/timeline"
 	"github.com/chtc/gpureports/pkg/userhours"
@@ -43,6 +44,7 @@ func openStores(ctx context.Context, instance backend.DataSourceInstanceSettings
 
 func (s *stores) close() error {
 	err := s.timeline.Close()
+	runs.Forget(s.timeline)
 	if s.ads != nil {
 		err = errors.Join(err, s.ads.Close())
 	}

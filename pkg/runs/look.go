@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -17,17 +18,27 @@ func Look(ctx context.Context, tl *timeline.Timeline, w pool.Window, lists pool.
 	if err != nil {
 		return nil, err
 	}
-	return looks.get(ctx, v, reach, lists)
+	return looks.get(ctx, tl, v, reach, lists)
+}
+
+// Forget drops what was observed of a timeline that is closed: it would hold its days.
+func Forget(tl *timeline.Timeline) {
+	looks.mu.Lock()
+	defer looks.mu.Unlock()
+	looks.entries = slices.DeleteFunc(looks.entries, func(e remembered) bool { return e.timeline == tl })
 }
 
 // memory keeps the latest observations of all timelines: the panels of a dashboard ask for one window at one moment.
 type memory struct {
-	turn    chan struct{} // one observation at a time: it takes all cores
-	entries []remembered  // the latest first
-	most    int           // bytes
+	turn chan struct{} // one observation at a time: it takes all cores
+	most int           // bytes
+
+	mu      sync.Mutex
+	entries []remembered // the latest first
 }
 
 type remembered struct {
+	timeline   *timeline.Timeline
 	days       []*timeline.Day
 	first, end int
 	lists      string
@@ -37,29 +48,48 @@ type remembered struct {
 
 var looks = memory{turn: make(chan struct{}, 1), most: 256 << 20}
 
-// get observes a view, or returns what was observed before over the same days and snapshots, with the same lists.
-func (m *memory) get(ctx context.Context, v *timeline.View, reach pool.Window, lists pool.Lists) (*Observed, error) {
+// get observes a timeline's view, or returns what was observed before over the same days and snapshots, with the same lists.
+func (m *memory) get(ctx context.Context, tl *timeline.Timeline, v *timeline.View, reach pool.Window, lists pool.Lists) (*Observed, error) {
 	select {
 	case m.turn <- struct{}{}:
 		defer func() { <-m.turn }()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("observing the pool: %w", ctx.Err())
 	}
-	first, end := v.Snapshots(reach)
-	named := fmt.Sprint(slices.Sorted(maps.Keys(lists.CHTCOwned)), lists.Excluded)
-	i := slices.IndexFunc(m.entries, func(e remembered) bool {
-		return e.first == first && e.end == end && e.lists == named && slices.Equal(e.days, v.Days)
-	})
-	if i >= 0 {
-		e := m.entries[i]
-		m.entries = slices.Insert(slices.Delete(m.entries, i, i+1), 0, e)
-		return e.observed, nil
+	wanted := remembered{timeline: tl, days: v.Days, lists: fmt.Sprint(slices.Sorted(maps.Keys(lists.CHTCOwned)), lists.Excluded)}
+	wanted.first, wanted.end = v.Snapshots(reach)
+	if o := m.find(wanted); o != nil {
+		return o, nil
 	}
 	o, err := Observe(ctx, v, reach, lists)
 	if err != nil {
 		return nil, fmt.Errorf("observing the pool: %w", err)
 	}
-	m.entries = slices.Insert(m.entries, 0, remembered{v.Days, first, end, named, o, o.bytes()})
+	wanted.observed, wanted.bytes = o, o.bytes()
+	m.add(wanted)
+	return o, nil
+}
+
+// find returns what was observed before, nil without.
+func (m *memory) find(wanted remembered) *Observed {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := slices.IndexFunc(m.entries, func(e remembered) bool {
+		return e.first == wanted.first && e.end == wanted.end && e.lists == wanted.lists && slices.Equal(e.days, wanted.days)
+	})
+	if i < 0 {
+		return nil
+	}
+	e := m.entries[i]
+	m.entries = slices.Insert(slices.Delete(m.entries, i, i+1), 0, e)
+	return e.observed
+}
+
+// add puts an observation first, and drops the oldest ones beyond the bytes that may be kept.
+func (m *memory) add(e remembered) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.entries = slices.Insert(m.entries, 0, e)
 	all := 0
 	for i := range m.entries {
 		if all += m.entries[i].bytes; all > m.most {
@@ -67,7 +97,6 @@ func (m *memory) get(ctx context.Context, v *timeline.View, reach pool.Window, l
 			break
 		}
 	}
-	return o, nil
 }
 
 // bytes is about what an observation takes.
