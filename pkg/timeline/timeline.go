@@ -94,23 +94,35 @@ func (t *Timeline) Load(ctx context.Context, from, to pool.Micros) (*View, error
 	}
 }
 
+// longestSlice is how far a slice that holds the beginning of a window can lie ahead of it.
+const longestSlice = pool.Hour
+
 func (t *Timeline) load(ctx context.Context, from, to pool.Micros) (*View, []file, error) {
 	files, notices, err := t.files(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	first, last := pool.DayOf(from)-1, pool.DayOf(to)
+	first, last := pool.DayOf(from-longestSlice), pool.DayOf(to)
 	var work tally
 	days, err := t.days(ctx, first, last, files, &work)
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(days) > 0 && days[0].Date == first && days[0].cadence == 0 { // its cadence is the day's before it
-		before, err := t.days(ctx, first-1, first-1, files, &work)
-		if err != nil {
+	dayBefore := func() error {
+		first--
+		before, err := t.days(ctx, first, first, files, &work)
+		days = append(before, days...)
+		return err
+	}
+	if first == pool.DayOf(from) && (len(days) == 0 || days[0].Date > first || !days[0].reaches(from-longestSlice)) {
+		if err := dayBefore(); err != nil {
 			return nil, nil, err
 		}
-		days = append(before, days...)
+	}
+	for len(days) > 0 && days[0].Date == first && days[0].cadence == 0 && first > pool.DayOf(from)-2 { // its cadence is the day's before it
+		if err := dayBefore(); err != nil {
+			return nil, nil, err
+		}
 	}
 	if n := len(days); n == 0 || len(days[n-1].Times) == 0 || days[n-1].Times[len(days[n-1].Times)-1] <= to {
 		after, err := t.days(ctx, last+1, last+1, files, &work)
@@ -126,6 +138,9 @@ func (t *Timeline) load(ctx context.Context, from, to pool.Micros) (*View, []fil
 	v.Work = work.total()
 	return v, files, nil
 }
+
+// reaches tells whether the day has a snapshot before t.
+func (d *Day) reaches(t pool.Micros) bool { return len(d.Times) > 0 && d.Times[0] < t }
 
 // days loads those of the given UTC days that the files reach into, in parallel. The newest goes first: it alone may have to be
 // read from its file.
