@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,7 +110,7 @@ func TestUnreadableTimestamps(t *testing.T) {
 	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: clean})
 	want := ask(t, open(t, now, map[string]any{"snapshotDir": dir}), begin, now, views()...)
 	for _, text := range []any{"", "soon", "0000-00-00 00:00:00", "zzz", 12, nil, "2025-09-31 25:61:00", "9999-99-99", []byte{0xff, 0x00}} {
-		for _, at := range []int{0, 300, len(clean)} {
+		for _, at := range []int{0, 300, len(clean) / 3, len(clean)} { // len / 3: at midnight
 			odd := snapshotstest.Row{"Name": "slot1_1@m", "Machine": "m", "AssignedGPUs": "GPU-1", "State": "Claimed", "timestamp": text}
 			dir := t.TempDir()
 			snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: slices.Insert(slices.Clone(clean), at, odd)})
@@ -117,6 +118,7 @@ func TestUnreadableTimestamps(t *testing.T) {
 			for i, q := range views() {
 				require.Equal(t, figures(t, want[i]), figures(t, got[i]), "%v at %d: %s", text, at, q)
 				require.Contains(t, notices(got[i]), "1 rows have no readable timestamp: left out", "%v at %d: %s", text, at, q)
+				require.Equal(t, 1, strings.Count(notices(got[i]), "no readable timestamp"), "%v at %d: %s", text, at, q)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -51,6 +52,8 @@ type reader struct {
 	localtime.Resolver
 	text []byte // the last timestamp
 	last int    // its block, -1 = it was unreadable
+	date int32  // of the last one that could be read
+	lost uint32 // rows ahead of the first timestamp that can be read, of a file's beginning
 }
 
 func newIngest(date int32, zone *localtime.Zone, names *Names) *ingest {
@@ -92,7 +95,7 @@ func (in *ingest) read(ctx context.Context, files []file) error {
 		if n > 0 { // the previous snapshot may stand in the file before
 			resolver = in.readers[n-1].Resolver
 		}
-		in.readers = append(in.readers, reader{Resolver: resolver})
+		in.readers = append(in.readers, reader{Resolver: resolver, date: noDate})
 		in.sources = append(in.sources, source{file: f.Name, inode: f.state.Inode, columns: f.state.Columns, edits: f.state.Rewritten})
 		if err := in.scan(ctx, n, f, rows); err != nil {
 			return err
@@ -164,7 +167,7 @@ func (s *source) is(f file) bool {
 }
 
 func (in *ingest) scan(ctx context.Context, n int, f file, rows snapshots.Rowids) error {
-	v := &visitor{in: in, reader: &in.readers[n], file: n, begin: pool.Micros(in.date) * pool.Day}
+	v := &visitor{in: in, reader: &in.readers[n], file: n, begin: pool.Micros(in.date) * pool.Day, beginning: rows.First == f.state.First}
 	if err := f.Scan(ctx, f.state, rows, v); err != nil {
 		return err
 	}
@@ -213,7 +216,12 @@ type visitor struct {
 	reader *reader
 	file   int
 	begin  pool.Micros // of the day
+
+	beginning bool // the scan begins with the file's first row
 }
+
+// noDate is before any timestamp that could be read.
+const noDate = math.MinInt32
 
 func (v *visitor) Snapshot(timestamp []byte) (bool, error) {
 	r := v.reader
@@ -236,6 +244,10 @@ func (v *visitor) begins(timestamp []byte) {
 		return
 	}
 	v.reader.last = len(v.in.blocks)
+	if v.reader.date = pool.DayOf(reading.Time); v.reader.date == v.in.date {
+		v.in.notes.Unreadable += v.reader.lost
+	}
+	v.reader.lost = 0
 	v.in.blocks = append(v.in.blocks, block{time: reading.Time, file: v.file, number: len(v.in.blocks), repeated: reading.Repeated})
 	if pool.DayOf(reading.Time) == v.in.date {
 		if reading.Back {
@@ -248,8 +260,13 @@ func (v *visitor) begins(timestamp []byte) {
 }
 
 func (v *visitor) Row(row snapshots.Row) error {
-	if v.reader.last < 0 {
-		v.in.notes.Unreadable++
+	if r := v.reader; r.last < 0 { // it belongs to the day of the rows before it
+		switch {
+		case r.date == v.in.date:
+			v.in.notes.Unreadable++
+		case r.date == noDate && v.beginning:
+			r.lost++
+		}
 		return nil
 	}
 	b := &v.in.blocks[v.reader.last]
