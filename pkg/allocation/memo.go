@@ -23,7 +23,7 @@ const memory = 64 << 20
 var memo = otter.Must(&otter.Options[memoKey, *part]{
 	MaximumWeight: memory,
 	Weigher: func(_ memoKey, p *part) uint32 {
-		return uint32(unsafe.Sizeof(memoKey{})) + uint32(unsafe.Sizeof(*p)) + uint32(len(p.groups))*uint32(unsafe.Sizeof(Group{})) + 8*uint32(len(p.sums))
+		return uint32(unsafe.Sizeof(memoKey{})) + uint32(unsafe.Sizeof(*p)) + uint32(len(p.groups))*uint32(unsafe.Sizeof(Group{})) + 8*uint32(cap(p.sums))
 	},
 	Executor: func(maintain func()) { maintain() },
 })
