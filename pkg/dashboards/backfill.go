@@ -161,18 +161,12 @@ func backfill() Dashboard {
 func curvesByMachineType() View {
 	v := curves()
 	for _, t := range []struct{ name, color string }{{pool.ResearcherOwned.MachineType(), "blue"}, {pool.OpenCapacity.MachineType(), "green"}} {
-		color := object{"mode": "fixed", "fixedColor": t.color}
-		low := t.name + " · 95 % low"
-		v.Overrides = append(v.Overrides,
-			Override{t.name + " · Survival", object{"color": color, "displayName": t.name}},
-			Override{low, object{"color": color, "custom.lineWidth": 0, "custom.hideFrom": hiddenInLegend}},
-			Override{t.name + " · 95 % high", object{"color": color, "custom.lineWidth": 0, "custom.fillBelowTo": low, "custom.fillOpacity": 15, "custom.hideFrom": hiddenInLegend}},
-		)
+		for _, field := range []string{t.name, t.name + " · 95 % low", t.name + " · 95 % high"} {
+			v.Overrides = append(v.Overrides, Override{field, object{"color": object{"mode": "fixed", "fixedColor": t.color}}})
+		}
 	}
 	return v
 }
-
-var hiddenInLegend = object{"legend": true, "tooltip": false, "viz": false}
 
 var causeColors = colors(map[string]string{"owner preemption": "blue", "user or rank preemption": "purple", "drain or maintenance": "orange", "fault": "red", "unknown": "text"})
 

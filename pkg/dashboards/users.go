@@ -76,7 +76,7 @@ func users() Dashboard {
 					Title: "GPU hours by project", Width: 12, Height: 8, MaxDataPoints: 60,
 					Description: "GPU hours of the chosen users, by the projects that the machine was prioritized for.",
 					Query:       ask("userHours", "timeseries").by("project").where(chosen),
-					View:        bars(renamed("GPU hours", "No project")),
+					View:        bars(),
 				},
 				{
 					Title: "GPU hours by project and user", Width: 24, Height: 12,

@@ -22,6 +22,9 @@ type About struct {
 	stats   []data.QueryStat
 }
 
+// wellCovered is the share of the window from which on gaps are worth a mention, but no warning.
+const wellCovered = 0.95
+
 // NewAbout begins with what the coverage says: excluded hosts, rows without a GPU, gaps, missing data (methodology section 10).
 func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 	a := &About{plan: p}
@@ -42,7 +45,8 @@ func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 		for _, g := range c.Gaps {
 			hours += pool.Hours(min(g.To, c.Window.To) - max(g.From, c.Window.From))
 		}
-		a.Warn("%s between snapshots, %s h in all, the first from %s to %s UTC", count(len(c.Gaps), "gap"), Decimal(hours), Stamp(c.Gaps[0].From), Stamp(c.Gaps[0].To))
+		few := float64(c.Covered) < wellCovered*float64(c.Window.To-c.Window.From)
+		a.add(few, fmt.Sprintf("%s between snapshots, %s h in all, the first from %s to %s UTC", count(len(c.Gaps), "gap"), Decimal(hours), Stamp(c.Gaps[0].From), Stamp(c.Gaps[0].To)))
 	}
 	if window := c.Window.To - c.Window.From; c.Snapshots > 0 && window > 0 && c.Covered < window {
 		a.Info("coverage %s %%: %s of %s h, %s, %s", Decimal(100*float64(c.Covered)/float64(window)), Decimal(pool.Hours(c.Covered)), Decimal(c.Window.Hours()), count(c.Snapshots, "snapshot"), count(c.Slices, "slice"))

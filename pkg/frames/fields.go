@@ -90,7 +90,7 @@ func column(name string) *data.FieldConfig {
 	return c
 }
 
-// Groups are the columns of groups, one a grouping; groups[i] holds the values of row i by grouping.
+// groupColumns are the columns of groups, one a grouping; groups[i] holds the values of row i by grouping.
 func groupColumns(p *query.Plan, groups [][]string) []*data.Field {
 	var fields []*data.Field
 	for g, name := range p.GroupBy {
@@ -98,7 +98,11 @@ func groupColumns(p *query.Plan, groups [][]string) []*data.Field {
 		for i := range groups {
 			values[i] = groups[i][g]
 		}
-		fields = append(fields, Text(name, values))
+		f := Text(name, values)
+		if name == "project" && (g == 0 || !p.Totals) { // totals have their name in the first column, and nothing in others
+			f.Config.Mappings = data.ValueMappings{data.ValueMapper{"": {Text: nameless(name)}}}
+		}
+		fields = append(fields, f)
 	}
 	return fields
 }

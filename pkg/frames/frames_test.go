@@ -207,6 +207,61 @@ func TestSurvival(t *testing.T) {
 	require.Empty(t, Survival(p, aboutOf(p), nil)[0].Fields)
 }
 
+// A curve with both bounds draws them as a band beneath its own name; one without leaves everything to the panel.
+func TestSurvivalBands(t *testing.T) {
+	curve := func(group ...string) Curve {
+		one := []float64{1}
+		return Curve{group, 0, 1, []float64{0}, map[string][]float64{"survival": one, "low": one, "high": one, "atRisk": one}}
+	}
+	p := planOf(t, `{"queryType": "backfillAvailability", "view": "survival", "groupBy": ["category"], "metrics": ["survival", "low", "high", "atRisk"]}`)
+	f := Survival(p, aboutOf(p), []Curve{curve("Backfill (CHTC Owned)"), curve("Backfill (Open Capacity)")})[0]
+	var shown []string
+	for _, field := range f.Fields[1:] {
+		shown = append(shown, field.Config.DisplayNameFromDS)
+	}
+	require.Equal(t, []string{
+		"Backfill (CHTC Owned)", "Backfill (CHTC Owned) · 95 % low", "Backfill (CHTC Owned) · 95 % high", "Backfill (CHTC Owned) · At risk",
+		"Backfill (Open Capacity)", "Backfill (Open Capacity) · 95 % low", "Backfill (Open Capacity) · 95 % high", "Backfill (Open Capacity) · At risk",
+	}, shown)
+	for _, i := range []int{1, 5} {
+		curve, low, high, atRisk := f.Fields[i].Config, f.Fields[i+1].Config, f.Fields[i+2].Config, f.Fields[i+3].Config
+		require.Equal(t, low.DisplayNameFromDS, high.Custom["fillBelowTo"])
+		require.Equal(t, curve.Color, low.Color)
+		require.Equal(t, curve.Color, high.Color)
+		require.Nil(t, atRisk.Color)
+		require.NotContains(t, curve.Custom, "lineWidth")
+		require.NotContains(t, low.Custom, "fillBelowTo")
+		require.Equal(t, 0, low.Custom["lineWidth"])
+		require.Contains(t, low.Custom, "categoryKey")
+	}
+	require.NotEqual(t, f.Fields[1].Config.Color, f.Fields[5].Config.Color)
+
+	p = planOf(t, `{"queryType": "backfillAvailability", "view": "survival"}`)
+	f = Survival(p, aboutOf(p), []Curve{curve()})[0]
+	require.Equal(t, "Survival", f.Fields[1].Config.DisplayNameFromDS)
+	require.Equal(t, "95 % low", f.Fields[3].Config.Custom["fillBelowTo"])
+
+	p = planOf(t, `{"queryType": "backfillAvailability", "view": "survival", "groupBy": ["category"], "metrics": ["survival", "high"]}`)
+	f = Survival(p, aboutOf(p), []Curve{curve("Backfill (CHTC Owned)")})[0]
+	require.NotContains(t, f.Fields[2].Config.Custom, "fillBelowTo")
+	require.Nil(t, f.Fields[1].Config.Color)
+}
+
+// What is stored as the empty text has a name to show: a GPU without a project.
+func TestGroupsWithoutAValue(t *testing.T) {
+	p := planOf(t, `{"queryType": "userHours", "view": "timeseries", "groupBy": ["project", "device"]}`)
+	f := TimeSeries(p, aboutOf(p), []Series{{[]string{"", "A"}, "gpuHours", []pool.Micros{0}, []float64{1}}})[0]
+	require.Equal(t, "No project · A", f.Fields[1].Config.DisplayNameFromDS)
+	require.Equal(t, data.Labels{"project": "", "device": "A"}, f.Fields[1].Labels)
+
+	p = planOf(t, `{"queryType": "allocation", "view": "summary", "groupBy": ["project"]}`)
+	f = Table(p, aboutOf(p), []Row{{[]string{"", "Real"}, make([]float64, len(p.Metrics))}})[0]
+	require.Equal(t, data.ValueMappings{data.ValueMapper{"": {Text: "No project"}}}, f.Fields[0].Config.Mappings)
+	p = planOf(t, `{"queryType": "allocation", "view": "summary", "groupBy": ["device", "project"]}`)
+	f = Table(p, aboutOf(p), []Row{{[]string{"A", "", "Real"}, make([]float64, len(p.Metrics))}})[0]
+	require.Nil(t, f.Fields[1].Config.Mappings, "the total has no project either")
+}
+
 func TestList(t *testing.T) {
 	p := planOf(t, `{"queryType": "evictions", "view": "runs", "limit": 2}`)
 	frames := List(p, aboutOf(p), Text("machine", []string{"b", "a", "c"}), Number("hours", []float64{1, nan, 3}), Time("start", []pool.Micros{5, NoTime, 7}), Numbers("gpus", []int64{1, 2, 3}), Bool("censored", []bool{true, false, true}))
@@ -238,6 +293,20 @@ func TestNoticesOnTheData(t *testing.T) {
 	}, got)
 	f = NewAbout(p, &timeline.View{}, timeline.Coverage{Window: p.Window}).Finish(nil)[0]
 	require.Equal(t, "no snapshot in the window", f.Meta.Notices[0].Text)
+}
+
+// A gap in a window that is well covered warns nobody.
+func TestSeverityOfGaps(t *testing.T) {
+	p := planOf(t, `{"queryType": "allocation"}`)
+	for covered, want := range map[pool.Micros]data.NoticeSeverity{
+		pool.Day:            data.NoticeSeverityInfo,
+		pool.Day * 95 / 100: data.NoticeSeverityInfo,
+		pool.Day*95/100 - 1: data.NoticeSeverityWarning,
+		0:                   data.NoticeSeverityWarning,
+	} {
+		a := NewAbout(p, &timeline.View{}, timeline.Coverage{Window: p.Window, Snapshots: 9, Slices: 9, Covered: covered, Gaps: []timeline.Gap{{From: 0, To: pool.Hour}}})
+		require.Equal(t, want, a.Finish(nil)[0].Meta.Notices[0].Severity, covered)
+	}
 }
 
 func TestNumbersInWords(t *testing.T) {

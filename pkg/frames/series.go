@@ -96,12 +96,28 @@ func pointDistance(p *query.Plan) time.Duration {
 
 // displayName is the group, and the metric where there are several or no group.
 func displayName(p *query.Plan, s Series) string {
-	parts := slices.DeleteFunc(slices.Clone(s.Group), func(v string) bool { return v == "" })
-	if len(parts) == 0 || len(p.Metrics) > 1 {
-		parts = append(parts, presentations[s.Metric].name)
+	metric := presentations[s.Metric].name
+	switch {
+	case len(s.Group) == 0:
+		return metric
+	case len(p.Metrics) > 1:
+		return groupName(p, s.Group) + " · " + metric
+	}
+	return groupName(p, s.Group)
+}
+
+func groupName(p *query.Plan, group []string) string {
+	parts := slices.Clone(group)
+	for i, value := range parts {
+		if value == "" {
+			parts[i] = nameless(p.GroupBy[i])
+		}
 	}
 	return strings.Join(parts, " · ")
 }
+
+// nameless is how a group without a value is shown, where it is stored as the empty text.
+func nameless(grouping string) string { return "No " + strings.ToLower(presentations[grouping].name) }
 
 // categoryKey is the field's `custom` with the key of the group's category.
 func categoryKey(p *query.Plan, group []string) map[string]any {

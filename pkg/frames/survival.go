@@ -48,7 +48,8 @@ func Survival(p *query.Plan, a *About, curves []Curve) data.Frames {
 	x := data.NewField("hours", nil, hours)
 	x.Config = column("hours")
 	fields := []*data.Field{x}
-	for _, c := range curves {
+	for i, c := range curves {
+		band := bandOf(p, i, c.Group)
 		for _, metric := range p.Metrics {
 			values := make([]float64, len(hours))
 			for i, h := range hours {
@@ -64,8 +65,9 @@ func Survival(p *query.Plan, a *About, curves []Curve) data.Frames {
 			for g, name := range p.GroupBy {
 				f.Labels[name] = c.Group[g]
 			}
-			f.Config.DisplayNameFromDS = displayName(p, Series{Group: c.Group, Metric: metric})
+			f.Config.DisplayNameFromDS = curveName(p, c.Group, metric)
 			f.Config.Custom = categoryKey(p, c.Group)
+			band.draw(metric, f.Config)
 			fields = append(fields, f)
 		}
 	}
