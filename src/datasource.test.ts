@@ -2,6 +2,7 @@ import { CoreApp, DataQueryRequest, dateTime, TimeRange } from '@grafana/data';
 import { lastValueFrom } from 'rxjs';
 
 import { VariableQuery } from './query/types';
+import { defaultAnnotationQuery } from './query/defaults';
 import { validate } from './query/validation';
 import { testDatasource } from './test/datasource';
 import { GpuVariables } from './variables';
@@ -17,6 +18,15 @@ describe('DataSource', () => {
     const { datasource } = testDatasource();
     expect(validate({ refId: 'A', ...datasource.getDefaultQuery(CoreApp.Explore) })).toEqual([]);
     expect(datasource.annotations.getDefaultQuery?.()).toMatchObject({ queryType: 'evictions', view: 'annotations' });
+  });
+
+  it('gives a new annotation its default query, and leaves a stored one alone', () => {
+    const { prepareAnnotation } = testDatasource().datasource.annotations;
+    const annotation = { name: 'a', enable: true, iconColor: 'red' };
+    const prepared = prepareAnnotation?.(annotation);
+    expect(prepared).toEqual({ ...annotation, target: { refId: 'Anno', ...defaultAnnotationQuery } });
+    expect(prepareAnnotation?.(prepared)).toBe(prepared);
+    expect(annotation).not.toHaveProperty('target');
   });
 
   it('runs only queries with a kind', () => {

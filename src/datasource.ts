@@ -1,4 +1,5 @@
 import {
+  AnnotationQuery,
   AnnotationSupport,
   CoreApp,
   DataSourceInstanceSettings,
@@ -19,7 +20,14 @@ import { templateVariables } from './templateVariables';
 import { GpuVariables } from './variables';
 
 export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> {
-  annotations: AnnotationSupport<GpuQuery> = { getDefaultQuery: () => defaultAnnotationQuery };
+  annotations: AnnotationSupport<GpuQuery> = {
+    getDefaultQuery: () => defaultAnnotationQuery,
+    // Grafana shows a new annotation's default query, but runs and stores only what the annotation holds.
+    prepareAnnotation: (annotation: AnnotationQuery<GpuQuery>) =>
+      annotation.target?.queryType
+        ? annotation
+        : { ...annotation, target: { refId: 'Anno', ...annotation.target, ...defaultAnnotationQuery } },
+  };
 
   constructor(
     settings: DataSourceInstanceSettings<GpuSettings>,

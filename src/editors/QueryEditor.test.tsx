@@ -179,7 +179,7 @@ describe('QueryEditor', () => {
   it('chooses metrics and bucket', async () => {
     const { onChange, user } = setup(defaultQuery);
     await choose(user, 'Metrics', /^Free/);
-    expect(onChange).toHaveBeenLastCalledWith(expect.objectContaining({ metrics: ['allocatedPercent', 'free'] }));
+    expect(onChange).toHaveBeenLastCalledWith(expect.objectContaining({ metrics: ['free'] }));
     await user.keyboard('{Escape}');
     await choose(user, 'Bucket', '1h');
     expect(onChange).toHaveBeenLastCalledWith(expect.objectContaining({ bucket: '1h' }));
@@ -348,6 +348,13 @@ describe('options', () => {
 });
 
 describe('in alert rules', () => {
+  it('hands a new rule its default query, which Grafana would only show, and leaves a stored query alone', () => {
+    const isNew = setup(defaultQuery, { app: CoreApp.UnifiedAlerting });
+    expect(isNew.onChange.mock.calls).toEqual([[{ refId: 'A', ...defaultQuery, view: 'timeseries' }]]);
+    const stored = setup({ ...defaultQuery, view: 'summary' }, { app: CoreApp.UnifiedAlerting });
+    expect(stored.onChange).not.toHaveBeenCalled();
+  });
+
   it('warns about views that cannot alert and about variables', () => {
     setup(
       { queryType: 'allocation', view: 'current', filter: { machines: ['$machine'] } },

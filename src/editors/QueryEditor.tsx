@@ -1,4 +1,4 @@
-import React, { useId } from 'react';
+import React, { useEffect, useId } from 'react';
 import { AnnotationQuery, CoreApp, QueryEditorProps } from '@grafana/data';
 import { Combobox, MultiCombobox } from '@grafana/ui';
 import { EditorField, EditorRow, EditorRows, FlexItem } from '@grafana/plugin-ui';
@@ -34,6 +34,15 @@ export function QueryEditor(props: Props) {
     onRunQuery();
   };
   const change = (fields: Partial<GpuQuery>) => save(fit({ ...query, ...fields }));
+
+  // Grafana shows a new rule's default query, but previews and stores only what the editor has handed over.
+  const isNewRule = inAlertRule && query.view === undefined;
+  useEffect(() => {
+    if (isNewRule) {
+      onChange(fit(query));
+    }
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- once
+  }, [isNewRule]);
 
   return (
     <EditorRows>

@@ -103,7 +103,12 @@ it('withoutField leaves the others', () => {
 
 it('the default query can be drawn and alerted on; the default annotation is right', () => {
   const query = { refId: 'A', ...defaultQuery };
-  expect(fit(query)).toEqual(query);
+  expect(fit(query)).toEqual({ ...query, view: 'timeseries' });
   expect([...validate(query), ...validateForAlert(query)]).toEqual([]);
   expect(validate({ refId: 'A', ...defaultAnnotationQuery })).toEqual([]);
+});
+
+it('the default query changes nothing of a stored one, under which Grafana lays it', () => {
+  const stored = { refId: 'A', queryType: 'userHours', version: 1 };
+  expect({ ...defaultQuery, ...stored }).toEqual(stored);
 });

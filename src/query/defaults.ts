@@ -2,14 +2,11 @@ import { FilterField, GpuQuery, QueryFilter } from './types';
 import { hasVariable } from './interpolate';
 import { filterFields, queryVersion, viewOf } from './kinds';
 
-/** What a new query asks: allocated % of each category over time. It can be drawn, explored and alerted on. */
-export const defaultQuery: Partial<GpuQuery> = {
-  queryType: 'allocation',
-  view: 'timeseries',
-  groupBy: ['category'],
-  metrics: ['allocatedPercent'],
-  version: queryVersion,
-};
+/**
+ * What a new query asks: the kind's own defaults, allocated % of each category over time. It can be drawn, explored and
+ * alerted on. Grafana lays it under stored queries as well, so it says no more than the kind.
+ */
+export const defaultQuery: Partial<GpuQuery> = { queryType: 'allocation', version: queryVersion };
 
 /** What a new annotation asks: the evictions of backfill jobs. */
 export const defaultAnnotationQuery: Partial<GpuQuery> = {

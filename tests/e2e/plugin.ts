@@ -1,4 +1,4 @@
-import { Locator, Page } from '@playwright/test';
+import { Locator, Page, Response } from '@playwright/test';
 import { test as base } from '@grafana/plugin-e2e';
 
 /** The provisioned data source, as provisioning/datasources describes it. */
@@ -9,6 +9,13 @@ export async function choose(row: Locator, page: Page, label: string, option: st
   await row.getByLabel(label, { exact: true }).click();
   await page.getByRole('option', { name: option }).first().click();
   await page.keyboard.press('Escape');
+}
+
+/** The answer to the request that a step makes. */
+export async function answerTo(page: Page, path: string, step: () => Promise<void>): Promise<Response> {
+  const answer = page.waitForResponse((response) => response.url().includes(path));
+  await step();
+  return answer;
 }
 
 export const test = base;
