@@ -80,25 +80,27 @@ export function QueryEditor(props: Props) {
           {hasShape(found.spec) && (
             <EditorRow>
               {found.spec.groupBy.length > 0 && (
-                <EditorField label="Group by" htmlFor={`${id}-groupBy`} width={25}>
+                <EditorField label="Group by" htmlFor={`${id}-groupBy`}>
                   <MultiCombobox
                     id={`${id}-groupBy`}
                     options={optionsOf(found.spec.groupBy, groupByLabels)}
                     value={groupByOf(query)}
                     placeholder="All together"
                     isClearable
+                    {...fixedWidth(36)}
                     onChange={(options) => change({ groupBy: options.map(({ value }) => value) })}
                   />
                 </EditorField>
               )}
               {found.spec.metrics.length > 0 && (
-                <EditorField label="Metrics" htmlFor={`${id}-metrics`} width={25}>
+                <EditorField label="Metrics" htmlFor={`${id}-metrics`}>
                   <MultiCombobox
                     id={`${id}-metrics`}
                     options={optionsOf(found.spec.metrics, metricLabels[found.kind])}
                     value={query.metrics ?? []}
                     placeholder={defaultMetricsText(found.kind, found.spec)}
                     isClearable
+                    {...fixedWidth(44)}
                     onChange={(options) => change({ metrics: options.map(({ value }) => value) })}
                   />
                 </EditorField>
@@ -139,6 +141,11 @@ export function QueryEditor(props: Props) {
       <QuerySummary query={query} inAlertRule={inAlertRule} />
     </EditorRows>
   );
+}
+
+/** A field of this width: what does not fit is shown as a number. (A mere `width` shows one value, however wide it is.) */
+function fixedWidth(width: number) {
+  return { width: 'auto', minWidth: width, maxWidth: width } as const;
 }
 
 /** Whether there is anything to choose beside filters and options. */
