@@ -19,7 +19,7 @@ const lostPIT = "search_context_missing_exception"
 
 var errLostPIT = errors.New("the server lost the point in time of the search")
 
-// performer is any request of the typed client.
+// performer is any request of typedapi.
 type performer interface {
 	Perform(ctx context.Context) (*http.Response, error)
 }

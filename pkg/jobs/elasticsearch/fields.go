@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/elastic/go-elasticsearch/v8/typedapi/core/fieldcaps"
+
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -59,7 +61,7 @@ func (s *Source) fields(ctx context.Context) (fields, error) {
 			Indices    []string
 		}
 	}
-	if err := s.ask(ctx, "asking for the mapping", s.es.FieldCaps().Index(s.index).Fields(names...), &answer); err != nil {
+	if err := s.ask(ctx, "asking for the mapping", fieldcaps.New(s.es).Index(s.index).Fields(names...), &answer); err != nil {
 		return fields{}, err
 	}
 	if len(answer.Indices) == 0 {

@@ -10,6 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/elastic/go-elasticsearch/v8/typedapi/core/closepointintime"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/core/openpointintime"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/core/search"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types/enums/fieldtype"
 	"golang.org/x/sync/errgroup"
@@ -101,7 +104,7 @@ func (s *Source) lookup(ctx context.Context, q question) (jobs.Result, error) {
 // search does one attempt of a lookup. It returns notices about what is missing.
 func (s *Source) search(ctx context.Context, q question, mapping fields, found *jobs.Collector) ([]string, error) {
 	var pit struct{ ID string }
-	if err := s.ask(ctx, "opening a point in time", s.es.OpenPointInTime(s.index).KeepAlive(keepAlive), &pit); err != nil {
+	if err := s.ask(ctx, "opening a point in time", openpointintime.NewOpenPointInTimeFunc(s.es)(s.index).KeepAlive(keepAlive), &pit); err != nil {
 		return nil, err
 	}
 	state := &paging{source: s, found: found, fits: q.fits, mapping: mapping, pit: pit.ID}
@@ -143,13 +146,13 @@ func (p *paging) pages(ctx context.Context, query types.Query) error {
 		p.mu.Lock()
 		pit := p.pit
 		p.mu.Unlock()
-		search := p.source.es.Search().Pit(&types.PointInTimeReference{Id: pit, KeepAlive: keepAlive}).Query(&query).
+		request := search.New(p.source.es).Pit(&types.PointInTimeReference{Id: pit, KeepAlive: keepAlive}).Query(&query).
 			Size(p.source.page).TrackTotalHits(false).Sort(p.mapping.order()...).Source_(types.SourceFilter{Includes: sourceNames})
 		if after != nil {
-			search = search.SearchAfter(after...)
+			request = request.SearchAfter(after...)
 		}
 		var page page
-		if err := p.source.ask(ctx, "searching job ads", search, &page); err != nil {
+		if err := p.source.ask(ctx, "searching job ads", request, &page); err != nil {
 			return err
 		}
 		more, err := p.note(&page)
@@ -217,7 +220,7 @@ func (p *paging) notices() (missing []string) {
 func (p *paging) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	if res, err := p.source.es.ClosePointInTime().Id(p.pit).Perform(ctx); err == nil {
+	if res, err := closepointintime.New(p.source.es).Id(p.pit).Perform(ctx); err == nil {
 		_ = res.Body.Close()
 	}
 }

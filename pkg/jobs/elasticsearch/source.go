@@ -14,6 +14,9 @@ import (
 	"time"
 
 	client "github.com/elastic/go-elasticsearch/v8"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/core/count"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/core/info"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/core/search"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types/enums/sortorder"
 
@@ -39,9 +42,9 @@ type Config struct {
 
 // Source is a server with job ads.
 type Source struct {
-	es      *client.TypedClient
-	shown   string // the URL without credentials
-	index   string // all index expressions, separated by commas
+	es      *client.BaseClient // with the requests of typedapi: its TypedClient would link all of the API, 27 MB
+	shown   string             // the URL without credentials
+	index   string             // all index expressions, separated by commas
 	timeout time.Duration
 	retry   *retrying
 	maxAds  int64
@@ -73,7 +76,7 @@ func New(config Config) (*Source, error) {
 		transport = http.DefaultTransport
 	}
 	retry := &retrying{next: transport, first: firstPause}
-	es, err := client.NewTypedClient(client.Config{
+	es, err := client.NewBaseClient(client.Config{
 		Addresses:    []string{config.URL},
 		Transport:    retry,
 		DisableRetry: true, // retrying knows the deadline
@@ -113,8 +116,8 @@ func (s *Source) newest(ctx context.Context) (time.Time, error) {
 	for _, indexes := range mapping.recordTimes { // one search for each type: different types do not sort together
 		var page page
 		descending := types.SortOptions{SortOptions: map[string]types.FieldSort{mapping.recordTime: {Order: &sortorder.Desc}}}
-		search := s.es.Search().Index(indexes).Size(1).TrackTotalHits(false).Sort(descending).Source_(types.SourceFilter{Includes: sourceNames})
-		if err := s.ask(ctx, "looking for the newest job ad", search, &page); err != nil {
+		request := search.New(s.es).Index(indexes).Size(1).TrackTotalHits(false).Sort(descending).Source_(types.SourceFilter{Includes: sourceNames})
+		if err := s.ask(ctx, "looking for the newest job ad", request, &page); err != nil {
 			return time.Time{}, err
 		}
 		for _, hit := range page.Hits.Hits {
@@ -130,29 +133,29 @@ func (s *Source) newest(ctx context.Context) (time.Time, error) {
 func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
 	ctx, cancel := s.limited(ctx)
 	defer cancel()
-	var info struct {
+	var server struct {
 		Version struct{ Number string }
 	}
 	var status statusError
-	if err := s.ask(ctx, "asking for the version", s.es.Info(), &info); errors.As(err, &status) && status.code == http.StatusForbidden {
-		info.Version.Number = "(version hidden)" // it is a right of its own, which nothing else needs
+	if err := s.ask(ctx, "asking for the version", info.New(s.es), &server); errors.As(err, &status) && status.code == http.StatusForbidden {
+		server.Version.Number = "(version hidden)" // it is a right of its own, which nothing else needs
 	} else if err != nil {
 		return jobs.Health{}, err
 	}
-	var count struct {
+	var found struct {
 		Count  int64
 		Shards shards `json:"_shards"`
 	}
-	if err := s.ask(ctx, "counting job ads", s.es.Count().Index(s.index), &count); err != nil {
+	if err := s.ask(ctx, "counting job ads", count.New(s.es).Index(s.index), &found); err != nil {
 		return jobs.Health{}, err
 	}
 	newest, err := s.newest(ctx)
 	if err != nil {
 		return jobs.Health{}, err
 	}
-	health := jobs.Health{Store: fmt.Sprintf("Elasticsearch %s at %s, index %s", info.Version.Number, s.shown, s.index), Ads: count.Count, Newest: newest}
-	if count.Shards.Failed > 0 {
-		health.Notices = append(health.Notices, s.shardNotice(count.Shards))
+	health := jobs.Health{Store: fmt.Sprintf("Elasticsearch %s at %s, index %s", server.Version.Number, s.shown, s.index), Ads: found.Count, Newest: newest}
+	if found.Shards.Failed > 0 {
+		health.Notices = append(health.Notices, s.shardNotice(found.Shards))
 	}
 	return health, nil
 }
