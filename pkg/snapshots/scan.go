@@ -9,8 +9,8 @@ import (
 
 // Visitor takes the rows of a scan, in the order of rowid. What it is given is valid only during the call.
 type Visitor interface {
-	// Snapshot begins a run of rows with the same timestamp ("" for NULL). false: its rows are not wanted.
-	Snapshot(timestamp []byte) (wanted bool, err error)
+	// Snapshot begins a run of rows with the same timestamp ("" for NULL), at its first row. false: its rows are not wanted.
+	Snapshot(rowid int64, timestamp []byte) (wanted bool, err error)
 	// Row is one of its rows.
 	Row(row Row) error
 }
@@ -128,7 +128,7 @@ func (r *runs) give(rowid int64, t texts) error {
 			r.before = string(timestamp)
 		}
 		r.text, r.began = append(r.text[:0], timestamp...), true
-		r.wanted, r.failed = r.visitor.Snapshot(timestamp)
+		r.wanted, r.failed = r.visitor.Snapshot(rowid, timestamp)
 	}
 	if r.wanted && r.failed == nil {
 		r.failed = r.visitor.Row(t.row())

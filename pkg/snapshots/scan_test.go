@@ -24,8 +24,8 @@ type tape struct {
 
 var errTape = errors.New("the visitor has enough")
 
-func (t *tape) Snapshot(timestamp []byte) (bool, error) {
-	t.lines = append(t.lines, "at "+string(timestamp))
+func (t *tape) Snapshot(rowid int64, timestamp []byte) (bool, error) {
+	t.lines = append(t.lines, fmt.Sprintf("%d at %s", rowid, timestamp))
 	return t.skip == nil || !t.skip(string(timestamp)), nil
 }
 

@@ -11,6 +11,8 @@ import (
 // block is the rows of one timestamp that stand together in a file.
 type block struct {
 	time     pool.Micros
+	rowid    int64    // of its first row
+	ahead    notes    // of the rows ahead of it
 	file     int      // files ascending by month
 	number   int      // in the order of reading
 	rows     []uint32 // of the day's rowTable, in file order
@@ -65,12 +67,11 @@ type builder struct {
 }
 
 type gpuBuild struct {
-	seen      int       // the snapshot whose rows side and extras hold; -1 = none
-	side      [2]uint32 // index in the table's distinct rows; 0 = none
-	extras    []Claim
-	device    Symbol
-	memory    float64
-	hasMemory bool
+	seen   int       // the snapshot whose rows side and extras hold; -1 = none
+	side   [2]uint32 // index in the table's distinct rows; 0 = none
+	extras []Claim
+	device Symbol
+	memory float64
 
 	spans []span
 }
@@ -86,8 +87,9 @@ type machineBuild struct {
 	silent []interval
 }
 
-// buildDay forms a segment. The snapshots' rows are numbered by the table.
-func buildDay(date int32, all []snapshot, table *rowTable) *Day {
+// buildDay forms a segment: the first snapshots of an earlier one of the day, if there is one, and then others. The table numbers
+// the rows, and knows the earlier segment.
+func buildDay(date int32, earlier *Day, keep int, all []snapshot, table *rowTable) *Day {
 	b := &builder{
 		table: table, day: &Day{Date: date, rows: slices.Clone(table.distinct), statuses: make([]packedStatus, Absent+1)},
 		gpus: make([]gpuBuild, len(table.gpus)), machines: make([]machineBuild, len(table.machines)),
@@ -99,13 +101,53 @@ func buildDay(date int32, all []snapshot, table *rowTable) *Day {
 	for i := range b.machines {
 		b.machines[i].seen = -1
 	}
+	if earlier != nil {
+		b.resume(earlier, keep)
+	}
 	for i, s := range all {
 		b.day.Times = append(b.day.Times, s.time)
 		b.day.RowsWithoutGPU = append(b.day.RowsWithoutGPU, 0)
-		b.add(i, s)
+		b.add(keep+i, s)
 	}
 	b.finish()
 	return b.day
+}
+
+// resume goes on where the first snapshots of a day end. Of the later ones only the names stay.
+func (b *builder) resume(d *Day, keep int) {
+	b.day.Times = slices.Clone(d.Times[:keep])
+	b.day.RowsWithoutGPU = slices.Clone(d.RowsWithoutGPU[:keep])
+	b.day.statuses, b.day.extras = slices.Clone(d.statuses), slices.Clone(d.extras)
+	for s := int(Absent) + 1; s < len(d.statuses); s++ {
+		if d.statuses[s].extra == 0 {
+			b.packed[d.statuses[s]] = uint32(s)
+		}
+	}
+	for i := range d.machines {
+		m := &b.machines[i]
+		m.bits, m.seen = d.machines[i], keep-1
+		for _, s := range d.silent[m.bits.silentFrom:m.bits.silentTo] {
+			if int(s.last) >= keep-1 { // it may go on
+				m.seen = min(m.seen, int(s.first)-1)
+				break
+			}
+			m.silent = append(m.silent, s)
+		}
+	}
+	for i := range d.gpus {
+		g, model := &b.gpus[i], d.Model(i)
+		g.device, g.memory = model.Device, model.Memory
+		first, status := d.Spans(i)
+		for k := range first {
+			last := keep - 1
+			if k+1 < len(first) {
+				last = min(last, int(first[k+1])-1)
+			}
+			if int(first[k]) <= last && status[k] > Absent {
+				g.spans = append(g.spans, span{first[k], uint16(last), status[k]})
+			}
+		}
+	}
 }
 
 func (b *builder) add(number int, s snapshot) {
@@ -137,7 +179,7 @@ func (b *builder) row(number int, p *parsedRow) {
 		g.device = p.device
 	}
 	if p.hasMemory {
-		g.memory, g.hasMemory = p.memory, true
+		g.memory = p.memory
 	}
 	current := g.side[p.side]
 	if current == p.row {

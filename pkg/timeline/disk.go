@@ -42,7 +42,7 @@ var (
 const abandoned = time.Hour
 
 const (
-	segmentMagic = "gpureports segment 1\n"
+	segmentMagic = "gpureports segment 2\n"
 	cacheFolder  = "gpureports-segments"
 )
 
@@ -136,9 +136,11 @@ func (s *disk) name(date int32) string { return s.pool + "-" + dateText(date) + 
 
 // segmentHeader stands before the compressed segment, as one line of JSON.
 type segmentHeader struct {
-	Sources []sourceKey `json:"sources"`
-	Hash    uint64      `json:"hash"` // xxHash of the segment
-	Size    int         `json:"size"` // of the segment
+	Sources  []sourceKey `json:"sources"`
+	Finished bool        `json:"finished"`
+	Tail     tail        `json:"tail"` // of a day that is not finished
+	Hash     uint64      `json:"hash"` // xxHash of the segment
+	Size     int         `json:"size"` // of the segment
 }
 
 // sourceKey is by what a source is recognised in another process.
@@ -148,6 +150,7 @@ type sourceKey struct {
 	Columns string   `json:"columns"`
 	First   int64    `json:"first"`
 	Last    int64    `json:"last"`
+	Closed  bool     `json:"closed"`
 	Rows    []int64  `json:"rows"`
 	Hashes  []uint64 `json:"hashes"`
 }
@@ -161,12 +164,12 @@ var (
 	decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxSegment))
 )
 
-// write keeps a finished day. A failure is kept for the health check: the cache only saves time.
-func (s *disk) write(d *Day, sources []source, names *Names) {
+// write keeps a day. A failure is kept for the health check: the cache only saves time.
+func (s *disk) write(d *Day, sources []source, from tail, finished bool, names *Names) {
 	segment := encode(d, names)
-	header := segmentHeader{Hash: xxhash.Sum64(segment), Size: len(segment)}
+	header := segmentHeader{Finished: finished, Tail: from, Hash: xxhash.Sum64(segment), Size: len(segment)}
 	for _, source := range sources {
-		header.Sources = append(header.Sources, sourceKey{source.file, source.inode, source.columns, source.rows.First, source.rows.Last, source.samples, source.hashes})
+		header.Sources = append(header.Sources, sourceKey{source.file, source.inode, source.columns, source.rows.First, source.rows.Last, source.closed, source.samples, source.hashes})
 	}
 	line, err := json.Marshal(header)
 	if err == nil {
@@ -246,24 +249,23 @@ func (s *disk) isOurs(name string) bool {
 	return string(magic[:n]) == segmentMagic
 }
 
-// read returns the kept segment's keys, and a function that decodes it; ok is false when there is none that can be used.
-func (s *disk) read(date int32, names *Names) (sources []sourceKey, segment func() (*Day, error), ok bool) {
+// read returns the header of the kept segment, and a function that decodes it; ok is false when there is none that can be used.
+func (s *disk) read(date int32, names *Names) (header segmentHeader, segment func() (*Day, error), ok bool) {
 	name := s.name(date)
 	content, err := s.root.ReadFile(name)
 	if err != nil {
-		return nil, nil, false
+		return header, nil, false
 	}
 	rest, ours := bytes.CutPrefix(content, []byte(segmentMagic))
 	if !ours {
-		return nil, nil, false // an older format, or foreign: written over later
+		return header, nil, false // an older format, or foreign: written over later
 	}
 	line, body, _ := bytes.Cut(rest, []byte("\n"))
-	var header segmentHeader
 	if json.Unmarshal(line, &header) != nil || header.Size < 0 || header.Size > maxSegment {
 		s.drop(name)
-		return nil, nil, false
+		return header, nil, false
 	}
-	return header.Sources, func() (*Day, error) {
+	return header, func() (*Day, error) {
 		segment, err := decompressor.DecodeAll(body, make([]byte, 0, min(header.Size, 64*len(body))))
 		if err != nil || len(segment) != header.Size || xxhash.Sum64(segment) != header.Hash {
 			s.drop(name)

@@ -36,15 +36,23 @@ type notes struct {
 	Twice      uint32 // snapshots that may be two with the same text, one of each pass of a repeated hour
 }
 
-// ingest reads the rows of one day. It can be asked again when files have grown.
+// tail is where a day that grows is read again: its newest snapshot, of which there may be more to come.
+type tail struct {
+	Rowid int64 `json:"rowid"` // of its first row, in the last source; 0 = the day must be read anew
+	Ahead notes `json:"ahead"` // of the rows ahead of it
+}
+
+// ingest reads the rows of one day: all of them, or those behind an earlier segment of it.
 type ingest struct {
 	date    int32
 	zone    *localtime.Zone
 	table   *rowTable
+	earlier *Day // its snapshots but the newest are taken over; nil = none
 	blocks  []block
 	notes   notes
 	sources []source
 	readers []reader // of each source
+	rows    int64    // that were read
 }
 
 // reader is where the reading of a source stands.
@@ -82,15 +90,11 @@ func texts(date int32, zone *localtime.Zone) (from, to string) {
 // read takes over all rows of the files that can belong to the day.
 func (in *ingest) read(ctx context.Context, files []file) error {
 	from, to := texts(in.date, in.zone)
-	for _, f := range files {
-		if !f.touches(from, to) {
-			continue
-		}
+	for n, f := range touching(files, from, to) {
 		rows, err := f.Seek(ctx, f.state, from, to)
 		if err != nil {
 			return err
 		}
-		n := len(in.sources)
 		resolver := *in.zone.NewResolver()
 		if n > 0 { // the previous snapshot may stand in the file before
 			resolver = in.readers[n-1].Resolver
@@ -104,37 +108,45 @@ func (in *ingest) read(ctx context.Context, files []file) error {
 	return nil
 }
 
-// grow takes over the rows that were appended to the last source since it was read.
-// ok is false when it cannot: the day must be read anew.
-func (in *ingest) grow(ctx context.Context, files []file) (ok bool, err error) {
-	from, to := texts(in.date, in.zone)
-	n := -1
-	for _, f := range files {
-		if !f.touches(from, to) {
-			continue
-		}
-		n++
-		if n >= len(in.sources) || !in.sources[n].is(f) {
-			return false, nil
-		}
-		rows, err := f.Seek(ctx, f.state, from, to)
-		if err != nil {
-			return false, err
-		}
-		read := in.sources[n].rows
-		if rows == read {
-			in.sources[n].closed = rows.Last < f.state.Last
-			continue
-		}
-		if rows.First != read.First || rows.Last < read.Last || n < len(in.sources)-1 {
-			return false, nil
-		}
-		if err := in.scan(ctx, n, f, snapshots.Rowids{First: read.Last + 1, Last: rows.Last}); err != nil {
-			return false, err
-		}
-		in.sources[n].rows.First = rows.First
+// goOn reads a day from its newest snapshot on, with the rows appended since. It returns nil where that is not possible: then the
+// day must be read anew.
+func goOn(ctx context.Context, d *Day, sources []source, from tail, zone *localtime.Zone, names *Names, files []file) (*ingest, error) {
+	begin, end := texts(d.Date, zone)
+	files = touching(files, begin, end)
+	last := len(files) - 1
+	if from.Rowid == 0 || !steady(d.Date, zone) || !slices.EqualFunc(sources, files, func(s source, f file) bool { return s.is(f) }) {
+		return nil, nil
 	}
-	return n == len(in.sources)-1, nil
+	in := newIngest(d.Date, zone, names)
+	in.earlier, in.notes, in.sources, in.readers = d, from.Ahead, slices.Clone(sources), make([]reader, len(sources))
+	in.table.know(d)
+	for n, f := range files {
+		rows, err := f.Seek(ctx, f.state, begin, end)
+		if err != nil {
+			return nil, err
+		}
+		read := sources[n].rows
+		if rows.First != read.First || rows.Last < read.Last || rows.Last > read.Last && n < last {
+			return nil, nil
+		}
+		if n == last {
+			in.readers[n] = reader{Resolver: *zone.NewResolver(), date: d.Date}
+			if err := in.scan(ctx, n, f, snapshots.Rowids{First: from.Rowid, Last: rows.Last}); err != nil {
+				return nil, err
+			}
+		}
+		in.sources[n].rows, in.sources[n].closed = rows, rows.Last < f.state.Last
+	}
+	if all := in.snapshots(); len(all) == 0 || all[0].time != d.Times[len(d.Times)-1] {
+		return nil, nil // rows came late
+	}
+	return in, nil
+}
+
+// steady tells whether the zone's offset is the same wherever rows of the day can stand.
+func steady(date int32, zone *localtime.Zone) bool {
+	begin := pool.Micros(date) * pool.Day
+	return !zone.Changes(begin-pool.Day, begin+2*pool.Day) && zone.Offset(begin-margin) == zone.Offset(begin+pool.Day+margin)
 }
 
 // finished tells whether no collector will append rows of the day: later ones stand behind them, or in a later file.
@@ -143,6 +155,11 @@ func (in *ingest) finished(files []file) bool {
 	return len(in.sources) > 0 && !slices.ContainsFunc(in.sources, func(s source) bool {
 		return !s.closed && !slices.ContainsFunc(files, func(f file) bool { return f.Name > s.file && f.state.LastText >= later })
 	})
+}
+
+// touching returns those of the files whose rows reach into a range of local texts.
+func touching(files []file, from, to string) []file {
+	return slices.DeleteFunc(slices.Clone(files), func(f file) bool { return !f.touches(from, to) })
 }
 
 // touches tells whether the file's rows reach into a range of local texts.
@@ -171,6 +188,7 @@ func (in *ingest) scan(ctx context.Context, n int, f file, rows snapshots.Rowids
 	if err := f.Scan(ctx, f.state, rows, v); err != nil {
 		return err
 	}
+	in.rows += rows.Last - rows.First + 1
 	s := &in.sources[n]
 	s.rows, s.closed = rows, rows.Last < f.state.Last
 	return nil
@@ -181,7 +199,7 @@ func fingerprint(ctx context.Context, sources []source, files []file) error {
 	for i := range sources {
 		s := &sources[i]
 		n := slices.IndexFunc(files, func(f file) bool { return f.Name == s.file })
-		s.samples = sampleRows(s.rows)
+		s.samples = sampleRows(s.rows, s.closed)
 		var err error
 		if s.hashes, err = files[n].Hash(ctx, files[n].state, s.samples); err != nil {
 			return err
@@ -190,24 +208,45 @@ func fingerprint(ctx context.Context, sources []source, files []file) error {
 	return nil
 }
 
-// sampleRows returns the first and the last rowid, the one behind it, and 8 between.
-func sampleRows(r snapshots.Rowids) []int64 {
+// sampleRows returns the first and the last rowid, 8 between, and the one behind it that closes the range.
+func sampleRows(r snapshots.Rowids, closed bool) []int64 {
 	const between = 8
 	rowids := []int64{r.First}
 	for i := int64(1); i <= between; i++ {
 		rowids = append(rowids, r.First+(r.Last-r.First)*i/(between+1))
 	}
-	return slices.Compact(append(rowids, r.Last, r.Last+1))
+	if rowids = append(rowids, r.Last); closed {
+		rowids = append(rowids, r.Last+1)
+	}
+	return slices.Compact(rowids)
 }
 
-// day forms the segment of what was read.
-func (in *ingest) day() *Day {
-	blocks := slices.Clone(in.blocks)
-	d := buildDay(in.date, onDay(unite(blocks), in.date), in.table)
+// snapshots are those of the day among what was read.
+func (in *ingest) snapshots() []snapshot { return onDay(unite(slices.Clone(in.blocks)), in.date) }
+
+// day forms the segment of what was read, and tells where it can go on.
+func (in *ingest) day() (*Day, tail) {
+	all, keep := in.snapshots(), 0
+	if in.earlier != nil {
+		keep = len(in.earlier.Times) - 1
+	}
+	d := buildDay(in.date, in.earlier, keep, all, in.table)
 	d.notes = in.notes
-	d.notes.Twice = in.table.twice(blocks)
+	d.notes.Twice = in.table.twice(in.blocks)
 	d.seal()
-	return d
+	if len(all) == 0 {
+		return d, tail{}
+	}
+	var next tail
+	for _, b := range all[len(all)-1].blocks {
+		if b.file < len(in.sources)-1 { // it stands in two files
+			return d, tail{}
+		}
+		if next.Rowid == 0 || b.rowid < next.Rowid {
+			next = tail{b.rowid, b.ahead}
+		}
+	}
+	return d, next
 }
 
 // visitor sorts the rows of a scan into blocks.
@@ -223,11 +262,11 @@ type visitor struct {
 // noDate is before any timestamp that could be read.
 const noDate = math.MinInt32
 
-func (v *visitor) Snapshot(timestamp []byte) (bool, error) {
+func (v *visitor) Snapshot(rowid int64, timestamp []byte) (bool, error) {
 	r := v.reader
 	if string(timestamp) != string(r.text) || r.text == nil {
 		r.text = append(r.text[:0], timestamp...)
-		v.begins(timestamp)
+		v.begins(rowid, timestamp)
 	}
 	if r.last < 0 {
 		return true, nil // to be counted
@@ -237,7 +276,7 @@ func (v *visitor) Snapshot(timestamp []byte) (bool, error) {
 }
 
 // begins opens a block for a timestamp.
-func (v *visitor) begins(timestamp []byte) {
+func (v *visitor) begins(rowid int64, timestamp []byte) {
 	reading, err := v.reader.Read(timestamp)
 	if err != nil { // counted, and told with the day
 		v.reader.last = -1
@@ -248,7 +287,7 @@ func (v *visitor) begins(timestamp []byte) {
 		v.in.notes.Unreadable += v.reader.lost
 	}
 	v.reader.lost = 0
-	v.in.blocks = append(v.in.blocks, block{time: reading.Time, file: v.file, number: len(v.in.blocks), repeated: reading.Repeated})
+	v.in.blocks = append(v.in.blocks, block{time: reading.Time, rowid: rowid, ahead: v.in.notes, file: v.file, number: len(v.in.blocks), repeated: reading.Repeated})
 	if pool.DayOf(reading.Time) == v.in.date {
 		if reading.Back {
 			v.in.notes.Back++

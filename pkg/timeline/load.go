@@ -47,7 +47,7 @@ func (t *Timeline) day(ctx context.Context, date int32, files []file, work *tall
 		return nil, ctx.Err()
 	}
 	if err := t.read(ctx, e, date, files, work); err != nil {
-		e.day, e.in = nil, nil
+		e.day = nil
 		return nil, err
 	}
 	e.versions = versions
@@ -71,60 +71,57 @@ func (t *Timeline) untouched(e *entry, files []file) bool {
 	return n == len(e.sources)
 }
 
-func (t *Timeline) read(ctx context.Context, e *entry, date int32, files []file, work *tally) error {
-	grown, before := false, int64(0)
-	if e.in != nil {
-		before = e.in.rows()
-		var err error
-		if grown, err = e.in.grow(ctx, files); err != nil {
-			return err
-		}
-	}
-	if !grown && t.fromDisk(ctx, e, date, files) {
+// worthKeeping is how many new snapshots make it worth to write a day that still grows.
+const worthKeeping = 8
+
+func (t *Timeline) read(ctx context.Context, e *entry, date int32, files []file, work *tally) (err error) {
+	if e.day == nil && t.fromDisk(ctx, e, date, files) && t.untouched(e, files) {
 		work.onDisk.Add(1)
 		return nil
 	}
-	if !grown {
-		before = 0
-		e.in = newIngest(date, t.zone, t.names)
-		if err := e.in.read(ctx, files); err != nil {
+	var in *ingest
+	if e.day != nil {
+		if in, err = goOn(ctx, e.day, e.sources, e.tail, t.zone, t.names, files); err != nil {
+			return err
+		}
+	}
+	if in == nil {
+		in = newIngest(date, t.zone, t.names)
+		if err := in.read(ctx, files); err != nil {
 			return err
 		}
 	}
 	work.read.Add(1)
-	work.rows.Add(e.in.rows() - before)
-	e.day, e.sources = e.in.day(), e.in.sources
-	if e.in.finished(files) { // its rows are not needed any more
-		if t.disk != nil {
-			if err := fingerprint(ctx, e.sources, files); err != nil {
-				return err
-			}
-			t.disk.write(e.day, e.sources, t.names)
+	work.rows.Add(in.rows)
+	e.day, e.tail = in.day()
+	e.sources = in.sources
+	if n, finished := len(e.day.Times), in.finished(files); t.disk != nil && (finished || n >= e.written+worthKeeping) {
+		if err := fingerprint(ctx, e.sources, files); err != nil {
+			return err
 		}
-		e.in = nil
+		t.disk.write(e.day, e.sources, e.tail, finished, t.names)
+		e.written = n
 	}
 	return nil
 }
 
-// fromDisk takes the day from the cache directory, if what it was made from is still there.
+// fromDisk takes the day from the cache directory, if what it was made from is still there. More rows may have come since.
 func (t *Timeline) fromDisk(ctx context.Context, e *entry, date int32, files []file) bool {
 	if t.disk == nil {
 		return false
 	}
-	keys, segment, ok := t.disk.read(date, t.names)
+	header, segment, ok := t.disk.read(date, t.names)
 	if !ok {
 		return false
 	}
 	from, to := texts(date, t.zone)
 	var sources []source
-	for _, f := range files {
-		if !f.touches(from, to) {
-			continue
-		}
-		if len(sources) == len(keys) {
-			return false
-		}
-		k := keys[len(sources)]
+	files = touching(files, from, to)
+	if len(files) != len(header.Sources) {
+		return false
+	}
+	for i, k := range header.Sources {
+		f := files[i]
 		if k.File != f.Name || k.Inode != f.state.Inode || k.Columns != f.state.Columns || f.state.First > k.First || f.state.Last < k.Last {
 			return false
 		}
@@ -134,32 +131,12 @@ func (t *Timeline) fromDisk(ctx context.Context, e *entry, date int32, files []f
 		if hashes, err := f.Hash(ctx, f.state, k.Rows); err != nil || !slices.Equal(hashes, k.Hashes) {
 			return false
 		}
-		sources = append(sources, source{file: k.File, inode: k.Inode, columns: k.Columns, edits: f.state.Rewritten, rows: snapshots.Rowids{First: k.First, Last: k.Last}, closed: k.Last < f.state.Last})
-	}
-	if len(sources) != len(keys) {
-		return false
+		sources = append(sources, source{file: k.File, inode: k.Inode, columns: k.Columns, edits: f.state.Rewritten, rows: snapshots.Rowids{First: k.First, Last: k.Last}, closed: k.Closed || header.Finished && k.Last < f.state.Last})
 	}
 	d, err := segment()
 	if err != nil {
 		return false // dropped, and read anew
 	}
-	e.day, e.sources, e.in = d, sources, nil
+	e.day, e.sources, e.tail, e.written = d, sources, header.Tail, len(d.Times)
 	return true
-}
-
-// rows is the number of rows that were read.
-func (in *ingest) rows() (n int64) {
-	for _, s := range in.sources {
-		n += s.rows.Last - s.rows.First + 1
-	}
-	return n
-}
-
-// bytes estimates the live memory of what is kept of the rows.
-func (in *ingest) bytes() int64 {
-	n := int64(len(in.table.bytes)) + 120*int64(len(in.table.parsed))
-	for _, b := range in.blocks {
-		n += 4 * int64(cap(b.rows))
-	}
-	return n
 }

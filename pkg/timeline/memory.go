@@ -20,7 +20,8 @@ type entry struct {
 	lock     chan struct{} // 1 token
 	day      *Day
 	sources  []source
-	in       *ingest           // kept while the day can grow
+	tail     tail
+	written  int               // its snapshots when it was last written to disk
 	versions map[string]uint64 // of the files' states for which the day is known to be right
 	bytes    int64
 	used     uint64
@@ -60,9 +61,6 @@ func (m *memory) release(e *entry) {
 	bytes := int64(0)
 	if e.day != nil {
 		bytes = int64(e.day.Bytes())
-	}
-	if e.in != nil {
-		bytes += e.in.bytes()
 	}
 	m.mu.Lock()
 	m.bytes += bytes - e.bytes

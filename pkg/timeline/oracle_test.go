@@ -3,6 +3,7 @@ package timeline
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -100,6 +101,8 @@ func ask(rows []drawnRow) oracle {
 		}
 		of[s] = o.times[len(o.times)-1]
 	}
+	rows = slices.Clone(rows) // snapshots in the order of time, the rows of each in the order of their file
+	sort.SliceStable(rows, func(i, j int) bool { return of[rows[i].at] < of[rows[j].at] })
 	text := func(v any) string {
 		if v == nil {
 			return ""
@@ -269,6 +272,51 @@ func TestSpansSayWhatTheRowsSay(testingT *testing.T) {
 		v, err = again.Load(testingT.Context(), o.times[0], o.times[len(o.times)-1])
 		require.NoError(t, err)
 		requireEqual(t, o, v)
+	})
+}
+
+// However rows come, a few at a time, in the midst of a snapshot, with restarts between: the days that grow say what the rows say.
+func TestDaysGrow(testingT *testing.T) {
+	rapid.Check(testingT, func(t *rapid.T) {
+		name := rapid.SampledFrom([]string{"UTC", "America/Chicago", "Asia/Kolkata"}).Draw(t, "zone")
+		location, err := localtime.Location(name)
+		require.NoError(t, err)
+		start := time.Date(2025, 10, 29, 0, 0, 0, 0, time.UTC).AddDate(0, 0, rapid.IntRange(0, 4).Draw(t, "day")).UnixMicro()
+		rows := drawPool(t, location, start)
+		dir, cache := testingT.TempDir(), testingT.TempDir()
+		var tl *Timeline
+		defer func() {
+			if tl != nil {
+				_ = tl.Close()
+			}
+		}()
+		for from := 0; from < len(rows); {
+			to := min(len(rows), from+rapid.SampledFrom([]int{1, 3, 10, 100}).Draw(t, "rows"))
+			if name == "UTC" && rapid.IntRange(0, 4).Draw(t, "late") == 0 { // the half of them that comes first is late
+				half := (from + to) / 2
+				copy(rows[from:to], slices.Concat(rows[half:to], rows[from:half]))
+			}
+			files := map[string][]snapshotstest.Row{}
+			for _, r := range rows[from:to] {
+				file := "gpu_state_" + r.Row["timestamp"].(string)[:7] + ".db"
+				files[file] = append(files[file], r.Row)
+			}
+			for file, added := range files {
+				db := snapshotstest.Open(testingT, dir, file, snapshotstest.Schema)
+				snapshotstest.Append(testingT, db, snapshotstest.Schema, added...)
+				require.NoError(t, db.Close())
+			}
+			if from = to; tl == nil || rapid.IntRange(0, 3).Draw(t, "restart") == 0 {
+				if tl != nil {
+					require.NoError(t, tl.Close())
+				}
+				tl = open(testingT, dir, name, cache)
+			}
+			o := ask(rows[:to])
+			v, err := tl.Load(testingT.Context(), o.times[0], o.times[len(o.times)-1])
+			require.NoError(t, err)
+			requireEqual(t, o, v)
+		}
 	})
 }
 

@@ -41,6 +41,7 @@ func (t *Timeline) Synthesize(ctx context.Context, date int32, day iter.Seq2[Syn
 	if err := fingerprint(ctx, in.sources, files); err != nil {
 		return err
 	}
-	t.disk.write(in.day(), in.sources, t.names)
+	d, _ := in.day()
+	t.disk.write(d, in.sources, tail{}, true, t.names)
 	return t.disk.failure()
 }
