@@ -31,9 +31,10 @@ func backfill() Dashboard {
 				},
 				{
 					Title: "Utilisation by device", Width: 12, Height: 9, MaxDataPoints: 60,
-					Description: "Of the GPUs that backfill jobs could have, the share that they use.",
-					Query:       ask("backfillAvailability", "timeseries").by("device").of("usedPercent").where(chosen),
-					View:        percentLines(),
+					Description:     "Of the GPUs that backfill jobs could have, the share that they use.",
+					Query:           ask("backfillAvailability", "timeseries").by("device").of("usedPercent").where(chosen),
+					View:            percentLines(),
+					Transformations: shortDevices,
 				},
 				{
 					Title: "Utilisation by hour of the week", Width: 12, Height: 8,
@@ -102,7 +103,7 @@ func backfill() Dashboard {
 					Title: "Eviction rate over time", Width: 12, Height: 9, MaxDataPoints: 60,
 					Description: "Evictions of backfill jobs per 100 backfill GPU hours, by machine type. Without a job source it is a lower bound.",
 					Query:       ask("evictions", "timeseries").by("machineType").of("ratePer100GpuHours").where(chosen),
-					View:        lines(),
+					View:        lines(machineTypeColors...),
 				},
 				{
 					Title: "Evictions by cause", Width: 12, Height: 9, MaxDataPoints: 60,
@@ -124,9 +125,10 @@ func backfill() Dashboard {
 				},
 				{
 					Title: "How long backfill jobs run before eviction", Width: 12, Height: 9,
-					Description: "Share of the runs that have not been evicted by an age, by device; a run that completes can no longer be evicted (Aalen–Johansen).",
-					Query:       ask("evictions", "survival").by("device").of("survival").where(chosen),
-					View:        curves(),
+					Description:     "Share of the runs that have not been evicted by an age, by device; a run that completes can no longer be evicted (Aalen–Johansen).",
+					Query:           ask("evictions", "survival").by("device").of("survival").where(chosen),
+					View:            curves(),
+					Transformations: shortDevices,
 				},
 				{
 					Title: "Eviction rate by hour of the week", Width: 12, Height: 8,
@@ -136,9 +138,10 @@ func backfill() Dashboard {
 				},
 				{
 					Title: "Lost GPU hours", Width: 12, Height: 8, MaxDataPoints: 60,
-					Description: "GPU hours of evicted runs within the time range, by device: an upper bound where jobs checkpoint.",
-					Query:       ask("evictions", "timeseries").by("device").of("lostGpuHours").where(chosen),
-					View:        bars(),
+					Description:     "GPU hours of evicted runs within the time range, by device: an upper bound where jobs checkpoint.",
+					Query:           ask("evictions", "timeseries").by("device").of("lostGpuHours").where(chosen),
+					View:            bars(),
+					Transformations: shortDevices,
 				},
 				{
 					Title: "Lost GPU hours by user", Width: 24, Height: 9,

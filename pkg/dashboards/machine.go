@@ -25,7 +25,7 @@ func machine() Dashboard {
 					Title: "Machine", Width: 24, Height: 4,
 					Description: "Owner, devices and use over the time range.",
 					Query:       ask("allocation", "machines").where(chosen),
-					View:        list(),
+					View:        one(list(hidden("machine"))),
 				},
 				{
 					Title: "GPUs and jobs at the end of the time range", Width: 24, Height: 8,
@@ -36,16 +36,16 @@ func machine() Dashboard {
 			}},
 			{"Users", []Panel{
 				{
-					Title: "GPU hours by user", Width: 14, Height: 9, MaxDataPoints: 60,
+					Title: "GPU hours by user", Width: 12, Height: 9, MaxDataPoints: 60,
 					Description: "GPU hours on this machine by user, on all its slots.",
 					Query:       ask("userHours", "timeseries").by("user").where(chosen),
-					View:        linked(bars(), seriesLink("user", "gpureports-users", "GPU hours of this user")),
+					View:        linked(bars(others), seriesLink("user", "gpureports-users", "GPU hours of this user")),
 				},
 				{
-					Title: "GPU hours by slot type and user", Width: 10, Height: 9,
+					Title: "GPU hours by slot type and user", Width: 12, Height: 9,
 					Description: "Each slot type with its hours on this machine, and its users beneath.",
 					Query:       ask("userHours", "summary").by("category").where(chosen),
-					View:        metrics(),
+					View:        usage(),
 				},
 			}},
 			{"Drains and backfill", []Panel{
@@ -53,7 +53,7 @@ func machine() Dashboard {
 					Title: "Use of primary slots", Width: 12, Height: 8,
 					Description: "GPUs of this machine on primary slots: held by jobs, free, drained, or kept from jobs (PreventJobsReason).",
 					Query:       ask("allocation", "timeseries").by().of("allocated", "free", "drained", "prevented").where(real(chosen)),
-					View:        lines(renamed("allocated", "Allocated"), renamed("free", "Free"), renamed("drained", "Drained"), renamed("prevented", "Prevented")),
+					View:        steps(state("allocated", "Allocated", "blue"), state("free", "Free", "green"), state("drained", "Drained", "orange"), state("prevented", "Prevented", "red")),
 				},
 				{
 					Title: "Backfill", Width: 12, Height: 8,

@@ -15,20 +15,20 @@ func poolOverview() Dashboard {
 		Rows: []Row{
 			{"Now", []Panel{
 				{
-					Title: "Allocated % by category", Width: 9, Height: 9, MaxDataPoints: 1000,
+					Title: "Allocated % by category", Width: 9, Height: 11, MaxDataPoints: 1000,
 					Description: "Of the GPUs that could be allocated in each category, the share that jobs hold, at the end of the time range. A backfill GPU counts as available only while no owner's job holds it.",
 					Query:       ask("allocation", "timeseries").by("category").of("allocatedPercent").where(chosen),
 					View:        gaugeOfPercent(),
 				},
 				{
-					Title: "Free GPUs by device", Width: 8, Height: 9, MaxDataPoints: 1000,
+					Title: "Free GPUs by device", Width: 8, Height: 11, MaxDataPoints: 1000,
 					Description:     "GPUs that no job holds, neither on a primary nor on a backfill slot, and on which jobs may start, at the end of the time range.",
 					Query:           ask("allocation", "timeseries").by("device").of("free").where(real(chosen)),
 					View:            barGauge(nil, Override{"free", object{"decimals": 0, "links": seriesLink("device", "gpureports-backfill", "Backfill on this device")}}),
 					Transformations: shortDevices,
 				},
 				{
-					Title: "Freshness", Width: 7, Height: 9,
+					Title: "Freshness", Width: 7, Height: 11,
 					Description: "How old the newest snapshot is, how much of the time range snapshots cover, how many GPUs the newest snapshot has and how many of the day before it lacks, how old the newest job ad is, and how many backfill runs a job ad explains. They are the whole pool's, whatever is chosen above.",
 					Query:       ask("allocation", "health"),
 					View: stats("/.*/",
@@ -64,7 +64,7 @@ func poolOverview() Dashboard {
 					Title: "GPUs out of service", Width: 12, Height: 8,
 					Description: "GPUs that are drained, and GPUs without a job on which none may start (PreventJobsReason), on primary slots.",
 					Query:       ask("allocation", "timeseries").by().of("drained", "prevented").where(real(chosen)),
-					View:        lines(renamed("drained", "Drained"), renamed("prevented", "Prevented")),
+					View:        steps(state("drained", "Drained", "orange"), state("prevented", "Prevented", "red")),
 				},
 				{
 					Title: "Allocation by category", Width: 24, Height: 10,
@@ -84,13 +84,13 @@ func poolOverview() Dashboard {
 					Title: "GPU hours of the largest users", Width: 12, Height: 9, MaxDataPoints: 60,
 					Description: "GPU hours of the ten users with the most, and of all others together, on all slots.",
 					Query:       ask("userHours", "timeseries").by("user").where(chosen),
-					View:        linked(bars(), seriesLink("user", "gpureports-users", "GPU hours of this user")),
+					View:        linked(bars(others), seriesLink("user", "gpureports-users", "GPU hours of this user")),
 				},
 				{
 					Title: "GPU hours by category and user", Width: 12, Height: 9,
 					Description: "Each category with its number of users, and its users beneath by GPU hours.",
 					Query:       ask("userHours", "summary").by("category").where(chosen),
-					View:        metrics(),
+					View:        usage(),
 				},
 				{
 					Title: "GPUs at the end of the time range", Width: 24, Height: 10,
@@ -120,8 +120,10 @@ func poolOverview() Dashboard {
 // hidden takes a column out of a table.
 func hidden(name string) Override { return Override{name, object{"custom.hideFrom.viz": true}} }
 
-// renamed gives series of a metric another name.
-func renamed(metric, name string) Override { return Override{metric, object{"displayName": name}} }
+// state gives series of a metric a state's name and colour.
+func state(metric, name, color string) Override {
+	return Override{metric, object{"displayName": name, "color": object{"mode": "fixed", "fixedColor": color}}}
+}
 
 // shortDevices leaves out of the names of devices what nearly all have, and that they are on primary slots.
 var shortDevices = []Transformation{{"renameByRegex", object{"regex": `^(?:NVIDIA )?(?:GeForce )?(.*?)(?: · Real)?$`, "renamePattern": "$1"}}}
@@ -130,6 +132,7 @@ var shortDevices = []Transformation{{"renameByRegex", object{"regex": `^(?:NVIDI
 func gaugeOfPercent() View {
 	v := barGauge(levels("red", 30, "orange", 60, "green"))
 	v.Defaults["max"] = 100
+	v.Options["namePlacement"] = "top" // the names of categories are long
 	return v
 }
 

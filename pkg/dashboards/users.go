@@ -30,7 +30,7 @@ func users() Dashboard {
 					Title: "GPU hours by user", Width: 10, Height: 9, MaxDataPoints: 60,
 					Description: "GPU hours of the ten users with the most, and of all others together.",
 					Query:       ask("userHours", "timeseries").by("user").where(chosen),
-					View:        linked(bars(), seriesLink("user", "gpureports-users", "Only this user")),
+					View:        linked(bars(others), seriesLink("user", "gpureports-users", "Only this user")),
 				},
 				{
 					Title: "GPU hours by slot type", Width: 10, Height: 9, MaxDataPoints: 60,
@@ -44,33 +44,34 @@ func users() Dashboard {
 					Title: "GPU hours by slot type and user", Width: 12, Height: 12,
 					Description: "Each slot type with its hours and number of users; its users beneath, those with the most hours first.",
 					Query:       ask("userHours", "summary").by("category").where(chosen),
-					View:        metrics(),
+					View:        usage(),
 				},
 				{
 					Title: "Backfill usage by slot type and user", Width: 12, Height: 12,
 					Description: "The same for backfill slots alone; percentages are of the backfill hours.",
 					Query:       ask("userHours", "summary").by("category").where(backfillOnly),
-					View:        metrics(),
+					View:        usage(),
 				},
 				{
 					Title: "H200 usage by slot type and user", Width: 12, Height: 12,
 					Description: "The same for H200 GPUs of all variants, whatever device is chosen above; percentages are of the H200 hours.",
 					Query:       ask("userHours", "summary").by("category").where(h200),
-					View:        metrics(),
+					View:        usage(),
 				},
 				{
 					Title: "GPU hours by device and user", Width: 12, Height: 12,
 					Description: "Each GPU model with its hours and number of users; its users beneath, those with the most hours first.",
 					Query:       ask("userHours", "summary").by("device").where(chosen),
-					View:        metrics(),
+					View:        usage(),
 				},
 			}},
 			{"By device and project over time", []Panel{
 				{
 					Title: "GPU hours by device", Width: 12, Height: 8, MaxDataPoints: 60,
-					Description: "GPU hours of the chosen users, by GPU model.",
-					Query:       ask("userHours", "timeseries").by("device").where(chosen),
-					View:        bars(),
+					Description:     "GPU hours of the chosen users, by GPU model.",
+					Query:           ask("userHours", "timeseries").by("device").where(chosen),
+					View:            bars(),
+					Transformations: shortDevices,
 				},
 				{
 					Title: "GPU hours by project", Width: 12, Height: 8, MaxDataPoints: 60,
@@ -82,15 +83,16 @@ func users() Dashboard {
 					Title: "GPU hours by project and user", Width: 24, Height: 12,
 					Description: "Each list of prioritized projects with its hours and number of users; its users beneath.",
 					Query:       ask("userHours", "summary").by("project").where(chosen),
-					View:        metrics(),
+					View:        usage(),
 				},
 			}},
 			{"What the users meet", []Panel{
 				{
 					Title: "GPUs held at the end of the time range", Width: 24, Height: 9,
-					Description: "GPUs that jobs of the chosen users hold in the newest snapshot.",
-					Query:       ask("allocation", "current").where(chosen),
-					View:        list(hidden("memoryGB")),
+					Description:     "GPUs that jobs of the chosen users hold in the newest snapshot.",
+					Query:           ask("allocation", "current").where(chosen),
+					View:            list(hidden("memoryGB")),
+					Transformations: heldOnly,
 				},
 				{
 					Title: "Backfill runs and evictions by user", Width: 24, Height: 10,
@@ -102,6 +104,11 @@ func users() Dashboard {
 		},
 	}
 }
+
+// heldOnly leaves out what no user holds.
+var heldOnly = []Transformation{{"filterByValue", object{"type": "include", "match": "any", "filters": []object{
+	{"fieldName": "User", "config": object{"id": "regex", "options": object{"value": "."}}},
+}}}}
 
 // upright stacks stats on top of each other.
 func upright(v View) View {

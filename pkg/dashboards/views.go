@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
 )
 
 // hour in milliseconds: as long, a missed run of the collector is drawn over.
@@ -20,6 +21,14 @@ func lines(overrides ...Override) View {
 // areas stacks series: their sum has a meaning.
 func areas(overrides ...Override) View {
 	return series(object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 60, "showPoints": "never", "spanNulls": hour, "stacking": object{"mode": "normal", "group": "A"}}, overrides)
+}
+
+// steps draws counts that hold until the next point.
+func steps(overrides ...Override) View {
+	v := lines(overrides...)
+	custom := v.Defaults["custom"].(object)
+	custom["lineInterpolation"], custom["axisSoftMax"] = "stepAfter", 1
+	return v
 }
 
 // bars stacks series of amounts: a bar is what fell into its bucket.
@@ -116,7 +125,14 @@ func list(overrides ...Override) View {
 		{"hours", width(90)},
 	}, overrides)...)
 	custom := v.Defaults["custom"].(object)
-	custom["minWidth"], custom["wrapHeaderText"] = 120, false
+	custom["minWidth"], custom["wrapHeaderText"], custom["inspect"] = 120, false, true // a job's id is longer than its column
+	return v
+}
+
+// one shows a list of a single thing.
+func one(v View) View {
+	custom := v.Defaults["custom"].(object)
+	custom["filterable"], custom["wrapHeaderText"] = false, true
 	return v
 }
 
@@ -146,6 +162,16 @@ func metrics(overrides ...Override) View {
 	}}}, overrides...)...)
 	v.Defaults["custom"].(object)["filterable"] = false // would take rows away from their header and total
 	return v
+}
+
+// usage is a table of GPU hours by user: the users take the room that the other columns leave.
+func usage() View {
+	return metrics(
+		Override{"user", object{"custom.width": nil, "custom.minWidth": 140}},
+		Override{"userCount", object{"custom.width": 65, "custom.minWidth": 50}},
+		Override{"gpuHours", width(95)},
+		Override{"percentOfTotal", object{"custom.width": 80, "custom.minWidth": 50}},
+	)
 }
 
 // curves draws survival curves: a frame with ascending hours, steps, and each curve's interval as a band.
@@ -208,6 +234,12 @@ var categoryColors = colors(map[string]string{
 	pool.PriorityResearcher.String(): "dark-blue", pool.PriorityCHTC.String(): "light-blue", pool.Shared.String(): "orange",
 	pool.BackfillResearcher.String(): "dark-purple", pool.BackfillCHTC.String(): "purple", pool.BackfillOpen.String(): "light-purple",
 })
+
+// machineTypeColors tell machines with an owner from open capacity.
+var machineTypeColors = colors(map[string]string{pool.ResearcherOwned.MachineType(): "blue", pool.OpenCapacity.MachineType(): "green"})
+
+// others are the users that have no series of their own.
+var others = Override{query.Other, object{"color": object{"mode": "fixed", "fixedColor": "#8e8e8e"}}}
 
 // colors fixes the colours of series.
 func colors(byName map[string]string) []Override {

@@ -61,6 +61,7 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 		}
 		value := data.NewField(s.Metric, labels, values)
 		value.Config = column(s.Metric)
+		value.Config.Decimals = nil // axes choose their own
 		value.Config.DisplayNameFromDS = displayName(p, s)
 		value.Config.Custom = categoryKey(p, s.Group)
 		if len(p.Metrics) > 1 {
