@@ -113,43 +113,6 @@ func buildDay(date int32, earlier *Day, keep int, all []snapshot, table *rowTabl
 	return b.day
 }
 
-// resume goes on where the first snapshots of a day end. Of the later ones only the names stay.
-func (b *builder) resume(d *Day, keep int) {
-	b.day.Times = slices.Clone(d.Times[:keep])
-	b.day.RowsWithoutGPU = slices.Clone(d.RowsWithoutGPU[:keep])
-	b.day.statuses, b.day.extras = slices.Clone(d.statuses), slices.Clone(d.extras)
-	for s := int(Absent) + 1; s < len(d.statuses); s++ {
-		if d.statuses[s].extra == 0 {
-			b.packed[d.statuses[s]] = uint32(s)
-		}
-	}
-	for i := range d.machines {
-		m := &b.machines[i]
-		m.bits, m.seen = d.machines[i], keep-1
-		for _, s := range d.silent[m.bits.silentFrom:m.bits.silentTo] {
-			if int(s.last) >= keep-1 { // it may go on
-				m.seen = min(m.seen, int(s.first)-1)
-				break
-			}
-			m.silent = append(m.silent, s)
-		}
-	}
-	for i := range d.gpus {
-		g, model := &b.gpus[i], d.Model(i)
-		g.device, g.memory = model.Device, model.Memory
-		first, status := d.Spans(i)
-		for k := range first {
-			last := keep - 1
-			if k+1 < len(first) {
-				last = min(last, int(first[k+1])-1)
-			}
-			if int(first[k]) <= last && status[k] > Absent {
-				g.spans = append(g.spans, span{first[k], uint16(last), status[k]})
-			}
-		}
-	}
-}
-
 func (b *builder) add(number int, s snapshot) {
 	b.touched = b.touched[:0]
 	for _, block := range s.blocks {

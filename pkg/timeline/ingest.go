@@ -36,12 +36,6 @@ type notes struct {
 	Twice      uint32 // snapshots that may be two with the same text, one of each pass of a repeated hour
 }
 
-// tail is where a day that grows is read again: its newest snapshot, of which there may be more to come.
-type tail struct {
-	Rowid int64 `json:"rowid"` // of its first row, in the last source; 0 = the day must be read anew
-	Ahead notes `json:"ahead"` // of the rows ahead of it
-}
-
 // ingest reads the rows of one day: all of them, or those behind an earlier segment of it.
 type ingest struct {
 	date    int32
@@ -106,47 +100,6 @@ func (in *ingest) read(ctx context.Context, files []file) error {
 		}
 	}
 	return nil
-}
-
-// goOn reads a day from its newest snapshot on, with the rows appended since. It returns nil where that is not possible: then the
-// day must be read anew.
-func goOn(ctx context.Context, d *Day, sources []source, from tail, zone *localtime.Zone, names *Names, files []file) (*ingest, error) {
-	begin, end := texts(d.Date, zone)
-	files = touching(files, begin, end)
-	last := len(files) - 1
-	if from.Rowid == 0 || !steady(d.Date, zone) || !slices.EqualFunc(sources, files, func(s source, f file) bool { return s.is(f) }) {
-		return nil, nil
-	}
-	in := newIngest(d.Date, zone, names)
-	in.earlier, in.notes, in.sources, in.readers = d, from.Ahead, slices.Clone(sources), make([]reader, len(sources))
-	in.table.know(d)
-	for n, f := range files {
-		rows, err := f.Seek(ctx, f.state, begin, end)
-		if err != nil {
-			return nil, err
-		}
-		read := sources[n].rows
-		if rows.First != read.First || rows.Last < read.Last || rows.Last > read.Last && n < last {
-			return nil, nil
-		}
-		if n == last {
-			in.readers[n] = reader{Resolver: *zone.NewResolver(), date: d.Date}
-			if err := in.scan(ctx, n, f, snapshots.Rowids{First: from.Rowid, Last: rows.Last}); err != nil {
-				return nil, err
-			}
-		}
-		in.sources[n].rows, in.sources[n].closed = rows, rows.Last < f.state.Last
-	}
-	if all := in.snapshots(); len(all) == 0 || all[0].time != d.Times[len(d.Times)-1] {
-		return nil, nil // rows came late
-	}
-	return in, nil
-}
-
-// steady tells whether the zone's offset is the same wherever rows of the day can stand.
-func steady(date int32, zone *localtime.Zone) bool {
-	begin := pool.Micros(date) * pool.Day
-	return !zone.Changes(begin-pool.Day, begin+2*pool.Day) && zone.Offset(begin-margin) == zone.Offset(begin+pool.Day+margin)
 }
 
 // finished tells whether no collector will append rows of the day: later ones stand behind them, or in a later file.

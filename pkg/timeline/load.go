@@ -58,17 +58,7 @@ func (t *Timeline) day(ctx context.Context, date int32, files []file, work *tall
 // file has come to reach into it.
 func (t *Timeline) untouched(e *entry, files []file) bool {
 	from, to := texts(e.day.Date, t.zone)
-	n := 0
-	for _, f := range files {
-		if !f.touches(from, to) {
-			continue
-		}
-		if n >= len(e.sources) || !e.sources[n].complete(f, from, to) {
-			return false
-		}
-		n++
-	}
-	return n == len(e.sources)
+	return slices.EqualFunc(e.sources, touching(files, from, to), func(s source, f file) bool { return s.complete(f, from, to) })
 }
 
 // worthKeeping is how many new snapshots make it worth to write a day that still grows.
@@ -81,7 +71,7 @@ func (t *Timeline) read(ctx context.Context, e *entry, date int32, files []file,
 	}
 	var in *ingest
 	if e.day != nil {
-		if in, err = goOn(ctx, e.day, e.sources, e.tail, t.zone, t.names, files); err != nil {
+		if in, err = t.goOn(ctx, e, files); err != nil {
 			return err
 		}
 	}

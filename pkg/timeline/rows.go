@@ -60,19 +60,6 @@ func newRowTable(names *Names) *rowTable {
 	return t
 }
 
-// know numbers the rows, GPUs and machines of a day as the day does. The table must be new.
-func (t *rowTable) know(d *Day) {
-	for _, row := range d.rows {
-		t.index(row)
-	}
-	for i := range d.machines {
-		t.machineIndex(d.machines[i].Name)
-	}
-	for _, g := range d.gpus {
-		t.gpu(g.gpu, g.machine)
-	}
-}
-
 // id returns the number of a row.
 func (t *rowTable) id(row snapshots.Row) uint32 {
 	if t.last != noRow {
