@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 )
 
@@ -29,6 +30,32 @@ func Print(w io.Writer, figures []Figure) error {
 		fmt.Fprintf(table, "  %s\t%.3g %s\t%s\t%s\t%s\n", f.What, f.Value, f.Unit, p99, target, f.Note)
 	}
 	return table.Flush()
+}
+
+// PrintMarkdown writes the figures as a table for a document.
+func PrintMarkdown(w io.Writer, figures []Figure) error {
+	table := &strings.Builder{}
+	table.WriteString("| | | figure | wanted | |\n|---|---|--:|--:|---|\n")
+	area := ""
+	for _, f := range figures {
+		heading := ""
+		if f.Area != area {
+			area, heading = f.Area, f.Area
+		}
+		note, target := f.Note, ""
+		if f.P99 > 0 {
+			note = strings.TrimPrefix(fmt.Sprintf("%s, p99 %.3g %s", note, f.P99, f.Unit), ", ")
+		}
+		if f.Target > 0 {
+			target = fmt.Sprintf("≤ %g", f.Target)
+			if f.Value > f.Target {
+				target = "**" + target + "**"
+			}
+		}
+		fmt.Fprintf(table, "| %s | %s | %.3g %s | %s | %s |\n", heading, f.What, f.Value, f.Unit, target, note)
+	}
+	_, err := io.WriteString(w, table.String())
+	return err
 }
 
 // PrintJSON writes the figures for a machine.

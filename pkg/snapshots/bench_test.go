@@ -10,7 +10,7 @@ import (
 type counter struct{ snapshots, rows, bytes int }
 
 func (c *counter) Snapshot(int64, []byte) (bool, error) { c.snapshots++; return true, nil }
-func (c *counter) Row(r Row) error               { c.rows++; c.bytes += len(r); return nil }
+func (c *counter) Row(r Row) error                      { c.rows++; c.bytes += len(r); return nil }
 
 // BenchmarkScan reads the month file named by GPUREPORTS_MONTH in both ways.
 func BenchmarkScan(b *testing.B) {

@@ -13,7 +13,7 @@ type benchCommand struct {
 	Large    bool   `help:"Also measure 10,000 GPUs."`
 	Dir      string `type:"path" placeholder:"DIR" help:"Where the pools are made, and found again the next time. Default: a temporary directory."`
 	Plugin   string `type:"existingfile" placeholder:"FILE" help:"The plugin's binary. Default: built from this checkout into dist/."`
-	Format   string `enum:"table,json" default:"table" help:"table or json."`
+	Format   string `enum:"table,markdown,json" default:"table" help:"table, markdown or json."`
 }
 
 // Run measures the product on made-up pools and prints the figures.
@@ -28,8 +28,11 @@ func (b *benchCommand) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
-	if b.Format == "json" {
+	switch b.Format {
+	case "json":
 		return bench.PrintJSON(c.out, figures)
+	case "markdown":
+		return bench.PrintMarkdown(c.out, figures)
 	}
 	return bench.Print(c.out, figures)
 }

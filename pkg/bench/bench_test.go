@@ -1,0 +1,37 @@
+package bench
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// On a tiny pool every figure is taken, and every form of the table holds them all.
+func TestRun(t *testing.T) {
+	figures, err := Run(t.Context(), Options{Machines: 6, GPUs: 20, Days: 32, Dir: t.TempDir(), Progress: io.Discard})
+	require.NoError(t, err)
+	areas := map[string]bool{}
+	for _, f := range figures {
+		areas[f.Area] = true
+		require.Positive(t, f.Value, f.What)
+		require.False(t, math.IsInf(f.Value, 0), f.What)
+	}
+	for _, area := range []string{"reading", "memory", "first panel", "warm, 24 h", "warm, 30 d", "new snapshot", "many viewers", "plain SQL", "20 GPUs, 32 d", "growth"} {
+		require.Contains(t, areas, area)
+	}
+	for name, print := range map[string]func(io.Writer, []Figure) error{"table": Print, "Markdown": PrintMarkdown, "JSON": PrintJSON} {
+		var out bytes.Buffer
+		require.NoError(t, print(&out, figures), name)
+		for _, f := range figures {
+			require.Contains(t, out.String(), f.What, name)
+		}
+	}
+}
+
+func TestTooFewDays(t *testing.T) {
+	_, err := Run(t.Context(), Options{Machines: 6, GPUs: 20, Days: 7, Progress: io.Discard})
+	require.ErrorContains(t, err, "32 are the least")
+}
