@@ -120,13 +120,13 @@ func Test() error {
 	return sh.RunWithV(map[string]string{"CHROMIUM": chromium()}, "npm", "run", "e2e")
 }
 
-// Reliability runs the long version of pkg/reliability, half an hour, and writes its figures into docs/reliability.md.
+// Reliability runs the long version of pkg/reliability, 40 minutes, and writes its figures into docs/reliability.md.
 func Reliability() error {
 	report, err := filepath.Abs("docs/reliability.md")
 	if err != nil {
 		return err
 	}
-	return sh.RunV("go", "test", "-count=1", "-timeout", "3h", "./pkg/reliability", "-long", "-report", report)
+	return sh.RunV("go", "test", "-count=1", "-v", "-timeout", "3h", "./pkg/reliability", "-long", "-report", report)
 }
 
 // Fuzz fuzzes everything that reads what others wrote, each for so many seconds: 60 before a release, 600 by hand.
