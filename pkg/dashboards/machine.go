@@ -31,7 +31,7 @@ func machine() Dashboard {
 					Title: "GPUs and jobs at the end of the time range", Width: 24, Height: 8,
 					Description: "Each GPU in the newest snapshot with its state, the user and job that hold it, and since when.",
 					Query:       ask("allocation", "current").where(chosen),
-					View:        list(hidden("machine")),
+					View:        list(hidden("machine"), hidden("memoryGB")),
 				},
 			}},
 			{"Users", []Panel{

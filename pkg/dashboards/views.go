@@ -132,7 +132,7 @@ func list(overrides ...Override) View {
 // one shows a list of a single thing.
 func one(v View) View {
 	custom := v.Defaults["custom"].(object)
-	custom["filterable"], custom["wrapHeaderText"] = false, true
+	custom["filterable"], custom["wrapHeaderText"], custom["minWidth"] = false, true, 80
 	return v
 }
 

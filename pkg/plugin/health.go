@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,19 +43,19 @@ func (d *Datasource) CheckHealth(ctx context.Context, _ *backend.CheckHealthRequ
 
 func healthResult(findings []finding) *backend.CheckHealthResult {
 	result := &backend.CheckHealthResult{Status: backend.HealthStatusOk}
-	var texts []string
-	for _, severity := range check.Severities {
-		for _, f := range findings {
-			if f.Severity != severity {
-				continue
-			}
-			texts = append(texts, map[string]string{severityWarning: "Warning: "}[severity]+sentence(f.Text))
-			if severity == severityError {
-				result.Status = backend.HealthStatusError
-			}
+	var errors, warnings, others []string // what is wrong comes first, the rest as it was looked at
+	for _, f := range findings {
+		switch text := sentence(f.Text); f.Severity {
+		case severityError:
+			errors = append(errors, text)
+			result.Status = backend.HealthStatusError
+		case severityWarning:
+			warnings = append(warnings, "Warning: "+text)
+		default:
+			others = append(others, text)
 		}
 	}
-	result.Message = strings.Join(texts, " ")
+	result.Message = strings.Join(slices.Concat(errors, warnings, others), " ")
 	details, err := json.Marshal(map[string]any{"findings": findings})
 	if err == nil {
 		result.JSONDetails = details

@@ -68,8 +68,8 @@ export const groupByLabels: Record<string, Label> = {
 
 const survival: Record<string, Label> = {
   survival: { label: 'Survival', description: 'Share that lasts longer than x hours' },
-  low: { label: 'Lower bound', description: 'Of the 95 % interval' },
-  high: { label: 'Upper bound', description: 'Of the 95 % interval' },
+  low: { label: '95 % low', description: 'Lower bound of the 95 % interval' },
+  high: { label: '95 % high', description: 'Upper bound of the 95 % interval' },
   atRisk: { label: 'At risk', description: 'How many the curve rests on at x hours' },
 };
 
@@ -80,7 +80,7 @@ const backfillState: Record<string, Label> = {
   usedPercent: { label: 'Used %', description: 'Used of used and available' },
 };
 
-/** Metrics by kind: the same word can mean different things in different kinds. */
+/** Metrics by kind: the same word can mean different things in different kinds. Columns have these names too. */
 export const metricLabels: Record<string, Record<string, Label>> = {
   allocation: {
     allocatedPercent: { label: 'Allocated %', description: 'Allocated of available GPUs' },
@@ -90,11 +90,11 @@ export const metricLabels: Record<string, Record<string, Label>> = {
     unclaimed: { label: 'Unclaimed', description: 'GPUs not claimed in their category, on average' },
     drained: { label: 'Drained', description: 'GPUs that take no jobs, on average' },
     prevented: { label: 'Prevented', description: 'GPUs whose machine prevents jobs, on average' },
-    snapshotAgeSeconds: { label: 'Snapshot age', description: 'Seconds since the newest snapshot' },
-    coveragePercent: { label: 'Coverage %', description: 'Part of the time range that has data' },
+    snapshotAgeSeconds: { label: 'Age of the newest snapshot', description: 'Seconds since the newest snapshot' },
+    coveragePercent: { label: 'Coverage', description: 'Part of the time range that has data' },
     gpusSeen: { label: 'GPUs seen', description: 'In the newest snapshot' },
     gpusLost: { label: 'GPUs lost', description: 'Seen in the 24 hours before it and no more' },
-    jobsLagSeconds: { label: 'Job ads lag', description: 'Seconds since the newest job ad' },
+    jobsLagSeconds: { label: 'Lag of job ads', description: 'Seconds since the newest job ad' },
     linkRate: { label: 'Link rate', description: 'Percentage of backfill runs whose job ad was found' },
   },
   userHours: {
@@ -105,8 +105,8 @@ export const metricLabels: Record<string, Record<string, Label>> = {
     count: { label: 'Count', description: 'Complete periods, or changes of state' },
     meanHours: { label: 'Mean', description: 'Hours a GPU stayed free, mean' },
     medianHours: { label: 'Median', description: 'Hours a GPU stayed free, median' },
-    minHours: { label: 'Shortest', description: 'Hours of the shortest period' },
-    maxHours: { label: 'Longest', description: 'Hours of the longest period' },
+    minHours: { label: 'Minimum', description: 'Hours of the shortest period' },
+    maxHours: { label: 'Maximum', description: 'Hours of the longest period' },
     sdHours: { label: 'Standard deviation', description: 'Of the hours a GPU stayed free' },
     gpuHours: { label: 'GPU hours', description: 'Hours of all complete periods together' },
     censored: { label: 'Censored', description: 'Periods whose end was not seen' },
@@ -115,9 +115,9 @@ export const metricLabels: Record<string, Record<string, Label>> = {
     restrictedMeanHours: { label: 'Restricted mean', description: 'Mean hours up to the longest period' },
     ...backfillState,
     ended: { label: 'Ended', description: 'Periods that ended' },
-    hours90: { label: '90 % last', description: 'Hours that 90 % of GPUs can be kept' },
-    hours75: { label: '75 % last', description: 'Hours that 75 % of GPUs can be kept' },
-    hours50: { label: '50 % last', description: 'Hours that 50 % of GPUs can be kept' },
+    hours90: { label: '90 % keep it for', description: 'Hours that 90 % of GPUs can be kept' },
+    hours75: { label: '75 % keep it for', description: 'Hours that 75 % of GPUs can be kept' },
+    hours50: { label: '50 % keep it for', description: 'Hours that 50 % of GPUs can be kept' },
     ...survival,
   },
   evictions: {
@@ -129,12 +129,12 @@ export const metricLabels: Record<string, Record<string, Label>> = {
     running: { label: 'Running', description: 'Runs that go on after the time range' },
     lost: { label: 'Lost', description: 'Runs that a gap in the data hides' },
     ambiguous: { label: 'Ambiguous', description: 'Ended without evidence how' },
-    gpuHours: { label: 'Backfill GPU hours' },
-    ratePer100GpuHours: { label: 'Eviction rate', description: 'Evictions per 100 backfill GPU hours' },
-    rateLow: { label: 'Rate, lower bound', description: 'Of the 95 % interval' },
-    rateHigh: { label: 'Rate, upper bound', description: 'Of the 95 % interval' },
+    gpuHours: { label: 'GPU hours', description: 'That backfill jobs held' },
+    ratePer100GpuHours: { label: 'Evictions per 100 GPU hours', description: 'Of backfill jobs' },
+    rateLow: { label: 'Rate, 95 % low', description: 'Lower bound of the 95 % interval' },
+    rateHigh: { label: 'Rate, 95 % high', description: 'Upper bound of the 95 % interval' },
     evictedPercent: { label: 'Evicted %', description: 'Evicted of all runs whose end is known' },
-    medianHoursToEviction: { label: 'Median time to eviction', description: 'Hours, of evicted runs' },
+    medianHoursToEviction: { label: 'Median to eviction', description: 'Hours, of evicted runs' },
     lostGpuHours: { label: 'Lost GPU hours', description: 'GPU hours of evicted runs' },
     lostPercent: { label: 'Lost %', description: 'Lost of all backfill GPU hours' },
     ...survival,

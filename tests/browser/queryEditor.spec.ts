@@ -49,7 +49,7 @@ test('changes kind, view, grouping, metrics and bucket by mouse', async ({ edito
   await editor.choose('Kind', /^Evictions/);
   await editor.choose('View', /^Time series/);
   await editor.choose('Group by', /^Device/, /^User/);
-  await editor.choose('Metrics', /^Eviction rate/);
+  await editor.choose('Metrics', /^Evictions per 100/);
   await editor.choose('Bucket', '1d');
   await editor.expectSaved({
     queryType: 'evictions',
