@@ -61,5 +61,10 @@ func TestKilledWhileWritingItsCache(t *testing.T) {
 		requireAsFresh(t, open(t, o.End, jsonData), dir, o.Start, o.End, "after a kill")
 	}
 	require.NotZero(t, between, "no kill met the writing")
+	queries := []string{`{"queryType": "allocation", "view": "summary"}`, `{"queryType": "userHours"}`}
+	fresh := ask(t, open(t, o.End, map[string]any{"snapshotDir": dir}), o.Start, o.End, queries...)
+	for i, plain := range plainAnswers(t, dir, o.Start, o.End, queries...) {
+		require.Equal(t, figures(t, plain), figures(t, fresh[i]), "what all were compared with is what plain SQL reads")
+	}
 	figure("Killed at a random moment", "%d times, %d of them between the first and the last of %d segments that were to be written, %d segments half written; every answer afterwards that of a fresh start without a cache", rounds, between, segments, parts)
 }
