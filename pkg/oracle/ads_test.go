@@ -2,8 +2,10 @@ package oracle
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,6 +29,9 @@ func readAds(t testing.TB, files ...string) (ads []ad) {
 		require.NoError(t, lines.Err())
 		require.NoError(t, file.Close())
 	}
+	slices.SortStableFunc(ads, func(a, b ad) int { // in the order of their writing
+		return cmp.Or(cmp.Compare(must(a.date("RecordTime")), must(b.date("RecordTime"))), strings.Compare(a.text("GlobalJobId"), b.text("GlobalJobId")))
+	})
 	return ads
 }
 

@@ -67,7 +67,7 @@ func (v *view) link(apparent []*run, backfill bool) []*run {
 
 // bracket sets between which times a run began and ended.
 func (v *view) bracket(r *run) {
-	r.seen, r.lastSeen = v.snaps[r.first()].at, v.snaps[r.last()].at
+	r.seen, r.lastSeen, r.previous, r.absent = v.snaps[r.first()].at, v.snaps[r.last()].at, 0, 0
 	if r.first() > 0 {
 		r.previous = v.snaps[r.first()-1].at
 	}
@@ -98,7 +98,7 @@ func (v *view) splitUp(r *run, ads []ad) []*run {
 		before := parts[len(parts)-1]
 		after := *before
 		next := 0
-		for v.snaps[next].at < start {
+		for v.snaps[next].at < start || next < r.last() && !v.snaps[next].machines[r.machine] {
 			next++
 		}
 		before.sights, after.sights = nil, nil
@@ -214,6 +214,7 @@ func (v *view) resolve(r *run, ads []ad, backfill bool, all []*run) {
 }
 
 // describes finds the ad whose dates describe a run, in the order of htcondor.md, and else the ad of a later run of its job.
+// Of several with one start the one written last stands.
 func (v *view) describes(r *run, ads []ad) (own ad, link string, later ad) {
 	start := func(a ad) int64 { return must(a.date("JobCurrentStartDate")) }
 	overlaps := func(a ad) bool { return start(a) <= r.lastSeen && must(a.end()) >= r.seen }
@@ -222,7 +223,8 @@ func (v *view) describes(r *run, ads []ad) (own ad, link string, later ad) {
 		if start(a) == 0 {
 			continue
 		}
-		if last == nil || start(a) > start(last) || start(a) == start(last) && !a.epoch() {
+		if written := must(a.date("RecordTime")); last == nil || start(a) > start(last) ||
+			start(a) == start(last) && (!a.epoch() && last.epoch() || a.epoch() == last.epoch() && written > must(last.date("RecordTime"))) {
 			last = a
 		}
 		if !a.fits(r) || r.split && start(a) >= r.absent || r.part && start(a) < r.started {
@@ -231,26 +233,24 @@ func (v *view) describes(r *run, ads []ad) (own ad, link string, later ad) {
 		switch {
 		case a.epoch():
 			if start(a) <= r.seen+skew && must(a.end()) >= r.lastSeen-skew &&
-				(epoch == nil || overlaps(a) && !overlaps(epoch) || overlaps(a) == overlaps(epoch) && start(a) > start(epoch)) {
+				(epoch == nil || overlaps(a) && !overlaps(epoch) || overlaps(a) == overlaps(epoch) && start(a) >= start(epoch)) {
 				epoch = a
 			}
-		case start(a) <= r.lastSeen+skew && must(a.date("RecordTime")) >= r.seen-skew: // one written before the run was seen tells nothing of it
-			if history == nil || start(a) > start(history) {
+		case start(a) <= max(r.lastSeen, r.started)+skew && must(a.date("RecordTime")) >= r.seen-skew: // one written before the run was seen tells nothing of it
+			if history == nil || start(a) >= start(history) {
 				history = a
 			}
 		}
 	}
-	if last != nil && start(last) > r.lastSeen {
+	if own, link = epoch, "epoch"; own == nil {
+		own, link = history, "last run"
+	}
+	if last != nil && start(last) > r.lastSeen && (own == nil || start(last) != start(own)) {
 		later = last
 	}
 	switch {
-	case epoch != nil:
-		return epoch, "epoch", later
-	case history != nil:
-		if later != nil && start(later) == start(history) {
-			later = nil
-		}
-		return history, "last run", later
+	case own != nil:
+		return own, link, later
 	case later != nil:
 		return nil, "earlier run", later
 	case len(ads) > 0:

@@ -90,7 +90,7 @@ func (v *view) holder(x stay, id string, i int) *run {
 		if r.job == "" {
 			k = r.owner + "|" + r.machine + "|" + r.ids()[0]
 		}
-		if k == x.who && r.gpus[id] && r.first() <= i && (i <= r.last() || r.end < 0 && i <= r.last()+1) {
+		if k == x.who && r.gpus[id] && r.first() <= i && i <= r.last() {
 			found := r
 			for _, later := range runs { // parts of a split run: the one that is seen then
 				if later.job == r.job && later.machine == r.machine && r.job != "" && later.gpus[id] && later.first() <= i && later.first() > found.first() {

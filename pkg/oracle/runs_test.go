@@ -15,12 +15,13 @@ type view struct {
 	jobs     bool // there is a job source
 	now      int64
 	memory   map[string][]stay // the states of a GPU
+	ever     map[string]bool   // GPUs that are in the pool on a day of the snapshots
 	backfill []*run
 	primary  []*run
 }
 
 func newView(r *records, ads []ad, jobs bool, from, to int64) *view {
-	v := &view{records: r, from: from, to: to, ads: ads, jobs: jobs, memory: map[string][]stay{}, now: r.snapshots[len(r.snapshots)-1].at}
+	v := &view{records: r, from: from, to: to, ads: ads, jobs: jobs, memory: map[string][]stay{}, ever: map[string]bool{}, now: r.snapshots[len(r.snapshots)-1].at}
 	for _, s := range r.snapshots {
 		switch {
 		case s.at < from-7*day:
@@ -28,6 +29,9 @@ func newView(r *records, ads []ad, jobs bool, from, to int64) *view {
 		case s.at <= to+7*day:
 			v.snaps = append(v.snaps, s)
 		}
+	}
+	for _, k := range v.poolGPUs() {
+		v.ever[k] = true
 	}
 	v.backfill = v.link(v.apparent(true), true)
 	v.primary = v.link(v.apparent(false), false)
@@ -82,7 +86,7 @@ func (r *run) ids() []string {
 }
 
 // held returns the GPUs that each job holds at a snapshot on one side. A backfill job with a GPU that is claimed on primary is
-// being taken off it.
+// being taken off it. Of machines with GPUs outside the pool, only those in it count.
 func (v *view) held(s snapshot, backfill bool) (map[string]*run, []string) {
 	taken := map[string]bool{}
 	for _, w := range s.rows {
@@ -92,7 +96,7 @@ func (v *view) held(s snapshot, backfill bool) (map[string]*run, []string) {
 	}
 	jobs, order := map[string]*run{}, []string(nil)
 	for _, w := range s.rows {
-		if w.backfill != backfill || w.state != "Claimed" {
+		if w.backfill != backfill || w.state != "Claimed" || !v.ever[key(w.machine, w.gpu)] {
 			continue
 		}
 		k := w.job + "|" + w.machine

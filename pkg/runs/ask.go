@@ -27,7 +27,7 @@ func (o *Observed) Ask(ctx context.Context, source jobs.Source, wanted Wanted) (
 				lastSeen[job] = max(lastSeen[job], run.Last)
 			} else {
 				nameless = true
-				begin := o.Machines[m].Runs[firstPiece(o.Machines[m].Runs, r)].First
+				begin := o.Machines[m].Runs[o.firstPiece(m, r)].First
 				first, last = min(first, begin), max(last, run.First)
 			}
 		}

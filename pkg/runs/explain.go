@@ -53,7 +53,7 @@ func (o *Observed) Explain(ctx context.Context, ads *Ads, wanted Wanted) (*Expla
 	if err != nil {
 		return nil, err
 	}
-	return x, o.reappeared(ctx, x)
+	return x, o.reappeared(ctx, x, ads, linkers)
 }
 
 // read prepares for a machine.
@@ -133,11 +133,11 @@ func (l *linker) machineRuns(wanted Wanted) Explanation {
 	return x
 }
 
-// piecesOf returns a run and, where one was interrupted, the later runs of the same claim: they may be one. Without a
-// GlobalJobId it is the first of them whose ad can be found.
+// piecesOf returns the runs of a claim that one ad may cover as one: a run, those before it that were interrupted, and as
+// long as one was, the next.
 func (l *linker) piecesOf(run int, pieces []int32) []int32 {
 	runs := l.machine.Runs
-	run = firstPiece(runs, run)
+	run = l.observed.firstPiece(l.number, run)
 	pieces = append(pieces, int32(run))
 	interrupted := runs[run].Ending == Interrupted
 	for i := run + 1; interrupted && i < len(runs); i++ {
@@ -149,21 +149,32 @@ func (l *linker) piecesOf(run int, pieces []int32) []int32 {
 	return pieces
 }
 
-// firstPiece returns the first of the pieces that a run without a GlobalJobId may go on with; any other run is its own.
-func firstPiece(runs []Run, run int) int {
+// firstPiece returns the first of the pieces that a run may be one of.
+func (o *Observed) firstPiece(machine, run int) int {
+	for {
+		before := o.sameClaimBefore(machine, run)
+		if before < 0 || o.Machines[machine].Runs[before].Ending != Interrupted {
+			return run
+		}
+		run = before
+	}
+}
+
+// sameClaimBefore returns the run before of the same claim on the machine, −1 without one.
+func (o *Observed) sameClaimBefore(machine, run int) int {
+	runs := o.Machines[machine].Runs
 	if !runs[run].Job.IsNone() {
-		return run
+		if s := o.jobs().before[machine][run]; int(s.machine) == machine {
+			return int(s.run)
+		}
+		return -1
 	}
 	for i := run - 1; i >= 0; i-- {
-		if compareClaims(&runs[i], &runs[run]) != 0 {
-			continue
+		if compareClaims(&runs[i], &runs[run]) == 0 {
+			return i
 		}
-		if runs[i].Ending != Interrupted {
-			break
-		}
-		run = i
 	}
-	return run
+	return -1
 }
 
 // compareClaims compares runs by what makes them pieces of one: side and job; without a GlobalJobId user and GPU.

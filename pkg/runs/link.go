@@ -75,6 +75,7 @@ type linker struct {
 	known  []record
 	pieces []int32
 	starts []pool.Micros
+	joined []Explained
 
 	chosen []bool // runs of the machine
 }
@@ -171,7 +172,7 @@ func (l *linker) part(p part, ads []record) Explained {
 	seen := l.seen(p)
 	own, link := l.own(p, seen, ads)
 	later := lastRun(ads)
-	if later.Ad != nil && (later.start <= seen.last || later.Ad == own.Ad) {
+	if later.Ad != nil && (later.start <= seen.last || own.Ad != nil && later.start == own.start) {
 		later = record{}
 	}
 	switch {
@@ -293,10 +294,10 @@ func (s *seen) startOf(later record) pool.Micros {
 	return s.first
 }
 
-// lastRun returns the ad of the job's last run that is known, the history ad before an epoch ad.
+// lastRun returns the ad of the job's last run that is known: the history ad before an epoch ad, the newest of several.
 func lastRun(ads []record) (last record) {
-	for _, r := range ads {
-		if r.start != 0 && (last.Ad == nil || r.start > last.start || r.start == last.start && r.Kind == jobs.History) {
+	for _, r := range ads { // in the order of their writing
+		if r.start != 0 && (last.Ad == nil || r.start > last.start || r.start == last.start && (r.Kind == jobs.History || last.Kind == jobs.Epoch)) {
 			last = r
 		}
 	}
@@ -323,7 +324,7 @@ func (l *linker) own(p part, s seen, ads []record) (record, Link) {
 			if r.start <= s.first+Tolerance && r.end >= s.last-Tolerance && better(r, epoch, overlap) {
 				epoch = r
 			}
-		} else if r.start <= s.last+Tolerance && micros(r.RecordTime) >= s.first-Tolerance && better(r, history, func(record) int { return 0 }) {
+		} else if r.start <= max(s.last, p.from)+Tolerance && micros(r.RecordTime) >= s.first-Tolerance && better(r, history, func(record) int { return 0 }) {
 			history = r
 		}
 	}
