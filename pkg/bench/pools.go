@@ -81,34 +81,30 @@ func open(dir, cache string, plain bool) (*timeline.Timeline, error) {
 // snapshots each, their first and their last, which reach over the days that are made as segments.
 func (b *bench) synthesize(ctx context.Context, machines, gpus, days int) (dir string, err error) {
 	dir = b.path(fmt.Sprintf("segments-%d-%d-%d", machines, gpus, days))
-	if _, err := os.Stat(dir); err == nil {
+	whole := filepath.Join(dir, "whole") // stands there when all is made; segments are kept by the path, so they are made in place
+	if _, err := os.Stat(whole); err == nil {
 		return dir, nil
 	}
-	partial := dir + ".part"
-	if err := errors.Join(os.RemoveAll(partial), os.MkdirAll(partial, 0o700)); err != nil {
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
 		return "", err
 	}
 	last, err := samplepool.New(options(machines, gpus, 2))
 	if err != nil {
 		return "", err
 	}
-	if err := last.WriteSnapshots(ctx, partial); err != nil {
+	if err := last.WriteSnapshots(ctx, dir); err != nil {
 		return "", err
 	}
 	end := now.AddDate(0, 0, -2).Add(-time.Minute)
 	month := time.Date(end.Year(), end.Month(), 1, 0, 0, 0, 0, time.UTC).AddDate(0, -1, 0) // the end's own is the real file's
 	for first := now.AddDate(0, 0, -days-2); month.AddDate(0, 1, 0).After(first); month = month.AddDate(0, -1, 0) {
-		if err := reach(ctx, partial, month, end); err != nil {
+		if err := reach(ctx, dir, month, end); err != nil {
 			return "", err
 		}
 		end = month.Add(-time.Minute)
 	}
 	made, err := samplepool.New(options(machines, gpus, days))
 	if err != nil {
-		return "", err
-	}
-	// Segments are kept by the directory's path: the cache is made for the final one.
-	if err := os.Rename(partial, dir); err != nil {
 		return "", err
 	}
 	tl, err := open(dir, dir+"/cache", false)
@@ -134,9 +130,9 @@ func (b *bench) synthesize(ctx context.Context, machines, gpus, days int) (dir s
 		})
 	}
 	if err != nil {
-		return "", errors.Join(err, os.RemoveAll(dir))
+		return "", err
 	}
-	return dir, nil
+	return dir, os.WriteFile(whole, nil, 0o600)
 }
 
 // reach makes a month's file of two snapshots, one at its beginning and one at the given end.
