@@ -16,13 +16,13 @@ func machine() Dashboard {
 			{"$machine", []Panel{
 				{
 					Title: "State of each GPU", Width: 24, Height: 10,
-					Description:     "What held each GPU: a job of its owner or of open capacity (Claimed), a backfill job, nothing (Free), or nothing because jobs are kept away (Prevented, Drained). White: no snapshot.",
+					Description:     "What held each GPU: a job of its owner or of open capacity (Claimed), a backfill job, nothing (Free), or nothing because jobs are kept away (Prevented, Drained). Empty: no snapshot.",
 					Query:           ask("allocation", "stateTimeline").where(chosen),
 					View:            stateTimeline(),
 					Transformations: []Transformation{{"renameByRegex", object{"regex": `^\S+ (.*)$`, "renamePattern": "$1"}}}, // without the machine's name
 				},
 				{
-					Title: "Machine", Width: 24, Height: 4,
+					Title: "Machine", Width: 24, Height: 5,
 					Description: "Owner, devices and use over the time range.",
 					Query:       ask("allocation", "machines").where(chosen),
 					View:        one(list(hidden("machine"))),

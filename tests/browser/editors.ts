@@ -63,7 +63,7 @@ export class Editor {
   /** Picks an option of the menu that is open, which closes it. */
   async pick(option: string): Promise<void> {
     await this.page.getByRole('option', { name: option }).click();
-    await expect(this.page.getByRole('listbox')).toBeHidden();
+    await this.expectNoMenu();
   }
 
   /** Opens a field's menu, chooses in it, and closes it. */
@@ -73,6 +73,12 @@ export class Editor {
       await this.page.getByRole('option', { name: option }).click();
     }
     await this.page.keyboard.press('Escape');
+    await this.expectNoMenu();
+  }
+
+  /** Waits until the last menu is gone, and with it its hold on the focus. */
+  async expectNoMenu(): Promise<void> {
+    await expect(this.page.getByRole('listbox')).toBeHidden();
   }
 
   /** How many requests of a path were made. */

@@ -69,6 +69,7 @@ test('works with the keyboard alone', async ({ editor }) => {
   await keyboard.press('ArrowDown');
   await keyboard.press('Enter');
   await editor.expectSaved({ queryType: 'userHours' });
+  await editor.expectNoMenu();
   await editor.field('Devices').focus();
   await keyboard.type('/H200/');
   await keyboard.press('Enter');
