@@ -163,7 +163,7 @@ func (a *answer) hourOfWeek() (data.Frames, error) {
 		from := max(r.Start, w.From)
 		for b := buckets.Of(from); b < buckets.Len() && buckets.Starts[b] < r.Until; b++ {
 			at := cells[b]
-			hours[at[0]][at[1]] += r.gpuHours(min(r.Until, buckets.Starts[b+1]) - max(from, buckets.Starts[b]))
+			hours[at[0]][at[1]] += r.gpuHours(max(0, min(r.Until, buckets.Starts[b+1])-max(from, buckets.Starts[b]))) // clocks differ: it may end before it starts
 		}
 	}
 	week := &evictions

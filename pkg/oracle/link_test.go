@@ -98,7 +98,7 @@ func (v *view) splitUp(r *run, ads []ad) []*run {
 		before := parts[len(parts)-1]
 		after := *before
 		next := 0
-		for v.snaps[next].at < start || next < r.last() && !v.snaps[next].machines[r.machine] {
+		for v.snaps[next].at < start || !slices.Contains(sights, next) {
 			next++
 		}
 		before.sights, after.sights = nil, nil

@@ -251,7 +251,7 @@ func compare(t testing.TB, p *product, r *records, from, to int64) (differences 
 				lines("transitions by "+by, want, got)
 			}})
 	}
-	p.ask(t, from, to, questions)
+	p.ask(t, from, to, append(questions, v.questionsOfTime(differ)...))
 	return differences
 }
 

@@ -103,13 +103,13 @@ func (l *linker) time(snapshot int32) pool.Micros { return l.observed.View.Times
 // explain explains the pieces of one job on one side, in the order of their first snapshots.
 func (l *linker) explain(pieces []int32, ads []record, into []Explained) []Explained {
 	for i := 0; i < len(pieces); i++ {
-		number := pieces[i]
-		run := &l.machine.Runs[number]
+		first := i
+		run := &l.machine.Runs[pieces[first]]
 		for i+1 < len(pieces) && l.covered(run, &l.machine.Runs[pieces[i+1]], ads) {
 			i++
 			run = joined(run, &l.machine.Runs[pieces[i]])
 		}
-		into = l.split(run, number, ads, into)
+		into = l.split(run, pieces[first:i+1], ads, into)
 	}
 	return into
 }
@@ -128,8 +128,15 @@ func joined(a, b *Run) *Run {
 	return &run
 }
 
-// split cuts a run where an ad shows a new start, and explains its parts.
-func (l *linker) split(run *Run, number int32, ads []record, into []Explained) []Explained {
+// shows tells whether a snapshot shows a run of these pieces.
+func (l *linker) shows(pieces []int32, snapshot int32) bool {
+	return l.observed.reports(l.machine, snapshot) && slices.ContainsFunc(pieces, func(p int32) bool {
+		return l.machine.Runs[p].First <= snapshot && snapshot <= l.machine.Runs[p].Last
+	})
+}
+
+// split cuts a run, joined of pieces, where an ad shows a new start, and explains its parts.
+func (l *linker) split(run *Run, pieces []int32, ads []record, into []Explained) []Explained {
 	l.starts = l.starts[:0]
 	for _, r := range ads {
 		if r.start > l.time(run.First)+Tolerance && r.start <= l.time(run.Last) && l.on(r, run.GPUs) {
@@ -137,21 +144,21 @@ func (l *linker) split(run *Run, number int32, ads []record, into []Explained) [
 		}
 	}
 	slices.Sort(l.starts)
-	p := part{run: run, number: number, first: run.First}
+	p := part{run: run, number: pieces[0], first: run.First}
 	for _, s := range slices.Compact(l.starts) {
 		next := p.first
 		for l.time(next) < s {
 			next++
 		}
 		p.last, p.until = next-1, s
-		for p.last > p.first && !l.observed.reports(l.machine, p.last) { // joined or bridged: nobody saw the run then
+		for p.last > p.first && !l.shows(pieces, p.last) {
 			p.last--
 		}
-		for next < run.Last && !l.observed.reports(l.machine, next) {
+		for !l.shows(pieces, next) {
 			next++
 		}
 		into = append(into, l.part(p, ads))
-		p = part{run: run, number: number, first: next, from: s}
+		p = part{run: run, number: pieces[0], first: next, from: s}
 	}
 	p.last = run.Last
 	return append(into, l.part(p, ads))
