@@ -5,6 +5,7 @@ package backfill
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
@@ -32,13 +33,13 @@ func Answer(ctx context.Context, tl *timeline.Timeline, ads jobs.Source, env que
 	if err != nil {
 		return nil, err
 	}
-	slices, err := near.Slices(ctx, env.Zone, env.SliceMinutes, p.Window)
+	times, err := near.Slices(ctx, env.Zone, env.SliceMinutes, p.Window)
 	if err != nil {
 		return nil, err
 	}
-	about := frames.NewAbout(p, near, slices.Coverage(env.Lists))
+	about := frames.NewAbout(p, near, times.Coverage(env.Lists))
 	about.Unmatched(near, daysOf(near, p.Window))
-	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), slices: slices.Begin, chosen: runs.Choose(filterOf(&p.Select), o.View)}
+	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), slices: times.Begin, chosen: runs.Choose(filterOf(&p.Select), o.View)}
 	a.first, a.end = o.View.Snapshots(p.Window)
 	for _, m := range a.measures() {
 		if a.periods[m], err = listed(ctx, o, m, p.Window); err != nil {
@@ -77,15 +78,7 @@ func listed(ctx context.Context, o *runs.Observed, m measure, w pool.Window) ([]
 	if err := runs.Parallel(ctx, len(o.Machines), func(_, n int) { byMachine[n] = find(o, n, m, w) }); err != nil {
 		return nil, err
 	}
-	n := 0
-	for _, list := range byMachine {
-		n += len(list)
-	}
-	all := make([]Period, 0, n)
-	for _, list := range byMachine {
-		all = append(all, list...)
-	}
-	return all, nil
+	return slices.Concat(byMachine...), nil
 }
 
 // sharpen looks up the ads of the runs that bound the periods, moves their ends, and cuts them to the window.
@@ -140,7 +133,7 @@ func (a *answer) tellPeriods() {
 			continue
 		}
 		name := [...]string{vacancy: "Vacancies", tenure: "Tenures"}[m]
-		machines := map[int]bool{}
+		machines := make([]bool, len(a.observed.Machines))
 		censored, unknown, truncated := 0, 0, 0
 		for i := range list {
 			p := &list[i]
@@ -155,13 +148,22 @@ func (a *answer) tellPeriods() {
 			}
 		}
 		a.about.Stat(name, "short", float64(len(list)))
-		a.about.Stat(name+": machines", "short", float64(len(machines)))
+		a.about.Stat(name+": machines", "short", float64(count(machines)))
 		a.about.Stat(name+": censored", "short", float64(censored))
 		a.about.Stat(name+": unknown start", "short", float64(unknown))
 		if truncated > 0 {
 			a.about.Info("%d %s began more than 7 days before the window: left out of all statistics", truncated, strings.ToLower(name))
 		}
 	}
+}
+
+func count(marks []bool) (n int) {
+	for _, m := range marks {
+		if m {
+			n++
+		}
+	}
+	return n
 }
 
 // bounds marks the runs that bound a period, by machine.

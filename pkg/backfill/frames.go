@@ -80,8 +80,7 @@ func (a *answer) summary() (data.Frames, error) {
 		}
 	}
 	for m := range a.periods {
-		for i := range a.periods[m] {
-			p := &a.periods[m][i]
+		for _, p := range sorted(a.periods[m], (*Period).Length) { // once, for all medians and curves
 			at(g.of(p.Place)).of[m].add(p, measure(m), a.plan.Window)
 			total.of[m].add(p, measure(m), a.plan.Window)
 		}
@@ -91,6 +90,16 @@ func (a *answer) summary() (data.Frames, error) {
 		rows = append(rows, frames.Row{Group: g.texts(k), Values: a.values(c)})
 	}
 	return frames.Table(a.plan, a.about, rows, frames.Total{Name: "All", Values: a.values(&total)}), nil
+}
+
+// sorted returns the periods by a time, ascending.
+func sorted(periods []Period, by func(*Period) pool.Micros) []*Period {
+	list := make([]*Period, len(periods))
+	for i := range periods {
+		list[i] = &periods[i]
+	}
+	runs.Sort(list, by)
+	return list
 }
 
 func (a *answer) values(c *cells) []float64 {
@@ -114,13 +123,11 @@ func (a *answer) values(c *cells) []float64 {
 	return values
 }
 
-// list shows the periods, newest first.
+// list shows the periods, newest first; they come by machine and GPU.
 func (a *answer) list() data.Frames {
-	periods := a.periods[a.measure()]
-	slices.SortStableFunc(periods, func(x, y Period) int {
-		return cmp.Or(cmp.Compare(y.End, x.End), cmp.Compare(a.names[x.Place.Machine], a.names[y.Place.Machine]), cmp.Compare(a.names[x.GPU.ID], a.names[y.GPU.ID]))
-	})
-	return frames.List(a.plan, a.about,
+	periods := sorted(a.periods[a.measure()], func(p *Period) pool.Micros { return -p.End })
+	periods = periods[:frames.Shown(a.plan, a.about, len(periods))]
+	return frames.Columns(a.plan, a.about,
 		frames.Text("machine", column(periods, func(p *Period) string { return a.names[p.Place.Machine] })),
 		frames.Text("gpu", column(periods, func(p *Period) string { return a.names[p.GPU.ID] })),
 		frames.Text("device", column(periods, func(p *Period) string { return query.Shown("device", a.names[p.Place.Device]) })),
@@ -141,10 +148,10 @@ func (a *answer) list() data.Frames {
 		frames.Text("link", column(periods, func(p *Period) string { return p.Link.String() })))
 }
 
-func column[T any](list []Period, of func(*Period) T) []T {
+func column[T any](list []*Period, of func(*Period) T) []T {
 	values := make([]T, len(list))
-	for i := range list {
-		values[i] = of(&list[i])
+	for i, p := range list {
+		values[i] = of(p)
 	}
 	return values
 }

@@ -81,7 +81,15 @@ func (m measure) ends(next runs.State) Reason {
 func find(o *runs.Observed, number int, m measure, w pool.Window) []Period {
 	times := o.View.Times
 	machine := &o.Machines[number]
-	var all []Period
+	n := 0
+	for g := range machine.GPUs {
+		for i := range machine.GPUs[g].Segments {
+			if m.holds(machine.GPUs[g].Segments[i].State) {
+				n++
+			}
+		}
+	}
+	all := make([]Period, 0, n) // a tenure is of several segments
 	for g := range machine.GPUs {
 		gpu := &machine.GPUs[g]
 		segments := gpu.Segments

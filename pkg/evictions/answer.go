@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
@@ -32,11 +33,11 @@ func Answer(ctx context.Context, tl *timeline.Timeline, ads jobs.Source, env que
 	if err != nil {
 		return nil, err
 	}
-	slices, err := near.Slices(ctx, env.Zone, env.SliceMinutes, p.Window)
+	times, err := near.Slices(ctx, env.Zone, env.SliceMinutes, p.Window)
 	if err != nil {
 		return nil, err
 	}
-	about := frames.NewAbout(p, near, slices.Coverage(env.Lists))
+	about := frames.NewAbout(p, near, times.Coverage(env.Lists))
 	about.Unmatched(near, daysOf(near, p.Window))
 
 	wanted := inReach(o, p.Window)
@@ -48,14 +49,14 @@ func Answer(ctx context.Context, tl *timeline.Timeline, ads jobs.Source, env que
 	if err != nil {
 		return nil, fmt.Errorf("explaining runs: %w", err)
 	}
-	chosen := runs.Choose(filterOf(&p.Select), o.View)
-	everything := collect(o, x, p.Window, nil)
+	all := collect(o, x, p.Window)
 	if !blind {
-		blind = tellLinks(everything, p.Now, about)
+		blind = tellLinks(all, p.Now, about)
 	}
-	all := collect(o, x, p.Window, chosen)
+	chosen := runs.Choose(filterOf(&p.Select), o.View)
+	all = slices.DeleteFunc(all, func(r Run) bool { return !chosen.Place(r.Place) || !chosen.User(r.User) || !chosen.Project(r.Project) })
 	tellOddities(all, about)
-	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), runs: all, blind: blind, slices: slices.Begin}
+	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), runs: all, blind: blind, slices: times.Begin}
 	return a.frames(ctx)
 }
 

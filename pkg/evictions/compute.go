@@ -27,13 +27,17 @@ func (r *Run) Whole() pool.Micros { return max(0, r.Until-r.Start) }
 // gpuHours is a length of the run times its GPUs.
 func (r *Run) gpuHours(d pool.Micros) float64 { return pool.Hours(d) * float64(len(r.GPUs)) }
 
-// collect returns the runs that overlap the window and pass the filter, by machine and first snapshot.
-func collect(o *runs.Observed, x *runs.Explanations, w pool.Window, chosen *runs.Chosen) []Run {
+// collect returns the runs that overlap the window, by machine and first snapshot.
+func collect(o *runs.Observed, x *runs.Explanations, w pool.Window) []Run {
 	until := w.To // of runs that go on at the end of the data
 	if n := len(o.View.Times); o.End == n && n > 0 && w.To-o.View.Times[n-1] > o.View.GapLimit(n-1) {
 		until = o.View.Times[n-1]
 	}
-	var all []Run
+	n := 0
+	for m := range x.Machines {
+		n += len(x.Machines[m].Runs)
+	}
+	all := make([]Run, 0, n)
 	for m := range o.Machines {
 		machine := &o.Machines[m]
 		for i := range x.Machines[m].Runs {
@@ -49,9 +53,6 @@ func collect(o *runs.Observed, x *runs.Explanations, w pool.Window, chosen *runs
 				continue
 			}
 			r.Place = o.PlaceAt(&machine.GPUs[e.Leader], e.First)
-			if chosen != nil && !(chosen.Place(r.Place) && chosen.User(e.User) && chosen.Project(e.Project)) {
-				continue
-			}
 			r.Inside = max(0, r.Until-max(e.Start, w.From))
 			all = append(all, r)
 		}

@@ -1,7 +1,6 @@
 package evictions
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -94,7 +93,7 @@ func (a *answer) summary() data.Frames {
 // events are the evictions, newest first.
 func (a *answer) events() data.Frames {
 	evicted := a.evicted()
-	return frames.List(a.plan, a.about,
+	return frames.Columns(a.plan, a.about,
 		frames.Time("time", column(evicted, func(r *Run) pool.Micros { return r.End })),
 		a.machine(evicted), gpuCount(evicted), a.gpuIDs(evicted), a.device(evicted), category(evicted), a.user(evicted), a.job(evicted),
 		frames.Number("ranHours", column(evicted, func(r *Run) float64 { return pool.Hours(r.Whole()) })),
@@ -106,29 +105,24 @@ func (a *answer) events() data.Frames {
 
 // evicted returns the runs that were evicted in the window, newest first.
 func (a *answer) evicted() []*Run {
-	var evicted []*Run
-	for i := range a.runs {
-		if a.runs[i].Result == runs.Evicted {
-			evicted = append(evicted, &a.runs[i])
-		}
-	}
-	a.newestFirst(evicted)
-	return evicted
+	return a.newest(func(r *Run) bool { return r.Result == runs.Evicted })
 }
 
-func (a *answer) newestFirst(list []*Run) {
-	slices.SortStableFunc(list, func(x, y *Run) int {
-		return cmp.Or(cmp.Compare(y.Until, x.Until), cmp.Compare(a.names[x.Place.Machine], a.names[y.Place.Machine]), slices.Compare(x.GPUs, y.GPUs))
-	})
+// newest returns the runs that a list shows, newest first; they come by machine and first snapshot.
+func (a *answer) newest(shows func(*Run) bool) []*Run {
+	list := make([]*Run, 0, len(a.runs))
+	for i := range a.runs {
+		if shows(&a.runs[i]) {
+			list = append(list, &a.runs[i])
+		}
+	}
+	runs.Sort(list, func(r *Run) pool.Micros { return -r.Until })
+	return list[:frames.Shown(a.plan, a.about, len(list))]
 }
 
 func (a *answer) list() data.Frames {
-	list := make([]*Run, len(a.runs))
-	for i := range list {
-		list[i] = &a.runs[i]
-	}
-	a.newestFirst(list)
-	return frames.List(a.plan, a.about,
+	list := a.newest(func(*Run) bool { return true })
+	return frames.Columns(a.plan, a.about,
 		a.machine(list), gpuCount(list), a.gpuIDs(list), a.device(list), category(list), a.user(list), a.job(list),
 		frames.Time("start", column(list, func(r *Run) pool.Micros { return r.Start })),
 		frames.Time("end", column(list, func(r *Run) pool.Micros { return r.Until })),
@@ -231,7 +225,7 @@ func (a *answer) survival() data.Frames {
 
 func (a *answer) annotations() data.Frames {
 	evicted := a.evicted()
-	return frames.List(a.plan, a.about,
+	return frames.Columns(a.plan, a.about,
 		frames.Time("time", column(evicted, func(r *Run) pool.Micros { return r.End })),
 		frames.Time("timeEnd", column(evicted, func(r *Run) pool.Micros { return r.End })),
 		frames.Text("title", column(evicted, func(r *Run) string { return "Evicted: " + a.names[r.Place.Machine] })),

@@ -30,6 +30,6 @@ func LinkRate(ctx context.Context, tl *timeline.Timeline, ads jobs.Source, lists
 	if err != nil {
 		return 0, fmt.Errorf("explaining runs: %w", err)
 	}
-	rate, _, _ := linkRate(collect(o, x, window, nil), now)
+	rate, _, _ := linkRate(collect(o, x, window), now)
 	return rate, nil
 }

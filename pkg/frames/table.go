@@ -83,15 +83,20 @@ func Cut[R any](p *query.Plan, a *About, rows, last []R) []R {
 
 // List returns a table of whole columns, all of the same length, cut to the limit.
 func List(p *query.Plan, a *About, fields ...*data.Field) data.Frames {
-	all := fields[0].Len()
-	shown := min(all, p.Max(5000))
-	a.cut(shown, all, "rows")
+	shown := Shown(p, a, fields[0].Len())
 	for _, f := range fields {
 		for f.Len() > shown {
 			f.Delete(f.Len() - 1)
 		}
 	}
 	return Columns(p, a, fields...)
+}
+
+// Shown is how many rows of a list the limit shows; a cut is told. Long lists build columns of those only.
+func Shown(p *query.Plan, a *About, all int) int {
+	shown := min(all, p.Max(5000))
+	a.cut(shown, all, "rows")
+	return shown
 }
 
 // Columns returns a table of whole columns as they are.
