@@ -12,6 +12,8 @@ func backfill() Dashboard {
 	rates := []string{"runs", "evictions", "completed", "removed", "held", "ambiguous", "gpuHours", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "medianHoursToEviction", "lostGpuHours", "lostPercent"}
 	vacancyCurve := ask("backfillAvailability", "survival").by("machineType").where(chosen)
 	vacancyCurve.Duration = "vacancy"
+	usedByDevice := ask("backfillAvailability", "timeseries").by("device").of("usedPercent").where(chosen)
+	usedByDevice.Bucket = "window"
 	return Dashboard{
 		UID: "gpureports-backfill", Title: "GPU backfill",
 		Description: "How many GPUs backfill jobs can have, how long a GPU stays free and how long it can be kept, and how often jobs are evicted",
@@ -24,16 +26,16 @@ func backfill() Dashboard {
 		Rows: []Row{
 			{"Supply", []Panel{
 				{
-					Title: "Backfill pool", Width: 12, Height: 9,
+					Title: "Backfill pool", Width: 12, Height: 11,
 					Description: "GPUs of the backfill pool, on average: used by backfill jobs, available to them, and taken by jobs of their owners.",
 					Query:       ask("backfillAvailability", "timeseries").by().of("used", "available", "taken").where(chosen),
 					View:        areas(colors(map[string]string{"Used (avg.)": "purple", "Available (avg.)": "green", "Taken (avg.)": "blue"})...),
 				},
 				{
-					Title: "Utilisation by device", Width: 12, Height: 9, MaxDataPoints: 60,
-					Description:     "Of the GPUs that backfill jobs could have, the share that they use.",
-					Query:           ask("backfillAvailability", "timeseries").by("device").of("usedPercent").where(chosen),
-					View:            percentLines(),
+					Title: "Utilisation by device", Width: 12, Height: 11,
+					Description:     "Of the GPUs that backfill jobs could have over the time range, the share that they used.",
+					Query:           usedByDevice,
+					View:            gaugeOfPercent("left"),
 					Transformations: shortDevices,
 				},
 				{

@@ -18,7 +18,7 @@ func poolOverview() Dashboard {
 					Title: "Allocated % by category", Width: 9, Height: 11, MaxDataPoints: 1000,
 					Description: "Of the GPUs that could be allocated in each category, the share that jobs hold, at the end of the time range. A backfill GPU counts as available only while no owner's job holds it.",
 					Query:       ask("allocation", "timeseries").by("category").of("allocatedPercent").where(chosen),
-					View:        gaugeOfPercent(),
+					View:        gaugeOfPercent("top"), // the names of categories are long
 				},
 				{
 					Title: "Free GPUs by device", Width: 8, Height: 11, MaxDataPoints: 1000,
@@ -128,11 +128,11 @@ func state(metric, name, color string) Override {
 // shortDevices leaves out of the names of devices what nearly all have, and that they are on primary slots.
 var shortDevices = []Transformation{{"renameByRegex", object{"regex": `^(?:NVIDIA )?(?:GeForce )?(.*?)(?: · Real)?$`, "renamePattern": "$1"}}}
 
-// gaugeOfPercent warns where less than half is in use.
-func gaugeOfPercent() View {
+// gaugeOfPercent warns where little is in use. Names are at the left of the bars or on top.
+func gaugeOfPercent(names string) View {
 	v := barGauge(levels("red", 30, "orange", 60, "green"))
 	v.Defaults["max"] = 100
-	v.Options["namePlacement"] = "top" // the names of categories are long
+	v.Options["namePlacement"] = names
 	return v
 }
 
