@@ -188,7 +188,9 @@ func (a *answer) transitions() data.Frames {
 	for i := range rows {
 		counts[i] = int64(rows[i].count)
 	}
-	return frames.List(a.plan, a.about, append(fields, frames.Numbers("count", counts))...)
+	count := frames.Numbers("count", counts)
+	count.Config.DisplayNameFromDS, count.Config.Description = "Changes", "Changes of state from one snapshot to the next"
+	return frames.List(a.plan, a.about, append(fields, count)...)
 }
 
 // order is the order of states in the design: available, used, taken, blocked, absent.
