@@ -12,14 +12,19 @@ func Sort[T any](items []*T, by func(*T) pool.Micros) {
 	type keyed struct {
 		key  pool.Micros
 		from int32
-		item *T
 	}
-	sorted := make([]keyed, len(items)) // comparing keys in place is quicker than asking each item again
+	keys := make([]keyed, len(items)) // comparing them side by side is quicker than asking the items again and again
 	for i, item := range items {
-		sorted[i] = keyed{by(item), int32(i), item}
+		keys[i] = keyed{by(item), int32(i)}
 	}
-	slices.SortFunc(sorted, func(x, y keyed) int { return cmp.Or(cmp.Compare(x.key, y.key), cmp.Compare(x.from, y.from)) })
-	for i := range sorted {
-		items[i] = sorted[i].item
+	slices.SortFunc(keys, func(x, y keyed) int {
+		if x.key != y.key {
+			return cmp.Compare(x.key, y.key)
+		}
+		return int(x.from - y.from)
+	})
+	unsorted := slices.Clone(items)
+	for i, k := range keys {
+		items[i] = unsorted[k.from]
 	}
 }
