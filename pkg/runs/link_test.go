@@ -103,6 +103,14 @@ var linkCases = []linkCase{
 	{"held before, and taken over", map[string]string{"m1 a": ".11T."}, []ad{of("history", 90, ad{"JobStatus": 4, "NumHolds": 1})}, []string{"15–45 evicted takeover owner preemption earlier run"}},
 	{"its own epoch is missing", map[string]string{"m1 a": ".11.."}, []ad{epoch(90, 100, ad{"ExitCode": 0})}, []string{"15–45 evicted job ad unknown earlier run"}},
 
+	{"a start elsewhere just after last seen", map[string]string{"m1 a": ".11.."}, []ad{of("history", 31, ad{"StartdName": "m2", "JobStatus": 4, "CompletionDate": 50.0})}, []string{"15–45 evicted job ad unknown earlier run"}},
+	{"a start here just after last seen", map[string]string{"m1 a": ".11.."}, []ad{completed(31, 40)}, []string{"15–40 completed job ad - last run"}},
+	{"an epoch that starts just after last seen", map[string]string{"m1 a": ".1.."}, []ad{epoch(16, 20, nil)}, []string{"16–20 ambiguous none - epoch"}},
+	{"of two ads of one start the one written last", map[string]string{"m1 a": ".11.."}, []ad{
+		of("history", 90, ad{"StartdName": "m2", "JobStatus": 4, "JobLastStartDate": 9.0, "RecordTime": 1000.0}),
+		of("history", 90, ad{"StartdName": "m2", "JobStatus": 5, "JobLastStartDate": 7.0, "RecordTime": 500.0}),
+	}, []string{"9–45 evicted job ad unknown earlier run"}},
+
 	// starts inside
 	{"a start inside", map[string]string{"m1 a": ".1111."}, []ad{completed(40, 70)}, []string{"15–40 evicted job ad unknown earlier run", "40–70 completed job ad - last run"}},
 	{"a start inside, vacated before", map[string]string{"m1 a": ".1111."}, []ad{of("history", 40, ad{"JobStatus": 4, "CompletionDate": 70.0, "LastVacateTime": 34.0})}, []string{"15–34 evicted job ad unknown earlier run", "40–70 completed job ad - last run"}},
@@ -120,6 +128,7 @@ var linkCases = []linkCase{
 	{"one ad over a gap", map[string]string{"m1 a": ".11|11."}, []ad{completed(10, 115)}, []string{"10–115 completed job ad - last run"}},
 	{"one ad over a silence", map[string]string{"m1 a": ".11__1.", "m2 b": "......."}, []ad{completed(10, 80)}, []string{"10–80 completed job ad - last run"}},
 	{"two ads at a gap", map[string]string{"m1 a": ".11|11."}, []ad{epoch(10, 50, ad{"VacateReasonCode": 1008}), epoch(70, 115, ad{"ExitCode": 0})}, []string{"10–50 evicted job ad fault epoch", "70–115 completed job ad - epoch"}},
+	{"one ad over a gap, and a start inside", map[string]string{"m1 a": ".11|11."}, []ad{epoch(10, 115, ad{"ExitCode": 0}), epoch(80, 85, ad{"VacateReasonCode": 1011})}, []string{"10–80 completed job ad - epoch", "80–120 ambiguous none - job only"}},
 	{"an end in a gap", map[string]string{"m1 a": ".11|..."}, []ad{completed(10, 60)}, []string{"10–60 completed job ad - last run"}},
 	{"an end after a silence", map[string]string{"m1 a": ".11__..", "m2 b": "......."}, []ad{completed(10, 60)}, []string{"10–30 completed job ad - last run"}},
 
