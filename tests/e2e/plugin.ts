@@ -11,10 +11,13 @@ export async function choose(row: Locator, page: Page, label: string, option: st
   await page.keyboard.press('Escape');
 }
 
-/** The answer to the request that a step makes. */
-export async function answerTo(page: Page, path: string, step: () => Promise<void>): Promise<Response> {
-  const answer = page.waitForResponse((response) => response.url().includes(path));
-  await step();
+/**
+ * The answer to the query that the refresh button runs. (The pages' own methods give the button a second, which a busy
+ * machine may not keep.)
+ */
+export async function refreshed(page: Page): Promise<Response> {
+  const answer = page.waitForResponse((response) => response.url().includes('/api/ds/query'));
+  await page.getByTestId('data-testid RefreshPicker run button').click();
   return answer;
 }
 
