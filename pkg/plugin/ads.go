@@ -24,7 +24,7 @@ import (
 )
 
 // adCache keeps the ads of finished runs, for all data sources of the process and across settings saves.
-var adCache = sync.OnceValue(func() *jobs.Cache { return jobs.NewCache(128<<20, time.Now) })
+var adCache = sync.OnceValue(func() *jobs.Cache { return jobs.NewCache(256<<20, time.Now) })
 
 // openAds opens the job source that the settings name; nil is none. What keeps it from being used is told by its answers,
 // so that queries that need no job ads are answered.

@@ -57,8 +57,10 @@ func (o *Observed) Ask(ctx context.Context, source jobs.Source, wanted Wanted) (
 		for i, m := range machines {
 			names[i] = o.View.Names.Text(o.Machines[m].Name)
 		}
-		from := o.View.Times[max(int(first)-1, o.First)] - Tolerance
-		result, err := source.AdsOnMachines(ctx, names, pool.Time(from), pool.Time(o.View.Times[last]+Tolerance))
+		// Whole UTC days: a window that moves on asks for what is known already.
+		from := pool.Micros(pool.DayOf(o.View.Times[max(int(first)-1, o.First)]-Tolerance)) * pool.Day
+		to := pool.Micros(pool.DayOf(o.View.Times[last]+Tolerance)+1) * pool.Day
+		result, err := source.AdsOnMachines(ctx, names, pool.Time(from), pool.Time(to))
 		if err != nil {
 			return sourceFailure(ctx, err)
 		}
