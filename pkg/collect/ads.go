@@ -77,6 +77,7 @@ func decode(r io.Reader) (answer, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return a, brokenOutput(len(a.ads), errors.New("it goes on after the list"))
 	}
+	nameGPUs(a.ads)
 	return a, nil
 }
 

@@ -53,6 +53,23 @@ func TestDecodeOutputOfCondorStatus(t *testing.T) {
 		"PreventJobsReason of 1 slots is an expression or of a wrong type: stored as NULL (first: Backfill2_1@mig.example.org)", got.notes.String())
 }
 
+// A MIG device's id holds slashes, which a reference to its attribute cannot: both sides of the GPU get one id.
+func TestDecodeMIGWithSlashes(t *testing.T) {
+	const id = "MIG-GPU-6f8a01c2-2b2e-5f5a-9a51-0d3f2b7c11aa/7/0"
+	const reference = `"/Expr(GPUs_MIG_GPU_6f8a01c2_2b2e_5f5a_9a51_0d3f2b7c11aa_7_0)/"`
+	got, err := decode(strings.NewReader(`[
+		{"Name": "backfill2@m", "Machine": "m", "State": "Unclaimed", "AvailableGPUs": [` + reference + `, "/Expr(GPUs_GPU_b1223334)/"]},
+		{"Name": "slot1@m", "Machine": "m", "State": "Unclaimed", "AssignedGPUs": "GPU-a0223334, ` + id + `", "AvailableGPUs": [` + reference + `]},
+		{"Name": "backfill2@n", "Machine": "n", "State": "Unclaimed", "AvailableGPUs": [` + reference + `]}]`))
+	require.NoError(t, err)
+	var ids [][]any
+	for i := range got.ads {
+		ids = append(ids, got.ads[i].gpuIDs())
+	}
+	require.Equal(t, [][]any{{id, "GPU-b1223334"}, {"GPU-a0223334", id}, {"MIG-GPU-6f8a01c2-2b2e-5f5a-9a51-0d3f2b7c11aa-7-0"}}, ids)
+	require.Equal(t, id, got.ads[1].AvailableGPUs.column())
+}
+
 func TestDecodeNothing(t *testing.T) {
 	for _, output := range []string{"", "\n", "[]", "[ ]\n"} {
 		got, err := decode(strings.NewReader(output))

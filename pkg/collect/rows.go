@@ -24,7 +24,7 @@ func (ad *slotAd) gpuIDs() []any {
 	if pool.SideOf(ad.Name.Text) == pool.Backfill {
 		ids = ad.AvailableGPUs.IDs
 	} else {
-		ids = strings.FieldsFunc(ad.AssignedGPUs.Text, func(r rune) bool { return r == ',' || r == ' ' })
+		ids = ad.assigned()
 	}
 	if len(ids) == 0 {
 		return []any{nil}
@@ -34,6 +34,40 @@ func (ad *slotAd) gpuIDs() []any {
 		list[i] = id
 	}
 	return list
+}
+
+func (ad *slotAd) assigned() []string {
+	return strings.FieldsFunc(ad.AssignedGPUs.Text, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// attributeName is an id as the startd writes it into attribute names, which hold letters, digits and "_" only.
+func attributeName(id string) string {
+	return strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' {
+			return r
+		}
+		return '_'
+	}, id)
+}
+
+// nameGPUs gives the GPUs of AvailableGPUs the ids that the machine's slots are assigned: the names of attributes do not
+// hold all of an id such as MIG-GPU-…/7/0, and the same GPU must have one id on its primary and its backfill slot.
+func nameGPUs(ads []slotAd) {
+	type place struct{ machine, attribute string }
+	ids := map[place]string{}
+	for i := range ads {
+		for _, id := range ads[i].assigned() {
+			ids[place{ads[i].Machine.Text, attributeName(id)}] = id
+		}
+	}
+	for i := range ads {
+		available := ads[i].AvailableGPUs.IDs
+		for k, id := range available {
+			if assigned, known := ids[place{ads[i].Machine.Text, attributeName(id)}]; known {
+				available[k] = assigned
+			}
+		}
+	}
 }
 
 // rows are the values of the ad's rows, in the order of columns.
