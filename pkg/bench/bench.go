@@ -17,13 +17,15 @@ import (
 
 // Options choose the pool.
 type Options struct {
-	Machines int       // of the pool whose month is made as real files
-	GPUs     int       // of the same
-	Days     int       // of the longest window, made as segments; up to 32 of them also as real files
-	Large    bool      // also measure 10,000 GPUs
-	Dir      string    // where pools are made, or found from an earlier run; "" = a temporary directory
-	Binary   string    // the plugin's binary, to measure the plugin protocol; "" = left out
-	Progress io.Writer // what is being done
+	Machines int    // of the pool whose month is made as real files
+	GPUs     int    // of the same
+	Days     int    // of the longest window, made as segments; up to 32 of them also as real files
+	Large    bool   // also measure 10,000 GPUs
+	Dir      string // where pools are made, or found from an earlier run; "" = a temporary directory
+	Binary   string // the plugin's binary, to measure the plugin protocol; "" = left out
+	// Elasticsearch is a server's URL, or StartElasticsearch; "" = left out. An index of its own is made in it, and removed.
+	Elasticsearch string
+	Progress      io.Writer // what is being done
 }
 
 // Figure is one line of the table.
@@ -59,6 +61,7 @@ func Run(ctx context.Context, o Options) ([]Figure, error) {
 		{"reading", b.reading},
 		{"first panels", b.cold},
 		{"answers over the month", b.warmMonth},
+		{"job ads", b.jobAds},
 		{"a new snapshot", b.newSnapshot},
 		{"many viewers", b.viewers},
 		{"plain SQL", b.plainSQL},

@@ -7,13 +7,14 @@ import (
 )
 
 type benchCommand struct {
-	Machines int    `help:"Machines of the pool." default:"170"`
-	GPUs     int    `help:"GPUs of the pool." default:"900" name:"gpus"`
-	Days     int    `help:"Days of the longest window." default:"365"`
-	Large    bool   `help:"Also measure 10,000 GPUs."`
-	Dir      string `type:"path" placeholder:"DIR" help:"Where the pools are made, and found again the next time. Default: a temporary directory."`
-	Plugin   string `type:"existingfile" placeholder:"FILE" help:"The plugin's binary. Default: built from this checkout into dist/."`
-	Format   string `enum:"table,markdown,json" default:"table" help:"table, markdown or json."`
+	Machines      int    `help:"Machines of the pool." default:"170"`
+	GPUs          int    `help:"GPUs of the pool." default:"900" name:"gpus"`
+	Days          int    `help:"Days of the longest window." default:"365"`
+	Large         bool   `help:"Also measure 10,000 GPUs."`
+	Dir           string `type:"path" placeholder:"DIR" help:"Where the pools are made, and found again the next time. Default: a temporary directory."`
+	Plugin        string `type:"existingfile" placeholder:"FILE" help:"The plugin's binary. Default: built from this checkout into dist/."`
+	Elasticsearch string `name:"elasticsearch" env:"ELASTICSEARCH_URL" placeholder:"URL" help:"An Elasticsearch to measure with: its URL, or 'start' for that of this checkout's tests. Default: left out."`
+	Format        string `enum:"table,markdown,json" default:"table" help:"table, markdown or json."`
 }
 
 // Run measures the product on made-up pools and prints the figures.
@@ -23,7 +24,7 @@ func (b *benchCommand) Run(ctx context.Context, c *console) error {
 		return err
 	}
 	figures, err := bench.Run(ctx, bench.Options{
-		Machines: b.Machines, GPUs: b.GPUs, Days: b.Days, Large: b.Large, Dir: b.Dir, Binary: binary, Progress: c.err,
+		Machines: b.Machines, GPUs: b.GPUs, Days: b.Days, Large: b.Large, Dir: b.Dir, Binary: binary, Elasticsearch: b.Elasticsearch, Progress: c.err,
 	})
 	if err != nil {
 		return err
