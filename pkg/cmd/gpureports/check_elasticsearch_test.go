@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/jobs/jobstest"
+	"github.com/chtc/gpureports/pkg/samplepool"
+)
+
+// A good pool whose job ads are in a real Elasticsearch, in both schemas.
+func TestCheckElasticsearch(t *testing.T) {
+	url := jobstest.Elasticsearch(t)
+	o := samplepool.RightClocks()
+	o.Machines, o.Start, o.End = 6, started.AddDate(0, 0, -3), started
+	p, err := samplepool.New(o)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, p.Write(context.Background(), dir))
+	prefix := fmt.Sprintf("check-%d", time.Now().UnixNano()) // the server may be one that others use
+	for index, file := range map[string]string{prefix + "-history": "jobs_history_legacy.jsonl", prefix + "-epochs": "jobs_epochs.jsonl"} {
+		schema := "refactored"
+		if file == "jobs_history_legacy.jsonl" {
+			schema = "legacy"
+		}
+		code, _, errors := command(t, "", "load-ads", "--url", url, "--index", index, "--schema", schema, filepath.Join(dir, file))
+		require.Equal(t, exitOK, code, errors)
+	}
+	check := func(url string, jsonData map[string]any) (int, string) {
+		jsonData["snapshotDir"], jsonData["jobs"] = dir, "elasticsearch"
+		content, err := json.Marshal(map[string]any{"url": url, "jsonData": jsonData})
+		require.NoError(t, err)
+		file := filepath.Join(t.TempDir(), "settings.json")
+		require.NoError(t, os.WriteFile(file, content, 0o600))
+		code, text, _ := command(t, "", "check", "--settings", file)
+		return code, text
+	}
+	code, text := check(url, map[string]any{"jobsIndex": prefix + "-history", "jobsEpochIndex": prefix + "-epochs"})
+	require.Equal(t, exitOK, code, text)
+	require.Contains(t, text, "Jobs: ")
+	require.Contains(t, text, "Elasticsearch 8.")
+	require.Contains(t, text, "ok       Links: ")
+	require.Contains(t, text, "ok       Clocks: ")
+
+	code, text = check(url, map[string]any{"jobsIndex": prefix + "-missing"})
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, text, "error    Jobs: ")
+	require.Contains(t, text, prefix+"-missing")
+
+	code, text = check("http://somebody:secret@127.0.0.1:1", map[string]any{"jobsIndex": prefix + "-history"})
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, text, "error    Jobs: ")
+	require.NotContains(t, text, "secret")
+}
