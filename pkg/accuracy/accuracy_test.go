@@ -22,7 +22,7 @@ func TestMeasure(t *testing.T) {
 	require.Equal(t, 2, done)
 	require.Len(t, all, 6)
 	for _, f := range Failures(all) { // few machines are no sample
-		require.Regexp(t, "right clocks, 15m0s, epoch ads: recall of seen runs is 0.9[789]|snapshots alone: precision is 0.[78]|history ads: median error of durations in minutes is 2\\.0", f)
+		require.Regexp(t, "right clocks, 15m0s, epoch ads: recall of seen runs is 0.9[789]|snapshots alone: precision is 0.[78]", f)
 	}
 	for i := range all {
 		m := &all[i]
