@@ -37,6 +37,7 @@ var layers = map[string][]string{
 	"query":                   {"pool", "localtime"},
 	"frames":                  {"pool", "query", "timeline"},
 	"runs":                    {"pool", "timeline", "jobs"},
+	"runs/runstest":           {"pool", "localtime", "snapshots", "timeline", "query", "jobs", "jobs/jobstest", "golden"},
 	"accuracy":                {"pool", "localtime", "timeline", "jobs", "runs", "backfill", "evictions", "samplepool", "snapshots", "survival", "query"},
 	"allocation":              {"pool", "localtime", "timeline", "query", "frames"},
 	"userhours":               {"pool", "localtime", "timeline", "query", "frames", "allocation"},
@@ -65,7 +66,7 @@ var inputOutput = []string{"os", "io/fs", "net", "net/http", "database/sql", "os
 
 // withSDK are the folders that know Grafana; those of `frames only` know its data frames and nothing else of it.
 var withSDK = []string{"", "plugin", "plugin/host", "report", "bench", "reliability", "cmd/gpureports"}
-var framesOnly = []string{"frames", "golden", "plugin/plugintest", "allocation", "userhours", "backfill", "evictions"}
+var framesOnly = []string{"frames", "golden", "runs/runstest", "plugin/plugintest", "allocation", "userhours", "backfill", "evictions"}
 
 func TestFoldersAndImports(t *testing.T) {
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/chtc/gpureports/pkg/jobs/jobstest"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/runs/runstest"
 	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
@@ -37,25 +38,25 @@ const summary = `{"queryType": "backfillAvailability", "totals": false}`
 func TestSourceFaults(t *testing.T) {
 	s := open(t, golden.Pool(t, "pool-b"), "America/Chicago")
 	w := golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z")
-	alone := s.ask(t, nil, w, summary)
+	alone := s.Ask(t, nil, w, summary)
 	require.Contains(t, notices(alone, data.NoticeSeverityInfo), "no job source is set up")
 
 	down := &jobstest.Memory{Err: pool.SourceError("Elasticsearch at http://es:9200 does not answer: start it")}
-	frames := s.ask(t, down, w, summary)
+	frames := s.Ask(t, down, w, summary)
 	require.Equal(t, golden.Rows(alone), golden.Rows(frames))
 	require.Contains(t, notices(frames, data.NoticeSeverityWarning), "http://es:9200 does not answer: start it")
 
-	partial := ads(t, "pool-b", "jobs_epochs.jsonl").(*jobstest.Memory)
+	partial := runstest.Ads(t, "pool-b", "jobs_epochs.jsonl").(*jobstest.Memory)
 	partial.Notices = []string{"2 of 5 shards failed"}
-	require.Contains(t, notices(s.ask(t, partial, w, summary), data.NoticeSeverityWarning), "2 of 5 shards failed")
+	require.Contains(t, notices(s.Ask(t, partial, w, summary), data.NoticeSeverityWarning), "2 of 5 shards failed")
 
 	few := jobstest.NewMemory([]byte(strings.SplitN(string(golden.Read(t, "pool-b", "jobs_epochs.jsonl")), "\n", 2)[0]))
-	require.Contains(t, notices(s.ask(t, few, w, summary), data.NoticeSeverityWarning), "runs that bound periods and ended more than 30 min ago are linked")
+	require.Contains(t, notices(s.Ask(t, few, w, summary), data.NoticeSeverityWarning), "runs that bound periods and ended more than 30 min ago are linked")
 
 	ask := func(ctx context.Context, source jobs.Source) error {
 		m, err := query.Parse([]byte(summary))
 		require.NoError(t, err)
-		_, err = backfill.Answer(ctx, s.timeline, source, s.env, query.Request{Model: m, Window: w, Now: w.To})
+		_, err = backfill.Answer(ctx, s.Timeline, source, s.Env, query.Request{Model: m, Window: w, Now: w.To})
 		return err
 	}
 	bug := errors.New("a bug")
@@ -67,7 +68,7 @@ func TestSourceFaults(t *testing.T) {
 	// what needs no job times asks for none
 	asked := jobstest.NewMemory()
 	for _, view := range []string{"transitions", "hourOfWeek"} {
-		s.ask(t, asked, w, fmt.Sprintf(`{"queryType": "backfillAvailability", "view": %q}`, view))
+		s.Ask(t, asked, w, fmt.Sprintf(`{"queryType": "backfillAvailability", "view": %q}`, view))
 		require.Empty(t, asked.Asked())
 	}
 }
@@ -92,17 +93,17 @@ func TestLeftTruncated(t *testing.T) {
 	const columns = "%v %v %v left=%v unknown=%v"
 	list := func(from, to time.Time) (lines []string, counts string) {
 		w := pool.Window{From: from.UnixMicro(), To: to.UnixMicro()}
-		for _, r := range golden.Rows(s.ask(t, nil, w, `{"queryType": "backfillAvailability", "view": "periods"}`)) {
+		for _, r := range golden.Rows(s.Ask(t, nil, w, `{"queryType": "backfillAvailability", "view": "periods"}`)) {
 			lines = append(lines, fmt.Sprintf(columns, r["start"].(time.Time).Sub(begin), r["end"].(time.Time).Sub(begin), r["endReason"], r["leftTruncated"], r["unknownStart"]))
 		}
-		r := golden.Rows(s.ask(t, nil, w, summary))[0]
+		r := golden.Rows(s.Ask(t, nil, w, summary))[0]
 		return lines, fmt.Sprintf("count %v censored %v unknown %v km %v", r["count"], r["censored"], r["unknownStart"], r["kmMedianHours"])
 	}
 	end := begin.Add(9 * 24 * time.Hour)
 	lines, counts := list(end.Add(-24*time.Hour), end)
 	require.Equal(t, []string{"24h0m0s 215h0m0s reclaimed left=true unknown=false"}, lines, "first seen 7 days before the window")
 	require.Equal(t, "count 0 censored 0 unknown 0 km <nil>", counts)
-	require.Contains(t, notices(s.ask(t, nil, pool.Window{From: end.Add(-24 * time.Hour).UnixMicro(), To: end.UnixMicro()}, summary), data.NoticeSeverityInfo), "more than 7 days before the window")
+	require.Contains(t, notices(s.Ask(t, nil, pool.Window{From: end.Add(-24 * time.Hour).UnixMicro(), To: end.UnixMicro()}, summary), data.NoticeSeverityInfo), "more than 7 days before the window")
 
 	lines, counts = list(begin.Add(7*24*time.Hour), end)
 	require.Equal(t, []string{"15m0s 215h0m0s reclaimed left=false unknown=false"}, lines)
@@ -112,7 +113,7 @@ func TestLeftTruncated(t *testing.T) {
 func TestFilters(t *testing.T) {
 	s := open(t, golden.Pool(t, "pool-b"), "America/Chicago")
 	w := golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z")
-	all := golden.Rows(s.ask(t, nil, w, `{"queryType": "backfillAvailability", "view": "periods", "limit": 50000}`))
+	all := golden.Rows(s.Ask(t, nil, w, `{"queryType": "backfillAvailability", "view": "periods", "limit": 50000}`))
 	for filter, passes := range map[string]func(map[string]any) bool{
 		`{"categories": ["Backfill-CHTCOwned"]}`: func(r map[string]any) bool { return r["category"] == "Backfill (CHTC Owned)" },
 		`{"machines": ["/^isye/"]}`:              func(r map[string]any) bool { return strings.HasPrefix(r["machine"].(string), "isye") },
@@ -126,10 +127,10 @@ func TestFilters(t *testing.T) {
 			}
 		}
 		require.NotEqual(t, len(all), len(want))
-		frames := s.ask(t, nil, w, `{"queryType": "backfillAvailability", "view": "periods", "limit": 50000, "filter": `+filter+`}`)
+		frames := s.Ask(t, nil, w, `{"queryType": "backfillAvailability", "view": "periods", "limit": 50000, "filter": `+filter+`}`)
 		require.Equal(t, want, golden.Rows(frames), filter)
 	}
-	frames := s.ask(t, nil, w, `{"queryType": "backfillAvailability", "filter": {"machines": ["nowhere"]}}`)
+	frames := s.Ask(t, nil, w, `{"queryType": "backfillAvailability", "filter": {"machines": ["nowhere"]}}`)
 	require.Empty(t, frames[0].Fields)
 	require.Contains(t, notices(frames, data.NoticeSeverityWarning), "nowhere")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/chtc/gpureports/pkg/golden"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/runs/runstest"
 )
 
 // figures are a group's of expected.json.
@@ -64,7 +65,7 @@ func TestGolden(t *testing.T) {
 		golden.Expected(t, name, &expected)
 		require.Len(t, expected.Windows, 2)
 		s := open(t, golden.Pool(t, name), expected.Timezone)
-		sources := sources(t, name)
+		sources := runstest.Sources(t, name)
 		for window, e := range expected.Windows {
 			w := golden.Window(t, e.Common.Window.Start, e.Common.Window.End)
 			require.Len(t, e.Jobs, 4)
@@ -97,13 +98,13 @@ func by(grouping string) (list string, key func(map[string]any) string, named fu
 	return fmt.Sprintf("[%q]", grouping), func(r map[string]any) string { return r[grouping].(string) }, named
 }
 
-func checkSummaries(t *testing.T, s source, ads jobs.Source, w pool.Window, want *expectedJobs) {
+func checkSummaries(t *testing.T, s runstest.Source, ads jobs.Source, w pool.Window, want *expectedJobs) {
 	e := &want.BackfillAvailability
 	tenures := e.Tenure.Summary.groupings()
 	for grouping, groups := range e.Summary.groupings() {
 		list, key, named := by(grouping)
 		rows := map[string]map[string]any{}
-		for _, r := range golden.Rows(s.ask(t, ads, w, `{"queryType": "backfillAvailability", "groupBy": `+list+`, "totals": false}`)) {
+		for _, r := range golden.Rows(s.Ask(t, ads, w, `{"queryType": "backfillAvailability", "groupBy": `+list+`, "totals": false}`)) {
 			require.NotContains(t, rows, key(r), "a group twice")
 			rows[key(r)] = r
 		}
@@ -128,9 +129,9 @@ const stamp = "2006-01-02T15:04:05.000000Z"
 
 // checkPeriods compares the lines of golden/README.md: machine|gpu|start|end|endReason|category|device, and more where the
 // periods are listed in full.
-func checkPeriods(t *testing.T, s source, ads jobs.Source, w pool.Window, want json.RawMessage) {
+func checkPeriods(t *testing.T, s runstest.Source, ads jobs.Source, w pool.Window, want json.RawMessage) {
 	var got, gotMore []string
-	for _, r := range golden.Rows(s.ask(t, ads, w, `{"queryType": "backfillAvailability", "view": "periods", "limit": 50000}`)) {
+	for _, r := range golden.Rows(s.Ask(t, ads, w, `{"queryType": "backfillAvailability", "view": "periods", "limit": 50000}`)) {
 		c, ok := pool.ParseCategory(r["category"].(string))
 		require.True(t, ok)
 		line := strings.Join([]string{r["machine"].(string), r["gpu"].(string), r["start"].(time.Time).Format(stamp), r["end"].(time.Time).Format(stamp), r["endReason"].(string), c.Key(), r["device"].(string)}, "|")
@@ -167,12 +168,12 @@ func checkPeriods(t *testing.T, s source, ads jobs.Source, w pool.Window, want j
 	require.Equal(t, wanted, gotMore)
 }
 
-func checkTransitions(t *testing.T, s source, ads jobs.Source, w pool.Window, want *expectedJobs) {
+func checkTransitions(t *testing.T, s runstest.Source, ads jobs.Source, w pool.Window, want *expectedJobs) {
 	e := &want.BackfillAvailability.Transitions
 	for grouping, groups := range map[string]map[string]map[string]float64{"": {"": e.All}, "category": e.ByCategory, "device": e.ByDevice, "machineType": e.ByMachineType, "ownership": e.ByOwnership} {
 		list, key, named := by(grouping)
 		got, wanted := map[string]float64{}, map[string]float64{}
-		for _, r := range golden.Rows(s.ask(t, ads, w, `{"queryType": "backfillAvailability", "view": "transitions", "groupBy": `+list+`}`)) {
+		for _, r := range golden.Rows(s.Ask(t, ads, w, `{"queryType": "backfillAvailability", "view": "transitions", "groupBy": `+list+`}`)) {
 			got[fmt.Sprintf("%s|%s→%s", key(r), r["from"], r["to"])] = r["count"].(float64)
 		}
 		for g, counts := range groups {
@@ -185,9 +186,9 @@ func checkTransitions(t *testing.T, s source, ads jobs.Source, w pool.Window, wa
 	}
 }
 
-func checkCurve(t *testing.T, s source, ads jobs.Source, w pool.Window, duration string, want figures) {
+func checkCurve(t *testing.T, s runstest.Source, ads jobs.Source, w pool.Window, duration string, want figures) {
 	curve := want["curve"].(map[string]any)
-	rows := golden.Rows(s.ask(t, ads, w, fmt.Sprintf(`{"queryType": "backfillAvailability", "view": "survival", "duration": %q, "metrics": ["survival", "low", "high", "atRisk"]}`, duration)))
+	rows := golden.Rows(s.Ask(t, ads, w, fmt.Sprintf(`{"queryType": "backfillAvailability", "view": "survival", "duration": %q, "metrics": ["survival", "low", "high", "atRisk"]}`, duration)))
 	require.True(t, golden.Same(curve["fromHours"], rows[0]["hours"]), "from %v, got %v", curve["fromHours"], rows[0]["hours"])
 	require.True(t, golden.Same(curve["untilHours"], rows[len(rows)-1]["hours"]), "until %v, got %v", curve["untilHours"], rows[len(rows)-1]["hours"])
 	at := curve["at"].([]any)
@@ -210,7 +211,7 @@ func TestCases(t *testing.T) {
 			s := open(t, c.Write(t), c.Settings.Timezone)
 			for _, q := range c.Queries {
 				t.Log(q.Window, q.Jobs, string(q.Query))
-				q.Expect.Check(t, s.ask(t, adsOf(t, &c, &q), golden.Window(t, q.Window[0], q.Window[1]), string(q.Query)))
+				q.Expect.Check(t, s.Ask(t, runstest.AdsOf(t, &c, &q), golden.Window(t, q.Window[0], q.Window[1]), string(q.Query)))
 			}
 		})
 	}
@@ -220,13 +221,13 @@ func TestCases(t *testing.T) {
 func TestViewsAgree(t *testing.T) {
 	const name = "pool-b"
 	s := open(t, golden.Pool(t, name), "America/Chicago")
-	source := sources(t, name)["both"][0]
+	source := runstest.Sources(t, name)["both"][0]
 	w := golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z")
-	row := golden.Rows(s.ask(t, source, w, `{"queryType": "backfillAvailability", "totals": false}`))[0]
+	row := golden.Rows(s.Ask(t, source, w, `{"queryType": "backfillAvailability", "totals": false}`))[0]
 	metrics := []string{"available", "used", "taken", "usedPercent", "ended", "meanHours"}
 	list := `["` + strings.Join(metrics, `", "`) + `"]`
 
-	whole := golden.Series(s.ask(t, source, w, `{"queryType": "backfillAvailability", "view": "timeseries", "bucket": "window", "metrics": `+list+`}`), "metric")
+	whole := golden.Series(s.Ask(t, source, w, `{"queryType": "backfillAvailability", "view": "timeseries", "bucket": "window", "metrics": `+list+`}`), "metric")
 	for _, m := range metrics {
 		want := row[m]
 		if m == "ended" {
@@ -236,7 +237,7 @@ func TestViewsAgree(t *testing.T) {
 		require.InDelta(t, want, whole[m][0].Value, 1e-9, m)
 		require.Equal(t, "2025-11-03T05:45:00Z", whole[m][0].Time.UTC().Format(time.RFC3339), "its newest slice's beginning")
 	}
-	hours := golden.Series(s.ask(t, source, w, `{"queryType": "backfillAvailability", "view": "timeseries", "bucket": "1h", "metrics": `+list+`}`), "metric")
+	hours := golden.Series(s.Ask(t, source, w, `{"queryType": "backfillAvailability", "view": "timeseries", "bucket": "1h", "metrics": `+list+`}`), "metric")
 	ended, durations := 0.0, 0.0
 	for _, p := range hours["ended"] {
 		ended += p.Value
@@ -249,7 +250,7 @@ func TestViewsAgree(t *testing.T) {
 	require.Equal(t, row["count"], ended)
 	require.InDelta(t, row["gpuHours"], durations, 1e-6)
 
-	byMachine := golden.Rows(s.ask(t, source, w, `{"queryType": "backfillAvailability", "groupBy": ["machine"]}`))
+	byMachine := golden.Rows(s.Ask(t, source, w, `{"queryType": "backfillAvailability", "groupBy": ["machine"]}`))
 	last := byMachine[len(byMachine)-1]
 	require.Equal(t, "All", last["machine"])
 	require.Equal(t, "total", last["rowType"])
@@ -262,12 +263,12 @@ func TestViewsAgree(t *testing.T) {
 		require.InDelta(t, row[m], last[m], 1e-9, m)
 	}
 	one := byMachine[0]["machine"].(string)
-	filtered := golden.Rows(s.ask(t, source, w, fmt.Sprintf(`{"queryType": "backfillAvailability", "groupBy": ["machine"], "filter": {"machines": [%q]}, "totals": false}`, one)))
+	filtered := golden.Rows(s.Ask(t, source, w, fmt.Sprintf(`{"queryType": "backfillAvailability", "groupBy": ["machine"], "filter": {"machines": [%q]}, "totals": false}`, one)))
 	require.Len(t, filtered, 1)
 	delete(byMachine[0], "rowType")
 	require.Equal(t, byMachine[0], filtered[0])
 
-	cells := golden.Rows(s.ask(t, source, w, `{"queryType": "backfillAvailability", "view": "hourOfWeek", "metrics": ["available"]}`))
+	cells := golden.Rows(s.Ask(t, source, w, `{"queryType": "backfillAvailability", "view": "hourOfWeek", "metrics": ["available"]}`))
 	require.Len(t, cells, 168)
 	points := map[[2]float64][]float64{}
 	chicago, err := time.LoadLocation("America/Chicago")

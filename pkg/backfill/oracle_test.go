@@ -13,6 +13,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/golden"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/runs/runstest"
 	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
@@ -148,7 +149,7 @@ func TestByDefinition(t *testing.T) {
 					}
 				}
 			}
-			for _, r := range golden.Rows(s.ask(t, nil, w, fmt.Sprintf(`{"queryType": "backfillAvailability", "view": "periods", "duration": %q}`, duration))) {
+			for _, r := range golden.Rows(s.Ask(t, nil, w, fmt.Sprintf(`{"queryType": "backfillAvailability", "view": "periods", "duration": %q}`, duration))) {
 				got = append(got, naivePeriod{int(r["gpu"].(string)[0] - '0'), r["start"].(time.Time).UnixMicro(), r["end"].(time.Time).UnixMicro(), r["endReason"].(string), r["unknownStart"].(bool)}.String())
 				require.Equal(rt, r["endReason"] == "gap" || r["endReason"] == "window", r["censored"])
 			}
@@ -173,7 +174,7 @@ func TestByDefinition(t *testing.T) {
 				}
 			}
 		}
-		rows := golden.Rows(s.ask(t, nil, w, `{"queryType": "backfillAvailability", "totals": false}`))
+		rows := golden.Rows(s.Ask(t, nil, w, `{"queryType": "backfillAvailability", "totals": false}`))
 		if inside == 0 && len(rows) == 0 {
 			require.Empty(rt, counts)
 			return
@@ -189,7 +190,7 @@ func TestByDefinition(t *testing.T) {
 			require.True(rt, golden.Same(counts[m]/inside, rows[0][m]), "%s: want %v, got %v", m, counts[m]/inside, rows[0][m])
 		}
 		got := map[string]float64{}
-		for _, r := range golden.Rows(s.ask(t, nil, w, `{"queryType": "backfillAvailability", "view": "transitions"}`)) {
+		for _, r := range golden.Rows(s.Ask(t, nil, w, `{"queryType": "backfillAvailability", "view": "transitions"}`)) {
 			got[r["from"].(string)+"→"+r["to"].(string)] = r["count"].(float64)
 		}
 		require.Equal(rt, changes, got)
@@ -198,7 +199,7 @@ func TestByDefinition(t *testing.T) {
 
 // open writes the snapshots as files. Another machine reports always, and each GPU has a backfill row on the day before, so
 // that both are in the pool.
-func (n *naive) open(rt *rapid.T, t *testing.T) source {
+func (n *naive) open(rt *rapid.T, t *testing.T) runstest.Source {
 	var rows []snapshotstest.Row
 	row := func(at int64, slot, gpu, state string, job byte) {
 		machine := "m1"

@@ -18,6 +18,7 @@ import (
 	"github.com/chtc/gpureports/pkg/jobs/jobstest"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/runs/runstest"
 )
 
 const zoneB = "America/Chicago"
@@ -42,28 +43,28 @@ const summary = `{"queryType": "evictions", "totals": false}`
 // there too, without a warning.
 func TestSourceFaults(t *testing.T) {
 	s := open(t, golden.Pool(t, "pool-b"), zoneB)
-	alone := s.ask(t, nil, windowB(t), summary)
+	alone := s.Ask(t, nil, windowB(t), summary)
 	require.Contains(t, notices(alone, data.NoticeSeverityInfo), "no job source is set up")
 	row := golden.Rows(alone)[0]
 	require.Nil(t, row["evictedPercent"])
 	require.Nil(t, row["medianHoursToEviction"])
 	require.Equal(t, 109.0, row["evictions"])
-	require.Empty(t, golden.Rows(s.ask(t, nil, windowB(t), `{"queryType": "evictions", "view": "survival"}`)))
+	require.Empty(t, golden.Rows(s.Ask(t, nil, windowB(t), `{"queryType": "evictions", "view": "survival"}`)))
 
 	down := &jobstest.Memory{Err: pool.SourceError("Elasticsearch at http://es:9200 does not answer: start it")}
-	frames := s.ask(t, down, windowB(t), summary)
+	frames := s.Ask(t, down, windowB(t), summary)
 	require.Equal(t, golden.Rows(alone), golden.Rows(frames))
 	require.Contains(t, notices(frames, data.NoticeSeverityWarning), "http://es:9200 does not answer: start it")
 	require.Contains(t, notices(frames, data.NoticeSeverityWarning), "lower bounds")
 
-	partial := ads(t, "pool-b", "jobs_epochs.jsonl").(*jobstest.Memory)
+	partial := runstest.Ads(t, "pool-b", "jobs_epochs.jsonl").(*jobstest.Memory)
 	partial.Notices = []string{"2 of 5 shards failed"}
-	require.Contains(t, notices(s.ask(t, partial, windowB(t), summary), data.NoticeSeverityWarning), "2 of 5 shards failed")
+	require.Contains(t, notices(s.Ask(t, partial, windowB(t), summary), data.NoticeSeverityWarning), "2 of 5 shards failed")
 
 	ask := func(ctx context.Context, source jobs.Source) error {
 		m, err := query.Parse([]byte(summary))
 		require.NoError(t, err)
-		_, err = evictions.Answer(ctx, s.timeline, source, s.env, query.Request{Model: m, Window: windowB(t), Now: windowB(t).To})
+		_, err = evictions.Answer(ctx, s.Timeline, source, s.Env, query.Request{Model: m, Window: windowB(t), Now: windowB(t).To})
 		return err
 	}
 	bug := errors.New("a bug")
@@ -97,18 +98,18 @@ func TestLinkRate(t *testing.T) {
 	for _, l := range lines[:len(lines)/4] {
 		few.Add([]byte(l))
 	}
-	frames := s.ask(t, few, windowB(t), summary)
+	frames := s.Ask(t, few, windowB(t), summary)
 	require.Contains(t, notices(frames, data.NoticeSeverityWarning), "runs that ended more than 30 min ago are linked")
 	row := golden.Rows(frames)[0]
 	require.Nil(t, row["evictedPercent"])
 	require.Nil(t, row["medianHoursToEviction"])
 	require.NotNil(t, row["ratePer100GpuHours"])
 	require.Positive(t, row["completed"], "what the ads say still counts")
-	require.Empty(t, golden.Rows(s.ask(t, few, windowB(t), `{"queryType": "evictions", "view": "survival"}`)))
+	require.Empty(t, golden.Rows(s.Ask(t, few, windowB(t), `{"queryType": "evictions", "view": "survival"}`)))
 
 	// fewer than 20 runs: no obstacle, the notice gives the counts
 	short := golden.Window(t, "2025-11-01T12:00:00Z", "2025-11-01T15:00:00Z")
-	frames = s.ask(t, few, short, summary)
+	frames = s.Ask(t, few, short, summary)
 	require.Contains(t, notices(frames, data.NoticeSeverityInfo), "runs that ended more than 30 min ago are linked")
 	require.NotNil(t, golden.Rows(frames)[0]["evictedPercent"])
 }
@@ -117,10 +118,10 @@ func TestLinkRate(t *testing.T) {
 func TestZoom(t *testing.T) {
 	s := open(t, golden.Pool(t, "pool-b"), zoneB)
 	whole := windowB(t)
-	for variant, list := range sources(t, "pool-b") {
+	for variant, list := range runstest.Sources(t, "pool-b") {
 		source := list[0]
 		lines := func(w pool.Window) (ended []string, all int) {
-			rows := golden.Rows(s.ask(t, source, w, `{"queryType": "evictions", "view": "runs", "limit": 50000}`))
+			rows := golden.Rows(s.Ask(t, source, w, `{"queryType": "evictions", "view": "runs", "limit": 50000}`))
 			for _, r := range rows {
 				if r["outcome"] != "running" {
 					ended = append(ended, fmt.Sprint(r["end"].(time.Time).UnixMicro(), " ", r))
@@ -150,11 +151,11 @@ func TestZoom(t *testing.T) {
 // Asked in one call: each job once, and only jobs of runs that can overlap the window.
 func TestAsksOnce(t *testing.T) {
 	s := open(t, golden.Pool(t, "pool-b"), zoneB)
-	source := ads(t, "pool-b", "jobs_epochs.jsonl").(*jobstest.Memory)
-	s.ask(t, source, golden.Window(t, "2025-11-01T12:00:00Z", "2025-11-01T15:00:00Z"), summary)
+	source := runstest.Ads(t, "pool-b", "jobs_epochs.jsonl").(*jobstest.Memory)
+	s.Ask(t, source, golden.Window(t, "2025-11-01T12:00:00Z", "2025-11-01T15:00:00Z"), summary)
 	few := source.Asked()
 	require.NotEmpty(t, few)
-	s.ask(t, source, windowB(t), summary)
+	s.Ask(t, source, windowB(t), summary)
 	all := source.Asked()
 	require.Greater(t, len(all), 2*len(few))
 	slices.Sort(all)
@@ -163,8 +164,8 @@ func TestAsksOnce(t *testing.T) {
 
 func TestFilters(t *testing.T) {
 	s := open(t, golden.Pool(t, "pool-b"), zoneB)
-	source := sources(t, "pool-b")["both"][0]
-	all := golden.Rows(s.ask(t, source, windowB(t), `{"queryType": "evictions", "view": "runs", "limit": 50000}`))
+	source := runstest.Sources(t, "pool-b")["both"][0]
+	all := golden.Rows(s.Ask(t, source, windowB(t), `{"queryType": "evictions", "view": "runs", "limit": 50000}`))
 	for filter, passes := range map[string]func(map[string]any) bool{
 		`{"categories": ["Backfill-CHTCOwned"]}`:                 func(r map[string]any) bool { return r["category"] == "Backfill (CHTC Owned)" },
 		`{"ownerships": ["Open Capacity"]}`:                      func(r map[string]any) bool { return r["category"] == "Backfill (Open Capacity)" },
@@ -180,13 +181,13 @@ func TestFilters(t *testing.T) {
 			}
 		}
 		require.NotEqual(t, len(all), len(want))
-		frames := s.ask(t, source, windowB(t), `{"queryType": "evictions", "view": "runs", "limit": 50000, "filter": `+filter+`}`)
+		frames := s.Ask(t, source, windowB(t), `{"queryType": "evictions", "view": "runs", "limit": 50000, "filter": `+filter+`}`)
 		require.Equal(t, want, golden.Rows(frames), filter)
 		if want == nil {
 			require.Empty(t, frames[0].Fields)
 		}
 	}
-	frames := s.ask(t, source, windowB(t), `{"queryType": "evictions", "filter": {"machines": ["nowhere"]}}`)
+	frames := s.Ask(t, source, windowB(t), `{"queryType": "evictions", "filter": {"machines": ["nowhere"]}}`)
 	require.Empty(t, frames[0].Fields)
 	require.Contains(t, notices(frames, data.NoticeSeverityWarning), "nowhere")
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/chtc/gpureports/pkg/golden"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/runs/runstest"
 )
 
 // figures are a group's of expected.json.
@@ -68,7 +69,7 @@ func TestGolden(t *testing.T) {
 		golden.Expected(t, name, &expected)
 		require.Len(t, expected.Windows, 2)
 		s := open(t, golden.Pool(t, name), expected.Timezone)
-		sources := sources(t, name)
+		sources := runstest.Sources(t, name)
 		for window, e := range expected.Windows {
 			w := golden.Window(t, e.Common.Window.Start, e.Common.Window.End)
 			require.Len(t, e.Jobs, 4)
@@ -85,7 +86,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-func checkSummaries(t *testing.T, s source, ads jobs.Source, w pool.Window, want *expectedJobs) {
+func checkSummaries(t *testing.T, s runstest.Source, ads jobs.Source, w pool.Window, want *expectedJobs) {
 	e := &want.Evictions
 	for grouping, groups := range map[string]map[string]figures{"": {"": e.All}, "category": e.ByCategory, "device": e.ByDevice, "machineType": e.ByMachineType, "ownership": e.ByOwnership} {
 		require.NotEmpty(t, groups, grouping)
@@ -104,7 +105,7 @@ func checkSummaries(t *testing.T, s source, ads jobs.Source, w pool.Window, want
 			list, err := json.Marshal(append([]string{}, by...))
 			require.NoError(t, err)
 			rows := map[string]map[string]any{}
-			for _, r := range golden.Rows(s.ask(t, ads, w, fmt.Sprintf(`{"queryType": "evictions", "view": "summary", "groupBy": %s, "totals": false}`, list))) {
+			for _, r := range golden.Rows(s.Ask(t, ads, w, fmt.Sprintf(`{"queryType": "evictions", "view": "summary", "groupBy": %s, "totals": false}`, list))) {
 				require.NotContains(t, rows, key(r, by), "a group twice")
 				rows[key(r, by)] = r
 			}
@@ -150,9 +151,9 @@ const stamp = "2006-01-02T15:04:05.000000Z"
 
 // checkRuns compares the lines of golden/README.md: machine|gpuIds|job|start|end|outcome|evidence, and more where the
 // runs are listed in full.
-func checkRuns(t *testing.T, s source, ads jobs.Source, w pool.Window, want json.RawMessage) {
+func checkRuns(t *testing.T, s runstest.Source, ads jobs.Source, w pool.Window, want json.RawMessage) {
 	var got, gotMore []string
-	for _, r := range golden.Rows(s.ask(t, ads, w, `{"queryType": "evictions", "view": "runs", "limit": 50000}`)) {
+	for _, r := range golden.Rows(s.Ask(t, ads, w, `{"queryType": "evictions", "view": "runs", "limit": 50000}`)) {
 		ids := strings.Split(r["gpuIds"].(string), ", ")
 		require.Len(t, ids, int(r["gpus"].(float64)))
 		slices.Sort(ids)
@@ -190,8 +191,8 @@ func checkRuns(t *testing.T, s source, ads jobs.Source, w pool.Window, want json
 }
 
 // checkCurve compares the share evicted where the curve is drawn from the beginning.
-func checkCurve(t *testing.T, s source, ads jobs.Source, w pool.Window, want *figures) {
-	rows := golden.Rows(s.ask(t, ads, w, `{"queryType": "evictions", "view": "survival", "groupBy": []}`))
+func checkCurve(t *testing.T, s runstest.Source, ads jobs.Source, w pool.Window, want *figures) {
+	rows := golden.Rows(s.Ask(t, ads, w, `{"queryType": "evictions", "view": "survival", "groupBy": []}`))
 	if want.CumulativeIncidence == nil {
 		require.Empty(t, rows)
 		return
@@ -221,7 +222,7 @@ func TestCases(t *testing.T) {
 			s := open(t, c.Write(t), c.Settings.Timezone)
 			for _, q := range c.Queries {
 				t.Log(q.Window, q.Jobs, string(q.Query))
-				q.Expect.Check(t, s.ask(t, adsOf(t, &c, &q), golden.Window(t, q.Window[0], q.Window[1]), string(q.Query)))
+				q.Expect.Check(t, s.Ask(t, runstest.AdsOf(t, &c, &q), golden.Window(t, q.Window[0], q.Window[1]), string(q.Query)))
 			}
 		})
 	}
@@ -231,12 +232,12 @@ func TestCases(t *testing.T) {
 func TestViewsAgree(t *testing.T) {
 	const name = "pool-b"
 	s := open(t, golden.Pool(t, name), "America/Chicago")
-	source := sources(t, name)["both"][0]
+	source := runstest.Sources(t, name)["both"][0]
 	w := golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z")
-	row := golden.Rows(s.ask(t, source, w, `{"queryType": "evictions", "view": "summary", "totals": false}`))[0]
-	events := golden.Rows(s.ask(t, source, w, `{"queryType": "evictions", "view": "events"}`))
+	row := golden.Rows(s.Ask(t, source, w, `{"queryType": "evictions", "view": "summary", "totals": false}`))[0]
+	events := golden.Rows(s.Ask(t, source, w, `{"queryType": "evictions", "view": "events"}`))
 	require.Len(t, events, int(row["evictions"].(float64)))
-	require.Len(t, golden.Rows(s.ask(t, source, w, `{"queryType": "evictions", "view": "annotations"}`)), len(events))
+	require.Len(t, golden.Rows(s.Ask(t, source, w, `{"queryType": "evictions", "view": "annotations"}`)), len(events))
 	lost := 0.0
 	for _, e := range events {
 		lost += e["gpuHours"].(float64)
@@ -245,7 +246,7 @@ func TestViewsAgree(t *testing.T) {
 	require.GreaterOrEqual(t, lost, row["lostGpuHours"].(float64), "of whole runs, against the part in the window")
 
 	for bucket, points := range map[string]int{"window": 1, "1h": 60, "1d": 3} { // two hours without a snapshot hold an eviction by its ad
-		series := golden.Series(s.ask(t, source, w, fmt.Sprintf(`{"queryType": "evictions", "view": "timeseries", "metrics": ["evictions", "lostGpuHours", "runs", "ratePer100GpuHours"], "bucket": %q}`, bucket)), "metric")
+		series := golden.Series(s.Ask(t, source, w, fmt.Sprintf(`{"queryType": "evictions", "view": "timeseries", "metrics": ["evictions", "lostGpuHours", "runs", "ratePer100GpuHours"], "bucket": %q}`, bucket)), "metric")
 		for metric, column := range map[string]string{"evictions": "evictions", "lostGpuHours": "lostGpuHours"} {
 			require.Len(t, series[metric], points, bucket)
 			sum := 0.0
@@ -259,7 +260,7 @@ func TestViewsAgree(t *testing.T) {
 			require.InDelta(t, row["ratePer100GpuHours"], series["ratePer100GpuHours"][0].Value, 1e-9)
 		}
 	}
-	cells := golden.Rows(s.ask(t, source, w, `{"queryType": "evictions", "view": "hourOfWeek", "metrics": ["evictions"]}`))
+	cells := golden.Rows(s.Ask(t, source, w, `{"queryType": "evictions", "view": "hourOfWeek", "metrics": ["evictions"]}`))
 	require.Len(t, cells, 168)
 	sum, empty := 0.0, 0
 	for _, c := range cells {
@@ -272,7 +273,7 @@ func TestViewsAgree(t *testing.T) {
 	require.Equal(t, row["evictions"], sum)
 	require.Equal(t, 168-59, empty, "60 hours, one of them twice")
 
-	all := golden.Rows(s.ask(t, source, w, `{"queryType": "evictions", "groupBy": ["user", "cause"]}`))
+	all := golden.Rows(s.Ask(t, source, w, `{"queryType": "evictions", "groupBy": ["user", "cause"]}`))
 	require.Equal(t, "All", all[len(all)-1]["user"])
 	require.Equal(t, "total", all[len(all)-1]["rowType"])
 	n := 0.0

@@ -1,0 +1,94 @@
+// Package runstest opens directories of snapshots for the tests of the kinds that are about runs.
+package runstest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/jobs/jobstest"
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// Answer answers a query of one kind.
+type Answer func(context.Context, *timeline.Timeline, jobs.Source, query.Env, query.Request) (data.Frames, error)
+
+// Source is a directory of snapshot files, opened to be asked one kind of query.
+type Source struct {
+	Timeline *timeline.Timeline
+	Env      query.Env
+	answer   Answer
+}
+
+// Open opens a directory; it is closed when the test ends.
+func Open(t testing.TB, dir, zone string, answer Answer) Source {
+	t.Helper()
+	setting, err := json.Marshal(zone)
+	require.NoError(t, err)
+	z, err := localtime.Parse(setting)
+	require.NoError(t, err)
+	d, err := snapshots.OpenDir(dir)
+	require.NoError(t, err)
+	lists, err := d.Lists("chtc_owned", "masked_hosts.yaml")
+	require.NoError(t, err)
+	tl := timeline.New(timeline.Options{Snapshots: d, Zone: z, MaxBytes: 1 << 28})
+	t.Cleanup(func() { require.NoError(t, tl.Close()) })
+	return Source{tl, query.Env{Zone: z, SliceMinutes: 15, Lists: lists}, answer}
+}
+
+// Ask answers a query in JSON; now is the window's end.
+func (s Source) Ask(t testing.TB, ads jobs.Source, w pool.Window, text string) data.Frames {
+	t.Helper()
+	m, err := query.Parse([]byte(text))
+	require.NoError(t, err)
+	frames, err := s.answer(context.Background(), s.Timeline, ads, s.Env, query.Request{Model: m, Window: w, IntervalMs: 60_000, Now: w.To})
+	require.NoError(t, err, text)
+	return frames
+}
+
+// Ads are the job ads of files of a golden pool.
+func Ads(t testing.TB, name string, files ...string) jobs.Source {
+	t.Helper()
+	m := jobstest.NewMemory()
+	for _, f := range files {
+		m.Add(bytes.Split(bytes.TrimSpace(golden.Read(t, name, f)), []byte("\n"))...)
+	}
+	return m
+}
+
+// Sources are the job documents of a golden pool, by their names in expected.json; history comes in two schemas.
+func Sources(t testing.TB, name string) map[string][]jobs.Source {
+	t.Helper()
+	const legacy, refactored, epochs = "jobs_history_legacy.jsonl", "jobs_history_refactored.jsonl", "jobs_epochs.jsonl"
+	return map[string][]jobs.Source{
+		"none":    {nil},
+		"history": {Ads(t, name, legacy), Ads(t, name, refactored)},
+		"epochs":  {Ads(t, name, epochs)},
+		"both":    {Ads(t, name, refactored, epochs), Ads(t, name, legacy, epochs)},
+	}
+}
+
+// AdsOf are a case's ads, for a query that is asked with them.
+func AdsOf(t testing.TB, c *golden.Case, q *golden.CaseQuery) jobs.Source {
+	t.Helper()
+	if q.Jobs != "ads" {
+		return nil
+	}
+	m := jobstest.NewMemory()
+	for _, a := range c.Ads {
+		document, err := json.Marshal(a.Ad)
+		require.NoError(t, err)
+		m.Add(document)
+	}
+	return m
+}
