@@ -38,7 +38,7 @@ func Answer(ctx context.Context, tl *timeline.Timeline, ads jobs.Source, env que
 		return nil, err
 	}
 	about := frames.NewAbout(p, near, times.Coverage(env.Lists))
-	about.Unmatched(near, daysOf(near, p.Window))
+	about.Unmatched(near, runs.DaysOf(near, p.Window))
 	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), slices: times.Begin, chosen: runs.Choose(filterOf(&p.Select), o.View)}
 	a.first, a.end = o.View.Snapshots(p.Window)
 	for _, m := range a.measures() {
@@ -211,15 +211,6 @@ func (a *answer) tellLinks(x *runs.Explanations) {
 	default:
 		a.about.Stat("Link rate", "percent", 100*float64(linked)/float64(counted))
 	}
-}
-
-// daysOf returns the days of a view that have a snapshot in the window.
-func daysOf(v *timeline.View, w pool.Window) []*timeline.Day {
-	first, end := v.Snapshots(w)
-	if first == end {
-		return nil
-	}
-	return v.Days[v.DayAt(first) : v.DayAt(end-1)+1]
 }
 
 // filterOf is the query's filter as runs know it.

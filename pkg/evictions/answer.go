@@ -38,7 +38,7 @@ func Answer(ctx context.Context, tl *timeline.Timeline, ads jobs.Source, env que
 		return nil, err
 	}
 	about := frames.NewAbout(p, near, times.Coverage(env.Lists))
-	about.Unmatched(near, daysOf(near, p.Window))
+	about.Unmatched(near, runs.DaysOf(near, p.Window))
 
 	wanted := inReach(o, p.Window)
 	known, blind, err := askAds(ctx, o, ads, wanted, about)
@@ -146,15 +146,6 @@ func tellOddities(all []Run, about *frames.About) {
 	for code, n := range codes {
 		about.Info("%d runs have the vacate code %d, whose meaning is not known: counted as evicted, cause unknown", n, code)
 	}
-}
-
-// daysOf returns the days of a view that have a snapshot in the window.
-func daysOf(v *timeline.View, w pool.Window) []*timeline.Day {
-	first, end := v.Snapshots(w)
-	if first == end {
-		return nil
-	}
-	return v.Days[v.DayAt(first) : v.DayAt(end-1)+1]
 }
 
 // filterOf is the query's filter as runs know it.

@@ -8,7 +8,6 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/frames"
-	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
@@ -142,7 +141,7 @@ func (a *answer) newestSlice() pool.Micros {
 // hourOfWeek sums over the window by local weekday and hour.
 func (a *answer) hourOfWeek() (data.Frames, error) {
 	w := a.plan.Window
-	buckets, cells, err := hoursOf(a.plan)
+	buckets, cells, err := a.plan.Hours()
 	if err != nil {
 		return nil, err
 	}
@@ -177,20 +176,4 @@ func (a *answer) hourOfWeek() (data.Frames, error) {
 		}
 	}
 	return frames.HeatMap(a.plan, a.about, week), nil
-}
-
-// hoursOf returns the local hours that the window touches, and of each its weekday (0 = Monday) and hour.
-func hoursOf(p *query.Plan) (query.Buckets, [][2]int, error) {
-	hourly := *p
-	hourly.Bucket = &localtime.Bucket{Name: "1h", Minutes: 60}
-	buckets, err := hourly.Buckets(p.Window.From)
-	if err != nil {
-		return buckets, nil, err
-	}
-	cells := make([][2]int, buckets.Len())
-	for i := range cells {
-		local := pool.Time(buckets.Starts[i]).In(p.Location)
-		cells[i] = [2]int{(int(local.Weekday()) + 6) % 7, local.Hour()}
-	}
-	return buckets, cells, nil
 }

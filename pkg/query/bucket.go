@@ -107,3 +107,19 @@ func (b Buckets) Of(t pool.Micros) int {
 func (p *Plan) Keep(b Buckets, i int, newest pool.Micros) bool {
 	return !p.CompleteBucketsOnly || b.Whole || b.Starts[i] >= p.Window.From && b.Starts[i+1] <= p.Window.To && newest >= b.Starts[i+1]
 }
+
+// Hours returns the local hours that the window touches, and of each its weekday (0 = Monday) and hour.
+func (p *Plan) Hours() (Buckets, [][2]int, error) {
+	hourly := *p
+	hourly.Bucket = &localtime.Bucket{Name: "1h", Minutes: 60}
+	buckets, err := hourly.Buckets(p.Window.From)
+	if err != nil {
+		return buckets, nil, err
+	}
+	hours := make([][2]int, buckets.Len())
+	for i := range hours {
+		local := pool.Time(buckets.Starts[i]).In(p.Location)
+		hours[i] = [2]int{(int(local.Weekday()) + 6) % 7, local.Hour()}
+	}
+	return buckets, hours, nil
+}

@@ -28,6 +28,15 @@ func Forget(tl *timeline.Timeline) {
 	looks.entries = slices.DeleteFunc(looks.entries, func(e remembered) bool { return e.timeline == tl })
 }
 
+// DaysOf returns the days of a view that have a snapshot in the window.
+func DaysOf(v *timeline.View, w pool.Window) []*timeline.Day {
+	first, end := v.Snapshots(w)
+	if first == end {
+		return nil
+	}
+	return v.Days[v.DayAt(first) : v.DayAt(end-1)+1]
+}
+
 // memory keeps the latest observations of all timelines: the panels of a dashboard ask for one window at one moment.
 type memory struct {
 	turn chan struct{} // one observation at a time: it takes all cores
