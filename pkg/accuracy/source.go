@@ -12,7 +12,7 @@ import (
 // source are a sample pool's ads of one kind, in memory.
 type source struct {
 	byJob     map[string][]jobs.Ad
-	byMachine map[string][]jobs.Ad
+	byMachine map[string][]jobs.Ad // and day
 }
 
 func adsOf(all []samplepool.Ad, epochs bool) (*source, error) {
@@ -26,7 +26,7 @@ func adsOf(all []samplepool.Ad, epochs bool) (*source, error) {
 			return nil, fmt.Errorf("reading an ad of a sample pool: %w", err)
 		}
 		s.byJob[ad.GlobalJobID] = append(s.byJob[ad.GlobalJobID], ad)
-		s.byMachine[ad.Machine] = append(s.byMachine[ad.Machine], ad)
+		s.byMachine[jobs.ByMachineDay(&ad)] = append(s.byMachine[jobs.ByMachineDay(&ad)], ad)
 	}
 	return s, nil
 }
@@ -41,14 +41,10 @@ func (s *source) Ads(_ context.Context, wanted []jobs.Wanted) (jobs.Result, erro
 }
 
 // AdsOnMachines implements [jobs.Source].
-func (s *source) AdsOnMachines(_ context.Context, machines []string, from, to time.Time) (jobs.Result, error) {
-	result := jobs.Result{Ads: make([][]jobs.Ad, len(machines))}
-	for i, m := range machines {
-		for _, ad := range s.byMachine[m] {
-			if start := ad.JobCurrentStartDate; !start.Before(from) && !start.After(to) {
-				result.Ads[i] = append(result.Ads[i], ad)
-			}
-		}
+func (s *source) AdsOnMachines(_ context.Context, days []jobs.MachineDay) (jobs.Result, error) {
+	result := jobs.Result{Ads: make([][]jobs.Ad, len(days))}
+	for i, day := range days {
+		result.Ads[i] = s.byMachine[day.Key()]
 	}
 	return result, nil
 }

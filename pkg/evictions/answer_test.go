@@ -83,7 +83,7 @@ func (c canceling) Ads(ctx context.Context, _ []jobs.Wanted) (jobs.Result, error
 	c.cancel()
 	return jobs.Result{}, pool.SourceError("the request was broken off: %w", ctx.Err())
 }
-func (canceling) AdsOnMachines(context.Context, []string, time.Time, time.Time) (jobs.Result, error) {
+func (canceling) AdsOnMachines(context.Context, []jobs.MachineDay) (jobs.Result, error) {
 	return jobs.Result{}, nil
 }
 func (canceling) Newest(context.Context) (time.Time, error)   { return time.Time{}, nil }

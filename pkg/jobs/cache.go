@@ -38,7 +38,7 @@ type cacheKey struct {
 	key    string
 }
 
-// entry is what a source said about one job, or about one machine and interval.
+// entry is what a source said about one job, or about one machine on one day.
 type entry struct {
 	ads    []Ad
 	asked  time.Time
@@ -126,18 +126,17 @@ func (s *cached) Ads(ctx context.Context, wanted []Wanted) (Result, error) {
 }
 
 // AdsOnMachines implements [Source].
-func (s *cached) AdsOnMachines(ctx context.Context, machines []string, from, to time.Time) (Result, error) {
-	interval := fmt.Sprintf("\x00%d\x00%d", from.UnixNano(), to.UnixNano()) // no GlobalJobId holds a zero byte
-	return s.lookup(ctx, len(machines), lookup{
-		key:     func(i int) string { return machines[i] + interval },
-		enough:  func(_ int, e entry, now time.Time) bool { return e.recent(to, now) },
-		missing: "job ads of %d of %d machines",
+func (s *cached) AdsOnMachines(ctx context.Context, days []MachineDay) (Result, error) {
+	return s.lookup(ctx, len(days), lookup{
+		key:     func(i int) string { return days[i].Key() },
+		enough:  func(i int, e entry, now time.Time) bool { return e.recent(days[i].End(), now) },
+		missing: "job ads of %d of %d days of machines",
 		ask: func(missing []int) (Result, error) {
-			part := make([]string, len(missing))
+			part := make([]MachineDay, len(missing))
 			for j, i := range missing {
-				part[j] = machines[i]
+				part[j] = days[i]
 			}
-			return s.Source.AdsOnMachines(ctx, part, from, to)
+			return s.Source.AdsOnMachines(ctx, part)
 		},
 	})
 }

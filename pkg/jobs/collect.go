@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 )
 
 // Collector builds a [Result] from stored documents; all sources use it, so that they agree on order, duplicates and
@@ -30,8 +29,22 @@ func NewCollector(asked []string, by func(*Ad) string) *Collector {
 // ByJob is the key of the ads that Source.Ads looks up.
 func ByJob(ad *Ad) string { return ad.GlobalJobID }
 
-// ByMachine is the key of the ads that Source.AdsOnMachines looks up.
-func ByMachine(ad *Ad) string { return ad.Machine }
+// ByMachineDay is the key of the ads that Source.AdsOnMachines looks up.
+func ByMachineDay(ad *Ad) string {
+	if ad.JobCurrentStartDate.IsZero() {
+		return ""
+	}
+	return MachineDay{ad.Machine, int32(ad.JobCurrentStartDate.Unix() / secondsOfDay)}.Key()
+}
+
+// MachineDayKeys are the keys of days, in order.
+func MachineDayKeys(days []MachineDay) []string {
+	keys := make([]string, len(days))
+	for i, d := range days {
+		keys[i] = d.Key()
+	}
+	return keys
+}
 
 // JobIDs are the jobs of wanted, in order.
 func JobIDs(wanted []Wanted) []string {
@@ -42,17 +55,8 @@ func JobIDs(wanted []Wanted) []string {
 	return ids
 }
 
-// BeganIn fits the ads whose run began in the closed interval [from, to].
-func BeganIn(from, to time.Time) func(*Ad) bool {
-	return func(ad *Ad) bool {
-		start := ad.JobCurrentStartDate
-		return !start.IsZero() && !start.Before(from) && !start.After(to)
-	}
-}
-
-// Add parses a document and keeps it if it is a history or epoch ad with a key that was asked for and fits, when fits
-// is given.
-func (c *Collector) Add(stored []byte, fits func(*Ad) bool) {
+// Add parses a document and keeps it if it is a history or epoch ad with a key that was asked for.
+func (c *Collector) Add(stored []byte) {
 	ad, err := ParseAd(stored)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +66,7 @@ func (c *Collector) Add(stored []byte, fits func(*Ad) bool) {
 	}
 	key := c.by(&ad)
 	ads, asked := c.found[key]
-	if !asked || fits != nil && !fits(&ad) {
+	if !asked {
 		return
 	}
 	if ad.Kind == Other {

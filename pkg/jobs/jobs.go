@@ -7,6 +7,7 @@ package jobs
 
 import (
 	"context"
+	"strconv"
 	"time"
 )
 
@@ -18,6 +19,26 @@ type Wanted struct {
 	LastSeen time.Time
 }
 
+// MachineDay is a machine on a UTC day, counted from 1970-01-01. Whole days, because what a window that moves on asks
+// for is then known already.
+type MachineDay struct {
+	Machine string
+	Day     int32
+}
+
+// Start is the day's first second.
+func (d MachineDay) Start() time.Time { return time.Unix(int64(d.Day)*secondsOfDay, 0).UTC() }
+
+// End is the day's last second: dates of ads are whole seconds.
+func (d MachineDay) End() time.Time { return time.Unix(int64(d.Day+1)*secondsOfDay-1, 0).UTC() }
+
+const secondsOfDay = 24 * 60 * 60
+
+// Key is d as one text.
+func (d MachineDay) Key() string {
+	return d.Machine + "\x00" + strconv.Itoa(int(d.Day)) // no GlobalJobId holds a zero byte
+}
+
 // Source looks job ads up. Its methods may be called at the same time from several goroutines.
 //
 // Errors are [pool.SourceError] (the store, with its address and a remedy) or ctx's own error, wrapped. An error means
@@ -27,10 +48,10 @@ type Source interface {
 	// a job without an ad. A job may be given more than once. None given: an empty Result, the store is not asked.
 	Ads(ctx context.Context, wanted []Wanted) (Result, error)
 
-	// AdsOnMachines returns the ads whose run began on one of the machines in [from, to]: JobCurrentStartDate in the
-	// closed interval, Machine equal. It serves runs that the snapshots show without a GlobalJobId (methodology
-	// section 9, step 2). Result.Ads has one entry for each machine, in the order given.
-	AdsOnMachines(ctx context.Context, machines []string, from, to time.Time) (Result, error)
+	// AdsOnMachines returns the ads whose run (JobCurrentStartDate) began on a machine on a UTC day. It serves runs that
+	// the snapshots show without a GlobalJobId (methodology section 9, step 2). Result.Ads has one entry for each of the
+	// given, in their order. None given: an empty Result, the store is not asked.
+	AdsOnMachines(ctx context.Context, days []MachineDay) (Result, error)
 
 	// Newest returns the newest RecordTime of all ads (of an epoch ad it equals EpochWriteDate); zero when there is
 	// no ad at all.
@@ -45,7 +66,7 @@ type Source interface {
 
 // Result is the answer of a lookup.
 type Result struct {
-	// Ads of each job or machine asked for. Those of one entry are sorted by [Compare] and differ in Kind,
+	// Ads of each job, or machine and day, asked for. Those of one entry are sorted by [Compare] and differ in Kind,
 	// GlobalJobID or RecordTime: a document stored twice counts once. They are shared: read only.
 	Ads [][]Ad
 	// Partial: documents may be missing (shards failed, time ran out, a limit was hit). The notices say why.

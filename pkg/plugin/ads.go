@@ -104,10 +104,10 @@ func (s traced) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, err
 	return s.Source.Ads(ctx, wanted)
 }
 
-func (s traced) AdsOnMachines(ctx context.Context, machines []string, from, to time.Time) (jobs.Result, error) {
-	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link", trace.WithAttributes(attribute.Int("machines", len(machines))))
+func (s traced) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
+	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link", trace.WithAttributes(attribute.Int("machines", len(days))))
 	defer span.End()
-	return s.Source.AdsOnMachines(ctx, machines, from, to)
+	return s.Source.AdsOnMachines(ctx, days)
 }
 
 // unreachable is a job source that cannot be used, and says why to whoever asks.
@@ -116,7 +116,7 @@ type unreachable struct{ err error }
 func (u unreachable) Ads(context.Context, []jobs.Wanted) (jobs.Result, error) {
 	return jobs.Result{}, u.err
 }
-func (u unreachable) AdsOnMachines(context.Context, []string, time.Time, time.Time) (jobs.Result, error) {
+func (u unreachable) AdsOnMachines(context.Context, []jobs.MachineDay) (jobs.Result, error) {
 	return jobs.Result{}, u.err
 }
 func (u unreachable) Newest(context.Context) (time.Time, error)   { return time.Time{}, u.err }

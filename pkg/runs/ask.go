@@ -14,10 +14,10 @@ import (
 func (o *Observed) Ask(ctx context.Context, source jobs.Source, wanted Wanted) (ads *Ads, notices []string, failure, err error) {
 	index := o.jobs()
 	lastSeen := slices.Repeat([]int32{-1}, len(index.jobs))
-	var machines []int
-	first, last := int32(o.End), int32(o.First)
+	var machines []int // of days
+	var days []jobs.MachineDay
 	for m := range o.Machines {
-		nameless := false
+		known := len(days)
 		for r := range o.Machines[m].Runs {
 			if !wanted(m, r) {
 				continue
@@ -25,14 +25,17 @@ func (o *Observed) Ask(ctx context.Context, source jobs.Source, wanted Wanted) (
 			run := &o.Machines[m].Runs[r]
 			if job := index.of[m][r]; job >= 0 {
 				lastSeen[job] = max(lastSeen[job], run.Last)
-			} else {
-				nameless = true
-				begin := o.Machines[m].Runs[o.firstPiece(m, r)].First
-				first, last = min(first, begin), max(last, run.First)
+				continue
 			}
-		}
-		if nameless {
-			machines = append(machines, m)
+			// A run without a GlobalJobId: the ads that began when it did.
+			begin := o.Machines[m].Runs[o.firstPiece(m, r)].First
+			first := pool.DayOf(o.View.Times[max(int(begin)-1, o.First)] - Tolerance)
+			for day := first; day <= pool.DayOf(o.View.Times[run.First]+Tolerance); day++ {
+				d := jobs.MachineDay{Machine: o.View.Names.Text(o.Machines[m].Name), Day: day}
+				if !slices.Contains(days[known:], d) {
+					machines, days = append(machines, m), append(days, d)
+				}
+			}
 		}
 	}
 	var asked []jobs.Wanted
@@ -52,20 +55,13 @@ func (o *Observed) Ask(ctx context.Context, source jobs.Source, wanted Wanted) (
 		ads.jobs[job] = result.Ads[i]
 	}
 	notices = result.Notices
-	if len(machines) > 0 {
-		names := make([]string, len(machines))
-		for i, m := range machines {
-			names[i] = o.View.Names.Text(o.Machines[m].Name)
-		}
-		// Whole UTC days: a window that moves on asks for what is known already.
-		from := pool.Micros(pool.DayOf(o.View.Times[max(int(first)-1, o.First)]-Tolerance)) * pool.Day
-		to := pool.Micros(pool.DayOf(o.View.Times[last]+Tolerance)+1) * pool.Day
-		result, err := source.AdsOnMachines(ctx, names, pool.Time(from), pool.Time(to))
+	if len(days) > 0 {
+		result, err := source.AdsOnMachines(ctx, days)
 		if err != nil {
 			return sourceFailure(ctx, err)
 		}
 		for i, m := range machines {
-			ads.machines[m] = result.Ads[i]
+			ads.machines[m] = append(ads.machines[m], result.Ads[i]...)
 		}
 		notices = append(slices.Clip(notices), result.Notices...)
 	}

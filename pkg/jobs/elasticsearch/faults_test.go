@@ -183,7 +183,7 @@ func asks(s *Source) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"Ads": func(ctx context.Context) error { _, err := s.Ads(ctx, wanted); return err },
 		"AdsOnMachines": func(ctx context.Context) error {
-			_, err := s.AdsOnMachines(ctx, []string{"m"}, time.Unix(0, 0), time.Unix(1, 0))
+			_, err := s.AdsOnMachines(ctx, []jobs.MachineDay{{Machine: "m", Day: 1}})
 			return err
 		},
 		"Newest": func(ctx context.Context) error { _, err := s.Newest(ctx); return err },

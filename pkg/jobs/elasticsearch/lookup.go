@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -21,7 +22,7 @@ import (
 )
 
 const (
-	batch       = 1000 // jobs or machines of one search
+	batch       = 1000 // jobs, or days of machines, of one search
 	concurrency = 4    // searches at a time
 	keepAlive   = "1m" // how long the server keeps a point in time between two pages
 )
@@ -33,25 +34,38 @@ func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, er
 }
 
 // AdsOnMachines implements [jobs.Source]. It relies on StartdName, which adstash gives every ad of a job that ran.
-func (s *Source) AdsOnMachines(ctx context.Context, machines []string, from, to time.Time) (jobs.Result, error) {
+func (s *Source) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
+	keys := jobs.MachineDayKeys(days)
+	of := make(map[string]jobs.MachineDay, len(days))
+	for i, key := range keys {
+		of[key] = days[i]
+	}
 	format := "epoch_second" // a bare number would mean milliseconds
 	second := func(t time.Time) json.RawMessage { return strconv.AppendInt(nil, t.Unix(), 10) }
-	began := types.UntypedRangeQuery{Gte: second(from), Lte: second(to), Format: &format}
-	on := func(mapping fields, machines []string) types.Query {
-		var start []types.Query
-		for _, name := range mapping.start {
-			start = append(start, types.Query{Range: map[string]types.RangeQuery{name: began}})
+	on := func(mapping fields, keys []string) types.Query {
+		machines := map[int32][]string{} // of each day
+		for _, key := range keys {
+			machines[of[key].Day] = append(machines[of[key].Day], of[key].Machine)
 		}
-		return types.Query{Bool: &types.BoolQuery{Filter: []types.Query{anyOf(mapping.machine, machines), either(start)}}}
+		var queries []types.Query
+		for _, day := range slices.Sorted(maps.Keys(machines)) {
+			d := jobs.MachineDay{Day: day}
+			began := types.UntypedRangeQuery{Gte: second(d.Start()), Lte: second(d.End()), Format: &format}
+			var start []types.Query
+			for _, name := range mapping.start {
+				start = append(start, types.Query{Range: map[string]types.RangeQuery{name: began}})
+			}
+			queries = append(queries, types.Query{Bool: &types.BoolQuery{Filter: []types.Query{anyOf(mapping.machine, machines[day]), either(start)}}})
+		}
+		return either(queries)
 	}
-	return s.lookup(ctx, question{keys: machines, by: jobs.ByMachine, fits: jobs.BeganIn(from, to), query: on})
+	return s.lookup(ctx, question{keys: keys, by: jobs.ByMachineDay, query: on})
 }
 
-// question is what a lookup asks: the keys, how ads have them, what else must fit, and the search for some of the keys.
+// question is what a lookup asks: the keys, how ads have them, and the search for some of the keys.
 type question struct {
 	keys  []string
 	by    func(*jobs.Ad) string
-	fits  func(*jobs.Ad) bool // nil: everything
 	query func(mapping fields, keys []string) types.Query
 }
 
@@ -107,7 +121,7 @@ func (s *Source) search(ctx context.Context, q question, mapping fields, found *
 	if err := s.ask(ctx, "opening a point in time", openpointintime.NewOpenPointInTimeFunc(s.es)(s.index).KeepAlive(keepAlive), &pit); err != nil {
 		return nil, err
 	}
-	state := &paging{source: s, found: found, fits: q.fits, mapping: mapping, pit: pit.ID}
+	state := &paging{source: s, found: found, mapping: mapping, pit: pit.ID}
 	defer state.close(ctx)
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(concurrency)
@@ -126,7 +140,6 @@ func (s *Source) search(ctx context.Context, q question, mapping fields, found *
 type paging struct {
 	source  *Source
 	found   *jobs.Collector
-	fits    func(*jobs.Ad) bool
 	mapping fields
 
 	mu       sync.Mutex
@@ -160,7 +173,7 @@ func (p *paging) pages(ctx context.Context, query types.Query) error {
 			return err
 		}
 		for _, hit := range page.Hits.Hits {
-			p.found.Add(hit.Source, p.fits)
+			p.found.Add(hit.Source)
 		}
 		if !more {
 			return nil

@@ -67,12 +67,14 @@ func TestSchemas(t *testing.T) {
 			if diff := cmp.Diff(want, got, anySchema); diff != "" {
 				t.Error(diff)
 			}
-			for hours := range 5 {
-				to := newest.Add(-time.Duration(hours) * 6 * time.Hour)
-				from := to.Add(-9 * time.Hour)
-				want, err := oracle.AdsOnMachines(t.Context(), names, from, to)
+			for back := range int32(4) {
+				var days []jobs.MachineDay
+				for i, name := range names {
+					days = append(days, jobs.MachineDay{Machine: name, Day: int32(newest.Unix()/86400) - (back+int32(i))%4})
+				}
+				want, err := oracle.AdsOnMachines(t.Context(), days)
 				require.NoError(t, err)
-				got, err := source.AdsOnMachines(t.Context(), names, from, to)
+				got, err := source.AdsOnMachines(t.Context(), days)
 				require.NoError(t, err)
 				if diff := cmp.Diff(want, got, anySchema); diff != "" {
 					t.Error(diff)

@@ -2,6 +2,7 @@ package jobstest
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,18 +41,21 @@ func (m *Memory) Asked() []string {
 
 // Ads implements [jobs.Source].
 func (m *Memory) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
-	return m.lookup(ctx, jobs.JobIDs(wanted), jobs.ByJob, nil)
+	return m.lookup(ctx, jobs.JobIDs(wanted), jobs.ByJob)
 }
 
 // AdsOnMachines implements [jobs.Source].
-func (m *Memory) AdsOnMachines(ctx context.Context, machines []string, from, to time.Time) (jobs.Result, error) {
-	return m.lookup(ctx, machines, jobs.ByMachine, jobs.BeganIn(from, to))
+func (m *Memory) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
+	return m.lookup(ctx, jobs.MachineDayKeys(days), jobs.ByMachineDay)
 }
 
-func (m *Memory) lookup(ctx context.Context, keys []string, by func(*jobs.Ad) string, fits func(*jobs.Ad) bool) (jobs.Result, error) {
+func (m *Memory) lookup(ctx context.Context, keys []string, by func(*jobs.Ad) string) (jobs.Result, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.asked = append(m.asked, keys...)
+	for _, key := range keys {
+		job, _, _ := strings.Cut(key, "\x00")
+		m.asked = append(m.asked, job)
+	}
 	if err := ctx.Err(); err != nil {
 		return jobs.Result{}, err
 	}
@@ -60,7 +64,7 @@ func (m *Memory) lookup(ctx context.Context, keys []string, by func(*jobs.Ad) st
 	}
 	found := jobs.NewCollector(keys, by)
 	for _, document := range m.documents {
-		found.Add(document, fits)
+		found.Add(document)
 	}
 	result := found.Result()
 	result.Partial = len(m.Notices) > 0

@@ -17,6 +17,9 @@ import (
 // Open stores documents and returns a source over them and nothing else.
 type Open func(t *testing.T, documents [][]byte) jobs.Source
 
+// theDay is when the suite's runs began: 2025-09-29.
+const theDay = 1759120000 / (24 * 60 * 60)
+
 // Run runs the suite.
 func Run(t *testing.T, open Open) {
 	ctx := t.Context()
@@ -27,7 +30,7 @@ func Run(t *testing.T, open Open) {
 		result, err := source.Ads(ctx, []jobs.Wanted{{Job: "ap#1.0#1"}})
 		require.NoError(t, err)
 		require.Equal(t, jobs.Result{Ads: [][]jobs.Ad{nil}}, result)
-		result, err = source.AdsOnMachines(ctx, []string{"m1"}, at(0), at(2e9))
+		result, err = source.AdsOnMachines(ctx, []jobs.MachineDay{{Machine: "m1", Day: theDay}})
 		require.NoError(t, err)
 		require.Equal(t, jobs.Result{Ads: [][]jobs.Ad{nil}}, result)
 		newest, err := source.Newest(ctx)
@@ -44,7 +47,7 @@ func Run(t *testing.T, open Open) {
 		result, err := source.Ads(ctx, nil)
 		require.NoError(t, err)
 		require.Empty(t, result.Ads)
-		result, err = source.AdsOnMachines(ctx, nil, at(0), at(1))
+		result, err = source.AdsOnMachines(ctx, nil)
 		require.NoError(t, err)
 		require.Empty(t, result.Ads)
 	})
@@ -85,12 +88,22 @@ func Run(t *testing.T, open Open) {
 
 	t.Run("by machine and start", func(t *testing.T) {
 		source := open(t, documents)
-		result, err := source.AdsOnMachines(ctx, []string{"m2", "m1", "M1"}, at(1759140000), at(1759140001))
-		check(t, [][]jobs.Ad{nil, {ad(history), ad(epoch2), ad(legacy)}, nil}, result, err)
-		result, err = source.AdsOnMachines(ctx, []string{"m2", "m1"}, at(1759120000), at(1759140000))
-		check(t, [][]jobs.Ad{{ad(epoch1)}, {ad(history), ad(epoch2)}}, result, err)
-		result, err = source.AdsOnMachines(ctx, []string{"m1"}, at(1759140002), at(1759140001))
-		check(t, [][]jobs.Ad{nil}, result, err)
+		result, err := source.AdsOnMachines(ctx, []jobs.MachineDay{{Machine: "m2", Day: theDay}, {Machine: "m1", Day: theDay}, {Machine: "M1", Day: theDay}, {Machine: "m1", Day: theDay}})
+		all := []jobs.Ad{ad(history), ad(epoch2), ad(legacy)}
+		check(t, [][]jobs.Ad{{ad(epoch1)}, all, nil, all}, result, err)
+		result, err = source.AdsOnMachines(ctx, []jobs.MachineDay{{Machine: "m2", Day: theDay - 1}, {Machine: "m1", Day: theDay - 1}, {Machine: "m2", Day: theDay + 1}, {Machine: "m1", Day: theDay + 1}})
+		check(t, [][]jobs.Ad{nil, nil, nil, nil}, result, err)
+	})
+
+	t.Run("days begin at midnight", func(t *testing.T) {
+		midnight := jobs.MachineDay{Machine: "m3", Day: theDay}.Start().Unix()
+		began := func(job string, start int64) []byte {
+			return fmt.Appendf(nil, `{"GlobalJobId": %q, "StartdName": "m3", "JobCurrentStartDate": %d, "RecordTime": %d}`, job, start, start+9)
+		}
+		before, first, last, after := began("ap#1.0#1", midnight-1), began("ap#2.0#1", midnight), began("ap#3.0#1", midnight+86399), began("ap#4.0#1", midnight+86400)
+		source := open(t, [][]byte{before, first, last, after})
+		result, err := source.AdsOnMachines(ctx, []jobs.MachineDay{{Machine: "m3", Day: theDay + 1}, {Machine: "m3", Day: theDay}, {Machine: "m3", Day: theDay - 1}})
+		check(t, [][]jobs.Ad{{ad(string(after))}, {ad(string(first)), ad(string(last))}, {ad(string(before))}}, result, err)
 	})
 
 	t.Run("a document stored twice counts once", func(t *testing.T) {
@@ -155,7 +168,7 @@ func Run(t *testing.T, open Open) {
 				require.Equal(t, at(int64(1759130000+run)), ad.RecordTime)
 			}
 		}
-		result, err = source.AdsOnMachines(ctx, []string{"m1"}, at(1759120000), at(1759120009))
+		result, err = source.AdsOnMachines(ctx, []jobs.MachineDay{{Machine: "m1", Day: theDay}})
 		require.NoError(t, err)
 		require.Len(t, result.Ads[0], len(stored))
 		require.True(t, slices.IsSortedFunc(result.Ads[0], jobs.Compare))
@@ -167,7 +180,7 @@ func Run(t *testing.T, open Open) {
 		cancel()
 		_, err := source.Ads(cancelled, []jobs.Wanted{{Job: "ap#1.0#1"}})
 		require.ErrorIs(t, err, context.Canceled)
-		_, err = source.AdsOnMachines(cancelled, []string{"m1"}, at(0), at(1))
+		_, err = source.AdsOnMachines(cancelled, []jobs.MachineDay{{Machine: "m1", Day: theDay}})
 		require.ErrorIs(t, err, context.Canceled)
 	})
 

@@ -5,6 +5,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -73,7 +74,7 @@ func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, er
 			if err != nil {
 				return fmt.Errorf("list of jobs: %w", err)
 			}
-			return s.collect(groupCtx, db, found, nil, "SELECT ad FROM ads WHERE GlobalJobId IN (SELECT value FROM json_each(?))", string(list))
+			return s.collect(groupCtx, db, found, "SELECT ad FROM ads WHERE GlobalJobId IN (SELECT value FROM json_each(?))", string(list))
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -82,20 +83,21 @@ func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, er
 	return found.Result(), nil
 }
 
-// AdsOnMachines implements [jobs.Source]. The job file does not index machines: every ad that was final after from is
-// parsed.
-func (s *Source) AdsOnMachines(ctx context.Context, machines []string, from, to time.Time) (jobs.Result, error) {
-	found := jobs.NewCollector(machines, jobs.ByMachine)
-	if len(machines) == 0 {
+// AdsOnMachines implements [jobs.Source]. The job file does not index machines: every ad that was final after the
+// first day began is parsed.
+func (s *Source) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
+	found := jobs.NewCollector(jobs.MachineDayKeys(days), jobs.ByMachineDay)
+	if len(days) == 0 {
 		return found.Result(), nil
 	}
+	first := slices.MinFunc(days, func(a, b jobs.MachineDay) int { return cmp.Compare(a.Day, b.Day) })
 	db, err := s.open(ctx)
 	if err != nil {
 		return jobs.Result{}, err
 	}
 	defer db.Close()
 
-	if err := s.collect(ctx, db, found, jobs.BeganIn(from, to), "SELECT ad FROM ads WHERE RecordTime >= ? OR coalesce(RecordTime, 0) = 0", from.Unix()); err != nil {
+	if err := s.collect(ctx, db, found, "SELECT ad FROM ads WHERE RecordTime >= ? OR coalesce(RecordTime, 0) = 0", first.Start().Unix()); err != nil {
 		return jobs.Result{}, err
 	}
 	return found.Result(), nil
@@ -149,7 +151,7 @@ func dsn(path, mode string) string {
 }
 
 // collect adds the ads that a query selects.
-func (s *Source) collect(ctx context.Context, db *sql.DB, found *jobs.Collector, fits func(*jobs.Ad) bool, query string, args ...any) error {
+func (s *Source) collect(ctx context.Context, db *sql.DB, found *jobs.Collector, query string, args ...any) error {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return s.failed(ctx, err)
@@ -160,7 +162,7 @@ func (s *Source) collect(ctx context.Context, db *sql.DB, found *jobs.Collector,
 		if err := rows.Scan(&ad); err != nil {
 			return s.failed(ctx, err)
 		}
-		found.Add(ad, fits)
+		found.Add(ad)
 	}
 	if err := rows.Err(); err != nil {
 		return s.failed(ctx, err)
