@@ -37,8 +37,8 @@ func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, er
 func (s *Source) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
 	keys := jobs.MachineDayKeys(days)
 	of := make(map[string]jobs.MachineDay, len(days))
-	for i, key := range keys {
-		of[key] = days[i]
+	for _, d := range days {
+		of[d.Key()] = d
 	}
 	format := "epoch_second" // a bare number would mean milliseconds
 	second := func(t time.Time) json.RawMessage { return strconv.AppendInt(nil, t.Unix(), 10) }
