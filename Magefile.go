@@ -120,7 +120,7 @@ func Test() error {
 	return sh.RunWithV(map[string]string{"CHROMIUM": chromium()}, "npm", "run", "e2e")
 }
 
-// Reliability runs the long version of pkg/reliability, 40 minutes, and writes its figures into docs/reliability.md.
+// Reliability runs the long version of pkg/reliability, half an hour, and writes its figures into docs/reliability.md.
 func Reliability() error {
 	report, err := filepath.Abs("docs/reliability.md")
 	if err != nil {

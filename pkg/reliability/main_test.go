@@ -16,7 +16,7 @@ import (
 var (
 	scratch string // a directory for the whole run
 
-	long   = flag.Bool("long", false, "run the long version, which takes about 40 minutes")
+	long   = flag.Bool("long", false, "run the long version, which takes about half an hour")
 	report = flag.String("report", "", "a Markdown file whose figures are replaced by those of this run")
 )
 
