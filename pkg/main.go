@@ -3,6 +3,7 @@ package main
 
 import (
 	"os"
+	"runtime/debug"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/grafana/grafana-plugin-sdk-go/backend/datasource"
@@ -11,6 +12,11 @@ import (
 )
 
 func main() {
+	// Most of what lives is segments without pointers, which cost the collector nothing: it can go round twice as often, and the
+	// process needs a quarter less.
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50)
+	}
 	if err := datasource.Manage(plugin.ID, plugin.New, datasource.ManageOpts{}); err != nil {
 		backend.Logger.Error(err.Error())
 		os.Exit(1)

@@ -62,8 +62,7 @@ type builder struct {
 	gpus     []gpuBuild
 	touched  []uint32
 	machines []machineBuild
-	packed   map[packedStatus]uint32
-	extraKey map[string]uint32
+	known    map[statusRows]uint32 // statuses without further claims
 }
 
 type gpuBuild struct {
@@ -91,9 +90,9 @@ type machineBuild struct {
 // the rows, and knows the earlier segment.
 func buildDay(date int32, earlier *Day, keep int, all []snapshot, table *rowTable) *Day {
 	b := &builder{
-		table: table, day: &Day{Date: date, rows: slices.Clone(table.distinct), statuses: make([]packedStatus, Absent+1)},
+		table: table, day: &Day{Date: date, rows: slices.Clone(table.distinct), statuses: make([]statusRows, Absent+1)},
 		gpus: make([]gpuBuild, len(table.gpus)), machines: make([]machineBuild, len(table.machines)),
-		packed: map[packedStatus]uint32{}, extraKey: map[string]uint32{},
+		known: map[statusRows]uint32{},
 	}
 	for i := range b.gpus {
 		b.gpus[i] = gpuBuild{seen: -1, memory: math.NaN()}
@@ -189,31 +188,33 @@ func (b *builder) extend(number int, g *gpuBuild) {
 
 // status numbers what the GPU's rows say.
 func (b *builder) status(g *gpuBuild) uint32 {
-	key := packedStatus{primary: g.side[pool.Primary], backfill: g.side[pool.Backfill]}
-	extras := b.furtherClaims(g)
-	if len(extras) > 0 {
-		begin := uint32(len(b.day.extras))
-		key.extra, key.extraEnd = begin+1, begin+uint32(len(extras))
-		b.day.extras = append(b.day.extras, extras...)
-		if s, known := b.same(key); known {
-			b.day.extras = b.day.extras[:begin]
-			return s
-		}
+	rows := statusRows{g.side[pool.Primary], g.side[pool.Backfill]}
+	claims := b.furtherClaims(g)
+	s, known := b.known[rows]
+	if len(claims) > 0 {
+		s, known = b.same(rows, claims)
 	}
-	s, known := b.packed[key]
-	if !known {
-		s = uint32(len(b.day.statuses))
-		b.packed[key], b.day.statuses = s, append(b.day.statuses, key)
+	if known {
+		return s
 	}
+	d := b.day
+	s = uint32(len(d.statuses))
+	d.statuses = append(d.statuses, rows)
+	if len(claims) == 0 {
+		b.known[rows] = s
+		return s
+	}
+	from := uint32(len(d.extras))
+	d.extras = append(d.extras, claims...)
+	d.further = append(d.further, further{s, from, uint32(len(d.extras))})
 	return s
 }
 
 // same finds a status with equal rows and equal further claims. Such statuses are rare: a walk over them is enough.
-func (b *builder) same(key packedStatus) (uint32, bool) {
-	claims := b.day.extras[key.extra-1 : key.extraEnd]
-	for s, p := range b.day.statuses {
-		if p.extra != 0 && p.primary == key.primary && p.backfill == key.backfill && slices.Equal(b.day.extras[p.extra-1:p.extraEnd], claims) {
-			return uint32(s), true
+func (b *builder) same(rows statusRows, claims []Claim) (uint32, bool) {
+	for _, f := range b.day.further {
+		if b.day.statuses[f.status] == rows && slices.Equal(b.day.extras[f.from:f.to], claims) {
+			return f.status, true
 		}
 	}
 	return 0, false

@@ -113,8 +113,11 @@ func (e *encoder) statuses(d *Day) {
 	for _, s := range d.statuses {
 		e.uint(uint64(s.primary))
 		e.uint(uint64(s.backfill))
-		e.uint(uint64(s.extraEnd - s.extra)) // n claims: n - 1, or 0 with extra 0
-		e.flags(s.extra != 0)
+	}
+	e.uint(uint64(len(d.further)))
+	for _, f := range d.further {
+		e.uint(uint64(f.status))
+		e.uint(uint64(f.to - f.from))
 	}
 	e.uint(uint64(len(d.extras)))
 	for _, c := range d.extras {
@@ -282,26 +285,22 @@ func (r *decoder) statuses(d *Day) {
 		d.rows = append(d.rows, row)
 	}
 	for n := r.count(); n > 0 && r.err == nil; n-- {
-		s := packedStatus{primary: uint32(r.below(len(d.rows))), backfill: uint32(r.below(len(d.rows)))}
-		claims := r.uint32()
-		if r.uint()&1 != 0 {
-			s.extra = 1 // placed below
-			s.extraEnd = claims
-		}
-		d.statuses = append(d.statuses, s)
+		d.statuses = append(d.statuses, statusRows{uint32(r.below(len(d.rows))), uint32(r.below(len(d.rows)))})
 	}
-	end := uint32(0)
-	for i := range d.statuses {
-		if s := &d.statuses[i]; s.extra != 0 { // claims stand in the order of the statuses
-			s.extra = end + 1
-			end += s.extraEnd + 1
-			s.extraEnd = end
+	end := 0
+	for n := r.count(); n > 0 && r.err == nil; n-- {
+		status, claims := uint32(r.below(len(d.statuses))), r.count()
+		if m := len(d.further); m > 0 && d.further[m-1].status >= status || end+claims > len(r.b) {
+			r.err = errDamaged
+			return
 		}
+		d.further = append(d.further, further{status, uint32(end), uint32(end + claims)})
+		end += claims
 	}
 	for n := r.count(); n > 0 && r.err == nil; n-- {
 		d.extras = append(d.extras, Claim{pool.Side(r.below(2)), r.symbol(), r.job(Job{})})
 	}
-	if int(end) != len(d.extras) || len(d.statuses) <= int(Absent) {
+	if end != len(d.extras) || len(d.statuses) <= int(Absent) {
 		r.err = errDamaged
 	}
 }

@@ -1,6 +1,8 @@
 package timeline
 
 import (
+	"cmp"
+	"slices"
 	"unsafe"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -57,8 +59,9 @@ type Day struct {
 	status  []uint32 // each span's status
 
 	rows     []Row
-	statuses []packedStatus
-	extras   []Claim // one after the other; the last of each list has its last bit set
+	statuses []statusRows
+	further  []further // ascending by status
+	extras   []Claim   // of all statuses with further claims, one after the other
 
 	machines []Machine
 	silent   []interval // of all machines
@@ -80,8 +83,11 @@ type Model struct {
 	Memory float64 // GPUs_GlobalMemoryMb in MiB; NaN = unknown
 }
 
-// packedStatus names two rows; extra is 1 + the beginning of its claims in extras, 0 without.
-type packedStatus struct{ primary, backfill, extra, extraEnd uint32 }
+// statusRows are the numbers of a status's two rows.
+type statusRows struct{ primary, backfill uint32 }
+
+// further says which of the extras are the further claims of a status: few have any.
+type further struct{ status, from, to uint32 }
 
 // Machine is a machine on one day.
 type Machine struct {
@@ -131,10 +137,17 @@ func (d *Day) Statuses() int { return len(d.statuses) }
 func (d *Day) Status(s uint32) Status {
 	p := &d.statuses[s]
 	status := Status{Primary: d.rows[p.primary], Backfill: d.rows[p.backfill], Silent: s == Silent}
-	if p.extra != 0 {
-		status.Extra = d.extras[p.extra-1 : p.extraEnd : p.extraEnd]
-	}
+	status.Extra = d.claims(s)
 	return status
+}
+
+// claims returns the further claims of a status.
+func (d *Day) claims(s uint32) []Claim {
+	i, found := slices.BinarySearchFunc(d.further, s, func(f further, s uint32) int { return cmp.Compare(f.status, s) })
+	if !found {
+		return nil
+	}
+	return d.extras[d.further[i].from:d.further[i].to:d.further[i].to]
 }
 
 // Machines returns the machines with a row on this day, those without a GPU included.
@@ -166,14 +179,19 @@ func (d *Day) seal() {
 	clip(&d.Times)
 	clip(&d.RowsWithoutGPU)
 	clip(&d.gpus)
+	clip(&d.rows)
+	clip(&d.machines)
+	clip(&d.silent)
+	clip(&d.models)
 	clip(&d.offsets)
 	clip(&d.first)
 	clip(&d.status)
 	clip(&d.statuses)
+	clip(&d.further)
 	clip(&d.extras)
 	d.cadence = ownCadence(d.Times)
 	d.bytes = sizeOf(d.Times) + sizeOf(d.RowsWithoutGPU) + sizeOf(d.gpus) + sizeOf(d.models) + sizeOf(d.offsets) + sizeOf(d.first) + sizeOf(d.status) +
-		sizeOf(d.rows) + sizeOf(d.statuses) + sizeOf(d.extras) + sizeOf(d.machines) + sizeOf(d.silent) + int(unsafe.Sizeof(*d))
+		sizeOf(d.rows) + sizeOf(d.statuses) + sizeOf(d.further) + sizeOf(d.extras) + sizeOf(d.machines) + sizeOf(d.silent) + int(unsafe.Sizeof(*d))
 }
 
 // Bytes is the live memory of the day.

@@ -42,7 +42,7 @@ var (
 const abandoned = time.Hour
 
 const (
-	segmentMagic = "gpureports segment 2\n"
+	segmentMagic = "gpureports segment 3\n"
 	cacheFolder  = "gpureports-segments"
 )
 
@@ -164,6 +164,9 @@ var (
 	decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxSegment))
 )
 
+// buffers are for segments out of their compression: a year of them would be as much again as what is kept.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
 // write keeps a day. A failure is kept for the health check: the cache only saves time.
 func (s *disk) write(d *Day, sources []source, from tail, finished bool, names *Names) {
 	segment := encode(d, names)
@@ -266,7 +269,10 @@ func (s *disk) read(date int32, names *Names) (header segmentHeader, segment fun
 		return header, nil, false
 	}
 	return header, func() (*Day, error) {
-		segment, err := decompressor.DecodeAll(body, make([]byte, 0, min(header.Size, 64*len(body))))
+		buffer := buffers.Get().(*[]byte)
+		defer buffers.Put(buffer)
+		segment, err := decompressor.DecodeAll(body, (*buffer)[:0])
+		*buffer = segment
 		if err != nil || len(segment) != header.Size || xxhash.Sum64(segment) != header.Hash {
 			s.drop(name)
 			return nil, errDamaged

@@ -77,10 +77,10 @@ func (t *rowTable) know(d *Day) {
 func (b *builder) resume(d *Day, keep int) {
 	b.day.Times = slices.Clone(d.Times[:keep])
 	b.day.RowsWithoutGPU = slices.Clone(d.RowsWithoutGPU[:keep])
-	b.day.statuses, b.day.extras = slices.Clone(d.statuses), slices.Clone(d.extras)
-	for s := int(Absent) + 1; s < len(d.statuses); s++ {
-		if d.statuses[s].extra == 0 {
-			b.packed[d.statuses[s]] = uint32(s)
+	b.day.statuses, b.day.further, b.day.extras = slices.Clone(d.statuses), slices.Clone(d.further), slices.Clone(d.extras)
+	for s := Absent + 1; s < uint32(len(d.statuses)); s++ {
+		if len(d.claims(s)) == 0 {
+			b.known[d.statuses[s]] = s
 		}
 	}
 	for i := range d.machines {

@@ -264,6 +264,7 @@ func TestSpansSayWhatTheRowsSay(testingT *testing.T) {
 			copied, err := decode(encode(d, v.Names), v.Names)
 			require.NoError(t, err)
 			require.Equal(t, d.first, copied.first)
+			require.Equal(t, d.further, copied.further)
 			require.Equal(t, d.extras, copied.extras)
 			require.Equal(t, d.statuses, copied.statuses)
 		}

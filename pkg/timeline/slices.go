@@ -202,7 +202,8 @@ func (d *DaySlices) Pieces(i int, pieces []Piece) []Piece {
 		if from > to {
 			continue
 		}
-		if s := &d.statuses[status[k]]; s.extra != 0 {
+		s := &d.statuses[status[k]]
+		if len(d.claims(status[k])) > 0 {
 			pure := mixture{day: d.Day}
 			pure.add(status[k])
 			pieces = append(pieces, Piece{from, to, s.primary, d.unlessClaimed(s.primary, s.backfill), pure.further()})
@@ -249,10 +250,8 @@ func (m *mixture) add(status uint32) {
 			m.users[side] = withUser(m.users[side], r.User)
 		}
 	}
-	if s.extra != 0 {
-		for _, c := range m.day.extras[s.extra-1 : s.extraEnd] {
-			m.users[c.Side] = withUser(m.users[c.Side], c.User)
-		}
+	for _, c := range m.day.claims(status) {
+		m.users[c.Side] = withUser(m.users[c.Side], c.User)
 	}
 }
 
