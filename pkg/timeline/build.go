@@ -242,9 +242,15 @@ func (b *builder) finish() {
 			order = append(order, uint32(i))
 		}
 	}
+	// By name: symbols depend on the order of reading, and sums on the order of adding.
+	ids, texts := make([]string, len(b.gpus)), b.table.names.Texts()
+	for _, i := range order {
+		_, id := b.table.names.GPU(b.table.gpus[i].gpu)
+		ids[i] = texts[id]
+	}
 	slices.SortFunc(order, func(i, j uint32) int {
 		a, c := b.table.gpus[i], b.table.gpus[j]
-		return cmp.Or(cmp.Compare(machines[a.machine], machines[c.machine]), cmp.Compare(a.gpu, c.gpu))
+		return cmp.Or(cmp.Compare(machines[a.machine], machines[c.machine]), cmp.Compare(ids[i], ids[j]))
 	})
 	models := map[Model]uint32{}
 	unknown := map[Symbol]uint32{} // NaN is no key
@@ -272,7 +278,7 @@ func (b *builder) finish() {
 	d.offsets = append(d.offsets, uint32(len(d.first)))
 }
 
-// finishMachines orders the day's machines by symbol and returns each one's new number.
+// finishMachines orders the day's machines by name and returns each one's new number.
 func (b *builder) finishMachines() (number []uint32) {
 	d := b.day
 	order := make([]uint32, 0, len(b.machines))
@@ -281,7 +287,10 @@ func (b *builder) finishMachines() (number []uint32) {
 			order = append(order, uint32(i))
 		}
 	}
-	slices.SortFunc(order, func(i, j uint32) int { return cmp.Compare(b.table.machines[i], b.table.machines[j]) })
+	texts := b.table.names.Texts()
+	slices.SortFunc(order, func(i, j uint32) int {
+		return cmp.Compare(texts[b.table.machines[i]], texts[b.table.machines[j]])
+	})
 	number = make([]uint32, len(b.machines))
 	for n, i := range order {
 		m := &b.machines[i]
