@@ -275,7 +275,8 @@ func (r *decoder) machines(d *Day) {
 
 func (r *decoder) statuses(d *Day) {
 	var before Job
-	for n := r.count(); n > 0 && r.err == nil; n-- {
+	n := r.count()
+	for d.rows = make([]Row, 0, n); n > 0 && r.err == nil; n-- {
 		row := Row{State: pool.State(r.below(int(pool.Claimed) + 1)), Prevented: r.uint()&1 != 0, Project: r.symbol()}
 		if row.State == pool.Claimed {
 			row.User = r.symbol()
@@ -284,7 +285,8 @@ func (r *decoder) statuses(d *Day) {
 		}
 		d.rows = append(d.rows, row)
 	}
-	for n := r.count(); n > 0 && r.err == nil; n-- {
+	n = r.count()
+	for d.statuses = make([]statusRows, 0, n); n > 0 && r.err == nil; n-- {
 		d.statuses = append(d.statuses, statusRows{uint32(r.below(len(d.rows))), uint32(r.below(len(d.rows)))})
 	}
 	end := 0
@@ -311,7 +313,9 @@ func (r *decoder) gpus(d *Day, names *Names) {
 		m.Memory = math.Float64frombits(binary.LittleEndian.Uint64(r.bytes(8)))
 		d.models = append(d.models, m)
 	}
-	for n := r.count(); n > 0 && r.err == nil; n-- {
+	n := r.count()
+	d.gpus, d.offsets = make([]gpuDay, 0, n), make([]uint32, 0, n+1)
+	for ; n > 0 && r.err == nil; n-- {
 		id, machine, model := r.symbol(), r.below(len(d.machines)), r.below(len(d.models))
 		if r.err != nil {
 			return

@@ -198,7 +198,11 @@ func (d *Day) seal() {
 func (d *Day) Bytes() int { return d.bytes }
 
 // clip gives back what append reserved.
-func clip[T any](s *[]T) { *s = append(make([]T, 0, len(*s)), *s...) }
+func clip[T any](s *[]T) {
+	if len(*s) < cap(*s) {
+		*s = append(make([]T, 0, len(*s)), *s...)
+	}
+}
 
 func sizeOf[T any](s []T) int {
 	var one T
