@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 )
@@ -19,7 +20,7 @@ func Print(w io.Writer, figures []Figure) error {
 		}
 		p99, target := "", ""
 		if f.P99 > 0 {
-			p99 = fmt.Sprintf("p99 %.3g", f.P99)
+			p99 = "p99 " + digits(f.P99)
 		}
 		if f.Target > 0 {
 			target = fmt.Sprintf("≤ %g", f.Target)
@@ -27,9 +28,17 @@ func Print(w io.Writer, figures []Figure) error {
 				target += "  missed"
 			}
 		}
-		fmt.Fprintf(table, "  %s\t%.3g %s\t%s\t%s\t%s\n", f.What, f.Value, f.Unit, p99, target, f.Note)
+		fmt.Fprintf(table, "  %s\t%s %s\t%s\t%s\t%s\n", f.What, digits(f.Value), f.Unit, p99, target, f.Note)
 	}
 	return table.Flush()
+}
+
+// digits leaves three that count, and all before the point.
+func digits(value float64) string {
+	if value >= 100 {
+		return strconv.FormatFloat(value, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(value, 'g', 3, 64)
 }
 
 // PrintMarkdown writes the figures as a table for a document.
@@ -44,7 +53,7 @@ func PrintMarkdown(w io.Writer, figures []Figure) error {
 		}
 		note, target := f.Note, ""
 		if f.P99 > 0 {
-			note = strings.TrimPrefix(fmt.Sprintf("%s, p99 %.3g %s", note, f.P99, f.Unit), ", ")
+			note = strings.TrimPrefix(fmt.Sprintf("%s, p99 %s %s", note, digits(f.P99), f.Unit), ", ")
 		}
 		if f.Target > 0 {
 			target = fmt.Sprintf("≤ %g", f.Target)
@@ -52,7 +61,7 @@ func PrintMarkdown(w io.Writer, figures []Figure) error {
 				target = "**" + target + "**"
 			}
 		}
-		fmt.Fprintf(table, "| %s | %s | %.3g %s | %s | %s |\n", heading, f.What, f.Value, f.Unit, target, note)
+		fmt.Fprintf(table, "| %s | %s | %s %s | %s | %s |\n", heading, f.What, digits(f.Value), f.Unit, target, note)
 	}
 	_, err := io.WriteString(w, table.String())
 	return err
