@@ -127,32 +127,24 @@ func (a *answer) list() data.Frames {
 	periods := sorted(a.periods[a.measure()], func(p *Period) pool.Micros { return -p.End })
 	periods = periods[:frames.Shown(a.plan, a.about, len(periods))]
 	return frames.Columns(a.plan, a.about,
-		frames.Text("machine", column(periods, func(p *Period) string { return a.names[p.Place.Machine] })),
-		frames.Text("gpu", column(periods, func(p *Period) string { return a.names[p.GPU.ID] })),
-		frames.Text("device", column(periods, func(p *Period) string { return query.Shown("device", a.names[p.Place.Device]) })),
-		frames.Text("category", column(periods, func(p *Period) string { return p.Place.Category().String() })),
-		frames.Time("start", column(periods, func(p *Period) pool.Micros { return p.Start })),
-		frames.Time("end", column(periods, func(p *Period) pool.Micros { return p.End })),
-		frames.Number("hours", column(periods, func(p *Period) float64 { return pool.Hours(p.Length()) })),
-		frames.Text("endReason", column(periods, func(p *Period) string { return p.Reason.String() })),
-		frames.Bool("censored", column(periods, (*Period).Censored)),
-		frames.Bool("leftTruncated", column(periods, func(p *Period) bool { return p.LeftTruncated })),
-		frames.Bool("unknownStart", column(periods, func(p *Period) bool { return p.UnknownStart })),
-		frames.Text("job", column(periods, func(p *Period) string {
+		frames.Text("machine", frames.Each(periods, func(p *Period) string { return a.names[p.Place.Machine] })),
+		frames.Text("gpu", frames.Each(periods, func(p *Period) string { return a.names[p.GPU.ID] })),
+		frames.Text("device", frames.Each(periods, func(p *Period) string { return query.Shown("device", a.names[p.Place.Device]) })),
+		frames.Text("category", frames.Each(periods, func(p *Period) string { return p.Place.Category().String() })),
+		frames.Time("start", frames.Each(periods, func(p *Period) pool.Micros { return p.Start })),
+		frames.Time("end", frames.Each(periods, func(p *Period) pool.Micros { return p.End })),
+		frames.Number("hours", frames.Each(periods, func(p *Period) float64 { return pool.Hours(p.Length()) })),
+		frames.Text("endReason", frames.Each(periods, func(p *Period) string { return p.Reason.String() })),
+		frames.Bool("censored", frames.Each(periods, (*Period).Censored)),
+		frames.Bool("leftTruncated", frames.Each(periods, func(p *Period) bool { return p.LeftTruncated })),
+		frames.Bool("unknownStart", frames.Each(periods, func(p *Period) bool { return p.UnknownStart })),
+		frames.Text("job", frames.Each(periods, func(p *Period) string {
 			if p.EndedBy == nil {
 				return ""
 			}
 			return a.observed.View.Names.JobText(p.EndedBy.Job)
 		})),
-		frames.Text("link", column(periods, func(p *Period) string { return p.Link.String() })))
-}
-
-func column[T any](list []*Period, of func(*Period) T) []T {
-	values := make([]T, len(list))
-	for i, p := range list {
-		values[i] = of(p)
-	}
-	return values
+		frames.Text("link", frames.Each(periods, func(p *Period) string { return p.Link.String() })))
 }
 
 // transitions counts changes of state, by group, then from and to in the order of states.

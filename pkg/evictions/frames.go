@@ -94,13 +94,13 @@ func (a *answer) summary() data.Frames {
 func (a *answer) events() data.Frames {
 	evicted := a.evicted()
 	return frames.Columns(a.plan, a.about,
-		frames.Time("time", column(evicted, func(r *Run) pool.Micros { return r.End })),
+		frames.Time("time", frames.Each(evicted, func(r *Run) pool.Micros { return r.End })),
 		a.machine(evicted), gpuCount(evicted), a.gpuIDs(evicted), a.device(evicted), category(evicted), a.user(evicted), a.job(evicted),
-		frames.Number("ranHours", column(evicted, func(r *Run) float64 { return pool.Hours(r.Whole()) })),
-		frames.Number("gpuHours", column(evicted, func(r *Run) float64 { return r.gpuHours(r.Whole()) })),
-		frames.Text("cause", column(evicted, func(r *Run) string { return r.Cause.String() })),
-		frames.Text("evidence", column(evicted, func(r *Run) string { return r.Evidence.String() })),
-		frames.Text("takenOverBy", column(evicted, a.takenOverBy)))
+		frames.Number("ranHours", frames.Each(evicted, func(r *Run) float64 { return pool.Hours(r.Whole()) })),
+		frames.Number("gpuHours", frames.Each(evicted, func(r *Run) float64 { return r.gpuHours(r.Whole()) })),
+		frames.Text("cause", frames.Each(evicted, func(r *Run) string { return r.Cause.String() })),
+		frames.Text("evidence", frames.Each(evicted, func(r *Run) string { return r.Evidence.String() })),
+		frames.Text("takenOverBy", frames.Each(evicted, a.takenOverBy)))
 }
 
 // evicted returns the runs that were evicted in the window, newest first.
@@ -124,39 +124,31 @@ func (a *answer) list() data.Frames {
 	list := a.newest(func(*Run) bool { return true })
 	return frames.Columns(a.plan, a.about,
 		a.machine(list), gpuCount(list), a.gpuIDs(list), a.device(list), category(list), a.user(list), a.job(list),
-		frames.Time("start", column(list, func(r *Run) pool.Micros { return r.Start })),
-		frames.Time("end", column(list, func(r *Run) pool.Micros { return r.Until })),
-		frames.Number("hours", column(list, func(r *Run) float64 { return pool.Hours(r.Whole()) })),
-		frames.Text("outcome", column(list, func(r *Run) string { return r.Result.String() })),
-		frames.Text("evidence", column(list, func(r *Run) string {
+		frames.Time("start", frames.Each(list, func(r *Run) pool.Micros { return r.Start })),
+		frames.Time("end", frames.Each(list, func(r *Run) pool.Micros { return r.Until })),
+		frames.Number("hours", frames.Each(list, func(r *Run) float64 { return pool.Hours(r.Whole()) })),
+		frames.Text("outcome", frames.Each(list, func(r *Run) string { return r.Result.String() })),
+		frames.Text("evidence", frames.Each(list, func(r *Run) string {
 			if r.Result == runs.Running {
 				return runs.None.String()
 			}
 			return r.Evidence.String()
 		})),
-		frames.Text("cause", column(list, func(r *Run) string {
+		frames.Text("cause", frames.Each(list, func(r *Run) string {
 			if r.Result == runs.Running {
 				return runs.NoCause.String()
 			}
 			return r.Cause.String()
 		})),
-		frames.Text("link", column(list, func(r *Run) string { return r.Link.String() })))
-}
-
-func column[T any](list []*Run, of func(*Run) T) []T {
-	values := make([]T, len(list))
-	for i, r := range list {
-		values[i] = of(r)
-	}
-	return values
+		frames.Text("link", frames.Each(list, func(r *Run) string { return r.Link.String() })))
 }
 
 func (a *answer) machine(list []*Run) *data.Field {
-	return frames.Text("machine", column(list, func(r *Run) string { return a.names[r.Place.Machine] }))
+	return frames.Text("machine", frames.Each(list, func(r *Run) string { return a.names[r.Place.Machine] }))
 }
 
 func gpuCount(list []*Run) *data.Field {
-	return frames.Numbers("gpus", column(list, func(r *Run) int64 { return int64(len(r.GPUs)) }))
+	return frames.Numbers("gpus", frames.Each(list, func(r *Run) int64 { return int64(len(r.GPUs)) }))
 }
 
 func (a *answer) ids(r *Run) string {
@@ -167,22 +159,24 @@ func (a *answer) ids(r *Run) string {
 	return strings.Join(ids, ", ")
 }
 
-func (a *answer) gpuIDs(list []*Run) *data.Field { return frames.Text("gpuIds", column(list, a.ids)) }
+func (a *answer) gpuIDs(list []*Run) *data.Field {
+	return frames.Text("gpuIds", frames.Each(list, a.ids))
+}
 
 func (a *answer) device(list []*Run) *data.Field {
-	return frames.Text("device", column(list, func(r *Run) string { return query.Shown("device", a.names[r.Place.Device]) }))
+	return frames.Text("device", frames.Each(list, func(r *Run) string { return query.Shown("device", a.names[r.Place.Device]) }))
 }
 
 func category(list []*Run) *data.Field {
-	return frames.Text("category", column(list, func(r *Run) string { return r.Place.Category().String() }))
+	return frames.Text("category", frames.Each(list, func(r *Run) string { return r.Place.Category().String() }))
 }
 
 func (a *answer) user(list []*Run) *data.Field {
-	return frames.Text("user", column(list, func(r *Run) string { return query.Shown("user", a.names[r.User]) }))
+	return frames.Text("user", frames.Each(list, func(r *Run) string { return query.Shown("user", a.names[r.User]) }))
 }
 
 func (a *answer) job(list []*Run) *data.Field {
-	return frames.Text("job", column(list, func(r *Run) string { return a.observed.View.Names.JobText(r.Job) }))
+	return frames.Text("job", frames.Each(list, func(r *Run) string { return a.observed.View.Names.JobText(r.Job) }))
 }
 
 func (a *answer) takenOverBy(r *Run) string {
@@ -226,15 +220,15 @@ func (a *answer) survival() data.Frames {
 func (a *answer) annotations() data.Frames {
 	evicted := a.evicted()
 	return frames.Columns(a.plan, a.about,
-		frames.Time("time", column(evicted, func(r *Run) pool.Micros { return r.End })),
-		frames.Time("timeEnd", column(evicted, func(r *Run) pool.Micros { return r.End })),
-		frames.Text("title", column(evicted, func(r *Run) string { return "Evicted: " + a.names[r.Place.Machine] })),
-		frames.Text("text", column(evicted, func(r *Run) string {
+		frames.Time("time", frames.Each(evicted, func(r *Run) pool.Micros { return r.End })),
+		frames.Time("timeEnd", frames.Each(evicted, func(r *Run) pool.Micros { return r.End })),
+		frames.Text("title", frames.Each(evicted, func(r *Run) string { return "Evicted: " + a.names[r.Place.Machine] })),
+		frames.Text("text", frames.Each(evicted, func(r *Run) string {
 			text := fmt.Sprintf("%s ran %s h on %s (%s); %s, by %s", query.Shown("user", a.names[r.User]), frames.Decimal(pool.Hours(r.Whole())), a.ids(r), query.Shown("device", a.names[r.Place.Device]), r.Cause, r.Evidence)
 			if by := a.takenOverBy(r); by != "" {
 				text += "; taken over by " + by
 			}
 			return text
 		})),
-		frames.Text("tags", column(evicted, func(r *Run) string { return "eviction," + r.Cause.String() })))
+		frames.Text("tags", frames.Each(evicted, func(r *Run) string { return "eviction," + r.Cause.String() })))
 }

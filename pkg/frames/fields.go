@@ -47,6 +47,15 @@ func Bool(name string, values []bool) *data.Field {
 // NoTime is the null of Time.
 const NoTime pool.Micros = math.MinInt64
 
+// Each returns a value of each item of a list, in order: the values of a column.
+func Each[I, V any](list []*I, of func(*I) V) []V {
+	values := make([]V, len(list))
+	for i, item := range list {
+		values[i] = of(item)
+	}
+	return values
+}
+
 // Time is a column of times; NoTime is null.
 func Time(name string, values []pool.Micros) *data.Field {
 	nullable := make([]*time.Time, len(values))
