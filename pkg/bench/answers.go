@@ -89,6 +89,17 @@ func answer(ctx context.Context, source backend.QueryDataHandler, query string, 
 	return response.Responses["A"].Error
 }
 
+// windowEnd is where the windows of panels end that are asked again and again.
+var windowEnd = now.Add(-36 * time.Hour)
+
+// moving asks a query over so many days, with a window that lies i minutes later.
+func moving(ctx context.Context, source backend.QueryDataHandler, query string, days int) func(i int) error {
+	return func(i int) error {
+		end := windowEnd.Add(time.Duration(i) * time.Minute)
+		return answer(ctx, source, query, end.AddDate(0, 0, -days), end)
+	}
+}
+
 // runs is how often a warm panel is asked.
 const runs = 200
 
@@ -112,7 +123,6 @@ func (b *bench) warmMonth(ctx context.Context) error {
 
 // warm asks every panel. series is the target of the allocation series, in milliseconds; other views may take three times it.
 func (b *bench) warm(ctx context.Context, source *plugin.Datasource, name string, days, runs int, series float64) error {
-	to := now.Add(-36 * time.Hour)
 	for i, p := range panels {
 		target := 3 * series
 		switch {
@@ -121,10 +131,7 @@ func (b *bench) warm(ctx context.Context, source *plugin.Datasource, name string
 		case isBackfill(p.json) && days <= 30:
 			target = 50
 		}
-		ask := func(i int) error {
-			end := to.Add(time.Duration(i) * time.Minute)
-			return answer(ctx, source, p.json, end.AddDate(0, 0, -days), end)
-		}
+		ask := moving(ctx, source, p.json, days)
 		if err := ask(0); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
@@ -148,7 +155,7 @@ func (b *bench) viewers(ctx context.Context) error {
 		return err
 	}
 	defer source.Dispose()
-	to := now.Add(-36 * time.Hour)
+	to := windowEnd
 	if err := answer(ctx, source, byCategory, to.AddDate(0, 0, -min(30, b.Days-2)), to); err != nil {
 		return err
 	}
@@ -195,7 +202,7 @@ func (b *bench) protocol(ctx context.Context) error {
 		return err
 	}
 	defer source.Dispose()
-	to := now.Add(-36 * time.Hour)
+	to := windowEnd
 	var medians [2]float64
 	for k, handler := range []backend.QueryDataHandler{source, asked} {
 		ask := func(int) error { return answer(ctx, handler, byCategory, to.AddDate(0, 0, -min(30, b.Days-2)), to) }

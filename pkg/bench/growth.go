@@ -96,7 +96,7 @@ func (b *bench) plainSQL(ctx context.Context) error {
 		return err
 	}
 	defer source.Dispose()
-	to := now.Add(-36 * time.Hour)
+	to := windowEnd
 	for _, days := range []int{1, 7, min(30, b.Days-2)} {
 		from := to.AddDate(0, 0, -days)
 		begin := time.Now()
@@ -107,10 +107,7 @@ func (b *bench) plainSQL(ctx context.Context) error {
 		if err := answer(ctx, source, byCategory, from, to); err != nil {
 			return err
 		}
-		ours, _, err := timed(50, func(i int) error {
-			end := to.Add(time.Duration(i) * time.Minute)
-			return answer(ctx, source, byCategory, end.AddDate(0, 0, -days), end)
-		})
+		ours, _, err := timed(50, moving(ctx, source, byCategory, days))
 		if err != nil {
 			return err
 		}
@@ -157,7 +154,7 @@ type limits struct{ restart, series, disk, memory, month float64 }
 func (b *bench) segments(ctx context.Context, dir, name string, days int, l limits) error {
 	cache := filepath.Join(dir, "cache")
 	note := "made as segments"
-	to := now.Add(-36 * time.Hour)
+	to := windowEnd
 	bytes, err := diskBytes(cache)
 	if err != nil {
 		return err
@@ -185,10 +182,7 @@ func (b *bench) segments(ctx context.Context, dir, name string, days int, l limi
 		if window < days {
 			target = l.month
 		}
-		ask := func(i int) error {
-			end := to.Add(time.Duration(i) * time.Minute)
-			return answer(ctx, source, byCategory, end.AddDate(0, 0, -window), end)
-		}
+		ask := moving(ctx, source, byCategory, window)
 		if err := ask(0); err != nil {
 			return err
 		}
@@ -215,7 +209,7 @@ func (b *bench) resident(ctx context.Context, dir, name string, days int, target
 	if err != nil {
 		return err
 	}
-	to := now.Add(-36 * time.Hour)
+	to := windowEnd
 	if err := answer(ctx, process.Source(settings), byCategory, to.AddDate(0, 0, -days), to); err != nil {
 		return err
 	}
@@ -247,7 +241,7 @@ func residentBytes(pid int) (bytes int64, err error) {
 
 // growth shows that cost grows with the spans of the window, not with rows or files.
 func (b *bench) growth(ctx context.Context) error {
-	to := now.Add(-36 * time.Hour)
+	to := windowEnd
 	for _, times := range []int{1, 10, 100} { // 10, 100 and 1,000 machines beside a pool of 170
 		machines := max(5, b.Machines*times/17)
 		dir, err := b.synthesize(ctx, machines, 0, min(30, b.Days))
@@ -279,10 +273,7 @@ func (b *bench) grown(ctx context.Context, dir, what string, days int, to time.T
 		return err
 	}
 	defer source.Dispose()
-	ask := func(i int) error {
-		end := to.Add(time.Duration(i) * time.Minute)
-		return answer(ctx, source, byCategory, end.AddDate(0, 0, -days), end)
-	}
+	ask := moving(ctx, source, byCategory, days)
 	if err := ask(0); err != nil {
 		return err
 	}

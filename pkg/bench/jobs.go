@@ -82,7 +82,7 @@ func (b *bench) jobAds(ctx context.Context) error {
 // sharpened asks each kind with the snapshots in memory, then again with the window moved on. The first kind finds no ad
 // known; the second is left what only it needs. first and again are targets in milliseconds.
 func (b *bench) sharpened(ctx context.Context, how string, settings backend.DataSourceInstanceSettings, first, again float64, note string) error {
-	to := now.Add(-36 * time.Hour)
+	to := windowEnd
 	days := min(30, b.Days-2)
 	for _, p := range withAds {
 		source := plugin.Open(settings, func() time.Time { return now })
@@ -92,10 +92,7 @@ func (b *bench) sharpened(ctx context.Context, how string, settings backend.Data
 				return err
 			}
 			before := heap()
-			ask := func(i int) error {
-				end := to.Add(time.Duration(i) * time.Minute)
-				return answer(ctx, source, p.json, end.AddDate(0, 0, -days), end)
-			}
+			ask := moving(ctx, source, p.json, days)
 			asked, _, err := timed(1, func(int) error { return ask(0) })
 			if err != nil {
 				return err
