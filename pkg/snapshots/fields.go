@@ -70,23 +70,13 @@ func (f *fields) split(line []byte) (rowid int64, ok bool) {
 	return rowid, bytes.IndexByte(rest, separator) < 0
 }
 
-// read asks a statement that lists the selection of the row with a rowid.
-func (f *fields) read(ctx context.Context, statement *sql.Stmt, rowid int64) (found bool, err error) {
-	rows, err := statement.QueryContext(ctx, rowid)
-	if err != nil {
-		return false, err
+// read asks for the row with a rowid column by column.
+func (f *fields) read(ctx context.Context, db *sql.DB, s *schema, rowid int64) error {
+	var targets [1 + columns]any
+	for i := range targets {
+		targets[i] = &f.texts[i]
 	}
-	defer rows.Close()
-	if found = rows.Next(); found {
-		var targets [1 + columns]any
-		for i := range targets {
-			targets[i] = &f.texts[i]
-		}
-		if err := rows.Scan(targets[:]...); err != nil {
-			return false, err
-		}
-	}
-	return found, rows.Err()
+	return db.QueryRowContext(ctx, "SELECT "+s.selection()+" FROM gpu_state WHERE rowid = ?", rowid).Scan(targets[:]...)
 }
 
 func (f *fields) timestamp() []byte { return f.texts[0] }

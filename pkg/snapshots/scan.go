@@ -47,13 +47,8 @@ func (f *File) scanSQL(ctx context.Context, s State, r Rowids, run *runs) error 
 		return f.explain(err)
 	}
 	defer lines.Close()
-	single, err := f.db.PrepareContext(ctx, "SELECT "+s.schema.selection()+" FROM gpu_state WHERE rowid = ?")
-	if err != nil {
-		return f.explain(err)
-	}
-	defer single.Close()
 	for !r.Empty() {
-		n, err := f.page(ctx, lines, single, &r, run)
+		n, err := f.page(ctx, &s.schema, lines, &r, run)
 		if err != nil || n == 0 {
 			return err
 		}
@@ -61,8 +56,8 @@ func (f *File) scanSQL(ctx context.Context, s State, r Rowids, run *runs) error 
 	return nil
 }
 
-// page reads one statement's worth of rows and moves r.First behind them. single is for rows whose line cannot be split.
-func (f *File) page(ctx context.Context, lines, single *sql.Stmt, r *Rowids, run *runs) (n int, err error) {
+// page reads one statement's worth of rows and moves r.First behind them.
+func (f *File) page(ctx context.Context, s *schema, lines *sql.Stmt, r *Rowids, run *runs) (n int, err error) {
 	rows, err := lines.QueryContext(ctx, r.First, r.Last, maxRows)
 	if err != nil {
 		return 0, f.explain(err)
@@ -79,7 +74,7 @@ func (f *File) page(ctx context.Context, lines, single *sql.Stmt, r *Rowids, run
 			return n, f.explain(errCircle)
 		}
 		if !ok {
-			if _, err := row.read(ctx, single, rowid); err != nil {
+			if err := row.read(ctx, f.db, s, rowid); err != nil {
 				return n, f.explain(err)
 			}
 		}
