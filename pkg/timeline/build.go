@@ -86,9 +86,9 @@ type machineBuild struct {
 	silent []interval
 }
 
-// buildDay forms a segment: the first snapshots of an earlier one of the day, if there is one, and then others. The table numbers
-// the rows, and knows the earlier segment.
-func buildDay(date int32, earlier *Day, keep int, all []snapshot, table *rowTable) *Day {
+// buildDay forms a segment: of an earlier one of the day, if there is one, all snapshots but the newest, and then others. The
+// table numbers the rows, and knows the earlier segment.
+func buildDay(date int32, earlier *Day, all []snapshot, table *rowTable) *Day {
 	b := &builder{
 		table: table, day: &Day{Date: date, rows: slices.Clone(table.distinct), statuses: make([]statusRows, Absent+1)},
 		gpus: make([]gpuBuild, len(table.gpus)), machines: make([]machineBuild, len(table.machines)),
@@ -101,12 +101,13 @@ func buildDay(date int32, earlier *Day, keep int, all []snapshot, table *rowTabl
 		b.machines[i].seen = -1
 	}
 	if earlier != nil {
-		b.resume(earlier, keep)
+		b.resume(earlier)
 	}
-	for i, s := range all {
+	for _, s := range all {
+		number := len(b.day.Times)
 		b.day.Times = append(b.day.Times, s.time)
 		b.day.RowsWithoutGPU = append(b.day.RowsWithoutGPU, 0)
-		b.add(keep+i, s)
+		b.add(number, s)
 	}
 	b.finish()
 	return b.day

@@ -73,8 +73,9 @@ func (t *rowTable) know(d *Day) {
 	}
 }
 
-// resume goes on where the first snapshots of a day end. Of the later ones only the names stay.
-func (b *builder) resume(d *Day, keep int) {
+// resume goes on ahead of the newest snapshot of a day. Of that one only the names stay.
+func (b *builder) resume(d *Day) {
+	keep := len(d.Times) - 1
 	b.day.Times = slices.Clone(d.Times[:keep])
 	b.day.RowsWithoutGPU = slices.Clone(d.RowsWithoutGPU[:keep])
 	b.day.statuses, b.day.further, b.day.extras = slices.Clone(d.statuses), slices.Clone(d.further), slices.Clone(d.extras)

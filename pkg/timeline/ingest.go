@@ -94,7 +94,7 @@ func (in *ingest) read(ctx context.Context, files []file) error {
 			resolver = in.readers[n-1].Resolver
 		}
 		in.readers = append(in.readers, reader{Resolver: resolver, date: noDate})
-		in.sources = append(in.sources, source{file: f.Name, inode: f.state.Inode, columns: f.state.Columns, edits: f.state.Rewritten})
+		in.sources = append(in.sources, source{file: f.Name, inode: f.state.Inode, columns: f.state.Columns, edits: f.state.Rewritten, rows: rows, closed: rows.Last < f.state.Last})
 		if err := in.scan(ctx, n, f, rows); err != nil {
 			return err
 		}
@@ -142,8 +142,6 @@ func (in *ingest) scan(ctx context.Context, n int, f file, rows snapshots.Rowids
 		return err
 	}
 	in.rows += rows.Last - rows.First + 1
-	s := &in.sources[n]
-	s.rows, s.closed = rows, rows.Last < f.state.Last
 	return nil
 }
 
@@ -179,11 +177,8 @@ func (in *ingest) snapshots() []snapshot { return onDay(unite(slices.Clone(in.bl
 
 // day forms the segment of what was read, and tells where it can go on.
 func (in *ingest) day() (*Day, tail) {
-	all, keep := in.snapshots(), 0
-	if in.earlier != nil {
-		keep = len(in.earlier.Times) - 1
-	}
-	d := buildDay(in.date, in.earlier, keep, all, in.table)
+	all := in.snapshots()
+	d := buildDay(in.date, in.earlier, all, in.table)
 	d.notes = in.notes
 	d.notes.Twice = in.table.twice(in.blocks)
 	d.seal()
