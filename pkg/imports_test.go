@@ -27,6 +27,7 @@ var layers = map[string][]string{
 	"snapshots":               {"pool", "localtime"},
 	"timeline":                {"pool", "localtime", "snapshots"},
 	"snapshots/snapshotstest": {"pool", "snapshots"},
+	"pressure":                {"pool", "timeline"},
 	"jobs":                    {"pool"},
 	"jobs/jobstest":           {"pool", "jobs"},
 	"jobs/sqlite":             {"pool", "jobs"},

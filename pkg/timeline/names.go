@@ -38,7 +38,8 @@ type Names struct {
 
 type gpuKey struct{ machine, id Symbol }
 
-func newNames() *Names {
+// NewNames returns names without any text but the empty one.
+func NewNames() *Names {
 	return &Names{symbols: map[string]Symbol{"": 0}, texts: []string{""}, gpus: map[gpuKey]GPU{}}
 }
 
@@ -116,8 +117,8 @@ func (n *Names) gpu(machine, id Symbol) GPU {
 	return g
 }
 
-// job parses a GlobalJobId from the right; the schedd's name may hold a #.
-func (n *Names) job(text string) Job {
+// Job parses a GlobalJobId from the right; the schedd's name may hold a #.
+func (n *Names) Job(text string) Job {
 	if text == "" {
 		return Job{}
 	}

@@ -134,7 +134,7 @@ func (t *rowTable) parse(text [10]string) parsedRow {
 	}
 	if p.state == pool.Claimed {
 		row.User = t.names.Symbol(strings.TrimSpace(text[snapshots.RemoteOwner]))
-		row.Job = t.names.job(strings.TrimSpace(text[snapshots.GlobalJobID]))
+		row.Job = t.names.Job(strings.TrimSpace(text[snapshots.GlobalJobID]))
 	}
 	p.row = t.index(row)
 	return p

@@ -52,7 +52,7 @@ type Timeline struct {
 // New returns a timeline. Nothing is read yet. Without a cache directory that can be used, CacheError says why, and segments
 // are kept in memory only.
 func New(o Options) *Timeline {
-	t := &Timeline{dir: o.Snapshots, zone: o.Zone, names: newNames(), cache: newMemory(o.MaxBytes), slots: make(chan struct{}, runtime.GOMAXPROCS(0)), edits: map[uint64]uint64{}}
+	t := &Timeline{dir: o.Snapshots, zone: o.Zone, names: NewNames(), cache: newMemory(o.MaxBytes), slots: make(chan struct{}, runtime.GOMAXPROCS(0)), edits: map[uint64]uint64{}}
 	if o.CacheDir != "" {
 		t.disk, t.diskError = openDisk(o.CacheDir, o.Snapshots.Path(), o.Zone.Key(), o.MaxDiskBytes)
 	}

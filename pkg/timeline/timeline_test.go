@@ -309,7 +309,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		d, err := decode(b, newNames())
+		d, err := decode(b, NewNames())
 		if err != nil {
 			return
 		}
