@@ -1,0 +1,205 @@
+// Package utilization answers what held GPUs do: queries of kind utilization (methodology section 13).
+package utilization
+
+import (
+	"sort"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// What counts as idle (methodology section 13).
+const (
+	idleWindow  = 29*pool.Minute + 30*pool.Second // shortest idle window: 30 min, as collectors come a few seconds early
+	idleShare   = 0.01                            // an idle window has less than this share of its GPU time busy
+	reportAge   = 300 * pool.Second               // a report of the startd can be this old
+	idleNow     = 2 * pool.Hour                   // shortest stretch of a run that is idle now
+	lateReports = 30 * pool.Minute                // oldest last sighting of a run that is idle now
+)
+
+// Sighting is a snapshot that shows a run with its GPUsAverageUsage.
+type Sighting struct {
+	Time  pool.Micros
+	Usage float64 // GPUs that computed, on average since the run's start; 0 or more
+}
+
+// Run is a job's hold of GPUs with what was reported of it.
+type Run struct {
+	GPUs       int
+	Start, End pool.Micros
+	Sightings  []Sighting // ascending by time
+}
+
+// Gap is a gap of the collector, from one snapshot to the next.
+type Gap struct{ From, To pool.Micros }
+
+// point is a sighting with the busy GPU time up to it.
+type point struct {
+	at    pool.Micros
+	busy  float64 // B: GPUs · µs
+	usage float64
+}
+
+// piece is the time between two consecutive sightings without a gap between them.
+type piece struct {
+	from, to pool.Micros
+	busy     float64 // GPUs · µs, at most GPUs · (to − from)
+}
+
+// Trace is what the GPUs of a run did between its sightings.
+type Trace struct {
+	GPUs       int
+	Start, End pool.Micros
+	Idle       []pool.Window // idle stretches, ascending
+	Last       pool.Micros   // the last sighting; Start counts as one
+	Clamped    int           // pieces whose busy time was clamped by more than reports can be old
+
+	points []point
+	pieces []piece
+}
+
+// Read un-averages the reports of a run: it replaces the trace by that of the run. Gaps are ascending.
+func (t *Trace) Read(r *Run, gaps []Gap) {
+	*t = Trace{GPUs: r.GPUs, Start: r.Start, End: r.End, Idle: t.Idle[:0], points: t.points[:0], pieces: t.pieces[:0]}
+	t.points = append(t.points, point{at: r.Start})
+	for _, s := range r.Sightings {
+		if s.Time <= r.Start { // nothing was computed before it
+			continue
+		}
+		usage := min(s.Usage, float64(r.GPUs))
+		t.points = append(t.points, point{s.Time, usage * float64(s.Time-r.Start), usage})
+	}
+	t.Last = t.points[len(t.points)-1].at
+	gaps = gaps[sort.Search(len(gaps), func(i int) bool { return gaps[i].From >= r.Start }):]
+	t.measure(gaps)
+	t.findIdle(gaps)
+}
+
+// measure finds the pieces.
+func (t *Trace) measure(gaps []Gap) {
+	for i := 1; i < len(t.points); i++ {
+		a, b := t.points[i-1], t.points[i]
+		if gaps = after(gaps, a.at); between(gaps, b.at) {
+			continue
+		}
+		most := float64(t.GPUs) * float64(b.at-a.at)
+		difference := b.busy - a.busy
+		busy := min(max(difference, 0), most)
+		if max(busy-difference, difference-busy) > idleShare*most+float64(reportAge)*b.usage {
+			t.Clamped++
+		}
+		t.pieces = append(t.pieces, piece{a.at, b.at, busy})
+	}
+}
+
+// findIdle finds the idle windows, and joins those that overlap or touch.
+func (t *Trace) findIdle(gaps []Gap) {
+	end := 1
+	for i, a := range t.points {
+		for end < len(t.points) && t.points[end].at-a.at < idleWindow {
+			end++
+		}
+		if end == len(t.points) {
+			return
+		}
+		b := t.points[end]
+		if gaps = after(gaps, a.at); between(gaps, b.at) {
+			continue
+		}
+		worked := b.busy - t.points[i].busy - float64(reportAge)*b.usage
+		if worked >= idleShare*float64(t.GPUs)*float64(b.at-a.at) {
+			continue
+		}
+		if n := len(t.Idle); n > 0 && a.at <= t.Idle[n-1].To {
+			t.Idle[n-1].To = b.at
+		} else {
+			t.Idle = append(t.Idle, pool.Window{From: a.at, To: b.at})
+		}
+	}
+}
+
+// after drops gaps that begin before t.
+func after(gaps []Gap, t pool.Micros) []Gap {
+	for len(gaps) > 0 && gaps[0].From < t {
+		gaps = gaps[1:]
+	}
+	return gaps
+}
+
+// between reports whether the first of the gaps lies before t.
+func between(gaps []Gap, t pool.Micros) bool { return len(gaps) > 0 && gaps[0].To <= t }
+
+// Amounts are what GPUs did in a range of time, in GPU-hours.
+type Amounts struct{ Held, Measured, Busy, Idle float64 }
+
+// Add adds other amounts.
+func (a *Amounts) Add(b Amounts) {
+	a.Held += b.Held
+	a.Measured += b.Measured
+	a.Busy += b.Busy
+	a.Idle += b.Idle
+}
+
+// Within returns the amounts of the run's part in a range of time. A piece that reaches beyond it counts in proportion.
+func (t *Trace) Within(w pool.Window) Amounts {
+	var of Amounts
+	t.Spread([]pool.Micros{w.From, w.To}, func(_ int, a Amounts) { of = a })
+	return of
+}
+
+// Spread calls add with the run's amounts in each of the buckets [starts[i], starts[i+1]) that it overlaps.
+func (t *Trace) Spread(starts []pool.Micros, add func(bucket int, a Amounts)) {
+	pieces, idle := t.pieces, t.Idle
+	first := max(0, sort.Search(len(starts), func(i int) bool { return starts[i] > t.Start })-1)
+	for b := first; b+1 < len(starts) && starts[b] < t.End; b++ {
+		from, to := max(t.Start, starts[b]), min(t.End, starts[b+1])
+		if to <= from {
+			continue
+		}
+		a := Amounts{Held: t.gpuHours(to - from)}
+		for len(pieces) > 0 && pieces[0].to <= from {
+			pieces = pieces[1:]
+		}
+		for _, p := range pieces {
+			part := min(p.to, to) - max(p.from, from)
+			if part <= 0 {
+				break
+			}
+			a.Measured += t.gpuHours(part)
+			a.Busy += p.busy / float64(pool.Hour) * (float64(part) / float64(p.to-p.from))
+		}
+		for len(idle) > 0 && idle[0].To <= from {
+			idle = idle[1:]
+		}
+		for _, s := range idle {
+			part := min(s.To, to) - max(s.From, from)
+			if part <= 0 {
+				break
+			}
+			a.Idle += t.gpuHours(part)
+		}
+		add(b, a)
+	}
+}
+
+func (t *Trace) gpuHours(d pool.Micros) float64 { return float64(t.GPUs) * pool.Hours(d) }
+
+// IdleIn reports whether an idle stretch of the run lies in the window, at least in part.
+func (t *Trace) IdleIn(w pool.Window) bool {
+	w = pool.Window{From: max(w.From, t.Start), To: min(w.To, t.End)}
+	for _, s := range t.Idle {
+		if max(s.From, w.From) < min(s.To, w.To) {
+			return true
+		}
+	}
+	return false
+}
+
+// IdleSince returns the beginning of the stretch that makes a run idle now, at a snapshot that shows it. The trace must
+// end there: only what is known at that snapshot counts.
+func (t *Trace) IdleSince(snapshot pool.Micros) (since pool.Micros, idle bool) {
+	if len(t.Idle) == 0 || snapshot-t.Last > lateReports {
+		return 0, false
+	}
+	s := t.Idle[len(t.Idle)-1]
+	return s.From, s.To == t.Last && s.To-s.From >= idleNow
+}
