@@ -72,7 +72,7 @@ func adsOf(t *testing.T, rows []samplepool.Row) []byte {
 		set("GPUs_DeviceName", r.DeviceName, r.DeviceName != "")
 		set("GPUs_GlobalMemoryMb", r.MemoryMB, r.MemoryMB != 0)
 		set("PrioritizedProjects", r.PrioritizedProjects, !r.ProjectsNull)
-		set("GPUsAverageUsage", r.AverageUsage, r.AverageUsage != 0)
+		set("GPUsAverageUsage", r.AverageUsage, r.UsageReported)
 		set("PreventJobsReason", r.PreventJobsReason, r.PreventJobsReason != "")
 		set("RemoteOwner", r.RemoteOwner, r.RemoteOwner != "")
 		set("GlobalJobId", r.GlobalJobID, r.GlobalJobID != "")
@@ -87,14 +87,14 @@ func adsOf(t *testing.T, rows []samplepool.Row) []byte {
 func storedRows(t *testing.T, dir, timestamp string) (rows []samplepool.Row) {
 	db := readOnly(t, filepath.Join(dir, monthFile(timestamp)))
 	found, err := db.Query(`SELECT Name, ifnull(AssignedGPUs, ''), ifnull(AvailableGPUs, ''), State, ifnull(GPUs_DeviceName, ''), ifnull(GPUs_GlobalMemoryMb, 0), ifnull(PrioritizedProjects, ''),
-		PrioritizedProjects IS NULL, ifnull(GPUsAverageUsage, 0.0), Machine, ifnull(PreventJobsReason, ''), ifnull(RemoteOwner, ''), ifnull(GlobalJobId, '')
+		PrioritizedProjects IS NULL, ifnull(GPUsAverageUsage, 0.0), GPUsAverageUsage IS NOT NULL, Machine, ifnull(PreventJobsReason, ''), ifnull(RemoteOwner, ''), ifnull(GlobalJobId, '')
 		FROM gpu_state WHERE timestamp = ? ORDER BY rowid`, timestamp)
 	require.NoError(t, err)
 	defer found.Close()
 	for found.Next() {
 		var r samplepool.Row
 		require.NoError(t, found.Scan(&r.Name, &r.AssignedGPUs, &r.AvailableGPUs, &r.State, &r.DeviceName, &r.MemoryMB, &r.PrioritizedProjects,
-			&r.ProjectsNull, &r.AverageUsage, &r.Machine, &r.PreventJobsReason, &r.RemoteOwner, &r.GlobalJobID))
+			&r.ProjectsNull, &r.AverageUsage, &r.UsageReported, &r.Machine, &r.PreventJobsReason, &r.RemoteOwner, &r.GlobalJobID))
 		rows = append(rows, r)
 	}
 	require.NoError(t, found.Err())

@@ -22,7 +22,8 @@ type Row struct {
 	MemoryMB            int // MiB; 0: NULL
 	PrioritizedProjects string
 	ProjectsNull        bool
-	AverageUsage        float64 // 0: NULL
+	AverageUsage        float64 // methodology section 13
+	UsageReported       bool    // else AverageUsage is NULL
 	Machine             string
 	PreventJobsReason   string // not in files older than Options.NewColumns
 	RemoteOwner         string
@@ -41,7 +42,7 @@ type Snapshot struct {
 // value then.
 func (p *Pool) Snapshots(ctx context.Context) iter.Seq2[Snapshot, error] {
 	return func(yield func(Snapshot, error) bool) {
-		c := &collector{pool: p, rnd: p.random("rows"), stale: quota{share: p.options.StaleRows}}
+		c := &collector{pool: p, rnd: p.random("rows"), stale: quota{share: p.options.StaleRows}, usage: p.random("usage"), reported: map[*run]bool{}}
 		s := p.simulate(observer{claimed: c.claimed})
 		c.hosts = make([]hostRows, len(s.hosts))
 		for _, t := range p.runs {
@@ -65,12 +66,16 @@ type collector struct {
 	left  []staleRow
 	hosts []hostRows
 	all   []Row
+
+	usage    *rand.Rand
+	reported map[*run]bool // runs that a snapshot has shown
 }
 
 // hostRows are a machine's rows as long as nothing changes.
 type hostRows struct {
 	version int
 	rows    []Row
+	runs    []*run // of each row's slot, nil: none
 }
 
 // staleRow is a backfill row that one snapshot still shows beside the primary claim of its GPU.
@@ -108,16 +113,20 @@ func (c *collector) rows(s *simulation) []Row {
 		}
 		cached := &c.hosts[i]
 		if cached.version != h.version {
-			cached.version, cached.rows = h.version, h.appendRows(cached.rows[:0], s.now)
+			*cached = hostRows{h.version, cached.rows[:0], cached.runs[:0]}
+			cached.fill(h, s.now)
 		}
 		c.all = append(c.all, cached.rows...)
+		c.reportUsage(c.all[len(c.all)-len(cached.rows):], cached.runs, s.now)
 		for _, l := range c.left {
 			if l.gpu.host == h {
 				c.all = h.appendSlot(c.all, h.backfillSlot(l.was), []*gpu{l.gpu}, []*gpu{l.gpu}, l.was, s.now)
+				c.reportUsage(c.all[len(c.all)-1:], []*run{l.was}, s.now)
 			}
 		}
 	}
 	c.left = c.left[:0]
+	c.forgetEnded()
 	c.noise()
 	return c.all
 }
@@ -148,29 +157,28 @@ func (c *collector) noise() {
 	}
 }
 
-// appendRows appends a machine's rows: the partitionable primary slot with all its GPUs while one is free, the jobs' slots,
+// fill appends a machine's rows: the partitionable primary slot with all its GPUs while one is free, the jobs' slots,
 // the partitionable backfill slot with what nobody holds, the backfill jobs' slots.
-func (h *host) appendRows(rows []Row, now int64) []Row {
+func (c *hostRows) fill(h *host, now int64) {
 	unclaimed := h.which(func(g *gpu) bool { return g.primary == nil })
 	if len(unclaimed) > 0 {
-		rows = h.appendSlot(rows, h.primarySlot+"@"+h.Name, h.gpus, unclaimed, nil, now)
+		c.slot(h, h.primarySlot+"@"+h.Name, h.gpus, unclaimed, nil, now)
 	}
 	for _, r := range h.primary {
-		rows = h.appendSlot(rows, r.slotName(), r.gpus, r.gpus, r, now)
+		c.slot(h, r.slotName(), r.gpus, r.gpus, r, now)
 	}
 	if !h.Backfill {
-		return rows
+		return
 	}
 	if free := h.which(func(g *gpu) bool { return g.primary == nil && (g.backfill == nil || g.backfill.reason != "") }); len(free) > 0 {
 		slices.Reverse(free)
-		rows = h.appendSlot(rows, h.backfillSlot(nil), free, free, nil, now)
+		c.slot(h, h.backfillSlot(nil), free, free, nil, now)
 	}
 	for _, r := range h.backfill {
 		if r.reason == "" { // else it is leaving: its slot is gone already
-			rows = h.appendSlot(rows, r.slotName(), r.gpus, r.gpus, r, now)
+			c.slot(h, r.slotName(), r.gpus, r.gpus, r, now)
 		}
 	}
-	return rows
 }
 
 func (h *host) which(is func(*gpu) bool) (those []*gpu) {
@@ -205,7 +213,7 @@ func (h *host) appendSlot(rows []Row, name string, assigned, available []*gpu, r
 	}
 	switch {
 	case r != nil:
-		row.State, row.RemoteOwner, row.GlobalJobID, row.AverageUsage = "Claimed", r.job.user, r.job.id, r.usage
+		row.State, row.RemoteOwner, row.GlobalJobID = "Claimed", r.job.user, r.job.id
 		if r.hidden {
 			row.GlobalJobID = ""
 		}

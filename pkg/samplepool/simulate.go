@@ -54,7 +54,7 @@ type run struct {
 	end      int64 // known when reason is set
 	reason   Reason
 	holdsNow int // holds of the job before this run
-	usage    float64
+	trace    *trace
 	hidden   bool
 	ended    bool
 }
@@ -86,10 +86,11 @@ type host struct {
 	backfill  []*run // likewise
 	queue     []*job // owner's jobs that wait
 	rate      float64
-	down      int // > 0: no rows, no jobs
-	drained   int // > 0: no job starts
-	prevented int // likewise
-	version   int // changes with everything that its rows show
+	down      int   // > 0: no rows, no jobs
+	drained   int   // > 0: no job starts
+	prevented int   // likewise
+	version   int   // changes with everything that its rows show, but for usage
+	reports   int64 // shifts the startd's reports of usage
 }
 
 func (h *host) accepts() bool { return h.down == 0 && h.drained == 0 && h.prevented == 0 }
@@ -162,9 +163,10 @@ func (p *Pool) simulate(see observer) *simulation {
 		short:   [2]quota{{share: o.ShortRuns}, {share: o.ShortRuns}}, hold: [2]quota{{share: o.Holds}, {share: o.Holds}},
 		follow: quota{share: o.OwnerAfterCompletion},
 	}
+	reports := p.random("startd")
 	for i := range p.machines {
 		m := &p.machines[i]
-		h := &host{Machine: m}
+		h := &host{Machine: m, reports: reports.Int64N(reportEvery)}
 		for _, id := range m.GPUs {
 			h.gpus = append(h.gpus, &gpu{id: id, host: h})
 		}
@@ -433,7 +435,7 @@ func (s *simulation) newRun(h *host, j *job, gpus []*gpu, slots *[]*run) *run {
 	for slices.ContainsFunc(*slots, func(other *run) bool { return other.slot == r.slot }) {
 		r.slot++
 	}
-	r.usage = math.Round(s.rnd.Float64()*1e6)/1e6 + 1e-6
+	r.trace = newTrace(s.rnd.Uint64(), r)
 	r.hidden = s.rnd.Float64() < s.pool.options.MissingJobIDs
 	*slots = append(*slots, r)
 	j.runs = append(j.runs, r)

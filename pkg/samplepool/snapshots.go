@@ -190,7 +190,7 @@ func (r *Row) appendValues(values []any, timestamp string, newer bool) []any {
 	if r.MemoryMB != 0 {
 		memory = int64(r.MemoryMB)
 	}
-	if r.AverageUsage != 0 {
+	if r.UsageReported {
 		usage = r.AverageUsage
 	}
 	if r.ProjectsNull {

@@ -48,7 +48,7 @@ func TestMonthFiles(t *testing.T) {
 				&text[6], &text[7], &text[8], &text[9], &text[10]))
 			got := Row{
 				Name: text[0].String, AssignedGPUs: text[1].String, AvailableGPUs: text[2].String, State: text[3].String, DeviceName: text[4].String,
-				MemoryMB: int(memory.Int64), PrioritizedProjects: text[5].String, ProjectsNull: !text[5].Valid, AverageUsage: usage.Float64,
+				MemoryMB: int(memory.Int64), PrioritizedProjects: text[5].String, ProjectsNull: !text[5].Valid, AverageUsage: usage.Float64, UsageReported: usage.Valid,
 				Machine: text[6].String, RemoteOwner: text[7].String, GlobalJobID: text[8].String, PreventJobsReason: text[10].String,
 			}
 			if shot.Month == "2025-10" {

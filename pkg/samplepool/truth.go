@@ -38,6 +38,10 @@ type Run struct {
 	Reason      Reason
 	HiddenJobID bool // its rows carry no GlobalJobId
 	Excluded    bool // its machine is an excluded host
+
+	Course Course
+	Busy   time.Duration  // GPU time that it computed
+	Idle   [][2]time.Time // stretches of at least 30 minutes in which less than 1 % of its GPUs computed
 }
 
 // Stretch is a time in which a GPU was truly free for backfill, on a machine with backfill slots that is no excluded host.
@@ -68,6 +72,7 @@ func (p *Pool) Truth(ctx context.Context) (*Truth, error) {
 			truth.Runs = append(truth.Runs, Run{
 				Machine: r.host.Name, GPUs: ids(r.gpus), Job: r.job.id, User: r.job.user, Slot: r.slotName(), Backfill: r.side() == 1,
 				Number: r.number, Start: moment(r.start), End: moment(r.end), Reason: r.reason, HiddenJobID: r.hidden, Excluded: r.host.Excluded,
+				Course: r.trace.course, Busy: time.Duration(r.trace.busy(r.end) * float64(time.Millisecond)), Idle: r.trace.idle(r.end),
 			})
 		},
 		free: func(g *gpu, from, to int64, reason string) {
@@ -87,7 +92,8 @@ func (p *Pool) Truth(ctx context.Context) (*Truth, error) {
 
 func moment(t int64) time.Time { return time.UnixMilli(t).UTC() }
 
-// WriteTruth writes truth.jsonl (runs), truth_available.jsonl (stretches) and truth_snapshots.txt into dir, one a line.
+// WriteTruth writes truth.jsonl (runs), truth_available.jsonl (stretches), truth_usage.jsonl (what the runs' GPUs did) and
+// truth_snapshots.txt into dir, one a line.
 func (p *Pool) WriteTruth(ctx context.Context, dir string) error {
 	truth, err := p.Truth(ctx)
 	if err != nil {
@@ -134,6 +140,9 @@ func (p *Pool) WriteTruth(ctx context.Context, dir string) error {
 		}{a.Machine, a.GPU, iso(a.Start), iso(a.End), seconds(a.Start), seconds(a.End), a.Reason}
 	})
 	if err != nil {
+		return err
+	}
+	if err := writeUsage(root, truth.Runs); err != nil {
 		return err
 	}
 	return writeFile(root, "truth_snapshots.txt", func(w *bufio.Writer) error {
