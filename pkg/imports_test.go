@@ -44,6 +44,7 @@ var layers = map[string][]string{
 	"userhours":               {"pool", "localtime", "timeline", "query", "frames", "allocation"},
 	"backfill":                {"pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "survival"},
 	"evictions":               {"pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "survival"},
+	"utilization":             {"pool"},
 	"samplepool":              {"pool", "localtime", "jobs", "jobs/sqlite"},
 	"check":                   {"pool", "localtime", "snapshots", "timeline", "jobs", "collect", "runs", "evictions"},
 	"plugin":                  {"check", "pool", "localtime", "snapshots", "timeline", "jobs", "jobs/sqlite", "jobs/elasticsearch", "query", "frames", "runs", "allocation", "userhours", "backfill", "evictions"},
@@ -61,7 +62,7 @@ var layers = map[string][]string{
 
 // computing folders have no clock and no I/O: the same input gives the same answer. (A kind's query.go measures how long
 // the answer took.)
-var computing = []string{"pool", "localtime", "survival", "query", "frames", "runs", "allocation", "userhours", "backfill", "evictions"}
+var computing = []string{"pool", "localtime", "survival", "query", "frames", "runs", "allocation", "userhours", "backfill", "evictions", "utilization"}
 
 var inputOutput = []string{"os", "io/fs", "net", "net/http", "database/sql", "os/exec", "syscall"}
 
