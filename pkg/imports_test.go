@@ -23,31 +23,32 @@ const (
 // layers are the folders of pkg/ and what of pkg/ each may import: data goes one way, from the files to Grafana.
 var layers = map[string][]string{
 	"pool":                    {},
+	"parallel":                {},
 	"localtime":               {"pool"},
 	"snapshots":               {"pool", "localtime"},
-	"timeline":                {"pool", "localtime", "snapshots"},
+	"timeline":                {"parallel", "pool", "localtime", "snapshots"},
 	"snapshots/snapshotstest": {"pool", "snapshots"},
 	"pressure":                {"pool", "timeline"},
 	"jobs":                    {"pool"},
-	"jobs/jobstest":           {"pool", "jobs"},
-	"jobs/sqlite":             {"pool", "jobs"},
-	"jobs/elasticsearch":      {"pool", "jobs"},
+	"jobs/jobstest":           {"parallel", "pool", "jobs"},
+	"jobs/sqlite":             {"parallel", "pool", "jobs"},
+	"jobs/elasticsearch":      {"parallel", "pool", "jobs"},
 	"jobs/adstash":            {"pool", "jobs"},
-	"collect":                 {"pool", "localtime", "snapshots"},
+	"collect":                 {"parallel", "pool", "localtime", "snapshots"},
 	"survival":                {"pool"},
 	"query":                   {"pool", "localtime"},
 	"frames":                  {"pool", "query", "timeline"},
-	"runs":                    {"pool", "timeline", "jobs"},
+	"runs":                    {"parallel", "pool", "timeline", "jobs"},
 	"runs/runstest":           {"pool", "localtime", "snapshots", "timeline", "query", "jobs", "jobs/jobstest", "golden"},
-	"accuracy":                {"pool", "localtime", "timeline", "jobs", "runs", "backfill", "evictions", "samplepool", "snapshots", "survival", "query"},
-	"allocation":              {"pool", "localtime", "timeline", "query", "frames"},
+	"accuracy":                {"parallel", "pool", "localtime", "timeline", "jobs", "runs", "backfill", "evictions", "samplepool", "snapshots", "survival", "query"},
+	"allocation":              {"parallel", "pool", "localtime", "timeline", "query", "frames"},
 	"userhours":               {"pool", "localtime", "timeline", "query", "frames", "allocation"},
-	"backfill":                {"pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "survival"},
+	"backfill":                {"parallel", "pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "survival"},
 	"evictions":               {"pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "survival"},
 	"utilization":             {"pool"},
 	"samplepool":              {"pool", "localtime", "jobs", "jobs/sqlite"},
 	"check":                   {"pool", "localtime", "snapshots", "timeline", "jobs", "collect", "runs", "evictions"},
-	"plugin":                  {"check", "pool", "localtime", "snapshots", "timeline", "jobs", "jobs/sqlite", "jobs/elasticsearch", "query", "frames", "runs", "allocation", "userhours", "backfill", "evictions"},
+	"plugin":                  {"parallel", "check", "pool", "localtime", "snapshots", "timeline", "jobs", "jobs/sqlite", "jobs/elasticsearch", "query", "frames", "runs", "allocation", "userhours", "backfill", "evictions"},
 	"plugin/host":             {},
 	"golden":                  {"pool"},
 	"dashboards":              {"pool", "query"},
@@ -99,6 +100,19 @@ func TestFoldersAndImports(t *testing.T) {
 			}
 			if slices.Contains(computing, folder) && slices.Contains(inputOutput, name) {
 				t.Errorf("%s imports %s: computations have no I/O", path, name)
+			}
+		}
+		if folder != "parallel" {
+			ast.Inspect(source, func(n ast.Node) bool {
+				if _, ok := n.(*ast.GoStmt); ok {
+					t.Errorf("%s starts a goroutine: a panic in it would end the process; pkg/parallel does it", path)
+				}
+				return true
+			})
+			for _, spec := range source.Imports {
+				if spec.Path.Value == `"golang.org/x/sync/errgroup"` {
+					t.Errorf("%s imports errgroup, which does not recover from panics: use parallel.Group", path)
+				}
 			}
 		}
 		if slices.Contains(computing, folder) && filepath.Base(path) != "query.go" {

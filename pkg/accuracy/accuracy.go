@@ -12,9 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/samplepool"
 )
 
@@ -128,7 +127,7 @@ func Measure(ctx context.Context, o Options) ([]Measurement, error) {
 	}
 	var mu sync.Mutex
 	done := 0
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := parallel.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, options := range pools {
 		group.Go(func() error {

@@ -3,11 +3,9 @@ package allocation
 
 import (
 	"context"
-	"runtime"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -78,21 +76,13 @@ func NewCount(ctx context.Context, p *query.Plan, s *timeline.Slices, groupings 
 		return nil, err
 	}
 	parts := make([]*part, len(s.Days))
-	workers := min(runtime.GOMAXPROCS(0), len(s.Days))
-	group, inner := errgroup.WithContext(ctx)
-	for w := range workers {
-		group.Go(func() error {
-			day := &dayCount{classify: newClassifier(p, by, names), index: map[Group]int32{}}
-			for i := w * len(s.Days) / workers; i < (w+1)*len(s.Days)/workers; i++ {
-				if err := inner.Err(); err != nil {
-					return err
-				}
-				parts[i] = day.remembered(question, &s.Days[i], bucketOf)
-			}
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
+	err = parallel.Each(ctx, len(s.Days), func(day *dayCount, i int) {
+		if day.classify == nil {
+			day.classify, day.index = newClassifier(p, by, names), map[Group]int32{}
+		}
+		parts[i] = day.remembered(question, &s.Days[i], bucketOf)
+	})
+	if err != nil {
 		return nil, err
 	}
 	for _, part := range parts {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
@@ -75,7 +76,7 @@ func (a *answer) measure() measure {
 // listed returns the periods of all machines that may overlap the window.
 func listed(ctx context.Context, o *runs.Observed, m measure, w pool.Window) ([]Period, error) {
 	byMachine := make([][]Period, len(o.Machines))
-	if err := runs.Parallel(ctx, len(o.Machines), func(_, n int) { byMachine[n] = find(o, n, m, w) }); err != nil {
+	if err := parallel.Each(ctx, len(o.Machines), func(_ *struct{}, n int) { byMachine[n] = find(o, n, m, w) }); err != nil {
 		return nil, err
 	}
 	return slices.Concat(byMachine...), nil

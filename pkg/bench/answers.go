@@ -9,11 +9,11 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/plugin/host"
 )
@@ -159,22 +159,23 @@ func (b *bench) viewers(ctx context.Context) error {
 	if err := answer(ctx, source, byCategory, to.AddDate(0, 0, -min(30, b.Days-2)), to); err != nil {
 		return err
 	}
-	var wait sync.WaitGroup
+	group, ctx := parallel.WithContext(ctx)
 	took, errs := make([]float64, 10*len(panels)), make([]error, 10*len(panels))
 	for viewer := range 10 {
 		for i, p := range panels {
-			wait.Add(1)
-			go func() {
-				defer wait.Done()
+			group.Go(func() error {
 				n := viewer*len(panels) + i
 				end := to.Add(time.Duration(viewer) * time.Second)
 				begin := time.Now()
 				errs[n] = answer(ctx, source, p.json, end.AddDate(0, 0, -[]int{1, min(30, b.Days-2)}[rand.IntN(2)]), end)
 				took[n] = time.Since(begin).Seconds() * 1000
-			}()
+				return nil
+			})
 		}
 	}
-	wait.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
 	median, p99 := percentiles(took)
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -30,14 +31,16 @@ func query(asked context.Context, o Options) (answer, error) {
 	decoded := make(chan struct{})
 	var got answer
 	var broken error
-	go func() {
+	parallel.Go(func() (err error) {
+		got, err = decode(output)
+		return err
+	}, func(err error) {
 		defer close(decoded)
-		got, broken = decode(output)
-		if broken != nil {
+		if broken = err; broken != nil {
 			cancel() // nothing that follows can mend it
 		}
 		_, _ = io.Copy(io.Discard, output)
-	}()
+	})
 	failed := command.Run()
 	input.Close()
 	<-decoded

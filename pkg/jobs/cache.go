@@ -184,15 +184,8 @@ func (s *cached) lookup(ctx context.Context, n int, q lookup) (Result, error) {
 	if len(missing) == 0 {
 		return merge(found), nil
 	}
-	if err := s.turn.Acquire(ctx, 1); err != nil {
-		return Result{}, fmt.Errorf("waiting for job ads: %w", err)
-	}
-	defer s.turn.Release(1)
-	missing = s.known(source, missing, found, q) // somebody else may have asked meanwhile
-	if len(missing) == 0 {
-		return merge(found), nil
-	}
-	if err := s.fetch(source, missing, found, q); err != nil {
+	missing, err := s.inTurn(ctx, source, missing, found, q)
+	if err != nil {
 		known := slices.ContainsFunc(found, func(e entry) bool { return !e.asked.IsZero() })
 		if !known || pool.FaultOf(err) != pool.FaultSource {
 			return Result{}, err
@@ -203,6 +196,24 @@ func (s *cached) lookup(ctx context.Context, n int, q lookup) (Result, error) {
 		return result, nil
 	}
 	return merge(found), nil
+}
+
+// inTurn asks the source for the missing positions when no other lookup does, and returns those that it asked for.
+func (s *cached) inTurn(ctx context.Context, source unique.Handle[string], missing []int, found []entry, q lookup) ([]int, error) {
+	limited, cancel := Limited(ctx)
+	defer cancel()
+	if err := s.turn.Acquire(limited, 1); err != nil {
+		if ctx.Err() != nil {
+			return missing, fmt.Errorf("waiting for job ads: %w", ctx.Err())
+		}
+		return missing, pool.SourceError("the source of the job ads has not answered another query yet: try again later")
+	}
+	defer s.turn.Release(1)
+	missing = s.known(source, missing, found, q) // somebody else may have asked meanwhile
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	return missing, s.fetch(source, missing, found, q)
 }
 
 // known fills found from the cache, stale entries too, and returns the positions that must be asked for.

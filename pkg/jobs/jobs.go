@@ -64,6 +64,16 @@ type Source interface {
 	Close() error
 }
 
+// Limited returns a context that ends after three quarters of the time until ctx's deadline, with ctx at the latest: who gives
+// up a lookup then can still answer without job ads.
+func Limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)*3/4)
+}
+
 // Result is the answer of a lookup.
 type Result struct {
 	// Ads of each job, or machine and day, asked for. Those of one entry are sorted by [Compare] and differ in Kind,

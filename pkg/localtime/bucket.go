@@ -6,46 +6,87 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Bucket is a length of calendar time: full local hours and parts of them, days and weeks (methodology section 5).
+// Bucket is a length of calendar time: full local hours and parts of them, days, weeks and months (methodology section 5).
 type Bucket struct {
-	Name    string
-	Minutes int // nominal length
+	Name      string
+	Minutes   int // nominal length
+	Months    int // of a bucket of whole months; 0: none
+	YearStart int // the month with which years, and so quarters, begin; 0: January
 }
 
+const (
+	minutesOfDay   = 24 * 60
+	minutesOfMonth = 30 * minutesOfDay
+)
+
 // Buckets lists the buckets of the query model, ascending.
-var Buckets = []Bucket{{"5m", 5}, {"10m", 10}, {"15m", 15}, {"30m", 30}, {"1h", 60}, {"3h", 180}, {"6h", 360}, {"12h", 720}, {"1d", 1440}, {"1w", 10080}}
+var Buckets = []Bucket{
+	{Name: "5m", Minutes: 5}, {Name: "10m", Minutes: 10}, {Name: "15m", Minutes: 15}, {Name: "30m", Minutes: 30},
+	{Name: "1h", Minutes: 60}, {Name: "3h", Minutes: 180}, {Name: "6h", Minutes: 360}, {Name: "12h", Minutes: 720},
+	{Name: "1d", Minutes: minutesOfDay}, {Name: "1w", Minutes: 7 * minutesOfDay},
+	{Name: "1M", Minutes: minutesOfMonth, Months: 1}, {Name: "1Q", Minutes: 3 * minutesOfMonth, Months: 3}, {Name: "1y", Minutes: 12 * minutesOfMonth, Months: 12},
+}
 
 // Floor returns the beginning of the bucket that holds t. Up to an hour, the two passes of a repeated hour are different
 // buckets; longer ones begin where the calendar says, so that a day can have 23 or 25 hours.
 func (b Bucket) Floor(t pool.Micros, zone *time.Location) pool.Micros {
 	if b.Minutes <= 60 {
-		return floor(t, pool.Micros(b.Minutes)*pool.Minute, offset(zone, t))
+		return floorHour(t, pool.Micros(b.Minutes)*pool.Minute, zone)
 	}
 	local := pool.Time(t + offset(zone, t))
 	day := time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, time.UTC)
 	switch {
-	case b.Minutes < 1440:
+	case b.Months > 0:
+		back := (int(day.Month()) + 12 - max(b.YearStart, 1)) % b.Months
+		day = time.Date(day.Year(), day.Month()-time.Month(back), 1, 0, 0, 0, 0, time.UTC)
+	case b.Minutes < minutesOfDay:
 		day = day.Add(time.Duration(local.Hour()*60/b.Minutes*b.Minutes) * time.Minute)
-	case b.Minutes > 1440:
+	case b.Minutes > minutesOfDay:
 		day = day.AddDate(0, 0, -(int(day.Weekday())+6)%7)
 	}
 	return first(zone, day.UnixMicro())
 }
 
+// floorHour returns the latest time up to t at which the zone's clock shows a multiple of step, a part of an hour, or jumps
+// over one.
+func floorHour(t, step pool.Micros, zone *time.Location) pool.Micros {
+	for {
+		start := floor(t, step, offset(zone, t))
+		period, _ := time.UnixMicro(t).In(zone).ZoneBounds()
+		change := period.UnixMicro()
+		if period.IsZero() || start >= change {
+			return start
+		}
+		// The clock was changed since it showed a multiple, as where it is changed by half an hour.
+		before, after := change+offset(zone, change-1), change+offset(zone, change)
+		if skipped := floor(after, step, 0); before <= skipped {
+			return change
+		}
+		t = change - 1
+	}
+}
+
 // Next returns the beginning of the bucket after the one that begins at start.
 func (b Bucket) Next(start pool.Micros, zone *time.Location) pool.Micros {
-	length := pool.Micros(b.Minutes) * pool.Minute
-	if b.Minutes <= 60 {
-		for t := start + length; ; t += length { // a clock change by half an hour moves the boundary
-			if next := b.Floor(t, zone); next > start {
-				return next
-			}
-		}
+	step := pool.Hour
+	t := start + pool.Micros(b.Minutes)*pool.Minute
+	switch {
+	case b.Minutes <= 60:
+		step = pool.Micros(b.Minutes) * pool.Minute
+	case b.Months > 0:
+		t, step = start+pool.Micros(b.Months)*28*pool.Day-2*pool.Hour, 12*pool.Hour
+	default:
+		t -= 2 * pool.Hour
 	}
-	for t := start + length - 2*pool.Hour; ; t += pool.Hour {
-		if next := b.Floor(t, zone); next > start {
-			return next
+	for ; ; t += step { // a clock change moves the boundary
+		next := b.Floor(t, zone)
+		if next <= start {
+			continue
 		}
+		for earlier := b.Floor(next-1, zone); earlier > start; earlier = b.Floor(next-1, zone) {
+			next = earlier
+		}
+		return next
 	}
 }
 

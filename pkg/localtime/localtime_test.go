@@ -2,6 +2,8 @@ package localtime
 
 import (
 	"encoding/json"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -127,6 +129,7 @@ func TestBuckets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zone := must(Location(rapid.SampledFrom([]string{"UTC", "America/Chicago", "Asia/Kolkata", "Australia/Lord_Howe", "America/Havana", "Asia/Beirut"}).Draw(t, "zone")))
 		b := rapid.SampledFrom(Buckets).Draw(t, "bucket")
+		b.YearStart = rapid.IntRange(0, 12).Draw(t, "first month of the year")
 		at := utc("2025-01-01T00:00:00Z") + pool.Micros(rapid.IntRange(0, 525_600).Draw(t, "minute"))*pool.Minute
 		start := b.Floor(at, zone)
 		next := b.Next(start, zone)
@@ -136,6 +139,7 @@ func TestBuckets(t *testing.T) {
 		require.Equal(t, start, b.Floor(next-1, zone))
 		require.Equal(t, next, b.Floor(next, zone))
 		if b.Minutes <= 60 {
+			require.Equal(t, wallFloor(at, b.Minutes, zone), start, "%s of %s", b.Name, pool.Time(at))
 			return
 		}
 		label := func(at pool.Micros) string { // of the bucket by the wall clock alone
@@ -143,8 +147,12 @@ func TestBuckets(t *testing.T) {
 			if b.Minutes < 1440 {
 				return w.Format("2006-01-02 ") + string(rune('a'+w.Hour()*60/b.Minutes))
 			}
-			if b.Minutes == 1440 {
+			switch {
+			case b.Minutes == 1440:
 				return w.Format(time.DateOnly)
+			case b.Months > 0: // months since a year that began in the bucket's first month
+				months := w.Year()*12 + int(w.Month()) - max(1, b.YearStart)
+				return strconv.Itoa(months / b.Months)
 			}
 			year, week := w.ISOWeek()
 			return time.Date(year, 1, week, 0, 0, 0, 0, time.UTC).String()
@@ -157,6 +165,49 @@ func TestBuckets(t *testing.T) {
 			require.Equal(t, first, start, "%s of %s", b.Name, pool.Time(at))
 		}
 	})
+}
+
+// wallFloor goes back minute by minute to where the wall clock shows a multiple of so many minutes, or jumps over one.
+func wallFloor(at pool.Micros, minutes int, zone *time.Location) pool.Micros {
+	wall := func(at pool.Micros) int {
+		w := time.UnixMicro(at).In(zone)
+		return (w.YearDay()*24+w.Hour())*60 + w.Minute()
+	}
+	for ; ; at -= pool.Minute {
+		now, before := wall(at), wall(at-pool.Minute)
+		if now%minutes == 0 || now > before+1 && now/minutes > before/minutes {
+			return at
+		}
+	}
+}
+
+// Lord Howe's clock is changed by half an hour, at 2 o'clock.
+func TestHalfHourChange(t *testing.T) {
+	zone := must(Location("Australia/Lord_Howe"))
+	hour := Buckets[4]
+	for _, c := range []struct{ at, start, next string }{
+		{"2025-10-04T15:10:00Z", "2025-10-04T14:30:00Z", "2025-10-04T15:30:00Z"}, // 01:40, before the clock jumps from 2:00 to 2:30
+		{"2025-10-04T15:30:00Z", "2025-10-04T15:30:00Z", "2025-10-04T16:00:00Z"}, // 02:30
+		{"2025-10-04T16:00:00Z", "2025-10-04T16:00:00Z", "2025-10-04T17:00:00Z"}, // 03:00
+		{"2025-04-05T14:40:00Z", "2025-04-05T14:00:00Z", "2025-04-05T15:30:00Z"}, // 01:40, before it is set back from 2:00 to 1:30
+		{"2025-04-05T15:10:00Z", "2025-04-05T14:00:00Z", "2025-04-05T15:30:00Z"}, // 01:40 again
+		{"2025-04-05T15:30:00Z", "2025-04-05T15:30:00Z", "2025-04-05T16:30:00Z"}, // 02:00
+	} {
+		require.Equal(t, utc(c.start), hour.Floor(utc(c.at), zone), c.at)
+		require.Equal(t, utc(c.next), hour.Next(utc(c.start), zone), c.at)
+	}
+}
+
+func TestMonths(t *testing.T) {
+	zone := must(Location("America/Chicago"))
+	at := utc("2026-02-10T12:00:00Z")
+	for name, want := range map[string][2]string{"1M": {"2026-02-01", "2026-03-01"}, "1Q": {"2026-01-01", "2026-04-01"}, "1y": {"2025-07-01", "2026-07-01"}} {
+		b := Buckets[slices.IndexFunc(Buckets, func(b Bucket) bool { return b.Name == name })]
+		b.YearStart = 7
+		start := b.Floor(at, zone)
+		require.Equal(t, want[0]+" 00:00:00", time.UnixMicro(start).In(zone).Format(time.DateTime), name)
+		require.Equal(t, want[1]+" 00:00:00", time.UnixMicro(b.Next(start, zone)).In(zone).Format(time.DateTime), name)
+	}
 }
 
 func TestSlice(t *testing.T) {

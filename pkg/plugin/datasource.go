@@ -10,6 +10,8 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/grafana/grafana-plugin-sdk-go/backend/instancemgmt"
+
+	"github.com/chtc/gpureports/pkg/parallel"
 )
 
 // ID is the plugin's id, as in plugin.json.
@@ -36,7 +38,11 @@ func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instan
 	d := Open(settings, time.Now)
 	ctx, stop := context.WithCancel(context.Background())
 	d.stop = stop
-	go d.warm(ctx) // it outlives the request that makes the data source
+	parallel.Go(func() error { return d.warm(ctx) }, func(err error) { // it outlives the request that makes the data source
+		if err != nil && ctx.Err() == nil {
+			logFailure(backend.Logger.With("name", instanceName(settings)), "reading ahead", err)
+		}
+	})
 	return d, nil
 }
 
@@ -60,15 +66,13 @@ func (d *Datasource) Dispose() {
 }
 
 // warm reads ahead what queries will ask for.
-func (d *Datasource) warm(ctx context.Context) {
+func (d *Datasource) warm(ctx context.Context) error {
 	stores, done, err := d.use(ctx)
 	if err != nil {
-		return // queries and the health check say so
+		return nil // queries and the health check say so
 	}
 	defer done()
-	if err := stores.timeline.Warm(ctx); err != nil && ctx.Err() == nil {
-		backend.Logger.Warn("reading ahead", "name", instanceName(d.settings), "error", err)
-	}
+	return stores.timeline.Warm(ctx)
 }
 
 var errDisposed = errors.New("the data source was closed while its settings were saved: ask again")

@@ -2,12 +2,12 @@ package plugin
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 	"sync"
+	"time"
 
-	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/parallel"
 )
 
 // flights computes equal queries once: who asks what is being computed waits for that answer. A computation is
@@ -18,26 +18,25 @@ type flights struct {
 }
 
 type flight struct {
-	cancel  context.CancelFunc
-	waiting int
-	done    chan struct{} // closed when frames and err are final
-	frames  data.Frames
-	err     error
+	patience *patience // the computation's context
+	cancel   context.CancelFunc
+	waiting  int
+	done     chan struct{} // closed when frames and err are final
+	frames   data.Frames
+	err      error
 }
 
-// do returns compute's answer for the key. ctx ends the waiting, not the work that others wait for.
-func (f *flights) do(ctx context.Context, key string, compute func(context.Context) (data.Frames, error)) (data.Frames, error) {
+type compute func(context.Context) (data.Frames, error)
+
+// do returns compute's answer for the key. ctx ends the waiting, not the work that others wait for. A panic of compute is
+// a *parallel.Panic.
+func (f *flights) do(ctx context.Context, key string, compute compute) (data.Frames, error) {
 	f.mu.Lock()
 	running := f.running[key]
 	if running == nil {
-		own, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		running = &flight{cancel: cancel, done: make(chan struct{})}
-		if f.running == nil {
-			f.running = map[string]*flight{}
-		}
-		f.running[key] = running
-		go f.compute(own, key, running, compute)
+		running = f.start(ctx, key, compute)
 	}
+	running.patience.extend(ctx)
 	running.waiting++
 	f.mu.Unlock()
 
@@ -55,25 +54,63 @@ func (f *flights) do(ctx context.Context, key string, compute func(context.Conte
 	}
 }
 
-func (f *flights) compute(ctx context.Context, key string, running *flight, compute func(context.Context) (data.Frames, error)) {
-	defer func() {
-		if r := recover(); r != nil {
-			backend.Logger.FromContext(ctx).Error("query panicked", "panic", r, "stack", string(debug.Stack()))
-			running.err = fmt.Errorf("a bug of the plugin: %v", r)
-		}
+// start begins a computation. It inherits the values of who asked first, and the deadline of who waits the longest.
+func (f *flights) start(ctx context.Context, key string, compute compute) *flight {
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	running := &flight{patience: &patience{Context: own}, cancel: cancel, done: make(chan struct{})}
+	running.patience.extend(ctx)
+	if f.running == nil {
+		f.running = map[string]*flight{}
+	}
+	f.running[key] = running
+	parallel.Go(func() (err error) {
+		running.frames, err = compute(running.patience)
+		return err
+	}, func(err error) {
+		running.err = err
 		f.mu.Lock()
 		f.forget(key, running)
 		f.mu.Unlock()
 		close(running.done)
-		running.cancel()
-	}()
-	running.frames, running.err = compute(ctx)
+		cancel()
+	})
+	return running
 }
 
 func (f *flights) forget(key string, running *flight) {
 	if f.running[key] == running {
 		delete(f.running, key)
 	}
+}
+
+// patience is the context of a computation. Its deadline, the latest of those who wait, tells how long an answer is of use:
+// a source that does not answer is given up in time to answer without it. The computation is ended by the last who waits.
+type patience struct {
+	context.Context
+	mu       sync.Mutex
+	asked    bool
+	deadline time.Time // zero: somebody waits for ever
+}
+
+// extend takes in one more who waits.
+func (p *patience) extend(ctx context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	deadline, ok := ctx.Deadline()
+	switch {
+	case !ok:
+		p.deadline = time.Time{}
+	case !p.asked || !p.deadline.IsZero() && deadline.After(p.deadline):
+		p.deadline = deadline
+	}
+	p.asked = true
+}
+
+// Deadline implements [context.Context].
+func (p *patience) Deadline() (deadline time.Time, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.deadline, !p.deadline.IsZero()
 }
 
 // copies lets each caller name its frames; their fields are shared and not changed by anybody.

@@ -3,10 +3,16 @@ package plugin
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 )
@@ -112,4 +118,84 @@ func TestPanicsAndErrorsReachEveryCaller(t *testing.T) {
 	_, err = f.do(context.Background(), "b", func(context.Context) (data.Frames, error) { return nil, want })
 	require.ErrorIs(t, err, want)
 	require.Empty(t, f.running)
+}
+
+// A computation knows how long its answer is of use to somebody.
+func TestTheLongestDeadlineIsPassedOn(t *testing.T) {
+	var f flights
+	release := make(chan struct{})
+	contexts := make(chan context.Context, 1)
+	compute := func(ctx context.Context) (data.Frames, error) {
+		contexts <- ctx
+		<-release
+		return nil, nil
+	}
+	at := time.Now().Add(time.Hour)
+	var callers sync.WaitGroup
+	ask := func(ctx context.Context, n int) {
+		callers.Go(func() { _, _ = f.do(ctx, "same", compute) })
+		waiting(t, &f, "same", n)
+	}
+	until := func(deadline time.Time) context.Context {
+		ctx, cancel := context.WithDeadline(t.Context(), deadline)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	ask(until(at), 1)
+	own := <-contexts
+	deadline, ok := own.Deadline()
+	require.True(t, ok)
+	require.Equal(t, at, deadline)
+	ask(until(at.Add(-time.Minute)), 2)
+	deadline, _ = own.Deadline()
+	require.Equal(t, at, deadline, "somebody waits longer")
+	ask(until(at.Add(time.Minute)), 3)
+	deadline, _ = own.Deadline()
+	require.Equal(t, at.Add(time.Minute), deadline)
+	ask(t.Context(), 4)
+	_, ok = own.Deadline()
+	require.False(t, ok, "somebody waits for ever")
+	ask(until(at), 5)
+	_, ok = own.Deadline()
+	require.False(t, ok)
+	close(release)
+	callers.Wait()
+}
+
+// A job source that does not answer is given up in time to answer from snapshots.
+func TestHangingElasticsearch(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	stop := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-stop:
+		case <-r.Context().Done():
+		}
+	}))
+	defer server.Close()
+	defer close(stop)
+	s := settingsOf(t, map[string]any{"snapshotDir": dir, "jobs": "elasticsearch", "jobsIndex": "htcondor"})
+	s.URL = server.URL
+	d := Open(s, func() time.Time { return o.End })
+	defer d.Dispose()
+	warm, err := d.QueryData(t.Context(), &backend.QueryDataRequest{Queries: []backend.DataQuery{queryOf(t, o, "A", `{"queryType": "allocation"}`)}})
+	require.NoError(t, err)
+	require.NoError(t, warm.Responses["A"].Error)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	defer cancel()
+	var queries []backend.DataQuery
+	for refID, model := range map[string]string{
+		"A": `{"queryType": "evictions", "view": "summary"}`, "B": `{"queryType": "backfillAvailability"}`, "C": `{"queryType": "evictions", "view": "runs"}`,
+	} {
+		queries = append(queries, queryOf(t, o, refID, model))
+	}
+	r, err := d.QueryData(ctx, &backend.QueryDataRequest{Queries: queries})
+	require.NoError(t, err)
+	for refID, answer := range r.Responses {
+		require.NoError(t, answer.Error, refID)
+		require.True(t, slices.ContainsFunc(answer.Frames[0].Meta.Notices, func(n data.Notice) bool {
+			return strings.Contains(n.Text, "job ads could not be read")
+		}), refID)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
 	"github.com/chtc/gpureports/pkg/check"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -31,14 +31,17 @@ const stale = 2 * time.Hour
 
 // CheckHealth says a sentence a store: what was found, and what to do where something is wrong. It never returns an error.
 // An error is what keeps queries from being answered; what makes answers poorer is a warning in the text.
-func (d *Datasource) CheckHealth(ctx context.Context, _ *backend.CheckHealthRequest) (result *backend.CheckHealthResult, _ error) {
-	defer func() {
-		if r := recover(); r != nil {
-			backend.Logger.FromContext(ctx).Error("health check panicked", "panic", r, "stack", string(debug.Stack()))
-			result = &backend.CheckHealthResult{Status: backend.HealthStatusError, Message: fmt.Sprintf("A bug of the plugin: %v.", r)}
-		}
-	}()
-	return healthResult(d.findings(ctx)), nil
+func (d *Datasource) CheckHealth(ctx context.Context, _ *backend.CheckHealthRequest) (*backend.CheckHealthResult, error) {
+	var findings []finding
+	err := parallel.Recovered(func() error {
+		findings = d.findings(ctx)
+		return nil
+	})
+	if err != nil {
+		logFailure(backend.Logger.FromContext(ctx), "health check failed", err)
+		findings = []finding{{Store: "plugin", Severity: severityError, Text: err.Error()}}
+	}
+	return healthResult(findings), nil
 }
 
 func healthResult(findings []finding) *backend.CheckHealthResult {

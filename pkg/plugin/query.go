@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/backend/log"
 	"github.com/grafana/grafana-plugin-sdk-go/backend/tracing"
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/grafana/grafana-plugin-sdk-go/experimental/concurrent"
@@ -19,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 )
@@ -64,7 +66,7 @@ func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, fromAlert
 		response = failure(d.forViewers(err))
 		span.RecordError(err)
 		span.SetStatus(codes.Error, err.Error())
-		logger.Warn("query failed", "status", int(response.Status), "error", err)
+		logFailure(logger.With("status", int(response.Status)), "query failed", err)
 	} else {
 		logger.Debug("query answered", "frames", len(frames))
 	}
@@ -94,6 +96,16 @@ func (d *Datasource) answer(ctx context.Context, r query.Request) (data.Frames, 
 		defer done()
 		return stores.answer(ctx, r)
 	})
+}
+
+// logFailure writes an error to the log: a panic, which is a bug, with its stack.
+func logFailure(logger log.Logger, what string, err error) {
+	var bug *parallel.Panic
+	if errors.As(err, &bug) {
+		logger.Error(what, "error", err, "stack", string(bug.Stack))
+		return
+	}
+	logger.Warn(what, "error", err)
 }
 
 // statusClientClosed is what web servers log when the caller has gone away.

@@ -13,6 +13,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/grafana/grafana-plugin-sdk-go/backend/resource/httpadapter"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 )
@@ -39,13 +40,17 @@ type notFound struct{ error }
 func (d *Datasource) resource(get func(header http.Header, r *http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		result, err := get(w.Header(), r)
+		var result any
+		err := parallel.Recovered(func() (err error) {
+			result, err = get(w.Header(), r)
+			return err
+		})
 		if err != nil {
 			status := int(failure(err).Status)
 			if errors.As(err, new(notFound)) {
 				status = http.StatusNotFound
 			}
-			backend.Logger.FromContext(r.Context()).Warn("resource failed", "path", r.URL.Path, "status", status, "error", err)
+			logFailure(backend.Logger.FromContext(r.Context()).With("path", r.URL.Path, "status", status), "resource failed", err)
 			w.WriteHeader(status)
 			result = map[string]string{"message": d.forViewers(err).Error()}
 		}

@@ -3,10 +3,10 @@ package runs
 import (
 	"cmp"
 	"context"
-	"runtime"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/parallel"
 )
 
 // Ads are the job ads that are known of an observation's jobs.
@@ -45,15 +45,14 @@ type Wanted func(machine, run int) bool
 // explained together.
 func (o *Observed) Explain(ctx context.Context, ads *Ads, wanted Wanted) (*Explanations, error) {
 	x := &Explanations{Machines: make([]Explanation, len(o.Machines))}
-	linkers := make([]linker, runtime.GOMAXPROCS(0))
-	err := Parallel(ctx, len(o.Machines), func(core, m int) {
-		linkers[core].read(o, m, ads)
-		x.Machines[m] = linkers[core].machineRuns(wanted)
+	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
+		l.read(o, m, ads)
+		x.Machines[m] = l.machineRuns(wanted)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return x, o.reappeared(ctx, x, ads, linkers)
+	return x, o.reappeared(ctx, x, ads)
 }
 
 // read prepares for a machine.

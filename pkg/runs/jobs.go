@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -53,11 +54,11 @@ func (o *Observed) indexJobs() *jobIndex {
 }
 
 // reappeared decides runs that nothing else decided: the same job has a later run, so this one was evicted.
-func (o *Observed) reappeared(ctx context.Context, x *Explanations, ads *Ads, linkers []linker) error {
-	return Parallel(ctx, len(x.Machines), func(core, m int) {
+func (o *Observed) reappeared(ctx context.Context, x *Explanations, ads *Ads) error {
+	return parallel.Each(ctx, len(x.Machines), func(l *linker, m int) {
 		for i := range x.Machines[m].Runs {
 			e := &x.Machines[m].Runs[i]
-			if e.Side == pool.Backfill && !e.final && e.Evidence == None && !e.Job.IsNone() && linkers[core].later(o, m, e, ads) {
+			if e.Side == pool.Backfill && !e.final && e.Evidence == None && !e.Job.IsNone() && l.later(o, m, e, ads) {
 				e.Outcome, e.Evidence, e.Cause = Evicted, Reappeared, UnknownCause
 			}
 		}

@@ -3,13 +3,10 @@ package runs
 import (
 	"cmp"
 	"context"
-	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -40,14 +37,12 @@ func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists poo
 	}
 	o.firstDay, o.lastDay = v.DayAt(o.First), v.DayAt(o.End-1)
 	days := make([]day, len(v.Days))
-	err := Parallel(ctx, o.lastDay-o.firstDay+1, func(_, i int) { days[o.firstDay+i].read(v, o.firstDay+i) })
+	err := parallel.Each(ctx, o.lastDay-o.firstDay+1, func(_ *struct{}, i int) { days[o.firstDay+i].read(v, o.firstDay+i) })
 	if err != nil {
 		return nil, err
 	}
 	o.list(days, lists)
-	walkers := make([]walker, runtime.GOMAXPROCS(0))
-	err = Parallel(ctx, len(o.Machines), func(core, i int) {
-		w := &walkers[core]
+	err = parallel.Each(ctx, len(o.Machines), func(w *walker, i int) {
 		w.observed, w.days, w.machine = o, days, &o.Machines[i]
 		w.run()
 	})
@@ -55,27 +50,6 @@ func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists poo
 		return nil, err
 	}
 	return o, nil
-}
-
-// Parallel calls do for the numbers 0 … n−1 on all cores; core numbers the caller.
-func Parallel(ctx context.Context, n int, do func(core, i int)) error {
-	var next atomic.Int64
-	group, ctx := errgroup.WithContext(ctx)
-	for core := range min(n, runtime.GOMAXPROCS(0)) {
-		group.Go(func() error {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return nil
-				}
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				do(core, i)
-			}
-		})
-	}
-	return group.Wait()
 }
 
 // day is a day of the view with its statuses read once.

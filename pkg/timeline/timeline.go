@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
@@ -147,7 +147,7 @@ func (d *Day) reaches(t pool.Micros) bool { return len(d.Times) > 0 && d.Times[0
 func (t *Timeline) days(ctx context.Context, first, last int32, files []file, work *tally) ([]*Day, error) {
 	dates := slices.DeleteFunc(t.dates(files), func(date int32) bool { return date < first || date > last })
 	days := make([]*Day, len(dates))
-	group, groupCtx := errgroup.WithContext(ctx)
+	group, groupCtx := parallel.WithContext(ctx)
 	group.SetLimit(cap(t.slots))
 	for i, date := range slices.Backward(dates) {
 		if groupCtx.Err() != nil {

@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/mattn/go-isatty"
+
+	"github.com/chtc/gpureports/pkg/parallel"
 )
 
 // working says on a terminal that long work goes on, until stop is called. Elsewhere it is silent.
@@ -21,9 +22,8 @@ func working(w io.Writer, what string) (stop func()) {
 
 // workingOn rewrites one line at each pause, and removes it at the end.
 func workingOn(w io.Writer, what string, pause time.Duration) (stop func()) {
-	done := make(chan struct{})
-	var line sync.WaitGroup
-	line.Go(func() {
+	done, ended := make(chan struct{}), make(chan struct{})
+	parallel.Go(func() error {
 		begin, ticks := time.Now(), time.NewTicker(pause)
 		defer ticks.Stop()
 		written := false
@@ -36,12 +36,12 @@ func workingOn(w io.Writer, what string, pause time.Duration) (stop func()) {
 				if written {
 					fmt.Fprint(w, "\r\x1b[K")
 				}
-				return
+				return nil
 			}
 		}
-	})
+	}, func(error) { close(ended) })
 	return func() {
 		close(done)
-		line.Wait()
+		<-ended
 	}
 }

@@ -474,3 +474,33 @@ func TestMappings(t *testing.T) {
 		require.ErrorContains(t, err, says)
 	}
 }
+
+// Who waits for somebody else's question about the mapping waits no longer than its own deadline.
+func TestWaitingForTheMapping(t *testing.T) {
+	arrived, release := make(chan struct{}, 1), make(chan struct{})
+	fake := newFake(t, nil)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/_field_caps") {
+			arrived <- struct{}{}
+			<-release
+		}
+		fake.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	source := fake.source(t, server.URL)
+	first := make(chan error, 1)
+	go func() {
+		_, err := source.Ads(context.Background(), []jobs.Wanted{{Job: "j"}})
+		first <- err
+	}()
+	<-arrived
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err := source.Ads(ctx, []jobs.Wanted{{Job: "j"}})
+	require.Equal(t, pool.FaultSource, pool.FaultOf(err))
+	require.ErrorContains(t, err, "no answer in time")
+	require.NoError(t, ctx.Err(), "there is time left to answer without job ads")
+	require.Empty(t, first)
+	close(release)
+	require.NoError(t, <-first)
+}

@@ -41,13 +41,24 @@ var sourceNames = func() []string {
 	return slices.Compact(names)
 }()
 
-// fields asks the server, at most once in mappingAge, how the indexes map what is searched by.
+// fields returns how the indexes map what is searched by. It asks the server at most once in mappingAge; who waits for
+// somebody else's question waits no longer than ctx.
 func (s *Source) fields(ctx context.Context) (fields, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if err := s.asking.Acquire(ctx, 1); err != nil {
+		return fields{}, s.unanswered(ctx, "asking for the mapping", err)
+	}
+	defer s.asking.Release(1)
 	if !s.mappedAt.IsZero() && time.Since(s.mappedAt) < mappingAge {
 		return s.mapping, nil
 	}
+	mapping, err := s.askFields(ctx)
+	if err == nil {
+		s.mapping, s.mappedAt = mapping, time.Now()
+	}
+	return mapping, err
+}
+
+func (s *Source) askFields(ctx context.Context) (fields, error) {
 	const job, machine, start, recordTime = "GlobalJobId", "StartdName", "JobCurrentStartDate", "RecordTime"
 	var names []string
 	for _, attribute := range []string{job, machine, start, recordTime} {
@@ -87,8 +98,9 @@ func (s *Source) fields(ctx context.Context) (fields, error) {
 	}
 	for _, name := range with(recordTime, numbers...) {
 		mapping.recordTime = name
-		for kind, field := range answer.Fields[name] {
-			if !slices.Contains(numbers, kind) {
+		for _, kind := range numbers {
+			field, ok := answer.Fields[name][kind]
+			if !ok {
 				continue
 			}
 			indexes := strings.Join(field.Indices, ",")
@@ -105,7 +117,6 @@ func (s *Source) fields(ctx context.Context) (fields, error) {
 	if types := answer.Fields[mapping.job[0]]; len(types) == 1 {
 		mapping.sort = append(mapping.sort, mapping.job[0])
 	}
-	s.mapping, s.mappedAt = mapping, time.Now()
 	return mapping, nil
 }
 

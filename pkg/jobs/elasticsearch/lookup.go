@@ -16,9 +16,9 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/typedapi/core/search"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types/enums/fieldtype"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/parallel"
 )
 
 const (
@@ -123,7 +123,7 @@ func (s *Source) search(ctx context.Context, q question, mapping fields, found *
 	}
 	state := &paging{source: s, found: found, mapping: mapping, pit: pit.ID}
 	defer state.close(ctx)
-	group, groupCtx := errgroup.WithContext(ctx)
+	group, groupCtx := parallel.WithContext(ctx)
 	group.SetLimit(concurrency)
 	unique := slices.Clone(q.keys)
 	slices.Sort(unique)

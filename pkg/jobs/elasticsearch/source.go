@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	client "github.com/elastic/go-elasticsearch/v8"
@@ -19,6 +18,7 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/typedapi/core/search"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types/enums/sortorder"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -50,7 +50,7 @@ type Source struct {
 	maxAds  int64
 	page    int
 
-	mu       sync.Mutex
+	asking   *semaphore.Weighted // of who asks for the mapping: mapping and mappedAt are its own
 	mapping  fields
 	mappedAt time.Time
 }
@@ -85,16 +85,17 @@ func New(config Config) (*Source, error) {
 		return nil, pool.BadQuery("the URL of Elasticsearch is not usable: check it in the data source's settings")
 	}
 	shown := url.URL{Scheme: address.Scheme, Host: address.Host, Path: strings.TrimRight(address.Path, "/")}
-	return &Source{es: es, shown: shown.String(), index: index, timeout: cmp.Or(config.Timeout, 30*time.Second), retry: retry, maxAds: 500_000, page: 5000}, nil
+	return &Source{es: es, shown: shown.String(), index: index, timeout: cmp.Or(config.Timeout, 30*time.Second), retry: retry, maxAds: 500_000, page: 5000, asking: semaphore.NewWeighted(1)}, nil
 }
 
 // limited returns a context with the time that a lookup may take.
 func (s *Source) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	timeout := s.timeout
-	if deadline, ok := ctx.Deadline(); ok {
-		timeout = min(timeout, time.Until(deadline)*3/4)
+	ctx, cancel := jobs.Limited(ctx)
+	limited, cancelOwn := context.WithTimeout(ctx, s.timeout)
+	return limited, func() {
+		cancelOwn()
+		cancel()
 	}
-	return context.WithTimeout(ctx, timeout)
 }
 
 // Close implements [jobs.Source]. Idle connections are the transport's.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/parallel"
 )
 
 // Open stores documents and returns a source over them and nothing else.
@@ -188,13 +189,13 @@ func Run(t *testing.T, open Open) {
 		source := open(t, documents)
 		done := make(chan error)
 		for range 8 {
-			go func() {
+			parallel.Go(func() error {
 				result, err := source.Ads(ctx, []jobs.Wanted{{Job: "ap#1.0#1"}})
 				if err == nil && len(result.Ads[0]) != 3 {
 					err = fmt.Errorf("%d ads", len(result.Ads[0]))
 				}
-				done <- err
-			}()
+				return err
+			}, func(err error) { done <- err })
 		}
 		for range 8 {
 			require.NoError(t, <-done)

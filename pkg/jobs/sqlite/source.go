@@ -19,10 +19,10 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	_ "modernc.org/sqlite" // the driver
 
 	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -66,7 +66,7 @@ func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, er
 	}
 	defer db.Close()
 
-	group, groupCtx := errgroup.WithContext(ctx)
+	group, groupCtx := parallel.WithContext(ctx)
 	group.SetLimit(concurrency)
 	for part := range slices.Chunk(ids, batch) {
 		group.Go(func() error {

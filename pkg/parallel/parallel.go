@@ -1,0 +1,79 @@
+// Package parallel starts goroutines, for everybody: a panic in one of them becomes an error that holds its stack, and does
+// not end the process. A test holds that no other package starts any.
+package parallel
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Panic is the error that a panic becomes.
+type Panic struct {
+	Value any
+	Stack []byte
+}
+
+func (p *Panic) Error() string { return fmt.Sprintf("a bug of the plugin: %v", p.Value) }
+
+// Recovered calls f, and returns a *Panic if it panics.
+func Recovered(f func() error) (err error) {
+	defer func() {
+		if value := recover(); value != nil {
+			err = &Panic{value, debug.Stack()}
+		}
+	}()
+	return f()
+}
+
+// Go calls f in a goroutine of its own, and then done with its error.
+func Go(f func() error, done func(error)) {
+	go func() { done(Recovered(f)) }()
+}
+
+// Group is an errgroup.Group whose goroutines recover from panics.
+type Group struct{ group *errgroup.Group }
+
+// WithContext returns a group, and a context that ends with the first error of the group or when Wait returns.
+func WithContext(ctx context.Context) (*Group, context.Context) {
+	group, inner := errgroup.WithContext(ctx)
+	return &Group{group}, inner
+}
+
+// SetLimit bounds the goroutines that run at the same time. It must be called before Go.
+func (g *Group) SetLimit(n int) { g.group.SetLimit(n) }
+
+// Go calls f in a goroutine of its own, as soon as the limit allows.
+func (g *Group) Go(f func() error) {
+	g.group.Go(func() error { return Recovered(f) })
+}
+
+// Wait returns the first error of the group's goroutines, when all have ended.
+func (g *Group) Wait() error { return g.group.Wait() }
+
+// Each calls do for the numbers 0 … n−1 on all cores. Calls that get the same state, zero at first, come one after the other.
+// It returns ctx's error when that ended, or a *Panic.
+func Each[S any](ctx context.Context, n int, do func(state *S, i int)) error {
+	var next atomic.Int64
+	group, inner := WithContext(ctx)
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		group.Go(func() error {
+			state := new(S)
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return nil
+				}
+				if err := inner.Err(); err != nil {
+					return err
+				}
+				do(state, i)
+			}
+		})
+	}
+	return group.Wait()
+}
