@@ -28,7 +28,7 @@ var layers = map[string][]string{
 	"snapshots":               {"pool", "localtime"},
 	"timeline":                {"parallel", "pool", "localtime", "snapshots"},
 	"snapshots/snapshotstest": {"pool", "snapshots"},
-	"pressure":                {"pool", "timeline"},
+	"pressure":                {"parallel", "pool", "timeline"},
 	"jobs":                    {"pool"},
 	"jobs/jobstest":           {"parallel", "pool", "jobs"},
 	"jobs/sqlite":             {"parallel", "pool", "jobs"},

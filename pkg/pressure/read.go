@@ -10,8 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -31,7 +30,7 @@ type builder struct {
 // read reads the rows of a range of rowids, in parts at the same time.
 func (f *file) read(ctx context.Context, columns []string, first, last int64, b *builder) error {
 	parts := make([]builder, readers)
-	group, ctx := errgroup.WithContext(ctx)
+	group, ctx := parallel.WithContext(ctx)
 	step := (last - first + readers) / readers
 	for i := range parts {
 		parts[i].days = map[int32]*Day{}
