@@ -107,12 +107,15 @@ func series(c *Count, s *timeline.Slices, p *query.Plan, about *frames.About) da
 	for g := range c.Groups {
 		group := c.Groups[g].Texts(p.GroupBy, names)
 		sums := &c.sums[g]
+		backfill := c.Groups[g].sideOf(p.GroupBy) == pool.Backfill
 		for _, m := range p.Metrics {
 			values := make([]float64, len(drawn))
 			for i, b := range drawn {
 				values[i] = metric(m, sums, b, c.Slices[b])
 			}
-			all = append(all, frames.Series{Group: group, Metric: m, Times: times, Values: values})
+			// A free GPU counts on its primary slot where it has one: backfill's series are mostly zero throughout.
+			hidden := backfill && m == "free" && !slices.ContainsFunc(values, func(v float64) bool { return v != 0 })
+			all = append(all, frames.Series{Group: group, Metric: m, Times: times, Values: values, Hidden: hidden})
 		}
 	}
 	return frames.TimeSeries(p, about, all)

@@ -148,10 +148,10 @@ func (a *answer) tellPeriods() {
 				censored++
 			}
 		}
-		a.about.Stat(name, "short", float64(len(list)))
-		a.about.Stat(name+": machines", "short", float64(count(machines)))
-		a.about.Stat(name+": censored", "short", float64(censored))
-		a.about.Stat(name+": unknown start", "short", float64(unknown))
+		a.about.Stat(name, "locale", float64(len(list)))
+		a.about.Stat(name+": machines", "locale", float64(count(machines)))
+		a.about.Stat(name+": censored", "locale", float64(censored))
+		a.about.Stat(name+": unknown start", "locale", float64(unknown))
 		if truncated > 0 {
 			a.about.Info("%d %s began more than 7 days before the window: left out of all statistics", truncated, strings.ToLower(name))
 		}
@@ -202,7 +202,7 @@ func (a *answer) tellLinks(x *runs.Explanations) {
 			}
 		}
 	}
-	a.about.Stat("Runs without a job ad", "short", float64(counted-linked))
+	a.about.Stat("Runs without a job ad", "locale", float64(counted-linked))
 	switch {
 	case counted < 20:
 		a.about.Info("job ads: %d of %d runs that bound periods are linked", linked, counted)

@@ -99,7 +99,7 @@ func askAds(ctx context.Context, o *runs.Observed, source jobs.Source, wanted ru
 // tellLinks says how many runs have an ad; blind tells that too few do.
 func tellLinks(all []Run, now pool.Micros, about *frames.About) (blind bool) {
 	rate, linked, counted := linkRate(all, now)
-	about.Stat("Runs without a job ad", "short", float64(counted-linked))
+	about.Stat("Runs without a job ad", "locale", float64(counted-linked))
 	switch {
 	case math.IsNaN(rate):
 		about.Info("job ads: %d of %d runs that ended more than 30 min ago are linked", linked, counted)
@@ -134,9 +134,9 @@ func tellOddities(all []Run, about *frames.About) {
 			codes[r.UnknownCode]++
 		}
 	}
-	about.Stat("Runs", "short", float64(len(all)))
-	about.Stat("Runs: machines", "short", float64(len(machines))) // GPUs of a machine are reclaimed together
-	about.Stat("Runs: censored", "short", float64(lost+running))
+	about.Stat("Runs", "locale", float64(len(all)))
+	about.Stat("Runs: machines", "locale", float64(len(machines))) // GPUs of a machine are reclaimed together
+	about.Stat("Runs: censored", "locale", float64(lost+running))
 	if clamped > 0 {
 		about.Info("%d runs end before they start by their job ads: their duration counts as 0", clamped)
 	}

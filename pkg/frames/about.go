@@ -51,17 +51,17 @@ func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 	if window := c.Window.To - c.Window.From; c.Snapshots > 0 && window > 0 && c.Covered < window {
 		a.Info("coverage %s %%: %s of %s h, %s, %s", Decimal(100*float64(c.Covered)/float64(window)), Decimal(pool.Hours(c.Covered)), Decimal(c.Window.Hours()), count(c.Snapshots, "snapshot"), count(c.Slices, "slice"))
 	}
-	a.Stat("Snapshots", "short", float64(c.Snapshots))
-	a.Stat("Slices (N)", "short", float64(c.Slices))
+	a.Stat("Snapshots", "locale", float64(c.Snapshots))
+	a.Stat("Slices (N)", "locale", float64(c.Slices))
 	a.Stat("Covered hours (D)", "h", pool.Hours(c.Covered))
 	if window := c.Window.To - c.Window.From; window > 0 {
 		a.Stat("Coverage", "percent", 100*float64(c.Covered)/float64(window))
 	}
-	a.Stat("Gaps", "short", float64(len(c.Gaps)))
-	a.Stat("Days in memory", "short", float64(v.Work.Kept))
-	a.Stat("Days from the cache directory", "short", float64(v.Work.OnDisk))
-	a.Stat("Days read from month files", "short", float64(v.Work.Read))
-	a.Stat("Rows read", "short", float64(v.Work.Rows))
+	a.Stat("Gaps", "locale", float64(len(c.Gaps)))
+	a.Stat("Days in memory", "locale", float64(v.Work.Kept))
+	a.Stat("Days from the cache directory", "locale", float64(v.Work.OnDisk))
+	a.Stat("Days read from month files", "locale", float64(v.Work.Read))
+	a.Stat("Rows read", "locale", float64(v.Work.Rows))
 	return a
 }
 

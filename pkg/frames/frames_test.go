@@ -120,14 +120,37 @@ func TestNoData(t *testing.T) {
 	}
 }
 
+func TestHiddenSeries(t *testing.T) {
+	p := planOf(t, `{"queryType": "allocation", "metrics": ["free"], "bucket": "1h"}`)
+	frames := TimeSeries(p, aboutOf(p), []Series{
+		{Group: []string{"Open Capacity"}, Metric: "free", Times: []pool.Micros{0}, Values: []float64{1}},
+		{Group: []string{"Backfill (Open Capacity)"}, Metric: "free", Times: []pool.Micros{0}, Values: []float64{0}, Hidden: true},
+	})
+	require.Equal(t, map[string]any{"categoryKey": "Shared"}, frames[0].Fields[1].Config.Custom)
+	require.Equal(t, map[string]any{
+		"categoryKey": "Backfill-OpenCapacity", "hideFrom": map[string]bool{"viz": true, "legend": true, "tooltip": true},
+	}, frames[1].Fields[1].Config.Custom, "it still has its value, for alert rules and inspection")
+	require.Equal(t, 0.0, frames[1].Fields[1].At(0))
+}
+
+func TestUnitsDoNotScale(t *testing.T) {
+	p := planOf(t, `{"queryType": "evictions"}`)
+	f := Table(p, aboutOf(p), []Row{{Values: make([]float64, len(p.Metrics))}})[0]
+	for name, unit := range map[string]string{"runs": "locale", "gpuHours": "GPU h", "lostGpuHours": "GPU h"} {
+		field, _ := f.FieldByName(name)
+		require.Equal(t, unit, field.Config.Unit, "Grafana makes 3 K of 3,012 short, and 3.2 weeks of 530 h")
+	}
+	require.EqualValues(t, "table", f.Meta.PreferredVisualization)
+}
+
 func TestTimeSeries(t *testing.T) {
 	p := planOf(t, `{"queryType": "allocation", "groupBy": ["device", "slots"], "metrics": ["free", "allocated"], "bucket": "1h"}`)
 	at := []pool.Micros{0, pool.Hour, 2*pool.Hour + 1}
 	frames := TimeSeries(p, aboutOf(p), []Series{
-		{[]string{"B", "Real"}, "allocated", at, []float64{1, 2, 3}},
-		{[]string{"B", "Real"}, "free", at, []float64{nan, 0, math.Inf(1)}},
-		{[]string{"A", "Backfill"}, "free", at, []float64{4, 5, 6}},
-		{[]string{"A", "Real"}, "free", at, []float64{nan, nan, nan}},
+		{[]string{"B", "Real"}, "allocated", at, []float64{1, 2, 3}, false},
+		{[]string{"B", "Real"}, "free", at, []float64{nan, 0, math.Inf(1)}, false},
+		{[]string{"A", "Backfill"}, "free", at, []float64{4, 5, 6}, false},
+		{[]string{"A", "Real"}, "free", at, []float64{nan, nan, nan}, false},
 	})
 	require.Len(t, frames, 3, "a series without a point is none")
 	labels := []data.Labels{
@@ -154,7 +177,7 @@ func TestTimeSeries(t *testing.T) {
 	require.Equal(t, pool.Time(at[2]), back.Fields[0].At(2).(time.Time).UTC())
 
 	one := planOf(t, `{"queryType": "allocation", "metrics": ["free"], "bucket": "window", "limit": 1}`)
-	frames = TimeSeries(one, aboutOf(one), []Series{{[]string{"Open Capacity"}, "free", at, []float64{1, 2, 3}}, {[]string{"Prioritized (CHTC Owned)"}, "free", at, []float64{1, 2, 3}}})
+	frames = TimeSeries(one, aboutOf(one), []Series{{[]string{"Open Capacity"}, "free", at, []float64{1, 2, 3}, false}, {[]string{"Prioritized (CHTC Owned)"}, "free", at, []float64{1, 2, 3}, false}})
 	require.Len(t, frames, 1)
 	require.Equal(t, data.Labels{"category": "Prioritized (CHTC Owned)"}, frames[0].Fields[1].Labels, "one metric is no label")
 	require.Equal(t, "Prioritized (CHTC Owned)", frames[0].Fields[1].Config.DisplayNameFromDS)
@@ -250,7 +273,7 @@ func TestSurvivalBands(t *testing.T) {
 // What is stored as the empty text has a name to show: a GPU without a project.
 func TestGroupsWithoutAValue(t *testing.T) {
 	p := planOf(t, `{"queryType": "userHours", "view": "timeseries", "groupBy": ["project", "device"]}`)
-	f := TimeSeries(p, aboutOf(p), []Series{{[]string{"", "A"}, "gpuHours", []pool.Micros{0}, []float64{1}}})[0]
+	f := TimeSeries(p, aboutOf(p), []Series{{[]string{"", "A"}, "gpuHours", []pool.Micros{0}, []float64{1}, false}})[0]
 	require.Equal(t, "No project · A", f.Fields[1].Config.DisplayNameFromDS)
 	require.Equal(t, data.Labels{"project": "", "device": "A"}, f.Fields[1].Labels)
 

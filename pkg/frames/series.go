@@ -2,6 +2,7 @@ package frames
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ type Series struct {
 	Metric string
 	Times  []pool.Micros // ascending
 	Values []float64     // NaN: no point
+	Hidden bool          // in the answer, but neither drawn nor in legends
 }
 
 // TimeSeries returns a frame a series (timeseries-multi), ordered by group, then by metric as asked. Points without a value
@@ -64,6 +66,9 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 		value.Config.Decimals = nil // axes choose their own
 		value.Config.DisplayNameFromDS = displayName(p, s)
 		value.Config.Custom = categoryKey(p, s.Group)
+		if s.Hidden {
+			value.Config.Custom = withHidden(value.Config.Custom)
+		}
 		if len(p.Metrics) > 1 {
 			labels["metric"] = s.Metric
 		}
@@ -128,4 +133,11 @@ func categoryKey(p *query.Plan, group []string) map[string]any {
 		}
 	}
 	return nil
+}
+
+// withHidden adds to a field's `custom` that panels hide it.
+func withHidden(custom map[string]any) map[string]any {
+	hidden := map[string]any{"hideFrom": map[string]bool{"viz": true, "legend": true, "tooltip": true}}
+	maps.Copy(hidden, custom)
+	return hidden
 }

@@ -110,5 +110,6 @@ func Columns(p *query.Plan, a *About, fields ...*data.Field) data.Frames {
 func tableOf(p *query.Plan, a *About, fields []*data.Field) data.Frames {
 	f := data.NewFrame("", fields...)
 	f.Meta = meta(frameType(p))
+	f.Meta.PreferredVisualization = data.VisTypeTable // times in columns do not make it a graph in Explore
 	return a.Finish(data.Frames{f})
 }

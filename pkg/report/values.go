@@ -145,6 +145,8 @@ func figure(number float64, unit string, decimals *uint16) string {
 		unit = " %"
 	case "h":
 		unit = " h"
+	case "GPU h":
+		unit = " GPU h"
 	default:
 		unit = ""
 	}
