@@ -22,8 +22,10 @@ type About struct {
 	stats   []data.QueryStat
 }
 
-// wellCovered is the share of the window from which on gaps are worth a mention, but no warning.
-const wellCovered = 0.95
+// wellCovers tells whether the snapshots cover enough of the window for gaps to be worth a mention, but no warning: 95 %.
+func wellCovers(c timeline.Coverage) bool {
+	return float64(c.Covered) >= 0.95*float64(c.Window.To-c.Window.From)
+}
 
 // NewAbout begins with what the coverage says: excluded hosts, rows without a GPU, gaps, missing data (methodology section 10).
 func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
@@ -32,23 +34,24 @@ func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 		a.add(n.Warning, n.Text)
 	}
 	for _, e := range c.Excluded {
-		a.Info("%s excluded by %q: %s", some(e.Machines, "machine"), e.Pattern, e.Reason)
+		a.standing(fmt.Sprintf("Machines excluded by %q (%s)", e.Pattern, e.Reason), len(e.Machines),
+			fmt.Sprintf("%s excluded by %q: %s", some(e.Machines, "machine"), e.Pattern, e.Reason))
 	}
 	if c.RowsWithoutGPU > 0 {
-		a.Info("%s without a GPU id or machine skipped", count(c.RowsWithoutGPU, "row"))
+		a.standing("Rows without a GPU id or machine, skipped", c.RowsWithoutGPU, count(c.RowsWithoutGPU, "row")+" without a GPU id or machine skipped")
 	}
+	worthTelling := !p.OnDashboard || !wellCovers(c) // else it is among the figures below
 	switch {
 	case c.Snapshots == 0:
 		a.Warn("no snapshot in the window")
-	case len(c.Gaps) > 0:
+	case len(c.Gaps) > 0 && worthTelling:
 		var hours float64
 		for _, g := range c.Gaps {
 			hours += pool.Hours(min(g.To, c.Window.To) - max(g.From, c.Window.From))
 		}
-		few := float64(c.Covered) < wellCovered*float64(c.Window.To-c.Window.From)
-		a.add(few, fmt.Sprintf("%s between snapshots, %s h in all, the first from %s to %s UTC", count(len(c.Gaps), "gap"), Decimal(hours), Stamp(c.Gaps[0].From), Stamp(c.Gaps[0].To)))
+		a.add(!wellCovers(c), fmt.Sprintf("%s between snapshots, %s h in all, the first from %s to %s UTC", count(len(c.Gaps), "gap"), Decimal(hours), Stamp(c.Gaps[0].From), Stamp(c.Gaps[0].To)))
 	}
-	if window := c.Window.To - c.Window.From; c.Snapshots > 0 && window > 0 && c.Covered < window {
+	if window := c.Window.To - c.Window.From; c.Snapshots > 0 && window > 0 && c.Covered < window && worthTelling {
 		a.Info("coverage %s %%: %s of %s h, %s, %s", Decimal(100*float64(c.Covered)/float64(window)), Decimal(pool.Hours(c.Covered)), Decimal(c.Window.Hours()), count(c.Snapshots, "snapshot"), count(c.Slices, "slice"))
 	}
 	a.Stat("Snapshots", "locale", float64(c.Snapshots))
@@ -67,6 +70,16 @@ func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 
 // Info adds a notice.
 func (a *About) Info(format string, args ...any) { a.add(false, fmt.Sprintf(format, args...)) }
+
+// standing adds a notice of what is the same in every answer. On dashboards, where each panel would repeat it, it is one of
+// the figures of Inspect → Stats.
+func (a *About) standing(name string, n int, notice string) {
+	if a.plan.OnDashboard {
+		a.Stat(name, "locale", float64(n))
+	} else {
+		a.add(false, notice)
+	}
+}
 
 // Warn adds a notice that the answer may not be what it seems.
 func (a *About) Warn(format string, args ...any) { a.add(true, fmt.Sprintf(format, args...)) }

@@ -109,7 +109,7 @@ func groupColumns(p *query.Plan, groups [][]string) []*data.Field {
 		}
 		f := Text(name, values)
 		if name == "project" && (g == 0 || !p.Totals) { // totals have their name in the first column, and nothing in others
-			f.Config.Mappings = data.ValueMappings{data.ValueMapper{"": {Text: nameless(name)}}}
+			f.Config.Mappings = data.ValueMappings{data.ValueMapper{"": {Text: Nameless(name)}}}
 		}
 		fields = append(fields, f)
 	}

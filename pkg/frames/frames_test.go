@@ -318,6 +318,33 @@ func TestNoticesOnTheData(t *testing.T) {
 	require.Equal(t, "no snapshot in the window", f.Meta.Notices[0].Text)
 }
 
+// On a dashboard every panel would repeat what is the same in every answer.
+func TestStandingNoticesOnDashboards(t *testing.T) {
+	p := planOf(t, `{"queryType": "allocation"}`)
+	p.OnDashboard = true
+	coverage := timeline.Coverage{
+		Window: p.Window, Snapshots: 95, Slices: 95, Covered: 23*pool.Hour + 50*pool.Minute, RowsWithoutGPU: 34,
+		Gaps:     []timeline.Gap{{From: 0, To: 25 * pool.Minute}},
+		Excluded: []timeline.Excluded{{Exclusion: pool.Exclusion{Pattern: "lab", Reason: "not ours"}, Machines: []string{"lab1", "lab2"}}},
+	}
+	damaged := &timeline.View{Notices: []timeline.Notice{{Warning: true, Text: "a file is broken"}}}
+	f := NewAbout(p, damaged, coverage).Finish(nil)[0]
+	require.Len(t, f.Meta.Notices, 1)
+	require.Equal(t, "a file is broken", f.Meta.Notices[0].Text)
+	stats := map[string]float64{}
+	for _, s := range f.Meta.Stats {
+		stats[s.DisplayName] = s.Value
+	}
+	require.Equal(t, 2.0, stats[`Machines excluded by "lab" (not ours)`])
+	require.Equal(t, 34.0, stats["Rows without a GPU id or machine, skipped"])
+
+	coverage.Covered = 20 * pool.Hour
+	f = NewAbout(p, damaged, coverage).Finish(nil)[0]
+	require.Len(t, f.Meta.Notices, 3, "a poor coverage is still told")
+	require.Contains(t, f.Meta.Notices[1].Text, "1 gap between snapshots")
+	require.Contains(t, f.Meta.Notices[2].Text, "coverage 83.33 %")
+}
+
 // A gap in a window that is well covered warns nobody.
 func TestSeverityOfGaps(t *testing.T) {
 	p := planOf(t, `{"queryType": "allocation"}`)

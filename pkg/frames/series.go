@@ -116,14 +116,14 @@ func groupName(p *query.Plan, group []string) string {
 	parts := slices.Clone(group)
 	for i, value := range parts {
 		if value == "" {
-			parts[i] = nameless(p.GroupBy[i])
+			parts[i] = Nameless(p.GroupBy[i])
 		}
 	}
 	return strings.Join(parts, " · ")
 }
 
-// nameless is how a group without a value is shown, where it is stored as the empty text.
-func nameless(grouping string) string { return "No " + strings.ToLower(presentations[grouping].name) }
+// Nameless is how a group without a value is shown, where it is stored as the empty text.
+func Nameless(grouping string) string { return "No " + strings.ToLower(presentations[grouping].name) }
 
 // categoryKey is the field's `custom` with the key of the group's category.
 func categoryKey(p *query.Plan, group []string) map[string]any {

@@ -36,14 +36,14 @@ var (
 
 // QueryData answers each query on its own. It never returns an error.
 func (d *Datasource) QueryData(ctx context.Context, req *backend.QueryDataRequest) (*backend.QueryDataResponse, error) {
-	fromAlert := isFromAlert(req.Headers)
+	fromAlert, onDashboard := isFromAlert(req.Headers), req.GetHTTPHeader("X-Dashboard-Uid") != ""
 	return concurrent.QueryData(ctx, req, func(ctx context.Context, q concurrent.Query) backend.DataResponse {
-		return d.respond(ctx, q.DataQuery, fromAlert)
+		return d.respond(ctx, q.DataQuery, fromAlert, onDashboard)
 	}, perRequest)
 }
 
 // respond answers one query: with frames, or with an error and whose fault it is.
-func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, fromAlert bool) backend.DataResponse {
+func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, fromAlert, onDashboard bool) backend.DataResponse {
 	begin := time.Now()
 	model, err := query.Parse(q.JSON)
 	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports query", trace.WithAttributes(
@@ -57,6 +57,7 @@ func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, fromAlert
 			IntervalMs:    q.Interval.Milliseconds(),
 			MaxDataPoints: q.MaxDataPoints,
 			FromAlert:     fromAlert,
+			OnDashboard:   onDashboard,
 			Now:           d.now().UnixMicro(),
 		})
 	}

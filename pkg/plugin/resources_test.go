@@ -156,6 +156,22 @@ func TestValuesAgainstTheRows(t *testing.T) {
 	}
 }
 
+// GPUs without a project can be chosen: their value is a pattern of the empty text.
+func TestNoProjectIsAValue(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	d := open(t, o.End, map[string]any{"snapshotDir": dir})
+	all := pool.Window{From: o.Start.UnixMicro(), To: o.End.UnixMicro()}
+	projects := getValues(t, d, "project", "", all)
+	require.Equal(t, option{"No project", "/^$/"}, projects[0])
+	require.Greater(t, len(projects), 1)
+	require.Equal(t, []option{{"No project", "/^$/"}}, getValues(t, d, "project", `{"projects": ["/^$/"]}`, all))
+	for _, c := range getValues(t, d, "category", `{"projects": ["/^$/"]}`, all) {
+		require.NotContains(t, c.Text, "Researcher", "such GPUs have projects")
+	}
+	require.NotContains(t, getValues(t, d, "project", `{"categories": ["Priority-ResearcherOwned"]}`, all), option{"No project", "/^$/"})
+}
+
 func TestValuesAreInTableOrder(t *testing.T) {
 	o := small()
 	dir, _ := writePool(t, o)

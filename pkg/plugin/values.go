@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -33,6 +34,9 @@ func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan,
 		options[i] = option{Text: v, Value: v}
 		if category, ok := pool.ParseCategory(v); ok && dimension == "category" {
 			options[i].Value = category.Key()
+		}
+		if v == "" { // a filter's list takes no empty text, but a pattern of it
+			options[i] = option{Text: frames.Nameless(dimension), Value: "/^$/"}
 		}
 	}
 	return options, nil
@@ -120,6 +124,9 @@ func (c *collector) status(status timeline.Status, chtcOwned bool, ownership poo
 		case "project":
 			for _, project := range pool.Projects(projects) {
 				c.add(project)
+			}
+			if projects == "" {
+				c.found[""] = true // GPUs without a project are a group of their own
 			}
 		case "user":
 			for _, user := range users {

@@ -17,6 +17,7 @@ type Request struct {
 	IntervalMs    int64 // the distance of points that the panel can show
 	MaxDataPoints int64
 	FromAlert     bool
+	OnDashboard   bool // asked for by a dashboard's panel
 	Now           pool.Micros
 }
 
@@ -44,10 +45,11 @@ type Plan struct {
 
 	CompleteBucketsOnly bool
 
-	Window    pool.Window
-	Now       pool.Micros
-	FromAlert bool
-	Env       Env
+	Window      pool.Window
+	Now         pool.Micros
+	FromAlert   bool
+	OnDashboard bool
+	Env         Env
 
 	model Model
 }
@@ -78,7 +80,7 @@ func (r Request) Plan(env Env) (*Plan, error) {
 	name := kind.Name + "/" + view.Name
 	p := &Plan{
 		Kind: kind.Name, View: view.Name, Frame: view.Frame, GroupBy: r.GroupBy, Metrics: r.Metrics, Filter: r.Filter, Limit: r.Limit, CompleteBucketsOnly: r.CompleteBucketsOnly,
-		Window: r.Window, Now: r.Now, FromAlert: r.FromAlert, Env: env, model: r.Model,
+		Window: r.Window, Now: r.Now, FromAlert: r.FromAlert, OnDashboard: r.OnDashboard, Env: env, model: r.Model,
 	}
 	if r.Window.To < r.Window.From {
 		return nil, pool.BadQuery("the window ends (%s) before it begins (%s)", text(r.Window.To), text(r.Window.From))
