@@ -30,7 +30,7 @@ func Answer(ctx context.Context, tl *timeline.Timeline, ads jobs.Source, env que
 	if err != nil {
 		return nil, err
 	}
-	o, err := runs.Look(ctx, tl, p.Window, env.Lists)
+	o, err := runs.Look(ctx, tl, p.Window, env.Lists, runs.BackfillPool)
 	if err != nil {
 		return nil, err
 	}

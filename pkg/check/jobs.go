@@ -25,7 +25,7 @@ func jobFindings(ctx context.Context, in Installation, w pool.Window) ([]Finding
 		}
 		return append(findings, Finding{Store: "links", Severity: Warning, Text: "links: " + err.Error()}), nil
 	}
-	o, err := runs.Look(ctx, in.Timeline, w, in.Lists)
+	o, err := runs.Look(ctx, in.Timeline, w, in.Lists, runs.BackfillPool)
 	if err != nil {
 		return failed(err)
 	}

@@ -14,7 +14,7 @@ import (
 // that ended more than 30 minutes before now; NaN below 20 runs (methodology section 9). Errors are those of the snapshots,
 // pool.SourceError when the job source does not answer, and ctx's.
 func LinkRate(ctx context.Context, tl *timeline.Timeline, ads jobs.Source, lists pool.Lists, window pool.Window, now pool.Micros) (float64, error) {
-	o, err := runs.Look(ctx, tl, window, lists)
+	o, err := runs.Look(ctx, tl, window, lists, runs.BackfillPool)
 	if err != nil {
 		return 0, err
 	}

@@ -49,6 +49,7 @@ type run struct {
 	next                int   // the snapshot after a part that no snapshot shows
 	end                 int   // the first snapshot at which it is over, -1: lost or running
 	lost                bool
+	stale               bool
 
 	previous, seen, lastSeen, absent int64 // brackets of start and end; previous and absent 0: none
 	split                            bool  // it ends at a split: a later part of the run goes on
@@ -85,8 +86,8 @@ func (r *run) ids() []string {
 	return ids
 }
 
-// held returns the GPUs that each job holds at a snapshot on one side. A backfill job with a GPU that is claimed on primary is
-// being taken off it. Of machines with GPUs outside the pool, only those in it count.
+// held returns the GPUs that each job holds at a snapshot on one side. A backfill row of a GPU that is claimed on primary
+// holds nothing; of a job with such a row the others are stale as well: they begin no run. Of machines with GPUs outside the pool, only those in it count.
 func (v *view) held(s snapshot, backfill bool) (map[string]*run, []string) {
 	taken := map[string]bool{}
 	for _, w := range s.rows {
@@ -107,8 +108,11 @@ func (v *view) held(s snapshot, backfill bool) (map[string]*run, []string) {
 			jobs[k] = &run{job: w.job, owner: w.owner, machine: w.machine, gpus: map[string]bool{}}
 			order = append(order, k)
 		}
+		if backfill && taken[key(w.machine, w.gpu)] {
+			jobs[k].stale = true
+			continue
+		}
 		jobs[k].gpus[w.gpu] = true
-		jobs[k].takeover = jobs[k].takeover || backfill && taken[key(w.machine, w.gpu)]
 	}
 	return jobs, order
 }
@@ -134,7 +138,6 @@ func (v *view) apparent(backfill bool) (runs []*run) {
 				claimed[key(w.machine, w.gpu)] = w.owner
 			}
 		}
-		over := map[string]*run{} // taken at this snapshot: rows of its GPUs stay behind for a while
 		for _, k := range slices.Clone(openKeys) {
 			r := open[k]
 			finish := func(lost bool) {
@@ -152,14 +155,7 @@ func (v *view) apparent(backfill bool) (runs []*run) {
 				bridged := false
 				if s := i - 1; i+1 < len(v.snaps) && v.snaps[s].machines[r.machine] && v.snaps[i+1].machines[r.machine] && !v.gap(i+1) {
 					after, _ := v.held(v.snaps[i+1], backfill)
-					if after[k] != nil {
-						for _, w := range v.snaps[i+1].rows {
-							if backfill && !w.backfill && w.state == "Claimed" && w.machine == r.machine {
-								delete(after[k].gpus, w.gpu)
-							}
-						}
-						bridged = common(after[k].gpus, r.gpus)
-					}
+					bridged = after[k] != nil && common(after[k].gpus, r.gpus)
 				}
 				if !bridged {
 					finish(true)
@@ -178,26 +174,17 @@ func (v *view) apparent(backfill bool) (runs []*run) {
 					}
 				}
 				if taken || now[k] == nil || !common(now[k].gpus, r.gpus) {
-					if r.takeover, r.takenOverBy = taken, taker; taken {
-						over[k] = r
-					}
+					r.takeover, r.takenOverBy = taken, taker
 					finish(false)
 					break
 				}
-				for id := range now[k].gpus {
-					if _, ok := claimed[key(r.machine, id)]; !ok || !backfill {
-						r.gpus[id] = true
-					}
-				}
+				maps.Copy(r.gpus, now[k].gpus)
 				r.sights = append(r.sights, i)
 			}
 		}
 		for _, k := range order {
 			r := now[k]
-			if over[k] != nil {
-				maps.DeleteFunc(r.gpus, func(id string, _ bool) bool { return over[k].gpus[id] })
-			}
-			if open[k] == nil && !r.takeover && len(r.gpus) > 0 {
+			if open[k] == nil && !(r.stale && r.job != "") && len(r.gpus) > 0 {
 				r.sights, r.end = []int{i}, -1
 				open[k] = r
 				openKeys = append(openKeys, k)

@@ -88,8 +88,8 @@ func drawTiny(t *rapid.T) *tinyPool {
 			}
 			row("slot1_1", state[k].primary, "olga")
 			row("backfill2_1", state[k].backfill, "bob")
-			if rapid.IntRange(0, 39).Draw(t, "second job") == 40 {
-				row("backfill2_2", "u"+rapid.SampledFrom(tinyJobs).Draw(t, "second"), "carl")
+			if rapid.IntRange(0, 19).Draw(t, "second job") == 0 {
+				row("backfill2_2", "u"+rapid.SampledFrom(tinyJobs).Draw(t, "second"), "bob")
 			}
 		}
 	}

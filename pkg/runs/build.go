@@ -127,19 +127,14 @@ func (w *walker) build() {
 	b.runs, b.gpus = nil, nil
 }
 
-// fresh tells whether a run can begin with a hold. Where a primary slot holds another GPU of the job, or just took one of
-// its run, all rows of the job are stale: they stand for a run that is over. What is left of the hold comes later.
+// fresh reports whether a run can begin with a hold. Where a backfill row of the job stands beside a primary claim of its
+// GPU, all rows of the job are stale: they stand for a run that is over. What is left of the hold comes later.
 func (b *builder) fresh(h int) bool {
 	of := &b.holds[h]
 	until := of.first - 1
 	for _, s := range b.stale {
 		if of.side == pool.Backfill && s.job == of.job && !s.job.IsNone() && s.first <= of.first && of.first <= s.last {
 			until = max(until, s.last)
-		}
-	}
-	for _, n := range b.active {
-		if b.pieces[n].cut == of.first && b.holds[b.pieces[n].hold].sameClaim(of) && slices.Contains(b.runs[n].GPUs, of.gpu) && b.follows(b.runs[n].Last, of.first, of.gpu) {
-			until = max(until, of.first)
 		}
 	}
 	if until < of.first {
@@ -215,8 +210,8 @@ func (b *builder) join(h int, belongs func(*Run, *hold) bool) bool {
 	return false
 }
 
-// reclaim ends a piece with several GPUs where a primary slot takes one of them. Rows of the others in that snapshot are
-// stale; if they are still there in the next one, another run begins with them.
+// reclaim ends a piece with several GPUs where a primary slot takes one of them. If the job still holds others in that
+// snapshot, another run may begin with them.
 func (b *builder) reclaim(r *Run, p *piece) {
 	joined := map[int32]int32{}
 	for _, h := range p.holds {
@@ -249,7 +244,7 @@ func (b *builder) reclaim(r *Run, p *piece) {
 		if of := &b.holds[h]; of.last >= p.cut {
 			rest := *of
 			of.last, of.segLast = before, int32(b.at(of.gpu, before))
-			b.later(rest, p.cut+1)
+			b.later(rest, p.cut)
 		}
 		r.Last = max(r.Last, b.holds[h].last)
 	}

@@ -11,11 +11,23 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Observed is what snapshots alone say about the backfill pool. It is never changed.
+// Scope says which GPUs are observed.
+type Scope uint8
+
+const (
+	// BackfillPool observes the GPUs that are in the backfill pool on some day, with their runs on both sides.
+	BackfillPool Scope = iota
+	// AllGPUs observes every GPU of every machine that is not excluded. A GPU is in the state Outside on days on which it
+	// is not in the backfill pool; its primary runs are listed all the same. Backfill runs are those of BackfillPool.
+	AllGPUs
+)
+
+// Observed is what snapshots alone say about GPUs and their runs. It is never changed.
 type Observed struct {
 	View     *timeline.View
-	First    int       // the first observed snapshot
-	End      int       // behind the last one
+	First    int // the first observed snapshot
+	End      int // behind the last one
+	Scope    Scope
 	Machines []Machine // by name; excluded ones are left out
 
 	firstDay, lastDay int     // of the view, that hold observed snapshots
@@ -25,8 +37,8 @@ type Observed struct {
 }
 
 // Observe reads the snapshots of a range of time.
-func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists pool.Lists) (*Observed, error) {
-	o := &Observed{View: v, gaps: gapsAfter(v), dayOf: make([]int32, 0, len(v.Times))}
+func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists pool.Lists, scope Scope) (*Observed, error) {
+	o := &Observed{View: v, Scope: scope, gaps: gapsAfter(v), dayOf: make([]int32, 0, len(v.Times))}
 	for k := range v.Days {
 		o.dayOf = append(o.dayOf, slices.Repeat([]int32{int32(k)}, len(v.Days[k].Times))...)
 	}
@@ -134,7 +146,7 @@ func (s *status) equal(t *status) bool {
 	return s.state == t.state && s.job == t.job && (s.user == t.user || !s.job.IsNone())
 }
 
-// list finds the machines and GPUs of the pool, and what each GPU is counted under on each day.
+// list finds the machines and GPUs in scope, and what each GPU is counted under on each day.
 func (o *Observed) list(days []day, lists pool.Lists) {
 	v := o.View
 	names := v.Names.Texts()
@@ -143,7 +155,7 @@ func (o *Observed) list(days []day, lists pool.Lists) {
 	for k := o.firstDay; k <= o.lastDay; k++ {
 		for i, in := range days[k].pool {
 			g := v.Days[k].GPU(i)
-			if !in || seen[g] {
+			if !in && o.Scope == BackfillPool || seen[g] {
 				continue
 			}
 			seen[g] = true

@@ -116,11 +116,12 @@ func TestObserveByDefinition(t *testing.T) {
 		for i, s := range shots {
 			rt.Log(i, s)
 		}
-		n := naive{shots: shots}
+		scope := rapid.SampledFrom([]runs.Scope{runs.BackfillPool, runs.AllGPUs}).Draw(rt, "scope")
+		n := naive{shots: shots, all: scope == runs.AllGPUs}
 		for s := range shots {
 			n.limit = append(n.limit, v.GapLimit(s))
 		}
-		o, err := runs.Observe(context.Background(), v, pool.Window{From: shots[0].at, To: shots[len(shots)-1].at}, pool.Lists{})
+		o, err := runs.Observe(context.Background(), v, pool.Window{From: shots[0].at, To: shots[len(shots)-1].at}, pool.Lists{}, scope)
 		require.NoError(rt, err)
 
 		var got, want []string
@@ -167,7 +168,7 @@ func TestObserveByDefinition(t *testing.T) {
 		require.Equal(rt, want, got)
 		for s := range shots {
 			for _, r := range shots[s].rows {
-				require.True(rt, !r.backfill || inPool[r.machine+" "+r.gpu], "every GPU with a backfill row is in the pool")
+				require.True(rt, !r.backfill && (r.gpu == "" || !n.all) || inPool[r.machine+" "+r.gpu], "every GPU in scope is observed")
 			}
 		}
 	})

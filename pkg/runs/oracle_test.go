@@ -29,6 +29,7 @@ const micro = int64(1)
 type naive struct {
 	shots []shot
 	limit []int64 // gap limit of each snapshot's day
+	all   bool    // GPUs outside the pool count too
 }
 
 func (n *naive) day(s int) int64 { return n.shots[s].at / (86400 * 1e6 * micro) }
@@ -157,13 +158,13 @@ func (n *naive) held(c claim, s int) (gpus map[string]string, stale bool) {
 	return gpus, stale
 }
 
-// runs finds the runs of the GPUs that are in the pool on some day.
+// runs finds the runs of the GPUs in scope: all, or those that are in the pool on some day.
 func (n *naive) runs() []*naiveRun {
 	claims := map[claim]bool{}
 	inPool := map[string]bool{}
 	for s := range n.shots {
 		for _, r := range n.shots[s].rows {
-			if r.backfill {
+			if r.backfill || n.all {
 				inPool[r.machine+" "+r.gpu] = true
 			}
 		}
@@ -207,7 +208,6 @@ func (n *naive) runs() []*naiveRun {
 				}
 				continue
 			}
-			over := map[string]bool{} // GPUs of a run that was just taken
 			if on != nil {
 				takenBy, taken := "", false
 				common := false
@@ -220,7 +220,6 @@ func (n *naive) runs() []*naiveRun {
 				}
 				switch {
 				case taken:
-					over = on.gpus
 					on.takeover, on.takenBy = true, takenBy
 					end(s, "vanished")
 				case !common:
@@ -232,18 +231,11 @@ func (n *naive) runs() []*naiveRun {
 					}
 				}
 			}
-			if on == nil && !stale {
+			if on == nil && !stale && len(held) > 0 {
+				leader := slices.Min(slices.Collect(maps.Keys(held)))
+				on = &naiveRun{claim: c, user: held[leader], gpus: map[string]bool{}, leader: leader, first: s, last: s}
 				for g := range held {
-					if over[g] {
-						delete(held, g)
-					}
-				}
-				if len(held) > 0 {
-					leader := slices.Min(slices.Collect(maps.Keys(held)))
-					on = &naiveRun{claim: c, user: held[leader], gpus: map[string]bool{}, leader: leader, first: s, last: s}
-					for g := range held {
-						on.gpus[g] = true
-					}
+					on.gpus[g] = true
 				}
 			}
 		}

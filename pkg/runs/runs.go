@@ -1,6 +1,10 @@
-// Package runs tells from snapshots what happened on the backfill pool: the state of each GPU, and the runs of jobs on
-// backfill and primary slots (methodology sections 7 and 8). Job ads then explain the runs: exact times, outcomes and
-// causes (section 9 and htcondor.md). Pure computations; who asks for the ads brings them.
+// Package runs tells from snapshots what happened on GPUs: the state of each GPU of the backfill pool, and the runs of jobs
+// on backfill and primary slots (methodology sections 7 and 8). Job ads then explain the runs: exact times, outcomes and
+// causes (section 9 and htcondor.md).
+//
+// [Look] observes what snapshots say. Its scope is the GPUs of the backfill pool, or all GPUs: then the primary runs of
+// every machine are there, by the same rules for gaps, pieces and sharpening, and kinds that are about primary slots as well
+// choose them by Run.Side. A run's First and Last are snapshots of Observed.View.
 package runs
 
 import (
@@ -42,7 +46,7 @@ type Segment struct {
 	State             State
 }
 
-// GPU is a GPU that is in the pool on some day of the view.
+// GPU is a GPU in scope.
 type GPU struct {
 	GPU      timeline.GPU
 	ID       timeline.Symbol
@@ -74,7 +78,7 @@ type Run struct {
 	TakenBy     timeline.Symbol // RemoteOwner of that claim
 }
 
-// Machine is a machine with a GPU in the pool.
+// Machine is a machine with a GPU in scope.
 type Machine struct {
 	Name timeline.Symbol
 	GPUs []GPU // by id
