@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -26,6 +27,8 @@ type Dir struct {
 
 	path string
 	root *os.Root
+
+	changes atomic.Uint64 // counts versions of files: no two contents of one name have the same
 
 	mu     sync.Mutex
 	files  map[string]*File
@@ -78,10 +81,12 @@ func (d *Dir) Files(ctx context.Context) ([]*File, error) {
 		file := d.files[name]
 		info, err := d.root.Stat(name)
 		if file == nil || err != nil || !os.SameFile(info, file.info) || !file.suits(d, newest) {
+			next := newFile(d, name, info, err, newest)
 			if file != nil {
+				next.follow(file)
 				file.retire()
 			}
-			file = newFile(d, name, info, err, newest)
+			file = next
 			d.files[name] = file
 		}
 		files = append(files, file)

@@ -80,6 +80,7 @@ const (
 // newFile takes a listed file over; nothing is opened yet.
 func newFile(d *Dir, name string, info os.FileInfo, err error, newest bool) *File {
 	f := &File{Name: name, dir: d, info: info, missing: err}
+	f.state.Rewritten = d.changes.Add(1)
 	if err == nil && !info.Mode().IsRegular() {
 		f.missing = errNoFile
 	}
@@ -89,6 +90,16 @@ func newFile(d *Dir, name string, info os.FileInfo, err error, newest bool) *Fil
 	f.immutable = !newest && f.unchanging(d)
 	f.open()
 	return f
+}
+
+// follow takes over what is known of the same file as it was opened before, so that the next look tells what happened to it since.
+func (f *File) follow(before *File) {
+	before.mu.Lock()
+	defer before.mu.Unlock()
+	if f.missing == nil && before.info != nil && os.SameFile(f.info, before.info) {
+		f.state, f.samples, f.hashes = before.state, before.samples, before.hashes
+		f.disordered.Store(before.disordered.Load())
+	}
 }
 
 func (f *File) open() {
@@ -218,7 +229,7 @@ func (f *File) look(ctx context.Context) (State, error) {
 	if f.checked && version == f.dataVersion && !(f.immutable && f.warning != "") && f.state.Unordered == f.disordered.Load() {
 		return f.state, nil
 	}
-	state := State{Version: f.state.Version + 1, Rewritten: f.state.Rewritten, Inode: inode(f.info)}
+	state := State{Version: f.dir.changes.Add(1), Rewritten: f.state.Rewritten, Inode: inode(f.info)}
 	if err := f.readState(ctx, &state); err != nil {
 		return State{}, err
 	}
@@ -227,7 +238,7 @@ func (f *File) look(ctx context.Context) (State, error) {
 		return State{}, err
 	}
 	if !grew || f.state.Version > 0 && state.Unordered != f.state.Unordered {
-		state.Rewritten++
+		state.Rewritten = state.Version
 	}
 	if state.Unordered {
 		f.disordered.Store(true)

@@ -33,7 +33,7 @@ func (t *Timeline) day(ctx context.Context, date int32, files []file, work *tall
 	defer t.cache.release(e)
 	versions := map[string]uint64{}
 	for _, f := range files {
-		versions[f.Name] = f.state.Version<<16 ^ f.state.Inode
+		versions[f.Name] = f.state.Version
 	}
 	if e.day != nil && (maps.Equal(e.versions, versions) || t.untouched(e, files)) {
 		e.versions = versions
@@ -121,7 +121,7 @@ func (t *Timeline) fromDisk(ctx context.Context, e *entry, date int32, files []f
 		if hashes, err := f.Hash(ctx, f.state, k.Rows); err != nil || !slices.Equal(hashes, k.Hashes) {
 			return false
 		}
-		sources = append(sources, source{file: k.File, inode: k.Inode, columns: k.Columns, edits: f.state.Rewritten, rows: snapshots.Rowids{First: k.First, Last: k.Last}, closed: k.Closed || header.Finished && k.Last < f.state.Last})
+		sources = append(sources, source{file: k.File, inode: k.Inode, columns: k.Columns, edits: f.state.Rewritten, rows: snapshots.Rowids{First: k.First, Last: k.Last}, closed: k.Closed})
 	}
 	d, err := segment()
 	if err != nil {

@@ -1,0 +1,109 @@
+package timeline
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
+)
+
+const october = "gpu_state_2025-10.db"
+
+// settle makes a month file look as if nothing had written to it for days, and gives it a later month beside it: it is then
+// opened as one that does not change.
+func settle(t *testing.T, dir string, age time.Duration) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(dir, october)); err != nil {
+		snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{october: plain(quarterly(96*34, 96*34+1))})
+	}
+	then := time.Now().Add(-age)
+	require.NoError(t, os.Chtimes(filepath.Join(dir, september), then, then))
+}
+
+// A month that had settled and changes after all is seen as it is: rows that are appended, edits, another file under its
+// name, another file's bytes copied over it; and also when it has settled again.
+func TestSettledMonthChanges(t *testing.T) {
+	rows := quarterly(0, 400)
+	edited := quarterly(0, 400)
+	for _, r := range edited {
+		r.Row["State"], r.Row["RemoteOwner"], r.Row["GlobalJobId"] = "Drained", nil, nil
+	}
+	one := quarterly(0, 400)
+	one[301].Row["State"], one[301].Row["RemoteOwner"], one[301].Row["GlobalJobId"] = "Drained", nil, nil
+	for name, c := range map[string]struct {
+		before, after []drawnRow
+		change        func(t *testing.T, dir string)
+	}{
+		"appended": {rows[:400], rows, func(t *testing.T, dir string) {
+			db := snapshotstest.Open(t, dir, september, snapshotstest.Schema)
+			snapshotstest.Append(t, db, snapshotstest.Schema, plain(rows[400:])...)
+			require.NoError(t, db.Close())
+		}},
+		"edited": {rows, edited, func(t *testing.T, dir string) {
+			db := snapshotstest.Open(t, dir, september, snapshotstest.Schema)
+			_, err := db.Exec("UPDATE gpu_state SET State = 'Drained', RemoteOwner = NULL, GlobalJobId = NULL")
+			require.NoError(t, err)
+			require.NoError(t, db.Close())
+		}},
+		"one row edited": {rows, one, func(t *testing.T, dir string) {
+			db := snapshotstest.Open(t, dir, september, snapshotstest.Schema)
+			_, err := db.Exec("UPDATE gpu_state SET State = 'Drained', RemoteOwner = NULL, GlobalJobId = NULL WHERE rowid = 302")
+			require.NoError(t, err)
+			require.NoError(t, db.Close())
+		}},
+		"replaced": {rows, edited, func(t *testing.T, dir string) {
+			other := t.TempDir()
+			snapshotstest.Write(t, other, map[string][]snapshotstest.Row{september: plain(edited)})
+			require.NoError(t, os.Rename(filepath.Join(other, september), filepath.Join(dir, september)))
+		}},
+		"copied over": {rows, edited, func(t *testing.T, dir string) {
+			other := t.TempDir()
+			snapshotstest.Write(t, other, map[string][]snapshotstest.Row{september: plain(edited)})
+			from, err := os.Open(filepath.Join(other, september))
+			require.NoError(t, err)
+			defer from.Close()
+			to, err := os.OpenFile(filepath.Join(dir, september), os.O_WRONLY|os.O_TRUNC, 0)
+			require.NoError(t, err)
+			_, err = io.Copy(to, from)
+			require.NoError(t, err)
+			require.NoError(t, to.Close())
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: plain(c.before)})
+			settle(t, dir, 100*time.Hour)
+			tl := open(t, dir, "UTC", t.TempDir())
+			defer tl.Close()
+			asked := rows[:len(rows)-8] // so that October is not looked at
+			requireEqual(t, ask(c.before), load(t, tl, asked))
+			c.change(t, dir)
+			requireEqual(t, ask(c.after), load(t, tl, asked))
+			settle(t, dir, 50*time.Hour)
+			requireEqual(t, ask(c.after), load(t, tl, asked))
+		})
+	}
+}
+
+// Rows that come late to a day which a later month's file has finished are seen, from memory and after a restart.
+func TestLateRowsOfFinishedDay(t *testing.T) {
+	dir, cache := t.TempDir(), t.TempDir()
+	first, late, next := quarterly(96*29, 96*30-20), quarterly(96*30-20, 96*30), quarterly(96*30, 96*31)
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: plain(first), october: plain(next)})
+	all := append(append(append([]drawnRow{}, first...), late...), next...)
+	warm := open(t, dir, "UTC", cache)
+	defer warm.Close()
+	load(t, warm, all)
+	db := snapshotstest.Open(t, dir, september, snapshotstest.Schema)
+	snapshotstest.Append(t, db, snapshotstest.Schema, plain(late)...)
+	require.NoError(t, db.Close())
+	cold := open(t, dir, "UTC", cache)
+	defer cold.Close()
+	requireEqual(t, ask(all), load(t, cold, all))
+	requireEqual(t, ask(all), load(t, warm, all))
+}
