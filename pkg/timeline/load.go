@@ -18,7 +18,10 @@ type Work struct {
 }
 
 // tally counts work that is done side by side.
-type tally struct{ kept, onDisk, read, rows atomic.Int64 }
+type tally struct {
+	kept, onDisk, read, rows atomic.Int64
+	failures                 failures
+}
 
 func (t *tally) total() Work {
 	return Work{t.kept.Load(), t.onDisk.Load(), t.read.Load(), t.rows.Load()}

@@ -79,8 +79,8 @@ func (t *Timeline) CacheError() error {
 // them so that neighbours, cadence and gaps at the edges are known: the snapshot before from, and the one after to, if they
 // are less than a day away.
 //
-// A file that cannot be read becomes a notice of the view, and the other files answer. Errors: the directory cannot be
-// read, it holds no month file, or none of its files can be read.
+// A file or a day that cannot be read becomes a notice of the view, and the rest answers. Errors: the directory cannot be
+// read, it holds no month file, none of its files can be read, or none of the window's days.
 func (t *Timeline) Load(ctx context.Context, from, to pool.Micros) (*View, error) {
 	ctx, span := otel.Tracer("gpureports").Start(ctx, "gpureports load")
 	defer span.End()
@@ -131,6 +131,10 @@ func (t *Timeline) load(ctx context.Context, from, to pool.Micros) (*View, []fil
 		}
 		days = append(days, after...)
 	}
+	if err := work.failures.all(pool.Window{From: from, To: to}, days); err != nil {
+		return nil, nil, err
+	}
+	notices = append(notices, work.failures.notices()...)
 	for _, d := range days {
 		notices = append(notices, d.notices()...)
 	}
@@ -143,7 +147,7 @@ func (t *Timeline) load(ctx context.Context, from, to pool.Micros) (*View, []fil
 func (d *Day) reaches(t pool.Micros) bool { return len(d.Times) > 0 && d.Times[0] < t }
 
 // days loads those of the given UTC days that the files reach into, in parallel. The newest goes first: it alone may have to be
-// read from its file.
+// read from its file. A day that cannot be read is left out, and one of the work's failures.
 func (t *Timeline) days(ctx context.Context, first, last int32, files []file, work *tally) ([]*Day, error) {
 	dates := slices.DeleteFunc(t.dates(files), func(date int32) bool { return date < first || date > last })
 	days := make([]*Day, len(dates))
@@ -154,14 +158,17 @@ func (t *Timeline) days(ctx context.Context, first, last int32, files []file, wo
 			break
 		}
 		group.Go(func() (err error) {
-			days[i], err = t.day(groupCtx, date, files, work)
+			if days[i], err = t.day(groupCtx, date, files, work); err != nil && groupCtx.Err() == nil {
+				work.failures.add(date, err)
+				return nil
+			}
 			return err
 		})
 	}
 	if err := cmp.Or(group.Wait(), ctx.Err()); err != nil {
 		return nil, err
 	}
-	return days, nil
+	return slices.DeleteFunc(days, func(d *Day) bool { return d == nil }), nil
 }
 
 // Range returns the first and the newest snapshot of all files; ok is false when there is none.
@@ -174,20 +181,20 @@ func (t *Timeline) Range(ctx context.Context) (first, newest pool.Micros, ok boo
 	// the dates have a day's margin, and a day can be without a snapshot
 	for i := 0; i < len(dates) && !okDay(first); i++ {
 		d, err := t.day(ctx, dates[i], files, new(tally))
-		if err != nil {
-			return 0, 0, false, err
+		if ctx.Err() != nil {
+			return 0, 0, false, ctx.Err()
 		}
-		if len(d.Times) > 0 {
+		if err == nil && len(d.Times) > 0 { // a day that cannot be read is told by who asks for it
 			first = d.Times[0]
 		}
 	}
 	for i := len(dates) - 1; i >= 0 && !okDay(newest); i-- {
 		d, err := t.day(ctx, dates[i], files, new(tally))
-		if err != nil {
-			return 0, 0, false, err
+		if ctx.Err() != nil {
+			return 0, 0, false, ctx.Err()
 		}
-		if n := len(d.Times); n > 0 {
-			newest = d.Times[n-1]
+		if err == nil && len(d.Times) > 0 {
+			newest = d.Times[len(d.Times)-1]
 		}
 	}
 	return first, newest, okDay(newest), nil

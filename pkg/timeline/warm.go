@@ -1,13 +1,14 @@
 package timeline
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
 )
 
 // Warm loads all days, newest first, until the memory's budget is used up or ctx ends. It gives way to queries: between
-// two days it waits until no load is under way.
+// two days it waits until no load is under way. Days that cannot be read are left to the queries that ask for them.
 func (t *Timeline) Warm(ctx context.Context) error {
 	files, _, err := t.files(ctx)
 	if err != nil {
@@ -23,8 +24,8 @@ func (t *Timeline) Warm(ctx context.Context) error {
 		if files, _, err = t.files(ctx); err != nil {
 			return err
 		}
-		if _, err := t.day(ctx, date, files, new(tally)); err != nil {
-			return err
+		if _, err := t.day(ctx, date, files, new(tally)); ctx.Err() != nil {
+			return cmp.Or(err, ctx.Err())
 		}
 	}
 	return nil

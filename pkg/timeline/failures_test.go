@@ -1,0 +1,75 @@
+package timeline
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
+)
+
+// month is 28 days of a machine with 30 GPUs: a file with some 4,000 pages.
+func month() (rows []snapshotstest.Row) {
+	for i := range 28 * 96 {
+		at := pool.Time(start + pool.Micros(i)*15*pool.Minute).Format("2006-01-02 15:04:05.000000")
+		for g := range 30 {
+			rows = append(rows, snapshotstest.Row{
+				"Name": "slot1@machine-with-a-name.example.org", "Machine": "machine-with-a-name.example.org",
+				"AssignedGPUs": fmt.Sprintf("GPU-%08d", g), "State": "Unclaimed", "GPUs_DeviceName": "NVIDIA H200", "timestamp": at,
+			})
+		}
+	}
+	return rows
+}
+
+// A damaged page costs the days whose rows it holds: a notice names the file and the days, the other days answer, and
+// reading ahead goes on to older days. A window without any other day is an error.
+func TestDamagedPage(t *testing.T) {
+	whole := t.TempDir()
+	snapshotstest.Write(t, whole, map[string][]snapshotstest.Row{september: month()})
+	content, err := os.ReadFile(filepath.Join(whole, september))
+	require.NoError(t, err)
+	const page = 4096
+	damaged := len(content)/page/2 + 37
+	for i := damaged * page; i < (damaged+1)*page; i++ {
+		content[i] = 0xff
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, september), content, 0o600))
+	tl := open(t, dir, "UTC", "")
+	defer tl.Close()
+	v, err := tl.Load(t.Context(), start, start+28*pool.Day-1)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(v.Days), 26, "a page holds rows of one day, or of two with their margins")
+	require.Less(t, len(v.Days), 28)
+	warnings := slices.DeleteFunc(slices.Clone(v.Notices), func(n Notice) bool { return !n.Warning })
+	require.Len(t, warnings, 1)
+	require.Contains(t, warnings[0].Text, september+" is damaged or truncated")
+	left := int32(0)
+	for date := pool.DayOf(start); date < pool.DayOf(start)+28; date++ {
+		if !slices.ContainsFunc(v.Days, func(d *Day) bool { return d.Date == date }) {
+			left = date
+			require.Contains(t, warnings[0].Text, dateText(date))
+		}
+	}
+	_, err = tl.Load(t.Context(), pool.Micros(left)*pool.Day, pool.Micros(left+1)*pool.Day-1)
+	require.ErrorContains(t, err, september)
+	require.Equal(t, pool.FaultSource, pool.FaultOf(err))
+
+	ahead := open(t, dir, "UTC", "")
+	defer ahead.Close()
+	require.NoError(t, ahead.Warm(t.Context()))
+	work := load(t, ahead, quarterly(0, 96)).Work
+	require.Positive(t, work.Kept)
+	require.Zero(t, work.Read, "the oldest day was read ahead")
+}
+
+func TestRangesOfDates(t *testing.T) {
+	d := pool.DayOf(start)
+	require.Equal(t, "2025-09-01 to 2025-09-03, 2025-09-05, 2025-09-07 to 2025-09-08", ranges([]int32{d, d + 1, d + 2, d + 4, d + 6, d + 7}))
+}
