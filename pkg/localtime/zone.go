@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	_ "time/tzdata"
 
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -17,6 +16,7 @@ import (
 type Zone struct {
 	parts []part
 	key   string
+	rules string
 }
 
 type part struct {
@@ -30,7 +30,7 @@ const (
 )
 
 // UTC is the zone of a collector that writes UTC.
-var UTC = &Zone{parts: []part{{time.UTC, beginning, end}}, key: "UTC"}
+var UTC = &Zone{parts: []part{{time.UTC, beginning, end}}, key: "UTC", rules: "UTC"}
 
 // Parse reads the setting `timezone`: an IANA name or a list of {"until": local time, "zone": name}, the last without until.
 func Parse(setting json.RawMessage) (*Zone, error) {
@@ -42,11 +42,11 @@ func Parse(setting json.RawMessage) (*Zone, error) {
 		if list := strings.TrimSpace(name); strings.HasPrefix(list, "[") {
 			return Parse(json.RawMessage(list))
 		}
-		location, err := Location(name)
+		location, transitions, err := load(name)
 		if err != nil {
 			return nil, err
 		}
-		return &Zone{parts: []part{{location, beginning, end}}, key: name}, nil
+		return &Zone{parts: []part{{location, beginning, end}}, key: name, rules: name + " " + transitions}, nil
 	}
 	var list []struct{ Until, Zone string }
 	if err := json.Unmarshal(setting, &list); err != nil || len(list) == 0 {
@@ -54,7 +54,7 @@ func Parse(setting json.RawMessage) (*Zone, error) {
 	}
 	zone, from := &Zone{}, beginning
 	for i, entry := range list {
-		location, err := Location(entry.Zone)
+		location, transitions, err := load(entry.Zone)
 		if err != nil {
 			return nil, err
 		}
@@ -73,25 +73,21 @@ func Parse(setting json.RawMessage) (*Zone, error) {
 		}
 		zone.parts = append(zone.parts, part{location, from, until})
 		zone.key += fmt.Sprintf("%s until %d;", entry.Zone, until)
+		zone.rules += fmt.Sprintf("%s %s until %d;", entry.Zone, transitions, until)
 		from = until
 	}
 	return zone, nil
 }
 
-// Location finds an IANA zone by name; "" is UTC. Names of this machine's own zone ("Local") are refused.
-func Location(name string) (*time.Location, error) {
-	location, err := time.LoadLocation(name)
-	if err != nil || name == "Local" {
-		return nil, pool.BadQuery("time zone %q is unknown: use an IANA name such as UTC, America/Chicago or Europe/Berlin", name)
-	}
-	return location, nil
-}
-
 // Calendar is the zone of calendar buckets: the last one.
 func (z *Zone) Calendar() *time.Location { return z.parts[len(z.parts)-1].location }
 
-// Key names the zone's rules; equal keys read equal texts alike.
+// Key names the zone as the setting does.
 func (z *Zone) Key() string { return z.key }
+
+// Rules identifies what the zone makes of a text, by its names and hashes of their transitions: equal rules read equal
+// texts alike, in every version of the product.
+func (z *Zone) Rules() string { return z.rules }
 
 // Offset is local time minus UTC at t.
 func (z *Zone) Offset(t pool.Micros) pool.Micros {

@@ -10,6 +10,7 @@
 package samplepool
 
 import (
+	"github.com/chtc/gpureports/pkg/localtime"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -127,7 +128,7 @@ func (o Options) check() (*time.Location, error) {
 			return bad("%s is %v; it is a number per 30 days, 0 to 30", name, rate)
 		}
 	}
-	zone, err := time.LoadLocation(o.Timezone)
+	zone, err := localtime.Location(o.Timezone)
 	if err != nil {
 		return bad("time zone %q: %w", o.Timezone, err)
 	}

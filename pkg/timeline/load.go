@@ -29,11 +29,11 @@ func (t *tally) total() Work {
 
 // day returns the segment of a UTC day as the files are now.
 func (t *Timeline) day(ctx context.Context, date int32, files []file, work *tally) (*Day, error) {
-	e, err := t.cache.acquire(ctx, date)
+	e, done, err := t.cache.acquire(ctx, date)
 	if err != nil {
 		return nil, err
 	}
-	defer t.cache.release(e)
+	defer done()
 	versions := map[string]uint64{}
 	for _, f := range files {
 		versions[f.Name] = f.state.Version
@@ -49,12 +49,14 @@ func (t *Timeline) day(ctx context.Context, date int32, files []file, work *tall
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if err := t.read(ctx, e, date, files, work); err != nil {
-		e.day = nil
+	next := *e
+	if err := t.read(ctx, &next, date, files, work); err != nil {
+		t.cache.keep(date, &entry{})
 		return nil, err
 	}
-	e.versions = versions
-	return e.day, nil
+	next.versions = versions
+	t.cache.keep(date, &next)
+	return next.day, nil
 }
 
 // untouched tells whether the files have changed without any change to the day: all its sources are complete, and no other

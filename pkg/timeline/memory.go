@@ -3,88 +3,76 @@ package timeline
 import (
 	"context"
 	"sync"
+
+	"github.com/maypok86/otter/v2"
 )
 
-// memory keeps segments under a byte budget, least recently used first out.
+// memory keeps days under a byte budget: those that are asked for often and lately stay.
 type memory struct {
-	max int64
+	days *otter.Cache[int32, *entry]
 
-	mu      sync.Mutex
-	entries map[int32]*entry
-	bytes   int64
-	clock   uint64
+	mu    sync.Mutex
+	turns map[int32]chan struct{} // one token a day: who holds it reads or checks the day, the others wait for the result
 }
 
-// entry is one UTC day. Who holds its lock reads or checks it; the others wait for the result.
+// entry is what is kept of one UTC day. It is changed by the holder of the day's turn only.
 type entry struct {
-	lock     chan struct{} // 1 token
 	day      *Day
 	sources  []source
 	tail     tail
 	written  int               // its snapshots when it was last written to disk
 	versions map[string]uint64 // of the files' states for which the day is known to be right
-	bytes    int64
-	used     uint64
 }
 
-func newMemory(max int64) *memory { return &memory{max: max, entries: map[int32]*entry{}} }
-
-// acquire returns the day's entry, locked.
-func (m *memory) acquire(ctx context.Context, date int32) (*entry, error) {
-	for {
-		m.mu.Lock()
-		e := m.entries[date]
-		if e == nil {
-			e = &entry{lock: make(chan struct{}, 1)}
-			m.entries[date] = e
-		}
-		m.clock++
-		e.used = m.clock
-		m.mu.Unlock()
-		select {
-		case e.lock <- struct{}{}:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		m.mu.Lock()
-		current := m.entries[date] == e
-		m.mu.Unlock()
-		if current {
-			return e, nil
-		}
-		<-e.lock // dropped meanwhile
-	}
+func newMemory(max int64) *memory {
+	return &memory{turns: map[int32]chan struct{}{}, days: otter.Must(&otter.Options[int32, *entry]{
+		MaximumWeight: uint64(max),
+		Weigher:       func(_ int32, e *entry) uint32 { return uint32(e.day.Bytes()) },
+		Executor:      func(maintain func()) { maintain() },
+	})}
 }
 
-// release unlocks an entry, after its day may have changed, and drops what exceeds the budget.
-func (m *memory) release(e *entry) {
-	bytes := int64(0)
-	if e.day != nil {
-		bytes = int64(e.day.Bytes())
-	}
+// acquire waits for the day's turn and returns what is kept of it; without a day if nothing is.
+func (m *memory) acquire(ctx context.Context, date int32) (e *entry, done func(), err error) {
 	m.mu.Lock()
-	m.bytes += bytes - e.bytes
-	e.bytes = bytes
-	for m.bytes > m.max && m.drop(e) {
+	turn := m.turns[date]
+	if turn == nil {
+		turn = make(chan struct{}, 1)
+		m.turns[date] = turn
 	}
 	m.mu.Unlock()
-	<-e.lock
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	e, ok := m.days.GetIfPresent(date)
+	if !ok {
+		e = &entry{}
+	}
+	return e, func() { <-turn }, nil
 }
 
-// drop forgets the day that was not used for the longest time, never the given one. Views that hold it keep it alive.
-func (m *memory) drop(keep *entry) bool {
-	var oldest *entry
-	var date int32
-	for d, e := range m.entries {
-		if e != keep && e.bytes > 0 && (oldest == nil || e.used < oldest.used) {
-			oldest, date = e, d
-		}
+// keep keeps an entry whose day has changed; without a day it is forgotten. Views that hold the earlier day keep it alive.
+func (m *memory) keep(date int32, e *entry) {
+	if e.day == nil {
+		m.days.Invalidate(date)
+		return
 	}
-	if oldest == nil {
-		return false
+	m.days.Set(date, e)
+}
+
+// used returns the bytes of the days that are kept, and the budget.
+func (m *memory) used() (bytes, budget int64) {
+	return int64(m.days.WeightedSize()), int64(m.days.GetMaximum())
+}
+
+// full reports whether another day would cost one that is kept.
+func (m *memory) full() bool {
+	largest := int64(0)
+	for _, e := range m.days.All() {
+		largest = max(largest, int64(e.day.Bytes()))
 	}
-	m.bytes -= oldest.bytes
-	oldest.bytes = 0
-	delete(m.entries, date)
-	return true
+	bytes, budget := m.used()
+	return bytes+largest > budget
 }

@@ -54,7 +54,7 @@ type Timeline struct {
 func New(o Options) *Timeline {
 	t := &Timeline{dir: o.Snapshots, zone: o.Zone, names: NewNames(), cache: newMemory(o.MaxBytes), slots: make(chan struct{}, runtime.GOMAXPROCS(0)), edits: map[uint64]uint64{}}
 	if o.CacheDir != "" {
-		t.disk, t.diskError = openDisk(o.CacheDir, o.Snapshots.Path(), o.Zone.Key(), o.MaxDiskBytes)
+		t.disk, t.diskError = openDisk(o.CacheDir, o.Snapshots.Path(), o.Zone.Rules(), o.MaxDiskBytes)
 	}
 	return t
 }

@@ -191,7 +191,7 @@ func TestMemoryBudget(t *testing.T) {
 	for _, d := range v.Days {
 		largest = max(largest, d.Bytes())
 	}
-	tl.cache.max = int64(3 * largest)
+	tl.cache.days.SetMaximum(uint64(3 * largest))
 	for range 3 {
 		requireEqual(t, ask(rows), load(t, tl, rows))
 		used, budget := tl.Memory()
@@ -285,10 +285,10 @@ func TestWarm(t *testing.T) {
 	tl := open(t, dir, "UTC", "")
 	defer tl.Close()
 	require.NoError(t, tl.Warm(t.Context()))
-	e, err := tl.cache.acquire(t.Context(), pool.DayOf(start)+1)
+	e, done, err := tl.cache.acquire(t.Context(), pool.DayOf(start)+1)
 	require.NoError(t, err)
+	done()
 	warm := e.day
-	tl.cache.release(e)
 	require.NotNil(t, warm)
 	require.Contains(t, load(t, tl, rows).Days, warm)
 	ctx, cancel := context.WithCancel(t.Context())

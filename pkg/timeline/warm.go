@@ -44,20 +44,5 @@ func (t *Timeline) idle(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// full tells whether another day would drop one.
-func (m *memory) full() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	largest := int64(0)
-	for _, e := range m.entries {
-		largest = max(largest, e.bytes)
-	}
-	return m.bytes+largest > m.max
-}
-
 // Memory returns the bytes of the segments that are held, and the budget.
-func (t *Timeline) Memory() (used, budget int64) {
-	t.cache.mu.Lock()
-	defer t.cache.mu.Unlock()
-	return t.cache.bytes, t.cache.max
-}
+func (t *Timeline) Memory() (used, budget int64) { return t.cache.used() }
