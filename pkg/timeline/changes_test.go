@@ -107,3 +107,22 @@ func TestLateRowsOfFinishedDay(t *testing.T) {
 	requireEqual(t, ask(all), load(t, cold, all))
 	requireEqual(t, ask(all), load(t, warm, all))
 }
+
+// Rows that are edited and rows that are appended between two looks: both are seen.
+func TestEditsBesideGrowth(t *testing.T) {
+	dir := t.TempDir()
+	rows := quarterly(0, 400)
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: plain(rows[:600])})
+	tl := open(t, dir, "UTC", t.TempDir())
+	defer tl.Close()
+	load(t, tl, rows[:600])
+	db := snapshotstest.Open(t, dir, september, snapshotstest.Schema)
+	_, err := db.Exec("UPDATE gpu_state SET State = 'Drained', RemoteOwner = NULL, GlobalJobId = NULL")
+	require.NoError(t, err)
+	snapshotstest.Append(t, db, snapshotstest.Schema, plain(rows[600:])...)
+	require.NoError(t, db.Close())
+	for _, r := range rows[:600] {
+		r.Row["State"], r.Row["RemoteOwner"], r.Row["GlobalJobId"] = "Drained", nil, nil
+	}
+	requireEqual(t, ask(rows), load(t, tl, rows))
+}
