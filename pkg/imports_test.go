@@ -27,6 +27,7 @@ var layers = map[string][]string{
 	"localtime":               {"pool"},
 	"snapshots":               {"pool", "localtime"},
 	"timeline":                {"parallel", "pool", "localtime", "snapshots"},
+	"timeline/usage":          {"pool"},
 	"snapshots/snapshotstest": {"pool", "snapshots"},
 	"pressure":                {"parallel", "pool", "timeline"},
 	"jobs":                    {"pool"},
