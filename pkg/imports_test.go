@@ -26,6 +26,7 @@ var layers = map[string][]string{
 	"parallel":                {},
 	"localtime":               {"pool"},
 	"snapshots":               {"pool", "localtime"},
+	"snapshots/parquet":       {"pool", "localtime", "snapshots"},
 	"timeline":                {"parallel", "pool", "localtime", "snapshots"},
 	"timeline/usage":          {"pool"},
 	"snapshots/snapshotstest": {"pool", "snapshots"},

@@ -1,0 +1,271 @@
+package parquet
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// Append adds rows to the month file of a path, which it creates if there is none. Each row has a value for each field
+// (Writer.Write). The file is replaced as a whole, by a rename: a reader finds the old one or the new one. Row groups
+// that are full stay as they are, byte by byte; the last one is written again.
+// A file whose columns lack a field, or hold it as another type, is written again in full.
+func Append(ctx context.Context, path string, fields []Field, rows [][]any) error {
+	return appendRows(ctx, path, fields, rows, GroupRows)
+}
+
+// appendRows is Append with row groups of at most so many rows.
+func appendRows(ctx context.Context, path string, fields []Field, rows [][]any, most int) error {
+	return replace(path, func(out *os.File) error {
+		in, err := os.Open(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return writeAll(out, fields, func(w *Writer) error { return writeRows(w, fields, fields, rows) })
+		}
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		info, err := in.Stat()
+		if err != nil {
+			return err
+		}
+		old, err := Open(in, info.Size())
+		if err != nil {
+			return err
+		}
+		there, err := old.Fields()
+		if err != nil {
+			return fmt.Errorf("%w, which would be lost: move the file away, and a new one is begun", err)
+		}
+		union := unite(there, fields)
+		closed, end := old.closed(len(rows), most)
+		if !slices.Equal(union, there) || !old.writtenAlike(there) || closed == 0 {
+			return writeAll(out, union, func(w *Writer) error {
+				if err := old.copyRows(ctx, w, 0, union); err != nil {
+					return err
+				}
+				return writeRows(w, union, fields, rows)
+			})
+		}
+		return old.extend(ctx, out, in, info.Size(), closed, end, there, func(w *Writer) error {
+			if err := old.copyRows(ctx, w, closed, there); err != nil {
+				return err
+			}
+			return writeRows(w, there, fields, rows)
+		})
+	})
+}
+
+// replace writes a file beside the one of a path and puts it in its place. Readers take no file of the name it has
+// meanwhile.
+func replace(path string, write func(*os.File) error) (err error) {
+	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
+	out, err := os.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(temporary))
+		}
+	}()
+	if err := errors.Join(write(out), out.Sync(), out.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
+}
+
+func writeAll(out io.Writer, fields []Field, rows func(*Writer) error) error {
+	w := NewWriter(out, fields)
+	if err := rows(w); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// writeRows writes rows of some fields into a file of others.
+func writeRows(w *Writer, to, from []Field, rows [][]any) error {
+	positions := make([]int, len(to))
+	for i, f := range to {
+		positions[i] = slices.IndexFunc(from, func(o Field) bool { return strings.EqualFold(o.Name, f.Name) })
+	}
+	row := make([]any, len(to))
+	for _, r := range rows {
+		for i, p := range positions {
+			if row[i] = nil; p >= 0 {
+				row[i] = to[i].coerce(r[p])
+			}
+		}
+		if err := w.Write(row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// coerce returns a number as text where the column holds texts.
+func (f Field) coerce(v any) any {
+	if f.Kind == Text && v != nil {
+		return fmt.Sprint(v)
+	}
+	return v
+}
+
+// unite returns the fields of a file with those to be added, each in a kind that holds both.
+func unite(there, added []Field) []Field {
+	union := slices.Clone(there)
+	for _, f := range added {
+		i := slices.IndexFunc(union, func(o Field) bool { return strings.EqualFold(o.Name, f.Name) })
+		switch {
+		case i < 0:
+			union = append(union, f)
+		case union[i].Kind == f.Kind:
+		case union[i].Kind == Integer && f.Kind == Real || union[i].Kind == Real && f.Kind == Integer:
+			union[i].Kind = Real
+		default:
+			union[i].Kind = Text
+		}
+	}
+	return union
+}
+
+// closed returns how many row groups stay as they are when so many rows are added, and where they end.
+func (f *File) closed(added, most int) (groups int, end int64) {
+	groups = len(f.Groups)
+	if last := groups - 1; last >= 0 && f.Groups[last].Rows+added <= most {
+		groups--
+	}
+	for _, g := range f.Groups[:groups] {
+		for _, c := range g.chunks {
+			end = max(end, c.end)
+		}
+	}
+	for _, g := range f.Groups[groups:] {
+		for _, c := range g.chunks {
+			if c.at < end { // they stand in another order than any known writer's
+				return 0, 0
+			}
+		}
+	}
+	return groups, end
+}
+
+// writtenAlike reports whether a Writer of the fields gives the columns the very types that they have.
+func (f *File) writtenAlike(fields []Field) bool {
+	for i, c := range f.Columns {
+		kind := [...]format.Type{
+			Text: format.ByteArray, Integer: format.Int64, Real: format.Double, Moment: format.Int64,
+		}[fields[i].Kind]
+		unit := noTime
+		if fields[i].Kind == Moment {
+			unit = micros
+		}
+		if c.Kind != kind || c.unit != unit || !c.optional {
+			return false
+		}
+	}
+	return true
+}
+
+// copyRows writes the rows of the row groups from one on.
+func (f *File) copyRows(ctx context.Context, w *Writer, from int, fields []Field) error {
+	r, err := f.NewReader()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for g := from; g < len(f.Groups); g++ {
+		if err := r.Rows(ctx, g, 0, f.Groups[g].Rows, fields, w.Write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// extend writes the closed row groups as they are, which end at a byte, and one more.
+func (f *File) extend(
+	ctx context.Context, out io.Writer, in *os.File, size int64, closed int, end int64,
+	fields []Field, last func(*Writer) error,
+) error {
+	var tail bytes.Buffer
+	if err := writeAll(&tail, fields, last); err != nil {
+		return err
+	}
+	added, _, err := readFooter(bytes.NewReader(tail.Bytes()), int64(tail.Len()))
+	if err != nil {
+		return err
+	}
+	metadata, _, err := readFooter(in, size)
+	if err != nil {
+		return err
+	}
+	shift := end - int64(len(magic))
+	dataEnd := int64(len(magic))
+	metadata.RowGroups = metadata.RowGroups[:closed]
+	for i := range added.RowGroups {
+		g := added.RowGroups[i]
+		g.FileOffset += shift
+		for j := range g.Columns {
+			dataEnd = max(dataEnd, move(&g.Columns[j], shift))
+		}
+		metadata.RowGroups = append(metadata.RowGroups, g)
+	}
+	metadata.NumRows, metadata.CreatedBy = 0, added.CreatedBy
+	for i := range metadata.RowGroups {
+		g := &metadata.RowGroups[i]
+		if i > math.MaxInt16 {
+			return fmt.Errorf("more than %d row groups", math.MaxInt16)
+		}
+		g.Ordinal = int16(i)
+		metadata.NumRows += g.NumRows
+		for j := range g.Columns { // they stood behind the row groups
+			c := &g.Columns[j]
+			c.ColumnIndexOffset, c.ColumnIndexLength, c.OffsetIndexOffset, c.OffsetIndexLength = 0, 0, 0, 0
+		}
+	}
+	footer, err := thrift.Marshal(new(thrift.CompactProtocol), metadata)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if _, err := in.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if _, err := io.CopyN(out, in, end); err != nil {
+		return err
+	}
+	if _, err := out.Write(tail.Bytes()[len(magic):dataEnd]); err != nil {
+		return err
+	}
+	footer = append(binary.LittleEndian.AppendUint32(footer, uint32(len(footer))), magic...)
+	_, err = out.Write(footer)
+	return err
+}
+
+// move shifts where a column of a row group stands, and returns where it ended before.
+func move(c *format.ColumnChunk, shift int64) (end int64) {
+	m := &c.MetaData
+	end = m.DataPageOffset
+	if m.DictionaryPageOffset > 0 {
+		end = min(end, m.DictionaryPageOffset)
+		m.DictionaryPageOffset += shift
+	}
+	end += m.TotalCompressedSize
+	m.DataPageOffset += shift
+	c.FileOffset += shift
+	return end
+}

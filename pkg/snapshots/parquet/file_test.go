@@ -1,0 +1,318 @@
+package parquet
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress"
+	"github.com/parquet-go/parquet-go/encoding"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// everything reads all rows of a file as Writer.Write takes them.
+func everything(t testing.TB, data []byte, fields []Field) (rows [][]any) {
+	t.Helper()
+	rows, err := tryEverything(t, data, fields)
+	require.NoError(t, err)
+	return rows
+}
+
+func tryEverything(t testing.TB, data []byte, fields []Field) (rows [][]any, err error) {
+	f, err := Open(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		return nil, err
+	}
+	r, err := f.NewReader()
+	require.NoError(t, err)
+	defer r.Close()
+	for g := range f.Groups {
+		err := r.Rows(t.Context(), g, 0, f.Groups[g].Rows, fields, func(row []any) error {
+			rows = append(rows, append([]any{}, row...))
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
+// Files that polars and pyarrow wrote: columns in any order, of which some are missing or all NULL and of another type,
+// microseconds and nanoseconds, pages of both versions, with a dictionary and without, one not told of in the footer.
+func TestFilesOfOtherWriters(t *testing.T) {
+	text, err := os.ReadFile("testdata/rows.json")
+	require.NoError(t, err)
+	var want []map[string]any
+	require.NoError(t, json.Unmarshal(text, &want))
+	for _, name := range []string{"polars.parquet", "arrow-nanos-v2.parquet", "arrow-pages.parquet"} {
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(filepath.Join("testdata", name))
+			require.NoError(t, err)
+			rows := everything(t, data, Schema)
+			require.Len(t, rows, len(want))
+			for i, row := range rows {
+				for j, field := range Schema {
+					expected := want[i][field.Name]
+					if v, ok := expected.(float64); ok && field.Kind == Integer {
+						expected = int64(v)
+					}
+					require.Equal(t, expected, row[j], "row %d, %s", i, field.Name)
+				}
+			}
+			f, err := Open(bytes.NewReader(data), int64(len(data)))
+			require.NoError(t, err)
+			fields, err := f.Fields()
+			require.NoError(t, err)
+			require.Contains(t, fields, Field{"RemoteOwner", Text})
+			require.Contains(t, fields, Field{"timestamp", Moment})
+		})
+	}
+}
+
+// Floats are the numbers of a column, however they are stored; a part of a row group can be read alone.
+func TestFloatsAndParts(t *testing.T) {
+	data, err := os.ReadFile("testdata/arrow-pages.parquet")
+	require.NoError(t, err)
+	f, err := Open(bytes.NewReader(data), int64(len(data)))
+	require.NoError(t, err)
+	r, err := f.NewReader()
+	require.NoError(t, err)
+	defer r.Close()
+	for from := range 40 {
+		for to := from; to <= 40; to += 3 {
+			usage, memory := make([]float64, to-from), make([]float64, to-from)
+			require.NoError(t, r.Floats(t.Context(), 0, f.Column("GPUsAverageUsage"), from, to, usage))
+			require.NoError(t, r.Floats(t.Context(), 0, f.Column("GPUs_GlobalMemoryMb"), from, to, memory))
+			for n := range to - from {
+				if i := from + n; i%3 == 0 {
+					require.True(t, math.IsNaN(usage[n]) && math.IsNaN(memory[n]))
+				} else {
+					require.Equal(t, []float64{float64(i) / 7, 81251}, []float64{usage[n], memory[n]})
+				}
+			}
+		}
+	}
+}
+
+type drawnRow struct {
+	Name   *string  `parquet:"Name,optional"`
+	State  string   `parquet:"State"`
+	Memory *int64   `parquet:"GPUs_GlobalMemoryMb,optional"`
+	Usage  *float64 `parquet:"GPUsAverageUsage,optional"`
+	Time   *int64   `parquet:"timestamp,optional,timestamp(microsecond:local)"`
+}
+
+var drawnFields = []Field{
+	{"Name", Text}, {"State", Text}, {"GPUs_GlobalMemoryMb", Integer}, {"GPUsAverageUsage", Real}, {"timestamp", Moment},
+}
+
+func optional[T any](g *rapid.Generator[T]) *rapid.Generator[*T] { return rapid.Ptr(g, true) }
+
+// Random files of the library's own writer are read as they were written.
+func TestRandomFiles(tt *testing.T) {
+	rapid.Check(tt, func(t *rapid.T) {
+		some := rapid.SampledFrom([]string{"", "Claimed", "Unclaimed", "x\x00y", "ünï"})
+		texts := rapid.OneOf(some, rapid.StringN(0, 40, 300))
+		codecs := []compress.Codec{&parquet.Zstd, &parquet.Snappy, &parquet.Uncompressed}
+		rows := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) drawnRow {
+			return drawnRow{
+				Name: optional(texts).Draw(t, "name"), State: texts.Draw(t, "state"),
+				Memory: optional(rapid.Int64()).Draw(t, "memory"),
+				Usage:  optional(rapid.Float64()).Draw(t, "usage"), Time: optional(rapid.Int64Range(-1<<40, 1<<52)).Draw(t, "time"),
+			}
+		}), 0, 300).Draw(t, "rows")
+		options := []parquet.WriterOption{
+			parquet.DataPageVersion(rapid.IntRange(1, 2).Draw(t, "version")),
+			parquet.PageBufferSize(rapid.SampledFrom([]int{64, 1000, 1 << 20}).Draw(t, "page")),
+			parquet.MaxRowsPerRowGroup(rapid.Int64Range(1, 400).Draw(t, "group")),
+			parquet.Compression(rapid.SampledFrom(codecs).Draw(t, "codec")),
+		}
+		encodings := []encoding.Encoding{&parquet.Plain, &parquet.RLEDictionary}
+		options = append(options, parquet.DefaultEncoding(rapid.SampledFrom(encodings).Draw(t, "encoding")))
+		var out bytes.Buffer
+		w := parquet.NewGenericWriter[drawnRow](&out, options...)
+		_, err := w.Write(rows)
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+		got := everything(tt, out.Bytes(), drawnFields)
+		require.Len(t, got, len(rows))
+		for i, r := range rows {
+			want := []any{nil, r.State, nil, nil, nil}
+			if r.Name != nil {
+				want[0] = *r.Name
+			}
+			if r.Memory != nil {
+				want[2] = *r.Memory
+			}
+			if r.Usage != nil {
+				want[3] = *r.Usage
+			}
+			if r.Time != nil {
+				want[4] = micros.time(*r.Time).Format("2006-01-02 15:04:05.000000")
+			}
+			require.Equal(t, want, got[i])
+		}
+	})
+}
+
+// Row groups have the same key wherever they stand, and another one as soon as anything of them differs.
+func TestKeys(t *testing.T) {
+	write := func(values ...string) *File {
+		var out bytes.Buffer
+		w := NewWriter(&out, []Field{{"Name", Text}})
+		for _, v := range values {
+			require.NoError(t, w.Write([]any{v}))
+			require.NoError(t, w.Flush())
+		}
+		require.NoError(t, w.Close())
+		f, err := Open(bytes.NewReader(out.Bytes()), int64(out.Len()))
+		require.NoError(t, err)
+		return f
+	}
+	f, g := write("a", "b", "a"), write("long text", "b")
+	require.Equal(t, f.Groups[0].Key, f.Groups[2].Key)
+	require.Equal(t, f.Groups[1].Key, g.Groups[1].Key)
+	require.NotEqual(t, f.Groups[0].Key, f.Groups[1].Key)
+	var out bytes.Buffer
+	w := NewWriter(&out, []Field{{"name", Text}})
+	require.NoError(t, w.Write([]any{"a"}))
+	require.NoError(t, w.Close())
+	h, err := Open(bytes.NewReader(out.Bytes()), int64(out.Len()))
+	require.NoError(t, err)
+	require.NotEqual(t, f.Groups[0].Key, h.Groups[0].Key)
+}
+
+// What is no whole Parquet file is an error that says so.
+func TestDamage(t *testing.T) {
+	data, err := os.ReadFile("testdata/polars.parquet")
+	require.NoError(t, err)
+	withFooter := func(length uint32) []byte {
+		b := bytes.Clone(data)
+		binary.LittleEndian.PutUint32(b[len(b)-8:], length)
+		return b
+	}
+	zoned := func() []byte {
+		var out bytes.Buffer
+		w := parquet.NewGenericWriter[struct {
+			T int64 `parquet:"timestamp,timestamp(microsecond:utc)"`
+		}](&out)
+		require.NoError(t, w.Close())
+		return out.Bytes()
+	}
+	f, err := Open(bytes.NewReader(zoned()), int64(len(zoned())))
+	require.NoError(t, err)
+	require.Equal(t, zonedTime, f.Column("timestamp").unit)
+	for name, c := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"empty":       {nil, "0 bytes"},
+		"no parquet":  {[]byte("SQLite format 3\x00 and so on"), "it is no Parquet file"},
+		"truncated":   {data[:len(data)/2], "footer is missing"},
+		"encrypted":   {append([]byte("PARE"), data[4:]...), "encrypted"},
+		"huge footer": {withFooter(math.MaxUint32), "a footer of 4294967295 bytes"},
+		"no footer":   {withFooter(0), "footer"},
+		"lost bytes":  {append([]byte("PAR1"), data[3000:]...), "at byte"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Open(bytes.NewReader(c.data), int64(len(c.data)))
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+	// A page that is overwritten: an error, or values that differ; never anything else.
+	errors := 0
+	for at := 4; at < len(data)-1500; at += 7 {
+		broken := bytes.Clone(data)
+		for i := range min(20, len(data)-at) {
+			broken[at+i] ^= byte(0x55 + i)
+		}
+		if _, err := tryEverything(t, broken, Schema); err != nil {
+			errors++
+		}
+	}
+	require.Greater(t, errors, 100)
+}
+
+// A footer that promises more than the file has is told before anything is allocated for it.
+func TestAbsurdFooters(t *testing.T) {
+	list := func(size uint64) []byte { // field 2 of the footer, a list of structures
+		b := []byte{0x15, 0x02, 0x19, 0xfc}
+		return binary.AppendUvarint(b, size)
+	}
+	for _, size := range []uint64{100, 1 << 20, math.MaxInt32, math.MaxUint32, 1 << 60} {
+		footer := list(size)
+		data := append([]byte(magic), footer...)
+		data = append(binary.LittleEndian.AppendUint32(data, uint32(len(footer))), magic...)
+		n := testing.AllocsPerRun(1, func() {
+			_, err := Open(bytes.NewReader(data), int64(len(data)))
+			require.ErrorIs(t, err, errDamaged)
+		})
+		require.Less(t, n, 1000.0)
+	}
+}
+
+// Runs that promise more values than their page has are an error.
+func TestCheckRuns(t *testing.T) {
+	run := func(n uint64, more ...byte) []byte { return append(binary.AppendUvarint(nil, n), more...) }
+	for name, c := range map[string]struct {
+		data   []byte
+		width  int
+		wanted int
+		ok     bool
+	}{
+		"run":              {run(10<<1, 1), 1, 10, true},
+		"packed":           {run(2<<1|1, 1, 2), 1, 10, true},
+		"too long":         {run(1<<40, 1), 1, 10, false},
+		"too many groups":  {run(1<<40|1, 1), 1, 10, false},
+		"no value":         {run(10 << 1), 1, 10, false},
+		"too few":          {run(5<<1, 1), 1, 10, false},
+		"no width":         {run(10 << 1), 0, 10, true},
+		"bytes behind":     {run(10<<1, 1, 9, 9), 1, 10, false},
+		"packed too short": {run(2<<1|1, 1), 1, 10, false},
+	} {
+		err := checkRuns(c.data, c.width, c.wanted)
+		require.Equal(t, c.ok, err == nil, fmt.Sprint(name, err))
+	}
+}
+
+// FuzzOpen reads whatever bytes there are: an error, or rows.
+func FuzzOpen(f *testing.F) {
+	for _, name := range []string{"polars.parquet", "arrow-nanos-v2.parquet", "arrow-pages.parquet"} {
+		data, err := os.ReadFile(filepath.Join("testdata", name))
+		require.NoError(f, err)
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file, err := Open(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			return
+		}
+		r, err := file.NewReader()
+		require.NoError(t, err)
+		defer r.Close()
+		for g := range file.Groups {
+			if file.Groups[g].Rows > 1<<20 {
+				continue // it fits its pages only if they say so, which the test above is for
+			}
+			for i := range file.Columns {
+				var texts Texts
+				err := r.Texts(t.Context(), g, &file.Columns[i], 0, file.Groups[g].Rows, &texts)
+				if err == nil && len(texts.Codes) > 0 {
+					for _, code := range texts.Codes {
+						_ = texts.Values[code]
+					}
+				}
+				values := make([]float64, file.Groups[g].Rows)
+				_ = r.Floats(t.Context(), g, &file.Columns[i], 0, len(values), values)
+			}
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package parquet
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// The format: https://github.com/apache/parquet-format. A file says about itself how much memory reading it takes, so
+// every size and count is held against the bytes that are there before anything is allocated for it.
+const (
+	magic     = "PAR1"
+	encrypted = "PARE"
+	// maxFooter is far above any month: 10,000 GPUs every five minutes make a footer of 2 MB.
+	maxFooter = 32 << 20
+	// maxList bounds each list of the footer: row groups, columns, encodings.
+	maxList = 1 << 15
+	// maxGroupRows bounds the rows of one row group: writers close them at 100,000 to 1,000,000 rows.
+	maxGroupRows = 1 << 28
+)
+
+// errDamaged is a file that is not what a writer leaves behind.
+var errDamaged = errors.New("damaged or truncated")
+
+func damaged(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errDamaged, fmt.Sprintf(format, args...))
+}
+
+// bounded reads thrift structures whose lists cannot be longer than the bytes left: the decoder allocates a list
+// before it reads the first element.
+type bounded struct {
+	thrift.BytesReader
+	size int
+}
+
+func newBounded(data []byte) *bounded {
+	var protocol thrift.CompactProtocol
+	return &bounded{protocol.NewReaderFromBytes(data), len(data)}
+}
+
+func (b *bounded) ReadList() (thrift.List, error) {
+	list, err := b.BytesReader.ReadList()
+	if left := b.size - b.BytesRead(); err == nil && (list.Size < 0 || int(list.Size) > min(left, maxList)) {
+		return list, damaged("a list of %d elements in %d bytes", list.Size, left)
+	}
+	return list, err
+}
+
+func (b *bounded) ReadSet() (thrift.Set, error) {
+	list, err := b.ReadList()
+	return thrift.Set(list), err
+}
+
+func (b *bounded) ReadMap() (thrift.Map, error) {
+	return thrift.Map{}, damaged("a map, which the format does not have")
+}
+
+// Discard skips bytes; the decoder asks for it where a field is unknown.
+func (b *bounded) Discard(n int) (int, error) {
+	if d, ok := b.BytesReader.(interface{ Discard(int) (int, error) }); ok {
+		return d.Discard(n)
+	}
+	return 0, errors.ErrUnsupported
+}
+
+// readFooter returns the metadata at the end of a file, and where they begin.
+func readFooter(r io.ReaderAt, size int64) (*format.FileMetaData, int64, error) {
+	const frame = int64(len(magic))
+	if size < 3*frame {
+		return nil, 0, damaged("%d bytes", size)
+	}
+	var head [len(magic)]byte
+	var tail [2 * len(magic)]byte
+	if err := readFull(r, head[:], 0); err != nil {
+		return nil, 0, err
+	}
+	if err := readFull(r, tail[:], size-2*frame); err != nil {
+		return nil, 0, err
+	}
+	switch end := string(tail[4:]); {
+	case string(head[:]) == encrypted || end == encrypted:
+		return nil, 0, errors.New("it is encrypted")
+	case string(head[:]) != magic:
+		return nil, 0, errNoParquet
+	case end != magic:
+		return nil, 0, damaged("the footer is missing: its writer died, or the copy is incomplete")
+	}
+	length := int64(binary.LittleEndian.Uint32(tail[:]))
+	begin := size - 2*frame - length
+	if begin < frame || length > maxFooter {
+		return nil, 0, damaged("a footer of %d bytes in a file of %d", length, size)
+	}
+	data := make([]byte, length)
+	if err := readFull(r, data, begin); err != nil {
+		return nil, 0, err
+	}
+	metadata := new(format.FileMetaData)
+	if err := thrift.NewDecoder(newBounded(data)).Decode(metadata); err != nil {
+		return nil, 0, damaged("footer: %v", err)
+	}
+	return metadata, begin, nil
+}
+
+// errNoParquet is a file of another format.
+var errNoParquet = errors.New("it is no Parquet file")
+
+// readFull reads all of a range. A range that the file does not have any more is damage.
+func readFull(r io.ReaderAt, b []byte, at int64) error {
+	n, err := r.ReadAt(b, at)
+	switch {
+	case n == len(b):
+		return nil
+	case err == nil, errors.Is(err, io.EOF):
+		return damaged("it ends at byte %d", at+int64(n))
+	}
+	return err
+}

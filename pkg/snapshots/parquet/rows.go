@@ -1,0 +1,99 @@
+package parquet
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+)
+
+// batchRows bounds the rows of which columns are held at once.
+const batchRows = 1 << 16
+
+// Fields are the file's columns in its order. Errors: one has a form that could not be written again.
+func (f *File) Fields() ([]Field, error) {
+	if len(f.Groups) > 0 && len(f.Groups[0].chunks) != len(f.Columns) {
+		return nil, fmt.Errorf("it has a column of lists or of other nested values")
+	}
+	fields := make([]Field, len(f.Columns))
+	for i := range f.Columns {
+		c := &f.Columns[i]
+		kind, ok := kindOf(c)
+		if f.empty(c) { // writers give it any type
+			kind, ok = kindOfEmpty(c.Name), true
+		}
+		if !ok {
+			return nil, fmt.Errorf("its column %s has the type %s", c.Name, c.Kind)
+		}
+		fields[i] = Field{c.Name, kind}
+	}
+	return fields, nil
+}
+
+// empty reports whether a column is NULL in all rows, as far as the footer tells.
+func (f *File) empty(c *Column) bool {
+	for i := range f.Groups {
+		if g := &f.Groups[i]; g.chunks[c.leaf].nulls != int64(g.Rows) {
+			return false
+		}
+	}
+	return true
+}
+
+// kindOfEmpty is what a column without a value would hold.
+func kindOfEmpty(name string) Kind {
+	for _, f := range Schema {
+		if f.Name == name {
+			return f.Kind
+		}
+	}
+	return Text
+}
+
+// Rows gives the rows [from, to) of a row group to visit, with a value for each field as Writer.Write takes it; fields
+// that the file does not have are nil. The row is valid until visit returns.
+func (r *Reader) Rows(ctx context.Context, group, from, to int, fields []Field, visit func(row []any) error) error {
+	texts := make([]Texts, len(fields))
+	values := make([][]any, len(fields))
+	row := make([]any, len(fields))
+	for ; from < to; from += batchRows {
+		end := min(from+batchRows, to)
+		for i, field := range fields {
+			if err := r.Texts(ctx, group, r.file.Column(field.Name), from, end, &texts[i]); err != nil {
+				return err
+			}
+			var err error
+			if values[i], err = field.values(values[i][:0], texts[i].Values); err != nil {
+				return err
+			}
+		}
+		for n := range end - from {
+			for i := range fields {
+				row[i] = values[i][texts[i].Codes[n]]
+			}
+			if err := visit(row); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// values converts the values of a column; the first one is NULL.
+func (f Field) values(values []any, texts []string) ([]any, error) {
+	values = append(values, nil)
+	for _, text := range texts[1:] {
+		var value any = text
+		var err error
+		switch f.Kind {
+		case Integer:
+			value, err = strconv.ParseInt(text, 10, 64)
+		case Real:
+			value, err = strconv.ParseFloat(text, 64)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("column %s: %w", f.Name, err)
+		}
+		values = append(values, value)
+	}
+	return values, nil
+}

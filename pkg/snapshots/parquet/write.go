@@ -1,0 +1,210 @@
+package parquet
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress/zstd"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// GroupRows is the most rows of a row group that is written, as polars has it.
+const GroupRows = 512 * 512
+
+// Kind is what a column that is written holds.
+type Kind int
+
+// The kinds of columns, and what a row holds for each. NULL is nil everywhere.
+const (
+	Text    Kind = iota // string
+	Integer             // int64
+	Real                // float64
+	Moment              // string: YYYY-MM-DD HH:MM:SS[.ffffff], what the collector's clock showed
+)
+
+// Field is a column to be written.
+type Field struct {
+	Name string
+	Kind Kind
+}
+
+// Schema is what the collector writes, in its order.
+var Schema = []Field{
+	{"Name", Text}, {"AssignedGPUs", Text}, {"AvailableGPUs", Text}, {"State", Text}, {"GPUs_DeviceName", Text},
+	{"GPUs_GlobalMemoryMb", Integer}, {"PrioritizedProjects", Text}, {"GPUsAverageUsage", Real}, {"Machine", Text},
+	{"RemoteOwner", Text}, {"GlobalJobId", Text}, {"PreventJobsReason", Text}, {"Disk", Integer}, {"timestamp", Moment},
+}
+
+// Writer writes a file row by row. Rows are kept in memory, encoded, until their row group is full.
+type Writer struct {
+	fields  []Field
+	file    *parquet.Writer
+	columns [][]parquet.Value
+	rows    int // of the row group
+}
+
+// chunkRows is how many rows are handed on at once.
+const chunkRows = 4096
+
+// NewWriter returns a writer of a file with these columns: zstd, dictionaries for all but reals.
+func NewWriter(out io.Writer, fields []Field) *Writer {
+	group := ordered{Group: parquet.Group{}}
+	for _, f := range fields {
+		var node parquet.Node
+		switch f.Kind {
+		case Integer:
+			node = parquet.Encoded(parquet.Leaf(parquet.Int64Type), &parquet.RLEDictionary)
+		case Real:
+			node = parquet.Leaf(parquet.DoubleType)
+		case Moment:
+			node = parquet.Encoded(parquet.TimestampAdjusted(parquet.Microsecond, false), &parquet.RLEDictionary)
+		default:
+			node = parquet.Encoded(parquet.String(), &parquet.RLEDictionary)
+		}
+		group.Group[f.Name] = parquet.Optional(node)
+		group.names = append(group.names, f.Name)
+	}
+	w := &Writer{fields: fields, columns: make([][]parquet.Value, len(fields))}
+	w.file = parquet.NewWriter(out, parquet.NewSchema("root", group), parquet.Compression(&zstd.Codec{}),
+		parquet.DataPageVersion(1), parquet.DataPageStatistics(false), parquet.CreatedBy("GPU Reports for Grafana", "", ""))
+	return w
+}
+
+// ordered is a group whose fields keep their order.
+type ordered struct {
+	parquet.Group
+	names []string
+}
+
+func (o ordered) Fields() []parquet.Field {
+	byName := map[string]parquet.Field{}
+	for _, f := range o.Group.Fields() {
+		byName[f.Name()] = f
+	}
+	fields := make([]parquet.Field, len(o.names))
+	for i, name := range o.names {
+		fields[i] = byName[name]
+	}
+	return fields
+}
+
+// Write appends a row: a value for each field, nil for NULL.
+// Errors: a value does not fit its column; writing failed.
+func (w *Writer) Write(row []any) error {
+	if len(row) != len(w.fields) {
+		return fmt.Errorf("a row of %d values for %d columns", len(row), len(w.fields))
+	}
+	for i, f := range w.fields {
+		value, err := f.value(row[i])
+		if err != nil {
+			return err
+		}
+		level := 1
+		if row[i] == nil {
+			level = 0
+		}
+		w.columns[i] = append(w.columns[i], value.Level(0, level, i))
+	}
+	if w.rows++; w.rows%chunkRows == 0 {
+		if err := w.handOn(); err != nil {
+			return err
+		}
+	}
+	if w.rows == GroupRows {
+		return w.Flush()
+	}
+	return nil
+}
+
+// handOn gives the rows that wait to the encoders.
+func (w *Writer) handOn() error {
+	for i, c := range w.file.ColumnWriters() {
+		if _, err := c.WriteRowValues(w.columns[i]); err != nil {
+			return err
+		}
+		clear(w.columns[i])
+		w.columns[i] = w.columns[i][:0]
+	}
+	return nil
+}
+
+// Flush ends the row group, if it has a row.
+func (w *Writer) Flush() error {
+	if w.rows == 0 {
+		return nil
+	}
+	w.rows = 0
+	if err := w.handOn(); err != nil {
+		return err
+	}
+	return w.file.Flush()
+}
+
+// Close writes the last row group and the footer. It does not close what the writer writes to.
+func (w *Writer) Close() error {
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return w.file.Close()
+}
+
+// value converts a value to the form of the column.
+func (f Field) value(v any) (parquet.Value, error) {
+	switch v := v.(type) {
+	case nil:
+		return parquet.NullValue(), nil
+	case string:
+		switch f.Kind {
+		case Text:
+			return parquet.ByteArrayValue([]byte(v)), nil
+		case Moment:
+			t, err := parseMoment(v)
+			return parquet.Int64Value(t), err
+		}
+	case int64:
+		switch f.Kind {
+		case Integer:
+			return parquet.Int64Value(v), nil
+		case Real:
+			return parquet.DoubleValue(float64(v)), nil
+		}
+	case float64:
+		switch {
+		case f.Kind == Real:
+			return parquet.DoubleValue(v), nil
+		case f.Kind == Integer && v == math.Trunc(v) && math.Abs(v) <= 1<<53:
+			return parquet.Int64Value(int64(v)), nil
+		}
+	}
+	return parquet.Value{}, fmt.Errorf("column %s cannot hold %v (%T)", f.Name, v, v)
+}
+
+// parseMoment returns the microseconds since 1970-01-01 00:00 by the collector's clock.
+func parseMoment(text string) (int64, error) {
+	t, err := time.Parse("2006-01-02 15:04:05.999999", text)
+	if err != nil {
+		return 0, fmt.Errorf("%s is no time of the form YYYY-MM-DD HH:MM:SS.ffffff", strconv.Quote(text))
+	}
+	return t.UnixMicro(), nil
+}
+
+// kindOf returns the kind in which a column of a file is written again.
+func kindOf(c *Column) (Kind, bool) {
+	switch {
+	case c.unit > noTime:
+		return Moment, true
+	case c.unit == zonedTime:
+		return 0, false
+	case c.Kind == format.ByteArray:
+		return Text, true
+	case c.Kind == format.Int64 || c.Kind == format.Int32:
+		return Integer, true
+	case c.Kind == format.Double || c.Kind == format.Float:
+		return Real, true
+	}
+	return 0, false
+}
