@@ -55,17 +55,26 @@ func (q *CaseQuery) Kind() string {
 	return kind.QueryType
 }
 
-// Cases returns the cases with a query of one of the kinds; of their queries only those.
-func Cases(t testing.TB, kinds ...string) []Case {
+// Cases returns the cases of all lists with a query of one of the kinds; of their queries only those.
+func Cases(t testing.TB, kinds ...string) (found []Case) {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(Dir(t), "cases.json"))
+	lists, err := filepath.Glob(filepath.Join(Dir(t), "cases*.json"))
+	require.NoError(t, err)
+	for _, path := range lists {
+		found = append(found, casesOf(t, path, kinds)...)
+	}
+	return found
+}
+
+func casesOf(t testing.TB, path string, kinds []string) (found []Case) {
+	t.Helper()
+	content, err := os.ReadFile(path)
 	require.NoError(t, err)
 	var all struct {
 		Defaults map[string]any `json:"defaults"`
 		Cases    []Case         `json:"cases"`
 	}
 	require.NoError(t, json.Unmarshal(content, &all))
-	var found []Case
 	for _, c := range all.Cases {
 		c.Queries = slices.DeleteFunc(c.Queries, func(q CaseQuery) bool { return !slices.Contains(kinds, q.Kind()) })
 		if len(c.Queries) > 0 {
