@@ -55,7 +55,7 @@ func (g *grouping) texts(k group) []string {
 
 // occupancy counts GPU-snapshots by bucket: how many GPUs were in each state, summed over snapshots.
 type occupancy struct {
-	counts [][runs.States]int32
+	counts [][runs.States]int64
 	full   [][runs.States]int32 // change of the number of GPUs in the state over all of the bucket
 }
 
@@ -87,29 +87,29 @@ func newCalendar(times []pool.Micros, first, end int, buckets query.Buckets) *ca
 func (c *calendar) snapshots(bucket int) int { return int(c.begin[bucket+1] - c.begin[bucket]) }
 
 func newOccupancy(buckets int) *occupancy {
-	return &occupancy{make([][runs.States]int32, buckets), make([][runs.States]int32, buckets+1)}
+	return &occupancy{make([][runs.States]int64, buckets), make([][runs.States]int32, buckets+1)}
 }
 
 // add counts a GPU's state at the snapshots from first to last, all in the window.
 func (o *occupancy) add(c *calendar, s runs.State, first, last int32) {
 	a, b := c.bucket[int(first)-c.first], c.bucket[int(last)-c.first]
 	if a == b {
-		o.counts[a][s] += last - first + 1
+		o.counts[a][s] += int64(last - first + 1)
 		return
 	}
-	o.counts[a][s] += c.begin[a+1] - first
-	o.counts[b][s] += last - c.begin[b] + 1
+	o.counts[a][s] += int64(c.begin[a+1] - first)
+	o.counts[b][s] += int64(last - c.begin[b] + 1)
 	o.full[a+1][s]++
 	o.full[b][s]--
 }
 
 // finish turns full into counts.
 func (o *occupancy) finish(c *calendar) {
-	var gpus [runs.States]int32
+	var gpus [runs.States]int64
 	for b := range o.counts {
-		n := int32(c.snapshots(b))
+		n := int64(c.snapshots(b))
 		for s := range gpus {
-			gpus[s] += o.full[b][s]
+			gpus[s] += int64(o.full[b][s])
 			o.counts[b][s] += gpus[s] * n
 		}
 	}
@@ -262,7 +262,7 @@ func ofCurve(name string, c survival.Curve) float64 {
 }
 
 // ofOccupancy reads a metric off a bucket's counts.
-func ofOccupancy(name string, counts [runs.States]int32, snapshots int) float64 {
+func ofOccupancy(name string, counts [runs.States]int64, snapshots int) float64 {
 	available, used, taken := float64(counts[runs.Available]), float64(counts[runs.Used]), float64(counts[runs.Taken])
 	n := float64(snapshots)
 	switch {

@@ -53,7 +53,7 @@ var ofCurves = map[string]measure{"kmMedianHours": vacancy, "restrictedMeanHours
 
 // cells are a group's figures of the summary.
 type cells struct {
-	counts [runs.States]int32
+	counts [runs.States]int64
 	of     [2]statistics // by measure
 }
 
@@ -301,14 +301,14 @@ func (a *answer) hourOfWeek() (data.Frames, error) {
 		return nil, err
 	}
 	calendar := newCalendar(a.observed.View.Times, a.first, a.end, hours)
-	var counts [7][24][runs.States]int32
+	var counts [7][24][runs.States]int64
 	var snapshots [7][24]int
 	for b, at := range cells {
 		snapshots[at[0]][at[1]] += calendar.snapshots(b)
 	}
 	states, err := occupy(a.observed, calendar, hours.Len(), &grouping{}, a.chosen)
-	if err != nil {
-		return nil, err
+	if err != nil || len(states) == 0 {
+		return a.about.Finish(nil), err
 	}
 	for _, o := range states {
 		for b, at := range cells {

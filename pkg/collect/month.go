@@ -39,16 +39,21 @@ func rowsOf(ctx context.Context, dir, timestamp string) (rows int, err error) {
 }
 
 // write appends the snapshot to its month file in one transaction and returns the number of its rows.
-func (s snapshot) write(ctx context.Context, dir string) (rows int, err error) {
+// note says what failed when the snapshot was already written, "" nothing.
+func (s snapshot) write(ctx context.Context, dir string) (rows int, note string, err error) {
 	name := monthFile(s.timestamp)
 	path := filepath.Join(dir, name)
 	if err := createMonth(ctx, path); err != nil {
-		return 0, pool.SourceError("creating %s: %w", name, err)
+		return 0, "", pool.SourceError("creating %s: %w", name, err)
 	}
-	if rows, err = s.append(ctx, path); err != nil {
-		return 0, pool.SourceError("writing to %s: %w", name, err)
+	rows, afterwards, err := s.append(ctx, path)
+	if err != nil {
+		return 0, "", pool.SourceError("writing to %s: %w", name, err)
 	}
-	return rows, nil
+	if afterwards != nil {
+		note = fmt.Sprintf("%s was written, but not closed as it should be: %v", name, afterwards)
+	}
+	return rows, note, nil
 }
 
 // createMonth makes a month file if there is none. It appears with its table, so that nobody ever finds it without.
@@ -141,12 +146,21 @@ func definitions(columns []column) string {
 	return strings.Join(parts, ", ")
 }
 
-func (s snapshot) append(ctx context.Context, path string) (rows int, err error) {
+// append writes the snapshot. afterwards is what failed once it was committed: it stands all the same.
+func (s snapshot) append(ctx context.Context, path string) (rows int, afterwards, err error) {
 	db, err := open(ctx, path)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
+	if rows, err = s.commit(ctx, db); err != nil {
+		return 0, nil, errors.Join(err, db.Close())
+	}
+	// The main file is complete then, for those who copy it. A reader can prevent this; the next run does it.
+	_, checkpoint := db.ExecContext(context.WithoutCancel(ctx), "PRAGMA busy_timeout = 1000; PRAGMA wal_checkpoint(TRUNCATE)")
+	return rows, errors.Join(checkpoint, db.Close()), nil
+}
+
+func (s snapshot) commit(ctx context.Context, db *sql.DB) (rows int, err error) {
 	if err := keepLog(ctx, db); err != nil {
 		return 0, err
 	}
@@ -161,12 +175,7 @@ func (s snapshot) append(ctx context.Context, path string) (rows int, err error)
 	if rows, err = s.insert(ctx, tx); err != nil {
 		return 0, err
 	}
-	if err := tx.Commit(); err != nil {
-		return 0, err
-	}
-	// The main file is complete then, for those who copy it. A reader can prevent this; the next run does it.
-	_, err = db.ExecContext(ctx, "PRAGMA busy_timeout = 1000; PRAGMA wal_checkpoint(TRUNCATE)")
-	return rows, err
+	return rows, tx.Commit()
 }
 
 // keepLog leaves the -wal and -shm files in place: whoever may only read the directory could not make them, nor read without.

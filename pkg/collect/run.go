@@ -3,6 +3,8 @@ package collect
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -64,9 +66,10 @@ func collect(ctx context.Context, o Options, zone *time.Location, log *runLog, n
 	if err := log.writes(ctx, s.timestamp); err != nil {
 		return Result{}, pool.SourceError("writing to the run log: %w", err)
 	}
-	rows, err := s.write(ctx, o.SnapshotDir)
+	rows, note, err := s.write(ctx, o.SnapshotDir)
 	if err != nil {
 		return Result{}, err
 	}
-	return Result{Timestamp: s.timestamp, Slots: len(s.ads), Rows: rows, Notes: answer.notes.String()}, nil
+	notes := slices.DeleteFunc([]string{answer.notes.String(), note}, func(text string) bool { return text == "" })
+	return Result{Timestamp: s.timestamp, Slots: len(s.ads), Rows: rows, Notes: strings.Join(notes, "; ")}, nil
 }

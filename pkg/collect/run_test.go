@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"modernc.org/sqlite"
 
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -273,4 +275,35 @@ func Test100000Slots(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, got.Rows, one[int](t, readOnly(t, files[0]), "SELECT count(*) FROM gpu_state"))
 	require.Equal(t, machines*rowsPerMachine, got.Rows)
+}
+
+// What fails once a snapshot is committed, here by a signal that comes at that moment, does not undo it.
+func TestSignalAfterTheCommit(t *testing.T) {
+	o := fake(t, "machines:2")
+	ctx, signal := context.WithCancel(t.Context())
+	second, inserted := false, false
+	sqlite.RegisterConnectionHook(func(conn sqlite.ExecQuerierContext, dsn string) error {
+		if !second || !strings.Contains(dsn, filepath.Join(o.SnapshotDir, "gpu_state_2026-07.db?")) {
+			return nil
+		}
+		hooks := conn.(sqlite.HookRegisterer)
+		hooks.RegisterPreUpdateHook(func(sqlite.SQLitePreUpdateData) { inserted = true })
+		hooks.RegisterCommitHook(func() int32 {
+			if inserted {
+				signal()
+			}
+			return 0
+		})
+		return nil
+	})
+	defer signal()
+	_, err := run(t.Context(), o, clock("2026-07-01T00:15:00Z")) // makes the file and its table
+	require.NoError(t, err)
+	second = true
+	got, err := run(ctx, o, clock("2026-07-01T00:30:00Z"))
+	require.NoError(t, err)
+	require.Error(t, ctx.Err())
+	require.Equal(t, 2*rowsPerMachine, got.Rows)
+	log := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
+	require.Equal(t, 2, one[int](t, log, "SELECT count(*) FROM runs WHERE rows > 0 AND error IS NULL"))
 }

@@ -5,6 +5,7 @@ package evictions
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -143,8 +144,8 @@ func tellOddities(all []Run, about *frames.About) {
 	if lost > 0 {
 		about.Info("%d runs were lost from sight in a gap or while their machine was silent", lost)
 	}
-	for code, n := range codes {
-		about.Info("%d runs have the vacate code %d, whose meaning is not known: counted as evicted, cause unknown", n, code)
+	for _, code := range slices.Sorted(maps.Keys(codes)) {
+		about.Info("%d runs have the vacate code %d, whose meaning is not known: counted as evicted, cause unknown", codes[code], code)
 	}
 }
 

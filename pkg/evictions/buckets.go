@@ -142,8 +142,8 @@ func (a *answer) newestSlice() pool.Micros {
 func (a *answer) hourOfWeek() (data.Frames, error) {
 	w := a.plan.Window
 	buckets, cells, err := a.plan.Hours()
-	if err != nil {
-		return nil, err
+	if err != nil || len(a.runs) == 0 {
+		return a.about.Finish(nil), err
 	}
 	var evictions, hours frames.Week
 	var seen [7][24]bool

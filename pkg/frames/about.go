@@ -181,10 +181,14 @@ func (a *About) Finish(frames data.Frames) data.Frames {
 	return frames
 }
 
-// NoData is the answer without data: one frame with type and version and no fields.
+// NoData is the answer without data: one frame with type and version and no fields. A heat map without any is a table:
+// Grafana's panel cannot draw cells that have no fields.
 func NoData(p *query.Plan) *data.Frame {
 	f := data.NewFrame("")
 	f.Meta = meta(frameType(p))
+	if p.Frame == query.FrameHeatMap {
+		f.Meta = meta(data.FrameTypeTable)
+	}
 	return f
 }
 

@@ -101,7 +101,7 @@ func TestNoData(t *testing.T) {
 		`{"queryType": "allocation", "view": "stateTimeline"}`:                          "timeseries-multi",
 		`{"queryType": "allocation", "view": "summary"}`:                                "table",
 		`{"queryType": "allocation", "view": "health", "metrics": ["gpusLost"]}`:        "numeric-long",
-		`{"queryType": "evictions", "view": "hourOfWeek"}`:                              "heatmap-cells",
+		`{"queryType": "evictions", "view": "hourOfWeek"}`:                              "table",
 		`{"queryType": "evictions", "view": "survival"}`:                                "table",
 		`{"queryType": "backfillAvailability", "view": "periods"}`:                      "table",
 		`{"queryType": "userHours", "view": "timeseries", "groupBy": ["user"]}`:         "timeseries-multi",

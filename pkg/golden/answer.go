@@ -2,6 +2,7 @@ package golden
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -72,12 +73,8 @@ func Series(frames data.Frames, names ...string) map[string][]Point {
 	return all
 }
 
-// Same tells whether two cells are equal: numbers to a relative 1e-9, times to 1 ms, an empty text and null alike.
+// Same reports whether two cells are equal: numbers to a relative 1e-9, times to 1 ms.
 func Same(want, got any) bool {
-	empty := func(v any) bool { return v == nil || v == "" }
-	if empty(want) || empty(got) {
-		return empty(want) && empty(got)
-	}
 	switch g := got.(type) {
 	case float64:
 		w, ok := want.(float64)
@@ -118,12 +115,8 @@ func (e *Expect) checkSeries(t testing.TB, frames data.Frames) {
 	got := map[string][]Point{}
 	for _, f := range frames {
 		require.Len(t, f.Fields, 2)
-		label := ""
-		for name, value := range f.Fields[1].Labels {
-			if name != "metric" && name != "slots" {
-				label = value
-			}
-		}
+		label := labelOf(f.Fields[1].Labels)
+		require.NotContains(t, got, label, "a series is there twice")
 		got[label] = Series(data.Frames{f})[""]
 	}
 	for label, points := range e.Series {
@@ -137,6 +130,17 @@ func (e *Expect) checkSeries(t testing.TB, frames data.Frames) {
 			require.False(t, slices.ContainsFunc(points, func(p Point) bool { return p.Value != 0 }), "unexpected series %s: %v", label, points)
 		}
 	}
+}
+
+// labelOf names a series as cases do: by its group's values in the order of the labels' names, joined by "|".
+func labelOf(labels data.Labels) string {
+	var values []string
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		if name != "metric" && name != "slots" {
+			values = append(values, labels[name])
+		}
+	}
+	return strings.Join(values, "|")
 }
 
 func (e *Expect) checkRows(t testing.TB, frames data.Frames) {

@@ -74,7 +74,8 @@ const (
 	parameterFilter  = "filter"
 	parameterFrom    = "from"
 	parameterTo      = "to"
-	parameterExample = "milliseconds since 1970"
+	parameterExample = "milliseconds since 1970, of the years 1 to 9999"
+	earliest, latest = -62_135_596_800_000, 253_402_300_799_999
 )
 
 // values lists what a dimension's values are in a window: from, to in ms (default: the newest 7 days), filter as in queries.
@@ -157,7 +158,7 @@ func readMillis(r *http.Request, name string, t *pool.Micros) error {
 		return nil
 	}
 	ms, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
+	if err != nil || ms < earliest || ms > latest {
 		return pool.BadQuery("%s %q is no time: want %s", name, text, parameterExample)
 	}
 	*t = ms * millisecond

@@ -184,15 +184,15 @@ func whatAlerts(view *View) string {
 
 func text(t pool.Micros) string { return pool.Time(t).Format(time.RFC3339Nano) }
 
-// maxRows bounds every table.
-const maxRows = 50_000
+// MaxRows bounds the rows of every table, and the series of every answer.
+const MaxRows = 50_000
 
 // Max is the limit in force: as asked, else the given one of the view; never more than 50,000.
 func (p *Plan) Max(ofView int) int {
 	if p.Limit == 0 {
 		return ofView
 	}
-	return min(p.Limit, maxRows)
+	return min(p.Limit, MaxRows)
 }
 
 // Executed is the query with the resolved window, zone, bucket and defaults, for people to read.

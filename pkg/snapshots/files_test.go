@@ -253,3 +253,16 @@ func TestLists(t *testing.T) {
 	_, err = d.Lists("out", "")
 	require.ErrorContains(t, err, "cannot be read")
 }
+
+// A line can be as long as the file.
+func TestLongLineInList(t *testing.T) {
+	dir := t.TempDir()
+	text := "first.example.org\n# " + strings.Repeat("a long remark ", 10_000) + "\r\nlast.example.org # the last"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "chtc_owned"), []byte(text), 0o600))
+	d, err := OpenDir(dir)
+	require.NoError(t, err)
+	defer d.Close()
+	lists, err := d.Lists("", "")
+	require.NoError(t, err)
+	require.Equal(t, map[string]bool{"first.example.org": true, "last.example.org": true}, lists.CHTCOwned)
+}

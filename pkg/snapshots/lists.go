@@ -1,8 +1,6 @@
 package snapshots
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"io/fs"
 	"path/filepath"
@@ -28,8 +26,8 @@ func (d *Dir) Lists(chtcOwned, hostExclusions string) (pool.Lists, error) {
 		return lists, err
 	}
 	lists.CHTCOwned = map[string]bool{}
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		machine, _, _ := strings.Cut(lines.Text(), "#")
+	for line := range strings.Lines(string(text)) {
+		machine, _, _ := strings.Cut(line, "#")
 		if machine = strings.TrimSpace(machine); machine != "" {
 			lists.CHTCOwned[machine] = true
 		}

@@ -118,9 +118,11 @@ func series(h *hours, p *query.Plan, about *frames.About) data.Frames {
 		if rest := users(h) - len(kept); rest > 0 {
 			about.Info("limit: the %d users with the most hours, the other %s are %s", len(kept), frames.Thousands(rest), query.Other)
 		}
-		unlimited := *p // the limit is that of users
-		unlimited.Limit = 0
-		shown = &unlimited
+		if p.Limit > 0 { // it is that of users: their series are all shown
+			unlimited := *p
+			unlimited.Limit = query.MaxRows
+			shown = &unlimited
+		}
 	}
 	sums := map[string]*frames.Series{}
 	var all []*frames.Series

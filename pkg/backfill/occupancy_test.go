@@ -1,0 +1,30 @@
+package backfill
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/runs"
+)
+
+// 40,000 GPUs over 70,000 snapshots are more than 32 bits hold.
+func TestManyGPUSnapshots(t *testing.T) {
+	const gpus, snapshots = 40_000, 70_000
+	times := make([]pool.Micros, snapshots)
+	for i := range times {
+		times[i] = pool.Micros(i) * pool.Minute
+	}
+	buckets := query.Buckets{Starts: []pool.Micros{0, times[10], times[snapshots-10], times[snapshots-1] + 1}}
+	c := newCalendar(times, 0, snapshots, buckets)
+	o := newOccupancy(buckets.Len())
+	for range gpus {
+		o.add(c, runs.Available, 0, snapshots-1)
+	}
+	o.finish(c)
+	require.EqualValues(t, gpus*10, o.counts[0][runs.Available])
+	require.EqualValues(t, gpus*(snapshots-20), o.counts[1][runs.Available])
+	require.InDelta(t, gpus, ofOccupancy("available", o.counts[1], snapshots-20), 1e-9)
+}
