@@ -1,6 +1,7 @@
 package dashboards
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/query"
@@ -37,6 +38,14 @@ const (
 
 const day = 24 * time.Hour
 
+// Thresholds that panels show too.
+const (
+	underused  = 30   // percent allocated
+	stale      = 2700 // seconds since the newest snapshot: three at the usual distance of 15 minutes
+	jobsBehind = 7200 // seconds since the newest job ad
+	fewLinked  = 80   // percent of backfill runs that have a job ad
+)
+
 // Rules are the alert rules. Their thresholds are a beginning: every pool will want to set its own.
 func Rules() []Rule {
 	realSlots := query.Filter{Slots: []string{"Real"}}
@@ -50,7 +59,7 @@ func Rules() []Rule {
 		{
 			UID: "gpureports-underused", Title: "GPU category under-used",
 			Queries:   []RuleQuery{{Query: ask("allocation", "summary").by("category").of("allocatedPercent").where(realSlots), Since: 6 * time.Hour}},
-			Condition: "$A < 30", For: time.Hour, Severity: "warning", NoData: normal, Failed: keepLast,
+			Condition: fmt.Sprintf("$A < %d", underused), For: time.Hour, Severity: "warning", NoData: normal, Failed: keepLast,
 			Summary:     `{{ $labels.category }}: {{ printf "%.0f" $values.A.Value }} % of the GPUs are allocated`,
 			Description: "Over the last 6 hours jobs held less than 30 % of the GPUs that could be allocated in this category.",
 			Dashboard:   "gpureports-pool", Panel: "Allocated % over time",
@@ -58,10 +67,10 @@ func Rules() []Rule {
 		{
 			UID: "gpureports-stale", Title: "GPU snapshots stale",
 			Queries:   health("snapshotAgeSeconds"),
-			Condition: "$A > 2700", For: 5 * time.Minute, Severity: "critical", NoData: alerting, Failed: alerting,
+			Condition: fmt.Sprintf("$A > %d", stale), For: 5 * time.Minute, Severity: "critical", NoData: alerting, Failed: alerting,
 			Summary:     `{{ with $values.A }}The newest snapshot of the GPU pool is {{ humanizeDuration .Value }} old{{ else }}There is no snapshot of the GPU pool{{ end }}`,
 			Description: "For 45 minutes the collector has written no snapshot, or the snapshots cannot be read: look at the collector and at the data source's health check. The other rules cannot tell anything meanwhile.",
-			Dashboard:   "gpureports-pool", Panel: "Freshness",
+			Dashboard:   "gpureports-pool", Panel: "Age of newest snapshot",
 		},
 		{
 			UID: "gpureports-vanished", Title: "GPUs vanished",
@@ -92,7 +101,7 @@ func Rules() []Rule {
 			Condition: "$B >= 10 && $A > 3 * $C", For: 15 * time.Minute, Severity: "warning", NoData: normal, Failed: keepLast,
 			Summary:     `{{ $labels.device }}: {{ printf "%.1f" $values.A.Value }} evictions per 100 backfill GPU hours`,
 			Description: "In the last 6 hours backfill jobs on this device were evicted more than three times as often per GPU hour as in the 7 days before, and at least 10 times.",
-			Dashboard:   "gpureports-backfill", Panel: "Evictions by device",
+			Dashboard:   "gpureports-backfill-evictions", Panel: "Evictions by device",
 		},
 		{
 			UID: "gpureports-supply", Title: "Backfill supply collapsed",
@@ -110,7 +119,7 @@ func Rules() []Rule {
 		{
 			UID: "gpureports-jobs-behind", Title: "Job ads behind",
 			Queries:   health("jobsLagSeconds"),
-			Condition: "$A > 7200", For: 15 * time.Minute, Severity: "warning", NoData: normal, Failed: alerting,
+			Condition: fmt.Sprintf("$A > %d", jobsBehind), For: 15 * time.Minute, Severity: "warning", NoData: normal, Failed: alerting,
 			Summary:     `{{ with $values.A }}The newest job ad is {{ humanizeDuration .Value }} old{{ else }}Job ads cannot be read{{ end }}`,
 			Description: "For 2 hours no job ad has arrived in Elasticsearch (or the job file), or it cannot be asked: look at condor_adstash. Ends of backfill runs and evictions are known from snapshots only meanwhile. Without a job source there is nothing to tell.",
 			Dashboard:   "gpureports-pool", Panel: "Freshness",
@@ -118,7 +127,7 @@ func Rules() []Rule {
 		{
 			UID: "gpureports-link-rate", Title: "Few backfill runs have a job ad",
 			Queries:   health("linkRate"),
-			Condition: "$A < 80", For: 2 * time.Hour, Severity: "warning", NoData: normal, Failed: keepLast,
+			Condition: fmt.Sprintf("$A < %d", fewLinked), For: 2 * time.Hour, Severity: "warning", NoData: normal, Failed: keepLast,
 			Summary:     `{{ printf "%.0f" $values.A.Value }} % of the backfill runs have a job ad`,
 			Description: "Over the last 24 hours fewer than 80 % of the backfill runs that ended could be linked with a job ad; below 50 % figures on completions are not given at all. An access point may not send its ads, or clocks may differ by minutes.",
 			Dashboard:   "gpureports-pool", Panel: "Freshness",

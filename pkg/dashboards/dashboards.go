@@ -5,6 +5,7 @@
 package dashboards
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/query"
@@ -12,20 +13,26 @@ import (
 
 //go:generate go run ./generate ../..
 
-// All are the dashboards, in the order in which they are listed and linked.
+// All are the dashboards, in the order in which they are listed.
 func All() []Dashboard {
-	return []Dashboard{poolOverview(), users(), backfill(), machine()}
+	return []Dashboard{poolOverview(), users(), supply(), evictions(), machine()}
+}
+
+// fileNames are the dashboards' files, by UID.
+var fileNames = map[string]string{
+	"gpureports-pool": "pool-overview", "gpureports-users": "users", "gpureports-backfill": "supply", "gpureports-backfill-evictions": "evictions",
+	"gpureports-machine": "machine",
 }
 
 // Files are the files to ship, by path from the repository's root.
 func Files() (map[string][]byte, error) {
 	files := map[string][]byte{}
-	for name, d := range map[string]Dashboard{"pool-overview": poolOverview(), "users": users(), "backfill": backfill(), "machine": machine()} {
+	for _, d := range All() {
 		text, err := d.JSON()
 		if err != nil {
 			return nil, err
 		}
-		files["src/dashboards/"+name+".json"] = text
+		files["src/dashboards/"+fileNames[d.UID]+".json"] = text
 	}
 	rules, err := alertFile()
 	if err != nil {
@@ -39,6 +46,7 @@ func Files() (map[string][]byte, error) {
 var (
 	ownershipVariable = Variable{Name: "ownership", Label: "Ownership", Dimension: "ownership", Description: "Who owns the machines"}
 	deviceVariable    = Variable{Name: "device", Label: "Device", Dimension: "device", Description: "GPU models", Filter: query.Filter{Ownerships: []string{"$ownership"}}}
+	machineVariable   = Variable{Name: "machine", Label: "Machine", Dimension: "machine", Description: "Machines", Filter: query.Filter{Ownerships: []string{"$ownership"}, Devices: []string{"$device"}}}
 )
 
 // gaps marks the times without snapshots.
@@ -111,4 +119,11 @@ func (q Query) view() query.View {
 		}
 	}
 	return query.View{}
+}
+
+// with is a configuration with one more property.
+func with(config object, name string, value any) object {
+	config = maps.Clone(config)
+	config[name] = value
+	return config
 }

@@ -2,11 +2,13 @@ package dashboards
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -86,7 +88,9 @@ func TestDashboardsAreSound(t *testing.T) {
 			known := []string{"datasource", inputName}
 			for _, v := range d.Variables {
 				require.NotEmpty(t, v.Description, v.Name)
-				require.Contains(t, query.Dimensions, v.Dimension)
+				if len(v.Values) == 0 {
+					require.Contains(t, query.Dimensions, v.Dimension)
+				}
 				for _, name := range references(t, v.Filter) {
 					require.Contains(t, known, name, "variable %s: a filter may name variables before it", v.Name)
 				}
@@ -109,33 +113,138 @@ func TestDashboardsAreSound(t *testing.T) {
 			for _, found := range target.FindAllStringSubmatch(string(text), -1) {
 				other, ok := uids[found[1]]
 				require.True(t, ok, "a link to %s", found[1])
-				for _, parameter := range strings.Split(found[2], `\u0026`) {
-					name, value, _ := strings.Cut(parameter, "=")
-					if name, ok := strings.CutPrefix(name, "var-"); ok {
-						require.True(t, slices.ContainsFunc(other.Variables, func(v Variable) bool { return v.Name == name }), "%s has no variable %s", other.UID, name)
-						require.Contains(t, value, ":percentencode}")
-					}
-				}
+				requireHandsOn(t, d, other, strings.Split(found[2], `\u0026`))
 			}
-			var model struct {
-				Panels []struct {
-					ID      int
-					Title   string
-					GridPos struct{ X, Y, W, H int }
-				}
-			}
+			var model struct{ Panels []placed }
 			require.NoError(t, json.Unmarshal(text, &model))
+			ids := 0
 			taken := map[[2]int]string{}
-			for i, p := range model.Panels {
-				require.Equal(t, i+1, p.ID)
-				for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
-					for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
-						require.Empty(t, taken[[2]int{x, y}], "%s lies on another panel", p.Title)
-						taken[[2]int{x, y}] = p.Title
-					}
+			for _, p := range model.Panels {
+				require.Equal(t, ids+1, p.ID)
+				ids += 1 + len(p.Panels)
+				p.place(t, taken)
+				inside := map[[2]int]string{}
+				for i, hidden := range p.Panels {
+					require.Equal(t, p.ID+1+i, hidden.ID)
+					require.Greater(t, hidden.GridPos.Y, p.GridPos.Y)
+					hidden.place(t, inside)
 				}
 			}
 		})
+	}
+}
+
+// requireHandsOn checks that a link sets variables that the other dashboard knows, and hands on all that both know.
+func requireHandsOn(t *testing.T, d, other Dashboard, parameters []string) {
+	t.Helper()
+	set := map[string]bool{}
+	for _, parameter := range parameters {
+		name, value, _ := strings.Cut(parameter, "=")
+		if name, ok := strings.CutPrefix(name, "var-"); ok {
+			require.True(t, slices.ContainsFunc(other.Variables, func(v Variable) bool { return v.Name == name }), "%s has no variable %s", other.UID, name)
+			require.True(t, strings.Contains(value, ":percentencode}") || !strings.Contains(value, "$"), value)
+			set[name] = true
+		}
+		if name, ok := strings.CutSuffix(strings.TrimPrefix(parameter, "${"), ":queryparam}"); ok {
+			set[name] = true
+		}
+	}
+	require.True(t, set["datasource"])
+	for _, v := range d.Variables {
+		if other.knows(v) {
+			require.True(t, set[v.Name], "%s does not get %s from %s", other.UID, v.Name, d.UID)
+		}
+	}
+}
+
+// placed is a panel as Grafana's model has it.
+type placed struct {
+	ID      int
+	Title   string
+	GridPos struct{ X, Y, W, H int }
+	Panels  []placed
+}
+
+// place takes the panel's room, which nothing else may have.
+func (p placed) place(t *testing.T, taken map[[2]int]string) {
+	t.Helper()
+	for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+		for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+			require.Empty(t, taken[[2]int{x, y}], "%s lies on another panel", p.Title)
+			taken[[2]int{x, y}] = p.Title
+		}
+	}
+}
+
+// A row that adds others up names nothing that a dashboard shows: a table in which a name leads somewhere has none.
+func TestLinksLeadFromRowsOnly(t *testing.T) {
+	for _, d := range All() {
+		for _, row := range d.Rows {
+			for _, p := range row.Panels {
+				if p.View.Type != "table" || p.Query.view().Frame != query.FrameTable || len(p.Query.view().Metrics) == 0 {
+					continue
+				}
+				plan := planOf(t, p.Query, false)
+				for _, o := range p.View.Overrides {
+					if _, links := o.Properties["links"]; links && slices.Contains(plan.GroupBy, o.Field) && p.Query.QueryType != "userHours" {
+						require.False(t, plan.Totals, "%s: %s: %s", d.UID, p.Title, o.Field)
+					}
+				}
+				if p.Query.QueryType == "userHours" && plan.Totals {
+					require.Contains(t, transformationsOf(p), "groupToNestedTable", "%s: %s: users stand beside groups and totals", d.UID, p.Title)
+				}
+			}
+		}
+	}
+}
+
+func transformationsOf(p Panel) (ids []string) {
+	for _, t := range p.Transformations {
+		ids = append(ids, t.ID)
+	}
+	return ids
+}
+
+// Viewers search by machine, user, device and state; other columns have no filter.
+func TestOnlyNamesAreSearched(t *testing.T) {
+	for _, d := range All() {
+		for _, row := range d.Rows {
+			for _, p := range row.Panels {
+				if custom, ok := p.View.Defaults["custom"].(object); ok && p.View.Type == "table" {
+					require.Equal(t, false, custom["filterable"], p.Title)
+				}
+				for _, o := range p.View.Overrides {
+					if o.Properties["custom.filterable"] == true {
+						require.Contains(t, []string{"machine", "user", "device", "state"}, o.Field, p.Title)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A range as a dashboard opens with gives no more points than can be told apart.
+func TestSeriesHaveFewPoints(t *testing.T) {
+	for _, d := range All() {
+		days, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(d.From, "now-"), "d"))
+		require.NoError(t, err, d.From)
+		window := pool.NewWindow(time.Unix(0, 0), time.Unix(int64(days)*86400, 0))
+		for _, row := range d.Rows {
+			for _, p := range row.Panels {
+				if p.View.Type != "timeseries" {
+					continue
+				}
+				points := cmp.Or(p.MaxDataPoints, pointsOfSeries)
+				model, err := query.Parse(withValues(t, p.Query, nil))
+				require.NoError(t, err)
+				interval := int64(days) * 86400_000 / int64(points)
+				plan, err := query.Request{Model: model, Window: window, IntervalMs: interval, MaxDataPoints: int64(points)}.Plan(env(t))
+				require.NoError(t, err)
+				buckets, err := plan.Buckets(window.From)
+				require.NoError(t, err)
+				require.LessOrEqual(t, buckets.Len(), pointsOfSeries+2, "%s: %s", d.UID, p.Title)
+			}
+		}
 	}
 }
 
@@ -164,7 +273,7 @@ func env(t *testing.T) query.Env {
 var panelFrames = map[string][]string{
 	"timeseries":     {query.FrameSeries},
 	"bargauge":       {query.FrameSeries},
-	"stat":           {query.FrameTable},
+	"stat":           {query.FrameTable, query.FrameSeries},
 	"table":          {query.FrameTable},
 	"trend":          {query.FrameSurvival},
 	"heatmap":        {query.FrameHeatMap},
@@ -175,8 +284,11 @@ func TestPanelsShowWhatTheirQueriesAnswer(t *testing.T) {
 	for _, d := range All() {
 		for _, row := range d.Rows {
 			for _, p := range row.Panels {
-				plan := planOf(t, p.Query, false)
-				require.Contains(t, panelFrames[p.View.Type], plan.Frame, "%s: %s", d.UID, p.Title)
+				for _, q := range p.queries() {
+					shape := planOf(t, q, false).Frame
+					reduced := shape == query.FrameSeries && slices.Contains(transformationsOf(p), "reduce")
+					require.True(t, reduced || slices.Contains(panelFrames[p.View.Type], shape), "%s: %s: %s", d.UID, p.Title, shape)
+				}
 			}
 		}
 		for _, a := range d.Annotations {

@@ -1,10 +1,11 @@
 package dashboards
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 
 	"github.com/chtc/gpureports/pkg/query"
 )
@@ -29,19 +30,24 @@ type Dashboard struct {
 
 // Row is a headed part of a dashboard. Its panels are laid out from left to right, a new line where one does not fit.
 type Row struct {
-	Title  string
-	Panels []Panel
+	Title     string
+	Collapsed bool // its panels are drawn, and their queries asked, when the viewer opens it
+	Panels    []Panel
 }
 
-// Panel asks one query and shows the answer. Its id is its place in the dashboard.
+// Panel asks queries and shows their answers. Its id is its place in the dashboard.
 type Panel struct {
 	Title, Description string
 	Width, Height      int // Width of 24 columns; Height in units of 30 pixels
-	MaxDataPoints      int // points that a series should have at most, which sets the bucket; 0: as many as there are pixels
+	MaxDataPoints      int // points that a series should have at most, which sets the bucket; 0: 200
 	Query              Query
+	More               []Query // further queries, whose answers a transformation joins with the first one's
 	View               View
 	Transformations    []Transformation
 }
+
+// pointsOfSeries is how many points a series has at most: more cannot be told apart in half of a screen's width.
+const pointsOfSeries = 200
 
 // Query is a panel's query. An explicitly empty GroupBy (no grouping) is kept apart from none (the kind's default).
 type Query struct {
@@ -64,42 +70,50 @@ type Override struct {
 	Properties object
 }
 
-// Transformation reshapes frames in the browser.
+// Transformation reshapes frames in the browser: those of all queries, or of the one that From names.
 type Transformation struct {
-	ID      string `json:"id"`
-	Options object `json:"options"`
+	ID      string
+	Options object
+	From    string
 }
 
-// Variable is a dashboard variable: the values of a dimension, under a filter that may name variables before it.
+// Variable is a dashboard variable: the values of a dimension, under a filter that may name variables before it, or fixed
+// values.
 type Variable struct {
 	Name, Label, Description, Dimension string
 	Filter                              query.Filter
-	Single                              bool // exactly one value instead of several or all
+	Values                              []string // instead of a dimension
+	Single                              bool     // exactly one value instead of several or all
 }
 
-// Annotation marks events in all panels.
+// Annotation marks events in panels.
 type Annotation struct {
 	Name, Color string
-	Hidden      bool // off until the viewer switches it on
+	Hidden      bool     // off until the viewer switches it on
+	Panels      []string // titles of the panels that show it; all without
 	Query       Query
 }
 
 // JSON is the dashboard as Grafana's dashboard model.
 func (d Dashboard) JSON() ([]byte, error) {
-	text, err := json.MarshalIndent(d.model(), "", "  ")
+	annotations, err := d.annotations()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.MarshalIndent(d.model(annotations), "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("dashboard %s: %w", d.UID, err)
 	}
 	return append(text, '\n'), nil
 }
 
-func (d Dashboard) model() object {
+func (d Dashboard) model(annotations []object) object {
 	return object{
 		"__inputs":             []object{input},
 		"uid":                  d.UID,
 		"title":                d.Title,
 		"description":          d.Description,
-		"tags":                 []string{"gpureports"},
+		"tags":                 []string{tag},
 		"schemaVersion":        42,
 		"editable":             true,
 		"graphTooltip":         1, // the crosshair is shared
@@ -109,8 +123,8 @@ func (d Dashboard) model() object {
 		"time":                 object{"from": d.From, "to": "now"},
 		"timepicker":           object{},
 		"refresh":              "5m",
-		"links":                d.links(),
-		"annotations":          object{"list": d.annotations()},
+		"links":                []object{others},
+		"annotations":          object{"list": annotations},
 		"templating":           object{"list": d.variables()},
 		"panels":               d.panels(),
 	}
@@ -125,44 +139,63 @@ const inputName = "DS_GPUREPORTS"
 // source refers to the data source that the dashboard's first variable names.
 var source = object{"type": pluginID, "uid": "${datasource}"}
 
+// panels are all panels in order, those of collapsed rows inside of them.
 func (d Dashboard) panels() []object {
 	var all []object
-	y := 0
+	id, y := 0, 0
 	for _, row := range d.Rows {
-		all = append(all, object{
-			"id": len(all) + 1, "type": "row", "title": row.Title, "collapsed": false, "panels": []object{},
+		id++
+		head := object{
+			"id": id, "type": "row", "title": row.Title, "collapsed": row.Collapsed, "panels": []object{},
 			"gridPos": object{"x": 0, "y": y, "w": columns, "h": 1},
-		})
-		y++
-		x, height := 0, 0
-		for _, p := range row.Panels {
-			if x+p.Width > columns {
-				y, x, height = y+height, 0, 0
-			}
-			panel := p.model(len(all) + 1)
-			panel["gridPos"] = object{"x": x, "y": y, "w": p.Width, "h": p.Height}
-			all = append(all, panel)
-			x, height = x+p.Width, max(height, p.Height)
 		}
-		y += height
+		y++
+		panels, height := row.layout(d, id, y)
+		id += len(panels)
+		all = append(all, head)
+		if row.Collapsed {
+			head["panels"] = panels
+			continue
+		}
+		all, y = append(all, panels...), y+height
 	}
 	return all
 }
 
+// layout places a row's panels from y on, and returns their height together. Their ids follow the row's.
+func (r Row) layout(d Dashboard, id, y int) (panels []object, height int) {
+	top, x, line := y, 0, 0
+	for i, p := range r.Panels {
+		if x+p.Width > columns {
+			y, x, line = y+line, 0, 0
+		}
+		panel := p.model(d, id+1+i)
+		panel["gridPos"] = object{"x": x, "y": y, "w": p.Width, "h": p.Height}
+		panels = append(panels, panel)
+		x, line = x+p.Width, max(line, p.Height)
+	}
+	return panels, y + line - top
+}
+
 // panelID is the id of the panel with a title.
 func (d Dashboard) panelID(title string) (int, error) {
-	for _, p := range d.panels() {
-		if p["title"] == title && p["type"] != "row" {
-			return p["id"].(int), nil
+	id := 0
+	for _, row := range d.Rows {
+		id++
+		for _, p := range row.Panels {
+			id++
+			if p.Title == title {
+				return id, nil
+			}
 		}
 	}
 	return 0, fmt.Errorf("dashboard %s has no panel %q", d.UID, title)
 }
 
-func (p Panel) model(id int) object {
+func (p Panel) model(d Dashboard, id int) object {
 	overrides := []object{}
-	for _, o := range slices.Concat(p.Query.plain(), p.View.Overrides) {
-		overrides = append(overrides, o.model())
+	for _, o := range slices.Concat(p.plain(), p.View.Overrides) {
+		overrides = append(overrides, o.model(d))
 	}
 	m := object{
 		"id":          id,
@@ -170,12 +203,12 @@ func (p Panel) model(id int) object {
 		"title":       p.Title,
 		"description": p.Description,
 		"datasource":  source,
-		"targets":     []target{{source, p.Query.current("A")}},
+		"targets":     p.targets(),
 		"options":     p.View.Options,
-		"fieldConfig": object{"defaults": p.View.Defaults, "overrides": overrides},
+		"fieldConfig": object{"defaults": d.linked(p.View.Defaults), "overrides": overrides},
 	}
-	if p.MaxDataPoints > 0 {
-		m["maxDataPoints"] = p.MaxDataPoints
+	if p.Query.view().Frame == query.FrameSeries {
+		m["maxDataPoints"] = cmp.Or(p.MaxDataPoints, pointsOfSeries)
 	}
 	if len(p.Transformations) > 0 {
 		m["transformations"] = p.Transformations
@@ -183,22 +216,39 @@ func (p Panel) model(id int) object {
 	return m
 }
 
-// plainUnits are for numbers whose Grafana units round: hours become days and weeks, counts thousands. Such do not compare.
-var plainUnits = map[string][]string{
-	"suffix:h": {"gpuHours", "lostGpuHours", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "kmMedianHours", "restrictedMeanHours", "hours90", "hours75", "hours50", "medianHoursToEviction", "hours", "ranHours"},
-	"locale":   {"count", "censored", "unknownStart", "runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous"},
+// queries are the panel's queries in order.
+func (p Panel) queries() []Query { return slices.Concat([]Query{p.Query}, p.More) }
+
+func (p Panel) targets() (all []target) {
+	for i, q := range p.queries() {
+		all = append(all, target{source, q.current(refIDs[i : i+1])})
+	}
+	return all
 }
 
-// plain gives what the answer holds of such numbers their plain unit.
-func (q Query) plain() (overrides []Override) {
-	for _, unit := range slices.Sorted(maps.Keys(plainUnits)) {
-		for _, name := range plainUnits[unit] {
-			if q.shows(name) {
-				overrides = append(overrides, Override{name, object{"unit": unit}})
-			}
+// plainHours are durations that are read against each other: Grafana's unit would show them in days or weeks.
+var plainHours = []string{
+	"meanHours", "medianHours", "minHours", "maxHours", "sdHours", "kmMedianHours", "restrictedMeanHours",
+	"hours90", "hours75", "hours50", "medianHoursToEviction", "hours", "ranHours",
+}
+
+// plain gives what the answers hold of such durations their plain unit.
+func (p Panel) plain() (overrides []Override) {
+	for _, name := range plainHours {
+		if slices.ContainsFunc(p.queries(), func(q Query) bool { return q.shows(name) }) {
+			overrides = append(overrides, Override{name, object{"unit": "suffix: h"}})
 		}
 	}
 	return overrides
+}
+
+// MarshalJSON writes a transformation as Grafana wants it.
+func (t Transformation) MarshalJSON() ([]byte, error) {
+	model := object{"id": t.ID, "options": t.Options}
+	if t.From != "" {
+		model["filter"] = object{"id": "byRefId", "options": t.From}
+	}
+	return json.Marshal(model)
 }
 
 // target is a query with the data source that answers it.
@@ -213,25 +263,45 @@ func (q Query) current(refID string) Query {
 	return q
 }
 
-func (o Override) model() object {
+// empty is the Field of an override for all columns without any value.
+const empty = "\x00empty"
+
+func (o Override) model(d Dashboard) object {
 	var properties []object
-	for _, id := range sorted(o.Properties) {
-		properties = append(properties, object{"id": id, "value": o.Properties[id]})
+	linked := d.linked(o.Properties)
+	for _, id := range sorted(linked) {
+		properties = append(properties, object{"id": id, "value": linked[id]})
 	}
-	return object{"matcher": object{"id": "byName", "options": o.Field}, "properties": properties}
+	matcher := object{"id": "byName", "options": o.Field}
+	if o.Field == empty {
+		matcher = object{"id": "byValue", "options": object{"reducer": "allIsNull", "op": "gte", "value": 0}}
+	}
+	return object{"matcher": matcher, "properties": properties}
 }
 
-func (d Dashboard) annotations() []object {
+func (d Dashboard) annotations() ([]object, error) {
 	list := []object{{
 		"name": "Annotations & Alerts", "type": "dashboard", "builtIn": 1, "enable": true, "hide": true, "iconColor": "rgba(0, 211, 255, 1)",
 		"datasource": object{"type": "grafana", "uid": "-- Grafana --"},
 	}}
 	for _, a := range d.Annotations {
-		list = append(list, object{
+		model := object{
 			"name": a.Name, "enable": !a.Hidden, "hide": false, "iconColor": a.Color, "datasource": source, "target": a.Query.current("Anno"),
-		})
+		}
+		if len(a.Panels) > 0 {
+			var ids []int
+			for _, title := range a.Panels {
+				id, err := d.panelID(title)
+				if err != nil {
+					return nil, err
+				}
+				ids = append(ids, id)
+			}
+			model["filter"] = object{"exclude": false, "ids": ids}
+		}
+		list = append(list, model)
 	}
-	return list
+	return list, nil
 }
 
 func (d Dashboard) variables() []object {
@@ -241,16 +311,25 @@ func (d Dashboard) variables() []object {
 		"current": object{"text": "${" + inputName + "}", "value": "${" + inputName + "}"},
 	}}
 	for _, v := range d.Variables {
-		current := object{"text": []string{"All"}, "value": []string{"$__all"}}
-		if v.Single {
-			current = object{}
-		}
-		list = append(list, object{
-			"name": v.Name, "label": v.Label, "description": v.Description, "type": "query", "datasource": source,
-			"query":      object{"refId": "variable-" + v.Name, "dimension": v.Dimension, "filter": v.Filter},
-			"definition": v.Dimension, "refresh": 2, // when the time range changes
-			"hide": 0, "includeAll": !v.Single, "multi": !v.Single, "sort": 0, "regex": "", "options": []object{}, "current": current, "skipUrlSync": false,
-		})
+		list = append(list, v.model())
 	}
 	return list
+}
+
+func (v Variable) model() object {
+	m := object{
+		"name": v.Name, "label": v.Label, "description": v.Description, "hide": 0, "includeAll": !v.Single, "multi": !v.Single, "skipUrlSync": false,
+		"current": object{"text": []string{"All"}, "value": []string{"$__all"}}, "options": []object{},
+	}
+	if v.Single {
+		m["current"] = object{}
+	}
+	if v.Dimension == "" {
+		m["type"], m["query"], m["allValue"] = "custom", strings.Join(v.Values, ","), ".*"
+		return m
+	}
+	m["type"], m["datasource"] = "query", source
+	m["query"] = object{"refId": "variable-" + v.Name, "dimension": v.Dimension, "filter": v.Filter}
+	m["definition"], m["refresh"], m["sort"], m["regex"] = v.Dimension, 2, 0, "" // refreshed when the time range changes
+	return m
 }

@@ -3,6 +3,7 @@ package dashboards
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -12,25 +13,62 @@ const (
 	sameTime   = "${__url_time_range}"
 )
 
-// links lead to the other dashboards.
-func (d Dashboard) links() []object {
-	var links []object
-	for _, other := range All() {
-		if other.UID == d.UID {
-			continue
-		}
-		parameters := []string{sameSource}
-		for _, v := range d.Variables {
-			if other.knows(v) {
-				parameters = append(parameters, "${"+v.Name+":queryparam}")
-			}
-		}
-		links = append(links, object{
-			"type": "link", "title": other.Title, "tooltip": other.Description, "icon": "dashboard", "url": "/d/" + other.UID + "?" + strings.Join(parameters, "&"),
-			"keepTime": true, "includeVars": false, "targetBlank": false, "asDropdown": false, "tags": []string{},
-		})
+// tag is what the dashboards have in common.
+const tag = "gpureports"
+
+// others is the menu that leads to the other dashboards.
+var others = object{
+	"type": "dashboards", "title": "GPU dashboards", "tags": []string{tag}, "asDropdown": true, "icon": "external link", "tooltip": "", "url": "",
+	"keepTime": true, "includeVars": true, "targetBlank": false,
+}
+
+// Link leads from a value to a dashboard, where a variable has that value; the other variables that both dashboards know keep
+// theirs. Panel, where it is named, is shown alone.
+type Link struct {
+	Title, UID, Panel string
+	Variable, Value   string // Value is one of Grafana's expressions
+	Set               string // a further variable's value, "name=value"
+}
+
+// on is the link as it stands on a dashboard.
+func (l Link) on(d Dashboard) object {
+	target := d
+	if i := slices.IndexFunc(All(), func(other Dashboard) bool { return other.UID == l.UID }); i >= 0 {
+		target = All()[i]
 	}
-	return links
+	parameters := []string{sameSource}
+	if l.Variable != "" {
+		parameters = append(parameters, "var-"+l.Variable+"="+l.Value)
+	}
+	if l.Set != "" {
+		parameters = append(parameters, "var-"+l.Set)
+	}
+	for _, v := range d.Variables {
+		set, _, _ := strings.Cut(l.Set, "=")
+		if v.Name != l.Variable && v.Name != set && target.knows(v) {
+			parameters = append(parameters, "${"+v.Name+":queryparam}")
+		}
+	}
+	parameters = append(parameters, sameTime)
+	if id, err := target.panelID(l.Panel); err == nil {
+		parameters = append(parameters, "viewPanel=panel-"+strconv.Itoa(id))
+	}
+	return object{"title": l.Title, "url": "/d/" + l.UID + "?" + strings.Join(parameters, "&")}
+}
+
+// linked is a configuration whose links are those of the dashboard.
+func (d Dashboard) linked(config object) object {
+	links, ok := config["links"].([]Link)
+	if !ok {
+		return config
+	}
+	config = maps.Clone(config)
+	var all []object
+	for _, l := range links {
+		all = append(all, l.on(d))
+	}
+	config["links"] = all
+	return config
 }
 
 // knows tells whether a variable of another dashboard can be handed on: one of the same name that takes as many values.
@@ -38,13 +76,24 @@ func (d Dashboard) knows(v Variable) bool {
 	return slices.ContainsFunc(d.Variables, func(own Variable) bool { return own.Name == v.Name && (v.Single || !own.Single) })
 }
 
-// seriesLink is a link of a series, by one of its labels.
-func seriesLink(label, uid, title string) []object {
-	return []object{link(uid, title, label, "${__field.labels."+label+":percentencode}")}
+// ofSeries is the link of series, by one of their labels.
+func (l Link) ofSeries() []Link {
+	l.Value = "${__field.labels." + l.Variable + ":percentencode}"
+	return []Link{l}
 }
 
-func link(uid, title, variable, value string) object {
-	return object{"title": title, "url": "/d/" + uid + "?" + sameSource + "&var-" + variable + "=" + value + "&" + sameTime}
+// ofRows is the link of a column.
+func (l Link) ofRows(column string) []Link {
+	l.Value = "${__data.fields." + column + ":percentencode}"
+	return []Link{l}
 }
+
+// Where names lead.
+var (
+	toMachine   = Link{Title: "State, users and jobs of this machine", UID: "gpureports-machine", Variable: "machine"}
+	toUser      = Link{Title: "GPU hours of this user", UID: "gpureports-users", Variable: "user"}
+	toEvictions = Link{Title: "Evictions", UID: "gpureports-backfill-evictions"}
+	toDevice    = Link{Title: "Backfill on this device", UID: "gpureports-backfill", Variable: "device"}
+)
 
 func sorted(o object) []string { return slices.Sorted(maps.Keys(o)) }

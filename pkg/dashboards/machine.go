@@ -2,6 +2,12 @@ package dashboards
 
 import "github.com/chtc/gpureports/pkg/query"
 
+// Panels of a machine that show its evictions.
+const (
+	machineStates   = "State of each GPU"
+	machineBackfill = "Backfill"
+)
+
 func machine() Dashboard {
 	chosen := query.Filter{Machines: []string{"$machine"}}
 	return Dashboard{
@@ -11,56 +17,57 @@ func machine() Dashboard {
 		Variables: []Variable{
 			{Name: "machine", Label: "Machine", Dimension: "machine", Description: "The machine to look at", Single: true},
 		},
-		Annotations: []Annotation{gaps, {Name: "Evictions", Color: "red", Query: ask("evictions", "annotations").where(chosen)}},
+		Annotations: []Annotation{gaps, {Name: "Evictions", Color: vermilion, Query: ask("evictions", "annotations").where(chosen), Panels: []string{machineStates, machineBackfill}}},
 		Rows: []Row{
-			{"$machine", []Panel{
+			{Title: "$machine", Panels: []Panel{
 				{
-					Title: "State of each GPU", Width: 24, Height: 10,
-					Description:     "What held each GPU: a job of its owner or of open capacity (Claimed), a backfill job, nothing (Free), or nothing because jobs are kept away (Prevented, Drained). Empty: no snapshot.",
+					Title: machineStates, Width: 24, Height: 10,
+					Description:     "What held each GPU: a job of its owner or of open capacity (Claimed), a backfill job, nothing (Free), or nothing because jobs are kept away (Prevented, Drained). Empty: no snapshot. Lines are evictions of backfill jobs.",
 					Query:           ask("allocation", "stateTimeline").where(chosen),
 					View:            stateTimeline(),
-					Transformations: []Transformation{{"renameByRegex", object{"regex": `^\S+ (.*)$`, "renamePattern": "$1"}}}, // without the machine's name
+					Transformations: []Transformation{{ID: "renameByRegex", Options: object{"regex": `^\S+ (.*)$`, "renamePattern": "$1"}}}, // without the machine's name
 				},
 				{
-					Title: "Machine", Width: 24, Height: 5,
+					Title: "Machine", Width: 24, Height: 4,
 					Description: "Owner, devices and use over the time range.",
 					Query:       ask("allocation", "machines").where(chosen),
-					View:        one(list(hidden("machine"))),
+					View:        list(hidden("machine")),
 				},
 				{
-					Title: "GPUs and jobs at the end of the time range", Width: 24, Height: 8,
+					Title: "GPUs and jobs at the end of the time range", Width: 24, Height: 9,
 					Description: "Each GPU in the newest snapshot with its state, the user and job that hold it, and since when.",
 					Query:       ask("allocation", "current").where(chosen),
 					View:        list(hidden("machine"), hidden("memoryGB")),
 				},
-			}},
-			{"Users", []Panel{
-				{
-					Title: "GPU hours by user", Width: 12, Height: 9, MaxDataPoints: 60,
-					Description: "GPU hours on this machine by user, on all its slots.",
-					Query:       ask("userHours", "timeseries").by("user").where(chosen),
-					View:        linked(bars(others), seriesLink("user", "gpureports-users", "GPU hours of this user")),
-				},
-				{
-					Title: "GPU hours by slot type and user", Width: 12, Height: 9,
-					Description: "Each slot type with its hours on this machine, and its users beneath.",
-					Query:       ask("userHours", "summary").by("category").where(chosen),
-					View:        usage(),
-				},
-			}},
-			{"Drains and backfill", []Panel{
 				{
 					Title: "Use of primary slots", Width: 12, Height: 8,
 					Description: "GPUs of this machine on primary slots: held by jobs, free, drained, or kept from jobs (PreventJobsReason).",
 					Query:       ask("allocation", "timeseries").by().of("allocated", "free", "drained", "prevented").where(real(chosen)),
-					View:        steps(state("allocated", "Allocated", "blue"), state("free", "Free", "green"), state("drained", "Drained", "orange"), state("prevented", "Prevented", "red")),
+					View: steps(state("allocated", "Allocated", claimedColor), state("free", "Free", freeColor),
+						state("drained", "Drained", drainedColor), state("prevented", "Prevented", preventedColor)),
 				},
 				{
-					Title: "Backfill", Width: 12, Height: 8,
-					Description: "GPUs of this machine in the backfill pool: used by backfill jobs, available to them, and taken by jobs of their owners.",
+					Title: machineBackfill, Width: 12, Height: 8,
+					Description: "GPUs of this machine in the backfill pool: used by backfill jobs, available to them, and taken by jobs of their owners. Lines are evictions.",
 					Query:       ask("backfillAvailability", "timeseries").by().of("used", "available", "taken").where(chosen),
-					View:        areas(colors(map[string]string{"Used (avg.)": "purple", "Available (avg.)": "green", "Taken (avg.)": "blue"})...),
+					View:        areas(backfillPoolColors...),
 				},
+			}},
+			{Title: "Users", Collapsed: true, Panels: []Panel{
+				{
+					Title: "GPU hours by user over time", Width: 12, Height: 9, MaxDataPoints: 60,
+					Description: "GPU hours on this machine by user, on all its slots.",
+					Query:       ask("userHours", "timeseries").by("user").where(chosen),
+					View:        linked(summed(bars(otherUsers...)), toUser.ofSeries()),
+				},
+				{
+					Title: "GPU hours by user", Width: 12, Height: 9,
+					Description: "GPU hours of each user on this machine, on all its slots.",
+					Query:       ask("userHours", "summary").by().where(chosen).withoutTotals(),
+					View:        table(Override{"gpuHours", amountBar}, Override{"percentOfTotal", width(90)}, hidden("userCount")),
+				},
+			}},
+			{Title: "Backfill runs and free periods", Collapsed: true, Panels: []Panel{
 				{
 					Title: "Backfill runs", Width: 24, Height: 10,
 					Description: "Every run of a backfill job on this machine: what became of it, what that rests on, and whether a job ad was found for it.",

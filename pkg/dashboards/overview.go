@@ -2,6 +2,9 @@ package dashboards
 
 import "github.com/chtc/gpureports/pkg/query"
 
+// lists of the pool's overview that links lead to.
+const gpuList = "GPUs"
+
 func poolOverview() Dashboard {
 	chosen := query.Filter{Devices: []string{"$device"}, Ownerships: []string{"$ownership"}}
 	idle := chosen
@@ -10,48 +13,31 @@ func poolOverview() Dashboard {
 		UID: "gpureports-pool", Title: "GPU pool overview",
 		Description: "Who holds the pool's GPUs, what is free, and whether the figures are fresh",
 		From:        "now-7d",
-		Variables:   []Variable{ownershipVariable, deviceVariable},
+		Variables: []Variable{
+			ownershipVariable, deviceVariable,
+			{Name: "state", Label: "State", Description: "States of the GPUs in the list below; figures and charts do not depend on it", Values: []string{"Free", "Claimed", "Backfill", "Drained", "Prevented", "Other"}},
+		},
 		Annotations: []Annotation{gaps},
 		Rows: []Row{
-			{"Now", []Panel{
+			poolNow(chosen),
+			{Title: "Over time", Panels: []Panel{
 				{
-					Title: "Allocated % by category", Width: 9, Height: 11, MaxDataPoints: 1000,
-					Description: "Of the GPUs that could be allocated in each category, the share that jobs hold, at the end of the time range. A backfill GPU counts as available only while no owner's job holds it.",
-					Query:       ask("allocation", "timeseries").by("category").of("allocatedPercent").where(chosen),
-					View:        gaugeOfPercent("top"), // the names of categories are long
+					Title: "Allocated % over time", Width: 12, Height: 8,
+					Description: "The share of the available GPUs that jobs hold on primary slots, by category. The dashed line is the alert rule's.",
+					Query:       ask("allocation", "timeseries").by("category").of("allocatedPercent").where(real(chosen)),
+					View:        alertsBelow(percent(lines(categoryLooks[:3]...)), underused),
 				},
 				{
-					Title: "Free GPUs by device", Width: 8, Height: 11, MaxDataPoints: 1000,
-					Description:     "GPUs that no job holds, neither on a primary nor on a backfill slot, and on which jobs may start, at the end of the time range.",
-					Query:           ask("allocation", "timeseries").by("device").of("free").where(real(chosen)),
-					View:            barGauge(nil, Override{"free", object{"decimals": 0, "links": seriesLink("device", "gpureports-backfill", "Backfill on this device")}}),
-					Transformations: shortDevices,
+					Title: "GPUs held by jobs", Width: 12, Height: 8,
+					Description: "GPUs that jobs hold on primary slots, stacked by category.",
+					Query:       ask("allocation", "timeseries").by("category").of("allocated").where(real(chosen)),
+					View:        areas(categoryLooks[:3]...),
 				},
 				{
-					Title: "Freshness", Width: 7, Height: 11,
-					Description: "How old the newest snapshot is, how much of the time range snapshots cover, how many GPUs the newest snapshot has and how many of the day before it lacks, how old the newest job ad is, and how many backfill runs a job ad explains. They are the whole pool's, whatever is chosen above.",
-					Query:       ask("allocation", "health"),
-					View: stats("/.*/",
-						Override{"snapshotAgeSeconds", object{"thresholds": levels("green", 2700, "orange", 7200, "red")}},
-						Override{"coveragePercent", object{"thresholds": levels("red", 80, "orange", 95, "green")}},
-						Override{"gpusLost", object{"thresholds": levels("green", 1, "orange")}},
-						Override{"jobsLagSeconds", object{"thresholds": levels("green", 7200, "orange", 21600, "red")}},
-						Override{"linkRate", object{"thresholds": levels("red", 50, "orange", 80, "green")}},
-					),
-				},
-			}},
-			{"Over time", []Panel{
-				{
-					Title: "Allocated % over time", Width: 12, Height: 9,
-					Description: "The share of available GPUs that jobs hold, for each category.",
-					Query:       ask("allocation", "timeseries").by("category").of("allocatedPercent").where(chosen),
-					View:        percentLines(categoryColors...),
-				},
-				{
-					Title: "GPUs held by jobs", Width: 12, Height: 9,
-					Description: "GPUs that jobs hold, stacked by category: a GPU is held in at most one category at a time.",
-					Query:       ask("allocation", "timeseries").by("category").of("allocated").where(chosen),
-					View:        areas(categoryColors...),
+					Title: "GPUs held by backfill jobs", Width: 12, Height: 8,
+					Description: "GPUs that backfill jobs hold while their owners do not, stacked by category. They are the same GPUs as those of the primary slots.",
+					Query:       ask("allocation", "timeseries").by("category").of("allocated").where(onBackfill(chosen)),
+					View:        areas(categoryLooks[3:]...),
 				},
 				{
 					Title: "Free GPUs by device over time", Width: 12, Height: 8,
@@ -60,46 +46,24 @@ func poolOverview() Dashboard {
 					View:            areas(),
 					Transformations: shortDevices,
 				},
-				{
-					Title: "GPUs out of service", Width: 12, Height: 8,
-					Description: "GPUs that are drained, and GPUs without a job on which none may start (PreventJobsReason), on primary slots.",
-					Query:       ask("allocation", "timeseries").by().of("drained", "prevented").where(real(chosen)),
-					View:        steps(state("drained", "Drained", "orange"), state("prevented", "Prevented", "red")),
-				},
-				{
-					Title: "Allocation by category", Width: 24, Height: 10,
-					Description: "Averages over the time range, with totals of real and of backfill slots, which are never added together: they are the same GPUs.",
-					Query:       ask("allocation", "summary").by("category").where(chosen),
-					View:        metrics(Override{"allocatedPercent", percentBar}),
-				},
-				{
-					Title: "Allocation by device", Width: 24, Height: 11,
-					Description: "The same averages for each GPU model on primary slots.",
-					Query:       ask("allocation", "summary").by("device").where(real(chosen)),
-					View:        metrics(Override{"allocatedPercent", percentBar}, hidden("slots")),
-				},
 			}},
-			{"Who uses what", []Panel{
+			{Title: "Averages over the time range", Collapsed: true, Panels: poolAverages(chosen)},
+			{Title: "Users", Collapsed: true, Panels: []Panel{
 				{
-					Title: "GPU hours of the largest users", Width: 12, Height: 9, MaxDataPoints: 60,
+					Title: "GPU hours of the largest users", Width: 24, Height: 9, MaxDataPoints: 60,
 					Description: "GPU hours of the ten users with the most, and of all others together, on all slots.",
 					Query:       ask("userHours", "timeseries").by("user").where(chosen),
-					View:        linked(bars(others), seriesLink("user", "gpureports-users", "GPU hours of this user")),
-				},
-				{
-					Title: "GPU hours by category and user", Width: 12, Height: 9,
-					Description: "Each category with its number of users, and its users beneath by GPU hours.",
-					Query:       ask("userHours", "summary").by("category").where(chosen),
-					View:        usage(),
-				},
-				{
-					Title: "GPUs at the end of the time range", Width: 24, Height: 10,
-					Description: "Every GPU in the newest snapshot with its state, the user and job that hold it, and since when.",
-					Query:       ask("allocation", "current").where(chosen),
-					View:        list(hidden("memoryGB")),
+					View:        linked(summed(bars(otherUsers...)), toUser.ofSeries()),
 				},
 			}},
-			{"Machines", []Panel{
+			{Title: "GPUs and machines", Collapsed: true, Panels: []Panel{
+				{
+					Title: gpuList, Width: 24, Height: 12,
+					Description:     "Every GPU in the newest snapshot of the time range with its state, the user and job that hold it, and since when; those of the states chosen above.",
+					Query:           ask("allocation", "current").where(chosen),
+					View:            list(hidden("memoryGB")),
+					Transformations: ofChosenStates,
+				},
 				{
 					Title: "Machines", Width: 24, Height: 10,
 					Description: "Each machine's owner, devices and use over the time range. An excluded machine has its reason and no figures.",
@@ -113,38 +77,85 @@ func poolOverview() Dashboard {
 					View:        list(hidden("allocated"), hidden("allocatedPercent")),
 				},
 			}},
+			{Title: "Freshness of the data", Collapsed: true, Panels: []Panel{
+				{
+					Title: "Freshness", Width: 24, Height: 5,
+					Description: "How old the newest snapshot is, how much of the time range snapshots cover, how many GPUs the newest snapshot has and how many of the day before it lacks, how old the newest job ad is, and how many backfill runs a job ad explains. They are the whole pool's, whatever is chosen above.",
+					Query:       ask("allocation", "health"),
+					View: stats("/.*/",
+						Override{"snapshotAgeSeconds", object{"thresholds": levels("text", stale, vermilion)}},
+						Override{"jobsLagSeconds", object{"thresholds": levels("text", jobsBehind, vermilion)}},
+						Override{"linkRate", object{"thresholds": levels(vermilion, fewLinked, "text")}},
+					),
+				},
+			}},
 		},
 	}
 }
 
-// hidden takes a column out of a table.
-func hidden(name string) Override { return Override{name, object{"custom.hideFrom.viz": true}} }
-
-// state gives series of a metric a state's name and colour.
-func state(metric, name, color string) Override {
-	return Override{metric, object{"displayName": name, "color": object{"mode": "fixed", "fixedColor": color}}}
+// poolNow tells how the pool stands at the end of the time range.
+func poolNow(chosen query.Filter) Row {
+	now := func(metrics ...string) Query {
+		return ask("allocation", "timeseries").by().of(metrics...).where(real(chosen))
+	}
+	figure := func(title, description string, q Query, v View) Panel {
+		return Panel{Title: title, Description: description, Width: 4, Height: 4, MaxDataPoints: finest, Query: q, View: v}
+	}
+	whole := object{"decimals": 0}
+	drainedAndPrevented := stats("", Override{"drained", object{"displayName": "Drained", "decimals": 0}}, Override{"prevented", object{"displayName": "Prevented", "decimals": 0}})
+	return Row{Title: "At ${__to:date:YYYY-MM-DD HH:mm}", Panels: []Panel{
+		figure("GPUs in service", "GPUs on primary slots that jobs hold or could be given, at the end of the time range.", now("available"), stat("", Override{"available", whole})),
+		figure("Allocated", "The share of them that jobs hold on primary slots.", now("allocatedPercent"), stat("")),
+		figure("Free", "GPUs that no job holds, neither on a primary nor on a backfill slot, and on which jobs may start.", now("free"), stat("", Override{"free", whole})),
+		figure("Out of service", "GPUs that are drained, and GPUs without a job on which none may start (PreventJobsReason). A GPU can be both.", now("drained", "prevented"), drainedAndPrevented),
+		figure("Backfill running", "GPUs that backfill jobs hold.", ask("allocation", "timeseries").by().of("allocated").where(onBackfill(chosen)), stat("", Override{"allocated", whole})),
+		figure("Age of newest snapshot", "Time since the collector's newest snapshot, whatever the time range; red when three snapshots are missing, as the alert rule has it.", ask("allocation", "health").of("snapshotAgeSeconds"),
+			stat("/.*/", Override{"snapshotAgeSeconds", object{"thresholds": levels("text", stale, vermilion)}})),
+		{
+			Title: "Free GPUs by device", Width: 12, Height: 9, MaxDataPoints: finest,
+			Description:     "GPUs that no job holds, neither on a primary nor on a backfill slot, and on which jobs may start; the most first. A device leads to its free GPUs.",
+			Query:           ask("allocation", "timeseries").by("device").of("free").where(real(chosen)),
+			View:            table(Override{"device", object{"links": Link{Title: "The free GPUs", UID: "gpureports-pool", Panel: gpuList, Variable: "device", Set: "state=Free"}.ofRows("device")}}, Override{"Free", wholeBar}),
+			Transformations: lastPoints("device", "Free"),
+		},
+		{
+			Title: "Allocated % by category", Width: 12, Height: 9, MaxDataPoints: finest,
+			Description: "Of the GPUs that could be allocated in each category, the share that jobs hold. A backfill GPU counts as available only while no owner's job holds it.",
+			Query:       ask("allocation", "timeseries").by("category").of("allocatedPercent").where(chosen),
+			View:        barGauge(levels(blue)),
+		},
+	}}
 }
 
-// shortDevices leaves out of the names of devices what nearly all have, and that they are on primary slots.
-var shortDevices = []Transformation{{"renameByRegex", object{"regex": `^(?:NVIDIA )?(?:GeForce )?(.*?)(?: · Real)?$`, "renamePattern": "$1"}}}
+// finest asks for the shortest buckets: only the last one is shown.
+const finest = 1000
 
-// gaugeOfPercent warns where little is in use. Names are at the left of the bars or on top.
-func gaugeOfPercent(names string) View {
-	v := barGauge(levels("red", 30, "orange", 60, "green"))
-	v.Defaults["max"] = 100
-	v.Options["namePlacement"] = names
-	return v
-}
+var wholeBar = with(amountBar, "decimals", 0)
 
-// percentLines draws percentages on the full scale.
-func percentLines(overrides ...Override) View {
-	v := lines(overrides...)
-	v.Defaults["max"] = 100
-	return v
-}
+// ofChosenStates leaves out of a list the GPUs that are in other states.
+var ofChosenStates = []Transformation{{ID: "filterByValue", Options: object{"type": "include", "match": "any", "filters": []object{
+	{"fieldName": "State", "config": object{"id": "regex", "options": object{"value": "^(${state:pipe})$"}}},
+}}}}
 
-// linked gives all series of a view links.
-func linked(v View, links []object) View {
-	v.Defaults["links"] = links
-	return v
+func poolAverages(chosen query.Filter) []Panel {
+	return []Panel{
+		{
+			Title: "GPUs out of service over time", Width: 24, Height: 7,
+			Description: "GPUs that are drained, and GPUs without a job on which none may start (PreventJobsReason), on primary slots.",
+			Query:       ask("allocation", "timeseries").by().of("drained", "prevented").where(real(chosen)),
+			View:        steps(state("drained", "Drained", drainedColor), state("prevented", "Prevented", preventedColor)),
+		},
+		{
+			Title: "Allocation by category", Width: 24, Height: 9,
+			Description: "Averages over the time range, with totals of real and of backfill slots, which are never added together: they are the same GPUs.",
+			Query:       ask("allocation", "summary").by("category").where(chosen),
+			View:        metrics(Override{"allocatedPercent", percentBar}),
+		},
+		{
+			Title: "Allocation by device", Width: 24, Height: 11,
+			Description: "The same averages for each GPU model on primary slots.",
+			Query:       ask("allocation", "summary").by("device").where(real(chosen)).withoutTotals(),
+			View:        metrics(Override{"allocatedPercent", percentBar}, hidden("slots")),
+		},
+	}
 }

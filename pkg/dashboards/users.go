@@ -3,23 +3,26 @@ package dashboards
 import "github.com/chtc/gpureports/pkg/query"
 
 func users() Dashboard {
-	chosen := query.Filter{Categories: []string{"$category"}, Devices: []string{"$device"}, Projects: []string{"$project"}, Users: []string{"$user"}}
-	h200 := chosen
-	h200.Devices = []string{`/\bH200\b/`}
-	backfillOnly := onBackfill(chosen)
+	chosen := query.Filter{
+		Ownerships: []string{"$ownership"}, Categories: []string{"$category"}, Devices: []string{"$device"}, Projects: []string{"$project"}, Users: []string{"$user"},
+	}
+	byDevice, usersByDevice := byGroupThenUser("Device")
+	byCategory, usersByCategory := byGroupThenUser("Category")
+	byProject, usersByProject := byGroupThenUser("Project")
 	return Dashboard{
 		UID: "gpureports-users", Title: "GPU users",
-		Description: "GPU hours by user, slot type, device and project",
+		Description: "GPU hours by user, slot type, device and project, and how often backfill jobs of users are evicted",
 		From:        "now-7d",
 		Variables: []Variable{
-			{Name: "category", Label: "Slot type", Dimension: "category", Description: "Categories of slots"},
-			{Name: "device", Label: "Device", Dimension: "device", Description: "GPU models", Filter: query.Filter{Categories: []string{"$category"}}},
-			{Name: "project", Label: "Project", Dimension: "project", Description: "Projects that machines are prioritized for", Filter: query.Filter{Categories: []string{"$category"}, Devices: []string{"$device"}}},
-			{Name: "user", Label: "User", Dimension: "user", Description: "Users who held a GPU in the time range", Filter: query.Filter{Categories: []string{"$category"}, Devices: []string{"$device"}, Projects: []string{"$project"}}},
+			ownershipVariable,
+			{Name: "category", Label: "Slot type", Dimension: "category", Description: "Categories of slots", Filter: query.Filter{Ownerships: []string{"$ownership"}}},
+			{Name: "device", Label: "Device", Dimension: "device", Description: "GPU models", Filter: query.Filter{Ownerships: []string{"$ownership"}, Categories: []string{"$category"}}},
+			{Name: "project", Label: "Project", Dimension: "project", Description: "Projects that machines are prioritized for", Filter: query.Filter{Ownerships: []string{"$ownership"}, Categories: []string{"$category"}, Devices: []string{"$device"}}},
+			{Name: "user", Label: "User", Dimension: "user", Description: "Users who held a GPU in the time range", Filter: query.Filter{Ownerships: []string{"$ownership"}, Categories: []string{"$category"}, Devices: []string{"$device"}, Projects: []string{"$project"}}},
 		},
 		Annotations: []Annotation{gaps},
 		Rows: []Row{
-			{"GPU hours", []Panel{
+			{Title: "Users", Panels: []Panel{
 				{
 					Title: "Total", Width: 4, Height: 9,
 					Description: "GPU hours that the chosen users held over the time range, counted only while snapshots cover it, and how many users that were.",
@@ -27,69 +30,78 @@ func users() Dashboard {
 					View:        upright(stats("/^(GPU hours|Users)$/")), // the last row is the total
 				},
 				{
-					Title: "GPU hours by user", Width: 10, Height: 9, MaxDataPoints: 60,
+					Title: "GPU hours by user", Width: 20, Height: 9, MaxDataPoints: 60,
 					Description: "GPU hours of the ten users with the most, and of all others together.",
 					Query:       ask("userHours", "timeseries").by("user").where(chosen),
-					View:        linked(bars(others), seriesLink("user", "gpureports-users", "Only this user")),
+					View:        linked(summed(bars(otherUsers...)), toUser.ofSeries()),
 				},
 				{
-					Title: "GPU hours by slot type", Width: 10, Height: 9, MaxDataPoints: 60,
+					Title: "Users and their GPU hours", Width: 24, Height: 14,
+					Description: "GPU hours of each user and their share of all, the part of them on backfill slots, and how often the user's backfill jobs were evicted per 100 GPU hours on backfill slots.",
+					Query:       ask("userHours", "summary").by().where(chosen).withoutTotals(),
+					More: []Query{
+						ask("userHours", "summary").by().of("gpuHours").where(onBackfill(chosen)).withoutTotals(),
+						ask("evictions", "summary").by("user").of("ratePer100GpuHours").where(chosen).withoutTotals(),
+					},
+					View: sortedBy(table(
+						Override{"GPU hours", amountBar},
+						Override{"% of total", width(110)},
+						Override{"Backfill %", object{"unit": "percent", "decimals": 1, "custom.width": 110}},
+						Override{"Evictions per 100 GPU hours", width(130)},
+					), "GPU hours"),
+					Transformations: sharesOfUsers,
+				},
+			}},
+			{Title: "By slot type", Collapsed: true, Panels: []Panel{
+				{
+					Title: "GPU hours by slot type", Width: 24, Height: 8, MaxDataPoints: 60,
 					Description: "GPU hours of the chosen users, by the category of the slots that they held.",
 					Query:       ask("userHours", "timeseries").by("category").where(chosen),
-					View:        bars(categoryColors...),
+					View:        summed(bars(categoryLooks...)),
+				},
+				{
+					Title: "GPU hours by slot type and user", Width: 24, Height: 12,
+					Description:     "Each slot type with its hours and number of users; it opens to its users.",
+					Query:           ask("userHours", "summary").by("category").where(chosen),
+					View:            byCategory,
+					Transformations: usersByCategory,
 				},
 			}},
-			{"By slot type and user", []Panel{
+			{Title: "By device", Collapsed: true, Panels: []Panel{
 				{
-					Title: "GPU hours by slot type and user", Width: 12, Height: 12,
-					Description: "Each slot type with its hours and number of users; its users beneath, those with the most hours first.",
-					Query:       ask("userHours", "summary").by("category").where(chosen),
-					View:        usage(),
-				},
-				{
-					Title: "Backfill usage by slot type and user", Width: 12, Height: 12,
-					Description: "The same for backfill slots alone; percentages are of the backfill hours.",
-					Query:       ask("userHours", "summary").by("category").where(backfillOnly),
-					View:        usage(),
-				},
-				{
-					Title: "H200 usage by slot type and user", Width: 12, Height: 12,
-					Description: "The same for H200 GPUs of all variants, whatever device is chosen above; percentages are of the H200 hours.",
-					Query:       ask("userHours", "summary").by("category").where(h200),
-					View:        usage(),
-				},
-				{
-					Title: "GPU hours by device and user", Width: 12, Height: 12,
-					Description: "Each GPU model with its hours and number of users; its users beneath, those with the most hours first.",
-					Query:       ask("userHours", "summary").by("device").where(chosen),
-					View:        usage(),
-				},
-			}},
-			{"By device and project over time", []Panel{
-				{
-					Title: "GPU hours by device", Width: 12, Height: 8, MaxDataPoints: 60,
+					Title: "GPU hours by device", Width: 24, Height: 8, MaxDataPoints: 60,
 					Description:     "GPU hours of the chosen users, by GPU model.",
 					Query:           ask("userHours", "timeseries").by("device").where(chosen),
-					View:            bars(),
+					View:            summed(bars()),
 					Transformations: shortDevices,
 				},
 				{
-					Title: "GPU hours by project", Width: 12, Height: 8, MaxDataPoints: 60,
+					Title: "GPU hours by device and user", Width: 24, Height: 14,
+					Description:     "Each GPU model with its hours and number of users; it opens to its users.",
+					Query:           ask("userHours", "summary").by("device").where(chosen),
+					View:            byDevice,
+					Transformations: usersByDevice,
+				},
+			}},
+			{Title: "By project", Collapsed: true, Panels: []Panel{
+				{
+					Title: "GPU hours by project", Width: 24, Height: 8, MaxDataPoints: 60,
 					Description: "GPU hours of the chosen users, by the projects that the machine was prioritized for.",
 					Query:       ask("userHours", "timeseries").by("project").where(chosen),
-					View:        bars(),
+					View:        summed(bars()),
 				},
 				{
 					Title: "GPU hours by project and user", Width: 24, Height: 12,
-					Description: "Each list of prioritized projects with its hours and number of users; its users beneath.",
-					Query:       ask("userHours", "summary").by("project").where(chosen),
-					View:        usage(),
+					Description:     "Each list of prioritized projects with its hours and number of users; it opens to its users.",
+					Query:           ask("userHours", "summary").by("project").where(chosen),
+					View:            byProject,
+					Transformations: usersByProject,
 				},
 			}},
-			{"What the users meet", []Panel{
+			{Title: "What the users meet", Collapsed: true, Panels: []Panel{
 				{
-					Title: "GPUs held at the end of the time range", Width: 24, Height: 9,
-					Description:     "GPUs that jobs of the chosen users hold in the newest snapshot.",
+					Title: "GPUs held at the end of the time range", Width: 24, Height: 10,
+					Description:     "GPUs that jobs of the chosen users hold in the newest snapshot of the time range.",
 					Query:           ask("allocation", "current").where(chosen),
 					View:            list(hidden("memoryGB")),
 					Transformations: heldOnly,
@@ -97,7 +109,7 @@ func users() Dashboard {
 				{
 					Title: "Backfill runs and evictions by user", Width: 24, Height: 10,
 					Description: "What became of the users' runs on backfill slots, how often they were evicted per 100 GPU hours, and what that cost.",
-					Query:       ask("evictions", "summary").by("user").of("runs", "evictions", "completed", "ratePer100GpuHours", "evictedPercent", "medianHoursToEviction", "gpuHours", "lostGpuHours", "lostPercent").where(chosen),
+					Query:       ask("evictions", "summary").by("user").of("runs", "evictions", "completed", "ratePer100GpuHours", "evictedPercent", "medianHoursToEviction", "lostGpuHours", "lostPercent").where(chosen).withoutTotals(),
 					View:        metrics(),
 				},
 			}},
@@ -105,8 +117,24 @@ func users() Dashboard {
 	}
 }
 
+// sharesOfUsers joins the hours of users, those on backfill slots, and the rate of evictions.
+var sharesOfUsers = []Transformation{
+	{ID: "organize", From: "B", Options: object{"renameByName": object{"GPU hours": "On backfill"}, "excludeByName": object{}, "indexByName": object{}}},
+	{ID: "joinByField", Options: object{"byField": "User", "mode": "outer"}},
+	{ID: "calculateField", Options: object{
+		"mode": "binary", "alias": "Share on backfill", "replaceFields": false, "binary": object{"left": object{"matcher": object{"id": "byName", "options": "On backfill"}}, "operator": "/", "right": object{"matcher": object{"id": "byName", "options": "GPU hours"}}},
+	}},
+	{ID: "calculateField", Options: object{
+		"mode": "binary", "alias": "Backfill %", "replaceFields": false, "binary": object{"left": object{"matcher": object{"id": "byName", "options": "Share on backfill"}}, "operator": "*", "right": object{"fixed": "100"}},
+	}},
+	{ID: "organize", Options: object{
+		"excludeByName": object{"On backfill": true, "Share on backfill": true}, "renameByName": object{},
+		"indexByName": object{"User": 0, "GPU hours": 1, "% of total": 2, "Backfill %": 3, "Evictions per 100 GPU hours": 4},
+	}},
+}
+
 // heldOnly leaves out what no user holds.
-var heldOnly = []Transformation{{"filterByValue", object{"type": "include", "match": "any", "filters": []object{
+var heldOnly = []Transformation{{ID: "filterByValue", Options: object{"type": "include", "match": "any", "filters": []object{
 	{"fieldName": "User", "config": object{"id": "regex", "options": object{"value": "."}}},
 }}}}
 

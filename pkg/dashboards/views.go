@@ -1,13 +1,5 @@
 package dashboards
 
-import (
-	"maps"
-	"slices"
-
-	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/query"
-)
-
 // hour in milliseconds: as long, a missed run of the collector is drawn over.
 const hour = 3600_000
 
@@ -20,7 +12,10 @@ func lines(overrides ...Override) View {
 
 // areas stacks series: their sum has a meaning.
 func areas(overrides ...Override) View {
-	return series(object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 60, "showPoints": "never", "spanNulls": hour, "stacking": object{"mode": "normal", "group": "A"}}, overrides)
+	return series(object{
+		"drawStyle": "line", "lineWidth": 1, "fillOpacity": 60, "showPoints": "auto", "spanNulls": hour,
+		"stacking": object{"mode": "normal", "group": "A"},
+	}, overrides)
 }
 
 // steps draws counts that hold until the next point.
@@ -33,156 +28,97 @@ func steps(overrides ...Override) View {
 
 // bars stacks series of amounts: a bar is what fell into its bucket.
 func bars(overrides ...Override) View {
-	return series(object{"drawStyle": "bars", "lineWidth": 0, "fillOpacity": 80, "barAlignment": 1, "barWidthFactor": 0.9, "stacking": object{"mode": "normal", "group": "A"}}, overrides)
+	return series(object{
+		"drawStyle": "bars", "lineWidth": 1, "fillOpacity": 80, "barAlignment": 1, "barWidthFactor": 0.9,
+		"stacking": object{"mode": "normal", "group": "A"},
+	}, overrides)
 }
 
 func series(custom object, overrides []Override) View {
 	return View{
 		Type: "timeseries",
 		Options: object{
-			"legend":  object{"showLegend": true, "displayMode": "list", "placement": "bottom", "calcs": []string{}},
+			"legend":  object{"showLegend": true, "displayMode": "table", "placement": "right", "calcs": []string{"mean"}, "sortBy": "Mean", "sortDesc": true},
 			"tooltip": object{"mode": "multi", "sort": "desc", "hideZeros": true},
 		},
-		Defaults:  object{"custom": custom, "min": 0, "color": object{"mode": "palette-classic"}},
+		Defaults:  object{"custom": custom, "min": 0, "color": byName},
 		Overrides: overrides,
 	}
 }
 
-// barGauge shows the last point of each series as a bar.
-func barGauge(thresholds object, overrides ...Override) View {
-	color := "continuous-BlPu"
-	if thresholds != nil {
-		color = "thresholds"
-	}
-	v := View{
-		Type: "bargauge",
-		Options: object{
-			"displayMode": "basic", "orientation": "horizontal", "valueMode": "color", "namePlacement": "left", "showUnfilled": true, "sizing": "manual",
-			"minVizHeight": 16, "minVizWidth": 8, "maxVizHeight": 32,
-			"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false},
-			"legend":        object{"showLegend": false, "displayMode": "list", "placement": "bottom", "calcs": []string{}},
-		},
-		Defaults:  object{"min": 0, "color": object{"mode": color}},
-		Overrides: overrides,
-	}
-	if thresholds != nil {
-		v.Defaults["thresholds"] = thresholds
-	}
+// summed shows the sum of each series in the legend: of amounts, not of averages.
+func summed(v View) View {
+	legend := v.Options["legend"].(object)
+	legend["calcs"], legend["sortBy"] = []string{"sum"}, "Total"
 	return v
 }
 
-// stats shows numbers of a table's last row: those whose readable name matches the pattern.
-func stats(pattern string, overrides ...Override) View {
+// percent draws percentages on the full scale.
+func percent(v View) View {
+	v.Defaults["max"] = 100
+	return v
+}
+
+// alertsBelow draws the threshold of an alert rule.
+func alertsBelow(v View, limit float64) View {
+	v.Defaults["thresholds"] = levels(vermilion, limit, "transparent")
+	v.Defaults["custom"].(object)["thresholdsStyle"] = object{"mode": "dashed"}
+	return v
+}
+
+// linked gives all series of a view links.
+func linked(v View, links []Link) View {
+	v.Defaults["links"] = links
+	return v
+}
+
+// barGauge shows the last point of each series as a bar. Thresholds colour it where there are any.
+func barGauge(thresholds object, overrides ...Override) View {
+	return View{
+		Type: "bargauge",
+		Options: object{
+			"displayMode": "basic", "orientation": "horizontal", "valueMode": "text", "namePlacement": "top", "showUnfilled": true, "sizing": "manual",
+			"minVizHeight": 16, "minVizWidth": 8, "maxVizHeight": 28,
+			"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false},
+			"legend":        object{"showLegend": false, "displayMode": "list", "placement": "bottom", "calcs": []string{}},
+		},
+		Defaults:  object{"min": 0, "max": 100, "color": object{"mode": "thresholds"}, "thresholds": thresholds},
+		Overrides: overrides,
+	}
+}
+
+// stat shows a number, or the numbers whose readable names match the pattern: of series the last point, of a table the last row.
+func stat(pattern string, overrides ...Override) View {
 	return View{
 		Type: "stat",
 		Options: object{
-			"colorMode": "value", "graphMode": "none", "justifyMode": "auto", "orientation": "auto", "textMode": "value_and_name", "wideLayout": false, "text": object{"titleSize": 13, "valueSize": 22}, "showPercentChange": false,
-			"percentChangeColorMode": "standard", "reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": pattern, "values": false},
+			"colorMode": "value", "graphMode": "none", "justifyMode": "auto", "orientation": "auto", "textMode": "value", "wideLayout": true,
+			"text": object{"valueSize": 32}, "showPercentChange": false, "percentChangeColorMode": "standard",
+			"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": pattern, "values": false},
 		},
 		Defaults:  object{"color": object{"mode": "thresholds"}, "thresholds": levels("text")},
 		Overrides: overrides,
 	}
 }
 
-// table shows a table as it comes.
-func table(overrides ...Override) View {
-	return View{
-		Type:      "table",
-		Options:   object{"showHeader": true, "cellHeight": "sm", "frameIndex": 0},
-		Defaults:  object{"custom": object{"align": "auto", "cellOptions": object{"type": "auto"}, "filterable": true, "inspect": false, "minWidth": 90, "wrapHeaderText": true}},
-		Overrides: slices.Concat(textColumns, overrides),
-	}
-}
-
-// textColumns gives columns of texts room, and links to those that name something that a dashboard shows.
-var textColumns = []Override{
-	{"category", width(230)},
-	{"machine", linkedColumn(230, "machine", "gpureports-machine", "State, users and jobs of this machine")},
-	{"user", linkedColumn(220, "user", "gpureports-users", "GPU hours of this user")},
-	{"device", linkedColumn(220, "device", "gpureports-backfill", "Backfill on this device")},
-	{"project", width(200)},
-	{"job", width(210)},
-	{"cause", width(190)},
-}
-
-// list shows a table of things: machines, GPUs, runs, events.
-func list(overrides ...Override) View {
-	v := table(slices.Concat([]Override{
-		{"time", width(190)},
-		{"start", width(190)},
-		{"end", width(190)},
-		{"since", width(190)},
-		{"lastSeen", width(190)},
-		{"gpu", width(130)},
-		{"gpuIds", width(160)},
-		{"projects", width(160)},
-		{"devices", width(220)},
-		{"ownership", width(150)},
-		{"takenOverBy", width(220)},
-		{"excludedReason", width(300)},
-		{"allocatedPercent", percentBar},
-		{"state", stateColors},
-		{"hours", width(90)},
-	}, overrides)...)
-	custom := v.Defaults["custom"].(object)
-	custom["minWidth"], custom["wrapHeaderText"], custom["inspect"] = 120, false, true // a job's id is longer than its column
+// stats shows several numbers with their names.
+func stats(pattern string, overrides ...Override) View {
+	v := stat(pattern, overrides...)
+	v.Options["textMode"], v.Options["text"] = "value_and_name", object{"titleSize": 13, "valueSize": 22}
 	return v
 }
 
-// one shows a list of a single thing.
-func one(v View) View {
-	custom := v.Defaults["custom"].(object)
-	custom["filterable"], custom["wrapHeaderText"], custom["minWidth"] = false, true, 80
-	return v
-}
-
-// stateColors are those of the state timeline.
-var stateColors = object{"custom.cellOptions": object{"type": "color-text"}, "mappings": []object{{"type": "value", "options": object{
-	"Free": object{"color": "green"}, "Claimed": object{"color": "blue"}, "Backfill": object{"color": "purple"},
-	"Drained": object{"color": "orange"}, "Prevented": object{"color": "red"},
-}}}}
-
-func width(pixels int) object { return object{"custom.width": pixels} }
-
-func linkedColumn(pixels int, column, uid, title string) object {
-	return object{"custom.width": pixels, "links": []object{link(uid, title, column, "${__data.fields."+column+":percentencode}")}}
-}
-
-// metrics is a table of metrics, with the rows that add others up set off. Those rows are told by rowType.
-func metrics(overrides ...Override) View {
-	shade := func(color string) object { return object{"color": color} }
-	v := table(append([]Override{{"rowType", object{
-		"custom.cellOptions":  object{"type": "color-background", "mode": "basic", "applyToRow": true},
-		"custom.hideFrom.viz": true,
-		"color":               object{"mode": "thresholds"},
-		"thresholds":          levels("transparent"),
-		"mappings": []object{{"type": "value", "options": object{
-			"group": shade("rgba(110, 159, 255, 0.16)"), "total": shade("rgba(128, 128, 128, 0.24)"),
-		}}},
-	}}}, overrides...)...)
-	v.Defaults["custom"].(object)["filterable"] = false // would take rows away from their header and total
-	return v
-}
-
-// usage is a table of GPU hours by user: the users take the room that the other columns leave.
-func usage() View {
-	return metrics(
-		Override{"user", object{"custom.width": nil, "custom.minWidth": 140}},
-		Override{"userCount", object{"custom.width": 65, "custom.minWidth": 50}},
-		Override{"gpuHours", width(95)},
-		Override{"percentOfTotal", object{"custom.width": 80, "custom.minWidth": 50}},
-	)
-}
-
-// curves draws survival curves: a frame with ascending hours, steps, and each curve's interval as a band.
-func curves() View {
+// curves draws survival curves over the first two days: a frame with ascending hours, steps, and each curve's interval as a
+// band.
+func curves(overrides ...Override) View {
 	v := series(object{"drawStyle": "line", "lineInterpolation": "stepAfter", "lineWidth": 2, "fillOpacity": 0, "showPoints": "never", "spanNulls": false}, nil)
 	v.Type = "trend"
 	v.Options["xField"] = "hours"
+	v.Options["legend"] = object{"showLegend": true, "displayMode": "list", "placement": "bottom", "calcs": []string{}}
 	delete(v.Defaults, "min") // would hold for the hours too
 	custom := v.Defaults["custom"].(object)
 	custom["axisSoftMin"], custom["axisSoftMax"] = 0, 1
-	v.Overrides = []Override{{"survival", object{"decimals": 1}}}
+	v.Overrides = append([]Override{{"survival", object{"decimals": 1}}, {"hours", object{"min": 0, "max": 48}}}, overrides...)
 	return v
 }
 
@@ -191,8 +127,9 @@ func week(scheme string) View {
 	return View{
 		Type: "heatmap",
 		Options: object{
-			"calculate": false, "cellGap": 1, "showValue": "never", "legend": object{"show": true}, "tooltip": object{"mode": "single", "yHistogram": false, "showColorScale": true},
-			"color":        object{"mode": "scheme", "scheme": scheme, "scale": "linear", "exponent": 0.5, "fill": "dark-blue", "steps": 64, "reverse": false},
+			"calculate": false, "cellGap": 1, "showValue": "never", "legend": object{"show": true},
+			"tooltip":      object{"mode": "single", "yHistogram": false, "showColorScale": true},
+			"color":        object{"mode": "scheme", "scheme": scheme, "scale": "linear", "exponent": 0.5, "fill": "dark-blue", "steps": 64, "reverse": false, "min": 0},
 			"yAxis":        object{"axisPlacement": "left", "reverse": true},
 			"filterValues": object{},
 			"rowsFrame":    object{"layout": "auto"},
@@ -202,58 +139,24 @@ func week(scheme string) View {
 	}
 }
 
+// percentWeek is a heat map of percentages.
+func percentWeek(scheme string) View {
+	v := week(scheme)
+	v.Options["color"].(object)["max"] = 100
+	return v
+}
+
 // stateTimeline shows the states of each series as coloured bands.
 func stateTimeline() View {
 	return View{
 		Type: "state-timeline",
 		Options: object{
-			"mergeValues": true, "showValue": "auto", "alignValue": "left", "rowHeight": 0.85, "perPage": 0,
+			"mergeValues": true, "showValue": "never", "alignValue": "left", "rowHeight": 0.85, "perPage": 0,
 			"legend": object{"showLegend": true, "displayMode": "list", "placement": "bottom"}, "tooltip": object{"mode": "single", "sort": "none"},
 		},
-		Defaults: object{"custom": object{"lineWidth": 0, "fillOpacity": 80, "spanNulls": false, "insertNulls": false}, "color": object{"mode": "palette-classic"}},
+		Defaults: object{"custom": object{"lineWidth": 0, "fillOpacity": 85, "spanNulls": false, "insertNulls": false}, "color": object{"mode": "thresholds"}},
 	}
 }
 
-// levels are thresholds: a base colour, then pairs of a value and the colour from there on.
-func levels(base string, steps ...any) object {
-	list := []object{{"color": base, "value": nil}}
-	for i := 0; i+1 < len(steps); i += 2 {
-		list = append(list, object{"color": steps[i+1], "value": steps[i]})
-	}
-	return object{"mode": "absolute", "steps": list}
-}
-
-// percentBar shows a column of percentages as bars.
-var percentBar = object{
-	"custom.cellOptions": object{"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}, "custom.width": 130,
-	"min": 0, "max": 100, "color": object{"mode": "fixed", "fixedColor": "blue"},
-}
-
-// categoryColors follow those of states: blue tones where owners have a claim, purple ones for backfill.
-var categoryColors = colors(map[string]string{
-	pool.PriorityResearcher.String(): "dark-blue", pool.PriorityCHTC.String(): "light-blue", pool.Shared.String(): "orange",
-	pool.BackfillResearcher.String(): "dark-purple", pool.BackfillCHTC.String(): "purple", pool.BackfillOpen.String(): "light-purple",
-})
-
-// machineTypeColors tell machines with an owner from open capacity.
-var machineTypeColors = colors(map[string]string{pool.ResearcherOwned.MachineType(): "blue", pool.OpenCapacity.MachineType(): "green"})
-
-// others are the users that have no series of their own.
-var others = Override{query.Other, object{"color": object{"mode": "fixed", "fixedColor": "#8e8e8e"}}}
-
-// colors fixes the colours of series.
-func colors(byName map[string]string) []Override {
-	var overrides []Override
-	for _, name := range sorted(toObject(byName)) {
-		overrides = append(overrides, Override{name, object{"color": object{"mode": "fixed", "fixedColor": byName[name]}}})
-	}
-	return overrides
-}
-
-func toObject(m map[string]string) object {
-	o := object{}
-	for k, v := range maps.All(m) {
-		o[k] = v
-	}
-	return o
-}
+// shortDevices leaves out of the names of devices what nearly all have, and that they are on primary slots.
+var shortDevices = []Transformation{{ID: "renameByRegex", Options: object{"regex": `^(?:NVIDIA )?(?:GeForce )?(.*?)(?: · Real)?$`, "renamePattern": "$1"}}}

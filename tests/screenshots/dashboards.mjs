@@ -9,10 +9,10 @@ import { statSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 const pictures = [
-  { name: 'pool-overview', path: '/d/gpureports-pool?from=now-24h&to=now' },
+  { name: 'pool-overview', path: '/d/gpureports-pool?from=now-7d&to=now' },
   { name: 'users', path: '/d/gpureports-users?from=now-7d&to=now' },
-  { name: 'backfill', path: '/d/gpureports-backfill?from=now-30d&to=now', from: 'How long can it be kept?' },
-  { name: 'evictions', path: '/d/gpureports-backfill?from=now-30d&to=now', from: 'Evictions' },
+  { name: 'supply', path: '/d/gpureports-backfill?from=now-30d&to=now' },
+  { name: 'evictions', path: '/d/gpureports-backfill-evictions?from=now-30d&to=now' },
   { name: 'machine', path: '/d/gpureports-machine?from=now-3d&to=now' },
 ];
 const largest = 150_000; // bytes
@@ -26,12 +26,9 @@ const login = GRAFANA_USER && {
   extraHTTPHeaders: { Authorization: 'Basic ' + Buffer.from(`${GRAFANA_USER}:${GRAFANA_PASSWORD}`).toString('base64') },
 };
 const page = await browser.newPage({ viewport: { width: 1280, height: 720 }, ...login });
-for (const { name, path, from } of pictures) {
+for (const { name, path } of pictures) {
   await page.goto(`${GRAFANA_URL}${path}&kiosk`);
   await answered();
-  if (from) {
-    await scrollTo(page.getByTestId(`data-testid dashboard-row-title-${from}`));
-  }
   const file = fileURLToPath(new URL(`../../src/img/${name}.png`, import.meta.url));
   await page.screenshot({ path: file });
   const { size } = statSync(file);
@@ -41,20 +38,6 @@ for (const { name, path, from } of pictures) {
   }
 }
 await browser.close();
-
-/** Scrolls down until a heading is near the top: what a dashboard holds is drawn when it comes into view. */
-async function scrollTo(heading) {
-  await page.mouse.move(600, 400);
-  for (let i = 0; i < 50; i++) {
-    const box = (await heading.count()) > 0 ? await heading.first().boundingBox() : null;
-    if (box && box.y < 170) {
-      return;
-    }
-    await page.mouse.wheel(0, box ? Math.min(box.y - 145, 600) : 600);
-    await answered();
-  }
-  throw new Error('the heading was not found');
-}
 
 /** Waits until every panel in view has its answer. */
 async function answered() {

@@ -1,0 +1,139 @@
+package dashboards
+
+import "slices"
+
+// table shows a table as it comes. Only columns that viewers search have a filter.
+func table(overrides ...Override) View {
+	return View{
+		Type:    "table",
+		Options: object{"showHeader": true, "cellHeight": "sm", "frameIndex": 0},
+		Defaults: object{"custom": object{
+			"align": "auto", "cellOptions": object{"type": "auto"}, "filterable": false, "inspect": false, "minWidth": 80, "wrapHeaderText": true,
+		}},
+		Overrides: slices.Concat(textColumns, overrides),
+	}
+}
+
+// textColumns gives columns of texts room, and links to those that name something that a dashboard shows.
+var textColumns = []Override{
+	{"category", atLeast(200)},
+	{"machine", searched(linkedTo(toMachine, "machine", 190))},
+	{"user", searched(linkedTo(toUser, "user", 170))},
+	{"device", searched(linkedTo(toDevice, "device", 190))},
+	{"project", atLeast(170)},
+	{"job", atLeast(170)},
+	{"cause", atLeast(170)},
+}
+
+// list shows a table of things: machines, GPUs, runs, events. What none of them has is left out.
+func list(overrides ...Override) View {
+	v := table(slices.Concat([]Override{
+		{"time", width(160)},
+		{"start", width(160)},
+		{"end", width(160)},
+		{"since", width(160)},
+		{"lastSeen", width(160)},
+		{"gpu", width(120)},
+		{"gpuIds", width(130)},
+		{"memoryGB", width(80)},
+		{"projects", atLeast(120)},
+		{"devices", atLeast(190)},
+		{"ownership", width(150)},
+		{"takenOverBy", atLeast(170)},
+		{"excludedReason", atLeast(200)},
+		{"allocatedPercent", percentBar},
+		{"state", searched(stateColors)},
+		{"hours", width(80)},
+		{"gpus", width(60)},
+		{empty, object{"custom.hideFrom.viz": true}},
+	}, overrides)...)
+	v.Defaults["custom"].(object)["inspect"] = true // a job's id is longer than its column
+	return v
+}
+
+// stateColors are those of the state timeline.
+var stateColors = object{"custom.width": 110, "custom.cellOptions": object{"type": "color-text"}, "mappings": []object{{"type": "value", "options": object{
+	"Free": object{"color": freeColor}, "Claimed": object{"color": claimedColor}, "Backfill": object{"color": backfillColor},
+	"Drained": object{"color": drainedColor}, "Prevented": object{"color": preventedColor}, "Other": object{"color": grey},
+}}}}
+
+func width(pixels int) object { return object{"custom.width": pixels} }
+
+// atLeast is the width below which a column does not shrink; it takes what the others leave.
+func atLeast(pixels int) object { return object{"custom.minWidth": pixels} }
+
+func linkedTo(l Link, column string, pixels int) object {
+	return object{"custom.minWidth": pixels, "links": l.ofRows(column)}
+}
+
+// searched gives a column a filter.
+func searched(column object) object {
+	column["custom.filterable"] = true
+	return column
+}
+
+// metrics is a table of metrics. Rows that add others up are set off, told by rowType; a table whose rows have links must not
+// have any, for such rows lead nowhere.
+func metrics(overrides ...Override) View {
+	return table(append([]Override{{"rowType", object{
+		"custom.cellOptions":  object{"type": "color-background", "mode": "basic", "applyToRow": true},
+		"custom.hideFrom.viz": true,
+		"color":               object{"mode": "thresholds"},
+		"thresholds":          levels("transparent"),
+		"mappings":            []object{{"type": "value", "options": object{"total": object{"color": "rgba(128, 128, 128, 0.24)"}}}},
+	}}}, overrides...)...)
+}
+
+// percentBar shows a column of percentages as bars.
+var percentBar = object{
+	"custom.cellOptions": object{"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}, "custom.width": 130,
+	"min": 0, "max": 100, "color": object{"mode": "fixed", "fixedColor": blue},
+}
+
+// amountBar shows a column of amounts as bars, the largest of them in full.
+var amountBar = object{
+	"custom.cellOptions": object{"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}, "custom.minWidth": 160,
+	"min": 0, "fieldMinMax": true, "color": object{"mode": "fixed", "fixedColor": blue},
+}
+
+// hidden takes a column out of a table.
+func hidden(name string) Override { return Override{name, object{"custom.hideFrom.viz": true}} }
+
+// sortedBy shows the rows with the largest numbers of a column first.
+func sortedBy(v View, column string) View {
+	v.Options["sortBy"] = []object{{"displayName": column, "desc": true}}
+	return v
+}
+
+// lastPoints makes a table of series: a row each with its label and its last point, under the name, the largest first; what
+// rounds to nothing is left out.
+func lastPoints(label, name string) []Transformation {
+	return []Transformation{
+		{ID: "reduce", Options: object{"reducers": []string{"lastNotNull"}, "mode": "seriesToRows", "labelsToFields": true, "includeTimeField": false}},
+		{ID: "filterByValue", Options: object{"type": "include", "match": "any", "filters": []object{
+			{"fieldName": "Last *", "config": object{"id": "greaterOrEqual", "options": object{"value": 0.5}}},
+		}}},
+		{ID: "filterFieldsByName", Options: object{"include": object{"names": []string{label, "Last *"}}}},
+		{ID: "organize", Options: object{"excludeByName": object{}, "indexByName": object{label: 0, "Last *": 1}, "renameByName": object{"Last *": name}}},
+		{ID: "sortBy", Options: object{"fields": object{}, "sort": []object{{"field": name, "desc": true}}}},
+	}
+}
+
+// byGroupThenUser shows a table of user hours as one of groups, each of which opens to its users.
+func byGroupThenUser(group string) (View, []Transformation) {
+	return table(
+			Override{"GPU hours (sum)", object{"displayName": "GPU hours", "unit": "GPU h", "decimals": 1}},
+			Override{"% of total (sum)", object{"displayName": "% of total", "unit": "percent", "decimals": 1}},
+			Override{"User (count)", object{"displayName": "Users", "unit": "locale"}},
+		), []Transformation{
+			{ID: "filterByValue", Options: object{"type": "include", "match": "any", "filters": []object{
+				{"fieldName": "Row", "config": object{"id": "equal", "options": object{"value": "user"}}},
+			}}},
+			{ID: "groupToNestedTable", Options: object{"showSubframeHeaders": true, "fields": object{
+				group:        object{"operation": "groupby", "aggregations": []string{}},
+				"User":       object{"operation": "aggregate", "aggregations": []string{"count"}},
+				"GPU hours":  object{"operation": "aggregate", "aggregations": []string{"sum"}},
+				"% of total": object{"operation": "aggregate", "aggregations": []string{"sum"}},
+			}}},
+		}
+}
