@@ -180,6 +180,9 @@ func fits(p Panel, q Query, frames data.Frames, empty bool) error {
 	want := map[string]data.FrameType{
 		query.FrameSeries: data.FrameTypeTimeSeriesMulti, query.FrameHeatMap: "heatmap-cells", query.FrameStateTimeline: data.FrameTypeTimeSeriesMulti,
 	}[shape]
+	if empty && shape == query.FrameHeatMap {
+		want = "" // the panel takes cells without fields for an error
+	}
 	if len(frames) == 0 {
 		return fmt.Errorf("no frame")
 	}
