@@ -36,7 +36,7 @@ var layers = map[string][]string{
 	"jobs/sqlite":             {"parallel", "pool", "jobs"},
 	"jobs/elasticsearch":      {"parallel", "pool", "jobs"},
 	"jobs/adstash":            {"pool", "jobs"},
-	"collect":                 {"parallel", "pool", "localtime", "snapshots"},
+	"collect":                 {"parallel", "pool", "localtime", "snapshots", "snapshots/parquet"},
 	"survival":                {"pool"},
 	"query":                   {"pool", "localtime"},
 	"frames":                  {"pool", "query", "timeline"},

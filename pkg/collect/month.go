@@ -6,13 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"modernc.org/sqlite"
-
-	"github.com/chtc/gpureports/pkg/pool"
 )
 
 // snapshot is a pool's slots at one time.
@@ -21,15 +18,8 @@ type snapshot struct {
 	ads       []slotAd
 }
 
-// monthFile is the name of the file that holds the snapshot of a local time: that of its month.
-func monthFile(timestamp string) string { return "gpu_state_" + timestamp[:len("2026-07")] + ".db" }
-
-// rowsOf counts the rows of a snapshot, 0 if it was not written.
-func rowsOf(ctx context.Context, dir, timestamp string) (rows int, err error) {
-	path := filepath.Join(dir, monthFile(timestamp))
-	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		return 0, nil
-	}
+// countSQLite counts the rows of a snapshot.
+func countSQLite(ctx context.Context, path, timestamp string) (rows int, err error) {
 	db, err := open(ctx, path)
 	if err != nil {
 		return 0, err
@@ -38,22 +28,12 @@ func rowsOf(ctx context.Context, dir, timestamp string) (rows int, err error) {
 	return rows, errors.Join(err, db.Close())
 }
 
-// write appends the snapshot to its month file in one transaction and returns the number of its rows.
-// note says what failed when the snapshot was already written, "" nothing.
-func (s snapshot) write(ctx context.Context, dir string) (rows int, note string, err error) {
-	name := monthFile(s.timestamp)
-	path := filepath.Join(dir, name)
+// addSQLite appends the snapshot to a month file in one transaction.
+func addSQLite(ctx context.Context, path string, s snapshot) (rows int, afterwards, err error) {
 	if err := createMonth(ctx, path); err != nil {
-		return 0, "", pool.SourceError("creating %s: %w", name, err)
+		return 0, nil, fmt.Errorf("creating it: %w", err)
 	}
-	rows, afterwards, err := s.append(ctx, path)
-	if err != nil {
-		return 0, "", pool.SourceError("writing to %s: %w", name, err)
-	}
-	if afterwards != nil {
-		note = fmt.Sprintf("%s was written, but not closed as it should be: %v", name, afterwards)
-	}
-	return rows, note, nil
+	return s.append(ctx, path)
 }
 
 // createMonth makes a month file if there is none. It appears with its table, so that nobody ever finds it without.

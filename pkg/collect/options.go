@@ -1,7 +1,7 @@
 // Package collect takes snapshots of a pool: it runs condor_status and appends what every GPU slot looks like to the
 // month files of methodology section 1. It is the only package that writes them.
 //
-// A snapshot is written as a whole, in one transaction, or not at all. What each run did stands in the run log,
+// A snapshot is written as a whole, in one transaction or by one rename, or not at all. What each run did stands in the run log,
 // collector_runs.db, beside the month files: a gap in the data has its reason there.
 package collect
 
@@ -16,10 +16,11 @@ import (
 
 // Options say what is collected and where it goes. The zero values of all but SnapshotDir are the defaults.
 type Options struct {
-	SnapshotDir  string        `help:"Directory of the month files gpu_state_YYYY-MM.db." type:"existingdir" required:""`
+	SnapshotDir  string        `help:"Directory of the month files gpu_state_YYYY-MM.db or .parquet." type:"existingdir" required:""`
 	Pool         string        `help:"Collector (central manager) to ask; default: the one of HTCondor's configuration." placeholder:"HOST"`
 	CondorStatus string        `help:"The program condor_status; default: found in PATH." placeholder:"PATH"`
 	Timezone     string        `help:"Time zone of the timestamps and months (IANA name; default UTC). Give the data source the same one." placeholder:"ZONE"`
+	Format       string        `help:"Format of the month files: sqlite, or parquet, which takes a tenth of the room." enum:"sqlite,parquet" default:"sqlite"`
 	Timeout      time.Duration `help:"How long condor_status may take." default:"2m"`
 
 	Log *slog.Logger `kong:"-"` // nil: silent
@@ -51,6 +52,12 @@ func (o Options) prepare() (Options, *time.Location, error) {
 	}
 	if o.CondorStatus == "" {
 		o.CondorStatus = "condor_status"
+	}
+	if o.Format == "" {
+		o.Format = "sqlite"
+	}
+	if _, known := formats[o.Format]; !known {
+		return o, nil, pool.BadQuery("collect: unknown format %q: use sqlite or parquet", o.Format)
 	}
 	if o.Timeout < 0 {
 		return o, nil, pool.BadQuery("collect: a timeout of %s is impossible", o.Timeout)

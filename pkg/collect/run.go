@@ -66,7 +66,7 @@ func collect(ctx context.Context, o Options, zone *time.Location, log *runLog, n
 	if err := log.writes(ctx, s.timestamp); err != nil {
 		return Result{}, pool.SourceError("writing to the run log: %w", err)
 	}
-	rows, note, err := s.write(ctx, o.SnapshotDir)
+	rows, note, err := s.write(ctx, o.SnapshotDir, formats[o.Format])
 	if err != nil {
 		return Result{}, err
 	}

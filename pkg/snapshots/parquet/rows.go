@@ -3,6 +3,7 @@ package parquet
 import (
 	"context"
 	"fmt"
+	"os"
 	"strconv"
 )
 
@@ -96,4 +97,38 @@ func (f Field) values(values []any, texts []string) ([]any, error) {
 		values = append(values, value)
 	}
 	return values, nil
+}
+
+// Count returns the number of rows of a month file with a timestamp (YYYY-MM-DD HH:MM:SS.ffffff).
+func Count(ctx context.Context, path, timestamp string) (rows int, err error) {
+	in, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return 0, err
+	}
+	f, err := Open(in, info.Size())
+	if err != nil {
+		return 0, err
+	}
+	r, err := f.NewReader()
+	if err != nil {
+		return 0, err
+	}
+	defer r.Close()
+	var times Texts
+	for g := range f.Groups {
+		if err := r.Texts(ctx, g, f.Column("timestamp"), 0, f.Groups[g].Rows, &times); err != nil {
+			return 0, err
+		}
+		for _, code := range times.Codes {
+			if code > 0 && times.Values[code] == timestamp {
+				rows++
+			}
+		}
+	}
+	return rows, nil
 }

@@ -1,0 +1,62 @@
+package collect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// format is a format of month files.
+type format struct {
+	extension string
+	// count returns the rows of a snapshot in a file that exists.
+	count func(ctx context.Context, path, timestamp string) (int, error)
+	// add appends a snapshot to a file, which it creates if there is none, and returns its rows: all of them, or none.
+	// afterwards is what failed when they were already written.
+	add func(ctx context.Context, path string, s snapshot) (rows int, afterwards, err error)
+}
+
+// formats by their name on the command line.
+var formats = map[string]format{
+	"sqlite":  {".db", countSQLite, addSQLite},
+	"parquet": {".parquet", countParquet, addParquet},
+}
+
+// monthFile is the name of the file that holds the snapshot of a local time: that of its month.
+func (f format) monthFile(timestamp string) string {
+	return "gpu_state_" + timestamp[:len("2026-07")] + f.extension
+}
+
+// rowsOf counts the rows of a snapshot in the files of all formats, 0 if it was not written.
+func rowsOf(ctx context.Context, dir, timestamp string) (rows int, err error) {
+	for _, f := range formats {
+		path := filepath.Join(dir, f.monthFile(timestamp))
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		n, err := f.count(ctx, path, timestamp)
+		if err != nil {
+			return 0, err
+		}
+		rows += n
+	}
+	return rows, nil
+}
+
+// write appends the snapshot to its month file and returns the number of its rows.
+// note says what failed when the snapshot was already written, "" nothing.
+func (s snapshot) write(ctx context.Context, dir string, f format) (rows int, note string, err error) {
+	name := f.monthFile(s.timestamp)
+	rows, afterwards, err := f.add(ctx, filepath.Join(dir, name), s)
+	if err != nil {
+		return 0, "", pool.SourceError("writing to %s: %w", name, err)
+	}
+	if afterwards != nil {
+		note = fmt.Sprintf("%s was written, but not closed as it should be: %v", name, afterwards)
+	}
+	return rows, note, nil
+}

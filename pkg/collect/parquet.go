@@ -1,0 +1,37 @@
+package collect
+
+import (
+	"context"
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/snapshots/parquet"
+)
+
+// schemaOrder is where the values of a row (slotAd.rows) stand for each column of a Parquet file.
+var schemaOrder = func() []int {
+	order := make([]int, len(parquet.Schema))
+	for i, f := range parquet.Schema {
+		order[i] = slices.IndexFunc(columns, func(c column) bool { return c.name == f.Name })
+	}
+	return order
+}()
+
+// countParquet counts the rows of a snapshot.
+func countParquet(ctx context.Context, path, timestamp string) (int, error) {
+	return parquet.Count(ctx, path, timestamp)
+}
+
+// addParquet appends the snapshot to a month file, which is replaced as a whole.
+func addParquet(ctx context.Context, path string, s snapshot) (n int, afterwards, err error) {
+	var rows [][]any
+	for i := range s.ads {
+		for _, values := range s.ads[i].rows(s.timestamp) {
+			row := make([]any, len(schemaOrder))
+			for k, n := range schemaOrder {
+				row[k] = values[n]
+			}
+			rows = append(rows, row)
+		}
+	}
+	return len(rows), nil, parquet.Append(ctx, path, parquet.Schema, rows)
+}

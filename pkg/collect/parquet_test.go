@@ -1,0 +1,122 @@
+package collect
+
+import (
+	"bytes"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/snapshots/parquet"
+)
+
+// parquetRows reads all rows of a month file in the order of columns.
+func parquetRows(t testing.TB, path string) (rows [][]any) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	f, err := parquet.Open(bytes.NewReader(data), int64(len(data)))
+	require.NoError(t, err)
+	fields, err := f.Fields()
+	require.NoError(t, err)
+	require.Equal(t, parquet.Schema, fields, "the order of the reference collector")
+	r, err := f.NewReader()
+	require.NoError(t, err)
+	defer r.Close()
+	for g := range f.Groups {
+		require.NoError(t, r.Rows(t.Context(), g, 0, f.Groups[g].Rows, fields, func(row []any) error {
+			values := make([]any, len(columns))
+			for i, n := range schemaOrder {
+				values[n] = row[i]
+			}
+			rows = append(rows, values)
+			return nil
+		}))
+	}
+	return rows
+}
+
+// Both formats hold the same rows in the same order.
+func TestFormatsHoldTheSame(t *testing.T) {
+	o := fake(t, "machines:5")
+	times := []string{"2026-06-30T23:59:58.123456Z", "2026-07-01T00:15:00Z", "2026-07-01T00:30:00Z"}
+	now := clock(times...)
+	for range times {
+		_, err := run(t.Context(), o, now)
+		require.NoError(t, err)
+	}
+	p := fake(t, "machines:5")
+	p.Format = "parquet"
+	now = clock(times...)
+	for range times {
+		result, err := run(t.Context(), p, now)
+		require.NoError(t, err)
+		require.Equal(t, 5*rowsPerMachine, result.Rows)
+	}
+	for _, month := range []string{"gpu_state_2026-06", "gpu_state_2026-07"} {
+		db := readOnly(t, filepath.Join(o.SnapshotDir, month+".db"))
+		found, err := db.Query(`SELECT Name, AssignedGPUs, AvailableGPUs, State, GPUs_DeviceName, GPUs_GlobalMemoryMb, PrioritizedProjects,
+			GPUsAverageUsage, Machine, PreventJobsReason, RemoteOwner, GlobalJobId, CAST(timestamp AS TEXT), Disk FROM gpu_state ORDER BY rowid`)
+		require.NoError(t, err)
+		var want [][]any
+		for found.Next() {
+			row := make([]any, len(columns))
+			into := make([]any, len(columns))
+			for i := range row {
+				into[i] = &row[i]
+			}
+			require.NoError(t, found.Scan(into...))
+			want = append(want, row)
+		}
+		require.NoError(t, found.Err())
+		require.NoError(t, found.Close())
+		require.NotEmpty(t, want)
+		require.Equal(t, want, parquetRows(t, filepath.Join(p.SnapshotDir, month+".parquet")))
+	}
+	entries, err := os.ReadDir(p.SnapshotDir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		require.NotContains(t, e.Name(), ".tmp")
+		require.NotContains(t, e.Name(), "gpu_state_2026-07.db")
+	}
+}
+
+// A run that was killed after its snapshot was written is told by the next one, whatever format either writes.
+func TestKilledRunsOfEitherFormat(t *testing.T) {
+	o := fake(t, "machines:1")
+	o.Format = "parquet"
+	now := clock("2026-07-01T12:00:00Z", "2026-07-01T12:15:00Z")
+	_, err := run(t.Context(), o, now)
+	require.NoError(t, err)
+	log, err := sql.Open("sqlite", filepath.Join(o.SnapshotDir, RunLog))
+	require.NoError(t, err)
+	_, err = log.Exec("UPDATE runs SET rows = NULL, seconds = NULL")
+	require.NoError(t, err)
+	require.NoError(t, log.Close())
+	o.Format = "sqlite"
+	_, err = run(t.Context(), o, now)
+	require.NoError(t, err)
+	after := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
+	require.Equal(t, "8 killed after the snapshot was written",
+		one[string](t, after, "SELECT rows || ' ' || notes FROM runs ORDER BY started LIMIT 1"))
+	require.FileExists(t, filepath.Join(o.SnapshotDir, "gpu_state_2026-07.parquet"))
+	require.FileExists(t, filepath.Join(o.SnapshotDir, "gpu_state_2026-07.db"))
+}
+
+// A month file that cannot be read ends the run, and stays as it is.
+func TestDamagedParquetMonth(t *testing.T) {
+	o := fake(t, "machines:1")
+	o.Format = "parquet"
+	path := filepath.Join(o.SnapshotDir, "gpu_state_2026-07.parquet")
+	require.NoError(t, os.WriteFile(path, []byte("PAR1 and not much more"), 0o600))
+	_, err := run(t.Context(), o, clock("2026-07-01T12:00:00Z"))
+	require.ErrorContains(t, err, "writing to gpu_state_2026-07.parquet: damaged or truncated")
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "PAR1 and not much more", string(data))
+	o.Format = "csv"
+	_, err = run(t.Context(), o, clock("2026-07-01T12:00:00Z"))
+	require.ErrorContains(t, err, `unknown format "csv"`)
+}
