@@ -48,7 +48,7 @@ var layers = map[string][]string{
 	"backfill":                {"parallel", "pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "survival"},
 	"evictions":               {"pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "survival"},
 	"utilization":             {"pool"},
-	"samplepool":              {"pool", "localtime", "jobs", "jobs/sqlite"},
+	"samplepool":              {"pool", "localtime", "snapshots/parquet", "jobs", "jobs/sqlite"},
 	"check":                   {"pool", "localtime", "snapshots", "timeline", "jobs", "collect", "runs", "evictions"},
 	"plugin":                  {"parallel", "check", "pool", "localtime", "snapshots", "timeline", "jobs", "jobs/sqlite", "jobs/elasticsearch", "query", "frames", "runs", "allocation", "userhours", "backfill", "evictions"},
 	"plugin/host":             {},

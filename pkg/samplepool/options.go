@@ -27,6 +27,8 @@ type Options struct {
 	Timezone string        // IANA name of the collector's local time: timestamp text, month files, working hours
 	// NewColumns is the first local month whose file has PreventJobsReason and Disk; zero: the month after Start's.
 	NewColumns time.Time
+	// Format of the month files: "sqlite" or "parquet".
+	Format string
 
 	// What makes reading hard. Shares of runs hold for the backfill and the primary side alike.
 
@@ -59,7 +61,7 @@ func Default() Options {
 	return Options{
 		Seed: 1, Machines: 12,
 		Start: time.Date(2025, 10, 28, 0, 0, 0, 0, time.UTC), End: time.Date(2025, 11, 4, 0, 0, 0, 0, time.UTC),
-		Cadence: 15 * time.Minute, Timezone: "America/Chicago",
+		Cadence: 15 * time.Minute, Timezone: "America/Chicago", Format: "sqlite",
 		ShortRuns: 0.04, OwnerAfterCompletion: 0.06, Holds: 0.025, StaleRows: 0.025, MissingAds: 0.01, MissingJobIDs: 0.005,
 		ClockSkew: 120 * time.Second, MissedSnapshots: 0.015, LateSnapshots: 0.01, DoubledSnapshots: 0.012, MissingMachines: 0.0005,
 		Outages: 1, Drains: 0.3, MachineDown: 0.3, OwnerHours: 4, Prevented: 0.1, RowNoise: 0.002, OddMachines: true, ExcludedMachines: 1,
@@ -104,6 +106,9 @@ func (o Options) check() (*time.Location, error) {
 	}
 	if o.Cadence < time.Minute || o.Cadence > time.Hour {
 		return bad("cadence %v; possible is 1m to 1h", o.Cadence)
+	}
+	if o.Format != "sqlite" && o.Format != "parquet" {
+		return bad("format %q; possible are sqlite and parquet", o.Format)
 	}
 	if o.ClockSkew < 0 || o.ClockSkew > 120*time.Second {
 		return bad("clock skew %v; possible is 0 to 120s", o.ClockSkew)

@@ -25,12 +25,14 @@ func (p *Pool) Write(ctx context.Context, dir string) error {
 	return nil
 }
 
-// WriteSnapshots writes gpu_state_YYYY-MM.db, chtc_owned and masked_hosts.yaml into dir. A file that exists is an error.
+// WriteSnapshots writes gpu_state_YYYY-MM.db (or .parquet), chtc_owned and masked_hosts.yaml into dir. A file that exists
+// is an error.
 func (p *Pool) WriteSnapshots(ctx context.Context, dir string) (err error) {
 	if err := p.writeLists(dir); err != nil {
 		return err
 	}
-	var file *monthFile
+	var file monthFile
+	var month string
 	defer func() {
 		if file != nil {
 			err = errors.Join(err, file.close())
@@ -40,14 +42,15 @@ func (p *Pool) WriteSnapshots(ctx context.Context, dir string) (err error) {
 		if err != nil {
 			return err
 		}
-		if file == nil || file.month != shot.Month {
+		if file == nil || month != shot.Month {
 			if file != nil {
 				if err := file.close(); err != nil {
 					return err
 				}
 			}
 			newer := shot.Month >= p.options.NewColumns.In(p.zone).Format("2006-01")
-			if file, err = newMonthFile(ctx, dir, shot.Month, newer); err != nil {
+			month, file = shot.Month, nil
+			if file, err = p.newMonthFile(ctx, dir, month, newer); err != nil {
 				return err
 			}
 		}
@@ -95,9 +98,54 @@ func (p *Pool) writeLists(dir string) error {
 
 const rowsAtOnce = 64
 
-// monthFile is one SQLite file that grows by snapshots.
-type monthFile struct {
-	month   string
+// monthFile is one month's file, which grows by snapshots.
+type monthFile interface {
+	add(ctx context.Context, shot Snapshot) error
+	close() error
+}
+
+// newMonthFile creates the file of a month. newer: with the columns that older collectors did not have.
+func (p *Pool) newMonthFile(ctx context.Context, dir, month string, newer bool) (monthFile, error) {
+	var file monthFile
+	var err error
+	if p.options.Format == "parquet" {
+		file, err = newParquetFile(dir, month, newer)
+	} else {
+		file, err = newSQLiteFile(ctx, dir, month, newer)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return file, nil
+}
+
+// newColumns are the columns that older collectors did not have.
+var newColumns = []string{"PreventJobsReason", "Disk"}
+
+// columnNames are the columns of a row in the order of Row.appendValues.
+func columnNames(newer bool) []string {
+	definitions := columnDefinitions(newer)
+	names := make([]string, len(definitions))
+	for i, d := range definitions {
+		names[i] = strings.Trim(strings.Fields(d)[0], `"`)
+	}
+	return names
+}
+
+// columnDefinitions are the columns of gpu_state.
+func columnDefinitions(newer bool) []string {
+	columns := []string{
+		`"Name" TEXT`, `"AssignedGPUs" TEXT`, `"AvailableGPUs" TEXT`, `"State" TEXT`, `"GPUs_DeviceName" TEXT`, `"GPUs_GlobalMemoryMb" BIGINT`,
+		`"PrioritizedProjects" TEXT`, `"GPUsAverageUsage" FLOAT`, `"Machine" TEXT`, `"RemoteOwner" TEXT`, `"GlobalJobId" TEXT`, `timestamp DATETIME`,
+	}
+	if newer {
+		columns = append(append(append([]string{}, columns[:9]...), `"PreventJobsReason" TEXT`), append(columns[9:], `"Disk" INTEGER`)...)
+	}
+	return columns
+}
+
+// sqliteFile is one SQLite file that grows by snapshots.
+type sqliteFile struct {
 	newer   bool
 	db      *sql.DB
 	tx      *sql.Tx
@@ -107,20 +155,14 @@ type monthFile struct {
 	pending int // snapshots in tx
 }
 
-func newMonthFile(ctx context.Context, dir, month string, newer bool) (*monthFile, error) {
-	columns := []string{
-		`"Name" TEXT`, `"AssignedGPUs" TEXT`, `"AvailableGPUs" TEXT`, `"State" TEXT`, `"GPUs_DeviceName" TEXT`, `"GPUs_GlobalMemoryMb" BIGINT`,
-		`"PrioritizedProjects" TEXT`, `"GPUsAverageUsage" FLOAT`, `"Machine" TEXT`, `"RemoteOwner" TEXT`, `"GlobalJobId" TEXT`, `timestamp DATETIME`,
-	}
-	if newer {
-		columns = append(append(append([]string{}, columns[:9]...), `"PreventJobsReason" TEXT`), append(columns[9:], `"Disk" INTEGER`)...)
-	}
+func newSQLiteFile(ctx context.Context, dir, month string, newer bool) (*sqliteFile, error) {
+	columns := columnDefinitions(newer)
 	name := "gpu_state_" + month + ".db"
 	path := filepath.Join(dir, name)
 	if _, err := os.Lstat(path); err == nil {
 		return nil, fmt.Errorf("writing a sample pool: %s exists already", name)
 	}
-	fail := func(err error) (*monthFile, error) {
+	fail := func(err error) (*sqliteFile, error) {
 		return nil, fmt.Errorf("writing a sample pool's %s: %w", name, err)
 	}
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(OFF)&_pragma=synchronous(OFF)&_pragma=locking_mode(EXCLUSIVE)&_pragma=cache_size(-16000)")
@@ -128,7 +170,7 @@ func newMonthFile(ctx context.Context, dir, month string, newer bool) (*monthFil
 		return fail(err)
 	}
 	db.SetMaxOpenConns(1)
-	f := &monthFile{month: month, newer: newer, db: db}
+	f := &sqliteFile{newer: newer, db: db}
 	if _, err := db.ExecContext(ctx, "CREATE TABLE gpu_state (\n\t"+strings.Join(columns, ", \n\t")+"\n)"); err != nil {
 		return fail(errors.Join(err, db.Close()))
 	}
@@ -142,14 +184,14 @@ func newMonthFile(ctx context.Context, dir, month string, newer bool) (*monthFil
 	return f, nil
 }
 
-func (f *monthFile) add(ctx context.Context, shot Snapshot) error {
+func (f *sqliteFile) add(ctx context.Context, shot Snapshot) error {
 	if err := f.insert(ctx, shot); err != nil {
 		return fmt.Errorf("writing a sample pool's snapshot of %s: %w", shot.Timestamp, err)
 	}
 	return nil
 }
 
-func (f *monthFile) insert(ctx context.Context, shot Snapshot) (err error) {
+func (f *sqliteFile) insert(ctx context.Context, shot Snapshot) (err error) {
 	if f.tx == nil {
 		if f.tx, err = f.db.Begin(); err != nil {
 			return err
@@ -207,7 +249,7 @@ func (r *Row) appendValues(values []any, timestamp string, newer bool) []any {
 	return values
 }
 
-func (f *monthFile) close() error {
+func (f *sqliteFile) close() error {
 	var committed error
 	if f.tx != nil {
 		committed = f.tx.Commit()

@@ -21,6 +21,7 @@ type sampleOptions struct {
 	Machines int    `default:"12" help:"Number of machines, 5 to 2000."`
 	Days     int    `default:"7" help:"Days of snapshots up to now."`
 	Seed     uint64 `default:"1" help:"Another number makes another pool."`
+	Format   string `default:"sqlite" enum:"sqlite,parquet" help:"Format of the month files: sqlite or parquet."`
 }
 
 // Run writes a made-up pool: month files, lists, job ads, its truth, and settings for the other commands.
@@ -39,7 +40,7 @@ const settingsFile = "settings.json"
 // write makes the pool and returns the path of its settings.
 func (o sampleOptions) write(ctx context.Context, dir string, now time.Time) (settings string, err error) {
 	options := samplepool.Default()
-	options.Seed, options.Machines = o.Seed, o.Machines
+	options.Seed, options.Machines, options.Format = o.Seed, o.Machines, o.Format
 	options.End = now.UTC().Truncate(time.Minute)
 	options.Start = options.End.AddDate(0, 0, -o.Days)
 	made, err := samplepool.New(options)

@@ -1,0 +1,57 @@
+package samplepool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/snapshots/parquet"
+)
+
+// parquetFile is one Parquet file that grows by snapshots.
+type parquetFile struct {
+	newer  bool
+	file   *os.File
+	writer *parquet.Writer
+	order  []int // where each column of Row.appendValues stands
+	values []any
+	row    []any
+}
+
+// newParquetFile creates a month file in the reference collector's order of columns.
+func newParquetFile(dir, month string, newer bool) (*parquetFile, error) {
+	name := "gpu_state_" + month + ".parquet"
+	file, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644) // #nosec G302 -- Grafana's user reads it
+	if errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("writing a sample pool: %s exists already", name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("writing a sample pool's %s: %w", name, err)
+	}
+	fields := slices.DeleteFunc(slices.Clone(parquet.Schema), func(f parquet.Field) bool {
+		return !newer && slices.Contains(newColumns, f.Name)
+	})
+	f := &parquetFile{newer: newer, file: file, writer: parquet.NewWriter(file, fields), row: make([]any, len(fields))}
+	for _, name := range columnNames(newer) {
+		f.order = append(f.order, slices.IndexFunc(fields, func(f parquet.Field) bool { return f.Name == name }))
+	}
+	return f, nil
+}
+
+func (f *parquetFile) add(ctx context.Context, shot Snapshot) error {
+	for i := range shot.Rows {
+		f.values = shot.Rows[i].appendValues(f.values[:0], shot.Timestamp, f.newer)
+		for n, at := range f.order {
+			f.row[at] = f.values[n]
+		}
+		if err := f.writer.Write(f.row); err != nil {
+			return fmt.Errorf("writing a sample pool's snapshot of %s: %w", shot.Timestamp, err)
+		}
+	}
+	return ctx.Err()
+}
+
+func (f *parquetFile) close() error { return errors.Join(f.writer.Close(), f.file.Close()) }
