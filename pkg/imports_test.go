@@ -37,6 +37,7 @@ var layers = map[string][]string{
 	"jobs/elasticsearch":      {"parallel", "pool", "jobs"},
 	"jobs/adstash":            {"pool", "jobs"},
 	"collect":                 {"parallel", "pool", "localtime", "snapshots", "snapshots/parquet"},
+	"convert":                 {"pool", "snapshots/parquet"},
 	"survival":                {"pool"},
 	"query":                   {"pool", "localtime"},
 	"frames":                  {"pool", "query", "timeline"},

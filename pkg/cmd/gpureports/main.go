@@ -31,6 +31,7 @@ type commands struct {
 	Report     reportCommand   `cmd:"" help:"Write a report of a pool, as text or HTML."`
 	Check      checkCommand    `cmd:"" help:"Say what a new user needs to know of an installation, with remedies."`
 	Collect    collectCommand  `cmd:"" help:"Take snapshots of a pool with condor_status."`
+	Convert    convertCommand  `cmd:"" help:"Turn month files of SQLite into Parquet and back, compared row by row."`
 	ImportJobs importCommand   `cmd:"" help:"Put job ads into a job file."`
 	Sample     sampleCommand   `cmd:"" help:"Make a sample pool in a directory."`
 	Accuracy   accuracyCommand `cmd:"" help:"Measure evictions and durations against pools whose truth is known."`

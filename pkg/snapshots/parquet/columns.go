@@ -246,7 +246,7 @@ func (c *Column) number(text, data []byte) []byte {
 	if c.unit <= noTime {
 		return strconv.AppendInt(text, value, 10)
 	}
-	return c.unit.time(value).AppendFormat(text, "2006-01-02 15:04:05.000000")
+	return c.unit.time(value).AppendFormat(text, momentFormat)
 }
 
 // time returns what the collector's clock showed, as if it were UTC.

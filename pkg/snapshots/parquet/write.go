@@ -183,6 +183,9 @@ func (f Field) value(v any) (parquet.Value, error) {
 	return parquet.Value{}, fmt.Errorf("column %s cannot hold %v (%T)", f.Name, v, v)
 }
 
+// momentFormat is how times are shown.
+const momentFormat = "2006-01-02 15:04:05.000000"
+
 // parseMoment returns the microseconds since 1970-01-01 00:00 by the collector's clock.
 func parseMoment(text string) (int64, error) {
 	t, err := time.Parse("2006-01-02 15:04:05.999999", text)
@@ -190,6 +193,12 @@ func parseMoment(text string) (int64, error) {
 		return 0, fmt.Errorf("%s is no time of the form YYYY-MM-DD HH:MM:SS.ffffff", strconv.Quote(text))
 	}
 	return t.UnixMicro(), nil
+}
+
+// ReadMoment returns a time as it is read again once it was written. Errors: it is none.
+func ReadMoment(text string) (string, error) {
+	t, err := parseMoment(text)
+	return micros.time(t).Format(momentFormat), err
 }
 
 // kindOf returns the kind in which a column of a file is written again.

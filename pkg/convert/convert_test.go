@@ -1,0 +1,168 @@
+package convert
+
+import (
+	"context"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/samplepool"
+	"github.com/chtc/gpureports/pkg/snapshots/parquet"
+)
+
+// table reads all rows of a SQLite month file as text, with their types.
+func table(t testing.TB, path string, columns ...string) (rows [][]string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	require.NoError(t, err)
+	defer db.Close()
+	query := "SELECT 0"
+	for _, c := range columns {
+		query += ", ifnull(CAST(" + c + " AS TEXT), 'NULL') || ' ' || typeof(" + c + ")"
+	}
+	found, err := db.Query(query + " FROM gpu_state ORDER BY rowid")
+	require.NoError(t, err)
+	defer found.Close()
+	for found.Next() {
+		row, into := make([]string, len(columns)), make([]any, len(columns)+1)
+		into[0] = new(int)
+		for i := range row {
+			into[i+1] = &row[i]
+		}
+		require.NoError(t, found.Scan(into...))
+		rows = append(rows, row)
+	}
+	require.NoError(t, found.Err())
+	return rows
+}
+
+var all = func() (names []string) {
+	for _, f := range parquet.Schema {
+		names = append(names, f.Name)
+	}
+	return names
+}()
+
+// There and back again: the same rows in the same order, with values of the same types.
+func TestRoundTrip(t *testing.T) {
+	o := samplepool.Default()
+	o.End = o.Start.AddDate(0, 0, 5)
+	p, err := samplepool.New(o)
+	require.NoError(t, err)
+	dir, there, back := t.TempDir(), t.TempDir(), t.TempDir()
+	require.NoError(t, p.WriteSnapshots(t.Context(), dir))
+	for month, columns := range map[string][]string{"gpu_state_2025-10": append(all[:11:11], "timestamp"), "gpu_state_2025-11": all} {
+		want := table(t, filepath.Join(dir, month+".db"), columns...)
+		result, err := File(t.Context(), filepath.Join(dir, month+".db"), there)
+		require.NoError(t, err)
+		require.Equal(t, Result{Path: filepath.Join(there, month+".parquet"), Rows: len(want)}, result)
+		result, err = File(t.Context(), result.Path, back)
+		require.NoError(t, err)
+		require.Equal(t, Result{Path: filepath.Join(back, month+".db"), Rows: len(want)}, result)
+		require.Equal(t, want, table(t, result.Path, columns...))
+		_, err = File(t.Context(), filepath.Join(dir, month+".db"), there)
+		require.ErrorContains(t, err, "exists already")
+	}
+	entries, err := os.ReadDir(there)
+	require.NoError(t, err)
+	require.Len(t, entries, 2)
+}
+
+func month(t testing.TB, statements ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "gpu_state_2025-10.db")
+	db, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	for _, s := range statements {
+		_, err := db.Exec(s)
+		require.NoError(t, err)
+	}
+	require.NoError(t, db.Close())
+	return path
+}
+
+// Values of other types than the collector's are kept, and told.
+func TestOddColumns(t *testing.T) {
+	path := month(t,
+		`CREATE TABLE gpu_state ("Extra" BLOB, "name" TEXT, "GPUs_GlobalMemoryMb" TEXT, "Disk" TEXT, "GPUsAverageUsage", "timestamp" DATETIME)`,
+		`INSERT INTO gpu_state VALUES (1, 'a', '81251', '12 GB', 1, '2025-10-01 00:00:00'), (NULL, '', NULL, NULL, 0.5, '2025-10-01 00:15:00.5'),
+			(2, NULL, '46068', '', NULL, NULL)`)
+	result, err := File(t.Context(), path, t.TempDir())
+	require.NoError(t, err)
+	require.Equal(t, 3, result.Rows)
+	require.Equal(t, []string{
+		"GPUs_GlobalMemoryMb: 2 whole numbers stored as text are written as numbers",
+		"Disk is written as text: 2 values are no numbers",
+	}, result.Notes)
+	back, err := File(t.Context(), result.Path, t.TempDir())
+	require.NoError(t, err)
+	require.Equal(t, [][]string{
+		{"a text", "81251 integer", "12 GB text", "1.0 real", "2025-10-01 00:00:00.000000 text", "1 integer"},
+		{" text", "NULL null", "NULL null", "0.5 real", "2025-10-01 00:15:00.500000 text", "NULL null"},
+		{"NULL null", "46068 integer", " text", "NULL null", "NULL null", "2 integer"},
+	}, table(t, back.Path, "Name", "GPUs_GlobalMemoryMb", "Disk", "GPUsAverageUsage", "timestamp", "Extra"))
+
+	odd := month(t, `CREATE TABLE gpu_state ("timestamp" DATETIME)`, `INSERT INTO gpu_state VALUES ('noon'), ('2025-10-01 00:00:00')`)
+	result, err = File(t.Context(), odd, t.TempDir())
+	require.NoError(t, err)
+	require.Equal(t, []string{"timestamp is written as text: it has 1 different values that are no time"}, result.Notes)
+}
+
+// What cannot be converted in full is an error, and leaves nothing behind.
+func TestFailures(t *testing.T) {
+	out := t.TempDir()
+	fails := func(path, want string) {
+		t.Helper()
+		_, err := File(t.Context(), path, out)
+		require.ErrorContains(t, err, want)
+	}
+	fails(month(t, `CREATE TABLE gpu_state ("Name" BLOB)`, `INSERT INTO gpu_state VALUES (x'00ff')`), "column Name holds 1 binary values")
+	fails(month(t, `CREATE TABLE other ("Name" TEXT)`), "it has no table gpu_state")
+	fails(filepath.Join(out, "jobs.txt"), "is no month file")
+	fails(filepath.Join(out, "gpu_state_2025-09.parquet"), "no such file")
+	broken := filepath.Join(t.TempDir(), "gpu_state_2025-09.parquet")
+	require.NoError(t, os.WriteFile(broken, []byte("PAR1 PAR1 PAR1"), 0o600))
+	fails(broken, "damaged or truncated")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := File(ctx, month(t, `CREATE TABLE gpu_state ("Name" TEXT)`, `INSERT INTO gpu_state VALUES ('a')`), out)
+	require.ErrorIs(t, err, context.Canceled)
+	entries, err := os.ReadDir(out)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}
+
+// A difference between the files is found, wherever it is.
+func TestCompareFindsDifferences(t *testing.T) {
+	path := month(t, `CREATE TABLE gpu_state ("Name" TEXT, "Disk" INTEGER)`, `INSERT INTO gpu_state VALUES ('a', 1), ('b', NULL), (NULL, 3)`)
+	result, err := File(t.Context(), path, t.TempDir())
+	require.NoError(t, err)
+	for change, want := range map[string]string{
+		`UPDATE gpu_state SET Name = 'c' WHERE rowid = 2`: "row 2, column Name: c became b",
+		`UPDATE gpu_state SET Name = '' WHERE rowid = 3`:  "row 3, column Name:  became <nil>",
+		`UPDATE gpu_state SET Disk = 0 WHERE rowid = 2`:   "row 2, column Disk: 0 became <nil>",
+		`DELETE FROM gpu_state WHERE rowid = 3`:           "the SQLite file has fewer rows",
+		`INSERT INTO gpu_state VALUES ('d', 4)`:           "the Parquet file ends after 3 rows",
+	} {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		changed := filepath.Join(t.TempDir(), "x.db")
+		require.NoError(t, os.WriteFile(changed, data, 0o600))
+		db, err := sql.Open("sqlite", changed)
+		require.NoError(t, err)
+		_, err = db.Exec(change)
+		require.NoError(t, err)
+		require.NoError(t, db.Close())
+		db, tx, err := openSource(t.Context(), changed)
+		require.NoError(t, err)
+		columns, _, err := columnsOf(t.Context(), tx)
+		require.NoError(t, err)
+		_, err = compare(t.Context(), tx, columns, result.Path)
+		require.ErrorContains(t, err, want)
+		require.NoError(t, tx.Rollback())
+		require.NoError(t, db.Close())
+	}
+}

@@ -1,0 +1,108 @@
+package convert
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/chtc/gpureports/pkg/snapshots/parquet"
+)
+
+// affinities of the columns of a month file, as the collector declares them.
+var affinities = map[parquet.Kind]string{
+	parquet.Text: "TEXT", parquet.Integer: "BIGINT", parquet.Real: "FLOAT", parquet.Moment: "DATETIME",
+}
+
+func toSQLite(ctx context.Context, from, to string) (result Result, err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return result, err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return result, err
+	}
+	f, err := parquet.Open(in, info.Size())
+	if err != nil {
+		return result, err
+	}
+	fields, err := f.Fields()
+	if err != nil {
+		return result, err
+	}
+	var columns []column
+	for _, field := range fields {
+		columns = append(columns, column{field, expressionOf(field)})
+	}
+	if err := writeSQLite(ctx, f, columns, to); err != nil {
+		return result, err
+	}
+	db, tx, err := openSource(ctx, to)
+	if err != nil {
+		return result, err
+	}
+	defer db.Close()
+	defer func() { _ = tx.Rollback() }() // nothing was written
+	result.Rows, err = compare(ctx, tx, columns, from)
+	return result, err
+}
+
+// expressionOf reads a column without the driver's idea of times.
+func expressionOf(f parquet.Field) string {
+	if f.Kind == parquet.Moment {
+		return "CAST(" + quoted(f.Name) + " AS TEXT)"
+	}
+	return quoted(f.Name)
+}
+
+func writeSQLite(ctx context.Context, f *parquet.File, columns []column, to string) (err error) {
+	escaped := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(filepath.ToSlash(to))
+	db, err := sql.Open("sqlite", "file:"+escaped+"?_pragma=journal_mode(OFF)&_pragma=locking_mode(EXCLUSIVE)")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	db.SetMaxOpenConns(1)
+	definitions, names := make([]string, len(columns)), make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = quoted(c.Name)
+		definitions[i] = names[i] + " " + affinities[c.Kind]
+	}
+	if _, err := db.ExecContext(ctx, "CREATE TABLE gpu_state ("+strings.Join(definitions, ", ")+")"); err != nil {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing once it is committed
+	insert, err := tx.PrepareContext(ctx, "INSERT INTO gpu_state VALUES (?"+strings.Repeat(", ?", len(columns)-1)+")")
+	if err != nil {
+		return err
+	}
+	defer insert.Close()
+	reader, err := f.NewReader()
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	for g := range f.Groups {
+		err := reader.Rows(ctx, g, 0, f.Groups[g].Rows, fieldsOf(columns), func(row []any) error {
+			_, err := insert.ExecContext(ctx, row...)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if f.Column("timestamp") != nil {
+		if _, err := tx.ExecContext(ctx, "CREATE INDEX gpu_state_timestamp ON gpu_state (timestamp)"); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
