@@ -109,8 +109,11 @@ func (c Curve) FirstBelow(p float64) (age pool.Micros, ok bool) {
 	return 0, false
 }
 
+// AtMost returns the first age at which survival is at most p. ok is false when it never is.
+func (c Curve) AtMost(p float64) (age pool.Micros, ok bool) { return c.FirstBelow(p + 2*rounding) }
+
 // Median is the first age at which survival is at most one half.
-func (c Curve) Median() (age pool.Micros, ok bool) { return c.FirstBelow(0.5 + 2*rounding) }
+func (c Curve) Median() (age pool.Micros, ok bool) { return c.AtMost(0.5) }
 
 // RestrictedMean is the area under the curve from age 0 to Until, in hours.
 func (c Curve) RestrictedMean() float64 {

@@ -1,0 +1,215 @@
+package demand
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/pressure"
+	"github.com/chtc/gpureports/pkg/survival"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// NewWaits makes the waits of all jobs with a row that reaches into a window or lies after it, in the order in which jobs were first seen. runs
+// returns the runs of a job, in the order in which they began.
+func NewWaits(p *Polls, v *pressure.View, w pool.Window, runs func(timeline.Job) []Run, withAds bool) []Wait {
+	var waits []Wait
+	for _, rows := range rowsByJob(p, v, w) {
+		waits = append(waits, waitsOf(p, rows, runs(rows[0].Job), v.Requests, withAds)...)
+	}
+	return waits
+}
+
+// rowsByJob gathers all rows of the jobs whose last waits a window may need, each job's in the order of time.
+func rowsByJob(p *Polls, v *pressure.View, w pool.Window) [][]*pressure.Row {
+	after := w.From - joining*p.longest() // a run may have begun so long after the last poll that saw the job idle
+	if i := p.upTo(w.From); i >= 0 {
+		after = min(after, p.Times[i]) // what waited at the poll before the window takes free GPUs
+	}
+	numbers := map[timeline.Job]int{}
+	for _, d := range v.Days {
+		if micros(d.Last) < after {
+			continue
+		}
+		for i := range d.Rows {
+			if r := &d.Rows[i]; micros(r.Last) >= after {
+				if _, known := numbers[r.Job]; !known {
+					numbers[r.Job] = len(numbers)
+				}
+			}
+		}
+	}
+	all := make([][]*pressure.Row, len(numbers))
+	for _, d := range v.Days {
+		for i := range d.Rows {
+			if n, wanted := numbers[d.Rows[i].Job]; wanted {
+				all[n] = append(all[n], &d.Rows[i])
+			}
+		}
+	}
+	for _, rows := range all {
+		slices.SortStableFunc(rows, func(a, b *pressure.Row) int {
+			return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last))
+		})
+	}
+	return all
+}
+
+// measures are what a group of waits adds up to in a window.
+type measures struct {
+	waits, started, left int
+	items                []survival.Item
+	waited               float64 // hours, of those that started
+	efforts, ran         float64 // GPU-hours: wait + run, and run
+	oldest               pool.Micros
+}
+
+// add adds a wait that overlaps the window. newest is the newest poll in the window.
+func (m *measures) add(w *Wait, window pool.Window, newest pool.Micros) {
+	m.waits++
+	inside := window.Contains(w.End)
+	fate := survival.Censored
+	switch {
+	case w.Outcome == Started && inside:
+		fate = survival.Event
+		m.started++
+		m.waited += pool.Hours(w.End - w.Begin)
+		if w.RanUntil != 0 && w.RanUntil <= window.To {
+			m.efforts += w.Request.GPUs * pool.Hours(w.End-w.Begin+w.Ran)
+			m.ran += w.Request.GPUs * pool.Hours(w.Ran)
+		}
+	case w.Outcome == Left && inside:
+		m.left++
+	}
+	m.items = append(m.items, survival.Item{Entry: max(w.Known, window.From) - w.Begin, Exit: min(w.End, window.To) - w.Begin, Fate: fate})
+	if w.sees(newest) {
+		m.oldest = max(m.oldest, newest-w.Begin+1) // 0: none waits
+	}
+}
+
+// metric returns a metric of waits; NaN where it has no value. Averages over time are not among them.
+func (m *measures) metric(name string) float64 {
+	switch name {
+	case "waits":
+		return float64(m.waits)
+	case "started":
+		return float64(m.started)
+	case "left":
+		return float64(m.left)
+	case "medianWaitHours":
+		return m.quantile(0.5)
+	case "p90WaitHours":
+		return m.quantile(0.1)
+	case "meanWaitHours":
+		return m.waited / float64(m.started) // NaN without any
+	case "expansionFactor":
+		return ratio(m.efforts, m.ran)
+	case "oldestHours":
+		if m.oldest > 0 {
+			return pool.Hours(m.oldest - 1)
+		}
+	}
+	return math.NaN()
+}
+
+// quantile is when so small a share is still waiting.
+func (m *measures) quantile(share float64) float64 {
+	if age, ok := survival.KaplanMeier(m.items).AtMost(share); ok {
+		return pool.Hours(age)
+	}
+	return math.NaN()
+}
+
+func ratio(a, b float64) float64 {
+	if b == 0 {
+		return math.NaN()
+	}
+	return a / b
+}
+
+// curve are the waits as a survival curve takes them.
+func curveOf(all []*Wait, window pool.Window) []survival.Item {
+	var m measures
+	for _, w := range all {
+		m.add(w, window, 0)
+	}
+	return m.items
+}
+
+// group is what waits are counted under; what is not asked for is zero.
+type group struct {
+	user, project, schedd timeline.Symbol
+	gpus, memory          string
+}
+
+// groupOf returns the group of a wait by some groupings.
+func groupOf(w *Wait, by []string) (k group) {
+	for _, name := range by {
+		switch name {
+		case "user":
+			k.user = w.Owner
+		case "project":
+			k.project = w.Project
+		case "schedd":
+			k.schedd = w.Schedd
+		case "gpus":
+			k.gpus = gpusClass(w.Request.GPUs)
+		case "gpuMemory":
+			k.memory = memoryClass(w.Request.GPUMemory)
+		}
+	}
+	return k
+}
+
+// gpusClass is the class of the number of GPUs that a job asks for.
+func gpusClass(gpus float64) string {
+	switch {
+	case gpus < 2:
+		return "1"
+	case gpus < 3:
+		return "2"
+	case gpus < 5:
+		return "3-4"
+	case gpus < 9:
+		return "5-8"
+	}
+	return ">8"
+}
+
+// memoryClass is the class of the memory that each of a job's GPUs must have.
+func memoryClass(mib float64) string {
+	if mib == 0 {
+		return "any"
+	}
+	return pool.MemoryClass(mib)
+}
+
+// users adds, to a level, each of a group's users while a job of theirs waits.
+func addUsers(l *level, all []*Wait) {
+	byUser := slices.Clone(all)
+	slices.SortStableFunc(byUser, func(a, b *Wait) int { return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Counted, b.Counted)) })
+	for i := 0; i < len(byUser); {
+		user, from, to := byUser[i].Owner, byUser[i].Counted, byUser[i].End
+		for i++; i < len(byUser) && byUser[i].Owner == user && byUser[i].Counted <= to; i++ {
+			to = max(to, byUser[i].End)
+		}
+		l.add(from, to, 1)
+	}
+}
+
+// takenUntil returns a clock's measure of the time in which it is known how many free GPUs waiting jobs could have taken.
+func takenUntil(all []Taken) func(pool.Micros) pool.Micros {
+	before := make([]pool.Micros, len(all)+1)
+	for i, t := range all {
+		before[i+1] = before[i] + t.To - t.From
+	}
+	return func(t pool.Micros) pool.Micros {
+		i := sort.Search(len(all), func(i int) bool { return all[i].From >= t })
+		if i == 0 {
+			return 0
+		}
+		return before[i-1] + min(t, all[i-1].To) - all[i-1].From
+	}
+}

@@ -1,0 +1,293 @@
+package demand
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"math/bits"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// unknownMemory is the size of GPUs of unknown memory: below all others, so that they serve only jobs that ask for none.
+const unknownMemory = -1
+
+// Free counts the GPUs that are free in each slice (methodology section 5), by the size of their memory.
+type Free struct {
+	slices *timeline.Slices
+	lasts  pool.Micros // how long a slice lasts; 0: each is a snapshot that lasts to the gap limit at most
+	Sizes  []float64   // MiB, ascending
+	counts []int32     // by slice, then by size
+}
+
+// NewFree counts the free GPUs of a range of time, excluded machines left out.
+func NewFree(ctx context.Context, s *timeline.Slices, minutes int, lists pool.Lists) (*Free, error) {
+	f := &Free{slices: s, lasts: pool.Micros(minutes) * pool.Minute}
+	numbers := f.findSizes(s)
+	width := len(f.Sizes)
+	changes := make([]int32, (s.N()+1)*width) // where free GPUs begin and end
+	excluded := map[timeline.Symbol]bool{}
+	counts := func(d *timeline.Day, i int) bool {
+		name := d.Machines()[d.MachineOf(i)].Name
+		out, known := excluded[name]
+		if !known {
+			out = lists.ExclusionOf(s.View.Names.Text(name)) != nil
+			excluded[name] = out
+		}
+		return !out
+	}
+	var pieces []timeline.Piece
+	for k := range s.Days {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("counting free GPUs: %w", err)
+		}
+		d := &s.Days[k]
+		for i := range d.GPUs() {
+			if !counts(d.Day, i) {
+				continue
+			}
+			size := numbers[sizeOf(d.Model(i).Memory)]
+			pieces = d.Pieces(i, pieces[:0])
+			for _, p := range pieces {
+				if isFree(d.Row(p.Primary), d.Row(p.Backfill)) {
+					changes[int(p.First)*width+size]++
+					changes[(int(p.Last)+1)*width+size]--
+				}
+			}
+		}
+	}
+	err := s.Shared(ctx, func(slice int, primary, backfill timeline.SharedSide) {
+		at := &primary
+		if primary.Row == 0 {
+			at = &backfill
+		}
+		if counts(at.Day, at.I) && isFree(rowOf(&primary), rowOf(&backfill)) {
+			size := numbers[sizeOf(at.Day.Model(at.I).Memory)]
+			changes[slice*width+size]++
+			changes[(slice+1)*width+size]--
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("counting free GPUs: %w", err)
+	}
+	for i := width; i < len(changes); i++ {
+		changes[i] += changes[i-width]
+	}
+	f.counts = changes[:s.N()*width]
+	return f, nil
+}
+
+// findSizes lists the sizes of all GPUs, and returns the number of each.
+func (f *Free) findSizes(s *timeline.Slices) map[float64]int {
+	numbers := map[float64]int{}
+	for k := range s.Days {
+		for _, m := range s.Days[k].Models() {
+			numbers[sizeOf(m.Memory)] = 0
+		}
+	}
+	f.Sizes = slices.Sorted(maps.Keys(numbers))
+	for i, size := range f.Sizes {
+		numbers[size] = i
+	}
+	return numbers
+}
+
+func sizeOf(memory float64) float64 {
+	if math.IsNaN(memory) {
+		return unknownMemory
+	}
+	return memory
+}
+
+func rowOf(s *timeline.SharedSide) *timeline.Row {
+	if s.Row == 0 {
+		return new(timeline.Row)
+	}
+	return s.Day.Row(s.Row)
+}
+
+// isFree reports whether a GPU with these rows of a slice is free: Unclaimed on primary (without a row there: on backfill), no
+// job on either side, and jobs are not prevented.
+func isFree(primary, backfill *timeline.Row) bool {
+	if primary.State == pool.Claimed || backfill.State == pool.Claimed {
+		return false
+	}
+	row := primary
+	if primary.State == pool.None {
+		row = backfill
+	}
+	return row.State == pool.Unclaimed && !row.Prevented
+}
+
+// At returns the free GPUs of each size in the slice that holds t; false: there is none.
+func (f *Free) At(t pool.Micros) ([]int32, bool) {
+	s := f.slices
+	i := sort.Search(s.N(), func(i int) bool { return s.Begin[i] > t }) - 1
+	if i < 0 {
+		return nil, false
+	}
+	lasts := f.lasts
+	if lasts == 0 {
+		first, _ := s.View.Snapshots(pool.Window{From: s.Begin[i], To: s.Begin[i]})
+		lasts = s.View.GapLimit(first)
+	}
+	return f.counts[i*len(f.Sizes) : (i+1)*len(f.Sizes)], t < s.Begin[i]+lasts
+}
+
+// Fit counts those of some free GPUs that have at least so much memory.
+func (f *Free) Fit(counts []int32, memory float64) (n int) {
+	for i := f.firstFit(memory); i < len(counts); i++ {
+		n += int(counts[i])
+	}
+	return n
+}
+
+// firstFit is the first size with at least so much memory; 0 asks for none.
+func (f *Free) firstFit(memory float64) int {
+	if memory == 0 {
+		return 0
+	}
+	i, _ := slices.BinarySearch(f.Sizes, memory)
+	return i
+}
+
+// Taken is what waiting jobs could have taken at a poll.
+type Taken struct {
+	From, To pool.Micros // the poll, and the next one
+	Waits    []int32     // by their numbers
+	GPUs     []int32     // of each of them
+}
+
+// queue holds the waiting jobs of one request, in the order of their GlobalJobIds.
+type queue struct {
+	memory float64
+	gpus   int
+	waits  []int32  // all that ever ask so, in that order
+	idle   []uint64 // a bit for each: whether it waits now
+	n      int      // how many do
+}
+
+// TakeFree lets the waiting jobs take free GPUs at each of the polls that a window touches: those that ask for most memory first,
+// then those that ask for most GPUs, then by GlobalJobId. Polls without a slice are left out.
+func TakeFree(ctx context.Context, p *Polls, f *Free, waits []Wait, names *timeline.Names, w pool.Window) ([]Taken, error) {
+	first, last := max(0, p.upTo(w.From)), p.upTo(w.To)
+	queues, places := queuesOf(waits, names)
+	var moves []move
+	for i := range waits {
+		if waits[i].AdOnly() {
+			continue
+		}
+		from, to := max(p.from(waits[i].First), first), p.upTo(waits[i].Last)
+		if from <= to && from <= last {
+			moves = append(moves, move{from, int32(i), true}, move{to + 1, int32(i), false})
+		}
+	}
+	slices.SortFunc(moves, func(a, b move) int { return cmp.Or(cmp.Compare(a.poll, b.poll), cmp.Compare(a.wait, b.wait)) })
+	var all []Taken
+	for poll := first; poll <= last; poll++ {
+		for ; len(moves) > 0 && moves[0].poll == poll; moves = moves[1:] {
+			at := places[moves[0].wait]
+			queues[at.queue].set(at.place, moves[0].comes)
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("placing waiting jobs: %w", err)
+		}
+		if poll+1 == len(p.Times) || p.gaps[poll] {
+			continue
+		}
+		if counts, ok := f.At(p.Times[poll]); ok {
+			t := Taken{From: p.Times[poll], To: p.Times[poll+1]}
+			t.take(f, slices.Clone(counts), queues)
+			all = append(all, t)
+		}
+	}
+	return all, nil
+}
+
+// move is a job that comes into its queue at a poll, or leaves it.
+type move struct {
+	poll  int
+	wait  int32
+	comes bool
+}
+
+// place is where a wait stands.
+type place struct{ queue, place int32 }
+
+// queuesOf sorts waits into queues, those that are served first in front.
+func queuesOf(waits []Wait, names *timeline.Names) ([]queue, []place) {
+	type request struct {
+		memory float64
+		gpus   int
+	}
+	numbers := map[request]int{}
+	var queues []queue
+	for i := range waits {
+		w := &waits[i]
+		r := request{w.Request.GPUMemory, int(math.Ceil(w.Request.GPUs))}
+		n, known := numbers[r]
+		if !known {
+			n = len(queues)
+			numbers[r] = n
+			queues = append(queues, queue{memory: r.memory, gpus: r.gpus})
+		}
+		queues[n].waits = append(queues[n].waits, int32(i))
+	}
+	slices.SortFunc(queues, func(a, b queue) int { return cmp.Or(cmp.Compare(b.memory, a.memory), cmp.Compare(b.gpus, a.gpus)) })
+	places := make([]place, len(waits))
+	for q := range queues {
+		list := &queues[q]
+		jobs := make(map[int32]string, len(list.waits))
+		for _, i := range list.waits {
+			jobs[i] = names.JobText(waits[i].Job)
+		}
+		slices.SortFunc(list.waits, func(a, b int32) int { return cmp.Or(strings.Compare(jobs[a], jobs[b]), cmp.Compare(a, b)) })
+		list.idle = make([]uint64, (len(list.waits)+63)/64)
+		for k, i := range list.waits {
+			places[i] = place{int32(q), int32(k)}
+		}
+	}
+	return queues, places
+}
+
+// set marks a job as waiting, or no more.
+func (q *queue) set(place int32, waits bool) {
+	bit := uint64(1) << (place % 64)
+	if waits {
+		q.idle[place/64] |= bit
+		q.n++
+	} else {
+		q.idle[place/64] &^= bit
+		q.n--
+	}
+}
+
+// take lets the queues take free GPUs, the smallest that do first. A job that does not get all it asks for gets none.
+func (t *Taken) take(f *Free, free []int32, queues []queue) {
+	for i := range queues {
+		q := &queues[i]
+		if q.n == 0 {
+			continue
+		}
+		size := f.firstFit(q.memory)
+		served := min(q.n, f.Fit(free, q.memory)/q.gpus)
+		left := int32(served * q.gpus)
+		for ; left > 0; size++ {
+			n := min(left, free[size])
+			free[size] -= n
+			left -= n
+		}
+		for word := 0; served > 0; word++ {
+			for idle := q.idle[word]; idle != 0 && served > 0; idle &= idle - 1 {
+				t.Waits, t.GPUs = append(t.Waits, q.waits[word*64+bits.TrailingZeros64(idle)]), append(t.GPUs, int32(q.gpus))
+				served--
+			}
+		}
+	}
+}

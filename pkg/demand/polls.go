@@ -1,0 +1,157 @@
+package demand
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/pressure"
+)
+
+// Polls are the moments at which the queues were polled, and what they cover (methodology section 14).
+type Polls struct {
+	Times []pool.Micros // ascending, distinct
+
+	cadences map[int32]pool.Micros // of UTC days that have one of their own
+	gaps     []bool                // whether there is a poll gap after each poll
+	covered  []pool.Micros         // the covered time up to each poll
+}
+
+const (
+	defaultCadence = 30 * pool.Minute
+	fewest         = 8 // distances that a day's own cadence takes
+	joining        = 3 // cadences over which rows are joined, runs are waited for, and polls are missed
+)
+
+// NewPolls finds the polls of all rows in reach, their cadences and gaps.
+func NewPolls(days []*pressure.Day) *Polls {
+	found := map[uint32]bool{}
+	for _, d := range days {
+		for _, t := range d.Times {
+			found[t] = true
+		}
+	}
+	p := &Polls{Times: make([]pool.Micros, 0, len(found)), cadences: map[int32]pool.Micros{}}
+	for t := range found {
+		p.Times = append(p.Times, micros(t))
+	}
+	slices.Sort(p.Times)
+	p.findCadences()
+	p.gaps, p.covered = make([]bool, len(p.Times)), make([]pool.Micros, len(p.Times))
+	for i := 1; i < len(p.Times); i++ {
+		before, next := p.Times[i-1], p.Times[i]
+		p.covered[i] = p.covered[i-1]
+		if next-before > joining*p.Cadence(before) && !spanned(days, before, next) {
+			p.gaps[i-1] = true
+		} else {
+			p.covered[i] += next - before
+		}
+	}
+	return p
+}
+
+func micros(seconds uint32) pool.Micros { return pool.Micros(seconds) * pool.Second }
+
+// findCadences takes the median distance of the polls of each UTC day.
+func (p *Polls) findCadences() {
+	for first := 0; first < len(p.Times); {
+		date, end := pool.DayOf(p.Times[first]), first+1
+		for end < len(p.Times) && pool.DayOf(p.Times[end]) == date {
+			end++
+		}
+		if n := end - first - 1; n >= fewest {
+			distances := make([]pool.Micros, n)
+			for i := range distances {
+				distances[i] = p.Times[first+i+1] - p.Times[first+i]
+			}
+			slices.Sort(distances)
+			p.cadences[date] = (distances[(n-1)/2] + distances[n/2]) / 2
+		}
+		first = end
+	}
+}
+
+// spanned reports whether one row goes from a poll to the next one, so that it saw the job at both: polls between them then
+// found nothing to write, and the time is known.
+func spanned(days []*pressure.Day, before, next pool.Micros) bool {
+	for _, d := range days {
+		if pool.Micros(d.Date)*pool.Day > before || micros(d.Last) < next {
+			continue
+		}
+		for i := range d.Rows {
+			if micros(d.Rows[i].First) <= before && micros(d.Rows[i].Last) >= next {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Cadence is the poll cadence of the UTC day of t.
+func (p *Polls) Cadence(t pool.Micros) pool.Micros {
+	if c, ok := p.cadences[pool.DayOf(t)]; ok {
+		return c
+	}
+	return defaultCadence
+}
+
+// longest is the longest cadence.
+func (p *Polls) longest() pool.Micros {
+	longest := defaultCadence
+	for _, c := range p.cadences {
+		longest = max(longest, c)
+	}
+	return longest
+}
+
+// from returns the number of the first poll at or after t.
+func (p *Polls) from(t pool.Micros) int {
+	return sort.Search(len(p.Times), func(i int) bool { return p.Times[i] >= t })
+}
+
+// upTo returns the number of the last poll at or before t, −1 if there is none.
+func (p *Polls) upTo(t pool.Micros) int { return p.from(t+1) - 1 }
+
+// isNewest reports whether no poll is later than t.
+func (p *Polls) isNewest(t pool.Micros) bool { return p.from(t+1) == len(p.Times) }
+
+// gapAfter reports whether there is a poll gap right after a poll.
+func (p *Polls) gapAfter(poll pool.Micros) bool { return p.gaps[p.from(poll)] }
+
+// Covered is the covered time between two moments: time between polls that is no poll gap.
+func (p *Polls) Covered(from, to pool.Micros) pool.Micros {
+	return max(0, p.coveredUntil(to)-p.coveredUntil(from))
+}
+
+func (p *Polls) coveredUntil(t pool.Micros) pool.Micros {
+	i := p.upTo(t)
+	switch {
+	case i < 0:
+		return 0
+	case i+1 == len(p.Times), p.gaps[i]:
+		return p.covered[i]
+	}
+	return p.covered[i] + t - p.Times[i]
+}
+
+// Covers reports whether a moment lies in covered time.
+func (p *Polls) Covers(t pool.Micros) bool {
+	i := p.upTo(t)
+	switch {
+	case i < 0:
+		return false
+	case !p.gaps[i] && i+1 < len(p.Times):
+		return true
+	}
+	return p.Times[i] == t && i > 0 && !p.gaps[i-1] // the end of a covered stretch
+}
+
+// Gaps counts the poll gaps that reach into a window.
+func (p *Polls) Gaps(w pool.Window) (n int) {
+	for i, gap := range p.gaps {
+		if gap && p.Times[i] < w.To && p.Times[i+1] > w.From {
+			n++
+		}
+	}
+	return n
+}
