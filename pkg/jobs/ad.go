@@ -67,6 +67,15 @@ type Ad struct {
 	NumVacates      int
 	NumHolds        int
 
+	// What the job asked for, and for whom. Sizes of memory are in MiB.
+	Owner            string
+	QDate            time.Time
+	ChtcProjects     string // a list as it is stored
+	RequestGPUs      float64
+	RequestCPUs      float64
+	RequestMemory    float64
+	RequestGPUMemory float64 // of each GPU; 0: any
+
 	// Refactored: the document has an @timestamp, as adstash writes it since HTCondor 25.14. (In the schema before, and in
 	// condor_history's own output, there is none.)
 	Refactored bool

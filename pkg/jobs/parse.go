@@ -38,6 +38,10 @@ type document struct {
 
 	NumJobStarts, NumShadowStarts, NumVacates, NumHolds number
 
+	QDate                                                     date
+	RequestGPUs, RequestCpus, RequestMemory, RequestGPUMemory number
+	ChtcProjects                                              text
+
 	Metadata metadata
 
 	Timestamp date `json:"@timestamp"`
@@ -49,7 +53,8 @@ var Attributes = []string{
 	"JobStatus", "LastJobStatus", "JobStartDate", "JobLastStartDate", "JobCurrentStartDate", "CompletionDate",
 	"EnteredCurrentStatus", "LastVacateTime", "EpochWriteDate", "EpochAdType", "LastRemoteWallClockTime",
 	"RemoteWallClockTime", "CommittedTime", "VacateReasonCode", "ExitCode", "ExitBySignal", "NumJobStarts",
-	"NumShadowStarts", "NumVacates", "NumHolds", "metadata.condor_adstash_source", "@timestamp",
+	"NumShadowStarts", "NumVacates", "NumHolds", "QDate", "RequestGPUs", "RequestCpus", "RequestMemory",
+	"RequestGPUMemory", "ChtcProjects", "metadata.condor_adstash_source", "@timestamp",
 }
 
 // ParseAd reads one document: a JSON object with attribute names in any case, numbers also as text, dates in epoch
@@ -96,6 +101,14 @@ func ParseAd(stored []byte) (Ad, error) {
 		NumShadowStarts: d.NumShadowStarts.int(),
 		NumVacates:      d.NumVacates.int(),
 		NumHolds:        d.NumHolds.int(),
+
+		Owner:            shared(d.Owner.value),
+		QDate:            d.QDate.value,
+		ChtcProjects:     shared(d.ChtcProjects.value),
+		RequestGPUs:      d.RequestGPUs.value,
+		RequestCPUs:      d.RequestCpus.value,
+		RequestMemory:    d.RequestMemory.value,
+		RequestGPUMemory: d.RequestGPUMemory.value,
 
 		Refactored: d.Timestamp.set,
 		Unread:     d.unread(),

@@ -24,7 +24,7 @@ func TestParseAd(t *testing.T) {
 			"JobStatus": 3, "LastJobStatus": 1, "EnteredCurrentStatus": 1759147521, "RecordTime": 1759147521, "LastRemoteWallClockTime": 2520.5, "VacateReasonCode": 1011,
 			"NumHolds": 2, "JobStartDate": 1759144997, "JobCurrentStartDate": 1759144998, "JobLastStartDate": 1759144996, "LastVacateTime": 1759145000,
 			"NumVacatesByReason": {"StartdPreemptExpression": 1}, "metadata": {"condor_adstash_source": "schedd_history"}}`,
-			Ad{Kind: History, GlobalJobID: "ap#1.0#1759139166", User: "u@d", RecordTime: at(1759147521), Machine: "m1", Slot: "backfill2_1", GPUs: []string{"GPU-a", "GPU-b"},
+			Ad{Kind: History, GlobalJobID: "ap#1.0#1759139166", User: "u@d", Owner: "u", RecordTime: at(1759147521), Machine: "m1", Slot: "backfill2_1", GPUs: []string{"GPU-a", "GPU-b"},
 				JobStatus: 3, LastJobStatus: 1, EnteredCurrentStatus: at(1759147521), LastRemoteWallClockTime: 2520.5, HasVacateReasonCode: true, VacateReasonCode: 1011,
 				NumHolds: 2, JobStartDate: at(1759144997), JobCurrentStartDate: at(1759144998), JobLastStartDate: at(1759144996), LastVacateTime: at(1759145000)},
 		},
@@ -38,6 +38,14 @@ func TestParseAd(t *testing.T) {
 			`{"GlobalJobId": "j", "vacatereasoncode": {"cut": 1}, "VacateReasonCode": 1011, "lastremotewallclocktime": "7", "LastRemoteWallClockTime": null}`,
 			Ad{Kind: History, GlobalJobID: "j", HasVacateReasonCode: true, VacateReasonCode: 1011, LastRemoteWallClockTime: 7},
 		},
+		"what a job asks for": {
+			`{"GlobalJobId": "j", "Owner": "u", "QDate": 1759147000, "RequestGPUs": 2, "RequestCpus": 8, "RequestMemory": 65536, "RequestGPUMemory": 40000.0, "ChtcProjects": "B,A"}`,
+			Ad{Kind: History, GlobalJobID: "j", User: "u", Owner: "u", QDate: at(1759147000), RequestGPUs: 2, RequestCPUs: 8, RequestMemory: 65536, RequestGPUMemory: 40000, ChtcProjects: "B,A"},
+		},
+		"the same in the legacy schema, one value an expression": {
+			`{"GlobalJobId": "j", "QDate": 1759147000, "RequestGpus": 2, "RequestCpus": 8, "RequestMemory": "/Expr(1024 * NumJobStarts)/", "requestgpumemory": "40000", "chtcprojects": "B,A"}`,
+			Ad{Kind: History, GlobalJobID: "j", QDate: at(1759147000), RequestGPUs: 2, RequestCPUs: 8, RequestGPUMemory: 40000, ChtcProjects: "B,A"},
+		},
 		"zero, null and ISO dates": {
 			`{"GlobalJobId": "j", "CompletionDate": 0, "LastVacateTime": null, "JobStartDate": "0", "RecordTime": "2025-09-29T12:00:00Z", "JobCurrentStartDate": "2025-09-29T07:00:00.5-05:00",
 			"JobLastStartDate": "2025-09-29 12:00:00", "EnteredCurrentStatus": "1759147200.9"}`,
@@ -45,7 +53,7 @@ func TestParseAd(t *testing.T) {
 		},
 		"condor_history: no adstash names": {
 			`{"GlobalJobId": "j", "Owner": "u", "LastRemoteHost": "backfill2_1@glidein_7@m1", "AssignedGPUs": "GPU-a, GPU-b", "CompletionDate": 1759147521, "EnteredCurrentStatus": 1759147522, "ExitBySignal": false, "ExitCode": 0}`,
-			Ad{Kind: History, GlobalJobID: "j", User: "u", Machine: "m1", Slot: "backfill2_1", GPUs: []string{"GPU-a", "GPU-b"}, RecordTime: at(1759147521), CompletionDate: at(1759147521),
+			Ad{Kind: History, GlobalJobID: "j", User: "u", Owner: "u", Machine: "m1", Slot: "backfill2_1", GPUs: []string{"GPU-a", "GPU-b"}, RecordTime: at(1759147521), CompletionDate: at(1759147521),
 				EnteredCurrentStatus: at(1759147522), Exited: true},
 		},
 		"epoch by its source only": {

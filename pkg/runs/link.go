@@ -19,6 +19,8 @@ type Explained struct {
 	Evidence    Evidence
 	Cause       Cause
 	Link        Link
+	StartByAd   bool  // an ad tells Start; else it is the first snapshot that shows the run
+	EndByAd     bool  // an ad tells End
 	Clamped     bool  // End lies before Start, by a clock's error: the duration counts as 0
 	UnknownCode int32 // a vacate code without a meaning in htcondor.md; 0 = none
 
@@ -195,13 +197,13 @@ func (l *linker) part(p part, ads []record) Explained {
 	e.Start = seen.first
 	switch {
 	case p.from != 0:
-		e.Start = p.from
+		e.Start, e.StartByAd = p.from, true
 	case own.Ad != nil:
 		if seen.begins(own.start) {
-			e.Start = own.start
+			e.Start, e.StartByAd = own.start, true
 		}
 	default:
-		e.Start = seen.startOf(later)
+		e.Start, e.StartByAd = seen.startOf(later)
 	}
 
 	// end and outcome
@@ -232,9 +234,9 @@ func (l *linker) part(p part, ads []record) Explained {
 			e.final = true
 		}
 	}
-	e.End = seen.end
+	e.End, e.EndByAd = seen.end, seen.exact
 	if end != 0 {
-		e.End = end
+		e.End, e.EndByAd = end, true
 	}
 	if e.Ending == EndOfData {
 		if end == 0 {
@@ -290,15 +292,15 @@ func (s *seen) ends(end pool.Micros) bool {
 }
 
 // startOf returns the run's start as the ad of a later run tells it, else the first snapshot.
-func (s *seen) startOf(later record) pool.Micros {
+func (s *seen) startOf(later record) (start pool.Micros, byAd bool) {
 	if later.Ad != nil {
 		for _, t := range []pool.Micros{micros(later.JobLastStartDate), micros(later.JobStartDate)} {
 			if s.begins(t) {
-				return t
+				return t, true
 			}
 		}
 	}
-	return s.first
+	return s.first, false
 }
 
 // lastRun returns the ad of the job's last run that is known: the history ad before an epoch ad, the newest of several.

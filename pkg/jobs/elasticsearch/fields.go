@@ -28,9 +28,9 @@ type fields struct {
 const mappingAge = 10 * time.Minute
 
 // sourceNames are the names of the attributes that ads are parsed from, in all spellings: filters of the source are
-// case-sensitive. The legacy schema lower-cases unknown names and capitalises those that end in Date.
+// case-sensitive. The legacy schema lower-cases unknown names, capitalises those that end in Date, and knows RequestGpus.
 var sourceNames = func() []string {
-	var names []string
+	names := []string{"RequestGpus"}
 	for _, name := range jobs.Attributes {
 		names = append(names, name, strings.ToLower(name))
 		if stem, isDate := strings.CutSuffix(name, "Date"); isDate {
