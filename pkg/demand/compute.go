@@ -12,16 +12,6 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// NewWaits makes the waits of all jobs with a row that reaches into a window or lies after it, in the order in which jobs were first seen. runs
-// returns the runs of a job, in the order in which they began.
-func NewWaits(p *Polls, v *pressure.View, w pool.Window, runs func(timeline.Job) []Run, withAds bool) []Wait {
-	var waits []Wait
-	for _, rows := range rowsByJob(p, v, w) {
-		waits = append(waits, waitsOf(p, rows, runs(rows[0].Job), v.Requests, withAds)...)
-	}
-	return waits
-}
-
 // rowsByJob gathers all rows of the jobs whose last waits a window may need, each job's in the order of time.
 func rowsByJob(p *Polls, v *pressure.View, w pool.Window) [][]*pressure.Row {
 	after := w.From - joining*p.longest() // a run may have begun so long after the last poll that saw the job idle
@@ -127,15 +117,6 @@ func ratio(a, b float64) float64 {
 		return math.NaN()
 	}
 	return a / b
-}
-
-// curve are the waits as a survival curve takes them.
-func curveOf(all []*Wait, window pool.Window) []survival.Item {
-	var m measures
-	for _, w := range all {
-		m.add(w, window, 0)
-	}
-	return m.items
 }
 
 // group is what waits are counted under; what is not asked for is zero.

@@ -30,9 +30,7 @@ func wellCovers(c timeline.Coverage) bool {
 // NewAbout begins with what the coverage says: excluded hosts, rows without a GPU, gaps, missing data (methodology section 10).
 func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 	a := &About{plan: p}
-	for _, n := range v.Notices {
-		a.add(n.Warning, n.Text)
-	}
+	a.Notices(v.Notices)
 	for _, e := range c.Excluded {
 		a.standing(fmt.Sprintf("Machines excluded by %q (%s)", e.Pattern, e.Reason), len(e.Machines),
 			fmt.Sprintf("%s excluded by %q: %s", some(e.Machines, "machine"), e.Pattern, e.Reason))
@@ -83,6 +81,13 @@ func (a *About) standing(name string, n int, notice string) {
 
 // Warn adds a notice that the answer may not be what it seems.
 func (a *About) Warn(format string, args ...any) { a.add(true, fmt.Sprintf(format, args...)) }
+
+// Notices adds what was wrong with data that an answer rests on.
+func (a *About) Notices(all []timeline.Notice) {
+	for _, n := range all {
+		a.add(n.Warning, n.Text)
+	}
+}
 
 func (a *About) add(warning bool, text string) {
 	severity := data.NoticeSeverityInfo

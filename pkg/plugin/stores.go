@@ -9,8 +9,10 @@ import (
 
 	"github.com/chtc/gpureports/pkg/allocation"
 	"github.com/chtc/gpureports/pkg/backfill"
+	"github.com/chtc/gpureports/pkg/demand"
 	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/pressure"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -24,6 +26,7 @@ type stores struct {
 	dir      *snapshots.Dir
 	timeline *timeline.Timeline // closes dir
 	ads      jobs.Source        // nil: none
+	queues   *pressure.Store
 }
 
 func openStores(ctx context.Context, instance backend.DataSourceInstanceSettings, settings Settings) (*stores, error) {
@@ -31,7 +34,7 @@ func openStores(ctx context.Context, instance backend.DataSourceInstanceSettings
 	if err != nil {
 		return nil, err
 	}
-	return &stores{
+	s := &stores{
 		settings: settings,
 		dir:      dir,
 		timeline: timeline.New(timeline.Options{
@@ -39,11 +42,13 @@ func openStores(ctx context.Context, instance backend.DataSourceInstanceSettings
 			CacheDir: settings.CacheDir, MaxDiskBytes: int64(settings.CacheDiskMB) << 20,
 		}),
 		ads: openAds(ctx, dir, instance, settings),
-	}, nil
+	}
+	s.queues = pressure.NewStore(pressure.Options{Root: dir.Root(), Path: settings.SnapshotDir, Names: s.timeline.Names(), MaxBytes: int64(settings.CacheMaxMB) << 18})
+	return s, nil
 }
 
 func (s *stores) close() error {
-	err := s.timeline.Close()
+	err := errors.Join(s.queues.Close(), s.timeline.Close())
 	runs.Forget(s.timeline)
 	if s.ads != nil {
 		err = errors.Join(err, s.ads.Close())
@@ -72,6 +77,8 @@ func (s *stores) answer(ctx context.Context, r query.Request) (data.Frames, erro
 		return backfill.Answer(ctx, s.timeline, s.ads, env, r)
 	case "evictions":
 		return evictions.Answer(ctx, s.timeline, s.ads, env, r)
+	case "demand":
+		return demand.Answer(ctx, s.timeline, s.queues, s.ads, env, r)
 	}
 	_, err = r.Plan(env) // says which kinds there are
 	return nil, err

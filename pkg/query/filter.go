@@ -20,6 +20,8 @@ type Selection struct {
 	Categories        [pool.Categories]bool // those of both filters, categories and slots
 	Projects          Texts                 // of members: see MatchProjects
 	Users             Texts
+	Schedds           Texts
+	GPUs, GPUMemory   Texts // of classes: GPUClasses, MemoryClasses
 	Idle              bool
 	OldDevices        bool // include them
 }
@@ -48,7 +50,7 @@ func (f *Filter) compile(includeOldDevices bool) (Selection, error) {
 		name   string
 		values []string
 		into   *Texts
-	}{{"devices", f.Devices, &s.Devices}, {"machines", f.Machines, &s.Machines}, {"projects", f.Projects, &s.Projects}, {"users", f.Users, &s.Users}} {
+	}{{"devices", f.Devices, &s.Devices}, {"machines", f.Machines, &s.Machines}, {"projects", f.Projects, &s.Projects}, {"users", f.Users, &s.Users}, {"schedds", f.Schedds, &s.Schedds}, {"gpus", f.GPUs, &s.GPUs}, {"gpuMemory", f.GPUMemory, &s.GPUMemory}} {
 		if *t.into, err = newTexts(t.name, t.values); err != nil {
 			return s, err
 		}

@@ -46,10 +46,13 @@ var (
 	backfillMetrics   = []string{"count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "gpuHours", "censored", "unknownStart", "kmMedianHours", "restrictedMeanHours", "available", "used", "taken", "usedPercent", "hours90", "hours75", "hours50"}
 	evictionGroups    = []string{"category", "device", "ownership", "machineType", "machine", "user", "cause", "evidence"}
 	evictionMetrics   = []string{"runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous", "gpuHours", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "medianHoursToEviction", "lostGpuHours", "lostPercent"}
+	demandGroups      = []string{"user", "project", "schedd", "gpus", "gpuMemory"}
+	demandMetrics     = []string{"waits", "started", "left", "medianWaitHours", "p90WaitHours", "meanWaitHours", "expansionFactor", "waitingJobs", "waitingGpus", "waitingUsers", "oldestHours", "freeWhileWaiting"}
 	survivalMetrics   = []string{"survival", "low", "high", "atRisk"}
 
 	gpuFilters     = []string{"categories", "slots", "devices", "machines", "ownerships", "projects"}
 	userFilters    = append(slices.Clone(gpuFilters), "users")
+	demandFilters  = []string{"users", "projects", "schedds", "gpus", "gpuMemory"}
 	machineFilters = []string{"devices", "machines", "ownerships", "projects", "idle"}
 
 	seriesOptions = []string{"bucket", "timezone", "completeBucketsOnly", "includeOldDevices", "limit"}
@@ -88,6 +91,14 @@ var Kinds = []Kind{
 		{Name: "survival", GroupBy: evictionGroups[:4], Metrics: survivalMetrics, DefaultMetrics: survivalMetrics[:3], Filters: userFilters, Options: listOptions, Alerting: AlertNone, Frame: FrameSurvival},
 		heatMap("hourOfWeek", []string{"ratePer100GpuHours", "evictions"}, userFilters),
 		list("annotations", userFilters),
+	}},
+	{"demand", nil, []View{
+		{Name: "timeseries", GroupBy: demandGroups, Metrics: []string{"waitingGpus", "waitingJobs", "waitingUsers", "started", "freeWhileWaiting"}, DefaultMetrics: []string{"waitingGpus"}, Filters: demandFilters,
+			Options: []string{"bucket", "timezone", "completeBucketsOnly", "limit"}, Alerting: AlertSeries, Frame: FrameSeries},
+		{Name: "summary", GroupBy: demandGroups, Metrics: demandMetrics, DefaultMetrics: demandMetrics, Filters: demandFilters, Options: []string{"totals", "limit"}, Alerting: AlertSingleMetric, Frame: FrameTable},
+		{Name: "waiting", Filters: demandFilters, Options: []string{"limit"}, Alerting: AlertNone, Frame: FrameTable},
+		{Name: "survival", GroupBy: []string{"user", "project", "gpus", "gpuMemory"}, Metrics: survivalMetrics, DefaultMetrics: survivalMetrics[:3], Filters: demandFilters, Options: []string{"limit"}, Alerting: AlertNone, Frame: FrameSurvival},
+		{Name: "hourOfWeek", Metrics: []string{"waitingGpus"}, DefaultMetrics: []string{"waitingGpus"}, Filters: demandFilters, Options: []string{"timezone"}, Alerting: AlertNone, Frame: FrameHeatMap},
 	}},
 }
 

@@ -42,7 +42,10 @@ type Filter struct {
 	Ownerships []string `json:"ownerships,omitempty"`
 	Projects   []string `json:"projects,omitempty"`
 	Users      []string `json:"users,omitempty"`
-	Idle       bool     `json:"idle,omitempty"` // allocation/machines: nothing claimed on primary slots
+	Schedds    []string `json:"schedds,omitempty"`   // demand: access points
+	GPUs       []string `json:"gpus,omitempty"`      // demand: classes of the number of GPUs that a job asks for
+	GPUMemory  []string `json:"gpuMemory,omitempty"` // demand: classes of the memory that it asks for
+	Idle       bool     `json:"idle,omitempty"`      // allocation/machines: nothing claimed on primary slots
 }
 
 // field is one list of a filter.
@@ -52,7 +55,7 @@ type field struct {
 }
 
 func (f *Filter) fields() []field {
-	return []field{{"categories", &f.Categories}, {"slots", &f.Slots}, {"devices", &f.Devices}, {"machines", &f.Machines}, {"ownerships", &f.Ownerships}, {"projects", &f.Projects}, {"users", &f.Users}}
+	return []field{{"categories", &f.Categories}, {"slots", &f.Slots}, {"devices", &f.Devices}, {"machines", &f.Machines}, {"ownerships", &f.Ownerships}, {"projects", &f.Projects}, {"users", &f.Users}, {"schedds", &f.Schedds}, {"gpus", &f.GPUs}, {"gpuMemory", &f.GPUMemory}}
 }
 
 // ParseFilter reads a filter. Unknown fields are an error; empty values are dropped. Errors are pool.BadQuery.

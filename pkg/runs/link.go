@@ -28,6 +28,9 @@ type Explained struct {
 	final  bool  // nothing more can be told: a later run of the job proves nothing
 }
 
+// Number is the number of the (first) run in Machine.Runs that it is made of.
+func (e *Explained) Number() int { return int(e.number) }
+
 // record is an ad with the times of the run that it describes.
 type record struct {
 	*jobs.Ad

@@ -67,6 +67,9 @@ func (t *Timeline) Close() error {
 	return t.dir.Close()
 }
 
+// Names returns the texts of the timeline.
+func (t *Timeline) Names() *Names { return t.names }
+
 // CacheError says why the cache directory cannot be used, or the last write to it failed; nil when all is well.
 func (t *Timeline) CacheError() error {
 	if t.disk == nil {

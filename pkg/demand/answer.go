@@ -1,0 +1,157 @@
+// Package demand answers who waits for GPUs, how long and for what, and what stood free meanwhile: queries of kind demand
+// (methodology section 14).
+package demand
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/pressure"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// Answer answers a query. Without a job source (nil), and when it does not answer, polls and snapshots alone tell, and waits
+// between two polls are not seen. Errors: pool.BadQuery, pool.SourceError when nothing can be read, ctx's.
+func Answer(ctx context.Context, tl *timeline.Timeline, queues *pressure.Store, ads jobs.Source, env query.Env, r query.Request) (data.Frames, error) {
+	p, err := r.Plan(env)
+	if err != nil {
+		return nil, err
+	}
+	near, err := tl.Load(ctx, p.Window.From, p.Window.To)
+	if err != nil {
+		return nil, err
+	}
+	times, err := near.Slices(ctx, env.Zone, env.SliceMinutes, p.Window)
+	if err != nil {
+		return nil, err
+	}
+	about := frames.NewAbout(p, near, times.Coverage(env.Lists))
+	rows, err := queues.Load(ctx, p.Window)
+	if err != nil {
+		return nil, err
+	}
+	about.Notices(rows.Notices)
+	if rows.Files == 0 {
+		about.Warn("no file job_pressure_YYYY-MM.db in the snapshot directory: who waits is not known. Collect it with `gpureports collect --jobs`")
+		return about.Finish(nil), nil
+	}
+	polls := NewPolls(rows.Days)
+	tellPolls(polls, rows, p.Window, about)
+	if polls.upTo(p.Window.To) < polls.from(p.Window.From) {
+		about.Warn("no poll of the queues in the window")
+	}
+	waits, err := allWaits(ctx, tl, ads, p, rows, polls, about)
+	if err != nil {
+		return nil, err
+	}
+	a := answer{plan: p, about: about, polls: polls, names: rows.Names, texts: rows.Names.Texts(), all: waits, slices: times.Begin}
+	a.choose()
+	if p.View == "waiting" || slices.Contains(p.Metrics, freeWhileWaiting) {
+		if a.free, err = loadFree(ctx, tl, p, polls); err != nil {
+			return nil, err
+		}
+	}
+	return a.frames(ctx)
+}
+
+// loadFree counts the GPUs that are free in the slices that hold the window's polls, and the one before it.
+func loadFree(ctx context.Context, tl *timeline.Timeline, p *query.Plan, polls *Polls) (*Free, error) {
+	w, minutes := p.Window, p.Env.SliceMinutes
+	if i := polls.upTo(w.From); i >= 0 {
+		w.From = min(w.From, polls.Times[i])
+	}
+	if minutes == 0 { // a slice lasts to the next snapshot, at most to the gap limit
+		w.From -= pool.Day
+	} else {
+		w.From = p.Env.Zone.Slice(w.From, minutes)
+		w.To = p.Env.Zone.Slice(w.To, minutes) + pool.Micros(minutes)*pool.Minute - 1
+	}
+	view, err := tl.Load(ctx, w.From, w.To)
+	if err != nil {
+		return nil, err
+	}
+	s, err := view.Slices(ctx, p.Env.Zone, minutes, w)
+	if err != nil {
+		return nil, err
+	}
+	return NewFree(ctx, s, minutes, p.Env.Lists)
+}
+
+// tellPolls says what the polls cover, and whose queues they are of.
+func tellPolls(polls *Polls, rows *pressure.View, w pool.Window, about *frames.About) {
+	var points []string
+	for s := range polledPoints(rows) {
+		points = append(points, rows.Names.Text(s))
+	}
+	slices.Sort(points)
+	about.Info("access points that are polled: %s", strings.Join(points, ", "))
+	about.Stat("Polls", "short", float64(max(0, polls.upTo(w.To)-polls.from(w.From)+1)))
+	about.Stat("Covered hours of polls", "h", pool.Hours(polls.Covered(w.From, w.To)))
+	if n := polls.Gaps(w); n > 0 {
+		about.Info("%d gaps between polls: nothing is known in them", n)
+	}
+}
+
+// polledPoints are the access points that have a row.
+func polledPoints(rows *pressure.View) map[timeline.Symbol]bool {
+	points := map[timeline.Symbol]bool{}
+	for _, d := range rows.Days {
+		for i := range d.Rows {
+			points[d.Rows[i].Schedd] = true
+		}
+	}
+	return points
+}
+
+// allWaits makes the waits that a window needs, of rows, runs and ads.
+func allWaits(ctx context.Context, tl *timeline.Timeline, source jobs.Source, p *query.Plan, rows *pressure.View, polls *Polls, about *frames.About) ([]Wait, error) {
+	o, err := runs.Look(ctx, tl, p.Window, p.Env.Lists, runs.AllGPUs)
+	if err != nil {
+		return nil, err
+	}
+	queued := rowsByJob(polls, rows, p.Window)
+	wanted := wantedJobs(o, queued, rows, p.Window, source != nil)
+	choose := func(m, r int) bool { return wanted[o.Machines[m].Runs[r].Job] }
+	var ads *runs.Ads
+	if source != nil {
+		var notices []string
+		var failure error
+		if ads, notices, failure, err = o.Ask(ctx, source, choose); err != nil {
+			return nil, err
+		}
+		if failure != nil {
+			about.Warn("job ads could not be read, only polls and snapshots tell: waits between two polls are not seen. %v", failure)
+		}
+		for _, n := range notices {
+			about.Warn("%s", n)
+		}
+	}
+	x, err := o.Explain(ctx, ads, choose)
+	if err != nil {
+		return nil, fmt.Errorf("explaining runs: %w", err)
+	}
+	known, order := runsByJob(o, x)
+	var waits []Wait
+	for _, list := range queued {
+		var own []Run
+		if of := known[list[0].Job]; of != nil {
+			own = of.runs
+		}
+		waits = append(waits, waitsOf(polls, list, own, rows.Requests, ads != nil)...)
+	}
+	if ads == nil {
+		return waits, nil
+	}
+	more := adOnly(o, ads, known, order, queued, polls, rows.Names)
+	about.Stat("Waits that only job ads tell of", "short", float64(len(more)))
+	return append(waits, more...), nil
+}

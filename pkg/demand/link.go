@@ -1,0 +1,149 @@
+package demand
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/pressure"
+	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// wantedJobs are the jobs whose runs matter to a window: those that were idle, and with job ads those of polled access points
+// that no poll saw and that may have begun in the window.
+func wantedJobs(o *runs.Observed, queued [][]*pressure.Row, rows *pressure.View, w pool.Window, withAds bool) map[timeline.Job]bool {
+	wanted := map[timeline.Job]bool{}
+	if withAds {
+		points := polledPoints(rows)
+		began := map[timeline.Job]pool.Micros{} // at the latest
+		for m := range o.Machines {
+			for i := range o.Machines[m].Runs {
+				r := &o.Machines[m].Runs[i]
+				if first := o.View.Times[r.First]; !r.Job.IsNone() && points[r.Job.Schedd] && (began[r.Job] == 0 || first < began[r.Job]) {
+					began[r.Job] = first
+				}
+			}
+		}
+		for job, at := range began {
+			wanted[job] = at+runs.Tolerance >= w.From && micros(job.QDate) <= w.To
+		}
+		for _, d := range rows.Days {
+			for i := range d.Rows {
+				delete(wanted, d.Rows[i].Job)
+			}
+		}
+	}
+	for _, list := range queued {
+		wanted[list[0].Job] = true
+	}
+	return wanted
+}
+
+// jobRuns are the runs of a job.
+type jobRuns struct {
+	runs         []Run // in the order in which they began
+	machine, run int   // one of them, as observed
+}
+
+// runsByJob gathers the runs that were asked for.
+func runsByJob(o *runs.Observed, x *runs.Explanations) (known map[timeline.Job]*jobRuns, order []timeline.Job) {
+	known = map[timeline.Job]*jobRuns{}
+	for m := range x.Machines {
+		for i := range x.Machines[m].Runs {
+			e := &x.Machines[m].Runs[i]
+			if e.Job.IsNone() {
+				continue
+			}
+			of := known[e.Job]
+			if of == nil {
+				of = &jobRuns{machine: m, run: e.Number()}
+				known[e.Job] = of
+				order = append(order, e.Job)
+			}
+			of.runs = append(of.runs, runOf(o, e))
+		}
+	}
+	for _, of := range known {
+		sortRuns(of.runs)
+	}
+	return known, order
+}
+
+// runOf is a run with the middle of two snapshots for a start or end that no ad tells and that lies between them.
+func runOf(o *runs.Observed, e *runs.Explained) Run {
+	times := o.View.Times
+	r := Run{Start: e.Start, End: e.End, Whole: e.Outcome != runs.Running && e.Outcome != runs.Lost}
+	if e.Last < e.First {
+		return r // only an ad tells of it
+	}
+	if !e.StartByAd && int(e.First) > o.First && !o.GapAfter(e.First-1) {
+		r.Start = middle(times[e.First-1], times[e.First])
+	}
+	if !e.EndByAd && e.Ending == runs.Vanished {
+		r.End = middle(times[e.Last], times[e.Gone])
+	}
+	r.End = max(r.End, r.Start)
+	return r
+}
+
+func middle(a, b pool.Micros) pool.Micros { return a + (b-a)/2 }
+
+// adOnly makes the waits of jobs that began between two polls: their ads tell when they were queued.
+func adOnly(o *runs.Observed, ads *runs.Ads, known map[timeline.Job]*jobRuns, order []timeline.Job, queued [][]*pressure.Row, p *Polls, names *timeline.Names) []Wait {
+	idle := make(map[timeline.Job]bool, len(queued))
+	for _, list := range queued {
+		idle[list[0].Job] = true
+	}
+	var waits []Wait
+	for _, job := range order {
+		of := known[job]
+		list := ads.Of(o, of.machine, of.run)
+		if idle[job] || len(list) == 0 {
+			continue
+		}
+		ad := &list[len(list)-1]
+		w := Wait{
+			Job: job, Schedd: job.Schedd, Owner: names.Symbol(ownerOf(ad)), Project: names.Symbol(strings.TrimSpace(ad.ChtcProjects)),
+			Request: pressure.Request{GPUs: max(1, ad.RequestGPUs), CPUs: ad.RequestCPUs, Memory: ad.RequestMemory, GPUMemory: max(0, ad.RequestGPUMemory)},
+			Begin:   queuedAt(list, job), First: 1,
+		}
+		w.started(&of.runs[0])
+		if start := startOf(list); start != 0 && start < w.End-runs.Tolerance {
+			w.End, w.Ran, w.RanUntil = start, 0, 0 // of a run that is not known
+		}
+		w.Known, w.Counted = w.Begin, w.Begin
+		if w.Begin != 0 && w.Begin <= w.End && p.Covers(w.Begin) && p.Covers(w.End) {
+			waits = append(waits, w)
+		}
+	}
+	return waits
+}
+
+// ownerOf is the ad's Owner, else the user without a domain.
+func ownerOf(ad *jobs.Ad) string {
+	if ad.Owner != "" {
+		return ad.Owner
+	}
+	user, _, _ := strings.Cut(ad.User, "@")
+	return user
+}
+
+// queuedAt is a job's QDate; 0 = not known.
+func queuedAt(list []jobs.Ad, job timeline.Job) pool.Micros {
+	if i := slices.IndexFunc(list, func(ad jobs.Ad) bool { return !ad.QDate.IsZero() }); i >= 0 {
+		return list[i].QDate.UnixMicro()
+	}
+	return micros(job.QDate)
+}
+
+// startOf is the start of a job's first run, 0 = not stored.
+func startOf(list []jobs.Ad) (first pool.Micros) {
+	for _, ad := range list {
+		if t := ad.JobStartDate; !t.IsZero() && (first == 0 || t.UnixMicro() < first) {
+			first = t.UnixMicro()
+		}
+	}
+	return first
+}
