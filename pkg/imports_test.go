@@ -48,10 +48,11 @@ var layers = map[string][]string{
 	"userhours":               {"pool", "localtime", "timeline", "query", "frames", "allocation"},
 	"backfill":                {"parallel", "pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "survival"},
 	"evictions":               {"pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "survival"},
+	"demand":                  {"parallel", "pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "pressure", "survival"},
 	"utilization":             {"pool"},
 	"samplepool":              {"pool", "localtime", "snapshots/parquet", "jobs", "jobs/sqlite"},
 	"check":                   {"pool", "localtime", "snapshots", "timeline", "jobs", "collect", "runs", "evictions"},
-	"plugin":                  {"parallel", "check", "pool", "localtime", "snapshots", "timeline", "jobs", "jobs/sqlite", "jobs/elasticsearch", "query", "frames", "runs", "allocation", "userhours", "backfill", "evictions"},
+	"plugin":                  {"parallel", "check", "pool", "localtime", "snapshots", "timeline", "jobs", "jobs/sqlite", "jobs/elasticsearch", "query", "frames", "runs", "allocation", "userhours", "backfill", "evictions", "pressure", "demand"},
 	"plugin/host":             {},
 	"golden":                  {"pool"},
 	"dashboards":              {"pool", "query"},
@@ -72,7 +73,7 @@ var inputOutput = []string{"os", "io/fs", "net", "net/http", "database/sql", "os
 
 // withSDK are the folders that know Grafana; those of `frames only` know its data frames and nothing else of it.
 var withSDK = []string{"", "plugin", "plugin/host", "report", "bench", "reliability", "cmd/gpureports"}
-var framesOnly = []string{"frames", "golden", "runs/runstest", "plugin/plugintest", "allocation", "userhours", "backfill", "evictions"}
+var framesOnly = []string{"frames", "golden", "runs/runstest", "plugin/plugintest", "allocation", "userhours", "backfill", "evictions", "demand"}
 
 func TestFoldersAndImports(t *testing.T) {
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {

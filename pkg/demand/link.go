@@ -105,7 +105,7 @@ func adOnly(o *runs.Observed, ads *runs.Ads, known map[timeline.Job]*jobRuns, or
 		}
 		ad := &list[len(list)-1]
 		w := Wait{
-			Job: job, Schedd: job.Schedd, Owner: names.Symbol(ownerOf(ad)), Project: names.Symbol(strings.TrimSpace(ad.ChtcProjects)),
+			Job: job, Schedd: job.Schedd, Owner: names.Symbol(ownerOf(ad)), Project: names.Symbol(pool.ProjectList(ad.ChtcProjects)),
 			Request: pressure.Request{GPUs: max(1, ad.RequestGPUs), CPUs: ad.RequestCPUs, Memory: ad.RequestMemory, GPUMemory: max(0, ad.RequestGPUMemory)},
 			Begin:   queuedAt(list, job), First: 1,
 		}

@@ -25,7 +25,7 @@ type Row struct {
 	Job     timeline.Job
 	Schedd  timeline.Symbol // ScheddName; where it is missing, the access point of the GlobalJobId
 	Owner   timeline.Symbol
-	Project timeline.Symbol // ChtcProjects as stored: a list is one value
+	Project timeline.Symbol // ChtcProjects, sorted and joined by commas: a list is one value
 	Request uint32          // index in View.Requests
 	QDate   uint32          // Unix seconds; 0 = not stored
 	First   uint32          // Unix seconds of the first and the last poll that saw the job idle

@@ -64,7 +64,7 @@ func insert(t *testing.T, db *sql.DB, lines ...line) {
 	require.NoError(t, err)
 	for _, l := range lines {
 		_, err := tx.Exec("INSERT INTO job_pressure VALUES (?,?,?,?,?,?,?,?,?,?,?)", l.job, "ap1.example.org", "user", l.gpus, 4.0, 32768.0,
-			l.memory, october-60, "A, B", october+60*l.first, october+60*l.last)
+			l.memory, october-60, "B, A", october+60*l.first, october+60*l.last)
 		require.NoError(t, err)
 	}
 	require.NoError(t, tx.Commit())
@@ -118,9 +118,9 @@ func TestRowsAsTheyAreStored(t *testing.T) {
 	require.Empty(t, v.Notices)
 	require.Equal(t, 1, v.Files)
 	require.Equal(t, []string{
-		job(1) + ` ap1.example.org user "A, B" 2×40000 4 32768 q1759276740 0–60`,
-		job(2) + ` ap1.example.org user "A, B" 1×0 4 32768 q1759276740 30–30`,
-		job(3) + ` ap1.example.org user "A, B" 1×0 4 32768 q1759276740 1500–1530`,
+		job(1) + ` ap1.example.org user "A,B" 2×40000 4 32768 q1759276740 0–60`,
+		job(2) + ` ap1.example.org user "A,B" 1×0 4 32768 q1759276740 30–30`,
+		job(3) + ` ap1.example.org user "A,B" 1×0 4 32768 q1759276740 1500–1530`,
 	}, texts(v))
 	require.Len(t, v.Days, 2)
 	require.Equal(t, []uint32{october, october + 1800, october + 3600}, v.Days[0].Times)
@@ -133,8 +133,8 @@ func TestOddRows(t *testing.T) {
 	exec(t, db, "INSERT INTO job_pressure (GlobalJobId, first_seen, last_seen) VALUES ('ap7#1.0#5', 'never', 7), ('ap7#1.0#5', 1759276800, 1759276800)")
 	v := load(t, openStore(t, dir))
 	require.Equal(t, []string{
-		"no such id\x1fat all" + ` ap1.example.org user "A, B" 1×0 4 32768 q1759276740 0–5`,
-		job(1) + ` ap1.example.org user "A, B" 1×0 4 32768 q1759276740 30–30`,
+		"no such id\x1fat all" + ` ap1.example.org user "A,B" 1×0 4 32768 q1759276740 0–5`,
+		job(1) + ` ap1.example.org user "A,B" 1×0 4 32768 q1759276740 30–30`,
 		`ap7#1.0#5 ap7  "" 1×0 0 0 q0 0–0`,
 	}, texts(v))
 	require.Equal(t, []string{

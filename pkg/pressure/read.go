@@ -62,9 +62,9 @@ func (f *file) readPart(ctx context.Context, columns []string, first, last int64
 		return err
 	}
 	defer statement.Close()
-	p := parser{store: f.store, symbols: map[string]timeline.Symbol{}, requests: map[Request]uint32{}}
+	p := newParser(f.store)
 	for first <= last {
-		next, err := f.readSome(ctx, statement, columns, first, last, &p, b)
+		next, err := f.readSome(ctx, statement, columns, first, last, p, b)
 		if err != nil || next == first {
 			return err
 		}
@@ -229,7 +229,7 @@ func (f *file) unchanged(ctx context.Context, columns []string) (bool, error) {
 		all = append(all, d)
 		n += len(d.Rows)
 	}
-	p := parser{store: f.store, symbols: map[string]timeline.Symbol{}, requests: map[Request]uint32{}}
+	p := newParser(f.store)
 	for i := range min(samples, n) {
 		at := i * (n - 1) / max(1, min(samples, n)-1)
 		k := 0
@@ -260,7 +260,12 @@ type parser struct {
 	store    *Store
 	texts    [11][]byte
 	symbols  map[string]timeline.Symbol
+	projects map[string]timeline.Symbol
 	requests map[Request]uint32
+}
+
+func newParser(s *Store) *parser {
+	return &parser{store: s, symbols: map[string]timeline.Symbol{}, projects: map[string]timeline.Symbol{}, requests: map[Request]uint32{}}
 }
 
 // split takes a line over; whole is false when it does not tell where the texts end.
@@ -303,7 +308,7 @@ func (p *parser) row(odd *oddities) (Row, bool) {
 		odd.backwards++
 		last = first
 	}
-	row := Row{Job: p.store.options.Names.Job(string(t[0])), Schedd: p.symbol(t[1]), Owner: p.symbol(t[2]), Project: p.symbol(bytes.TrimSpace(t[8])), First: first, Last: last}
+	row := Row{Job: p.store.options.Names.Job(string(t[0])), Schedd: p.symbol(t[1]), Owner: p.symbol(t[2]), Project: p.project(t[8]), First: first, Last: last}
 	if row.Schedd == 0 {
 		row.Schedd = row.Job.Schedd
 	}
@@ -319,6 +324,15 @@ func (p *parser) symbol(text []byte) timeline.Symbol {
 	if !known {
 		s = p.store.options.Names.Symbol(string(text))
 		p.symbols[string(text)] = s
+	}
+	return s
+}
+
+func (p *parser) project(text []byte) timeline.Symbol {
+	s, known := p.projects[string(text)]
+	if !known {
+		s = p.store.options.Names.Symbol(pool.ProjectList(string(text)))
+		p.projects[string(text)] = s
 	}
 	return s
 }
