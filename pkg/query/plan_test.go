@@ -48,7 +48,7 @@ func TestWrongQueriesSayWhatIsPossible(t *testing.T) {
 		{`{"queryType": "allocation", "bucket": "10m"}`, []string{"slices of 15 minutes", "auto, window, 15m, 30m"}},
 		{`{"queryType": "allocation", "timezone": "Mars/Olympus"}`, []string{"Mars/Olympus", "IANA"}},
 		{`{"queryType": "allocation", "filter": {"devices": ["/H200(/"]}}`, []string{"filter.devices", "/H200(/", "RE2"}},
-		{`{"queryType": "allocation", "filter": {"gpu": ["x"]}}`, []string{`"gpus"`, "categories, slots, devices, machines, ownerships, projects, users and idle"}},
+		{`{"queryType": "allocation", "filter": {"gpu": ["x"]}}`, []string{`"gpu"`, "categories, slots, devices, machines, ownerships, projects, users, schedds, gpus, gpuMemory and idle"}},
 		{`{"queryType": "allocation", "filter": {"devices": "H200"}}`, []string{"filter", "lists"}},
 		{`{"queryType": "allocation", "filter": {"categories": ["Open"]}}`, []string{`"Open" is unknown`, "Shared (Open Capacity)"}},
 		{`{"queryType": "allocation", "filter": {"slots": ["Primary"]}}`, []string{`"Primary" is unknown`, "Real, Backfill"}},
