@@ -27,7 +27,7 @@ var layers = map[string][]string{
 	"localtime":               {"pool"},
 	"snapshots":               {"pool", "localtime"},
 	"snapshots/parquet":       {"pool", "localtime", "snapshots"},
-	"timeline":                {"parallel", "pool", "localtime", "snapshots"},
+	"timeline":                {"parallel", "pool", "localtime", "snapshots", "timeline/usage"},
 	"timeline/usage":          {"pool"},
 	"snapshots/snapshotstest": {"pool", "snapshots"},
 	"pressure":                {"parallel", "pool", "timeline"},

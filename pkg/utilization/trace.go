@@ -1,4 +1,3 @@
-// Package utilization answers what held GPUs do: queries of kind utilization (methodology section 13).
 package utilization
 
 import (
@@ -9,11 +8,12 @@ import (
 
 // What counts as idle (methodology section 13).
 const (
-	idleWindow  = 29*pool.Minute + 30*pool.Second // shortest idle window: 30 min, as collectors come a few seconds early
-	idleShare   = 0.01                            // an idle window has less than this share of its GPU time busy
-	reportAge   = 300 * pool.Second               // a report of the startd can be this old
-	idleNow     = 2 * pool.Hour                   // shortest stretch of a run that is idle now
-	lateReports = 30 * pool.Minute                // oldest last sighting of a run that is idle now
+	idleWindow = 29*pool.Minute + 30*pool.Second // shortest idle window: 30 min, as collectors come a few seconds early
+	idleShare  = 0.01                            // an idle window has less than this share of its GPU time busy
+	reportAge  = 300 * pool.Second               // a report of the startd can be this old
+	idleNow    = 2 * pool.Hour                   // shortest stretch of a run that is idle now
+	oldest     = 30 * pool.Minute                // age of the last sighting of a run that is idle now
+	leastHours = 1                               // measured GPU-hours below which there is no percentage
 )
 
 // Sighting is a snapshot that shows a run with its GPUsAverageUsage.
@@ -22,8 +22,8 @@ type Sighting struct {
 	Usage float64 // GPUs that computed, on average since the run's start; 0 or more
 }
 
-// Run is a job's hold of GPUs with what was reported of it.
-type Run struct {
+// Reports are what the startd reported of a run, a job's hold of GPUs.
+type Reports struct {
 	GPUs       int
 	Start, End pool.Micros
 	Sightings  []Sighting // ascending by time
@@ -58,7 +58,7 @@ type Trace struct {
 }
 
 // Read un-averages the reports of a run: it replaces the trace by that of the run. Gaps are ascending.
-func (t *Trace) Read(r *Run, gaps []Gap) {
+func (t *Trace) Read(r *Reports, gaps []Gap) {
 	*t = Trace{GPUs: r.GPUs, Start: r.Start, End: r.End, Idle: t.Idle[:0], points: t.points[:0], pieces: t.pieces[:0]}
 	t.points = append(t.points, point{at: r.Start})
 	for _, s := range r.Sightings {
@@ -197,7 +197,7 @@ func (t *Trace) IdleIn(w pool.Window) bool {
 // IdleSince returns the beginning of the stretch that makes a run idle now, at a snapshot that shows it. The trace must
 // end there: only what is known at that snapshot counts.
 func (t *Trace) IdleSince(snapshot pool.Micros) (since pool.Micros, idle bool) {
-	if len(t.Idle) == 0 || snapshot-t.Last > lateReports {
+	if len(t.Idle) == 0 || snapshot-t.Last > oldest {
 		return 0, false
 	}
 	s := t.Idle[len(t.Idle)-1]

@@ -14,15 +14,15 @@ import (
 const minute = pool.Minute
 
 // run makes a run of GPUs that starts at 0 and ends at the given minute; sightings are minutes and usages in turn.
-func run(gpus int, end float64, sightings ...float64) *Run {
-	r := &Run{GPUs: gpus, End: pool.Micros(end * float64(minute))}
+func run(gpus int, end float64, sightings ...float64) *Reports {
+	r := &Reports{GPUs: gpus, End: pool.Micros(end * float64(minute))}
 	for i := 0; i < len(sightings); i += 2 {
 		r.Sightings = append(r.Sightings, Sighting{pool.Micros(sightings[i] * float64(minute)), sightings[i+1]})
 	}
 	return r
 }
 
-func read(r *Run, gaps ...Gap) *Trace {
+func read(r *Reports, gaps ...Gap) *Trace {
 	t := &Trace{}
 	t.Read(r, gaps)
 	return t
@@ -96,7 +96,7 @@ func TestIdleWindows(t *testing.T) {
 }
 
 func TestIdleSince(t *testing.T) {
-	since := func(snapshot float64, r *Run) (float64, bool) {
+	since := func(snapshot float64, r *Reports) (float64, bool) {
 		s, idle := read(r).IdleSince(pool.Micros(snapshot * float64(minute)))
 		return float64(s) / float64(minute), idle
 	}
@@ -118,7 +118,7 @@ func TestIdleSince(t *testing.T) {
 
 // naive is the text of methodology section 13, sighting by sighting.
 type naive struct {
-	r    *Run
+	r    *Reports
 	gaps []Gap
 }
 
@@ -180,8 +180,8 @@ func (n naive) within(w pool.Window) (a Amounts) {
 }
 
 // drawn is a random run that computes now and then, with reports that are late, missing or wrong.
-func drawn(t *rapid.T) (*Run, []Gap) {
-	r := &Run{GPUs: rapid.IntRange(1, 4).Draw(t, "gpus"), Start: rapid.Int64Range(-3600, 3600).Draw(t, "start") * pool.Second}
+func drawn(t *rapid.T) (*Reports, []Gap) {
+	r := &Reports{GPUs: rapid.IntRange(1, 4).Draw(t, "gpus"), Start: rapid.Int64Range(-3600, 3600).Draw(t, "start") * pool.Second}
 	steps := rapid.SliceOfN(rapid.SampledFrom([]pool.Micros{5, 14, 15, 16, 29, 30, 31, 45}), 0, 40).Draw(t, "steps")
 	rates := rapid.SliceOfN(rapid.SampledFrom([]float64{0, 0, 0, 0.005, 0.2, 1}), len(steps), len(steps)).Draw(t, "rates")
 	var gaps []Gap
@@ -250,7 +250,7 @@ func TestSpreadAddsUp(t *testing.T) {
 func TestExactReports(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rates := rapid.SliceOfN(rapid.Float64Range(0, 1), 1, 50).Draw(t, "rates")
-		r := &Run{GPUs: 2, End: pool.Micros(len(rates)) * 5 * minute}
+		r := &Reports{GPUs: 2, End: pool.Micros(len(rates)) * 5 * minute}
 		busy := 0.0
 		for i, rate := range rates {
 			busy += rate * 2 * 5

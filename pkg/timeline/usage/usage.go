@@ -54,6 +54,9 @@ func (b *Block) Snapshots() int { return b.snapshots }
 // GPUs is the number of the day's GPUs.
 func (b *Block) GPUs() int { return len(b.offsets) / 2 }
 
+// Empty reports whether no claim reported a value.
+func (b *Block) Empty() bool { return len(b.code) == 0 && len(b.further) == 0 }
+
 // Bytes is the live memory of the block.
 func (b *Block) Bytes() int { return cap(b.code) + 4*cap(b.offsets) + 48*cap(b.further) + 96 }
 
