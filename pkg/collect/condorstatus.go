@@ -15,13 +15,29 @@ import (
 
 // query runs condor_status and decodes what it prints while it prints it.
 func query(asked context.Context, o Options) (answer, error) {
+	args := []string{"-constraint", "GPUs >= 1", "-json", "-attributes", strings.Join(attributes, ",")}
+	var got answer
+	complaint, err := o.ask(asked, o.CondorStatus, args, func(output io.Reader) (err error) {
+		got, err = decode(output)
+		return err
+	})
+	switch {
+	case err != nil:
+		return answer{}, err
+	case len(got.ads) == 0:
+		return answer{}, pool.SourceError("%s knows no slot with a GPU%s: is it the right pool, and may this machine ask it?", o.CondorStatus, complaint)
+	}
+	return got, nil
+}
+
+// ask runs one of HTCondor's tools, and decodes what it prints while it prints it. complaint is what it wrote to its standard error.
+func (o Options) ask(asked context.Context, program string, args []string, decode func(io.Reader) error) (complaint *head, err error) {
 	ctx, cancel := context.WithTimeoutCause(asked, o.Timeout, errTimeout)
 	defer cancel()
-	args := []string{"-constraint", "GPUs >= 1", "-json", "-attributes", strings.Join(attributes, ",")}
 	if o.Pool != "" {
 		args = append(args, "-pool", o.Pool)
 	}
-	command := exec.CommandContext(ctx, o.CondorStatus, args...)
+	command := exec.CommandContext(ctx, program, args...)
 	output, input := io.Pipe()
 	passed, complaint := &bounded{input, o.maxOutput}, &head{limit: 2000}
 	command.Stdout, command.Stderr = passed, complaint
@@ -29,12 +45,8 @@ func query(asked context.Context, o Options) (answer, error) {
 	ownGroup(command)
 
 	decoded := make(chan struct{})
-	var got answer
 	var broken error
-	parallel.Go(func() (err error) {
-		got, err = decode(output)
-		return err
-	}, func(err error) {
+	parallel.Go(func() error { return decode(output) }, func(err error) {
 		defer close(decoded)
 		if broken = err; broken != nil {
 			cancel() // nothing that follows can mend it
@@ -48,23 +60,21 @@ func query(asked context.Context, o Options) (answer, error) {
 	var exit *exec.ExitError
 	switch {
 	case asked.Err() != nil:
-		return answer{}, fmt.Errorf("asking the pool with %s: %w", o.CondorStatus, asked.Err())
+		err = fmt.Errorf("asking the pool with %s: %w", program, asked.Err())
 	case errors.Is(context.Cause(ctx), errTimeout):
-		return answer{}, pool.SourceError("%s did not end within %s%s: check that the collector answers, or give it more time", o.CondorStatus, o.Timeout, complaint)
+		err = pool.SourceError("%s did not end within %s%s: check that the collector answers, or give it more time", program, o.Timeout, complaint)
 	case passed.left < 0:
-		return answer{}, pool.SourceError("%s prints more than %d MiB", o.CondorStatus, o.maxOutput>>20)
+		err = pool.SourceError("%s prints more than %d MiB", program, o.maxOutput>>20)
 	case broken != nil && !(errors.As(failed, &exit) && exit.Exited()):
-		return answer{}, broken
+		err = broken
 	case errors.As(failed, &exit):
-		return answer{}, pool.SourceError("%s failed (%w)%s", o.CondorStatus, failed, complaint)
+		err = pool.SourceError("%s failed (%w)%s", program, failed, complaint)
 	case errors.Is(failed, exec.ErrNotFound):
-		return answer{}, pool.SourceError("%w: install HTCondor's tools, or say where it is", failed)
+		err = pool.SourceError("%w: install HTCondor's tools, or say where it is", failed)
 	case failed != nil:
-		return answer{}, pool.SourceError("running %s: %w%s", o.CondorStatus, failed, complaint)
-	case len(got.ads) == 0:
-		return answer{}, pool.SourceError("%s knows no slot with a GPU%s: is it the right pool, and may this machine ask it?", o.CondorStatus, complaint)
+		err = pool.SourceError("running %s: %w%s", program, failed, complaint)
 	}
-	return got, nil
+	return complaint, err
 }
 
 var errTimeout = errors.New("time is up")

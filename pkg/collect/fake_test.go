@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -66,6 +68,8 @@ func fakeCondorStatus(behaviour string) {
 	switch kind {
 	case "machines":
 		printPool(out, n)
+	case "queues":
+		fakeQueues(out, arg)
 	case "none":
 	case "file":
 		text, err := os.ReadFile(arg)
@@ -128,6 +132,36 @@ func fakeCondorStatus(behaviour string) {
 	}
 	out.Flush()
 	os.Exit(code)
+}
+
+// fakeQueues answers as condor_status -schedd or as condor_q, from the files of a directory, one an access point. A file that says
+// hang lets the caller wait, one that says fail fails.
+func fakeQueues(out *bufio.Writer, dir string) {
+	if slices.Contains(os.Args, "-schedd") {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			panic(err)
+		}
+		for i, e := range entries {
+			fmt.Fprintf(out, "%s{\"Name\": %q}\n", []string{"[\n", ",\n"}[min(i, 1)], e.Name())
+		}
+		if len(entries) > 0 {
+			io.WriteString(out, "]\n")
+		}
+		return
+	}
+	text, err := os.ReadFile(filepath.Join(dir, os.Args[slices.Index(os.Args, "-name")+1]))
+	if err != nil {
+		panic(err)
+	}
+	switch string(text) {
+	case "hang":
+		time.Sleep(10 * time.Minute)
+	case "fail":
+		fmt.Fprintln(os.Stderr, "-- Failed to fetch ads")
+		os.Exit(1)
+	}
+	out.Write(text)
 }
 
 // gpusPerMachine of the fake pool; each machine has rowsPerMachine rows: 4 of slot1, 2 of slot1_1, 1 of backfill2, 1 of backfill2_1.

@@ -7,12 +7,12 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// lockName is the file whose lock a collection holds; it stays.
+// lockName is the file whose lock a run that takes a snapshot holds; it stays.
 const lockName = "collector.lock"
 
-// lock lets one collection at a time into the directory.
-func lock(dir string) (*os.File, error) {
-	file, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o644)
+// lock lets one collection of a kind at a time into the directory.
+func lock(dir, name string) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, pool.SourceError("locking the snapshot directory: %w", err)
 	}

@@ -30,14 +30,14 @@ func countSQLite(ctx context.Context, path, timestamp string) (rows int, err err
 
 // addSQLite appends the snapshot to a month file in one transaction.
 func addSQLite(ctx context.Context, path string, s snapshot) (rows int, afterwards, err error) {
-	if err := createMonth(ctx, path); err != nil {
+	if err := createFile(ctx, path, prepareTable); err != nil {
 		return 0, nil, fmt.Errorf("creating it: %w", err)
 	}
 	return s.append(ctx, path)
 }
 
-// createMonth makes a month file if there is none. It appears with its table, so that nobody ever finds it without.
-func createMonth(ctx context.Context, path string) error {
+// createFile makes a month file if there is none. It appears with its table, so that nobody ever finds it without.
+func createFile(ctx context.Context, path string, prepare func(context.Context, *sql.DB) error) error {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -51,7 +51,7 @@ func createMonth(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(prepareTable(ctx, db), db.Close()); err != nil {
+	if err := errors.Join(prepare(ctx, db), db.Close()); err != nil {
 		return err
 	}
 	return os.Rename(fresh, path)

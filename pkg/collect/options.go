@@ -1,5 +1,6 @@
 // Package collect takes snapshots of a pool: it runs condor_status and appends what every GPU slot looks like to the
-// month files of methodology section 1. It is the only package that writes them.
+// month files of methodology section 1. It also polls the access points' queues with condor_q, and keeps the idle jobs that ask for
+// GPUs in the month files of section 14. It is the only package that writes them.
 //
 // A snapshot is written as a whole, in one transaction or by one rename, or not at all. What each run did stands in the run log,
 // collector_runs.db, beside the month files: a gap in the data has its reason there.
@@ -21,7 +22,11 @@ type Options struct {
 	CondorStatus string        `help:"The program condor_status; default: found in PATH." placeholder:"PATH"`
 	Timezone     string        `help:"Time zone of the timestamps and months (IANA name; default UTC). Give the data source the same one." placeholder:"ZONE"`
 	Format       string        `help:"Format of the month files: sqlite, or parquet, which takes a tenth of the room." enum:"sqlite,parquet" default:"sqlite"`
-	Timeout      time.Duration `help:"How long condor_status may take." default:"2m"`
+	Timeout      time.Duration `help:"How long condor_status may take, and each condor_q." default:"2m"`
+
+	Jobs    bool     `help:"Poll the access points for idle jobs that ask for GPUs, into job_pressure_YYYY-MM.db, instead of taking a snapshot."`
+	Schedds []string `help:"Access points to poll with --jobs; default: all that the pool's collector knows." name:"schedd" placeholder:"NAME"`
+	CondorQ string   `help:"The program condor_q; default: found in PATH." placeholder:"PATH"`
 
 	Log *slog.Logger `kong:"-"` // nil: silent
 
@@ -52,6 +57,12 @@ func (o Options) prepare() (Options, *time.Location, error) {
 	}
 	if o.CondorStatus == "" {
 		o.CondorStatus = "condor_status"
+	}
+	if o.CondorQ == "" {
+		o.CondorQ = "condor_q"
+	}
+	if len(o.Schedds) > 0 && !o.Jobs {
+		return o, nil, pool.BadQuery("collect: access points are named, but they are polled with --jobs only")
 	}
 	if o.Format == "" {
 		o.Format = "sqlite"

@@ -31,7 +31,7 @@ func run(ctx context.Context, o Options, now func() time.Time) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	held, err := lock(o.SnapshotDir)
+	held, err := lock(o.SnapshotDir, lockName)
 	if err != nil {
 		return Result{}, err
 	}

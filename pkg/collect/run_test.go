@@ -195,7 +195,7 @@ func TestRunNotesWhatItCannotStore(t *testing.T) {
 
 func TestRunOneAtATime(t *testing.T) {
 	o := fake(t, "machines:1")
-	held, err := lock(o.SnapshotDir)
+	held, err := lock(o.SnapshotDir, lockName)
 	require.NoError(t, err)
 	_, err = Run(t.Context(), o)
 	require.ErrorContains(t, err, "another collection is under way in ")

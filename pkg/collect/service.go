@@ -7,7 +7,8 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Service takes a snapshot at every multiple of the interval (15m: at :00, :15, :30, :45) until ctx ends, then returns nil.
+// Service takes a snapshot, or with Jobs polls the queues, at every multiple of the interval (15m: at :00, :15, :30, :45) until ctx
+// ends, then returns nil.
 // A run that fails is logged and the next one tried. Errors: the options are wrong.
 func Service(ctx context.Context, o Options, every time.Duration) error {
 	o, zone, err := o.prepare()
@@ -21,8 +22,26 @@ func Service(ctx context.Context, o Options, every time.Duration) error {
 		return pool.BadQuery("collect: the timeout (%s) must be shorter than the interval (%s)", o.Timeout, every)
 	}
 	o.Log.Info("collecting", "directory", o.SnapshotDir, "every", every, "timezone", zone)
-	atMultiples(ctx, every, func() { o.once(ctx) })
+	if o.Jobs {
+		atMultiples(ctx, every, func() { o.pollOnce(ctx, every) })
+	} else {
+		atMultiples(ctx, every, func() { o.once(ctx) })
+	}
 	return nil
+}
+
+// pollOnce is one poll of the service.
+func (o Options) pollOnce(ctx context.Context, every time.Duration) {
+	result, err := poll(ctx, o, 3*every, time.Now)
+	attributes := []any{"time", result.Time, "schedds", result.Schedds, "jobs", result.Jobs, "new", result.New, "duration", result.Duration}
+	switch {
+	case err != nil:
+		o.Log.Error("no poll", "error", err, "duration", result.Duration)
+	case result.Notes != "":
+		o.Log.Warn("poll", append(attributes, "notes", result.Notes)...)
+	default:
+		o.Log.Info("poll", attributes...)
+	}
 }
 
 // once takes one snapshot of the service.

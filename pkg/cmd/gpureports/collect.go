@@ -11,20 +11,36 @@ import (
 
 type collectCommand struct {
 	collect.Options
-	Every time.Duration `help:"Go on as a service, a snapshot at every multiple of this interval, such as 15m. Default: one snapshot." placeholder:"INTERVAL"`
+	Every time.Duration `help:"Go on as a service, a snapshot or poll at every multiple of this interval, such as 15m. Default: one." placeholder:"INTERVAL"`
 }
 
-// Run takes one snapshot of a pool, or goes on taking them.
+// Run takes one snapshot of a pool, or with --jobs polls its queues once, or goes on doing so.
 func (o *collectCommand) Run(ctx context.Context, c *console) error {
 	if o.Every != 0 {
 		o.Log = slog.New(slog.NewTextHandler(c.err, nil))
 		return collect.Service(ctx, o.Options, o.Every)
+	}
+	if o.Jobs {
+		return o.poll(ctx, c)
 	}
 	result, err := collect.Run(ctx, o.Options)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(c.out, "Snapshot %s: %d slots, %d rows, in %s.\n", result.Timestamp, result.Slots, result.Rows, result.Duration.Round(time.Millisecond))
+	if result.Notes != "" {
+		fmt.Fprintln(c.err, result.Notes)
+	}
+	return nil
+}
+
+// poll polls the queues once.
+func (o *collectCommand) poll(ctx context.Context, c *console) error {
+	result, err := collect.Poll(ctx, o.Options)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(c.out, "%d idle jobs that ask for GPUs at %d access points, %d of them new, in %s.\n", result.Jobs, result.Schedds, result.New, result.Duration.Round(time.Millisecond))
 	if result.Notes != "" {
 		fmt.Fprintln(c.err, result.Notes)
 	}
