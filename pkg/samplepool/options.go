@@ -119,23 +119,50 @@ func (o Options) check() (*time.Location, error) {
 	if o.ExcludedMachines < 0 || o.ExcludedMachines > o.Machines {
 		return bad("%d excluded machines of %d", o.ExcludedMachines, o.Machines)
 	}
-	for name, share := range map[string]float64{
-		"ShortRuns": o.ShortRuns, "OwnerAfterCompletion": o.OwnerAfterCompletion, "Holds": o.Holds, "StaleRows": o.StaleRows,
-		"MissingAds": o.MissingAds, "MissingJobIDs": o.MissingJobIDs, "MissedSnapshots": o.MissedSnapshots, "LateSnapshots": o.LateSnapshots,
-		"DoubledSnapshots": o.DoubledSnapshots, "MissingMachines": o.MissingMachines, "RowNoise": o.RowNoise,
-	} {
-		if !(share >= 0 && share <= 1) {
-			return bad("%s is %v; it is a share, 0 to 1", name, share)
-		}
-	}
-	for name, rate := range map[string]float64{"Outages": o.Outages, "Drains": o.Drains, "MachineDown": o.MachineDown, "Prevented": o.Prevented} {
-		if !(rate >= 0 && rate <= 30) {
-			return bad("%s is %v; it is a number per 30 days, 0 to 30", name, rate)
-		}
+	if err := o.checkShares(); err != nil {
+		return nil, err
 	}
 	zone, err := localtime.Location(o.Timezone)
 	if err != nil {
 		return bad("time zone %q: %w", o.Timezone, err)
 	}
 	return zone, nil
+}
+
+// checkShares checks what is a share or a number of times.
+func (o Options) checkShares() error {
+	for _, share := range []struct {
+		name  string
+		value float64
+	}{
+		{"ShortRuns", o.ShortRuns},
+		{"OwnerAfterCompletion", o.OwnerAfterCompletion},
+		{"Holds", o.Holds},
+		{"StaleRows", o.StaleRows},
+		{"MissingAds", o.MissingAds},
+		{"MissingJobIDs", o.MissingJobIDs},
+		{"MissedSnapshots", o.MissedSnapshots},
+		{"LateSnapshots", o.LateSnapshots},
+		{"DoubledSnapshots", o.DoubledSnapshots},
+		{"MissingMachines", o.MissingMachines},
+		{"RowNoise", o.RowNoise},
+	} {
+		if !(share.value >= 0 && share.value <= 1) {
+			return pool.BadQuery("sample pool: %s is %v; it is a share, 0 to 1", share.name, share.value)
+		}
+	}
+	for _, rate := range []struct {
+		name  string
+		value float64
+	}{
+		{"Outages", o.Outages},
+		{"Drains", o.Drains},
+		{"MachineDown", o.MachineDown},
+		{"Prevented", o.Prevented},
+	} {
+		if !(rate.value >= 0 && rate.value <= 30) {
+			return pool.BadQuery("sample pool: %s is %v; it is a number per 30 days, 0 to 30", rate.name, rate.value)
+		}
+	}
+	return nil
 }

@@ -60,6 +60,14 @@ func Import(ctx context.Context, output, kind string, inputs ...Input) (Imported
 	return report, err
 }
 
+// importer adds the ads of inputs to an open job file.
+type importer struct {
+	only   jobs.Kind // Other: all
+	insert *sql.Stmt
+	report *Imported
+	failed func(error) error // says which file an error of the database concerns
+}
+
 func importAll(ctx context.Context, output string, only jobs.Kind, inputs []Input, report *Imported) error {
 	failed := func(err error) error {
 		if ctx.Err() != nil {
@@ -81,69 +89,86 @@ func importAll(ctx context.Context, output string, only jobs.Kind, inputs []Inpu
 		return failed(err)
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	insert, err := prepare(ctx, tx)
+	if err != nil {
+		return failed(err)
+	}
+	defer insert.Close()
+	into := importer{only: only, insert: insert, report: report, failed: failed}
+	for _, input := range inputs {
+		if err := into.read(ctx, input); err != nil {
+			return err
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return failed(err)
+	}
+	return nil
+}
+
+// prepare creates the table if there is none and returns the statement that adds an ad that is not there yet.
+func prepare(ctx context.Context, tx *sql.Tx) (*sql.Stmt, error) {
 	for _, statement := range []string{
 		"CREATE TABLE IF NOT EXISTS ads (kind TEXT, GlobalJobId TEXT, RecordTime INTEGER, ad TEXT)",
 		"CREATE INDEX IF NOT EXISTS ads_GlobalJobId ON ads (GlobalJobId)",
 		"CREATE INDEX IF NOT EXISTS ads_RecordTime ON ads (RecordTime)",
 	} {
 		if _, err := tx.ExecContext(ctx, statement); err != nil {
-			return failed(err)
+			return nil, err
 		}
 	}
-	insert, err := tx.PrepareContext(ctx, `INSERT INTO ads SELECT ?1, ?2, ?3, ?4
-		WHERE NOT EXISTS (SELECT 1 FROM ads WHERE GlobalJobId = ?2 AND kind = ?1 AND +RecordTime = ?3)`) // + keeps to the other index
-	if err != nil {
-		return failed(err)
-	}
-	defer insert.Close()
+	// + keeps to the other index
+	return tx.PrepareContext(ctx, `INSERT INTO ads SELECT ?1, ?2, ?3, ?4
+		WHERE NOT EXISTS (SELECT 1 FROM ads WHERE GlobalJobId = ?2 AND kind = ?1 AND +RecordTime = ?3)`)
+}
 
-	for _, input := range inputs {
-		bad := func(line int, problem string) {
-			report.Bad++
-			if len(report.Problems) < maxProblems {
-				report.Problems = append(report.Problems, fmt.Sprintf("%s:%d: %s", input.Name, line, problem))
-			}
-		}
-		err := objects(input.Reader, func(line int, object []byte) error {
-			report.Read++
-			ad, err := jobs.ParseAd(object)
-			switch {
-			case err != nil:
-				bad(line, err.Error())
-				return nil
-			case ad.Kind == jobs.Other || only != jobs.Other && ad.Kind != only:
-				report.Other++
-				return nil
-			case ad.RecordTime.IsZero():
-				bad(line, "job ad: no RecordTime, and no other date to tell it from")
-				return nil
-			}
-			var compact bytes.Buffer
-			if err := json.Compact(&compact, object); err != nil {
-				return fmt.Errorf("job ad: %w", err)
-			}
-			added, err := insert.ExecContext(ctx, ad.Kind.String(), ad.GlobalJobID, ad.RecordTime.Unix(), compact.String())
-			if err != nil {
-				return failed(err)
-			}
-			if n, err := added.RowsAffected(); err != nil {
-				return failed(err)
-			} else if n == 0 {
-				report.Duplicates++
-			} else {
-				report.Stored++
-			}
-			return nil
-		}, bad)
-		if err != nil {
-			if pool.FaultOf(err) == 0 && ctx.Err() == nil {
-				err = pool.SourceError("reading %s: %w", input.Name, err)
-			}
-			return err
+// read adds the ads of one input.
+func (i *importer) read(ctx context.Context, input Input) error {
+	bad := func(line int, problem string) {
+		i.report.Bad++
+		if len(i.report.Problems) < maxProblems {
+			i.report.Problems = append(i.report.Problems, fmt.Sprintf("%s:%d: %s", input.Name, line, problem))
 		}
 	}
-	if err := tx.Commit(); err != nil {
-		return failed(err)
+	err := objects(input.Reader, func(line int, object []byte) error {
+		i.report.Read++
+		ad, err := jobs.ParseAd(object)
+		switch {
+		case err != nil:
+			bad(line, err.Error())
+		case ad.Kind == jobs.Other || i.only != jobs.Other && ad.Kind != i.only:
+			i.report.Other++
+		case ad.RecordTime.IsZero():
+			bad(line, "job ad: no RecordTime, and no other date to tell it from")
+		default:
+			return i.store(ctx, &ad, object)
+		}
+		return nil
+	}, bad)
+	if err != nil && pool.FaultOf(err) == 0 && ctx.Err() == nil {
+		err = pool.SourceError("reading %s: %w", input.Name, err)
+	}
+	return err
+}
+
+// store adds an ad, if it is not there yet.
+func (i *importer) store(ctx context.Context, ad *jobs.Ad, object []byte) error {
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, object); err != nil {
+		return fmt.Errorf("job ad: %w", err)
+	}
+	added, err := i.insert.ExecContext(ctx, ad.Kind.String(), ad.GlobalJobID, ad.RecordTime.Unix(), compact.String())
+	if err != nil {
+		return i.failed(err)
+	}
+	n, err := added.RowsAffected()
+	if err != nil {
+		return i.failed(err)
+	}
+	if n == 0 {
+		i.report.Duplicates++
+	} else {
+		i.report.Stored++
 	}
 	return nil
 }

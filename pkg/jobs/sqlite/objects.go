@@ -15,14 +15,7 @@ const maxObject = 64 << 20
 // on with the next line: so one broken line loses no other.
 func objects(input io.Reader, found func(line int, object []byte) error, bad func(line int, problem string)) error {
 	reader := bufio.NewReaderSize(input, 1<<16)
-	var (
-		object          []byte
-		line, began     = 1, 0
-		depth           = 0 // of brackets; 0 = outside an object
-		quoted, escaped bool
-		skip            bool // the rest of the line
-		last            = byte('\n')
-	)
+	s := objectScanner{line: 1, last: '\n', bad: bad}
 	for {
 		c, err := reader.ReadByte()
 		if errors.Is(err, io.EOF) {
@@ -31,58 +24,90 @@ func objects(input io.Reader, found func(line int, object []byte) error, bad fun
 		if err != nil {
 			return err
 		}
-		atLineStart := last == '\n'
-		last = c
-		if c == '\n' {
-			if quoted { // a JSON text has no line break
-				bad(began, "a text in the JSON object is not closed")
-				depth = 0
-			}
-			line, skip, quoted, escaped = line+1, false, false, false
+		s.lines(c)
+		ended, err := s.next(c)
+		if err != nil {
+			return err
 		}
-		if depth > 0 && c == '{' && atLineStart { // inside an indented ad no brace stands in the first column
-			bad(began, "the JSON object ends early")
-			depth = 0
-		}
-		switch {
-		case skip:
-		case depth > 0:
-			object = append(object, c)
-			if len(object) > maxObject {
-				return fmt.Errorf("line %d: a JSON object of more than %d MiB", began, maxObject>>20)
+		if ended {
+			if err := found(s.began, s.object); err != nil {
+				return err
 			}
-			switch {
-			case escaped:
-				escaped = false
-			case quoted && c == '\\':
-				escaped = true
-			case c == '"':
-				quoted = !quoted
-			case quoted:
-			case c == '{' || c == '[':
-				depth++
-			case c == '}' || c == ']':
-				depth--
-				if depth == 0 {
-					if err := found(began, object); err != nil {
-						return err
-					}
-				}
-			}
-		case c == '{':
-			depth, began, object = 1, line, append(object[:0], c)
-		case !between(c):
-			bad(line, fmt.Sprintf("%q is no JSON object", c))
-			skip = true
 		}
 	}
-	if depth > 0 {
-		bad(began, "the JSON object ends early")
+	if s.depth > 0 {
+		bad(s.began, "the JSON object ends early")
 	}
 	return nil
 }
 
-// between tells what may stand between objects, a byte order mark included.
+// objectScanner finds where objects begin and end, a byte at a time.
+type objectScanner struct {
+	object          []byte // so far
+	line, began     int    // the current line, and the object's first one
+	depth           int    // of brackets; 0 = outside an object
+	quoted, escaped bool
+	skip            bool // the rest of the line
+	last            byte
+	bad             func(line int, problem string)
+}
+
+// lines counts lines, and ends an object that a line shows to be broken.
+func (s *objectScanner) lines(c byte) {
+	atLineStart := s.last == '\n'
+	s.last = c
+	if c == '\n' {
+		if s.quoted { // a JSON text has no line break
+			s.bad(s.began, "a text in the JSON object is not closed")
+			s.depth = 0
+		}
+		s.line, s.skip, s.quoted, s.escaped = s.line+1, false, false, false
+	}
+	if s.depth > 0 && c == '{' && atLineStart { // inside an indented ad no brace stands in the first column
+		s.bad(s.began, "the JSON object ends early")
+		s.depth = 0
+	}
+}
+
+// next takes a byte and reports whether an object ends with it.
+func (s *objectScanner) next(c byte) (ended bool, err error) {
+	switch {
+	case s.skip:
+	case s.depth > 0:
+		s.object = append(s.object, c)
+		if len(s.object) > maxObject {
+			return false, fmt.Errorf("line %d: a JSON object of more than %d MiB", s.began, maxObject>>20)
+		}
+		return s.inside(c), nil
+	case c == '{':
+		s.depth, s.began, s.object = 1, s.line, append(s.object[:0], c)
+	case !between(c):
+		s.bad(s.line, fmt.Sprintf("%q is no JSON object", c))
+		s.skip = true
+	}
+	return false, nil
+}
+
+// inside takes a byte of an object and reports whether it is the object's last.
+func (s *objectScanner) inside(c byte) (last bool) {
+	switch {
+	case s.escaped:
+		s.escaped = false
+	case s.quoted && c == '\\':
+		s.escaped = true
+	case c == '"':
+		s.quoted = !s.quoted
+	case s.quoted:
+	case c == '{' || c == '[':
+		s.depth++
+	case c == '}' || c == ']':
+		s.depth--
+		return s.depth == 0
+	}
+	return false
+}
+
+// between reports whether a byte may stand between objects, a byte order mark included.
 func between(c byte) bool {
 	switch c {
 	case ' ', '\t', '\r', '\n', '[', ']', ',', 0xEF, 0xBB, 0xBF:
