@@ -96,14 +96,45 @@ func occurrences(location *time.Location, local pool.Micros) found {
 	return found{times: []pool.Micros{early}, missing: true}
 }
 
+// form is how the collector writes a timestamp, in front of its fraction.
+const form = "YYYY-MM-DD HH:MM:SS"
+
 // parseLocal reads the text as if it were UTC.
 func parseLocal(text []byte) (pool.Micros, error) {
-	const form = "YYYY-MM-DD HH:MM:SS"
 	bad := func() (pool.Micros, error) {
 		return 0, fmt.Errorf("timestamp %.40q is not of the form %s[.ffffff]", text, form)
 	}
-	if len(text) < len(form) || len(text) == len(form)+1 || len(text) > len(form)+10 {
+	if !formed(text) {
 		return bad()
+	}
+	number := func(from, to int) (n int) {
+		for _, c := range text[from:to] {
+			n = 10*n + int(c-'0')
+		}
+		return n
+	}
+	year, month, day := number(0, 4), time.Month(number(5, 7)), number(8, 10)
+	hour, minute, second := number(11, 13), number(14, 16), number(17, 19)
+	t := time.Date(year, month, day, hour, minute, second, 0, time.UTC)
+	if t.Month() != month || t.Day() != day || t.Hour() != hour || t.Minute() != minute || t.Second() != second {
+		return bad()
+	}
+	fraction, digits := 0, 0
+	for _, c := range text[min(20, len(text)):] {
+		if digits < 6 { // the collector writes microseconds
+			fraction, digits = 10*fraction+int(c-'0'), digits+1
+		}
+	}
+	for ; digits > 0 && digits < 6; digits++ {
+		fraction *= 10
+	}
+	return t.UnixMicro() + pool.Micros(fraction), nil
+}
+
+// formed reports whether the text has digits and marks where the form has them.
+func formed(text []byte) bool {
+	if len(text) < len(form) || len(text) == len(form)+1 || len(text) > len(form)+10 {
+		return false
 	}
 	for i, c := range text {
 		ok := c >= '0' && c <= '9'
@@ -118,27 +149,8 @@ func parseLocal(text []byte) (pool.Micros, error) {
 			ok = c == '.'
 		}
 		if !ok {
-			return bad()
+			return false
 		}
 	}
-	number := func(from, to int) (n int) {
-		for _, c := range text[from:to] {
-			n = 10*n + int(c-'0')
-		}
-		return n
-	}
-	t := time.Date(number(0, 4), time.Month(number(5, 7)), number(8, 10), number(11, 13), number(14, 16), number(17, 19), 0, time.UTC)
-	if t.Month() != time.Month(number(5, 7)) || t.Day() != number(8, 10) || t.Hour() != number(11, 13) || t.Minute() != number(14, 16) || t.Second() != number(17, 19) {
-		return bad()
-	}
-	fraction, digits := 0, 0
-	for _, c := range text[min(20, len(text)):] {
-		if digits < 6 { // the collector writes microseconds
-			fraction, digits = 10*fraction+int(c-'0'), digits+1
-		}
-	}
-	for ; digits > 0 && digits < 6; digits++ {
-		fraction *= 10
-	}
-	return t.UnixMicro() + pool.Micros(fraction), nil
+	return true
 }

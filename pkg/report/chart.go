@@ -119,10 +119,17 @@ func (c *Chart) yAxis(highest float64) float64 {
 	return last
 }
 
-// allocationChart stacks the GPUs in use by category over time: a GPU is in use in one category at a time.
-func allocationChart(l layout, frames data.Frames) Block {
-	var names []string
-	byTime := map[int64][]float64{}
+// stack is values of several names over time, to be drawn one above the other.
+type stack struct {
+	names  []string
+	times  []int64 // ascending, in ms
+	values map[int64][]float64
+	length int64 // of a bucket, in ms
+}
+
+// stackOf returns the values of frames by category. A value that is missing is 0.
+func stackOf(frames data.Frames) stack {
+	s := stack{values: map[int64][]float64{}}
 	count := 0
 	for _, frame := range frames {
 		if len(frame.Fields) == 2 {
@@ -136,20 +143,71 @@ func allocationChart(l layout, frames data.Frames) Block {
 		for r := range frame.Fields[0].Len() {
 			v, _ := frame.Fields[0].ConcreteAt(r)
 			t := v.(time.Time).UnixMilli()
-			if byTime[t] == nil {
-				byTime[t] = make([]float64, count)
+			if s.values[t] == nil {
+				s.values[t] = make([]float64, count)
 			}
-			byTime[t][len(names)] = number(frame.Fields[1], r)
+			if v := number(frame.Fields[1], r); !math.IsNaN(v) {
+				s.values[t][len(s.names)] = v
+			}
 		}
-		names = append(names, clean(frame.Fields[1].Labels["category"]))
+		s.names = append(s.names, clean(frame.Fields[1].Labels["category"]))
 	}
-	if len(byTime) == 0 {
+	s.times = slices.Sorted(maps.Keys(s.values))
+	return s
+}
+
+// highest returns the highest sum of one time.
+func (s *stack) highest() (highest float64) {
+	for _, values := range s.values {
+		sum := 0.0
+		for _, v := range values {
+			sum += v
+		}
+		highest = max(highest, sum)
+	}
+	return highest
+}
+
+// area draws the i-th name above what lies below it, a bucket as a step.
+func (s *stack) area(i int, below map[int64]float64, x func(int64) float64, y func(float64) float64) string {
+	var p path
+	for first := 0; first < len(s.times); {
+		end := first + 1 // of the buckets without a gap between them
+		for end < len(s.times) && s.times[end]-s.times[end-1] <= s.length*3/2 {
+			end++
+		}
+		for k := first; k < end; k++ {
+			next := s.times[k] + s.length
+			if k+1 < end {
+				next = s.times[k+1]
+			}
+			v := y(below[s.times[k]] + s.values[s.times[k]][i])
+			if k == first {
+				p.to("M", x(s.times[k]), v)
+			} else {
+				p.to("V", v)
+			}
+			p.to("H", x(next))
+		}
+		for k := end - 1; k >= first; k-- {
+			p.to("V", y(below[s.times[k]]))
+			p.to("H", x(s.times[k]))
+		}
+		p.to("Z")
+		first = end
+	}
+	return p.String()
+}
+
+// allocationChart stacks the GPUs in use by category over time: a GPU is in use in one category at a time.
+func allocationChart(l layout, frames data.Frames) Block {
+	s := stackOf(frames)
+	if len(s.times) == 0 {
 		return Block{}
 	}
-	times := slices.Sorted(maps.Keys(byTime))
-	length := l.options.To.UnixMilli() - l.options.From.UnixMilli()
-	for i := range times[1:] {
-		length = min(length, times[i+1]-times[i])
+	s.length = l.options.To.UnixMilli() - l.options.From.UnixMilli()
+	for i := range s.times[1:] {
+		s.length = min(s.length, s.times[i+1]-s.times[i])
 	}
 
 	c := newChart(chartHeight)
@@ -158,58 +216,22 @@ func allocationChart(l layout, frames data.Frames) Block {
 	x := func(t int64) float64 {
 		return scale(min(max(float64(t), from), to), from, to, c.Plot.Left, c.Plot.Right)
 	}
-	highest := 0.0
-	least, most := slices.Repeat([]float64{math.Inf(1)}, len(names)), make([]float64, len(names))
-	for _, values := range byTime {
-		sum := 0.0
-		for i, v := range values {
-			if math.IsNaN(v) {
-				v, values[i] = 0, 0
-			}
-			sum += v
-			least[i], most[i] = min(least[i], v), max(most[i], v)
-		}
-		highest = max(highest, sum)
-	}
-	top := c.yAxis(highest)
+	top := c.yAxis(s.highest())
 	y := func(v float64) float64 { return scale(v, 0, top, c.Plot.Bottom, c.Plot.Top) }
 	c.X = l.timeTicks(x)
 
 	below := map[int64]float64{}
-	for i, name := range names {
-		var p path
-		for first := 0; first < len(times); {
-			end := first + 1 // of the buckets without a gap between them
-			for end < len(times) && times[end]-times[end-1] <= length*3/2 {
-				end++
-			}
-			for k := first; k < end; k++ {
-				next := times[k] + length
-				if k+1 < end {
-					next = times[k+1]
-				}
-				v := y(below[times[k]] + byTime[times[k]][i])
-				if k == first {
-					p.to("M", x(times[k]), v)
-				} else {
-					p.to("V", v)
-				}
-				p.to("H", x(next))
-			}
-			for k := end - 1; k >= first; k-- {
-				p.to("V", y(below[times[k]]))
-				p.to("H", x(times[k]))
-			}
-			p.to("Z")
-			first = end
-		}
-		for _, t := range times {
-			below[t] += byTime[t][i]
-		}
-		shape := Shape{Kind: "area", Color: i%colors + 1, Name: name, Path: p.String()}
+	for i, name := range s.names {
+		shape := Shape{Kind: "area", Color: i%colors + 1, Name: name, Path: s.area(i, below, x, y)}
 		c.Shapes = append(c.Shapes, shape)
 		c.Legend = append(c.Legend, shape)
-		c.Told = append(c.Told, fmt.Sprintf("%s: between %.1f and %.1f", name, least[i], most[i]))
+		least, most := math.Inf(1), 0.0
+		for _, t := range s.times {
+			v := s.values[t][i]
+			below[t] += v
+			least, most = min(least, v), max(most, v)
+		}
+		c.Told = append(c.Told, fmt.Sprintf("%s: between %.1f and %.1f", name, least, most))
 	}
 	return Block{Chart: c}
 }
