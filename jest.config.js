@@ -5,11 +5,28 @@ process.env.TZ = 'UTC';
 const base = require('./.config/jest.config');
 const [transform] = Object.values(base.transform);
 
-module.exports = {
+const current = {
   // Jest configuration provided by Grafana scaffolding
   ...base,
-  // rendering Grafana's components in jsdom is slow on a busy machine
-  testTimeout: 60_000,
+  displayName: 'current',
+  rootDir: __dirname,
   // d3-color and others ship .mjs
   transform: { '^.+\\.m?[tj]sx?$': transform },
+};
+
+// The editors once more on the oldest packages of Grafana that the plugin supports. React is there once.
+const lowest = {
+  ...current,
+  displayName: 'lowest',
+  testMatch: ['<rootDir>/src/editors/**/*.test.tsx'],
+  moduleNameMapper: {
+    ...base.moduleNameMapper,
+    '^@grafana/(data|i18n|runtime|schema|ui)(/.*)?$': '<rootDir>/tests/lowest/node_modules/@grafana/$1$2',
+  },
+};
+
+module.exports = {
+  // rendering Grafana's components in jsdom is slow on a busy machine
+  testTimeout: 60_000,
+  projects: [current, lowest],
 };

@@ -1,5 +1,7 @@
 import type { PluginOptions } from '@grafana/plugin-e2e';
 import { defineConfig, devices } from '@playwright/test';
+
+import type { Generation } from './tests/browser/build';
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 
@@ -14,10 +16,11 @@ const chromium = {
 const grafana = process.env.GRAFANA_URL;
 
 /**
- * Two kinds of tests: `browser` mounts the editors on a page of the project's own and needs nothing else;
+ * Two kinds of tests: `browser` mounts the editors on a page of the project's own and needs nothing else, `browser-lowest`
+ * on the oldest packages of Grafana that the plugin supports;
  * `grafana` works in the Grafana that GRAFANA_URL names, and exists only then.
  */
-export default defineConfig<PluginOptions>({
+export default defineConfig<PluginOptions & { generation: Generation }>({
   fullyParallel: true,
   forbidOnly: !!process.env.CI,
   retries: 0,
@@ -28,6 +31,7 @@ export default defineConfig<PluginOptions>({
   globalSetup: './tests/browser/setup.ts',
   projects: [
     { name: 'browser', testDir: './tests/browser', use: chromium },
+    { name: 'browser-lowest', testDir: './tests/browser', use: { ...chromium, generation: 'lowest' } },
     ...(grafana
       ? [
           {

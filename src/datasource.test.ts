@@ -13,6 +13,9 @@ const range: TimeRange = {
   raw: { from: 'now-1h', to: 'now' },
 };
 
+/** Without a toast of Grafana's: who asks says what went wrong. */
+const quietly = { showErrorAlert: false };
+
 describe('DataSource', () => {
   it('begins with a right query, in annotations with evictions', () => {
     const { datasource } = testDatasource();
@@ -47,18 +50,40 @@ describe('DataSource', () => {
     getResource.mockResolvedValue([{ text: 'H200', value: 'H200' }]);
     const values = await datasource.values('device', { machines: ['$m', '$nowhere'], users: [] }, range);
     expect(values).toEqual([{ text: 'H200', value: 'H200' }]);
-    expect(getResource).toHaveBeenCalledWith('values/device', { filter: '{"machines":["a"]}', from: 1_000, to: 2_000 });
+    expect(getResource).toHaveBeenCalledWith(
+      'values/device',
+      { filter: '{"machines":["a"]}', from: 1_000, to: 2_000 },
+      quietly
+    );
+  });
+
+  it('asks for values without the patterns that nothing can match', async () => {
+    const { datasource, getResource } = testDatasource();
+    await datasource.values('device', { machines: ['/[/', '/gpu1/'], users: ['/(/'] });
+    expect(getResource).toHaveBeenCalledWith('values/device', { filter: '{"machines":["/gpu1/"]}' }, quietly);
   });
 
   it('leaves out an empty filter and an unknown range', async () => {
     const { datasource, getResource } = testDatasource();
     await datasource.values('user', { users: [] });
-    expect(getResource).toHaveBeenCalledWith('values/user', {});
+    expect(getResource).toHaveBeenCalledWith('values/user', {}, quietly);
   });
 
   it('names the variables of the dashboard', () => {
     const { datasource } = testDatasource([{ name: 'a', options: [], value: '' }]);
     expect(datasource.variableReferences()).toEqual(['$a']);
+  });
+
+  it('names neither data sources and ad-hoc filters, nor the variable that is edited', () => {
+    const query = { refId: 'V', dimension: 'device' };
+    const { datasource } = testDatasource([
+      { name: 'ds', options: [], value: '', type: 'datasource' },
+      { name: 'filters', options: [], value: '', type: 'adhoc' },
+      { name: 'device', options: [], value: '', type: 'query', query },
+      { name: 'machine', options: [], value: '', type: 'query', query: { refId: 'V', dimension: 'machine' } },
+    ]);
+    expect(datasource.variableReferences({ ...query })).toEqual(['$machine']);
+    expect(datasource.variableReferences()).toEqual(['$device', '$machine']);
   });
 });
 
@@ -74,11 +99,11 @@ describe('GpuVariables', () => {
       variables.query(request({ dimension: 'category', filter: { machines: ['$m'] } }))
     );
     expect(answer.data).toEqual([{ text: 'Open Capacity', value: 'Shared' }]);
-    expect(getResource).toHaveBeenCalledWith('values/category', {
-      filter: '{"machines":["a","b"]}',
-      from: 1_000,
-      to: 2_000,
-    });
+    expect(getResource).toHaveBeenCalledWith(
+      'values/category',
+      { filter: '{"machines":["a","b"]}', from: 1_000, to: 2_000 },
+      quietly
+    );
   });
 
   it('asks nothing while no dimension is chosen', async () => {

@@ -6,20 +6,28 @@ import {
   MetricFindValue,
   ScopedVars,
   TimeRange,
+  TypedVariableModel,
 } from '@grafana/data';
 import { DataSourceWithBackend, getTemplateSrv, TemplateSrv } from '@grafana/runtime';
 
 import { defaultAnnotationQuery, defaultQuery, fitFilter } from './query/defaults';
+import { isUsable } from './query/entries';
 import { hasVariable, interpolate, interpolateFilter } from './query/interpolate';
 import { filterFields } from './query/kinds';
 import { migrate } from './query/migration';
-import { GpuQuery, QueryFilter } from './query/types';
+import { GpuQuery, QueryFilter, VariableQuery } from './query/types';
 import { isComplete } from './query/validation';
-import { GpuSettings } from './settings';
+import { GpuSource } from './query/values';
+import { GpuSettings, settingDefaults } from './settings';
 import { templateVariables } from './templateVariables';
 import { GpuVariables } from './variables';
 
-export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> {
+/** Types of variables whose values can stand in a filter. */
+const withValues: Array<TypedVariableModel['type']> = ['query', 'custom', 'textbox', 'constant'];
+
+export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> implements GpuSource {
+  readonly sliceMinutes: number;
+
   annotations: AnnotationSupport<GpuQuery> = {
     getDefaultQuery: () => defaultAnnotationQuery,
     // Grafana shows a new annotation's default query, but runs and stores only what the annotation holds.
@@ -34,6 +42,7 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> {
     private readonly templateSrv: TemplateSrv = getTemplateSrv()
   ) {
     super(settings);
+    this.sliceMinutes = settings.jsonData.sliceMinutes ?? settingDefaults.sliceMinutes;
     this.variables = new GpuVariables(this);
   }
 
@@ -49,10 +58,6 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> {
     return interpolate(migrate(query), templateVariables(this.templateSrv, scopedVars));
   }
 
-  /**
-   * The values of a dimension in the pool, under a filter and in a time range (without one: the newest week).
-   * Variables are filled in; entries with variables that do not exist here are left out, as in an alert rule's editor.
-   */
   async values(
     dimension: string,
     filter: QueryFilter = {},
@@ -61,17 +66,23 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> {
   ): Promise<MetricFindValue[]> {
     const filled = interpolateFilter(filter, templateVariables(this.templateSrv, scopedVars));
     for (const field of filterFields) {
-      filled[field] = filled[field]?.filter((value) => !hasVariable(value));
+      filled[field] = filled[field]?.filter((value) => !hasVariable(value) && isUsable(value));
     }
     const fitted = fitFilter(filled, filterFields);
-    return this.getResource<MetricFindValue[]>(`values/${dimension}`, {
+    const parameters = {
       ...(fitted && { filter: JSON.stringify(fitted) }),
       ...(range && { from: range.from.valueOf(), to: range.to.valueOf() }),
-    });
+    };
+    // Who asks says what went wrong where it was asked.
+    return this.getResource<MetricFindValue[]>(`values/${dimension}`, parameters, { showErrorAlert: false });
   }
 
-  /** References to the dashboard's variables, to be offered among the values of filters. */
-  variableReferences(): string[] {
-    return this.templateSrv.getVariables().map(({ name }) => '$' + name);
+  variableReferences(edited?: VariableQuery): string[] {
+    const isEdited = (variable: TypedVariableModel) =>
+      edited !== undefined && 'query' in variable && JSON.stringify(variable.query) === JSON.stringify(edited);
+    return this.templateSrv
+      .getVariables()
+      .filter((variable) => withValues.includes(variable.type) && !isEdited(variable))
+      .map(({ name }) => '$' + name);
   }
 }

@@ -1,7 +1,8 @@
 import { ScopedVars } from '@grafana/data';
 import { TemplateSrv } from '@grafana/runtime';
 
-import { isPattern, Variables } from './query/interpolate';
+import { isPattern } from './query/entries';
+import { Variables } from './query/interpolate';
 
 /** Grafana's value of a variable with "All" selected. */
 const allValue = '$__all';

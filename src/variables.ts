@@ -1,16 +1,16 @@
 import { CustomVariableSupport, DataQueryRequest, DataQueryResponse } from '@grafana/data';
 import { from, map, Observable, of } from 'rxjs';
 
-import type { DataSource } from './datasource';
 import { VariableQueryEditor } from './editors/VariableQueryEditor';
 import { GpuQuery, VariableQuery } from './query/types';
+import { GpuSource } from './query/values';
 import { GpuSettings } from './settings';
 
 /** Dashboard variables: the values of a dimension, under a filter that may name other variables. */
-export class GpuVariables extends CustomVariableSupport<DataSource, VariableQuery, GpuQuery, GpuSettings> {
+export class GpuVariables extends CustomVariableSupport<GpuSource, VariableQuery, GpuQuery, GpuSettings> {
   editor = VariableQueryEditor;
 
-  constructor(private readonly datasource: DataSource) {
+  constructor(private readonly datasource: GpuSource) {
     super();
   }
 

@@ -2,45 +2,46 @@ import React from 'react';
 import { SelectableValue, TimeRange } from '@grafana/data';
 import { EditorField, EditorSwitch } from '@grafana/plugin-ui';
 
-import { DataSource } from '../datasource';
 import { withoutField } from '../query/defaults';
+import { noProject } from '../query/entries';
 import { categories, dimensionOf, filterFields, ownerships, slots } from '../query/kinds';
 import { filterLabels } from '../query/labels';
 import { FilterField, QueryFilter } from '../query/types';
-import { ValuesSelect } from './ValuesSelect';
+import { ValueSource } from '../query/values';
+import { EvenRow } from './EvenRow';
+import { toOption, ValuesSelect } from './ValuesSelect';
 
 interface Props {
   id: string;
-  datasource: DataSource;
+  /** Where the values come from. */
+  source: ValueSource;
   /** The filter fields to show. */
   fields: ReadonlyArray<keyof QueryFilter>;
   filter: QueryFilter;
   onChange: (filter: QueryFilter) => void;
   range?: TimeRange;
-  /** Whether dashboard variables are offered. */
-  variables: boolean;
+  /** References to dashboard variables, to be offered beside the values. */
+  references: () => string[];
 }
 
 const closed: Partial<Record<FilterField, Array<SelectableValue<string>>>> = {
   categories: categories.map(({ key, name }) => ({ value: key, label: name })),
-  slots: slots.map(toOption),
-  ownerships: ownerships.map(toOption),
+  slots: slots.map((value) => ({ value, label: value })),
+  ownerships: ownerships.map((value) => ({ value, label: value })),
 };
 
+const known: Partial<Record<FilterField, Array<SelectableValue<string>>>> = { ...closed, projects: [noProject] };
+
 /** The filter of a query: a multi-select for each field, with the pool's values under the other fields' filters. */
-export function FilterFields({ id, datasource, fields, filter, onChange, range, variables }: Props) {
-  const load = async (field: FilterField): Promise<Array<SelectableValue<string>>> => {
-    const values =
-      closed[field] ??
-      (await datasource.values(dimensionOf[field], withoutField(filter, field), range)).map(({ text, value }) => ({
-        label: text,
-        value: String(value ?? text),
-      }));
-    return variables ? [...values, ...datasource.variableReferences().map(toOption)] : values;
-  };
+export function FilterFields({ id, source, fields, filter, onChange, range, references }: Props) {
+  const load = async (field: FilterField): Promise<Array<SelectableValue<string>>> =>
+    closed[field] ??
+    (await source.values(dimensionOf[field], withoutField(filter, field), range)).map(({ text, value }) =>
+      value === undefined || value === text ? toOption(text) : { label: text, value: String(value) }
+    );
 
   return (
-    <>
+    <EvenRow>
       {filterFields
         .filter((field) => fields.includes(field))
         .map((field) => (
@@ -48,14 +49,17 @@ export function FilterFields({ id, datasource, fields, filter, onChange, range, 
             key={field}
             label={filterLabels[field].label}
             htmlFor={`${id}-${field}`}
-            tooltip={closed[field] ? filterLabels[field].description : 'Choose, or type a value or a /pattern/'}
+            tooltip={[filterLabels[field].description, !closed[field] && 'Choose, or type a value or a /pattern/']
+              .filter(Boolean)
+              .join('. ')}
           >
             <ValuesSelect
               inputId={`${id}-${field}`}
               value={filter[field] ?? []}
               onChange={(values) => onChange({ ...filter, [field]: values })}
-              known={closed[field]}
+              known={known[field]}
               load={() => load(field)}
+              references={() => references().map((reference) => ({ value: reference, label: reference }))}
               allowCustomValue={!closed[field]}
               placeholder="All"
             />
@@ -70,10 +74,6 @@ export function FilterFields({ id, datasource, fields, filter, onChange, range, 
           />
         </EditorField>
       )}
-    </>
+    </EvenRow>
   );
-}
-
-function toOption(value: string): SelectableValue<string> {
-  return { value, label: value };
 }

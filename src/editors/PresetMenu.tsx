@@ -1,24 +1,29 @@
 import React from 'react';
 import { Button, Dropdown, Menu } from '@grafana/ui';
 
-import { Preset } from '../query/presets';
+import { panelLabels } from '../query/labels';
+import { byFrame, Preset } from '../query/presets';
 
 interface Props {
   presets: Preset[];
   onSelect: (preset: Preset) => void;
 }
 
-/** Questions that are ready to be asked. */
+/** Questions that are ready to be asked, by the panel that draws the answer. */
 export function PresetMenu({ presets, onSelect }: Props) {
   const menu = (
     <Menu ariaLabel="Presets">
-      {presets.map((preset) => (
-        <Menu.Item
-          key={preset.name}
-          label={preset.name}
-          description={preset.description}
-          onClick={() => onSelect(preset)}
-        />
+      {byFrame(presets).map(([frame, group]) => (
+        <Menu.Group key={frame} label={panelLabels[frame].label}>
+          {group.map((preset) => (
+            <Menu.Item
+              key={preset.name}
+              label={preset.name}
+              description={preset.description}
+              onClick={() => onSelect(preset)}
+            />
+          ))}
+        </Menu.Group>
       ))}
     </Menu>
   );

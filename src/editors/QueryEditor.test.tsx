@@ -1,5 +1,5 @@
-import React, { useState } from 'react';
-import { CoreApp, dateTime, TimeRange } from '@grafana/data';
+import React, { useSyncExternalStore } from 'react';
+import { CoreApp, dateTime, MetricFindValue, TimeRange } from '@grafana/data';
 import { act, render, screen, within } from '@testing-library/react';
 import userEvent, { PointerEventsCheckLevel } from '@testing-library/user-event';
 
@@ -10,15 +10,21 @@ import { GpuQuery } from '../query/types';
 import { testDatasource } from '../test/datasource';
 import { QueryEditor } from './QueryEditor';
 
-const range: TimeRange = { from: dateTime(1_000), to: dateTime(2_000), raw: { from: 'now-1h', to: 'now' } };
-
 interface Options {
   app?: CoreApp;
   inAnnotations?: boolean;
+  /** The length of the time range. */
+  minutes?: number;
 }
 
-/** The editor as Grafana holds it: what it changes comes back to it. */
-function setup(initial: Partial<GpuQuery>, { app = CoreApp.PanelEditor, inAnnotations = false }: Options = {}) {
+/** The editor as Grafana holds it: what it changes comes back to it, at once as in Explore, merged as in alert rules. */
+function setup(
+  initial: Partial<GpuQuery>,
+  { app = CoreApp.PanelEditor, inAnnotations = false, minutes = 60 }: Options = {}
+) {
+  const to = 3_600_000;
+  const from = to - minutes * 60_000;
+  const range: TimeRange = { from: dateTime(from), to: dateTime(to), raw: { from: 'now-1h', to: 'now' } };
   const onChange = jest.fn();
   const onRunQuery = jest.fn();
   const { datasource, getResource } = testDatasource([{ name: 'machine', options: ['m1'], value: 'm1' }]);
@@ -30,15 +36,22 @@ function setup(initial: Partial<GpuQuery>, { app = CoreApp.PanelEditor, inAnnota
         ]
       : [{ text: 'alice@example.org', value: 'alice@example.org' }]
   );
+  let held: GpuQuery = { refId: 'A', ...initial };
+  let renderHolder = () => {};
+  const subscribe = (listener: () => void) => {
+    renderHolder = listener;
+    return () => {};
+  };
   function Holder() {
-    const [query, setQuery] = useState<GpuQuery>({ refId: 'A', ...initial });
+    const query = useSyncExternalStore(subscribe, () => held);
     return (
       <QueryEditor
         datasource={datasource}
         query={query}
         onChange={(changed) => {
           onChange(changed);
-          setQuery(changed);
+          held = { ...(app === CoreApp.UnifiedAlerting && held), ...changed };
+          renderHolder();
         }}
         onRunQuery={onRunQuery}
         range={range}
@@ -47,9 +60,9 @@ function setup(initial: Partial<GpuQuery>, { app = CoreApp.PanelEditor, inAnnota
       />
     );
   }
-  render(<Holder />);
+  const { unmount } = render(<Holder />);
   const user = userEvent.setup({ delay: null, pointerEventsCheck: PointerEventsCheckLevel.Never });
-  return { onChange, onRunQuery, getResource, user };
+  return { onChange, onRunQuery, getResource, user, unmount, held: () => held };
 }
 
 async function choose(user: ReturnType<typeof userEvent.setup>, label: string, option: RegExp | string) {
@@ -70,11 +83,23 @@ describe('QueryEditor', () => {
     expect(screen.getByRole('status')).toHaveTextContent('Allocated % of GPUs over time, by category.');
   });
 
-  it('offers kind and presets first', () => {
-    setup({});
+  it('shows of a new query the default, which Grafana runs, but not of a new annotation', () => {
+    const { unmount } = setup({});
+    expect(screen.getByLabelText('Kind')).toHaveValue('Allocation');
+    expect(screen.getByLabelText('View')).toHaveValue('Time series');
+    expect(screen.getByRole('status')).toHaveTextContent('Allocated % of GPUs over time, by category.');
+    unmount();
+    setup({}, { inAnnotations: true });
     expect(screen.getByLabelText('Kind')).toHaveValue('');
     expect(screen.queryByLabelText('View')).not.toBeInTheDocument();
-    expect(screen.getByRole('button', { name: 'Presets' })).toBeVisible();
+  });
+
+  it('says which panel draws the answer, where there is a panel', () => {
+    const { unmount } = setup({ queryType: 'evictions', view: 'hourOfWeek' });
+    expect(screen.getByRole('status')).toHaveTextContent('Draw it as a heat map.');
+    unmount();
+    setup({ queryType: 'evictions', view: 'hourOfWeek' }, { app: CoreApp.Explore });
+    expect(screen.getByRole('status')).not.toHaveTextContent('Draw it');
   });
 
   it.each(kindNames.flatMap((kind) => Object.keys(kinds[kind].views).map((view) => ({ kind, view }))))(
@@ -214,7 +239,11 @@ describe('filters', () => {
     await user.click(screen.getByLabelText('Devices'));
     expect(await screen.findByText('NVIDIA H200')).toBeInTheDocument();
     expect(getResource).toHaveBeenCalledTimes(1);
-    expect(getResource).toHaveBeenCalledWith('values/device', { filter: '{"machines":["m"]}', from: 1_000, to: 2_000 });
+    expect(getResource).toHaveBeenCalledWith(
+      'values/device',
+      { filter: '{"machines":["m"]}', from: 0, to: 3_600_000 },
+      { showErrorAlert: false }
+    );
     await user.click(screen.getByText('NVIDIA H200'));
     expect(onChange).toHaveBeenCalledWith(
       expect.objectContaining({ filter: { machines: ['m'], devices: ['NVIDIA H200'] } })
@@ -282,11 +311,38 @@ describe('filters', () => {
     expect(screen.getByText('Open Capacity')).toBeInTheDocument();
   });
 
-  it('say why no values can be offered', async () => {
+  it('say why no values can be offered, and offer variables all the same', async () => {
     const { getResource, user } = setup(defaultQuery);
     getResource.mockRejectedValue({ status: 400, data: { message: 'no such directory' } });
     await user.click(screen.getByLabelText('Devices'));
     expect(await screen.findByText('The values could not be loaded: no such directory')).toBeInTheDocument();
+    expect(screen.getByText('$machine')).toBeInTheDocument();
+  });
+
+  it('show the values of the last load, however long one before it takes', async () => {
+    const { getResource, user } = setup(defaultQuery);
+    const loads: Array<(values: MetricFindValue[]) => void> = [];
+    getResource.mockImplementation(() => new Promise((resolve) => loads.push(resolve)));
+    await user.click(screen.getByLabelText('Devices'));
+    await user.keyboard('{Escape}');
+    await user.click(screen.getByLabelText('Devices'));
+    await act(async () => loads[1]([{ text: 'second' }]));
+    await act(async () => loads[0]([{ text: 'first' }]));
+    expect(await screen.findByText('second')).toBeInTheDocument();
+    expect(screen.queryByText('first')).not.toBeInTheDocument();
+  });
+
+  it('know GPUs without a project by name', async () => {
+    const { onChange, getResource, user } = setup({ ...defaultQuery, filter: { projects: ['/^$/'] } });
+    expect(screen.getByText('No project')).toBeInTheDocument();
+    expect(screen.getByRole('status')).toHaveTextContent('Only projects No project.');
+    getResource.mockResolvedValue([
+      { text: 'No project', value: '/^$/' },
+      { text: 'physics', value: 'physics' },
+    ]);
+    await user.click(screen.getByLabelText('Projects'));
+    await user.click(await screen.findByText('physics'));
+    expect(onChange).toHaveBeenLastCalledWith(expect.objectContaining({ filter: { projects: ['/^$/', 'physics'] } }));
   });
 
   it('choose idle machines', async () => {
@@ -347,7 +403,60 @@ describe('options', () => {
   });
 });
 
+describe('picking by mouse', () => {
+  it.each([
+    ['Kind', /User hours/],
+    ['View', /^Machines/],
+    ['Bucket', '1h'],
+    ['Group by', /^Device/],
+    ['Metrics', /^Free/],
+  ])('counts one query, though the holder renders at once: %s', async (label, option) => {
+    const { onChange, onRunQuery, user } = setup(defaultQuery, { app: CoreApp.Explore });
+    await choose(user, label, option);
+    expect(onChange).toHaveBeenCalledTimes(1);
+    expect(onRunQuery).toHaveBeenCalledTimes(1);
+  });
+
+  it('takes a choice back', async () => {
+    const { onChange, user, held } = setup(defaultQuery, { app: CoreApp.Explore });
+    await choose(user, 'Bucket', '1h');
+    await choose(user, 'Bucket', '1d');
+    await choose(user, 'Bucket', '1h');
+    expect(onChange).toHaveBeenCalledTimes(3);
+    expect(held().bucket).toBe('1h');
+  });
+});
+
 describe('in alert rules', () => {
+  it('takes away what is cleared, though Grafana merges an edited query into the stored one', async () => {
+    const { user, held } = setup(
+      {
+        queryType: 'allocation',
+        view: 'timeseries',
+        metrics: ['free'],
+        bucket: '1h',
+        filter: { devices: ['NVIDIA A100'] },
+      },
+      { app: CoreApp.UnifiedAlerting }
+    );
+    await user.click(screen.getByLabelText('Devices'));
+    await user.keyboard('{Backspace}');
+    expect(held().filter).toBeUndefined();
+    await user.keyboard('{Escape}');
+    await choose(user, 'Kind', /User hours/);
+    expect(JSON.parse(JSON.stringify(held()))).toEqual({
+      refId: 'A',
+      queryType: 'userHours',
+      view: 'summary',
+      version: 1,
+    });
+  });
+
+  it('warns about a time range that can be without a finished slice', () => {
+    setup({ queryType: 'allocation', view: 'timeseries' }, { app: CoreApp.UnifiedAlerting, minutes: 10 });
+    expect(screen.getByRole('alert', { name: /time range of 10 minutes/ })).toHaveTextContent('choose at least 30');
+  });
+
   it('hands a new rule its default query, which Grafana would only show, and leaves a stored query alone', () => {
     const isNew = setup(defaultQuery, { app: CoreApp.UnifiedAlerting });
     expect(isNew.onChange.mock.calls).toEqual([[{ refId: 'A', ...defaultQuery, view: 'timeseries' }]]);

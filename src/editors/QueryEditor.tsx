@@ -1,22 +1,24 @@
-import React, { useEffect, useId } from 'react';
+import React, { useEffect, useId, useRef } from 'react';
 import { AnnotationQuery, CoreApp, QueryEditorProps } from '@grafana/data';
-import { Combobox, MultiCombobox } from '@grafana/ui';
+import { Combobox } from '@grafana/ui';
 import { EditorField, EditorRow, EditorRows, FlexItem } from '@grafana/plugin-ui';
 
-import { DataSource } from '../datasource';
-import { fit } from '../query/defaults';
+import { defaultQuery, fit, textOf } from '../query/defaults';
 import { buckets, filtersOf, groupByOf, kindNames, kinds, viewOf, ViewSpec } from '../query/kinds';
 import { bucketLabels, groupByLabels, kindLabels, metricLabels, optionsOf, viewLabels } from '../query/labels';
 import { migrate } from '../query/migration';
 import { annotationPresets, applyPreset, presets } from '../query/presets';
 import { GpuQuery } from '../query/types';
+import { GpuSource } from '../query/values';
 import { GpuSettings } from '../settings';
+import { ChoicesField } from './ChoicesField';
+import { EvenRow } from './EvenRow';
 import { FilterFields } from './FilterFields';
 import { OptionFields } from './OptionFields';
 import { PresetMenu } from './PresetMenu';
 import { QuerySummary } from './QuerySummary';
 
-type Props = QueryEditorProps<DataSource, GpuQuery, GpuSettings> & {
+type Props = QueryEditorProps<GpuSource, GpuQuery, GpuSettings> & {
   /** Set by Grafana where annotations are edited. */
   annotation?: AnnotationQuery<GpuQuery>;
 };
@@ -25,18 +27,32 @@ type Props = QueryEditorProps<DataSource, GpuQuery, GpuSettings> & {
 export function QueryEditor(props: Props) {
   const { app, datasource, onChange, onRunQuery, range } = props;
   const id = useId();
-  const query = migrate(props.query);
+  // Grafana runs a new query with the default under it, but hands the editor what is stored. Annotations have their own.
+  const query = migrate(props.annotation ? props.query : { ...defaultQuery, ...props.query });
   const found = viewOf(query);
   const inAlertRule = app === CoreApp.UnifiedAlerting || app === CoreApp.CloudAlerting;
 
+  // A Combobox tells a choice again when its parent renders at once, as Explore does, and that tells it again.
+  const handedOver = useRef<string>(undefined);
+  const stored = textOf(props.query);
+  useEffect(() => {
+    if (handedOver.current !== stored) {
+      handedOver.current = undefined;
+    }
+  }, [stored]);
+
   const save = (changed: GpuQuery) => {
-    onChange(changed);
-    onRunQuery();
+    const text = textOf(changed);
+    if (text !== handedOver.current) {
+      handedOver.current = text;
+      onChange(changed);
+      onRunQuery();
+    }
   };
   const change = (fields: Partial<GpuQuery>) => save(fit({ ...query, ...fields }));
 
   // Grafana shows a new rule's default query, but previews and stores only what the editor has handed over.
-  const isNewRule = inAlertRule && query.view === undefined;
+  const isNewRule = inAlertRule && props.query.view === undefined;
   useEffect(() => {
     if (isNewRule) {
       onChange(fit(query));
@@ -74,78 +90,74 @@ export function QueryEditor(props: Props) {
           onSelect={(preset) => save(applyPreset(query, preset))}
         />
       </EditorRow>
+      <QuerySummary
+        query={query}
+        app={props.annotation ? undefined : app}
+        inAlertRule={inAlertRule}
+        range={range}
+        sliceMinutes={datasource.sliceMinutes}
+      />
 
       {found && (
         <>
           {hasShape(found.spec) && (
             <EditorRow>
-              {found.spec.groupBy.length > 0 && (
-                <EditorField label="Group by" htmlFor={`${id}-groupBy`}>
-                  <MultiCombobox
+              <EvenRow>
+                {found.spec.groupBy.length > 0 && (
+                  <ChoicesField
                     id={`${id}-groupBy`}
+                    label="Group by"
                     options={optionsOf(found.spec.groupBy, groupByLabels)}
                     value={groupByOf(query)}
                     placeholder="All together"
-                    isClearable
-                    {...fixedWidth(36)}
-                    onChange={(options) => change({ groupBy: options.map(({ value }) => value) })}
+                    onChange={(groupBy) => change({ groupBy })}
                   />
-                </EditorField>
-              )}
-              {found.spec.metrics.length > 0 && (
-                <EditorField label="Metrics" htmlFor={`${id}-metrics`}>
-                  <MultiCombobox
+                )}
+                {found.spec.metrics.length > 0 && (
+                  <ChoicesField
                     id={`${id}-metrics`}
+                    label="Metrics"
                     options={optionsOf(found.spec.metrics, metricLabels[found.kind])}
                     value={query.metrics ?? []}
                     placeholder={defaultMetricsText(found.kind, found.spec)}
-                    isClearable
-                    {...fixedWidth(44)}
-                    onChange={(options) => change({ metrics: options.map(({ value }) => value) })}
+                    onChange={(metrics) => change({ metrics })}
                   />
-                </EditorField>
-              )}
-              {found.spec.options.includes('bucket') && (
-                <EditorField
-                  label="Bucket"
-                  htmlFor={`${id}-bucket`}
-                  tooltip="Length of time that one point stands for"
-                  width={16}
-                >
-                  <Combobox
-                    id={`${id}-bucket`}
-                    options={optionsOf(buckets, bucketLabels)}
-                    value={query.bucket || 'auto'}
-                    onChange={({ value }) => change({ bucket: value })}
-                  />
-                </EditorField>
-              )}
+                )}
+                {found.spec.options.includes('bucket') && (
+                  <EditorField
+                    label="Bucket"
+                    htmlFor={`${id}-bucket`}
+                    tooltip="Length of time that one point stands for"
+                  >
+                    <Combobox
+                      id={`${id}-bucket`}
+                      options={optionsOf(buckets, bucketLabels)}
+                      value={query.bucket || 'auto'}
+                      onChange={({ value }) => change({ bucket: value })}
+                    />
+                  </EditorField>
+                )}
+              </EvenRow>
             </EditorRow>
           )}
           {found.spec.filters.length > 0 && (
             <EditorRow>
               <FilterFields
                 id={id}
-                datasource={datasource}
+                source={datasource}
                 fields={filtersOf(query)}
                 filter={query.filter ?? {}}
                 onChange={(filter) => change({ filter })}
                 range={range}
-                variables={!inAlertRule}
+                references={() => (inAlertRule ? [] : datasource.variableReferences())}
               />
             </EditorRow>
           )}
           <OptionFields id={id} query={query} known={found.spec.options} onChange={change} />
         </>
       )}
-      <QuerySummary query={query} inAlertRule={inAlertRule} />
     </EditorRows>
   );
-}
-
-/** A field of this width: what does not fit is shown as a number. (A mere `width` shows one value, however wide it is.) */
-function fixedWidth(width: number) {
-  return { width: 'auto', minWidth: width, maxWidth: width } as const;
 }
 
 /** Whether there is anything to choose beside filters and options. */

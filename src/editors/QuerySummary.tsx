@@ -1,28 +1,34 @@
 import React from 'react';
+import { CoreApp, TimeRange } from '@grafana/data';
 import { Alert, Text } from '@grafana/ui';
 
-import { describe } from '../query/describe';
+import { describe, drawAs } from '../query/describe';
 import { GpuQuery } from '../query/types';
 import { validate, validateForAlert } from '../query/validation';
 
 interface Props {
   query: GpuQuery;
+  app?: CoreApp;
   inAlertRule: boolean;
+  range?: TimeRange;
+  sliceMinutes: number;
 }
 
 /** Says in words what the query answers, and what keeps it from answering. */
-export function QuerySummary({ query, inAlertRule }: Props) {
+export function QuerySummary({ query, app, inAlertRule, range, sliceMinutes }: Props) {
   const errors = validate(query);
-  const warnings = inAlertRule ? validateForAlert(query) : [];
+  const rangeMinutes = range && range.to.diff(range.from, 'minutes', true);
+  const warnings = inAlertRule ? validateForAlert(query, sliceMinutes, rangeMinutes) : [];
+  const sentences = [describe(query), app === CoreApp.PanelEditor && drawAs(query)];
   return (
     <>
-      {errors.length > 0 && <Alert severity="error" title={errors.join(' ')} />}
-      {warnings.length > 0 && <Alert severity="warning" title={warnings.join(' ')} />}
       <div role="status" aria-label="What the query answers">
         <Text color="secondary" variant="bodySmall">
-          {describe(query)}
+          {sentences.filter(Boolean).join(' ')}
         </Text>
       </div>
+      {errors.length > 0 && <Alert severity="error" title={errors.join(' ')} />}
+      {warnings.length > 0 && <Alert severity="warning" title={warnings.join(' ')} />}
     </>
   );
 }

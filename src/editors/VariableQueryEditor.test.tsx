@@ -34,7 +34,7 @@ it('chooses a dimension', async () => {
   await user.click(screen.getByLabelText('Values of'));
   expect(await screen.findAllByRole('option')).toHaveLength(dimensions.length);
   await user.click(screen.getByRole('option', { name: /^Users/ }));
-  expect(onChange).toHaveBeenCalledWith({ refId: 'GpuReportsVariable', dimension: 'user', filter: undefined });
+  expect(onChange).toHaveBeenCalledWith({ refId: 'GpuReportsVariable', dimension: 'user', query: 'Users.' });
 });
 
 it('filters by every other dimension and by variables', async () => {

@@ -3,15 +3,16 @@ import { QueryEditorProps } from '@grafana/data';
 import { Combobox } from '@grafana/ui';
 import { EditorField, EditorRow, EditorRows } from '@grafana/plugin-ui';
 
-import type { DataSource } from '../datasource';
+import { describeVariable } from '../query/describe';
 import { fitFilter } from '../query/defaults';
 import { dimensionOf, dimensions, filterFields } from '../query/kinds';
 import { dimensionLabels, optionsOf } from '../query/labels';
 import { FilterField, GpuQuery, VariableQuery } from '../query/types';
+import { GpuSource } from '../query/values';
 import { GpuSettings } from '../settings';
 import { FilterFields } from './FilterFields';
 
-type Props = QueryEditorProps<DataSource, GpuQuery, GpuSettings, VariableQuery>;
+type Props = QueryEditorProps<GpuSource, GpuQuery, GpuSettings, VariableQuery>;
 
 /** The editor of a dashboard variable: which values, and under which filter. */
 export function VariableQueryEditor({ datasource, query, onChange, range }: Props) {
@@ -19,12 +20,9 @@ export function VariableQueryEditor({ datasource, query, onChange, range }: Prop
   const { dimension } = query;
 
   const change = (fields: Partial<VariableQuery>) => {
-    const changed = { ...query, ...fields };
-    onChange({
-      ...changed,
-      refId: query.refId || 'GpuReportsVariable',
-      filter: fitFilter(changed.filter, fieldsBeside(changed.dimension)),
-    });
+    const chosen = { ...query, ...fields };
+    const changed = { ...chosen, filter: fitFilter(chosen.filter, fieldsBeside(chosen.dimension)) };
+    onChange({ ...changed, refId: query.refId || 'GpuReportsVariable', query: describeVariable(changed) });
   };
 
   return (
@@ -44,12 +42,12 @@ export function VariableQueryEditor({ datasource, query, onChange, range }: Prop
         <EditorRow>
           <FilterFields
             id={id}
-            datasource={datasource}
+            source={datasource}
             fields={fieldsBeside(dimension)}
             filter={query.filter ?? {}}
             onChange={(filter) => change({ filter })}
             range={range}
-            variables
+            references={() => datasource.variableReferences(query)}
           />
         </EditorRow>
       )}

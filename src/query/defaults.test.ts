@@ -1,5 +1,5 @@
-import { defaultAnnotationQuery, defaultQuery, fit, fitFilter, withoutField } from './defaults';
-import { filterFields, kindNames, kinds } from './kinds';
+import { defaultAnnotationQuery, defaultQuery, fit, fitFilter, textOf, withoutField } from './defaults';
+import { filterFields, kindNames, kinds, optionNames } from './kinds';
 import { GpuQuery } from './types';
 import { validate, validateForAlert } from './validation';
 
@@ -68,6 +68,14 @@ describe('fit', () => {
     expect(query).toEqual({ refId: 'A', queryType: 'allocation', view: 'timeseries', version: 1 });
   });
 
+  it('takes everything away that a query no longer says, where it is merged into the stored one', () => {
+    for (const { kind, view } of views) {
+      const { refId, hide, datasource } = everything;
+      const fitted = fit({ refId, hide, datasource, queryType: kind, view });
+      expect({ ...everything, ...fitted }).toEqual({ refId, hide, datasource, queryType: kind, view, version: 1 });
+    }
+  });
+
   it('keeps an explicit empty grouping, which means none', () => {
     expect(fit({ refId: 'A', queryType: 'allocation', groupBy: [] }).groupBy).toEqual([]);
   });
@@ -80,6 +88,20 @@ describe('fit', () => {
   it('leaves a query of an unknown kind or view alone', () => {
     const unknown = { ...everything, queryType: 'future' };
     expect(fit(unknown)).toBe(unknown);
+  });
+});
+
+describe('textOf', () => {
+  it('is equal for equal queries, whatever Grafana adds to them', () => {
+    const query = fit({ refId: 'A', queryType: 'allocation', metrics: ['free'] });
+    expect(textOf({ datasource: { uid: 'x' }, ...JSON.parse(JSON.stringify(query)) })).toBe(textOf(query));
+  });
+
+  it('differs with every field', () => {
+    const texts = [...optionNames, 'queryType', 'view', 'groupBy', 'metrics', 'filter', 'refId'].map((field) =>
+      textOf({ ...everything, [field]: undefined })
+    );
+    expect(new Set([...texts, textOf(everything)]).size).toBe(texts.length + 1);
   });
 });
 

@@ -1,6 +1,6 @@
 import { FilterField, GpuQuery, QueryFilter } from './types';
 import { hasVariable } from './interpolate';
-import { filterFields, queryVersion, viewOf } from './kinds';
+import { filterFields, optionNames, QueryOption, queryVersion, viewOf } from './kinds';
 
 /**
  * What a new query asks: the kind's own defaults, allocated % of each category over time. It can be drawn, explored and
@@ -15,30 +15,42 @@ export const defaultAnnotationQuery: Partial<GpuQuery> = {
   version: queryVersion,
 };
 
-/** Fits a query to its view: what the view does not know goes, what is a default is not written down. */
+/**
+ * Fits a query to its view: what the view does not know goes, what is a default is not written down. Every field that the
+ * plugin has is there, undefined where it says nothing: alert rules merge an edited query into the stored one, and what is
+ * merely missing would stay.
+ */
 export function fit(query: GpuQuery): GpuQuery {
   const found = viewOf(query);
   if (!found) {
     return query;
   }
   const { spec, view } = found;
-  const knows = (option: (typeof spec.options)[number]) => spec.options.includes(option);
-  const fitted: GpuQuery = {
+  const options = optionNames.map((name) => [name, spec.options.includes(name) ? written(name, query) : undefined]);
+  return {
     ...query,
+    ...Object.fromEntries(options),
     view,
     groupBy: spec.groupBy.length ? query.groupBy?.filter((name) => isKnown(name, spec.groupBy)) : undefined,
     metrics: orUndefined(query.metrics?.filter((name) => isKnown(name, spec.metrics))),
     filter: fitFilter(query.filter, spec.filters),
-    bucket: knows('bucket') && query.bucket !== 'auto' ? query.bucket : undefined,
-    timezone: knows('timezone') ? query.timezone || undefined : undefined,
-    completeBucketsOnly: knows('completeBucketsOnly') ? query.completeBucketsOnly || undefined : undefined,
-    includeOldDevices: knows('includeOldDevices') && query.includeOldDevices === false ? false : undefined,
-    totals: knows('totals') ? query.totals : undefined,
-    duration: knows('duration') ? query.duration || undefined : undefined,
-    limit: knows('limit') ? query.limit || undefined : undefined,
     version: queryVersion,
   };
-  return withoutUndefined(fitted);
+}
+
+/** What the plugin's own fields of a query say, as a text: equal texts mean the same query. */
+export function textOf(query: GpuQuery): string {
+  const { refId, queryType, view, groupBy, metrics, filter, version } = query;
+  return JSON.stringify([
+    refId,
+    queryType,
+    view,
+    groupBy,
+    metrics,
+    filter,
+    version,
+    ...optionNames.map((o) => query[o]),
+  ]);
 }
 
 /** Keeps the non-empty lists of a filter, and of them the known fields. */
@@ -72,6 +84,15 @@ function orUndefined(list: string[] | undefined): string[] | undefined {
   return list?.length ? list : undefined;
 }
 
-function withoutUndefined<T extends object>(value: T): T {
-  return Object.fromEntries(Object.entries(value).filter(([, field]) => field !== undefined)) as T;
+/** The options that are a default when nothing is said. */
+const optionDefaults: Partial<GpuQuery> = {
+  bucket: 'auto',
+  completeBucketsOnly: false,
+  includeOldDevices: true,
+  limit: 0,
+};
+
+function written<Option extends QueryOption>(name: Option, query: GpuQuery): GpuQuery[Option] {
+  const value = query[name];
+  return value === '' || value === optionDefaults[name] ? undefined : value;
 }

@@ -1,4 +1,4 @@
-import { describe as say } from './describe';
+import { describe as say, describeVariable, drawAs } from './describe';
 import { kindNames, kinds } from './kinds';
 import { GpuQuery } from './types';
 
@@ -29,11 +29,21 @@ it.each<[Partial<GpuQuery>, string]>([
       metrics: ['free', 'drained', 'prevented'],
       bucket: '1h',
     },
-    'Free, Drained and Prevented of GPUs over time, by device and machine, in buckets of 1h.',
+    'Free, Drained and Prevented of GPUs over time, by device and machine, in buckets of 1h. ' +
+      'Real and backfill slots stand apart: they are never added.',
   ],
   [
     { queryType: 'allocation', groupBy: [], bucket: 'window' },
-    'Allocated % of GPUs over time, all together, one value for the whole time range.',
+    'Allocated % of GPUs over time, all together, one value for the whole time range. ' +
+      'Real and backfill slots stand apart: they are never added.',
+  ],
+  [
+    {
+      queryType: 'allocation',
+      groupBy: ['device'],
+      filter: { slots: ['Real'], projects: ['/^$/'], users: ['!/a/', 'b', '!c'] },
+    },
+    'Allocated % of GPUs over time, by device. Only slots Real; projects No project; users b not /a/ nor c.',
   ],
   [
     { queryType: 'userHours', filter: { categories: ['Shared'], devices: ['/\\bH200\\b/', 'NVIDIA A100'] } },
@@ -80,5 +90,23 @@ it('counts what a sentence cannot hold', () => {
   const users = Array.from({ length: 12 }, (_, i) => `u${i}`);
   expect(say(query({ queryType: 'evictions', filter: { users } }))).toContain(
     'Only users u0, u1, u2, u3, u4, u5, u6 or 5 more.'
+  );
+});
+
+it.each([
+  ['allocation', 'timeseries', ''],
+  ['allocation', 'summary', 'Draw it as a table.'],
+  ['allocation', 'stateTimeline', 'Draw it as a state timeline.'],
+  ['evictions', 'survival', 'Draw it as a trend.'],
+  ['evictions', 'hourOfWeek', 'Draw it as a heat map.'],
+  ['future', 'any', ''],
+])('says which panel draws %s/%s', (queryType, view, sentence) =>
+  expect(drawAs(query({ queryType, view }))).toBe(sentence)
+);
+
+it('describes a variable', () => {
+  expect(describeVariable({})).toBe('');
+  expect(describeVariable({ dimension: 'machine', filter: { devices: ['$device'], categories: ['Shared'] } })).toBe(
+    'Machines. Only categories Open Capacity; devices $device.'
   );
 });

@@ -1,6 +1,7 @@
+import { excludes, negated, noProject } from './entries';
 import { categories, filterFields, groupByOf, metricsOf, viewOf } from './kinds';
-import { filterLabels, groupByLabels, metricLabels } from './labels';
-import { GpuQuery, QueryFilter } from './types';
+import { dimensionLabels, filterLabels, groupByLabels, metricLabels, panelLabels } from './labels';
+import { GpuQuery, QueryFilter, VariableQuery } from './types';
 
 /** Says in words what a query answers; empty while the kind or view is unknown. */
 export function describe(query: GpuQuery): string {
@@ -15,6 +16,7 @@ export function describe(query: GpuQuery): string {
       .filter(Boolean)
       .join(', '),
     filters(query.filter),
+    standApart(query) ? 'Real and backfill slots stand apart: they are never added' : '',
   ];
   if (knows('timezone') && query.timezone) {
     sentences.push(`Hours and days are those of ${query.timezone}`);
@@ -28,10 +30,41 @@ export function describe(query: GpuQuery): string {
   if (knows('limit') && query.limit) {
     sentences.push(`At most ${query.limit}`);
   }
+  return joined(sentences);
+}
+
+/** Says which panel draws the answer to a query; empty for series, which Grafana's default panel draws. */
+export function drawAs(query: GpuQuery): string {
+  const found = viewOf(query);
+  if (!found || found.spec.frame === 'timeseries-multi') {
+    return '';
+  }
+  return `Draw it as a ${panelLabels[found.spec.frame].label.toLowerCase()}.`;
+}
+
+/** Says in words what the values of a dashboard variable are; empty while there is no dimension. */
+export function describeVariable({ dimension, filter }: Pick<VariableQuery, 'dimension' | 'filter'>): string {
+  return dimension ? joined([dimensionLabels[dimension]?.label ?? dimension, filters(filter)]) : '';
+}
+
+function joined(sentences: string[]): string {
   return sentences
     .filter(Boolean)
     .map((sentence) => sentence + '.')
     .join(' ');
+}
+
+/** Whether an answer about all slots has groups for real and for backfill ones, though it was not asked to. */
+function standApart(query: GpuQuery): boolean {
+  const found = viewOf(query);
+  const groupBy = groupByOf(query);
+  return (
+    found?.kind === 'allocation' &&
+    found.spec.groupBy.includes('slots') &&
+    !groupBy.includes('category') &&
+    !groupBy.includes('slots') &&
+    query.filter?.slots?.length !== 1
+  );
 }
 
 function subject(kind: string, view: string, query: GpuQuery): string {
@@ -121,15 +154,20 @@ function filters(filter: QueryFilter | undefined): string {
   for (const field of filterFields) {
     const values = filter?.[field];
     if (values?.length) {
-      const names = field === 'categories' ? values.map(categoryName) : values;
-      parts.push(`${filterLabels[field].label.toLowerCase()} ${list(names, 'or')}`);
+      const name = filterLabels[field].label.toLowerCase();
+      const chosen = values.filter((value) => !excludes(value)).map(entryName);
+      const excluded = values.filter(excludes).map((value) => entryName(negated(value)));
+      parts.push(
+        [name, list(chosen, 'or'), excluded.length && `not ${list(excluded, 'nor')}`].filter(Boolean).join(' ')
+      );
     }
   }
   return parts.length ? `Only ${parts.join('; ')}` : '';
 }
 
-function categoryName(key: string): string {
-  return categories.find((category) => category.key === key)?.name ?? key;
+/** An entry of a filter as people know it. */
+function entryName(entry: string): string {
+  return categories.find(({ key }) => key === entry)?.name ?? (entry === noProject.value ? noProject.label : entry);
 }
 
 /** "a, b and c"; beyond eight the rest is counted, so that the sentence stays one. */

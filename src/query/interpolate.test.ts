@@ -1,4 +1,4 @@
-import { hasVariable, interpolate, interpolateFilter, isPattern, Variables } from './interpolate';
+import { hasVariable, interpolate, interpolateFilter, Variables } from './interpolate';
 import { GpuQuery } from './types';
 
 const known: Record<string, string[] | 'all'> = {
@@ -27,6 +27,13 @@ describe('interpolate', () => {
 
   it('takes a list with "All" in it as empty, which means all', () => {
     expect(interpolateFilter({ users: ['alice', '$user'] }, variables)).toEqual({ users: [] });
+  });
+
+  it('excludes each value of a variable, and nothing for "All"', () => {
+    expect(interpolateFilter({ devices: ['!$device'], users: ['bob', '!$user'] }, variables)).toEqual({
+      devices: ['!NVIDIA H200', '!NVIDIA A100'],
+      users: ['bob'],
+    });
   });
 
   it('takes a variable without a value as nothing', () => {
@@ -85,7 +92,3 @@ it.each([
   ['5$', false],
   ['plain', false],
 ])('hasVariable(%s) is %s', (text, expected) => expect(hasVariable(text)).toBe(expected));
-
-it('a pattern stands between slashes', () => {
-  expect(['/a/', '//', '/', 'a/', '/a'].map(isPattern)).toEqual([true, true, false, false, false]);
-});

@@ -1,3 +1,4 @@
+import { excludes, isPattern, negated } from './entries';
 import { filterFields } from './kinds';
 import { GpuQuery, QueryFilter } from './types';
 
@@ -9,11 +10,11 @@ export interface Variables {
   replace(text: string): string;
 }
 
-const single = /^(?:\$(\w+)|\$\{(\w+)(?::\w+)?\}|\[\[(\w+)(?::\w+)?\]\])$/;
+const single = /^!?(?:\$(\w+)|\$\{(\w+)(?::\w+)?\}|\[\[(\w+)(?::\w+)?\]\])$/;
 
 /**
  * Fills dashboard variables in: a variable that is a whole entry of a list becomes its values, and a list with an entry
- * that is "All" becomes empty, which means all. Variables that do not exist stay as they are: the backend names them.
+ * that is "All" becomes empty, which means all; an entry that would exclude "All" excludes nothing. Variables that do not exist stay as they are: the backend names them.
  */
 export function interpolate(query: GpuQuery, variables: Variables): GpuQuery {
   const filled: GpuQuery = { ...query };
@@ -54,20 +55,18 @@ export function hasVariable(text: string): boolean {
   return /\$\w|\$\{\w[^}]*\}/.test(text) || (!isPattern(text) && /\[\[\w[^\]]*\]\]/.test(text));
 }
 
-/** Whether a filter entry is a /pattern/ and no exact value. */
-export function isPattern(text: string): boolean {
-  return text.length > 1 && text.startsWith('/') && text.endsWith('/');
-}
-
 function fill(list: string[], variables: Variables): string[] {
   const filled: string[] = [];
   for (const entry of list) {
     const match = single.exec(entry);
     const values = match ? variables.values(match[1] ?? match[2] ?? match[3]) : undefined;
     if (values === 'all') {
+      if (excludes(entry)) {
+        continue;
+      }
       return [];
     }
-    filled.push(...(values ?? [variables.replace(entry)]));
+    filled.push(...(values?.map((value) => (excludes(entry) ? negated(value) : value)) ?? [variables.replace(entry)]));
   }
   return [...new Set(filled)];
 }

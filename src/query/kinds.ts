@@ -35,6 +35,10 @@ export const durations = schema.durations;
 export const categories = schema.categories;
 export const ownerships = schema.ownerships;
 export const slots = schema.slots;
+/** The options of any view. */
+export const optionNames = [
+  ...new Set(Object.values(kinds).flatMap(({ views }) => Object.values(views).flatMap(({ options }) => options))),
+];
 export const filterFields = schema.filters.filter((field) => field !== 'idle') as FilterField[];
 
 /** The dimension of /values/{dimension} that offers the values of a filter field. */

@@ -1,3 +1,4 @@
+import { ViewSpec } from './kinds';
 import { FilterField } from './types';
 
 /** A word of the query model as people read it. */
@@ -142,13 +143,13 @@ export const metricLabels: Record<string, Record<string, Label>> = {
 };
 
 export const filterLabels: Record<FilterField | 'idle', Label> = {
-  categories: { label: 'Categories' },
+  categories: { label: 'Categories', description: 'Real and backfill slots by the ownership of their machines' },
   slots: { label: 'Slots', description: 'Real slots, or backfill slots' },
-  devices: { label: 'Devices' },
-  machines: { label: 'Machines' },
-  ownerships: { label: 'Ownership' },
-  projects: { label: 'Projects' },
-  users: { label: 'Users' },
+  devices: { label: 'Devices', description: 'Models of GPUs' },
+  machines: { label: 'Machines', description: 'Names of machines, as the pool reports them' },
+  ownerships: { label: 'Ownership', description: 'Of machines: researcher owned, CHTC owned or open capacity' },
+  projects: { label: 'Projects', description: 'Projects with priority on the machine' },
+  users: { label: 'Users', description: 'Who holds the GPUs' },
   idle: { label: 'Idle only', description: 'Only machines on which nothing was claimed on primary slots' },
 };
 
@@ -161,6 +162,15 @@ export const dimensionLabels: Record<string, Label> = {
   project: { label: 'Projects' },
   user: { label: 'Users' },
   memory: { label: 'Memory', description: 'Classes of GPU memory' },
+};
+
+/** The panels that draw a shape of answers. */
+export const panelLabels: Record<ViewSpec['frame'], Label> = {
+  'timeseries-multi': { label: 'Time series' },
+  table: { label: 'Table' },
+  'state-timeline': { label: 'State timeline' },
+  survival: { label: 'Trend' },
+  'heatmap-cells': { label: 'Heat map' },
 };
 
 export const durationLabels: Record<string, Label> = {

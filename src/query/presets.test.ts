@@ -1,5 +1,5 @@
 import { fit } from './defaults';
-import { annotationPresets, applyPreset, presets } from './presets';
+import { annotationPresets, applyPreset, byFrame, presets } from './presets';
 import { validate } from './validation';
 
 const all = [...presets, ...annotationPresets];
@@ -41,4 +41,27 @@ it('takes the place of a query, but for what Grafana keeps in it', () => {
     ...presets[0].query,
     version: 1,
   });
+});
+
+it('takes everything away where it is merged into the query before', () => {
+  const before = {
+    refId: 'B',
+    queryType: 'evictions',
+    groupBy: ['user'],
+    bucket: '1h',
+    filter: { users: ['u'] },
+    limit: 3,
+  };
+  const { query } = presets.find(({ name }) => name === 'Data freshness')!;
+  expect({ ...before, ...applyPreset(before, { name: '', description: '', query }) }).toEqual({
+    refId: 'B',
+    ...query,
+    version: 1,
+  });
+});
+
+it('stand in groups by the panel that draws them, each once', () => {
+  const groups = byFrame(presets);
+  expect(groups.map(([frame]) => frame)).toEqual(['timeseries-multi', 'table', 'survival', 'heatmap-cells']);
+  expect(groups.flatMap(([, group]) => group)).toHaveLength(presets.length);
 });

@@ -1,4 +1,5 @@
-import { queryVersion } from './kinds';
+import { fit } from './defaults';
+import { viewOf, ViewSpec } from './kinds';
 import { GpuQuery } from './types';
 
 /** A question that is ready to be asked. */
@@ -118,5 +119,17 @@ export const annotationPresets: Preset[] = [
 /** The query a preset asks, in the place of another: what Grafana itself keeps in a query stays. */
 export function applyPreset(query: GpuQuery, preset: Preset): GpuQuery {
   const { refId, hide, key, datasource } = query;
-  return { refId, hide, key, datasource, ...preset.query, version: queryVersion };
+  return fit({ refId, hide, key, datasource, ...preset.query });
+}
+
+/** The presets by the shape of their answers, which is what says in which panel they can be drawn. */
+export function byFrame(all: Preset[]): Array<[ViewSpec['frame'], Preset[]]> {
+  const groups = new Map<ViewSpec['frame'], Preset[]>();
+  for (const preset of all) {
+    const frame = viewOf({ refId: '', ...preset.query })?.spec.frame;
+    if (frame) {
+      groups.set(frame, [...(groups.get(frame) ?? []), preset]);
+    }
+  }
+  return [...groups];
 }

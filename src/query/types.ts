@@ -50,4 +50,6 @@ export interface VariableQuery extends DataQuery {
   /** One of schema.json's dimensions. */
   dimension?: string;
   filter?: QueryFilter;
+  /** The variable in words: what Grafana shows as its definition in the list of variables. */
+  query?: string;
 }

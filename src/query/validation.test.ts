@@ -79,6 +79,19 @@ describe('validateForAlert', () => {
   });
 });
 
+describe('the time range of an alert rule', () => {
+  it('holds two slices, so that one of them is finished', () => {
+    expect(validateForAlert(query({}), 15, 10)).toEqual([expect.stringContaining('choose at least 30')]);
+    expect(validateForAlert(query({}), 15, 30)).toEqual([]);
+  });
+
+  it('does not matter where it or the slice is unknown, nor to tables', () => {
+    expect(validateForAlert(query({}), 0, 10)).toEqual([]);
+    expect(validateForAlert(query({}), 15)).toEqual([]);
+    expect(validateForAlert(query({ view: 'health', metrics: ['gpusLost'] }), 15, 10)).toEqual([]);
+  });
+});
+
 it('a query is complete with a kind', () => {
   expect(isComplete({ refId: 'A' })).toBe(false);
   expect(isComplete(query({}))).toBe(true);

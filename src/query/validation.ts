@@ -74,8 +74,11 @@ export function validate(query: GpuQuery): string[] {
   return problems;
 }
 
-/** What keeps a query from working in an alert rule, though it may be right in a panel. */
-export function validateForAlert(query: GpuQuery): string[] {
+/**
+ * What keeps a query from working in an alert rule, though it may be right in a panel; of the rule's time range too, where
+ * it and the length of a slice (0: every snapshot) are known.
+ */
+export function validateForAlert(query: GpuQuery, sliceMinutes = 0, rangeMinutes?: number): string[] {
   const found = viewOf(query);
   if (!found) {
     return [];
@@ -93,6 +96,12 @@ export function validateForAlert(query: GpuQuery): string[] {
   }
   if (spec.alerting === 'single-metric' && query.totals) {
     problems.push('A table with totals cannot alert: switch totals off.');
+  }
+  if (spec.frame === 'timeseries-multi' && rangeMinutes !== undefined && rangeMinutes < 2 * sliceMinutes) {
+    problems.push(
+      `The time range of ${rangeMinutes} minutes can be without a finished slice of ${sliceMinutes} minutes, and the rule ` +
+        `without data: choose at least ${2 * sliceMinutes}.`
+    );
   }
   const texts = [
     ...(query.groupBy ?? []),

@@ -8,6 +8,9 @@ export interface FakeVariable {
   /** `$__all` when "All" is selected. */
   value: string | string[];
   allValue?: string;
+  /** `custom` where it is missing. */
+  type?: TypedVariableModel['type'];
+  query?: object;
 }
 
 const reference = /\$(\w+)|\$\{(\w+)(?::(\w+))?\}|\[\[(\w+)(?::(\w+))?\]\]/g;
@@ -17,7 +20,8 @@ export function fakeTemplateSrv(variables: FakeVariable[] = []): TemplateSrv {
   return {
     getVariables: () =>
       variables.map(
-        ({ name, value }) => ({ name, type: 'custom', current: { value } }) as unknown as TypedVariableModel
+        ({ name, value, type = 'custom', query }) =>
+          ({ name, type, query, current: { value } }) as unknown as TypedVariableModel
       ),
     replace: (target = '', scopedVars: ScopedVars = {}, format?: string | Function) =>
       target.replace(reference, (match, a, b, _, c) => {

@@ -3,17 +3,29 @@ import webpack, { Configuration } from 'webpack';
 
 const root = path.resolve(__dirname, '../..');
 
+/** Which of Grafana's packages the page has: those of package.json, or the oldest that the plugin supports. */
+export type Generation = 'current' | 'lowest';
+
+/** Where a generation's packages are. React is there once, with the current ones. */
+export function packagesOf(generation: Generation): string {
+  return path.join(root, generation === 'lowest' ? 'tests/lowest/node_modules' : 'node_modules');
+}
+
 /** Bundles the page with the editors and the real @grafana packages; says where it is. */
-export async function build(): Promise<string> {
-  const output = path.join(root, 'node_modules/.cache/browser-page');
+export async function build(generation: Generation): Promise<string> {
+  const output = path.join(root, 'node_modules/.cache/browser-page', generation);
   const config: Configuration = {
     mode: 'development',
     devtool: false,
     context: root,
     entry: './tests/browser/page/index.tsx',
     output: { path: output, filename: 'page.js', publicPath: '/' },
-    cache: { type: 'filesystem', name: 'browser-page' },
-    resolve: { extensions: ['.ts', '.tsx', '.mjs', '.js'], modules: [path.join(root, 'src'), 'node_modules'] },
+    cache: { type: 'filesystem', name: `browser-page-${generation}` },
+    resolve: {
+      alias: generation === 'lowest' ? ofGrafana(packagesOf(generation)) : {},
+      extensions: ['.ts', '.tsx', '.mjs', '.js'],
+      modules: [path.join(root, 'src'), 'node_modules'],
+    },
     module: {
       rules: [
         {
@@ -40,4 +52,10 @@ export async function build(): Promise<string> {
     })
   );
   return output;
+}
+
+/** Where Grafana's packages come from, whoever imports them. */
+function ofGrafana(packages: string): Record<string, string> {
+  const names = ['data', 'i18n', 'runtime', 'schema', 'ui'].map((name) => `@grafana/${name}`);
+  return Object.fromEntries(names.map((name) => [name, path.join(packages, name)]));
 }

@@ -60,6 +60,50 @@ test('changes kind, view, grouping, metrics and bucket by mouse', async ({ edito
   });
 });
 
+for (const app of ['explore', 'panel-editor', 'unified-alerting']) {
+  test(`a choice by mouse counts one query, ${app}`, async ({ editor }) => {
+    await editor.open({ app, query: allocation });
+    let queries = 0;
+    const choose = async (label: string, option: string | RegExp, fields: Record<string, unknown>) => {
+      await editor.choose(label, option);
+      await editor.expectSaved(fields);
+      await expect(editor.answer()).toHaveAttribute('data-state', 'Done');
+      expect(editor.count('/api/ds/query')).toBe(++queries);
+    };
+    await choose('Bucket', '1d', { bucket: '1d' });
+    await choose('Group by', /^Device/, { groupBy: ['category', 'device'] });
+    await choose('Metrics', /^Free/, { metrics: ['free'] });
+    await choose('View', /^Summary/, { view: 'summary' });
+    await choose('Kind', /^Evictions/, { queryType: 'evictions' });
+  });
+}
+
+test('takes away in an alert rule what is cleared there', async ({ editor }) => {
+  const query = { ...allocation, metrics: ['free'], bucket: '1h', filter: { machines: ['gpu1'] } };
+  await editor.open({ app: 'unified-alerting', query });
+  await editor.field('Machines').focus();
+  await editor.page.keyboard.press('Backspace');
+  await expect.poll(async () => (await editor.saved()).filter).toBeUndefined();
+  await editor.choose('Kind', /^User hours/);
+  await expect.poll(() => editor.saved()).toEqual({ refId: 'A', queryType: 'userHours', view: 'summary', version: 1 });
+});
+
+test('a broken pattern does not keep the other menus from their values', async ({ editor }) => {
+  await editor.open({ query: { ...allocation, filter: { projects: ['/[/'] } }, variables: { chosen: 'gpu1' } });
+  const [device] = await editor.values('device');
+  await editor.field('Devices').click();
+  await expect(editor.page.getByText(device, { exact: true })).toBeVisible();
+  await expect(editor.page.getByText('$chosen', { exact: true })).toBeVisible();
+});
+
+test('offers GPUs without a project', async ({ editor }) => {
+  await editor.open({ query: allocation });
+  await editor.field('Projects').click();
+  await editor.page.getByText('No project', { exact: true }).click();
+  await editor.expectSaved({ filter: { projects: ['/^$/'] } });
+  await expect(editor.answer().getByText('Time series')).toBeVisible();
+});
+
 test('works with the keyboard alone', async ({ editor }) => {
   const { keyboard } = editor.page;
   await editor.open({ query: allocation });

@@ -1,20 +1,18 @@
 import { readFile } from 'node:fs/promises';
 import { createServer, Server } from 'node:http';
 import { AddressInfo } from 'node:net';
-import { dirname, join, normalize } from 'node:path';
+import { join, normalize } from 'node:path';
 
 import { passOn } from './bridge';
-
-const grafanaUI = dirname(require.resolve('@grafana/ui/package.json'));
 
 const html = `<!doctype html>
 <html lang="en">
   <head><meta charset="utf-8" /><link rel="icon" href="data:," /><title>GPU Reports: editors</title></head>
-  <body><div id="root"></div><script>window.grafanaBootData = { settings: {}, user: {}, navTree: [] };</script><script src="/page.js"></script></body>
+  <body><div id="root"></div><script>window.grafanaBootData = { settings: { featureToggles: {} }, user: {}, navTree: [] };</script><script src="/page.js"></script></body>
 </html>`;
 
 /** Serves the page, Grafana's icons, and behind /api the plugin's backend, on a free port of this machine. */
-export async function serve(page: string, backend: string): Promise<{ url: string; server: Server }> {
+export async function serve(page: string, packages: string, backend: string): Promise<{ url: string; server: Server }> {
   const server = createServer(async (request, response) => {
     const path = normalize(new URL(request.url ?? '/', 'http://localhost').pathname);
     try {
@@ -24,7 +22,9 @@ export async function serve(page: string, backend: string): Promise<{ url: strin
         response.setHeader('Content-Type', 'text/html').end(html);
       } else if (path.startsWith('/public/')) {
         const icon = path.replace(/^\/public\/(build\/)?/, '');
-        response.setHeader('Content-Type', 'image/svg+xml').end(await readFile(join(grafanaUI, 'dist/public', icon)));
+        response
+          .setHeader('Content-Type', 'image/svg+xml')
+          .end(await readFile(join(packages, '@grafana/ui/dist/public', icon)));
       } else {
         response.setHeader('Content-Type', 'text/javascript').end(await readFile(join(page, path)));
       }

@@ -1,19 +1,28 @@
 import { startBackend } from './backend';
-import { build } from './build';
+import { build, Generation, packagesOf } from './build';
 import { serve } from './server';
 
+const generations: Generation[] = ['current', 'lowest'];
+
 /**
- * Builds the page and serves it while the tests run, with the plugin's binary behind it; they find it at PAGE_URL.
+ * Builds the page on each generation of Grafana's packages and serves it while the tests run, with the plugin's binary
+ * behind it; they find it at PAGE_URL_CURRENT and PAGE_URL_LOWEST.
  * GPUREPORTS_BRIDGE_URL names a backend that runs already (`gpureports bridge`).
  */
 export default async function setup() {
   const running = process.env.GPUREPORTS_BRIDGE_URL;
   const backend = running ? { url: running, stop: async () => {} } : await startBackend();
-  const { url, server } = await serve(await build(), backend.url);
-  process.env.PAGE_URL = url;
+  const servers = [];
+  for (const generation of generations) {
+    const { url, server } = await serve(await build(generation), packagesOf(generation), backend.url);
+    process.env[`PAGE_URL_${generation.toUpperCase()}`] = url;
+    servers.push(server);
+  }
   return async () => {
-    server.close();
-    server.closeAllConnections();
+    for (const server of servers) {
+      server.close();
+      server.closeAllConnections();
+    }
     await backend.stop();
   };
 }

@@ -1,4 +1,4 @@
-import React, { useState } from 'react';
+import React, { useState, useSyncExternalStore } from 'react';
 import {
   AnnotationQuery,
   CoreApp,
@@ -53,19 +53,32 @@ const range: TimeRange = {
 };
 const nothing: PanelData = { state: LoadingState.NotStarted, series: [], timeRange: range };
 
+const app = (address.get('app') ?? CoreApp.PanelEditor) as CoreApp;
+
+/** The query as Grafana holds it: the editor renders at once, as in Explore; alert rules merge an edit into what is stored. */
+const held = {
+  query: { refId: 'A', ...given('query', {}) } as GpuQuery,
+  renderHolder: () => {},
+  subscribe: (listener: () => void) => {
+    held.renderHolder = listener;
+    return () => {};
+  },
+  change: (changed: GpuQuery) => {
+    held.query = { ...(app === CoreApp.UnifiedAlerting && held.query), ...changed };
+    held.renderHolder();
+  },
+};
+
 function QueryPage({ annotation }: { annotation?: AnnotationQuery<GpuQuery> }) {
-  const [query, setQuery] = useState<GpuQuery>({ refId: 'A', ...given('query', {}) });
+  const query = useSyncExternalStore(held.subscribe, () => held.query);
   const [data, setData] = useState(nothing);
-  // Grafana runs what was saved last; state would still hold the query before.
-  const saved = React.useRef(query);
-  const app = (address.get('app') ?? CoreApp.PanelEditor) as CoreApp;
 
   const run = () =>
     datasource
       .query({
         requestId: 'Q1',
         app,
-        targets: [saved.current].filter((target) => datasource.filterQuery(target)),
+        targets: [held.query].filter((target) => datasource.filterQuery(target)),
         range,
         interval: '1m',
         intervalMs: 60_000,
@@ -83,10 +96,7 @@ function QueryPage({ annotation }: { annotation?: AnnotationQuery<GpuQuery> }) {
       <QueryEditor
         datasource={datasource}
         query={query}
-        onChange={(changed) => {
-          saved.current = changed;
-          setQuery(changed);
-        }}
+        onChange={held.change}
         onRunQuery={run}
         range={range}
         app={app}

@@ -1,0 +1,27 @@
+import { DataSourceApi, MetricFindValue, ScopedVars, TimeRange } from '@grafana/data';
+
+import { GpuSettings } from '../settings';
+import { GpuQuery, QueryFilter, VariableQuery } from './types';
+
+/** Where editors and variables get the values that a filter can take. */
+export interface ValueSource {
+  /**
+   * The values of a dimension in the pool, under a filter and in a time range (without one: the newest week).
+   * Variables are filled in; entries that cannot be used, a broken pattern or an unknown variable, are left out.
+   */
+  values(
+    dimension: string,
+    filter?: QueryFilter,
+    range?: TimeRange,
+    scopedVars?: ScopedVars
+  ): Promise<MetricFindValue[]>;
+
+  /** References to the dashboard's variables that can stand in a filter; not to the variable that is being edited. */
+  variableReferences(edited?: VariableQuery): string[];
+}
+
+/** The data source as its editors see it. */
+export interface GpuSource extends DataSourceApi<GpuQuery, GpuSettings>, ValueSource {
+  /** Length of a slice in minutes; 0: every snapshot is its own. */
+  readonly sliceMinutes: number;
+}
