@@ -213,12 +213,21 @@ func setupGo() error {
 }
 
 func setupNode() error {
-	current, err := newer("node_modules/.package-lock.json", "package-lock.json")
-	if err != nil || current {
-		return err
+	// tests/lowest: the oldest packages of Grafana that the plugin supports, for its tests.
+	for _, folder := range []string{".", "tests/lowest"} {
+		current, err := newer(filepath.Join(folder, "node_modules/.package-lock.json"), filepath.Join(folder, "package-lock.json"))
+		if err != nil {
+			return err
+		}
+		if current {
+			continue
+		}
+		say("npm ci: the npm packages of " + filepath.Join(folder, "package-lock.json") + " into " + filepath.Join(folder, "node_modules/"))
+		if err := sh.RunV("npm", "ci", "--prefix", folder, "--no-audit", "--no-fund"); err != nil {
+			return err
+		}
 	}
-	say("npm ci: the npm packages of package-lock.json into node_modules/")
-	return sh.RunV("npm", "ci", "--no-audit", "--no-fund")
+	return nil
 }
 
 func setupLint() error {

@@ -78,7 +78,7 @@ export function QueryEditor(props: Props) {
           <EditorField label="View" htmlFor={`${id}-view`} width={22}>
             <Combobox
               id={`${id}-view`}
-              options={optionsOf(Object.keys(kinds[found.kind].views), viewLabels[found.kind])}
+              options={optionsOf(Object.keys(kinds[found.kind].views), viewLabels[found.kind] ?? {})}
               value={found.view}
               onChange={({ value }) => change({ view: value })}
             />
@@ -117,7 +117,7 @@ export function QueryEditor(props: Props) {
                   <ChoicesField
                     id={`${id}-metrics`}
                     label="Metrics"
-                    options={optionsOf(found.spec.metrics, metricLabels[found.kind])}
+                    options={optionsOf(found.spec.metrics, metricLabels[found.kind] ?? {})}
                     value={query.metrics ?? []}
                     placeholder={defaultMetricsText(found.kind, found.spec)}
                     onChange={(metrics) => change({ metrics })}
@@ -169,5 +169,5 @@ function hasShape(spec: ViewSpec): boolean {
 function defaultMetricsText(kind: string, { metrics, defaultMetrics }: ViewSpec): string {
   return metrics.length === defaultMetrics.length
     ? 'All'
-    : defaultMetrics.map((name) => metricLabels[kind][name]?.label ?? name).join(', ');
+    : defaultMetrics.map((name) => metricLabels[kind]?.[name]?.label ?? name).join(', ');
 }

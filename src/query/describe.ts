@@ -68,7 +68,7 @@ function standApart(query: GpuQuery): boolean {
 }
 
 function subject(kind: string, view: string, query: GpuQuery): string {
-  const metrics = () => list(metricsOf(query).map((name) => metricLabels[kind][name]?.label ?? name));
+  const metrics = () => list(metricsOf(query).map((name) => metricLabels[kind]?.[name]?.label ?? name));
   const tenure = query.duration === 'tenure' || (query.duration !== 'vacancy' && view === 'survival');
   switch (`${kind}/${view}`) {
     case 'allocation/timeseries':

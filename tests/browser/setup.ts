@@ -1,3 +1,5 @@
+import { Server } from 'node:http';
+
 import { startBackend } from './backend';
 import { build, Generation, packagesOf } from './build';
 import { serve } from './server';
@@ -12,7 +14,7 @@ const generations: Generation[] = ['current', 'lowest'];
 export default async function setup() {
   const running = process.env.GPUREPORTS_BRIDGE_URL;
   const backend = running ? { url: running, stop: async () => {} } : await startBackend();
-  const servers = [];
+  const servers: Server[] = [];
   for (const generation of generations) {
     const { url, server } = await serve(await build(generation), packagesOf(generation), backend.url);
     process.env[`PAGE_URL_${generation.toUpperCase()}`] = url;
