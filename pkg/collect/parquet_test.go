@@ -22,7 +22,7 @@ func parquetRows(t testing.TB, path string) (rows [][]any) {
 	fields, err := f.Fields()
 	require.NoError(t, err)
 	require.Equal(t, parquet.Schema, fields, "the order of the reference collector")
-	r, err := f.NewReader()
+	r, err := f.NewReader(bytes.NewReader(data))
 	require.NoError(t, err)
 	defer r.Close()
 	for g := range f.Groups {

@@ -132,7 +132,7 @@ func compare(ctx context.Context, tx *sql.Tx, columns []column, path string) (ro
 	if err != nil {
 		return 0, err
 	}
-	reader, err := f.NewReader()
+	reader, err := f.NewReader(in)
 	if err != nil {
 		return 0, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,7 +39,7 @@ func toSQLite(ctx context.Context, from, to string) (result Result, err error) {
 	for _, field := range fields {
 		columns = append(columns, column{field, expressionOf(field)})
 	}
-	if err := writeSQLite(ctx, f, columns, to); err != nil {
+	if err := writeSQLite(ctx, f, in, columns, to); err != nil {
 		return result, err
 	}
 	db, tx, err := openSource(ctx, to)
@@ -59,7 +60,7 @@ func expressionOf(f parquet.Field) string {
 	return quoted(f.Name)
 }
 
-func writeSQLite(ctx context.Context, f *parquet.File, columns []column, to string) (err error) {
+func writeSQLite(ctx context.Context, f *parquet.File, in io.ReaderAt, columns []column, to string) (err error) {
 	escaped := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(filepath.ToSlash(to))
 	db, err := sql.Open("sqlite", "file:"+escaped+"?_pragma=journal_mode(OFF)&_pragma=locking_mode(EXCLUSIVE)")
 	if err != nil {
@@ -85,7 +86,7 @@ func writeSQLite(ctx context.Context, f *parquet.File, columns []column, to stri
 		return err
 	}
 	defer insert.Close()
-	reader, err := f.NewReader()
+	reader, err := f.NewReader(in)
 	if err != nil {
 		return err
 	}

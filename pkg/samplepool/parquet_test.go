@@ -44,7 +44,7 @@ func TestFormatsHoldTheSame(t *testing.T) {
 		rows, err := db.Query("SELECT rowid" + columns + " || '' FROM gpu_state ORDER BY rowid") // timestamp as text
 		require.NoError(t, err)
 		defer rows.Close()
-		r, err := f.NewReader()
+		r, err := f.NewReader(bytes.NewReader(data))
 		require.NoError(t, err)
 		defer r.Close()
 		for g := range f.Groups {

@@ -53,14 +53,14 @@ func appendRows(ctx context.Context, path string, fields []Field, rows [][]any, 
 		closed, end := old.closed(len(rows), most)
 		if !slices.Equal(union, there) || !old.writtenAlike(there) || closed == 0 {
 			return writeAll(out, union, func(w *Writer) error {
-				if err := old.copyRows(ctx, w, 0, union); err != nil {
+				if err := old.copyRows(ctx, in, w, 0, union); err != nil {
 					return err
 				}
 				return writeRows(w, union, fields, rows)
 			})
 		}
 		return old.extend(ctx, out, in, info.Size(), closed, end, there, func(w *Writer) error {
-			if err := old.copyRows(ctx, w, closed, there); err != nil {
+			if err := old.copyRows(ctx, in, w, closed, there); err != nil {
 				return err
 			}
 			return writeRows(w, there, fields, rows)
@@ -180,8 +180,8 @@ func (f *File) writtenAlike(fields []Field) bool {
 }
 
 // copyRows writes the rows of the row groups from one on.
-func (f *File) copyRows(ctx context.Context, w *Writer, from int, fields []Field) error {
-	r, err := f.NewReader()
+func (f *File) copyRows(ctx context.Context, in io.ReaderAt, w *Writer, from int, fields []Field) error {
+	r, err := f.NewReader(in)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func BenchmarkColumns(b *testing.B) {
 	require.NoError(b, err)
 	f, err := Open(handle, info.Size())
 	require.NoError(b, err)
-	r, err := f.NewReader()
+	r, err := f.NewReader(handle)
 	require.NoError(b, err)
 	defer r.Close()
 	group := len(f.Groups) / 2

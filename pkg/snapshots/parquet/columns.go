@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math"
 	"strconv"
 	"time"
@@ -28,18 +29,19 @@ type Texts struct {
 // the same column.
 type Reader struct {
 	file    *File
+	in      io.ReaderAt
 	inflate *inflater
 	pages   pages
 	indices []int32
 }
 
-// NewReader returns a reader of the file. It must be closed.
-func (f *File) NewReader() (*Reader, error) {
+// NewReader returns a reader of the file, whose bytes are in. It must be closed.
+func (f *File) NewReader(in io.ReaderAt) (*Reader, error) {
 	inflate, err := newInflater()
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{file: f, inflate: inflate}, nil
+	return &Reader{file: f, in: in, inflate: inflate}, nil
 }
 
 // Close frees what the reader holds.
@@ -49,7 +51,7 @@ func (r *Reader) Close() { r.inflate.close() }
 func (r *Reader) open(group int, c *Column) *pages {
 	g := &r.file.Groups[group]
 	p := &r.pages
-	p.r, p.rows, p.optional, p.chunk, p.inflate = r.file.r, g.Rows, c.optional, g.chunks[c.leaf], r.inflate
+	p.r, p.rows, p.optional, p.chunk, p.inflate = r.in, g.Rows, c.optional, g.chunks[c.leaf], r.inflate
 	p.window, p.windowAt = p.window[:0], 0
 	return p
 }

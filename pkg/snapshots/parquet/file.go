@@ -14,13 +14,11 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// File is a Parquet file of which the footer has been read. It is safe for concurrent use.
+// File is what the footer of a Parquet file says. It is safe for concurrent use.
 type File struct {
 	// Columns are the columns without structure, in the order of the file. Others are not read.
 	Columns []Column
 	Groups  []Group
-
-	r io.ReaderAt
 }
 
 // Column is a column that holds at most one value a row.
@@ -67,7 +65,7 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{r: r}
+	f := new(File)
 	leaves, err := f.readSchema(metadata.Schema)
 	if err != nil {
 		return nil, err

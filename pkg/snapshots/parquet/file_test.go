@@ -30,7 +30,7 @@ func tryEverything(t testing.TB, data []byte, fields []Field) (rows [][]any, err
 	if err != nil {
 		return nil, err
 	}
-	r, err := f.NewReader()
+	r, err := f.NewReader(bytes.NewReader(data))
 	require.NoError(t, err)
 	defer r.Close()
 	for g := range f.Groups {
@@ -83,7 +83,7 @@ func TestFloatsAndParts(t *testing.T) {
 	require.NoError(t, err)
 	f, err := Open(bytes.NewReader(data), int64(len(data)))
 	require.NoError(t, err)
-	r, err := f.NewReader()
+	r, err := f.NewReader(bytes.NewReader(data))
 	require.NoError(t, err)
 	defer r.Close()
 	for from := range 40 {
@@ -295,7 +295,7 @@ func FuzzOpen(f *testing.F) {
 		if err != nil {
 			return
 		}
-		r, err := file.NewReader()
+		r, err := file.NewReader(bytes.NewReader(data))
 		require.NoError(t, err)
 		defer r.Close()
 		for g := range file.Groups {

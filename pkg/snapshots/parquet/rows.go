@@ -114,7 +114,7 @@ func Count(ctx context.Context, path, timestamp string) (rows int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	r, err := f.NewReader()
+	r, err := f.NewReader(in)
 	if err != nil {
 		return 0, err
 	}
