@@ -25,6 +25,24 @@ type reportCommand struct {
 	Timezone string   `placeholder:"ZONE" help:"Time zone in which times are shown. Default: the data source's."`
 	Width    int      `default:"100" help:"Columns of text, at least 72."`
 	Output   string   `short:"o" type:"path" placeholder:"FILE" help:"Where to write it. Default: standard output."`
+	mailOptions
+}
+
+// mailOptions say where a report is mailed.
+type mailOptions struct {
+	MailTo   []string `placeholder:"ADDRESS" help:"Mail it, as text and as HTML, to these addresses, separated by commas."`
+	MailFrom string   `placeholder:"ADDRESS" help:"Whom the mail is from. Default: gpureports@ this machine."`
+	SMTP     string   `name:"smtp" placeholder:"HOST:PORT" default:"localhost:25" help:"The mail server."`
+	SMTPTLS  string   `name:"smtp-tls" enum:"starttls-if-offered,starttls,tls,none" default:"starttls-if-offered" help:"How the connection is encrypted: starttls-if-offered, starttls, tls or none."`
+	SMTPUser string   `name:"smtp-user" placeholder:"USER" help:"The user at the mail server; the password is the environment variable GPUREPORTS_SMTP_PASSWORD."`
+}
+
+// mail is what the report package needs to know.
+func (m mailOptions) mail() report.Mail {
+	return report.Mail{
+		To: m.MailTo, From: m.MailFrom, Server: m.SMTP, TLS: m.SMTPTLS,
+		User: m.SMTPUser, Password: os.Getenv("GPUREPORTS_SMTP_PASSWORD"),
+	}
 }
 
 // Run writes a report of the pool for people to read.
@@ -58,17 +76,8 @@ func (r *reportCommand) Run(ctx context.Context, c *console) (err error) {
 	if err != nil {
 		return err
 	}
-	out := c.out
-	if r.Output != "" {
-		file, err := os.Create(r.Output)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, file.Close()) }()
-		out = file
-	}
-	if err := r.write(out, made); err != nil {
-		return fmt.Errorf("writing the report: %w", err)
+	if err := r.hand(ctx, c.out, made); err != nil {
+		return err
 	}
 	if made.Failed > 0 {
 		return fmt.Errorf("%d parts of the report have no answer; the report says why", made.Failed)
@@ -76,7 +85,35 @@ func (r *reportCommand) Run(ctx context.Context, c *console) (err error) {
 	return nil
 }
 
+// hand mails the report, or writes it, or both.
+func (r *reportCommand) hand(ctx context.Context, out io.Writer, made *report.Report) (err error) {
+	if len(r.MailTo) > 0 {
+		if err := made.Send(ctx, r.mail(), r.Width); err != nil {
+			return err
+		}
+		if r.Output == "" {
+			return nil
+		}
+	}
+	if r.Output != "" {
+		file, err := os.Create(r.Output)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		return r.write(file, made)
+	}
+	return r.write(out, made)
+}
+
 func (r *reportCommand) write(out io.Writer, made *report.Report) error {
+	if err := r.writeAs(out, made); err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	return nil
+}
+
+func (r *reportCommand) writeAs(out io.Writer, made *report.Report) error {
 	if r.Format == "html" {
 		return made.HTML(out)
 	}
