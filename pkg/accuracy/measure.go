@@ -14,6 +14,7 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/samplepool"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -43,7 +44,7 @@ func openPool(dir string, o samplepool.Options) (*opened, error) {
 		return nil, err
 	}
 	return &opened{
-		timeline: timeline.New(timeline.Options{Snapshots: d, Zone: zone, MaxBytes: 1 << 30}),
+		timeline: timeline.New(timeline.Options{Source: stores.OpenDir(d, zone), MaxBytes: 1 << 30}),
 		env:      query.Env{Zone: zone, SliceMinutes: 15, Lists: lists},
 		window:   pool.Window{From: o.Start.Add(edge).UnixMicro(), To: o.End.Add(-edge).UnixMicro()},
 		cadence:  o.Cadence, end: o.End,

@@ -13,6 +13,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 	"github.com/chtc/gpureports/pkg/userhours"
 )
@@ -47,7 +48,7 @@ func openPool(t tester, dir, zone string, sliceMinutes int) source {
 	require.NoError(t, err)
 	lists, err := d.Lists("chtc_owned", "masked_hosts.yaml")
 	require.NoError(t, err)
-	tl := timeline.New(timeline.Options{Snapshots: d, Zone: z, MaxBytes: 1 << 28})
+	tl := timeline.New(timeline.Options{Source: stores.OpenDir(d, z), MaxBytes: 1 << 28})
 	return source{tl, query.Env{Zone: z, SliceMinutes: sliceMinutes, Lists: lists}}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/plugin/host"
 	"github.com/chtc/gpureports/pkg/samplepool"
+	"github.com/chtc/gpureports/pkg/snapshots/sqlite"
 )
 
 // newSnapshot appends snapshots to a copy of the newest month file and measures each one's way into an answer.
@@ -281,7 +282,7 @@ func (b *bench) grown(ctx context.Context, dir, what string, days int, to time.T
 	if err != nil {
 		return err
 	}
-	tl, err := open(dir, cache, false)
+	tl, err := open(dir, cache, sqlite.Format)
 	if err != nil {
 		return err
 	}

@@ -9,13 +9,14 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/samplepool"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/months"
+	"github.com/chtc/gpureports/pkg/snapshots/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -68,13 +69,27 @@ func (b *bench) month() string {
 }
 
 // open opens a directory of month files; cache "" keeps segments in memory only.
-func open(dir, cache string, plain bool) (*timeline.Timeline, error) {
-	d, err := snapshots.OpenDir(dir)
+func open(dir, cache string, format months.Format) (*timeline.Timeline, error) {
+	d, err := openDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	d.PlainSQL = plain
-	return timeline.New(timeline.Options{Snapshots: d, Zone: localtime.UTC, MaxBytes: 4 << 30, CacheDir: cache, MaxDiskBytes: 16 << 30}), nil
+	return timelineOf(months.New(d, localtime.UTC, format), d, cache, 4<<30), nil
+}
+
+func openDir(dir string) (*snapshots.Dir, error) {
+	absolute, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	return snapshots.OpenDir(absolute)
+}
+
+func timelineOf(source snapshots.Source, dir *snapshots.Dir, cache string, memory int64) *timeline.Timeline {
+	return timeline.New(timeline.Options{
+		Source: source, MaxBytes: memory,
+		CacheDir: cache, CacheName: stores.CacheName(dir, localtime.UTC), MaxDiskBytes: 16 << 30,
+	})
 }
 
 // synthesize makes a pool as segments in dir/cache. Its last two days are a real file; the months before have files of two
@@ -107,32 +122,29 @@ func (b *bench) synthesize(ctx context.Context, machines, gpus, days int) (dir s
 	if err != nil {
 		return "", err
 	}
-	tl, err := open(dir, dir+"/cache", false)
-	if err != nil {
-		return "", err
-	}
-	defer tl.Close()
-	next, stop := iter.Pull2(made.Snapshots(ctx))
-	defer stop()
-	snapshot, err, more := next()
-	for more && err == nil {
-		date := pool.DayOf(snapshot.Time.UnixMicro())
-		if date >= pool.DayOf(now.UnixMicro())-2 {
-			break // the last two days are the files'
-		}
-		err = tl.Synthesize(ctx, date, func(yield func(timeline.Synthetic, error) bool) {
-			for more && err == nil && pool.DayOf(snapshot.Time.UnixMicro()) == date {
-				if !yield(timeline.Synthetic{Time: snapshot.Time.UnixMicro(), Rows: rowsOf(snapshot.Rows)}, nil) {
-					return
-				}
-				snapshot, err, more = next()
-			}
-		})
-	}
-	if err != nil {
+	if err := keepDays(ctx, dir, made.Snapshots(ctx), now.AddDate(0, 0, -days-1)); err != nil {
 		return "", err
 	}
 	return dir, os.WriteFile(whole, nil, 0o600)
+}
+
+// keepDays keeps the days of a made-up pool as segments in dir/cache, but the last two, which are files.
+func keepDays(ctx context.Context, dir string, made iter.Seq2[samplepool.Snapshot, error], first time.Time) error {
+	d, err := openDir(dir)
+	if err != nil {
+		return err
+	}
+	source, stop := newMadeUp(stores.OpenDir(d, localtime.UTC), made)
+	defer stop()
+	tl := timelineOf(source, d, dir+"/cache", 64<<20)
+	defer tl.Close()
+	for date := pool.DayOf(first.UnixMicro()); date < pool.DayOf(now.UnixMicro())-2; date++ {
+		noon := pool.Micros(date)*pool.Day + pool.Day/2
+		if _, err := tl.Load(ctx, noon, noon); err != nil {
+			return err
+		}
+	}
+	return tl.CacheError()
 }
 
 // reach makes a month's file of two snapshots, one at its beginning and one at the given end.
@@ -159,20 +171,4 @@ func repeatLast(ctx context.Context, db *sql.DB, later time.Time) error {
 	db.SetMaxOpenConns(1)
 	_, err := db.ExecContext(ctx, "CREATE TEMP TABLE again AS SELECT * FROM gpu_state WHERE timestamp = (SELECT timestamp FROM gpu_state ORDER BY rowid DESC LIMIT 1); UPDATE again SET timestamp = ?; INSERT INTO gpu_state SELECT * FROM again; DROP TABLE again", later.Format("2006-01-02 15:04:05.000000"))
 	return err
-}
-
-func rowsOf(rows []samplepool.Row) []snapshots.Row {
-	all := make([]snapshots.Row, len(rows))
-	for i, r := range rows {
-		memory := ""
-		if r.MemoryMB > 0 {
-			memory = strconv.Itoa(r.MemoryMB)
-		}
-		all[i] = snapshots.NewRow([...]string{
-			snapshots.Name: r.Name, snapshots.AssignedGPUs: r.AssignedGPUs, snapshots.SlotState: r.State, snapshots.DeviceName: r.DeviceName,
-			snapshots.GlobalMemoryMb: memory, snapshots.PrioritizedProjects: r.PrioritizedProjects, snapshots.Machine: r.Machine,
-			snapshots.RemoteOwner: r.RemoteOwner, snapshots.GlobalJobID: r.GlobalJobID, snapshots.PreventJobsReason: r.PreventJobsReason,
-		})
-	}
-	return all
 }

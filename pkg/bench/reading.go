@@ -12,6 +12,8 @@ import (
 
 	_ "modernc.org/sqlite" // the driver
 
+	"github.com/chtc/gpureports/pkg/snapshots/months"
+	"github.com/chtc/gpureports/pkg/snapshots/sqlite"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -23,21 +25,21 @@ func (b *bench) reading(ctx context.Context) error {
 	}
 	b.step = took / float64(rows)
 	b.add(Figure{Area: "reading", What: "stepping the ten columns, one core", Value: float64(rows) / took / 1e6, Unit: "M rows/s", Note: fmt.Sprintf("%d rows", rows)})
-	for _, way := range []struct {
+	for n, way := range []struct {
 		what   string
 		cores  int
-		plain  bool
+		format months.Format
 		target float64
 	}{
-		{"by pages, 1 core", 1, false, 0.5}, {"by pages, 2 cores", 2, false, 0.4},
-		{"by SQL, 1 core", 1, true, 1.3}, {"by SQL, 2 cores", 2, true, 0.8},
+		{"by pages, 1 core", 1, sqlite.Format, 0.5}, {"by pages, 2 cores", 2, sqlite.Format, 0.4},
+		{"by SQL, 1 core", 1, sqlite.PlainSQL, 1.3}, {"by SQL, 2 cores", 2, sqlite.PlainSQL, 0.8},
 	} {
-		took, gpuDays, bytes, err := b.ingest(ctx, way.cores, way.plain)
+		took, gpuDays, bytes, err := b.ingest(ctx, way.cores, way.format)
 		if err != nil {
 			return err
 		}
 		b.add(Figure{Area: "reading", What: "ingestion " + way.what, Value: took / (b.step * float64(rows)), Unit: "× stepping", Target: way.target, Note: fmt.Sprintf("%.2f M rows/s", float64(rows)/took/1e6)})
-		if way.cores == 1 && !way.plain {
+		if n == 0 {
 			b.add(Figure{Area: "memory", What: "live bytes per GPU and day", Value: float64(bytes) / float64(gpuDays), Unit: "B", Target: 350})
 		}
 	}
@@ -87,9 +89,9 @@ func stepFile(ctx context.Context, file string) (n int, err error) {
 }
 
 // ingest loads all days of the month with nothing cached.
-func (b *bench) ingest(ctx context.Context, cores int, plain bool) (seconds float64, gpuDays, bytes int, err error) {
+func (b *bench) ingest(ctx context.Context, cores int, format months.Format) (seconds float64, gpuDays, bytes int, err error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))
-	tl, err := open(b.month(), "", plain)
+	tl, err := open(b.month(), "", format)
 	if err != nil {
 		return 0, 0, 0, err
 	}

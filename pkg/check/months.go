@@ -25,7 +25,7 @@ type month struct {
 	times          []pool.Micros
 	cadences       []pool.Micros  // of its UTC days
 	gaps           []timeline.Gap // that end in it
-	oddities       timeline.Oddities
+	oddities       snapshots.Oddities
 	rowsWithoutGPU int
 	waits          []Wait // of its pieces of a week each
 }
@@ -44,27 +44,22 @@ const week = 7 * pool.Day
 // readMonths reads all snapshots, a file at a time. A file of which that fails is a finding; those that cannot even be opened
 // are the health check's.
 func readMonths(ctx context.Context, in Installation) (all months, unread []Finding, err error) {
-	files, err := in.Dir.Files(ctx)
+	state, err := in.Timeline.Source().Look(ctx)
 	if err != nil {
 		return all, nil, ctx.Err()
 	}
 	machines := map[timeline.Symbol]bool{}
 	counted := int32(-1 << 31) // the last UTC day whose oddities are
-	for _, f := range files {
-		state, err := f.State(ctx)
-		if err != nil {
-			if ctx.Err() != nil {
-				return all, nil, ctx.Err()
-			}
+	for _, part := range state.Parts() {
+		if part.Err != nil {
 			continue
 		}
 		m := month{
-			file: f.Name, name: strings.TrimSuffix(strings.TrimPrefix(f.Name, "gpu_state_"), ".db"), columns: strings.Split(state.Columns, ","),
-			rows: max(0, state.Last-state.First+1), unordered: state.Unordered,
+			file: part.Name, name: part.Month, columns: part.Columns, rows: part.Rows, unordered: part.Unordered, window: part.Window,
 		}
-		var readable bool
-		if m.window, readable = span(in, &state); !readable {
-			unread = append(unread, Finding{Store: f.Name, Severity: Note, Text: fmt.Sprintf("%s: %d rows, none with a timestamp that can be read", f.Name, m.rows)})
+		if !part.Dated {
+			unread = append(unread, Finding{Store: part.Name, Severity: Note,
+				Text: fmt.Sprintf("%s: %d rows, none with a timestamp that can be read", part.Name, m.rows)})
 			continue
 		}
 		v, err := in.Timeline.Load(ctx, m.window.From, m.window.To)
@@ -72,7 +67,7 @@ func readMonths(ctx context.Context, in Installation) (all months, unread []Find
 			if ctx.Err() != nil {
 				return all, nil, ctx.Err()
 			}
-			unread = append(unread, Finding{Store: f.Name, Severity: Warning, Text: err.Error()})
+			unread = append(unread, Finding{Store: part.Name, Severity: Warning, Text: err.Error()})
 			continue
 		}
 		m.read(v, &counted, machines)
@@ -92,23 +87,6 @@ func names(texts *timeline.Names, symbols map[timeline.Symbol]bool) []string {
 	}
 	slices.Sort(all)
 	return all
-}
-
-// span is the range of time of a file's rows.
-func span(in Installation, state *snapshots.State) (w pool.Window, ok bool) {
-	for first, last := range state.Texts() {
-		resolver := in.Zone.NewResolver()
-		from, errFrom := resolver.Read([]byte(first))
-		to, errTo := resolver.Read([]byte(last))
-		if errFrom != nil || errTo != nil {
-			continue
-		}
-		if !ok {
-			w, ok = pool.Window{From: from.Time, To: to.Time}, true
-		}
-		w.From, w.To = min(w.From, from.Time), max(w.To, to.Time)
-	}
-	return w, ok
 }
 
 func (m *month) read(v *timeline.View, counted *int32, machines map[timeline.Symbol]bool) {
@@ -193,17 +171,17 @@ func monthFinding(m *month) Finding {
 	if m.unordered {
 		note("Its rows do not stand in the order of time: answers are right, but all of it is read each time. Write it anew, ordered by timestamp")
 	}
-	if n := m.oddities.Back; n > 0 {
+	if n := int(m.oddities.Back); n > 0 {
 		note("%s out of order, as when the clock was put back: sorted by time. Keep the collector's clock with NTP", count(n, "snapshot"))
 	}
-	if n := m.oddities.Missing; n > 0 {
+	if n := int(m.oddities.Missing); n > 0 {
 		note("%s with a local time that does not exist: the collector's time zone is not what the setting timezone says", count(n, "snapshot"))
 		found.Severity = Warning
 	}
-	if n := m.oddities.Twice; n > 0 {
+	if n := int(m.oddities.Twice); n > 0 {
 		note("%s of the repeated hour may be two with the same text, counted as one. Let the collector write UTC", count(n, "snapshot"))
 	}
-	if n := m.oddities.Unreadable; n > 0 {
+	if n := int(m.oddities.Unreadable); n > 0 {
 		note("%s without a readable timestamp, left out", count(n, "row"))
 	}
 	return found

@@ -15,6 +15,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/samplepool"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -82,7 +83,7 @@ func open(t *testing.T, dir string, zone string, now time.Time) Installation {
 	require.NoError(t, err)
 	lists, err := snapshotDir.Lists("", "")
 	require.NoError(t, err)
-	tl := timeline.New(timeline.Options{Snapshots: snapshotDir, Zone: parsed, MaxBytes: 256 << 20})
+	tl := timeline.New(timeline.Options{Source: stores.OpenDir(snapshotDir, parsed), MaxBytes: 256 << 20})
 	t.Cleanup(func() { require.NoError(t, tl.Close()) })
 	return Installation{Dir: snapshotDir, Timeline: tl, Zone: parsed, SliceMinutes: 15, Lists: lists, Now: now.UnixMicro(), Last: 7 * pool.Day}
 }

@@ -28,10 +28,15 @@ func (z *Zone) NewResolver() *Resolver { return &Resolver{zone: z, previous: beg
 // Read resolves the next timestamp: YYYY-MM-DD HH:MM:SS[.ffffff]. Where the text stands for several times,
 // the first one later than the previous timestamp is meant.
 func (r *Resolver) Read(text []byte) (Reading, error) {
-	local, err := parseLocal(text)
+	local, err := ParseLocal(text)
 	if err != nil {
 		return Reading{}, err
 	}
+	return r.Resolve(local), nil
+}
+
+// Resolve is Read of a timestamp that is parsed already: microseconds since 1970-01-01 00:00:00 of the collector's clock.
+func (r *Resolver) Resolve(local pool.Micros) Reading {
 	o := r.zone.occurrences(local)
 	got := Reading{Time: o.times[len(o.times)-1], Repeated: len(o.times) > 1, Missing: o.missing}
 	if i := slices.IndexFunc(o.times, func(t pool.Micros) bool { return t > r.previous }); i >= 0 {
@@ -40,7 +45,7 @@ func (r *Resolver) Read(text []byte) (Reading, error) {
 		got.Back = true
 	}
 	r.previous = got.Time
-	return got, nil
+	return got
 }
 
 type found struct {
@@ -99,8 +104,8 @@ func occurrences(location *time.Location, local pool.Micros) found {
 // form is how the collector writes a timestamp, in front of its fraction.
 const form = "YYYY-MM-DD HH:MM:SS"
 
-// parseLocal reads the text as if it were UTC.
-func parseLocal(text []byte) (pool.Micros, error) {
+// ParseLocal reads a timestamp, YYYY-MM-DD HH:MM:SS[.ffffff], with a space or a T between, as if it were UTC.
+func ParseLocal(text []byte) (pool.Micros, error) {
 	bad := func() (pool.Micros, error) {
 		return 0, fmt.Errorf("timestamp %.40q is not of the form %s[.ffffff]", text, form)
 	}

@@ -62,7 +62,7 @@ func Parse(setting json.RawMessage) (*Zone, error) {
 		if last := i == len(list)-1; last != (entry.Until == "") {
 			return nil, pool.BadQuery("timezone: every entry of the list but the last needs `until`, and the last must not have it (entry %d)", i+1)
 		} else if !last {
-			local, err := parseLocal([]byte(entry.Until))
+			local, err := ParseLocal([]byte(entry.Until))
 			if err != nil {
 				return nil, pool.BadQuery("timezone: until %q is no time such as 2026-05-14 00:00:00", entry.Until)
 			}
@@ -108,6 +108,9 @@ func (z *Zone) Slice(t pool.Micros, minutes int) pool.Micros {
 func (z *Zone) Changes(from, to pool.Micros) bool {
 	return slices.ContainsFunc(z.parts[1:], func(p part) bool { return from <= p.from && p.from <= to })
 }
+
+// Local is t by the collector's clock: microseconds since its 1970-01-01 00:00:00.
+func (z *Zone) Local(t pool.Micros) pool.Micros { return t + z.Offset(t) }
 
 // Text is t as the collector writes it, to the second.
 func (z *Zone) Text(t pool.Micros) string {

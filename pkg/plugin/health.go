@@ -85,35 +85,24 @@ func (d *Datasource) findings(ctx context.Context) []finding {
 
 // snapshotFindings tells of the month files, of the newest snapshot, and whether the time zone can be right.
 func (d *Datasource) snapshotFindings(ctx context.Context, s *stores) []finding {
-	files, err := s.dir.Files(ctx)
-	if err != nil {
-		return []finding{{Store: "snapshots", Severity: severityError, Text: err.Error()}}
-	}
 	path := resolve(s.dir.Path())
-	if len(files) == 0 {
-		return []finding{{Store: "snapshots", Severity: severityError, Details: map[string]any{"path": path},
-			Text: fmt.Sprintf("snapshots: no file gpu_state_YYYY-MM.db in %s. Check the setting snapshotDir, and that the collector writes there", path)}}
+	state, err := s.timeline.Source().Look(ctx)
+	if err != nil {
+		return []finding{{Store: "snapshots", Severity: severityError, Details: map[string]any{"path": path}, Text: "snapshots: " + err.Error()}}
 	}
 	var findings []finding
 	var rows int64
-	readable := 0
-	for _, f := range files {
-		state, err := f.State(ctx)
-		if err != nil {
-			findings = append(findings, finding{Store: f.Name, Severity: severityWarning, Text: err.Error()})
+	parts, readable := state.Parts(), 0
+	for _, part := range parts {
+		switch {
+		case part.Err != nil:
+			findings = append(findings, finding{Store: part.Name, Severity: severityWarning, Text: part.Err.Error()})
 			continue
+		case part.Warning != "":
+			findings = append(findings, finding{Store: part.Name, Severity: severityWarning, Text: part.Warning})
 		}
 		readable++
-		rows += max(0, state.Last-state.First+1)
-		if warning := f.Warning(); warning != "" {
-			findings = append(findings, finding{Store: f.Name, Severity: severityWarning, Text: warning})
-		}
-	}
-	if readable == 0 {
-		for i := range findings {
-			findings[i].Severity = severityError
-		}
-		return findings
+		rows += part.Rows
 	}
 	first, newest, ok, err := s.timeline.Range(ctx)
 	switch {
@@ -125,7 +114,7 @@ func (d *Datasource) snapshotFindings(ctx context.Context, s *stores) []finding 
 	}
 	age := d.now().Sub(pool.Time(newest))
 	found := finding{Store: "snapshots", Severity: severityOK, Details: map[string]any{
-		"path": path, "files": len(files), "rows": rows, "first": pool.Time(first), "newest": pool.Time(newest), "ageSeconds": age.Seconds(), "timezone": s.settings.zone.Key(),
+		"path": path, "files": len(parts), "rows": rows, "first": pool.Time(first), "newest": pool.Time(newest), "ageSeconds": age.Seconds(), "timezone": s.settings.zone.Key(),
 	}}
 	found.Text = fmt.Sprintf("snapshots: newest %s UTC (%s), %s rows in %d month file(s) since %s in %s",
 		pool.Time(newest).Format("2006-01-02 15:04"), ageText(age), grouped(rows), readable, pool.Time(first).Format("2006-01-02"), path)

@@ -91,7 +91,7 @@ func TestHealthDirectory(t *testing.T) {
 	missing := filepath.Join(empty, "missing")
 	for dir, words := range map[string][]string{
 		missing: {missing, "does not exist", "snapshotDir", "mounted"},
-		empty:   {empty, "no file gpu_state_YYYY-MM.db", "collector"},
+		empty:   {empty, "no month file gpu_state_YYYY-MM.db", "collector"},
 	} {
 		result, _ := health(t, open(t, o.End, map[string]any{"snapshotDir": dir}))
 		require.Equal(t, backend.HealthStatusError, result.Status)

@@ -16,6 +16,7 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	snapshotstores "github.com/chtc/gpureports/pkg/snapshots/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 	"github.com/chtc/gpureports/pkg/userhours"
 )
@@ -38,8 +39,9 @@ func openStores(ctx context.Context, instance backend.DataSourceInstanceSettings
 		settings: settings,
 		dir:      dir,
 		timeline: timeline.New(timeline.Options{
-			Snapshots: dir, Zone: settings.zone, MaxBytes: int64(settings.CacheMaxMB) << 20,
-			CacheDir: settings.CacheDir, MaxDiskBytes: int64(settings.CacheDiskMB) << 20,
+			Source: snapshotstores.OpenDir(dir, settings.zone), MaxBytes: int64(settings.CacheMaxMB) << 20,
+			CacheDir: settings.CacheDir, CacheName: snapshotstores.CacheName(dir, settings.zone),
+			MaxDiskBytes: int64(settings.CacheDiskMB) << 20,
 		}),
 		ads: openAds(ctx, dir, instance, settings),
 	}

@@ -21,6 +21,8 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/samplepool"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/months"
+	"github.com/chtc/gpureports/pkg/snapshots/sqlite"
 	"github.com/chtc/gpureports/pkg/timeline"
 	"github.com/chtc/gpureports/pkg/userhours"
 )
@@ -30,8 +32,7 @@ func plainAnswers(t *testing.T, dir string, from, to time.Time, queries ...strin
 	t.Helper()
 	files, err := snapshots.OpenDir(dir)
 	require.NoError(t, err)
-	files.PlainSQL = true
-	tl := timeline.New(timeline.Options{Snapshots: files, Zone: localtime.UTC, MaxBytes: 1 << 30})
+	tl := timeline.New(timeline.Options{Source: months.New(files, localtime.UTC, sqlite.PlainSQL), MaxBytes: 1 << 30})
 	defer tl.Close()
 	lists, err := files.Lists("", "")
 	require.NoError(t, err)

@@ -74,7 +74,7 @@ func (d *Dir) read(setting, name, fallback string) ([]byte, error) {
 		}
 	}
 	if err == nil && !info.Mode().IsRegular() {
-		err = errNoFile
+		err = errors.New("it is no regular file")
 	}
 	if err == nil && info.Size() > maxList {
 		return nil, pool.SourceError("%s %s has %d bytes: more than %d cannot be a list", setting, file, info.Size(), maxList)
@@ -84,7 +84,7 @@ func (d *Dir) read(setting, name, fallback string) ([]byte, error) {
 		text, err = d.root.ReadFile(file)
 	}
 	if err != nil {
-		return nil, pool.SourceError("%s %s cannot be read: %w", setting, file, bare(err))
+		return nil, pool.SourceError("%s %s cannot be read: %w", setting, file, Bare(err))
 	}
 	return text, nil
 }

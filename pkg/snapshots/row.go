@@ -2,9 +2,10 @@ package snapshots
 
 import "encoding/binary"
 
-// Column is a column of gpu_state that the product reads.
+// Column is a column of gpu_state that makes up a Row.
 type Column int
 
+// The columns of a Row, in their order in it.
 const (
 	Name Column = iota
 	AssignedGPUs
@@ -16,23 +17,27 @@ const (
 	RemoteOwner
 	GlobalJobID
 	PreventJobsReason
-	columns int = iota
+	Columns int = iota // how many there are
 )
 
-// timestampColumn is read beside the columns above, as its own text.
-const timestampColumn = "timestamp"
+// Columns that are read beside a Row.
+const (
+	TimestampColumn = "timestamp"
+	UsageColumn     = "GPUsAverageUsage"
+)
 
-var columnNames = [columns]string{"Name", "AssignedGPUs", "State", "GPUs_DeviceName", "GPUs_GlobalMemoryMb", "PrioritizedProjects", "Machine", "RemoteOwner", "GlobalJobId", "PreventJobsReason"}
-
-// required columns; where one of the others is missing, it is empty.
-var required = []Column{Name, AssignedGPUs, SlotState, Machine}
+// ColumnNames are the names of the columns in gpu_state.
+var ColumnNames = [Columns]string{
+	"Name", "AssignedGPUs", "State", "GPUs_DeviceName", "GPUs_GlobalMemoryMb", "PrioritizedProjects", "Machine",
+	"RemoteOwner", "GlobalJobId", "PreventJobsReason",
+}
 
 // Row is a row of gpu_state without its timestamp: the columns in order, each as its length and its text.
 // NULL is the empty text. Equal rows have equal bytes.
 type Row []byte
 
 // Columns returns the texts of a row.
-func (r Row) Columns() (texts [columns]string) {
+func (r Row) Columns() (texts [Columns]string) {
 	for i := range texts {
 		n, size := binary.Uvarint(r)
 		texts[i] = string(r[size : size+int(n)])
@@ -42,7 +47,7 @@ func (r Row) Columns() (texts [columns]string) {
 }
 
 // NewRow makes a row from its columns' texts.
-func NewRow(texts [columns]string) Row {
+func NewRow(texts [Columns]string) Row {
 	var r Row
 	for _, t := range texts {
 		r = append(binary.AppendUvarint(r, uint64(len(t))), t...)

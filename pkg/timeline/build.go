@@ -6,53 +6,8 @@ import (
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
 )
-
-// block is the rows of one timestamp that stand together in a file.
-type block struct {
-	time     pool.Micros
-	rowid    int64    // of its first row
-	ahead    notes    // of the rows ahead of it
-	file     int      // files ascending by month
-	number   int      // in the order of reading
-	rows     []uint32 // of the day's rowTable, in file order
-	repeated bool     // its text stands for two times
-}
-
-// union is how far runs of the collector may lie after the first one to be one snapshot with it (methodology section 1).
-const union = pool.Minute
-
-// snapshot is the united blocks of one snapshot.
-type snapshot struct {
-	time   pool.Micros
-	blocks []block // in file order
-}
-
-// unite sorts blocks into snapshots, ascending by time.
-func unite(blocks []block) []snapshot {
-	slices.SortStableFunc(blocks, func(a, b block) int {
-		return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.file, b.file), cmp.Compare(a.number, b.number))
-	})
-	var all []snapshot
-	for i := 0; i < len(blocks); {
-		end := i + 1
-		for end < len(blocks) && blocks[end].time-blocks[i].time <= union {
-			end++
-		}
-		s := snapshot{blocks[i].time, blocks[i:end:end]}
-		slices.SortStableFunc(s.blocks, func(a, b block) int {
-			return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.number, b.number))
-		})
-		all = append(all, s)
-		i = end
-	}
-	return all
-}
-
-// onDay keeps the snapshots of a UTC day.
-func onDay(all []snapshot, date int32) []snapshot {
-	return slices.DeleteFunc(slices.Clone(all), func(s snapshot) bool { return pool.DayOf(s.time) != date })
-}
 
 // builder forms the spans of a day from its snapshots.
 type builder struct {
@@ -86,42 +41,78 @@ type machineBuild struct {
 	silent []interval
 }
 
-// buildDay forms a segment: of an earlier one of the day, if there is one, all snapshots but the newest, and then others. The
-// table numbers the rows, and knows the earlier segment.
-func buildDay(date int32, earlier *Day, all []snapshot, table *rowTable) *Day {
-	b := &builder{
-		table: table, day: &Day{Date: date, rows: slices.Clone(table.distinct), statuses: make([]statusRows, Absent+1)},
-		gpus: make([]gpuBuild, len(table.gpus)), machines: make([]machineBuild, len(table.machines)),
-		known: map[statusRows]uint32{},
+func newBuilder(date int32, table *rowTable) *builder {
+	return &builder{
+		table: table, day: &Day{Date: date, statuses: make([]statusRows, Absent+1)}, known: map[statusRows]uint32{},
 	}
-	for i := range b.gpus {
-		b.gpus[i] = gpuBuild{seen: -1, memory: math.NaN()}
-	}
-	for i := range b.machines {
-		b.machines[i].seen = -1
-	}
-	if earlier != nil {
-		b.resume(earlier)
-	}
-	for _, s := range all {
-		number := len(b.day.Times)
-		b.day.Times = append(b.day.Times, s.time)
-		b.day.RowsWithoutGPU = append(b.day.RowsWithoutGPU, 0)
-		b.add(number, s)
-	}
-	b.finish()
-	return b.day
 }
 
-func (b *builder) add(number int, s snapshot) {
+// grow makes room for the GPUs and machines that the table has come to know.
+func (b *builder) grow() {
+	for len(b.gpus) < len(b.table.gpus) {
+		b.gpus = append(b.gpus, gpuBuild{seen: -1, memory: math.NaN()})
+	}
+	for len(b.machines) < len(b.table.machines) {
+		b.machines = append(b.machines, machineBuild{seen: -1})
+	}
+}
+
+// add takes the next snapshot.
+func (b *builder) add(s snapshots.Snapshot) {
+	b.grow()
+	number := len(b.day.Times)
+	b.day.Times = append(b.day.Times, s.Time)
+	b.day.RowsWithoutGPU = append(b.day.RowsWithoutGPU, 0)
 	b.touched = b.touched[:0]
-	for _, block := range s.blocks {
-		for _, id := range block.rows {
-			b.row(number, &b.table.parsed[id])
-		}
+	for _, id := range s.Rows {
+		b.row(number, &b.table.parsed[id])
 	}
 	for _, g := range b.touched {
 		b.extend(number, &b.gpus[g])
+	}
+}
+
+// resume takes over an earlier segment of the day ahead of its newest snapshot. Of that one only the names stay.
+func (b *builder) resume(d *Day) {
+	b.table.know(d)
+	b.grow()
+	keep := len(d.Times) - 1
+	b.day.Times = slices.Clone(d.Times[:keep])
+	b.day.RowsWithoutGPU = slices.Clone(d.RowsWithoutGPU[:keep])
+	b.day.statuses, b.day.further, b.day.extras = slices.Clone(d.statuses), slices.Clone(d.further), slices.Clone(d.extras)
+	for s := Absent + 1; s < uint32(len(d.statuses)); s++ {
+		if len(d.claims(s)) == 0 {
+			b.known[d.statuses[s]] = s
+		}
+	}
+	for i := range d.machines {
+		m := &b.machines[i]
+		m.bits, m.seen = d.machines[i], keep-1
+		for _, s := range d.silent[m.bits.silentFrom:m.bits.silentTo] {
+			if int(s.last) >= keep-1 { // it may go on
+				m.seen = min(m.seen, int(s.first)-1)
+				break
+			}
+			m.silent = append(m.silent, s)
+		}
+	}
+	for i := range d.gpus {
+		b.resumeGPU(d, i, keep)
+	}
+}
+
+func (b *builder) resumeGPU(d *Day, i, keep int) {
+	g, model := &b.gpus[i], d.Model(i)
+	g.device, g.memory = model.Device, model.Memory
+	first, status := d.Spans(i)
+	for k := range first {
+		last := keep - 1
+		if k+1 < len(first) {
+			last = min(last, int(first[k+1])-1)
+		}
+		if int(first[k]) <= last && status[k] > Absent {
+			g.spans = append(g.spans, span{first[k], uint16(last), status[k]})
+		}
 	}
 }
 
@@ -234,8 +225,10 @@ func (b *builder) furtherClaims(g *gpuBuild) []Claim {
 }
 
 // finish puts the GPUs in order and the spans one after the other, with the snapshots in which a GPU has no row.
-func (b *builder) finish() {
+func (b *builder) finish() *Day {
+	b.grow()
 	d := b.day
+	d.rows = slices.Clone(b.table.distinct)
 	machines := b.finishMachines()
 	order := make([]uint32, 0, len(b.gpus))
 	for i := range b.gpus {
@@ -277,6 +270,7 @@ func (b *builder) finish() {
 		b.emit(g.spans, &d.machines[machine])
 	}
 	d.offsets = append(d.offsets, uint32(len(d.first)))
+	return d
 }
 
 // finishMachines orders the day's machines by name and returns each one's new number.

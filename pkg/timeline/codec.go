@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
 // A segment on disk is a sequence of variable-length integers. Symbols are written as numbers of a dictionary of their
@@ -77,7 +78,7 @@ func (e *encoder) times(d *Day) {
 		e.uint(uint64(d.RowsWithoutGPU[i]))
 		before = t
 	}
-	for _, n := range []uint32{d.notes.Back, d.notes.Missing, d.notes.Unreadable, d.notes.Twice} {
+	for _, n := range []uint32{d.oddities.Back, d.oddities.Missing, d.oddities.Unreadable, d.oddities.Twice} {
 		e.uint(uint64(n))
 	}
 }
@@ -251,7 +252,7 @@ func (r *decoder) times(d *Day) {
 		d.RowsWithoutGPU = append(d.RowsWithoutGPU, r.uint32())
 		before = t
 	}
-	d.notes = notes{r.uint32(), r.uint32(), r.uint32(), r.uint32()}
+	d.oddities = snapshots.Oddities{Back: r.uint32(), Missing: r.uint32(), Unreadable: r.uint32(), Twice: r.uint32()}
 }
 
 func (r *decoder) machines(d *Day) {

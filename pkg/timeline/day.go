@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
 // Row is what the rows of one side of a GPU say in a snapshot: the row with the highest state, of equals the last
@@ -66,9 +67,9 @@ type Day struct {
 	machines []Machine
 	silent   []interval // of all machines
 
-	notes   notes
-	cadence pool.Micros // own median distance, 0 with fewer than 8
-	bytes   int         // live memory
+	oddities snapshots.Oddities
+	cadence  pool.Micros // own median distance, 0 with fewer than 8
+	bytes    int         // live memory
 }
 
 type gpuDay struct {

@@ -55,7 +55,7 @@ func (f *failures) notices() (notices []Notice) {
 		if n := len(dates[text]); n > 1 {
 			left = fmt.Sprintf("%d days are left out", n)
 		}
-		notices = append(notices, Notice{true, fmt.Sprintf("%s: %s: %s", ranges(dates[text]), left, text)})
+		notices = append(notices, Notice{Warning: true, Text: fmt.Sprintf("%s: %s: %s", ranges(dates[text]), left, text)})
 	}
 	return notices
 }

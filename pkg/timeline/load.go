@@ -1,11 +1,16 @@
 package timeline
 
 import (
+	"cmp"
 	"context"
-	"maps"
+	"errors"
 	"slices"
 	"sync/atomic"
 
+	"go.opentelemetry.io/otel"
+
+	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
@@ -13,7 +18,7 @@ import (
 type Work struct {
 	Kept   int64 // days that were in memory
 	OnDisk int64 // days out of the cache directory
-	Read   int64 // days read from month files, as a whole or their new rows
+	Read   int64 // days read from the source, as a whole or their new rows
 	Rows   int64 // rows read for them
 }
 
@@ -27,111 +32,168 @@ func (t *tally) total() Work {
 	return Work{t.kept.Load(), t.onDisk.Load(), t.read.Load(), t.rows.Load()}
 }
 
-// day returns the segment of a UTC day as the files are now.
-func (t *Timeline) day(ctx context.Context, date int32, files []file, work *tally) (*Day, error) {
-	e, done, err := t.cache.acquire(ctx, date)
+// Load returns a view that holds every snapshot of the UTC days that [from, to] touches, and what is needed of the days around
+// them so that neighbours, cadence and gaps at the edges are known: the snapshot before from, and the one after to, if they
+// are less than a day away.
+//
+// A part of the source or a day that cannot be read becomes a notice of the view, and the rest answers. Errors: nothing of
+// the source can be read, or none of the window's days.
+func (t *Timeline) Load(ctx context.Context, from, to pool.Micros) (*View, error) {
+	ctx, span := otel.Tracer("gpureports").Start(ctx, "gpureports load")
+	defer span.End()
+	t.busy.Add(1)
+	defer t.busy.Add(-1)
+	var v *View
+	err := t.settled(ctx, func(state snapshots.State) (err error) {
+		v, err = t.load(ctx, state, from, to)
+		return err
+	})
+	return v, err
+}
+
+// settled looks at the source and calls do with its state, again while the source changes under it.
+func (t *Timeline) settled(ctx context.Context, do func(snapshots.State) error) error {
+	const patience = 10
+	for i := 1; ; i++ {
+		state, err := t.look(ctx)
+		if err == nil {
+			err = do(state)
+		}
+		if !errors.Is(err, snapshots.ErrStale) || i == patience {
+			return err
+		}
+	}
+}
+
+// look returns the source as it is now, and drops from disk what has been edited since the last look.
+func (t *Timeline) look(ctx context.Context) (snapshots.State, error) {
+	state, err := t.source.Look(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
-	versions := map[string]uint64{}
-	for _, f := range files {
-		versions[f.Name] = f.state.Version
+	if parts := state.Parts(); len(parts) > 0 && !slices.ContainsFunc(parts, func(p snapshots.Part) bool { return p.Err == nil }) {
+		return nil, parts[len(parts)-1].Err
 	}
-	if e.day != nil && (maps.Equal(e.versions, versions) || t.untouched(e, files)) {
-		e.versions = versions
-		work.kept.Add(1)
-		return e.day, nil
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	if t.disk != nil && t.last != nil && t.last != state {
+		for _, date := range state.Edited(t.last) {
+			t.disk.Drop(segmentOf(date))
+		}
 	}
-	select {
-	case t.slots <- struct{}{}:
-		defer func() { <-t.slots }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	next := *e
-	if err := t.read(ctx, &next, date, files, work); err != nil {
-		t.cache.keep(date, &entry{})
+	t.last = state
+	return state, nil
+}
+
+// longestSlice is how far a slice that holds the beginning of a window can begin ahead of it.
+const longestSlice = pool.Hour
+
+func (t *Timeline) load(ctx context.Context, state snapshots.State, from, to pool.Micros) (*View, error) {
+	first, last := pool.DayOf(from-longestSlice), pool.DayOf(to)
+	var work tally
+	days, err := t.days(ctx, state, first, last, &work)
+	if err != nil {
 		return nil, err
 	}
-	next.versions = versions
-	t.cache.keep(date, &next)
-	return next.day, nil
+	dayBefore := func() error {
+		first--
+		before, err := t.days(ctx, state, first, first, &work)
+		days = append(before, days...)
+		return err
+	}
+	if first == pool.DayOf(from) && (len(days) == 0 || days[0].Date > first || !days[0].reaches(from-longestSlice)) {
+		if err := dayBefore(); err != nil {
+			return nil, err
+		}
+	}
+	// the cadence of a day with few snapshots is that of the day before it
+	for len(days) > 0 && days[0].Date == first && days[0].cadence == 0 && first > pool.DayOf(from)-2 {
+		if err := dayBefore(); err != nil {
+			return nil, err
+		}
+	}
+	if n := len(days); n == 0 || len(days[n-1].Times) == 0 || days[n-1].Times[len(days[n-1].Times)-1] <= to {
+		after, err := t.days(ctx, state, last+1, last+1, &work)
+		if err != nil {
+			return nil, err
+		}
+		days = append(days, after...)
+	}
+	if err := work.failures.all(pool.Window{From: from, To: to}, days); err != nil {
+		return nil, err
+	}
+	notices := append(slices.Clone(state.Notices()), work.failures.notices()...)
+	for _, d := range days {
+		notices = append(notices, d.notices()...)
+	}
+	v := newView(t.names, days, notices)
+	v.Work = work.total()
+	return v, nil
 }
 
-// untouched tells whether the files have changed without any change to the day: all its sources are complete, and no other
-// file has come to reach into it.
-func (t *Timeline) untouched(e *entry, files []file) bool {
-	from, to := texts(e.day.Date, t.zone)
-	return slices.EqualFunc(e.sources, touching(files, from, to), func(s source, f file) bool { return s.complete(f, from, to) })
+// reaches reports whether the day has a snapshot before t.
+func (d *Day) reaches(t pool.Micros) bool { return len(d.Times) > 0 && d.Times[0] < t }
+
+// days loads those of the given UTC days that may have a snapshot, in parallel. The newest goes first: it alone may have to be
+// read from the source. A day that cannot be read is left out, and one of the work's failures.
+func (t *Timeline) days(ctx context.Context, state snapshots.State, first, last int32, work *tally) ([]*Day, error) {
+	dates := slices.DeleteFunc(slices.Clone(state.Dates()), func(date int32) bool { return date < first || date > last })
+	days := make([]*Day, len(dates))
+	group, inner := parallel.WithContext(ctx)
+	group.SetLimit(cap(t.slots))
+	for i, date := range slices.Backward(dates) {
+		if inner.Err() != nil {
+			break
+		}
+		group.Go(func() (err error) {
+			days[i], err = t.day(inner, state, date, work)
+			if err != nil && inner.Err() == nil && !errors.Is(err, snapshots.ErrStale) {
+				work.failures.add(date, err)
+				return nil
+			}
+			return err
+		})
+	}
+	if err := cmp.Or(group.Wait(), ctx.Err()); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(days, func(d *Day) bool { return d == nil }), nil
 }
 
-// worthKeeping is how many new snapshots make it worth to write a day that still grows.
-const worthKeeping = 8
-
-func (t *Timeline) read(ctx context.Context, e *entry, date int32, files []file, work *tally) (err error) {
-	if e.day == nil && t.fromDisk(ctx, e, date, files) && t.untouched(e, files) {
-		work.onDisk.Add(1)
+// Range returns the first and the newest snapshot of the source; ok is false when there is none. Days that cannot be read are
+// left out.
+func (t *Timeline) Range(ctx context.Context) (first, newest pool.Micros, ok bool, err error) {
+	err = t.settled(ctx, func(state snapshots.State) error {
+		dates := state.Dates() // not each of them has a snapshot
+		var work tally
+		ok = false
+		find := func(date int32, take func(d *Day)) (bool, error) {
+			d, err := t.day(ctx, state, date, &work)
+			if ctx.Err() != nil || errors.Is(err, snapshots.ErrStale) {
+				return false, cmp.Or(ctx.Err(), err)
+			}
+			if err != nil || len(d.Times) == 0 {
+				return false, nil
+			}
+			take(d)
+			return true, nil
+		}
+		for _, date := range dates {
+			found, err := find(date, func(d *Day) { first, ok = d.Times[0], true })
+			if err != nil {
+				return err
+			}
+			if found {
+				break
+			}
+		}
+		for _, date := range slices.Backward(dates) {
+			found, err := find(date, func(d *Day) { newest = d.Times[len(d.Times)-1] })
+			if found || err != nil {
+				return err
+			}
+		}
 		return nil
-	}
-	var in *ingest
-	if e.day != nil {
-		if in, err = t.goOn(ctx, e, files); err != nil {
-			return err
-		}
-	}
-	if in == nil {
-		in = newIngest(date, t.zone, t.names)
-		if err := in.read(ctx, files); err != nil {
-			return err
-		}
-	}
-	work.read.Add(1)
-	work.rows.Add(in.rows)
-	e.day, e.tail = in.day()
-	e.sources = in.sources
-	if n, finished := len(e.day.Times), in.finished(files); t.disk != nil && (finished || n >= e.written+worthKeeping) {
-		if err := fingerprint(ctx, e.sources, files); err != nil {
-			return err
-		}
-		t.disk.write(e.day, e.sources, e.tail, finished, t.names)
-		e.written = n
-	}
-	return nil
-}
-
-// fromDisk takes the day from the cache directory, if what it was made from is still there. More rows may have come since.
-func (t *Timeline) fromDisk(ctx context.Context, e *entry, date int32, files []file) bool {
-	if t.disk == nil {
-		return false
-	}
-	header, segment, ok := t.disk.read(date, t.names)
-	if !ok {
-		return false
-	}
-	from, to := texts(date, t.zone)
-	var sources []source
-	files = touching(files, from, to)
-	if len(files) != len(header.Sources) {
-		return false
-	}
-	for i, k := range header.Sources {
-		f := files[i]
-		if k.File != f.Name || k.Inode != f.state.Inode || k.Columns != f.state.Columns || f.state.First > k.First || f.state.Last < k.Last {
-			return false
-		}
-		if f.state.Unordered && f.state.Find(from, to) != (snapshots.Rowids{First: k.First, Last: k.Last}) {
-			return false
-		}
-		if hashes, err := f.Hash(ctx, f.state, k.Rows); err != nil || !slices.Equal(hashes, k.Hashes) {
-			return false
-		}
-		sources = append(sources, source{file: k.File, inode: k.Inode, columns: k.Columns, edits: f.state.Rewritten, rows: snapshots.Rowids{First: k.First, Last: k.Last}, closed: k.Closed})
-	}
-	d, err := segment()
-	if err != nil {
-		return false // dropped, and read anew
-	}
-	e.day, e.sources, e.tail, e.written = d, sources, header.Tail, len(d.Times)
-	return true
+	})
+	return first, newest, ok, err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
+	"github.com/chtc/gpureports/pkg/snapshots/stores"
 )
 
 // drawnRow is a row as a test draws it, with the time that its text is meant to say.
@@ -324,9 +325,16 @@ func TestDaysGrow(testingT *testing.T) {
 // open opens a pool; cache "" keeps segments in memory only.
 func open(t testing.TB, dir, zone, cache string) *Timeline {
 	t.Helper()
+	return openWith(t, dir, zone, cache, 1<<30)
+}
+
+func openWith(t testing.TB, dir, zone, cache string, maxDisk int64) *Timeline {
+	t.Helper()
 	d, err := snapshots.OpenDir(dir)
 	require.NoError(t, err)
 	z, err := localtime.Parse([]byte(`"` + zone + `"`))
 	require.NoError(t, err)
-	return New(Options{Snapshots: d, Zone: z, MaxBytes: 1 << 30, CacheDir: cache, MaxDiskBytes: 1 << 30})
+	return New(Options{
+		Source: stores.OpenDir(d, z), MaxBytes: 1 << 30, CacheDir: cache, CacheName: stores.CacheName(d, z), MaxDiskBytes: maxDisk,
+	})
 }

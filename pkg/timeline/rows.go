@@ -6,25 +6,16 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cespare/xxhash/v2"
-
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// rowTable numbers the distinct rows of a day, so that each is parsed once: of the 140,000 rows that 900 GPUs make in
-// a day, 15,000 are distinct. A row remembers which one followed it in the last snapshot: nine times out of ten it does again.
+// rowTable holds what the distinct rows of a day say: of the 140,000 rows that 900 GPUs make in a day, 15,000 are distinct,
+// and each is parsed once.
 type rowTable struct {
 	names *Names
 
-	ids   map[uint64]uint32 // by hash; rows with equal hashes follow each other in next
-	next  []uint32
-	bytes []byte
-	ends  []uint32 // of each row in bytes
-	after []uint32 // the row that followed last time
-	last  uint32   // the row before
-
-	parsed   []parsedRow
+	parsed   []parsedRow // by the rows' numbers
 	distinct []Row
 	indices  map[Row]uint32
 	gpus     []gpuOfDay
@@ -49,65 +40,31 @@ type gpuOfDay struct {
 	machine uint32
 }
 
-const (
-	noGPU = 1<<32 - 1
-	noRow = 1<<32 - 1
-)
+const noGPU = 1<<32 - 1
 
 func newRowTable(names *Names) *rowTable {
-	t := &rowTable{names: names, ids: map[uint64]uint32{}, last: noRow, indices: map[Row]uint32{}, gpuIndex: map[GPU]uint32{}, machine: map[Symbol]uint32{}}
+	t := &rowTable{names: names, indices: map[Row]uint32{}, gpuIndex: map[GPU]uint32{}, machine: map[Symbol]uint32{}}
 	t.index(Row{})
 	return t
 }
 
-// id returns the number of a row.
-func (t *rowTable) id(row snapshots.Row) uint32 {
-	if t.last != noRow {
-		if guess := t.after[t.last]; guess != noRow && string(t.text(guess)) == string(row) {
-			t.last = guess
-			return guess
-		}
+// add parses the next distinct row.
+func (t *rowTable) add(row snapshots.Row) { t.parsed = append(t.parsed, t.parse(row.Columns())) }
+
+// know numbers the rows, GPUs and machines of a day as the day does. The table must be new.
+func (t *rowTable) know(d *Day) {
+	for _, row := range d.rows {
+		t.index(row)
 	}
-	id := t.find(row)
-	if t.last != noRow {
-		t.after[t.last] = id
+	for i := range d.machines {
+		t.machineIndex(d.machines[i].Name)
 	}
-	t.last = id
-	return id
+	for _, g := range d.gpus {
+		t.gpu(g.gpu, g.machine)
+	}
 }
 
-func (t *rowTable) text(id uint32) []byte {
-	begin := uint32(0)
-	if id > 0 {
-		begin = t.ends[id-1]
-	}
-	return t.bytes[begin:t.ends[id]]
-}
-
-func (t *rowTable) find(row snapshots.Row) uint32 {
-	hash := xxhash.Sum64(row)
-	first, known := t.ids[hash]
-	if known {
-		for id := first; id != noRow; id = t.next[id] {
-			if string(t.text(id)) == string(row) {
-				return id
-			}
-		}
-	}
-	id := uint32(len(t.ends))
-	t.bytes = append(t.bytes, row...)
-	t.ends = append(t.ends, uint32(len(t.bytes)))
-	t.after = append(t.after, noRow)
-	t.next = append(t.next, noRow)
-	if known {
-		t.next[id] = first
-	}
-	t.ids[hash] = id
-	t.parsed = append(t.parsed, t.parse(row.Columns()))
-	return id
-}
-
-func (t *rowTable) parse(text [10]string) parsedRow {
+func (t *rowTable) parse(text [snapshots.Columns]string) parsedRow {
 	p := parsedRow{gpu: noGPU, machine: noGPU}
 	if machine := text[snapshots.Machine]; !pool.IsBlank(machine) {
 		p.machine = t.machineIndex(t.names.Symbol(machine))
@@ -165,26 +122,4 @@ func (t *rowTable) gpu(g GPU, machine uint32) uint32 {
 		t.gpuIndex[g], t.gpus = i, append(t.gpus, gpuOfDay{g, machine})
 	}
 	return i
-}
-
-// twice counts the blocks of a repeated hour in which most slots stand twice: they may be two runs of the collector with
-// the same text, one of each pass, which nothing tells apart.
-func (t *rowTable) twice(blocks []block) (n uint32) {
-	type slot struct {
-		name Symbol
-		gpu  uint32
-	}
-	for _, b := range blocks {
-		if !b.repeated || len(b.rows) == 0 {
-			continue
-		}
-		slots := map[slot]bool{}
-		for _, id := range b.rows {
-			slots[slot{t.parsed[id].slot, t.parsed[id].gpu}] = true
-		}
-		if 3*len(slots) <= 2*len(b.rows) {
-			n++
-		}
-	}
-	return n
 }

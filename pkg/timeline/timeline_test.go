@@ -15,6 +15,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
+	"github.com/chtc/gpureports/pkg/timeline/keep"
 )
 
 const september = "gpu_state_2025-09.db"
@@ -114,18 +115,19 @@ func TestCacheDirectory(t *testing.T) {
 	require.NoError(t, tl.CacheError())
 	require.NoError(t, tl.Close())
 
-	segments, err := filepath.Glob(filepath.Join(cache, cacheFolder, "*.segment"))
+	segments, err := filepath.Glob(filepath.Join(cache, keep.Folder, "*.segment"))
 	require.NoError(t, err)
 	require.Len(t, segments, 8, "600 quarters are 6 finished days and one that runs; the empty day before them is finished too")
-	info, err := os.Stat(filepath.Join(cache, cacheFolder))
+	info, err := os.Stat(filepath.Join(cache, keep.Folder))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
 
 	tl = open(t, dir, "UTC", cache)
-	files, _, err := tl.files(t.Context())
+	state, err := tl.look(t.Context())
 	require.NoError(t, err)
-	e := &entry{}
-	require.True(t, tl.fromDisk(t.Context(), e, pool.DayOf(start)+2, files))
+	holds, err := tl.fromDisk(t.Context(), state, pool.DayOf(start)+2, &entry{})
+	require.NoError(t, err)
+	require.True(t, holds)
 	v := load(t, tl, rows)
 	requireEqual(t, ask(rows), v)
 	require.Equal(t, Work{OnDisk: 8, Read: 1}, v.Work, "the empty day to come is looked at too")
@@ -150,11 +152,10 @@ func TestCacheDirectory(t *testing.T) {
 		}
 		require.NoError(t, os.WriteFile(name, content, 0o600))
 	}
-	foreign := filepath.Join(cache, cacheFolder, "README")
+	foreign := filepath.Join(cache, keep.Folder, "README")
 	require.NoError(t, os.WriteFile(foreign, []byte("hands off"), 0o600))
-	tl = open(t, dir, "UTC", cache)
+	tl = openWith(t, dir, "UTC", cache, 1) // every write now drops what it can
 	defer tl.Close()
-	tl.disk.max = 1 // every write now drops what it can
 	requireEqual(t, ask(rows), load(t, tl, rows))
 	require.FileExists(t, foreign)
 }
@@ -174,7 +175,7 @@ func TestCacheDirectoryCannotBeUsed(t *testing.T) {
 	cache := t.TempDir()
 	tl = open(t, dir, "UTC", cache)
 	defer tl.Close()
-	require.NoError(t, os.RemoveAll(filepath.Join(cache, cacheFolder)))
+	require.NoError(t, os.RemoveAll(filepath.Join(cache, keep.Folder)))
 	requireEqual(t, ask(rows), load(t, tl, rows))
 	require.Error(t, tl.CacheError())
 }
@@ -191,7 +192,7 @@ func TestMemoryBudget(t *testing.T) {
 	for _, d := range v.Days {
 		largest = max(largest, d.Bytes())
 	}
-	tl.cache.days.SetMaximum(uint64(3 * largest))
+	tl.memory.SetBudget(int64(3 * largest))
 	for range 3 {
 		requireEqual(t, ask(rows), load(t, tl, rows))
 		used, budget := tl.Memory()
@@ -245,7 +246,7 @@ func TestUnorderedFile(t *testing.T) {
 	defer tl.Close()
 	v := load(t, tl, rows)
 	requireEqual(t, ask(rows), v)
-	require.Contains(t, v.Notices, Notice{false, september + " is not in the order of time: it is read in full"})
+	require.Contains(t, v.Notices, Notice{Text: september + " is not in the order of time: it is read in full"})
 }
 
 func TestNoData(t *testing.T) {
@@ -285,7 +286,7 @@ func TestWarm(t *testing.T) {
 	tl := open(t, dir, "UTC", "")
 	defer tl.Close()
 	require.NoError(t, tl.Warm(t.Context()))
-	e, done, err := tl.cache.acquire(t.Context(), pool.DayOf(start)+1)
+	e, _, done, err := tl.memory.Acquire(t.Context(), pool.DayOf(start)+1)
 	require.NoError(t, err)
 	done()
 	warm := e.day

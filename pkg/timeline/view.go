@@ -5,6 +5,7 @@ import (
 	"sort"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
 // View is a range of whole UTC days of a timeline, for pure computations to read. It is never changed.
@@ -21,10 +22,7 @@ type View struct {
 }
 
 // Notice is something that a user should know about the data, with numbers.
-type Notice struct {
-	Warning bool // the answer may be affected
-	Text    string
-}
+type Notice = snapshots.Notice
 
 // newView joins days, ascending by date.
 func newView(names *Names, days []*Day, notices []Notice) *View {

@@ -10,21 +10,21 @@ import (
 // Warm loads all days, newest first, until the memory's budget is used up or ctx ends. It gives way to queries: between
 // two days it waits until no load is under way. Days that cannot be read are left to the queries that ask for them.
 func (t *Timeline) Warm(ctx context.Context) error {
-	files, _, err := t.files(ctx)
+	state, err := t.look(ctx)
 	if err != nil {
 		return err
 	}
-	for _, date := range slices.Backward(t.dates(files)) {
-		if t.cache.full() {
+	for _, date := range slices.Backward(state.Dates()) {
+		if t.memory.Full() {
 			return nil
 		}
 		if err := t.idle(ctx); err != nil {
 			return err
 		}
-		if files, _, err = t.files(ctx); err != nil {
+		if state, err = t.look(ctx); err != nil {
 			return err
 		}
-		if _, err := t.day(ctx, date, files, new(tally)); ctx.Err() != nil {
+		if _, err := t.day(ctx, state, date, new(tally)); ctx.Err() != nil {
 			return cmp.Or(err, ctx.Err())
 		}
 	}
@@ -43,6 +43,3 @@ func (t *Timeline) idle(ctx context.Context) error {
 	}
 	return ctx.Err()
 }
-
-// Memory returns the bytes of the segments that are held, and the budget.
-func (t *Timeline) Memory() (used, budget int64) { return t.cache.used() }

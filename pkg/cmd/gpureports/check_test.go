@@ -85,7 +85,7 @@ func TestCheckNothing(t *testing.T) {
 	dir := t.TempDir()
 	code, text, _ := checkOf(t, dir, map[string]any{})
 	require.Equal(t, exitFailed, code)
-	require.Contains(t, text, "error    Snapshots: no file gpu_state_YYYY-MM.db in "+dir[:20])
+	require.Contains(t, text, "error    Snapshots: no month file gpu_state_YYYY-MM.db in the snapshot directory "+dir[:20])
 	code, text, _ = checkOf(t, filepath.Join(dir, "missing"), map[string]any{})
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, text, "does not exist")

@@ -17,6 +17,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -41,7 +42,7 @@ func Open(t testing.TB, dir, zone string, answer Answer) Source {
 	require.NoError(t, err)
 	lists, err := d.Lists("chtc_owned", "masked_hosts.yaml")
 	require.NoError(t, err)
-	tl := timeline.New(timeline.Options{Snapshots: d, Zone: z, MaxBytes: 1 << 28})
+	tl := timeline.New(timeline.Options{Source: stores.OpenDir(d, z), MaxBytes: 1 << 28})
 	t.Cleanup(func() { require.NoError(t, tl.Close()) })
 	return Source{tl, query.Env{Zone: z, SliceMinutes: 15, Lists: lists}, answer}
 }

@@ -1,18 +1,22 @@
-package snapshots
+package sqlite
 
 import (
 	"bytes"
 	"context"
 	"database/sql"
 	"encoding/binary"
+	"math"
 	"strconv"
 	"strings"
+
+	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// fields are the texts of one row as SQL gives them, the timestamp first.
+// fields are the texts of one row as SQL gives them, by place.
 type fields struct {
-	texts  [1 + columns][]byte
-	buffer Row
+	texts  [places][]byte
+	count  int // of places that are read: the usage is the last one
+	buffer snapshots.Row
 }
 
 // separator stands between the texts of a line. A row whose own texts hold it is read column by column.
@@ -20,24 +24,23 @@ const separator = 0x1f
 
 // line is an expression for a row's rowid and texts as one text: a driver's call for each column takes most of the time of
 // reading a row.
-func (s *schema) line() string {
-	return "concat(rowid, X'1F', " + strings.Join(s.columns(), ", X'1F', ") + ")"
+func (s *schema) line(usage bool) string {
+	return "concat(rowid, X'1F', " + strings.Join(s.columns(usage), ", X'1F', ") + ")"
 }
 
-// selection lists the timestamp and the columns, as text: the driver would parse the timestamp, which is slow, and would
+// selection lists what is read, as text: the driver would parse the timestamp, which is slow, and would
 // apply a zone that is ours to apply.
-func (s *schema) selection() string {
-	parts := s.columns()
+func (s *schema) selection(usage bool) string {
+	parts := s.columns(usage)
 	for i, column := range parts {
 		parts[i] = "CAST(" + column + " AS TEXT)"
 	}
 	return strings.Join(parts, ", ")
 }
 
-// columns names the timestamp and the columns, NULL for those that the table lacks.
-func (s *schema) columns() []string {
-	names := []string{quoted(s.order[s.timestamp])}
-	for _, position := range s.positions {
+// columns names what is read, by place, NULL for what the table lacks.
+func (s *schema) columns(usage bool) (names []string) {
+	for _, position := range s.positions[:count(usage)] {
 		if position < 0 {
 			names = append(names, "NULL")
 		} else {
@@ -45,6 +48,14 @@ func (s *schema) columns() []string {
 		}
 	}
 	return names
+}
+
+// count is how many places are read.
+func count(usage bool) int {
+	if usage {
+		return places
+	}
+	return usagePlace
 }
 
 func quoted(column string) string { return `"` + strings.ReplaceAll(column, `"`, `""`) + `"` }
@@ -59,31 +70,51 @@ func cutRowid(line []byte) (rowid int64, texts []byte) {
 // split takes a line over; ok is false when it does not tell where the texts end.
 func (f *fields) split(line []byte) (rowid int64, ok bool) {
 	rowid, rest := cutRowid(line)
-	for i := range columns {
+	for i := range f.count - 1 {
 		end := bytes.IndexByte(rest, separator)
 		if end < 0 {
 			return rowid, false
 		}
 		f.texts[i], rest = rest[:end], rest[end+1:]
 	}
-	f.texts[columns] = rest
+	f.texts[f.count-1] = rest
 	return rowid, bytes.IndexByte(rest, separator) < 0
 }
 
 // read asks for the row with a rowid column by column.
 func (f *fields) read(ctx context.Context, db *sql.DB, s *schema, rowid int64) error {
-	var targets [1 + columns]any
+	targets := make([]any, f.count)
 	for i := range targets {
 		targets[i] = &f.texts[i]
 	}
-	return db.QueryRowContext(ctx, "SELECT "+s.selection()+" FROM gpu_state WHERE rowid = ?", rowid).Scan(targets[:]...)
+	query := "SELECT " + s.selection(f.count == places) + " FROM gpu_state WHERE rowid = ?"
+	return db.QueryRowContext(ctx, query, rowid).Scan(targets...)
 }
 
-func (f *fields) timestamp() []byte { return f.texts[0] }
+func (f *fields) timestamp() []byte { return f.texts[timestampPlace] }
 
-func (f *fields) row() Row {
+func (f *fields) usage() float64 {
+	if f.count < places {
+		return notMeasured
+	}
+	return usageOf(f.texts[usagePlace])
+}
+
+// notMeasured is the usage of a row without one.
+var notMeasured = math.NaN()
+
+// usageOf reads a number, NaN if it is none.
+func usageOf(text []byte) float64 {
+	value, err := strconv.ParseFloat(string(text), 64)
+	if err != nil {
+		return notMeasured
+	}
+	return value
+}
+
+func (f *fields) row() snapshots.Row {
 	f.buffer = f.buffer[:0]
-	for _, text := range f.texts[1:] {
+	for _, text := range f.texts[firstPlace:usagePlace] {
 		f.buffer = append(binary.AppendUvarint(f.buffer, uint64(len(text))), text...)
 	}
 	return f.buffer

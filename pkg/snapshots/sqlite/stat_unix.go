@@ -1,14 +1,14 @@
 //go:build unix
 
-package snapshots
+package sqlite
 
 import (
 	"os"
 	"syscall"
 )
 
-// inode tells files of one name apart.
-func inode(info os.FileInfo) uint64 {
+// inodeOf tells files of one name apart.
+func inodeOf(info os.FileInfo) uint64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Ino
 	}

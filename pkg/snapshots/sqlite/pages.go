@@ -1,4 +1,4 @@
-package snapshots
+package sqlite
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+
+	"github.com/chtc/gpureports/pkg/snapshots/months"
 )
 
 // Reading whole pages of the table's b-tree through SQLite's own sqlite_dbpage, and taking the records out of them here,
@@ -34,16 +36,16 @@ type child struct {
 }
 
 // scanPages gives the rows to the visitor and moves r.First behind those of whole transactions.
-func (f *File) scanPages(ctx context.Context, s State, r *Rowids, run *runs) error {
-	conn, err := f.db.Conn(ctx)
+func (c *content) scanPages(ctx context.Context, r *months.Range, run *runs) error {
+	conn, err := c.handle.db.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	parser := newParser(&s.schema)
+	parser := newParser(&c.schema, run.usage)
 	for !r.Empty() {
-		chunk := Rowids{r.First, min(r.Last, r.First+maxPagedRows-1)}
-		if err := readChunk(ctx, conn, s, chunk, parser, run); err != nil {
+		chunk := months.Range{First: r.First, Last: min(r.Last, r.First+maxPagedRows-1)}
+		if err := readChunk(ctx, conn, c.schema.root, chunk, parser, run); err != nil {
 			return err
 		}
 		r.First = chunk.Last + 1
@@ -52,7 +54,7 @@ func (f *File) scanPages(ctx context.Context, s State, r *Rowids, run *runs) err
 }
 
 // readChunk is one read transaction.
-func readChunk(ctx context.Context, conn *sql.Conn, s State, r Rowids, parser *parser, run *runs) error {
+func readChunk(ctx context.Context, conn *sql.Conn, root int64, r months.Range, parser *parser, run *runs) error {
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return err
@@ -63,10 +65,10 @@ func readChunk(ctx context.Context, conn *sql.Conn, s State, r Rowids, parser *p
 		return err
 	}
 	defer p.one.Close()
-	if err := p.begin(ctx, tx, s); err != nil {
+	if err := p.begin(ctx, tx, root); err != nil {
 		return err
 	}
-	if err := p.walk(ctx, child{uint32(s.schema.root), math.MaxInt64}, r, 0); err != nil {
+	if err := p.walk(ctx, child{uint32(root), math.MaxInt64}, r, 0); err != nil {
 		return err
 	}
 	numbers := make([]uint32, len(p.leaves))
@@ -105,8 +107,8 @@ func readChunk(ctx context.Context, conn *sql.Conn, s State, r Rowids, parser *p
 	return nil
 }
 
-// begin checks that the file is as the state says, within the transaction.
-func (p *pages) begin(ctx context.Context, tx *sql.Tx, s State) error {
+// begin checks that the table is where it was, within the transaction.
+func (p *pages) begin(ctx context.Context, tx *sql.Tx, known int64) error {
 	var root int64
 	if err := tx.QueryRowContext(ctx, "SELECT rootpage FROM sqlite_schema WHERE type = 'table' AND name = 'gpu_state'").Scan(&root); err != nil {
 		return err
@@ -121,7 +123,7 @@ func (p *pages) begin(ctx context.Context, tx *sql.Tx, s State) error {
 	}
 	p.usable = size - int(header[20])
 	const utf8 = 1
-	if root != s.schema.root || root < 2 || len(header) != size || p.usable < 480 || binary.BigEndian.Uint32(header[56:]) != utf8 {
+	if root != known || root < 2 || len(header) != size || p.usable < 480 || binary.BigEndian.Uint32(header[56:]) != utf8 {
 		return errUnusual
 	}
 	return nil
@@ -144,7 +146,7 @@ const (
 )
 
 // walk collects the leaves below a page that can hold rowids of the range.
-func (p *pages) walk(ctx context.Context, parent child, r Rowids, depth int) error {
+func (p *pages) walk(ctx context.Context, parent child, r months.Range, depth int) error {
 	page, err := p.page(ctx, parent.page)
 	switch {
 	case err != nil:
@@ -177,7 +179,7 @@ func (p *pages) walk(ctx context.Context, parent child, r Rowids, depth int) err
 }
 
 // childrenOf returns those of an interior page's children that can hold rowids of the range. greatest is the page's own.
-func childrenOf(page []byte, greatest int64, r Rowids) (children []child, err error) {
+func childrenOf(page []byte, greatest int64, r months.Range) (children []child, err error) {
 	cells := int(binary.BigEndian.Uint16(page[3:]))
 	if 12+2*cells > len(page) {
 		return nil, errUnusual
@@ -207,7 +209,7 @@ func childrenOf(page []byte, greatest int64, r Rowids) (children []child, err er
 }
 
 // leaf gives the rows of a leaf page, which can hold rowids up to greatest.
-func (p *pages) leaf(ctx context.Context, page []byte, greatest int64, r Rowids, parser *parser, run *runs) error {
+func (p *pages) leaf(ctx context.Context, page []byte, greatest int64, r months.Range, parser *parser, run *runs) error {
 	cells := int(binary.BigEndian.Uint16(page[3:]))
 	if 8+2*cells > len(page) {
 		return errUnusual

@@ -1,27 +1,29 @@
-package snapshots
+package sqlite
 
 import (
 	"encoding/binary"
+	"math"
 	"strconv"
-	"strings"
+
+	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
 // parser takes the columns that are read out of a record (https://sqlite.org/fileformat2.html, section 2.1).
 type parser struct {
-	want   []int // for each column of the table: 0 not read, 1 the timestamp, 2 … the columns
-	values [1 + columns][]byte
-	digits [1 + columns][24]byte // of numbers
-	buffer Row
+	want   []int // for each column of the table: 0 not read, else 1 + its place
+	values [places][]byte
+	digits [places][24]byte // of numbers
+	used   float64
+	buffer snapshots.Row
 }
 
-func newParser(s *schema) *parser {
+func newParser(s *schema, usage bool) *parser {
 	p := &parser{want: make([]int, len(s.order))}
-	for c, position := range s.positions {
+	for place, position := range s.positions[:count(usage)] {
 		if position >= 0 {
-			p.want[position] = 2 + c
+			p.want[position] = 1 + place
 		}
 	}
-	p.want[s.timestamp] = 1
 	for len(p.want) > 0 && p.want[len(p.want)-1] == 0 {
 		p.want = p.want[:len(p.want)-1]
 	}
@@ -31,6 +33,7 @@ func newParser(s *schema) *parser {
 // record parses a record. Columns that it ends before are NULL.
 func (p *parser) record(b []byte) error {
 	clear(p.values[:])
+	p.used = notMeasured
 	size, n := varint(b)
 	if n == 0 || size > uint64(len(b)) || int(size) < n {
 		return errUnusual
@@ -53,7 +56,9 @@ func (p *parser) record(b []byte) error {
 		}
 		if want > 0 {
 			value := body[:length]
-			if kind < 12 {
+			if want-1 == usagePlace {
+				p.used, value = p.measured(kind, value), nil
+			} else if kind < 12 {
 				var ok bool
 				if value, ok = p.number(want-1, kind, value); !ok {
 					return errUnusual
@@ -100,11 +105,26 @@ func (p *parser) number(slot int, kind uint64, value []byte) (text []byte, ok bo
 	return strconv.AppendInt(p.digits[slot][:0], n, 10), true
 }
 
-func (p *parser) timestamp() []byte { return p.values[0] }
+// measured is a value as a number, of whatever type it was stored as; NaN if it is none.
+func (p *parser) measured(kind uint64, value []byte) float64 {
+	switch {
+	case kind == 0:
+		return notMeasured
+	case kind == 7:
+		return math.Float64frombits(binary.BigEndian.Uint64(value))
+	case kind < 12:
+		value, _ = p.number(usagePlace, kind, value)
+	}
+	return usageOf(value)
+}
 
-func (p *parser) row() Row {
+func (p *parser) timestamp() []byte { return p.values[timestampPlace] }
+
+func (p *parser) usage() float64 { return p.used }
+
+func (p *parser) row() snapshots.Row {
 	b := p.buffer[:0]
-	for _, value := range p.values[1:] {
+	for _, value := range p.values[firstPlace:usagePlace] {
 		if len(value) < 0x80 {
 			b = append(b, byte(len(value)))
 		} else {
@@ -114,16 +134,4 @@ func (p *parser) row() Row {
 	}
 	p.buffer = b
 	return b
-}
-
-// isReal tells whether a column's declared type gives it REAL affinity (https://sqlite.org/datatype3.html, section 3.1):
-// SQLite stores such numbers as integers where it can and shows them with a point.
-func isReal(declared string) bool {
-	declared = strings.ToUpper(declared)
-	for _, other := range []string{"INT", "CHAR", "CLOB", "TEXT", "BLOB"} {
-		if strings.Contains(declared, other) {
-			return false
-		}
-	}
-	return strings.Contains(declared, "REAL") || strings.Contains(declared, "FLOA") || strings.Contains(declared, "DOUB")
 }

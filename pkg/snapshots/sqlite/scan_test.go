@@ -1,4 +1,4 @@
-package snapshots
+package sqlite
 
 import (
 	"context"
@@ -12,52 +12,58 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/months"
 	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
 // tape keeps all that a scan gives.
 type tape struct {
 	lines []string
-	skip  func(timestamp string) bool
+	skip  func(local months.Local) bool
 	fail  int // fails at the n-th row, 0 = never
 }
 
 var errTape = errors.New("the visitor has enough")
 
-func (t *tape) Snapshot(rowid int64, timestamp []byte) (bool, error) {
-	t.lines = append(t.lines, fmt.Sprintf("%d at %s", rowid, timestamp))
-	return t.skip == nil || !t.skip(string(timestamp)), nil
+func (t *tape) Run(number int64, local months.Local) (bool, error) {
+	t.lines = append(t.lines, fmt.Sprintf("%d at %d", number, local))
+	return t.skip == nil || !t.skip(local), nil
 }
 
-func (t *tape) Row(row Row) error {
-	t.lines = append(t.lines, fmt.Sprintf("%q", row.Columns()))
+func (t *tape) Row(row snapshots.Row, usage float64) error {
+	t.lines = append(t.lines, fmt.Sprintf("%q %v", row.Columns(), usage))
 	if t.fail > 0 && len(t.lines) >= t.fail {
 		return errTape
 	}
 	return nil
 }
 
-func openFile(t testing.TB, dir, name string) (*File, State) {
+// opened opens a month file of a directory.
+func opened(t testing.TB, dir, name string) *file {
 	t.Helper()
-	d, err := OpenDir(dir)
+	d, err := snapshots.OpenDir(dir)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = d.Close() })
-	return fileOf(t, d, name)
+	f := Format.Open(d, name).(*file)
+	t.Cleanup(func() {
+		f.Close()
+		require.NoError(t, d.Close())
+	})
+	return f
 }
 
-func fileOf(t testing.TB, d *Dir, name string) (*File, State) {
+func (f *file) mustLook(t testing.TB) *content {
 	t.Helper()
-	files, err := d.Files(t.Context())
+	c, err := f.Look(t.Context(), true)
 	require.NoError(t, err)
-	for _, f := range files {
-		if f.Name == name {
-			s, err := f.State(t.Context())
-			require.NoError(t, err)
-			return f, s
-		}
-	}
-	require.Fail(t, "no such file", name)
-	return nil, State{}
+	return c.(*content)
+}
+
+// lookAt opens a month file and looks at it.
+func lookAt(t testing.TB, dir, name string) *content {
+	t.Helper()
+	return opened(t, dir, name).mustLook(t)
 }
 
 const month = "gpu_state_2025-09.db"
@@ -67,12 +73,12 @@ const month = "gpu_state_2025-09.db"
 func drawFile(t *rapid.T, tt *testing.T, dir string) {
 	types := []string{"TEXT", "TEXT", "TEXT", "BIGINT", "", "NUMERIC", "BLOB", "FLOAT", "VARCHAR(20) COLLATE NOCASE"}
 	var schema []string
-	for _, name := range append([]string{timestampColumn, "Disk", "Other"}, columnNames[:]...) {
-		if (name == columnNames[DeviceName] || name == "Disk" || name == columnNames[PreventJobsReason]) && rapid.Bool().Draw(t, "missing") {
+	for _, name := range append([]string{snapshots.TimestampColumn, "Disk", "Other"}, append(snapshots.ColumnNames[:], snapshots.UsageColumn)...) {
+		if (name == snapshots.ColumnNames[snapshots.DeviceName] || name == "Disk" || name == snapshots.UsageColumn || name == snapshots.ColumnNames[snapshots.PreventJobsReason]) && rapid.Bool().Draw(t, "missing") {
 			continue
 		}
 		declared := rapid.SampledFrom(types).Draw(t, "type")
-		if name == timestampColumn {
+		if name == snapshots.TimestampColumn {
 			declared = "DATETIME"
 		}
 		schema = append(schema, strings.TrimSpace(`"`+name+`" `+declared))
@@ -94,13 +100,13 @@ func drawFile(t *rapid.T, tt *testing.T, dir string) {
 		if rapid.IntRange(0, 5).Draw(t, "next") == 0 {
 			text = text.Add(15 * time.Minute)
 		}
-		row := snapshotstest.Row{timestampColumn: text.Format("2006-01-02 15:04:05.000000")}
+		row := snapshotstest.Row{snapshots.TimestampColumn: text.Format("2006-01-02 15:04:05.000000")}
 		if rapid.IntRange(0, 20).Draw(t, "odd time") == 0 {
-			row[timestampColumn] = rapid.SampledFrom([]any{nil, "soon", int64(5)}).Draw(t, "time")
+			row[snapshots.TimestampColumn] = rapid.SampledFrom([]any{nil, "soon", int64(5)}).Draw(t, "time")
 		}
 		for _, column := range schema {
 			name := strings.Trim(strings.Split(column, " ")[0], `"`)
-			if name != timestampColumn {
+			if name != snapshots.TimestampColumn {
 				row[name] = values.Draw(t, name)
 			}
 		}
@@ -124,15 +130,14 @@ func TestScansAgree(tt *testing.T) {
 		dir, err := os.MkdirTemp(tt.TempDir(), "")
 		require.NoError(t, err)
 		drawFile(t, tt, dir)
-		d, err := OpenDir(dir)
-		require.NoError(t, err)
-		defer d.Close()
-		f, s := fileOf(tt, d, month)
-		r := Rowids{rapid.Int64Range(-3, 130).Draw(t, "first"), rapid.Int64Range(-3, 130).Draw(t, "last")}
-		skip := func(timestamp string) bool { return strings.Contains(timestamp, ":15:") }
+		c := lookAt(tt, dir, month)
+		r := months.Range{First: rapid.Int64Range(-3, 130).Draw(t, "first"), Last: rapid.Int64Range(-3, 130).Draw(t, "last")}
+		usage := rapid.Bool().Draw(t, "usage")
+		skip := func(local months.Local) bool { return local/pool.Minute%60 == 15 }
 		want, got := &tape{skip: skip}, &tape{skip: skip}
-		require.NoError(t, f.scanSQL(tt.Context(), s, r, &runs{visitor: want}))
-		require.NoError(t, f.Scan(tt.Context(), s, r, got))
+		sql := r
+		require.NoError(t, c.scanSQL(tt.Context(), &sql, &runs{visitor: want, usage: usage, before: months.None}))
+		require.NoError(t, c.Scan(tt.Context(), r, usage, got))
 		require.Equal(t, want.lines, got.lines)
 	})
 }
@@ -144,16 +149,19 @@ func TestPlainFilesAreReadByPages(t *testing.T) {
 		db := snapshotstest.Open(t, dir, month, snapshotstest.Schema, "journal_mode="+journal)
 		var rows []snapshotstest.Row
 		for i := range 5000 {
-			rows = append(rows, snapshotstest.Row{"Name": fmt.Sprintf("slot1_%d@m", i), "timestamp": "2025-09-01 00:00:00", "GPUs_GlobalMemoryMb": i, "GlobalJobId": strings.Repeat("x", i%300*30)})
+			rows = append(rows, snapshotstest.Row{"Name": fmt.Sprintf("slot1_%d@m", i), "timestamp": "2025-09-01 00:00:00", "GPUs_GlobalMemoryMb": i, "GlobalJobId": strings.Repeat("x", i%300*30),
+				"GPUsAverageUsage": []any{nil, 0.25, 1, "much", 1.999999999}[i%5]})
 		}
 		snapshotstest.Append(t, db, snapshotstest.Schema, rows...)
-		f, s := openFile(t, dir, month)
-		got, want := &tape{}, &tape{}
-		r := Rowids{17, 4800}
-		require.NoError(t, f.scanPages(t.Context(), s, &r, &runs{visitor: got}))
-		require.NoError(t, f.scanSQL(t.Context(), s, Rowids{17, 4800}, &runs{visitor: want}))
-		require.Equal(t, want.lines, got.lines)
-		require.Len(t, got.lines, 1+4784)
+		c := lookAt(t, dir, month)
+		for _, usage := range []bool{false, true} {
+			got, want := &tape{}, &tape{}
+			r, again := months.Range{First: 17, Last: 4800}, months.Range{First: 17, Last: 4800}
+			require.NoError(t, c.scanPages(t.Context(), &r, &runs{visitor: got, usage: usage, before: months.None}))
+			require.NoError(t, c.scanSQL(t.Context(), &again, &runs{visitor: want, usage: usage, before: months.None}))
+			require.Equal(t, want.lines, got.lines)
+			require.Len(t, got.lines, 1+4784)
+		}
 	}
 }
 
@@ -173,9 +181,7 @@ func TestScanBesideAWriter(t *testing.T) {
 				snapshotstest.Append(t, db, snapshotstest.Schema, rows...)
 			}
 			write(0)
-			d, err := OpenDir(dir)
-			require.NoError(t, err)
-			defer d.Close()
+			f := opened(t, dir, month)
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
@@ -189,13 +195,13 @@ func TestScanBesideAWriter(t *testing.T) {
 					reading = false
 				default:
 				}
-				f, s := fileOf(t, d, month)
-				c := &counter{}
-				require.NoError(t, f.Scan(t.Context(), s, Rowids{s.First, s.Last}, c))
-				require.Zero(t, c.rows%whole, "half a transaction")
-				require.Equal(t, c.snapshots*whole, c.rows)
+				c := f.mustLook(t)
+				count := &counter{}
+				require.NoError(t, c.Scan(t.Context(), c.info.Rows, false, count))
+				require.Zero(t, count.rows%whole, "half a transaction")
+				require.Equal(t, count.runs*whole, count.rows)
 				if !reading {
-					require.Equal(t, 101, c.snapshots)
+					require.Equal(t, 101, count.runs)
 				}
 			}
 		})
@@ -205,11 +211,11 @@ func TestScanBesideAWriter(t *testing.T) {
 func TestVisitorEndsScan(t *testing.T) {
 	dir := t.TempDir()
 	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{month: {{"Name": "a", "timestamp": "2025-09-01 00:00:00"}, {"Name": "b", "timestamp": "2025-09-01 00:00:00"}}})
-	f, s := openFile(t, dir, month)
+	c := lookAt(t, dir, month)
 	v := &tape{fail: 2}
-	require.ErrorIs(t, f.Scan(t.Context(), s, Rowids{1, 2}, v), errTape)
+	require.ErrorIs(t, c.Scan(t.Context(), months.Range{First: 1, Last: 2}, false, v), errTape)
 	require.Len(t, v.lines, 2)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, f.Scan(ctx, s, Rowids{1, 2}, &tape{}), context.Canceled)
+	require.ErrorIs(t, c.Scan(ctx, months.Range{First: 1, Last: 2}, false, &tape{}), context.Canceled)
 }

@@ -1,0 +1,185 @@
+package months
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
+)
+
+// margin is how much more is read on both sides of a day: repeated hours and late snapshots are up to an hour elsewhere in
+// the order of local time than in the order of time, and runs within a minute are one snapshot. What is farther off makes a
+// file unordered.
+const margin = pool.Hour + 2*pool.Minute
+
+// around returns the range of local time in which the day's rows can be.
+func around(date int32, zone *localtime.Zone) (from, to Local) {
+	begin := pool.Micros(date) * pool.Day
+	wide := margin
+	if zone.Changes(begin-pool.Day, begin+2*pool.Day) {
+		wide = pool.Day // a move to another zone can repeat many hours
+	}
+	return zone.Local(begin - wide), zone.Local(begin + pool.Day + wide)
+}
+
+// steady reports whether the zone's offset is the same wherever rows of the day can be.
+func steady(date int32, zone *localtime.Zone) bool {
+	begin := pool.Micros(date) * pool.Day
+	return !zone.Changes(begin-pool.Day, begin+2*pool.Day) && zone.Offset(begin-margin) == zone.Offset(begin+pool.Day+margin)
+}
+
+// day returns the pieces of files that the day's rows are in.
+func (s *state) day(date int32) []piece { return s.pieces(around(date, s.source.zone)) }
+
+// locate finds the rows of a piece of a day.
+func (s *state) locate(ctx context.Context, date int32, p piece) (source, error) {
+	rows, err := p.content.Seek(ctx, p.from, p.to)
+	if err != nil {
+		return source{}, err
+	}
+	found := source{
+		name: p.name, columns: columnsKey(p.info.Columns), rows: rows, closed: rows.Last < p.info.Rows.Last,
+		cut: p.cut(around(date, s.source.zone)),
+	}
+	found.fingerprint, err = p.content.Fingerprint(ctx, found.sampled())
+	return found, err
+}
+
+// Key implements snapshots.State.
+func (s *state) Key(ctx context.Context, date int32) (snapshots.Key, error) {
+	var sources []source
+	for _, p := range s.day(date) {
+		found, err := s.locate(ctx, date, p)
+		if err != nil {
+			return snapshots.Key{}, fmt.Errorf("find the rows of the day: %w", err)
+		}
+		sources = append(sources, found)
+	}
+	return snapshots.Key{Content: s.content(sources)}, nil
+}
+
+// Holds implements snapshots.State.
+func (s *state) Holds(ctx context.Context, date int32, k snapshots.Known) (bool, error) {
+	if k.Content == "" {
+		return false, nil
+	}
+	if k.State == snapshots.State(s) {
+		return true, nil
+	}
+	pieces := s.day(date)
+	sources, ok, err := s.still(ctx, date, pieces, k)
+	if !ok || err != nil {
+		return false, err
+	}
+	for i, p := range pieces {
+		if !sources[i].closed && sources[i].rows.Last != p.info.Rows.Last {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// still returns the sources of a key, in the order of the pieces; ok reports whether the rows that they name are what they
+// were.
+func (s *state) still(
+	ctx context.Context, date int32, pieces []piece, k snapshots.Known,
+) (sources []source, ok bool, err error) {
+	sources, ok = s.parse(k.Content)
+	if !ok || len(sources) != len(pieces) {
+		return nil, false, nil
+	}
+	before, _ := k.State.(*state)
+	for i, p := range pieces {
+		known := &sources[i]
+		if known.name != p.name || known.columns != columnsKey(p.info.Columns) || known.cut != p.cut(around(date, s.source.zone)) ||
+			p.info.Rows.First > known.rows.First || p.info.Rows.Last < known.rows.Last ||
+			p.info.Unordered && Find(p.info.Stretches, p.from, p.to) != known.rows {
+			return nil, false, nil
+		}
+		if before != nil && before.source == s.source {
+			if f := before.find(p.name); f == nil || f.err != nil || f.info.Edits != p.info.Edits {
+				return nil, false, nil // an edit need not show in the fingerprint
+			}
+			continue
+		}
+		fingerprint, err := p.content.Fingerprint(ctx, known.sampled())
+		if err != nil || fingerprint != known.fingerprint {
+			return nil, false, err
+		}
+	}
+	return sources, true, nil
+}
+
+// Rows implements snapshots.State.
+func (s *state) Rows(
+	ctx context.Context, date int32, from snapshots.Known, usage bool, v snapshots.Visitor,
+) (snapshots.Reading, error) {
+	r, err := s.resume(ctx, date, from, usage)
+	if r == nil && err == nil {
+		r = s.newReading(date, usage)
+		err = s.whole(ctx, r)
+	}
+	if err != nil {
+		return snapshots.Reading{}, err
+	}
+	return r.give(s, v)
+}
+
+// whole reads all rows that can belong to the day.
+func (s *state) whole(ctx context.Context, r *reading) error {
+	for n, p := range s.day(r.date) {
+		found, err := s.locate(ctx, r.date, p)
+		if err != nil {
+			return err
+		}
+		resolver := *r.zone.NewResolver()
+		if n > 0 { // the previous snapshot may be in the file before
+			resolver = r.readers[n-1].Resolver
+		}
+		r.sources = append(r.sources, found)
+		r.readers = append(r.readers, reader{Resolver: resolver, last: unread, date: noDate})
+		if err := r.scan(ctx, n, p, found.rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resume reads a day that is known from its newest snapshot on; nil if that is not possible.
+func (s *state) resume(ctx context.Context, date int32, from snapshots.Known, usage bool) (*reading, error) {
+	begin, ok := parseMark(from.Mark)
+	if !ok || !steady(date, s.source.zone) {
+		return nil, nil
+	}
+	pieces := s.day(date)
+	before, ok, err := s.still(ctx, date, pieces, from)
+	if !ok || err != nil || len(pieces) == 0 {
+		return nil, err
+	}
+	r := s.newReading(date, usage)
+	r.resumed, r.oddities = true, begin.Ahead
+	for n, p := range pieces {
+		found, err := s.locate(ctx, r.date, p)
+		if err != nil {
+			return nil, err
+		}
+		r.sources = append(r.sources, found)
+		r.readers = append(r.readers, reader{Resolver: *r.zone.NewResolver(), last: unread, date: date})
+		last := n == len(pieces)-1
+		known := before[n].rows
+		if found.rows.First != known.First || found.rows.Last < known.Last || found.rows.Last > known.Last && !last {
+			return nil, nil
+		}
+		if last {
+			if err := r.scan(ctx, n, p, Range{begin.Number, found.rows.Last}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if all := r.snapshots(); len(all) == 0 || all[0].time != begin.Time {
+		return nil, nil // rows came late
+	}
+	return r, nil
+}

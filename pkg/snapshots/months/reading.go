@@ -1,0 +1,153 @@
+package months
+
+import (
+	"context"
+	"math"
+
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
+)
+
+// reading takes the rows of one day: all of them, or those from its newest known snapshot on.
+type reading struct {
+	date     int32
+	zone     *localtime.Zone
+	usage    bool
+	resumed  bool
+	table    *table
+	blocks   []block
+	sources  []source
+	readers  []reader // of each source
+	oddities snapshots.Oddities
+	rows     int64
+}
+
+// reader is where the reading of a source is.
+type reader struct {
+	localtime.Resolver
+	local Local  // the last timestamp
+	last  int    // its block, or one of the two below
+	date  int32  // of the last one that could be read
+	lost  uint32 // rows ahead of the first timestamp that can be read, of a file's beginning
+}
+
+const (
+	unread     = -1 // no row was read yet
+	unreadable = -2 // the last timestamp could not be read
+)
+
+// noDate is before any timestamp that could be read.
+const noDate = math.MinInt32
+
+func (s *state) newReading(date int32, usage bool) *reading {
+	return &reading{date: date, zone: s.source.zone, usage: usage, table: newTable()}
+}
+
+func (r *reading) scan(ctx context.Context, n int, p piece, rows Range) error {
+	v := &visitor{
+		reading: r, reader: &r.readers[n], source: n, piece: p,
+		begin: pool.Micros(r.date) * pool.Day, beginning: rows.First == p.info.Rows.First,
+	}
+	if err := p.content.Scan(ctx, rows, r.usage, v); err != nil {
+		return err
+	}
+	r.rows += max(0, rows.Last-rows.First+1)
+	return nil
+}
+
+// snapshots are those of the day among what was read.
+func (r *reading) snapshots() []united { return onDay(unite(r.blocks), r.date) }
+
+// give hands the day to a visitor.
+func (r *reading) give(s *state, v snapshots.Visitor) (snapshots.Reading, error) {
+	all := r.snapshots()
+	found := snapshots.Reading{Key: snapshots.Key{Content: s.content(r.sources)}, Oddities: r.oddities, Rows: r.rows}
+	found.Oddities.Twice = r.table.twice(r.blocks)
+	v.Begin(r.resumed)
+	for id := range r.table.len() {
+		v.Distinct(r.table.row(uint32(id)))
+	}
+	var buffer snapshots.Snapshot
+	for _, u := range all {
+		if err := v.Snapshot(u.join(&buffer, r.usage)); err != nil {
+			return found, err
+		}
+	}
+	if len(all) > 0 {
+		found.Key.Mark = all[len(all)-1].mark(len(r.sources) - 1)
+	}
+	return found, nil
+}
+
+// visitor sorts the rows of a scan into blocks.
+type visitor struct {
+	*reading
+	reader    *reader
+	source    int
+	piece     piece
+	begin     pool.Micros // of the day
+	beginning bool        // the scan begins with the file's first row
+}
+
+// Run implements Visitor.
+func (v *visitor) Run(number int64, local Local) (bool, error) {
+	r := v.reader
+	if local != r.local || r.last == unread {
+		r.local = local
+		v.start(number, local)
+	}
+	if r.last == unreadable {
+		return true, nil // to be counted
+	}
+	if local < v.piece.from || local >= v.piece.to {
+		return false, nil
+	}
+	t := v.blocks[r.last].time
+	return v.begin <= t && t < v.begin+pool.Day+union, nil
+}
+
+// start opens a block for a timestamp.
+func (v *visitor) start(number int64, local Local) {
+	r := v.reader
+	if local == None { // counted, and told with the day
+		r.last = unreadable
+		return
+	}
+	got := r.Resolve(local)
+	r.last = len(v.blocks)
+	if r.date = pool.DayOf(got.Time); r.date == v.date {
+		v.oddities.Unreadable += r.lost
+	}
+	r.lost = 0
+	v.blocks = append(v.blocks, block{
+		time: got.Time, number: number, ahead: v.oddities, source: v.source, order: len(v.blocks), repeated: got.Repeated,
+	})
+	if r.date == v.date {
+		if got.Back {
+			v.oddities.Back++
+		}
+		if got.Missing {
+			v.oddities.Missing++
+		}
+	}
+}
+
+// Row implements Visitor.
+func (v *visitor) Row(row snapshots.Row, usage float64) error {
+	if r := v.reader; r.last == unreadable { // it belongs to the day of the rows before it
+		switch {
+		case r.date == v.date:
+			v.oddities.Unreadable++
+		case r.date == noDate && v.beginning:
+			r.lost++
+		}
+		return nil
+	}
+	b := &v.blocks[v.reader.last]
+	b.rows = append(b.rows, v.table.id(row))
+	if v.usage {
+		b.usage = append(b.usage, usage)
+	}
+	return nil
+}

@@ -1,0 +1,209 @@
+package months
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
+)
+
+// state is what the month files held at a moment.
+type state struct {
+	source *Source
+	files  []file // ascending by month, those of one month by rank
+
+	notices []snapshots.Notice
+	parts   []snapshots.Part
+	dates   []int32
+	newest  pool.Micros
+}
+
+var _ snapshots.State = (*state)(nil)
+
+// file is one of them. Either err or content and info are set.
+type file struct {
+	listed
+	err     error
+	content Content
+	info    *Info
+	without []Stretch // times for which another file of the month counts
+}
+
+// same reports whether nothing has changed.
+func (f file) same(other file) bool {
+	if f.name != other.name || f.content != other.content {
+		return false
+	}
+	return f.err == nil && other.err == nil || f.err != nil && other.err != nil && f.err.Error() == other.err.Error()
+}
+
+// Notices implements snapshots.State.
+func (s *state) Notices() []snapshots.Notice { return s.notices }
+
+// Parts implements snapshots.State.
+func (s *state) Parts() []snapshots.Part { return s.parts }
+
+// Dates implements snapshots.State.
+func (s *state) Dates() []int32 { return s.dates }
+
+// Finished implements snapshots.State.
+func (s *state) Finished(date int32) bool { return s.newest > pool.Micros(date+1)*pool.Day+2*pool.Hour }
+
+// Edited implements snapshots.State. A month's rows are within two days of it.
+func (s *state) Edited(since snapshots.State) []int32 {
+	before, ok := since.(*state)
+	if !ok || before == s {
+		return nil
+	}
+	edited := map[int32]bool{}
+	for _, f := range s.files {
+		known := before.find(f.name)
+		if f.err != nil || known == nil || known.err != nil || known.info.Edits == f.info.Edits {
+			continue
+		}
+		begin, err := time.Parse("2006-01", f.month)
+		if err != nil {
+			continue // a month that no calendar has
+		}
+		first := pool.DayOf(begin.UnixMicro())
+		for date := first - 2; date <= first+33; date++ {
+			edited[date] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(edited))
+}
+
+func (s *state) find(name string) *file {
+	i := slices.IndexFunc(s.files, func(f file) bool { return f.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &s.files[i]
+}
+
+// describe fills in what is derived from the files.
+func (s *state) describe() {
+	dates := map[int32]bool{}
+	for i := range s.files {
+		f := &s.files[i]
+		part := snapshots.Part{Name: f.name, Month: f.month, Err: f.err}
+		if f.err != nil {
+			s.notices = append(s.notices, snapshots.Notice{Warning: true, Text: f.err.Error()})
+			s.parts = append(s.parts, part)
+			continue
+		}
+		part.Warning, part.Columns, part.Unordered = f.info.Warning, f.info.Columns, f.info.Unordered
+		part.Rows = max(0, f.info.Rows.Last-f.info.Rows.First+1)
+		f.info.spans(func(first, last Local) {
+			w := pool.Window{From: s.time(first), To: s.time(last)}
+			if !part.Dated {
+				part.Dated, part.Window = true, w
+			}
+			part.Window.From, part.Window.To = min(part.Window.From, w.From), max(part.Window.To, w.To)
+			for date := pool.DayOf(w.From) - 1; date <= pool.DayOf(w.To)+1; date++ { // a repeated hour, or a minute's union
+				dates[date] = true
+			}
+		})
+		if part.Dated {
+			s.newest = max(s.newest, part.Window.To)
+		}
+		s.note(part)
+		s.parts = append(s.parts, part)
+	}
+	s.dates = slices.Sorted(maps.Keys(dates))
+	s.settle()
+}
+
+func (s *state) note(p snapshots.Part) {
+	if p.Warning != "" {
+		s.notices = append(s.notices, snapshots.Notice{Warning: true, Text: p.Warning})
+	}
+	if p.Unordered {
+		s.notices = append(s.notices, snapshots.Notice{
+			Text: fmt.Sprintf("%s is not in the order of time: it is read in full", p.Name),
+		})
+	}
+	if !p.Dated && p.Rows > 0 {
+		s.notices = append(s.notices, snapshots.Notice{
+			Warning: true, Text: fmt.Sprintf("%s: none of its rows has a readable timestamp: left out", p.Name),
+		})
+	}
+}
+
+// time reads a local time without what came before it.
+func (s *state) time(local Local) pool.Micros { return s.source.zone.NewResolver().Resolve(local).Time }
+
+// settle decides which of several files of one month counts: where both have rows, that of the later format.
+func (s *state) settle() {
+	for i := range s.files {
+		lower := &s.files[i]
+		if lower.err != nil || lower.info.First == None {
+			continue
+		}
+		for _, higher := range s.files[i+1:] {
+			if higher.month != lower.month {
+				break
+			}
+			if higher.err != nil || higher.info.First == None {
+				continue
+			}
+			higher.info.spans(func(first, last Local) {
+				lower.without = append(lower.without, Stretch{First: first, Last: last})
+			})
+			text := fmt.Sprintf("%s and %s are of one month: %s counts, and %s where it has no rows",
+				lower.name, higher.name, higher.name, lower.name)
+			s.notices = append(s.notices, snapshots.Notice{Text: text})
+		}
+	}
+}
+
+// piece is a range of local time that a file counts for.
+type piece struct {
+	*file
+	from, to Local
+}
+
+// cut names the piece's bounds, "whole" where no other file takes a part of [from, to) away.
+func (p *piece) cut(from, to Local) string {
+	if p.from == from && p.to == to {
+		return "whole"
+	}
+	return fmt.Sprintf("%d:%d", p.from, p.to)
+}
+
+// pieces returns what the files hold of [from, to), in the order of the files and of time.
+func (s *state) pieces(from, to Local) (all []piece) {
+	for i := range s.files {
+		f := &s.files[i]
+		if f.err != nil {
+			continue
+		}
+		for _, p := range takeOut(piece{f, from, to}, f.without) {
+			if f.info.reaches(p.from, p.to) {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
+// takeOut takes stretches of time, in any order, out of a piece.
+func takeOut(p piece, without []Stretch) []piece {
+	rest := []piece{p}
+	for _, w := range without {
+		var next []piece
+		for _, r := range rest {
+			if before := (piece{r.file, r.from, min(r.to, w.First)}); before.from < before.to {
+				next = append(next, before)
+			}
+			if behind := (piece{r.file, max(r.from, w.Last+1), r.to}); behind.from < behind.to {
+				next = append(next, behind)
+			}
+		}
+		rest = next
+	}
+	return rest
+}

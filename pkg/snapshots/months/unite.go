@@ -1,0 +1,86 @@
+package months
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
+)
+
+// block is the rows of one timestamp that are together in a file.
+type block struct {
+	time     pool.Micros
+	number   int64              // of its first row
+	ahead    snapshots.Oddities // of the rows ahead of it
+	source   int                // in the order of the files
+	order    int                // of reading
+	rows     []uint32           // of the reading's table, in file order
+	usage    []float64          // beside them, if asked for
+	repeated bool               // its timestamp stands for two times
+}
+
+// union is how far runs of the collector may be after the first one to be one snapshot with it (methodology section 1).
+const union = pool.Minute
+
+// united is the blocks of one snapshot.
+type united struct {
+	time   pool.Micros
+	blocks []block // in file order
+}
+
+// unite sorts blocks into snapshots, ascending by time.
+func unite(blocks []block) (all []united) {
+	blocks = slices.Clone(blocks)
+	slices.SortStableFunc(blocks, func(a, b block) int {
+		return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.source, b.source), cmp.Compare(a.order, b.order))
+	})
+	for i := 0; i < len(blocks); {
+		end := i + 1
+		for end < len(blocks) && blocks[end].time-blocks[i].time <= union {
+			end++
+		}
+		u := united{blocks[i].time, blocks[i:end:end]}
+		slices.SortStableFunc(u.blocks, func(a, b block) int {
+			return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.order, b.order))
+		})
+		all = append(all, u)
+		i = end
+	}
+	return all
+}
+
+// onDay keeps the snapshots of a UTC day.
+func onDay(all []united, date int32) []united {
+	return slices.DeleteFunc(all, func(u united) bool { return pool.DayOf(u.time) != date })
+}
+
+// join puts the rows of the blocks together, in the buffer where there are several.
+func (u *united) join(buffer *snapshots.Snapshot, usage bool) snapshots.Snapshot {
+	if len(u.blocks) == 1 {
+		return snapshots.Snapshot{Time: u.time, Rows: u.blocks[0].rows, Usage: u.blocks[0].usage}
+	}
+	buffer.Time, buffer.Rows, buffer.Usage = u.time, buffer.Rows[:0], buffer.Usage[:0]
+	for _, b := range u.blocks {
+		buffer.Rows, buffer.Usage = append(buffer.Rows, b.rows...), append(buffer.Usage, b.usage...)
+	}
+	joined := *buffer
+	if !usage {
+		joined.Usage = nil
+	}
+	return joined
+}
+
+// mark is where a reading of the day can be resumed with this snapshot; "" if it is in two sources.
+func (u *united) mark(last int) string {
+	begin := mark{Time: u.time}
+	for i, b := range u.blocks {
+		if b.source < last {
+			return ""
+		}
+		if i == 0 || b.number < begin.Number {
+			begin.Number, begin.Ahead = b.number, b.ahead
+		}
+	}
+	return begin.text()
+}

@@ -1,0 +1,128 @@
+// Package snapshots says what the product asks of a store of snapshots (methodology section 1): a Source gives the rows of
+// a UTC day, a snapshot at a time, and knows by content whether a day is still what it was. The stores are in packages
+// of their own, chosen in package stores. The two lists beside the snapshots are read here.
+package snapshots
+
+import (
+	"context"
+	"errors"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Source is where the snapshots of a pool come from. It is safe for concurrent use.
+type Source interface {
+	// Look returns the source as it is now: what was committed before the call is seen. It is cheap, and done once a
+	// request. Errors: it cannot be reached, there is nothing, or ctx ended. What cannot be read of it is said by the
+	// State's Parts and Notices.
+	Look(ctx context.Context) (State, error)
+
+	// Close closes what is open. Reads under way end with an error.
+	Close() error
+}
+
+// State is a source as it was at a moment. It is safe for concurrent use and never changes: rows appended later are not
+// in it. States of one Source can be compared by ==: equal ones hold equal rows; unequal ones may.
+type State interface {
+	// Notices returns what cannot be read, or is odd, of the source as a whole, in a fixed order; nil if nothing.
+	Notices() []Notice
+
+	// Parts returns what the source is stored in, such as month files, ascending by name.
+	Parts() []Part
+
+	// Dates returns the UTC days, since 1970, that may have a snapshot, ascending. A day too many costs a look, one too
+	// few would cost its rows.
+	Dates() []int32
+
+	// Finished reports whether a row later than two hours after the day's end exists: no collector will append
+	// to the day any more.
+	Finished(date int32) bool
+
+	// Edited returns the days whose rows may have changed since an earlier state of the same Source otherwise than by
+	// rows appended, ascending. A hash of some rows need not show it.
+	Edited(since State) []int32
+
+	// Key returns the key of a day without reading its rows. Its Mark is empty.
+	Key(ctx context.Context, date int32) (Key, error)
+
+	// Holds reports whether a day's rows are those that k stands for.
+	Holds(ctx context.Context, date int32, k Known) (bool, error)
+
+	// Rows gives the snapshots of a day to the visitor. If the day only grew since it was known, the reading is resumed
+	// with the day's newest snapshot of then, of which there may be more rows now; Visitor.Begin says whether. The zero Known
+	// reads the whole day. usage asks for GPUsAverageUsage beside the rows.
+	//
+	// Errors: the visitor's; ctx's; ErrStale; else the day cannot be read, and the error names the part.
+	Rows(ctx context.Context, date int32, from Known, usage bool, v Visitor) (Reading, error)
+}
+
+// ErrStale is returned by a State whose source has changed otherwise than by rows appended, or has turned out to be in
+// another order than it was taken to be. Look again.
+var ErrStale = errors.New("the snapshots changed while they were read")
+
+// Notice is something that a user should know about the data, with numbers.
+type Notice struct {
+	Warning bool // the answer may be affected
+	Text    string
+}
+
+// Part is a piece that a source is stored in: a month file, or an object.
+type Part struct {
+	Name      string      // its base name
+	Month     string      // the collector's month, YYYY-MM
+	Err       error       // why it cannot be read; the rest is empty then
+	Warning   string      // what is not as it should be though it can be read; "" if nothing
+	Rows      int64       // how many, to within rows that were deleted
+	Columns   []string    // of the table, in order
+	Dated     bool        // a row has a readable timestamp
+	Window    pool.Window // the times of the first and the last such row
+	Unordered bool        // rows are not in the order of time
+}
+
+// Key stands for the rows of one day by content alone: their columns, numbers and hashes, and the zone that their times
+// are read in; never a path, an inode or a time of change. Equal contents mean equal rows, in every process that reads the
+// same data.
+type Key struct {
+	Content string `json:"content"`
+	Mark    string `json:"mark,omitempty"` // where a reading is resumed; "" if it cannot be
+}
+
+// Known is a key with a state of the same Source in which it held. State is nil if another process kept the key.
+type Known struct {
+	Key
+	State State
+}
+
+// Reading is what reading a day found.
+type Reading struct {
+	Key      Key
+	Oddities Oddities // of the whole day, also if the reading was resumed
+	Rows     int64    // that were read
+}
+
+// Oddities counts what was odd about the timestamps of a day.
+type Oddities struct {
+	Back       uint32 // snapshots out of order in their file
+	Missing    uint32 // snapshots with a local time that does not exist
+	Unreadable uint32 // rows whose timestamp is none
+	Twice      uint32 // snapshots of a repeated hour that may be two with the same text, one of each pass
+}
+
+// Visitor takes the snapshots of a day. What it is given is valid only during the call.
+type Visitor interface {
+	// Begin is called once, ahead of everything else. resumed: the snapshots begin with the newest one that was known.
+	Begin(resumed bool)
+
+	// Distinct gives a row that did not occur before in this reading. Rows are numbered from 0 in the order of these calls.
+	Distinct(row Row)
+
+	// Snapshot gives the next snapshot, ascending by time. An error ends the reading.
+	Snapshot(s Snapshot) error
+}
+
+// Snapshot is one run of the collector: the rows of all timestamps within a minute of the first.
+type Snapshot struct {
+	Time  pool.Micros
+	Rows  []uint32  // the numbers of its rows, in the order of their files; whole rows can be doubled
+	Usage []float64 // GPUsAverageUsage of each of Rows, NaN for NULL or no number; nil if not asked for
+}

@@ -1,0 +1,43 @@
+package sqlite
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/months"
+)
+
+type counter struct{ runs, rows, bytes int }
+
+func (c *counter) Run(int64, months.Local) (bool, error) { c.runs++; return true, nil }
+func (c *counter) Row(r snapshots.Row, _ float64) error  { c.rows++; c.bytes += len(r); return nil }
+
+// BenchmarkScan reads a day of a month file in the directory named by GPUREPORTS_BENCH_DIR, in both ways.
+func BenchmarkScan(b *testing.B) {
+	dir := os.Getenv("GPUREPORTS_BENCH_DIR")
+	if dir == "" {
+		b.Skip("GPUREPORTS_BENCH_DIR names no directory of month files")
+	}
+	c := lookAt(b, dir, month)
+	rows := c.info.Rows
+	first := rows.First + (rows.Last-rows.First)/2
+	r := months.Range{First: first, Last: first + 140_000}
+	for name, usage := range map[string]bool{"columns": false, "columns and usage": true} {
+		for way, scan := range map[string]func(months.Range, *runs) error{
+			"sql":   func(r months.Range, run *runs) error { return c.scanSQL(b.Context(), &r, run) },
+			"pages": func(r months.Range, run *runs) error { return c.scanPages(b.Context(), &r, run) },
+		} {
+			b.Run(way+" "+name, func(b *testing.B) {
+				for b.Loop() {
+					count := &counter{}
+					require.NoError(b, scan(r, &runs{visitor: count, usage: usage, before: months.None}))
+					require.Equal(b, 140_001, count.rows)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/140_001, "ns/row")
+			})
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package sqlite
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/months"
+	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
+)
+
+func rowAt(text string) snapshotstest.Row {
+	return snapshotstest.Row{"Name": "slot1@m", "Machine": "m", "AssignedGPUs": "GPU-a", "State": "Unclaimed", "timestamp": text}
+}
+
+func hourly(n int) (rows []snapshotstest.Row) {
+	begin := time.Date(2025, 9, 1, 0, 0, 0, 0, time.UTC)
+	for i := range n {
+		rows = append(rows, rowAt(begin.Add(time.Duration(i)*time.Hour).Format("2006-01-02 15:04:05.000000")))
+	}
+	return rows
+}
+
+// files opens all month files of a directory.
+func files(t *testing.T, dir string) (all []*file) {
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		if _, _, ok := snapshots.ParseMonthFile(e.Name()); ok {
+			all = append(all, opened(t, dir, e.Name()))
+		}
+	}
+	return all
+}
+
+// Each broken file has an error that names it by its base name and says what to do; the others still answer.
+func TestBrokenFiles(t *testing.T) {
+	dir := t.TempDir()
+	good := "gpu_state_2025-01.db"
+	whole := filepath.Join(dir, good)
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{good: hourly(3000)})
+	content, err := os.ReadFile(whole)
+	require.NoError(t, err)
+	put := func(month int, b []byte) string {
+		name := fmt.Sprintf("gpu_state_2025-%02d.db", month)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
+		return name
+	}
+	empty := put(2, nil)
+	truncated := put(3, content[:len(content)/2+100])
+	text := put(4, []byte(strings.Repeat("this is no database\n", 300)))
+	short := put(5, content[:50])
+	damaged := append([]byte(nil), content...)
+	for i := 4096; i < len(damaged); i++ {
+		damaged[i] ^= 0x5a
+	}
+	corrupt := put(6, damaged)
+	other, column := "gpu_state_2025-07.db", "gpu_state_2025-08.db"
+	db := snapshotstest.Open(t, dir, other, []string{"a"})
+	_, err = db.Exec("ALTER TABLE gpu_state RENAME TO something")
+	require.NoError(t, err)
+	snapshotstest.Open(t, dir, column, []string{"Name TEXT", "State TEXT", "timestamp DATETIME"})
+	require.NoError(t, os.Symlink("/etc/hostname", filepath.Join(dir, "gpu_state_2025-09.db")))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "gpu_state_2025-10.db"), 0o700))
+
+	want := map[string]string{
+		empty: "has no table gpu_state", truncated: "damaged or truncated", text: "is no SQLite file", short: "damaged or truncated",
+		corrupt: "damaged or truncated", other: "has no table gpu_state", column: "no column AssignedGPUs, Machine",
+		"gpu_state_2025-09.db": "links must stay inside", "gpu_state_2025-10.db": "no regular file",
+	}
+	for _, f := range files(t, dir) {
+		c, err := f.Look(t.Context(), false)
+		if err == nil {
+			err = c.Scan(t.Context(), c.Info().Rows, false, &tape{})
+		}
+		if f.name == good {
+			require.NoError(t, err)
+			require.EqualValues(t, 3000, c.Info().Rows.Last)
+			continue
+		}
+		require.ErrorContains(t, err, want[f.name], f.name)
+		require.ErrorContains(t, err, f.name)
+		require.NotContains(t, err.Error(), dir)
+		require.Equal(t, pool.FaultSource, pool.FaultOf(err), f.name)
+	}
+}
+
+// A file that grows, is edited, replaced by rename or removed is seen as it is at each look.
+func TestChangesAreSeen(t *testing.T) {
+	for _, journal := range []string{"DELETE", "WAL"} {
+		t.Run(journal, func(t *testing.T) {
+			dir := t.TempDir()
+			db := snapshotstest.Open(t, dir, month, snapshotstest.Schema, "journal_mode="+journal)
+			snapshotstest.Append(t, db, snapshotstest.Schema, hourly(10)...)
+			f := opened(t, dir, month)
+			first := f.mustLook(t)
+			require.Same(t, first, f.mustLook(t))
+
+			snapshotstest.Append(t, db, snapshotstest.Schema, rowAt("2025-09-01 10:00:00"))
+			grown := f.mustLook(t)
+			require.EqualValues(t, 11, grown.info.Rows.Last)
+			require.Equal(t, localOf([]byte("2025-09-01 10:00:00")), grown.info.Last)
+			require.Equal(t, first.info.Edits, grown.info.Edits, "rows were only appended")
+			require.NotSame(t, first, grown)
+
+			_, err := db.Exec("UPDATE gpu_state SET State = 'Claimed' WHERE rowid = 4")
+			require.NoError(t, err)
+			edited := f.mustLook(t)
+			require.NotEqual(t, grown.info.Edits, edited.info.Edits)
+
+			_, err = db.Exec("DELETE FROM gpu_state WHERE rowid < 4")
+			require.NoError(t, err)
+			shrunk := f.mustLook(t)
+			require.NotEqual(t, edited.info.Edits, shrunk.info.Edits)
+			require.EqualValues(t, 4, shrunk.info.Rows.First)
+			require.NoError(t, db.Close())
+
+			elsewhere := t.TempDir()
+			snapshotstest.Write(t, elsewhere, map[string][]snapshotstest.Row{month: hourly(3)})
+			require.NoError(t, os.Rename(filepath.Join(elsewhere, month), filepath.Join(dir, month)))
+			for _, left := range []string{"-wal", "-shm"} {
+				_ = os.Remove(filepath.Join(dir, month+left))
+			}
+			replaced := f.mustLook(t)
+			require.EqualValues(t, 3, replaced.info.Rows.Last)
+			require.NotEqual(t, shrunk.info.Edits, replaced.info.Edits)
+			require.ErrorIs(t, shrunk.Scan(t.Context(), shrunk.info.Rows, false, &tape{}), snapshots.ErrStale)
+
+			require.NoError(t, os.Remove(filepath.Join(dir, month)))
+			_, err = f.Look(t.Context(), true)
+			require.ErrorContains(t, err, "was removed")
+			snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{month: hourly(5)})
+			back := f.mustLook(t)
+			require.EqualValues(t, 5, back.info.Rows.Last)
+			require.NotEqual(t, replaced.info.Edits, back.info.Edits)
+		})
+	}
+}
+
+func TestSeek(t *testing.T) {
+	dir := t.TempDir()
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{month: hourly(500)})
+	content := lookAt(t, dir, month)
+	at := func(h int) months.Local {
+		return time.Date(2025, 9, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(h) * time.Hour).UnixMicro()
+	}
+	for _, c := range []struct {
+		from, to months.Local
+		want     months.Range
+	}{
+		{at(0), at(500), months.Range{First: 1, Last: 500}}, {at(-9), at(9), months.Range{First: 1, Last: 9}}, {at(10), at(11), months.Range{First: 11, Last: 11}}, {at(490), at(900), months.Range{First: 491, Last: 500}},
+		{at(600), at(900), months.Range{First: 1, Last: 0}}, {at(-9), at(0), months.Range{First: 1, Last: 0}}, {at(10) + 500_000, at(11), months.Range{First: 12, Last: 11}},
+	} {
+		got, err := content.Seek(t.Context(), c.from, c.to)
+		require.NoError(t, err)
+		require.Equal(t, c.want, got, c)
+	}
+}
+
+func TestUnorderedFileIsTold(t *testing.T) {
+	dir := t.TempDir()
+	rows := hourly(200)
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{month: append(rows[100:], rows[:100]...), "gpu_state_2025-10.db": hourly(200)})
+	require.True(t, lookAt(t, dir, month).info.Unordered)
+	require.False(t, lookAt(t, dir, "gpu_state_2025-10.db").info.Unordered)
+}
+
+// Nothing is ever written beside the data, but SQLite's own files of a file in WAL mode.
+func TestNothingIsWritten(t *testing.T) {
+	dir := t.TempDir()
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{month: hourly(100)})
+	wal := snapshotstest.Open(t, dir, "gpu_state_2025-10.db", snapshotstest.Schema, "journal_mode=WAL")
+	snapshotstest.Append(t, wal, snapshotstest.Schema, hourly(3)...)
+	old := time.Now().Add(-100 * time.Hour)
+	require.NoError(t, os.Chtimes(filepath.Join(dir, month), old, old))
+	before, err := os.ReadFile(filepath.Join(dir, month))
+	require.NoError(t, err)
+	for _, f := range files(t, dir) {
+		c, err := f.Look(t.Context(), f.name != month)
+		require.NoError(t, err)
+		require.Equal(t, f.name == month, c.(*content).handle.immutable)
+		require.NoError(t, c.Scan(t.Context(), c.Info().Rows, false, &tape{}))
+		f.Close()
+	}
+	after, err := os.ReadFile(filepath.Join(dir, month))
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		require.Contains(t, []string{month, "gpu_state_2025-10.db", "gpu_state_2025-10.db-wal", "gpu_state_2025-10.db-shm"}, e.Name())
+	}
+}

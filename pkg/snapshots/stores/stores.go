@@ -1,0 +1,23 @@
+// Package stores knows every store of snapshots. A further one is added here.
+package stores
+
+import (
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/months"
+	"github.com/chtc/gpureports/pkg/snapshots/sqlite"
+)
+
+// formats are those of month files; of two files of one month the one of the later format counts.
+var formats = []months.Format{sqlite.Format}
+
+// OpenDir returns the source of the month files in a directory, whatever their formats. zone is the collector's. The
+// directory is closed with the source.
+func OpenDir(dir *snapshots.Dir, zone *localtime.Zone) snapshots.Source {
+	return months.New(dir, zone, formats...)
+}
+
+// CacheName tells apart what is kept of one source from what is kept of others in the same cache directory.
+func CacheName(dir *snapshots.Dir, zone *localtime.Zone) string {
+	return dir.Path() + "\x00" + zone.Key()
+}

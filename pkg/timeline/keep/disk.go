@@ -1,0 +1,311 @@
+package keep
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Disk keeps blobs in a folder of its own, under a byte budget. A file is whole or not there; one that is foreign or damaged
+// is dropped, never trusted. It is safe for concurrent use.
+type Disk struct {
+	root   *os.Root
+	prefix string // of the owner's file names
+	max    int64
+
+	mu    sync.Mutex
+	bytes int64 // as far as known; -1 = not counted yet
+	err   error // of the last write
+}
+
+// Blob names what is kept: a kind with its format's version, and the UTC day that it is of.
+type Blob struct {
+	Kind    string // lower-case letters
+	Version int    // blobs of other versions are not read
+	Date    int32
+}
+
+func (b Blob) magic() string { return fmt.Sprintf("gpureports %s %d\n", b.Kind, b.Version) }
+
+// The name and the first bytes of a blob's file, and the name of one that is being written. Other files are never deleted.
+var (
+	blobName  = regexp.MustCompile(`^[0-9a-f]{16}-\d{4}-\d{2}-\d{2}\.[a-z]+$`)
+	partName  = regexp.MustCompile(`^[0-9a-f]{16}-\d{4}-\d{2}-\d{2}\.[a-z]+\.[0-9a-f]{16}\.part$`)
+	blobMagic = "gpureports "
+)
+
+// Folder is the folder inside the cache directory.
+const Folder = "gpureports-segments"
+
+// abandoned is the age from which on a file that is being written was left behind by a process that died.
+const abandoned = time.Hour
+
+// OpenDisk makes the folder inside dir, for this user only. owner tells data sources apart that share the directory: each
+// has files of its own.
+func OpenDisk(dir, owner string, max int64) (*Disk, error) {
+	root, err := openFolder(dir)
+	if err != nil {
+		return nil, pool.SourceError("cache directory cannot be opened: %w: check the setting cacheDir", bare(err))
+	}
+	d := &Disk{root: root, prefix: fmt.Sprintf("%016x", xxhash.Sum64String(owner)), max: max, bytes: -1}
+	d.err = d.sweep()
+	return d, nil
+}
+
+// openFolder opens the folder, not through a link that leads out of dir. One that belongs to another user is refused:
+// what is in it would be believed.
+func openFolder(dir string) (*os.Root, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	outer, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer outer.Close()
+	if err := outer.Mkdir(Folder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	root, err := outer.OpenRoot(Folder)
+	if err != nil {
+		return nil, err
+	}
+	if err := root.Chmod(".", 0o700); err != nil { // only its owner may
+		return nil, errors.Join(err, root.Close())
+	}
+	return root, nil
+}
+
+// bare strips paths from a file error.
+func bare(err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return path.Err
+	case errors.As(err, &link):
+		return link.Err
+	}
+	return err
+}
+
+// sweep removes what processes left behind that died while they wrote.
+func (d *Disk) sweep() error {
+	files, err := d.list(partName)
+	if err != nil {
+		return fmt.Errorf("read the segment cache: %w", bare(err))
+	}
+	for _, info := range files {
+		if time.Since(info.ModTime()) > abandoned {
+			if err := d.root.Remove(info.Name()); ignoreMissing(err) != nil {
+				return fmt.Errorf("tidy the segment cache: %w", bare(err))
+			}
+		}
+	}
+	return nil
+}
+
+// list returns the files whose names match.
+func (d *Disk) list(name *regexp.Regexp) (files []fs.FileInfo, err error) {
+	folder, err := d.root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	entries, err := folder.ReadDir(-1)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil || !name.MatchString(entry.Name()) || !info.Mode().IsRegular() {
+			continue
+		}
+		files = append(files, info)
+	}
+	return files, nil
+}
+
+func (d *Disk) name(b Blob) string {
+	return d.prefix + "-" + pool.Time(pool.Micros(b.Date)*pool.Day).Format(time.DateOnly) + "." + b.Kind
+}
+
+// header is ahead of the compressed body, as one line of JSON.
+type header struct {
+	About json.RawMessage `json:"about"`
+	Hash  uint64          `json:"hash"` // xxHash of the body
+	Size  int             `json:"size"` // of the body
+}
+
+// maxBody bounds what a header may ask to be allocated.
+const maxBody = 1 << 30
+
+var (
+	// compressor and decompressor are safe for concurrent use by EncodeAll and DecodeAll.
+	compressor, _ = zstd.NewWriter(nil,
+		zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(1))
+	decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxBody))
+)
+
+// buffers are for bodies out of their compression: a year of them would be as much again as what is kept.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// Write keeps a body with a description of it, as JSON. A failure is kept for Err: the disk only saves time.
+func (d *Disk) Write(b Blob, about any, body []byte) {
+	err := d.write(b, about, body)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err = err
+}
+
+func (d *Disk) write(b Blob, about any, body []byte) error {
+	described, err := json.Marshal(about)
+	if err != nil {
+		return err
+	}
+	line, err := json.Marshal(header{described, xxhash.Sum64(body), len(body)})
+	if err != nil {
+		return err
+	}
+	content := append(append([]byte(b.magic()), line...), '\n')
+	return d.put(d.name(b), compressor.EncodeAll(body, content))
+}
+
+// put writes a file atomically and keeps the budget.
+func (d *Disk) put(name string, content []byte) error {
+	temporary := fmt.Sprintf("%s.%016x.part", name, rand.Uint64())
+	err := d.root.WriteFile(temporary, content, 0o600)
+	if err == nil {
+		err = d.root.Rename(temporary, name)
+	}
+	if err != nil {
+		_ = d.root.Remove(temporary) // else swept up later
+		return fmt.Errorf("write the segment cache: %w", bare(err))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.bytes >= 0 {
+		d.bytes += int64(len(content)) // too much where a file was replaced: counted anew below
+	}
+	if d.bytes < 0 || d.bytes > d.max {
+		return d.shrink()
+	}
+	return nil
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// shrink counts the files and drops the least recently used ones above the budget. d.mu is held.
+func (d *Disk) shrink() error {
+	files, err := d.list(blobName)
+	if err != nil {
+		return fmt.Errorf("read the segment cache: %w", bare(err))
+	}
+	d.bytes = 0
+	for _, info := range files {
+		d.bytes += info.Size()
+	}
+	slices.SortFunc(files, func(a, b fs.FileInfo) int {
+		return cmp.Compare(a.ModTime().UnixNano(), b.ModTime().UnixNano())
+	})
+	for _, info := range files {
+		if d.bytes <= d.max {
+			break
+		}
+		if !d.isOurs(info.Name()) {
+			continue
+		}
+		if err := d.root.Remove(info.Name()); ignoreMissing(err) != nil {
+			return fmt.Errorf("tidy the segment cache: %w", bare(err))
+		}
+		d.bytes -= info.Size()
+	}
+	return nil
+}
+
+// isOurs tells a blob, of whatever version, by its first bytes.
+func (d *Disk) isOurs(name string) bool {
+	file, err := d.root.Open(name)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	magic := make([]byte, len(blobMagic))
+	n, _ := file.Read(magic) // a short file is not ours
+	return string(magic[:n]) == blobMagic
+}
+
+// Read reads the description of a blob into about, and returns a function that hands its body to use, valid during the call; ok
+// is false if there is none that can be used. A body that is damaged, or that use refuses, is dropped.
+func (d *Disk) Read(b Blob, about any) (body func(use func([]byte) error) error, ok bool) {
+	name := d.name(b)
+	content, err := d.root.ReadFile(name)
+	if err != nil {
+		return nil, false
+	}
+	rest, ours := bytes.CutPrefix(content, []byte(b.magic()))
+	if !ours {
+		return nil, false // another version, or foreign: written over later
+	}
+	var h header
+	line, packed, _ := bytes.Cut(rest, []byte("\n"))
+	if json.Unmarshal(line, &h) != nil || json.Unmarshal(h.About, about) != nil || h.Size < 0 || h.Size > maxBody {
+		d.Drop(b)
+		return nil, false
+	}
+	return func(use func([]byte) error) error {
+		if err := unpack(h, packed, use); err != nil {
+			d.Drop(b)
+			return err
+		}
+		now := time.Now()
+		_ = d.root.Chtimes(name, now, now) // only the order of eviction depends on it
+		return nil
+	}, true
+}
+
+// ErrDamaged is returned for a body that is not what was written.
+var ErrDamaged = errors.New("damaged file of the segment cache")
+
+func unpack(h header, packed []byte, use func([]byte) error) error {
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	body, err := decompressor.DecodeAll(packed, (*buffer)[:0])
+	*buffer = body
+	if err != nil || len(body) != h.Size || xxhash.Sum64(body) != h.Hash {
+		return ErrDamaged
+	}
+	return use(body)
+}
+
+// Drop removes a blob. If it cannot be removed it is written over, or found wrong again.
+func (d *Disk) Drop(b Blob) { _ = d.root.Remove(d.name(b)) }
+
+// Err is the error of the last write, nil if it succeeded.
+func (d *Disk) Err() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.err
+}
+
+// Close closes the folder.
+func (d *Disk) Close() error { return d.root.Close() }

@@ -1,0 +1,123 @@
+package timeline
+
+import (
+	"context"
+
+	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/timeline/keep"
+)
+
+// entry is what is kept of one UTC day. It is never changed, but for known by the holder of the day's turn.
+type entry struct {
+	day     *Day
+	known   snapshots.Known
+	written int // its snapshots when it was last written to disk
+}
+
+// segmentVersion is that of the form that encode writes.
+const segmentVersion = 4
+
+func segmentOf(date int32) keep.Blob {
+	return keep.Blob{Kind: "segment", Version: segmentVersion, Date: date}
+}
+
+// day returns the segment of a UTC day in a state of the source.
+func (t *Timeline) day(ctx context.Context, state snapshots.State, date int32, work *tally) (*Day, error) {
+	e, kept, done, err := t.memory.Acquire(ctx, date)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if kept {
+		holds := e.known.State == state
+		if !holds {
+			if holds, err = state.Holds(ctx, date, e.known); err != nil {
+				return nil, err
+			}
+		}
+		if holds {
+			e.known.State = state
+			work.kept.Add(1)
+			return e.day, nil
+		}
+	}
+	select {
+	case t.slots <- struct{}{}:
+		defer func() { <-t.slots }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if e, err = t.read(ctx, state, date, e, work); err != nil {
+		t.memory.Forget(date)
+		return nil, err
+	}
+	t.memory.Keep(date, e)
+	return e.day, nil
+}
+
+// worthWriting is how many new snapshots make it worth to write a day that still grows.
+const worthWriting = 8
+
+// read makes a day's entry: from disk, from the source, or from an earlier entry and what the source has had since. e is nil if
+// there is none.
+func (t *Timeline) read(ctx context.Context, state snapshots.State, date int32, e *entry, work *tally) (*entry, error) {
+	if e == nil {
+		e = &entry{}
+		holds, err := t.fromDisk(ctx, state, date, e)
+		if err != nil {
+			return nil, err
+		}
+		if holds {
+			work.onDisk.Add(1)
+			return e, nil
+		}
+	}
+	r := reader{names: t.names, date: date, earlier: e.day}
+	reading, err := state.Rows(ctx, date, e.known, false, &r)
+	if err != nil {
+		return nil, err
+	}
+	work.read.Add(1)
+	work.rows.Add(reading.Rows)
+	next := &entry{day: r.finish(reading.Oddities), known: snapshots.Known{Key: reading.Key, State: state}, written: e.written}
+	n := len(next.day.Times)
+	if t.disk != nil && n+int(reading.Rows) > 0 && (state.Finished(date) || n >= e.written+worthWriting) {
+		t.disk.Write(segmentOf(date), reading.Key, encode(next.day, t.names))
+		next.written = n
+	}
+	return next, nil
+}
+
+// fromDisk takes the day from the cache directory, if it can be used; holds reports whether it is all there is. Else the
+// day may be one that grew.
+func (t *Timeline) fromDisk(ctx context.Context, state snapshots.State, date int32, e *entry) (holds bool, err error) {
+	if t.disk == nil {
+		return false, nil
+	}
+	var key snapshots.Key
+	body, ok := t.disk.Read(segmentOf(date), &key)
+	if !ok {
+		return false, nil
+	}
+	if holds, err = state.Holds(ctx, date, snapshots.Known{Key: key}); err != nil || !holds && key.Mark == "" {
+		return false, err
+	}
+	err = body(func(segment []byte) error {
+		d, err := decode(segment, t.names)
+		if err == nil && d.Date != date {
+			err = errDamaged
+		}
+		if err == nil {
+			e.day, e.written = d, len(d.Times)
+		}
+		return err
+	})
+	if err != nil {
+		return false, nil // dropped, and read anew
+	}
+	e.known.Key = key
+	if holds {
+		e.known.State = state
+	}
+	return holds, nil
+}
