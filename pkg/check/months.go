@@ -147,8 +147,8 @@ func (m *month) gapTime() (all pool.Micros) {
 func monthFinding(m *month) Finding {
 	found := Finding{Store: m.file, Severity: OK, Details: map[string]any{
 		"month": m.name, "rows": m.rows, "snapshots": len(m.times), "first": pool.Time(m.window.From), "last": pool.Time(m.window.To), "cadenceSeconds": seconds(m.cadence()),
-		"gaps": len(m.gaps), "gapSeconds": seconds(m.gapTime()), "outOfOrder": m.oddities.Back, "missingLocalTimes": m.oddities.Missing,
-		"unreadableTimestamps": m.oddities.Unreadable, "repeatedTexts": m.oddities.Twice, "rowsWithoutGPU": m.rowsWithoutGPU,
+		"gaps": len(m.gaps), "gapSeconds": seconds(m.gapTime()), "outOfOrder": int(m.oddities.Back), "missingLocalTimes": int(m.oddities.Missing),
+		"unreadableTimestamps": int(m.oddities.Unreadable), "repeatedTexts": int(m.oddities.Twice), "rowsWithoutGPU": m.rowsWithoutGPU,
 	}}
 	found.Text = fmt.Sprintf("%s: %s from %s to %s UTC, every %s", m.name, count(len(m.times), "snapshot"), minute(m.window.From), minute(m.window.To), shortLength(m.cadence()))
 	if low, high := slices.Min(m.cadences), slices.Max(m.cadences); 2*low < high {
