@@ -9,12 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite"
 )
 
-// Case is a hand-made case: rows, settings and job ads, and queries with their answers.
+// Case is a hand-made case: rows, settings, rows of job_pressure and job ads, and queries with their answers.
 type Case struct {
 	Name     string           `json:"name"`
 	Why      string           `json:"why"`
@@ -26,8 +27,9 @@ type Case struct {
 		CHTCOwned     []string          `json:"chtc_owned"`
 		ExcludedHosts map[string]string `json:"excluded_hosts"`
 	} `json:"settings"`
-	Ads     []Ad        `json:"ads"`
-	Queries []CaseQuery `json:"queries"`
+	Pressure []map[string]any `json:"pressure"`
+	Ads      []Ad             `json:"ads"`
+	Queries  []CaseQuery      `json:"queries"`
 }
 
 // Ad is a job ad: kind history or epoch, and the document.
@@ -143,10 +145,35 @@ func (c *Case) Write(t testing.TB) string {
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "masked_hosts.yaml"), []byte(text), 0o600))
 	}
+	c.writePressure(t, dir)
 	if len(c.Ads) > 0 {
 		WriteAds(t, filepath.Join(dir, "jobs.db"), c.Ads)
 	}
 	return dir
+}
+
+var pressureColumns = []string{"GlobalJobId TEXT NOT NULL", "ScheddName TEXT", "Owner TEXT", "RequestGPUs REAL", "RequestCPUs REAL", "RequestMemory REAL", "RequestGPUMemory REAL",
+	"QDate INTEGER", "ChtcProjects TEXT", "first_seen INTEGER NOT NULL", "last_seen INTEGER NOT NULL"}
+
+// writePressure makes the files of idle jobs, each row in that of the month of its first_seen unless it names another one.
+func (c *Case) writePressure(t testing.TB, dir string) {
+	t.Helper()
+	for _, row := range c.Pressure {
+		name, given := row["file"].(string)
+		if !given {
+			name = "job_pressure_" + time.Unix(int64(row["first_seen"].(float64)), 0).UTC().Format("2006-01") + ".db"
+		}
+		db := openFile(t, filepath.Join(dir, name))
+		_, err := db.Exec("CREATE TABLE IF NOT EXISTS job_pressure(" + strings.Join(pressureColumns, ", ") + ")")
+		require.NoError(t, err)
+		values := make([]any, len(pressureColumns))
+		for i, d := range pressureColumns {
+			values[i] = row[strings.Fields(d)[0]]
+		}
+		_, err = db.Exec("INSERT INTO job_pressure VALUES (?"+strings.Repeat(",?", len(values)-1)+")", values...)
+		require.NoError(t, err)
+		require.NoError(t, db.Close())
+	}
 }
 
 // WriteAds makes a job file.
