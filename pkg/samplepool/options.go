@@ -30,6 +30,9 @@ type Options struct {
 	// Format of the month files: "sqlite" or "parquet".
 	Format string
 
+	// Polls is the time between polls of the access points' queues, 5m–2h; 0: they are not polled.
+	Polls time.Duration
+
 	// What makes reading hard. Shares of runs hold for the backfill and the primary side alike.
 
 	ShortRuns            float64       // of finished runs, those shorter than a cadence
@@ -61,7 +64,7 @@ func Default() Options {
 	return Options{
 		Seed: 1, Machines: 12,
 		Start: time.Date(2025, 10, 28, 0, 0, 0, 0, time.UTC), End: time.Date(2025, 11, 4, 0, 0, 0, 0, time.UTC),
-		Cadence: 15 * time.Minute, Timezone: "America/Chicago", Format: "sqlite",
+		Cadence: 15 * time.Minute, Timezone: "America/Chicago", Format: "sqlite", Polls: 30 * time.Minute,
 		ShortRuns: 0.04, OwnerAfterCompletion: 0.06, Holds: 0.025, StaleRows: 0.025, MissingAds: 0.01, MissingJobIDs: 0.005,
 		ClockSkew: 120 * time.Second, MissedSnapshots: 0.015, LateSnapshots: 0.01, DoubledSnapshots: 0.012, MissingMachines: 0.0005,
 		Outages: 1, Drains: 0.3, MachineDown: 0.3, OwnerHours: 4, Prevented: 0.1, RowNoise: 0.002, OddMachines: true, ExcludedMachines: 1,
@@ -106,6 +109,9 @@ func (o Options) check() (*time.Location, error) {
 	}
 	if o.Cadence < time.Minute || o.Cadence > time.Hour {
 		return bad("cadence %v; possible is 1m to 1h", o.Cadence)
+	}
+	if o.Polls != 0 && (o.Polls < 5*time.Minute || o.Polls > 2*time.Hour) {
+		return bad("%v between polls of the queues; possible is 5m to 2h, or 0 for none", o.Polls)
 	}
 	if o.Format != "sqlite" && o.Format != "parquet" {
 		return bad("format %q; possible are sqlite and parquet", o.Format)

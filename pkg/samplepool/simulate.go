@@ -101,6 +101,9 @@ type observer struct {
 	ended   func(r *run)                                     // a run ended (Running: at the pool's End)
 	left    func(j *job)                                     // a job left the queue, or stays on hold
 	free    func(g *gpu, from, to int64, reason string)      // g was free for backfill
+
+	idle       func(j *job, from int64)           // a job is idle in its queue from a time on
+	idleNoMore func(j *job, at int64, how string) // and no more
 }
 
 // quota steers a share of draws: what happens by itself counts too.
@@ -426,6 +429,9 @@ func (s *simulation) newJob(owner *host, gpus int) *job {
 	}
 	s.batch = j
 	j.id = fmt.Sprintf("%s#%d.%d#%d", j.schedd.Name, j.cluster, j.proc, j.queued/second+j.schedd.ClockAhead)
+	if s.see.idle != nil {
+		s.see.idle(j, j.queued)
+	}
 	return j
 }
 
@@ -440,6 +446,9 @@ func (s *simulation) newRun(h *host, j *job, gpus []*gpu, slots *[]*run) *run {
 	*slots = append(*slots, r)
 	j.runs = append(j.runs, r)
 	j.status, j.entered = running, s.now
+	if s.see.idleNoMore != nil {
+		s.see.idleNoMore(j, s.now, IdleStarted)
+	}
 	h.version++
 
 	side := r.side()
@@ -569,6 +578,9 @@ func (s *simulation) nextState(j *job, r *run) {
 // requeue lets a job wait for its next run.
 func (s *simulation) requeue(j *job) {
 	j.lastState, j.status, j.entered = j.status, idle, s.now
+	if s.see.idle != nil {
+		s.see.idle(j, s.now)
+	}
 	s.after(s.between(1*minute, 15*minute), func() {
 		if j.status != idle {
 			return
@@ -593,6 +605,9 @@ func (s *simulation) dequeue(j *job) {
 // gone takes a job out of the queue for good.
 func (s *simulation) gone(j *job, status int) {
 	j.lastState, j.status, j.entered = j.status, status, s.now
+	if s.see.idleNoMore != nil {
+		s.see.idleNoMore(j, s.now, IdleRemoved)
+	}
 	if s.see.left != nil {
 		s.see.left(j)
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Write writes everything (WriteSnapshots, WriteAds, WriteTruth) into dir.
+// Write writes everything (WriteSnapshots, WriteQueues, WriteAds, WriteTruth) into dir.
 func (p *Pool) Write(ctx context.Context, dir string) error {
-	for _, write := range []func(context.Context, string) error{p.WriteSnapshots, p.WriteAds, p.WriteTruth} {
+	for _, write := range []func(context.Context, string) error{p.WriteSnapshots, p.WriteQueues, p.WriteAds, p.WriteTruth} {
 		if err := write(ctx, dir); err != nil {
 			return err
 		}

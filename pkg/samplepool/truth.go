@@ -57,6 +57,7 @@ type Stretch struct {
 type Truth struct {
 	Runs      []Run       // all that touch the pool's time, by end, then start
 	Available []Stretch   // likewise
+	Queues    []Idle      // times in the access points' queues, by beginning
 	Snapshots []time.Time // UTC time of each collector run that wrote rows, ascending
 }
 
@@ -85,6 +86,10 @@ func (p *Pool) Truth(ctx context.Context) (*Truth, error) {
 		return nil, err
 	}
 	s.finish()
+	var err error
+	if truth.Queues, err = p.Queues(ctx); err != nil {
+		return nil, err
+	}
 	slices.SortStableFunc(truth.Runs, func(a, b Run) int { return cmp.Or(a.End.Compare(b.End), a.Start.Compare(b.Start)) })
 	slices.SortStableFunc(truth.Available, func(a, b Stretch) int { return cmp.Or(a.End.Compare(b.End), a.Start.Compare(b.Start)) })
 	return truth, nil
@@ -92,8 +97,8 @@ func (p *Pool) Truth(ctx context.Context) (*Truth, error) {
 
 func moment(t int64) time.Time { return time.UnixMilli(t).UTC() }
 
-// WriteTruth writes truth.jsonl (runs), truth_available.jsonl (stretches), truth_usage.jsonl (what the runs' GPUs did) and
-// truth_snapshots.txt into dir, one a line.
+// WriteTruth writes truth.jsonl (runs), truth_available.jsonl (stretches), truth_usage.jsonl (what the runs' GPUs did),
+// truth_waits.jsonl (times in queues) and truth_snapshots.txt into dir, one a line.
 func (p *Pool) WriteTruth(ctx context.Context, dir string) error {
 	truth, err := p.Truth(ctx)
 	if err != nil {
@@ -143,6 +148,9 @@ func (p *Pool) WriteTruth(ctx context.Context, dir string) error {
 		return err
 	}
 	if err := writeUsage(root, truth.Runs); err != nil {
+		return err
+	}
+	if err := writeIdle(root, truth.Queues); err != nil {
 		return err
 	}
 	return writeFile(root, "truth_snapshots.txt", func(w *bufio.Writer) error {
