@@ -49,6 +49,19 @@ func (s *source) AdsOnMachines(_ context.Context, days []jobs.MachineDay) (jobs.
 	return result, nil
 }
 
+// Epochs implements [jobs.Source].
+func (s *source) Epochs(_ context.Context, days []jobs.EpochDay) (jobs.Result, error) {
+	result := jobs.Result{Ads: make([][]jobs.Ad, len(days))}
+	for i, day := range days {
+		for _, ad := range s.byMachine[day.MachineDay.Key()] {
+			if ad.Kind == jobs.Epoch && (day.Longest == 0 || ad.EpochWriteDate.Sub(ad.JobCurrentStartDate) <= day.Longest) {
+				result.Ads[i] = append(result.Ads[i], ad)
+			}
+		}
+	}
+	return result, nil
+}
+
 // Newest implements [jobs.Source].
 func (s *source) Newest(context.Context) (time.Time, error) { return time.Time{}, nil }
 

@@ -2,7 +2,10 @@ package allocation
 
 import (
 	"context"
+	"maps"
+	"math"
 	"slices"
+	"strings"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
@@ -30,8 +33,6 @@ func health(ctx context.Context, tl *timeline.Timeline, p *query.Plan, jobs JobF
 		"coveragePercent":    0,
 		"gpusSeen":           0,
 		"gpusLost":           0,
-		"jobsLagSeconds":     nan,
-		"linkRate":           nan,
 	}
 	if window := p.Window.To - p.Window.From; window > 0 {
 		figures["coveragePercent"] = 100 * float64(s.Covered(p.Window)) / float64(window)
@@ -50,22 +51,22 @@ func health(ctx context.Context, tl *timeline.Timeline, p *query.Plan, jobs JobF
 			}
 		}
 	}
-	if jobs != nil && slices.ContainsFunc(p.Metrics, func(m string) bool { return m == "jobsLagSeconds" || m == "linkRate" }) {
-		lag, rate, err := jobs(ctx, p)
+	if jobs != nil && slices.ContainsFunc(p.Metrics, func(m string) bool { return slices.Contains(ofJobs, m) }) {
+		found, err := jobs(ctx, p)
 		switch {
 		case err == nil:
-			figures["jobsLagSeconds"], figures["linkRate"] = lag, rate
+			maps.Copy(figures, found)
 		case len(p.Metrics) == 1 || ctx.Err() != nil: // the only figure: an alert rule must know
 			return nil, err
 		default:
-			about.Warn("job ads could not be read, jobsLagSeconds and linkRate are left out: %v", err)
+			about.Warn("job ads could not be read, %s are left out: %v", strings.Join(ofJobs, ", "), err)
 		}
 	}
 	shown := *p
 	shown.Metrics = nil
 	var values []float64
 	for _, m := range p.Metrics {
-		if figure := figures[m]; figure == figure { // not NaN: there is one
+		if figure, ok := figures[m]; ok && !math.IsNaN(figure) {
 			shown.Metrics, values = append(shown.Metrics, m), append(values, figure)
 		}
 	}

@@ -363,12 +363,16 @@ func (p *naivePool) results(all []naiveSnapshot, minutes int, from, to int64, in
 				return winner, nil
 			}
 			for _, r := range rows[k] {
-				if r.backfill() == backfill && rank(r.state) == 4 && !blank(r.owner) && !slices.Contains(users, *r.owner) {
-					users = append(users, *r.owner)
+				if r.backfill() != backfill || rank(r.state) != 4 {
+					continue
 				}
-			}
-			if len(users) == 0 {
-				users = []string{"Unknown"}
+				user := "Unknown"
+				if !blank(r.owner) {
+					user = *r.owner
+				}
+				if !slices.Contains(users, user) {
+					users = append(users, user)
+				}
 			}
 			return winner, users
 		}

@@ -24,7 +24,7 @@ type source struct {
 	env      query.Env
 }
 
-func open(t testing.TB, dir, zone string, sliceMinutes int) source {
+func open(t testing.TB, dir string, zone any, sliceMinutes int) source {
 	t.Helper()
 	s := openPool(t, dir, zone, sliceMinutes)
 	t.Cleanup(func() { require.NoError(t, s.timeline.Close()) })
@@ -38,7 +38,7 @@ type tester interface {
 	Fatalf(format string, args ...any)
 }
 
-func openPool(t tester, dir, zone string, sliceMinutes int) source {
+func openPool(t tester, dir string, zone any, sliceMinutes int) source {
 	t.Helper()
 	setting, err := json.Marshal(zone)
 	require.NoError(t, err)

@@ -12,16 +12,19 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// JobFigures tells how late the newest job ad is, in seconds, and the link rate in percent. NaN: there is none, because of
-// no job source or too few runs.
-type JobFigures func(ctx context.Context, p *query.Plan) (lagSeconds, linkRate float64, err error)
+// JobFigures tells the metrics of the view `health` that need job ads, as far as they are asked for. One that is missing or
+// NaN does not exist, because of no job ad or too few runs.
+type JobFigures func(ctx context.Context, p *query.Plan) (map[string]float64, error)
+
+// ofJobs are those metrics.
+var ofJobs = []string{"jobsLagSeconds", "linkRate", "clockErrorSeconds"}
 
 // Answer answers a query of the kind `allocation`. Errors are those of the plan and of the timeline.
 func Answer(ctx context.Context, tl *timeline.Timeline, env query.Env, r query.Request) (data.Frames, error) {
 	return AnswerWithJobs(ctx, tl, env, r, nil)
 }
 
-// AnswerWithJobs is Answer with the two figures of the view `health` that need job ads.
+// AnswerWithJobs is Answer with the figures of the view `health` that need job ads.
 func AnswerWithJobs(ctx context.Context, tl *timeline.Timeline, env query.Env, r query.Request, jobs JobFigures) (data.Frames, error) {
 	p, err := r.Plan(env)
 	if err != nil {

@@ -334,8 +334,8 @@ func TestHealthWithJobs(t *testing.T) {
 	w := golden.Window(t, "2025-09-30T00:00:00Z", "2025-10-01T00:00:00Z")
 	model, err := query.Parse([]byte(`{"queryType": "allocation", "view": "health"}`))
 	require.NoError(t, err)
-	frames, err := allocation.AnswerWithJobs(t.Context(), s.timeline, s.env, query.Request{Model: model, Window: w, Now: w.To}, func(_ context.Context, p *query.Plan) (float64, float64, error) {
-		return 7, 88, nil
+	frames, err := allocation.AnswerWithJobs(t.Context(), s.timeline, s.env, query.Request{Model: model, Window: w, Now: w.To}, func(context.Context, *query.Plan) (map[string]float64, error) {
+		return map[string]float64{"jobsLagSeconds": 7, "linkRate": 88}, nil
 	})
 	require.NoError(t, err)
 	rows := golden.Rows(frames)

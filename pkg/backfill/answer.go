@@ -30,7 +30,7 @@ func Answer(ctx context.Context, tl *timeline.Timeline, ads jobs.Source, env que
 	if err != nil {
 		return nil, err
 	}
-	o, err := runs.Look(ctx, tl, p.Window, env.Lists, runs.BackfillPool)
+	o, err := runs.Look(ctx, tl, p.Window, env.Lists)
 	if err != nil {
 		return nil, err
 	}
@@ -94,30 +94,35 @@ func (a *answer) sharpen(ctx context.Context, source jobs.Source) error {
 	} else {
 		bounds := a.bounds()
 		wanted := func(m, r int) bool { return bounds[m] != nil && bounds[m][r] }
-		ads, notices, failure, err := o.Ask(ctx, source, wanted)
+		ads, notices, failure, err := o.Ask(ctx, source, runs.Question{Window: w, Wanted: wanted, Unseen: pool.Window{From: w.From - runs.Reach, To: w.To}})
 		if err != nil {
 			return err
-		}
-		for _, n := range notices {
-			a.about.Warn("%s", n)
 		}
 		if failure != nil {
 			a.about.Warn("job ads could not be read: periods start and end at snapshots, half a cadence off on average. %v", failure)
 		} else {
+			for _, n := range append(notices, runs.ClockNotices(ads.ClocksIn(w))...) {
+				a.about.Warn("%s", n)
+			}
 			if x, err = o.Explain(ctx, ads, wanted); err != nil {
 				return fmt.Errorf("explaining runs: %w", err)
 			}
+			a.names = o.View.Names.Texts() // unseen runs can have new ones
 			a.tellLinks(x)
 		}
 	}
 	for m := range a.periods {
-		kept := a.periods[m][:0]
+		kept := make([]Period, 0, len(a.periods[m]))
+		cutter := cutter{measure: measure(m), explained: x}
 		for _, p := range a.periods[m] {
 			if x != nil {
 				p.sharpen(o, &x.Machines[p.machine])
 			}
-			if p.cut(o, w) && a.chosen.Place(p.Place) && a.chosen.Project(p.Project) {
-				kept = append(kept, p)
+			p.close(o, w)
+			for _, part := range cutter.parts(p) {
+				if part.cut(w) && a.chosen.Place(part.Place) && a.chosen.Project(part.Project) {
+					kept = append(kept, part)
+				}
 			}
 		}
 		a.periods[m] = kept

@@ -172,7 +172,7 @@ type statistics struct {
 	items                  []survival.Item // those with a known start
 }
 
-func (s *statistics) add(p *Period, m measure, w pool.Window) {
+func (s *statistics) add(p *Period, w pool.Window) {
 	switch {
 	case p.UnknownStart:
 		s.unknownStart++
@@ -181,14 +181,12 @@ func (s *statistics) add(p *Period, m measure, w pool.Window) {
 		return
 	case p.Censored():
 		s.censored++
-	case m == vacancy || p.Reason == Reclaimed:
-		s.hours = append(s.hours, pool.Hours(p.Length()))
 	default:
-		s.censored++
+		s.hours = append(s.hours, pool.Hours(p.Length()))
 	}
-	fate := survival.Censored
-	if !p.Censored() && (m == vacancy || p.Reason == Reclaimed) {
-		fate = survival.Event
+	fate := survival.Event
+	if p.Censored() {
+		fate = survival.Censored
 	}
 	s.items = append(s.items, survival.Item{Entry: max(0, w.From-p.Start), Exit: p.Length(), Fate: fate})
 }

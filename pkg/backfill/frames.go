@@ -80,8 +80,8 @@ func (a *answer) summary() (data.Frames, error) {
 	}
 	for m := range a.periods {
 		for _, p := range sorted(a.periods[m], (*Period).Length) { // once, for all medians and curves
-			at(g.of(p.Place)).of[m].add(p, measure(m), a.plan.Window)
-			total.of[m].add(p, measure(m), a.plan.Window)
+			at(g.of(p.Place)).of[m].add(p, a.plan.Window)
+			total.of[m].add(p, a.plan.Window)
 		}
 	}
 	var rows []frames.Row
@@ -199,7 +199,7 @@ func (a *answer) survival() data.Frames {
 		if groups[k] == nil {
 			groups[k] = &statistics{}
 		}
-		groups[k].add(p, m, a.plan.Window)
+		groups[k].add(p, a.plan.Window)
 	}
 	var curves []frames.Curve
 	few := 0

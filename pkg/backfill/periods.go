@@ -172,18 +172,21 @@ func (p *Period) sharpen(o *runs.Observed, x *runs.Explanation) {
 	}
 }
 
-// cut brings a period to the window; false when it does not overlap it.
-func (p *Period) cut(o *runs.Observed, w pool.Window) bool {
-	if p.open {
-		p.Reason = Window
-		last := o.View.Times[p.last]
-		switch {
-		case o.End == len(o.View.Times) && w.To-last > o.View.GapLimit(int(p.last)):
-			p.Reason = Gap
-		default:
-			p.End = max(w.To, last)
-		}
+// close gives a period that goes on at the last observed snapshot an end.
+func (p *Period) close(o *runs.Observed, w pool.Window) {
+	if !p.open {
+		return
 	}
+	last := o.View.Times[p.last]
+	if o.End == len(o.View.Times) && w.To-last > o.View.GapLimit(int(p.last)) {
+		p.Reason = Gap
+		return
+	}
+	p.Reason, p.End = Window, max(w.To, last)
+}
+
+// cut brings a period to the window; false when it does not overlap it.
+func (p *Period) cut(w pool.Window) bool {
 	if p.End > w.To {
 		p.End, p.Reason, p.EndedBy, p.Link = w.To, Window, nil, runs.NoLink
 	}

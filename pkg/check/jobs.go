@@ -25,7 +25,7 @@ func jobFindings(ctx context.Context, in Installation, w pool.Window) ([]Finding
 		}
 		return append(findings, Finding{Store: "links", Severity: Warning, Text: "links: " + err.Error()}), nil
 	}
-	o, err := runs.Look(ctx, in.Timeline, w, in.Lists, runs.BackfillPool)
+	o, err := runs.Look(ctx, in.Timeline, w, in.Lists)
 	if err != nil {
 		return failed(err)
 	}
@@ -33,7 +33,7 @@ func jobFindings(ctx context.Context, in Installation, w pool.Window) ([]Finding
 		run := &o.Machines[m].Runs[r]
 		return o.View.Times[run.First] <= w.To && o.View.Times[run.Last] >= w.From
 	}
-	ads, notices, failure, err := o.Ask(ctx, in.Jobs, wanted)
+	ads, notices, failure, err := o.Ask(ctx, in.Jobs, runs.Question{Window: w, Wanted: wanted})
 	if err == nil {
 		err = failure
 	}
@@ -43,13 +43,13 @@ func jobFindings(ctx context.Context, in Installation, w pool.Window) ([]Finding
 	for _, notice := range notices {
 		findings = append(findings, Finding{Store: "ads", Severity: Warning, Text: notice})
 	}
-	rate, err := evictions.LinkRate(ctx, in.Timeline, in.Jobs, in.Lists, w, in.Now)
+	links, err := evictions.LinksOf(ctx, in.Timeline, in.Jobs, in.Lists, w, in.Now)
 	if err != nil {
 		return failed(err)
 	}
 	all := observed{o, ads, wanted}
 	schema := all.schema()
-	findings = append(findings, schemaFinding(schema), linksFinding(rate, schema, w))
+	findings = append(findings, schemaFinding(schema), linksFinding(links.Rate, schema, w))
 	return append(findings, clockFindings(all.clocks())...), nil
 }
 

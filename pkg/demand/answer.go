@@ -114,7 +114,7 @@ func polledPoints(rows *pressure.View) map[timeline.Symbol]bool {
 
 // allWaits makes the waits that a window needs, of rows, runs and ads.
 func allWaits(ctx context.Context, tl *timeline.Timeline, source jobs.Source, p *query.Plan, rows *pressure.View, polls *Polls, about *frames.About) ([]Wait, error) {
-	o, err := runs.Look(ctx, tl, p.Window, p.Env.Lists, runs.AllGPUs)
+	o, err := runs.Look(ctx, tl, p.Window, p.Env.Lists)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func allWaits(ctx context.Context, tl *timeline.Timeline, source jobs.Source, p 
 	if source != nil {
 		var notices []string
 		var failure error
-		if ads, notices, failure, err = o.Ask(ctx, source, choose); err != nil {
+		if ads, notices, failure, err = o.Ask(ctx, source, runs.Question{Window: p.Window, Wanted: choose}); err != nil {
 			return nil, err
 		}
 		if failure != nil {

@@ -110,7 +110,7 @@ func adOnly(o *runs.Observed, ads *runs.Ads, known map[timeline.Job]*jobRuns, or
 			Begin:   queuedAt(list, job), First: 1,
 		}
 		w.started(&of.runs[0])
-		if start := startOf(list); start != 0 && start < w.End-runs.Tolerance {
+		if start := startOf(ads, list); start != 0 && start < w.End-runs.Tolerance {
 			w.End, w.Ran, w.RanUntil = start, 0, 0 // of a run that is not known
 		}
 		w.Known, w.Counted = w.Begin, w.Begin
@@ -139,10 +139,10 @@ func queuedAt(list []jobs.Ad, job timeline.Job) pool.Micros {
 }
 
 // startOf is the start of a job's first run, 0 = not stored.
-func startOf(list []jobs.Ad) (first pool.Micros) {
-	for _, ad := range list {
-		if t := ad.JobStartDate; !t.IsZero() && (first == 0 || t.UnixMicro() < first) {
-			first = t.UnixMicro()
+func startOf(ads *runs.Ads, list []jobs.Ad) (first pool.Micros) {
+	for i := range list {
+		if t := ads.Date(&list[i], list[i].JobStartDate); t != 0 && (first == 0 || t < first) {
+			first = t
 		}
 	}
 	return first

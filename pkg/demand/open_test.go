@@ -17,7 +17,7 @@ import (
 )
 
 // open opens a directory of snapshots and of the queues' polls.
-func open(t testing.TB, dir, zone string) runstest.Source {
+func open(t testing.TB, dir string, zone any) runstest.Source {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
 	require.NoError(t, err)

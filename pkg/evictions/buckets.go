@@ -113,7 +113,7 @@ func (b bucket) metric(name string, hours float64) float64 {
 	case "evictions":
 		return float64(b.evictions)
 	case "ratePer100GpuHours":
-		return share(float64(b.evictions), hours)
+		return rate(float64(b.evictions), hours)
 	case "lostGpuHours":
 		return b.lost
 	}
@@ -169,7 +169,7 @@ func (a *answer) hourOfWeek() (data.Frames, error) {
 	for day := range week {
 		for hour := range week[day] {
 			if a.plan.Metrics[0] == "ratePer100GpuHours" {
-				week[day][hour] = share(week[day][hour], hours[day][hour])
+				week[day][hour] = rate(week[day][hour], hours[day][hour])
 			} else if !seen[day][hour] {
 				week[day][hour] = math.NaN()
 			}

@@ -15,7 +15,6 @@ import (
 type Run struct {
 	*runs.Explained
 	Machine *runs.Machine
-	Place   runs.Place
 	Until   pool.Micros  // its end, cut to the window
 	Result  runs.Outcome // Running when it ends after the window
 	Inside  pool.Micros  // its time in the window
@@ -35,13 +34,12 @@ func collect(o *runs.Observed, x *runs.Explanations, w pool.Window) []Run {
 	}
 	n := 0
 	for m := range x.Machines {
-		n += len(x.Machines[m].Runs)
+		n += len(x.Machines[m].Runs) + len(x.Machines[m].Unseen)
 	}
 	all := make([]Run, 0, n)
 	for m := range o.Machines {
 		machine := &o.Machines[m]
-		for i := range x.Machines[m].Runs {
-			e := &x.Machines[m].Runs[i]
+		add := func(e *runs.Explained) {
 			r := Run{Explained: e, Machine: machine, Until: e.End, Result: e.Outcome}
 			if e.Outcome == runs.Running {
 				r.Until = max(until, e.Start)
@@ -50,11 +48,18 @@ func collect(o *runs.Observed, x *runs.Explanations, w pool.Window) []Run {
 				r.Until, r.Result = w.To, runs.Running
 			}
 			if e.Start > w.To || r.Until < w.From {
-				continue
+				return
 			}
-			r.Place = o.PlaceAt(&machine.GPUs[e.Leader], e.First)
 			r.Inside = max(0, r.Until-max(e.Start, w.From))
 			all = append(all, r)
+		}
+		for i := range x.Machines[m].Runs {
+			add(&x.Machines[m].Runs[i])
+		}
+		for i := range x.Machines[m].Unseen {
+			if e := &x.Machines[m].Unseen[i]; e.Side == pool.Backfill {
+				add(e)
+			}
 		}
 	}
 	return all
@@ -63,6 +68,7 @@ func collect(o *runs.Observed, x *runs.Explanations, w pool.Window) []Run {
 // measures are what a group of runs adds up to (methodology section 8).
 type measures struct {
 	runs     int
+	unseen   int
 	outcomes [runs.Outcomes]int
 	gpuHours float64
 	lost     float64
@@ -72,6 +78,9 @@ type measures struct {
 func (m *measures) add(r *Run) {
 	m.runs++
 	m.outcomes[r.Result]++
+	if r.Link == runs.AdOnly {
+		m.unseen++
+	}
 	m.gpuHours += r.gpuHours(r.Inside)
 	if r.Result == runs.Evicted {
 		m.lost += r.gpuHours(r.Inside)
@@ -100,16 +109,18 @@ func (m *measures) metric(name string, hours float64, blind bool) float64 {
 		return float64(m.outcomes[runs.Lost])
 	case "ambiguous":
 		return float64(m.outcomes[runs.Ambiguous])
+	case "unseen":
+		return float64(m.unseen)
 	case "gpuHours":
 		return m.gpuHours
 	case "ratePer100GpuHours":
-		return share(float64(evictions), hours)
+		return rate(float64(evictions), hours)
 	case "rateLow":
 		low, _ := survival.Garwood(evictions)
-		return share(low, hours)
+		return rate(low, hours)
 	case "rateHigh":
 		_, high := survival.Garwood(evictions)
-		return share(high, hours)
+		return rate(high, hours)
 	case "lostGpuHours":
 		return m.lost
 	case "lostPercent":
@@ -122,6 +133,17 @@ func (m *measures) metric(name string, hours float64, blind bool) float64 {
 		return share(float64(evictions), float64(evictions+m.outcomes[runs.Completed]+m.outcomes[runs.Removed]+m.outcomes[runs.Held]))
 	}
 	return median(m.toEnd)
+}
+
+// leastHours are the GPU-hours below which there is no rate: it would say nothing (methodology section 8).
+const leastHours = 1
+
+// rate is events per 100 GPU-hours, NaN over too few of them.
+func rate(events, hours float64) float64 {
+	if hours < leastHours {
+		return math.NaN()
+	}
+	return 100 * events / hours
 }
 
 // share is 100·a/b, NaN when b is 0.
@@ -234,7 +256,7 @@ func items(all []*Run, w pool.Window) []survival.Item {
 func linkRate(all []Run, now pool.Micros) (percent float64, linked, counted int) {
 	for i := range all {
 		r := &all[i]
-		if r.Outcome == runs.Running || r.End >= now-30*pool.Minute {
+		if r.Link == runs.AdOnly || r.Outcome == runs.Running || r.End >= now-30*pool.Minute {
 			continue
 		}
 		counted++

@@ -7,7 +7,7 @@ import (
 	"github.com/chtc/gpureports/pkg/runs/runstest"
 )
 
-func open(t testing.TB, dir, zone string) runstest.Source {
+func open(t testing.TB, dir string, zone any) runstest.Source {
 	t.Helper()
 	return runstest.Open(t, dir, zone, evictions.Answer)
 }

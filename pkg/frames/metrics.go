@@ -34,6 +34,7 @@ var presentations = map[string]presentation{
 	"gpusLost":           {"GPUs lost", "locale", 0, "GPUs seen in the 24 h before the newest snapshot and not in it"},
 	"jobsLagSeconds":     {"Lag of job ads", "s", 0, "Now − newest job ad"},
 	"linkRate":           {"Link rate", "percent", 1, "Share of ended backfill runs that a job ad explains"},
+	"clockErrorSeconds":  {"Clock error", "s", 0, "Largest error of an access point's clock, as job ads and snapshots tell; dates are corrected"},
 
 	"gpu": {"GPU", "", -1, "AssignedGPUs id"}, "gpus": {"GPUs", "locale", 0, "Number of GPUs"}, "gpuIds": {"GPU ids", "", -1, ""}, "memoryGB": {"Memory", "decgbytes", 0, "GPUs_GlobalMemoryMb / 1024"},
 	"state": {"State", "", -1, ""}, "job": {"Job", "", -1, "GlobalJobId"}, "since": {"Since", "", -1, "Beginning of the unbroken sequence with the same state, user and job, at most 7 days back"},
@@ -75,6 +76,7 @@ var presentations = map[string]presentation{
 	"running":               {"Running", "locale", 0, "Runs that go on at the window's end"},
 	"lost":                  {"Lost", "locale", 0, "Runs that a gap or the machine's absence hides the end of"},
 	"ambiguous":             {"Ambiguous", "locale", 0, "Runs without evidence; never counted as evictions"},
+	"unseen":                {"Unseen", "locale", 0, "Runs between two snapshots, known from epoch ads only; counted in all other figures"},
 	"ratePer100GpuHours":    {"Evictions per 100 GPU hours", "locale", 2, "100 · evictions / backfill GPU hours"},
 	"rateLow":               {"Rate, 95 % low", "locale", 2, "Garwood interval"},
 	"rateHigh":              {"Rate, 95 % high", "locale", 2, "Garwood interval"},

@@ -22,7 +22,7 @@ type Case struct {
 	Defaults map[string]any   `json:"defaults"`
 	Rows     []map[string]any `json:"rows"`
 	Settings struct {
-		Timezone      string            `json:"timezone"`
+		Timezone      any               `json:"timezone"` // a name, or a list as in the settings
 		SliceMinutes  int               `json:"sliceMinutes"`
 		CHTCOwned     []string          `json:"chtc_owned"`
 		ExcludedHosts map[string]string `json:"excluded_hosts"`
@@ -80,6 +80,9 @@ func casesOf(t testing.TB, path string, kinds []string) (found []Case) {
 	for _, c := range all.Cases {
 		c.Queries = slices.DeleteFunc(c.Queries, func(q CaseQuery) bool { return !slices.Contains(kinds, q.Kind()) })
 		if len(c.Queries) > 0 {
+			if c.Settings.Timezone == nil {
+				c.Settings.Timezone = "UTC"
+			}
 			own := c.Defaults
 			c.Defaults = map[string]any{}
 			for _, m := range []map[string]any{all.Defaults, own} {

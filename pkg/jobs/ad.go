@@ -30,6 +30,7 @@ func (k Kind) String() string { return [...]string{"other", "history", "epoch"}[
 type Ad struct {
 	Kind        Kind
 	GlobalJobID string // schedd#cluster.proc#qdate
+	AccessPoint string // ScheddName; where it is missing the part of GlobalJobID before the first #
 	User        string // user@domain; Owner where User is missing
 
 	// RecordTime is when the ad was final. Where it is not stored it follows from the other dates by adstash's rule:

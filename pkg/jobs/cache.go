@@ -141,6 +141,22 @@ func (s *cached) AdsOnMachines(ctx context.Context, days []MachineDay) (Result, 
 	})
 }
 
+// Epochs implements [Source].
+func (s *cached) Epochs(ctx context.Context, days []EpochDay) (Result, error) {
+	return s.lookup(ctx, len(days), lookup{
+		key:     func(i int) string { return days[i].Key() },
+		enough:  func(i int, e entry, now time.Time) bool { return e.recent(days[i].End(), now) },
+		missing: "epoch ads of %d of %d days of machines",
+		ask: func(missing []int) (Result, error) {
+			part := make([]EpochDay, len(missing))
+			for j, i := range missing {
+				part[j] = days[i]
+			}
+			return s.Source.Epochs(ctx, part)
+		},
+	})
+}
+
 // describes tells whether the entry holds all ads there will be of runs up to lastSeen.
 func (e entry) describes(lastSeen time.Time) bool {
 	if len(e.ads) == 0 || e.partial() {

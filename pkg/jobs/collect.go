@@ -11,10 +11,12 @@ import (
 type Collector struct {
 	by    func(*Ad) string
 	asked []string
+	most  int // ads; 0 = any number
 
 	mu                   sync.Mutex
 	found                map[string][]Ad
 	unusable, other, bad int
+	kept, cut            int
 }
 
 // NewCollector collects the ads whose key is one of asked; by gives an ad's key.
@@ -35,6 +37,28 @@ func ByMachineDay(ad *Ad) string {
 		return ""
 	}
 	return MachineDay{ad.Machine, int32(ad.JobCurrentStartDate.Unix() / secondsOfDay)}.Key()
+}
+
+// NewEpochCollector collects the ads that Source.Epochs looks up, at most that many.
+func NewEpochCollector(days []EpochDay, most int) *Collector {
+	longest := make(map[string]EpochDay, len(days))
+	keys := make([]string, len(days))
+	for i, d := range days {
+		keys[i] = d.Key()
+		longest[d.MachineDay.Key()] = d
+	}
+	c := NewCollector(keys, func(ad *Ad) string {
+		if ad.Kind != Epoch {
+			return ""
+		}
+		d, asked := longest[ByMachineDay(ad)]
+		if !asked || d.Longest > 0 && ad.EpochWriteDate.Sub(ad.JobCurrentStartDate) > d.Longest {
+			return ""
+		}
+		return d.Key()
+	})
+	c.most = most
+	return c
 }
 
 // MachineDayKeys are the keys of days, in order.
@@ -73,6 +97,10 @@ func (c *Collector) Add(stored []byte) {
 		c.other++
 		return
 	}
+	if c.kept++; c.most > 0 && c.kept > c.most {
+		c.cut++
+		return
+	}
 	c.bad += ad.Unread
 	c.found[key] = append(ads, ad)
 }
@@ -88,6 +116,10 @@ func (c *Collector) Result() Result {
 	result := Result{Ads: make([][]Ad, len(c.asked))}
 	for i, key := range c.asked {
 		result.Ads[i] = c.found[key]
+	}
+	if c.cut > 0 {
+		result.Partial = true
+		result.Notices = append(result.Notices, fmt.Sprintf("More than %d job ads match: %d of them were left out. Ask for a shorter time range.", c.most, c.cut))
 	}
 	if c.unusable > 0 {
 		result.Notices = append(result.Notices, fmt.Sprintf("%d stored documents are no job ads (broken JSON or no GlobalJobId) and were left out.", c.unusable))

@@ -39,6 +39,20 @@ func (d MachineDay) Key() string {
 	return d.Machine + "\x00" + strconv.Itoa(int(d.Day)) // no GlobalJobId holds a zero byte
 }
 
+// EpochDay asks for the runs that began on a machine on a UTC day and lasted no longer than Longest; 0 = any.
+type EpochDay struct {
+	MachineDay
+	Longest time.Duration
+}
+
+// Key is d as one text.
+func (d EpochDay) Key() string {
+	return d.MachineDay.Key() + "\x00" + strconv.Itoa(int(d.Longest.Seconds()))
+}
+
+// MaxEpochs is the number of ads that one lookup of [Source.Epochs] holds at most.
+const MaxEpochs = 500_000
+
 // Source looks job ads up. Its methods may be called at the same time from several goroutines.
 //
 // Errors are [pool.SourceError] (the store, with its address and a remedy) or ctx's own error, wrapped. An error means
@@ -52,6 +66,12 @@ type Source interface {
 	// the snapshots show without a GlobalJobId (methodology section 9, step 2). Result.Ads has one entry for each of the
 	// given, in their order. None given: an empty Result, the store is not asked.
 	AdsOnMachines(ctx context.Context, days []MachineDay) (Result, error)
+
+	// Epochs returns the epoch ads of short runs on machines, whatever their job: those that no snapshot may show
+	// (methodology section 8). Of an ad, JobCurrentStartDate tells the day, and EpochWriteDate the length. No machine and
+	// day may be given with two lengths. Result.Ads has one entry for each of the given, in their order. At most MaxEpochs
+	// ads are held; a notice says that some were left out. None given: an empty Result, the store is not asked.
+	Epochs(ctx context.Context, days []EpochDay) (Result, error)
 
 	// Newest returns the newest RecordTime of all ads (of an epoch ad it equals EpochWriteDate); zero when there is
 	// no ad at all.

@@ -17,6 +17,7 @@ import (
 // attribute in two spellings (an index that changed from the legacy schema), the first usable value counts.
 type document struct {
 	GlobalJobId text
+	ScheddName  text
 	User, Owner text
 	RecordTime  date
 
@@ -49,7 +50,7 @@ type document struct {
 
 // Attributes are the names that [ParseAd] reads, in HTCondor's spelling. A store need not deliver more.
 var Attributes = []string{
-	"GlobalJobId", "User", "Owner", "RecordTime", "StartdName", "StartdSlot", "LastRemoteHost", "AssignedGPUs",
+	"GlobalJobId", "ScheddName", "User", "Owner", "RecordTime", "StartdName", "StartdSlot", "LastRemoteHost", "AssignedGPUs",
 	"JobStatus", "LastJobStatus", "JobStartDate", "JobLastStartDate", "JobCurrentStartDate", "CompletionDate",
 	"EnteredCurrentStatus", "LastVacateTime", "EpochWriteDate", "EpochAdType", "LastRemoteWallClockTime",
 	"RemoteWallClockTime", "CommittedTime", "VacateReasonCode", "ExitCode", "ExitBySignal", "NumJobStarts",
@@ -71,6 +72,7 @@ func ParseAd(stored []byte) (Ad, error) {
 	ad := Ad{
 		Kind:        d.kind(),
 		GlobalJobID: d.GlobalJobId.value,
+		AccessPoint: shared(d.accessPoint()),
 		User:        shared(firstOf(d.User.value, d.Owner.value)),
 		RecordTime:  d.RecordTime.value,
 
@@ -138,6 +140,14 @@ func (d *document) kind() Kind {
 	return History
 }
 
+func (d *document) accessPoint() string {
+	if d.ScheddName.value != "" {
+		return d.ScheddName.value
+	}
+	name, _, _ := strings.Cut(d.GlobalJobId.value, "#")
+	return name
+}
+
 // adstash writes UNKNOWN for a job that never ran.
 const unknownHost = "UNKNOWN"
 
@@ -161,7 +171,7 @@ func (d *document) slot() string {
 
 func (d *document) unread() int {
 	n := 0
-	for _, t := range []*text{&d.GlobalJobId, &d.User, &d.Owner, &d.StartdName, &d.StartdSlot, &d.LastRemoteHost, &d.EpochAdType, &d.Metadata.source} {
+	for _, t := range []*text{&d.GlobalJobId, &d.ScheddName, &d.User, &d.Owner, &d.StartdName, &d.StartdSlot, &d.LastRemoteHost, &d.EpochAdType, &d.Metadata.source} {
 		n += t.unread()
 	}
 	for _, t := range []*date{&d.RecordTime, &d.JobStartDate, &d.JobLastStartDate, &d.JobCurrentStartDate, &d.CompletionDate,

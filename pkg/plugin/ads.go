@@ -110,6 +110,12 @@ func (s traced) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs
 	return s.Source.AdsOnMachines(ctx, days)
 }
 
+func (s traced) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
+	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link", trace.WithAttributes(attribute.Int("machines", len(days))))
+	defer span.End()
+	return s.Source.Epochs(ctx, days)
+}
+
 // unreachable is a job source that cannot be used, and says why to whoever asks.
 type unreachable struct{ err error }
 
@@ -117,6 +123,9 @@ func (u unreachable) Ads(context.Context, []jobs.Wanted) (jobs.Result, error) {
 	return jobs.Result{}, u.err
 }
 func (u unreachable) AdsOnMachines(context.Context, []jobs.MachineDay) (jobs.Result, error) {
+	return jobs.Result{}, u.err
+}
+func (u unreachable) Epochs(context.Context, []jobs.EpochDay) (jobs.Result, error) {
 	return jobs.Result{}, u.err
 }
 func (u unreachable) Newest(context.Context) (time.Time, error)   { return time.Time{}, u.err }

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"math"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/allocation"
@@ -16,20 +15,24 @@ func (s *stores) jobFigures() allocation.JobFigures {
 	if s.ads == nil {
 		return nil
 	}
-	return func(ctx context.Context, p *query.Plan) (lagSeconds, linkRate float64, err error) {
-		lagSeconds, linkRate = math.NaN(), math.NaN()
+	return func(ctx context.Context, p *query.Plan) (map[string]float64, error) {
+		figures := map[string]float64{}
 		if slices.Contains(p.Metrics, "jobsLagSeconds") {
 			newest, err := s.ads.Newest(ctx)
 			if err != nil {
-				return lagSeconds, linkRate, err
+				return nil, err
 			}
 			if !newest.IsZero() {
-				lagSeconds = pool.Time(p.Now).Sub(newest).Seconds()
+				figures["jobsLagSeconds"] = pool.Time(p.Now).Sub(newest).Seconds()
 			}
 		}
-		if slices.Contains(p.Metrics, "linkRate") {
-			linkRate, err = evictions.LinkRate(ctx, s.timeline, s.ads, p.Env.Lists, p.Window, p.Now)
+		if slices.Contains(p.Metrics, "linkRate") || slices.Contains(p.Metrics, "clockErrorSeconds") {
+			links, err := evictions.LinksOf(ctx, s.timeline, s.ads, p.Env.Lists, p.Window, p.Now)
+			if err != nil {
+				return nil, err
+			}
+			figures["linkRate"], figures["clockErrorSeconds"] = links.Rate, float64(links.ClockError)/float64(pool.Second)
 		}
-		return lagSeconds, linkRate, err
+		return figures, nil
 	}
 }

@@ -34,7 +34,7 @@ func TestHealthOfJobAds(t *testing.T) {
 		return names
 	}
 	all := ask("jobs.db", "")
-	require.Equal(t, []string{"snapshotAgeSeconds", "coveragePercent", "gpusSeen", "gpusLost", "jobsLagSeconds", "linkRate"}, names(all))
+	require.Equal(t, []string{"snapshotAgeSeconds", "coveragePercent", "gpusSeen", "gpusLost", "jobsLagSeconds", "linkRate", "clockErrorSeconds"}, names(all))
 	lag, err := all.Frames[0].Fields[4].FloatAt(0)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, lag, 0.0)
@@ -46,9 +46,9 @@ func TestHealthOfJobAds(t *testing.T) {
 	without := ask(broken, "")
 	require.Equal(t, []string{"snapshotAgeSeconds", "coveragePercent", "gpusSeen", "gpusLost"}, names(without))
 	require.True(t, slices.ContainsFunc(without.Frames[0].Meta.Notices, func(n data.Notice) bool {
-		return n.Severity == data.NoticeSeverityWarning && strings.Contains(n.Text, "jobsLagSeconds and linkRate are left out")
+		return n.Severity == data.NoticeSeverityWarning && strings.Contains(n.Text, "jobsLagSeconds, linkRate, clockErrorSeconds are left out")
 	}))
-	for _, metric := range []string{`"jobsLagSeconds"`, `"linkRate"`} {
+	for _, metric := range []string{`"jobsLagSeconds"`, `"linkRate"`, `"clockErrorSeconds"`} {
 		failed := ask(broken, metric)
 		require.Error(t, failed.Error, metric)
 		require.Equal(t, backend.ErrorSourceDownstream, failed.ErrorSource, metric)

@@ -40,12 +40,12 @@ const (
 var (
 	allocationGroups  = []string{"category", "slots", "device", "memory", "machine", "ownership", "project"}
 	allocationMetrics = []string{"allocatedPercent", "allocated", "available", "free", "unclaimed", "drained", "prevented"}
-	healthMetrics     = []string{"snapshotAgeSeconds", "coveragePercent", "gpusSeen", "gpusLost", "jobsLagSeconds", "linkRate"}
+	healthMetrics     = []string{"snapshotAgeSeconds", "coveragePercent", "gpusSeen", "gpusLost", "jobsLagSeconds", "linkRate", "clockErrorSeconds"}
 	userHoursMetrics  = []string{"gpuHours", "percentOfTotal"}
 	backfillGroups    = []string{"category", "device", "ownership", "machineType", "machine"}
 	backfillMetrics   = []string{"count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "gpuHours", "censored", "unknownStart", "kmMedianHours", "restrictedMeanHours", "available", "used", "taken", "usedPercent", "hours90", "hours75", "hours50"}
 	evictionGroups    = []string{"category", "device", "ownership", "machineType", "machine", "user", "cause", "evidence"}
-	evictionMetrics   = []string{"runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous", "gpuHours", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "medianHoursToEviction", "lostGpuHours", "lostPercent"}
+	evictionMetrics   = []string{"runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous", "unseen", "gpuHours", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "medianHoursToEviction", "lostGpuHours", "lostPercent"}
 	demandGroups      = []string{"user", "project", "schedd", "gpus", "gpuMemory"}
 	demandMetrics     = []string{"waits", "started", "left", "medianWaitHours", "p90WaitHours", "meanWaitHours", "expansionFactor", "waitingJobs", "waitingGpus", "waitingUsers", "oldestHours", "freeWhileWaiting"}
 	survivalMetrics   = []string{"survival", "low", "high", "atRisk"}

@@ -100,7 +100,7 @@ func TestDefaults(t *testing.T) {
 	p, err = plan(t, `{"queryType": "evictions"}`)
 	require.NoError(t, err)
 	require.Empty(t, p.GroupBy)
-	require.Len(t, p.Metrics, 16)
+	require.Len(t, p.Metrics, 17)
 
 	p, err = plan(t, `{"queryType": "backfillAvailability", "view": "survival"}`)
 	require.NoError(t, err)

@@ -1,6 +1,11 @@
 package runs
 
-import "github.com/chtc/gpureports/pkg/jobs"
+import (
+	"time"
+
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/pool"
+)
 
 // Of returns the ads of a run's job, in the order of their sources; none for a run without a GlobalJobId. They are
 // shared: read only.
@@ -10,4 +15,10 @@ func (a *Ads) Of(o *Observed, machine, run int) []jobs.Ad {
 		return nil
 	}
 	return a.jobs[job]
+}
+
+// Date returns a date of one of the ads, corrected by the error of its access point's clock; 0 = not stored.
+func (a *Ads) Date(ad *jobs.Ad, date time.Time) pool.Micros {
+	r := recordOf(ad, a.clocks)
+	return r.at(date)
 }

@@ -9,32 +9,79 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Ask looks up the ads of the wanted runs' jobs, all at once. A source that does not answer is no error: the result is
-// nil, and failure says why.
-func (o *Observed) Ask(ctx context.Context, source jobs.Source, wanted Wanted) (ads *Ads, notices []string, failure, err error) {
-	index := o.jobs()
+// Question says what job ads are asked for.
+type Question struct {
+	// Window of the answer. On its days, and as many around them as a correction may need, clocks are measured.
+	Window pool.Window
+	// Wanted are the runs that are to be explained.
+	Wanted Wanted
+	// Unseen is the time in which runs that no snapshot shows are looked for; the zero window: never.
+	Unseen pool.Window
+}
+
+// Ask looks up the ads of the wanted runs' jobs and of those that tell of the access points' clocks, all at once, and the
+// epoch ads of short runs. A source that does not answer is no error: the result is nil, and failure says why.
+func (o *Observed) Ask(ctx context.Context, source jobs.Source, q Question) (ads *Ads, notices []string, failure, err error) {
+	a := asking{Observed: o, ctx: ctx, source: source, ads: &Ads{jobs: make([][]jobs.Ad, len(o.jobs().jobs)), machines: make([][]jobs.Ad, len(o.Machines)), epochs: make([][]jobs.Ad, len(o.Machines))}}
+	telling := o.tellsOfClocks(q.Window)
+	for _, step := range []func() error{
+		func() error { return a.ofJobs(func(m, r int) bool { return q.Wanted(m, r) || telling(m, r) }) },
+		func() error {
+			return a.onMachines(func(m, r int) bool {
+				return q.Wanted(m, r) || q.Unseen.Contains(o.View.Times[o.Machines[m].Runs[r].First])
+			})
+		},
+		func() error { return a.ofShortRuns(q.Unseen) },
+	} {
+		if err := step(); err != nil {
+			if ctx.Err() != nil || pool.FaultOf(err) == 0 {
+				return nil, nil, nil, fmt.Errorf("looking up job ads: %w", err)
+			}
+			return nil, nil, err, nil
+		}
+	}
+	if a.ads.clocks, err = o.measure(ctx, a.ads, telling); err != nil {
+		return nil, nil, nil, fmt.Errorf("measuring clocks: %w", err)
+	}
+	return a.ads, a.notices, nil, nil
+}
+
+// asking is a question on its way.
+type asking struct {
+	*Observed
+	ctx     context.Context
+	source  jobs.Source
+	ads     *Ads
+	notices []string
+}
+
+func (a *asking) note(r jobs.Result) {
+	for _, n := range r.Notices {
+		if !slices.Contains(a.notices, n) {
+			a.notices = append(a.notices, n)
+		}
+	}
+}
+
+// tellsOfClocks chooses the runs whose ads belong to a window's days and to those around them.
+func (o *Observed) tellsOfClocks(w pool.Window) Wanted {
+	from := pool.Micros(pool.DayOf(w.From)-clockDays)*pool.Day - nearEnd
+	to := pool.Micros(pool.DayOf(w.To)+clockDays+1)*pool.Day + nearEnd
+	return func(m, r int) bool {
+		run := &o.Machines[m].Runs[r]
+		last := o.View.Times[run.Last]
+		return !run.Job.IsNone() && from <= last && last <= to
+	}
+}
+
+// ofJobs looks up the ads of the jobs of runs.
+func (a *asking) ofJobs(wanted Wanted) error {
+	index := a.jobs()
 	lastSeen := slices.Repeat([]int32{-1}, len(index.jobs))
-	var machines []int // of days
-	var days []jobs.MachineDay
-	for m := range o.Machines {
-		known := len(days)
-		for r := range o.Machines[m].Runs {
-			if !wanted(m, r) {
-				continue
-			}
-			run := &o.Machines[m].Runs[r]
-			if job := index.of[m][r]; job >= 0 {
-				lastSeen[job] = max(lastSeen[job], run.Last)
-				continue
-			}
-			// A run without a GlobalJobId: the ads that began when it did.
-			begin := o.Machines[m].Runs[o.firstPiece(m, r)].First
-			first := pool.DayOf(o.View.Times[max(int(begin)-1, o.First)] - Tolerance)
-			for day := first; day <= pool.DayOf(o.View.Times[run.First]+Tolerance); day++ {
-				d := jobs.MachineDay{Machine: o.View.Names.Text(o.Machines[m].Name), Day: day}
-				if !slices.Contains(days[known:], d) {
-					machines, days = append(machines, m), append(days, d)
-				}
+	for m := range a.Machines {
+		for r := range a.Machines[m].Runs {
+			if job := index.of[m][r]; job >= 0 && wanted(m, r) {
+				lastSeen[job] = max(lastSeen[job], a.Machines[m].Runs[r].Last)
 			}
 		}
 	}
@@ -42,35 +89,53 @@ func (o *Observed) Ask(ctx context.Context, source jobs.Source, wanted Wanted) (
 	var numbers []int
 	for job, seen := range lastSeen {
 		if seen >= 0 {
-			asked = append(asked, jobs.Wanted{Job: o.View.Names.JobText(index.jobs[job]), LastSeen: pool.Time(o.View.Times[seen])})
+			asked = append(asked, jobs.Wanted{Job: a.View.Names.JobText(index.jobs[job]), LastSeen: pool.Time(a.View.Times[seen])})
 			numbers = append(numbers, job)
 		}
 	}
-	result, err := source.Ads(ctx, asked)
+	result, err := a.source.Ads(a.ctx, asked)
 	if err != nil {
-		return sourceFailure(ctx, err)
+		return err
 	}
-	ads = &Ads{jobs: make([][]jobs.Ad, len(index.jobs)), machines: make([][]jobs.Ad, len(o.Machines))}
+	a.note(result)
 	for i, job := range numbers {
-		ads.jobs[job] = result.Ads[i]
+		a.ads.jobs[job] = result.Ads[i]
 	}
-	notices = result.Notices
-	if len(days) > 0 {
-		result, err := source.AdsOnMachines(ctx, days)
-		if err != nil {
-			return sourceFailure(ctx, err)
-		}
-		for i, m := range machines {
-			ads.machines[m] = append(ads.machines[m], result.Ads[i]...)
-		}
-		notices = append(slices.Clip(notices), result.Notices...)
-	}
-	return ads, notices, nil, nil
+	return nil
 }
 
-func sourceFailure(ctx context.Context, err error) (*Ads, []string, error, error) {
-	if ctx.Err() != nil || pool.FaultOf(err) == 0 {
-		return nil, nil, nil, fmt.Errorf("looking up job ads: %w", err)
+// onMachines looks up the ads that may be of runs without a GlobalJobId: those that began when such a run did, or when it
+// is seen again after a gap.
+func (a *asking) onMachines(wanted Wanted) error {
+	var machines []int // of days
+	var days []jobs.MachineDay
+	for m := range a.Machines {
+		known := len(days)
+		for r := range a.Machines[m].Runs {
+			run := &a.Machines[m].Runs[r]
+			if !run.Job.IsNone() || !wanted(m, r) {
+				continue
+			}
+			begin := a.Machines[m].Runs[a.firstPiece(m, r)].First
+			first := pool.DayOf(a.View.Times[max(int(begin)-1, a.First)] - nearEnd) // by a clock that may be wrong
+			for day := first; day <= pool.DayOf(a.View.Times[run.First]+nearEnd); day++ {
+				d := jobs.MachineDay{Machine: a.View.Names.Text(a.Machines[m].Name), Day: day}
+				if !slices.Contains(days[known:], d) {
+					machines, days = append(machines, m), append(days, d)
+				}
+			}
+		}
 	}
-	return nil, nil, err, nil
+	if len(days) == 0 {
+		return nil
+	}
+	result, err := a.source.AdsOnMachines(a.ctx, days)
+	if err != nil {
+		return err
+	}
+	a.note(result)
+	for i, m := range machines {
+		a.ads.machines[m] = append(a.ads.machines[m], result.Ads[i]...)
+	}
+	return nil
 }

@@ -1,7 +1,6 @@
 package runs
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -11,8 +10,11 @@ import (
 
 // Ads are the job ads that are known of an observation's jobs.
 type Ads struct {
-	jobs     [][]jobs.Ad // of each job of the observation, by number
-	machines [][]jobs.Ad // of each machine, for runs without a GlobalJobId
+	jobs     [][]jobs.Ad          // of each job of the observation, by number
+	machines [][]jobs.Ad          // of each machine, for runs without a GlobalJobId
+	epochs   [][]jobs.Ad          // of each machine: short runs, of whatever job
+	others   map[string][]jobs.Ad // of jobs whose epoch ads do not tell how a run ended
+	clocks   clocks
 }
 
 // Explanations are runs with what ads say about them.
@@ -23,7 +25,9 @@ type Explanations struct {
 // Explanation holds one machine's explained runs.
 type Explanation struct {
 	Runs []Explained
-	of   []int32 // Machine.Runs → the first of its explained runs, −1: not asked for
+	// Unseen are runs that no snapshot shows, by their start: on either side, not only backfill.
+	Unseen []Explained
+	of     []int32 // Machine.Runs → the first of its explained runs, −1: not asked for
 }
 
 // Of returns the explained run that holds a run's GPUs at a snapshot, nil when the run was not asked for.
@@ -48,6 +52,7 @@ func (o *Observed) Explain(ctx context.Context, ads *Ads, wanted Wanted) (*Expla
 	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
 		l.read(o, m, ads)
 		x.Machines[m] = l.machineRuns(wanted)
+		x.Machines[m].Unseen = l.unseen(ads)
 	})
 	if err != nil {
 		return nil, err
@@ -59,16 +64,25 @@ func (o *Observed) Explain(ctx context.Context, ads *Ads, wanted Wanted) (*Expla
 func (l *linker) read(o *Observed, m int, ads *Ads) {
 	names := o.View.Names.Texts()
 	l.observed, l.number, l.machine, l.name = o, m, &o.Machines[m], names[o.Machines[m].Name]
-	l.ids, l.nearby, l.ads = l.ids[:0], l.nearby[:0], nil
+	l.ids, l.nearby, l.ads, l.clocks = l.ids[:0], l.nearby[:0], nil, nil
 	for g := range l.machine.GPUs {
 		l.ids = append(l.ids, names[l.machine.GPUs[g].ID])
 	}
-	if ads != nil {
-		l.ads = ads.jobs
-		for i := range ads.machines[m] {
-			l.nearby = append(l.nearby, recordOf(&ads.machines[m][i]))
-		}
+	if ads == nil {
+		return
 	}
+	l.ads, l.clocks = ads.jobs, ads.clocks
+	for i := range ads.machines[m] {
+		l.nearby = append(l.nearby, recordOf(&ads.machines[m][i], l.clocks))
+	}
+}
+
+// adsOf returns the ads of the job of a run with a GlobalJobId.
+func (l *linker) adsOf(run int) []jobs.Ad {
+	if l.ads == nil {
+		return nil
+	}
+	return l.ads[l.observed.jobs().of[l.number][run]]
 }
 
 // records returns the ads of a run's job; of a run without a GlobalJobId those of the machine.
@@ -77,22 +91,22 @@ func (l *linker) records(run int) []record {
 		return l.nearby
 	}
 	l.known = l.known[:0]
-	ads := l.ads[l.observed.jobs().of[l.number][run]]
+	ads := l.adsOf(run)
 	for i := range ads {
-		l.known = append(l.known, recordOf(&ads[i]))
+		l.known = append(l.known, recordOf(&ads[i], l.clocks))
 	}
 	return l.known
 }
 
-// hasAds tells whether anything is known about a run's job.
-func (l *linker) hasAds(run int) bool {
-	if l.ads == nil {
+// alone reports whether a run is no piece of another one, and nothing is known about its job.
+func (l *linker) alone(run int) bool {
+	if l.machine.Runs[run].Ending == Interrupted || l.observed.firstPiece(l.number, run) != run {
 		return false
 	}
 	if l.machine.Runs[run].Job.IsNone() {
-		return len(l.nearby) > 0
+		return len(l.nearby) == 0
 	}
-	return len(l.ads[l.observed.jobs().of[l.number][run]]) > 0
+	return len(l.adsOf(run)) == 0
 }
 
 func (l *linker) machineRuns(wanted Wanted) Explanation {
@@ -113,7 +127,7 @@ func (l *linker) machineRuns(wanted Wanted) Explanation {
 			continue
 		}
 		first := int32(len(x.Runs))
-		if !l.hasAds(i) {
+		if l.alone(i) {
 			x.of[i] = first
 			x.Runs = append(x.Runs, l.part(part{run: &m.Runs[i], number: int32(i), first: m.Runs[i].First, last: m.Runs[i].Last}, nil))
 			continue
@@ -132,15 +146,15 @@ func (l *linker) machineRuns(wanted Wanted) Explanation {
 	return x
 }
 
-// piecesOf returns the runs of a claim that one ad may cover as one: a run, those before it that were interrupted, and as
-// long as one was, the next.
+// piecesOf returns the runs of a claim that may be one: a run, those before it that were interrupted, and as long as one was,
+// the next.
 func (l *linker) piecesOf(run int, pieces []int32) []int32 {
 	runs := l.machine.Runs
 	run = l.observed.firstPiece(l.number, run)
 	pieces = append(pieces, int32(run))
 	interrupted := runs[run].Ending == Interrupted
 	for i := run + 1; interrupted && i < len(runs); i++ {
-		if compareClaims(&runs[run], &runs[i]) == 0 {
+		if claimOf(&runs[run]) == claimOf(&runs[i]) {
 			pieces = append(pieces, int32(i))
 			interrupted = runs[i].Ending == Interrupted
 		}
@@ -161,28 +175,8 @@ func (o *Observed) firstPiece(machine, run int) int {
 
 // sameClaimBefore returns the run before of the same claim on the machine, −1 without one.
 func (o *Observed) sameClaimBefore(machine, run int) int {
-	runs := o.Machines[machine].Runs
-	if !runs[run].Job.IsNone() {
-		if s := o.jobs().before[machine][run]; int(s.machine) == machine {
-			return int(s.run)
-		}
-		return -1
-	}
-	for i := run - 1; i >= 0; i-- {
-		if compareClaims(&runs[i], &runs[run]) == 0 {
-			return i
-		}
+	if s := o.jobs().before[machine][run]; int(s.machine) == machine {
+		return int(s.run)
 	}
 	return -1
-}
-
-// compareClaims compares runs by what makes them pieces of one: side and job; without a GlobalJobId user and GPU.
-func compareClaims(a, b *Run) int {
-	if a.Side != b.Side || a.Job != b.Job {
-		return -1
-	}
-	if a.Job.IsNone() {
-		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.GPUs[0], b.GPUs[0]))
-	}
-	return 0
 }

@@ -14,7 +14,22 @@ type jobIndex struct {
 	jobs   []timeline.Job
 	of     [][]int32     // of each machine's runs: the job's number, −1 without a GlobalJobId
 	newest [2][]sighting // by side, of each job
-	before [][]sighting  // of each machine's runs: the job's run before it, on the same side
+	before [][]sighting  // of each machine's runs: the claim's run before it, on the same side
+}
+
+// claim is what makes runs of one machine pieces of one: side and job; without a GlobalJobId side, user and GPU.
+type claim struct {
+	job  timeline.Job
+	user timeline.Symbol
+	gpu  int32
+	side pool.Side
+}
+
+func claimOf(r *Run) claim {
+	if r.Job.IsNone() {
+		return claim{user: r.User, gpu: r.GPUs[0], side: r.Side}
+	}
+	return claim{job: r.Job, side: r.Side}
 }
 
 // sighting names a run; none has machine −1. A job's runs stand by machine, then as in Machine.Runs.
@@ -27,13 +42,20 @@ func (o *Observed) indexJobs() *jobIndex {
 	}
 	x := &jobIndex{of: make([][]int32, len(o.Machines)), before: make([][]sighting, len(o.Machines))}
 	numbers := make(map[timeline.Job]int32, n)
+	nameless := map[claim]int32{} // of a machine: the newest run of each claim without a GlobalJobId
 	for m := range o.Machines {
 		machine := &o.Machines[m]
 		x.of[m], x.before[m] = make([]int32, len(machine.Runs)), make([]sighting, len(machine.Runs))
+		clear(nameless)
 		for r := range machine.Runs {
 			run := &machine.Runs[r]
 			if run.Job.IsNone() {
 				x.of[m][r], x.before[m][r] = -1, sighting{-1, -1}
+				claim := claimOf(run)
+				if before, known := nameless[claim]; known {
+					x.before[m][r] = sighting{int32(m), before}
+				}
+				nameless[claim] = int32(r)
 				continue
 			}
 			job, known := numbers[run.Job]
@@ -53,7 +75,7 @@ func (o *Observed) indexJobs() *jobIndex {
 	return x
 }
 
-// reappeared decides runs that nothing else decided: the same job has a later run, so this one was evicted.
+// reappeared decides runs that nothing else decided: the same job has a later run on backfill, so this one was evicted.
 func (o *Observed) reappeared(ctx context.Context, x *Explanations, ads *Ads) error {
 	return parallel.Each(ctx, len(x.Machines), func(l *linker, m int) {
 		for i := range x.Machines[m].Runs {
@@ -65,30 +87,22 @@ func (o *Observed) reappeared(ctx context.Context, x *Explanations, ads *Ads) er
 	})
 }
 
-// later tells whether a run's job has a later one on backfill. To a run cut by a gap one on the same machine with a GPU in
-// common proves nothing: it may be the same run (methodology section 8).
+// later reports whether a run's job has a later one on backfill. Pieces may be one run, so all of a machine's are joined.
 func (l *linker) later(o *Observed, m int, e *Explained, ads *Ads) bool {
 	index := o.jobs()
-	job := index.of[m][e.number]
-	proves := func(machine int32, r *Run) bool {
-		return r.First > e.Last && (e.Outcome != Lost || int(machine) != m || !slices.ContainsFunc(e.GPUs, func(g int32) bool { return slices.Contains(r.GPUs, g) }))
-	}
-	explained := ads != nil && len(ads.jobs[job]) > 0 // then pieces may be one run
-	for s := index.newest[pool.Backfill][job]; s.machine >= 0; {
-		machine := s.machine
+	for s := index.newest[pool.Backfill][index.of[m][e.number]]; s.machine >= 0; {
+		machine, after := s.machine, false
 		for l.pieces = l.pieces[:0]; s.machine == machine; s = index.before[machine][s.run] {
-			if !explained && proves(machine, &o.Machines[machine].Runs[s.run]) {
-				return true
-			}
+			after = after || o.Machines[machine].Runs[s.run].First > e.Last
 			l.pieces = append(l.pieces, s.run)
 		}
-		if !explained {
+		if !after {
 			continue
 		}
 		slices.Reverse(l.pieces)
 		l.read(o, int(machine), ads)
 		l.joined = l.explain(l.pieces, l.records(int(l.pieces[0])), l.joined[:0])
-		if slices.ContainsFunc(l.joined, func(later Explained) bool { return proves(machine, later.Run) }) {
+		if slices.ContainsFunc(l.joined, func(later Explained) bool { return later.First > e.Last }) {
 			return true
 		}
 	}

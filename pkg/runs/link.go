@@ -9,10 +9,11 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Explained is a run with its times and its outcome. Pieces that one ad covers are one; a run inside which an ad shows a
-// new start is several (methodology sections 8 and 9).
+// Explained is a run with its times and its outcome. Pieces that are one run are joined; a run inside which an ad shows a new
+// start is several (methodology sections 8 and 9).
 type Explained struct {
-	*Run        // First, Last: the snapshots that show it; Last < First when none does and only an ad tells of it
+	*Run              // First, Last: the snapshots that show it; Last < First when none does and only an ad tells of it
+	Place       Place // of its first snapshot; of an unseen run of its start
 	Start       pool.Micros
 	End         pool.Micros // the event time; what it is while Running is left open
 	Outcome     Outcome
@@ -21,20 +22,22 @@ type Explained struct {
 	Link        Link
 	StartByAd   bool  // an ad tells Start; else it is the first snapshot that shows the run
 	EndByAd     bool  // an ad tells End
-	Clamped     bool  // End lies before Start, by a clock's error: the duration counts as 0
+	Clamped     bool  // by its ad it ends before its start: End is set to Start
 	UnknownCode int32 // a vacate code without a meaning in htcondor.md; 0 = none
 
-	number int32 // of the (first) run in Machine.Runs
-	final  bool  // nothing more can be told: a later run of the job proves nothing
+	number int32    // of the (first) run in Machine.Runs
+	own    *jobs.Ad // that describes it
+	final  bool     // nothing more can be told: a later run of the job proves nothing
 }
 
 // Number is the number of the (first) run in Machine.Runs that it is made of.
 func (e *Explained) Number() int { return int(e.number) }
 
-// record is an ad with the times of the run that it describes.
+// record is an ad with the times of the run that it describes, corrected by the error of its access point's clock.
 type record struct {
 	*jobs.Ad
 	start, end pool.Micros // 0 = not stored
+	ahead      pool.Micros // the clock's error
 }
 
 func micros(t time.Time) pool.Micros {
@@ -44,24 +47,51 @@ func micros(t time.Time) pool.Micros {
 	return t.UnixMicro()
 }
 
-func recordOf(ad *jobs.Ad) record {
+// at corrects a date of the ad; 0 = not stored.
+func (r *record) at(t time.Time) pool.Micros {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro() - r.ahead
+}
+
+// day is the UTC day that an ad belongs to, by its own dates.
+func (r *record) day() int32 {
+	if r.end != 0 {
+		return pool.DayOf(r.end + r.ahead)
+	}
+	return pool.DayOf(r.start + r.ahead)
+}
+
+// recordOf reads an ad; nil clocks are all right.
+func recordOf(ad *jobs.Ad, known clocks) record {
 	r := record{Ad: ad, start: micros(ad.JobCurrentStartDate)}
 	wall := pool.Micros(0)
 	if r.start != 0 && ad.LastRemoteWallClockTime > 0 {
 		wall = r.start + pool.Micros(ad.LastRemoteWallClockTime*float64(pool.Second)+0.5)
 	}
-	idle := ad.JobStatus == statusRemoved && ad.LastJobStatus == statusIdle && !ad.HasVacateReasonCode
 	switch {
 	case ad.Kind == jobs.Epoch:
 		r.end = micros(ad.EpochWriteDate)
 	case !ad.CompletionDate.IsZero():
 		r.end = micros(ad.CompletionDate)
-	case idle && !ad.LastVacateTime.IsZero():
+	case removedWhileIdle(ad) && !ad.LastVacateTime.IsZero() && !ofEarlierRun(ad):
 		r.end = micros(ad.LastVacateTime)
 	case wall != 0:
 		r.end = wall
 	default:
 		r.end = micros(ad.EnteredCurrentStatus)
+	}
+	if days := known[ad.AccessPoint]; days != nil {
+		if clock := days[r.day()]; clock != nil && clock.Error != 0 {
+			r.ahead = clock.Error
+			if r.start != 0 {
+				r.start -= r.ahead
+			}
+			if r.end != 0 {
+				r.end -= r.ahead
+			}
+		}
 	}
 	return r
 }
@@ -75,6 +105,7 @@ type linker struct {
 	ids      []string    // of the machine's GPUs
 	ads      [][]jobs.Ad // by job number
 	nearby   []record    // ads of the machine, for runs without a GlobalJobId
+	clocks   clocks
 
 	// of one job
 	known  []record
@@ -82,7 +113,8 @@ type linker struct {
 	starts []pool.Micros
 	joined []Explained
 
-	chosen []bool // runs of the machine
+	chosen  []bool  // runs of the machine
+	byClaim []int32 // the machine's runs, by side and job
 }
 
 // part is a run, or the part of one between two starts that ads show.
@@ -107,28 +139,55 @@ func (l *linker) time(snapshot int32) pool.Micros { return l.observed.View.Times
 
 // explain explains the pieces of one job on one side, in the order of their first snapshots.
 func (l *linker) explain(pieces []int32, ads []record, into []Explained) []Explained {
-	for i := 0; i < len(pieces); i++ {
-		first := i
-		run := &l.machine.Runs[pieces[first]]
-		for i+1 < len(pieces) && l.covered(run, &l.machine.Runs[pieces[i+1]], ads) {
-			i++
-			run = joined(run, &l.machine.Runs[pieces[i]])
-		}
-		into = l.split(run, pieces[first:i+1], ads, into)
+	for i := 0; i < len(pieces); {
+		run, next := l.join(pieces, i, ads)
+		into = l.split(run, pieces[i:next], ads, into)
+		i = next
 	}
 	return into
 }
 
-// covered tells whether one ad covers a piece and the next one, on both sides of a gap or of the machine's silence.
-func (l *linker) covered(a, b *Run, ads []record) bool {
-	return a.Ending == Interrupted && slices.ContainsFunc(ads, func(r record) bool {
+// join makes a run of a job's pieces, from one on; next is the first that is no part of it.
+func (l *linker) join(pieces []int32, first int, ads []record) (run *Run, next int) {
+	run = &l.machine.Runs[pieces[first]]
+	for next = first + 1; next < len(pieces) && l.one(run, &l.machine.Runs[pieces[next]], ads, ads); next++ {
+		run = joined(run, &l.machine.Runs[pieces[next]])
+	}
+	return run, next
+}
+
+// one reports whether a piece and the next one of its claim, on both sides of a gap or of the machine's silence, are one run.
+func (l *linker) one(a, b *Run, covering, starting []record) bool {
+	if a.Ending != Interrupted {
+		return false
+	}
+	covers := func(r record) bool {
 		return l.on(r, a.GPUs) && l.on(r, b.GPUs) && r.start != 0 && r.start <= l.time(a.Last)+Tolerance && r.end >= l.time(b.First)-Tolerance
+	}
+	if slices.ContainsFunc(covering, covers) {
+		return true
+	}
+	next := a.Last + 1
+	for !l.observed.reports(l.machine, next) {
+		next++
+	}
+	holds := func(g int32) bool { return slices.Contains(a.GPUs, g) }
+	if next != b.First || !slices.ContainsFunc(b.Opening, holds) {
+		return false
+	}
+	return !slices.ContainsFunc(starting, func(r record) bool {
+		for _, t := range [...]pool.Micros{r.start, r.at(r.JobLastStartDate), r.at(r.JobStartDate)} {
+			if t > l.time(a.Last) && t <= l.time(b.First)+Tolerance {
+				return true
+			}
+		}
+		return false
 	})
 }
 
 func joined(a, b *Run) *Run {
 	run := *b
-	run.First, run.User, run.Leader = a.First, a.User, a.Leader
+	run.First, run.User, run.Project, run.Leader, run.Opening = a.First, a.User, a.Project, a.Leader, a.Opening
 	run.GPUs = slices.Compact(slices.Sorted(slices.Values(slices.Concat(a.GPUs, b.GPUs))))
 	return &run
 }
@@ -171,16 +230,6 @@ func (l *linker) split(run *Run, pieces []int32, ads []record, into []Explained)
 
 // part explains a part of a run by its job's ads, as htcondor.md says ("For one run seen in snapshots").
 func (l *linker) part(p part, ads []record) Explained {
-	e := Explained{Run: p.run, number: p.number}
-	if p.first != p.run.First || p.last != p.run.Last {
-		run := *p.run
-		run.First, run.Last = p.first, p.last
-		if p.until != 0 {
-			run.Gone = p.last + 1
-			run.Ending, run.Takeover, run.TakenBy = Vanished, false, 0
-		}
-		e.Run = &run
-	}
 	seen := l.seen(p)
 	own, link := l.own(p, seen, ads)
 	later := lastRun(ads)
@@ -189,43 +238,38 @@ func (l *linker) part(p part, ads []record) Explained {
 	}
 	switch {
 	case link != NoLink:
-		e.Link = link
 	case later.Ad != nil:
-		e.Link = EarlierRun
+		link = EarlierRun
 	case len(ads) > 0:
-		e.Link = JobOnly
+		link = JobOnly
 	}
+	return l.tell(p, seen, link, own, later, ads)
+}
 
-	// start
+// tell explains a part of a run by the ad that describes it and by that of a later run of the job, if there are any.
+func (l *linker) tell(p part, seen seen, link Link, own, later record, ads []record) Explained {
+	e := Explained{Run: l.cut(p), Link: link, number: p.number, own: own.Ad}
+	e.Place = l.observed.PlaceAt(&l.machine.GPUs[e.Leader], e.First)
 	e.Start = seen.first
 	switch {
 	case p.from != 0:
 		e.Start, e.StartByAd = p.from, true
-	case own.Ad != nil:
-		if seen.begins(own.start) {
-			e.Start, e.StartByAd = own.start, true
-		}
-	default:
-		e.Start, e.StartByAd = seen.startOf(later)
+	case own.Ad == nil:
+		e.Start, e.StartByAd = l.startOf(p, &seen, later, ads)
+	case seen.begins(own.start):
+		e.Start, e.StartByAd = own.start, true
 	}
 
-	// end and outcome
 	v := verdict{}
 	end := pool.Micros(0)
 	if own.Ad != nil {
-		end = own.end
-		if own.Kind == jobs.Epoch {
-			v = byEpoch(own.Ad)
-			if !v.decided {
-				v = l.sameRun(p, own, ads)
-			}
-		} else {
-			v = byHistory(own.Ad)
-		}
+		v, end = verdictOf(own, ads), own.end
 	}
 	vacated := pool.Micros(0)
-	if later.Ad != nil && seen.ends(micros(later.LastVacateTime)) {
-		vacated = micros(later.LastVacateTime)
+	if later.Ad != nil {
+		if t := later.at(later.LastVacateTime); seen.ends(t) && t >= e.Start {
+			vacated = t
+		}
 	}
 	if !seen.ends(end) {
 		end = vacated
@@ -240,15 +284,28 @@ func (l *linker) part(p part, ads []record) Explained {
 	e.End, e.EndByAd = seen.end, seen.exact
 	if end != 0 {
 		e.End, e.EndByAd = end, true
-	}
-	if e.Ending == EndOfData {
-		if end == 0 {
-			v = verdict{outcome: Running, decided: true}
-		}
+	} else if e.Ending == EndOfData {
+		v = verdict{outcome: Running, decided: true}
 	}
 	e.settle(v)
-	e.Clamped = e.Outcome != Running && e.End < e.Start
+	if e.Outcome != Running && e.End < e.Start {
+		e.End, e.Clamped = e.Start, true
+	}
 	return e
+}
+
+// cut is the run of a part: it ends with the part.
+func (l *linker) cut(p part) *Run {
+	if p.first == p.run.First && p.last == p.run.Last {
+		return p.run
+	}
+	run := *p.run
+	run.First, run.Last = p.first, p.last
+	if p.until != 0 {
+		run.Gone = p.last + 1
+		run.Ending, run.Takeover, run.TakenBy = Vanished, false, 0
+	}
+	return &run
 }
 
 // seen are the times between which snapshots see a run begin and end.
@@ -295,15 +352,47 @@ func (s *seen) ends(end pool.Micros) bool {
 }
 
 // startOf returns the run's start as the ad of a later run tells it, else the first snapshot.
-func (s *seen) startOf(later record) (start pool.Micros, byAd bool) {
-	if later.Ad != nil {
-		for _, t := range []pool.Micros{micros(later.JobLastStartDate), micros(later.JobStartDate)} {
-			if s.begins(t) {
-				return t, true
+func (l *linker) startOf(p part, s *seen, later record, ads []record) (start pool.Micros, byAd bool) {
+	if later.Ad == nil {
+		return s.first, false
+	}
+	if t := later.at(later.JobLastStartDate); s.begins(t) {
+		return t, true
+	}
+	if t := later.at(later.JobStartDate); s.begins(t) && !l.otherBegan(p, t, ads) {
+		return t, true
+	}
+	return s.first, false
+}
+
+// otherBegan reports whether another run of a part's job began at the start of the job's first run: one that ads tell of
+// elsewhere, or one that is seen no later.
+func (l *linker) otherBegan(p part, t pool.Micros, ads []record) bool {
+	if slices.ContainsFunc(ads, func(r record) bool {
+		return max(r.start-t, t-r.start) <= Tolerance && !l.on(r, p.run.GPUs)
+	}) {
+		return true
+	}
+	o := l.observed
+	index := o.jobs()
+	job := index.of[l.number][p.number]
+	for side := range index.newest {
+		for s := index.newest[side][job]; s.machine >= 0; s = index.before[s.machine][s.run] {
+			r := &o.Machines[s.machine].Runs[s.run]
+			same := int(s.machine) == l.number && r.Side == p.run.Side && p.run.First <= r.First && r.First <= p.run.Last
+			if same || r.First > p.first {
+				continue
+			}
+			other := seen{first: l.time(r.First)}
+			if int(r.First) > o.First {
+				other.previous = l.time(r.First - 1)
+			}
+			if other.begins(t) {
+				return true
 			}
 		}
 	}
-	return s.first, false
+	return false
 }
 
 // lastRun returns the ad of the job's last run that is known: the history ad before an epoch ad, the newest of several.
@@ -336,7 +425,7 @@ func (l *linker) own(p part, s seen, ads []record) (record, Link) {
 			if r.start <= s.first+Tolerance && r.end >= s.last-Tolerance && better(r, epoch, overlap) {
 				epoch = r
 			}
-		} else if r.start <= max(s.last, p.from)+Tolerance && micros(r.RecordTime) >= s.first-Tolerance && better(r, history, func(record) int { return 0 }) {
+		} else if r.start <= max(s.last, p.from)+Tolerance && better(r, history, func(record) int { return 0 }) {
 			history = r
 		}
 	}
@@ -349,14 +438,22 @@ func (l *linker) own(p part, s seen, ads []record) (record, Link) {
 	return record{}, NoLink
 }
 
-// sameRun reads the outcome of an epoch's run from the history ad, if that one describes the same run.
-func (l *linker) sameRun(p part, epoch record, ads []record) verdict {
+// verdictOf reads the outcome of the run that an ad describes. Of an epoch ad that does not tell it, the history ad of the
+// same run does.
+func verdictOf(own record, ads []record) verdict {
+	if own.Kind == jobs.History {
+		return byHistory(own.Ad)
+	}
+	v := byEpoch(own.Ad)
+	if v.decided {
+		return v
+	}
 	for _, r := range ads {
-		if r.Kind == jobs.History && r.start == epoch.start && r.Machine == epoch.Machine {
+		if r.Kind == jobs.History && r.GlobalJobID == own.GlobalJobID && r.Machine == own.Machine && max(r.start-own.start, own.start-r.start) <= Tolerance {
 			return byHistory(r.Ad)
 		}
 	}
-	return verdict{}
+	return v
 }
 
 // settle takes the outcome that an ad tells, else what the snapshots around the run's end tell. The evidence Reappeared
@@ -380,21 +477,30 @@ func (l *linker) withoutID(pieces []int32, ads []record, into []Explained) []Exp
 	for i := 0; i < len(pieces); i++ {
 		number := pieces[i]
 		run := &l.machine.Runs[number]
-		var known []record
-		if own := l.nearest(run, ads); own.Ad != nil {
-			known = []record{own}
-		}
-		for i+1 < len(pieces) && l.covered(run, &l.machine.Runs[pieces[i+1]], known) {
+		own := l.nearest(run, ads)
+		for i+1 < len(pieces) {
+			next := &l.machine.Runs[pieces[i+1]]
+			if !l.one(run, next, known(own), known(l.nearest(next, ads))) {
+				break
+			}
 			i++
-			run = joined(run, &l.machine.Runs[pieces[i]])
+			run = joined(run, next)
 		}
-		e := l.part(part{run: run, number: number, first: run.First, last: run.Last}, known)
-		if e.Link.Linked() {
-			e.Link = MachineAndTime
+		p := part{run: run, number: number, first: run.First, last: run.Last}
+		link := NoLink
+		if own.Ad != nil {
+			link = MachineAndTime
 		}
-		into = append(into, e)
+		into = append(into, l.tell(p, l.seen(p), link, own, record{}, ads))
 	}
 	return into
+}
+
+func known(r record) []record {
+	if r.Ad == nil {
+		return nil
+	}
+	return []record{r}
 }
 
 // nearest finds the ad of a run without a GlobalJobId: on its GPU and side, begun in the interval in which the run began,

@@ -78,7 +78,7 @@ var linkCases = []linkCase{
 	{"end as late as can be", map[string]string{"m1 a": ".11.."}, []ad{completed(10, 47)}, []string{"10–47 completed job ad - last run"}},
 	{"end too late", map[string]string{"m1 a": ".11.."}, []ad{completed(10, 47.1)}, []string{"10–45 completed job ad - last run"}},
 	{"first snapshot of the data", map[string]string{"m1 a": "11..."}, []ad{completed(-900, 20)}, []string{"-900–20 completed job ad - last run"}},
-	{"an end before the start", map[string]string{"m1 a": "..1..."}, []ad{completed(12, 28.5)}, []string{"30–28.5 completed job ad - last run clamped"}},
+	{"an end before the start", map[string]string{"m1 a": "..1..."}, []ad{completed(12, 28.5)}, []string{"30–30 completed job ad - last run clamped"}},
 
 	// a history ad's end
 	{"removed while running", map[string]string{"m1 a": ".11.."}, []ad{of("history", 10, ad{"JobStatus": 3, "LastJobStatus": 2, "LastRemoteWallClockTime": 1800.0, "EnteredCurrentStatus": 41.0})}, []string{"10–40 removed job ad - last run"}},
@@ -124,7 +124,7 @@ var linkCases = []linkCase{
 
 	// gaps and silence
 	{"lost", map[string]string{"m1 a": ".11|.."}, nil, []string{"15–30 lost none - none"}},
-	{"lost, and there again", map[string]string{"m1 a": ".11|11."}, nil, []string{"15–30 lost none - none", "90–120 ambiguous none - none"}},
+	{"lost, and there again", map[string]string{"m1 a": ".11|11."}, nil, []string{"15–120 ambiguous none - none"}},
 	{"lost, and there again elsewhere", map[string]string{"m1 a": ".11|...", "m2 b": "...|11."}, nil, []string{"15–30 evicted reappeared unknown none", "90–120 ambiguous none - none"}},
 	{"one ad over a gap", map[string]string{"m1 a": ".11|11."}, []ad{completed(10, 115)}, []string{"10–115 completed job ad - last run"}},
 	{"one ad over a silence", map[string]string{"m1 a": ".11__1.", "m2 b": "......."}, []ad{completed(10, 80)}, []string{"10–80 completed job ad - last run"}},
@@ -230,7 +230,7 @@ func (c *linkCase) explain(t *testing.T) []string {
 	require.NoError(t, err)
 	tl := timeline.New(timeline.Options{Source: stores.OpenDir(d, localtime.UTC), MaxBytes: 1 << 24})
 	defer func() { require.NoError(t, tl.Close()) }()
-	o, err := runs.Look(context.Background(), tl, pool.Window{From: times[0], To: times[len(times)-1]}, pool.Lists{}, runs.BackfillPool)
+	o, err := runs.Look(context.Background(), tl, pool.Window{From: times[0], To: times[len(times)-1]}, pool.Lists{})
 	require.NoError(t, err)
 
 	source := jobstest.NewMemory()
@@ -251,7 +251,7 @@ func (c *linkCase) explain(t *testing.T) []string {
 		source.Add(text)
 	}
 	wanted := func(m, r int) bool { return o.Machines[m].Runs[r].Side == pool.Backfill }
-	ads, notices, failure, err := o.Ask(context.Background(), source, wanted)
+	ads, notices, failure, err := o.Ask(context.Background(), source, runs.Question{Window: pool.Window{From: times[0], To: times[len(times)-1]}, Wanted: wanted})
 	require.NoError(t, err)
 	require.NoError(t, failure)
 	require.Empty(t, notices)

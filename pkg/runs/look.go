@@ -11,14 +11,14 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Look loads the snapshots of a window and of its reach, and observes the GPUs in scope.
-func Look(ctx context.Context, tl *timeline.Timeline, w pool.Window, lists pool.Lists, scope Scope) (*Observed, error) {
+// Look loads the snapshots of a window and of its reach, and observes the GPUs.
+func Look(ctx context.Context, tl *timeline.Timeline, w pool.Window, lists pool.Lists) (*Observed, error) {
 	reach := pool.Window{From: w.From - Reach, To: w.To + Reach}
 	v, err := tl.Load(ctx, reach.From, reach.To)
 	if err != nil {
 		return nil, err
 	}
-	return looks.get(ctx, tl, v, reach, lists, scope)
+	return looks.get(ctx, tl, v, reach, lists)
 }
 
 // Forget drops what was observed of a timeline that is closed: it would hold its days.
@@ -51,7 +51,6 @@ type remembered struct {
 	days       []*timeline.Day
 	first, end int
 	lists      string
-	scope      Scope
 	observed   *Observed
 	bytes      int
 }
@@ -59,19 +58,19 @@ type remembered struct {
 var looks = memory{turn: make(chan struct{}, 1), most: 256 << 20}
 
 // get observes a timeline's view, or returns what was observed before over the same days and snapshots, with the same lists.
-func (m *memory) get(ctx context.Context, tl *timeline.Timeline, v *timeline.View, reach pool.Window, lists pool.Lists, scope Scope) (*Observed, error) {
+func (m *memory) get(ctx context.Context, tl *timeline.Timeline, v *timeline.View, reach pool.Window, lists pool.Lists) (*Observed, error) {
 	select {
 	case m.turn <- struct{}{}:
 		defer func() { <-m.turn }()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("observing the pool: %w", ctx.Err())
 	}
-	wanted := remembered{timeline: tl, days: v.Days, scope: scope, lists: fmt.Sprint(slices.Sorted(maps.Keys(lists.CHTCOwned)), lists.Excluded)}
+	wanted := remembered{timeline: tl, days: v.Days, lists: fmt.Sprint(slices.Sorted(maps.Keys(lists.CHTCOwned)), lists.Excluded)}
 	wanted.first, wanted.end = v.Snapshots(reach)
 	if o := m.find(wanted); o != nil {
 		return o, nil
 	}
-	o, err := Observe(ctx, v, reach, lists, scope)
+	o, err := Observe(ctx, v, reach, lists)
 	if err != nil {
 		return nil, fmt.Errorf("observing the pool: %w", err)
 	}
@@ -85,7 +84,7 @@ func (m *memory) find(wanted remembered) *Observed {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	i := slices.IndexFunc(m.entries, func(e remembered) bool {
-		return e.first == wanted.first && e.end == wanted.end && e.scope == wanted.scope && e.lists == wanted.lists && slices.Equal(e.days, wanted.days)
+		return e.first == wanted.first && e.end == wanted.end && e.lists == wanted.lists && slices.Equal(e.days, wanted.days)
 	})
 	if i < 0 {
 		return nil
@@ -111,7 +110,7 @@ func (m *memory) add(e remembered) {
 
 // bytes is about what an observation takes.
 func (o *Observed) bytes() int {
-	const perSnapshot, perRun, perSegment, perPlace = 8, 160, 28, 12 // a run with its job in the index
+	const perSnapshot, perRun, perSegment, perPlace = 8, 184, 28, 12 // a run with its job in the index
 	n := len(o.gaps) * perSnapshot
 	for m := range o.Machines {
 		n += len(o.Machines[m].Runs) * perRun

@@ -11,23 +11,11 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Scope says which GPUs are observed.
-type Scope uint8
-
-const (
-	// BackfillPool observes the GPUs that are in the backfill pool on some day, with their runs on both sides.
-	BackfillPool Scope = iota
-	// AllGPUs observes every GPU of every machine that is not excluded. A GPU is in the state Outside on days on which it
-	// is not in the backfill pool; its primary runs are listed all the same. Backfill runs are those of BackfillPool.
-	AllGPUs
-)
-
 // Observed is what snapshots alone say about GPUs and their runs. It is never changed.
 type Observed struct {
 	View     *timeline.View
-	First    int // the first observed snapshot
-	End      int // behind the last one
-	Scope    Scope
+	First    int       // the first observed snapshot
+	End      int       // behind the last one
 	Machines []Machine // by name; excluded ones are left out
 
 	firstDay, lastDay int     // of the view, that hold observed snapshots
@@ -37,8 +25,8 @@ type Observed struct {
 }
 
 // Observe reads the snapshots of a range of time.
-func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists pool.Lists, scope Scope) (*Observed, error) {
-	o := &Observed{View: v, Scope: scope, gaps: gapsAfter(v), dayOf: make([]int32, 0, len(v.Times))}
+func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists pool.Lists) (*Observed, error) {
+	o := &Observed{View: v, gaps: gapsAfter(v), dayOf: make([]int32, 0, len(v.Times))}
 	for k := range v.Days {
 		o.dayOf = append(o.dayOf, slices.Repeat([]int32{int32(k)}, len(v.Days[k].Times))...)
 	}
@@ -69,6 +57,7 @@ type day struct {
 	statuses []status
 	others   map[uint32]*others // of statuses that have any
 	pool     []bool             // GPUs of the day with a backfill row
+	machines []bool             // machines of the day with one
 	of       []int32            // the day's index of each GPU of the timeline, −1 without a row
 }
 
@@ -101,12 +90,13 @@ func (d *day) read(v *timeline.View, index int) {
 		}
 		d.statuses[i] = s
 	}
-	d.pool = make([]bool, of.GPUs())
+	d.pool, d.machines = make([]bool, of.GPUs()), make([]bool, len(of.Machines()))
 	d.of = slices.Repeat([]int32{-1}, v.Names.GPUs())
 	for i := range d.pool {
 		d.of[of.GPU(i)] = int32(i)
 		_, statuses := of.Spans(i)
 		d.pool[i] = slices.ContainsFunc(statuses, func(s uint32) bool { return backfill[s] })
+		d.machines[of.MachineOf(i)] = d.machines[of.MachineOf(i)] || d.pool[i]
 	}
 }
 
@@ -146,16 +136,16 @@ func (s *status) equal(t *status) bool {
 	return s.state == t.state && s.job == t.job && (s.user == t.user || !s.job.IsNone())
 }
 
-// list finds the machines and GPUs in scope, and what each GPU is counted under on each day.
+// list finds the machines and GPUs, and what each GPU is counted under on each day.
 func (o *Observed) list(days []day, lists pool.Lists) {
 	v := o.View
 	names := v.Names.Texts()
 	machines := map[timeline.Symbol]int{}
 	seen := make([]bool, v.Names.GPUs())
 	for k := o.firstDay; k <= o.lastDay; k++ {
-		for i, in := range days[k].pool {
+		for i := range days[k].pool {
 			g := v.Days[k].GPU(i)
-			if !in && o.Scope == BackfillPool || seen[g] {
+			if seen[g] {
 				continue
 			}
 			seen[g] = true
@@ -178,11 +168,24 @@ func (o *Observed) list(days []day, lists pool.Lists) {
 	for m := range o.Machines {
 		machine := &o.Machines[m]
 		slices.SortFunc(machine.GPUs, func(a, b GPU) int { return cmp.Compare(names[a.ID], names[b.ID]) })
+		machine.days = o.machineDays(days, machine.Name)
 		chtc := lists.CHTCOwned[names[machine.Name]]
 		for g := range machine.GPUs {
 			machine.GPUs[g].places = o.places(days, machine.GPUs[g].GPU, machine.Name, chtc)
 		}
 	}
+}
+
+// machineDays returns what is known of a machine on each day.
+func (o *Observed) machineDays(days []day, name timeline.Symbol) []machineDay {
+	known := make([]machineDay, len(o.View.Days))
+	for k := range known {
+		d := o.View.Days[k]
+		index := slices.IndexFunc(d.Machines(), func(m timeline.Machine) bool { return m.Name == name })
+		known[k].index = int32(index)
+		known[k].backfill = index >= 0 && index < len(days[k].machines) && days[k].machines[index]
+	}
+	return known
 }
 
 // places returns what a GPU is counted under on each day: on a day without rows of its own as on the day before

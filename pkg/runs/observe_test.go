@@ -117,12 +117,11 @@ func TestObserveByDefinition(t *testing.T) {
 		for i, s := range shots {
 			rt.Log(i, s)
 		}
-		scope := rapid.SampledFrom([]runs.Scope{runs.BackfillPool, runs.AllGPUs}).Draw(rt, "scope")
-		n := naive{shots: shots, all: scope == runs.AllGPUs}
+		n := naive{shots: shots}
 		for s := range shots {
 			n.limit = append(n.limit, v.GapLimit(s))
 		}
-		o, err := runs.Observe(context.Background(), v, pool.Window{From: shots[0].at, To: shots[len(shots)-1].at}, pool.Lists{}, scope)
+		o, err := runs.Observe(context.Background(), v, pool.Window{From: shots[0].at, To: shots[len(shots)-1].at}, pool.Lists{})
 		require.NoError(rt, err)
 
 		var got, want []string
@@ -169,7 +168,7 @@ func TestObserveByDefinition(t *testing.T) {
 		require.Equal(rt, want, got)
 		for s := range shots {
 			for _, r := range shots[s].rows {
-				require.True(rt, !r.backfill && (r.gpu == "" || !n.all) || inPool[r.machine+" "+r.gpu], "every GPU in scope is observed")
+				require.True(rt, r.gpu == "" || inPool[r.machine+" "+r.gpu], "every GPU is observed")
 			}
 		}
 	})

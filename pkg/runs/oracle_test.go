@@ -29,7 +29,6 @@ const micro = int64(1)
 type naive struct {
 	shots []shot
 	limit []int64 // gap limit of each snapshot's day
-	all   bool    // GPUs outside the pool count too
 }
 
 func (n *naive) day(s int) int64 { return n.shots[s].at / (86400 * 1e6 * micro) }
@@ -158,19 +157,10 @@ func (n *naive) held(c claim, s int) (gpus map[string]string, stale bool) {
 	return gpus, stale
 }
 
-// runs finds the runs of the GPUs in scope: all, or those that are in the pool on some day.
+// runs finds the runs of all GPUs.
 func (n *naive) runs() []*naiveRun {
 	claims := map[claim]bool{}
-	inPool := map[string]bool{}
 	for s := range n.shots {
-		for _, r := range n.shots[s].rows {
-			if r.backfill || n.all {
-				inPool[r.machine+" "+r.gpu] = true
-			}
-		}
-	}
-	for s := range n.shots {
-		n.shots[s].rows = slices.DeleteFunc(slices.Clone(n.shots[s].rows), func(r row) bool { return r.gpu != "" && !inPool[r.machine+" "+r.gpu] })
 		for _, r := range n.shots[s].rows {
 			if r.state == "Claimed" {
 				c := claim{r.backfill, r.machine, r.job, "", ""}

@@ -27,7 +27,7 @@ type Evidence uint8
 
 const (
 	None       Evidence = iota
-	Reappeared          // the same job has a later run
+	Reappeared          // the same job has a later run on backfill
 	Takeover            // a primary slot holds one of its GPUs when it ended
 	JobAd
 )
@@ -62,10 +62,11 @@ const (
 	EarlierRun          // ads of a later run of the job
 	LastRun             // the history ad
 	EpochAd             // an epoch ad
+	AdOnly              // an epoch ad; no snapshot shows the run
 )
 
 func (l Link) String() string {
-	return [...]string{"none", "job only", "machine and time", "earlier run", "last run", "epoch"}[l]
+	return [...]string{"none", "job only", "machine and time", "earlier run", "last run", "epoch", "ad only"}[l]
 }
 
 // Linked tells whether an ad says something about the run itself.
@@ -128,6 +129,16 @@ const (
 	statusHeld      = 5
 )
 
+// removedWhileIdle reports whether a job was removed between two runs, and no code says why the last one ended.
+func removedWhileIdle(ad *jobs.Ad) bool {
+	return ad.JobStatus == statusRemoved && ad.LastJobStatus == statusIdle && !ad.HasVacateReasonCode
+}
+
+// ofEarlierRun reports whether the last vacate that an ad tells was that of an earlier run.
+func ofEarlierRun(ad *jobs.Ad) bool {
+	return !ad.LastVacateTime.IsZero() && ad.LastVacateTime.Before(ad.JobCurrentStartDate)
+}
+
 // byHistory reads the outcome of a job's last run from its history ad.
 func byHistory(ad *jobs.Ad) verdict {
 	switch {
@@ -137,7 +148,10 @@ func byHistory(ad *jobs.Ad) verdict {
 		return byAd(Completed, NoCause)
 	case ad.JobStatus == statusHeld, ad.JobStatus == statusRemoved && ad.LastJobStatus == statusHeld:
 		return byAd(Held, NoCause)
-	case ad.JobStatus == statusRemoved && ad.LastJobStatus == statusIdle:
+	case removedWhileIdle(ad):
+		if ofEarlierRun(ad) {
+			return verdict{}
+		}
 		return byAd(Evicted, UnknownCause)
 	case ad.JobStatus == statusRemoved && (ad.LastJobStatus == statusRunning || ad.LastJobStatus == 0):
 		return byAd(Removed, NoCause)

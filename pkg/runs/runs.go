@@ -2,9 +2,10 @@
 // on backfill and primary slots (methodology sections 7 and 8). Job ads then explain the runs: exact times, outcomes and
 // causes (section 9 and htcondor.md).
 //
-// [Look] observes what snapshots say. Its scope is the GPUs of the backfill pool, or all GPUs: then the primary runs of
-// every machine are there, by the same rules for gaps, pieces and sharpening, and kinds that are about primary slots as well
-// choose them by Run.Side. A run's First and Last are snapshots of Observed.View.
+// [Look] observes what snapshots say: every GPU, with the runs of both sides. The rules for gaps, pieces and sharpening are
+// the same on primary slots; kinds choose the runs that they are about by Run.Side. A run's First and Last are snapshots of
+// Observed.View. [Observed.Ask] looks up job ads and corrects their dates by the access points' clocks; [Observed.Explain]
+// tells times and outcomes, and the runs between snapshots.
 package runs
 
 import (
@@ -46,7 +47,7 @@ type Segment struct {
 	State             State
 }
 
-// GPU is a GPU in scope.
+// GPU is a GPU that a snapshot shows.
 type GPU struct {
 	GPU      timeline.GPU
 	ID       timeline.Symbol
@@ -69,6 +70,7 @@ type Run struct {
 	User        timeline.Symbol // RemoteOwner at its first snapshot
 	Project     timeline.Symbol // of its first row
 	GPUs        []int32         // indices in Machine.GPUs, ascending: the union over its snapshots
+	Opening     []int32         // those of its first snapshot
 	Leader      int32           // the first GPU, by id, of its first snapshot: its device and category are the run's
 	First, Last int32           // the first and the last snapshot that show it
 	Gone        int32           // the first later snapshot that does not; of EndOfData the one behind the last
@@ -78,9 +80,17 @@ type Run struct {
 	TakenBy     timeline.Symbol // RemoteOwner of that claim
 }
 
-// Machine is a machine with a GPU in scope.
+// Machine is a machine with a GPU.
 type Machine struct {
 	Name timeline.Symbol
 	GPUs []GPU // by id
 	Runs []Run // by first snapshot
+
+	days []machineDay // of each day of the view
+}
+
+// machineDay is what is known of a machine on a day.
+type machineDay struct {
+	index    int32 // in the day's machines; −1 without a row
+	backfill bool  // it has a backfill row
 }

@@ -120,15 +120,14 @@ func (w *walker) reports(snapshot int32) bool { return w.observed.reports(w.mach
 // reports tells whether a machine has rows at a snapshot.
 func (o *Observed) reports(machine *Machine, snapshot int32) bool {
 	k := o.dayOf[snapshot]
-	d := o.View.Days[k]
-	m := slices.IndexFunc(d.Machines(), func(m timeline.Machine) bool { return m.Name == machine.Name })
-	return m >= 0 && d.Reports(m, int(snapshot)-o.View.Base[k])
+	m := machine.days[k].index
+	return m >= 0 && o.View.Days[k].Reports(int(m), int(snapshot)-o.View.Base[k])
 }
 
 // unlisted adds the snapshots of a day on which a GPU has no row.
 func (w *walker) unlisted(s segment) {
 	d, base := w.observed.View.Days[s.day], int32(w.observed.View.Base[s.day])
-	m := slices.IndexFunc(d.Machines(), func(m timeline.Machine) bool { return m.Name == w.machine.Name })
+	m := int(w.machine.days[s.day].index)
 	for i := range d.Times {
 		s.first, s.last, s.status = base+int32(i), base+int32(i), timeline.Absent
 		if m < 0 || !d.Reports(m, i) {

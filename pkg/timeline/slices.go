@@ -280,9 +280,9 @@ func (m *mixture) further() (users *[2][]Symbol) {
 	return users
 }
 
-// withUser adds a user once. An unknown one has no share beside others.
+// withUser adds a user once. The unknown one is a user like any other (methodology section 6).
 func withUser(users []Symbol, user Symbol) []Symbol {
-	if user == 0 || slices.Contains(users, user) {
+	if slices.Contains(users, user) {
 		return users
 	}
 	return append(users, user)

@@ -55,7 +55,7 @@ func compute(ctx context.Context, p *query.Plan, s *timeline.Slices) (*hours, er
 		h.usages = append(h.usages, u)
 	}
 	slices.SortFunc(h.usages, func(a, b usage) int {
-		return cmp.Or(query.CompareGroups(by, a.group, b.group), cmp.Compare(b.total(), a.total()), query.CompareValues("user", a.user, b.user))
+		return cmp.Or(query.CompareGroups(by, a.group, b.group), cmp.Compare(b.total(), a.total()), cmp.Compare(a.user, b.user))
 	})
 	return h, nil
 }

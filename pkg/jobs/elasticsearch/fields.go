@@ -19,6 +19,9 @@ type fields struct {
 	machine []string // keyword fields with the StartdName
 	start   []string // fields with the JobCurrentStartDate
 
+	// Fields that tell an epoch ad: with the EpochWriteDate, and keyword fields with adstash's name of the ad's source.
+	epochDate, adSource []string
+
 	recordTime  string   // the field of the RecordTime
 	recordTimes []string // index expressions in which it has one type each
 	sort        []string // fields to sort by: those with one sortable type everywhere
@@ -60,8 +63,9 @@ func (s *Source) fields(ctx context.Context) (fields, error) {
 
 func (s *Source) askFields(ctx context.Context) (fields, error) {
 	const job, machine, start, recordTime = "GlobalJobId", "StartdName", "JobCurrentStartDate", "RecordTime"
+	const epochDate, adSource = "EpochWriteDate", "metadata.condor_adstash_source"
 	var names []string
-	for _, attribute := range []string{job, machine, start, recordTime} {
+	for _, attribute := range []string{job, machine, start, recordTime, epochDate, adSource} {
 		names = append(names, spellings(attribute)...)
 	}
 	var answer struct {
@@ -92,7 +96,8 @@ func (s *Source) askFields(ctx context.Context) (fields, error) {
 	}
 	keywords := []string{"keyword", "constant_keyword", "wildcard"}
 	numbers := []string{"date", "long", "integer", "double", "date_nanos"}
-	mapping := fields{job: with(job, keywords...), machine: with(machine, keywords...), start: with(start, append(numbers, keywords...)...)}
+	mapping := fields{job: with(job, keywords...), machine: with(machine, keywords...), start: with(start, append(numbers, keywords...)...),
+		epochDate: with(epochDate, append(numbers, keywords...)...), adSource: with(adSource, keywords...)}
 	if len(mapping.job) == 0 {
 		return fields{}, pool.SourceError("Elasticsearch at %s: index %s has no GlobalJobId that can be searched as a keyword: check that jobsIndex names adstash's indexes, or reindex them with adstash's mapping", s.shown, s.index)
 	}
@@ -123,5 +128,9 @@ func (s *Source) askFields(ctx context.Context) (fields, error) {
 // spellings are the field names that an attribute can have.
 func spellings(attribute string) []string {
 	lower := strings.ToLower(attribute)
-	return []string{attribute, attribute + ".keyword", lower, lower + ".keyword"}
+	names := []string{attribute, attribute + ".keyword", lower, lower + ".keyword"}
+	if stem, isDate := strings.CutSuffix(attribute, "Date"); isDate {
+		names = append(names, stem[:1]+strings.ToLower(stem[1:])+"Date")
+	}
+	return names
 }

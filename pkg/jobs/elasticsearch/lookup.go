@@ -30,7 +30,8 @@ const (
 // Ads implements [jobs.Source].
 func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
 	of := func(mapping fields, ids []string) types.Query { return anyOf(mapping.job, ids) }
-	return s.lookup(ctx, question{keys: jobs.JobIDs(wanted), by: jobs.ByJob, query: of})
+	keys := jobs.JobIDs(wanted)
+	return s.lookup(ctx, question{keys: keys, found: func() *jobs.Collector { return jobs.NewCollector(keys, jobs.ByJob) }, query: of})
 }
 
 // AdsOnMachines implements [jobs.Source]. It relies on StartdName, which adstash gives every ad of a job that ran.
@@ -40,32 +41,57 @@ func (s *Source) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (job
 	for _, d := range days {
 		of[d.Key()] = d
 	}
-	format := "epoch_second" // a bare number would mean milliseconds
-	second := func(t time.Time) json.RawMessage { return strconv.AppendInt(nil, t.Unix(), 10) }
-	on := func(mapping fields, keys []string) types.Query {
-		machines := map[int32][]string{} // of each day
-		for _, key := range keys {
-			machines[of[key].Day] = append(machines[of[key].Day], of[key].Machine)
-		}
-		var queries []types.Query
-		for _, day := range slices.Sorted(maps.Keys(machines)) {
-			d := jobs.MachineDay{Day: day}
-			began := types.UntypedRangeQuery{Gte: second(d.Start()), Lte: second(d.End()), Format: &format}
-			var start []types.Query
-			for _, name := range mapping.start {
-				start = append(start, types.Query{Range: map[string]types.RangeQuery{name: began}})
-			}
-			queries = append(queries, types.Query{Bool: &types.BoolQuery{Filter: []types.Query{anyOf(mapping.machine, machines[day]), either(start)}}})
-		}
-		return either(queries)
-	}
-	return s.lookup(ctx, question{keys: keys, by: jobs.ByMachineDay, query: on})
+	query := func(mapping fields, keys []string) types.Query { return began(mapping, keys, of) }
+	return s.lookup(ctx, question{keys: keys, found: func() *jobs.Collector { return jobs.NewCollector(keys, jobs.ByMachineDay) }, query: query})
 }
 
-// question is what a lookup asks: the keys, how ads have them, and the search for some of the keys.
+// Epochs implements [jobs.Source]. Lengths are not stored: longer runs are read and dropped.
+func (s *Source) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
+	keys := make([]string, len(days))
+	of := make(map[string]jobs.MachineDay, len(days))
+	for i, d := range days {
+		keys[i] = d.Key()
+		of[keys[i]] = d.MachineDay
+	}
+	query := func(mapping fields, keys []string) types.Query {
+		var epoch []types.Query
+		for _, name := range mapping.epochDate {
+			epoch = append(epoch, types.Query{Exists: &types.ExistsQuery{Field: name}})
+		}
+		pattern := "*epoch*"
+		for _, name := range mapping.adSource {
+			epoch = append(epoch, types.Query{Wildcard: map[string]types.WildcardQuery{name: {Value: &pattern}}})
+		}
+		return types.Query{Bool: &types.BoolQuery{Filter: []types.Query{either(epoch), began(mapping, keys, of)}}}
+	}
+	return s.lookup(ctx, question{keys: keys, found: func() *jobs.Collector { return jobs.NewEpochCollector(days, jobs.MaxEpochs) }, query: query})
+}
+
+// began matches the ads whose run began on one of the machines and days; of tells them by key.
+func began(mapping fields, keys []string, of map[string]jobs.MachineDay) types.Query {
+	format := "epoch_second" // a bare number would mean milliseconds
+	second := func(t time.Time) json.RawMessage { return strconv.AppendInt(nil, t.Unix(), 10) }
+	machines := map[int32][]string{} // of each day
+	for _, key := range keys {
+		machines[of[key].Day] = append(machines[of[key].Day], of[key].Machine)
+	}
+	var queries []types.Query
+	for _, day := range slices.Sorted(maps.Keys(machines)) {
+		d := jobs.MachineDay{Day: day}
+		within := types.UntypedRangeQuery{Gte: second(d.Start()), Lte: second(d.End()), Format: &format}
+		var start []types.Query
+		for _, name := range mapping.start {
+			start = append(start, types.Query{Range: map[string]types.RangeQuery{name: within}})
+		}
+		queries = append(queries, types.Query{Bool: &types.BoolQuery{Filter: []types.Query{anyOf(mapping.machine, machines[day]), either(start)}}})
+	}
+	return either(queries)
+}
+
+// question is what a lookup asks: the keys, what collects their ads, and the search for some of the keys.
 type question struct {
 	keys  []string
-	by    func(*jobs.Ad) string
+	found func() *jobs.Collector
 	query func(mapping fields, keys []string) types.Query
 }
 
@@ -91,7 +117,7 @@ func either(queries []types.Query) types.Query {
 func (s *Source) lookup(ctx context.Context, q question) (jobs.Result, error) {
 	ctx, cancel := s.limited(ctx)
 	defer cancel()
-	found := jobs.NewCollector(q.keys, q.by)
+	found := q.found()
 	if len(q.keys) == 0 {
 		return found.Result(), nil
 	}
@@ -110,7 +136,7 @@ func (s *Source) lookup(ctx context.Context, q question) (jobs.Result, error) {
 		return jobs.Result{}, err
 	}
 	result := found.Result()
-	result.Partial = len(missing) > 0
+	result.Partial = result.Partial || len(missing) > 0
 	result.Notices = append(missing, result.Notices...)
 	return result, nil
 }

@@ -49,7 +49,20 @@ func (m *Memory) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (job
 	return m.lookup(ctx, jobs.MachineDayKeys(days), jobs.ByMachineDay)
 }
 
+// Epochs implements [jobs.Source].
+func (m *Memory) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
+	keys := make([]string, len(days))
+	for i, d := range days {
+		keys[i] = d.Key()
+	}
+	return m.collect(ctx, keys, jobs.NewEpochCollector(days, jobs.MaxEpochs))
+}
+
 func (m *Memory) lookup(ctx context.Context, keys []string, by func(*jobs.Ad) string) (jobs.Result, error) {
+	return m.collect(ctx, keys, jobs.NewCollector(keys, by))
+}
+
+func (m *Memory) collect(ctx context.Context, keys []string, found *jobs.Collector) (jobs.Result, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, key := range keys {
@@ -62,12 +75,11 @@ func (m *Memory) lookup(ctx context.Context, keys []string, by func(*jobs.Ad) st
 	if m.Err != nil {
 		return jobs.Result{}, m.Err
 	}
-	found := jobs.NewCollector(keys, by)
 	for _, document := range m.documents {
 		found.Add(document)
 	}
 	result := found.Result()
-	result.Partial = len(m.Notices) > 0
+	result.Partial = result.Partial || len(m.Notices) > 0
 	result.Notices = append(result.Notices, m.Notices...)
 	return result, nil
 }

@@ -103,6 +103,26 @@ func (s *Source) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (job
 	return found.Result(), nil
 }
 
+// Epochs implements [jobs.Source]. Every epoch ad that was final after the first day began is parsed.
+func (s *Source) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
+	found := jobs.NewEpochCollector(days, jobs.MaxEpochs)
+	if len(days) == 0 {
+		return found.Result(), nil
+	}
+	first := slices.MinFunc(days, func(a, b jobs.EpochDay) int { return cmp.Compare(a.Day, b.Day) })
+	db, err := s.open(ctx)
+	if err != nil {
+		return jobs.Result{}, err
+	}
+	defer db.Close()
+
+	const query = "SELECT ad FROM ads WHERE kind = 'epoch' AND (RecordTime >= ? OR coalesce(RecordTime, 0) = 0)"
+	if err := s.collect(ctx, db, found, query, first.Start().Unix()); err != nil {
+		return jobs.Result{}, err
+	}
+	return found.Result(), nil
+}
+
 // Newest implements [jobs.Source].
 func (s *Source) Newest(ctx context.Context) (time.Time, error) {
 	health, err := s.health(ctx, "SELECT 0, coalesce(max(RecordTime), 0) FROM ads")

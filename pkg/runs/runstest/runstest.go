@@ -32,7 +32,7 @@ type Source struct {
 }
 
 // Open opens a directory; it is closed when the test ends.
-func Open(t testing.TB, dir, zone string, answer Answer) Source {
+func Open(t testing.TB, dir string, zone any, answer Answer) Source {
 	t.Helper()
 	setting, err := json.Marshal(zone)
 	require.NoError(t, err)

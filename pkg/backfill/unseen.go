@@ -1,0 +1,77 @@
+package backfill
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/runs"
+)
+
+// cutter takes what unseen runs cover out of periods (methodology section 7). It wants them machine by machine.
+type cutter struct {
+	measure   measure
+	explained *runs.Explanations
+	machine   *runs.Machine
+	unseen    [][]hole // of each GPU of the machine
+	found     []Period
+}
+
+// hole is an unseen run on a GPU.
+type hole struct {
+	run   *runs.Explained
+	until pool.Micros // the latest end of this and the runs before
+}
+
+// parts returns what is left of a period; the result is good until the next call.
+func (c *cutter) parts(p Period) []Period {
+	c.found = c.found[:0]
+	if c.explained == nil {
+		return append(c.found, p)
+	}
+	if c.machine != p.Machine {
+		c.read(&p)
+	}
+	g := slices.IndexFunc(c.machine.GPUs, func(g runs.GPU) bool { return g.GPU == p.GPU.GPU })
+	holes := c.unseen[g]
+	for _, h := range holes[sort.Search(len(holes), func(i int) bool { return holes[i].until > p.Start }):] {
+		if h.run.Start >= p.End {
+			break
+		}
+		if h.run.End <= p.Start {
+			continue
+		}
+		if h.run.Start > p.Start {
+			before := p
+			before.End, before.Reason, before.EndedBy, before.Link = h.run.Start, Claimed, h.run.Run, h.run.Link
+			if h.run.Side == pool.Primary {
+				before.Reason = Reclaimed
+			}
+			c.found = append(c.found, before)
+		}
+		if h.run.End >= p.End {
+			return c.found
+		}
+		p.Start, p.UnknownStart, p.LeftTruncated = h.run.End, false, false
+	}
+	return append(c.found, p)
+}
+
+// read sorts a machine's unseen runs by GPU. Backfill jobs end vacancies, no tenures.
+func (c *cutter) read(p *Period) {
+	c.machine = p.Machine
+	c.unseen = make([][]hole, len(c.machine.GPUs))
+	unseen := c.explained.Machines[p.machine].Unseen
+	for i := range unseen {
+		if c.measure == tenure && unseen[i].Side == pool.Backfill {
+			continue
+		}
+		for _, g := range unseen[i].GPUs {
+			h := hole{run: &unseen[i], until: unseen[i].End}
+			if n := len(c.unseen[g]); n > 0 {
+				h.until = max(h.until, c.unseen[g][n-1].until)
+			}
+			c.unseen[g] = append(c.unseen[g], h)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package runs
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Clock is how wrong an access point's clock was on a UTC day, as the runs that snapshots show tell (methodology section 9).
+type Clock struct {
+	AccessPoint string
+	Day         int32       // since 1970-01-01
+	Error       pool.Micros // how far it is ahead of the collector's; 0 when that is not certain
+	Agree       int         // constraints that the error fulfils
+	Constraints int
+}
+
+const (
+	// clockDays are the days before and after one with too few constraints whose constraints count as well.
+	clockDays = 3
+	// enoughConstraints are as many as a correction needs.
+	enoughConstraints = 20
+	// nearStart and nearEnd are how far a run's ad may be off its snapshots to be a constraint.
+	nearStart, nearEnd = 30 * pool.Minute, pool.Hour
+)
+
+// ClocksIn returns the errors of the access points' clocks on the UTC days of a window, by access point and day.
+func (a *Ads) ClocksIn(w pool.Window) (found []Clock) {
+	for _, point := range slices.Sorted(maps.Keys(a.clocks)) {
+		for _, day := range slices.Sorted(maps.Keys(a.clocks[point])) {
+			if c := a.clocks[point][day]; day >= pool.DayOf(w.From) && day <= pool.DayOf(w.To) && c.Constraints > 0 {
+				found = append(found, *c)
+			}
+		}
+	}
+	return found
+}
+
+// ClockError is the largest absolute error of the access points' clocks on the UTC days of a window.
+func (a *Ads) ClockError(w pool.Window) (largest pool.Micros) {
+	for _, c := range a.ClocksIn(w) {
+		largest = max(largest, c.Error, -c.Error)
+	}
+	return largest
+}
+
+// noticed is the error above which a correction is worth a notice.
+const noticed = 30 * pool.Second
+
+// ClockNotices says whose dates were corrected by how much, an access point a sentence.
+func ClockNotices(all []Clock) (notices []string) {
+	for len(all) > 0 {
+		n := slices.IndexFunc(all, func(c Clock) bool { return c.AccessPoint != all[0].AccessPoint })
+		if n < 0 {
+			n = len(all)
+		}
+		var low, high pool.Micros
+		days, agree, constraints := 0, 0, 0
+		for _, c := range all[:n] {
+			if max(c.Error, -c.Error) <= noticed {
+				continue
+			}
+			if days == 0 || c.Error < low {
+				low = c.Error
+			}
+			if days == 0 || c.Error > high {
+				high = c.Error
+			}
+			days, agree, constraints = days+1, agree+c.Agree, constraints+c.Constraints
+		}
+		if days > 0 {
+			seconds := func(t pool.Micros) string { return fmt.Sprintf("%+.0f", float64(t)/float64(pool.Second)) }
+			size := seconds(low)
+			if seconds(high) != size {
+				size += " to " + seconds(high)
+			}
+			notices = append(notices, fmt.Sprintf("the clock of access point %s differs from the collector's by %s s on %d UTC days: the dates of its job ads are corrected (%d of %d constraints agree). Keep it with NTP",
+				all[0].AccessPoint, size, days, agree, constraints))
+		}
+		all = all[n:]
+	}
+	return notices
+}
+
+// clocks are the known errors by access point and day.
+type clocks map[string]map[int32]*Clock
+
+// constraint says that the error of an access point's clock on a day lies in (low, high].
+type constraint struct {
+	point     string
+	day       int32
+	low, high pool.Micros
+}
+
+// measure finds the constraints that the runs give and the clocks' errors on all days with ads.
+func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (clocks, error) {
+	byMachine := make([][]constraint, len(o.Machines))
+	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
+		l.read(o, m, ads)
+		for r := range l.machine.Runs {
+			if l.machine.Runs[r].Job.IsNone() || o.firstPiece(m, r) != r {
+				continue
+			}
+			l.pieces = l.piecesOf(r, l.pieces[:0])
+			if !slices.ContainsFunc(l.pieces, func(p int32) bool { return wanted(m, int(p)) }) {
+				continue
+			}
+			known := l.records(r)
+			for i := 0; i < len(l.pieces); {
+				var run *Run
+				run, i = l.join(l.pieces, i, known)
+				byMachine[m] = l.constrain(run, known, byMachine[m])
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	byPoint := map[string]map[int32][]constraint{}
+	for _, list := range byMachine {
+		for _, c := range list {
+			if byPoint[c.point] == nil {
+				byPoint[c.point] = map[int32][]constraint{}
+			}
+			byPoint[c.point][c.day] = append(byPoint[c.point][c.day], c)
+		}
+	}
+	found := clocks{}
+	for point, days := range byPoint {
+		found[point] = map[int32]*Clock{}
+		for day := range days {
+			for d := day - clockDays; d <= day+clockDays; d++ { // ads of a day without constraints need one as well
+				if found[point][d] == nil {
+					c := fit(around(days, d))
+					c.AccessPoint, c.Day = point, d
+					found[point][d] = &c
+				}
+			}
+		}
+	}
+	return found, nil
+}
+
+// constrain adds what a run says about the clock of its job's access point.
+func (l *linker) constrain(run *Run, ads []record, into []constraint) []constraint {
+	first, last := l.time(run.First), l.time(run.Last)
+	distance := func(r *record) pool.Micros { return max(r.start-first, first-r.start) }
+	var own record
+	for _, next := range ads {
+		if next.Machine != l.name || next.start == 0 || next.end == 0 || distance(&next) >= nearStart || max(next.end-last, last-next.end) >= nearEnd || !l.sharesGPU(next, run.GPUs) {
+			continue
+		}
+		if own.Ad == nil || distance(&next) < distance(&own) {
+			own = next
+		}
+	}
+	if own.Ad == nil {
+		return into
+	}
+	c := constraint{point: own.AccessPoint, day: own.day()}
+	if before := run.First - 1; int(before) >= l.observed.First && !l.observed.GapAfter(before) && l.observed.reports(l.machine, before) {
+		c.low, c.high = own.start-first, own.start-l.time(before)
+		into = append(into, c)
+	}
+	if run.Ending == Vanished {
+		c.low, c.high = own.end-l.time(run.Gone), own.end-last
+		into = append(into, c)
+	}
+	return into
+}
+
+// around are a day's constraints; while they are too few, with those of the days before and after it.
+func around(days map[int32][]constraint, day int32) []constraint {
+	found := slices.Clone(days[day])
+	for d := int32(1); d <= clockDays && len(found) < enoughConstraints; d++ {
+		found = append(append(found, days[day-d]...), days[day+d]...)
+	}
+	return found
+}
+
+// fit finds the middle of the interval that most constraints contain, of several the one nearest to 0.
+func fit(constraints []constraint) Clock {
+	c := Clock{Constraints: len(constraints)}
+	if c.Constraints < enoughConstraints {
+		return c
+	}
+	type edge struct {
+		at    pool.Micros
+		delta int
+	}
+	edges := make([]edge, 0, 2*len(constraints))
+	zero := 0
+	for _, k := range constraints {
+		edges = append(edges, edge{k.low, 1}, edge{k.high, -1})
+		if k.low < 0 && 0 <= k.high {
+			zero++
+		}
+	}
+	slices.SortFunc(edges, func(a, b edge) int { return cmp.Compare(a.at, b.at) })
+	depth, best := 0, 0
+	var low, high pool.Micros // the interval (low, high]
+	away := func(low, high pool.Micros) pool.Micros { return max(low, -high, 0) }
+	for i := 0; i < len(edges); {
+		at := edges[i].at
+		for ; i < len(edges) && edges[i].at == at; i++ {
+			depth += edges[i].delta
+		}
+		if i < len(edges) && (depth > best || depth == best && away(at, edges[i].at) < away(low, high)) {
+			best, low, high = depth, at, edges[i].at
+		}
+	}
+	c.Agree = zero
+	if low < 0 && 0 <= high || 50*best <= 51*zero+100 { // no more than 2 % and 2 constraints better than 0
+		return c
+	}
+	c.Agree, c.Error = best, (low+high)>>1 // rounded down
+	return c
+}
