@@ -39,11 +39,26 @@ func Pool(t testing.TB, name string) string {
 	entries, err := os.ReadDir(from)
 	require.NoError(t, err)
 	for _, e := range entries {
+		if e.IsDir() {
+			continue
+		}
 		if plain := strings.TrimSuffix(e.Name(), ".gz"); !strings.HasSuffix(plain, ".json") {
 			require.NoError(t, os.WriteFile(filepath.Join(to, plain), Read(t, name, plain), 0o600))
 		}
 	}
 	return to
+}
+
+// Parquet unpacks pool-c with month files as polars wrote them, in the place of those of SQLite.
+func Parquet(t testing.TB) string {
+	t.Helper()
+	dir := Pool(t, "pool-c")
+	for _, month := range []string{"gpu_state_2025-09", "gpu_state_2025-10"} {
+		require.NoError(t, os.Remove(filepath.Join(dir, month+".db")))
+		content := Read(t, filepath.Join("pool-c", "parquet"), month+".parquet")
+		require.NoError(t, os.WriteFile(filepath.Join(dir, month+".parquet"), content, 0o600))
+	}
+	return dir
 }
 
 // Read returns a pool's file, unpacked.

@@ -1,9 +1,11 @@
 package months
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -174,7 +176,8 @@ func (p *piece) cut(from, to Local) string {
 	return fmt.Sprintf("%d:%d", p.from, p.to)
 }
 
-// pieces returns what the files hold of [from, to), in the order of the files and of time.
+// pieces returns what the files hold of [from, to), ascending by month and time: the collector may have gone on in a file
+// of either format.
 func (s *state) pieces(from, to Local) (all []piece) {
 	for i := range s.files {
 		f := &s.files[i]
@@ -187,6 +190,9 @@ func (s *state) pieces(from, to Local) (all []piece) {
 			}
 		}
 	}
+	slices.SortStableFunc(all, func(a, b piece) int {
+		return cmp.Or(strings.Compare(a.month, b.month), cmp.Compare(max(a.from, a.info.First), max(b.from, b.info.First)))
+	})
 	return all
 }
 

@@ -5,11 +5,12 @@ import (
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
+	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 	"github.com/chtc/gpureports/pkg/snapshots/sqlite"
 )
 
 // formats are those of month files; of two files of one month the one of the later format counts.
-var formats = []months.Format{sqlite.Format}
+var formats = []months.Format{sqlite.Format, parquet.Format}
 
 // OpenDir returns the source of the month files in a directory, whatever their formats. zone is the collector's. The
 // directory is closed with the source.

@@ -1,0 +1,361 @@
+package parquet
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/months"
+)
+
+// content implements months.Content. Its rows are numbered from 0 through all row groups.
+type content struct {
+	month  *month
+	newest bool // the last row group may still grow
+	stat   os.FileInfo
+	file   *File
+	info   months.Info
+	begins []int64 // the number of each row group's first row, and of the one behind the last
+	groups []group
+	tail   uint64 // the hash of the last row group's rows; 0 if it is not newest
+}
+
+// group is what is known of the times of a row group.
+type group struct {
+	runs     []run
+	damage   error        // why they cannot be read: the runs are empty then
+	min, max months.Local // of all runs with a readable timestamp, or what the footer says
+}
+
+// run is where consecutive rows of a row group with the same timestamp begin.
+type run struct {
+	number int64
+	local  months.Local
+}
+
+// Info implements months.Content.
+func (c *content) Info() *months.Info { return &c.info }
+
+// reader opens the file that the content was read from.
+func (c *content) reader() (*os.File, *Reader, error) {
+	in, err := c.month.dir.Root().Open(c.month.name)
+	if err != nil {
+		return nil, nil, c.failure(err)
+	}
+	info, err := in.Stat()
+	if err == nil && !sameFile(info, c.stat) {
+		err = snapshots.ErrStale
+	}
+	var r *Reader
+	if err == nil {
+		r, err = c.file.NewReader(in)
+	}
+	if err != nil {
+		in.Close()
+		return nil, nil, c.month.explain(err)
+	}
+	return in, r, nil
+}
+
+// failure makes an error fit for a user; what goes wrong because the file was replaced or written to is ErrStale.
+func (c *content) failure(err error) error {
+	if info, failed := c.month.stat(); failed == nil && !sameFile(info, c.stat) {
+		return snapshots.ErrStale
+	}
+	return c.month.explain(err)
+}
+
+// read finds where which times are, taking over what is known of row groups from an earlier content.
+func (c *content) read(ctx context.Context, in io.ReaderAt, before *content) error {
+	if err := complete(c.file); err != nil {
+		return err
+	}
+	r, err := c.file.NewReader(in)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	known := map[uint64]int{} // row groups of before, by key
+	if before != nil {
+		for i, g := range before.file.Groups {
+			known[g.Key] = i
+		}
+	}
+	begin := int64(0)
+	for i := range c.file.Groups {
+		g := &c.file.Groups[i]
+		var found group
+		if n, ok := known[g.Key]; ok && before.begins[n] == begin {
+			found = before.groups[n]
+		} else if found, err = r.times(ctx, i, begin); err != nil {
+			return err
+		}
+		c.groups, c.begins = append(c.groups, found), append(c.begins, begin)
+		begin += int64(g.Rows)
+	}
+	c.begins = append(c.begins, begin)
+	c.describe()
+	grew, err := c.grewFrom(ctx, r, before)
+	if err != nil {
+		return err
+	}
+	if !grew || before.info.Unordered != c.info.Unordered {
+		c.month.edits++
+	}
+	c.info.Edits = c.month.edits
+	return nil
+}
+
+// times reads the timestamps of a row group. Where they are damaged, the footer still says between which times its
+// rows are, so that the others can be read.
+func (r *Reader) times(ctx context.Context, n int, begin int64) (group, error) {
+	g := group{min: months.None, max: months.None}
+	var err error
+	if g.runs, err = r.runs(ctx, n, begin); err == nil {
+		for _, run := range g.runs {
+			if run.local != months.None {
+				g.max = max(g.max, run.local)
+				if g.min == months.None || run.local < g.min {
+					g.min = run.local
+				}
+			}
+		}
+		return g, nil
+	}
+	var told bool
+	if g.min, g.max, told = r.file.span(n); !told || !errors.Is(err, errDamaged) {
+		return g, err
+	}
+	g.damage = err
+	return g, nil
+}
+
+// runs reads the timestamps of a row group.
+func (r *Reader) runs(ctx context.Context, group int, begin int64) ([]run, error) {
+	var times Texts
+	var runs []run
+	column := r.file.Column(snapshots.TimestampColumn)
+	for from := 0; from < r.file.Groups[group].Rows; from += scanRows {
+		to := min(from+scanRows, r.file.Groups[group].Rows)
+		if err := r.Texts(ctx, group, column, from, to, &times); err != nil {
+			return nil, err
+		}
+		locals := make([]months.Local, len(times.Values))
+		for i, text := range times.Values {
+			var err error
+			if locals[i], err = localtime.ParseLocal([]byte(text)); err != nil || i == 0 {
+				locals[i] = months.None
+			}
+		}
+		last := uint32(0)
+		for i, code := range times.Codes {
+			if i > 0 && code == last {
+				continue
+			}
+			last = code
+			if n := len(runs); n == 0 || runs[n-1].local != locals[code] {
+				runs = append(runs, run{begin + int64(from+i), locals[code]})
+			}
+		}
+	}
+	return slices.Clip(runs), nil
+}
+
+// describe fills in the info.
+func (c *content) describe() {
+	c.info = months.Info{Rows: months.Nothing, First: months.None, Last: months.None}
+	for _, column := range c.file.Columns {
+		c.info.Columns = append(c.info.Columns, column.Name)
+	}
+	rows := c.begins[len(c.begins)-1]
+	if rows > 0 {
+		c.info.Rows = months.Range{First: 0, Last: rows - 1}
+	}
+	highest := months.None
+	for _, g := range c.groups {
+		for _, run := range g.runs {
+			if run.local == months.None {
+				continue
+			}
+			if c.info.First == months.None {
+				c.info.First = run.local
+			}
+			c.info.Last = run.local
+			c.info.Unordered = c.info.Unordered || months.FellBack(highest, run.local)
+			highest = max(highest, run.local)
+		}
+	}
+	if c.info.Unordered = c.info.Unordered || months.TooLong(c.info.First, c.info.Last); !c.info.Unordered {
+		return
+	}
+	for n, g := range c.groups {
+		for i, run := range g.runs {
+			c.info.Stretches = months.Order(c.info.Stretches, run.number, run.local)
+			c.info.Stretches = months.Order(c.info.Stretches, c.end(n, i)-1, run.local)
+		}
+	}
+}
+
+// end is the number behind the last row of a run.
+func (c *content) end(n, i int) int64 {
+	if runs := c.groups[n].runs; i+1 < len(runs) {
+		return runs[i+1].number
+	}
+	return c.begins[n+1]
+}
+
+// grewFrom reports whether all that happened since an earlier content is that rows were appended. It fills in the hash
+// of the last row group's rows on the way.
+func (c *content) grewFrom(ctx context.Context, r *Reader, before *content) (grew bool, err error) {
+	last := len(c.file.Groups) - 1
+	if before != nil && slices.Equal(before.info.Columns, c.info.Columns) {
+		n := len(before.file.Groups)
+		same := func(a, b Group) bool { return a.Key == b.Key }
+		switch {
+		case n > len(c.file.Groups), n > 0 && !slices.EqualFunc(before.file.Groups[:n-1], c.file.Groups[:n-1], same):
+		case n == 0, before.file.Groups[n-1].Key == c.file.Groups[n-1].Key:
+			grew = true
+		case before.newest && before.file.Groups[n-1].Rows <= c.file.Groups[n-1].Rows:
+			rows := before.file.Groups[n-1].Rows
+			hash, err := r.hash(ctx, n-1, 0, rows, 0)
+			if grew = err == nil && hash == before.tail; grew && n-1 == last && c.newest {
+				c.tail, err = r.hash(ctx, last, rows, c.file.Groups[last].Rows, hash)
+			}
+			return grew, c.undamaged(err)
+		}
+	}
+	if c.newest && last >= 0 {
+		c.tail, err = r.hash(ctx, last, 0, c.file.Groups[last].Rows, 0)
+	}
+	return grew, c.undamaged(err)
+}
+
+// undamaged returns err unless it is damage, which shows where the rows are read.
+func (c *content) undamaged(err error) error {
+	if errors.Is(err, errDamaged) {
+		return nil
+	}
+	return err
+}
+
+// Seek implements months.Content.
+func (c *content) Seek(_ context.Context, from, to months.Local) (months.Range, error) {
+	for n, g := range c.groups {
+		if g.damage != nil && g.min < to && g.max >= from {
+			return months.Nothing, c.month.explain(fmt.Errorf("row group %d: %w", n, g.damage))
+		}
+	}
+	if c.info.Unordered {
+		return months.Find(c.info.Stretches, from, to), nil
+	}
+	found := months.Nothing
+	for n, g := range c.groups {
+		if g.max < from || g.min >= to {
+			continue
+		}
+		for i, run := range g.runs {
+			if run.local == months.None || run.local < from || run.local >= to {
+				continue
+			}
+			if found.Empty() {
+				found.First = run.number
+			}
+			found.Last = c.end(n, i) - 1
+		}
+	}
+	return found, nil
+}
+
+// Fingerprint implements months.Content: row groups that no rewriting changes any more are told by their entries in the
+// footer, the rows of the last one by themselves.
+func (c *content) Fingerprint(ctx context.Context, r months.Range) (string, error) {
+	var parts []string
+	for n := c.group(r.First); n < len(c.groups) && !r.Empty() && c.begins[n] <= r.Last; n++ {
+		if n < len(c.groups)-1 || !c.newest {
+			parts = append(parts, strconv.FormatUint(c.file.Groups[n].Key, 36))
+			continue
+		}
+		hash, err := c.hash(ctx, n, max(r.First, c.begins[n])-c.begins[n], min(r.Last+1, c.begins[n+1])-c.begins[n])
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, "rows-"+strconv.FormatUint(hash, 36))
+	}
+	return strings.Join(parts, "-"), nil
+}
+
+// hash returns the hash of rows of a row group.
+func (c *content) hash(ctx context.Context, n int, from, to int64) (uint64, error) {
+	if from == 0 && to == int64(c.file.Groups[n].Rows) && c.tail != 0 {
+		return c.tail, nil
+	}
+	in, r, err := c.reader()
+	if err != nil {
+		return 0, err
+	}
+	defer in.Close()
+	defer r.Close()
+	hash, err := r.hash(ctx, n, int(from), int(to), 0)
+	if err != nil {
+		return 0, c.failure(fmt.Errorf("row group %d: %w", n, err))
+	}
+	return hash, nil
+}
+
+// group is the row group of a row.
+func (c *content) group(number int64) int {
+	return sort.Search(len(c.groups), func(g int) bool { return c.begins[g+1] > number })
+}
+
+// Scan implements months.Content.
+func (c *content) Scan(ctx context.Context, r months.Range, usage bool, v months.Visitor) error {
+	if r.Empty() {
+		return nil
+	}
+	in, reader, err := c.reader()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	defer reader.Close()
+	s := scan{content: c, reader: reader, visitor: v}
+	if usage {
+		s.usage = c.file.Column(snapshots.UsageColumn)
+		s.wantsUsage = true
+	}
+	for g := c.group(r.First); g < len(c.groups) && c.begins[g] <= r.Last; g++ {
+		first, end := max(r.First, c.begins[g]), min(r.Last+1, c.begins[g+1])
+		for first < end {
+			next := min(first+scanRows, end)
+			if err := s.rows(ctx, g, first, next); err != nil {
+				if s.failed != nil {
+					return s.failed
+				}
+				return c.failure(fmt.Errorf("row group %d: %w", g, err))
+			}
+			first = next
+		}
+	}
+	return nil
+}
+
+// span returns the smallest and the largest timestamp of a row group by what the footer says of it; told is false if it
+// says nothing.
+func (f *File) span(group int) (from, to months.Local, told bool) {
+	c := f.Column(snapshots.TimestampColumn)
+	chunk := f.Groups[group].chunks[c.leaf]
+	if c.unit <= noTime || len(chunk.min) != 8 || len(chunk.max) != 8 {
+		return months.None, months.None, false
+	}
+	return c.unit.time(int64(binary.LittleEndian.Uint64(chunk.min))).UnixMicro(),
+		c.unit.time(int64(binary.LittleEndian.Uint64(chunk.max))).UnixMicro(), true
+}
