@@ -28,33 +28,45 @@ func month() (rows []snapshotstest.Row) {
 }
 
 // A damaged page costs the days whose rows it holds: a notice names the file and the days, the other days answer, and
-// reading ahead goes on to older days. A window without any other day is an error.
+// reading ahead goes on to older days. A window without any other day is an error. Pages that searches look at first, such as
+// the one in the middle, are no exception.
 func TestDamagedPage(t *testing.T) {
 	whole := t.TempDir()
 	snapshotstest.Write(t, whole, map[string][]snapshotstest.Row{september: month()})
 	content, err := os.ReadFile(filepath.Join(whole, september))
 	require.NoError(t, err)
 	const page = 4096
-	damaged := len(content)/page/2 + 37
-	for i := damaged * page; i < (damaged+1)*page; i++ {
-		content[i] = 0xff
+	pages := len(content) / page
+	for _, damaged := range []int{40, pages / 4, pages/2 - 1, pages / 2, pages/2 + 37, pages * 3 / 4, pages - 40} {
+		broken := slices.Clone(content)
+		for i := damaged * page; i < (damaged+1)*page; i++ {
+			broken[i] = 0xff
+		}
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, september), broken, 0o600))
+		requireOtherDays(t, dir, fmt.Sprintf("page %d of %d", damaged, pages))
 	}
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, september), content, 0o600))
+}
+
+func requireOtherDays(t *testing.T, dir, what string) {
+	t.Helper()
 	tl := open(t, dir, "UTC", "")
 	defer tl.Close()
 	v, err := tl.Load(t.Context(), start, start+28*pool.Day-1)
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(v.Days), 26, "a page holds rows of one day, or of two with their margins")
-	require.Less(t, len(v.Days), 28)
+	require.NoError(t, err, what)
+	require.GreaterOrEqual(t, len(v.Days), 26, "%s: it holds rows of one day, or of two with their margins", what)
+	require.Less(t, len(v.Days), 28, what)
+	for _, d := range v.Days {
+		require.Len(t, d.Times, 96, what)
+	}
 	warnings := slices.DeleteFunc(slices.Clone(v.Notices), func(n Notice) bool { return !n.Warning })
-	require.Len(t, warnings, 1)
+	require.Len(t, warnings, 1, what)
 	require.Contains(t, warnings[0].Text, september+" is damaged or truncated")
 	left := int32(0)
 	for date := pool.DayOf(start); date < pool.DayOf(start)+28; date++ {
 		if !slices.ContainsFunc(v.Days, func(d *Day) bool { return d.Date == date }) {
 			left = date
-			require.Contains(t, warnings[0].Text, dateText(date))
+			require.Contains(t, warnings[0].Text, pool.Time(start+pool.Micros(date-pool.DayOf(start))*pool.Day).Format("2006-01-"))
 		}
 	}
 	_, err = tl.Load(t.Context(), pool.Micros(left)*pool.Day, pool.Micros(left+1)*pool.Day-1)
@@ -64,9 +76,10 @@ func TestDamagedPage(t *testing.T) {
 	ahead := open(t, dir, "UTC", "")
 	defer ahead.Close()
 	require.NoError(t, ahead.Warm(t.Context()))
-	work := load(t, ahead, quarterly(0, 96)).Work
-	require.Positive(t, work.Kept)
-	require.Zero(t, work.Read, "the oldest day was read ahead")
+	again, err := ahead.Load(t.Context(), start, start+28*pool.Day-1)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, int(again.Work.Kept), len(again.Days), "%s: what can be read was read ahead", what)
+	require.Zero(t, again.Work.Read, what)
 }
 
 func TestRangesOfDates(t *testing.T) {

@@ -97,7 +97,7 @@ func ask(rows []drawnRow) oracle {
 	sort.Slice(stamps, func(i, j int) bool { return stamps[i] < stamps[j] })
 	of := map[pool.Micros]pool.Micros{}
 	for _, s := range stamps {
-		if n := len(o.times); n == 0 || s-o.times[n-1] > 60*pool.Second {
+		if n := len(o.times); n == 0 || s-o.times[n-1] >= 60*pool.Second {
 			o.times = append(o.times, s)
 		}
 		of[s] = o.times[len(o.times)-1]

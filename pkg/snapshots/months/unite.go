@@ -20,7 +20,7 @@ type block struct {
 	repeated bool               // its timestamp stands for two times
 }
 
-// union is how far runs of the collector may be after the first one to be one snapshot with it (methodology section 1).
+// union is how soon after the first one runs of the collector must be to be one snapshot with it (methodology section 1).
 const union = pool.Minute
 
 // united is the blocks of one snapshot.
@@ -37,7 +37,7 @@ func unite(blocks []block) (all []united) {
 	})
 	for i := 0; i < len(blocks); {
 		end := i + 1
-		for end < len(blocks) && blocks[end].time-blocks[i].time <= union {
+		for end < len(blocks) && blocks[end].time-blocks[i].time < union {
 			end++
 		}
 		u := united{blocks[i].time, blocks[i:end:end]}
