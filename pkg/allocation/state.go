@@ -25,7 +25,8 @@ var stateNames = [...]string{"Free", "Claimed", "Backfill", "Drained", "Prevente
 
 func (s gpuState) String() string { return stateNames[s] }
 
-var stateColors = [...]string{"green", "blue", "purple", "orange", "red", "gray"}
+// stateColors are hues that colour-blind people can tell apart (Okabe and Ito), on light and on dark.
+var stateColors = [...]string{"#009E73", "#0072B2", "#CC79A7", "#E69F00", "#D55E00", "#8E8E8E"}
 
 // stateMappings show the numbers as words.
 func stateMappings() data.ValueMappings {

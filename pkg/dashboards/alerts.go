@@ -58,19 +58,23 @@ func Rules() []Rule {
 	return []Rule{
 		{
 			UID: "gpureports-underused", Title: "GPU category under-used",
-			Queries:   []RuleQuery{{Query: ask("allocation", "summary").by("category").of("allocatedPercent").where(realSlots), Since: 6 * time.Hour}},
+			Queries: []RuleQuery{{Query: ask("allocation", "summary").by("category").of("allocatedPercent").
+				where(realSlots), Since: 6 * time.Hour}},
 			Condition: fmt.Sprintf("$A < %d", underused), For: time.Hour, Severity: "warning", NoData: normal, Failed: keepLast,
-			Summary:     `{{ $labels.category }}: {{ printf "%.0f" $values.A.Value }} % of the GPUs are allocated`,
-			Description: "Over the last 6 hours jobs held less than 30 % of the GPUs that could be allocated in this category.",
-			Dashboard:   "gpureports-pool", Panel: "Allocated % over time",
+			Summary: `{{ $labels.category }}: {{ printf "%.0f" $values.A.Value }} % of the GPUs are allocated`,
+			Description: "Over the last 6 hours jobs held less than 30 % of the GPUs that could be allocated in " +
+				"this category.",
+			Dashboard: "gpureports-pool", Panel: "Allocated % over time",
 		},
 		{
 			UID: "gpureports-stale", Title: "GPU snapshots stale",
 			Queries:   health("snapshotAgeSeconds"),
 			Condition: fmt.Sprintf("$A > %d", stale), For: 5 * time.Minute, Severity: "critical", NoData: alerting, Failed: alerting,
-			Summary:     `{{ with $values.A }}The newest snapshot of the GPU pool is {{ humanizeDuration .Value }} old{{ else }}There is no snapshot of the GPU pool{{ end }}`,
-			Description: "For 45 minutes the collector has written no snapshot, or the snapshots cannot be read: look at the collector and at the data source's health check. The other rules cannot tell anything meanwhile.",
-			Dashboard:   "gpureports-pool", Panel: "Age of newest snapshot",
+			Summary: `{{ with $values.A }}The newest snapshot of the GPU pool is {{ humanizeDuration .Value }} old{{ else }}There is no snapshot of the GPU pool{{ end }}`,
+			Description: "For 45 minutes the collector has written no snapshot, or the snapshots cannot be read: " +
+				"look at the collector and at the data source's health check. The other rules cannot tell anything " +
+				"meanwhile.",
+			Dashboard: "gpureports-pool", Panel: "Age of newest snapshot",
 		},
 		{
 			UID: "gpureports-vanished", Title: "GPUs vanished",
@@ -79,58 +83,69 @@ func Rules() []Rule {
 				{Query: ask("allocation", "health").of("gpusSeen"), Since: day},
 			},
 			Condition: "100 * $A > 2 * ($A + $B)", For: 30 * time.Minute, Severity: "warning", NoData: normal, Failed: keepLast,
-			Summary:     `{{ printf "%.0f" $values.A.Value }} GPUs have vanished from the pool`,
-			Description: "More than 2 % of the GPUs that were seen in the last 24 hours are missing from the newest snapshot.",
-			Dashboard:   "gpureports-pool", Panel: "Machines",
+			Summary: `{{ printf "%.0f" $values.A.Value }} GPUs have vanished from the pool`,
+			Description: "More than 2 % of the GPUs that were seen in the last 24 hours are missing from the " +
+				"newest snapshot.",
+			Dashboard: "gpureports-pool", Panel: "Machines",
 		},
 		{
 			UID: "gpureports-h200-free", Title: "Machine with a free H200 for a day",
 			Queries:   []RuleQuery{{Query: freeByMachine, Since: day, Reduce: "min"}},
 			Condition: "$A >= 1", For: 30 * time.Minute, Severity: "info", NoData: normal, Failed: keepLast,
-			Summary:     `{{ $labels.machine }} has had {{ printf "%.1f" $values.A.Value }} H200 free for a day`,
-			Description: "In every hour of the last 24 at least one H200 of this machine was free on average: no job held it, on a primary or a backfill slot, and none was kept away from it.",
-			Dashboard:   "gpureports-machine", Panel: "State of each GPU",
+			Summary: `{{ $labels.machine }} has had {{ printf "%.1f" $values.A.Value }} H200 free for a day`,
+			Description: "In every hour of the last 24 at least one H200 of this machine was free on average: no " +
+				"job held it, on a primary or a backfill slot, and none was kept away from it.",
+			Dashboard: "gpureports-machine", Panel: "State of each GPU",
 		},
 		{
 			UID: "gpureports-evictions", Title: "Spike of backfill evictions",
 			Queries: []RuleQuery{
 				{Query: ask("evictions", "summary").by("device").of("ratePer100GpuHours"), Since: 6 * time.Hour},
 				{Query: ask("evictions", "summary").by("device").of("evictions"), Since: 6 * time.Hour},
-				{Query: ask("evictions", "summary").by("device").of("ratePer100GpuHours"), Since: 7*day + 6*time.Hour, Until: 6 * time.Hour},
+				{Query: ask("evictions", "summary").by("device").
+					of("ratePer100GpuHours"), Since: 7*day + 6*time.Hour, Until: 6 * time.Hour},
 			},
 			Condition: "$B >= 10 && $A > 3 * $C", For: 15 * time.Minute, Severity: "warning", NoData: normal, Failed: keepLast,
-			Summary:     `{{ $labels.device }}: {{ printf "%.1f" $values.A.Value }} evictions per 100 backfill GPU hours`,
-			Description: "In the last 6 hours backfill jobs on this device were evicted more than three times as often per GPU hour as in the 7 days before, and at least 10 times.",
-			Dashboard:   "gpureports-backfill-evictions", Panel: "Evictions by device",
+			Summary: `{{ $labels.device }}: {{ printf "%.1f" $values.A.Value }} evictions per 100 backfill GPU hours`,
+			Description: "In the last 6 hours backfill jobs on this device were evicted more than three times as " +
+				"often per GPU hour as in the 7 days before, and at least 10 times.",
+			Dashboard: "gpureports-backfill-evictions", Panel: "Evictions by device",
 		},
 		{
 			UID: "gpureports-supply", Title: "Backfill supply collapsed",
 			Queries: []RuleQuery{
 				{Query: ask("backfillAvailability", "summary").by().of("available"), Since: 2 * time.Hour},
 				{Query: ask("backfillAvailability", "summary").by().of("used"), Since: 2 * time.Hour},
-				{Query: ask("backfillAvailability", "summary").by().of("available"), Since: 7*day + 2*time.Hour, Until: 2 * time.Hour},
-				{Query: ask("backfillAvailability", "summary").by().of("used"), Since: 7*day + 2*time.Hour, Until: 2 * time.Hour},
+				{Query: ask("backfillAvailability", "summary").by().
+					of("available"), Since: 7*day + 2*time.Hour, Until: 2 * time.Hour},
+				{Query: ask("backfillAvailability", "summary").by().
+					of("used"), Since: 7*day + 2*time.Hour, Until: 2 * time.Hour},
 			},
 			Condition: "$C + $D >= 5 && $A + $B < 0.5 * ($C + $D)", For: time.Hour, Severity: "warning", NoData: normal, Failed: keepLast,
-			Summary:     `Backfill jobs can have less than half of the usual GPUs`,
-			Description: "Over the last 2 hours backfill jobs used or could have had less than half of the GPUs of the 7 days before.",
-			Dashboard:   "gpureports-backfill", Panel: "Backfill pool",
+			Summary: `Backfill jobs can have less than half of the usual GPUs`,
+			Description: "Over the last 2 hours backfill jobs used or could have had less than half of the GPUs of " +
+				"the 7 days before.",
+			Dashboard: "gpureports-backfill", Panel: "Backfill pool",
 		},
 		{
 			UID: "gpureports-jobs-behind", Title: "Job ads behind",
 			Queries:   health("jobsLagSeconds"),
 			Condition: fmt.Sprintf("$A > %d", jobsBehind), For: 15 * time.Minute, Severity: "warning", NoData: normal, Failed: alerting,
-			Summary:     `{{ with $values.A }}The newest job ad is {{ humanizeDuration .Value }} old{{ else }}Job ads cannot be read{{ end }}`,
-			Description: "For 2 hours no job ad has arrived in Elasticsearch (or the job file), or it cannot be asked: look at condor_adstash. Ends of backfill runs and evictions are known from snapshots only meanwhile. Without a job source there is nothing to tell.",
-			Dashboard:   "gpureports-pool", Panel: "Freshness",
+			Summary: `{{ with $values.A }}The newest job ad is {{ humanizeDuration .Value }} old{{ else }}Job ads cannot be read{{ end }}`,
+			Description: "For 2 hours no job ad has arrived in Elasticsearch (or the job file), or it cannot be " +
+				"asked: look at condor_adstash. Ends of backfill runs and evictions are known from snapshots only " +
+				"meanwhile. Without a job source there is nothing to tell.",
+			Dashboard: "gpureports-pool", Panel: "Freshness",
 		},
 		{
 			UID: "gpureports-link-rate", Title: "Few backfill runs have a job ad",
 			Queries:   health("linkRate"),
 			Condition: fmt.Sprintf("$A < %d", fewLinked), For: 2 * time.Hour, Severity: "warning", NoData: normal, Failed: keepLast,
-			Summary:     `{{ printf "%.0f" $values.A.Value }} % of the backfill runs have a job ad`,
-			Description: "Over the last 24 hours fewer than 80 % of the backfill runs that ended could be linked with a job ad; below 50 % figures on completions are not given at all. An access point may not send its ads, or clocks may differ by minutes.",
-			Dashboard:   "gpureports-pool", Panel: "Freshness",
+			Summary: `{{ printf "%.0f" $values.A.Value }} % of the backfill runs have a job ad`,
+			Description: "Over the last 24 hours fewer than 80 % of the backfill runs that ended could be linked " +
+				"with a job ad; below 50 % figures on completions are not given at all. An access point may not " +
+				"send its ads, or clocks may differ by minutes.",
+			Dashboard: "gpureports-pool", Panel: "Freshness",
 		},
 	}
 }

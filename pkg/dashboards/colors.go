@@ -29,10 +29,16 @@ const (
 
 // A category has the hue of its machines' ownership. Real slots are solid, backfill slots dashed and paler.
 var (
-	ownershipHues = map[pool.Ownership]string{pool.ResearcherOwned: blue, pool.CHTCOwned: vermilion, pool.OpenCapacity: green}
+	ownershipHues = map[pool.Ownership]string{
+		pool.ResearcherOwned: blue, pool.CHTCOwned: vermilion, pool.OpenCapacity: green,
+	}
 	categoryLooks = slices.Concat(
-		realLooks(pool.PriorityResearcher, pool.ResearcherOwned), realLooks(pool.PriorityCHTC, pool.CHTCOwned), realLooks(pool.Shared, pool.OpenCapacity),
-		backfillLooks(pool.BackfillResearcher, pool.ResearcherOwned), backfillLooks(pool.BackfillCHTC, pool.CHTCOwned), backfillLooks(pool.BackfillOpen, pool.OpenCapacity),
+		realLooks(pool.PriorityResearcher, pool.ResearcherOwned),
+		realLooks(pool.PriorityCHTC, pool.CHTCOwned),
+		realLooks(pool.Shared, pool.OpenCapacity),
+		backfillLooks(pool.BackfillResearcher, pool.ResearcherOwned),
+		backfillLooks(pool.BackfillCHTC, pool.CHTCOwned),
+		backfillLooks(pool.BackfillOpen, pool.OpenCapacity),
 	)
 )
 
@@ -49,14 +55,18 @@ func backfillLooks(c pool.Category, o pool.Ownership) []Override {
 
 // machineTypeColors tell machines with an owner from open capacity.
 var machineTypeColors = colors(map[string]string{
-	pool.ResearcherOwned.MachineType(): ownershipHues[pool.ResearcherOwned], pool.OpenCapacity.MachineType(): ownershipHues[pool.OpenCapacity],
+	pool.ResearcherOwned.MachineType(): ownershipHues[pool.ResearcherOwned],
+	pool.OpenCapacity.MachineType():    ownershipHues[pool.OpenCapacity],
 })
 
 // backfillPoolColors are those of the same states on the state timeline.
-var backfillPoolColors = colors(map[string]string{"Used (avg.)": backfillColor, "Available (avg.)": freeColor, "Taken (avg.)": claimedColor})
+var backfillPoolColors = colors(map[string]string{
+	"Used (avg.)": backfillColor, "Available (avg.)": freeColor, "Taken (avg.)": claimedColor,
+})
 
 var causeColors = colors(map[string]string{
-	"owner preemption": blue, "user or rank preemption": purple, "drain or maintenance": orange, "fault": vermilion, "unknown": grey,
+	"owner preemption": blue, "user or rank preemption": purple, "drain or maintenance": orange, "fault": vermilion,
+	"unknown": grey,
 })
 
 // otherUsers are the users that have no series of their own.

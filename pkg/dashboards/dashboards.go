@@ -20,8 +20,8 @@ func All() []Dashboard {
 
 // fileNames are the dashboards' files, by UID.
 var fileNames = map[string]string{
-	"gpureports-pool": "pool-overview", "gpureports-users": "users", "gpureports-backfill": "supply", "gpureports-backfill-evictions": "evictions",
-	"gpureports-machine": "machine",
+	"gpureports-pool": "pool-overview", "gpureports-users": "users", "gpureports-backfill": "supply",
+	"gpureports-backfill-evictions": "evictions", "gpureports-machine": "machine",
 }
 
 // Files are the files to ship, by path from the repository's root.
@@ -44,9 +44,47 @@ func Files() (map[string][]byte, error) {
 
 // Variables that several dashboards share, so that links can hand them on.
 var (
-	ownershipVariable = Variable{Name: "ownership", Label: "Ownership", Dimension: "ownership", Description: "Who owns the machines"}
-	deviceVariable    = Variable{Name: "device", Label: "Device", Dimension: "device", Description: "GPU models", Filter: query.Filter{Ownerships: []string{"$ownership"}}}
-	machineVariable   = Variable{Name: "machine", Label: "Machine", Dimension: "machine", Description: "Machines", Filter: query.Filter{Ownerships: []string{"$ownership"}, Devices: []string{"$device"}}}
+	ownershipVariable = Variable{
+		Name: "ownership", Label: "Ownership", Dimension: "ownership", Description: "Who owns the machines",
+	}
+	deviceVariable = Variable{
+		Name: "device", Label: "Device", Dimension: "device", Description: "GPU models",
+		Filter: query.Filter{Ownerships: []string{"$ownership"}},
+	}
+	machineVariable = Variable{
+		Name: "machine", Label: "Machine", Dimension: "machine", Description: "Machines",
+		Filter: query.Filter{Ownerships: []string{"$ownership"}, Devices: []string{"$device"}},
+	}
+	// userVariables are those of dashboards on users, each under the ones before it.
+	userVariables = []Variable{
+		ownershipVariable,
+		{
+			Name: "category", Label: "Slot type", Dimension: "category", Description: "Categories of slots",
+			Filter: query.Filter{Ownerships: []string{"$ownership"}},
+		},
+		{
+			Name: "device", Label: "Device", Dimension: "device", Description: "GPU models",
+			Filter: query.Filter{Ownerships: []string{"$ownership"}, Categories: []string{"$category"}},
+		},
+		{
+			Name: "project", Label: "Project", Dimension: "project", Description: "Projects that machines are prioritized for",
+			Filter: query.Filter{
+				Ownerships: []string{"$ownership"}, Categories: []string{"$category"}, Devices: []string{"$device"},
+			},
+		},
+		{
+			Name: "user", Label: "User", Dimension: "user", Description: "Users who held a GPU in the time range",
+			Filter: query.Filter{
+				Ownerships: []string{"$ownership"}, Categories: []string{"$category"}, Devices: []string{"$device"},
+				Projects: []string{"$project"},
+			},
+		},
+	}
+	// chosenOfUsers is what these variables choose.
+	chosenOfUsers = query.Filter{
+		Ownerships: []string{"$ownership"}, Categories: []string{"$category"}, Devices: []string{"$device"},
+		Projects: []string{"$project"}, Users: []string{"$user"},
+	}
 )
 
 // gaps marks the times without snapshots.

@@ -14,9 +14,11 @@ func evictions() Dashboard {
 			{Title: "Evictions of backfill jobs", Panels: append(evictionFigures(chosen),
 				Panel{
 					Title: "Eviction rate over time", Width: 12, Height: 9, MaxDataPoints: 60,
-					Description: "Evictions of backfill jobs per 100 backfill GPU hours, by machine type. Without a job source it is a lower bound.",
-					Query:       ask("evictions", "timeseries").by("machineType").of("ratePer100GpuHours").where(chosen),
-					View:        lines(machineTypeColors...),
+					Description: "Evictions of backfill jobs per 100 backfill GPU hours, by machine type. Without " +
+						"a job source it is a lower bound.",
+					Query: ask("evictions", "timeseries").by("machineType").of("ratePer100GpuHours").
+						where(chosen),
+					View: lines(machineTypeColors...),
 				},
 				Panel{
 					Title: "Evictions by cause", Width: 12, Height: 9, MaxDataPoints: 60,
@@ -26,15 +28,21 @@ func evictions() Dashboard {
 				},
 				Panel{
 					Title: "Evictions by device", Width: 24, Height: 11,
-					Description: "Runs of backfill jobs that overlap the time range, evictions per 100 GPU hours with their 95 % interval, and the GPU hours of evicted runs (an upper bound of the loss where jobs checkpoint). Ambiguous ends are never counted as evictions.",
-					Query:       ask("evictions", "summary").by("device").of("runs", "evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "lostGpuHours", "lostPercent").where(chosen).withoutTotals(),
-					View:        table(),
+					Description: "Runs of backfill jobs that overlap the time range, evictions per 100 GPU hours " +
+						"with their 95 % interval, and the GPU hours of evicted runs (an upper bound of the loss " +
+						"where jobs checkpoint). Ambiguous ends are never counted as evictions.",
+					Query: ask("evictions", "summary").by("device").
+						of("runs", "evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "lostGpuHours", "lostPercent").
+						where(chosen).withoutTotals(),
+					View: table(),
 				},
 				Panel{
 					Title: "Lost GPU hours by user", Width: 12, Height: 10,
-					Description: "Whose backfill runs were evicted, and how many GPU hours that cost at most; the largest first.",
-					Query:       ask("evictions", "summary").by("user").of("evictions", "lostGpuHours", "lostPercent").where(chosen).withoutTotals(),
-					View:        sortedBy(table(Override{"evictions", width(90)}, Override{"lostGpuHours", amountBar}, Override{"lostPercent", width(80)}), "Lost GPU hours"),
+					Description: "Whose backfill runs were evicted, and how many GPU hours that cost at most; the " +
+						"largest first.",
+					Query: ask("evictions", "summary").by("user").
+						of("evictions", "lostGpuHours", "lostPercent").where(chosen).withoutTotals(),
+					View: sortedBy(table(Override{"evictions", width(90)}, Override{"lostGpuHours", amountBar}, Override{"lostPercent", width(80)}), "Lost GPU hours"),
 				},
 				Panel{
 					Title: "Eviction rate by hour of the week", Width: 12, Height: 10,
@@ -46,34 +54,41 @@ func evictions() Dashboard {
 			{Title: "Every eviction", Collapsed: true, Panels: []Panel{
 				{
 					Title: "Eviction events", Width: 24, Height: 14,
-					Description: "Every eviction: when, where, whose job, how long it had run, its cause, what that rests on, and whose job took over.",
-					Query:       ask("evictions", "events").where(chosen),
-					View:        list(hidden("gpuIds"), hidden("category")),
+					Description: "Every eviction: when, where, whose job, how long it had run, its cause, what " +
+						"that rests on, and whose job took over.",
+					Query: ask("evictions", "events").where(chosen),
+					View:  list(hidden("gpuIds"), hidden("category")),
 				},
 			}},
 			{Title: "For specialists: outcomes, evidence and curves", Collapsed: true, Panels: []Panel{
 				{
 					Title: "Outcomes by device", Width: 24, Height: 10,
 					Description: "What became of the runs of backfill jobs that overlap the time range.",
-					Query:       ask("evictions", "summary").by("device").of("runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous", "gpuHours", "medianHoursToEviction").where(chosen).withoutTotals(),
-					View:        table(),
+					Query: ask("evictions", "summary").by("device").
+						of("runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous", "gpuHours", "medianHoursToEviction").
+						where(chosen).withoutTotals(),
+					View: table(),
 				},
 				{
 					Title: "Evictions by evidence and cause", Width: 12, Height: 10,
-					Description: "What evictions rest on: a job ad, a takeover by an owner's job seen in the snapshots, or the same job running again.",
-					Query:       ask("evictions", "summary").by("evidence", "cause").of("evictions", "medianHoursToEviction", "lostGpuHours").where(chosen),
-					View:        metrics(),
+					Description: "What evictions rest on: a job ad, a takeover by an owner's job seen in the " +
+						"snapshots, or the same job running again.",
+					Query: ask("evictions", "summary").by("evidence", "cause").
+						of("evictions", "medianHoursToEviction", "lostGpuHours").where(chosen),
+					View: metrics(),
 				},
 				{
 					Title: "How long backfill jobs run before eviction", Width: 12, Height: 10,
-					Description:     "Share of the runs that have not been evicted by an age, by device, over the first 48 hours; a run that completes can no longer be evicted (Aalen–Johansen).",
+					Description: "Share of the runs that have not been evicted by an age, by device, over the " +
+						"first 48 hours; a run that completes can no longer be evicted (Aalen–Johansen).",
 					Query:           ask("evictions", "survival").by("device").of("survival").where(chosen),
 					View:            curves(),
 					Transformations: shortDevices,
 				},
 				{
 					Title: "Lost GPU hours by device", Width: 24, Height: 8, MaxDataPoints: 60,
-					Description:     "GPU hours of evicted runs within the time range: an upper bound where jobs checkpoint.",
+					Description: "GPU hours of evicted runs within the time range: an upper bound where jobs " +
+						"checkpoint.",
 					Query:           ask("evictions", "timeseries").by("device").of("lostGpuHours").where(chosen),
 					View:            summed(bars()),
 					Transformations: shortDevices,

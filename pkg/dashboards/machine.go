@@ -17,12 +17,15 @@ func machine() Dashboard {
 		Variables: []Variable{
 			{Name: "machine", Label: "Machine", Dimension: "machine", Description: "The machine to look at", Single: true},
 		},
-		Annotations: []Annotation{gaps, {Name: "Evictions", Color: vermilion, Query: ask("evictions", "annotations").where(chosen), Panels: []string{machineStates, machineBackfill}}},
+		Annotations: []Annotation{gaps, {Name: "Evictions", Color: vermilion, Query: ask("evictions", "annotations").
+			where(chosen), Panels: []string{machineStates, machineBackfill}}},
 		Rows: []Row{
 			{Title: "$machine", Panels: []Panel{
 				{
 					Title: machineStates, Width: 24, Height: 10,
-					Description:     "What held each GPU: a job of its owner or of open capacity (Claimed), a backfill job, nothing (Free), or nothing because jobs are kept away (Prevented, Drained). Empty: no snapshot. Lines are evictions of backfill jobs.",
+					Description: "What held each GPU: a job of its owner or of open capacity (Claimed), a " +
+						"backfill job, nothing (Free), or nothing because jobs are kept away (Prevented, Drained). " +
+						"Empty: no snapshot. Lines are evictions of backfill jobs.",
 					Query:           ask("allocation", "stateTimeline").where(chosen),
 					View:            stateTimeline(),
 					Transformations: []Transformation{{ID: "renameByRegex", Options: object{"regex": `^\S+ (.*)$`, "renamePattern": "$1"}}}, // without the machine's name
@@ -35,22 +38,27 @@ func machine() Dashboard {
 				},
 				{
 					Title: "GPUs and jobs at the end of the time range", Width: 24, Height: 9,
-					Description: "Each GPU in the newest snapshot with its state, the user and job that hold it, and since when.",
-					Query:       ask("allocation", "current").where(chosen),
-					View:        list(hidden("machine"), hidden("memoryGB")),
+					Description: "Each GPU in the newest snapshot with its state, the user and job that hold it, " +
+						"and since when.",
+					Query: ask("allocation", "current").where(chosen),
+					View:  list(hidden("machine"), hidden("memoryGB")),
 				},
 				{
 					Title: "Use of primary slots", Width: 12, Height: 8,
-					Description: "GPUs of this machine on primary slots: held by jobs, free, drained, or kept from jobs (PreventJobsReason).",
-					Query:       ask("allocation", "timeseries").by().of("allocated", "free", "drained", "prevented").where(real(chosen)),
+					Description: "GPUs of this machine on primary slots: held by jobs, free, drained, or kept from " +
+						"jobs (PreventJobsReason).",
+					Query: ask("allocation", "timeseries").by().of("allocated", "free", "drained", "prevented").
+						where(real(chosen)),
 					View: steps(state("allocated", "Allocated", claimedColor), state("free", "Free", freeColor),
 						state("drained", "Drained", drainedColor), state("prevented", "Prevented", preventedColor)),
 				},
 				{
 					Title: machineBackfill, Width: 12, Height: 8,
-					Description: "GPUs of this machine in the backfill pool: used by backfill jobs, available to them, and taken by jobs of their owners. Lines are evictions.",
-					Query:       ask("backfillAvailability", "timeseries").by().of("used", "available", "taken").where(chosen),
-					View:        areas(backfillPoolColors...),
+					Description: "GPUs of this machine in the backfill pool: used by backfill jobs, available to " +
+						"them, and taken by jobs of their owners. Lines are evictions.",
+					Query: ask("backfillAvailability", "timeseries").by().of("used", "available", "taken").
+						where(chosen),
+					View: areas(backfillPoolColors...),
 				},
 			}},
 			{Title: "Users", Collapsed: true, Panels: []Panel{
@@ -70,15 +78,17 @@ func machine() Dashboard {
 			{Title: "Backfill runs and free periods", Collapsed: true, Panels: []Panel{
 				{
 					Title: "Backfill runs", Width: 24, Height: 10,
-					Description: "Every run of a backfill job on this machine: what became of it, what that rests on, and whether a job ad was found for it.",
-					Query:       ask("evictions", "runs").where(chosen),
-					View:        list(hidden("machine"), hidden("device"), hidden("category")),
+					Description: "Every run of a backfill job on this machine: what became of it, what that rests " +
+						"on, and whether a job ad was found for it.",
+					Query: ask("evictions", "runs").where(chosen),
+					View:  list(hidden("machine"), hidden("device"), hidden("category")),
 				},
 				{
 					Title: "Free periods", Width: 24, Height: 10,
-					Description: "Every period in which a GPU of this machine waited for a backfill job, and how it ended.",
-					Query:       ask("backfillAvailability", "periods").where(chosen),
-					View:        list(hidden("machine"), hidden("device"), hidden("category")),
+					Description: "Every period in which a GPU of this machine waited for a backfill job, and how " +
+						"it ended.",
+					Query: ask("backfillAvailability", "periods").where(chosen),
+					View:  list(hidden("machine"), hidden("device"), hidden("category")),
 				},
 			}},
 		},

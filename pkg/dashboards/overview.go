@@ -15,7 +15,10 @@ func poolOverview() Dashboard {
 		From:        "now-7d",
 		Variables: []Variable{
 			ownershipVariable, deviceVariable,
-			{Name: "state", Label: "State", Description: "States of the GPUs in the list below; figures and charts do not depend on it", Values: []string{"Free", "Claimed", "Backfill", "Drained", "Prevented", "Other"}},
+			{
+				Name: "state", Label: "State", Description: "States of the GPUs in the list below; figures and charts do not depend on it",
+				Values: []string{"Free", "Claimed", "Backfill", "Drained", "Prevented", "Other"},
+			},
 		},
 		Annotations: []Annotation{gaps},
 		Rows: []Row{
@@ -23,9 +26,11 @@ func poolOverview() Dashboard {
 			{Title: "Over time", Panels: []Panel{
 				{
 					Title: "Allocated % over time", Width: 12, Height: 8,
-					Description: "The share of the available GPUs that jobs hold on primary slots, by category. The dashed line is the alert rule's.",
-					Query:       ask("allocation", "timeseries").by("category").of("allocatedPercent").where(real(chosen)),
-					View:        alertsBelow(percent(lines(categoryLooks[:3]...)), underused),
+					Description: "The share of the available GPUs that jobs hold on primary slots, by category. " +
+						"The dashed line is the alert rule's.",
+					Query: ask("allocation", "timeseries").by("category").of("allocatedPercent").
+						where(real(chosen)),
+					View: alertsBelow(percent(lines(categoryLooks[:3]...)), underused),
 				},
 				{
 					Title: "GPUs held by jobs", Width: 12, Height: 8,
@@ -35,9 +40,11 @@ func poolOverview() Dashboard {
 				},
 				{
 					Title: "GPUs held by backfill jobs", Width: 12, Height: 8,
-					Description: "GPUs that backfill jobs hold while their owners do not, stacked by category. They are the same GPUs as those of the primary slots.",
-					Query:       ask("allocation", "timeseries").by("category").of("allocated").where(onBackfill(chosen)),
-					View:        areas(categoryLooks[3:]...),
+					Description: "GPUs that backfill jobs hold while their owners do not, stacked by category. " +
+						"They are the same GPUs as those of the primary slots.",
+					Query: ask("allocation", "timeseries").by("category").of("allocated").
+						where(onBackfill(chosen)),
+					View: areas(categoryLooks[3:]...),
 				},
 				{
 					Title: "Free GPUs by device over time", Width: 12, Height: 8,
@@ -51,37 +58,44 @@ func poolOverview() Dashboard {
 			{Title: "Users", Collapsed: true, Panels: []Panel{
 				{
 					Title: "GPU hours of the largest users", Width: 24, Height: 9, MaxDataPoints: 60,
-					Description: "GPU hours of the ten users with the most, and of all others together, on all slots.",
-					Query:       ask("userHours", "timeseries").by("user").where(chosen),
-					View:        linked(summed(bars(otherUsers...)), toUser.ofSeries()),
+					Description: "GPU hours of the ten users with the most, and of all others together, on all " +
+						"slots.",
+					Query: ask("userHours", "timeseries").by("user").where(chosen),
+					View:  linked(summed(bars(otherUsers...)), toUser.ofSeries()),
 				},
 			}},
 			{Title: "GPUs and machines", Collapsed: true, Panels: []Panel{
 				{
 					Title: gpuList, Width: 24, Height: 12,
-					Description:     "Every GPU in the newest snapshot of the time range with its state, the user and job that hold it, and since when; those of the states chosen above.",
+					Description: "Every GPU in the newest snapshot of the time range with its state, the user " +
+						"and job that hold it, and since when; those of the states chosen above.",
 					Query:           ask("allocation", "current").where(chosen),
 					View:            list(hidden("memoryGB")),
 					Transformations: ofChosenStates,
 				},
 				{
 					Title: "Machines", Width: 24, Height: 10,
-					Description: "Each machine's owner, devices and use over the time range. An excluded machine has its reason and no figures.",
-					Query:       ask("allocation", "machines").where(chosen),
-					View:        list(),
+					Description: "Each machine's owner, devices and use over the time range. An excluded machine " +
+						"has its reason and no figures.",
+					Query: ask("allocation", "machines").where(chosen),
+					View:  list(),
 				},
 				{
 					Title: "Idle machines", Width: 24, Height: 10,
-					Description: "Machines on which no primary slot was claimed in the time range; backfill jobs may have used them.",
-					Query:       ask("allocation", "machines").where(idle),
-					View:        list(hidden("allocated"), hidden("allocatedPercent")),
+					Description: "Machines on which no primary slot was claimed in the time range; backfill jobs " +
+						"may have used them.",
+					Query: ask("allocation", "machines").where(idle),
+					View:  list(hidden("allocated"), hidden("allocatedPercent")),
 				},
 			}},
 			{Title: "Freshness of the data", Collapsed: true, Panels: []Panel{
 				{
 					Title: "Freshness", Width: 24, Height: 5,
-					Description: "How old the newest snapshot is, how much of the time range snapshots cover, how many GPUs the newest snapshot has and how many of the day before it lacks, how old the newest job ad is, and how many backfill runs a job ad explains. They are the whole pool's, whatever is chosen above.",
-					Query:       ask("allocation", "health"),
+					Description: "How old the newest snapshot is, how much of the time range snapshots cover, how " +
+						"many GPUs the newest snapshot has and how many of the day before it lacks, how old the " +
+						"newest job ad is, and how many backfill runs a job ad explains. They are the whole " +
+						"pool's, whatever is chosen above.",
+					Query: ask("allocation", "health"),
 					View: stats("/.*/",
 						Override{"snapshotAgeSeconds", object{"thresholds": levels("text", stale, vermilion)}},
 						Override{"jobsLagSeconds", object{"thresholds": levels("text", jobsBehind, vermilion)}},
@@ -101,31 +115,42 @@ func poolNow(chosen query.Filter) Row {
 	figure := func(title, description string, q Query, v View) Panel {
 		return Panel{Title: title, Description: description, Width: 4, Height: 4, MaxDataPoints: finest, Query: q, View: v}
 	}
-	whole := object{"decimals": 0}
-	drainedAndPrevented := stats("", Override{"drained", object{"displayName": "Drained", "decimals": 0}}, Override{"prevented", object{"displayName": "Prevented", "decimals": 0}})
+	whole := func(metric string) View { return stat("", Override{metric, object{"decimals": 0}}) }
 	return Row{Title: "At ${__to:date:YYYY-MM-DD HH:mm}", Panels: []Panel{
-		figure("GPUs in service", "GPUs on primary slots that jobs hold or could be given, at the end of the time range.", now("available"), stat("", Override{"available", whole})),
+		figure("GPUs in service", "GPUs on primary slots that jobs hold or could be given, at the end of the time range.",
+			now("available"), whole("available")),
 		figure("Allocated", "The share of them that jobs hold on primary slots.", now("allocatedPercent"), stat("")),
-		figure("Free", "GPUs that no job holds, neither on a primary nor on a backfill slot, and on which jobs may start.", now("free"), stat("", Override{"free", whole})),
-		figure("Out of service", "GPUs that are drained, and GPUs without a job on which none may start (PreventJobsReason). A GPU can be both.", now("drained", "prevented"), drainedAndPrevented),
-		figure("Backfill running", "GPUs that backfill jobs hold.", ask("allocation", "timeseries").by().of("allocated").where(onBackfill(chosen)), stat("", Override{"allocated", whole})),
-		figure("Age of newest snapshot", "Time since the collector's newest snapshot, whatever the time range; red when three snapshots are missing, as the alert rule has it.", ask("allocation", "health").of("snapshotAgeSeconds"),
+		figure("Free", "GPUs that no job holds, neither on a primary nor on a backfill slot, and on which jobs may start.",
+			now("free"), whole("free")),
+		figure("Out of service", "GPUs that are drained, and GPUs without a job on which none may start (PreventJobsReason). "+
+			"A GPU can be both.", now("drained", "prevented"), stats("",
+			Override{"drained", object{"displayName": "Drained", "decimals": 0}},
+			Override{"prevented", object{"displayName": "Prevented", "decimals": 0}})),
+		figure("Backfill running", "GPUs that backfill jobs hold.",
+			ask("allocation", "timeseries").by().of("allocated").where(onBackfill(chosen)), whole("allocated")),
+		figure("Age of newest snapshot", "Time since the collector's newest snapshot, whatever the time range; red when three "+
+			"snapshots are missing, as the alert rule has it.", ask("allocation", "health").of("snapshotAgeSeconds"),
 			stat("/.*/", Override{"snapshotAgeSeconds", object{"thresholds": levels("text", stale, vermilion)}})),
 		{
 			Title: "Free GPUs by device", Width: 12, Height: 9, MaxDataPoints: finest,
-			Description:     "GPUs that no job holds, neither on a primary nor on a backfill slot, and on which jobs may start; the most first. A device leads to its free GPUs.",
+			Description: "GPUs that no job holds, neither on a primary nor on a backfill slot, and on which " +
+				"jobs may start; the most first. A device leads to its free GPUs.",
 			Query:           ask("allocation", "timeseries").by("device").of("free").where(real(chosen)),
-			View:            table(Override{"device", object{"links": Link{Title: "The free GPUs", UID: "gpureports-pool", Panel: gpuList, Variable: "device", Set: "state=Free"}.ofRows("device")}}, Override{"Free", wholeBar}),
+			View:            table(Override{"device", object{"links": toFree.ofRows("device")}}, Override{"Free", wholeBar}),
 			Transformations: lastPoints("device", "Free"),
 		},
 		{
 			Title: "Allocated % by category", Width: 12, Height: 9, MaxDataPoints: finest,
-			Description: "Of the GPUs that could be allocated in each category, the share that jobs hold. A backfill GPU counts as available only while no owner's job holds it.",
-			Query:       ask("allocation", "timeseries").by("category").of("allocatedPercent").where(chosen),
-			View:        barGauge(levels(blue)),
+			Description: "Of the GPUs that could be allocated in each category, the share that jobs hold. A " +
+				"backfill GPU counts as available only while no owner's job holds it.",
+			Query: ask("allocation", "timeseries").by("category").of("allocatedPercent").where(chosen),
+			View:  barGauge(levels(blue)),
 		},
 	}}
 }
+
+// toFree leads to the list of a device's free GPUs.
+var toFree = Link{Title: "The free GPUs", UID: "gpureports-pool", Panel: gpuList, Variable: "device", Set: "state=Free"}
 
 // finest asks for the shortest buckets: only the last one is shown.
 const finest = 1000
@@ -133,23 +158,23 @@ const finest = 1000
 var wholeBar = with(amountBar, "decimals", 0)
 
 // ofChosenStates leaves out of a list the GPUs that are in other states.
-var ofChosenStates = []Transformation{{ID: "filterByValue", Options: object{"type": "include", "match": "any", "filters": []object{
-	{"fieldName": "State", "config": object{"id": "regex", "options": object{"value": "^(${state:pipe})$"}}},
-}}}}
+var ofChosenStates = []Transformation{including("State", "regex", "^(${state:pipe})$")}
 
 func poolAverages(chosen query.Filter) []Panel {
 	return []Panel{
 		{
 			Title: "GPUs out of service over time", Width: 24, Height: 7,
-			Description: "GPUs that are drained, and GPUs without a job on which none may start (PreventJobsReason), on primary slots.",
-			Query:       ask("allocation", "timeseries").by().of("drained", "prevented").where(real(chosen)),
-			View:        steps(state("drained", "Drained", drainedColor), state("prevented", "Prevented", preventedColor)),
+			Description: "GPUs that are drained, and GPUs without a job on which none may start " +
+				"(PreventJobsReason), on primary slots.",
+			Query: ask("allocation", "timeseries").by().of("drained", "prevented").where(real(chosen)),
+			View:  steps(state("drained", "Drained", drainedColor), state("prevented", "Prevented", preventedColor)),
 		},
 		{
 			Title: "Allocation by category", Width: 24, Height: 9,
-			Description: "Averages over the time range, with totals of real and of backfill slots, which are never added together: they are the same GPUs.",
-			Query:       ask("allocation", "summary").by("category").where(chosen),
-			View:        metrics(Override{"allocatedPercent", percentBar}),
+			Description: "Averages over the time range, with totals of real and of backfill slots, which are never " +
+				"added together: they are the same GPUs.",
+			Query: ask("allocation", "summary").by("category").where(chosen),
+			View:  metrics(Override{"allocatedPercent", percentBar}),
 		},
 		{
 			Title: "Allocation by device", Width: 24, Height: 11,

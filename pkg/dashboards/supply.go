@@ -6,11 +6,14 @@ import (
 )
 
 // chosenOfBackfill is what the viewer of a dashboard on backfill chose.
-var chosenOfBackfill = query.Filter{Devices: []string{"$device"}, Machines: []string{"$machine"}, Ownerships: []string{"$ownership"}}
+var chosenOfBackfill = query.Filter{
+	Devices: []string{"$device"}, Machines: []string{"$machine"}, Ownerships: []string{"$ownership"},
+}
 
 func supply() Dashboard {
 	chosen := chosenOfBackfill
-	usedByDevice := ask("backfillAvailability", "summary").by("device").of("available", "used", "usedPercent", "hours90", "hours75", "hours50").where(chosen).withoutTotals()
+	usedByDevice := ask("backfillAvailability", "summary").by("device").
+		of("available", "used", "usedPercent", "hours90", "hours75", "hours50").where(chosen).withoutTotals()
 	return Dashboard{
 		UID: "gpureports-backfill", Title: "GPU backfill supply",
 		Description: "How many GPUs backfill jobs can have, how long a GPU stays free and how long it can be kept",
@@ -21,27 +24,34 @@ func supply() Dashboard {
 			{Title: "What backfill jobs can have", Panels: append(supplyFigures(chosen),
 				Panel{
 					Title: "Backfill pool", Width: 12, Height: 10,
-					Description: "GPUs of the backfill pool, on average: used by backfill jobs, available to them, and taken by jobs of their owners.",
-					Query:       ask("backfillAvailability", "timeseries").by().of("used", "available", "taken").where(chosen),
-					View:        areas(backfillPoolColors...),
+					Description: "GPUs of the backfill pool, on average: used by backfill jobs, available to them, " +
+						"and taken by jobs of their owners.",
+					Query: ask("backfillAvailability", "timeseries").by().of("used", "available", "taken").
+						where(chosen),
+					View: areas(backfillPoolColors...),
 				},
 				Panel{
 					Title: "How long a backfill GPU can be kept", Width: 12, Height: 10,
-					Description: "Share of GPUs that their owners have not taken back by an age, counted from when the GPU came to the backfill pool, by machine type, over the first 48 hours (Kaplan–Meier, with 95 % intervals).",
-					Query:       ask("backfillAvailability", "survival").by("machineType").where(chosen),
-					View:        curves(curvesOfMachineTypes...),
+					Description: "Share of GPUs that their owners have not taken back by an age, counted from when " +
+						"the GPU came to the backfill pool, by machine type, over the first 48 hours " +
+						"(Kaplan–Meier, with 95 % intervals).",
+					Query: ask("backfillAvailability", "survival").by("machineType").where(chosen),
+					View:  curves(curvesOfMachineTypes...),
 				},
 				Panel{
 					Title: "Supply by device", Width: 24, Height: 12,
-					Description: "GPUs of each model that backfill jobs could have and did use, on average, and for how many hours 90, 75 and 50 % of them can be kept before their owners take them back. None: fewer were ever taken back.",
-					Query:       usedByDevice,
-					View:        table(Override{"usedPercent", percentBar}),
+					Description: "GPUs of each model that backfill jobs could have and did use, on average, and " +
+						"for how many hours 90, 75 and 50 % of them can be kept before their owners take them " +
+						"back. None: fewer were ever taken back.",
+					Query: usedByDevice,
+					View:  table(Override{"usedPercent", percentBar}),
 				},
 				Panel{
 					Title: "Utilisation by hour of the week", Width: 12, Height: 8,
-					Description: "Share of the backfill GPUs in use, by weekday and local hour (of the data source's time zone).",
-					Query:       ask("backfillAvailability", "hourOfWeek").of("usedPercent").where(chosen),
-					View:        percentWeek("Purples"),
+					Description: "Share of the backfill GPUs in use, by weekday and local hour (of the data " +
+						"source's time zone).",
+					Query: ask("backfillAvailability", "hourOfWeek").of("usedPercent").where(chosen),
+					View:  percentWeek("Purples"),
 				},
 				Panel{
 					Title: "Available GPUs by hour of the week", Width: 12, Height: 8,
@@ -75,10 +85,13 @@ func supplyFigures(chosen query.Filter) []Panel {
 	return []Panel{
 		available,
 		figure("In use", "Of the GPUs that backfill jobs could have over the time range, the share that they used.", "usedPercent"),
-		figure("Half of the GPUs are kept for", "First hour at which the owners have taken back half of the GPUs, counted from when a GPU came to the backfill pool. None: fewer were ever taken back.", "hours50"),
+		figure("Half of the GPUs are kept for", "First hour at which the owners have taken back half of the GPUs, counted from when "+
+			"a GPU came to the backfill pool. None: fewer were ever taken back.", "hours50"),
 		figure("90 % of the GPUs are kept for", "First hour at which the owners have taken back 10 % of the GPUs.", "hours90"),
-		evicted("Evictions per 100 GPU hours", "Evictions of backfill jobs per 100 backfill GPU hours over the time range. Without a job source it is a lower bound.", "ratePer100GpuHours"),
-		evicted("Lost to evictions", "GPU hours of evicted runs, of all backfill GPU hours: an upper bound where jobs checkpoint.", "lostPercent"),
+		evicted("Evictions per 100 GPU hours", "Evictions of backfill jobs per 100 backfill GPU hours over the time range. "+
+			"Without a job source it is a lower bound.", "ratePer100GpuHours"),
+		evicted("Lost to evictions", "GPU hours of evicted runs, of all backfill GPU hours: an upper bound where jobs checkpoint.",
+			"lostPercent"),
 	}
 }
 
@@ -89,27 +102,36 @@ func vacancies(chosen query.Filter) []Panel {
 	return []Panel{
 		{
 			Title: "Free periods by device", Width: 24, Height: 10,
-			Description: "Periods in which a GPU waited for a backfill job. Mean to GPU hours are of complete periods that ended in the time range; censored ones go on or were cut by a gap; the Kaplan–Meier figures use these too.",
-			Query:       ask("backfillAvailability", "summary").by("device").of("count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "gpuHours", "censored", "unknownStart", "kmMedianHours", "restrictedMeanHours").where(chosen).withoutTotals(),
-			View:        table(),
+			Description: "Periods in which a GPU waited for a backfill job. Mean to GPU hours are of complete " +
+				"periods that ended in the time range; censored ones go on or were cut by a gap; the Kaplan–Meier " +
+				"figures use these too.",
+			Query: ask("backfillAvailability", "summary").by("device").
+				of("count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "gpuHours", "censored", "unknownStart", "kmMedianHours", "restrictedMeanHours").
+				where(chosen).withoutTotals(),
+			View: table(),
 		},
 		{
 			Title: "By machine type", Width: 24, Height: 6,
-			Description: "The same for machines of researchers and CHTC (Priority) and for open capacity (Shared), with the hours that 90, 75 and 50 % of the GPUs can be kept.",
-			Query:       ask("backfillAvailability", "summary").by("machineType").of("count", "meanHours", "medianHours", "gpuHours", "available", "used", "taken", "usedPercent", "hours90", "hours75", "hours50").where(chosen),
-			View:        metrics(),
+			Description: "The same for machines of researchers and CHTC (Priority) and for open capacity (Shared), " +
+				"with the hours that 90, 75 and 50 % of the GPUs can be kept.",
+			Query: ask("backfillAvailability", "summary").by("machineType").
+				of("count", "meanHours", "medianHours", "gpuHours", "available", "used", "taken", "usedPercent", "hours90", "hours75", "hours50").
+				where(chosen),
+			View: metrics(),
 		},
 		{
 			Title: "How long a GPU stays free", Width: 12, Height: 9,
-			Description: "Share of the free periods that go on beyond an age, by machine type (Kaplan–Meier, with 95 % intervals). They end when a job takes the GPU or the slot goes away.",
-			Query:       curve,
-			View:        curves(curvesOfMachineTypes...),
+			Description: "Share of the free periods that go on beyond an age, by machine type (Kaplan–Meier, with " +
+				"95 % intervals). They end when a job takes the GPU or the slot goes away.",
+			Query: curve,
+			View:  curves(curvesOfMachineTypes...),
 		},
 		{
 			Title: "Transitions", Width: 12, Height: 9,
-			Description: "How often a GPU went from the state at the left to the one above, between one snapshot and the next. Used to used: another job.",
-			Query:       ask("backfillAvailability", "transitions").by().of("count").where(chosen),
-			View:        transitionMatrix(),
+			Description: "How often a GPU went from the state at the left to the one above, between one snapshot " +
+				"and the next. Used to used: another job.",
+			Query: ask("backfillAvailability", "transitions").by().of("count").where(chosen),
+			View:  transitionMatrix(),
 			Transformations: []Transformation{
 				{ID: "groupingToMatrix", Options: object{"columnField": "to", "rowField": "from", "valueField": "count", "emptyValue": "null"}},
 			},

@@ -110,9 +110,7 @@ func sortedBy(v View, column string) View {
 func lastPoints(label, name string) []Transformation {
 	return []Transformation{
 		{ID: "reduce", Options: object{"reducers": []string{"lastNotNull"}, "mode": "seriesToRows", "labelsToFields": true, "includeTimeField": false}},
-		{ID: "filterByValue", Options: object{"type": "include", "match": "any", "filters": []object{
-			{"fieldName": "Last *", "config": object{"id": "greaterOrEqual", "options": object{"value": 0.5}}},
-		}}},
+		including("Last *", "greaterOrEqual", 0.5),
 		{ID: "filterFieldsByName", Options: object{"include": object{"names": []string{label, "Last *"}}}},
 		{ID: "organize", Options: object{"excludeByName": object{}, "indexByName": object{label: 0, "Last *": 1}, "renameByName": object{"Last *": name}}},
 		{ID: "sortBy", Options: object{"fields": object{}, "sort": []object{{"field": name, "desc": true}}}},
@@ -126,9 +124,7 @@ func byGroupThenUser(group string) (View, []Transformation) {
 			Override{"% of total (sum)", object{"displayName": "% of total", "unit": "percent", "decimals": 1}},
 			Override{"User (count)", object{"displayName": "Users", "unit": "locale"}},
 		), []Transformation{
-			{ID: "filterByValue", Options: object{"type": "include", "match": "any", "filters": []object{
-				{"fieldName": "Row", "config": object{"id": "equal", "options": object{"value": "user"}}},
-			}}},
+			including("Row", "equal", "user"),
 			{ID: "groupToNestedTable", Options: object{"showSubframeHeaders": true, "fields": object{
 				group:        object{"operation": "groupby", "aggregations": []string{}},
 				"User":       object{"operation": "aggregate", "aggregations": []string{"count"}},
@@ -136,4 +132,11 @@ func byGroupThenUser(group string) (View, []Transformation) {
 				"% of total": object{"operation": "aggregate", "aggregations": []string{"sum"}},
 			}}},
 		}
+}
+
+// including leaves rows out whose value in a column does not match.
+func including(column, matcher string, value any) Transformation {
+	return Transformation{ID: "filterByValue", Options: object{"type": "include", "match": "any", "filters": []object{
+		{"fieldName": column, "config": object{"id": matcher, "options": object{"value": value}}},
+	}}}
 }

@@ -1,33 +1,27 @@
 package dashboards
 
-import "github.com/chtc/gpureports/pkg/query"
+import "strconv"
 
 func users() Dashboard {
-	chosen := query.Filter{
-		Ownerships: []string{"$ownership"}, Categories: []string{"$category"}, Devices: []string{"$device"}, Projects: []string{"$project"}, Users: []string{"$user"},
-	}
+	chosen := chosenOfUsers
 	byDevice, usersByDevice := byGroupThenUser("Device")
 	byCategory, usersByCategory := byGroupThenUser("Category")
 	byProject, usersByProject := byGroupThenUser("Project")
 	return Dashboard{
 		UID: "gpureports-users", Title: "GPU users",
-		Description: "GPU hours by user, slot type, device and project, and how often backfill jobs of users are evicted",
+		Description: "GPU hours by user, slot type, device and project, and how often backfill jobs of users are " +
+			"evicted",
 		From:        "now-7d",
-		Variables: []Variable{
-			ownershipVariable,
-			{Name: "category", Label: "Slot type", Dimension: "category", Description: "Categories of slots", Filter: query.Filter{Ownerships: []string{"$ownership"}}},
-			{Name: "device", Label: "Device", Dimension: "device", Description: "GPU models", Filter: query.Filter{Ownerships: []string{"$ownership"}, Categories: []string{"$category"}}},
-			{Name: "project", Label: "Project", Dimension: "project", Description: "Projects that machines are prioritized for", Filter: query.Filter{Ownerships: []string{"$ownership"}, Categories: []string{"$category"}, Devices: []string{"$device"}}},
-			{Name: "user", Label: "User", Dimension: "user", Description: "Users who held a GPU in the time range", Filter: query.Filter{Ownerships: []string{"$ownership"}, Categories: []string{"$category"}, Devices: []string{"$device"}, Projects: []string{"$project"}}},
-		},
+		Variables:   userVariables,
 		Annotations: []Annotation{gaps},
 		Rows: []Row{
 			{Title: "Users", Panels: []Panel{
 				{
 					Title: "Total", Width: 4, Height: 9,
-					Description: "GPU hours that the chosen users held over the time range, counted only while snapshots cover it, and how many users that were.",
-					Query:       ask("userHours", "summary").by().where(chosen),
-					View:        upright(stats("/^(GPU hours|Users)$/")), // the last row is the total
+					Description: "GPU hours that the chosen users held over the time range, counted only while " +
+						"snapshots cover it, and how many users that were.",
+					Query: ask("userHours", "summary").by().where(chosen),
+					View:  upright(stats("/^(GPU hours|Users)$/")), // the last row is the total
 				},
 				{
 					Title: "GPU hours by user", Width: 20, Height: 9, MaxDataPoints: 60,
@@ -37,8 +31,10 @@ func users() Dashboard {
 				},
 				{
 					Title: "Users and their GPU hours", Width: 24, Height: 14,
-					Description: "GPU hours of each user and their share of all, the part of them on backfill slots, and how often the user's backfill jobs were evicted per 100 GPU hours on backfill slots.",
-					Query:       ask("userHours", "summary").by().where(chosen).withoutTotals(),
+					Description: "GPU hours of each user and their share of all, the part of them on backfill " +
+						"slots, and how often the user's backfill jobs were evicted per 100 GPU hours on backfill " +
+						"slots.",
+					Query: ask("userHours", "summary").by().where(chosen).withoutTotals(),
 					More: []Query{
 						ask("userHours", "summary").by().of("gpuHours").where(onBackfill(chosen)).withoutTotals(),
 						ask("evictions", "summary").by("user").of("ratePer100GpuHours").where(chosen).withoutTotals(),
@@ -86,13 +82,15 @@ func users() Dashboard {
 			{Title: "By project", Collapsed: true, Panels: []Panel{
 				{
 					Title: "GPU hours by project", Width: 24, Height: 8, MaxDataPoints: 60,
-					Description: "GPU hours of the chosen users, by the projects that the machine was prioritized for.",
-					Query:       ask("userHours", "timeseries").by("project").where(chosen),
-					View:        summed(bars()),
+					Description: "GPU hours of the chosen users, by the projects that the machine was prioritized " +
+						"for.",
+					Query: ask("userHours", "timeseries").by("project").where(chosen),
+					View:  summed(bars()),
 				},
 				{
 					Title: "GPU hours by project and user", Width: 24, Height: 12,
-					Description:     "Each list of prioritized projects with its hours and number of users; it opens to its users.",
+					Description: "Each list of prioritized projects with its hours and number of users; it " +
+						"opens to its users.",
 					Query:           ask("userHours", "summary").by("project").where(chosen),
 					View:            byProject,
 					Transformations: usersByProject,
@@ -101,16 +99,21 @@ func users() Dashboard {
 			{Title: "What the users meet", Collapsed: true, Panels: []Panel{
 				{
 					Title: "GPUs held at the end of the time range", Width: 24, Height: 10,
-					Description:     "GPUs that jobs of the chosen users hold in the newest snapshot of the time range.",
+					Description: "GPUs that jobs of the chosen users hold in the newest snapshot of the time " +
+						"range.",
 					Query:           ask("allocation", "current").where(chosen),
 					View:            list(hidden("memoryGB")),
 					Transformations: heldOnly,
 				},
 				{
 					Title: "Backfill runs and evictions by user", Width: 24, Height: 10,
-					Description: "What became of the users' runs on backfill slots, how often they were evicted per 100 GPU hours, and what that cost.",
-					Query:       ask("evictions", "summary").by("user").of("runs", "evictions", "completed", "ratePer100GpuHours", "evictedPercent", "medianHoursToEviction", "lostGpuHours", "lostPercent").where(chosen).withoutTotals(),
-					View:        metrics(),
+					Description: "What became of the users' runs on backfill slots, how often they were evicted " +
+						"per 100 GPU hours, and what that cost.",
+					Query: ask("evictions", "summary").by("user").
+						of("runs", "evictions", "completed", "ratePer100GpuHours", "evictedPercent", "medianHoursToEviction",
+							"lostGpuHours", "lostPercent").
+						where(chosen).withoutTotals(),
+					View: metrics(),
 				},
 			}},
 		},
@@ -119,24 +122,30 @@ func users() Dashboard {
 
 // sharesOfUsers joins the hours of users, those on backfill slots, and the rate of evictions.
 var sharesOfUsers = []Transformation{
-	{ID: "organize", From: "B", Options: object{"renameByName": object{"GPU hours": "On backfill"}, "excludeByName": object{}, "indexByName": object{}}},
+	{ID: "organize", From: "B", Options: object{"renameByName": object{"GPU hours": "On backfill"}}},
 	{ID: "joinByField", Options: object{"byField": "User", "mode": "outer"}},
-	{ID: "calculateField", Options: object{
-		"mode": "binary", "alias": "Share on backfill", "replaceFields": false, "binary": object{"left": object{"matcher": object{"id": "byName", "options": "On backfill"}}, "operator": "/", "right": object{"matcher": object{"id": "byName", "options": "GPU hours"}}},
-	}},
-	{ID: "calculateField", Options: object{
-		"mode": "binary", "alias": "Backfill %", "replaceFields": false, "binary": object{"left": object{"matcher": object{"id": "byName", "options": "Share on backfill"}}, "operator": "*", "right": object{"fixed": "100"}},
-	}},
+	calculated("Share on backfill", "On backfill", "/", "GPU hours"),
+	calculated("Backfill %", "Share on backfill", "*", "100"),
 	{ID: "organize", Options: object{
-		"excludeByName": object{"On backfill": true, "Share on backfill": true}, "renameByName": object{},
-		"indexByName": object{"User": 0, "GPU hours": 1, "% of total": 2, "Backfill %": 3, "Evictions per 100 GPU hours": 4},
+		"excludeByName": object{"On backfill": true, "Share on backfill": true},
+		"indexByName":   object{"User": 0, "GPU hours": 1, "% of total": 2, "Backfill %": 3, "Evictions per 100 GPU hours": 4},
 	}},
 }
 
+// calculated makes a column of a column and another one, or a number.
+func calculated(name, left, operator, right string) Transformation {
+	operand := object{"matcher": object{"id": "byName", "options": right}}
+	if _, err := strconv.ParseFloat(right, 64); err == nil {
+		operand = object{"fixed": right}
+	}
+	return Transformation{ID: "calculateField", Options: object{
+		"mode": "binary", "alias": name, "replaceFields": false,
+		"binary": object{"left": object{"matcher": object{"id": "byName", "options": left}}, "operator": operator, "right": operand},
+	}}
+}
+
 // heldOnly leaves out what no user holds.
-var heldOnly = []Transformation{{ID: "filterByValue", Options: object{"type": "include", "match": "any", "filters": []object{
-	{"fieldName": "User", "config": object{"id": "regex", "options": object{"value": "."}}},
-}}}}
+var heldOnly = []Transformation{including("User", "regex", ".")}
 
 // upright stacks stats on top of each other.
 func upright(v View) View {
