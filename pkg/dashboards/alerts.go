@@ -74,7 +74,7 @@ func Rules() []Rule {
 			Description: "For 45 minutes the collector has written no snapshot, or the snapshots cannot be read: " +
 				"look at the collector and at the data source's health check. The other rules cannot tell anything " +
 				"meanwhile.",
-			Dashboard: "gpureports-pool", Panel: "Age of newest snapshot",
+			Dashboard: "gpureports-pool", Panel: "Data age",
 		},
 		{
 			UID: "gpureports-vanished", Title: "GPUs vanished",

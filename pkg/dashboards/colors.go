@@ -32,25 +32,66 @@ var (
 	ownershipHues = map[pool.Ownership]string{
 		pool.ResearcherOwned: blue, pool.CHTCOwned: vermilion, pool.OpenCapacity: green,
 	}
-	categoryLooks = slices.Concat(
-		realLooks(pool.PriorityResearcher, pool.ResearcherOwned),
-		realLooks(pool.PriorityCHTC, pool.CHTCOwned),
-		realLooks(pool.Shared, pool.OpenCapacity),
-		backfillLooks(pool.BackfillResearcher, pool.ResearcherOwned),
-		backfillLooks(pool.BackfillCHTC, pool.CHTCOwned),
-		backfillLooks(pool.BackfillOpen, pool.OpenCapacity),
-	)
+	categories = []struct {
+		category  pool.Category
+		ownership pool.Ownership
+		look      func(color string) object
+	}{
+		{pool.PriorityResearcher, pool.ResearcherOwned, fixed},
+		{pool.PriorityCHTC, pool.CHTCOwned, fixed},
+		{pool.Shared, pool.OpenCapacity, fixed},
+		{pool.BackfillResearcher, pool.ResearcherOwned, dashed},
+		{pool.BackfillCHTC, pool.CHTCOwned, dashed},
+		{pool.BackfillOpen, pool.OpenCapacity, dashed},
+	}
 )
 
-func realLooks(c pool.Category, o pool.Ownership) []Override {
-	return []Override{{c.String(), fixed(ownershipHues[o])}}
+// categoryLooks are the looks of all categories under their own names.
+func categoryLooks() (overrides []Override) {
+	for _, c := range categories {
+		overrides = append(overrides, Override{c.category.String(), c.look(ownershipHues[c.ownership])})
+	}
+	return overrides
 }
 
-func backfillLooks(c pool.Category, o pool.Ownership) []Override {
-	look := fixed(ownershipHues[o])
+// ownershipLooks are the looks of the categories of one side, which byOwnership has renamed.
+func ownershipLooks(look func(color string) object) (overrides []Override) {
+	for _, o := range []pool.Ownership{pool.ResearcherOwned, pool.CHTCOwned, pool.OpenCapacity} {
+		overrides = append(overrides, Override{o.String(), look(ownershipHues[o])})
+	}
+	return overrides
+}
+
+// dashed is the look of a series of backfill slots.
+func dashed(color string) object {
+	look := fixed(color)
 	look["custom.lineStyle"] = object{"fill": "dash", "dash": []int{6, 4}}
 	look["custom.lineWidth"], look["custom.fillOpacity"] = 2, 20
-	return []Override{{c.String(), look}}
+	return look
+}
+
+// byOwnership calls categories of one side by their ownership.
+var byOwnership = []Transformation{renamed(`^(?:Prioritized|Backfill) \((.*)\)$`)}
+
+// deviceHues are the devices' colours, in all panels; other devices get one by their names. The first expression that fits
+// counts.
+var deviceHues = []struct{ device, color string }{
+	{`B200`, "#332288"},
+	{`H200 NVL`, "#88CCEE"}, {`H200`, "#0072B2"},
+	{`H100`, "#009E73"},
+	{`A100.*80GB`, "#D55E00"}, {`A100`, "#E6A27A"},
+	{`L40S?`, "#CC79A7"},
+	{`A40`, "#882255"},
+	{`2080 Ti`, "#999933"}, {`1080 Ti`, "#DDCC77"},
+	{`RTX 6000 Ada.*`, "#44AA99"}, {`Quadro RTX 6000`, "#8E8E8E"}, {`A4000`, "#AA4499"}, {`P100`, "#B0A090"},
+}
+
+// deviceColors colour series of devices.
+func deviceColors() (overrides []Override) {
+	for _, d := range slices.Backward(deviceHues) { // of the overrides that fit a series the last counts
+		overrides = append(overrides, Override{Field: like + `\b` + d.device + `\b`, Properties: fixed(d.color)})
+	}
+	return overrides
 }
 
 // machineTypeColors tell machines with an owner from open capacity.

@@ -24,7 +24,7 @@ func evictions() Dashboard {
 					Title: "Evictions by cause", Width: 12, Height: 9, MaxDataPoints: 60,
 					Description: "Evictions of backfill jobs, by what is known of their cause.",
 					Query:       ask("evictions", "timeseries").by("cause").of("evictions").where(chosen),
-					View:        summed(bars(causeColors...)),
+					View:        bars(causeColors...),
 				},
 				Panel{
 					Title: "Evictions by device", Width: 24, Height: 11,
@@ -48,7 +48,7 @@ func evictions() Dashboard {
 					Title: "Eviction rate by hour of the week", Width: 12, Height: 10,
 					Description: "Evictions per 100 backfill GPU hours, by weekday and local hour.",
 					Query:       ask("evictions", "hourOfWeek").of("ratePer100GpuHours").where(chosen),
-					View:        week("Oranges"),
+					View:        week(vermilion),
 				},
 			)},
 			{Title: "Every eviction", Collapsed: true, Panels: []Panel{
@@ -57,7 +57,7 @@ func evictions() Dashboard {
 					Description: "Every eviction: when, where, whose job, how long it had run, its cause, what " +
 						"that rests on, and whose job took over.",
 					Query: ask("evictions", "events").where(chosen),
-					View:  list(hidden("gpuIds"), hidden("category")),
+					View:  list(hidden("gpus"), hidden("gpuIds"), hidden("category"), hidden("job"), hidden("gpuHours")),
 				},
 			}},
 			{Title: "For specialists: outcomes, evidence and curves", Collapsed: true, Panels: []Panel{
@@ -82,7 +82,7 @@ func evictions() Dashboard {
 					Description: "Share of the runs that have not been evicted by an age, by device, over the " +
 						"first 48 hours; a run that completes can no longer be evicted (Aalen–Johansen).",
 					Query:           ask("evictions", "survival").by("device").of("survival").where(chosen),
-					View:            curves(),
+					View:            curves(deviceColors()...),
 					Transformations: shortDevices,
 				},
 				{
@@ -90,7 +90,7 @@ func evictions() Dashboard {
 					Description: "GPU hours of evicted runs within the time range: an upper bound where jobs " +
 						"checkpoint.",
 					Query:           ask("evictions", "timeseries").by("device").of("lostGpuHours").where(chosen),
-					View:            summed(bars()),
+					View:            bars(deviceColors()...),
 					Transformations: shortDevices,
 				},
 			}},
@@ -101,16 +101,16 @@ func evictions() Dashboard {
 // evictionFigures sum up the time range.
 func evictionFigures(chosen query.Filter) (panels []Panel) {
 	for _, f := range []struct{ title, description, metric string }{
-		{"Evictions per 100 GPU hours", "Evictions of backfill jobs per 100 backfill GPU hours. Without a job source it is a lower bound.", "ratePer100GpuHours"},
+		{"Rate", "Evictions of backfill jobs per 100 backfill GPU hours. Without a job source it is a lower bound.", "ratePer100GpuHours"},
 		{"Lost", "GPU hours of evicted runs, of all backfill GPU hours: an upper bound where jobs checkpoint.", "lostPercent"},
-		{"Lost GPU hours", "GPU hours of evicted runs: an upper bound where jobs checkpoint.", "lostGpuHours"},
-		{"Evicted runs", "Runs of backfill jobs that ended in an eviction.", "evictions"},
-		{"Evicted of all ends", "Evicted runs, of those that were evicted, completed, removed or put on hold.", "evictedPercent"},
-		{"Median to eviction", "Median length of the evicted runs.", "medianHoursToEviction"},
+		{"Lost hours", "GPU hours of evicted runs: an upper bound where jobs checkpoint.", "lostGpuHours"},
+		{"Evictions", "Runs of backfill jobs that ended in an eviction.", "evictions"},
+		{"Evicted", "Evicted runs, of those that were evicted, completed, removed or put on hold.", "evictedPercent"},
+		{"Median run", "Median length of the evicted runs.", "medianHoursToEviction"},
 	} {
 		panels = append(panels, Panel{
 			Title: f.title, Description: f.description, Width: 4, Height: 4,
-			Query: ask("evictions", "summary").by().of(f.metric).where(chosen), View: stat("/.*/"),
+			Query: ask("evictions", "summary").by().of(f.metric).where(chosen), View: stat("/.*/", Override{"lostGpuHours", wholeHours}, Override{"ratePer100GpuHours", per100Hours}),
 		})
 	}
 	return panels

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -226,17 +227,32 @@ func (p Panel) targets() (all []target) {
 	return all
 }
 
-// plainHours are durations that are read against each other: Grafana's unit would show them in days or weeks.
-var plainHours = []string{
-	"meanHours", "medianHours", "minHours", "maxHours", "sdHours", "kmMedianHours", "restrictedMeanHours",
-	"hours90", "hours75", "hours50", "medianHoursToEviction", "hours", "ranHours",
-}
+// Units that numbers have everywhere, and in tables, where they stand below each other and their headers tell what they are.
+// Grafana's hours would become days and weeks.
+var (
+	plainHours = object{"unit": "suffix:h"}
+	oneDecimal = object{"unit": "none", "decimals": 1}
+	plainUnits = map[string]object{
+		"meanHours": plainHours, "medianHours": plainHours, "minHours": plainHours, "maxHours": plainHours, "sdHours": plainHours,
+		"kmMedianHours": plainHours, "restrictedMeanHours": plainHours, "hours90": plainHours, "hours75": plainHours,
+		"hours50": plainHours, "medianHoursToEviction": plainHours, "hours": plainHours, "ranHours": plainHours,
+	}
+	tableUnits = map[string]object{
+		"allocated": oneDecimal, "available": oneDecimal, "free": oneDecimal, "unclaimed": oneDecimal, "drained": oneDecimal,
+		"prevented": oneDecimal, "used": oneDecimal, "taken": oneDecimal, "backfillAllocated": oneDecimal, "gpuHours": oneDecimal,
+		"lostGpuHours": oneDecimal, "ratePer100GpuHours": oneDecimal, "rateLow": oneDecimal, "rateHigh": oneDecimal,
+	}
+)
 
-// plain gives what the answers hold of such durations their plain unit.
+// plain gives what the answers hold of such numbers their units.
 func (p Panel) plain() (overrides []Override) {
-	for _, name := range plainHours {
+	units := maps.Clone(plainUnits)
+	if p.View.Type == "table" {
+		maps.Copy(units, tableUnits)
+	}
+	for _, name := range slices.Sorted(maps.Keys(units)) {
 		if slices.ContainsFunc(p.queries(), func(q Query) bool { return q.shows(name) }) {
-			overrides = append(overrides, Override{name, object{"unit": "suffix: h"}})
+			overrides = append(overrides, Override{name, units[name]})
 		}
 	}
 	return overrides
@@ -263,8 +279,11 @@ func (q Query) current(refID string) Query {
 	return q
 }
 
-// empty is the Field of an override for all columns without any value.
-const empty = "\x00empty"
+// Fields of overrides that name none.
+const (
+	empty = "\x00empty" // all columns without any value
+	like  = "\x00like " // fields whose names match what follows
+)
 
 func (o Override) model(d Dashboard) object {
 	var properties []object
@@ -274,7 +293,10 @@ func (o Override) model(d Dashboard) object {
 	}
 	matcher := object{"id": "byName", "options": o.Field}
 	if o.Field == empty {
-		matcher = object{"id": "byValue", "options": object{"reducer": "allIsNull", "op": "gte", "value": 0}}
+		matcher = object{"id": "byValue", "options": object{"reducer": "uniqueValues", "op": "eq", "value": ""}}
+	}
+	if pattern, ok := strings.CutPrefix(o.Field, like); ok {
+		matcher = object{"id": "byRegexp", "options": pattern}
 	}
 	return object{"matcher": matcher, "properties": properties}
 }

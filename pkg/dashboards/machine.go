@@ -28,7 +28,7 @@ func machine() Dashboard {
 						"Empty: no snapshot. Lines are evictions of backfill jobs.",
 					Query:           ask("allocation", "stateTimeline").where(chosen),
 					View:            stateTimeline(),
-					Transformations: []Transformation{{ID: "renameByRegex", Options: object{"regex": `^\S+ (.*)$`, "renamePattern": "$1"}}}, // without the machine's name
+					Transformations: []Transformation{renamed(`^\S+ (.*)$`)}, // without the machine's name
 				},
 				{
 					Title: "Machine", Width: 24, Height: 4,
@@ -41,7 +41,7 @@ func machine() Dashboard {
 					Description: "Each GPU in the newest snapshot with its state, the user and job that hold it, " +
 						"and since when.",
 					Query: ask("allocation", "current").where(chosen),
-					View:  list(hidden("machine"), hidden("memoryGB")),
+					View:  list(hidden("machine"), hidden("device"), hidden("memoryGB")),
 				},
 				{
 					Title: "Use of primary slots", Width: 12, Height: 8,
@@ -66,13 +66,14 @@ func machine() Dashboard {
 					Title: "GPU hours by user over time", Width: 12, Height: 9, MaxDataPoints: 60,
 					Description: "GPU hours on this machine by user, on all its slots.",
 					Query:       ask("userHours", "timeseries").by("user").where(chosen),
-					View:        linked(summed(bars(otherUsers...)), toUser.ofSeries()),
+					View:        linked(bars(otherUsers...), toUser.ofSeries()),
 				},
 				{
 					Title: "GPU hours by user", Width: 12, Height: 9,
-					Description: "GPU hours of each user on this machine, on all its slots.",
-					Query:       ask("userHours", "summary").by().where(chosen).withoutTotals(),
-					View:        table(Override{"gpuHours", amountBar}, Override{"percentOfTotal", width(90)}, hidden("userCount")),
+					Description:     "GPU hours of each user on this machine, on all its slots.",
+					Query:           ask("userHours", "summary").by().where(chosen).withoutTotals(),
+					View:            table(Override{"gpuHours", amountBar}, Override{"percentOfTotal", width(90)}, hidden("userCount")),
+					Transformations: heldOnly,
 				},
 			}},
 			{Title: "Backfill runs and free periods", Collapsed: true, Panels: []Panel{
@@ -88,7 +89,7 @@ func machine() Dashboard {
 					Description: "Every period in which a GPU of this machine waited for a backfill job, and how " +
 						"it ended.",
 					Query: ask("backfillAvailability", "periods").where(chosen),
-					View:  list(hidden("machine"), hidden("device"), hidden("category")),
+					View:  list(hidden("machine"), hidden("device"), hidden("category"), hidden("leftTruncated"), hidden("unknownStart")),
 				},
 			}},
 		},

@@ -30,13 +30,15 @@ func poolOverview() Dashboard {
 						"The dashed line is the alert rule's.",
 					Query: ask("allocation", "timeseries").by("category").of("allocatedPercent").
 						where(real(chosen)),
-					View: alertsBelow(percent(lines(categoryLooks[:3]...)), underused),
+					View:            alertsBelow(percent(lines(ownershipLooks(fixed)...)), underused),
+					Transformations: byOwnership,
 				},
 				{
 					Title: "GPUs held by jobs", Width: 12, Height: 8,
-					Description: "GPUs that jobs hold on primary slots, stacked by category.",
-					Query:       ask("allocation", "timeseries").by("category").of("allocated").where(real(chosen)),
-					View:        areas(categoryLooks[:3]...),
+					Description:     "GPUs that jobs hold on primary slots, stacked by category.",
+					Query:           ask("allocation", "timeseries").by("category").of("allocated").where(real(chosen)),
+					View:            areas(ownershipLooks(fixed)...),
+					Transformations: byOwnership,
 				},
 				{
 					Title: "GPUs held by backfill jobs", Width: 12, Height: 8,
@@ -44,13 +46,14 @@ func poolOverview() Dashboard {
 						"They are the same GPUs as those of the primary slots.",
 					Query: ask("allocation", "timeseries").by("category").of("allocated").
 						where(onBackfill(chosen)),
-					View: areas(categoryLooks[3:]...),
+					View:            areas(ownershipLooks(dashed)...),
+					Transformations: byOwnership,
 				},
 				{
 					Title: "Free GPUs by device over time", Width: 12, Height: 8,
 					Description:     "GPUs that no job holds and on which jobs may start, stacked by device.",
 					Query:           ask("allocation", "timeseries").by("device").of("free").where(real(chosen)),
-					View:            areas(),
+					View:            areas(deviceColors()...),
 					Transformations: shortDevices,
 				},
 			}},
@@ -61,7 +64,7 @@ func poolOverview() Dashboard {
 					Description: "GPU hours of the ten users with the most, and of all others together, on all " +
 						"slots.",
 					Query: ask("userHours", "timeseries").by("user").where(chosen),
-					View:  linked(summed(bars(otherUsers...)), toUser.ofSeries()),
+					View:  linked(bars(otherUsers...), toUser.ofSeries()),
 				},
 			}},
 			{Title: "GPUs and machines", Collapsed: true, Panels: []Panel{
@@ -70,7 +73,7 @@ func poolOverview() Dashboard {
 					Description: "Every GPU in the newest snapshot of the time range with its state, the user " +
 						"and job that hold it, and since when; those of the states chosen above.",
 					Query:           ask("allocation", "current").where(chosen),
-					View:            list(hidden("memoryGB")),
+					View:            list(hidden("memoryGB"), hidden("category"), hidden("hours")),
 					Transformations: ofChosenStates,
 				},
 				{
@@ -117,18 +120,18 @@ func poolNow(chosen query.Filter) Row {
 	}
 	whole := func(metric string) View { return stat("", Override{metric, object{"decimals": 0}}) }
 	return Row{Title: "At ${__to:date:YYYY-MM-DD HH:mm}", Panels: []Panel{
-		figure("GPUs in service", "GPUs on primary slots that jobs hold or could be given, at the end of the time range.",
+		figure("In service", "GPUs on primary slots that jobs hold or could be given, at the end of the time range.",
 			now("available"), whole("available")),
 		figure("Allocated", "The share of them that jobs hold on primary slots.", now("allocatedPercent"), stat("")),
 		figure("Free", "GPUs that no job holds, neither on a primary nor on a backfill slot, and on which jobs may start.",
 			now("free"), whole("free")),
-		figure("Out of service", "GPUs that are drained, and GPUs without a job on which none may start (PreventJobsReason). "+
+		figure("Unavailable", "GPUs that are drained, and GPUs without a job on which none may start (PreventJobsReason). "+
 			"A GPU can be both.", now("drained", "prevented"), stats("",
 			Override{"drained", object{"displayName": "Drained", "decimals": 0}},
 			Override{"prevented", object{"displayName": "Prevented", "decimals": 0}})),
-		figure("Backfill running", "GPUs that backfill jobs hold.",
+		figure("Backfill", "GPUs that backfill jobs hold.",
 			ask("allocation", "timeseries").by().of("allocated").where(onBackfill(chosen)), whole("allocated")),
-		figure("Age of newest snapshot", "Time since the collector's newest snapshot, whatever the time range; red when three "+
+		figure("Data age", "Time since the collector's newest snapshot, whatever the time range; red when three "+
 			"snapshots are missing, as the alert rule has it.", ask("allocation", "health").of("snapshotAgeSeconds"),
 			stat("/.*/", Override{"snapshotAgeSeconds", object{"thresholds": levels("text", stale, vermilion)}})),
 		{
@@ -137,7 +140,7 @@ func poolNow(chosen query.Filter) Row {
 				"jobs may start; the most first. A device leads to its free GPUs.",
 			Query:           ask("allocation", "timeseries").by("device").of("free").where(real(chosen)),
 			View:            table(Override{"device", object{"links": toFree.ofRows("device")}}, Override{"Free", wholeBar}),
-			Transformations: lastPoints("device", "Free"),
+			Transformations: lastPoints("device", "Device", "Free"),
 		},
 		{
 			Title: "Allocated % by category", Width: 12, Height: 9, MaxDataPoints: finest,

@@ -51,13 +51,13 @@ func supply() Dashboard {
 					Description: "Share of the backfill GPUs in use, by weekday and local hour (of the data " +
 						"source's time zone).",
 					Query: ask("backfillAvailability", "hourOfWeek").of("usedPercent").where(chosen),
-					View:  percentWeek("Purples"),
+					View:  percentWeek(backfillColor),
 				},
 				Panel{
 					Title: "Available GPUs by hour of the week", Width: 12, Height: 8,
 					Description: "GPUs that a backfill job could have at once, by weekday and local hour.",
 					Query:       ask("backfillAvailability", "hourOfWeek").of("available").where(chosen),
-					View:        week("Greens"),
+					View:        week(freeColor),
 				},
 			)},
 			{Title: "For specialists: free periods and transitions", Collapsed: true, Panels: vacancies(chosen)},
@@ -76,7 +76,7 @@ func supplyFigures(chosen query.Filter) []Panel {
 	evicted := func(title, description, metric string) Panel {
 		p := figure(title, description, metric)
 		p.Query = ask("evictions", "summary").by().of(metric).where(chosen)
-		p.View = linked(p.View, []Link{toEvictions})
+		p.View = linked(stat("/.*/", Override{"ratePer100GpuHours", per100Hours}), []Link{toEvictions})
 		return p
 	}
 	available := figure("Available", "GPUs that a backfill job could have at the end of the time range.", "available")
@@ -85,12 +85,12 @@ func supplyFigures(chosen query.Filter) []Panel {
 	return []Panel{
 		available,
 		figure("In use", "Of the GPUs that backfill jobs could have over the time range, the share that they used.", "usedPercent"),
-		figure("Half of the GPUs are kept for", "First hour at which the owners have taken back half of the GPUs, counted from when "+
+		figure("Half kept", "First hour at which the owners have taken back half of the GPUs, counted from when "+
 			"a GPU came to the backfill pool. None: fewer were ever taken back.", "hours50"),
-		figure("90 % of the GPUs are kept for", "First hour at which the owners have taken back 10 % of the GPUs.", "hours90"),
-		evicted("Evictions per 100 GPU hours", "Evictions of backfill jobs per 100 backfill GPU hours over the time range. "+
+		figure("90 % kept", "First hour at which the owners have taken back 10 % of the GPUs.", "hours90"),
+		evicted("Evictions", "Evictions of backfill jobs per 100 backfill GPU hours over the time range. "+
 			"Without a job source it is a lower bound.", "ratePer100GpuHours"),
-		evicted("Lost to evictions", "GPU hours of evicted runs, of all backfill GPU hours: an upper bound where jobs checkpoint.",
+		evicted("Lost", "GPU hours of evicted runs, of all backfill GPU hours: an upper bound where jobs checkpoint.",
 			"lostPercent"),
 	}
 }

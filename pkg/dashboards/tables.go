@@ -16,34 +16,41 @@ func table(overrides ...Override) View {
 
 // textColumns gives columns of texts room, and links to those that name something that a dashboard shows.
 var textColumns = []Override{
-	{"category", atLeast(200)},
-	{"machine", searched(linkedTo(toMachine, "machine", 190))},
-	{"user", searched(linkedTo(toUser, "user", 170))},
-	{"device", searched(linkedTo(toDevice, "device", 190))},
-	{"project", atLeast(170)},
+	{"category", width(220)},
+	{"machine", searched(linkedTo(toMachine, "machine", 205))},
+	{"user", searched(linkedTo(toUser, "user", 215))},
+	{"device", searched(linkedTo(toDevice, "device", 240))},
+	{"project", noProject},
 	{"job", atLeast(170)},
 	{"cause", atLeast(170)},
 }
 
+// noProject says it where a machine has no project.
+var noProject = object{"custom.minWidth": 170, "mappings": []object{
+	{"type": "special", "options": object{"match": "empty", "result": object{"text": "No project"}}},
+}}
+
 // list shows a table of things: machines, GPUs, runs, events. What none of them has is left out.
 func list(overrides ...Override) View {
 	v := table(slices.Concat([]Override{
-		{"time", width(160)},
-		{"start", width(160)},
-		{"end", width(160)},
-		{"since", width(160)},
-		{"lastSeen", width(160)},
-		{"gpu", width(120)},
+		{"time", minutes},
+		{"start", minutes},
+		{"end", minutes},
+		{"since", minutes},
+		{"lastSeen", minutes},
+		{"gpu", width(115)},
 		{"gpuIds", width(130)},
 		{"memoryGB", width(80)},
-		{"projects", atLeast(120)},
-		{"devices", atLeast(190)},
-		{"ownership", width(150)},
-		{"takenOverBy", atLeast(170)},
-		{"excludedReason", atLeast(200)},
+		{"projects", width(140)},
+		{"devices", width(210)},
+		{"ownership", width(140)},
+		{"takenOverBy", atLeast(150)},
+		{"excludedReason", width(240)},
 		{"allocatedPercent", percentBar},
 		{"state", searched(stateColors)},
 		{"hours", width(80)},
+		{"ranHours", width(80)},
+		{"evidence", width(100)},
 		{"gpus", width(60)},
 		{empty, object{"custom.hideFrom.viz": true}},
 	}, overrides)...)
@@ -52,10 +59,13 @@ func list(overrides ...Override) View {
 }
 
 // stateColors are those of the state timeline.
-var stateColors = object{"custom.width": 110, "custom.cellOptions": object{"type": "color-text"}, "mappings": []object{{"type": "value", "options": object{
+var stateColors = object{"custom.width": 105, "custom.cellOptions": object{"type": "color-background", "mode": "basic"}, "mappings": []object{{"type": "value", "options": object{
 	"Free": object{"color": freeColor}, "Claimed": object{"color": claimedColor}, "Backfill": object{"color": backfillColor},
 	"Drained": object{"color": drainedColor}, "Prevented": object{"color": preventedColor}, "Other": object{"color": grey},
 }}}}
+
+// minutes shows a time without seconds.
+var minutes = object{"custom.width": 145, "unit": "time:YYYY-MM-DD HH:mm"}
 
 func width(pixels int) object { return object{"custom.width": pixels} }
 
@@ -63,7 +73,7 @@ func width(pixels int) object { return object{"custom.width": pixels} }
 func atLeast(pixels int) object { return object{"custom.minWidth": pixels} }
 
 func linkedTo(l Link, column string, pixels int) object {
-	return object{"custom.minWidth": pixels, "links": l.ofRows(column)}
+	return object{"custom.width": pixels, "links": l.ofRows(column)}
 }
 
 // searched gives a column a filter.
@@ -93,7 +103,7 @@ var percentBar = object{
 // amountBar shows a column of amounts as bars, the largest of them in full.
 var amountBar = object{
 	"custom.cellOptions": object{"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}, "custom.minWidth": 160,
-	"min": 0, "fieldMinMax": true, "color": object{"mode": "fixed", "fixedColor": blue},
+	"min": 0, "fieldMinMax": true, "unit": "none", "decimals": 1, "color": object{"mode": "fixed", "fixedColor": blue},
 }
 
 // hidden takes a column out of a table.
@@ -105,33 +115,35 @@ func sortedBy(v View, column string) View {
 	return v
 }
 
-// lastPoints makes a table of series: a row each with its label and its last point, under the name, the largest first; what
-// rounds to nothing is left out.
-func lastPoints(label, name string) []Transformation {
+// lastPoints makes a table of series: a row each with its label, under the title, and its last point, under the name, the
+// largest first; what rounds to nothing is left out.
+func lastPoints(label, title, name string) []Transformation {
 	return []Transformation{
 		{ID: "reduce", Options: object{"reducers": []string{"lastNotNull"}, "mode": "seriesToRows", "labelsToFields": true, "includeTimeField": false}},
 		including("Last *", "greaterOrEqual", 0.5),
 		{ID: "filterFieldsByName", Options: object{"include": object{"names": []string{label, "Last *"}}}},
-		{ID: "organize", Options: object{"excludeByName": object{}, "indexByName": object{label: 0, "Last *": 1}, "renameByName": object{"Last *": name}}},
+		{ID: "organize", Options: object{"excludeByName": object{}, "indexByName": object{label: 0, "Last *": 1}, "renameByName": object{label: title, "Last *": name}}},
 		{ID: "sortBy", Options: object{"fields": object{}, "sort": []object{{"field": name, "desc": true}}}},
 	}
 }
 
-// byGroupThenUser shows a table of user hours as one of groups, each of which opens to its users.
+// byGroupThenUser shows a table of user hours as one of groups, each of which opens to its users. What is nested cannot be
+// summed too: groups have sums of copies.
 func byGroupThenUser(group string) (View, []Transformation) {
-	return table(
-			Override{"GPU hours (sum)", object{"displayName": "GPU hours", "unit": "GPU h", "decimals": 1}},
-			Override{"% of total (sum)", object{"displayName": "% of total", "unit": "percent", "decimals": 1}},
-			Override{"User (count)", object{"displayName": "Users", "unit": "locale"}},
-		), []Transformation{
-			including("Row", "equal", "user"),
-			{ID: "groupToNestedTable", Options: object{"showSubframeHeaders": true, "fields": object{
-				group:        object{"operation": "groupby", "aggregations": []string{}},
-				"User":       object{"operation": "aggregate", "aggregations": []string{"count"}},
-				"GPU hours":  object{"operation": "aggregate", "aggregations": []string{"sum"}},
-				"% of total": object{"operation": "aggregate", "aggregations": []string{"sum"}},
-			}}},
-		}
+	sum := object{"operation": "aggregate", "aggregations": []string{"sum"}}
+	view := table(
+		Override{"All hours (sum)", object{"displayName": "GPU hours", "unit": "none", "decimals": 1}},
+		Override{"All % (sum)", object{"displayName": "% of total", "unit": "percent", "decimals": 1}},
+	)
+	return view, []Transformation{
+		including("Row", "equal", "user"),
+		calculated("All hours", "GPU hours", "*", "1"),
+		calculated("All %", "% of total", "*", "1"),
+		{ID: "organize", Options: object{"excludeByName": object{"Row": true, "Users": true}}},
+		{ID: "groupToNestedTable", Options: object{"showSubframeHeaders": true, "fields": object{
+			group: object{"operation": "groupby", "aggregations": []string{}}, "All hours": sum, "All %": sum,
+		}}},
+	}
 }
 
 // including leaves rows out whose value in a column does not match.

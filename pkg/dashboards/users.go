@@ -21,13 +21,13 @@ func users() Dashboard {
 					Description: "GPU hours that the chosen users held over the time range, counted only while " +
 						"snapshots cover it, and how many users that were.",
 					Query: ask("userHours", "summary").by().where(chosen),
-					View:  upright(stats("/^(GPU hours|Users)$/")), // the last row is the total
+					View:  upright(stats("/^(GPU hours|Users)$/", Override{"gpuHours", wholeHours})), // the last row is the total
 				},
 				{
 					Title: "GPU hours by user", Width: 20, Height: 9, MaxDataPoints: 60,
 					Description: "GPU hours of the ten users with the most, and of all others together.",
 					Query:       ask("userHours", "timeseries").by("user").where(chosen),
-					View:        linked(summed(bars(otherUsers...)), toUser.ofSeries()),
+					View:        linked(bars(otherUsers...), toUser.ofSeries()),
 				},
 				{
 					Title: "Users and their GPU hours", Width: 24, Height: 14,
@@ -36,7 +36,7 @@ func users() Dashboard {
 						"slots.",
 					Query: ask("userHours", "summary").by().where(chosen).withoutTotals(),
 					More: []Query{
-						ask("userHours", "summary").by().of("gpuHours").where(onBackfill(chosen)).withoutTotals(),
+						ask("userHours", "summary").by().where(onBackfill(chosen)).withoutTotals(),
 						ask("evictions", "summary").by("user").of("ratePer100GpuHours").where(chosen).withoutTotals(),
 					},
 					View: sortedBy(table(
@@ -53,11 +53,11 @@ func users() Dashboard {
 					Title: "GPU hours by slot type", Width: 24, Height: 8, MaxDataPoints: 60,
 					Description: "GPU hours of the chosen users, by the category of the slots that they held.",
 					Query:       ask("userHours", "timeseries").by("category").where(chosen),
-					View:        summed(bars(categoryLooks...)),
+					View:        bars(categoryLooks()...),
 				},
 				{
 					Title: "GPU hours by slot type and user", Width: 24, Height: 12,
-					Description:     "Each slot type with its hours and number of users; it opens to its users.",
+					Description:     "Each slot type with its hours; it opens to its users.",
 					Query:           ask("userHours", "summary").by("category").where(chosen),
 					View:            byCategory,
 					Transformations: usersByCategory,
@@ -68,12 +68,12 @@ func users() Dashboard {
 					Title: "GPU hours by device", Width: 24, Height: 8, MaxDataPoints: 60,
 					Description:     "GPU hours of the chosen users, by GPU model.",
 					Query:           ask("userHours", "timeseries").by("device").where(chosen),
-					View:            summed(bars()),
+					View:            bars(deviceColors()...),
 					Transformations: shortDevices,
 				},
 				{
 					Title: "GPU hours by device and user", Width: 24, Height: 14,
-					Description:     "Each GPU model with its hours and number of users; it opens to its users.",
+					Description:     "Each GPU model with its hours; it opens to its users.",
 					Query:           ask("userHours", "summary").by("device").where(chosen),
 					View:            byDevice,
 					Transformations: usersByDevice,
@@ -85,11 +85,11 @@ func users() Dashboard {
 					Description: "GPU hours of the chosen users, by the projects that the machine was prioritized " +
 						"for.",
 					Query: ask("userHours", "timeseries").by("project").where(chosen),
-					View:  summed(bars()),
+					View:  bars(),
 				},
 				{
 					Title: "GPU hours by project and user", Width: 24, Height: 12,
-					Description: "Each list of prioritized projects with its hours and number of users; it " +
+					Description: "Each list of prioritized projects with its hours; it " +
 						"opens to its users.",
 					Query:           ask("userHours", "summary").by("project").where(chosen),
 					View:            byProject,
@@ -102,7 +102,7 @@ func users() Dashboard {
 					Description: "GPUs that jobs of the chosen users hold in the newest snapshot of the time " +
 						"range.",
 					Query:           ask("allocation", "current").where(chosen),
-					View:            list(hidden("memoryGB")),
+					View:            list(hidden("memoryGB"), hidden("category"), hidden("hours")),
 					Transformations: heldOnly,
 				},
 				{
@@ -122,8 +122,12 @@ func users() Dashboard {
 
 // sharesOfUsers joins the hours of users, those on backfill slots, and the rate of evictions.
 var sharesOfUsers = []Transformation{
-	{ID: "organize", From: "B", Options: object{"renameByName": object{"GPU hours": "On backfill"}}},
+	{ID: "organize", From: "A", Options: object{"excludeByName": object{"Users": true}}},
+	{ID: "organize", From: "B", Options: object{
+		"excludeByName": object{"Users": true, "% of total": true}, "renameByName": object{"GPU hours": "On backfill"},
+	}},
 	{ID: "joinByField", Options: object{"byField": "User", "mode": "outer"}},
+	including("User", "regex", "."), // not the row of all users
 	calculated("Share on backfill", "On backfill", "/", "GPU hours"),
 	calculated("Backfill %", "Share on backfill", "*", "100"),
 	{ID: "organize", Options: object{

@@ -28,34 +28,34 @@ func steps(overrides ...Override) View {
 
 // bars stacks series of amounts: a bar is what fell into its bucket.
 func bars(overrides ...Override) View {
-	return series(object{
-		"drawStyle": "bars", "lineWidth": 1, "fillOpacity": 80, "barAlignment": 1, "barWidthFactor": 0.9,
+	v := series(object{
+		"drawStyle": "bars", "lineWidth": 0, "fillOpacity": 80, "barAlignment": 1, "barWidthFactor": 0.9,
 		"stacking": object{"mode": "normal", "group": "A"},
 	}, overrides)
+	v.Defaults["decimals"] = 0
+	legend := v.Options["legend"].(object)
+	legend["calcs"], legend["sortBy"] = []string{"sum"}, "Total"
+	return v
 }
 
 func series(custom object, overrides []Override) View {
 	return View{
 		Type: "timeseries",
 		Options: object{
-			"legend":  object{"showLegend": true, "displayMode": "table", "placement": "right", "calcs": []string{"mean"}, "sortBy": "Mean", "sortDesc": true},
+			"legend": object{
+				"showLegend": true, "displayMode": "table", "placement": "right",
+				"calcs": []string{"mean"}, "sortBy": "Mean", "sortDesc": true,
+			},
 			"tooltip": object{"mode": "multi", "sort": "desc", "hideZeros": true},
 		},
-		Defaults:  object{"custom": custom, "min": 0, "color": byName},
+		Defaults:  object{"custom": custom, "min": 0, "decimals": 1, "color": byName},
 		Overrides: overrides,
 	}
 }
 
-// summed shows the sum of each series in the legend: of amounts, not of averages.
-func summed(v View) View {
-	legend := v.Options["legend"].(object)
-	legend["calcs"], legend["sortBy"] = []string{"sum"}, "Total"
-	return v
-}
-
 // percent draws percentages on the full scale.
 func percent(v View) View {
-	v.Defaults["max"] = 100
+	v.Defaults["max"], v.Defaults["decimals"] = 100, 0
 	return v
 }
 
@@ -118,18 +118,23 @@ func curves(overrides ...Override) View {
 	delete(v.Defaults, "min") // would hold for the hours too
 	custom := v.Defaults["custom"].(object)
 	custom["axisSoftMin"], custom["axisSoftMax"] = 0, 1
-	v.Overrides = append([]Override{{"survival", object{"decimals": 1}}, {"hours", object{"min": 0, "max": 48}}}, overrides...)
+	whole := object{"decimals": 0}
+	v.Overrides = append([]Override{
+		{"survival", whole}, {"low", whole}, {"high", whole}, {"hours", object{"min": 0, "max": 48, "decimals": 0}},
+	}, overrides...)
 	return v
 }
 
-// week is a heat map of weekdays and hours.
-func week(scheme string) View {
+// week is a heat map of weekdays and hours: the stronger the colour, the more.
+func week(color string) View {
 	return View{
 		Type: "heatmap",
 		Options: object{
 			"calculate": false, "cellGap": 1, "showValue": "never", "legend": object{"show": true},
-			"tooltip":      object{"mode": "single", "yHistogram": false, "showColorScale": true},
-			"color":        object{"mode": "scheme", "scheme": scheme, "scale": "linear", "exponent": 0.5, "fill": "dark-blue", "steps": 64, "reverse": false, "min": 0},
+			"tooltip": object{"mode": "single", "yHistogram": false, "showColorScale": true},
+			"color": object{
+				"mode": "opacity", "fill": color, "scale": "linear", "exponent": 0.5, "scheme": "Blues", "steps": 64, "reverse": false, "min": 0,
+			},
 			"yAxis":        object{"axisPlacement": "left", "reverse": true},
 			"filterValues": object{},
 			"rowsFrame":    object{"layout": "auto"},
@@ -140,8 +145,8 @@ func week(scheme string) View {
 }
 
 // percentWeek is a heat map of percentages.
-func percentWeek(scheme string) View {
-	v := week(scheme)
+func percentWeek(color string) View {
+	v := week(color)
 	v.Options["color"].(object)["max"] = 100
 	return v
 }
@@ -154,9 +159,20 @@ func stateTimeline() View {
 			"mergeValues": true, "showValue": "never", "alignValue": "left", "rowHeight": 0.85, "perPage": 0,
 			"legend": object{"showLegend": true, "displayMode": "list", "placement": "bottom"}, "tooltip": object{"mode": "single", "sort": "none"},
 		},
-		Defaults: object{"custom": object{"lineWidth": 0, "fillOpacity": 85, "spanNulls": false, "insertNulls": false}, "color": object{"mode": "thresholds"}},
+		Defaults: object{"custom": object{"lineWidth": 0, "fillOpacity": 85, "spanNulls": false, "insertNulls": false}, "color": object{"mode": "palette-classic"}},
 	}
 }
 
+// per100Hours shows a rate with what it is of.
+var per100Hours = object{"unit": "suffix:/ 100 h", "decimals": 1}
+
+// wholeHours shows GPU hours where the title tells what they are.
+var wholeHours = object{"unit": "locale", "decimals": 0}
+
 // shortDevices leaves out of the names of devices what nearly all have, and that they are on primary slots.
-var shortDevices = []Transformation{{ID: "renameByRegex", Options: object{"regex": `^(?:NVIDIA )?(?:GeForce )?(.*?)(?: · Real)?$`, "renamePattern": "$1"}}}
+var shortDevices = []Transformation{renamed(`^(?:NVIDIA )?(?:GeForce )?(.*?)(?: · Real)?$`)}
+
+// renamed calls series by the expression's group.
+func renamed(pattern string) Transformation {
+	return Transformation{ID: "renameByRegex", Options: object{"regex": pattern, "renamePattern": "$1"}}
+}
