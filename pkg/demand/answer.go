@@ -125,7 +125,7 @@ func allWaits(ctx context.Context, tl *timeline.Timeline, source jobs.Source, p 
 	if source != nil {
 		var notices []string
 		var failure error
-		if ads, notices, failure, err = o.Ask(ctx, source, runs.Question{Window: p.Window, Wanted: choose}); err != nil {
+		if ads, notices, failure, err = o.Ask(ctx, source, runs.Question{Window: p.Window, Wanted: choose, Unseen: pool.Window{From: p.Window.From - runs.Reach, To: p.Window.To + pool.Day}}); err != nil {
 			return nil, err
 		}
 		if failure != nil {
@@ -139,7 +139,7 @@ func allWaits(ctx context.Context, tl *timeline.Timeline, source jobs.Source, p 
 	if err != nil {
 		return nil, fmt.Errorf("explaining runs: %w", err)
 	}
-	known, order := runsByJob(o, x)
+	known, order := runsByJob(o, x, ads)
 	var waits []Wait
 	for _, list := range queued {
 		var own []Run
@@ -151,7 +151,7 @@ func allWaits(ctx context.Context, tl *timeline.Timeline, source jobs.Source, p 
 	if ads == nil {
 		return waits, nil
 	}
-	more := adOnly(o, ads, known, order, queued, polls, rows.Names)
+	more := adOnly(ads, known, order, polls, rows)
 	about.Stat("Waits that only job ads tell of", "short", float64(len(more)))
 	return append(waits, more...), nil
 }

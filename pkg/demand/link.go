@@ -29,11 +29,7 @@ func wantedJobs(o *runs.Observed, queued [][]*pressure.Row, rows *pressure.View,
 		for job, at := range began {
 			wanted[job] = at+runs.Tolerance >= w.From && micros(job.QDate) <= w.To
 		}
-		for _, d := range rows.Days {
-			for i := range d.Rows {
-				delete(wanted, d.Rows[i].Job)
-			}
-		}
+		dropIdle(wanted, rows)
 	}
 	for _, list := range queued {
 		wanted[list[0].Job] = true
@@ -41,28 +37,46 @@ func wantedJobs(o *runs.Observed, queued [][]*pressure.Row, rows *pressure.View,
 	return wanted
 }
 
-// jobRuns are the runs of a job.
-type jobRuns struct {
-	runs         []Run // in the order in which they began
-	machine, run int   // one of them, as observed
+// dropIdle drops the jobs that have a row.
+func dropIdle(of map[timeline.Job]bool, rows *pressure.View) {
+	for _, d := range rows.Days {
+		for i := range d.Rows {
+			delete(of, d.Rows[i].Job)
+		}
+	}
 }
 
-// runsByJob gathers the runs that were asked for.
-func runsByJob(o *runs.Observed, x *runs.Explanations) (known map[timeline.Job]*jobRuns, order []timeline.Job) {
+// jobRuns are the runs of a job.
+type jobRuns struct {
+	runs []Run // in the order in which they began
+	ads  []jobs.Ad
+}
+
+// runsByJob gathers the runs that were asked for, and those that only ads tell of. order holds their jobs in the order of machines.
+func runsByJob(o *runs.Observed, x *runs.Explanations, ads *runs.Ads) (known map[timeline.Job]*jobRuns, order []timeline.Job) {
 	known = map[timeline.Job]*jobRuns{}
+	add := func(e *runs.Explained, list func() []jobs.Ad) {
+		if e.Job.IsNone() {
+			return
+		}
+		of := known[e.Job]
+		if of == nil {
+			of = &jobRuns{}
+			known[e.Job] = of
+			order = append(order, e.Job)
+		}
+		if of.runs = append(of.runs, runOf(o, e)); ads != nil && len(of.ads) == 0 {
+			of.ads = list()
+		}
+	}
 	for m := range x.Machines {
 		for i := range x.Machines[m].Runs {
 			e := &x.Machines[m].Runs[i]
-			if e.Job.IsNone() {
-				continue
-			}
-			of := known[e.Job]
-			if of == nil {
-				of = &jobRuns{machine: m, run: e.Number()}
-				known[e.Job] = of
-				order = append(order, e.Job)
-			}
-			of.runs = append(of.runs, runOf(o, e))
+			add(e, func() []jobs.Ad { return ads.Of(o, m, e.Number()) })
+		}
+		for i := range x.Machines[m].Unseen {
+			e := &x.Machines[m].Unseen[i]
+			add(e, func() []jobs.Ad { return []jobs.Ad{*e.Ad()} })
 		}
 	}
 	for _, of := range known {
@@ -90,27 +104,30 @@ func runOf(o *runs.Observed, e *runs.Explained) Run {
 
 func middle(a, b pool.Micros) pool.Micros { return a + (b-a)/2 }
 
-// adOnly makes the waits of jobs that began between two polls: their ads tell when they were queued.
-func adOnly(o *runs.Observed, ads *runs.Ads, known map[timeline.Job]*jobRuns, order []timeline.Job, queued [][]*pressure.Row, p *Polls, names *timeline.Names) []Wait {
-	idle := make(map[timeline.Job]bool, len(queued))
-	for _, list := range queued {
-		idle[list[0].Job] = true
+// adOnly makes the waits of jobs of polled access points that began between two polls: their ads tell when they were queued.
+func adOnly(ads *runs.Ads, known map[timeline.Job]*jobRuns, order []timeline.Job, p *Polls, rows *pressure.View) []Wait {
+	points := polledPoints(rows)
+	missed := map[timeline.Job]bool{}
+	for job, of := range known {
+		if points[job.Schedd] && len(of.ads) > 0 {
+			missed[job] = true
+		}
 	}
+	dropIdle(missed, rows)
 	var waits []Wait
 	for _, job := range order {
-		of := known[job]
-		list := ads.Of(o, of.machine, of.run)
-		if idle[job] || len(list) == 0 {
+		if !missed[job] {
 			continue
 		}
-		ad := &list[len(list)-1]
+		of := known[job]
+		ad := &of.ads[len(of.ads)-1]
 		w := Wait{
-			Job: job, Schedd: job.Schedd, Owner: names.Symbol(ownerOf(ad)), Project: names.Symbol(pool.ProjectList(ad.ChtcProjects)),
+			Job: job, Schedd: job.Schedd, Owner: rows.Names.Symbol(ownerOf(ad)), Project: rows.Names.Symbol(pool.ProjectList(ad.ChtcProjects)),
 			Request: pressure.Request{GPUs: max(1, ad.RequestGPUs), CPUs: ad.RequestCPUs, Memory: ad.RequestMemory, GPUMemory: max(0, ad.RequestGPUMemory)},
-			Begin:   queuedAt(list, job), First: 1,
+			Begin:   queuedAt(of.ads, job), First: 1, Last: 0,
 		}
 		w.started(&of.runs[0])
-		if start := startOf(ads, list); start != 0 && start < w.End-runs.Tolerance {
+		if start := firstStart(ads, of.ads); start != 0 && start < w.End-runs.Tolerance {
 			w.End, w.Ran, w.RanUntil = start, 0, 0 // of a run that is not known
 		}
 		w.Known, w.Counted = w.Begin, w.Begin
@@ -138,8 +155,8 @@ func queuedAt(list []jobs.Ad, job timeline.Job) pool.Micros {
 	return micros(job.QDate)
 }
 
-// startOf is the start of a job's first run, 0 = not stored.
-func startOf(ads *runs.Ads, list []jobs.Ad) (first pool.Micros) {
+// firstStart is the start of a job's first run, by the corrected dates of its ads; 0 = not stored.
+func firstStart(ads *runs.Ads, list []jobs.Ad) (first pool.Micros) {
 	for i := range list {
 		if t := ads.Date(&list[i], list[i].JobStartDate); t != 0 && (first == 0 || t < first) {
 			first = t

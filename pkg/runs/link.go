@@ -30,6 +30,9 @@ type Explained struct {
 	final  bool     // nothing more can be told: a later run of the job proves nothing
 }
 
+// Ad returns the ad that describes the run itself; nil without. It is shared: read only.
+func (e *Explained) Ad() *jobs.Ad { return e.own }
+
 // Number is the number of the (first) run in Machine.Runs that it is made of.
 func (e *Explained) Number() int { return int(e.number) }
 
