@@ -27,8 +27,8 @@ type Options struct {
 	Done func(done, all int)
 }
 
-// Kinds are the kinds of pools that are measured.
-var kinds = []struct {
+// poolKinds are the kinds of pools that are measured.
+var poolKinds = []struct {
 	name    string
 	options func() samplepool.Options
 }{{"right clocks", samplepool.RightClocks}, {"hard", samplepool.Hard}}
@@ -106,7 +106,7 @@ func Measure(ctx context.Context, o Options) ([]Measurement, error) {
 	var all []Measurement
 	var pools []samplepool.Options
 	var at []int // where its measurements stand in all
-	for _, kind := range kinds {
+	for _, kind := range poolKinds {
 		for _, cadence := range o.Cadences {
 			first := len(all)
 			for _, source := range sources {

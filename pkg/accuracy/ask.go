@@ -4,9 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/chtc/gpureports/pkg/backfill"
-	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 )
@@ -17,11 +16,9 @@ func (p *opened) ask(ctx context.Context, source jobs.Source, w pool.Window, tex
 	if err != nil {
 		return nil, err
 	}
-	answer := evictions.Answer
-	if model.QueryType == "backfillAvailability" {
-		answer = backfill.Answer
-	}
-	frames, err := answer(ctx, p.timeline, source, p.env, query.Request{Model: model, Window: w, IntervalMs: 60_000, Now: p.end.UnixMicro()})
+	with := *p.stores
+	with.Ads = source
+	frames, err := kinds.Answer(ctx, &with, p.env, query.Request{Model: model, Window: w, IntervalMs: 60_000, Now: p.end.UnixMicro()})
 	if err != nil {
 		return nil, err
 	}

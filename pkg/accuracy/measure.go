@@ -14,18 +14,19 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/samplepool"
 	"github.com/chtc/gpureports/pkg/snapshots"
-	"github.com/chtc/gpureports/pkg/snapshots/stores"
+	snapshotstores "github.com/chtc/gpureports/pkg/snapshots/stores"
+	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // opened is a sample pool's files and the window that is judged: an hour less than what the snapshots show at either
 // side, so that what lies at its edges is known.
 type opened struct {
-	timeline *timeline.Timeline
-	env      query.Env
-	window   pool.Window
-	cadence  time.Duration
-	end      time.Time
+	stores  *stores.Stores
+	env     query.Env
+	window  pool.Window
+	cadence time.Duration
+	end     time.Time
 }
 
 const edge = time.Hour
@@ -44,14 +45,14 @@ func openPool(dir string, o samplepool.Options) (*opened, error) {
 		return nil, err
 	}
 	return &opened{
-		timeline: timeline.New(timeline.Options{Source: stores.OpenDir(d, zone), MaxBytes: 1 << 30}),
-		env:      query.Env{Zone: zone, SliceMinutes: 15, Lists: lists},
-		window:   pool.Window{From: o.Start.Add(edge).UnixMicro(), To: o.End.Add(-edge).UnixMicro()},
-		cadence:  o.Cadence, end: o.End,
+		stores:  stores.New(timeline.New(timeline.Options{Source: snapshotstores.OpenDir(d, zone), MaxBytes: 1 << 30}), stores.Divide(1<<30)),
+		env:     query.Env{Zone: zone, SliceMinutes: 15, Lists: lists},
+		window:  pool.Window{From: o.Start.Add(edge).UnixMicro(), To: o.End.Add(-edge).UnixMicro()},
+		cadence: o.Cadence, end: o.End,
 	}, nil
 }
 
-func (p *opened) close() { _ = p.timeline.Close() }
+func (p *opened) close() { _ = p.stores.Close() }
 
 // reality is a true run on backfill.
 type reality struct {

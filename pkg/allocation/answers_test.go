@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/allocation"
 	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/plugin/plugintest"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -192,7 +192,7 @@ func TestErrors(t *testing.T) {
 	for _, view := range []string{"timeseries", "summary", "current", "stateTimeline", "machines", "health", "annotations"} {
 		m, err := query.Parse([]byte(`{"queryType": "allocation", "view": "` + view + `"}`))
 		require.NoError(t, err)
-		_, err = allocation.Answer(ctx, good.timeline, good.env, query.Request{Model: m, Window: golden.Window(t, "2025-09-29T12:00:00Z", "2025-10-02T00:00:00Z")})
+		_, err = kinds.Answer(ctx, good.Stores, good.env, query.Request{Model: m, Window: golden.Window(t, "2025-09-29T12:00:00Z", "2025-10-02T00:00:00Z")})
 		require.ErrorIs(t, err, context.Canceled, view)
 	}
 }

@@ -10,7 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/allocation"
+	"github.com/chtc/gpureports/pkg/counts"
+	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/samplepool"
@@ -50,11 +51,11 @@ func BenchmarkCount(b *testing.B) {
 					n++
 					env := s.env
 					env.Lists.Excluded = []pool.Exclusion{{Pattern: fmt.Sprintf("nothing%d", n)}} // another question
-					p, err := query.Request{Model: query.Model{QueryType: "allocation", Bucket: "1h"}, Window: w}.Plan(env)
+					p, err := kinds.Catalog.Plan(query.Request{Model: query.Model{QueryType: "allocation", Bucket: "1h"}, Window: w}, env)
 					require.NoError(b, err)
-					slices, _, err := allocation.Load(b.Context(), s.timeline, p)
+					slices, _, err := counts.Load(b.Context(), s.Timeline, p)
 					require.NoError(b, err)
-					_, err = allocation.NewCount(b.Context(), p, slices, groupings, allocation.Claimed, allocation.Unclaimed)
+					_, err = counts.New(b.Context(), s.Counts, p, slices, groupings, counts.Claimed, counts.Unclaimed)
 					require.NoError(b, err)
 				}
 			})

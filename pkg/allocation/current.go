@@ -8,6 +8,7 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
+	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -56,7 +57,7 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		return nil, err
 	}
 	about := frames.NewAbout(p, view, s.Coverage(p.Env.Lists))
-	about.Unmatched(view, daysOf(s))
+	about.Unmatched(view, counts.DaysOf(s))
 	if snapshot < 0 {
 		return about.Finish(nil), nil
 	}
@@ -64,7 +65,7 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		about.Warn("the newest snapshot is %s h old: %s UTC", frames.Decimal(pool.Hours(age)), frames.Stamp(at))
 	}
 	names := view.Names.Texts()
-	classify := newClassifier(p, grouping{}, names)
+	classify := counts.NewClassifier(p, names)
 	history := newHistory(view, snapshot)
 	index := view.DayAt(snapshot)
 	day := view.Days[index]
@@ -77,19 +78,19 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		class, counts := classify.gpu(day, i)
-		if !counts {
+		class, in := classify.GPU(day, i)
+		if !in {
 			continue
 		}
 		first, spans := day.Spans(i)
 		state, row, side := stateAt(day, spans[spanAt(first, snapshot-view.Base[index])])
-		if state == stateNone || !classify.keeps(class, side, row) {
+		if state == stateNone || !classify.Keeps(class, side, row) {
 			continue
 		}
 		model := day.Model(i)
 		since := history.since(day.GPU(i), state, row)
 		r := gpuRow{
-			device: query.Shown("device", names[model.Device]), memory: model.Memory / 1024, category: categoryOf(class, side, row).String(),
+			device: query.Shown("device", names[model.Device]), memory: model.Memory / 1024, category: counts.CategoryOf(class, side, row).String(),
 			state: state.String(), job: view.Names.JobText(row.Job), since: since, hours: pool.Hours(at - since),
 		}
 		machine, id := view.Names.GPU(day.GPU(i))
@@ -103,14 +104,6 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		return cmp.Or(cmp.Compare(a.machine, b.machine), cmp.Compare(a.gpu, b.gpu))
 	})
 	return gpuTable(p, about, rows), nil
-}
-
-// keeps tells whether the filters on results let a row pass.
-func (c *classifier) keeps(class gpuClass, side pool.Side, row *timeline.Row) bool {
-	if !c.selected.Categories[categoryOf(class, side, row)] || !c.project(row.Project) {
-		return false
-	}
-	return c.selected.Users.All() || row.State == pool.Claimed && c.user(row.User)
 }
 
 type gpuRow struct {
@@ -198,7 +191,7 @@ func (h *history) on(day int) map[timeline.GPU]int {
 const recent = pool.Day
 
 // seen returns the GPUs of the last 24 h up to a snapshot of a day: true for those with a row in the snapshot itself.
-func seen(classify *classifier, view *timeline.View, index, snapshot int) map[timeline.GPU]bool {
+func seen(classify *counts.Classifier, view *timeline.View, index, snapshot int) map[timeline.GPU]bool {
 	from := view.Days[index].Times[snapshot] - recent
 	gpus := map[timeline.GPU]bool{}
 	for d := index; d >= 0; d-- {
@@ -212,7 +205,7 @@ func seen(classify *classifier, view *timeline.View, index, snapshot int) map[ti
 		}
 		begin, _ := slices.BinarySearch(day.Times, from)
 		for i := range day.GPUs() {
-			if _, counts := classify.gpu(day, i); !counts {
+			if _, in := classify.GPU(day, i); !in {
 				continue
 			}
 			first, spans := day.Spans(i)
@@ -232,7 +225,7 @@ func seen(classify *classifier, view *timeline.View, index, snapshot int) map[ti
 }
 
 // missing counts the GPUs of the last 24 h whose machine has no row in the snapshot.
-func missing(classify *classifier, view *timeline.View, index, snapshot int) int {
+func missing(classify *counts.Classifier, view *timeline.View, index, snapshot int) int {
 	day := view.Days[index]
 	reports := map[timeline.Symbol]bool{}
 	for m, machine := range day.Machines() {

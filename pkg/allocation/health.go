@@ -9,6 +9,7 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
+	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -17,7 +18,7 @@ import (
 
 // health returns one row on the state of the data.
 func health(ctx context.Context, tl *timeline.Timeline, p *query.Plan, jobs JobFigures) (data.Frames, error) {
-	s, about, err := Load(ctx, tl, p)
+	s, about, err := counts.Load(ctx, tl, p)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +44,7 @@ func health(ctx context.Context, tl *timeline.Timeline, p *query.Plan, jobs JobF
 	}
 	if snapshot >= 0 {
 		index := view.DayAt(snapshot)
-		for _, now := range seen(newClassifier(p, grouping{}, view.Names.Texts()), view, index, snapshot-view.Base[index]) {
+		for _, now := range seen(counts.NewClassifier(p, view.Names.Texts()), view, index, snapshot-view.Base[index]) {
 			if now {
 				figures["gpusSeen"]++
 			} else {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
+	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -24,9 +25,9 @@ type machineRow struct {
 }
 
 // machines lists the machines with a GPU in the window, and the excluded ones with their reasons and no figures.
-func machines(ctx context.Context, s *timeline.Slices, p *query.Plan, about *frames.About) (data.Frames, error) {
+func machines(ctx context.Context, kept *counts.Cache, s *timeline.Slices, p *query.Plan, about *frames.About) (data.Frames, error) {
 	names := s.View.Names.Texts()
-	count, err := NewCount(ctx, p, s, []string{"machine", "slots"}, Claimed, Unclaimed, Drained)
+	count, err := counts.New(ctx, kept, p, s, []string{"machine", "slots"}, counts.Claimed, counts.Unclaimed, counts.Drained)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +37,7 @@ func machines(ctx context.Context, s *timeline.Slices, p *query.Plan, about *fra
 	}
 	for g, group := range count.Groups {
 		r := found[group.Machine]
-		sums := &count.sums[g]
+		sums := count.Of(g)
 		if group.Side == pool.Backfill {
 			r.backfillAllocated = metric("allocated", sums, 0, s.N())
 			continue
@@ -76,7 +77,7 @@ func machines(ctx context.Context, s *timeline.Slices, p *query.Plan, about *fra
 func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan, names []string) (map[timeline.Symbol]*machineRow, error) {
 	all := *p
 	all.Env.Lists.Excluded = nil
-	classify := newClassifier(&all, grouping{}, names)
+	classify := counts.NewClassifier(&all, names)
 	found := map[timeline.Symbol]*machineRow{}
 	for i := range s.Days {
 		if err := ctx.Err(); err != nil {
@@ -85,8 +86,8 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan, names 
 		day := &s.Days[i]
 		from, to := day.Snapshots()
 		for g := range day.GPUs() {
-			class, counts := classify.gpu(day.Day, g)
-			if !counts {
+			class, in := classify.GPU(day.Day, g)
+			if !in {
 				continue
 			}
 			name := day.Machines()[day.MachineOf(g)].Name
@@ -99,7 +100,7 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan, names 
 				primary, backfill := day.StatusRows(spans[k])
 				for side, number := range [2]uint32{primary, backfill} {
 					row := day.Row(number)
-					if number == 0 || any && row.Project == last || !classify.keeps(class, pool.Side(side), row) {
+					if number == 0 || any && row.Project == last || !classify.Keeps(class, pool.Side(side), row) {
 						continue
 					}
 					last, any = row.Project, true
@@ -115,7 +116,7 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan, names 
 			}
 			if any {
 				r := found[name]
-				r.ownership = class.ownership.String() // of the last day
+				r.ownership = class.Ownership.String() // of the last day
 				r.gpus[day.GPU(g)] = true
 				r.count = float64(len(r.gpus))
 				r.devices[query.Shown("device", names[day.Model(g).Device])] = true

@@ -8,26 +8,26 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/allocation"
+	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/snapshots"
-	"github.com/chtc/gpureports/pkg/snapshots/stores"
+	snapshotstores "github.com/chtc/gpureports/pkg/snapshots/stores"
+	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
-	"github.com/chtc/gpureports/pkg/userhours"
 )
 
 // source is a directory of snapshot files, opened.
 type source struct {
-	timeline *timeline.Timeline
-	env      query.Env
+	*stores.Stores
+	env query.Env
 }
 
 func open(t testing.TB, dir string, zone any, sliceMinutes int) source {
 	t.Helper()
 	s := openPool(t, dir, zone, sliceMinutes)
-	t.Cleanup(func() { require.NoError(t, s.timeline.Close()) })
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
 
@@ -48,8 +48,8 @@ func openPool(t tester, dir string, zone any, sliceMinutes int) source {
 	require.NoError(t, err)
 	lists, err := d.Lists("chtc_owned", "masked_hosts.yaml")
 	require.NoError(t, err)
-	tl := timeline.New(timeline.Options{Source: stores.OpenDir(d, z), MaxBytes: 1 << 28})
-	return source{tl, query.Env{Zone: z, SliceMinutes: sliceMinutes, Lists: lists}}
+	tl := timeline.New(timeline.Options{Source: snapshotstores.OpenDir(d, z), MaxBytes: 1 << 28})
+	return source{stores.New(tl, stores.Divide(1<<28)), query.Env{Zone: z, SliceMinutes: sliceMinutes, Lists: lists}}
 }
 
 // ask answers a query in JSON by either kind.
@@ -65,8 +65,5 @@ func (s source) answer(t tester, w pool.Window, text string) (data.Frames, error
 	m, err := query.Parse([]byte(text))
 	require.NoError(t, err)
 	r := query.Request{Model: m, Window: w, IntervalMs: 60_000, Now: w.To}
-	if m.QueryType == "userHours" {
-		return userhours.Answer(context.Background(), s.timeline, s.env, r)
-	}
-	return allocation.Answer(context.Background(), s.timeline, s.env, r)
+	return kinds.Answer(context.Background(), s.Stores, s.env, r)
 }

@@ -47,7 +47,7 @@ func checkOddPools(t *testing.T, lengths []int, zones []string, starts []time.Ti
 		all := p.snapshots()
 		minutes := rapid.SampledFrom(lengths).Draw(rt, "sliceMinutes")
 		s := openPool(rt, dir, p.zone, minutes)
-		defer s.timeline.Close()
+		defer s.Timeline.Close()
 		for range 4 {
 			c := newComparison(rt, p, all, s, minutes)
 			c.draw(rnd)

@@ -81,11 +81,3 @@ func spanAt(first []uint16, snapshot int) int {
 	}
 	return k
 }
-
-// categoryOf is the category of a row of a side.
-func categoryOf(class gpuClass, side pool.Side, row *timeline.Row) pool.Category {
-	if side == pool.Primary {
-		return pool.PrimaryCategory(class.chtcOwned, row.Project != 0)
-	}
-	return pool.BackfillCategory(class.ownership)
-}

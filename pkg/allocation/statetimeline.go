@@ -7,6 +7,7 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
+	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -32,7 +33,7 @@ func (c *stateChanges) add(t pool.Micros, s gpuState) {
 // begins. A gap begins a cadence after its earlier snapshot, which stands for that long.
 func stateTimeline(ctx context.Context, s *timeline.Slices, p *query.Plan, about *frames.About) (data.Frames, error) {
 	view, names := s.View, s.View.Names.Texts()
-	classify := newClassifier(p, grouping{}, names)
+	classify := counts.NewClassifier(p, names)
 	changes := map[timeline.GPU]*stateChanges{}
 	for i := range s.Days {
 		if err := ctx.Err(); err != nil {
@@ -44,8 +45,8 @@ func stateTimeline(ctx context.Context, s *timeline.Slices, p *query.Plan, about
 		ends := gapEnds(view, base+from, base+to, p.Window.To)
 		here := map[timeline.GPU]bool{}
 		for g := range day.GPUs() {
-			class, counts := classify.gpu(day.Day, g)
-			if !counts {
+			class, in := classify.GPU(day.Day, g)
+			if !in {
 				continue
 			}
 			gpu := day.GPU(g)
@@ -66,7 +67,7 @@ func stateTimeline(ctx context.Context, s *timeline.Slices, p *query.Plan, about
 					continue
 				}
 				state, row, side := stateAt(day.Day, spans[k])
-				if state != stateNone && !classify.keeps(class, side, row) {
+				if state != stateNone && !classify.Keeps(class, side, row) {
 					state = stateNone
 				}
 				c.add(day.Times[begin], state)

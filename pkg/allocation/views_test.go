@@ -18,6 +18,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/allocation"
 	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 )
@@ -96,7 +97,7 @@ func TestViewsEqualRows(t *testing.T) {
 		p.write(rt, dir)
 		all := p.snapshots()
 		s := openPool(rt, dir, p.zone, rapid.SampledFrom([]int{0, 15}).Draw(rt, "sliceMinutes"))
-		defer s.timeline.Close()
+		defer s.Timeline.Close()
 		first, last := rnd.IntN(len(all)), rnd.IntN(len(all))
 		w := pool.Window{From: all[min(first, last)].at, To: all[max(first, last)].at + int64(rnd.IntN(3))*usHour}
 		checkCurrent(rt, p, all, s, w)
@@ -334,7 +335,9 @@ func TestHealthWithJobs(t *testing.T) {
 	w := golden.Window(t, "2025-09-30T00:00:00Z", "2025-10-01T00:00:00Z")
 	model, err := query.Parse([]byte(`{"queryType": "allocation", "view": "health"}`))
 	require.NoError(t, err)
-	frames, err := allocation.AnswerWithJobs(t.Context(), s.timeline, s.env, query.Request{Model: model, Window: w, Now: w.To}, func(context.Context, *query.Plan) (map[string]float64, error) {
+	p, err := kinds.Catalog.Plan(query.Request{Model: model, Window: w, Now: w.To}, s.env)
+	require.NoError(t, err)
+	frames, err := allocation.Answer(t.Context(), s.Stores, p, func(context.Context, *query.Plan) (map[string]float64, error) {
 		return map[string]float64{"jobsLagSeconds": 7, "linkRate": 88}, nil
 	})
 	require.NoError(t, err)

@@ -16,29 +16,25 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
-	"github.com/chtc/gpureports/pkg/timeline"
+	"github.com/chtc/gpureports/pkg/stores"
 )
 
 // Answer answers a query. Without a job source (nil), and when it does not answer, times are those of the snapshots, and a
 // notice says so. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
-func Answer(ctx context.Context, tl *timeline.Timeline, ads jobs.Source, env query.Env, r query.Request) (data.Frames, error) {
-	p, err := r.Plan(env)
+func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
+	near, err := s.Timeline.Load(ctx, p.Window.From, p.Window.To)
 	if err != nil {
 		return nil, err
 	}
-	near, err := tl.Load(ctx, p.Window.From, p.Window.To)
+	o, err := s.Runs.Look(ctx, p.Window, p.Env.Lists)
 	if err != nil {
 		return nil, err
 	}
-	o, err := runs.Look(ctx, tl, p.Window, env.Lists)
+	times, err := near.Slices(ctx, p.Env.Zone, p.Env.SliceMinutes, p.Window)
 	if err != nil {
 		return nil, err
 	}
-	times, err := near.Slices(ctx, env.Zone, env.SliceMinutes, p.Window)
-	if err != nil {
-		return nil, err
-	}
-	about := frames.NewAbout(p, near, times.Coverage(env.Lists))
+	about := frames.NewAbout(p, near, times.Coverage(p.Env.Lists))
 	about.Unmatched(near, runs.DaysOf(near, p.Window))
 	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), slices: times.Begin, chosen: runs.Choose(filterOf(&p.Select), o.View)}
 	a.first, a.end = o.View.Snapshots(p.Window)
@@ -47,7 +43,7 @@ func Answer(ctx context.Context, tl *timeline.Timeline, ads jobs.Source, env que
 			return nil, fmt.Errorf("listing periods: %w", err)
 		}
 	}
-	if err := a.sharpen(ctx, ads); err != nil {
+	if err := a.sharpen(ctx, s.Ads); err != nil {
 		return nil, err
 	}
 	return a.frames()

@@ -11,7 +11,6 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/backfill"
 	"github.com/chtc/gpureports/pkg/golden"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/jobs/jobstest"
@@ -56,7 +55,7 @@ func TestSourceFaults(t *testing.T) {
 	ask := func(ctx context.Context, source jobs.Source) error {
 		m, err := query.Parse([]byte(summary))
 		require.NoError(t, err)
-		_, err = backfill.Answer(ctx, s.Timeline, source, s.Env, query.Request{Model: m, Window: w, Now: w.To})
+		_, err = s.Answer(ctx, source, query.Request{Model: m, Window: w, Now: w.To})
 		return err
 	}
 	bug := errors.New("a bug")

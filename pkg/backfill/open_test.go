@@ -3,11 +3,10 @@ package backfill_test
 import (
 	"testing"
 
-	"github.com/chtc/gpureports/pkg/backfill"
 	"github.com/chtc/gpureports/pkg/runs/runstest"
 )
 
 func open(t testing.TB, dir string, zone any) runstest.Source {
 	t.Helper()
-	return runstest.Open(t, dir, zone, backfill.Answer)
+	return runstest.Open(t, dir, zone)
 }

@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
-	"github.com/chtc/gpureports/pkg/timeline"
+	"github.com/chtc/gpureports/pkg/stores"
 )
 
 // Finding is what was found about one thing.
@@ -35,12 +34,11 @@ var Severities = []string{Error, Warning, Note, OK}
 
 // Installation is what is looked at.
 type Installation struct {
-	Dir          *snapshots.Dir
-	Timeline     *timeline.Timeline // of Dir
-	Zone         *localtime.Zone    // the setting timezone
+	*stores.Stores
+	Dir          *snapshots.Dir  // of the timeline
+	Zone         *localtime.Zone // the setting timezone
 	SliceMinutes int
 	Lists        pool.Lists
-	Jobs         jobs.Source // nil: none
 	Now          pool.Micros
 	Last         pool.Micros // how much of the newest data gaps, links and clocks are told from
 }
@@ -71,7 +69,7 @@ func Look(ctx context.Context, in Installation) ([]Finding, error) {
 	findings = append(findings, columnsFindings(months.months)...)
 	findings = append(findings, zoneFinding(months.months, in.Zone))
 	findings = append(findings, ownershipFinding(in.Lists, months.machines), exclusionsFinding(in.Lists, months.machines))
-	if in.Jobs == nil {
+	if in.Ads == nil {
 		return findings, ctx.Err()
 	}
 	told, err := jobFindings(ctx, in, recent)

@@ -14,7 +14,7 @@ import (
 
 // jobFindings looks at the job ads of the window's runs. A source that does not answer is the health check's finding.
 func jobFindings(ctx context.Context, in Installation, w pool.Window) ([]Finding, error) {
-	newest, err := in.Jobs.Newest(ctx)
+	newest, err := in.Ads.Newest(ctx)
 	if err != nil {
 		return nil, ctx.Err()
 	}
@@ -25,7 +25,7 @@ func jobFindings(ctx context.Context, in Installation, w pool.Window) ([]Finding
 		}
 		return append(findings, Finding{Store: "links", Severity: Warning, Text: "links: " + err.Error()}), nil
 	}
-	o, err := runs.Look(ctx, in.Timeline, w, in.Lists)
+	o, err := in.Runs.Look(ctx, w, in.Lists)
 	if err != nil {
 		return failed(err)
 	}
@@ -33,7 +33,7 @@ func jobFindings(ctx context.Context, in Installation, w pool.Window) ([]Finding
 		run := &o.Machines[m].Runs[r]
 		return o.View.Times[run.First] <= w.To && o.View.Times[run.Last] >= w.From
 	}
-	ads, notices, failure, err := o.Ask(ctx, in.Jobs, runs.Question{Window: w, Wanted: wanted})
+	ads, notices, failure, err := o.Ask(ctx, in.Ads, runs.Question{Window: w, Wanted: wanted})
 	if err == nil {
 		err = failure
 	}
@@ -43,7 +43,7 @@ func jobFindings(ctx context.Context, in Installation, w pool.Window) ([]Finding
 	for _, notice := range notices {
 		findings = append(findings, Finding{Store: "ads", Severity: Warning, Text: notice})
 	}
-	links, err := evictions.LinksOf(ctx, in.Timeline, in.Jobs, in.Lists, w, in.Now)
+	links, err := evictions.LinksOf(ctx, in.Runs, in.Ads, in.Lists, w, in.Now)
 	if err != nil {
 		return failed(err)
 	}

@@ -82,7 +82,7 @@ func TestPoorSources(t *testing.T) {
 
 	source := jobstest.NewMemory(ads...)
 	source.Notices = []string{"2 of 5 shards failed"}
-	in.Jobs = source
+	in.Ads = source
 	require.Equal(t, Warning, look(t, in)["ads"].Severity)
 
 	source.Err = pool.SourceError("the server is away")

@@ -15,7 +15,8 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/samplepool"
 	"github.com/chtc/gpureports/pkg/snapshots"
-	"github.com/chtc/gpureports/pkg/snapshots/stores"
+	snapshotstores "github.com/chtc/gpureports/pkg/snapshots/stores"
+	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -83,14 +84,17 @@ func open(t *testing.T, dir string, zone string, now time.Time) Installation {
 	require.NoError(t, err)
 	lists, err := snapshotDir.Lists("", "")
 	require.NoError(t, err)
-	tl := timeline.New(timeline.Options{Source: stores.OpenDir(snapshotDir, parsed), MaxBytes: 256 << 20})
-	t.Cleanup(func() { require.NoError(t, tl.Close()) })
-	return Installation{Dir: snapshotDir, Timeline: tl, Zone: parsed, SliceMinutes: 15, Lists: lists, Now: now.UnixMicro(), Last: 7 * pool.Day}
+	tl := timeline.New(timeline.Options{Source: snapshotstores.OpenDir(snapshotDir, parsed), MaxBytes: 256 << 20})
+	s := stores.New(tl, stores.Divide(256<<20))
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return Installation{Stores: s, Dir: snapshotDir, Zone: parsed, SliceMinutes: 15, Lists: lists, Now: now.UnixMicro(), Last: 7 * pool.Day}
 }
 
 // withAds gives an installation these job ads.
 func withAds(in Installation, documents ...[]byte) Installation {
-	in.Jobs = jobstest.NewMemory(documents...)
+	with := *in.Stores
+	with.Ads = jobstest.NewMemory(documents...)
+	in.Stores = &with
 	return in
 }
 

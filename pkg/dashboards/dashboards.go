@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/query"
 )
 
@@ -149,7 +150,7 @@ func (q Query) shows(name string) bool {
 }
 
 func (q Query) view() query.View {
-	for _, k := range query.Kinds {
+	for _, k := range kinds.Catalog {
 		for _, v := range k.Views {
 			if k.Name == q.QueryType && v.Name == q.View {
 				return v

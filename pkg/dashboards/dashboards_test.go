@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -238,7 +239,7 @@ func TestSeriesHaveFewPoints(t *testing.T) {
 				model, err := query.Parse(withValues(t, p.Query, nil))
 				require.NoError(t, err)
 				interval := int64(days) * 86400_000 / int64(points)
-				plan, err := query.Request{Model: model, Window: window, IntervalMs: interval, MaxDataPoints: int64(points)}.Plan(env(t))
+				plan, err := kinds.Catalog.Plan(query.Request{Model: model, Window: window, IntervalMs: interval, MaxDataPoints: int64(points)}, env(t))
 				require.NoError(t, err)
 				buckets, err := plan.Buckets(window.From)
 				require.NoError(t, err)
@@ -317,7 +318,7 @@ func planOf(t *testing.T, q Query, fromAlert bool) *query.Plan {
 	model, err := query.Parse(withValues(t, q, nil))
 	require.NoError(t, err)
 	window := pool.NewWindow(time.Unix(0, 0), time.Unix(86400, 0))
-	plan, err := query.Request{Model: model, Window: window, IntervalMs: 60000, MaxDataPoints: 1000, FromAlert: fromAlert}.Plan(env(t))
+	plan, err := kinds.Catalog.Plan(query.Request{Model: model, Window: window, IntervalMs: 60000, MaxDataPoints: 1000, FromAlert: fromAlert}, env(t))
 	require.NoError(t, err)
 	return plan
 }

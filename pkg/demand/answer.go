@@ -11,31 +11,27 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/frames"
-	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/pressure"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // Answer answers a query. Without a job source (nil), and when it does not answer, polls and snapshots alone tell, and waits
 // between two polls are not seen. Errors: pool.BadQuery, pool.SourceError when nothing can be read, ctx's.
-func Answer(ctx context.Context, tl *timeline.Timeline, queues *pressure.Store, ads jobs.Source, env query.Env, r query.Request) (data.Frames, error) {
-	p, err := r.Plan(env)
+func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
+	near, err := s.Timeline.Load(ctx, p.Window.From, p.Window.To)
 	if err != nil {
 		return nil, err
 	}
-	near, err := tl.Load(ctx, p.Window.From, p.Window.To)
+	times, err := near.Slices(ctx, p.Env.Zone, p.Env.SliceMinutes, p.Window)
 	if err != nil {
 		return nil, err
 	}
-	times, err := near.Slices(ctx, env.Zone, env.SliceMinutes, p.Window)
-	if err != nil {
-		return nil, err
-	}
-	about := frames.NewAbout(p, near, times.Coverage(env.Lists))
-	rows, err := queues.Load(ctx, p.Window)
+	about := frames.NewAbout(p, near, times.Coverage(p.Env.Lists))
+	rows, err := s.Queues.Load(ctx, p.Window)
 	if err != nil {
 		return nil, err
 	}
@@ -49,14 +45,14 @@ func Answer(ctx context.Context, tl *timeline.Timeline, queues *pressure.Store, 
 	if polls.upTo(p.Window.To) < polls.from(p.Window.From) {
 		about.Warn("no poll of the queues in the window")
 	}
-	waits, err := allWaits(ctx, tl, ads, p, rows, polls, about)
+	waits, err := allWaits(ctx, s, p, rows, polls, about)
 	if err != nil {
 		return nil, err
 	}
 	a := answer{plan: p, about: about, polls: polls, names: rows.Names, texts: rows.Names.Texts(), all: waits, slices: times.Begin}
 	a.choose()
 	if p.View == "waiting" || slices.Contains(p.Metrics, freeWhileWaiting) {
-		if a.free, err = loadFree(ctx, tl, p, polls); err != nil {
+		if a.free, err = loadFree(ctx, s.Timeline, p, polls); err != nil {
 			return nil, err
 		}
 	}
@@ -113,8 +109,9 @@ func polledPoints(rows *pressure.View) map[timeline.Symbol]bool {
 }
 
 // allWaits makes the waits that a window needs, of rows, runs and ads.
-func allWaits(ctx context.Context, tl *timeline.Timeline, source jobs.Source, p *query.Plan, rows *pressure.View, polls *Polls, about *frames.About) ([]Wait, error) {
-	o, err := runs.Look(ctx, tl, p.Window, p.Env.Lists)
+func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *pressure.View, polls *Polls, about *frames.About) ([]Wait, error) {
+	source := s.Ads
+	o, err := s.Runs.Look(ctx, p.Window, p.Env.Lists)
 	if err != nil {
 		return nil, err
 	}

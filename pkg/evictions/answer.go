@@ -16,33 +16,30 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // Answer answers a query. Without a job source (nil), and when it does not answer, snapshots alone tell, and a notice says
 // what that means. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
-func Answer(ctx context.Context, tl *timeline.Timeline, ads jobs.Source, env query.Env, r query.Request) (data.Frames, error) {
-	p, err := r.Plan(env)
+func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
+	near, err := s.Timeline.Load(ctx, p.Window.From, p.Window.To)
 	if err != nil {
 		return nil, err
 	}
-	near, err := tl.Load(ctx, p.Window.From, p.Window.To)
+	o, err := s.Runs.Look(ctx, p.Window, p.Env.Lists)
 	if err != nil {
 		return nil, err
 	}
-	o, err := runs.Look(ctx, tl, p.Window, env.Lists)
+	times, err := near.Slices(ctx, p.Env.Zone, p.Env.SliceMinutes, p.Window)
 	if err != nil {
 		return nil, err
 	}
-	times, err := near.Slices(ctx, env.Zone, env.SliceMinutes, p.Window)
-	if err != nil {
-		return nil, err
-	}
-	about := frames.NewAbout(p, near, times.Coverage(env.Lists))
+	about := frames.NewAbout(p, near, times.Coverage(p.Env.Lists))
 	about.Unmatched(near, runs.DaysOf(near, p.Window))
 
 	wanted := inReach(o, p.Window)
-	known, blind, err := askAds(ctx, o, ads, runs.Question{Window: p.Window, Wanted: wanted, Unseen: p.Window}, about)
+	known, blind, err := askAds(ctx, o, s.Ads, runs.Question{Window: p.Window, Wanted: wanted, Unseen: p.Window}, about)
 	if err != nil {
 		return nil, err
 	}

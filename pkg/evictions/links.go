@@ -7,7 +7,6 @@ import (
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runs"
-	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // Links is how well job ads describe the runs of a window (methodology section 9).
@@ -22,8 +21,8 @@ type Links struct {
 
 // LinksOf judges the links of a window. Errors are those of the snapshots, pool.SourceError when the job source does not
 // answer, and ctx's.
-func LinksOf(ctx context.Context, tl *timeline.Timeline, ads jobs.Source, lists pool.Lists, window pool.Window, now pool.Micros) (Links, error) {
-	o, err := runs.Look(ctx, tl, window, lists)
+func LinksOf(ctx context.Context, observer *runs.Observer, ads jobs.Source, lists pool.Lists, window pool.Window, now pool.Micros) (Links, error) {
+	o, err := observer.Look(ctx, window, lists)
 	if err != nil {
 		return Links{}, err
 	}

@@ -3,11 +3,10 @@ package evictions_test
 import (
 	"testing"
 
-	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/runs/runstest"
 )
 
 func open(t testing.TB, dir string, zone any) runstest.Source {
 	t.Helper()
-	return runstest.Open(t, dir, zone, evictions.Answer)
+	return runstest.Open(t, dir, zone)
 }

@@ -1,6 +1,7 @@
 package frames
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // Text is a column of texts.
 func Text(name string, values []string) *data.Field {
 	f := data.NewField(name, nil, values)
-	f.Config = column(name)
+	f.Config = &data.FieldConfig{}
 	return f
 }
 
@@ -26,21 +27,21 @@ func Number(name string, values []float64) *data.Field {
 		}
 	}
 	f := data.NewField(name, nil, nullable)
-	f.Config = column(name)
+	f.Config = &data.FieldConfig{}
 	return f
 }
 
 // Numbers is a column of whole numbers.
 func Numbers(name string, values []int64) *data.Field {
 	f := data.NewField(name, nil, values)
-	f.Config = column(name)
+	f.Config = &data.FieldConfig{}
 	return f
 }
 
 // Bool is a column of yes and no.
 func Bool(name string, values []bool) *data.Field {
 	f := data.NewField(name, nil, values)
-	f.Config = column(name)
+	f.Config = &data.FieldConfig{}
 	return f
 }
 
@@ -66,7 +67,7 @@ func Time(name string, values []pool.Micros) *data.Field {
 		}
 	}
 	f := data.NewField(name, nil, nullable)
-	f.Config = column(name)
+	f.Config = &data.FieldConfig{}
 	return f
 }
 
@@ -79,24 +80,30 @@ func timesOf(values []pool.Micros) []time.Time {
 	return at
 }
 
-// column is the field configuration of a grouping, metric or further column.
-func column(name string) *data.FieldConfig {
-	c := &data.FieldConfig{DisplayNameFromDS: name}
-	if p, ok := presentations[name]; ok {
-		c.DisplayNameFromDS, c.Unit, c.Description = p.name, p.unit, p.description
-		if p.decimals >= 0 {
-			d := uint16(p.decimals)
-			c.Decimals = &d
-		}
+// column is the field configuration of a grouping, metric or further column of a plan's answer.
+func column(p *query.Plan, name string) *data.FieldConfig {
+	c := &data.FieldConfig{}
+	present(p, name, c)
+	return c
+}
+
+// present completes a column's configuration by what the kind says of it.
+func present(p *query.Plan, name string, c *data.FieldConfig) {
+	said := p.Column(name)
+	c.DisplayNameFromDS = cmp.Or(c.DisplayNameFromDS, said.Label)
+	c.Unit = cmp.Or(c.Unit, said.Unit)
+	c.Description = cmp.Or(c.Description, said.Description)
+	if said.Decimals >= 0 && c.Decimals == nil {
+		d := uint16(said.Decimals)
+		c.Decimals = &d
 	}
-	if name == "category" {
+	if name == "category" && c.Custom == nil {
 		keys := map[string]any{}
 		for c := range pool.Category(pool.Categories) {
 			keys[c.String()] = c.Key()
 		}
 		c.Custom = map[string]any{"keys": keys}
 	}
-	return c
 }
 
 // groupColumns are the columns of groups, one a grouping; groups[i] holds the values of row i by grouping.
@@ -109,7 +116,7 @@ func groupColumns(p *query.Plan, groups [][]string) []*data.Field {
 		}
 		f := Text(name, values)
 		if name == "project" && (g == 0 || !p.Totals) { // totals have their name in the first column, and nothing in others
-			f.Config.Mappings = data.ValueMappings{data.ValueMapper{"": {Text: Nameless(name)}}}
+			f.Config.Mappings = data.ValueMappings{data.ValueMapper{"": {Text: Nameless(p.Column(name).Label)}}}
 		}
 		fields = append(fields, f)
 	}

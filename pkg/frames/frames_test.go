@@ -1,4 +1,4 @@
-package frames
+package frames_test
 
 import (
 	"encoding/json"
@@ -9,6 +9,8 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
+	. "github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -19,7 +21,7 @@ func planOf(t *testing.T, text string) *query.Plan {
 	t.Helper()
 	m, err := query.Parse([]byte(text))
 	require.NoError(t, err)
-	p, err := query.Request{Model: m, Window: pool.Window{From: 0, To: pool.Day}, IntervalMs: 1}.Plan(query.Env{Zone: localtime.UTC, SliceMinutes: 15})
+	p, err := kinds.Catalog.Plan(query.Request{Model: m, Window: pool.Window{From: 0, To: pool.Day}, IntervalMs: 1}, query.Env{Zone: localtime.UTC, SliceMinutes: 15})
 	require.NoError(t, err)
 	return p
 }
@@ -370,14 +372,14 @@ func TestNumbersInWords(t *testing.T) {
 
 // Every grouping and metric that can be asked for has its presentation.
 func TestEveryColumnIsPresented(t *testing.T) {
-	for _, k := range query.Kinds {
+	for _, k := range kinds.Catalog {
 		for _, v := range k.Views {
 			for _, name := range append(append([]string{}, v.GroupBy...), v.Metrics...) {
-				require.NotEmpty(t, presentations[name].name, "%s/%s: %s", k.Name, v.Name, name)
+				require.NotEqual(t, name, k.Column(&v, name).Label, "%s/%s", k.Name, v.Name)
 			}
 			for _, name := range v.Metrics {
-				require.NotEmpty(t, presentations[name].unit, "%s/%s: %s", k.Name, v.Name, name)
-				require.NotEmpty(t, presentations[name].description, "%s/%s: %s", k.Name, v.Name, name)
+				require.NotEmpty(t, k.Column(&v, name).Unit, "%s/%s: %s", k.Name, v.Name, name)
+				require.NotEmpty(t, k.Column(&v, name).Description, "%s/%s: %s", k.Name, v.Name, name)
 			}
 		}
 	}

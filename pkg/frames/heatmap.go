@@ -24,7 +24,7 @@ func HeatMap(p *query.Plan, a *About, values *Week) data.Frames {
 		return a.Finish(nil)
 	}
 	value := Number("value", cells)
-	value.Config = column(p.Metrics[0])
+	value.Config = column(p, p.Metrics[0])
 	f := data.NewFrame("", data.NewField("x", nil, x), data.NewField("y", nil, y), value)
 	f.Meta = meta(frameType(p))
 	f.Meta.Custom = map[string]any{"yOrdinalDisplay": []string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"}}

@@ -1,4 +1,4 @@
-package frames
+package frames_test
 
 import (
 	"encoding/json"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	. "github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -31,8 +33,8 @@ func TestIntervalSpansAClockChange(t *testing.T) {
 		to, err := time.Parse(time.RFC3339, c.to)
 		require.NoError(t, err)
 		model := query.Model{QueryType: "allocation", Bucket: c.bucket}
-		p, err := query.Request{Model: model, Window: pool.NewWindow(from, to)}.Plan(query.Env{Zone: zone, SliceMinutes: 15})
+		p, err := kinds.Catalog.Plan(query.Request{Model: model, Window: pool.NewWindow(from, to)}, query.Env{Zone: zone, SliceMinutes: 15})
 		require.NoError(t, err)
-		require.Equal(t, c.want, pointDistance(p), "%v", c)
+		require.Equal(t, c.want, PointDistance(p), "%v", c)
 	}
 }

@@ -62,7 +62,7 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 			labels[name] = s.Group[g]
 		}
 		value := data.NewField(s.Metric, labels, values)
-		value.Config = column(s.Metric)
+		value.Config = column(p, s.Metric)
 		value.Config.Decimals = nil // axes choose their own
 		value.Config.DisplayNameFromDS = displayName(p, s)
 		value.Config.Custom = categoryKey(p, s.Group)
@@ -102,7 +102,7 @@ func pointDistance(p *query.Plan) time.Duration {
 
 // displayName is the group, and the metric where there are several or no group.
 func displayName(p *query.Plan, s Series) string {
-	metric := presentations[s.Metric].name
+	metric := p.Column(s.Metric).Label
 	switch {
 	case len(s.Group) == 0:
 		return metric
@@ -116,14 +116,14 @@ func groupName(p *query.Plan, group []string) string {
 	parts := slices.Clone(group)
 	for i, value := range parts {
 		if value == "" {
-			parts[i] = Nameless(p.GroupBy[i])
+			parts[i] = Nameless(p.Column(p.GroupBy[i]).Label)
 		}
 	}
 	return strings.Join(parts, " · ")
 }
 
-// Nameless is how a group without a value is shown, where it is stored as the empty text.
-func Nameless(grouping string) string { return "No " + strings.ToLower(presentations[grouping].name) }
+// Nameless is how a group without a value is shown, where it is stored as the empty text, by the label of the grouping.
+func Nameless(label string) string { return "No " + strings.ToLower(label) }
 
 // categoryKey is the field's `custom` with the key of the group's category.
 func categoryKey(p *query.Plan, group []string) map[string]any {

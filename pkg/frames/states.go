@@ -22,7 +22,7 @@ func StateTimeline(p *query.Plan, a *About, all []States, mappings data.ValueMap
 	var frames data.Frames
 	for _, s := range shown {
 		state := data.NewField("state", data.Labels{"machine": s.Machine, "gpu": s.GPU}, s.States)
-		state.Config = column("state")
+		state.Config = column(p, "state")
 		state.Config.DisplayNameFromDS = s.Machine + " " + s.GPU
 		state.Config.Mappings = mappings
 		f := data.NewFrame("", data.NewField("time", nil, timesOf(s.Times)), state)

@@ -46,7 +46,7 @@ func Survival(p *query.Plan, a *About, curves []Curve) data.Frames {
 	slices.Sort(hours)
 	hours = slices.Compact(hours)
 	x := data.NewField("hours", nil, hours)
-	x.Config = column("hours")
+	x.Config = column(p, "hours")
 	fields := []*data.Field{x}
 	for i, c := range curves {
 		band := bandOf(p, i, c.Group)

@@ -62,7 +62,7 @@ func Table(p *query.Plan, a *About, rows []Row, totals ...Total) data.Frames {
 		}
 		if p.Numeric {
 			f := data.NewField(name, nil, values)
-			f.Config = column(name)
+			f.Config = column(p, name)
 			fields = append(fields, f)
 		} else {
 			fields = append(fields, Number(name, values))
@@ -108,6 +108,9 @@ func Columns(p *query.Plan, a *About, fields ...*data.Field) data.Frames {
 }
 
 func tableOf(p *query.Plan, a *About, fields []*data.Field) data.Frames {
+	for _, field := range fields {
+		present(p, field.Name, field.Config)
+	}
 	f := data.NewFrame("", fields...)
 	f.Meta = meta(frameType(p))
 	f.Meta.PreferredVisualization = data.VisTypeTable // times in columns do not make it a graph in Explore

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net/http"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
@@ -23,12 +22,9 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// adCache keeps the ads of finished runs, for all data sources of the process and across settings saves.
-var adCache = sync.OnceValue(func() *jobs.Cache { return jobs.NewCache(256<<20, time.Now) })
-
 // openAds opens the job source that the settings name; nil is none. What keeps it from being used is told by its answers,
 // so that queries that need no job ads are answered.
-func openAds(ctx context.Context, dir *snapshots.Dir, instance backend.DataSourceInstanceSettings, settings Settings) jobs.Source {
+func openAds(ctx context.Context, dir *snapshots.Dir, instance backend.DataSourceInstanceSettings, settings Settings, kept *jobs.Cache) jobs.Source {
 	var source jobs.Source
 	var key string
 	var err error
@@ -43,7 +39,7 @@ func openAds(ctx context.Context, dir *snapshots.Dir, instance backend.DataSourc
 	if err != nil {
 		return unreachable{err}
 	}
-	return traced{adCache().Source(source, key)}
+	return traced{kept.Source(source, key)}
 }
 
 func openJobFile(dir *snapshots.Dir, settings Settings) (jobs.Source, string, error) {

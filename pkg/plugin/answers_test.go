@@ -14,6 +14,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
@@ -21,7 +22,7 @@ import (
 // everyView is a query of each view that there is.
 func everyView() []string {
 	var models []string
-	for _, kind := range query.Kinds {
+	for _, kind := range kinds.Catalog {
 		for _, view := range kind.Views {
 			m := map[string]any{"queryType": kind.Name, "view": view.Name}
 			if slices.Contains(view.GroupBy, "device") {

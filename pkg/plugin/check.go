@@ -26,7 +26,7 @@ func (d *Datasource) Check(ctx context.Context, last time.Duration) ([]check.Fin
 		return findings, nil
 	}
 	told, err := check.Look(ctx, check.Installation{
-		Dir: stores.dir, Timeline: stores.timeline, Zone: env.Zone, SliceMinutes: env.SliceMinutes, Lists: env.Lists, Jobs: stores.ads,
+		Stores: stores.Stores, Dir: stores.dir, Zone: env.Zone, SliceMinutes: env.SliceMinutes, Lists: env.Lists,
 		Now: d.now().UnixMicro(), Last: last.Microseconds(),
 	})
 	if err != nil {

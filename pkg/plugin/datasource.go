@@ -28,7 +28,7 @@ type Datasource struct {
 	stop     context.CancelFunc // of the reading ahead
 
 	mu       sync.Mutex
-	stores   *stores
+	stores   *opened
 	users    int // requests under way
 	disposed bool
 }
@@ -72,13 +72,13 @@ func (d *Datasource) warm(ctx context.Context) error {
 		return nil // queries and the health check say so
 	}
 	defer done()
-	return stores.timeline.Warm(ctx)
+	return stores.Timeline.Warm(ctx)
 }
 
 var errDisposed = errors.New("the data source was closed while its settings were saved: ask again")
 
 // use returns the stores for one request, which must call done at its end.
-func (d *Datasource) use(ctx context.Context) (s *stores, done func(), err error) {
+func (d *Datasource) use(ctx context.Context) (s *opened, done func(), err error) {
 	if d.invalid != nil {
 		return nil, nil, d.invalid
 	}
@@ -105,7 +105,7 @@ func (d *Datasource) leave() {
 
 func (d *Datasource) closeUnused() {
 	if d.disposed && d.users == 0 && d.stores != nil {
-		if err := d.stores.close(); err != nil {
+		if err := d.stores.Close(); err != nil {
 			backend.Logger.Warn("closing a data source", "name", instanceName(d.settings), "error", err)
 		}
 		d.stores = nil

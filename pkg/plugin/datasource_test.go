@@ -304,11 +304,11 @@ func TestDisposeWaitsForRequests(t *testing.T) {
 	stores, done, err := d.use(context.Background())
 	require.NoError(t, err)
 	d.Dispose()
-	_, _, ok, err := stores.timeline.Range(context.Background())
+	_, _, ok, err := stores.Timeline.Range(context.Background())
 	require.NoError(t, err)
 	require.True(t, ok, "still open")
 	done()
-	_, _, _, err = stores.timeline.Range(context.Background())
+	_, _, _, err = stores.Timeline.Range(context.Background())
 	require.Error(t, err, "closed with the last request")
 	_, _, err = d.use(context.Background())
 	require.ErrorIs(t, err, errDisposed)
@@ -345,7 +345,7 @@ func TestNewReadsAhead(t *testing.T) {
 		if d.stores == nil {
 			return false
 		}
-		used, _ := d.stores.timeline.Memory()
+		used, _ := d.stores.Timeline.Memory()
 		return used > 0 && d.users == 0
 	}, testPatience, testPause)
 }

@@ -84,9 +84,9 @@ func (d *Datasource) findings(ctx context.Context) []finding {
 }
 
 // snapshotFindings tells of the month files, of the newest snapshot, and whether the time zone can be right.
-func (d *Datasource) snapshotFindings(ctx context.Context, s *stores) []finding {
+func (d *Datasource) snapshotFindings(ctx context.Context, s *opened) []finding {
 	path := resolve(s.dir.Path())
-	state, err := s.timeline.Source().Look(ctx)
+	state, err := s.Timeline.Source().Look(ctx)
 	if err != nil {
 		return []finding{{Store: "snapshots", Severity: severityError, Details: map[string]any{"path": path}, Text: "snapshots: " + err.Error()}}
 	}
@@ -104,7 +104,7 @@ func (d *Datasource) snapshotFindings(ctx context.Context, s *stores) []finding 
 		readable++
 		rows += part.Rows
 	}
-	first, newest, ok, err := s.timeline.Range(ctx)
+	first, newest, ok, err := s.Timeline.Range(ctx)
 	switch {
 	case err != nil:
 		return append(findings, finding{Store: "snapshots", Severity: severityError, Text: err.Error()})
@@ -128,7 +128,7 @@ func (d *Datasource) snapshotFindings(ctx context.Context, s *stores) []finding 
 	}
 	findings = append(findings, found)
 	week := pool.Window{From: newest - 7*pool.Day, To: newest}
-	view, err := s.timeline.Load(ctx, week.From, week.To)
+	view, err := s.Timeline.Load(ctx, week.From, week.To)
 	if err != nil {
 		return append(findings, finding{Store: "timezone", Severity: severityWarning, Text: err.Error()})
 	}
@@ -157,14 +157,14 @@ func zoneFinding(s Settings, view *timeline.View, w pool.Window) finding {
 	return found
 }
 
-func (d *Datasource) jobsFinding(ctx context.Context, s *stores) finding {
+func (d *Datasource) jobsFinding(ctx context.Context, s *opened) finding {
 	found := finding{Store: "jobs", Severity: severityOK, Details: map[string]any{"source": s.settings.Jobs}}
-	if s.ads == nil {
+	if s.Ads == nil {
 		found.Severity = severityNote
 		found.Text = "jobs: none. Without job ads evictions are told from snapshots only and completions cannot be seen: set jobs to elasticsearch or sqlite to see them"
 		return found
 	}
-	health, err := s.ads.Health(ctx)
+	health, err := s.Ads.Health(ctx)
 	if err != nil {
 		found.Severity, found.Text = severityError, "jobs: "+err.Error()
 		return found
@@ -186,8 +186,8 @@ func (d *Datasource) jobsFinding(ctx context.Context, s *stores) finding {
 	return found
 }
 
-func cacheFinding(s *stores) finding {
-	used, budget := s.timeline.Memory()
+func cacheFinding(s *opened) finding {
+	used, budget := s.Timeline.Memory()
 	found := finding{Store: "cache", Severity: severityOK, Details: map[string]any{"memoryBytes": used, "memoryMB": budget >> 20}}
 	dir := s.settings.CacheDir
 	if dir == "" {
@@ -197,7 +197,7 @@ func cacheFinding(s *stores) finding {
 	}
 	found.Details["path"], found.Details["diskMB"] = resolve(dir), s.settings.CacheDiskMB
 	found.Text = fmt.Sprintf("cache: %d MB in memory, %d MB in %s", budget>>20, s.settings.CacheDiskMB, resolve(dir))
-	if err := s.timeline.CacheError(); err != nil {
+	if err := s.Timeline.CacheError(); err != nil {
 		found.Severity = severityWarning
 		found.Text = fmt.Sprintf("cache: %s cannot be used: %v. Answers are right, but after a restart the files are read anew: give the user that runs Grafana the right to write there", resolve(dir), err)
 	}

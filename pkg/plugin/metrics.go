@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/query"
 )
 
@@ -24,18 +25,10 @@ var (
 // observe counts an answered query. Words that the query model does not know are counted as one.
 func observe(m query.Model, response backend.DataResponse, took time.Duration) {
 	kind, view := "unknown", "unknown"
-	for _, k := range query.Kinds {
-		if k.Name != m.QueryType {
-			continue
-		}
+	if k := kinds.Catalog.Kind(m.QueryType); k != nil {
 		kind = k.Name
-		if m.View == "" {
-			view = k.Views[0].Name
-		}
-		for _, v := range k.Views {
-			if v.Name == m.View {
-				view = v.Name
-			}
+		if v := k.View(m.View); v != nil {
+			view = v.Name
 		}
 	}
 	queries.WithLabelValues(kind, view, strconv.Itoa(int(response.Status))).Inc()

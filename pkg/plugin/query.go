@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -95,7 +96,11 @@ func (d *Datasource) answer(ctx context.Context, r query.Request) (data.Frames, 
 			return nil, err
 		}
 		defer done()
-		return stores.answer(ctx, r)
+		env, err := stores.env()
+		if err != nil {
+			return nil, err
+		}
+		return kinds.Answer(ctx, stores.Stores, env, r)
 	})
 }
 

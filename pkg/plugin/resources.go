@@ -78,6 +78,9 @@ const (
 	earliest, latest = -62_135_596_800_000, 253_402_300_799_999
 )
 
+// ofValues is the question for values, which knows every filter of GPUs and users.
+var ofValues = query.Catalog{{Name: "values", Views: []query.View{query.ListView("values", "Values", "What there is to choose", query.UserFilters)}}}
+
 // values lists what a dimension's values are in a window: from, to in ms (default: the newest 7 days), filter as in queries.
 func (d *Datasource) values(header http.Header, r *http.Request) (any, error) {
 	ctx, dimension := r.Context(), r.PathValue("dimension")
@@ -93,7 +96,7 @@ func (d *Datasource) values(header http.Header, r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer done()
-	_, newest, ok, err := stores.timeline.Range(ctx)
+	_, newest, ok, err := stores.Timeline.Range(ctx)
 	if err != nil || !ok {
 		return []option{}, err
 	}
@@ -108,12 +111,11 @@ func (d *Datasource) values(header http.Header, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// the view that knows every filter
-	plan, err := query.Request{Model: query.Model{QueryType: "allocation", View: "current", Filter: filter}, Window: window}.Plan(env)
+	plan, err := ofValues.Plan(query.Request{Model: query.Model{QueryType: "values", Filter: filter}, Window: window}, env)
 	if err != nil {
 		return nil, err
 	}
-	view, err := stores.timeline.Load(ctx, window.From, window.To)
+	view, err := stores.Timeline.Load(ctx, window.From, window.To)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +137,7 @@ func (d *Datasource) dataRange(_ http.Header, r *http.Request) (any, error) {
 		return nil, err
 	}
 	defer done()
-	first, newest, ok, err := stores.timeline.Range(r.Context())
+	first, newest, ok, err := stores.Timeline.Range(r.Context())
 	if err != nil {
 		return nil, err
 	}

@@ -35,6 +35,7 @@ type Settings struct {
 	JobsPath           string          `json:"jobsPath"`
 	JobsIndex          string          `json:"jobsIndex"`
 	JobsEpochIndex     string          `json:"jobsEpochIndex"`
+	FiscalYearStart    int             `json:"fiscalYearStart"` // month with which years and quarters begin, 1 to 12
 
 	zone *localtime.Zone
 }
@@ -54,6 +55,8 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 		SliceMinutes: 15,
 		CacheMaxMB:   512,
 		CacheDiskMB:  2048,
+
+		FiscalYearStart: 1,
 	}
 	if len(bytes.TrimSpace(jsonData)) > 0 {
 		if err := json.Unmarshal(jsonData, &s); err != nil {
@@ -83,15 +86,18 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 		return Settings{}, pool.BadQuery("cacheDiskMB %d is negative: use 0 or more (default 2048)", s.CacheDiskMB)
 	case s.CacheMaxMB > mostMB, s.CacheDiskMB > mostMB:
 		return Settings{}, pool.BadQuery("cacheMaxMB and cacheDiskMB are %d at most (a terabyte)", mostMB)
+	case s.FiscalYearStart < 1 || s.FiscalYearStart > 12:
+		return Settings{}, pool.BadQuery("fiscalYearStart %d is no month: use 1 (January, the default) to 12", s.FiscalYearStart)
 	case !slices.Contains([]string{jobsNone, jobsSQLite, jobsElasticsearch}, s.Jobs):
 		return Settings{}, pool.BadQuery("jobs %q is unknown: use %s, %s or %s", s.Jobs, jobsNone, jobsSQLite, jobsElasticsearch)
 	}
-	for name, dir := range map[string]string{"snapshotDir": s.SnapshotDir, "cacheDir": s.CacheDir} {
-		if dir != "" && !filepath.IsAbs(dir) {
-			return Settings{}, pool.BadQuery("%s is not absolute: write the whole path", name)
+	for _, dir := range [][2]string{{"snapshotDir", s.SnapshotDir}, {"cacheDir", s.CacheDir}} {
+		if dir[1] != "" && !filepath.IsAbs(dir[1]) {
+			return Settings{}, pool.BadQuery("%s is not absolute: write the whole path", dir[0])
 		}
 	}
-	for name, file := range map[string]string{"chtcOwnedFile": s.CHTCOwnedFile, "hostExclusionsFile": s.HostExclusionsFile, "jobsPath": s.JobsPath} {
+	for _, setting := range [][2]string{{"chtcOwnedFile", s.CHTCOwnedFile}, {"hostExclusionsFile", s.HostExclusionsFile}, {"jobsPath", s.JobsPath}} {
+		name, file := setting[0], setting[1]
 		if file != filepath.Base(file) || !filepath.IsLocal(file) || file == "." {
 			return Settings{}, pool.BadQuery("%s %q is not a plain file name: the file must lie inside snapshotDir", name, file)
 		}

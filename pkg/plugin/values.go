@@ -36,7 +36,7 @@ func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan,
 			options[i].Value = category.Key()
 		}
 		if v == "" { // a filter's list takes no empty text, but a pattern of it
-			options[i] = option{Text: frames.Nameless(dimension), Value: "/^$/"}
+			options[i] = option{Text: frames.Nameless(plan.Column(dimension).Label), Value: "/^$/"}
 		}
 	}
 	return options, nil

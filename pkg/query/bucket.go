@@ -24,37 +24,47 @@ var BucketNames = func() []string {
 	return names
 }()
 
-// chooseBucket returns the bucket of a series, nil for the whole window. `auto` is the smallest from 15 minutes on that is not
-// shorter than the request's interval and holds whole slices; for an alert rule the window.
-func chooseBucket(name string, sliceMinutes int, interval time.Duration, fromAlert bool) (*localtime.Bucket, error) {
-	fits := func(b localtime.Bucket) bool {
-		return sliceMinutes == 0 || b.Minutes >= sliceMinutes && b.Minutes%sliceMinutes == 0
+// `auto` chooses among the buckets from 15 minutes to a week.
+const (
+	shortestAuto = 15
+	longestAuto  = 7 * 24 * 60
+)
+
+// chooseBucket returns the bucket of a series, nil for the whole window. `auto` is the smallest that is not shorter than the
+// request's interval, holds whole slices and is long enough for the view; for an alert rule the window.
+func (p *Plan) chooseBucket(name string, interval time.Duration) (*localtime.Bucket, error) {
+	var possible []localtime.Bucket
+	for _, b := range localtime.Buckets {
+		if slice := p.Env.SliceMinutes; b.Minutes >= p.view.BucketMinutes && (slice == 0 || b.Minutes%slice == 0) {
+			b.YearStart = p.Env.YearStart
+			possible = append(possible, b)
+		}
 	}
 	switch {
-	case name == bucketWindow, fromAlert && (name == "" || name == bucketAuto):
+	case name == bucketWindow, p.FromAlert && (name == "" || name == bucketAuto):
 		return nil, nil
 	case name == "", name == bucketAuto:
-		for _, b := range localtime.Buckets {
-			if b.Minutes >= 15 && time.Duration(b.Minutes)*time.Minute >= interval && fits(b) {
-				return &b, nil
+		var chosen localtime.Bucket
+		for _, b := range possible {
+			if b.Minutes < shortestAuto || b.Minutes > longestAuto {
+				continue
+			}
+			if chosen = b; time.Duration(b.Minutes)*time.Minute >= interval {
+				break
 			}
 		}
-		return &localtime.Buckets[len(localtime.Buckets)-1], nil
+		return &chosen, nil
 	}
-	i := slices.IndexFunc(localtime.Buckets, func(b localtime.Bucket) bool { return b.Name == name })
-	if i < 0 {
-		return nil, one("bucket", name, BucketNames)
-	}
-	if b := localtime.Buckets[i]; fits(b) {
-		return &b, nil
-	}
-	var possible []string
-	for _, b := range localtime.Buckets {
-		if fits(b) {
-			possible = append(possible, b.Name)
+	names := make([]string, len(possible))
+	for i, b := range possible {
+		if names[i] = b.Name; b.Name == name {
+			return &b, nil
 		}
 	}
-	return nil, pool.BadQuery("bucket %s does not hold whole slices of %d minutes: possible are auto, window, %s", name, sliceMinutes, strings.Join(possible, ", "))
+	if i := slices.IndexFunc(localtime.Buckets, func(b localtime.Bucket) bool { return b.Name == name }); i >= 0 && localtime.Buckets[i].Minutes < p.view.BucketMinutes {
+		return nil, pool.BadQuery("%s: bucket %s is too short: possible are auto, window, %s", p.name(), name, strings.Join(names, ", "))
+	}
+	return nil, pool.BadQuery("bucket %s does not hold whole slices of %d minutes: possible are auto, window, %s", name, p.Env.SliceMinutes, strings.Join(names, ", "))
 }
 
 // maxBuckets bounds the buckets of one answer: 5 minutes over ten years.

@@ -12,34 +12,34 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Selection is a compiled filter. Devices, machines and ownerships choose GPUs before the slice rules; categories, projects
-// and users choose among the results after them.
+// Selection is a compiled filter. Devices, machines, ownerships and tiers choose GPUs before the slice rules; categories, projects
+// and users choose among the results after them. Access points, numbers of GPUs and their memory choose jobs.
 type Selection struct {
-	Devices, Machines Texts
-	Ownerships        [pool.Ownerships]bool
-	Categories        [pool.Categories]bool // those of both filters, categories and slots
-	Projects          Texts                 // of members: see MatchProjects
-	Users             Texts
-	Schedds           Texts
-	GPUs, GPUMemory   Texts // of classes: GPUClasses, MemoryClasses
-	Idle              bool
-	OldDevices        bool // include them
+	Devices, Machines, Tiers Texts
+	Ownerships               [pool.Ownerships]bool
+	Categories               [pool.Categories]bool // those of both filters, categories and slots
+	Projects                 Texts                 // of members: see MatchProjects
+	Users                    Texts
+	Schedds, GPUs, GPUMemory Texts
+	Idle                     bool
+	OldDevices               bool // include them
 }
 
-// AllCategories tells whether no category is left out.
+// AllCategories reports whether no category is left out.
 func (s *Selection) AllCategories() bool { return !slices.Contains(s.Categories[:], false) }
 
-// AllOwnerships tells whether no ownership is left out.
+// AllOwnerships reports whether no ownership is left out.
 func (s *Selection) AllOwnerships() bool { return !slices.Contains(s.Ownerships[:], false) }
 
-// MatchDevice tells whether GPUs with the device's name count; "" is a device without a name.
+// MatchDevice reports whether GPUs with the device's name count; "" is a device without a name.
 func (s *Selection) MatchDevice(device string) bool {
 	return (s.OldDevices || !pool.IsOldDevice(device)) && s.Devices.Match(Shown("device", device))
 }
 
-// MatchProjects tells whether a list of projects, joined by commas, counts: one of its members matches, or the whole list.
+// MatchProjects reports whether a list of projects, joined by commas, counts: one of its members matches, or the whole list,
+// and neither it nor any member is excluded.
 func (s *Selection) MatchProjects(projects string) bool {
-	return s.Projects.All() || s.Projects.Match(projects) || slices.ContainsFunc(pool.Projects(projects), s.Projects.Match)
+	return s.Projects.All() || s.Projects.MatchAny(append(pool.Projects(projects), projects)...)
 }
 
 // compile turns a filter's texts into a Selection. Errors are pool.BadQuery.
@@ -50,39 +50,80 @@ func (f *Filter) compile(includeOldDevices bool) (Selection, error) {
 		name   string
 		values []string
 		into   *Texts
-	}{{"devices", f.Devices, &s.Devices}, {"machines", f.Machines, &s.Machines}, {"projects", f.Projects, &s.Projects}, {"users", f.Users, &s.Users}, {"schedds", f.Schedds, &s.Schedds}, {"gpus", f.GPUs, &s.GPUs}, {"gpuMemory", f.GPUMemory, &s.GPUMemory}} {
+		closed []string // what is possible; nil: anything
+	}{
+		{"devices", f.Devices, &s.Devices, nil}, {"machines", f.Machines, &s.Machines, nil}, {"projects", f.Projects, &s.Projects, nil},
+		{"users", f.Users, &s.Users, nil}, {"tiers", f.Tiers, &s.Tiers, nil}, {"schedds", f.Schedds, &s.Schedds, nil},
+		{"gpus", f.GPUs, &s.GPUs, GPUCounts}, {"gpuMemory", f.GPUMemory, &s.GPUMemory, GPUMemories},
+	} {
+		if t.closed != nil {
+			_, err = chooseWords(t.name, t.values, len(t.closed), t.closed, func(text string) (int, bool) {
+				i := slices.Index(t.closed, text)
+				return i, i >= 0
+			})
+			if err != nil {
+				return s, err
+			}
+		}
 		if *t.into, err = newTexts(t.name, t.values); err != nil {
 			return s, err
 		}
 	}
-	for o := range s.Ownerships {
-		s.Ownerships[o] = len(f.Ownerships) == 0
-	}
-	for _, text := range f.Ownerships {
+	ownerships, err := chooseWords("ownerships", f.Ownerships, pool.Ownerships, OwnershipNames(), func(text string) (int, bool) {
 		o, ok := pool.ParseOwnership(text)
-		if !ok {
-			return s, pool.BadQuery("filter.ownerships: %q is unknown: possible are %s", text, strings.Join(OwnershipNames(), ", "))
-		}
-		s.Ownerships[o] = true
+		return int(o), ok
+	})
+	if err != nil {
+		return s, err
 	}
-	var chosen [pool.Categories]bool
-	for _, text := range f.Categories {
+	copy(s.Ownerships[:], ownerships)
+	categories, err := chooseWords("categories", f.Categories, pool.Categories, categoryWords(), func(text string) (int, bool) {
 		c, ok := pool.ParseCategory(text)
-		if !ok {
-			return s, pool.BadQuery("filter.categories: %q is unknown: possible are %s", text, strings.Join(categoryWords(), ", "))
-		}
-		chosen[c] = true
+		return int(c), ok
+	})
+	if err != nil {
+		return s, err
 	}
-	for _, text := range f.Slots {
-		if text != pool.Primary.String() && text != pool.Backfill.String() {
-			return s, pool.BadQuery("filter.slots: %q is unknown: possible are %s, %s", text, pool.Primary, pool.Backfill)
-		}
+	sides := []string{pool.Primary.String(), pool.Backfill.String()}
+	slots, err := chooseWords("slots", f.Slots, len(sides), sides, func(text string) (int, bool) {
+		i := slices.Index(sides, text)
+		return i, i >= 0
+	})
+	if err != nil {
+		return s, err
 	}
 	for c := range s.Categories {
-		s.Categories[c] = (len(f.Categories) == 0 || chosen[c]) && (len(f.Slots) == 0 || slices.Contains(f.Slots, pool.Category(c).Side().String()))
+		s.Categories[c] = categories[c] && slots[pool.Category(c).Side()]
 	}
 	return s, nil
 }
+
+// chooseWords marks the n values of a closed list that a filter lets pass.
+func chooseWords(name string, values []string, n int, words []string, parse func(string) (int, bool)) ([]bool, error) {
+	included, excluded, all := make([]bool, n), make([]bool, n), true
+	for _, v := range values {
+		text, isExcluded := entryOf(v)
+		i, known := parse(text)
+		switch {
+		case !known:
+			return nil, pool.BadQuery("filter.%s: %q is unknown: possible are %s", name, text, strings.Join(words, ", "))
+		case isExcluded:
+			excluded[i] = true
+		default:
+			included[i], all = true, false
+		}
+	}
+	for i := range included {
+		included[i] = (all || included[i]) && !excluded[i]
+	}
+	return included, nil
+}
+
+// Values of closed lists: the numbers of GPUs, and the classes of GPU memory, that jobs ask for (methodology section 14).
+var (
+	GPUCounts   = []string{"1", "2", "3-4", "5-8", ">8"}
+	GPUMemories = []string{"any", "<48GB", "48GB", "80GB", ">80GB", "Other"}
+)
 
 func categoryWords() (words []string) {
 	for c := range pool.Category(pool.Categories) {
@@ -99,13 +140,42 @@ func OwnershipNames() (names []string) {
 	return names
 }
 
-// Texts is a filter over texts: exact values, case-sensitive, and /RE2 patterns/ that match anywhere. The zero value lets
-// everything pass. It is safe for concurrent use.
+// Texts is a filter over texts: exact values, case-sensitive, and /RE2 patterns/ that match anywhere; entries that begin with
+// "!" exclude. A text passes if an entry includes it, or none includes, and none excludes it. The zero value lets everything
+// pass. It is safe for concurrent use.
 type Texts struct {
-	values   []string // as asked
-	exact    map[string]bool
-	patterns []*regexp.Regexp
-	known    *sync.Map // whether a pattern matches a text
+	values   []string           // as asked
+	exact    map[string]verdict // of exact values
+	patterns []pattern
+	anybody  bool      // no entry includes
+	known    *sync.Map // a verdict by text, where there are patterns
+}
+
+type pattern struct {
+	*regexp.Regexp
+	asked string // as written
+	verdict
+}
+
+// verdict is what a list says of a text.
+type verdict struct{ included, excluded bool }
+
+func (v verdict) and(w verdict) verdict {
+	return verdict{v.included || w.included, v.excluded || w.excluded}
+}
+
+// exclusion begins an entry that excludes.
+const exclusion = "!"
+
+// entryOf returns what an entry names, and whether it excludes that. A backslash before the "!" makes it a part of the value.
+func entryOf(value string) (text string, excludes bool) {
+	if rest, ok := strings.CutPrefix(value, exclusion); ok {
+		return rest, true
+	}
+	if rest, ok := strings.CutPrefix(value, `\`); ok && strings.HasPrefix(rest, exclusion) {
+		return rest, false
+	}
+	return value, false
 }
 
 // Bounds of one list of a filter.
@@ -120,24 +190,30 @@ func isPattern(text string) bool {
 }
 
 func newTexts(name string, values []string) (Texts, error) {
-	t := Texts{values: values, exact: map[string]bool{}, known: &sync.Map{}}
+	t := Texts{values: values, exact: map[string]verdict{}, anybody: true, known: &sync.Map{}}
 	if len(values) > maxValues {
 		return t, pool.BadQuery("filter.%s: %d values are more than %d: use a /pattern/, or none for all", name, len(values), maxValues)
 	}
 	instructions := 0
 	for _, v := range values {
-		if !isPattern(v) {
-			t.exact[v] = true
+		text, excludes := entryOf(v)
+		said := verdict{!excludes, excludes}
+		t.anybody = t.anybody && excludes
+		if strings.TrimSpace(text) == "" {
+			return t, pool.BadQuery("filter.%s: %q excludes nothing: write a value or a /pattern/ after the exclamation mark", name, v)
+		}
+		if !isPattern(text) {
+			t.exact[text] = said.and(t.exact[text])
 			continue
 		}
-		pattern, size, err := compilePattern(v[1 : len(v)-1])
+		compiled, size, err := compilePattern(text[1 : len(text)-1])
 		if err != nil {
 			return t, pool.BadQuery("filter.%s: the pattern %s cannot be used: %w (RE2 syntax, such as /\\bH200\\b/)", name, shortened(v), err)
 		}
 		if instructions += size; instructions > maxInstructions {
 			return t, pool.BadQuery("filter.%s: the patterns are too costly: use fewer or simpler ones, without large repetitions", name)
 		}
-		t.patterns = append(t.patterns, pattern)
+		t.patterns = append(t.patterns, pattern{compiled, v, said})
 	}
 	return t, nil
 }
@@ -168,43 +244,63 @@ func shortened(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// All tells whether the filter lets everything pass.
+// All reports whether the filter lets everything pass.
 func (t *Texts) All() bool { return len(t.values) == 0 }
 
-// Match tells whether the filter lets a text pass.
-func (t *Texts) Match(text string) bool {
-	if t.All() || t.exact[text] {
-		return true
+// Match reports whether the filter lets a text pass.
+func (t *Texts) Match(text string) bool { return t.MatchAny(text) }
+
+// MatchAny reports whether the filter lets a thing with several texts pass: one is included, and none excluded.
+func (t *Texts) MatchAny(texts ...string) bool {
+	included := t.All() || t.anybody
+	for _, text := range texts {
+		v := t.verdict(text)
+		if v.excluded {
+			return false
+		}
+		included = included || v.included
 	}
-	if len(t.patterns) == 0 {
-		return false
-	}
-	if matches, known := t.known.Load(text); known {
-		return matches.(bool)
-	}
-	matches := slices.ContainsFunc(t.patterns, func(p *regexp.Regexp) bool { return p.MatchString(text) })
-	t.known.Store(text, matches)
-	return matches
+	return included
 }
 
-// Unmatched returns the filter's values that match none of the texts.
+func (t *Texts) verdict(text string) verdict {
+	v := t.exact[text]
+	if len(t.patterns) == 0 {
+		return v
+	}
+	if known, ok := t.known.Load(text); ok {
+		return known.(verdict)
+	}
+	for i := range t.patterns {
+		if p := &t.patterns[i]; p.MatchString(text) {
+			v = v.and(p.verdict)
+		}
+	}
+	t.known.Store(text, v)
+	return v
+}
+
+// Unmatched returns the filter's entries, as written, that match none of the texts.
 func (t *Texts) Unmatched(texts iter.Seq[string]) []string {
 	if t.All() {
 		return nil
 	}
-	found := map[string]bool{} // values that match a text
+	found := map[string]bool{} // exact values, and patterns as written
 	left := slices.Clone(t.patterns)
 	for text := range texts {
-		if t.exact[text] {
+		if _, named := t.exact[text]; named {
 			found[text] = true
 		}
-		left = slices.DeleteFunc(left, func(p *regexp.Regexp) bool {
+		left = slices.DeleteFunc(left, func(p pattern) bool {
 			matches := p.MatchString(text)
 			if matches {
-				found["/"+p.String()+"/"] = true
+				found[p.asked] = true
 			}
 			return matches
 		})
 	}
-	return slices.DeleteFunc(slices.Clone(t.values), func(v string) bool { return found[v] })
+	return slices.DeleteFunc(slices.Clone(t.values), func(v string) bool {
+		text, _ := entryOf(v)
+		return found[v] || found[text]
+	})
 }

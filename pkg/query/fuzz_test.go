@@ -1,4 +1,4 @@
-package query
+package query_test
 
 import (
 	"encoding/json"
@@ -6,8 +6,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
 )
 
 // FuzzQuery: whatever a query's JSON is, it is refused with a fault of the query, or means a plan that can be told as JSON.
@@ -25,12 +27,12 @@ func FuzzQuery(f *testing.F) {
 		f.Add([]byte(seed), int64(-1), int64(1)<<62, true)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, from, to int64, alert bool) {
-		model, err := Parse(raw)
+		model, err := query.Parse(raw)
 		if err != nil {
 			require.Equal(t, pool.FaultQuery, pool.FaultOf(err), "%s", raw)
 			return
 		}
-		plan, err := Request{Model: model, Window: pool.Window{From: from, To: to}, IntervalMs: 1000, FromAlert: alert}.Plan(Env{Zone: localtime.UTC, SliceMinutes: 15})
+		plan, err := kinds.Catalog.Plan(query.Request{Model: model, Window: pool.Window{From: from, To: to}, IntervalMs: 1000, FromAlert: alert}, query.Env{Zone: localtime.UTC, SliceMinutes: 15})
 		if err != nil {
 			require.Equal(t, pool.FaultQuery, pool.FaultOf(err), "%s", raw)
 			return
@@ -40,7 +42,7 @@ func FuzzQuery(f *testing.F) {
 		plan.Select.MatchProjects("Chem,Phys")
 		again, err := json.Marshal(model)
 		require.NoError(t, err)
-		same, err := Parse(again)
+		same, err := query.Parse(again)
 		require.NoError(t, err, "%s", again)
 		once, err := json.Marshal(same)
 		require.NoError(t, err)

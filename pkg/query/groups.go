@@ -26,7 +26,7 @@ var fixed = map[string][]string{
 	"category":    categoryNames(),
 	"slots":       {pool.Primary.String(), pool.Backfill.String()},
 	"memory":      {"<48GB", "48GB", "80GB", ">80GB"},
-	"gpus":        {"1", "2", "3-4", "5-8", ">8"},
+	"gpus":        GPUCounts,
 	"gpuMemory":   {"any", "<48GB", "48GB", "80GB", ">80GB"},
 	"ownership":   OwnershipNames(),
 	"machineType": {"Priority", "Shared"},

@@ -1,5 +1,5 @@
-// Package query is the query model: what can be asked (Kinds), how a question is written (Model), and what it means for one
-// request (Plan). Its words and defaults are those of the design's "Query model".
+// Package query is the query model: how a kind of question is described (Kind), how a question is written (Model), and what
+// it means for one request (Plan). It knows no kind by name.
 package query
 
 import (
@@ -17,23 +17,26 @@ const Version = 1
 
 // Model is a query as it is stored in dashboards and alert rules. Fields that Grafana adds are ignored.
 type Model struct {
-	RefID               string   `json:"refId,omitempty"`
-	QueryType           string   `json:"queryType"`
-	View                string   `json:"view,omitempty"`
-	GroupBy             []string `json:"groupBy,omitzero"`  // nil: the kind's default; empty: none
-	Metrics             []string `json:"metrics,omitempty"` // empty: all in tables, the first in series
-	Filter              Filter   `json:"filter"`
-	Bucket              string   `json:"bucket,omitempty"`   // "" = auto
-	Timezone            string   `json:"timezone,omitempty"` // "" = the data source's
-	CompleteBucketsOnly bool     `json:"completeBucketsOnly,omitempty"`
-	IncludeOldDevices   *bool    `json:"includeOldDevices,omitempty"` // nil = true
-	Totals              *bool    `json:"totals,omitempty"`            // nil = unless exactly one metric is named
-	Duration            string   `json:"duration,omitempty"`
-	Limit               int      `json:"limit,omitempty"` // 0 = the view's own
-	Version             int      `json:"version,omitempty"`
+	RefID               string    `json:"refId,omitempty"`
+	QueryType           string    `json:"queryType"`
+	View                string    `json:"view,omitempty"`
+	GroupBy             []string  `json:"groupBy,omitzero"`  // nil: the kind's default; empty: none
+	Metrics             []string  `json:"metrics,omitempty"` // empty: all in tables, the first in series
+	Filter              Filter    `json:"filter"`
+	Bucket              string    `json:"bucket,omitempty"`   // "" = auto
+	Timezone            string    `json:"timezone,omitempty"` // "" = the data source's
+	CompleteBucketsOnly bool      `json:"completeBucketsOnly,omitempty"`
+	IncludeOldDevices   *bool     `json:"includeOldDevices,omitempty"` // nil = true
+	Totals              *bool     `json:"totals,omitempty"`            // nil = unless exactly one metric is named
+	Duration            string    `json:"duration,omitempty"`
+	JobHours            []float64 `json:"jobHours,omitempty"`        // lengths of jobs; empty: the view's own
+	OverheadMinutes     *float64  `json:"overheadMinutes,omitempty"` // of a checkpoint; nil = 5
+	Limit               int       `json:"limit,omitempty"`           // 0 = the view's own
+	Version             int       `json:"version,omitempty"`
 }
 
-// Filter chooses GPUs (devices, machines, ownerships) and results (the rest). An empty list is all.
+// Filter chooses GPUs (devices, machines, ownerships, tiers) and results (the rest). An empty list is all. An entry that begins
+// with "!" excludes what it names; a value that begins so is written with a backslash before it.
 type Filter struct {
 	Categories []string `json:"categories,omitempty"`
 	Slots      []string `json:"slots,omitempty"`
@@ -42,9 +45,10 @@ type Filter struct {
 	Ownerships []string `json:"ownerships,omitempty"`
 	Projects   []string `json:"projects,omitempty"`
 	Users      []string `json:"users,omitempty"`
-	Schedds    []string `json:"schedds,omitempty"`   // demand: access points
-	GPUs       []string `json:"gpus,omitempty"`      // demand: classes of the number of GPUs that a job asks for
-	GPUMemory  []string `json:"gpuMemory,omitempty"` // demand: classes of the memory that it asks for
+	Tiers      []string `json:"tiers,omitempty"`
+	Schedds    []string `json:"schedds,omitempty"`
+	GPUs       []string `json:"gpus,omitempty"`      // of GPUCounts
+	GPUMemory  []string `json:"gpuMemory,omitempty"` // of GPUMemories
 	Idle       bool     `json:"idle,omitempty"`      // allocation/machines: nothing claimed on primary slots
 }
 
@@ -55,7 +59,11 @@ type field struct {
 }
 
 func (f *Filter) fields() []field {
-	return []field{{"categories", &f.Categories}, {"slots", &f.Slots}, {"devices", &f.Devices}, {"machines", &f.Machines}, {"ownerships", &f.Ownerships}, {"projects", &f.Projects}, {"users", &f.Users}, {"schedds", &f.Schedds}, {"gpus", &f.GPUs}, {"gpuMemory", &f.GPUMemory}}
+	return []field{
+		{"categories", &f.Categories}, {"slots", &f.Slots}, {"devices", &f.Devices}, {"machines", &f.Machines},
+		{"ownerships", &f.Ownerships}, {"projects", &f.Projects}, {"users", &f.Users}, {"tiers", &f.Tiers},
+		{"schedds", &f.Schedds}, {"gpus", &f.GPUs}, {"gpuMemory", &f.GPUMemory},
+	}
 }
 
 // ParseFilter reads a filter. Unknown fields are an error; empty values are dropped. Errors are pool.BadQuery.
@@ -88,7 +96,7 @@ func fieldNames() string {
 	return strings.Join(names, ", ")
 }
 
-// Parse reads a query and brings it to the current version. Whether it can be answered is for Request.Plan to tell.
+// Parse reads a query and brings it to the current version. Whether it can be answered is for Catalog.Plan to tell.
 // Errors are pool.BadQuery.
 func Parse(raw json.RawMessage) (Model, error) {
 	var m Model
@@ -134,7 +142,7 @@ var (
 // noVariable refuses a dashboard variable that was left in a text.
 func noVariable(where, text string) error {
 	found := dollarVariable.FindString(text)
-	if found == "" && !isPattern(text) {
+	if found == "" && !isPattern(strings.TrimPrefix(text, exclusion)) {
 		found = bracketVariable.FindString(text)
 	}
 	if found == "" {

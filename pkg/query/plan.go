@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -25,13 +26,14 @@ type Request struct {
 type Env struct {
 	Zone         *localtime.Zone
 	SliceMinutes int // 0: every snapshot is its own slice
+	YearStart    int // the month with which years begin, 1 to 12; 0: January
 	Lists        pool.Lists
 }
 
 // Plan is a request that can be answered: checked, with its defaults filled in.
 type Plan struct {
 	Kind, View string
-	GroupBy    []string // also the table's group columns and the series' labels; allocation adds slots where there is no category
+	GroupBy    []string // also the table's group columns and the series' labels
 	Metrics    []string
 	Frame      string // shape of the answer: FrameSeries, FrameTable, …
 	Numeric    bool   // a table with one number, for alert rules: no totals, no rowType, no nulls
@@ -40,7 +42,9 @@ type Plan struct {
 	Select     Selection         // the same, compiled
 	Bucket     *localtime.Bucket // of a series; nil = the whole window
 	Location   *time.Location    // of calendar buckets and hours of the week
-	Duration   string            // tenure or vacancy
+	Duration   string            // tenure or vacancy, where the view has the option
+	JobHours   []float64         // where the view has the option
+	Overhead   float64           // minutes of a checkpoint
 	Limit      int               // as asked; 0 = the view's own
 
 	CompleteBucketsOnly bool
@@ -52,35 +56,20 @@ type Plan struct {
 	Env         Env
 
 	model Model
+	kind  *Kind
+	view  *View
 }
 
 // Plan checks a request and fills in its defaults. Errors are pool.BadQuery and say what is possible.
-func (r Request) Plan(env Env) (*Plan, error) {
-	kind := kindOf(r.QueryType)
-	if kind == nil {
-		var names []string
-		for _, k := range Kinds {
-			names = append(names, k.Name)
-		}
-		if r.QueryType == "" {
-			return nil, pool.BadQuery("queryType is missing: possible are %s", strings.Join(names, ", "))
-		}
-		return nil, one("queryType", r.QueryType, names)
+func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
+	kind, view, err := c.find(r.QueryType, r.View)
+	if err != nil {
+		return nil, err
 	}
-	view := &kind.Views[0]
-	if r.View != "" {
-		if view = kind.view(r.View); view == nil {
-			var names []string
-			for _, v := range kind.Views {
-				names = append(names, v.Name)
-			}
-			return nil, one(kind.Name+": view", r.View, names)
-		}
-	}
-	name := kind.Name + "/" + view.Name
 	p := &Plan{
-		Kind: kind.Name, View: view.Name, Frame: view.Frame, GroupBy: r.GroupBy, Metrics: r.Metrics, Filter: r.Filter, Limit: r.Limit, CompleteBucketsOnly: r.CompleteBucketsOnly,
-		Window: r.Window, Now: r.Now, FromAlert: r.FromAlert, OnDashboard: r.OnDashboard, Env: env, model: r.Model,
+		Kind: kind.Name, View: view.Name, Frame: view.Frame, GroupBy: r.GroupBy, Metrics: r.Metrics, Filter: r.Filter, Limit: r.Limit,
+		CompleteBucketsOnly: r.CompleteBucketsOnly, Window: r.Window, Now: r.Now, FromAlert: r.FromAlert, OnDashboard: r.OnDashboard,
+		Env: env, model: r.Model, kind: kind, view: view,
 	}
 	if r.Window.To < r.Window.From {
 		return nil, pool.BadQuery("the window ends (%s) before it begins (%s)", text(r.Window.To), text(r.Window.From))
@@ -88,94 +77,192 @@ func (r Request) Plan(env Env) (*Plan, error) {
 	if r.Limit < 0 {
 		return nil, pool.BadQuery("limit %d is negative: 0 is the view's own limit", r.Limit)
 	}
-	if r.GroupBy == nil && len(view.GroupBy) > 0 {
-		p.GroupBy = kind.DefaultGroupBy
-	}
-	if err := several(name+": grouping", p.GroupBy, view.GroupBy); err != nil {
+	if err := p.words(); err != nil {
 		return nil, err
 	}
-	if kind.Name == "allocation" && len(view.GroupBy) > 0 && !slices.Contains(p.GroupBy, "category") && !slices.Contains(p.GroupBy, "slots") {
-		p.GroupBy = append(slices.Clone(p.GroupBy), "slots") // real and backfill are never added
-	}
-	if err := several(name+": metric", p.Metrics, view.Metrics); err != nil {
-		return nil, err
-	}
-	if len(p.Metrics) == 0 {
-		p.Metrics = view.DefaultMetrics
-	}
-	single := len(r.Metrics) == 1
-	p.Totals = slices.Contains(view.Options, "totals") && (r.Totals == nil && !single || r.Totals != nil && *r.Totals)
-	p.Numeric = view.Alerting == AlertSingleMetric && single && !p.Totals
 	if r.FromAlert && view.Alerting != AlertSeries && !p.Numeric {
-		return nil, pool.BadQuery("%s: %s", name, whatAlerts(view))
+		return nil, pool.BadQuery("%s: %s", p.name(), c.whatAlerts(view))
 	}
-	if err := r.checkFilter(name, view); err != nil {
+	if err := c.checkFilter(p); err != nil {
 		return nil, err
 	}
-	var err error
 	if p.Select, err = r.Filter.compile(r.IncludeOldDevices == nil || *r.IncludeOldDevices); err != nil {
 		return nil, err
 	}
-	if r.Bucket != "" {
-		if err := one("bucket", r.Bucket, BucketNames); err != nil {
-			return nil, err
-		}
+	if err := p.calendar(time.Duration(r.IntervalMs) * time.Millisecond); err != nil {
+		return nil, err
 	}
-	if view.Frame == FrameSeries {
-		if p.Bucket, err = chooseBucket(r.Bucket, env.SliceMinutes, time.Duration(r.IntervalMs)*time.Millisecond, r.FromAlert); err != nil {
-			return nil, err
-		}
-	}
-	p.Location = env.Zone.Calendar()
-	if r.Timezone != "" {
-		if p.Location, err = localtime.Location(r.Timezone); err != nil {
-			return nil, err
-		}
-	}
-	if slices.Contains(view.Options, "duration") {
-		p.Duration = map[string]string{"survival": "tenure", "periods": "vacancy"}[view.Name]
-		if r.Duration != "" {
-			if err := one(name+": duration", r.Duration, Durations); err != nil {
-				return nil, err
-			}
-			p.Duration = r.Duration
-		}
-	}
-	return p, nil
+	return p, p.options()
 }
 
-func (r *Request) checkFilter(name string, view *View) error {
-	possible := "none"
-	if len(view.Filters) > 0 {
-		possible = strings.Join(view.Filters, ", ")
+// find returns the kind and the view that a query names.
+func (c Catalog) find(queryType, name string) (*Kind, *View, error) {
+	kind := c.Kind(queryType)
+	if kind == nil {
+		var names []string
+		for i := range c {
+			names = append(names, c[i].Name)
+		}
+		if queryType == "" {
+			return nil, nil, pool.BadQuery("queryType is missing: possible are %s", strings.Join(names, ", "))
+		}
+		return nil, nil, one("queryType", queryType, names)
 	}
-	for _, f := range r.Filter.fields() {
-		if len(*f.values) > 0 && !slices.Contains(view.Filters, f.name) {
-			return pool.BadQuery("%s: filter.%s is not possible here: possible are %s", name, f.name, possible)
+	view := kind.View(name)
+	if view == nil {
+		var names []string
+		for i := range kind.Views {
+			names = append(names, kind.Views[i].Name)
+		}
+		return nil, nil, one(kind.Name+": view", name, names)
+	}
+	return kind, view, nil
+}
+
+func (p *Plan) name() string { return p.Kind + "/" + p.View }
+
+// words checks groupings and metrics.
+func (p *Plan) words() error {
+	if p.GroupBy == nil && len(p.view.GroupBy) > 0 {
+		p.GroupBy = p.kind.DefaultGroupBy
+	}
+	if err := several(p.name()+": grouping", p.GroupBy, p.view.GroupBy); err != nil {
+		return err
+	}
+	if p.view.Sides && !slices.Contains(p.GroupBy, "category") && !slices.Contains(p.GroupBy, "slots") {
+		p.GroupBy = append(slices.Clone(p.GroupBy), "slots") // real and backfill are never added
+	}
+	if err := several(p.name()+": metric", p.Metrics, p.view.Metrics); err != nil {
+		return err
+	}
+	if len(p.Metrics) == 0 {
+		p.Metrics = p.view.DefaultMetrics
+	}
+	single, totals := len(p.model.Metrics) == 1, p.model.Totals
+	p.Totals = p.knows("totals") && (totals == nil && !single || totals != nil && *totals)
+	p.Numeric = p.view.Alerting == AlertSingleMetric && single && !p.Totals
+	return nil
+}
+
+// knows reports whether an option of the query means something in the view.
+func (p *Plan) knows(option string) bool { return slices.Contains(p.view.Options, option) }
+
+// calendar chooses the bucket and the place whose calendar it follows.
+func (p *Plan) calendar(interval time.Duration) error {
+	if p.model.Bucket != "" {
+		if err := one("bucket", p.model.Bucket, BucketNames); err != nil {
+			return err
 		}
 	}
-	if r.Filter.Idle && !slices.Contains(view.Filters, "idle") {
-		return pool.BadQuery("%s: filter.idle is not possible here (allocation/machines knows it): possible are %s", name, possible)
+	var err error
+	if p.view.Frame == FrameSeries {
+		if p.Bucket, err = p.chooseBucket(p.model.Bucket, interval); err != nil {
+			return err
+		}
 	}
-	if len(r.Filter.Users) > 0 && r.QueryType == "allocation" && len(view.Metrics) > 0 && (len(r.Metrics) != 1 || r.Metrics[0] != "allocated") {
-		return pool.BadQuery("%s: filter.users is possible with the one metric allocated only: a GPU that is not claimed has no user", name)
+	p.Location = p.Env.Zone.Calendar()
+	if p.model.Timezone != "" {
+		p.Location, err = localtime.Location(p.model.Timezone)
+	}
+	return err
+}
+
+// Bounds of jobHours and overheadMinutes.
+const (
+	maxJobHours     = 50
+	longestJob      = 10_000.0
+	longestOverhead = 100_000.0
+	defaultOverhead = 5.0
+)
+
+// options checks what only some views know.
+func (p *Plan) options() error {
+	if p.knows("duration") {
+		p.Duration = cmp.Or(p.model.Duration, p.view.Duration)
+		if err := one(p.name()+": duration", p.Duration, Durations); err != nil {
+			return err
+		}
+	}
+	if p.knows("jobHours") {
+		if p.JobHours = p.model.JobHours; len(p.JobHours) == 0 {
+			p.JobHours = p.view.JobHours
+		}
+		if len(p.JobHours) > maxJobHours {
+			return pool.BadQuery("%s: jobHours names %d lengths: %d are possible", p.name(), len(p.JobHours), maxJobHours)
+		}
+		for i, hours := range p.JobHours {
+			if !(hours > 0 && hours <= longestJob) {
+				return pool.BadQuery("%s: jobHours %v is no length of a job: possible are numbers above 0, up to %v", p.name(), hours, longestJob)
+			}
+			if slices.Contains(p.JobHours[:i], hours) {
+				return pool.BadQuery("%s: jobHours %v is named twice", p.name(), hours)
+			}
+		}
+	}
+	if p.knows("overheadMinutes") {
+		p.Overhead = defaultOverhead
+		if p.model.OverheadMinutes != nil {
+			p.Overhead = *p.model.OverheadMinutes
+		}
+		if !(p.Overhead >= 0 && p.Overhead <= longestOverhead) {
+			return pool.BadQuery("%s: overheadMinutes %v is not possible: possible are 0 to %v", p.name(), p.Overhead, longestOverhead)
+		}
 	}
 	return nil
 }
 
+// Column returns how a column is shown in the answer.
+func (p *Plan) Column(name string) Column { return p.kind.Column(p.view, name) }
+
+func (c Catalog) checkFilter(p *Plan) error {
+	possible := "none"
+	if len(p.view.Filters) > 0 {
+		possible = strings.Join(p.view.Filters, ", ")
+	}
+	filter := p.Filter
+	for _, f := range filter.fields() {
+		if len(*f.values) > 0 && !slices.Contains(p.view.Filters, f.name) {
+			return pool.BadQuery("%s: filter.%s is not possible here: possible are %s", p.name(), f.name, possible)
+		}
+	}
+	if filter.Idle && !slices.Contains(p.view.Filters, "idle") {
+		knows := c.views(func(v *View) bool { return slices.Contains(v.Filters, "idle") })
+		return pool.BadQuery("%s: filter.idle is not possible here (%s knows it): possible are %s", p.name(), strings.Join(knows, ", "), possible)
+	}
+	if ofUsers := p.view.UserMetrics; len(filter.Users) > 0 && len(ofUsers) > 0 {
+		if named := p.model.Metrics; len(named) != 1 || !slices.Contains(ofUsers, named[0]) {
+			return pool.BadQuery("%s: filter.users is possible with the one metric %s only: a GPU that is not claimed has no user",
+				p.name(), strings.Join(ofUsers, " or "))
+		}
+	}
+	return nil
+}
+
+// views returns the views that fit, as kind/view.
+func (c Catalog) views(fits func(*View) bool) (names []string) {
+	for i := range c {
+		for k := range c[i].Views {
+			if v := &c[i].Views[k]; fits(v) {
+				names = append(names, c[i].Name+"/"+v.Name)
+			}
+		}
+	}
+	return names
+}
+
 // whatAlerts says how a view can be made to alert, or which views can.
-func whatAlerts(view *View) string {
+func (c Catalog) whatAlerts(view *View) string {
 	if view.Alerting == AlertSingleMetric {
 		return "an alert rule needs exactly one number a group: name exactly one metric (and leave totals out)"
 	}
 	var names []string
-	for _, k := range Kinds {
-		for _, v := range k.Views {
+	for i := range c {
+		for _, v := range c[i].Views {
 			switch v.Alerting {
 			case AlertSeries:
-				names = append(names, k.Name+"/"+v.Name)
+				names = append(names, c[i].Name+"/"+v.Name)
 			case AlertSingleMetric:
-				names = append(names, k.Name+"/"+v.Name+" with exactly one metric")
+				names = append(names, c[i].Name+"/"+v.Name+" with exactly one metric")
 			}
 		}
 	}
@@ -205,7 +292,10 @@ func (p *Plan) Executed() string {
 		bucket = bucketWindow
 	}
 	m := p.model
-	m.QueryType, m.View, m.GroupBy, m.Bucket, m.Duration = p.Kind, p.View, p.GroupBy, bucket, p.Duration
+	m.QueryType, m.View, m.GroupBy, m.Bucket, m.Duration, m.JobHours = p.Kind, p.View, p.GroupBy, bucket, p.Duration, p.JobHours
+	if p.knows("overheadMinutes") {
+		m.OverheadMinutes = &p.Overhead
+	}
 	if p.Frame != FrameTable { // in a table one metric named is another question than all of one
 		m.Metrics = p.Metrics
 	}

@@ -1,4 +1,4 @@
-package query
+package query_test
 
 import (
 	"encoding/json"
@@ -9,22 +9,24 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
 )
 
-func plan(t require.TestingT, text string, change ...func(*Request, *Env)) (*Plan, error) {
-	m, err := Parse([]byte(text))
+func plan(t require.TestingT, text string, change ...func(*query.Request, *query.Env)) (*query.Plan, error) {
+	m, err := query.Parse([]byte(text))
 	if err != nil {
 		return nil, err
 	}
 	zone, err := localtime.Parse(json.RawMessage(`"America/Chicago"`))
 	require.NoError(t, err)
-	r, env := Request{Model: m, Window: pool.Window{From: 0, To: pool.Day}, IntervalMs: 60_000}, Env{Zone: zone, SliceMinutes: 15}
+	r, env := query.Request{Model: m, Window: pool.Window{From: 0, To: pool.Day}, IntervalMs: 60_000}, query.Env{Zone: zone, SliceMinutes: 15}
 	for _, c := range change {
 		c(&r, &env)
 	}
-	return r.Plan(env)
+	return kinds.Catalog.Plan(r, env)
 }
 
 func TestWrongQueriesSayWhatIsPossible(t *testing.T) {
@@ -48,7 +50,7 @@ func TestWrongQueriesSayWhatIsPossible(t *testing.T) {
 		{`{"queryType": "allocation", "bucket": "10m"}`, []string{"slices of 15 minutes", "auto, window, 15m, 30m"}},
 		{`{"queryType": "allocation", "timezone": "Mars/Olympus"}`, []string{"Mars/Olympus", "IANA"}},
 		{`{"queryType": "allocation", "filter": {"devices": ["/H200(/"]}}`, []string{"filter.devices", "/H200(/", "RE2"}},
-		{`{"queryType": "allocation", "filter": {"gpu": ["x"]}}`, []string{`"gpu"`, "categories, slots, devices, machines, ownerships, projects, users, schedds, gpus, gpuMemory and idle"}},
+		{`{"queryType": "allocation", "filter": {"colours": ["x"]}}`, []string{`"colours"`, "categories, slots, devices, machines, ownerships, projects, users, tiers, schedds, gpus, gpuMemory and idle"}},
 		{`{"queryType": "allocation", "filter": {"devices": "H200"}}`, []string{"filter", "lists"}},
 		{`{"queryType": "allocation", "filter": {"categories": ["Open"]}}`, []string{`"Open" is unknown`, "Shared (Open Capacity)"}},
 		{`{"queryType": "allocation", "filter": {"slots": ["Primary"]}}`, []string{`"Primary" is unknown`, "Real, Backfill"}},
@@ -77,7 +79,7 @@ func TestWrongQueriesSayWhatIsPossible(t *testing.T) {
 			require.ErrorContains(t, err, s, c.query)
 		}
 	}
-	_, err := plan(t, `{"queryType": "allocation"}`, func(r *Request, _ *Env) { r.Window = pool.Window{From: 2, To: 1} })
+	_, err := plan(t, `{"queryType": "allocation"}`, func(r *query.Request, _ *query.Env) { r.Window = pool.Window{From: 2, To: 1} })
 	require.ErrorContains(t, err, "ends (1970-01-01T00:00:00.000001Z) before it begins (1970-01-01T00:00:00.000002Z)")
 }
 
@@ -142,16 +144,16 @@ func TestSingleMetric(t *testing.T) {
 }
 
 func TestAlertRules(t *testing.T) {
-	alert := func(r *Request, _ *Env) { r.FromAlert, r.IntervalMs = true, 1000 }
-	for _, k := range Kinds {
+	alert := func(r *query.Request, _ *query.Env) { r.FromAlert, r.IntervalMs = true, 1000 }
+	for _, k := range kinds.Catalog {
 		for _, v := range k.Views {
 			text := `{"queryType": "` + k.Name + `", "view": "` + v.Name + `"}`
 			p, err := plan(t, text, alert)
 			switch v.Alerting {
-			case AlertSeries:
+			case query.AlertSeries:
 				require.NoError(t, err, text)
 				require.Nil(t, p.Bucket, "auto is the whole window")
-			case AlertSingleMetric:
+			case query.AlertSingleMetric:
 				require.ErrorContains(t, err, "exactly one metric", text)
 				_, err = plan(t, text[:len(text)-1]+`, "metrics": ["`+v.Metrics[0]+`"]}`, alert)
 				require.NoError(t, err)
@@ -175,7 +177,7 @@ func TestAutoBucket(t *testing.T) {
 		{15 * time.Minute, 5, "15m"}, {16 * time.Minute, 5, "30m"}, {2 * time.Hour, 15, "3h"}, {5 * time.Hour, 15, "6h"}, {11 * time.Hour, 15, "12h"},
 		{13 * time.Hour, 60, "1d"}, {25 * time.Hour, 60, "1w"}, {1000 * time.Hour, 60, "1w"},
 	} {
-		p, err := plan(t, `{"queryType": "allocation", "bucket": "auto"}`, func(r *Request, e *Env) {
+		p, err := plan(t, `{"queryType": "allocation", "bucket": "auto"}`, func(r *query.Request, e *query.Env) {
 			r.IntervalMs, e.SliceMinutes = c.interval.Milliseconds(), c.slices
 		})
 		require.NoError(t, err)
@@ -183,14 +185,14 @@ func TestAutoBucket(t *testing.T) {
 	}
 }
 
-// Buckets follow each other without a gap, begin where the calendar says, and Of finds them.
+// query.Buckets follow each other without a gap, begin where the calendar says, and Of finds them.
 func TestBuckets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zone := rapid.SampledFrom([]string{"UTC", "America/Chicago", "Asia/Kolkata", "Pacific/Auckland"}).Draw(t, "zone")
-		bucket := rapid.SampledFrom(BucketNames[2:]).Draw(t, "bucket")
+		bucket := rapid.SampledFrom(query.BucketNames[2:]).Draw(t, "bucket")
 		from := rapid.Int64Range(1_740_000_000, 1_770_000_000).Draw(t, "from") * pool.Second
 		length := rapid.Int64Range(0, 20*24*3600).Draw(t, "length") * pool.Second
-		p, err := plan(t, `{"queryType": "allocation", "bucket": "`+bucket+`", "timezone": "`+zone+`", "completeBucketsOnly": true}`, func(r *Request, e *Env) {
+		p, err := plan(t, `{"queryType": "allocation", "bucket": "`+bucket+`", "timezone": "`+zone+`", "completeBucketsOnly": true}`, func(r *query.Request, e *query.Env) {
 			r.Window, e.SliceMinutes = pool.Window{From: from, To: from + length}, 0
 		})
 		require.NoError(t, err)
@@ -226,7 +228,7 @@ func TestBuckets(t *testing.T) {
 			}
 		}
 	})
-	p, err := plan(t, `{"queryType": "allocation", "bucket": "15m"}`, func(r *Request, _ *Env) { r.Window.To = 100 * 365 * pool.Day })
+	p, err := plan(t, `{"queryType": "allocation", "bucket": "15m"}`, func(r *query.Request, _ *query.Env) { r.Window.To = 100 * 365 * pool.Day })
 	require.NoError(t, err)
 	_, err = p.Buckets(0)
 	require.ErrorContains(t, err, "choose a longer one")
@@ -262,7 +264,7 @@ func TestOrder(t *testing.T) {
 	} {
 		rapid.Check(t, func(t *rapid.T) {
 			got := rapid.Permutation(want).Draw(t, "order")
-			slices.SortFunc(got, func(a, b string) int { return CompareGroups([]string{grouping}, []string{a}, []string{b}) })
+			slices.SortFunc(got, func(a, b string) int { return query.CompareGroups([]string{grouping}, []string{a}, []string{b}) })
 			require.Equal(t, want, got)
 		})
 	}

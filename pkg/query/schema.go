@@ -1,50 +1,134 @@
 package query
 
 import (
+	"encoding/json"
+	"slices"
+	"strings"
+
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
+// object is a JSON object whose members keep their order: that in which the editor offers them.
+type object[V any] []member[V]
+
+type member[V any] struct {
+	name  string
+	value V
+}
+
+func (o *object[V]) set(name string, value V) {
+	if !slices.ContainsFunc(*o, func(m member[V]) bool { return m.name == name }) {
+		*o = append(*o, member[V]{name, value})
+	}
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (o object[V]) MarshalJSON() ([]byte, error) {
+	text := []byte("{")
+	for i, m := range o {
+		name, err := json.Marshal(m.name)
+		if err != nil {
+			return nil, err
+		}
+		value, err := json.Marshal(m.value)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(append(append(text, name...), ':'), value...)
+	}
+	return append(text, '}'), nil
+}
+
 // Schema is the query model as a document, the one that the front end reads (src/query/schema.json).
-func Schema() any {
+func (c Catalog) Schema() any {
+	type word struct {
+		Label       string `json:"label"`
+		Description string `json:"description,omitempty"`
+		Unit        string `json:"unit,omitempty"`
+	}
 	type kind struct {
-		DefaultView    string          `json:"defaultView"`
-		DefaultGroupBy []string        `json:"defaultGroupBy"`
-		Views          map[string]View `json:"views"`
+		Label          string       `json:"label"`
+		Description    string       `json:"description"`
+		DefaultView    string       `json:"defaultView"`
+		DefaultGroupBy []string     `json:"defaultGroupBy"`
+		Views          object[View] `json:"views"`
+		Metrics        object[word] `json:"metrics"`
 	}
 	type category struct {
 		Key  string `json:"key"`
 		Name string `json:"name"`
 	}
 	s := struct {
-		Version    int             `json:"version"`
-		Kinds      map[string]kind `json:"kinds"`
-		Filters    []string        `json:"filters"`
-		Dimensions []string        `json:"dimensions"`
-		Buckets    []string        `json:"buckets"`
-		Categories []category      `json:"categories"`
-		Ownerships []string        `json:"ownerships"`
-		Slots      []string        `json:"slots"`
-		Durations  []string        `json:"durations"`
+		Version     int          `json:"version"`
+		Kinds       object[kind] `json:"kinds"`
+		Groupings   object[word] `json:"groupings"`
+		Filters     []string     `json:"filters"`
+		FilterWords []Word       `json:"filterWords"`
+		Dimensions  []string     `json:"dimensions"`
+		Dimension   []Word       `json:"dimensionWords"`
+		Buckets     []string     `json:"buckets"`
+		BucketWords []Word       `json:"bucketWords"`
+		Categories  []category   `json:"categories"`
+		Ownerships  []string     `json:"ownerships"`
+		Slots       []string     `json:"slots"`
+		GPUCounts   []string     `json:"gpuCounts"`
+		GPUMemories []string     `json:"gpuMemories"`
+		Durations   []string     `json:"durations"`
+		Duration    []Word       `json:"durationWords"`
 	}{
-		Version: Version, Kinds: map[string]kind{}, Dimensions: Dimensions, Buckets: BucketNames,
-		Ownerships: OwnershipNames(), Slots: fixed["slots"], Durations: Durations,
+		Version:    Version,
+		Dimensions: Dimensions, Dimension: DimensionWords, Buckets: BucketNames, BucketWords: BucketWords,
+		Ownerships: OwnershipNames(), Slots: fixed["slots"], GPUCounts: GPUCounts, GPUMemories: GPUMemories,
+		Durations: Durations, Duration: DurationWords,
 	}
-	for _, k := range Kinds {
-		views := map[string]View{}
+	for i := range c {
+		k := &c[i]
+		described := kind{Label: k.Label, Description: k.Description, DefaultView: k.Views[0].Name, DefaultGroupBy: append([]string{}, k.DefaultGroupBy...)}
 		for _, v := range k.Views {
 			for _, list := range []*[]string{&v.GroupBy, &v.Metrics, &v.DefaultMetrics, &v.Filters, &v.Options} {
 				*list = append([]string{}, *list...)
 			}
-			views[v.Name] = v
+			described.Views.set(v.Name, v)
+			for _, name := range v.GroupBy {
+				column := k.Column(&View{}, name)
+				s.Groupings.set(name, word{column.Label, column.Description, ""})
+			}
 		}
-		s.Kinds[k.Name] = kind{k.Views[0].Name, append([]string{}, k.DefaultGroupBy...), views}
+		for _, name := range k.Metrics() {
+			column := k.Column(&View{}, name)
+			described.Metrics.set(name, word{column.Label, column.Description, column.Unit})
+		}
+		s.Kinds.set(k.Name, described)
 	}
-	for _, f := range new(Filter).fields() {
-		s.Filters = append(s.Filters, f.name)
+	for _, w := range FilterWords { // as far as a view knows them
+		if len(c.views(func(v *View) bool { return slices.Contains(v.Filters, w.Name) })) > 0 {
+			s.Filters, s.FilterWords = append(s.Filters, w.Name), append(s.FilterWords, w)
+		}
 	}
-	s.Filters = append(s.Filters, "idle")
 	for c := range pool.Category(pool.Categories) {
 		s.Categories = append(s.Categories, category{c.Key(), c.String()})
 	}
 	return s
+}
+
+// Table is the table of kinds, views, groupings and metrics in docs/queries.md.
+func (c Catalog) Table() string {
+	list := func(names []string) string {
+		if len(names) == 0 {
+			return "–"
+		}
+		return strings.Join(names, ", ")
+	}
+	lines := []string{"| kind | view | groupings | metrics |", "|---|---|---|---|"}
+	for i := range c {
+		kind := "`" + c[i].Name + "`"
+		for _, v := range c[i].Views {
+			lines = append(lines, strings.TrimSpace(strings.Join([]string{"|", kind, "| `" + v.Name + "` |", list(v.GroupBy), "|", list(v.Metrics), "|"}, " ")))
+			kind = ""
+		}
+	}
+	return strings.ReplaceAll(strings.Join(lines, "\n"), "|  |", "| |") + "\n"
 }

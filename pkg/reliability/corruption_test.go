@@ -1,7 +1,6 @@
 package reliability
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -12,10 +11,9 @@ import (
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
-	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/allocation"
+	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -23,8 +21,8 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 	"github.com/chtc/gpureports/pkg/snapshots/sqlite"
+	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
-	"github.com/chtc/gpureports/pkg/userhours"
 )
 
 // plainAnswers computes two tables from the rows that plain SQL reads, with nothing cached.
@@ -33,14 +31,14 @@ func plainAnswers(t *testing.T, dir string, from, to time.Time, queries ...strin
 	files, err := snapshots.OpenDir(dir)
 	require.NoError(t, err)
 	tl := timeline.New(timeline.Options{Source: months.New(files, localtime.UTC, sqlite.PlainSQL), MaxBytes: 1 << 30})
-	defer tl.Close()
+	s := stores.New(tl, stores.Divide(1<<30))
+	defer s.Close()
 	lists, err := files.Lists("", "")
 	require.NoError(t, err)
 	for _, q := range queries {
 		model, err := query.Parse([]byte(q))
 		require.NoError(t, err)
-		answer := map[string]func(context.Context, *timeline.Timeline, query.Env, query.Request) (data.Frames, error){"allocation": allocation.Answer, "userHours": userhours.Answer}[model.QueryType]
-		frames, err := answer(t.Context(), tl, query.Env{Zone: localtime.UTC, SliceMinutes: 15, Lists: lists},
+		frames, err := kinds.Answer(t.Context(), s, query.Env{Zone: localtime.UTC, SliceMinutes: 15, Lists: lists},
 			query.Request{Model: model, Window: pool.NewWindow(from, to), IntervalMs: 60_000, MaxDataPoints: 1000, Now: to.UnixMicro()})
 		answers = append(answers, backend.DataResponse{Frames: frames, Error: err})
 	}

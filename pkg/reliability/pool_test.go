@@ -14,8 +14,8 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/plugin"
-	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/samplepool"
 )
 
@@ -58,7 +58,7 @@ func open(t testing.TB, now time.Time, jsonData map[string]any) *plugin.Datasour
 
 // views is a query of each kind and view. health is left out where answers of two moments are compared.
 func views() (queries []string) {
-	for _, kind := range query.Kinds {
+	for _, kind := range kinds.Catalog {
 		for _, view := range kind.Views {
 			if view.Name != "health" {
 				queries = append(queries, fmt.Sprintf(`{"queryType": %q, "view": %q}`, kind.Name, view.Name))

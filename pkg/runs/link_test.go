@@ -230,7 +230,7 @@ func (c *linkCase) explain(t *testing.T) []string {
 	require.NoError(t, err)
 	tl := timeline.New(timeline.Options{Source: stores.OpenDir(d, localtime.UTC), MaxBytes: 1 << 24})
 	defer func() { require.NoError(t, tl.Close()) }()
-	o, err := runs.Look(context.Background(), tl, pool.Window{From: times[0], To: times[len(times)-1]}, pool.Lists{})
+	o, err := runs.NewObserver(tl, 1<<24).Look(context.Background(), pool.Window{From: times[0], To: times[len(times)-1]}, pool.Lists{})
 	require.NoError(t, err)
 
 	source := jobstest.NewMemory()

@@ -4,28 +4,77 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
-	"sync"
+
+	"github.com/maypok86/otter/v2"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
+// Observer observes a timeline, and keeps what it observed lately: the panels of a dashboard ask for one window at one moment.
+// It is safe for concurrent use.
+type Observer struct {
+	timeline *timeline.Timeline
+	turn     *semaphore.Weighted // one observation at a time: it takes all cores
+	kept     *otter.Cache[lookKey, *Observed]
+}
+
+// lookKey is what an observation is made from, beside the days of the view, which are looked at when it is found.
+type lookKey struct {
+	first, last pool.Micros // the observed snapshots
+	lists       string
+}
+
+// NewObserver returns an observer of a timeline that keeps so many bytes.
+func NewObserver(tl *timeline.Timeline, bytes uint64) *Observer {
+	return &Observer{timeline: tl, turn: semaphore.NewWeighted(1), kept: otter.Must(&otter.Options[lookKey, *Observed]{
+		MaximumWeight: max(bytes, 1),
+		Weigher:       func(key lookKey, o *Observed) uint32 { return uint32(min(o.bytes()+len(key.lists), math.MaxUint32)) },
+		Executor:      func(maintain func()) { maintain() },
+	})}
+}
+
+// Close forgets what was observed.
+func (w *Observer) Close() { w.kept.InvalidateAll() }
+
 // Look loads the snapshots of a window and of its reach, and observes the GPUs.
-func Look(ctx context.Context, tl *timeline.Timeline, w pool.Window, lists pool.Lists) (*Observed, error) {
-	reach := pool.Window{From: w.From - Reach, To: w.To + Reach}
-	v, err := tl.Load(ctx, reach.From, reach.To)
+func (w *Observer) Look(ctx context.Context, window pool.Window, lists pool.Lists) (*Observed, error) {
+	reach := pool.Window{From: window.From - Reach, To: window.To + Reach}
+	v, err := w.timeline.Load(ctx, reach.From, reach.To)
 	if err != nil {
 		return nil, err
 	}
-	return looks.get(ctx, tl, v, reach, lists)
+	key := lookKey{lists: fmt.Sprint(slices.Sorted(maps.Keys(lists.CHTCOwned)), lists.Excluded)}
+	if first, end := v.Snapshots(reach); first < end {
+		key.first, key.last = v.Times[first], v.Times[end-1]
+	}
+	if o := w.find(key, v); o != nil {
+		return o, nil
+	}
+	if err := w.turn.Acquire(ctx, 1); err != nil {
+		return nil, fmt.Errorf("observing the pool: %w", err)
+	}
+	defer w.turn.Release(1)
+	if o := w.find(key, v); o != nil { // observed meanwhile
+		return o, nil
+	}
+	o, err := Observe(ctx, v, reach, lists)
+	if err != nil {
+		return nil, fmt.Errorf("observing the pool: %w", err)
+	}
+	w.kept.Set(key, o)
+	return o, nil
 }
 
-// Forget drops what was observed of a timeline that is closed: it would hold its days.
-func Forget(tl *timeline.Timeline) {
-	looks.mu.Lock()
-	defer looks.mu.Unlock()
-	looks.entries = slices.DeleteFunc(looks.entries, func(e remembered) bool { return e.timeline == tl })
+// find returns what was observed before over the same days, nil without.
+func (w *Observer) find(key lookKey, v *timeline.View) *Observed {
+	if o, ok := w.kept.GetIfPresent(key); ok && slices.Equal(o.View.Days, v.Days) {
+		return o
+	}
+	return nil
 }
 
 // DaysOf returns the days of a view that have a snapshot in the window.
@@ -35,77 +84,6 @@ func DaysOf(v *timeline.View, w pool.Window) []*timeline.Day {
 		return nil
 	}
 	return v.Days[v.DayAt(first) : v.DayAt(end-1)+1]
-}
-
-// memory keeps the latest observations of all timelines: the panels of a dashboard ask for one window at one moment.
-type memory struct {
-	turn chan struct{} // one observation at a time: it takes all cores
-	most int           // bytes
-
-	mu      sync.Mutex
-	entries []remembered // the latest first
-}
-
-type remembered struct {
-	timeline   *timeline.Timeline
-	days       []*timeline.Day
-	first, end int
-	lists      string
-	observed   *Observed
-	bytes      int
-}
-
-var looks = memory{turn: make(chan struct{}, 1), most: 256 << 20}
-
-// get observes a timeline's view, or returns what was observed before over the same days and snapshots, with the same lists.
-func (m *memory) get(ctx context.Context, tl *timeline.Timeline, v *timeline.View, reach pool.Window, lists pool.Lists) (*Observed, error) {
-	select {
-	case m.turn <- struct{}{}:
-		defer func() { <-m.turn }()
-	case <-ctx.Done():
-		return nil, fmt.Errorf("observing the pool: %w", ctx.Err())
-	}
-	wanted := remembered{timeline: tl, days: v.Days, lists: fmt.Sprint(slices.Sorted(maps.Keys(lists.CHTCOwned)), lists.Excluded)}
-	wanted.first, wanted.end = v.Snapshots(reach)
-	if o := m.find(wanted); o != nil {
-		return o, nil
-	}
-	o, err := Observe(ctx, v, reach, lists)
-	if err != nil {
-		return nil, fmt.Errorf("observing the pool: %w", err)
-	}
-	wanted.observed, wanted.bytes = o, o.bytes()
-	m.add(wanted)
-	return o, nil
-}
-
-// find returns what was observed before, nil without.
-func (m *memory) find(wanted remembered) *Observed {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	i := slices.IndexFunc(m.entries, func(e remembered) bool {
-		return e.first == wanted.first && e.end == wanted.end && e.lists == wanted.lists && slices.Equal(e.days, wanted.days)
-	})
-	if i < 0 {
-		return nil
-	}
-	e := m.entries[i]
-	m.entries = slices.Insert(slices.Delete(m.entries, i, i+1), 0, e)
-	return e.observed
-}
-
-// add puts an observation first, and drops the oldest ones beyond the bytes that may be kept.
-func (m *memory) add(e remembered) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.entries = slices.Insert(m.entries, 0, e)
-	all := 0
-	for i := range m.entries {
-		if all += m.entries[i].bytes; all > m.most {
-			m.entries = slices.Delete(m.entries, i, len(m.entries))
-			break
-		}
-	}
 }
 
 // bytes is about what an observation takes.

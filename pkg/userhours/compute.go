@@ -5,7 +5,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/chtc/gpureports/pkg/allocation"
+	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -32,9 +32,9 @@ type hours struct {
 }
 
 // compute returns the GPU-hours of each group and user, by bucket. A table has one bucket, the window.
-func compute(ctx context.Context, p *query.Plan, s *timeline.Slices) (*hours, error) {
+func compute(ctx context.Context, kept *counts.Cache, p *query.Plan, s *timeline.Slices) (*hours, error) {
 	by := groupings(p)
-	count, err := allocation.NewCount(ctx, p, s, append(slices.Clone(by), "user"), allocation.Claimed)
+	count, err := counts.New(ctx, kept, p, s, append(slices.Clone(by), "user"), counts.Claimed)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func compute(ctx context.Context, p *query.Plan, s *timeline.Slices) (*hours, er
 	for g := range count.Groups {
 		u := usage{group: count.Groups[g].Texts(by, names), user: count.Groups[g].Texts([]string{"user"}, names)[0], hours: make([]float64, len(drawn))}
 		for i, b := range drawn {
-			u.hours[i] = count.Sum(g, allocation.Claimed, b) * perSlice[i]
+			u.hours[i] = count.Sum(g, counts.Claimed, b) * perSlice[i]
 		}
 		h.usages = append(h.usages, u)
 	}

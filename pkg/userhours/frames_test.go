@@ -19,7 +19,7 @@ func answer(t *testing.T, text string, h *hours) []map[string]any {
 	t.Helper()
 	m, err := query.Parse([]byte(text))
 	require.NoError(t, err)
-	p, err := query.Request{Model: m, Window: pool.Window{From: 0, To: pool.Day}, IntervalMs: 1}.Plan(query.Env{Zone: localtime.UTC, SliceMinutes: 15})
+	p, err := query.Catalog{Kind}.Plan(query.Request{Model: m, Window: pool.Window{From: 0, To: pool.Day}, IntervalMs: 1}, query.Env{Zone: localtime.UTC, SliceMinutes: 15})
 	require.NoError(t, err)
 	about := frames.NewAbout(p, &timeline.View{}, timeline.Coverage{Window: p.Window})
 	if p.View == "timeseries" {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/plugin/plugintest"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -36,7 +37,7 @@ func TestAlertFrames(t *testing.T) {
 	full := golden.Window(t, "2025-09-30T00:00:00Z", "2025-10-01T12:00:00Z")
 	empty := golden.Window(t, "2020-01-01T00:00:00Z", "2020-01-02T00:00:00Z")
 	alertable, withValues := 0, 0
-	for _, kind := range query.Kinds {
+	for _, kind := range kinds.Catalog {
 		for _, view := range kind.Views {
 			ask := func(more string) string {
 				return fmt.Sprintf(`{"queryType": %q, "view": %q%s}`, kind.Name, view.Name, more)

@@ -19,9 +19,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/query"
 )
 
 var (
@@ -94,7 +94,7 @@ func ask(t *testing.T, source backend.QueryDataHandler, window pool.Window, quer
 
 // everyView is a query of each kind and view, with each grouping by itself.
 func everyView() (queries []string) {
-	for _, kind := range query.Kinds {
+	for _, kind := range kinds.Catalog {
 		for _, view := range kind.Views {
 			add := func(more string) {
 				queries = append(queries, fmt.Sprintf(`{"queryType": %q, "view": %q%s}`, kind.Name, view.Name, more))

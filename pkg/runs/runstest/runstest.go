@@ -13,26 +13,24 @@ import (
 	"github.com/chtc/gpureports/pkg/golden"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/jobs/jobstest"
+	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/snapshots"
-	"github.com/chtc/gpureports/pkg/snapshots/stores"
+	snapshotstores "github.com/chtc/gpureports/pkg/snapshots/stores"
+	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Answer answers a query of one kind.
-type Answer func(context.Context, *timeline.Timeline, jobs.Source, query.Env, query.Request) (data.Frames, error)
-
-// Source is a directory of snapshot files, opened to be asked one kind of query.
+// Source is a directory of snapshot files, opened.
 type Source struct {
-	Timeline *timeline.Timeline
-	Env      query.Env
-	answer   Answer
+	*stores.Stores
+	Env query.Env
 }
 
 // Open opens a directory; it is closed when the test ends.
-func Open(t testing.TB, dir string, zone any, answer Answer) Source {
+func Open(t testing.TB, dir string, zone any) Source {
 	t.Helper()
 	setting, err := json.Marshal(zone)
 	require.NoError(t, err)
@@ -42,9 +40,10 @@ func Open(t testing.TB, dir string, zone any, answer Answer) Source {
 	require.NoError(t, err)
 	lists, err := d.Lists("chtc_owned", "masked_hosts.yaml")
 	require.NoError(t, err)
-	tl := timeline.New(timeline.Options{Source: stores.OpenDir(d, z), MaxBytes: 1 << 28})
-	t.Cleanup(func() { require.NoError(t, tl.Close()) })
-	return Source{tl, query.Env{Zone: z, SliceMinutes: 15, Lists: lists}, answer}
+	tl := timeline.New(timeline.Options{Source: snapshotstores.OpenDir(d, z), MaxBytes: 1 << 28})
+	s := stores.New(tl, stores.Divide(1<<28))
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return Source{s, query.Env{Zone: z, SliceMinutes: 15, Lists: lists}}
 }
 
 // Ask answers a query in JSON; now is the window's end.
@@ -52,9 +51,16 @@ func (s Source) Ask(t testing.TB, ads jobs.Source, w pool.Window, text string) d
 	t.Helper()
 	m, err := query.Parse([]byte(text))
 	require.NoError(t, err)
-	frames, err := s.answer(context.Background(), s.Timeline, ads, s.Env, query.Request{Model: m, Window: w, IntervalMs: 60_000, Now: w.To})
+	frames, err := s.Answer(context.Background(), ads, query.Request{Model: m, Window: w, IntervalMs: 60_000, Now: w.To})
 	require.NoError(t, err, text)
 	return frames
+}
+
+// Answer answers a request with these job ads.
+func (s Source) Answer(ctx context.Context, ads jobs.Source, r query.Request) (data.Frames, error) {
+	with := *s.Stores
+	with.Ads = ads
+	return kinds.Answer(ctx, &with, s.Env, r)
 }
 
 // Ads are the job ads of files of a golden pool.

@@ -1,5 +1,5 @@
-// Package allocation answers who holds the GPUs and what is free (methodology sections 4 and 5).
-package allocation
+// Package counts counts GPU-slices by group, state and bucket (methodology sections 4 to 6).
+package counts
 
 import (
 	"context"
@@ -22,7 +22,7 @@ const (
 	OtherState
 	Free
 	Prevented
-	classes int = iota
+	Classes int = iota // their number
 )
 
 var classOf = [...]Class{pool.Other: OtherState, pool.Drained: Drained, pool.Unclaimed: Unclaimed, pool.Claimed: Claimed}
@@ -35,10 +35,19 @@ type Count struct {
 	Buckets query.Buckets
 
 	index map[Group]int
-	sums  [][classes][]float64 // by group; nil for classes that were not asked for
+	sums  []Sums // by group
 	wants []Class
 	cells int
 }
+
+// Sums are GPU-slices by class and bucket; nil for classes that were not asked for.
+type Sums [Classes][]float64
+
+// Of returns the sums of a group.
+func (c *Count) Of(group int) *Sums { return &c.sums[group] }
+
+// Wants are the classes that were asked for.
+func (c *Count) Wants() []Class { return c.wants }
 
 // Sum returns the GPU-slices of a group in a bucket.
 func (c *Count) Sum(group int, class Class, bucket int) float64 { return c.sums[group][class][bucket] }
@@ -46,10 +55,10 @@ func (c *Count) Sum(group int, class Class, bucket int) float64 { return c.sums[
 // maxCells bounds the memory of one answer: 30 million numbers, 240 MB.
 const maxCells = 30_000_000
 
-// NewCount counts the GPU-slices of a window, grouped by the names of groupings (of allocation and `user`), by bucket.
+// New counts the GPU-slices of a window, grouped by the names of groupings (of allocation and `user`), by bucket.
 // Where users matter, because they are grouped by or filtered, only claims are counted. Groups without a GPU that counts
 // do not exist.
-func NewCount(ctx context.Context, p *query.Plan, s *timeline.Slices, groupings []string, wants ...Class) (*Count, error) {
+func New(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, groupings []string, wants ...Class) (*Count, error) {
 	from := p.Window.From
 	if s.N() > 0 {
 		from = min(from, s.Begin[0])
@@ -80,7 +89,7 @@ func NewCount(ctx context.Context, p *query.Plan, s *timeline.Slices, groupings 
 		if day.classify == nil {
 			day.classify, day.index = newClassifier(p, by, names), map[Group]int32{}
 		}
-		parts[i] = day.remembered(question, &s.Days[i], bucketOf)
+		parts[i] = day.remembered(kept, question, &s.Days[i], bucketOf)
 	})
 	if err != nil {
 		return nil, err
@@ -99,7 +108,7 @@ func (c *Count) group(g Group) (int, error) {
 	if known {
 		return n, nil
 	}
-	var sums [classes][]float64
+	var sums Sums
 	for _, class := range c.wants {
 		sums[class] = make([]float64, len(c.Slices))
 	}
@@ -134,11 +143,11 @@ func (c *Count) add(p *part) error {
 }
 
 // addShared adds the slices that two days share.
-func (c *Count) addShared(ctx context.Context, classify *classifier, s *timeline.Slices, bucketOf []int32) error {
+func (c *Count) addShared(ctx context.Context, classify *Classifier, s *timeline.Slices, bucketOf []int32) error {
 	var failure error
 	err := s.Shared(ctx, func(slice int, primary, backfill timeline.SharedSide) {
 		add := func(side pool.Side, at *timeline.SharedSide, class Class) {
-			gpu, counts := classify.gpu(at.Day, at.I)
+			gpu, counts := classify.GPU(at.Day, at.I)
 			if !counts || failure != nil {
 				return
 			}
@@ -213,12 +222,12 @@ type part struct {
 // dayCount counts days, one after the other.
 type dayCount struct {
 	*part
-	classify *classifier
+	classify *Classifier
 	day      *timeline.DaySlices
 	rows     []timeline.Row
 	index    map[Group]int32
 
-	gpus       []gpuClass // distinct
+	gpus       []GPUClass // distinct
 	ofGPU      []int32    // the class of each of the day's GPUs, -1 for those left out
 	ofRow      []int32    // the class of each row: what it brings into its groups
 	rowClasses int
@@ -230,7 +239,7 @@ type dayCount struct {
 	starts   []int32   // of each bucket its first slice, from the first one of the day
 	whole    []float64 // changes of the number that fills whole buckets, like sums
 
-	gpu  gpuClass
+	gpu  GPUClass
 	base [2]int32 // where the GPU's cells begin
 }
 
@@ -261,7 +270,7 @@ func (c *dayCount) count(d *timeline.DaySlices, bucketOf []int32) *part {
 	if c.part != nil {
 		before = len(c.groups)
 	}
-	c.part = &part{classes: classes}
+	c.part = &part{classes: Classes}
 	if d.First > d.Last {
 		return c.part
 	}
@@ -315,13 +324,13 @@ func (c *dayCount) divide(bucketOf []int32) {
 // classifyGPUs puts the day's GPUs into classes. GPUs of one machine stand together.
 func (c *dayCount) classifyGPUs() {
 	c.ofGPU, c.gpus = slices.Grow(c.ofGPU[:0], c.day.GPUs())[:c.day.GPUs()], c.gpus[:0]
-	index := map[gpuClass]int32{}
+	index := map[GPUClass]int32{}
 	for i := range c.ofGPU {
 		if i > 0 && c.day.MachineOf(i) == c.day.MachineOf(i-1) && c.day.ModelIndex(i) == c.day.ModelIndex(i-1) {
 			c.ofGPU[i] = c.ofGPU[i-1]
 			continue
 		}
-		class, counts := c.classify.gpu(c.day.Day, i)
+		class, counts := c.classify.GPU(c.day.Day, i)
 		if !counts {
 			c.ofGPU[i] = -1
 			continue

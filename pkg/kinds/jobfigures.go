@@ -1,4 +1,4 @@
-package plugin
+package kinds
 
 import (
 	"context"
@@ -8,17 +8,18 @@ import (
 	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/stores"
 )
 
 // jobFigures gives the view `health` what job ads tell, as far as it is asked for; nil without a job source.
-func (s *stores) jobFigures() allocation.JobFigures {
-	if s.ads == nil {
+func jobFigures(s *stores.Stores) allocation.JobFigures {
+	if s.Ads == nil {
 		return nil
 	}
 	return func(ctx context.Context, p *query.Plan) (map[string]float64, error) {
 		figures := map[string]float64{}
 		if slices.Contains(p.Metrics, "jobsLagSeconds") {
-			newest, err := s.ads.Newest(ctx)
+			newest, err := s.Ads.Newest(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -27,7 +28,7 @@ func (s *stores) jobFigures() allocation.JobFigures {
 			}
 		}
 		if slices.Contains(p.Metrics, "linkRate") || slices.Contains(p.Metrics, "clockErrorSeconds") {
-			links, err := evictions.LinksOf(ctx, s.timeline, s.ads, p.Env.Lists, p.Window, p.Now)
+			links, err := evictions.LinksOf(ctx, s.Runs, s.Ads, p.Env.Lists, p.Window, p.Now)
 			if err != nil {
 				return nil, err
 			}

@@ -1,4 +1,4 @@
-package allocation
+package counts
 
 import (
 	"slices"
@@ -51,8 +51,8 @@ func groupingOf(names []string) grouping {
 	return grouping{has("category"), has("slots"), has("ownership"), has("memory"), has("device"), has("machine"), has("project"), has("user")}
 }
 
-// classifier puts rows into groups and applies filters. It remembers what it found out about texts; one goroutine uses it.
-type classifier struct {
+// Classifier puts rows into groups and applies filters. It remembers what it found out about texts; one goroutine uses it.
+type Classifier struct {
 	by       grouping
 	byUser   bool // users matter: only claims are counted, those of several users in parts
 	selected *query.Selection
@@ -66,8 +66,13 @@ type classifier struct {
 
 type machineClass struct{ counts, chtcOwned bool }
 
-func newClassifier(p *query.Plan, by grouping, names []string) *classifier {
-	return &classifier{
+// NewClassifier returns a classifier of GPUs and rows that groups nothing.
+func NewClassifier(p *query.Plan, names []string) *Classifier {
+	return newClassifier(p, grouping{}, names)
+}
+
+func newClassifier(p *query.Plan, by grouping, names []string) *Classifier {
+	return &Classifier{
 		by: by, byUser: by.user || !p.Select.Users.All(), selected: &p.Select, lists: p.Env.Lists, names: names,
 		machines: map[timeline.Symbol]machineClass{}, devices: map[timeline.Symbol]bool{},
 		projects: map[timeline.Symbol]bool{}, users: map[timeline.Symbol]bool{},
@@ -75,7 +80,7 @@ func newClassifier(p *query.Plan, by grouping, names []string) *classifier {
 }
 
 // Machine tells whether the machine counts at all, and whether it is listed in chtc_owned.
-func (c *classifier) machine(name timeline.Symbol) machineClass {
+func (c *Classifier) machine(name timeline.Symbol) machineClass {
 	m, known := c.machines[name]
 	if !known {
 		text := c.names[name]
@@ -85,15 +90,15 @@ func (c *classifier) machine(name timeline.Symbol) machineClass {
 	return m
 }
 
-func (c *classifier) device(name timeline.Symbol) bool {
+func (c *Classifier) device(name timeline.Symbol) bool {
 	return remember(c.devices, name, func() bool { return c.selected.MatchDevice(c.names[name]) })
 }
 
-func (c *classifier) project(list timeline.Symbol) bool {
+func (c *Classifier) project(list timeline.Symbol) bool {
 	return c.selected.Projects.All() || remember(c.projects, list, func() bool { return c.selected.MatchProjects(c.names[list]) })
 }
 
-func (c *classifier) user(name timeline.Symbol) bool {
+func (c *Classifier) user(name timeline.Symbol) bool {
 	return c.selected.Users.All() || remember(c.users, name, func() bool { return c.selected.Users.Match(query.Shown("user", c.names[name])) })
 }
 
@@ -106,27 +111,27 @@ func remember(known map[timeline.Symbol]bool, s timeline.Symbol, find func() boo
 	return found
 }
 
-// gpuClass is what a day's GPU brings into its groups.
-type gpuClass struct {
-	ownership       pool.Ownership // of the machine on this day
+// GPUClass is what a day's GPU brings into its groups.
+type GPUClass struct {
+	Ownership       pool.Ownership // of the machine on this day
 	chtcOwned       bool
 	memory          uint8
 	device, machine timeline.Symbol
 }
 
-// gpu classifies a day's i-th GPU; false: a filter or an exclusion leaves it out.
-func (c *classifier) gpu(d *timeline.Day, i int) (gpuClass, bool) {
+// GPU classifies a day's i-th GPU; false: a filter or an exclusion leaves it out.
+func (c *Classifier) GPU(d *timeline.Day, i int) (GPUClass, bool) {
 	machine := &d.Machines()[d.MachineOf(i)]
 	m := c.machine(machine.Name)
 	if !m.counts {
-		return gpuClass{}, false
+		return GPUClass{}, false
 	}
 	ownership := machine.Ownership(m.chtcOwned)
 	model := d.Model(i)
 	if !c.selected.Ownerships[ownership] || !c.device(model.Device) {
-		return gpuClass{}, false
+		return GPUClass{}, false
 	}
-	class := gpuClass{ownership: ownership, chtcOwned: m.chtcOwned}
+	class := GPUClass{Ownership: ownership, chtcOwned: m.chtcOwned}
 	if c.by.memory {
 		class.memory = uint8(slices.Index(pool.MemoryClasses, pool.MemoryClass(model.Memory)))
 	}
@@ -139,12 +144,25 @@ func (c *classifier) gpu(d *timeline.Day, i int) (gpuClass, bool) {
 	return class, true
 }
 
-// group returns the group of a row of a side, held by a user; false: a filter leaves it out.
-func (c *classifier) group(gpu gpuClass, side pool.Side, row *timeline.Row, user timeline.Symbol) (Group, bool) {
-	category := pool.BackfillCategory(gpu.ownership)
+// CategoryOf is the category of a row of a side.
+func CategoryOf(class GPUClass, side pool.Side, row *timeline.Row) pool.Category {
 	if side == pool.Primary {
-		category = pool.PrimaryCategory(gpu.chtcOwned, row.Project != 0)
+		return pool.PrimaryCategory(class.chtcOwned, row.Project != 0)
 	}
+	return pool.BackfillCategory(class.Ownership)
+}
+
+// Keeps reports whether the filters on results let a row pass.
+func (c *Classifier) Keeps(class GPUClass, side pool.Side, row *timeline.Row) bool {
+	if !c.selected.Categories[CategoryOf(class, side, row)] || !c.project(row.Project) {
+		return false
+	}
+	return c.selected.Users.All() || row.State == pool.Claimed && c.user(row.User)
+}
+
+// group returns the group of a row of a side, held by a user; false: a filter leaves it out.
+func (c *Classifier) group(gpu GPUClass, side pool.Side, row *timeline.Row, user timeline.Symbol) (Group, bool) {
+	category := CategoryOf(gpu, side, row)
 	if !c.selected.Categories[category] || !c.project(row.Project) || c.byUser && !c.user(user) {
 		return Group{}, false
 	}
@@ -156,7 +174,7 @@ func (c *classifier) group(gpu gpuClass, side pool.Side, row *timeline.Row, user
 		g.Side = side
 	}
 	if c.by.ownership {
-		g.Ownership = gpu.ownership
+		g.Ownership = gpu.Ownership
 	}
 	if c.by.project {
 		g.Project = row.Project
@@ -165,4 +183,12 @@ func (c *classifier) group(gpu gpuClass, side pool.Side, row *timeline.Row, user
 		g.User = user
 	}
 	return g, true
+}
+
+// SideOf is the side of a group: groupings have the category or the side.
+func (g *Group) SideOf(groupings []string) pool.Side {
+	if slices.Contains(groupings, "category") {
+		return g.Category.Side()
+	}
+	return g.Side
 }

@@ -1,4 +1,4 @@
-package allocation
+package counts
 
 import (
 	"crypto/sha256"
@@ -15,18 +15,26 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// memory bounds the parts that are kept, of all data sources of the process.
-const memory = 64 << 20
-
-// memo keeps the counts of days that lie in a window as a whole, so that a repeated or moved panel adds up a few numbers a day.
+// Cache keeps the counts of days that lie in a window as a whole, so that a repeated or moved panel adds up a few numbers a day.
 // Days never change: one that grows or is read again is another one, and the parts of days that are gone age out.
-var memo = otter.Must(&otter.Options[memoKey, *part]{
-	MaximumWeight: memory,
-	Weigher: func(_ memoKey, p *part) uint32 {
-		return uint32(unsafe.Sizeof(memoKey{})) + uint32(unsafe.Sizeof(*p)) + uint32(len(p.groups))*uint32(unsafe.Sizeof(Group{})) + 8*uint32(cap(p.sums))
-	},
-	Executor: func(maintain func()) { maintain() },
-})
+type Cache struct{ parts *otter.Cache[memoKey, *part] }
+
+// NewCache returns an empty cache of so many bytes.
+func NewCache(bytes uint64) *Cache {
+	return &Cache{otter.Must(&otter.Options[memoKey, *part]{
+		MaximumWeight: max(bytes, 1),
+		Weigher: func(_ memoKey, p *part) uint32 {
+			return uint32(unsafe.Sizeof(memoKey{})) + uint32(unsafe.Sizeof(*p)) + uint32(len(p.groups))*uint32(unsafe.Sizeof(Group{})) + 8*uint32(cap(p.sums))
+		},
+		Executor: func(maintain func()) { maintain() },
+	})}
+}
+
+// Bytes is the estimated size of what is kept.
+func (c *Cache) Bytes() uint64 { return c.parts.WeightedSize() }
+
+// Close forgets everything.
+func (c *Cache) Close() { c.parts.InvalidateAll() }
 
 type memoKey struct {
 	day         weak.Pointer[timeline.Day]
@@ -38,7 +46,7 @@ type memoKey struct {
 func questionOf(p *query.Plan, by grouping) (question [sha256.Size]byte, err error) {
 	bucket := "window"
 	if p.Bucket != nil {
-		bucket = p.Bucket.Name
+		bucket = fmt.Sprint(p.Bucket.Name, " ", p.Bucket.YearStart)
 	}
 	text, err := json.Marshal([]any{
 		p.Env.Zone.Key(), p.Env.SliceMinutes, bucket, p.Location.String(), fmt.Sprint(by), p.Filter, p.Select.OldDevices,
@@ -51,16 +59,16 @@ func questionOf(p *query.Plan, by grouping) (question [sha256.Size]byte, err err
 }
 
 // remembered returns a day's count, counted now if it is not known.
-func (c *dayCount) remembered(question [sha256.Size]byte, d *timeline.DaySlices, bucketOf []int32) *part {
+func (c *dayCount) remembered(kept *Cache, question [sha256.Size]byte, d *timeline.DaySlices, bucketOf []int32) *part {
 	if !d.Whole || d.First > d.Last {
 		return c.count(d, bucketOf)
 	}
 	key := memoKey{day: weak.Make(d.Day), question: question}
 	key.first, key.last = d.Own()
-	known, ok := memo.GetIfPresent(key)
+	known, ok := kept.parts.GetIfPresent(key)
 	if !ok {
 		known = c.count(d, bucketOf)
-		memo.Set(key, known)
+		kept.parts.Set(key, known)
 	}
 	here := *known
 	here.first = int(bucketOf[d.First]) // buckets are anchored to the calendar: only their numbers are the window's

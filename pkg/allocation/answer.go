@@ -1,0 +1,53 @@
+// Package allocation answers who holds the GPUs and what is free (methodology sections 4 and 5).
+package allocation
+
+import (
+	"context"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/counts"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/stores"
+)
+
+// JobFigures tells the metrics of the view `health` that need job ads, as far as they are asked for. One that is missing or
+// NaN does not exist, because of no job ad or too few runs.
+type JobFigures func(ctx context.Context, p *query.Plan) (map[string]float64, error)
+
+// ofJobs are those metrics.
+var ofJobs = []string{"jobsLagSeconds", "linkRate", "clockErrorSeconds"}
+
+// Answer answers a query of the kind. jobs gives the figures of the view `health` that need job ads; nil: none. Errors are those
+// of the timeline; of `health`, when it is asked for one figure of jobs, those of the job source.
+func Answer(ctx context.Context, s *stores.Stores, p *query.Plan, jobs JobFigures) (data.Frames, error) {
+	switch p.View {
+	case "current":
+		return current(ctx, s.Timeline, p)
+	case "health":
+		return health(ctx, s.Timeline, p, jobs)
+	}
+	slices, about, err := counts.Load(ctx, s.Timeline, p)
+	if err != nil {
+		return nil, err
+	}
+	switch p.View {
+	case "stateTimeline":
+		return stateTimeline(ctx, slices, p, about)
+	case "machines":
+		return machines(ctx, s.Counts, slices, p, about)
+	case "annotations":
+		return gaps(slices, p, about), nil
+	}
+	start := time.Now()
+	count, err := counts.New(ctx, s.Counts, p, slices, p.GroupBy, classesOf(p.Metrics)...)
+	if err != nil {
+		return nil, err
+	}
+	about.Stat("Computation", "ms", counts.Milliseconds(start))
+	if p.View == "summary" {
+		return summary(count, slices, p, about), nil
+	}
+	return series(count, slices, p, about), nil
+}

@@ -1,0 +1,4 @@
+package frames
+
+// PointDistance is for tests.
+var PointDistance = pointDistance

@@ -1,0 +1,58 @@
+// Package kinds is the list of the kinds of question that there are.
+package kinds
+
+import (
+	"context"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/allocation"
+	"github.com/chtc/gpureports/pkg/backfill"
+	"github.com/chtc/gpureports/pkg/demand"
+	"github.com/chtc/gpureports/pkg/evictions"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/stores"
+	"github.com/chtc/gpureports/pkg/userhours"
+)
+
+//go:generate go run ./generate
+
+// kind is a kind of question: its description, and how its queries are answered. Errors of an answer are pool.BadQuery,
+// pool.SourceError when no snapshot can be read, and ctx's.
+type kind struct {
+	query.Kind
+	answer func(context.Context, *stores.Stores, *query.Plan) (data.Frames, error)
+}
+
+// all are the kinds, in the order of the editor. A new kind is a folder and a line here.
+var all = []kind{
+	{allocation.Kind, func(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
+		return allocation.Answer(ctx, s, p, jobFigures(s))
+	}},
+	{userhours.Kind, userhours.Answer},
+	{backfill.Kind, backfill.Answer},
+	{evictions.Kind, evictions.Answer},
+	{demand.Kind, demand.Answer},
+}
+
+// Catalog describes all kinds.
+var Catalog = func() (c query.Catalog) {
+	for i := range all {
+		c = append(c, all[i].Kind)
+	}
+	return c
+}()
+
+// Answer plans a query and answers it by its kind.
+func Answer(ctx context.Context, s *stores.Stores, env query.Env, r query.Request) (data.Frames, error) {
+	p, err := Catalog.Plan(r, env)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if all[i].Name == p.Kind {
+			return all[i].answer(ctx, s, p)
+		}
+	}
+	panic("a plan of no kind: " + p.Kind)
+}

@@ -1,0 +1,162 @@
+package query
+
+import "slices"
+
+// Kind describes a kind of question: what can be asked, and how answers are shown. The editor, the documents and the report
+// take their words from here.
+type Kind struct {
+	Name           string // its queryType
+	Label          string
+	Description    string
+	DefaultGroupBy []string // of a query that names none, where the view can group
+	Views          []View   // the first is the default
+	Columns        []Column // its metrics, and columns that mean something else here than in SharedColumns
+}
+
+// View is one way to answer a kind's question.
+type View struct {
+	Name           string   `json:"-"`
+	Label          string   `json:"label"`
+	Description    string   `json:"description"`
+	GroupBy        []string `json:"groupBy"`        // groupings that it knows
+	Metrics        []string `json:"metrics"`        // metrics that it knows
+	DefaultMetrics []string `json:"defaultMetrics"` // those of a query that names none
+	Filters        []string `json:"filters"`        // fields of the filter that it accepts
+	Options        []string `json:"options"`        // further fields of the query that mean something here
+	Alerting       string   `json:"alerting"`       // AlertSeries, AlertSingleMetric or AlertNone
+	Frame          string   `json:"frame"`
+
+	UserMetrics   []string  `json:"userMetrics,omitempty"`   // where only some metrics can be of chosen users: those
+	Duration      string    `json:"duration,omitempty"`      // the default of the option
+	JobHours      []float64 `json:"jobHours,omitempty"`      // the default of the option
+	BucketMinutes int       `json:"bucketMinutes,omitempty"` // its shortest bucket; 0: none
+	Sides         bool      `json:"-"`                       // without category its groups are told apart by slots
+	Columns       []Column  `json:"-"`                       // what columns are called here, other than in the kind
+}
+
+// What of a view an alert rule can use.
+const (
+	AlertSeries       = "series"        // every series
+	AlertSingleMetric = "single-metric" // the table, when exactly one metric is named
+	AlertNone         = "none"
+)
+
+// Shapes of answers.
+const (
+	FrameSeries        = "timeseries-multi"
+	FrameTable         = "table"
+	FrameStateTimeline = "state-timeline"
+	FrameSurvival      = "survival"
+	FrameHeatMap       = "heatmap-cells"
+)
+
+// Filters of views.
+var (
+	GPUFilters  = []string{"categories", "slots", "devices", "machines", "ownerships", "projects"}
+	UserFilters = append(slices.Clone(GPUFilters), "users")
+)
+
+// SurvivalMetrics are the metrics of curves.
+var SurvivalMetrics = []string{"survival", "low", "high", "atRisk"}
+
+// SeriesView is a view with a series for each group and metric.
+func SeriesView(groupBy, metrics, filters []string) View {
+	return View{
+		Name: "timeseries", Label: "Time series", Description: "One series for each group",
+		GroupBy: groupBy, Metrics: metrics, DefaultMetrics: metrics[:1], Filters: filters,
+		Options:  []string{"bucket", "timezone", "completeBucketsOnly", "includeOldDevices", "limit"},
+		Alerting: AlertSeries, Frame: FrameSeries,
+	}
+}
+
+// TableView is a view with a row for each group and a column for each metric.
+func TableView(description string, groupBy, metrics, filters []string) View {
+	return View{
+		Name: "summary", Label: "Summary", Description: description,
+		GroupBy: groupBy, Metrics: metrics, DefaultMetrics: metrics, Filters: filters,
+		Options:  []string{"includeOldDevices", "totals", "limit"},
+		Alerting: AlertSingleMetric, Frame: FrameTable,
+	}
+}
+
+// ListView is a view that lists things as they are.
+func ListView(name, label, description string, filters []string) View {
+	return View{
+		Name: name, Label: label, Description: description, Filters: filters,
+		Options: []string{"includeOldDevices", "limit"}, Alerting: AlertNone, Frame: FrameTable,
+	}
+}
+
+// HeatMapView is a view of a week, by hour and weekday.
+func HeatMapView(metrics, filters []string) View {
+	return View{
+		Name: "hourOfWeek", Label: "Hour of week", Description: "Heat map: hour of the day by weekday",
+		Metrics: metrics, DefaultMetrics: metrics[:1], Filters: filters,
+		Options: []string{"timezone", "includeOldDevices"}, Alerting: AlertNone, Frame: FrameHeatMap,
+	}
+}
+
+// SurvivalView is a view with a curve for each group.
+func SurvivalView(description string, groupBy, filters []string) View {
+	return View{
+		Name: "survival", Label: "Survival", Description: description,
+		GroupBy: groupBy, Metrics: SurvivalMetrics, DefaultMetrics: SurvivalMetrics[:3], Filters: filters,
+		Options: []string{"includeOldDevices", "limit"}, Alerting: AlertNone, Frame: FrameSurvival,
+	}
+}
+
+// With returns the view with further options.
+func (v View) With(options ...string) View {
+	v.Options = append(slices.Clone(v.Options), options...)
+	return v
+}
+
+// Catalog is the kinds that there are.
+type Catalog []Kind
+
+// Kind returns the kind of a name, nil if there is none.
+func (c Catalog) Kind(name string) *Kind {
+	if i := slices.IndexFunc(c, func(k Kind) bool { return k.Name == name }); i >= 0 {
+		return &c[i]
+	}
+	return nil
+}
+
+// View returns the view of a name, nil if there is none; "" is the default.
+func (k *Kind) View(name string) *View {
+	if name == "" {
+		return &k.Views[0]
+	}
+	if i := slices.IndexFunc(k.Views, func(v View) bool { return v.Name == name }); i >= 0 {
+		return &k.Views[i]
+	}
+	return nil
+}
+
+// Metrics returns the metrics of all views, each once.
+func (k *Kind) Metrics() (names []string) {
+	for i := range k.Views {
+		for _, m := range k.Views[i].Metrics {
+			if !slices.Contains(names, m) {
+				names = append(names, m)
+			}
+		}
+	}
+	return names
+}
+
+// Column returns how a column is shown in a view of the kind.
+func (k *Kind) Column(view *View, name string) Column {
+	for _, columns := range [][]Column{view.Columns, k.Columns, SharedColumns} {
+		if i := slices.IndexFunc(columns, func(c Column) bool { return c.Name == name }); i >= 0 {
+			return columns[i]
+		}
+	}
+	return TextColumn(name, name, "")
+}
+
+// Dimensions are the dimensions whose values can be listed for editors and variables.
+var Dimensions = []string{"category", "slots", "device", "machine", "ownership", "project", "user", "memory"}
+
+// Durations are what curves and periods of backfillAvailability can measure.
+var Durations = []string{"tenure", "vacancy"}

@@ -1,0 +1,57 @@
+// Package stores holds what a data source has open and what it keeps in memory: queries are answered from it.
+package stores
+
+import (
+	"errors"
+
+	"github.com/chtc/gpureports/pkg/counts"
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/pressure"
+	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// Stores belong to one data source. They are safe for concurrent use.
+type Stores struct {
+	Timeline *timeline.Timeline
+	Runs     *runs.Observer
+	Counts   *counts.Cache
+	Queues   *pressure.Store // nil: none
+	Ads      jobs.Source     // nil: none
+}
+
+// Budget is the memory of a data source, in bytes, by what is kept.
+type Budget struct {
+	Days         uint64 // segments of the timeline
+	Observations uint64 // runs seen in snapshots
+	Ads          uint64 // job ads
+	Counts       uint64 // counts of whole days
+	Queues       uint64 // idle jobs
+}
+
+// Divide divides the setting cacheMaxMB: eight sixteenths are for days, four for observations, two for idle jobs, one each for
+// job ads and counts.
+func Divide(bytes uint64) Budget {
+	part := bytes / 16
+	return Budget{Days: 8 * part, Observations: 4 * part, Queues: 2 * part, Ads: part, Counts: part}
+}
+
+// New returns stores over a timeline, which they close, as well as the sources that are added. The budget's days, ads and queues
+// are for those who make them.
+func New(tl *timeline.Timeline, b Budget) *Stores {
+	return &Stores{Timeline: tl, Runs: runs.NewObserver(tl, b.Observations), Counts: counts.NewCache(b.Counts)}
+}
+
+// Close ends everything that is open, and frees what is kept.
+func (s *Stores) Close() error {
+	err := s.Timeline.Close()
+	s.Runs.Close()
+	s.Counts.Close()
+	if s.Queues != nil {
+		err = errors.Join(err, s.Queues.Close())
+	}
+	if s.Ads != nil {
+		err = errors.Join(err, s.Ads.Close())
+	}
+	return err
+}
