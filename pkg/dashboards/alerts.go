@@ -44,6 +44,8 @@ const (
 	stale      = 2700 // seconds since the newest snapshot: three at the usual distance of 15 minutes
 	jobsBehind = 7200 // seconds since the newest job ad
 	fewLinked  = 80   // percent of backfill runs that have a job ad
+
+	freeWhileWaiting = 8 // GPUs
 )
 
 // Rules are the alert rules. Their thresholds are a beginning: every pool will want to set its own.
@@ -126,6 +128,17 @@ func Rules() []Rule {
 			Description: "Over the last 2 hours backfill jobs used or could have had less than half of the GPUs of " +
 				"the 7 days before.",
 			Dashboard: "gpureports-backfill", Panel: "Backfill pool",
+		},
+		{
+			UID: "gpureports-free-while-waiting", Title: "GPUs stay free while jobs wait for them",
+			Queries: []RuleQuery{{
+				Query: ask("demand", "summary").by().of("freeWhileWaiting"), Since: 6 * time.Hour,
+			}},
+			Condition: fmt.Sprintf("$A >= %d", freeWhileWaiting), For: time.Hour, Severity: "info", NoData: normal, Failed: keepLast,
+			Summary: `{{ printf "%.0f" $values.A.Value }} GPUs stand free that waiting jobs could have by number and memory`,
+			Description: "Over the last 6 hours so many GPUs stood free on average while jobs waited for such. Something other " +
+				"than GPUs is missing: processors, memory, disk, or requirements that no machine fulfils.",
+			Dashboard: "gpureports-demand", Panel: waitingAndFree,
 		},
 		{
 			UID: "gpureports-jobs-behind", Title: "Job ads behind",

@@ -16,13 +16,13 @@ import (
 
 // All are the dashboards, in the order in which they are listed.
 func All() []Dashboard {
-	return []Dashboard{poolOverview(), users(), supply(), evictions(), machine()}
+	return []Dashboard{poolOverview(), users(), supply(), evictions(), demand(), machine()}
 }
 
 // fileNames are the dashboards' files, by UID.
 var fileNames = map[string]string{
 	"gpureports-pool": "pool-overview", "gpureports-users": "users", "gpureports-backfill": "supply",
-	"gpureports-backfill-evictions": "evictions", "gpureports-machine": "machine",
+	"gpureports-backfill-evictions": "evictions", "gpureports-demand": "demand", "gpureports-machine": "machine",
 }
 
 // Files are the files to ship, by path from the repository's root.

@@ -63,7 +63,7 @@ func (d Dashboard) linked(config object) object {
 		return config
 	}
 	config = maps.Clone(config)
-	var all []object
+	all := []object{}
 	for _, l := range links {
 		all = append(all, l.on(d))
 	}

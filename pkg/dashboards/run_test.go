@@ -275,7 +275,7 @@ func (n names) after(all []Transformation) names {
 // requireOverrides checks that no override is for a field that nothing is called.
 func (n names) requireOverrides(t *testing.T) {
 	t.Helper()
-	rare := []string{"drain or maintenance", "fault", "user or rank preemption", "unknown", "blocked", "absent"} // need not occur in a small pool
+	rare := []string{"drain or maintenance", "fault", "user or rank preemption", "unknown", "blocked", "absent", "48GB", "any", ">8", "5-8", "3-4"} // need not occur in a small pool
 	for _, d := range All() {
 		for _, row := range d.Rows {
 			for _, p := range row.Panels {
@@ -408,13 +408,14 @@ func TestRulesFire(t *testing.T) {
 		numbers map[string]float64
 		fires   bool
 	}{
-		"gpureports-underused":   {{map[string]float64{"A": 29}, true}, {map[string]float64{"A": 31}, false}},
-		"gpureports-vanished":    {{map[string]float64{"A": 8, "B": 300}, true}, {map[string]float64{"A": 0, "B": 300}, false}, {map[string]float64{"A": 4, "B": 300}, false}},
-		"gpureports-h200-free":   {{map[string]float64{"A": 1}, true}, {map[string]float64{"A": 0.9}, false}},
-		"gpureports-evictions":   {{map[string]float64{"A": 30, "B": 10, "C": 9}, true}, {map[string]float64{"A": 30, "B": 9, "C": 9}, false}, {map[string]float64{"A": 27, "B": 50, "C": 9}, false}},
-		"gpureports-supply":      {{map[string]float64{"A": 1, "B": 3, "C": 2, "D": 8}, true}, {map[string]float64{"A": 2, "B": 3, "C": 2, "D": 8}, false}, {map[string]float64{"A": 0, "B": 0, "C": 1, "D": 3}, false}},
-		"gpureports-jobs-behind": {{map[string]float64{"A": 7300}, true}, {map[string]float64{"A": 600}, false}},
-		"gpureports-link-rate":   {{map[string]float64{"A": 79}, true}, {map[string]float64{"A": 97}, false}},
+		"gpureports-underused":          {{map[string]float64{"A": 29}, true}, {map[string]float64{"A": 31}, false}},
+		"gpureports-vanished":           {{map[string]float64{"A": 8, "B": 300}, true}, {map[string]float64{"A": 0, "B": 300}, false}, {map[string]float64{"A": 4, "B": 300}, false}},
+		"gpureports-h200-free":          {{map[string]float64{"A": 1}, true}, {map[string]float64{"A": 0.9}, false}},
+		"gpureports-evictions":          {{map[string]float64{"A": 30, "B": 10, "C": 9}, true}, {map[string]float64{"A": 30, "B": 9, "C": 9}, false}, {map[string]float64{"A": 27, "B": 50, "C": 9}, false}},
+		"gpureports-supply":             {{map[string]float64{"A": 1, "B": 3, "C": 2, "D": 8}, true}, {map[string]float64{"A": 2, "B": 3, "C": 2, "D": 8}, false}, {map[string]float64{"A": 0, "B": 0, "C": 1, "D": 3}, false}},
+		"gpureports-jobs-behind":        {{map[string]float64{"A": 7300}, true}, {map[string]float64{"A": 600}, false}},
+		"gpureports-free-while-waiting": {{map[string]float64{"A": 8}, true}, {map[string]float64{"A": 7.9}, false}},
+		"gpureports-link-rate":          {{map[string]float64{"A": 79}, true}, {map[string]float64{"A": 97}, false}},
 	} {
 		for _, example := range examples {
 			values := map[string]map[string]plugintest.Value{}
