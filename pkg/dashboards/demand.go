@@ -3,14 +3,13 @@ package dashboards
 import "github.com/chtc/gpureports/pkg/query"
 
 func demand() Dashboard {
-	chosen := query.Filter{Projects: []string{"$project"}, Users: []string{"$user"}}
+	chosen := query.Filter{Projects: []string{"$project"}}
 	return Dashboard{
 		UID: "gpureports-demand", Title: "GPU demand",
 		Description: "Who waits for GPUs, how long, for what, and what stood free meanwhile",
 		From:        "now-7d",
 		Variables: []Variable{
 			{Name: "project", Label: "Project", Dimension: "project", Description: "Projects of the jobs"},
-			{Name: "user", Label: "User", Dimension: "user", Description: "Users"},
 		},
 		Annotations: []Annotation{gaps},
 		Rows: []Row{
