@@ -92,7 +92,7 @@ func demandFigures(chosen query.Filter) (panels []Panel) {
 		{"Users", "Users with a waiting job, on average.", "waitingUsers"},
 		{"Median wait", "Half of the waits are over by then (Kaplan–Meier).", "medianWaitHours"},
 		{"90 % started", "90 % of the waits are over by then (Kaplan–Meier).", "p90WaitHours"},
-		{"Free meanwhile", "GPUs that stood free and would have fitted waiting jobs, on average: an upper bound.", "freeWhileWaiting"},
+		{"Free", "GPUs that stood free and would have fitted waiting jobs, on average: an upper bound.", "freeWhileWaiting"},
 	} {
 		panels = append(panels, Panel{
 			Title: f.title, Description: f.description, Width: 4, Height: 4,

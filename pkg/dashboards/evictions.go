@@ -54,10 +54,10 @@ func evictions() Dashboard {
 			{Title: "Every eviction", Collapsed: true, Panels: []Panel{
 				{
 					Title: "Eviction events", Width: 24, Height: 14,
-					Description: "Every eviction: when, where, whose job, how long it had run, its cause, what " +
-						"that rests on, and whose job took over.",
+					Description: "Every eviction: when, where, whose job, how long it had run, its cause, and " +
+						"whose job took over.",
 					Query: ask("evictions", "events").where(chosen),
-					View:  list(hidden("gpus"), hidden("gpuIds"), hidden("category"), hidden("job"), hidden("gpuHours")),
+					View:  list(hidden("gpus"), hidden("gpuIds"), hidden("category"), hidden("job"), hidden("gpuHours"), hidden("evidence")),
 				},
 			}},
 			{Title: "For specialists: outcomes, evidence and curves", Collapsed: true, Panels: []Panel{

@@ -298,7 +298,7 @@ func (o Override) model(d Dashboard) object {
 		matcher = object{"id": "byValue", "options": object{"reducer": "uniqueValues", "op": "eq", "value": ""}}
 	}
 	if pattern, ok := strings.CutPrefix(o.Field, like); ok {
-		matcher = object{"id": "byRegexp", "options": pattern}
+		matcher = object{"id": "byRegexp", "options": "/" + pattern + "/"}
 	}
 	return object{"matcher": matcher, "properties": properties}
 }

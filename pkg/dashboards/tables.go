@@ -21,12 +21,12 @@ var textColumns = []Override{
 	{"user", searched(linkedTo(toUser, "user", 215))},
 	{"device", searched(linkedTo(toDevice, "device", 240))},
 	{"project", noProject},
-	{"job", atLeast(170)},
-	{"cause", atLeast(170)},
+	{"job", atLeast(120)},
+	{"cause", width(170)},
 }
 
 // noProject says it where a machine has no project.
-var noProject = object{"custom.minWidth": 170, "mappings": []object{
+var noProject = object{"custom.width": 165, "mappings": []object{
 	{"type": "special", "options": object{"match": "empty", "result": object{"text": "No project"}}},
 }}
 
@@ -41,7 +41,7 @@ func list(overrides ...Override) View {
 		{"gpu", width(115)},
 		{"gpuIds", width(130)},
 		{"memoryGB", width(80)},
-		{"projects", width(140)},
+		{"projects", atLeast(140)},
 		{"devices", width(210)},
 		{"ownership", width(140)},
 		{"takenOverBy", atLeast(150)},

@@ -13,6 +13,7 @@ const pictures = [
   { name: 'users', path: '/d/gpureports-users?from=now-7d&to=now' },
   { name: 'supply', path: '/d/gpureports-backfill?from=now-30d&to=now' },
   { name: 'evictions', path: '/d/gpureports-backfill-evictions?from=now-30d&to=now' },
+  { name: 'demand', path: '/d/gpureports-demand?from=now-7d&to=now' },
   { name: 'machine', path: '/d/gpureports-machine?from=now-3d&to=now' },
 ];
 const largest = 150_000; // bytes
@@ -27,7 +28,7 @@ const login = GRAFANA_USER && {
 };
 const page = await browser.newPage({ viewport: { width: 1280, height: 720 }, ...login });
 for (const { name, path } of pictures) {
-  await page.goto(`${GRAFANA_URL}${path}&kiosk`);
+  await page.goto(`${GRAFANA_URL}${path}&kiosk&theme=light`);
   await answered();
   const file = fileURLToPath(new URL(`../../src/img/${name}.png`, import.meta.url));
   await page.screenshot({ path: file });
