@@ -42,7 +42,7 @@ await browser.close();
 
 /** Waits until every panel in view has its answer. */
 async function answered() {
-  await page.waitForLoadState('networkidle');
+  await page.waitForLoadState('networkidle', { timeout: 120_000 });
   await page.getByTestId('data-testid panel content').first().waitFor();
   await page.getByLabel('Panel loading bar').first().waitFor({ state: 'detached' });
   await page.waitForTimeout(500); // charts fade in
