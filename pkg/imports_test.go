@@ -33,7 +33,7 @@ var layers = map[string][]string{
 	"timeline":                {"parallel", "pool", "localtime", "snapshots", "timeline/keep", "timeline/usage"},
 	"timeline/keep":           {"pool"},
 	"timeline/usage":          {"pool"},
-	"snapshots/snapshotstest": {"pool", "snapshots"},
+	"snapshots/snapshotstest": {"pool", "localtime", "snapshots", "snapshots/months"},
 	"pressure":                {"parallel", "pool", "timeline"},
 	"jobs":                    {"pool"},
 	"jobs/jobstest":           {"parallel", "pool", "jobs"},

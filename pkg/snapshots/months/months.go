@@ -46,7 +46,8 @@ type File interface {
 type Content interface {
 	Info() *Info
 
-	// Seek returns a range that holds all rows with from <= local < to, and few others.
+	// Seek returns a range that holds all rows with from <= local < to, and few others. Rows without a readable timestamp go
+	// with the row before them, at the beginning of the file with the first one that has.
 	Seek(ctx context.Context, from, to Local) (Range, error)
 
 	// Scan gives the rows of a range to the visitor, ascending by number. usage asks for GPUsAverageUsage.

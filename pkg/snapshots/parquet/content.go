@@ -258,18 +258,27 @@ func (c *content) Seek(_ context.Context, from, to months.Local) (months.Range, 
 		return months.Find(c.info.Stretches, from, to), nil
 	}
 	found := months.Nothing
+	first := c.info.Rows.First // of the rows without a timestamp ahead of a run: they go with it at the file's beginning only
+	before := true             // no run with a timestamp came yet
+	inside := false            // the last one is in the range
 	for n, g := range c.groups {
-		if g.max < from || g.min >= to {
+		if g.max != months.None && (g.max < from || g.min >= to) {
+			before, inside = false, false
 			continue
 		}
 		for i, run := range g.runs {
-			if run.local == months.None || run.local < from || run.local >= to {
-				continue
+			if run.local != months.None {
+				if inside = run.local >= from && run.local < to; inside && found.Empty() {
+					found.First = run.number
+					if before {
+						found.First = first
+					}
+				}
+				before = false
 			}
-			if found.Empty() {
-				found.First = run.number
+			if inside {
+				found.Last = c.end(n, i) - 1
 			}
-			found.Last = c.end(n, i) - 1
 		}
 	}
 	return found, nil
