@@ -4,7 +4,7 @@ import { EditorField, EditorSwitch } from '@grafana/plugin-ui';
 
 import { withoutField } from '../query/defaults';
 import { noProject } from '../query/entries';
-import { categories, dimensionOf, filterFields, ownerships, slots } from '../query/kinds';
+import { closedValues, dimensionOf, filterFields } from '../query/kinds';
 import { filterLabels } from '../query/labels';
 import { FilterField, QueryFilter } from '../query/types';
 import { ValueSource } from '../query/values';
@@ -24,21 +24,19 @@ interface Props {
   references: () => string[];
 }
 
-const closed: Partial<Record<FilterField, Array<SelectableValue<string>>>> = {
-  categories: categories.map(({ key, name }) => ({ value: key, label: name })),
-  slots: slots.map((value) => ({ value, label: value })),
-  ownerships: ownerships.map((value) => ({ value, label: value })),
-};
-
-const known: Partial<Record<FilterField, Array<SelectableValue<string>>>> = { ...closed, projects: [noProject] };
+const known: Partial<Record<FilterField, Array<SelectableValue<string>>>> = { ...closedValues, projects: [noProject] };
 
 /** The filter of a query: a multi-select for each field, with the pool's values under the other fields' filters. */
 export function FilterFields({ id, source, fields, filter, onChange, range, references }: Props) {
-  const load = async (field: FilterField): Promise<Array<SelectableValue<string>>> =>
-    closed[field] ??
-    (await source.values(dimensionOf[field], withoutField(filter, field), range)).map(({ text, value }) =>
+  const load = async (field: FilterField): Promise<Array<SelectableValue<string>>> => {
+    const dimension = dimensionOf[field];
+    if (closedValues[field] || !dimension) {
+      return closedValues[field] ?? [];
+    }
+    return (await source.values(dimension, withoutField(filter, field), range)).map(({ text, value }) =>
       value === undefined || value === text ? toOption(text) : { label: text, value: String(value) }
     );
+  };
 
   return (
     <EvenRow>
@@ -49,9 +47,12 @@ export function FilterFields({ id, source, fields, filter, onChange, range, refe
             key={field}
             label={filterLabels[field].label}
             htmlFor={`${id}-${field}`}
-            tooltip={[filterLabels[field].description, !closed[field] && 'Choose, or type a value or a /pattern/']
-              .filter(Boolean)
-              .join('. ')}
+            tooltip={[
+              filterLabels[field].description,
+              closedValues[field]
+                ? 'Choose; type ! first to leave out'
+                : 'Choose, or type a value or a /pattern/; ! leaves out',
+            ].join('. ')}
           >
             <ValuesSelect
               inputId={`${id}-${field}`}
@@ -60,7 +61,7 @@ export function FilterFields({ id, source, fields, filter, onChange, range, refe
               known={known[field]}
               load={() => load(field)}
               references={() => references().map((reference) => ({ value: reference, label: reference }))}
-              allowCustomValue={!closed[field]}
+              allowCustomValue={!closedValues[field]}
               placeholder="All"
             />
           </EditorField>

@@ -3,7 +3,7 @@ import { getTimeZones } from '@grafana/data';
 import { Collapse, Combobox, Stack } from '@grafana/ui';
 import { EditorField, EditorSwitch } from '@grafana/plugin-ui';
 
-import { durations, QueryOption } from '../query/kinds';
+import { durations, QueryOption, viewOf } from '../query/kinds';
 import { durationLabels, optionsOf } from '../query/labels';
 import { GpuQuery } from '../query/types';
 import { maxLimit } from '../query/validation';
@@ -26,6 +26,7 @@ export function OptionFields({ id, query, known, onChange }: Props) {
   if (shown.length === 0) {
     return null;
   }
+  const defaultJobHours = viewOf(query)?.spec.jobHours;
   const totals = query.totals ?? query.metrics?.length !== 1;
   return (
     <Collapse label="Options" isOpen={isOpen} onToggle={setIsOpen}>
@@ -57,6 +58,49 @@ export function OptionFields({ id, query, known, onChange }: Props) {
               isClearable
               createCustomValue
               onChange={(option) => onChange({ timezone: option?.value })}
+            />
+          </EditorField>
+        )}
+        {shown.includes('jobHours') && (
+          <EditorField label="Lengths of jobs" htmlFor={`${id}-jobHours`} tooltip="Hours, with commas between them">
+            <CommitInput
+              id={`${id}-jobHours`}
+              width={20}
+              placeholder={defaultJobHours?.join(', ') ?? 'Default'}
+              value={query.jobHours?.join(', ') ?? ''}
+              onCommit={(text) => onChange({ jobHours: numbersIn(text) })}
+            />
+          </EditorField>
+        )}
+        {shown.includes('overheadMinutes') && (
+          <EditorField
+            label="Checkpoint overhead"
+            htmlFor={`${id}-overheadMinutes`}
+            tooltip="Minutes that one checkpoint costs"
+          >
+            <CommitInput
+              id={`${id}-overheadMinutes`}
+              type="number"
+              min={0}
+              width={14}
+              placeholder="Default"
+              value={query.overheadMinutes === undefined ? '' : String(query.overheadMinutes)}
+              onCommit={(text) => onChange({ overheadMinutes: text === '' ? undefined : Number(text) })}
+            />
+          </EditorField>
+        )}
+        {shown.includes('legend') && (
+          <EditorField
+            label="Legend"
+            htmlFor={`${id}-legend`}
+            tooltip="Names of series; {{device}} or another grouping is its value, {{metric}} the metric"
+          >
+            <CommitInput
+              id={`${id}-legend`}
+              width={25}
+              placeholder="{{device}} {{metric}}"
+              value={query.legend ?? ''}
+              onCommit={(text) => onChange({ legend: text })}
             />
           </EditorField>
         )}
@@ -116,4 +160,10 @@ export function OptionFields({ id, query, known, onChange }: Props) {
       </Stack>
     </Collapse>
   );
+}
+
+/** The positive numbers in a text, ascending, each once. */
+function numbersIn(text: string): number[] {
+  const numbers = text.split(/[\s,;]+/).map(Number);
+  return [...new Set(numbers.filter((number) => number > 0))].sort((a, b) => a - b);
 }

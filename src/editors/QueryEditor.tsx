@@ -4,7 +4,7 @@ import { Combobox } from '@grafana/ui';
 import { EditorField, EditorRow, EditorRows, FlexItem } from '@grafana/plugin-ui';
 
 import { defaultQuery, fit, textOf } from '../query/defaults';
-import { buckets, filtersOf, groupByOf, kindNames, kinds, viewOf, ViewSpec } from '../query/kinds';
+import { bucketsOf, filtersOf, groupByOf, kindNames, kinds, viewOf, ViewSpec } from '../query/kinds';
 import { bucketLabels, groupByLabels, kindLabels, metricLabels, optionsOf, viewLabels } from '../query/labels';
 import { migrate } from '../query/migration';
 import { annotationPresets, applyPreset, presets } from '../query/presets';
@@ -78,7 +78,7 @@ export function QueryEditor(props: Props) {
           <EditorField label="View" htmlFor={`${id}-view`} width={22}>
             <Combobox
               id={`${id}-view`}
-              options={optionsOf(Object.keys(kinds[found.kind].views), viewLabels[found.kind] ?? {})}
+              options={optionsOf(Object.keys(kinds[found.kind].views), viewLabels[found.kind])}
               value={found.view}
               onChange={({ value }) => change({ view: value })}
             />
@@ -117,7 +117,7 @@ export function QueryEditor(props: Props) {
                   <ChoicesField
                     id={`${id}-metrics`}
                     label="Metrics"
-                    options={optionsOf(found.spec.metrics, metricLabels[found.kind] ?? {})}
+                    options={optionsOf(found.spec.metrics, metricLabels[found.kind])}
                     value={query.metrics ?? []}
                     placeholder={defaultMetricsText(found.kind, found.spec)}
                     onChange={(metrics) => change({ metrics })}
@@ -131,7 +131,7 @@ export function QueryEditor(props: Props) {
                   >
                     <Combobox
                       id={`${id}-bucket`}
-                      options={optionsOf(buckets, bucketLabels)}
+                      options={optionsOf(bucketsOf(found.spec), bucketLabels)}
                       value={query.bucket || 'auto'}
                       onChange={({ value }) => change({ bucket: value })}
                     />

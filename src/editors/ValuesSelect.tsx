@@ -78,7 +78,7 @@ export function ValuesSelect({
       onOpenMenu={open}
       onInputChange={(text, { action }) => {
         typed.current = action === 'input-change' ? text : '';
-        setIsExcluding(allowCustomValue && excludes(typed.current));
+        setIsExcluding(excludes(typed.current));
       }}
       onBlur={takeTyped}
       isLoading={loading}

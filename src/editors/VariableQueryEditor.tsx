@@ -5,7 +5,7 @@ import { EditorField, EditorRow, EditorRows } from '@grafana/plugin-ui';
 
 import { describeVariable } from '../query/describe';
 import { fitFilter } from '../query/defaults';
-import { dimensionOf, dimensions, filterFields } from '../query/kinds';
+import { dimensionOf, dimensions, filterFields, kinds } from '../query/kinds';
 import { dimensionLabels, optionsOf } from '../query/labels';
 import { FilterField, GpuQuery, VariableQuery } from '../query/types';
 import { GpuSource } from '../query/values';
@@ -55,7 +55,8 @@ export function VariableQueryEditor({ datasource, query, onChange, range }: Prop
   );
 }
 
-/** The filter fields that can narrow a dimension: all but its own. */
+/** The filter fields that can narrow a dimension: those of GPUs and their users, but for its own. */
 function fieldsBeside(dimension: string | undefined): FilterField[] {
-  return filterFields.filter((field) => dimensionOf[field] !== dimension);
+  const known = kinds.allocation.views.current.filters;
+  return filterFields.filter((field) => known.includes(field) && dimensionOf[field] !== dimension);
 }

@@ -94,5 +94,6 @@ const optionDefaults: Partial<GpuQuery> = {
 
 function written<Option extends QueryOption>(name: Option, query: GpuQuery): GpuQuery[Option] {
   const value = query[name];
-  return value === '' || value === optionDefaults[name] ? undefined : value;
+  const isEmpty = value === '' || (Array.isArray(value) && value.length === 0);
+  return isEmpty || value === optionDefaults[name] ? undefined : value;
 }

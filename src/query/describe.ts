@@ -1,7 +1,7 @@
-import { excludes, negated, noProject } from './entries';
-import { categories, filterFields, groupByOf, metricsOf, viewOf } from './kinds';
-import { dimensionLabels, filterLabels, groupByLabels, metricLabels, panelLabels } from './labels';
-import { GpuQuery, QueryFilter, VariableQuery } from './types';
+import { excludes, named, noProject } from './entries';
+import { closedValues, filterFields, groupByOf, metricsOf, QueryOption, viewOf } from './kinds';
+import { dimensionLabels, filterLabels, groupByLabels, metricLabels, panelLabels, viewLabels } from './labels';
+import { FilterField, GpuQuery, QueryFilter, VariableQuery } from './types';
 
 /** Says in words what a query answers; empty while the kind or view is unknown. */
 export function describe(query: GpuQuery): string {
@@ -10,7 +10,7 @@ export function describe(query: GpuQuery): string {
     return '';
   }
   const { kind, view, spec } = found;
-  const knows = (option: (typeof spec.options)[number]) => spec.options.includes(option);
+  const knows = (option: QueryOption) => spec.options.includes(option);
   const sentences = [
     [subject(kind, view, query), grouping(query, spec.groupBy), knows('bucket') ? buckets(query.bucket) : '']
       .filter(Boolean)
@@ -26,6 +26,12 @@ export function describe(query: GpuQuery): string {
   }
   if (knows('includeOldDevices') && query.includeOldDevices === false) {
     sentences.push('Old devices are left out');
+  }
+  if (knows('jobHours') && query.jobHours?.length) {
+    sentences.push(`Jobs of ${list(query.jobHours.map(String), 'or')} hours`);
+  }
+  if (knows('overheadMinutes') && query.overheadMinutes !== undefined) {
+    sentences.push(`A checkpoint costs ${query.overheadMinutes} minutes`);
   }
   if (knows('limit') && query.limit) {
     sentences.push(`At most ${query.limit}`);
@@ -67,65 +73,74 @@ function standApart(query: GpuQuery): boolean {
   );
 }
 
+/** What each view answers, where the schema's description of it is no sentence of a query. */
+const subjects: Record<string, (query: GpuQuery, metrics: string) => string> = {
+  'allocation/timeseries': (_, metrics) => `${metrics} of GPUs over time`,
+  'allocation/summary': (_, metrics) => `${metrics} of GPUs, averaged over the time range`,
+  'allocation/current': () => 'What every GPU does at the newest snapshot of the time range, for whom and since when',
+  'allocation/machines': ({ filter }) =>
+    filter?.idle
+      ? 'The machines on which nothing was claimed on primary slots in the time range'
+      : 'Every machine with its GPUs and what was allocated in the time range',
+  'allocation/health': (_, metrics) => `How fresh and how complete the data are: ${metrics}`,
+  'allocation/annotations': () => "Gaps in the collector's snapshots, as annotations",
+  'userHours/summary': (_, metrics) => `${metrics} of every user in the time range`,
+  'userHours/timeseries': () => 'GPU hours over time',
+  'backfillAvailability/summary': (query, metrics) =>
+    query.metrics?.length
+      ? `Backfill GPUs in the time range: ${metrics}`
+      : 'How long GPUs stay free for backfill, how they are used, and how long they can be kept',
+  'backfillAvailability/timeseries': (_, metrics) => `Backfill GPUs over time: ${metrics}`,
+  'backfillAvailability/periods': (query) =>
+    isTenure(query) ? 'Every time a GPU was in the backfill pool' : 'Every time a GPU was free for backfill',
+  'backfillAvailability/transitions': () => 'How often GPUs of the backfill pool changed from one state to another',
+  'backfillAvailability/survival': (query) =>
+    isTenure(query)
+      ? 'Share of GPUs that can be kept for backfill longer than x hours'
+      : 'Share of GPUs that stay free for backfill longer than x hours',
+  'backfillAvailability/hourOfWeek': (_, metrics) => `Backfill GPUs by hour of the day and weekday: ${metrics}`,
+  'backfillAvailability/jobLength': (_, metrics) =>
+    `What jobs of given lengths can expect of backfill GPUs: ${metrics}`,
+  'evictions/summary': (query, metrics) =>
+    query.metrics?.length
+      ? `Runs of backfill jobs in the time range: ${metrics}`
+      : 'Runs of backfill jobs: how they ended, the eviction rate and the hours lost',
+  'evictions/timeseries': (_, metrics) => `Runs of backfill jobs over time: ${metrics}`,
+  'evictions/events': () => 'Every eviction of a backfill job in the time range',
+  'evictions/runs': () => 'Every run of a backfill job in the time range and how it ended',
+  'evictions/survival': () => 'Share of backfill runs that are not evicted within x hours',
+  'evictions/hourOfWeek': (_, metrics) => `Backfill jobs by hour of the day and weekday: ${metrics}`,
+  'evictions/annotations': () => 'Evictions of backfill jobs, as annotations',
+  'utilization/timeseries': (_, metrics) => `Held GPUs over time: ${metrics}`,
+  'utilization/summary': (query, metrics) =>
+    query.metrics?.length
+      ? `Held GPUs in the time range: ${metrics}`
+      : 'How much of the hours that GPUs are held they compute',
+  'utilization/runs': () => 'Every run in the time range and how much its GPUs computed',
+  'utilization/idle': () => 'The runs whose GPUs do not compute now, the longest first',
+  'utilization/hourOfWeek': (_, metrics) => `Held GPUs by hour of the day and weekday: ${metrics}`,
+  'demand/timeseries': (_, metrics) => `Jobs that wait for GPUs, over time: ${metrics}`,
+  'demand/summary': (query, metrics) =>
+    query.metrics?.length
+      ? `Jobs that waited for GPUs in the time range: ${metrics}`
+      : 'Who waits for GPUs, how long, and what stood free meanwhile',
+  'demand/waiting': () => 'Every job that waits for GPUs at the end of the time range, and what it asks for',
+  'demand/survival': () => 'Share of jobs that still wait for their GPUs after x hours',
+  'demand/hourOfWeek': (_, metrics) => `Jobs that wait for GPUs, by hour of the day and weekday: ${metrics}`,
+};
+
 function subject(kind: string, view: string, query: GpuQuery): string {
-  const metrics = () => list(metricsOf(query).map((name) => metricLabels[kind]?.[name]?.label ?? name));
-  const tenure = query.duration === 'tenure' || (query.duration !== 'vacancy' && view === 'survival');
-  switch (`${kind}/${view}`) {
-    case 'allocation/timeseries':
-      return `${metrics()} of GPUs over time`;
-    case 'allocation/summary':
-      return `${metrics()} of GPUs, averaged over the time range`;
-    case 'allocation/current':
-      return 'What every GPU does at the newest snapshot of the time range, for whom and since when';
-    case 'allocation/stateTimeline':
-      return 'The state of every GPU over time';
-    case 'allocation/machines':
-      return query.filter?.idle
-        ? 'The machines on which nothing was claimed on primary slots in the time range'
-        : 'Every machine with its GPUs and what was allocated in the time range';
-    case 'allocation/health':
-      return `How fresh and how complete the data are: ${metrics()}`;
-    case 'allocation/annotations':
-      return "Gaps in the collector's snapshots, as annotations";
-    case 'userHours/summary':
-      return `${metrics()} of every user in the time range`;
-    case 'userHours/timeseries':
-      return 'GPU hours over time';
-    case 'backfillAvailability/summary':
-      return query.metrics?.length
-        ? `Backfill GPUs in the time range: ${metrics()}`
-        : 'How long GPUs stay free for backfill, how they are used, and how long they can be kept';
-    case 'backfillAvailability/timeseries':
-      return `Backfill GPUs over time: ${metrics()}`;
-    case 'backfillAvailability/periods':
-      return tenure ? 'Every time a GPU was in the backfill pool' : 'Every time a GPU was free for backfill';
-    case 'backfillAvailability/transitions':
-      return 'How often GPUs of the backfill pool changed from one state to another';
-    case 'backfillAvailability/survival':
-      return tenure
-        ? 'Share of GPUs that can be kept for backfill longer than x hours'
-        : 'Share of GPUs that stay free for backfill longer than x hours';
-    case 'backfillAvailability/hourOfWeek':
-      return `Backfill GPUs by hour of the day and weekday: ${metrics()}`;
-    case 'evictions/summary':
-      return query.metrics?.length
-        ? `Runs of backfill jobs in the time range: ${metrics()}`
-        : 'Runs of backfill jobs: how they ended, the eviction rate and the hours lost';
-    case 'evictions/timeseries':
-      return `Runs of backfill jobs over time: ${metrics()}`;
-    case 'evictions/events':
-      return 'Every eviction of a backfill job in the time range';
-    case 'evictions/runs':
-      return 'Every run of a backfill job in the time range and how it ended';
-    case 'evictions/survival':
-      return 'Share of backfill runs that are not evicted within x hours';
-    case 'evictions/hourOfWeek':
-      return `Backfill jobs by hour of the day and weekday: ${metrics()}`;
-    case 'evictions/annotations':
-      return 'Evictions of backfill jobs, as annotations';
-    default:
-      return `${kind} ${view}`;
-  }
+  const metrics = list(metricsOf(query).map((name) => metricName(kind, name)));
+  return subjects[`${kind}/${view}`]?.(query, metrics) ?? viewLabels[kind]?.[view]?.description ?? `${kind} ${view}`;
+}
+
+/** A metric in a sentence, where all figures are averages that can be. */
+function metricName(kind: string, name: string): string {
+  return (metricLabels[kind]?.[name]?.label ?? name).replace(' (avg.)', '');
+}
+
+function isTenure(query: GpuQuery): boolean {
+  return (query.duration || viewOf(query)?.spec.duration) === 'tenure';
 }
 
 function grouping(query: GpuQuery, known: string[]): string {
@@ -155,8 +170,9 @@ function filters(filter: QueryFilter | undefined): string {
     const values = filter?.[field];
     if (values?.length) {
       const name = filterLabels[field].label.toLowerCase();
-      const chosen = values.filter((value) => !excludes(value)).map(entryName);
-      const excluded = values.filter(excludes).map((value) => entryName(negated(value)));
+      const nameOf = (entry: string) => entryName(field, named(entry));
+      const chosen = values.filter((value) => !excludes(value)).map(nameOf);
+      const excluded = values.filter(excludes).map(nameOf);
       parts.push(
         [name, list(chosen, 'or'), excluded.length && `not ${list(excluded, 'nor')}`].filter(Boolean).join(' ')
       );
@@ -165,9 +181,10 @@ function filters(filter: QueryFilter | undefined): string {
   return parts.length ? `Only ${parts.join('; ')}` : '';
 }
 
-/** An entry of a filter as people know it. */
-function entryName(entry: string): string {
-  return categories.find(({ key }) => key === entry)?.name ?? (entry === noProject.value ? noProject.label : entry);
+/** What an entry of a filter names, as people know it. */
+function entryName(field: FilterField, name: string): string {
+  const known = field === 'projects' ? [noProject] : (closedValues[field] ?? []);
+  return known.find(({ value }) => value === name)?.label ?? name;
 }
 
 /** "a, b and c"; beyond eight the rest is counted, so that the sentence stays one. */

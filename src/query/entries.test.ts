@@ -15,7 +15,8 @@ it('a pattern stands between slashes, whether it excludes or not', () => {
 
 it('an exclusion begins with "!", unless that is the value itself', () => {
   expect(['!a', 'a', '\\!a'].map(excludes)).toEqual([true, false, false]);
-  expect(['!a', 'a', entryOf('!a')].map(negated)).toEqual(['a', '!a', '!\\!a']);
+  expect(['!a', 'a', entryOf('!a')].map(negated)).toEqual(['a', '!a', '!!a']);
+  expect(negated('!!a')).toBe(entryOf('!a'));
   expect([entryOf('a'), entryOf('!a')]).toEqual(['a', '\\!a']);
 });
 

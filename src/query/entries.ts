@@ -1,6 +1,6 @@
 /**
  * Entries of a filter's lists: an exact value, or an RE2 pattern between slashes; with a leading `!` it excludes. An exact
- * value that begins with `!` is written `\\!…`.
+ * value that begins with `!` is chosen by a backslash before it, and excluded by a second `!`.
  */
 
 /** Whether an entry excludes what it names. */
@@ -10,7 +10,12 @@ export function excludes(entry: string): boolean {
 
 /** The entry that excludes what another chooses, and the other way round. */
 export function negated(entry: string): string {
-  return excludes(entry) ? entry.slice(1) : '!' + entry;
+  return excludes(entry) ? entryOf(entry.slice(1)) : '!' + named(entry);
+}
+
+/** What an entry names: a value or a pattern. */
+export function named(entry: string): string {
+  return excludes(entry) || entry.startsWith('\\!') ? entry.slice(1) : entry;
 }
 
 /** The entry that chooses exactly this value. */
@@ -20,7 +25,7 @@ export function entryOf(value: string): string {
 
 /** Whether an entry is a /pattern/ and no exact value. */
 export function isPattern(entry: string): boolean {
-  const text = excludes(entry) ? entry.slice(1) : entry;
+  const text = named(entry);
   return text.length > 1 && text.startsWith('/') && text.endsWith('/');
 }
 

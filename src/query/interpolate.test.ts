@@ -60,7 +60,15 @@ describe('interpolate', () => {
     known.by = ['device', 'machine'];
     known.one = ['1h'];
     const filled = interpolate(
-      { ...query, groupBy: ['$by'], metrics: ['$by'], bucket: '$one', timezone: '$one', duration: '$one' },
+      {
+        ...query,
+        groupBy: ['$by'],
+        metrics: ['$by'],
+        bucket: '$one',
+        timezone: '$one',
+        duration: '$one',
+        legend: '$one {{device}}',
+      },
       variables
     );
     expect(filled).toMatchObject({
@@ -69,6 +77,7 @@ describe('interpolate', () => {
       bucket: '1h',
       timezone: '1h',
       duration: '1h',
+      legend: '1h {{device}}',
     });
   });
 

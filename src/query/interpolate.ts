@@ -36,6 +36,9 @@ export function interpolate(query: GpuQuery, variables: Variables): GpuQuery {
   if (query.duration) {
     filled.duration = variables.replace(query.duration);
   }
+  if (query.legend) {
+    filled.legend = variables.replace(query.legend);
+  }
   return filled;
 }
 

@@ -5,10 +5,25 @@ export type Kind = keyof typeof schema.kinds;
 
 /** A query field that only some views know, beside groupBy, metrics and filter. */
 export type QueryOption =
-  'bucket' | 'timezone' | 'completeBucketsOnly' | 'includeOldDevices' | 'totals' | 'duration' | 'limit';
+  | 'bucket'
+  | 'timezone'
+  | 'completeBucketsOnly'
+  | 'includeOldDevices'
+  | 'totals'
+  | 'duration'
+  | 'jobHours'
+  | 'overheadMinutes'
+  | 'legend'
+  | 'limit';
+
+/** A word of the query model as people read it. */
+export interface Label {
+  label: string;
+  description?: string;
+}
 
 /** What one view of a kind knows; the document that Go and TypeScript share says what each field means. */
-export interface ViewSpec {
+export interface ViewSpec extends Label {
   groupBy: string[];
   metrics: string[];
   /** What an empty list of metrics means. */
@@ -18,39 +33,57 @@ export interface ViewSpec {
   /** `series`: always; `single-metric`: with exactly one metric named; `none`: never. */
   alerting: 'series' | 'single-metric' | 'none';
   frame: 'timeseries-multi' | 'table' | 'state-timeline' | 'survival' | 'heatmap-cells';
+  /** Where only some metrics can be of chosen users: those. */
+  userMetrics?: string[];
+  /** The default of the option. */
+  duration?: string;
+  /** The default of the option. */
+  jobHours?: number[];
+  /** The shortest bucket that its records allow. */
+  bucketMinutes?: number;
 }
 
-export interface KindSpec {
+export interface KindSpec extends Label {
   defaultView: string;
   defaultGroupBy: string[];
   views: Record<string, ViewSpec>;
+  /** Of all views. */
+  metrics: Record<string, Label>;
 }
 
+/** The kinds by any name. */
+const described: Record<string, KindSpec> = schema.kinds as unknown as Record<Kind, KindSpec>;
+
 export const queryVersion = schema.version;
-export const kinds = schema.kinds as Record<Kind, KindSpec>;
+export const kinds = described as Record<Kind, KindSpec>;
 export const kindNames = Object.keys(kinds) as Kind[];
 export const dimensions = schema.dimensions;
 export const buckets = schema.buckets;
 export const durations = schema.durations;
 export const categories = schema.categories;
-export const ownerships = schema.ownerships;
-export const slots = schema.slots;
 /** The options of any view. */
 export const optionNames = [
   ...new Set(Object.values(kinds).flatMap(({ views }) => Object.values(views).flatMap(({ options }) => options))),
 ];
 export const filterFields = schema.filters.filter((field) => field !== 'idle') as FilterField[];
 
-/** The dimension of /values/{dimension} that offers the values of a filter field. */
-export const dimensionOf: Record<FilterField, string> = {
-  categories: 'category',
-  slots: 'slots',
-  devices: 'device',
-  machines: 'machine',
-  ownerships: 'ownership',
-  projects: 'project',
-  users: 'user',
+/** The fields of the filter that take words of the model only, and these words. */
+export const closedValues: Partial<Record<FilterField, Array<{ value: string; label: string }>>> = {
+  categories: categories.map(({ key, name }) => ({ value: key, label: name })),
+  slots: schema.slots.map(itself),
+  ownerships: schema.ownerships.map(itself),
+  gpus: schema.gpuCounts.map(itself),
+  gpuMemory: schema.gpuMemories.map(itself),
 };
+
+function itself(value: string) {
+  return { value, label: value };
+}
+
+/** The dimension of /values/{dimension} that offers the values of a filter field; undefined where none does. */
+export const dimensionOf: Partial<Record<FilterField, string>> = Object.fromEntries(
+  schema.filterWords.flatMap((word) => ('dimension' in word && word.dimension ? [[word.name, word.dimension]] : []))
+);
 
 export function isKind(name: string | undefined): name is Kind {
   return name !== undefined && Object.hasOwn(kinds, name);
@@ -80,11 +113,18 @@ export function metricsOf(query: GpuQuery): string[] {
   return query.metrics?.length ? query.metrics : (viewOf(query)?.spec.defaultMetrics ?? []);
 }
 
-/** Whether the metrics let `users` choose: in allocation's series and tables they do so among allocated GPUs only. */
+/** The buckets that a view can have: those of its records' length and longer. */
+export function bucketsOf({ bucketMinutes = 0 }: ViewSpec): string[] {
+  return buckets.filter((name) => {
+    const [, length, unit] = /^(\d+)([mh])$/.exec(name) ?? [];
+    return length === undefined || Number(length) * (unit === 'h' ? 60 : 1) >= bucketMinutes;
+  });
+}
+
+/** Whether the metrics let `users` choose: in some views they do so among GPUs that have a user only. */
 export function canFilterUsers(query: GpuQuery): boolean {
-  const found = viewOf(query);
-  const isAllocation = found?.kind === 'allocation' && found.spec.metrics.includes('allocated');
-  return !isAllocation || (query.metrics?.length === 1 && query.metrics[0] === 'allocated');
+  const possible = viewOf(query)?.spec.userMetrics;
+  return !possible || (query.metrics?.length === 1 && possible.includes(query.metrics[0]));
 }
 
 /** The filter fields to offer: those the view knows, `users` only where it can choose or already does. */

@@ -2,7 +2,8 @@ import { DataQuery } from '@grafana/schema';
 
 /**
  * Which GPUs, machines, projects and users a query looks at. An empty or missing list means all.
- * Entries are exact values, `/RE2 patterns/`, or dashboard variables; categories, slots and ownerships are closed sets.
+ * Entries are exact values, `/RE2 patterns/`, or dashboard variables, with a leading `!` what to leave out; some fields
+ * take the words of a closed set.
  */
 export interface QueryFilter {
   categories?: string[];
@@ -12,6 +13,10 @@ export interface QueryFilter {
   ownerships?: string[];
   projects?: string[];
   users?: string[];
+  tiers?: string[];
+  schedds?: string[];
+  gpus?: string[];
+  gpuMemory?: string[];
   /** allocation/machines only: machines on which nothing was claimed on primary slots. */
   idle?: boolean;
 }
@@ -40,6 +45,12 @@ export interface GpuQuery extends DataQuery {
   totals?: boolean;
   /** What survival curves and periods measure. */
   duration?: string;
+  /** Lengths of jobs, in hours; missing or empty means the view's own. */
+  jobHours?: number[];
+  /** What one checkpoint costs; missing means the backend's default. */
+  overheadMinutes?: number;
+  /** Names of series, with `{{device}}` and the like for what the series are of; missing means the backend's names. */
+  legend?: string;
   /** Most series, rows or users; missing or 0 means the backend's default for the view. */
   limit?: number;
   version?: number;

@@ -11,7 +11,7 @@ describe('validate', () => {
         query({
           groupBy: ['device'],
           metrics: ['free'],
-          filter: { categories: ['Shared', 'Open Capacity', '$c'], slots: ['Real'], devices: ['any'] },
+          filter: { categories: ['Shared', 'Open Capacity', '$c'], slots: ['!Real'], devices: ['!any'] },
           bucket: '15m',
           limit: 10,
           version: 1,

@@ -1,30 +1,23 @@
+import { named } from './entries';
 import { hasVariable } from './interpolate';
 import {
   buckets,
   canFilterUsers,
-  categories,
+  closedValues,
   dimensionOf,
   durations,
   filterFields,
   isKind,
   kindNames,
   kinds,
-  ownerships,
   queryVersion,
-  slots,
   viewOf,
 } from './kinds';
 import { filterLabels } from './labels';
-import { FilterField, GpuQuery } from './types';
+import { GpuQuery } from './types';
 
 /** The most rows a query may ask for. */
 export const maxLimit = 50_000;
-
-const closed: Partial<Record<FilterField, string[]>> = {
-  categories: categories.flatMap(({ key, name }) => [key, name]),
-  slots,
-  ownerships,
-};
 
 /** Whether a query says enough to be sent. Anything else that is wrong is for the backend to say. */
 export function isComplete(query: GpuQuery): boolean {
@@ -49,18 +42,19 @@ export function validate(query: GpuQuery): string[] {
   ];
   for (const field of filterFields) {
     const values = (query.filter?.[field] ?? []).filter((value) => value !== '');
-    const known = closed[field];
+    const known = closedValues[field]?.flatMap(({ value, label }) => [...new Set([value, label])]);
     if (values.length > 0 && !spec.filters.includes(field)) {
       problems.push(`${place} cannot be filtered by ${field}.`);
     } else if (known) {
-      problems.push(...unknown(values, known, `There is no ${dimensionOf[field]}`));
+      problems.push(...unknown(values.map(named), known, `There is no ${dimensionOf[field] ?? field}`));
     }
   }
   if (query.filter?.idle && !spec.filters.includes('idle')) {
     problems.push(`${place} cannot be filtered by idle.`);
   }
   if (query.filter?.users?.length && !canFilterUsers(query)) {
-    problems.push(`${filterLabels.users.label} choose among allocated GPUs: name "allocated" as the only metric.`);
+    const possible = spec.userMetrics?.map((name) => `"${name}"`).join(' or ');
+    problems.push(`${filterLabels.users.label} choose among GPUs that have one: name ${possible} as the only metric.`);
   }
   problems.push(...unknown(query.bucket ? [query.bucket] : [], buckets, 'There is no bucket'));
   problems.push(...unknown(query.duration ? [query.duration] : [], durations, 'There is no duration'));
