@@ -1,4 +1,4 @@
-import { Locator, Page, Response } from '@playwright/test';
+import { Locator, Page, Request, Response } from '@playwright/test';
 import { test as base } from '@grafana/plugin-e2e';
 
 /** The provisioned data source, as provisioning/datasources describes it. */
@@ -19,6 +19,23 @@ export async function refreshed(page: Page): Promise<Response> {
   const answer = page.waitForResponse((response) => response.url().includes('/api/ds/query'));
   await page.getByTestId('data-testid RefreshPicker run button').click();
   return answer;
+}
+
+/** How many queries an action makes: those that are under way, and those that the browser still has to send. */
+export async function queriesDuring(page: Page, action: () => Promise<void>): Promise<number> {
+  let queries = 0;
+  const count = (request: Request) => {
+    if (request.url().includes('/api/ds/query')) {
+      queries++;
+    }
+  };
+  page.on('request', count);
+  const answer = page.waitForResponse((response) => response.url().includes('/api/ds/query'));
+  await action();
+  await answer;
+  await page.waitForLoadState('networkidle');
+  page.off('request', count);
+  return queries;
 }
 
 export const test = base;
