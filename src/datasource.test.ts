@@ -87,6 +87,54 @@ describe('DataSource', () => {
   });
 });
 
+describe('ad-hoc filters', () => {
+  const machine = { key: 'machines', operator: '=', value: 'm' };
+
+  it('have the fields of the filter as keys, and their values under the other filters', async () => {
+    const { datasource, getResource } = testDatasource();
+    expect(await datasource.getTagKeys()).toContainEqual({ text: 'Devices', value: 'devices' });
+    await datasource.getTagValues({
+      key: 'devices',
+      filters: [machine, { ...machine, key: 'devices' }],
+      timeRange: range,
+    });
+    expect(getResource).toHaveBeenCalledWith(
+      'values/device',
+      { filter: '{"machines":["m"]}', from: 1_000, to: 2_000 },
+      quietly
+    );
+    expect(await datasource.getTagValues({ key: 'cluster', filters: [] })).toEqual([]);
+  });
+
+  it('narrow every query', () => {
+    const { datasource } = testDatasource([{ name: 'd', options: [], value: ['x', 'y'] }]);
+    const query = { refId: 'A', queryType: 'allocation', filter: { devices: ['$d'] } };
+    const { filter } = datasource.applyTemplateVariables(query, {}, [
+      machine,
+      { key: 'device', operator: '=', value: 'x' },
+    ]);
+    expect(filter).toEqual({ devices: ['x'], machines: ['m'] });
+  });
+
+  it('come from cells of tables and from labels, too', () => {
+    const { datasource } = testDatasource();
+    const query = { refId: 'A', queryType: 'allocation' };
+    const options = { key: 'machine', value: 'm' };
+    expect(datasource.modifyQuery(query, { type: 'ADD_FILTER_OUT', options }).filter).toEqual({ machines: ['!m'] });
+    expect(datasource.modifyQuery(query, { type: 'OTHER', options })).toBe(query);
+    const toggled = datasource.toggleQueryFilter(query, { type: 'FILTER_FOR', options });
+    expect(datasource.queryHasFilter(toggled, options)).toBe(true);
+    expect(datasource.queryHasFilter(query, options)).toBe(false);
+  });
+});
+
+it('calls queries by what they answer', () => {
+  const { datasource } = testDatasource();
+  expect(datasource.getQueryDisplayText({ refId: 'A', queryType: 'userHours', view: 'timeseries' })).toBe(
+    'GPU hours over time, by category.'
+  );
+});
+
 describe('GpuVariables', () => {
   const request = (query: Partial<VariableQuery>) =>
     ({ targets: [{ refId: 'A', ...query }], range, scopedVars: {} }) as DataQueryRequest<VariableQuery>;

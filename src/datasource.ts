@@ -1,19 +1,27 @@
 import {
   AnnotationQuery,
   AnnotationSupport,
+  AdHocVariableFilter,
   CoreApp,
+  DataSourceGetTagValuesOptions,
   DataSourceInstanceSettings,
   MetricFindValue,
+  QueryFilterOptions,
+  QueryFixAction,
   ScopedVars,
   TimeRange,
+  ToggleFilterAction,
   TypedVariableModel,
 } from '@grafana/data';
 import { DataSourceWithBackend, getTemplateSrv, TemplateSrv } from '@grafana/runtime';
 
+import { fieldOf, filtered, hasFilter, narrowed, toggled, withAdHocFilters } from './query/adhoc';
 import { defaultAnnotationQuery, defaultQuery, fitFilter } from './query/defaults';
+import { describe } from './query/describe';
 import { isUsable } from './query/entries';
 import { hasVariable, interpolate, interpolateFilter } from './query/interpolate';
-import { filterFields } from './query/kinds';
+import { dimensionOf, filterFields, kinds } from './query/kinds';
+import { filterLabels } from './query/labels';
 import { migrate } from './query/migration';
 import { GpuQuery, QueryFilter, VariableQuery } from './query/types';
 import { isComplete } from './query/validation';
@@ -24,6 +32,9 @@ import { GpuVariables } from './variables';
 
 /** Types of variables whose values can stand in a filter. */
 const withValues: Array<TypedVariableModel['type']> = ['query', 'custom', 'textbox', 'constant'];
+
+/** The fields of ad-hoc filters: those of GPUs and their users, which most views know. */
+const adHocFields = filterFields.filter((field) => kinds.allocation.views.current.filters.includes(field));
 
 export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> implements GpuSource {
   readonly sliceMinutes: number;
@@ -54,8 +65,44 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
     return isComplete(query);
   }
 
-  applyTemplateVariables(query: GpuQuery, scopedVars: ScopedVars): GpuQuery {
-    return interpolate(migrate(query), templateVariables(this.templateSrv, scopedVars));
+  applyTemplateVariables(query: GpuQuery, scopedVars: ScopedVars, filters: AdHocVariableFilter[] = []): GpuQuery {
+    const filled = interpolate(migrate(query), templateVariables(this.templateSrv, scopedVars));
+    return withAdHocFilters(filled, filters);
+  }
+
+  /** What queries are called in lists, such as Explore's history. */
+  getQueryDisplayText(query: GpuQuery): string {
+    return describe(migrate({ ...defaultQuery, ...query }));
+  }
+
+  async getTagKeys(): Promise<MetricFindValue[]> {
+    return adHocFields.map((field) => ({ text: filterLabels[field].label, value: field }));
+  }
+
+  async getTagValues({ key, filters, timeRange }: DataSourceGetTagValuesOptions<GpuQuery>): Promise<MetricFindValue[]> {
+    const field = fieldOf(key);
+    const dimension = field && dimensionOf[field];
+    const others = filters.filter((filter) => fieldOf(filter.key) !== field);
+    return dimension ? this.values(dimension, narrowed({}, others), timeRange) : [];
+  }
+
+  getSupportedQueryModifications(): string[] {
+    return ['ADD_FILTER', 'ADD_FILTER_OUT'];
+  }
+
+  modifyQuery(query: GpuQuery, { type, options }: QueryFixAction): GpuQuery {
+    if (!options?.key || !this.getSupportedQueryModifications().includes(type)) {
+      return query;
+    }
+    return filtered(query, { key: options.key, value: options.value }, type === 'ADD_FILTER_OUT');
+  }
+
+  toggleQueryFilter(query: GpuQuery, { type, options: { key, value } }: ToggleFilterAction): GpuQuery {
+    return toggled(query, { key, value }, type === 'FILTER_OUT');
+  }
+
+  queryHasFilter(query: GpuQuery, { key, value }: QueryFilterOptions): boolean {
+    return hasFilter(query, { key, value });
   }
 
   async values(

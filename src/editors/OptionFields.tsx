@@ -1,6 +1,6 @@
 import React, { useState } from 'react';
 import { getTimeZones } from '@grafana/data';
-import { Collapse, Combobox, Stack } from '@grafana/ui';
+import { ClipboardButton, Collapse, Combobox, Stack } from '@grafana/ui';
 import { EditorField, EditorSwitch } from '@grafana/plugin-ui';
 
 import { durations, QueryOption, viewOf } from '../query/kinds';
@@ -15,17 +15,15 @@ interface Props {
   /** The options the query's view knows. */
   known: QueryOption[];
   onChange: (change: Partial<GpuQuery>) => void;
+  asCommandLine: () => string;
 }
 
 const zones = getTimeZones().map((zone) => ({ value: zone, label: zone }));
 
 /** The options that most queries leave alone. */
-export function OptionFields({ id, query, known, onChange }: Props) {
+export function OptionFields({ id, query, known, onChange, asCommandLine }: Props) {
   const [isOpen, setIsOpen] = useState(false);
   const shown = known.filter((option) => option !== 'bucket');
-  if (shown.length === 0) {
-    return null;
-  }
   const defaultJobHours = viewOf(query)?.spec.jobHours;
   const totals = query.totals ?? query.metrics?.length !== 1;
   return (
@@ -157,6 +155,11 @@ export function OptionFields({ id, query, known, onChange }: Props) {
             />
           </EditorField>
         )}
+        <EditorField label="Command line" htmlFor={`${id}-commandLine`} tooltip="For gpureports query, in a shell">
+          <ClipboardButton id={`${id}-commandLine`} variant="secondary" icon="copy" getText={asCommandLine}>
+            Copy as command line
+          </ClipboardButton>
+        </EditorField>
       </Stack>
     </Collapse>
   );

@@ -3,6 +3,7 @@ import { AnnotationQuery, CoreApp, QueryEditorProps } from '@grafana/data';
 import { Combobox } from '@grafana/ui';
 import { EditorField, EditorRow, EditorRows, FlexItem } from '@grafana/plugin-ui';
 
+import { commandLine } from '../query/commandLine';
 import { defaultQuery, fit, textOf } from '../query/defaults';
 import { bucketsOf, filtersOf, groupByOf, kindNames, kinds, viewOf, ViewSpec } from '../query/kinds';
 import { bucketLabels, groupByLabels, kindLabels, metricLabels, optionsOf, viewLabels } from '../query/labels';
@@ -153,7 +154,15 @@ export function QueryEditor(props: Props) {
               />
             </EditorRow>
           )}
-          <OptionFields id={id} query={query} known={found.spec.options} onChange={change} />
+          <OptionFields
+            id={id}
+            query={query}
+            known={found.spec.options}
+            onChange={change}
+            asCommandLine={() =>
+              commandLine(datasource.interpolateVariablesInQueries?.([query], {})[0] ?? query, range)
+            }
+          />
         </>
       )}
     </EditorRows>

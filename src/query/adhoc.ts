@@ -1,0 +1,128 @@
+import { AdHocVariableFilter } from '@grafana/data';
+
+import { entryOf, excludes, isPattern, named, negated, noProject } from './entries';
+import { canFilterUsers, dimensionOf, filterFields, viewOf } from './kinds';
+import { FilterField, GpuQuery, QueryFilter } from './types';
+
+/** A key and a value, as a cell of a table or a label of a series has them. */
+export interface KeyValue {
+  key: string;
+  value: string;
+}
+
+/** The field of the filter that a key means: its own name, or that of a grouping, which columns and labels have. */
+export function fieldOf(key: string): FilterField | undefined {
+  return filterFields.find((field) => field === key || dimensionOf[field] === key);
+}
+
+/** The query under a dashboard's ad-hoc filters, as far as its view knows their fields; those of no other data source. */
+export function withAdHocFilters(query: GpuQuery, filters: AdHocVariableFilter[]): GpuQuery {
+  const known = viewOf(query)?.spec.filters ?? [];
+  const usable = filters.filter(({ key }) => {
+    const field = fieldOf(key);
+    return field !== undefined && known.includes(field) && (field !== 'users' || canFilterUsers(query));
+  });
+  return usable.length ? { ...query, filter: narrowed(query.filter ?? {}, usable) } : query;
+}
+
+/** A filter that lets pass what it does and all ad-hoc filters do. */
+export function narrowed(filter: QueryFilter, filters: AdHocVariableFilter[]): QueryFilter {
+  const result = { ...filter };
+  for (const adHoc of filters) {
+    const field = fieldOf(adHoc.key);
+    if (field) {
+      result[field] = both(result[field] ?? [], entriesOf(field, adHoc));
+    }
+  }
+  return result;
+}
+
+/** The entries that an ad-hoc filter stands for. */
+function entriesOf(field: FilterField, { key, operator, value, values }: AdHocVariableFilter): string[] {
+  const several = (values ?? [value]).map((each) => entryFor(field, each));
+  switch (operator) {
+    case '=':
+      return [entryFor(field, value)];
+    case '!=':
+      return [negated(entryFor(field, value))];
+    case '=|':
+      return several;
+    case '!=|':
+      return several.map(negated);
+    case '=~':
+      return [patternOf(value)];
+    case '!~':
+      return [negated(patternOf(value))];
+    default:
+      throw new Error(`The filter of ${key} by "${operator}" is not possible: =, !=, =|, !=|, =~ and !~ are.`);
+  }
+}
+
+function entryFor(field: FilterField, value: string): string {
+  if (field === 'projects' && (value === '' || value === noProject.value || value === noProject.label)) {
+    return noProject.value;
+  }
+  return entryOf(value);
+}
+
+function patternOf(value: string): string {
+  return isPattern(value) ? value : `/${value}/`;
+}
+
+/** The entries that let pass what both lists do. */
+function both(list: string[], added: string[]): string[] {
+  const chosen = list.filter((entry) => !excludes(entry));
+  const further = added.filter((entry) => !excludes(entry));
+  const excluded = [...list, ...added].filter(excludes);
+  if (chosen.length === 0 || further.length === 0) {
+    return unique([...chosen, ...further, ...excluded]);
+  }
+  const common = unique([
+    ...chosen.filter((entry) => further.some((other) => includes(other, entry))),
+    ...further.filter((entry) => chosen.some((other) => includes(other, entry))),
+  ]);
+  // What is chosen and excluded at once is nothing.
+  return common.length ? unique([...common, ...excluded]) : unique([further[0], negated(further[0]), ...excluded]);
+}
+
+/** Whether all that one entry chooses is chosen by another one. */
+function includes(wide: string, narrow: string): boolean {
+  if (wide === narrow || !isPattern(wide)) {
+    return wide === narrow;
+  }
+  if (isPattern(narrow)) {
+    throw new Error(`The patterns ${wide} and ${narrow} cannot both be asked for: make one of them.`);
+  }
+  return new RegExp(wide.slice(1, -1)).test(named(narrow));
+}
+
+/** Whether a query chooses a value, or with `out` leaves it out. */
+export function hasFilter(query: GpuQuery, { key, value }: KeyValue, out = false): boolean {
+  const field = fieldOf(key);
+  const entry = field && entryFor(field, value);
+  return Boolean(entry && query.filter?.[field]?.includes(out ? negated(entry) : entry));
+}
+
+/** The query that chooses a value, or with `out` leaves it out; what it said of the value before is gone. */
+export function filtered(query: GpuQuery, { key, value }: KeyValue, out = false): GpuQuery {
+  return changed(query, { key, value }, (entry) => [out ? negated(entry) : entry]);
+}
+
+/** The same, and back again where the query does so already. */
+export function toggled(query: GpuQuery, pair: KeyValue, out = false): GpuQuery {
+  return hasFilter(query, pair, out) ? changed(query, pair, () => []) : filtered(query, pair, out);
+}
+
+function changed(query: GpuQuery, { key, value }: KeyValue, entries: (entry: string) => string[]): GpuQuery {
+  const field = fieldOf(key);
+  if (!field || !viewOf(query)?.spec.filters.includes(field)) {
+    return query;
+  }
+  const entry = entryFor(field, value);
+  const others = (query.filter?.[field] ?? []).filter((other) => other !== entry && other !== negated(entry));
+  return { ...query, filter: { ...query.filter, [field]: [...others, ...entries(entry)] } };
+}
+
+function unique(entries: string[]): string[] {
+  return [...new Set(entries)];
+}
