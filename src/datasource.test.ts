@@ -1,7 +1,8 @@
 import { CoreApp, DataQueryRequest, dateTime, TimeRange } from '@grafana/data';
-import { lastValueFrom } from 'rxjs';
+import { DataSourceWithBackend } from '@grafana/runtime';
+import { lastValueFrom, of } from 'rxjs';
 
-import { VariableQuery } from './query/types';
+import { GpuQuery, VariableQuery } from './query/types';
 import { defaultAnnotationQuery } from './query/defaults';
 import { validate } from './query/validation';
 import { testDatasource } from './test/datasource';
@@ -85,6 +86,21 @@ describe('DataSource', () => {
     expect(datasource.variableReferences({ ...query })).toEqual(['$machine']);
     expect(datasource.variableReferences()).toEqual(['$device', '$machine']);
   });
+});
+
+it('hands on no frame without fields to heat maps, which cannot draw it', async () => {
+  const { datasource } = testDatasource();
+  const frames = ['A', 'B', 'C'].map((refId) => ({ refId, length: 0, fields: refId === 'C' ? [{}] : [] }));
+  const answer = jest.spyOn(DataSourceWithBackend.prototype, 'query').mockReturnValue(of({ data: frames }));
+  const heatMap = { queryType: 'evictions', view: 'hourOfWeek' };
+  const targets = [
+    { refId: 'A', ...heatMap },
+    { refId: 'B', queryType: 'evictions' },
+    { refId: 'C', ...heatMap },
+  ];
+  const { data } = await lastValueFrom(datasource.query({ targets } as DataQueryRequest<GpuQuery>));
+  expect(data.map(({ refId }) => refId)).toEqual(['B', 'C']);
+  answer.mockRestore();
 });
 
 describe('ad-hoc filters', () => {

@@ -3,6 +3,8 @@ import {
   AnnotationSupport,
   AdHocVariableFilter,
   CoreApp,
+  DataQueryRequest,
+  DataQueryResponse,
   DataSourceGetTagValuesOptions,
   DataSourceInstanceSettings,
   MetricFindValue,
@@ -14,13 +16,14 @@ import {
   TypedVariableModel,
 } from '@grafana/data';
 import { DataSourceWithBackend, getTemplateSrv, TemplateSrv } from '@grafana/runtime';
+import { map, Observable } from 'rxjs';
 
 import { fieldOf, filtered, hasFilter, narrowed, toggled, withAdHocFilters } from './query/adhoc';
 import { defaultAnnotationQuery, defaultQuery, fitFilter } from './query/defaults';
 import { describe } from './query/describe';
 import { isUsable } from './query/entries';
 import { hasVariable, interpolate, interpolateFilter } from './query/interpolate';
-import { dimensionOf, filterFields, kinds } from './query/kinds';
+import { dimensionOf, filterFields, kinds, viewOf } from './query/kinds';
 import { filterLabels } from './query/labels';
 import { migrate } from './query/migration';
 import { GpuQuery, QueryFilter, VariableQuery } from './query/types';
@@ -59,6 +62,10 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
 
   getDefaultQuery(_: CoreApp): Partial<GpuQuery> {
     return defaultQuery;
+  }
+
+  query(request: DataQueryRequest<GpuQuery>): Observable<DataQueryResponse> {
+    return super.query(request).pipe(map((response) => withoutEmptyHeatMaps(response, request.targets)));
   }
 
   filterQuery(query: GpuQuery): boolean {
@@ -132,4 +139,13 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
       .filter((variable) => withValues.includes(variable.type) && !isEdited(variable))
       .map(({ name }) => '$' + name);
   }
+}
+
+/** The answers without the empty frames of heat maps: Grafana's heat map panel cannot draw a frame without fields. */
+function withoutEmptyHeatMaps(response: DataQueryResponse, targets: GpuQuery[]): DataQueryResponse {
+  const heatMaps = targets.filter((target) => viewOf(target)?.spec.frame === 'heatmap-cells').map(({ refId }) => refId);
+  return {
+    ...response,
+    data: response.data.filter(({ refId, fields }) => fields?.length !== 0 || !heatMaps.includes(refId)),
+  };
 }
