@@ -97,6 +97,26 @@ export const presets: Preset[] = [
     query: { queryType: 'evictions', view: 'events' },
   },
   {
+    name: 'Who waits for GPUs now',
+    description: 'Every waiting job, what it asks for, and what is free that fits',
+    query: { queryType: 'demand', view: 'waiting' },
+  },
+  {
+    name: 'GPUs that jobs wait for',
+    description: 'GPUs of waiting jobs over time, and those that stood free meanwhile',
+    query: {
+      queryType: 'demand',
+      view: 'timeseries',
+      groupBy: [],
+      metrics: ['waitingGpus', 'freeWhileWaiting'],
+    },
+  },
+  {
+    name: 'How long do jobs wait for GPUs',
+    description: 'Share of jobs that still wait after x hours, by the memory that they ask for',
+    query: { queryType: 'demand', view: 'survival', groupBy: ['gpuMemory'] },
+  },
+  {
     name: 'Data freshness',
     description: 'Age of the newest snapshot, coverage, lost GPUs, job ads',
     query: { queryType: 'allocation', view: 'health' },
