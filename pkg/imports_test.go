@@ -61,7 +61,7 @@ var layers = map[string][]string{
 	"check":                   {"pool", "localtime", "snapshots", "timeline", "jobs", "collect", "runs", "evictions", "stores"},
 	"plugin":                  {"parallel", "check", "pool", "localtime", "snapshots", "snapshots/stores", "timeline", "pressure", "jobs", "jobs/sqlite", "jobs/elasticsearch", "query", "frames", "stores", "kinds"},
 	"dashboards":              {"pool", "query", "kinds"},
-	"samplepool":              {"pool", "localtime", "snapshots/parquet", "jobs", "jobs/sqlite"},
+	"samplepool":              {"pool", "localtime", "snapshots", "snapshots/parquet", "jobs", "jobs/sqlite"},
 	"plugin/host":             {},
 	"golden":                  {"pool"},
 	"dashboards/generate":     {"dashboards"},

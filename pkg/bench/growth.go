@@ -13,6 +13,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/plugin/host"
 	"github.com/chtc/gpureports/pkg/samplepool"
+	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/sqlite"
 )
 
@@ -33,7 +34,7 @@ func (b *bench) newSnapshot(ctx context.Context) error {
 	if err := made.WriteSnapshots(ctx, dir); err != nil {
 		return err
 	}
-	file := filepath.Join(dir, "gpu_state_"+o.Start.Format("2006-01")+".db")
+	file := filepath.Join(dir, snapshots.MonthFile(o.Start.Format("2006-01"), "db"))
 	db, err := sql.Open("sqlite", file)
 	if err != nil {
 		return err

@@ -149,11 +149,11 @@ func keepDays(ctx context.Context, dir string, made iter.Seq2[samplepool.Snapsho
 
 // reach makes a month's file of two snapshots, one at its beginning and one at the given end.
 func reach(ctx context.Context, dir string, month, end time.Time) error {
-	newest, err := filepath.Glob(filepath.Join(dir, "gpu_state_"+now.Format("2006-01")+".db"))
+	newest, err := filepath.Glob(filepath.Join(dir, snapshots.MonthFile(now.Format("2006-01"), "db")))
 	if err != nil || len(newest) != 1 {
 		return errors.Join(err, fmt.Errorf("no file of %s", now.Format("2006-01")))
 	}
-	db, err := sql.Open("sqlite", filepath.Join(dir, "gpu_state_"+month.Format("2006-01")+".db"))
+	db, err := sql.Open("sqlite", filepath.Join(dir, snapshots.MonthFile(month.Format("2006-01"), "db")))
 	if err != nil {
 		return err
 	}

@@ -223,7 +223,11 @@ var (
 // filesFindings tells of months without a file, and of files that are not read for their names.
 func filesFindings(all []month, entries []string) (findings []Finding) {
 	has := func(name string) bool {
-		return slices.ContainsFunc(all, func(m month) bool { return m.name == name }) || slices.Contains(entries, "gpu_state_"+name+".db")
+		return slices.ContainsFunc(all, func(m month) bool { return m.name == name }) ||
+			slices.ContainsFunc(entries, func(entry string) bool {
+				month, _, ok := snapshots.ParseMonthFile(entry)
+				return ok && month == name
+			})
 	}
 	var lacking []string
 	last, err := time.Parse("2006-01", all[len(all)-1].name)

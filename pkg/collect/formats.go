@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
 // format is a format of month files.
@@ -22,13 +23,13 @@ type format struct {
 
 // formats by their name on the command line.
 var formats = map[string]format{
-	"sqlite":  {".db", countSQLite, addSQLite},
-	"parquet": {".parquet", countParquet, addParquet},
+	"sqlite":  {"db", countSQLite, addSQLite},
+	"parquet": {"parquet", countParquet, addParquet},
 }
 
 // monthFile is the name of the file that holds the snapshot of a local time: that of its month.
 func (f format) monthFile(timestamp string) string {
-	return "gpu_state_" + timestamp[:len("2026-07")] + f.extension
+	return snapshots.MonthFile(timestamp[:len("2026-07")], f.extension)
 }
 
 // rowsOf counts the rows of a snapshot in the files of all formats, 0 if it was not written.

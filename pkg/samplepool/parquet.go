@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 )
 
@@ -23,7 +24,7 @@ type parquetFile struct {
 
 // newParquetFile creates a month file in the reference collector's order of columns.
 func newParquetFile(dir, month string, newer bool) (*parquetFile, error) {
-	name := "gpu_state_" + month + ".parquet"
+	name := snapshots.MonthFile(month, "parquet")
 	file, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644) // #nosec G302 -- Grafana's user reads it
 	if errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("writing a sample pool: %s exists already", name)

@@ -13,6 +13,7 @@ import (
 	_ "modernc.org/sqlite" // driver
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
 // Write writes everything (WriteSnapshots, WriteQueues, WriteAds, WriteTruth) into dir.
@@ -157,7 +158,7 @@ type sqliteFile struct {
 
 func newSQLiteFile(ctx context.Context, dir, month string, newer bool) (*sqliteFile, error) {
 	columns := columnDefinitions(newer)
-	name := "gpu_state_" + month + ".db"
+	name := snapshots.MonthFile(month, "db")
 	path := filepath.Join(dir, name)
 	if _, err := os.Lstat(path); err == nil {
 		return nil, fmt.Errorf("writing a sample pool: %s exists already", name)

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,8 +21,7 @@ func TestOnlyMonthFilesAreData(t *testing.T) {
 		require.Equal(t, want, [2]string{month, format}, name)
 		require.Equal(t, want != [2]string{}, ok, name)
 	}
-	name := MonthFile(time.Date(2025, 9, 30, 23, 0, 0, 0, time.UTC), "db")
-	require.Equal(t, "gpu_state_2025-09.db", name)
+	require.Equal(t, "gpu_state_2025-09.db", MonthFile("2025-09", "db"))
 }
 
 func TestDirectoryErrors(t *testing.T) {
