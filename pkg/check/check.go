@@ -67,6 +67,9 @@ func Look(ctx context.Context, in Installation) ([]Finding, error) {
 	findings = append(findings, cadenceFindings(months.months, in.SliceMinutes)...)
 	findings = append(findings, gapsFinding(months.months, recent, log))
 	findings = append(findings, columnsFindings(months.months)...)
+	if found, suspicious := usageFinding(months.months); suspicious {
+		findings = append(findings, found)
+	}
 	findings = append(findings, zoneFinding(months.months, in.Zone))
 	findings = append(findings, ownershipFinding(in.Lists, months.machines), exclusionsFinding(in.Lists, months.machines))
 	if in.Ads == nil {

@@ -28,6 +28,7 @@ type month struct {
 	oddities       snapshots.Oddities
 	rowsWithoutGPU int
 	waits          []Wait // of its pieces of a week each
+	usages         usages
 }
 
 // months are all month files that can be read and hold a snapshot, ascending.
@@ -71,6 +72,12 @@ func readMonths(ctx context.Context, in Installation) (all months, unread []Find
 			continue
 		}
 		m.read(v, &counted, machines)
+		if err := readUsages(ctx, state, &m); err != nil {
+			if ctx.Err() != nil {
+				return all, nil, ctx.Err()
+			}
+			unread = append(unread, Finding{Store: part.Name, Severity: Warning, Text: err.Error()})
+		}
 		if len(m.times) > 0 {
 			all.months = append(all.months, m)
 			all.machines = names(v.Names, machines)
