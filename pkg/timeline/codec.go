@@ -103,6 +103,9 @@ func (e *encoder) statuses(d *Day) {
 	for _, r := range d.rows {
 		e.uint(uint64(r.State))
 		e.flags(r.Prevented)
+		if r.Prevented {
+			e.symbol(r.Reason)
+		}
 		e.symbol(r.Project)
 		if r.State == pool.Claimed {
 			e.symbol(r.User)
@@ -278,7 +281,11 @@ func (r *decoder) statuses(d *Day) {
 	var before Job
 	n := r.count()
 	for d.rows = make([]Row, 0, n); n > 0 && r.err == nil; n-- {
-		row := Row{State: pool.State(r.below(int(pool.Claimed) + 1)), Prevented: r.uint()&1 != 0, Project: r.symbol()}
+		row := Row{State: pool.State(r.below(int(pool.Claimed) + 1)), Prevented: r.uint()&1 != 0}
+		if row.Prevented {
+			row.Reason = r.symbol()
+		}
+		row.Project = r.symbol()
 		if row.State == pool.Claimed {
 			row.User = r.symbol()
 			row.Job = r.job(before)

@@ -14,6 +14,7 @@ import (
 type Row struct {
 	State     pool.State
 	Prevented bool   // PreventJobsReason is not blank
+	Reason    Symbol // PreventJobsReason, without blanks around it; 0 = none
 	Project   Symbol // PrioritizedProjects as a sorted list joined by commas; 0 = none
 	User      Symbol // RemoteOwner of a Claimed row; 0 = unknown
 	Job       Job    // GlobalJobId of a Claimed row

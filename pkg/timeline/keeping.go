@@ -15,7 +15,7 @@ type entry struct {
 }
 
 // segmentVersion is that of the form that encode writes.
-const segmentVersion = 4
+const segmentVersion = 5
 
 func segmentOf(date int32) keep.Blob {
 	return keep.Blob{Kind: "segment", Version: segmentVersion, Date: date}

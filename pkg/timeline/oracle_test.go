@@ -57,7 +57,7 @@ func drawPool(t *rapid.T, zone *time.Location, start pool.Micros) []drawnRow {
 					"GPUs_GlobalMemoryMb": rapid.SampledFrom([]any{nil, 0, 143771, "45589", "much"}).Draw(t, "memory"),
 					"RemoteOwner":         rapid.SampledFrom([]any{nil, "alice", "bob"}).Draw(t, "owner"),
 					"GlobalJobId":         rapid.SampledFrom([]any{nil, "ap#1.0#1748851200", "ap#12.3#1748851201", "odd id", "ap#01.0#5", "#1.2#3"}).Draw(t, "job"),
-					"PreventJobsReason":   rapid.SampledFrom([]any{nil, "", "broken"}).Draw(t, "prevent"),
+					"PreventJobsReason":   rapid.SampledFrom([]any{nil, "", "broken", " maintenance "}).Draw(t, "prevent"),
 				}}
 				if row.gpu != "" {
 					row.Row["AssignedGPUs"] = row.gpu
@@ -74,7 +74,7 @@ func drawPool(t *rapid.T, zone *time.Location, start pool.Micros) []drawnRow {
 // said is what the oracle finds a side of a GPU to say in a snapshot.
 type said struct {
 	state, project, user, job string
-	prevented                 bool
+	reason                    string
 }
 
 type oracle struct {
@@ -128,7 +128,7 @@ func ask(rows []drawnRow) oracle {
 		if strings.Contains(strings.ToLower(r.slot), "backfill") {
 			side = "Backfill"
 		}
-		s := said{state: state, prevented: text(r.Row["PreventJobsReason"]) != ""}
+		s := said{state: state, reason: text(r.Row["PreventJobsReason"])}
 		projects := strings.Split(text(r.Row["PrioritizedProjects"]), ",")
 		sort.Strings(projects)
 		s.project = strings.Join(projects, ",")
@@ -204,7 +204,8 @@ func requireEqual(t require.TestingT, o oracle, v *View) {
 							continue
 						}
 						cells++
-						got := said{row.State.String(), v.Names.Text(row.Project), v.Names.Text(row.User), v.Names.JobText(row.Job), row.Prevented}
+						got := said{row.State.String(), v.Names.Text(row.Project), v.Names.Text(row.User), v.Names.JobText(row.Job), v.Names.Text(row.Reason)}
+						require.Equal(t, row.Reason != 0, row.Prevented)
 						require.Equal(t, want, got)
 						claims := map[string]bool{}
 						if row.State == pool.Claimed {

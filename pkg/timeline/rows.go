@@ -84,7 +84,10 @@ func (t *rowTable) parse(text [snapshots.Columns]string) parsedRow {
 			p.memory = math.NaN()
 		}
 	}
-	row := Row{State: p.state, Prevented: !pool.IsBlank(text[snapshots.PreventJobsReason])}
+	row := Row{State: p.state}
+	if reason := strings.TrimSpace(text[snapshots.PreventJobsReason]); reason != "" {
+		row.Prevented, row.Reason = true, t.names.Symbol(reason)
+	}
 	if projects := pool.Projects(text[snapshots.PrioritizedProjects]); len(projects) > 0 {
 		slices.Sort(projects)
 		row.Project = t.names.Symbol(strings.Join(projects, ","))
