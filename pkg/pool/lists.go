@@ -2,11 +2,12 @@ package pool
 
 import "strings"
 
-// Lists are the two lists that a pool's staff keep beside the snapshots (methodology section 2).
-// The zero value lists nothing.
+// Lists are the lists that a pool's staff keep beside the snapshots (methodology section 2). The zero value lists nothing,
+// and has the default tiers.
 type Lists struct {
 	CHTCOwned map[string]bool // machine names, exact
 	Excluded  []Exclusion     // in the order of the file
+	Tiers     []Tier          // in the order of the file; nil = DefaultTiers
 }
 
 // Exclusion takes the machines whose name contains Pattern out of every number.

@@ -15,6 +15,7 @@ import (
 const (
 	DefaultCHTCOwned      = "chtc_owned"
 	DefaultHostExclusions = "masked_hosts.yaml"
+	DefaultGPUTiers       = "gpu_tiers.yaml"
 )
 
 // Lists reads the two lists of methodology section 2: chtcOwned (a machine a line, # begins a comment) and hostExclusions
@@ -54,6 +55,39 @@ func (d *Dir) Lists(chtcOwned, hostExclusions string) (pool.Lists, error) {
 		lists.Excluded = append(lists.Excluded, pool.Exclusion{Pattern: pattern.Value, Reason: reason.Value})
 	}
 	return lists, nil
+}
+
+// Tiers reads the classes of GPUs (`tiers: {Flagship: [pattern, …], …}`) from a plain name inside the directory, "" means
+// the default. Without the file it returns nil: the default tiers.
+func (d *Dir) Tiers(file string) ([]pool.Tier, error) {
+	text, err := d.read("gpuTiersFile", file, DefaultGPUTiers)
+	if err != nil || text == nil {
+		return nil, err
+	}
+	var document struct {
+		Tiers yaml.Node `yaml:"tiers"`
+	}
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return nil, pool.SourceError("gpuTiersFile is no YAML of the form `tiers: {name: [patterns]}`: %w", err)
+	}
+	node := document.Tiers
+	if node.Kind != 0 && node.Kind != yaml.MappingNode && node.Tag != "!!null" {
+		return nil, pool.SourceError("gpuTiersFile: tiers must map names to lists of patterns (line %d)", node.Line)
+	}
+	tiers := []pool.Tier{}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		tier := pool.Tier{Name: strings.TrimSpace(node.Content[i].Value)}
+		if err := node.Content[i+1].Decode(&tier.Patterns); err != nil || tier.Name == "" {
+			return nil, pool.SourceError("gpuTiersFile: tiers must map names to lists of patterns (line %d)", node.Content[i].Line)
+		}
+		for _, p := range tier.Patterns {
+			if strings.TrimSpace(p) == "" {
+				return nil, pool.SourceError("gpuTiersFile: an empty pattern would fit every GPU (line %d)", node.Content[i].Line)
+			}
+		}
+		tiers = append(tiers, tier)
+	}
+	return tiers, nil
 }
 
 // maxList bounds a list file: the longest known one has a hundred lines.
