@@ -12,7 +12,9 @@ import (
 
 	_ "modernc.org/sqlite" // the driver
 
+	"github.com/chtc/gpureports/pkg/samplepool"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
+	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 	"github.com/chtc/gpureports/pkg/snapshots/sqlite"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -34,7 +36,7 @@ func (b *bench) reading(ctx context.Context) error {
 		{"by pages, 1 core", 1, sqlite.Format, 0.5}, {"by pages, 2 cores", 2, sqlite.Format, 0.4},
 		{"by SQL, 1 core", 1, sqlite.PlainSQL, 1.3}, {"by SQL, 2 cores", 2, sqlite.PlainSQL, 0.8},
 	} {
-		took, gpuDays, bytes, err := b.ingest(ctx, way.cores, way.format)
+		took, gpuDays, bytes, err := b.ingest(ctx, b.month(), way.cores, way.format)
 		if err != nil {
 			return err
 		}
@@ -43,7 +45,63 @@ func (b *bench) reading(ctx context.Context) error {
 			b.add(Figure{Area: "memory", What: "live bytes per GPU and day", Value: float64(bytes) / float64(gpuDays), Unit: "B", Target: 350})
 		}
 	}
+	return b.readingParquet(ctx)
+}
+
+// readingParquet measures months in Parquet, snapshots every 15 and every 5 minutes.
+func (b *bench) readingParquet(ctx context.Context) error {
+	for _, c := range []struct {
+		cadence    time.Duration
+		day, month float64 // wanted, ms
+	}{
+		{15 * time.Minute, 30, 700}, {5 * time.Minute, 0, 2000},
+	} {
+		dir, err := b.makeParquet(ctx, c.cadence)
+		if err != nil {
+			return err
+		}
+		for _, cores := range []int{1, 2} {
+			took, _, _, err := b.ingest(ctx, dir, cores, parquet.Format)
+			if err != nil {
+				return err
+			}
+			figure := Figure{
+				Area: "reading", What: fmt.Sprintf("30 days of Parquet, every %d min, 2 cores", int(c.cadence.Minutes())),
+				Value: 1000 * took / float64(b.parquetDays()) * 30, Unit: "ms", Target: c.month,
+			}
+			if cores == 1 {
+				figure.What = fmt.Sprintf("a day of Parquet, every %d min, 1 core", int(c.cadence.Minutes()))
+				figure.Value, figure.Target = 1000*took/float64(b.parquetDays()), c.day
+			}
+			b.add(figure)
+		}
+	}
 	return nil
+}
+
+// parquetDays is how many days the Parquet months hold.
+func (b *bench) parquetDays() int { return min(b.Days, 10) }
+
+// makeParquet writes month files in Parquet, unless they are there from an earlier run.
+func (b *bench) makeParquet(ctx context.Context, cadence time.Duration) (dir string, err error) {
+	dir = b.path(fmt.Sprintf("parquet-%d-%d-%d-%d", b.Machines, b.GPUs, b.parquetDays(), int(cadence.Minutes())))
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	partial := dir + ".part"
+	if err := errors.Join(os.RemoveAll(partial), os.MkdirAll(partial, 0o700)); err != nil {
+		return "", err
+	}
+	o := options(b.Machines, b.GPUs, b.parquetDays())
+	o.Format, o.Cadence = "parquet", cadence
+	made, err := samplepool.New(o)
+	if err != nil {
+		return "", err
+	}
+	if err := made.WriteSnapshots(ctx, partial); err != nil {
+		return "", err
+	}
+	return dir, os.Rename(partial, dir)
 }
 
 // stepColumns reads all files as a plain program would.
@@ -88,10 +146,10 @@ func stepFile(ctx context.Context, file string) (n int, err error) {
 	return n, rows.Err()
 }
 
-// ingest loads all days of the month with nothing cached.
-func (b *bench) ingest(ctx context.Context, cores int, format months.Format) (seconds float64, gpuDays, bytes int, err error) {
+// ingest loads all days of a directory with nothing cached.
+func (b *bench) ingest(ctx context.Context, dir string, cores int, format months.Format) (seconds float64, gpuDays, bytes int, err error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))
-	tl, err := open(b.month(), "", format)
+	tl, err := open(dir, "", format)
 	if err != nil {
 		return 0, 0, 0, err
 	}
