@@ -42,8 +42,11 @@ var (
 	useFigures      = names{"available", "used", "taken", "usedPercent", "hours90", "hours75", "hours50"}
 	outcomeFigures  = names{"runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous"}
 	evictionFigures = names{"gpuHours", "evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "medianHoursToEviction", "lostGpuHours", "lostPercent"}
+	waitFigures     = names{"waits", "started", "left", "medianWaitHours", "p90WaitHours", "meanWaitHours", "expansionFactor", "waitingJobs", "waitingGpus", "oldestHours", "freeWhileWaiting"}
 	causeFigures    = names{"evictions", "ratePer100GpuHours", "medianHoursToEviction", "lostGpuHours"}
 )
+
+const noPoll = "No job waited, or the queues are not polled."
 
 // sections in their order.
 var sections = []section{
@@ -86,6 +89,14 @@ var sections = []section{
 		{caption: "Eviction measures by slot type", query: summary("evictions", names{"category"}, evictionFigures, nil), lay: table()},
 		{caption: "Eviction measures by device", query: summary("evictions", names{"device"}, evictionFigures, nil), lay: table()},
 		{caption: "Evictions by cause", query: summary("evictions", names{"cause"}, causeFigures, nil), lay: table(), empty: "No eviction was seen."},
+	}},
+	{"demand", "Waiting for GPUs", "How long jobs that ask for GPUs waited in the queues that are polled: medians count the waits that went on. GPUs that were free while jobs waited " +
+		"could have run them by number and memory (an upper bound): when they are many, something other than GPUs is missing.", []part{
+		{caption: "Waits by GPU memory asked for", query: summary("demand", names{"gpuMemory"}, waitFigures, nil), lay: table(), empty: noPoll},
+		{caption: "Waits by number of GPUs asked for", query: summary("demand", names{"gpus"}, waitFigures, nil), lay: table(), empty: noPoll},
+		{caption: "Waits by user", query: summary("demand", names{"user"}, waitFigures, nil), lay: table(), empty: noPoll},
+		{caption: "Share of jobs still waiting after so many hours", query: ask("demand", "survival", "groupBy", names{"gpuMemory"}), lay: survivalChart, empty: "Too few waits for a curve."},
+		{caption: "The longest waits", query: ask("demand", "waiting", "limit", 20), lay: table("schedd"), empty: "No job waits."},
 	}},
 	{"idle", "Machines with nothing claimed on primary", "", []part{
 		{caption: "Machines without a primary job in the whole period", query: ask("allocation", "machines", "filter", filter{"idle": true}), lay: table("allocated", "allocatedPercent", "excludedReason"),

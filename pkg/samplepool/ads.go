@@ -101,6 +101,12 @@ func (a *adWriter) writeStart(r *run) {
 	a.number("GPUsProvisioned", int64(len(r.gpus)))
 	a.number("RequestCpus", int64(4*j.gpus))
 	a.number("RequestMemory", int64(32768*j.gpus))
+	if memory := j.memory(); memory > 0 {
+		a.unknown("RequestGPUMemory", int64(memory))
+	}
+	if project := projectOf(j.user); project != "" {
+		a.unknownText("ChtcProjects", project)
+	}
 	a.text("AssignedGPUs", strings.Join(ids(r.gpus), ","))
 	a.text("StartdName", r.host.Name)
 	a.text("StartdSlot", startd)
