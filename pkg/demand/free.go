@@ -241,13 +241,18 @@ func queuesOf(waits []Wait, names *timeline.Names) ([]queue, []place) {
 	}
 	slices.SortFunc(queues, func(a, b queue) int { return cmp.Or(cmp.Compare(b.memory, a.memory), cmp.Compare(b.gpus, a.gpus)) })
 	places := make([]place, len(waits))
+	jobs := make([]string, len(waits))
+	for i := range waits {
+		jobs[i] = names.JobText(waits[i].Job)
+	}
 	for q := range queues {
 		list := &queues[q]
-		jobs := make(map[int32]string, len(list.waits))
-		for _, i := range list.waits {
-			jobs[i] = names.JobText(waits[i].Job)
-		}
-		slices.SortFunc(list.waits, func(a, b int32) int { return cmp.Or(strings.Compare(jobs[a], jobs[b]), cmp.Compare(a, b)) })
+		slices.SortFunc(list.waits, func(a, b int32) int {
+			if c := strings.Compare(jobs[a], jobs[b]); c != 0 {
+				return c
+			}
+			return cmp.Compare(a, b)
+		})
 		list.idle = make([]uint64, (len(list.waits)+63)/64)
 		for k, i := range list.waits {
 			places[i] = place{int32(q), int32(k)}

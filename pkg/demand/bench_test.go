@@ -1,0 +1,94 @@
+package demand
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/pressure"
+	"github.com/chtc/gpureports/pkg/survival"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// A month of 200,000 rows, polled every half hour, thousands of jobs waiting at a time.
+func monthOfRows() *pressure.View {
+	const n, days, first = 200_000, 30, 1_759_276_800
+	v := &pressure.View{Names: timeline.NewNames(), Requests: []pressure.Request{{GPUs: 1}, {GPUs: 1, GPUMemory: 40000}, {GPUs: 2}, {GPUs: 4, GPUMemory: 80000}, {GPUs: 8}}}
+	for d := range days {
+		day := &pressure.Day{Date: int32(first/86400 + d)}
+		for poll := range 48 {
+			day.Times = append(day.Times, uint32(first+d*86400+poll*1800))
+		}
+		for i := range n / days {
+			at := uint32(first + d*86400 + i*48/(n/days)*1800)
+			r := pressure.Row{Job: v.Names.Job(fmt.Sprintf("ap1#%d.%d#%d", 1000+i/10, i%10, first+d)), Owner: timeline.Symbol(i % 200), Request: uint32(i % 5), QDate: at - 600, First: at}
+			r.Last = min(r.First+uint32(i%40)*1800, first+days*86400-1800)
+			day.Rows, day.Last = append(day.Rows, r), max(day.Last, r.Last)
+		}
+		v.Days = append(v.Days, day)
+	}
+	return v
+}
+
+func BenchmarkMonth(b *testing.B) {
+	v := monthOfRows()
+	w := pool.Window{From: pool.Micros(v.Days[0].Date) * pool.Day, To: pool.Micros(v.Days[29].Date+1) * pool.Day}
+	var p *Polls
+	var waits []Wait
+	b.Run("polls", func(b *testing.B) {
+		for b.Loop() {
+			p = NewPolls(v.Days)
+		}
+	})
+	b.Run("waits", func(b *testing.B) {
+		for b.Loop() {
+			waits = waits[:0]
+			for _, rows := range rowsByJob(p, v, w) {
+				waits = append(waits, waitsOf(p, rows, nil, v.Requests, false)...)
+			}
+		}
+	})
+	b.Run("measures", func(b *testing.B) {
+		for b.Loop() {
+			var m measures
+			for i := range waits {
+				m.add(&waits[i], w, p.Times[len(p.Times)-1])
+			}
+			survival.KaplanMeier(m.items)
+		}
+	})
+	var starts []pool.Micros
+	for t := w.From; t <= w.To; t += pool.Hour {
+		starts = append(starts, t)
+	}
+	b.Run("averages", func(b *testing.B) {
+		for b.Loop() {
+			l := newLevel(newClock(starts, w, p.coveredUntil))
+			for i := range waits {
+				l.add(waits[i].Counted, waits[i].End, 1)
+			}
+			l.means()
+		}
+	})
+	b.Run("free", func(b *testing.B) {
+		queues, places := queuesOf(waits, v.Names)
+		for i := 0; i < len(waits); i += 10 {
+			queues[places[i].queue].set(places[i].place, true)
+		}
+		for b.Loop() {
+			f := &Free{Sizes: []float64{20000, 40000, 80000}}
+			for range p.Times {
+				var t Taken
+				t.take(f, []int32{20, 20, 20}, queues)
+				require.NotEmpty(b, t.Waits)
+			}
+		}
+	})
+	b.Run("queues", func(b *testing.B) {
+		for b.Loop() {
+			queuesOf(waits, v.Names)
+		}
+	})
+}
