@@ -1,0 +1,32 @@
+package demand
+
+import (
+	"context"
+
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/stores"
+	"github.com/chtc/gpureports/pkg/survival"
+)
+
+// WaitsOf makes the waits that a plan needs, for tests that compare them with the truth.
+func WaitsOf(ctx context.Context, s *stores.Stores, p *query.Plan) ([]Wait, *Polls, error) {
+	rows, err := s.Queues.Load(ctx, p.Window)
+	if err != nil {
+		return nil, nil, err
+	}
+	polls := NewPolls(rows.Days)
+	waits, err := allWaits(ctx, s, p, rows, polls, new(frames.About))
+	return waits, polls, err
+}
+
+// Items are the waits that overlap a plan's window as a survival curve takes them.
+func Items(waits []Wait, p *query.Plan) []survival.Item {
+	var m measures
+	for i := range waits {
+		if waits[i].overlaps(p.Window) {
+			m.add(&waits[i], p.Window, 0)
+		}
+	}
+	return m.items
+}
