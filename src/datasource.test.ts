@@ -88,18 +88,23 @@ describe('DataSource', () => {
   });
 });
 
-it('hands on no frame without fields to heat maps, which cannot draw it', async () => {
+it('hands on what panels can say of answers without data', async () => {
   const { datasource } = testDatasource();
-  const frames = ['A', 'B', 'C'].map((refId) => ({ refId, length: 0, fields: refId === 'C' ? [{}] : [] }));
-  const answer = jest.spyOn(DataSourceWithBackend.prototype, 'query').mockReturnValue(of({ data: frames }));
-  const heatMap = { queryType: 'evictions', view: 'hourOfWeek' };
   const targets = [
-    { refId: 'A', ...heatMap },
-    { refId: 'B', queryType: 'evictions' },
-    { refId: 'C', ...heatMap },
+    { refId: 'cells', queryType: 'evictions', view: 'hourOfWeek' },
+    { refId: 'states', queryType: 'allocation', view: 'stateTimeline' },
+    { refId: 'curve', queryType: 'evictions', view: 'survival' },
+    { refId: 'table', queryType: 'evictions', view: 'summary' },
+    { refId: 'full', queryType: 'evictions', view: 'hourOfWeek' },
   ];
+  const frames = targets.map(({ refId }) => ({ refId, length: 0, fields: refId === 'full' ? [{ name: 'x' }] : [] }));
+  const answer = jest.spyOn(DataSourceWithBackend.prototype, 'query').mockReturnValue(of({ data: frames }));
   const { data } = await lastValueFrom(datasource.query({ targets } as DataQueryRequest<GpuQuery>));
-  expect(data.map(({ refId }) => refId)).toEqual(['B', 'C']);
+  const names = (frame: (typeof data)[0]) => [
+    frame.refId,
+    ...frame.fields.map((field: { name: string }) => field.name),
+  ];
+  expect(data.map(names)).toEqual([['curve', 'hours'], ['table'], ['full', 'x']]);
   answer.mockRestore();
 });
 

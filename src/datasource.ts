@@ -7,6 +7,7 @@ import {
   DataQueryResponse,
   DataSourceGetTagValuesOptions,
   DataSourceInstanceSettings,
+  FieldType,
   MetricFindValue,
   QueryFilterOptions,
   QueryFixAction,
@@ -65,7 +66,7 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
   }
 
   query(request: DataQueryRequest<GpuQuery>): Observable<DataQueryResponse> {
-    return super.query(request).pipe(map((response) => withoutEmptyHeatMaps(response, request.targets)));
+    return super.query(request).pipe(map((response) => withoutData(response, request.targets)));
   }
 
   filterQuery(query: GpuQuery): boolean {
@@ -141,11 +142,21 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
   }
 }
 
-/** The answers without the empty frames of heat maps: Grafana's heat map panel cannot draw a frame without fields. */
-function withoutEmptyHeatMaps(response: DataQueryResponse, targets: GpuQuery[]): DataQueryResponse {
-  const heatMaps = targets.filter((target) => viewOf(target)?.spec.frame === 'heatmap-cells').map(({ refId }) => refId);
-  return {
-    ...response,
-    data: response.data.filter(({ refId, fields }) => fields?.length !== 0 || !heatMaps.includes(refId)),
-  };
+/**
+ * The answers with what Grafana's panels need to say "No data": heat map and state timeline get no frame instead of one
+ * without fields, curves one with their axis.
+ */
+function withoutData(response: DataQueryResponse, targets: GpuQuery[]): DataQueryResponse {
+  const shapes = new Map(targets.map((target) => [target.refId, viewOf(target)?.spec.frame]));
+  const data = response.data.flatMap((frame) => {
+    const shape = shapes.get(frame.refId);
+    if (frame.fields?.length !== 0 || shape === undefined) {
+      return [frame];
+    }
+    if (shape === 'survival') {
+      return [{ ...frame, fields: [{ name: 'hours', type: FieldType.number, config: {}, values: [] }] }];
+    }
+    return shape === 'heatmap-cells' || shape === 'state-timeline' ? [] : [frame];
+  });
+  return { ...response, data };
 }
