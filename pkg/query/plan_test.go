@@ -297,3 +297,84 @@ func TestExecutedIsAQuery(t *testing.T) {
 		require.Equal(t, p.Numeric, again.Numeric)
 	}
 }
+
+// An entry that begins with "!" takes away; without any other entry, from all.
+func TestExclusion(t *testing.T) {
+	p, err := plan(t, `{"queryType": "userHours", "filter": {
+		"devices": ["/H200/", "!/NVL/", "NVIDIA L40S"], "machines": ["!a", "\\!b"], "users": ["!ann", "!/@x$/"], "projects": ["!Physics"],
+		"categories": ["!Shared"], "slots": ["!Backfill"], "ownerships": ["CHTC Owned", "Open Capacity", "!Open Capacity"]}}`)
+	require.NoError(t, err)
+	s := &p.Select
+	for device, want := range map[string]bool{"NVIDIA H200": true, "NVIDIA H200 NVL": false, "NVIDIA L40S": true, "NVIDIA A40": false} {
+		require.Equal(t, want, s.MatchDevice(device), device)
+	}
+	for machine, want := range map[string]bool{"a": false, "!b": true, "b": false, `\!b`: false} {
+		require.Equal(t, want, s.Machines.Match(machine), machine)
+	}
+	for user, want := range map[string]bool{"ann": false, "bob@x": false, "bob@y": true, "": true} {
+		require.Equal(t, want, s.Users.Match(user), user)
+	}
+	for list, want := range map[string]bool{"": true, "Chem": true, "Physics": false, "Chem,Physics": false} {
+		require.Equal(t, want, s.MatchProjects(list), list)
+	}
+	require.Equal(t, [pool.Categories]bool{pool.PriorityResearcher: true, pool.PriorityCHTC: true}, s.Categories)
+	require.Equal(t, [pool.Ownerships]bool{pool.CHTCOwned: true}, s.Ownerships)
+	require.Equal(t, []string{"!/NVL/"}, s.Devices.Unmatched(slices.Values([]string{"NVIDIA H200", "NVIDIA L40S"})))
+
+	for _, text := range []string{`{"devices": ["!"]}`, `{"devices": ["! "]}`, `{"devices": ["!/(/"]}`, `{"categories": ["!Open"]}`, `{"slots": ["!Real slots"]}`} {
+		_, err := plan(t, `{"queryType": "userHours", "filter": `+text+`}`)
+		require.Error(t, err, text)
+		require.Equal(t, pool.FaultQuery, pool.FaultOf(err), text)
+	}
+}
+
+func TestQuartersOfAFiscalYear(t *testing.T) {
+	p, err := plan(t, `{"queryType": "allocation", "bucket": "1Q"}`, func(r *query.Request, e *query.Env) {
+		from, to := time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC), time.Date(2026, 8, 1, 0, 0, 0, 0, time.UTC)
+		r.Window, e.YearStart = pool.NewWindow(from, to), 5
+	})
+	require.NoError(t, err)
+	buckets, err := p.Buckets(p.Window.From)
+	require.NoError(t, err)
+	var starts []string
+	for _, start := range buckets.Starts {
+		starts = append(starts, pool.Time(start).In(p.Location).Format(time.DateOnly))
+	}
+	require.Equal(t, []string{"2025-11-01", "2026-02-01", "2026-05-01", "2026-08-01"}, starts, "2026-02-01 in UTC is January in Chicago")
+}
+
+// The planner reads of a view what options mean there, and what they may be.
+func TestOptionsOfViews(t *testing.T) {
+	view := query.TableView("", []string{"device"}, []string{"m"}, query.GPUFilters).With("jobHours", "overheadMinutes")
+	view.JobHours = []float64{1, 24}
+	series := query.SeriesView([]string{"device"}, []string{"m"}, query.GPUFilters)
+	series.BucketMinutes = 60
+	catalog := query.Catalog{{Name: "k", Views: []query.View{view, series}}}
+	ask := func(text string) (*query.Plan, error) {
+		m, err := query.Parse([]byte(text))
+		require.NoError(t, err)
+		return catalog.Plan(query.Request{Model: m, Window: pool.Window{To: pool.Day}, IntervalMs: 1}, query.Env{Zone: localtime.UTC, SliceMinutes: 15})
+	}
+	p, err := ask(`{"queryType": "k"}`)
+	require.NoError(t, err)
+	require.Equal(t, []float64{1, 24}, p.JobHours)
+	require.Equal(t, 5.0, p.Overhead)
+	p, err = ask(`{"queryType": "k", "jobHours": [0.5], "overheadMinutes": 0}`)
+	require.NoError(t, err)
+	require.Equal(t, []float64{0.5}, p.JobHours)
+	require.Zero(t, p.Overhead)
+	p, err = ask(`{"queryType": "k", "view": "timeseries"}`)
+	require.NoError(t, err)
+	require.Equal(t, "1h", p.Bucket.Name)
+	for text, says := range map[string]string{
+		`{"queryType": "k", "jobHours": [0]}`:                                "no length of a job",
+		`{"queryType": "k", "jobHours": [2, 2]}`:                             "twice",
+		`{"queryType": "k", "overheadMinutes": -1}`:                          "overheadMinutes",
+		`{"queryType": "k", "view": "timeseries", "bucket": "30m"}`:          "too short",
+		`{"queryType": "k", "filter": {"schedds": ["ap"]}}`:                  "filter.schedds is not possible here",
+		`{"queryType": "k", "view": "timeseries", "filter": {"idle": true}}`: "filter.idle",
+	} {
+		_, err := ask(text)
+		require.ErrorContains(t, err, says, text)
+	}
+}
