@@ -46,7 +46,7 @@ var layers = map[string][]string{
 	"query":                   {"pool", "localtime"},
 	"frames":                  {"pool", "query", "timeline"},
 	"runs":                    {"parallel", "pool", "timeline", "jobs"},
-	"utilization":             {"pool"},
+	"utilization":             {"parallel", "pool", "localtime", "timeline", "timeline/usage", "query", "frames", "jobs", "runs", "stores"},
 	"counts":                  {"parallel", "pool", "localtime", "timeline", "query", "frames"},
 	"stores":                  {"pool", "timeline", "jobs", "runs", "counts", "pressure"},
 	"allocation":              {"pool", "localtime", "timeline", "query", "frames", "counts", "stores"},
@@ -54,7 +54,7 @@ var layers = map[string][]string{
 	"backfill":                {"parallel", "pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "survival", "stores"},
 	"evictions":               {"pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "survival", "stores"},
 	"demand":                  {"parallel", "pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "pressure", "survival", "stores"},
-	"kinds":                   {"pool", "query", "stores", "allocation", "userhours", "backfill", "evictions", "demand"},
+	"kinds":                   {"pool", "query", "stores", "allocation", "userhours", "backfill", "evictions", "demand", "utilization"},
 	"kinds/generate":          {"kinds"},
 	"runs/runstest":           {"pool", "localtime", "snapshots", "snapshots/stores", "timeline", "query", "jobs", "jobs/jobstest", "golden", "stores", "kinds"},
 	"accuracy":                {"parallel", "pool", "localtime", "timeline", "jobs", "runs", "stores", "kinds", "samplepool", "snapshots", "snapshots/stores", "survival", "query"},
@@ -80,7 +80,7 @@ var inputOutput = []string{"os", "io/fs", "net", "net/http", "database/sql", "os
 
 // withSDK are the folders that know Grafana; those of `frames only` know its data frames and nothing else of it.
 var withSDK = []string{"", "plugin", "plugin/host", "report", "bench", "reliability", "cmd/gpureports"}
-var framesOnly = []string{"frames", "golden", "counts", "kinds", "runs/runstest", "plugin/plugintest", "allocation", "userhours", "backfill", "evictions", "demand"}
+var framesOnly = []string{"frames", "golden", "counts", "kinds", "runs/runstest", "plugin/plugintest", "allocation", "userhours", "backfill", "evictions", "demand", "utilization"}
 
 func TestFoldersAndImports(t *testing.T) {
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {

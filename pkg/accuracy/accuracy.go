@@ -1,5 +1,6 @@
-// Package accuracy measures backfillAvailability and evictions against made-up pools whose truth is known: how many
-// evictions are found, how many of those found are real, and how far times and hours are off.
+// Package accuracy measures backfillAvailability, evictions and utilization against made-up pools whose truth is known: how
+// many evictions are found, how many of those found are real, how far times, hours and utilisation are off, and which idle
+// runs are found.
 package accuracy
 
 import (
@@ -58,6 +59,7 @@ type Measurement struct {
 	DurationError Spread  // minutes between told and true length of matched availability periods
 	Periods       Share   // complete availability periods: how many match a true stretch
 	GPUHoursError float64 // told − true backfill GPU-hours, in percent of the true ones
+	Usage         Usage
 
 	toldHours, trueHours float64
 }
@@ -199,6 +201,9 @@ func measurePool(ctx context.Context, options samplepool.Options) ([]Measurement
 		if err := pool.measure(ctx, source, truth, seen, &measured[i]); err != nil {
 			return nil, err
 		}
+		if err := pool.measureUsage(ctx, source, truth, &measured[i].Usage); err != nil {
+			return nil, err
+		}
 	}
 	return measured, nil
 }
@@ -228,6 +233,7 @@ func (m *Measurement) add(o *Measurement) {
 	}
 	m.EventError.values = append(m.EventError.values, o.EventError.values...)
 	m.DurationError.values = append(m.DurationError.values, o.DurationError.values...)
+	m.Usage.add(&o.Usage)
 	m.toldHours += o.toldHours
 	m.trueHours += o.trueHours
 }
@@ -235,5 +241,6 @@ func (m *Measurement) add(o *Measurement) {
 func (m *Measurement) finish() {
 	m.EventError.finish()
 	m.DurationError.finish()
+	m.Usage.finish()
 	m.GPUHoursError = 100 * (m.toldHours - m.trueHours) / m.trueHours
 }

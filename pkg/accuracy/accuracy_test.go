@@ -22,7 +22,7 @@ func TestMeasure(t *testing.T) {
 	require.Equal(t, 2, done)
 	require.Len(t, all, 6)
 	for _, f := range Failures(all) { // few machines are no sample
-		require.Regexp(t, "right clocks, 15m0s, epoch ads: recall of seen runs is 0.9[789]|snapshots alone: precision is 0.[78]", f)
+		require.Regexp(t, "right clocks, 15m0s, epoch ads: recall of seen runs is 0.9[789]|snapshots alone: precision is 0.[78]|idle for 2 h or more is 0.(8[5-9]|9)", f)
 	}
 	for i := range all {
 		m := &all[i]
@@ -35,6 +35,10 @@ func TestMeasure(t *testing.T) {
 		require.Greater(t, m.Recall(), 0.9)
 		require.InDelta(t, 0, m.GPUHoursError, 2)
 		require.Greater(t, m.Periods.Of(), 0.9)
+		require.Less(t, m.Usage.Utilization.Median, 1.0)
+		require.Greater(t, m.Usage.LongIdle, 20)
+		require.Greater(t, m.Usage.Precision(), 0.9)
+		require.Greater(t, m.Usage.Recall(), 0.8)
 		if m.Source == "snapshots alone" {
 			require.Greater(t, m.EventError.Median, 2.0, "half a cadence, on average")
 			require.NotContains(t, m.ByEvidence, "job ad")
@@ -43,7 +47,7 @@ func TestMeasure(t *testing.T) {
 		}
 	}
 	text := Text(all)
-	for _, word := range []string{"right clocks", "history ads", "missed: ", "told by takeover", "of runs that no snapshot shows"} {
+	for _, word := range []string{"right clocks", "history ads", "missed: ", "told by takeover", "of runs that no snapshot shows", "utilisation error"} {
 		require.Contains(t, text, word)
 	}
 	require.Equal(t, 1+6, strings.Count(strings.SplitN(text, "\n\n", 2)[0], "\n")+1)
@@ -92,4 +96,30 @@ func TestMatching(t *testing.T) {
 	require.Equal(t, "told as lost, more than a cadence off", p.whyMissed(told("lost", 0, 60), first))
 	require.Equal(t, "not told", p.whyMissed(told("evicted", 200, 300), first))
 	require.Equal(t, "not told, shorter than the cadence", p.whyMissed(nil, second))
+}
+
+// What a told run's utilisation and idle time are compared with.
+func TestUsageOfRuns(t *testing.T) {
+	at := func(hours float64) time.Time { return time.Unix(0, 0).Add(time.Duration(hours * float64(time.Hour))) }
+	run := func(start, end, busy float64, idle ...float64) *samplepool.Run {
+		r := &samplepool.Run{GPUs: []string{"a", "b"}, Start: at(start), End: at(end), Busy: time.Duration(busy * float64(time.Hour))}
+		for i := 0; i < len(idle); i += 2 {
+			r.Idle = append(r.Idle, [2]time.Time{at(idle[i]), at(idle[i+1])})
+		}
+		return r
+	}
+	first, second := run(0, 10, 15), run(11, 20, 0, 11, 20)
+	require.Same(t, first, nearestRun([]*samplepool.Run{first, second}, at(-1), at(12)))
+	require.Same(t, second, nearestRun([]*samplepool.Run{first, second}, at(9.5), at(20)))
+	require.Nil(t, nearestRun([]*samplepool.Run{first}, at(10), at(12)))
+
+	var u Usage
+	u.compare(first, 76, true, 0)                          // truly 75 %
+	u.compare(second, 0, false, 8*time.Hour)               // truly idle for 9 h
+	u.compare(run(0, 4, 4, 1, 2.5), 51, true, 2*time.Hour) // for 1.5 h
+	u.compare(run(0, 4, 4, 1, 3.5), 50, true, 0)
+	u.finish()
+	require.Equal(t, []float64{0, 1, 1}, u.Utilization.values)
+	require.Equal(t, []float64{30, 60, 150}, u.IdleMinutes.values)
+	require.Equal(t, []int{2, 2, 1}, []int{u.LongIdle, u.LongTold, u.LongRight})
 }

@@ -31,7 +31,9 @@ func (p *opened) ask(ctx context.Context, source jobs.Source, w pool.Window, tex
 		for i := range n {
 			row := map[string]any{}
 			for _, field := range f.Fields {
-				row[field.Name], _ = field.ConcreteAt(i)
+				if value, there := field.ConcreteAt(i); there {
+					row[field.Name] = value
+				}
 			}
 			rows = append(rows, row)
 		}

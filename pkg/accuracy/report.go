@@ -36,6 +36,9 @@ func Failures(all []Measurement) (failures []string) {
 		fail("recall of seen runs", m.Recall(), r.recall, !(m.Recall() >= r.recall))
 		minutes := min(r.minutes, m.Cadence.Minutes())
 		fail("median error of durations in minutes", m.DurationError.Median, minutes, !(m.DurationError.Median <= minutes))
+		if m.Source != "snapshots alone" {
+			m.Usage.judge(m.Cadence, fail)
+		}
 	}
 	return failures
 }
@@ -51,6 +54,7 @@ func Text(all []Measurement) string {
 			m.EventError.Median, m.EventError.P95, m.DurationError.Median, m.DurationError.P95, m.Periods.Of(), m.GPUHoursError)
 	}
 	w.Flush()
+	usageText(&b, all)
 	for i := range all {
 		m := &all[i]
 		fmt.Fprintf(&b, "\n%s, %s, %s\n", m.Kind, minutes(m.Cadence), m.Source)

@@ -13,6 +13,7 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/userhours"
+	"github.com/chtc/gpureports/pkg/utilization"
 )
 
 //go:generate go run ./generate
@@ -33,6 +34,7 @@ var all = []kind{
 	{backfill.Kind, backfill.Answer},
 	{evictions.Kind, evictions.Answer},
 	{demand.Kind, demand.Answer},
+	{utilization.Kind, utilization.Answer},
 }
 
 // Catalog describes all kinds.

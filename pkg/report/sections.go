@@ -43,6 +43,7 @@ var (
 	outcomeFigures  = names{"runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous"}
 	evictionFigures = names{"gpuHours", "evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "medianHoursToEviction", "lostGpuHours", "lostPercent"}
 	waitFigures     = names{"waits", "started", "left", "medianWaitHours", "p90WaitHours", "meanWaitHours", "expansionFactor", "waitingJobs", "waitingGpus", "oldestHours", "freeWhileWaiting"}
+	idleFigures     = names{"idleGpuHours", "idlePercent", "utilizationPercent", "heldGpuHours", "measuredPercent", "idleRuns"}
 	causeFigures    = names{"evictions", "ratePer100GpuHours", "medianHoursToEviction", "lostGpuHours"}
 )
 
@@ -97,6 +98,10 @@ var sections = []section{
 		{caption: "Waits by user", query: summary("demand", names{"user"}, waitFigures, nil), lay: table(), empty: noPoll},
 		{caption: "Share of jobs still waiting after so many hours", query: ask("demand", "survival", "groupBy", names{"gpuMemory"}), lay: survivalChart, empty: "Too few waits for a curve."},
 		{caption: "The longest waits", query: ask("demand", "waiting", "limit", 20), lay: table("schedd"), empty: "No job waits."},
+	}},
+	{"idleHours", "What the idle hours would have been worth", "GPU hours in which a job held GPUs and computed nothing for 30 minutes or more: others could have had them. Utilisation is busy of measured GPU hours, by what the machines report (GPUsAverageUsage).", []part{
+		{caption: "Idle GPU hours by user", query: summary("utilization", names{"user"}, idleFigures, nil), lay: largest("idleGpuHours", 20), empty: "No held GPU was idle, or nothing was measured."},
+		{caption: "Idle GPU hours by project", query: summary("utilization", names{"project"}, idleFigures, nil), lay: largest("idleGpuHours", 20), empty: "No held GPU was idle, or nothing was measured."},
 	}},
 	{"idle", "Machines with nothing claimed on primary", "", []part{
 		{caption: "Machines without a primary job in the whole period", query: ask("allocation", "machines", "filter", filter{"idle": true}), lay: table("allocated", "allocatedPercent", "excludedReason"),

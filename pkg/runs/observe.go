@@ -195,7 +195,8 @@ func (o *Observed) places(days []day, g timeline.GPU, machine timeline.Symbol, c
 	for k := o.firstDay; k <= o.lastDay; k++ {
 		d := o.View.Days[k]
 		if i := days[k].index(g); i >= 0 {
-			places[k] = Place{machine, d.Model(i).Device, d.Machines()[d.MachineOf(i)].Ownership(chtcOwned)}
+			memory := slices.Index(pool.MemoryClasses, pool.MemoryClass(d.Model(i).Memory))
+			places[k] = Place{machine, d.Model(i).Device, d.Machines()[d.MachineOf(i)].Ownership(chtcOwned), uint8(memory)}
 		} else if k > 0 {
 			places[k] = places[k-1]
 		}

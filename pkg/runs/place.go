@@ -10,6 +10,7 @@ type Place struct {
 	Machine   timeline.Symbol
 	Device    timeline.Symbol // 0 = unknown
 	Ownership pool.Ownership
+	Memory    uint8 // index in pool.MemoryClasses
 }
 
 // PlaceAt is where a GPU is counted on the UTC day of a snapshot.
@@ -18,7 +19,7 @@ func (o *Observed) PlaceAt(g *GPU, snapshot int32) Place { return g.places[o.day
 // Category is the backfill category of the machine's owner.
 func (p Place) Category() pool.Category { return pool.BackfillCategory(p.Ownership) }
 
-// Text is the stored value of a grouping: category, device, ownership, machineType or machine.
+// Text is the stored value of a grouping: category, device, ownership, machineType, memory or machine.
 func (p Place) Text(grouping string, names []string) string {
 	switch grouping {
 	case "category":
@@ -29,6 +30,8 @@ func (p Place) Text(grouping string, names []string) string {
 		return p.Ownership.String()
 	case "machineType":
 		return p.Ownership.MachineType()
+	case "memory":
+		return pool.MemoryClasses[p.Memory]
 	}
 	return names[p.Machine]
 }

@@ -16,9 +16,9 @@ type Course string
 const (
 	Steady  Course = "steady" // trains on all its GPUs, with pauses
 	Dead    Course = "dead"   // like Steady up to some time, nothing from then on
-	Sleeper Course = "sleep"  // never computes
+	Sleeper Course = "sleep"  // never computes: at most 0.004 of its GPUs are busy
 	OneGPU  Course = "one"    // computes on one of several GPUs
-	Slow    Course = "slow"   // waits for its data: about 0.3 of its GPUs are busy
+	Slow    Course = "slow"   // waits for its data all the time: about 0.3 of its GPUs are busy
 )
 
 // Of all snapshots of runs, those without GPUsAverageUsage: the startd has not measured yet, or could not.
@@ -49,14 +49,14 @@ type phase struct {
 func newTrace(seed uint64, r *run) *trace {
 	t := &trace{rnd: rand.New(rand.NewPCG(seed, 0)), gpus: float64(len(r.gpus)), dies: math.MaxInt64}
 	switch x := t.rnd.Float64(); {
-	case x < 0.06:
+	case x < 0.10:
 		t.course = Sleeper
-	case x < 0.16:
+	case x < 0.27:
 		t.course = Dead
 		t.dies = r.start + int64(t.rnd.Float64()*float64(r.job.work))
-	case x < 0.30:
+	case x < 0.39:
 		t.course = Slow
-	case x < 0.55 && len(r.gpus) > 1:
+	case x < 0.60 && len(r.gpus) > 1:
 		t.course = OneGPU
 	default:
 		t.course = Steady
@@ -72,7 +72,7 @@ func (t *trace) until(at int64) {
 		if last.to > at {
 			return
 		}
-		pause := last.rate > 0 && t.rnd.IntN(4) == 0
+		pause := t.course != Slow && last.rate > 0 && t.rnd.IntN(4) == 0
 		next := phase{from: last.to, to: last.to + t.length(pause), before: last.before + last.rate*float64(last.to-last.from)}
 		if !pause {
 			next.rate = t.rate()
@@ -104,7 +104,7 @@ func (t *trace) rate() float64 {
 	x := t.rnd.Float64()
 	switch t.course {
 	case Sleeper:
-		return 0
+		return t.gpus * max(0, 0.008*x-0.004)
 	case OneGPU:
 		return 0.8 + 0.2*x
 	case Slow:

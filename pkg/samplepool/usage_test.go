@@ -61,7 +61,7 @@ func TestTraces(t *testing.T) {
 		}
 		switch x.course {
 		case Sleeper:
-			require.Zero(t, whole)
+			require.Less(t, whole, 0.004*x.gpus*float64(end-r.start))
 		case OneGPU:
 			require.Greater(t, x.gpus, 1.0)
 			require.LessOrEqual(t, whole, float64(end-r.start))

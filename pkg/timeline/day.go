@@ -69,8 +69,9 @@ type Day struct {
 	silent   []interval // of all machines
 
 	oddities snapshots.Oddities
-	cadence  pool.Micros // own median distance, 0 with fewer than 8
-	bytes    int         // live memory
+	cadence  pool.Micros   // own median distance, 0 with fewer than 8
+	bytes    int           // live memory
+	key      snapshots.Key // of the rows that it was made from, where it was read
 }
 
 type gpuDay struct {

@@ -7,12 +7,17 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline/keep"
 )
 
+// kept is what the memory holds: the segments of days, and their usage.
+type kept interface{ bytes() int }
+
 // entry is what is kept of one UTC day. It is never changed, but for known by the holder of the day's turn.
 type entry struct {
 	day     *Day
 	known   snapshots.Known
 	written int // its snapshots when it was last written to disk
 }
+
+func (e *entry) bytes() int { return e.day.Bytes() }
 
 // segmentVersion is that of the form that encode writes.
 const segmentVersion = 5
@@ -23,12 +28,13 @@ func segmentOf(date int32) keep.Blob {
 
 // day returns the segment of a UTC day in a state of the source.
 func (t *Timeline) day(ctx context.Context, state snapshots.State, date int32, work *tally) (*Day, error) {
-	e, kept, done, err := t.memory.Acquire(ctx, date)
+	held, _, done, err := t.memory.Acquire(ctx, segmentOf(date))
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	if kept {
+	e, ok := held.(*entry)
+	if ok {
 		holds := e.known.State == state
 		if !holds {
 			if holds, err = state.Holds(ctx, date, e.known); err != nil {
@@ -48,10 +54,10 @@ func (t *Timeline) day(ctx context.Context, state snapshots.State, date int32, w
 		return nil, ctx.Err()
 	}
 	if e, err = t.read(ctx, state, date, e, work); err != nil {
-		t.memory.Forget(date)
+		t.memory.Forget(segmentOf(date))
 		return nil, err
 	}
-	t.memory.Keep(date, e)
+	t.memory.Keep(segmentOf(date), e)
 	return e.day, nil
 }
 
@@ -80,6 +86,7 @@ func (t *Timeline) read(ctx context.Context, state snapshots.State, date int32, 
 	work.read.Add(1)
 	work.rows.Add(reading.Rows)
 	next := &entry{day: r.finish(reading.Oddities), known: snapshots.Known{Key: reading.Key, State: state}, written: e.written}
+	next.day.key = reading.Key
 	n := len(next.day.Times)
 	if t.disk != nil && n+int(reading.Rows) > 0 && (state.Finished(date) || n >= e.written+worthWriting) {
 		t.disk.Write(segmentOf(date), reading.Key, encode(next.day, t.names))
@@ -108,6 +115,7 @@ func (t *Timeline) fromDisk(ctx context.Context, state snapshots.State, date int
 			err = errDamaged
 		}
 		if err == nil {
+			d.key = key
 			e.day, e.written = d, len(d.Times)
 		}
 		return err

@@ -79,6 +79,7 @@ func (t *Timeline) look(ctx context.Context) (snapshots.State, error) {
 	if t.disk != nil && t.last != nil && t.last != state {
 		for _, date := range state.Edited(t.last) {
 			t.disk.Drop(segmentOf(date))
+			t.disk.Drop(usageOf(date))
 		}
 	}
 	t.last = state
@@ -127,7 +128,7 @@ func (t *Timeline) load(ctx context.Context, state snapshots.State, from, to poo
 		notices = append(notices, d.notices()...)
 	}
 	v := newView(t.names, days, notices)
-	v.Work = work.total()
+	v.Work, v.state = work.total(), state
 	return v, nil
 }
 

@@ -15,7 +15,7 @@ import (
 // Options say what a timeline is made from and where it is kept.
 type Options struct {
 	Source   snapshots.Source // closed with the timeline
-	MaxBytes int64            // memory for segments
+	MaxBytes int64            // memory for segments and usage
 
 	// CacheDir keeps the segments of finished days over restarts; "" keeps them in memory only. CacheName tells sources
 	// apart that share a directory.
@@ -27,7 +27,7 @@ type Options struct {
 type Timeline struct {
 	source    snapshots.Source
 	names     *Names
-	memory    *keep.Memory[int32, *entry]
+	memory    *keep.Memory[keep.Blob, kept]
 	disk      *keep.Disk    // nil without a cache directory
 	diskError error         // why there is none though it was asked for
 	slots     chan struct{} // bounds the days that are read at once
@@ -41,7 +41,7 @@ type Timeline struct {
 // are kept in memory only.
 func New(o Options) *Timeline {
 	t := &Timeline{source: o.Source, names: NewNames(), slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
-	t.memory = keep.NewMemory[int32](o.MaxBytes, func(e *entry) int { return e.day.Bytes() })
+	t.memory = keep.NewMemory[keep.Blob](o.MaxBytes, kept.bytes)
 	if o.CacheDir != "" {
 		t.disk, t.diskError = keep.OpenDisk(o.CacheDir, o.CacheName, o.MaxDiskBytes)
 	}

@@ -286,10 +286,10 @@ func TestWarm(t *testing.T) {
 	tl := open(t, dir, "UTC", "")
 	defer tl.Close()
 	require.NoError(t, tl.Warm(t.Context()))
-	e, _, done, err := tl.memory.Acquire(t.Context(), pool.DayOf(start)+1)
+	e, _, done, err := tl.memory.Acquire(t.Context(), segmentOf(pool.DayOf(start)+1))
 	require.NoError(t, err)
 	done()
-	warm := e.day
+	warm := e.(*entry).day
 	require.NotNil(t, warm)
 	require.Contains(t, load(t, tl, rows).Days, warm)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -344,7 +344,7 @@ func TestCodec(t *testing.T) {
 		for i := range want.models { // NaN is not equal to itself
 			require.Equal(t, fmt.Sprint(want.models[i]), fmt.Sprint(have.models[i]))
 		}
-		want.models, have.models, want.bytes, have.bytes = nil, nil, 0, 0
+		want.models, have.models, want.bytes, have.bytes, want.key = nil, nil, 0, 0, have.key
 		require.Equal(t, want, have)
 	}
 }

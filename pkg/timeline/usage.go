@@ -1,190 +1,201 @@
 package timeline
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strings"
 
+	"go.opentelemetry.io/otel"
+
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/timeline/keep"
 	"github.com/chtc/gpureports/pkg/timeline/usage"
 )
 
-// errOtherRows says that the rows of a day are not those that its segment was made from.
-var errOtherRows = errors.New("the rows changed since the segment was made")
-
-// usageIngest makes the usage block of a day from its rows (methodology section 13). In a snapshot a claim reports the last
-// value, in file order, that its rows have: a claim is a job on one side of a machine; without a GlobalJobId a user on one side
-// of a GPU.
-type usageIngest struct {
-	day     *Day
-	names   *Names
-	index   map[GPU]int // the day's number of each GPU
-	earlier *earlierUsage
-	builder *usage.Builder
-
-	rows   []usageRow // the distinct ones
-	ids    map[usageClaim]int
-	claims []claimState
-	active []int // claims of the snapshot, as indices
-	spans  []int // of each GPU, the span that holds the snapshot
-}
-
-// earlierUsage is the block of a segment of the same day as it was when fewer snapshots were known.
-type earlierUsage struct {
-	day   *Day
+// usageEntry is what is kept of the usage of one UTC day. It is never changed.
+type usageEntry struct {
 	block *usage.Block
+	gpus  []GPU // by their numbers in the block
+	known snapshots.Known
 }
 
-// usageRow is a row as far as usage is concerned. gpu is −1 for one that is not Claimed or has no GPU.
-type usageRow struct{ gpu, claim int }
+func (e *usageEntry) bytes() int { return e.block.Bytes() + sizeOf(e.gpus) }
 
-type usageClaim struct {
-	machine int
-	side    pool.Side
-	job     Job
-	user    Symbol // without a job
-	gpu     int    // likewise
+// usageVersion is that of the form that usage.Block.Encode writes.
+const usageVersion = 1
+
+func usageOf(date int32) keep.Blob {
+	return keep.Blob{Kind: "usage", Version: usageVersion, Date: date}
 }
 
-// is reports whether a claimed row of the claim's side, on one of its GPUs, belongs to it.
-func (c *usageClaim) is(user Symbol, job Job) bool {
-	return job == c.job && (!job.IsNone() || user == c.user)
-}
-
-// claimState is what a claim's rows say in a snapshot.
-type claimState struct {
-	usageClaim
-	snapshot int // the last one with a row
-	value    float64
-	first    int // the lowest of its GPUs
-	leader   int // the lowest of its GPUs whose state it gives, −1: none
-}
-
-func newUsageIngest(day *Day, names *Names, earlier *earlierUsage) *usageIngest {
-	in := &usageIngest{day: day, names: names, earlier: earlier, index: make(map[GPU]int, day.GPUs()), ids: map[usageClaim]int{}, builder: usage.NewBuilder(day.GPUs())}
-	for i := range day.GPUs() {
-		in.index[day.GPU(i)] = i
-	}
-	in.spans = make([]int, day.GPUs())
-	return in
-}
-
-// Begin takes over the earlier block if the reading goes on where it was made.
-func (in *usageIngest) Begin(resumed bool) {
-	if !resumed {
-		return
-	}
-	moved := make([]int, in.earlier.day.GPUs())
-	for i := range moved {
-		moved[i] = in.index[in.earlier.day.GPU(i)]
-	}
-	in.builder.Resume(in.earlier.block, len(in.earlier.day.Times)-1, moved)
-}
-
-// Distinct takes a row that did not occur before.
-func (in *usageIngest) Distinct(row snapshots.Row) {
-	text := row.Columns()
-	r := usageRow{gpu: -1}
-	machine, id := text[snapshots.Machine], strings.TrimSpace(text[snapshots.AssignedGPUs])
-	if pool.ParseState(text[snapshots.SlotState]) == pool.Claimed && !pool.IsBlank(machine) && id != "" {
-		if i, known := in.index[in.names.gpu(in.names.Symbol(machine), in.names.Symbol(id))]; known {
-			c := usageClaim{machine: in.day.MachineOf(i), side: pool.SideOf(text[snapshots.Name]), job: in.names.Job(strings.TrimSpace(text[snapshots.GlobalJobID]))}
-			if c.job.IsNone() {
-				c.user, c.gpu = in.names.Symbol(strings.TrimSpace(text[snapshots.RemoteOwner])), i
+// Usage returns the usage of the days [first, end) of a view, in their order. It is read from the source when it is asked for
+// the first time, and then kept beside the segments, for finished days on disk too.
+//
+// The usage of a day that cannot be read is empty, and a notice names it. Errors: ctx's; pool.SourceError if the snapshots
+// have changed since the view was made.
+func (t *Timeline) Usage(ctx context.Context, v *View, first, end int) ([]*usage.Block, []snapshots.Notice, error) {
+	ctx, span := otel.Tracer("gpureports").Start(ctx, "gpureports load usage")
+	defer span.End()
+	t.busy.Add(1)
+	defer t.busy.Add(-1)
+	days := v.Days[first:end]
+	blocks := make([]*usage.Block, len(days))
+	failed := make([]error, len(days))
+	group, inner := parallel.WithContext(ctx)
+	group.SetLimit(cap(t.slots))
+	for i, d := range slices.Backward(days) {
+		group.Go(func() (err error) {
+			blocks[i], err = t.usage(inner, v.state, d)
+			if err != nil && inner.Err() == nil && !errors.Is(err, snapshots.ErrStale) {
+				blocks[i], failed[i] = noUsage(d), err
+				return nil
 			}
-			r = usageRow{i, in.claim(c)}
-		}
-	}
-	in.rows = append(in.rows, r)
-}
-
-func (in *usageIngest) claim(c usageClaim) int {
-	n, known := in.ids[c]
-	if !known {
-		n = len(in.claims)
-		in.ids[c] = n
-		in.claims = append(in.claims, claimState{usageClaim: c, snapshot: -1})
-	}
-	return n
-}
-
-// snapshot takes the rows of the next snapshot, by their numbers, and the usage beside them.
-func (in *usageIngest) snapshot(t pool.Micros, rows []uint32, values []float64) error {
-	number := in.builder.Snapshot()
-	if number >= len(in.day.Times) || in.day.Times[number] != t {
-		return errOtherRows
-	}
-	in.active = in.active[:0]
-	for i, id := range rows {
-		r := &in.rows[id]
-		if r.gpu < 0 {
-			continue
-		}
-		c := &in.claims[r.claim]
-		if c.snapshot != number {
-			c.snapshot, c.value, c.first, c.leader = number, math.NaN(), r.gpu, -1
-			in.active = append(in.active, r.claim)
-		}
-		if values[i] >= 0 { // NaN is not
-			c.value = values[i]
-		}
-		c.first = min(c.first, r.gpu)
-		if row := in.day.Row(in.rowAt(r.gpu, number, c.side)); (c.leader < 0 || r.gpu < c.leader) && row.State == pool.Claimed && c.is(row.User, row.Job) {
-			c.leader = r.gpu
-		}
-	}
-	for _, n := range in.active {
-		if err := in.note(number, &in.claims[n]); err != nil {
 			return err
+		})
+	}
+	if err := cmp.Or(group.Wait(), ctx.Err()); err != nil {
+		if errors.Is(err, snapshots.ErrStale) {
+			err = pool.SourceError("%w: ask again", err)
+		}
+		return nil, nil, err
+	}
+	var notices []snapshots.Notice
+	for i, err := range failed {
+		if err != nil {
+			text := fmt.Sprintf("GPUsAverageUsage of %s cannot be read, and is missing from the answer: %v", dateText(days[i].Date), err)
+			notices = append(notices, snapshots.Notice{Warning: true, Text: text})
 		}
 	}
-	return nil
+	return blocks, notices, nil
 }
 
-// note puts a claim's value into the block.
-func (in *usageIngest) note(number int, c *claimState) error {
-	switch {
-	case math.IsNaN(c.value):
-		return nil
-	case c.leader >= 0:
-		in.builder.Set(number, usage.Place{GPU: c.leader, Side: c.side}, c.value)
-		return nil
+// noUsage is a block without any value.
+func noUsage(d *Day) *usage.Block {
+	b := usage.NewBuilder(d.GPUs())
+	for range d.Times {
+		b.Snapshot()
 	}
-	further := in.day.Status(in.statusAt(c.first, number)).Extra
-	i := slices.IndexFunc(further, func(e Claim) bool { return e.Side == c.side && c.is(e.User, e.Job) })
-	if i < 0 {
-		return fmt.Errorf("a claim that the segment does not know: %w", errOtherRows)
-	}
-	in.builder.SetFurther(usage.Further{Place: usage.Place{GPU: c.first, Side: c.side}, Snapshot: number, Claim: i, Usage: c.value})
-	return nil
+	return b.Block()
 }
 
-// statusAt returns a GPU's status in a snapshot; they are asked for in ascending order.
-func (in *usageIngest) statusAt(gpu, snapshot int) uint32 {
-	first, statuses := in.day.Spans(gpu)
-	at := &in.spans[gpu]
-	for *at+1 < len(first) && int(first[*at+1]) <= snapshot {
-		*at++
+// usage returns the usage of a day of a view that was made in a state of the source.
+func (t *Timeline) usage(ctx context.Context, state snapshots.State, d *Day) (*usage.Block, error) {
+	held, _, done, err := t.memory.Acquire(ctx, usageOf(d.Date))
+	if err != nil {
+		return nil, err
 	}
-	return statuses[*at]
+	defer done()
+	earlier, _ := held.(*usageEntry)
+	e, err := t.usageIn(ctx, state, d, earlier)
+	if errors.Is(err, snapshots.ErrStale) { // the day itself may be what it was
+		if state, err = t.look(ctx); err != nil {
+			return nil, err
+		}
+		holds, err := state.Holds(ctx, d.Date, snapshots.Known{Key: d.key})
+		if err != nil {
+			return nil, err
+		}
+		if !holds {
+			return nil, errOtherRows
+		}
+		e, err = t.usageIn(ctx, state, d, nil)
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.memory.Keep(usageOf(d.Date), e)
+	return e.block, nil
 }
 
-func (in *usageIngest) rowAt(gpu, snapshot int, side pool.Side) uint32 {
-	primary, backfill := in.day.StatusRows(in.statusAt(gpu, snapshot))
-	if side == pool.Backfill {
-		return backfill
+// usageIn makes the entry of a day as it is in a state of the source: from an earlier entry if there is one, from disk, or from
+// the source.
+func (t *Timeline) usageIn(ctx context.Context, state snapshots.State, d *Day, earlier *usageEntry) (*usageEntry, error) {
+	if earlier != nil {
+		holds := earlier.known.State == state
+		if !holds {
+			var err error
+			if holds, err = state.Holds(ctx, d.Date, earlier.known); err != nil {
+				return nil, err
+			}
+		}
+		if holds {
+			earlier.known.State = state
+			return earlier, nil
+		}
 	}
-	return primary
+	select {
+	case t.slots <- struct{}{}:
+		defer func() { <-t.slots }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if earlier == nil {
+		if e, err := t.usageFromDisk(ctx, state, d); e != nil || err != nil {
+			return e, err
+		}
+	}
+	return t.readUsage(ctx, state, d, earlier)
 }
 
-// block returns the day's block. Returns errOtherRows if snapshots of the day are missing.
-func (in *usageIngest) block() (*usage.Block, error) {
-	b := in.builder.Block()
-	if b.Snapshots() != len(in.day.Times) {
-		return nil, errOtherRows
+// readUsage reads the usage of a day from the source: what it has had since an earlier entry, if there is one.
+func (t *Timeline) readUsage(ctx context.Context, state snapshots.State, d *Day, earlier *usageEntry) (*usageEntry, error) {
+	in := newUsageIngest(d, t.names, earlier)
+	var from snapshots.Known
+	if earlier != nil {
+		from = earlier.known
 	}
-	return b, nil
+	reading, err := state.Rows(ctx, d.Date, from, true, in)
+	if err != nil {
+		return nil, err
+	}
+	block, err := in.block()
+	if err != nil {
+		return nil, err
+	}
+	if t.disk != nil && state.Finished(d.Date) {
+		t.disk.Write(usageOf(d.Date), reading.Key, block.Encode())
+	}
+	return &usageEntry{block: block, gpus: d.gpuNumbers(), known: snapshots.Known{Key: reading.Key, State: state}}, nil
+}
+
+// usageFromDisk takes the usage of a day from the cache directory; nil if there is none that can be used.
+func (t *Timeline) usageFromDisk(ctx context.Context, state snapshots.State, d *Day) (e *usageEntry, err error) {
+	if t.disk == nil {
+		return nil, nil
+	}
+	var key snapshots.Key
+	body, ok := t.disk.Read(usageOf(d.Date), &key)
+	if !ok {
+		return nil, nil
+	}
+	if holds, err := state.Holds(ctx, d.Date, snapshots.Known{Key: key}); err != nil || !holds {
+		return nil, err
+	}
+	err = body(func(encoded []byte) error {
+		block, err := usage.Decode(encoded, d.GPUs(), len(d.Times))
+		if err == nil {
+			e = &usageEntry{block: block, gpus: d.gpuNumbers(), known: snapshots.Known{Key: key, State: state}}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, nil // dropped, and read anew
+	}
+	return e, nil
+}
+
+// gpuNumbers returns the timeline's numbers of the day's GPUs.
+func (d *Day) gpuNumbers() []GPU {
+	numbers := make([]GPU, len(d.gpus))
+	for i := range d.gpus {
+		numbers[i] = d.gpus[i].gpu
+	}
+	return numbers
 }

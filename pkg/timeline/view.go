@@ -18,7 +18,8 @@ type View struct {
 	Notices []Notice      // what was wrong with the data that the view was made from
 	Work    Work
 
-	limits []pool.Micros // the gap limit of each day
+	limits []pool.Micros   // the gap limit of each day
+	state  snapshots.State // of the source when the view was made
 }
 
 // Notice is something that a user should know about the data, with numbers.

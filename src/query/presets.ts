@@ -117,6 +117,26 @@ export const presets: Preset[] = [
     query: { queryType: 'demand', view: 'survival', groupBy: ['gpuMemory'] },
   },
   {
+    name: 'GPUs held idle now',
+    description: 'Runs whose GPUs have computed nothing for 2 h or more, longest first',
+    query: { queryType: 'utilization', view: 'idle' },
+  },
+  {
+    name: 'Utilisation by user',
+    description: 'What the GPUs that each user held did: held, measured, busy and idle GPU hours',
+    query: { queryType: 'utilization', view: 'summary', groupBy: ['user'] },
+  },
+  {
+    name: 'Idle hours by device',
+    description: 'GPU hours in which held GPUs computed nothing for 30 min or more',
+    query: {
+      queryType: 'utilization',
+      view: 'summary',
+      groupBy: ['device'],
+      metrics: ['heldGpuHours', 'measuredPercent', 'idleGpuHours', 'idlePercent', 'idleRuns'],
+    },
+  },
+  {
     name: 'Data freshness',
     description: 'Age of the newest snapshot, coverage, lost GPUs, job ads',
     query: { queryType: 'allocation', view: 'health' },

@@ -1,0 +1,206 @@
+// Package utilization answers what held GPUs do: queries of kind utilization (methodology section 13).
+package utilization
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/stores"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// Answer answers a query. Without a job source (nil), and when it does not answer, the snapshots alone give the starts and ends
+// of runs, and a notice says so. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
+func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
+	near, err := s.Timeline.Load(ctx, p.Window.From, p.Window.To)
+	if err != nil {
+		return nil, err
+	}
+	o, err := s.Runs.Look(ctx, p.Window, p.Env.Lists)
+	if err != nil {
+		return nil, err
+	}
+	times, err := near.Slices(ctx, p.Env.Zone, p.Env.SliceMinutes, p.Window)
+	if err != nil {
+		return nil, err
+	}
+	about := frames.NewAbout(p, near, times.Coverage(p.Env.Lists))
+	about.Unmatched(near, runs.DaysOf(near, p.Window))
+
+	wanted := inReach(o, p.Window)
+	if p.View == "idle" {
+		wanted = heldAt(o, p.Window)
+	}
+	known, err := askAds(ctx, o, s.Ads, runs.Question{Window: p.Window, Wanted: wanted}, about)
+	if err != nil {
+		return nil, err
+	}
+	x, err := o.Explain(ctx, known, wanted)
+	if err != nil {
+		return nil, fmt.Errorf("explaining runs: %w", err)
+	}
+	all := collect(o, x, p.Window)
+	chosen := runs.Choose(filterOf(&p.Select), o.View)
+	all = slices.DeleteFunc(all, func(r Run) bool {
+		return !p.Select.Categories[r.Category] || !chosen.Place(r.Place) || !chosen.User(r.User) || !chosen.Project(r.Project)
+	})
+	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), runs: all, slices: times}
+	if err := a.prepare(); err != nil {
+		return nil, err
+	}
+	if err := a.read(ctx, s.Timeline); err != nil {
+		return nil, err
+	}
+	return a.frames(ctx)
+}
+
+// inReach reports whether a run may overlap the window, whatever ads say about its times.
+func inReach(o *runs.Observed, w pool.Window) runs.Wanted {
+	times := o.View.Times
+	return func(m, i int) bool {
+		r := &o.Machines[m].Runs[i]
+		if int(r.First) > o.First && times[r.First-1]-runs.Tolerance > w.To {
+			return false
+		}
+		return r.Ending != runs.Vanished || times[r.Gone]+runs.Tolerance >= w.From
+	}
+}
+
+// heldAt reports whether the newest snapshot of the window shows a run.
+func heldAt(o *runs.Observed, w pool.Window) runs.Wanted {
+	_, end := o.View.Snapshots(w)
+	newest := int32(end - 1)
+	return func(m, i int) bool {
+		r := &o.Machines[m].Runs[i]
+		return r.First <= newest && newest <= r.Last
+	}
+}
+
+// askAds looks up the ads; nil: there are none to be had.
+func askAds(ctx context.Context, o *runs.Observed, source jobs.Source, q runs.Question, about *frames.About) (*runs.Ads, error) {
+	const meaning = "starts and ends of runs are those of snapshots, and the time before a run's first snapshot is not measured"
+	if source == nil {
+		about.Info("no job source is set up: %s", meaning)
+		return nil, nil
+	}
+	ads, notices, failure, err := o.Ask(ctx, source, q)
+	if err != nil {
+		return nil, err
+	}
+	if failure != nil {
+		about.Warn("job ads could not be read: %s. %v", meaning, failure)
+		return nil, nil
+	}
+	for _, n := range append(notices, runs.ClockNotices(ads.ClocksIn(q.Window))...) {
+		about.Warn("%s", n)
+	}
+	return ads, nil
+}
+
+// filterOf is the query's filter as runs know it.
+func filterOf(s *query.Selection) runs.Filter {
+	return runs.Filter{
+		Machine: s.Machines.Match, Device: s.MatchDevice, Project: s.MatchProjects,
+		User:      func(user string) bool { return s.Users.Match(query.Shown("user", user)) },
+		Ownership: func(o pool.Ownership) bool { return s.Ownerships[o] },
+	}
+}
+
+// read fills in what the runs' GPUs did, and adds notices about what is not known of it.
+func (a *answer) read(ctx context.Context, tl *timeline.Timeline) error {
+	if len(a.runs) == 0 {
+		return nil
+	}
+	v := a.observed.View
+	first, last := a.runs[0].First, a.runs[0].Last
+	for i := range a.runs {
+		first, last = min(first, a.runs[i].First), max(last, a.runs[i].Last)
+	}
+	from, to := v.DayAt(int(first)), v.DayAt(int(last))
+	blocks, notices, err := tl.Usage(ctx, v, from, to+1)
+	if err != nil {
+		return err
+	}
+	for _, n := range notices {
+		a.about.Warn("%s", n.Text)
+	}
+	reports := newReported(v, from, blocks)
+	if err := a.trace(ctx, reports); err != nil {
+		return err
+	}
+	a.tell(reports)
+	return nil
+}
+
+// machinesAtOnce bounds the machines whose runs hold amounts in buckets before these are summed.
+const machinesAtOnce = 64
+
+// trace un-averages the usage of all runs, machine by machine, and sums in their order.
+func (a *answer) trace(ctx context.Context, r *reported) error {
+	gaps := gaps(a.observed)
+	_, end := a.observed.View.Snapshots(a.plan.Window)
+	newest, buckets := int32(end-1), cut(a.buckets.Starts, a.plan.Window)
+	var machines [][]Run
+	for i := 0; i < len(a.runs); {
+		first := i
+		for i++; i < len(a.runs) && a.runs[i].Machine == a.runs[first].Machine; i++ {
+		}
+		machines = append(machines, a.runs[first:i])
+	}
+	atOnce := machinesAtOnce
+	if len(buckets) == 0 {
+		atOnce = max(1, len(machines))
+	}
+	for batch := range slices.Chunk(machines, atOnce) {
+		err := parallel.Each(ctx, len(batch), func(d *reader, m int) {
+			d.begin(batch[m][0].Machine, len(r.blocks))
+			for i := range batch[m] {
+				run := &batch[m][i]
+				reports := Reports{len(run.GPUs), run.Start, run.Until, d.sightings(r, run.Run)}
+				d.trace.Read(&reports, gaps)
+				run.measure(&d.trace, a.plan.Window, buckets)
+				if newest >= run.First && newest <= run.Last {
+					run.idleAt(a.observed.View.Times[newest], &d.trace, reports, gaps)
+				}
+			}
+		})
+		if err != nil {
+			return err
+		}
+		for _, list := range batch {
+			if err := a.sum(list); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tell adds notices about what is not known.
+func (a *answer) tell(r *reported) {
+	clamped := 0
+	for i := range a.runs {
+		clamped += a.runs[i].Clamped
+	}
+	a.about.Stat("Runs", "locale", float64(len(a.runs)))
+	a.about.Stat("Measured", "percent", a.total.metric("measuredPercent"))
+	if clamped > 0 {
+		a.about.Info("%s stretches between two reports of GPUsAverageUsage show less than no or more than full work and are cut to it: a start that is off, or a GPU that is used from outside", frames.Thousands(clamped))
+	}
+	if a.total.Measured == 0 && a.total.Held > 0 {
+		a.about.Warn("nothing is measured: GPUsAverageUsage has no value in any snapshot of these runs, or its column is missing")
+		return
+	}
+	if dates := r.missing(a.plan.Window); len(dates) > 0 {
+		a.about.Info("%d of the window's days have no value of GPUsAverageUsage, the first %s: their GPU hours are held, not measured", len(dates), dates[0])
+	}
+}

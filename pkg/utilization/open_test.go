@@ -1,0 +1,12 @@
+package utilization_test
+
+import (
+	"testing"
+
+	"github.com/chtc/gpureports/pkg/runs/runstest"
+)
+
+func open(t testing.TB, dir string, zone any) runstest.Source {
+	t.Helper()
+	return runstest.Open(t, dir, zone)
+}

@@ -1,0 +1,157 @@
+package utilization
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/timeline"
+	"github.com/chtc/gpureports/pkg/timeline/usage"
+)
+
+// reported is the usage of a view's days.
+type reported struct {
+	view   *timeline.View
+	first  int            // the first day, as an index in view.Days
+	blocks []*usage.Block // of the days from it on
+	of     [][]int32      // each day's index of each GPU of the timeline, −1 without a row
+}
+
+func newReported(v *timeline.View, first int, blocks []*usage.Block) *reported {
+	r := &reported{view: v, first: first, blocks: blocks}
+	for k := range blocks {
+		d := v.Days[first+k]
+		of := slices.Repeat([]int32{-1}, v.Names.GPUs())
+		for i := range d.GPUs() {
+			of[d.GPU(i)] = int32(i)
+		}
+		r.of = append(r.of, of)
+	}
+	return r
+}
+
+// missing returns the window's days without any value.
+func (r *reported) missing(w pool.Window) (dates []string) {
+	for k, b := range r.blocks {
+		if d := r.view.Days[r.first+k]; b.Empty() && d.Times[0] <= w.To && d.Times[len(d.Times)-1] >= w.From {
+			dates = append(dates, pool.Time(d.Times[0]).Format(time.DateOnly))
+		}
+	}
+	return dates
+}
+
+// reader reads the sightings of runs, machine by machine.
+type reader struct {
+	machine *runs.Machine
+	values  [][]float64 // by day, GPU of the machine and side: what was read of the blocks; nil: not yet
+	arena   []float64   // where the values lie
+	row     []float64   // of a run and day
+	list    []Sighting
+	trace   Trace
+}
+
+// begin turns to a machine.
+func (d *reader) begin(m *runs.Machine, days int) {
+	d.machine, d.arena = m, d.arena[:0]
+	n := days * 2 * len(m.GPUs)
+	d.values = slices.Grow(d.values[:0], n)[:n]
+	clear(d.values)
+}
+
+// usage returns what a GPU reported on a side in the snapshots of the k-th day.
+func (d *reader) usage(r *reported, k int, gpu int32, side pool.Side) []float64 {
+	values := &d.values[(k*len(d.machine.GPUs)+int(gpu))*2+int(side)]
+	if *values != nil {
+		return *values
+	}
+	b := r.blocks[k]
+	n := len(d.arena)
+	d.arena = slices.Grow(d.arena, b.Snapshots())
+	*values = d.arena[n : n+b.Snapshots() : n+b.Snapshots()]
+	if index := r.of[k][d.machine.GPUs[gpu].GPU]; index >= 0 && b.Read(usage.Place{GPU: int(index), Side: side}, *values) {
+		d.arena = d.arena[:n+b.Snapshots()]
+	} else {
+		*values = []float64{}
+	}
+	return *values
+}
+
+// sightings returns the snapshots of a run in which its claim reported a usage.
+func (d *reader) sightings(r *reported, run *runs.Run) []Sighting {
+	d.list = d.list[:0]
+	v := r.view
+	for k := v.DayAt(int(run.First)); k < len(v.Days) && v.Base[k] <= int(run.Last); k++ {
+		base, times := v.Base[k], v.Days[k].Times
+		from, to := max(0, int(run.First)-base), min(len(times)-1, int(run.Last)-base)
+		d.row = slices.Grow(d.row[:0], len(times))[:len(times)]
+		for s := from; s <= to; s++ {
+			d.row[s] = math.NaN()
+		}
+		for _, g := range run.GPUs {
+			d.fill(r, k-r.first, g, run, from, to)
+		}
+		for s := from; s <= to; s++ {
+			if value := d.row[s]; value >= 0 { // NaN is not
+				d.list = append(d.list, Sighting{times[s], value})
+			}
+		}
+	}
+	return d.list
+}
+
+// fill notes what the run's claim reported with one of its GPUs in the snapshots from … to of the k-th day.
+func (d *reader) fill(r *reported, k int, gpu int32, run *runs.Run, from, to int) {
+	day := r.view.Days[r.first+k]
+	index := r.of[k][d.machine.GPUs[gpu].GPU]
+	if index < 0 {
+		return
+	}
+	isClaim := func(user timeline.Symbol, job timeline.Job) bool {
+		return job == run.Job && (!job.IsNone() || user == run.User)
+	}
+	first, statuses := day.Spans(int(index))
+	spanAt := func(s int) int { // the span that holds a snapshot
+		i, found := slices.BinarySearch(first, uint16(s))
+		if !found {
+			i--
+		}
+		return i
+	}
+	if values := d.usage(r, k, gpu, run.Side); len(values) > 0 {
+		for i := spanAt(from); i < len(first) && int(first[i]) <= to; i++ {
+			row := day.Row(rowOf(day, statuses[i], run.Side))
+			if row.State != pool.Claimed || !isClaim(row.User, row.Job) {
+				continue
+			}
+			end := to + 1
+			if i+1 < len(first) {
+				end = min(end, int(first[i+1]))
+			}
+			for s := max(from, int(first[i])); s < end; s++ {
+				if values[s] >= 0 {
+					d.row[s] = values[s]
+				}
+			}
+		}
+	}
+	for _, f := range r.blocks[k].Further() {
+		if f.GPU != int(index) || f.Side != run.Side || f.Snapshot < from || f.Snapshot > to {
+			continue
+		}
+		status := day.Status(statuses[spanAt(f.Snapshot)])
+		if claim := status.Extra[f.Claim]; isClaim(claim.User, claim.Job) {
+			d.row[f.Snapshot] = f.Usage
+		}
+	}
+}
+
+// rowOf returns the number of a side's row of a status.
+func rowOf(day *timeline.Day, status uint32, side pool.Side) uint32 {
+	primary, backfill := day.StatusRows(status)
+	if side == pool.Backfill {
+		return backfill
+	}
+	return primary
+}
