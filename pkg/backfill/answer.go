@@ -58,6 +58,8 @@ func (a *answer) measures() []measure {
 		return []measure{vacancy}
 	case "periods", "survival":
 		return []measure{a.measure()}
+	case "jobLength":
+		return []measure{tenure}
 	}
 	return nil
 }
@@ -84,38 +86,39 @@ func (a *answer) sharpen(ctx context.Context, source jobs.Source) error {
 		return nil
 	}
 	o, w := a.observed, a.plan.Window
-	var x *runs.Explanations
-	if source == nil {
-		a.about.Info("no job source is set up: periods start and end at snapshots, half a cadence off on average")
-	} else {
-		bounds := a.bounds()
-		wanted := func(m, r int) bool { return bounds[m] != nil && bounds[m][r] }
-		ads, notices, failure, err := o.Ask(ctx, source, runs.Question{Window: w, Wanted: wanted, Unseen: pool.Window{From: w.From - runs.Reach, To: w.To}})
-		if err != nil {
-			return err
-		}
-		if failure != nil {
-			a.about.Warn("job ads could not be read: periods start and end at snapshots, half a cadence off on average. %v", failure)
-		} else {
-			for _, n := range append(notices, runs.ClockNotices(ads.ClocksIn(w))...) {
-				a.about.Warn("%s", n)
-			}
-			if x, err = o.Explain(ctx, ads, wanted); err != nil {
-				return fmt.Errorf("explaining runs: %w", err)
-			}
-			a.names = o.View.Names.Texts() // unseen runs can have new ones
-			a.tellLinks(x)
-		}
+	bounds := a.bounds()
+	wanted := func(m, r int) bool { return bounds[m] != nil && bounds[m][r] }
+	if a.plan.View == "jobLength" {
+		starts := startsIn(o, a.periods[tenure])
+		wanted = func(m, r int) bool { return bounds[m] != nil && bounds[m][r] || starts(m, r) }
 	}
+	ads, err := a.ask(ctx, source, wanted)
+	if err != nil {
+		return err
+	}
+	var x *runs.Explanations
+	if ads != nil || a.plan.View == "jobLength" {
+		if x, err = o.Explain(ctx, ads, wanted); err != nil {
+			return fmt.Errorf("explaining runs: %w", err)
+		}
+		a.names = o.View.Names.Texts() // unseen runs can have new ones
+	}
+	if ads != nil {
+		a.tellLinks(x)
+	}
+	whole := gpuTenures{}
 	for m := range a.periods {
 		kept := make([]Period, 0, len(a.periods[m]))
 		cutter := cutter{measure: measure(m), explained: x}
 		for _, p := range a.periods[m] {
-			if x != nil {
+			if ads != nil {
 				p.sharpen(o, &x.Machines[p.machine])
 			}
 			p.close(o, w)
 			for _, part := range cutter.parts(p) {
+				if a.plan.View == "jobLength" {
+					whole[part.GPU] = append(whole[part.GPU], part)
+				}
 				if part.cut(w) && a.chosen.Place(part.Place) && a.chosen.Project(part.Project) {
 					kept = append(kept, part)
 				}
@@ -123,8 +126,34 @@ func (a *answer) sharpen(ctx context.Context, source jobs.Source) error {
 		}
 		a.periods[m] = kept
 	}
+	if a.plan.View == "jobLength" {
+		a.residualRuns = a.residuals(x, whole)
+		a.about.Stat("Runs", "short", float64(len(a.residualRuns)))
+	}
 	a.tellPeriods()
 	return nil
+}
+
+// ask looks up the ads that the wanted runs need; nil without a source that answers.
+func (a *answer) ask(ctx context.Context, source jobs.Source, wanted runs.Wanted) (*runs.Ads, error) {
+	w := a.plan.Window
+	if source == nil {
+		a.about.Info("no job source is set up: periods start and end at snapshots, half a cadence off on average")
+		return nil, nil
+	}
+	q := runs.Question{Window: w, Wanted: wanted, Unseen: pool.Window{From: w.From - runs.Reach, To: w.To}}
+	ads, notices, failure, err := a.observed.Ask(ctx, source, q)
+	if err != nil {
+		return nil, err
+	}
+	if failure != nil {
+		a.about.Warn("job ads could not be read: periods start and end at snapshots, half a cadence off on average. %v", failure)
+		return nil, nil
+	}
+	for _, n := range append(notices, runs.ClockNotices(ads.ClocksIn(w))...) {
+		a.about.Warn("%s", n)
+	}
+	return ads, nil
 }
 
 // tellPeriods counts what is in no statistics (methodology section 10). The GPUs of a machine are reclaimed together: the

@@ -25,6 +25,8 @@ type answer struct {
 	chosen     *runs.Chosen
 	first, end int         // the window's snapshots
 	periods    [2][]Period // by measure: those that overlap the window and pass the filter
+
+	residualRuns []residual // of the view jobLength
 }
 
 func (a *answer) frames() (data.Frames, error) {
@@ -39,6 +41,8 @@ func (a *answer) frames() (data.Frames, error) {
 		return a.transitions(), nil
 	case "survival":
 		return a.survival(), nil
+	case "jobLength":
+		return a.jobLength(), nil
 	}
 	return a.hourOfWeek()
 }

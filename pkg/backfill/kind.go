@@ -8,6 +8,10 @@ var (
 		"count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "gpuHours", "censored", "unknownStart",
 		"kmMedianHours", "restrictedMeanHours", "available", "used", "taken", "usedPercent", "hours90", "hours75", "hours50",
 	}
+	lengthMetrics = []string{
+		"finishPercent", "finishLow", "finishHigh", "gpuHoursPerJob", "bestCheckpointHours", "gpuHoursWithCheckpoints",
+		"longestHours90", "longestHours75", "longestHours50",
+	}
 	seriesMetrics = []string{"available", "used", "taken", "usedPercent", "ended", "meanHours"}
 )
 
@@ -26,6 +30,7 @@ var Kind = query.Kind{
 		},
 		survivalView(),
 		query.HeatMapView([]string{"usedPercent", "available"}, query.GPUFilters),
+		jobLength(),
 	},
 	Columns: []query.Column{
 		query.Metric("count", "Periods", query.Count, 0, "Number of complete periods; of transitions, changes of state"),
@@ -69,4 +74,25 @@ func survivalView() query.View {
 	v := query.SurvivalView("Share of GPUs that last longer than x hours", groupings, query.GPUFilters).With("duration")
 	v.Duration = "tenure"
 	return v
+}
+
+func jobLength() query.View {
+	return query.View{
+		Name: "jobLength", Label: "Job length", Description: "How likely backfill jobs of some hours finish, what they cost, and how often they should save",
+		GroupBy: groupings, Metrics: lengthMetrics, DefaultMetrics: lengthMetrics, Filters: query.GPUFilters,
+		Options: []string{"includeOldDevices", "jobHours", "overheadMinutes", "limit"}, JobHours: []float64{1, 2, 4, 6, 8, 12, 24},
+		Alerting: query.AlertNone, Frame: query.FrameTable,
+		Columns: []query.Column{
+			query.Metric("jobHours", "Job length", query.Hours, 2, "Hours that a job computes"),
+			query.Metric("finishPercent", "Finishes", query.Percent, 1, "Share of jobs of this length that finish in one run"),
+			query.Metric("finishLow", "95 % low", query.Percent, 1, "Lower bound of the 95 % interval"),
+			query.Metric("finishHigh", "95 % high", query.Percent, 1, "Upper bound of the 95 % interval"),
+			query.Metric("gpuHoursPerJob", "GPU hours a job", query.GPUHours, 2, "Expected hours that a GPU is held until the job has finished, if an evicted one begins again"),
+			query.Metric("bestCheckpointHours", "Save every", query.Hours, 2, "Interval of checkpoints with the lowest cost"),
+			query.Metric("gpuHoursWithCheckpoints", "GPU hours with checkpoints", query.GPUHours, 2, "Expected hours that a GPU is held until the job has finished, if it saves that often"),
+			query.Metric("longestHours90", "90 % finish up to", query.Hours, 1, "First length that fewer than 90 % finish"),
+			query.Metric("longestHours75", "75 % finish up to", query.Hours, 1, "First length that fewer than 75 % finish"),
+			query.Metric("longestHours50", "50 % finish up to", query.Hours, 1, "First length that fewer than 50 % finish"),
+		},
+	}
 }

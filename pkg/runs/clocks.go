@@ -163,7 +163,7 @@ func (l *linker) constrain(run *Run, ads []record, into []constraint) []constrai
 		return into
 	}
 	c := constraint{point: own.AccessPoint, day: own.day()}
-	if before := run.First - 1; int(before) >= l.observed.First && !l.observed.GapAfter(before) && l.observed.reports(l.machine, before) {
+	if before := run.First - 1; int(before) >= l.observed.First && !l.observed.GapAfter(before) && l.observed.Reports(l.machine, before) {
 		c.low, c.high = own.start-first, own.start-l.time(before)
 		into = append(into, c)
 	}

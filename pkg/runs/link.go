@@ -171,7 +171,7 @@ func (l *linker) one(a, b *Run, covering, starting []record) bool {
 		return true
 	}
 	next := a.Last + 1
-	for !l.observed.reports(l.machine, next) {
+	for !l.observed.Reports(l.machine, next) {
 		next++
 	}
 	holds := func(g int32) bool { return slices.Contains(a.GPUs, g) }
@@ -197,7 +197,7 @@ func joined(a, b *Run) *Run {
 
 // shows tells whether a snapshot shows a run of these pieces.
 func (l *linker) shows(pieces []int32, snapshot int32) bool {
-	return l.observed.reports(l.machine, snapshot) && slices.ContainsFunc(pieces, func(p int32) bool {
+	return l.observed.Reports(l.machine, snapshot) && slices.ContainsFunc(pieces, func(p int32) bool {
 		return l.machine.Runs[p].First <= snapshot && snapshot <= l.machine.Runs[p].Last
 	})
 }

@@ -115,10 +115,10 @@ func (w *walker) add(s segment) {
 }
 
 // reports tells whether the machine has a row in a snapshot.
-func (w *walker) reports(snapshot int32) bool { return w.observed.reports(w.machine, snapshot) }
+func (w *walker) reports(snapshot int32) bool { return w.observed.Reports(w.machine, snapshot) }
 
-// reports tells whether a machine has rows at a snapshot.
-func (o *Observed) reports(machine *Machine, snapshot int32) bool {
+// Reports tells whether a machine has rows at a snapshot.
+func (o *Observed) Reports(machine *Machine, snapshot int32) bool {
 	k := o.dayOf[snapshot]
 	m := machine.days[k].index
 	return m >= 0 && o.View.Days[k].Reports(int(m), int(snapshot)-o.View.Base[k])

@@ -115,14 +115,44 @@ func (c Curve) AtMost(p float64) (age pool.Micros, ok bool) { return c.FirstBelo
 // Median is the first age at which survival is at most one half.
 func (c Curve) Median() (age pool.Micros, ok bool) { return c.AtMost(0.5) }
 
-// RestrictedMean is the area under the curve from age 0 to Until, in hours.
-func (c Curve) RestrictedMean() float64 {
+// At returns the curve's value at an age.
+func (c Curve) At(age pool.Micros) Point {
+	at := Point{Survival: 1}
+	for _, q := range c.Points {
+		if q.Age > age {
+			break
+		}
+		at = q
+	}
+	return at
+}
+
+// Area is the area under the curve from age 0 to an age, in hours. Beyond the last point it goes on flat.
+func (c Curve) Area(until pool.Micros) float64 {
 	area, s, last := 0.0, 1.0, pool.Micros(0)
 	for _, q := range c.Points {
+		if q.Age > until {
+			break
+		}
 		area += s * pool.Hours(q.Age-last)
 		s, last = q.Survival, q.Age
 	}
-	return area + s*pool.Hours(c.Until-last)
+	return area + s*pool.Hours(until-last)
+}
+
+// AtRisk is the number of items at risk at an age.
+func AtRisk(items []Item, age pool.Micros) (n int) {
+	for _, it := range items {
+		if it.Entry < age && age <= it.Exit {
+			n++
+		}
+	}
+	return n
+}
+
+// RestrictedMean is the area under the curve from age 0 to Until, in hours.
+func (c Curve) RestrictedMean() float64 {
+	return c.Area(c.Until)
 }
 
 // Steps returns the curve's steps as columns: the hours at which they begin, and their height by name: survival, low, high

@@ -67,6 +67,11 @@ export const presets: Preset[] = [
     query: { queryType: 'backfillAvailability', view: 'survival', groupBy: ['device'], duration: 'tenure' },
   },
   {
+    name: 'How long may a backfill job be',
+    description: 'Share of jobs that finish, by length and device, and how often to save',
+    query: { queryType: 'backfillAvailability', view: 'jobLength', groupBy: ['device'] },
+  },
+  {
     name: 'Backfill utilisation over time',
     description: 'Used, available and taken GPUs of the backfill pool',
     query: {

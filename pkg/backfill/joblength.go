@@ -1,0 +1,211 @@
+package backfill
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/survival"
+)
+
+// This file answers how long a backfill job may be and how often it should save its state (methodology section 15).
+
+// residual is what was left of a tenure when a backfill run began.
+type residual struct {
+	place runs.Place
+	item  survival.Item
+}
+
+// gpuTenures are the tenures of each GPU of the machines, in order, before they are cut to the window.
+type gpuTenures map[*runs.GPU][]Period
+
+// holding returns the tenure that holds a GPU at a time, nil without.
+func (t gpuTenures) holding(gpu *runs.GPU, at pool.Micros) *Period {
+	all := t[gpu]
+	i := sort.Search(len(all), func(i int) bool { return all[i].Start > at }) - 1
+	if i < 0 || all[i].End < at {
+		return nil
+	}
+	return &all[i]
+}
+
+// startsIn marks the backfill runs that begin in one of the tenures.
+func startsIn(o *runs.Observed, tenures []Period) runs.Wanted {
+	of := map[*runs.GPU][]*Period{}
+	for i := range tenures {
+		p := &tenures[i]
+		of[p.GPU] = append(of[p.GPU], p)
+	}
+	return func(m, r int) bool {
+		run := &o.Machines[m].Runs[r]
+		if run.Side != pool.Backfill {
+			return false
+		}
+		all := of[&o.Machines[m].GPUs[run.Leader]]
+		i := sort.Search(len(all), func(i int) bool { return all[i].last >= run.First })
+		return i < len(all) && all[i].first <= run.First
+	}
+}
+
+// startKnown reports whether it is known when a run began: an ad tells, or the machine was seen without it right before.
+func startKnown(o *runs.Observed, m int, e *runs.Explained) bool {
+	before := e.First - 1
+	return e.StartByAd || int(before) >= o.First && !o.GapAfter(before) && o.Reports(&o.Machines[m], before)
+}
+
+// residuals follows the backfill runs from their start to the end of the tenure that they began in.
+func (a *answer) residuals(x *runs.Explanations, tenures gpuTenures) (found []residual) {
+	o, w := a.observed, a.plan.Window
+	for m := range x.Machines {
+		machine := &o.Machines[m]
+		add := func(e *runs.Explained, at pool.Micros) {
+			p := tenures.holding(&machine.GPUs[e.Leader], at)
+			if p == nil || !a.chosen.Place(e.Place) || !a.chosen.Project(e.Project) || e.Start > w.To || p.End < w.From {
+				return
+			}
+			item := survival.Item{Entry: max(0, w.From-e.Start), Exit: p.End - e.Start, Fate: survival.Event}
+			if p.Censored() {
+				item.Fate = survival.Censored
+			}
+			if p.End > w.To {
+				item.Exit, item.Fate = w.To-e.Start, survival.Censored
+			}
+			found = append(found, residual{e.Place, item})
+		}
+		for i := range x.Machines[m].Runs {
+			e := &x.Machines[m].Runs[i]
+			switch {
+			case e.Side != pool.Backfill || !startKnown(o, m, e):
+			case e.Last < e.First: // between two starts, and no snapshot shows it
+				add(e, e.Start)
+			default:
+				add(e, o.View.Times[e.First])
+			}
+		}
+		for i := range x.Machines[m].Unseen {
+			if e := &x.Machines[m].Unseen[i]; e.Side == pool.Backfill {
+				add(e, e.Start)
+			}
+		}
+	}
+	return found
+}
+
+// hoursOf turns hours into an age.
+func hoursOf(hours float64) pool.Micros { return pool.Micros(math.Round(hours * float64(pool.Hour))) }
+
+// lengthMetric returns a metric of jobs of some hours; NaN where it has no value.
+func lengthMetric(name string, hours float64, overhead pool.Micros, items []survival.Item, c survival.Curve) float64 {
+	length := hoursOf(hours)
+	switch name {
+	case "longestHours90":
+		return ofCurve("hours90", c)
+	case "longestHours75":
+		return ofCurve("hours75", c)
+	case "longestHours50":
+		return ofCurve("hours50", c)
+	case "bestCheckpointHours":
+		interval, _ := bestCheckpoint(hours, overhead, items, c)
+		return interval
+	case "gpuHoursWithCheckpoints":
+		_, cost := bestCheckpoint(hours, overhead, items, c)
+		return cost
+	}
+	if survival.AtRisk(items, length) < survival.MinAtRisk {
+		return math.NaN()
+	}
+	at := c.At(length)
+	low, high := at.Interval()
+	switch name {
+	case "finishPercent":
+		return 100 * at.Survival
+	case "finishLow":
+		return 100 * low
+	case "finishHigh":
+		return 100 * high
+	case "gpuHoursPerJob":
+		if at.Survival > 0 {
+			return c.Area(length) / at.Survival
+		}
+	}
+	return math.NaN()
+}
+
+// bestCheckpoint returns the interval with the lowest cost, of equal ones the smaller, and the cost; NaN where too few runs
+// tell.
+func bestCheckpoint(hours float64, overhead pool.Micros, items []survival.Item, c survival.Curve) (interval, cost float64) {
+	const rounding = 1e-12
+	interval, cost = math.NaN(), math.NaN()
+	for _, every := range []float64{0.25, 0.5, 1, 2, 3, 4, 6, hours} {
+		age := hoursOf(every) + overhead
+		if every > hours || survival.AtRisk(items, age) < survival.MinAtRisk {
+			continue
+		}
+		s := c.At(age).Survival
+		if s <= 0 {
+			continue
+		}
+		next := math.Ceil(hours/every-1e-9) * c.Area(age) / s
+		if math.IsNaN(cost) || next < cost*(1-rounding) || next <= cost*(1+rounding) && every < interval {
+			interval, cost = every, next
+		}
+	}
+	return interval, cost
+}
+
+// jobLength tables the groups by job length.
+func (a *answer) jobLength() data.Frames {
+	g := grouping{a.plan.GroupBy, a.names}
+	groups := map[group][]survival.Item{}
+	for _, r := range a.residualRuns {
+		k := g.of(r.place)
+		groups[k] = append(groups[k], r.item)
+	}
+	type row struct {
+		group  []string
+		hours  float64
+		values []float64
+	}
+	overhead := pool.Micros(a.plan.Overhead * float64(pool.Minute))
+	var rows []row
+	for k, items := range groups {
+		curve := survival.KaplanMeier(items)
+		for _, hours := range a.plan.JobHours {
+			values := make([]float64, len(a.plan.Metrics))
+			for i, name := range a.plan.Metrics {
+				values[i] = lengthMetric(name, hours, overhead, items, curve)
+			}
+			rows = append(rows, row{g.texts(k), hours, values})
+		}
+	}
+	slices.SortFunc(rows, func(x, y row) int {
+		return cmp.Or(query.CompareGroups(g.by, x.group, y.group), cmp.Compare(x.hours, y.hours))
+	})
+	column := func(of func(*row) float64) []float64 {
+		values := make([]float64, len(rows))
+		for i := range rows {
+			values[i] = of(&rows[i])
+		}
+		return values
+	}
+	var fields []*data.Field
+	for i, name := range g.by {
+		texts := make([]string, len(rows))
+		for n := range rows {
+			texts[n] = rows[n].group[i]
+		}
+		fields = append(fields, frames.Text(name, texts))
+	}
+	fields = append(fields, frames.Number("jobHours", column(func(r *row) float64 { return r.hours })))
+	for i, name := range a.plan.Metrics {
+		fields = append(fields, frames.Number(name, column(func(r *row) float64 { return r.values[i] })))
+	}
+	return frames.List(a.plan, a.about, fields...)
+}
