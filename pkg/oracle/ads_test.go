@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -62,13 +63,44 @@ func (a ad) number(name string) (float64, bool) {
 	return 0, false
 }
 
-// date in microseconds; zero dates are none.
+// date in microseconds, by a clock that is right; zero dates are none.
 func (a ad) date(name string) (int64, bool) {
+	ahead, _ := a["ahead"].(int64)
 	if x, ok := a.number(name); ok {
-		return int64(x * 1e6), x > 0
+		return int64(x*1e6) - ahead, x > 0
 	}
 	at, err := time.Parse(time.RFC3339, a.text(name))
-	return at.UnixMicro(), err == nil
+	return at.UnixMicro() - ahead, err == nil
+}
+
+// accessPoint is the owner of the clock.
+func (a ad) accessPoint() string {
+	if name := a.text("ScheddName"); name != "" {
+		return name
+	}
+	name, _, _ := strings.Cut(a.text("GlobalJobId"), "#")
+	return name
+}
+
+// clockDay is the UTC day that the ad belongs to, by its own clock.
+func (a ad) clockDay() int64 {
+	at, ok := a.end()
+	if !ok {
+		at, _ = a.date("JobCurrentStartDate")
+	}
+	ahead, _ := a["ahead"].(int64)
+	return (at + ahead) / day
+}
+
+// name tells ads apart.
+func (a ad) name() string {
+	return fmt.Sprint(a.text("GlobalJobId"), "|", a.epoch(), "|", a["recordtime"], "|", a["jobcurrentstartdate"])
+}
+
+// earlierVacate tells whether the last vacate was that of an earlier run.
+func (a ad) earlierVacate() bool {
+	vacated, ok := a.date("LastVacateTime")
+	return ok && vacated < must(a.date("JobCurrentStartDate"))
 }
 
 func (a ad) epoch() bool {
@@ -109,7 +141,7 @@ func (a ad) end() (int64, bool) {
 	last, _ := a.number("LastJobStatus")
 	status, _ := a.number("JobStatus")
 	if _, code := a.number("VacateReasonCode"); !code && status == 3 && last == 1 {
-		if at, ok := a.date("LastVacateTime"); ok {
+		if at, ok := a.date("LastVacateTime"); ok && !a.earlierVacate() {
 			return at, true
 		}
 	}
@@ -159,7 +191,7 @@ func (a ad) outcome() (outcome, cause string) {
 			return "removed", ""
 		case last == 5:
 			return "held", ""
-		case last == 1:
+		case last == 1 && !a.earlierVacate():
 			return "evicted", "" // the cause by what is seen
 		}
 	case 5:

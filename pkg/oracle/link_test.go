@@ -15,47 +15,9 @@ func (a ad) ofBackfill() bool {
 
 // link joins the apparent runs of a side with the ads, and gives each its times and outcome.
 func (v *view) link(apparent []*run, backfill bool) []*run {
-	of := map[string][]ad{}
-	for _, a := range v.ads {
-		id := a.text("GlobalJobId")
-		of[id] = append(of[id], a)
-	}
-	var whole []*run // pieces on both sides of a gap that one ad covers are one
-	for _, r := range apparent {
-		joined := false
-		for i := len(whole) - 1; i >= 0 && !joined; i-- {
-			before := whole[i]
-			if before.job != r.job || before.machine != r.machine || r.job == "" && (before.owner != r.owner || !common(before.gpus, r.gpus)) {
-				continue
-			}
-			if before.lost {
-				candidates := of[r.job]
-				if r.job == "" {
-					v.bracket(before)
-					candidates = []ad{v.byTime(before, backfill)}
-				}
-				for _, a := range candidates {
-					start, ok1 := a.date("JobCurrentStartDate")
-					end, ok2 := a.end()
-					if ok1 && ok2 && a.fits(before) && a.fits(r) &&
-						start <= v.snaps[before.last()].at+skew && end >= v.snaps[r.first()].at-skew {
-						joined = true
-					}
-				}
-			}
-			if joined {
-				before.sights = append(before.sights, r.sights...)
-				maps.Copy(before.gpus, r.gpus)
-				before.lost, before.end, before.running, before.takeover, before.takenOverBy = r.lost, r.end, r.running, r.takeover, r.takenOverBy
-			}
-			break
-		}
-		if !joined {
-			whole = append(whole, r)
-		}
-	}
+	of := v.byJob()
 	var runs []*run
-	for _, r := range whole {
+	for _, r := range v.joined(apparent, backfill) {
 		runs = append(runs, v.splitUp(r, of[r.job])...)
 	}
 	slices.SortStableFunc(runs, func(a, b *run) int { return a.first() - b.first() })
@@ -63,6 +25,74 @@ func (v *view) link(apparent []*run, backfill bool) []*run {
 		v.resolve(r, of[r.job], backfill, runs)
 	}
 	return runs
+}
+
+func (v *view) byJob() map[string][]ad {
+	of := map[string][]ad{}
+	for _, a := range v.ads {
+		id := a.text("GlobalJobId")
+		of[id] = append(of[id], a)
+	}
+	return of
+}
+
+// joined makes one run of pieces on both sides of a gap, or of the machine's absence.
+func (v *view) joined(apparent []*run, backfill bool) (whole []*run) {
+	of := v.byJob()
+	for _, piece := range apparent {
+		r := *piece
+		r.gpus, r.sights = maps.Clone(r.gpus), slices.Clone(r.sights)
+		v.bracket(&r)
+		joined := false
+		for i := len(whole) - 1; i >= 0; i-- {
+			before := whole[i]
+			if before.job != r.job || before.machine != r.machine || r.job == "" && (before.owner != r.owner || !common(before.gpus, r.gpus)) {
+				continue
+			}
+			if joined = before.lost && v.oneRun(before, &r, of[r.job], backfill); joined {
+				before.sights = append(before.sights, r.sights...)
+				maps.Copy(before.gpus, r.gpus)
+				before.lost, before.end, before.running, before.takeover, before.takenOverBy = r.lost, r.end, r.running, r.takeover, r.takenOverBy
+			}
+			break
+		}
+		if !joined {
+			whole = append(whole, &r)
+		}
+	}
+	return whole
+}
+
+// oneRun tells whether a lost piece and the next one are one run.
+func (v *view) oneRun(before, after *run, ads []ad, backfill bool) bool {
+	covering, starting := ads, ads
+	if after.job == "" {
+		v.bracket(before)
+		covering, starting = []ad{v.byTime(before, backfill)}, []ad{v.byTime(after, backfill)}
+	}
+	lastSeen, seen := v.snaps[before.last()].at, v.snaps[after.first()].at
+	for _, a := range covering {
+		start, ok1 := a.date("JobCurrentStartDate")
+		end, ok2 := a.end()
+		if ok1 && ok2 && a.fits(before) && a.fits(after) && start <= lastSeen+skew && end >= seen-skew {
+			return true
+		}
+	}
+	next := before.last() + 1
+	for !v.snaps[next].machines[before.machine] {
+		next++
+	}
+	if next != after.first() || !common(after.opening, before.gpus) {
+		return false
+	}
+	for _, a := range starting {
+		for _, name := range []string{"JobCurrentStartDate", "JobLastStartDate", "JobStartDate"} {
+			if at, ok := a.date(name); ok && at > lastSeen && at <= seen+skew {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // bracket sets between which times a run began and ended.
@@ -82,6 +112,7 @@ func (v *view) bracket(r *run) {
 // splitUp splits a run at the job's starts inside it.
 func (v *view) splitUp(r *run, ads []ad) []*run {
 	v.bracket(r)
+	r.begun, r.lasted = r.first(), r.last()
 	var starts []int64
 	for _, a := range ads {
 		if start, ok := a.date("JobCurrentStartDate"); ok && r.job != "" && a.fits(r) && start > r.seen+skew && start <= r.lastSeen {
@@ -142,8 +173,14 @@ func (v *view) resolve(r *run, ads []ad, backfill bool, all []*run) {
 		}
 	}
 	own, link, later := v.describes(r, ads)
-	if r.link = link; r.job == "" && own != nil {
-		r.link = "machine and time"
+	if r.job == "" {
+		later = nil
+		if link, own = "none", nil; ads != nil {
+			link, own, ads = "machine and time", ads[0], v.ads
+		}
+	}
+	if r.link = link; own != nil {
+		r.own = own.name()
 	}
 	stated, cause, ended := "", "", false
 	if own != nil {
@@ -156,8 +193,10 @@ func (v *view) resolve(r *run, ads []ad, backfill bool, all []*run) {
 		stated, cause = own.outcome()
 		if stated == "" && own.epoch() { // its times only: the history ad of the same run
 			for _, a := range ads {
-				if !a.epoch() && must(a.date("JobCurrentStartDate")) == must(own.date("JobCurrentStartDate")) && a.machine() == own.machine() {
+				apart := must(a.date("JobCurrentStartDate")) - must(own.date("JobCurrentStartDate"))
+				if !a.epoch() && max(apart, -apart) <= skew && a.machine() == own.machine() && a.text("GlobalJobId") == own.text("GlobalJobId") {
 					stated, cause = a.outcome()
+					break
 				}
 			}
 		}
@@ -170,12 +209,13 @@ func (v *view) resolve(r *run, ads []ad, backfill bool, all []*run) {
 	}
 	if later != nil { // a later run began: this one did not complete
 		for _, name := range []string{"JobStartDate", "JobLastStartDate"} { // the second before the first
-			if at, ok := later.date(name); own == nil && !r.part && inStart(at, ok) {
+			at, ok := later.date(name)
+			if own == nil && !r.part && inStart(at, ok) && (name != "JobStartDate" || !v.otherBegan(r, at, ads)) {
 				r.started = at
 			}
 		}
 		vacated, ok := later.date("LastVacateTime")
-		if ok = inEnd(vacated, ok); ok && !ended {
+		if ok = inEnd(vacated, ok) && vacated >= r.started; ok && !ended {
 			r.ended, ended = vacated, true
 		}
 		if holds, _ := later.number("NumHolds"); stated == "" && (holds == 0 || ok) {
@@ -188,11 +228,14 @@ func (v *view) resolve(r *run, ads []ad, backfill bool, all []*run) {
 		}
 	}
 	r.running = r.running && !ended
-	again := false // a later run of the job; for a lost one: elsewhere
+	again := false // a later run of the job
 	for _, x := range all {
-		if x.job == r.job && r.job != "" && x.first() > r.last() && !(r.lost && x.machine == r.machine && common(x.gpus, r.gpus)) {
+		if x.job == r.job && r.job != "" && x.first() > r.last() {
 			again = true
 		}
+	}
+	if !r.running {
+		r.ended = max(r.ended, r.started)
 	}
 	r.evidence = "none"
 	switch {
@@ -236,7 +279,7 @@ func (v *view) describes(r *run, ads []ad) (own ad, link string, later ad) {
 				(epoch == nil || overlaps(a) && !overlaps(epoch) || overlaps(a) == overlaps(epoch) && start(a) >= start(epoch)) {
 				epoch = a
 			}
-		case start(a) <= max(r.lastSeen, r.started)+skew && must(a.date("RecordTime")) >= r.seen-skew: // one written before the run was seen tells nothing of it
+		case start(a) <= max(r.lastSeen, r.started)+skew:
 			if history == nil || start(a) >= start(history) {
 				history = a
 			}
@@ -257,6 +300,27 @@ func (v *view) describes(r *run, ads []ad) (own ad, link string, later ad) {
 		return nil, "job only", nil
 	}
 	return nil, "none", nil
+}
+
+// otherBegan tells whether another run of the job began at the start of its first run.
+func (v *view) otherBegan(r *run, at int64, ads []ad) bool {
+	for _, a := range ads {
+		if start, ok := a.date("JobCurrentStartDate"); ok && max(start-at, at-start) <= skew && !a.fits(r) {
+			return true
+		}
+	}
+	for _, backfill := range []bool{true, false} {
+		for _, shown := range v.shown[backfill] {
+			x := new(run)
+			*x = *shown
+			v.bracket(x)
+			same := x.machine == r.machine && backfill == r.backfill && x.first() >= r.begun && x.first() <= r.lasted
+			if x.job == r.job && !same && x.first() <= r.first() && at <= x.seen+skew && (x.previous == 0 || at > x.previous-skew) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func must(at int64, _ bool) int64 { return at }

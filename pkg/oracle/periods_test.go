@@ -170,14 +170,15 @@ func (v *view) periods(tenure bool) (list []period) {
 					}
 				}
 			}
-			if p.end > v.to {
-				p.end, p.reason, p.job, p.link = v.to, "window", "", ""
+			for _, p := range v.parts(p, tenure) {
+				if p.end > v.to {
+					p.end, p.reason, p.job, p.link = v.to, "window", "", ""
+				}
+				p.censored = p.reason == "gap" || p.reason == "window"
+				if p.end >= v.from && p.start <= v.to {
+					list = append(list, p)
+				}
 			}
-			p.censored = p.reason == "gap" || p.reason == "window"
-			if p.end < v.from || p.start > v.to {
-				continue
-			}
-			list = append(list, p)
 		}
 	}
 	return list

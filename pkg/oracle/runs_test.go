@@ -18,6 +18,9 @@ type view struct {
 	ever     map[string]bool   // GPUs that are in the pool on a day of the snapshots
 	backfill []*run
 	primary  []*run
+	shown    map[bool][]*run  // what the snapshots show on backfill and on primary
+	unseen   []*run           // on both sides
+	clocks   map[string]int64 // access point|UTC day → how far its clock is ahead
 }
 
 func newView(r *records, ads []ad, jobs bool, from, to int64) *view {
@@ -33,8 +36,11 @@ func newView(r *records, ads []ad, jobs bool, from, to int64) *view {
 	for _, k := range v.poolGPUs() {
 		v.ever[k] = true
 	}
-	v.backfill = v.link(v.apparent(true), true)
-	v.primary = v.link(v.apparent(false), false)
+	v.shown = map[bool][]*run{true: v.apparent(true), false: v.apparent(false)}
+	v.correct()
+	v.backfill = v.link(v.shown[true], true)
+	v.primary = v.link(v.shown[false], false)
+	v.unseen = v.findUnseen()
 	return v
 }
 
@@ -45,9 +51,14 @@ func (v *view) gap(i int) bool { return v.snaps[i].at-v.snaps[i-1].at > v.limit(
 type run struct {
 	job, owner, machine string
 	gpus                map[string]bool
-	sights              []int // snapshots at which it is seen
-	next                int   // the snapshot after a part that no snapshot shows
-	end                 int   // the first snapshot at which it is over, -1: lost or running
+	opening             map[string]bool // those of its first snapshot
+	own                 string          // the ad that describes it
+	backfill, hidden    bool            // hidden: no snapshot shows it
+	place               gpu             // of a hidden run
+	sights              []int           // snapshots at which it is seen
+	begun, lasted       int             // first and last snapshot of the run that this is a part of
+	next                int             // the snapshot after a part that no snapshot shows
+	end                 int             // the first snapshot at which it is over, -1: lost or running
 	lost                bool
 	stale               bool
 
@@ -87,7 +98,7 @@ func (r *run) ids() []string {
 }
 
 // held returns the GPUs that each job holds at a snapshot on one side. A backfill row of a GPU that is claimed on primary
-// holds nothing; of a job with such a row the others are stale as well: they begin no run. Of machines with GPUs outside the pool, only those in it count.
+// holds nothing; of a job with such a row the others are stale as well: they begin no run.
 func (v *view) held(s snapshot, backfill bool) (map[string]*run, []string) {
 	taken := map[string]bool{}
 	for _, w := range s.rows {
@@ -97,7 +108,7 @@ func (v *view) held(s snapshot, backfill bool) (map[string]*run, []string) {
 	}
 	jobs, order := map[string]*run{}, []string(nil)
 	for _, w := range s.rows {
-		if w.backfill != backfill || w.state != "Claimed" || !v.ever[key(w.machine, w.gpu)] {
+		if w.backfill != backfill || w.state != "Claimed" {
 			continue
 		}
 		k := w.job + "|" + w.machine
@@ -105,7 +116,7 @@ func (v *view) held(s snapshot, backfill bool) (map[string]*run, []string) {
 			k = w.owner + "|" + w.machine + "|" + w.gpu
 		}
 		if jobs[k] == nil {
-			jobs[k] = &run{job: w.job, owner: w.owner, machine: w.machine, gpus: map[string]bool{}}
+			jobs[k] = &run{job: w.job, owner: w.owner, machine: w.machine, backfill: backfill, gpus: map[string]bool{}}
 			order = append(order, k)
 		}
 		if backfill && taken[key(w.machine, w.gpu)] {
@@ -185,7 +196,7 @@ func (v *view) apparent(backfill bool) (runs []*run) {
 		for _, k := range order {
 			r := now[k]
 			if open[k] == nil && !(r.stale && r.job != "") && len(r.gpus) > 0 {
-				r.sights, r.end = []int{i}, -1
+				r.sights, r.end, r.opening = []int{i}, -1, maps.Clone(r.gpus)
 				open[k] = r
 				openKeys = append(openKeys, k)
 			}

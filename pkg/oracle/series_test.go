@@ -106,7 +106,10 @@ func (v *view) evictionSeries(group grouping, length int64) map[cell]float64 {
 			for _, metric := range []string{"evictions", "lostGpuHours", "runs"} {
 				points[cell{g, metric, b}] = sums[cell{g, metric, b}]
 			}
-			points[cell{g, "ratePer100GpuHours", b}] = 100 * sums[cell{g, "evictions", b}] / sums[cell{g, "hours", b}]
+			points[cell{g, "ratePer100GpuHours", b}] = math.NaN()
+			if hours := sums[cell{g, "hours", b}]; hours >= 1 {
+				points[cell{g, "ratePer100GpuHours", b}] = 100 * sums[cell{g, "evictions", b}] / hours
+			}
 		}
 	}
 	return points
@@ -152,7 +155,7 @@ func (v *view) weekly(zone *time.Location) map[string]map[[2]int]float64 {
 			figures["available"][c] = sums["available"][c] / sums["snapshots"][c]
 			figures["usedPercent"][c] = 100 * sums["used"][c] / (sums["used"][c] + sums["available"][c])
 			figures["ratePer100GpuHours"][c] = 100 * sums["evictions"][c] / sums["hours"][c]
-			if sums["hours"][c] == 0 {
+			if sums["hours"][c] < 1 {
 				figures["ratePer100GpuHours"][c] = math.NaN()
 			}
 			figures["evictions"][c] = sums["evictions"][c]
@@ -223,7 +226,7 @@ func drawn(items []competitor) (steps map[float64][2]float64, from, until float6
 
 // tenureItems and runItems are what the curves are drawn of.
 func (v *view) tenureItems() (items []competitor) {
-	for _, it := range v.items(v.periods(true), func(p period) bool { return p.reason == "reclaimed" }) {
+	for _, it := range v.items(v.periods(true), func(p period) bool { return !p.censored }) {
 		items = append(items, competitor{it, false})
 	}
 	return items

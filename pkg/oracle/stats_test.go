@@ -182,7 +182,7 @@ func (v *view) availability(group grouping) map[string]figures {
 			}
 			f["restrictedMeanHours"] = area + (horizon-x)*s
 		}
-		steps = kaplanMeier(v.items(tenures[g], func(p period) bool { return p.reason == "reclaimed" }))
+		steps = kaplanMeier(v.items(tenures[g], func(p period) bool { return !p.censored }))
 		f["hours90"] = firstAtMost(steps, 90, true)
 		f["hours75"] = firstAtMost(steps, 75, true)
 		f["hours50"] = firstAtMost(steps, 50, true)
@@ -212,9 +212,14 @@ func (s seen) hours() float64 { return max(0, float64(s.end-s.started)/float64(h
 
 // runs that overlap [from, to]; hours inside are those in it.
 func (v *view) runs(from, to int64) (list []seen) {
-	for _, r := range v.backfill {
-		s := seen{run: r, end: r.ended, outcome: r.outcome, evidence: r.evidence, cause: r.cause}
-		s.gpu = v.attribute[v.snaps[r.first()].at/day][key(r.machine, r.ids()[0])]
+	for _, r := range slices.Concat(v.backfill, v.unseen) {
+		if !r.backfill {
+			continue
+		}
+		s := seen{run: r, end: r.ended, outcome: r.outcome, evidence: r.evidence, cause: r.cause, gpu: r.place}
+		if !r.hidden {
+			s.gpu = v.attribute[v.snaps[r.first()].at/day][key(r.machine, r.ids()[0])]
+		}
 		if r.running || r.ended > to {
 			s.end, s.outcome, s.evidence, s.cause = to, "running", "none", ""
 			if last := v.snaps[len(v.snaps)-1].at; r.running && to-last > v.limit(last) {
@@ -234,7 +239,7 @@ func (v *view) runs(from, to int64) (list []seen) {
 func (v *view) tooFewLinks() bool {
 	ended, known := 0, 0
 	for _, s := range v.runs(v.from, v.to) {
-		if !s.running && s.ended < v.now-30*minute {
+		if !s.hidden && !s.running && s.ended < v.now-30*minute {
 			ended++
 			if linked(s.run) {
 				known++
@@ -254,13 +259,15 @@ func (v *view) evictions(group grouping) (all, byCause, byEvidence map[string]fi
 	}
 	blind := v.tooFewLinks()
 	for g, list := range lists {
-		f := figures{"runs": float64(len(list))}
+		f := figures{"runs": float64(len(list)), "unseen": 0.0}
 		total := 0.0
 		for _, o := range []string{"evicted", "completed", "removed", "held", "running", "lost", "ambiguous"} {
 			f[o] = 0.0
 		}
 		for _, s := range list {
-			total += s.inside
+			if total += s.inside; s.hidden {
+				f["unseen"] = f["unseen"].(float64) + 1
+			}
 			f[s.outcome] = f[s.outcome].(float64) + 1
 		}
 		part := func(f figures, which func(s seen) bool) {
@@ -277,13 +284,15 @@ func (v *view) evictions(group grouping) (all, byCause, byEvidence map[string]fi
 				f["medianHoursToEviction"] = nil
 			}
 			f["ratePer100GpuHours"], f["rateLow"], f["rateHigh"], f["lostPercent"] = nil, nil, nil, nil
-			if total > 0 {
+			if total >= 1 {
 				f["ratePer100GpuHours"] = 100 * d / total
 				f["rateLow"] = 0.0
 				if d > 0 {
 					f["rateLow"] = 100 * distuv.ChiSquared{K: 2 * d}.Quantile(0.025) / 2 / total
 				}
 				f["rateHigh"] = 100 * distuv.ChiSquared{K: 2*d + 2}.Quantile(0.975) / 2 / total
+			}
+			if total > 0 {
 				f["lostPercent"] = 100 * lost / total
 			}
 		}
