@@ -22,16 +22,22 @@ type Question struct {
 // Ask looks up the ads of the wanted runs' jobs and of those that tell of the access points' clocks, all at once, and the
 // epoch ads of short runs. A source that does not answer is no error: the result is nil, and failure says why.
 func (o *Observed) Ask(ctx context.Context, source jobs.Source, q Question) (ads *Ads, notices []string, failure, err error) {
-	a := asking{Observed: o, ctx: ctx, source: source, ads: &Ads{jobs: make([][]jobs.Ad, len(o.jobs().jobs)), machines: make([][]jobs.Ad, len(o.Machines)), epochs: make([][]jobs.Ad, len(o.Machines))}}
-	telling := o.tellsOfClocks(q.Window)
+	count := len(o.jobs().jobs)
+	a := asking{Observed: o, ctx: ctx, source: source, known: make([]bool, count), ads: &Ads{
+		jobs: make([][]jobs.Ad, count), machines: make([][]jobs.Ad, len(o.Machines)), epochs: make([][]jobs.Ad, len(o.Machines)),
+	}}
+	nameless := func(m, r int) bool {
+		return q.Wanted(m, r) || q.Unseen.Contains(o.View.Times[o.Machines[m].Runs[r].First])
+	}
+	var telling Wanted
 	for _, step := range []func() error{
-		func() error { return a.ofJobs(func(m, r int) bool { return q.Wanted(m, r) || telling(m, r) }) },
-		func() error {
-			return a.onMachines(func(m, r int) bool {
-				return q.Wanted(m, r) || q.Unseen.Contains(o.View.Times[o.Machines[m].Runs[r].First])
-			})
-		},
+		func() error { return a.ofJobs(q.Wanted) },
+		func() error { return a.onMachines(nameless) },
 		func() error { return a.ofShortRuns(q.Unseen) },
+		func() error {
+			telling = o.tellsOfClocks(a.ads.span(q.Window))
+			return a.ofJobs(telling)
+		},
 	} {
 		if err := step(); err != nil {
 			if ctx.Err() != nil || pool.FaultOf(err) == 0 {
@@ -52,6 +58,7 @@ type asking struct {
 	ctx     context.Context
 	source  jobs.Source
 	ads     *Ads
+	known   []bool // jobs that were asked for, by number
 	notices []string
 }
 
@@ -61,6 +68,21 @@ func (a *asking) note(r jobs.Result) {
 			a.notices = append(a.notices, n)
 		}
 	}
+}
+
+// span is a window and the days that the ads belong to.
+func (a *Ads) span(w pool.Window) pool.Window {
+	for _, lists := range [][][]jobs.Ad{a.jobs, a.machines, a.epochs} {
+		for _, list := range lists {
+			for i := range list {
+				if r := recordOf(&list[i], nil); r.start != 0 || r.end != 0 {
+					at := pool.Micros(r.day()) * pool.Day
+					w.From, w.To = min(w.From, at), max(w.To, at)
+				}
+			}
+		}
+	}
+	return w
 }
 
 // tellsOfClocks chooses the runs whose ads belong to a window's days and to those around them.
@@ -80,7 +102,7 @@ func (a *asking) ofJobs(wanted Wanted) error {
 	lastSeen := slices.Repeat([]int32{-1}, len(index.jobs))
 	for m := range a.Machines {
 		for r := range a.Machines[m].Runs {
-			if job := index.of[m][r]; job >= 0 && wanted(m, r) {
+			if job := index.of[m][r]; job >= 0 && !a.known[job] && wanted(m, r) {
 				lastSeen[job] = max(lastSeen[job], a.Machines[m].Runs[r].Last)
 			}
 		}
@@ -99,7 +121,7 @@ func (a *asking) ofJobs(wanted Wanted) error {
 	}
 	a.note(result)
 	for i, job := range numbers {
-		a.ads.jobs[job] = result.Ads[i]
+		a.ads.jobs[job], a.known[job] = result.Ads[i], true
 	}
 	return nil
 }

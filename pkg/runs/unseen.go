@@ -171,7 +171,7 @@ func (l *linker) hidden(r record, ads *Ads) (Explained, bool) {
 	return e, true
 }
 
-// taken reports whether an ad describes a run that snapshots show: one of its job on the machine, or one without a
+// taken reports whether an ad describes a run that snapshots show: one of its job on the machine, on either side, or one without a
 // GlobalJobId that began then.
 func (l *linker) taken(e Explained, ad *jobs.Ad) bool {
 	runs := l.machine.Runs
@@ -186,10 +186,12 @@ func (l *linker) taken(e Explained, ad *jobs.Ad) bool {
 	is := func(x Explained) bool {
 		return x.own != nil && x.own.Kind == jobs.Epoch && x.own.GlobalJobID == ad.GlobalJobID && x.own.RecordTime.Equal(ad.RecordTime) && x.own.JobCurrentStartDate.Equal(ad.JobCurrentStartDate)
 	}
-	if pieces := same(e.Run); len(pieces) > 0 {
-		l.joined = l.explain(pieces, l.records(int(pieces[0])), l.joined[:0])
-		if slices.ContainsFunc(l.joined, is) {
-			return true
+	for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
+		if pieces := same(&Run{Job: e.Job, Side: side}); len(pieces) > 0 {
+			l.joined = l.explain(pieces, l.records(int(pieces[0])), l.joined[:0])
+			if slices.ContainsFunc(l.joined, is) {
+				return true
+			}
 		}
 	}
 	for _, r := range same(&Run{Side: e.Side}) {
