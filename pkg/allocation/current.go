@@ -92,6 +92,7 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		r := gpuRow{
 			device: query.Shown("device", names[model.Device]), memory: model.Memory / 1024, category: counts.CategoryOf(class, side, row).String(),
 			state: state.String(), job: view.Names.JobText(row.Job), since: since, hours: pool.Hours(at - since),
+			preventReason: names[row.Reason],
 		}
 		machine, id := view.Names.GPU(day.GPU(i))
 		r.machine, r.gpu = names[machine], names[id]
@@ -107,9 +108,9 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 }
 
 type gpuRow struct {
-	machine, gpu, device, category, state, user, job string
-	memory, hours                                    float64
-	since                                            pool.Micros
+	machine, gpu, device, category, state, user, job, preventReason string
+	memory, hours                                                   float64
+	since                                                           pool.Micros
 }
 
 func gpuTable(p *query.Plan, about *frames.About, rows []gpuRow) data.Frames {
@@ -124,6 +125,7 @@ func gpuTable(p *query.Plan, about *frames.About, rows []gpuRow) data.Frames {
 		frames.Text("job", column(rows, func(r *gpuRow) string { return r.job })),
 		frames.Time("since", column(rows, func(r *gpuRow) pool.Micros { return r.since })),
 		frames.Number("hours", column(rows, func(r *gpuRow) float64 { return r.hours })),
+		frames.Text("preventReason", column(rows, func(r *gpuRow) string { return r.preventReason })),
 	)
 }
 

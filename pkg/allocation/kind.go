@@ -3,10 +3,10 @@ package allocation
 import "github.com/chtc/gpureports/pkg/query"
 
 var (
-	groupings      = []string{"category", "slots", "device", "memory", "machine", "ownership", "project"}
+	groupings      = []string{"category", "slots", "device", "memory", "tier", "machine", "ownership", "project", "preventReason"}
 	metrics        = []string{"allocatedPercent", "allocated", "available", "free", "unclaimed", "drained", "prevented"}
 	healthMetrics  = []string{"snapshotAgeSeconds", "coveragePercent", "gpusSeen", "gpusLost", "jobsLagSeconds", "linkRate", "clockErrorSeconds"}
-	machineFilters = []string{"devices", "machines", "ownerships", "projects", "idle"}
+	machineFilters = []string{"devices", "tiers", "machines", "ownerships", "projects", "idle"}
 )
 
 // Kind describes the kind.

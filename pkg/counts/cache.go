@@ -50,7 +50,7 @@ func questionOf(p *query.Plan, by grouping) (question [sha256.Size]byte, err err
 	}
 	text, err := json.Marshal([]any{
 		p.Env.Zone.Key(), p.Env.SliceMinutes, bucket, p.Location.String(), fmt.Sprint(by), p.Filter, p.Select.OldDevices,
-		slices.Sorted(maps.Keys(p.Env.Lists.CHTCOwned)), p.Env.Lists.Excluded,
+		slices.Sorted(maps.Keys(p.Env.Lists.CHTCOwned)), p.Env.Lists.Excluded, p.Env.Lists.Tiers,
 	})
 	if err != nil {
 		return question, fmt.Errorf("naming the count: %w", err)

@@ -344,14 +344,14 @@ func (c *dayCount) classifyGPUs() {
 	}
 }
 
-// classifyRows puts rows into classes: those with equal states, projects and users as far as they matter.
+// classifyRows puts rows into classes: those with equal projects, users and reasons as far as they matter.
 func (c *dayCount) classifyRows() {
 	c.codes, c.ofRow = c.codes[:0], c.ofRow[:0]
 	for i := range c.rows {
 		c.codes = append(c.codes, codeOf(&c.rows[i]))
 	}
 	byProject := c.classify.by.project || !c.classify.selected.Projects.All()
-	if !byProject && !c.classify.byUser {
+	if !byProject && !c.classify.byUser && !c.classify.by.preventReason {
 		for i := range c.rows {
 			class := int32(0)
 			if c.rows[i].Project != 0 {
@@ -363,14 +363,17 @@ func (c *dayCount) classifyRows() {
 		return
 	}
 	type key struct {
-		hasProject    bool
-		project, user timeline.Symbol
+		hasProject            bool
+		project, user, reason timeline.Symbol
 	}
 	index := map[key]int32{}
 	for i := range c.rows {
 		k := key{hasProject: c.rows[i].Project != 0}
 		if byProject {
 			k.project = c.rows[i].Project
+		}
+		if c.classify.by.preventReason {
+			k.reason = c.rows[i].Reason
 		}
 		if c.classify.byUser {
 			k.user = c.rows[i].User

@@ -14,7 +14,9 @@ type Group struct {
 	Side                           pool.Side
 	Ownership                      pool.Ownership
 	Memory                         uint8 // index of pool.MemoryClasses
+	Tier                           string
 	Device, Machine, Project, User timeline.Symbol
+	PreventReason                  timeline.Symbol
 }
 
 // Texts returns the group's values by grouping, as tables show them.
@@ -30,6 +32,10 @@ func (g *Group) Texts(groupings, names []string) []string {
 			texts[i] = g.Ownership.String()
 		case "memory":
 			texts[i] = pool.MemoryClasses[g.Memory]
+		case "tier":
+			texts[i] = g.Tier
+		case "preventReason":
+			texts[i] = names[g.PreventReason]
 		case "device":
 			texts[i] = query.Shown(name, names[g.Device])
 		case "machine":
@@ -44,11 +50,14 @@ func (g *Group) Texts(groupings, names []string) []string {
 }
 
 // grouping says which fields of a Group are told apart.
-type grouping struct{ category, side, ownership, memory, device, machine, project, user bool }
+type grouping struct{ category, side, ownership, memory, device, machine, project, user, tier, preventReason bool }
 
 func groupingOf(names []string) grouping {
 	has := func(name string) bool { return slices.Contains(names, name) }
-	return grouping{has("category"), has("slots"), has("ownership"), has("memory"), has("device"), has("machine"), has("project"), has("user")}
+	return grouping{
+		has("category"), has("slots"), has("ownership"), has("memory"), has("device"), has("machine"), has("project"), has("user"),
+		has("tier"), has("preventReason"),
+	}
 }
 
 // Classifier puts rows into groups and applies filters. It remembers what it found out about texts; one goroutine uses it.
@@ -116,6 +125,7 @@ type GPUClass struct {
 	Ownership       pool.Ownership // of the machine on this day
 	chtcOwned       bool
 	memory          uint8
+	tier            string
 	device, machine timeline.Symbol
 }
 
@@ -134,6 +144,9 @@ func (c *Classifier) GPU(d *timeline.Day, i int) (GPUClass, bool) {
 	class := GPUClass{Ownership: ownership, chtcOwned: m.chtcOwned}
 	if c.by.memory {
 		class.memory = uint8(slices.Index(pool.MemoryClasses, pool.MemoryClass(model.Memory)))
+	}
+	if c.by.tier {
+		class.tier = c.lists.TierOf(c.names[model.Device])
 	}
 	if c.by.device {
 		class.device = model.Device
@@ -166,7 +179,7 @@ func (c *Classifier) group(gpu GPUClass, side pool.Side, row *timeline.Row, user
 	if !c.selected.Categories[category] || !c.project(row.Project) || c.byUser && !c.user(user) {
 		return Group{}, false
 	}
-	g := Group{Memory: gpu.memory, Device: gpu.device, Machine: gpu.machine}
+	g := Group{Memory: gpu.memory, Tier: gpu.tier, Device: gpu.device, Machine: gpu.machine}
 	if c.by.category {
 		g.Category = category
 	}
@@ -181,6 +194,9 @@ func (c *Classifier) group(gpu GPUClass, side pool.Side, row *timeline.Row, user
 	}
 	if c.by.user {
 		g.User = user
+	}
+	if c.by.preventReason {
+		g.PreventReason = row.Reason
 	}
 	return g, true
 }

@@ -202,7 +202,7 @@ func TestResourceErrors(t *testing.T) {
 		status     int
 		words      []string
 	}{
-		{"values/colour", nil, 404, []string{"colour", "category", "slots", "device", "machine", "ownership", "project", "user", "memory"}},
+		{"values/colour", nil, 404, []string{"colour", "category", "slots", "device", "machine", "ownership", "project", "user", "memory", "tier"}},
 		{"value", nil, 404, []string{"/values/{dimension}", "/range"}},
 		{"values/device", url.Values{"filter": {`{"device": ["x"]}`}}, 400, []string{"device", "devices"}},
 		{"values/device", url.Values{"filter": {`{"devices": ["/(/"]}`}}, 400, []string{"pattern"}},

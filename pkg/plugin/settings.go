@@ -28,6 +28,7 @@ type Settings struct {
 	SliceMinutes       int             `json:"sliceMinutes"`
 	CHTCOwnedFile      string          `json:"chtcOwnedFile"`
 	HostExclusionsFile string          `json:"hostExclusionsFile"`
+	GPUTiersFile       string          `json:"gpuTiersFile"`
 	CacheDir           string          `json:"cacheDir"`    // absolute; "" keeps the cache in memory only
 	CacheMaxMB         int             `json:"cacheMaxMB"`  // in memory
 	CacheDiskMB        int             `json:"cacheDiskMB"` // on disk
@@ -66,7 +67,7 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 	for _, d := range []struct {
 		value *string
 		empty string
-	}{{&s.CHTCOwnedFile, "chtc_owned"}, {&s.HostExclusionsFile, "masked_hosts.yaml"}, {&s.JobsPath, "jobs.db"}, {&s.Jobs, jobsNone}} {
+	}{{&s.CHTCOwnedFile, "chtc_owned"}, {&s.HostExclusionsFile, "masked_hosts.yaml"}, {&s.GPUTiersFile, "gpu_tiers.yaml"}, {&s.JobsPath, "jobs.db"}, {&s.Jobs, jobsNone}} {
 		if *d.value = strings.TrimSpace(*d.value); *d.value == "" {
 			*d.value = d.empty
 		}

@@ -16,7 +16,7 @@ func TestSettingsDefaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "UTC", s.zone.Key())
 	s.zone = nil
-	require.Equal(t, Settings{SnapshotDir: "/data", SliceMinutes: 15, CHTCOwnedFile: "chtc_owned", HostExclusionsFile: "masked_hosts.yaml",
+	require.Equal(t, Settings{SnapshotDir: "/data", SliceMinutes: 15, CHTCOwnedFile: "chtc_owned", HostExclusionsFile: "masked_hosts.yaml", GPUTiersFile: "gpu_tiers.yaml",
 		CacheMaxMB: 512, CacheDiskMB: 2048, Jobs: "none", JobsPath: "jobs.db", FiscalYearStart: 1}, s)
 	s, err = ParseSettings(json.RawMessage(`{"snapshotDir": "/data", "sliceMinutes": 0, "timezone": [{"until": "2026-05-14 00:00:00", "zone": "America/Chicago"}, {"zone": "UTC"}]}`))
 	require.NoError(t, err)

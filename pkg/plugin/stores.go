@@ -43,5 +43,8 @@ func openStores(ctx context.Context, instance backend.DataSourceInstanceSettings
 // env is what settings and list files say now.
 func (s *opened) env() (query.Env, error) {
 	lists, err := s.dir.Lists(s.settings.CHTCOwnedFile, s.settings.HostExclusionsFile)
+	if err == nil {
+		lists.Tiers, err = s.dir.Tiers(s.settings.GPUTiersFile)
+	}
 	return query.Env{Zone: s.settings.zone, SliceMinutes: s.settings.SliceMinutes, YearStart: s.settings.FiscalYearStart, Lists: lists}, err
 }

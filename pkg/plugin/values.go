@@ -90,6 +90,8 @@ func (c *collector) day(day *timeline.Day, from, to int) {
 			c.add(name)
 		case "ownership":
 			c.add(ownership.String())
+		case "tier":
+			c.add(lists.TierOf(device))
 		case "memory":
 			c.add(pool.MemoryClass(model.Memory))
 		}

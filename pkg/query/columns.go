@@ -90,7 +90,7 @@ var FilterWords = []Word{
 	{"ownerships", "Ownership", "Of machines: researcher owned, CHTC owned or open capacity", "ownership"},
 	{"projects", "Projects", "Projects with priority on the machine", "project"},
 	{"users", "Users", "Who holds the GPUs", "user"},
-	{"tiers", "Tiers", "Classes of GPUs, as the file of tiers says", ""},
+	{"tiers", "Tiers", "Classes of GPUs, as the file of tiers says", "tier"},
 	{"schedds", "Access points", "Where jobs were submitted", ""},
 	{"gpus", "GPUs", "Number of GPUs that jobs ask for", ""},
 	{"gpuMemory", "GPU memory", "Class of the GPU memory that jobs ask for", ""},
@@ -107,6 +107,7 @@ var DimensionWords = []Word{
 	{Name: "project", Label: "Projects"},
 	{Name: "user", Label: "Users"},
 	{Name: "memory", Label: "Memory", Description: "Classes of GPU memory"},
+	{Name: "tier", Label: "Tiers", Description: "Classes of GPUs by performance"},
 }
 
 // DurationWords are the Durations as people read them.

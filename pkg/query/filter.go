@@ -23,6 +23,8 @@ type Selection struct {
 	Schedds, GPUs, GPUMemory Texts
 	Idle                     bool
 	OldDevices               bool // include them
+
+	tierOf func(device string) string // of a device's name
 }
 
 // AllCategories reports whether no category is left out.
@@ -31,9 +33,10 @@ func (s *Selection) AllCategories() bool { return !slices.Contains(s.Categories[
 // AllOwnerships reports whether no ownership is left out.
 func (s *Selection) AllOwnerships() bool { return !slices.Contains(s.Ownerships[:], false) }
 
-// MatchDevice reports whether GPUs with the device's name count; "" is a device without a name.
+// MatchDevice reports whether GPUs with the device's name count, and their tier; "" is a device without a name.
 func (s *Selection) MatchDevice(device string) bool {
-	return (s.OldDevices || !pool.IsOldDevice(device)) && s.Devices.Match(Shown("device", device))
+	return (s.OldDevices || !pool.IsOldDevice(device)) && s.Devices.Match(Shown("device", device)) &&
+		(s.Tiers.All() || s.Tiers.Match(s.tierOf(device)))
 }
 
 // MatchProjects reports whether a list of projects, joined by commas, counts: one of its members matches, or the whole list,

@@ -52,7 +52,7 @@ const (
 
 // Filters of views.
 var (
-	GPUFilters  = []string{"categories", "slots", "devices", "machines", "ownerships", "projects"}
+	GPUFilters  = []string{"categories", "slots", "devices", "tiers", "machines", "ownerships", "projects"}
 	UserFilters = append(slices.Clone(GPUFilters), "users")
 )
 
@@ -156,7 +156,7 @@ func (k *Kind) Column(view *View, name string) Column {
 }
 
 // Dimensions are the dimensions whose values can be listed for editors and variables.
-var Dimensions = []string{"category", "slots", "device", "machine", "ownership", "project", "user", "memory"}
+var Dimensions = []string{"category", "slots", "device", "machine", "ownership", "project", "user", "memory", "tier"}
 
 // Durations are what curves and periods of backfillAvailability can measure.
 var Durations = []string{"tenure", "vacancy"}

@@ -89,6 +89,7 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 	if p.Select, err = r.Filter.compile(r.IncludeOldDevices == nil || *r.IncludeOldDevices); err != nil {
 		return nil, err
 	}
+	p.Select.tierOf = env.Lists.TierOf
 	if err := p.calendar(time.Duration(r.IntervalMs) * time.Millisecond); err != nil {
 		return nil, err
 	}
