@@ -44,7 +44,7 @@ var layers = map[string][]string{
 	"convert":                 {"pool", "snapshots/parquet"},
 	"survival":                {"pool"},
 	"query":                   {"pool", "localtime"},
-	"frames":                  {"pool", "query", "timeline"},
+	"frames":                  {"pool", "query", "timeline", "survival"},
 	"runs":                    {"parallel", "pool", "timeline", "jobs"},
 	"utilization":             {"parallel", "pool", "localtime", "timeline", "timeline/usage", "query", "frames", "jobs", "runs", "stores"},
 	"counts":                  {"parallel", "pool", "localtime", "timeline", "query", "frames"},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
@@ -205,24 +204,11 @@ func (a *answer) survival() data.Frames {
 		}
 		groups[k].add(p, a.plan.Window)
 	}
-	var curves []frames.Curve
-	few := 0
+	lives := make([]frames.Lives, 0, len(groups))
 	for k, s := range groups {
-		drawn, ok := survival.Drawn(s.items, survival.KaplanMeier)
-		if !ok {
-			few++
-			continue
-		}
-		hours, heights := drawn.Steps()
-		curves = append(curves, frames.Curve{Group: g.texts(k), From: pool.Hours(drawn.From), To: pool.Hours(drawn.Until), Hours: hours, Values: heights})
-		if drawn.From > 0 {
-			a.about.Info("%s: the curve is conditional on reaching %s h, from where at least %d GPUs are at risk", strings.TrimSpace(a.plan.Duration+" "+strings.Join(g.texts(k), ", ")), frames.Decimal(pool.Hours(drawn.From)), survival.MinAtRisk)
-		}
+		lives = append(lives, frames.Lives{Group: g.texts(k), Items: s.items})
 	}
-	if few > 0 {
-		a.about.Info("%d groups never have %d GPUs at risk: no curve", few, survival.MinAtRisk)
-	}
-	return frames.Survival(a.plan, a.about, curves)
+	return frames.Curves(a.plan, a.about, a.plan.Duration, "GPUs", lives, survival.KaplanMeier)
 }
 
 // ended counts the complete periods that end in a bucket.

@@ -364,29 +364,15 @@ func (a *answer) freeNow(list []*Wait) []float64 {
 // survival draws the share that still waits.
 func (a *answer) survival() data.Frames {
 	keys, lists := a.groups(a.plan.GroupBy)
-	var curves []frames.Curve
-	few := 0
+	lives := make([]frames.Lives, 0, len(keys))
 	for _, k := range keys {
 		var m measures
 		for _, w := range lists[k] {
 			m.add(w, a.plan.Window, 0)
 		}
-		drawn, ok := survival.Drawn(m.items, survival.KaplanMeier)
-		if !ok {
-			few++
-			continue
-		}
-		hours, heights := drawn.Steps()
-		curves = append(curves, frames.Curve{Group: a.values(k), From: pool.Hours(drawn.From), To: pool.Hours(drawn.Until), Hours: hours, Values: heights})
-		if drawn.From > 0 {
-			a.about.Info("%s: the curve is conditional on reaching %s h, from where at least %d waits are at risk",
-				strings.TrimSpace("survival "+strings.Join(a.values(k), ", ")), frames.Decimal(pool.Hours(drawn.From)), survival.MinAtRisk)
-		}
+		lives = append(lives, frames.Lives{Group: a.values(k), Items: m.items})
 	}
-	if few > 0 {
-		a.about.Info("%d groups never have %d waits at risk: no curve", few, survival.MinAtRisk)
-	}
-	return frames.Survival(a.plan, a.about, curves)
+	return frames.Curves(a.plan, a.about, "survival", "waits", lives, survival.KaplanMeier)
 }
 
 // hourOfWeek averages over the window by local weekday and hour.

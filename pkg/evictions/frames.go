@@ -197,24 +197,11 @@ func (a *answer) survival() data.Frames {
 		k := g.of(&a.runs[i], false)
 		groups[k] = append(groups[k], &a.runs[i])
 	}
-	var curves []frames.Curve
-	few := 0
+	lives := make([]frames.Lives, 0, len(groups))
 	for k, list := range groups {
-		drawn, ok := survival.Drawn(items(list, a.plan.Window), survival.AalenJohansen)
-		if !ok {
-			few++
-			continue
-		}
-		hours, heights := drawn.Steps()
-		curves = append(curves, frames.Curve{Group: g.texts(k), From: pool.Hours(drawn.From), To: pool.Hours(drawn.Until), Hours: hours, Values: heights})
-		if drawn.From > 0 {
-			a.about.Info("%s: the curve is conditional on reaching %s h, from where at least %d runs are at risk", strings.TrimSpace("survival "+strings.Join(g.texts(k), ", ")), frames.Decimal(pool.Hours(drawn.From)), survival.MinAtRisk)
-		}
+		lives = append(lives, frames.Lives{Group: g.texts(k), Items: items(list, a.plan.Window)})
 	}
-	if few > 0 {
-		a.about.Info("%d groups never have %d runs at risk: no curve", few, survival.MinAtRisk)
-	}
-	return frames.Survival(a.plan, a.about, curves)
+	return frames.Curves(a.plan, a.about, "survival", "runs", lives, survival.AalenJohansen)
 }
 
 func (a *answer) annotations() data.Frames {

@@ -14,6 +14,7 @@ import (
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/survival"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -383,4 +384,30 @@ func TestEveryColumnIsPresented(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Notices of curves come in the order of the groups, whatever the order in which a map gives them.
+func TestNoticesOfCurvesAreInOrder(t *testing.T) {
+	p := planOf(t, `{"queryType": "evictions", "view": "survival", "groupBy": ["device"]}`)
+	var lives []Lives
+	for _, device := range []string{"D", "B", "C", "A"} {
+		l := Lives{Group: []string{device}}
+		for i := range pool.Micros(8) {
+			l.Items = append(l.Items, survival.Item{Entry: pool.Hour, Exit: (i + 2) * pool.Hour, Fate: survival.Event})
+		}
+		lives = append(lives, l)
+	}
+	lives = append(lives, Lives{Group: []string{"E"}})
+	f := Curves(p, aboutOf(p), "survival", "runs", lives, survival.AalenJohansen)[0]
+	var texts []string
+	for _, n := range f.Meta.Notices {
+		texts = append(texts, n.Text)
+	}
+	require.Equal(t, []string{
+		"survival A: the curve is conditional on reaching 1 h, from where at least 5 runs are at risk",
+		"survival B: the curve is conditional on reaching 1 h, from where at least 5 runs are at risk",
+		"survival C: the curve is conditional on reaching 1 h, from where at least 5 runs are at risk",
+		"survival D: the curve is conditional on reaching 1 h, from where at least 5 runs are at risk",
+		"1 groups never have 5 runs at risk: no curve",
+	}, texts)
 }

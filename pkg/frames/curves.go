@@ -1,0 +1,43 @@
+package frames
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/survival"
+)
+
+// Lives are what a group's survival curve rests on.
+type Lives struct {
+	Group []string // by the plan's groupings
+	Items []survival.Item
+}
+
+// Curves draws a survival curve for each group. duration names what lasts, subjects whose it is ("GPUs"), in notices: of curves
+// that are conditional on reaching an age, and of groups that never have enough at risk for one.
+func Curves(p *query.Plan, a *About, duration, subjects string, groups []Lives, estimator func([]survival.Item) survival.Curve) data.Frames {
+	slices.SortStableFunc(groups, func(x, y Lives) int { return query.CompareGroups(p.GroupBy, x.Group, y.Group) })
+	var curves []Curve
+	few := 0
+	for _, g := range groups {
+		drawn, ok := survival.Drawn(g.Items, estimator)
+		if !ok {
+			few++
+			continue
+		}
+		hours, heights := drawn.Steps()
+		curves = append(curves, Curve{Group: g.Group, From: pool.Hours(drawn.From), To: pool.Hours(drawn.Until), Hours: hours, Values: heights})
+		if drawn.From > 0 {
+			a.Info("%s: the curve is conditional on reaching %s h, from where at least %d %s are at risk",
+				strings.TrimSpace(duration+" "+strings.Join(g.Group, ", ")), Decimal(pool.Hours(drawn.From)), survival.MinAtRisk, subjects)
+		}
+	}
+	if few > 0 {
+		a.Info("%d groups never have %d %s at risk: no curve", few, survival.MinAtRisk, subjects)
+	}
+	return Survival(p, a, curves)
+}
