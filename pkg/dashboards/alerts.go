@@ -45,7 +45,9 @@ const (
 	jobsBehind = 7200 // seconds since the newest job ad
 	fewLinked  = 80   // percent of backfill runs that have a job ad
 
-	freeWhileWaiting = 8 // GPUs
+	freeWhileWaiting = 8  // GPUs
+	idleGPUs         = 4  // of a model
+	halfUsed         = 50 // percent
 )
 
 // Rules are the alert rules. Their thresholds are a beginning: every pool will want to set its own.
@@ -128,6 +130,30 @@ func Rules() []Rule {
 			Description: "Over the last 2 hours backfill jobs used or could have had less than half of the GPUs of " +
 				"the 7 days before.",
 			Dashboard: "gpureports-backfill", Panel: "Backfill pool",
+		},
+		{
+			UID: "gpureports-idle", Title: "GPUs held idle for 2 h",
+			Queries: []RuleQuery{{
+				Query: ask("utilization", "timeseries").by("device").of("idle"), Since: 3 * time.Hour, Reduce: "min",
+			}},
+			Condition: fmt.Sprintf("$A >= %d", idleGPUs), For: 15 * time.Minute, Severity: "warning", NoData: normal, Failed: keepLast,
+			Summary: `{{ $labels.device }}: jobs hold {{ printf "%.0f" $values.A.Value }} GPUs and compute nothing`,
+			Description: "In every hour of the last 3 jobs held so many GPUs of this model on average without computing on them, " +
+				"by HTCondor's GPUsAverageUsage.",
+			Dashboard: "gpureports-utilisation", Panel: idleNow,
+		},
+		{
+			UID: "gpureports-h200-unused", Title: "Utilisation of H200 below 50 % for a day",
+			Queries: []RuleQuery{{
+				Query: ask("utilization", "summary").by().of("utilizationPercent").
+					where(query.Filter{Devices: []string{`/\bH200\b/`}}),
+				Since: day,
+			}},
+			Condition: fmt.Sprintf("$A < %d", halfUsed), For: time.Hour, Severity: "info", NoData: normal, Failed: keepLast,
+			Summary: `Held H200 compute {{ printf "%.0f" $values.A.Value }} % of the time`,
+			Description: "Over the last 24 hours the H200 that jobs held computed for less than half of the time that " +
+				"HTCondor's reports tell of.",
+			Dashboard: "gpureports-utilisation", Panel: usedOverTime,
 		},
 		{
 			UID: "gpureports-free-while-waiting", Title: "GPUs stay free while jobs wait for them",

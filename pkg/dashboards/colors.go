@@ -25,6 +25,8 @@ const (
 	freeColor      = green
 	drainedColor   = orange
 	preventedColor = vermilion
+	busyColor      = blue
+	idleColor      = vermilion
 )
 
 // A category has the hue of its machines' ownership. Real slots are solid, backfill slots dashed and paler.

@@ -236,13 +236,14 @@ var (
 		"meanHours": plainHours, "medianHours": plainHours, "minHours": plainHours, "maxHours": plainHours, "sdHours": plainHours,
 		"kmMedianHours": plainHours, "restrictedMeanHours": plainHours, "hours90": plainHours, "hours75": plainHours,
 		"hours50": plainHours, "medianWaitHours": plainHours, "p90WaitHours": plainHours, "meanWaitHours": plainHours,
-		"oldestHours": plainHours, "medianHoursToEviction": plainHours, "hours": plainHours, "ranHours": plainHours,
+		"oldestHours": plainHours, "idleHours": plainHours, "medianHoursToEviction": plainHours, "hours": plainHours, "ranHours": plainHours,
 	}
 	tableUnits = map[string]object{
 		"allocated": oneDecimal, "available": oneDecimal, "free": oneDecimal, "unclaimed": oneDecimal, "drained": oneDecimal,
 		"prevented": oneDecimal, "used": oneDecimal, "taken": oneDecimal, "backfillAllocated": oneDecimal, "gpuHours": oneDecimal,
 		"lostGpuHours": oneDecimal, "ratePer100GpuHours": oneDecimal, "waitingGpus": oneDecimal, "waitingJobs": oneDecimal,
-		"expansionFactor": oneDecimal, "rateLow": oneDecimal, "rateHigh": oneDecimal,
+		"expansionFactor": oneDecimal, "heldGpuHours": oneDecimal, "idleGpuHours": oneDecimal,
+		"rateLow": oneDecimal, "rateHigh": oneDecimal,
 	}
 )
 

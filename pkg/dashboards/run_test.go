@@ -415,6 +415,8 @@ func TestRulesFire(t *testing.T) {
 		"gpureports-supply":             {{map[string]float64{"A": 1, "B": 3, "C": 2, "D": 8}, true}, {map[string]float64{"A": 2, "B": 3, "C": 2, "D": 8}, false}, {map[string]float64{"A": 0, "B": 0, "C": 1, "D": 3}, false}},
 		"gpureports-jobs-behind":        {{map[string]float64{"A": 7300}, true}, {map[string]float64{"A": 600}, false}},
 		"gpureports-free-while-waiting": {{map[string]float64{"A": 8}, true}, {map[string]float64{"A": 7.9}, false}},
+		"gpureports-idle":               {{map[string]float64{"A": 4}, true}, {map[string]float64{"A": 3}, false}},
+		"gpureports-h200-unused":        {{map[string]float64{"A": 49}, true}, {map[string]float64{"A": 51}, false}},
 		"gpureports-link-rate":          {{map[string]float64{"A": 79}, true}, {map[string]float64{"A": 97}, false}},
 	} {
 		for _, example := range examples {
