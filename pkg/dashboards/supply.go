@@ -47,6 +47,14 @@ func supply() Dashboard {
 					View:  table(Override{"usedPercent", percentBar}),
 				},
 				Panel{
+					Title: "How long may a backfill job be?", Width: 24, Height: 11,
+					Description: "On each model: jobs up to so many hours finish in one run with 90 and 75 %; of jobs of 12 hours " +
+						"so many finish in one run; and longer ones should save so often, for then they cost the fewest GPU " +
+						"hours, with 5 minutes for each save.",
+					Query: longJobs(chosen),
+					View:  table(jobLengthColumns...),
+				},
+				Panel{
 					Title: "Utilisation by hour of the week", Width: 12, Height: 8,
 					Description: "Share of the backfill GPUs in use, by weekday and local hour (of the data " +
 						"source's time zone).",
@@ -63,6 +71,26 @@ func supply() Dashboard {
 			{Title: "For specialists: free periods and transitions", Collapsed: true, Panels: vacancies(chosen)},
 		},
 	}
+}
+
+// longJobs asks what becomes of jobs that are longer than most GPUs are kept.
+func longJobs(chosen query.Filter) Query {
+	q := ask("backfillAvailability", "jobLength").by("device").
+		of("longestHours90", "longestHours75", "finishPercent", "gpuHoursPerJob", "bestCheckpointHours", "gpuHoursWithCheckpoints").
+		where(chosen)
+	q.JobHours = []float64{12}
+	return q
+}
+
+// jobLengthColumns say what the figures mean for a job.
+var jobLengthColumns = []Override{
+	hidden("jobHours"),
+	{"longestHours90", object{"displayName": "90 % finish: jobs up to", "unit": "suffix:h"}},
+	{"longestHours75", object{"displayName": "75 % finish: jobs up to", "unit": "suffix:h"}},
+	{"finishPercent", with(percentBar, "displayName", "Of 12 h finish")},
+	{"gpuHoursPerJob", object{"displayName": "GPU hours for 12 h, from the beginning each time", "unit": "suffix:h"}},
+	{"bestCheckpointHours", object{"displayName": "Longer ones: save every", "unit": "suffix:h", "decimals": 2}},
+	{"gpuHoursWithCheckpoints", object{"displayName": "GPU hours for 12 h with that", "unit": "suffix:h"}},
 }
 
 // supplyFigures are what a user of backfill asks first.
