@@ -149,7 +149,7 @@ func (v *view) periods(tenure bool) (list []period) {
 			case j+1 == len(states):
 				p.end, p.reason = v.snaps[j].at, "gap"
 				if v.to-v.snaps[j].at <= v.limit(v.snaps[j].at) {
-					p.end, p.reason = v.to, "window"
+					p.end, p.reason = max(v.to, v.snaps[j].at), "window"
 				}
 			case v.gap(j+1) || states[j+1].state == "unknown":
 				p.end, p.reason = v.snaps[j].at, "gap"
