@@ -35,7 +35,7 @@ func ZoneAdvice(ctx context.Context, t *timeline.Timeline, zone *localtime.Zone,
 
 // zoneSearch looks for the time from which on the time zone does not fit. It has changed once.
 type zoneSearch struct {
-	ctx      context.Context
+	ctx      context.Context //nolint:containedctx // lives as long as one call
 	timeline *timeline.Timeline
 	zone     *localtime.Zone
 	newest   pool.Micros

@@ -112,9 +112,6 @@ func (a *answer) newest() (pool.Micros, bool) {
 	return a.polls.Times[i], true
 }
 
-// averages are the metrics that average over covered time.
-var averages = []string{"waitingGpus", "waitingJobs", "waitingUsers", freeWhileWaiting}
-
 // levels computes the averages that the plan names, by metric, then bucket, for one group's waits.
 func (a *answer) levels(c *clock, list []*Wait) map[string][]float64 {
 	found := map[string][]float64{}

@@ -61,7 +61,7 @@ func checkTruth(t *testing.T, o samplepool.Options, withAds bool, least float64)
 	for _, r := range truth.Runs {
 		starts[r.Job] = append(starts[r.Job], r.Start.UnixMicro())
 	}
-	near := pool.Micros(o.Polls.Microseconds())
+	near := o.Polls.Microseconds()
 	right, seen := 0, 0
 	var items []survival.Item
 	for _, i := range truth.Queues {

@@ -140,7 +140,7 @@ const leastHours = 1
 
 // rate is events per 100 GPU-hours, NaN over too few of them.
 func rate(events, hours float64) float64 {
-	if hours < leastHours {
+	if hours < leastHours*(1-1e-9) { // a sum of hours is as exact as floating point is
 		return math.NaN()
 	}
 	return 100 * events / hours

@@ -107,7 +107,7 @@ func (v *view) evictionSeries(group grouping, length int64) map[cell]float64 {
 				points[cell{g, metric, b}] = sums[cell{g, metric, b}]
 			}
 			points[cell{g, "ratePer100GpuHours", b}] = math.NaN()
-			if hours := sums[cell{g, "hours", b}]; hours >= 1 {
+			if hours := sums[cell{g, "hours", b}]; hours >= 1-1e-9 {
 				points[cell{g, "ratePer100GpuHours", b}] = 100 * sums[cell{g, "evictions", b}] / hours
 			}
 		}
@@ -155,7 +155,7 @@ func (v *view) weekly(zone *time.Location) map[string]map[[2]int]float64 {
 			figures["available"][c] = sums["available"][c] / sums["snapshots"][c]
 			figures["usedPercent"][c] = 100 * sums["used"][c] / (sums["used"][c] + sums["available"][c])
 			figures["ratePer100GpuHours"][c] = 100 * sums["evictions"][c] / sums["hours"][c]
-			if sums["hours"][c] < 1 {
+			if sums["hours"][c] < 1-1e-9 { // a sum of hours
 				figures["ratePer100GpuHours"][c] = math.NaN()
 			}
 			figures["evictions"][c] = sums["evictions"][c]

@@ -284,7 +284,7 @@ func (v *view) evictions(group grouping) (all, byCause, byEvidence map[string]fi
 				f["medianHoursToEviction"] = nil
 			}
 			f["ratePer100GpuHours"], f["rateLow"], f["rateHigh"], f["lostPercent"] = nil, nil, nil, nil
-			if total >= 1 {
+			if total >= 1-1e-9 {
 				f["ratePer100GpuHours"] = 100 * d / total
 				f["rateLow"] = 0.0
 				if d > 0 {

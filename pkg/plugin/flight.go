@@ -86,10 +86,10 @@ func (f *flights) forget(key string, running *flight) {
 // patience is the context of a computation. Its deadline, the latest of those who wait, tells how long an answer is of use:
 // a source that does not answer is given up in time to answer without it. The computation is ended by the last who waits.
 type patience struct {
-	context.Context
-	mu       sync.Mutex
-	asked    bool
-	deadline time.Time // zero: somebody waits for ever
+	context.Context //nolint:containedctx // it is one
+	mu              sync.Mutex
+	asked           bool
+	deadline        time.Time // zero: somebody waits for ever
 }
 
 // extend takes in one more who waits.

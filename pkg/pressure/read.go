@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -239,7 +240,7 @@ func (f *file) unchanged(ctx context.Context, columns []string) (bool, error) {
 		}
 		kept := all[k].Rows[at]
 		err := p.ask(ctx, f.db, columns, all[k].rowids[at])
-		if err == sql.ErrNoRows {
+		if errors.Is(err, sql.ErrNoRows) {
 			return false, nil
 		}
 		if err != nil {

@@ -55,7 +55,7 @@ func (o *Observed) Ask(ctx context.Context, source jobs.Source, q Question) (ads
 // asking is a question on its way.
 type asking struct {
 	*Observed
-	ctx     context.Context
+	ctx     context.Context //nolint:containedctx // lives as long as one call
 	source  jobs.Source
 	ads     *Ads
 	known   []bool // jobs that were asked for, by number

@@ -231,7 +231,7 @@ func TestSpreadAddsUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r, gaps := drawn(t)
 		trace := read(r, gaps...)
-		starts := rapid.SliceOfN(rapid.Int64Range(-200*int64(minute), 2500*int64(minute)), 2, 12).Draw(t, "starts")
+		starts := rapid.SliceOfN(rapid.Int64Range(-200*minute, 2500*minute), 2, 12).Draw(t, "starts")
 		slices.Sort(starts)
 		var sum Amounts
 		last := -1

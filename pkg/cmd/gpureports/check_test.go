@@ -85,7 +85,8 @@ func TestCheckNothing(t *testing.T) {
 	dir := t.TempDir()
 	code, text, _ := checkOf(t, dir, map[string]any{})
 	require.Equal(t, exitFailed, code)
-	require.Contains(t, text, "error    Snapshots: no month file gpu_state_YYYY-MM.db in the snapshot directory "+dir[:20])
+	words := strings.Join(strings.Fields(text), " ") // wrapped at the terminal's width
+	require.Contains(t, words, "error Snapshots: no month file gpu_state_YYYY-MM.db or gpu_state_YYYY-MM.parquet in the snapshot directory "+dir)
 	code, text, _ = checkOf(t, filepath.Join(dir, "missing"), map[string]any{})
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, text, "does not exist")

@@ -36,8 +36,15 @@ func TestAlertFrames(t *testing.T) {
 	binary, _ := source(t, map[string]any{"snapshotDir": golden.Pool(t, "pool-a"), "jobs": "sqlite"})
 	full := golden.Window(t, "2025-09-30T00:00:00Z", "2025-10-01T12:00:00Z")
 	empty := golden.Window(t, "2020-01-01T00:00:00Z", "2020-01-02T00:00:00Z")
+	computing, _ := source(t, map[string]any{ // its GPUs report their usage, and its queues are polled
+		"snapshotDir": golden.Pool(t, "pool-c"), "timezone": "America/Chicago",
+	})
 	alertable, withValues := 0, 0
 	for _, kind := range kinds.Catalog {
+		binary, full := binary, full
+		if kind.Name == "utilization" || kind.Name == "demand" {
+			binary, full = computing, golden.Window(t, "2025-09-29T00:00:00Z", "2025-10-01T12:00:00Z")
+		}
 		for _, view := range kind.Views {
 			ask := func(more string) string {
 				return fmt.Sprintf(`{"queryType": %q, "view": %q%s}`, kind.Name, view.Name, more)

@@ -101,13 +101,19 @@ func (d *decoder) dictionary(values int, data []byte) error {
 	})
 }
 
+// isIndexed reports whether a page holds indices into the dictionary.
+func isIndexed(p page) bool {
+	return p.encoding == format.RLEDictionary ||
+		p.encoding == format.PlainDictionary //nolint:staticcheck // older writers still use it
+}
+
 // page decodes the part of a page that lies within the range.
 func (d *decoder) page(p page) error {
 	switch {
 	case p.values == 0:
 		d.null(p)
 		return nil
-	case p.encoding == format.RLEDictionary || p.encoding == format.PlainDictionary:
+	case isIndexed(p):
 		return d.indexed(p)
 	case p.encoding == format.Plain:
 		return d.listed(p)
@@ -328,7 +334,7 @@ func (r *Reader) indexedDoubles(
 		t.Codes = make([]uint32, to-from)
 	}
 	d := decoder{column: c, texts: t, from: from, to: to, reader: r, entries: len(dictionary)}
-	if p.encoding != format.RLEDictionary && p.encoding != format.PlainDictionary {
+	if !isIndexed(p) {
 		return unreadable("its values are encoded as %s", p.encoding)
 	}
 	if err := d.indexed(p); err != nil {

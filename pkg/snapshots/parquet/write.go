@@ -42,7 +42,7 @@ var Schema = []Field{
 // Writer writes a file row by row. Rows are kept in memory, encoded, until their row group is full.
 type Writer struct {
 	fields  []Field
-	file    *parquet.Writer
+	file    *parquet.Writer //nolint:staticcheck // takes rows of a schema that is known at run time only
 	columns [][]parquet.Value
 	rows    int // of the row group
 }

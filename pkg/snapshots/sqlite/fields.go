@@ -88,7 +88,7 @@ func (f *fields) read(ctx context.Context, db *sql.DB, s *schema, rowid int64) e
 		targets[i] = &f.texts[i]
 	}
 	query := "SELECT " + s.selection(f.count == places) + " FROM gpu_state WHERE rowid = ?"
-	return db.QueryRowContext(ctx, query, rowid).Scan(targets...)
+	return db.QueryRowContext(ctx, query, rowid).Scan(targets...) //nolint:gosec // columns are quoted by the schema
 }
 
 func (f *fields) timestamp() []byte { return f.texts[timestampPlace] }
