@@ -135,7 +135,8 @@ func Fuzz(seconds int) error { return runAll(fuzz(seconds)) }
 func fuzz(seconds int) (commands [][]string) {
 	for _, f := range []struct{ name, dir string }{
 		{"FuzzQuery", "query"}, {"FuzzSettings", "plugin"}, {"FuzzParseAd", "jobs"}, {"FuzzRead", "localtime"},
-		{"FuzzDecode", "collect"}, {"FuzzDecode", "timeline"}, {"FuzzNames", "cmd/gpureports"},
+		{"FuzzDecode", "collect"}, {"FuzzDecode", "timeline"}, {"FuzzDecode", "timeline/usage"},
+		{"FuzzOpen", "snapshots/parquet"}, {"FuzzNames", "cmd/gpureports"},
 	} {
 		commands = append(commands, []string{"go", "test", "-run", "^$", "-fuzz", "^" + f.name + "$", "-fuzztime", fmt.Sprintf("%ds", seconds), "./pkg/" + f.dir})
 	}
