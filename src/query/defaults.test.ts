@@ -28,6 +28,8 @@ const everything: GpuQuery = {
   includeOldDevices: false,
   totals: true,
   duration: 'tenure',
+  jobHours: [3],
+  overheadMinutes: 2,
   limit: 7,
 };
 
