@@ -31,6 +31,7 @@ func Load(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (*timeline.
 	}
 	about := frames.NewAbout(p, view, s.Coverage(p.Env.Lists))
 	about.Stat("Loading", "ms", loaded)
+	about.Cadence(view, DaysOf(s))
 	about.Unmatched(view, DaysOf(s))
 	return s, about, nil
 }
