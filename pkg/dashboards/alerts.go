@@ -44,6 +44,7 @@ const (
 	stale      = 2700 // seconds since the newest snapshot: three at the usual distance of 15 minutes
 	jobsBehind = 7200 // seconds since the newest job ad
 	fewLinked  = 80   // percent of backfill runs that have a job ad
+	clockOff   = 120  // seconds by which an access point's clock is off
 
 	freeWhileWaiting = 8  // GPUs
 	idleGPUs         = 4  // of a model
@@ -184,6 +185,16 @@ func Rules() []Rule {
 			Description: "Over the last 24 hours fewer than 80 % of the backfill runs that ended could be linked " +
 				"with a job ad; below 50 % figures on completions are not given at all. An access point may not " +
 				"send its ads, or clocks may differ by minutes.",
+			Dashboard: "gpureports-pool", Panel: "Freshness",
+		},
+		{
+			UID: "gpureports-clock", Title: "Clock of an access point is off",
+			Queries:   health("clockErrorSeconds"),
+			Condition: fmt.Sprintf("$A > %d", clockOff), For: 2 * time.Hour, Severity: "warning", NoData: normal, Failed: keepLast,
+			Summary: `The clock of an access point is off by {{ humanizeDuration $values.A.Value }}`,
+			Description: "The dates in the job ads of an access point differ from the snapshots by more than 2 minutes. " +
+				"They are corrected before jobs are linked with their ads, and answers name the access point in a notice: " +
+				"look at its time synchronisation.",
 			Dashboard: "gpureports-pool", Panel: "Freshness",
 		},
 	}
