@@ -1,5 +1,5 @@
 import React from 'react';
-import { Button, Dropdown, Menu } from '@grafana/ui';
+import { Button, Dropdown, Menu, ScrollContainer } from '@grafana/ui';
 
 import { panelLabels } from '../query/labels';
 import { byFrame, Preset } from '../query/presets';
@@ -13,18 +13,20 @@ interface Props {
 export function PresetMenu({ presets, onSelect }: Props) {
   const menu = (
     <Menu ariaLabel="Presets">
-      {byFrame(presets).map(([frame, group]) => (
-        <Menu.Group key={frame} label={panelLabels[frame].label}>
-          {group.map((preset) => (
-            <Menu.Item
-              key={preset.name}
-              label={preset.name}
-              description={preset.description}
-              onClick={() => onSelect(preset)}
-            />
-          ))}
-        </Menu.Group>
-      ))}
+      <ScrollContainer maxHeight="60vh">
+        {byFrame(presets).map(([frame, group]) => (
+          <Menu.Group key={frame} label={panelLabels[frame].label}>
+            {group.map((preset) => (
+              <Menu.Item
+                key={preset.name}
+                label={preset.name}
+                description={preset.description}
+                onClick={() => onSelect(preset)}
+              />
+            ))}
+          </Menu.Group>
+        ))}
+      </ScrollContainer>
     </Menu>
   );
   return (
