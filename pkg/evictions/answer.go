@@ -63,19 +63,10 @@ const blindness = "evictedPercent, medianHoursToEviction and survival have no va
 	"both directions: a completion that an owner's job follows within one cadence counts as an eviction, a run between two snapshots not at all " +
 	"(measured rates: 0.9 to 1.8 times the true one)"
 
-// inReach tells whether a run may overlap the window, whatever ads say about its times.
+// inReach reports whether a run on backfill may overlap the window.
 func inReach(o *runs.Observed, w pool.Window) runs.Wanted {
-	times := o.View.Times
-	return func(m, i int) bool {
-		r := &o.Machines[m].Runs[i]
-		if r.Side != pool.Backfill {
-			return false
-		}
-		if int(r.First) > o.First && times[r.First-1]-runs.Tolerance > w.To {
-			return false
-		}
-		return r.Ending != runs.Vanished || times[r.Gone]+runs.Tolerance >= w.From
-	}
+	near := o.InReach(w)
+	return func(m, i int) bool { return o.Machines[m].Runs[i].Side == pool.Backfill && near(m, i) }
 }
 
 // askAds looks up the ads; blind tells that there are none to be had, so that completions cannot be seen.

@@ -94,3 +94,15 @@ type machineDay struct {
 	index    int32 // in the day's machines; −1 without a row
 	backfill bool  // it has a backfill row
 }
+
+// InReach reports whether a run may overlap a window, whatever ads say about its times.
+func (o *Observed) InReach(w pool.Window) Wanted {
+	times := o.View.Times
+	return func(m, i int) bool {
+		r := &o.Machines[m].Runs[i]
+		if int(r.First) > o.First && times[r.First-1]-Tolerance > w.To {
+			return false
+		}
+		return r.Ending != Vanished || times[r.Gone]+Tolerance >= w.From
+	}
+}

@@ -36,7 +36,7 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	about := frames.NewAbout(p, near, times.Coverage(p.Env.Lists))
 	about.Unmatched(near, runs.DaysOf(near, p.Window))
 
-	wanted := inReach(o, p.Window)
+	wanted := o.InReach(p.Window)
 	if p.View == "idle" {
 		wanted = heldAt(o, p.Window)
 	}
@@ -61,18 +61,6 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 		return nil, err
 	}
 	return a.frames(ctx)
-}
-
-// inReach reports whether a run may overlap the window, whatever ads say about its times.
-func inReach(o *runs.Observed, w pool.Window) runs.Wanted {
-	times := o.View.Times
-	return func(m, i int) bool {
-		r := &o.Machines[m].Runs[i]
-		if int(r.First) > o.First && times[r.First-1]-runs.Tolerance > w.To {
-			return false
-		}
-		return r.Ending != runs.Vanished || times[r.Gone]+runs.Tolerance >= w.From
-	}
 }
 
 // heldAt reports whether the newest snapshot of the window shows a run.
