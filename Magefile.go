@@ -57,7 +57,8 @@ func Up() error {
 		return err
 	}
 	// the containers run Linux, on this machine's processor
-	if err := sh.RunWithV(map[string]string{"CGO_ENABLED": "0", "GOOS": "linux"}, "go", "build", "-ldflags", "-s -w", "-o", composeCommand, "./pkg/cmd/gpureports"); err != nil {
+	if err := sh.RunWithV(map[string]string{"CGO_ENABLED": "0", "GOOS": "linux"}, "go", "build", "-ldflags", "-s -w",
+		"-o", composeCommand, "./pkg/cmd/gpureports"); err != nil {
 		return err
 	}
 	return runAll([][]string{
@@ -87,7 +88,8 @@ func Lint() error {
 	}
 	// A cache of the checkout's own: a shared one tells findings by the paths of another checkout.
 	say(lint + " run")
-	if err := sh.RunWithV(map[string]string{"GOLANGCI_LINT_CACHE": filepath.Join(filepath.Dir(filepath.Dir(lint)), "lint-cache")}, lint, "run"); err != nil {
+	if err := sh.RunWithV(map[string]string{"GOLANGCI_LINT_CACHE": filepath.Join(filepath.Dir(filepath.Dir(lint)),
+		"lint-cache")}, lint, "run"); err != nil {
 		return err
 	}
 	return runAll([][]string{
@@ -100,7 +102,8 @@ func Lint() error {
 func Test() error {
 	mg.SerialDeps(Setup, Lint)
 	if os.Getenv("ELASTICSEARCH_URL") == "" && (!has("javac") || !has("mvn")) {
-		if err := skip("tests with a real Elasticsearch", "there is no JDK with Maven, and ELASTICSEARCH_URL is not set"); err != nil {
+		if err := skip("tests with a real Elasticsearch",
+			"there is no JDK with Maven, and ELASTICSEARCH_URL is not set"); err != nil {
 			return err
 		}
 	}
@@ -138,13 +141,14 @@ func fuzz(seconds int) (commands [][]string) {
 		{"FuzzDecode", "collect"}, {"FuzzDecode", "timeline"}, {"FuzzDecode", "timeline/usage"},
 		{"FuzzOpen", "snapshots/parquet"}, {"FuzzNames", "cmd/gpureports"},
 	} {
-		commands = append(commands, []string{"go", "test", "-run", "^$", "-fuzz", "^" + f.name + "$", "-fuzztime", fmt.Sprintf("%ds", seconds), "./pkg/" + f.dir})
+		commands = append(commands, []string{"go", "test", "-run", "^$", "-fuzz", "^" + f.name + "$", "-fuzztime",
+			fmt.Sprintf("%ds", seconds), "./pkg/" + f.dir})
 	}
 	return commands
 }
 
-// Package makes artifacts/chtc-gpureports-datasource-<version>.zip, as Grafana's catalogue wants it: one folder, named by the
-// plugin's id, with everything of dist/.
+// Package makes artifacts/chtc-gpureports-datasource-<version>.zip, as Grafana's catalogue wants it: one folder, named
+// by the plugin's id, with everything of dist/.
 func Package() error {
 	mg.SerialDeps(Build)
 	var manifest struct {
@@ -216,14 +220,16 @@ func setupGo() error {
 func setupNode() error {
 	// tests/lowest: the oldest packages of Grafana that the plugin supports, for its tests.
 	for _, folder := range []string{".", "tests/lowest"} {
-		current, err := newer(filepath.Join(folder, "node_modules/.package-lock.json"), filepath.Join(folder, "package-lock.json"))
+		current, err := newer(filepath.Join(folder, "node_modules/.package-lock.json"),
+			filepath.Join(folder, "package-lock.json"))
 		if err != nil {
 			return err
 		}
 		if current {
 			continue
 		}
-		say("npm ci: the npm packages of " + filepath.Join(folder, "package-lock.json") + " into " + filepath.Join(folder, "node_modules/"))
+		say("npm ci: the npm packages of " + filepath.Join(folder, "package-lock.json") + " into " + filepath.Join(folder,
+			"node_modules/"))
 		if err := sh.RunV("npm", "ci", "--prefix", folder, "--no-audit", "--no-fund"); err != nil {
 			return err
 		}
@@ -240,7 +246,8 @@ func setupLint() error {
 		return nil
 	}
 	say("go install golangci-lint " + golangciLint + " into artifacts/bin/")
-	return sh.RunWithV(map[string]string{"GOBIN": filepath.Dir(lint)}, "go", "install", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint@"+golangciLint)
+	return sh.RunWithV(map[string]string{"GOBIN": filepath.Dir(lint)}, "go", "install",
+		"github.com/golangci/golangci-lint/v2/cmd/golangci-lint@"+golangciLint)
 }
 
 func setupBrowser() error {

@@ -73,14 +73,17 @@ func TestComposeFitsPluginAndProvisioning(t *testing.T) {
 	readYAML(t, "docker-compose.yaml", &c)
 	grafana := c.Services["grafana"]
 	require.Equal(t, grafanaUser, grafana.User)
-	require.Equal(t, "grafana/grafana:"+packageVersion(t, "@grafana/data"), grafana.Image, "the image is the version that the front end is built for")
+	require.Equal(t, "grafana/grafana:"+packageVersion(t, "@grafana/data"), grafana.Image,
+		"the image is the version that the front end is built for")
 	require.Equal(t, plugin.ID, grafana.Environment["GF_PLUGINS_ALLOW_LOADING_UNSIGNED_PLUGINS"])
 	for _, port := range grafana.Ports {
-		require.True(t, strings.HasPrefix(port, "127.0.0.1:"), "an example with a known password listens on this machine only")
+		require.True(t, strings.HasPrefix(port, "127.0.0.1:"), "an example with a known password listens on this machine "+
+			"only")
 	}
 
 	mounted := mounts(t, grafana.Volumes)
-	require.Equal(t, [2]string{"./dist", "ro"}, mounted["/var/lib/grafana/plugins/"+plugin.ID], "only dist is mounted, as the plugin's folder")
+	require.Equal(t, [2]string{"./dist", "ro"}, mounted["/var/lib/grafana/plugins/"+plugin.ID],
+		"only dist is mounted, as the plugin's folder")
 	for target, m := range mounted {
 		source, mode := m[0], m[1]
 		if !strings.HasPrefix(source, ".") {
@@ -96,7 +99,8 @@ func TestComposeFitsPluginAndProvisioning(t *testing.T) {
 		}
 	}
 
-	// each data source reads the sample pool, in its time zone, and keeps its cache on a volume that the user of Grafana owns
+	// each data source reads the sample pool, in its time zone, and keeps its cache on a volume that the user of Grafana
+	// owns
 	var sources struct {
 		Datasources []struct {
 			UID      string
@@ -119,7 +123,8 @@ func TestComposeFitsPluginAndProvisioning(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, samplepool.Default().Timezone, settings.Zone().Key())
 		require.Equal(t, [2]string{"./artifacts/sample-pool", "ro"}, inContainer(t, mounted, settings.SnapshotDir))
-		require.Equal(t, [2]string{"cache", ""}, inContainer(t, mounted, settings.CacheDir), "a volume of its own that can be written")
+		require.Equal(t, [2]string{"cache", ""}, inContainer(t, mounted, settings.CacheDir),
+			"a volume of its own that can be written")
 		require.Equal(t, []string{"chown", grafanaUser, settings.CacheDir}, owner.Entrypoint)
 		require.Equal(t, "cache", mounts(t, owner.Volumes)[settings.CacheDir][0])
 	}
@@ -129,7 +134,8 @@ func TestComposeFitsPluginAndProvisioning(t *testing.T) {
 	require.Equal(t, "elasticsearch", settings.Jobs)
 	require.Equal(t, "http://elasticsearch:9200", sources.Datasources[1].URL)
 	elasticsearch := c.Services["elasticsearch"]
-	require.Equal(t, "docker.elastic.co/elasticsearch/elasticsearch:"+fixtureVersion(t), elasticsearch.Image, "the version that the tests run")
+	require.Equal(t, "docker.elastic.co/elasticsearch/elasticsearch:"+fixtureVersion(t), elasticsearch.Image,
+		"the version that the tests run")
 	for _, port := range elasticsearch.Ports {
 		require.True(t, strings.HasPrefix(port, "127.0.0.1:"), "no password: this machine only")
 	}
@@ -151,7 +157,8 @@ func TestComposeFitsPluginAndProvisioning(t *testing.T) {
 		for _, argument := range service.Entrypoint {
 			if strings.HasSuffix(argument, ".jsonl") {
 				require.Equal(t, [2]string{"./artifacts/sample-pool", "ro"}, inContainer(t, mounted, argument))
-				require.Contains(t, []string{"jobs_history_legacy.jsonl", "jobs_history_refactored.jsonl", "jobs_epochs.jsonl"}, path.Base(argument))
+				require.Contains(t, []string{"jobs_history_legacy.jsonl", "jobs_history_refactored.jsonl", "jobs_epochs.jsonl"},
+					path.Base(argument))
 			}
 		}
 	}
@@ -196,7 +203,8 @@ func TestComposeFitsPluginAndProvisioning(t *testing.T) {
 				if reference["type"] == plugin.ID {
 					n++
 					uid, _ := reference["uid"].(string)
-					require.True(t, uid == source.UID || strings.HasPrefix(uid, "${"), "%s: data source uid %v", name, reference["uid"])
+					require.True(t, uid == source.UID || strings.HasPrefix(uid, "${"), "%s: data source uid %v", name,
+						reference["uid"])
 				}
 			}
 		})

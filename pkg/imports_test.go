@@ -46,41 +46,52 @@ var layers = map[string][]string{
 	"query":                   {"pool", "localtime"},
 	"frames":                  {"pool", "query", "timeline", "survival"},
 	"runs":                    {"parallel", "pool", "timeline", "jobs"},
-	"utilization":             {"parallel", "pool", "localtime", "timeline", "timeline/usage", "query", "frames", "jobs", "runs", "stores"},
-	"counts":                  {"parallel", "pool", "localtime", "timeline", "query", "frames"},
-	"stores":                  {"pool", "timeline", "jobs", "runs", "counts", "pressure"},
-	"allocation":              {"pool", "localtime", "timeline", "query", "frames", "counts", "stores"},
-	"userhours":               {"pool", "localtime", "timeline", "query", "frames", "counts", "stores"},
-	"backfill":                {"parallel", "pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "survival", "stores"},
-	"evictions":               {"pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "survival", "stores"},
-	"demand":                  {"parallel", "pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "pressure", "survival", "stores"},
-	"kinds":                   {"pool", "query", "stores", "allocation", "userhours", "backfill", "evictions", "demand", "utilization"},
-	"kinds/generate":          {"kinds"},
-	"runs/runstest":           {"pool", "localtime", "snapshots", "snapshots/stores", "timeline", "query", "jobs", "jobs/jobstest", "golden", "stores", "kinds"},
-	"accuracy":                {"parallel", "pool", "localtime", "timeline", "jobs", "runs", "stores", "kinds", "samplepool", "snapshots", "snapshots/stores", "survival", "query"},
-	"check":                   {"pool", "localtime", "snapshots", "timeline", "jobs", "collect", "runs", "evictions", "stores"},
-	"plugin":                  {"parallel", "check", "pool", "localtime", "snapshots", "snapshots/stores", "timeline", "pressure", "jobs", "jobs/sqlite", "jobs/elasticsearch", "query", "frames", "stores", "kinds"},
-	"dashboards":              {"pool", "query", "kinds"},
-	"samplepool":              {"pool", "localtime", "snapshots", "snapshots/parquet", "jobs", "jobs/sqlite"},
-	"plugin/host":             {},
-	"golden":                  {"pool"},
-	"dashboards/generate":     {"dashboards"},
-	"plugin/plugintest":       {},
-	"report":                  nil, // a client of the plugin: anything but the command line
-	"bench":                   nil, // tools and tests of the whole
-	"reliability":             nil,
-	"cmd/gpureports":          nil,
-	"":                        {"plugin"},
+	"utilization": {"parallel", "pool", "localtime", "timeline", "timeline/usage", "query", "frames", "jobs",
+		"runs", "stores"},
+	"counts":     {"parallel", "pool", "localtime", "timeline", "query", "frames"},
+	"stores":     {"pool", "timeline", "jobs", "runs", "counts", "pressure"},
+	"allocation": {"pool", "localtime", "timeline", "query", "frames", "counts", "stores"},
+	"userhours":  {"pool", "localtime", "timeline", "query", "frames", "counts", "stores"},
+	"backfill": {"parallel", "pool", "localtime", "timeline", "query", "frames", "jobs", "runs",
+		"survival", "stores"},
+	"evictions": {"pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "survival", "stores"},
+	"demand": {"parallel", "pool", "localtime", "timeline", "query", "frames", "jobs", "runs",
+		"pressure", "survival", "stores"},
+	"kinds": {"pool", "query", "stores", "allocation", "userhours", "backfill", "evictions", "demand",
+		"utilization"},
+	"kinds/generate": {"kinds"},
+	"runs/runstest": {"pool", "localtime", "snapshots", "snapshots/stores", "timeline", "query", "jobs",
+		"jobs/jobstest", "golden", "stores", "kinds"},
+	"accuracy": {"parallel", "pool", "localtime", "timeline", "jobs", "runs", "stores", "kinds",
+		"samplepool", "snapshots", "snapshots/stores", "survival", "query"},
+	"check": {"pool", "localtime", "snapshots", "timeline", "jobs", "collect", "runs", "evictions",
+		"stores"},
+	"plugin": {"parallel", "check", "pool", "localtime", "snapshots", "snapshots/stores", "timeline",
+		"pressure", "jobs", "jobs/sqlite", "jobs/elasticsearch", "query", "frames", "stores", "kinds"},
+	"dashboards":          {"pool", "query", "kinds"},
+	"samplepool":          {"pool", "localtime", "snapshots", "snapshots/parquet", "jobs", "jobs/sqlite"},
+	"plugin/host":         {},
+	"golden":              {"pool"},
+	"dashboards/generate": {"dashboards"},
+	"plugin/plugintest":   {},
+	"report":              nil, // a client of the plugin: anything but the command line
+	"bench":               nil, // tools and tests of the whole
+	"reliability":         nil,
+	"cmd/gpureports":      nil,
+	"":                    {"plugin"},
 }
 
-// computing folders have no clock and no I/O: the same input gives the same answer. (What answers measures how long it took.)
-var computing = []string{"pool", "localtime", "survival", "query", "frames", "runs", "counts", "allocation", "userhours", "backfill", "evictions", "utilization"}
+// computing folders have no clock and no I/O: the same input gives the same answer. (What answers measures how long it
+// took.)
+var computing = []string{"pool", "localtime", "survival", "query", "frames", "runs", "counts", "allocation",
+	"userhours", "backfill", "evictions", "utilization"}
 
 var inputOutput = []string{"os", "io/fs", "net", "net/http", "database/sql", "os/exec", "syscall"}
 
 // withSDK are the folders that know Grafana; those of `frames only` know its data frames and nothing else of it.
 var withSDK = []string{"", "plugin", "plugin/host", "report", "bench", "reliability", "cmd/gpureports"}
-var framesOnly = []string{"frames", "golden", "counts", "kinds", "runs/runstest", "plugin/plugintest", "allocation", "userhours", "backfill", "evictions", "demand", "utilization"}
+var framesOnly = []string{"frames", "golden", "counts", "kinds", "runs/runstest", "plugin/plugintest", "allocation",
+	"userhours", "backfill", "evictions", "demand", "utilization"}
 
 func TestFoldersAndImports(t *testing.T) {
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
@@ -106,7 +117,8 @@ func TestFoldersAndImports(t *testing.T) {
 			if own, ok := strings.CutPrefix(name, module); ok && allowed != nil && !slices.Contains(allowed, own) {
 				t.Errorf("%s imports %s: %q may import %v", path, own, folder, allowed)
 			}
-			if rest, ok := strings.CutPrefix(name, sdk); ok && !slices.Contains(withSDK, folder) && (rest != "data" || !slices.Contains(framesOnly, folder)) {
+			if rest, ok := strings.CutPrefix(name, sdk); ok && !slices.Contains(withSDK, folder) &&
+				(rest != "data" || !slices.Contains(framesOnly, folder)) {
 				t.Errorf("%s imports %s: Grafana begins at frames", path, name)
 			}
 			if slices.Contains(computing, folder) && slices.Contains(inputOutput, name) {
@@ -129,7 +141,8 @@ func TestFoldersAndImports(t *testing.T) {
 		if slices.Contains(computing, folder) && !slices.Contains([]string{"answer.go", "load.go"}, filepath.Base(path)) {
 			ast.Inspect(source, func(n ast.Node) bool {
 				if call, ok := n.(*ast.SelectorExpr); ok {
-					if x, ok := call.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After", "NewTimer", "NewTicker"}, call.Sel.Name) {
+					if x, ok := call.X.(*ast.Ident); ok && x.Name == "time" &&
+						slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After", "NewTimer", "NewTicker"}, call.Sel.Name) {
 						t.Errorf("%s uses time.%s: computations have no clock", path, call.Sel.Name)
 					}
 				}

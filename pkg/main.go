@@ -12,8 +12,8 @@ import (
 )
 
 func main() {
-	// Most of what lives is segments without pointers, which cost the collector nothing: it can go round twice as often, and the
-	// process needs a quarter less.
+	// Most of what lives is segments without pointers, which cost the collector nothing: it can go round twice as often,
+	// and the process needs a quarter less.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
 	}

@@ -1,6 +1,6 @@
-// Package accuracy measures backfillAvailability, evictions and utilization against made-up pools whose truth is known: how
-// many evictions are found, how many of those found are real, how far times, hours and utilisation are off, and which idle
-// runs are found.
+// Package accuracy measures backfillAvailability, evictions and utilization against made-up pools whose truth is known:
+// how many evictions are found, how many of those found are real, how far times, hours and utilisation are off, and
+// which idle runs are found.
 package accuracy
 
 import (

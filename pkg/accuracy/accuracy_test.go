@@ -14,15 +14,17 @@ import (
 // A small measurement comes near to what is required of the whole one.
 func TestMeasure(t *testing.T) {
 	done := 0
-	all, err := Measure(context.Background(), Options{Seeds: 1, Cadences: []time.Duration{15 * time.Minute}, Machines: 20, Days: 6, Done: func(n, of int) {
-		require.Equal(t, 2, of)
-		done = n
-	}})
+	all, err := Measure(context.Background(), Options{Seeds: 1, Cadences: []time.Duration{15 * time.Minute}, Machines: 20,
+		Days: 6, Done: func(n, of int) {
+			require.Equal(t, 2, of)
+			done = n
+		}})
 	require.NoError(t, err)
 	require.Equal(t, 2, done)
 	require.Len(t, all, 6)
 	for _, f := range Failures(all) { // few machines are no sample
-		require.Regexp(t, "right clocks, 15m0s, epoch ads: recall of seen runs is 0.9[789]|snapshots alone: precision is 0.[78]|idle for 2 h or more is 0.(8[5-9]|9)", f)
+		require.Regexp(t, "right clocks, 15m0s, epoch ads: recall of seen runs is 0.9[789]|snapshots alone: precision is "+
+			"0.[78]|idle for 2 h or more is 0.(8[5-9]|9)", f)
 	}
 	for i := range all {
 		m := &all[i]
@@ -47,7 +49,8 @@ func TestMeasure(t *testing.T) {
 		}
 	}
 	text := Text(all)
-	for _, word := range []string{"right clocks", "history ads", "missed: ", "told by takeover", "of runs that no snapshot shows", "utilisation error"} {
+	for _, word := range []string{"right clocks", "history ads", "missed: ", "told by takeover",
+		"of runs that no snapshot shows", "utilisation error"} {
 		require.Contains(t, text, word)
 	}
 	require.Equal(t, 1+6, strings.Count(strings.SplitN(text, "\n\n", 2)[0], "\n")+1)
@@ -102,7 +105,8 @@ func TestMatching(t *testing.T) {
 func TestUsageOfRuns(t *testing.T) {
 	at := func(hours float64) time.Time { return time.Unix(0, 0).Add(time.Duration(hours * float64(time.Hour))) }
 	run := func(start, end, busy float64, idle ...float64) *samplepool.Run {
-		r := &samplepool.Run{GPUs: []string{"a", "b"}, Start: at(start), End: at(end), Busy: time.Duration(busy * float64(time.Hour))}
+		r := &samplepool.Run{GPUs: []string{"a", "b"}, Start: at(start), End: at(end),
+			Busy: time.Duration(busy * float64(time.Hour))}
 		for i := 0; i < len(idle); i += 2 {
 			r.Idle = append(r.Idle, [2]time.Time{at(idle[i]), at(idle[i+1])})
 		}

@@ -18,7 +18,8 @@ func (p *opened) ask(ctx context.Context, source jobs.Source, w pool.Window, tex
 	}
 	with := *p.stores
 	with.Ads = source
-	frames, err := kinds.Answer(ctx, &with, p.env, query.Request{Model: model, Window: w, IntervalMs: 60_000, Now: p.end.UnixMicro()})
+	frames, err := kinds.Answer(ctx, &with, p.env, query.Request{Model: model, Window: w, IntervalMs: 60_000,
+		Now: p.end.UnixMicro()})
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,8 @@ func openPool(dir string, o samplepool.Options) (*opened, error) {
 		return nil, err
 	}
 	return &opened{
-		stores:  stores.New(timeline.New(timeline.Options{Source: snapshotstores.OpenDir(d, zone), MaxBytes: 1 << 30}), stores.Divide(1<<30)),
+		stores: stores.New(timeline.New(timeline.Options{Source: snapshotstores.OpenDir(d, zone), MaxBytes: 1 << 30}),
+			stores.Divide(1<<30)),
 		env:     query.Env{Zone: zone, SliceMinutes: 15, Lists: lists},
 		window:  pool.Window{From: o.Start.Add(edge).UnixMicro(), To: o.End.Add(-edge).UnixMicro()},
 		cadence: o.Cadence, end: o.End,
@@ -62,7 +63,8 @@ type reality struct {
 }
 
 func (r *reality) evicted() bool {
-	return r.Reason == samplepool.EvictedByPrimary || r.Reason == samplepool.DrainedReason || r.Reason == samplepool.HostDown
+	return r.Reason == samplepool.EvictedByPrimary || r.Reason == samplepool.DrainedReason ||
+		r.Reason == samplepool.HostDown
 }
 
 // judge returns the true backfill runs.
@@ -82,7 +84,8 @@ func (p *opened) judge(truth *samplepool.Truth) []reality {
 func (p *opened) inside(t time.Time) bool { return p.window.Contains(t.UnixMicro()) }
 
 // measure asks the product and adds what it answers to m.
-func (p *opened) measure(ctx context.Context, source jobs.Source, truth *samplepool.Truth, truly []reality, m *Measurement) error {
+func (p *opened) measure(ctx context.Context, source jobs.Source, truth *samplepool.Truth, truly []reality,
+	m *Measurement) error {
 	m.Pools++
 	all := slices.Clone(truly)
 	byPlace := map[string][]*reality{} // by job and machine
@@ -216,7 +219,8 @@ func (p *opened) whyMissed(told []toldRun, t *reality) string {
 }
 
 // periods compares complete availability periods with the true stretches of the same GPU: both ends within one cadence.
-func (p *opened) periods(ctx context.Context, source jobs.Source, truth *samplepool.Truth, w pool.Window, m *Measurement) error {
+func (p *opened) periods(ctx context.Context, source jobs.Source, truth *samplepool.Truth, w pool.Window,
+	m *Measurement) error {
 	answer, err := p.ask(ctx, source, w, `{"queryType": "backfillAvailability", "view": "periods", "limit": 50000}`)
 	if err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 	"github.com/chtc/gpureports/pkg/samplepool"
 )
 
-// Usage is how near the kind utilization comes to what runs really did (methodology section 13): of runs on both sides that
-// began and ended in the window.
+// Usage is how near the kind utilization comes to what runs really did (methodology section 13): of runs on both sides
+// that began and ended in the window.
 type Usage struct {
 	Utilization Spread // points between told and true utilisation of runs with one measured GPU-hour or more
 	IdleMinutes Spread // minutes between told and true idle time of runs that have any, told or true
@@ -60,11 +60,14 @@ func (u *Usage) judge(cadence time.Duration, fail func(what string, is, must flo
 func usageText(b *strings.Builder, all []Measurement) {
 	fmt.Fprintln(b)
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "pools\tcadence\tknown\truns\tutilisation error points (p95)\tidle runs\tidle time error min (p95)\tidle 2 h\ttold\tprecision\trecall")
+	fmt.Fprintln(w, "pools\tcadence\tknown\truns\tutilisation error points (p95)\tidle runs\tidle time error min "+
+		"(p95)\tidle 2 h\ttold\tprecision\trecall")
 	for i := range all {
 		m, u := &all[i], &all[i].Usage
-		fmt.Fprintf(w, "%d %s\t%s\t%s\t%d\t%.2f (%.1f)\t%d\t%.1f (%.1f)\t%d\t%d\t%.4f\t%.4f\n", m.Pools, m.Kind, minutes(m.Cadence), m.Source,
-			len(u.Utilization.values), u.Utilization.Median, u.Utilization.P95, len(u.IdleMinutes.values), u.IdleMinutes.Median, u.IdleMinutes.P95,
+		fmt.Fprintf(w, "%d %s\t%s\t%s\t%d\t%.2f (%.1f)\t%d\t%.1f (%.1f)\t%d\t%d\t%.4f\t%.4f\n", m.Pools, m.Kind,
+			minutes(m.Cadence), m.Source,
+			len(u.Utilization.values), u.Utilization.Median, u.Utilization.P95, len(u.IdleMinutes.values), u.IdleMinutes.Median,
+			u.IdleMinutes.P95,
 			u.LongIdle, u.LongTold, u.Precision(), u.Recall())
 	}
 	w.Flush()

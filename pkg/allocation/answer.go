@@ -12,15 +12,15 @@ import (
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
-// JobFigures tells the metrics of the view `health` that need job ads, as far as they are asked for. One that is missing or
-// NaN does not exist, because of no job ad or too few runs.
+// JobFigures tells the metrics of the view `health` that need job ads, as far as they are asked for. One that is
+// missing or NaN does not exist, because of no job ad or too few runs.
 type JobFigures func(ctx context.Context, p *query.Plan) (map[string]float64, error)
 
 // ofJobs are those metrics.
 var ofJobs = []string{"jobsLagSeconds", "linkRate", "clockErrorSeconds"}
 
-// Answer answers a query of the kind. jobs gives the figures of the view `health` that need job ads; nil: none. Errors are those
-// of the timeline; of `health`, when it is asked for one figure of jobs, those of the job source.
+// Answer answers a query of the kind. jobs gives the figures of the view `health` that need job ads; nil: none. Errors
+// are those of the timeline; of `health`, when it is asked for one figure of jobs, those of the job source.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan, jobs JobFigures) (data.Frames, error) {
 	switch p.View {
 	case "current":

@@ -46,7 +46,8 @@ func TestAnswersAlert(t *testing.T) {
 		require.Len(t, frames, 1)
 		require.True(t, hasNotice(frames, "no snapshot in the window"))
 	}
-	values, err := plugintest.Alertable(s.ask(t, with, `{"queryType": "allocation", "view": "health", "metrics": ["snapshotAgeSeconds"]}`))
+	values, err := plugintest.Alertable(s.ask(t, with,
+		`{"queryType": "allocation", "view": "health", "metrics": ["snapshotAgeSeconds"]}`))
 	require.NoError(t, err)
 	require.Len(t, values, 1)
 	values, err = plugintest.Alertable(s.ask(t, with, `{"queryType": "allocation", "view": "health", "metrics": ["linkRate"]}`))
@@ -85,7 +86,9 @@ func TestExcludedMachine(t *testing.T) {
 	require.Nil(t, found["allocated"])
 	require.Nil(t, found["gpus"])
 	require.NotNil(t, found["lastSeen"])
-	for _, text := range []string{`{"queryType": "allocation", "view": "current"}`, `{"queryType": "allocation", "view": "summary", "groupBy": ["machine"]}`, `{"queryType": "userHours", "groupBy": ["machine"]}`} {
+	for _, text := range []string{`{"queryType": "allocation", "view": "current"}`,
+		`{"queryType": "allocation", "view": "summary", "groupBy": ["machine"]}`,
+		`{"queryType": "userHours", "groupBy": ["machine"]}`} {
 		for _, r := range golden.Rows(s.ask(t, w, text)) {
 			require.NotEqual(t, excluded, r["machine"])
 		}
@@ -148,7 +151,8 @@ func TestTopUsers(t *testing.T) {
 			}
 		}
 		require.Equal(t, query.Other, frames[len(frames)-1].Fields[1].Labels["user"])
-		require.True(t, hasNotice(frames, fmt.Sprintf("the %d users with the most hours, the other %d are Other", n, len(totals)-n)))
+		require.True(t, hasNotice(frames, fmt.Sprintf("the %d users with the most hours, the other %d are Other", n,
+			len(totals)-n)))
 	}
 }
 
@@ -169,8 +173,10 @@ func TestLimit(t *testing.T) {
 func TestCompleteBucketsOnly(t *testing.T) {
 	s := open(t, golden.Pool(t, "pool-a"), "UTC", 15)
 	newest := "2025-10-01T23:44:59.9Z" // the last snapshot is about there
-	for to, want := range map[string]int{"2025-10-01T21:00:00Z": 3, "2025-10-01T21:30:00Z": 3, newest: 5, "2025-10-03T00:00:00Z": 5} {
-		frames := s.ask(t, golden.Window(t, "2025-10-01T17:59:00Z", to), `{"queryType": "allocation", "metrics": ["allocated"], "filter": {"categories": ["Shared"]}, "bucket": "1h", "completeBucketsOnly": true}`)
+	for to, want := range map[string]int{"2025-10-01T21:00:00Z": 3, "2025-10-01T21:30:00Z": 3, newest: 5,
+		"2025-10-03T00:00:00Z": 5} {
+		frames := s.ask(t, golden.Window(t, "2025-10-01T17:59:00Z", to),
+			`{"queryType": "allocation", "metrics": ["allocated"], "filter": {"categories": ["Shared"]}, "bucket": "1h", "completeBucketsOnly": true}`)
 		require.Len(t, frames, 1)
 		require.Equal(t, want, frames[0].Rows(), to)
 	}
@@ -189,27 +195,35 @@ func TestErrors(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	good := open(t, golden.Pool(t, "pool-a"), "UTC", 15)
-	for _, view := range []string{"timeseries", "summary", "current", "stateTimeline", "machines", "health", "annotations"} {
+	for _, view := range []string{"timeseries", "summary", "current", "stateTimeline", "machines", "health",
+		"annotations"} {
 		m, err := query.Parse([]byte(`{"queryType": "allocation", "view": "` + view + `"}`))
 		require.NoError(t, err)
-		_, err = kinds.Answer(ctx, good.Stores, good.env, query.Request{Model: m, Window: golden.Window(t, "2025-09-29T12:00:00Z", "2025-10-02T00:00:00Z")})
+		_, err = kinds.Answer(ctx, good.Stores, good.env,
+			query.Request{Model: m, Window: golden.Window(t, "2025-09-29T12:00:00Z", "2025-10-02T00:00:00Z")})
 		require.ErrorIs(t, err, context.Canceled, view)
 	}
 }
 
 // A window without a file's reach is no data; a broken file beside good ones is a notice.
 func TestNoSnapshots(t *testing.T) {
-	p := &naivePool{zone: "UTC", rows: []*naiveRow{{file: "2025-06", text: "2025-06-02 12:00:00.000000", name: ptr("slot1@m"), machine: ptr("m"), gpu: ptr("GPU-0"), state: ptr("Claimed"), owner: ptr("ann")}}}
+	p := &naivePool{zone: "UTC", rows: []*naiveRow{{file: "2025-06", text: "2025-06-02 12:00:00.000000",
+		name: ptr("slot1@m"), machine: ptr("m"), gpu: ptr("GPU-0"), state: ptr("Claimed"), owner: ptr("ann")}}}
 	dir := filepath.Join(t.TempDir(), "pool")
 	p.write(t, dir)
 	s := open(t, dir, "UTC", 15)
-	for _, text := range []string{`"allocation"`, `"allocation", "view": "summary"`, `"allocation", "view": "machines"`, `"allocation", "view": "stateTimeline"`, `"allocation", "view": "annotations"`, `"userHours"`, `"userHours", "view": "timeseries"`} {
-		for _, w := range []pool.Window{golden.Window(t, "2020-01-01T00:00:00Z", "2020-01-02T00:00:00Z"), golden.Window(t, "2030-01-01T00:00:00Z", "2030-01-02T00:00:00Z"), golden.Window(t, "2025-06-02T12:00:00.000001Z", "2025-06-02T12:10:00Z")} {
+	for _, text := range []string{`"allocation"`, `"allocation", "view": "summary"`, `"allocation", "view": "machines"`,
+		`"allocation", "view": "stateTimeline"`, `"allocation", "view": "annotations"`, `"userHours"`,
+		`"userHours", "view": "timeseries"`} {
+		for _, w := range []pool.Window{golden.Window(t, "2020-01-01T00:00:00Z", "2020-01-02T00:00:00Z"),
+			golden.Window(t, "2030-01-01T00:00:00Z", "2030-01-02T00:00:00Z"),
+			golden.Window(t, "2025-06-02T12:00:00.000001Z", "2025-06-02T12:10:00Z")} {
 			frames := s.ask(t, w, `{"queryType": `+text+`}`)
 			require.Len(t, frames, 1, text)
 			require.Empty(t, frames[0].Fields, text)
 		}
 		frames := s.ask(t, golden.Window(t, "2025-06-02T12:00:00Z", "2025-06-02T12:00:00Z"), `{"queryType": `+text+`}`)
-		require.Equal(t, strings.Contains(text, "annotations"), len(frames[0].Fields) == 0, "a window of no length holds its snapshot: %s", text)
+		require.Equal(t, strings.Contains(text, "annotations"), len(frames[0].Fields) == 0,
+			"a window of no length holds its snapshot: %s", text)
 	}
 }

@@ -20,8 +20,8 @@ import (
 // benchmarkDays is how long the pool of the benchmarks lasts.
 const benchmarkDays = 31
 
-// benchmarkPool makes a pool of 900 GPUs, or takes the one in the directory GPUREPORTS_BENCH_DIR, and makes it there if it is
-// missing.
+// benchmarkPool makes a pool of 900 GPUs, or takes the one in the directory GPUREPORTS_BENCH_DIR, and makes it there if
+// it is missing.
 func benchmarkPool(b *testing.B) (source, pool.Micros) {
 	dir := os.Getenv("GPUREPORTS_BENCH_DIR")
 	if dir == "" {
@@ -44,14 +44,16 @@ func BenchmarkCount(b *testing.B) {
 	s, end := benchmarkPool(b)
 	for _, days := range []int64{1, 7, 30} {
 		w := pool.Window{From: end - days*pool.Day, To: end}
-		for name, groupings := range map[string][]string{"category": {"category"}, "machine": {"machine", "slots"}, "user": {"category", "user"}} {
+		for name, groupings := range map[string][]string{"category": {"category"}, "machine": {"machine", "slots"},
+			"user": {"category", "user"}} {
 			b.Run(fmt.Sprintf("%s/%dd", name, days), func(b *testing.B) {
 				n := 0
 				for b.Loop() {
 					n++
 					env := s.env
 					env.Lists.Excluded = []pool.Exclusion{{Pattern: fmt.Sprintf("nothing%d", n)}} // another question
-					p, err := kinds.Catalog.Plan(query.Request{Model: query.Model{QueryType: "allocation", Bucket: "1h"}, Window: w}, env)
+					p, err := kinds.Catalog.Plan(query.Request{Model: query.Model{QueryType: "allocation", Bucket: "1h"}, Window: w},
+						env)
 					require.NoError(b, err)
 					slices, _, err := counts.Load(b.Context(), s.Timeline, p)
 					require.NoError(b, err)

@@ -37,7 +37,8 @@ func classesOf(metrics []string) (all []counts.Class) {
 	return all
 }
 
-// metric is the formula of methodology section 5 over the sums of GPU-slices in a bucket and its N; NaN where it has none.
+// metric is the formula of methodology section 5 over the sums of GPU-slices in a bucket and its N; NaN where it has
+// none.
 func metric(name string, sums *counts.Sums, bucket, n int) float64 {
 	switch name {
 	case "allocatedPercent":

@@ -20,12 +20,14 @@ const lookBack = 7 * pool.Day
 
 // loadNewest loads the newest snapshot at or before a time, whatever lies between, and the given time before it.
 // snapshot is its number in the view, -1: there is none.
-func loadNewest(ctx context.Context, tl *timeline.Timeline, at, before pool.Micros) (view *timeline.View, snapshot int, err error) {
+func loadNewest(ctx context.Context, tl *timeline.Timeline, at, before pool.Micros) (view *timeline.View, snapshot int,
+	err error) {
 	first, newest, ok, err := tl.Range(ctx)
 	if err != nil {
 		return nil, -1, err
 	}
-	for at = min(at, newest); ok && at >= first; at -= pool.Day { // a view holds the snapshot before, if it is less than a day away
+	// a view holds the snapshot before, if it is less than a day away
+	for at = min(at, newest); ok && at >= first; at -= pool.Day {
 		if view, err = tl.Load(ctx, at, at); err != nil {
 			return nil, -1, err
 		}
@@ -90,8 +92,9 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		model := day.Model(i)
 		since := history.since(day.GPU(i), state, row)
 		r := gpuRow{
-			device: query.Shown("device", names[model.Device]), memory: model.Memory / 1024, category: counts.CategoryOf(class, side, row).String(),
-			state: state.String(), job: view.Names.JobText(row.Job), since: since, hours: pool.Hours(at - since),
+			device: query.Shown("device", names[model.Device]), memory: model.Memory / 1024,
+			category: counts.CategoryOf(class, side, row).String(),
+			state:    state.String(), job: view.Names.JobText(row.Job), since: since, hours: pool.Hours(at - since),
 			preventReason: names[row.Reason],
 		}
 		machine, id := view.Names.GPU(day.GPU(i))

@@ -97,7 +97,9 @@ func TestGoldenAllocation(t *testing.T) {
 			}
 		}
 		same(t, byKey(devices), s.table(t, w, `"totals": false, "groupBy": ["category", "device"]`, "category", "device"))
-		for grouping, want := range map[string]sides{"memory": common.Allocation.ByMemory, "device": common.Allocation.ByDevice, "ownership": common.Allocation.ByOwnership, "machine": common.Allocation.ByMachine, "project": common.Allocation.ByProject} {
+		for grouping, want := range map[string]sides{"memory": common.Allocation.ByMemory,
+			"device": common.Allocation.ByDevice, "ownership": common.Allocation.ByOwnership,
+			"machine": common.Allocation.ByMachine, "project": common.Allocation.ByProject} {
 			require.NotEmpty(t, want.Real, grouping)
 			joined := table{}
 			for g, f := range want.Real {
@@ -143,7 +145,8 @@ func TestGoldenSeries(t *testing.T) {
 					}
 					have := got[key]
 					if have == nil {
-						require.False(t, slices.ContainsFunc(want, func(p golden.Point) bool { return p.Value != 0 }), "%s is missing", key)
+						require.False(t, slices.ContainsFunc(want, func(p golden.Point) bool { return p.Value != 0 }), "%s is missing",
+							key)
 						continue
 					}
 					if !listed {
@@ -151,7 +154,8 @@ func TestGoldenSeries(t *testing.T) {
 					}
 					require.Len(t, have, len(want), key)
 					for i := range want {
-						require.True(t, want[i].Time.Equal(have[i].Time) && golden.Same(want[i].Value, have[i].Value), "%s: want %v, got %v", key, want[i], have[i])
+						require.True(t, want[i].Time.Equal(have[i].Time) && golden.Same(want[i].Value, have[i].Value),
+							"%s: want %v, got %v", key, want[i], have[i])
 						compared++
 					}
 				}
@@ -176,9 +180,11 @@ func TestGoldenVariants(t *testing.T) {
 			s := open(t, dir, zone, minutes)
 			same(t, byKey(v.ByCategory), s.table(t, w, `"totals": false, `+old, "category"))
 			totals(t, s, w, old, v.Totals.Real, v.Totals.Backfill)
-			for filter, want := range map[string]float64{`{"slots": ["Backfill"]}`: v.BackfillGPUHours, `{"devices": ["/\\bH200\\b/"]}`: v.H200GPUHours} {
+			for filter, want := range map[string]float64{`{"slots": ["Backfill"]}`: v.BackfillGPUHours,
+				`{"devices": ["/\\bH200\\b/"]}`: v.H200GPUHours} {
 				rows := golden.Rows(s.ask(t, w, fmt.Sprintf(`{"queryType": "userHours", "filter": %s, %s}`, filter, old)))
-				require.True(t, golden.Same(want, rows[len(rows)-1]["gpuHours"]), "%s %s: want %v, got %v", name, filter, want, rows[len(rows)-1])
+				require.True(t, golden.Same(want, rows[len(rows)-1]["gpuHours"]), "%s %s: want %v, got %v", name, filter, want,
+					rows[len(rows)-1])
 			}
 		}
 	})
@@ -187,7 +193,8 @@ func TestGoldenVariants(t *testing.T) {
 func TestGoldenUserHours(t *testing.T) {
 	eachWindow(t, func(t *testing.T, dir, zone string, w pool.Window, expected *expectedWindow) {
 		s := open(t, dir, zone, 15)
-		for name, filter := range map[string]string{"backfill": `{"slots": ["Backfill"]}`, "h200": `{"devices": ["/\\bH200\\b/"]}`, "all": `{}`} {
+		for name, filter := range map[string]string{"backfill": `{"slots": ["Backfill"]}`,
+			"h200": `{"devices": ["/\\bH200\\b/"]}`, "all": `{}`} {
 			want := expected.Common.UserHours[name]
 			require.NotEmpty(t, want.Table)
 			rows := golden.Rows(s.ask(t, w, `{"queryType": "userHours", "filter": `+filter+`}`))

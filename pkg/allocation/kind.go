@@ -3,9 +3,11 @@ package allocation
 import "github.com/chtc/gpureports/pkg/query"
 
 var (
-	groupings      = []string{"category", "slots", "device", "memory", "tier", "machine", "ownership", "project", "preventReason"}
-	metrics        = []string{"allocatedPercent", "allocated", "available", "free", "unclaimed", "drained", "prevented"}
-	healthMetrics  = []string{"snapshotAgeSeconds", "coveragePercent", "gpusSeen", "gpusLost", "jobsLagSeconds", "linkRate", "clockErrorSeconds"}
+	groupings = []string{"category", "slots", "device", "memory", "tier", "machine", "ownership", "project",
+		"preventReason"}
+	metrics       = []string{"allocatedPercent", "allocated", "available", "free", "unclaimed", "drained", "prevented"}
+	healthMetrics = []string{"snapshotAgeSeconds", "coveragePercent", "gpusSeen", "gpusLost", "jobsLagSeconds",
+		"linkRate", "clockErrorSeconds"}
 	machineFilters = []string{"devices", "tiers", "machines", "ownerships", "projects", "idle"}
 )
 
@@ -19,7 +21,8 @@ var Kind = query.Kind{
 		query.ListView("current", "Current", "What every GPU does at the newest snapshot", query.UserFilters),
 		{
 			Name: "stateTimeline", Label: "State timeline", Description: "The state of every GPU over time",
-			Filters: query.GPUFilters, Options: []string{"includeOldDevices", "limit"}, Alerting: query.AlertNone, Frame: query.FrameStateTimeline,
+			Filters: query.GPUFilters, Options: []string{"includeOldDevices", "limit"}, Alerting: query.AlertNone,
+			Frame: query.FrameStateTimeline,
 		},
 		query.ListView("machines", "Machines", "Every machine with its GPUs and what was allocated", machineFilters),
 		{
@@ -32,30 +35,42 @@ var Kind = query.Kind{
 		},
 	},
 	Columns: []query.Column{
-		query.Metric("allocatedPercent", "Allocated %", query.Percent, 1, "Allocated share of the GPUs that can be: 100 · Σ claimed / Σ (claimed + unclaimed) over the slices"),
-		query.Metric("allocated", "Allocated (avg.)", query.Count, 1, "GPUs held by jobs, on average over the slices: Σ claimed / N"),
-		query.Metric("available", "Available (avg.)", query.Count, 1, "GPUs that can be allocated: Σ (claimed + unclaimed) / N"),
-		query.Metric("free", "Free (avg.)", query.Count, 1, "GPUs without a job on primary and backfill slots that a job may start on, / N; each counted once"),
-		query.Metric("unclaimed", "Unclaimed (avg.)", query.Count, 1, "GPUs not claimed in their category, also those that a backfill job uses: Σ unclaimed / N"),
+		query.Metric("allocatedPercent", "Allocated %", query.Percent, 1,
+			"Allocated share of the GPUs that can be: 100 · Σ claimed / Σ (claimed + unclaimed) over the slices"),
+		query.Metric("allocated", "Allocated (avg.)", query.Count, 1,
+			"GPUs held by jobs, on average over the slices: Σ claimed / N"),
+		query.Metric("available", "Available (avg.)", query.Count, 1,
+			"GPUs that can be allocated: Σ (claimed + unclaimed) / N"),
+		query.Metric("free", "Free (avg.)", query.Count, 1, "GPUs without a job on primary and backfill slots that a job "+
+			"may start on, / N; each counted once"),
+		query.Metric("unclaimed", "Unclaimed (avg.)", query.Count, 1,
+			"GPUs not claimed in their category, also those that a backfill job uses: Σ unclaimed / N"),
 		query.Metric("drained", "Drained (avg.)", query.Count, 1, "GPUs that drain: Σ drained / N"),
-		query.Metric("prevented", "Prevented (avg.)", query.Count, 1, "GPUs without a job on which none may start (PreventJobsReason), / N"),
+		query.Metric("prevented", "Prevented (avg.)", query.Count, 1,
+			"GPUs without a job on which none may start (PreventJobsReason), / N"),
 
-		query.Metric("snapshotAgeSeconds", "Age of the newest snapshot", query.Seconds, 0, "Now − newest snapshot of all files"),
-		query.Metric("coveragePercent", "Coverage", query.Percent, 1, "Share of the time range that snapshots cover: 100 · D / time range"),
+		query.Metric("snapshotAgeSeconds", "Age of the newest snapshot", query.Seconds, 0,
+			"Now − newest snapshot of all files"),
+		query.Metric("coveragePercent", "Coverage", query.Percent, 1,
+			"Share of the time range that snapshots cover: 100 · D / time range"),
 		query.Metric("gpusSeen", "GPUs seen", query.Count, 0, "GPUs in the newest snapshot of the time range"),
-		query.Metric("gpusLost", "GPUs lost", query.Count, 0, "GPUs seen in the 24 h before the newest snapshot and not in it"),
+		query.Metric("gpusLost", "GPUs lost", query.Count, 0, "GPUs seen in the 24 h before the newest snapshot and not "+
+			"in it"),
 		query.Metric("jobsLagSeconds", "Lag of job ads", query.Seconds, 0, "Now − newest job ad"),
 		query.Metric("linkRate", "Link rate", query.Percent, 1, "Share of ended backfill runs that a job ad explains"),
 
-		query.Metric("clockErrorSeconds", "Clock error", query.Seconds, 0, "Largest error of an access point's clock, as job ads and snapshots tell; dates are corrected"),
+		query.Metric("clockErrorSeconds", "Clock error", query.Seconds, 0,
+			"Largest error of an access point's clock, as job ads and snapshots tell; dates are corrected"),
 
 		query.TextColumn("state", "State", ""),
-		query.TextColumn("since", "Since", "Beginning of the unbroken sequence with the same state, user and job, at most 7 days back"),
+		query.TextColumn("since", "Since", "Beginning of the unbroken sequence with the same state, user and job, at most "+
+			"7 days back"),
 		query.TextColumn("projects", "Projects", ""),
 		query.TextColumn("devices", "Devices", ""),
 		query.TextColumn("lastSeen", "Last seen", ""),
 		query.TextColumn("excludedReason", "Excluded", "Why the machine counts nowhere"),
-		query.Metric("backfillAllocated", "Backfill allocated (avg.)", query.Count, 1, "GPUs claimed on backfill slots: Σ claimed / N"),
+		query.Metric("backfillAllocated", "Backfill allocated (avg.)", query.Count, 1,
+			"GPUs claimed on backfill slots: Σ claimed / N"),
 	},
 }
 

@@ -25,9 +25,11 @@ type machineRow struct {
 }
 
 // machines lists the machines with a GPU in the window, and the excluded ones with their reasons and no figures.
-func machines(ctx context.Context, kept *counts.Cache, s *timeline.Slices, p *query.Plan, about *frames.About) (data.Frames, error) {
+func machines(ctx context.Context, kept *counts.Cache, s *timeline.Slices, p *query.Plan,
+	about *frames.About) (data.Frames, error) {
 	names := s.View.Names.Texts()
-	count, err := counts.New(ctx, kept, p, s, []string{"machine", "slots"}, counts.Claimed, counts.Unclaimed, counts.Drained)
+	count, err := counts.New(ctx, kept, p, s, []string{"machine", "slots"}, counts.Claimed, counts.Unclaimed,
+		counts.Drained)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +76,8 @@ func machines(ctx context.Context, kept *counts.Cache, s *timeline.Slices, p *qu
 }
 
 // machinesSeen returns the machines with a GPU in the window that pass the filters, excluded ones included.
-func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan, names []string) (map[timeline.Symbol]*machineRow, error) {
+func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan,
+	names []string) (map[timeline.Symbol]*machineRow, error) {
 	all := *p
 	all.Env.Lists.Excluded = nil
 	classify := counts.NewClassifier(&all, names)
@@ -136,7 +139,8 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan, names 
 }
 
 func newMachineRow(name string, p *query.Plan) *machineRow {
-	r := &machineRow{name: name, projects: map[string]bool{}, devices: map[string]bool{}, gpus: map[timeline.GPU]bool{}, allocatedPercent: nan}
+	r := &machineRow{name: name, projects: map[string]bool{}, devices: map[string]bool{}, gpus: map[timeline.GPU]bool{},
+		allocatedPercent: nan}
 	if e := p.Env.Lists.ExclusionOf(name); e != nil {
 		r.excludedReason = cmp.Or(e.Reason, "excluded")
 	}

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// This file is an oracle: it answers from rows with plain loops, as the methodology reads, and shares no code with the product.
+// This file is an oracle: it answers from rows with plain loops, as the methodology reads, and shares no code with the
+// product.
 
 // naiveRow is a row of gpu_state. nil is NULL.
 type naiveRow struct {
@@ -329,7 +330,8 @@ func (p *naivePool) facts(all []naiveSnapshot, day int64, machine, gpu string) d
 }
 
 // results lists every GPU of every slice of a window, by side, and N by slice beginning: sections 2 to 5.
-func (p *naivePool) results(all []naiveSnapshot, minutes int, from, to int64, includeOld bool) (list []result, slicesThere map[string]int64) {
+func (p *naivePool) results(all []naiveSnapshot, minutes int, from, to int64, includeOld bool) (list []result,
+	slicesThere map[string]int64) {
 	slicesThere = map[string]int64{}
 	type key struct{ slice, machine, gpu string }
 	rows := map[key][]*naiveRow{}
@@ -396,8 +398,9 @@ func (p *naivePool) results(all []naiveSnapshot, minutes int, from, to int64, in
 				continue
 			}
 			x := result{
-				slice: k.slice, begin: slicesThere[k.slice], machine: k.machine, gpu: k.gpu, device: f.device, memory: f.memory, ownership: f.ownership,
-				project: naiveProject(r.project), state: rankNames[rank(r.state)], slots: "Real", users: primaryUsers,
+				slice: k.slice, begin: slicesThere[k.slice], machine: k.machine, gpu: k.gpu, device: f.device, memory: f.memory,
+				ownership: f.ownership,
+				project:   naiveProject(r.project), state: rankNames[rank(r.state)], slots: "Real", users: primaryUsers,
 			}
 			switch {
 			case r == backfill:
@@ -421,5 +424,6 @@ func (p *naivePool) results(all []naiveSnapshot, minutes int, from, to int64, in
 }
 
 func (x *result) by(grouping string) string {
-	return map[string]string{"category": x.category, "slots": x.slots, "device": x.device, "memory": x.memory, "machine": x.machine, "ownership": x.ownership, "project": x.project}[grouping]
+	return map[string]string{"category": x.category, "slots": x.slots, "device": x.device, "memory": x.memory,
+		"machine": x.machine, "ownership": x.ownership, "project": x.project}[grouping]
 }

@@ -24,15 +24,19 @@ var sliceLengths = []int{0, 5, 10, 15, 30, 60}
 
 // The answers equal the oracle's on tiny pools with every oddity.
 func TestOddPoolsEqualOracle(t *testing.T) {
-	checkOddPools(t, sliceLengths, []string{"UTC", "America/Chicago", "Asia/Kolkata", "Australia/Lord_Howe", "Asia/Kathmandu"}, []time.Time{
-		time.Date(2025, 11, 1, 23, 10, 0, 0, time.UTC), time.Date(2025, 11, 2, 3, 0, 0, 0, time.UTC), time.Date(2025, 3, 9, 5, 0, 0, 0, time.UTC),
-		time.Date(2025, 6, 30, 14, 3, 0, 0, time.UTC), time.Date(2025, 4, 5, 12, 30, 0, 0, time.UTC), time.Date(2025, 12, 31, 20, 0, 0, 0, time.UTC),
+	checkOddPools(t, sliceLengths, []string{"UTC", "America/Chicago", "Asia/Kolkata", "Australia/Lord_Howe",
+		"Asia/Kathmandu"}, []time.Time{
+		time.Date(2025, 11, 1, 23, 10, 0, 0, time.UTC), time.Date(2025, 11, 2, 3, 0, 0, 0, time.UTC),
+		time.Date(2025, 3, 9, 5, 0, 0, 0, time.UTC),
+		time.Date(2025, 6, 30, 14, 3, 0, 0, time.UTC), time.Date(2025, 4, 5, 12, 30, 0, 0, time.UTC),
+		time.Date(2025, 12, 31, 20, 0, 0, 0, time.UTC),
 	})
 }
 
 // The same where the zone's offset is no multiple of the slice: two UTC days share slices.
 func TestSlicesAcrossDaysEqualOracle(t *testing.T) {
-	checkOddPools(t, []int{60}, []string{"Asia/Kolkata", "Asia/Kathmandu"}, []time.Time{time.Date(2025, 6, 30, 22, 31, 0, 0, time.UTC), time.Date(2025, 12, 30, 23, 20, 0, 0, time.UTC)})
+	checkOddPools(t, []int{60}, []string{"Asia/Kolkata", "Asia/Kathmandu"},
+		[]time.Time{time.Date(2025, 6, 30, 22, 31, 0, 0, time.UTC), time.Date(2025, 12, 30, 23, 20, 0, 0, time.UTC)})
 }
 
 func checkOddPools(t *testing.T, lengths []int, zones []string, starts []time.Time) {
@@ -64,7 +68,9 @@ func TestSamplePoolsEqualOracle(t *testing.T) {
 		pools = 5
 	}
 	zones := []string{"UTC", "America/Chicago", "Europe/Berlin", "Asia/Kolkata", "Pacific/Auckland"}
-	starts := []time.Time{time.Date(2025, 11, 1, 9, 0, 0, 0, time.UTC), time.Date(2025, 10, 25, 7, 0, 0, 0, time.UTC), time.Date(2025, 3, 8, 20, 0, 0, 0, time.UTC), time.Date(2025, 6, 30, 6, 0, 0, 0, time.UTC), time.Date(2025, 4, 5, 3, 0, 0, 0, time.UTC)}
+	starts := []time.Time{time.Date(2025, 11, 1, 9, 0, 0, 0, time.UTC), time.Date(2025, 10, 25, 7, 0, 0, 0, time.UTC),
+		time.Date(2025, 3, 8, 20, 0, 0, 0, time.UTC), time.Date(2025, 6, 30, 6, 0, 0, 0, time.UTC),
+		time.Date(2025, 4, 5, 3, 0, 0, 0, time.UTC)}
 	for i := range pools {
 		o := samplepool.Default()
 		o.Seed, o.Machines, o.GPUs = uint64(i), 6, 12
@@ -116,8 +122,10 @@ func fromSample(t testing.TB, made *samplepool.Pool) *naivePool {
 		require.NoError(t, err)
 		for _, r := range s.Rows {
 			row := &naiveRow{
-				file: s.Month, text: s.Timestamp, name: text(r.Name), gpu: text(r.AssignedGPUs), state: text(r.State), device: text(r.DeviceName),
-				machine: text(r.Machine), owner: text(r.RemoteOwner), job: text(r.GlobalJobID), project: text(r.PrioritizedProjects),
+				file: s.Month, text: s.Timestamp, name: text(r.Name), gpu: text(r.AssignedGPUs), state: text(r.State),
+				device:  text(r.DeviceName),
+				machine: text(r.Machine), owner: text(r.RemoteOwner), job: text(r.GlobalJobID),
+				project: text(r.PrioritizedProjects),
 			}
 			if s.Month >= made.Options().Start.AddDate(0, 1, 1-made.Options().Start.Day()).Format("2006-01") {
 				row.prevent = text(r.PreventJobsReason)
@@ -177,7 +185,8 @@ func oddPool(rt *rapid.T, rnd *rand.Rand, zoneName string, start time.Time) *nai
 		}
 	}
 	at := start
-	late, gone := rnd.IntN(snapshots), []int{rnd.IntN(5), rnd.IntN(3 * snapshots)}[rnd.IntN(2)] // the first machine comes late, the last goes early
+	// the first machine comes late, the last goes early
+	late, gone := rnd.IntN(snapshots), []int{rnd.IntN(5), rnd.IntN(3 * snapshots)}[rnd.IntN(2)]
 	for number := range snapshots {
 		switch rnd.IntN(30) {
 		case 0:
@@ -208,7 +217,8 @@ func oddPool(rt *rapid.T, rnd *rand.Rand, zoneName string, start time.Time) *nai
 			if rnd.IntN(6) == 0 {
 				change(s)
 			}
-			away := *s.row.machine == machines[0] && number < late || *s.row.machine == machines[len(machines)-1] && number > gone
+			away := *s.row.machine == machines[0] && number < late || *s.row.machine == machines[len(machines)-1] &&
+				number > gone
 			if s.here && !away && *s.row.machine != silent {
 				add(s.row)
 				if rnd.IntN(12) == 0 {
@@ -217,7 +227,8 @@ func oddPool(rt *rapid.T, rnd *rand.Rand, zoneName string, start time.Time) *nai
 			}
 		}
 		if rnd.IntN(6) == 0 || !any { // a row without a GPU
-			add(naiveRow{name: ptr("slot1@alpha"), machine: pick("alpha", "NULL", ""), gpu: pick("NULL", ""), state: ptr("Unclaimed")})
+			add(naiveRow{name: ptr("slot1@alpha"), machine: pick("alpha", "NULL", ""), gpu: pick("NULL", ""),
+				state: ptr("Unclaimed")})
 		}
 	}
 	return p
@@ -236,12 +247,15 @@ func (p *naivePool) write(t tester, dir string) {
 		require.NoError(t, err)
 		tx, err := db.Begin()
 		require.NoError(t, err)
-		_, err = tx.Exec("CREATE TABLE gpu_state(Name TEXT, AssignedGPUs TEXT, State TEXT, GPUs_DeviceName TEXT, GPUs_GlobalMemoryMb BIGINT, PrioritizedProjects TEXT, Machine TEXT, RemoteOwner TEXT, GlobalJobId TEXT, timestamp DATETIME, PreventJobsReason TEXT)")
+		_, err = tx.Exec("CREATE TABLE gpu_state(Name TEXT, AssignedGPUs TEXT, State TEXT, GPUs_DeviceName TEXT, " +
+			"GPUs_GlobalMemoryMb BIGINT, PrioritizedProjects TEXT, Machine TEXT, RemoteOwner TEXT, GlobalJobId TEXT, " +
+			"timestamp DATETIME, PreventJobsReason TEXT)")
 		require.NoError(t, err)
 		insert, err := tx.Prepare("INSERT INTO gpu_state VALUES (?,?,?,?,?,?,?,?,?,?,?)")
 		require.NoError(t, err)
 		for _, r := range rows {
-			_, err := insert.Exec(r.name, r.gpu, r.state, r.device, r.memory, r.project, r.machine, r.owner, r.job, r.text, r.prevent)
+			_, err := insert.Exec(r.name, r.gpu, r.state, r.device, r.memory, r.project, r.machine, r.owner, r.job, r.text,
+				r.prevent)
 			require.NoError(t, err)
 		}
 		require.NoError(t, tx.Commit())
@@ -278,7 +292,8 @@ type comparison struct {
 
 func newComparison(t tester, p *naivePool, all []naiveSnapshot, s source, minutes int) *comparison {
 	everything := func(*result) bool { return true }
-	return &comparison{t: t, pool: p, all: all, source: s, minutes: minutes, from: all[0].at, to: all[len(all)-1].at, groupBy: []string{"category"}, keepsGPU: everything, keeps: everything, old: true, filter: "{}"}
+	return &comparison{t: t, pool: p, all: all, source: s, minutes: minutes, from: all[0].at, to: all[len(all)-1].at,
+		groupBy: []string{"category"}, keepsGPU: everything, keeps: everything, old: true, filter: "{}"}
 }
 
 // draw makes up a window, groupings, filter and bucket.
@@ -297,13 +312,17 @@ func (c *comparison) draw(rnd *rand.Rand) {
 	c.old = rnd.IntN(3) > 0
 	switch rnd.IntN(6) {
 	case 0:
-		c.filter, c.keepsGPU = `{"devices": ["NVIDIA A100", "/H2.0/"]}`, func(x *result) bool { return x.device == "NVIDIA A100" || strings.Contains(x.device, "H200") }
+		c.filter, c.keepsGPU = `{"devices": ["NVIDIA A100", "/H2.0/"]}`,
+			func(x *result) bool { return x.device == "NVIDIA A100" || strings.Contains(x.device, "H200") }
 	case 1:
-		c.filter, c.keepsGPU = `{"machines": ["/a$/"], "ownerships": ["Researcher Owned", "CHTC Owned"]}`, func(x *result) bool { return strings.HasSuffix(x.machine, "a") && x.ownership != "Open Capacity" }
+		c.filter, c.keepsGPU = `{"machines": ["/a$/"], "ownerships": ["Researcher Owned", "CHTC Owned"]}`,
+			func(x *result) bool { return strings.HasSuffix(x.machine, "a") && x.ownership != "Open Capacity" }
 	case 2:
-		c.filter, c.keeps = `{"categories": ["Shared", "Backfill (CHTC Owned)"], "projects": ["Chem", ""]}`, func(x *result) bool {
-			return (x.category == "Open Capacity" || x.category == "Backfill (CHTC Owned)") && slices.Contains(strings.Split(x.project, ","), "Chem")
-		}
+		c.filter, c.keeps = `{"categories": ["Shared", "Backfill (CHTC Owned)"], "projects": ["Chem", ""]}`,
+			func(x *result) bool {
+				return (x.category == "Open Capacity" || x.category == "Backfill (CHTC Owned)") &&
+					slices.Contains(strings.Split(x.project, ","), "Chem")
+			}
 	case 3:
 		c.filter, c.keeps = `{"slots": ["Backfill"]}`, func(x *result) bool { return x.slots == "Backfill" }
 	}
@@ -314,7 +333,8 @@ func (c *comparison) draw(rnd *rand.Rand) {
 			buckets = append(buckets, []string{"5m", "10m", "15m", "30m", "1h", "3h", "6h", "12h", "1d", "1w"}[i])
 		}
 	}
-	if halfHour := strings.Contains("Australia/Lord_Howe", c.pool.zone); rnd.IntN(2) == 0 && !halfHour { // its clock changes by half an hour: buckets there have no beginning of their own
+	// its clock changes by half an hour: buckets there have no beginning of their own
+	if halfHour := strings.Contains("Australia/Lord_Howe", c.pool.zone); rnd.IntN(2) == 0 && !halfHour {
 		c.bucket = append(buckets, "window")[rnd.IntN(len(buckets)+1)]
 	}
 }
@@ -328,7 +348,8 @@ func (c *comparison) query(rest string) string {
 	if c.bucket != "" {
 		view, rest = "timeseries", fmt.Sprintf(`"bucket": %q, "timezone": %q, `, c.bucket, c.zone)+rest
 	}
-	return fmt.Sprintf(`{"view": %q, "groupBy": %s, "filter": %s, "includeOldDevices": %v, "limit": 50000, %s}`, view, groupBy, c.filter, c.old, rest)
+	return fmt.Sprintf(`{"view": %q, "groupBy": %s, "filter": %s, "includeOldDevices": %v, "limit": 50000, %s}`, view,
+		groupBy, c.filter, c.old, rest)
 }
 
 func (c *comparison) run() {
@@ -349,7 +370,8 @@ func (c *comparison) run() {
 	}
 	sums := map[string]map[string]map[string]float64{} // group, bucket, class
 	users := map[string]map[string]float64{}           // group|user, bucket
-	userGroups := slices.DeleteFunc(slices.Clone(c.groupBy), func(g string) bool { return g == "slots" || g == "memory" || g == "ownership" })
+	userGroups := slices.DeleteFunc(slices.Clone(c.groupBy),
+		func(g string) bool { return g == "slots" || g == "memory" || g == "ownership" })
 	for _, x := range list {
 		if !c.keepsGPU(&x) || !c.keeps(&x) {
 			continue
@@ -411,7 +433,8 @@ func (c *comparison) run() {
 	if c.bucket != "" {
 		c.groupBy = append(slices.Clone(userGroups), "user")
 	}
-	c.compare(hours, c.ask(w, `"queryType": "userHours"`, append(slices.Clone(userGroups), "user"), []string{"gpuHours"}), list)
+	c.compare(hours, c.ask(w, `"queryType": "userHours"`, append(slices.Clone(userGroups), "user"), []string{"gpuHours"}),
+		list)
 }
 
 // coveredIn returns D of each bucket. Buckets change at full five minutes only.
@@ -476,7 +499,8 @@ func (c *comparison) ask(w pool.Window, rest string, groups, metrics []string) m
 		}
 		for i := range f.Fields[0].Len() {
 			at := f.Fields[0].At(i).(time.Time)
-			put(strings.Join(parts, "|")+"|"+bucketOf(at.UnixMicro(), c.bucket, location(c.zone))+"|"+f.Fields[1].Name, f.Fields[1].At(i))
+			put(strings.Join(parts, "|")+"|"+bucketOf(at.UnixMicro(), c.bucket, location(c.zone))+"|"+f.Fields[1].Name,
+				f.Fields[1].At(i))
 		}
 	}
 	return got
@@ -499,6 +523,7 @@ func (c *comparison) compare(want, got map[string]any, list []result) {
 
 func (c *comparison) fail(key string, want, got any) {
 	c.t.Helper()
-	c.t.Fatalf("%s: want %v, got %v\nwindow %v – %v, L = %d, zone %s, bucket %q in %s, group by %v, filter %s", key, want, got,
+	c.t.Fatalf("%s: want %v, got %v\nwindow %v – %v, L = %d, zone %s, bucket %q in %s, group by %v, filter %s", key, want,
+		got,
 		pool.Time(c.from), pool.Time(c.to), c.minutes, c.pool.zone, c.bucket, c.zone, c.groupBy, c.filter)
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// GPU-hours of a category's users add up to its allocated (avg.) times D; categories add up to the totals; a series over the
-// whole window has the table's figures; moving the window's ends inside a slice without snapshots changes nothing.
+// GPU-hours of a category's users add up to its allocated (avg.) times D; categories add up to the totals; a series
+// over the whole window has the table's figures; moving the window's ends inside a slice without snapshots changes
+// nothing.
 func TestFiguresAddUp(t *testing.T) {
 	eachWindow(t, func(t *testing.T, dir, zone string, whole pool.Window, _ *expectedWindow) {
 		rnd := rand.New(rand.NewPCG(1, 2))
@@ -22,7 +23,8 @@ func TestFiguresAddUp(t *testing.T) {
 		for _, minutes := range sliceLengths {
 			s.env.SliceMinutes = minutes
 			for range 3 {
-				w := pool.Window{From: whole.From + rnd.Int64N((whole.To-whole.From)/2), To: whole.To - rnd.Int64N((whole.To-whole.From)/2)}
+				w := pool.Window{From: whole.From + rnd.Int64N((whole.To-whole.From)/2),
+					To: whole.To - rnd.Int64N((whole.To-whole.From)/2)}
 				covered := golden.Rows(s.ask(t, w, `{"queryType": "allocation", "view": "health", "metrics": ["coveragePercent"]}`))[0]["coveragePercent"].(float64) / 100 * w.Hours()
 				rows := golden.Rows(s.ask(t, w, `{"queryType": "allocation", "view": "summary"}`))
 				sums := map[string]map[string]float64{"Real": {}, "Backfill": {}}
@@ -47,7 +49,8 @@ func TestFiguresAddUp(t *testing.T) {
 				for _, r := range golden.Rows(s.ask(t, w, `{"queryType": "userHours"}`)) {
 					switch r["rowType"] {
 					case "group":
-						require.True(t, golden.Same(allocated[r["category"].(string)]*covered, r["gpuHours"]), "%v: %v · %v", r, allocated[r["category"].(string)], covered)
+						require.True(t, golden.Same(allocated[r["category"].(string)]*covered, r["gpuHours"]), "%v: %v · %v", r,
+							allocated[r["category"].(string)], covered)
 						total += r["gpuHours"].(float64)
 					case "total":
 						require.True(t, golden.Same(total, r["gpuHours"]))
@@ -55,7 +58,8 @@ func TestFiguresAddUp(t *testing.T) {
 					}
 				}
 				for _, m := range metrics {
-					table := golden.Rows(s.ask(t, w, fmt.Sprintf(`{"queryType": "allocation", "view": "summary", "metrics": [%q]}`, m)))
+					table := golden.Rows(s.ask(t, w, fmt.Sprintf(`{"queryType": "allocation", "view": "summary", "metrics": [%q]}`,
+						m)))
 					series := golden.Series(s.ask(t, w, fmt.Sprintf(`{"queryType": "allocation", "metrics": [%q], "bucket": "window"}`, m)), "category")
 					require.Len(t, series, len(table))
 					for _, r := range table {
@@ -84,7 +88,8 @@ func TestWindowsAgree(t *testing.T) {
 				require.NotEmpty(t, full)
 				compared := 0
 				for range 5 {
-					w := pool.Window{From: whole.From + rnd.Int64N((whole.To-whole.From)/2), To: whole.To - rnd.Int64N((whole.To-whole.From)/2)}
+					w := pool.Window{From: whole.From + rnd.Int64N((whole.To-whole.From)/2),
+						To: whole.To - rnd.Int64N((whole.To-whole.From)/2)}
 					for key, points := range golden.Series(s.ask(t, w, text), "category", "device", "metric") {
 						at := map[int64]float64{}
 						for _, p := range full[key] {
@@ -114,7 +119,8 @@ func TestRememberedCounts(t *testing.T) {
 	for _, zone := range []string{"America/Chicago", "Asia/Kolkata"} {
 		old := open(t, dir, zone, 60)
 		for i := range 16 {
-			w := pool.Window{From: whole.From + []int64{0, 6, 30}[rnd.IntN(3)]*pool.Hour, To: whole.To - rnd.Int64N(3)*11*pool.Hour}
+			w := pool.Window{From: whole.From + []int64{0, 6, 30}[rnd.IntN(3)]*pool.Hour,
+				To: whole.To - rnd.Int64N(3)*11*pool.Hour}
 			text := []string{
 				`{"queryType": "allocation", "bucket": "3h", "metrics": ["allocatedPercent", "free", "prevented"], "limit": 1000%s}`,
 				`{"queryType": "allocation", "view": "summary"%s}`,

@@ -118,7 +118,8 @@ type gapEnd struct {
 	null     pool.Micros
 }
 
-// gapEnds returns the snapshots [from, end) that a gap follows, or nothing for longer than the gap limit before the window's end.
+// gapEnds returns the snapshots [from, end) that a gap follows, or nothing for longer than the gap limit before the
+// window's end.
 func gapEnds(view *timeline.View, from, end int, windowEnd pool.Micros) (ends []gapEnd) {
 	for i := from; i < end; i++ {
 		open := i+1 == len(view.Times) && windowEnd-view.Times[i] > view.GapLimit(i)

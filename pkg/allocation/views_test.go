@@ -89,9 +89,10 @@ func TestViewsEqualRows(t *testing.T) {
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		rnd := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
-		p := oddPool(rt, rnd, rapid.SampledFrom([]string{"UTC", "America/Chicago"}).Draw(rt, "zone"), rapid.SampledFrom([]time.Time{
-			time.Date(2025, 11, 1, 23, 10, 0, 0, time.UTC), time.Date(2025, 6, 30, 14, 3, 0, 0, time.UTC),
-		}).Draw(rt, "start"))
+		p := oddPool(rt, rnd, rapid.SampledFrom([]string{"UTC", "America/Chicago"}).Draw(rt, "zone"),
+			rapid.SampledFrom([]time.Time{
+				time.Date(2025, 11, 1, 23, 10, 0, 0, time.UTC), time.Date(2025, 6, 30, 14, 3, 0, 0, time.UTC),
+			}).Draw(rt, "start"))
 		n++
 		dir := filepath.Join(dirs, fmt.Sprint(n))
 		p.write(rt, dir)
@@ -128,7 +129,8 @@ func checkCurrent(t tester, p *naivePool, all []naiveSnapshot, s source, w pool.
 		x, there := want[name]
 		require.True(t, there, name)
 		delete(want, name)
-		require.Equal(t, []any{x.state, x.category, x.user, x.job, x.device}, []any{r["state"], r["category"], r["user"], r["job"], r["device"]}, name)
+		require.Equal(t, []any{x.state, x.category, x.user, x.job, x.device},
+			[]any{r["state"], r["category"], r["user"], r["job"], r["device"]}, name)
 		since := newest
 		for i := newest - 1; i >= 0 && all[i+1].at-all[i].at <= gapLimit(all, naiveDay(all[i].at)); i-- {
 			if y, there := p.states(all, i)[name]; !there || y.state != x.state || y.user != x.user || y.job != x.job {
@@ -136,7 +138,8 @@ func checkCurrent(t tester, p *naivePool, all []naiveSnapshot, s source, w pool.
 			}
 			since = i
 		}
-		require.True(t, golden.Same(time.UnixMicro(all[since].at).UTC().Format(time.RFC3339Nano), r["since"]), "%s since %v, want %v", name, r["since"], pool.Time(all[since].at))
+		require.True(t, golden.Same(time.UnixMicro(all[since].at).UTC().Format(time.RFC3339Nano), r["since"]),
+			"%s since %v, want %v", name, r["since"], pool.Time(all[since].at))
 		require.True(t, golden.Same(float64(all[newest].at-all[since].at)/float64(usHour), r["hours"]))
 	}
 	require.Empty(t, want, "GPUs are missing")
@@ -205,7 +208,8 @@ func checkMachines(t tester, p *naivePool, all []naiveSnapshot, s source, w pool
 	want := map[string]*facts{}
 	here := func(machine string) *facts {
 		if want[machine] == nil {
-			want[machine] = &facts{gpus: map[string]bool{}, devices: map[string]bool{}, projects: map[string]bool{}, given: map[string]bool{}}
+			want[machine] = &facts{gpus: map[string]bool{}, devices: map[string]bool{}, projects: map[string]bool{},
+				given: map[string]bool{}}
 		}
 		return want[machine]
 	}
@@ -261,14 +265,17 @@ func checkMachines(t tester, p *naivePool, all []naiveSnapshot, s source, w pool
 	for _, r := range rows {
 		m := want[r["machine"].(string)]
 		require.NotNil(t, m)
-		require.True(t, golden.Same(time.UnixMicro(m.lastSeen).UTC().Format(time.RFC3339Nano), r["lastSeen"]), "%v last seen, want %v", r, pool.Time(m.lastSeen))
-		figures := map[string]any{"gpus": float64(len(m.gpus)), "allocated": m.allocated / n, "backfillAllocated": m.backfill / n, "drained": m.drained / n, "allocatedPercent": nil}
+		require.True(t, golden.Same(time.UnixMicro(m.lastSeen).UTC().Format(time.RFC3339Nano), r["lastSeen"]),
+			"%v last seen, want %v", r, pool.Time(m.lastSeen))
+		figures := map[string]any{"gpus": float64(len(m.gpus)), "allocated": m.allocated / n,
+			"backfillAllocated": m.backfill / n, "drained": m.drained / n, "allocatedPercent": nil}
 		if m.available > 0 {
 			figures["allocatedPercent"] = 100 * m.allocated / m.available
 		}
 		if p.isExcluded(r["machine"].(string)) {
 			require.Equal(t, "old", r["excludedReason"])
-			figures = map[string]any{"gpus": nil, "allocated": nil, "backfillAllocated": nil, "drained": nil, "allocatedPercent": nil}
+			figures = map[string]any{"gpus": nil, "allocated": nil, "backfillAllocated": nil, "drained": nil,
+				"allocatedPercent": nil}
 		} else if m.allocated == 0 {
 			idle++
 		}
@@ -287,7 +294,8 @@ func checkMachines(t tester, p *naivePool, all []naiveSnapshot, s source, w pool
 			require.True(t, m.projects[project], "%s of %v", project, r)
 		}
 	}
-	require.Len(t, golden.Rows(s.ask(t, w, `{"queryType": "allocation", "view": "machines", "filter": {"idle": true}}`)), idle)
+	require.Len(t, golden.Rows(s.ask(t, w, `{"queryType": "allocation", "view": "machines", "filter": {"idle": true}}`)),
+		idle)
 }
 
 func checkHealth(t tester, p *naivePool, all []naiveSnapshot, s source, w pool.Window) {
@@ -306,12 +314,14 @@ func checkHealth(t tester, p *naivePool, all []naiveSnapshot, s source, w pool.W
 	}
 	coverage := 0.0
 	if w.To > w.From {
-		coverage = 100 * covered(p.coveredStretches(all, s.env.SliceMinutes), w.From, w.To) / (float64(w.To-w.From) / float64(usHour))
+		coverage = 100 * covered(p.coveredStretches(all, s.env.SliceMinutes), w.From,
+			w.To) / (float64(w.To-w.From) / float64(usHour))
 	}
 	rows := golden.Rows(s.ask(t, w, `{"queryType": "allocation", "view": "health"}`))
 	require.Len(t, rows, 1)
 	for column, v := range map[string]any{
-		"snapshotAgeSeconds": float64(w.To-all[len(all)-1].at) / 1e6, "coveragePercent": coverage, "gpusSeen": float64(len(now)), "gpusLost": float64(len(lost)),
+		"snapshotAgeSeconds": float64(w.To-all[len(all)-1].at) / 1e6, "coveragePercent": coverage,
+		"gpusSeen": float64(len(now)), "gpusLost": float64(len(lost)),
 	} {
 		require.True(t, golden.Same(v, rows[0][column]), "%s: want %v in %v", column, v, rows[0])
 	}
@@ -322,7 +332,9 @@ func checkHealth(t tester, p *naivePool, all []naiveSnapshot, s source, w pool.W
 		a, b := all[i-1].at, all[i].at
 		if b-a > gapLimit(all, naiveDay(a)) && b > w.From && a < w.To {
 			require.NotEmpty(t, gaps, "a gap from %v to %v", pool.Time(a), pool.Time(b))
-			require.True(t, golden.Same(pool.Time(a).Format(time.RFC3339Nano), gaps[0]["time"]) && golden.Same(pool.Time(b).Format(time.RFC3339Nano), gaps[0]["timeEnd"]), "%v: want %v to %v", gaps[0], pool.Time(a), pool.Time(b))
+			require.True(t, golden.Same(pool.Time(a).Format(time.RFC3339Nano), gaps[0]["time"]) &&
+				golden.Same(pool.Time(b).Format(time.RFC3339Nano), gaps[0]["timeEnd"]), "%v: want %v to %v", gaps[0], pool.Time(a),
+				pool.Time(b))
 			gaps = gaps[1:]
 		}
 	}
@@ -337,9 +349,10 @@ func TestHealthWithJobs(t *testing.T) {
 	require.NoError(t, err)
 	p, err := kinds.Catalog.Plan(query.Request{Model: model, Window: w, Now: w.To}, s.env)
 	require.NoError(t, err)
-	frames, err := allocation.Answer(t.Context(), s.Stores, p, func(context.Context, *query.Plan) (map[string]float64, error) {
-		return map[string]float64{"jobsLagSeconds": 7, "linkRate": 88}, nil
-	})
+	frames, err := allocation.Answer(t.Context(), s.Stores, p,
+		func(context.Context, *query.Plan) (map[string]float64, error) {
+			return map[string]float64{"jobsLagSeconds": 7, "linkRate": 88}, nil
+		})
 	require.NoError(t, err)
 	rows := golden.Rows(frames)
 	require.Equal(t, 7.0, rows[0]["jobsLagSeconds"])
@@ -349,13 +362,16 @@ func TestHealthWithJobs(t *testing.T) {
 // A window that lies far behind the data, or in an outage, still knows the newest snapshot before its end.
 func TestCurrentLooksBack(t *testing.T) {
 	p := &naivePool{zone: "UTC"}
-	for _, text := range []string{"2025-06-02 12:00:00.000000", "2025-06-02 12:15:00.000000", "2025-06-20 00:00:00.000000"} {
-		p.rows = append(p.rows, &naiveRow{file: "2025-06", text: text, name: ptr("slot1@m"), machine: ptr("m"), gpu: ptr("GPU-0"), state: ptr("Unclaimed")})
+	for _, text := range []string{"2025-06-02 12:00:00.000000", "2025-06-02 12:15:00.000000",
+		"2025-06-20 00:00:00.000000"} {
+		p.rows = append(p.rows, &naiveRow{file: "2025-06", text: text, name: ptr("slot1@m"), machine: ptr("m"),
+			gpu: ptr("GPU-0"), state: ptr("Unclaimed")})
 	}
 	dir := filepath.Join(t.TempDir(), "pool")
 	p.write(t, dir)
 	s := open(t, dir, "UTC", 15)
-	for to, age := range map[string]string{"2025-06-02T12:20:00Z": "", "2025-06-12T12:15:00Z": "240 h old", "2025-07-20T00:00:00Z": "720 h old"} {
+	for to, age := range map[string]string{"2025-06-02T12:20:00Z": "", "2025-06-12T12:15:00Z": "240 h old",
+		"2025-07-20T00:00:00Z": "720 h old"} {
 		frames := s.ask(t, golden.Window(t, "2025-06-01T00:00:00Z", to), `{"queryType": "allocation", "view": "current"}`)
 		require.Len(t, golden.Rows(frames), 1, to)
 		if age == "" {
@@ -364,7 +380,8 @@ func TestCurrentLooksBack(t *testing.T) {
 			require.True(t, hasNotice(frames, age), "%v", frames[0].Meta.Notices)
 		}
 	}
-	frames := s.ask(t, golden.Window(t, "2025-05-01T00:00:00Z", "2025-06-02T11:00:00Z"), `{"queryType": "allocation", "view": "current"}`)
+	frames := s.ask(t, golden.Window(t, "2025-05-01T00:00:00Z", "2025-06-02T11:00:00Z"),
+		`{"queryType": "allocation", "view": "current"}`)
 	require.Empty(t, frames[0].Fields)
 }
 

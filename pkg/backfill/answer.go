@@ -19,8 +19,8 @@ import (
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
-// Answer answers a query. Without a job source (nil), and when it does not answer, times are those of the snapshots, and a
-// notice says so. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
+// Answer answers a query. Without a job source (nil), and when it does not answer, times are those of the snapshots,
+// and a notice says so. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
 	near, err := s.Timeline.Load(ctx, p.Window.From, p.Window.To)
 	if err != nil {
@@ -36,7 +36,8 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	}
 	about := frames.NewAbout(p, near, times.Coverage(p.Env.Lists))
 	about.Unmatched(near, runs.DaysOf(near, p.Window))
-	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), slices: times.Begin, chosen: runs.Choose(filterOf(&p.Select), o.View)}
+	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), slices: times.Begin,
+		chosen: runs.Choose(filterOf(&p.Select), o.View)}
 	a.first, a.end = o.View.Snapshots(p.Window)
 	for _, m := range a.measures() {
 		if a.periods[m], err = listed(ctx, o, m, p.Window); err != nil {
@@ -74,7 +75,10 @@ func (a *answer) measure() measure {
 // listed returns the periods of all machines that may overlap the window.
 func listed(ctx context.Context, o *runs.Observed, m measure, w pool.Window) ([]Period, error) {
 	byMachine := make([][]Period, len(o.Machines))
-	if err := parallel.Each(ctx, len(o.Machines), func(_ *struct{}, n int) { byMachine[n] = find(o, n, m, w) }); err != nil {
+	if err := parallel.Each(ctx, len(o.Machines), func(_ *struct{},
+		n int) {
+		byMachine[n] = find(o, n, m, w)
+	}); err != nil {
 		return nil, err
 	}
 	return slices.Concat(byMachine...), nil
@@ -147,7 +151,8 @@ func (a *answer) ask(ctx context.Context, source jobs.Source, wanted runs.Wanted
 		return nil, err
 	}
 	if failure != nil {
-		a.about.Warn("job ads could not be read: periods start and end at snapshots, half a cadence off on average. %v", failure)
+		a.about.Warn("job ads could not be read: periods start and end at snapshots, half a cadence off on average. %v",
+			failure)
 		return nil, nil
 	}
 	for _, n := range append(notices, runs.ClockNotices(ads.ClocksIn(w))...) {
@@ -156,8 +161,8 @@ func (a *answer) ask(ctx context.Context, source jobs.Source, wanted runs.Wanted
 	return ads, nil
 }
 
-// tellPeriods counts what is in no statistics (methodology section 10). The GPUs of a machine are reclaimed together: the
-// number of machines says how much the number of periods is worth.
+// tellPeriods counts what is in no statistics (methodology section 10). The GPUs of a machine are reclaimed together:
+// the number of machines says how much the number of periods is worth.
 func (a *answer) tellPeriods() {
 	for m, list := range a.periods {
 		if list == nil {
@@ -183,7 +188,8 @@ func (a *answer) tellPeriods() {
 		a.about.Stat(name+": censored", "locale", float64(censored))
 		a.about.Stat(name+": unknown start", "locale", float64(unknown))
 		if truncated > 0 {
-			a.about.Info("%d %s began more than 7 days before the window: left out of all statistics", truncated, strings.ToLower(name))
+			a.about.Info("%d %s began more than 7 days before the window: left out of all statistics", truncated,
+				strings.ToLower(name))
 		}
 	}
 }
@@ -237,7 +243,9 @@ func (a *answer) tellLinks(x *runs.Explanations) {
 	case counted < 20:
 		a.about.Info("job ads: %d of %d runs that bound periods are linked", linked, counted)
 	case 2*linked < counted:
-		a.about.Warn("job ads: only %d of %d runs that bound periods and ended more than 30 min ago are linked: most periods start and end at snapshots, half a cadence off on average. Check the job source's index and period", linked, counted)
+		a.about.Warn("job ads: only %d of %d runs that bound periods and ended more than 30 min ago are linked: most "+
+			"periods start and end at snapshots, half a cadence off on average. Check the job source's index and period",
+			linked, counted)
 		fallthrough
 	default:
 		a.about.Stat("Link rate", "percent", 100*float64(linked)/float64(counted))

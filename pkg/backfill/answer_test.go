@@ -32,8 +32,8 @@ func notices(frames data.Frames, severity data.NoticeSeverity) string {
 
 const summary = `{"queryType": "backfillAvailability", "totals": false}`
 
-// A job source that does not answer leaves the answer of the snapshots, with a warning that says why; a source that is not
-// there too, without a warning.
+// A job source that does not answer leaves the answer of the snapshots, with a warning that says why; a source that is
+// not there too, without a warning.
 func TestSourceFaults(t *testing.T) {
 	s := open(t, golden.Pool(t, "pool-b"), "America/Chicago")
 	w := golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z")
@@ -50,7 +50,8 @@ func TestSourceFaults(t *testing.T) {
 	require.Contains(t, notices(s.Ask(t, partial, w, summary), data.NoticeSeverityWarning), "2 of 5 shards failed")
 
 	few := jobstest.NewMemory([]byte(strings.SplitN(string(golden.Read(t, "pool-b", "jobs_epochs.jsonl")), "\n", 2)[0]))
-	require.Contains(t, notices(s.Ask(t, few, w, summary), data.NoticeSeverityWarning), "runs that bound periods and ended more than 30 min ago are linked")
+	require.Contains(t, notices(s.Ask(t, few, w, summary), data.NoticeSeverityWarning),
+		"runs that bound periods and ended more than 30 min ago are linked")
 
 	ask := func(ctx context.Context, source jobs.Source) error {
 		m, err := query.Parse([]byte(summary))
@@ -77,7 +78,9 @@ func TestLeftTruncated(t *testing.T) {
 	var rows []snapshotstest.Row
 	begin := time.Date(2025, 6, 1, 0, 0, 0, 0, time.UTC)
 	for i := range 9 * 96 { // used, then available for more than 8 days, then taken
-		r := snapshotstest.Row{"Machine": "m1", "AssignedGPUs": "a", "timestamp": begin.Add(time.Duration(i) * 15 * time.Minute).Format("2006-01-02 15:04:05.000000"), "Name": "backfill2@m1", "State": "Unclaimed"}
+		r := snapshotstest.Row{"Machine": "m1", "AssignedGPUs": "a",
+			"timestamp": begin.Add(time.Duration(i) * 15 * time.Minute).Format("2006-01-02 15:04:05.000000"),
+			"Name":      "backfill2@m1", "State": "Unclaimed"}
 		if i == 0 {
 			r["State"], r["GlobalJobId"] = "Claimed", "ap#1.0#1"
 		}
@@ -93,16 +96,20 @@ func TestLeftTruncated(t *testing.T) {
 	list := func(from, to time.Time) (lines []string, counts string) {
 		w := pool.Window{From: from.UnixMicro(), To: to.UnixMicro()}
 		for _, r := range golden.Rows(s.Ask(t, nil, w, `{"queryType": "backfillAvailability", "view": "periods"}`)) {
-			lines = append(lines, fmt.Sprintf(columns, r["start"].(time.Time).Sub(begin), r["end"].(time.Time).Sub(begin), r["endReason"], r["leftTruncated"], r["unknownStart"]))
+			lines = append(lines, fmt.Sprintf(columns, r["start"].(time.Time).Sub(begin), r["end"].(time.Time).Sub(begin),
+				r["endReason"], r["leftTruncated"], r["unknownStart"]))
 		}
 		r := golden.Rows(s.Ask(t, nil, w, summary))[0]
-		return lines, fmt.Sprintf("count %v censored %v unknown %v km %v", r["count"], r["censored"], r["unknownStart"], r["kmMedianHours"])
+		return lines, fmt.Sprintf("count %v censored %v unknown %v km %v", r["count"], r["censored"], r["unknownStart"],
+			r["kmMedianHours"])
 	}
 	end := begin.Add(9 * 24 * time.Hour)
 	lines, counts := list(end.Add(-24*time.Hour), end)
-	require.Equal(t, []string{"24h0m0s 215h0m0s reclaimed left=true unknown=false"}, lines, "first seen 7 days before the window")
+	require.Equal(t, []string{"24h0m0s 215h0m0s reclaimed left=true unknown=false"}, lines,
+		"first seen 7 days before the window")
 	require.Equal(t, "count 0 censored 0 unknown 0 km <nil>", counts)
-	require.Contains(t, notices(s.Ask(t, nil, pool.Window{From: end.Add(-24 * time.Hour).UnixMicro(), To: end.UnixMicro()}, summary), data.NoticeSeverityInfo), "more than 7 days before the window")
+	require.Contains(t, notices(s.Ask(t, nil, pool.Window{From: end.Add(-24 * time.Hour).UnixMicro(),
+		To: end.UnixMicro()}, summary), data.NoticeSeverityInfo), "more than 7 days before the window")
 
 	lines, counts = list(begin.Add(7*24*time.Hour), end)
 	require.Equal(t, []string{"15m0s 215h0m0s reclaimed left=false unknown=false"}, lines)
@@ -116,8 +123,11 @@ func TestFilters(t *testing.T) {
 	for filter, passes := range map[string]func(map[string]any) bool{
 		`{"categories": ["Backfill-CHTCOwned"]}`: func(r map[string]any) bool { return r["category"] == "Backfill (CHTC Owned)" },
 		`{"machines": ["/^isye/"]}`:              func(r map[string]any) bool { return strings.HasPrefix(r["machine"].(string), "isye") },
-		`{"devices": ["/A100/"]}`:                func(r map[string]any) bool { return strings.Contains(r["device"].(string), "A100") },
-		`{"slots": ["Real"]}`:                    func(map[string]any) bool { return false },
+		`{"devices": ["/A100/"]}`: func(r map[string]any) bool {
+			return strings.Contains(r["device"].(string),
+				"A100")
+		},
+		`{"slots": ["Real"]}`: func(map[string]any) bool { return false },
 	} {
 		var want []map[string]any
 		for _, r := range all {

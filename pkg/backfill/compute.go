@@ -116,7 +116,8 @@ func (o *occupancy) finish(c *calendar) {
 }
 
 // occupy counts the states of all chosen GPUs of the pool by group.
-func occupy(o *runs.Observed, c *calendar, buckets int, g *grouping, chosen *runs.Chosen) (map[group]*occupancy, error) {
+func occupy(o *runs.Observed, c *calendar, buckets int, g *grouping, chosen *runs.Chosen) (map[group]*occupancy,
+	error) {
 	groups := map[group]*occupancy{}
 	bases := o.View.Base
 	for m := range o.Machines {
@@ -125,7 +126,8 @@ func occupy(o *runs.Observed, c *calendar, buckets int, g *grouping, chosen *run
 			var place runs.Place
 			var into *occupancy
 			known := false
-			n, _ := slices.BinarySearchFunc(gpu.Segments, int32(c.first), func(s runs.Segment, first int32) int { return int(s.Last - first) })
+			n, _ := slices.BinarySearchFunc(gpu.Segments, int32(c.first),
+				func(s runs.Segment, first int32) int { return int(s.Last - first) })
 			for _, s := range gpu.Segments[n:] {
 				if int(s.First) >= c.end {
 					break
@@ -294,7 +296,8 @@ func transitions(o *runs.Observed, first, end int, g *grouping, chosen *runs.Cho
 			gpu := &machine.GPUs[i]
 			for n := 1; n < len(gpu.Segments); n++ {
 				before, after := &gpu.Segments[n-1], &gpu.Segments[n]
-				if int(after.First) < first || int(after.First) >= end || o.GapAfter(before.Last) || !inPool(before.State) || !inPool(after.State) {
+				if int(after.First) < first || int(after.First) >= end || o.GapAfter(before.Last) || !inPool(before.State) ||
+					!inPool(after.State) {
 					continue
 				}
 				if before.State == after.State && (after.State != runs.Used || sameJob(machine.Runs, before, after)) {
@@ -309,7 +312,8 @@ func transitions(o *runs.Observed, first, end int, g *grouping, chosen *runs.Cho
 	return counts
 }
 
-// sameJob tells whether one job holds a GPU in two used segments. Stale rows alone have no run: they are of another job.
+// sameJob tells whether one job holds a GPU in two used segments. Stale rows alone have no run: they are of another
+// job.
 func sameJob(all []runs.Run, before, after *runs.Segment) bool {
 	x, y := max(before.RunFirst, before.RunLast), max(after.RunFirst, after.RunLast)
 	if x < 0 || y < 0 {

@@ -52,7 +52,8 @@ func (a *answer) whole() (*calendar, int) {
 	return newCalendar(a.observed.View.Times, a.first, a.end, query.Buckets{Starts: []pool.Micros{w.From, w.To + 1}}), 1
 }
 
-var ofCurves = map[string]measure{"kmMedianHours": vacancy, "restrictedMeanHours": vacancy, "hours90": tenure, "hours75": tenure, "hours50": tenure}
+var ofCurves = map[string]measure{"kmMedianHours": vacancy, "restrictedMeanHours": vacancy, "hours90": tenure,
+	"hours75": tenure, "hours50": tenure}
 
 // cells are a group's figures of the summary.
 type cells struct {
@@ -132,7 +133,10 @@ func (a *answer) list() data.Frames {
 	return frames.Columns(a.plan, a.about,
 		frames.Text("machine", frames.Each(periods, func(p *Period) string { return a.names[p.Place.Machine] })),
 		frames.Text("gpu", frames.Each(periods, func(p *Period) string { return a.names[p.GPU.ID] })),
-		frames.Text("device", frames.Each(periods, func(p *Period) string { return query.Shown("device", a.names[p.Place.Device]) })),
+		frames.Text("device", frames.Each(periods, func(p *Period) string {
+			return query.Shown("device",
+				a.names[p.Place.Device])
+		})),
 		frames.Text("category", frames.Each(periods, func(p *Period) string { return p.Place.Category().String() })),
 		frames.Time("start", frames.Each(periods, func(p *Period) pool.Micros { return p.Start })),
 		frames.Time("end", frames.Each(periods, func(p *Period) pool.Micros { return p.End })),
@@ -163,7 +167,8 @@ func (a *answer) transitions() data.Frames {
 		rows = append(rows, row{g.texts(t.group), t.from, t.to, n})
 	}
 	slices.SortFunc(rows, func(x, y row) int {
-		return cmp.Or(query.CompareGroups(g.by, x.group, y.group), cmp.Compare(order(x.from), order(y.from)), cmp.Compare(order(x.to), order(y.to)))
+		return cmp.Or(query.CompareGroups(g.by, x.group, y.group), cmp.Compare(order(x.from), order(y.from)),
+			cmp.Compare(order(x.to), order(y.to)))
 	})
 	var fields []*data.Field
 	texts := func(name string, of func(*row) string) {

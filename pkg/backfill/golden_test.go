@@ -27,7 +27,8 @@ type split struct {
 }
 
 func (s *split) groupings() map[string]map[string]figures {
-	return map[string]map[string]figures{"": {"": s.All}, "category": s.ByCategory, "device": s.ByDevice, "machineType": s.ByMachineType, "ownership": s.ByOwnership}
+	return map[string]map[string]figures{"": {"": s.All}, "category": s.ByCategory, "device": s.ByDevice,
+		"machineType": s.ByMachineType, "ownership": s.ByOwnership}
 }
 
 type expectedPeriod struct {
@@ -54,7 +55,8 @@ type expectedWindow struct {
 	Jobs   map[string]expectedJobs
 }
 
-var vacancyMetrics = []string{"count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "gpuHours", "censored", "unknownStart", "kmMedianHours", "restrictedMeanHours", "available", "used", "taken", "usedPercent"}
+var vacancyMetrics = []string{"count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "gpuHours",
+	"censored", "unknownStart", "kmMedianHours", "restrictedMeanHours", "available", "used", "taken", "usedPercent"}
 
 func TestGolden(t *testing.T) {
 	for _, name := range golden.Pools {
@@ -127,16 +129,18 @@ func checkSummaries(t *testing.T, s runstest.Source, ads jobs.Source, w pool.Win
 
 const stamp = "2006-01-02T15:04:05.000000Z"
 
-// checkPeriods compares the lines of golden/README.md: machine|gpu|start|end|endReason|category|device, and more where the
-// periods are listed in full.
+// checkPeriods compares the lines of golden/README.md: machine|gpu|start|end|endReason|category|device, and more where
+// the periods are listed in full.
 func checkPeriods(t *testing.T, s runstest.Source, ads jobs.Source, w pool.Window, want json.RawMessage) {
 	var got, gotMore []string
 	for _, r := range golden.Rows(s.Ask(t, ads, w, `{"queryType": "backfillAvailability", "view": "periods", "limit": 50000}`)) {
 		c, ok := pool.ParseCategory(r["category"].(string))
 		require.True(t, ok)
-		line := strings.Join([]string{r["machine"].(string), r["gpu"].(string), r["start"].(time.Time).Format(stamp), r["end"].(time.Time).Format(stamp), r["endReason"].(string), c.Key(), r["device"].(string)}, "|")
+		line := strings.Join([]string{r["machine"].(string), r["gpu"].(string), r["start"].(time.Time).Format(stamp),
+			r["end"].(time.Time).Format(stamp), r["endReason"].(string), c.Key(), r["device"].(string)}, "|")
 		got = append(got, line)
-		gotMore = append(gotMore, fmt.Sprintf("%s|%v|%v|%v|%v|%v|%.9g", line, r["job"], r["link"], r["censored"], r["leftTruncated"], r["unknownStart"], r["hours"]))
+		gotMore = append(gotMore, fmt.Sprintf("%s|%v|%v|%v|%v|%v|%.9g", line, r["job"], r["link"], r["censored"],
+			r["leftTruncated"], r["unknownStart"], r["hours"]))
 	}
 	slices.Sort(got)
 	var digest struct {
@@ -161,7 +165,8 @@ func checkPeriods(t *testing.T, s runstest.Source, ads jobs.Source, w pool.Windo
 		if link == "" {
 			link = "none"
 		}
-		wanted = append(wanted, fmt.Sprintf("%s|%v|%v|%v|%v|%v|%.9g", line, p.Job, link, p.Censored, p.LeftTruncated, p.UnknownStart, p.Hours))
+		wanted = append(wanted, fmt.Sprintf("%s|%v|%v|%v|%v|%v|%.9g", line, p.Job, link, p.Censored, p.LeftTruncated,
+			p.UnknownStart, p.Hours))
 	}
 	slices.Sort(wanted)
 	slices.Sort(gotMore)
@@ -170,7 +175,8 @@ func checkPeriods(t *testing.T, s runstest.Source, ads jobs.Source, w pool.Windo
 
 func checkTransitions(t *testing.T, s runstest.Source, ads jobs.Source, w pool.Window, want *expectedJobs) {
 	e := &want.BackfillAvailability.Transitions
-	for grouping, groups := range map[string]map[string]map[string]float64{"": {"": e.All}, "category": e.ByCategory, "device": e.ByDevice, "machineType": e.ByMachineType, "ownership": e.ByOwnership} {
+	for grouping, groups := range map[string]map[string]map[string]float64{"": {"": e.All}, "category": e.ByCategory,
+		"device": e.ByDevice, "machineType": e.ByMachineType, "ownership": e.ByOwnership} {
 		list, key, named := by(grouping)
 		got, wanted := map[string]float64{}, map[string]float64{}
 		for _, r := range golden.Rows(s.Ask(t, ads, w, `{"queryType": "backfillAvailability", "view": "transitions", "groupBy": `+list+`}`)) {
@@ -189,8 +195,10 @@ func checkTransitions(t *testing.T, s runstest.Source, ads jobs.Source, w pool.W
 func checkCurve(t *testing.T, s runstest.Source, ads jobs.Source, w pool.Window, duration string, want figures) {
 	curve := want["curve"].(map[string]any)
 	rows := golden.Rows(s.Ask(t, ads, w, fmt.Sprintf(`{"queryType": "backfillAvailability", "view": "survival", "duration": %q, "metrics": ["survival", "low", "high", "atRisk"]}`, duration)))
-	require.True(t, golden.Same(curve["fromHours"], rows[0]["hours"]), "from %v, got %v", curve["fromHours"], rows[0]["hours"])
-	require.True(t, golden.Same(curve["untilHours"], rows[len(rows)-1]["hours"]), "until %v, got %v", curve["untilHours"], rows[len(rows)-1]["hours"])
+	require.True(t, golden.Same(curve["fromHours"], rows[0]["hours"]), "from %v, got %v", curve["fromHours"],
+		rows[0]["hours"])
+	require.True(t, golden.Same(curve["untilHours"], rows[len(rows)-1]["hours"]), "until %v, got %v", curve["untilHours"],
+		rows[len(rows)-1]["hours"])
 	at := curve["at"].([]any)
 	require.NotEmpty(t, at)
 	for _, x := range at {
@@ -200,7 +208,8 @@ func checkCurve(t *testing.T, s runstest.Source, ads jobs.Source, w pool.Window,
 			i = len(rows)
 		}
 		for k, field := range []string{"survival", "low", "high"} {
-			require.True(t, golden.Same(point[k+1], rows[i-1][field]), "%s at %v h: want %v, got %v", field, point[0], point[k+1], rows[i-1][field])
+			require.True(t, golden.Same(point[k+1], rows[i-1][field]), "%s at %v h: want %v, got %v", field, point[0],
+				point[k+1], rows[i-1][field])
 		}
 	}
 }

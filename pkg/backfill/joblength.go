@@ -54,7 +54,8 @@ func startsIn(o *runs.Observed, tenures []Period) runs.Wanted {
 	}
 }
 
-// startKnown reports whether it is known when a run began: an ad tells, or the machine was seen without it right before.
+// startKnown reports whether it is known when a run began: an ad tells, or the machine was seen without it right
+// before.
 func startKnown(o *runs.Observed, m int, e *runs.Explained) bool {
 	before := e.First - 1
 	return e.StartByAd || int(before) >= o.First && !o.GapAfter(before) && o.Reports(&o.Machines[m], before)
@@ -138,9 +139,10 @@ func lengthMetric(name string, hours float64, overhead pool.Micros, items []surv
 	return math.NaN()
 }
 
-// bestCheckpoint returns the interval with the lowest cost, of equal ones the smaller, and the cost; NaN where too few runs
-// tell.
-func bestCheckpoint(hours float64, overhead pool.Micros, items []survival.Item, c survival.Curve) (interval, cost float64) {
+// bestCheckpoint returns the interval with the lowest cost, of equal ones the smaller, and the cost; NaN where too few
+// runs tell.
+func bestCheckpoint(hours float64, overhead pool.Micros, items []survival.Item, c survival.Curve) (interval,
+	cost float64) {
 	const rounding = 1e-12
 	interval, cost = math.NaN(), math.NaN()
 	for _, every := range []float64{0.25, 0.5, 1, 2, 3, 4, 6, hours} {

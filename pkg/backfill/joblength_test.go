@@ -11,7 +11,8 @@ import (
 	"github.com/chtc/gpureports/pkg/runs/runstest"
 )
 
-var lengthMetrics = []string{"finishPercent", "finishLow", "finishHigh", "gpuHoursPerJob", "bestCheckpointHours", "gpuHoursWithCheckpoints"}
+var lengthMetrics = []string{"finishPercent", "finishLow", "finishHigh", "gpuHoursPerJob", "bestCheckpointHours",
+	"gpuHoursWithCheckpoints"}
 
 // Job lengths of pool-c are the golden ones, with and without epoch ads.
 func TestJobLengthGolden(t *testing.T) {
@@ -39,7 +40,8 @@ func TestJobLengthGolden(t *testing.T) {
 	for window, w := range want.Windows {
 		for name, source := range sources {
 			ask := func(by string) []map[string]any {
-				query := fmt.Sprintf(`{"queryType": "backfillAvailability", "view": "jobLength", "groupBy": [%s], "limit": 50000}`, by)
+				query := fmt.Sprintf(`{"queryType": "backfillAvailability", "view": "jobLength", "groupBy": [%s], "limit": 50000}`,
+					by)
 				return golden.Rows(s.Ask(t, source, golden.Window(t, w.Common.Window.Start, w.Common.Window.End), query))
 			}
 			check := func(rows []map[string]any, column, value string, g group) {
@@ -52,9 +54,11 @@ func TestJobLengthGolden(t *testing.T) {
 					found++
 					require.True(t, golden.Same(expected["jobHours"], row["jobHours"]))
 					for _, m := range lengthMetrics {
-						require.True(t, golden.Same(expected[m], row[m]), "%s, %s, %s, %v h: %s is %v, not %v", window, name, value, row["jobHours"], m, row[m], expected[m])
+						require.True(t, golden.Same(expected[m], row[m]), "%s, %s, %s, %v h: %s is %v, not %v", window, name, value,
+							row["jobHours"], m, row[m], expected[m])
 					}
-					for m, x := range map[string]any{"longestHours90": g.LongestHours90, "longestHours75": g.LongestHours75, "longestHours50": g.LongestHours50} {
+					for m, x := range map[string]any{"longestHours90": g.LongestHours90, "longestHours75": g.LongestHours75,
+						"longestHours50": g.LongestHours50} {
 						require.True(t, golden.Same(x, row[m]), "%s, %s, %s: %s is %v, not %v", window, name, value, m, row[m], x)
 					}
 				}

@@ -17,8 +17,8 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
-// The oracle of this file finds periods, averages and transitions with plain loops over the snapshots of a small machine,
-// as methodology section 7 reads, and shares no code with the product.
+// The oracle of this file finds periods, averages and transitions with plain loops over the snapshots of a small
+// machine, as methodology section 7 reads, and shares no code with the product.
 
 const minute = int64(60e6)
 
@@ -43,7 +43,8 @@ func (p naivePeriod) String() string {
 
 type naive struct{ shots []seen }
 
-// gapLimit is 2.5 times the median distance of the day's snapshots; of 15 minutes when there are fewer than 8 distances.
+// gapLimit is 2.5 times the median distance of the day's snapshots; of 15 minutes when there are fewer than 8
+// distances.
 func (n *naive) gapLimit() int64 {
 	var distances []int64
 	for i := 1; i < len(n.shots); i++ {
@@ -64,7 +65,8 @@ func (n *naive) state(gpu, s int) byte {
 	if n.shots[s].gpus != nil {
 		return n.shots[s].gpus[gpu]
 	}
-	if s > 0 && s+1 < len(n.shots) && !n.gap(s-1) && !n.gap(s) && n.shots[s-1].gpus != nil && n.shots[s+1].gpus != nil && n.shots[s-1].gpus[gpu] == n.shots[s+1].gpus[gpu] {
+	if s > 0 && s+1 < len(n.shots) && !n.gap(s-1) && !n.gap(s) && n.shots[s-1].gpus != nil && n.shots[s+1].gpus != nil &&
+		n.shots[s-1].gpus[gpu] == n.shots[s+1].gpus[gpu] {
 		return n.shots[s-1].gpus[gpu]
 	}
 	return '?'
@@ -150,7 +152,8 @@ func TestByDefinition(t *testing.T) {
 				}
 			}
 			for _, r := range golden.Rows(s.Ask(t, nil, w, fmt.Sprintf(`{"queryType": "backfillAvailability", "view": "periods", "duration": %q}`, duration))) {
-				got = append(got, naivePeriod{int(r["gpu"].(string)[0] - '0'), r["start"].(time.Time).UnixMicro(), r["end"].(time.Time).UnixMicro(), r["endReason"].(string), r["unknownStart"].(bool)}.String())
+				got = append(got, naivePeriod{int(r["gpu"].(string)[0] - '0'), r["start"].(time.Time).UnixMicro(),
+					r["end"].(time.Time).UnixMicro(), r["endReason"].(string), r["unknownStart"].(bool)}.String())
 				require.Equal(rt, r["endReason"] == "gap" || r["endReason"] == "window", r["censored"])
 			}
 			slices.Sort(want)
@@ -197,8 +200,8 @@ func TestByDefinition(t *testing.T) {
 	})
 }
 
-// open writes the snapshots as files. Another machine reports always, and each GPU has a backfill row on the day before, so
-// that both are in the pool.
+// open writes the snapshots as files. Another machine reports always, and each GPU has a backfill row on the day
+// before, so that both are in the pool.
 func (n *naive) open(rt *rapid.T, t *testing.T) runstest.Source {
 	var rows []snapshotstest.Row
 	row := func(at int64, slot, gpu, state string, job byte) {
@@ -206,7 +209,8 @@ func (n *naive) open(rt *rapid.T, t *testing.T) runstest.Source {
 		if gpu == "z" {
 			machine = "other"
 		}
-		r := snapshotstest.Row{"Name": slot + "@" + machine, "Machine": machine, "AssignedGPUs": gpu, "State": state, "timestamp": pool.Time(at).Format("2006-01-02 15:04:05.000000")}
+		r := snapshotstest.Row{"Name": slot + "@" + machine, "Machine": machine, "AssignedGPUs": gpu, "State": state,
+			"timestamp": pool.Time(at).Format("2006-01-02 15:04:05.000000")}
 		if job != 0 {
 			r["GlobalJobId"], r["RemoteOwner"] = fmt.Sprintf("ap1#%c.0#1748851200", job), "bob"
 		}

@@ -106,8 +106,10 @@ func find(o *runs.Observed, number int, m measure, w pool.Window) []Period {
 				continue
 			}
 			p := Period{
-				Machine: machine, GPU: gpu, machine: number, Place: o.PlaceAt(gpu, segments[first].First), Project: segments[first].Project,
-				first: segments[first].First, last: last, Start: times[segments[first].First], End: times[last], startRun: -1, endRun: -1,
+				Machine: machine, GPU: gpu, machine: number, Place: o.PlaceAt(gpu, segments[first].First),
+				Project: segments[first].Project,
+				first:   segments[first].First, last: last, Start: times[segments[first].First], End: times[last], startRun: -1,
+				endRun: -1,
 			}
 			p.begin(o, segments, first)
 			p.end(o, segments, i, m)

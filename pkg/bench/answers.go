@@ -47,7 +47,8 @@ var panels = []struct{ name, json string }{
 // isBackfill tells the panels that have a target of their own: runs and periods are built over 14 days more.
 func isBackfill(query string) bool {
 	var q struct{ QueryType string }
-	return json.Unmarshal([]byte(query), &q) == nil && (q.QueryType == "backfillAvailability" || q.QueryType == "evictions")
+	return json.Unmarshal([]byte(query), &q) == nil &&
+		(q.QueryType == "backfillAvailability" || q.QueryType == "evictions")
 }
 
 // settings of a data source over a directory. jobs: "none", or "sqlite" for the directory's jobs.db.
@@ -61,7 +62,8 @@ func (b *bench) settings(dir, cache, jobs string) (backend.DataSourceInstanceSet
 			return backend.DataSourceInstanceSettings{}, err
 		}
 	}
-	data, err := json.Marshal(map[string]any{"snapshotDir": absolute, "cacheDir": cache, "cacheMaxMB": 4096, "cacheDiskMB": 16384, "timezone": "UTC", "jobs": jobs})
+	data, err := json.Marshal(map[string]any{"snapshotDir": absolute, "cacheDir": cache, "cacheMaxMB": 4096,
+		"cacheDiskMB": 16384, "timezone": "UTC", "jobs": jobs})
 	return backend.DataSourceInstanceSettings{UID: "bench", Name: "bench", Updated: now, JSONData: data}, err
 }
 
@@ -81,7 +83,8 @@ func answer(ctx context.Context, source backend.QueryDataHandler, query string, 
 		return err
 	}
 	response, err := source.QueryData(ctx, &backend.QueryDataRequest{Queries: []backend.DataQuery{{
-		RefID: "A", QueryType: kind.QueryType, JSON: []byte(query), Interval: to.Sub(from) / 1000, MaxDataPoints: 1000, TimeRange: backend.TimeRange{From: from, To: to},
+		RefID: "A", QueryType: kind.QueryType, JSON: []byte(query), Interval: to.Sub(from) / 1000, MaxDataPoints: 1000,
+		TimeRange: backend.TimeRange{From: from, To: to},
 	}}})
 	if err != nil {
 		return err
@@ -103,7 +106,8 @@ func moving(ctx context.Context, source backend.QueryDataHandler, query string, 
 // runs is how often a warm panel is asked.
 const runs = 200
 
-// warmMonth asks every panel over the windows that the month holds: again and again, and with the window moved on each time.
+// warmMonth asks every panel over the windows that the month holds: again and again, and with the window moved on each
+// time.
 func (b *bench) warmMonth(ctx context.Context) error {
 	source, err := b.source(b.month(), "")
 	if err != nil {
@@ -121,8 +125,10 @@ func (b *bench) warmMonth(ctx context.Context) error {
 	return nil
 }
 
-// warm asks every panel. series is the target of the allocation series, in milliseconds; other views may take three times it.
-func (b *bench) warm(ctx context.Context, source *plugin.Datasource, name string, days, runs int, series float64) error {
+// warm asks every panel. series is the target of the allocation series, in milliseconds; other views may take three
+// times it.
+func (b *bench) warm(ctx context.Context, source *plugin.Datasource, name string, days, runs int,
+	series float64) error {
 	for i, p := range panels {
 		target := 3 * series
 		switch {
@@ -143,7 +149,8 @@ func (b *bench) warm(ctx context.Context, source *plugin.Datasource, name string
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		b.add(Figure{Area: "warm, " + name, What: p.name, Value: moved, P99: p99, Unit: "ms", Target: target, Note: fmt.Sprintf("the same again %.2f ms", again)})
+		b.add(Figure{Area: "warm, " + name, What: p.name, Value: moved, P99: p99, Unit: "ms", Target: target,
+			Note: fmt.Sprintf("the same again %.2f ms", again)})
 	}
 	return nil
 }
@@ -179,7 +186,9 @@ func (b *bench) viewers(ctx context.Context) error {
 	median, p99 := percentiles(took)
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	b.add(Figure{Area: "many viewers", What: fmt.Sprintf("%d panels at once, 24 h and 30 d: the 99th percentile", len(took)), Value: p99, Unit: "ms", Target: 1000, Note: fmt.Sprintf("median %.3g ms, heap %d MB", median, memory.HeapAlloc>>20)})
+	b.add(Figure{Area: "many viewers", What: fmt.Sprintf("%d panels at once, 24 h and 30 d: the 99th percentile",
+		len(took)), Value: p99, Unit: "ms", Target: 1000,
+		Note: fmt.Sprintf("median %.3g ms, heap %d MB", median, memory.HeapAlloc>>20)})
 	return errors.Join(errs...)
 }
 
@@ -214,6 +223,7 @@ func (b *bench) protocol(ctx context.Context) error {
 			return err
 		}
 	}
-	b.add(Figure{Area: "plugin protocol", What: "added to a panel over 30 d", Value: medians[1] - medians[0], Unit: "ms", Target: 10, Note: fmt.Sprintf("%.2f ms in all", medians[1])})
+	b.add(Figure{Area: "plugin protocol", What: "added to a panel over 30 d", Value: medians[1] - medians[0], Unit: "ms",
+		Target: 10, Note: fmt.Sprintf("%.2f ms in all", medians[1])})
 	return nil
 }

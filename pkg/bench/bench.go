@@ -23,7 +23,8 @@ type Options struct {
 	Large    bool   // also measure 10,000 GPUs
 	Dir      string // where pools are made, or found from an earlier run; "" = a temporary directory
 	Binary   string // the plugin's binary, to measure the plugin protocol; "" = left out
-	// Elasticsearch is a server's URL, or StartElasticsearch; "" = left out. An index of its own is made in it, and removed.
+	// Elasticsearch is a server's URL, or StartElasticsearch; "" = left out. An index of its own is made in it, and
+	// removed.
 	Elasticsearch string
 	Progress      io.Writer // what is being done
 }

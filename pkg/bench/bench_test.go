@@ -19,10 +19,12 @@ func TestRun(t *testing.T) {
 		require.Positive(t, f.Value, f.What)
 		require.False(t, math.IsInf(f.Value, 0), f.What)
 	}
-	for _, area := range []string{"reading", "memory", "first panel", "warm, 24 h", "warm, 30 d", "new snapshot", "many viewers", "plain SQL", "20 GPUs, 32 d", "growth"} {
+	for _, area := range []string{"reading", "memory", "first panel", "warm, 24 h", "warm, 30 d", "new snapshot",
+		"many viewers", "plain SQL", "20 GPUs, 32 d", "growth"} {
 		require.Contains(t, areas, area)
 	}
-	for name, print := range map[string]func(io.Writer, []Figure) error{"table": Print, "Markdown": PrintMarkdown, "JSON": PrintJSON} {
+	for name, print := range map[string]func(io.Writer, []Figure) error{"table": Print, "Markdown": PrintMarkdown,
+		"JSON": PrintJSON} {
 		var out bytes.Buffer
 		require.NoError(t, print(&out, figures), name)
 		for _, f := range figures {

@@ -67,7 +67,8 @@ func (b *bench) newSnapshot(ctx context.Context) error {
 		took[i] = time.Since(begin).Seconds() * 1000
 	}
 	median, p99 := percentiles(took)
-	b.add(Figure{Area: "new snapshot", What: "its way into a panel over 24 h", Value: median, P99: p99, Unit: "ms", Target: 10})
+	b.add(Figure{Area: "new snapshot", What: "its way into a panel over 24 h", Value: median, P99: p99, Unit: "ms",
+		Target: 10})
 	return nil
 }
 
@@ -88,7 +89,8 @@ func (b *bench) plainSQL(ctx context.Context) error {
 		if _, err := db.ExecContext(ctx, fmt.Sprintf("ATTACH ? AS m%d", i), "file:"+file+"?mode=ro"); err != nil {
 			return err
 		}
-		parts = append(parts, fmt.Sprintf("SELECT timestamp, Name, State, Machine, AssignedGPUs, PrioritizedProjects FROM m%d.gpu_state WHERE timestamp BETWEEN $1 AND $2", i))
+		parts = append(parts, fmt.Sprintf("SELECT timestamp, Name, State, Machine, AssignedGPUs, PrioritizedProjects FROM "+
+			"m%d.gpu_state WHERE timestamp BETWEEN $1 AND $2", i))
 	}
 	query := `SELECT substr(timestamp, 1, 13), instr(lower(Name), 'backfill') > 0, PrioritizedProjects <> '',
 		100.0 * count(DISTINCT CASE WHEN State = 'Claimed' THEN timestamp || Machine || AssignedGPUs END) / count(DISTINCT timestamp || Machine || AssignedGPUs)
@@ -113,7 +115,8 @@ func (b *bench) plainSQL(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.add(Figure{Area: "plain SQL", What: fmt.Sprintf("the same panel over %d d", days), Value: plain, Unit: "ms", Note: fmt.Sprintf("%.0f times as long", plain/ours)})
+		b.add(Figure{Area: "plain SQL", What: fmt.Sprintf("the same panel over %d d", days), Value: plain, Unit: "ms",
+			Note: fmt.Sprintf("%.0f times as long", plain/ours)})
 	}
 	return nil
 }
@@ -135,7 +138,8 @@ func (b *bench) year(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.segments(ctx, dir, fmt.Sprintf("%d GPUs, %d d", b.GPUs, b.Days), b.Days, limits{restart: 300, series: 50, disk: 35, memory: 150})
+	return b.segments(ctx, dir, fmt.Sprintf("%d GPUs, %d d", b.GPUs, b.Days), b.Days,
+		limits{restart: 300, series: 50, disk: 35, memory: 150})
 }
 
 // large measures 10,000 GPUs.
@@ -173,7 +177,8 @@ func (b *bench) segments(ctx context.Context, dir, name string, days int, l limi
 	if err != nil {
 		return err
 	}
-	b.add(Figure{Area: name, What: "first panel over all of it, after a restart", Value: restart, Unit: "ms", Target: l.restart, Note: note})
+	b.add(Figure{Area: name, What: "first panel over all of it, after a restart", Value: restart, Unit: "ms",
+		Target: l.restart, Note: note})
 	source, err := b.source(dir, cache)
 	if err != nil {
 		return err
@@ -192,7 +197,8 @@ func (b *bench) segments(ctx context.Context, dir, name string, days int, l limi
 		if err != nil {
 			return err
 		}
-		b.add(Figure{Area: name, What: fmt.Sprintf("allocation series over %d d", window), Value: median, P99: p99, Unit: "ms", Target: target, Note: note})
+		b.add(Figure{Area: name, What: fmt.Sprintf("allocation series over %d d", window), Value: median, P99: p99,
+			Unit: "ms", Target: target, Note: note})
 	}
 	return b.resident(ctx, dir, name, days, l.memory)
 }
@@ -219,7 +225,8 @@ func (b *bench) resident(ctx context.Context, dir, name string, days int, target
 	if err != nil {
 		return err
 	}
-	b.add(Figure{Area: name, What: "resident memory of the plugin after it", Value: float64(bytes) / 1e6, Unit: "MB", Target: target, Note: "made as segments"})
+	b.add(Figure{Area: name, What: "resident memory of the plugin after it", Value: float64(bytes) / 1e6, Unit: "MB",
+		Target: target, Note: "made as segments"})
 	return nil
 }
 
@@ -296,6 +303,7 @@ func (b *bench) grown(ctx context.Context, dir, what string, days int, to time.T
 	for _, d := range v.Days {
 		spans += d.SpanCount()
 	}
-	b.add(Figure{Area: "growth", What: fmt.Sprintf("%s, %d d", what, days), Value: median, P99: p99, Unit: "ms", Note: fmt.Sprintf("%d spans, made as segments", spans)})
+	b.add(Figure{Area: "growth", What: fmt.Sprintf("%s, %d d", what, days), Value: median, P99: p99, Unit: "ms",
+		Note: fmt.Sprintf("%d spans, made as segments", spans)})
 	return nil
 }

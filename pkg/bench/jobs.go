@@ -79,9 +79,10 @@ func (b *bench) jobAds(ctx context.Context) error {
 	return b.sharpened(ctx, "with Elasticsearch", settings, 6000, 100, fmt.Sprintf("%d ads in it", ads))
 }
 
-// sharpened asks each kind with the snapshots in memory, then again with the window moved on. The first kind finds no ad
-// known; the second is left what only it needs. first and again are targets in milliseconds.
-func (b *bench) sharpened(ctx context.Context, how string, settings backend.DataSourceInstanceSettings, first, again float64, note string) error {
+// sharpened asks each kind with the snapshots in memory, then again with the window moved on. The first kind finds no
+// ad known; the second is left what only it needs. first and again are targets in milliseconds.
+func (b *bench) sharpened(ctx context.Context, how string, settings backend.DataSourceInstanceSettings, first,
+	again float64, note string) error {
 	to := windowEnd
 	days := min(30, b.Days-2)
 	for _, p := range withAds {
@@ -103,8 +104,10 @@ func (b *bench) sharpened(ctx context.Context, how string, settings backend.Data
 				return err
 			}
 			area := fmt.Sprintf("job ads, %d d", days)
-			b.add(Figure{Area: area, What: p.name + " " + how + ", first time", Value: asked, Unit: "ms", Target: first, Note: strings.TrimPrefix(note+fmt.Sprintf(", %.0f MB of memory", held/1e6), ", ")})
-			b.add(Figure{Area: area, What: p.name + " " + how + ", afterwards", Value: moved, P99: p99, Unit: "ms", Target: again})
+			b.add(Figure{Area: area, What: p.name + " " + how + ", first time", Value: asked, Unit: "ms", Target: first,
+				Note: strings.TrimPrefix(note+fmt.Sprintf(", %.0f MB of memory", held/1e6), ", ")})
+			b.add(Figure{Area: area, What: p.name + " " + how + ", afterwards", Value: moved, P99: p99, Unit: "ms",
+				Target: again})
 			return nil
 		}()
 		if err != nil {
@@ -137,7 +140,8 @@ func (b *bench) server(ctx context.Context) (url string, stop func(), err error)
 	command.Stderr = b.Progress
 	text, err := command.Output()
 	if err != nil {
-		return "", nil, errors.Join(fmt.Errorf("starting Elasticsearch from %s, in a checkout: %w", folder, err), os.RemoveAll(dir))
+		return "", nil, errors.Join(fmt.Errorf("starting Elasticsearch from %s, in a checkout: %w", folder, err),
+			os.RemoveAll(dir))
 	}
 	return strings.TrimSpace(string(text)), func() {
 		_ = exec.Command("bash", filepath.Join(folder, "stop.sh"), dir).Run() // #nosec G204 -- the checkout's own script

@@ -11,8 +11,8 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// madeUp is a source whose days have a sample pool's snapshots in place of their own, under their own keys: segments of them
-// are believed by whoever opens the source itself. Pools that are too large to be made as files are measured so.
+// madeUp is a source whose days have a sample pool's snapshots in place of their own, under their own keys: segments of
+// them are believed by whoever opens the source itself. Pools that are too large to be made as files are measured so.
 type madeUp struct {
 	snapshots.Source
 
@@ -22,7 +22,8 @@ type madeUp struct {
 	past int32                           // the last day that it is through with
 }
 
-// newMadeUp puts a pool's snapshots in place of those of a source. Days are asked for once, more or less in their order.
+// newMadeUp puts a pool's snapshots in place of those of a source. Days are asked for once, more or less in their
+// order.
 func newMadeUp(source snapshots.Source, made iter.Seq2[samplepool.Snapshot, error]) (m *madeUp, stop func()) {
 	next, stop := iter.Pull2(made)
 	return &madeUp{Source: source, next: next, days: map[int32][]samplepool.Snapshot{}}, stop

@@ -26,7 +26,8 @@ var now = time.Date(2025, 10, 5, 0, 0, 0, 0, time.UTC)
 // End is the end of every pool.
 var End = now
 
-// Segments makes a pool in a directory below dir, most of it as segments in its subdirectory cache, and returns its path.
+// Segments makes a pool in a directory below dir, most of it as segments in its subdirectory cache, and returns its
+// path.
 func Segments(ctx context.Context, dir string, machines, gpus, days int) (path string, err error) {
 	b := &bench{Options: Options{Dir: dir}}
 	return b.synthesize(ctx, machines, gpus, days)
@@ -60,7 +61,8 @@ func (b *bench) makeMonth(ctx context.Context) error {
 	if err := errors.Join(made.WriteSnapshots(ctx, partial), made.WriteAds(ctx, partial)); err != nil {
 		return err
 	}
-	b.add(Figure{Area: "sample pool", What: "a month of files and job ads made in", Value: time.Since(begin).Seconds(), Unit: "s", Target: 60})
+	b.add(Figure{Area: "sample pool", What: "a month of files and job ads made in", Value: time.Since(begin).Seconds(),
+		Unit: "s", Target: 60})
 	return os.Rename(partial, dir)
 }
 
@@ -92,11 +94,12 @@ func timelineOf(source snapshots.Source, dir *snapshots.Dir, cache string, memor
 	})
 }
 
-// synthesize makes a pool as segments in dir/cache. Its last two days are a real file; the months before have files of two
-// snapshots each, their first and their last, which reach over the days that are made as segments.
+// synthesize makes a pool as segments in dir/cache. Its last two days are a real file; the months before have files of
+// two snapshots each, their first and their last, which reach over the days that are made as segments.
 func (b *bench) synthesize(ctx context.Context, machines, gpus, days int) (dir string, err error) {
 	dir = b.path(fmt.Sprintf("segments-%d-%d-%d", machines, gpus, days))
-	whole := filepath.Join(dir, "whole") // stands there when all is made; segments are kept by the path, so they are made in place
+	// stands there when all is made; segments are kept by the path, so they are made in place
+	whole := filepath.Join(dir, "whole")
 	if _, err := os.Stat(whole); err == nil {
 		return dir, nil
 	}
@@ -111,7 +114,8 @@ func (b *bench) synthesize(ctx context.Context, machines, gpus, days int) (dir s
 		return "", err
 	}
 	end := now.AddDate(0, 0, -2).Add(-time.Minute)
-	month := time.Date(end.Year(), end.Month(), 1, 0, 0, 0, 0, time.UTC).AddDate(0, -1, 0) // the end's own is the real file's
+	// the end's own is the real file's
+	month := time.Date(end.Year(), end.Month(), 1, 0, 0, 0, 0, time.UTC).AddDate(0, -1, 0)
 	for first := now.AddDate(0, 0, -days-2); month.AddDate(0, 1, 0).After(first); month = month.AddDate(0, -1, 0) {
 		if err := reach(ctx, dir, month, end); err != nil {
 			return "", err
@@ -158,7 +162,8 @@ func reach(ctx context.Context, dir string, month, end time.Time) error {
 		return err
 	}
 	db.SetMaxOpenConns(1)
-	_, err = db.ExecContext(ctx, "ATTACH ?1 AS newest; CREATE TABLE gpu_state AS SELECT * FROM newest.gpu_state WHERE timestamp = (SELECT timestamp FROM newest.gpu_state LIMIT 1); UPDATE gpu_state SET timestamp = ?2; DETACH newest",
+	_, err = db.ExecContext(ctx, "ATTACH ?1 AS newest; CREATE TABLE gpu_state AS SELECT * FROM newest.gpu_state WHERE "+
+		"timestamp = (SELECT timestamp FROM newest.gpu_state LIMIT 1); UPDATE gpu_state SET timestamp = ?2; DETACH newest",
 		newest[0], month.Format("2006-01-02 15:04:05.000000"))
 	if err == nil {
 		err = repeatLast(ctx, db, end)
@@ -169,6 +174,8 @@ func reach(ctx context.Context, dir string, month, end time.Time) error {
 // repeatLast appends the newest snapshot's rows once more, with a later time.
 func repeatLast(ctx context.Context, db *sql.DB, later time.Time) error {
 	db.SetMaxOpenConns(1)
-	_, err := db.ExecContext(ctx, "CREATE TEMP TABLE again AS SELECT * FROM gpu_state WHERE timestamp = (SELECT timestamp FROM gpu_state ORDER BY rowid DESC LIMIT 1); UPDATE again SET timestamp = ?; INSERT INTO gpu_state SELECT * FROM again; DROP TABLE again", later.Format("2006-01-02 15:04:05.000000"))
+	_, err := db.ExecContext(ctx, "CREATE TEMP TABLE again AS SELECT * FROM gpu_state WHERE timestamp = (SELECT "+
+		"timestamp FROM gpu_state ORDER BY rowid DESC LIMIT 1); UPDATE again SET timestamp = ?; INSERT INTO gpu_state "+
+		"SELECT * FROM again; DROP TABLE again", later.Format("2006-01-02 15:04:05.000000"))
 	return err
 }

@@ -26,7 +26,8 @@ func (b *bench) reading(ctx context.Context) error {
 		return err
 	}
 	b.step = took / float64(rows)
-	b.add(Figure{Area: "reading", What: "stepping the ten columns, one core", Value: float64(rows) / took / 1e6, Unit: "M rows/s", Note: fmt.Sprintf("%d rows", rows)})
+	b.add(Figure{Area: "reading", What: "stepping the ten columns, one core", Value: float64(rows) / took / 1e6,
+		Unit: "M rows/s", Note: fmt.Sprintf("%d rows", rows)})
 	for n, way := range []struct {
 		what   string
 		cores  int
@@ -40,9 +41,11 @@ func (b *bench) reading(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.add(Figure{Area: "reading", What: "ingestion " + way.what, Value: took / (b.step * float64(rows)), Unit: "× stepping", Target: way.target, Note: fmt.Sprintf("%.2f M rows/s", float64(rows)/took/1e6)})
+		b.add(Figure{Area: "reading", What: "ingestion " + way.what, Value: took / (b.step * float64(rows)),
+			Unit: "× stepping", Target: way.target, Note: fmt.Sprintf("%.2f M rows/s", float64(rows)/took/1e6)})
 		if n == 0 {
-			b.add(Figure{Area: "memory", What: "live bytes per GPU and day", Value: float64(bytes) / float64(gpuDays), Unit: "B", Target: 350})
+			b.add(Figure{Area: "memory", What: "live bytes per GPU and day", Value: float64(bytes) / float64(gpuDays),
+				Unit: "B", Target: 350})
 		}
 	}
 	return b.readingParquet(ctx)
@@ -127,7 +130,8 @@ func stepFile(ctx context.Context, file string) (n int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	rows, err := db.QueryContext(ctx, "SELECT Name, AssignedGPUs, State, GPUs_DeviceName, GPUs_GlobalMemoryMb, PrioritizedProjects, Machine, RemoteOwner, GlobalJobId, CAST(timestamp AS TEXT) FROM gpu_state")
+	rows, err := db.QueryContext(ctx, "SELECT Name, AssignedGPUs, State, GPUs_DeviceName, GPUs_GlobalMemoryMb, "+
+		"PrioritizedProjects, Machine, RemoteOwner, GlobalJobId, CAST(timestamp AS TEXT) FROM gpu_state")
 	if err != nil {
 		return 0, err
 	}
@@ -147,7 +151,8 @@ func stepFile(ctx context.Context, file string) (n int, err error) {
 }
 
 // ingest loads all days of a directory with nothing cached.
-func (b *bench) ingest(ctx context.Context, dir string, cores int, format months.Format) (seconds float64, gpuDays, bytes int, err error) {
+func (b *bench) ingest(ctx context.Context, dir string, cores int, format months.Format) (seconds float64, gpuDays,
+	bytes int, err error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))
 	tl, err := open(dir, "", format)
 	if err != nil {
@@ -180,7 +185,8 @@ func (b *bench) cold(ctx context.Context) error {
 		cache  string
 		target float64
 	}{
-		{"24 hours, nothing cached", 1, "", 200}, {"30 days, nothing cached", 30, "", 3000}, {"30 days, after a restart", 30, cache, 50},
+		{"24 hours, nothing cached", 1, "", 200}, {"30 days, nothing cached", 30, "", 3000},
+		{"30 days, after a restart", 30, cache, 50},
 	} {
 		if c.cache != "" { // the earlier data source
 			if err := errors.Join(os.RemoveAll(cache), b.firstPanel(ctx, b.month(), c.cache, c.days)); err != nil {

@@ -43,8 +43,8 @@ type Installation struct {
 	Last         pool.Micros // how much of the newest data gaps, links and clocks are told from
 }
 
-// Look reads all month files, the lists, the collector's run log and the job ads of the newest data, and says what it found.
-// What cannot be read is a finding; the only error is ctx's.
+// Look reads all month files, the lists, the collector's run log and the job ads of the newest data, and says what it
+// found. What cannot be read is a finding; the only error is ctx's.
 func Look(ctx context.Context, in Installation) ([]Finding, error) {
 	months, unread, err := readMonths(ctx, in)
 	if err != nil {

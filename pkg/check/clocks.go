@@ -48,9 +48,9 @@ type match struct {
 
 var nothing = interval{math.MinInt64, math.MaxInt64}
 
-// clocks measures the clock of each access point by the runs that one ad describes without a doubt: the only one of their job
-// on that machine and GPU around that time, which describes no other run. Clocks that are off by more than two minutes are
-// beyond what linking tolerates, so the links of pkg/runs would not do.
+// clocks measures the clock of each access point by the runs that one ad describes without a doubt: the only one of
+// their job on that machine and GPU around that time, which describes no other run. Clocks that are off by more than
+// two minutes are beyond what linking tolerates, so the links of pkg/runs would not do.
 func (o *observed) clocks() []clock {
 	var matches []match
 	type ad struct {
@@ -152,7 +152,8 @@ func (o *observed) on(ad *jobs.Ad, machine *runs.Machine, run *runs.Run) bool {
 	})
 }
 
-// fit finds the value that lies in the most intervals: the middle of the widest range of such values, and its half width.
+// fit finds the value that lies in the most intervals: the middle of the widest range of such values, and its half
+// width.
 func fit(intervals []interval) (value, within pool.Micros) {
 	type edge struct {
 		at    pool.Micros
@@ -162,7 +163,8 @@ func fit(intervals []interval) (value, within pool.Micros) {
 	for _, i := range intervals {
 		edges = append(edges, edge{i.low, 1}, edge{i.high, -1})
 	}
-	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(b.delta, a.delta)) }) // closed
+	// closed
+	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(b.delta, a.delta)) })
 	depth, best := 0, 0
 	var widest interval
 	for k, e := range edges {
@@ -184,7 +186,8 @@ func clockFindings(all []clock) (findings []Finding) {
 	var wrong []clock
 	judged, right := 0, 0
 	for _, c := range all {
-		details = append(details, map[string]any{"accessPoint": c.schedd, "runs": c.runs, "contradictions": c.off, "aheadSeconds": seconds(c.shift), "withinSeconds": seconds(c.within)})
+		details = append(details, map[string]any{"accessPoint": c.schedd, "runs": c.runs, "contradictions": c.off,
+			"aheadSeconds": seconds(c.shift), "withinSeconds": seconds(c.within)})
 		switch {
 		case c.wrong():
 			wrong = append(wrong, c)
@@ -198,12 +201,15 @@ func clockFindings(all []clock) (findings []Finding) {
 	switch {
 	case judged == 0:
 		summary.Severity = Note
-		summary.Text = fmt.Sprintf("clocks: no access point has %d runs with an ad of their own to compare with snapshots", enough)
+		summary.Text = fmt.Sprintf("clocks: no access point has %d runs with an ad of their own to compare with snapshots",
+			enough)
 	case len(wrong) == 0:
 		summary.Text = fmt.Sprintf("clocks: those of %s agree with the snapshots", count(right, "access point"))
 	case collectorOff(wrong, right):
 		summary.Severity = Warning
-		summary.Text = fmt.Sprintf("clocks: those of all %s are %s the collector's by the same %s: it is the collector's clock that is wrong. Keep it with NTP", count(len(wrong), "access point"), aheadOf(wrong[0].shift), length(max(wrong[0].shift, -wrong[0].shift)))
+		summary.Text = fmt.Sprintf("clocks: those of all %s are %s the collector's by the same %s: it is the collector's "+
+			"clock that is wrong. Keep it with NTP", count(len(wrong), "access point"), aheadOf(wrong[0].shift),
+			length(max(wrong[0].shift, -wrong[0].shift)))
 		wrong = nil
 	default:
 		summary.Text = fmt.Sprintf("clocks: those of %d of %s agree with the snapshots", right, count(judged, "access point"))
@@ -211,8 +217,11 @@ func clockFindings(all []clock) (findings []Finding) {
 	findings = append(findings, summary)
 	for _, c := range wrong {
 		findings = append(findings, Finding{Store: "clock of " + c.schedd, Severity: Warning,
-			Text: fmt.Sprintf("clocks: that of access point %s is off: %d of %s with an ad of their own (%.0f %%) start by it after a snapshot shows them, or end before the last one that does. That fits a clock %s %s the collector's (give or take %s). Keep it with NTP; until then its jobs' starts and ends are off by as much",
-				c.schedd, c.off, count(c.runs, "run"), 100*float64(c.off)/float64(c.runs), length(max(c.shift, -c.shift)), aheadOf(c.shift), length(c.within)),
+			Text: fmt.Sprintf("clocks: that of access point %s is off: %d of %s with an ad of their own (%.0f %%) start by "+
+				"it after a snapshot shows them, or end before the last one that does. That fits a clock %s %s the collector's "+
+				"(give or take %s). Keep it with NTP; until then its jobs' starts and ends are off by as much",
+				c.schedd, c.off, count(c.runs, "run"), 100*float64(c.off)/float64(c.runs), length(max(c.shift, -c.shift)),
+				aheadOf(c.shift), length(c.within)),
 			Details: map[string]any{"accessPoint": c.schedd, "aheadSeconds": seconds(c.shift)}})
 	}
 	return findings

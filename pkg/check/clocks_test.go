@@ -46,7 +46,8 @@ func TestClocksOfHardPools(t *testing.T) {
 			case off >= 80: // 75 s of 900 are 8 % of the runs' starts
 				require.True(t, warned, "%s is %d s ahead: %v", ap.Name, ap.ClockAhead, c)
 				require.Equal(t, Warning, f.Severity)
-				require.Contains(t, f.Text, map[bool]string{true: "ahead of the collector's", false: "behind the collector's"}[ap.ClockAhead > 0])
+				require.Contains(t, f.Text, map[bool]string{true: "ahead of the collector's",
+					false: "behind the collector's"}[ap.ClockAhead > 0])
 				require.InDelta(t, ap.ClockAhead, f.Details["aheadSeconds"], 10)
 				named++
 			case off <= 20: // 15 s of 900 are 2 %
@@ -67,7 +68,8 @@ func shifted(t *testing.T, documents [][]byte, by time.Duration, schedd func(str
 		require.NoError(t, decoder.Decode(&ad))
 		name, _, _ := strings.Cut(ad["GlobalJobId"].(string), "#")
 		if schedd(name) {
-			for _, key := range []string{"RecordTime", "JobStartDate", "JobLastStartDate", "JobCurrentStartDate", "CompletionDate", "EnteredCurrentStatus", "LastVacateTime", "EpochWriteDate"} {
+			for _, key := range []string{"RecordTime", "JobStartDate", "JobLastStartDate", "JobCurrentStartDate",
+				"CompletionDate", "EnteredCurrentStatus", "LastVacateTime", "EpochWriteDate"} {
 				if value, ok := ad[key].(json.Number); ok {
 					seconds, err := value.Int64()
 					require.NoError(t, err)
@@ -82,7 +84,8 @@ func shifted(t *testing.T, documents [][]byte, by time.Duration, schedd func(str
 	return all
 }
 
-// A clock that is farther off than linking tolerates is found all the same; and when all are off alike, it is the collector's.
+// A clock that is farther off than linking tolerates is found all the same; and when all are off alike, it is the
+// collector's.
 func TestClocksFarOff(t *testing.T) {
 	p, dir := made(t, good())
 	ads := documents(t, p)

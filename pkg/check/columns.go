@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// knownColumns are those of the collector (methodology section 1), with what is lost without one of those that are read.
-// A file without Name, AssignedGPUs, State, Machine or timestamp is not read at all.
+// knownColumns are those of the collector (methodology section 1), with what is lost without one of those that are
+// read. A file without Name, AssignedGPUs, State, Machine or timestamp is not read at all.
 var knownColumns = []struct{ name, lost string }{
-	{"Name", ""}, {"AssignedGPUs", ""}, {"AvailableGPUs", ""}, {"State", ""}, {"Machine", ""}, {"timestamp", ""}, {"GPUsAverageUsage", ""}, {"Disk", ""},
+	{"Name", ""}, {"AssignedGPUs", ""}, {"AvailableGPUs", ""}, {"State", ""}, {"Machine", ""}, {"timestamp", ""},
+	{"GPUsAverageUsage", ""}, {"Disk", ""},
 	{"GPUs_DeviceName", "devices are unknown"},
 	{"GPUs_GlobalMemoryMb", "memory categories are unknown"},
 	{"PrioritizedProjects", "machines outside chtc_owned count as Open Capacity"},
@@ -46,7 +47,10 @@ func columnsFindings(all []month) (findings []Finding) {
 	var unknown []string
 	for _, m := range all {
 		for _, c := range m.columns {
-			if !slices.ContainsFunc(knownColumns, func(k struct{ name, lost string }) bool { return strings.EqualFold(k.name, c) }) && !slices.Contains(unknown, c) {
+			if !slices.ContainsFunc(knownColumns, func(k struct{ name, lost string }) bool {
+				return strings.EqualFold(k.name,
+					c)
+			}) && !slices.Contains(unknown, c) {
 				unknown = append(unknown, c)
 			}
 		}
@@ -56,10 +60,12 @@ func columnsFindings(all []month) (findings []Finding) {
 		if severity == Warning {
 			text += ". Have the collector ask condor_status for these attributes (`gpureports collect` does)"
 		}
-		findings = append(findings, Finding{Store: "columns", Severity: severity, Text: text, Details: map[string]any{"missing": missing}})
+		findings = append(findings, Finding{Store: "columns", Severity: severity, Text: text,
+			Details: map[string]any{"missing": missing}})
 	}
 	if len(unknown) > 0 {
-		findings = append(findings, Finding{Store: "unknown columns", Severity: Note, Text: "columns: " + are(unknown) + " not known, and not read", Details: map[string]any{"unknown": unknown}})
+		findings = append(findings, Finding{Store: "unknown columns", Severity: Note,
+			Text: "columns: " + are(unknown) + " not known, and not read", Details: map[string]any{"unknown": unknown}})
 	}
 	if len(findings) == 0 {
 		findings = append(findings, Finding{Store: "columns", Severity: OK, Text: "columns: all there in each month file"})

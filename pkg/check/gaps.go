@@ -18,7 +18,8 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// runLog is what the collector's run log tells of the runs of a window that wrote no snapshot; nil when there is no log.
+// runLog is what the collector's run log tells of the runs of a window that wrote no snapshot; nil when there is no
+// log.
 type runLog struct {
 	began  pool.Micros // the first run of all
 	failed []failedRun
@@ -44,7 +45,8 @@ func readLog(ctx context.Context, dir *snapshots.Dir, w pool.Window) (*runLog, e
 	if !info.Mode().IsRegular() {
 		return failed(errors.New("it is no regular file"))
 	}
-	address := url.URL{Scheme: "file", Path: filepath.Join(dir.Path(), collect.RunLog), RawQuery: url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(10000)"}}.Encode()}
+	address := url.URL{Scheme: "file", Path: filepath.Join(dir.Path(), collect.RunLog),
+		RawQuery: url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(10000)"}}.Encode()}
 	db, err := sql.Open("sqlite", address.String())
 	if err != nil {
 		return failed(err)
@@ -61,7 +63,8 @@ func readLog(ctx context.Context, dir *snapshots.Dir, w pool.Window) (*runLog, e
 	if log.began, err = parseStarted(began.String); err != nil {
 		return failed(err)
 	}
-	rows, err := db.QueryContext(ctx, "SELECT started, coalesce(error, 'it did not end') FROM runs WHERE rows IS NULL AND started BETWEEN ? AND ? ORDER BY started",
+	rows, err := db.QueryContext(ctx, "SELECT started, coalesce(error, 'it did not end') FROM runs WHERE rows IS NULL "+
+		"AND started BETWEEN ? AND ? ORDER BY started",
 		pool.Time(w.From).Format(startedFormat), pool.Time(w.To).Format(startedFormat))
 	if err != nil {
 		return failed(err)
@@ -130,7 +133,8 @@ func gapsFinding(all []month, w pool.Window, log *runLog) Finding {
 			list = append(list, entry)
 		}
 	}
-	found := Finding{Store: "gaps", Severity: OK, Details: map[string]any{"from": pool.Time(w.From), "to": pool.Time(w.To), "gapSeconds": seconds(missing), "gaps": list}}
+	found := Finding{Store: "gaps", Severity: OK, Details: map[string]any{"from": pool.Time(w.From),
+		"to": pool.Time(w.To), "gapSeconds": seconds(missing), "gaps": list}}
 	if len(gaps) == 0 {
 		found.Text = fmt.Sprintf("gaps: none in the newest %s", length(w.To-w.From))
 		return found
@@ -139,7 +143,8 @@ func gapsFinding(all []month, w pool.Window, log *runLog) Finding {
 	if float64(missing) > patience*float64(w.To-w.From) {
 		found.Severity = Warning
 	}
-	found.Text = fmt.Sprintf("gaps: %s in the newest %s, %s or %.1f %% of it", count(len(gaps), "gap"), length(w.To-w.From), length(missing), 100*float64(missing)/float64(w.To-w.From))
+	found.Text = fmt.Sprintf("gaps: %s in the newest %s, %s or %.1f %% of it", count(len(gaps), "gap"),
+		length(w.To-w.From), length(missing), 100*float64(missing)/float64(w.To-w.From))
 	for i, gap := range gaps {
 		const most = 5
 		if i == most {

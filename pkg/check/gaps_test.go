@@ -35,14 +35,16 @@ func TestRunLog(t *testing.T) {
 	why := log.why(timeline.Gap{From: first, To: first + pool.Hour})
 	require.Contains(t, why, "2 runs of the collector failed, the last one: ")
 	require.Contains(t, why, "the collector is away")
-	require.Equal(t, "the collector was not started", log.why(timeline.Gap{From: first + pool.Hour, To: first + 2*pool.Hour}))
+	require.Equal(t, "the collector was not started", log.why(timeline.Gap{From: first + pool.Hour,
+		To: first + 2*pool.Hour}))
 	require.Empty(t, log.why(timeline.Gap{From: first - 2*pool.Hour, To: first - pool.Hour}), "before there was a log")
 	require.Empty(t, (*runLog)(nil).why(timeline.Gap{From: first, To: first + pool.Hour}))
 }
 
 func TestRunLogBroken(t *testing.T) {
 	p, dir := made(t, good())
-	require.NoError(t, os.WriteFile(filepath.Join(dir, collect.RunLog), []byte("no database, but long enough to be looked at as one, which takes a hundred bytes or so, not fewer than that"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, collect.RunLog),
+		[]byte("no database, but long enough to be looked at as one, which takes a hundred bytes or so, not fewer than that"), 0o600))
 	found := look(t, open(t, dir, "UTC", p.Options().End))
 	require.Equal(t, Note, found["run log"].Severity)
 	require.Contains(t, found["run log"].Text, "cannot be read")

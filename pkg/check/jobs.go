@@ -103,14 +103,17 @@ func (o *observed) schema() (s schemas) {
 }
 
 func schemaFinding(s schemas) Finding {
-	found := Finding{Store: "schema", Severity: OK, Details: map[string]any{"jobs": s.jobs, "without": s.without, "refactored": s.refactored, "legacy": s.legacy}}
+	found := Finding{Store: "schema", Severity: OK, Details: map[string]any{"jobs": s.jobs, "without": s.without,
+		"refactored": s.refactored, "legacy": s.legacy}}
 	switch {
 	case s.refactored > 0 && s.legacy > 0:
-		found.Text = fmt.Sprintf("schema: mixed, %s of adstash's refactored schema (HTCondor 25.14 and later), %d of the legacy one: both are read", count(s.refactored, "job"), s.legacy)
+		found.Text = fmt.Sprintf("schema: mixed, %s of adstash's refactored schema (HTCondor 25.14 and later), %d of the "+
+			"legacy one: both are read", count(s.refactored, "job"), s.legacy)
 	case s.refactored > 0:
 		found.Text = "schema: adstash's refactored one (HTCondor 25.14 and later)"
 	case s.legacy > 0:
-		found.Text = "schema: adstash's legacy one (before HTCondor 25.14), or condor_history's: all is read, though long lists of GPUs may be cut in it"
+		found.Text = "schema: adstash's legacy one (before HTCondor 25.14), or condor_history's: all is read, though long " +
+			"lists of GPUs may be cut in it"
 	default:
 		found.Severity = Note
 		found.Text = fmt.Sprintf("schema: none of %s has an ad to tell it from", count(s.jobs, "job"))
@@ -126,18 +129,22 @@ func lagFinding(newest time.Time, snapshot, now pool.Micros) Finding {
 	found := Finding{Store: "lag", Severity: OK}
 	if newest.IsZero() {
 		found.Severity = Warning
-		found.Text = "lag: there is no job ad at all. Check that adstash runs and that the index, or the job file, is the right one"
+		found.Text = "lag: there is no job ad at all. Check that adstash runs and that the index, or the job file, is the " +
+			"right one"
 		return found
 	}
 	lag := snapshot - newest.UnixMicro()
-	found.Details = map[string]any{"newest": newest, "behindSnapshotsSeconds": seconds(lag), "lagSeconds": seconds(now - newest.UnixMicro())}
+	found.Details = map[string]any{"newest": newest, "behindSnapshotsSeconds": seconds(lag),
+		"lagSeconds": seconds(now - newest.UnixMicro())}
 	switch {
 	case newest.UnixMicro() > now+5*pool.Minute:
 		found.Severity = Warning
-		found.Text = fmt.Sprintf("lag: the newest job ad is of the future, %s UTC: the clock of its access point is ahead. Keep it with NTP", minute(newest.UnixMicro()))
+		found.Text = fmt.Sprintf("lag: the newest job ad is of the future, %s UTC: the clock of its access point is "+
+			"ahead. Keep it with NTP", minute(newest.UnixMicro()))
 	case lag > late.Microseconds():
 		found.Severity = Warning
-		found.Text = fmt.Sprintf("lag: job ads end at %s UTC, %s before the snapshots: later completions and evictions are not known. Check that adstash (or the import into the job file) runs", minute(newest.UnixMicro()), length(lag))
+		found.Text = fmt.Sprintf("lag: job ads end at %s UTC, %s before the snapshots: later completions and evictions "+
+			"are not known. Check that adstash (or the import into the job file) runs", minute(newest.UnixMicro()), length(lag))
 	case lag >= 0:
 		found.Text = fmt.Sprintf("lag: the newest job ad is %s older than the newest snapshot", length(lag))
 	default:
@@ -152,11 +159,13 @@ func linksFinding(rate float64, s schemas, w pool.Window) Finding {
 	period := fmt.Sprintf("the newest %s", length(w.To-w.From))
 	if math.IsNaN(rate) {
 		found.Severity = Note
-		found.Text = fmt.Sprintf("links: fewer than 20 backfill runs ended in %s: too few for a link rate; %d of %s have an ad", period, s.jobs-s.without, count(s.jobs, "job"))
+		found.Text = fmt.Sprintf("links: fewer than 20 backfill runs ended in %s: too few for a link rate; %d of %s have "+
+			"an ad", period, s.jobs-s.without, count(s.jobs, "job"))
 		return found
 	}
 	found.Details["linkRate"] = rate
-	found.Text = fmt.Sprintf("links: job ads explain %.1f %% of the backfill runs that ended in %s; %d of %s have an ad", rate, period, s.jobs-s.without, count(s.jobs, "job"))
+	found.Text = fmt.Sprintf("links: job ads explain %.1f %% of the backfill runs that ended in %s; %d of %s have an ad",
+		rate, period, s.jobs-s.without, count(s.jobs, "job"))
 	switch {
 	case rate >= 80:
 		return found
@@ -165,9 +174,11 @@ func linksFinding(rate float64, s schemas, w pool.Window) Finding {
 	}
 	found.Severity = Warning
 	if 2*s.without > s.jobs {
-		found.Text += ". Check that the index, or the job file, holds the ads of all access points and of this period, and that GlobalJobIds are stored whole"
+		found.Text += ". Check that the index, or the job file, holds the ads of all access points and of this period, " +
+			"and that GlobalJobIds are stored whole"
 	} else {
-		found.Text += ". The jobs' ads are there, but do not describe these runs: collect epoch ads (one a run), and see whether clocks or the time zone are wrong"
+		found.Text += ". The jobs' ads are there, but do not describe these runs: collect epoch ads (one a run), and see " +
+			"whether clocks or the time zone are wrong"
 	}
 	return found
 }

@@ -24,7 +24,8 @@ func TestSchema(t *testing.T) {
 		mixed = append(mixed, [][]byte{ad.Legacy, ad.JSON}[i%2])
 	}
 	in := open(t, dir, "UTC", p.Options().End)
-	for text, documents := range map[string][][]byte{"legacy one": legacy, "refactored one": refactored, "mixed": mixed, "none of": nil} {
+	for text, documents := range map[string][][]byte{"legacy one": legacy, "refactored one": refactored, "mixed": mixed,
+		"none of": nil} {
 		found := look(t, withAds(in, documents...))
 		require.Contains(t, found["schema"].Text, text)
 		require.Equal(t, documents == nil, found["schema"].Severity == Note)

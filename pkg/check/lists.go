@@ -13,7 +13,8 @@ func ownershipFinding(lists pool.Lists, machines []string) Finding {
 	found := Finding{Store: "ownership", Severity: OK}
 	if len(lists.CHTCOwned) == 0 {
 		found.Severity = Note
-		found.Text = "ownership: chtcOwnedFile lists no machine, so each counts as Researcher Owned or Open Capacity. Write the machines that the pool's staff own into it, one a line"
+		found.Text = "ownership: chtcOwnedFile lists no machine, so each counts as Researcher Owned or Open Capacity. " +
+			"Write the machines that the pool's staff own into it, one a line"
 		return found
 	}
 	short := map[string]string{} // first label, in lower case → machine
@@ -34,8 +35,10 @@ func ownershipFinding(lists pool.Lists, machines []string) Finding {
 	slices.Sort(unknown)
 	slices.Sort(misspelled)
 	known := len(lists.CHTCOwned) - len(unknown) - len(misspelled)
-	found.Details = map[string]any{"entries": len(lists.CHTCOwned), "known": known, "unknown": unknown, "misspelled": misspelled}
-	found.Text = fmt.Sprintf("ownership: of %s in chtcOwnedFile snapshots know %d", count(len(lists.CHTCOwned), "machine"), known)
+	found.Details = map[string]any{"entries": len(lists.CHTCOwned), "known": known, "unknown": unknown,
+		"misspelled": misspelled}
+	found.Text = fmt.Sprintf("ownership: of %s in chtcOwnedFile snapshots know %d",
+		count(len(lists.CHTCOwned), "machine"), known)
 	if len(unknown) > 0 {
 		found.Severity = Note
 		found.Text += fmt.Sprintf("; no snapshot knows %s: gone, without a GPU, or misspelled", some(unknown))
@@ -90,7 +93,8 @@ func exclusionsFinding(lists pool.Lists, machines []string) Finding {
 	found.Text = "exclusions: " + strings.Join(texts, "; ")
 	if 2*all > len(machines) {
 		found.Severity = Warning
-		found.Text += fmt.Sprintf(". That is %d of %d machines: more than half of the pool counts nowhere. A pattern is a part of a machine's name, in any case: make it longer", all, len(machines))
+		found.Text += fmt.Sprintf(". That is %d of %d machines: more than half of the pool counts nowhere. A pattern is a "+
+			"part of a machine's name, in any case: make it longer", all, len(machines))
 	}
 	return found
 }

@@ -42,8 +42,8 @@ func (m *months) newest() pool.Micros { return m.months[len(m.months)-1].window.
 // week is how much of a file one statement on the time zone is about: long enough that some job starts at once.
 const week = 7 * pool.Day
 
-// readMonths reads all snapshots, a file at a time. A file of which that fails is a finding; those that cannot even be opened
-// are the health check's.
+// readMonths reads all snapshots, a file at a time. A file of which that fails is a finding; those that cannot even be
+// opened are the health check's.
 func readMonths(ctx context.Context, in Installation) (all months, unread []Finding, err error) {
 	state, err := in.Timeline.Source().Look(ctx)
 	if err != nil {
@@ -56,7 +56,8 @@ func readMonths(ctx context.Context, in Installation) (all months, unread []Find
 			continue
 		}
 		m := month{
-			file: part.Name, name: part.Month, columns: part.Columns, rows: part.Rows, unordered: part.Unordered, window: part.Window,
+			file: part.Name, name: part.Month, columns: part.Columns, rows: part.Rows, unordered: part.Unordered,
+			window: part.Window,
 		}
 		if !part.Dated {
 			unread = append(unread, Finding{Store: part.Name, Severity: Note,
@@ -153,11 +154,15 @@ func (m *month) gapTime() (all pool.Micros) {
 // monthFinding says what one file holds.
 func monthFinding(m *month) Finding {
 	found := Finding{Store: m.file, Severity: OK, Details: map[string]any{
-		"month": m.name, "rows": m.rows, "snapshots": len(m.times), "first": pool.Time(m.window.From), "last": pool.Time(m.window.To), "cadenceSeconds": seconds(m.cadence()),
-		"gaps": len(m.gaps), "gapSeconds": seconds(m.gapTime()), "outOfOrder": int(m.oddities.Back), "missingLocalTimes": int(m.oddities.Missing),
-		"unreadableTimestamps": int(m.oddities.Unreadable), "repeatedTexts": int(m.oddities.Twice), "rowsWithoutGPU": m.rowsWithoutGPU,
+		"month": m.name, "rows": m.rows, "snapshots": len(m.times), "first": pool.Time(m.window.From),
+		"last": pool.Time(m.window.To), "cadenceSeconds": seconds(m.cadence()),
+		"gaps": len(m.gaps), "gapSeconds": seconds(m.gapTime()), "outOfOrder": int(m.oddities.Back),
+		"missingLocalTimes":    int(m.oddities.Missing),
+		"unreadableTimestamps": int(m.oddities.Unreadable), "repeatedTexts": int(m.oddities.Twice),
+		"rowsWithoutGPU": m.rowsWithoutGPU,
 	}}
-	found.Text = fmt.Sprintf("%s: %s from %s to %s UTC, every %s", m.name, count(len(m.times), "snapshot"), minute(m.window.From), minute(m.window.To), shortLength(m.cadence()))
+	found.Text = fmt.Sprintf("%s: %s from %s to %s UTC, every %s", m.name, count(len(m.times), "snapshot"),
+		minute(m.window.From), minute(m.window.To), shortLength(m.cadence()))
 	if low, high := slices.Min(m.cadences), slices.Max(m.cadences); 2*low < high {
 		found.Text += fmt.Sprintf(" (days from %s to %s)", shortLength(low), shortLength(high))
 	}
@@ -165,28 +170,34 @@ func monthFinding(m *month) Finding {
 	case 0:
 	case 1:
 		found.Severity = Note
-		found.Text += fmt.Sprintf("; a gap of %s from %s to %s", length(m.gapTime()), minute(m.gaps[0].From), minute(m.gaps[0].To))
+		found.Text += fmt.Sprintf("; a gap of %s from %s to %s", length(m.gapTime()), minute(m.gaps[0].From),
+			minute(m.gaps[0].To))
 	default:
 		longest := slices.MaxFunc(m.gaps, func(a, b timeline.Gap) int { return int(a.To - a.From - (b.To - b.From)) })
 		found.Severity = Note
-		found.Text += fmt.Sprintf("; %s, %s in all, the longest from %s to %s", count(len(m.gaps), "gap"), length(m.gapTime()), minute(longest.From), minute(longest.To))
+		found.Text += fmt.Sprintf("; %s, %s in all, the longest from %s to %s", count(len(m.gaps), "gap"),
+			length(m.gapTime()), minute(longest.From), minute(longest.To))
 	}
 	note := func(format string, args ...any) {
 		found.Severity = Note
 		found.Text += ". " + fmt.Sprintf(format, args...)
 	}
 	if m.unordered {
-		note("Its rows do not stand in the order of time: answers are right, but all of it is read each time. Write it anew, ordered by timestamp")
+		note("Its rows do not stand in the order of time: answers are right, but all of it is read each time. Write it " +
+			"anew, ordered by timestamp")
 	}
 	if n := int(m.oddities.Back); n > 0 {
-		note("%s out of order, as when the clock was put back: sorted by time. Keep the collector's clock with NTP", count(n, "snapshot"))
+		note("%s out of order, as when the clock was put back: sorted by time. Keep the collector's clock with NTP",
+			count(n, "snapshot"))
 	}
 	if n := int(m.oddities.Missing); n > 0 {
-		note("%s with a local time that does not exist: the collector's time zone is not what the setting timezone says", count(n, "snapshot"))
+		note("%s with a local time that does not exist: the collector's time zone is not what the setting timezone says",
+			count(n, "snapshot"))
 		found.Severity = Warning
 	}
 	if n := int(m.oddities.Twice); n > 0 {
-		note("%s of the repeated hour may be two with the same text, counted as one. Let the collector write UTC", count(n, "snapshot"))
+		note("%s of the repeated hour may be two with the same text, counted as one. Let the collector write UTC",
+			count(n, "snapshot"))
 	}
 	if n := int(m.oddities.Unreadable); n > 0 {
 		note("%s without a readable timestamp, left out", count(n, "row"))
@@ -238,19 +249,23 @@ func filesFindings(all []month, entries []string) (findings []Finding) {
 	}
 	var lacking []string
 	last, err := time.Parse("2006-01", all[len(all)-1].name)
-	for t, err2 := time.Parse("2006-01", all[0].name); err == nil && err2 == nil && t.Before(last); t = t.AddDate(0, 1, 0) {
+	for t, err2 := time.Parse("2006-01", all[0].name); err == nil && err2 == nil &&
+		t.Before(last); t = t.AddDate(0, 1, 0) {
 		if name := t.Format("2006-01"); !has(name) {
 			lacking = append(lacking, name)
 		}
 	}
 	if len(lacking) > 0 {
 		findings = append(findings, Finding{Store: "files", Severity: Note, Details: map[string]any{"missingMonths": lacking},
-			Text: fmt.Sprintf("files: no month file for %s between %s and %s, so nothing is known of that time. Copy the files into the snapshot directory if they are elsewhere", some(lacking), all[0].name, all[len(all)-1].name)})
+			Text: fmt.Sprintf("files: no month file for %s between %s and %s, so nothing is known of that time. Copy the "+
+				"files into the snapshot directory if they are elsewhere", some(lacking), all[0].name, all[len(all)-1].name)})
 	}
-	strays := slices.DeleteFunc(slices.Clone(entries), func(n string) bool { return !nearlyMonth.MatchString(n) || monthFile.MatchString(n) })
+	strays := slices.DeleteFunc(slices.Clone(entries),
+		func(n string) bool { return !nearlyMonth.MatchString(n) || monthFile.MatchString(n) })
 	if len(strays) > 0 {
 		findings = append(findings, Finding{Store: "other files", Severity: Note, Details: map[string]any{"files": strays},
-			Text: fmt.Sprintf("files: %s not read, because month files are named exactly gpu_state_YYYY-MM.db. Rename what is data", are(strays))})
+			Text: fmt.Sprintf("files: %s not read, because month files are named exactly gpu_state_YYYY-MM.db. Rename what "+
+				"is data", are(strays))})
 	}
 	return findings
 }
@@ -267,14 +282,18 @@ func cadenceFindings(all []month, sliceMinutes int) []Finding {
 	newest := &all[len(all)-1]
 	cadence := newest.cadence()
 	slice := pool.Micros(sliceMinutes) * pool.Minute
-	found := Finding{Store: "cadence", Severity: Note, Details: map[string]any{"cadenceSeconds": seconds(cadence), "sliceMinutes": sliceMinutes}}
+	found := Finding{Store: "cadence", Severity: Note,
+		Details: map[string]any{"cadenceSeconds": seconds(cadence), "sliceMinutes": sliceMinutes}}
 	switch {
 	case 2*len(newest.times) < 8: // nothing to tell a cadence from
 		return nil
 	case 3*cadence < 2*slice:
-		found.Text = fmt.Sprintf("cadence: snapshots come every %s, but slices last %d min: a GPU that any snapshot of a slice shows claimed counts as claimed for all of it, so averages and hours come out too high. Set sliceMinutes to 0, or to the cadence", shortLength(cadence), sliceMinutes)
+		found.Text = fmt.Sprintf("cadence: snapshots come every %s, but slices last %d min: a GPU that any snapshot of a "+
+			"slice shows claimed counts as claimed for all of it, so averages and hours come out too high. Set sliceMinutes "+
+			"to 0, or to the cadence", shortLength(cadence), sliceMinutes)
 	case cadence > 31*pool.Minute:
-		found.Text = fmt.Sprintf("cadence: snapshots come every %s only: what is shorter is not seen. Take one every 15 min", shortLength(cadence))
+		found.Text = fmt.Sprintf("cadence: snapshots come every %s only: what is shorter is not seen. Take one every 15 min",
+			shortLength(cadence))
 	default:
 		return nil
 	}

@@ -18,7 +18,8 @@ import (
 
 // row is a row of one machine with one GPU.
 func row(timestamp string) snapshotstest.Row {
-	return snapshotstest.Row{"Name": "slot1@m1", "Machine": "m1", "AssignedGPUs": "GPU-aaaaaaaa", "State": "Unclaimed", "timestamp": timestamp}
+	return snapshotstest.Row{"Name": "slot1@m1", "Machine": "m1", "AssignedGPUs": "GPU-aaaaaaaa", "State": "Unclaimed",
+		"timestamp": timestamp}
 }
 
 // every gives the rows of snapshots from a time on.
@@ -71,11 +72,13 @@ func TestGapsAgainstTruth(t *testing.T) {
 
 func TestLongGapsWarn(t *testing.T) {
 	dir := t.TempDir()
-	rows := slices.Concat(every("2025-10-01 00:00:00", 15*time.Minute, 200), every("2025-10-05 00:00:00", 15*time.Minute, 200))
+	rows := slices.Concat(every("2025-10-01 00:00:00", 15*time.Minute, 200),
+		every("2025-10-05 00:00:00", 15*time.Minute, 200))
 	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": rows})
 	found := look(t, open(t, dir, "UTC", now))
 	require.Equal(t, Warning, found["gaps"].Severity)
-	require.Contains(t, found["gaps"].Text, "1 gap in the newest 6 d 1 h, 46 h 15 min or 31.7 % of it: 2025-10-03 01:45 to 2025-10-05 00:00 UTC")
+	require.Contains(t, found["gaps"].Text, "1 gap in the newest 6 d 1 h, 46 h 15 min or 31.7 % of it: 2025-10-03 "+
+		"01:45 to 2025-10-05 00:00 UTC")
 	require.Equal(t, Note, found["gpu_state_2025-10.db"].Severity)
 
 	in := open(t, dir, "UTC", now)
@@ -102,20 +105,24 @@ func TestOddTimestamps(t *testing.T) {
 	require.Contains(t, f.Text, "do not stand in the order of time")
 
 	spring := t.TempDir() // 02:00 to 03:00 does not exist in Chicago on that day
-	snapshotstest.Write(t, spring, map[string][]snapshotstest.Row{"gpu_state_2025-03.db": every("2025-03-09 00:00:00", 15*time.Minute, 30)})
+	snapshotstest.Write(t, spring, map[string][]snapshotstest.Row{"gpu_state_2025-03.db": every("2025-03-09 00:00:00",
+		15*time.Minute, 30)})
 	f = look(t, open(t, spring, "America/Chicago", now))["gpu_state_2025-03.db"]
 	require.Equal(t, Warning, f.Severity)
 	require.Contains(t, f.Text, "4 snapshots with a local time that does not exist")
 
 	none := t.TempDir()
 	snapshotstest.Write(t, none, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": {row("never")}})
-	require.Contains(t, look(t, open(t, none, "UTC", now))["gpu_state_2025-10.db"].Text, "none with a timestamp that can be read")
+	require.Contains(t, look(t, open(t, none, "UTC", now))["gpu_state_2025-10.db"].Text,
+		"none with a timestamp that can be read")
 }
 
 func TestCadence(t *testing.T) {
-	for distance, want := range map[time.Duration]string{5 * time.Minute: "every 5 min, but slices last 15 min", 15 * time.Minute: "", time.Hour: "every 1 h only"} {
+	for distance, want := range map[time.Duration]string{5 * time.Minute: "every 5 min, but slices last 15 min",
+		15 * time.Minute: "", time.Hour: "every 1 h only"} {
 		dir := t.TempDir()
-		snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": every("2025-10-01 00:00:00", distance, 300)})
+		snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": every("2025-10-01 00:00:00",
+			distance, 300)})
 		found := look(t, open(t, dir, "UTC", now))
 		require.InDelta(t, distance.Seconds(), found["gpu_state_2025-10.db"].Details["cadenceSeconds"], 0)
 		f, told := found["cadence"]
@@ -137,13 +144,17 @@ func TestFiles(t *testing.T) {
 		"gpu_state_2025-07.db": every("2025-07-01 00:00:00", 15*time.Minute, 20),
 		"gpu_state_2025-10.db": every("2025-10-01 00:00:00", 15*time.Minute, 20),
 	})
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "gpu_state_2025-09.db"), []byte(strings.Repeat("no database ", 100)), 0o600))
-	for _, name := range []string{"gpu_state_2025-10_dev.db", "GPU_state_2025-06.db", "gpu_state_2025-10.db.bak", "gpu_state_2025-10.db-wal", "notes.txt"} {
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "gpu_state_2025-09.db"),
+		[]byte(strings.Repeat("no database ", 100)), 0o600))
+	for _, name := range []string{"gpu_state_2025-10_dev.db", "GPU_state_2025-06.db", "gpu_state_2025-10.db.bak",
+		"gpu_state_2025-10.db-wal", "notes.txt"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	found := look(t, open(t, dir, "UTC", now))
-	require.Contains(t, found["files"].Text, "no month file for 2025-08 between 2025-07 and 2025-10", "2025-09 is there, and the health check's")
-	require.Equal(t, []string{"GPU_state_2025-06.db", "gpu_state_2025-10.db.bak", "gpu_state_2025-10_dev.db"}, found["other files"].Details["files"])
+	require.Contains(t, found["files"].Text, "no month file for 2025-08 between 2025-07 and 2025-10",
+		"2025-09 is there, and the health check's")
+	require.Equal(t, []string{"GPU_state_2025-06.db", "gpu_state_2025-10.db.bak", "gpu_state_2025-10_dev.db"},
+		found["other files"].Details["files"])
 	require.Equal(t, Note, found["other files"].Severity)
 }
 
@@ -153,14 +164,18 @@ func TestColumns(t *testing.T) {
 		snapshotstest.Append(t, snapshotstest.Open(t, dir, file, schema), schema, every(from, 15*time.Minute, 20)...)
 	}
 	without := func(names ...string) []string {
-		return slices.DeleteFunc(slices.Clone(snapshotstest.Schema), func(c string) bool { name, _, _ := strings.Cut(c, " "); return slices.Contains(names, name) })
+		return slices.DeleteFunc(slices.Clone(snapshotstest.Schema),
+			func(c string) bool { name, _, _ := strings.Cut(c, " "); return slices.Contains(names, name) })
 	}
-	write("gpu_state_2025-08.db", without("PreventJobsReason", "GlobalJobId", "Disk", "AvailableGPUs"), "2025-08-01 00:00:00")
+	write("gpu_state_2025-08.db", without("PreventJobsReason", "GlobalJobId", "Disk", "AvailableGPUs"),
+		"2025-08-01 00:00:00")
 	write("gpu_state_2025-09.db", without("PreventJobsReason"), "2025-09-01 00:00:00")
 	write("gpu_state_2025-10.db", append(without("Machine"), "MACHINE TEXT", `"Watts" REAL`), "2025-10-01 00:00:00")
 	found := look(t, open(t, dir, "UTC", now))
 	require.Equal(t, Note, found["columns"].Severity, "old months stay as they are")
-	require.Equal(t, "columns: no column GlobalJobId in 2025-08: runs are told apart by user and GPU only, and job ads are linked by machine and time; no column PreventJobsReason in 2025-08, 2025-09: GPUs on which no job may start count as free", found["columns"].Text)
+	require.Equal(t, "columns: no column GlobalJobId in 2025-08: runs are told apart by user and GPU only, and job ads "+
+		"are linked by machine and time; no column PreventJobsReason in 2025-08, 2025-09: GPUs on which no job may start "+
+		"count as free", found["columns"].Text)
 	require.Equal(t, []string{"Watts"}, found["unknown columns"].Details["unknown"])
 
 	write("gpu_state_2025-11.db", without("RemoteOwner"), "2025-11-01 00:00:00")

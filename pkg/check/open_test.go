@@ -87,7 +87,8 @@ func open(t *testing.T, dir string, zone string, now time.Time) Installation {
 	tl := timeline.New(timeline.Options{Source: snapshotstores.OpenDir(snapshotDir, parsed), MaxBytes: 256 << 20})
 	s := stores.New(tl, stores.Divide(256<<20))
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return Installation{Stores: s, Dir: snapshotDir, Zone: parsed, SliceMinutes: 15, Lists: lists, Now: now.UnixMicro(), Last: 7 * pool.Day}
+	return Installation{Stores: s, Dir: snapshotDir, Zone: parsed, SliceMinutes: 15, Lists: lists, Now: now.UnixMicro(),
+		Last: 7 * pool.Day}
 }
 
 // withAds gives an installation these job ads.
@@ -129,10 +130,12 @@ func TestGoodPool(t *testing.T) {
 	p, dir := made(t, good())
 	found := look(t, withAds(open(t, dir, "UTC", p.Options().End), documents(t, p)...))
 	require.Empty(t, worse(found))
-	for _, store := range []string{"gpu_state_2025-10.db", "gpu_state_2025-11.db", "gaps", "columns", "timezone", "exclusions", "lag", "schema", "links", "clocks"} {
+	for _, store := range []string{"gpu_state_2025-10.db", "gpu_state_2025-11.db", "gaps", "columns", "timezone",
+		"exclusions", "lag", "schema", "links", "clocks"} {
 		require.Equal(t, OK, found[store].Severity, "%s: %+v", store, found[store])
 	}
-	require.Contains(t, found["gpu_state_2025-10.db"].Text, "2025-10: 384 snapshots from 2025-10-28 00:00 to 2025-10-31 23:45 UTC, every 15 min")
+	require.Contains(t, found["gpu_state_2025-10.db"].Text, "2025-10: 384 snapshots from 2025-10-28 00:00 to "+
+		"2025-10-31 23:45 UTC, every 15 min")
 	require.Contains(t, found["schema"].Text, "refactored")
 	require.Greater(t, found["links"].Details["linkRate"], 95.0)
 	require.NotContains(t, found, "cadence")

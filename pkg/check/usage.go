@@ -70,8 +70,8 @@ func (u *usages) suspicion() string {
 	return ""
 }
 
-// usageFinding names the months in which GPUsAverageUsage cannot be what the startds report. A collector that takes a column's
-// type from its first value makes whole numbers of all when that one is 0 or 1.
+// usageFinding names the months in which GPUsAverageUsage cannot be what the startds report. A collector that takes a
+// column's type from its first value makes whole numbers of all when that one is 0 or 1.
 func usageFinding(all []month) (found Finding, suspicious bool) {
 	var texts []string
 	var details []map[string]any
@@ -80,13 +80,15 @@ func usageFinding(all []month) (found Finding, suspicious bool) {
 		if odd := m.usages.suspicion(); odd != "" {
 			texts = append(texts, m.name+" ("+odd+")")
 			details = append(details, map[string]any{
-				"file": m.file, "month": m.name, "values": m.usages.values, "zeros": m.usages.zeros, "wholeNumbers": m.usages.wholes,
+				"file": m.file, "month": m.name, "values": m.usages.values, "zeros": m.usages.zeros,
+				"wholeNumbers": m.usages.wholes,
 			})
 		}
 	}
 	return Finding{
 		Store: "usage", Severity: Warning, Details: map[string]any{"months": details},
-		Text: fmt.Sprintf("GPUsAverageUsage cannot be right in %s: averages have fractions. The collector lost them, as when it takes "+
+		Text: fmt.Sprintf("GPUsAverageUsage cannot be right in %s: averages have fractions. The collector lost them, as "+
+			"when it takes "+
 			"a column's type from its first values: utilization of these months is too low", strings.Join(texts, ", ")),
 	}, len(texts) > 0
 }

@@ -18,9 +18,10 @@ func TestUsage(t *testing.T) {
 		require.False(t, suspicious)
 	}
 	for change, want := range map[string]string{
-		"GPUsAverageUsage = CAST(GPUsAverageUsage AS INTEGER)": "GPUsAverageUsage cannot be right in 2025-10 (whole numbers only): ",
-		"GPUsAverageUsage = 0":                                 "GPUsAverageUsage cannot be right in 2025-10 (all 0): ",
-		"GPUsAverageUsage = NULL":                              "",
+		"GPUsAverageUsage = CAST(GPUsAverageUsage AS INTEGER)": "GPUsAverageUsage cannot be right in 2025-10 (whole " +
+			"numbers only): ",
+		"GPUsAverageUsage = 0":    "GPUsAverageUsage cannot be right in 2025-10 (all 0): ",
+		"GPUsAverageUsage = NULL": "",
 	} {
 		p, dir := made(t, good())
 		db, err := sql.Open("sqlite", filepath.Join(dir, "gpu_state_2025-10.db"))

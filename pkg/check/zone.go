@@ -10,9 +10,9 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Wait is the shortest time from a job's queue date (qdate in its GlobalJobId, always UTC) to a snapshot that shows it, in a
-// window: no job is seen before it was queued, and in a week some job starts soon after (htcondor.md). So it tells how far
-// the collector's local time is from what the setting timezone says.
+// Wait is the shortest time from a job's queue date (qdate in its GlobalJobId, always UTC) to a snapshot that shows it,
+// in a window: no job is seen before it was queued, and in a week some job starts soon after (htcondor.md). So it tells
+// how far the collector's local time is from what the setting timezone says.
 type Wait struct {
 	Window   pool.Window
 	Jobs     int         // different ones; 0: nothing is told
@@ -74,7 +74,8 @@ func (w *Wait) shift() pool.Micros {
 }
 
 // examples are time zones that a collector may be in, the likely ones first.
-var examples = []string{"UTC", "America/Chicago", "America/New_York", "America/Denver", "America/Los_Angeles", "America/Phoenix", "Europe/London", "Europe/Berlin", "Europe/Helsinki",
+var examples = []string{"UTC", "America/Chicago", "America/New_York", "America/Denver", "America/Los_Angeles",
+	"America/Phoenix", "Europe/London", "Europe/Berlin", "Europe/Helsinki",
 	"Asia/Kolkata", "Asia/Shanghai", "Asia/Tokyo", "Australia/Sydney", "Pacific/Auckland"}
 
 // likely names the time zone that fits all these waits.
@@ -123,7 +124,8 @@ func zoneFinding(all []month, zone *localtime.Zone) Finding {
 				continue
 			}
 			told++
-			entry := map[string]any{"month": m.name, "from": pool.Time(w.Window.From), "to": pool.Time(w.Window.To), "shortestWaitSeconds": seconds(w.Shortest), "jobs": w.Jobs}
+			entry := map[string]any{"month": m.name, "from": pool.Time(w.Window.From), "to": pool.Time(w.Window.To),
+				"shortestWaitSeconds": seconds(w.Shortest), "jobs": w.Jobs}
 			switch shift := w.shift(); {
 			case shift != 0:
 				shifted = append(shifted, *w)
@@ -150,7 +152,9 @@ func zoneFinding(all []month, zone *localtime.Zone) Finding {
 		found.Text = shiftText(zone, shifted, fitting, slices.Compact(affected))
 	case ahead != nil:
 		found.Severity = Warning
-		found.Text = fmt.Sprintf("time zone: %s fits, but a job of %s is seen %s before it was queued (%s UTC): that access point's clock is ahead, or the collector's behind. Keep both with NTP", shown(zone), ahead.Schedd, length(-ahead.Shortest), minute(ahead.At))
+		found.Text = fmt.Sprintf("time zone: %s fits, but a job of %s is seen %s before it was queued (%s UTC): that "+
+			"access point's clock is ahead, or the collector's behind. Keep both with NTP", shown(zone), ahead.Schedd,
+			length(-ahead.Shortest), minute(ahead.At))
 	default:
 		found.Text = fmt.Sprintf("time zone: %s fits the jobs' queue dates in %s", shown(zone), count(len(all), "month file"))
 	}
@@ -164,7 +168,8 @@ func shiftText(zone *localtime.Zone, shifted, fitting []Wait, affected []string)
 	name := likely(zone, shifted)
 	where := "in all month files"
 	if partly {
-		where = fmt.Sprintf("from %s to %s UTC (month file %s)", minute(shifted[0].Window.From), minute(shifted[len(shifted)-1].Window.To), some(affected))
+		where = fmt.Sprintf("from %s to %s UTC (month file %s)", minute(shifted[0].Window.From),
+			minute(shifted[len(shifted)-1].Window.To), some(affected))
 	}
 	text := fmt.Sprintf("time zone: %s does not fit %s: ", shown(zone), where)
 	if worst.Early() {
@@ -172,7 +177,8 @@ func shiftText(zone *localtime.Zone, shifted, fitting []Wait, affected []string)
 	} else {
 		text += fmt.Sprintf("no job is seen sooner than %s after it was queued", length(worst.Shortest))
 	}
-	text += fmt.Sprintf(". The collector's clock seems to show %s: all times are off by %s", name, length(max(worst.shift(), -worst.shift())))
+	text += fmt.Sprintf(". The collector's clock seems to show %s: all times are off by %s", name,
+		length(max(worst.shift(), -worst.shift())))
 	if !partly {
 		return text + ". Set timezone to it"
 	}

@@ -38,7 +38,8 @@ func TestShift(t *testing.T) {
 // A list that is wrong is not written anew.
 func TestTimeZoneList(t *testing.T) {
 	p, dir := made(t, good(chicago))
-	found := look(t, open(t, dir, `[{"until": "2025-11-01 00:00:00", "zone": "America/Chicago"}, {"zone": "UTC"}]`, p.Options().End))["timezone"]
+	found := look(t, open(t, dir, `[{"until": "2025-11-01 00:00:00", "zone": "America/Chicago"}, {"zone": "UTC"}]`,
+		p.Options().End))["timezone"]
 	require.Equal(t, Warning, found.Severity)
 	require.Contains(t, found.Text, "the list of zones does not fit from 2025-11-01 04:59 to ")
 	require.Contains(t, found.Text, "seems to show America/Chicago")
@@ -49,7 +50,8 @@ func TestTimeZoneList(t *testing.T) {
 func TestTimeZoneOrClock(t *testing.T) {
 	zone, err := localtime.Parse(nil)
 	require.NoError(t, err)
-	found := zoneFinding([]month{{name: "2025-10", waits: []Wait{{Jobs: 90, Shortest: 30 * pool.Second}, {Jobs: 90, Shortest: -9 * pool.Minute, Schedd: "ap7"}}}}, zone)
+	found := zoneFinding([]month{{name: "2025-10", waits: []Wait{{Jobs: 90, Shortest: 30 * pool.Second},
+		{Jobs: 90, Shortest: -9 * pool.Minute, Schedd: "ap7"}}}}, zone)
 	require.Equal(t, Warning, found.Severity)
 	require.Contains(t, found.Text, "UTC fits, but a job of ap7 is seen 9 min before it was queued")
 	found = zoneFinding([]month{{name: "2025-10", waits: []Wait{{}}}}, zone)
@@ -61,7 +63,8 @@ func chicago(o *samplepool.Options) { o.Timezone = "America/Chicago" }
 
 func TestTimeZone(t *testing.T) {
 	p, dir := made(t, good(chicago))
-	for zone, wrong := range map[string]bool{"America/Chicago": false, "America/Winnipeg": false, "UTC": true, "Pacific/Honolulu": true, "Asia/Kolkata": true} {
+	for zone, wrong := range map[string]bool{"America/Chicago": false, "America/Winnipeg": false, "UTC": true,
+		"Pacific/Honolulu": true, "Asia/Kolkata": true} {
 		found := look(t, open(t, dir, zone, p.Options().End))["timezone"]
 		require.Equal(t, wrong, found.Severity == Warning, "%s: %s", zone, found.Text)
 		require.Contains(t, found.Text, zone)
@@ -82,7 +85,8 @@ func TestTimeZoneChanged(t *testing.T) {
 	for _, zone := range []string{"America/Chicago", "UTC"} {
 		found := look(t, open(t, dir, zone, p.Options().End))["timezone"]
 		require.Equal(t, Warning, found.Severity)
-		require.Contains(t, found.Text, map[string]string{"America/Chicago": "month file 2025-11", "UTC": "month file 2025-10"}[zone])
+		require.Contains(t, found.Text, map[string]string{"America/Chicago": "month file 2025-11",
+			"UTC": "month file 2025-10"}[zone])
 		suggested := list.FindString(found.Text)
 		require.NotEmpty(t, suggested, found.Text)
 		found = look(t, open(t, dir, suggested, p.Options().End))["timezone"]
@@ -116,7 +120,8 @@ func TestShortestWait(t *testing.T) {
 	v, err := in.Timeline.Load(t.Context(), w.From, w.To)
 	require.NoError(t, err)
 	got := ShortestWait(v, w)
-	require.LessOrEqual(t, got.Jobs, len(jobs), "a job that was there before, and of which nothing changes, is not counted")
+	require.LessOrEqual(t, got.Jobs, len(jobs), "a job that was there before, and of which nothing changes, is not "+
+		"counted")
 	require.Greater(t, got.Jobs, len(jobs)*3/4)
 	want.Jobs = got.Jobs
 	require.Equal(t, want, got)

@@ -95,8 +95,8 @@ func (s *zoneSearch) fits(w pool.Window) (bool, error) {
 	return wait.Jobs > 0 && wait.shift() == 0, nil
 }
 
-// within finds the change in a window: where the collector went on in another format, else at the first snapshot of the first
-// day that does not fit.
+// within finds the change in a window: where the collector went on in another format, else at the first snapshot of the
+// first day that does not fit.
 func (s *zoneSearch) within(w pool.Window) (at pool.Micros, found bool, err error) {
 	state, err := s.timeline.Source().Look(s.ctx)
 	if err != nil {

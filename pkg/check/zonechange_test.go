@@ -38,7 +38,8 @@ func long(change ...func(*samplepool.Options)) samplepool.Options {
 	return o
 }
 
-// A collector that went over from Chicago's time and SQLite to UTC and Parquet: what is proposed names the very snapshot.
+// A collector that went over from Chicago's time and SQLite to UTC and Parquet: what is proposed names the very
+// snapshot.
 func TestZoneAdvice(t *testing.T) {
 	list := regexp.MustCompile(`\[\{.*\}\]`)
 	_, local := made(t, long(chicago))

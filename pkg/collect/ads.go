@@ -30,7 +30,8 @@ type slotAd struct {
 
 // attributes are what condor_status is asked for.
 var attributes = []string{
-	"Name", "Machine", "State", "AssignedGPUs", "AvailableGPUs", "GPUs_DeviceName", "GPUs_GlobalMemoryMb", "PrioritizedProjects",
+	"Name", "Machine", "State", "AssignedGPUs", "AvailableGPUs", "GPUs_DeviceName", "GPUs_GlobalMemoryMb",
+	"PrioritizedProjects",
 	"GPUsAverageUsage", "RemoteOwner", "GlobalJobId", "PreventJobsReason", "Disk",
 }
 
@@ -118,7 +119,8 @@ func (n *notes) of(ad *slotAd, valid bool) {
 		note()
 	}
 	for i, bad := range [...]bool{
-		ad.AssignedGPUs.bad, ad.AvailableGPUs.bad, ad.GPUsDeviceName.bad, ad.GPUsGlobalMemoryMb.bad, ad.PrioritizedProjects.bad,
+		ad.AssignedGPUs.bad, ad.AvailableGPUs.bad, ad.GPUsDeviceName.bad, ad.GPUsGlobalMemoryMb.bad,
+		ad.PrioritizedProjects.bad,
 		ad.GPUsAverageUsage.bad, ad.RemoteOwner.bad, ad.GlobalJobID.bad, ad.PreventJobsReason.bad, ad.Disk.bad,
 	} {
 		if bad {

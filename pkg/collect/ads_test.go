@@ -32,25 +32,36 @@ func TestDecodeOutputOfCondorStatus(t *testing.T) {
 	for i := range got.ads {
 		rows = append(rows, got.ads[i].rows(stamp)...)
 	}
-	// Name, AssignedGPUs, AvailableGPUs, State, GPUs_DeviceName, GPUs_GlobalMemoryMb, PrioritizedProjects, GPUsAverageUsage,
-	// Machine, PreventJobsReason, RemoteOwner, GlobalJobId, timestamp, Disk
+	// Name, AssignedGPUs, AvailableGPUs, State, GPUs_DeviceName, GPUs_GlobalMemoryMb, PrioritizedProjects,
+	// GPUsAverageUsage, Machine, PreventJobsReason, RemoteOwner, GlobalJobId, timestamp, Disk
 	want := [][]any{
-		{"slot1@" + gpu, "GPU-a0223334", "GPU-b1223334", "Unclaimed", a100, int64(81153), "Bio_One,CS_Two", nil, gpu, "", nil, nil, stamp, int64(1929379840)},
-		{"slot1@" + gpu, "GPU-b1223334", "GPU-b1223334", "Unclaimed", a100, int64(81153), "Bio_One,CS_Two", nil, gpu, "", nil, nil, stamp, int64(1929379840)},
-		{"slot1_1@" + gpu, "GPU-a0223334", "GPU-a0223334", "Claimed", a100, int64(81153), "Bio_One,CS_Two", 0.8244960000000001, gpu, nil, "jane@chtc.example.org", "ap2001.chtc.example.org#1000561.10#1759341353", stamp, int64(1048576)},
-		{"backfill2@" + gpu, "GPU-d3223334", "GPU-d3223334,GPU-b1223334", "Unclaimed", a100, int64(81153), "", nil, gpu, nil, nil, nil, stamp, nil},
-		{"backfill2@" + gpu, "GPU-b1223334", "GPU-d3223334,GPU-b1223334", "Unclaimed", a100, int64(81153), "", nil, gpu, nil, nil, nil, stamp, nil},
-		{"Backfill2_1@mig.example.org", mig, both, "Claimed", nil, nil, nil, nil, "mig.example.org", nil, "osg@ospool.example.org", osgJob, stamp, nil},
-		{"Backfill2_1@mig.example.org", "CUDA0", both, "Claimed", nil, nil, nil, nil, "mig.example.org", nil, "osg@ospool.example.org", osgJob, stamp, nil},
-		{"slot1@old.example.org", "CUDA0", nil, "Drained", nil, nil, nil, nil, "old.example.org", nil, nil, nil, stamp, int64(17)},
-		{"slot1@old.example.org", "CUDA1", nil, "Drained", nil, nil, nil, nil, "old.example.org", nil, nil, nil, stamp, int64(17)},
+		{"slot1@" + gpu, "GPU-a0223334", "GPU-b1223334", "Unclaimed", a100, int64(81153), "Bio_One,CS_Two", nil, gpu, "",
+			nil, nil, stamp, int64(1929379840)},
+		{"slot1@" + gpu, "GPU-b1223334", "GPU-b1223334", "Unclaimed", a100, int64(81153), "Bio_One,CS_Two", nil, gpu, "",
+			nil, nil, stamp, int64(1929379840)},
+		{"slot1_1@" + gpu, "GPU-a0223334", "GPU-a0223334", "Claimed", a100, int64(81153), "Bio_One,CS_Two",
+			0.8244960000000001, gpu, nil, "jane@chtc.example.org", "ap2001.chtc.example.org#1000561.10#1759341353", stamp,
+			int64(1048576)},
+		{"backfill2@" + gpu, "GPU-d3223334", "GPU-d3223334,GPU-b1223334", "Unclaimed", a100, int64(81153), "", nil, gpu, nil,
+			nil, nil, stamp, nil},
+		{"backfill2@" + gpu, "GPU-b1223334", "GPU-d3223334,GPU-b1223334", "Unclaimed", a100, int64(81153), "", nil, gpu, nil,
+			nil, nil, stamp, nil},
+		{"Backfill2_1@mig.example.org", mig, both, "Claimed", nil, nil, nil, nil, "mig.example.org", nil,
+			"osg@ospool.example.org", osgJob, stamp, nil},
+		{"Backfill2_1@mig.example.org", "CUDA0", both, "Claimed", nil, nil, nil, nil, "mig.example.org", nil,
+			"osg@ospool.example.org", osgJob, stamp, nil},
+		{"slot1@old.example.org", "CUDA0", nil, "Drained", nil, nil, nil, nil, "old.example.org", nil, nil, nil, stamp,
+			int64(17)},
+		{"slot1@old.example.org", "CUDA1", nil, "Drained", nil, nil, nil, nil, "old.example.org", nil, nil, nil, stamp,
+			int64(17)},
 		{"backfill2@old.example.org", nil, "", "Owner", nil, nil, nil, nil, "old.example.org", nil, nil, nil, stamp, nil},
 	}
 	require.Empty(t, cmp.Diff(want, rows))
 	require.Equal(t, "GPUs_GlobalMemoryMb of 1 slots is an expression or of a wrong type: stored as NULL; "+
 		"PrioritizedProjects of 1 slots is an expression or of a wrong type: stored as NULL; "+
 		"GPUsAverageUsage of 1 slots is an expression or of a wrong type: stored as NULL; "+
-		"PreventJobsReason of 1 slots is an expression or of a wrong type: stored as NULL (first: Backfill2_1@mig.example.org)", got.notes.String())
+		"PreventJobsReason of 1 slots is an expression or of a wrong type: stored as NULL (first: "+
+		"Backfill2_1@mig.example.org)", got.notes.String())
 }
 
 // A MIG device's id holds slashes, which a reference to its attribute cannot: both sides of the GPU get one id.
@@ -66,7 +77,8 @@ func TestDecodeMIGWithSlashes(t *testing.T) {
 	for i := range got.ads {
 		ids = append(ids, got.ads[i].gpuIDs())
 	}
-	require.Equal(t, [][]any{{id, "GPU-b1223334"}, {"GPU-a0223334", id}, {"MIG-GPU-6f8a01c2-2b2e-5f5a-9a51-0d3f2b7c11aa-7-0"}}, ids)
+	require.Equal(t, [][]any{{id, "GPU-b1223334"}, {"GPU-a0223334", id},
+		{"MIG-GPU-6f8a01c2-2b2e-5f5a-9a51-0d3f2b7c11aa-7-0"}}, ids)
 	require.Equal(t, id, got.ads[1].AvailableGPUs.column())
 }
 
@@ -109,11 +121,13 @@ func TestDecodeWrongTypes(t *testing.T) {
 	got, err := decode(strings.NewReader(`[{"Name": "s", "Machine": "m", "State": "Claimed", "AssignedGPUs": 4, "AvailableGPUs": "GPU-1", "GPUs_DeviceName": {"a": [1]},
 		"GPUs_GlobalMemoryMb": "80", "PrioritizedProjects": true, "GPUsAverageUsage": [1], "RemoteOwner": 1.5, "GlobalJobId": ["x"], "PreventJobsReason": false, "Disk": 1e300}]`))
 	require.NoError(t, err)
-	require.Equal(t, []any{"s", nil, nil, "Claimed", nil, nil, nil, nil, "m", nil, nil, nil, "now", nil}, got.ads[0].rows("now")[0])
+	require.Equal(t, []any{"s", nil, nil, "Claimed", nil, nil, nil, nil, "m", nil, nil, nil, "now", nil},
+		got.ads[0].rows("now")[0])
 	for _, name := range attributes[3:] {
 		require.Equal(t, 1, got.notes.unread[name], name)
 	}
-	for _, list := range []string{`[1]`, `["\/Expr(ifThenElse(a,GPUs_GPU_1,b))\/", null]`, `[""]`, `["\/Expr(Cpus)\/"]`, `{"a": 1}`} {
+	for _, list := range []string{`[1]`, `["\/Expr(ifThenElse(a,GPUs_GPU_1,b))\/", null]`, `[""]`, `["\/Expr(Cpus)\/"]`,
+		`{"a": 1}`} {
 		got, err := decode(strings.NewReader(`[{"Name": "backfill1@m", "Machine": "m", "State": "Unclaimed", "AvailableGPUs": ` + list + `}]`))
 		require.NoError(t, err)
 		require.Equal(t, 1, got.notes.unread["AvailableGPUs"], list)
@@ -122,7 +136,8 @@ func TestDecodeWrongTypes(t *testing.T) {
 }
 
 func TestDecodeBytesThatAreNoUTF8(t *testing.T) {
-	got, err := decode(strings.NewReader("[{\"Name\": \"s\", \"Machine\": \"m\", \"State\": \"Claimed\", \"RemoteOwner\": \"J\xf6rg@x\"}]"))
+	got, err := decode(strings.NewReader("[{\"Name\": \"s\", \"Machine\": \"m\", \"State\": \"Claimed\", " +
+		"\"RemoteOwner\": \"J\xf6rg@x\"}]"))
 	require.NoError(t, err)
 	require.Equal(t, "J\uFFFDrg@x", got.ads[0].RemoteOwner.Text)
 	require.Equal(t, "1 slots hold bytes that are no UTF-8: stored as U+FFFD (first: s)", got.notes.String())

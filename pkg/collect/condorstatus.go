@@ -30,8 +30,10 @@ func query(asked context.Context, o Options) (answer, error) {
 	return got, nil
 }
 
-// ask runs one of HTCondor's tools, and decodes what it prints while it prints it. complaint is what it wrote to its standard error.
-func (o Options) ask(asked context.Context, program string, args []string, decode func(io.Reader) error) (complaint *head, err error) {
+// ask runs one of HTCondor's tools, and decodes what it prints while it prints it. complaint is what it wrote to its
+// standard error.
+func (o Options) ask(asked context.Context, program string, args []string,
+	decode func(io.Reader) error) (complaint *head, err error) {
 	ctx, cancel := context.WithTimeoutCause(asked, o.Timeout, errTimeout)
 	defer cancel()
 	if o.Pool != "" {
@@ -62,7 +64,8 @@ func (o Options) ask(asked context.Context, program string, args []string, decod
 	case asked.Err() != nil:
 		err = fmt.Errorf("asking the pool with %s: %w", program, asked.Err())
 	case errors.Is(context.Cause(ctx), errTimeout):
-		err = pool.SourceError("%s did not end within %s%s: check that the collector answers, or give it more time", program, o.Timeout, complaint)
+		err = pool.SourceError("%s did not end within %s%s: check that the collector answers, or give it more time", program,
+			o.Timeout, complaint)
 	case passed.left < 0:
 		err = pool.SourceError("%s prints more than %d MiB", program, o.maxOutput>>20)
 	case broken != nil && !(errors.As(failed, &exit) && exit.Exited()):

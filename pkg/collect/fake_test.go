@@ -109,7 +109,8 @@ func fakeCondorStatus(behaviour string) {
 		io.WriteString(out, all.String()[:all.Len()/2])
 	case "endless":
 		io.WriteString(out, "[\n")
-		for ad := fmt.Sprintf(`{"Name": "slot1@m", "Machine": "m", "State": "Claimed", "RemoteOwner": "%s"},`, strings.Repeat("a", 1<<16)); ; {
+		for ad := fmt.Sprintf(`{"Name": "slot1@m", "Machine": "m", "State": "Claimed", "RemoteOwner": "%s"},`,
+			strings.Repeat("a", 1<<16)); ; {
 			if _, err := io.WriteString(out, ad); err != nil {
 				os.Exit(1)
 			}
@@ -122,7 +123,8 @@ func fakeCondorStatus(behaviour string) {
 	case "types":
 		io.WriteString(out, `[{"Name": 1, "Machine": {}, "State": []}]`)
 	case "latin1":
-		io.WriteString(out, "[{\"Name\": \"slot1@m\", \"Machine\": \"m\", \"State\": \"Claimed\", \"AssignedGPUs\": \"GPU-1\", \"RemoteOwner\": \"J\xf6rg\"}]")
+		io.WriteString(out, "[{\"Name\": \"slot1@m\", \"Machine\": \"m\", \"State\": \"Claimed\", \"AssignedGPUs\": "+
+			"\"GPU-1\", \"RemoteOwner\": \"J\xf6rg\"}]")
 	case "arguments":
 		args, _ := json.Marshal(os.Args[1:])
 		fmt.Fprintf(os.Stderr, "%s", args)
@@ -134,8 +136,8 @@ func fakeCondorStatus(behaviour string) {
 	os.Exit(code)
 }
 
-// fakeQueues answers as condor_status -schedd or as condor_q, from the files of a directory, one an access point. A file that says
-// hang lets the caller wait, one that says fail fails.
+// fakeQueues answers as condor_status -schedd or as condor_q, from the files of a directory, one an access point. A
+// file that says hang lets the caller wait, one that says fail fails.
 func fakeQueues(out *bufio.Writer, dir string) {
 	if slices.Contains(os.Args, "-schedd") {
 		entries, err := os.ReadDir(dir)
@@ -164,7 +166,8 @@ func fakeQueues(out *bufio.Writer, dir string) {
 	out.Write(text)
 }
 
-// gpusPerMachine of the fake pool; each machine has rowsPerMachine rows: 4 of slot1, 2 of slot1_1, 1 of backfill2, 1 of backfill2_1.
+// gpusPerMachine of the fake pool; each machine has rowsPerMachine rows: 4 of slot1, 2 of slot1_1, 1 of backfill2, 1 of
+// backfill2_1.
 const (
 	gpusPerMachine = 4
 	rowsPerMachine = 8
@@ -179,7 +182,8 @@ func printPool(w *bufio.Writer, machines int) {
 		for i := range ids {
 			ids[i] = fmt.Sprintf("%04x%04x", m, i)
 		}
-		job := fmt.Sprintf("\n  \"GlobalJobId\": \"ap2001.chtc.example.org#%d.0#1759341353\",\n  \"RemoteOwner\": \"user%d@chtc.example.org\",\n  \"GPUsAverageUsage\": 0.5,", m, m%100)
+		job := fmt.Sprintf("\n  \"GlobalJobId\": \"ap2001.chtc.example.org#%d.0#1759341353\",\n  \"RemoteOwner\": "+
+			"\"user%d@chtc.example.org\",\n  \"GPUsAverageUsage\": 0.5,", m, m%100)
 		slot := func(name, state, job string, assigned, available []string) {
 			separator := ",\n"
 			if m == 0 && name == "slot1" {
@@ -193,7 +197,8 @@ func printPool(w *bufio.Writer, machines int) {
 			if assigned != nil {
 				hold = "\n  \"AssignedGPUs\": \"GPU-" + strings.Join(assigned, ",GPU-") + "\","
 			}
-			fmt.Fprintf(w, "%s{%s\n  \"AvailableGPUs\": [%s\n  ],\n  \"Disk\": 1929379840,%s\n  \"GPUs_DeviceName\": \"NVIDIA A100-SXM4-80GB\",\n  \"GPUs_GlobalMemoryMb\": 81153,\n"+
+			fmt.Fprintf(w, "%s{%s\n  \"AvailableGPUs\": [%s\n  ],\n  \"Disk\": 1929379840,%s\n  \"GPUs_DeviceName\": "+
+				"\"NVIDIA A100-SXM4-80GB\",\n  \"GPUs_GlobalMemoryMb\": 81153,\n"+
 				"  \"Machine\": %q,\n  \"Name\": \"%s@%s\",\n  \"PrioritizedProjects\": \"Bio_One\",\n  \"State\": %q\n}\n",
 				separator, hold, strings.Join(expressions, ","), job, machine, name, machine, state)
 		}

@@ -16,7 +16,8 @@ import (
 const idleJobs = "RequestGPUs >= 1 && JobStatus == 1"
 
 // jobAttributes are what condor_q is asked for of each job.
-var jobAttributes = []string{"GlobalJobId", "Owner", "RequestGPUs", "RequestCPUs", "RequestMemory", "RequestGPUMemory", "QDate", "ChtcProjects"}
+var jobAttributes = []string{"GlobalJobId", "Owner", "RequestGPUs", "RequestCPUs", "RequestMemory", "RequestGPUMemory",
+	"QDate", "ChtcProjects"}
 
 // jobAd is what is kept of an idle job's ad. JSON names are matched in any case, as ClassAds do.
 type jobAd struct {
@@ -32,8 +33,8 @@ type jobAd struct {
 	schedd string
 }
 
-// decodeJobs reads what condor_q -json prints: a JSON array, or nothing when no job fits. A GlobalJobId is a text in every ad, so
-// anything else is not condor_q's output and an error.
+// decodeJobs reads what condor_q -json prints: a JSON array, or nothing when no job fits. A GlobalJobId is a text in
+// every ad, so anything else is not condor_q's output and an error.
 func decodeJobs(r io.Reader, schedd string, notes *jobNotes) (ads []jobAd, err error) {
 	err = eachAd(r, "condor_q", func(raw json.RawMessage) error {
 		ad := jobAd{schedd: schedd}
@@ -105,14 +106,15 @@ func eachAd(r io.Reader, program string, take func(json.RawMessage) error) error
 	return nil
 }
 
-// row are the values of a job's row, in the order of pressureColumns, with the poll for first_seen and last_seen. As the poller in
-// use does: a text that is missing is empty, and a memory of no more than 0 is none.
+// row are the values of a job's row, in the order of pressureColumns, with the poll for first_seen and last_seen. As
+// the poller in use does: a text that is missing is empty, and a memory of no more than 0 is none.
 func (ad *jobAd) row(poll int64) []any {
 	memory := ad.RequestGPUMemory.column()
 	if ad.RequestGPUMemory.Number <= 0 {
 		memory = nil
 	}
-	return []any{ad.GlobalJobID.Text, ad.schedd, ad.Owner.Text, ad.RequestGPUs.column(), ad.RequestCPUs.column(), ad.RequestMemory.column(), memory,
+	return []any{ad.GlobalJobID.Text, ad.schedd, ad.Owner.Text, ad.RequestGPUs.column(), ad.RequestCPUs.column(),
+		ad.RequestMemory.column(), memory,
 		ad.QDate.column(), ad.ChtcProjects.Text, poll, poll}
 }
 
@@ -134,7 +136,8 @@ func (n *jobNotes) of(ad *jobAd, valid bool) {
 		note()
 	}
 	for i, bad := range [...]bool{
-		ad.Owner.bad, ad.RequestGPUs.bad, ad.RequestCPUs.bad, ad.RequestMemory.bad, ad.RequestGPUMemory.bad, ad.QDate.bad, ad.ChtcProjects.bad,
+		ad.Owner.bad, ad.RequestGPUs.bad, ad.RequestCPUs.bad, ad.RequestMemory.bad, ad.RequestGPUMemory.bad, ad.QDate.bad,
+		ad.ChtcProjects.bad,
 	} {
 		if bad {
 			if n.unread == nil {
@@ -164,7 +167,8 @@ func (n *jobNotes) add(other *jobNotes) {
 func (n *jobNotes) parts() (parts []string) {
 	for _, name := range jobAttributes {
 		if count := n.unread[name]; count > 0 {
-			parts = append(parts, fmt.Sprintf("%s of %d jobs is an expression or of a wrong type: stored as missing", name, count))
+			parts = append(parts, fmt.Sprintf("%s of %d jobs is an expression or of a wrong type: stored as missing", name,
+				count))
 		}
 	}
 	if n.foreign > 0 {

@@ -53,11 +53,13 @@ func TestKilledCollector(t *testing.T) {
 	for range kills {
 		command := exec.Command(itself())
 		require.NoError(t, command.Start())
-		killer := time.AfterFunc(time.Duration(rand.Int64N(int64(400*time.Millisecond))), func() { _ = command.Process.Signal(syscall.SIGKILL) })
+		killer := time.AfterFunc(time.Duration(rand.Int64N(int64(400*time.Millisecond))),
+			func() { _ = command.Process.Signal(syscall.SIGKILL) })
 		err := command.Wait()
 		killer.Stop()
 		var exit *exec.ExitError
-		require.True(t, errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL, "it ended by itself: %v", err)
+		require.True(t, errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL,
+			"it ended by itself: %v", err)
 	}
 	cancel()
 	reader.Wait()
@@ -77,7 +79,8 @@ func TestKilledCollector(t *testing.T) {
 	log := readOnly(t, filepath.Join(dir, RunLog))
 	logged := one[int](t, log, "SELECT count(*) FROM runs WHERE timestamp IS NOT NULL")
 	killed := one[int](t, log, "SELECT count(*) FROM runs WHERE seconds IS NULL")
-	require.Zero(t, one[int](t, log, "SELECT count(*) FROM runs WHERE (rows = 1600) != (error IS NULL) OR (timestamp IS NULL) != (rows IS NULL)"))
+	require.Zero(t, one[int](t, log, "SELECT count(*) FROM runs WHERE (rows = 1600) != (error IS NULL) OR (timestamp "+
+		"IS NULL) != (rows IS NULL)"))
 	require.Equal(t, logged, found)
 	t.Logf("%d kills, %d of them in a run; %d snapshots, %d logged; %d reads", kills, killed, found, logged, reads)
 }

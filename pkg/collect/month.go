@@ -136,7 +136,8 @@ func (s snapshot) append(ctx context.Context, path string) (rows int, afterwards
 		return 0, nil, errors.Join(err, db.Close())
 	}
 	// The main file is complete then, for those who copy it. A reader can prevent this; the next run does it.
-	_, checkpoint := db.ExecContext(context.WithoutCancel(ctx), "PRAGMA busy_timeout = 1000; PRAGMA wal_checkpoint(TRUNCATE)")
+	_, checkpoint := db.ExecContext(context.WithoutCancel(ctx),
+		"PRAGMA busy_timeout = 1000; PRAGMA wal_checkpoint(TRUNCATE)")
 	return rows, errors.Join(checkpoint, db.Close()), nil
 }
 
@@ -158,7 +159,8 @@ func (s snapshot) commit(ctx context.Context, db *sql.DB) (rows int, err error) 
 	return rows, tx.Commit()
 }
 
-// keepLog leaves the -wal and -shm files in place: whoever may only read the directory could not make them, nor read without.
+// keepLog leaves the -wal and -shm files in place: whoever may only read the directory could not make them, nor read
+// without.
 func keepLog(ctx context.Context, db *sql.DB) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {

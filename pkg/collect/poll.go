@@ -28,14 +28,15 @@ const (
 	pollLockName = "collector_jobs.lock"
 	// atOnce bounds the access points that are asked at the same time.
 	atOnce = 4
-	// awayAtMost is how long a job may be away between two polls for its row to go on, unless the interval of polls is known: then it
-	// is three of them.
+	// awayAtMost is how long a job may be away between two polls for its row to go on, unless the interval of polls is
+	// known: then it is three of them.
 	awayAtMost = 90 * time.Minute
 )
 
-// Poll polls the access points once. An access point that does not answer is named, and the others go on: its jobs' rows go on
-// with the next poll that sees them. Errors: another poll is under way in the directory, no access point answers, the clock is behind the last poll, the file cannot be written.
-// Nothing is written then, and the run log says why.
+// Poll polls the access points once. An access point that does not answer is named, and the others go on: its jobs'
+// rows go on with the next poll that sees them. Errors: another poll is under way in the directory, no access point
+// answers, the clock is behind the last poll, the file cannot be written. Nothing is written then, and the run log says
+// why.
 func Poll(ctx context.Context, o Options) (Polled, error) {
 	return poll(ctx, o, awayAtMost, time.Now)
 }
@@ -65,8 +66,10 @@ func poll(ctx context.Context, o Options, away time.Duration, now func() time.Ti
 	return result, err
 }
 
-// pollQueues asks the access points and writes their answers. The poll's time is when it began, as that of the poller in use.
-func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.Time, away time.Duration) (Polled, error) {
+// pollQueues asks the access points and writes their answers. The poll's time is when it began, as that of the poller
+// in use.
+func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.Time, away time.Duration) (Polled,
+	error) {
 	names := o.Schedds
 	if len(names) == 0 {
 		var err error
@@ -102,7 +105,8 @@ func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.
 		notes.add(&a.notes)
 	}
 	if result.Schedds == 0 {
-		return Polled{Failed: result.Failed}, pool.SourceError("no access point answers: %s", strings.Join(result.Failed, "; "))
+		return Polled{Failed: result.Failed}, pool.SourceError("no access point answers: %s",
+			strings.Join(result.Failed, "; "))
 	}
 	parts := notes.parts()
 	if n := len(result.Failed); n > 0 {
@@ -123,12 +127,14 @@ func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.
 
 // accessPoints returns the names of all access points that the collector knows.
 func (o Options) accessPoints(ctx context.Context) (names []string, err error) {
-	complaint, err := o.ask(ctx, o.CondorStatus, []string{"-schedd", "-json", "-attributes", "Name"}, func(output io.Reader) (err error) {
-		names, err = decodeNames(output)
-		return err
-	})
+	complaint, err := o.ask(ctx, o.CondorStatus, []string{"-schedd", "-json", "-attributes", "Name"},
+		func(output io.Reader) (err error) {
+			names, err = decodeNames(output)
+			return err
+		})
 	if err == nil && len(names) == 0 {
-		err = pool.SourceError("%s knows no access point%s: is it the right pool? Or name them with --schedd", o.CondorStatus, complaint)
+		err = pool.SourceError("%s knows no access point%s: is it the right pool? Or name them with --schedd",
+			o.CondorStatus, complaint)
 	}
 	return names, err
 }
@@ -142,7 +148,8 @@ type queueAnswer struct {
 
 // idleJobs asks an access point for its idle jobs that ask for GPUs, of all users.
 func (o Options) idleJobs(ctx context.Context, schedd string) (a queueAnswer) {
-	args := []string{"-name", schedd, "-allusers", "-constraint", idleJobs, "-json", "-attributes", strings.Join(jobAttributes, ",")}
+	args := []string{"-name", schedd, "-allusers", "-constraint", idleJobs, "-json", "-attributes",
+		strings.Join(jobAttributes, ",")}
 	_, a.err = o.ask(ctx, o.CondorQ, args, func(output io.Reader) (err error) {
 		a.ads, err = decodeJobs(output, schedd, &a.notes)
 		return err

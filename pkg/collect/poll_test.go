@@ -72,16 +72,19 @@ func TestPollsExtendRows(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int{2, 1}, []int{poll2.Jobs, poll2.New}, "an ad that comes twice counts once")
 	fill(t, dir, map[string]string{"ap1": idle("a", "b"), "ap2": "[ ]"})
-	_, err = poll(t.Context(), o, awayAtMost, at("2026-07-01T14:00:01Z")) // b was away for longer than 90 minutes, a was not
+	// b was away for longer than 90 minutes, a was not
+	_, err = poll(t.Context(), o, awayAtMost, at("2026-07-01T14:00:01Z"))
 	require.NoError(t, err)
 	const ad = "|ap1|u|2.0|4.0|32768.0|40000.0|1780000000|Bio,Chem|"
 	require.Equal(t, []string{
-		"a" + ad + "12:00:00|12:30:00", "b" + ad + "12:00:00|12:00:00", "c" + strings.Replace(ad, "ap1", "ap2", 1) + "12:30:00|12:30:00",
+		"a" + ad + "12:00:00|12:30:00", "b" + ad + "12:00:00|12:00:00",
+		"c" + strings.Replace(ad, "ap1", "ap2", 1) + "12:30:00|12:30:00",
 		"a" + ad + "14:00:01|14:00:01", "b" + ad + "14:00:01|14:00:01",
 	}, pressureRows(t, o.SnapshotDir, "job_pressure_2026-07.db"))
 	_, err = poll(t.Context(), o, 3*time.Hour, at("2026-07-01T15:40:00Z"))
 	require.NoError(t, err)
-	require.Contains(t, pressureRows(t, o.SnapshotDir, "job_pressure_2026-07.db")[4], "14:00:01|15:40:00", "rows go on for three of the service's intervals")
+	require.Contains(t, pressureRows(t, o.SnapshotDir, "job_pressure_2026-07.db")[4], "14:00:01|15:40:00",
+		"rows go on for three of the service's intervals")
 }
 
 // The file is the one that the poller in use makes.
@@ -91,10 +94,12 @@ func TestPressureFileIsThatOfThePollerInUse(t *testing.T) {
 	_, err := poll(t.Context(), o, awayAtMost, at("2026-08-01T04:59:59Z"))
 	require.NoError(t, err)
 	db := readOnly(t, filepath.Join(o.SnapshotDir, "job_pressure_2026-07.db"))
-	require.Equal(t, "GlobalJobId TEXT 1,ScheddName TEXT 0,Owner TEXT 0,RequestGPUs REAL 0,RequestCPUs REAL 0,RequestMemory REAL 0,RequestGPUMemory REAL 0,QDate INTEGER 0,"+
+	require.Equal(t, "GlobalJobId TEXT 1,ScheddName TEXT 0,Owner TEXT 0,RequestGPUs REAL 0,RequestCPUs REAL "+
+		"0,RequestMemory REAL 0,RequestGPUMemory REAL 0,QDate INTEGER 0,"+
 		"ChtcProjects TEXT 0,first_seen INTEGER 1,last_seen INTEGER 1",
 		one[string](t, db, `SELECT group_concat(name || ' ' || type || ' ' || "notnull") FROM (SELECT * FROM pragma_table_info('job_pressure') ORDER BY cid)`))
-	require.Equal(t, "idx_first_seen,idx_last_seen", one[string](t, db, "SELECT group_concat(name) FROM (SELECT name FROM pragma_index_list('job_pressure') ORDER BY name)"))
+	require.Equal(t, "idx_first_seen,idx_last_seen", one[string](t, db,
+		"SELECT group_concat(name) FROM (SELECT name FROM pragma_index_list('job_pressure') ORDER BY name)"))
 	require.Equal(t, "wal", one[string](t, db, "PRAGMA journal_mode"))
 	_, err = poll(t.Context(), o, awayAtMost, at("2026-08-01T05:00:00Z"))
 	require.NoError(t, err)
@@ -102,13 +107,16 @@ func TestPressureFileIsThatOfThePollerInUse(t *testing.T) {
 }
 
 func TestPollValues(t *testing.T) {
-	o, _ := queues(t, map[string]string{"ap1": "[{\"GlobalJobId\": \"a\", \"requestgpus\": 1, \"RequestMemory\": \"\\/Expr(1024 * NumJobStarts)\\/\", \"RequestGPUMemory\": 0, \"QDate\": \"x\"},\n" +
+	o, _ := queues(t, map[string]string{"ap1": "[{\"GlobalJobId\": \"a\", \"requestgpus\": 1, \"RequestMemory\": " +
+		"\"\\/Expr(1024 * NumJobStarts)\\/\", \"RequestGPUMemory\": 0, \"QDate\": \"x\"},\n" +
 		"{\"GlobalJobId\": \"b\", \"Owner\": \"J\xf6rg\", \"RequestGPUs\": 1.0}]"})
 	got, err := poll(t.Context(), o, awayAtMost, at("2026-07-01T12:00:00Z"))
 	require.NoError(t, err)
-	require.Equal(t, "RequestMemory of 1 jobs is an expression or of a wrong type: stored as missing; QDate of 1 jobs is an expression or of a wrong type: stored as missing; "+
+	require.Equal(t, "RequestMemory of 1 jobs is an expression or of a wrong type: stored as missing; QDate of 1 jobs "+
+		"is an expression or of a wrong type: stored as missing; "+
 		"1 jobs hold bytes that are no UTF-8: stored as U+FFFD (first: a)", got.Notes)
-	require.Equal(t, []string{"a|ap1||1.0|-||12:00:00|12:00:00", "b|ap1|J\uFFFDrg|1.0|-||12:00:00|12:00:00"}, pressureRows(t, o.SnapshotDir, "job_pressure_2026-07.db"))
+	require.Equal(t, []string{"a|ap1||1.0|-||12:00:00|12:00:00", "b|ap1|J\uFFFDrg|1.0|-||12:00:00|12:00:00"},
+		pressureRows(t, o.SnapshotDir, "job_pressure_2026-07.db"))
 }
 
 // An access point that does not answer, or not in time, is named; the others go on, and its rows with its next answer.
@@ -122,7 +130,8 @@ func TestPollWithoutSomeAccessPoints(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, got.Schedds)
 	require.Len(t, got.Failed, 3)
-	for i, reason := range []string{"ap2: ", "ap3: ", "ap4: condor_q's output is not what it should be, after 0 ads: it ends in the middle"} {
+	for i, reason := range []string{"ap2: ", "ap3: ", "ap4: condor_q's output is not what it should be, after 0 ads: " +
+		"it ends in the middle"} {
 		require.Contains(t, got.Failed[i], reason)
 	}
 	require.Contains(t, got.Failed[0], "Failed to fetch ads")
@@ -137,7 +146,8 @@ func TestPollWithoutSomeAccessPoints(t *testing.T) {
 	}
 	log := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
 	require.Equal(t, "4|4|4|-,1|1|0|3 access points,4|4|0|-", one[string](t, log,
-		"SELECT group_concat(concat_ws('|', schedds, jobs, added, ifnull(substr(notes, 1, 15), '-'))) FROM (SELECT * FROM polls ORDER BY rowid)"))
+		"SELECT group_concat(concat_ws('|', schedds, jobs, added, ifnull(substr(notes, 1, 15), '-'))) FROM (SELECT * FROM "+
+			"polls ORDER BY rowid)"))
 }
 
 func TestPollErrors(t *testing.T) {

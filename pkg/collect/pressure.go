@@ -16,7 +16,8 @@ import (
 const pressureColumns = `GlobalJobId TEXT NOT NULL, ScheddName TEXT, Owner TEXT, RequestGPUs REAL, RequestCPUs REAL, RequestMemory REAL,
 	RequestGPUMemory REAL, QDate INTEGER, ChtcProjects TEXT, first_seen INTEGER NOT NULL, last_seen INTEGER NOT NULL`
 
-// writePoll writes a poll to its month file, in one transaction: rows of jobs that were idle not too long ago go on, the others are new.
+// writePoll writes a poll to its month file, in one transaction: rows of jobs that were idle not too long ago go on,
+// the others are new.
 func writePoll(ctx context.Context, dir string, at time.Time, ads []jobAd, away time.Duration) (added int, err error) {
 	name := "job_pressure_" + at.Format("2006-01") + ".db"
 	path := filepath.Join(dir, name)
@@ -33,12 +34,14 @@ func writePoll(ctx context.Context, dir string, at time.Time, ads []jobAd, away 
 // preparePressure creates what is missing of job_pressure. A table of the older layout is left alone, with an error.
 func preparePressure(ctx context.Context, db *sql.DB) error {
 	var older int
-	err := db.QueryRowContext(ctx, "SELECT count(*) FROM pragma_table_info('job_pressure') WHERE name = 'timestamp' COLLATE NOCASE").Scan(&older)
+	err := db.QueryRowContext(ctx, "SELECT count(*) FROM pragma_table_info('job_pressure') WHERE name = 'timestamp' "+
+		"COLLATE NOCASE").Scan(&older)
 	if err != nil {
 		return err
 	}
 	if older > 0 {
-		return errors.New("it has the older layout, with a row for each poll: convert it with migrate_job_pressure.py, or move it away")
+		return errors.New("it has the older layout, with a row for each poll: convert it with migrate_job_pressure.py, or " +
+			"move it away")
 	}
 	for _, statement := range []string{
 		"CREATE TABLE IF NOT EXISTS job_pressure (" + pressureColumns + ")",
@@ -86,7 +89,8 @@ func pollInto(ctx context.Context, tx *sql.Tx, at int64, ads []jobAd, away time.
 		return 0, err
 	}
 	if newest.Int64 >= at {
-		return 0, pool.SourceError("this machine's clock shows %s UTC, but a poll was taken at %s: set the clock; polls must stand in the order of time",
+		return 0, pool.SourceError("this machine's clock shows %s UTC, but a poll was taken at %s: set the clock; polls "+
+			"must stand in the order of time",
 			time.Unix(at, 0).UTC().Format(time.DateTime), time.Unix(newest.Int64, 0).UTC().Format(time.DateTime))
 	}
 	open, err := openRows(ctx, tx, at-int64(away/time.Second))
@@ -119,7 +123,8 @@ func pollInto(ctx context.Context, tx *sql.Tx, at int64, ads []jobAd, away time.
 
 // openRows are the rows, by job, that were seen since a time: the latest of each job.
 func openRows(ctx context.Context, tx *sql.Tx, since int64) (map[string]int64, error) {
-	rows, err := tx.QueryContext(ctx, "SELECT GlobalJobId, rowid FROM job_pressure WHERE last_seen >= ? ORDER BY rowid", since)
+	rows, err := tx.QueryContext(ctx, "SELECT GlobalJobId, rowid FROM job_pressure WHERE last_seen >= ? ORDER BY rowid",
+		since)
 	if err != nil {
 		return nil, err
 	}

@@ -48,7 +48,8 @@ func run(ctx context.Context, o Options, now func() time.Time) (Result, error) {
 	return result, errors.Join(err, log.end(finish, result, err))
 }
 
-// collect asks the pool and writes its answer. The snapshot's time is when the answer was complete: no job in it began later.
+// collect asks the pool and writes its answer. The snapshot's time is when the answer was complete: no job in it began
+// later.
 func collect(ctx context.Context, o Options, zone *time.Location, log *runLog, now func() time.Time) (Result, error) {
 	answer, err := query(ctx, o)
 	if err != nil {
@@ -60,7 +61,8 @@ func collect(ctx context.Context, o Options, zone *time.Location, log *runLog, n
 		return Result{}, pool.SourceError("reading the run log: %w", err)
 	}
 	if utc := t.UTC().Format(timestampFormat); utc <= newest {
-		return Result{}, pool.SourceError("this machine's clock shows %s UTC, but a snapshot was taken after %s: set the clock; snapshots must stand in the order of time", utc, newest)
+		return Result{}, pool.SourceError("this machine's clock shows %s UTC, but a snapshot was taken after %s: set the "+
+			"clock; snapshots must stand in the order of time", utc, newest)
 	}
 	s := snapshot{timestamp: t.In(zone).Format(timestampFormat), ads: answer.ads}
 	if err := log.writes(ctx, s.timestamp); err != nil {

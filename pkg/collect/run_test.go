@@ -31,7 +31,8 @@ func one[T any](t testing.TB, db *sql.DB, query string) (value T) {
 	return value
 }
 
-// clock shows fixed times one after the other, each twice as a run asks: at its beginning, when the answer is there, at its end.
+// clock shows fixed times one after the other, each twice as a run asks: at its beginning, when the answer is there, at
+// its end.
 func clock(times ...string) func() time.Time {
 	calls := 0
 	return func() time.Time {
@@ -48,27 +49,33 @@ func clock(times ...string) func() time.Time {
 func TestRunWritesASnapshot(t *testing.T) {
 	o := fake(t, "machines:5")
 	now := clock("2026-06-30T23:59:58.123456Z", "2026-07-01T00:15:00Z", "2026-07-01T00:30:00Z")
-	for i, want := range []string{"2026-06-30 23:59:59.123456", "2026-07-01 00:15:01.000000", "2026-07-01 00:30:01.000000"} {
+	for i, want := range []string{"2026-06-30 23:59:59.123456", "2026-07-01 00:15:01.000000",
+		"2026-07-01 00:30:01.000000"} {
 		got, err := run(t.Context(), o, now)
 		require.NoError(t, err, i)
-		require.Equal(t, Result{Timestamp: want, Slots: 5 * adsPerMachine, Rows: 5 * rowsPerMachine, Duration: 2 * time.Second}, got)
+		require.Equal(t, Result{Timestamp: want, Slots: 5 * adsPerMachine, Rows: 5 * rowsPerMachine,
+			Duration: 2 * time.Second}, got)
 	}
 	july := readOnly(t, filepath.Join(o.SnapshotDir, "gpu_state_2026-07.db"))
 	require.Equal(t, 2*5*rowsPerMachine, one[int](t, july, "SELECT count(*) FROM gpu_state"))
 	require.Equal(t, 2, one[int](t, july, "SELECT count(DISTINCT timestamp) FROM gpu_state"))
-	require.Equal(t, 0, one[int](t, july, "SELECT count(*) FROM gpu_state a JOIN gpu_state b ON a.rowid < b.rowid AND a.timestamp > b.timestamp"), "order of time")
+	require.Equal(t, 0, one[int](t, july, "SELECT count(*) FROM gpu_state a JOIN gpu_state b ON a.rowid < b.rowid AND "+
+		"a.timestamp > b.timestamp"), "order of time")
 	require.Equal(t, "wal", one[string](t, july, "PRAGMA journal_mode"))
 	require.Equal(t, "gpu_state_timestamp", one[string](t, july, "SELECT name FROM pragma_index_list('gpu_state')"))
-	require.Equal(t, "Name TEXT,AssignedGPUs TEXT,AvailableGPUs TEXT,State TEXT,GPUs_DeviceName TEXT,GPUs_GlobalMemoryMb BIGINT,PrioritizedProjects TEXT,GPUsAverageUsage FLOAT,"+
+	require.Equal(t, "Name TEXT,AssignedGPUs TEXT,AvailableGPUs TEXT,State TEXT,GPUs_DeviceName "+
+		"TEXT,GPUs_GlobalMemoryMb BIGINT,PrioritizedProjects TEXT,GPUsAverageUsage FLOAT,"+
 		"Machine TEXT,PreventJobsReason TEXT,RemoteOwner TEXT,GlobalJobId TEXT,timestamp DATETIME,Disk INTEGER",
-		one[string](t, july, "SELECT group_concat(name || ' ' || type) FROM (SELECT * FROM pragma_table_info('gpu_state') ORDER BY cid)"))
+		one[string](t, july, "SELECT group_concat(name || ' ' || type) FROM (SELECT * FROM pragma_table_info('gpu_state') "+
+			"ORDER BY cid)"))
 	require.Equal(t, "text", one[string](t, july, "SELECT DISTINCT typeof(CAST(timestamp AS TEXT)) FROM gpu_state"))
 	june := readOnly(t, filepath.Join(o.SnapshotDir, "gpu_state_2026-06.db"))
 	require.Equal(t, 5*rowsPerMachine, one[int](t, june, "SELECT count(*) FROM gpu_state"))
 
 	log := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
 	require.Equal(t, "2026-06-30 23:59:58.123456|2.0|2026-06-30 23:59:59.123456|40|-|-",
-		one[string](t, log, "SELECT concat_ws('|', started, seconds, timestamp, rows, ifnull(notes, '-'), ifnull(error, '-')) FROM runs ORDER BY started"))
+		one[string](t, log, "SELECT concat_ws('|', started, seconds, timestamp, rows, ifnull(notes, '-'), ifnull(error, "+
+			"'-')) FROM runs ORDER BY started"))
 	require.Equal(t, 3, one[int](t, log, "SELECT count(*) FROM runs"))
 	wal, err := os.Stat(filepath.Join(o.SnapshotDir, "gpu_state_2026-07.db-wal"))
 	require.NoError(t, err, "whoever may only read the directory needs it")
@@ -95,7 +102,8 @@ func TestRunRefusesAClockThatWentBack(t *testing.T) {
 	_, err := run(t.Context(), o, now)
 	require.NoError(t, err)
 	_, err = run(t.Context(), o, now)
-	require.ErrorContains(t, err, "this machine's clock shows 2026-07-01 11:00:01.000000 UTC, but a snapshot was taken after 2026-07-01 12:00:00.000000")
+	require.ErrorContains(t, err, "this machine's clock shows 2026-07-01 11:00:01.000000 UTC, but a snapshot was taken "+
+		"after 2026-07-01 12:00:00.000000")
 	_, err = run(t.Context(), o, now)
 	require.NoError(t, err)
 }
@@ -115,7 +123,8 @@ func TestRunGoesOnWithAnOlderFile(t *testing.T) {
 	require.NoError(t, err)
 	after := readOnly(t, path)
 	require.Equal(t, 1+2*rowsPerMachine, one[int](t, after, "SELECT count(*) FROM gpu_state"))
-	require.Equal(t, 2*rowsPerMachine, one[int](t, after, "SELECT count(*) FROM gpu_state WHERE Disk = 1929379840 AND Machine LIKE 'gpu%' AND Extra IS NULL"))
+	require.Equal(t, 2*rowsPerMachine, one[int](t, after, "SELECT count(*) FROM gpu_state WHERE Disk = 1929379840 AND "+
+		"Machine LIKE 'gpu%' AND Extra IS NULL"))
 	require.Equal(t, 15, one[int](t, after, "SELECT count(*) FROM pragma_table_info('gpu_state')"))
 }
 
@@ -140,13 +149,15 @@ func TestRunWithoutASnapshot(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, months)
 			log := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
-			require.Contains(t, one[string](t, log, "SELECT error FROM runs WHERE rows IS NULL AND timestamp IS NULL AND seconds > 0"), reason)
+			require.Contains(t, one[string](t, log, "SELECT error FROM runs WHERE rows IS NULL AND timestamp IS NULL AND "+
+				"seconds > 0"), reason)
 		})
 	}
 }
 
 func TestRunEndsAHangingCondorStatusWithItsChildren(t *testing.T) {
-	for name, reason := range map[string]string{"timeout": "did not end within 3s: deaf", "cancelled": "context canceled"} {
+	for name, reason := range map[string]string{"timeout": "did not end within 3s: deaf",
+		"cancelled": "context canceled"} {
 		t.Run(name, func(t *testing.T) {
 			o := fake(t, "hang")
 			group := filepath.Join(o.SnapshotDir, "group")
@@ -227,8 +238,10 @@ func TestRunTakesOverFromAKilledOne(t *testing.T) {
 	require.NoError(t, err)
 	require.NoFileExists(t, filepath.Join(o.SnapshotDir, "gpu_state_2100-01.db.new"))
 	log := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
-	require.Equal(t, 3, one[int](t, log, "SELECT count(*) FROM runs WHERE error LIKE 'killed%' AND timestamp IS NULL AND rows IS NULL"))
-	require.Equal(t, first.Timestamp+" 8", one[string](t, log, "SELECT timestamp || ' ' || rows FROM runs WHERE notes LIKE 'killed%' AND error IS NULL"))
+	require.Equal(t, 3, one[int](t, log, "SELECT count(*) FROM runs WHERE error LIKE 'killed%' AND timestamp IS NULL "+
+		"AND rows IS NULL"))
+	require.Equal(t, first.Timestamp+" 8", one[string](t, log,
+		"SELECT timestamp || ' ' || rows FROM runs WHERE notes LIKE 'killed%' AND error IS NULL"))
 	require.Equal(t, 6, one[int](t, log, "SELECT count(*) FROM runs"))
 }
 
@@ -259,7 +272,8 @@ func TestWrongOptions(t *testing.T) {
 	}
 	o := Options{SnapshotDir: dir, Log: slog.New(slog.DiscardHandler)}
 	require.ErrorContains(t, Service(t.Context(), o, time.Minute), "an interval of 1m0s is too short: at least 2m0s")
-	require.ErrorContains(t, Service(t.Context(), o, 2*time.Minute), "the timeout (2m0s) must be shorter than the interval (2m0s)")
+	require.ErrorContains(t, Service(t.Context(), o, 2*time.Minute),
+		"the timeout (2m0s) must be shorter than the interval (2m0s)")
 }
 
 func Test100000Slots(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// RunLog is the name of the file in the snapshot directory that says what each run of the collector did. Its table runs:
+// RunLog is the name of the file in the snapshot directory that says what each run of the collector did. Its table
+// runs:
 //
 //	started   TEXT    when it began, UTC, YYYY-MM-DD HH:MM:SS.ffffff
 //	seconds   REAL    how long it took; NULL: it runs, or was killed
@@ -62,11 +63,13 @@ func (l *runLog) begin(ctx context.Context, dir string, now time.Time) error {
 	return err
 }
 
-// endKilled ends the run before this one if it did not do so itself. Whether its snapshot was written, its month file knows.
+// endKilled ends the run before this one if it did not do so itself. Whether its snapshot was written, its month file
+// knows.
 func (l *runLog) endKilled(ctx context.Context, dir string) error {
 	var id int64
 	var timestamp sql.NullString
-	err := l.db.QueryRowContext(ctx, `SELECT rowid, timestamp FROM runs WHERE rows IS NULL AND error IS NULL`).Scan(&id, &timestamp)
+	err := l.db.QueryRowContext(ctx, `SELECT rowid, timestamp FROM runs WHERE rows IS NULL AND error IS NULL`).Scan(&id,
+		&timestamp)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}

@@ -93,8 +93,10 @@ func storedRows(t *testing.T, dir, timestamp string) (rows []samplepool.Row) {
 	defer found.Close()
 	for found.Next() {
 		var r samplepool.Row
-		require.NoError(t, found.Scan(&r.Name, &r.AssignedGPUs, &r.AvailableGPUs, &r.State, &r.DeviceName, &r.MemoryMB, &r.PrioritizedProjects,
-			&r.ProjectsNull, &r.AverageUsage, &r.UsageReported, &r.Machine, &r.PreventJobsReason, &r.RemoteOwner, &r.GlobalJobID))
+		require.NoError(t, found.Scan(&r.Name, &r.AssignedGPUs, &r.AvailableGPUs, &r.State, &r.DeviceName, &r.MemoryMB,
+			&r.PrioritizedProjects,
+			&r.ProjectsNull, &r.AverageUsage, &r.UsageReported, &r.Machine, &r.PreventJobsReason, &r.RemoteOwner,
+			&r.GlobalJobID))
 		rows = append(rows, r)
 	}
 	require.NoError(t, found.Err())

@@ -7,9 +7,9 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Service takes a snapshot, or with Jobs polls the queues, at every multiple of the interval (15m: at :00, :15, :30, :45) until ctx
-// ends, then returns nil.
-// A run that fails is logged and the next one tried. Errors: the options are wrong.
+// Service takes a snapshot, or with Jobs polls the queues, at every multiple of the interval (15m: at :00, :15, :30,
+// :45) until ctx ends, then returns nil. A run that fails is logged and the next one tried. Errors: the options are
+// wrong.
 func Service(ctx context.Context, o Options, every time.Duration) error {
 	o, zone, err := o.prepare()
 	if err != nil {
@@ -33,7 +33,8 @@ func Service(ctx context.Context, o Options, every time.Duration) error {
 // pollOnce is one poll of the service.
 func (o Options) pollOnce(ctx context.Context, every time.Duration) {
 	result, err := poll(ctx, o, 3*every, time.Now)
-	attributes := []any{"time", result.Time, "schedds", result.Schedds, "jobs", result.Jobs, "new", result.New, "duration", result.Duration}
+	attributes := []any{"time", result.Time, "schedds", result.Schedds, "jobs", result.Jobs, "new", result.New,
+		"duration", result.Duration}
 	switch {
 	case err != nil:
 		o.Log.Error("no poll", "error", err, "duration", result.Duration)
@@ -51,14 +52,17 @@ func (o Options) once(ctx context.Context) {
 	case err != nil:
 		o.Log.Error("no snapshot", "error", err, "duration", result.Duration)
 	case result.Notes != "":
-		o.Log.Warn("snapshot", "timestamp", result.Timestamp, "slots", result.Slots, "rows", result.Rows, "duration", result.Duration, "notes", result.Notes)
+		o.Log.Warn("snapshot", "timestamp", result.Timestamp, "slots", result.Slots, "rows", result.Rows, "duration",
+			result.Duration, "notes", result.Notes)
 	default:
-		o.Log.Info("snapshot", "timestamp", result.Timestamp, "slots", result.Slots, "rows", result.Rows, "duration", result.Duration)
+		o.Log.Info("snapshot", "timestamp", result.Timestamp, "slots", result.Slots, "rows", result.Rows, "duration",
+			result.Duration)
 	}
 }
 
-// atMultiples calls do at the multiples of the interval since the epoch, until ctx ends. Each one is computed from the clock,
-// so nothing adds up; those that pass while do runs are left out. A clock that is set is looked at within a minute.
+// atMultiples calls do at the multiples of the interval since the epoch, until ctx ends. Each one is computed from the
+// clock, so nothing adds up; those that pass while do runs are left out. A clock that is set is looked at within a
+// minute.
 func atMultiples(ctx context.Context, every time.Duration, do func()) {
 	next := time.Now().Truncate(every).Add(every)
 	timer := time.NewTimer(0)

@@ -23,7 +23,8 @@ func TestServiceRunsAtMultiplesOfTheInterval(t *testing.T) {
 				cancel()
 			}
 		})
-		require.Equal(t, []string{"00:15:00", "00:30:00", "00:45:00", "01:00:00", "01:30:00", "02:15:00", "02:30:00", "03:00:00"}, began)
+		require.Equal(t, []string{"00:15:00", "00:30:00", "00:45:00", "01:00:00", "01:30:00", "02:15:00", "02:30:00",
+			"03:00:00"}, began)
 	})
 }
 

@@ -1,5 +1,5 @@
-// Package convert turns month files of SQLite into Parquet and back. What was written is read again and compared with the
-// source row by row before the file gets its name.
+// Package convert turns month files of SQLite into Parquet and back. What was written is read again and compared with
+// the source row by row before the file gets its name.
 package convert
 
 import (

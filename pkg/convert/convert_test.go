@@ -54,7 +54,8 @@ func TestRoundTrip(t *testing.T) {
 	require.NoError(t, err)
 	dir, there, back := t.TempDir(), t.TempDir(), t.TempDir()
 	require.NoError(t, p.WriteSnapshots(t.Context(), dir))
-	for month, columns := range map[string][]string{"gpu_state_2025-10": append(all[:11:11], "timestamp"), "gpu_state_2025-11": all} {
+	for month, columns := range map[string][]string{"gpu_state_2025-10": append(all[:11:11], "timestamp"),
+		"gpu_state_2025-11": all} {
 		want := table(t, filepath.Join(dir, month+".db"), columns...)
 		result, err := File(t.Context(), filepath.Join(dir, month+".db"), there)
 		require.NoError(t, err)
@@ -105,7 +106,8 @@ func TestOddColumns(t *testing.T) {
 		{"NULL null", "46068 integer", " text", "NULL null", "NULL null", "2 integer"},
 	}, table(t, back.Path, "Name", "GPUs_GlobalMemoryMb", "Disk", "GPUsAverageUsage", "timestamp", "Extra"))
 
-	odd := month(t, `CREATE TABLE gpu_state ("timestamp" DATETIME)`, `INSERT INTO gpu_state VALUES ('noon'), ('2025-10-01 00:00:00')`)
+	odd := month(t, `CREATE TABLE gpu_state ("timestamp" DATETIME)`,
+		`INSERT INTO gpu_state VALUES ('noon'), ('2025-10-01 00:00:00')`)
 	result, err = File(t.Context(), odd, t.TempDir())
 	require.NoError(t, err)
 	require.Equal(t, []string{"timestamp is written as text: it has 1 different values that are no time"}, result.Notes)
@@ -119,7 +121,8 @@ func TestFailures(t *testing.T) {
 		_, err := File(t.Context(), path, out)
 		require.ErrorContains(t, err, want)
 	}
-	fails(month(t, `CREATE TABLE gpu_state ("Name" BLOB)`, `INSERT INTO gpu_state VALUES (x'00ff')`), "column Name holds 1 binary values")
+	fails(month(t, `CREATE TABLE gpu_state ("Name" BLOB)`, `INSERT INTO gpu_state VALUES (x'00ff')`),
+		"column Name holds 1 binary values")
 	fails(month(t, `CREATE TABLE other ("Name" TEXT)`), "it has no table gpu_state")
 	fails(filepath.Join(out, "jobs.txt"), "is no month file")
 	fails(filepath.Join(out, "gpu_state_2025-09.parquet"), "no such file")
@@ -137,7 +140,8 @@ func TestFailures(t *testing.T) {
 
 // A difference between the files is found, wherever it is.
 func TestCompareFindsDifferences(t *testing.T) {
-	path := month(t, `CREATE TABLE gpu_state ("Name" TEXT, "Disk" INTEGER)`, `INSERT INTO gpu_state VALUES ('a', 1), ('b', NULL), (NULL, 3)`)
+	path := month(t, `CREATE TABLE gpu_state ("Name" TEXT, "Disk" INTEGER)`,
+		`INSERT INTO gpu_state VALUES ('a', 1), ('b', NULL), (NULL, 3)`)
 	result, err := File(t.Context(), path, t.TempDir())
 	require.NoError(t, err)
 	for change, want := range map[string]string{

@@ -122,7 +122,8 @@ func expression(name string, kind parquet.Kind) string {
 }
 
 // kindOf returns the kind wanted if it holds all values of a column, else the narrowest that does, with a note.
-func kindOf(ctx context.Context, tx *sql.Tx, name string, wanted parquet.Kind) (kind parquet.Kind, note string, err error) {
+func kindOf(ctx context.Context, tx *sql.Tx, name string, wanted parquet.Kind) (kind parquet.Kind, note string,
+	err error) {
 	var integers, reals, texts, wholeTexts, blobs int
 	q := quoted(name)
 	err = tx.QueryRowContext(ctx, "SELECT count(*) FILTER (WHERE typeof("+q+") = 'integer'), "+

@@ -15,8 +15,9 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Cache keeps the counts of days that lie in a window as a whole, so that a repeated or moved panel adds up a few numbers a day.
-// Days never change: one that grows or is read again is another one, and the parts of days that are gone age out.
+// Cache keeps the counts of days that lie in a window as a whole, so that a repeated or moved panel adds up a few
+// numbers a day. Days never change: one that grows or is read again is another one, and the parts of days that are gone
+// age out.
 type Cache struct{ parts *otter.Cache[memoKey, *part] }
 
 // NewCache returns an empty cache of so many bytes.

@@ -25,7 +25,8 @@ const (
 	Classes int = iota // their number
 )
 
-var classOf = [...]Class{pool.Other: OtherState, pool.Drained: Drained, pool.Unclaimed: Unclaimed, pool.Claimed: Claimed}
+var classOf = [...]Class{pool.Other: OtherState, pool.Drained: Drained, pool.Unclaimed: Unclaimed,
+	pool.Claimed: Claimed}
 
 // Count holds GPU-slices by group, class and bucket.
 type Count struct {
@@ -56,9 +57,10 @@ func (c *Count) Sum(group int, class Class, bucket int) float64 { return c.sums[
 const maxCells = 30_000_000
 
 // New counts the GPU-slices of a window, grouped by the names of groupings (of allocation and `user`), by bucket.
-// Where users matter, because they are grouped by or filtered, only claims are counted. Groups without a GPU that counts
-// do not exist.
-func New(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, groupings []string, wants ...Class) (*Count, error) {
+// Where users matter, because they are grouped by or filtered, only claims are counted. Groups without a GPU that
+// counts do not exist.
+func New(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, groupings []string,
+	wants ...Class) (*Count, error) {
 	from := p.Window.From
 	if s.N() > 0 {
 		from = min(from, s.Begin[0])
@@ -113,7 +115,8 @@ func (c *Count) group(g Group) (int, error) {
 		sums[class] = make([]float64, len(c.Slices))
 	}
 	if c.cells += len(c.wants) * len(c.Slices); c.cells > maxCells {
-		return 0, pool.BadQuery("more than %d groups over %d buckets are too many: group by less, filter, or choose a longer bucket", len(c.Groups), len(c.Slices))
+		return 0, pool.BadQuery("more than %d groups over %d buckets are too many: group by less, filter, or choose a "+
+			"longer bucket", len(c.Groups), len(c.Slices))
 	}
 	n = len(c.Groups)
 	c.index[g], c.Groups, c.sums = n, append(c.Groups, g), append(c.sums, sums)
@@ -171,13 +174,14 @@ func (c *Count) addShared(ctx context.Context, classify *Classifier, s *timeline
 				}
 			}
 		}
-		tally(primary.State(), backfill.State(), prevented(&primary), prevented(&backfill), classify.byUser, func(side pool.Side, class Class) {
-			if side == pool.Primary {
-				add(side, &primary, class)
-			} else {
-				add(side, &backfill, class)
-			}
-		})
+		tally(primary.State(), backfill.State(), prevented(&primary), prevented(&backfill), classify.byUser,
+			func(side pool.Side, class Class) {
+				if side == pool.Primary {
+					add(side, &primary, class)
+				} else {
+					add(side, &backfill, class)
+				}
+			})
 	})
 	if err != nil {
 		return err
@@ -188,7 +192,8 @@ func (c *Count) addShared(ctx context.Context, classify *Classifier, s *timeline
 func prevented(s *timeline.SharedSide) bool { return s.Row != 0 && s.Day.Row(s.Row).Prevented }
 
 // tally says what a GPU-slice is counted as: methodology sections 4 (backfill is None where primary is Claimed) and 5.
-func tally(primary, backfill pool.State, preventedPrimary, preventedBackfill, claimsOnly bool, add func(pool.Side, Class)) {
+func tally(primary, backfill pool.State, preventedPrimary, preventedBackfill, claimsOnly bool,
+	add func(pool.Side, Class)) {
 	if primary != pool.None && (primary == pool.Claimed || !claimsOnly) {
 		add(pool.Primary, classOf[primary])
 	}
@@ -468,8 +473,8 @@ func (c *dayCount) find(side pool.Side, row uint32, user timeline.Symbol) int32 
 	return n
 }
 
-// add counts a GPU in a piece's slices: in part in the buckets at the ends, and as a change of the number that fills the
-// buckets in between.
+// add counts a GPU in a piece's slices: in part in the buckets at the ends, and as a change of the number that fills
+// the buckets in between.
 func (c *dayCount) add(group int32, class Class, p *timeline.Piece) {
 	if group < 0 {
 		return

@@ -55,12 +55,14 @@ type grouping struct{ category, side, ownership, memory, device, machine, projec
 func groupingOf(names []string) grouping {
 	has := func(name string) bool { return slices.Contains(names, name) }
 	return grouping{
-		has("category"), has("slots"), has("ownership"), has("memory"), has("device"), has("machine"), has("project"), has("user"),
+		has("category"), has("slots"), has("ownership"), has("memory"), has("device"), has("machine"), has("project"),
+		has("user"),
 		has("tier"), has("preventReason"),
 	}
 }
 
-// Classifier puts rows into groups and applies filters. It remembers what it found out about texts; one goroutine uses it.
+// Classifier puts rows into groups and applies filters. It remembers what it found out about texts; one goroutine uses
+// it.
 type Classifier struct {
 	by       grouping
 	byUser   bool // users matter: only claims are counted, those of several users in parts
@@ -104,11 +106,13 @@ func (c *Classifier) device(name timeline.Symbol) bool {
 }
 
 func (c *Classifier) project(list timeline.Symbol) bool {
-	return c.selected.Projects.All() || remember(c.projects, list, func() bool { return c.selected.MatchProjects(c.names[list]) })
+	return c.selected.Projects.All() || remember(c.projects, list,
+		func() bool { return c.selected.MatchProjects(c.names[list]) })
 }
 
 func (c *Classifier) user(name timeline.Symbol) bool {
-	return c.selected.Users.All() || remember(c.users, name, func() bool { return c.selected.Users.Match(query.Shown("user", c.names[name])) })
+	return c.selected.Users.All() || remember(c.users, name,
+		func() bool { return c.selected.Users.Match(query.Shown("user", c.names[name])) })
 }
 
 func remember(known map[timeline.Symbol]bool, s timeline.Symbol, find func() bool) bool {

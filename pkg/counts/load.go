@@ -22,7 +22,8 @@ func Load(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (*timeline.
 	if err != nil {
 		return nil, nil, err
 	}
-	if (p.Env.SliceMinutes == 0 || p.CompleteBucketsOnly) && s.Newest < p.Window.To { // the view ends before the window: do the data?
+	// the view ends before the window: do the data?
+	if (p.Env.SliceMinutes == 0 || p.CompleteBucketsOnly) && s.Newest < p.Window.To {
 		_, newest, _, err := tl.Range(ctx)
 		if err != nil {
 			return nil, nil, err
@@ -56,7 +57,8 @@ func (c *Count) Point(bucket int) pool.Micros {
 	return c.Buckets.Starts[bucket]
 }
 
-// Drawn returns the buckets that have a point: those with a slice, and with completeBucketsOnly of them the complete ones.
+// Drawn returns the buckets that have a point: those with a slice, and with completeBucketsOnly of them the complete
+// ones.
 func (c *Count) Drawn(p *query.Plan, newest pool.Micros) []int {
 	var drawn []int
 	for b, n := range c.Slices {

@@ -63,7 +63,8 @@ func (r Rule) model() (object, error) {
 			"relativeTimeRange": object{"from": int(q.Since.Seconds()), "to": int(q.Until.Seconds())},
 		})
 		if q.Reduce != "" {
-			data = append(data, expression(refID, object{"type": "reduce", "expression": asked, "reducer": q.Reduce, "settings": object{"mode": "dropNN"}}))
+			data = append(data, expression(refID, object{"type": "reduce", "expression": asked, "reducer": q.Reduce,
+				"settings": object{"mode": "dropNN"}}))
 		}
 	}
 	data = append(data, expression("Condition", object{"type": "math", "expression": r.Condition}))
@@ -80,10 +81,12 @@ func (r Rule) model() (object, error) {
 		return nil, fmt.Errorf("there is no dashboard %s", r.Dashboard)
 	}
 	return object{
-		"uid": r.UID, "title": r.Title, "condition": "Condition", "data": data, "for": shortDuration(r.For), "noDataState": r.NoData, "execErrState": r.Failed, "isPaused": false,
+		"uid": r.UID, "title": r.Title, "condition": "Condition", "data": data, "for": shortDuration(r.For),
+		"noDataState": r.NoData, "execErrState": r.Failed, "isPaused": false,
 		"labels": object{"severity": r.Severity},
 		"annotations": object{
-			"summary": r.Summary, "description": r.Description, "__dashboardUid__": r.Dashboard, "__panelId__": fmt.Sprint(panel),
+			"summary": r.Summary, "description": r.Description, "__dashboardUid__": r.Dashboard,
+			"__panelId__": fmt.Sprint(panel),
 		},
 	}, nil
 }

@@ -74,7 +74,8 @@ func Rules() []Rule {
 		{
 			UID: "gpureports-stale", Title: "GPU snapshots stale",
 			Queries:   health("snapshotAgeSeconds"),
-			Condition: fmt.Sprintf("$A > %d", stale), For: 5 * time.Minute, Severity: "critical", NoData: alerting, Failed: alerting,
+			Condition: fmt.Sprintf("$A > %d", stale), For: 5 * time.Minute, Severity: "critical", NoData: alerting,
+			Failed:  alerting,
 			Summary: `{{ with $values.A }}The newest snapshot of the GPU pool is {{ humanizeDuration .Value }} old{{ else }}There is no snapshot of the GPU pool{{ end }}`,
 			Description: "For 45 minutes the collector has written no snapshot, or the snapshots cannot be read: " +
 				"look at the collector and at the data source's health check. The other rules cannot tell anything " +
@@ -126,7 +127,8 @@ func Rules() []Rule {
 				{Query: ask("backfillAvailability", "summary").by().
 					of("used"), Since: 7*day + 2*time.Hour, Until: 2 * time.Hour},
 			},
-			Condition: "$C + $D >= 5 && $A + $B < 0.5 * ($C + $D)", For: time.Hour, Severity: "warning", NoData: normal, Failed: keepLast,
+			Condition: "$C + $D >= 5 && $A + $B < 0.5 * ($C + $D)", For: time.Hour, Severity: "warning", NoData: normal,
+			Failed:  keepLast,
 			Summary: `Backfill jobs can have less than half of the usual GPUs`,
 			Description: "Over the last 2 hours backfill jobs used or could have had less than half of the GPUs of " +
 				"the 7 days before.",
@@ -137,9 +139,11 @@ func Rules() []Rule {
 			Queries: []RuleQuery{{
 				Query: ask("utilization", "timeseries").by("device").of("idle"), Since: 3 * time.Hour, Reduce: "min",
 			}},
-			Condition: fmt.Sprintf("$A >= %d", idleGPUs), For: 15 * time.Minute, Severity: "warning", NoData: normal, Failed: keepLast,
+			Condition: fmt.Sprintf("$A >= %d", idleGPUs), For: 15 * time.Minute, Severity: "warning", NoData: normal,
+			Failed:  keepLast,
 			Summary: `{{ $labels.device }}: jobs hold {{ printf "%.0f" $values.A.Value }} GPUs and compute nothing`,
-			Description: "In every hour of the last 3 jobs held so many GPUs of this model on average without computing on them, " +
+			Description: "In every hour of the last 3 jobs held so many GPUs of this model on average without computing on " +
+				"them, " +
 				"by HTCondor's GPUsAverageUsage.",
 			Dashboard: "gpureports-utilisation", Panel: idleNow,
 		},
@@ -161,7 +165,8 @@ func Rules() []Rule {
 			Queries: []RuleQuery{{
 				Query: ask("demand", "summary").by().of("freeWhileWaiting"), Since: 6 * time.Hour,
 			}},
-			Condition: fmt.Sprintf("$A >= %d", freeWhileWaiting), For: time.Hour, Severity: "info", NoData: normal, Failed: keepLast,
+			Condition: fmt.Sprintf("$A >= %d", freeWhileWaiting), For: time.Hour, Severity: "info", NoData: normal,
+			Failed:  keepLast,
 			Summary: `{{ printf "%.0f" $values.A.Value }} GPUs stand free that waiting jobs could have by number and memory`,
 			Description: "Over the last 6 hours so many GPUs stood free on average while jobs waited for such. Something other " +
 				"than GPUs is missing: processors, memory, disk, or requirements that no machine fulfils.",
@@ -170,7 +175,8 @@ func Rules() []Rule {
 		{
 			UID: "gpureports-jobs-behind", Title: "Job ads behind",
 			Queries:   health("jobsLagSeconds"),
-			Condition: fmt.Sprintf("$A > %d", jobsBehind), For: 15 * time.Minute, Severity: "warning", NoData: normal, Failed: alerting,
+			Condition: fmt.Sprintf("$A > %d", jobsBehind), For: 15 * time.Minute, Severity: "warning", NoData: normal,
+			Failed:  alerting,
 			Summary: `{{ with $values.A }}The newest job ad is {{ humanizeDuration .Value }} old{{ else }}Job ads cannot be read{{ end }}`,
 			Description: "For 2 hours no job ad has arrived in Elasticsearch (or the job file), or it cannot be " +
 				"asked: look at condor_adstash. Ends of backfill runs and evictions are known from snapshots only " +
@@ -180,7 +186,8 @@ func Rules() []Rule {
 		{
 			UID: "gpureports-link-rate", Title: "Few backfill runs have a job ad",
 			Queries:   health("linkRate"),
-			Condition: fmt.Sprintf("$A < %d", fewLinked), For: 2 * time.Hour, Severity: "warning", NoData: normal, Failed: keepLast,
+			Condition: fmt.Sprintf("$A < %d", fewLinked), For: 2 * time.Hour, Severity: "warning", NoData: normal,
+			Failed:  keepLast,
 			Summary: `{{ printf "%.0f" $values.A.Value }} % of the backfill runs have a job ad`,
 			Description: "Over the last 24 hours fewer than 80 % of the backfill runs that ended could be linked " +
 				"with a job ad; below 50 % figures on completions are not given at all. An access point may not " +
@@ -190,7 +197,8 @@ func Rules() []Rule {
 		{
 			UID: "gpureports-clock", Title: "Clock of an access point is off",
 			Queries:   health("clockErrorSeconds"),
-			Condition: fmt.Sprintf("$A > %d", clockOff), For: 2 * time.Hour, Severity: "warning", NoData: normal, Failed: keepLast,
+			Condition: fmt.Sprintf("$A > %d", clockOff), For: 2 * time.Hour, Severity: "warning", NoData: normal,
+			Failed:  keepLast,
 			Summary: `The clock of an access point is off by {{ humanizeDuration $values.A.Value }}`,
 			Description: "The dates in the job ads of an access point differ from the snapshots by more than 2 minutes. " +
 				"They are corrected before jobs are linked with their ads, and answers name the access point in a notice: " +

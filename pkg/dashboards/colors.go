@@ -75,8 +75,8 @@ func dashed(color string) object {
 // byOwnership calls categories of one side by their ownership.
 var byOwnership = []Transformation{renamed(`^(?:Prioritized|Backfill) \((.*)\)$`)}
 
-// deviceHues are the devices' colours, in all panels; other devices get one by their names. The first expression that fits
-// counts.
+// deviceHues are the devices' colours, in all panels; other devices get one by their names. The first expression that
+// fits counts.
 var deviceHues = []struct{ device, color string }{
 	{`B200`, "#332288"},
 	{`H200 NVL`, "#88CCEE"}, {`H200`, "#0072B2"},
@@ -136,8 +136,8 @@ func state(metric, name, color string) Override {
 	return Override{metric, look}
 }
 
-// levels are thresholds: a base colour, then pairs of a value and the colour from there on. Only what an alert rule watches
-// has them.
+// levels are thresholds: a base colour, then pairs of a value and the colour from there on. Only what an alert rule
+// watches has them.
 func levels(base string, steps ...any) object {
 	list := []object{{"color": base, "value": nil}}
 	for i := 0; i+1 < len(steps); i += 2 {

@@ -1,5 +1,5 @@
-// Package dashboards makes the dashboards and alert rules that are shipped with the plugin. This is the one place where they
-// are written; the JSON and YAML files are made from it:
+// Package dashboards makes the dashboards and alert rules that are shipped with the plugin. This is the one place where
+// they are written; the JSON and YAML files are made from it:
 //
 //	go generate ./pkg/dashboards
 package dashboards

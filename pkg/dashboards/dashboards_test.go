@@ -142,7 +142,8 @@ func requireHandsOn(t *testing.T, d, other Dashboard, parameters []string) {
 	for _, parameter := range parameters {
 		name, value, _ := strings.Cut(parameter, "=")
 		if name, ok := strings.CutPrefix(name, "var-"); ok {
-			require.True(t, slices.ContainsFunc(other.Variables, func(v Variable) bool { return v.Name == name }), "%s has no variable %s", other.UID, name)
+			require.True(t, slices.ContainsFunc(other.Variables, func(v Variable) bool { return v.Name == name }),
+				"%s has no variable %s", other.UID, name)
 			require.True(t, strings.Contains(value, ":percentencode}") || !strings.Contains(value, "$"), value)
 			set[name] = true
 		}
@@ -187,12 +188,14 @@ func TestLinksLeadFromRowsOnly(t *testing.T) {
 				}
 				plan := planOf(t, p.Query, false)
 				for _, o := range p.View.Overrides {
-					if _, links := o.Properties["links"]; links && slices.Contains(plan.GroupBy, o.Field) && p.Query.QueryType != "userHours" {
+					if _, links := o.Properties["links"]; links && slices.Contains(plan.GroupBy, o.Field) &&
+						p.Query.QueryType != "userHours" {
 						require.False(t, plan.Totals, "%s: %s: %s", d.UID, p.Title, o.Field)
 					}
 				}
 				if p.Query.QueryType == "userHours" && plan.Totals {
-					require.Contains(t, transformationsOf(p), "groupToNestedTable", "%s: %s: users stand beside groups and totals", d.UID, p.Title)
+					require.Contains(t, transformationsOf(p), "groupToNestedTable", "%s: %s: users stand beside groups and totals",
+						d.UID, p.Title)
 				}
 			}
 		}
@@ -239,7 +242,8 @@ func TestSeriesHaveFewPoints(t *testing.T) {
 				model, err := query.Parse(withValues(t, p.Query, nil))
 				require.NoError(t, err)
 				interval := int64(days) * 86400_000 / int64(points)
-				plan, err := kinds.Catalog.Plan(query.Request{Model: model, Window: window, IntervalMs: interval, MaxDataPoints: int64(points)}, env(t))
+				plan, err := kinds.Catalog.Plan(query.Request{Model: model, Window: window, IntervalMs: interval,
+					MaxDataPoints: int64(points)}, env(t))
 				require.NoError(t, err)
 				buckets, err := plan.Buckets(window.From)
 				require.NoError(t, err)
@@ -249,7 +253,8 @@ func TestSeriesHaveFewPoints(t *testing.T) {
 	}
 }
 
-// references are the dashboard variables that a value names, but for those of the links to other dashboards and of fields.
+// references are the dashboard variables that a value names, but for those of the links to other dashboards and of
+// fields.
 func references(t *testing.T, value any) (names []string) {
 	t.Helper()
 	text, err := json.Marshal(value)
@@ -318,7 +323,8 @@ func planOf(t *testing.T, q Query, fromAlert bool) *query.Plan {
 	model, err := query.Parse(withValues(t, q, nil))
 	require.NoError(t, err)
 	window := pool.NewWindow(time.Unix(0, 0), time.Unix(86400, 0))
-	plan, err := kinds.Catalog.Plan(query.Request{Model: model, Window: window, IntervalMs: 60000, MaxDataPoints: 1000, FromAlert: fromAlert}, env(t))
+	plan, err := kinds.Catalog.Plan(query.Request{Model: model, Window: window, IntervalMs: 60000, MaxDataPoints: 1000,
+		FromAlert: fromAlert}, env(t))
 	require.NoError(t, err)
 	return plan
 }
@@ -333,7 +339,8 @@ func withValues(t *testing.T, q Query, values map[string][]string) json.RawMessa
 }
 
 func filled(f query.Filter, values map[string][]string) query.Filter {
-	for _, list := range []*[]string{&f.Categories, &f.Slots, &f.Devices, &f.Machines, &f.Ownerships, &f.Projects, &f.Users} {
+	for _, list := range []*[]string{&f.Categories, &f.Slots, &f.Devices, &f.Machines, &f.Ownerships, &f.Projects,
+		&f.Users} {
 		if len(*list) == 1 {
 			if name, ok := strings.CutPrefix((*list)[0], "$"); ok {
 				*list = values[name]

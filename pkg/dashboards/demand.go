@@ -19,7 +19,8 @@ func demand() Dashboard {
 					Description: "GPUs that waiting jobs ask for, and those of them that stood free and would have " +
 						"fitted: an upper bound, for GPUs on different machines count for a job of several.",
 					Query: ask("demand", "timeseries").by().of("waitingGpus", "freeWhileWaiting").where(chosen),
-					View:  steps(state("waitingGpus", "Waiting", vermilion), state("freeWhileWaiting", "Free while waiting", freeColor)),
+					View: steps(state("waitingGpus", "Waiting", vermilion),
+						state("freeWhileWaiting", "Free while waiting", freeColor)),
 				},
 				Panel{
 					Title: "Waiting GPUs by memory", Width: 12, Height: 9,
@@ -49,7 +50,8 @@ func demand() Dashboard {
 						"GPUs that are free and have the memory they ask for. Where there are some, something " +
 						"other than GPUs is missing.",
 					Query: ask("demand", "waiting").where(chosen),
-					View:  sortedBy(list(owner, hidden("schedd"), hidden("cpus"), Override{"hours", object{"custom.width": 90}}), "Hours"),
+					View: sortedBy(list(owner, hidden("schedd"), hidden("cpus"), Override{"hours", object{"custom.width": 90}}),
+						"Hours"),
 				},
 			)},
 			{Title: "By project and request", Collapsed: true, Panels: []Panel{
@@ -82,7 +84,8 @@ const waitingAndFree = "Waiting and free GPUs"
 
 func waitsBy(groupings ...string) Query {
 	return ask("demand", "summary").by(groupings...).
-		of("waits", "started", "medianWaitHours", "p90WaitHours", "meanWaitHours", "expansionFactor", "waitingGpus", "oldestHours")
+		of("waits", "started", "medianWaitHours", "p90WaitHours", "meanWaitHours", "expansionFactor", "waitingGpus",
+			"oldestHours")
 }
 
 func demandFigures(chosen query.Filter) (panels []Panel) {
@@ -104,15 +107,18 @@ func demandFigures(chosen query.Filter) (panels []Panel) {
 
 // waitFigures show averages of whole things without decimals.
 var waitFigures = []Override{
-	{"waitingGpus", object{"decimals": 0}}, {"waitingJobs", object{"decimals": 0}}, {"waitingUsers", object{"decimals": 0}},
+	{"waitingGpus", object{"decimals": 0}}, {"waitingJobs", object{"decimals": 0}},
+	{"waitingUsers", object{"decimals": 0}},
 	{"freeWhileWaiting", object{"decimals": 0}},
 }
 
-// owner is a user as the queue names him, without the domain that a running job has: other dashboards do not know the name.
+// owner is a user as the queue names him, without the domain that a running job has: other dashboards do not know the
+// name.
 var owner = Override{"user", object{"links": []Link{}, "custom.width": 150}}
 
 // Classes of requests.
 var (
 	requestColors = colors(map[string]string{"1": blue, "2": green, "3-4": orange, "5-8": purple, ">8": vermilion})
-	memoryColors  = colors(map[string]string{"any": grey, "<48GB": blue, "48GB": purple, "80GB": orange, ">80GB": vermilion})
+	memoryColors  = colors(map[string]string{"any": grey, "<48GB": blue, "48GB": purple, "80GB": orange,
+		">80GB": vermilion})
 )

@@ -32,7 +32,8 @@ func evictions() Dashboard {
 						"with their 95 % interval, and the GPU hours of evicted runs (an upper bound of the loss " +
 						"where jobs checkpoint). Ambiguous ends are never counted as evictions.",
 					Query: ask("evictions", "summary").by("device").
-						of("runs", "evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "lostGpuHours", "lostPercent").
+						of("runs", "evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "lostGpuHours",
+							"lostPercent").
 						where(chosen).withoutTotals(),
 					View: table(),
 				},
@@ -42,7 +43,8 @@ func evictions() Dashboard {
 						"largest first.",
 					Query: ask("evictions", "summary").by("user").
 						of("evictions", "lostGpuHours", "lostPercent").where(chosen).withoutTotals(),
-					View: sortedBy(table(Override{"evictions", width(90)}, Override{"lostGpuHours", amountBar}, Override{"lostPercent", width(80)}), "Lost GPU hours"),
+					View: sortedBy(table(Override{"evictions", width(90)}, Override{"lostGpuHours", amountBar},
+						Override{"lostPercent", width(80)}), "Lost GPU hours"),
 				},
 				Panel{
 					Title: "Eviction rate by hour of the week", Width: 12, Height: 10,
@@ -57,7 +59,8 @@ func evictions() Dashboard {
 					Description: "Every eviction: when, where, whose job, how long it had run, its cause, and " +
 						"whose job took over.",
 					Query: ask("evictions", "events").where(chosen),
-					View:  list(hidden("gpus"), hidden("gpuIds"), hidden("category"), hidden("job"), hidden("gpuHours"), hidden("evidence")),
+					View: list(hidden("gpus"), hidden("gpuIds"), hidden("category"), hidden("job"), hidden("gpuHours"),
+						hidden("evidence")),
 				},
 			}},
 			{Title: "For specialists: outcomes, evidence and curves", Collapsed: true, Panels: []Panel{
@@ -65,7 +68,8 @@ func evictions() Dashboard {
 					Title: "Outcomes by device", Width: 24, Height: 10,
 					Description: "What became of the runs of backfill jobs that overlap the time range.",
 					Query: ask("evictions", "summary").by("device").
-						of("runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous", "gpuHours", "medianHoursToEviction").
+						of("runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous", "gpuHours",
+							"medianHoursToEviction").
 						where(chosen).withoutTotals(),
 					View: table(),
 				},
@@ -101,8 +105,10 @@ func evictions() Dashboard {
 // evictionFigures sum up the time range.
 func evictionFigures(chosen query.Filter) (panels []Panel) {
 	for _, f := range []struct{ title, description, metric string }{
-		{"Rate", "Evictions of backfill jobs per 100 backfill GPU hours. Without a job source it is a lower bound.", "ratePer100GpuHours"},
-		{"Lost", "GPU hours of evicted runs, of all backfill GPU hours: an upper bound where jobs checkpoint.", "lostPercent"},
+		{"Rate", "Evictions of backfill jobs per 100 backfill GPU hours. Without a job source it is a lower bound.",
+			"ratePer100GpuHours"},
+		{"Lost", "GPU hours of evicted runs, of all backfill GPU hours: an upper bound where jobs checkpoint.",
+			"lostPercent"},
 		{"Lost hours", "GPU hours of evicted runs: an upper bound where jobs checkpoint.", "lostGpuHours"},
 		{"Evictions", "Runs of backfill jobs that ended in an eviction.", "evictions"},
 		{"Evicted", "Evicted runs, of those that were evicted, completed, removed or put on hold.", "evictedPercent"},
@@ -110,7 +116,8 @@ func evictionFigures(chosen query.Filter) (panels []Panel) {
 	} {
 		panels = append(panels, Panel{
 			Title: f.title, Description: f.description, Width: 4, Height: 4,
-			Query: ask("evictions", "summary").by().of(f.metric).where(chosen), View: stat("/.*/", Override{"lostGpuHours", wholeHours}, Override{"ratePer100GpuHours", per100Hours}),
+			Query: ask("evictions", "summary").by().of(f.metric).where(chosen),
+			View:  stat("/.*/", Override{"lostGpuHours", wholeHours}, Override{"ratePer100GpuHours", per100Hours}),
 		})
 	}
 	return panels

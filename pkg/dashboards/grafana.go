@@ -78,8 +78,8 @@ type Transformation struct {
 	From    string
 }
 
-// Variable is a dashboard variable: the values of a dimension, under a filter that may name variables before it, or fixed
-// values.
+// Variable is a dashboard variable: the values of a dimension, under a filter that may name variables before it, or
+// fixed values.
 type Variable struct {
 	Name, Label, Description, Dimension string
 	Filter                              query.Filter
@@ -131,9 +131,10 @@ func (d Dashboard) model(annotations []object) object {
 	}
 }
 
-// input is filled in where a dashboard is imported: with the data source on whose page that happens. Provisioned, nobody
-// fills it in, and the variable falls back to the first data source.
-var input = object{"name": inputName, "label": "GPU Reports", "description": "", "type": "datasource", "pluginId": pluginID, "pluginName": "GPU Reports"}
+// input is filled in where a dashboard is imported: with the data source on whose page that happens. Provisioned,
+// nobody fills it in, and the variable falls back to the first data source.
+var input = object{"name": inputName, "label": "GPU Reports", "description": "", "type": "datasource",
+	"pluginId": pluginID, "pluginName": "GPU Reports"}
 
 const inputName = "DS_GPUREPORTS"
 
@@ -227,20 +228,23 @@ func (p Panel) targets() (all []target) {
 	return all
 }
 
-// Units that numbers have everywhere, and in tables, where they stand below each other and their headers tell what they are.
-// Grafana's hours would become days and weeks.
+// Units that numbers have everywhere, and in tables, where they stand below each other and their headers tell what they
+// are. Grafana's hours would become days and weeks.
 var (
 	plainHours = object{"unit": "suffix:h"}
 	oneDecimal = object{"unit": "none", "decimals": 1}
 	plainUnits = map[string]object{
-		"meanHours": plainHours, "medianHours": plainHours, "minHours": plainHours, "maxHours": plainHours, "sdHours": plainHours,
+		"meanHours": plainHours, "medianHours": plainHours, "minHours": plainHours, "maxHours": plainHours,
+		"sdHours":       plainHours,
 		"kmMedianHours": plainHours, "restrictedMeanHours": plainHours, "hours90": plainHours, "hours75": plainHours,
 		"hours50": plainHours, "medianWaitHours": plainHours, "p90WaitHours": plainHours, "meanWaitHours": plainHours,
-		"oldestHours": plainHours, "idleHours": plainHours, "medianHoursToEviction": plainHours, "hours": plainHours, "ranHours": plainHours,
+		"oldestHours": plainHours, "idleHours": plainHours, "medianHoursToEviction": plainHours, "hours": plainHours,
+		"ranHours": plainHours,
 	}
 	tableUnits = map[string]object{
 		"allocated": oneDecimal, "available": oneDecimal, "free": oneDecimal, "unclaimed": oneDecimal, "drained": oneDecimal,
-		"prevented": oneDecimal, "used": oneDecimal, "taken": oneDecimal, "backfillAllocated": oneDecimal, "gpuHours": oneDecimal,
+		"prevented": oneDecimal, "used": oneDecimal, "taken": oneDecimal, "backfillAllocated": oneDecimal,
+		"gpuHours":     oneDecimal,
 		"lostGpuHours": oneDecimal, "ratePer100GpuHours": oneDecimal, "waitingGpus": oneDecimal, "waitingJobs": oneDecimal,
 		"expansionFactor": oneDecimal, "heldGpuHours": oneDecimal, "idleGpuHours": oneDecimal,
 		"rateLow": oneDecimal, "rateHigh": oneDecimal,
@@ -306,12 +310,14 @@ func (o Override) model(d Dashboard) object {
 
 func (d Dashboard) annotations() ([]object, error) {
 	list := []object{{
-		"name": "Annotations & Alerts", "type": "dashboard", "builtIn": 1, "enable": true, "hide": true, "iconColor": "rgba(0, 211, 255, 1)",
+		"name": "Annotations & Alerts", "type": "dashboard", "builtIn": 1, "enable": true, "hide": true,
+		"iconColor":  "rgba(0, 211, 255, 1)",
 		"datasource": object{"type": "grafana", "uid": "-- Grafana --"},
 	}}
 	for _, a := range d.Annotations {
 		model := object{
-			"name": a.Name, "enable": !a.Hidden, "hide": false, "iconColor": a.Color, "datasource": source, "target": a.Query.current("Anno"),
+			"name": a.Name, "enable": !a.Hidden, "hide": false, "iconColor": a.Color, "datasource": source,
+			"target": a.Query.current("Anno"),
 		}
 		if len(a.Panels) > 0 {
 			var ids []int
@@ -343,7 +349,8 @@ func (d Dashboard) variables() []object {
 
 func (v Variable) model() object {
 	m := object{
-		"name": v.Name, "label": v.Label, "description": v.Description, "hide": 0, "includeAll": !v.Single, "multi": !v.Single, "skipUrlSync": false,
+		"name": v.Name, "label": v.Label, "description": v.Description, "hide": 0, "includeAll": !v.Single,
+		"multi": !v.Single, "skipUrlSync": false,
 		"current": object{"text": []string{"All"}, "value": []string{"$__all"}}, "options": []object{},
 	}
 	if v.Single {

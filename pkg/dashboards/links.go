@@ -18,12 +18,13 @@ const tag = "gpureports"
 
 // others is the menu that leads to the other dashboards.
 var others = object{
-	"type": "dashboards", "title": "GPU dashboards", "tags": []string{tag}, "asDropdown": true, "icon": "external link", "tooltip": "", "url": "",
+	"type": "dashboards", "title": "GPU dashboards", "tags": []string{tag}, "asDropdown": true, "icon": "external link",
+	"tooltip": "", "url": "",
 	"keepTime": true, "includeVars": true, "targetBlank": false,
 }
 
-// Link leads from a value to a dashboard, where a variable has that value; the other variables that both dashboards know keep
-// theirs. Panel, where it is named, is shown alone.
+// Link leads from a value to a dashboard, where a variable has that value; the other variables that both dashboards
+// know keep theirs. Panel, where it is named, is shown alone.
 type Link struct {
 	Title, UID, Panel string
 	Variable, Value   string // Value is one of Grafana's expressions
@@ -73,7 +74,10 @@ func (d Dashboard) linked(config object) object {
 
 // knows tells whether a variable of another dashboard can be handed on: one of the same name that takes as many values.
 func (d Dashboard) knows(v Variable) bool {
-	return slices.ContainsFunc(d.Variables, func(own Variable) bool { return own.Name == v.Name && (v.Single || !own.Single) })
+	return slices.ContainsFunc(d.Variables, func(own Variable) bool {
+		return own.Name == v.Name &&
+			(v.Single || !own.Single)
+	})
 }
 
 // ofSeries is the link of series, by one of their labels.

@@ -70,9 +70,10 @@ func machine() Dashboard {
 				},
 				{
 					Title: "GPU hours by user", Width: 12, Height: 9,
-					Description:     "GPU hours of each user on this machine, on all its slots.",
-					Query:           ask("userHours", "summary").by().where(chosen).withoutTotals(),
-					View:            table(Override{"gpuHours", amountBar}, Override{"percentOfTotal", width(90)}, hidden("userCount")),
+					Description: "GPU hours of each user on this machine, on all its slots.",
+					Query:       ask("userHours", "summary").by().where(chosen).withoutTotals(),
+					View: table(Override{"gpuHours", amountBar}, Override{"percentOfTotal", width(90)},
+						hidden("userCount")),
 					Transformations: heldOnly,
 				},
 			}},
@@ -89,7 +90,8 @@ func machine() Dashboard {
 					Description: "Every period in which a GPU of this machine waited for a backfill job, and how " +
 						"it ended.",
 					Query: ask("backfillAvailability", "periods").where(chosen),
-					View:  list(hidden("machine"), hidden("device"), hidden("category"), hidden("leftTruncated"), hidden("unknownStart")),
+					View: list(hidden("machine"), hidden("device"), hidden("category"), hidden("leftTruncated"),
+						hidden("unknownStart")),
 				},
 			}},
 		},

@@ -16,7 +16,8 @@ func poolOverview() Dashboard {
 		Variables: []Variable{
 			ownershipVariable, deviceVariable,
 			{
-				Name: "state", Label: "State", Description: "States of the GPUs in the list below; figures and charts do not depend on it",
+				Name: "state", Label: "State", Description: "States of the GPUs in the list below; figures and charts do not " +
+					"depend on it",
 				Values: []string{"Free", "Claimed", "Backfill", "Drained", "Prevented", "Other"},
 			},
 		},

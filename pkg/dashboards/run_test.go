@@ -58,16 +58,19 @@ func openSource(t *testing.T, dir string, now time.Time) *plugin.Datasource {
 	t.Helper()
 	settings, err := json.Marshal(map[string]any{"snapshotDir": dir, "jobs": "sqlite"})
 	require.NoError(t, err)
-	d := plugin.Open(backend.DataSourceInstanceSettings{UID: SourceUID, Type: pluginID, JSONData: settings}, func() time.Time { return now })
+	d := plugin.Open(backend.DataSourceInstanceSettings{UID: SourceUID, Type: pluginID, JSONData: settings},
+		func() time.Time { return now })
 	t.Cleanup(d.Dispose)
 	return d
 }
 
 // answer asks one query as Grafana does.
-func answer(t *testing.T, d *plugin.Datasource, text json.RawMessage, from, to time.Time, fromAlert bool) backend.DataResponse {
+func answer(t *testing.T, d *plugin.Datasource, text json.RawMessage, from, to time.Time,
+	fromAlert bool) backend.DataResponse {
 	t.Helper()
 	request := &backend.QueryDataRequest{Queries: []backend.DataQuery{{
-		RefID: "A", JSON: text, TimeRange: backend.TimeRange{From: from, To: to}, Interval: to.Sub(from)/500 + time.Second, MaxDataPoints: 500,
+		RefID: "A", JSON: text, TimeRange: backend.TimeRange{From: from, To: to}, Interval: to.Sub(from)/500 + time.Second,
+		MaxDataPoints: 500,
 	}}}
 	if fromAlert {
 		request.Headers = map[string]string{"FromAlert": "true"}
@@ -83,7 +86,8 @@ func offered(t *testing.T, d *plugin.Datasource, v Variable, from, to time.Time)
 	t.Helper()
 	filter, err := json.Marshal(filled(v.Filter, nil))
 	require.NoError(t, err)
-	parameters := url.Values{"filter": {string(filter)}, "from": {fmt.Sprint(from.UnixMilli())}, "to": {fmt.Sprint(to.UnixMilli())}}
+	parameters := url.Values{"filter": {string(filter)}, "from": {fmt.Sprint(from.UnixMilli())},
+		"to": {fmt.Sprint(to.UnixMilli())}}
 	var values []string
 	send := backend.CallResourceResponseSenderFunc(func(response *backend.CallResourceResponse) error {
 		require.Equal(t, 200, response.Status, "%s: %s", v.Name, response.Body)
@@ -178,7 +182,8 @@ func emptyPool(t *testing.T) string {
 func fits(p Panel, q Query, frames data.Frames, empty bool) error {
 	shape := q.view().Frame
 	want := map[string]data.FrameType{
-		query.FrameSeries: data.FrameTypeTimeSeriesMulti, query.FrameHeatMap: "heatmap-cells", query.FrameStateTimeline: data.FrameTypeTimeSeriesMulti,
+		query.FrameSeries: data.FrameTypeTimeSeriesMulti, query.FrameHeatMap: "heatmap-cells",
+		query.FrameStateTimeline: data.FrameTypeTimeSeriesMulti,
 	}[shape]
 	if empty && shape == query.FrameHeatMap {
 		want = "" // the panel takes cells without fields for an error
@@ -275,7 +280,9 @@ func (n names) after(all []Transformation) names {
 // requireOverrides checks that no override is for a field that nothing is called.
 func (n names) requireOverrides(t *testing.T) {
 	t.Helper()
-	rare := []string{"drain or maintenance", "fault", "user or rank preemption", "unknown", "blocked", "absent", "48GB", "any", ">8", "5-8", "3-4"} // need not occur in a small pool
+	// need not occur in a small pool
+	rare := []string{"drain or maintenance", "fault", "user or rank preemption", "unknown", "blocked", "absent", "48GB",
+		"any", ">8", "5-8", "3-4"}
 	for _, d := range All() {
 		for _, row := range d.Rows {
 			for _, p := range row.Panels {
@@ -285,7 +292,8 @@ func (n names) requireOverrides(t *testing.T) {
 				for _, o := range p.View.Overrides {
 					asked := regexp.MustCompile(` \((sum|count)\)$`).ReplaceAllString(o.Field, "") // an aggregation's name
 					byTransformation := strings.HasPrefix(o.Field, "\x00") || strings.Contains(string(made), strconv.Quote(asked))
-					require.True(t, known[o.Field] || byTransformation || slices.Contains(rare, o.Field), "%s: %s: no field is called %q", d.UID, p.Title, o.Field)
+					require.True(t, known[o.Field] || byTransformation || slices.Contains(rare, o.Field),
+						"%s: %s: no field is called %q", d.UID, p.Title, o.Field)
 				}
 			}
 		}
@@ -382,10 +390,12 @@ func TestEveryRuleIsAnswered(t *testing.T) {
 		for name, v := range values {
 			require.NotEmpty(t, v, "%s: $%s", r.Title, name)
 		}
-		require.NotEmpty(t, firing(t, r.Condition, values), "%s: no label set is in all of %v", r.Title, slices.Sorted(maps.Keys(values)))
+		require.NotEmpty(t, firing(t, r.Condition, values), "%s: no label set is in all of %v", r.Title,
+			slices.Sorted(maps.Keys(values)))
 	}
 	// no snapshot in the window, none at all
-	for _, nothing := range []*plugin.Datasource{openSource(t, dir, end.AddDate(-1, 0, 0)), openSource(t, emptyPool(t), end)} {
+	for _, nothing := range []*plugin.Datasource{openSource(t, dir, end.AddDate(-1, 0, 0)),
+		openSource(t, emptyPool(t), end)} {
 		for _, r := range Rules() {
 			for name, v := range results(t, nothing, r, end.AddDate(-1, 0, 0)) {
 				if r.Queries[0].View != "health" {
@@ -408,11 +418,15 @@ func TestRulesFire(t *testing.T) {
 		numbers map[string]float64
 		fires   bool
 	}{
-		"gpureports-underused":          {{map[string]float64{"A": 29}, true}, {map[string]float64{"A": 31}, false}},
-		"gpureports-vanished":           {{map[string]float64{"A": 8, "B": 300}, true}, {map[string]float64{"A": 0, "B": 300}, false}, {map[string]float64{"A": 4, "B": 300}, false}},
-		"gpureports-h200-free":          {{map[string]float64{"A": 1}, true}, {map[string]float64{"A": 0.9}, false}},
-		"gpureports-evictions":          {{map[string]float64{"A": 30, "B": 10, "C": 9}, true}, {map[string]float64{"A": 30, "B": 9, "C": 9}, false}, {map[string]float64{"A": 27, "B": 50, "C": 9}, false}},
-		"gpureports-supply":             {{map[string]float64{"A": 1, "B": 3, "C": 2, "D": 8}, true}, {map[string]float64{"A": 2, "B": 3, "C": 2, "D": 8}, false}, {map[string]float64{"A": 0, "B": 0, "C": 1, "D": 3}, false}},
+		"gpureports-underused": {{map[string]float64{"A": 29}, true}, {map[string]float64{"A": 31}, false}},
+		"gpureports-vanished": {{map[string]float64{"A": 8, "B": 300}, true},
+			{map[string]float64{"A": 0, "B": 300}, false}, {map[string]float64{"A": 4, "B": 300}, false}},
+		"gpureports-h200-free": {{map[string]float64{"A": 1}, true}, {map[string]float64{"A": 0.9}, false}},
+		"gpureports-evictions": {{map[string]float64{"A": 30, "B": 10, "C": 9}, true},
+			{map[string]float64{"A": 30, "B": 9, "C": 9}, false}, {map[string]float64{"A": 27, "B": 50, "C": 9}, false}},
+		"gpureports-supply": {{map[string]float64{"A": 1, "B": 3, "C": 2, "D": 8}, true},
+			{map[string]float64{"A": 2, "B": 3, "C": 2, "D": 8}, false},
+			{map[string]float64{"A": 0, "B": 0, "C": 1, "D": 3}, false}},
 		"gpureports-jobs-behind":        {{map[string]float64{"A": 7300}, true}, {map[string]float64{"A": 600}, false}},
 		"gpureports-free-while-waiting": {{map[string]float64{"A": 8}, true}, {map[string]float64{"A": 7.9}, false}},
 		"gpureports-idle":               {{map[string]float64{"A": 4}, true}, {map[string]float64{"A": 3}, false}},
@@ -424,7 +438,8 @@ func TestRulesFire(t *testing.T) {
 			for name, x := range example.numbers {
 				values[name] = map[string]plugintest.Value{"": {Points: []float64{x}}}
 			}
-			require.Equal(t, map[string]bool{"": example.fires}, firing(t, ruleOf(t, uid).Condition, values), "%s %v", uid, example.numbers)
+			require.Equal(t, map[string]bool{"": example.fires}, firing(t, ruleOf(t, uid).Condition, values), "%s %v", uid,
+				example.numbers)
 		}
 	}
 }

@@ -76,7 +76,8 @@ func supply() Dashboard {
 // longJobs asks what becomes of jobs that are longer than most GPUs are kept.
 func longJobs(chosen query.Filter) Query {
 	q := ask("backfillAvailability", "jobLength").by("device").
-		of("longestHours90", "longestHours75", "finishPercent", "gpuHoursPerJob", "bestCheckpointHours", "gpuHoursWithCheckpoints").
+		of("longestHours90", "longestHours75", "finishPercent", "gpuHoursPerJob", "bestCheckpointHours",
+			"gpuHoursWithCheckpoints").
 		where(chosen)
 	q.JobHours = []float64{12}
 	return q
@@ -112,7 +113,8 @@ func supplyFigures(chosen query.Filter) []Panel {
 	available.View, available.MaxDataPoints = stat("", Override{"available", object{"decimals": 0}}), finest
 	return []Panel{
 		available,
-		figure("In use", "Of the GPUs that backfill jobs could have over the time range, the share that they used.", "usedPercent"),
+		figure("In use", "Of the GPUs that backfill jobs could have over the time range, the share that they used.",
+			"usedPercent"),
 		figure("Half kept", "First hour at which the owners have taken back half of the GPUs, counted from when "+
 			"a GPU came to the backfill pool. None: fewer were ever taken back.", "hours50"),
 		figure("90 % kept", "First hour at which the owners have taken back 10 % of the GPUs.", "hours90"),
@@ -134,7 +136,8 @@ func vacancies(chosen query.Filter) []Panel {
 				"periods that ended in the time range; censored ones go on or were cut by a gap; the Kaplan–Meier " +
 				"figures use these too.",
 			Query: ask("backfillAvailability", "summary").by("device").
-				of("count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "gpuHours", "censored", "unknownStart", "kmMedianHours", "restrictedMeanHours").
+				of("count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "gpuHours", "censored", "unknownStart",
+					"kmMedianHours", "restrictedMeanHours").
 				where(chosen).withoutTotals(),
 			View: table(),
 		},
@@ -143,7 +146,8 @@ func vacancies(chosen query.Filter) []Panel {
 			Description: "The same for machines of researchers and CHTC (Priority) and for open capacity (Shared), " +
 				"with the hours that 90, 75 and 50 % of the GPUs can be kept.",
 			Query: ask("backfillAvailability", "summary").by("machineType").
-				of("count", "meanHours", "medianHours", "gpuHours", "available", "used", "taken", "usedPercent", "hours90", "hours75", "hours50").
+				of("count", "meanHours", "medianHours", "gpuHours", "available", "used", "taken", "usedPercent", "hours90",
+					"hours75", "hours50").
 				where(chosen),
 			View: metrics(),
 		},
@@ -161,7 +165,8 @@ func vacancies(chosen query.Filter) []Panel {
 			Query: ask("backfillAvailability", "transitions").by().of("count").where(chosen),
 			View:  transitionMatrix(),
 			Transformations: []Transformation{
-				{ID: "groupingToMatrix", Options: object{"columnField": "to", "rowField": "from", "valueField": "count", "emptyValue": "null"}},
+				{ID: "groupingToMatrix", Options: object{"columnField": "to", "rowField": "from", "valueField": "count",
+					"emptyValue": "null"}},
 			},
 		},
 	}

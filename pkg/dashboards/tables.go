@@ -8,7 +8,8 @@ func table(overrides ...Override) View {
 		Type:    "table",
 		Options: object{"showHeader": true, "cellHeight": "sm", "frameIndex": 0},
 		Defaults: object{"custom": object{
-			"align": "auto", "cellOptions": object{"type": "auto"}, "filterable": false, "inspect": false, "minWidth": 80, "wrapHeaderText": true,
+			"align": "auto", "cellOptions": object{"type": "auto"}, "filterable": false, "inspect": false, "minWidth": 80,
+			"wrapHeaderText": true,
 		}},
 		Overrides: slices.Concat(textColumns, overrides),
 	}
@@ -59,9 +60,12 @@ func list(overrides ...Override) View {
 }
 
 // stateColors are those of the state timeline.
-var stateColors = object{"custom.width": 105, "custom.cellOptions": object{"type": "color-background", "mode": "basic"}, "mappings": []object{{"type": "value", "options": object{
-	"Free": object{"color": freeColor}, "Claimed": object{"color": claimedColor}, "Backfill": object{"color": backfillColor},
-	"Drained": object{"color": drainedColor}, "Prevented": object{"color": preventedColor}, "Other": object{"color": grey},
+var stateColors = object{"custom.width": 105, "custom.cellOptions": object{"type": "color-background",
+	"mode": "basic"}, "mappings": []object{{"type": "value", "options": object{
+	"Free": object{"color": freeColor}, "Claimed": object{"color": claimedColor},
+	"Backfill": object{"color": backfillColor},
+	"Drained":  object{"color": drainedColor}, "Prevented": object{"color": preventedColor},
+	"Other": object{"color": grey},
 }}}}
 
 // minutes shows a time without seconds.
@@ -82,15 +86,16 @@ func searched(column object) object {
 	return column
 }
 
-// metrics is a table of metrics. Rows that add others up are set off, told by rowType; a table whose rows have links must not
-// have any, for such rows lead nowhere.
+// metrics is a table of metrics. Rows that add others up are set off, told by rowType; a table whose rows have links
+// must not have any, for such rows lead nowhere.
 func metrics(overrides ...Override) View {
 	return table(append([]Override{{"rowType", object{
 		"custom.cellOptions":  object{"type": "color-background", "mode": "basic", "applyToRow": true},
 		"custom.hideFrom.viz": true,
 		"color":               object{"mode": "thresholds"},
 		"thresholds":          levels("transparent"),
-		"mappings":            []object{{"type": "value", "options": object{"total": object{"color": "rgba(128, 128, 128, 0.24)"}}}},
+		"mappings": []object{{"type": "value",
+			"options": object{"total": object{"color": "rgba(128, 128, 128, 0.24)"}}}},
 	}}}, overrides...)...)
 }
 
@@ -115,20 +120,22 @@ func sortedBy(v View, column string) View {
 	return v
 }
 
-// lastPoints makes a table of series: a row each with its label, under the title, and its last point, under the name, the
-// largest first; what rounds to nothing is left out.
+// lastPoints makes a table of series: a row each with its label, under the title, and its last point, under the name,
+// the largest first; what rounds to nothing is left out.
 func lastPoints(label, title, name string) []Transformation {
 	return []Transformation{
-		{ID: "reduce", Options: object{"reducers": []string{"lastNotNull"}, "mode": "seriesToRows", "labelsToFields": true, "includeTimeField": false}},
+		{ID: "reduce", Options: object{"reducers": []string{"lastNotNull"}, "mode": "seriesToRows", "labelsToFields": true,
+			"includeTimeField": false}},
 		including("Last *", "greaterOrEqual", 0.5),
 		{ID: "filterFieldsByName", Options: object{"include": object{"names": []string{label, "Last *"}}}},
-		{ID: "organize", Options: object{"excludeByName": object{}, "indexByName": object{label: 0, "Last *": 1}, "renameByName": object{label: title, "Last *": name}}},
+		{ID: "organize", Options: object{"excludeByName": object{}, "indexByName": object{label: 0, "Last *": 1},
+			"renameByName": object{label: title, "Last *": name}}},
 		{ID: "sortBy", Options: object{"fields": object{}, "sort": []object{{"field": name, "desc": true}}}},
 	}
 }
 
-// byGroupThenUser shows a table of user hours as one of groups, each of which opens to its users. What is nested cannot be
-// summed too: groups have sums of copies.
+// byGroupThenUser shows a table of user hours as one of groups, each of which opens to its users. What is nested cannot
+// be summed too: groups have sums of copies.
 func byGroupThenUser(group string) (View, []Transformation) {
 	sum := object{"operation": "aggregate", "aggregations": []string{"sum"}}
 	view := table(

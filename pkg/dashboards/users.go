@@ -132,7 +132,8 @@ var sharesOfUsers = []Transformation{
 	calculated("Backfill %", "Share on backfill", "*", "100"),
 	{ID: "organize", Options: object{
 		"excludeByName": object{"On backfill": true, "Share on backfill": true},
-		"indexByName":   object{"User": 0, "GPU hours": 1, "% of total": 2, "Backfill %": 3, "Evictions per 100 GPU hours": 4},
+		"indexByName": object{"User": 0, "GPU hours": 1, "% of total": 2, "Backfill %": 3,
+			"Evictions per 100 GPU hours": 4},
 	}},
 }
 
@@ -144,7 +145,8 @@ func calculated(name, left, operator, right string) Transformation {
 	}
 	return Transformation{ID: "calculateField", Options: object{
 		"mode": "binary", "alias": name, "replaceFields": false,
-		"binary": object{"left": object{"matcher": object{"id": "byName", "options": left}}, "operator": operator, "right": operand},
+		"binary": object{"left": object{"matcher": object{"id": "byName", "options": left}}, "operator": operator,
+			"right": operand},
 	}}
 }
 

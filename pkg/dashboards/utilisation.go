@@ -80,7 +80,8 @@ func utilisation() Dashboard {
 					Description: "Runs of jobs that overlap the time range, with the GPU hours in it in which " +
 						"their GPUs computed nothing; the most first.",
 					Query: ask("utilization", "runs").where(chosen),
-					View:  sortedBy(list(slices.Concat(runColumns, []Override{hidden("idleSince"), hidden("job"), hidden("end")})...), "Idle"),
+					View: sortedBy(list(slices.Concat(runColumns, []Override{hidden("idleSince"), hidden("job"), hidden("end")})...),
+						"Idle"),
 				},
 			}},
 		},
@@ -95,12 +96,14 @@ var utilisationColumns = []Override{{"utilizationPercent", percentBar}}
 
 // runColumns are those of lists of runs.
 var runColumns = []Override{
-	hidden("gpuIds"), hidden("category"), {"idleHours", width(80)}, {"idleSince", minutes}, {"utilizationPercent", percentBar},
+	hidden("gpuIds"), hidden("category"), {"idleHours", width(80)}, {"idleSince", minutes},
+	{"utilizationPercent", percentBar},
 }
 
 func utilisationFigures(chosen query.Filter) (panels []Panel) {
 	for _, f := range []struct{ title, description, metric string }{
-		{"Busy", "The share of the held GPU hours in which GPUs computed, of those that HTCondor's reports tell of.", "utilizationPercent"},
+		{"Busy", "The share of the held GPU hours in which GPUs computed, of those that HTCondor's reports tell of.",
+			"utilizationPercent"},
 		{"Held", "GPU hours that jobs held.", "heldGpuHours"},
 		{"Idle", "GPU hours in idle stretches: at least half an hour without computing.", "idleGpuHours"},
 		{"Idle part", "Idle GPU hours, of those that reports tell of.", "idlePercent"},

@@ -7,7 +7,8 @@ const hour = 3600_000
 
 // lines draws series as lines.
 func lines(overrides ...Override) View {
-	return series(object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 0, "showPoints": "auto", "spanNulls": hour}, overrides)
+	return series(object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 0, "showPoints": "auto", "spanNulls": hour},
+		overrides)
 }
 
 // areas stacks series: their sum has a meaning.
@@ -77,7 +78,8 @@ func barGauge(thresholds object, overrides ...Override) View {
 	return View{
 		Type: "bargauge",
 		Options: object{
-			"displayMode": "basic", "orientation": "horizontal", "valueMode": "text", "namePlacement": "top", "showUnfilled": true, "sizing": "manual",
+			"displayMode": "basic", "orientation": "horizontal", "valueMode": "text", "namePlacement": "top",
+			"showUnfilled": true, "sizing": "manual",
 			"minVizHeight": 16, "minVizWidth": 8, "maxVizHeight": 28,
 			"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false},
 			"legend":        object{"showLegend": false, "displayMode": "list", "placement": "bottom", "calcs": []string{}},
@@ -87,13 +89,15 @@ func barGauge(thresholds object, overrides ...Override) View {
 	}
 }
 
-// stat shows a number, or the numbers whose readable names match the pattern: of series the last point, of a table the last row.
+// stat shows a number, or the numbers whose readable names match the pattern: of series the last point, of a table the
+// last row.
 func stat(pattern string, overrides ...Override) View {
 	return View{
 		Type: "stat",
 		Options: object{
-			"colorMode": "value", "graphMode": "none", "justifyMode": "auto", "orientation": "auto", "textMode": "value", "wideLayout": true,
-			"text": object{"valueSize": 32}, "showPercentChange": false, "percentChangeColorMode": "standard",
+			"colorMode": "value", "graphMode": "none", "justifyMode": "auto", "orientation": "auto", "textMode": "value",
+			"wideLayout": true,
+			"text":       object{"valueSize": 32}, "showPercentChange": false, "percentChangeColorMode": "standard",
 			"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": pattern, "values": false},
 		},
 		Defaults:  object{"color": object{"mode": "thresholds"}, "thresholds": levels("text")},
@@ -108,10 +112,11 @@ func stats(pattern string, overrides ...Override) View {
 	return v
 }
 
-// curves draws survival curves over the first two days: a frame with ascending hours, steps, and each curve's interval as a
-// band.
+// curves draws survival curves over the first two days: a frame with ascending hours, steps, and each curve's interval
+// as a band.
 func curves(overrides ...Override) View {
-	v := series(object{"drawStyle": "line", "lineInterpolation": "stepAfter", "lineWidth": 2, "fillOpacity": 0, "showPoints": "never", "spanNulls": false}, nil)
+	v := series(object{"drawStyle": "line", "lineInterpolation": "stepAfter", "lineWidth": 2, "fillOpacity": 0,
+		"showPoints": "never", "spanNulls": false}, nil)
 	v.Type = "trend"
 	v.Options["xField"] = "hours"
 	v.Options["legend"] = object{"showLegend": true, "displayMode": "list", "placement": "bottom", "calcs": []string{}}
@@ -133,7 +138,8 @@ func week(color string) View {
 			"calculate": false, "cellGap": 1, "showValue": "never", "legend": object{"show": true},
 			"tooltip": object{"mode": "single", "yHistogram": false, "showColorScale": true},
 			"color": object{
-				"mode": "opacity", "fill": color, "scale": "linear", "exponent": 0.5, "scheme": "Blues", "steps": 64, "reverse": false, "min": 0,
+				"mode": "opacity", "fill": color, "scale": "linear", "exponent": 0.5, "scheme": "Blues", "steps": 64,
+				"reverse": false, "min": 0,
 			},
 			"yAxis":        object{"axisPlacement": "left", "reverse": true},
 			"filterValues": object{},
@@ -157,9 +163,11 @@ func stateTimeline() View {
 		Type: "state-timeline",
 		Options: object{
 			"mergeValues": true, "showValue": "never", "alignValue": "left", "rowHeight": 0.85, "perPage": 0,
-			"legend": object{"showLegend": true, "displayMode": "list", "placement": "bottom"}, "tooltip": object{"mode": "single", "sort": "none"},
+			"legend":  object{"showLegend": true, "displayMode": "list", "placement": "bottom"},
+			"tooltip": object{"mode": "single", "sort": "none"},
 		},
-		Defaults: object{"custom": object{"lineWidth": 0, "fillOpacity": 85, "spanNulls": false, "insertNulls": false}, "color": object{"mode": "palette-classic"}},
+		Defaults: object{"custom": object{"lineWidth": 0, "fillOpacity": 85, "spanNulls": false, "insertNulls": false},
+			"color": object{"mode": "palette-classic"}},
 	}
 }
 

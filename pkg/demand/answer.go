@@ -1,5 +1,5 @@
-// Package demand answers who waits for GPUs, how long and for what, and what stood free meanwhile: queries of kind demand
-// (methodology section 14).
+// Package demand answers who waits for GPUs, how long and for what, and what stood free meanwhile: queries of kind
+// demand (methodology section 14).
 package demand
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Answer answers a query. Without a job source (nil), and when it does not answer, polls and snapshots alone tell, and waits
-// between two polls are not seen. Errors: pool.BadQuery, pool.SourceError when nothing can be read, ctx's.
+// Answer answers a query. Without a job source (nil), and when it does not answer, polls and snapshots alone tell, and
+// waits between two polls are not seen. Errors: pool.BadQuery, pool.SourceError when nothing can be read, ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
 	near, err := s.Timeline.Load(ctx, p.Window.From, p.Window.To)
 	if err != nil {
@@ -37,7 +37,8 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	}
 	about.Notices(rows.Notices)
 	if rows.Files == 0 {
-		about.Warn("no file job_pressure_YYYY-MM.db in the snapshot directory: who waits is not known. Collect it with `gpureports collect --jobs`")
+		about.Warn("no file job_pressure_YYYY-MM.db in the snapshot directory: who waits is not known. Collect it with " +
+			"`gpureports collect --jobs`")
 		return about.Finish(nil), nil
 	}
 	polls := NewPolls(rows.Days)
@@ -49,7 +50,8 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	if err != nil {
 		return nil, err
 	}
-	a := answer{plan: p, about: about, polls: polls, names: rows.Names, texts: rows.Names.Texts(), all: waits, slices: times.Begin}
+	a := answer{plan: p, about: about, polls: polls, names: rows.Names, texts: rows.Names.Texts(), all: waits,
+		slices: times.Begin}
 	a.choose()
 	if p.View == "waiting" || slices.Contains(p.Metrics, freeWhileWaiting) {
 		if a.free, err = loadFree(ctx, s.Timeline, p, polls); err != nil {
@@ -109,7 +111,8 @@ func polledPoints(rows *pressure.View) map[timeline.Symbol]bool {
 }
 
 // allWaits makes the waits that a window needs, of rows, runs and ads.
-func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *pressure.View, polls *Polls, about *frames.About) ([]Wait, error) {
+func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *pressure.View, polls *Polls,
+	about *frames.About) ([]Wait, error) {
 	source := s.Ads
 	o, err := s.Runs.Look(ctx, p.Window, p.Env.Lists)
 	if err != nil {
@@ -122,11 +125,14 @@ func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *pressu
 	if source != nil {
 		var notices []string
 		var failure error
-		if ads, notices, failure, err = o.Ask(ctx, source, runs.Question{Window: p.Window, Wanted: choose, Unseen: pool.Window{From: p.Window.From - runs.Reach, To: p.Window.To + pool.Day}}); err != nil {
+		if ads, notices, failure, err = o.Ask(ctx, source,
+			runs.Question{Window: p.Window, Wanted: choose, Unseen: pool.Window{From: p.Window.From - runs.Reach,
+				To: p.Window.To + pool.Day}}); err != nil {
 			return nil, err
 		}
 		if failure != nil {
-			about.Warn("job ads could not be read, only polls and snapshots tell: waits between two polls are not seen. %v", failure)
+			about.Warn("job ads could not be read, only polls and snapshots tell: waits between two polls are not seen. %v",
+				failure)
 		}
 		for _, n := range notices {
 			about.Warn("%s", n)

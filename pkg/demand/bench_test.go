@@ -15,7 +15,8 @@ import (
 // A month of 200,000 rows, polled every half hour, thousands of jobs waiting at a time.
 func monthOfRows() *pressure.View {
 	const n, days, first = 200_000, 30, 1_759_276_800
-	v := &pressure.View{Names: timeline.NewNames(), Requests: []pressure.Request{{GPUs: 1}, {GPUs: 1, GPUMemory: 40000}, {GPUs: 2}, {GPUs: 4, GPUMemory: 80000}, {GPUs: 8}}}
+	v := &pressure.View{Names: timeline.NewNames(), Requests: []pressure.Request{{GPUs: 1}, {GPUs: 1, GPUMemory: 40000},
+		{GPUs: 2}, {GPUs: 4, GPUMemory: 80000}, {GPUs: 8}}}
 	for d := range days {
 		day := &pressure.Day{Date: int32(first/86400 + d)}
 		for poll := range 48 {
@@ -23,7 +24,8 @@ func monthOfRows() *pressure.View {
 		}
 		for i := range n / days {
 			at := uint32(first + d*86400 + i*48/(n/days)*1800)
-			r := pressure.Row{Job: v.Names.Job(fmt.Sprintf("ap1#%d.%d#%d", 1000+i/10, i%10, first+d)), Owner: timeline.Symbol(i % 200), Request: uint32(i % 5), QDate: at - 600, First: at}
+			r := pressure.Row{Job: v.Names.Job(fmt.Sprintf("ap1#%d.%d#%d", 1000+i/10, i%10, first+d)),
+				Owner: timeline.Symbol(i % 200), Request: uint32(i % 5), QDate: at - 600, First: at}
 			r.Last = min(r.First+uint32(i%40)*1800, first+days*86400-1800)
 			day.Rows, day.Last = append(day.Rows, r), max(day.Last, r.Last)
 		}

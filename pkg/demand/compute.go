@@ -73,7 +73,8 @@ func (m *measures) add(w *Wait, window pool.Window, newest pool.Micros) {
 	case w.Outcome == Left && inside:
 		m.left++
 	}
-	m.items = append(m.items, survival.Item{Entry: max(w.Known, window.From) - w.Begin, Exit: min(w.End, window.To) - w.Begin, Fate: fate})
+	m.items = append(m.items, survival.Item{Entry: max(w.Known, window.From) - w.Begin,
+		Exit: min(w.End, window.To) - w.Begin, Fate: fate})
 	if w.sees(newest) {
 		m.oldest = max(m.oldest, newest-w.Begin+1) // 0: none waits
 	}
@@ -170,7 +171,10 @@ func memoryClass(mib float64) string {
 // users adds, to a level, each of a group's users while a job of theirs waits.
 func addUsers(l *level, all []*Wait) {
 	byUser := slices.Clone(all)
-	slices.SortStableFunc(byUser, func(a, b *Wait) int { return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Counted, b.Counted)) })
+	slices.SortStableFunc(byUser, func(a, b *Wait) int {
+		return cmp.Or(cmp.Compare(a.Owner, b.Owner),
+			cmp.Compare(a.Counted, b.Counted))
+	})
 	for i := 0; i < len(byUser); {
 		user, from, to := byUser[i].Owner, byUser[i].Counted, byUser[i].End
 		for i++; i < len(byUser) && byUser[i].Owner == user && byUser[i].Counted <= to; i++ {
@@ -180,7 +184,8 @@ func addUsers(l *level, all []*Wait) {
 	}
 }
 
-// takenUntil returns a clock's measure of the time in which it is known how many free GPUs waiting jobs could have taken.
+// takenUntil returns a clock's measure of the time in which it is known how many free GPUs waiting jobs could have
+// taken.
 func takenUntil(all []Taken) func(pool.Micros) pool.Micros {
 	before := make([]pool.Micros, len(all)+1)
 	for i, t := range all {

@@ -15,7 +15,8 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// unknownMemory is the size of GPUs of unknown memory: below all others, so that they serve only jobs that ask for none.
+// unknownMemory is the size of GPUs of unknown memory: below all others, so that they serve only jobs that ask for
+// none.
 const unknownMemory = -1
 
 // Free counts the GPUs that are free in each slice (methodology section 5), by the size of their memory.
@@ -112,8 +113,8 @@ func rowOf(s *timeline.SharedSide) *timeline.Row {
 	return s.Day.Row(s.Row)
 }
 
-// isFree reports whether a GPU with these rows of a slice is free: Unclaimed on primary (without a row there: on backfill), no
-// job on either side, and jobs are not prevented.
+// isFree reports whether a GPU with these rows of a slice is free: Unclaimed on primary (without a row there: on
+// backfill), no job on either side, and jobs are not prevented.
 func isFree(primary, backfill *timeline.Row) bool {
 	if primary.State == pool.Claimed || backfill.State == pool.Claimed {
 		return false
@@ -173,9 +174,10 @@ type queue struct {
 	n      int      // how many do
 }
 
-// TakeFree lets the waiting jobs take free GPUs at each of the polls that a window touches: those that ask for most memory first,
-// then those that ask for most GPUs, then by GlobalJobId. Polls without a slice are left out.
-func TakeFree(ctx context.Context, p *Polls, f *Free, waits []Wait, names *timeline.Names, w pool.Window) ([]Taken, error) {
+// TakeFree lets the waiting jobs take free GPUs at each of the polls that a window touches: those that ask for most
+// memory first, then those that ask for most GPUs, then by GlobalJobId. Polls without a slice are left out.
+func TakeFree(ctx context.Context, p *Polls, f *Free, waits []Wait, names *timeline.Names, w pool.Window) ([]Taken,
+	error) {
 	first, last := max(0, p.upTo(w.From)), p.upTo(w.To)
 	queues, places := queuesOf(waits, names)
 	var moves []move
@@ -239,7 +241,10 @@ func queuesOf(waits []Wait, names *timeline.Names) ([]queue, []place) {
 		}
 		queues[n].waits = append(queues[n].waits, int32(i))
 	}
-	slices.SortFunc(queues, func(a, b queue) int { return cmp.Or(cmp.Compare(b.memory, a.memory), cmp.Compare(b.gpus, a.gpus)) })
+	slices.SortFunc(queues, func(a, b queue) int {
+		return cmp.Or(cmp.Compare(b.memory, a.memory),
+			cmp.Compare(b.gpus, a.gpus))
+	})
 	places := make([]place, len(waits))
 	jobs := make([]string, len(waits))
 	for i := range waits {

@@ -20,7 +20,8 @@ const poolC = "pool-c"
 
 var (
 	summaryMetrics = []string{
-		"waits", "started", "left", "medianWaitHours", "p90WaitHours", "meanWaitHours", "expansionFactor", "waitingJobs", "waitingGpus", "waitingUsers", "oldestHours",
+		"waits", "started", "left", "medianWaitHours", "p90WaitHours", "meanWaitHours", "expansionFactor", "waitingJobs",
+		"waitingGpus", "waitingUsers", "oldestHours",
 		"freeWhileWaiting",
 	}
 	seriesMetrics = []string{"waitingGpus", "waitingJobs", "waitingUsers", "started", "freeWhileWaiting"}
@@ -85,7 +86,8 @@ func (q *asked) same(want, got any, format string, values ...any) {
 
 func (q *asked) checkSummaries(e *expectedDemand) {
 	for grouping, groups := range map[string]map[string]map[string]any{
-		"": {"": e.All}, "user": e.ByUser, "project": e.ByProject, "schedd": e.BySchedd, "gpus": e.ByGpus, "gpuMemory": e.ByGpuMemory,
+		"": {"": e.All}, "user": e.ByUser, "project": e.ByProject, "schedd": e.BySchedd, "gpus": e.ByGpus,
+		"gpuMemory": e.ByGpuMemory,
 	} {
 		by := "[]"
 		if grouping != "" {
@@ -179,7 +181,8 @@ func TestFilters(t *testing.T) {
 	golden.Expected(t, poolC, &expected)
 	s := open(t, golden.Pool(t, poolC), expected.Timezone)
 	q := asked{t, s, nil, golden.Window(t, "2025-09-29T05:00:00Z", "2025-10-01T05:00:00Z")}
-	for grouping, field := range map[string]string{"user": "users", "project": "projects", "schedd": "schedds", "gpus": "gpus", "gpuMemory": "gpuMemory"} {
+	for grouping, field := range map[string]string{"user": "users", "project": "projects", "schedd": "schedds",
+		"gpus": "gpus", "gpuMemory": "gpuMemory"} {
 		groups := map[string]map[string]any{}
 		for _, row := range q.rows(`{"queryType": "demand", "view": "summary", "groupBy": [%q], "totals": false}`, grouping) {
 			if row[grouping] != "" {
@@ -188,7 +191,8 @@ func TestFilters(t *testing.T) {
 		}
 		require.NotEmpty(t, groups)
 		for _, group := range slices.Sorted(maps.Keys(groups)) {
-			rows := q.rows(`{"queryType": "demand", "view": "summary", "groupBy": [%q], "totals": false, "filter": {%q: [%q]}}`, grouping, field, group)
+			rows := q.rows(`{"queryType": "demand", "view": "summary", "groupBy": [%q], "totals": false, "filter": {%q: [%q]}}`,
+				grouping, field, group)
 			found := 0
 			for _, row := range rows {
 				if row[grouping] == group {

@@ -11,9 +11,10 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// wantedJobs are the jobs whose runs matter to a window: those that were idle, and with job ads those of polled access points
-// that no poll saw and that may have begun in the window.
-func wantedJobs(o *runs.Observed, queued [][]*pressure.Row, rows *pressure.View, w pool.Window, withAds bool) map[timeline.Job]bool {
+// wantedJobs are the jobs whose runs matter to a window: those that were idle, and with job ads those of polled access
+// points that no poll saw and that may have begun in the window.
+func wantedJobs(o *runs.Observed, queued [][]*pressure.Row, rows *pressure.View, w pool.Window,
+	withAds bool) map[timeline.Job]bool {
 	wanted := map[timeline.Job]bool{}
 	if withAds {
 		points := polledPoints(rows)
@@ -21,7 +22,8 @@ func wantedJobs(o *runs.Observed, queued [][]*pressure.Row, rows *pressure.View,
 		for m := range o.Machines {
 			for i := range o.Machines[m].Runs {
 				r := &o.Machines[m].Runs[i]
-				if first := o.View.Times[r.First]; !r.Job.IsNone() && points[r.Job.Schedd] && (began[r.Job] == 0 || first < began[r.Job]) {
+				if first := o.View.Times[r.First]; !r.Job.IsNone() && points[r.Job.Schedd] &&
+					(began[r.Job] == 0 || first < began[r.Job]) {
 					began[r.Job] = first
 				}
 			}
@@ -52,8 +54,10 @@ type jobRuns struct {
 	ads  []jobs.Ad
 }
 
-// runsByJob gathers the runs that were asked for, and those that only ads tell of. order holds their jobs in the order of machines.
-func runsByJob(o *runs.Observed, x *runs.Explanations, ads *runs.Ads) (known map[timeline.Job]*jobRuns, order []timeline.Job) {
+// runsByJob gathers the runs that were asked for, and those that only ads tell of. order holds their jobs in the order
+// of machines.
+func runsByJob(o *runs.Observed, x *runs.Explanations, ads *runs.Ads) (known map[timeline.Job]*jobRuns,
+	order []timeline.Job) {
 	known = map[timeline.Job]*jobRuns{}
 	add := func(e *runs.Explained, list func() []jobs.Ad) {
 		if e.Job.IsNone() {
@@ -104,8 +108,10 @@ func runOf(o *runs.Observed, e *runs.Explained) Run {
 
 func middle(a, b pool.Micros) pool.Micros { return a + (b-a)/2 }
 
-// adOnly makes the waits of jobs of polled access points that began between two polls: their ads tell when they were queued.
-func adOnly(ads *runs.Ads, known map[timeline.Job]*jobRuns, order []timeline.Job, p *Polls, rows *pressure.View) []Wait {
+// adOnly makes the waits of jobs of polled access points that began between two polls: their ads tell when they were
+// queued.
+func adOnly(ads *runs.Ads, known map[timeline.Job]*jobRuns, order []timeline.Job, p *Polls,
+	rows *pressure.View) []Wait {
 	points := polledPoints(rows)
 	missed := map[timeline.Job]bool{}
 	for job, of := range known {
@@ -122,9 +128,11 @@ func adOnly(ads *runs.Ads, known map[timeline.Job]*jobRuns, order []timeline.Job
 		of := known[job]
 		ad := &of.ads[len(of.ads)-1]
 		w := Wait{
-			Job: job, Schedd: job.Schedd, Owner: rows.Names.Symbol(ownerOf(ad)), Project: rows.Names.Symbol(pool.ProjectList(ad.ChtcProjects)),
-			Request: pressure.Request{GPUs: max(1, ad.RequestGPUs), CPUs: ad.RequestCPUs, Memory: ad.RequestMemory, GPUMemory: max(0, ad.RequestGPUMemory)},
-			Begin:   queuedAt(of.ads, job), First: 1, Last: 0,
+			Job: job, Schedd: job.Schedd, Owner: rows.Names.Symbol(ownerOf(ad)),
+			Project: rows.Names.Symbol(pool.ProjectList(ad.ChtcProjects)),
+			Request: pressure.Request{GPUs: max(1, ad.RequestGPUs), CPUs: ad.RequestCPUs, Memory: ad.RequestMemory,
+				GPUMemory: max(0, ad.RequestGPUMemory)},
+			Begin: queuedAt(of.ads, job), First: 1, Last: 0,
 		}
 		w.started(&of.runs[0])
 		if start := firstStart(ads, of.ads); start != 0 && start < w.End-runs.Tolerance {

@@ -16,7 +16,8 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// The oracle takes methodology section 14 sentence by sentence, in minutes, with plain loops over all rows, polls and runs.
+// The oracle takes methodology section 14 sentence by sentence, in minutes, with plain loops over all rows, polls and
+// runs.
 
 // sight is a row as the oracle knows it; times are minutes.
 type sight struct{ job, first, last, queued int }
@@ -173,9 +174,11 @@ func (n *naive) endWait(w *wait, run *held, runs []held) {
 	for i := len(runs) - 1; i >= 0 && run == nil; i-- {
 		first := true // of the runs in the interval
 		for k := range i {
-			first = first && !(runs[k].start > w.first && float64(runs[k].start) > float64(w.last)-c && float64(runs[k].start) <= float64(w.last)+3*c)
+			first = first && !(runs[k].start > w.first && float64(runs[k].start) > float64(w.last)-c &&
+				float64(runs[k].start) <= float64(w.last)+3*c)
 		}
-		if first && runs[i].start > w.first && float64(runs[i].start) > float64(w.last)-c && float64(runs[i].start) <= float64(w.last)+3*c {
+		if first && runs[i].start > w.first && float64(runs[i].start) > float64(w.last)-c &&
+			float64(runs[i].start) <= float64(w.last)+3*c {
 			run = &runs[i]
 		}
 	}
@@ -240,7 +243,8 @@ func (d *drawn) view() (*pressure.View, *timeline.Names) {
 	names := timeline.NewNames()
 	days := map[int32]*pressure.Day{}
 	for _, r := range d.rows {
-		row := pressure.Row{Job: names.Job(jobText(r.job)), First: uint32(r.first * 60), Last: uint32(r.last * 60), QDate: uint32(r.queued * 60), Request: uint32(r.job)}
+		row := pressure.Row{Job: names.Job(jobText(r.job)), First: uint32(r.first * 60), Last: uint32(r.last * 60),
+			QDate: uint32(r.queued * 60), Request: uint32(r.job)}
 		date := pool.DayOf(micros(row.First))
 		if days[date] == nil {
 			days[date] = &pressure.Day{Date: date}
@@ -270,7 +274,8 @@ func (d *drawn) known(names *timeline.Names) map[timeline.Job][]Run {
 	known := map[timeline.Job][]Run{}
 	for job, runs := range d.runs {
 		for _, r := range runs {
-			known[names.Job(jobText(job))] = append(known[names.Job(jobText(job))], Run{Start: pool.Micros(r.start) * pool.Minute, End: pool.Micros(r.end) * pool.Minute, Whole: r.whole})
+			known[names.Job(jobText(job))] = append(known[names.Job(jobText(job))],
+				Run{Start: pool.Micros(r.start) * pool.Minute, End: pool.Micros(r.end) * pool.Minute, Whole: r.whole})
 		}
 	}
 	return known
@@ -307,7 +312,8 @@ func TestWaitsAreThoseOfTheOracle(t *testing.T) {
 			}
 			var got []wait
 			for _, w := range waitsOf(p, rows, known[rows[0].Job], v.Requests, false) {
-				got = append(got, wait{minutes(w.Begin), minutes(w.End), minutes(w.First), minutes(w.Last), minutes(w.Counted), w.Attempts,
+				got = append(got, wait{minutes(w.Begin), minutes(w.End), minutes(w.First), minutes(w.Last), minutes(w.Counted),
+					w.Attempts,
 					[]string{"waiting", "started", "left", "unknown"}[w.Outcome], minutes(w.Ran)})
 			}
 			require.Equal(t, n.waits(job, d.runs[job]), got, "%v %v", d.rows, d.runs[job])
@@ -390,9 +396,11 @@ func TestTakingIsThatOfTheOracle(t *testing.T) {
 		}
 		var waits []Wait
 		for i := range rapid.IntRange(0, 12).Draw(t, "jobs") {
-			waits = append(waits, Wait{Job: names.Job(fmt.Sprintf("ap#%d.%d#1", rapid.IntRange(1, 200).Draw(t, "cluster"), i)), First: 1, Last: 1, Request: pressure.Request{
-				GPUs: rapid.SampledFrom([]float64{1, 1, 2, 3, 8}).Draw(t, "gpus"), GPUMemory: rapid.SampledFrom([]float64{0, 0, 1, 20000, 40001, 80000, 90000}).Draw(t, "memory"),
-			}})
+			waits = append(waits, Wait{Job: names.Job(fmt.Sprintf("ap#%d.%d#1", rapid.IntRange(1, 200).Draw(t, "cluster"), i)),
+				First: 1, Last: 1, Request: pressure.Request{
+					GPUs:      rapid.SampledFrom([]float64{1, 1, 2, 3, 8}).Draw(t, "gpus"),
+					GPUMemory: rapid.SampledFrom([]float64{0, 0, 1, 20000, 40001, 80000, 90000}).Draw(t, "memory"),
+				}})
 		}
 		queues, places := queuesOf(waits, names)
 		for i := range waits {

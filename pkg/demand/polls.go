@@ -71,8 +71,8 @@ func (p *Polls) findCadences() {
 	}
 }
 
-// spanned reports whether one row goes from a poll to the next one, so that it saw the job at both: polls between them then
-// found nothing to write, and the time is known.
+// spanned reports whether one row goes from a poll to the next one, so that it saw the job at both: polls between them
+// then found nothing to write, and the time is known.
 func spanned(days []*pressure.Day, before, next pool.Micros) bool {
 	for _, d := range days {
 		if pool.Micros(d.Date)*pool.Day > before || micros(d.Last) < next {

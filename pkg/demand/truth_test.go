@@ -16,10 +16,11 @@ import (
 	"github.com/chtc/gpureports/pkg/survival"
 )
 
-// What is told of the queues of a made-up pool against what really happened there, with epoch ads and by snapshots alone: the
-// outcomes of waits that a poll saw, starts that never were, and the median.
+// What is told of the queues of a made-up pool against what really happened there, with epoch ads and by snapshots
+// alone: the outcomes of waits that a poll saw, starts that never were, and the median.
 func TestAgainstTheTruth(t *testing.T) {
-	for name, of := range map[string]func() samplepool.Options{"right clocks": samplepool.RightClocks, "hard": samplepool.Hard} {
+	for name, of := range map[string]func() samplepool.Options{"right clocks": samplepool.RightClocks,
+		"hard": samplepool.Hard} {
 		for _, withAds := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, ads %v", name, withAds), func(t *testing.T) {
 				o := of()

@@ -43,7 +43,8 @@ func (w *Wait) AdOnly() bool { return w.Last < w.First }
 // sees reports whether the wait is one at a poll.
 func (w *Wait) sees(poll pool.Micros) bool { return w.First <= poll && poll <= w.Last }
 
-// Run is a run of a job on either side. A start or end that no ad tells is the middle of the snapshots between which it lies.
+// Run is a run of a job on either side. A start or end that no ad tells is the middle of the snapshots between which it
+// lies.
 type Run struct {
 	Start, End pool.Micros
 	Whole      bool // its end is known: it neither goes on nor was lost
@@ -61,14 +62,16 @@ type stretch struct {
 	started     *Run // the run that cut the row here
 }
 
-// waitsOf makes the waits of one job, of its rows and its runs, both in the order of time. withAds tells that there are job
-// ads: then short waits are known as well, and a first wait is under observation from its beginning.
+// waitsOf makes the waits of one job, of its rows and its runs, both in the order of time. withAds tells that there are
+// job ads: then short waits are known as well, and a first wait is under observation from its beginning.
 func waitsOf(p *Polls, rows []*pressure.Row, runs []Run, requests []pressure.Request, withAds bool) []Wait {
 	waits := make([]Wait, 0, len(rows))
 	for i, s := range join(p, split(p, rows, runs), runs) {
 		r := s.row
-		w := Wait{Job: r.Job, Owner: r.Owner, Project: r.Project, Schedd: r.Schedd, Request: requests[r.Request], First: s.first, Last: s.last, Known: s.first}
-		w.Attempts, _ = slices.BinarySearchFunc(runs, s.first, func(run Run, t pool.Micros) int { return cmp.Compare(run.Start, t) })
+		w := Wait{Job: r.Job, Owner: r.Owner, Project: r.Project, Schedd: r.Schedd, Request: requests[r.Request],
+			First: s.first, Last: s.last, Known: s.first}
+		w.Attempts, _ = slices.BinarySearchFunc(runs, s.first,
+			func(run Run, t pool.Micros) int { return cmp.Compare(run.Start, t) })
 		switch goesOn := i > 0 && waits[i-1].Outcome == Unknown && !between(runs, waits[i-1].Last, s.first); {
 		case goesOn:
 			w.Begin, w.Counted = waits[i-1].Begin, s.first
@@ -123,8 +126,8 @@ func between(runs []Run, last, first pool.Micros) bool {
 	return slices.ContainsFunc(runs, func(r Run) bool { return r.End > last && r.Start < first })
 }
 
-// beginOf is when a wait began that is not the job's first: at the end of the run before it, if that lies between the poll
-// before the first one that saw the job idle and this one.
+// beginOf is when a wait began that is not the job's first: at the end of the run before it, if that lies between the
+// poll before the first one that saw the job idle and this one.
 func beginOf(p *Polls, first pool.Micros, before []Run) pool.Micros {
 	var end pool.Micros
 	for _, r := range before {

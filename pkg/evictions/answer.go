@@ -20,8 +20,8 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Answer answers a query. Without a job source (nil), and when it does not answer, snapshots alone tell, and a notice says
-// what that means. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
+// Answer answers a query. Without a job source (nil), and when it does not answer, snapshots alone tell, and a notice
+// says what that means. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
 	near, err := s.Timeline.Load(ctx, p.Window.From, p.Window.To)
 	if err != nil {
@@ -52,15 +52,21 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 		blind = tellLinks(all, p.Now, about)
 	}
 	chosen := runs.Choose(filterOf(&p.Select), o.View)
-	all = slices.DeleteFunc(all, func(r Run) bool { return !chosen.Place(r.Place) || !chosen.User(r.User) || !chosen.Project(r.Project) })
+	all = slices.DeleteFunc(all, func(r Run) bool {
+		return !chosen.Place(r.Place) || !chosen.User(r.User) ||
+			!chosen.Project(r.Project)
+	})
 	tellOddities(all, about)
-	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), runs: all, blind: blind, slices: times.Begin}
+	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), runs: all, blind: blind,
+		slices: times.Begin}
 	return a.frames(ctx)
 }
 
 // blindness is what it means that completions cannot be seen.
-const blindness = "evictedPercent, medianHoursToEviction and survival have no value; ratePer100GpuHours and lostGpuHours can be wrong in " +
-	"both directions: a completion that an owner's job follows within one cadence counts as an eviction, a run between two snapshots not at all " +
+const blindness = "evictedPercent, medianHoursToEviction and survival have no value; ratePer100GpuHours and " +
+	"lostGpuHours can be wrong in " +
+	"both directions: a completion that an owner's job follows within one cadence counts as an eviction, a run between " +
+	"two snapshots not at all " +
 	"(measured rates: 0.9 to 1.8 times the true one)"
 
 // inReach reports whether a run on backfill may overlap the window.
@@ -70,7 +76,8 @@ func inReach(o *runs.Observed, w pool.Window) runs.Wanted {
 }
 
 // askAds looks up the ads; blind tells that there are none to be had, so that completions cannot be seen.
-func askAds(ctx context.Context, o *runs.Observed, source jobs.Source, q runs.Question, about *frames.About) (*runs.Ads, bool, error) {
+func askAds(ctx context.Context, o *runs.Observed, source jobs.Source, q runs.Question,
+	about *frames.About) (*runs.Ads, bool, error) {
 	const meaning = "completions cannot be seen: " + blindness
 	if source == nil {
 		about.Info("no job source is set up, only snapshots tell: %s", meaning)
@@ -99,7 +106,8 @@ func tellLinks(all []Run, now pool.Micros, about *frames.About) (blind bool) {
 		about.Info("job ads: %d of %d runs that ended more than 30 min ago are linked", linked, counted)
 	case rate < 50:
 		about.Stat("Link rate", "percent", rate)
-		about.Warn("job ads: only %d of %d runs that ended more than 30 min ago are linked (%s %%), completions cannot be seen: %s. Check the job source's index and period", linked, counted, frames.Decimal(rate), blindness)
+		about.Warn("job ads: only %d of %d runs that ended more than 30 min ago are linked (%s %%), completions cannot be "+
+			"seen: %s. Check the job source's index and period", linked, counted, frames.Decimal(rate), blindness)
 		return true
 	default:
 		about.Stat("Link rate", "percent", rate)
@@ -144,7 +152,8 @@ func tellOddities(all []Run, about *frames.About) {
 		about.Info("%d runs were lost from sight in a gap or while their machine was silent", lost)
 	}
 	for _, code := range slices.Sorted(maps.Keys(codes)) {
-		about.Info("%d runs have the vacate code %d, whose meaning is not known: counted as evicted, cause unknown", codes[code], code)
+		about.Info("%d runs have the vacate code %d, whose meaning is not known: counted as evicted, cause unknown",
+			codes[code], code)
 	}
 }
 

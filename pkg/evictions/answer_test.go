@@ -38,8 +38,8 @@ func notices(frames data.Frames, severity data.NoticeSeverity) string {
 
 const summary = `{"queryType": "evictions", "totals": false}`
 
-// A job source that does not answer leaves the answer of the snapshots, with a warning that says why; a source that is not
-// there too, without a warning.
+// A job source that does not answer leaves the answer of the snapshots, with a warning that says why; a source that is
+// not there too, without a warning.
 func TestSourceFaults(t *testing.T) {
 	s := open(t, golden.Pool(t, "pool-b"), zoneB)
 	alone := s.Ask(t, nil, windowB(t), summary)
@@ -58,7 +58,8 @@ func TestSourceFaults(t *testing.T) {
 
 	partial := runstest.Ads(t, "pool-b", "jobs_epochs.jsonl").(*jobstest.Memory)
 	partial.Notices = []string{"2 of 5 shards failed"}
-	require.Contains(t, notices(s.Ask(t, partial, windowB(t), summary), data.NoticeSeverityWarning), "2 of 5 shards failed")
+	require.Contains(t, notices(s.Ask(t, partial, windowB(t), summary), data.NoticeSeverityWarning),
+		"2 of 5 shards failed")
 
 	ask := func(ctx context.Context, source jobs.Source) error {
 		m, err := query.Parse([]byte(summary))
@@ -72,7 +73,8 @@ func TestSourceFaults(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, ask(ctx, nil), context.Canceled)
 	ctx, cancel = context.WithCancel(context.Background())
-	require.ErrorIs(t, ask(ctx, canceling{cancel}), context.Canceled, "a lookup that was called off is no failure of the source")
+	require.ErrorIs(t, ask(ctx, canceling{cancel}), context.Canceled,
+		"a lookup that was called off is no failure of the source")
 }
 
 // canceling is a source during whose lookup the caller goes away.
@@ -150,13 +152,15 @@ func TestZoom(t *testing.T) {
 	}
 }
 
-// Asked in one call: each job once, and only jobs of runs that can overlap the window or tell of the clocks on its days.
+// Asked in one call: each job once, and only jobs of runs that can overlap the window or tell of the clocks on its
+// days.
 func TestAsksOnce(t *testing.T) {
 	s := open(t, golden.Pool(t, "pool-b"), zoneB)
 	source := runstest.Ads(t, "pool-b", "jobs_epochs.jsonl").(*jobstest.Memory)
 	s.Ask(t, source, golden.Window(t, "2025-11-01T12:00:00Z", "2025-11-01T15:00:00Z"), summary)
 	jobsOf := func(asked []string) []string {
-		return slices.DeleteFunc(asked, func(name string) bool { return !strings.Contains(name, "#") }) // the others are machines
+		// the others are machines
+		return slices.DeleteFunc(asked, func(name string) bool { return !strings.Contains(name, "#") })
 	}
 	few := jobsOf(source.Asked())
 	require.NotEmpty(t, few)

@@ -19,7 +19,8 @@ type bucket struct {
 	gpuHours, lost  float64
 }
 
-// timeseries counts evictions in the bucket that holds their time, and hours and runs in every bucket that they overlap.
+// timeseries counts evictions in the bucket that holds their time, and hours and runs in every bucket that they
+// overlap.
 func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 	p, w := a.plan, a.plan.Window
 	buckets, err := p.Buckets(w.From)
@@ -162,7 +163,8 @@ func (a *answer) hourOfWeek() (data.Frames, error) {
 		from := max(r.Start, w.From)
 		for b := buckets.Of(from); b < buckets.Len() && buckets.Starts[b] < r.Until; b++ {
 			at := cells[b]
-			hours[at[0]][at[1]] += r.gpuHours(max(0, min(r.Until, buckets.Starts[b+1])-max(from, buckets.Starts[b]))) // clocks differ: it may end before it starts
+			// clocks differ: it may end before it starts
+			hours[at[0]][at[1]] += r.gpuHours(max(0, min(r.Until, buckets.Starts[b+1])-max(from, buckets.Starts[b])))
 		}
 	}
 	week := &evictions

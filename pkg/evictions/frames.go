@@ -46,7 +46,8 @@ func (a *answer) frames(ctx context.Context) (data.Frames, error) {
 }
 
 // ofEvictions are the metrics that exist by cause and evidence.
-var ofEvictions = []string{"evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "lostGpuHours", "medianHoursToEviction"}
+var ofEvictions = []string{"evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "lostGpuHours",
+	"medianHoursToEviction"}
 
 func (a *answer) summary() data.Frames {
 	g := grouping{a.plan.GroupBy, a.names}
@@ -95,7 +96,8 @@ func (a *answer) events() data.Frames {
 	evicted := a.evicted()
 	return frames.Columns(a.plan, a.about,
 		frames.Time("time", frames.Each(evicted, func(r *Run) pool.Micros { return r.End })),
-		a.machine(evicted), gpuCount(evicted), a.gpuIDs(evicted), a.device(evicted), category(evicted), a.user(evicted), a.job(evicted),
+		a.machine(evicted), gpuCount(evicted), a.gpuIDs(evicted), a.device(evicted), category(evicted), a.user(evicted),
+		a.job(evicted),
 		frames.Number("ranHours", frames.Each(evicted, func(r *Run) float64 { return pool.Hours(r.Whole()) })),
 		frames.Number("gpuHours", frames.Each(evicted, func(r *Run) float64 { return r.gpuHours(r.Whole()) })),
 		frames.Text("cause", frames.Each(evicted, func(r *Run) string { return r.Cause.String() })),
@@ -164,7 +166,10 @@ func (a *answer) gpuIDs(list []*Run) *data.Field {
 }
 
 func (a *answer) device(list []*Run) *data.Field {
-	return frames.Text("device", frames.Each(list, func(r *Run) string { return query.Shown("device", a.names[r.Place.Device]) }))
+	return frames.Text("device", frames.Each(list, func(r *Run) string {
+		return query.Shown("device",
+			a.names[r.Place.Device])
+	}))
 }
 
 func category(list []*Run) *data.Field {
@@ -211,7 +216,9 @@ func (a *answer) annotations() data.Frames {
 		frames.Time("timeEnd", frames.Each(evicted, func(r *Run) pool.Micros { return r.End })),
 		frames.Text("title", frames.Each(evicted, func(r *Run) string { return "Evicted: " + a.names[r.Place.Machine] })),
 		frames.Text("text", frames.Each(evicted, func(r *Run) string {
-			text := fmt.Sprintf("%s ran %s h on %s (%s); %s, by %s", query.Shown("user", a.names[r.User]), frames.Decimal(pool.Hours(r.Whole())), a.ids(r), query.Shown("device", a.names[r.Place.Device]), r.Cause, r.Evidence)
+			text := fmt.Sprintf("%s ran %s h on %s (%s); %s, by %s", query.Shown("user", a.names[r.User]),
+				frames.Decimal(pool.Hours(r.Whole())), a.ids(r), query.Shown("device", a.names[r.Place.Device]), r.Cause,
+				r.Evidence)
 			if by := a.takenOverBy(r); by != "" {
 				text += "; taken over by " + by
 			}

@@ -56,7 +56,8 @@ type expectedWindow struct {
 	Jobs   map[string]expectedJobs
 }
 
-var metrics = []string{"runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous", "gpuHours", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "medianHoursToEviction", "lostGpuHours", "lostPercent"}
+var metrics = []string{"runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous", "gpuHours",
+	"ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "medianHoursToEviction", "lostGpuHours", "lostPercent"}
 
 var causeMetrics = []string{"evictions", "ratePer100GpuHours", "lostGpuHours", "medianHoursToEviction"}
 
@@ -88,7 +89,8 @@ func TestGolden(t *testing.T) {
 
 func checkSummaries(t *testing.T, s runstest.Source, ads jobs.Source, w pool.Window, want *expectedJobs) {
 	e := &want.Evictions
-	for grouping, groups := range map[string]map[string]figures{"": {"": e.All}, "category": e.ByCategory, "device": e.ByDevice, "machineType": e.ByMachineType, "ownership": e.ByOwnership} {
+	for grouping, groups := range map[string]map[string]figures{"": {"": e.All}, "category": e.ByCategory,
+		"device": e.ByDevice, "machineType": e.ByMachineType, "ownership": e.ByOwnership} {
 		require.NotEmpty(t, groups, grouping)
 		var by []string
 		if grouping != "" {
@@ -128,7 +130,8 @@ func checkSummaries(t *testing.T, s runstest.Source, ads jobs.Source, w pool.Win
 			}
 		}
 		for further, parts := range map[string]func(figures) map[string]measures{
-			"cause": func(f figures) map[string]measures { return f.ByCause }, "evidence": func(f figures) map[string]measures { return f.ByEvidence },
+			"cause":    func(f figures) map[string]measures { return f.ByCause },
+			"evidence": func(f figures) map[string]measures { return f.ByEvidence },
 		} {
 			rows := ask(append(slices.Clone(by), further))
 			n := 0
@@ -138,7 +141,8 @@ func checkSummaries(t *testing.T, s runstest.Source, ads jobs.Source, w pool.Win
 					row := rows[strings.TrimPrefix(named(group)+"|"+part, "|")]
 					require.NotNil(t, row, "%s %s", group, part)
 					for _, name := range causeMetrics {
-						require.True(t, golden.Same(m[name], row[name]), "%s %s %s: want %v, got %v", group, part, name, m[name], row[name])
+						require.True(t, golden.Same(m[name], row[name]), "%s %s %s: want %v, got %v", group, part, name, m[name],
+							row[name])
 					}
 				}
 			}
@@ -157,9 +161,12 @@ func checkRuns(t *testing.T, s runstest.Source, ads jobs.Source, w pool.Window, 
 		ids := strings.Split(r["gpuIds"].(string), ", ")
 		require.Len(t, ids, int(r["gpus"].(float64)))
 		slices.Sort(ids)
-		line := strings.Join([]string{r["machine"].(string), strings.Join(ids, ","), r["job"].(string), r["start"].(time.Time).Format(stamp), r["end"].(time.Time).Format(stamp), r["outcome"].(string), r["evidence"].(string)}, "|")
+		line := strings.Join([]string{r["machine"].(string), strings.Join(ids, ","), r["job"].(string),
+			r["start"].(time.Time).Format(stamp), r["end"].(time.Time).Format(stamp), r["outcome"].(string),
+			r["evidence"].(string)}, "|")
 		got = append(got, line)
-		gotMore = append(gotMore, fmt.Sprintf("%s|%v|%v|%v|%v|%v|%.9g", line, r["device"], r["category"], r["user"], r["cause"], r["link"], r["hours"]))
+		gotMore = append(gotMore, fmt.Sprintf("%s|%v|%v|%v|%v|%v|%.9g", line, r["device"], r["category"], r["user"],
+			r["cause"], r["link"], r["hours"]))
 	}
 	slices.Sort(got)
 	var digest struct {
@@ -182,7 +189,8 @@ func checkRuns(t *testing.T, s runstest.Source, ads jobs.Source, w pool.Window, 
 		slices.Sort(r.GPUIDs)
 		c, ok := pool.ParseCategory(r.Category)
 		require.True(t, ok)
-		line := strings.Join([]string{r.Machine, strings.Join(r.GPUIDs, ","), r.Job, r.Start, r.End, r.Outcome, r.Evidence}, "|")
+		line := strings.Join([]string{r.Machine, strings.Join(r.GPUIDs, ","), r.Job, r.Start, r.End, r.Outcome, r.Evidence},
+			"|")
 		wanted = append(wanted, fmt.Sprintf("%s|%v|%v|%v|%v|%v|%.9g", line, r.Device, c, r.User, r.Cause, r.Link, r.Hours))
 	}
 	slices.Sort(wanted)
@@ -245,7 +253,8 @@ func TestViewsAgree(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, lost, row["lostGpuHours"].(float64), "of whole runs, against the part in the window")
 
-	for bucket, points := range map[string]int{"window": 1, "1h": 60, "1d": 3} { // two hours without a snapshot hold an eviction by its ad
+	// two hours without a snapshot hold an eviction by its ad
+	for bucket, points := range map[string]int{"window": 1, "1h": 60, "1d": 3} {
 		series := golden.Series(s.Ask(t, source, w, fmt.Sprintf(`{"queryType": "evictions", "view": "timeseries", "metrics": ["evictions", "lostGpuHours", "runs", "ratePer100GpuHours"], "bucket": %q}`, bucket)), "metric")
 		for metric, column := range map[string]string{"evictions": "evictions", "lostGpuHours": "lostGpuHours"} {
 			require.Len(t, series[metric], points, bucket)

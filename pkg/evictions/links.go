@@ -11,17 +11,18 @@ import (
 
 // Links is how well job ads describe the runs of a window (methodology section 9).
 type Links struct {
-	// Rate is the share in percent of the backfill runs overlapping the window that a job ad says something about, of those
-	// that ended more than 30 minutes before now; NaN below 20 runs.
+	// Rate is the share in percent of the backfill runs overlapping the window that a job ad says something about, of
+	// those that ended more than 30 minutes before now; NaN below 20 runs.
 	Rate   float64
 	Clocks []runs.Clock // on the UTC days of the window, by access point and day
 	// ClockError is the largest absolute error of them.
 	ClockError pool.Micros
 }
 
-// LinksOf judges the links of a window. Errors are those of the snapshots, pool.SourceError when the job source does not
-// answer, and ctx's.
-func LinksOf(ctx context.Context, observer *runs.Observer, ads jobs.Source, lists pool.Lists, window pool.Window, now pool.Micros) (Links, error) {
+// LinksOf judges the links of a window. Errors are those of the snapshots, pool.SourceError when the job source does
+// not answer, and ctx's.
+func LinksOf(ctx context.Context, observer *runs.Observer, ads jobs.Source, lists pool.Lists, window pool.Window,
+	now pool.Micros) (Links, error) {
 	o, err := observer.Look(ctx, window, lists)
 	if err != nil {
 		return Links{}, err

@@ -1,5 +1,5 @@
-// Package frames builds the data frames of answers: shapes, units, display names, limits, notices and statistics, so that
-// every kind of question looks alike to panels and alert rules.
+// Package frames builds the data frames of answers: shapes, units, display names, limits, notices and statistics, so
+// that every kind of question looks alike to panels and alert rules.
 package frames
 
 import (
@@ -22,12 +22,14 @@ type About struct {
 	stats   []data.QueryStat
 }
 
-// wellCovers tells whether the snapshots cover enough of the window for gaps to be worth a mention, but no warning: 95 %.
+// wellCovers tells whether the snapshots cover enough of the window for gaps to be worth a mention, but no warning: 95
+// %.
 func wellCovers(c timeline.Coverage) bool {
 	return float64(c.Covered) >= 0.95*float64(c.Window.To-c.Window.From)
 }
 
-// NewAbout begins with what the coverage says: excluded hosts, rows without a GPU, gaps, missing data (methodology section 10).
+// NewAbout begins with what the coverage says: excluded hosts, rows without a GPU, gaps, missing data (methodology
+// section 10).
 func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 	a := &About{plan: p}
 	a.Notices(v.Notices)
@@ -36,7 +38,8 @@ func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 			fmt.Sprintf("%s excluded by %q: %s", some(e.Machines, "machine"), e.Pattern, e.Reason))
 	}
 	if c.RowsWithoutGPU > 0 {
-		a.standing("Rows without a GPU id or machine, skipped", c.RowsWithoutGPU, count(c.RowsWithoutGPU, "row")+" without a GPU id or machine skipped")
+		a.standing("Rows without a GPU id or machine, skipped", c.RowsWithoutGPU,
+			count(c.RowsWithoutGPU, "row")+" without a GPU id or machine skipped")
 	}
 	worthTelling := !p.OnDashboard || !wellCovers(c) // else it is among the figures below
 	switch {
@@ -47,10 +50,12 @@ func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 		for _, g := range c.Gaps {
 			hours += pool.Hours(min(g.To, c.Window.To) - max(g.From, c.Window.From))
 		}
-		a.add(!wellCovers(c), fmt.Sprintf("%s between snapshots, %s h in all, the first from %s to %s UTC", count(len(c.Gaps), "gap"), Decimal(hours), Stamp(c.Gaps[0].From), Stamp(c.Gaps[0].To)))
+		a.add(!wellCovers(c), fmt.Sprintf("%s between snapshots, %s h in all, the first from %s to %s UTC",
+			count(len(c.Gaps), "gap"), Decimal(hours), Stamp(c.Gaps[0].From), Stamp(c.Gaps[0].To)))
 	}
 	if window := c.Window.To - c.Window.From; c.Snapshots > 0 && window > 0 && c.Covered < window && worthTelling {
-		a.Info("coverage %s %%: %s of %s h, %s, %s", Decimal(100*float64(c.Covered)/float64(window)), Decimal(pool.Hours(c.Covered)), Decimal(c.Window.Hours()), count(c.Snapshots, "snapshot"), count(c.Slices, "slice"))
+		a.Info("coverage %s %%: %s of %s h, %s, %s", Decimal(100*float64(c.Covered)/float64(window)),
+			Decimal(pool.Hours(c.Covered)), Decimal(c.Window.Hours()), count(c.Snapshots, "snapshot"), count(c.Slices, "slice"))
 	}
 	a.Stat("Snapshots", "locale", float64(c.Snapshots))
 	a.Stat("Slices (N)", "locale", float64(c.Slices))
@@ -78,17 +83,19 @@ func (a *About) Cadence(v *timeline.View, days []*timeline.Day) {
 		shortest = min(shortest, v.Cadence(d.Date))
 	}
 	if 3*shortest < 2*length {
-		a.Info("the collector runs every %s min, slices last %d min: a GPU counts as claimed for a whole slice once any of its "+
+		a.Info("the collector runs every %s min, slices last %d min: a GPU counts as claimed for a whole slice once any "+
+			"of its "+
 			"snapshots says so, so averages and GPU hours are too high (5 %% at 15 min, 15 %% at 60 min, measured at 5 min); "+
-			"set sliceMinutes to 0 to be without that bias", Decimal(float64(shortest)/float64(pool.Minute)), a.plan.Env.SliceMinutes)
+			"set sliceMinutes to 0 to be without that bias", Decimal(float64(shortest)/float64(pool.Minute)),
+			a.plan.Env.SliceMinutes)
 	}
 }
 
 // Info adds a notice.
 func (a *About) Info(format string, args ...any) { a.add(false, fmt.Sprintf(format, args...)) }
 
-// standing adds a notice of what is the same in every answer. On dashboards, where each panel would repeat it, it is one of
-// the figures of Inspect → Stats.
+// standing adds a notice of what is the same in every answer. On dashboards, where each panel would repeat it, it is
+// one of the figures of Inspect → Stats.
 func (a *About) standing(name string, n int, notice string) {
 	if a.plan.OnDashboard {
 		a.Stat(name, "locale", float64(n))
@@ -123,7 +130,8 @@ func (a *About) Stat(name, unit string, value float64) {
 // Unmatched adds a notice for each filter with values that match nothing on the window's days.
 func (a *About) Unmatched(v *timeline.View, days []*timeline.Day) {
 	s := &a.plan.Select
-	check := func(filter string, t *query.Texts, find func(*timeline.Day, func(timeline.Symbol)), texts func(string) []string) {
+	check := func(filter string, t *query.Texts, find func(*timeline.Day, func(timeline.Symbol)),
+		texts func(string) []string) {
 		if t.All() {
 			return
 		}
@@ -178,12 +186,14 @@ func (a *About) cut(shown, all int, what string) {
 	}
 }
 
-// fit returns how many of the first n things an answer can hold, at least one, and adds the notice when it is not all of them.
+// fit returns how many of the first n things an answer can hold, at least one, and adds the notice when it is not all
+// of them.
 func (a *About) fit(n int, what string, cells func(i int) int) int {
 	all := 0
 	for i := range n {
 		if all += cells(i); all > query.MaxCells && i > 0 {
-			a.Warn("limit: showing the first %s %s: more would be more than %s points", Thousands(i), what, Thousands(query.MaxCells))
+			a.Warn("limit: showing the first %s %s: more would be more than %s points", Thousands(i), what,
+				Thousands(query.MaxCells))
 			return i
 		}
 	}

@@ -17,7 +17,8 @@ type band struct {
 }
 
 // bandColors are Grafana's, in the order of its classic palette as far as they differ.
-var bandColors = []string{"green", "yellow", "blue", "orange", "red", "purple", "dark-green", "dark-yellow", "dark-blue", "dark-orange", "dark-red", "dark-purple"}
+var bandColors = []string{"green", "yellow", "blue", "orange", "red", "purple", "dark-green", "dark-yellow",
+	"dark-blue", "dark-orange", "dark-red", "dark-purple"}
 
 // bandOf is the band of the curve at a place, where the query asks for the curve and both bounds.
 func bandOf(p *query.Plan, place int, group []string) band {

@@ -17,9 +17,10 @@ type Lives struct {
 	Items []survival.Item
 }
 
-// Curves draws a survival curve for each group. duration names what lasts, subjects whose it is ("GPUs"), in notices: of curves
-// that are conditional on reaching an age, and of groups that never have enough at risk for one.
-func Curves(p *query.Plan, a *About, duration, subjects string, groups []Lives, estimator func([]survival.Item) survival.Curve) data.Frames {
+// Curves draws a survival curve for each group. duration names what lasts, subjects whose it is ("GPUs"), in notices:
+// of curves that are conditional on reaching an age, and of groups that never have enough at risk for one.
+func Curves(p *query.Plan, a *About, duration, subjects string, groups []Lives,
+	estimator func([]survival.Item) survival.Curve) data.Frames {
 	slices.SortStableFunc(groups, func(x, y Lives) int { return query.CompareGroups(p.GroupBy, x.Group, y.Group) })
 	var curves []Curve
 	few := 0
@@ -30,10 +31,12 @@ func Curves(p *query.Plan, a *About, duration, subjects string, groups []Lives, 
 			continue
 		}
 		hours, heights := drawn.Steps()
-		curves = append(curves, Curve{Group: g.Group, From: pool.Hours(drawn.From), To: pool.Hours(drawn.Until), Hours: hours, Values: heights})
+		curves = append(curves, Curve{Group: g.Group, From: pool.Hours(drawn.From), To: pool.Hours(drawn.Until),
+			Hours: hours, Values: heights})
 		if drawn.From > 0 {
 			a.Info("%s: the curve is conditional on reaching %s h, from where at least %d %s are at risk",
-				strings.TrimSpace(duration+" "+strings.Join(g.Group, ", ")), Decimal(pool.Hours(drawn.From)), survival.MinAtRisk, subjects)
+				strings.TrimSpace(duration+" "+strings.Join(g.Group, ", ")), Decimal(pool.Hours(drawn.From)), survival.MinAtRisk,
+				subjects)
 		}
 	}
 	if few > 0 {

@@ -22,7 +22,8 @@ func planOf(t *testing.T, text string) *query.Plan {
 	t.Helper()
 	m, err := query.Parse([]byte(text))
 	require.NoError(t, err)
-	p, err := kinds.Catalog.Plan(query.Request{Model: m, Window: pool.Window{From: 0, To: pool.Day}, IntervalMs: 1}, query.Env{Zone: localtime.UTC, SliceMinutes: 15})
+	p, err := kinds.Catalog.Plan(query.Request{Model: m, Window: pool.Window{From: 0, To: pool.Day}, IntervalMs: 1},
+		query.Env{Zone: localtime.UTC, SliceMinutes: 15})
 	require.NoError(t, err)
 	return p
 }
@@ -64,7 +65,8 @@ func TestTable(t *testing.T) {
 	require.Len(t, frames, 1)
 	f := frames[0]
 	require.Equal(t, []string{"category", "device", "allocatedPercent", "free", "rowType"}, names(f))
-	require.Equal(t, []string{"Prioritized (CHTC Owned)", "Open Capacity", "Open Capacity", "Backfill (Open Capacity)", "Real Slots (total)"}, texts(t, f, "category"))
+	require.Equal(t, []string{"Prioritized (CHTC Owned)", "Open Capacity", "Open Capacity", "Backfill (Open Capacity)",
+		"Real Slots (total)"}, texts(t, f, "category"))
 	require.Equal(t, []string{"B", "Z", "Unknown", "A", ""}, texts(t, f, "device"))
 	require.Equal(t, []string{"row", "row", "row", "row", "total"}, texts(t, f, "rowType"))
 	require.Nil(t, f.Fields[2].At(2), "no denominator is null")
@@ -86,7 +88,8 @@ func TestTable(t *testing.T) {
 
 func TestNumericTable(t *testing.T) {
 	p := planOf(t, `{"queryType": "allocation", "view": "summary", "metrics": ["allocatedPercent"]}`)
-	frames := Table(p, aboutOf(p), []Row{{[]string{"Open Capacity"}, []float64{nan}}, {[]string{"Backfill (Open Capacity)"}, []float64{7}}}, Total{"Real Slots (total)", []float64{1}})
+	frames := Table(p, aboutOf(p), []Row{{[]string{"Open Capacity"}, []float64{nan}},
+		{[]string{"Backfill (Open Capacity)"}, []float64{7}}}, Total{"Real Slots (total)", []float64{1}})
 	require.Equal(t, []string{"category", "allocatedPercent"}, names(frames[0]))
 	require.Equal(t, data.FrameTypeNumericLong, frames[0].Meta.Type)
 	require.Equal(t, []string{"Backfill (Open Capacity)"}, texts(t, frames[0], "category"), "no null")
@@ -127,7 +130,8 @@ func TestHiddenSeries(t *testing.T) {
 	p := planOf(t, `{"queryType": "allocation", "metrics": ["free"], "bucket": "1h"}`)
 	frames := TimeSeries(p, aboutOf(p), []Series{
 		{Group: []string{"Open Capacity"}, Metric: "free", Times: []pool.Micros{0}, Values: []float64{1}},
-		{Group: []string{"Backfill (Open Capacity)"}, Metric: "free", Times: []pool.Micros{0}, Values: []float64{0}, Hidden: true},
+		{Group: []string{"Backfill (Open Capacity)"}, Metric: "free", Times: []pool.Micros{0}, Values: []float64{0},
+			Hidden: true},
 	})
 	require.Equal(t, map[string]any{"categoryKey": "Shared"}, frames[0].Fields[1].Config.Custom)
 	require.Equal(t, map[string]any{
@@ -157,7 +161,8 @@ func TestTimeSeries(t *testing.T) {
 	})
 	require.Len(t, frames, 3, "a series without a point is none")
 	labels := []data.Labels{
-		{"device": "A", "slots": "Backfill", "metric": "free"}, {"device": "B", "slots": "Real", "metric": "free"}, {"device": "B", "slots": "Real", "metric": "allocated"},
+		{"device": "A", "slots": "Backfill", "metric": "free"}, {"device": "B", "slots": "Real", "metric": "free"},
+		{"device": "B", "slots": "Real", "metric": "allocated"},
 	}
 	for i, f := range frames {
 		require.Equal(t, labels[i], f.Fields[1].Labels)
@@ -180,9 +185,11 @@ func TestTimeSeries(t *testing.T) {
 	require.Equal(t, pool.Time(at[2]), back.Fields[0].At(2).(time.Time).UTC())
 
 	one := planOf(t, `{"queryType": "allocation", "metrics": ["free"], "bucket": "window", "limit": 1}`)
-	frames = TimeSeries(one, aboutOf(one), []Series{{[]string{"Open Capacity"}, "free", at, []float64{1, 2, 3}, false}, {[]string{"Prioritized (CHTC Owned)"}, "free", at, []float64{1, 2, 3}, false}})
+	frames = TimeSeries(one, aboutOf(one), []Series{{[]string{"Open Capacity"}, "free", at, []float64{1, 2, 3}, false},
+		{[]string{"Prioritized (CHTC Owned)"}, "free", at, []float64{1, 2, 3}, false}})
 	require.Len(t, frames, 1)
-	require.Equal(t, data.Labels{"category": "Prioritized (CHTC Owned)"}, frames[0].Fields[1].Labels, "one metric is no label")
+	require.Equal(t, data.Labels{"category": "Prioritized (CHTC Owned)"}, frames[0].Fields[1].Labels,
+		"one metric is no label")
 	require.Equal(t, "Prioritized (CHTC Owned)", frames[0].Fields[1].Config.DisplayNameFromDS)
 	require.Equal(t, "Priority-CHTCOwned", frames[0].Fields[1].Config.Custom["categoryKey"])
 	require.Equal(t, "limit: showing 1 of 2 series", frames[0].Meta.Notices[0].Text)
@@ -205,7 +212,8 @@ func TestHeatMap(t *testing.T) {
 		require.Equal(t, float64(100*y+x), *f.Fields[2].At(i).(*float64))
 	}
 	require.Nil(t, f.Fields[2].At(167))
-	require.Equal(t, []string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"}, f.Meta.Custom.(map[string]any)["yOrdinalDisplay"])
+	require.Equal(t, []string{"Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"},
+		f.Meta.Custom.(map[string]any)["yOrdinalDisplay"])
 }
 
 func TestSurvival(t *testing.T) {
@@ -246,8 +254,10 @@ func TestSurvivalBands(t *testing.T) {
 		shown = append(shown, field.Config.DisplayNameFromDS)
 	}
 	require.Equal(t, []string{
-		"Backfill (CHTC Owned)", "Backfill (CHTC Owned) · 95 % low", "Backfill (CHTC Owned) · 95 % high", "Backfill (CHTC Owned) · At risk",
-		"Backfill (Open Capacity)", "Backfill (Open Capacity) · 95 % low", "Backfill (Open Capacity) · 95 % high", "Backfill (Open Capacity) · At risk",
+		"Backfill (CHTC Owned)", "Backfill (CHTC Owned) · 95 % low", "Backfill (CHTC Owned) · 95 % high",
+		"Backfill (CHTC Owned) · At risk",
+		"Backfill (Open Capacity)", "Backfill (Open Capacity) · 95 % low", "Backfill (Open Capacity) · 95 % high",
+		"Backfill (Open Capacity) · At risk",
 	}, shown)
 	for _, i := range []int{1, 5} {
 		curve, low, high, atRisk := f.Fields[i].Config, f.Fields[i+1].Config, f.Fields[i+2].Config, f.Fields[i+3].Config
@@ -290,7 +300,9 @@ func TestGroupsWithoutAValue(t *testing.T) {
 
 func TestList(t *testing.T) {
 	p := planOf(t, `{"queryType": "evictions", "view": "runs", "limit": 2}`)
-	frames := List(p, aboutOf(p), Text("machine", []string{"b", "a", "c"}), Number("hours", []float64{1, nan, 3}), Time("start", []pool.Micros{5, NoTime, 7}), Numbers("gpus", []int64{1, 2, 3}), Bool("censored", []bool{true, false, true}))
+	frames := List(p, aboutOf(p), Text("machine", []string{"b", "a", "c"}), Number("hours", []float64{1, nan, 3}),
+		Time("start", []pool.Micros{5, NoTime, 7}), Numbers("gpus", []int64{1, 2, 3}),
+		Bool("censored", []bool{true, false, true}))
 	require.Equal(t, 2, frames[0].Rows())
 	require.Nil(t, frames[0].Fields[1].At(1))
 	require.Nil(t, frames[0].Fields[2].At(1))
@@ -300,11 +312,13 @@ func TestList(t *testing.T) {
 
 func TestNoticesOnTheData(t *testing.T) {
 	p := planOf(t, `{"queryType": "allocation"}`)
-	a := NewAbout(p, &timeline.View{Notices: []timeline.Notice{{Warning: true, Text: "a file is broken"}}}, timeline.Coverage{
-		Window: p.Window, Snapshots: 62, Slices: 61, Covered: 16 * pool.Hour, RowsWithoutGPU: 34,
-		Gaps:     []timeline.Gap{{From: -pool.Hour, To: pool.Hour}, {From: 10 * pool.Hour, To: 12*pool.Hour + pool.Hour/2}},
-		Excluded: []timeline.Excluded{{Exclusion: pool.Exclusion{Pattern: "lab", Reason: "not ours"}, Machines: []string{"lab1", "lab2", "lab3", "lab4", "lab5", "lab6"}}},
-	})
+	a := NewAbout(p, &timeline.View{Notices: []timeline.Notice{{Warning: true, Text: "a file is broken"}}},
+		timeline.Coverage{
+			Window: p.Window, Snapshots: 62, Slices: 61, Covered: 16 * pool.Hour, RowsWithoutGPU: 34,
+			Gaps: []timeline.Gap{{From: -pool.Hour, To: pool.Hour}, {From: 10 * pool.Hour, To: 12*pool.Hour + pool.Hour/2}},
+			Excluded: []timeline.Excluded{{Exclusion: pool.Exclusion{Pattern: "lab", Reason: "not ours"},
+				Machines: []string{"lab1", "lab2", "lab3", "lab4", "lab5", "lab6"}}},
+		})
 	f := a.Finish(nil)[0]
 	var got []string
 	for _, n := range f.Meta.Notices {
@@ -327,8 +341,9 @@ func TestStandingNoticesOnDashboards(t *testing.T) {
 	p.OnDashboard = true
 	coverage := timeline.Coverage{
 		Window: p.Window, Snapshots: 95, Slices: 95, Covered: 23*pool.Hour + 50*pool.Minute, RowsWithoutGPU: 34,
-		Gaps:     []timeline.Gap{{From: 0, To: 25 * pool.Minute}},
-		Excluded: []timeline.Excluded{{Exclusion: pool.Exclusion{Pattern: "lab", Reason: "not ours"}, Machines: []string{"lab1", "lab2"}}},
+		Gaps: []timeline.Gap{{From: 0, To: 25 * pool.Minute}},
+		Excluded: []timeline.Excluded{{Exclusion: pool.Exclusion{Pattern: "lab", Reason: "not ours"},
+			Machines: []string{"lab1", "lab2"}}},
 	}
 	damaged := &timeline.View{Notices: []timeline.Notice{{Warning: true, Text: "a file is broken"}}}
 	f := NewAbout(p, damaged, coverage).Finish(nil)[0]
@@ -357,13 +372,15 @@ func TestSeverityOfGaps(t *testing.T) {
 		pool.Day*95/100 - 1: data.NoticeSeverityWarning,
 		0:                   data.NoticeSeverityWarning,
 	} {
-		a := NewAbout(p, &timeline.View{}, timeline.Coverage{Window: p.Window, Snapshots: 9, Slices: 9, Covered: covered, Gaps: []timeline.Gap{{From: 0, To: pool.Hour}}})
+		a := NewAbout(p, &timeline.View{}, timeline.Coverage{Window: p.Window, Snapshots: 9, Slices: 9, Covered: covered,
+			Gaps: []timeline.Gap{{From: 0, To: pool.Hour}}})
 		require.Equal(t, want, a.Finish(nil)[0].Meta.Notices[0].Severity, covered)
 	}
 }
 
 func TestNumbersInWords(t *testing.T) {
-	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 62113: "62,113", 1234567: "1,234,567", -1234: "-1,234", -123: "-123"} {
+	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 62113: "62,113", 1234567: "1,234,567",
+		-1234: "-1,234", -123: "-123"} {
 		require.Equal(t, want, Thousands(n))
 	}
 	for x, want := range map[float64]string{0: "0", 100: "100", 2.5: "2.5", 1.0 / 3: "0.33", 1234: "1234"} {

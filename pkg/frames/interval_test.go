@@ -33,7 +33,8 @@ func TestIntervalSpansAClockChange(t *testing.T) {
 		to, err := time.Parse(time.RFC3339, c.to)
 		require.NoError(t, err)
 		model := query.Model{QueryType: "allocation", Bucket: c.bucket}
-		p, err := kinds.Catalog.Plan(query.Request{Model: model, Window: pool.NewWindow(from, to)}, query.Env{Zone: zone, SliceMinutes: 15})
+		p, err := kinds.Catalog.Plan(query.Request{Model: model, Window: pool.NewWindow(from, to)},
+			query.Env{Zone: zone, SliceMinutes: 15})
 		require.NoError(t, err)
 		require.Equal(t, c.want, PointDistance(p), "%v", c)
 	}

@@ -23,8 +23,8 @@ type Series struct {
 	Hidden bool          // in the answer, but neither drawn nor in legends
 }
 
-// TimeSeries returns a frame a series (timeseries-multi), ordered by group, then by metric as asked. Points without a value
-// and series without a point are left out.
+// TimeSeries returns a frame a series (timeseries-multi), ordered by group, then by metric as asked. Points without a
+// value and series without a point are left out.
 func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 	slices.SortStableFunc(all, func(x, y Series) int {
 		if c := query.CompareGroups(p.GroupBy, x.Group, y.Group); c != 0 {
@@ -83,8 +83,9 @@ func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 func missing(v float64) bool { return !finite(v) }
 
-// pointDistance is the longest distance of neighbouring buckets in the plan's window: the bucket, or an hour more where a
-// clock change lengthens one. (Grafana takes a longer distance for missing points, and the shortest for the width of bars.)
+// pointDistance is the longest distance of neighbouring buckets in the plan's window: the bucket, or an hour more where
+// a clock change lengthens one. (Grafana takes a longer distance for missing points, and the shortest for the width of
+// bars.)
 func pointDistance(p *query.Plan) time.Duration {
 	if p.Bucket == nil {
 		return 0

@@ -18,8 +18,8 @@ type Curve struct {
 	Values   map[string][]float64 // by metric: the height of each step
 }
 
-// Survival returns all curves in one wide frame: `hours` ascending, per group a field a metric, carried forward within the
-// drawn range and null outside it.
+// Survival returns all curves in one wide frame: `hours` ascending, per group a field a metric, carried forward within
+// the drawn range and null outside it.
 func Survival(p *query.Plan, a *About, curves []Curve) data.Frames {
 	slices.SortStableFunc(curves, func(x, y Curve) int { return query.CompareGroups(p.GroupBy, x.Group, y.Group) })
 	all := len(curves)

@@ -26,8 +26,8 @@ const (
 	rowTotal = "total"
 )
 
-// Table returns a table of metrics: group columns, metrics, rowType; rows ordered by group, totals last. Where one metric is
-// named it is numeric-long, for alert rules: group columns and that number, rows without it left out.
+// Table returns a table of metrics: group columns, metrics, rowType; rows ordered by group, totals last. Where one
+// metric is named it is numeric-long, for alert rules: group columns and that number, rows without it left out.
 func Table(p *query.Plan, a *About, rows []Row, totals ...Total) data.Frames {
 	if p.Numeric {
 		rows = slices.DeleteFunc(rows, func(r Row) bool { return !finite(r.Values[0]) })

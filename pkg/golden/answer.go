@@ -122,12 +122,14 @@ func (e *Expect) checkSeries(t testing.TB, frames data.Frames) {
 	for label, points := range e.Series {
 		require.Len(t, got[label], len(points), "points of %s: %v", label, got[label])
 		for i, p := range points {
-			require.True(t, Same(p[0], got[label][i].Time) && Same(p[1], got[label][i].Value), "%s: want %v, got %v", label, p, got[label][i])
+			require.True(t, Same(p[0], got[label][i].Time) && Same(p[1], got[label][i].Value), "%s: want %v, got %v", label, p,
+				got[label][i])
 		}
 	}
 	for label, points := range got {
 		if _, wanted := e.Series[label]; !wanted {
-			require.False(t, slices.ContainsFunc(points, func(p Point) bool { return p.Value != 0 }), "unexpected series %s: %v", label, points)
+			require.False(t, slices.ContainsFunc(points, func(p Point) bool { return p.Value != 0 }),
+				"unexpected series %s: %v", label, points)
 		}
 	}
 }

@@ -25,6 +25,7 @@ func TestSame(t *testing.T) {
 // A series with several labels has one name, whatever the order in which a map gives them.
 func TestLabelOf(t *testing.T) {
 	for range 100 {
-		require.Equal(t, "Open Capacity|H200", labelOf(data.Labels{"device": "H200", "category": "Open Capacity", "metric": "free", "slots": "Real"}))
+		require.Equal(t, "Open Capacity|H200", labelOf(data.Labels{"device": "H200", "category": "Open Capacity",
+			"metric": "free", "slots": "Real"}))
 	}
 }

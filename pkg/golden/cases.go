@@ -97,7 +97,9 @@ func casesOf(t testing.TB, path string, kinds []string) (found []Case) {
 }
 
 var (
-	columns      = []string{"Name TEXT", "AssignedGPUs TEXT", "AvailableGPUs TEXT", "State TEXT", "GPUs_DeviceName TEXT", "GPUs_GlobalMemoryMb BIGINT", "PrioritizedProjects TEXT", "GPUsAverageUsage FLOAT", "Machine TEXT", "RemoteOwner TEXT", "GlobalJobId TEXT", "timestamp DATETIME"}
+	columns = []string{"Name TEXT", "AssignedGPUs TEXT", "AvailableGPUs TEXT", "State TEXT", "GPUs_DeviceName TEXT",
+		"GPUs_GlobalMemoryMb BIGINT", "PrioritizedProjects TEXT", "GPUsAverageUsage FLOAT", "Machine TEXT",
+		"RemoteOwner TEXT", "GlobalJobId TEXT", "timestamp DATETIME"}
 	newerColumns = []string{"PreventJobsReason TEXT", "Disk INTEGER"}
 )
 
@@ -139,7 +141,8 @@ func (c *Case) Write(t testing.TB) string {
 		require.NoError(t, db.Close())
 	}
 	if len(c.Settings.CHTCOwned) > 0 {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "chtc_owned"), []byte(strings.Join(c.Settings.CHTCOwned, "\n")+"\n"), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "chtc_owned"),
+			[]byte(strings.Join(c.Settings.CHTCOwned, "\n")+"\n"), 0o600))
 	}
 	if len(c.Settings.ExcludedHosts) > 0 {
 		text := "excluded_hosts:\n"
@@ -155,10 +158,12 @@ func (c *Case) Write(t testing.TB) string {
 	return dir
 }
 
-var pressureColumns = []string{"GlobalJobId TEXT NOT NULL", "ScheddName TEXT", "Owner TEXT", "RequestGPUs REAL", "RequestCPUs REAL", "RequestMemory REAL", "RequestGPUMemory REAL",
+var pressureColumns = []string{"GlobalJobId TEXT NOT NULL", "ScheddName TEXT", "Owner TEXT", "RequestGPUs REAL",
+	"RequestCPUs REAL", "RequestMemory REAL", "RequestGPUMemory REAL",
 	"QDate INTEGER", "ChtcProjects TEXT", "first_seen INTEGER NOT NULL", "last_seen INTEGER NOT NULL"}
 
-// writePressure makes the files of idle jobs, each row in that of the month of its first_seen unless it names another one.
+// writePressure makes the files of idle jobs, each row in that of the month of its first_seen unless it names another
+// one.
 func (c *Case) writePressure(t testing.TB, dir string) {
 	t.Helper()
 	for _, row := range c.Pressure {
@@ -183,12 +188,14 @@ func (c *Case) writePressure(t testing.TB, dir string) {
 func WriteAds(t testing.TB, path string, ads []Ad) {
 	t.Helper()
 	db := openFile(t, path)
-	_, err := db.Exec("CREATE TABLE ads(kind TEXT, GlobalJobId TEXT, RecordTime INTEGER, ad TEXT); CREATE INDEX ads_job ON ads(GlobalJobId)")
+	_, err := db.Exec("CREATE TABLE ads(kind TEXT, GlobalJobId TEXT, RecordTime INTEGER, ad TEXT); CREATE INDEX " +
+		"ads_job ON ads(GlobalJobId)")
 	require.NoError(t, err)
 	for _, a := range ads {
 		document, err := json.Marshal(a.Ad)
 		require.NoError(t, err)
-		_, err = db.Exec("INSERT INTO ads VALUES (?,?,?,?)", a.Kind, a.Ad["GlobalJobId"], int64(a.Ad["RecordTime"].(float64)), string(document))
+		_, err = db.Exec("INSERT INTO ads VALUES (?,?,?,?)", a.Kind, a.Ad["GlobalJobId"],
+			int64(a.Ad["RecordTime"].(float64)), string(document))
 		require.NoError(t, err)
 	}
 	require.NoError(t, db.Close())

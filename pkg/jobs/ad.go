@@ -91,5 +91,6 @@ func (a *Ad) OnBackfill() bool { return strings.Contains(strings.ToLower(a.Slot)
 
 // Compare orders ads by RecordTime, then GlobalJobID, then history before epoch.
 func Compare(a, b Ad) int {
-	return cmp.Or(a.RecordTime.Compare(b.RecordTime), strings.Compare(a.GlobalJobID, b.GlobalJobID), cmp.Compare(a.Kind, b.Kind))
+	return cmp.Or(a.RecordTime.Compare(b.RecordTime), strings.Compare(a.GlobalJobID, b.GlobalJobID),
+		cmp.Compare(a.Kind, b.Kind))
 }

@@ -208,14 +208,16 @@ func (s *cached) lookup(ctx context.Context, n int, q lookup) (Result, error) {
 		}
 		result := merge(found)
 		result.Partial = true
-		result.Notices = append(result.Notices, fmt.Sprintf(q.missing+" could not be asked for; what was known before is used. %v", len(missing), n, err))
+		result.Notices = append(result.Notices, fmt.Sprintf(q.missing+" could not be asked for; what was known before is "+
+			"used. %v", len(missing), n, err))
 		return result, nil
 	}
 	return merge(found), nil
 }
 
 // inTurn asks the source for the missing positions when no other lookup does, and returns those that it asked for.
-func (s *cached) inTurn(ctx context.Context, source unique.Handle[string], missing []int, found []entry, q lookup) ([]int, error) {
+func (s *cached) inTurn(ctx context.Context, source unique.Handle[string], missing []int, found []entry,
+	q lookup) ([]int, error) {
 	limited, cancel := Limited(ctx)
 	defer cancel()
 	if err := s.turn.Acquire(limited, 1); err != nil {

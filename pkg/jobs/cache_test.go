@@ -100,7 +100,8 @@ func TestCacheAsksForMissingOnly(t *testing.T) {
 	}
 	ask(source, jobs.Wanted{Job: "a", LastSeen: morning})
 	require.Equal(t, []string{"a"}, memory.Asked())
-	result := ask(source, jobs.Wanted{Job: "b", LastSeen: morning}, jobs.Wanted{Job: "a", LastSeen: morning}, jobs.Wanted{Job: "b", LastSeen: morning})
+	result := ask(source, jobs.Wanted{Job: "b", LastSeen: morning}, jobs.Wanted{Job: "a", LastSeen: morning},
+		jobs.Wanted{Job: "b", LastSeen: morning})
 	require.Equal(t, []string{"b", "b"}, memory.Asked())
 	require.Equal(t, "b", result.Ads[0][0].GlobalJobID)
 	require.Equal(t, "a", result.Ads[1][0].GlobalJobID)
@@ -108,7 +109,8 @@ func TestCacheAsksForMissingOnly(t *testing.T) {
 
 	clock.t = clock.t.Add(6 * time.Hour)
 	memory.Add(history("a", clock.t.Add(-2*time.Hour)))
-	result = ask(source, jobs.Wanted{Job: "a", LastSeen: clock.t.Add(-3 * time.Hour)}, jobs.Wanted{Job: "b", LastSeen: morning})
+	result = ask(source, jobs.Wanted{Job: "a", LastSeen: clock.t.Add(-3 * time.Hour)},
+		jobs.Wanted{Job: "b", LastSeen: morning})
 	require.Equal(t, []string{"a"}, memory.Asked())
 	require.Len(t, result.Ads[0], 2)
 
@@ -145,7 +147,8 @@ func TestCacheOfMachines(t *testing.T) {
 func TestCachePartial(t *testing.T) {
 	ctx := t.Context()
 	clock := &clock{time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)}
-	old := []jobs.Wanted{{Job: "a", LastSeen: clock.t.Add(-100 * time.Hour)}, {Job: "b", LastSeen: clock.t.Add(-100 * time.Hour)}}
+	old := []jobs.Wanted{{Job: "a", LastSeen: clock.t.Add(-100 * time.Hour)},
+		{Job: "b", LastSeen: clock.t.Add(-100 * time.Hour)}}
 	memory := jobstest.NewMemory(history("a", clock.t.Add(-99*time.Hour)))
 	memory.Notices = []string{"1 of 2 shards failed"}
 	source := jobs.NewCache(megabyte, clock.now).Source(memory, "k")
@@ -198,7 +201,8 @@ func TestCacheFailures(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, result.Partial)
 	require.Len(t, result.Ads[1], 1)
-	require.Equal(t, []string{"job ads of 2 of 3 jobs could not be asked for; what was known before is used. the store is down"}, result.Notices)
+	require.Equal(t, []string{"job ads of 2 of 3 jobs could not be asked for; what was known before is used. the store " +
+		"is down"}, result.Notices)
 
 	// A question that was given up says nothing about the source; a bug is no matter of the source.
 	clock.t = clock.t.Add(6 * time.Hour)

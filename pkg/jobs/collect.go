@@ -119,16 +119,20 @@ func (c *Collector) Result() Result {
 	}
 	if c.cut > 0 {
 		result.Partial = true
-		result.Notices = append(result.Notices, fmt.Sprintf("More than %d job ads match: %d of them were left out. Ask for a shorter time range.", c.most, c.cut))
+		result.Notices = append(result.Notices, fmt.Sprintf("More than %d job ads match: %d of them were left out. Ask "+
+			"for a shorter time range.", c.most, c.cut))
 	}
 	if c.unusable > 0 {
-		result.Notices = append(result.Notices, fmt.Sprintf("%d stored documents are no job ads (broken JSON or no GlobalJobId) and were left out.", c.unusable))
+		result.Notices = append(result.Notices, fmt.Sprintf("%d stored documents are no job ads (broken JSON or no "+
+			"GlobalJobId) and were left out.", c.unusable))
 	}
 	if c.other > 0 {
-		result.Notices = append(result.Notices, fmt.Sprintf("%d documents are neither history nor epoch ads (file transfers, beginnings of epochs) and were left out.", c.other))
+		result.Notices = append(result.Notices, fmt.Sprintf("%d documents are neither history nor epoch ads (file "+
+			"transfers, beginnings of epochs) and were left out.", c.other))
 	}
 	if c.bad > 0 {
-		result.Notices = append(result.Notices, fmt.Sprintf("%d values in job ads could not be read and count as missing.", c.bad))
+		result.Notices = append(result.Notices, fmt.Sprintf("%d values in job ads could not be read and count as missing.",
+			c.bad))
 	}
 	return result
 }

@@ -84,8 +84,8 @@ type Source interface {
 	Close() error
 }
 
-// Limited returns a context that ends after three quarters of the time until ctx's deadline, with ctx at the latest: who gives
-// up a lookup then can still answer without job ads.
+// Limited returns a context that ends after three quarters of the time until ctx's deadline, with ctx at the latest:
+// who gives up a lookup then can still answer without job ads.
 func Limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {

@@ -50,7 +50,8 @@ type document struct {
 
 // Attributes are the names that [ParseAd] reads, in HTCondor's spelling. A store need not deliver more.
 var Attributes = []string{
-	"GlobalJobId", "ScheddName", "User", "Owner", "RecordTime", "StartdName", "StartdSlot", "LastRemoteHost", "AssignedGPUs",
+	"GlobalJobId", "ScheddName", "User", "Owner", "RecordTime", "StartdName", "StartdSlot", "LastRemoteHost",
+	"AssignedGPUs",
 	"JobStatus", "LastJobStatus", "JobStartDate", "JobLastStartDate", "JobCurrentStartDate", "CompletionDate",
 	"EnteredCurrentStatus", "LastVacateTime", "EpochWriteDate", "EpochAdType", "LastRemoteWallClockTime",
 	"RemoteWallClockTime", "CommittedTime", "VacateReasonCode", "ExitCode", "ExitBySignal", "NumJobStarts",
@@ -171,14 +172,17 @@ func (d *document) slot() string {
 
 func (d *document) unread() int {
 	n := 0
-	for _, t := range []*text{&d.GlobalJobId, &d.ScheddName, &d.User, &d.Owner, &d.StartdName, &d.StartdSlot, &d.LastRemoteHost, &d.EpochAdType, &d.Metadata.source} {
+	for _, t := range []*text{&d.GlobalJobId, &d.ScheddName, &d.User, &d.Owner, &d.StartdName, &d.StartdSlot,
+		&d.LastRemoteHost, &d.EpochAdType, &d.Metadata.source} {
 		n += t.unread()
 	}
-	for _, t := range []*date{&d.RecordTime, &d.JobStartDate, &d.JobLastStartDate, &d.JobCurrentStartDate, &d.CompletionDate,
+	for _, t := range []*date{&d.RecordTime, &d.JobStartDate, &d.JobLastStartDate, &d.JobCurrentStartDate,
+		&d.CompletionDate,
 		&d.EnteredCurrentStatus, &d.LastVacateTime, &d.EpochWriteDate} {
 		n += t.unread()
 	}
-	for _, t := range []*number{&d.JobStatus, &d.LastJobStatus, &d.LastRemoteWallClockTime, &d.RemoteWallClockTime, &d.CommittedTime,
+	for _, t := range []*number{&d.JobStatus, &d.LastJobStatus, &d.LastRemoteWallClockTime, &d.RemoteWallClockTime,
+		&d.CommittedTime,
 		&d.VacateReasonCode, &d.ExitCode, &d.ExitBySignal, &d.NumJobStarts, &d.NumShadowStarts, &d.NumVacates, &d.NumHolds} {
 		n += t.unread()
 	}
@@ -263,7 +267,8 @@ type date struct {
 }
 
 // dateLayouts are read besides epoch seconds; without an offset they are UTC.
-var dateLayouts = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "2006-01-02T15:04:05Z0700"}
+var dateLayouts = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05",
+	"2006-01-02T15:04:05Z0700"}
 
 func (d *date) UnmarshalJSON(raw []byte) error {
 	plain, ok := d.plain(raw)

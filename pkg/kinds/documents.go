@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// Documents are the files that the descriptions of the kinds are written into, by their paths from the repository's root:
-// the front end's schema, and the table of docs/queries.md. Given are their contents as they are.
+// Documents are the files that the descriptions of the kinds are written into, by their paths from the repository's
+// root: the front end's schema, and the table of docs/queries.md. Given are their contents as they are.
 func Documents(read func(path string) ([]byte, error)) (map[string][]byte, error) {
 	const schema, queries = "src/query/schema.json", "docs/queries.md"
 	document, err := json.MarshalIndent(Catalog.Schema(), "", "  ")

@@ -6,7 +6,8 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Bucket is a length of calendar time: full local hours and parts of them, days, weeks and months (methodology section 5).
+// Bucket is a length of calendar time: full local hours and parts of them, days, weeks and months (methodology section
+// 5).
 type Bucket struct {
 	Name      string
 	Minutes   int // nominal length
@@ -24,11 +25,12 @@ var Buckets = []Bucket{
 	{Name: "5m", Minutes: 5}, {Name: "10m", Minutes: 10}, {Name: "15m", Minutes: 15}, {Name: "30m", Minutes: 30},
 	{Name: "1h", Minutes: 60}, {Name: "3h", Minutes: 180}, {Name: "6h", Minutes: 360}, {Name: "12h", Minutes: 720},
 	{Name: "1d", Minutes: minutesOfDay}, {Name: "1w", Minutes: 7 * minutesOfDay},
-	{Name: "1M", Minutes: minutesOfMonth, Months: 1}, {Name: "1Q", Minutes: 3 * minutesOfMonth, Months: 3}, {Name: "1y", Minutes: 12 * minutesOfMonth, Months: 12},
+	{Name: "1M", Minutes: minutesOfMonth, Months: 1}, {Name: "1Q", Minutes: 3 * minutesOfMonth, Months: 3},
+	{Name: "1y", Minutes: 12 * minutesOfMonth, Months: 12},
 }
 
-// Floor returns the beginning of the bucket that holds t. Up to an hour, the two passes of a repeated hour are different
-// buckets; longer ones begin where the calendar says, so that a day can have 23 or 25 hours.
+// Floor returns the beginning of the bucket that holds t. Up to an hour, the two passes of a repeated hour are
+// different buckets; longer ones begin where the calendar says, so that a day can have 23 or 25 hours.
 func (b Bucket) Floor(t pool.Micros, zone *time.Location) pool.Micros {
 	if b.Minutes <= 60 {
 		return floorHour(t, pool.Micros(b.Minutes)*pool.Minute, zone)
@@ -47,8 +49,8 @@ func (b Bucket) Floor(t pool.Micros, zone *time.Location) pool.Micros {
 	return first(zone, day.UnixMicro())
 }
 
-// floorHour returns the latest time up to t at which the zone's clock shows a multiple of step, a part of an hour, or jumps
-// over one.
+// floorHour returns the latest time up to t at which the zone's clock shows a multiple of step, a part of an hour, or
+// jumps over one.
 func floorHour(t, step pool.Micros, zone *time.Location) pool.Micros {
 	for {
 		start := floor(t, step, offset(zone, t))
@@ -96,7 +98,8 @@ func first(zone *time.Location, local pool.Micros) pool.Micros {
 	if !f.missing {
 		return f.times[0]
 	}
-	// times[0] counts with the offset before the change: it lies after the change by what local lies after the skipped hour's beginning
+	// times[0] counts with the offset before the change: it lies after the change by what local lies after the skipped
+	// hour's beginning
 	t := f.times[0]
 	change := time.UnixMicro(t).In(zone)
 	start, _ := change.ZoneBounds()

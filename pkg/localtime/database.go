@@ -16,8 +16,8 @@ import (
 
 //go:generate sh -c "cp \"$(go env GOROOT)/lib/time/zoneinfo.zip\" zoneinfo.zip"
 
-// database is the IANA time zone database (public domain) as Go ships it. The standard library prefers the machine's own
-// files, which differ from machine to machine and change while the plugin runs.
+// database is the IANA time zone database (public domain) as Go ships it. The standard library prefers the machine's
+// own files, which differ from machine to machine and change while the plugin runs.
 //
 //go:embed zoneinfo.zip
 var database []byte

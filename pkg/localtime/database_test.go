@@ -19,7 +19,8 @@ func TestZonesAreEmbedded(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.Mkdir(filepath.Join(files, "America"), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(files, name), berlin, 0o600))
-		again := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v") // #nosec G204 -- this test
+		// #nosec G204 -- this test
+		again := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")
 		again.Env = append(os.Environ(), "ZONEINFO="+files)
 		out, err := again.CombinedOutput()
 		require.NoError(t, err, string(out))
@@ -55,7 +56,8 @@ func TestRulesNameTheTransitions(t *testing.T) {
 }
 
 func TestUnknownZones(t *testing.T) {
-	for _, name := range []string{"Local", "Europe", "Europe/", "/etc/localtime", "../UTC", "europe/berlin", "zoneinfo.zip"} {
+	for _, name := range []string{"Local", "Europe", "Europe/", "/etc/localtime", "../UTC", "europe/berlin",
+		"zoneinfo.zip"} {
 		_, err := Location(name)
 		require.ErrorContains(t, err, "is unknown", name)
 	}

@@ -39,10 +39,11 @@ func TestParse(t *testing.T) {
 	require.Equal(t, -5*pool.Hour, moved.Offset(utc("2026-05-14T04:59:59Z")))
 	require.Zero(t, moved.Offset(utc("2026-05-14T05:00:00Z")))
 	for setting, want := range map[string]string{
-		`"Mars/Olympus"`: "unknown", `"Local"`: "unknown", `7`: "timezone: want", `[]`: "timezone: want", `{}`: "timezone: want",
-		`[{"zone": "UTC"}, {"zone": "UTC"}]`:                  "needs `until`",
-		`[{"until": "2026-01-01 00:00:00", "zone": "UTC"}]`:   "must not have it",
-		`[{"until": "soon", "zone": "UTC"}, {"zone": "UTC"}]`: "is no time",
+		`"Mars/Olympus"`: "unknown", `"Local"`: "unknown", `7`: "timezone: want", `[]`: "timezone: want",
+		`{}`:                                 "timezone: want",
+		`[{"zone": "UTC"}, {"zone": "UTC"}]`: "needs `until`",
+		`[{"until": "2026-01-01 00:00:00", "zone": "UTC"}]`:                                                                   "must not have it",
+		`[{"until": "soon", "zone": "UTC"}, {"zone": "UTC"}]`:                                                                 "is no time",
 		`[{"until": "2026-01-01 00:00:00", "zone": "UTC"}, {"until": "2025-01-01 00:00:00", "zone": "UTC"}, {"zone": "UTC"}]`: "not later",
 	} {
 		_, err := Parse(json.RawMessage(setting))
@@ -55,9 +56,11 @@ func TestParse(t *testing.T) {
 func TestTimesAreReadAsTheClockShowedThem(t *testing.T) {
 	const layout = "2006-01-02 15:04:05.000000"
 	rapid.Check(t, func(t *rapid.T) {
-		name := rapid.SampledFrom([]string{"UTC", "America/Chicago", "Europe/Berlin", "Asia/Kolkata", "Australia/Lord_Howe", "America/Havana", "Asia/Beirut", "Pacific/Apia"}).Draw(t, "zone")
+		name := rapid.SampledFrom([]string{"UTC", "America/Chicago", "Europe/Berlin", "Asia/Kolkata", "Australia/Lord_Howe",
+			"America/Havana", "Asia/Beirut", "Pacific/Apia"}).Draw(t, "zone")
 		zone := &Zone{parts: []part{{must(Location(name)), beginning, end}}}
-		from := time.Date(2025, time.Month(rapid.IntRange(1, 12).Draw(t, "month")), rapid.IntRange(1, 31).Draw(t, "day"), 0, 0, 0, 0, time.UTC).UnixMicro()
+		from := time.Date(2025, time.Month(rapid.IntRange(1, 12).Draw(t, "month")), rapid.IntRange(1, 31).Draw(t, "day"), 0,
+			0, 0, 0, time.UTC).UnixMicro()
 		shown := map[string][]pool.Micros{}
 		for at := from - 2*pool.Day; at < from+4*pool.Day; at += 15 * pool.Minute {
 			text := time.UnixMicro(at).In(zone.Calendar()).Format(layout)
@@ -94,12 +97,14 @@ func TestReadOddTimes(t *testing.T) {
 	chicago := parse(t, `"America/Chicago"`)
 	got, err := chicago.NewResolver().Read([]byte("2025-03-09 02:30:00"))
 	require.NoError(t, err)
-	require.Equal(t, Reading{Time: utc("2025-03-09T08:30:00Z"), Missing: true}, got, "read with the offset before the change")
+	require.Equal(t, Reading{Time: utc("2025-03-09T08:30:00Z"), Missing: true}, got,
+		"read with the offset before the change")
 
 	moved := parse(t, `[{"until": "2026-05-14 00:00:00", "zone": "UTC"}, {"zone": "America/Chicago"}]`).NewResolver()
 	for _, c := range []struct{ text, want string }{
 		{"2026-05-13 22:00:00", "2026-05-13T22:00:00Z"}, {"2026-05-13 23:45:00", "2026-05-13T23:45:00Z"},
-		{"2026-05-13 19:00:00", "2026-05-14T00:00:00Z"}, {"2026-05-13 22:00:00", "2026-05-14T03:00:00Z"}, // the hours that the move repeats
+		// the hours that the move repeats
+		{"2026-05-13 19:00:00", "2026-05-14T00:00:00Z"}, {"2026-05-13 22:00:00", "2026-05-14T03:00:00Z"},
 		{"2026-05-14 00:15:00", "2026-05-14T05:15:00Z"},
 	} {
 		got, err := moved.Read([]byte(c.text))
@@ -112,7 +117,8 @@ func TestReadOddTimes(t *testing.T) {
 	require.True(t, got.Missing)
 	require.Equal(t, utc("2026-05-14T07:00:00Z"), got.Time)
 
-	for _, text := range []string{"", "2025-09-01", "2025-09-01 00:00", "2025-13-01 00:00:00", "2025-02-30 00:00:00", "2025-09-01 24:00:00", "2025-09-01 00:00:00.", "2025-09-01 00:00:00,5", "2025-09-01 00:00:0x", "1756684800"} {
+	for _, text := range []string{"", "2025-09-01", "2025-09-01 00:00", "2025-13-01 00:00:00", "2025-02-30 00:00:00",
+		"2025-09-01 24:00:00", "2025-09-01 00:00:00.", "2025-09-01 00:00:00,5", "2025-09-01 00:00:0x", "1756684800"} {
 		_, err := chicago.NewResolver().Read([]byte(text))
 		require.ErrorContains(t, err, "not of the form", text)
 	}
@@ -124,10 +130,12 @@ func TestReadOddTimes(t *testing.T) {
 	require.Equal(t, utc("2025-09-01T00:00:00Z")+123_456, got.Time)
 }
 
-// A bucket begins at the first instant whose wall clock says the bucket's beginning or later, found here minute by minute.
+// A bucket begins at the first instant whose wall clock says the bucket's beginning or later, found here minute by
+// minute.
 func TestBuckets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		zone := must(Location(rapid.SampledFrom([]string{"UTC", "America/Chicago", "Asia/Kolkata", "Australia/Lord_Howe", "America/Havana", "Asia/Beirut"}).Draw(t, "zone")))
+		zone := must(Location(rapid.SampledFrom([]string{"UTC", "America/Chicago", "Asia/Kolkata", "Australia/Lord_Howe",
+			"America/Havana", "Asia/Beirut"}).Draw(t, "zone")))
 		b := rapid.SampledFrom(Buckets).Draw(t, "bucket")
 		b.YearStart = rapid.IntRange(0, 12).Draw(t, "first month of the year")
 		at := utc("2025-01-01T00:00:00Z") + pool.Micros(rapid.IntRange(0, 525_600).Draw(t, "minute"))*pool.Minute
@@ -186,10 +194,12 @@ func TestHalfHourChange(t *testing.T) {
 	zone := must(Location("Australia/Lord_Howe"))
 	hour := Buckets[4]
 	for _, c := range []struct{ at, start, next string }{
-		{"2025-10-04T15:10:00Z", "2025-10-04T14:30:00Z", "2025-10-04T15:30:00Z"}, // 01:40, before the clock jumps from 2:00 to 2:30
+		// 01:40, before the clock jumps from 2:00 to 2:30
+		{"2025-10-04T15:10:00Z", "2025-10-04T14:30:00Z", "2025-10-04T15:30:00Z"},
 		{"2025-10-04T15:30:00Z", "2025-10-04T15:30:00Z", "2025-10-04T16:00:00Z"}, // 02:30
 		{"2025-10-04T16:00:00Z", "2025-10-04T16:00:00Z", "2025-10-04T17:00:00Z"}, // 03:00
-		{"2025-04-05T14:40:00Z", "2025-04-05T14:00:00Z", "2025-04-05T15:30:00Z"}, // 01:40, before it is set back from 2:00 to 1:30
+		// 01:40, before it is set back from 2:00 to 1:30
+		{"2025-04-05T14:40:00Z", "2025-04-05T14:00:00Z", "2025-04-05T15:30:00Z"},
 		{"2025-04-05T15:10:00Z", "2025-04-05T14:00:00Z", "2025-04-05T15:30:00Z"}, // 01:40 again
 		{"2025-04-05T15:30:00Z", "2025-04-05T15:30:00Z", "2025-04-05T16:30:00Z"}, // 02:00
 	} {
@@ -201,7 +211,8 @@ func TestHalfHourChange(t *testing.T) {
 func TestMonths(t *testing.T) {
 	zone := must(Location("America/Chicago"))
 	at := utc("2026-02-10T12:00:00Z")
-	for name, want := range map[string][2]string{"1M": {"2026-02-01", "2026-03-01"}, "1Q": {"2026-01-01", "2026-04-01"}, "1y": {"2025-07-01", "2026-07-01"}} {
+	for name, want := range map[string][2]string{"1M": {"2026-02-01", "2026-03-01"}, "1Q": {"2026-01-01", "2026-04-01"},
+		"1y": {"2025-07-01", "2026-07-01"}} {
 		b := Buckets[slices.IndexFunc(Buckets, func(b Bucket) bool { return b.Name == name })]
 		b.YearStart = 7
 		start := b.Floor(at, zone)
@@ -212,7 +223,8 @@ func TestMonths(t *testing.T) {
 
 func TestSlice(t *testing.T) {
 	chicago, kolkata := parse(t, `"America/Chicago"`), parse(t, `"Asia/Kolkata"`)
-	require.Equal(t, utc("2025-11-02T06:00:00Z"), chicago.Slice(utc("2025-11-02T06:59:59Z"), 60), "first pass of the repeated hour")
+	require.Equal(t, utc("2025-11-02T06:00:00Z"), chicago.Slice(utc("2025-11-02T06:59:59Z"), 60),
+		"first pass of the repeated hour")
 	require.Equal(t, utc("2025-11-02T07:00:00Z"), chicago.Slice(utc("2025-11-02T07:00:01Z"), 60), "second pass")
 	require.Equal(t, utc("2025-06-02T06:30:00Z"), kolkata.Slice(utc("2025-06-02T07:10:00Z"), 60))
 	require.Equal(t, utc("1969-12-31T23:45:00Z"), UTC.Slice(utc("1969-12-31T23:59:00Z"), 15))

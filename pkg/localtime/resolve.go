@@ -35,7 +35,8 @@ func (r *Resolver) Read(text []byte) (Reading, error) {
 	return r.Resolve(local), nil
 }
 
-// Resolve is Read of a timestamp that is parsed already: microseconds since 1970-01-01 00:00:00 of the collector's clock.
+// Resolve is Read of a timestamp that is parsed already: microseconds since 1970-01-01 00:00:00 of the collector's
+// clock.
 func (r *Resolver) Resolve(local pool.Micros) Reading {
 	o := r.zone.occurrences(local)
 	got := Reading{Time: o.times[len(o.times)-1], Repeated: len(o.times) > 1, Missing: o.missing}

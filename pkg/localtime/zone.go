@@ -32,7 +32,8 @@ const (
 // UTC is the zone of a collector that writes UTC.
 var UTC = &Zone{parts: []part{{time.UTC, beginning, end}}, key: "UTC", rules: "UTC"}
 
-// Parse reads the setting `timezone`: an IANA name or a list of {"until": local time, "zone": name}, the last without until.
+// Parse reads the setting `timezone`: an IANA name or a list of {"until": local time, "zone": name}, the last without
+// until.
 func Parse(setting json.RawMessage) (*Zone, error) {
 	if text := strings.TrimSpace(string(setting)); text == "" || text == "null" || text == `""` {
 		return UTC, nil
@@ -60,7 +61,8 @@ func Parse(setting json.RawMessage) (*Zone, error) {
 		}
 		until := end
 		if last := i == len(list)-1; last != (entry.Until == "") {
-			return nil, pool.BadQuery("timezone: every entry of the list but the last needs `until`, and the last must not have it (entry %d)", i+1)
+			return nil, pool.BadQuery("timezone: every entry of the list but the last needs `until`, and the last must not "+
+				"have it (entry %d)", i+1)
 		} else if !last {
 			local, err := ParseLocal([]byte(entry.Until))
 			if err != nil {
@@ -99,7 +101,8 @@ func (z *Zone) Offset(t pool.Micros) pool.Micros {
 	return 0 // not reached: the last part has no end
 }
 
-// Slice returns the beginning of the slice that holds t: floored to so many minutes of local time (methodology section 4).
+// Slice returns the beginning of the slice that holds t: floored to so many minutes of local time (methodology section
+// 4).
 func (z *Zone) Slice(t pool.Micros, minutes int) pool.Micros {
 	return floor(t, pool.Micros(minutes)*pool.Minute, z.Offset(t))
 }

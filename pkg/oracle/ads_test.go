@@ -31,7 +31,8 @@ func readAds(t testing.TB, files ...string) (ads []ad) {
 		require.NoError(t, file.Close())
 	}
 	slices.SortStableFunc(ads, func(a, b ad) int { // in the order of their writing
-		return cmp.Or(cmp.Compare(must(a.date("RecordTime")), must(b.date("RecordTime"))), strings.Compare(a.text("GlobalJobId"), b.text("GlobalJobId")))
+		return cmp.Or(cmp.Compare(must(a.date("RecordTime")), must(b.date("RecordTime"))),
+			strings.Compare(a.text("GlobalJobId"), b.text("GlobalJobId")))
 	})
 	return ads
 }

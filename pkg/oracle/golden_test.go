@@ -28,8 +28,9 @@ func micros(t testing.TB, text string) int64 {
 
 // jobFiles are the files of job ads by what a site collects.
 var jobFiles = map[string][]string{
-	"none": nil, "legacy": {"jobs_history_legacy.jsonl"}, "history": {"jobs_history_refactored.jsonl"}, "epochs": {"jobs_epochs.jsonl"},
-	"both": {"jobs_history_refactored.jsonl", "jobs_epochs.jsonl"},
+	"none": nil, "legacy": {"jobs_history_legacy.jsonl"}, "history": {"jobs_history_refactored.jsonl"},
+	"epochs": {"jobs_epochs.jsonl"},
+	"both":   {"jobs_history_refactored.jsonl", "jobs_epochs.jsonl"},
 }
 
 func adsOf(t testing.TB, dir, jobs string) []ad {
@@ -40,14 +41,17 @@ func adsOf(t testing.TB, dir, jobs string) []ad {
 	return readAds(t, files...)
 }
 
-var categoryKeys = map[string]string{"Backfill (CHTC Owned)": "Backfill-CHTCOwned", "Backfill (Researcher Owned)": "Backfill-ResearcherOwned", "Backfill (Open Capacity)": "Backfill-OpenCapacity"}
+var categoryKeys = map[string]string{"Backfill (CHTC Owned)": "Backfill-CHTCOwned",
+	"Backfill (Researcher Owned)": "Backfill-ResearcherOwned", "Backfill (Open Capacity)": "Backfill-OpenCapacity"}
 
 func (p period) line() string {
-	return strings.Join([]string{p.machine, p.id, stamp(p.start), stamp(p.end), p.reason, categoryKeys[p.gpu.category()], p.gpu.device}, "|")
+	return strings.Join([]string{p.machine, p.id, stamp(p.start), stamp(p.end), p.reason, categoryKeys[p.gpu.category()],
+		p.gpu.device}, "|")
 }
 
 func (s seen) line() string {
-	return strings.Join([]string{s.machine, strings.Join(s.ids(), ","), s.job, stamp(s.started), stamp(s.end), s.outcome, s.evidence}, "|")
+	return strings.Join([]string{s.machine, strings.Join(s.ids(), ","), s.job, stamp(s.started), stamp(s.end), s.outcome,
+		s.evidence}, "|")
 }
 
 func sum(lines []string) string {
@@ -65,7 +69,8 @@ type goldenJobs struct {
 	Evictions map[string]json.RawMessage
 }
 
-var splits = map[string]string{"all": "", "byDevice": "device", "byCategory": "category", "byOwnership": "ownership", "byMachineType": "machineType", "byMachine": "machine"}
+var splits = map[string]string{"all": "", "byDevice": "device", "byCategory": "category", "byOwnership": "ownership",
+	"byMachineType": "machineType", "byMachine": "machine"}
 
 // byGroup reads an expected object of a split: group → figures.
 func byGroup(t testing.TB, name string, raw json.RawMessage) map[string]map[string]any {
@@ -163,11 +168,13 @@ func (v *view) equalGolden(t *testing.T, want goldenJobs) {
 		}
 		require.NoError(t, json.Unmarshal(raw, &digest))
 		if digest.Count != len(got) || digest.Sha256 != sum(got) {
-			t.Errorf("%s: %d lines expected, %d there; first %s, got %s", what, digest.Count, len(got), strings.Join(digest.First, "\n"), strings.Join(got[:min(10, len(got))], "\n"))
+			t.Errorf("%s: %d lines expected, %d there; first %s, got %s", what, digest.Count, len(got),
+				strings.Join(digest.First, "\n"), strings.Join(got[:min(10, len(got))], "\n"))
 		}
 	}
 	same("periods", want.Availability.Periods, periods, func(x map[string]any) string {
-		return fmt.Sprintf("%v|%v|%v|%v|%v|%v|%v", x["machine"], x["gpu"], x["start"], x["end"], x["endReason"], x["category"], x["device"])
+		return fmt.Sprintf("%v|%v|%v|%v|%v|%v|%v", x["machine"], x["gpu"], x["start"], x["end"], x["endReason"],
+			x["category"], x["device"])
 	})
 	same("runs", want.Evictions["runs"], runs, func(x map[string]any) string {
 		var ids []string
@@ -176,7 +183,8 @@ func (v *view) equalGolden(t *testing.T, want goldenJobs) {
 		}
 		slices.Sort(ids)
 		job, _ := x["job"].(string)
-		return fmt.Sprintf("%v|%v|%v|%v|%v|%v|%v", x["machine"], strings.Join(ids, ","), job, x["start"], x["end"], x["outcome"], x["evidence"])
+		return fmt.Sprintf("%v|%v|%v|%v|%v|%v|%v", x["machine"], strings.Join(ids, ","), job, x["start"], x["end"],
+			x["outcome"], x["evidence"])
 	})
 	for name, split := range splits {
 		group := groupings[split]
@@ -197,7 +205,8 @@ func (v *view) equalGolden(t *testing.T, want goldenJobs) {
 			got, byCause, byEvidence := v.evictions(group)
 			for g, figures := range byGroup(t, name, raw) {
 				equalFigures(t, "evictions "+name+" "+g, figures, got[g])
-				for part, have := range map[string]map[string]map[string]any{"byCause": plain(byCause), "byEvidence": plain(byEvidence)} {
+				for part, have := range map[string]map[string]map[string]any{"byCause": plain(byCause),
+					"byEvidence": plain(byEvidence)} {
 					for k, f := range figures[part].(map[string]any) {
 						equalFigures(t, "evictions "+name+" "+g+" "+k, f.(map[string]any), have[g+"|"+k])
 					}

@@ -46,13 +46,15 @@ func (v *view) joined(apparent []*run, backfill bool) (whole []*run) {
 		joined := false
 		for i := len(whole) - 1; i >= 0; i-- {
 			before := whole[i]
-			if before.job != r.job || before.machine != r.machine || r.job == "" && (before.owner != r.owner || !common(before.gpus, r.gpus)) {
+			if before.job != r.job || before.machine != r.machine || r.job == "" &&
+				(before.owner != r.owner || !common(before.gpus, r.gpus)) {
 				continue
 			}
 			if joined = before.lost && v.oneRun(before, &r, of[r.job], backfill); joined {
 				before.sights = append(before.sights, r.sights...)
 				maps.Copy(before.gpus, r.gpus)
-				before.lost, before.end, before.running, before.takeover, before.takenOverBy = r.lost, r.end, r.running, r.takeover, r.takenOverBy
+				before.lost, before.end, before.running, before.takeover, before.takenOverBy = r.lost, r.end, r.running,
+					r.takeover, r.takenOverBy
 			}
 			break
 		}
@@ -115,7 +117,8 @@ func (v *view) splitUp(r *run, ads []ad) []*run {
 	r.begun, r.lasted = r.first(), r.last()
 	var starts []int64
 	for _, a := range ads {
-		if start, ok := a.date("JobCurrentStartDate"); ok && r.job != "" && a.fits(r) && start > r.seen+skew && start <= r.lastSeen {
+		if start, ok := a.date("JobCurrentStartDate"); ok && r.job != "" && a.fits(r) && start > r.seen+skew &&
+			start <= r.lastSeen {
 			starts = append(starts, start)
 		}
 	}
@@ -134,7 +137,8 @@ func (v *view) splitUp(r *run, ads []ad) []*run {
 		}
 		before.sights, after.sights = nil, nil
 		parts = append(parts, &after)
-		before.end, before.lost, before.running, before.split, before.takeover, before.takenOverBy = -1, false, false, true, false, ""
+		before.end, before.lost, before.running, before.split, before.takeover, before.takenOverBy = -1, false, false, true,
+			false, ""
 		before.absent, after.started, after.part, after.next = start, start, true, next
 	}
 	for k, p := range parts { // each sight belongs to the part that had begun
@@ -194,7 +198,8 @@ func (v *view) resolve(r *run, ads []ad, backfill bool, all []*run) {
 		if stated == "" && own.epoch() { // its times only: the history ad of the same run
 			for _, a := range ads {
 				apart := must(a.date("JobCurrentStartDate")) - must(own.date("JobCurrentStartDate"))
-				if !a.epoch() && max(apart, -apart) <= skew && a.machine() == own.machine() && a.text("GlobalJobId") == own.text("GlobalJobId") {
+				if !a.epoch() && max(apart, -apart) <= skew && a.machine() == own.machine() &&
+					a.text("GlobalJobId") == own.text("GlobalJobId") {
 					stated, cause = a.outcome()
 					break
 				}
@@ -256,8 +261,8 @@ func (v *view) resolve(r *run, ads []ad, backfill bool, all []*run) {
 	}
 }
 
-// describes finds the ad whose dates describe a run, in the order of htcondor.md, and else the ad of a later run of its job.
-// Of several with one start the one written last stands.
+// describes finds the ad whose dates describe a run, in the order of htcondor.md, and else the ad of a later run of its
+// job. Of several with one start the one written last stands.
 func (v *view) describes(r *run, ads []ad) (own ad, link string, later ad) {
 	start := func(a ad) int64 { return must(a.date("JobCurrentStartDate")) }
 	overlaps := func(a ad) bool { return start(a) <= r.lastSeen && must(a.end()) >= r.seen }
@@ -267,7 +272,8 @@ func (v *view) describes(r *run, ads []ad) (own ad, link string, later ad) {
 			continue
 		}
 		if written := must(a.date("RecordTime")); last == nil || start(a) > start(last) ||
-			start(a) == start(last) && (!a.epoch() && last.epoch() || a.epoch() == last.epoch() && written > must(last.date("RecordTime"))) {
+			start(a) == start(last) && (!a.epoch() && last.epoch() || a.epoch() == last.epoch() &&
+				written > must(last.date("RecordTime"))) {
 			last = a
 		}
 		if !a.fits(r) || r.split && start(a) >= r.absent || r.part && start(a) < r.started {
@@ -315,7 +321,8 @@ func (v *view) otherBegan(r *run, at int64, ads []ad) bool {
 			*x = *shown
 			v.bracket(x)
 			same := x.machine == r.machine && backfill == r.backfill && x.first() >= r.begun && x.first() <= r.lasted
-			if x.job == r.job && !same && x.first() <= r.first() && at <= x.seen+skew && (x.previous == 0 || at > x.previous-skew) {
+			if x.job == r.job && !same && x.first() <= r.first() && at <= x.seen+skew &&
+				(x.previous == 0 || at > x.previous-skew) {
 				return true
 			}
 		}

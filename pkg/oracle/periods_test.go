@@ -59,7 +59,8 @@ func (v *view) findStates(k string) []stay {
 		list[i] = x
 	}
 	for i := 1; i+1 < len(list); i++ { // one missing snapshot between equal states
-		if list[i].state == "unknown" && list[i-1] == list[i+1] && !out[i-1] && !out[i+1] && !v.gap(i) && !v.gap(i+1) && v.snaps[i-1].machines[machine] {
+		if list[i].state == "unknown" && list[i-1] == list[i+1] && !out[i-1] && !out[i+1] && !v.gap(i) && !v.gap(i+1) &&
+			v.snaps[i-1].machines[machine] {
 			list[i] = list[i-1]
 		}
 	}
@@ -93,7 +94,8 @@ func (v *view) holder(x stay, id string, i int) *run {
 		if k == x.who && r.gpus[id] && r.first() <= i && i <= r.last() {
 			found := r
 			for _, later := range runs { // parts of a split run: the one that is seen then
-				if later.job == r.job && later.machine == r.machine && r.job != "" && later.gpus[id] && later.first() <= i && later.first() > found.first() {
+				if later.job == r.job && later.machine == r.machine && r.job != "" && later.gpus[id] && later.first() <= i &&
+					later.first() > found.first() {
 					found = later
 				}
 			}
@@ -191,7 +193,8 @@ func (v *view) transitions(group func(k string, g gpu) string) map[[3]string]flo
 		states := v.states(k)
 		for i := 1; i < len(states); i++ {
 			a, b := states[i-1], states[i]
-			if at := v.snaps[i].at; at < v.from || at > v.to || v.gap(i) || a.state == "unknown" || b.state == "unknown" || a.out || b.out {
+			if at := v.snaps[i].at; at < v.from || at > v.to || v.gap(i) || a.state == "unknown" || b.state == "unknown" ||
+				a.out || b.out {
 				continue
 			}
 			if a.state != b.state || a.state == "used" && a.who != b.who {

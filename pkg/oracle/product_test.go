@@ -40,7 +40,8 @@ func open(t testing.TB, r *records, dir, zone, jobs string, files ...string) *pr
 	text, err := json.Marshal(settings)
 	require.NoError(t, err)
 	now := time.UnixMicro(r.snapshots[len(r.snapshots)-1].at).UTC()
-	p.source = plugin.Open(backend.DataSourceInstanceSettings{Type: plugin.ID, JSONData: text}, func() time.Time { return now })
+	p.source = plugin.Open(backend.DataSourceInstanceSettings{Type: plugin.ID, JSONData: text},
+		func() time.Time { return now })
 	t.Cleanup(p.source.Dispose)
 	return p
 }
@@ -63,7 +64,8 @@ func writeJobFile(t testing.TB, path, dir string, files []string) {
 				kind = "epoch"
 			}
 			at, _ := a.number("RecordTime")
-			_, err = tx.Exec("INSERT INTO ads VALUES (?, ?, ?, ?)", kind, a.text("GlobalJobId"), int64(at), strings.TrimSpace(line))
+			_, err = tx.Exec("INSERT INTO ads VALUES (?, ?, ?, ?)", kind, a.text("GlobalJobId"), int64(at),
+				strings.TrimSpace(line))
 			require.NoError(t, err)
 		}
 	}
@@ -84,14 +86,18 @@ func (p *product) ask(t testing.TB, from, to int64, questions []question) {
 	for i, q := range questions {
 		var kind struct{ QueryType string }
 		require.NoError(t, json.Unmarshal([]byte(q.json), &kind), q.json)
-		request.Queries = append(request.Queries, backend.DataQuery{RefID: fmt.Sprint(i), QueryType: kind.QueryType, TimeRange: window, Interval: time.Minute, JSON: []byte(q.json)})
+		request.Queries = append(request.Queries, backend.DataQuery{RefID: fmt.Sprint(i), QueryType: kind.QueryType,
+			TimeRange: window, Interval: time.Minute, JSON: []byte(q.json)})
 	}
 	response, err := p.source.QueryData(context.Background(), request)
 	require.NoError(t, err)
 	for i, q := range questions {
 		r := response.Responses[fmt.Sprint(i)]
 		require.NoError(t, r.Error, q.json)
-		q.check(golden.Rows(r.Frames), func(names ...string) map[string][]golden.Point { return golden.Series(r.Frames, names...) })
+		q.check(golden.Rows(r.Frames), func(names ...string) map[string][]golden.Point {
+			return golden.Series(r.Frames,
+				names...)
+		})
 	}
 }
 
@@ -132,17 +138,23 @@ func compare(t testing.TB, p *product, r *records, from, to int64) (differences 
 		query := `{"queryType": "backfillAvailability", "view": "periods", "limit": 50000}`
 		name := "vacancies"
 		if tenure {
-			query, name = `{"queryType": "backfillAvailability", "view": "periods", "duration": "tenure", "limit": 50000}`, "tenures"
+			query, name = `{"queryType": "backfillAvailability", "view": "periods", "duration": "tenure", "limit": 50000}`,
+				"tenures"
 		}
-		questions = append(questions, question{query, func(rows []map[string]any, _ func(...string) map[string][]golden.Point) {
+		questions = append(questions, question{query, func(rows []map[string]any,
+			_ func(...string) map[string][]golden.Point) {
 			var want, got []string
 			for _, p := range v.periods(tenure) {
-				want = append(want, strings.Join([]string{p.machine, p.id, p.gpu.device, p.gpu.category(), stamp(p.start), stamp(p.end), p.reason,
-					fmt.Sprintf("censored=%t truncated=%t unknown=%t", p.censored, p.leftTruncated, p.unknownFrom), p.job, word(p.link)}, "|"))
+				want = append(want, strings.Join([]string{p.machine, p.id, p.gpu.device, p.gpu.category(), stamp(p.start),
+					stamp(p.end), p.reason,
+					fmt.Sprintf("censored=%t truncated=%t unknown=%t", p.censored, p.leftTruncated, p.unknownFrom), p.job,
+					word(p.link)}, "|"))
 			}
 			for _, x := range rows {
-				got = append(got, strings.Join([]string{text(x["machine"]), text(x["gpu"]), text(x["device"]), text(x["category"]), at(x["start"]), at(x["end"]), text(x["endReason"]),
-					fmt.Sprintf("censored=%v truncated=%v unknown=%v", x["censored"], x["leftTruncated"], x["unknownStart"]), text(x["job"]), word(x["link"])}, "|"))
+				got = append(got, strings.Join([]string{text(x["machine"]), text(x["gpu"]), text(x["device"]), text(x["category"]),
+					at(x["start"]), at(x["end"]), text(x["endReason"]),
+					fmt.Sprintf("censored=%v truncated=%v unknown=%v", x["censored"], x["leftTruncated"], x["unknownStart"]),
+					text(x["job"]), word(x["link"])}, "|"))
 				if h := at(x["end"]); h != "" {
 					if want := x["end"].(time.Time).Sub(x["start"].(time.Time)).Hours(); !golden.Same(want, x["hours"]) {
 						differ("%s: hours of %v", name, x)
@@ -152,31 +164,38 @@ func compare(t testing.TB, p *product, r *records, from, to int64) (differences 
 			lines(name, want, got)
 		}})
 	}
-	questions = append(questions, question{`{"queryType": "evictions", "view": "runs", "limit": 50000}`, func(rows []map[string]any, _ func(...string) map[string][]golden.Point) {
-		var want, got []string
-		for _, s := range v.runs(from, to) {
-			want = append(want, strings.Join([]string{s.machine, strings.Join(s.ids(), ","), s.gpu.device, s.gpu.category(), s.owner, s.job, stamp(s.started), stamp(s.end),
-				s.outcome, word(s.evidence), word(s.cause), s.link}, "|"))
-		}
-		for _, x := range rows {
-			got = append(got, strings.Join([]string{text(x["machine"]), ids(x["gpuIds"]), text(x["device"]), text(x["category"]), text(x["user"]), text(x["job"]), at(x["start"]), at(x["end"]),
-				text(x["outcome"]), word(x["evidence"]), word(x["cause"]), word(x["link"])}, "|"))
-		}
-		lines("runs", want, got)
-	}}, question{`{"queryType": "evictions", "view": "events", "limit": 50000}`, func(rows []map[string]any, _ func(...string) map[string][]golden.Point) {
-		var want, got []string
-		for _, s := range v.runs(from, to) {
-			if s.outcome == "evicted" {
-				want = append(want, strings.Join([]string{stamp(s.end), s.machine, strings.Join(s.ids(), ","), s.gpu.category(), s.owner, s.job,
-					fmt.Sprintf("%.6f %.6f", s.hours(), s.hours()*float64(len(s.gpus))), s.cause, s.evidence, s.takenOverBy}, "|"))
+	questions = append(questions, question{`{"queryType": "evictions", "view": "runs", "limit": 50000}`,
+		func(rows []map[string]any, _ func(...string) map[string][]golden.Point) {
+			var want, got []string
+			for _, s := range v.runs(from, to) {
+				want = append(want, strings.Join([]string{s.machine, strings.Join(s.ids(), ","), s.gpu.device, s.gpu.category(),
+					s.owner, s.job, stamp(s.started), stamp(s.end),
+					s.outcome, word(s.evidence), word(s.cause), s.link}, "|"))
 			}
-		}
-		for _, x := range rows {
-			got = append(got, strings.Join([]string{at(x["time"]), text(x["machine"]), ids(x["gpuIds"]), text(x["category"]), text(x["user"]), text(x["job"]),
-				fmt.Sprintf("%.6f %.6f", x["ranHours"], x["gpuHours"]), text(x["cause"]), text(x["evidence"]), text(x["takenOverBy"])}, "|"))
-		}
-		lines("events", want, got)
-	}})
+			for _, x := range rows {
+				got = append(got, strings.Join([]string{text(x["machine"]), ids(x["gpuIds"]), text(x["device"]),
+					text(x["category"]), text(x["user"]), text(x["job"]), at(x["start"]), at(x["end"]),
+					text(x["outcome"]), word(x["evidence"]), word(x["cause"]), word(x["link"])}, "|"))
+			}
+			lines("runs", want, got)
+		}}, question{`{"queryType": "evictions", "view": "events", "limit": 50000}`,
+		func(rows []map[string]any, _ func(...string) map[string][]golden.Point) {
+			var want, got []string
+			for _, s := range v.runs(from, to) {
+				if s.outcome == "evicted" {
+					want = append(want, strings.Join([]string{stamp(s.end), s.machine, strings.Join(s.ids(), ","), s.gpu.category(),
+						s.owner, s.job,
+						fmt.Sprintf("%.6f %.6f", s.hours(), s.hours()*float64(len(s.gpus))), s.cause, s.evidence, s.takenOverBy}, "|"))
+				}
+			}
+			for _, x := range rows {
+				got = append(got, strings.Join([]string{at(x["time"]), text(x["machine"]), ids(x["gpuIds"]), text(x["category"]),
+					text(x["user"]), text(x["job"]),
+					fmt.Sprintf("%.6f %.6f", x["ranHours"], x["gpuHours"]), text(x["cause"]), text(x["evidence"]),
+					text(x["takenOverBy"])}, "|"))
+			}
+			lines("events", want, got)
+		}})
 	for _, by := range []string{"", "device", "category", "ownership", "machineType", "machine"} {
 		groupBy := "[]"
 		if by != "" {

@@ -1,6 +1,6 @@
-// Package oracle holds a second, slow and obvious computation of backfill availability and evictions (methodology sections 7,
-// 8, 9 and 12): plain loops over the rows of the month files and over job ads, without code of the product. Its tests compare
-// both on golden and on made-up pools.
+// Package oracle holds a second, slow and obvious computation of backfill availability and evictions (methodology
+// sections 7, 8, 9 and 12): plain loops over the rows of the month files and over job ads, without code of the product.
+// Its tests compare both on golden and on made-up pools.
 package oracle
 
 import (
@@ -89,7 +89,8 @@ func readRecords(t testing.TB, dir, zone string) *records {
 		}
 		db, err := sql.Open("sqlite", filepath.Join(dir, e.Name()))
 		require.NoError(t, err)
-		rows, err := db.Query("SELECT Name, AssignedGPUs, State, GPUs_DeviceName, PrioritizedProjects, Machine, RemoteOwner, GlobalJobId, CAST(timestamp AS TEXT) FROM gpu_state ORDER BY rowid")
+		rows, err := db.Query("SELECT Name, AssignedGPUs, State, GPUs_DeviceName, PrioritizedProjects, Machine, " +
+			"RemoteOwner, GlobalJobId, CAST(timestamp AS TEXT) FROM gpu_state ORDER BY rowid")
 		require.NoError(t, err)
 		for rows.Next() {
 			var c [9]sql.NullString
@@ -99,7 +100,8 @@ func readRecords(t testing.TB, dir, zone string) *records {
 				all = append(all, snapshot{at: clock.utc(t, text), machines: map[string]bool{}})
 			}
 			s := &all[len(all)-1]
-			w := row{slot: c[0].String, gpu: strings.TrimSpace(c[1].String), state: c[2].String, device: strings.TrimSpace(c[3].String), projects: strings.TrimSpace(c[4].String),
+			w := row{slot: c[0].String, gpu: strings.TrimSpace(c[1].String), state: c[2].String,
+				device: strings.TrimSpace(c[3].String), projects: strings.TrimSpace(c[4].String),
 				machine: strings.TrimSpace(c[5].String), owner: strings.TrimSpace(c[6].String), job: strings.TrimSpace(c[7].String)}
 			if w.machine == "" || excluded(w.machine) {
 				continue
@@ -218,7 +220,8 @@ func (r *records) limit(at int64) int64 {
 type gpu struct{ device, ownership string }
 
 func (g gpu) category() string {
-	return map[string]string{"CHTC Owned": "Backfill (CHTC Owned)", "Researcher Owned": "Backfill (Researcher Owned)", "Open Capacity": "Backfill (Open Capacity)"}[g.ownership]
+	return map[string]string{"CHTC Owned": "Backfill (CHTC Owned)", "Researcher Owned": "Backfill (Researcher Owned)",
+		"Open Capacity": "Backfill (Open Capacity)"}[g.ownership]
 }
 
 func (g gpu) machineType() string {

@@ -24,7 +24,8 @@ type view struct {
 }
 
 func newView(r *records, ads []ad, jobs bool, from, to int64) *view {
-	v := &view{records: r, from: from, to: to, ads: ads, jobs: jobs, memory: map[string][]stay{}, ever: map[string]bool{}, now: r.snapshots[len(r.snapshots)-1].at}
+	v := &view{records: r, from: from, to: to, ads: ads, jobs: jobs, memory: map[string][]stay{}, ever: map[string]bool{},
+		now: r.snapshots[len(r.snapshots)-1].at}
 	for _, s := range r.snapshots {
 		switch {
 		case s.at < from-7*day:
@@ -97,8 +98,8 @@ func (r *run) ids() []string {
 	return ids
 }
 
-// held returns the GPUs that each job holds at a snapshot on one side. A backfill row of a GPU that is claimed on primary
-// holds nothing; of a job with such a row the others are stale as well: they begin no run.
+// held returns the GPUs that each job holds at a snapshot on one side. A backfill row of a GPU that is claimed on
+// primary holds nothing; of a job with such a row the others are stale as well: they begin no run.
 func (v *view) held(s snapshot, backfill bool) (map[string]*run, []string) {
 	taken := map[string]bool{}
 	for _, w := range s.rows {
@@ -164,7 +165,8 @@ func (v *view) apparent(backfill bool) (runs []*run) {
 				finish(true)
 			case !s.machines[r.machine]:
 				bridged := false
-				if s := i - 1; i+1 < len(v.snaps) && v.snaps[s].machines[r.machine] && v.snaps[i+1].machines[r.machine] && !v.gap(i+1) {
+				if s := i - 1; i+1 < len(v.snaps) && v.snaps[s].machines[r.machine] && v.snaps[i+1].machines[r.machine] &&
+					!v.gap(i+1) {
 					after, _ := v.held(v.snaps[i+1], backfill)
 					bridged = after[k] != nil && common(after[k].gpus, r.gpus)
 				}

@@ -33,11 +33,13 @@ func seeds(t testing.TB, usual, short uint64) (from, to uint64) {
 // samplePool is one of many pools: hard or tame, of several zones and cadences.
 func samplePool(seed uint64) samplepool.Options {
 	r := rand.New(rand.NewPCG(seed, 1))
-	o := []func() samplepool.Options{samplepool.Default, samplepool.Default, samplepool.Hard, samplepool.RightClocks}[r.IntN(4)]()
+	o := []func() samplepool.Options{samplepool.Default, samplepool.Default, samplepool.Hard,
+		samplepool.RightClocks}[r.IntN(4)]()
 	o.Seed = seed
 	o.Machines = 5 + r.IntN(6)
 	o.ExcludedMachines = r.IntN(2)
-	o.Cadence = []time.Duration{5 * time.Minute, 15 * time.Minute, 15 * time.Minute, 15 * time.Minute, 30 * time.Minute}[r.IntN(5)]
+	o.Cadence = []time.Duration{5 * time.Minute, 15 * time.Minute, 15 * time.Minute, 15 * time.Minute,
+		30 * time.Minute}[r.IntN(5)]
 	place := []struct {
 		zone  string
 		start time.Time
@@ -106,7 +108,8 @@ func TestSamplePools(t *testing.T) {
 							t.Errorf("… %d more", len(differences)-i)
 							break
 						}
-						t.Errorf("%s, %s to %s (%d machines, %s, every %v): %s", jobs, stamp(w[0]), stamp(w[1]), o.Machines, o.Timezone, o.Cadence, d)
+						t.Errorf("%s, %s to %s (%d machines, %s, every %v): %s", jobs, stamp(w[0]), stamp(w[1]), o.Machines, o.Timezone,
+							o.Cadence, d)
 					}
 				}
 			}

@@ -141,7 +141,8 @@ func (v *view) weekly(zone *time.Location) map[string]map[[2]int]float64 {
 	}
 	for _, s := range v.runs(v.from, v.to) {
 		for b := v.from / hour * hour; b <= v.to; b += hour {
-			sums["hours"][at(b)] += float64(max(0, min(s.end, b+hour)-max(s.started, v.from, b))) / float64(hour) * float64(len(s.gpus))
+			sums["hours"][at(b)] += float64(max(0, min(s.end, b+hour)-max(s.started, v.from,
+				b))) / float64(hour) * float64(len(s.gpus))
 		}
 		if s.outcome == "evicted" {
 			sums["evictions"][at(s.end)]++
@@ -258,7 +259,8 @@ func (v *view) questionsOfTime(differ func(string, ...any)) (list []question) {
 				}
 				groupBy, _ := json.Marshal(keysOf(by))
 				list = append(list, question{`{"queryType": "` + kind.name + `", "view": "timeseries", "timezone": "UTC", "bucket": "` + bucket + `", "metrics": [` + map[string]string{
-					"backfillAvailability": `"available", "used", "taken", "usedPercent", "ended", "meanHours"`, "evictions": `"evictions", "ratePer100GpuHours", "lostGpuHours", "runs"`}[kind.name] +
+					"backfillAvailability": `"available", "used", "taken", "usedPercent", "ended", "meanHours"`,
+					"evictions":            `"evictions", "ratePer100GpuHours", "lostGpuHours", "runs"`}[kind.name] +
 					`], "groupBy": ` + strings.Replace(string(groupBy), "null", "[]", 1) + `}`,
 					func(_ []map[string]any, series func(...string) map[string][]golden.Point) {
 						want := kind.points(groupings[by], length)
@@ -289,7 +291,8 @@ func (v *view) questionsOfTime(differ func(string, ...any)) (list []question) {
 	if err != nil {
 		panic(err)
 	}
-	for kind, metrics := range map[string][]string{"backfillAvailability": {"available", "usedPercent"}, "evictions": {"evictions", "ratePer100GpuHours"}} {
+	for kind, metrics := range map[string][]string{"backfillAvailability": {"available", "usedPercent"},
+		"evictions": {"evictions", "ratePer100GpuHours"}} {
 		for _, metric := range metrics {
 			list = append(list, question{`{"queryType": "` + kind + `", "view": "hourOfWeek", "timezone": "America/New_York", "metrics": ["` + metric + `"]}`,
 				func(rows []map[string]any, _ func(...string) map[string][]golden.Point) {
@@ -312,11 +315,13 @@ func (v *view) questionsOfTime(differ func(string, ...any)) (list []question) {
 				}})
 		}
 	}
-	for kind, items := range map[string]func() []competitor{`"backfillAvailability", "duration": "tenure"`: v.tenureItems, `"evictions"`: v.runItems} {
+	for kind, items := range map[string]func() []competitor{`"backfillAvailability", "duration": "tenure"`: v.tenureItems,
+		`"evictions"`: v.runItems} {
 		list = append(list, question{`{"queryType": ` + kind + `, "view": "survival", "groupBy": [], "metrics": ["survival", "atRisk"]}`,
 			func(rows []map[string]any, _ func(...string) map[string][]golden.Point) {
 				want, from, until := drawn(items())
-				if len(rows) == 0 && want != nil || len(rows) > 0 && (want == nil || !golden.Same(from, rows[0]["hours"]) || !golden.Same(until, rows[len(rows)-1]["hours"])) {
+				if len(rows) == 0 && want != nil || len(rows) > 0 &&
+					(want == nil || !golden.Same(from, rows[0]["hours"]) || !golden.Same(until, rows[len(rows)-1]["hours"])) {
 					differ("curve of %s from %v to %v, the product draws %d points", kind, from, until, len(rows))
 					return
 				}

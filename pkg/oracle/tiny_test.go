@@ -31,7 +31,8 @@ func drawTiny(t *rapid.T) *tinyPool {
 	times := []time.Time{}
 	for range n {
 		times = append(times, at)
-		at = at.Add(time.Duration(rapid.SampledFrom([]int{900, 900, 900, 900, 905, 870, 1800, 300, 3600, 2250, 2251}).Draw(t, "step")) * time.Second)
+		at = at.Add(time.Duration(rapid.SampledFrom([]int{900, 900, 900, 900, 905, 870, 1800, 300, 3600, 2250, 2251}).Draw(t,
+			"step")) * time.Second)
 	}
 	gpus := []struct{ machine, id string }{{"m1", "GPU-a1"}, {"m1", "GPU-a2"}, {"m1", "GPU-a3"}, {"m2", "GPU-b1"}}
 	type use struct {
@@ -60,7 +61,8 @@ func drawTiny(t *rapid.T) *tinyPool {
 			silent[rapid.SampledFrom([]string{"m1", "m2"}).Draw(t, "machine")] = true
 		}
 		text := at.Format("2006-01-02 15:04:05.000000")
-		p.rows = append(p.rows, snapshotstest.Row{"Name": "slot1@m3", "AssignedGPUs": "GPU-c1", "State": "Unclaimed", "Machine": "m3", "timestamp": text, "GPUs_DeviceName": "C"})
+		p.rows = append(p.rows, snapshotstest.Row{"Name": "slot1@m3", "AssignedGPUs": "GPU-c1", "State": "Unclaimed",
+			"Machine": "m3", "timestamp": text, "GPUs_DeviceName": "C"})
 		for _, g := range gpus {
 			k := g.machine + g.id
 			if i == 0 || rapid.IntRange(0, 3).Draw(t, "change") == 0 {
@@ -70,7 +72,8 @@ func drawTiny(t *rapid.T) *tinyPool {
 				continue
 			}
 			row := func(slot, use, owner string) {
-				r := snapshotstest.Row{"Name": slot + "@" + g.machine, "AssignedGPUs": g.id, "Machine": g.machine, "timestamp": text, "GPUs_DeviceName": "A"}
+				r := snapshotstest.Row{"Name": slot + "@" + g.machine, "AssignedGPUs": g.id, "Machine": g.machine,
+					"timestamp": text, "GPUs_DeviceName": "A"}
 				switch use {
 				case "":
 					return
@@ -95,7 +98,8 @@ func drawTiny(t *rapid.T) *tinyPool {
 	}
 	near := func(name string) int64 { // a time near a snapshot's
 		i := rapid.IntRange(0, n-1).Draw(t, name)
-		return times[i].Unix() + int64(rapid.SampledFrom([]int{-600, -300, -121, -120, -119, -60, -1, 0, 1, 60, 119, 120, 121, 300, 600}).Draw(t, name+" offset"))
+		return times[i].Unix() + int64(rapid.SampledFrom([]int{-600, -300, -121, -120, -119, -60, -1, 0, 1, 60, 119, 120,
+			121, 300, 600}).Draw(t, name+" offset"))
 	}
 	written := map[int64]bool{}
 	write := func(end int64) int64 { // one ad a second: adstash and the job file know ads by job and RecordTime
@@ -108,9 +112,13 @@ func drawTiny(t *rapid.T) *tinyPool {
 	for _, job := range append(tinyJobs[:3:3], "ap.org#9.0#1748800000", "ap.org#8.0#1748800000") {
 		for range rapid.IntRange(0, 3).Draw(t, "ads of "+job) {
 			start := near("start")
-			a := map[string]any{"GlobalJobId": job, "JobStartDate": min(start, near("first start")), "JobCurrentStartDate": start,
-				"StartdName": rapid.SampledFrom([]string{"m1", "m1", "m1", "m2"}).Draw(t, "machine"), "StartdSlot": rapid.SampledFrom([]string{"backfill2_1", "backfill2_1", "backfill2_1", "slot1_1"}).Draw(t, "slot"),
-				"AssignedGPUs": strings.Join(rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"GPU-a1", "GPU-a2", "GPU-a3", "GPU-b1"}), 1, 4, rapid.ID[string]).Draw(t, "GPUs"), ",")}
+			a := map[string]any{"GlobalJobId": job, "JobStartDate": min(start, near("first start")),
+				"JobCurrentStartDate": start,
+				"StartdName":          rapid.SampledFrom([]string{"m1", "m1", "m1", "m2"}).Draw(t, "machine"),
+				"StartdSlot": rapid.SampledFrom([]string{"backfill2_1", "backfill2_1", "backfill2_1", "slot1_1"}).Draw(t,
+					"slot"),
+				"AssignedGPUs": strings.Join(rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"GPU-a1", "GPU-a2", "GPU-a3",
+					"GPU-b1"}), 1, 4, rapid.ID[string]).Draw(t, "GPUs"), ",")}
 			end := max(start, near("end"))
 			if rapid.Bool().Draw(t, "last start") {
 				a["JobLastStartDate"] = min(start, near("last start"))
@@ -125,12 +133,14 @@ func drawTiny(t *rapid.T) *tinyPool {
 				a["VacateReasonCode"] = rapid.SampledFrom([]int{1011, 1018, 1013, 1008, 1000, 1025, 34, 1003, 1099}).Draw(t, "code")
 			}
 			if rapid.Bool().Draw(t, "epoch") {
-				a["EpochWriteDate"], a["RecordTime"], a["metadata"] = end, write(end), map[string]any{"condor_adstash_source": "schedd_job_epoch_history"}
+				a["EpochWriteDate"], a["RecordTime"], a["metadata"] = end, write(end),
+					map[string]any{"condor_adstash_source": "schedd_job_epoch_history"}
 				if rapid.Bool().Draw(t, "exit") {
 					a["ExitCode"] = 0
 				}
 			} else {
-				a["RecordTime"], a["EnteredCurrentStatus"], a["metadata"] = write(end), end, map[string]any{"condor_adstash_source": "schedd_history"}
+				a["RecordTime"], a["EnteredCurrentStatus"], a["metadata"] = write(end), end,
+					map[string]any{"condor_adstash_source": "schedd_history"}
 				a["JobStatus"] = rapid.SampledFrom([]int{4, 4, 3, 5}).Draw(t, "status")
 				if a["JobStatus"] == 4 {
 					a["CompletionDate"] = end
@@ -181,7 +191,8 @@ func TestTinyPools(t *testing.T) {
 				for _, a := range p.ads {
 					r.Log(describeAd(a))
 				}
-				r.Fatalf("%s, %s to %s:\n%s", jobs, stamp(p.from), stamp(p.to), strings.Join(differences[:min(8, len(differences))], "\n"))
+				r.Fatalf("%s, %s to %s:\n%s", jobs, stamp(p.from), stamp(p.to),
+					strings.Join(differences[:min(8, len(differences))], "\n"))
 			}
 		}
 		require.NoError(r, os.RemoveAll(dir))

@@ -18,7 +18,9 @@ func (v *view) findUnseen() (list []*run) {
 		if !a.epoch() || !begun || !ended || end < start || taken[a.name()] || v.within(start, end) || a.neverBegan() {
 			continue
 		}
-		r := &run{job: a.text("GlobalJobId"), owner: cmp.Or(a.text("User"), a.text("Owner"), "Unknown"), machine: a.machine(), gpus: map[string]bool{}, backfill: a.ofBackfill(), hidden: true, started: start, ended: end, link: "ad only", end: -1}
+		r := &run{job: a.text("GlobalJobId"), owner: cmp.Or(a.text("User"), a.text("Owner"), "Unknown"),
+			machine: a.machine(), gpus: map[string]bool{}, backfill: a.ofBackfill(), hidden: true, started: start, ended: end,
+			link: "ad only", end: -1}
 		for _, id := range v.idsOf(r.machine) {
 			if a.holds(map[string]bool{id: true}) {
 				r.gpus[id] = true
@@ -78,7 +80,8 @@ func (v *view) idsOf(machine string) []string {
 // hasBackfill tells whether a machine has backfill rows on a UTC day or on the day before.
 func (v *view) hasBackfill(machine string, date int64) bool {
 	return slices.ContainsFunc(v.snaps, func(s snapshot) bool {
-		return (s.at/day == date || s.at/day == date-1) && slices.ContainsFunc(s.rows, func(w row) bool { return w.machine == machine && w.backfill })
+		return (s.at/day == date || s.at/day == date-1) &&
+			slices.ContainsFunc(s.rows, func(w row) bool { return w.machine == machine && w.backfill })
 	})
 }
 

@@ -22,9 +22,10 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// openAds opens the job source that the settings name; nil is none. What keeps it from being used is told by its answers,
-// so that queries that need no job ads are answered.
-func openAds(ctx context.Context, dir *snapshots.Dir, instance backend.DataSourceInstanceSettings, settings Settings, kept *jobs.Cache) jobs.Source {
+// openAds opens the job source that the settings name; nil is none. What keeps it from being used is told by its
+// answers, so that queries that need no job ads are answered.
+func openAds(ctx context.Context, dir *snapshots.Dir, instance backend.DataSourceInstanceSettings, settings Settings,
+	kept *jobs.Cache) jobs.Source {
 	var source jobs.Source
 	var key string
 	var err error
@@ -51,7 +52,8 @@ func openJobFile(dir *snapshots.Dir, settings Settings) (jobs.Source, string, er
 }
 
 // openElasticsearch uses the data source's own HTTP settings: URL, authentication, TLS, headers, proxy.
-func openElasticsearch(ctx context.Context, instance backend.DataSourceInstanceSettings, settings Settings) (jobs.Source, string, error) {
+func openElasticsearch(ctx context.Context, instance backend.DataSourceInstanceSettings,
+	settings Settings) (jobs.Source, string, error) {
 	options, err := instance.HTTPClientOptions(ctx)
 	if err != nil {
 		return nil, "", pool.BadQuery("the HTTP settings of Elasticsearch cannot be used: %w", err)
@@ -73,7 +75,8 @@ func openElasticsearch(ctx context.Context, instance backend.DataSourceInstanceS
 	if err != nil {
 		return nil, "", err
 	}
-	key := jobs.Key(jobsElasticsearch, instance.URL, settings.JobsIndex, settings.JobsEpochIndex, instance.BasicAuthUser, instance.User, string(instance.JSONData), string(secrets))
+	key := jobs.Key(jobsElasticsearch, instance.URL, settings.JobsIndex, settings.JobsEpochIndex, instance.BasicAuthUser,
+		instance.User, string(instance.JSONData), string(secrets))
 	return remote{source, connections}, key, nil
 }
 
@@ -95,19 +98,22 @@ func (r remote) Close() error {
 type traced struct{ jobs.Source }
 
 func (s traced) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
-	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link", trace.WithAttributes(attribute.Int("jobs", len(wanted))))
+	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link",
+		trace.WithAttributes(attribute.Int("jobs", len(wanted))))
 	defer span.End()
 	return s.Source.Ads(ctx, wanted)
 }
 
 func (s traced) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
-	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link", trace.WithAttributes(attribute.Int("machines", len(days))))
+	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link",
+		trace.WithAttributes(attribute.Int("machines", len(days))))
 	defer span.End()
 	return s.Source.AdsOnMachines(ctx, days)
 }
 
 func (s traced) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
-	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link", trace.WithAttributes(attribute.Int("machines", len(days))))
+	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link",
+		trace.WithAttributes(attribute.Int("machines", len(days))))
 	defer span.End()
 	return s.Source.Epochs(ctx, days)
 }

@@ -28,7 +28,8 @@ func TestElasticsearchUsesTheDataSourcesHTTPSettings(t *testing.T) {
 		_, _ = w.Write([]byte(`{"error": "secret in an answer"}`))
 	}))
 	defer server.Close()
-	settings := settingsOf(t, map[string]any{"snapshotDir": dir, "jobs": "elasticsearch", "jobsIndex": "htcondor", "httpHeaderName1": "X-Pool"})
+	settings := settingsOf(t, map[string]any{"snapshotDir": dir, "jobs": "elasticsearch", "jobsIndex": "htcondor",
+		"httpHeaderName1": "X-Pool"})
 	settings.URL, settings.BasicAuthEnabled, settings.BasicAuthUser = server.URL+"/prefix", true, "reader"
 	settings.DecryptedSecureJSONData = map[string]string{"basicAuthPassword": "s3cret", "httpHeaderValue1": "chtc"}
 	d := Open(settings, o.End.UTC)
@@ -53,7 +54,8 @@ func TestElasticsearchUsesTheDataSourcesHTTPSettings(t *testing.T) {
 
 	// kinds that need no job ads are untouched; the others answer from snapshots and say so
 	response, err := d.QueryData(context.Background(), &backend.QueryDataRequest{Queries: []backend.DataQuery{
-		queryOf(t, o, "A", `{"queryType": "allocation"}`), queryOf(t, o, "B", `{"queryType": "evictions"}`), queryOf(t, o, "C", `{"queryType": "backfillAvailability"}`)}})
+		queryOf(t, o, "A", `{"queryType": "allocation"}`), queryOf(t, o, "B", `{"queryType": "evictions"}`),
+		queryOf(t, o, "C", `{"queryType": "backfillAvailability"}`)}})
 	require.NoError(t, err)
 	for refID, warned := range map[string]bool{"A": false, "B": true, "C": true} {
 		answer := response.Responses[refID]

@@ -117,7 +117,8 @@ func TestUnknownDeviceHasNoCells(t *testing.T) {
 		require.NoError(t, r.Responses["A"].Error)
 		require.Len(t, r.Responses["A"].Frames, 1)
 		require.Empty(t, r.Responses["A"].Frames[0].Fields)
-		require.NotEqual(t, data.FrameType("heatmap-cells"), r.Responses["A"].Frames[0].Meta.Type, "Grafana cannot draw cells without fields")
+		require.NotEqual(t, data.FrameType("heatmap-cells"), r.Responses["A"].Frames[0].Meta.Type,
+			"Grafana cannot draw cells without fields")
 	}
 }
 
@@ -131,7 +132,8 @@ func TestLimitOfUsers(t *testing.T) {
 			if u > 150 && i > 0 {
 				continue // these have less than the others
 			}
-			rows = append(rows, snapshotstest.Row{"Name": "slot1_1@m", "Machine": "m", "AssignedGPUs": fmt.Sprintf("GPU-%03d", u), "State": "Claimed",
+			rows = append(rows, snapshotstest.Row{"Name": "slot1_1@m", "Machine": "m",
+				"AssignedGPUs": fmt.Sprintf("GPU-%03d", u), "State": "Claimed",
 				"RemoteOwner": fmt.Sprintf("u%03d", 160-u), "GlobalJobId": fmt.Sprintf("ap#%d.0#1756000000", u),
 				"timestamp": at.Add(time.Duration(i) * 15 * time.Minute).Format("2006-01-02 15:04:05.000000")})
 		}
@@ -139,7 +141,8 @@ func TestLimitOfUsers(t *testing.T) {
 	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-09.db": rows})
 	d := open(t, at.Add(2*time.Hour), map[string]any{"snapshotDir": dir})
 	model := `{"queryType": "userHours", "view": "timeseries", "groupBy": ["user"], "bucket": "window", "limit": 150}`
-	r, err := d.QueryData(t.Context(), &backend.QueryDataRequest{Queries: []backend.DataQuery{{RefID: "A", JSON: []byte(model),
+	r, err := d.QueryData(t.Context(), &backend.QueryDataRequest{Queries: []backend.DataQuery{{RefID: "A",
+		JSON:      []byte(model),
 		TimeRange: backend.TimeRange{From: at, To: at.Add(2 * time.Hour)}, Interval: time.Minute}}})
 	require.NoError(t, err)
 	answer := r.Responses["A"]

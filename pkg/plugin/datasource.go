@@ -38,7 +38,8 @@ func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instan
 	d := Open(settings, time.Now)
 	ctx, stop := context.WithCancel(context.Background())
 	d.stop = stop
-	parallel.Go(func() error { return d.warm(ctx) }, func(err error) { // it outlives the request that makes the data source
+	// it outlives the request that makes the data source
+	parallel.Go(func() error { return d.warm(ctx) }, func(err error) {
 		if err != nil && ctx.Err() == nil {
 			logFailure(backend.Logger.With("name", instanceName(settings)), "reading ahead", err)
 		}

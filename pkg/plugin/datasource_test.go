@@ -25,7 +25,8 @@ import (
 func queryOf(t *testing.T, o samplepool.Options, refID, model string) backend.DataQuery {
 	t.Helper()
 	require.True(t, json.Valid([]byte(model)), model)
-	return backend.DataQuery{RefID: refID, JSON: json.RawMessage(model), Interval: time.Minute, MaxDataPoints: 1000, TimeRange: backend.TimeRange{From: o.Start, To: o.End}}
+	return backend.DataQuery{RefID: refID, JSON: json.RawMessage(model), Interval: time.Minute, MaxDataPoints: 1000,
+		TimeRange: backend.TimeRange{From: o.Start, To: o.End}}
 }
 
 func TestEachQueryFailsAlone(t *testing.T) {
@@ -48,7 +49,8 @@ func TestEachQueryFailsAlone(t *testing.T) {
 		"variable": {`{"queryType": "allocation", "filter": {"devices": ["$device"]}}`, []string{"$device"}},
 		"type":     {`{"queryType": 7}`, []string{"cannot be read"}},
 	}
-	request := &backend.QueryDataRequest{Queries: []backend.DataQuery{queryOf(t, o, "good", `{"queryType": "allocation"}`), queryOf(t, o, "also", `{"queryType": "userHours"}`)}}
+	request := &backend.QueryDataRequest{Queries: []backend.DataQuery{queryOf(t, o, "good",
+		`{"queryType": "allocation"}`), queryOf(t, o, "also", `{"queryType": "userHours"}`)}}
 	for refID, b := range bad {
 		request.Queries = append(request.Queries, queryOf(t, o, refID, b.model))
 	}
@@ -82,7 +84,8 @@ func TestEachQueryFailsAlone(t *testing.T) {
 func TestMissingDirectoryIsDownstream(t *testing.T) {
 	o := small()
 	d := open(t, o.End, map[string]any{"snapshotDir": filepath.Join(t.TempDir(), "missing")})
-	response, err := d.QueryData(context.Background(), &backend.QueryDataRequest{Queries: []backend.DataQuery{queryOf(t, o, "A", `{"queryType": "allocation"}`)}})
+	response, err := d.QueryData(context.Background(),
+		&backend.QueryDataRequest{Queries: []backend.DataQuery{queryOf(t, o, "A", `{"queryType": "allocation"}`)}})
 	require.NoError(t, err)
 	answer := response.Responses["A"]
 	require.Equal(t, backend.StatusBadGateway, answer.Status)
@@ -107,7 +110,8 @@ func TestViewersSeeBaseNames(t *testing.T) {
 				t.Setenv("GF_PLUGIN_ALLOWED_DIRS", empty)
 			}
 			d := open(t, o.End, jsonData)
-			response, err := d.QueryData(context.Background(), &backend.QueryDataRequest{Queries: []backend.DataQuery{queryOf(t, o, "A", `{"queryType": "allocation"}`)}})
+			response, err := d.QueryData(context.Background(),
+				&backend.QueryDataRequest{Queries: []backend.DataQuery{queryOf(t, o, "A", `{"queryType": "allocation"}`)}})
 			require.NoError(t, err)
 			require.Error(t, response.Responses["A"].Error)
 			_, _, body := get(t, d, "range", nil)
@@ -166,7 +170,8 @@ func TestTenEqualQueriesLoadOnce(t *testing.T) {
 	require.NoError(t, computing.Acquire(context.Background(), computingLimit))
 	request := &backend.QueryDataRequest{}
 	for i := range 10 {
-		request.Queries = append(request.Queries, queryOf(t, o, string(rune('A'+i)), `{"queryType": "allocation", "refId": "`+string(rune('A'+i))+`"}`))
+		request.Queries = append(request.Queries, queryOf(t, o, string(rune('A'+i)),
+			`{"queryType": "allocation", "refId": "`+string(rune('A'+i))+`"}`))
 	}
 	answered := make(chan *backend.QueryDataResponse)
 	go func() {
@@ -202,7 +207,8 @@ func TestCancelStopsTheWork(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	answered := make(chan backend.DataResponse, 1)
 	go func() {
-		response, err := d.QueryData(ctx, &backend.QueryDataRequest{Queries: []backend.DataQuery{queryOf(t, o, "A", `{"queryType": "allocation"}`)}})
+		response, err := d.QueryData(ctx, &backend.QueryDataRequest{Queries: []backend.DataQuery{queryOf(t, o, "A",
+			`{"queryType": "allocation"}`)}})
 		if err != nil {
 			t.Error(err)
 		}
@@ -234,7 +240,8 @@ func TestSettingsSavedUnderLoad(t *testing.T) {
 	get := func(save int) *Datasource {
 		s := settings
 		s.Updated = time.Unix(int64(save), 0)
-		instance, err := manager.Get(context.Background(), backend.PluginContext{OrgID: 1, PluginID: ID, DataSourceInstanceSettings: &s})
+		instance, err := manager.Get(context.Background(),
+			backend.PluginContext{OrgID: 1, PluginID: ID, DataSourceInstanceSettings: &s})
 		require.NoError(t, err)
 		return instance.(*Datasource)
 	}
@@ -291,7 +298,8 @@ func TestSettingsSavedUnderLoad(t *testing.T) {
 	}
 	require.NotEmpty(t, openFiles(t, dir), "the one in use has files open")
 	last.Dispose()
-	require.Eventually(t, func() bool { return len(openFiles(t, dir)) == 0 }, testPatience, testPause, "files left open: %v", openFiles(t, dir))
+	require.Eventually(t, func() bool { return len(openFiles(t, dir)) == 0 }, testPatience, testPause,
+		"files left open: %v", openFiles(t, dir))
 	_, err := last.QueryData(context.Background(), &backend.QueryDataRequest{})
 	require.NoError(t, err)
 }

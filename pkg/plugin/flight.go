@@ -28,8 +28,8 @@ type flight struct {
 
 type compute func(context.Context) (data.Frames, error)
 
-// do returns compute's answer for the key. ctx ends the waiting, not the work that others wait for. A panic of compute is
-// a *parallel.Panic.
+// do returns compute's answer for the key. ctx ends the waiting, not the work that others wait for. A panic of compute
+// is a *parallel.Panic.
 func (f *flights) do(ctx context.Context, key string, compute compute) (data.Frames, error) {
 	f.mu.Lock()
 	running := f.running[key]
@@ -83,8 +83,9 @@ func (f *flights) forget(key string, running *flight) {
 	}
 }
 
-// patience is the context of a computation. Its deadline, the latest of those who wait, tells how long an answer is of use:
-// a source that does not answer is given up in time to answer without it. The computation is ended by the last who waits.
+// patience is the context of a computation. Its deadline, the latest of those who wait, tells how long an answer is of
+// use: a source that does not answer is given up in time to answer without it. The computation is ended by the last who
+// waits.
 type patience struct {
 	context.Context //nolint:containedctx // it is one
 	mu              sync.Mutex

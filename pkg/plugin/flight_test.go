@@ -179,14 +179,16 @@ func TestHangingElasticsearch(t *testing.T) {
 	s.URL = server.URL
 	d := Open(s, func() time.Time { return o.End })
 	defer d.Dispose()
-	warm, err := d.QueryData(t.Context(), &backend.QueryDataRequest{Queries: []backend.DataQuery{queryOf(t, o, "A", `{"queryType": "allocation"}`)}})
+	warm, err := d.QueryData(t.Context(), &backend.QueryDataRequest{Queries: []backend.DataQuery{queryOf(t, o, "A",
+		`{"queryType": "allocation"}`)}})
 	require.NoError(t, err)
 	require.NoError(t, warm.Responses["A"].Error)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
 	var queries []backend.DataQuery
 	for refID, model := range map[string]string{
-		"A": `{"queryType": "evictions", "view": "summary"}`, "B": `{"queryType": "backfillAvailability"}`, "C": `{"queryType": "evictions", "view": "runs"}`,
+		"A": `{"queryType": "evictions", "view": "summary"}`, "B": `{"queryType": "backfillAvailability"}`,
+		"C": `{"queryType": "evictions", "view": "runs"}`,
 	} {
 		queries = append(queries, queryOf(t, o, refID, model))
 	}

@@ -11,14 +11,17 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// FuzzSettings: whatever jsonData is, it is refused with a fault of the settings, or names directories by whole paths and
-// files by plain names.
+// FuzzSettings: whatever jsonData is, it is refused with a fault of the settings, or names directories by whole paths
+// and files by plain names.
 func FuzzSettings(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `null`, `[]`, ``, `{"snapshotDir": "/data"}`,
 		`{"snapshotDir": "/data", "timezone": [{"until": "2026-05-14 00:00:00", "zone": "America/Chicago"}, {"zone": "UTC"}], "sliceMinutes": 0, "cacheDir": "/cache", "cacheMaxMB": 1, "cacheDiskMB": 0, "jobs": "sqlite", "jobsPath": "jobs.db"}`,
-		`{"snapshotDir": "/data", "chtcOwnedFile": "../x"}`, `{"snapshotDir": "/data", "hostExclusionsFile": "a\u0000b"}`, `{"snapshotDir": "/data/../etc"}`, `{"snapshotDir": "\\\\server\\share"}`,
-		`{"snapshotDir": "/data", "jobsPath": "file:x?mode=rwc"}`, `{"snapshotDir": "/data", "cacheMaxMB": 9223372036854775807}`, `{"snapshotDir": "/data", "timezone": "../../etc/localtime"}`,
+		`{"snapshotDir": "/data", "chtcOwnedFile": "../x"}`, `{"snapshotDir": "/data", "hostExclusionsFile": "a\u0000b"}`,
+		`{"snapshotDir": "/data/../etc"}`, `{"snapshotDir": "\\\\server\\share"}`,
+		`{"snapshotDir": "/data", "jobsPath": "file:x?mode=rwc"}`,
+		`{"snapshotDir": "/data", "cacheMaxMB": 9223372036854775807}`,
+		`{"snapshotDir": "/data", "timezone": "../../etc/localtime"}`,
 		`{"snapshotDir": "/data", "timezone": [{"until": "0000-00-00 00:00:00", "zone": "UTC"}, {"zone": "Local"}]}`,
 	} {
 		f.Add([]byte(seed))

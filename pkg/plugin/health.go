@@ -29,9 +29,10 @@ const (
 // stale is the age of the newest snapshot from which on the collector is taken to stand still.
 const stale = 2 * time.Hour
 
-// CheckHealth says a sentence a store: what was found, and what to do where something is wrong. It never returns an error.
-// An error is what keeps queries from being answered; what makes answers poorer is a warning in the text.
-func (d *Datasource) CheckHealth(ctx context.Context, _ *backend.CheckHealthRequest) (*backend.CheckHealthResult, error) {
+// CheckHealth says a sentence a store: what was found, and what to do where something is wrong. It never returns an
+// error. An error is what keeps queries from being answered; what makes answers poorer is a warning in the text.
+func (d *Datasource) CheckHealth(ctx context.Context, _ *backend.CheckHealthRequest) (*backend.CheckHealthResult,
+	error) {
 	var findings []finding
 	err := parallel.Recovered(func() error {
 		findings = d.findings(ctx)
@@ -88,7 +89,8 @@ func (d *Datasource) snapshotFindings(ctx context.Context, s *opened) []finding 
 	path := resolve(s.dir.Path())
 	state, err := s.Timeline.Source().Look(ctx)
 	if err != nil {
-		return []finding{{Store: "snapshots", Severity: severityError, Details: map[string]any{"path": path}, Text: "snapshots: " + err.Error()}}
+		return []finding{{Store: "snapshots", Severity: severityError, Details: map[string]any{"path": path},
+			Text: "snapshots: " + err.Error()}}
 	}
 	var findings []finding
 	var rows int64
@@ -110,14 +112,17 @@ func (d *Datasource) snapshotFindings(ctx context.Context, s *opened) []finding 
 		return append(findings, finding{Store: "snapshots", Severity: severityError, Text: err.Error()})
 	case !ok:
 		return append(findings, finding{Store: "snapshots", Severity: severityWarning,
-			Text: fmt.Sprintf("snapshots: the %d month file(s) in %s hold no snapshot yet. Check that the collector runs", readable, path)})
+			Text: fmt.Sprintf("snapshots: the %d month file(s) in %s hold no snapshot yet. Check that the collector runs",
+				readable, path)})
 	}
 	age := d.now().Sub(pool.Time(newest))
 	found := finding{Store: "snapshots", Severity: severityOK, Details: map[string]any{
-		"path": path, "files": len(parts), "rows": rows, "first": pool.Time(first), "newest": pool.Time(newest), "ageSeconds": age.Seconds(), "timezone": s.settings.zone.Key(),
+		"path": path, "files": len(parts), "rows": rows, "first": pool.Time(first), "newest": pool.Time(newest),
+		"ageSeconds": age.Seconds(), "timezone": s.settings.zone.Key(),
 	}}
 	found.Text = fmt.Sprintf("snapshots: newest %s UTC (%s), %s rows in %d month file(s) since %s in %s",
-		pool.Time(newest).Format("2006-01-02 15:04"), ageText(age), grouped(rows), readable, pool.Time(first).Format("2006-01-02"), path)
+		pool.Time(newest).Format("2006-01-02 15:04"), ageText(age), grouped(rows), readable,
+		pool.Time(first).Format("2006-01-02"), path)
 	switch {
 	case age > stale:
 		found.Severity = severityWarning
@@ -140,17 +145,22 @@ func zoneFinding(s Settings, view *timeline.View, w pool.Window) finding {
 	found := finding{Store: "timezone", Severity: severityOK, Details: map[string]any{"timezone": s.zone.Key()}}
 	wait := check.ShortestWait(view, w)
 	if wait.Jobs == 0 {
-		found.Text = fmt.Sprintf("time zone: %s; no job in the newest 7 days of snapshots tells whether it is right", s.zone.Key())
+		found.Text = fmt.Sprintf("time zone: %s; no job in the newest 7 days of snapshots tells whether it is right",
+			s.zone.Key())
 		return found
 	}
 	found.Details["shortestWaitSeconds"] = float64(wait.Shortest) / float64(pool.Second)
 	switch {
 	case wait.Early():
 		found.Severity = severityWarning
-		found.Text = fmt.Sprintf("time zone: with %s a job is seen %s before it was queued. The collector's clock is behind what the setting timezone says: try a zone further west, such as America/Chicago for UTC", s.zone.Key(), length(-wait.Shortest))
+		found.Text = fmt.Sprintf("time zone: with %s a job is seen %s before it was queued. The collector's clock is "+
+			"behind what the setting timezone says: try a zone further west, such as America/Chicago for UTC", s.zone.Key(),
+			length(-wait.Shortest))
 	case wait.Late():
 		found.Severity = severityWarning
-		found.Text = fmt.Sprintf("time zone: with %s no job is seen sooner than %s after it was queued. The collector's clock is ahead of what the setting timezone says, as when it writes UTC: try a zone further east, such as UTC for America/Chicago", s.zone.Key(), length(wait.Shortest))
+		found.Text = fmt.Sprintf("time zone: with %s no job is seen sooner than %s after it was queued. The collector's "+
+			"clock is ahead of what the setting timezone says, as when it writes UTC: try a zone further east, such as UTC "+
+			"for America/Chicago", s.zone.Key(), length(wait.Shortest))
 	default:
 		found.Text = fmt.Sprintf("time zone: %s fits the jobs' queue dates", s.zone.Key())
 	}
@@ -161,7 +171,8 @@ func (d *Datasource) jobsFinding(ctx context.Context, s *opened) finding {
 	found := finding{Store: "jobs", Severity: severityOK, Details: map[string]any{"source": s.settings.Jobs}}
 	if s.Ads == nil {
 		found.Severity = severityNote
-		found.Text = "jobs: none. Without job ads evictions are told from snapshots only and completions cannot be seen: set jobs to elasticsearch or sqlite to see them"
+		found.Text = "jobs: none. Without job ads evictions are told from snapshots only and completions cannot be seen: " +
+			"set jobs to elasticsearch or sqlite to see them"
 		return found
 	}
 	health, err := s.Ads.Health(ctx)
@@ -173,7 +184,8 @@ func (d *Datasource) jobsFinding(ctx context.Context, s *opened) finding {
 	found.Text = fmt.Sprintf("jobs: %s, %s ads", health.Store, grouped(health.Ads))
 	if !health.Newest.IsZero() {
 		found.Details["newest"] = health.Newest
-		found.Text += fmt.Sprintf(", newest %s UTC (%s)", health.Newest.UTC().Format("2006-01-02 15:04"), ageText(d.now().Sub(health.Newest)))
+		found.Text += fmt.Sprintf(", newest %s UTC (%s)", health.Newest.UTC().Format("2006-01-02 15:04"),
+			ageText(d.now().Sub(health.Newest)))
 	}
 	if health.Ads == 0 {
 		found.Severity = severityWarning
@@ -188,18 +200,21 @@ func (d *Datasource) jobsFinding(ctx context.Context, s *opened) finding {
 
 func cacheFinding(s *opened) finding {
 	used, budget := s.Timeline.Memory()
-	found := finding{Store: "cache", Severity: severityOK, Details: map[string]any{"memoryBytes": used, "memoryMB": budget >> 20}}
+	found := finding{Store: "cache", Severity: severityOK,
+		Details: map[string]any{"memoryBytes": used, "memoryMB": budget >> 20}}
 	dir := s.settings.CacheDir
 	if dir == "" {
 		found.Severity = severityNote
-		found.Text = fmt.Sprintf("cache: in memory only (%d MB), so after a restart the files are read anew. Set cacheDir to keep it", budget>>20)
+		found.Text = fmt.Sprintf("cache: in memory only (%d MB), so after a restart the files are read anew. Set cacheDir "+
+			"to keep it", budget>>20)
 		return found
 	}
 	found.Details["path"], found.Details["diskMB"] = resolve(dir), s.settings.CacheDiskMB
 	found.Text = fmt.Sprintf("cache: %d MB in memory, %d MB in %s", budget>>20, s.settings.CacheDiskMB, resolve(dir))
 	if err := s.Timeline.CacheError(); err != nil {
 		found.Severity = severityWarning
-		found.Text = fmt.Sprintf("cache: %s cannot be used: %v. Answers are right, but after a restart the files are read anew: give the user that runs Grafana the right to write there", resolve(dir), err)
+		found.Text = fmt.Sprintf("cache: %s cannot be used: %v. Answers are right, but after a restart the files are read "+
+			"anew: give the user that runs Grafana the right to write there", resolve(dir), err)
 	}
 	return found
 }

@@ -49,7 +49,8 @@ func TestHealthAllWell(t *testing.T) {
 	d := open(t, o.End, map[string]any{"snapshotDir": link, "cacheDir": cache, "jobs": "sqlite"})
 	result, found := health(t, d)
 	require.Equal(t, backend.HealthStatusOk, result.Status, result.Message)
-	require.Equal(t, map[string]string{"snapshots": "ok", "timezone": "ok", "jobs": "ok", "cache": "ok", "directories": "ok"}, severities(found), result.Message)
+	require.Equal(t, map[string]string{"snapshots": "ok", "timezone": "ok", "jobs": "ok", "cache": "ok",
+		"directories": "ok"}, severities(found), result.Message)
 	require.Contains(t, found["snapshots"].Text, "in "+dir, "the path as resolved")
 	require.Equal(t, dir, found["snapshots"].Details["path"])
 	require.Contains(t, found["snapshots"].Text, "2 month file(s)")
@@ -70,7 +71,8 @@ func TestHealthRowsAndNewest(t *testing.T) {
 	_, found := health(t, open(t, newest.Add(7*time.Minute), map[string]any{"snapshotDir": dir}))
 	require.InDelta(t, rows, found["snapshots"].Details["rows"], 0)
 	require.Contains(t, found["snapshots"].Text, "(7 min old)")
-	require.InDelta(t, (7 * time.Minute).Seconds(), found["snapshots"].Details["ageSeconds"], 61, "snapshots under a minute apart are one")
+	require.InDelta(t, (7 * time.Minute).Seconds(), found["snapshots"].Details["ageSeconds"], 61,
+		"snapshots under a minute apart are one")
 	require.Contains(t, found["jobs"].Text, "none", "without a job source its absence is said")
 }
 
@@ -122,7 +124,9 @@ func TestHealthPermission(t *testing.T) {
 		d := Open(settingsOf(t, map[string]any{"snapshotDir": dir}), func() time.Time { return o.End })
 		defer d.Dispose()
 		result, err := d.CheckHealth(context.Background(), nil)
-		if err != nil || result.Status != backend.HealthStatusError || !strings.Contains(result.Message, dir+" may not be read") || !strings.Contains(result.Message, "give the user that runs Grafana the right") {
+		if err != nil || result.Status != backend.HealthStatusError ||
+			!strings.Contains(result.Message, dir+" may not be read") ||
+			!strings.Contains(result.Message, "give the user that runs Grafana the right") {
 			t.Errorf("error %v, health %+v", err, result)
 		}
 	})
@@ -131,7 +135,8 @@ func TestHealthPermission(t *testing.T) {
 func TestHealthBrokenFileAmongGoodOnes(t *testing.T) {
 	o := small()
 	dir, _ := writePool(t, o)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "gpu_state_2025-09.db"), []byte(strings.Repeat("no database ", 1000)), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "gpu_state_2025-09.db"),
+		[]byte(strings.Repeat("no database ", 1000)), 0o600))
 	result, found := health(t, open(t, o.End, map[string]any{"snapshotDir": dir}))
 	require.Equal(t, backend.HealthStatusOk, result.Status, "the other files answer")
 	require.Equal(t, severityWarning, found["gpu_state_2025-09.db"].Severity)
@@ -190,7 +195,8 @@ func TestHealthOutsideAllowedDirectories(t *testing.T) {
 	require.Contains(t, result.Message, "snapshotDir "+dir+" is outside the directories that this server allows")
 
 	t.Setenv("GF_PLUGIN_ALLOWED_DIRS", dir)
-	result, _ = health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "cacheDir": filepath.Join(dir, "..", "cache")}))
+	result, _ = health(t, open(t, o.End, map[string]any{"snapshotDir": dir,
+		"cacheDir": filepath.Join(dir, "..", "cache")}))
 	require.Equal(t, backend.HealthStatusError, result.Status)
 	require.Contains(t, result.Message, "cacheDir")
 }

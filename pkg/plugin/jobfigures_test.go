@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Health tells what job ads tell. A job source that fails takes its own figures away, not the others; who asks for one of
-// them alone, as an alert rule does, gets the error.
+// Health tells what job ads tell. A job source that fails takes its own figures away, not the others; who asks for one
+// of them alone, as an alert rule does, gets the error.
 func TestHealthOfJobAds(t *testing.T) {
 	o := small()
 	dir, _ := writePool(t, o)
@@ -34,7 +34,8 @@ func TestHealthOfJobAds(t *testing.T) {
 		return names
 	}
 	all := ask("jobs.db", "")
-	require.Equal(t, []string{"snapshotAgeSeconds", "coveragePercent", "gpusSeen", "gpusLost", "jobsLagSeconds", "linkRate", "clockErrorSeconds"}, names(all))
+	require.Equal(t, []string{"snapshotAgeSeconds", "coveragePercent", "gpusSeen", "gpusLost", "jobsLagSeconds",
+		"linkRate", "clockErrorSeconds"}, names(all))
 	lag, err := all.Frames[0].Fields[4].FloatAt(0)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, lag, 0.0)
@@ -46,7 +47,8 @@ func TestHealthOfJobAds(t *testing.T) {
 	without := ask(broken, "")
 	require.Equal(t, []string{"snapshotAgeSeconds", "coveragePercent", "gpusSeen", "gpusLost"}, names(without))
 	require.True(t, slices.ContainsFunc(without.Frames[0].Meta.Notices, func(n data.Notice) bool {
-		return n.Severity == data.NoticeSeverityWarning && strings.Contains(n.Text, "jobsLagSeconds, linkRate, clockErrorSeconds are left out")
+		return n.Severity == data.NoticeSeverityWarning &&
+			strings.Contains(n.Text, "jobsLagSeconds, linkRate, clockErrorSeconds are left out")
 	}))
 	for _, metric := range []string{`"jobsLagSeconds"`, `"linkRate"`, `"clockErrorSeconds"`} {
 		failed := ask(broken, metric)

@@ -44,7 +44,8 @@ func (d *Datasource) QueryData(ctx context.Context, req *backend.QueryDataReques
 }
 
 // respond answers one query: with frames, or with an error and whose fault it is.
-func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, fromAlert, onDashboard bool) backend.DataResponse {
+func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, fromAlert,
+	onDashboard bool) backend.DataResponse {
 	begin := time.Now()
 	model, err := query.Parse(q.JSON)
 	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports query", trace.WithAttributes(
@@ -63,7 +64,8 @@ func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, fromAlert
 		})
 	}
 	response := backend.DataResponse{Status: backend.StatusOK, Frames: frames}
-	logger := backend.Logger.FromContext(ctx).With("refId", q.RefID, "kind", model.QueryType, "view", model.View, "took", time.Since(begin))
+	logger := backend.Logger.FromContext(ctx).With("refId", q.RefID, "kind", model.QueryType, "view", model.View, "took",
+		time.Since(begin))
 	if err != nil {
 		response = failure(d.forViewers(err))
 		span.RecordError(err)

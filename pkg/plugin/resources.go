@@ -19,7 +19,8 @@ import (
 )
 
 // CallResource answers GET /values/{dimension} and GET /range.
-func (d *Datasource) CallResource(ctx context.Context, req *backend.CallResourceRequest, sender backend.CallResourceResponseSender) error {
+func (d *Datasource) CallResource(ctx context.Context, req *backend.CallResourceRequest,
+	sender backend.CallResourceResponseSender) error {
 	return httpadapter.New(d.resources()).CallResource(ctx, req, sender)
 }
 
@@ -28,7 +29,8 @@ func (d *Datasource) resources() http.Handler {
 	mux.HandleFunc("GET /values/{dimension}", d.resource(d.values))
 	mux.HandleFunc("GET /range", d.resource(d.dataRange))
 	mux.HandleFunc("/", d.resource(func(_ http.Header, r *http.Request) (any, error) {
-		return nil, notFound{fmt.Errorf("resource %s is unknown: possible are GET /values/{dimension} and GET /range", r.URL.Path)}
+		return nil, notFound{fmt.Errorf("resource %s is unknown: possible are GET /values/{dimension} and GET /range",
+			r.URL.Path)}
 	}))
 	return mux
 }
@@ -50,7 +52,8 @@ func (d *Datasource) resource(get func(header http.Header, r *http.Request) (any
 			if errors.As(err, new(notFound)) {
 				status = http.StatusNotFound
 			}
-			logFailure(backend.Logger.FromContext(r.Context()).With("path", r.URL.Path, "status", status), "resource failed", err)
+			logFailure(backend.Logger.FromContext(r.Context()).With("path", r.URL.Path, "status", status), "resource failed",
+				err)
 			w.WriteHeader(status)
 			result = map[string]string{"message": d.forViewers(err).Error()}
 		}
@@ -79,13 +82,16 @@ const (
 )
 
 // ofValues is the question for values, which knows every filter of GPUs and users.
-var ofValues = query.Catalog{{Name: "values", Views: []query.View{query.ListView("values", "Values", "What there is to choose", query.UserFilters)}}}
+var ofValues = query.Catalog{{Name: "values", Views: []query.View{query.ListView("values", "Values",
+	"What there is to choose", query.UserFilters)}}}
 
-// values lists what a dimension's values are in a window: from, to in ms (default: the newest 7 days), filter as in queries.
+// values lists what a dimension's values are in a window: from, to in ms (default: the newest 7 days), filter as in
+// queries.
 func (d *Datasource) values(header http.Header, r *http.Request) (any, error) {
 	ctx, dimension := r.Context(), r.PathValue("dimension")
 	if !slices.Contains(query.Dimensions, dimension) {
-		return nil, notFound{fmt.Errorf("dimension %q is unknown: possible are %s", dimension, strings.Join(query.Dimensions, ", "))}
+		return nil, notFound{fmt.Errorf("dimension %q is unknown: possible are %s", dimension,
+			strings.Join(query.Dimensions, ", "))}
 	}
 	filter, err := query.ParseFilter(json.RawMessage(r.URL.Query().Get(parameterFilter)))
 	if err != nil {

@@ -21,9 +21,11 @@ import (
 )
 
 // get asks for a resource as Grafana does.
-func get(t *testing.T, d *Datasource, path string, parameters url.Values) (status int, header http.Header, body []byte) {
+func get(t *testing.T, d *Datasource, path string, parameters url.Values) (status int, header http.Header,
+	body []byte) {
 	t.Helper()
-	err := d.CallResource(context.Background(), &backend.CallResourceRequest{Method: http.MethodGet, Path: path, URL: path + "?" + parameters.Encode()},
+	err := d.CallResource(context.Background(), &backend.CallResourceRequest{Method: http.MethodGet, Path: path,
+		URL: path + "?" + parameters.Encode()},
 		backend.CallResourceResponseSenderFunc(func(r *backend.CallResourceResponse) error {
 			status, header = r.Status, r.Headers
 			body = append(body, r.Body...)
@@ -46,7 +48,8 @@ func getValues(t *testing.T, d *Datasource, dimension string, filter string, win
 	return options
 }
 
-// rowsOf are the rows of the pool in a window, without those of excluded machines, with what a naive reader tells of them.
+// rowsOf are the rows of the pool in a window, without those of excluded machines, with what a naive reader tells of
+// them.
 type naiveRow struct{ category, slots, device, machine, ownership, project, user string }
 
 func naiveRows(t *testing.T, p *samplepool.Pool, window pool.Window) []naiveRow {
@@ -71,7 +74,8 @@ func naiveRows(t *testing.T, p *samplepool.Pool, window pool.Window) []naiveRow 
 				if pass == 0 {
 					if primary {
 						hasPrimary[day{r.Machine, date}] = true
-						hasProject[day{r.Machine, date}] = hasProject[day{r.Machine, date}] || strings.TrimSpace(r.PrioritizedProjects) != ""
+						hasProject[day{r.Machine, date}] = hasProject[day{r.Machine, date}] ||
+							strings.TrimSpace(r.PrioritizedProjects) != ""
 					}
 					if r.DeviceName != "" {
 						device[[2]string{r.Machine + date, r.AssignedGPUs}] = r.DeviceName
@@ -82,7 +86,8 @@ func naiveRows(t *testing.T, p *samplepool.Pool, window pool.Window) []naiveRow 
 					continue
 				}
 				require.True(t, hasPrimary[day{r.Machine, date}], "the sample has primary rows every day")
-				n := naiveRow{device: device[[2]string{r.Machine + date, r.AssignedGPUs}], machine: r.Machine, project: r.PrioritizedProjects, slots: "Real", ownership: "Open Capacity"}
+				n := naiveRow{device: device[[2]string{r.Machine + date, r.AssignedGPUs}], machine: r.Machine,
+					project: r.PrioritizedProjects, slots: "Real", ownership: "Open Capacity"}
 				chtc := m.Ownership == pool.CHTCOwned
 				switch {
 				case chtc:
@@ -126,13 +131,16 @@ func TestValuesAgainstTheRows(t *testing.T) {
 		rows := naiveRows(t, p, window)
 		device, category := rows[0].device, rows[0].category
 		for filter, passes := range map[string]func(naiveRow) bool{
-			``:                                      func(naiveRow) bool { return true },
-			`{"devices": ["` + device + `"]}`:       func(r naiveRow) bool { return r.device == device },
-			`{"categories": ["` + category + `"]}`:  func(r naiveRow) bool { return r.category == category },
-			`{"slots": ["Backfill"]}`:               func(r naiveRow) bool { return r.slots == "Backfill" },
-			`{"ownerships": ["Researcher Owned"]}`:  func(r naiveRow) bool { return r.ownership == "Researcher Owned" },
-			`{"machines": ["/1/"]}`:                 func(r naiveRow) bool { return strings.Contains(r.machine, "1") },
-			`{"users": ["/@/"], "slots": ["Real"]}`: func(r naiveRow) bool { return r.slots == "Real" && strings.Contains(r.user, "@") },
+			``:                                     func(naiveRow) bool { return true },
+			`{"devices": ["` + device + `"]}`:      func(r naiveRow) bool { return r.device == device },
+			`{"categories": ["` + category + `"]}`: func(r naiveRow) bool { return r.category == category },
+			`{"slots": ["Backfill"]}`:              func(r naiveRow) bool { return r.slots == "Backfill" },
+			`{"ownerships": ["Researcher Owned"]}`: func(r naiveRow) bool { return r.ownership == "Researcher Owned" },
+			`{"machines": ["/1/"]}`:                func(r naiveRow) bool { return strings.Contains(r.machine, "1") },
+			`{"users": ["/@/"], "slots": ["Real"]}`: func(r naiveRow) bool {
+				return r.slots == "Real" &&
+					strings.Contains(r.user, "@")
+			},
 		} {
 			for dimension, of := range map[string]func(naiveRow) string{
 				"category": func(r naiveRow) string { return r.category }, "slots": func(r naiveRow) string { return r.slots },
@@ -169,7 +177,8 @@ func TestNoProjectIsAValue(t *testing.T) {
 	for _, c := range getValues(t, d, "category", `{"projects": ["/^$/"]}`, all) {
 		require.NotContains(t, c.Text, "Researcher", "such GPUs have projects")
 	}
-	require.NotContains(t, getValues(t, d, "project", `{"categories": ["Priority-ResearcherOwned"]}`, all), option{"No project", "/^$/"})
+	require.NotContains(t, getValues(t, d, "project", `{"categories": ["Priority-ResearcherOwned"]}`, all),
+		option{"No project", "/^$/"})
 }
 
 func TestValuesAreInTableOrder(t *testing.T) {
@@ -178,8 +187,10 @@ func TestValuesAreInTableOrder(t *testing.T) {
 	d := open(t, o.End, map[string]any{"snapshotDir": dir})
 	all := pool.Window{From: o.Start.UnixMicro(), To: o.End.UnixMicro()}
 	require.Equal(t, []option{
-		{"Prioritized (Researcher Owned)", "Priority-ResearcherOwned"}, {"Prioritized (CHTC Owned)", "Priority-CHTCOwned"}, {"Open Capacity", "Shared"},
-		{"Backfill (Researcher Owned)", "Backfill-ResearcherOwned"}, {"Backfill (CHTC Owned)", "Backfill-CHTCOwned"}, {"Backfill (Open Capacity)", "Backfill-OpenCapacity"},
+		{"Prioritized (Researcher Owned)", "Priority-ResearcherOwned"}, {"Prioritized (CHTC Owned)", "Priority-CHTCOwned"},
+		{"Open Capacity", "Shared"},
+		{"Backfill (Researcher Owned)", "Backfill-ResearcherOwned"}, {"Backfill (CHTC Owned)", "Backfill-CHTCOwned"},
+		{"Backfill (Open Capacity)", "Backfill-OpenCapacity"},
 	}, getValues(t, d, "category", "", all))
 	require.Equal(t, []option{{"Real", "Real"}, {"Backfill", "Backfill"}}, getValues(t, d, "slots", "", all))
 	machines := getValues(t, d, "machine", "", all)
@@ -202,7 +213,8 @@ func TestResourceErrors(t *testing.T) {
 		status     int
 		words      []string
 	}{
-		{"values/colour", nil, 404, []string{"colour", "category", "slots", "device", "machine", "ownership", "project", "user", "memory", "tier"}},
+		{"values/colour", nil, 404, []string{"colour", "category", "slots", "device", "machine", "ownership", "project",
+			"user", "memory", "tier"}},
 		{"value", nil, 404, []string{"/values/{dimension}", "/range"}},
 		{"values/device", url.Values{"filter": {`{"device": ["x"]}`}}, 400, []string{"device", "devices"}},
 		{"values/device", url.Values{"filter": {`{"devices": ["/(/"]}`}}, 400, []string{"pattern"}},
@@ -237,14 +249,18 @@ func TestRange(t *testing.T) {
 	require.Equal(t, got["to"], got["newest"])
 	newest := truth.Snapshots[len(truth.Snapshots)-1]
 	require.InDelta(t, newest.UnixMilli(), got["newest"], 60_000, "snapshots within 60 s are one")
-	require.Empty(t, getValues(t, open(t, o.End, map[string]any{"snapshotDir": dir}), "machine", "", pool.Window{From: got["newest"]*millisecond + 1, To: got["newest"]*millisecond + pool.Hour}))
-	require.NotEmpty(t, getValues(t, open(t, o.End, map[string]any{"snapshotDir": dir}), "machine", "", pool.Window{From: got["newest"]*millisecond - millisecond, To: got["newest"] * millisecond}), "the newest snapshot lies in it")
+	require.Empty(t, getValues(t, open(t, o.End, map[string]any{"snapshotDir": dir}), "machine", "",
+		pool.Window{From: got["newest"]*millisecond + 1, To: got["newest"]*millisecond + pool.Hour}))
+	require.NotEmpty(t, getValues(t, open(t, o.End, map[string]any{"snapshotDir": dir}), "machine", "",
+		pool.Window{From: got["newest"]*millisecond - millisecond, To: got["newest"] * millisecond}),
+		"the newest snapshot lies in it")
 }
 
 func TestValuesAreCutAndSaySo(t *testing.T) {
 	rows := make([]snapshotstest.Row, mostOptions+1)
 	for i := range rows {
-		rows[i] = snapshotstest.Row{"Name": "slot1@m", "Machine": fmt.Sprintf("m%05d", i), "AssignedGPUs": "GPU-1", "State": "Unclaimed", "timestamp": "2025-10-01 00:00:00.000000"}
+		rows[i] = snapshotstest.Row{"Name": "slot1@m", "Machine": fmt.Sprintf("m%05d", i), "AssignedGPUs": "GPU-1",
+			"State": "Unclaimed", "timestamp": "2025-10-01 00:00:00.000000"}
 	}
 	dir := t.TempDir()
 	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": rows})

@@ -67,7 +67,8 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 	for _, d := range []struct {
 		value *string
 		empty string
-	}{{&s.CHTCOwnedFile, "chtc_owned"}, {&s.HostExclusionsFile, "masked_hosts.yaml"}, {&s.GPUTiersFile, "gpu_tiers.yaml"}, {&s.JobsPath, "jobs.db"}, {&s.Jobs, jobsNone}} {
+	}{{&s.CHTCOwnedFile, "chtc_owned"}, {&s.HostExclusionsFile, "masked_hosts.yaml"}, {&s.GPUTiersFile, "gpu_tiers.yaml"},
+		{&s.JobsPath, "jobs.db"}, {&s.Jobs, jobsNone}} {
 		if *d.value = strings.TrimSpace(*d.value); *d.value == "" {
 			*d.value = d.empty
 		}
@@ -78,9 +79,11 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 	}
 	switch {
 	case s.SnapshotDir == "":
-		return Settings{}, pool.BadQuery("snapshotDir is not set: name the directory that holds the gpu_state_YYYY-MM.db files")
+		return Settings{}, pool.BadQuery("snapshotDir is not set: name the directory that holds the gpu_state_YYYY-MM.db " +
+			"files")
 	case !slices.Contains(sliceMinutes, s.SliceMinutes):
-		return Settings{}, pool.BadQuery("sliceMinutes %d is unknown: use 0 (every snapshot its own slice), 5, 10, 15, 30 or 60", s.SliceMinutes)
+		return Settings{}, pool.BadQuery("sliceMinutes %d is unknown: use 0 (every snapshot its own slice), 5, 10, 15, 30 "+
+			"or 60", s.SliceMinutes)
 	case s.CacheMaxMB < 1:
 		return Settings{}, pool.BadQuery("cacheMaxMB %d is too small: use at least 1 (default 512)", s.CacheMaxMB)
 	case s.CacheDiskMB < 0:
@@ -88,16 +91,19 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 	case s.CacheMaxMB > mostMB, s.CacheDiskMB > mostMB:
 		return Settings{}, pool.BadQuery("cacheMaxMB and cacheDiskMB are %d at most (a terabyte)", mostMB)
 	case s.FiscalYearStart < 1 || s.FiscalYearStart > 12:
-		return Settings{}, pool.BadQuery("fiscalYearStart %d is no month: use 1 (January, the default) to 12", s.FiscalYearStart)
+		return Settings{}, pool.BadQuery("fiscalYearStart %d is no month: use 1 (January, the default) to 12",
+			s.FiscalYearStart)
 	case !slices.Contains([]string{jobsNone, jobsSQLite, jobsElasticsearch}, s.Jobs):
-		return Settings{}, pool.BadQuery("jobs %q is unknown: use %s, %s or %s", s.Jobs, jobsNone, jobsSQLite, jobsElasticsearch)
+		return Settings{}, pool.BadQuery("jobs %q is unknown: use %s, %s or %s", s.Jobs, jobsNone, jobsSQLite,
+			jobsElasticsearch)
 	}
 	for _, dir := range [][2]string{{"snapshotDir", s.SnapshotDir}, {"cacheDir", s.CacheDir}} {
 		if dir[1] != "" && !filepath.IsAbs(dir[1]) {
 			return Settings{}, pool.BadQuery("%s is not absolute: write the whole path", dir[0])
 		}
 	}
-	for _, setting := range [][2]string{{"chtcOwnedFile", s.CHTCOwnedFile}, {"hostExclusionsFile", s.HostExclusionsFile}, {"jobsPath", s.JobsPath}} {
+	for _, setting := range [][2]string{{"chtcOwnedFile", s.CHTCOwnedFile}, {"hostExclusionsFile", s.HostExclusionsFile},
+		{"jobsPath", s.JobsPath}} {
 		name, file := setting[0], setting[1]
 		if file != filepath.Base(file) || !filepath.IsLocal(file) || file == "." {
 			return Settings{}, pool.BadQuery("%s %q is not a plain file name: the file must lie inside snapshotDir", name, file)
@@ -130,7 +136,8 @@ func allow(setting, dir string) error {
 			return nil
 		}
 	}
-	return pool.BadQuery("%s %s is outside the directories that this server allows (%s): use one inside them, or have the operator extend allowed_dirs of [plugin.%s] in grafana.ini",
+	return pool.BadQuery("%s %s is outside the directories that this server allows (%s): use one inside them, or have "+
+		"the operator extend allowed_dirs of [plugin.%s] in grafana.ini",
 		setting, dir, strings.Join(dirs, ", "), ID)
 }
 

@@ -16,7 +16,8 @@ func TestSettingsDefaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "UTC", s.zone.Key())
 	s.zone = nil
-	require.Equal(t, Settings{SnapshotDir: "/data", SliceMinutes: 15, CHTCOwnedFile: "chtc_owned", HostExclusionsFile: "masked_hosts.yaml", GPUTiersFile: "gpu_tiers.yaml",
+	require.Equal(t, Settings{SnapshotDir: "/data", SliceMinutes: 15, CHTCOwnedFile: "chtc_owned",
+		HostExclusionsFile: "masked_hosts.yaml", GPUTiersFile: "gpu_tiers.yaml",
 		CacheMaxMB: 512, CacheDiskMB: 2048, Jobs: "none", JobsPath: "jobs.db", FiscalYearStart: 1}, s)
 	s, err = ParseSettings(json.RawMessage(`{"snapshotDir": "/data", "sliceMinutes": 0, "timezone": [{"until": "2026-05-14 00:00:00", "zone": "America/Chicago"}, {"zone": "UTC"}]}`))
 	require.NoError(t, err)
@@ -29,18 +30,27 @@ func TestSettingsRefused(t *testing.T) {
 		``:                        {"snapshotDir is not set"},
 		`{}`:                      {"snapshotDir is not set"},
 		`{"snapshotDir": "data"}`: {"snapshotDir", "not absolute"},
-		`{"snapshotDir": "/data", "cacheDir": "cache"}`:                                             {"cacheDir", "not absolute"},
-		`{"snapshotDir": "/data", "sliceMinutes": 7}`:                                               {"sliceMinutes 7", "0", "5", "10", "15", "30", "60"},
-		`{"snapshotDir": "/data", "sliceMinutes": "15"}`:                                            {"cannot be read", "sliceMinutes"},
-		`{"snapshotDir": "/data", "timezone": "Chicago"}`:                                           {"Chicago", "America/Chicago"},
+		`{"snapshotDir": "/data", "cacheDir": "cache"}`: {"cacheDir",
+			"not absolute"},
+		`{"snapshotDir": "/data", "sliceMinutes": 7}`: {"sliceMinutes 7", "0",
+			"5", "10", "15", "30", "60"},
+		`{"snapshotDir": "/data", "sliceMinutes": "15"}`: {"cannot be read",
+			"sliceMinutes"},
+		`{"snapshotDir": "/data", "timezone": "Chicago"}`: {"Chicago",
+			"America/Chicago"},
 		`{"snapshotDir": "/data", "timezone": [{"zone": "UTC", "until": "soon"}, {"zone": "UTC"}]}`: {"until", "soon"},
-		`{"snapshotDir": "/data", "jobs": "mysql"}`:                                                 {"mysql", "none", "sqlite", "elasticsearch"},
-		`{"snapshotDir": "/data", "jobsPath": "../jobs.db"}`:                                        {"jobsPath", "inside snapshotDir"},
-		`{"snapshotDir": "/data", "jobsPath": "/etc/passwd"}`:                                       {"jobsPath", "inside snapshotDir"},
-		`{"snapshotDir": "/data", "chtcOwnedFile": "lists/owned"}`:                                  {"chtcOwnedFile", "plain file name"},
-		`{"snapshotDir": "/data", "hostExclusionsFile": ".."}`:                                      {"hostExclusionsFile", "plain file name"},
-		`{"snapshotDir": "/data", "cacheMaxMB": 0}`:                                                 {"cacheMaxMB 0"},
-		`{"snapshotDir": "/data", "cacheDiskMB": -1}`:                                               {"cacheDiskMB -1"},
+		`{"snapshotDir": "/data", "jobs": "mysql"}`: {"mysql", "none",
+			"sqlite", "elasticsearch"},
+		`{"snapshotDir": "/data", "jobsPath": "../jobs.db"}`: {"jobsPath",
+			"inside snapshotDir"},
+		`{"snapshotDir": "/data", "jobsPath": "/etc/passwd"}`: {"jobsPath",
+			"inside snapshotDir"},
+		`{"snapshotDir": "/data", "chtcOwnedFile": "lists/owned"}`: {"chtcOwnedFile",
+			"plain file name"},
+		`{"snapshotDir": "/data", "hostExclusionsFile": ".."}`: {"hostExclusionsFile",
+			"plain file name"},
+		`{"snapshotDir": "/data", "cacheMaxMB": 0}`:   {"cacheMaxMB 0"},
+		`{"snapshotDir": "/data", "cacheDiskMB": -1}`: {"cacheDiskMB -1"},
 	} {
 		_, err := ParseSettings(json.RawMessage(settings))
 		require.Error(t, err, settings)

@@ -46,5 +46,6 @@ func (s *opened) env() (query.Env, error) {
 	if err == nil {
 		lists.Tiers, err = s.dir.Tiers(s.settings.GPUTiersFile)
 	}
-	return query.Env{Zone: s.settings.zone, SliceMinutes: s.settings.SliceMinutes, YearStart: s.settings.FiscalYearStart, Lists: lists}, err
+	return query.Env{Zone: s.settings.zone, SliceMinutes: s.settings.SliceMinutes, YearStart: s.settings.FiscalYearStart,
+		Lists: lists}, err
 }

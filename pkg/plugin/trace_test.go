@@ -21,7 +21,8 @@ func TestSpans(t *testing.T) {
 	o := small()
 	dir, _ := writePool(t, o)
 	d := open(t, o.End, map[string]any{"snapshotDir": dir, "jobs": "sqlite"})
-	_, err := d.QueryData(context.Background(), &backend.QueryDataRequest{Queries: []backend.DataQuery{queryOf(t, o, "A", `{"queryType": "evictions"}`)}})
+	_, err := d.QueryData(context.Background(), &backend.QueryDataRequest{Queries: []backend.DataQuery{queryOf(t, o, "A",
+		`{"queryType": "evictions"}`)}})
 	require.NoError(t, err)
 	parents, names := map[string]string{}, map[string]string{}
 	for _, span := range recorder.Ended() {
@@ -30,7 +31,9 @@ func TestSpans(t *testing.T) {
 	for _, span := range recorder.Ended() {
 		parents[span.Name()] = names[span.Parent().SpanID().String()]
 	}
-	require.Equal(t, map[string]string{"gpureports query": "", "gpureports compute": "gpureports query", "gpureports load": "gpureports compute", "gpureports link": "gpureports compute"}, parents)
-	query := recorder.Ended()[slices.IndexFunc(recorder.Ended(), func(s trace.ReadOnlySpan) bool { return s.Name() == "gpureports query" })]
+	require.Equal(t, map[string]string{"gpureports query": "", "gpureports compute": "gpureports query",
+		"gpureports load": "gpureports compute", "gpureports link": "gpureports compute"}, parents)
+	query := recorder.Ended()[slices.IndexFunc(recorder.Ended(),
+		func(s trace.ReadOnlySpan) bool { return s.Name() == "gpureports query" })]
 	require.Equal(t, "evictions", query.Attributes()[0].Value.AsString())
 }

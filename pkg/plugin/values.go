@@ -66,7 +66,8 @@ func (c *collector) day(day *timeline.Day, from, to int) {
 		ownership := machine.Ownership(chtcOwned)
 		model := day.Model(i)
 		device := names.Text(model.Device)
-		if lists.ExclusionOf(name) != nil || !chosen.Ownerships[ownership] || !chosen.Machines.Match(name) || !chosen.MatchDevice(device) {
+		if lists.ExclusionOf(name) != nil || !chosen.Ownerships[ownership] || !chosen.Machines.Match(name) ||
+			!chosen.MatchDevice(device) {
 			continue
 		}
 		spans, statuses := day.Spans(i)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// forViewers leaves of the server's directories only the base names in an error's text: who may see a panel need not know
-// where things lie. (The health check names whole paths, for whoever configures the data source.)
+// forViewers leaves of the server's directories only the base names in an error's text: who may see a panel need not
+// know where things lie. (The health check names whole paths, for whoever configures the data source.)
 func (d *Datasource) forViewers(err error) error {
 	if err == nil {
 		return nil
@@ -19,7 +19,8 @@ func (d *Datasource) forViewers(err error) error {
 			dirs = append(dirs, dir, resolve(dir))
 		}
 	}
-	slices.SortFunc(dirs, func(a, b string) int { return cmp.Compare(len(b), len(a)) }) // a directory before those that hold it
+	// a directory before those that hold it
+	slices.SortFunc(dirs, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	text := err.Error()
 	for _, dir := range dirs {
 		if base := filepath.Base(dir); base != dir && base != string(filepath.Separator) {

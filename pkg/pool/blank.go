@@ -10,7 +10,10 @@ func IsBlank(text string) bool { return strings.TrimSpace(text) == "" }
 
 // Projects returns the members of a PrioritizedProjects value: comma- or space-separated names.
 func Projects(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r' })
+	return strings.FieldsFunc(text, func(r rune) bool {
+		return r == ',' || r == ' ' || r == '\t' || r == '\n' ||
+			r == '\r'
+	})
 }
 
 // ProjectList returns the members as one value: sorted, joined by commas.

@@ -2,8 +2,8 @@ package pool
 
 import "strings"
 
-// Lists are the lists that a pool's staff keep beside the snapshots (methodology section 2). The zero value lists nothing,
-// and has the default tiers.
+// Lists are the lists that a pool's staff keep beside the snapshots (methodology section 2). The zero value lists
+// nothing, and has the default tiers.
 type Lists struct {
 	CHTCOwned map[string]bool // machine names, exact
 	Excluded  []Exclusion     // in the order of the file

@@ -150,7 +150,8 @@ func (f *file) load(ctx context.Context) ([]*Day, []timeline.Notice, error) {
 	return f.days, f.notices(), nil
 }
 
-// lookUnlocked looks at the file, and waits for a writer that holds it: but not each time as long when one does so for longer.
+// lookUnlocked looks at the file, and waits for a writer that holds it: but not each time as long when one does so for
+// longer.
 func (f *file) lookUnlocked(ctx context.Context) error {
 	limited, cancel := context.WithCancel(ctx)
 	if time.Since(f.locked) < busyTimeout {
@@ -170,22 +171,26 @@ func (f *file) lookUnlocked(ctx context.Context) error {
 func (f *file) notices() (all []timeline.Notice) {
 	add := func(text string) { all = append(all, timeline.Notice{Warning: true, Text: text}) }
 	if f.alone.Load() {
-		add(f.name + " is in WAL mode in a directory that the plugin may not write: rows that the poller has not yet moved into " +
+		add(f.name + " is in WAL mode in a directory that the plugin may not write: rows that the poller has not yet " +
+			"moved into " +
 			"the file are not seen. Let the plugin's user write the directory, or use another journal mode")
 	}
 	if n := f.odd.unreadable; n > 0 {
 		add(fmt.Sprintf("%s: %d rows have no GlobalJobId or no readable first_seen and last_seen: left out", f.name, n))
 	}
 	if n := f.odd.backwards; n > 0 {
-		add(fmt.Sprintf("%s: %d rows end before they begin (the poller's clock was set back): they count as seen once", f.name, n))
+		add(fmt.Sprintf("%s: %d rows end before they begin (the poller's clock was set back): they count as seen once",
+			f.name, n))
 	}
 	return all
 }
 
 func (f *file) open(ctx context.Context) (err error) {
 	if f.db == nil {
-		path := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(filepath.ToSlash(filepath.Join(f.store.options.Path, f.name)))
-		dsn := "file:" + path + fmt.Sprintf("?mode=ro&_pragma=busy_timeout(%d)&_pragma=mmap_size(0)", busyTimeout.Milliseconds())
+		path := strings.NewReplacer("%", "%25", "?", "%3f", "#",
+			"%23").Replace(filepath.ToSlash(filepath.Join(f.store.options.Path, f.name)))
+		dsn := "file:" + path + fmt.Sprintf("?mode=ro&_pragma=busy_timeout(%d)&_pragma=mmap_size(0)",
+			busyTimeout.Milliseconds())
 		if f.immutable || f.alone.Load() {
 			dsn += "&immutable=1"
 		}
@@ -256,7 +261,8 @@ func (f *file) update(ctx context.Context) error {
 // readState sums the file up. One pass over the index of last_seen, where there is one.
 func (f *file) readState(ctx context.Context) (s state, err error) {
 	var first, last, sum, newest sql.NullInt64
-	row := f.watch.QueryRowContext(ctx, "SELECT count(*), CAST(total(last_seen) AS INTEGER), CAST(max(last_seen) AS INTEGER), "+
+	row := f.watch.QueryRowContext(ctx, "SELECT count(*), CAST(total(last_seen) AS INTEGER), CAST(max(last_seen) AS "+
+		"INTEGER), "+
 		"(SELECT min(rowid) FROM job_pressure), (SELECT max(rowid) FROM job_pressure) FROM job_pressure")
 	if err := row.Scan(&s.count, &sum, &newest, &first, &last); err != nil {
 		return s, err
@@ -269,7 +275,8 @@ func (f *file) readState(ctx context.Context) (s state, err error) {
 }
 
 // columns of job_pressure, in the order in which a row is read.
-var columns = []string{"GlobalJobId", "ScheddName", "Owner", "RequestGPUs", "RequestCPUs", "RequestMemory", "RequestGPUMemory", "QDate", "ChtcProjects", "first_seen", "last_seen"}
+var columns = []string{"GlobalJobId", "ScheddName", "Owner", "RequestGPUs", "RequestCPUs", "RequestMemory",
+	"RequestGPUMemory", "QDate", "ChtcProjects", "first_seen", "last_seen"}
 
 // required columns; of the others those that are missing are not stored.
 var required = []string{"GlobalJobId", "first_seen", "last_seen"}
@@ -347,15 +354,19 @@ func explain(root *os.Root, name string, err error) error {
 	case strings.Contains(err.Error(), "escapes"): // os.Root's refusal
 		return pool.SourceError("%s is a link that leads out of the snapshot directory: put the file itself there", name)
 	case isLocked(err), errors.Is(err, errLocked):
-		return pool.SourceError("%s was locked by a writer for more than %s: the poller should write in WAL mode or commit sooner", name, busyTimeout)
+		return pool.SourceError("%s was locked by a writer for more than %s: the poller should write in WAL mode or "+
+			"commit sooner", name, busyTimeout)
 	case code == sqlite3.SQLITE_READONLY_ROLLBACK, primary == sqlite3.SQLITE_CANTOPEN && journal:
-		return pool.SourceError("%s has a hot journal: its writer died in a transaction. Let the poller run once, or open the file once with sqlite3, to roll it back", name)
+		return pool.SourceError("%s has a hot journal: its writer died in a transaction. Let the poller run once, or open "+
+			"the file once with sqlite3, to roll it back", name)
 	case primary == sqlite3.SQLITE_NOTADB:
 		return pool.SourceError("%s is no SQLite file: restore it from a copy, or move it away", name)
 	case primary == sqlite3.SQLITE_CORRUPT, primary == sqlite3.SQLITE_IOERR, errors.Is(err, errCircle):
-		return pool.SourceError("%s is damaged or truncated (%s): restore it from a copy, or recover it with `sqlite3 .recover`", name, sqliteText(err))
+		return pool.SourceError("%s is damaged or truncated (%s): restore it from a copy, or recover it with `sqlite3 "+
+			".recover`", name, sqliteText(err))
 	case primary == sqlite3.SQLITE_CANTOPEN:
-		return pool.SourceError("%s cannot be opened: check that the user that runs Grafana may read it (and its directory, when the file is in WAL mode)", name)
+		return pool.SourceError("%s cannot be opened: check that the user that runs Grafana may read it (and its "+
+			"directory, when the file is in WAL mode)", name)
 	}
 	return pool.SourceError("%s cannot be read: %s", name, sqliteText(err))
 }

@@ -1,8 +1,9 @@
-// Package pressure reads the monthly SQLite files in which a poller of the access points' queues records idle jobs that ask
-// for GPUs (methodology section 14): job_pressure_YYYY-MM.db, beside the month files of snapshots. It never writes to them.
+// Package pressure reads the monthly SQLite files in which a poller of the access points' queues records idle jobs that
+// ask for GPUs (methodology section 14): job_pressure_YYYY-MM.db, beside the month files of snapshots. It never writes
+// to them.
 //
-// A row is one stretch of polls in which a job was idle. Rows are kept in memory as compact intervals, by the UTC day on
-// which they began; while a file grows, new rows are added and the ends of those that go on are moved.
+// A row is one stretch of polls in which a job was idle. Rows are kept in memory as compact intervals, by the UTC day
+// on which they began; while a file grows, new rows are added and the ends of those that go on are moved.
 package pressure
 
 import (
@@ -128,8 +129,8 @@ func (s *Store) bytes() (n int64) {
 	return n
 }
 
-// Load returns what the files hold of a window and of its reach. A file that cannot be read becomes a notice, and the others
-// answer. Errors: the directory cannot be listed, or none of the files that the window needs can be read.
+// Load returns what the files hold of a window and of its reach. A file that cannot be read becomes a notice, and the
+// others answer. Errors: the directory cannot be listed, or none of the files that the window needs can be read.
 func (s *Store) Load(ctx context.Context, w pool.Window) (*View, error) {
 	names, err := s.list()
 	if err != nil {
@@ -232,8 +233,8 @@ func (s *Store) open(name string, newest bool) (*file, error) {
 	return f, nil
 }
 
-// shrink forgets the rows of the files that were not used for the longest time, never those of the given one. Views that
-// hold them keep them alive.
+// shrink forgets the rows of the files that were not used for the longest time, never those of the given one. Views
+// that hold them keep them alive.
 func (s *Store) shrink(keep *file) {
 	for s.bytes() > s.options.MaxBytes {
 		var oldest *file

@@ -63,7 +63,8 @@ func insert(t *testing.T, db *sql.DB, lines ...line) {
 	tx, err := db.Begin()
 	require.NoError(t, err)
 	for _, l := range lines {
-		_, err := tx.Exec("INSERT INTO job_pressure VALUES (?,?,?,?,?,?,?,?,?,?,?)", l.job, "ap1.example.org", "user", l.gpus, 4.0, 32768.0,
+		_, err := tx.Exec("INSERT INTO job_pressure VALUES (?,?,?,?,?,?,?,?,?,?,?)", l.job, "ap1.example.org", "user",
+			l.gpus, 4.0, 32768.0,
 			l.memory, october-60, "B, A", october+60*l.first, october+60*l.last)
 		require.NoError(t, err)
 	}
@@ -89,7 +90,8 @@ func texts(v *View) (all []string) {
 		for i := range d.Rows {
 			r := &d.Rows[i]
 			q := v.Requests[r.Request]
-			all = append(all, fmt.Sprintf("%s %s %s %q %g×%g %g %g q%d %d–%d", v.Names.JobText(r.Job), v.Names.Text(r.Schedd), v.Names.Text(r.Owner), v.Names.Text(r.Project),
+			all = append(all, fmt.Sprintf("%s %s %s %q %g×%g %g %g q%d %d–%d", v.Names.JobText(r.Job), v.Names.Text(r.Schedd),
+				v.Names.Text(r.Owner), v.Names.Text(r.Project),
 				q.GPUs, q.GPUMemory, q.CPUs, q.Memory, r.QDate, (int(r.First)-october)/60, (int(r.Last)-october)/60))
 		}
 	}
@@ -112,7 +114,8 @@ func warnings(v *View) (all []string) {
 
 func TestRowsAsTheyAreStored(t *testing.T) {
 	dir := t.TempDir()
-	create(t, dir, month, line{job(1), 2.0, 40000.0, 0, 60}, line{job(2), nil, nil, 30, 30}, line{job(3), 0.5, -1.0, 1500, 1530})
+	create(t, dir, month, line{job(1), 2.0, 40000.0, 0, 60}, line{job(2), nil, nil, 30, 30},
+		line{job(3), 0.5, -1.0, 1500, 1530})
 	create(t, dir, "job_pressure_2025-10_dev.db", line{job(9), 1.0, nil, 0, 0})
 	v := load(t, openStore(t, dir))
 	require.Empty(t, v.Notices)
@@ -129,8 +132,10 @@ func TestRowsAsTheyAreStored(t *testing.T) {
 
 func TestOddRows(t *testing.T) {
 	dir := t.TempDir()
-	db := create(t, dir, month, line{"no such id\x1fat all", 1.0, nil, 0, 5}, line{"", 1.0, nil, 0, 5}, line{job(1), 1.0, nil, 30, 20})
-	exec(t, db, "INSERT INTO job_pressure (GlobalJobId, first_seen, last_seen) VALUES ('ap7#1.0#5', 'never', 7), ('ap7#1.0#5', 1759276800, 1759276800)")
+	db := create(t, dir, month, line{"no such id\x1fat all", 1.0, nil, 0, 5}, line{"", 1.0, nil, 0, 5},
+		line{job(1), 1.0, nil, 30, 20})
+	exec(t, db, "INSERT INTO job_pressure (GlobalJobId, first_seen, last_seen) VALUES ('ap7#1.0#5', 'never', 7), "+
+		"('ap7#1.0#5', 1759276800, 1759276800)")
 	v := load(t, openStore(t, dir))
 	require.Equal(t, []string{
 		"no such id\x1fat all" + ` ap1.example.org user "A,B" 1×0 4 32768 q1759276740 0–5`,
@@ -157,7 +162,8 @@ func TestOtherLayouts(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{`ap7#1.0#5 ap7  "" 1×0 0 0 q0 0–1`}, texts(v))
 	require.Equal(t, []string{
-		"job_pressure_2025-09.db is left out: it has a column timestamp, the older layout with a row for each poll. Convert it with the collector's migrate_job_pressure.py",
+		"job_pressure_2025-09.db is left out: it has a column timestamp, the older layout with a row for each poll. " +
+			"Convert it with the collector's migrate_job_pressure.py",
 		"job_pressure_2025-11.db: it has no table job_pressure: it is no file of the queue's poller, or still empty",
 	}, warnings(v))
 	_, err = s.Load(t.Context(), pool.Window{From: inOctober.From + 70*pool.Day, To: inOctober.To + 70*pool.Day})
@@ -200,7 +206,8 @@ func TestGrowth(t *testing.T) {
 				}
 				for range random.IntN(5) {
 					next++
-					result, err := tx.Exec("INSERT INTO job_pressure VALUES (?,'ap1','u',1.0,1.0,1.0,NULL,0,'',?,?)", job(next), now, now)
+					result, err := tx.Exec("INSERT INTO job_pressure VALUES (?,'ap1','u',1.0,1.0,1.0,NULL,0,'',?,?)", job(next), now,
+						now)
 					require.NoError(t, err)
 					waiting[next], err = result.LastInsertId()
 					require.NoError(t, err)
@@ -250,7 +257,8 @@ func TestEditedFile(t *testing.T) {
 
 func TestMonthsInReach(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"job_pressure_2025-07.db", "job_pressure_2025-08.db", "job_pressure_2025-09.db", month, "job_pressure_2025-11.db", "job_pressure_2025-13.db"} {
+	for _, name := range []string{"job_pressure_2025-07.db", "job_pressure_2025-08.db", "job_pressure_2025-09.db", month,
+		"job_pressure_2025-11.db", "job_pressure_2025-13.db"} {
 		require.NoError(t, create(t, dir, name, line{name, 1.0, nil, 0, 0}).Close())
 	}
 	var jobs []string
@@ -293,7 +301,8 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 		"no SQLite": {func(t *testing.T, path string) {
 			require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("no", 999)), 0o600))
 		}, "is no SQLite file"},
-		"truncated": {func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 8192)) }, "damaged or truncated"},
+		"truncated": {func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 8192)) },
+			"damaged or truncated"},
 		"a directory": {func(t *testing.T, path string) {
 			require.NoError(t, os.Remove(path))
 			require.NoError(t, os.Mkdir(path, 0o700))
@@ -374,7 +383,8 @@ func benchmark(b *testing.B, fresh bool) {
 	require.NoError(b, err)
 	for i := range n {
 		first := october + i*30*86400/n/1800*1800
-		_, err := statement.Exec(fmt.Sprintf("ap2001.chtc.example.org#%d.%d#%d", 1000000+i/20, i%20, first-100), "ap2001.chtc.example.org", fmt.Sprintf("user%03d", i%200),
+		_, err := statement.Exec(fmt.Sprintf("ap2001.chtc.example.org#%d.%d#%d", 1000000+i/20, i%20, first-100),
+			"ap2001.chtc.example.org", fmt.Sprintf("user%03d", i%200),
 			1.0, 4.0, 32768.0, nil, first-100, "Physics_Seven", first, first+1800*(i%40))
 		require.NoError(b, err)
 	}

@@ -75,7 +75,8 @@ func (f *file) readPart(ctx context.Context, columns []string, first, last int64
 }
 
 // readSome is one statement. It returns the rowid behind the last row, first without any.
-func (f *file) readSome(ctx context.Context, statement *sql.Stmt, columns []string, first, last int64, p *parser, b *builder) (int64, error) {
+func (f *file) readSome(ctx context.Context, statement *sql.Stmt, columns []string, first, last int64, p *parser,
+	b *builder) (int64, error) {
 	rows, err := statement.QueryContext(ctx, first, last, maxRows)
 	if err != nil {
 		return first, err
@@ -144,8 +145,8 @@ func (d *Day) sum() {
 	d.Times = slices.Sorted(maps.Keys(seen))
 }
 
-// grow adds the rows that are new and moves the ends of those that went on, in copies of their days. false: more than that
-// has changed.
+// grow adds the rows that are new and moves the ends of those that went on, in copies of their days. false: more than
+// that has changed.
 func (f *file) grow(ctx context.Context, columns []string, now state) (grown bool, err error) {
 	b := builder{days: map[int32]*Day{}, odd: f.odd}
 	same, err := f.unchanged(ctx, columns)
@@ -182,7 +183,8 @@ func (f *file) grow(ctx context.Context, columns []string, now state) (grown boo
 	}
 	for date, d := range fresh.days {
 		known := b.days[date]
-		if i, there := slices.BinarySearchFunc(f.days, date, func(d *Day, date int32) int { return int(d.Date - date) }); known == nil && there {
+		if i, there := slices.BinarySearchFunc(f.days, date,
+			func(d *Day, date int32) int { return int(d.Date - date) }); known == nil && there {
 			known = &Day{Date: date, Rows: slices.Clone(f.days[i].Rows), rowids: slices.Clone(f.days[i].rowids)}
 		}
 		if known == nil {
@@ -204,7 +206,8 @@ func (f *file) grow(ctx context.Context, columns []string, now state) (grown boo
 
 // moved returns the rows whose last_seen lies behind all that were known, by rowid.
 func (f *file) moved(ctx context.Context) (map[int64]uint32, error) {
-	rows, err := f.watch.QueryContext(ctx, "SELECT rowid, CAST(last_seen AS INTEGER) FROM job_pressure WHERE last_seen > ? AND rowid <= ?",
+	rows, err := f.watch.QueryContext(ctx, "SELECT rowid, CAST(last_seen AS INTEGER) FROM job_pressure WHERE last_seen "+
+		"> ? AND rowid <= ?",
 		f.state.newest, f.state.last)
 	if err != nil {
 		return nil, err
@@ -266,7 +269,8 @@ type parser struct {
 }
 
 func newParser(s *Store) *parser {
-	return &parser{store: s, symbols: map[string]timeline.Symbol{}, projects: map[string]timeline.Symbol{}, requests: map[Request]uint32{}}
+	return &parser{store: s, symbols: map[string]timeline.Symbol{}, projects: map[string]timeline.Symbol{},
+		requests: map[Request]uint32{}}
 }
 
 // split takes a line over; whole is false when it does not tell where the texts end.
@@ -293,7 +297,8 @@ func (p *parser) ask(ctx context.Context, db *sql.DB, columns []string, rowid in
 	for i := range p.texts {
 		targets[i], casts[i] = &p.texts[i], "CAST("+columns[i]+" AS TEXT)"
 	}
-	return db.QueryRowContext(ctx, "SELECT "+strings.Join(casts, ", ")+" FROM job_pressure WHERE rowid = ?", rowid).Scan(targets...)
+	return db.QueryRowContext(ctx, "SELECT "+strings.Join(casts, ", ")+" FROM job_pressure WHERE rowid = ?",
+		rowid).Scan(targets...)
 }
 
 // row makes a row of the texts; false: it says nothing.
@@ -309,14 +314,16 @@ func (p *parser) row(odd *oddities) (Row, bool) {
 		odd.backwards++
 		last = first
 	}
-	row := Row{Job: p.store.options.Names.Job(string(t[0])), Schedd: p.symbol(t[1]), Owner: p.symbol(t[2]), Project: p.project(t[8]), First: first, Last: last}
+	row := Row{Job: p.store.options.Names.Job(string(t[0])), Schedd: p.symbol(t[1]), Owner: p.symbol(t[2]),
+		Project: p.project(t[8]), First: first, Last: last}
 	if row.Schedd == 0 {
 		row.Schedd = row.Job.Schedd
 	}
 	if qdate, ok := seconds(t[7]); ok {
 		row.QDate = qdate
 	}
-	row.Request = p.request(Request{GPUs: max(1, amount(t[3])), CPUs: amount(t[4]), Memory: amount(t[5]), GPUMemory: amount(t[6])})
+	row.Request = p.request(Request{GPUs: max(1, amount(t[3])), CPUs: amount(t[4]), Memory: amount(t[5]),
+		GPUMemory: amount(t[6])})
 	return row, true
 }
 

@@ -30,8 +30,8 @@ const (
 	longestAuto  = 7 * 24 * 60
 )
 
-// chooseBucket returns the bucket of a series, nil for the whole window. `auto` is the smallest that is not shorter than the
-// request's interval, holds whole slices and is long enough for the view; for an alert rule the window.
+// chooseBucket returns the bucket of a series, nil for the whole window. `auto` is the smallest that is not shorter
+// than the request's interval, holds whole slices and is long enough for the view; for an alert rule the window.
 func (p *Plan) chooseBucket(name string, interval time.Duration) (*localtime.Bucket, error) {
 	var possible []localtime.Bucket
 	for _, b := range localtime.Buckets {
@@ -61,30 +61,34 @@ func (p *Plan) chooseBucket(name string, interval time.Duration) (*localtime.Buc
 			return &b, nil
 		}
 	}
-	if i := slices.IndexFunc(localtime.Buckets, func(b localtime.Bucket) bool { return b.Name == name }); i >= 0 && localtime.Buckets[i].Minutes < p.view.BucketMinutes {
-		return nil, pool.BadQuery("%s: bucket %s is too short: possible are auto, window, %s", p.name(), name, strings.Join(names, ", "))
+	if i := slices.IndexFunc(localtime.Buckets, func(b localtime.Bucket) bool { return b.Name == name }); i >= 0 &&
+		localtime.Buckets[i].Minutes < p.view.BucketMinutes {
+		return nil, pool.BadQuery("%s: bucket %s is too short: possible are auto, window, %s", p.name(), name,
+			strings.Join(names, ", "))
 	}
-	return nil, pool.BadQuery("bucket %s does not hold whole slices of %d minutes: possible are auto, window, %s", name, p.Env.SliceMinutes, strings.Join(names, ", "))
+	return nil, pool.BadQuery("bucket %s does not hold whole slices of %d minutes: possible are auto, window, %s", name,
+		p.Env.SliceMinutes, strings.Join(names, ", "))
 }
 
 // maxBuckets bounds the buckets of one answer: 5 minutes over ten years.
 const maxBuckets = 1_100_000
 
-// Buckets are the consecutive buckets of a series. Bucket i is [Starts[i], Starts[i+1]): Starts has one entry more than there
-// are buckets.
+// Buckets are the consecutive buckets of a series. Bucket i is [Starts[i], Starts[i+1]): Starts has one entry more than
+// there are buckets.
 type Buckets struct {
 	Starts []pool.Micros
 	Whole  bool // one bucket, the window itself
 }
 
-// Buckets returns the buckets from the one that holds `from` to the one that holds the window's end. `from` is the window's
-// beginning, or the beginning of its first slice, which can lie before it.
+// Buckets returns the buckets from the one that holds `from` to the one that holds the window's end. `from` is the
+// window's beginning, or the beginning of its first slice, which can lie before it.
 func (p *Plan) Buckets(from pool.Micros) (Buckets, error) {
 	if p.Bucket == nil {
 		return Buckets{Starts: []pool.Micros{min(from, p.Window.From), p.Window.To + 1}, Whole: true}, nil
 	}
 	if n := (p.Window.To - from) / (pool.Micros(p.Bucket.Minutes) * pool.Minute); n > maxBuckets {
-		return Buckets{}, pool.BadQuery("bucket %s gives %d points a series over this window: choose a longer one", p.Bucket.Name, n)
+		return Buckets{}, pool.BadQuery("bucket %s gives %d points a series over this window: choose a longer one",
+			p.Bucket.Name, n)
 	}
 	starts := []pool.Micros{p.Bucket.Floor(from, p.Location)}
 	for last := starts[0]; last <= p.Window.To; starts = append(starts, last) {
@@ -93,13 +97,15 @@ func (p *Plan) Buckets(from pool.Micros) (Buckets, error) {
 	return Buckets{Starts: starts}, nil
 }
 
-// MaxCells bounds the numbers of one answer: points of series, cells of tables. At 100 bytes each it takes 500 MB to compute.
+// MaxCells bounds the numbers of one answer: points of series, cells of tables. At 100 bytes each it takes 500 MB to
+// compute.
 const MaxCells = 5_000_000
 
 // Hold refuses more groups over so many buckets than can be held in memory.
 func Hold(groups, buckets int) error {
 	if groups*buckets > MaxCells {
-		return pool.BadQuery("%d groups or more over %d buckets are too many: group by less, filter, or choose a longer bucket", groups, buckets)
+		return pool.BadQuery("%d groups or more over %d buckets are too many: group by less, filter, or choose a longer "+
+			"bucket", groups, buckets)
 	}
 	return nil
 }
@@ -112,10 +118,11 @@ func (b Buckets) Of(t pool.Micros) int {
 	return sort.Search(b.Len(), func(i int) bool { return b.Starts[i+1] > t })
 }
 
-// Keep tells whether the i-th bucket is drawn: with completeBucketsOnly none that begins before the window, ends after it, or
-// has no snapshot at or after its end. newest is the newest snapshot known.
+// Keep tells whether the i-th bucket is drawn: with completeBucketsOnly none that begins before the window, ends after
+// it, or has no snapshot at or after its end. newest is the newest snapshot known.
 func (p *Plan) Keep(b Buckets, i int, newest pool.Micros) bool {
-	return !p.CompleteBucketsOnly || b.Whole || b.Starts[i] >= p.Window.From && b.Starts[i+1] <= p.Window.To && newest >= b.Starts[i+1]
+	return !p.CompleteBucketsOnly || b.Whole || b.Starts[i] >= p.Window.From && b.Starts[i+1] <= p.Window.To &&
+		newest >= b.Starts[i+1]
 }
 
 // Hours returns the local hours that the window touches, and of each its weekday (0 = Monday) and hour.

@@ -1,7 +1,7 @@
 package query
 
-// Column is how a column of answers is shown: a metric, a grouping, or what a list says. Tables keep the column's own name;
-// the readable one is only displayed.
+// Column is how a column of answers is shown: a metric, a grouping, or what a list says. Tables keep the column's own
+// name; the readable one is only displayed.
 type Column struct {
 	Name, Label string
 	Unit        string // Grafana's. "locale" is a number with separators, never in thousands; "GPU h" stays GPU hours and never becomes weeks
@@ -29,7 +29,8 @@ const (
 	Share    = "percentunit"
 )
 
-// Groupings are all groupings. Formulas of kinds: methodology sections 5 to 15; N = slices with a snapshot, D = covered hours.
+// Groupings are all groupings. Formulas of kinds: methodology sections 5 to 15; N = slices with a snapshot, D = covered
+// hours.
 var Groupings = []Column{
 	TextColumn("category", "Category", "The six categories of slots"),
 	TextColumn("slots", "Slots", "Real or backfill"),

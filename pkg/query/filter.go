@@ -12,8 +12,9 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Selection is a compiled filter. Devices, machines, ownerships and tiers choose GPUs before the slice rules; categories, projects
-// and users choose among the results after them. Access points, numbers of GPUs and their memory choose jobs.
+// Selection is a compiled filter. Devices, machines, ownerships and tiers choose GPUs before the slice rules;
+// categories, projects and users choose among the results after them. Access points, numbers of GPUs and their memory
+// choose jobs.
 type Selection struct {
 	Devices, Machines, Tiers Texts
 	Ownerships               [pool.Ownerships]bool
@@ -39,8 +40,8 @@ func (s *Selection) MatchDevice(device string) bool {
 		(s.Tiers.All() || s.Tiers.Match(s.tierOf(device)))
 }
 
-// MatchProjects reports whether a list of projects, joined by commas, counts: one of its members matches, or the whole list,
-// and neither it nor any member is excluded.
+// MatchProjects reports whether a list of projects, joined by commas, counts: one of its members matches, or the whole
+// list, and neither it nor any member is excluded.
 func (s *Selection) MatchProjects(projects string) bool {
 	return s.Projects.All() || s.Projects.MatchAny(append(pool.Projects(projects), projects)...)
 }
@@ -55,7 +56,8 @@ func (f *Filter) compile(includeOldDevices bool) (Selection, error) {
 		into   *Texts
 		closed []string // what is possible; nil: anything
 	}{
-		{"devices", f.Devices, &s.Devices, nil}, {"machines", f.Machines, &s.Machines, nil}, {"projects", f.Projects, &s.Projects, nil},
+		{"devices", f.Devices, &s.Devices, nil}, {"machines", f.Machines, &s.Machines, nil},
+		{"projects", f.Projects, &s.Projects, nil},
 		{"users", f.Users, &s.Users, nil}, {"tiers", f.Tiers, &s.Tiers, nil}, {"schedds", f.Schedds, &s.Schedds, nil},
 		{"gpus", f.GPUs, &s.GPUs, GPUCounts}, {"gpuMemory", f.GPUMemory, &s.GPUMemory, GPUMemories},
 	} {
@@ -72,18 +74,20 @@ func (f *Filter) compile(includeOldDevices bool) (Selection, error) {
 			return s, err
 		}
 	}
-	ownerships, err := chooseWords("ownerships", f.Ownerships, pool.Ownerships, OwnershipNames(), func(text string) (int, bool) {
-		o, ok := pool.ParseOwnership(text)
-		return int(o), ok
-	})
+	ownerships, err := chooseWords("ownerships", f.Ownerships, pool.Ownerships, OwnershipNames(),
+		func(text string) (int, bool) {
+			o, ok := pool.ParseOwnership(text)
+			return int(o), ok
+		})
 	if err != nil {
 		return s, err
 	}
 	copy(s.Ownerships[:], ownerships)
-	categories, err := chooseWords("categories", f.Categories, pool.Categories, categoryWords(), func(text string) (int, bool) {
-		c, ok := pool.ParseCategory(text)
-		return int(c), ok
-	})
+	categories, err := chooseWords("categories", f.Categories, pool.Categories, categoryWords(),
+		func(text string) (int, bool) {
+			c, ok := pool.ParseCategory(text)
+			return int(c), ok
+		})
 	if err != nil {
 		return s, err
 	}
@@ -122,7 +126,8 @@ func chooseWords(name string, values []string, n int, words []string, parse func
 	return included, nil
 }
 
-// Values of closed lists: the numbers of GPUs, and the classes of GPU memory, that jobs ask for (methodology section 14).
+// Values of closed lists: the numbers of GPUs, and the classes of GPU memory, that jobs ask for (methodology section
+// 14).
 var (
 	GPUCounts   = []string{"1", "2", "3-4", "5-8", ">8"}
 	GPUMemories = []string{"any", "<48GB", "48GB", "80GB", ">80GB", "Other"}
@@ -143,9 +148,9 @@ func OwnershipNames() (names []string) {
 	return names
 }
 
-// Texts is a filter over texts: exact values, case-sensitive, and /RE2 patterns/ that match anywhere; entries that begin with
-// "!" exclude. A text passes if an entry includes it, or none includes, and none excludes it. The zero value lets everything
-// pass. It is safe for concurrent use.
+// Texts is a filter over texts: exact values, case-sensitive, and /RE2 patterns/ that match anywhere; entries that
+// begin with "!" exclude. A text passes if an entry includes it, or none includes, and none excludes it. The zero value
+// lets everything pass. It is safe for concurrent use.
 type Texts struct {
 	values   []string           // as asked
 	exact    map[string]verdict // of exact values
@@ -170,7 +175,8 @@ func (v verdict) and(w verdict) verdict {
 // exclusion begins an entry that excludes.
 const exclusion = "!"
 
-// entryOf returns what an entry names, and whether it excludes that. A backslash before the "!" makes it a part of the value.
+// entryOf returns what an entry names, and whether it excludes that. A backslash before the "!" makes it a part of the
+// value.
 func entryOf(value string) (text string, excludes bool) {
 	if rest, ok := strings.CutPrefix(value, exclusion); ok {
 		return rest, true
@@ -195,7 +201,8 @@ func isPattern(text string) bool {
 func newTexts(name string, values []string) (Texts, error) {
 	t := Texts{values: values, exact: map[string]verdict{}, anybody: true, known: &sync.Map{}}
 	if len(values) > maxValues {
-		return t, pool.BadQuery("filter.%s: %d values are more than %d: use a /pattern/, or none for all", name, len(values), maxValues)
+		return t, pool.BadQuery("filter.%s: %d values are more than %d: use a /pattern/, or none for all", name, len(values),
+			maxValues)
 	}
 	instructions := 0
 	for _, v := range values {
@@ -203,7 +210,8 @@ func newTexts(name string, values []string) (Texts, error) {
 		said := verdict{!excludes, excludes}
 		t.anybody = t.anybody && excludes
 		if strings.TrimSpace(text) == "" {
-			return t, pool.BadQuery("filter.%s: %q excludes nothing: write a value or a /pattern/ after the exclamation mark", name, v)
+			return t, pool.BadQuery("filter.%s: %q excludes nothing: write a value or a /pattern/ after the exclamation mark",
+				name, v)
 		}
 		if !isPattern(text) {
 			t.exact[text] = said.and(t.exact[text])
@@ -211,10 +219,12 @@ func newTexts(name string, values []string) (Texts, error) {
 		}
 		compiled, size, err := compilePattern(text[1 : len(text)-1])
 		if err != nil {
-			return t, pool.BadQuery("filter.%s: the pattern %s cannot be used: %w (RE2 syntax, such as /\\bH200\\b/)", name, shortened(v), err)
+			return t, pool.BadQuery("filter.%s: the pattern %s cannot be used: %w (RE2 syntax, such as /\\bH200\\b/)", name,
+				shortened(v), err)
 		}
 		if instructions += size; instructions > maxInstructions {
-			return t, pool.BadQuery("filter.%s: the patterns are too costly: use fewer or simpler ones, without large repetitions", name)
+			return t, pool.BadQuery("filter.%s: the patterns are too costly: use fewer or simpler ones, without large "+
+				"repetitions", name)
 		}
 		t.patterns = append(t.patterns, pattern{compiled, v, said})
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// FuzzQuery: whatever a query's JSON is, it is refused with a fault of the query, or means a plan that can be told as JSON.
+// FuzzQuery: whatever a query's JSON is, it is refused with a fault of the query, or means a plan that can be told as
+// JSON.
 func FuzzQuery(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `null`, `[]`, `7`, `{"queryType": "allocation"}`,
@@ -20,7 +21,8 @@ func FuzzQuery(f *testing.F) {
 		`{"queryType": "userHours", "groupBy": [], "filter": {"users": ["", "x@y", "/^a$/"]}}`,
 		`{"queryType": "backfillAvailability", "view": "survival", "duration": "vacancy"}`,
 		`{"queryType": "evictions", "view": "summary", "metrics": ["runs"], "filter": {"machines": ["//", "/", "$m", "[[m]]", "/[[:alpha:]]/"]}}`,
-		`{"queryType": "allocation", "timezone": "../../etc/passwd"}`, `{"queryType": "allocation", "limit": 1e999}`, `{"queryType": "allocation", "filter": {"devices": ["/(a{1000}){1000}/"]}}`,
+		`{"queryType": "allocation", "timezone": "../../etc/passwd"}`, `{"queryType": "allocation", "limit": 1e999}`,
+		`{"queryType": "allocation", "filter": {"devices": ["/(a{1000}){1000}/"]}}`,
 		`{"queryType": "allocation", "version": 99}`, `{"queryType":"\ud800"}`,
 	} {
 		f.Add([]byte(seed), int64(0), int64(90_000_000_000), false)
@@ -32,7 +34,8 @@ func FuzzQuery(f *testing.F) {
 			require.Equal(t, pool.FaultQuery, pool.FaultOf(err), "%s", raw)
 			return
 		}
-		plan, err := kinds.Catalog.Plan(query.Request{Model: model, Window: pool.Window{From: from, To: to}, IntervalMs: 1000, FromAlert: alert}, query.Env{Zone: localtime.UTC, SliceMinutes: 15})
+		plan, err := kinds.Catalog.Plan(query.Request{Model: model, Window: pool.Window{From: from, To: to},
+			IntervalMs: 1000, FromAlert: alert}, query.Env{Zone: localtime.UTC, SliceMinutes: 15})
 		if err != nil {
 			require.Equal(t, pool.FaultQuery, pool.FaultOf(err), "%s", raw)
 			return

@@ -13,7 +13,8 @@ const (
 	Other   = "Other"   // the rest
 )
 
-// Shown is a stored value as tables, labels and filters show it: a missing device or user is Unknown, missing projects are "".
+// Shown is a stored value as tables, labels and filters show it: a missing device or user is Unknown, missing projects
+// are "".
 func Shown(grouping, stored string) string {
 	if stored == "" && (grouping == "device" || grouping == "user") {
 		return Unknown
@@ -39,8 +40,8 @@ func categoryNames() (names []string) {
 	return names
 }
 
-// CompareValues orders two values of a grouping: categories, slots, memories, ownerships in their own order, everything else
-// bytewise; Unknown, then Other, last.
+// CompareValues orders two values of a grouping: categories, slots, memories, ownerships in their own order, everything
+// else bytewise; Unknown, then Other, last.
 func CompareValues(grouping, a, b string) int {
 	if a == b {
 		return 0

@@ -2,8 +2,8 @@ package query
 
 import "slices"
 
-// Kind describes a kind of question: what can be asked, and how answers are shown. The editor, the documents and the report
-// take their words from here.
+// Kind describes a kind of question: what can be asked, and how answers are shown. The editor, the documents and the
+// report take their words from here.
 type Kind struct {
 	Name           string // its queryType
 	Label          string

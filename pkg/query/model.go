@@ -1,5 +1,5 @@
-// Package query is the query model: how a kind of question is described (Kind), how a question is written (Model), and what
-// it means for one request (Plan). It knows no kind by name.
+// Package query is the query model: how a kind of question is described (Kind), how a question is written (Model), and
+// what it means for one request (Plan). It knows no kind by name.
 package query
 
 import (
@@ -35,8 +35,8 @@ type Model struct {
 	Version             int       `json:"version,omitempty"`
 }
 
-// Filter chooses GPUs (devices, machines, ownerships, tiers) and results (the rest). An empty list is all. An entry that begins
-// with "!" excludes what it names; a value that begins so is written with a backslash before it.
+// Filter chooses GPUs (devices, machines, ownerships, tiers) and results (the rest). An empty list is all. An entry
+// that begins with "!" excludes what it names; a value that begins so is written with a backslash before it.
 type Filter struct {
 	Categories []string `json:"categories,omitempty"`
 	Slots      []string `json:"slots,omitempty"`
@@ -116,7 +116,8 @@ func Parse(raw json.RawMessage) (Model, error) {
 	if m.Filter, err = ParseFilter(outer.Filter); err != nil {
 		return m, err
 	}
-	for _, text := range []struct{ name, value string }{{"queryType", m.QueryType}, {"view", m.View}, {"bucket", m.Bucket}, {"timezone", m.Timezone}, {"duration", m.Duration}} {
+	for _, text := range []struct{ name, value string }{{"queryType", m.QueryType}, {"view", m.View},
+		{"bucket", m.Bucket}, {"timezone", m.Timezone}, {"duration", m.Duration}} {
 		if err := noVariable(text.name, text.value); err != nil {
 			return m, err
 		}
@@ -148,7 +149,8 @@ func noVariable(where, text string) error {
 	if found == "" {
 		return nil
 	}
-	return pool.BadQuery("%s: the variable %s has no value here: write the value itself (alert rules know no dashboard variables)", where, found)
+	return pool.BadQuery("%s: the variable %s has no value here: write the value itself (alert rules know no dashboard "+
+		"variables)", where, found)
 }
 
 // one checks that a word is among those that are possible.

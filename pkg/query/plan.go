@@ -67,9 +67,11 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 		return nil, err
 	}
 	p := &Plan{
-		Kind: kind.Name, View: view.Name, Frame: view.Frame, GroupBy: r.GroupBy, Metrics: r.Metrics, Filter: r.Filter, Limit: r.Limit,
-		CompleteBucketsOnly: r.CompleteBucketsOnly, Window: r.Window, Now: r.Now, FromAlert: r.FromAlert, OnDashboard: r.OnDashboard,
-		Env: env, model: r.Model, kind: kind, view: view,
+		Kind: kind.Name, View: view.Name, Frame: view.Frame, GroupBy: r.GroupBy, Metrics: r.Metrics, Filter: r.Filter,
+		Limit:               r.Limit,
+		CompleteBucketsOnly: r.CompleteBucketsOnly, Window: r.Window, Now: r.Now, FromAlert: r.FromAlert,
+		OnDashboard: r.OnDashboard,
+		Env:         env, model: r.Model, kind: kind, view: view,
 	}
 	if r.Window.To < r.Window.From {
 		return nil, pool.BadQuery("the window ends (%s) before it begins (%s)", text(r.Window.To), text(r.Window.From))
@@ -193,7 +195,8 @@ func (p *Plan) options() error {
 		}
 		for i, hours := range p.JobHours {
 			if !(hours > 0 && hours <= longestJob) {
-				return pool.BadQuery("%s: jobHours %v is no length of a job: possible are numbers above 0, up to %v", p.name(), hours, longestJob)
+				return pool.BadQuery("%s: jobHours %v is no length of a job: possible are numbers above 0, up to %v", p.name(),
+					hours, longestJob)
 			}
 			if slices.Contains(p.JobHours[:i], hours) {
 				return pool.BadQuery("%s: jobHours %v is named twice", p.name(), hours)
@@ -206,7 +209,8 @@ func (p *Plan) options() error {
 			p.Overhead = *p.model.OverheadMinutes
 		}
 		if !(p.Overhead >= 0 && p.Overhead <= longestOverhead) {
-			return pool.BadQuery("%s: overheadMinutes %v is not possible: possible are 0 to %v", p.name(), p.Overhead, longestOverhead)
+			return pool.BadQuery("%s: overheadMinutes %v is not possible: possible are 0 to %v", p.name(), p.Overhead,
+				longestOverhead)
 		}
 	}
 	return nil
@@ -228,11 +232,13 @@ func (c Catalog) checkFilter(p *Plan) error {
 	}
 	if filter.Idle && !slices.Contains(p.view.Filters, "idle") {
 		knows := c.views(func(v *View) bool { return slices.Contains(v.Filters, "idle") })
-		return pool.BadQuery("%s: filter.idle is not possible here (%s knows it): possible are %s", p.name(), strings.Join(knows, ", "), possible)
+		return pool.BadQuery("%s: filter.idle is not possible here (%s knows it): possible are %s", p.name(),
+			strings.Join(knows, ", "), possible)
 	}
 	if ofUsers := p.view.UserMetrics; len(filter.Users) > 0 && len(ofUsers) > 0 {
 		if named := p.model.Metrics; len(named) != 1 || !slices.Contains(ofUsers, named[0]) {
-			return pool.BadQuery("%s: filter.users is possible with the one metric %s only: a GPU that is not claimed has no user",
+			return pool.BadQuery("%s: filter.users is possible with the one metric %s only: a GPU that is not claimed has no "+
+				"user",
 				p.name(), strings.Join(ofUsers, " or "))
 		}
 	}
@@ -293,7 +299,8 @@ func (p *Plan) Executed() string {
 		bucket = bucketWindow
 	}
 	m := p.model
-	m.QueryType, m.View, m.GroupBy, m.Bucket, m.Duration, m.JobHours = p.Kind, p.View, p.GroupBy, bucket, p.Duration, p.JobHours
+	m.QueryType, m.View, m.GroupBy, m.Bucket, m.Duration, m.JobHours = p.Kind, p.View, p.GroupBy, bucket, p.Duration,
+		p.JobHours
 	if p.knows("overheadMinutes") {
 		m.OverheadMinutes = &p.Overhead
 	}

@@ -22,7 +22,8 @@ func plan(t require.TestingT, text string, change ...func(*query.Request, *query
 	}
 	zone, err := localtime.Parse(json.RawMessage(`"America/Chicago"`))
 	require.NoError(t, err)
-	r, env := query.Request{Model: m, Window: pool.Window{From: 0, To: pool.Day}, IntervalMs: 60_000}, query.Env{Zone: zone, SliceMinutes: 15}
+	r, env := query.Request{Model: m, Window: pool.Window{From: 0, To: pool.Day}, IntervalMs: 60_000},
+		query.Env{Zone: zone, SliceMinutes: 15}
 	for _, c := range change {
 		c(&r, &env)
 	}
@@ -38,30 +39,42 @@ func TestWrongQueriesSayWhatIsPossible(t *testing.T) {
 		{`{"queryType": 3}`, []string{"cannot be read"}},
 		{`{}`, []string{"queryType is missing", "allocation, userHours, backfillAvailability, evictions"}},
 		{`{"queryType": "alocation"}`, []string{`"alocation" is unknown`, "allocation, userHours"}},
-		{`{"queryType": "allocation", "view": "pie"}`, []string{`"pie" is unknown`, "timeseries, summary, current, stateTimeline, machines, health, annotations"}},
-		{`{"queryType": "allocation", "metrics": ["allocated", "evictions"]}`, []string{`"evictions" is unknown`, "allocatedPercent, allocated, available"}},
+		{`{"queryType": "allocation", "view": "pie"}`, []string{`"pie" is unknown`,
+			"timeseries, summary, current, stateTimeline, machines, health, annotations"}},
+		{`{"queryType": "allocation", "metrics": ["allocated", "evictions"]}`,
+			[]string{`"evictions" is unknown`, "allocatedPercent, allocated, available"}},
 		{`{"queryType": "allocation", "metrics": ["free", "free"]}`, []string{"twice"}},
 		{`{"queryType": "allocation", "groupBy": ["user"]}`, []string{`"user" is unknown`, "category, slots, device"}},
 		{`{"queryType": "allocation", "groupBy": ["device", "device"]}`, []string{"twice"}},
 		{`{"queryType": "allocation", "view": "current", "groupBy": ["device"]}`, []string{"none to choose"}},
-		{`{"queryType": "evictions", "view": "timeseries", "groupBy": ["evidence"]}`, []string{`"evidence" is unknown`, "cause"}},
+		{`{"queryType": "evictions", "view": "timeseries", "groupBy": ["evidence"]}`,
+			[]string{`"evidence" is unknown`, "cause"}},
 		{`{"queryType": "allocation", "bucket": "2h"}`, []string{`"2h" is unknown`, "auto, window, 5m"}},
 		{`{"queryType": "allocation", "view": "summary", "bucket": "2h"}`, []string{`"2h" is unknown`}},
 		{`{"queryType": "allocation", "bucket": "10m"}`, []string{"slices of 15 minutes", "auto, window, 15m, 30m"}},
 		{`{"queryType": "allocation", "timezone": "Mars/Olympus"}`, []string{"Mars/Olympus", "IANA"}},
 		{`{"queryType": "allocation", "filter": {"devices": ["/H200(/"]}}`, []string{"filter.devices", "/H200(/", "RE2"}},
-		{`{"queryType": "allocation", "filter": {"colours": ["x"]}}`, []string{`"colours"`, "categories, slots, devices, machines, ownerships, projects, users, tiers, schedds, gpus, gpuMemory and idle"}},
+		{`{"queryType": "allocation", "filter": {"colours": ["x"]}}`,
+			[]string{`"colours"`, "categories, slots, devices, machines, ownerships, projects, users, tiers, schedds, gpus, " +
+				"gpuMemory and idle"}},
 		{`{"queryType": "allocation", "filter": {"devices": "H200"}}`, []string{"filter", "lists"}},
-		{`{"queryType": "allocation", "filter": {"categories": ["Open"]}}`, []string{`"Open" is unknown`, "Shared (Open Capacity)"}},
+		{`{"queryType": "allocation", "filter": {"categories": ["Open"]}}`,
+			[]string{`"Open" is unknown`, "Shared (Open Capacity)"}},
 		{`{"queryType": "allocation", "filter": {"slots": ["Primary"]}}`, []string{`"Primary" is unknown`, "Real, Backfill"}},
-		{`{"queryType": "allocation", "filter": {"ownerships": ["Nobody"]}}`, []string{`"Nobody" is unknown`, "Researcher Owned, CHTC Owned, Open Capacity"}},
-		{`{"queryType": "allocation", "view": "health", "filter": {"machines": ["m"]}}`, []string{"filter.machines", "possible are none"}},
+		{`{"queryType": "allocation", "filter": {"ownerships": ["Nobody"]}}`,
+			[]string{`"Nobody" is unknown`, "Researcher Owned, CHTC Owned, Open Capacity"}},
+		{`{"queryType": "allocation", "view": "health", "filter": {"machines": ["m"]}}`,
+			[]string{"filter.machines", "possible are none"}},
 		{`{"queryType": "allocation", "view": "summary", "filter": {"idle": true}}`, []string{"filter.idle", "machines"}},
-		{`{"queryType": "allocation", "view": "summary", "filter": {"users": ["ann"]}}`, []string{"filter.users", "allocated only"}},
-		{`{"queryType": "allocation", "metrics": ["allocated", "free"], "filter": {"users": ["ann"]}}`, []string{"allocated only"}},
+		{`{"queryType": "allocation", "view": "summary", "filter": {"users": ["ann"]}}`,
+			[]string{"filter.users", "allocated only"}},
+		{`{"queryType": "allocation", "metrics": ["allocated", "free"], "filter": {"users": ["ann"]}}`,
+			[]string{"allocated only"}},
 		{`{"queryType": "backfillAvailability", "filter": {"users": ["ann"]}}`, []string{"filter.users"}},
-		{`{"queryType": "backfillAvailability", "view": "survival", "duration": "life"}`, []string{`"life" is unknown`, "tenure, vacancy"}},
-		{`{"queryType": "allocation", "filter": {"devices": ["$gpu"]}}`, []string{"$gpu", "alert rules know no dashboard variables"}},
+		{`{"queryType": "backfillAvailability", "view": "survival", "duration": "life"}`,
+			[]string{`"life" is unknown`, "tenure, vacancy"}},
+		{`{"queryType": "allocation", "filter": {"devices": ["$gpu"]}}`,
+			[]string{"$gpu", "alert rules know no dashboard variables"}},
 		{`{"queryType": "allocation", "filter": {"devices": ["/${gpu:regex}/"]}}`, []string{"${gpu:regex}"}},
 		{`{"queryType": "allocation", "filter": {"devices": ["[[gpu]]"]}}`, []string{"[[gpu]]"}},
 		{`{"queryType": "allocation", "groupBy": ["$g"]}`, []string{"groupBy", "$g"}},
@@ -79,7 +92,10 @@ func TestWrongQueriesSayWhatIsPossible(t *testing.T) {
 			require.ErrorContains(t, err, s, c.query)
 		}
 	}
-	_, err := plan(t, `{"queryType": "allocation"}`, func(r *query.Request, _ *query.Env) { r.Window = pool.Window{From: 2, To: 1} })
+	_, err := plan(t, `{"queryType": "allocation"}`, func(r *query.Request,
+		_ *query.Env) {
+		r.Window = pool.Window{From: 2, To: 1}
+	})
 	require.ErrorContains(t, err, "ends (1970-01-01T00:00:00.000001Z) before it begins (1970-01-01T00:00:00.000002Z)")
 }
 
@@ -127,15 +143,24 @@ func TestDefaults(t *testing.T) {
 // One metric named is a number a group, for alert rules; totals asked for make it a plain table again.
 func TestSingleMetric(t *testing.T) {
 	for text, want := range map[string]struct{ numeric, totals bool }{
-		`{"queryType": "allocation", "view": "summary"}`:                                                        {false, true},
-		`{"queryType": "allocation", "view": "summary", "totals": false}`:                                       {false, false},
-		`{"queryType": "allocation", "view": "summary", "metrics": ["free"]}`:                                   {true, false},
-		`{"queryType": "allocation", "view": "summary", "metrics": ["free"], "totals": true}`:                   {false, true},
-		`{"queryType": "allocation", "view": "summary", "metrics": ["free", "drained"]}`:                        {false, true},
-		`{"queryType": "backfillAvailability", "view": "transitions"}`:                                          {false, false},
-		`{"queryType": "backfillAvailability", "view": "transitions", "metrics": ["count"]}`:                    {true, false},
-		`{"queryType": "allocation", "view": "health", "metrics": ["gpusLost"], "filter": {}, "groupBy": []}`:   {true, false},
-		`{"queryType": "allocation", "view": "timeseries", "metrics": ["free"], "totals": true, "groupBy": []}`: {false, false},
+		`{"queryType": "allocation", "view": "summary"}`: {false,
+			true},
+		`{"queryType": "allocation", "view": "summary", "totals": false}`: {false,
+			false},
+		`{"queryType": "allocation", "view": "summary", "metrics": ["free"]}`: {true,
+			false},
+		`{"queryType": "allocation", "view": "summary", "metrics": ["free"], "totals": true}`: {false,
+			true},
+		`{"queryType": "allocation", "view": "summary", "metrics": ["free", "drained"]}`: {false,
+			true},
+		`{"queryType": "backfillAvailability", "view": "transitions"}`: {false,
+			false},
+		`{"queryType": "backfillAvailability", "view": "transitions", "metrics": ["count"]}`: {true,
+			false},
+		`{"queryType": "allocation", "view": "health", "metrics": ["gpusLost"], "filter": {}, "groupBy": []}`: {true,
+			false},
+		`{"queryType": "allocation", "view": "timeseries", "metrics": ["free"], "totals": true, "groupBy": []}`: {false,
+			false},
 	} {
 		p, err := plan(t, text)
 		require.NoError(t, err, text)
@@ -173,8 +198,10 @@ func TestAutoBucket(t *testing.T) {
 		slices   int
 		want     string
 	}{
-		{time.Second, 0, "15m"}, {time.Second, 15, "15m"}, {time.Second, 10, "30m"}, {time.Second, 30, "30m"}, {time.Second, 60, "1h"},
-		{15 * time.Minute, 5, "15m"}, {16 * time.Minute, 5, "30m"}, {2 * time.Hour, 15, "3h"}, {5 * time.Hour, 15, "6h"}, {11 * time.Hour, 15, "12h"},
+		{time.Second, 0, "15m"}, {time.Second, 15, "15m"}, {time.Second, 10, "30m"}, {time.Second, 30, "30m"},
+		{time.Second, 60, "1h"},
+		{15 * time.Minute, 5, "15m"}, {16 * time.Minute, 5, "30m"}, {2 * time.Hour, 15, "3h"}, {5 * time.Hour, 15, "6h"},
+		{11 * time.Hour, 15, "12h"},
 		{13 * time.Hour, 60, "1d"}, {25 * time.Hour, 60, "1w"}, {1000 * time.Hour, 60, "1w"},
 	} {
 		p, err := plan(t, `{"queryType": "allocation", "bucket": "auto"}`, func(r *query.Request, e *query.Env) {
@@ -228,7 +255,8 @@ func TestBuckets(t *testing.T) {
 			}
 		}
 	})
-	p, err := plan(t, `{"queryType": "allocation", "bucket": "15m"}`, func(r *query.Request, _ *query.Env) { r.Window.To = 100 * 365 * pool.Day })
+	p, err := plan(t, `{"queryType": "allocation", "bucket": "15m"}`,
+		func(r *query.Request, _ *query.Env) { r.Window.To = 100 * 365 * pool.Day })
 	require.NoError(t, err)
 	_, err = p.Buckets(0)
 	require.ErrorContains(t, err, "choose a longer one")
@@ -242,19 +270,23 @@ func TestSelection(t *testing.T) {
 	require.Equal(t, [pool.Categories]bool{pool.BackfillCHTC: true, pool.BackfillOpen: true}, s.Categories)
 	require.False(t, s.AllCategories())
 	require.True(t, s.AllOwnerships())
-	for device, want := range map[string]bool{"NVIDIA H200 NVL": true, "NVIDIA H2000": false, "NVIDIA A40": false, "NVIDIA L40S": true, "nvidia l40s": false, "": true} {
+	for device, want := range map[string]bool{"NVIDIA H200 NVL": true, "NVIDIA H2000": false, "NVIDIA A40": false,
+		"NVIDIA L40S": true, "nvidia l40s": false, "": true} {
 		require.Equal(t, want, s.MatchDevice(device), device)
 	}
-	for list, want := range map[string]bool{"Physics": true, "Chem,Physics": true, "Chem": false, "": false, "Biology,Chem": true, "physics": false} {
+	for list, want := range map[string]bool{"Physics": true, "Chem,Physics": true, "Chem": false, "": false,
+		"Biology,Chem": true, "physics": false} {
 		require.Equal(t, want, s.MatchProjects(list), list)
 	}
-	require.Equal(t, []string{"NVIDIA L40S", "Unknown"}, s.Devices.Unmatched(slices.Values([]string{"NVIDIA H200", "NVIDIA A40"})))
+	require.Equal(t, []string{"NVIDIA L40S", "Unknown"},
+		s.Devices.Unmatched(slices.Values([]string{"NVIDIA H200", "NVIDIA A40"})))
 	require.Empty(t, s.Devices.Unmatched(slices.Values([]string{"NVIDIA L40S", "Unknown", "H200", "NVIDIA A40"})))
 }
 
 func TestOrder(t *testing.T) {
 	for grouping, want := range map[string][]string{
-		"category":    {"Prioritized (Researcher Owned)", "Prioritized (CHTC Owned)", "Open Capacity", "Backfill (Researcher Owned)", "Backfill (CHTC Owned)", "Backfill (Open Capacity)"},
+		"category": {"Prioritized (Researcher Owned)", "Prioritized (CHTC Owned)", "Open Capacity",
+			"Backfill (Researcher Owned)", "Backfill (CHTC Owned)", "Backfill (Open Capacity)"},
 		"slots":       {"Real", "Backfill"},
 		"memory":      {"<48GB", "48GB", "80GB", ">80GB", "Unknown", "Other"},
 		"ownership":   {"Researcher Owned", "CHTC Owned", "Open Capacity"},
@@ -264,7 +296,10 @@ func TestOrder(t *testing.T) {
 	} {
 		rapid.Check(t, func(t *rapid.T) {
 			got := rapid.Permutation(want).Draw(t, "order")
-			slices.SortFunc(got, func(a, b string) int { return query.CompareGroups([]string{grouping}, []string{a}, []string{b}) })
+			slices.SortFunc(got, func(a, b string) int {
+				return query.CompareGroups([]string{grouping}, []string{a},
+					[]string{b})
+			})
 			require.Equal(t, want, got)
 		})
 	}
@@ -305,7 +340,8 @@ func TestExclusion(t *testing.T) {
 		"categories": ["!Shared"], "slots": ["!Backfill"], "ownerships": ["CHTC Owned", "Open Capacity", "!Open Capacity"]}}`)
 	require.NoError(t, err)
 	s := &p.Select
-	for device, want := range map[string]bool{"NVIDIA H200": true, "NVIDIA H200 NVL": false, "NVIDIA L40S": true, "NVIDIA A40": false} {
+	for device, want := range map[string]bool{"NVIDIA H200": true, "NVIDIA H200 NVL": false, "NVIDIA L40S": true,
+		"NVIDIA A40": false} {
 		require.Equal(t, want, s.MatchDevice(device), device)
 	}
 	for machine, want := range map[string]bool{"a": false, "!b": true, "b": false, `\!b`: false} {
@@ -321,7 +357,8 @@ func TestExclusion(t *testing.T) {
 	require.Equal(t, [pool.Ownerships]bool{pool.CHTCOwned: true}, s.Ownerships)
 	require.Equal(t, []string{"!/NVL/"}, s.Devices.Unmatched(slices.Values([]string{"NVIDIA H200", "NVIDIA L40S"})))
 
-	for _, text := range []string{`{"devices": ["!"]}`, `{"devices": ["! "]}`, `{"devices": ["!/(/"]}`, `{"categories": ["!Open"]}`, `{"slots": ["!Real slots"]}`} {
+	for _, text := range []string{`{"devices": ["!"]}`, `{"devices": ["! "]}`, `{"devices": ["!/(/"]}`,
+		`{"categories": ["!Open"]}`, `{"slots": ["!Real slots"]}`} {
 		_, err := plan(t, `{"queryType": "userHours", "filter": `+text+`}`)
 		require.Error(t, err, text)
 		require.Equal(t, pool.FaultQuery, pool.FaultOf(err), text)
@@ -340,7 +377,8 @@ func TestQuartersOfAFiscalYear(t *testing.T) {
 	for _, start := range buckets.Starts {
 		starts = append(starts, pool.Time(start).In(p.Location).Format(time.DateOnly))
 	}
-	require.Equal(t, []string{"2025-11-01", "2026-02-01", "2026-05-01", "2026-08-01"}, starts, "2026-02-01 in UTC is January in Chicago")
+	require.Equal(t, []string{"2025-11-01", "2026-02-01", "2026-05-01", "2026-08-01"}, starts,
+		"2026-02-01 in UTC is January in Chicago")
 }
 
 // The planner reads of a view what options mean there, and what they may be.
@@ -353,7 +391,8 @@ func TestOptionsOfViews(t *testing.T) {
 	ask := func(text string) (*query.Plan, error) {
 		m, err := query.Parse([]byte(text))
 		require.NoError(t, err)
-		return catalog.Plan(query.Request{Model: m, Window: pool.Window{To: pool.Day}, IntervalMs: 1}, query.Env{Zone: localtime.UTC, SliceMinutes: 15})
+		return catalog.Plan(query.Request{Model: m, Window: pool.Window{To: pool.Day}, IntervalMs: 1},
+			query.Env{Zone: localtime.UTC, SliceMinutes: 15})
 	}
 	p, err := ask(`{"queryType": "k"}`)
 	require.NoError(t, err)

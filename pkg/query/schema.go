@@ -86,7 +86,8 @@ func (c Catalog) Schema() any {
 	}
 	for i := range c {
 		k := &c[i]
-		described := kind{Label: k.Label, Description: k.Description, DefaultView: k.Views[0].Name, DefaultGroupBy: append([]string{}, k.DefaultGroupBy...)}
+		described := kind{Label: k.Label, Description: k.Description, DefaultView: k.Views[0].Name,
+			DefaultGroupBy: append([]string{}, k.DefaultGroupBy...)}
 		for _, v := range k.Views {
 			for _, list := range []*[]string{&v.GroupBy, &v.Metrics, &v.DefaultMetrics, &v.Filters, &v.Options} {
 				*list = append([]string{}, *list...)
@@ -126,7 +127,8 @@ func (c Catalog) Table() string {
 	for i := range c {
 		kind := "`" + c[i].Name + "`"
 		for _, v := range c[i].Views {
-			lines = append(lines, strings.TrimSpace(strings.Join([]string{"|", kind, "| `" + v.Name + "` |", list(v.GroupBy), "|", list(v.Metrics), "|"}, " ")))
+			lines = append(lines, strings.TrimSpace(strings.Join([]string{"|", kind, "| `" + v.Name + "` |", list(v.GroupBy),
+				"|", list(v.Metrics), "|"}, " ")))
 			kind = ""
 		}
 	}

@@ -65,7 +65,8 @@ func measure(t testing.TB, process *host.Process) (g gauges) {
 		require.NoError(t, err, name)
 		return v
 	}
-	return gauges{int(value("go_goroutines")), int(value("process_open_fds")), value("process_resident_memory_bytes") / (1 << 20)}
+	return gauges{int(value("go_goroutines")), int(value("process_open_fds")),
+		value("process_resident_memory_bytes") / (1 << 20)}
 }
 
 // saved returns a data source's settings as they are saved for the n-th time.

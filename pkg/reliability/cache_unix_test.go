@@ -40,7 +40,8 @@ func cacheFiles(t *testing.T, cache string) (names []string) {
 	return names
 }
 
-// A disk that is full (no file may become longer than 100 bytes): answers are right, the health check says why, nothing is left behind.
+// A disk that is full (no file may become longer than 100 bytes): answers are right, the health check says why, nothing
+// is left behind.
 func TestCacheOnFullDisk(t *testing.T) {
 	inChild(t, func(dir string) { threeDays(t, dir) }, func(dir string) {
 		cache := filepath.Join(dir, "cache")
@@ -115,8 +116,10 @@ func TestCacheIsPrivate(t *testing.T) {
 	cache := t.TempDir()
 	folder := filepath.Join(cache, "gpureports-segments")
 	require.NoError(t, os.Mkdir(folder, 0o755))
-	const leftBehind, beingWritten = "0123456789abcdef-2025-09-01.segment.0123456789abcdef.part", "0123456789abcdef-2025-09-02.segment.0123456789abcdef.part"
-	kept := map[string]bool{leftBehind: false, beingWritten: true, "notes.part": true, "README": true, "0123456789abcdef-2025-09-01.segment.bak": true}
+	const leftBehind, beingWritten = "0123456789abcdef-2025-09-01.segment.0123456789abcdef.part",
+		"0123456789abcdef-2025-09-02.segment.0123456789abcdef.part"
+	kept := map[string]bool{leftBehind: false, beingWritten: true, "notes.part": true, "README": true,
+		"0123456789abcdef-2025-09-01.segment.bak": true}
 	old := time.Now().Add(-2 * time.Hour)
 	for name := range kept {
 		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte("mine"), 0o600))

@@ -13,8 +13,8 @@ import (
 
 const childVariable = "GPUREPORTS_RELIABILITY_DIR"
 
-// inChild runs the test once more in a process of its own, with a directory that may be read by everybody, and there body.
-// What body does to its process ends with it.
+// inChild runs the test once more in a process of its own, with a directory that may be read by everybody, and there
+// body. What body does to its process ends with it.
 func inChild(t *testing.T, prepare func(dir string), body func(dir string)) {
 	t.Helper()
 	if dir := os.Getenv(childVariable); dir != "" {

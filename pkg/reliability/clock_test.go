@@ -24,18 +24,20 @@ const september = "gpu_state_2025-09.db"
 // shot is a snapshot of a tiny pool: who holds which GPU follows from its number.
 func shot(at time.Time, n int) (rows []snapshotstest.Row) {
 	for g := range 3 {
-		r := snapshotstest.Row{"Name": fmt.Sprintf("slot1_%d@m", g), "Machine": "m", "AssignedGPUs": fmt.Sprintf("GPU-%d", g), "State": "Unclaimed",
+		r := snapshotstest.Row{"Name": fmt.Sprintf("slot1_%d@m", g), "Machine": "m",
+			"AssignedGPUs": fmt.Sprintf("GPU-%d", g), "State": "Unclaimed",
 			"GPUs_DeviceName": "NVIDIA L40S", "GPUs_GlobalMemoryMb": 45589, "timestamp": at.Format("2006-01-02 15:04:05.000000")}
 		if (n/5+g)%3 > 0 {
-			r["State"], r["RemoteOwner"], r["GlobalJobId"] = "Claimed", fmt.Sprintf("user%d", n/7%4), fmt.Sprintf("ap#%d.0#1756000000", n/5)
+			r["State"], r["RemoteOwner"], r["GlobalJobId"] = "Claimed", fmt.Sprintf("user%d", n/7%4),
+				fmt.Sprintf("ap#%d.0#1756000000", n/5)
 		}
 		rows = append(rows, r)
 	}
 	return rows
 }
 
-// The collector's clock is set forward and back, runs at another time for a while, or one snapshot is of another year: rows stand
-// out of order. The answers are those of the same rows in the order of time.
+// The collector's clock is set forward and back, runs at another time for a while, or one snapshot is of another year:
+// rows stand out of order. The answers are those of the same rows in the order of time.
 func TestClockSetBack(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	rounds := 6
@@ -65,7 +67,8 @@ func TestClockSetBack(t *testing.T) {
 		written := t.TempDir()
 		cache, now := t.TempDir(), begin.AddDate(0, 0, days)
 		odd := open(t, now, map[string]any{"snapshotDir": written, "cacheDir": cache})
-		db := snapshotstest.Open(t, written, september, snapshotstest.Schema, "journal_mode="+[]string{"DELETE", "WAL"}[round%2])
+		db := snapshotstest.Open(t, written, september, snapshotstest.Schema,
+			"journal_mode="+[]string{"DELETE", "WAL"}[round%2])
 		half := len(rows) / 6 * 3
 		snapshotstest.Append(t, db, snapshotstest.Schema, rows[:half]...)
 		require.NoError(t, ask(t, odd, begin, now, `{"queryType": "allocation"}`)[0].Error)
@@ -76,10 +79,12 @@ func TestClockSetBack(t *testing.T) {
 		})
 		sorted := t.TempDir()
 		snapshotstest.Write(t, sorted, map[string][]snapshotstest.Row{september: ordered})
-		queries := []string{`{"queryType": "allocation", "view": "summary"}`, `{"queryType": "userHours"}`, `{"queryType": "allocation", "view": "stateTimeline"}`, `{"queryType": "evictions"}`}
+		queries := []string{`{"queryType": "allocation", "view": "summary"}`, `{"queryType": "userHours"}`,
+			`{"queryType": "allocation", "view": "stateTimeline"}`, `{"queryType": "evictions"}`}
 		// the whole month first, as reading ahead does: what no scan has come upon cannot be known
 		even := open(t, now, map[string]any{"snapshotDir": sorted})
-		for i, w := range [][2]time.Time{{begin, now}, {now.AddDate(0, 0, -2), now}, {begin.AddDate(0, 0, 9), begin.AddDate(0, 0, 12)}, {begin, now}} {
+		for i, w := range [][2]time.Time{{begin, now}, {now.AddDate(0, 0, -2), now},
+			{begin.AddDate(0, 0, 9), begin.AddDate(0, 0, 12)}, {begin, now}} {
 			if i == 3 { // a restart
 				odd = open(t, now, map[string]any{"snapshotDir": written, "cacheDir": cache})
 			}
@@ -92,7 +97,8 @@ func TestClockSetBack(t *testing.T) {
 			}
 		}
 	}
-	figure("The collector's clock set back or forward", "%d files, by 7 minutes to 74 years, for one snapshot to days: every answer that of the rows in the order of time", rounds)
+	figure("The collector's clock set back or forward", "%d files, by 7 minutes to 74 years, for one snapshot to days: "+
+		"every answer that of the rows in the order of time", rounds)
 }
 
 // quarters are n snapshots from the beginning on.
@@ -109,9 +115,11 @@ func TestUnreadableTimestamps(t *testing.T) {
 	dir := t.TempDir()
 	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: clean})
 	want := ask(t, open(t, now, map[string]any{"snapshotDir": dir}), begin, now, views()...)
-	for _, text := range []any{"", "soon", "0000-00-00 00:00:00", "zzz", 12, nil, "2025-09-31 25:61:00", "9999-99-99", []byte{0xff, 0x00}} {
+	for _, text := range []any{"", "soon", "0000-00-00 00:00:00", "zzz", 12, nil, "2025-09-31 25:61:00", "9999-99-99",
+		[]byte{0xff, 0x00}} {
 		for _, at := range []int{0, 300, len(clean) / 3, len(clean)} { // len / 3: at midnight
-			odd := snapshotstest.Row{"Name": "slot1_1@m", "Machine": "m", "AssignedGPUs": "GPU-1", "State": "Claimed", "timestamp": text}
+			odd := snapshotstest.Row{"Name": "slot1_1@m", "Machine": "m", "AssignedGPUs": "GPU-1", "State": "Claimed",
+				"timestamp": text}
 			dir := t.TempDir()
 			snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: slices.Insert(slices.Clone(clean), at, odd)})
 			got := ask(t, open(t, now, map[string]any{"snapshotDir": dir}), begin, now, views()...)
@@ -123,7 +131,8 @@ func TestUnreadableTimestamps(t *testing.T) {
 		}
 	}
 	dir = t.TempDir()
-	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: {{"Name": "slot1_1@m", "Machine": "m", "timestamp": "soon"}}})
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: {{"Name": "slot1_1@m", "Machine": "m",
+		"timestamp": "soon"}}})
 	answer := ask(t, open(t, now, map[string]any{"snapshotDir": dir}), begin, now, views()[0])[0]
 	require.True(t, empty(answer.Frames))
 	require.Contains(t, notices(answer), september+": none of its rows has a readable timestamp")
@@ -133,7 +142,8 @@ func TestUnreadableTimestamps(t *testing.T) {
 func TestSnapshotOfTheFuture(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	rows := quarters(3 * 96)
-	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: append(slices.Clone(rows), shot(begin.AddDate(7000, 0, 0), 1)...)})
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: append(slices.Clone(rows),
+		shot(begin.AddDate(7000, 0, 0), 1)...)})
 	now := begin.AddDate(0, 0, 3)
 	d := open(t, now, map[string]any{"snapshotDir": dir, "cacheDir": cache})
 	health, err := d.CheckHealth(t.Context(), &backend.CheckHealthRequest{})

@@ -39,7 +39,8 @@ func plainAnswers(t *testing.T, dir string, from, to time.Time, queries ...strin
 		model, err := query.Parse([]byte(q))
 		require.NoError(t, err)
 		frames, err := kinds.Answer(t.Context(), s, query.Env{Zone: localtime.UTC, SliceMinutes: 15, Lists: lists},
-			query.Request{Model: model, Window: pool.NewWindow(from, to), IntervalMs: 60_000, MaxDataPoints: 1000, Now: to.UnixMicro()})
+			query.Request{Model: model, Window: pool.NewWindow(from, to), IntervalMs: 60_000, MaxDataPoints: 1000,
+				Now: to.UnixMicro()})
 		answers = append(answers, backend.DataResponse{Frames: frames, Error: err})
 	}
 	return answers
@@ -79,15 +80,16 @@ func leavesDaysOut(answer backend.DataResponse) bool {
 	return strings.Contains(text, "day is left out") || strings.Contains(text, "days are left out")
 }
 
-// Of a damaged file the answer is what SQLite itself reads of it, or an error that names the file, or the answer of the days
-// that can be read with a notice that names the file and those that cannot. Nothing crashes or hangs.
+// Of a damaged file the answer is what SQLite itself reads of it, or an error that names the file, or the answer of the
+// days that can be read with a notice that names the file and those that cannot. Nothing crashes or hangs.
 func TestDamagedFiles(t *testing.T) {
 	o := small(func(o *samplepool.Options) { o.End = o.Start.AddDate(0, 0, 2) })
 	whole := write(t, o)
 	const name = "gpu_state_2025-10.db"
 	content, err := os.ReadFile(filepath.Join(whole, name))
 	require.NoError(t, err)
-	queries := []string{`{"queryType": "allocation", "view": "summary"}`, `{"queryType": "userHours"}`, `{"queryType": "allocation", "view": "stateTimeline", "limit": 500}`}
+	queries := []string{`{"queryType": "allocation", "view": "summary"}`, `{"queryType": "userHours"}`,
+		`{"queryType": "allocation", "view": "stateTimeline", "limit": 500}`}
 	undamaged := ask(t, open(t, o.End, map[string]any{"snapshotDir": whole}), o.Start, o.End, queries...)
 	rounds, random := 50, rand.New(rand.NewPCG(1, 9))
 	if *long {
@@ -137,6 +139,7 @@ func TestDamagedFiles(t *testing.T) {
 	require.NotZero(t, told)
 	require.NotZero(t, left)
 	require.NotZero(t, equal)
-	figure("Random damage to a month file", "%d files, %d answers: %d as without the damage, %d what plain SQL reads of it, %d without the days that a notice names, %d errors that name the file; the slowest file took %d ms",
+	figure("Random damage to a month file", "%d files, %d answers: %d as without the damage, %d what plain SQL reads "+
+		"of it, %d without the days that a notice names, %d errors that name the file; the slowest file took %d ms",
 		rounds, 3*rounds, same, equal, left, told, slowest.Milliseconds())
 }

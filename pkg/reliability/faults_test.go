@@ -37,14 +37,15 @@ func twoMonths(t *testing.T, pragmas ...string) (dir string, from, to time.Time)
 // requireAsFresh compares a data source's answers with those of one that has seen nothing before and caches nothing.
 func requireAsFresh(t *testing.T, d backend.QueryDataHandler, dir string, from, to time.Time, what string) {
 	t.Helper()
-	got, want := ask(t, d, from, to, views()...), ask(t, open(t, to, map[string]any{"snapshotDir": dir}), from, to, views()...)
+	got, want := ask(t, d, from, to, views()...), ask(t, open(t, to, map[string]any{"snapshotDir": dir}), from, to,
+		views()...)
 	for i, q := range views() {
 		require.Equal(t, figures(t, want[i]), figures(t, got[i]), "%s: %s", what, q)
 	}
 }
 
-// While a writer holds a month file locked, queries wait for it, but not for long: then the other months answer, with a notice.
-// Many queries wait no longer than one. When the lock is gone, all is well.
+// While a writer holds a month file locked, queries wait for it, but not for long: then the other months answer, with a
+// notice. Many queries wait no longer than one. When the lock is gone, all is well.
 func TestLockedFile(t *testing.T) {
 	dir, from, to := twoMonths(t)
 	d := open(t, to, map[string]any{"snapshotDir": dir})
@@ -98,7 +99,8 @@ func TestLockedFile(t *testing.T) {
 	time.Sleep(30*time.Second - time.Since(started)) // the collector that hangs
 	unlock()
 	requireAsFresh(t, d, dir, from, to, "after the lock")
-	figure("A month file locked for 30 s", "%d queries at once answered from the other months, with a notice, after %.1f s; complete again with the first query after it", clients, took.Seconds())
+	figure("A month file locked for 30 s", "%d queries at once answered from the other months, with a notice, after "+
+		"%.1f s; complete again with the first query after it", clients, took.Seconds())
 }
 
 // A collector writes as fast as it can while many ask: no query fails, and none sees half a snapshot.
@@ -128,7 +130,8 @@ func TestWriterAtWork(t *testing.T) {
 							writing = false
 						default:
 						}
-						answer := ask(t, d, begin.Add(time.Duration(asked[i])*time.Microsecond), to, `{"queryType": "allocation", "view": "current"}`)[0]
+						answer := ask(t, d, begin.Add(time.Duration(asked[i])*time.Microsecond), to,
+							`{"queryType": "allocation", "view": "current"}`)[0]
 						require.NoError(t, answer.Error)
 						require.Equal(t, 3, answer.Frames[0].Rows(), "a snapshot has three GPUs")
 					}
@@ -136,7 +139,8 @@ func TestWriterAtWork(t *testing.T) {
 			}
 			wait.Wait()
 			requireAsFresh(t, d, dir, begin, to, journal)
-			figure("Written in "+journal+" mode while queried", "%d snapshots written, %d queries, no error, no half snapshot", snapshots, asked[0]+asked[1]+asked[2])
+			figure("Written in "+journal+" mode while queried", "%d snapshots written, %d queries, no error, no half snapshot",
+				snapshots, asked[0]+asked[1]+asked[2])
 		})
 	}
 }
@@ -155,7 +159,8 @@ func TestFileChangesWhileInUse(t *testing.T) {
 			},
 			"replaced by rename": func(t *testing.T, dir, file string) string {
 				other := t.TempDir()
-				snapshotstest.Write(t, other, map[string][]snapshotstest.Row{"x": shot(time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC), 9)})
+				snapshotstest.Write(t, other, map[string][]snapshotstest.Row{"x": shot(time.Date(2025, 10, 1, 0, 0, 0, 0,
+					time.UTC), 9)})
 				for _, suffix := range []string{"-wal", "-shm"} {
 					_ = os.Remove(file + suffix)
 				}

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The plugin is killed again and again while it writes its cache. Whatever it left there, the next one's answers are right.
+// The plugin is killed again and again while it writes its cache. Whatever it left there, the next one's answers are
+// right.
 func TestKilledWhileWritingItsCache(t *testing.T) {
 	o := small()
 	o.Start = o.End.AddDate(0, 0, -12)
@@ -66,5 +67,7 @@ func TestKilledWhileWritingItsCache(t *testing.T) {
 	for i, plain := range plainAnswers(t, dir, o.Start, o.End, queries...) {
 		require.Equal(t, figures(t, plain), figures(t, fresh[i]), "what all were compared with is what plain SQL reads")
 	}
-	figure("Killed at a random moment", "%d times, %d of them between the first and the last of %d segments that were to be written, %d segments half written; every answer afterwards that of a fresh start without a cache", rounds, between, segments, parts)
+	figure("Killed at a random moment", "%d times, %d of them between the first and the last of %d segments that were "+
+		"to be written, %d segments half written; every answer afterwards that of a fresh start without a cache", rounds,
+		between, segments, parts)
 }

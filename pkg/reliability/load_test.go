@@ -22,12 +22,13 @@ import (
 // quiet waits until the process is at rest: what ended requests and replaced data sources held is given back.
 func quiet(t *testing.T, process *host.Process, enough func(gauges) bool) (g gauges) {
 	t.Helper()
-	require.Eventually(t, func() bool { g = measure(t, process); return enough(g) }, 60*time.Second, 200*time.Millisecond, "last seen: %+v", &g)
+	require.Eventually(t, func() bool { g = measure(t, process); return enough(g) }, 60*time.Second, 200*time.Millisecond,
+		"last seen: %+v", &g)
 	return g
 }
 
-// requireFlat compares a process at rest with how it was after it had warmed up. What its caches may keep beside, and as much
-// again that waits for the garbage collector, is allowed.
+// requireFlat compares a process at rest with how it was after it had warmed up. What its caches may keep beside, and
+// as much again that waits for the garbage collector, is allowed.
 func requireFlat(t *testing.T, process *host.Process, warm gauges) gauges {
 	t.Helper()
 	const fewGoroutines, fewHandles = 10, 4 // of connections that are being closed, and of the database pools
@@ -45,7 +46,8 @@ func percentile(took []time.Duration, p int) float64 {
 	return float64(took[min(len(took)-1, len(took)*p/100)].Microseconds()) / 1000
 }
 
-// mixed is a question that some panel, variable or alert rule might ask: any view, over hours to all of the pool's days.
+// mixed is a question that some panel, variable or alert rule might ask: any view, over hours to all of the pool's
+// days.
 func mixed(ctx context.Context, random *rand.Rand, source *host.Source, o samplepool.Options, queries []string) error {
 	switch random.IntN(40) {
 	case 0:
@@ -87,7 +89,8 @@ func TestFiftyClients(t *testing.T) {
 		})
 	}
 	process := start(t)
-	source := process.Source(saved(t, 1, map[string]any{"snapshotDir": write(t, o), "cacheDir": t.TempDir(), "jobs": "sqlite"}))
+	source := process.Source(saved(t, 1, map[string]any{"snapshotDir": write(t, o), "cacheDir": t.TempDir(),
+		"jobs": "sqlite"}))
 	queries := append(views(), `{"queryType": "allocation", "view": "health"}`)
 	load := func(span time.Duration) (took []time.Duration) {
 		ctx, cancel := context.WithTimeout(t.Context(), span)
@@ -118,8 +121,11 @@ func TestFiftyClients(t *testing.T) {
 	took := load(span)
 	require.False(t, t.Failed())
 	g := requireFlat(t, process, warm)
-	figure("50 clients, mixed queries, the built binary", "%.0f s, %d requests of 1–3 queries, no error; median %.0f ms, p99 %.0f ms; after warm-up and at the end: %d and %d goroutines, %d and %d file handles, %.0f and %.0f MB resident",
-		span.Seconds(), len(took), percentile(took, 50), percentile(took, 99), warm.goroutines, g.goroutines, warm.handles, g.handles, warm.residentMB, g.residentMB)
+	figure("50 clients, mixed queries, the built binary", "%.0f s, %d requests of 1–3 queries, no error; median %.0f "+
+		"ms, p99 %.0f ms; after warm-up and at the end: %d and %d goroutines, %d and %d file handles, %.0f and %.0f MB "+
+		"resident",
+		span.Seconds(), len(took), percentile(took, 50), percentile(took, 99), warm.goroutines, g.goroutines, warm.handles,
+		g.handles, warm.residentMB, g.residentMB)
 }
 
 // Settings are saved again and again while clients ask: none sees an error, and what was replaced is closed.
@@ -169,11 +175,13 @@ func TestSettingsSavedUnderLoad(t *testing.T) {
 	wait.Wait()
 	require.False(t, t.Failed())
 	g := requireFlat(t, process, warm)
-	figure("Settings saved under load", "%d times, %d requests, no error; before and at the end: %d and %d goroutines, %d and %d file handles, %.0f and %.0f MB resident",
+	figure("Settings saved under load", "%d times, %d requests, no error; before and at the end: %d and %d goroutines, "+
+		"%d and %d file handles, %.0f and %.0f MB resident",
 		saves, asked.Load(), warm.goroutines, g.goroutines, warm.handles, g.handles, warm.residentMB, g.residentMB)
 }
 
-// A pool of thousands of GPUs is read while others go on with a small one; and queries that nobody waits for any more stop.
+// A pool of thousands of GPUs is read while others go on with a small one; and queries that nobody waits for any more
+// stop.
 func TestLargePoolBesideOthers(t *testing.T) {
 	machines, gpus, days := 60, 300, 40
 	if *long {
@@ -183,7 +191,8 @@ func TestLargePoolBesideOthers(t *testing.T) {
 	require.NoError(t, err)
 	end := bench.End.Add(-36 * time.Hour)
 	process := start(t)
-	big := process.Source(saved(t, 1, map[string]any{"snapshotDir": large, "cacheDir": large + "/cache", "cacheMaxMB": 4096, "cacheDiskMB": 16384}))
+	big := process.Source(saved(t, 1, map[string]any{"snapshotDir": large, "cacheDir": large + "/cache",
+		"cacheMaxMB": 4096, "cacheDiskMB": 16384}))
 	o := small()
 	other := process.Source(saved(t, 2, map[string]any{"snapshotDir": write(t, o)}))
 	others := func(during func()) (p50, p99 float64, n int) {
@@ -209,7 +218,8 @@ func TestLargePoolBesideOthers(t *testing.T) {
 	p50, p99, _ := others(func() { time.Sleep(time.Second) })
 	whole := func(ctx context.Context, i int) (backend.DataResponse, error) {
 		to := end.Add(-time.Duration(i) * time.Minute)
-		response, err := big.QueryData(ctx, request(to.AddDate(0, 0, -days), to, `{"queryType": "allocation", "bucket": "1d"}`))
+		response, err := big.QueryData(ctx, request(to.AddDate(0, 0, -days), to,
+			`{"queryType": "allocation", "bucket": "1d"}`))
 		if err != nil {
 			return backend.DataResponse{}, err
 		}
@@ -247,12 +257,17 @@ func TestLargePoolBesideOthers(t *testing.T) {
 	require.False(t, t.Failed())
 	require.NotZero(t, n)
 	g := measure(t, process)
-	figure("A large pool beside others", "%d machines with %d GPUs over %d d: first answer %.1f s after the start, %d panels at once %.1f s, %.0f MB resident; meanwhile the others' queries: median %.0f ms (alone %.0f), p99 %.0f ms (alone %.0f)",
+	figure("A large pool beside others", "%d machines with %d GPUs over %d d: first answer %.1f s after the start, %d "+
+		"panels at once %.1f s, %.0f MB resident; meanwhile the others' queries: median %.0f ms (alone %.0f), p99 %.0f ms "+
+		"(alone %.0f)",
 		machines, gpus, days, first.Seconds(), panels, again.Seconds(), g.residentMB, busy50, p50, busy99, p99)
 
-	// cancelled while it reads the days, which its memory does not hold, or computes: the work ends, as the goroutines tell
-	fresh := process.Source(saved(t, 3, map[string]any{"snapshotDir": large, "cacheDir": large + "/cache", "cacheMaxMB": 16, "cacheDiskMB": 16384}))
-	response, err := fresh.QueryData(t.Context(), request(end.AddDate(0, 0, -2), end, `{"queryType": "evictions", "view": "summary"}`))
+	// cancelled while it reads the days, which its memory does not hold, or computes: the work ends, as the goroutines
+	// tell
+	fresh := process.Source(saved(t, 3, map[string]any{"snapshotDir": large, "cacheDir": large + "/cache",
+		"cacheMaxMB": 16, "cacheDiskMB": 16384}))
+	response, err := fresh.QueryData(t.Context(), request(end.AddDate(0, 0, -2), end,
+		`{"queryType": "evictions", "view": "summary"}`))
 	require.NoError(t, err)
 	require.NoError(t, response.Responses["0"].Error)
 	rest := measure(t, process)
@@ -266,7 +281,8 @@ func TestLargePoolBesideOthers(t *testing.T) {
 	for i := range 10 {
 		after := 5 * time.Millisecond << i
 		ctx, cancel := context.WithTimeout(t.Context(), after)
-		_, err := fresh.QueryData(ctx, request(end.AddDate(0, 0, -days), end, `{"queryType": "evictions", "view": "summary"}`))
+		_, err := fresh.QueryData(ctx, request(end.AddDate(0, 0, -days), end,
+			`{"queryType": "evictions", "view": "summary"}`))
 		cancel()
 		begun := time.Now()
 		if err == nil {
@@ -276,9 +292,11 @@ func TestLargePoolBesideOthers(t *testing.T) {
 		cancelled++
 		latest = after
 		const few = 4 // of connections, and files that were opened
-		require.Eventually(t, func() bool { return measure(t, process).goroutines <= rest.goroutines+few }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return measure(t, process).goroutines <= rest.goroutines+few }, time.Minute,
+			time.Millisecond)
 		slowest = max(slowest, time.Since(begun))
 	}
 	require.NotZero(t, cancelled)
-	figure("Cancelled queries over all of it", "%d, 5 to %d ms after they were asked; their goroutines are gone %d ms after the cancel at the latest", cancelled, latest.Milliseconds(), slowest.Milliseconds())
+	figure("Cancelled queries over all of it", "%d, 5 to %d ms after they were asked; their goroutines are gone %d ms "+
+		"after the cancel at the latest", cancelled, latest.Milliseconds(), slowest.Milliseconds())
 }

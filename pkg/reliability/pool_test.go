@@ -45,7 +45,8 @@ func settings(t testing.TB, jsonData map[string]any) backend.DataSourceInstanceS
 	t.Helper()
 	text, err := json.Marshal(jsonData)
 	require.NoError(t, err)
-	return backend.DataSourceInstanceSettings{ID: 1, UID: "reliability", Name: "reliability", Type: plugin.ID, JSONData: text, Updated: time.Unix(1, 0)}
+	return backend.DataSourceInstanceSettings{ID: 1, UID: "reliability", Name: "reliability", Type: plugin.ID,
+		JSONData: text, Updated: time.Unix(1, 0)}
 }
 
 // open opens a data source at a moment.
@@ -74,7 +75,8 @@ func ask(t testing.TB, source backend.QueryDataHandler, from, to time.Time, quer
 	return askIn(t, t.Context(), source, from, to, queries...)
 }
 
-func askIn(t testing.TB, ctx context.Context, source backend.QueryDataHandler, from, to time.Time, queries ...string) []backend.DataResponse {
+func askIn(t testing.TB, ctx context.Context, source backend.QueryDataHandler, from, to time.Time,
+	queries ...string) []backend.DataResponse {
 	t.Helper()
 	response, err := source.QueryData(ctx, request(from, to, queries...))
 	require.NoError(t, err)
@@ -88,7 +90,8 @@ func askIn(t testing.TB, ctx context.Context, source backend.QueryDataHandler, f
 func request(from, to time.Time, queries ...string) *backend.QueryDataRequest {
 	r := &backend.QueryDataRequest{}
 	for i, q := range queries {
-		r.Queries = append(r.Queries, backend.DataQuery{RefID: fmt.Sprint(i), JSON: json.RawMessage(q), Interval: time.Minute, MaxDataPoints: 1000, TimeRange: backend.TimeRange{From: from, To: to}})
+		r.Queries = append(r.Queries, backend.DataQuery{RefID: fmt.Sprint(i), JSON: json.RawMessage(q),
+			Interval: time.Minute, MaxDataPoints: 1000, TimeRange: backend.TimeRange{From: from, To: to}})
 	}
 	return r
 }

@@ -45,7 +45,8 @@ func texts(answer backend.DataResponse) string {
 // resource gets a resource as Grafana does.
 func resource(t *testing.T, d backend.CallResourceHandler, path, query string) (status int, body string) {
 	t.Helper()
-	err := d.CallResource(t.Context(), &backend.CallResourceRequest{Method: http.MethodGet, Path: path, URL: path + "?" + query},
+	err := d.CallResource(t.Context(), &backend.CallResourceRequest{Method: http.MethodGet, Path: path,
+		URL: path + "?" + query},
 		backend.CallResourceResponseSenderFunc(func(r *backend.CallResourceResponse) error {
 			status, body = r.Status, body+string(r.Body)
 			return nil
@@ -83,22 +84,26 @@ func TestViewersSeeNoPaths(t *testing.T) {
 		}
 	}
 	for what, jsonData := range map[string]map[string]any{
-		"missing":        {"snapshotDir": filepath.Join(secret, "missing")},
-		"no directory":   {"snapshotDir": filepath.Join(dir("plain", file("x", "")), "x")},
-		"empty":          {"snapshotDir": dir("empty", nil)},
-		"not absolute":   {"snapshotDir": strings.TrimPrefix(secret, "/")},
-		"damaged":        {"snapshotDir": dir("damaged", file("gpu_state_2025-10.db", strings.Repeat("no database ", 1000)))},
-		"all damaged":    {"snapshotDir": dir("all-damaged", func(dir string) { require.NoError(t, os.WriteFile(filepath.Join(dir, september), []byte("x"), 0o600)) })},
+		"missing":      {"snapshotDir": filepath.Join(secret, "missing")},
+		"no directory": {"snapshotDir": filepath.Join(dir("plain", file("x", "")), "x")},
+		"empty":        {"snapshotDir": dir("empty", nil)},
+		"not absolute": {"snapshotDir": strings.TrimPrefix(secret, "/")},
+		"damaged":      {"snapshotDir": dir("damaged", file("gpu_state_2025-10.db", strings.Repeat("no database ", 1000)))},
+		"all damaged": {"snapshotDir": dir("all-damaged",
+			func(dir string) { require.NoError(t, os.WriteFile(filepath.Join(dir, september), []byte("x"), 0o600)) })},
 		"link out":       {"snapshotDir": dir("link", link("gpu_state_2025-10.db", "/etc/hostname"))},
 		"list link":      {"snapshotDir": dir("list-link", link("chtc_owned", "/etc/hostname"))},
 		"list missing":   {"snapshotDir": dir("list-missing", whole), "chtcOwnedFile": "owned"},
 		"list traversal": {"snapshotDir": dir("traversal", whole), "chtcOwnedFile": "../plain/x"},
 		"list no YAML":   {"snapshotDir": dir("yaml", file("masked_hosts.yaml", "{"))},
-		"list directory": {"snapshotDir": dir("list-dir", func(dir string) { whole(dir); require.NoError(t, os.Mkdir(filepath.Join(dir, "chtc_owned"), 0o700)) })},
-		"jobs missing":   {"snapshotDir": dir("jobs-missing", whole), "jobs": "sqlite"},
-		"jobs damaged":   {"snapshotDir": dir("jobs-damaged", file("jobs.db", strings.Repeat("no database ", 1000))), "jobs": "sqlite"},
-		"jobs link":      {"snapshotDir": dir("jobs-link", link("jobs.db", "/etc/hostname")), "jobs": "sqlite"},
-		"cache is file":  {"snapshotDir": dir("cache", file("cache", "")), "cacheDir": filepath.Join(secret, "cache", "cache")},
+		"list directory": {"snapshotDir": dir("list-dir",
+			func(dir string) { whole(dir); require.NoError(t, os.Mkdir(filepath.Join(dir, "chtc_owned"), 0o700)) })},
+		"jobs missing": {"snapshotDir": dir("jobs-missing", whole), "jobs": "sqlite"},
+		"jobs damaged": {"snapshotDir": dir("jobs-damaged", file("jobs.db", strings.Repeat("no database ", 1000))),
+			"jobs": "sqlite"},
+		"jobs link": {"snapshotDir": dir("jobs-link", link("jobs.db", "/etc/hostname")), "jobs": "sqlite"},
+		"cache is file": {"snapshotDir": dir("cache", file("cache", "")),
+			"cacheDir": filepath.Join(secret, "cache", "cache")},
 		"cache relative": {"snapshotDir": dir("cache-relative", whole), "cacheDir": strings.TrimPrefix(secret, "/")},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -120,7 +125,8 @@ func TestViewersSeeNoPaths(t *testing.T) {
 	}
 	t.Run("outside the allowed", func(t *testing.T) {
 		t.Setenv("GF_PLUGIN_ALLOWED_DIRS", secret+"/allowed")
-		for _, answer := range ask(t, open(t, begin, map[string]any{"snapshotDir": secret + "/empty"}), begin, begin, views()...) {
+		for _, answer := range ask(t, open(t, begin, map[string]any{"snapshotDir": secret + "/empty"}), begin, begin,
+			views()...) {
 			require.ErrorContains(t, answer.Error, "allowed_dirs")
 			require.NotContains(t, texts(answer), "srv-secret")
 		}
@@ -149,13 +155,16 @@ func TestSecretsStaySecret(t *testing.T) {
 	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: quarters(96)})
 	all := ""
 	for i, server := range []string{address.Host + "/401", address.Host + "/403", address.Host + "/500", "127.0.0.1:1"} {
-		jsonData, err := json.Marshal(map[string]any{"snapshotDir": dir, "jobs": "elasticsearch", "jobsIndex": "ads", "httpHeaderName1": "X-Token"})
+		jsonData, err := json.Marshal(map[string]any{"snapshotDir": dir, "jobs": "elasticsearch", "jobsIndex": "ads",
+			"httpHeaderName1": "X-Token"})
 		require.NoError(t, err)
 		source := process.Source(backend.DataSourceInstanceSettings{
-			ID: int64(i), UID: fmt.Sprint("secret", i), Type: plugin.ID, JSONData: jsonData, Updated: time.Unix(int64(i), 0), URL: "http://who:" + inURL + "@" + server,
+			ID: int64(i), UID: fmt.Sprint("secret", i), Type: plugin.ID, JSONData: jsonData, Updated: time.Unix(int64(i), 0),
+			URL:              "http://who:" + inURL + "@" + server,
 			BasicAuthEnabled: true, BasicAuthUser: "who", DecryptedSecureJSONData: map[string]string{"basicAuthPassword": password, "httpHeaderValue1": token},
 		})
-		for _, answer := range ask(t, source, begin, begin.AddDate(0, 0, 1), `{"queryType": "evictions"}`, `{"queryType": "backfillAvailability", "view": "periods"}`, `{"queryType": "allocation", "view": "health"}`) {
+		for _, answer := range ask(t, source, begin, begin.AddDate(0, 0, 1), `{"queryType": "evictions"}`,
+			`{"queryType": "backfillAvailability", "view": "periods"}`, `{"queryType": "allocation", "view": "health"}`) {
 			all += texts(answer) + "\n"
 		}
 		health, err := source.CheckHealth(t.Context())
@@ -171,8 +180,8 @@ func TestSecretsStaySecret(t *testing.T) {
 	}
 }
 
-// Data sources of one process answer from their own data, though they are asked the same at the same time, and though their
-// files, machines and job ids bear the same names.
+// Data sources of one process answer from their own data, though they are asked the same at the same time, and though
+// their files, machines and job ids bear the same names.
 func TestDataSourcesDoNotMix(t *testing.T) {
 	type one struct {
 		source *plugin.Datasource
@@ -226,7 +235,8 @@ func TestDataSourcesDoNotMix(t *testing.T) {
 
 var fraction = regexp.MustCompile(`\d+\.\d{9,}(e[+-]\d+)?`)
 
-// rounded leaves 12 digits of fractions: thirds of a slice that users share add up in the order in which GPUs came to be known.
+// rounded leaves 12 digits of fractions: thirds of a slice that users share add up in the order in which GPUs came to
+// be known.
 func rounded(text string) string {
 	return fraction.ReplaceAllStringFunc(text, func(number string) string {
 		value, err := strconv.ParseFloat(number, 64)
@@ -245,12 +255,16 @@ func TestQueriesAreOnlyWords(t *testing.T) {
 	require.NoError(t, err)
 	now := begin.AddDate(0, 0, 1)
 	d := open(t, now, map[string]any{"snapshotDir": dir})
-	for _, word := range []string{"../../../../etc/passwd", "/etc/localtime", "..", "Local", "file:gpu_state_2025-09.db?mode=rwc", "'; DROP TABLE gpu_state; --", `" OR 1=1 --`, "x' UNION SELECT sql FROM sqlite_master --", "ATTACH 'x' AS y", "%00", "\x00", "{{.}}", "`id`", "$(id)", "*"} {
+	for _, word := range []string{"../../../../etc/passwd", "/etc/localtime", "..", "Local",
+		"file:gpu_state_2025-09.db?mode=rwc", "'; DROP TABLE gpu_state; --", `" OR 1=1 --`,
+		"x' UNION SELECT sql FROM sqlite_master --", "ATTACH 'x' AS y", "%00", "\x00", "{{.}}", "`id`", "$(id)", "*"} {
 		quoted, err := json.Marshal(word)
 		require.NoError(t, err)
 		for _, q := range []string{
-			`{"queryType": "allocation", "timezone": %s}`, `{"queryType": %s}`, `{"queryType": "allocation", "view": %s}`, `{"queryType": "allocation", "groupBy": [%s]}`, `{"queryType": "allocation", "metrics": [%s]}`,
-			`{"queryType": "allocation", "bucket": %s}`, `{"queryType": "allocation", "filter": {"categories": [%s]}}`, `{"queryType": "allocation", "filter": {"ownerships": [%s]}}`, `{"queryType": "allocation", "filter": {%[1]s: []}}`,
+			`{"queryType": "allocation", "timezone": %s}`, `{"queryType": %s}`, `{"queryType": "allocation", "view": %s}`,
+			`{"queryType": "allocation", "groupBy": [%s]}`, `{"queryType": "allocation", "metrics": [%s]}`,
+			`{"queryType": "allocation", "bucket": %s}`, `{"queryType": "allocation", "filter": {"categories": [%s]}}`,
+			`{"queryType": "allocation", "filter": {"ownerships": [%s]}}`, `{"queryType": "allocation", "filter": {%[1]s: []}}`,
 			`{"queryType": "backfillAvailability", "view": "survival", "duration": %s}`,
 		} {
 			answer := ask(t, d, begin, now, fmt.Sprintf(q, quoted))[0]
@@ -264,7 +278,8 @@ func TestQueriesAreOnlyWords(t *testing.T) {
 			require.Contains(t, notices(answer), "filter."+list+": nothing on the window's days matches")
 		}
 		status, _ := resource(t, d, "values/"+url.PathEscape(word), "")
-		require.Contains(t, []int{http.StatusNotFound, http.StatusTemporaryRedirect, http.StatusMovedPermanently}, status, word)
+		require.Contains(t, []int{http.StatusNotFound, http.StatusTemporaryRedirect, http.StatusMovedPermanently}, status,
+			word)
 	}
 	after, err := os.ReadFile(filepath.Join(dir, september))
 	require.NoError(t, err)
@@ -284,12 +299,14 @@ func TestLinksInSettings(t *testing.T) {
 	require.NoError(t, os.Symlink("real", filepath.Join(dir, "inside")))
 	require.NoError(t, os.Symlink(filepath.Join(outside, "real"), filepath.Join(dir, "outside")))
 	require.NoError(t, os.Symlink(dir, filepath.Join(outside, "pool")))
-	for name, refused := range map[string]string{"real": "", "inside": "", "outside": "escapes", "../real": "plain file name", "/etc/hostname": "plain file name", "loop": "", ".": "plain file name"} {
+	for name, refused := range map[string]string{"real": "", "inside": "", "outside": "escapes",
+		"../real": "plain file name", "/etc/hostname": "plain file name", "loop": "", ".": "plain file name"} {
 		if name == "loop" {
 			require.NoError(t, os.Symlink("loop", filepath.Join(dir, "loop")))
 			refused = "cannot be read"
 		}
-		answer := ask(t, open(t, now, map[string]any{"snapshotDir": filepath.Join(outside, "pool"), "chtcOwnedFile": name}), begin, now, views()[0])[0]
+		answer := ask(t, open(t, now, map[string]any{"snapshotDir": filepath.Join(outside, "pool"), "chtcOwnedFile": name}),
+			begin, now, views()[0])[0]
 		if refused == "" {
 			require.NoError(t, answer.Error, name)
 			continue

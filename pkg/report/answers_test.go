@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var laid = Options{Title: "Answers", From: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), To: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)}
+var laid = Options{Title: "Answers", From: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+	To: time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)}
 
 // told is the text of one answer, without the report's own head.
 func told(t *testing.T, frames ...*data.Frame) string {
@@ -38,7 +39,8 @@ func TestLayTable(t *testing.T) {
 		configured(data.NewField("gpuHours", nil, []float64{1234567.891, 0.05, math.Pi}), "GPU time", "h", 1),
 		data.NewField("rowType", nil, []string{"group", "user", "total"}),
 	)
-	frame.Meta = &data.FrameMeta{Type: data.FrameTypeTable, Notices: []data.Notice{{Severity: data.NoticeSeverityWarning, Text: "one gap"}, {Text: "coverage 99 %"}}}
+	frame.Meta = &data.FrameMeta{Type: data.FrameTypeTable,
+		Notices: []data.Notice{{Severity: data.NoticeSeverityWarning, Text: "one gap"}, {Text: "coverage 99 %"}}}
 	require.Equal(t, `Hours
                           GPU time
 Category  User  Users          (h)
@@ -61,7 +63,8 @@ func TestLayNullsWordsAndNoData(t *testing.T) {
 `, told(t, data.NewFrame("",
 		data.NewField("percent", nil, []*float64{nil, pointer(12.345)}).SetConfig(&data.FieldConfig{Unit: "percent"}),
 		data.NewField("at", nil, []*time.Time{nil, pointer(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}),
-		data.NewField("state", nil, []*int8{pointer(int8(0)), nil}).SetConfig(&data.FieldConfig{Mappings: data.ValueMappings{data.ValueMapper{"0": {Text: "Free"}}}}),
+		data.NewField("state", nil, []*int8{pointer(int8(0)),
+			nil}).SetConfig(&data.FieldConfig{Mappings: data.ValueMappings{data.ValueMapper{"0": {Text: "Free"}}}}),
 	)))
 	require.Equal(t, "No data.\n", told(t, data.NewFrame("")))
 }
@@ -89,7 +92,8 @@ func TestLaySeriesSideBySide(t *testing.T) {
 }
 
 func TestLayErrors(t *testing.T) {
-	r := Lay(laid, []Answer{{"A", backend.DataResponse{Error: errors.New("no <b>\x1b")}}, {"B", backend.DataResponse{Frames: data.Frames{data.NewFrame("")}}}})
+	r := Lay(laid, []Answer{{"A", backend.DataResponse{Error: errors.New("no <b>\x1b")}},
+		{"B", backend.DataResponse{Frames: data.Frames{data.NewFrame("")}}}})
 	require.Equal(t, 1, r.Failed)
 	var text, page strings.Builder
 	require.NoError(t, r.Text(&text, DefaultWidth))

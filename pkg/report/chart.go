@@ -293,7 +293,8 @@ func survivalChart(_ layout, frames data.Frames) Block {
 			line := Shape{Kind: "line", Color: len(curves)%colors + 1, Name: curveName(field), Path: steps(field, x, y)}
 			curves = append(curves, line)
 			if i+2 < len(frame.Fields) && frame.Fields[i+1].Name == "low" && frame.Fields[i+2].Name == "high" {
-				bands = append(bands, Shape{Kind: "band", Color: line.Color, Name: line.Name, Path: band(frame.Fields[i+1], frame.Fields[i+2], x, y)})
+				bands = append(bands, Shape{Kind: "band", Color: line.Color, Name: line.Name,
+					Path: band(frame.Fields[i+1], frame.Fields[i+2], x, y)})
 			}
 			c.Told = append(c.Told, line.Name+": "+endOf(hours, field))
 		}
@@ -393,7 +394,8 @@ func userChart(l layout, frames data.Frames) Block {
 				continue
 			}
 			if all++; len(bars) < userBars {
-				bars = append(bars, Bar{Y: float64(len(bars)) * height, Name: shorten(clean(text(user, r)), 32), Value: l.cell(value, r)})
+				bars = append(bars, Bar{Y: float64(len(bars)) * height, Name: shorten(clean(text(user, r)), 32),
+					Value: l.cell(value, r)})
 				hours = append(hours, number(value, r))
 			}
 		}
@@ -401,7 +403,8 @@ func userChart(l layout, frames data.Frames) Block {
 	if len(bars) == 0 {
 		return Block{}
 	}
-	c := &Chart{Width: chartWidth, Height: float64(len(bars))*height + 8, Plot: Box{nameWidth, 4, chartWidth - valueWidth, 0}}
+	c := &Chart{Width: chartWidth, Height: float64(len(bars))*height + 8,
+		Plot: Box{nameWidth, 4, chartWidth - valueWidth, 0}}
 	highest := slices.Max(hours)
 	for i := range bars {
 		bars[i].Length = math.Round(10*scale(hours[i], 0, highest, 0, c.Plot.Right-c.Plot.Left)) / 10

@@ -22,7 +22,8 @@ func series(category string, start time.Time, values ...float64) *data.Frame {
 			times, kept = append(times, start.Add(time.Duration(i)*time.Hour)), append(kept, v)
 		}
 	}
-	return data.NewFrame("", data.NewField("time", nil, times), data.NewField("allocated", data.Labels{"category": category}, kept))
+	return data.NewFrame("", data.NewField("time", nil, times),
+		data.NewField("allocated", data.Labels{"category": category}, kept))
 }
 
 // Two hours, a gap, an hour: two pieces, the second category on the first.
@@ -30,7 +31,8 @@ func TestAllocationChart(t *testing.T) {
 	from := time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC)
 	l := layout{options: Options{From: from, To: from.Add(4 * time.Hour)}, zone: time.UTC}
 	none := math.NaN()
-	b := allocationChart(l, data.Frames{series("Open Capacity", from, 2, 4, none, 2), series("Backfill", from, 1, 0, none, 2)})
+	b := allocationChart(l, data.Frames{series("Open Capacity", from, 2, 4, none, 2),
+		series("Backfill", from, 1, 0, none, 2)})
 	c := b.Chart
 	require.Equal(t, Box{56, 24, 804, 256}, c.Plot)
 	// 4 GPUs reach the top; 232 px for 4, 187 for an hour
@@ -71,14 +73,16 @@ func TestTimeTicks(t *testing.T) {
 
 func TestTimeTicksWhereTheClockChanges(t *testing.T) {
 	for name, change := range map[string]string{
-		"America/Chicago": "2026-03-08", "Europe/Berlin": "2026-10-25", "Africa/Cairo": "2026-04-24", "Australia/Lord_Howe": "2026-10-04", "Pacific/Apia": "2011-12-30", "America/Nuuk": "2026-03-28",
+		"America/Chicago": "2026-03-08", "Europe/Berlin": "2026-10-25", "Africa/Cairo": "2026-04-24",
+		"Australia/Lord_Howe": "2026-10-04", "Pacific/Apia": "2011-12-30", "America/Nuuk": "2026-03-28",
 	} {
 		zone, err := time.LoadLocation(name)
 		require.NoError(t, err)
 		day, err := time.Parse(time.DateOnly, change)
 		require.NoError(t, err)
 		for hours := range 96 {
-			l := layout{options: Options{From: day.Add(-36 * time.Hour), To: day.Add(time.Duration(hours-35) * time.Hour)}, zone: zone}
+			l := layout{options: Options{From: day.Add(-36 * time.Hour), To: day.Add(time.Duration(hours-35) * time.Hour)},
+				zone: zone}
 			var at []float64
 			for _, tick := range l.timeTicks(func(t int64) float64 { return float64(t) }) {
 				at = append(at, tick.At)
@@ -106,7 +110,8 @@ func TestSurvivalChart(t *testing.T) {
 		data.NewField("low", nil, number(1, 0.25, 0, none)), data.NewField("high", nil, number(1, 0.75, 0.5, none)))
 	c := survivalChart(layout{}, data.Frames{frame}).Chart
 	require.Len(t, c.Shapes, 2)
-	require.Equal(t, Shape{Kind: "band", Color: 1, Name: "Priority", Path: "M56 24H243V82H430V140V256V198H243V24H56Z"}, c.Shapes[0])
+	require.Equal(t, Shape{Kind: "band", Color: 1, Name: "Priority", Path: "M56 24H243V82H430V140V256V198H243V24H56Z"},
+		c.Shapes[0])
 	require.Equal(t, Shape{Kind: "line", Color: 1, Name: "Priority", Path: "M56 24H243V140H430V198"}, c.Shapes[1])
 	require.Equal(t, []string{"Priority: 25 % after 2.0 hours"}, c.Told)
 }
@@ -116,9 +121,11 @@ var coordinate = regexp.MustCompile(`[MHV ]?(-?[0-9.]+)`)
 // Whatever the values, a chart stays within its drawing and its axis reaches them.
 func TestChartsStayInside(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		from := time.Date(2025, 10, 1, rapid.IntRange(0, 23).Draw(t, "hour"), rapid.IntRange(0, 59).Draw(t, "minute"), 0, 0, time.UTC)
+		from := time.Date(2025, 10, 1, rapid.IntRange(0, 23).Draw(t, "hour"), rapid.IntRange(0, 59).Draw(t, "minute"), 0, 0,
+			time.UTC)
 		hours := rapid.IntRange(1, 60).Draw(t, "hours")
-		l := layout{options: Options{From: from, To: from.Add(time.Duration(hours)*time.Hour + 20*time.Minute)}, zone: time.UTC}
+		l := layout{options: Options{From: from, To: from.Add(time.Duration(hours)*time.Hour + 20*time.Minute)},
+			zone: time.UTC}
 		var frames data.Frames
 		for range rapid.IntRange(1, 7).Draw(t, "series") {
 			values := make([]float64, hours)

@@ -53,7 +53,8 @@ func hostilePool(t *testing.T) string {
 				state, owner, job = "Drained", nil, nil
 			}
 			for _, slot := range []string{"slot1_1@m", "backfill2_1@m"} {
-				_, err := tx.Exec("INSERT INTO gpu_state VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", slot, "GPU-"+name, nil, state, name+" H200", 81920, name, nil, name, name, owner, job, at)
+				_, err := tx.Exec("INSERT INTO gpu_state VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", slot, "GPU-"+name, nil, state,
+					name+" H200", 81920, name, nil, name, name, owner, job, at)
 				require.NoError(t, err)
 				if state == "Claimed" && i%3 > 0 {
 					state, owner, job = "Owner", nil, nil
@@ -67,7 +68,8 @@ func hostilePool(t *testing.T) string {
 }
 
 func TestHostileNames(t *testing.T) {
-	r, err := Make(t.Context(), open(t, hostilePool(t)), Options{From: now.Add(-10 * time.Hour), To: now, Now: now, Title: hostile[0]})
+	r, err := Make(t.Context(), open(t, hostilePool(t)),
+		Options{From: now.Add(-10 * time.Hour), To: now, Now: now, Title: hostile[0]})
 	require.NoError(t, err)
 	require.Zero(t, r.Failed)
 
@@ -114,12 +116,13 @@ func checkHarmless(t *testing.T, text string, lines bool) {
 // checked is what a page says.
 type checked struct{ text string }
 
-// checkPage parses a page: well-formed, nothing that runs or is fetched, headings in order, tables with captions and scopes,
-// ids unique and what refers to them right.
+// checkPage parses a page: well-formed, nothing that runs or is fetched, headings in order, tables with captions and
+// scopes, ids unique and what refers to them right.
 func checkPage(t *testing.T, source string) checked {
 	t.Helper()
 	void := []string{"meta", "line", "path", "rect"}
-	allowed := strings.Fields("html head meta title style body header h1 p bdi dl dt dd ul li nav a main section h2 h3 div table caption thead tbody tr th td figure figcaption svg desc line text path rect span footer")
+	allowed := strings.Fields("html head meta title style body header h1 p bdi dl dt dd ul li nav a main section h2 h3 " +
+		"div table caption thead tbody tr th td figure figcaption svg desc line text path rect span footer")
 	var stack []string
 	var text strings.Builder
 	ids, refers := map[string]bool{}, []string{}
@@ -136,7 +139,8 @@ func checkPage(t *testing.T, source string) checked {
 			require.Contains(t, allowed, token.Data)
 			for _, a := range token.Attr {
 				require.False(t, strings.HasPrefix(a.Key, "on"), a)
-				require.NotContains(t, []string{"src", "srcset", "style", "action", "formaction", "xlink:href", "background"}, a.Key)
+				require.NotContains(t, []string{"src", "srcset", "style", "action", "formaction", "xlink:href", "background"},
+					a.Key)
 				switch a.Key {
 				case "id":
 					require.False(t, ids[a.Val], "id %s twice", a.Val)

@@ -7,8 +7,8 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 )
 
-// largest shows the rows with the largest values of a column, at most so many, and the total. Rows without a value above 0 are
-// left out; without any there is no table.
+// largest shows the rows with the largest values of a column, at most so many, and the total. Rows without a value
+// above 0 are left out; without any there is no table.
 func largest(name string, most int) func(layout, data.Frames) Block {
 	return func(l layout, frames data.Frames) Block {
 		if len(frames) == 0 || column(frames[0], name) == nil {

@@ -122,8 +122,9 @@ func (m *mailbox) serve(t *testing.T) string {
 func mailed() *Report {
 	return &Report{
 		Title: "GPU report für alle", Subtitle: "2025-10-01 to 2025-10-02",
-		Facts:    []Fact{{"Coverage", "100 %"}},
-		Sections: []Section{{Key: "real", Title: "Slots", Blocks: []Block{{Paragraphs: []string{strings.Repeat("long ", 400) + "<b>&"}}}}},
+		Facts: []Fact{{"Coverage", "100 %"}},
+		Sections: []Section{{Key: "real", Title: "Slots",
+			Blocks: []Block{{Paragraphs: []string{strings.Repeat("long ", 400) + "<b>&"}}}}},
 	}
 }
 
@@ -223,7 +224,8 @@ func TestMailFails(t *testing.T) {
 // A server inside that neither encrypts nor asks who sends takes the mail too.
 func TestMailWithoutEncryption(t *testing.T) {
 	box := &mailbox{}
-	require.NoError(t, mailed().Send(t.Context(), Mail{To: []string{"ops@example.org"}, From: "a@example.org", Server: box.serve(t)}, 80))
+	require.NoError(t, mailed().Send(t.Context(), Mail{To: []string{"ops@example.org"}, From: "a@example.org",
+		Server: box.serve(t)}, 80))
 	require.Len(t, box.messages, 1)
 	require.ErrorContains(t, mailed().Send(t.Context(), Mail{
 		To: []string{"ops@example.org"}, From: "a@example.org", Server: box.serve(t), TLS: "starttls",

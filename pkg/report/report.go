@@ -66,15 +66,16 @@ type List struct {
 	Items []string
 }
 
-// Make asks the data source and lays its answers out. Errors: an unknown section, an impossible window, a data source that
-// does not answer at all.
+// Make asks the data source and lays its answers out. Errors: an unknown section, an impossible window, a data source
+// that does not answer at all.
 func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Report, error) {
 	chosen, err := choose(o.Sections)
 	if err != nil {
 		return nil, err
 	}
 	if !o.From.Before(o.To) {
-		return nil, pool.BadQuery("report: the window's end (%s) must lie after its beginning (%s)", o.To.Format(time.RFC3339), o.From.Format(time.RFC3339))
+		return nil, pool.BadQuery("report: the window's end (%s) must lie after its beginning (%s)",
+			o.To.Format(time.RFC3339), o.From.Format(time.RFC3339))
 	}
 	if o.Zone == nil {
 		o.Zone = time.UTC
@@ -165,7 +166,8 @@ func (l layout) ask(ctx context.Context, source backend.QueryDataHandler, chosen
 		}
 		kind, _ := q["queryType"].(string)
 		request.Queries = append(request.Queries, backend.DataQuery{
-			RefID: refID, QueryType: kind, TimeRange: window, JSON: text, MaxDataPoints: points, Interval: max(window.Duration()/points, time.Second),
+			RefID: refID, QueryType: kind, TimeRange: window, JSON: text, MaxDataPoints: points,
+			Interval: max(window.Duration()/points, time.Second),
 		})
 		return nil
 	}
@@ -254,7 +256,8 @@ func (l layout) facts(health data.Frames) []Fact {
 
 var lengths = regexp.MustCompile(`^([1-9]\d{0,4})([hd])$`)
 
-// Last returns the window of a name: 24h, 7d (or any number of hours or days) up to now, or month, the last calendar month that is over.
+// Last returns the window of a name: 24h, 7d (or any number of hours or days) up to now, or month, the last calendar
+// month that is over.
 func Last(name string, now time.Time, zone *time.Location) (from, to time.Time, err error) {
 	if name == "month" {
 		local := now.In(zone)
@@ -263,7 +266,8 @@ func Last(name string, now time.Time, zone *time.Location) (from, to time.Time, 
 	}
 	m := lengths.FindStringSubmatch(name)
 	if m == nil {
-		return from, to, pool.BadQuery("report: %q is no window: use a number of hours or days such as 24h or 7d, or month", name)
+		return from, to, pool.BadQuery("report: %q is no window: use a number of hours or days such as 24h or 7d, or month",
+			name)
 	}
 	n, _ := strconv.Atoi(m[1])
 	length := time.Duration(n) * time.Hour

@@ -33,7 +33,8 @@ var now = time.Date(2025, 10, 2, 0, 10, 0, 0, time.UTC)
 func open(t testing.TB, dir string) *plugin.Datasource {
 	jsonData, err := json.Marshal(map[string]any{"snapshotDir": dir, "jobs": "sqlite"})
 	require.NoError(t, err)
-	source := plugin.Open(backend.DataSourceInstanceSettings{Type: plugin.ID, JSONData: jsonData}, func() time.Time { return now })
+	source := plugin.Open(backend.DataSourceInstanceSettings{Type: plugin.ID, JSONData: jsonData},
+		func() time.Time { return now })
 	t.Cleanup(source.Dispose)
 	return source
 }
@@ -115,7 +116,8 @@ func TestFiguresAreTheExpectedOnes(t *testing.T) {
 	checkFigures(t, r, "backfill", 0, byDisplayName(common.Allocation.ByCategory), withoutFree, 3)
 	checkFigures(t, r, "memory", 0, common.Allocation.ByMemory.Real, slotNames, 4)
 	checkFigures(t, r, "memory", 1, common.Allocation.ByMemory.Backfill, withoutFree, 4)
-	lengths := names{"count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "kmMedianHours", "censored", "unknownStart"}
+	lengths := names{"count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "kmMedianHours", "censored",
+		"unknownStart"}
 	checkFigures(t, r, "availability", 0, jobs.BackfillAvailability.Summary.ByDevice, lengths, 7)
 	checkFigures(t, r, "availability", 1, jobs.BackfillAvailability.Summary.ByMachineType, lengths, 2)
 	use := func(summary, tenure map[string]map[string]any) map[string]map[string]any {
@@ -130,15 +132,18 @@ func TestFiguresAreTheExpectedOnes(t *testing.T) {
 	availability, tenure := jobs.BackfillAvailability.Summary, jobs.BackfillAvailability.Tenure.Summary
 	checkFigures(t, r, "utilization", 0, use(availability.ByDevice, tenure.ByDevice), uses, 7)
 	checkFigures(t, r, "utilization", 1, use(availability.ByMachineType, tenure.ByMachineType), uses, 2)
-	checkFigures(t, r, "evictions", 0, byDisplayName(jobs.Evictions.ByCategory), names{"runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous"}, 3)
-	rates := names{"gpuHours", "evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "medianHoursToEviction", "lostGpuHours", "lostPercent"}
+	checkFigures(t, r, "evictions", 0, byDisplayName(jobs.Evictions.ByCategory),
+		names{"runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous"}, 3)
+	rates := names{"gpuHours", "evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent",
+		"medianHoursToEviction", "lostGpuHours", "lostPercent"}
 	checkFigures(t, r, "evictions", 1, byDisplayName(jobs.Evictions.ByCategory), rates, 3)
 	checkFigures(t, r, "evictions", 2, jobs.Evictions.ByDevice, rates, 7)
 
 	for key, of := range map[string]string{"h200": "h200", "users": "backfill"} {
 		var lines []string
 		for _, group := range common.UserHours[of].Table {
-			lines = append(lines, fmt.Sprintf("group %s|%d|%.1f|%.1f", displayName6[group.Category], group.UserCount, group.GpuHours, group.PercentOfTotal))
+			lines = append(lines, fmt.Sprintf("group %s|%d|%.1f|%.1f", displayName6[group.Category], group.UserCount,
+				group.GpuHours, group.PercentOfTotal))
 			for _, u := range group.Users {
 				lines = append(lines, fmt.Sprintf("item %s||%.1f|%.1f", u.User, u.GpuHours, u.PercentOfTotal))
 			}
@@ -157,7 +162,8 @@ func TestFiguresAreTheExpectedOnes(t *testing.T) {
 	for pair, count := range jobs.BackfillAvailability.Transitions.All {
 		from, to, _ := strings.Cut(pair, "→")
 		row := square.Rows[slices.IndexFunc(square.Rows, func(r Row) bool { return r.Cells[0] == from })]
-		require.Equal(t, fmt.Sprint(count), row.Cells[slices.IndexFunc(square.Columns, func(c Column) bool { return c.Name == to })], pair)
+		require.Equal(t, fmt.Sprint(count), row.Cells[slices.IndexFunc(square.Columns,
+			func(c Column) bool { return c.Name == to })], pair)
 	}
 	require.Contains(t, r.Facts, Fact{"Slices (N)", fmt.Sprint(common.Slices)})
 }
@@ -185,7 +191,8 @@ func sectionOf(t *testing.T, r *Report, key string) Section {
 }
 
 // checkFigures compares a table's rows but totals with the expected figures.
-func checkFigures(t *testing.T, r *Report, key string, block int, want map[string]map[string]any, metrics names, rows int) {
+func checkFigures(t *testing.T, r *Report, key string, block int, want map[string]map[string]any, metrics names,
+	rows int) {
 	t.Helper()
 	table := sectionOf(t, r, key).Blocks[block].Table
 	checked := 0
@@ -201,7 +208,8 @@ func checkFigures(t *testing.T, r *Report, key string, block int, want map[strin
 			require.True(t, ok, metric)
 			digits := 1
 			switch metric {
-			case "count", "censored", "unknownStart", "runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous":
+			case "count", "censored", "unknownStart", "runs", "evictions", "completed", "removed", "held", "running", "lost",
+				"ambiguous":
 				digits = 0
 			case "ratePer100GpuHours", "rateLow", "rateHigh":
 				digits = 2
@@ -210,7 +218,8 @@ func checkFigures(t *testing.T, r *Report, key string, block int, want map[strin
 			if number, is := expected.(float64); is {
 				text = fmt.Sprintf("%.*f", digits, number)
 			}
-			require.Equal(t, text, strings.ReplaceAll(row.Cells[1+i], ",", ""), "%s %d: %s of %s", key, block, metric, row.Cells[0])
+			require.Equal(t, text, strings.ReplaceAll(row.Cells[1+i], ",", ""), "%s %d: %s of %s", key, block, metric,
+				row.Cells[0])
 		}
 		checked++
 	}
@@ -219,7 +228,8 @@ func checkFigures(t *testing.T, r *Report, key string, block int, want map[strin
 
 func TestOneSection(t *testing.T) {
 	source := open(t, golden.Pool(t, "pool-a"))
-	o := Options{From: now.Add(-24 * time.Hour), To: now, Now: now, Sections: []string{"methodology", "real"}, Title: "Pool A"}
+	o := Options{From: now.Add(-24 * time.Hour), To: now, Now: now, Sections: []string{"methodology", "real"},
+		Title: "Pool A"}
 	r, err := Make(t.Context(), source, o)
 	require.NoError(t, err)
 	require.Equal(t, []string{"real", "methodology"}, []string{r.Sections[0].Key, r.Sections[1].Key})
@@ -237,7 +247,8 @@ func TestOneSection(t *testing.T) {
 func TestZone(t *testing.T) {
 	chicago, err := time.LoadLocation("America/Chicago")
 	require.NoError(t, err)
-	r, err := Make(t.Context(), open(t, golden.Pool(t, "pool-a")), Options{From: now.Add(-24 * time.Hour), To: now, Now: now, Zone: chicago, Sections: []string{"gaps"}})
+	r, err := Make(t.Context(), open(t, golden.Pool(t, "pool-a")),
+		Options{From: now.Add(-24 * time.Hour), To: now, Now: now, Zone: chicago, Sections: []string{"gaps"}})
 	require.NoError(t, err)
 	require.Equal(t, "2025-09-30 19:10 to 2025-10-01 19:10 America/Chicago (24 h)", r.Subtitle)
 	table := sectionOf(t, r, "gaps").Blocks[0].Table
@@ -248,7 +259,8 @@ func TestZone(t *testing.T) {
 // What fails stands in its place, the rest of the report is there.
 func TestFailures(t *testing.T) {
 	source := open(t, t.TempDir()+"/missing")
-	r, err := Make(t.Context(), source, Options{From: now.Add(-24 * time.Hour), To: now, Now: now, Sections: []string{"real", "methodology"}})
+	r, err := Make(t.Context(), source, Options{From: now.Add(-24 * time.Hour), To: now, Now: now,
+		Sections: []string{"real", "methodology"}})
 	require.NoError(t, err)
 	require.Equal(t, 2, r.Failed)
 	var b bytes.Buffer
@@ -262,7 +274,8 @@ func TestFailures(t *testing.T) {
 }
 
 func TestNoData(t *testing.T) {
-	r, err := Make(t.Context(), open(t, golden.Pool(t, "pool-a")), Options{From: now.AddDate(-1, 0, -1), To: now.AddDate(-1, 0, 0), Now: now})
+	r, err := Make(t.Context(), open(t, golden.Pool(t, "pool-a")),
+		Options{From: now.AddDate(-1, 0, -1), To: now.AddDate(-1, 0, 0), Now: now})
 	require.NoError(t, err)
 	require.Zero(t, r.Failed)
 	require.Contains(t, r.Notices, "Warning: no snapshot in the window")
@@ -286,7 +299,8 @@ func TestLast(t *testing.T) {
 	} {
 		from, to, err := Last(c.name, at, chicago)
 		require.NoError(t, err)
-		require.Equal(t, []string{c.from, c.to}, []string{from.UTC().Format(time.RFC3339Nano), to.UTC().Format(time.RFC3339Nano)}, c.name)
+		require.Equal(t, []string{c.from, c.to}, []string{from.UTC().Format(time.RFC3339Nano),
+			to.UTC().Format(time.RFC3339Nano)}, c.name)
 	}
 	for _, name := range []string{"", "h", "0h", "-1d", "5w", "24hh", "24 h", "1e9h", "month2", "24h x"} {
 		_, _, err := Last(name, at, chicago)

@@ -37,98 +37,158 @@ type (
 )
 
 var (
-	slotFigures     = names{"allocatedPercent", "allocated", "available", "free", "drained", "prevented"}
-	lengthFigures   = names{"count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "kmMedianHours", "censored", "unknownStart"}
+	slotFigures   = names{"allocatedPercent", "allocated", "available", "free", "drained", "prevented"}
+	lengthFigures = names{"count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "kmMedianHours",
+		"censored", "unknownStart"}
 	useFigures      = names{"available", "used", "taken", "usedPercent", "hours90", "hours75", "hours50"}
 	outcomeFigures  = names{"runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous"}
-	evictionFigures = names{"gpuHours", "evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "medianHoursToEviction", "lostGpuHours", "lostPercent"}
-	waitFigures     = names{"waits", "started", "left", "medianWaitHours", "p90WaitHours", "meanWaitHours", "expansionFactor", "waitingJobs", "waitingGpus", "oldestHours", "freeWhileWaiting"}
-	idleFigures     = names{"idleGpuHours", "idlePercent", "utilizationPercent", "heldGpuHours", "measuredPercent", "idleRuns"}
-	causeFigures    = names{"evictions", "ratePer100GpuHours", "medianHoursToEviction", "lostGpuHours"}
+	evictionFigures = names{"gpuHours", "evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent",
+		"medianHoursToEviction", "lostGpuHours", "lostPercent"}
+	waitFigures = names{"waits", "started", "left", "medianWaitHours", "p90WaitHours", "meanWaitHours",
+		"expansionFactor", "waitingJobs", "waitingGpus", "oldestHours", "freeWhileWaiting"}
+	idleFigures = names{"idleGpuHours", "idlePercent", "utilizationPercent", "heldGpuHours", "measuredPercent",
+		"idleRuns"}
+	causeFigures = names{"evictions", "ratePer100GpuHours", "medianHoursToEviction", "lostGpuHours"}
 )
 
 const noPoll = "No job waited, or the queues are not polled."
 
 // sections in their order.
 var sections = []section{
-	{"real", "Real slots", "The owners' slots: GPUs that jobs hold (allocated), that can be allocated (available), and that nobody uses (free), on average over the period.", []part{
-		{caption: "Real slots by category", query: summary("allocation", names{"category"}, slotFigures, filter{"slots": names{"Real"}}), lay: table()},
+	{"real", "Real slots", "The owners' slots: GPUs that jobs hold (allocated), that can be allocated (available), and " +
+		"that nobody uses (free), on average over the period.", []part{
+		{caption: "Real slots by category", query: summary("allocation", names{"category"}, slotFigures,
+			filter{"slots": names{"Real"}}), lay: table()},
 	}},
-	{"backfill", "Backfill slots", "Slots that use what the owners leave. A GPU that its owner uses is not available here, so real and backfill slots are never added.", []part{
-		{caption: "Backfill slots by category", query: summary("allocation", names{"category"}, names{"allocatedPercent", "allocated", "available", "drained", "prevented"}, filter{"slots": names{"Backfill"}}), lay: table()},
+	{"backfill", "Backfill slots", "Slots that use what the owners leave. A GPU that its owner uses is not available " +
+		"here, so real and backfill slots are never added.", []part{
+		{caption: "Backfill slots by category", query: summary("allocation", names{"category"},
+			names{"allocatedPercent", "allocated", "available", "drained", "prevented"}, filter{"slots": names{"Backfill"}}),
+			lay: table()},
 	}},
 	{"usage", "GPUs in use over time", "A GPU is in use in one category at a time.", []part{
-		{caption: "GPUs in use, by category", query: ask("allocation", "timeseries", "groupBy", names{"category"}, "metrics", names{"allocated"}), lay: allocationChart},
+		{caption: "GPUs in use, by category", query: ask("allocation", "timeseries", "groupBy", names{"category"}, "metrics",
+			names{"allocated"}), lay: allocationChart},
 	}},
 	{"memory", "By memory category", "", []part{
-		{caption: "Real slots by GPU memory", query: summary("allocation", names{"memory"}, slotFigures, filter{"slots": names{"Real"}}), lay: table("slots")},
-		{caption: "Backfill slots by GPU memory", query: summary("allocation", names{"memory"}, names{"allocatedPercent", "allocated", "available", "drained", "prevented"}, filter{"slots": names{"Backfill"}}), lay: table("slots")},
+		{caption: "Real slots by GPU memory", query: summary("allocation", names{"memory"}, slotFigures,
+			filter{"slots": names{"Real"}}), lay: table("slots")},
+		{caption: "Backfill slots by GPU memory", query: summary("allocation", names{"memory"},
+			names{"allocatedPercent", "allocated", "available", "drained", "prevented"}, filter{"slots": names{"Backfill"}}),
+			lay: table("slots")},
 	}},
 	{"h200", "H200 usage by slot type and user", "", []part{
-		{caption: "GPU hours on H200 GPUs", query: ask("userHours", "summary", "groupBy", names{"category"}, "filter", filter{"devices": names{`/\bH200\b/`}}), lay: users, empty: "Nobody used an H200 GPU."},
+		{caption: "GPU hours on H200 GPUs", query: ask("userHours", "summary", "groupBy", names{"category"}, "filter",
+			filter{"devices": names{`/\bH200\b/`}}), lay: users, empty: "Nobody used an H200 GPU."},
 	}},
 	{"users", "Backfill usage by slot type and user", "", []part{
-		{caption: "Backfill hours by user", query: ask("userHours", "summary", "groupBy", names{}, "filter", filter{"slots": names{"Backfill"}}), lay: userChart, empty: "Nobody used a backfill slot."},
-		{caption: "GPU hours on backfill slots", query: ask("userHours", "summary", "groupBy", names{"category"}, "filter", filter{"slots": names{"Backfill"}}), lay: users, empty: "Nobody used a backfill slot."},
+		{caption: "Backfill hours by user", query: ask("userHours", "summary", "groupBy", names{}, "filter",
+			filter{"slots": names{"Backfill"}}), lay: userChart, empty: "Nobody used a backfill slot."},
+		{caption: "GPU hours on backfill slots", query: ask("userHours", "summary", "groupBy", names{"category"}, "filter",
+			filter{"slots": names{"Backfill"}}), lay: users, empty: "Nobody used a backfill slot."},
 	}},
 	{"devices", "Usage by device", "", []part{
-		{caption: "GPUs by category and device", query: summary("allocation", names{"category", "device"}, slotFigures, nil), lay: grouped("Category, device")},
+		{caption: "GPUs by category and device", query: summary("allocation", names{"category", "device"}, slotFigures, nil),
+			lay: grouped("Category, device")},
 	}},
-	{"availability", "Backfill availability", "How long a GPU stays free for backfill: complete periods that ended in the period of the report. Those whose end was not seen are censored; the Kaplan-Meier median counts them too.", []part{
-		{caption: "Availability periods by device", query: summary("backfillAvailability", names{"device"}, lengthFigures, nil), lay: table()},
-		{caption: "Availability periods by machine type", query: summary("backfillAvailability", names{"machineType"}, lengthFigures, nil), lay: table()},
-	}},
-	{"utilization", "Backfill utilization and transitions", "Of the GPUs that backfill may use: available, used by a backfill job, or taken by the owner; and how long a GPU stays with backfill (tenure) before its owner takes it.", []part{
-		{caption: "Utilization and tenure by device", query: summary("backfillAvailability", names{"device"}, useFigures, nil), lay: table()},
-		{caption: "Utilization and tenure by machine type", query: summary("backfillAvailability", names{"machineType"}, useFigures, nil), lay: table()},
-		{caption: "Share of GPUs still with backfill after so many hours", query: ask("backfillAvailability", "survival", "groupBy", names{"machineType"}, "duration", "tenure"), lay: survivalChart,
-			empty: "Too few tenures for a curve."},
-		{caption: "Changes of state between consecutive snapshots", query: ask("backfillAvailability", "transitions", "groupBy", names{}), lay: transitions},
-	}},
-	{"evictions", "Evictions of backfill jobs", "How the runs of backfill jobs ended. Rates count evictions per 100 GPU hours of backfill, with a 95% interval; lost GPU hours are an upper bound where jobs checkpoint.", []part{
+	{"availability", "Backfill availability", "How long a GPU stays free for backfill: complete periods that ended in " +
+		"the period of the report. Those whose end was not seen are censored; the Kaplan-Meier median counts them too.",
+		[]part{
+			{caption: "Availability periods by device", query: summary("backfillAvailability", names{"device"}, lengthFigures,
+				nil), lay: table()},
+			{caption: "Availability periods by machine type",
+				query: summary("backfillAvailability", names{"machineType"}, lengthFigures, nil), lay: table()},
+		}},
+	{"utilization", "Backfill utilization and transitions", "Of the GPUs that backfill may use: available, used by a " +
+		"backfill job, or taken by the owner; and how long a GPU stays with backfill (tenure) before its owner takes it.",
+		[]part{
+			{caption: "Utilization and tenure by device", query: summary("backfillAvailability", names{"device"}, useFigures,
+				nil), lay: table()},
+			{caption: "Utilization and tenure by machine type",
+				query: summary("backfillAvailability", names{"machineType"}, useFigures, nil), lay: table()},
+			{caption: "Share of GPUs still with backfill after so many hours",
+				query: ask("backfillAvailability", "survival", "groupBy", names{"machineType"}, "duration", "tenure"),
+				lay:   survivalChart,
+				empty: "Too few tenures for a curve."},
+			{caption: "Changes of state between consecutive snapshots",
+				query: ask("backfillAvailability", "transitions", "groupBy", names{}), lay: transitions},
+		}},
+	{"evictions", "Evictions of backfill jobs", "How the runs of backfill jobs ended. Rates count evictions per 100 " +
+		"GPU hours of backfill, with a 95% interval; lost GPU hours are an upper bound where jobs checkpoint.", []part{
 		{caption: "Outcomes by slot type", query: summary("evictions", names{"category"}, outcomeFigures, nil), lay: table()},
-		{caption: "Eviction measures by slot type", query: summary("evictions", names{"category"}, evictionFigures, nil), lay: table()},
-		{caption: "Eviction measures by device", query: summary("evictions", names{"device"}, evictionFigures, nil), lay: table()},
-		{caption: "Evictions by cause", query: summary("evictions", names{"cause"}, causeFigures, nil), lay: table(), empty: "No eviction was seen."},
+		{caption: "Eviction measures by slot type", query: summary("evictions", names{"category"}, evictionFigures, nil),
+			lay: table()},
+		{caption: "Eviction measures by device", query: summary("evictions", names{"device"}, evictionFigures, nil),
+			lay: table()},
+		{caption: "Evictions by cause", query: summary("evictions", names{"cause"}, causeFigures, nil), lay: table(),
+			empty: "No eviction was seen."},
 	}},
-	{"demand", "Waiting for GPUs", "How long jobs that ask for GPUs waited in the queues that are polled: medians count the waits that went on. GPUs that were free while jobs waited " +
-		"could have run them by number and memory (an upper bound): when they are many, something other than GPUs is missing.", []part{
-		{caption: "Waits by GPU memory asked for", query: summary("demand", names{"gpuMemory"}, waitFigures, nil), lay: table(), empty: noPoll},
-		{caption: "Waits by number of GPUs asked for", query: summary("demand", names{"gpus"}, waitFigures, nil), lay: table(), empty: noPoll},
+	{"demand", "Waiting for GPUs", "How long jobs that ask for GPUs waited in the queues that are polled: medians " +
+		"count the waits that went on. GPUs that were free while jobs waited " +
+		"could have run them by number and memory (an upper bound): when they are many, something other than GPUs is " +
+		"missing.", []part{
+		{caption: "Waits by GPU memory asked for", query: summary("demand", names{"gpuMemory"}, waitFigures, nil),
+			lay: table(), empty: noPoll},
+		{caption: "Waits by number of GPUs asked for", query: summary("demand", names{"gpus"}, waitFigures, nil),
+			lay: table(), empty: noPoll},
 		{caption: "Waits by user", query: summary("demand", names{"user"}, waitFigures, nil), lay: table(), empty: noPoll},
-		{caption: "Share of jobs still waiting after so many hours", query: ask("demand", "survival", "groupBy", names{"gpuMemory"}), lay: survivalChart, empty: "Too few waits for a curve."},
-		{caption: "The longest waits", query: ask("demand", "waiting", "limit", 20), lay: table("schedd"), empty: "No job waits."},
+		{caption: "Share of jobs still waiting after so many hours",
+			query: ask("demand", "survival", "groupBy", names{"gpuMemory"}), lay: survivalChart,
+			empty: "Too few waits for a curve."},
+		{caption: "The longest waits", query: ask("demand", "waiting", "limit", 20), lay: table("schedd"),
+			empty: "No job waits."},
 	}},
-	{"idleHours", "What the idle hours would have been worth", "GPU hours in which a job held GPUs and computed nothing for 30 minutes or more: others could have had them. Utilisation is busy of measured GPU hours, by what the machines report (GPUsAverageUsage).", []part{
-		{caption: "Idle GPU hours by user", query: summary("utilization", names{"user"}, idleFigures, nil), lay: largest("idleGpuHours", 20), empty: "No held GPU was idle, or nothing was measured."},
-		{caption: "Idle GPU hours by project", query: summary("utilization", names{"project"}, idleFigures, nil), lay: largest("idleGpuHours", 20), empty: "No held GPU was idle, or nothing was measured."},
-	}},
+	{"idleHours", "What the idle hours would have been worth",
+		"GPU hours in which a job held GPUs and computed nothing for 30 minutes or more: others could have had them. " +
+			"Utilisation is busy of measured GPU hours, by what the machines report (GPUsAverageUsage).", []part{
+			{caption: "Idle GPU hours by user", query: summary("utilization", names{"user"}, idleFigures, nil),
+				lay: largest("idleGpuHours", 20), empty: "No held GPU was idle, or nothing was measured."},
+			{caption: "Idle GPU hours by project", query: summary("utilization", names{"project"}, idleFigures, nil),
+				lay: largest("idleGpuHours", 20), empty: "No held GPU was idle, or nothing was measured."},
+		}},
 	{"idle", "Machines with nothing claimed on primary", "", []part{
-		{caption: "Machines without a primary job in the whole period", query: ask("allocation", "machines", "filter", filter{"idle": true}), lay: table("allocated", "allocatedPercent", "excludedReason"),
+		{caption: "Machines without a primary job in the whole period",
+			query: ask("allocation", "machines", "filter", filter{"idle": true}),
+			lay:   table("allocated", "allocatedPercent", "excludedReason"),
 			empty: "Every machine had a primary job."},
 	}},
 	{"drained", "Drained GPUs", "", []part{
-		{caption: "Machines with drained GPUs", query: ask("allocation", "machines"), lay: where(func(f *data.Frame, row int) bool { return number(column(f, "drained"), row) > 0 }, "projects", "allocatedPercent", "excludedReason"),
+		{caption: "Machines with drained GPUs", query: ask("allocation", "machines"),
+			lay: where(func(f *data.Frame, row int) bool { return number(column(f, "drained"), row) > 0 }, "projects",
+				"allocatedPercent", "excludedReason"),
 			empty: "No GPU was drained."},
 	}},
 	{"excluded", "Excluded hosts", "These machines count nowhere in this report.", []part{
-		{caption: "Excluded hosts and the reasons", query: ask("allocation", "machines"), lay: where(func(f *data.Frame, row int) bool { return text(column(f, "excludedReason"), row) != "" },
-			"ownership", "projects", "gpus", "allocated", "allocatedPercent", "backfillAllocated", "drained"), empty: "No host is excluded."},
+		{caption: "Excluded hosts and the reasons", query: ask("allocation", "machines"),
+			lay: where(func(f *data.Frame, row int) bool { return text(column(f, "excludedReason"), row) != "" },
+				"ownership", "projects", "gpus", "allocated", "allocatedPercent", "backfillAllocated", "drained"),
+			empty: "No host is excluded."},
 	}},
 	{"machines", "Machines", "", []part{
-		{caption: "Machines by owner", query: ask("allocation", "machines"), lay: machineLists, empty: "No machine has a GPU."},
+		{caption: "Machines by owner", query: ask("allocation", "machines"), lay: machineLists,
+			empty: "No machine has a GPU."},
 	}},
 	{"gaps", "Gaps in the data", "Times without a snapshot: nothing is known of them, and nothing is filled in.", []part{
 		{caption: "Gaps", query: ask("allocation", "annotations"), lay: table("title", "tags"), empty: "There is no gap."},
 	}},
 	{"methodology", "Methodology", "", []part{{paragraphs: names{
-		"A snapshot lists every slot with a GPU at one time. The period is divided into slices of fixed length; slices without a snapshot are not zeros: they do not exist. All averages are over the slices with a snapshot (N).",
-		"A GPU counts once a slice. Its primary state is Claimed if any primary slot with it is Claimed in the slice, else Unclaimed, else Drained. A GPU that is claimed on a primary slot is removed from backfill for the whole slice.",
-		"Allocated (avg.) is the sum of claimed GPUs / N, Available (avg.) that of claimed and unclaimed ones, Allocated % = 100 x allocated / available. Free GPUs have no job on either side and accept one. Drained and prevented GPUs have figures of their own.",
-		"Machines are CHTC owned if CHTC lists them, researcher owned if a primary slot of theirs has prioritized projects, open capacity otherwise. A primary slot is classified by itself, a backfill slot by its machine.",
-		"GPU hours of a user are the average number of GPUs times the covered hours (D): a missed snapshot is averaged over, an outage is not filled. Two users of one GPU in a slice share it.",
-		"An availability period begins when a GPU becomes available for backfill, and ends when a backfill job starts, the owner takes it, or it leaves. Job records sharpen both ends to the second. Statistics are over complete periods; survival curves count the others as censored.",
-		"A run of a backfill job counts as evicted if its job record says so, if a primary slot held one of its GPUs at its end, or if the job ran again later. Runs without such evidence are ambiguous and never count as evictions.",
+		"A snapshot lists every slot with a GPU at one time. The period is divided into slices of fixed length; slices " +
+			"without a snapshot are not zeros: they do not exist. All averages are over the slices with a snapshot (N).",
+		"A GPU counts once a slice. Its primary state is Claimed if any primary slot with it is Claimed in the slice, " +
+			"else Unclaimed, else Drained. A GPU that is claimed on a primary slot is removed from backfill for the whole " +
+			"slice.",
+		"Allocated (avg.) is the sum of claimed GPUs / N, Available (avg.) that of claimed and unclaimed ones, Allocated " +
+			"% = 100 x allocated / available. Free GPUs have no job on either side and accept one. Drained and prevented " +
+			"GPUs have figures of their own.",
+		"Machines are CHTC owned if CHTC lists them, researcher owned if a primary slot of theirs has prioritized " +
+			"projects, open capacity otherwise. A primary slot is classified by itself, a backfill slot by its machine.",
+		"GPU hours of a user are the average number of GPUs times the covered hours (D): a missed snapshot is averaged " +
+			"over, an outage is not filled. Two users of one GPU in a slice share it.",
+		"An availability period begins when a GPU becomes available for backfill, and ends when a backfill job starts, " +
+			"the owner takes it, or it leaves. Job records sharpen both ends to the second. Statistics are over complete " +
+			"periods; survival curves count the others as censored.",
+		"A run of a backfill job counts as evicted if its job record says so, if a primary slot held one of its GPUs at " +
+			"its end, or if the job ran again later. Runs without such evidence are ambiguous and never count as evictions.",
 	}}}},
 }
 

@@ -34,7 +34,8 @@ func TestTableKeepsItsCells(t *testing.T) {
 		cell := rapid.StringOfN(rapid.RuneFrom([]rune("ab寬1.")), 1, 25, -1)
 		table := &Table{}
 		for i := range n {
-			table.Columns = append(table.Columns, Column{Name: cell.Draw(t, "name"), Number: i > 0 && rapid.Bool().Draw(t, "number")})
+			table.Columns = append(table.Columns, Column{Name: cell.Draw(t, "name"), Number: i > 0 &&
+				rapid.Bool().Draw(t, "number")})
 		}
 		for range rapid.IntRange(1, 4).Draw(t, "rows") {
 			row := Row{Kind: rapid.SampledFrom([]RowKind{Plain, Heading, Item, Total}).Draw(t, "kind")}
@@ -110,8 +111,10 @@ func TestFigure(t *testing.T) {
 		decimals *uint16
 		want     string
 	}{
-		{0, "", nil, "0"}, {1234567, "short", nil, "1,234,567"}, {1234.56, "", &one, "1,234.6"}, {-1234.5, "", &one, "-1,234.5"}, {0.125, "", nil, "0.12"},
-		{95.83, "percent", &one, "95.8 %"}, {46, "h", nil, "46 h"}, {90, "s", nil, "90 s"}, {1500, "s", nil, "25 min"}, {35901752, "s", nil, "415.5 days"}, {48 * 3600, "s", nil, "48 h"},
+		{0, "", nil, "0"}, {1234567, "short", nil, "1,234,567"}, {1234.56, "", &one, "1,234.6"},
+		{-1234.5, "", &one, "-1,234.5"}, {0.125, "", nil, "0.12"},
+		{95.83, "percent", &one, "95.8 %"}, {46, "h", nil, "46 h"}, {90, "s", nil, "90 s"}, {1500, "s", nil, "25 min"},
+		{35901752, "s", nil, "415.5 days"}, {48 * 3600, "s", nil, "48 h"},
 	} {
 		require.Equal(t, c.want, figure(c.number, c.unit, c.decimals))
 	}

@@ -19,12 +19,14 @@ type Question struct {
 	Unseen pool.Window
 }
 
-// Ask looks up the ads of the wanted runs' jobs and of those that tell of the access points' clocks, all at once, and the
-// epoch ads of short runs. A source that does not answer is no error: the result is nil, and failure says why.
-func (o *Observed) Ask(ctx context.Context, source jobs.Source, q Question) (ads *Ads, notices []string, failure, err error) {
+// Ask looks up the ads of the wanted runs' jobs and of those that tell of the access points' clocks, all at once, and
+// the epoch ads of short runs. A source that does not answer is no error: the result is nil, and failure says why.
+func (o *Observed) Ask(ctx context.Context, source jobs.Source, q Question) (ads *Ads, notices []string, failure,
+	err error) {
 	count := len(o.jobs().jobs)
 	a := asking{Observed: o, ctx: ctx, source: source, known: make([]bool, count), ads: &Ads{
-		jobs: make([][]jobs.Ad, count), machines: make([][]jobs.Ad, len(o.Machines)), epochs: make([][]jobs.Ad, len(o.Machines)),
+		jobs: make([][]jobs.Ad, count), machines: make([][]jobs.Ad, len(o.Machines)),
+		epochs: make([][]jobs.Ad, len(o.Machines)),
 	}}
 	nameless := func(m, r int) bool {
 		return q.Wanted(m, r) || q.Unseen.Contains(o.View.Times[o.Machines[m].Runs[r].First])
@@ -111,7 +113,8 @@ func (a *asking) ofJobs(wanted Wanted) error {
 	var numbers []int
 	for job, seen := range lastSeen {
 		if seen >= 0 {
-			asked = append(asked, jobs.Wanted{Job: a.View.Names.JobText(index.jobs[job]), LastSeen: pool.Time(a.View.Times[seen])})
+			asked = append(asked, jobs.Wanted{Job: a.View.Names.JobText(index.jobs[job]),
+				LastSeen: pool.Time(a.View.Times[seen])})
 			numbers = append(numbers, job)
 		}
 	}
@@ -126,8 +129,8 @@ func (a *asking) ofJobs(wanted Wanted) error {
 	return nil
 }
 
-// onMachines looks up the ads that may be of runs without a GlobalJobId: those that began when such a run did, or when it
-// is seen again after a gap.
+// onMachines looks up the ads that may be of runs without a GlobalJobId: those that began when such a run did, or when
+// it is seen again after a gap.
 func (a *asking) onMachines(wanted Wanted) error {
 	var machines []int // of days
 	var days []jobs.MachineDay

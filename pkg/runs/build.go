@@ -33,7 +33,8 @@ func (w *walker) hold(g int) {
 		if !t.state.claimed() {
 			continue
 		}
-		claim := hold{side: t.state.side(), gpu: int32(g), first: s.first, last: s.last, job: t.job, user: t.user, segFirst: int32(i), segLast: int32(i), run: -1}
+		claim := hold{side: t.state.side(), gpu: int32(g), first: s.first, last: s.last, job: t.job, user: t.user,
+			segFirst: int32(i), segLast: int32(i), run: -1}
 		still = append(still[:0], w.claim(open, claim))
 		if o := w.others(s); o != nil {
 			for _, e := range o.extra {
@@ -97,7 +98,8 @@ func key(first int32, hold int) uint64 { return uint64(first)<<32 | uint64(hold)
 // GPUs that a run held just before: they keep it going, and then others can join it.
 func (w *walker) build() {
 	b := &w.builder
-	*b = builder{walker: w, order: b.order[:0], pieces: b.pieces[:0], active: b.active[:0], runs: make([]Run, 0, len(w.holds)), gpus: make([]int32, 0, len(w.holds))}
+	*b = builder{walker: w, order: b.order[:0], pieces: b.pieces[:0], active: b.active[:0],
+		runs: make([]Run, 0, len(w.holds)), gpus: make([]int32, 0, len(w.holds))}
 	for h := range w.holds {
 		b.order = append(b.order, key(w.holds[h].first, h))
 	}
@@ -108,7 +110,10 @@ func (w *walker) build() {
 		for end < len(b.order) && int32(b.order[end]>>32) == start {
 			end++
 		}
-		b.active = slices.DeleteFunc(b.active, func(n int) bool { return b.runs[n].Last+2 < start || b.pieces[n].cut < start })
+		b.active = slices.DeleteFunc(b.active, func(n int) bool {
+			return b.runs[n].Last+2 < start ||
+				b.pieces[n].cut < start
+		})
 		same := b.order[next:end]
 		for _, k := range same {
 			b.join(int(uint32(k)), b.continues)
@@ -127,8 +132,8 @@ func (w *walker) build() {
 	b.runs, b.gpus = nil, nil
 }
 
-// fresh reports whether a run can begin with a hold. Where a backfill row of the job stands beside a primary claim of its
-// GPU, all rows of the job are stale: they stand for a run that is over. What is left of the hold comes later.
+// fresh reports whether a run can begin with a hold. Where a backfill row of the job stands beside a primary claim of
+// its GPU, all rows of the job are stale: they stand for a run that is over. What is left of the hold comes later.
 func (b *builder) fresh(h int) bool {
 	of := &b.holds[h]
 	until := of.first - 1

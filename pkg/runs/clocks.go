@@ -11,7 +11,8 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Clock is how wrong an access point's clock was on a UTC day, as the runs that snapshots show tell (methodology section 9).
+// Clock is how wrong an access point's clock was on a UTC day, as the runs that snapshots show tell (methodology
+// section 9).
 type Clock struct {
 	AccessPoint string
 	Day         int32       // since 1970-01-01
@@ -79,7 +80,8 @@ func ClockNotices(all []Clock) (notices []string) {
 			if seconds(high) != size {
 				size += " to " + seconds(high)
 			}
-			notices = append(notices, fmt.Sprintf("the clock of access point %s differs from the collector's by %s s on %d UTC days: the dates of its job ads are corrected (%d of %d constraints agree). Keep it with NTP",
+			notices = append(notices, fmt.Sprintf("the clock of access point %s differs from the collector's by %s s on %d "+
+				"UTC days: the dates of its job ads are corrected (%d of %d constraints agree). Keep it with NTP",
 				all[0].AccessPoint, size, days, agree, constraints))
 		}
 		all = all[n:]
@@ -152,7 +154,8 @@ func (l *linker) constrain(run *Run, ads []record, into []constraint) []constrai
 	distance := func(r *record) pool.Micros { return max(r.start-first, first-r.start) }
 	var own record
 	for _, next := range ads {
-		if next.Machine != l.name || next.start == 0 || next.end == 0 || distance(&next) >= nearStart || max(next.end-last, last-next.end) >= nearEnd || !l.sharesGPU(next, run.GPUs) {
+		if next.Machine != l.name || next.start == 0 || next.end == 0 || distance(&next) >= nearStart ||
+			max(next.end-last, last-next.end) >= nearEnd || !l.sharesGPU(next, run.GPUs) {
 			continue
 		}
 		if own.Ad == nil || distance(&next) < distance(&own) {
@@ -163,7 +166,8 @@ func (l *linker) constrain(run *Run, ads []record, into []constraint) []constrai
 		return into
 	}
 	c := constraint{point: own.AccessPoint, day: own.day()}
-	if before := run.First - 1; int(before) >= l.observed.First && !l.observed.GapAfter(before) && l.observed.Reports(l.machine, before) {
+	if before := run.First - 1; int(before) >= l.observed.First && !l.observed.GapAfter(before) &&
+		l.observed.Reports(l.machine, before) {
 		c.low, c.high = own.start-first, own.start-l.time(before)
 		into = append(into, c)
 	}

@@ -129,7 +129,8 @@ func (l *linker) machineRuns(wanted Wanted) Explanation {
 		first := int32(len(x.Runs))
 		if l.alone(i) {
 			x.of[i] = first
-			x.Runs = append(x.Runs, l.part(part{run: &m.Runs[i], number: int32(i), first: m.Runs[i].First, last: m.Runs[i].Last}, nil))
+			x.Runs = append(x.Runs, l.part(part{run: &m.Runs[i], number: int32(i), first: m.Runs[i].First,
+				last: m.Runs[i].Last}, nil))
 			continue
 		}
 		l.pieces = l.piecesOf(i, l.pieces[:0])
@@ -146,8 +147,8 @@ func (l *linker) machineRuns(wanted Wanted) Explanation {
 	return x
 }
 
-// piecesOf returns the runs of a claim that may be one: a run, those before it that were interrupted, and as long as one was,
-// the next.
+// piecesOf returns the runs of a claim that may be one: a run, those before it that were interrupted, and as long as
+// one was, the next.
 func (l *linker) piecesOf(run int, pieces []int32) []int32 {
 	runs := l.machine.Runs
 	run = l.observed.firstPiece(l.number, run)

@@ -87,7 +87,8 @@ func (o *Observed) reappeared(ctx context.Context, x *Explanations, ads *Ads) er
 	})
 }
 
-// later reports whether a run's job has a later one on backfill. Pieces may be one run, so all of a machine's are joined.
+// later reports whether a run's job has a later one on backfill. Pieces may be one run, so all of a machine's are
+// joined.
 func (l *linker) later(o *Observed, m int, e *Explained, ads *Ads) bool {
 	index := o.jobs()
 	for s := index.newest[pool.Backfill][index.of[m][e.number]]; s.machine >= 0; {

@@ -9,8 +9,8 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Explained is a run with its times and its outcome. Pieces that are one run are joined; a run inside which an ad shows a new
-// start is several (methodology sections 8 and 9).
+// Explained is a run with its times and its outcome. Pieces that are one run are joined; a run inside which an ad shows
+// a new start is several (methodology sections 8 and 9).
 type Explained struct {
 	*Run              // First, Last: the snapshots that show it; Last < First when none does and only an ad tells of it
 	Place       Place // of its first snapshot; of an unseen run of its start
@@ -159,13 +159,15 @@ func (l *linker) join(pieces []int32, first int, ads []record) (run *Run, next i
 	return run, next
 }
 
-// one reports whether a piece and the next one of its claim, on both sides of a gap or of the machine's silence, are one run.
+// one reports whether a piece and the next one of its claim, on both sides of a gap or of the machine's silence, are
+// one run.
 func (l *linker) one(a, b *Run, covering, starting []record) bool {
 	if a.Ending != Interrupted {
 		return false
 	}
 	covers := func(r record) bool {
-		return l.on(r, a.GPUs) && l.on(r, b.GPUs) && r.start != 0 && r.start <= l.time(a.Last)+Tolerance && r.end >= l.time(b.First)-Tolerance
+		return l.on(r, a.GPUs) && l.on(r, b.GPUs) && r.start != 0 && r.start <= l.time(a.Last)+Tolerance &&
+			r.end >= l.time(b.First)-Tolerance
 	}
 	if slices.ContainsFunc(covering, covers) {
 		return true
@@ -368,8 +370,8 @@ func (l *linker) startOf(p part, s *seen, later record, ads []record) (start poo
 	return s.first, false
 }
 
-// otherBegan reports whether another run of a part's job began at the start of the job's first run: one that ads tell of
-// elsewhere, or one that is seen no later.
+// otherBegan reports whether another run of a part's job began at the start of the job's first run: one that ads tell
+// of elsewhere, or one that is seen no later.
 func (l *linker) otherBegan(p part, t pool.Micros, ads []record) bool {
 	if slices.ContainsFunc(ads, func(r record) bool {
 		return max(r.start-t, t-r.start) <= Tolerance && !l.on(r, p.run.GPUs)
@@ -401,7 +403,8 @@ func (l *linker) otherBegan(p part, t pool.Micros, ads []record) bool {
 // lastRun returns the ad of the job's last run that is known: the history ad before an epoch ad, the newest of several.
 func lastRun(ads []record) (last record) {
 	for _, r := range ads { // in the order of their writing
-		if r.start != 0 && (last.Ad == nil || r.start > last.start || r.start == last.start && (r.Kind == jobs.History || last.Kind == jobs.Epoch)) {
+		if r.start != 0 && (last.Ad == nil || r.start > last.start || r.start == last.start &&
+			(r.Kind == jobs.History || last.Kind == jobs.Epoch)) {
 			last = r
 		}
 	}
@@ -412,7 +415,8 @@ func lastRun(ads []record) (last record) {
 func (l *linker) own(p part, s seen, ads []record) (record, Link) {
 	var epoch, history record
 	better := func(r, than record, overlap func(record) int) bool {
-		return than.Ad == nil || cmp.Or(overlap(r)-overlap(than), cmp.Compare(r.start, than.start), r.RecordTime.Compare(than.RecordTime)) > 0
+		return than.Ad == nil || cmp.Or(overlap(r)-overlap(than), cmp.Compare(r.start, than.start),
+			r.RecordTime.Compare(than.RecordTime)) > 0
 	}
 	overlap := func(r record) int {
 		if r.start <= s.last && r.end >= s.first {
@@ -441,8 +445,8 @@ func (l *linker) own(p part, s seen, ads []record) (record, Link) {
 	return record{}, NoLink
 }
 
-// verdictOf reads the outcome of the run that an ad describes. Of an epoch ad that does not tell it, the history ad of the
-// same run does.
+// verdictOf reads the outcome of the run that an ad describes. Of an epoch ad that does not tell it, the history ad of
+// the same run does.
 func verdictOf(own record, ads []record) verdict {
 	if own.Kind == jobs.History {
 		return byHistory(own.Ad)
@@ -452,7 +456,8 @@ func verdictOf(own record, ads []record) verdict {
 		return v
 	}
 	for _, r := range ads {
-		if r.Kind == jobs.History && r.GlobalJobID == own.GlobalJobID && r.Machine == own.Machine && max(r.start-own.start, own.start-r.start) <= Tolerance {
+		if r.Kind == jobs.History && r.GlobalJobID == own.GlobalJobID && r.Machine == own.Machine &&
+			max(r.start-own.start, own.start-r.start) <= Tolerance {
 			return byHistory(r.Ad)
 		}
 	}
@@ -506,8 +511,8 @@ func known(r record) []record {
 	return []record{r}
 }
 
-// nearest finds the ad of a run without a GlobalJobId: on its GPU and side, begun in the interval in which the run began,
-// as near to its first snapshot as possible.
+// nearest finds the ad of a run without a GlobalJobId: on its GPU and side, begun in the interval in which the run
+// began, as near to its first snapshot as possible.
 func (l *linker) nearest(run *Run, ads []record) record {
 	var best record
 	if int(run.First) == l.observed.First {
@@ -517,10 +522,12 @@ func (l *linker) nearest(run *Run, ads []record) record {
 	after := l.time(run.First-1) - Tolerance
 	distance := func(r record) pool.Micros { return max(first-r.start, r.start-first) }
 	for _, r := range ads {
-		if r.start <= after || r.start > first+Tolerance || r.OnBackfill() != (run.Side == pool.Backfill) || !l.sharesGPU(r, run.GPUs) {
+		if r.start <= after || r.start > first+Tolerance || r.OnBackfill() != (run.Side == pool.Backfill) ||
+			!l.sharesGPU(r, run.GPUs) {
 			continue
 		}
-		if best.Ad == nil || distance(r) < distance(best) || distance(r) == distance(best) && r.Kind == jobs.Epoch && best.Kind != jobs.Epoch {
+		if best.Ad == nil || distance(r) < distance(best) || distance(r) == distance(best) && r.Kind == jobs.Epoch &&
+			best.Kind != jobs.Epoch {
 			best = r
 		}
 	}

@@ -22,7 +22,8 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// A link case is a little pool, written down: snapshots every 15 minutes from 12:00 on, one column of a GPU's line each.
+// A link case is a little pool, written down: snapshots every 15 minutes from 12:00 on, one column of a GPU's line
+// each.
 //
 //	1  held by job 1 on backfill      T  taken by an owner's job     .  available
 //	2  held by job 2                  ?  held without a GlobalJobId  _  its machine has no row
@@ -44,7 +45,8 @@ var noon = time.Date(2025, 6, 2, 12, 0, 0, 0, time.UTC)
 
 // of is an ad of job 1's run on machine m1 and GPU a.
 func of(kind string, start float64, more ad) ad {
-	a := ad{"kind": kind, "GlobalJobId": job1, "StartdName": "m1", "StartdSlot": "backfill2_1", "AssignedGPUs": "a", "JobCurrentStartDate": start, "RecordTime": 1000.0}
+	a := ad{"kind": kind, "GlobalJobId": job1, "StartdName": "m1", "StartdSlot": "backfill2_1", "AssignedGPUs": "a",
+		"JobCurrentStartDate": start, "RecordTime": 1000.0}
 	for k, v := range more {
 		a[k] = v
 	}
@@ -65,86 +67,169 @@ func completed(start, end float64) ad {
 
 var linkCases = []linkCase{
 	{"no ad", map[string]string{"m1 a": ".11.."}, nil, []string{"15–45 ambiguous none - none"}},
-	{"takeover without an ad", map[string]string{"m1 a": ".11T."}, nil, []string{"15–45 evicted takeover owner preemption none"}},
-	{"seen again elsewhere", map[string]string{"m1 a": ".11..", "m2 b": "....1"}, nil, []string{"15–45 evicted reappeared unknown none", "60–60 running none - none"}},
-	{"times of a history ad", map[string]string{"m1 a": ".11.."}, []ad{completed(10, 40)}, []string{"10–40 completed job ad - last run"}},
+	{"takeover without an ad", map[string]string{"m1 a": ".11T."}, nil,
+		[]string{"15–45 evicted takeover owner preemption none"}},
+	{"seen again elsewhere", map[string]string{"m1 a": ".11..", "m2 b": "....1"}, nil,
+		[]string{"15–45 evicted reappeared unknown none", "60–60 running none - none"}},
+	{"times of a history ad", map[string]string{"m1 a": ".11.."}, []ad{completed(10, 40)},
+		[]string{"10–40 completed job ad - last run"}},
 
 	// brackets: start in (0 − 2, 15 + 2], end in [30 − 2, 45 + 2]
-	{"start too early", map[string]string{"m1 a": "..11.."}, []ad{completed(13, 50)}, []string{"30–50 completed job ad - last run"}},
-	{"start just in", map[string]string{"m1 a": "..11.."}, []ad{completed(13.1, 50)}, []string{"13.1–50 completed job ad - last run"}},
-	{"start as late as can be", map[string]string{"m1 a": "..11.."}, []ad{completed(32, 50)}, []string{"32–50 completed job ad - last run"}},
-	{"end as early as can be", map[string]string{"m1 a": ".11.."}, []ad{completed(10, 28)}, []string{"10–28 completed job ad - last run"}},
-	{"end too early", map[string]string{"m1 a": ".11.."}, []ad{completed(10, 27.9)}, []string{"10–45 completed job ad - last run"}},
-	{"end as late as can be", map[string]string{"m1 a": ".11.."}, []ad{completed(10, 47)}, []string{"10–47 completed job ad - last run"}},
-	{"end too late", map[string]string{"m1 a": ".11.."}, []ad{completed(10, 47.1)}, []string{"10–45 completed job ad - last run"}},
-	{"first snapshot of the data", map[string]string{"m1 a": "11..."}, []ad{completed(-900, 20)}, []string{"-900–20 completed job ad - last run"}},
-	{"an end before the start", map[string]string{"m1 a": "..1..."}, []ad{completed(12, 28.5)}, []string{"30–30 completed job ad - last run clamped"}},
+	{"start too early", map[string]string{"m1 a": "..11.."}, []ad{completed(13, 50)},
+		[]string{"30–50 completed job ad - last run"}},
+	{"start just in", map[string]string{"m1 a": "..11.."}, []ad{completed(13.1, 50)},
+		[]string{"13.1–50 completed job ad - last run"}},
+	{"start as late as can be", map[string]string{"m1 a": "..11.."}, []ad{completed(32, 50)},
+		[]string{"32–50 completed job ad - last run"}},
+	{"end as early as can be", map[string]string{"m1 a": ".11.."}, []ad{completed(10, 28)},
+		[]string{"10–28 completed job ad - last run"}},
+	{"end too early", map[string]string{"m1 a": ".11.."}, []ad{completed(10, 27.9)},
+		[]string{"10–45 completed job ad - last run"}},
+	{"end as late as can be", map[string]string{"m1 a": ".11.."}, []ad{completed(10, 47)},
+		[]string{"10–47 completed job ad - last run"}},
+	{"end too late", map[string]string{"m1 a": ".11.."}, []ad{completed(10, 47.1)},
+		[]string{"10–45 completed job ad - last run"}},
+	{"first snapshot of the data", map[string]string{"m1 a": "11..."}, []ad{completed(-900, 20)},
+		[]string{"-900–20 completed job ad - last run"}},
+	{"an end before the start", map[string]string{"m1 a": "..1..."}, []ad{completed(12, 28.5)},
+		[]string{"30–30 completed job ad - last run clamped"}},
 
 	// a history ad's end
-	{"removed while running", map[string]string{"m1 a": ".11.."}, []ad{of("history", 10, ad{"JobStatus": 3, "LastJobStatus": 2, "LastRemoteWallClockTime": 1800.0, "EnteredCurrentStatus": 41.0})}, []string{"10–40 removed job ad - last run"}},
-	{"removed while idle", map[string]string{"m1 a": ".11.."}, []ad{of("history", 10, ad{"JobStatus": 3, "LastJobStatus": 1, "LastVacateTime": 38.0, "LastRemoteWallClockTime": 1800.0, "EnteredCurrentStatus": 300.0})}, []string{"10–38 evicted job ad unknown last run"}},
-	{"removed while idle, after a takeover", map[string]string{"m1 a": ".11TT"}, []ad{of("history", 10, ad{"JobStatus": 3, "LastJobStatus": 1, "LastRemoteWallClockTime": 1800.0, "EnteredCurrentStatus": 300.0})}, []string{"10–40 evicted job ad owner preemption last run"}},
-	{"removed while held", map[string]string{"m1 a": ".11.."}, []ad{of("history", 10, ad{"JobStatus": 3, "LastJobStatus": 5, "EnteredCurrentStatus": 300.0})}, []string{"10–45 held job ad - last run"}},
-	{"held", map[string]string{"m1 a": ".11.."}, []ad{of("history", 10, ad{"JobStatus": 5, "EnteredCurrentStatus": 41.0})}, []string{"10–41 held job ad - last run"}},
+	{"removed while running", map[string]string{"m1 a": ".11.."},
+		[]ad{of("history", 10, ad{"JobStatus": 3, "LastJobStatus": 2, "LastRemoteWallClockTime": 1800.0,
+			"EnteredCurrentStatus": 41.0})}, []string{"10–40 removed job ad - last run"}},
+	{"removed while idle", map[string]string{"m1 a": ".11.."},
+		[]ad{of("history", 10, ad{"JobStatus": 3, "LastJobStatus": 1, "LastVacateTime": 38.0,
+			"LastRemoteWallClockTime": 1800.0, "EnteredCurrentStatus": 300.0})},
+		[]string{"10–38 evicted job ad unknown last run"}},
+	{"removed while idle, after a takeover", map[string]string{"m1 a": ".11TT"},
+		[]ad{of("history", 10, ad{"JobStatus": 3, "LastJobStatus": 1, "LastRemoteWallClockTime": 1800.0,
+			"EnteredCurrentStatus": 300.0})}, []string{"10–40 evicted job ad owner preemption last run"}},
+	{"removed while held", map[string]string{"m1 a": ".11.."},
+		[]ad{of("history", 10, ad{"JobStatus": 3, "LastJobStatus": 5, "EnteredCurrentStatus": 300.0})},
+		[]string{"10–45 held job ad - last run"}},
+	{"held", map[string]string{"m1 a": ".11.."}, []ad{of("history", 10,
+		ad{"JobStatus": 5, "EnteredCurrentStatus": 41.0})}, []string{"10–41 held job ad - last run"}},
 
 	// which ad
-	{"an ad of another machine", map[string]string{"m1 a": ".11.."}, []ad{of("history", 10, ad{"StartdName": "m2", "JobStatus": 4, "CompletionDate": 40.0})}, []string{"15–45 ambiguous none - job only"}},
-	{"an ad of another GPU", map[string]string{"m1 a": ".11.."}, []ad{of("history", 10, ad{"AssignedGPUs": "b", "JobStatus": 4, "CompletionDate": 40.0})}, []string{"15–45 ambiguous none - job only"}},
-	{"epoch before history", map[string]string{"m1 a": ".11.."}, []ad{completed(10, 40), epoch(10, 41, ad{"VacateReasonCode": 1013})}, []string{"10–41 evicted job ad drain or maintenance epoch"}},
-	{"an epoch without an outcome", map[string]string{"m1 a": ".11T."}, []ad{epoch(10, 41, nil)}, []string{"10–41 evicted takeover owner preemption epoch"}},
-	{"an epoch that exited", map[string]string{"m1 a": ".11T."}, []ad{epoch(10, 41, ad{"ExitCode": 1})}, []string{"10–41 completed job ad - epoch"}},
-	{"the epoch that overlaps", map[string]string{"m1 a": ".1...."}, []ad{epoch(10, 16, ad{"ExitCode": 0}), epoch(16.5, 20, ad{"VacateReasonCode": 1011})}, []string{"10–16 completed job ad - epoch"}},
-	{"of two epochs the later one", map[string]string{"m1 a": ".1...."}, []ad{epoch(5, 14, ad{"VacateReasonCode": 1011}), epoch(14.5, 14.8, ad{"ExitCode": 0})}, []string{"14.5–14.8 completed job ad - epoch"}},
+	{"an ad of another machine", map[string]string{"m1 a": ".11.."},
+		[]ad{of("history", 10, ad{"StartdName": "m2", "JobStatus": 4, "CompletionDate": 40.0})},
+		[]string{"15–45 ambiguous none - job only"}},
+	{"an ad of another GPU", map[string]string{"m1 a": ".11.."},
+		[]ad{of("history", 10, ad{"AssignedGPUs": "b", "JobStatus": 4, "CompletionDate": 40.0})},
+		[]string{"15–45 ambiguous none - job only"}},
+	{"epoch before history", map[string]string{"m1 a": ".11.."},
+		[]ad{completed(10, 40), epoch(10, 41, ad{"VacateReasonCode": 1013})},
+		[]string{"10–41 evicted job ad drain or maintenance epoch"}},
+	{"an epoch without an outcome", map[string]string{"m1 a": ".11T."}, []ad{epoch(10, 41, nil)},
+		[]string{"10–41 evicted takeover owner preemption epoch"}},
+	{"an epoch that exited", map[string]string{"m1 a": ".11T."}, []ad{epoch(10, 41, ad{"ExitCode": 1})},
+		[]string{"10–41 completed job ad - epoch"}},
+	{"the epoch that overlaps", map[string]string{"m1 a": ".1...."},
+		[]ad{epoch(10, 16, ad{"ExitCode": 0}), epoch(16.5, 20, ad{"VacateReasonCode": 1011})},
+		[]string{"10–16 completed job ad - epoch"}},
+	{"of two epochs the later one", map[string]string{"m1 a": ".1...."},
+		[]ad{epoch(5, 14, ad{"VacateReasonCode": 1011}), epoch(14.5, 14.8, ad{"ExitCode": 0})},
+		[]string{"14.5–14.8 completed job ad - epoch"}},
 
 	// earlier runs
-	{"a later run elsewhere", map[string]string{"m1 a": ".11.."}, []ad{of("history", 90, ad{"StartdName": "m2", "JobStatus": 4, "CompletionDate": 100.0, "JobStartDate": 5.0, "LastVacateTime": 41.0})}, []string{"5–41 evicted job ad unknown earlier run"}},
-	{"the run before the last", map[string]string{"m1 a": ".11.."}, []ad{of("history", 90, ad{"JobStatus": 4, "CompletionDate": 100.0, "JobLastStartDate": 8.0, "JobStartDate": -500.0})}, []string{"8–45 evicted job ad unknown earlier run"}},
-	{"a later run, but held before", map[string]string{"m1 a": ".11....", "m2 b": ".....1."}, []ad{of("history", 70, ad{"StartdName": "m2", "AssignedGPUs": "b", "JobStatus": 4, "CompletionDate": 100.0, "NumHolds": 1})}, []string{"15–45 ambiguous none - earlier run", "70–90 completed job ad - last run"}},
-	{"held before, and vacated then", map[string]string{"m1 a": ".11.."}, []ad{of("history", 90, ad{"JobStatus": 4, "NumHolds": 1, "LastVacateTime": 44.0})}, []string{"15–44 evicted job ad unknown earlier run"}},
-	{"held before, and taken over", map[string]string{"m1 a": ".11T."}, []ad{of("history", 90, ad{"JobStatus": 4, "NumHolds": 1})}, []string{"15–45 evicted takeover owner preemption earlier run"}},
-	{"its own epoch is missing", map[string]string{"m1 a": ".11.."}, []ad{epoch(90, 100, ad{"ExitCode": 0})}, []string{"15–45 evicted job ad unknown earlier run"}},
+	{"a later run elsewhere", map[string]string{"m1 a": ".11.."},
+		[]ad{of("history", 90, ad{"StartdName": "m2", "JobStatus": 4, "CompletionDate": 100.0, "JobStartDate": 5.0,
+			"LastVacateTime": 41.0})}, []string{"5–41 evicted job ad unknown earlier run"}},
+	{"the run before the last", map[string]string{"m1 a": ".11.."},
+		[]ad{of("history", 90, ad{"JobStatus": 4, "CompletionDate": 100.0, "JobLastStartDate": 8.0,
+			"JobStartDate": -500.0})}, []string{"8–45 evicted job ad unknown earlier run"}},
+	{"a later run, but held before", map[string]string{"m1 a": ".11....", "m2 b": ".....1."},
+		[]ad{of("history", 70, ad{"StartdName": "m2", "AssignedGPUs": "b", "JobStatus": 4, "CompletionDate": 100.0,
+			"NumHolds": 1})}, []string{"15–45 ambiguous none - earlier run", "70–90 completed job ad - last run"}},
+	{"held before, and vacated then", map[string]string{"m1 a": ".11.."},
+		[]ad{of("history", 90, ad{"JobStatus": 4, "NumHolds": 1, "LastVacateTime": 44.0})},
+		[]string{"15–44 evicted job ad unknown earlier run"}},
+	{"held before, and taken over", map[string]string{"m1 a": ".11T."},
+		[]ad{of("history", 90, ad{"JobStatus": 4, "NumHolds": 1})},
+		[]string{"15–45 evicted takeover owner preemption earlier run"}},
+	{"its own epoch is missing", map[string]string{"m1 a": ".11.."}, []ad{epoch(90, 100, ad{"ExitCode": 0})},
+		[]string{"15–45 evicted job ad unknown earlier run"}},
 
-	{"a start elsewhere just after last seen", map[string]string{"m1 a": ".11.."}, []ad{of("history", 31, ad{"StartdName": "m2", "JobStatus": 4, "CompletionDate": 50.0})}, []string{"15–45 evicted job ad unknown earlier run"}},
-	{"a start here just after last seen", map[string]string{"m1 a": ".11.."}, []ad{completed(31, 40)}, []string{"15–40 completed job ad - last run"}},
-	{"an epoch that starts just after last seen", map[string]string{"m1 a": ".1.."}, []ad{epoch(16, 20, nil)}, []string{"16–20 ambiguous none - epoch"}},
+	{"a start elsewhere just after last seen", map[string]string{"m1 a": ".11.."},
+		[]ad{of("history", 31, ad{"StartdName": "m2", "JobStatus": 4, "CompletionDate": 50.0})},
+		[]string{"15–45 evicted job ad unknown earlier run"}},
+	{"a start here just after last seen", map[string]string{"m1 a": ".11.."}, []ad{completed(31, 40)},
+		[]string{"15–40 completed job ad - last run"}},
+	{"an epoch that starts just after last seen", map[string]string{"m1 a": ".1.."}, []ad{epoch(16, 20, nil)},
+		[]string{"16–20 ambiguous none - epoch"}},
 	{"of two ads of one start the one written last", map[string]string{"m1 a": ".11.."}, []ad{
 		of("history", 90, ad{"StartdName": "m2", "JobStatus": 4, "JobLastStartDate": 9.0, "RecordTime": 1000.0}),
 		of("history", 90, ad{"StartdName": "m2", "JobStatus": 5, "JobLastStartDate": 7.0, "RecordTime": 500.0}),
 	}, []string{"9–45 evicted job ad unknown earlier run"}},
 
 	// starts inside
-	{"a start inside", map[string]string{"m1 a": ".1111."}, []ad{completed(40, 70)}, []string{"15–40 evicted job ad unknown earlier run", "40–70 completed job ad - last run"}},
-	{"a start inside, vacated before", map[string]string{"m1 a": ".1111."}, []ad{of("history", 40, ad{"JobStatus": 4, "CompletionDate": 70.0, "LastVacateTime": 34.0})}, []string{"15–34 evicted job ad unknown earlier run", "40–70 completed job ad - last run"}},
-	{"a start at the last snapshot", map[string]string{"m1 a": ".1111."}, []ad{completed(60, 70)}, []string{"15–60 evicted job ad unknown earlier run", "60–70 completed job ad - last run"}},
-	{"a start that is too early to be inside", map[string]string{"m1 a": ".1111."}, []ad{completed(17, 70)}, []string{"17–70 completed job ad - last run"}},
-	{"a run between two snapshots", map[string]string{"m1 a": ".1111."}, []ad{epoch(10, 31, ad{"VacateReasonCode": 1011}), epoch(33, 38, ad{"VacateReasonCode": 1013}), epoch(41, 70, ad{"ExitCode": 0})},
-		[]string{"10–31 evicted job ad owner preemption epoch", "33–38 evicted job ad drain or maintenance epoch", "41–70 completed job ad - epoch"}},
-	{"a restart from a checkpoint", map[string]string{"m1 a": ".1111."}, []ad{epoch(10, 40, ad{"VacateReasonCode": 1025}), epoch(40, 70, ad{"ExitCode": 0})}, []string{"10–40 ambiguous none - epoch", "40–70 completed job ad - epoch"}},
-	{"last start and first start do not split", map[string]string{"m1 a": ".1111."}, []ad{of("history", 10, ad{"JobStatus": 4, "CompletionDate": 70.0, "JobLastStartDate": 40.0, "JobStartDate": 50.0})}, []string{"10–70 completed job ad - last run"}},
+	{"a start inside", map[string]string{"m1 a": ".1111."}, []ad{completed(40, 70)},
+		[]string{"15–40 evicted job ad unknown earlier run", "40–70 completed job ad - last run"}},
+	{"a start inside, vacated before", map[string]string{"m1 a": ".1111."},
+		[]ad{of("history", 40, ad{"JobStatus": 4, "CompletionDate": 70.0, "LastVacateTime": 34.0})},
+		[]string{"15–34 evicted job ad unknown earlier run", "40–70 completed job ad - last run"}},
+	{"a start at the last snapshot", map[string]string{"m1 a": ".1111."}, []ad{completed(60, 70)},
+		[]string{"15–60 evicted job ad unknown earlier run", "60–70 completed job ad - last run"}},
+	{"a start that is too early to be inside", map[string]string{"m1 a": ".1111."}, []ad{completed(17, 70)},
+		[]string{"17–70 completed job ad - last run"}},
+	{"a run between two snapshots", map[string]string{"m1 a": ".1111."},
+		[]ad{epoch(10, 31, ad{"VacateReasonCode": 1011}), epoch(33, 38, ad{"VacateReasonCode": 1013}),
+			epoch(41, 70, ad{"ExitCode": 0})},
+		[]string{"10–31 evicted job ad owner preemption epoch", "33–38 evicted job ad drain or maintenance epoch",
+			"41–70 completed job ad - epoch"}},
+	{"a restart from a checkpoint", map[string]string{"m1 a": ".1111."},
+		[]ad{epoch(10, 40, ad{"VacateReasonCode": 1025}), epoch(40, 70, ad{"ExitCode": 0})},
+		[]string{"10–40 ambiguous none - epoch", "40–70 completed job ad - epoch"}},
+	{"last start and first start do not split", map[string]string{"m1 a": ".1111."},
+		[]ad{of("history", 10, ad{"JobStatus": 4, "CompletionDate": 70.0, "JobLastStartDate": 40.0, "JobStartDate": 50.0})},
+		[]string{"10–70 completed job ad - last run"}},
 
 	// gaps and silence
 	{"lost", map[string]string{"m1 a": ".11|.."}, nil, []string{"15–30 lost none - none"}},
 	{"lost, and there again", map[string]string{"m1 a": ".11|11."}, nil, []string{"15–120 ambiguous none - none"}},
-	{"lost, and there again elsewhere", map[string]string{"m1 a": ".11|...", "m2 b": "...|11."}, nil, []string{"15–30 evicted reappeared unknown none", "90–120 ambiguous none - none"}},
-	{"one ad over a gap", map[string]string{"m1 a": ".11|11."}, []ad{completed(10, 115)}, []string{"10–115 completed job ad - last run"}},
-	{"one ad over a silence", map[string]string{"m1 a": ".11__1.", "m2 b": "......."}, []ad{completed(10, 80)}, []string{"10–80 completed job ad - last run"}},
-	{"two ads at a gap", map[string]string{"m1 a": ".11|11."}, []ad{epoch(10, 50, ad{"VacateReasonCode": 1008}), epoch(70, 115, ad{"ExitCode": 0})}, []string{"10–50 evicted job ad fault epoch", "70–115 completed job ad - epoch"}},
-	{"one ad over a gap, and a start inside", map[string]string{"m1 a": ".11|11."}, []ad{epoch(10, 115, ad{"ExitCode": 0}), epoch(80, 85, ad{"VacateReasonCode": 1011})}, []string{"10–80 completed job ad - epoch", "80–120 ambiguous none - job only"}},
-	{"an end in a gap", map[string]string{"m1 a": ".11|..."}, []ad{completed(10, 60)}, []string{"10–60 completed job ad - last run"}},
-	{"an end after a silence", map[string]string{"m1 a": ".11__..", "m2 b": "......."}, []ad{completed(10, 60)}, []string{"10–30 completed job ad - last run"}},
+	{"lost, and there again elsewhere", map[string]string{"m1 a": ".11|...", "m2 b": "...|11."}, nil,
+		[]string{"15–30 evicted reappeared unknown none", "90–120 ambiguous none - none"}},
+	{"one ad over a gap", map[string]string{"m1 a": ".11|11."}, []ad{completed(10, 115)},
+		[]string{"10–115 completed job ad - last run"}},
+	{"one ad over a silence", map[string]string{"m1 a": ".11__1.", "m2 b": "......."}, []ad{completed(10, 80)},
+		[]string{"10–80 completed job ad - last run"}},
+	{"two ads at a gap", map[string]string{"m1 a": ".11|11."},
+		[]ad{epoch(10, 50, ad{"VacateReasonCode": 1008}), epoch(70, 115, ad{"ExitCode": 0})},
+		[]string{"10–50 evicted job ad fault epoch", "70–115 completed job ad - epoch"}},
+	{"one ad over a gap, and a start inside", map[string]string{"m1 a": ".11|11."},
+		[]ad{epoch(10, 115, ad{"ExitCode": 0}), epoch(80, 85, ad{"VacateReasonCode": 1011})},
+		[]string{"10–80 completed job ad - epoch", "80–120 ambiguous none - job only"}},
+	{"an end in a gap", map[string]string{"m1 a": ".11|..."}, []ad{completed(10, 60)},
+		[]string{"10–60 completed job ad - last run"}},
+	{"an end after a silence", map[string]string{"m1 a": ".11__..", "m2 b": "......."}, []ad{completed(10, 60)},
+		[]string{"10–30 completed job ad - last run"}},
 
 	// the end of the data
 	{"running", map[string]string{"m1 a": "..11"}, nil, []string{"30–45 running none - none"}},
-	{"ended after the last snapshot", map[string]string{"m1 a": "..11"}, []ad{completed(25, 300)}, []string{"25–300 completed job ad - last run"}},
-	{"ended just before the last snapshot", map[string]string{"m1 a": "..11"}, []ad{completed(25, 43)}, []string{"25–43 completed job ad - last run"}},
-	{"an ad of before", map[string]string{"m1 a": "..11"}, []ad{completed(25, 42)}, []string{"25–45 running none - last run"}},
+	{"ended after the last snapshot", map[string]string{"m1 a": "..11"}, []ad{completed(25, 300)},
+		[]string{"25–300 completed job ad - last run"}},
+	{"ended just before the last snapshot", map[string]string{"m1 a": "..11"}, []ad{completed(25, 43)},
+		[]string{"25–43 completed job ad - last run"}},
+	{"an ad of before", map[string]string{"m1 a": "..11"}, []ad{completed(25, 42)},
+		[]string{"25–45 running none - last run"}},
 
 	// without a GlobalJobId
-	{"by machine and time", map[string]string{"m1 a": ".??.."}, []ad{of("history", 12, ad{"GlobalJobId": job2, "JobStatus": 4, "CompletionDate": 41.0})}, []string{"12–41 completed job ad - machine and time"}},
-	{"the nearest", map[string]string{"m1 a": ".??.."}, []ad{epoch(5, 6, ad{"GlobalJobId": job2, "ExitCode": 0}), epoch(12, 41, ad{"VacateReasonCode": 1011})}, []string{"12–41 evicted job ad owner preemption machine and time"}},
-	{"not on a primary slot", map[string]string{"m1 a": ".??.."}, []ad{of("history", 12, ad{"GlobalJobId": job2, "StartdSlot": "slot1_1", "JobStatus": 4, "CompletionDate": 41.0})}, []string{"15–45 ambiguous none - none"}},
-	{"not another GPU", map[string]string{"m1 a": ".??.."}, []ad{of("history", 12, ad{"GlobalJobId": job2, "AssignedGPUs": "b", "JobStatus": 4, "CompletionDate": 41.0})}, []string{"15–45 ambiguous none - none"}},
-	{"not at the first snapshot", map[string]string{"m1 a": "??..."}, []ad{of("history", -1, ad{"GlobalJobId": job2, "JobStatus": 4, "CompletionDate": 20.0})}, []string{"0–30 ambiguous none - none"}},
+	{"by machine and time", map[string]string{"m1 a": ".??.."},
+		[]ad{of("history", 12, ad{"GlobalJobId": job2, "JobStatus": 4, "CompletionDate": 41.0})},
+		[]string{"12–41 completed job ad - machine and time"}},
+	{"the nearest", map[string]string{"m1 a": ".??.."},
+		[]ad{epoch(5, 6, ad{"GlobalJobId": job2, "ExitCode": 0}), epoch(12, 41, ad{"VacateReasonCode": 1011})},
+		[]string{"12–41 evicted job ad owner preemption machine and time"}},
+	{"not on a primary slot", map[string]string{"m1 a": ".??.."},
+		[]ad{of("history", 12, ad{"GlobalJobId": job2, "StartdSlot": "slot1_1", "JobStatus": 4, "CompletionDate": 41.0})},
+		[]string{"15–45 ambiguous none - none"}},
+	{"not another GPU", map[string]string{"m1 a": ".??.."},
+		[]ad{of("history", 12, ad{"GlobalJobId": job2, "AssignedGPUs": "b", "JobStatus": 4, "CompletionDate": 41.0})},
+		[]string{"15–45 ambiguous none - none"}},
+	{"not at the first snapshot", map[string]string{"m1 a": "??..."},
+		[]ad{of("history", -1, ad{"GlobalJobId": job2, "JobStatus": 4, "CompletionDate": 20.0})},
+		[]string{"0–30 ambiguous none - none"}},
 }
 
 func TestLink(t *testing.T) {
@@ -155,14 +240,16 @@ func TestLink(t *testing.T) {
 
 // The table "Vacate codes → outcome of the run" of htcondor.md.
 func TestVacateCodes(t *testing.T) {
-	want := map[int]string{34: "held job ad -", 0: "held job ad -", 999: "held job ad -", 1025: "ambiguous none -", 1037: "evicted job ad unknown", 1500: "evicted job ad unknown"}
+	want := map[int]string{34: "held job ad -", 0: "held job ad -", 999: "held job ad -", 1025: "ambiguous none -",
+		1037: "evicted job ad unknown", 1500: "evicted job ad unknown"}
 	for text, codes := range map[string][]int{
 		"evicted job ad owner preemption":        {1011},
 		"evicted job ad user or rank preemption": {1018, 1019},
 		"evicted job ad drain or maintenance":    {1013, 1014, 1015, 1016},
 		"evicted job ad fault":                   {1002, 1007, 1008, 1012, 1020, 1021, 1024},
 		"removed job ad -":                       {1000, 1001, 1004, 1005, 1009, 1010, 1017, 1022, 1023},
-		"ambiguous none -":                       {1003, 1006, 1026, 1027, 1028, 1029, 1030, 1031, 1032, 1033, 1034, 1035, 1036},
+		"ambiguous none -": {1003, 1006, 1026, 1027, 1028, 1029, 1030, 1031, 1032, 1033, 1034, 1035,
+			1036},
 	} {
 		for _, code := range codes {
 			want[code] = text
@@ -172,7 +259,9 @@ func TestVacateCodes(t *testing.T) {
 		require.Contains(t, want, code, "every code up to 1036 has a meaning")
 	}
 	for code, text := range want {
-		for kind, a := range map[string]ad{"epoch": epoch(10, 40, ad{"VacateReasonCode": code}), "last run": of("history", 10, ad{"VacateReasonCode": code, "JobStatus": 3, "LastJobStatus": 1, "LastRemoteWallClockTime": 1800.0})} {
+		for kind, a := range map[string]ad{"epoch": epoch(10, 40, ad{"VacateReasonCode": code}),
+			"last run": of("history", 10, ad{"VacateReasonCode": code, "JobStatus": 3, "LastJobStatus": 1,
+				"LastRemoteWallClockTime": 1800.0})} {
 			line := fmt.Sprintf("10–40 %s %s", text, kind)
 			if code > 1036 {
 				line += fmt.Sprintf(" code %d", code)
@@ -200,10 +289,12 @@ func (c *linkCase) explain(t *testing.T) []string {
 		}
 		text := at.Format("2006-01-02 15:04:05.000000")
 		times = append(times, at.UnixMicro())
-		files = append(files, snapshotstest.Row{"Name": "slot1@other", "Machine": "other", "State": "Unclaimed", "AssignedGPUs": "z", "timestamp": text})
+		files = append(files, snapshotstest.Row{"Name": "slot1@other", "Machine": "other", "State": "Unclaimed",
+			"AssignedGPUs": "z", "timestamp": text})
 		for key, line := range c.gpus {
 			machine, gpu, _ := strings.Cut(key, " ")
-			r := snapshotstest.Row{"Machine": machine, "AssignedGPUs": gpu, "timestamp": text, "Name": "backfill2@" + machine, "State": "Claimed"}
+			r := snapshotstest.Row{"Machine": machine, "AssignedGPUs": gpu, "timestamp": text, "Name": "backfill2@" + machine,
+				"State": "Claimed"}
 			switch line[i] {
 			case '_':
 				continue
@@ -230,7 +321,8 @@ func (c *linkCase) explain(t *testing.T) []string {
 	require.NoError(t, err)
 	tl := timeline.New(timeline.Options{Source: stores.OpenDir(d, localtime.UTC), MaxBytes: 1 << 24})
 	defer func() { require.NoError(t, tl.Close()) }()
-	o, err := runs.NewObserver(tl, 1<<24).Look(context.Background(), pool.Window{From: times[0], To: times[len(times)-1]}, pool.Lists{})
+	o, err := runs.NewObserver(tl, 1<<24).Look(context.Background(), pool.Window{From: times[0], To: times[len(times)-1]},
+		pool.Lists{})
 	require.NoError(t, err)
 
 	source := jobstest.NewMemory()
@@ -251,7 +343,8 @@ func (c *linkCase) explain(t *testing.T) []string {
 		source.Add(text)
 	}
 	wanted := func(m, r int) bool { return o.Machines[m].Runs[r].Side == pool.Backfill }
-	ads, notices, failure, err := o.Ask(context.Background(), source, runs.Question{Window: pool.Window{From: times[0], To: times[len(times)-1]}, Wanted: wanted})
+	ads, notices, failure, err := o.Ask(context.Background(), source,
+		runs.Question{Window: pool.Window{From: times[0], To: times[len(times)-1]}, Wanted: wanted})
 	require.NoError(t, err)
 	require.NoError(t, failure)
 	require.Empty(t, notices)

@@ -14,8 +14,8 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Observer observes a timeline, and keeps what it observed lately: the panels of a dashboard ask for one window at one moment.
-// It is safe for concurrent use.
+// Observer observes a timeline, and keeps what it observed lately: the panels of a dashboard ask for one window at one
+// moment. It is safe for concurrent use.
 type Observer struct {
 	timeline *timeline.Timeline
 	turn     *semaphore.Weighted // one observation at a time: it takes all cores

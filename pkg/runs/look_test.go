@@ -21,7 +21,8 @@ func observer(t *testing.T) (*Observer, pool.Window) {
 	at := time.Date(2025, 9, 2, 0, 0, 0, 0, time.UTC)
 	var rows []snapshotstest.Row
 	for i := range 4 {
-		rows = append(rows, snapshotstest.Row{"Name": "backfill1@m", "Machine": "m", "AssignedGPUs": "GPU-a", "State": "Unclaimed",
+		rows = append(rows, snapshotstest.Row{"Name": "backfill1@m", "Machine": "m", "AssignedGPUs": "GPU-a",
+			"State":     "Unclaimed",
 			"timestamp": at.Add(time.Duration(i) * 15 * time.Minute).Format("2006-01-02 15:04:05.000000")})
 	}
 	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-09.db": rows})
@@ -46,7 +47,8 @@ func TestObserversDoNotWaitForEachOther(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = busy.Look(ctx, pool.Window{From: w.From, To: w.To - 20*pool.Minute}, pool.Lists{CHTCOwned: map[string]bool{"m": true}})
+	_, err = busy.Look(ctx, pool.Window{From: w.From, To: w.To - 20*pool.Minute},
+		pool.Lists{CHTCOwned: map[string]bool{"m": true}})
 	require.ErrorIs(t, err, context.DeadlineExceeded, "who waits does so no longer than its own deadline")
 	busy.turn.Release(1)
 

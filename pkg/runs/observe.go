@@ -37,7 +37,10 @@ func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists poo
 	}
 	o.firstDay, o.lastDay = v.DayAt(o.First), v.DayAt(o.End-1)
 	days := make([]day, len(v.Days))
-	err := parallel.Each(ctx, o.lastDay-o.firstDay+1, func(_ *struct{}, i int) { days[o.firstDay+i].read(v, o.firstDay+i) })
+	err := parallel.Each(ctx, o.lastDay-o.firstDay+1, func(_ *struct{},
+		i int) {
+		days[o.firstDay+i].read(v, o.firstDay+i)
+	})
 	if err != nil {
 		return nil, err
 	}

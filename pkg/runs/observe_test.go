@@ -39,7 +39,8 @@ func drawShots(t *rapid.T) []shot {
 				for _, backfill := range []bool{false, true} {
 					key := fmt.Sprint(machine, g, backfill)
 					if rapid.IntRange(0, 3).Draw(t, "changes") == 0 {
-						now[key] = slot{rapid.SampledFrom([]string{"", "Unclaimed", "Claimed", "Claimed", "Drained"}).Draw(t, "state"), rapid.SampledFrom(jobs).Draw(t, "job")}
+						now[key] = slot{rapid.SampledFrom([]string{"", "Unclaimed", "Claimed", "Claimed", "Drained"}).Draw(t, "state"),
+							rapid.SampledFrom(jobs).Draw(t, "job")}
 					}
 				}
 			}
@@ -89,7 +90,8 @@ func load(t *rapid.T, tb testing.TB, dir string, shots []shot) *timeline.View {
 			files["gpu_state_"+text[:7]+".db"] = append(files["gpu_state_"+text[:7]+".db"], line)
 		}
 		if len(s.rows) == 0 { // a snapshot that shows another machine only
-			files["gpu_state_"+text[:7]+".db"] = append(files["gpu_state_"+text[:7]+".db"], snapshotstest.Row{"Machine": "other", "timestamp": text, "Name": "slot1@other", "State": "Unclaimed"})
+			files["gpu_state_"+text[:7]+".db"] = append(files["gpu_state_"+text[:7]+".db"],
+				snapshotstest.Row{"Machine": "other", "timestamp": text, "Name": "slot1@other", "State": "Unclaimed"})
 		}
 	}
 	for name, lines := range files {
@@ -121,7 +123,8 @@ func TestObserveByDefinition(t *testing.T) {
 		for s := range shots {
 			n.limit = append(n.limit, v.GapLimit(s))
 		}
-		o, err := runs.Observe(context.Background(), v, pool.Window{From: shots[0].at, To: shots[len(shots)-1].at}, pool.Lists{})
+		o, err := runs.Observe(context.Background(), v, pool.Window{From: shots[0].at, To: shots[len(shots)-1].at},
+			pool.Lists{})
 		require.NoError(rt, err)
 
 		var got, want []string
@@ -142,7 +145,8 @@ func TestObserveByDefinition(t *testing.T) {
 						require.Equal(rt, is.state, s.State.String(), "%s %s at %d", name, id, i)
 						if run := s.RunFirst; run >= 0 && i == s.First && s.State != runs.Outside {
 							r := &machine.Runs[run]
-							require.True(rt, r.First <= i && i <= max(r.Last, r.Gone-1) && slices.Contains(r.GPUs, int32(g)), "the run of %s %s at %d", name, id, i)
+							require.True(rt, r.First <= i && i <= max(r.Last, r.Gone-1) && slices.Contains(r.GPUs, int32(g)),
+								"the run of %s %s at %d", name, id, i)
 							require.Equal(rt, is.job, v.Names.JobText(r.Job), "%s %s at %d: %+v of %+v", name, id, i, s, machine.Runs)
 						}
 					}
@@ -155,9 +159,12 @@ func TestObserveByDefinition(t *testing.T) {
 				for _, g := range r.GPUs {
 					ids = append(ids, v.Names.Text(machine.GPUs[g].ID))
 				}
-				ending := map[runs.Ending]string{runs.Vanished: "vanished", runs.Interrupted: "interrupted", runs.EndOfData: "end of data"}[r.Ending]
-				got = append(got, fmt.Sprintf("backfill=%v %s %s %s gpus=%s leader=%s %d-%d gone=%d %s takeover=%v by=%q", r.Side == pool.Backfill, name, v.Names.JobText(r.Job), v.Names.Text(r.User),
-					strings.Join(ids, ","), v.Names.Text(machine.GPUs[r.Leader].ID), r.First, r.Last, r.Gone, ending, r.Takeover, v.Names.Text(r.TakenBy)))
+				ending := map[runs.Ending]string{runs.Vanished: "vanished", runs.Interrupted: "interrupted",
+					runs.EndOfData: "end of data"}[r.Ending]
+				got = append(got, fmt.Sprintf("backfill=%v %s %s %s gpus=%s leader=%s %d-%d gone=%d %s takeover=%v by=%q",
+					r.Side == pool.Backfill, name, v.Names.JobText(r.Job), v.Names.Text(r.User),
+					strings.Join(ids, ","), v.Names.Text(machine.GPUs[r.Leader].ID), r.First, r.Last, r.Gone, ending, r.Takeover,
+					v.Names.Text(r.TakenBy)))
 			}
 		}
 		for _, r := range n.runs() {

@@ -49,7 +49,8 @@ func (n *naive) reports(machine string, s int) bool {
 
 // missedOnce tells whether a machine misses one single snapshot.
 func (n *naive) missedOnce(machine string, s int) bool {
-	return s > 0 && s+1 < len(n.shots) && !n.reports(machine, s) && n.reports(machine, s-1) && n.reports(machine, s+1) && !n.gap(s-1) && !n.gap(s)
+	return s > 0 && s+1 < len(n.shots) && !n.reports(machine, s) && n.reports(machine, s-1) && n.reports(machine, s+1) &&
+		!n.gap(s-1) && !n.gap(s)
 }
 
 // onBackfill tells whether a GPU has a backfill row on a day.
@@ -128,7 +129,9 @@ type naiveRun struct {
 }
 
 func (r *naiveRun) String() string {
-	return fmt.Sprintf("backfill=%v %s %s %s gpus=%s leader=%s %d-%d gone=%d %s takeover=%v by=%q", r.backfill, r.machine, r.job, r.user, strings.Join(slices.Sorted(maps.Keys(r.gpus)), ","), r.leader, r.first, r.last, r.gone, r.ending, r.takeover, r.takenBy)
+	return fmt.Sprintf("backfill=%v %s %s %s gpus=%s leader=%s %d-%d gone=%d %s takeover=%v by=%q", r.backfill, r.machine,
+		r.job, r.user, strings.Join(slices.Sorted(maps.Keys(r.gpus)), ","), r.leader, r.first, r.last, r.gone, r.ending,
+		r.takeover, r.takenBy)
 }
 
 func (n *naive) primaryClaim(machine, gpu string, s int) (user string, claimed bool) {
@@ -140,12 +143,13 @@ func (n *naive) primaryClaim(machine, gpu string, s int) (user string, claimed b
 	return user, claimed
 }
 
-// held are the GPUs that a claim holds at a snapshot, with the user of the first; stale tells that one of its rows stands
-// beside a primary claim.
+// held are the GPUs that a claim holds at a snapshot, with the user of the first; stale tells that one of its rows
+// stands beside a primary claim.
 func (n *naive) held(c claim, s int) (gpus map[string]string, stale bool) {
 	gpus = map[string]string{}
 	for _, r := range n.shots[s].rows {
-		if r.machine != c.machine || r.backfill != c.backfill || r.state != "Claimed" || r.job != c.job || c.job == "" && (r.user != c.user || r.gpu != c.gpu) {
+		if r.machine != c.machine || r.backfill != c.backfill || r.state != "Claimed" || r.job != c.job || c.job == "" &&
+			(r.user != c.user || r.gpu != c.gpu) {
 			continue
 		}
 		if _, claimed := n.primaryClaim(r.machine, r.gpu, s); claimed && c.backfill {

@@ -98,7 +98,8 @@ func byCode(code int) verdict {
 		return byAd(Evicted, Drain)
 	case code == 1002, code == 1007, code == 1008, code == 1012, code == 1020, code == 1021, code == 1024:
 		return byAd(Evicted, Fault)
-	case code == 1000, code == 1001, code == 1004, code == 1005, code == 1009, code == 1010, code == 1017, code == 1022, code == 1023:
+	case code == 1000, code == 1001, code == 1004, code == 1005, code == 1009, code == 1010, code == 1017, code == 1022,
+		code == 1023:
 		return byAd(Removed, NoCause)
 	case code == 1003, code == 1006, code == 1025, code >= 1026 && code <= 1036:
 		// a checkpoint's restart, or a run that never began: but the snapshots show it (methodology section 12)

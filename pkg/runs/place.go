@@ -51,7 +51,8 @@ type Chosen struct {
 
 // Choose applies a filter to a view's texts.
 func Choose(f Filter, v *timeline.View) *Chosen {
-	return &Chosen{f, v.Names.Texts(), map[timeline.Symbol]bool{}, map[timeline.Symbol]bool{}, map[timeline.Symbol]bool{}, map[timeline.Symbol]bool{}}
+	return &Chosen{f, v.Names.Texts(), map[timeline.Symbol]bool{}, map[timeline.Symbol]bool{}, map[timeline.Symbol]bool{},
+		map[timeline.Symbol]bool{}}
 }
 
 func (c *Chosen) remember(known map[timeline.Symbol]bool, s timeline.Symbol, tell func(string) bool) bool {
@@ -65,7 +66,8 @@ func (c *Chosen) remember(known map[timeline.Symbol]bool, s timeline.Symbol, tel
 
 // Place tells whether GPUs counted there pass.
 func (c *Chosen) Place(p Place) bool {
-	return c.filter.Ownership(p.Ownership) && c.remember(c.machines, p.Machine, c.filter.Machine) && c.remember(c.devices, p.Device, c.filter.Device)
+	return c.filter.Ownership(p.Ownership) && c.remember(c.machines, p.Machine, c.filter.Machine) &&
+		c.remember(c.devices, p.Device, c.filter.Device)
 }
 
 // Project tells whether a row's projects pass.

@@ -141,7 +141,8 @@ func (w *walker) unlisted(s segment) {
 func (w *walker) bridge(all, into []segment) []segment {
 	for i := 0; i < len(all); i++ {
 		s, n := all[i], len(into)-1
-		if n < 0 || i+1 == len(all) || !w.single(&s) || w.gapAfter(into[n].last) || all[i+1].outside != into[n].outside || !w.status(&all[i+1]).equal(w.status(&into[n])) {
+		if n < 0 || i+1 == len(all) || !w.single(&s) || w.gapAfter(into[n].last) || all[i+1].outside != into[n].outside ||
+			!w.status(&all[i+1]).equal(w.status(&into[n])) {
 			into = append(into, s)
 		} else if w.same(&all[i+1], &into[n]) {
 			i++
@@ -161,7 +162,8 @@ func (w *walker) single(s *segment) bool {
 
 // at returns the index of a GPU's segment that holds a snapshot.
 func (w *walker) at(g, snapshot int32) int {
-	i, _ := slices.BinarySearchFunc(w.segments[g], snapshot, func(s segment, snapshot int32) int { return int(s.last - snapshot) })
+	i, _ := slices.BinarySearchFunc(w.segments[g], snapshot,
+		func(s segment, snapshot int32) int { return int(s.last - snapshot) })
 	return i
 }
 

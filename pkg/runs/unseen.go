@@ -25,7 +25,8 @@ func (a *asking) ofShortRuns(w pool.Window) error {
 	var asked []jobs.EpochDay
 	for m := range a.Machines {
 		for day := first; day <= pool.DayOf(w.To+nearEnd); day++ {
-			if a.dayWithBackfill(&a.Machines[m], day) < 0 && a.dayWithBackfill(&a.Machines[m], day+1) < 0 { // clocks may be wrong
+			// clocks may be wrong
+			if a.dayWithBackfill(&a.Machines[m], day) < 0 && a.dayWithBackfill(&a.Machines[m], day+1) < 0 {
 				continue
 			}
 			name := a.View.Names.Text(a.Machines[m].Name)
@@ -73,8 +74,9 @@ func (a *asking) ofOtherJobs() error {
 	return nil
 }
 
-// longest is what a run that begins on a UTC day may last without a snapshot showing it, as a power of two minutes so that
-// what is known of a day stays known while it grows; 0 = any time, before the first snapshot and after the last one.
+// longest is what a run that begins on a UTC day may last without a snapshot showing it, as a power of two minutes so
+// that what is known of a day stays known while it grows; 0 = any time, before the first snapshot and after the last
+// one.
 func (o *Observed) longest(day int32) time.Duration {
 	times := o.View.Times
 	from, to := pool.Micros(day)*pool.Day-nearEnd, pool.Micros(day+1)*pool.Day+nearEnd
@@ -92,8 +94,8 @@ func (o *Observed) longest(day int32) time.Duration {
 	return time.Minute << bits.Len64(uint64(most/pool.Minute))
 }
 
-// dayWithBackfill returns the number of the view's day on which a machine has backfill rows: a UTC day or the one before;
-// −1 when there are none on both.
+// dayWithBackfill returns the number of the view's day on which a machine has backfill rows: a UTC day or the one
+// before; −1 when there are none on both.
 func (o *Observed) dayWithBackfill(machine *Machine, day int32) int {
 	end := sort.Search(len(o.View.Days), func(k int) bool { return o.View.Days[k].Date > day })
 	for k := end - 1; k >= 0 && o.View.Days[k].Date >= day-1; k-- {
@@ -147,7 +149,8 @@ func (l *linker) hidden(r record, ads *Ads) (Explained, bool) {
 	if day < 0 {
 		return Explained{}, false
 	}
-	run := Run{Job: o.View.Names.Job(r.GlobalJobID), User: o.View.Names.Symbol(r.User), Side: pool.Primary, First: int32(next), Last: int32(next) - 1, Gone: int32(next)}
+	run := Run{Job: o.View.Names.Job(r.GlobalJobID), User: o.View.Names.Symbol(r.User), Side: pool.Primary,
+		First: int32(next), Last: int32(next) - 1, Gone: int32(next)}
 	if r.OnBackfill() {
 		run.Side = pool.Backfill
 	}
@@ -160,7 +163,8 @@ func (l *linker) hidden(r record, ads *Ads) (Explained, bool) {
 		return Explained{}, false
 	}
 	run.Leader, run.Opening = run.GPUs[0], run.GPUs
-	e := Explained{Run: &run, Start: r.start, End: r.end, StartByAd: true, EndByAd: true, Link: AdOnly, number: -1, own: r.Ad, final: true}
+	e := Explained{Run: &run, Start: r.start, End: r.end, StartByAd: true, EndByAd: true, Link: AdOnly, number: -1,
+		own: r.Ad, final: true}
 	e.Place = l.machine.GPUs[run.Leader].places[day]
 	l.known = l.known[:0]
 	for i := range ads.others[r.GlobalJobID] {
@@ -171,8 +175,8 @@ func (l *linker) hidden(r record, ads *Ads) (Explained, bool) {
 	return e, true
 }
 
-// taken reports whether an ad describes a run that snapshots show: one of its job on the machine, on either side, or one without a
-// GlobalJobId that began then.
+// taken reports whether an ad describes a run that snapshots show: one of its job on the machine, on either side, or
+// one without a GlobalJobId that began then.
 func (l *linker) taken(e Explained, ad *jobs.Ad) bool {
 	runs := l.machine.Runs
 	same := func(job *Run) []int32 {
@@ -184,7 +188,8 @@ func (l *linker) taken(e Explained, ad *jobs.Ad) bool {
 		return l.byClaim[first:last]
 	}
 	is := func(x Explained) bool {
-		return x.own != nil && x.own.Kind == jobs.Epoch && x.own.GlobalJobID == ad.GlobalJobID && x.own.RecordTime.Equal(ad.RecordTime) && x.own.JobCurrentStartDate.Equal(ad.JobCurrentStartDate)
+		return x.own != nil && x.own.Kind == jobs.Epoch && x.own.GlobalJobID == ad.GlobalJobID &&
+			x.own.RecordTime.Equal(ad.RecordTime) && x.own.JobCurrentStartDate.Equal(ad.JobCurrentStartDate)
 	}
 	for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
 		if pieces := same(&Run{Job: e.Job, Side: side}); len(pieces) > 0 {
@@ -208,5 +213,6 @@ func (l *linker) taken(e Explained, ad *jobs.Ad) bool {
 }
 
 func compareJobs(a, b *Run) int {
-	return cmp.Or(cmp.Compare(a.Side, b.Side), cmp.Compare(a.Job.Schedd, b.Job.Schedd), cmp.Compare(a.Job.Cluster, b.Job.Cluster), cmp.Compare(a.Job.Proc, b.Job.Proc), cmp.Compare(a.Job.QDate, b.Job.QDate))
+	return cmp.Or(cmp.Compare(a.Side, b.Side), cmp.Compare(a.Job.Schedd, b.Job.Schedd),
+		cmp.Compare(a.Job.Cluster, b.Job.Cluster), cmp.Compare(a.Job.Proc, b.Job.Proc), cmp.Compare(a.Job.QDate, b.Job.QDate))
 }

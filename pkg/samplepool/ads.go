@@ -17,7 +17,8 @@ import (
 
 // Ad is one job ad as adstash stores it (one Elasticsearch _source).
 type Ad struct {
-	Epoch       bool // an epoch ad (one a finished run); else a history ad (one a job that left the queue or stays on hold)
+	// an epoch ad (one a finished run); else a history ad (one a job that left the queue or stays on hold)
+	Epoch       bool
 	GlobalJobID string
 	RecordTime  int64  // UTC epoch seconds by the access point's clock
 	ID          string // document id: GlobalJobId#RecordTime, of epoch ads GlobalJobId#NumShadowStarts#RecordTime
@@ -25,8 +26,8 @@ type Ad struct {
 	Legacy      []byte // the same ad in the legacy schema; nil for epoch ads
 }
 
-// Ads are the ads of backfill and primary jobs that were written between the pool's Start and End and reached the archive:
-// the history ads by RecordTime, then the epoch ads. Its only error is that of ctx.
+// Ads are the ads of backfill and primary jobs that were written between the pool's Start and End and reached the
+// archive: the history ads by RecordTime, then the epoch ads. Its only error is that of ctx.
 func (p *Pool) Ads(ctx context.Context) ([]Ad, error) {
 	rnd := p.random("ads")
 	start, end := p.options.Start.UnixMilli(), p.options.End.UnixMilli()
@@ -222,14 +223,15 @@ func (j *job) history(a *adWriter, written int64) []byte {
 	return a.end(source)
 }
 
-// adWriter writes a JSON object attribute by attribute. The legacy schema spells some names its own way, and stores what it
-// does not know in lower case and as strings.
+// adWriter writes a JSON object attribute by attribute. The legacy schema spells some names its own way, and stores
+// what it does not know in lower case and as strings.
 type adWriter struct {
 	legacy bool
 	json   []byte
 }
 
-var legacyNames = map[string]string{"RequestGPUs": "RequestGpus", "GPUsProvisioned": "GpusProvisioned", "FirstJobMatchDate": "FirstjobmatchDate"}
+var legacyNames = map[string]string{"RequestGPUs": "RequestGpus", "GPUsProvisioned": "GpusProvisioned",
+	"FirstJobMatchDate": "FirstjobmatchDate"}
 
 func (a *adWriter) raw(name, value string) {
 	if legacy, ok := legacyNames[name]; ok && a.legacy {
@@ -293,8 +295,8 @@ func (a *adWriter) end(source string) []byte {
 	return append(a.json, '}')
 }
 
-// WriteAds writes jobs_history_legacy.jsonl, jobs_history_refactored.jsonl, jobs_epochs.jsonl and the job file jobs.db (the
-// refactored history and the epoch ads) into dir. A file that exists is an error.
+// WriteAds writes jobs_history_legacy.jsonl, jobs_history_refactored.jsonl, jobs_epochs.jsonl and the job file jobs.db
+// (the refactored history and the epoch ads) into dir. A file that exists is an error.
 func (p *Pool) WriteAds(ctx context.Context, dir string) error {
 	ads, err := p.Ads(ctx)
 	if err != nil {

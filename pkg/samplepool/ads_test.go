@@ -50,7 +50,8 @@ func TestAdsTellTheTruth(t *testing.T) {
 		require.Equal(t, ad.RecordTime, number("RecordTime"))
 		parts := strings.Split(ad.GlobalJobID, "#")
 		require.Equal(t, parts[0], d["ScheddName"])
-		require.Equal(t, fmt.Sprintf("%d.%d#%d", number("ClusterId"), number("ProcId"), number("QDate")), parts[1]+"#"+parts[2])
+		require.Equal(t, fmt.Sprintf("%d.%d#%d", number("ClusterId"), number("ProcId"), number("QDate")),
+			parts[1]+"#"+parts[2])
 		skew := skews[parts[0]]
 		largest = max(largest, skew, -skew)
 		key := fmt.Sprint(ad.GlobalJobID, " ", number("NumShadowStarts"))
@@ -74,7 +75,8 @@ func TestAdsTellTheTruth(t *testing.T) {
 			require.Equal(t, end, number("EpochWriteDate"))
 			require.Equal(t, r.Reason == Completed, d["ExitCode"] != nil)
 			if r.Reason != Completed {
-				code := map[Reason]int64{EvictedByPrimary: 1011, DrainedReason: 1014, HostDown: 1008, Removed: 1023, Held: 34}[r.Reason]
+				code := map[Reason]int64{EvictedByPrimary: 1011, DrainedReason: 1014, HostDown: 1008, Removed: 1023,
+					Held: 34}[r.Reason]
 				require.Equal(t, code, number("VacateReasonCode"))
 			}
 			continue
@@ -90,7 +92,8 @@ func TestAdsTellTheTruth(t *testing.T) {
 			require.Equal(t, end, number("EnteredCurrentStatus"))
 		case removed:
 			require.Equal(t, map[int64]bool{running: r.Reason == Removed, held: r.Reason == Held,
-				idle: r.Reason == EvictedByPrimary || r.Reason == DrainedReason || r.Reason == HostDown}[number("LastJobStatus")], true)
+				idle: r.Reason == EvictedByPrimary || r.Reason == DrainedReason || r.Reason == HostDown}[number("LastJobStatus")],
+				true)
 			require.Nil(t, d["CompletionDate"])
 		default:
 			t.Fatalf("status %d", status)
@@ -173,7 +176,8 @@ func TestJobFile(t *testing.T) {
 	for _, want := range ads {
 		var json string
 		kind := map[bool]string{false: "history", true: "epoch"}[want.Epoch]
-		require.NoError(t, db.QueryRow("SELECT ad FROM ads INDEXED BY ads_GlobalJobId WHERE GlobalJobId = ? AND kind = ? AND RecordTime = ?",
+		require.NoError(t, db.QueryRow("SELECT ad FROM ads INDEXED BY ads_GlobalJobId WHERE GlobalJobId = ? AND kind = ? "+
+			"AND RecordTime = ?",
 			want.GlobalJobID, kind, want.RecordTime).Scan(&json))
 		require.Equal(t, string(want.JSON), json)
 	}

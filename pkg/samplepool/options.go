@@ -1,5 +1,6 @@
-// Package samplepool makes up an HTCondor GPU pool and its truth, deterministic by seed: the month files that a collector
-// would have written, the job ads of its access points, and what really happened. The demo, tests and benchmarks use it.
+// Package samplepool makes up an HTCondor GPU pool and its truth, deterministic by seed: the month files that a
+// collector would have written, the job ads of its access points, and what really happened. The demo, tests and
+// benchmarks use it.
 //
 //	p, err := samplepool.New(samplepool.Default())
 //	err = p.Write(ctx, dir)               // everything, as files
@@ -35,58 +36,72 @@ type Options struct {
 
 	// What makes reading hard. Shares of runs hold for the backfill and the primary side alike.
 
-	ShortRuns            float64       // of finished runs, those shorter than a cadence
-	OwnerAfterCompletion float64       // of completed backfill runs, those with a primary claim of one of their GPUs within a cadence
-	Holds                float64       // of finished runs, those put on hold; half of these jobs are released and run again
-	StaleRows            float64       // of owner claims of a GPU that stood in a backfill slot, those that leave its backfill row behind for one snapshot
-	MissingAds           float64       // of job ads (history and epoch), those that never reached the archive
-	MissingJobIDs        float64       // of runs, those whose rows carry no GlobalJobId
-	ClockSkew            time.Duration // largest error of an access point's clock (0–120 s): one is nearly that fast, one nearly that slow
-	MissedSnapshots      float64       // of collector runs, those that did not happen
-	LateSnapshots        float64       // of collector runs, those 1–5 min late (at most a third of the cadence)
-	DoubledSnapshots     float64       // of collector runs, those done twice: half within 60 s (one snapshot), half later
-	MissingMachines      float64       // of (machine, snapshot), those without the machine's rows
-	Outages              float64       // of the collector, per 30 days, each 1–6 h; any > 0 gives at least one when the pool lasts 2 days
-	Drains               float64       // per machine and 30 days, each 2–24 h: backfill jobs go, primary ones may finish within 2 h
-	MachineDown          float64       // per machine and 30 days, each 20 min–24 h: jobs are lost, the machine has no rows
-	OwnerHours           float64       // median hours of an owner's job, 0.25–24; owners want as much whatever it is: fewer hours are more claims
-	Prevented            float64       // per machine and 30 days, each 2–24 h: PreventJobsReason is set, no job starts
-	RowNoise             float64       // of rows, those doubled, and as many with a passing state (Matched, Preempting); a tenth as many without GPU or RemoteOwner
-	// OddMachines makes one machine each (as far as they suffice) with: a CHTC entry and blank projects, NULL projects, blank
-	// projects, a change of owner halfway, interactive slots, NULL memory, NULL device on dynamic slots, a GPU id of another machine.
+	ShortRuns float64 // of finished runs, those shorter than a cadence
+	// of completed backfill runs, those with a primary claim of one of their GPUs within a cadence
+	OwnerAfterCompletion float64
+	// of finished runs, those put on hold; half of these jobs are released and run again
+	Holds float64
+	// of owner claims of a GPU that stood in a backfill slot, those that leave its backfill row behind for one snapshot
+	StaleRows     float64
+	MissingAds    float64 // of job ads (history and epoch), those that never reached the archive
+	MissingJobIDs float64 // of runs, those whose rows carry no GlobalJobId
+	// largest error of an access point's clock (0–120 s): one is nearly that fast, one nearly that slow
+	ClockSkew        time.Duration
+	MissedSnapshots  float64 // of collector runs, those that did not happen
+	LateSnapshots    float64 // of collector runs, those 1–5 min late (at most a third of the cadence)
+	DoubledSnapshots float64 // of collector runs, those done twice: half within 60 s (one snapshot), half later
+	MissingMachines  float64 // of (machine, snapshot), those without the machine's rows
+	// of the collector, per 30 days, each 1–6 h; any > 0 gives at least one when the pool lasts 2 days
+	Outages float64
+	// per machine and 30 days, each 2–24 h: backfill jobs go, primary ones may finish within 2 h
+	Drains      float64
+	MachineDown float64 // per machine and 30 days, each 20 min–24 h: jobs are lost, the machine has no rows
+	// median hours of an owner's job, 0.25–24; owners want as much whatever it is: fewer hours are more claims
+	OwnerHours float64
+	Prevented  float64 // per machine and 30 days, each 2–24 h: PreventJobsReason is set, no job starts
+	// of rows, those doubled, and as many with a passing state (Matched, Preempting); a tenth as many without GPU or
+	// RemoteOwner
+	RowNoise float64
+	// OddMachines makes one machine each (as far as they suffice) with: a CHTC entry and blank projects, NULL projects,
+	// blank projects, a change of owner halfway, interactive slots, NULL memory, NULL device on dynamic slots, a GPU id of
+	// another machine.
 	OddMachines bool
 	// ExcludedMachines is the number of machines that masked_hosts.yaml excludes.
 	ExcludedMachines int
 }
 
-// Default is a small pool over a week, with a month's end and a repeated hour, hard on purpose: every kind of fault occurs.
+// Default is a small pool over a week, with a month's end and a repeated hour, hard on purpose: every kind of fault
+// occurs.
 func Default() Options {
 	return Options{
 		Seed: 1, Machines: 12,
 		Start: time.Date(2025, 10, 28, 0, 0, 0, 0, time.UTC), End: time.Date(2025, 11, 4, 0, 0, 0, 0, time.UTC),
 		Cadence: 15 * time.Minute, Timezone: "America/Chicago", Format: "sqlite", Polls: 30 * time.Minute,
 		ShortRuns: 0.04, OwnerAfterCompletion: 0.06, Holds: 0.025, StaleRows: 0.025, MissingAds: 0.01, MissingJobIDs: 0.005,
-		ClockSkew: 120 * time.Second, MissedSnapshots: 0.015, LateSnapshots: 0.01, DoubledSnapshots: 0.012, MissingMachines: 0.0005,
-		Outages: 1, Drains: 0.3, MachineDown: 0.3, OwnerHours: 4, Prevented: 0.1, RowNoise: 0.002, OddMachines: true, ExcludedMachines: 1,
+		ClockSkew: 120 * time.Second, MissedSnapshots: 0.015, LateSnapshots: 0.01, DoubledSnapshots: 0.012,
+		MissingMachines: 0.0005,
+		Outages:         1, Drains: 0.3, MachineDown: 0.3, OwnerHours: 4, Prevented: 0.1, RowNoise: 0.002, OddMachines: true,
+		ExcludedMachines: 1,
 	}
 }
 
-// Hard is the pool that accuracy is measured on: clocks off by up to two minutes, 15 % of runs shorter than the cadence,
-// 10 % of completions followed by an owner at once, holds and missing ads; drains and machines down, but snapshots that are
-// all there and rows without noise, because what was never seen cannot be told. Owners come often: about as many backfill runs
-// are evicted as complete.
+// Hard is the pool that accuracy is measured on: clocks off by up to two minutes, 15 % of runs shorter than the
+// cadence, 10 % of completions followed by an owner at once, holds and missing ads; drains and machines down, but
+// snapshots that are all there and rows without noise, because what was never seen cannot be told. Owners come often:
+// about as many backfill runs are evicted as complete.
 func Hard() Options {
 	o := Default()
 	o.Machines, o.ExcludedMachines, o.OddMachines = 40, 0, false
-	o.Timezone, o.Start, o.End = "UTC", time.Date(2025, 9, 25, 0, 0, 0, 0, time.UTC), time.Date(2025, 10, 9, 0, 0, 0, 0, time.UTC)
+	o.Timezone, o.Start, o.End = "UTC", time.Date(2025, 9, 25, 0, 0, 0, 0, time.UTC),
+		time.Date(2025, 10, 9, 0, 0, 0, 0, time.UTC)
 	o.ShortRuns, o.OwnerAfterCompletion, o.Holds, o.OwnerHours = 0.15, 0.10, 0.035, 2.5
 	o.MissedSnapshots, o.LateSnapshots, o.DoubledSnapshots, o.MissingMachines, o.Outages = 0, 0, 0, 0, 0
 	o.MissingJobIDs, o.RowNoise = 0, 0
 	return o
 }
 
-// RightClocks is Hard's pool without hardness: exact clocks, every ad there, no stale rows, no more short runs and follow-ups
-// than Default has.
+// RightClocks is Hard's pool without hardness: exact clocks, every ad there, no stale rows, no more short runs and
+// follow-ups than Default has.
 func RightClocks() Options {
 	o := Hard()
 	o.ShortRuns, o.OwnerAfterCompletion, o.Holds, o.StaleRows = 0.04, 0.06, 0.02, 0

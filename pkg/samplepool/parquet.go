@@ -25,7 +25,8 @@ type parquetFile struct {
 // newParquetFile creates a month file in the reference collector's order of columns.
 func newParquetFile(dir, month string, newer bool) (*parquetFile, error) {
 	name := snapshots.MonthFile(month, "parquet")
-	file, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644) // #nosec G302 -- Grafana's user reads it
+	// #nosec G302 -- Grafana's user reads it
+	file, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("writing a sample pool: %s exists already", name)
 	}

@@ -115,11 +115,13 @@ var devices = []struct {
 	{"NVIDIA RTX 6000 Ada Generation", 49140, 4, 0.02},
 }
 
-var projects = []string{"Bio_One", "Chem_Two", "CS_Three", "Geo_Four", "CS_Five", "Stat_Six", "Physics_Seven", "ChemE_Eight", "DSI", "IceCube"}
+var projects = []string{"Bio_One", "Chem_Two", "CS_Three", "Geo_Four", "CS_Five", "Stat_Six", "Physics_Seven",
+	"ChemE_Eight", "DSI", "IceCube"}
 
 func (p *Pool) makeMachines(rnd *rand.Rand) {
 	o := p.options
-	kinds := [...]pool.Ownership{pool.CHTCOwned, pool.ResearcherOwned, pool.OpenCapacity, pool.ResearcherOwned, pool.OpenCapacity}
+	kinds := [...]pool.Ownership{pool.CHTCOwned, pool.ResearcherOwned, pool.OpenCapacity, pool.ResearcherOwned,
+		pool.OpenCapacity}
 	p.machines = make([]Machine, o.Machines)
 	for i := range p.machines {
 		m := &p.machines[i]
@@ -140,7 +142,8 @@ func (p *Pool) makeMachines(rnd *rand.Rand) {
 			m.Projects = projects[rnd.IntN(len(projects))]
 			backfill = 0.9
 		case pool.ResearcherOwned:
-			m.Name, m.load = fmt.Sprintf("%s%d", [...]string{"isye", "lab", "gitter", "geo"}[rnd.IntN(4)], 2000+i), 0.25+0.6*rnd.Float64()
+			m.Name, m.load = fmt.Sprintf("%s%d", [...]string{"isye", "lab", "gitter", "geo"}[rnd.IntN(4)], 2000+i),
+				0.25+0.6*rnd.Float64()
 			m.Projects = projects[rnd.IntN(len(projects))]
 			if rnd.IntN(4) == 0 {
 				m.Projects += "," + projects[rnd.IntN(len(projects))]

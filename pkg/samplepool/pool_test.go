@@ -60,7 +60,8 @@ func TestFaultsOfObserversDoNotChangeTheTruth(t *testing.T) {
 		return truth.Runs
 	}
 	before := runs(o)
-	o.StaleRows, o.MissingAds, o.MissedSnapshots, o.DoubledSnapshots, o.Outages, o.RowNoise, o.MissingMachines = 0, 0.5, 0.3, 0.2, 9, 0.1, 0.1
+	o.StaleRows, o.MissingAds, o.MissedSnapshots, o.DoubledSnapshots, o.Outages, o.RowNoise, o.MissingMachines = 0, 0.5,
+		0.3, 0.2, 9, 0.1, 0.1
 	require.Equal(t, before, runs(o))
 }
 
@@ -110,7 +111,8 @@ func TestWriteMakesEveryFileAndOverwritesNone(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, p.Write(t.Context(), dir))
 	for _, name := range []string{
-		"gpu_state_2025-10.db", "chtc_owned", "masked_hosts.yaml", "jobs_history_legacy.jsonl", "jobs_history_refactored.jsonl",
+		"gpu_state_2025-10.db", "chtc_owned", "masked_hosts.yaml", "jobs_history_legacy.jsonl",
+		"jobs_history_refactored.jsonl",
 		"jobs_epochs.jsonl", "jobs.db", "truth.jsonl", "truth_available.jsonl", "truth_snapshots.txt",
 	} {
 		info, err := os.Stat(filepath.Join(dir, name))

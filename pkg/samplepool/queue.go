@@ -50,7 +50,8 @@ type queue struct {
 func (q *queue) idle(j *job, from int64) {
 	owner, _, _ := strings.Cut(j.user, "@")
 	q.open[j] = &Idle{
-		Job: j.id, Schedd: j.schedd.Name, Polled: q.pool.polled(j.schedd), User: owner, Project: projectOf(j.user), GPUs: j.gpus, Stretch: len(j.runs) + 1,
+		Job: j.id, Schedd: j.schedd.Name, Polled: q.pool.polled(j.schedd), User: owner, Project: projectOf(j.user),
+		GPUs: j.gpus, Stretch: len(j.runs) + 1,
 		Begin: moment(from), QDate: j.stamp(j.queued),
 	}
 }
@@ -85,7 +86,8 @@ func projectOf(user string) string {
 	return list
 }
 
-// memory is what each of the job's GPUs must have: never more than the machine has that it first ran on, or that it waits for.
+// memory is what each of the job's GPUs must have: never more than the machine has that it first ran on, or that it
+// waits for.
 func (j *job) memory() int {
 	has := 0
 	switch {
@@ -101,7 +103,8 @@ func (j *job) memory() int {
 	return asks
 }
 
-// Queues are all times in which jobs were idle and that touch the pool's time, by beginning. Its only error is that of ctx.
+// Queues are all times in which jobs were idle and that touch the pool's time, by beginning. Its only error is that of
+// ctx.
 func (p *Pool) Queues(ctx context.Context) ([]Idle, error) {
 	q := &queue{pool: p, open: map[*job]*Idle{}}
 	s := p.simulate(observer{idle: q.idle, idleNoMore: q.over})
@@ -112,14 +115,18 @@ func (p *Pool) Queues(ctx context.Context) ([]Idle, error) {
 		q.over(j, s.end, IdleWaiting)
 	}
 	q.all = append(q.all, p.hopeless()...)
-	q.all = slices.DeleteFunc(q.all, func(i Idle) bool { return i.End.Before(p.options.Start) || i.Begin.After(p.options.End) })
+	q.all = slices.DeleteFunc(q.all, func(i Idle) bool {
+		return i.End.Before(p.options.Start) ||
+			i.Begin.After(p.options.End)
+	})
 	slices.SortFunc(q.all, func(a, b Idle) int {
 		return cmp.Or(a.Begin.Compare(b.Begin), strings.Compare(a.Job, b.Job), cmp.Compare(a.Stretch, b.Stretch))
 	})
 	return q.all, nil
 }
 
-// hopeless are jobs that never run, because they ask for more than any machine has: their users remove them or put them on hold.
+// hopeless are jobs that never run, because they ask for more than any machine has: their users remove them or put them
+// on hold.
 func (p *Pool) hopeless() (all []Idle) {
 	rnd := p.random("hopeless")
 	cluster := 5000000
@@ -139,8 +146,10 @@ func (p *Pool) hopeless() (all []Idle) {
 		}
 		for proc := range 1 + rnd.IntN(12) {
 			i := Idle{
-				Schedd: schedd.Name, Polled: p.polled(schedd), User: owner, Project: projectOf(user), GPUs: gpus, GPUMemory: memory, Stretch: 1, Begin: at.Truncate(time.Millisecond),
-				End: at.Add(time.Duration(rnd.ExpFloat64() * float64(8*time.Hour))).Truncate(time.Millisecond), How: [...]string{IdleRemoved, IdleRemoved, IdleHeld}[rnd.IntN(3)],
+				Schedd: schedd.Name, Polled: p.polled(schedd), User: owner, Project: projectOf(user), GPUs: gpus,
+				GPUMemory: memory, Stretch: 1, Begin: at.Truncate(time.Millisecond),
+				End:   at.Add(time.Duration(rnd.ExpFloat64() * float64(8*time.Hour))).Truncate(time.Millisecond),
+				How:   [...]string{IdleRemoved, IdleRemoved, IdleHeld}[rnd.IntN(3)],
 				QDate: at.Unix() + schedd.ClockAhead,
 			}
 			i.Job = fmt.Sprintf("%s#%d.%d#%d", schedd.Name, cluster, proc, i.QDate)
@@ -152,8 +161,8 @@ func (p *Pool) hopeless() (all []Idle) {
 	}
 }
 
-// Polls are the moments, in whole seconds, at which the access points were polled; with an outage of three hours in a pool that has
-// any and lasts two days.
+// Polls are the moments, in whole seconds, at which the access points were polled; with an outage of three hours in a
+// pool that has any and lasts two days.
 func (p *Pool) Polls() (polls []time.Time) {
 	every := p.options.Polls
 	if every == 0 {
@@ -213,7 +222,8 @@ func (p *Pool) idleRows(all []Idle) []*idleRow {
 	return rows
 }
 
-// WriteQueues writes job_pressure_YYYY-MM.db into dir, as the poller of the queues would have. A file that exists is an error.
+// WriteQueues writes job_pressure_YYYY-MM.db into dir, as the poller of the queues would have. A file that exists is an
+// error.
 func (p *Pool) WriteQueues(ctx context.Context, dir string) error {
 	all, err := p.Queues(ctx)
 	if err != nil {
@@ -261,7 +271,8 @@ func writeIdleRows(ctx context.Context, dir string, rows []*idleRow) (err error)
 		if r.GPUMemory > 0 {
 			memory = float64(r.GPUMemory)
 		}
-		_, err := tx.ExecContext(ctx, "INSERT INTO job_pressure VALUES (?,?,?,?,?,?,?,?,?,?,?)", r.Job, r.Schedd, r.User, float64(r.GPUs), float64(4*r.GPUs), float64(32768*r.GPUs),
+		_, err := tx.ExecContext(ctx, "INSERT INTO job_pressure VALUES (?,?,?,?,?,?,?,?,?,?,?)", r.Job, r.Schedd, r.User,
+			float64(r.GPUs), float64(4*r.GPUs), float64(32768*r.GPUs),
 			memory, r.QDate, r.Project, r.first.Unix(), r.last.Unix())
 		if err != nil {
 			return err
@@ -285,6 +296,7 @@ func writeIdle(root *os.Root, all []Idle) error {
 			End       string  `json:"end"`
 			Hours     float64 `json:"hours"`
 			How       string  `json:"how"`
-		}{i.Job, i.Schedd, i.Polled, i.User, i.GPUs, i.GPUMemory, i.Stretch, iso(i.Begin), iso(i.End), math.Round(i.End.Sub(i.Begin).Hours()*1e6) / 1e6, i.How}
+		}{i.Job, i.Schedd, i.Polled, i.User, i.GPUs, i.GPUMemory, i.Stretch, iso(i.Begin), iso(i.End),
+			math.Round(i.End.Sub(i.Begin).Hours()*1e6) / 1e6, i.How}
 	})
 }

@@ -68,7 +68,8 @@ func TestIdleRowsAreWhatPollsFind(t *testing.T) {
 	for _, month := range []string{"2025-10", "2025-11"} { // Chicago's
 		db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "job_pressure_"+month+".db")+"?mode=ro")
 		require.NoError(t, err)
-		lines, err := db.Query("SELECT GlobalJobId, ScheddName, QDate, first_seen, last_seen FROM job_pressure ORDER BY rowid")
+		lines, err := db.Query("SELECT GlobalJobId, ScheddName, QDate, first_seen, last_seen FROM job_pressure ORDER BY " +
+			"rowid")
 		require.NoError(t, err)
 		before := int64(0)
 		for lines.Next() {

@@ -38,11 +38,12 @@ type Snapshot struct {
 	Rows      []Row     // in file order; valid until the next snapshot is asked for
 }
 
-// Snapshots yields the collector's runs in time order, as the month files hold them. Its only error is that of ctx, the last
-// value then.
+// Snapshots yields the collector's runs in time order, as the month files hold them. Its only error is that of ctx, the
+// last value then.
 func (p *Pool) Snapshots(ctx context.Context) iter.Seq2[Snapshot, error] {
 	return func(yield func(Snapshot, error) bool) {
-		c := &collector{pool: p, rnd: p.random("rows"), stale: quota{share: p.options.StaleRows}, usage: p.random("usage"), reported: map[*run]bool{}}
+		c := &collector{pool: p, rnd: p.random("rows"), stale: quota{share: p.options.StaleRows}, usage: p.random("usage"),
+			reported: map[*run]bool{}}
 		s := p.simulate(observer{claimed: c.claimed})
 		c.hosts = make([]hostRows, len(s.hosts))
 		for _, t := range p.runs {
@@ -170,7 +171,10 @@ func (c *hostRows) fill(h *host, now int64) {
 	if !h.Backfill {
 		return
 	}
-	if free := h.which(func(g *gpu) bool { return g.primary == nil && (g.backfill == nil || g.backfill.reason != "") }); len(free) > 0 {
+	if free := h.which(func(g *gpu) bool {
+		return g.primary == nil &&
+			(g.backfill == nil || g.backfill.reason != "")
+	}); len(free) > 0 {
 		slices.Reverse(free)
 		c.slot(h, h.backfillSlot(nil), free, free, nil, now)
 	}
@@ -208,7 +212,8 @@ func (r *run) slotName() string {
 
 func (h *host) appendSlot(rows []Row, name string, assigned, available []*gpu, r *run, now int64) []Row {
 	row := Row{
-		Name: name, AvailableGPUs: strings.Join(ids(available), ","), State: "Unclaimed", DeviceName: h.Device, MemoryMB: h.MemoryMB,
+		Name: name, AvailableGPUs: strings.Join(ids(available), ","), State: "Unclaimed", DeviceName: h.Device,
+		MemoryMB:            h.MemoryMB,
 		PrioritizedProjects: h.Projects, ProjectsNull: h.nullProjects, Machine: h.Machine.Name,
 	}
 	switch {

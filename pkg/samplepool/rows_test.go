@@ -59,7 +59,8 @@ func TestRowsShowTheTruth(t *testing.T) {
 					key := fmt.Sprint(pool.SideOf(row.Name), row.Machine, row.AssignedGPUs)
 					require.Zero(t, side[key], "%s is claimed twice", key)
 					side[key]++
-				} else if row.State == "Unclaimed" && pool.SideOf(row.Name) == pool.Backfill && !m.Excluded && !leaving[row.Machine+row.AssignedGPUs] {
+				} else if row.State == "Unclaimed" && pool.SideOf(row.Name) == pool.Backfill && !m.Excluded &&
+					!leaving[row.Machine+row.AssignedGPUs] {
 					require.True(t, free[row.Machine+row.AssignedGPUs], "%s of %s is not free", row.AssignedGPUs, row.Name)
 					delete(free, row.Machine+row.AssignedGPUs)
 				}

@@ -18,7 +18,8 @@ import (
 
 // Write writes everything (WriteSnapshots, WriteQueues, WriteAds, WriteTruth) into dir.
 func (p *Pool) Write(ctx context.Context, dir string) error {
-	for _, write := range []func(context.Context, string) error{p.WriteSnapshots, p.WriteQueues, p.WriteAds, p.WriteTruth} {
+	for _, write := range []func(context.Context, string) error{p.WriteSnapshots, p.WriteQueues, p.WriteAds,
+		p.WriteTruth} {
 		if err := write(ctx, dir); err != nil {
 			return err
 		}
@@ -26,8 +27,8 @@ func (p *Pool) Write(ctx context.Context, dir string) error {
 	return nil
 }
 
-// WriteSnapshots writes gpu_state_YYYY-MM.db (or .parquet), chtc_owned and masked_hosts.yaml into dir. A file that exists
-// is an error.
+// WriteSnapshots writes gpu_state_YYYY-MM.db (or .parquet), chtc_owned and masked_hosts.yaml into dir. A file that
+// exists is an error.
 func (p *Pool) WriteSnapshots(ctx context.Context, dir string) (err error) {
 	if err := p.writeLists(dir); err != nil {
 		return err
@@ -136,11 +137,14 @@ func columnNames(newer bool) []string {
 // columnDefinitions are the columns of gpu_state.
 func columnDefinitions(newer bool) []string {
 	columns := []string{
-		`"Name" TEXT`, `"AssignedGPUs" TEXT`, `"AvailableGPUs" TEXT`, `"State" TEXT`, `"GPUs_DeviceName" TEXT`, `"GPUs_GlobalMemoryMb" BIGINT`,
-		`"PrioritizedProjects" TEXT`, `"GPUsAverageUsage" FLOAT`, `"Machine" TEXT`, `"RemoteOwner" TEXT`, `"GlobalJobId" TEXT`, `timestamp DATETIME`,
+		`"Name" TEXT`, `"AssignedGPUs" TEXT`, `"AvailableGPUs" TEXT`, `"State" TEXT`, `"GPUs_DeviceName" TEXT`,
+		`"GPUs_GlobalMemoryMb" BIGINT`,
+		`"PrioritizedProjects" TEXT`, `"GPUsAverageUsage" FLOAT`, `"Machine" TEXT`, `"RemoteOwner" TEXT`,
+		`"GlobalJobId" TEXT`, `timestamp DATETIME`,
 	}
 	if newer {
-		columns = append(append(append([]string{}, columns[:9]...), `"PreventJobsReason" TEXT`), append(columns[9:], `"Disk" INTEGER`)...)
+		columns = append(append(append([]string{}, columns[:9]...), `"PreventJobsReason" TEXT`),
+			append(columns[9:], `"Disk" INTEGER`)...)
 	}
 	return columns
 }
@@ -179,7 +183,8 @@ func newSQLiteFile(ctx context.Context, dir, month string, newer bool) (*sqliteF
 	if f.one, err = db.PrepareContext(ctx, "INSERT INTO gpu_state VALUES "+row); err != nil {
 		return fail(errors.Join(err, db.Close()))
 	}
-	if f.many, err = db.PrepareContext(ctx, "INSERT INTO gpu_state VALUES "+strings.Repeat(row+",", rowsAtOnce-1)+row); err != nil {
+	if f.many, err = db.PrepareContext(ctx, "INSERT INTO gpu_state VALUES "+strings.Repeat(row+",",
+		rowsAtOnce-1)+row); err != nil {
 		return fail(errors.Join(err, db.Close()))
 	}
 	return f, nil
@@ -239,7 +244,8 @@ func (r *Row) appendValues(values []any, timestamp string, newer bool) []any {
 	if r.ProjectsNull {
 		projects = nil
 	}
-	values = append(values, text(r.Name), text(r.AssignedGPUs), text(r.AvailableGPUs), text(r.State), text(r.DeviceName), memory, projects, usage, text(r.Machine))
+	values = append(values, text(r.Name), text(r.AssignedGPUs), text(r.AvailableGPUs), text(r.State), text(r.DeviceName),
+		memory, projects, usage, text(r.Machine))
 	if newer {
 		values = append(values, text(r.PreventJobsReason))
 	}

@@ -47,9 +47,12 @@ func TestMonthFiles(t *testing.T) {
 			require.NoError(t, rows[shot.Month].Scan(&text[0], &text[1], &text[2], &text[3], &text[4], &memory, &text[5], &usage,
 				&text[6], &text[7], &text[8], &text[9], &text[10]))
 			got := Row{
-				Name: text[0].String, AssignedGPUs: text[1].String, AvailableGPUs: text[2].String, State: text[3].String, DeviceName: text[4].String,
-				MemoryMB: int(memory.Int64), PrioritizedProjects: text[5].String, ProjectsNull: !text[5].Valid, AverageUsage: usage.Float64, UsageReported: usage.Valid,
-				Machine: text[6].String, RemoteOwner: text[7].String, GlobalJobID: text[8].String, PreventJobsReason: text[10].String,
+				Name: text[0].String, AssignedGPUs: text[1].String, AvailableGPUs: text[2].String, State: text[3].String,
+				DeviceName: text[4].String,
+				MemoryMB:   int(memory.Int64), PrioritizedProjects: text[5].String, ProjectsNull: !text[5].Valid,
+				AverageUsage: usage.Float64, UsageReported: usage.Valid,
+				Machine: text[6].String, RemoteOwner: text[7].String, GlobalJobID: text[8].String,
+				PreventJobsReason: text[10].String,
 			}
 			if shot.Month == "2025-10" {
 				want.PreventJobsReason = ""
@@ -69,11 +72,14 @@ func TestMonthFiles(t *testing.T) {
 		require.NoError(t, left.Err())
 	}
 	columns := []string{
-		"Name TEXT", "AssignedGPUs TEXT", "AvailableGPUs TEXT", "State TEXT", "GPUs_DeviceName TEXT", "GPUs_GlobalMemoryMb BIGINT",
-		"PrioritizedProjects TEXT", "GPUsAverageUsage FLOAT", "Machine TEXT", "RemoteOwner TEXT", "GlobalJobId TEXT", "timestamp DATETIME",
+		"Name TEXT", "AssignedGPUs TEXT", "AvailableGPUs TEXT", "State TEXT", "GPUs_DeviceName TEXT",
+		"GPUs_GlobalMemoryMb BIGINT",
+		"PrioritizedProjects TEXT", "GPUsAverageUsage FLOAT", "Machine TEXT", "RemoteOwner TEXT", "GlobalJobId TEXT",
+		"timestamp DATETIME",
 	}
 	require.Equal(t, columns, columnsOf(t, files["2025-10"]))
-	require.Equal(t, append(append(append([]string{}, columns[:9]...), "PreventJobsReason TEXT"), append(columns[9:], "Disk INTEGER")...),
+	require.Equal(t, append(append(append([]string{}, columns[:9]...), "PreventJobsReason TEXT"),
+		append(columns[9:], "Disk INTEGER")...),
 		columnsOf(t, files["2025-11"]))
 }
 
@@ -97,7 +103,8 @@ func TestLists(t *testing.T) {
 	require.NoError(t, p.WriteSnapshots(t.Context(), dir))
 	owned, err := os.ReadFile(filepath.Join(dir, "chtc_owned"))
 	require.NoError(t, err)
-	require.Equal(t, "# machines that CHTC owns\ngreekgpu4000.chtc.example.org\ngreekgpu4005.chtc.example.org\ngreekgpu4010.chtc.example.org\n"+
+	require.Equal(t, "# machines that CHTC "+
+		"owns\ngreekgpu4000.chtc.example.org\ngreekgpu4005.chtc.example.org\ngreekgpu4010.chtc.example.org\n"+
 		"retiredgpu4000.chtc.example.org\n", string(owned))
 	masked, err := os.ReadFile(filepath.Join(dir, "masked_hosts.yaml"))
 	require.NoError(t, err)

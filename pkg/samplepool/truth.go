@@ -15,13 +15,14 @@ import (
 type Reason string
 
 const (
-	Completed        Reason = "completed"
-	EvictedByPrimary Reason = "evicted_by_primary" // an owner's job claimed a GPU of a backfill run, seconds before the run's end
-	DrainedReason    Reason = "drained"            // the machine was drained
-	Removed          Reason = "removed"            // by its user, while running
-	Held             Reason = "held"               // put on hold while running
-	HostDown         Reason = "host_down"          // the machine went away
-	Running          Reason = "running"            // still running at the pool's End
+	Completed Reason = "completed"
+	// an owner's job claimed a GPU of a backfill run, seconds before the run's end
+	EvictedByPrimary Reason = "evicted_by_primary"
+	DrainedReason    Reason = "drained"   // the machine was drained
+	Removed          Reason = "removed"   // by its user, while running
+	Held             Reason = "held"      // put on hold while running
+	HostDown         Reason = "host_down" // the machine went away
+	Running          Reason = "running"   // still running at the pool's End
 )
 
 // Run is one execution attempt of a job, as it really was. Times are exact to the millisecond.
@@ -44,7 +45,8 @@ type Run struct {
 	Idle   [][2]time.Time // stretches of at least 30 minutes in which less than 1 % of its GPUs computed
 }
 
-// Stretch is a time in which a GPU was truly free for backfill, on a machine with backfill slots that is no excluded host.
+// Stretch is a time in which a GPU was truly free for backfill, on a machine with backfill slots that is no excluded
+// host.
 type Stretch struct {
 	Machine string
 	GPU     string
@@ -71,9 +73,12 @@ func (p *Pool) Truth(ctx context.Context) (*Truth, error) {
 				return
 			}
 			truth.Runs = append(truth.Runs, Run{
-				Machine: r.host.Name, GPUs: ids(r.gpus), Job: r.job.id, User: r.job.user, Slot: r.slotName(), Backfill: r.side() == 1,
-				Number: r.number, Start: moment(r.start), End: moment(r.end), Reason: r.reason, HiddenJobID: r.hidden, Excluded: r.host.Excluded,
-				Course: r.trace.course, Busy: time.Duration(r.trace.busy(r.end) * float64(time.Millisecond)), Idle: r.trace.idle(r.end),
+				Machine: r.host.Name, GPUs: ids(r.gpus), Job: r.job.id, User: r.job.user, Slot: r.slotName(),
+				Backfill: r.side() == 1,
+				Number:   r.number, Start: moment(r.start), End: moment(r.end), Reason: r.reason, HiddenJobID: r.hidden,
+				Excluded: r.host.Excluded,
+				Course:   r.trace.course, Busy: time.Duration(r.trace.busy(r.end) * float64(time.Millisecond)),
+				Idle: r.trace.idle(r.end),
 			})
 		},
 		free: func(g *gpu, from, to int64, reason string) {
@@ -91,7 +96,10 @@ func (p *Pool) Truth(ctx context.Context) (*Truth, error) {
 		return nil, err
 	}
 	slices.SortStableFunc(truth.Runs, func(a, b Run) int { return cmp.Or(a.End.Compare(b.End), a.Start.Compare(b.Start)) })
-	slices.SortStableFunc(truth.Available, func(a, b Stretch) int { return cmp.Or(a.End.Compare(b.End), a.Start.Compare(b.Start)) })
+	slices.SortStableFunc(truth.Available, func(a, b Stretch) int {
+		return cmp.Or(a.End.Compare(b.End),
+			a.Start.Compare(b.Start))
+	})
 	return truth, nil
 }
 
@@ -126,7 +134,8 @@ func (p *Pool) WriteTruth(ctx context.Context, dir string) error {
 			GidHidden bool        `json:"gidHidden"`
 			Masked    bool        `json:"masked"`
 		}{
-			r.Machine, r.GPUs, r.Job, r.User, r.Slot, r.Backfill, r.Number, iso(r.Start), iso(r.End), seconds(r.Start), seconds(r.End),
+			r.Machine, r.GPUs, r.Job, r.User, r.Slot, r.Backfill, r.Number, iso(r.Start), iso(r.End), seconds(r.Start),
+			seconds(r.End),
 			r.Reason, r.HiddenJobID, r.Excluded,
 		}
 	})

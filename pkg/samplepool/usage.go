@@ -73,7 +73,8 @@ func (t *trace) until(at int64) {
 			return
 		}
 		pause := t.course != Slow && last.rate > 0 && t.rnd.IntN(4) == 0
-		next := phase{from: last.to, to: last.to + t.length(pause), before: last.before + last.rate*float64(last.to-last.from)}
+		next := phase{from: last.to, to: last.to + t.length(pause),
+			before: last.before + last.rate*float64(last.to-last.from)}
 		if !pause {
 			next.rate = t.rate()
 		}
@@ -142,8 +143,8 @@ func (t *trace) idle(end int64) (stretches [][2]time.Time) {
 	return stretches
 }
 
-// averageUsage is GPUsAverageUsage as the startd tells it now: of the run up to its last report, which can be 300 s old; false
-// before the first one.
+// averageUsage is GPUsAverageUsage as the startd tells it now: of the run up to its last report, which can be 300 s
+// old; false before the first one.
 func (r *run) averageUsage(now int64) (float64, bool) {
 	if r.ended {
 		now = min(now, r.end) // a row that was left behind

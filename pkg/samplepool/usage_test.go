@@ -21,8 +21,8 @@ func traces(t *testing.T) map[string]*run {
 	return runs
 }
 
-// A trace is the same however it is looked at, never computes on more GPUs than there are, and its idle stretches are those
-// that a look at every second finds.
+// A trace is the same however it is looked at, never computes on more GPUs than there are, and its idle stretches are
+// those that a look at every second finds.
 func TestTraces(t *testing.T) {
 	seen := map[Course]int{}
 	for name, r := range traces(t) {

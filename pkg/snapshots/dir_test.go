@@ -14,7 +14,8 @@ import (
 func TestOnlyMonthFilesAreData(t *testing.T) {
 	for name, want := range map[string][2]string{
 		"gpu_state_2025-09.db": {"2025-09", "db"}, "gpu_state_2025-10.parquet": {"2025-10", "parquet"},
-		"gpu_state_2025-09_dev.db": {}, "gpu_state_2025-9.db": {}, "xgpu_state_2025-09.db": {}, "gpu_state_2025-09.db.bak": {},
+		"gpu_state_2025-09_dev.db": {}, "gpu_state_2025-9.db": {}, "xgpu_state_2025-09.db": {},
+		"gpu_state_2025-09.db.bak":       {},
 		".gpu_state_2025-09.parquet.tmp": {}, "gpu_state_2025-09.db-wal": {}, "jobs.db": {}, "gpu_state_2025-09": {},
 	} {
 		month, format, ok := ParseMonthFile(name)
@@ -53,7 +54,8 @@ func TestLists(t *testing.T) {
 	require.Equal(t, map[string]bool{"c1.example.org": true, "c2.example.org": true}, lists.CHTCOwned)
 	require.Equal(t, &pool.Exclusion{Pattern: "Lab.1", Reason: "interactive"}, lists.ExclusionOf("gpulab.1x"))
 	require.Nil(t, lists.ExclusionOf("labx1"))
-	for text, want := range map[string]string{"excluded_hosts: [a]": "must map patterns", "{": "no YAML", "excluded_hosts: {' ': x}": "empty pattern"} {
+	for text, want := range map[string]string{"excluded_hosts: [a]": "must map patterns", "{": "no YAML",
+		"excluded_hosts: {' ': x}": "empty pattern"} {
 		write("masked_hosts.yaml", text)
 		_, err = d.Lists("", "")
 		require.ErrorContains(t, err, want)

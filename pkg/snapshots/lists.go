@@ -18,8 +18,8 @@ const (
 	DefaultGPUTiers       = "gpu_tiers.yaml"
 )
 
-// Lists reads the two lists of methodology section 2: chtcOwned (a machine a line, # begins a comment) and hostExclusions
-// (`excluded_hosts: {pattern: reason}`), plain names inside the directory; "" means the default.
+// Lists reads the two lists of methodology section 2: chtcOwned (a machine a line, # begins a comment) and
+// hostExclusions (`excluded_hosts: {pattern: reason}`), plain names inside the directory; "" means the default.
 func (d *Dir) Lists(chtcOwned, hostExclusions string) (pool.Lists, error) {
 	var lists pool.Lists
 	text, err := d.read("chtcOwnedFile", chtcOwned, DefaultCHTCOwned)
@@ -41,7 +41,8 @@ func (d *Dir) Lists(chtcOwned, hostExclusions string) (pool.Lists, error) {
 		ExcludedHosts yaml.Node `yaml:"excluded_hosts"`
 	}
 	if err := yaml.Unmarshal(text, &document); err != nil {
-		return lists, pool.SourceError("hostExclusionsFile is no YAML of the form `excluded_hosts: {pattern: reason}`: %w", err)
+		return lists, pool.SourceError("hostExclusionsFile is no YAML of the form `excluded_hosts: {pattern: reason}`: %w",
+			err)
 	}
 	node := document.ExcludedHosts
 	if node.Kind != 0 && node.Kind != yaml.MappingNode && node.Tag != "!!null" {
@@ -50,15 +51,16 @@ func (d *Dir) Lists(chtcOwned, hostExclusions string) (pool.Lists, error) {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		pattern, reason := node.Content[i], node.Content[i+1]
 		if strings.TrimSpace(pattern.Value) == "" {
-			return lists, pool.SourceError("hostExclusionsFile: an empty pattern would exclude every machine (line %d)", pattern.Line)
+			return lists, pool.SourceError("hostExclusionsFile: an empty pattern would exclude every machine (line %d)",
+				pattern.Line)
 		}
 		lists.Excluded = append(lists.Excluded, pool.Exclusion{Pattern: pattern.Value, Reason: reason.Value})
 	}
 	return lists, nil
 }
 
-// Tiers reads the classes of GPUs (`tiers: {Flagship: [pattern, …], …}`) from a plain name inside the directory, "" means
-// the default. Without the file it returns nil: the default tiers.
+// Tiers reads the classes of GPUs (`tiers: {Flagship: [pattern, …], …}`) from a plain name inside the directory, ""
+// means the default. Without the file it returns nil: the default tiers.
 func (d *Dir) Tiers(file string) ([]pool.Tier, error) {
 	text, err := d.read("gpuTiersFile", file, DefaultGPUTiers)
 	if err != nil || text == nil {
@@ -78,7 +80,8 @@ func (d *Dir) Tiers(file string) ([]pool.Tier, error) {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		tier := pool.Tier{Name: strings.TrimSpace(node.Content[i].Value)}
 		if err := node.Content[i+1].Decode(&tier.Patterns); err != nil || tier.Name == "" {
-			return nil, pool.SourceError("gpuTiersFile: tiers must map names to lists of patterns (line %d)", node.Content[i].Line)
+			return nil, pool.SourceError("gpuTiersFile: tiers must map names to lists of patterns (line %d)",
+				node.Content[i].Line)
 		}
 		for _, p := range tier.Patterns {
 			if strings.TrimSpace(p) == "" {

@@ -1,6 +1,6 @@
-// Package snapshots says what the product asks of a store of snapshots (methodology section 1): a Source gives the rows of
-// a UTC day, a snapshot at a time, and knows by content whether a day is still what it was. The stores are in packages
-// of their own, chosen in package stores. The two lists beside the snapshots are read here.
+// Package snapshots says what the product asks of a store of snapshots (methodology section 1): a Source gives the rows
+// of a UTC day, a snapshot at a time, and knows by content whether a day is still what it was. The stores are in
+// packages of their own, chosen in package stores. The two lists beside the snapshots are read here.
 package snapshots
 
 import (
@@ -49,8 +49,8 @@ type State interface {
 	Holds(ctx context.Context, date int32, k Known) (bool, error)
 
 	// Rows gives the snapshots of a day to the visitor. If the day only grew since it was known, the reading is resumed
-	// with the day's newest snapshot of then, of which there may be more rows now; Visitor.Begin says whether. The zero Known
-	// reads the whole day. usage asks for GPUsAverageUsage beside the rows.
+	// with the day's newest snapshot of then, of which there may be more rows now; Visitor.Begin says whether. The zero
+	// Known reads the whole day. usage asks for GPUsAverageUsage beside the rows.
 	//
 	// Errors: the visitor's; ctx's; ErrStale; else the day cannot be read, and the error names the part.
 	Rows(ctx context.Context, date int32, from Known, usage bool, v Visitor) (Reading, error)
@@ -80,8 +80,8 @@ type Part struct {
 }
 
 // Key stands for the rows of one day by content alone: their columns, numbers and hashes, and the zone that their times
-// are read in; never a path, an inode or a time of change. Equal contents mean equal rows, in every process that reads the
-// same data.
+// are read in; never a path, an inode or a time of change. Equal contents mean equal rows, in every process that reads
+// the same data.
 type Key struct {
 	Content string `json:"content"`
 	Mark    string `json:"mark,omitempty"` // where a reading is resumed; "" if it cannot be
@@ -113,7 +113,8 @@ type Visitor interface {
 	// Begin is called once, ahead of everything else. resumed: the snapshots begin with the newest one that was known.
 	Begin(resumed bool)
 
-	// Distinct gives a row that did not occur before in this reading. Rows are numbered from 0 in the order of these calls.
+	// Distinct gives a row that did not occur before in this reading. Rows are numbered from 0 in the order of these
+	// calls.
 	Distinct(row Row)
 
 	// Snapshot gives the next snapshot, ascending by time. An error ends the reading.

@@ -27,7 +27,8 @@ func TestTiers(t *testing.T) {
 	write("tiers:\n  Flagship: [H200, H100]\n  Mid: [L40]\n")
 	tiers, err = d.Tiers("")
 	require.NoError(t, err)
-	require.Equal(t, []pool.Tier{{Name: "Flagship", Patterns: []string{"H200", "H100"}}, {Name: "Mid", Patterns: []string{"L40"}}}, tiers)
+	require.Equal(t, []pool.Tier{{Name: "Flagship", Patterns: []string{"H200", "H100"}},
+		{Name: "Mid", Patterns: []string{"L40"}}}, tiers)
 	write("tiers:\n")
 	tiers, err = d.Tiers(DefaultGPUTiers)
 	require.NoError(t, err)

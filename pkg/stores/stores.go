@@ -29,15 +29,15 @@ type Budget struct {
 	Queues       uint64 // idle jobs
 }
 
-// Divide divides the setting cacheMaxMB: eight sixteenths are for days, four for observations, two for idle jobs, one each for
-// job ads and counts.
+// Divide divides the setting cacheMaxMB: eight sixteenths are for days, four for observations, two for idle jobs, one
+// each for job ads and counts.
 func Divide(bytes uint64) Budget {
 	part := bytes / 16
 	return Budget{Days: 8 * part, Observations: 4 * part, Queues: 2 * part, Ads: part, Counts: part}
 }
 
-// New returns stores over a timeline, which they close, as well as the sources that are added. The budget's days, ads and queues
-// are for those who make them.
+// New returns stores over a timeline, which they close, as well as the sources that are added. The budget's days, ads
+// and queues are for those who make them.
 func New(tl *timeline.Timeline, b Budget) *Stores {
 	return &Stores{Timeline: tl, Runs: runs.NewObserver(tl, b.Observations), Counts: counts.NewCache(b.Counts)}
 }

@@ -155,8 +155,8 @@ func (c Curve) RestrictedMean() float64 {
 	return c.Area(c.Until)
 }
 
-// Steps returns the curve's steps as columns: the hours at which they begin, and their height by name: survival, low, high
-// (NaN where there is none), atRisk.
+// Steps returns the curve's steps as columns: the hours at which they begin, and their height by name: survival, low,
+// high (NaN where there is none), atRisk.
 func (c Curve) Steps() (hours []float64, heights map[string][]float64) {
 	heights = map[string][]float64{}
 	for _, p := range c.Points {

@@ -28,7 +28,8 @@ func hours(exit []float64, status []int) []Item {
 func TestLeukaemia(t *testing.T) {
 	c := KaplanMeier(amlMaintained)
 	want := [][5]float64{ // time, n.risk, survival, lower, upper
-		{9, 11, 0.909, 0.5081, 0.987}, {13, 10, 0.818, 0.4474, 0.951}, {18, 8, 0.716, 0.3502, 0.899}, {23, 7, 0.614, 0.2658, 0.835},
+		{9, 11, 0.909, 0.5081, 0.987}, {13, 10, 0.818, 0.4474, 0.951}, {18, 8, 0.716, 0.3502, 0.899},
+		{23, 7, 0.614, 0.2658, 0.835},
 		{31, 5, 0.491, 0.1673, 0.753}, {34, 4, 0.368, 0.0928, 0.657}, {48, 2, 0.184, 0.0117, 0.525}}
 	require.Len(t, c.Points, len(want))
 	for i, w := range want {
@@ -60,7 +61,8 @@ func TestLeukaemia(t *testing.T) {
 
 // Garwood's interval as tables print it (Garwood 1936; htcondor.md).
 func TestGarwood(t *testing.T) {
-	for n, want := range map[int][2]float64{0: {0, 3.688879454}, 1: {0.025317808, 5.571643391}, 3: {0.618672121, 8.767273075}, 10: {4.795389, 18.390356}, 100: {81.36399, 121.62679}} {
+	for n, want := range map[int][2]float64{0: {0, 3.688879454}, 1: {0.025317808, 5.571643391},
+		3: {0.618672121, 8.767273075}, 10: {4.795389, 18.390356}, 100: {81.36399, 121.62679}} {
 		low, high := Garwood(n)
 		require.InDelta(t, want[0], low, 1e-5)
 		require.InDelta(t, want[1], high, 1e-5)
@@ -87,7 +89,8 @@ func poisson(n int, m float64) float64 {
 func drawItems(t *rapid.T) []Item {
 	age := rapid.Int64Range(0, 12)
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Item {
-		return Item{age.Draw(t, "entry") / 3 * pool.Hour, age.Draw(t, "exit") * pool.Hour, Fate(rapid.IntRange(0, 2).Draw(t, "fate"))}
+		return Item{age.Draw(t, "entry") / 3 * pool.Hour, age.Draw(t, "exit") * pool.Hour,
+			Fate(rapid.IntRange(0, 2).Draw(t, "fate"))}
 	}), 0, 40).Draw(t, "items")
 }
 

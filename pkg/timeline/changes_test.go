@@ -14,8 +14,8 @@ import (
 
 const october = "gpu_state_2025-10.db"
 
-// settle makes a month file look as if nothing had written to it for days, and gives it a later month beside it: it is then
-// opened as one that does not change.
+// settle makes a month file look as if nothing had written to it for days, and gives it a later month beside it: it is
+// then opened as one that does not change.
 func settle(t *testing.T, dir string, age time.Duration) {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(dir, october)); err != nil {
@@ -25,8 +25,8 @@ func settle(t *testing.T, dir string, age time.Duration) {
 	require.NoError(t, os.Chtimes(filepath.Join(dir, september), then, then))
 }
 
-// A month that had settled and changes after all is seen as it is: rows that are appended, edits, another file under its
-// name, another file's bytes copied over it; and also when it has settled again.
+// A month that had settled and changes after all is seen as it is: rows that are appended, edits, another file under
+// its name, another file's bytes copied over it; and also when it has settled again.
 func TestSettledMonthChanges(t *testing.T) {
 	rows := quarterly(0, 400)
 	edited := quarterly(0, 400)

@@ -2,8 +2,8 @@ package timeline
 
 import "github.com/chtc/gpureports/pkg/pool"
 
-// Claims calls look with the job of each claim in the window, at each snapshot from which on a GPU's status stays the same:
-// at least at the first snapshot of each UTC day that shows the job.
+// Claims calls look with the job of each claim in the window, at each snapshot from which on a GPU's status stays the
+// same: at least at the first snapshot of each UTC day that shows the job.
 func (v *View) Claims(w pool.Window, look func(t pool.Micros, job Job)) {
 	for _, d := range v.Days {
 		if len(d.Times) == 0 || d.Times[0] > w.To || d.Times[len(d.Times)-1] < w.From {

@@ -215,7 +215,8 @@ func (r *decoder) symbol() Symbol {
 }
 
 func (r *decoder) job(before Job) Job {
-	return Job{Schedd: r.symbol(), Cluster: uint32(int64(before.Cluster) + r.int()), Proc: r.uint32(), QDate: uint32(int64(before.QDate) + r.int())}
+	return Job{Schedd: r.symbol(), Cluster: uint32(int64(before.Cluster) + r.int()), Proc: r.uint32(),
+		QDate: uint32(int64(before.QDate) + r.int())}
 }
 
 // decode reads a day and enters its texts into names.

@@ -29,7 +29,8 @@ type Excluded struct {
 
 // Coverage returns the window's coverage.
 func (s *Slices) Coverage(lists pool.Lists) Coverage {
-	c := Coverage{Window: s.Window, Snapshots: s.end - s.first, Slices: s.N(), Covered: s.Covered(s.Window), Gaps: s.View.Gaps(s.Window)}
+	c := Coverage{Window: s.Window, Snapshots: s.end - s.first, Slices: s.N(), Covered: s.Covered(s.Window),
+		Gaps: s.View.Gaps(s.Window)}
 	for i := range s.Days {
 		d := &s.Days[i]
 		for _, rows := range d.RowsWithoutGPU[d.from : d.from+len(d.ordinal)] {

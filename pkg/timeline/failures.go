@@ -25,7 +25,8 @@ func (f *failures) add(date int32, err error) {
 	f.days[date] = err
 }
 
-// all returns an error if a day of the window cannot be read and no other has a snapshot: nothing is left to answer from.
+// all returns an error if a day of the window cannot be read and no other has a snapshot: nothing is left to answer
+// from.
 func (f *failures) all(w pool.Window, days []*Day) error {
 	first, last := pool.DayOf(w.From), pool.DayOf(w.To)
 	if slices.ContainsFunc(days, func(d *Day) bool { return first <= d.Date && d.Date <= last && len(d.Times) > 0 }) {

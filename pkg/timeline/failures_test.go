@@ -28,8 +28,8 @@ func month() (rows []snapshotstest.Row) {
 }
 
 // A damaged page costs the days whose rows it holds: a notice names the file and the days, the other days answer, and
-// reading ahead goes on to older days. A window without any other day is an error. Pages that searches look at first, such as
-// the one in the middle, are no exception.
+// reading ahead goes on to older days. A window without any other day is an error. Pages that searches look at first,
+// such as the one in the middle, are no exception.
 func TestDamagedPage(t *testing.T) {
 	whole := t.TempDir()
 	snapshotstest.Write(t, whole, map[string][]snapshotstest.Row{september: month()})
@@ -84,5 +84,6 @@ func requireOtherDays(t *testing.T, dir, what string) {
 
 func TestRangesOfDates(t *testing.T) {
 	d := pool.DayOf(start)
-	require.Equal(t, "2025-09-01 to 2025-09-03, 2025-09-05, 2025-09-07 to 2025-09-08", ranges([]int32{d, d + 1, d + 2, d + 4, d + 6, d + 7}))
+	require.Equal(t, "2025-09-01 to 2025-09-03, 2025-09-05, 2025-09-07 to 2025-09-08",
+		ranges([]int32{d, d + 1, d + 2, d + 4, d + 6, d + 7}))
 }

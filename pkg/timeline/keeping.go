@@ -64,8 +64,8 @@ func (t *Timeline) day(ctx context.Context, state snapshots.State, date int32, w
 // worthWriting is how many new snapshots make it worth to write a day that still grows.
 const worthWriting = 8
 
-// read makes a day's entry: from disk, from the source, or from an earlier entry and what the source has had since. e is nil if
-// there is none.
+// read makes a day's entry: from disk, from the source, or from an earlier entry and what the source has had since. e
+// is nil if there is none.
 func (t *Timeline) read(ctx context.Context, state snapshots.State, date int32, e *entry, work *tally) (*entry, error) {
 	if e == nil {
 		e = &entry{}
@@ -85,7 +85,8 @@ func (t *Timeline) read(ctx context.Context, state snapshots.State, date int32, 
 	}
 	work.read.Add(1)
 	work.rows.Add(reading.Rows)
-	next := &entry{day: r.finish(reading.Oddities), known: snapshots.Known{Key: reading.Key, State: state}, written: e.written}
+	next := &entry{day: r.finish(reading.Oddities), known: snapshots.Known{Key: reading.Key, State: state},
+		written: e.written}
 	next.day.key = reading.Key
 	n := len(next.day.Times)
 	if t.disk != nil && n+int(reading.Rows) > 0 && (state.Finished(date) || n >= e.written+worthWriting) {
@@ -95,8 +96,8 @@ func (t *Timeline) read(ctx context.Context, state snapshots.State, date int32, 
 	return next, nil
 }
 
-// fromDisk takes the day from the cache directory, if it can be used; holds reports whether it is all there is. Else the
-// day may be one that grew.
+// fromDisk takes the day from the cache directory, if it can be used; holds reports whether it is all there is. Else
+// the day may be one that grew.
 func (t *Timeline) fromDisk(ctx context.Context, state snapshots.State, date int32, e *entry) (holds bool, err error) {
 	if t.disk == nil {
 		return false, nil

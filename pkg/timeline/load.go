@@ -32,12 +32,12 @@ func (t *tally) total() Work {
 	return Work{t.kept.Load(), t.onDisk.Load(), t.read.Load(), t.rows.Load()}
 }
 
-// Load returns a view that holds every snapshot of the UTC days that [from, to] touches, and what is needed of the days around
-// them so that neighbours, cadence and gaps at the edges are known: the snapshot before from, and the one after to, if they
-// are less than a day away.
+// Load returns a view that holds every snapshot of the UTC days that [from, to] touches, and what is needed of the days
+// around them so that neighbours, cadence and gaps at the edges are known: the snapshot before from, and the one after
+// to, if they are less than a day away.
 //
-// A part of the source or a day that cannot be read becomes a notice of the view, and the rest answers. Errors: nothing of
-// the source can be read, or none of the window's days.
+// A part of the source or a day that cannot be read becomes a notice of the view, and the rest answers. Errors: nothing
+// of the source can be read, or none of the window's days.
 func (t *Timeline) Load(ctx context.Context, from, to pool.Micros) (*View, error) {
 	ctx, span := otel.Tracer("gpureports").Start(ctx, "gpureports load")
 	defer span.End()
@@ -71,7 +71,8 @@ func (t *Timeline) look(ctx context.Context) (snapshots.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	if parts := state.Parts(); len(parts) > 0 && !slices.ContainsFunc(parts, func(p snapshots.Part) bool { return p.Err == nil }) {
+	if parts := state.Parts(); len(parts) > 0 && !slices.ContainsFunc(parts,
+		func(p snapshots.Part) bool { return p.Err == nil }) {
 		return nil, parts[len(parts)-1].Err
 	}
 	t.lock.Lock()
@@ -135,8 +136,8 @@ func (t *Timeline) load(ctx context.Context, state snapshots.State, from, to poo
 // reaches reports whether the day has a snapshot before t.
 func (d *Day) reaches(t pool.Micros) bool { return len(d.Times) > 0 && d.Times[0] < t }
 
-// days loads those of the given UTC days that may have a snapshot, in parallel. The newest goes first: it alone may have to be
-// read from the source. A day that cannot be read is left out, and one of the work's failures.
+// days loads those of the given UTC days that may have a snapshot, in parallel. The newest goes first: it alone may
+// have to be read from the source. A day that cannot be read is left out, and one of the work's failures.
 func (t *Timeline) days(ctx context.Context, state snapshots.State, first, last int32, work *tally) ([]*Day, error) {
 	dates := slices.DeleteFunc(slices.Clone(state.Dates()), func(date int32) bool { return date < first || date > last })
 	days := make([]*Day, len(dates))
@@ -161,8 +162,8 @@ func (t *Timeline) days(ctx context.Context, state snapshots.State, first, last 
 	return slices.DeleteFunc(days, func(d *Day) bool { return d == nil }), nil
 }
 
-// Range returns the first and the newest snapshot of the source; ok is false when there is none. Days that cannot be read are
-// left out.
+// Range returns the first and the newest snapshot of the source; ok is false when there is none. Days that cannot be
+// read are left out.
 func (t *Timeline) Range(ctx context.Context) (first, newest pool.Micros, ok bool, err error) {
 	err = t.settled(ctx, func(state snapshots.State) error {
 		dates := state.Dates() // not each of them has a snapshot

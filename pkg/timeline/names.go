@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Symbol stands for a text: a machine, GPU id, device, user, project or access point. Equal texts of one timeline have equal
-// symbols. 0 is the empty text.
+// Symbol stands for a text: a machine, GPU id, device, user, project or access point. Equal texts of one timeline have
+// equal symbols. 0 is the empty text.
 type Symbol uint32
 
 // GPU is a GPU of the pool, a pair of machine and id (methodology section 2), numbered in the order of first sight.

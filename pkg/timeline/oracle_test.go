@@ -28,18 +28,20 @@ type drawnRow struct {
 	snapshotstest.Row
 }
 
-// drawPool draws the rows of a few days of a tiny pool with everything that methodology section 1 knows: doubled, late and
-// missed runs, outages, doubled rows, several claims of a GPU, rows without a GPU, silent machines.
+// drawPool draws the rows of a few days of a tiny pool with everything that methodology section 1 knows: doubled, late
+// and missed runs, outages, doubled rows, several claims of a GPU, rows without a GPU, silent machines.
 func drawPool(t *rapid.T, zone *time.Location, start pool.Micros) []drawnRow {
 	var rows []drawnRow
 	at := start + rapid.Int64Range(0, 20*pool.Hour).Draw(t, "begin")
 	n := rapid.IntRange(1, 60).Draw(t, "snapshots")
 	for range n {
-		step := rapid.SampledFrom([]pool.Micros{30 * pool.Second, 60 * pool.Second, 61 * pool.Second, 5 * pool.Minute, 15 * pool.Minute, 15 * pool.Minute, 40 * pool.Minute, 3 * pool.Hour}).Draw(t, "step")
+		step := rapid.SampledFrom([]pool.Micros{30 * pool.Second, 60 * pool.Second, 61 * pool.Second, 5 * pool.Minute,
+			15 * pool.Minute, 15 * pool.Minute, 40 * pool.Minute, 3 * pool.Hour}).Draw(t, "step")
 		at += step + rapid.Int64Range(0, 999_999).Draw(t, "micros")
 		const layout = "2006-01-02 15:04:05.000000"
 		text := pool.Time(at).In(zone).Format(layout)
-		if first := at - pool.Hour; pool.Time(first).In(zone).Format(layout) == text && (len(rows) == 0 || first > rows[len(rows)-1].at) {
+		if first := at - pool.Hour; pool.Time(first).In(zone).Format(layout) == text &&
+			(len(rows) == 0 || first > rows[len(rows)-1].at) {
 			at = first // nothing tells that the second pass of the repeated hour was meant
 		}
 		for m := range 2 {
@@ -49,15 +51,18 @@ func drawPool(t *rapid.T, zone *time.Location, start pool.Micros) []drawnRow {
 			machine := fmt.Sprintf("m%d", m)
 			for range rapid.IntRange(0, 4).Draw(t, "rows") {
 				slot := rapid.SampledFrom([]string{"slot1", "slot1_1", "backfill2", "Backfill2_1"}).Draw(t, "slot") + "@" + machine
-				row := drawnRow{at: at, slot: slot, gpu: rapid.SampledFrom([]string{"GPU-a", "GPU-b", "CUDA0", "", " "}).Draw(t, "gpu"), Row: snapshotstest.Row{
+				row := drawnRow{at: at, slot: slot, gpu: rapid.SampledFrom([]string{"GPU-a", "GPU-b", "CUDA0", "", " "}).Draw(t,
+					"gpu"), Row: snapshotstest.Row{
 					"Name": slot, "Machine": machine, "timestamp": text,
-					"State":               rapid.SampledFrom([]any{"Claimed", "Claimed", "Preempting", "Unclaimed", "Matched", "Drained", "Owner", nil}).Draw(t, "state"),
+					"State": rapid.SampledFrom([]any{"Claimed", "Claimed", "Preempting", "Unclaimed", "Matched",
+						"Drained", "Owner", nil}).Draw(t, "state"),
 					"PrioritizedProjects": rapid.SampledFrom([]any{nil, "", "  ", "Chem", "Phys,Bio"}).Draw(t, "projects"),
 					"GPUs_DeviceName":     rapid.SampledFrom([]any{nil, "", "NVIDIA H200", "NVIDIA L40S"}).Draw(t, "device"),
 					"GPUs_GlobalMemoryMb": rapid.SampledFrom([]any{nil, 0, 143771, "45589", "much"}).Draw(t, "memory"),
 					"RemoteOwner":         rapid.SampledFrom([]any{nil, "alice", "bob"}).Draw(t, "owner"),
-					"GlobalJobId":         rapid.SampledFrom([]any{nil, "ap#1.0#1748851200", "ap#12.3#1748851201", "odd id", "ap#01.0#5", "#1.2#3"}).Draw(t, "job"),
-					"PreventJobsReason":   rapid.SampledFrom([]any{nil, "", "broken", " maintenance "}).Draw(t, "prevent"),
+					"GlobalJobId": rapid.SampledFrom([]any{nil, "ap#1.0#1748851200", "ap#12.3#1748851201", "odd id",
+						"ap#01.0#5", "#1.2#3"}).Draw(t, "job"),
+					"PreventJobsReason": rapid.SampledFrom([]any{nil, "", "broken", " maintenance "}).Draw(t, "prevent"),
 				}}
 				if row.gpu != "" {
 					row.Row["AssignedGPUs"] = row.gpu
@@ -89,7 +94,8 @@ type oracle struct {
 
 // ask answers from the rows by plain loops.
 func ask(rows []drawnRow) oracle {
-	o := oracle{sides: map[string]said{}, claims: map[string]map[string]bool{}, reports: map[string]bool{}, without: map[pool.Micros]int{}, model: map[string][2]string{}, owner: map[string]string{}}
+	o := oracle{sides: map[string]said{}, claims: map[string]map[string]bool{}, reports: map[string]bool{},
+		without: map[pool.Micros]int{}, model: map[string][2]string{}, owner: map[string]string{}}
 	var stamps []pool.Micros
 	for _, r := range rows {
 		stamps = append(stamps, r.at)
@@ -120,7 +126,8 @@ func ask(rows []drawnRow) oracle {
 			o.without[at]++
 			continue
 		}
-		state := map[string]string{"Claimed": "Claimed", "Preempting": "Claimed", "Unclaimed": "Unclaimed", "Matched": "Unclaimed", "Drained": "Drained"}[text(r.Row["State"])]
+		state := map[string]string{"Claimed": "Claimed", "Preempting": "Claimed", "Unclaimed": "Unclaimed",
+			"Matched": "Unclaimed", "Drained": "Drained"}[text(r.Row["State"])]
 		if state == "" {
 			state = "Other"
 		}
@@ -204,7 +211,8 @@ func requireEqual(t require.TestingT, o oracle, v *View) {
 							continue
 						}
 						cells++
-						got := said{row.State.String(), v.Names.Text(row.Project), v.Names.Text(row.User), v.Names.JobText(row.Job), v.Names.Text(row.Reason)}
+						got := said{row.State.String(), v.Names.Text(row.Project), v.Names.Text(row.User), v.Names.JobText(row.Job),
+							v.Names.Text(row.Reason)}
 						require.Equal(t, row.Reason != 0, row.Prevented)
 						require.Equal(t, want, got)
 						claims := map[string]bool{}
@@ -278,7 +286,8 @@ func TestSpansSayWhatTheRowsSay(testingT *testing.T) {
 	})
 }
 
-// However rows come, a few at a time, in the midst of a snapshot, with restarts between: the days that grow say what the rows say.
+// However rows come, a few at a time, in the midst of a snapshot, with restarts between: the days that grow say what
+// the rows say.
 func TestDaysGrow(testingT *testing.T) {
 	rapid.Check(testingT, func(t *rapid.T) {
 		name := rapid.SampledFrom([]string{"UTC", "America/Chicago", "Asia/Kolkata"}).Draw(t, "zone")
@@ -336,6 +345,7 @@ func openWith(t testing.TB, dir, zone, cache string, maxDisk int64) *Timeline {
 	z, err := localtime.Parse([]byte(`"` + zone + `"`))
 	require.NoError(t, err)
 	return New(Options{
-		Source: stores.OpenDir(d, z), MaxBytes: 1 << 30, CacheDir: cache, CacheName: stores.CacheName(d, z), MaxDiskBytes: maxDisk,
+		Source: stores.OpenDir(d, z), MaxBytes: 1 << 30, CacheDir: cache, CacheName: stores.CacheName(d, z),
+		MaxDiskBytes: maxDisk,
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// reader makes a segment out of the snapshots of a day: of all of them, or of an earlier segment and those from its newest
-// one on. It implements snapshots.Visitor.
+// reader makes a segment out of the snapshots of a day: of all of them, or of an earlier segment and those from its
+// newest one on. It implements snapshots.Visitor.
 type reader struct {
 	names   *Names
 	date    int32

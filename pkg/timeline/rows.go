@@ -10,8 +10,8 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// rowTable holds what the distinct rows of a day say: of the 140,000 rows that 900 GPUs make in a day, 15,000 are distinct,
-// and each is parsed once.
+// rowTable holds what the distinct rows of a day say: of the 140,000 rows that 900 GPUs make in a day, 15,000 are
+// distinct, and each is parsed once.
 type rowTable struct {
 	names *Names
 

@@ -8,7 +8,8 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Slices are the slices of methodology section 4 that have a snapshot in a window, numbered from 0 in the order of time.
+// Slices are the slices of methodology section 4 that have a snapshot in a window, numbered from 0 in the order of
+// time.
 type Slices struct {
 	View   *View
 	Window pool.Window
@@ -58,7 +59,8 @@ func (v *View) Slices(ctx context.Context, zone *localtime.Zone, minutes int, w 
 			}
 			ordinals = append(ordinals, int32(len(s.Begin)-1))
 		}
-		s.Days = append(s.Days, DaySlices{Day: d, Index: i, Whole: from == 0 && to == n, lo: from, hi: to, from: from, ordinal: ordinals[begin:len(ordinals):len(ordinals)]})
+		s.Days = append(s.Days, DaySlices{Day: d, Index: i, Whole: from == 0 && to == n, lo: from, hi: to, from: from,
+			ordinal: ordinals[begin:len(ordinals):len(ordinals)]})
 	}
 	for i := range s.Days {
 		d := &s.Days[i]
@@ -80,8 +82,8 @@ func (v *View) Slices(ctx context.Context, zone *localtime.Zone, minutes int, w 
 	return s, nil
 }
 
-// GoOn tells of a snapshot after the view's last one. Where every snapshot is its own slice, the view's last one then lasts to
-// the gap limit.
+// GoOn tells of a snapshot after the view's last one. Where every snapshot is its own slice, the view's last one then
+// lasts to the gap limit.
 func (s *Slices) GoOn(newest pool.Micros) {
 	if newest > s.Newest {
 		s.Newest = newest
@@ -116,8 +118,8 @@ func (s *Slices) flooring(d *Day) func(pool.Micros) pool.Micros {
 	}
 }
 
-// sharedWithNext tells whether a day's last slice is also the next day's first one: possible where the zone's offset is no
-// multiple of the slice.
+// sharedWithNext tells whether a day's last slice is also the next day's first one: possible where the zone's offset is
+// no multiple of the slice.
 func (s *Slices) sharedWithNext(i int) bool {
 	return i+1 < len(s.Days) && s.Days[i].ordinal[len(s.Days[i].ordinal)-1] == s.Days[i+1].ordinal[0]
 }
@@ -142,16 +144,17 @@ func (d *DaySlices) before(ordinal int32) int {
 // Own returns the first and the last of the day's snapshots in slices that it shares with no other day.
 func (d *DaySlices) Own() (first, last uint16) { return uint16(d.lo), uint16(d.hi - 1) }
 
-// Piece is a run of consecutive slices in which both sides of a GPU say the same (methodology section 4): for each side the
-// row that gives its state, by its number in the day, 0 for none. There is no backfill row where the primary one is Claimed.
+// Piece is a run of consecutive slices in which both sides of a GPU say the same (methodology section 4): for each side
+// the row that gives its state, by its number in the day, 0 for none. There is no backfill row where the primary one is
+// Claimed.
 type Piece struct {
 	First, Last       int32
 	Primary, Backfill uint32
 	Users             *[2][]Symbol // nil: each row's own user
 }
 
-// UsersOf returns the users of a Claimed side where they are not just the row's own: several, or one that another row of the
-// slice names. nil: the row's own, unknown if it has none.
+// UsersOf returns the users of a Claimed side where they are not just the row's own: several, or one that another row
+// of the slice names. nil: the row's own, unknown if it has none.
 func (p *Piece) UsersOf(side pool.Side) []Symbol {
 	if p.Users == nil {
 		return nil

@@ -10,18 +10,24 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
-// Timestamps with a T between date and time are the same times, also in files that hold both forms, where texts are not in
-// the order of time.
+// Timestamps with a T between date and time are the same times, also in files that hold both forms, where texts are not
+// in the order of time.
 func TestTimestampsWithT(t *testing.T) {
 	zone := "America/Chicago"
 	location, err := time.LoadLocation(zone)
 	require.NoError(t, err)
 	begin := time.Date(2025, 9, 2, 0, 0, 0, 0, time.UTC)
 	for name, form := range map[string]func(i int) string{
-		"all":              func(int) string { return "2006-01-02T15:04:05.000000" },
-		"mixed":            func(i int) string { return []string{"2006-01-02 15:04:05.000000", "2006-01-02T15:04:05"}[i/5%2] },
-		"mixed snapshots":  func(i int) string { return []string{"2006-01-02 15:04:05.000000", "2006-01-02T15:04:05"}[i%2] },
-		"changed for ever": func(i int) string { return []string{"2006-01-02 15:04:05.000000", "2006-01-02T15:04:05"}[i/400] },
+		"all": func(int) string { return "2006-01-02T15:04:05.000000" },
+		"mixed": func(i int) string {
+			return []string{"2006-01-02 15:04:05.000000",
+				"2006-01-02T15:04:05"}[i/5%2]
+		},
+		"mixed snapshots": func(i int) string { return []string{"2006-01-02 15:04:05.000000", "2006-01-02T15:04:05"}[i%2] },
+		"changed for ever": func(i int) string {
+			return []string{"2006-01-02 15:04:05.000000",
+				"2006-01-02T15:04:05"}[i/400]
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

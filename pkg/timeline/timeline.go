@@ -1,5 +1,5 @@
-// Package timeline turns the snapshots of a source into spans per GPU, a segment (Day) a UTC day, keeps them in memory and
-// on disk, and forms slices and coverage of them. It knows nothing of files, formats and the collector's time.
+// Package timeline turns the snapshots of a source into spans per GPU, a segment (Day) a UTC day, keeps them in memory
+// and on disk, and forms slices and coverage of them. It knows nothing of files, formats and the collector's time.
 package timeline
 
 import (
@@ -37,8 +37,8 @@ type Timeline struct {
 	last snapshots.State // of the last look: what was edited since is dropped from disk
 }
 
-// New returns a timeline. Nothing is read yet. Without a cache directory that can be used, CacheError says why, and segments
-// are kept in memory only.
+// New returns a timeline. Nothing is read yet. Without a cache directory that can be used, CacheError says why, and
+// segments are kept in memory only.
 func New(o Options) *Timeline {
 	t := &Timeline{source: o.Source, names: NewNames(), slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	t.memory = keep.NewMemory[keep.Blob](o.MaxBytes, kept.bytes)

@@ -22,7 +22,8 @@ const september = "gpu_state_2025-09.db"
 
 var start = time.Date(2025, 9, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 
-// quarterly makes snapshots from the n-th quarter of an hour of September on, of two GPUs that change hands now and then.
+// quarterly makes snapshots from the n-th quarter of an hour of September on, of two GPUs that change hands now and
+// then.
 func quarterly(from, to int) (rows []drawnRow) {
 	for i := from; i < to; i++ {
 		at := start + pool.Micros(i)*15*pool.Minute
@@ -31,7 +32,8 @@ func quarterly(from, to int) (rows []drawnRow) {
 				"Name": "slot1_1@m", "Machine": "m", "AssignedGPUs": fmt.Sprintf("GPU-%d", g), "State": "Unclaimed",
 				"timestamp": pool.Time(at).Format("2006-01-02 15:04:05.000000")}}
 			if (i/7+g)%3 == 0 {
-				r.Row["State"], r.Row["RemoteOwner"], r.Row["GlobalJobId"] = "Claimed", "alice", fmt.Sprintf("ap#%d.0#1756000000", i/7)
+				r.Row["State"], r.Row["RemoteOwner"], r.Row["GlobalJobId"] = "Claimed", "alice",
+					fmt.Sprintf("ap#%d.0#1756000000", i/7)
 			}
 			rows = append(rows, r)
 		}
@@ -74,7 +76,8 @@ func TestNewRowsAreSeen(t *testing.T) {
 				requireEqual(t, ask(quarterly(0, n+3)), v)
 				require.Same(t, first.Days[0], v.Days[0])
 				require.Positive(t, v.Work.Kept)
-				require.LessOrEqual(t, v.Work.Rows, int64(2*8), "what this load appended after the newest snapshot, which is read again; near midnight of two days")
+				require.LessOrEqual(t, v.Work.Rows, int64(2*8), "what this load appended after the newest snapshot, which is "+
+					"read again; near midnight of two days")
 			}
 		})
 	}
@@ -105,7 +108,8 @@ func TestEditsAreSeen(t *testing.T) {
 	requireEqual(t, ask(other), load(t, again, rows))
 }
 
-// Finished days come back from disk after a restart; damaged and foreign cache files are not believed, and foreign ones stay.
+// Finished days come back from disk after a restart; damaged and foreign cache files are not believed, and foreign ones
+// stay.
 func TestCacheDirectory(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	rows := quarterly(0, 600)
@@ -117,7 +121,8 @@ func TestCacheDirectory(t *testing.T) {
 
 	segments, err := filepath.Glob(filepath.Join(cache, keep.Folder, "*.segment"))
 	require.NoError(t, err)
-	require.Len(t, segments, 8, "600 quarters are 6 finished days and one that runs; the empty day before them is finished too")
+	require.Len(t, segments, 8, "600 quarters are 6 finished days and one that runs; the empty day before them is "+
+		"finished too")
 	info, err := os.Stat(filepath.Join(cache, keep.Folder))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
@@ -257,7 +262,9 @@ func TestNoData(t *testing.T) {
 	require.ErrorContains(t, err, "no month file")
 	require.Equal(t, pool.FaultSource, pool.FaultOf(err))
 
-	require.NoError(t, os.WriteFile(filepath.Join(dir, september), []byte("junk, and more than a hundred bytes of it: junk, junk, junk, junk, junk, junk, junk, junk, junk, junk"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, september),
+		[]byte("junk, and more than a hundred bytes of it: junk, junk, junk, junk, junk, junk, junk, junk, junk, junk"),
+		0o600))
 	_, err = tl.Load(t.Context(), start, start+pool.Day)
 	require.ErrorContains(t, err, september, "every file is broken")
 

@@ -32,11 +32,11 @@ func usageOf(date int32) keep.Blob {
 	return keep.Blob{Kind: "usage", Version: usageVersion, Date: date}
 }
 
-// Usage returns the usage of the days [first, end) of a view, in their order. It is read from the source when it is asked for
-// the first time, and then kept beside the segments, for finished days on disk too.
+// Usage returns the usage of the days [first, end) of a view, in their order. It is read from the source when it is
+// asked for the first time, and then kept beside the segments, for finished days on disk too.
 //
-// The usage of a day that cannot be read is empty, and a notice names it. Errors: ctx's; pool.SourceError if the snapshots
-// have changed since the view was made.
+// The usage of a day that cannot be read is empty, and a notice names it. Errors: ctx's; pool.SourceError if the
+// snapshots have changed since the view was made.
 func (t *Timeline) Usage(ctx context.Context, v *View, first, end int) ([]*usage.Block, []snapshots.Notice, error) {
 	ctx, span := otel.Tracer("gpureports").Start(ctx, "gpureports load usage")
 	defer span.End()
@@ -66,7 +66,8 @@ func (t *Timeline) Usage(ctx context.Context, v *View, first, end int) ([]*usage
 	var notices []snapshots.Notice
 	for i, err := range failed {
 		if err != nil {
-			text := fmt.Sprintf("GPUsAverageUsage of %s cannot be read, and is missing from the answer: %v", dateText(days[i].Date), err)
+			text := fmt.Sprintf("GPUsAverageUsage of %s cannot be read, and is missing from the answer: %v",
+				dateText(days[i].Date), err)
 			notices = append(notices, snapshots.Notice{Warning: true, Text: text})
 		}
 	}
@@ -114,9 +115,10 @@ func (t *Timeline) usage(ctx context.Context, state snapshots.State, d *Day) (*u
 	return e.block, nil
 }
 
-// usageIn makes the entry of a day as it is in a state of the source: from an earlier entry if there is one, from disk, or from
-// the source.
-func (t *Timeline) usageIn(ctx context.Context, state snapshots.State, d *Day, earlier *usageEntry) (*usageEntry, error) {
+// usageIn makes the entry of a day as it is in a state of the source: from an earlier entry if there is one, from disk,
+// or from the source.
+func (t *Timeline) usageIn(ctx context.Context, state snapshots.State, d *Day, earlier *usageEntry) (*usageEntry,
+	error) {
 	if earlier != nil {
 		holds := earlier.known.State == state
 		if !holds {
@@ -145,7 +147,8 @@ func (t *Timeline) usageIn(ctx context.Context, state snapshots.State, d *Day, e
 }
 
 // readUsage reads the usage of a day from the source: what it has had since an earlier entry, if there is one.
-func (t *Timeline) readUsage(ctx context.Context, state snapshots.State, d *Day, earlier *usageEntry) (*usageEntry, error) {
+func (t *Timeline) readUsage(ctx context.Context, state snapshots.State, d *Day, earlier *usageEntry) (*usageEntry,
+	error) {
 	in := newUsageIngest(d, t.names, earlier)
 	var from snapshots.Known
 	if earlier != nil {

@@ -16,17 +16,19 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline/usage"
 )
 
-// claimed are snapshots, a quarter of an hour apart, in which jobs hold GPUs and report usages: rows that are doubled and
-// contradict each other, GPUs with two jobs, claims without a job, without a usage, and with an impossible one.
+// claimed are snapshots, a quarter of an hour apart, in which jobs hold GPUs and report usages: rows that are doubled
+// and contradict each other, GPUs with two jobs, claims without a job, without a usage, and with an impossible one.
 func claimed(rnd *rand.Rand, from, to int) (rows []drawnRow) {
 	for i := from; i < to; i++ {
 		at := start + pool.Micros(i)*15*pool.Minute
 		for range 6 {
 			machine, gpu := fmt.Sprint("m", rnd.IntN(2)), rnd.IntN(2+i/40) // GPUs appear as time goes on
 			row := snapshotstest.Row{
-				"Name": []string{"slot1_1", "backfill2_1"}[rnd.IntN(2)] + "@" + machine, "Machine": machine, "AssignedGPUs": fmt.Sprintf("GPU-%d", 9-gpu),
-				"State": []string{"Claimed", "Claimed", "Claimed", "Preempting", "Unclaimed"}[rnd.IntN(5)], "timestamp": pool.Time(at).Format("2006-01-02 15:04:05.000000"),
-				"RemoteOwner": []string{"ann", "bob"}[rnd.IntN(2)],
+				"Name": []string{"slot1_1", "backfill2_1"}[rnd.IntN(2)] + "@" + machine, "Machine": machine,
+				"AssignedGPUs": fmt.Sprintf("GPU-%d", 9-gpu),
+				"State":        []string{"Claimed", "Claimed", "Claimed", "Preempting", "Unclaimed"}[rnd.IntN(5)],
+				"timestamp":    pool.Time(at).Format("2006-01-02 15:04:05.000000"),
+				"RemoteOwner":  []string{"ann", "bob"}[rnd.IntN(2)],
 			}
 			if job := rnd.IntN(4); job > 0 {
 				row["GlobalJobId"] = fmt.Sprintf("ap#%d.0#1756000000", job)
@@ -111,8 +113,8 @@ func readReports(t *testing.T, tl *Timeline, v *View) map[string]float64 {
 	return reports
 }
 
-// What every claim reports is there, whatever else stands in its snapshot; while the day grows, out of memory, out of the
-// cache directory, and after that is damaged.
+// What every claim reports is there, whatever else stands in its snapshot; while the day grows, out of memory, out of
+// the cache directory, and after that is damaged.
 func TestUsageSaysWhatTheRowsSay(t *testing.T) {
 	for seed := range uint64(4) {
 		rows := claimed(rand.New(rand.NewPCG(seed, 0)), 0, 150) // a day and a half
@@ -146,7 +148,8 @@ func TestUsageSaysWhatTheRowsSay(t *testing.T) {
 	}
 }
 
-// A view is answered as it was made, also if more rows have come since; one whose rows are gone is no answer without a word.
+// A view is answered as it was made, also if more rows have come since; one whose rows are gone is no answer without a
+// word.
 func TestUsageOfAnOldView(t *testing.T) {
 	rows := claimed(rand.New(rand.NewPCG(9, 9)), 0, 150)
 	dir := t.TempDir()
@@ -164,7 +167,8 @@ func TestUsageOfAnOldView(t *testing.T) {
 	_, err := db.Exec("DROP TABLE gpu_state")
 	require.NoError(t, err)
 	_, notices, err := fresh.Usage(t.Context(), v, 1, 2)
-	require.True(t, err != nil || len(notices) == 1 && notices[0].Warning && strings.Contains(notices[0].Text, "GPUsAverageUsage of 2025-09-02 cannot be read"), "%v %v", err, notices)
+	require.True(t, err != nil || len(notices) == 1 && notices[0].Warning &&
+		strings.Contains(notices[0].Text, "GPUsAverageUsage of 2025-09-02 cannot be read"), "%v %v", err, notices)
 }
 
 // Months without the column have no values.

@@ -14,9 +14,9 @@ import (
 // errOtherRows says that the rows of a day are not those that its segment was made from.
 var errOtherRows = fmt.Errorf("the rows are not those of the segment: %w", snapshots.ErrStale)
 
-// usageIngest makes the usage block of a day from its rows (methodology section 13). In a snapshot a claim reports the last
-// value, in file order, that its rows have: a claim is a job on one side of a machine; without a GlobalJobId a user on one side
-// of a GPU.
+// usageIngest makes the usage block of a day from its rows (methodology section 13). In a snapshot a claim reports the
+// last value, in file order, that its rows have: a claim is a job on one side of a machine; without a GlobalJobId a
+// user on one side of a GPU.
 type usageIngest struct {
 	day     *Day
 	names   *Names
@@ -57,7 +57,8 @@ type claimState struct {
 }
 
 func newUsageIngest(day *Day, names *Names, earlier *usageEntry) *usageIngest {
-	in := &usageIngest{day: day, names: names, earlier: earlier, index: make(map[GPU]int, day.GPUs()), ids: map[usageClaim]int{}, builder: usage.NewBuilder(day.GPUs())}
+	in := &usageIngest{day: day, names: names, earlier: earlier, index: make(map[GPU]int, day.GPUs()),
+		ids: map[usageClaim]int{}, builder: usage.NewBuilder(day.GPUs())}
 	for i := range day.GPUs() {
 		in.index[day.GPU(i)] = i
 	}
@@ -84,7 +85,8 @@ func (in *usageIngest) Distinct(row snapshots.Row) {
 	machine, id := text[snapshots.Machine], strings.TrimSpace(text[snapshots.AssignedGPUs])
 	if pool.ParseState(text[snapshots.SlotState]) == pool.Claimed && !pool.IsBlank(machine) && id != "" {
 		if i, known := in.index[in.names.gpu(in.names.Symbol(machine), in.names.Symbol(id))]; known {
-			c := usageClaim{machine: in.day.MachineOf(i), side: pool.SideOf(text[snapshots.Name]), job: in.names.Job(strings.TrimSpace(text[snapshots.GlobalJobID]))}
+			c := usageClaim{machine: in.day.MachineOf(i), side: pool.SideOf(text[snapshots.Name]),
+				job: in.names.Job(strings.TrimSpace(text[snapshots.GlobalJobID]))}
 			if c.job.IsNone() {
 				c.user, c.gpu = in.names.Symbol(strings.TrimSpace(text[snapshots.RemoteOwner])), i
 			}
@@ -125,7 +127,8 @@ func (in *usageIngest) Snapshot(s snapshots.Snapshot) error {
 			c.value = s.Usage[i]
 		}
 		c.first = min(c.first, r.gpu)
-		if row := in.day.Row(in.rowAt(r.gpu, number, c.side)); (c.leader < 0 || r.gpu < c.leader) && row.State == pool.Claimed && c.is(row.User, row.Job) {
+		if row := in.day.Row(in.rowAt(r.gpu, number, c.side)); (c.leader < 0 || r.gpu < c.leader) &&
+			row.State == pool.Claimed && c.is(row.User, row.Job) {
 			c.leader = r.gpu
 		}
 	}
@@ -151,7 +154,8 @@ func (in *usageIngest) note(number int, c *claimState) error {
 	if i < 0 {
 		return fmt.Errorf("a claim that the segment does not know: %w", errOtherRows)
 	}
-	in.builder.SetFurther(usage.Further{Place: usage.Place{GPU: c.first, Side: c.side}, Snapshot: number, Claim: i, Usage: c.value})
+	in.builder.SetFurther(usage.Further{Place: usage.Place{GPU: c.first, Side: c.side}, Snapshot: number, Claim: i,
+		Usage: c.value})
 	return nil
 }
 

@@ -11,7 +11,8 @@ import (
 
 func rowsAt(times ...pool.Micros) (rows []snapshotstest.Row) {
 	for _, at := range times {
-		rows = append(rows, snapshotstest.Row{"Name": "slot1@m", "Machine": "m", "AssignedGPUs": "GPU-0", "State": "Unclaimed",
+		rows = append(rows, snapshotstest.Row{"Name": "slot1@m", "Machine": "m", "AssignedGPUs": "GPU-0",
+			"State":     "Unclaimed",
 			"timestamp": pool.Time(at).Format("2006-01-02 15:04:05.000000")})
 	}
 	return rows
@@ -25,10 +26,12 @@ func every(step, from pool.Micros, n int) (times []pool.Micros) {
 	return times
 }
 
-// A distance of exactly the limit is no gap, a microsecond more is one (methodology section 1: max(2.5 × cadence, 20 min)).
+// A distance of exactly the limit is no gap, a microsecond more is one (methodology section 1: max(2.5 × cadence, 20
+// min)).
 func TestGapOfExactlyTheLimit(t *testing.T) {
 	for _, c := range []struct{ cadence, limit pool.Micros }{
-		{15 * pool.Minute, 37*pool.Minute + 30*pool.Second}, {10 * pool.Minute, 25 * pool.Minute}, {8 * pool.Minute, 20 * pool.Minute}, {5 * pool.Minute, 20 * pool.Minute},
+		{15 * pool.Minute, 37*pool.Minute + 30*pool.Second}, {10 * pool.Minute, 25 * pool.Minute},
+		{8 * pool.Minute, 20 * pool.Minute}, {5 * pool.Minute, 20 * pool.Minute},
 	} {
 		times := every(c.cadence, start, 10)
 		times = append(times, every(c.cadence, times[9]+c.limit, 10)...)

@@ -48,14 +48,16 @@ func compute(ctx context.Context, kept *counts.Cache, p *query.Plan, s *timeline
 	}
 	names := s.View.Names.Texts()
 	for g := range count.Groups {
-		u := usage{group: count.Groups[g].Texts(by, names), user: count.Groups[g].Texts([]string{"user"}, names)[0], hours: make([]float64, len(drawn))}
+		u := usage{group: count.Groups[g].Texts(by, names), user: count.Groups[g].Texts([]string{"user"}, names)[0],
+			hours: make([]float64, len(drawn))}
 		for i, b := range drawn {
 			u.hours[i] = count.Sum(g, counts.Claimed, b) * perSlice[i]
 		}
 		h.usages = append(h.usages, u)
 	}
 	slices.SortFunc(h.usages, func(a, b usage) int {
-		return cmp.Or(query.CompareGroups(by, a.group, b.group), cmp.Compare(b.total(), a.total()), cmp.Compare(a.user, b.user))
+		return cmp.Or(query.CompareGroups(by, a.group, b.group), cmp.Compare(b.total(), a.total()),
+			cmp.Compare(a.user, b.user))
 	})
 	return h, nil
 }

@@ -21,8 +21,8 @@ type line struct {
 	rowType   string
 }
 
-// summary returns the table: a group's header, its users beneath it, the total last. Where one metric is named it has the
-// groups only.
+// summary returns the table: a group's header, its users beneath it, the total last. Where one metric is named it has
+// the groups only.
 func summary(h *hours, p *query.Plan, about *frames.About) data.Frames {
 	var lines []line
 	total := 0.0
@@ -116,7 +116,8 @@ func series(h *hours, p *query.Plan, about *frames.About) data.Frames {
 	if at >= 0 {
 		kept = topUsers(h, p.Max(10))
 		if rest := users(h) - len(kept); rest > 0 {
-			about.Info("limit: the %d users with the most hours, the other %s are %s", len(kept), frames.Thousands(rest), query.Other)
+			about.Info("limit: the %d users with the most hours, the other %s are %s", len(kept), frames.Thousands(rest),
+				query.Other)
 		}
 		if p.Limit > 0 { // it is that of users: their series are all shown
 			unlimited := *p

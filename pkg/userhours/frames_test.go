@@ -19,7 +19,8 @@ func answer(t *testing.T, text string, h *hours) []map[string]any {
 	t.Helper()
 	m, err := query.Parse([]byte(text))
 	require.NoError(t, err)
-	p, err := query.Catalog{Kind}.Plan(query.Request{Model: m, Window: pool.Window{From: 0, To: pool.Day}, IntervalMs: 1}, query.Env{Zone: localtime.UTC, SliceMinutes: 15})
+	p, err := query.Catalog{Kind}.Plan(query.Request{Model: m, Window: pool.Window{From: 0, To: pool.Day}, IntervalMs: 1},
+		query.Env{Zone: localtime.UTC, SliceMinutes: 15})
 	require.NoError(t, err)
 	about := frames.NewAbout(p, &timeline.View{}, timeline.Coverage{Window: p.Window})
 	if p.View == "timeseries" {
@@ -30,13 +31,15 @@ func answer(t *testing.T, text string, h *hours) []map[string]any {
 
 func two() *hours {
 	return &hours{times: []pool.Micros{0}, usages: []usage{
-		{[]string{"Open Capacity"}, "ann", []float64{3}}, {[]string{"Open Capacity"}, "bob", []float64{1}}, {[]string{"Backfill (Open Capacity)"}, "ann", []float64{4}},
+		{[]string{"Open Capacity"}, "ann", []float64{3}}, {[]string{"Open Capacity"}, "bob", []float64{1}},
+		{[]string{"Backfill (Open Capacity)"}, "ann", []float64{4}},
 	}}
 }
 
 func TestSummary(t *testing.T) {
 	row := func(category, user any, count, hours, percent any, kind string) map[string]any {
-		return map[string]any{"category": category, "user": user, "userCount": count, "gpuHours": hours, "percentOfTotal": percent, "rowType": kind}
+		return map[string]any{"category": category, "user": user, "userCount": count, "gpuHours": hours,
+			"percentOfTotal": percent, "rowType": kind}
 	}
 	require.Equal(t, []map[string]any{
 		row("Open Capacity", "", 2.0, 4.0, 50.0, "group"),
@@ -55,13 +58,15 @@ func TestSummary(t *testing.T) {
 
 // One metric named: a number a group.
 func TestSummaryOfOneMetric(t *testing.T) {
-	require.Equal(t, []map[string]any{{"category": "Open Capacity", "gpuHours": 4.0}, {"category": "Backfill (Open Capacity)", "gpuHours": 4.0}},
+	require.Equal(t, []map[string]any{{"category": "Open Capacity", "gpuHours": 4.0},
+		{"category": "Backfill (Open Capacity)", "gpuHours": 4.0}},
 		answer(t, `{"queryType": "userHours", "metrics": ["gpuHours"]}`, two()))
 }
 
 func TestSeriesOfUsers(t *testing.T) {
 	h := &hours{times: []pool.Micros{0, pool.Hour}, usages: []usage{
-		{[]string{"A"}, "ann", []float64{1, 2}}, {[]string{"A"}, "bob", []float64{5, 0}}, {[]string{"B"}, "cyd", []float64{0, 1}}, {[]string{"B"}, "ann", []float64{1, 0}},
+		{[]string{"A"}, "ann", []float64{1, 2}}, {[]string{"A"}, "bob", []float64{5, 0}},
+		{[]string{"B"}, "cyd", []float64{0, 1}}, {[]string{"B"}, "ann", []float64{1, 0}},
 	}}
 	rows := answer(t, `{"queryType": "userHours", "view": "timeseries", "groupBy": ["device", "user"], "limit": 2}`, h)
 	var values []any

@@ -9,7 +9,8 @@ var Kind = query.Kind{
 	Views: []query.View{
 		query.TableView("Users beneath each group, with totals",
 			[]string{"category", "device", "machine", "project"}, []string{"gpuHours", "percentOfTotal"}, query.UserFilters),
-		query.SeriesView([]string{"user", "category", "device", "machine", "project"}, []string{"gpuHours"}, query.UserFilters),
+		query.SeriesView([]string{"user", "category", "device", "machine", "project"}, []string{"gpuHours"},
+			query.UserFilters),
 	},
 	Columns: []query.Column{
 		query.Metric("gpuHours", "GPU hours", query.GPUHours, 1, "GPUs held, over time"),

@@ -18,8 +18,8 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Answer answers a query. Without a job source (nil), and when it does not answer, the snapshots alone give the starts and ends
-// of runs, and a notice says so. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
+// Answer answers a query. Without a job source (nil), and when it does not answer, the snapshots alone give the starts
+// and ends of runs, and a notice says so. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
 	near, err := s.Timeline.Load(ctx, p.Window.From, p.Window.To)
 	if err != nil {
@@ -51,7 +51,8 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	all := collect(o, x, p.Window)
 	chosen := runs.Choose(filterOf(&p.Select), o.View)
 	all = slices.DeleteFunc(all, func(r Run) bool {
-		return !p.Select.Categories[r.Category] || !chosen.Place(r.Place) || !chosen.User(r.User) || !chosen.Project(r.Project)
+		return !p.Select.Categories[r.Category] || !chosen.Place(r.Place) || !chosen.User(r.User) ||
+			!chosen.Project(r.Project)
 	})
 	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), runs: all, slices: times}
 	if err := a.prepare(); err != nil {
@@ -74,8 +75,10 @@ func heldAt(o *runs.Observed, w pool.Window) runs.Wanted {
 }
 
 // askAds looks up the ads; nil: there are none to be had.
-func askAds(ctx context.Context, o *runs.Observed, source jobs.Source, q runs.Question, about *frames.About) (*runs.Ads, error) {
-	const meaning = "starts and ends of runs are those of snapshots, and the time before a run's first snapshot is not measured"
+func askAds(ctx context.Context, o *runs.Observed, source jobs.Source, q runs.Question,
+	about *frames.About) (*runs.Ads, error) {
+	const meaning = "starts and ends of runs are those of snapshots, and the time before a run's first snapshot is not " +
+		"measured"
 	if source == nil {
 		about.Info("no job source is set up: %s", meaning)
 		return nil, nil
@@ -182,13 +185,16 @@ func (a *answer) tell(r *reported) {
 	a.about.Stat("Runs", "locale", float64(len(a.runs)))
 	a.about.Stat("Measured", "percent", a.total.metric("measuredPercent"))
 	if clamped > 0 {
-		a.about.Info("%s stretches between two reports of GPUsAverageUsage show less than no or more than full work and are cut to it: a start that is off, or a GPU that is used from outside", frames.Thousands(clamped))
+		a.about.Info("%s stretches between two reports of GPUsAverageUsage show less than no or more than full work and "+
+			"are cut to it: a start that is off, or a GPU that is used from outside", frames.Thousands(clamped))
 	}
 	if a.total.Measured == 0 && a.total.Held > 0 {
-		a.about.Warn("nothing is measured: GPUsAverageUsage has no value in any snapshot of these runs, or its column is missing")
+		a.about.Warn("nothing is measured: GPUsAverageUsage has no value in any snapshot of these runs, or its column is " +
+			"missing")
 		return
 	}
 	if dates := r.missing(a.plan.Window); len(dates) > 0 {
-		a.about.Info("%d of the window's days have no value of GPUsAverageUsage, the first %s: their GPU hours are held, not measured", len(dates), dates[0])
+		a.about.Info("%d of the window's days have no value of GPUsAverageUsage, the first %s: their GPU hours are held, "+
+			"not measured", len(dates), dates[0])
 	}
 }

@@ -38,7 +38,8 @@ func notices(frames data.Frames, severity data.NoticeSeverity) string {
 func TestSourceFaults(t *testing.T) {
 	s := open(t, golden.Pool(t, poolC), zoneC)
 	alone := s.Ask(t, nil, day(t), summary)
-	require.Contains(t, notices(alone, data.NoticeSeverityInfo), "no job source is set up: starts and ends of runs are those of snapshots")
+	require.Contains(t, notices(alone, data.NoticeSeverityInfo),
+		"no job source is set up: starts and ends of runs are those of snapshots")
 	require.Contains(t, notices(alone, data.NoticeSeverityInfo), "8 stretches between two reports of GPUsAverageUsage")
 	down := s.Ask(t, &jobstest.Memory{Err: pool.SourceError("Elasticsearch does not answer: start it")}, day(t), summary)
 	require.Equal(t, golden.Rows(alone), golden.Rows(down))
@@ -61,9 +62,11 @@ func change(t *testing.T, dir, statement string) {
 	}
 }
 
-// Months without the column, or with all NULL: measured 0 %, a notice, no number; a part without it is told by its days.
+// Months without the column, or with all NULL: measured 0 %, a notice, no number; a part without it is told by its
+// days.
 func TestNothingMeasured(t *testing.T) {
-	for _, statement := range []string{"ALTER TABLE gpu_state DROP COLUMN GPUsAverageUsage", "UPDATE gpu_state SET GPUsAverageUsage = NULL"} {
+	for _, statement := range []string{"ALTER TABLE gpu_state DROP COLUMN GPUsAverageUsage",
+		"UPDATE gpu_state SET GPUsAverageUsage = NULL"} {
 		dir := golden.Pool(t, poolC)
 		change(t, dir, statement)
 		s := open(t, dir, zoneC)
@@ -91,9 +94,11 @@ func TestNothingMeasured(t *testing.T) {
 	}
 
 	dir := golden.Pool(t, poolC)
-	change(t, dir, "UPDATE gpu_state SET GPUsAverageUsage = NULL WHERE timestamp < '2025-09-30 19:00:00'") // 2025-10-01 UTC
+	// 2025-10-01 UTC
+	change(t, dir, "UPDATE gpu_state SET GPUsAverageUsage = NULL WHERE timestamp < '2025-09-30 19:00:00'")
 	frames := open(t, dir, zoneC).Ask(t, nil, day(t), summary)
-	require.Contains(t, notices(frames, data.NoticeSeverityInfo), "1 of the window's days have no value of GPUsAverageUsage, the first 2025-09-30")
+	require.Contains(t, notices(frames, data.NoticeSeverityInfo),
+		"1 of the window's days have no value of GPUsAverageUsage, the first 2025-09-30")
 	require.NotNil(t, golden.Rows(frames)[0]["idleGpuHours"])
 }
 
@@ -121,7 +126,8 @@ func TestViewsAgree(t *testing.T) {
 	require.Len(t, golden.Rows(s.Ask(t, ads, w, `{"queryType": "utilization", "view": "idle"}`)), now)
 
 	for _, grouping := range []string{"category", "device", "memory", "machine", "ownership", "project", "user"} {
-		table := golden.Rows(s.Ask(t, ads, w, fmt.Sprintf(`{"queryType": "utilization", "view": "summary", "groupBy": [%q]}`, grouping)))
+		table := golden.Rows(s.Ask(t, ads, w, fmt.Sprintf(`{"queryType": "utilization", "view": "summary", "groupBy": [%q]}`,
+			grouping)))
 		total := table[len(table)-1]
 		require.Equal(t, "All", total[grouping])
 		held := 0.0

@@ -48,7 +48,8 @@ type expectedWindow struct {
 	Jobs map[string]struct{ Utilization expectedUtilization }
 }
 
-var summaryMetrics = []string{"heldGpuHours", "measuredPercent", "utilizationPercent", "busyGpuHours", "idleGpuHours", "idlePercent", "runs", "idleRuns"}
+var summaryMetrics = []string{"heldGpuHours", "measuredPercent", "utilizationPercent", "busyGpuHours", "idleGpuHours",
+	"idlePercent", "runs", "idleRuns"}
 
 func TestGolden(t *testing.T) {
 	var expected struct{ Windows map[string]expectedWindow }
@@ -93,8 +94,9 @@ func named(group string) string {
 
 func (c check) summaries(t *testing.T) {
 	for grouping, groups := range map[string]map[string]figures{
-		"": {"": c.want.All}, "category": c.want.ByCategory, "device": c.want.ByDevice, "memory": c.want.ByMemory, "ownership": c.want.ByOwnership,
-		"machine": c.want.ByMachine, "project": c.want.ByProject, "user": c.want.ByUser,
+		"": {"": c.want.All}, "category": c.want.ByCategory, "device": c.want.ByDevice, "memory": c.want.ByMemory,
+		"ownership": c.want.ByOwnership,
+		"machine":   c.want.ByMachine, "project": c.want.ByProject, "user": c.want.ByUser,
 	} {
 		require.NotEmpty(t, groups, grouping)
 		by := "[]"
@@ -108,7 +110,8 @@ func (c check) summaries(t *testing.T) {
 			require.GreaterOrEqual(t, i, 0, group)
 			for _, m := range summaryMetrics {
 				require.Contains(t, want, m)
-				require.True(t, golden.Same(want[m], rows[i][m]), "%s %s %s: want %v, got %v", grouping, group, m, want[m], rows[i][m])
+				require.True(t, golden.Same(want[m], rows[i][m]), "%s %s %s: want %v, got %v", grouping, group, m, want[m],
+					rows[i][m])
 			}
 		}
 	}
@@ -144,7 +147,8 @@ func (c check) series(t *testing.T, name string, buckets []bucket) {
 					want[key]++
 					i := slices.IndexFunc(got[key], func(p golden.Point) bool { return golden.Same(at, p.Time) })
 					require.GreaterOrEqual(t, i, 0, "%s at %s", key, at)
-					require.True(t, golden.Same(figures[m], got[key][i].Value), "%s at %s: want %v, got %v", key, at, figures[m], got[key][i].Value)
+					require.True(t, golden.Same(figures[m], got[key][i].Value), "%s at %s: want %v, got %v", key, at, figures[m],
+						got[key][i].Value)
 				}
 			}
 		}
@@ -167,7 +171,8 @@ func line(r map[string]any) string {
 	if at, ok := r["idleSince"].(time.Time); ok {
 		since = at.Format(stamp)
 	}
-	return strings.Join([]string{r["machine"].(string), strings.Join(ids, ","), r["job"].(string), r["start"].(time.Time).Format(stamp), r["end"].(time.Time).Format(stamp), since}, "|")
+	return strings.Join([]string{r["machine"].(string), strings.Join(ids, ","), r["job"].(string),
+		r["start"].(time.Time).Format(stamp), r["end"].(time.Time).Format(stamp), since}, "|")
 }
 
 func (r *expectedRun) line() string {
@@ -205,7 +210,8 @@ func (c check) runs(t *testing.T) {
 	for _, w := range want {
 		got := byLine[w.line()]
 		require.NotNil(t, got, w.line())
-		for column, value := range map[string]any{"gpus": w.GPUs, "device": w.Device, "category": named(w.Category), "user": w.User, "hours": w.Hours, "utilizationPercent": w.UtilizationPercent, "idleHours": w.IdleHours} {
+		for column, value := range map[string]any{"gpus": w.GPUs, "device": w.Device, "category": named(w.Category),
+			"user": w.User, "hours": w.Hours, "utilizationPercent": w.UtilizationPercent, "idleHours": w.IdleHours} {
 			require.True(t, golden.Same(value, got[column]), "%s %s: want %v, got %v", w.line(), column, value, got[column])
 		}
 	}
@@ -216,7 +222,8 @@ func (c check) idle(t *testing.T) {
 	require.Len(t, rows, len(c.want.Idle))
 	for i, w := range c.want.Idle { // longest first
 		require.Equal(t, w.Job, rows[i]["job"])
-		for column, value := range map[string]any{"machine": w.Machine, "gpus": w.GPUs, "device": w.Device, "category": named(w.Category), "user": w.User, "idleSince": w.IdleSince, "idleHours": w.IdleHours} {
+		for column, value := range map[string]any{"machine": w.Machine, "gpus": w.GPUs, "device": w.Device,
+			"category": named(w.Category), "user": w.User, "idleSince": w.IdleSince, "idleHours": w.IdleHours} {
 			require.True(t, golden.Same(value, rows[i][column]), "%s %s: want %v, got %v", w.Job, column, value, rows[i][column])
 		}
 	}

@@ -49,7 +49,8 @@ func TestUnaveraged(t *testing.T) {
 		{80, 90, 0, 0, 0, 0},
 	} {
 		a := trace.Within(minutes(c.from, c.to))
-		require.InDeltaSlice(t, []float64{c.held, c.measured, c.busy, c.idle}, []float64{60 * a.Held, 60 * a.Measured, 60 * a.Busy, 60 * a.Idle}, 1e-9, "%v", c)
+		require.InDeltaSlice(t, []float64{c.held, c.measured, c.busy, c.idle},
+			[]float64{60 * a.Held, 60 * a.Measured, 60 * a.Busy, 60 * a.Idle}, 1e-9, "%v", c)
 	}
 	require.Equal(t, []pool.Window{minutes(30, 60)}, trace.Idle)
 }
@@ -181,7 +182,8 @@ func (n naive) within(w pool.Window) (a Amounts) {
 
 // drawn is a random run that computes now and then, with reports that are late, missing or wrong.
 func drawn(t *rapid.T) (*Reports, []Gap) {
-	r := &Reports{GPUs: rapid.IntRange(1, 4).Draw(t, "gpus"), Start: rapid.Int64Range(-3600, 3600).Draw(t, "start") * pool.Second}
+	r := &Reports{GPUs: rapid.IntRange(1, 4).Draw(t, "gpus"),
+		Start: rapid.Int64Range(-3600, 3600).Draw(t, "start") * pool.Second}
 	steps := rapid.SliceOfN(rapid.SampledFrom([]pool.Micros{5, 14, 15, 16, 29, 30, 31, 45}), 0, 40).Draw(t, "steps")
 	rates := rapid.SliceOfN(rapid.SampledFrom([]float64{0, 0, 0, 0.005, 0.2, 1}), len(steps), len(steps)).Draw(t, "rates")
 	var gaps []Gap
@@ -217,7 +219,8 @@ func TestTraceByDefinition(t *testing.T) {
 		from := rapid.Int64Range(-100, 1500).Draw(t, "from") * minute
 		w := pool.Window{From: from, To: from + rapid.Int64Range(0, 1500).Draw(t, "length")*minute}
 		got, want := trace.Within(w), naive{r, gaps}.within(w)
-		require.InDeltaSlice(t, []float64{want.Held, want.Measured, want.Busy, want.Idle}, []float64{got.Held, got.Measured, got.Busy, got.Idle}, 1e-9)
+		require.InDeltaSlice(t, []float64{want.Held, want.Measured, want.Busy, want.Idle},
+			[]float64{got.Held, got.Measured, got.Busy, got.Idle}, 1e-9)
 		require.Equal(t, want.Idle > 0, trace.IdleIn(w))
 		const little = 1e-9
 		require.LessOrEqual(t, got.Busy, got.Measured+little)
@@ -242,7 +245,8 @@ func TestSpreadAddsUp(t *testing.T) {
 			sum.Add(a)
 		})
 		whole := trace.Within(pool.Window{From: starts[0], To: starts[len(starts)-1]})
-		require.InDeltaSlice(t, []float64{whole.Held, whole.Measured, whole.Busy, whole.Idle}, []float64{sum.Held, sum.Measured, sum.Busy, sum.Idle}, 1e-9)
+		require.InDeltaSlice(t, []float64{whole.Held, whole.Measured, whole.Busy, whole.Idle},
+			[]float64{sum.Held, sum.Measured, sum.Busy, sum.Idle}, 1e-9)
 	})
 }
 

@@ -15,7 +15,8 @@ type accuracyCommand struct {
 	Days     int `help:"Days of each pool. Default: as the kinds of pools have them."`
 }
 
-// Run measures evictions and durations against made-up pools whose truth is known. It fails when a required figure is missed.
+// Run measures evictions and durations against made-up pools whose truth is known. It fails when a required figure is
+// missed.
 func (a *accuracyCommand) Run(ctx context.Context, c *console) error {
 	measured, err := accuracy.Measure(ctx, accuracy.Options{
 		Seeds: a.Seeds, Machines: a.Machines, Days: a.Days,

@@ -24,7 +24,8 @@ func (b *benchCommand) Run(ctx context.Context, c *console) error {
 		return err
 	}
 	figures, err := bench.Run(ctx, bench.Options{
-		Machines: b.Machines, GPUs: b.GPUs, Days: b.Days, Large: b.Large, Dir: b.Dir, Binary: binary, Elasticsearch: b.Elasticsearch, Progress: c.err,
+		Machines: b.Machines, GPUs: b.GPUs, Days: b.Days, Large: b.Large, Dir: b.Dir, Binary: binary,
+		Elasticsearch: b.Elasticsearch, Progress: c.err,
 	})
 	if err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 	"github.com/chtc/gpureports/pkg/plugin/host"
 )
 
-// bridgeCommand lets the browser tests reach the plugin's binary: it speaks the part of Grafana's HTTP API that the front
-// end uses, on this machine only.
+// bridgeCommand lets the browser tests reach the plugin's binary: it speaks the part of Grafana's HTTP API that the
+// front end uses, on this machine only.
 type bridgeCommand struct {
 	Settings string `required:"" type:"path" placeholder:"FILE" help:"The data source's settings."`
 	Plugin   string `type:"existingfile" placeholder:"FILE" help:"The plugin's binary. Default: built from this checkout."`
@@ -86,7 +86,8 @@ func bridge(source *host.Source) http.Handler {
 		if health.Status != backend.HealthStatusOk {
 			status = http.StatusBadRequest
 		}
-		sendJSON(w, status, map[string]any{"status": health.Status.String(), "message": health.Message, "details": json.RawMessage(health.JSONDetails)})
+		sendJSON(w, status, map[string]any{"status": health.Status.String(), "message": health.Message,
+			"details": json.RawMessage(health.JSONDetails)})
 	})
 	return mux
 }

@@ -54,7 +54,8 @@ func (k *checkCommand) Run(ctx context.Context, c *console) error {
 	} else {
 		w := bufio.NewWriter(c.out)
 		for _, f := range findings {
-			for i, line := range report.Wrap(report.Sentence(strings.ToUpper(f.Text[:1])+strings.TrimRight(f.Text[1:], ".")+"."), 88) {
+			for i, line := range report.Wrap(report.Sentence(strings.ToUpper(f.Text[:1])+strings.TrimRight(f.Text[1:],
+				".")+"."), 88) {
 				name := f.Severity
 				if i > 0 {
 					name = ""

@@ -25,12 +25,14 @@ func TestCheckElasticsearch(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, p.Write(context.Background(), dir))
 	prefix := fmt.Sprintf("check-%d", time.Now().UnixNano()) // the server may be one that others use
-	for index, file := range map[string]string{prefix + "-history": "jobs_history_legacy.jsonl", prefix + "-epochs": "jobs_epochs.jsonl"} {
+	for index, file := range map[string]string{prefix + "-history": "jobs_history_legacy.jsonl",
+		prefix + "-epochs": "jobs_epochs.jsonl"} {
 		schema := "refactored"
 		if file == "jobs_history_legacy.jsonl" {
 			schema = "legacy"
 		}
-		code, _, errors := command(t, "", "load-ads", "--url", url, "--index", index, "--schema", schema, filepath.Join(dir, file))
+		code, _, errors := command(t, "", "load-ads", "--url", url, "--index", index, "--schema", schema,
+			filepath.Join(dir, file))
 		require.Equal(t, exitOK, code, errors)
 	}
 	check := func(url string, jsonData map[string]any) (int, string) {

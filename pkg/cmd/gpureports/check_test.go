@@ -17,7 +17,8 @@ import (
 )
 
 // checkOf runs check over a directory with these settings and returns the findings by store, too.
-func checkOf(t *testing.T, dir string, settings map[string]any) (code int, text string, found map[string]struct{ Severity, Text string }) {
+func checkOf(t *testing.T, dir string, settings map[string]any) (code int, text string,
+	found map[string]struct{ Severity, Text string }) {
 	t.Helper()
 	settings["snapshotDir"] = dir
 	file := filepath.Join(t.TempDir(), "settings.json")
@@ -65,7 +66,8 @@ func TestCheckGoodPool(t *testing.T) {
 	require.Equal(t, "note", found["jobs"].Severity, "no job source")
 	require.NotContains(t, found, "links")
 
-	code, text, found = checkOf(t, dir, map[string]any{"jobs": "sqlite", "jobsPath": "none.db", "timezone": "America/Chicago"})
+	code, text, found = checkOf(t, dir, map[string]any{"jobs": "sqlite", "jobsPath": "none.db",
+		"timezone": "America/Chicago"})
 	require.Equal(t, exitFailed, code)
 	require.Equal(t, "error", found["jobs"].Severity)
 	require.True(t, strings.HasPrefix(text, "error    Jobs: "), "the worst first: %s", text)
@@ -73,7 +75,8 @@ func TestCheckGoodPool(t *testing.T) {
 }
 
 func TestCheckGolden(t *testing.T) {
-	code, text, found := checkOf(t, golden.Pool(t, "pool-b"), map[string]any{"jobs": "sqlite", "timezone": "America/Chicago"})
+	code, text, found := checkOf(t, golden.Pool(t, "pool-b"),
+		map[string]any{"jobs": "sqlite", "timezone": "America/Chicago"})
 	require.Equal(t, exitFailed, code)
 	require.Equal(t, "ok", found["timezone"].Severity, found["timezone"].Text)
 	require.Contains(t, found["other files"].Text, "gpu_state_2025-10_dev.db")
@@ -86,7 +89,8 @@ func TestCheckNothing(t *testing.T) {
 	code, text, _ := checkOf(t, dir, map[string]any{})
 	require.Equal(t, exitFailed, code)
 	words := strings.Join(strings.Fields(text), " ") // wrapped at the terminal's width
-	require.Contains(t, words, "error Snapshots: no month file gpu_state_YYYY-MM.db or gpu_state_YYYY-MM.parquet in the snapshot directory "+dir)
+	require.Contains(t, words, "error Snapshots: no month file gpu_state_YYYY-MM.db or gpu_state_YYYY-MM.parquet in "+
+		"the snapshot directory "+dir)
 	code, text, _ = checkOf(t, filepath.Join(dir, "missing"), map[string]any{})
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, text, "does not exist")
@@ -107,7 +111,8 @@ func TestCheckHostileNames(t *testing.T) {
 
 func TestCheckUsage(t *testing.T) {
 	settings := settingsFor(t, "pool-a")
-	for _, args := range [][]string{{}, {"--settings", settings + "-missing"}, {"--settings", settings, "--last", "soon"}, {"--settings", settings, "--last", "0d"}, {"--settings", settings, "--format", "xml"}} {
+	for _, args := range [][]string{{}, {"--settings", settings + "-missing"}, {"--settings", settings, "--last", "soon"},
+		{"--settings", settings, "--last", "0d"}, {"--settings", settings, "--format", "xml"}} {
 		code, out, errors := command(t, "", append([]string{"check"}, args...)...)
 		require.Equal(t, exitUsage, code, args)
 		require.Empty(t, out)

@@ -27,7 +27,8 @@ func (o *collectCommand) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "Snapshot %s: %d slots, %d rows, in %s.\n", result.Timestamp, result.Slots, result.Rows, result.Duration.Round(time.Millisecond))
+	fmt.Fprintf(c.out, "Snapshot %s: %d slots, %d rows, in %s.\n", result.Timestamp, result.Slots, result.Rows,
+		result.Duration.Round(time.Millisecond))
 	if result.Notes != "" {
 		fmt.Fprintln(c.err, result.Notes)
 	}
@@ -40,7 +41,8 @@ func (o *collectCommand) poll(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "%d idle jobs that ask for GPUs at %d access points, %d of them new, in %s.\n", result.Jobs, result.Schedds, result.New, result.Duration.Round(time.Millisecond))
+	fmt.Fprintf(c.out, "%d idle jobs that ask for GPUs at %d access points, %d of them new, in %s.\n", result.Jobs,
+		result.Schedds, result.New, result.Duration.Round(time.Millisecond))
 	if result.Notes != "" {
 		fmt.Fprintln(c.err, result.Notes)
 	}

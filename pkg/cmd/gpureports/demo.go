@@ -47,7 +47,8 @@ func (d *demoCommand) Run(ctx context.Context, c *console) error {
 		if settingsPath, err = d.write(ctx, dir, c.now); err != nil {
 			return err
 		}
-		say("Made a sample pool of %d machines over %d days in %s (%s).", d.Machines, d.Days, dir, time.Since(begin).Round(100*time.Millisecond))
+		say("Made a sample pool of %d machines over %d days in %s (%s).", d.Machines, d.Days, dir,
+			time.Since(begin).Round(100*time.Millisecond))
 	}
 	settings, err := readSettings(settingsPath)
 	if err != nil {
@@ -97,7 +98,8 @@ func askDemo(ctx context.Context, source *host.Source, out io.Writer) error {
 	}
 	for _, q := range questions {
 		begin := time.Now()
-		window := backend.TimeRange{From: newest.Add(-time.Duration(q.Hours*float64(time.Hour)) - time.Millisecond), To: newest}
+		window := backend.TimeRange{From: newest.Add(-time.Duration(q.Hours*float64(time.Hour)) - time.Millisecond),
+			To: newest}
 		answers, err := ask(ctx, source, []query{{refID: "A", json: q.Query}}, window)
 		if err != nil {
 			return err

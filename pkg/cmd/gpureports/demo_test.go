@@ -126,7 +126,8 @@ func TestBridge(t *testing.T) {
 	require.Equal(t, 404, status)
 	require.Contains(t, body, "colour")
 
-	from, to := time.Date(2025, 9, 30, 0, 0, 0, 0, time.UTC).UnixMilli(), time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+	from, to := time.Date(2025, 9, 30, 0, 0, 0, 0, time.UTC).UnixMilli(),
+		time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 	query := func(window, queries string, header ...string) (int, map[string]struct {
 		Status int
 		Error  string
@@ -167,7 +168,8 @@ func TestLoadAds(t *testing.T) {
 	code, _, errors := command(t, "", "sample", dir, "--machines", "8", "--days", "2")
 	require.Equal(t, exitOK, code, errors)
 	prefix := fmt.Sprintf("load-ads-%d", time.Now().UnixNano()) // the server may be one that others use
-	for schema, files := range map[string][]string{"legacy": {"jobs_history_legacy.jsonl"}, "refactored": {"jobs_history_refactored.jsonl", "jobs_epochs.jsonl"}} {
+	for schema, files := range map[string][]string{"legacy": {"jobs_history_legacy.jsonl"},
+		"refactored": {"jobs_history_refactored.jsonl", "jobs_epochs.jsonl"}} {
 		args := []string{"load-ads", "--url", server, "--index", prefix + "-" + schema, "--schema", schema}
 		for _, file := range files {
 			args = append(args, filepath.Join(dir, file))
@@ -182,11 +184,15 @@ func TestLoadAds(t *testing.T) {
 		require.NoError(t, err)
 		settings := filepath.Join(t.TempDir(), "settings.json")
 		require.NoError(t, os.WriteFile(settings, text, 0o600))
-		code, out, errors := answerTo(t, settings, "csv", `[{"queryType": "evictions", "view": "runs"}, {"queryType": "backfillAvailability", "view": "periods"}]`)
+		code, out, errors := answerTo(t, settings, "csv",
+			`[{"queryType": "evictions", "view": "runs"}, {"queryType": "backfillAvailability", "view": "periods"}]`)
 		require.Equal(t, exitOK, code, errors)
 		require.Greater(t, strings.Count(out, "\n"), 50)
 		return out
 	}
-	require.Equal(t, ask(map[string]any{"jobs": "sqlite"}), ask(map[string]any{"jobs": "elasticsearch", "jobsIndex": prefix + "-refactored"}))
-	require.Equal(t, ask(map[string]any{"jobs": "sqlite"}), ask(map[string]any{"jobs": "elasticsearch", "jobsIndex": prefix + "-legacy," + prefix + "-refactored"}), "an ad stored twice counts once")
+	require.Equal(t, ask(map[string]any{"jobs": "sqlite"}),
+		ask(map[string]any{"jobs": "elasticsearch", "jobsIndex": prefix + "-refactored"}))
+	require.Equal(t, ask(map[string]any{"jobs": "sqlite"}),
+		ask(map[string]any{"jobs": "elasticsearch", "jobsIndex": prefix + "-legacy," + prefix + "-refactored"}),
+		"an ad stored twice counts once")
 }

@@ -20,9 +20,11 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
-// FuzzNames: machines, users, devices and projects with any name come through the plugin protocol, CSV, JSON, text and HTML.
+// FuzzNames: machines, users, devices and projects with any name come through the plugin protocol, CSV, JSON, text and
+// HTML.
 func FuzzNames(f *testing.F) {
-	for _, seed := range []string{"plain", "", " ", "\x00", "\xff\xfe", "J\xf6rg", "a,b", "\"", "=1+1", "<b>&amp;", "{{.}}", "$x", "/x/", "\r\n", "\u202e", strings.Repeat("x", 5000), "undefined", "Other", "Unknown", "#1.0#1"} {
+	for _, seed := range []string{"plain", "", " ", "\x00", "\xff\xfe", "J\xf6rg", "a,b", "\"", "=1+1", "<b>&amp;",
+		"{{.}}", "$x", "/x/", "\r\n", "\u202e", strings.Repeat("x", 5000), "undefined", "Other", "Unknown", "#1.0#1"} {
 		f.Add(seed)
 	}
 	f.Fuzz(requireName)
@@ -44,14 +46,21 @@ func requireName(t *testing.T, name string) {
 	from := time.Date(2025, 9, 1, 0, 0, 0, 0, time.UTC)
 	to := from.Add(2 * time.Hour)
 	queries := []string{
-		`{"queryType": "allocation", "view": "current"}`, `{"queryType": "allocation", "groupBy": ["machine", "device", "project"]}`, `{"queryType": "allocation", "view": "stateTimeline"}`,
-		`{"queryType": "userHours"}`, `{"queryType": "userHours", "view": "timeseries"}`, `{"queryType": "evictions", "view": "runs"}`, `{"queryType": "backfillAvailability", "view": "periods"}`,
+		`{"queryType": "allocation", "view": "current"}`,
+		`{"queryType": "allocation", "groupBy": ["machine", "device", "project"]}`,
+		`{"queryType": "allocation", "view": "stateTimeline"}`,
+		`{"queryType": "userHours"}`, `{"queryType": "userHours", "view": "timeseries"}`,
+		`{"queryType": "evictions", "view": "runs"}`, `{"queryType": "backfillAvailability", "view": "periods"}`,
 	}
 	var rows []snapshotstest.Row
 	for i := range 8 {
 		at := from.Add(time.Duration(i) * 15 * time.Minute).Format(time.DateTime)
-		rows = append(rows, snapshotstest.Row{"Name": "slot1@" + name, "Machine": name, "AssignedGPUs": "GPU-" + name, "State": "Claimed", "GPUs_DeviceName": name, "PrioritizedProjects": name, "RemoteOwner": name, "GlobalJobId": name, "timestamp": at},
-			snapshotstest.Row{"Name": "backfill1@" + name, "Machine": name, "AssignedGPUs": "GPU-2" + name, "State": []string{"Claimed", "Unclaimed"}[i/3%2], "GPUs_DeviceName": name, "RemoteOwner": name, "GlobalJobId": name + "#1.0#1756000000", "timestamp": at})
+		rows = append(rows, snapshotstest.Row{"Name": "slot1@" + name, "Machine": name, "AssignedGPUs": "GPU-" + name,
+			"State": "Claimed", "GPUs_DeviceName": name, "PrioritizedProjects": name, "RemoteOwner": name, "GlobalJobId": name,
+			"timestamp": at},
+			snapshotstest.Row{"Name": "backfill1@" + name, "Machine": name, "AssignedGPUs": "GPU-2" + name,
+				"State": []string{"Claimed", "Unclaimed"}[i/3%2], "GPUs_DeviceName": name, "RemoteOwner": name,
+				"GlobalJobId": name + "#1.0#1756000000", "timestamp": at})
 	}
 	dir := t.TempDir()
 	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-09.db": rows})
@@ -61,7 +70,8 @@ func requireName(t *testing.T, name string) {
 	defer source.Dispose()
 	request := &backend.QueryDataRequest{}
 	for i, q := range queries {
-		request.Queries = append(request.Queries, backend.DataQuery{RefID: string(rune('A' + i)), JSON: []byte(q), Interval: time.Minute, TimeRange: backend.TimeRange{From: from, To: to}})
+		request.Queries = append(request.Queries, backend.DataQuery{RefID: string(rune('A' + i)), JSON: []byte(q),
+			Interval: time.Minute, TimeRange: backend.TimeRange{From: from, To: to}})
 	}
 	response, err := source.QueryData(t.Context(), request)
 	require.NoError(t, err)

@@ -15,7 +15,8 @@ type importCommand struct {
 	Inputs []string `arg:"" type:"existingfile" name:"file" help:"Job ads in JSON, as condor_history -json and adstash write them."`
 }
 
-// Run adds the ads of files to a job file: all that can be read, or none when a file fails. It fails when some cannot be read.
+// Run adds the ads of files to a job file: all that can be read, or none when a file fails. It fails when some cannot
+// be read.
 func (i *importCommand) Run(ctx context.Context, c *console) error {
 	inputs := make([]sqlite.Input, len(i.Inputs))
 	for k, name := range i.Inputs {
@@ -32,12 +33,14 @@ func (i *importCommand) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "%s: %d ads read, %d stored, %d already there, %d of another kind, %d not readable.\n", i.Output, done.Read, done.Stored, done.Duplicates, done.Other, done.Bad)
+	fmt.Fprintf(c.out, "%s: %d ads read, %d stored, %d already there, %d of another kind, %d not readable.\n", i.Output,
+		done.Read, done.Stored, done.Duplicates, done.Other, done.Bad)
 	if done.Bad == 0 {
 		return nil
 	}
 	for _, problem := range done.Problems {
 		fmt.Fprintln(c.err, report.Sentence(problem))
 	}
-	return fmt.Errorf("%d ads could not be read (%d of them listed above); all others are stored", done.Bad, len(done.Problems))
+	return fmt.Errorf("%d ads could not be read (%d of them listed above); all others are stored", done.Bad,
+		len(done.Problems))
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/chtc/gpureports/pkg/jobs/adstash"
 )
 
-// loadCommand fills an Elasticsearch with a sample pool's job ads, as adstash would have done it. docker-compose.yaml uses it.
+// loadCommand fills an Elasticsearch with a sample pool's job ads, as adstash would have done it. docker-compose.yaml
+// uses it.
 type loadCommand struct {
 	URL    string   `required:"" name:"url" placeholder:"URL" help:"The server, such as http://localhost:9200."`
 	Index  string   `required:"" placeholder:"NAME" help:"The index; made when there is none, with adstash's mapping."`

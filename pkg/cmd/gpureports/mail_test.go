@@ -35,8 +35,10 @@ func TestReportByMail(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
 	args := []string{
-		"report", "--settings", settingsFor(t, "pool-a"), "--from", "2025-09-30T00:00:00Z", "--to", "2025-10-01T00:00:00Z", "--title", "Weekly",
-		"--mail-to", "ops@example.org,boss@example.org", "--mail-from", "gpus@example.org", "--smtp", listener.Addr().String(),
+		"report", "--settings", settingsFor(t, "pool-a"), "--from", "2025-09-30T00:00:00Z", "--to", "2025-10-01T00:00:00Z",
+		"--title", "Weekly",
+		"--mail-to", "ops@example.org,boss@example.org", "--mail-from", "gpus@example.org", "--smtp",
+		listener.Addr().String(),
 	}
 	code, out, errors := command(t, "", args...)
 	require.Equal(t, exitOK, code, errors)

@@ -44,7 +44,8 @@ func settingsFor(t *testing.T, pool string) string {
 	t.Helper()
 	dir := golden.Pool(t, pool)
 	path := filepath.Join(filepath.Dir(dir), "settings.json")
-	text, err := json.Marshal(map[string]any{"jsonData": map[string]any{"snapshotDir": filepath.Base(dir), "cacheDir": "cache", "jobs": "sqlite"}})
+	text, err := json.Marshal(map[string]any{"jsonData": map[string]any{"snapshotDir": filepath.Base(dir),
+		"cacheDir": "cache", "jobs": "sqlite"}})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(path, text, 0o600))
 	return path
@@ -52,7 +53,8 @@ func settingsFor(t *testing.T, pool string) string {
 
 func answerTo(t *testing.T, settings, format, queries string) (int, string, string) {
 	t.Helper()
-	return command(t, queries, "query", "--settings", settings, "--query", "-", "--from", "2025-09-30T00:00:00Z", "--to", "now", "--format", format)
+	return command(t, queries, "query", "--settings", settings, "--query", "-", "--from", "2025-09-30T00:00:00Z", "--to",
+		"now", "--format", format)
 }
 
 func TestQueryJSON(t *testing.T) {
@@ -79,7 +81,8 @@ func TestQueryJSON(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(out), &answers), out)
 	require.Len(t, answers, 5)
-	require.Equal(t, []string{"series", "B", "C", "D", "E"}, []string{answers[0].RefID, answers[1].RefID, answers[2].RefID, answers[3].RefID, answers[4].RefID})
+	require.Equal(t, []string{"series", "B", "C", "D", "E"},
+		[]string{answers[0].RefID, answers[1].RefID, answers[2].RefID, answers[3].RefID, answers[4].RefID})
 	require.Greater(t, len(answers[0].Frames), 1, "a frame a series")
 	for _, frame := range answers[0].Frames {
 		require.Equal(t, "timeseries-multi", frame.Schema.Meta.Type)
@@ -207,8 +210,10 @@ func TestSettingsRelativeToTheirFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte(`{"name": "n", "url": "http://es", "basicAuth": true, "basicAuthUser": "u", "jsonData": {"snapshotDir": "pool", "cacheDir": "/cache", "timezone": "UTC"}, "secureJsonData": {"basicAuthPassword": "p"}}`), 0o600))
 	settings, err := readSettings(path)
 	require.NoError(t, err)
-	require.JSONEq(t, `{"snapshotDir": "`+filepath.Join(filepath.Dir(path), "pool")+`", "cacheDir": "/cache", "timezone": "UTC"}`, string(settings.JSONData))
-	require.Equal(t, backend.DataSourceInstanceSettings{Type: "chtc-gpureports-datasource", Name: "n", URL: "http://es", BasicAuthEnabled: true, BasicAuthUser: "u",
+	require.JSONEq(t, `{"snapshotDir": "`+filepath.Join(filepath.Dir(path),
+		"pool")+`", "cacheDir": "/cache", "timezone": "UTC"}`, string(settings.JSONData))
+	require.Equal(t, backend.DataSourceInstanceSettings{Type: "chtc-gpureports-datasource", Name: "n", URL: "http://es",
+		BasicAuthEnabled: true, BasicAuthUser: "u",
 		JSONData: settings.JSONData, DecryptedSecureJSONData: map[string]string{"basicAuthPassword": "p"}}, settings)
 	require.NoError(t, os.WriteFile(path, []byte(`[]`), 0o600))
 	_, err = readSettings(path)
@@ -218,20 +223,23 @@ func TestSettingsRelativeToTheirFile(t *testing.T) {
 func TestReport(t *testing.T) {
 	settings := settingsFor(t, "pool-a")
 	window := []string{"--from", "2025-09-30T00:00:00Z", "--to", "2025-10-01T00:00:00Z"}
-	code, out, errors := command(t, "", append([]string{"report", "--settings", settings, "--title", "Weekly"}, window...)...)
+	code, out, errors := command(t, "", append([]string{"report", "--settings", settings, "--title", "Weekly"},
+		window...)...)
 	require.Equal(t, exitOK, code, errors)
 	require.True(t, strings.HasPrefix(out, "Weekly\n======\n2025-09-30 00:00 to 2025-10-01 00:00 UTC"), out[:200])
 	require.Contains(t, out, "Real Slots (total)")
 
 	file := filepath.Join(t.TempDir(), "report.html")
-	code, out, errors = command(t, "", "report", "--settings", settings, "--last", "1d", "--timezone", "America/Chicago", "--format", "html", "--output", file)
+	code, out, errors = command(t, "", "report", "--settings", settings, "--last", "1d", "--timezone", "America/Chicago",
+		"--format", "html", "--output", file)
 	require.Equal(t, exitOK, code, errors)
 	require.Empty(t, out)
 	page, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Contains(t, string(page), "2025-09-30 19:00 to 2025-10-01 19:00 America/Chicago")
 
-	for _, args := range [][]string{{}, {"--last", "soon"}, {"--from", "now"}, {"--last", "24h", "--sections", "weather"}, {"--last", "24h", "--timezone", "Mars"}, {"--last", "24h", "--format", "pdf"}} {
+	for _, args := range [][]string{{}, {"--last", "soon"}, {"--from", "now"}, {"--last", "24h", "--sections", "weather"},
+		{"--last", "24h", "--timezone", "Mars"}, {"--last", "24h", "--format", "pdf"}} {
 		code, _, errors := command(t, "", append([]string{"report", "--settings", settings}, args...)...)
 		require.Equal(t, exitUsage, code, "%v %s", args, errors)
 	}
@@ -240,14 +248,17 @@ func TestReport(t *testing.T) {
 func TestImportJobs(t *testing.T) {
 	dir := golden.Pool(t, "pool-a")
 	output := filepath.Join(t.TempDir(), "jobs.db")
-	code, out, errors := command(t, "", "import-jobs", "--output", output, filepath.Join(dir, "jobs_history_refactored.jsonl"), filepath.Join(dir, "jobs_epochs.jsonl"))
+	code, out, errors := command(t, "", "import-jobs", "--output", output,
+		filepath.Join(dir, "jobs_history_refactored.jsonl"), filepath.Join(dir, "jobs_epochs.jsonl"))
 	require.Equal(t, exitOK, code, errors)
 	require.Contains(t, out, " 0 already there, 0 of another kind, 0 not readable")
-	code, out, _ = command(t, "", "import-jobs", "--output", output, "--kind", "history", filepath.Join(dir, "jobs_epochs.jsonl"))
+	code, out, _ = command(t, "", "import-jobs", "--output", output, "--kind", "history",
+		filepath.Join(dir, "jobs_epochs.jsonl"))
 	require.Equal(t, exitOK, code)
 	require.Contains(t, out, " 0 stored")
 	odd := filepath.Join(t.TempDir(), "odd.jsonl")
-	require.NoError(t, os.WriteFile(odd, []byte("{\"GlobalJobId\": \"a#1.0#3\", \"CompletionDate\": 7}\nnonsense\n{\"a\": \"\x01\"}\n"), 0o600))
+	require.NoError(t, os.WriteFile(odd, []byte("{\"GlobalJobId\": \"a#1.0#3\", \"CompletionDate\": "+
+		"7}\nnonsense\n{\"a\": \"\x01\"}\n"), 0o600))
 	code, out, errors = command(t, "", "import-jobs", "--output", output, odd)
 	require.Equal(t, exitFailed, code, "nothing is left out in silence")
 	require.Contains(t, out, " 1 stored, 0 already there, 0 of another kind, 2 not readable")
@@ -260,7 +271,8 @@ func TestImportJobs(t *testing.T) {
 
 func TestCollect(t *testing.T) {
 	dir := t.TempDir()
-	code, _, errors := command(t, "", "collect", "--snapshot-dir", dir, "--condor-status", filepath.Join(dir, "condor_status"))
+	code, _, errors := command(t, "", "collect", "--snapshot-dir", dir, "--condor-status",
+		filepath.Join(dir, "condor_status"))
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errors, "condor_status")
 	code, _, errors = command(t, "", "collect", "--snapshot-dir", dir, "--timezone", "Mars")
@@ -283,7 +295,8 @@ func TestWorking(t *testing.T) {
 		defer mu.Unlock()
 		return out.Write(text)
 	}), "Reading", time.Millisecond)
-	require.Eventually(t, func() bool { return strings.HasPrefix(text(), "\rReading … 0s") }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.HasPrefix(text(), "\rReading … 0s") }, 30*time.Second,
+		time.Millisecond)
 	stop()
 	require.True(t, strings.HasSuffix(text(), "\r\x1b[K"), "the line is removed")
 	var silent bytes.Buffer

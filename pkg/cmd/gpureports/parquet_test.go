@@ -38,7 +38,8 @@ func answersOf(t *testing.T, dir, zone, from, to string) string {
 	require.NoError(t, os.WriteFile(path, settings, 0o600))
 	query, err := json.Marshal(questions)
 	require.NoError(t, err)
-	code, out, errors := command(t, string(query), "query", "--settings", path, "--query", "-", "--from", from, "--to", to, "--format", "json")
+	code, out, errors := command(t, string(query), "query", "--settings", path, "--query", "-", "--from", from, "--to",
+		to, "--format", "json")
 	require.Equal(t, exitOK, code, errors)
 	return regexp.MustCompile(`"stats":\[[^]]*\]`).ReplaceAllString(out, "")
 }
@@ -62,7 +63,8 @@ func TestFormatsGiveTheSameAnswers(t *testing.T) {
 		require.Equal(t, want, answersOf(t, parquet, "America/Chicago", w[0], w[1]))
 		require.Equal(t, want, answersOf(t, converted, "America/Chicago", w[0], w[1]))
 	}
-	code, _, errors := command(t, "", "convert", filepath.Join(converted, "gpu_state_2025-09.parquet"), filepath.Join(converted, "chtc_owned"))
+	code, _, errors := command(t, "", "convert", filepath.Join(converted, "gpu_state_2025-09.parquet"),
+		filepath.Join(converted, "chtc_owned"))
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, errors, "chtc_owned is no month file")
 	require.FileExists(t, filepath.Join(converted, "gpu_state_2025-09.db"), "the others are converted")

@@ -130,7 +130,8 @@ func readQuery(i int, raw json.RawMessage) (query, error) {
 	if known.RefID == "" {
 		known.RefID = defaultRefID(i)
 	}
-	return query{known.RefID, time.Duration(known.IntervalMs * float64(time.Millisecond)), known.MaxDataPoints, known.FromAlert, raw}, nil
+	return query{known.RefID, time.Duration(known.IntervalMs * float64(time.Millisecond)), known.MaxDataPoints,
+		known.FromAlert, raw}, nil
 }
 
 // defaultRefID names queries as Grafana does: A to Z, then by number.
@@ -142,7 +143,8 @@ func defaultRefID(i int) string {
 }
 
 // ask sends queries to a data source: those for alert rules in a request of their own, as Grafana does.
-func ask(ctx context.Context, source backend.QueryDataHandler, queries []query, window backend.TimeRange) ([]report.Answer, error) {
+func ask(ctx context.Context, source backend.QueryDataHandler, queries []query,
+	window backend.TimeRange) ([]report.Answer, error) {
 	responses := backend.Responses{}
 	for _, fromAlert := range []bool{false, true} {
 		request := &backend.QueryDataRequest{}
@@ -185,5 +187,6 @@ func (q query) toBackend(window backend.TimeRange) backend.DataQuery {
 		QueryType string `json:"queryType"`
 	}
 	_ = json.Unmarshal(q.json, &kind) // a queryType of another type is the data source's to refuse
-	return backend.DataQuery{RefID: q.refID, QueryType: kind.QueryType, MaxDataPoints: q.maxDataPoints, Interval: interval, TimeRange: window, JSON: q.json}
+	return backend.DataQuery{RefID: q.refID, QueryType: kind.QueryType, MaxDataPoints: q.maxDataPoints,
+		Interval: interval, TimeRange: window, JSON: q.json}
 }

@@ -31,7 +31,8 @@ func (s *sampleCommand) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "A sample pool of %d machines over %d days is in %s; its settings are %s.\n", s.Machines, s.Days, s.Directory, settings)
+	fmt.Fprintf(c.out, "A sample pool of %d machines over %d days is in %s; its settings are %s.\n", s.Machines, s.Days,
+		s.Directory, settings)
 	return nil
 }
 

@@ -30,7 +30,8 @@ func readSettings(path string) (backend.DataSourceInstanceSettings, error) {
 		SecureJSONData map[string]string `json:"secureJsonData"`
 	}
 	if err := json.Unmarshal(text, &file); err != nil {
-		return backend.DataSourceInstanceSettings{}, fmt.Errorf("settings %s: want {\"url\": …, \"jsonData\": {…}, \"secureJsonData\": {…}}: %w", path, err)
+		return backend.DataSourceInstanceSettings{}, fmt.Errorf("settings %s: want {\"url\": …, \"jsonData\": {…}, "+
+			"\"secureJsonData\": {…}}: %w", path, err)
 	}
 	base, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {

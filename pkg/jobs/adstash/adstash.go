@@ -40,7 +40,8 @@ var (
 // Load stores documents, each a JSON object, in an index, which it makes if there is none, and waits until searches
 // see them. A document replaces one with the same id, as it does with adstash: the legacy schema therefore keeps only
 // one of a job's last epoch ad and its history ad in one index. It returns the number of documents stored.
-func Load(ctx context.Context, es *client.TypedClient, index string, schema Schema, documents iter.Seq[[]byte]) (int, error) {
+func Load(ctx context.Context, es *client.TypedClient, index string, schema Schema, documents iter.Seq[[]byte]) (int,
+	error) {
 	create := es.Indices.Create(index)
 	switch schema {
 	case Legacy:
@@ -99,7 +100,8 @@ func oneLine(document []byte) []byte {
 
 func exists(err error) bool {
 	var answer *types.ElasticsearchError
-	return errors.As(err, &answer) && answer.Status == http.StatusBadRequest && answer.ErrorCause.Type == "resource_already_exists_exception"
+	return errors.As(err, &answer) && answer.Status == http.StatusBadRequest &&
+		answer.ErrorCause.Type == "resource_already_exists_exception"
 }
 
 // documentID is adstash's id of a document; Elasticsearch chooses one for the automatic schema.

@@ -42,7 +42,8 @@ func (s *Source) ask(ctx context.Context, doing string, request performer, answe
 		if kind := res.Header.Get("Content-Type"); !strings.Contains(kind, "json") {
 			return s.fault(doing, fmt.Errorf("the answer is %q, not JSON", kind), remedyURL)
 		}
-		return s.fault(doing, fmt.Errorf("the answer broke off or is no JSON: %w", err), "try again; if it stays, look for a proxy that cuts answers")
+		return s.fault(doing, fmt.Errorf("the answer broke off or is no JSON: %w", err),
+			"try again; if it stays, look for a proxy that cuts answers")
 	}
 	return nil
 }
@@ -69,7 +70,8 @@ func (s *Source) unanswered(ctx context.Context, doing string, err error) error 
 	case strings.Contains(text, "not Elasticsearch"):
 		return s.fault(doing, errors.New("what answers is not Elasticsearch"), remedyURL)
 	default:
-		return s.fault(doing, err, "check that the server runs and that the URL, the network and the proxy settings are right")
+		return s.fault(doing, err, "check that the server runs and that the URL, the network and the proxy settings are "+
+			"right")
 	}
 }
 

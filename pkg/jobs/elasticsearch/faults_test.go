@@ -117,29 +117,36 @@ const securityException = `{"error": {"root_cause": [{"type": "security_exceptio
 // Each failure is an error of the source, with the URL without credentials, what went wrong and what to do.
 func TestFaults(t *testing.T) {
 	errorBody := func(kind, reason string) string {
-		return fmt.Sprintf(`{"error": {"root_cause": [{"type": %q, "reason": %q}], "type": "x", "reason": "y"}}`, kind, reason)
+		return fmt.Sprintf(`{"error": {"root_cause": [{"type": %q, "reason": %q}], "type": "x", "reason": "y"}}`, kind,
+			reason)
 	}
 	for name, c := range map[string]struct {
 		search   func(http.ResponseWriter, *http.Request, int)
 		says     []string
 		searches int
 	}{
-		"401":       {status(401, securityException), []string{"401 Unauthorized", "check user and password, or the API key"}, 1},
-		"403":       {status(403, errorBody("security_exception", "action [indices:data/read/search] is unauthorized")), []string{"403 Forbidden", "is unauthorized", "rights read and view_index_metadata on htcondor"}, 1},
-		"404 index": {status(404, errorBody("index_not_found_exception", "no such index [htcondor]")), []string{"no such index", "check jobsIndex"}, 1},
-		"404 page":  {html(404), []string{"404 Not Found", "check that the URL"}, 1},
-		"redirect":  {status(302, ""), []string{"302 Found", "check that the URL"}, 1},
-		"429":       {status(429, errorBody("es_rejected_execution_exception", "queue full")), []string{"429 Too Many Requests", "queue full", "overloaded"}, attempts},
-		"500":       {status(500, errorBody("illegal_state", strings.Repeat("x", 1000))), []string{"500 Internal Server Error", "xxx...", "server's log"}, 1},
-		"502":       {html(502), []string{"502 Bad Gateway", "try again later"}, attempts},
-		"503":       {status(503, ""), []string{"503 Service Unavailable", "try again later"}, attempts},
-		"html":      {html(200), []string{`the answer is "text/html", not JSON`, "proxy's page"}, 1},
-		"no json":   {status(200, "hello"), []string{"broke off or is no JSON", "try again"}, 1},
+		"401": {status(401, securityException), []string{"401 Unauthorized",
+			"check user and password, or the API key"}, 1},
+		"403": {status(403, errorBody("security_exception", "action [indices:data/read/search] is unauthorized")),
+			[]string{"403 Forbidden", "is unauthorized", "rights read and view_index_metadata on htcondor"}, 1},
+		"404 index": {status(404, errorBody("index_not_found_exception", "no such index [htcondor]")),
+			[]string{"no such index", "check jobsIndex"}, 1},
+		"404 page": {html(404), []string{"404 Not Found", "check that the URL"}, 1},
+		"redirect": {status(302, ""), []string{"302 Found", "check that the URL"}, 1},
+		"429": {status(429, errorBody("es_rejected_execution_exception", "queue full")),
+			[]string{"429 Too Many Requests", "queue full", "overloaded"}, attempts},
+		"500": {status(500, errorBody("illegal_state", strings.Repeat("x", 1000))),
+			[]string{"500 Internal Server Error", "xxx...", "server's log"}, 1},
+		"502":     {html(502), []string{"502 Bad Gateway", "try again later"}, attempts},
+		"503":     {status(503, ""), []string{"503 Service Unavailable", "try again later"}, attempts},
+		"html":    {html(200), []string{`the answer is "text/html", not JSON`, "proxy's page"}, 1},
+		"no json": {status(200, "hello"), []string{"broke off or is no JSON", "try again"}, 1},
 		"half a body": {func(w http.ResponseWriter, _ *http.Request, _ int) {
 			w.Header().Set("Content-Length", "100000")
 			fmt.Fprint(w, oneHit[:80])
 		}, []string{"broke off", "unexpected EOF", "a proxy that cuts answers"}, 1},
-		"connection cut": {func(http.ResponseWriter, *http.Request, int) { panic(http.ErrAbortHandler) }, []string{"EOF", "check that the server runs"}, 1},
+		"connection cut": {func(http.ResponseWriter, *http.Request, int) { panic(http.ErrAbortHandler) },
+			[]string{"EOF", "check that the server runs"}, 1},
 		"lost point in time": {status(404, `{"error": {"root_cause": [{"type": "search_context_missing_exception", "reason": "No search context found for id [1]"}]}}`),
 			[]string{"lost the point in time", "try again"}, 2},
 	} {
@@ -321,7 +328,8 @@ func TestSearchBody(t *testing.T) {
 	require.Empty(t, first.SearchAfter)
 	require.Equal(t, []int{1, 2}, second.SearchAfter)
 	require.Equal(t, 1, first.Size)
-	require.Subset(t, first.Source.Includes, []string{"VacateReasonCode", "vacatereasoncode", "EpochWriteDate", "EpochwriteDate", "epochwritedate", "GlobalJobId"})
+	require.Subset(t, first.Source.Includes, []string{"VacateReasonCode", "vacatereasoncode", "EpochWriteDate",
+		"EpochwriteDate", "epochwritedate", "GlobalJobId"})
 	require.NotContains(t, first.Source.Includes, "Cmd")
 	var sorted []string
 	for _, field := range first.Sort {
@@ -359,8 +367,10 @@ func TestIncompleteAnswers(t *testing.T) {
 		answer string
 		notice string
 	}{
-		"failed shards": {failing, "1 of 1 shards failed (index htcondor-000001: node_gone: the node went away): job ads may be missing. Check the cluster's health. (1 of 1 searches)"},
-		"timed out":     {strings.Replace(oneHit, `"timed_out": false`, `"timed_out": true`, 1), "1 of 1 searches ran out of the server's time: job ads may be missing."},
+		"failed shards": {failing, "1 of 1 shards failed (index htcondor-000001: node_gone: the node went away): job ads " +
+			"may be missing. Check the cluster's health. (1 of 1 searches)"},
+		"timed out": {strings.Replace(oneHit, `"timed_out": false`, `"timed_out": true`, 1),
+			"1 of 1 searches ran out of the server's time: job ads may be missing."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t, status(200, c.answer))
@@ -378,7 +388,8 @@ func TestIncompleteAnswers(t *testing.T) {
 		result, err := s.Ads(t.Context(), wanted)
 		require.NoError(t, err)
 		require.True(t, result.Partial)
-		require.Equal(t, []string{"More than 7 job ads match: the rest was left out. Ask for a shorter time range."}, result.Notices)
+		require.Equal(t, []string{"More than 7 job ads match: the rest was left out. Ask for a shorter time range."},
+			result.Notices)
 		require.Equal(t, 7, f.searches)
 	})
 	t.Run("documents that are no ads", func(t *testing.T) {
@@ -434,17 +445,20 @@ func TestHealthWithFewRights(t *testing.T) {
 	health, err := f.source(t, f.URL).Health(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, jobs.Health{
-		Store:   "Elasticsearch (version hidden) at " + f.URL + ", index htcondor",
-		Ads:     7,
-		Newest:  time.Unix(1759130000, 0).UTC(),
-		Notices: []string{"Elasticsearch at " + f.URL + ": 1 of 3 shards failed (no reason given): job ads may be missing. Check the cluster's health."},
+		Store:  "Elasticsearch (version hidden) at " + f.URL + ", index htcondor",
+		Ads:    7,
+		Newest: time.Unix(1759130000, 0).UTC(),
+		Notices: []string{"Elasticsearch at " + f.URL + ": 1 of 3 shards failed (no reason given): job ads may be " +
+			"missing. Check the cluster's health."},
 	}, health)
 }
 
 func TestNew(t *testing.T) {
 	for _, c := range []Config{
-		{}, {URL: "http://h:9200"}, {URL: "h:9200", Index: "i"}, {URL: "ftp://h", Index: "i"}, {URL: "http://", Index: "i"}, {URL: "http://u:s3cret@h:port", Index: "i"},
-		{URL: "http://h", Index: "a/_search"}, {URL: "http://h", Index: ",", EpochIndex: " "}, {URL: "http://h", Index: "a b"},
+		{}, {URL: "http://h:9200"}, {URL: "h:9200", Index: "i"}, {URL: "ftp://h", Index: "i"}, {URL: "http://", Index: "i"},
+		{URL: "http://u:s3cret@h:port", Index: "i"},
+		{URL: "http://h", Index: "a/_search"}, {URL: "http://h", Index: ",", EpochIndex: " "},
+		{URL: "http://h", Index: "a b"},
 	} {
 		_, err := New(c)
 		require.Equal(t, pool.FaultQuery, pool.FaultOf(err), "%v", c)

@@ -31,7 +31,8 @@ type fields struct {
 const mappingAge = 10 * time.Minute
 
 // sourceNames are the names of the attributes that ads are parsed from, in all spellings: filters of the source are
-// case-sensitive. The legacy schema lower-cases unknown names, capitalises those that end in Date, and knows RequestGpus.
+// case-sensitive. The legacy schema lower-cases unknown names, capitalises those that end in Date, and knows
+// RequestGpus.
 var sourceNames = func() []string {
 	names := []string{"RequestGpus"}
 	for _, name := range jobs.Attributes {
@@ -76,11 +77,13 @@ func (s *Source) askFields(ctx context.Context) (fields, error) {
 			Indices    []string
 		}
 	}
-	if err := s.ask(ctx, "asking for the mapping", fieldcaps.New(s.es).Index(s.index).Fields(names...), &answer); err != nil {
+	if err := s.ask(ctx, "asking for the mapping", fieldcaps.New(s.es).Index(s.index).Fields(names...),
+		&answer); err != nil {
 		return fields{}, err
 	}
 	if len(answer.Indices) == 0 {
-		return fields{}, pool.SourceError("Elasticsearch at %s: no index matches %s: correct jobsIndex, or check that adstash has written something", s.shown, s.index)
+		return fields{}, pool.SourceError("Elasticsearch at %s: no index matches %s: correct jobsIndex, or check that "+
+			"adstash has written something", s.shown, s.index)
 	}
 	// with returns the spellings of an attribute that have one of the types in some index.
 	with := func(attribute string, kinds ...string) (found []string) {
@@ -96,10 +99,12 @@ func (s *Source) askFields(ctx context.Context) (fields, error) {
 	}
 	keywords := []string{"keyword", "constant_keyword", "wildcard"}
 	numbers := []string{"date", "long", "integer", "double", "date_nanos"}
-	mapping := fields{job: with(job, keywords...), machine: with(machine, keywords...), start: with(start, append(numbers, keywords...)...),
+	mapping := fields{job: with(job, keywords...), machine: with(machine, keywords...),
+		start:     with(start, append(numbers, keywords...)...),
 		epochDate: with(epochDate, append(numbers, keywords...)...), adSource: with(adSource, keywords...)}
 	if len(mapping.job) == 0 {
-		return fields{}, pool.SourceError("Elasticsearch at %s: index %s has no GlobalJobId that can be searched as a keyword: check that jobsIndex names adstash's indexes, or reindex them with adstash's mapping", s.shown, s.index)
+		return fields{}, pool.SourceError("Elasticsearch at %s: index %s has no GlobalJobId that can be searched as a "+
+			"keyword: check that jobsIndex names adstash's indexes, or reindex them with adstash's mapping", s.shown, s.index)
 	}
 	for _, name := range with(recordTime, numbers...) {
 		mapping.recordTime = name

@@ -31,7 +31,10 @@ const (
 func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
 	of := func(mapping fields, ids []string) types.Query { return anyOf(mapping.job, ids) }
 	keys := jobs.JobIDs(wanted)
-	return s.lookup(ctx, question{keys: keys, found: func() *jobs.Collector { return jobs.NewCollector(keys, jobs.ByJob) }, query: of})
+	return s.lookup(ctx, question{keys: keys, found: func() *jobs.Collector {
+		return jobs.NewCollector(keys,
+			jobs.ByJob)
+	}, query: of})
 }
 
 // AdsOnMachines implements [jobs.Source]. It relies on StartdName, which adstash gives every ad of a job that ran.
@@ -42,7 +45,10 @@ func (s *Source) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (job
 		of[d.Key()] = d
 	}
 	query := func(mapping fields, keys []string) types.Query { return began(mapping, keys, of) }
-	return s.lookup(ctx, question{keys: keys, found: func() *jobs.Collector { return jobs.NewCollector(keys, jobs.ByMachineDay) }, query: query})
+	return s.lookup(ctx, question{keys: keys, found: func() *jobs.Collector {
+		return jobs.NewCollector(keys,
+			jobs.ByMachineDay)
+	}, query: query})
 }
 
 // Epochs implements [jobs.Source]. Lengths are not stored: longer runs are read and dropped.
@@ -64,7 +70,10 @@ func (s *Source) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result,
 		}
 		return types.Query{Bool: &types.BoolQuery{Filter: []types.Query{either(epoch), began(mapping, keys, of)}}}
 	}
-	return s.lookup(ctx, question{keys: keys, found: func() *jobs.Collector { return jobs.NewEpochCollector(days, jobs.MaxEpochs) }, query: query})
+	return s.lookup(ctx, question{keys: keys, found: func() *jobs.Collector {
+		return jobs.NewEpochCollector(days,
+			jobs.MaxEpochs)
+	}, query: query})
 }
 
 // began matches the ads whose run began on one of the machines and days; of tells them by key.
@@ -83,7 +92,8 @@ func began(mapping fields, keys []string, of map[string]jobs.MachineDay) types.Q
 		for _, name := range mapping.start {
 			start = append(start, types.Query{Range: map[string]types.RangeQuery{name: within}})
 		}
-		queries = append(queries, types.Query{Bool: &types.BoolQuery{Filter: []types.Query{anyOf(mapping.machine, machines[day]), either(start)}}})
+		queries = append(queries, types.Query{Bool: &types.BoolQuery{Filter: []types.Query{anyOf(mapping.machine,
+			machines[day]), either(start)}}})
 	}
 	return either(queries)
 }
@@ -109,7 +119,8 @@ func either(queries []types.Query) types.Query {
 	if len(queries) == 0 {
 		return types.Query{MatchNone: &types.MatchNoneQuery{}}
 	}
-	return types.Query{Bool: &types.BoolQuery{Filter: []types.Query{{Bool: &types.BoolQuery{Should: queries, MinimumShouldMatch: 1}}}}}
+	return types.Query{Bool: &types.BoolQuery{Filter: []types.Query{{Bool: &types.BoolQuery{Should: queries,
+		MinimumShouldMatch: 1}}}}}
 }
 
 // lookup collects the ads with the given keys in batches, all from one point in time. When the server loses that
@@ -247,10 +258,12 @@ func (p *paging) notices() (missing []string) {
 		missing = append(missing, fmt.Sprintf("%s (%d of %d searches)", p.shards, p.failed, p.searches))
 	}
 	if p.timedOut > 0 {
-		missing = append(missing, fmt.Sprintf("Elasticsearch at %s: %d of %d searches ran out of the server's time: job ads may be missing.", p.source.shown, p.timedOut, p.searches))
+		missing = append(missing, fmt.Sprintf("Elasticsearch at %s: %d of %d searches ran out of the server's time: job "+
+			"ads may be missing.", p.source.shown, p.timedOut, p.searches))
 	}
 	if p.cut {
-		missing = append(missing, fmt.Sprintf("More than %d job ads match: the rest was left out. Ask for a shorter time range.", p.source.maxAds))
+		missing = append(missing, fmt.Sprintf("More than %d job ads match: the rest was left out. Ask for a shorter time "+
+			"range.", p.source.maxAds))
 	}
 	return missing
 }

@@ -32,7 +32,8 @@ import (
 // A pool's ads, in both schemas and mixed: the answers are those of a plain loop over the documents.
 func TestSchemas(t *testing.T) {
 	server := jobstest.Elasticsearch(t)
-	history, old, epochs := documents(t, "history_refactored.jsonl"), documents(t, "history_legacy.jsonl"), documents(t, "epochs.jsonl")
+	history, old, epochs := documents(t, "history_refactored.jsonl"), documents(t, "history_legacy.jsonl"),
+		documents(t, "epochs.jsonl")
 	oracle := jobstest.NewMemory(append(slices.Clone(history), epochs...)...)
 	var wanted []jobs.Wanted
 	machines := map[string]bool{}
@@ -148,7 +149,8 @@ func TestLoadFails(t *testing.T) {
 	es, err := client.NewTypedClient(client.Config{Addresses: []string{server}, Transport: http.DefaultTransport})
 	require.NoError(t, err)
 	index := load(t, server, adstash.Legacy, nil)
-	_, err = adstash.Load(t.Context(), es, index, adstash.Legacy, slices.Values([][]byte{[]byte(`{"GlobalJobId": "j", "RecordTime": 1, "JobStatus": "four"}`)}))
+	_, err = adstash.Load(t.Context(), es, index, adstash.Legacy,
+		slices.Values([][]byte{[]byte(`{"GlobalJobId": "j", "RecordTime": 1, "JobStatus": "four"}`)}))
 	require.ErrorContains(t, err, "1 failures, the first: j#1: ")
 	_, err = adstash.Load(t.Context(), es, index, adstash.Legacy, slices.Values([][]byte{[]byte(`{}`)}))
 	require.ErrorContains(t, err, "no GlobalJobId")
@@ -177,7 +179,8 @@ func basic(user, password string) authorized {
 // Authentication and rights, against a server with security on.
 func TestSecurity(t *testing.T) {
 	server := jobstest.SecuredElasticsearch(t)
-	es, err := client.NewTypedClient(client.Config{Addresses: []string{server}, Transport: http.DefaultTransport, Username: "admin", Password: jobstest.Password})
+	es, err := client.NewTypedClient(client.Config{Addresses: []string{server}, Transport: http.DefaultTransport,
+		Username: "admin", Password: jobstest.Password})
 	require.NoError(t, err)
 	const index = "gpureports-security"
 	stored := documents(t, "epochs.jsonl")[:5]
@@ -186,7 +189,8 @@ func TestSecurity(t *testing.T) {
 	ad, err := jobs.ParseAd(stored[0])
 	require.NoError(t, err)
 	key := func(name string, privileges ...indexprivilege.IndexPrivilege) authorized {
-		role := types.RoleDescriptor{Cluster: nil, Indices: []types.IndicesPrivileges{{Names: []string{index}, Privileges: privileges}}}
+		role := types.RoleDescriptor{Cluster: nil, Indices: []types.IndicesPrivileges{{Names: []string{index},
+			Privileges: privileges}}}
 		answer, err := es.Security.CreateApiKey().Name(name).RoleDescriptors(map[string]types.RoleDescriptor{"r": role}).Do(t.Context())
 		require.NoError(t, err)
 		return authorized("ApiKey " + answer.Encoded)
@@ -195,12 +199,15 @@ func TestSecurity(t *testing.T) {
 		transport authorized
 		says      []string // nothing: it works
 	}{
-		"password":         {basic("admin", jobstest.Password), nil},
-		"API key":          {key("reader", indexprivilege.Read, indexprivilege.Viewindexmetadata), nil},
-		"no credentials":   {"", []string{"401 Unauthorized", "check user and password, or the API key"}},
-		"wrong password":   {basic("admin", "wrong"), []string{"401 Unauthorized", "check user and password, or the API key"}},
-		"unknown API key":  {authorized("ApiKey " + base64.StdEncoding.EncodeToString([]byte("a:b"))), []string{"401 Unauthorized"}},
-		"without a right":  {key("nothing", indexprivilege.None), []string{"403 Forbidden", "rights read and view_index_metadata on " + index}},
+		"password":       {basic("admin", jobstest.Password), nil},
+		"API key":        {key("reader", indexprivilege.Read, indexprivilege.Viewindexmetadata), nil},
+		"no credentials": {"", []string{"401 Unauthorized", "check user and password, or the API key"}},
+		"wrong password": {basic("admin", "wrong"), []string{"401 Unauthorized",
+			"check user and password, or the API key"}},
+		"unknown API key": {authorized("ApiKey " + base64.StdEncoding.EncodeToString([]byte("a:b"))),
+			[]string{"401 Unauthorized"}},
+		"without a right": {key("nothing", indexprivilege.None),
+			[]string{"403 Forbidden", "rights read and view_index_metadata on " + index}},
 		"without metadata": {key("read-only", indexprivilege.Read), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -231,7 +238,8 @@ func BenchmarkFetch100k(b *testing.B) {
 	require.NoError(b, err)
 	wanted := make([]jobs.Wanted, n)
 	for i := range wanted {
-		wanted[i] = jobs.Wanted{Job: fmt.Sprintf("ap2001.chtc.example.org#%d.0#1761929243", 1_000_000+i), LastSeen: original.RecordTime}
+		wanted[i] = jobs.Wanted{Job: fmt.Sprintf("ap2001.chtc.example.org#%d.0#1761929243", 1_000_000+i),
+			LastSeen: original.RecordTime}
 	}
 	es, err := client.NewTypedClient(client.Config{Addresses: []string{server}, Transport: http.DefaultTransport})
 	require.NoError(b, err)

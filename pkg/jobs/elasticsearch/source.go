@@ -59,7 +59,8 @@ type Source struct {
 func New(config Config) (*Source, error) {
 	address, err := url.Parse(config.URL)
 	if err != nil || address.Host == "" || address.Scheme != "http" && address.Scheme != "https" {
-		return nil, pool.BadQuery("the URL of Elasticsearch is not usable: give one such as https://elasticsearch.example.org:9200 in the data source's settings")
+		return nil, pool.BadQuery("the URL of Elasticsearch is not usable: give one such as " +
+			"https://elasticsearch.example.org:9200 in the data source's settings")
 	}
 	var names []string
 	for _, name := range strings.Split(config.Index+","+config.EpochIndex, ",") {
@@ -69,7 +70,8 @@ func New(config Config) (*Source, error) {
 	}
 	index := strings.Join(names, ",")
 	if index == "" || strings.ContainsAny(index, "/\\?#\"<>| ") {
-		return nil, pool.BadQuery("the index of the job ads (%q) is not usable: give names, aliases or patterns such as htcondor or adstash-*, separated by commas, as jobsIndex", index)
+		return nil, pool.BadQuery("the index of the job ads (%q) is not usable: give names, aliases or patterns such as "+
+			"htcondor or adstash-*, separated by commas, as jobsIndex", index)
 	}
 	transport := config.Transport
 	if transport == nil {
@@ -85,7 +87,8 @@ func New(config Config) (*Source, error) {
 		return nil, pool.BadQuery("the URL of Elasticsearch is not usable: check it in the data source's settings")
 	}
 	shown := url.URL{Scheme: address.Scheme, Host: address.Host, Path: strings.TrimRight(address.Path, "/")}
-	return &Source{es: es, shown: shown.String(), index: index, timeout: cmp.Or(config.Timeout, 30*time.Second), retry: retry, maxAds: 500_000, page: 5000, asking: semaphore.NewWeighted(1)}, nil
+	return &Source{es: es, shown: shown.String(), index: index, timeout: cmp.Or(config.Timeout, 30*time.Second),
+		retry: retry, maxAds: 500_000, page: 5000, asking: semaphore.NewWeighted(1)}, nil
 }
 
 // limited returns a context with the time that a lookup may take.
@@ -138,7 +141,8 @@ func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
 		Version struct{ Number string }
 	}
 	var status statusError
-	if err := s.ask(ctx, "asking for the version", info.New(s.es), &server); errors.As(err, &status) && status.code == http.StatusForbidden {
+	if err := s.ask(ctx, "asking for the version", info.New(s.es), &server); errors.As(err, &status) &&
+		status.code == http.StatusForbidden {
 		server.Version.Number = "(version hidden)" // it is a right of its own, which nothing else needs
 	} else if err != nil {
 		return jobs.Health{}, err
@@ -154,7 +158,8 @@ func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
 	if err != nil {
 		return jobs.Health{}, err
 	}
-	health := jobs.Health{Store: fmt.Sprintf("Elasticsearch %s at %s, index %s", server.Version.Number, s.shown, s.index), Ads: found.Count, Newest: newest}
+	health := jobs.Health{Store: fmt.Sprintf("Elasticsearch %s at %s, index %s", server.Version.Number, s.shown, s.index),
+		Ads: found.Count, Newest: newest}
 	if found.Shards.Failed > 0 {
 		health.Notices = append(health.Notices, s.shardNotice(found.Shards))
 	}
@@ -192,5 +197,6 @@ func (s *Source) shardNotice(sh shards) string {
 	if len(sh.Failures) > 0 {
 		why = fmt.Sprintf("index %s: %s", sh.Failures[0].Index, sh.Failures[0].Reason)
 	}
-	return fmt.Sprintf("Elasticsearch at %s: %d of %d shards failed (%s): job ads may be missing. Check the cluster's health.", s.shown, sh.Failed, sh.Total, why)
+	return fmt.Sprintf("Elasticsearch at %s: %d of %d shards failed (%s): job ads may be missing. Check the cluster's "+
+		"health.", s.shown, sh.Failed, sh.Total, why)
 }

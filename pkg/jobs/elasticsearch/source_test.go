@@ -50,7 +50,8 @@ func TestSource(t *testing.T) {
 		},
 		"a mixture": func(t *testing.T, documents [][]byte) Config {
 			half := len(documents) / 2
-			return Config{Index: load(t, url, adstash.Automatic, documents[:half]) + ", " + load(t, url, adstash.Refactored, documents[half:]), EpochIndex: load(t, url, adstash.Legacy, nil)}
+			return Config{Index: load(t, url, adstash.Automatic, documents[:half]) + ", " + load(t, url, adstash.Refactored,
+				documents[half:]), EpochIndex: load(t, url, adstash.Legacy, nil)}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

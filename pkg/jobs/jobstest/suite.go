@@ -82,28 +82,34 @@ func Run(t *testing.T, open Open) {
 
 	t.Run("by job: as asked, by time, history before epoch", func(t *testing.T) {
 		source := open(t, documents)
-		result, err := source.Ads(ctx, []jobs.Wanted{{Job: "ap#2.7#1"}, {Job: "none"}, {Job: "ap#1.0#1"}, {Job: "ap#2.7#1"}, {Job: "AP#1.0#1"}, {Job: ""}})
+		result, err := source.Ads(ctx, []jobs.Wanted{{Job: "ap#2.7#1"}, {Job: "none"}, {Job: "ap#1.0#1"}, {Job: "ap#2.7#1"},
+			{Job: "AP#1.0#1"}, {Job: ""}})
 		check(t, [][]jobs.Ad{{ad(legacy)}, nil, {ad(epoch1), ad(history), ad(epoch2)}, {ad(legacy)}, nil, nil}, result, err)
 		require.Empty(t, result.Notices)
 	})
 
 	t.Run("by machine and start", func(t *testing.T) {
 		source := open(t, documents)
-		result, err := source.AdsOnMachines(ctx, []jobs.MachineDay{{Machine: "m2", Day: theDay}, {Machine: "m1", Day: theDay}, {Machine: "M1", Day: theDay}, {Machine: "m1", Day: theDay}})
+		result, err := source.AdsOnMachines(ctx, []jobs.MachineDay{{Machine: "m2", Day: theDay},
+			{Machine: "m1", Day: theDay}, {Machine: "M1", Day: theDay}, {Machine: "m1", Day: theDay}})
 		all := []jobs.Ad{ad(history), ad(epoch2), ad(legacy)}
 		check(t, [][]jobs.Ad{{ad(epoch1)}, all, nil, all}, result, err)
-		result, err = source.AdsOnMachines(ctx, []jobs.MachineDay{{Machine: "m2", Day: theDay - 1}, {Machine: "m1", Day: theDay - 1}, {Machine: "m2", Day: theDay + 1}, {Machine: "m1", Day: theDay + 1}})
+		result, err = source.AdsOnMachines(ctx, []jobs.MachineDay{{Machine: "m2", Day: theDay - 1},
+			{Machine: "m1", Day: theDay - 1}, {Machine: "m2", Day: theDay + 1}, {Machine: "m1", Day: theDay + 1}})
 		check(t, [][]jobs.Ad{nil, nil, nil, nil}, result, err)
 	})
 
 	t.Run("days begin at midnight", func(t *testing.T) {
 		midnight := jobs.MachineDay{Machine: "m3", Day: theDay}.Start().Unix()
 		began := func(job string, start int64) []byte {
-			return fmt.Appendf(nil, `{"GlobalJobId": %q, "StartdName": "m3", "JobCurrentStartDate": %d, "RecordTime": %d}`, job, start, start+9)
+			return fmt.Appendf(nil, `{"GlobalJobId": %q, "StartdName": "m3", "JobCurrentStartDate": %d, "RecordTime": %d}`, job,
+				start, start+9)
 		}
-		before, first, last, after := began("ap#1.0#1", midnight-1), began("ap#2.0#1", midnight), began("ap#3.0#1", midnight+86399), began("ap#4.0#1", midnight+86400)
+		before, first, last, after := began("ap#1.0#1", midnight-1), began("ap#2.0#1", midnight),
+			began("ap#3.0#1", midnight+86399), began("ap#4.0#1", midnight+86400)
 		source := open(t, [][]byte{before, first, last, after})
-		result, err := source.AdsOnMachines(ctx, []jobs.MachineDay{{Machine: "m3", Day: theDay + 1}, {Machine: "m3", Day: theDay}, {Machine: "m3", Day: theDay - 1}})
+		result, err := source.AdsOnMachines(ctx, []jobs.MachineDay{{Machine: "m3", Day: theDay + 1},
+			{Machine: "m3", Day: theDay}, {Machine: "m3", Day: theDay - 1}})
 		check(t, [][]jobs.Ad{{ad(string(after))}, {ad(string(first)), ad(string(last))}, {ad(string(before))}}, result, err)
 	})
 

@@ -52,7 +52,8 @@ func TestImportFormats(t *testing.T) {
 
 func TestImportKind(t *testing.T) {
 	text := strings.Join([]string{ad1, ad2, ad3}, "\n")
-	for kind, want := range map[string]Imported{"history": {Read: 3, Stored: 2, Other: 1}, "epoch": {Read: 3, Stored: 1, Other: 2}} {
+	for kind, want := range map[string]Imported{"history": {Read: 3, Stored: 2, Other: 1},
+		"epoch": {Read: 3, Stored: 1, Other: 2}} {
 		got, err := Import(t.Context(), filepath.Join(t.TempDir(), "jobs.db"), kind, Input{"ads", strings.NewReader(text)})
 		require.NoError(t, err)
 		require.Equal(t, want, got)
@@ -63,7 +64,8 @@ func TestImportKind(t *testing.T) {
 
 // Bad lines are counted and named, and lose no others.
 func TestImportBad(t *testing.T) {
-	text := strings.Join([]string{ad1, `{"GlobalJobId": "x", "RecordTime`, `hello`, ad2, `{"RecordTime": 5}`, `{"GlobalJobId": "nodate"}`, `{"GlobalJobId": "z",`, ad3, `{"open": [`}, "\n")
+	text := strings.Join([]string{ad1, `{"GlobalJobId": "x", "RecordTime`, `hello`, ad2, `{"RecordTime": 5}`,
+		`{"GlobalJobId": "nodate"}`, `{"GlobalJobId": "z",`, ad3, `{"open": [`}, "\n")
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	got, err := Import(t.Context(), path, "auto", Input{"a.jsonl", strings.NewReader(text)})
 	require.NoError(t, err)
@@ -81,7 +83,8 @@ func TestImportBad(t *testing.T) {
 func TestImportFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	failing := func() Input {
-		return Input{"pipe", iotest.TimeoutReader(iotest.HalfReader(strings.NewReader(ad2 + "\n" + strings.Repeat(" ", 1<<18))))}
+		return Input{"pipe", iotest.TimeoutReader(iotest.HalfReader(strings.NewReader(ad2 + "\n" + strings.Repeat(" ",
+			1<<18))))}
 	}
 	_, err := Import(t.Context(), path, "auto", Input{"ok", strings.NewReader(ad1)}, failing())
 	require.ErrorIs(t, err, iotest.ErrTimeout)

@@ -74,7 +74,8 @@ func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, er
 			if err != nil {
 				return fmt.Errorf("list of jobs: %w", err)
 			}
-			return s.collect(groupCtx, db, found, "SELECT ad FROM ads WHERE GlobalJobId IN (SELECT value FROM json_each(?))", string(list))
+			return s.collect(groupCtx, db, found, "SELECT ad FROM ads WHERE GlobalJobId IN (SELECT value FROM json_each(?))",
+				string(list))
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -97,7 +98,8 @@ func (s *Source) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (job
 	}
 	defer db.Close()
 
-	if err := s.collect(ctx, db, found, "SELECT ad FROM ads WHERE RecordTime >= ? OR coalesce(RecordTime, 0) = 0", first.Start().Unix()); err != nil {
+	if err := s.collect(ctx, db, found, "SELECT ad FROM ads WHERE RecordTime >= ? OR coalesce(RecordTime, 0) = 0",
+		first.Start().Unix()); err != nil {
 		return jobs.Result{}, err
 	}
 	return found.Result(), nil
@@ -207,7 +209,8 @@ func fileError(name string, err error) error {
 	switch text := err.Error(); {
 	case errors.Is(err, fs.ErrNotExist):
 		remedy = "make it with `gpureports import-jobs`, or correct jobsPath"
-	case strings.Contains(text, "no such table") || strings.Contains(text, "no such column") || strings.Contains(text, "not a database"):
+	case strings.Contains(text, "no such table") || strings.Contains(text, "no such column") ||
+		strings.Contains(text, "not a database"):
 		remedy = "it is no job file: make one with `gpureports import-jobs`"
 	case strings.Contains(text, "locked") || strings.Contains(text, "busy"):
 		remedy = "another program is writing it: try again when that is done"

@@ -43,7 +43,8 @@ func TestPlainFile(t *testing.T) {
 		for _, document := range documents {
 			ad, err := jobs.ParseAd(document)
 			require.NoError(t, err)
-			_, err = tx.Exec("INSERT INTO ads VALUES ('history', ?, ?, ?)", ad.GlobalJobID, ad.RecordTime.Unix(), string(document))
+			_, err = tx.Exec("INSERT INTO ads VALUES ('history', ?, ?, ?)", ad.GlobalJobID, ad.RecordTime.Unix(),
+				string(document))
 			require.NoError(t, err)
 		}
 		require.NoError(t, tx.Commit())
@@ -53,7 +54,8 @@ func TestPlainFile(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "text.db"), []byte("no database at all, but long enough to be looked at"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "text.db"),
+		[]byte("no database at all, but long enough to be looked at"), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "empty.db"), nil, 0o600))
 	for name, remedy := range map[string]string{
 		"missing.db": "import-jobs",
@@ -74,7 +76,8 @@ func TestErrors(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "jobs.db")
-	_, err := Import(t.Context(), path, "auto", Input{"ads", strings.NewReader(`{"GlobalJobId": "j", "RecordTime": 1759130000}`)})
+	_, err := Import(t.Context(), path, "auto", Input{"ads",
+		strings.NewReader(`{"GlobalJobId": "j", "RecordTime": 1759130000}`)})
 	require.NoError(t, err)
 	before, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -89,7 +92,8 @@ func TestReadOnly(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	require.Equal(t, revision, source.Revision())
-	_, err = Import(t.Context(), path, "auto", Input{"ads", strings.NewReader(`{"GlobalJobId": "k", "RecordTime": 1759130000}`)})
+	_, err = Import(t.Context(), path, "auto", Input{"ads",
+		strings.NewReader(`{"GlobalJobId": "k", "RecordTime": 1759130000}`)})
 	require.NoError(t, err)
 	require.NotEqual(t, revision, source.Revision())
 }
@@ -107,7 +111,8 @@ func TestLocked(t *testing.T) {
 	defer conn.Close()
 	_, err = conn.ExecContext(t.Context(), "BEGIN EXCLUSIVE")
 	require.NoError(t, err)
-	_, err = Import(t.Context(), path, "auto", Input{"ads", strings.NewReader(`{"GlobalJobId": "k", "RecordTime": 1759130000}`)})
+	_, err = Import(t.Context(), path, "auto", Input{"ads",
+		strings.NewReader(`{"GlobalJobId": "k", "RecordTime": 1759130000}`)})
 	require.Equal(t, pool.FaultSource, pool.FaultOf(err))
 	require.ErrorContains(t, err, "another program")
 	_, err = conn.ExecContext(context.Background(), "ROLLBACK")

@@ -99,7 +99,8 @@ func TestAlertFrames(t *testing.T) {
 // A panel, a zoomed panel and an alert rule agree (methodology section 5).
 func TestPanelZoomAndAlertAgree(t *testing.T) {
 	o := samplepool.Default()
-	o.MissedSnapshots, o.LateSnapshots, o.DoubledSnapshots, o.Outages, o.Timezone = 0, 0, 0, 0, "UTC" // every hour has four slices
+	// every hour has four slices
+	o.MissedSnapshots, o.LateSnapshots, o.DoubledSnapshots, o.Outages, o.Timezone = 0, 0, 0, 0, "UTC"
 	o.Start, o.End = time.Date(2025, 10, 30, 0, 0, 0, 0, time.UTC), time.Date(2025, 11, 1, 0, 0, 0, 0, time.UTC)
 	pool_, err := samplepool.New(o)
 	require.NoError(t, err)
@@ -113,7 +114,8 @@ func TestPanelZoomAndAlertAgree(t *testing.T) {
 		model := func(more string) string {
 			return fmt.Sprintf(`{"queryType": "allocation", "groupBy": [%q], "metrics": ["allocated"]%s}`, grouping, more)
 		}
-		inWide, inZoomed := points(t, binary, wide, model(`, "bucket": "1h"`)), points(t, binary, zoomed, model(`, "bucket": "1h"`))
+		inWide, inZoomed := points(t, binary, wide, model(`, "bucket": "1h"`)),
+			points(t, binary, zoomed, model(`, "bucket": "1h"`))
 		require.NotEmpty(t, inZoomed)
 		for labels, series := range inZoomed {
 			require.Len(t, series, 6, labels)
@@ -122,7 +124,8 @@ func TestPanelZoomAndAlertAgree(t *testing.T) {
 			}
 		}
 		for _, window := range []pool.Window{wide, zoomed} {
-			hourly, quarters := points(t, binary, window, model(`, "bucket": "1h"`)), points(t, binary, window, model(`, "bucket": "15m"`))
+			hourly, quarters := points(t, binary, window, model(`, "bucket": "1h"`)),
+				points(t, binary, window, model(`, "bucket": "15m"`))
 			alerted := askAlert(t, binary, window, model(""))
 			require.NoError(t, alerted.Error)
 			values, err := plugintest.Alertable(alerted.Frames)
@@ -147,7 +150,8 @@ func TestPanelZoomAndAlertAgree(t *testing.T) {
 }
 
 // points are the series of a panel by label set and time.
-func points(t *testing.T, source backend.QueryDataHandler, window pool.Window, model string) map[string]map[pool.Micros]float64 {
+func points(t *testing.T, source backend.QueryDataHandler, window pool.Window,
+	model string) map[string]map[pool.Micros]float64 {
 	t.Helper()
 	answer := ask(t, source, window, model)[0]
 	require.NoError(t, answer.Error, model)

@@ -28,7 +28,9 @@ func BinaryName() string {
 // one that is there is up to date.
 func Build(ctx context.Context, source, dir string) (string, error) {
 	binary := filepath.Join(dir, BinaryName())
-	command := exec.CommandContext(ctx, "go", "build", "-tags", "arrow_json_stdlib", "-ldflags", "-s -w", "-o", binary, "./pkg") // #nosec G204
+	// #nosec G204
+	command := exec.CommandContext(ctx, "go", "build", "-tags", "arrow_json_stdlib", "-ldflags", "-s -w", "-o", binary,
+		"./pkg")
 	command.Dir = source
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := command.CombinedOutput(); err != nil {

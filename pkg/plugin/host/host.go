@@ -27,8 +27,8 @@ type Process struct {
 	resources   grpcplugin.ResourceClient
 }
 
-// Start starts a plugin binary. Its log goes to log, in the SDK's JSON lines; environment is added to this process's own.
-// The process ends with Close.
+// Start starts a plugin binary. Its log goes to log, in the SDK's JSON lines; environment is added to this process's
+// own. The process ends with Close.
 func Start(binary string, log io.Writer, environment ...string) (*Process, error) {
 	command := exec.CommandContext(context.Background(), binary) // #nosec G204 -- the plugin's own binary; Close ends it
 	command.Env = append(os.Environ(), environment...)
@@ -105,7 +105,8 @@ func (p *Process) QueryData(ctx context.Context, req *backend.QueryDataRequest) 
 }
 
 // CheckHealth asks the plugin for a data source's health.
-func (p *Process) CheckHealth(ctx context.Context, req *backend.CheckHealthRequest) (*backend.CheckHealthResult, error) {
+func (p *Process) CheckHealth(ctx context.Context, req *backend.CheckHealthRequest) (*backend.CheckHealthResult,
+	error) {
 	response, err := p.diagnostics.CheckHealth(ctx, &pluginv2.CheckHealthRequest{PluginContext: backend.ToProto().PluginContext(req.PluginContext)})
 	if err != nil {
 		return nil, err
@@ -123,7 +124,8 @@ func (p *Process) CollectMetrics(ctx context.Context) ([]byte, error) {
 }
 
 // CallResource asks the plugin for a resource.
-func (p *Process) CallResource(ctx context.Context, req *backend.CallResourceRequest, sender backend.CallResourceResponseSender) error {
+func (p *Process) CallResource(ctx context.Context, req *backend.CallResourceRequest,
+	sender backend.CallResourceResponseSender) error {
 	stream, err := p.resources.CallResource(ctx, backend.ToProto().CallResourceRequest(req))
 	if err != nil {
 		return err

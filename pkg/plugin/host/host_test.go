@@ -71,7 +71,8 @@ func source(t *testing.T, jsonData map[string]any) (*Source, backend.DataSourceI
 	text, err := json.Marshal(jsonData)
 	require.NoError(t, err)
 	saved++
-	settings := backend.DataSourceInstanceSettings{ID: int64(saved), UID: fmt.Sprint("uid", saved), Type: plugin.ID, Name: t.Name(), JSONData: text, Updated: time.Unix(int64(saved), 0)}
+	settings := backend.DataSourceInstanceSettings{ID: int64(saved), UID: fmt.Sprint("uid", saved), Type: plugin.ID,
+		Name: t.Name(), JSONData: text, Updated: time.Unix(int64(saved), 0)}
 	return process(t).Source(settings), settings
 }
 
@@ -80,7 +81,8 @@ func ask(t *testing.T, source backend.QueryDataHandler, window pool.Window, quer
 	t.Helper()
 	request := &backend.QueryDataRequest{}
 	for i, q := range queries {
-		request.Queries = append(request.Queries, backend.DataQuery{RefID: fmt.Sprint(i), JSON: json.RawMessage(q), Interval: time.Minute, MaxDataPoints: 1000,
+		request.Queries = append(request.Queries, backend.DataQuery{RefID: fmt.Sprint(i), JSON: json.RawMessage(q),
+			Interval: time.Minute, MaxDataPoints: 1000,
 			TimeRange: backend.TimeRange{From: pool.Time(window.From), To: pool.Time(window.To)}})
 	}
 	response, err := source.QueryData(context.Background(), request)
@@ -108,8 +110,8 @@ func everyView() (queries []string) {
 	return queries
 }
 
-// withoutWork are frames as JSON without what differs from one computation to the next: how long it took, and what of the data
-// was at hand.
+// withoutWork are frames as JSON without what differs from one computation to the next: how long it took, and what of
+// the data was at hand.
 func withoutWork(t *testing.T, frames data.Frames) string {
 	t.Helper()
 	var text strings.Builder
@@ -134,7 +136,8 @@ func withoutWork(t *testing.T, frames data.Frames) string {
 // What the binary answers over the plugin protocol is what the library answers, which the command line uses.
 func TestBinaryAnswersAsTheLibrary(t *testing.T) {
 	for _, name := range golden.Pools {
-		jsonData := map[string]any{"snapshotDir": golden.Pool(t, name), "jobs": "sqlite", "timezone": map[string]string{"pool-a": "UTC", "pool-b": "America/Chicago"}[name]}
+		jsonData := map[string]any{"snapshotDir": golden.Pool(t, name), "jobs": "sqlite",
+			"timezone": map[string]string{"pool-a": "UTC", "pool-b": "America/Chicago"}[name]}
 		binary, settings := source(t, jsonData)
 		library := plugin.Open(settings, time.Now)
 		var expected struct {
@@ -146,7 +149,10 @@ func TestBinaryAnswersAsTheLibrary(t *testing.T) {
 		require.NotEmpty(t, expected.Windows)
 		for _, w := range expected.Windows {
 			window := golden.Window(t, w.Common.Window.Start, w.Common.Window.End)
-			queries := slices.DeleteFunc(everyView(), func(q string) bool { return strings.Contains(q, `"health"`) }) // its figures grow with the clock
+			queries := slices.DeleteFunc(everyView(), func(q string) bool {
+				return strings.Contains(q,
+					`"health"`)
+			}) // its figures grow with the clock
 			got, want := ask(t, binary, window, queries...), ask(t, library, window, queries...)
 			for i, q := range queries {
 				require.NoError(t, want[i].Error, q)
@@ -168,7 +174,8 @@ func TestBinaryAnswersTheCases(t *testing.T) {
 		t.Run(c.Name, func(t *testing.T) {
 			dir := c.Write(t)
 			for _, q := range c.Queries {
-				jsonData := map[string]any{"snapshotDir": dir, "timezone": c.Settings.Timezone, "sliceMinutes": c.Settings.SliceMinutes}
+				jsonData := map[string]any{"snapshotDir": dir, "timezone": c.Settings.Timezone,
+					"sliceMinutes": c.Settings.SliceMinutes}
 				if q.Jobs == "ads" {
 					jsonData["jobs"] = "sqlite"
 				}
@@ -205,7 +212,8 @@ func TestBinaryAnswersTheGoldenFigures(t *testing.T) {
 			}
 		}
 		golden.Expected(t, name, &expected)
-		binary, _ := source(t, map[string]any{"snapshotDir": golden.Pool(t, name), "jobs": "sqlite", "timezone": map[string]string{"pool-a": "UTC", "pool-b": "America/Chicago"}[name]})
+		binary, _ := source(t, map[string]any{"snapshotDir": golden.Pool(t, name), "jobs": "sqlite",
+			"timezone": map[string]string{"pool-a": "UTC", "pool-b": "America/Chicago"}[name]})
 		for label, w := range expected.Windows {
 			answers := ask(t, binary, golden.Window(t, w.Common.Window.Start, w.Common.Window.End),
 				`{"queryType": "allocation", "view": "summary", "totals": false}`,
@@ -223,7 +231,8 @@ func TestBinaryAnswersTheGoldenFigures(t *testing.T) {
 				figures += compare(t, name+" "+label+" "+category.Key(), w.Common.Allocation.ByCategory[category.Key()], row)
 			}
 			require.True(t, golden.Same(100*w.Common.Coverage, golden.Rows(answers[1].Frames)[0]["coveragePercent"]))
-			figures += compare(t, name+" "+label+" backfill", w.Jobs.Both.BackfillAvailability.Summary.All, golden.Rows(answers[2].Frames)[0])
+			figures += compare(t, name+" "+label+" backfill", w.Jobs.Both.BackfillAvailability.Summary.All,
+				golden.Rows(answers[2].Frames)[0])
 			figures += compare(t, name+" "+label+" evictions", w.Jobs.Both.Evictions.All, golden.Rows(answers[3].Frames)[0])
 			require.Greater(t, figures, 50, "figures compared")
 		}
@@ -256,8 +265,10 @@ func TestBinaryHealthResourcesAndMetrics(t *testing.T) {
 	response, err := binary.Resource(context.Background(), "values/slots", "")
 	require.NoError(t, err)
 	require.Equal(t, 200, response.Status)
-	require.JSONEq(t, `[{"text": "Real", "value": "Real"}, {"text": "Backfill", "value": "Backfill"}]`, string(response.Body))
-	response, err = binary.Resource(context.Background(), "values/slots", "filter=%7B%22slots%22%3A%5B%22Backfill%22%5D%7D")
+	require.JSONEq(t, `[{"text": "Real", "value": "Real"}, {"text": "Backfill", "value": "Backfill"}]`,
+		string(response.Body))
+	response, err = binary.Resource(context.Background(), "values/slots",
+		"filter=%7B%22slots%22%3A%5B%22Backfill%22%5D%7D")
 	require.NoError(t, err)
 	require.JSONEq(t, `[{"text": "Backfill", "value": "Backfill"}]`, string(response.Body), "parameters arrive")
 

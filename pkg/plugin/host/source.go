@@ -38,7 +38,8 @@ func (s *Source) Resource(ctx context.Context, path, query string) (*backend.Cal
 		url += "?" + query
 	}
 	var response *backend.CallResourceResponse
-	err := s.process.CallResource(ctx, &backend.CallResourceRequest{PluginContext: s.context, Method: http.MethodGet, Path: path, URL: url},
+	err := s.process.CallResource(ctx, &backend.CallResourceRequest{PluginContext: s.context, Method: http.MethodGet,
+		Path: path, URL: url},
 		backend.CallResourceResponseSenderFunc(func(part *backend.CallResourceResponse) error {
 			if response == nil {
 				response = part

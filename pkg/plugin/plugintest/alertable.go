@@ -16,8 +16,9 @@ type Value struct {
 }
 
 // Alertable applies what Grafana's alert engine demands of an answer, and returns what a rule sees of it, by label set.
-// No data, the answer without a field, is an empty map. The engine would take some answers that are refused here and make
-// something else of them: a null makes a strict mean NaN, a NaN condition alerts, a series without points is no "no data".
+// No data, the answer without a field, is an empty map. The engine would take some answers that are refused here and
+// make something else of them: a null makes a strict mean NaN, a NaN condition alerts, a series without points is no
+// "no data".
 func Alertable(frames data.Frames) (map[string]Value, error) {
 	if len(frames) == 0 {
 		return nil, fmt.Errorf("no frame: not even one that says that there is no data")

@@ -9,9 +9,9 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// margin is how much more is read on both sides of a day: repeated hours and late snapshots are up to an hour elsewhere in
-// the order of local time than in the order of time, and runs within a minute are one snapshot. What is farther off makes a
-// file unordered.
+// margin is how much more is read on both sides of a day: repeated hours and late snapshots are up to an hour elsewhere
+// in the order of local time than in the order of time, and runs within a minute are one snapshot. What is farther off
+// makes a file unordered.
 const margin = pool.Hour + 2*pool.Minute
 
 // around returns the range of local time in which the day's rows can be.
@@ -27,7 +27,8 @@ func around(date int32, zone *localtime.Zone) (from, to Local) {
 // steady reports whether the zone's offset is the same wherever rows of the day can be.
 func steady(date int32, zone *localtime.Zone) bool {
 	begin := pool.Micros(date) * pool.Day
-	return !zone.Changes(begin-pool.Day, begin+2*pool.Day) && zone.Offset(begin-margin) == zone.Offset(begin+pool.Day+margin)
+	return !zone.Changes(begin-pool.Day, begin+2*pool.Day) &&
+		zone.Offset(begin-margin) == zone.Offset(begin+pool.Day+margin)
 }
 
 // day returns the pieces of files that the day's rows are in.
@@ -81,8 +82,8 @@ func (s *state) Holds(ctx context.Context, date int32, k snapshots.Known) (bool,
 	return true, nil
 }
 
-// still returns the sources of a key, in the order of the pieces; ok reports whether the rows that they name are what they
-// were.
+// still returns the sources of a key, in the order of the pieces; ok reports whether the rows that they name are what
+// they were.
 func (s *state) still(
 	ctx context.Context, date int32, pieces []piece, k snapshots.Known,
 ) (sources []source, ok bool, err error) {
@@ -93,7 +94,8 @@ func (s *state) still(
 	before, _ := k.State.(*state)
 	for i, p := range pieces {
 		known := &sources[i]
-		if known.name != p.name || known.columns != columnsKey(p.info.Columns) || known.cut != p.cut(around(date, s.source.zone)) ||
+		if known.name != p.name || known.columns != columnsKey(p.info.Columns) ||
+			known.cut != p.cut(around(date, s.source.zone)) ||
 			p.info.Rows.First > known.rows.First || p.info.Rows.Last < known.rows.Last ||
 			p.info.Unordered && Find(p.info.Stretches, p.from, p.to) != known.rows {
 			return nil, false, nil

@@ -42,7 +42,8 @@ func (s *state) content(sources []source) string {
 	var b strings.Builder
 	b.WriteString(hash(s.source.zone.Rules()))
 	for _, p := range sources {
-		fmt.Fprintf(&b, "\n%s %s %d %d %t %s %s", p.name, p.columns, p.rows.First, p.rows.Last, p.closed, p.cut, p.fingerprint)
+		fmt.Fprintf(&b, "\n%s %s %d %d %t %s %s", p.name, p.columns, p.rows.First, p.rows.Last, p.closed, p.cut,
+			p.fingerprint)
 	}
 	return b.String()
 }

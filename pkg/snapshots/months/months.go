@@ -1,7 +1,7 @@
-// Package months makes one snapshots.Source out of the month files of a directory, of whatever format. The timestamps of
-// month files are the collector's local time (methodology section 1): what turns them into snapshots in UTC is here, once
-// for all formats: time zones and repeated hours, sorting, uniting runs within a minute, days that reach over two files,
-// days that grow, and keys. A format only gives rows by number, with their local times: see File and Content.
+// Package months makes one snapshots.Source out of the month files of a directory, of whatever format. The timestamps
+// of month files are the collector's local time (methodology section 1): what turns them into snapshots in UTC is here,
+// once for all formats: time zones and repeated hours, sorting, uniting runs within a minute, days that reach over two
+// files, days that grow, and keys. A format only gives rows by number, with their local times: see File and Content.
 package months
 
 import (
@@ -27,8 +27,8 @@ type Format struct {
 	Open func(dir *snapshots.Dir, name string) File
 }
 
-// File is the month file of a name, whatever is under that name at a moment: it may be replaced, removed, and come back.
-// It is safe for concurrent use.
+// File is the month file of a name, whatever is under that name at a moment: it may be replaced, removed, and come
+// back. It is safe for concurrent use.
 type File interface {
 	// Look returns what the file holds now; the very same Content if nothing has changed since the last look. newest: no
 	// later month has a file, so that a collector may be writing to this one. Errors name the file and the remedy.
@@ -38,16 +38,17 @@ type File interface {
 	Close()
 }
 
-// Content is what a file held at a moment: rows numbered ascending, not necessarily without holes, appended in the order
-// of time but for what a clock does. It is safe for concurrent use and never changes; implementations are pointers.
+// Content is what a file held at a moment: rows numbered ascending, not necessarily without holes, appended in the
+// order of time but for what a clock does. It is safe for concurrent use and never changes; implementations are
+// pointers.
 //
-// Seek, Scan and Fingerprint return snapshots.ErrStale if the file has been replaced, or has turned out not to be in the
-// order of time though Info takes it to be. Other errors name the file and the remedy.
+// Seek, Scan and Fingerprint return snapshots.ErrStale if the file has been replaced, or has turned out not to be in
+// the order of time though Info takes it to be. Other errors name the file and the remedy.
 type Content interface {
 	Info() *Info
 
-	// Seek returns a range that holds all rows with from <= local < to, and few others. Rows without a readable timestamp go
-	// with the row before them, at the beginning of the file with the first one that has.
+	// Seek returns a range that holds all rows with from <= local < to, and few others. Rows without a readable timestamp
+	// go with the row before them, at the beginning of the file with the first one that has.
 	Seek(ctx context.Context, from, to Local) (Range, error)
 
 	// Scan gives the rows of a range to the visitor, ascending by number. usage asks for GPUsAverageUsage.

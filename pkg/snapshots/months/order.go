@@ -18,7 +18,8 @@ func FellBack(before, local Local) bool {
 	return before != None && local != None && local+lateness < before
 }
 
-// TooLong reports whether the first and the last timestamp of a file are too far apart for a month in the order of time.
+// TooLong reports whether the first and the last timestamp of a file are too far apart for a month in the order of
+// time.
 func TooLong(first, last Local) bool { return first != None && first+longestMonth < last }
 
 // Stretch is a run of rows in the order of time, within one hour.

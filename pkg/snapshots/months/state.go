@@ -176,8 +176,8 @@ func (p *piece) cut(from, to Local) string {
 	return fmt.Sprintf("%d:%d", p.from, p.to)
 }
 
-// pieces returns what the files hold of [from, to), ascending by month and time: the collector may have gone on in a file
-// of either format.
+// pieces returns what the files hold of [from, to), ascending by month and time: the collector may have gone on in a
+// file of either format.
 func (s *state) pieces(from, to Local) (all []piece) {
 	for i := range s.files {
 		f := &s.files[i]

@@ -72,8 +72,8 @@ func (t *table) find(row snapshots.Row) uint32 {
 	return id
 }
 
-// twice counts the blocks of a repeated hour in which most slots occur twice: they may be two runs of the collector with
-// the same timestamp, one of each pass, which nothing tells apart.
+// twice counts the blocks of a repeated hour in which most slots occur twice: they may be two runs of the collector
+// with the same timestamp, one of each pass, which nothing tells apart.
 func (t *table) twice(blocks []block) (n uint32) {
 	for _, b := range blocks {
 		if !b.repeated || len(b.rows) == 0 {

@@ -20,7 +20,8 @@ type block struct {
 	repeated bool               // its timestamp stands for two times
 }
 
-// union is how soon after the first one runs of the collector must be to be one snapshot with it (methodology section 1).
+// union is how soon after the first one runs of the collector must be to be one snapshot with it (methodology section
+// 1).
 const union = pool.Minute
 
 // united is the blocks of one snapshot.

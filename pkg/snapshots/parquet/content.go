@@ -258,9 +258,10 @@ func (c *content) Seek(_ context.Context, from, to months.Local) (months.Range, 
 		return months.Find(c.info.Stretches, from, to), nil
 	}
 	found := months.Nothing
-	first := c.info.Rows.First // of the rows without a timestamp ahead of a run: they go with it at the file's beginning only
-	before := true             // no run with a timestamp came yet
-	inside := false            // the last one is in the range
+	// of the rows without a timestamp ahead of a run: they go with it at the file's beginning only
+	first := c.info.Rows.First
+	before := true  // no run with a timestamp came yet
+	inside := false // the last one is in the range
 	for n, g := range c.groups {
 		if g.max != months.None && (g.max < from || g.min >= to) {
 			before, inside = false, false

@@ -85,7 +85,8 @@ func drawMonth(t *rapid.T) (fields []Field, rows [][]any) {
 	fields = rapid.Permutation(slices.DeleteFunc(slices.Clone(Schema), func(f Field) bool {
 		return !slices.Contains(required, f.Name) && rapid.Bool().Draw(t, "missing")
 	})).Draw(t, "order")
-	texts := rapid.OneOf(rapid.SampledFrom([]any{nil, "", "x", "Claimed", "GPU-a0223334", "ünï\x00code"}), rapid.Map(rapid.StringN(0, 20, 80), func(s string) any { return s }))
+	texts := rapid.OneOf(rapid.SampledFrom([]any{nil, "", "x", "Claimed", "GPU-a0223334", "ünï\x00code"}),
+		rapid.Map(rapid.StringN(0, 20, 80), func(s string) any { return s }))
 	moment := time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)
 	for range rapid.IntRange(0, 150).Draw(t, "rows") {
 		switch rapid.IntRange(0, 12).Draw(t, "next") {
@@ -216,7 +217,8 @@ func TestGrowth(t *testing.T) {
 		}
 	}
 	other := look(t, openMonth(t, dir), true) // as another process sees it
-	for _, r := range []months.Range{{First: 0, Last: 329}, {First: 5, Last: 25}, {First: 90, Last: 110}, {First: 310, Last: 320}, months.Nothing} {
+	for _, r := range []months.Range{{First: 0, Last: 329}, {First: 5, Last: 25}, {First: 90, Last: 110},
+		{First: 310, Last: 320}, months.Nothing} {
 		a, err := c.Fingerprint(t.Context(), r)
 		require.NoError(t, err)
 		b, err := other.Fingerprint(t.Context(), r)
@@ -274,7 +276,8 @@ func TestDamagedRowGroups(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, july)
 	for snapshot := range 40 {
-		require.NoError(t, appendRows(t.Context(), path, Schema, rowsOf(snapshot*36, 30), 300)) // 3 hours each, 10 a row group
+		// 3 hours each, 10 a row group
+		require.NoError(t, appendRows(t.Context(), path, Schema, rowsOf(snapshot*36, 30), 300))
 	}
 	data := read(t, path)
 	at := func(snapshot int) months.Local {

@@ -59,8 +59,9 @@ var first = time.Date(2025, 10, 30, 0, 0, 0, 0, time.UTC).UnixMicro()
 func at(t pool.Micros, n int, zone *time.Location) (rows []Stamped) {
 	for g := range 2 + n%3 {
 		row := Row{
-			"Name": fmt.Sprintf("slot1_%d@m%d", g, n%2), "Machine": fmt.Sprintf("m%d", n%2), "AssignedGPUs": fmt.Sprintf("GPU-%d", g),
-			"State": "Unclaimed", "GPUs_DeviceName": "NVIDIA H200", "GPUs_GlobalMemoryMb": int64(143771),
+			"Name": fmt.Sprintf("slot1_%d@m%d", g, n%2), "Machine": fmt.Sprintf("m%d", n%2),
+			"AssignedGPUs": fmt.Sprintf("GPU-%d", g),
+			"State":        "Unclaimed", "GPUs_DeviceName": "NVIDIA H200", "GPUs_GlobalMemoryMb": int64(143771),
 			"timestamp": pool.Time(t).In(zone).Format("2006-01-02 15:04:05.000000"),
 		}
 		if (n/4+g)%2 == 0 {
@@ -124,14 +125,16 @@ func (s suite) order(t *testing.T) {
 	require.False(t, parts[0].Unordered)
 }
 
-// Runs less than a minute apart are one snapshot, also over files; late rows, doubled rows and snapshots are in their place.
+// Runs less than a minute apart are one snapshot, also over files; late rows, doubled rows and snapshots are in their
+// place.
 func (s suite) late(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 10 {
 		var rows []Stamped
 		now := first + 20*pool.Hour
 		for n := range 200 {
-			now += []pool.Micros{30 * pool.Second, 59 * pool.Second, 60 * pool.Second, 61 * pool.Second, 5 * pool.Minute, 15 * pool.Minute}[random.IntN(6)]
+			now += []pool.Micros{30 * pool.Second, 59 * pool.Second, 60 * pool.Second, 61 * pool.Second, 5 * pool.Minute,
+				15 * pool.Minute}[random.IntN(6)]
 			rows = append(rows, at(now, n, time.UTC)...)
 			if random.IntN(10) == 0 {
 				rows = append(rows, rows[len(rows)-1]) // a row twice
@@ -188,7 +191,8 @@ func (s suite) unreadable(t *testing.T) {
 
 // A clock that was set back, or was years ahead for a moment: all rows are there, in the order of time, and it is told.
 func (s suite) clockSetBack(t *testing.T) {
-	for name, off := range map[string]pool.Micros{"back": -5*pool.Hour + 7*pool.Minute, "ahead": 9*pool.Hour + 7*pool.Minute, "years": 70 * 365 * pool.Day} {
+	for name, off := range map[string]pool.Micros{"back": -5*pool.Hour + 7*pool.Minute,
+		"ahead": 9*pool.Hour + 7*pool.Minute, "years": 70 * 365 * pool.Day} {
 		var rows []Stamped
 		for n := range 300 {
 			now := first + pool.Micros(n)*15*pool.Minute
@@ -312,7 +316,8 @@ func (s suite) rewriting(t *testing.T) {
 
 func equalShots(a, b Shot) bool { return a.Time == b.Time && slices.Equal(a.Rows, b.Rows) }
 
-// Another process that reads the same bytes elsewhere finds the same keys; one that reads other rows or another zone does not.
+// Another process that reads the same bytes elsewhere finds the same keys; one that reads other rows or another zone
+// does not.
 func (s suite) otherProcesses(t *testing.T) {
 	rows, edited := quarters(0, 300), quarters(0, 300)
 	for _, r := range edited {
@@ -385,7 +390,8 @@ func (s suite) truncation(t *testing.T) {
 			require.ErrorContains(t, part.Err, filepath.Base(path))
 			require.NotContains(t, part.Err.Error(), dir)
 			require.Equal(t, pool.FaultSource, pool.FaultOf(part.Err))
-			require.True(t, slices.ContainsFunc(state.Notices(), func(n snapshots.Notice) bool { return n.Warning && n.Text == part.Err.Error() }))
+			require.True(t, slices.ContainsFunc(state.Notices(),
+				func(n snapshots.Notice) bool { return n.Warning && n.Text == part.Err.Error() }))
 		}
 		now, _, err := read(t.Context(), state, last, kept{})
 		require.NoError(t, err)

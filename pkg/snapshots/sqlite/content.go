@@ -88,7 +88,8 @@ func (c *content) onlyGrew(ctx context.Context, before *content) (bool, error) {
 		return false, nil
 	}
 	now, then := c.info.Rows, before.info.Rows
-	if now.First != then.First && !then.Empty() || now.Last <= then.Last || !slices.Equal(c.info.Columns, before.info.Columns) {
+	if now.First != then.First && !then.Empty() || now.Last <= then.Last ||
+		!slices.Equal(c.info.Columns, before.info.Columns) {
 		return false, nil
 	}
 	hashes, err := c.hash(ctx, before.samples)
@@ -134,7 +135,8 @@ func (c *content) read(ctx context.Context) error {
 	return err
 }
 
-// unordered samples the file: a timestamp more than an hour earlier than one before it was not appended in the order of time.
+// unordered samples the file: a timestamp more than an hour earlier than one before it was not appended in the order of
+// time.
 func (c *content) unordered(ctx context.Context) (bool, error) {
 	const probes = 64
 	first, last := c.info.First, c.info.Last

@@ -34,10 +34,12 @@ func (f *file) explain(err error) error {
 	case isPathEscape(err):
 		return pool.SourceError("%s is a link that leads out of the snapshot directory: links must stay inside", f.name)
 	case isLocked(err), errors.Is(err, errLocked):
-		return pool.SourceError("%s is locked by a writer for more than %s: the collector should write in WAL mode or commit sooner",
+		return pool.SourceError("%s is locked by a writer for more than %s: the collector should write in WAL mode or "+
+			"commit sooner",
 			f.name, busyTimeout)
 	case code == sqlite3.SQLITE_READONLY_ROLLBACK, primary == sqlite3.SQLITE_CANTOPEN && f.dir.Size(f.name+"-journal") > 0:
-		return pool.SourceError("%s has a hot journal: its writer died in a transaction. Let the collector run once, or open the "+
+		return pool.SourceError("%s has a hot journal: its writer died in a transaction. Let the collector run once, or "+
+			"open the "+
 			"file once with sqlite3, to roll it back", f.name)
 	case primary == sqlite3.SQLITE_NOTADB:
 		return pool.SourceError("%s is no SQLite file: restore it from a copy, or move it away", f.name)
@@ -46,10 +48,12 @@ func (f *file) explain(err error) error {
 		if code != 0 {
 			why = errors.New(sqliteText(code))
 		}
-		return pool.SourceError("%s is damaged or truncated (%w): restore it from a copy, or recover it with `sqlite3 .recover`",
+		return pool.SourceError("%s is damaged or truncated (%w): restore it from a copy, or recover it with `sqlite3 "+
+			".recover`",
 			f.name, why)
 	case primary == sqlite3.SQLITE_CANTOPEN:
-		return pool.SourceError("%s cannot be opened: check that the user that runs Grafana may read it (and its directory, when "+
+		return pool.SourceError("%s cannot be opened: check that the user that runs Grafana may read it (and its "+
+			"directory, when "+
 			"the file is in WAL mode)", f.name)
 	case errors.Is(err, errNoTable):
 		return pool.SourceError("%s: %w: it is no month file of the collector, or still empty", f.name, err)
@@ -90,7 +94,8 @@ func isDamage(err error) bool {
 // isReadOnly reports whether err is that of opening a WAL file that cannot get its shared memory.
 func isReadOnly(err error) bool {
 	code, primary := codeOf(err)
-	return primary == sqlite3.SQLITE_CANTOPEN || primary == sqlite3.SQLITE_READONLY && code != sqlite3.SQLITE_READONLY_ROLLBACK
+	return primary == sqlite3.SQLITE_CANTOPEN || primary == sqlite3.SQLITE_READONLY &&
+		code != sqlite3.SQLITE_READONLY_ROLLBACK
 }
 
 // isPathEscape reports whether err is os.Root's refusal of a link that leads outside.

@@ -22,8 +22,8 @@ type fields struct {
 // separator stands between the texts of a line. A row whose own texts hold it is read column by column.
 const separator = 0x1f
 
-// line is an expression for a row's rowid and texts as one text: a driver's call for each column takes most of the time of
-// reading a row.
+// line is an expression for a row's rowid and texts as one text: a driver's call for each column takes most of the time
+// of reading a row.
 func (s *schema) line(usage bool) string {
 	return "concat(rowid, X'1F', " + strings.Join(s.columns(usage), ", X'1F', ") + ")"
 }

@@ -129,7 +129,8 @@ func (f *file) Close() {
 	}
 }
 
-// lookUnlocked looks at the file, and waits for a writer that holds it: but not each time as long when one does so for longer.
+// lookUnlocked looks at the file, and waits for a writer that holds it: but not each time as long when one does so for
+// longer.
 func (f *file) lookUnlocked(ctx context.Context) (*content, error) {
 	const patience = 500 * time.Millisecond
 	hurried := time.Since(f.lockedAt) < busyTimeout

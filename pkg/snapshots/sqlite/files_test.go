@@ -17,7 +17,8 @@ import (
 )
 
 func rowAt(text string) snapshotstest.Row {
-	return snapshotstest.Row{"Name": "slot1@m", "Machine": "m", "AssignedGPUs": "GPU-a", "State": "Unclaimed", "timestamp": text}
+	return snapshotstest.Row{"Name": "slot1@m", "Machine": "m", "AssignedGPUs": "GPU-a", "State": "Unclaimed",
+		"timestamp": text}
 }
 
 func hourly(n int) (rows []snapshotstest.Row) {
@@ -71,7 +72,8 @@ func TestBrokenFiles(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "gpu_state_2025-10.db"), 0o700))
 
 	want := map[string]string{
-		empty: "has no table gpu_state", truncated: "damaged or truncated", text: "is no SQLite file", short: "damaged or truncated",
+		empty: "has no table gpu_state", truncated: "damaged or truncated", text: "is no SQLite file",
+		short:   "damaged or truncated",
 		corrupt: "damaged or truncated", other: "has no table gpu_state", column: "no column AssignedGPUs, Machine",
 		"gpu_state_2025-09.db": "links must stay inside", "gpu_state_2025-10.db": "no regular file",
 	}
@@ -155,8 +157,10 @@ func TestSeek(t *testing.T) {
 		from, to months.Local
 		want     months.Range
 	}{
-		{at(0), at(500), months.Range{First: 1, Last: 500}}, {at(-9), at(9), months.Range{First: 1, Last: 9}}, {at(10), at(11), months.Range{First: 11, Last: 11}}, {at(490), at(900), months.Range{First: 491, Last: 500}},
-		{at(600), at(900), months.Range{First: 1, Last: 0}}, {at(-9), at(0), months.Range{First: 1, Last: 0}}, {at(10) + 500_000, at(11), months.Range{First: 12, Last: 11}},
+		{at(0), at(500), months.Range{First: 1, Last: 500}}, {at(-9), at(9), months.Range{First: 1, Last: 9}},
+		{at(10), at(11), months.Range{First: 11, Last: 11}}, {at(490), at(900), months.Range{First: 491, Last: 500}},
+		{at(600), at(900), months.Range{First: 1, Last: 0}}, {at(-9), at(0), months.Range{First: 1, Last: 0}},
+		{at(10) + 500_000, at(11), months.Range{First: 12, Last: 11}},
 	} {
 		got, err := content.Seek(t.Context(), c.from, c.to)
 		require.NoError(t, err)
@@ -167,7 +171,8 @@ func TestSeek(t *testing.T) {
 func TestUnorderedFileIsTold(t *testing.T) {
 	dir := t.TempDir()
 	rows := hourly(200)
-	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{month: append(rows[100:], rows[:100]...), "gpu_state_2025-10.db": hourly(200)})
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{month: append(rows[100:], rows[:100]...),
+		"gpu_state_2025-10.db": hourly(200)})
 	require.True(t, lookAt(t, dir, month).info.Unordered)
 	require.False(t, lookAt(t, dir, "gpu_state_2025-10.db").info.Unordered)
 }
@@ -195,6 +200,7 @@ func TestNothingIsWritten(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	for _, e := range entries {
-		require.Contains(t, []string{month, "gpu_state_2025-10.db", "gpu_state_2025-10.db-wal", "gpu_state_2025-10.db-shm"}, e.Name())
+		require.Contains(t, []string{month, "gpu_state_2025-10.db", "gpu_state_2025-10.db-wal", "gpu_state_2025-10.db-shm"},
+			e.Name())
 	}
 }

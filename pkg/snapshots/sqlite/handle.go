@@ -63,9 +63,9 @@ func (h *handle) unwatch() {
 	}
 }
 
-// changed reports whether anything may have been committed since the last look. The connection that it asks sees each commit
-// of others as another data_version, also in WAL mode. Where that connection was closed meanwhile, what writing leaves
-// behind tells.
+// changed reports whether anything may have been committed since the last look. The connection that it asks sees each
+// commit of others as another data_version, also in WAL mode. Where that connection was closed meanwhile, what writing
+// leaves behind tells.
 func (h *handle) changed(ctx context.Context, now traces) (bool, error) {
 	if h.watch == nil {
 		conn, err := h.db.Conn(ctx)

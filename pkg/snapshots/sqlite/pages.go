@@ -11,9 +11,9 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 )
 
-// Reading whole pages of the table's b-tree through SQLite's own sqlite_dbpage, and taking the records out of them here,
-// is several times as fast as stepping ten columns. It happens inside a read transaction, so SQLite's locks and its log
-// hold. Everything unusual is left to plain SQL. The format: https://sqlite.org/fileformat2.html
+// Reading whole pages of the table's b-tree through SQLite's own sqlite_dbpage, and taking the records out of them
+// here, is several times as fast as stepping ten columns. It happens inside a read transaction, so SQLite's locks and
+// its log hold. Everything unusual is left to plain SQL. The format: https://sqlite.org/fileformat2.html
 
 // errUnusual leaves the rest of a scan to plain SQL, which also tells what is wrong, if anything is.
 var errUnusual = errors.New("left to SQL")
@@ -79,7 +79,8 @@ func readChunk(ctx context.Context, conn *sql.Conn, root int64, r months.Range, 
 	if err != nil {
 		return err
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT p.data FROM json_each(?) AS list CROSS JOIN sqlite_dbpage AS p ON p.pgno = list.value", string(list))
+	rows, err := tx.QueryContext(ctx, "SELECT p.data FROM json_each(?) AS list CROSS JOIN sqlite_dbpage AS p ON p.pgno "+
+		"= list.value", string(list))
 	if err != nil {
 		return err
 	}
@@ -178,7 +179,8 @@ func (p *pages) walk(ctx context.Context, parent child, r months.Range, depth in
 	return nil
 }
 
-// childrenOf returns those of an interior page's children that can hold rowids of the range. greatest is the page's own.
+// childrenOf returns those of an interior page's children that can hold rowids of the range. greatest is the page's
+// own.
 func childrenOf(page []byte, greatest int64, r months.Range) (children []child, err error) {
 	cells := int(binary.BigEndian.Uint16(page[3:]))
 	if 12+2*cells > len(page) {
@@ -209,7 +211,8 @@ func childrenOf(page []byte, greatest int64, r months.Range) (children []child, 
 }
 
 // leaf gives the rows of a leaf page, which can hold rowids up to greatest.
-func (p *pages) leaf(ctx context.Context, page []byte, greatest int64, r months.Range, parser *parser, run *runs) error {
+func (p *pages) leaf(ctx context.Context, page []byte, greatest int64, r months.Range, parser *parser,
+	run *runs) error {
 	cells := int(binary.BigEndian.Uint16(page[3:]))
 	if 8+2*cells > len(page) {
 		return errUnusual

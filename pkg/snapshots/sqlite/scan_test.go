@@ -68,13 +68,15 @@ func lookAt(t testing.TB, dir, name string) *content {
 
 const month = "gpu_state_2025-09.db"
 
-// drawFile makes a month file as no collector would: any order and type of columns, page size, overflowing texts, numbers
-// in text columns, blobs, deleted rows.
+// drawFile makes a month file as no collector would: any order and type of columns, page size, overflowing texts,
+// numbers in text columns, blobs, deleted rows.
 func drawFile(t *rapid.T, tt *testing.T, dir string) {
 	types := []string{"TEXT", "TEXT", "TEXT", "BIGINT", "", "NUMERIC", "BLOB", "FLOAT", "VARCHAR(20) COLLATE NOCASE"}
 	var schema []string
-	for _, name := range append([]string{snapshots.TimestampColumn, "Disk", "Other"}, append(snapshots.ColumnNames[:], snapshots.UsageColumn)...) {
-		if (name == snapshots.ColumnNames[snapshots.DeviceName] || name == "Disk" || name == snapshots.UsageColumn || name == snapshots.ColumnNames[snapshots.PreventJobsReason]) && rapid.Bool().Draw(t, "missing") {
+	for _, name := range append([]string{snapshots.TimestampColumn, "Disk", "Other"},
+		append(snapshots.ColumnNames[:], snapshots.UsageColumn)...) {
+		if (name == snapshots.ColumnNames[snapshots.DeviceName] || name == "Disk" || name == snapshots.UsageColumn ||
+			name == snapshots.ColumnNames[snapshots.PreventJobsReason]) && rapid.Bool().Draw(t, "missing") {
 			continue
 		}
 		declared := rapid.SampledFrom(types).Draw(t, "type")
@@ -91,7 +93,8 @@ func drawFile(t *rapid.T, tt *testing.T, dir string) {
 	}
 	db := snapshotstest.Open(tt, dir, month, schema, pragmas...)
 	values := rapid.OneOf(
-		rapid.SampledFrom([]any{nil, "", "x", "Claimed", "GPU-a0223334", int64(0), int64(1), int64(-1), int64(200), int64(-40000), int64(1 << 40), 1.5, 3.0, []byte{0, 255}, "ünï\x00code", "'\"--"}),
+		rapid.SampledFrom([]any{nil, "", "x", "Claimed", "GPU-a0223334", int64(0), int64(1), int64(-1), int64(200),
+			int64(-40000), int64(1 << 40), 1.5, 3.0, []byte{0, 255}, "ünï\x00code", "'\"--"}),
 		rapid.Map(rapid.IntRange(0, 9000), func(n int) any { return strings.Repeat("long ", n/5) }),
 	)
 	var rows []snapshotstest.Row
@@ -118,7 +121,8 @@ func drawFile(t *rapid.T, tt *testing.T, dir string) {
 		require.NoError(t, err)
 	}
 	if rapid.Bool().Draw(t, "add column") {
-		_, err := db.Exec("ALTER TABLE gpu_state ADD COLUMN Later TEXT" + rapid.SampledFrom([]string{"", " DEFAULT 'x'"}).Draw(t, "default"))
+		_, err := db.Exec("ALTER TABLE gpu_state ADD COLUMN Later TEXT" + rapid.SampledFrom([]string{"",
+			" DEFAULT 'x'"}).Draw(t, "default"))
 		require.NoError(t, err)
 	}
 	require.NoError(t, db.Close())
@@ -149,7 +153,8 @@ func TestPlainFilesAreReadByPages(t *testing.T) {
 		db := snapshotstest.Open(t, dir, month, snapshotstest.Schema, "journal_mode="+journal)
 		var rows []snapshotstest.Row
 		for i := range 5000 {
-			rows = append(rows, snapshotstest.Row{"Name": fmt.Sprintf("slot1_%d@m", i), "timestamp": "2025-09-01 00:00:00", "GPUs_GlobalMemoryMb": i, "GlobalJobId": strings.Repeat("x", i%300*30),
+			rows = append(rows, snapshotstest.Row{"Name": fmt.Sprintf("slot1_%d@m", i), "timestamp": "2025-09-01 00:00:00",
+				"GPUs_GlobalMemoryMb": i, "GlobalJobId": strings.Repeat("x", i%300*30),
 				"GPUsAverageUsage": []any{nil, 0.25, 1, "much", 1.999999999}[i%5]})
 		}
 		snapshotstest.Append(t, db, snapshotstest.Schema, rows...)
@@ -176,7 +181,8 @@ func TestScanBesideAWriter(t *testing.T) {
 			write := func(n int) {
 				var rows []snapshotstest.Row
 				for i := range whole {
-					rows = append(rows, snapshotstest.Row{"Name": fmt.Sprintf("slot1_%d@m", i), "State": "Claimed", "GlobalJobId": strings.Repeat("j", n), "timestamp": begin.Add(time.Duration(n) * time.Minute).Format(time.DateTime)})
+					rows = append(rows, snapshotstest.Row{"Name": fmt.Sprintf("slot1_%d@m", i), "State": "Claimed",
+						"GlobalJobId": strings.Repeat("j", n), "timestamp": begin.Add(time.Duration(n) * time.Minute).Format(time.DateTime)})
 				}
 				snapshotstest.Append(t, db, snapshotstest.Schema, rows...)
 			}
@@ -210,7 +216,8 @@ func TestScanBesideAWriter(t *testing.T) {
 
 func TestVisitorEndsScan(t *testing.T) {
 	dir := t.TempDir()
-	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{month: {{"Name": "a", "timestamp": "2025-09-01 00:00:00"}, {"Name": "b", "timestamp": "2025-09-01 00:00:00"}}})
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{month: {{"Name": "a", "timestamp": "2025-09-01 00:00:00"},
+		{"Name": "b", "timestamp": "2025-09-01 00:00:00"}}})
 	c := lookAt(t, dir, month)
 	v := &tape{fail: 2}
 	require.ErrorIs(t, c.Scan(t.Context(), months.Range{First: 1, Last: 2}, false, v), errTape)

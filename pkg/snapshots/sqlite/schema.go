@@ -97,8 +97,8 @@ func (s *schema) complete() error {
 	return nil
 }
 
-// isReal reports whether a column's declared type gives it REAL affinity (https://sqlite.org/datatype3.html, section 3.1):
-// SQLite stores such numbers as integers where it can and shows them with a point.
+// isReal reports whether a column's declared type gives it REAL affinity (https://sqlite.org/datatype3.html, section
+// 3.1): SQLite stores such numbers as integers where it can and shows them with a point.
 func isReal(declared string) bool {
 	declared = strings.ToUpper(declared)
 	for _, other := range []string{"INT", "CHAR", "CLOB", "TEXT", "BLOB"} {

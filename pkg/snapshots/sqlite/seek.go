@@ -53,8 +53,8 @@ func (c *content) seek(ctx context.Context, from, to months.Local) (found months
 	return months.Range{First: first, Last: max(end, unknown) - 1}, ordered, err
 }
 
-// search looks at single rows of a file. Rows on damaged pages cannot be told apart: they are taken to be inside of what is
-// looked for, so that who needs them comes upon the damage.
+// search looks at single rows of a file. Rows on damaged pages cannot be told apart: they are taken to be inside of
+// what is looked for, so that who needs them comes upon the damage.
 type search struct {
 	statement *sql.Stmt
 	info      *months.Info
@@ -92,8 +92,8 @@ func (s *search) find(ctx context.Context, local months.Local) (rowid, unknown i
 	return low, unknown, nil
 }
 
-// past returns the first row behind a damaged place that can be found, in steps that grow, and its timestamp; what is behind
-// the end of the search is later than anything.
+// past returns the first row behind a damaged place that can be found, in steps that grow, and its timestamp; what is
+// behind the end of the search is later than anything.
 func (s *search) past(ctx context.Context, damaged, end int64) (rowid int64, local months.Local, err error) {
 	for step := int64(1); damaged+step < end; step *= 2 {
 		rowid, local, err = s.at(ctx, damaged+step, end-1)
@@ -113,8 +113,8 @@ func (s *search) at(ctx context.Context, from, to int64) (rowid int64, local mon
 	return readable(rows)
 }
 
-// before looks at some rows ahead of a boundary, ever farther away: a binary search that fell for a few rows at the wrong
-// place ends among them. Repeated hours and late snapshots may be on the wrong side.
+// before looks at some rows ahead of a boundary, ever farther away: a binary search that fell for a few rows at the
+// wrong place ends among them. Repeated hours and late snapshots may be on the wrong side.
 func (s *search) before(ctx context.Context, boundary int64, local months.Local) (ordered bool, err error) {
 	for step := int64(1); boundary-step >= s.info.Rows.First; step += (step + 1) / 2 {
 		_, found, err := s.at(ctx, boundary-step, boundary-1)

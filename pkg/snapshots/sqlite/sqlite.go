@@ -1,5 +1,5 @@
-// Package sqlite reads month files of SQLite, gpu_state_YYYY-MM.db: the only package that opens them. It never writes; the
-// one exception are SQLite's own -shm and -wal files beside a file that is already in WAL mode.
+// Package sqlite reads month files of SQLite, gpu_state_YYYY-MM.db: the only package that opens them. It never writes;
+// the one exception are SQLite's own -shm and -wal files beside a file that is already in WAL mode.
 package sqlite
 
 import (
@@ -37,7 +37,8 @@ const (
 // dataSourceName names a file for the driver.
 func dataSourceName(path string, immutable bool) string {
 	escaped := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(filepath.ToSlash(path))
-	name := fmt.Sprintf("file:%s?mode=ro&_pragma=busy_timeout(%d)&_pragma=mmap_size(0)", escaped, busyTimeout.Milliseconds())
+	name := fmt.Sprintf("file:%s?mode=ro&_pragma=busy_timeout(%d)&_pragma=mmap_size(0)", escaped,
+		busyTimeout.Milliseconds())
 	if immutable {
 		name += "&immutable=1"
 	}

@@ -158,7 +158,8 @@ func TestTwoFilesOfAMonth(t *testing.T) {
 	for name, delete := range map[string][2]string{
 		"SQLite first":  {"timestamp >= '2025-10-01 11:00'", "timestamp < '2025-10-01 11:00'"},
 		"Parquet first": {"timestamp < '2025-10-01 11:00'", "timestamp >= '2025-10-01 11:00'"},
-		"SQLite inside": {"timestamp < '2025-10-01 08:00' OR timestamp >= '2025-10-01 17:00'", "timestamp >= '2025-10-01 08:00' AND timestamp < '2025-10-01 17:00'"},
+		"SQLite inside": {"timestamp < '2025-10-01 08:00' OR timestamp >= '2025-10-01 17:00'",
+			"timestamp >= '2025-10-01 08:00' AND timestamp < '2025-10-01 17:00'"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := golden.Pool(t, "pool-a")
@@ -184,7 +185,8 @@ func TestTwoFilesOfAMonth(t *testing.T) {
 func TestOtherNames(t *testing.T) {
 	dir := golden.Parquet(t)
 	want, _ := everything(t, source(t, dir, "America/Chicago"))
-	for _, name := range []string{".gpu_state_2025-10.parquet.tmp", "gpu_state_2025-10.tmp.parquet", "gpu_state_2025-10_dev.parquet", "gpu_state_2025-10.parquet.bak", "gpu_state_2025-1.parquet"} {
+	for _, name := range []string{".gpu_state_2025-10.parquet.tmp", "gpu_state_2025-10.tmp.parquet",
+		"gpu_state_2025-10_dev.parquet", "gpu_state_2025-10.parquet.bak", "gpu_state_2025-1.parquet"} {
 		copyFile(t, filepath.Join(dir, "gpu_state_2025-10.parquet"), filepath.Join(dir, name))
 	}
 	got, notices := everything(t, source(t, dir, "America/Chicago"))

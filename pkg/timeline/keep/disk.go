@@ -20,8 +20,8 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Disk keeps blobs in a folder of its own, under a byte budget. A file is whole or not there; one that is foreign or damaged
-// is dropped, never trusted. It is safe for concurrent use.
+// Disk keeps blobs in a folder of its own, under a byte budget. A file is whole or not there; one that is foreign or
+// damaged is dropped, never trusted. It is safe for concurrent use.
 type Disk struct {
 	root   *os.Root
 	prefix string // of the owner's file names
@@ -41,7 +41,8 @@ type Blob struct {
 
 func (b Blob) magic() string { return fmt.Sprintf("gpureports %s %d\n", b.Kind, b.Version) }
 
-// The name and the first bytes of a blob's file, and the name of one that is being written. Other files are never deleted.
+// The name and the first bytes of a blob's file, and the name of one that is being written. Other files are never
+// deleted.
 var (
 	blobName  = regexp.MustCompile(`^[0-9a-f]{16}-\d{4}-\d{2}-\d{2}\.[a-z]+$`)
 	partName  = regexp.MustCompile(`^[0-9a-f]{16}-\d{4}-\d{2}-\d{2}\.[a-z]+\.[0-9a-f]{16}\.part$`)
@@ -54,8 +55,8 @@ const Folder = "gpureports-segments"
 // abandoned is the age from which on a file that is being written was left behind by a process that died.
 const abandoned = time.Hour
 
-// OpenDisk makes the folder inside dir, for this user only. owner tells data sources apart that share the directory: each
-// has files of its own.
+// OpenDisk makes the folder inside dir, for this user only. owner tells data sources apart that share the directory:
+// each has files of its own.
 func OpenDisk(dir, owner string, max int64) (*Disk, error) {
 	root, err := openFolder(dir)
 	if err != nil {
@@ -254,8 +255,8 @@ func (d *Disk) isOurs(name string) bool {
 	return string(magic[:n]) == blobMagic
 }
 
-// Read reads the description of a blob into about, and returns a function that hands its body to use, valid during the call; ok
-// is false if there is none that can be used. A body that is damaged, or that use refuses, is dropped.
+// Read reads the description of a blob into about, and returns a function that hands its body to use, valid during the
+// call; ok is false if there is none that can be used. A body that is damaged, or that use refuses, is dropped.
 func (d *Disk) Read(b Blob, about any) (body func(use func([]byte) error) error, ok bool) {
 	name := d.name(b)
 	content, err := d.root.ReadFile(name)

@@ -9,7 +9,8 @@ import (
 	"github.com/maypok86/otter/v2"
 )
 
-// Memory keeps values under a byte budget: those that are asked for often and lately stay. It is safe for concurrent use.
+// Memory keeps values under a byte budget: those that are asked for often and lately stay. It is safe for concurrent
+// use.
 type Memory[K comparable, V any] struct {
 	values *otter.Cache[K, V]
 	weigh  func(V) int
@@ -27,8 +28,8 @@ func NewMemory[K comparable, V any](max int64, weigh func(V) int) *Memory[K, V] 
 	})}
 }
 
-// Acquire waits for a key's turn and returns its value; ok is false if none is kept. Whoever has the turn makes or checks the
-// value, the others wait for the result until done is called.
+// Acquire waits for a key's turn and returns its value; ok is false if none is kept. Whoever has the turn makes or
+// checks the value, the others wait for the result until done is called.
 func (m *Memory[K, V]) Acquire(ctx context.Context, key K) (value V, ok bool, done func(), err error) {
 	m.mu.Lock()
 	turn := m.turns[key]

@@ -11,7 +11,8 @@ import (
 // ErrDamaged is returned for bytes that Encode cannot have written.
 var ErrDamaged = errors.New("damaged usage block")
 
-// planes are the lowest bytes of the differences, which stand apart from their higher ones: these hardly vary, and compress.
+// planes are the lowest bytes of the differences, which stand apart from their higher ones: these hardly vary, and
+// compress.
 const planes = 3
 
 // Encode writes a block, to be compressed: stretches of values a place, then the differences, byte by byte.

@@ -1,9 +1,9 @@
-// Package usage keeps the column GPUsAverageUsage of a UTC day (methodology section 13). It changes with every snapshot,
-// while a segment's spans do not: so it lies in a block of its own beside the segment, which is read and kept only for the
-// questions that need it.
+// Package usage keeps the column GPUsAverageUsage of a UTC day (methodology section 13). It changes with every
+// snapshot, while a segment's spans do not: so it lies in a block of its own beside the segment, which is read and kept
+// only for the questions that need it.
 //
-// What a claim reports in a snapshot is kept once, not once a GPU: with the first of its GPUs. Values are kept to 1e-9 of a
-// GPU, as differences to the value before, in 3 to 4 bytes each.
+// What a claim reports in a snapshot is kept once, not once a GPU: with the first of its GPUs. Values are kept to 1e-9
+// of a GPU, as differences to the value before, in 3 to 4 bytes each.
 package usage
 
 import (
@@ -45,8 +45,8 @@ type Block struct {
 	further   []Further // ascending by snapshot, place and claim
 }
 
-// A place's code is a sequence of unsigned varints. An odd one is a value: half of it is the difference to the value before,
-// zigzag encoded. An even one skips half as many snapshots. What is left at the end has no value.
+// A place's code is a sequence of unsigned varints. An odd one is a value: half of it is the difference to the value
+// before, zigzag encoded. An even one skips half as many snapshots. What is left at the end has no value.
 
 // Snapshots is the number of the day's snapshots.
 func (b *Block) Snapshots() int { return b.snapshots }
@@ -119,7 +119,8 @@ type series struct {
 // NewBuilder returns a builder for a day with so many GPUs.
 func NewBuilder(gpus int) *Builder { return &Builder{series: make([]series, 2*gpus)} }
 
-// Resume takes over the values of an earlier block's snapshots before the given one. moved are the numbers of its GPUs now.
+// Resume takes over the values of an earlier block's snapshots before the given one. moved are the numbers of its GPUs
+// now.
 func (b *Builder) Resume(earlier *Block, before int, moved []int) {
 	values := make([]float64, earlier.snapshots)
 	for g, now := range moved {
@@ -172,7 +173,8 @@ func (b *Builder) Block() *Block {
 	for i := range b.series {
 		size += len(b.series[i].code)
 	}
-	block := &Block{snapshots: b.snapshots, offsets: make([]uint32, 0, len(b.series)+1), code: make([]byte, 0, size), further: slices.Clip(b.further)}
+	block := &Block{snapshots: b.snapshots, offsets: make([]uint32, 0, len(b.series)+1), code: make([]byte, 0, size),
+		further: slices.Clip(b.further)}
 	for i := range b.series {
 		block.offsets = append(block.offsets, uint32(len(block.code)))
 		block.code = append(block.code, b.series[i].code...)

@@ -19,8 +19,10 @@ type drawn struct {
 }
 
 func draw(t *rapid.T) drawn {
-	d := drawn{gpus: rapid.IntRange(0, 5).Draw(t, "gpus"), snapshots: rapid.IntRange(1, 30).Draw(t, "snapshots"), values: map[Place][]float64{}}
-	value := rapid.OneOf(rapid.Just(math.NaN()), rapid.Just(0.0), rapid.Float64Range(0, 8), rapid.Float64Range(0, 1e-9), rapid.Float64Range(0, most))
+	d := drawn{gpus: rapid.IntRange(0, 5).Draw(t, "gpus"), snapshots: rapid.IntRange(1, 30).Draw(t, "snapshots"),
+		values: map[Place][]float64{}}
+	value := rapid.OneOf(rapid.Just(math.NaN()), rapid.Just(0.0), rapid.Float64Range(0, 8), rapid.Float64Range(0, 1e-9),
+		rapid.Float64Range(0, most))
 	for g := range d.gpus {
 		for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
 			d.values[Place{g, side}] = rapid.SliceOfN(value, d.snapshots, d.snapshots).Draw(t, "values")
@@ -30,7 +32,8 @@ func draw(t *rapid.T) drawn {
 		for s := range d.snapshots {
 			if rapid.IntRange(0, 9).Draw(t, "further") == 0 {
 				place := Place{rapid.IntRange(0, d.gpus-1).Draw(t, "gpu"), pool.Side(rapid.IntRange(0, 1).Draw(t, "side"))}
-				d.further = append(d.further, Further{place, s, rapid.IntRange(0, 2).Draw(t, "claim"), rapid.Float64Range(0, 4).Draw(t, "usage")})
+				d.further = append(d.further, Further{place, s, rapid.IntRange(0, 2).Draw(t, "claim"),
+					rapid.Float64Range(0, 4).Draw(t, "usage")})
 			}
 		}
 	}
