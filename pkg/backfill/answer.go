@@ -5,13 +5,14 @@ package backfill
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
-	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -22,22 +23,13 @@ import (
 // Answer answers a query. Without a job source (nil), and when it does not answer, times are those of the snapshots,
 // and a notice says so. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
-	near, err := s.Timeline.Load(ctx, p.Window.From, p.Window.To)
+	opened, err := linked.Open(ctx, s, p)
 	if err != nil {
 		return nil, err
 	}
-	o, err := s.Runs.Look(ctx, p.Window, p.Env.Lists)
-	if err != nil {
-		return nil, err
-	}
-	times, err := near.Slices(ctx, p.Env.Zone, p.Env.SliceMinutes, p.Window)
-	if err != nil {
-		return nil, err
-	}
-	about := frames.NewAbout(p, near, times.Coverage(p.Env.Lists))
-	about.Unmatched(near, runs.DaysOf(near, p.Window))
-	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), slices: times.Begin,
-		chosen: runs.Choose(filterOf(&p.Select), o.View)}
+	o, about := opened.Observed, opened.About
+	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), slices: opened.Slices.Begin,
+		chosen: runs.Choose(linked.BackfillFilter(&p.Select), o.View)}
 	a.first, a.end = o.View.Snapshots(p.Window)
 	for _, m := range a.measures() {
 		if a.periods[m], err = listed(ctx, o, m, p.Window); err != nil {
@@ -75,8 +67,7 @@ func (a *answer) measure() measure {
 // listed returns the periods of all machines that may overlap the window.
 func listed(ctx context.Context, o *runs.Observed, m measure, w pool.Window) ([]Period, error) {
 	byMachine := make([][]Period, len(o.Machines))
-	if err := parallel.Each(ctx, len(o.Machines), func(_ *struct{},
-		n int) {
+	if err := parallel.Each(ctx, len(o.Machines), func(_ *struct{}, n int) {
 		byMachine[n] = find(o, n, m, w)
 	}); err != nil {
 		return nil, err
@@ -96,7 +87,8 @@ func (a *answer) sharpen(ctx context.Context, source jobs.Source) error {
 		starts := startsIn(o, a.periods[tenure])
 		wanted = func(m, r int) bool { return bounds[m] != nil && bounds[m][r] || starts(m, r) }
 	}
-	ads, err := a.ask(ctx, source, wanted)
+	q := runs.Question{Window: w, Wanted: wanted, Unseen: pool.Window{From: w.From - runs.Reach, To: w.To}}
+	ads, err := linked.Ask(ctx, o, source, q, "periods start and end at snapshots, half a cadence off on average", a.about)
 	if err != nil {
 		return err
 	}
@@ -110,12 +102,26 @@ func (a *answer) sharpen(ctx context.Context, source jobs.Source) error {
 	if ads != nil {
 		a.tellLinks(x)
 	}
+	whole := a.cutToRuns(x, ads != nil)
+	if a.plan.View == "jobLength" {
+		a.residualRuns = a.residuals(x, whole)
+		a.about.Stat("Runs", "short", float64(len(a.residualRuns)))
+	}
+	a.tellPeriods()
+	return nil
+}
+
+// cutToRuns moves the periods' ends to those of the runs that bound them (if there are ads), parts them by what the
+// runs say, and keeps what of them is in the window and passes the filter. It returns all parts, before that, by GPU:
+// the view jobLength follows them beyond the window.
+func (a *answer) cutToRuns(x *runs.Explanations, sharp bool) gpuTenures {
+	o, w := a.observed, a.plan.Window
 	whole := gpuTenures{}
 	for m := range a.periods {
 		kept := make([]Period, 0, len(a.periods[m]))
 		cutter := cutter{measure: measure(m), explained: x}
 		for _, p := range a.periods[m] {
-			if ads != nil {
+			if sharp {
 				p.sharpen(o, &x.Machines[p.machine])
 			}
 			p.close(o, w)
@@ -130,35 +136,7 @@ func (a *answer) sharpen(ctx context.Context, source jobs.Source) error {
 		}
 		a.periods[m] = kept
 	}
-	if a.plan.View == "jobLength" {
-		a.residualRuns = a.residuals(x, whole)
-		a.about.Stat("Runs", "short", float64(len(a.residualRuns)))
-	}
-	a.tellPeriods()
-	return nil
-}
-
-// ask looks up the ads that the wanted runs need; nil without a source that answers.
-func (a *answer) ask(ctx context.Context, source jobs.Source, wanted runs.Wanted) (*runs.Ads, error) {
-	w := a.plan.Window
-	if source == nil {
-		a.about.Info("no job source is set up: periods start and end at snapshots, half a cadence off on average")
-		return nil, nil
-	}
-	q := runs.Question{Window: w, Wanted: wanted, Unseen: pool.Window{From: w.From - runs.Reach, To: w.To}}
-	ads, notices, failure, err := a.observed.Ask(ctx, source, q)
-	if err != nil {
-		return nil, err
-	}
-	if failure != nil {
-		a.about.Warn("job ads could not be read: periods start and end at snapshots, half a cadence off on average. %v",
-			failure)
-		return nil, nil
-	}
-	for _, n := range append(notices, runs.ClockNotices(ads.ClocksIn(w))...) {
-		a.about.Warn("%s", n)
-	}
-	return ads, nil
+	return whole
 }
 
 // tellPeriods counts what is in no statistics (methodology section 10). The GPUs of a machine are reclaimed together:
@@ -225,38 +203,17 @@ func (a *answer) bounds() [][]bool {
 
 // tellLinks says how many of the runs that bound periods have an ad.
 func (a *answer) tellLinks(x *runs.Explanations) {
-	linked, counted := 0, 0
-	for m := range x.Machines {
-		for i := range x.Machines[m].Runs {
-			e := &x.Machines[m].Runs[i]
-			if e.Outcome == runs.Running || e.End >= a.plan.Now-30*pool.Minute {
-				continue
-			}
-			counted++
-			if e.Link.Linked() {
-				linked++
-			}
-		}
+	share := linked.ShareOf(x, a.plan.Now, func(*runs.Explained) bool { return true })
+	a.about.Stat("Runs without a job ad", "locale", float64(share.Counted-share.Linked))
+	rate := share.Rate()
+	if math.IsNaN(rate) {
+		a.about.Info("job ads: %d of %d runs that bound periods are linked", share.Linked, share.Counted)
+		return
 	}
-	a.about.Stat("Runs without a job ad", "locale", float64(counted-linked))
-	switch {
-	case counted < 20:
-		a.about.Info("job ads: %d of %d runs that bound periods are linked", linked, counted)
-	case 2*linked < counted:
+	a.about.Stat("Link rate", "percent", rate)
+	if rate < 50 {
 		a.about.Warn("job ads: only %d of %d runs that bound periods and ended more than 30 min ago are linked: most "+
 			"periods start and end at snapshots, half a cadence off on average. Check the job source's index and period",
-			linked, counted)
-		fallthrough
-	default:
-		a.about.Stat("Link rate", "percent", 100*float64(linked)/float64(counted))
-	}
-}
-
-// filterOf is the query's filter as runs know it.
-func filterOf(s *query.Selection) runs.Filter {
-	return runs.Filter{
-		Machine: s.Machines.Match, Device: s.MatchDevice, Project: s.MatchProjects,
-		User:      func(user string) bool { return s.Users.Match(query.Shown("user", user)) },
-		Ownership: func(o pool.Ownership) bool { return s.Ownerships[o] && s.Categories[pool.BackfillCategory(o)] },
+			share.Linked, share.Counted)
 	}
 }

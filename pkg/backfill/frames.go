@@ -134,8 +134,7 @@ func (a *answer) list() data.Frames {
 		frames.Text("machine", frames.Each(periods, func(p *Period) string { return a.names[p.Place.Machine] })),
 		frames.Text("gpu", frames.Each(periods, func(p *Period) string { return a.names[p.GPU.ID] })),
 		frames.Text("device", frames.Each(periods, func(p *Period) string {
-			return query.Shown("device",
-				a.names[p.Place.Device])
+			return query.Shown("device", a.names[p.Place.Device])
 		})),
 		frames.Text("category", frames.Each(periods, func(p *Period) string { return p.Place.Category().String() })),
 		frames.Time("start", frames.Each(periods, func(p *Period) pool.Micros { return p.Start })),
@@ -235,21 +234,9 @@ func (a *answer) timeseries() (data.Frames, error) {
 	if err != nil {
 		return nil, err
 	}
-	ends := map[group][]ended{}
-	for i := range a.periods[vacancy] {
-		v := &a.periods[vacancy][i]
-		k := g.of(v.Place)
-		if ends[k] == nil {
-			if err := query.Hold(len(states)+len(ends)+1, buckets.Len()); err != nil {
-				return nil, err
-			}
-			ends[k] = make([]ended, buckets.Len())
-		}
-		if !v.UnknownStart && !v.LeftTruncated && !v.Censored() {
-			b := buckets.Of(v.End)
-			ends[k][b].count++
-			ends[k][b].hours += pool.Hours(v.Length())
-		}
+	ends, err := a.endsBy(&g, buckets, len(states))
+	if err != nil {
+		return nil, err
 	}
 	for k := range ends {
 		if states[k] == nil {
@@ -269,24 +256,54 @@ func (a *answer) timeseries() (data.Frames, error) {
 				if n == 0 && e.count == 0 || !p.Keep(buckets, b, times[len(times)-1]) {
 					continue
 				}
-				at := buckets.Starts[b]
-				if buckets.Whole && len(a.slices) > 0 {
-					at = a.slices[len(a.slices)-1]
-				}
-				s.Times = append(s.Times, at)
-				switch metric {
-				case "ended":
-					s.Values = append(s.Values, float64(e.count))
-				case "meanHours":
-					s.Values = append(s.Values, e.hours/float64(e.count)) // NaN without one: no point
-				default:
-					s.Values = append(s.Values, ofOccupancy(metric, o.counts[b], n))
-				}
+				s.Times = append(s.Times, a.point(buckets, b))
+				s.Values = append(s.Values, e.metric(metric, o.counts[b], n))
 			}
 			series = append(series, s)
 		}
 	}
 	return frames.TimeSeries(p, a.about, series), nil
+}
+
+// endsBy counts the complete vacancies of each group by the bucket in which they end; others are the groups that the
+// answer holds besides.
+func (a *answer) endsBy(g *grouping, buckets query.Buckets, others int) (map[group][]ended, error) {
+	ends := map[group][]ended{}
+	for i := range a.periods[vacancy] {
+		v := &a.periods[vacancy][i]
+		k := g.of(v.Place)
+		if ends[k] == nil {
+			if err := query.Hold(others+len(ends)+1, buckets.Len()); err != nil {
+				return nil, err
+			}
+			ends[k] = make([]ended, buckets.Len())
+		}
+		if !v.UnknownStart && !v.LeftTruncated && !v.Censored() {
+			b := buckets.Of(v.End)
+			ends[k][b].count++
+			ends[k][b].hours += pool.Hours(v.Length())
+		}
+	}
+	return ends, nil
+}
+
+// metric is a bucket's figure, of the vacancies that end in it or of the states in its snapshots.
+func (e ended) metric(name string, counts [runs.States]int64, snapshots int) float64 {
+	switch name {
+	case "ended":
+		return float64(e.count)
+	case "meanHours":
+		return e.hours / float64(e.count) // NaN without one: no point
+	}
+	return ofOccupancy(name, counts, snapshots)
+}
+
+// point is the time of a bucket's point: its beginning; of the whole window its newest slice's beginning.
+func (a *answer) point(buckets query.Buckets, b int) pool.Micros {
+	if buckets.Whole && len(a.slices) > 0 {
+		return a.slices[len(a.slices)-1]
+	}
+	return buckets.Starts[b]
 }
 
 // hourOfWeek averages over the window by local weekday and hour.

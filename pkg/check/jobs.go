@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/chtc/gpureports/pkg/evictions"
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -43,7 +43,7 @@ func jobFindings(ctx context.Context, in Installation, w pool.Window) ([]Finding
 	for _, notice := range notices {
 		findings = append(findings, Finding{Store: "ads", Severity: Warning, Text: notice})
 	}
-	links, err := evictions.LinksOf(ctx, in.Runs, in.Ads, in.Lists, w, in.Now)
+	links, err := linked.LinksOf(ctx, in.Runs, in.Ads, in.Lists, w, in.Now)
 	if err != nil {
 		return failed(err)
 	}

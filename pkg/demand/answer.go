@@ -11,6 +11,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/pressure"
 	"github.com/chtc/gpureports/pkg/query"
@@ -113,30 +114,18 @@ func polledPoints(rows *pressure.View) map[timeline.Symbol]bool {
 // allWaits makes the waits that a window needs, of rows, runs and ads.
 func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *pressure.View, polls *Polls,
 	about *frames.About) ([]Wait, error) {
-	source := s.Ads
 	o, err := s.Runs.Look(ctx, p.Window, p.Env.Lists)
 	if err != nil {
 		return nil, err
 	}
 	queued := rowsByJob(polls, rows, p.Window)
-	wanted := wantedJobs(o, queued, rows, p.Window, source != nil)
+	wanted := wantedJobs(o, queued, rows, p.Window, s.Ads != nil)
 	choose := func(m, r int) bool { return wanted[o.Machines[m].Runs[r].Job] }
-	var ads *runs.Ads
-	if source != nil {
-		var notices []string
-		var failure error
-		if ads, notices, failure, err = o.Ask(ctx, source,
-			runs.Question{Window: p.Window, Wanted: choose, Unseen: pool.Window{From: p.Window.From - runs.Reach,
-				To: p.Window.To + pool.Day}}); err != nil {
-			return nil, err
-		}
-		if failure != nil {
-			about.Warn("job ads could not be read, only polls and snapshots tell: waits between two polls are not seen. %v",
-				failure)
-		}
-		for _, n := range notices {
-			about.Warn("%s", n)
-		}
+	q := runs.Question{Window: p.Window, Wanted: choose,
+		Unseen: pool.Window{From: p.Window.From - runs.Reach, To: p.Window.To + pool.Day}}
+	ads, err := linked.Ask(ctx, o, s.Ads, q, "only polls and snapshots tell, waits between two polls are not seen", about)
+	if err != nil {
+		return nil, err
 	}
 	x, err := o.Explain(ctx, ads, choose)
 	if err != nil {

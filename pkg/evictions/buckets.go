@@ -19,94 +19,116 @@ type bucket struct {
 	gpuHours, lost  float64
 }
 
-// timeseries counts evictions in the bucket that holds their time, and hours and runs in every bucket that they
-// overlap.
+// tally counts the runs of each group by bucket.
+type tally struct {
+	grouping
+	buckets query.Buckets
+	from    pool.Micros // the window's beginning
+	counted map[group][]bucket
+	// whole has the GPU hours of all runs where groups are causes, which only evicted runs have: rates are over all.
+	whole map[group][]bucket
+}
+
+// into returns a group's buckets.
+func (t *tally) into(groups map[group][]bucket, k group) ([]bucket, error) {
+	if groups[k] == nil {
+		if err := query.Hold(len(t.counted)+len(t.whole)+1, t.buckets.Len()); err != nil {
+			return nil, err
+		}
+		groups[k] = make([]bucket, t.buckets.Len())
+	}
+	return groups[k], nil
+}
+
+// add counts an eviction in the bucket that holds its time, and hours and runs in every bucket that they overlap.
+func (t *tally) add(r *Run) (err error) {
+	var own, all []bucket
+	evicted := r.Result == runs.Evicted
+	if evicted || !t.byEviction() {
+		if own, err = t.into(t.counted, t.of(r, false)); err != nil {
+			return err
+		}
+	}
+	if t.byEviction() {
+		if all, err = t.into(t.whole, t.of(r, true)); err != nil {
+			return err
+		}
+	}
+	from, starts := max(r.Start, t.from), t.buckets.Starts
+	for b := t.buckets.Of(from); b < t.buckets.Len() && starts[b] <= r.Until; b++ {
+		hours := r.gpuHours(max(0, min(r.Until, starts[b+1])-max(from, starts[b])))
+		if own != nil {
+			own[b].runs++
+			own[b].gpuHours += hours
+		}
+		if evicted {
+			own[b].lost += hours
+		}
+		if all != nil {
+			all[b].gpuHours += hours
+		}
+	}
+	if evicted {
+		own[t.buckets.Of(r.End)].evictions++
+	}
+	return nil
+}
+
+// over returns the buckets whose GPU hours a group's rates are over.
+func (t *tally) over(k group) []bucket {
+	if !t.byEviction() {
+		return t.counted[k]
+	}
+	k.cause, k.evidence = 0, 0
+	return t.whole[k]
+}
+
 func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 	p, w := a.plan, a.plan.Window
 	buckets, err := p.Buckets(w.From)
 	if err != nil {
 		return nil, err
 	}
-	live := a.live(buckets)
-	g := grouping{p.GroupBy, a.names}
-	groups, whole := map[group][]bucket{}, map[group][]bucket{}
-	into := func(in map[group][]bucket, k group) ([]bucket, error) {
-		if in[k] == nil {
-			if err := query.Hold(len(groups)+len(whole)+1, buckets.Len()); err != nil {
-				return nil, err
-			}
-			in[k] = make([]bucket, buckets.Len())
-		}
-		return in[k], nil
-	}
+	t := tally{grouping{p.GroupBy, a.names}, buckets, w.From, map[group][]bucket{}, map[group][]bucket{}}
 	for i := range a.runs {
 		if i%1024 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		r := &a.runs[i]
-		counted := !g.byEviction() || r.Result == runs.Evicted
-		var own, all []bucket
-		if counted {
-			if own, err = into(groups, g.of(r, false)); err != nil {
-				return nil, err
-			}
-		}
-		if g.byEviction() {
-			if all, err = into(whole, g.of(r, true)); err != nil {
-				return nil, err
-			}
-		}
-		from := max(r.Start, w.From)
-		for b := buckets.Of(from); b < buckets.Len() && buckets.Starts[b] <= r.Until; b++ {
-			hours := r.gpuHours(max(0, min(r.Until, buckets.Starts[b+1])-max(from, buckets.Starts[b])))
-			if counted {
-				own[b].runs++
-				own[b].gpuHours += hours
-				if r.Result == runs.Evicted {
-					own[b].lost += hours
-				}
-			}
-			if all != nil {
-				all[b].gpuHours += hours
-			}
-		}
-		if r.Result == runs.Evicted {
-			b := buckets.Of(r.End)
-			own[b].evictions++
+		if err := t.add(&a.runs[i]); err != nil {
+			return nil, err
 		}
 	}
-	if g.byEviction() && slices.Contains(p.Metrics, "runs") {
+	metrics := p.Metrics
+	if t.byEviction() && slices.Contains(metrics, "runs") {
 		a.about.Info("runs have a cause only when they were evicted: by cause there is no metric runs")
+		metrics = slices.DeleteFunc(slices.Clone(metrics), func(m string) bool { return m == "runs" })
 	}
-	newest := a.observed.View.Times
+	live := a.live(buckets)
 	var series []frames.Series
-	for k, counts := range groups {
-		over := counts
-		if g.byEviction() {
-			without := k
-			without.cause, without.evidence = 0, 0
-			over = whole[without]
-		}
-		for _, metric := range p.Metrics {
-			if metric == "runs" && g.byEviction() {
-				continue
-			}
-			s := frames.Series{Group: g.texts(k), Metric: metric}
-			for b := range counts {
-				if !live[b] && counts[b].evictions == 0 || !p.Keep(buckets, b, newest[len(newest)-1]) {
-					continue
-				}
-				at := buckets.Starts[b]
-				if buckets.Whole {
-					at = a.newestSlice()
-				}
-				s.Times = append(s.Times, at)
-				s.Values = append(s.Values, counts[b].metric(metric, over[b].gpuHours))
-			}
-			series = append(series, s)
+	for k := range t.counted {
+		for _, metric := range metrics {
+			series = append(series, a.drawn(&t, k, metric, live))
 		}
 	}
 	return frames.TimeSeries(p, a.about, series), nil
+}
+
+// drawn is a group's series: a point for each bucket that is live, or holds an eviction.
+func (a *answer) drawn(t *tally, k group, metric string, live []bool) frames.Series {
+	counts, over, newest := t.counted[k], t.over(k), a.observed.View.Times
+	s := frames.Series{Group: t.texts(k), Metric: metric}
+	for b := range counts {
+		if !live[b] && counts[b].evictions == 0 || !a.plan.Keep(t.buckets, b, newest[len(newest)-1]) {
+			continue
+		}
+		at := t.buckets.Starts[b]
+		if t.buckets.Whole {
+			at = a.newestSlice()
+		}
+		s.Times = append(s.Times, at)
+		s.Values = append(s.Values, counts[b].metric(metric, over[b].gpuHours))
+	}
+	return s
 }
 
 func (b bucket) metric(name string, hours float64) float64 {
@@ -121,7 +143,7 @@ func (b bucket) metric(name string, hours float64) float64 {
 	return float64(b.runs)
 }
 
-// live tells which buckets have a slice: the others do not exist, unless an ad tells of an eviction in them.
+// live reports which buckets have a slice: the others do not exist, unless an ad shows an eviction in them.
 func (a *answer) live(buckets query.Buckets) []bool {
 	live := make([]bool, buckets.Len())
 	first, end := a.observed.View.Snapshots(a.plan.Window)

@@ -250,22 +250,3 @@ func items(all []*Run, w pool.Window) []survival.Item {
 	}
 	return list
 }
-
-// linkRate is the share in percent of runs that an ad says something about, of those that ended more than 30 minutes
-// ago: job ads come late. It is NaN below 20 runs (methodology sections 9 and 12).
-func linkRate(all []Run, now pool.Micros) (percent float64, linked, counted int) {
-	for i := range all {
-		r := &all[i]
-		if r.Link == runs.AdOnly || r.Outcome == runs.Running || r.End >= now-30*pool.Minute {
-			continue
-		}
-		counted++
-		if r.Link.Linked() {
-			linked++
-		}
-	}
-	if counted < 20 {
-		return math.NaN(), linked, counted
-	}
-	return 100 * float64(linked) / float64(counted), linked, counted
-}

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/allocation"
-	"github.com/chtc/gpureports/pkg/evictions"
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/stores"
@@ -28,7 +28,7 @@ func jobFigures(s *stores.Stores) allocation.JobFigures {
 			}
 		}
 		if slices.Contains(p.Metrics, "linkRate") || slices.Contains(p.Metrics, "clockErrorSeconds") {
-			links, err := evictions.LinksOf(ctx, s.Runs, s.Ads, p.Env.Lists, p.Window, p.Now)
+			links, err := linked.LinksOf(ctx, s.Runs, s.Ads, p.Env.Lists, p.Window, p.Now)
 			if err != nil {
 				return nil, err
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/frames"
-	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -21,26 +21,18 @@ import (
 // Answer answers a query. Without a job source (nil), and when it does not answer, the snapshots alone give the starts
 // and ends of runs, and a notice says so. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
-	near, err := s.Timeline.Load(ctx, p.Window.From, p.Window.To)
+	opened, err := linked.Open(ctx, s, p)
 	if err != nil {
 		return nil, err
 	}
-	o, err := s.Runs.Look(ctx, p.Window, p.Env.Lists)
-	if err != nil {
-		return nil, err
-	}
-	times, err := near.Slices(ctx, p.Env.Zone, p.Env.SliceMinutes, p.Window)
-	if err != nil {
-		return nil, err
-	}
-	about := frames.NewAbout(p, near, times.Coverage(p.Env.Lists))
-	about.Unmatched(near, runs.DaysOf(near, p.Window))
+	o, about := opened.Observed, opened.About
 
 	wanted := o.InReach(p.Window)
 	if p.View == "idle" {
 		wanted = heldAt(o, p.Window)
 	}
-	known, err := askAds(ctx, o, s.Ads, runs.Question{Window: p.Window, Wanted: wanted}, about)
+	known, err := linked.Ask(ctx, o, s.Ads, runs.Question{Window: p.Window, Wanted: wanted}, "starts and ends of runs are "+
+		"those of snapshots, and the time before a run's first snapshot is not measured", about)
 	if err != nil {
 		return nil, err
 	}
@@ -49,12 +41,12 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 		return nil, fmt.Errorf("explaining runs: %w", err)
 	}
 	all := collect(o, x, p.Window)
-	chosen := runs.Choose(filterOf(&p.Select), o.View)
+	chosen := runs.Choose(linked.Filter(&p.Select), o.View)
 	all = slices.DeleteFunc(all, func(r Run) bool {
 		return !p.Select.Categories[r.Category] || !chosen.Place(r.Place) || !chosen.User(r.User) ||
 			!chosen.Project(r.Project)
 	})
-	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), runs: all, slices: times}
+	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), runs: all, slices: opened.Slices}
 	if err := a.prepare(); err != nil {
 		return nil, err
 	}
@@ -71,38 +63,6 @@ func heldAt(o *runs.Observed, w pool.Window) runs.Wanted {
 	return func(m, i int) bool {
 		r := &o.Machines[m].Runs[i]
 		return r.First <= newest && newest <= r.Last
-	}
-}
-
-// askAds looks up the ads; nil: there are none to be had.
-func askAds(ctx context.Context, o *runs.Observed, source jobs.Source, q runs.Question,
-	about *frames.About) (*runs.Ads, error) {
-	const meaning = "starts and ends of runs are those of snapshots, and the time before a run's first snapshot is not " +
-		"measured"
-	if source == nil {
-		about.Info("no job source is set up: %s", meaning)
-		return nil, nil
-	}
-	ads, notices, failure, err := o.Ask(ctx, source, q)
-	if err != nil {
-		return nil, err
-	}
-	if failure != nil {
-		about.Warn("job ads could not be read: %s. %v", meaning, failure)
-		return nil, nil
-	}
-	for _, n := range append(notices, runs.ClockNotices(ads.ClocksIn(q.Window))...) {
-		about.Warn("%s", n)
-	}
-	return ads, nil
-}
-
-// filterOf is the query's filter as runs know it.
-func filterOf(s *query.Selection) runs.Filter {
-	return runs.Filter{
-		Machine: s.Machines.Match, Device: s.MatchDevice, Project: s.MatchProjects,
-		User:      func(user string) bool { return s.Users.Match(query.Shown("user", user)) },
-		Ownership: func(o pool.Ownership) bool { return s.Ownerships[o] },
 	}
 }
 
