@@ -19,6 +19,8 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/build"
 	"github.com/magefile/mage/mg"
 	"github.com/magefile/mage/sh"
+
+	"github.com/chtc/gpureports/pkg/bucket/buckettest"
 )
 
 // Default builds the plugin folder.
@@ -74,7 +76,9 @@ const (
 )
 
 // Setup fetches what the tests need and says what. After it all tests run offline.
-func Setup() { mg.SerialDeps(setupGo, setupNode, setupLint, setupBrowser, setupElasticsearch) }
+func Setup() {
+	mg.SerialDeps(setupGo, setupNode, setupLint, setupBrowser, setupBucket, setupElasticsearch)
+}
 
 // Lint checks the code's form.
 func Lint() error {
@@ -259,6 +263,12 @@ func setupBrowser() error {
 		return err
 	}
 	return sh.RunV("apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium")
+}
+
+func setupBucket() error {
+	say("go install versitygw: the S3 server of the tests, into artifacts/bin/")
+	_, err := buckettest.Install()
+	return err
 }
 
 func setupElasticsearch() error {

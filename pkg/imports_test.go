@@ -24,6 +24,8 @@ const (
 var layers = map[string][]string{
 	"pool":                    {},
 	"parallel":                {},
+	"bucket":                  {"pool"},
+	"bucket/buckettest":       {"bucket"},
 	"localtime":               {"pool"},
 	"snapshots":               {"pool"},
 	"snapshots/months":        {"pool", "localtime", "snapshots"},

@@ -1,0 +1,216 @@
+// Package bucket reads and writes the objects of an S3 bucket: Ceph's gateway, Amazon's service, or any other. Requests
+// are bounded in time and number, and made again where the server or the network fails for a while. Keys of objects are
+// relative to the bucket's prefix.
+package bucket
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5" //nolint:gosec // S3's checksum of a body
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Bucket is an open bucket, or the part of one below a prefix. It is safe for concurrent use.
+type Bucket struct {
+	place     place
+	name      string
+	client    *minio.Core
+	transport *http.Transport
+	counts    *counting
+	running   chan struct{}
+}
+
+// Object is what the server says of an object.
+type Object struct {
+	Key      string // without the bucket's prefix
+	Size     int64
+	ETag     string // changes with the content; without quotes
+	Modified time.Time
+}
+
+// Open returns a bucket. It asks the server nothing yet. Errors: what Options.Check returns.
+func Open(o Options) (*Bucket, error) {
+	p, err := o.place()
+	if err != nil {
+		return nil, err
+	}
+	transport := newTransport(p)
+	counts := &counting{inner: transport}
+	keys := credentials.NewStaticV4(o.AccessKey, o.SecretKey, "")
+	if !o.OwnKeys() {
+		keys = credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{},
+			&credentials.FileAWSCredentials{}, &credentials.IAM{Client: &http.Client{Timeout: 5 * time.Second}}})
+	}
+	region, lookup := o.Region, minio.BucketLookupDNS
+	if o.PathStyle {
+		lookup = minio.BucketLookupPath
+	}
+	if region == "" && o.Endpoint != "" {
+		region = "us-east-1"
+	}
+	client, err := minio.NewCore(p.endpoint.Host, &minio.Options{Creds: keys, Secure: p.endpoint.Scheme == "https",
+		Transport: counts, Region: region, BucketLookup: lookup, MaxRetries: 1})
+	if err != nil {
+		return nil, pool.BadQuery("the bucket %s cannot be opened: %w", p.name(), err)
+	}
+	return &Bucket{place: p, name: p.name(), client: client, transport: transport, counts: counts,
+		running: make(chan struct{}, parallelRequests)}, nil
+}
+
+// Name returns s3://bucket/prefix, without a slash at its end.
+func (b *Bucket) Name() string { return b.name }
+
+// Counts returns what the bucket has been asked so far.
+func (b *Bucket) Counts() Counts {
+	return Counts{b.counts.requests.Load(), b.counts.received.Load(), b.counts.sent.Load()}
+}
+
+// Close closes connections that are not in use.
+func (b *Bucket) Close() { b.transport.CloseIdleConnections() }
+
+// List returns the objects whose keys begin with a prefix, ascending by key.
+func (b *Bucket) List(ctx context.Context, prefix string) (objects []Object, err error) {
+	err = b.do(ctx, "listing", 0, func(ctx context.Context) error {
+		objects = nil
+		for o := range b.client.ListObjectsIter(ctx, b.place.bucket,
+			minio.ListObjectsOptions{Prefix: b.place.prefix + prefix, Recursive: true}) {
+			if o.Err != nil {
+				return o.Err
+			}
+			objects = append(objects, b.object(o))
+		}
+		return ctx.Err()
+	})
+	return objects, err
+}
+
+func (b *Bucket) object(o minio.ObjectInfo) Object {
+	return Object{strings.TrimPrefix(o.Key, b.place.prefix), o.Size, strings.Trim(o.ETag, `"`), o.LastModified}
+}
+
+// Stat returns what the server says of an object. ErrNotFound: there is none.
+func (b *Bucket) Stat(ctx context.Context, key string) (object Object, err error) {
+	err = b.do(ctx, "looking at "+key, 0, func(ctx context.Context) error {
+		info, err := b.client.StatObject(ctx, b.place.bucket, b.place.prefix+key, minio.StatObjectOptions{})
+		object = b.object(info)
+		object.Key = key
+		return err
+	})
+	return object, err
+}
+
+// Get returns an object as a whole. ErrNotFound: there is none.
+func (b *Bucket) Get(ctx context.Context, key string) (data []byte, object Object, err error) {
+	err = b.do(ctx, "reading "+key, 0, func(ctx context.Context) error {
+		data, object, err = b.get(ctx, key, minio.GetObjectOptions{})
+		return err
+	})
+	return data, object, err
+}
+
+// GetRange returns n bytes of an object from a byte on. If etag is not "", the object must be of that ETag, else the
+// error is ErrPrecondition. It is ErrPrecondition too if the object ends before.
+func (b *Bucket) GetRange(ctx context.Context, key, etag string, from, n int64) (data []byte, err error) {
+	if n <= 0 {
+		return nil, ctx.Err()
+	}
+	options := minio.GetObjectOptions{}
+	if err := options.SetRange(from, from+n-1); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", key, err)
+	}
+	if etag != "" {
+		if err := options.SetMatchETag(etag); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", key, err)
+		}
+	}
+	err = b.do(ctx, "reading "+key, n, func(ctx context.Context) error {
+		var object Object
+		data, object, err = b.get(ctx, key, options)
+		switch {
+		case err != nil && minio.ToErrorResponse(err).StatusCode == http.StatusRequestedRangeNotSatisfiable:
+			return &failure{kind: ErrPrecondition}
+		case err != nil:
+			return err
+		case etag != "" && object.ETag != etag, int64(len(data)) < n:
+			return &failure{kind: ErrPrecondition}
+		case int64(len(data)) > n: // the server knows no ranges
+			data = data[:n]
+		}
+		return nil
+	})
+	return data, err
+}
+
+// get reads a body to its end. A body that is shorter than announced is an error.
+func (b *Bucket) get(ctx context.Context, key string, o minio.GetObjectOptions) ([]byte, Object, error) {
+	body, info, header, err := b.client.GetObject(ctx, b.place.bucket, b.place.prefix+key, o)
+	if err != nil {
+		return nil, Object{}, err
+	}
+	defer body.Close()
+	if header.Get("Content-Range") == "" && o.Header().Get("Range") != "" {
+		return nil, Object{}, &failure{ErrDenied, "the server does not know ranges", false}
+	}
+	var data bytes.Buffer
+	data.Grow(int(min(max(0, info.Size), 1<<26)) + bytes.MinRead)
+	n, err := io.Copy(&data, body)
+	if err == nil && info.Size >= 0 && n != info.Size {
+		err = io.ErrUnexpectedEOF
+	}
+	object := b.object(info)
+	object.Key = key
+	return data.Bytes(), object, err
+}
+
+// Condition is what a Put asks of the object that is there.
+type Condition struct {
+	absent bool
+	etag   string
+}
+
+// Always puts the object whatever is there.
+func Always() Condition { return Condition{} }
+
+// IfAbsent puts the object if there is none (If-None-Match: *).
+func IfAbsent() Condition { return Condition{absent: true} }
+
+// IfETag puts the object in the place of one with the ETag (If-Match).
+func IfETag(etag string) Condition { return Condition{etag: etag} }
+
+// Put puts an object in one request, so that it is there as a whole or not at all, and returns its ETag.
+// ErrPrecondition: the condition does not hold. It can also mean that an earlier try arrived whose answer was lost: look
+// at the object that is there.
+func (b *Bucket) Put(ctx context.Context, key string, data []byte, condition Condition) (etag string, err error) {
+	options := minio.PutObjectOptions{ContentType: "application/octet-stream"}
+	switch {
+	case condition.absent:
+		options.SetMatchETagExcept("*")
+	case condition.etag != "":
+		options.SetMatchETag(condition.etag)
+	}
+	sum := md5.Sum(data) //nolint:gosec // S3's checksum of a body
+	err = b.do(ctx, "writing "+key, int64(len(data)), func(ctx context.Context) error {
+		info, err := b.client.PutObject(ctx, b.place.bucket, b.place.prefix+key, bytes.NewReader(data), int64(len(data)),
+			base64.StdEncoding.EncodeToString(sum[:]), "", options)
+		etag = info.ETag
+		return err
+	})
+	return etag, err
+}
+
+// Delete removes an object. It is no error if there is none.
+func (b *Bucket) Delete(ctx context.Context, key string) error {
+	return b.do(ctx, "removing "+key, 0, func(ctx context.Context) error {
+		return b.client.RemoveObject(ctx, b.place.bucket, b.place.prefix+key, minio.RemoveObjectOptions{})
+	})
+}

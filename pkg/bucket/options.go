@@ -1,0 +1,95 @@
+package bucket
+
+import (
+	"crypto/x509"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/minio/minio-go/v7/pkg/s3utils"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Options say which bucket to open, and how.
+type Options struct {
+	URL       string // s3://bucket/prefix; the prefix may be missing
+	Endpoint  string // the server's URL, such as https://s3.example.com; "" is Amazon's
+	Region    string // "" asks Amazon for the bucket's, and is us-east-1 of any other server
+	PathStyle bool   // the bucket is part of the path, not of the host name
+	CA        string // certificates in PEM that the server's may be signed with, beside the system's
+
+	// AccessKey and SecretKey are the keys to the bucket. Both "": those of the environment (AWS_ACCESS_KEY_ID …), of the
+	// user's AWS configuration, or of the machine that this runs on.
+	AccessKey string
+	SecretKey string
+}
+
+// amazon is the endpoint of Options that name none.
+const amazon = "https://s3.amazonaws.com"
+
+// place is where a bucket is.
+type place struct {
+	bucket, prefix string // the prefix is "" or ends with a slash
+	endpoint       *url.URL
+	roots          *x509.CertPool // nil = the system's
+}
+
+// Check returns what is wrong with the options, as far as can be told without asking the server: a pool.BadQuery.
+func (o Options) Check() error {
+	_, err := o.place()
+	return err
+}
+
+// Name returns the URL in its canonical form, without a slash at its end.
+func (o Options) Name() string {
+	p, err := o.place()
+	if err != nil {
+		return o.URL
+	}
+	return p.name()
+}
+
+// OwnKeys reports whether the options bring keys. Else those of the process are used.
+func (o Options) OwnKeys() bool { return o.AccessKey != "" || o.SecretKey != "" }
+
+func (p place) name() string { return strings.TrimSuffix("s3://"+p.bucket+"/"+p.prefix, "/") }
+
+func (o Options) place() (place, error) {
+	u, err := url.Parse(o.URL)
+	if err != nil || u.Scheme != "s3" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Port() != "" {
+		return place{}, pool.BadQuery("the bucket must be written as s3://bucket/prefix")
+	}
+	if err := s3utils.CheckValidBucketNameStrict(u.Host); err != nil {
+		return place{}, pool.BadQuery("%q is no name of a bucket: write s3://bucket/prefix", u.Host)
+	}
+	p := place{bucket: u.Host}
+	if inside := strings.Trim(u.Path, "/"); inside != "" {
+		if path.Clean(inside) != inside || strings.HasPrefix(inside, "..") {
+			return place{}, pool.BadQuery("the prefix %q of the bucket has an empty part, or . or ..", inside)
+		}
+		p.prefix = inside + "/"
+	}
+	endpoint := o.Endpoint
+	if endpoint == "" {
+		endpoint = amazon
+	}
+	p.endpoint, err = url.Parse(endpoint)
+	if err != nil || p.endpoint.Host == "" || p.endpoint.Scheme != "https" && p.endpoint.Scheme != "http" ||
+		strings.Trim(p.endpoint.Path, "/") != "" || p.endpoint.User != nil || p.endpoint.RawQuery != "" {
+		return place{}, pool.BadQuery("the endpoint of the bucket must be written as https://host or http://host:port")
+	}
+	if o.OwnKeys() && (o.AccessKey == "" || o.SecretKey == "") {
+		return place{}, pool.BadQuery("one of the bucket's two keys is missing: set the access key and the secret key, " +
+			"or neither to use those of the environment")
+	}
+	if strings.TrimSpace(o.CA) != "" {
+		if p.roots, err = x509.SystemCertPool(); err != nil {
+			p.roots = x509.NewCertPool()
+		}
+		if !p.roots.AppendCertsFromPEM([]byte(o.CA)) {
+			return place{}, pool.BadQuery("the CA of the bucket holds no certificate in PEM form")
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,59 @@
+package bucket
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// Counts is what a bucket was asked, and what went over the network for it.
+type Counts struct {
+	Requests int64 // each try counts
+	Received int64 // bytes of bodies
+	Sent     int64
+}
+
+// counting counts what passes a transport.
+type counting struct {
+	inner                    http.RoundTripper
+	requests, received, sent atomic.Int64
+}
+
+func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.requests.Add(1)
+	c.sent.Add(max(0, r.ContentLength))
+	response, err := c.inner.RoundTrip(r)
+	if err == nil {
+		response.Body = &countedBody{response.Body, &c.received}
+	}
+	return response, err
+}
+
+type countedBody struct {
+	io.ReadCloser
+	n *atomic.Int64
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.n.Add(int64(n))
+	return n, err
+}
+
+// newTransport makes the connections of one bucket.
+func newTransport(p place) *http.Transport {
+	return &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout:   5 * time.Second,
+		TLSClientConfig:       &tls.Config{RootCAs: p.roots, MinVersion: tls.VersionTLS12},
+		ResponseHeaderTimeout: 15 * time.Second,
+		IdleConnTimeout:       time.Minute,
+		MaxIdleConns:          parallelRequests,
+		MaxIdleConnsPerHost:   parallelRequests,
+		DisableCompression:    true, // the objects are compressed
+	}
+}
