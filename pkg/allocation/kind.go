@@ -20,7 +20,8 @@ var Kind = query.Kind{
 		sided(query.TableView("Averages over the time range, with totals", groupings, metrics, query.UserFilters)),
 		query.ListView("current", "Current", "What every GPU does at the newest snapshot", query.UserFilters),
 		{
-			Name: "stateTimeline", Label: "State timeline", Description: "The state of every GPU over time",
+			Name: "stateTimeline", Label: "State timeline", Description: "The state of every GPU over time; of more " +
+				"than 500, of the GPUs of each device on each machine",
 			Filters: query.GPUFilters, Options: []string{"includeOldDevices", "limit"}, Alerting: query.AlertNone,
 			Frame: query.FrameStateTimeline,
 		},

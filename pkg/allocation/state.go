@@ -1,6 +1,8 @@
 package allocation
 
 import (
+	"strconv"
+
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -35,6 +37,20 @@ func stateMappings() data.ValueMappings {
 		mapper[string('0'+byte(s))] = data.ValueMappingResult{Text: s.String(), Color: stateColors[s], Index: int(s)}
 	}
 	return data.ValueMappings{mapper}
+}
+
+// mostly is added to the number of a state that most GPUs of a machine are in, but not all.
+const mostly = 10
+
+// mostlyMappings show states of machines as words, those of most GPUs in a lighter colour.
+func mostlyMappings() data.ValueMappings {
+	all := stateMappings()
+	mapper := all[0].(data.ValueMapper)
+	for s := stateFree; s <= stateOther; s++ {
+		mapper[strconv.Itoa(int(s)+mostly)] = data.ValueMappingResult{Text: "Mostly " + s.String(),
+			Color: stateColors[s] + "80", Index: int(s) + mostly}
+	}
+	return all
 }
 
 // stateOf returns the state of a GPU with these rows, the first that fits, and the side whose row gives it.

@@ -16,6 +16,7 @@ import (
 
 // stateChanges is a GPU's way through a window.
 type stateChanges struct {
+	device       string // the last one known
 	machine, gpu string
 	times        []pool.Micros
 	states       []gpuState // stateNone: unknown from here on
@@ -29,9 +30,44 @@ func (c *stateChanges) add(t pool.Micros, s gpuState) {
 	c.times, c.states, c.any = append(c.times, t), append(c.states, s), c.any || s != stateNone
 }
 
+// maxGPUs is how many GPUs a state timeline shows one by one.
+const maxGPUs = 500
+
 // stateTimeline returns a frame a GPU with its states: a point at each change, null where its rows end and where a gap
-// begins. A gap begins a cadence after its earlier snapshot, which stands for that long.
+// begins. Of more GPUs than it shows one by one it returns a frame for the GPUs of a device on a machine; a limit that
+// the query names cuts instead. Frames are ordered by device, machine and GPU.
 func stateTimeline(ctx context.Context, s *timeline.Slices, p *query.Plan, about *frames.About) (data.Frames, error) {
+	all, err := changesOf(ctx, s, p)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(all, func(a, b *stateChanges) int {
+		return cmp.Or(query.CompareValues("device", a.device, b.device), cmp.Compare(a.machine, b.machine),
+			cmp.Compare(a.gpu, b.gpu))
+	})
+	if len(all) > maxGPUs && p.Limit == 0 {
+		return byMachine(ctx, all, p, about)
+	}
+	var numbers [len(stateNames)]int8
+	for n := range numbers {
+		numbers[n] = int8(n)
+	}
+	shown := make([]frames.States, len(all))
+	for i, c := range all {
+		shown[i] = frames.States{Device: c.device, Machine: c.machine, GPU: c.gpu, Times: c.times,
+			States: make([]*int8, len(c.states))}
+		for k, state := range c.states {
+			if state != stateNone {
+				shown[i].States[k] = &numbers[state]
+			}
+		}
+	}
+	return frames.StateTimeline(p, about, maxGPUs, shown, stateMappings()), nil
+}
+
+// changesOf returns the GPUs' ways through the window, in no order. A gap begins a cadence after its earlier snapshot,
+// which stands for that long.
+func changesOf(ctx context.Context, s *timeline.Slices, p *query.Plan) ([]*stateChanges, error) {
 	view, names := s.View, s.View.Names.Texts()
 	classify := counts.NewClassifier(p, names)
 	changes := map[timeline.GPU]*stateChanges{}
@@ -57,6 +93,7 @@ func stateTimeline(ctx context.Context, s *timeline.Slices, p *query.Plan, about
 				c = &stateChanges{machine: names[machine], gpu: names[id]}
 				changes[gpu] = c
 			}
+			c.device = query.Shown("device", names[day.Model(g).Device])
 			first, spans := day.Spans(g)
 			for k := range first {
 				begin, end := max(int(first[k]), from), to
@@ -93,23 +130,7 @@ func stateTimeline(ctx context.Context, s *timeline.Slices, p *query.Plan, about
 			all = append(all, c)
 		}
 	}
-	slices.SortFunc(all, func(a, b *stateChanges) int {
-		return cmp.Or(cmp.Compare(a.machine, b.machine), cmp.Compare(a.gpu, b.gpu))
-	})
-	var numbers [len(stateNames)]int8
-	for n := range numbers {
-		numbers[n] = int8(n)
-	}
-	shown := make([]frames.States, len(all))
-	for i, c := range all {
-		shown[i] = frames.States{Machine: c.machine, GPU: c.gpu, Times: c.times, States: make([]*int8, len(c.states))}
-		for k, state := range c.states {
-			if state != stateNone {
-				shown[i].States[k] = &numbers[state]
-			}
-		}
-	}
-	return frames.StateTimeline(p, about, shown, stateMappings()), nil
+	return all, nil
 }
 
 // gapEnd is a snapshot with a gap after it, and the time from which nothing is known.

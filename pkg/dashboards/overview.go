@@ -70,6 +70,16 @@ func poolOverview() Dashboard {
 			}},
 			{Title: "GPUs and machines", Collapsed: true, Panels: []Panel{
 				{
+					Title: "State over time", Width: 24, Height: 18,
+					Description: "What held each GPU, by device: a job of its owner or of open capacity (Claimed), a " +
+						"backfill job, nothing (Free), or nothing because jobs are kept away (Prevented, Drained). Of more " +
+						"than 500 GPUs a row stands for the GPUs of a device on a machine, a light colour for the state of " +
+						"most of them. Empty: no snapshot. A row leads to its machine.",
+					Query:           ask("allocation", "stateTimeline").where(chosen),
+					View:            pagedStates(40, toMachine.ofSeries()),
+					Transformations: statesOnly,
+				},
+				{
 					Title: gpuList, Width: 24, Height: 12,
 					Description: "Every GPU in the newest snapshot of the time range with its state, the user " +
 						"and job that hold it, and since when; those of the states chosen above.",

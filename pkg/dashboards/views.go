@@ -171,6 +171,16 @@ func stateTimeline() View {
 	}
 }
 
+// pagedStates shows the states of many series, so many a page. What frames hold beside the states is left out.
+func pagedStates(rows int, links []Link) View {
+	v := linked(stateTimeline(), links)
+	v.Options["perPage"] = rows
+	return v
+}
+
+// statesOnly leaves out shares, whose names end in %.
+var statesOnly = []Transformation{{ID: "filterFieldsByName", Options: object{"exclude": object{"pattern": "/ %$/"}}}}
+
 // per100Hours shows a rate with what it is of.
 var per100Hours = object{"unit": "suffix:/ 100 h", "decimals": 1}
 

@@ -7,27 +7,64 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// States is a GPU's way through a window: a state from each time on, nil where it is unknown.
+// States is the way of a GPU through a window, or of the GPUs of a device on a machine: a state from each time on, nil
+// where it is unknown.
 type States struct {
-	Machine, GPU string
-	Times        []pool.Micros
-	States       []*int8
+	Device, Machine, GPU string // no GPU: all of the device on the machine
+	Times                []pool.Micros
+	States               []*int8
+	Shares               []Share // beside the state, of several GPUs
 }
 
-// StateTimeline returns a frame a GPU.
-func StateTimeline(p *query.Plan, a *About, all []States, mappings data.ValueMappings) data.Frames {
-	shown := all[:min(len(all), p.Max(500))]
-	a.cut(len(shown), len(all), "GPUs")
-	shown = shown[:a.fit(len(shown), "GPUs", func(i int) int { return len(shown[i].Times) })]
+// Share is the part of GPUs that are in a state, in percent, by the times of States; nil where it is unknown.
+type Share struct {
+	State  string
+	Values []*float64
+}
+
+// StateTimeline returns a frame for each of the ways, at most so many unless the query names a limit.
+func StateTimeline(p *query.Plan, a *About, most int, all []States, mappings data.ValueMappings) data.Frames {
+	what := "GPUs"
+	if len(all) > 0 && all[0].GPU == "" {
+		what = "machines and devices"
+	}
+	shown := all[:min(len(all), p.Max(most))]
+	a.cut(len(shown), len(all), what)
+	shown = shown[:a.fit(len(shown), what, func(i int) int { return len(shown[i].Times) * (1 + len(shown[i].Shares)) })]
 	var frames data.Frames
-	for _, s := range shown {
-		state := data.NewField("state", data.Labels{"machine": s.Machine, "gpu": s.GPU}, s.States)
-		state.Config = column(p, "state")
-		state.Config.DisplayNameFromDS = s.Machine + " " + s.GPU
-		state.Config.Mappings = mappings
-		f := data.NewFrame("", data.NewField("time", nil, timesOf(s.Times)), state)
+	for i := range shown {
+		s := &shown[i]
+		f := data.NewFrame("", data.NewField("time", nil, timesOf(s.Times)), s.stateField(p, mappings))
+		for _, share := range s.Shares {
+			field := data.NewField(share.State, s.labels(), share.Values)
+			field.Config = &data.FieldConfig{Unit: query.Percent, DisplayNameFromDS: s.name() + " " + share.State + " %"}
+			f.Fields = append(f.Fields, field)
+		}
 		f.Meta = meta(frameType(p))
 		frames = append(frames, f)
 	}
 	return a.Finish(frames)
+}
+
+func (s *States) stateField(p *query.Plan, mappings data.ValueMappings) *data.Field {
+	state := data.NewField("state", s.labels(), s.States)
+	state.Config = column(p, "state")
+	state.Config.DisplayNameFromDS = s.name()
+	state.Config.Mappings = mappings
+	return state
+}
+
+func (s *States) labels() data.Labels {
+	labels := data.Labels{"device": s.Device, "machine": s.Machine}
+	if s.GPU != "" {
+		labels["gpu"] = s.GPU
+	}
+	return labels
+}
+
+func (s *States) name() string {
+	if s.GPU == "" {
+		return s.Device + " · " + s.Machine
+	}
+	return s.Machine + " " + s.GPU
 }

@@ -158,7 +158,7 @@ func (p *Plan) calendar(interval time.Duration) error {
 		}
 	}
 	var err error
-	if p.view.Frame == FrameSeries {
+	if p.view.Frame == FrameSeries || p.view.Frame == FrameStateTimeline {
 		if p.Bucket, err = p.chooseBucket(p.model.Bucket, interval); err != nil {
 			return err
 		}
