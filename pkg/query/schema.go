@@ -42,14 +42,15 @@ func (o object[V]) MarshalJSON() ([]byte, error) {
 	return append(text, '}'), nil
 }
 
-// Schema is the query model as a document, the one that the front end reads (src/query/schema.json).
-func (c Catalog) Schema() any {
-	type word struct {
+type (
+	// word is what the editor shows of a name.
+	word struct {
 		Label       string `json:"label"`
 		Description string `json:"description,omitempty"`
 		Unit        string `json:"unit,omitempty"`
 	}
-	type kind struct {
+	// kind is a kind of query in the document.
+	kind struct {
 		Label          string       `json:"label"`
 		Description    string       `json:"description"`
 		DefaultView    string       `json:"defaultView"`
@@ -57,10 +58,15 @@ func (c Catalog) Schema() any {
 		Views          object[View] `json:"views"`
 		Metrics        object[word] `json:"metrics"`
 	}
-	type category struct {
+	// category is a category of GPUs: what queries and what people call it.
+	category struct {
 		Key  string `json:"key"`
 		Name string `json:"name"`
 	}
+)
+
+// Schema is the query model as a document, the one that the front end reads (src/query/schema.json).
+func (c Catalog) Schema() any {
 	s := struct {
 		Version     int          `json:"version"`
 		Kinds       object[kind] `json:"kinds"`

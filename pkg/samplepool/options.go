@@ -110,42 +110,36 @@ func RightClocks() Options {
 }
 
 func (o Options) check() (*time.Location, error) {
-	bad := func(format string, args ...any) (*time.Location, error) {
-		return nil, pool.BadQuery("sample pool: "+format, args...)
-	}
-	if o.Machines < 5 || o.Machines > 2000 {
-		return bad("%d machines; possible are 5 to 2000", o.Machines)
-	}
-	if o.GPUs != 0 && (o.GPUs < o.Machines || o.GPUs > maxGPUs*o.Machines) {
-		return bad("%d GPUs on %d machines; possible are %d to %d, or 0", o.GPUs, o.Machines, o.Machines, maxGPUs*o.Machines)
-	}
-	if !o.End.After(o.Start) || o.Start.Year() < 2000 {
-		return bad("it must end after its start, in this century; it is to last from %v to %v", o.Start, o.End)
-	}
-	if o.Cadence < time.Minute || o.Cadence > time.Hour {
-		return bad("cadence %v; possible is 1m to 1h", o.Cadence)
-	}
-	if o.Polls != 0 && (o.Polls < 5*time.Minute || o.Polls > 2*time.Hour) {
-		return bad("%v between polls of the queues; possible is 5m to 2h, or 0 for none", o.Polls)
-	}
-	if o.Format != "sqlite" && o.Format != "parquet" {
-		return bad("format %q; possible are sqlite and parquet", o.Format)
-	}
-	if o.ClockSkew < 0 || o.ClockSkew > 120*time.Second {
-		return bad("clock skew %v; possible is 0 to 120s", o.ClockSkew)
-	}
-	if !(o.OwnerHours >= 0.25 && o.OwnerHours <= 24) {
-		return bad("an owner's job of %v hours; possible are 0.25 to 24", o.OwnerHours)
-	}
-	if o.ExcludedMachines < 0 || o.ExcludedMachines > o.Machines {
-		return bad("%d excluded machines of %d", o.ExcludedMachines, o.Machines)
+	for _, fault := range []struct {
+		found bool
+		text  string
+		args  []any
+	}{
+		{o.Machines < 5 || o.Machines > 2000, "%d machines; possible are 5 to 2000", []any{o.Machines}},
+		{o.GPUs != 0 && (o.GPUs < o.Machines || o.GPUs > maxGPUs*o.Machines),
+			"%d GPUs on %d machines; possible are %d to %d, or 0", []any{o.GPUs, o.Machines, o.Machines, maxGPUs * o.Machines}},
+		{!o.End.After(o.Start) || o.Start.Year() < 2000,
+			"it must end after its start, in this century; it is to last from %v to %v", []any{o.Start, o.End}},
+		{o.Cadence < time.Minute || o.Cadence > time.Hour, "cadence %v; possible is 1m to 1h", []any{o.Cadence}},
+		{o.Polls != 0 && (o.Polls < 5*time.Minute || o.Polls > 2*time.Hour),
+			"%v between polls of the queues; possible is 5m to 2h, or 0 for none", []any{o.Polls}},
+		{o.Format != "sqlite" && o.Format != "parquet", "format %q; possible are sqlite and parquet", []any{o.Format}},
+		{o.ClockSkew < 0 || o.ClockSkew > 120*time.Second, "clock skew %v; possible is 0 to 120s", []any{o.ClockSkew}},
+		{!(o.OwnerHours >= 0.25 && o.OwnerHours <= 24),
+			"an owner's job of %v hours; possible are 0.25 to 24", []any{o.OwnerHours}},
+		{o.ExcludedMachines < 0 || o.ExcludedMachines > o.Machines,
+			"%d excluded machines of %d", []any{o.ExcludedMachines, o.Machines}},
+	} {
+		if fault.found {
+			return nil, pool.BadQuery("sample pool: "+fault.text, fault.args...)
+		}
 	}
 	if err := o.checkShares(); err != nil {
 		return nil, err
 	}
 	zone, err := localtime.Location(o.Timezone)
 	if err != nil {
-		return bad("time zone %q: %w", o.Timezone, err)
+		return nil, pool.BadQuery("sample pool: time zone %q: %w", o.Timezone, err)
 	}
 	return zone, nil
 }

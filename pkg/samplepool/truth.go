@@ -117,7 +117,30 @@ func (p *Pool) WriteTruth(ctx context.Context, dir string) error {
 		return fmt.Errorf("writing a sample pool's truth: %w", err)
 	}
 	defer root.Close()
-	err = writeLines(root, "truth.jsonl", truth.Runs, func(r Run) any {
+	if err := writeRuns(root, truth.Runs); err != nil {
+		return err
+	}
+	if err := writeAvailable(root, truth.Available); err != nil {
+		return err
+	}
+	if err := writeUsage(root, truth.Runs); err != nil {
+		return err
+	}
+	if err := writeIdle(root, truth.Queues); err != nil {
+		return err
+	}
+	return writeFile(root, "truth_snapshots.txt", func(w *bufio.Writer) error {
+		for _, t := range truth.Snapshots {
+			if _, err := fmt.Fprintln(w, t.Format("2006-01-02T15:04:05.000000Z")); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func writeRuns(root *os.Root, runs []Run) error {
+	return writeLines(root, "truth.jsonl", runs, func(r Run) any {
 		return struct {
 			Machine   string      `json:"machine"`
 			GPUs      []string    `json:"gpus"`
@@ -135,14 +158,13 @@ func (p *Pool) WriteTruth(ctx context.Context, dir string) error {
 			Masked    bool        `json:"masked"`
 		}{
 			r.Machine, r.GPUs, r.Job, r.User, r.Slot, r.Backfill, r.Number, iso(r.Start), iso(r.End), seconds(r.Start),
-			seconds(r.End),
-			r.Reason, r.HiddenJobID, r.Excluded,
+			seconds(r.End), r.Reason, r.HiddenJobID, r.Excluded,
 		}
 	})
-	if err != nil {
-		return err
-	}
-	err = writeLines(root, "truth_available.jsonl", truth.Available, func(a Stretch) any {
+}
+
+func writeAvailable(root *os.Root, stretches []Stretch) error {
+	return writeLines(root, "truth_available.jsonl", stretches, func(a Stretch) any {
 		return struct {
 			Machine  string      `json:"machine"`
 			GPU      string      `json:"gpu"`
@@ -152,23 +174,6 @@ func (p *Pool) WriteTruth(ctx context.Context, dir string) error {
 			EndSec   json.Number `json:"endSec"`
 			Reason   string      `json:"reason"`
 		}{a.Machine, a.GPU, iso(a.Start), iso(a.End), seconds(a.Start), seconds(a.End), a.Reason}
-	})
-	if err != nil {
-		return err
-	}
-	if err := writeUsage(root, truth.Runs); err != nil {
-		return err
-	}
-	if err := writeIdle(root, truth.Queues); err != nil {
-		return err
-	}
-	return writeFile(root, "truth_snapshots.txt", func(w *bufio.Writer) error {
-		for _, t := range truth.Snapshots {
-			if _, err := fmt.Fprintln(w, t.Format("2006-01-02T15:04:05.000000Z")); err != nil {
-				return err
-			}
-		}
-		return nil
 	})
 }
 

@@ -62,6 +62,26 @@ func (s *Source) fields(ctx context.Context) (fields, error) {
 	return mapping, err
 }
 
+// capabilities is the answer about fields: their types, by name.
+type capabilities struct {
+	Indices []string
+	Fields  map[string]map[string]struct {
+		Type       string
+		Searchable bool
+		Indices    []string
+	}
+}
+
+// with returns the spellings of an attribute that have one of the types in some index.
+func (c *capabilities) with(attribute string, types ...string) (found []string) {
+	for _, name := range spellings(attribute) {
+		if slices.ContainsFunc(types, func(t string) bool { return c.Fields[name][t].Searchable }) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
 func (s *Source) askFields(ctx context.Context) (fields, error) {
 	const job, machine, start, recordTime = "GlobalJobId", "StartdName", "JobCurrentStartDate", "RecordTime"
 	const epochDate, adSource = "EpochWriteDate", "metadata.condor_adstash_source"
@@ -69,14 +89,7 @@ func (s *Source) askFields(ctx context.Context) (fields, error) {
 	for _, attribute := range []string{job, machine, start, recordTime, epochDate, adSource} {
 		names = append(names, spellings(attribute)...)
 	}
-	var answer struct {
-		Indices []string
-		Fields  map[string]map[string]struct {
-			Type       string
-			Searchable bool
-			Indices    []string
-		}
-	}
+	var answer capabilities
 	if err := s.ask(ctx, "asking for the mapping", fieldcaps.New(s.es).Index(s.index).Fields(names...),
 		&answer); err != nil {
 		return fields{}, err
@@ -85,28 +98,16 @@ func (s *Source) askFields(ctx context.Context) (fields, error) {
 		return fields{}, pool.SourceError("Elasticsearch at %s: no index matches %s: correct jobsIndex, or check that "+
 			"adstash has written something", s.shown, s.index)
 	}
-	// with returns the spellings of an attribute that have one of the types in some index.
-	with := func(attribute string, kinds ...string) (found []string) {
-		for _, name := range spellings(attribute) {
-			for _, kind := range kinds {
-				if field, ok := answer.Fields[name][kind]; ok && field.Searchable {
-					found = append(found, name)
-					break
-				}
-			}
-		}
-		return found
-	}
 	keywords := []string{"keyword", "constant_keyword", "wildcard"}
 	numbers := []string{"date", "long", "integer", "double", "date_nanos"}
-	mapping := fields{job: with(job, keywords...), machine: with(machine, keywords...),
-		start:     with(start, append(numbers, keywords...)...),
-		epochDate: with(epochDate, append(numbers, keywords...)...), adSource: with(adSource, keywords...)}
+	mapping := fields{job: answer.with(job, keywords...), machine: answer.with(machine, keywords...),
+		start:     answer.with(start, append(numbers, keywords...)...),
+		epochDate: answer.with(epochDate, append(numbers, keywords...)...), adSource: answer.with(adSource, keywords...)}
 	if len(mapping.job) == 0 {
 		return fields{}, pool.SourceError("Elasticsearch at %s: index %s has no GlobalJobId that can be searched as a "+
 			"keyword: check that jobsIndex names adstash's indexes, or reindex them with adstash's mapping", s.shown, s.index)
 	}
-	for _, name := range with(recordTime, numbers...) {
+	for _, name := range answer.with(recordTime, numbers...) {
 		mapping.recordTime = name
 		for _, kind := range numbers {
 			field, ok := answer.Fields[name][kind]
