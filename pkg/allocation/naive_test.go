@@ -174,7 +174,8 @@ func (p *naivePool) sliceOf(at int64, minutes int) (name string, begin int64) {
 		return time.UnixMicro(at).UTC().Format(time.RFC3339Nano), at
 	}
 	local := time.UnixMicro(at).In(location(p.zone))
-	past := time.Duration(local.Minute()%minutes)*time.Minute + time.Duration(local.Second())*time.Second + time.Duration(local.Nanosecond())
+	past := time.Duration(local.Minute()%minutes)*time.Minute + time.Duration(local.Second())*time.Second +
+		time.Duration(local.Nanosecond())
 	return local.Add(-past).Format("2006-01-02 15:04 ") + local.Format("-07:00"), at - past.Microseconds()
 }
 

@@ -93,7 +93,8 @@ func (b *bench) plainSQL(ctx context.Context) error {
 			"m%d.gpu_state WHERE timestamp BETWEEN $1 AND $2", i))
 	}
 	query := `SELECT substr(timestamp, 1, 13), instr(lower(Name), 'backfill') > 0, PrioritizedProjects <> '',
-		100.0 * count(DISTINCT CASE WHEN State = 'Claimed' THEN timestamp || Machine || AssignedGPUs END) / count(DISTINCT timestamp || Machine || AssignedGPUs)
+		100.0 * count(DISTINCT CASE WHEN State = 'Claimed' THEN timestamp || Machine || AssignedGPUs END) /
+			count(DISTINCT timestamp || Machine || AssignedGPUs)
 		FROM (` + strings.Join(parts, " UNION ALL ") + `) GROUP BY 1, 2, 3`
 	source, err := b.source(b.month(), "")
 	if err != nil {

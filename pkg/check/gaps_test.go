@@ -44,7 +44,8 @@ func TestRunLog(t *testing.T) {
 func TestRunLogBroken(t *testing.T) {
 	p, dir := made(t, good())
 	require.NoError(t, os.WriteFile(filepath.Join(dir, collect.RunLog),
-		[]byte("no database, but long enough to be looked at as one, which takes a hundred bytes or so, not fewer than that"), 0o600))
+		[]byte("no database, but long enough to be looked at as one, "+
+			"which takes a hundred bytes or so, not fewer than that"), 0o600))
 	found := look(t, open(t, dir, "UTC", p.Options().End))
 	require.Equal(t, Note, found["run log"].Severity)
 	require.Contains(t, found["run log"].Text, "cannot be read")

@@ -100,7 +100,9 @@ func TestOddTimestamps(t *testing.T) {
 	require.Contains(t, f.Text, "2 rows without a readable timestamp")
 
 	unordered := t.TempDir()
-	snapshotstest.Write(t, unordered, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": slices.Concat(every("2025-10-05 00:00:00", 15*time.Minute, 100), every("2025-10-01 00:00:00", 15*time.Minute, 100))})
+	snapshotstest.Write(t, unordered, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": slices.Concat(
+		every("2025-10-05 00:00:00", 15*time.Minute, 100),
+		every("2025-10-01 00:00:00", 15*time.Minute, 100))})
 	f = look(t, open(t, unordered, "UTC", now))["gpu_state_2025-10.db"]
 	require.Contains(t, f.Text, "do not stand in the order of time")
 
@@ -130,7 +132,9 @@ func TestCadence(t *testing.T) {
 		require.Contains(t, f.Text, want)
 	}
 	dir := t.TempDir()
-	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": slices.Concat(every("2025-10-01 00:00:00", 5*time.Minute, 288), every("2025-10-02 00:00:00", 15*time.Minute, 96*4))})
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": slices.Concat(
+		every("2025-10-01 00:00:00", 5*time.Minute, 288),
+		every("2025-10-02 00:00:00", 15*time.Minute, 96*4))})
 	in := open(t, dir, "UTC", now)
 	in.SliceMinutes = 0
 	found := look(t, in)

@@ -25,7 +25,8 @@ func query(asked context.Context, o Options) (answer, error) {
 	case err != nil:
 		return answer{}, err
 	case len(got.ads) == 0:
-		return answer{}, pool.SourceError("%s knows no slot with a GPU%s: is it the right pool, and may this machine ask it?", o.CondorStatus, complaint)
+		return answer{}, pool.SourceError("%s knows no slot with a GPU%s: is it the right pool, and may this machine ask it?",
+			o.CondorStatus, complaint)
 	}
 	return got, nil
 }

@@ -60,7 +60,8 @@ func createFile(ctx context.Context, path string, prepare func(context.Context, 
 // open opens a file for writing, in WAL mode, in which readers go on while it is written.
 func open(ctx context.Context, path string) (*sql.DB, error) {
 	uri := "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)
-	db, err := sql.Open("sqlite", uri+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate")
+	db, err := sql.Open("sqlite", uri+"?_pragma=busy_timeout(10000)"+
+		"&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate")
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +97,8 @@ func prepareTable(ctx context.Context, db *sql.DB) error {
 			}
 		}
 	}
-	if _, err := tx.ExecContext(ctx, "CREATE INDEX IF NOT EXISTS gpu_state_timestamp ON gpu_state (timestamp)"); err != nil {
+	if _, err := tx.ExecContext(ctx,
+		"CREATE INDEX IF NOT EXISTS gpu_state_timestamp ON gpu_state (timestamp)"); err != nil {
 		return err
 	}
 	return tx.Commit()

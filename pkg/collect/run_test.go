@@ -115,7 +115,8 @@ func TestRunGoesOnWithAnOlderFile(t *testing.T) {
 	db, err := sql.Open("sqlite", path)
 	require.NoError(t, err)
 	_, err = db.Exec(`CREATE TABLE gpu_state ("Name" TEXT, "AssignedGPUs" TEXT, "AvailableGPUs" TEXT, "State" TEXT, "GPUs_DeviceName" TEXT, "GPUs_GlobalMemoryMb" BIGINT,
-		"PrioritizedProjects" TEXT, "GPUsAverageUsage" FLOAT, "machine" TEXT, "RemoteOwner" TEXT, "GlobalJobId" TEXT, "Extra" TEXT, timestamp DATETIME);
+		"PrioritizedProjects" TEXT, "GPUsAverageUsage" FLOAT, "machine" TEXT, "RemoteOwner" TEXT,
+		"GlobalJobId" TEXT, "Extra" TEXT, timestamp DATETIME);
 		INSERT INTO gpu_state (Name, timestamp) VALUES ('slot1@a', '2026-07-01 11:00:00.000000')`)
 	require.NoError(t, err)
 	require.NoError(t, db.Close())

@@ -87,7 +87,8 @@ func adsOf(t *testing.T, rows []samplepool.Row) []byte {
 func storedRows(t *testing.T, dir, timestamp string) (rows []samplepool.Row) {
 	db := readOnly(t, filepath.Join(dir, formats["sqlite"].monthFile(timestamp)))
 	found, err := db.Query(`SELECT Name, ifnull(AssignedGPUs, ''), ifnull(AvailableGPUs, ''), State, ifnull(GPUs_DeviceName, ''), ifnull(GPUs_GlobalMemoryMb, 0), ifnull(PrioritizedProjects, ''),
-		PrioritizedProjects IS NULL, ifnull(GPUsAverageUsage, 0.0), GPUsAverageUsage IS NOT NULL, Machine, ifnull(PreventJobsReason, ''), ifnull(RemoteOwner, ''), ifnull(GlobalJobId, '')
+		PrioritizedProjects IS NULL, ifnull(GPUsAverageUsage, 0.0), GPUsAverageUsage IS NOT NULL, Machine,
+		ifnull(PreventJobsReason, ''), ifnull(RemoteOwner, ''), ifnull(GlobalJobId, '')
 		FROM gpu_state WHERE timestamp = ? ORDER BY rowid`, timestamp)
 	require.NoError(t, err)
 	defer found.Close()

@@ -158,7 +158,8 @@ func kindOf(ctx context.Context, tx *sql.Tx, name string, wanted parquet.Kind) (
 
 // unreadableMoments counts the timestamps that a Parquet timestamp cannot stand for.
 func unreadableMoments(ctx context.Context, tx *sql.Tx, column string) (bad int, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT DISTINCT CAST("+column+" AS TEXT) FROM gpu_state WHERE "+column+" IS NOT NULL")
+	rows, err := tx.QueryContext(ctx,
+		"SELECT DISTINCT CAST("+column+" AS TEXT) FROM gpu_state WHERE "+column+" IS NOT NULL")
 	if err != nil {
 		return 0, err
 	}

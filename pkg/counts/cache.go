@@ -25,7 +25,8 @@ func NewCache(bytes uint64) *Cache {
 	return &Cache{otter.Must(&otter.Options[memoKey, *part]{
 		MaximumWeight: max(bytes, 1),
 		Weigher: func(_ memoKey, p *part) uint32 {
-			return uint32(unsafe.Sizeof(memoKey{})) + uint32(unsafe.Sizeof(*p)) + uint32(len(p.groups))*uint32(unsafe.Sizeof(Group{})) + 8*uint32(cap(p.sums))
+			return uint32(unsafe.Sizeof(memoKey{})) + uint32(unsafe.Sizeof(*p)) +
+				uint32(len(p.groups))*uint32(unsafe.Sizeof(Group{})) + 8*uint32(cap(p.sums))
 		},
 		Executor: func(maintain func()) { maintain() },
 	})}

@@ -168,8 +168,8 @@ func Rules() []Rule {
 			Condition: fmt.Sprintf("$A >= %d", freeWhileWaiting), For: time.Hour, Severity: "info", NoData: normal,
 			Failed:  keepLast,
 			Summary: `{{ printf "%.0f" $values.A.Value }} GPUs stand free that waiting jobs could have by number and memory`,
-			Description: "Over the last 6 hours so many GPUs stood free on average while jobs waited for such. Something other " +
-				"than GPUs is missing: processors, memory, disk, or requirements that no machine fulfils.",
+			Description: "Over the last 6 hours, so many GPUs stood free on average while jobs waited for such. Something " +
+				"other than GPUs is missing: processors, memory, disk, or requirements that no machine fulfils.",
 			Dashboard: "gpureports-demand", Panel: waitingAndFree,
 		},
 		{

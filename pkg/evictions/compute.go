@@ -130,7 +130,8 @@ func (m *measures) metric(name string, hours float64, blind bool) float64 {
 		return math.NaN()
 	}
 	if name == "evictedPercent" {
-		return share(float64(evictions), float64(evictions+m.outcomes[runs.Completed]+m.outcomes[runs.Removed]+m.outcomes[runs.Held]))
+		ended := evictions + m.outcomes[runs.Completed] + m.outcomes[runs.Removed] + m.outcomes[runs.Held]
+		return share(float64(evictions), float64(ended))
 	}
 	return median(m.toEnd)
 }

@@ -21,8 +21,10 @@ func TestParseAd(t *testing.T) {
 	}{
 		"refactored history": {
 			`{"GlobalJobId": "ap#1.0#1759139166", "User": "u@d", "Owner": "u", "AssignedGPUs": "GPU-a,GPU-b", "StartdName": "m1", "StartdSlot": "backfill2_1",
-			"JobStatus": 3, "LastJobStatus": 1, "EnteredCurrentStatus": 1759147521, "RecordTime": 1759147521, "LastRemoteWallClockTime": 2520.5, "VacateReasonCode": 1011,
-			"NumHolds": 2, "JobStartDate": 1759144997, "JobCurrentStartDate": 1759144998, "JobLastStartDate": 1759144996, "LastVacateTime": 1759145000,
+			"JobStatus": 3, "LastJobStatus": 1, "EnteredCurrentStatus": 1759147521, "RecordTime": 1759147521, "LastRemoteWallClockTime": 2520.5,
+			"VacateReasonCode": 1011,
+			"NumHolds": 2, "JobStartDate": 1759144997, "JobCurrentStartDate": 1759144998, "JobLastStartDate": 1759144996,
+			"LastVacateTime": 1759145000,
 			"NumVacatesByReason": {"StartdPreemptExpression": 1}, "metadata": {"condor_adstash_source": "schedd_history"}}`,
 			Ad{Kind: History, GlobalJobID: "ap#1.0#1759139166", AccessPoint: "ap", User: "u@d", Owner: "u",
 				RecordTime: at(1759147521), Machine: "m1", Slot: "backfill2_1", GPUs: []string{"GPU-a", "GPU-b"},

@@ -165,7 +165,8 @@ func (c *localClock) utc(t testing.TB, text string) int64 {
 	for _, about := range []time.Duration{-24 * time.Hour, 24 * time.Hour} { // the offsets before and after a change
 		_, offset := time.Unix(wall.Unix(), 0).Add(about).In(c.location).Zone()
 		u := wall.UnixMicro() - int64(offset)*second
-		if time.UnixMicro(u).In(c.location).Format("2006-01-02 15:04:05.000000") == wall.Format("2006-01-02 15:04:05.000000") && !slices.Contains(possible, u) {
+		const layout = "2006-01-02 15:04:05.000000"
+		if time.UnixMicro(u).In(c.location).Format(layout) == wall.Format(layout) && !slices.Contains(possible, u) {
 			possible = append(possible, u)
 		}
 	}

@@ -298,7 +298,8 @@ func (v *view) evictions(group grouping) (all, byCause, byEvidence map[string]fi
 		}
 		part(f, func(seen) bool { return true })
 		f["gpuHours"], f["evictedPercent"] = total, nil
-		if sum := f["evicted"].(float64) + f["completed"].(float64) + f["removed"].(float64) + f["held"].(float64); sum > 0 && !blind {
+		sum := f["evicted"].(float64) + f["completed"].(float64) + f["removed"].(float64) + f["held"].(float64)
+		if sum > 0 && !blind {
 			f["evictedPercent"] = 100 * f["evicted"].(float64) / sum
 		}
 		delete(f, "evicted")

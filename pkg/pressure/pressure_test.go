@@ -21,7 +21,8 @@ const month = "job_pressure_2025-10.db"
 
 // schema is that of the poller in use.
 const schema = `CREATE TABLE IF NOT EXISTS job_pressure (GlobalJobId TEXT NOT NULL, ScheddName TEXT, Owner TEXT, RequestGPUs REAL, RequestCPUs REAL,
-	RequestMemory REAL, RequestGPUMemory REAL, QDate INTEGER, ChtcProjects TEXT, first_seen INTEGER NOT NULL, last_seen INTEGER NOT NULL);
+	RequestMemory REAL, RequestGPUMemory REAL, QDate INTEGER, ChtcProjects TEXT, first_seen INTEGER NOT NULL,
+		last_seen INTEGER NOT NULL);
 	CREATE INDEX IF NOT EXISTS idx_last_seen ON job_pressure (last_seen); CREATE INDEX IF NOT EXISTS idx_first_seen ON job_pressure (first_seen)`
 
 // october is 2025-10-01 00:00 UTC.

@@ -4,8 +4,10 @@ package query
 // name; the readable one is only displayed.
 type Column struct {
 	Name, Label string
-	Unit        string // Grafana's. "locale" is a number with separators, never in thousands; "GPU h" stays GPU hours and never becomes weeks
-	Decimals    int    // -1: as needed
+	// Unit is Grafana's. "locale" is a number with separators, never in thousands; "GPU h" stays GPU hours and never
+	// becomes weeks.
+	Unit        string
+	Decimals    int // -1: as needed
 	Description string
 }
 

@@ -336,7 +336,8 @@ func TestExecutedIsAQuery(t *testing.T) {
 // An entry that begins with "!" takes away; without any other entry, from all.
 func TestExclusion(t *testing.T) {
 	p, err := plan(t, `{"queryType": "userHours", "filter": {
-		"devices": ["/H200/", "!/NVL/", "NVIDIA L40S"], "machines": ["!a", "\\!b"], "users": ["!ann", "!/@x$/"], "projects": ["!Physics"],
+		"devices": ["/H200/", "!/NVL/", "NVIDIA L40S"], "machines": ["!a", "\\!b"], "users": ["!ann", "!/@x$/"],
+		"projects": ["!Physics"],
 		"categories": ["!Shared"], "slots": ["!Backfill"], "ownerships": ["CHTC Owned", "Open Capacity", "!Open Capacity"]}}`)
 	require.NoError(t, err)
 	s := &p.Select

@@ -161,7 +161,8 @@ func TestSecretsStaySecret(t *testing.T) {
 		source := process.Source(backend.DataSourceInstanceSettings{
 			ID: int64(i), UID: fmt.Sprint("secret", i), Type: plugin.ID, JSONData: jsonData, Updated: time.Unix(int64(i), 0),
 			URL:              "http://who:" + inURL + "@" + server,
-			BasicAuthEnabled: true, BasicAuthUser: "who", DecryptedSecureJSONData: map[string]string{"basicAuthPassword": password, "httpHeaderValue1": token},
+			BasicAuthEnabled: true, BasicAuthUser: "who",
+			DecryptedSecureJSONData: map[string]string{"basicAuthPassword": password, "httpHeaderValue1": token},
 		})
 		for _, answer := range ask(t, source, begin, begin.AddDate(0, 0, 1), `{"queryType": "evictions"}`,
 			`{"queryType": "backfillAvailability", "view": "periods"}`, `{"queryType": "allocation", "view": "health"}`) {

@@ -346,7 +346,8 @@ func writeJobFile(ctx context.Context, path string, ads []Ad) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	db.SetMaxOpenConns(1)
-	if _, err := db.ExecContext(ctx, "CREATE TABLE ads (kind TEXT, GlobalJobId TEXT, RecordTime INTEGER, ad TEXT)"); err != nil {
+	if _, err := db.ExecContext(ctx,
+		"CREATE TABLE ads (kind TEXT, GlobalJobId TEXT, RecordTime INTEGER, ad TEXT)"); err != nil {
 		return err
 	}
 	tx, err := db.BeginTx(ctx, nil)

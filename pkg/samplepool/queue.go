@@ -256,7 +256,8 @@ func writeIdleRows(ctx context.Context, dir string, rows []*idleRow) (err error)
 	db.SetMaxOpenConns(1)
 	defer func() { err = errors.Join(err, db.Close()) }()
 	_, err = db.ExecContext(ctx, `CREATE TABLE job_pressure (GlobalJobId TEXT NOT NULL, ScheddName TEXT, Owner TEXT, RequestGPUs REAL, RequestCPUs REAL,
-		RequestMemory REAL, RequestGPUMemory REAL, QDate INTEGER, ChtcProjects TEXT, first_seen INTEGER NOT NULL, last_seen INTEGER NOT NULL);
+		RequestMemory REAL, RequestGPUMemory REAL, QDate INTEGER, ChtcProjects TEXT, first_seen INTEGER NOT NULL,
+		last_seen INTEGER NOT NULL);
 		CREATE INDEX idx_last_seen ON job_pressure (last_seen); CREATE INDEX idx_first_seen ON job_pressure (first_seen)`)
 	if err != nil {
 		return err

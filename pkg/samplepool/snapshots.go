@@ -170,7 +170,8 @@ func newSQLiteFile(ctx context.Context, dir, month string, newer bool) (*sqliteF
 	fail := func(err error) (*sqliteFile, error) {
 		return nil, fmt.Errorf("writing a sample pool's %s: %w", name, err)
 	}
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(OFF)&_pragma=synchronous(OFF)&_pragma=locking_mode(EXCLUSIVE)&_pragma=cache_size(-16000)")
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(OFF)&_pragma=synchronous(OFF)"+
+		"&_pragma=locking_mode(EXCLUSIVE)&_pragma=cache_size(-16000)")
 	if err != nil {
 		return fail(err)
 	}

@@ -193,8 +193,9 @@ func (d *Day) seal() {
 	clip(&d.further)
 	clip(&d.extras)
 	d.cadence = ownCadence(d.Times)
-	d.bytes = sizeOf(d.Times) + sizeOf(d.RowsWithoutGPU) + sizeOf(d.gpus) + sizeOf(d.models) + sizeOf(d.offsets) + sizeOf(d.first) + sizeOf(d.status) +
-		sizeOf(d.rows) + sizeOf(d.statuses) + sizeOf(d.further) + sizeOf(d.extras) + sizeOf(d.machines) + sizeOf(d.silent) + int(unsafe.Sizeof(*d))
+	d.bytes = sizeOf(d.Times) + sizeOf(d.RowsWithoutGPU) + sizeOf(d.gpus) + sizeOf(d.models) + sizeOf(d.offsets) +
+		sizeOf(d.first) + sizeOf(d.status) + sizeOf(d.rows) + sizeOf(d.statuses) + sizeOf(d.further) + sizeOf(d.extras) +
+		sizeOf(d.machines) + sizeOf(d.silent) + int(unsafe.Sizeof(*d))
 }
 
 // Bytes is the live memory of the day.

@@ -66,7 +66,8 @@ func requireOtherDays(t *testing.T, dir, what string) {
 	for date := pool.DayOf(start); date < pool.DayOf(start)+28; date++ {
 		if !slices.ContainsFunc(v.Days, func(d *Day) bool { return d.Date == date }) {
 			left = date
-			require.Contains(t, warnings[0].Text, pool.Time(start+pool.Micros(date-pool.DayOf(start))*pool.Day).Format("2006-01-"))
+			require.Contains(t, warnings[0].Text,
+				pool.Time(start+pool.Micros(date-pool.DayOf(start))*pool.Day).Format("2006-01-"))
 		}
 	}
 	_, err = tl.Load(t.Context(), pool.Micros(left)*pool.Day, pool.Micros(left+1)*pool.Day-1)

@@ -31,8 +31,8 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	if p.View == "idle" {
 		wanted = heldAt(o, p.Window)
 	}
-	known, err := linked.Ask(ctx, o, s.Ads, runs.Question{Window: p.Window, Wanted: wanted}, "starts and ends of runs are "+
-		"those of snapshots, and the time before a run's first snapshot is not measured", about)
+	known, err := linked.Ask(ctx, o, s.Ads, runs.Question{Window: p.Window, Wanted: wanted},
+		"starts and ends of runs are those of snapshots, and the time before a run's first snapshot is not measured", about)
 	if err != nil {
 		return nil, err
 	}

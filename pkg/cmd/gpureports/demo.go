@@ -75,7 +75,8 @@ func (d *demoCommand) Run(ctx context.Context, c *console) error {
 	say(`
 What next
   Ask something yourself:
-    go run ./pkg/cmd/gpureports query --settings %s --from now-24h --to now --query - <<< '{"queryType": "allocation", "view": "machines"}'
+    go run ./pkg/cmd/gpureports query --settings %s --from now-24h --to now --query - \
+        <<< '{"queryType": "allocation", "view": "machines"}'
   Build the plugin's folder:          go tool mage build
   See it in Grafana (with Docker):    go tool mage up
   Your own pool: a settings file like %s with your snapshotDir and timezone.`, settingsPath, settingsPath)

@@ -108,7 +108,8 @@ func TestBridge(t *testing.T) {
 		return response.StatusCode, string(text)
 	}
 
-	status, body := ask("GET", "/api/datasources/uid/any/health", "")
+	status, body := ask("GET",
+		"/api/datasources/uid/any/health", "")
 	require.Equal(t, 200, status)
 	var health struct {
 		Status, Message string
@@ -119,7 +120,8 @@ func TestBridge(t *testing.T) {
 	require.Contains(t, health.Message, "Snapshots")
 	require.NotEmpty(t, health.Details)
 
-	status, body = ask("GET", "/api/datasources/uid/any/resources/values/slots?filter=%7B%22slots%22%3A%5B%22Real%22%5D%7D", "")
+	status, body = ask("GET",
+		"/api/datasources/uid/any/resources/values/slots?filter=%7B%22slots%22%3A%5B%22Real%22%5D%7D", "")
 	require.Equal(t, 200, status)
 	require.JSONEq(t, `[{"text": "Real", "value": "Real"}]`, body)
 	status, body = ask("GET", "/api/datasources/uid/any/resources/values/colour", "")

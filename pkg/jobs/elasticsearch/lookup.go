@@ -109,7 +109,8 @@ type question struct {
 func anyOf(fields, values []string) types.Query {
 	var queries []types.Query
 	for _, field := range fields {
-		queries = append(queries, types.Query{Terms: &types.TermsQuery{TermsQuery: map[string]types.TermsQueryField{field: values}}})
+		terms := &types.TermsQuery{TermsQuery: map[string]types.TermsQueryField{field: values}}
+		queries = append(queries, types.Query{Terms: terms})
 	}
 	return either(queries)
 }
@@ -155,7 +156,8 @@ func (s *Source) lookup(ctx context.Context, q question) (jobs.Result, error) {
 // search does one attempt of a lookup. It returns notices about what is missing.
 func (s *Source) search(ctx context.Context, q question, mapping fields, found *jobs.Collector) ([]string, error) {
 	var pit struct{ ID string }
-	if err := s.ask(ctx, "opening a point in time", openpointintime.NewOpenPointInTimeFunc(s.es)(s.index).KeepAlive(keepAlive), &pit); err != nil {
+	request := openpointintime.NewOpenPointInTimeFunc(s.es)(s.index).KeepAlive(keepAlive)
+	if err := s.ask(ctx, "opening a point in time", request, &pit); err != nil {
 		return nil, err
 	}
 	state := &paging{source: s, found: found, mapping: mapping, pit: pit.ID}
@@ -197,7 +199,8 @@ func (p *paging) pages(ctx context.Context, query types.Query) error {
 		pit := p.pit
 		p.mu.Unlock()
 		request := search.New(p.source.es).Pit(&types.PointInTimeReference{Id: pit, KeepAlive: keepAlive}).Query(&query).
-			Size(p.source.page).TrackTotalHits(false).Sort(p.mapping.order()...).Source_(types.SourceFilter{Includes: sourceNames})
+			Size(p.source.page).TrackTotalHits(false).Sort(p.mapping.order()...).
+			Source_(types.SourceFilter{Includes: sourceNames})
 		if after != nil {
 			request = request.SearchAfter(after...)
 		}

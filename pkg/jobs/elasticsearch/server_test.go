@@ -191,7 +191,8 @@ func TestSecurity(t *testing.T) {
 	key := func(name string, privileges ...indexprivilege.IndexPrivilege) authorized {
 		role := types.RoleDescriptor{Cluster: nil, Indices: []types.IndicesPrivileges{{Names: []string{index},
 			Privileges: privileges}}}
-		answer, err := es.Security.CreateApiKey().Name(name).RoleDescriptors(map[string]types.RoleDescriptor{"r": role}).Do(t.Context())
+		answer, err := es.Security.CreateApiKey().Name(name).
+			RoleDescriptors(map[string]types.RoleDescriptor{"r": role}).Do(t.Context())
 		require.NoError(t, err)
 		return authorized("ApiKey " + answer.Encoded)
 	}

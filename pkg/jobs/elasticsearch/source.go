@@ -120,7 +120,8 @@ func (s *Source) newest(ctx context.Context) (time.Time, error) {
 	for _, indexes := range mapping.recordTimes { // one search for each type: different types do not sort together
 		var page page
 		descending := types.SortOptions{SortOptions: map[string]types.FieldSort{mapping.recordTime: {Order: &sortorder.Desc}}}
-		request := search.New(s.es).Index(indexes).Size(1).TrackTotalHits(false).Sort(descending).Source_(types.SourceFilter{Includes: sourceNames})
+		request := search.New(s.es).Index(indexes).Size(1).TrackTotalHits(false).Sort(descending).
+			Source_(types.SourceFilter{Includes: sourceNames})
 		if err := s.ask(ctx, "looking for the newest job ad", request, &page); err != nil {
 			return time.Time{}, err
 		}

@@ -107,7 +107,8 @@ func (p *Process) QueryData(ctx context.Context, req *backend.QueryDataRequest) 
 // CheckHealth asks the plugin for a data source's health.
 func (p *Process) CheckHealth(ctx context.Context, req *backend.CheckHealthRequest) (*backend.CheckHealthResult,
 	error) {
-	response, err := p.diagnostics.CheckHealth(ctx, &pluginv2.CheckHealthRequest{PluginContext: backend.ToProto().PluginContext(req.PluginContext)})
+	response, err := p.diagnostics.CheckHealth(ctx, &pluginv2.CheckHealthRequest{
+		PluginContext: backend.ToProto().PluginContext(req.PluginContext)})
 	if err != nil {
 		return nil, err
 	}

@@ -302,7 +302,8 @@ func TestDamagedRowGroups(t *testing.T) {
 				err = c.Scan(t.Context(), r, false, &tape{})
 			}
 			if snapshot >= 10 && snapshot < 20 {
-				require.ErrorContains(t, err, "gpu_state_2026-07.parquet cannot be read (row group 1: column "+column+": damaged or truncated: ")
+				require.ErrorContains(t, err,
+					"gpu_state_2026-07.parquet cannot be read (row group 1: column "+column+": damaged or truncated: ")
 				require.Equal(t, pool.FaultSource, pool.FaultOf(err))
 				continue
 			}

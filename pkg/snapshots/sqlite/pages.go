@@ -111,7 +111,8 @@ func readChunk(ctx context.Context, conn *sql.Conn, root int64, r months.Range, 
 // begin checks that the table is where it was, within the transaction.
 func (p *pages) begin(ctx context.Context, tx *sql.Tx, known int64) error {
 	var root int64
-	if err := tx.QueryRowContext(ctx, "SELECT rootpage FROM sqlite_schema WHERE type = 'table' AND name = 'gpu_state'").Scan(&root); err != nil {
+	if err := tx.QueryRowContext(ctx,
+		"SELECT rootpage FROM sqlite_schema WHERE type = 'table' AND name = 'gpu_state'").Scan(&root); err != nil {
 		return err
 	}
 	header, err := p.page(ctx, 1)

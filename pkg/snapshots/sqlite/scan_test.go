@@ -182,7 +182,8 @@ func TestScanBesideAWriter(t *testing.T) {
 				var rows []snapshotstest.Row
 				for i := range whole {
 					rows = append(rows, snapshotstest.Row{"Name": fmt.Sprintf("slot1_%d@m", i), "State": "Claimed",
-						"GlobalJobId": strings.Repeat("j", n), "timestamp": begin.Add(time.Duration(n) * time.Minute).Format(time.DateTime)})
+						"GlobalJobId": strings.Repeat("j", n),
+						"timestamp":   begin.Add(time.Duration(n) * time.Minute).Format(time.DateTime)})
 				}
 				snapshotstest.Append(t, db, snapshotstest.Schema, rows...)
 			}

@@ -172,7 +172,8 @@ func TestTwoFilesOfAMonth(t *testing.T) {
 			got, notices := everything(t, source(t, dir, zone))
 			if name == "SQLite inside" { // Parquet counts from its first row to its last
 				require.Less(t, len(got), len(want))
-				require.True(t, strings.HasPrefix(notices[0], "gpu_state_2025-10.db and gpu_state_2025-10.parquet are of one month"))
+				require.True(t, strings.HasPrefix(notices[0],
+					"gpu_state_2025-10.db and gpu_state_2025-10.parquet are of one month"))
 				return
 			}
 			require.Equal(t, want, got)
