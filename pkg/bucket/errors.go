@@ -93,6 +93,15 @@ func network(err error) *failure {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return &failure{ErrUnreachable, "it closed the connection", true}
 	}
+	// whoever sees a panel need not know addresses
+	var operation *net.OpError
+	var lookup *net.DNSError
+	switch {
+	case errors.As(err, &lookup):
+		err = errors.New(lookup.Err)
+	case errors.As(err, &operation):
+		err = operation.Err
+	}
 	return &failure{ErrUnreachable, err.Error(), true}
 }
 
@@ -101,8 +110,7 @@ func (b *Bucket) explain(doing string, err error) error {
 	f := classify(err)
 	switch f.kind {
 	case ErrUnreachable:
-		return pool.SourceError("the bucket %s: %s: %w: check the endpoint %s and the network to it", b.name, doing, f,
-			b.place.endpoint.Redacted())
+		return pool.SourceError("the bucket %s: %s: %w: check its endpoint, and the network to it", b.name, doing, f)
 	case ErrDenied:
 		return pool.SourceError("the bucket %s: %s: %w: check its name, its keys and what they may do", b.name, doing, f)
 	}

@@ -47,7 +47,7 @@ func openJobFile(dir *snapshots.Dir, settings Settings) (jobs.Source, string, er
 	if _, err := dir.Root().Stat(settings.JobsPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, "", pool.SourceError("job file %s in the snapshot directory cannot be used: %w", settings.JobsPath, err)
 	}
-	path := filepath.Join(settings.SnapshotDir, settings.JobsPath)
+	path := dir.Join(settings.JobsPath)
 	return sqlite.Open(path), jobs.Key(jobsSQLite, path), nil
 }
 

@@ -21,7 +21,7 @@ func (d *Datasource) Check(ctx context.Context, last time.Duration) ([]check.Fin
 		return findings, nil // they say so
 	}
 	defer done()
-	env, err := stores.env()
+	env, err := stores.env(ctx)
 	if err != nil {
 		return findings, nil
 	}

@@ -36,6 +36,10 @@ type Datasource struct {
 // New makes a data source for Grafana: a fresh one each time, which begins to read what queries will ask for.
 func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instancemgmt.Instance, error) {
 	d := Open(settings, time.Now)
+	if d.invalid == nil && d.parsed.SnapshotBucket != "" { // who runs the command line uses keys of their own anyway
+		d.invalid = allowBucket("snapshotBucket", d.parsed.bucketOptions(d.parsed.SnapshotBucket,
+			settings.DecryptedSecureJSONData))
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	d.stop = stop
 	// it outlives the request that makes the data source

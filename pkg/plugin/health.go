@@ -77,7 +77,7 @@ func (d *Datasource) findings(ctx context.Context) []finding {
 	}
 	defer done()
 	findings := d.snapshotFindings(ctx, stores)
-	if _, err := stores.env(); err != nil {
+	if _, err := stores.env(ctx); err != nil {
 		findings = append(findings, finding{Store: "lists", Severity: severityError, Text: err.Error()})
 	}
 	findings = append(findings, d.jobsFinding(ctx, stores), cacheFinding(stores), directoriesFinding())

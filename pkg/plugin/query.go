@@ -98,7 +98,7 @@ func (d *Datasource) answer(ctx context.Context, r query.Request) (data.Frames, 
 			return nil, err
 		}
 		defer done()
-		env, err := stores.env()
+		env, err := stores.env(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -113,7 +113,7 @@ func (d *Datasource) values(header http.Header, r *http.Request) (any, error) {
 	if err := readMillis(r, parameterTo, &window.To); err != nil {
 		return nil, err
 	}
-	env, err := stores.env()
+	env, err := stores.env(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -21,9 +21,15 @@ const (
 	jobsElasticsearch = "elasticsearch"
 )
 
-// Settings are a data source's settings: its jsonData, with defaults. Files are plain names inside SnapshotDir.
+// Settings are a data source's settings: its jsonData, with defaults. Files are plain names inside SnapshotDir or
+// SnapshotBucket.
 type Settings struct {
-	SnapshotDir        string          `json:"snapshotDir"` // absolute
+	SnapshotDir        string          `json:"snapshotDir"`    // absolute
+	SnapshotBucket     string          `json:"snapshotBucket"` // s3://bucket/prefix, instead of SnapshotDir
+	BucketEndpoint     string          `json:"bucketEndpoint"` // URL of the S3 server; "" is Amazon's
+	BucketRegion       string          `json:"bucketRegion"`
+	BucketPathStyle    bool            `json:"bucketPathStyle"` // the bucket is in the path, not in the host's name
+	BucketCA           string          `json:"bucketCA"`        // certificates in PEM, beside the system's
 	Timezone           json.RawMessage `json:"timezone"`    // as localtime.Parse reads it
 	SliceMinutes       int             `json:"sliceMinutes"`
 	CHTCOwnedFile      string          `json:"chtcOwnedFile"`
@@ -77,10 +83,10 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 	if s.zone, err = localtime.Parse(s.Timezone); err != nil {
 		return Settings{}, err
 	}
+	if err := s.checkPlace(); err != nil {
+		return Settings{}, err
+	}
 	switch {
-	case s.SnapshotDir == "":
-		return Settings{}, pool.BadQuery("snapshotDir is not set: name the directory that holds the gpu_state_YYYY-MM.db " +
-			"files")
 	case !slices.Contains(sliceMinutes, s.SliceMinutes):
 		return Settings{}, pool.BadQuery("sliceMinutes %d is unknown: use 0 (every snapshot its own slice), 5, 10, 15, 30 "+
 			"or 60", s.SliceMinutes)
@@ -106,10 +112,27 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 		{"jobsPath", s.JobsPath}} {
 		name, file := setting[0], setting[1]
 		if file != filepath.Base(file) || !filepath.IsLocal(file) || file == "." {
-			return Settings{}, pool.BadQuery("%s %q is not a plain file name: the file must lie inside snapshotDir", name, file)
+			return Settings{}, pool.BadQuery("%s %q is not a plain file name: the file must lie beside the snapshots", name, file)
 		}
 	}
 	return s, nil
+}
+
+// checkPlace tells whether there is one place of snapshots, and that it can be one.
+func (s *Settings) checkPlace() error {
+	s.SnapshotBucket, s.BucketEndpoint = strings.TrimSpace(s.SnapshotBucket), strings.TrimSpace(s.BucketEndpoint)
+	switch {
+	case s.SnapshotDir == "" && s.SnapshotBucket == "":
+		return pool.BadQuery("snapshotDir is not set: name the directory that holds the gpu_state_YYYY-MM.db files, or " +
+			"with snapshotBucket the bucket that holds Parquet files")
+	case s.SnapshotDir != "" && s.SnapshotBucket != "":
+		return pool.BadQuery("snapshotDir and snapshotBucket are both set: the snapshots are in one of them")
+	case s.SnapshotBucket != "":
+		if err := s.bucketOptions(s.SnapshotBucket, nil).Check(); err != nil {
+			return pool.BadQuery("snapshotBucket: %w", err)
+		}
+	}
+	return nil
 }
 
 // allowedDirs are the directories that the server's operator lets data sources use: `allowed_dirs` of the section

@@ -2,14 +2,17 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
+	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pressure"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/objects"
 	snapshotstores "github.com/chtc/gpureports/pkg/snapshots/stores"
 	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -19,29 +22,80 @@ import (
 type opened struct {
 	*stores.Stores
 	settings Settings
-	dir      *snapshots.Dir // closed by the timeline
+	dir      *snapshots.Dir  // of the snapshots, or of the mirror
+	mirror   *objects.Mirror // nil without a bucket
+	bucket   *bucket.Bucket  // nil without one
 }
 
 func openStores(ctx context.Context, instance backend.DataSourceInstanceSettings, settings Settings) (*opened, error) {
-	dir, err := snapshots.OpenDir(settings.SnapshotDir)
+	o := &opened{settings: settings}
+	source, cacheName, err := o.openSnapshots(ctx, instance)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, o.closeBucket())
 	}
 	budget := stores.Divide(uint64(settings.CacheMaxMB) << 20)
-	s := stores.New(timeline.New(timeline.Options{
-		Source: snapshotstores.OpenDir(dir, settings.zone), MaxBytes: int64(budget.Days),
-		CacheDir: settings.CacheDir, CacheName: snapshotstores.CacheName(dir, settings.zone),
-		MaxDiskBytes: int64(settings.CacheDiskMB) << 20,
+	o.Stores = stores.New(timeline.New(timeline.Options{
+		Source: source, MaxBytes: int64(budget.Days),
+		CacheDir: settings.CacheDir, CacheName: cacheName, MaxDiskBytes: int64(settings.CacheDiskMB) << 20,
 	}), budget)
-	s.Queues = pressure.NewStore(pressure.Options{
-		Root: dir.Root(), Path: settings.SnapshotDir, Names: s.Timeline.Names(), MaxBytes: int64(budget.Queues),
+	o.Queues = pressure.NewStore(pressure.Options{
+		Root: o.dir.Root(), Path: o.dir.Path(), Names: o.Timeline.Names(), MaxBytes: int64(budget.Queues),
 	})
-	s.Ads = openAds(ctx, dir, instance, settings, jobs.NewCache(budget.Ads, time.Now))
-	return &opened{s, settings, dir}, nil
+	o.Ads = openAds(ctx, o.dir, instance, settings, jobs.NewCache(budget.Ads, time.Now))
+	return o, nil
+}
+
+// openSnapshots opens the directory or the bucket of the snapshots.
+func (s *opened) openSnapshots(ctx context.Context, instance backend.DataSourceInstanceSettings) (source snapshots.Source,
+	cacheName string, err error) {
+	if s.settings.SnapshotBucket == "" {
+		if s.dir, err = snapshots.OpenDir(s.settings.SnapshotDir); err != nil {
+			return nil, "", err
+		}
+		return snapshotstores.OpenDir(s.dir, s.settings.zone), snapshotstores.CacheName(s.dir, s.settings.zone), nil
+	}
+	options := s.settings.bucketOptions(s.settings.SnapshotBucket, instance.DecryptedSecureJSONData)
+	if s.bucket, err = bucket.Open(options); err != nil {
+		return nil, "", err
+	}
+	names := []string{s.settings.CHTCOwnedFile, s.settings.HostExclusionsFile, s.settings.GPUTiersFile}
+	if s.settings.Jobs == jobsSQLite {
+		names = append(names, s.settings.JobsPath)
+	}
+	if s.mirror, err = objects.OpenMirror(s.bucket, options, s.settings.CacheDir, names...); err != nil {
+		return nil, "", err
+	}
+	if err := s.mirror.Refresh(ctx); err != nil {
+		return nil, "", err
+	}
+	if s.dir, err = snapshots.OpenDir(s.mirror.Path()); err != nil {
+		return nil, "", err
+	}
+	return snapshotstores.OpenBucket(s.bucket, s.settings.zone), objects.CacheName(options, s.settings.zone), nil
+}
+
+// Close closes everything that is open.
+func (s *opened) Close() error { return errors.Join(s.Stores.Close(), s.closeBucket()) }
+
+func (s *opened) closeBucket() error {
+	if s.bucket == nil {
+		return nil
+	}
+	s.bucket.Close()
+	var err error
+	if s.dir != nil { // without a bucket the timeline closes it
+		err = s.dir.Close()
+	}
+	return errors.Join(err, s.mirror.Close())
 }
 
 // env is what settings and list files say now.
-func (s *opened) env() (query.Env, error) {
+func (s *opened) env(ctx context.Context) (query.Env, error) {
+	if s.mirror != nil {
+		if err := s.mirror.Refresh(ctx); err != nil {
+			return query.Env{}, err
+		}
+	}
 	lists, err := s.dir.Lists(s.settings.CHTCOwnedFile, s.settings.HostExclusionsFile)
 	if err == nil {
 		lists.Tiers, err = s.dir.Tiers(s.settings.GPUTiersFile)

@@ -41,7 +41,7 @@ func (s *state) locate(ctx context.Context, date int32, p piece) (source, error)
 		return source{}, err
 	}
 	found := source{
-		name: p.name, columns: columnsKey(p.info.Columns), rows: rows, closed: rows.Last < p.info.Rows.Last,
+		name: p.Name, columns: columnsKey(p.info.Columns), rows: rows, closed: rows.Last < p.info.Rows.Last,
 		cut: p.cut(around(date, s.source.zone)),
 	}
 	found.fingerprint, err = p.content.Fingerprint(ctx, found.sampled())
@@ -71,7 +71,7 @@ func (s *state) Holds(ctx context.Context, date int32, k snapshots.Known) (bool,
 	}
 	pieces := s.day(date)
 	sources, ok, err := s.still(ctx, date, pieces, k)
-	if !ok || err != nil {
+	if !ok || len(sources) != len(pieces) || err != nil {
 		return false, err
 	}
 	for i, p := range pieces {
@@ -82,26 +82,26 @@ func (s *state) Holds(ctx context.Context, date int32, k snapshots.Known) (bool,
 	return true, nil
 }
 
-// still returns the sources of a key, in the order of the pieces; ok reports whether the rows that they name are what
-// they were.
+// still returns the sources of a key, which are those of the first pieces, in their order; ok reports whether the rows
+// that they name are what they were.
 func (s *state) still(
 	ctx context.Context, date int32, pieces []piece, k snapshots.Known,
 ) (sources []source, ok bool, err error) {
 	sources, ok = s.parse(k.Content)
-	if !ok || len(sources) != len(pieces) {
+	if !ok || len(sources) > len(pieces) {
 		return nil, false, nil
 	}
 	before, _ := k.State.(*state)
-	for i, p := range pieces {
-		known := &sources[i]
-		if known.name != p.name || known.columns != columnsKey(p.info.Columns) ||
+	for i := range sources {
+		p, known := pieces[i], &sources[i]
+		if known.name != p.Name || known.columns != columnsKey(p.info.Columns) ||
 			known.cut != p.cut(around(date, s.source.zone)) ||
 			p.info.Rows.First > known.rows.First || p.info.Rows.Last < known.rows.Last ||
 			p.info.Unordered && Find(p.info.Stretches, p.from, p.to) != known.rows {
 			return nil, false, nil
 		}
 		if before != nil && before.source == s.source {
-			if f := before.find(p.name); f == nil || f.err != nil || f.info.Edits != p.info.Edits {
+			if f := before.find(p.Name); f == nil || f.err != nil || f.info.Edits != p.info.Edits {
 				return nil, false, nil // an edit need not show in the fingerprint
 			}
 			continue
@@ -157,7 +157,7 @@ func (s *state) resume(ctx context.Context, date int32, from snapshots.Known, us
 	}
 	pieces := s.day(date)
 	before, ok, err := s.still(ctx, date, pieces, from)
-	if !ok || err != nil || len(pieces) == 0 {
+	if !ok || err != nil || len(before) == 0 {
 		return nil, err
 	}
 	r := s.newReading(date, usage)
@@ -169,15 +169,19 @@ func (s *state) resume(ctx context.Context, date int32, from snapshots.Known, us
 		}
 		r.sources = append(r.sources, found)
 		r.readers = append(r.readers, reader{Resolver: *r.zone.NewResolver(), last: unread, date: date})
-		last := n == len(pieces)-1
-		known := before[n].rows
-		if found.rows.First != known.First || found.rows.Last < known.Last || found.rows.Last > known.Last && !last {
-			return nil, nil
-		}
-		if last {
-			if err := r.scan(ctx, n, p, Range{begin.Number, found.rows.Last}); err != nil {
-				return nil, err
+		rows := found.rows // all of a file that is new
+		if last := len(before) - 1; n <= last {
+			known := before[n].rows
+			if rows.First != known.First || rows.Last < known.Last || rows.Last > known.Last && n < last {
+				return nil, nil
 			}
+			if n < last {
+				continue
+			}
+			rows.First = begin.Number
+		}
+		if err := r.scan(ctx, n, p, rows); err != nil {
+			return nil, err
 		}
 	}
 	if all := r.snapshots(); len(all) == 0 || all[0].time != begin.Time {

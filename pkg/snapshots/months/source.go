@@ -8,20 +8,47 @@ import (
 	"sync"
 
 	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// Source is the month files of a directory.
-type Source struct {
-	dir     *snapshots.Dir
-	zone    *localtime.Zone
-	formats []Format
+// Place is where the files of a source are: a directory, or a bucket.
+type Place interface {
+	// List returns the files that there are now, of which each name is there once. What is said of a name that was listed
+	// before is not used again, but for its Period and Rank. Errors: the place cannot be reached or listed; ErrNone; ctx's.
+	List(ctx context.Context) ([]Listed, error)
 
-	mu     sync.Mutex
-	opened map[string]File // by name, also those that are gone: they may come back
-	last   *state
-	closed bool
+	// Close closes the place.
+	Close() error
+}
+
+// Listed is a file of a place.
+type Listed struct {
+	Name     string // as it is told to users, and in keys
+	Period   string // the collector's month or day that its rows are of: YYYY-MM or YYYY-MM-DD
+	Rank     int    // of two files of one period, or of a month and its day, that of the higher rank counts
+	Snapshot bool   // it is one snapshot, which does not count if a file of its period that is none has its time
+	Open     func() File
+}
+
+// Offline is the error of a place that cannot be reached, though it could be before. What was read is answered from.
+type Offline struct{ Err error }
+
+func (o *Offline) Error() string { return o.Err.Error() }
+
+func (o *Offline) Unwrap() error { return o.Err }
+
+// Source is the files of a place.
+type Source struct {
+	place Place
+	zone  *localtime.Zone
+
+	mu      sync.Mutex
+	opened  map[string]File // by name, also those that are gone: they may come back
+	last    *state
+	offline *state // last, with a notice that the place cannot be reached
+	closed  bool
 }
 
 var _ snapshots.Source = (*Source)(nil)
@@ -29,42 +56,34 @@ var _ snapshots.Source = (*Source)(nil)
 // New returns the source of a directory's month files. formats: of two files of one month the one of the later format
 // counts where both have rows. The directory is closed with the source.
 func New(dir *snapshots.Dir, zone *localtime.Zone, formats ...Format) *Source {
-	return &Source{dir: dir, zone: zone, formats: formats, opened: map[string]File{}}
+	return NewAt(directory{dir, formats}, zone)
 }
 
-// listed is a month file as the directory lists it.
+// NewAt returns the source of a place's files. The place is closed with the source.
+func NewAt(place Place, zone *localtime.Zone) *Source {
+	return &Source{place: place, zone: zone, opened: map[string]File{}}
+}
+
+// listed is a file that is open.
 type listed struct {
-	name, month string
-	rank        int
-	file        File
+	Listed
+	file File
 }
 
 // Look implements snapshots.Source.
 func (s *Source) Look(ctx context.Context) (snapshots.State, error) {
-	names, err := s.list(ctx)
+	found, err := s.look(ctx)
+	var offline *Offline
+	if errors.As(err, &offline) && ctx.Err() == nil {
+		return s.lookBack(offline)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if len(names) == 0 {
-		return nil, pool.SourceError(
-			"no month file %s in the snapshot directory %s: check the setting snapshotDir and that the collector runs",
-			s.pattern(), s.dir.Path())
-	}
-	newest := names[len(names)-1].month
-	now := &state{source: s}
-	for _, n := range names {
-		content, err := n.file.Look(ctx, n.month == newest)
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		f := file{listed: n, err: err}
-		if err == nil {
-			f.content, f.info = content, content.Info()
-		}
-		now.files = append(now.files, f)
-	}
+	now := &state{source: s, files: found}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.offline = nil
 	if s.last != nil && slices.EqualFunc(s.last.files, now.files, file.same) {
 		return s.last, nil
 	}
@@ -73,52 +92,150 @@ func (s *Source) Look(ctx context.Context) (snapshots.State, error) {
 	return now, nil
 }
 
-// list returns the month files that there are, ascending by month, and opens those that are new.
+// look lists the files and looks at them, again if one of them was replaced meanwhile.
+func (s *Source) look(ctx context.Context) (found []file, err error) {
+	for range 3 {
+		files, err := s.list(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if found, err = lookAt(ctx, files); err == nil {
+			found, err = withoutMerged(ctx, found)
+		}
+		if !errors.Is(err, snapshots.ErrStale) {
+			return found, err
+		}
+	}
+	return nil, pool.SourceError("the snapshots change again and again while they are looked at: try again")
+}
+
+// lookBack returns what the last look found, with a notice.
+func (s *Source) lookBack(why *Offline) (snapshots.State, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil {
+		return nil, why.Err
+	}
+	if s.offline == nil {
+		before := *s.last
+		before.notices = append(slices.Clone(before.notices), snapshots.Notice{Warning: true, Text: why.Error() +
+			". Answered from what was read before: newer snapshots are missing"})
+		s.offline = &before
+	}
+	return s.offline, nil
+}
+
+// parallelLooks bounds the files that are looked at together: in a bucket each takes a round trip.
+const parallelLooks = 16
+
+// lookAt looks at the files.
+func lookAt(ctx context.Context, files []listed) ([]file, error) {
+	newest := files[len(files)-1].Period
+	found := make([]file, len(files))
+	group, inner := parallel.WithContext(ctx)
+	group.SetLimit(parallelLooks)
+	for i, n := range files {
+		group.Go(func() error {
+			content, err := n.file.Look(inner, n.Period >= newest[:min(len(newest), len(n.Period))])
+			var offline *Offline
+			if inner.Err() != nil || errors.Is(err, snapshots.ErrStale) || errors.As(err, &offline) {
+				return errors.Join(inner.Err(), err)
+			}
+			if found[i] = (file{listed: n, err: err}); err == nil {
+				found[i].content, found[i].info = content, content.Info()
+			}
+			return nil
+		})
+	}
+	err := group.Wait()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return found, err
+}
+
+// withoutMerged leaves out files of one snapshot that are part of another file of their period.
+func withoutMerged(ctx context.Context, files []file) (counted []file, err error) {
+	whole := map[string][]*file{} // by period
+	for i, f := range files {
+		if !f.Snapshot && f.err == nil {
+			whole[f.Period] = append(whole[f.Period], &files[i])
+		}
+	}
+	for _, f := range files {
+		merged := false
+		for _, other := range whole[f.Period] {
+			if f.Snapshot && f.err == nil && !merged {
+				if merged, err = has(ctx, other.content, f.info.First); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if !merged {
+			counted = append(counted, f)
+		}
+	}
+	return counted, nil
+}
+
+// has reports whether a content has rows of a time.
+func has(ctx context.Context, c Content, local Local) (bool, error) {
+	if local == None {
+		return false, nil
+	}
+	rows, err := c.Seek(ctx, local, local+1)
+	if err != nil || rows.Empty() {
+		return false, err
+	}
+	finder := &finder{local: local}
+	err = c.Scan(ctx, rows, false, finder)
+	return finder.found, err
+}
+
+// finder looks for a time among runs.
+type finder struct {
+	local Local
+	found bool
+}
+
+func (f *finder) Run(_ int64, local Local) (bool, error) {
+	f.found = f.found || local == f.local
+	return false, nil
+}
+
+func (*finder) Row(snapshots.Row, float64) error { return nil }
+
+// list returns the files that there are, ascending by period, and opens those that are new.
 func (s *Source) list(ctx context.Context) (all []listed, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	names, err := s.dir.Names()
+	files, err := s.place.List(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, errors.New("the snapshot directory is closed")
+		return nil, errors.New("the snapshots are closed")
 	}
-	for _, name := range names {
-		month, format, ok := snapshots.ParseMonthFile(name)
-		rank := slices.IndexFunc(s.formats, func(f Format) bool { return f.Extension == format })
-		if !ok || rank < 0 {
-			continue
+	there := make(map[string]bool, len(files))
+	for _, l := range files {
+		there[l.Name] = true
+		if s.opened[l.Name] == nil {
+			s.opened[l.Name] = l.Open()
 		}
-		if s.opened[name] == nil {
-			s.opened[name] = s.formats[rank].Open(s.dir, name)
-		}
-		all = append(all, listed{name, month, rank, s.opened[name]})
+		all = append(all, listed{l, s.opened[l.Name]})
 	}
 	for name, file := range s.opened {
-		if !slices.Contains(names, name) {
+		if !there[name] {
 			file.Close()
 		}
 	}
 	slices.SortFunc(all, func(a, b listed) int {
-		return cmp.Or(cmp.Compare(a.month, b.month), cmp.Compare(a.rank, b.rank))
+		return cmp.Or(cmp.Compare(a.Period, b.Period), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Name, b.Name))
 	})
 	return all, nil
-}
-
-// pattern names what is looked for.
-func (s *Source) pattern() string {
-	names := ""
-	for i, f := range s.formats {
-		if i > 0 {
-			names += " or "
-		}
-		names += "gpu_state_YYYY-MM." + f.Extension
-	}
-	return names
 }
 
 // Close implements snapshots.Source.
@@ -132,5 +249,5 @@ func (s *Source) Close() error {
 	for _, file := range s.opened {
 		file.Close()
 	}
-	return s.dir.Close()
+	return s.place.Close()
 }

@@ -15,7 +15,7 @@ import (
 // state is what the month files held at a moment.
 type state struct {
 	source *Source
-	files  []file // ascending by month, those of one month by rank
+	files  []file // ascending by period, those of one period by rank
 
 	notices []snapshots.Notice
 	parts   []snapshots.Part
@@ -36,7 +36,7 @@ type file struct {
 
 // same reports whether nothing has changed.
 func (f file) same(other file) bool {
-	if f.name != other.name || f.content != other.content {
+	if f.Name != other.Name || f.content != other.content {
 		return false
 	}
 	return f.err == nil && other.err == nil || f.err != nil && other.err != nil && f.err.Error() == other.err.Error()
@@ -62,24 +62,32 @@ func (s *state) Edited(since snapshots.State) []int32 {
 	}
 	edited := map[int32]bool{}
 	for _, f := range s.files {
-		known := before.find(f.name)
+		known := before.find(f.Name)
 		if f.err != nil || known == nil || known.err != nil || known.info.Edits == f.info.Edits {
 			continue
 		}
-		begin, err := time.Parse("2006-01", f.month)
-		if err != nil {
+		first, last, ok := days(f.Period)
+		if !ok {
 			continue // a month that no calendar has
 		}
-		first := pool.DayOf(begin.UnixMicro())
-		for date := first - 2; date <= first+33; date++ {
+		for date := first - 2; date <= last+2; date++ {
 			edited[date] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(edited))
 }
 
+// days returns the first and the last day of a period.
+func days(period string) (first, last int32, ok bool) {
+	if begin, err := time.Parse("2006-01-02", period); err == nil {
+		return pool.DayOf(begin.UnixMicro()), pool.DayOf(begin.UnixMicro()), true
+	}
+	begin, err := time.Parse("2006-01", period)
+	return pool.DayOf(begin.UnixMicro()), pool.DayOf(begin.AddDate(0, 1, -1).UnixMicro()), err == nil
+}
+
 func (s *state) find(name string) *file {
-	i := slices.IndexFunc(s.files, func(f file) bool { return f.name == name })
+	i := slices.IndexFunc(s.files, func(f file) bool { return f.Name == name })
 	if i < 0 {
 		return nil
 	}
@@ -91,7 +99,7 @@ func (s *state) describe() {
 	dates := map[int32]bool{}
 	for i := range s.files {
 		f := &s.files[i]
-		part := snapshots.Part{Name: f.name, Month: f.month, Err: f.err}
+		part := snapshots.Part{Name: f.Name, Month: f.Period[:len("2006-01")], Err: f.err}
 		if f.err != nil {
 			s.notices = append(s.notices, snapshots.Notice{Warning: true, Text: f.err.Error()})
 			s.parts = append(s.parts, part)
@@ -138,27 +146,38 @@ func (s *state) note(p snapshots.Part) {
 // time reads a local time without what came before it.
 func (s *state) time(local Local) pool.Micros { return s.source.zone.NewResolver().Resolve(local).Time }
 
-// settle decides which of several files of one month counts: where both have rows, that of the later format.
+// settle decides which of several files of one month or day counts: where both have rows, that of the higher rank.
 func (s *state) settle() {
 	for i := range s.files {
 		lower := &s.files[i]
 		if lower.err != nil || lower.info.First == None {
 			continue
 		}
+		var above []string
 		for _, higher := range s.files[i+1:] {
-			if higher.month != lower.month {
+			if !strings.HasPrefix(higher.Period, lower.Period) {
 				break
 			}
-			if higher.err != nil || higher.info.First == None {
+			if higher.Rank <= lower.Rank || higher.err != nil || higher.info.First == None {
 				continue
 			}
 			higher.info.spans(func(first, last Local) {
 				lower.without = append(lower.without, Stretch{First: first, Last: last})
 			})
-			text := fmt.Sprintf("%s and %s are of one month: %s counts, and %s where it has no rows",
-				lower.name, higher.name, higher.name, lower.name)
-			s.notices = append(s.notices, snapshots.Notice{Text: text})
+			above = append(above, higher.Name)
 		}
+		name := ""
+		switch len(above) {
+		case 0:
+			continue
+		case 1:
+			name = above[0]
+		default:
+			name = fmt.Sprintf("%s and %d more", above[0], len(above)-1)
+		}
+		text := fmt.Sprintf("%s and %s are of one month: %s counts, and %s where it has no rows",
+			lower.Name, name, name, lower.Name)
+		s.notices = append(s.notices, snapshots.Notice{Text: text})
 	}
 }
 
@@ -176,7 +195,7 @@ func (p *piece) cut(from, to Local) string {
 	return fmt.Sprintf("%d:%d", p.from, p.to)
 }
 
-// pieces returns what the files hold of [from, to), ascending by month and time: the collector may have gone on in a
+// pieces returns what the files hold of [from, to), ascending by period and time: the collector may have gone on in a
 // file of either format.
 func (s *state) pieces(from, to Local) (all []piece) {
 	for i := range s.files {
@@ -191,7 +210,7 @@ func (s *state) pieces(from, to Local) (all []piece) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b piece) int {
-		return cmp.Or(strings.Compare(a.month, b.month), cmp.Compare(max(a.from, a.info.First), max(b.from, b.info.First)))
+		return cmp.Or(strings.Compare(a.Period, b.Period), cmp.Compare(max(a.from, a.info.First), max(b.from, b.info.First)))
 	})
 	return all
 }

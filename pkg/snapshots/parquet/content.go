@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"sort"
 	"strconv"
@@ -19,14 +18,14 @@ import (
 
 // content implements months.Content. Its rows are numbered from 0 through all row groups.
 type content struct {
-	month  *month
-	newest bool // the last row group may still grow
-	stat   os.FileInfo
-	file   *File
-	info   months.Info
-	begins []int64 // the number of each row group's first row, and of the one behind the last
-	groups []group
-	tail   uint64 // the hash of the last row group's rows; 0 if it is not newest
+	month   *month
+	newest  bool // the last row group may still grow
+	version Version
+	file    *File
+	info    months.Info
+	begins  []int64 // the number of each row group's first row, and of the one behind the last
+	groups  []group
+	tail    uint64 // the hash of the last row group's rows; 0 if it is not newest
 }
 
 // group is what is known of the times of a row group.
@@ -46,29 +45,21 @@ type run struct {
 func (c *content) Info() *months.Info { return &c.info }
 
 // reader opens the file that the content was read from.
-func (c *content) reader() (*os.File, *Reader, error) {
-	in, err := c.month.dir.Root().Open(c.month.name)
+func (c *content) reader(ctx context.Context) (Input, *Reader, error) {
+	in, err := c.month.holder.Open(ctx, c.version)
 	if err != nil {
 		return nil, nil, c.failure(err)
 	}
-	info, err := in.Stat()
-	if err == nil && !sameFile(info, c.stat) {
-		err = snapshots.ErrStale
-	}
-	var r *Reader
-	if err == nil {
-		r, err = c.file.NewReader(in)
-	}
+	r, err := c.file.NewReader(in)
 	if err != nil {
-		in.Close()
-		return nil, nil, c.month.explain(err)
+		return nil, nil, c.month.explain(errors.Join(err, in.Close()))
 	}
 	return in, r, nil
 }
 
 // failure makes an error fit for a user; what goes wrong because the file was replaced or written to is ErrStale.
 func (c *content) failure(err error) error {
-	if info, failed := c.month.stat(); failed == nil && !sameFile(info, c.stat) {
+	if now, failed := c.month.holder.Version(); failed == nil && !now.Same(c.version) {
 		return snapshots.ErrStale
 	}
 	return c.month.explain(err)
@@ -308,7 +299,7 @@ func (c *content) hash(ctx context.Context, n int, from, to int64) (uint64, erro
 	if from == 0 && to == int64(c.file.Groups[n].Rows) && c.tail != 0 {
 		return c.tail, nil
 	}
-	in, r, err := c.reader()
+	in, r, err := c.reader(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -331,7 +322,7 @@ func (c *content) Scan(ctx context.Context, r months.Range, usage bool, v months
 	if r.Empty() {
 		return nil
 	}
-	in, reader, err := c.reader()
+	in, reader, err := c.reader(ctx)
 	if err != nil {
 		return err
 	}
@@ -342,6 +333,7 @@ func (c *content) Scan(ctx context.Context, r months.Range, usage bool, v months
 		s.usage = c.file.Column(snapshots.UsageColumn)
 		s.wantsUsage = true
 	}
+	s.prefetch, _ = in.(prefetcher)
 	for g := c.group(r.First); g < len(c.groups) && c.begins[g] <= r.Last; g++ {
 		first, end := max(r.First, c.begins[g]), min(r.Last+1, c.begins[g+1])
 		for first < end {

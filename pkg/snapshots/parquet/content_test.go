@@ -228,18 +228,21 @@ func TestGrowth(t *testing.T) {
 
 	data := read(t, path)
 	rows := everything(t, data, Schema)
-	for name, change := range map[string]func(){
-		"a value of a closed row group": func() { rows[10][3] = "Drained" },
-		"a value of the last one":       func() { rows[320][9] = "somebody@else" },
-		"a usage of the last one":       func() { rows[321][7] = 0.123 },
-		"a time":                        func() { rows[322][13] = "2026-06-02 00:00:00.000000" },
-		"rows that are gone":            func() { rows = rows[:300] },
+	for _, change := range []struct {
+		name string
+		do   func()
+	}{
+		{"a value of a closed row group", func() { rows[10][3] = "Drained" }},
+		{"a value of the last one", func() { rows[320][9] = "somebody@else" }},
+		{"a usage of the last one", func() { rows[321][7] = 0.123 }},
+		{"a time", func() { rows[322][13] = "2026-06-02 00:00:00.000000" }},
+		{"rows that are gone", func() { rows = rows[:300] }},
 	} {
-		change()
+		change.do()
 		writeGroups(t, dir, Schema, rows, 90)
 		before := c.Info().Edits
 		c = look(t, f, true)
-		require.NotEqual(t, before, c.Info().Edits, name)
+		require.NotEqual(t, before, c.Info().Edits, change.name)
 	}
 	before := c.Info().Edits
 	writeGroups(t, dir, Schema[1:], [][]any{rows[0][1:]}, 90)

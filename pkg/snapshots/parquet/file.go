@@ -89,6 +89,17 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	return f, nil
 }
 
+// bytes returns where the file holds the row group.
+func (g *Group) bytes() (from, to int64) {
+	for i, c := range g.chunks {
+		if i == 0 || c.at < from {
+			from = c.at
+		}
+		to = max(to, c.end)
+	}
+	return from, to
+}
+
 // Column returns the column of a name, nil if the file does not have it.
 func (f *File) Column(name string) *Column {
 	i := slices.IndexFunc(f.Columns, func(c Column) bool { return c.Name == name })

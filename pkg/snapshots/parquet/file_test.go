@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
@@ -217,7 +218,7 @@ func TestDamage(t *testing.T) {
 		"empty":       {nil, "0 bytes"},
 		"no parquet":  {[]byte("SQLite format 3\x00 and so on"), "it is no Parquet file"},
 		"truncated":   {data[:len(data)/2], "footer is missing"},
-		"encrypted":   {append([]byte("PARE"), data[4:]...), "encrypted"},
+		"encrypted":   {slices.Concat([]byte("PARE"), data[4:len(data)-4], []byte("PARE")), "encrypted"},
 		"huge footer": {withFooter(math.MaxUint32), "a footer of 4294967295 bytes"},
 		"no footer":   {withFooter(0), "footer"},
 		"lost bytes":  {append([]byte("PAR1"), data[3000:]...), "at byte"},

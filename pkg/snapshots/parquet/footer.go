@@ -75,10 +75,12 @@ func readFooter(r io.ReaderAt, size int64) (*format.FileMetaData, int64, error) 
 	}
 	var head [len(magic)]byte
 	var tail [2 * len(magic)]byte
-	if err := readFull(r, head[:], 0); err != nil {
+	if err := readFull(r, tail[:], size-2*frame); err != nil {
 		return nil, 0, err
 	}
-	if err := readFull(r, tail[:], size-2*frame); err != nil {
+	if string(tail[4:]) == magic { // which is enough: a look at the beginning is a further request to a bucket
+		copy(head[:], magic)
+	} else if err := readFull(r, head[:], 0); err != nil {
 		return nil, 0, err
 	}
 	switch end := string(tail[4:]); {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -18,33 +18,69 @@ import (
 // Format is that of month files in Parquet.
 var Format = months.Format{
 	Extension: "parquet",
-	Open:      func(dir *snapshots.Dir, name string) months.File { return &month{dir: dir, name: name} },
+	Open: func(dir *snapshots.Dir, name string) months.File {
+		return NewFile(name, true, fileHolder{dir, name})
+	},
+}
+
+// Holder is what holds a file of a name: a directory, or a bucket.
+type Holder interface {
+	// Version returns what the holder has under the name now.
+	Version() (Version, error)
+
+	// Open opens a version. Reading it ends with ctx. Errors, also of reads: snapshots.ErrStale if the holder has another
+	// version by now.
+	Open(ctx context.Context, v Version) (Input, error)
+}
+
+// Version tells apart what a holder has under one name at two moments.
+type Version interface {
+	Size() int64
+	Same(other Version) bool
+}
+
+// Input reads a version.
+type Input interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// prefetcher is an Input of which a range is read best at once.
+type prefetcher interface {
+	Prefetch(from, to int64) error
 }
 
 // month implements months.File. Nothing stays open between calls: a collector puts a new file under the name each time,
 // and what was read of the old one is recognised by its content.
 type month struct {
-	dir  *snapshots.Dir
-	name string
+	holder Holder
+	name   string
+	grows  bool // rows are appended to it
 
 	mu    sync.Mutex
 	last  *content // of the last look that succeeded
 	edits uint64   // of the contents so far
 }
 
+// NewFile returns the file of a name. grows: collectors append rows to it, by putting a longer one in its place.
+func NewFile(name string, grows bool, holder Holder) months.File {
+	return &month{holder: holder, name: name, grows: grows}
+}
+
 // Look implements months.File.
 func (m *month) Look(ctx context.Context, newest bool) (months.Content, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	info, err := m.stat()
+	newest = newest && m.grows
+	version, err := m.holder.Version()
 	if err != nil {
 		m.last = nil
 		return nil, m.explain(err)
 	}
-	if m.last != nil && m.last.newest == newest && sameFile(info, m.last.stat) {
+	if m.last != nil && m.last.newest == newest && version.Same(m.last.version) {
 		return m.last, nil
 	}
-	c, err := m.look(ctx, newest)
+	c, err := m.look(ctx, version, newest)
 	if err != nil {
 		return nil, m.explain(err)
 	}
@@ -53,31 +89,20 @@ func (m *month) Look(ctx context.Context, newest bool) (months.Content, error) {
 }
 
 // look reads what is new of the file.
-func (m *month) look(ctx context.Context, newest bool) (*content, error) {
-	in, err := m.dir.Root().Open(m.name)
+func (m *month) look(ctx context.Context, version Version, newest bool) (*content, error) {
+	in, err := m.holder.Open(ctx, version)
 	if err != nil {
 		return nil, err
 	}
 	defer in.Close()
-	c := &content{month: m, newest: newest}
-	if c.stat, err = in.Stat(); err != nil {
-		return nil, err
-	}
-	if c.file, err = Open(in, c.stat.Size()); err != nil {
+	c := &content{month: m, newest: newest, version: version}
+	if c.file, err = Open(in, version.Size()); err != nil {
 		return nil, err
 	}
 	if err := c.read(ctx, in, m.last); err != nil {
 		return nil, err
 	}
 	return c, nil
-}
-
-func (m *month) stat() (os.FileInfo, error) {
-	info, err := m.dir.Root().Stat(m.name)
-	if err == nil && !info.Mode().IsRegular() {
-		err = errNoFile
-	}
-	return info, err
 }
 
 // Close implements months.File.
@@ -87,15 +112,9 @@ func (m *month) Close() {
 	m.last = nil
 }
 
-// sameFile reports whether nobody wrote to a file or replaced it.
-func sameFile(a, b os.FileInfo) bool {
-	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
-}
-
-var errNoFile = errors.New("it is no regular file")
-
 // explain makes an error of the file fit for a user.
 func (m *month) explain(err error) error {
+	var offline *months.Offline
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, snapshots.ErrStale):
 		return err
@@ -109,6 +128,8 @@ func (m *month) explain(err error) error {
 		return pool.SourceError("%s is no Parquet file: restore it from a copy, or move it away", m.name)
 	case errors.Is(err, errDamaged):
 		return pool.SourceError("%s cannot be read (%w): restore it from a copy, or move it away", m.name, err)
+	case errors.As(err, &offline):
+		return err
 	}
 	return pool.SourceError("%s cannot be read: %w", m.name, snapshots.Bare(err))
 }

@@ -24,6 +24,7 @@ type scan struct {
 	usages     []float64
 	columns    [snapshots.Columns]Texts
 	failed     error // the visitor's
+	prefetch   prefetcher
 }
 
 // rows gives the rows from first to end of a row group.
@@ -64,6 +65,11 @@ func (s *scan) rows(ctx context.Context, group int, first, end int64) error {
 
 // decode reads the columns of rows of a row group.
 func (s *scan) decode(ctx context.Context, group, from, to int) error {
+	if s.prefetch != nil {
+		if err := s.prefetch.Prefetch(s.content.file.Groups[group].bytes()); err != nil {
+			return err
+		}
+	}
 	for i, name := range snapshots.ColumnNames {
 		if err := s.reader.Texts(ctx, group, s.reader.file.Column(name), from, to, &s.columns[i]); err != nil {
 			return err

@@ -30,6 +30,9 @@ type Store struct {
 	// Append adds rows behind those of the file, in one commit; it makes the file if there is none.
 	Append func(t testing.TB, path string, rows []Row)
 
+	// Open opens the files of a directory; nil for what months.New opens.
+	Open func(t testing.TB, dir string, zone *localtime.Zone) snapshots.Source
+
 	// Lock keeps readers out until unlock is called; nil for a store that has no locks.
 	Lock func(t testing.TB, path string) (unlock func())
 }
@@ -89,9 +92,12 @@ func (s suite) path(dir, name string) string { return filepath.Join(dir, name+s.
 
 func (s suite) open(t testing.TB, dir, zone string) snapshots.Source {
 	t.Helper()
-	d, err := snapshots.OpenDir(dir)
-	require.NoError(t, err)
 	z, err := localtime.Parse([]byte(`"` + zone + `"`))
+	require.NoError(t, err)
+	if s.Open != nil {
+		return s.Open(t, dir, z)
+	}
+	d, err := snapshots.OpenDir(dir)
 	require.NoError(t, err)
 	source := months.New(d, z, s.Format)
 	t.Cleanup(func() { require.NoError(t, source.Close()) })

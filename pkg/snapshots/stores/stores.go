@@ -2,9 +2,11 @@
 package stores
 
 import (
+	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
+	"github.com/chtc/gpureports/pkg/snapshots/objects"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 	"github.com/chtc/gpureports/pkg/snapshots/sqlite"
 )
@@ -16,6 +18,11 @@ var formats = []months.Format{sqlite.Format, parquet.Format}
 // directory is closed with the source.
 func OpenDir(dir *snapshots.Dir, zone *localtime.Zone) snapshots.Source {
 	return months.New(dir, zone, formats...)
+}
+
+// OpenBucket returns the source of the snapshots in a bucket, which stays open.
+func OpenBucket(b *bucket.Bucket, zone *localtime.Zone) snapshots.Source {
+	return objects.Open(b, zone)
 }
 
 // CacheName tells apart what is kept of one source from what is kept of others in the same cache directory.

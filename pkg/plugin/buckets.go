@@ -1,0 +1,74 @@
+package plugin
+
+import (
+	"os"
+	"strings"
+
+	"github.com/chtc/gpureports/pkg/bucket"
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Names of secureJsonData.
+const (
+	secretAccessKey = "bucketAccessKey"
+	secretSecretKey = "bucketSecretKey"
+)
+
+// bucketOptions are those of a bucket of the data source.
+func (s *Settings) bucketOptions(url string, secrets map[string]string) bucket.Options {
+	return bucket.Options{
+		URL: url, Endpoint: s.BucketEndpoint, Region: s.BucketRegion, PathStyle: s.BucketPathStyle, CA: s.BucketCA,
+		AccessKey: secrets[secretAccessKey], SecretKey: secrets[secretSecretKey],
+	}
+}
+
+// allowedBuckets are the buckets that the server's operator lets data sources use: `allowed_buckets` of the section
+// [plugin.chtc-gpureports-datasource] in grafana.ini, separated by commas.
+func allowedBuckets() (entries []string) {
+	for _, entry := range strings.Split(os.Getenv("GF_PLUGIN_ALLOWED_BUCKETS"), ",") {
+		if entry = strings.TrimRight(strings.TrimSpace(entry), "/"); entry != "" {
+			entries = append(entries, entry)
+		}
+	}
+	return entries
+}
+
+// allowBucket refuses a bucket that no entry of allowed_buckets names. An entry is s3://bucket/prefix, that bucket on
+// whatever server, https://server/bucket/prefix, that on this server only, or *. Nothing is allowed by default: whoever
+// may edit a data source could else have this server read, with its own keys, what they may not.
+//
+// The server's own keys go only to Amazon or to a server that an entry names: an editor chooses the endpoint.
+func allowBucket(setting string, o bucket.Options) error {
+	entries := allowedBuckets()
+	endpoint := strings.TrimRight(o.Endpoint, "/")
+	place := strings.TrimPrefix(o.Name(), "s3://")
+	for _, entry := range entries {
+		anyServer := within(place, strings.TrimPrefix(entry, "s3://")) && strings.HasPrefix(entry, "s3://")
+		thisServer := endpoint != "" && within(endpoint+"/"+place, entry)
+		switch {
+		case thisServer,
+			anyServer && (o.OwnKeys() || endpoint == ""),
+			entry == "*" && o.OwnKeys():
+			return nil
+		}
+	}
+	if !o.OwnKeys() {
+		return pool.BadQuery("%s %s has no keys of its own, and this server does not lend it its own: set the keys, or have "+
+			"the operator name the server and the bucket in allowed_buckets of [plugin.%s] in grafana.ini",
+			setting, o.Name(), ID)
+	}
+	return pool.BadQuery("%s %s is not among the buckets that this server allows (%s): have the operator add it to "+
+		"allowed_buckets of [plugin.%s] in grafana.ini", setting, o.Name(), orNone(strings.Join(entries, ", ")), ID)
+}
+
+// within reports whether a place is another one or below it.
+func within(place, other string) bool {
+	return place == other || strings.HasPrefix(place, other+"/")
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return text
+}

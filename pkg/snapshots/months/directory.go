@@ -1,0 +1,53 @@
+package months
+
+import (
+	"context"
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
+)
+
+// directory is a directory of month files.
+type directory struct {
+	dir     *snapshots.Dir
+	formats []Format
+}
+
+// List implements Place.
+func (d directory) List(context.Context) (all []Listed, err error) {
+	names, err := d.dir.Names()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		month, format, ok := snapshots.ParseMonthFile(name)
+		rank := slices.IndexFunc(d.formats, func(f Format) bool { return f.Extension == format })
+		if !ok || rank < 0 {
+			continue
+		}
+		all = append(all, Listed{Name: name, Period: month, Rank: rank,
+			Open: func() File { return d.formats[rank].Open(d.dir, name) }})
+	}
+	if len(all) == 0 {
+		return nil, pool.SourceError(
+			"no month file %s in the snapshot directory %s: check the setting snapshotDir and that the collector runs",
+			d.pattern(), d.dir.Path())
+	}
+	return all, nil
+}
+
+// pattern names what is looked for.
+func (d directory) pattern() string {
+	names := ""
+	for i, f := range d.formats {
+		if i > 0 {
+			names += " or "
+		}
+		names += "gpu_state_YYYY-MM." + f.Extension
+	}
+	return names
+}
+
+// Close implements Place.
+func (d directory) Close() error { return d.dir.Close() }

@@ -1,0 +1,176 @@
+package objects
+
+import (
+	"context"
+	"io"
+	"io/fs"
+
+	"github.com/chtc/gpureports/pkg/bucket"
+	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/parquet"
+)
+
+const (
+	// smallObject is read at once: a snapshot of 2,000 GPUs.
+	smallObject = 256 << 10
+	// keptSmall bounds the bytes of small objects that are kept, so that the running day is not asked for again and again.
+	keptSmall = 32 << 20
+	// tail is what is read first of a larger one: the footer, and mostly the timestamps ahead of it.
+	tail = 64 << 10
+	// oneRequest bounds a request; longer ranges are asked for in parallel.
+	oneRequest = 4 << 20
+)
+
+// object implements parquet.Holder.
+type object struct {
+	place *place
+	key   string
+}
+
+// version is an object as it was listed.
+type version struct{ bucket.Object }
+
+// Size implements parquet.Version.
+func (v version) Size() int64 { return v.Object.Size }
+
+// Same implements parquet.Version: the ETag tells contents apart.
+func (v version) Same(other parquet.Version) bool {
+	o, ok := other.(version)
+	return ok && v.ETag == o.ETag && v.Object.Size == o.Object.Size
+}
+
+// Version implements parquet.Holder.
+func (o *object) Version() (parquet.Version, error) {
+	o.place.mu.Lock()
+	defer o.place.mu.Unlock()
+	listed, ok := o.place.objects[o.key]
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	return version{listed}, nil
+}
+
+// Open implements parquet.Holder.
+func (o *object) Open(ctx context.Context, v parquet.Version) (parquet.Input, error) {
+	now, err := o.Version()
+	if err != nil || !now.Same(v) {
+		return nil, snapshots.ErrStale
+	}
+	return &input{ctx: ctx, object: o, version: now.(version)}, nil
+}
+
+// input reads a version of an object by ranges. It is for one goroutine.
+type input struct {
+	ctx     context.Context
+	object  *object
+	version version
+	blocks  [3]block // the tail, what was fetched ahead, what was read last
+}
+
+// block is a range of the object.
+type block struct {
+	at   int64
+	data []byte
+}
+
+const (
+	tailBlock = iota
+	aheadBlock
+	lastBlock
+)
+
+// ReadAt implements io.ReaderAt.
+func (i *input) ReadAt(p []byte, at int64) (int, error) {
+	size := i.version.Size()
+	if at < 0 || at >= size {
+		return 0, io.EOF
+	}
+	end := min(at+int64(len(p)), size)
+	block, err := i.cover(at, end)
+	if err != nil {
+		return 0, err
+	}
+	n := copy(p, block.data[at-block.at:end-block.at])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// cover returns a block that holds a range.
+func (i *input) cover(from, to int64) (block, error) {
+	for _, b := range i.blocks {
+		if b.data != nil && from >= b.at && to <= b.at+int64(len(b.data)) {
+			return b, nil
+		}
+	}
+	size := i.version.Size()
+	slot := lastBlock
+	switch {
+	case size <= smallObject:
+		slot, from, to = tailBlock, 0, size
+	case from >= size-tail:
+		slot, from, to = tailBlock, size-tail, size
+	}
+	data, err := i.fetch(from, to)
+	i.blocks[slot] = block{from, data}
+	return i.blocks[slot], err
+}
+
+// Prefetch reads a range at once.
+func (i *input) Prefetch(from, to int64) error {
+	if i.version.Size() <= smallObject {
+		return nil
+	}
+	if b := i.blocks[aheadBlock]; b.data != nil && b.at == from {
+		return nil
+	}
+	data, err := i.fetch(from, to)
+	i.blocks[aheadBlock] = block{from, data}
+	return err
+}
+
+// fetch gets a range, a small object out of what is kept.
+func (i *input) fetch(from, to int64) ([]byte, error) {
+	p := i.object.place
+	small := i.version.Size() <= smallObject
+	if small {
+		p.mu.Lock()
+		data, ok := p.small[i.version.ETag]
+		p.mu.Unlock()
+		if ok {
+			return data, nil
+		}
+	}
+	data := make([]byte, to-from)
+	group, ctx := parallel.WithContext(i.ctx)
+	for at := from; at < to; at += oneRequest {
+		group.Go(func() error {
+			part, err := p.bucket.GetRange(ctx, i.object.key, i.version.ETag, at, min(oneRequest, to-at))
+			copy(data[at-from:], part)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		if i.ctx.Err() != nil {
+			return nil, i.ctx.Err()
+		}
+		return nil, offline(err)
+	}
+	if small {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if _, there := p.small[i.version.ETag]; !there && p.kept+int64(len(data)) <= keptSmall {
+			p.small[i.version.ETag] = data
+			p.kept += int64(len(data))
+		}
+	}
+	return data, nil
+}
+
+// Close implements io.Closer.
+func (i *input) Close() error {
+	i.blocks = [3]block{}
+	return nil
+}

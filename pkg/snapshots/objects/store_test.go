@@ -1,0 +1,121 @@
+package objects_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/bucket"
+	"github.com/chtc/gpureports/pkg/bucket/buckettest"
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/objects"
+	"github.com/chtc/gpureports/pkg/snapshots/parquet"
+	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
+)
+
+// following is the source of a bucket into which the files of a directory are put ahead of each look.
+type following struct {
+	snapshots.Source
+	t      testing.TB
+	dir    string
+	bucket *bucket.Bucket
+	put    map[string]uint64 // hashes of what was put, by name
+}
+
+// Look puts what has changed. (It is called by one goroutine where files change.)
+func (f *following) Look(ctx context.Context) (snapshots.State, error) {
+	if err := f.follow(); err != nil {
+		return nil, err
+	}
+	return f.Source.Look(ctx)
+}
+
+func (f *following) follow() error {
+	there := map[string]bool{}
+	files, err := filepath.Glob(filepath.Join(f.dir, "*.parquet"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		name := filepath.Base(file)
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		sum := xxhash.Sum64(data)
+		if there[name] = true; f.put[name] == sum {
+			continue
+		}
+		if len(data) == 0 { // the test's server loses its place in the connection behind an empty body
+			data = []byte{0}
+		}
+		if _, err := f.bucket.Put(context.Background(), name, data, bucket.Always()); err != nil {
+			return err
+		}
+		f.put[name] = sum
+	}
+	for name := range f.put {
+		if !there[name] {
+			delete(f.put, name)
+			err = errors.Join(err, f.bucket.Delete(context.Background(), name))
+		}
+	}
+	return err
+}
+
+// valuesOf puts rows into the order of the collector's columns.
+func valuesOf(rows []snapshotstest.Row) (all [][]any) {
+	for _, r := range rows {
+		values := make([]any, len(parquet.Schema))
+		for i, f := range parquet.Schema {
+			values[i] = r[f.Name]
+		}
+		all = append(all, values)
+	}
+	return all
+}
+
+func write(t testing.TB, path string, rows [][]any) {
+	t.Helper()
+	out, err := os.Create(path)
+	require.NoError(t, err)
+	w := parquet.NewWriter(out, parquet.Schema)
+	for _, row := range rows {
+		require.NoError(t, w.Write(row))
+	}
+	require.NoError(t, errors.Join(w.Close(), out.Close()))
+}
+
+// Month files in a bucket are what they are in a directory.
+func TestStore(t *testing.T) {
+	server := buckettest.Start(t)
+	options := server.Bucket(t)
+	snapshotstest.TestStore(t, snapshotstest.Store{
+		Format: parquet.Format,
+		Write: func(t testing.TB, path string, rows []snapshotstest.Row) {
+			t.Helper()
+			write(t, path, valuesOf(rows))
+		},
+		Append: func(t testing.TB, path string, rows []snapshotstest.Row) {
+			t.Helper()
+			require.NoError(t, parquet.Append(t.Context(), path, parquet.Schema, valuesOf(rows)))
+		},
+		Open: func(t testing.TB, dir string, zone *localtime.Zone) snapshots.Source {
+			t.Helper()
+			o := options
+			o.URL += "/" + strings.Trim(path.Clean(strings.NewReplacer(" ", "-", "#", "-").Replace(filepath.ToSlash(dir))), "/")
+			b := buckettest.Open(t, o)
+			f := &following{objects.Open(b, zone), t, dir, b, map[string]uint64{}}
+			require.NoError(t, f.follow())
+			return f
+		},
+	})
+}
