@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io/fs"
 	"net/http"
-	"path/filepath"
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"

@@ -81,12 +81,15 @@ func (d *Datasource) findings(ctx context.Context) []finding {
 		findings = append(findings, finding{Store: "lists", Severity: severityError, Text: err.Error()})
 	}
 	findings = append(findings, d.jobsFinding(ctx, stores), cacheFinding(stores), directoriesFinding())
+	if stores.bucket != nil {
+		findings = append(findings, bucketFinding(stores))
+	}
 	return findings
 }
 
 // snapshotFindings tells of the month files, of the newest snapshot, and whether the time zone can be right.
 func (d *Datasource) snapshotFindings(ctx context.Context, s *opened) []finding {
-	path := resolve(s.dir.Path())
+	path, kind := s.place()
 	state, err := s.Timeline.Source().Look(ctx)
 	if err != nil {
 		return []finding{{Store: "snapshots", Severity: severityError, Details: map[string]any{"path": path},
@@ -106,22 +109,28 @@ func (d *Datasource) snapshotFindings(ctx context.Context, s *opened) []finding 
 		readable++
 		rows += part.Rows
 	}
+	for _, notice := range state.Notices() {
+		if notice.Warning && s.bucket != nil && !slices.ContainsFunc(findings,
+			func(f finding) bool { return f.Text == notice.Text }) {
+			findings = append(findings, finding{Store: "bucket", Severity: severityWarning, Text: notice.Text})
+		}
+	}
 	first, newest, ok, err := s.Timeline.Range(ctx)
 	switch {
 	case err != nil:
 		return append(findings, finding{Store: "snapshots", Severity: severityError, Text: err.Error()})
 	case !ok:
 		return append(findings, finding{Store: "snapshots", Severity: severityWarning,
-			Text: fmt.Sprintf("snapshots: the %d month file(s) in %s hold no snapshot yet. Check that the collector runs",
-				readable, path)})
+			Text: fmt.Sprintf("snapshots: the %d %s(s) in %s hold no snapshot yet. Check that the collector runs",
+				readable, kind, path)})
 	}
 	age := d.now().Sub(pool.Time(newest))
 	found := finding{Store: "snapshots", Severity: severityOK, Details: map[string]any{
 		"path": path, "files": len(parts), "rows": rows, "first": pool.Time(first), "newest": pool.Time(newest),
 		"ageSeconds": age.Seconds(), "timezone": s.settings.zone.Key(),
 	}}
-	found.Text = fmt.Sprintf("snapshots: newest %s UTC (%s), %s rows in %d month file(s) since %s in %s",
-		pool.Time(newest).Format("2006-01-02 15:04"), ageText(age), grouped(rows), readable,
+	found.Text = fmt.Sprintf("snapshots: newest %s UTC (%s), %s rows in %d %s(s) since %s in %s",
+		pool.Time(newest).Format("2006-01-02 15:04"), ageText(age), grouped(rows), readable, kind,
 		pool.Time(first).Format("2006-01-02"), path)
 	switch {
 	case age > stale:
@@ -229,6 +238,15 @@ func directoriesFinding() finding {
 		found.Text = "directories: this server allows any (allowed_dirs is not set)"
 	}
 	return found
+}
+
+// bucketFinding tells what the bucket was asked.
+func bucketFinding(s *opened) finding {
+	counts := s.bucket.Counts()
+	return finding{Store: "buckets", Severity: severityOK, Details: map[string]any{"allowed": allowedBuckets(),
+		"requests": counts.Requests, "received": counts.Received},
+		Text: fmt.Sprintf("bucket: %s requests, %s MB received since the data source was opened; this server allows %s",
+			grouped(counts.Requests), grouped(counts.Received>>20), orNone(strings.Join(allowedBuckets(), ", ")))}
 }
 
 // sentence ends a text with a full stop and begins it with a capital, or with a file's name as it is.

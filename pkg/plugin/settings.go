@@ -30,7 +30,7 @@ type Settings struct {
 	BucketRegion       string          `json:"bucketRegion"`
 	BucketPathStyle    bool            `json:"bucketPathStyle"` // the bucket is in the path, not in the host's name
 	BucketCA           string          `json:"bucketCA"`        // certificates in PEM, beside the system's
-	Timezone           json.RawMessage `json:"timezone"`    // as localtime.Parse reads it
+	Timezone           json.RawMessage `json:"timezone"`        // as localtime.Parse reads it
 	SliceMinutes       int             `json:"sliceMinutes"`
 	CHTCOwnedFile      string          `json:"chtcOwnedFile"`
 	HostExclusionsFile string          `json:"hostExclusionsFile"`
@@ -112,7 +112,7 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 		{"jobsPath", s.JobsPath}} {
 		name, file := setting[0], setting[1]
 		if file != filepath.Base(file) || !filepath.IsLocal(file) || file == "." {
-			return Settings{}, pool.BadQuery("%s %q is not a plain file name: the file must lie beside the snapshots", name, file)
+			return Settings{}, pool.BadQuery("%s %q is not a plain file name: the file must lie inside snapshotDir", name, file)
 		}
 	}
 	return s, nil

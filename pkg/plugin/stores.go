@@ -74,6 +74,14 @@ func (s *opened) openSnapshots(ctx context.Context, instance backend.DataSourceI
 	return snapshotstores.OpenBucket(s.bucket, s.settings.zone), objects.CacheName(options, s.settings.zone), nil
 }
 
+// place tells where the snapshots are, and what they are stored in.
+func (s *opened) place() (path, kind string) {
+	if s.bucket != nil {
+		return s.bucket.Name(), "object"
+	}
+	return resolve(s.dir.Path()), "month file"
+}
+
 // Close closes everything that is open.
 func (s *opened) Close() error { return errors.Join(s.Stores.Close(), s.closeBucket()) }
 
