@@ -3,6 +3,7 @@ package months
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -59,6 +60,27 @@ func (s *state) Key(ctx context.Context, date int32) (snapshots.Key, error) {
 		sources = append(sources, found)
 	}
 	return snapshots.Key{Content: s.content(sources)}, nil
+}
+
+// Identity implements snapshots.State.
+func (s *state) Identity(ctx context.Context, date int32) (string, error) {
+	var b strings.Builder
+	b.WriteString(hash(s.source.zone.Rules()))
+	for _, p := range s.day(date) {
+		rows, err := p.content.Seek(ctx, p.from, p.to)
+		if err != nil {
+			return "", err
+		}
+		if rows.Empty() {
+			continue
+		}
+		identity, err := p.content.Identity(ctx, rows)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "\n%s %s %s", columnsKey(p.info.Columns), p.cut(around(date, s.source.zone)), identity)
+	}
+	return b.String(), nil
 }
 
 // Holds implements snapshots.State.

@@ -55,8 +55,12 @@ type Content interface {
 	Scan(ctx context.Context, r Range, usage bool, v Visitor) error
 
 	// Fingerprint tells the rows of a range from others by their content, also in another process. Rows appended behind
-	// the range do not change it.
+	// the range do not change it. It is cheap: an edit need not show in it.
 	Fingerprint(ctx context.Context, r Range) (string, error)
+
+	// Identity is a fingerprint in which every edit shows. It says nothing of the numbers of the rows, of the file's name
+	// or of where it lies.
+	Identity(ctx context.Context, r Range) (string, error)
 }
 
 // Info describes a content.

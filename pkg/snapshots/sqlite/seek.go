@@ -182,3 +182,8 @@ func (c *content) hash(ctx context.Context, rowids []int64) ([]uint64, error) {
 	}
 	return hashes, rows.Err()
 }
+
+// Identity implements months.Content.
+func (c *content) Identity(ctx context.Context, r months.Range) (string, error) {
+	return months.RowsIdentity(ctx, c, r)
+}
