@@ -243,6 +243,15 @@ func decode(b []byte, names *Names) (*Day, error) {
 	return d, nil
 }
 
+// decodeOf reads the segment of a date.
+func decodeOf(date int32, b []byte, names *Names) (*Day, error) {
+	d, err := decode(b, names)
+	if err == nil && d.Date != date {
+		err = errDamaged
+	}
+	return d, err
+}
+
 func (r *decoder) times(d *Day) {
 	d.Date = int32(r.int())
 	n := r.below(1 << 16)

@@ -72,6 +72,7 @@ type Day struct {
 	cadence  pool.Micros   // own median distance, 0 with fewer than 8
 	bytes    int           // live memory
 	key      snapshots.Key // of the rows that it was made from, where it was read
+	identity string        // of the same rows; "" where nobody asked for it
 }
 
 type gpuDay struct {

@@ -14,7 +14,8 @@ type kept interface{ bytes() int }
 type entry struct {
 	day     *Day
 	known   snapshots.Known
-	written int // its snapshots when it was last written to disk
+	written int  // its snapshots when it was last written to disk
+	growing bool // it was read before it was finished, and is not shared yet
 }
 
 func (e *entry) bytes() int { return e.day.Bytes() }
@@ -44,14 +45,8 @@ func (t *Timeline) day(ctx context.Context, state snapshots.State, date int32, w
 		if holds {
 			e.known.State = state
 			work.kept.Add(1)
-			return e.day, nil
+			return e.day, t.shareGrown(ctx, state, e)
 		}
-	}
-	select {
-	case t.slots <- struct{}{}:
-		defer func() { <-t.slots }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
 	}
 	if e, err = t.read(ctx, state, date, e, work); err != nil {
 		t.memory.Forget(segmentOf(date))
@@ -64,8 +59,18 @@ func (t *Timeline) day(ctx context.Context, state snapshots.State, date int32, w
 // worthWriting is how many new snapshots make it worth to write a day that still grows.
 const worthWriting = 8
 
-// read makes a day's entry: from disk, from the source, or from an earlier entry and what the source has had since. e
-// is nil if there is none.
+// slot waits until one of the days that are read at once may be.
+func (t *Timeline) slot(ctx context.Context) (release func(), err error) {
+	select {
+	case t.slots <- struct{}{}:
+		return func() { <-t.slots }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// read makes a day's entry: from disk, from the bucket, from the source, or from an earlier entry and what the source
+// has had since. e is nil if there is none.
 func (t *Timeline) read(ctx context.Context, state snapshots.State, date int32, e *entry, work *tally) (*entry, error) {
 	if e == nil {
 		e = &entry{}
@@ -78,6 +83,32 @@ func (t *Timeline) read(ctx context.Context, state snapshots.State, date int32, 
 			return e, nil
 		}
 	}
+	identity, err := t.identity(ctx, state, date)
+	if err != nil {
+		return nil, err
+	}
+	shared, err := t.fromBucket(ctx, state, date, identity, work)
+	if shared != nil || err != nil {
+		return shared, err
+	}
+	if e, err = t.fromSource(ctx, state, date, e, identity, work); err != nil {
+		return nil, err
+	}
+	if identity != "" {
+		return t.share(ctx, state, e, identity, work)
+	}
+	e.growing = !state.Finished(date)
+	return e, nil
+}
+
+// fromSource reads a day's rows, or those that it has had since an earlier entry.
+func (t *Timeline) fromSource(ctx context.Context, state snapshots.State, date int32, e *entry, identity string,
+	work *tally) (*entry, error) {
+	release, err := t.slot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	r := reader{names: t.names, date: date, earlier: e.day}
 	reading, err := state.Rows(ctx, date, e.known, false, &r)
 	if err != nil {
@@ -87,10 +118,10 @@ func (t *Timeline) read(ctx context.Context, state snapshots.State, date int32, 
 	work.rows.Add(reading.Rows)
 	next := &entry{day: r.finish(reading.Oddities), known: snapshots.Known{Key: reading.Key, State: state},
 		written: e.written}
-	next.day.key = reading.Key
+	next.day.key, next.day.identity = reading.Key, identity
 	n := len(next.day.Times)
 	if t.disk != nil && n+int(reading.Rows) > 0 && (state.Finished(date) || n >= e.written+worthWriting) {
-		t.disk.Write(segmentOf(date), reading.Key, encode(next.day, t.names))
+		t.disk.Write(segmentOf(date), about{reading.Key, identity}, encode(next.day, t.names))
 		next.written = n
 	}
 	return next, nil
@@ -102,21 +133,23 @@ func (t *Timeline) fromDisk(ctx context.Context, state snapshots.State, date int
 	if t.disk == nil {
 		return false, nil
 	}
-	var key snapshots.Key
-	body, ok := t.disk.Read(segmentOf(date), &key)
+	release, err := t.slot(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	var of about
+	body, ok := t.disk.Read(segmentOf(date), &of)
 	if !ok {
 		return false, nil
 	}
-	if holds, err = state.Holds(ctx, date, snapshots.Known{Key: key}); err != nil || !holds && key.Mark == "" {
+	if holds, err = state.Holds(ctx, date, snapshots.Known{Key: of.Key}); err != nil || !holds && of.Mark == "" {
 		return false, err
 	}
 	err = body(func(segment []byte) error {
-		d, err := decode(segment, t.names)
-		if err == nil && d.Date != date {
-			err = errDamaged
-		}
+		d, err := decodeOf(date, segment, t.names)
 		if err == nil {
-			d.key = key
+			d.key, d.identity = of.Key, of.Identity
 			e.day, e.written = d, len(d.Times)
 		}
 		return err
@@ -124,7 +157,7 @@ func (t *Timeline) fromDisk(ctx context.Context, state snapshots.State, date int
 	if err != nil {
 		return false, nil // dropped, and read anew
 	}
-	e.known.Key = key
+	e.known.Key = of.Key
 	if holds {
 		e.known.State = state
 	}

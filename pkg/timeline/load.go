@@ -18,18 +18,20 @@ import (
 type Work struct {
 	Kept   int64 // days that were in memory
 	OnDisk int64 // days out of the cache directory
+	Shared int64 // days out of the bucket that processes share
 	Read   int64 // days read from the source, as a whole or their new rows
 	Rows   int64 // rows read for them
 }
 
 // tally counts work that is done side by side.
 type tally struct {
-	kept, onDisk, read, rows atomic.Int64
-	failures                 failures
+	kept, onDisk, shared, read, rows atomic.Int64
+	failures                         failures
+	unshared                         remarks
 }
 
 func (t *tally) total() Work {
-	return Work{t.kept.Load(), t.onDisk.Load(), t.read.Load(), t.rows.Load()}
+	return Work{t.kept.Load(), t.onDisk.Load(), t.shared.Load(), t.read.Load(), t.rows.Load()}
 }
 
 // Load returns a view that holds every snapshot of the UTC days that [from, to] touches, and what is needed of the days
@@ -124,7 +126,7 @@ func (t *Timeline) load(ctx context.Context, state snapshots.State, from, to poo
 	if err := work.failures.all(pool.Window{From: from, To: to}, days); err != nil {
 		return nil, err
 	}
-	notices := append(slices.Clone(state.Notices()), work.failures.notices()...)
+	notices := slices.Concat(state.Notices(), work.failures.notices(), work.unshared.notices())
 	for _, d := range days {
 		notices = append(notices, d.notices()...)
 	}
@@ -142,7 +144,7 @@ func (t *Timeline) days(ctx context.Context, state snapshots.State, first, last 
 	dates := slices.DeleteFunc(slices.Clone(state.Dates()), func(date int32) bool { return date < first || date > last })
 	days := make([]*Day, len(dates))
 	group, inner := parallel.WithContext(ctx)
-	group.SetLimit(cap(t.slots))
+	group.SetLimit(t.atOnce())
 	for i, date := range slices.Backward(dates) {
 		if inner.Err() != nil {
 			break

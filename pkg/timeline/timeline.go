@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/timeline/keep"
 )
@@ -21,6 +22,9 @@ type Options struct {
 	// apart that share a directory.
 	CacheDir, CacheName string
 	MaxDiskBytes        int64
+
+	// Bucket shares what is made of finished days with other processes; nil: it is not shared. Closed with the timeline.
+	Bucket *bucket.Bucket
 }
 
 // Timeline serves views of a pool's snapshots. It is safe for concurrent use.
@@ -30,6 +34,7 @@ type Timeline struct {
 	memory    *keep.Memory[keep.Blob, kept]
 	disk      *keep.Disk    // nil without a cache directory
 	diskError error         // why there is none though it was asked for
+	shared    *keep.Shared  // nil without a bucket
 	slots     chan struct{} // bounds the days that are read at once
 	busy      atomic.Int64  // loads under way
 
@@ -45,6 +50,9 @@ func New(o Options) *Timeline {
 	if o.CacheDir != "" {
 		t.disk, t.diskError = keep.OpenDisk(o.CacheDir, o.CacheName, o.MaxDiskBytes)
 	}
+	if o.Bucket != nil {
+		t.shared = keep.NewShared(o.Bucket)
+	}
 	return t
 }
 
@@ -53,6 +61,9 @@ func (t *Timeline) Source() snapshots.Source { return t.source }
 
 // Close closes everything that is open. Loads under way end with an error.
 func (t *Timeline) Close() error {
+	if t.shared != nil {
+		t.shared.Close()
+	}
 	if t.disk != nil {
 		return errors.Join(t.source.Close(), t.disk.Close())
 	}
@@ -69,6 +80,9 @@ func (t *Timeline) CacheError() error {
 	}
 	return t.disk.Err()
 }
+
+// Shared returns what is shared with other processes; nil: nothing is.
+func (t *Timeline) Shared() *keep.Shared { return t.shared }
 
 // Memory returns the bytes of the segments that are held, and the budget.
 func (t *Timeline) Memory() (used, budget int64) { return t.memory.Used() }

@@ -45,11 +45,12 @@ func (t *Timeline) Usage(ctx context.Context, v *View, first, end int) ([]*usage
 	days := v.Days[first:end]
 	blocks := make([]*usage.Block, len(days))
 	failed := make([]error, len(days))
+	var unshared remarks
 	group, inner := parallel.WithContext(ctx)
-	group.SetLimit(cap(t.slots))
+	group.SetLimit(t.atOnce())
 	for i, d := range slices.Backward(days) {
 		group.Go(func() (err error) {
-			blocks[i], err = t.usage(inner, v.state, d)
+			blocks[i], err = t.usage(inner, v.state, d, &unshared)
 			if err != nil && inner.Err() == nil && !errors.Is(err, snapshots.ErrStale) {
 				blocks[i], failed[i] = noUsage(d), err
 				return nil
@@ -63,7 +64,7 @@ func (t *Timeline) Usage(ctx context.Context, v *View, first, end int) ([]*usage
 		}
 		return nil, nil, err
 	}
-	var notices []snapshots.Notice
+	notices := unshared.notices()
 	for i, err := range failed {
 		if err != nil {
 			text := fmt.Sprintf("GPUsAverageUsage of %s cannot be read, and is missing from the answer: %v",
@@ -84,14 +85,14 @@ func noUsage(d *Day) *usage.Block {
 }
 
 // usage returns the usage of a day of a view that was made in a state of the source.
-func (t *Timeline) usage(ctx context.Context, state snapshots.State, d *Day) (*usage.Block, error) {
+func (t *Timeline) usage(ctx context.Context, state snapshots.State, d *Day, said *remarks) (*usage.Block, error) {
 	held, _, done, err := t.memory.Acquire(ctx, usageOf(d.Date))
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	earlier, _ := held.(*usageEntry)
-	e, err := t.usageIn(ctx, state, d, earlier)
+	e, err := t.usageIn(ctx, state, d, earlier, said)
 	if errors.Is(err, snapshots.ErrStale) { // the day itself may be what it was
 		if state, err = t.look(ctx); err != nil {
 			return nil, err
@@ -103,7 +104,7 @@ func (t *Timeline) usage(ctx context.Context, state snapshots.State, d *Day) (*u
 		if !holds {
 			return nil, errOtherRows
 		}
-		e, err = t.usageIn(ctx, state, d, nil)
+		e, err = t.usageIn(ctx, state, d, nil, said)
 		if err != nil {
 			return nil, err
 		}
@@ -116,9 +117,9 @@ func (t *Timeline) usage(ctx context.Context, state snapshots.State, d *Day) (*u
 }
 
 // usageIn makes the entry of a day as it is in a state of the source: from an earlier entry if there is one, from disk,
-// or from the source.
-func (t *Timeline) usageIn(ctx context.Context, state snapshots.State, d *Day, earlier *usageEntry) (*usageEntry,
-	error) {
+// from the bucket, or from the source.
+func (t *Timeline) usageIn(ctx context.Context, state snapshots.State, d *Day, earlier *usageEntry, said *remarks) (
+	*usageEntry, error) {
 	if earlier != nil {
 		holds := earlier.known.State == state
 		if !holds {
@@ -132,23 +133,29 @@ func (t *Timeline) usageIn(ctx context.Context, state snapshots.State, d *Day, e
 			return earlier, nil
 		}
 	}
-	select {
-	case t.slots <- struct{}{}:
-		defer func() { <-t.slots }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 	if earlier == nil {
 		if e, err := t.usageFromDisk(ctx, state, d); e != nil || err != nil {
 			return e, err
 		}
 	}
-	return t.readUsage(ctx, state, d, earlier)
+	if e, err := t.usageFromBucket(ctx, state, d, said); e != nil || err != nil {
+		return e, err
+	}
+	e, err := t.readUsage(ctx, state, d, earlier)
+	if err != nil {
+		return nil, err
+	}
+	return e, t.shareUsage(ctx, state, d, e.block)
 }
 
 // readUsage reads the usage of a day from the source: what it has had since an earlier entry, if there is one.
 func (t *Timeline) readUsage(ctx context.Context, state snapshots.State, d *Day, earlier *usageEntry) (*usageEntry,
 	error) {
+	release, err := t.slot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	in := newUsageIngest(d, t.names, earlier)
 	var from snapshots.Known
 	if earlier != nil {
@@ -163,7 +170,7 @@ func (t *Timeline) readUsage(ctx context.Context, state snapshots.State, d *Day,
 		return nil, err
 	}
 	if t.disk != nil && state.Finished(d.Date) {
-		t.disk.Write(usageOf(d.Date), reading.Key, block.Encode())
+		t.disk.Write(usageOf(d.Date), about{reading.Key, d.identity}, block.Encode())
 	}
 	return &usageEntry{block: block, gpus: d.gpuNumbers(), known: snapshots.Known{Key: reading.Key, State: state}}, nil
 }
@@ -173,18 +180,23 @@ func (t *Timeline) usageFromDisk(ctx context.Context, state snapshots.State, d *
 	if t.disk == nil {
 		return nil, nil
 	}
-	var key snapshots.Key
-	body, ok := t.disk.Read(usageOf(d.Date), &key)
+	release, err := t.slot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	var of about
+	body, ok := t.disk.Read(usageOf(d.Date), &of)
 	if !ok {
 		return nil, nil
 	}
-	if holds, err := state.Holds(ctx, d.Date, snapshots.Known{Key: key}); err != nil || !holds {
+	if holds, err := state.Holds(ctx, d.Date, snapshots.Known{Key: of.Key}); err != nil || !holds {
 		return nil, err
 	}
 	err = body(func(encoded []byte) error {
 		block, err := usage.Decode(encoded, d.GPUs(), len(d.Times))
 		if err == nil {
-			e = &usageEntry{block: block, gpus: d.gpuNumbers(), known: snapshots.Known{Key: key, State: state}}
+			e = &usageEntry{block: block, gpus: d.gpuNumbers(), known: snapshots.Known{Key: of.Key, State: state}}
 		}
 		return err
 	})

@@ -1,9 +1,7 @@
 package keep
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,7 +13,6 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
-	"github.com/klauspost/compress/zstd"
 
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -32,21 +29,10 @@ type Disk struct {
 	err   error // of the last write
 }
 
-// Blob names what is kept: a kind with its format's version, and the UTC day that it is of.
-type Blob struct {
-	Kind    string // lower-case letters
-	Version int    // blobs of other versions are not read
-	Date    int32
-}
-
-func (b Blob) magic() string { return fmt.Sprintf("gpureports %s %d\n", b.Kind, b.Version) }
-
-// The name and the first bytes of a blob's file, and the name of one that is being written. Other files are never
-// deleted.
+// The name of a blob's file, and of one that is being written. Other files are never deleted.
 var (
-	blobName  = regexp.MustCompile(`^[0-9a-f]{16}-\d{4}-\d{2}-\d{2}\.[a-z]+$`)
-	partName  = regexp.MustCompile(`^[0-9a-f]{16}-\d{4}-\d{2}-\d{2}\.[a-z]+\.[0-9a-f]{16}\.part$`)
-	blobMagic = "gpureports "
+	blobName = regexp.MustCompile(`^[0-9a-f]{16}-\d{4}-\d{2}-\d{2}\.[a-z]+$`)
+	partName = regexp.MustCompile(`^[0-9a-f]{16}-\d{4}-\d{2}-\d{2}\.[a-z]+\.[0-9a-f]{16}\.part$`)
 )
 
 // Folder is the folder inside the cache directory.
@@ -142,28 +128,8 @@ func (d *Disk) list(name *regexp.Regexp) (files []fs.FileInfo, err error) {
 }
 
 func (d *Disk) name(b Blob) string {
-	return d.prefix + "-" + pool.Time(pool.Micros(b.Date)*pool.Day).Format(time.DateOnly) + "." + b.Kind
+	return d.prefix + "-" + b.day() + "." + b.Kind
 }
-
-// header is ahead of the compressed body, as one line of JSON.
-type header struct {
-	About json.RawMessage `json:"about"`
-	Hash  uint64          `json:"hash"` // xxHash of the body
-	Size  int             `json:"size"` // of the body
-}
-
-// maxBody bounds what a header may ask to be allocated.
-const maxBody = 1 << 30
-
-var (
-	// compressor and decompressor are safe for concurrent use by EncodeAll and DecodeAll.
-	compressor, _ = zstd.NewWriter(nil,
-		zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(1))
-	decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxBody))
-)
-
-// buffers are for bodies out of their compression: a year of them would be as much again as what is kept.
-var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // Write keeps a body with a description of it, as JSON. A failure is kept for Err: the disk only saves time.
 func (d *Disk) Write(b Blob, about any, body []byte) {
@@ -174,16 +140,11 @@ func (d *Disk) Write(b Blob, about any, body []byte) {
 }
 
 func (d *Disk) write(b Blob, about any, body []byte) error {
-	described, err := json.Marshal(about)
+	content, err := b.pack(about, body)
 	if err != nil {
 		return err
 	}
-	line, err := json.Marshal(header{described, xxhash.Sum64(body), len(body)})
-	if err != nil {
-		return err
-	}
-	content := append(append([]byte(b.magic()), line...), '\n')
-	return d.put(d.name(b), compressor.EncodeAll(body, content))
+	return d.put(d.name(b), content)
 }
 
 // put writes a file atomically and keeps the budget.
@@ -263,18 +224,15 @@ func (d *Disk) Read(b Blob, about any) (body func(use func([]byte) error) error,
 	if err != nil {
 		return nil, false
 	}
-	rest, ours := bytes.CutPrefix(content, []byte(b.magic()))
-	if !ours {
-		return nil, false // another version, or foreign: written over later
-	}
-	var h header
-	line, packed, _ := bytes.Cut(rest, []byte("\n"))
-	if json.Unmarshal(line, &h) != nil || json.Unmarshal(h.About, about) != nil || h.Size < 0 || h.Size > maxBody {
-		d.Drop(b)
+	use, err := b.open(content, about)
+	if err != nil {
+		if !errors.Is(err, errForeign) { // written over later
+			d.Drop(b)
+		}
 		return nil, false
 	}
-	return func(use func([]byte) error) error {
-		if err := unpack(h, packed, use); err != nil {
+	return func(take func([]byte) error) error {
+		if err := use(take); err != nil {
 			d.Drop(b)
 			return err
 		}
@@ -282,20 +240,6 @@ func (d *Disk) Read(b Blob, about any) (body func(use func([]byte) error) error,
 		_ = d.root.Chtimes(name, now, now) // only the order of eviction depends on it
 		return nil
 	}, true
-}
-
-// ErrDamaged is returned for a body that is not what was written.
-var ErrDamaged = errors.New("damaged file of the segment cache")
-
-func unpack(h header, packed []byte, use func([]byte) error) error {
-	buffer := buffers.Get().(*[]byte)
-	defer buffers.Put(buffer)
-	body, err := decompressor.DecodeAll(packed, (*buffer)[:0])
-	*buffer = body
-	if err != nil || len(body) != h.Size || xxhash.Sum64(body) != h.Hash {
-		return ErrDamaged
-	}
-	return use(body)
 }
 
 // Drop removes a blob. If it cannot be removed it is written over, or found wrong again.
