@@ -66,6 +66,7 @@ func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 	a.Stat("Gaps", "locale", float64(len(c.Gaps)))
 	a.Stat("Days in memory", "locale", float64(v.Work.Kept))
 	a.Stat("Days from the cache directory", "locale", float64(v.Work.OnDisk))
+	a.Stat("Days from the bucket", "locale", float64(v.Work.Shared))
 	a.Stat("Days read from month files", "locale", float64(v.Work.Read))
 	a.Stat("Rows read", "locale", float64(v.Work.Rows))
 	return a

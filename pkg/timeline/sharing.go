@@ -131,17 +131,27 @@ func (t *Timeline) share(ctx context.Context, state snapshots.State, e *entry, i
 	return e, nil
 }
 
-// offer puts a blob into the bucket if the day's rows are still those of the state: rows that were edited while they
-// were read are not what their identity says. won is false if another process' is there. A bucket that fails is told by
-// the health check: the answer does not depend on it.
+// offer puts a blob into the bucket. A bucket that fails is told by the health check: the answer does not depend on it.
+// won is false if another process' is there.
 func (t *Timeline) offer(ctx context.Context, state snapshots.State, b keep.Blob, identity string,
 	body func() []byte) (won bool, err error) {
-	now, err := t.source.Look(ctx)
-	if err != nil || slices.Contains(now.Edited(state), b.Date) {
-		return true, ctx.Err()
-	}
-	won, err = t.shared.Write(ctx, b, identity, body())
+	won, err = t.put(ctx, state, b, identity, body)
 	return won || err != nil, ctx.Err()
+}
+
+// put puts a blob into the bucket unless it is there. Errors: snapshots.ErrStale if the day's rows are not those of the
+// state any more: rows that were edited while they were read are not what their identity says; what Look or the bucket
+// says; ctx's.
+func (t *Timeline) put(ctx context.Context, state snapshots.State, b keep.Blob, identity string,
+	body func() []byte) (won bool, err error) {
+	now, err := t.source.Look(ctx)
+	if err != nil {
+		return false, err
+	}
+	if slices.Contains(now.Edited(state), b.Date) {
+		return false, snapshots.ErrStale
+	}
+	return t.shared.Write(ctx, b, identity, body())
 }
 
 // shareGrown shares a day that this process saw grow, once it is finished.

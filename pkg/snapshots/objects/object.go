@@ -40,6 +40,9 @@ func (v version) Same(other parquet.Version) bool {
 	return ok && v.ETag == o.ETag && v.Object.Size == o.Object.Size
 }
 
+// Tag tells the content apart.
+func (v version) Tag() string { return v.ETag }
+
 // Version implements parquet.Holder.
 func (o *object) Version() (parquet.Version, error) {
 	o.place.mu.Lock()

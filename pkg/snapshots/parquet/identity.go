@@ -12,10 +12,18 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 )
 
-// Identity implements months.Content. Row groups are told by their entries in the footer and their bytes, where no
-// rewriting changes them any more; of the last one of the newest month only the rows themselves stay what they are.
+// tagged is a Version that its holder tells apart by content.
+type tagged interface{ Tag() string }
+
+// Identity implements months.Content. A file that does not grow is told by its holder where that knows the content
+// (ETag); else row groups are told by their entries in the footer, and in a directory by their bytes too, where no
+// rewriting changes them any more. Of the last one of the newest month only the rows themselves stay what they are.
 func (c *content) Identity(ctx context.Context, r months.Range) (string, error) {
-	in, reader, err := c.reader()
+	version, remote := c.version.(tagged)
+	if remote && !c.month.grows {
+		return fmt.Sprintf("%s %d-%d", version.Tag(), r.First, r.Last), nil
+	}
+	in, reader, err := c.reader(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -23,20 +31,23 @@ func (c *content) Identity(ctx context.Context, r months.Range) (string, error) 
 	defer reader.Close()
 	var parts []string
 	for n := c.group(r.First); n < len(c.groups) && !r.Empty() && c.begins[n] <= r.Last; n++ {
+		var hash uint64
+		var err error
 		first, end := max(r.First, c.begins[n])-c.begins[n], min(r.Last+1, c.begins[n+1])-c.begins[n]
-		if n < len(c.groups)-1 || !c.newest {
-			hash, err := c.file.Groups[n].hash(ctx, in)
-			if err != nil {
-				return "", c.failure(fmt.Errorf("row group %d: %w", n, err))
-			}
-			parts = append(parts, fmt.Sprintf("%d-%d-%s", first, end, strconv.FormatUint(hash, 36)))
-			continue
+		kind := fmt.Sprintf("%d-%d-", first, end)
+		switch {
+		case n == len(c.groups)-1 && c.newest:
+			kind = "rows-"
+			hash, err = reader.hash(ctx, n, int(first), int(end), 0)
+		case remote:
+			hash = c.file.Groups[n].Key
+		default:
+			hash, err = c.file.Groups[n].hash(ctx, in)
 		}
-		hash, err := reader.hash(ctx, n, int(first), int(end), 0)
 		if err != nil {
 			return "", c.failure(fmt.Errorf("row group %d: %w", n, err))
 		}
-		parts = append(parts, "rows-"+strconv.FormatUint(hash, 36))
+		parts = append(parts, kind+strconv.FormatUint(hash, 36))
 	}
 	return strings.Join(parts, " "), nil
 }

@@ -48,7 +48,8 @@ func TestStore(t *testing.T, store Store) {
 		{"unreadable timestamps", s.unreadable}, {"clock set back", s.clockSetBack}, {"growth", s.growth},
 		{"rewriting", s.rewriting}, {"other processes", s.otherProcesses}, {"empty", s.empty}, {"truncation", s.truncation},
 		{"damage", s.damage}, {"locks", s.locks}, {"cancellation", s.cancellation}, {"the newest day twice", s.twice},
-		{"finished", s.finished}, {"removed", s.removed},
+		{"finished", s.finished}, {"removed", s.removed}, {"identity", s.identity},
+		{"identity of what grows", s.identityOfGrowth},
 	} {
 		t.Run(c.name, c.run)
 	}

@@ -39,6 +39,9 @@ func NewShared(b *bucket.Bucket) *Shared {
 // pause is how long a bucket is left alone that failed.
 const pause = 30 * time.Second
 
+// triedAgain is what a query waits at most for a bucket that failed before.
+const triedAgain = time.Second
+
 // Key is the object's key: segments/5/2026-05-14-<hash of the identity>.
 func (b Blob) Key(identity string) string {
 	sum := sha256.Sum256([]byte(identity))
@@ -46,8 +49,8 @@ func (b Blob) Key(identity string) string {
 }
 
 // Read returns a function that hands the body of a blob to take, valid during the call; nil if there is none. identity
-// is that of the rows that the blob was made from. Errors, for a notice: the bucket failed, or the object is not
-// believed; ctx's.
+// is that of the rows that the blob was made from. Errors, for a notice: the bucket failed, without its details, or the
+// object is not believed; ctx's.
 func (s *Shared) Read(ctx context.Context, b Blob, identity string) (body func(take func([]byte) error) error,
 	err error) {
 	key := b.Key(identity)
@@ -59,8 +62,13 @@ func (s *Shared) Read(ctx context.Context, b Blob, identity string) (body func(t
 	if errors.Is(err, bucket.ErrNotFound) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(err, bucket.ErrDenied):
+		return nil, pool.SourceError("the bucket %s refuses to be read", s.bucket.Name())
+	case err != nil:
+		return nil, pool.SourceError("the bucket %s cannot be reached", s.bucket.Name())
 	}
 	unbelieved := func(err error) error {
 		return pool.SourceError("the bucket %s: %s is not believed (%w), and not used: remove it", s.bucket.Name(), key, err)
@@ -112,17 +120,22 @@ func (s *Shared) Has(ctx context.Context, b Blob, identity string) (bool, error)
 
 // ask makes a request, unless the bucket failed a moment ago.
 func (r *requests) ask(ctx context.Context, name string, request func(context.Context) error) error {
-	if failed, until := r.last(); failed != nil && time.Now().Before(until) {
-		return failed
+	failed, until := r.last()
+	patience := r.patience
+	if failed != nil {
+		if time.Now().Before(until) {
+			return failed
+		}
+		patience = min(patience, triedAgain)
 	}
-	limited, cancel := context.WithTimeout(ctx, r.patience)
+	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err := request(limited)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil && limited.Err() != nil {
-		err = pool.SourceError("the bucket %s has not answered within %s", name, r.patience)
+		err = pool.SourceError("the bucket %s has not answered within %s", name, patience)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,0 +1,508 @@
+package timeline
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/chtc/gpureports/pkg/bucket"
+	"github.com/chtc/gpureports/pkg/bucket/buckettest"
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
+	"github.com/chtc/gpureports/pkg/snapshots/stores"
+	"github.com/chtc/gpureports/pkg/timeline/usage"
+)
+
+// counted is a source that counts the readings of rows.
+type counted struct {
+	snapshots.Source
+	readings *atomic.Int64
+}
+
+type countedState struct {
+	snapshots.State
+	readings *atomic.Int64
+}
+
+func (c counted) Look(ctx context.Context) (snapshots.State, error) {
+	state, err := c.Source.Look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return countedState{state, c.readings}, nil
+}
+
+func inner(s snapshots.State) snapshots.State {
+	if c, ok := s.(countedState); ok {
+		return c.State
+	}
+	return s
+}
+
+func (c countedState) Edited(since snapshots.State) []int32 { return c.State.Edited(inner(since)) }
+
+func (c countedState) Holds(ctx context.Context, date int32, k snapshots.Known) (bool, error) {
+	k.State = inner(k.State)
+	return c.State.Holds(ctx, date, k)
+}
+
+func (c countedState) Rows(ctx context.Context, date int32, from snapshots.Known, usage bool, v snapshots.Visitor) (
+	snapshots.Reading, error) {
+	c.readings.Add(1)
+	from.State = inner(from.State)
+	return c.State.Rows(ctx, date, from, usage, v)
+}
+
+// replica opens a directory as one of several processes on a bucket does.
+func replica(t testing.TB, dir, zone, cache string, o bucket.Options) (tl *Timeline, readings *atomic.Int64) {
+	t.Helper()
+	d, err := snapshots.OpenDir(dir)
+	require.NoError(t, err)
+	z, err := localtime.Parse([]byte(`"` + zone + `"`))
+	require.NoError(t, err)
+	b, err := bucket.Open(o)
+	require.NoError(t, err)
+	readings = new(atomic.Int64)
+	return New(Options{
+		Source: counted{stores.OpenDir(d, z), readings}, MaxBytes: 1 << 30, CacheDir: cache,
+		CacheName: stores.CacheName(d, z), MaxDiskBytes: 1 << 30, Bucket: b,
+	}), readings
+}
+
+// finishedDays writes ten days, and returns their rows and a window of days that are finished.
+func finishedDays(t testing.TB) (dir string, rows, window []drawnRow) {
+	t.Helper()
+	rows = quarterly(0, 96*10)
+	for i, r := range rows {
+		if r.Row["State"] == "Claimed" {
+			r.Row[snapshots.UsageColumn] = float64(i%9) / 8
+		}
+	}
+	dir = t.TempDir()
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: plain(rows)})
+	return dir, rows, rows[2*10 : 2*96*6-8]
+}
+
+func copyOf(t testing.TB, dir string) string {
+	t.Helper()
+	there := t.TempDir()
+	require.NoError(t, os.CopyFS(there, os.DirFS(dir)))
+	return there
+}
+
+func objects(t testing.TB, o bucket.Options) (keys []string) {
+	t.Helper()
+	all, err := buckettest.Open(t, o).List(t.Context(), "")
+	require.NoError(t, err)
+	for _, object := range all {
+		keys = append(keys, object.Key)
+	}
+	return keys
+}
+
+func requireSameUsage(t testing.TB, a, b []*usage.Block) {
+	t.Helper()
+	require.Equal(t, len(a), len(b))
+	for i := range a {
+		require.True(t, bytes.Equal(a[i].Encode(), b[i].Encode()), "day %d", i)
+	}
+}
+
+// What one process made of finished days, another one uses, which reads no row: on another machine, with its own copy
+// of the snapshots, with and without a directory for its cache.
+func TestSecondReplicaReadsNoRow(t *testing.T) {
+	server := buckettest.Start(t)
+	dir, rows, window := finishedDays(t)
+	o := server.Bucket(t)
+	first, readings := replica(t, dir, "UTC", "", o)
+	defer first.Close()
+	want := load(t, first, window)
+	require.EqualValues(t, 6, want.Work.Read)
+	wantUsage, notices, err := first.Usage(t.Context(), want, 0, len(want.Days))
+	require.NoError(t, err)
+	require.Empty(t, notices)
+	require.EqualValues(t, 2*len(want.Days), readings.Load())
+	keys := objects(t, o)
+	require.Len(t, keys, 2*len(want.Days))
+	for _, key := range keys {
+		require.Regexp(t, `^(segments/5|usages/1)/2025-09-0\d-[0-9a-f]{32}$`, key)
+	}
+
+	cache := t.TempDir()
+	for _, c := range []struct{ name, cache string }{{"memory only", ""}, {"with a directory", cache}} {
+		t.Run(c.name, func(t *testing.T) {
+			second, readings := replica(t, copyOf(t, dir), "UTC", c.cache, o)
+			defer second.Close()
+			v := load(t, second, window)
+			requireEqual(t, ask(rows[:2*96*6]), v)
+			require.Equal(t, Work{Shared: 6}, v.Work)
+			require.Empty(t, v.Notices)
+			blocks, notices, err := second.Usage(t.Context(), v, 0, len(v.Days))
+			require.NoError(t, err)
+			require.Empty(t, notices)
+			requireSameUsage(t, wantUsage, blocks)
+			require.Zero(t, readings.Load(), "it reads rows")
+		})
+	}
+	t.Run("from its directory afterwards", func(t *testing.T) {
+		o := o
+		o.Endpoint = nobody(t)
+		third, readings := replica(t, dir, "UTC", cache, o)
+		defer third.Close()
+		v := load(t, third, window) // by the path it is another source
+		require.EqualValues(t, 6, v.Work.Read)
+		require.NotZero(t, readings.Load())
+	})
+	require.Equal(t, keys, objects(t, o))
+}
+
+// The directory is a cache above the bucket: what came from there is at hand when the bucket is not.
+func TestDirectoryAboveBucket(t *testing.T) {
+	dir, rows, window := finishedDays(t)
+	o, cache := buckettest.Start(t).Bucket(t), t.TempDir()
+	for i, want := range []Work{{Read: 6}, {Shared: 6}, {OnDisk: 6}} {
+		tl, _ := replica(t, dir, "UTC", map[bool]string{true: cache}[i > 0], o)
+		if i == 2 {
+			require.NoError(t, tl.Close())
+			o.Endpoint = nobody(t)
+			tl, _ = replica(t, dir, "UTC", cache, o)
+		}
+		v := load(t, tl, window)
+		want.Rows = v.Work.Rows
+		require.Equal(t, want, v.Work)
+		require.Empty(t, v.Notices)
+		requireEqual(t, ask(rows[:2*96*6]), v)
+		_, _, err := tl.Usage(t.Context(), v, 0, len(v.Days))
+		require.NoError(t, err)
+		require.NoError(t, tl.Close())
+	}
+}
+
+// nobody is an endpoint at which nothing listens.
+func nobody(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, listener.Close())
+	return "http://" + listener.Addr().String()
+}
+
+// Of eight that make the same day at once exactly one puts it into the bucket, and all answer alike.
+func TestRaceOfBuilders(t *testing.T) {
+	server := buckettest.Start(t)
+	dir, rows, _ := finishedDays(t)
+	o := server.Bucket(t)
+	proxy := buckettest.NewProxy(t, server, false)
+	o.Endpoint = proxy.Endpoint
+	var won atomic.Int64
+	const builders = 8
+	proxy.Set(func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+		answer := httptest.NewRecorder()
+		server.ServeHTTP(answer, r)
+		if r.Method == http.MethodPut && answer.Code == http.StatusOK {
+			won.Add(1)
+		}
+		maps.Copy(w.Header(), answer.Header())
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes())
+	})
+	at := rows[2*96*2+100].at
+	var wait sync.WaitGroup
+	for range builders {
+		wait.Go(func() {
+			tl, _ := replica(t, dir, "UTC", "", o)
+			defer tl.Close()
+			v, err := tl.Load(t.Context(), at, at)
+			if err != nil || len(v.Days) != 1 || len(v.Days[0].Times) != 96 || len(v.Notices) > 0 {
+				t.Error(err, v)
+			}
+		})
+	}
+	wait.Wait()
+	require.EqualValues(t, 1, won.Load())
+	require.Len(t, objects(t, o), 1)
+}
+
+// Objects that are damaged, foreign or of an earlier format are not believed, said, and left where they are.
+func TestObjectsNotBelieved(t *testing.T) {
+	server := buckettest.Start(t)
+	dir, rows, window := finishedDays(t)
+	for name, harm := range map[string]func(key string, data, other []byte) []byte{
+		"a byte":       func(string, []byte, []byte) []byte { return []byte("g") },
+		"foreign":      func(string, []byte, []byte) []byte { return []byte("PAR1 something else") },
+		"cut":          func(_ string, data, _ []byte) []byte { return data[:len(data)-7] },
+		"a bit":        func(_ string, data, _ []byte) []byte { data[len(data)-9] ^= 4; return data },
+		"another day":  func(_ string, _, other []byte) []byte { return other },
+		"other format": func(_ string, data, _ []byte) []byte { return bytes.Replace(data, []byte(" 5\n"), []byte(" 4\n"), 1) },
+		"a header of nonsense": func(_ string, data, _ []byte) []byte {
+			return append(data[:bytes.IndexByte(data, '\n')+1], "{}\n"...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := server.Bucket(t)
+			maker, _ := replica(t, dir, "UTC", "", o)
+			load(t, maker, window)
+			require.NoError(t, maker.Close())
+			b := buckettest.Open(t, o)
+			keys := objects(t, o)
+			other, _, err := b.Get(t.Context(), keys[0])
+			require.NoError(t, err)
+			harmed := map[string][]byte{}
+			for _, key := range keys[2:5] {
+				data, _, err := b.Get(t.Context(), key)
+				require.NoError(t, err)
+				harmed[key] = harm(key, data, other)
+				_, err = b.Put(t.Context(), key, harmed[key], bucket.Always())
+				require.NoError(t, err)
+			}
+			tl, _ := replica(t, dir, "UTC", "", o)
+			defer tl.Close()
+			v := load(t, tl, window)
+			requireEqual(t, ask(rows[:2*96*6]), v)
+			require.EqualValues(t, []int64{3, 3}, []int64{v.Work.Read, v.Work.Shared})
+			require.Len(t, v.Notices, 3)
+			for i, key := range slices.Sorted(maps.Keys(harmed)) {
+				require.Contains(t, v.Notices[i].Text, key+" is not believed")
+				data, _, err := b.Get(t.Context(), key)
+				require.NoError(t, err)
+				require.True(t, bytes.Equal(harmed[key], data), "it was written over")
+			}
+		})
+	}
+}
+
+// A bucket that cannot be reached, or refuses, costs time and a notice; keys that only read are enough for reading.
+func TestBucketThatFails(t *testing.T) {
+	server := buckettest.Start(t)
+	dir, rows, window := finishedDays(t)
+	want := ask(rows[:2*96*6])
+	t.Run("nobody there", func(t *testing.T) {
+		o := server.Bucket(t)
+		o.Endpoint = nobody(t)
+		tl, _ := replica(t, dir, "UTC", "", o)
+		defer tl.Close()
+		begin := time.Now()
+		v := load(t, tl, window)
+		requireEqual(t, want, v)
+		require.Less(t, time.Since(begin), 25*time.Second, "days wait for it one after the other")
+		require.Len(t, v.Notices, 1)
+		require.Contains(t, v.Notices[0].Text, o.URL)
+		require.NotContains(t, v.Notices[0].Text, buckettest.SecretKey)
+		require.False(t, v.Notices[0].Warning)
+		reading, _ := tl.Shared().Err()
+		require.ErrorContains(t, reading, o.URL)
+		require.Empty(t, load(t, tl, window).Notices, "it is all in memory")
+	})
+	t.Run("read only", func(t *testing.T) {
+		o := server.Bucket(t)
+		proxy := buckettest.NewProxy(t, server, false)
+		o.Endpoint = proxy.Endpoint
+		proxy.Set(func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			if r.Method == http.MethodPut {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			server.ServeHTTP(w, r)
+		})
+		tl, _ := replica(t, dir, "UTC", "", o)
+		v := load(t, tl, window[:2*96])
+		require.Empty(t, v.Notices)
+		_, writing := tl.Shared().Err()
+		require.ErrorIs(t, writing, bucket.ErrDenied)
+		require.NoError(t, tl.Close())
+		proxy.Set(nil)
+		maker, _ := replica(t, dir, "UTC", "", o)
+		load(t, maker, window)
+		require.NoError(t, maker.Close())
+		again, _ := replica(t, dir, "UTC", "", o)
+		defer again.Close()
+		require.Equal(t, Work{Shared: 6}, load(t, again, window).Work)
+	})
+}
+
+// An edit of one row of a finished day that no sample of rows shows is seen by whoever comes later, and by who was
+// there: what was shared before it is not used.
+func TestSharedDayIsEdited(t *testing.T) {
+	dir, rows, window := finishedDays(t)
+	o := buckettest.Start(t).Bucket(t)
+	there, _ := replica(t, dir, "UTC", t.TempDir(), o)
+	defer there.Close()
+	load(t, there, window)
+	db := snapshotstest.Open(t, dir, september, snapshotstest.Schema)
+	_, err := db.Exec("UPDATE gpu_state SET State = 'Drained', RemoteOwner = NULL, GlobalJobId = NULL WHERE rowid = 302")
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	rows[301].Row["State"], rows[301].Row["RemoteOwner"], rows[301].Row["GlobalJobId"] = "Drained", nil, nil
+	want := ask(rows[:2*96*6])
+	later, _ := replica(t, dir, "UTC", "", o)
+	defer later.Close()
+	v := load(t, later, window)
+	requireEqual(t, want, v)
+	require.EqualValues(t, []int64{1, 5}, []int64{v.Work.Read, v.Work.Shared}, "the day alone")
+	requireEqual(t, want, load(t, there, window))
+}
+
+// Whatever happens to the month files, replicas that share a bucket say what the rows say: rows come a few at a time,
+// late, and into days that were finished, a month is rewritten, replicas are started anew.
+func TestReplicasSayWhatTheRowsSay(testingT *testing.T) {
+	server := buckettest.Start(testingT)
+	o := server.Bucket(testingT)
+	runs := 0
+	rapid.Check(testingT, func(t *rapid.T) {
+		runs++
+		name := rapid.SampledFrom([]string{"UTC", "America/Chicago"}).Draw(t, "zone")
+		location, err := localtime.Location(name)
+		require.NoError(t, err)
+		start := time.Date(2025, 10, 29, 0, 0, 0, 0, time.UTC).AddDate(0, 0, rapid.IntRange(0, 4).Draw(t, "day")).UnixMicro()
+		rows := drawPool(t, location, start)
+		dir := testingT.TempDir()
+		shared := o
+		shared.URL += fmt.Sprintf("/%d", runs)
+		var replicas [2]*Timeline
+		caches := [2]string{testingT.TempDir(), ""}
+		defer func() {
+			for _, tl := range replicas {
+				if tl != nil {
+					_ = tl.Close()
+				}
+			}
+		}()
+		for from := 0; from < len(rows); {
+			to := min(len(rows), from+rapid.SampledFrom([]int{10, 50, 200}).Draw(t, "rows"))
+			appendDrawn(testingT, dir, rows[from:to])
+			from = to
+			rewrite := rapid.IntRange(0, 3).Draw(t, "rewritten") == 0
+			if rewrite {
+				n := rapid.IntRange(0, to-1).Draw(t, "row")
+				rewritten := slices.Clone(rows[:to])
+				rewritten[n].Row = maps.Clone(rewritten[n].Row)
+				rewritten[n].Row["RemoteOwner"] = rapid.SampledFrom([]string{"carol", "dave"}).Draw(t, "owner")
+				copy(rows, rewritten)
+				for _, old := range must(filepath.Glob(filepath.Join(dir, "gpu_state_*.db"))) {
+					require.NoError(t, os.Remove(old))
+				}
+				appendDrawn(testingT, dir, rows[:to])
+			}
+			for i := range replicas {
+				if replicas[i] != nil && (rapid.IntRange(0, 2).Draw(t, "restart") > 0 || rewrite && caches[i] != "") {
+					continue // what was kept on disk is known by some of its rows only
+				}
+				if replicas[i] != nil {
+					require.NoError(t, replicas[i].Close())
+				}
+				replicas[i], _ = replica(testingT, dir, name, caches[i], shared)
+			}
+			want := ask(rows[:to])
+			for _, tl := range replicas {
+				v, err := tl.Load(testingT.Context(), want.times[0], want.times[len(want.times)-1])
+				require.NoError(t, err)
+				requireEqual(t, want, v)
+				require.NotContains(t, fmt.Sprint(v.Notices), "bucket")
+			}
+		}
+	})
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// appendDrawn appends rows to their month files.
+func appendDrawn(t testing.TB, dir string, rows []drawnRow) {
+	t.Helper()
+	files := map[string][]snapshotstest.Row{}
+	for _, r := range rows {
+		file := "gpu_state_" + r.Row["timestamp"].(string)[:7] + ".db"
+		files[file] = append(files[file], r.Row)
+	}
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		db := snapshotstest.Open(t, dir, file, snapshotstest.Schema)
+		snapshotstest.Append(t, db, snapshotstest.Schema, files[file]...)
+		require.NoError(t, db.Close())
+	}
+}
+
+// A day that a process saw grow is shared once it is finished.
+func TestGrownDayIsShared(t *testing.T) {
+	dir := t.TempDir()
+	rows := quarterly(0, 96*2+20)
+	appendDrawn(t, dir, rows[:150])
+	o := buckettest.Start(t).Bucket(t)
+	tl, _ := replica(t, dir, "UTC", "", o)
+	defer tl.Close()
+	load(t, tl, rows[:150])
+	appendDrawn(t, dir, rows[150:2*96]) // the day's last row, and none behind it
+	load(t, tl, rows[:2*96])
+	date := pool.Time(rows[0].at).Format(time.DateOnly)
+	holds := func() bool {
+		return slices.ContainsFunc(objects(t, o), func(key string) bool { return strings.Contains(key, date) })
+	}
+	require.False(t, holds())
+	appendDrawn(t, dir, rows[2*96:])
+	requireEqual(t, ask(rows), load(t, tl, rows))
+	require.True(t, holds())
+	second, readings := replica(t, dir, "UTC", "", o)
+	defer second.Close()
+	v, err := second.Load(t.Context(), rows[20].at, rows[100].at)
+	require.NoError(t, err)
+	require.Zero(t, readings.Load())
+	require.EqualValues(t, 1, v.Work.Shared)
+}
+
+// What is built ahead of time is all that a replica needs; what is there already is not built again.
+func TestBuild(t *testing.T) {
+	dir, rows, window := finishedDays(t)
+	o := buckettest.Start(t).Bucket(t)
+	var finished []int32
+	for round, want := range []Built{{Rows: 1}, {There: true}} {
+		builder, readings := replica(t, dir, "UTC", t.TempDir(), o)
+		var err error
+		finished, err = builder.FinishedDays(t.Context(), rows[0].at, rows[len(rows)-1].at)
+		require.NoError(t, err)
+		require.Len(t, finished, 9)
+		for _, date := range finished {
+			missing, err := builder.Missing(t.Context(), date)
+			require.NoError(t, err)
+			require.Equal(t, round == 0, missing)
+			built, err := builder.Build(t.Context(), date)
+			require.NoError(t, err)
+			require.Equal(t, want, Built{built.There, min(1, built.Rows)})
+		}
+		require.EqualValues(t, round == 0, readings.Load() > 0)
+		require.NoError(t, builder.Close())
+	}
+	tl, readings := replica(t, dir, "UTC", "", o)
+	defer tl.Close()
+	v := load(t, tl, window)
+	requireEqual(t, ask(rows[:2*96*6]), v)
+	_, notices, err := tl.Usage(t.Context(), v, 0, len(v.Days))
+	require.NoError(t, err)
+	require.Empty(t, notices)
+	require.Zero(t, readings.Load())
+
+	o.Endpoint = nobody(t)
+	alone, _ := replica(t, dir, "UTC", "", o)
+	defer alone.Close()
+	_, err = alone.Build(t.Context(), finished[3])
+	require.ErrorIs(t, err, bucket.ErrUnreachable)
+}
