@@ -110,6 +110,7 @@ func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 			series = append(series, a.drawn(&t, k, metric, live))
 		}
 	}
+	a.rates.tell(a.about)
 	return frames.TimeSeries(p, a.about, series), nil
 }
 
@@ -124,6 +125,9 @@ func (a *answer) drawn(t *tally, k group, metric string, live []bool) frames.Ser
 		at := t.buckets.Starts[b]
 		if t.buckets.Whole {
 			at = a.newestSlice()
+		}
+		if metric == "ratePer100GpuHours" {
+			a.rates.add(counts[b].evictions, over[b].gpuHours)
 		}
 		s.Times = append(s.Times, at)
 		s.Values = append(s.Values, counts[b].metric(metric, over[b].gpuHours))
@@ -193,11 +197,13 @@ func (a *answer) hourOfWeek() (data.Frames, error) {
 	for day := range week {
 		for hour := range week[day] {
 			if a.plan.Metrics[0] == "ratePer100GpuHours" {
+				a.rates.add(int(week[day][hour]), hours[day][hour])
 				week[day][hour] = rate(week[day][hour], hours[day][hour])
 			} else if !seen[day][hour] {
 				week[day][hour] = math.NaN()
 			}
 		}
 	}
+	a.rates.tell(a.about)
 	return frames.HeatMap(a.plan, a.about, week), nil
 }

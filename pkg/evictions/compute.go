@@ -139,9 +139,14 @@ func (m *measures) metric(name string, hours float64, blind bool) float64 {
 // leastHours are the GPU-hours below which there is no rate: it would say nothing (methodology section 8).
 const leastHours = 1
 
+// tooFew reports whether there is no rate over so many GPU-hours.
+func tooFew(hours float64) bool {
+	return hours < leastHours*(1-1e-9) // a sum of hours is as exact as floating point is
+}
+
 // rate is events per 100 GPU-hours, NaN over too few of them.
 func rate(events, hours float64) float64 {
-	if hours < leastHours*(1-1e-9) { // a sum of hours is as exact as floating point is
+	if tooFew(hours) {
 		return math.NaN()
 	}
 	return 100 * events / hours

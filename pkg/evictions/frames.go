@@ -25,6 +25,7 @@ type answer struct {
 	runs     []Run         // that overlap the window and pass the filter
 	blind    bool          // completions cannot be seen
 	slices   []pool.Micros // beginnings of the window's slices
+	rates    rates
 }
 
 func (a *answer) frames(ctx context.Context) (data.Frames, error) {
@@ -48,6 +49,9 @@ func (a *answer) frames(ctx context.Context) (data.Frames, error) {
 // ofEvictions are the metrics that exist by cause and evidence.
 var ofEvictions = []string{"evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "lostGpuHours",
 	"medianHoursToEviction"}
+
+// ofRates are the metrics that have no value over too few GPU-hours.
+var ofRates = []string{"ratePer100GpuHours", "rateLow", "rateHigh"}
 
 func (a *answer) summary() data.Frames {
 	g := grouping{a.plan.GroupBy, a.names}
@@ -78,6 +82,7 @@ func (a *answer) summary() data.Frames {
 		}
 		return v
 	}
+	told := slices.ContainsFunc(a.plan.Metrics, func(name string) bool { return slices.Contains(ofRates, name) })
 	var rows []frames.Row
 	for k, m := range groups {
 		hours := m.gpuHours
@@ -86,8 +91,12 @@ func (a *answer) summary() data.Frames {
 			k.cause, k.evidence = 0, 0
 			hours = whole[k]
 		}
+		if told {
+			a.rates.add(m.outcomes[runs.Evicted], hours)
+		}
 		rows = append(rows, frames.Row{Group: g.texts(k), Values: values(m, hours)})
 	}
+	a.rates.tell(a.about)
 	return frames.Table(a.plan, a.about, rows, frames.Total{Name: "All", Values: values(&total, total.gpuHours)})
 }
 
