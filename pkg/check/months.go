@@ -276,26 +276,3 @@ func are(names []string) string {
 	}
 	return some(names) + " are"
 }
-
-// cadenceFindings compares the newest cadence with the length of a slice.
-func cadenceFindings(all []month, sliceMinutes int) []Finding {
-	newest := &all[len(all)-1]
-	cadence := newest.cadence()
-	slice := pool.Micros(sliceMinutes) * pool.Minute
-	found := Finding{Store: "cadence", Severity: Note,
-		Details: map[string]any{"cadenceSeconds": seconds(cadence), "sliceMinutes": sliceMinutes}}
-	switch {
-	case 2*len(newest.times) < 8: // nothing to tell a cadence from
-		return nil
-	case 3*cadence < 2*slice:
-		found.Text = fmt.Sprintf("cadence: snapshots come every %s, but slices last %d min: a GPU that any snapshot of a "+
-			"slice shows claimed counts as claimed for all of it, so averages and hours come out too high. Set sliceMinutes "+
-			"to 0, or to the cadence", shortLength(cadence), sliceMinutes)
-	case cadence > 31*pool.Minute:
-		found.Text = fmt.Sprintf("cadence: snapshots come every %s only: what is shorter is not seen. Take one every 15 min",
-			shortLength(cadence))
-	default:
-		return nil
-	}
-	return []Finding{found}
-}

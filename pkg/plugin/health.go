@@ -13,7 +13,6 @@ import (
 	"github.com/chtc/gpureports/pkg/check"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // finding is what the health check says of one store.
@@ -35,7 +34,7 @@ func (d *Datasource) CheckHealth(ctx context.Context, _ *backend.CheckHealthRequ
 	error) {
 	var findings []finding
 	err := parallel.Recovered(func() error {
-		findings = d.findings(ctx)
+		findings = append(d.findings(ctx), d.newestFindings(ctx)...)
 		return nil
 	})
 	if err != nil {
@@ -67,6 +66,7 @@ func healthResult(findings []finding) *backend.CheckHealthResult {
 	return result
 }
 
+// findings tells of each store.
 func (d *Datasource) findings(ctx context.Context) []finding {
 	if d.invalid != nil {
 		return []finding{{Store: "settings", Severity: severityError, Text: "settings: " + d.invalid.Error()}}
@@ -87,7 +87,7 @@ func (d *Datasource) findings(ctx context.Context) []finding {
 	return findings
 }
 
-// snapshotFindings tells of the month files, of the newest snapshot, and whether the time zone can be right.
+// snapshotFindings tells of the month files and of the newest snapshot.
 func (d *Datasource) snapshotFindings(ctx context.Context, s *opened) []finding {
 	path, kind := s.place()
 	state, err := s.Timeline.Source().Look(ctx)
@@ -140,40 +140,7 @@ func (d *Datasource) snapshotFindings(ctx context.Context, s *opened) []finding 
 		found.Severity = severityWarning
 		found.Text += ". A snapshot of the future: check the setting timezone"
 	}
-	findings = append(findings, found)
-	week := pool.Window{From: newest - 7*pool.Day, To: newest}
-	view, err := s.Timeline.Load(ctx, week.From, week.To)
-	if err != nil {
-		return append(findings, finding{Store: "timezone", Severity: severityWarning, Text: err.Error()})
-	}
-	return append(findings, zoneFinding(s.settings, view, week))
-}
-
-// zoneFinding compares snapshots with the times at which their jobs were queued.
-func zoneFinding(s Settings, view *timeline.View, w pool.Window) finding {
-	found := finding{Store: "timezone", Severity: severityOK, Details: map[string]any{"timezone": s.zone.Key()}}
-	wait := check.ShortestWait(view, w)
-	if wait.Jobs == 0 {
-		found.Text = fmt.Sprintf("time zone: %s; no job in the newest 7 days of snapshots tells whether it is right",
-			s.zone.Key())
-		return found
-	}
-	found.Details["shortestWaitSeconds"] = float64(wait.Shortest) / float64(pool.Second)
-	switch {
-	case wait.Early():
-		found.Severity = severityWarning
-		found.Text = fmt.Sprintf("time zone: with %s a job is seen %s before it was queued. The collector's clock is "+
-			"behind what the setting timezone says: try a zone further west, such as America/Chicago for UTC", s.zone.Key(),
-			length(-wait.Shortest))
-	case wait.Late():
-		found.Severity = severityWarning
-		found.Text = fmt.Sprintf("time zone: with %s no job is seen sooner than %s after it was queued. The collector's "+
-			"clock is ahead of what the setting timezone says, as when it writes UTC: try a zone further east, such as UTC "+
-			"for America/Chicago", s.zone.Key(), length(wait.Shortest))
-	default:
-		found.Text = fmt.Sprintf("time zone: %s fits the jobs' queue dates", s.zone.Key())
-	}
-	return found
+	return append(findings, found)
 }
 
 func (d *Datasource) jobsFinding(ctx context.Context, s *opened) finding {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/check"
 	"github.com/chtc/gpureports/pkg/samplepool"
 )
 
@@ -40,7 +42,7 @@ func severities(found map[string]finding) map[string]string {
 }
 
 func TestHealthAllWell(t *testing.T) {
-	o := small()
+	o := small(func(o *samplepool.Options) { o.ClockSkew = 0 })
 	dir, _ := writePool(t, o)
 	cache := t.TempDir()
 	link := filepath.Join(t.TempDir(), "link")
@@ -50,7 +52,7 @@ func TestHealthAllWell(t *testing.T) {
 	result, found := health(t, d)
 	require.Equal(t, backend.HealthStatusOk, result.Status, result.Message)
 	require.Equal(t, map[string]string{"snapshots": "ok", "timezone": "ok", "jobs": "ok", "cache": "ok",
-		"directories": "ok"}, severities(found), result.Message)
+		"directories": "ok", "clocks": "ok"}, severities(found), result.Message)
 	require.Contains(t, found["snapshots"].Text, "in "+dir, "the path as resolved")
 	require.Equal(t, dir, found["snapshots"].Details["path"])
 	require.Contains(t, found["snapshots"].Text, "2 month file(s)")
@@ -163,9 +165,64 @@ func TestHealthTimeZone(t *testing.T) {
 		result, found := health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "timezone": zone}))
 		require.Equal(t, backend.HealthStatusOk, result.Status)
 		require.Contains(t, found["timezone"].Text, words, zone)
+		if words != "fits" {
+			require.Contains(t, found["timezone"].Text, "Set timezone to America/Chicago")
+		}
 		require.Contains(t, found["timezone"].Text, zone)
 		require.Equal(t, words == "fits", found["timezone"].Severity == severityOK, zone)
 	}
+}
+
+// Where the collector's clock changed, the list form is proposed, and it is right.
+func TestHealthTimeZoneChange(t *testing.T) {
+	month := func(o *samplepool.Options) {
+		o.Cadence, o.Machines, o.GPUs = time.Hour/2, 12, 60
+		o.Start, o.End = time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC), time.Date(2025, 11, 9, 0, 0, 0, 0, time.UTC)
+	}
+	o := small(month, func(o *samplepool.Options) { o.Timezone = "America/Chicago" })
+	dir, _ := writePool(t, o)
+	utc, _ := writePool(t, small(month))
+	require.NoError(t, os.Rename(filepath.Join(utc, "gpu_state_2025-11.db"), filepath.Join(dir, "gpu_state_2025-11.db")))
+	_, found := health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "timezone": "America/Chicago"}))
+	require.Equal(t, severityWarning, found["timezone"].Severity)
+	list := regexp.MustCompile(`\[\{"until": "2025-1.*"zone": "America/Chicago"\}, \{"zone": "UTC"\}\]`).
+		FindString(found["timezone"].Text)
+	require.NotEmpty(t, list, found["timezone"].Text)
+	_, found = health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "timezone": json.RawMessage(list)}))
+	require.Equal(t, severityOK, found["timezone"].Severity, found["timezone"].Text)
+}
+
+// A collector that runs more often than slices are long, and what to do about it.
+func TestHealthCadence(t *testing.T) {
+	o := small(func(o *samplepool.Options) { o.Cadence = 5 * time.Minute })
+	dir, _ := writePool(t, o)
+	_, found := health(t, open(t, o.End, map[string]any{"snapshotDir": dir}))
+	require.Equal(t, check.Note, found["cadence"].Severity)
+	require.Contains(t, found["cadence"].Text, "every 5 min, but slices last 15 min")
+	require.Contains(t, found["cadence"].Text, "Set sliceMinutes to 0")
+	_, found = health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "sliceMinutes": 0}))
+	require.NotContains(t, found, "cadence")
+}
+
+// Clocks of access points that are minutes off are named with their error.
+func TestHealthClocks(t *testing.T) {
+	o := samplepool.Hard()
+	o.Machines, o.Timezone = 14, "UTC"
+	o.Start, o.End = time.Date(2025, 10, 28, 0, 0, 0, 0, time.UTC), time.Date(2025, 11, 2, 0, 0, 0, 0, time.UTC)
+	dir, p := writePool(t, o)
+	_, found := health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "jobs": "sqlite"}))
+	off := 0
+	for _, ap := range p.AccessPoints() {
+		if ap.ClockAhead >= 60 || ap.ClockAhead <= -60 {
+			f := found["clock of "+ap.Name]
+			require.InDelta(t, ap.ClockAhead, f.Details["medianSeconds"], 25, "%v", found)
+			off++
+		}
+	}
+	require.Positive(t, off)
+	require.Contains(t, found, "clocks")
+	_, found = health(t, open(t, o.End, map[string]any{"snapshotDir": dir}))
+	require.NotContains(t, found, "clocks", "without job ads nothing tells of them")
 }
 
 func TestHealthCache(t *testing.T) {

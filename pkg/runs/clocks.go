@@ -53,38 +53,70 @@ func (a *Ads) ClockError(w pool.Window) (largest pool.Micros) {
 // noticed is the error above which a correction is worth a notice.
 const noticed = 30 * pool.Second
 
-// ClockNotices says whose dates were corrected by how much, an access point a sentence.
-func ClockNotices(all []Clock) (notices []string) {
+// Skew is an access point's clock on several days.
+type Skew struct {
+	AccessPoint string
+	Known       bool        // on some day enough runs tell of it
+	Days        int         // on which it was off by more than 30 s
+	Low, High   pool.Micros // the errors of those days; positive = ahead of the collector's
+	Median      pool.Micros
+	Agree       int // constraints of those days that the errors fulfil
+	Constraints int
+}
+
+// Skews sums clocks up by access point. They come by access point.
+func Skews(all []Clock) (found []Skew) {
 	for len(all) > 0 {
 		n := slices.IndexFunc(all, func(c Clock) bool { return c.AccessPoint != all[0].AccessPoint })
 		if n < 0 {
 			n = len(all)
 		}
-		var low, high pool.Micros
-		days, agree, constraints := 0, 0, 0
-		for _, c := range all[:n] {
-			if max(c.Error, -c.Error) <= noticed {
-				continue
-			}
-			if days == 0 || c.Error < low {
-				low = c.Error
-			}
-			if days == 0 || c.Error > high {
-				high = c.Error
-			}
-			days, agree, constraints = days+1, agree+c.Agree, constraints+c.Constraints
+		found, all = append(found, skewOf(all[:n])), all[n:]
+	}
+	return found
+}
+
+// skewOf sums the clock of one access point up.
+func skewOf(days []Clock) Skew {
+	s := Skew{AccessPoint: days[0].AccessPoint}
+	var errors []pool.Micros
+	for _, c := range days {
+		s.Known = s.Known || c.Constraints >= enoughConstraints
+		if max(c.Error, -c.Error) > noticed {
+			errors = append(errors, c.Error)
+			s.Agree, s.Constraints = s.Agree+c.Agree, s.Constraints+c.Constraints
 		}
-		if days > 0 {
-			seconds := func(t pool.Micros) string { return fmt.Sprintf("%+.0f", float64(t)/float64(pool.Second)) }
-			size := seconds(low)
-			if seconds(high) != size {
-				size += " to " + seconds(high)
-			}
-			notices = append(notices, fmt.Sprintf("the clock of access point %s differs from the collector's by %s s on %d "+
-				"UTC days: the dates of its job ads are corrected (%d of %d constraints agree). Keep it with NTP",
-				all[0].AccessPoint, size, days, agree, constraints))
+	}
+	if s.Days = len(errors); s.Days > 0 {
+		slices.Sort(errors)
+		s.Low, s.Median, s.High = errors[0], errors[s.Days/2], errors[s.Days-1]
+	}
+	return s
+}
+
+// Largest is the largest absolute error.
+func (s *Skew) Largest() pool.Micros { return max(s.High, -s.Low) }
+
+// String says by how much the dates of the access point's ads were corrected, in a sentence without its full stop.
+func (s *Skew) String() string {
+	seconds := func(t pool.Micros) string { return fmt.Sprintf("%+.0f", float64(t)/float64(pool.Second)) }
+	size, days := seconds(s.Low), "1 UTC day"
+	if seconds(s.High) != size {
+		size += " to " + seconds(s.High)
+	}
+	if s.Days != 1 {
+		days = fmt.Sprintf("%d UTC days", s.Days)
+	}
+	return fmt.Sprintf("the clock of access point %s differs from the collector's by %s s on %s: the dates of its job "+
+		"ads are corrected (%d of %d constraints agree). Keep it with NTP", s.AccessPoint, size, days, s.Agree, s.Constraints)
+}
+
+// ClockNotices says whose dates were corrected by how much, an access point a sentence.
+func ClockNotices(all []Clock) (notices []string) {
+	for _, s := range Skews(all) {
+		if s.Days > 0 {
+			notices = append(notices, s.String())
 		}
-		all = all[n:]
 	}
 	return notices
 }
