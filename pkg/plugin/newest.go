@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/chtc/gpureports/pkg/check"
-	"github.com/chtc/gpureports/pkg/evictions"
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -87,7 +87,7 @@ func (d *Datasource) clockFindings(ctx context.Context, s *opened, w pool.Window
 	}
 	limited, cancel := context.WithTimeout(ctx, clocksWithin)
 	defer cancel()
-	links, err := evictions.LinksOf(limited, s.Runs, s.Ads, env.Lists, w, d.now().UnixMicro())
+	links, err := linked.LinksOf(limited, s.Runs, s.Ads, env.Lists, w, d.now().UnixMicro())
 	if err != nil {
 		return []finding{{Store: "clocks", Severity: severityNote,
 			Text: "clocks: those of the access points could not be compared with the snapshots: " + err.Error()}}
