@@ -1,15 +1,29 @@
 package check
 
 import (
+	"context"
 	"fmt"
 
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/stores"
 )
 
-// ClockFindings names the access points whose clock is off (methodology section 9). The clocks are those of
+// Clocks measures the access points' clocks on the UTC days of a window, as answers do. What keeps it from that is a
+// note.
+func Clocks(ctx context.Context, s *stores.Stores, lists pool.Lists, w pool.Window) []Finding {
+	links, err := linked.LinksOf(ctx, s.Runs, s.Ads, lists, w, w.To)
+	if err != nil {
+		return []Finding{{Store: "clocks", Severity: Note,
+			Text: "clocks: those of the access points could not be compared with the snapshots: " + err.Error()}}
+	}
+	return clockFindings(links.Clocks)
+}
+
+// clockFindings names the access points whose clock is off (methodology section 9). The clocks are those of
 // [runs.Ads.ClocksIn].
-func ClockFindings(all []runs.Clock) (findings []Finding) {
+func clockFindings(all []runs.Clock) (findings []Finding) {
 	var details []map[string]any
 	var wrong []runs.Skew
 	judged := 0

@@ -50,7 +50,7 @@ func jobFindings(ctx context.Context, in Installation, w pool.Window) ([]Finding
 	all := observed{o, ads, wanted}
 	schema := all.schema()
 	findings = append(findings, schemaFinding(schema), linksFinding(links.Rate, schema, w))
-	return append(findings, ClockFindings(ads.ClocksIn(w))...), nil
+	return append(findings, clockFindings(ads.ClocksIn(w))...), nil
 }
 
 // observed are runs with the ads of their jobs.

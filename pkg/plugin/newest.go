@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/chtc/gpureports/pkg/check"
-	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -87,10 +86,5 @@ func (d *Datasource) clockFindings(ctx context.Context, s *opened, w pool.Window
 	}
 	limited, cancel := context.WithTimeout(ctx, clocksWithin)
 	defer cancel()
-	links, err := linked.LinksOf(limited, s.Runs, s.Ads, env.Lists, w, d.now().UnixMicro())
-	if err != nil {
-		return []finding{{Store: "clocks", Severity: severityNote,
-			Text: "clocks: those of the access points could not be compared with the snapshots: " + err.Error()}}
-	}
-	return check.ClockFindings(links.Clocks)
+	return check.Clocks(limited, s.Stores, env.Lists, w)
 }
