@@ -87,24 +87,20 @@ func (a *answer) sharpen(ctx context.Context, source jobs.Source) error {
 		starts := startsIn(o, a.periods[tenure])
 		wanted = func(m, r int) bool { return bounds[m] != nil && bounds[m][r] || starts(m, r) }
 	}
-	q := runs.Question{Window: w, Wanted: wanted, Unseen: pool.Window{From: w.From - runs.Reach, To: w.To}}
-	ads, err := linked.Ask(ctx, o, source, q, "periods start and end at snapshots, half a cadence off on average", a.about)
+	known, err := linked.Known(ctx, o, source, w, "periods start and end at snapshots, half a cadence off on average",
+		a.about)
 	if err != nil {
 		return err
 	}
-	var x *runs.Explanations
-	if ads != nil || a.plan.View == "jobLength" {
-		if x, err = o.Explain(ctx, ads, wanted); err != nil {
-			return fmt.Errorf("explaining runs: %w", err)
-		}
-		a.names = o.View.Names.Texts() // unseen runs can have new ones
+	x := known.Explanations
+	a.names = o.View.Names.Texts() // unseen runs can have new ones
+	chosen := x.Choose(wanted)
+	if known.Sharp {
+		a.tellLinks(x, chosen)
 	}
-	if ads != nil {
-		a.tellLinks(x)
-	}
-	whole := a.cutToRuns(x, ads != nil)
+	whole := a.cutToRuns(x, known.Sharp)
 	if a.plan.View == "jobLength" {
-		a.residualRuns = a.residuals(x, whole)
+		a.residualRuns = a.residuals(x, whole, chosen)
 		a.about.Stat("Runs", "short", float64(len(a.residualRuns)))
 	}
 	a.tellPeriods()
@@ -202,8 +198,8 @@ func (a *answer) bounds() [][]bool {
 }
 
 // tellLinks says how many of the runs that bound periods have an ad.
-func (a *answer) tellLinks(x *runs.Explanations) {
-	share := linked.ShareOf(x, a.plan.Now, func(*runs.Explained) bool { return true })
+func (a *answer) tellLinks(x *runs.Explanations, chosen func(int, *runs.Explained) bool) {
+	share := linked.ShareOf(x, a.plan.Now, chosen)
 	a.about.Stat("Runs without a job ad", "locale", float64(share.Counted-share.Linked))
 	rate := share.Rate()
 	if math.IsNaN(rate) {

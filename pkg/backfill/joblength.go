@@ -62,7 +62,8 @@ func startKnown(o *runs.Observed, m int, e *runs.Explained) bool {
 }
 
 // residuals follows the backfill runs from their start to the end of the tenure that they began in.
-func (a *answer) residuals(x *runs.Explanations, tenures gpuTenures) (found []residual) {
+func (a *answer) residuals(x *runs.Explanations, tenures gpuTenures,
+	chosen func(int, *runs.Explained) bool) (found []residual) {
 	o, w := a.observed, a.plan.Window
 	for m := range x.Machines {
 		machine := &o.Machines[m]
@@ -83,7 +84,7 @@ func (a *answer) residuals(x *runs.Explanations, tenures gpuTenures) (found []re
 		for i := range x.Machines[m].Runs {
 			e := &x.Machines[m].Runs[i]
 			switch {
-			case e.Side != pool.Backfill || !startKnown(o, m, e):
+			case e.Side != pool.Backfill || !chosen(m, e) || !startKnown(o, m, e):
 			case e.Last < e.First: // between two starts, and no snapshot shows it
 				add(e, e.Start)
 			default:

@@ -4,7 +4,6 @@ package evictions
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -28,18 +27,14 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	}
 	o, about := opened.Observed, opened.About
 
-	wanted := linked.OnBackfill(o, p.Window)
-	known, err := linked.Ask(ctx, o, s.Ads, runs.Question{Window: p.Window, Wanted: wanted, Unseen: p.Window},
-		"only snapshots tell, completions cannot be seen: "+blindness, about)
+	known, err := linked.Known(ctx, o, s.Ads, p.Window, "only snapshots tell, completions cannot be seen: "+blindness,
+		about)
 	if err != nil {
 		return nil, err
 	}
-	x, err := o.Explain(ctx, known, wanted)
-	if err != nil {
-		return nil, fmt.Errorf("explaining runs: %w", err)
-	}
+	x := known.Explanations
 	all := collect(o, x, p.Window)
-	blind := known == nil || tellLinks(linked.ShareOf(x, p.Now, linked.Overlapping(p.Window)), about)
+	blind := !known.Sharp || tellLinks(linked.ShareOf(x, p.Now, linked.OnBackfill(p.Window)), about)
 	chosen := runs.Choose(linked.BackfillFilter(&p.Select), o.View)
 	all = slices.DeleteFunc(all, func(r Run) bool {
 		return !chosen.Place(r.Place) || !chosen.User(r.User) ||

@@ -53,12 +53,11 @@ func collect(o *runs.Observed, x *runs.Explanations, w pool.Window) []Run {
 			r.Inside = max(0, r.Until-max(e.Start, w.From))
 			all = append(all, r)
 		}
-		for i := range x.Machines[m].Runs {
-			add(&x.Machines[m].Runs[i])
-		}
-		for i := range x.Machines[m].Unseen {
-			if e := &x.Machines[m].Unseen[i]; e.Side == pool.Backfill {
-				add(e)
+		for _, list := range [][]runs.Explained{x.Machines[m].Runs, x.Machines[m].Unseen} {
+			for i := range list {
+				if list[i].Side == pool.Backfill {
+					add(&list[i])
+				}
 			}
 		}
 	}

@@ -6,7 +6,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
+	"sync/atomic"
 	"time"
 	"unique"
 
@@ -31,6 +33,7 @@ const (
 type Cache struct {
 	entries *otter.Cache[cacheKey, entry]
 	now     func() time.Time
+	changes atomic.Uint64 // how often an answer replaced one that was different
 }
 
 type cacheKey struct {
@@ -111,8 +114,11 @@ type revisioned interface{ Revision() string }
 func (s *cached) Ads(ctx context.Context, wanted []Wanted) (Result, error) {
 	return s.lookup(ctx, len(wanted), lookup{
 		key: func(i int) string { return wanted[i].Job },
-		enough: func(i int, e entry, now time.Time) bool {
-			return e.describes(wanted[i].LastSeen) || e.recent(wanted[i].LastSeen, now)
+		until: func(i int, e entry, now time.Time) time.Time {
+			if e.describes(wanted[i].LastSeen) {
+				return forever
+			}
+			return e.until(wanted[i].LastSeen, now)
 		},
 		missing: "job ads of %d of %d jobs",
 		ask: func(missing []int) (Result, error) {
@@ -129,7 +135,7 @@ func (s *cached) Ads(ctx context.Context, wanted []Wanted) (Result, error) {
 func (s *cached) AdsOnMachines(ctx context.Context, days []MachineDay) (Result, error) {
 	return s.lookup(ctx, len(days), lookup{
 		key:     func(i int) string { return days[i].Key() },
-		enough:  func(i int, e entry, now time.Time) bool { return e.recent(days[i].End(), now) },
+		until:   func(i int, e entry, now time.Time) time.Time { return e.until(days[i].End(), now) },
 		missing: "job ads of %d of %d days of machines",
 		ask: func(missing []int) (Result, error) {
 			part := make([]MachineDay, len(missing))
@@ -145,7 +151,7 @@ func (s *cached) AdsOnMachines(ctx context.Context, days []MachineDay) (Result, 
 func (s *cached) Epochs(ctx context.Context, days []EpochDay) (Result, error) {
 	return s.lookup(ctx, len(days), lookup{
 		key:     func(i int) string { return days[i].Key() },
-		enough:  func(i int, e entry, now time.Time) bool { return e.recent(days[i].End(), now) },
+		until:   func(i int, e entry, now time.Time) time.Time { return e.until(days[i].End(), now) },
 		missing: "epoch ads of %d of %d days of machines",
 		ask: func(missing []int) (Result, error) {
 			part := make([]EpochDay, len(missing))
@@ -166,31 +172,31 @@ func (e entry) describes(lastSeen time.Time) bool {
 	return !newest.Before(lastSeen.Add(-clockError)) && e.asked.Sub(newest) >= arriveIn
 }
 
-// recent tells whether it is too early to ask again.
-func (e entry) recent(lastSeen, now time.Time) bool {
+// until is when it is time to ask again.
+func (e entry) until(lastSeen, now time.Time) time.Time {
 	wait := askOld
 	if lastSeen.IsZero() || now.Sub(lastSeen) < freshFor || e.partial() {
 		wait = askFresh
 	}
-	return now.Sub(e.asked) < wait
+	return e.asked.Add(wait)
 }
+
+// forever is later than any clock shows.
+var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (e entry) partial() bool { return e.remark != nil && e.remark.partial }
 
-// lookup is one question in terms of positions: the key of each, whether an entry answers it, and how to ask for some.
+// lookup is one question in terms of positions: the key of each, until when an entry answers it, and how to ask for
+// some.
 type lookup struct {
 	key     func(i int) string
-	enough  func(i int, e entry, now time.Time) bool
+	until   func(i int, e entry, now time.Time) time.Time
 	missing string
 	ask     func(missing []int) (Result, error)
 }
 
 func (s *cached) lookup(ctx context.Context, n int, q lookup) (Result, error) {
-	name := s.key
-	if r, ok := s.Source.(revisioned); ok {
-		name += " " + r.Revision()
-	}
-	source := unique.Make(name)
+	source, changes := unique.Make(s.name()), s.cache.changes.Load()
 	found := make([]entry, n)
 	all := make([]int, n)
 	for i := range all {
@@ -198,9 +204,9 @@ func (s *cached) lookup(ctx context.Context, n int, q lookup) (Result, error) {
 	}
 	missing := s.known(source, all, found, q)
 	if len(missing) == 0 {
-		return merge(found), nil
+		return s.standing(merge(found), source, changes, found, q), nil
 	}
-	missing, err := s.inTurn(ctx, source, missing, found, q)
+	missing, changed, err := s.inTurn(ctx, source, missing, found, q)
 	if err != nil {
 		known := slices.ContainsFunc(found, func(e entry) bool { return !e.asked.IsZero() })
 		if !known || pool.FaultOf(err) != pool.FaultSource {
@@ -212,26 +218,54 @@ func (s *cached) lookup(ctx context.Context, n int, q lookup) (Result, error) {
 			"used. %v", len(missing), n, err))
 		return result, nil
 	}
-	return merge(found), nil
+	if changed {
+		changes++ // by this question
+	}
+	return s.standing(merge(found), source, changes, found, q), nil
 }
 
-// inTurn asks the source for the missing positions when no other lookup does, and returns those that it asked for.
+// name is the source's key, and what tells its contents now from earlier ones.
+func (s *cached) name() string {
+	if r, ok := s.Source.(revisioned); ok {
+		return s.key + " " + r.Revision()
+	}
+	return s.key
+}
+
+// standing adds how long the result holds: until one of its entries is asked for again, the source's contents change, or
+// an answer to somebody else replaces a different one.
+func (s *cached) standing(r Result, source unique.Handle[string], changes uint64, found []entry, q lookup) Result {
+	now, until := s.cache.now(), forever
+	for i, e := range found {
+		if t := q.until(i, e, now); t.Before(until) {
+			until = t
+		}
+	}
+	r.Holds = func() bool {
+		return s.cache.now().Before(until) && s.cache.changes.Load() == changes && s.name() == source.Value()
+	}
+	return r
+}
+
+// inTurn asks the source for the missing positions when no other lookup does, and returns those that it asked for;
+// changed as fetch.
 func (s *cached) inTurn(ctx context.Context, source unique.Handle[string], missing []int, found []entry,
-	q lookup) ([]int, error) {
+	q lookup) (asked []int, changed bool, err error) {
 	limited, cancel := Limited(ctx)
 	defer cancel()
 	if err := s.turn.Acquire(limited, 1); err != nil {
 		if ctx.Err() != nil {
-			return missing, fmt.Errorf("waiting for job ads: %w", ctx.Err())
+			return missing, false, fmt.Errorf("waiting for job ads: %w", ctx.Err())
 		}
-		return missing, pool.SourceError("the source of the job ads has not answered another query yet: try again later")
+		return missing, false, pool.SourceError("the source of the job ads has not answered another query yet: try again later")
 	}
 	defer s.turn.Release(1)
 	missing = s.known(source, missing, found, q) // somebody else may have asked meanwhile
 	if len(missing) == 0 {
-		return nil, nil
+		return nil, false, nil
 	}
-	return missing, s.fetch(source, missing, found, q)
+	changed, err = s.fetch(source, missing, found, q)
+	return missing, changed, err
 }
 
 // known fills found from the cache, stale entries too, and returns the positions that must be asked for.
@@ -241,18 +275,18 @@ func (s *cached) known(source unique.Handle[string], positions []int, found []en
 		if e, ok := s.cache.entries.GetIfPresent(cacheKey{source, q.key(i)}); ok {
 			found[i] = e
 		}
-		if found[i].asked.IsZero() || !q.enough(i, found[i], now) {
+		if found[i].asked.IsZero() || !now.Before(q.until(i, found[i], now)) {
 			missing = append(missing, i)
 		}
 	}
 	return missing
 }
 
-// fetch asks the source for the missing positions.
-func (s *cached) fetch(source unique.Handle[string], missing []int, found []entry, q lookup) error {
+// fetch asks the source for the missing positions; changed reports whether an answer replaced one that was different.
+func (s *cached) fetch(source unique.Handle[string], missing []int, found []entry, q lookup) (changed bool, err error) {
 	now := s.cache.now()
 	if s.failure != nil && now.Sub(s.failedAt) < askFailed {
-		return s.failure
+		return false, s.failure
 	}
 	result, err := q.ask(missing)
 	s.failure = nil
@@ -260,17 +294,23 @@ func (s *cached) fetch(source unique.Handle[string], missing []int, found []entr
 		if pool.FaultOf(err) == pool.FaultSource && !errors.Is(err, context.Canceled) {
 			s.failure, s.failedAt = err, s.cache.now()
 		}
-		return err
+		return false, err
 	}
 	var said *remark
 	if result.Partial || len(result.Notices) > 0 {
 		said = &remark{result.Partial, result.Notices}
 	}
 	for j, i := range missing {
+		if earlier := found[i]; !earlier.asked.IsZero() && !reflect.DeepEqual(earlier.ads, result.Ads[j]) {
+			changed = true
+		}
 		found[i] = entry{ads: result.Ads[j], asked: now, remark: said}
 		s.cache.entries.Set(cacheKey{source, q.key(i)}, found[i])
 	}
-	return nil
+	if changed {
+		s.cache.changes.Add(1)
+	}
+	return changed, nil
 }
 
 // merge makes a result of entries.

@@ -120,6 +120,37 @@ func TestCacheAsksForMissingOnly(t *testing.T) {
 	require.Len(t, ask(shared, jobs.Wanted{Job: "b", LastSeen: morning}).Ads[0], 1)
 }
 
+// An answer holds until one of its jobs is asked for again, or a different answer to somebody else has come.
+func TestCacheTellsHowLongAnAnswerHolds(t *testing.T) {
+	clock := &clock{time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)}
+	memory := jobstest.NewMemory(history("ap#1.0#1", clock.t.Add(-5*time.Hour)))
+	source := jobs.NewCache(megabyte, clock.now).Source(memory, "memory")
+	finished := jobs.Wanted{Job: "ap#1.0#1", LastSeen: clock.t.Add(-5 * time.Hour)}
+	running := jobs.Wanted{Job: "ap#2.0#1", LastSeen: clock.t}
+	ask := func(wanted ...jobs.Wanted) func() bool {
+		result, err := source.Ads(t.Context(), wanted)
+		require.NoError(t, err)
+		return result.Holds
+	}
+	alone, both := ask(finished), ask(finished, running)
+	require.True(t, both())
+	clock.t = clock.t.Add(6 * time.Minute)
+	require.False(t, both(), "the job that goes on may have ended")
+	require.True(t, alone())
+	require.True(t, ask(finished, running)())
+	require.True(t, alone(), "the same answer again changes nothing")
+
+	memory.Add(history("ap#2.0#1", clock.t))
+	clock.t = clock.t.Add(6 * time.Minute)
+	require.True(t, ask(running)())
+	require.False(t, alone(), "what is known has changed")
+	require.True(t, ask(finished)())
+
+	result, err := memory.Ads(t.Context(), []jobs.Wanted{finished})
+	require.NoError(t, err)
+	require.Nil(t, result.Holds, "only a cache knows")
+}
+
 func TestCacheOfMachines(t *testing.T) {
 	ctx := t.Context()
 	clock := &clock{time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)}

@@ -103,6 +103,9 @@ type Result struct {
 	Partial bool
 	// Notices are sentences for the user, with numbers. Nil when there is nothing to say.
 	Notices []string
+	// Holds reports whether the same question would have the same answer without asking the store. Nil: only the store
+	// can tell.
+	Holds func() bool
 }
 
 // Health describes a store that answers.

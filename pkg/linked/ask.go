@@ -2,9 +2,11 @@ package linked
 
 import (
 	"context"
+	"slices"
 
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runs"
 )
 
@@ -22,11 +24,36 @@ func Ask(ctx context.Context, o *runs.Observed, source jobs.Source, q runs.Quest
 		return nil, err
 	}
 	if failure != nil {
-		about.Warn("job ads could not be read: %s. %v", meaning, failure)
+		tellFailure(failure, meaning, about)
 		return nil, nil
 	}
-	for _, n := range append(notices, runs.ClockNotices(ads.ClocksIn(q.Window))...) {
+	tellNotices(notices, ads.ClocksIn(q.Window), about)
+	return ads, nil
+}
+
+// Known is Ask for answers about all runs, explained: what the panels of a dashboard share.
+func Known(ctx context.Context, o *runs.Observed, source jobs.Source, w pool.Window, meaning string,
+	about *frames.About) (*runs.Known, error) {
+	if source == nil {
+		about.Info("no job source is set up: %s", meaning)
+	}
+	known, err := o.Known(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	if known.Failure != nil {
+		tellFailure(known.Failure, meaning, about)
+	}
+	tellNotices(known.Notices, known.ClocksIn(w), about)
+	return known, nil
+}
+
+func tellFailure(failure error, meaning string, about *frames.About) {
+	about.Warn("job ads could not be read: %s. %v", meaning, failure)
+}
+
+func tellNotices(notices []string, clocks []runs.Clock, about *frames.About) {
+	for _, n := range slices.Concat(notices, runs.ClockNotices(clocks)) {
 		about.Warn("%s", n)
 	}
-	return ads, nil
 }

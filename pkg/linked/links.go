@@ -2,7 +2,6 @@ package linked
 
 import (
 	"context"
-	"fmt"
 	"math"
 
 	"github.com/chtc/gpureports/pkg/jobs"
@@ -20,11 +19,11 @@ type Share struct {
 
 // ShareOf counts the explained runs that pass, of those that ended more than 30 minutes before now: job ads come late
 // (methodology section 9). Runs that only ads tell of are not among them.
-func ShareOf(x *runs.Explanations, now pool.Micros, pass func(*runs.Explained) bool) (s Share) {
+func ShareOf(x *runs.Explanations, now pool.Micros, pass func(machine int, e *runs.Explained) bool) (s Share) {
 	for m := range x.Machines {
 		for i := range x.Machines[m].Runs {
 			e := &x.Machines[m].Runs[i]
-			if e.Outcome == runs.Running || e.End >= now-30*pool.Minute || !pass(e) {
+			if e.Outcome == runs.Running || e.End >= now-30*pool.Minute || !pass(m, e) {
 				continue
 			}
 			s.Counted++
@@ -60,29 +59,20 @@ func LinksOf(ctx context.Context, observer *runs.Observer, ads jobs.Source, list
 	if err != nil {
 		return Links{}, err
 	}
-	wanted := OnBackfill(o, window)
-	known, _, failure, err := o.Ask(ctx, ads, runs.Question{Window: window, Wanted: wanted})
+	known, err := o.Known(ctx, ads)
 	if err != nil {
 		return Links{}, err
 	}
-	if failure != nil {
-		return Links{}, failure
+	if known.Failure != nil {
+		return Links{}, known.Failure
 	}
-	x, err := o.Explain(ctx, known, wanted)
-	if err != nil {
-		return Links{}, fmt.Errorf("explaining runs: %w", err)
-	}
-	share := ShareOf(x, now, Overlapping(window))
+	share := ShareOf(known.Explanations, now, OnBackfill(window))
 	return Links{Rate: share.Rate(), Clocks: known.ClocksIn(window), ClockError: known.ClockError(window)}, nil
 }
 
-// OnBackfill reports whether a run on backfill may overlap the window.
-func OnBackfill(o *runs.Observed, w pool.Window) runs.Wanted {
-	near := o.InReach(w)
-	return func(m, i int) bool { return o.Machines[m].Runs[i].Side == pool.Backfill && near(m, i) }
-}
-
-// Overlapping reports whether an ended run overlaps the window.
-func Overlapping(w pool.Window) func(*runs.Explained) bool {
-	return func(e *runs.Explained) bool { return e.Start <= w.To && e.End >= w.From }
+// OnBackfill reports whether an ended run was on backfill and overlaps the window.
+func OnBackfill(w pool.Window) func(machine int, e *runs.Explained) bool {
+	return func(_ int, e *runs.Explained) bool {
+		return e.Side == pool.Backfill && e.Start <= w.To && e.End >= w.From
+	}
 }

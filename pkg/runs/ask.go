@@ -48,6 +48,7 @@ func (o *Observed) Ask(ctx context.Context, source jobs.Source, q Question) (ads
 			return nil, nil, err, nil
 		}
 	}
+	a.ads.holds = a.holds
 	if a.ads.clocks, err = o.measure(ctx, a.ads, telling); err != nil {
 		return nil, nil, nil, fmt.Errorf("measuring clocks: %w", err)
 	}
@@ -62,9 +63,11 @@ type asking struct {
 	ads     *Ads
 	known   []bool // jobs that were asked for, by number
 	notices []string
+	holds   []func() bool // of the lookups; one is nil if it must be made again
 }
 
 func (a *asking) note(r jobs.Result) {
+	a.holds = append(a.holds, r.Holds)
 	for _, n := range r.Notices {
 		if !slices.Contains(a.notices, n) {
 			a.notices = append(a.notices, n)

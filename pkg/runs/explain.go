@@ -15,6 +15,7 @@ type Ads struct {
 	epochs   [][]jobs.Ad          // of each machine: short runs, of whatever job
 	others   map[string][]jobs.Ad // of jobs whose epoch ads do not tell how a run ended
 	clocks   clocks
+	holds    []func() bool // of the lookups; one is nil if it must be made again
 }
 
 // Explanations are runs with what ads say about them.
@@ -28,6 +29,7 @@ type Explanation struct {
 	// Unseen are runs that no snapshot shows, by their start: on either side, not only backfill.
 	Unseen []Explained
 	of     []int32 // Machine.Runs → the first of its explained runs, −1: not asked for
+	groups []int32 // of each of Runs: its number among the claims, all pieces of which are explained together
 }
 
 // Of returns the explained run that holds a run's GPUs at a snapshot, nil when the run was not asked for.
@@ -44,6 +46,24 @@ func (x *Explanation) Of(run, snapshot int32) *Explained {
 
 // Wanted chooses runs by the numbers of their machine and run.
 type Wanted func(machine, run int) bool
+
+// Choose chooses the explained runs that would have been explained if only some runs had been asked for.
+func (x *Explanations) Choose(wanted Wanted) func(machine int, e *Explained) bool {
+	chosen := make([][]bool, len(x.Machines))
+	for m := range x.Machines {
+		of := &x.Machines[m]
+		chosen[m] = make([]bool, len(of.Runs))
+		for r, i := range of.of {
+			if i >= 0 && wanted(m, r) {
+				chosen[m][of.groups[i]] = true
+			}
+		}
+	}
+	return func(machine int, e *Explained) bool {
+		of := &x.Machines[machine]
+		return chosen[machine][of.groups[of.of[e.number]]]
+	}
+}
 
 // Explain tells times, outcome and cause of the wanted runs; nil ads are none. All pieces of a job on a machine are
 // explained together.
@@ -121,16 +141,21 @@ func (l *linker) machineRuns(wanted Wanted) Explanation {
 			n++
 		}
 	}
-	x.Runs = make([]Explained, 0, n)
+	x.Runs, x.groups = make([]Explained, 0, n), make([]int32, 0, n)
+	group := int32(0)
 	for i := range m.Runs {
 		if !l.chosen[i] || x.of[i] >= 0 {
 			continue
 		}
 		first := int32(len(x.Runs))
+		if first > 0 {
+			group++
+		}
 		if l.alone(i) {
 			x.of[i] = first
 			x.Runs = append(x.Runs, l.part(part{run: &m.Runs[i], number: int32(i), first: m.Runs[i].First,
 				last: m.Runs[i].Last}, nil))
+			x.groups = append(x.groups, group)
 			continue
 		}
 		l.pieces = l.piecesOf(i, l.pieces[:0])
@@ -139,6 +164,7 @@ func (l *linker) machineRuns(wanted Wanted) Explanation {
 		} else {
 			x.Runs = l.explain(l.pieces, l.records(i), x.Runs)
 		}
+		x.groups = append(x.groups, slices.Repeat([]int32{group}, len(x.Runs)-int(first))...)
 		for _, p := range l.pieces {
 			for x.of[p] = first; x.Runs[x.of[p]].Last < m.Runs[p].First; x.of[p]++ {
 			}

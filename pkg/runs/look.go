@@ -88,7 +88,8 @@ func DaysOf(v *timeline.View, w pool.Window) []*timeline.Day {
 
 // bytes is about what an observation takes.
 func (o *Observed) bytes() int {
-	const perSnapshot, perRun, perSegment, perPlace = 8, 184, 28, 12 // a run with its job in the index
+	// a run with its job in the index, and explained with and without job ads
+	const perSnapshot, perRun, perSegment, perPlace = 8, 184 + 2*perExplained, 28, 12
 	n := len(o.gaps) * perSnapshot
 	for m := range o.Machines {
 		n += len(o.Machines[m].Runs) * perRun

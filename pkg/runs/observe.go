@@ -11,7 +11,8 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Observed is what snapshots alone say about GPUs and their runs. It is never changed.
+// Observed is what snapshots alone say about GPUs and their runs. It is never changed; what is known of it from job ads
+// is kept with it.
 type Observed struct {
 	View     *timeline.View
 	First    int       // the first observed snapshot
@@ -22,11 +23,12 @@ type Observed struct {
 	dayOf             []int32 // the day of each snapshot
 	gaps              []int32 // see gapsAfter
 	jobs              func() *jobIndex
+	known             knowing
 }
 
 // Observe reads the snapshots of a range of time.
 func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists pool.Lists) (*Observed, error) {
-	o := &Observed{View: v, gaps: gapsAfter(v), dayOf: make([]int32, 0, len(v.Times))}
+	o := &Observed{View: v, gaps: gapsAfter(v), dayOf: make([]int32, 0, len(v.Times)), known: newKnowing()}
 	for k := range v.Days {
 		o.dayOf = append(o.dayOf, slices.Repeat([]int32{int32(k)}, len(v.Days[k].Times))...)
 	}

@@ -30,9 +30,11 @@ func Run(t *testing.T, open Open) {
 		source := open(t, nil)
 		result, err := source.Ads(ctx, []jobs.Wanted{{Job: "ap#1.0#1"}})
 		require.NoError(t, err)
+		result.Holds = nil
 		require.Equal(t, jobs.Result{Ads: [][]jobs.Ad{nil}}, result)
 		result, err = source.AdsOnMachines(ctx, []jobs.MachineDay{{Machine: "m1", Day: theDay}})
 		require.NoError(t, err)
+		result.Holds = nil
 		require.Equal(t, jobs.Result{Ads: [][]jobs.Ad{nil}}, result)
 		newest, err := source.Newest(ctx)
 		require.NoError(t, err)

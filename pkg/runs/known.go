@@ -1,0 +1,108 @@
+package runs
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Known is what snapshots and job ads together say about all runs of an observation. It is shared: read only.
+type Known struct {
+	*Explanations // whose ads are not kept: Explained.Ad is nil
+	// Sharp: job ads tell. Else there is no source, or it did not answer, and snapshots alone tell.
+	Sharp   bool
+	Notices []string // of the source
+	Failure error    // why the source did not answer
+
+	ads    *Ads // its clocks
+	source jobs.Source
+}
+
+// ClocksIn returns the errors of the access points' clocks as [Ads.ClocksIn] does; none without job ads.
+func (k *Known) ClocksIn(w pool.Window) []Clock { return k.ads.ClocksIn(w) }
+
+// ClockError is the largest of them, as [Ads.ClockError].
+func (k *Known) ClockError(w pool.Window) pool.Micros { return k.ads.ClockError(w) }
+
+// holds reports whether asking the source again would change nothing.
+func (k *Known) holds() bool {
+	for _, holds := range k.ads.holds {
+		if holds == nil || !holds() {
+			return false
+		}
+	}
+	return true
+}
+
+// perExplained is about what a run takes that was explained.
+const perExplained = 96
+
+// knowing keeps what is known of an observation: the panels of a dashboard ask for it one after the other.
+type knowing struct {
+	turn *semaphore.Weighted // one explains at a time: it takes all cores
+	kept [2]*Known           // without and with a source
+}
+
+func newKnowing() knowing { return knowing{turn: semaphore.NewWeighted(1)} }
+
+// Known explains all runs, once for as long as the source would give the same ads. A nil source is none. Errors are
+// those of [Observed.Ask] and [Observed.Explain].
+func (o *Observed) Known(ctx context.Context, source jobs.Source) (*Known, error) {
+	if err := o.known.turn.Acquire(ctx, 1); err != nil {
+		return nil, fmt.Errorf("explaining runs: %w", err)
+	}
+	defer o.known.turn.Release(1)
+	place := &o.known.kept[0]
+	if source != nil {
+		place = &o.known.kept[1]
+	}
+	if k := *place; k != nil && k.source == source && k.holds() {
+		return k, nil
+	}
+	k, err := o.explainAll(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	*place = nil
+	if k.Failure == nil {
+		*place = k
+	}
+	return k, nil
+}
+
+// explainAll asks for the ads of all runs, and explains them.
+func (o *Observed) explainAll(ctx context.Context, source jobs.Source) (k *Known, err error) {
+	k = &Known{source: source, ads: &Ads{}}
+	all := func(int, int) bool { return true }
+	var ads *Ads
+	if source != nil && o.First < o.End {
+		times := o.View.Times
+		// Runs that began after the last snapshot belong to a window that ends later; no ads are asked for on days without
+		// snapshots.
+		seen := pool.Window{From: times[o.First], To: times[o.End-1]}
+		ads, k.Notices, k.Failure, err = o.Ask(ctx, source, Question{Window: seen, Wanted: all,
+			Unseen: pool.Window{From: seen.From, To: seen.To + pool.Day}})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if k.Explanations, err = o.Explain(ctx, ads, all); err != nil {
+		return nil, fmt.Errorf("explaining runs: %w", err)
+	}
+	if k.Sharp = source != nil && k.Failure == nil; ads == nil {
+		return k, nil
+	}
+	k.ads = &Ads{clocks: ads.clocks, holds: ads.holds}
+	for m := range k.Machines {
+		for _, list := range [][]Explained{k.Machines[m].Runs, k.Machines[m].Unseen} {
+			for i := range list {
+				list[i].own = nil
+			}
+		}
+	}
+	return k, nil
+}
