@@ -12,6 +12,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend/instancemgmt"
 
 	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/stores"
 )
 
 // ID is the plugin's id, as in plugin.json.
@@ -25,6 +26,7 @@ type Datasource struct {
 	invalid  error // why the settings cannot be used
 	now      func() time.Time
 	flights  flights
+	recent   recent
 	stop     context.CancelFunc // of the reading ahead
 
 	mu       sync.Mutex
@@ -40,6 +42,7 @@ func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instan
 		d.invalid = allowBucket("snapshotBucket", d.parsed.bucketOptions(d.parsed.SnapshotBucket,
 			settings.DecryptedSecureJSONData))
 	}
+	d.recent.max, d.recent.stand = int64(stores.Divide(uint64(d.parsed.CacheMaxMB)<<20).Answers), answersStand
 	ctx, stop := context.WithCancel(context.Background())
 	d.stop = stop
 	// it outlives the request that makes the data source

@@ -27,17 +27,18 @@ type Budget struct {
 	Ads          uint64 // job ads
 	Counts       uint64 // counts of whole days
 	Queues       uint64 // idle jobs
+	Answers      uint64 // answers of the last second
 }
 
-// Divide divides the setting cacheMaxMB: eight sixteenths are for days, four for observations, two for idle jobs, one
-// each for job ads and counts.
+// Divide divides the setting cacheMaxMB: half of it is for days, a quarter for observations, an eighth for idle jobs, a
+// sixteenth for job ads, a thirty-second each for counts and answers.
 func Divide(bytes uint64) Budget {
-	part := bytes / 16
-	return Budget{Days: 8 * part, Observations: 4 * part, Queues: 2 * part, Ads: part, Counts: part}
+	part := bytes / 32
+	return Budget{Days: 16 * part, Observations: 8 * part, Queues: 4 * part, Ads: 2 * part, Counts: part, Answers: part}
 }
 
-// New returns stores over a timeline, which they close, as well as the sources that are added. The budget's days, ads
-// and queues are for those who make them.
+// New returns stores over a timeline, which they close, as well as the sources that are added. The budget's days, ads,
+// queues and answers are for those who make them.
 func New(tl *timeline.Timeline, b Budget) *Stores {
 	return &Stores{Timeline: tl, Runs: runs.NewObserver(tl, b.Observations), Counts: counts.NewCache(b.Counts)}
 }
