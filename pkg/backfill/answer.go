@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
@@ -66,13 +65,25 @@ func (a *answer) measure() measure {
 
 // listed returns the periods of all machines that may overlap the window.
 func listed(ctx context.Context, o *runs.Observed, m measure, w pool.Window) ([]Period, error) {
-	byMachine := make([][]Period, len(o.Machines))
+	byMachine, room := make([][]Period, len(o.Machines)), 0
+	for n := range o.Machines {
+		room += most(&o.Machines[n], m)
+	}
+	all := make([]Period, room) // in one place, a part for each machine: they are many
+	for n, from := 0, 0; n < len(byMachine); n++ {
+		until := from + most(&o.Machines[n], m)
+		byMachine[n], from = all[from:from:until], until
+	}
 	if err := parallel.Each(ctx, len(o.Machines), func(_ *struct{}, n int) {
-		byMachine[n] = find(o, n, m, w)
+		byMachine[n] = find(o, n, m, w, byMachine[n])
 	}); err != nil {
 		return nil, err
 	}
-	return slices.Concat(byMachine...), nil
+	n := 0
+	for _, list := range byMachine {
+		n += copy(all[n:], list)
+	}
+	return all[:n], nil
 }
 
 // sharpen looks up the ads of the runs that bound the periods, moves their ends, and cuts them to the window.
@@ -114,14 +125,18 @@ func (a *answer) cutToRuns(x *runs.Explanations, sharp bool) gpuTenures {
 	o, w := a.observed, a.plan.Window
 	whole := gpuTenures{}
 	for m := range a.periods {
-		kept := make([]Period, 0, len(a.periods[m]))
+		kept, inPlace := a.periods[m][:0], true
 		cutter := cutter{measure: measure(m), explained: x}
-		for _, p := range a.periods[m] {
+		for i, p := range a.periods[m] {
 			if sharp {
 				p.sharpen(o, &x.Machines[p.machine])
 			}
 			p.close(o, w)
-			for _, part := range cutter.parts(p) {
+			parts := cutter.parts(p)
+			if inPlace && len(kept)+len(parts) > i+1 { // they would cover what is still to be read
+				kept, inPlace = append(make([]Period, 0, len(a.periods[m])+len(parts)), kept...), false
+			}
+			for _, part := range parts {
 				if a.plan.View == "jobLength" {
 					whole[part.GPU] = append(whole[part.GPU], part)
 				}

@@ -172,9 +172,13 @@ type statistics struct {
 	hours                  []float64 // of the complete ones that end in the window
 	censored, unknownStart int
 	items                  []survival.Item // those with a known start
+	expected               int             // periods to be added
 }
 
 func (s *statistics) add(p *Period, w pool.Window) {
+	if s.items == nil {
+		s.items, s.hours = make([]survival.Item, 0, s.expected), make([]float64, 0, s.expected)
+	}
 	switch {
 	case p.UnknownStart:
 		s.unknownStart++

@@ -82,10 +82,20 @@ func (a *answer) summary() (data.Frames, error) {
 			total.counts[s] += n
 		}
 	}
-	for m := range a.periods {
-		for _, p := range sorted(a.periods[m], (*Period).Length) { // once, for all medians and curves
-			at(g.of(p.Place)).of[m].add(p, a.plan.Window)
-			total.of[m].add(p, a.plan.Window)
+	for m, periods := range a.periods {
+		of := make([]*cells, len(periods))
+		for i := range periods {
+			if p := &periods[i]; i > 0 && p.Place == periods[i-1].Place {
+				of[i] = of[i-1]
+			} else {
+				of[i] = at(g.of(p.Place))
+			}
+			of[i].of[m].expected++
+		}
+		total.of[m].expected = len(periods)
+		for _, i := range byTime(periods, (*Period).Length) { // once, for all medians and curves
+			of[i].of[m].add(&periods[i], a.plan.Window)
+			total.of[m].add(&periods[i], a.plan.Window)
 		}
 	}
 	var rows []frames.Row
@@ -95,14 +105,27 @@ func (a *answer) summary() (data.Frames, error) {
 	return frames.Table(a.plan, a.about, rows, frames.Total{Name: "All", Values: a.values(&total)}), nil
 }
 
-// sorted returns the periods by a time, ascending.
-func sorted(periods []Period, by func(*Period) pool.Micros) []*Period {
-	list := make([]*Period, len(periods))
-	for i := range periods {
-		list[i] = &periods[i]
+// byTime returns the numbers of the periods by a time, ascending; those with the same time keep their order.
+func byTime(periods []Period, by func(*Period) pool.Micros) []int32 {
+	type keyed struct {
+		key  pool.Micros
+		from int32
 	}
-	runs.Sort(list, by)
-	return list
+	keys := make([]keyed, len(periods))
+	for i := range periods {
+		keys[i] = keyed{by(&periods[i]), int32(i)}
+	}
+	slices.SortFunc(keys, func(a, b keyed) int {
+		if a.key != b.key {
+			return cmp.Compare(a.key, b.key)
+		}
+		return int(a.from - b.from)
+	})
+	numbers := make([]int32, len(keys))
+	for i, k := range keys {
+		numbers[i] = k.from
+	}
+	return numbers
 }
 
 func (a *answer) values(c *cells) []float64 {
@@ -128,7 +151,11 @@ func (a *answer) values(c *cells) []float64 {
 
 // list shows the periods, newest first; they come by machine and GPU.
 func (a *answer) list() data.Frames {
-	periods := sorted(a.periods[a.measure()], func(p *Period) pool.Micros { return -p.End })
+	all := a.periods[a.measure()]
+	var periods []*Period
+	for _, i := range byTime(all, func(p *Period) pool.Micros { return -p.End }) {
+		periods = append(periods, &all[i])
+	}
 	periods = periods[:frames.Shown(a.plan, a.about, len(periods))]
 	return frames.Columns(a.plan, a.about,
 		frames.Text("machine", frames.Each(periods, func(p *Period) string { return a.names[p.Place.Machine] })),

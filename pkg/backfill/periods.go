@@ -77,11 +77,8 @@ func (m measure) ends(next runs.State) Reason {
 	return Left
 }
 
-// find lists a machine's periods by the snapshots alone, those that end before the window left out.
-func find(o *runs.Observed, number int, m measure, w pool.Window) []Period {
-	times := o.View.Times
-	machine := &o.Machines[number]
-	n := 0
+// most is the number of a machine's segments that periods are made of: there are no more periods.
+func most(machine *runs.Machine, m measure) (n int) {
 	for g := range machine.GPUs {
 		for i := range machine.GPUs[g].Segments {
 			if m.holds(machine.GPUs[g].Segments[i].State) {
@@ -89,7 +86,13 @@ func find(o *runs.Observed, number int, m measure, w pool.Window) []Period {
 			}
 		}
 	}
-	all := make([]Period, 0, n) // a tenure is of several segments
+	return n
+}
+
+// find appends a machine's periods by the snapshots alone, those that end before the window left out.
+func find(o *runs.Observed, number int, m measure, w pool.Window, all []Period) []Period {
+	times := o.View.Times
+	machine := &o.Machines[number]
 	for g := range machine.GPUs {
 		gpu := &machine.GPUs[g]
 		segments := gpu.Segments
