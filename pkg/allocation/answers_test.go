@@ -15,6 +15,7 @@ import (
 	"github.com/chtc/gpureports/pkg/plugin/plugintest"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
 // What can alert is acceptable to the alert engine, with data and without.
@@ -226,4 +227,24 @@ func TestNoSnapshots(t *testing.T) {
 		require.Equal(t, strings.Contains(text, "annotations"), len(frames[0].Fields) == 0,
 			"a window of no length holds its snapshot: %s", text)
 	}
+}
+
+// Parts of GPUs are counted by profile, and are GPUs like any other.
+func TestMachinesTellMIGParts(t *testing.T) {
+	dir := t.TempDir()
+	row := func(id, device string) snapshotstest.Row {
+		return snapshotstest.Row{"Name": "slot1@a", "AssignedGPUs": id, "State": "Unclaimed", "GPUs_DeviceName": device,
+			"Machine": "a", "timestamp": "2025-10-01 10:00:00.000000"}
+	}
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": {
+		row("GPU-1", "NVIDIA A100-SXM4-80GB"), row("MIG-1", "NVIDIA A100-SXM4-80GB MIG 1g.10gb"),
+		row("MIG-2", "NVIDIA A100-SXM4-80GB MIG 1g.10gb"), row("MIG-3", "NVIDIA A100-SXM4-80GB MIG 3g.40gb"),
+		row("MIG-4", "NVIDIA A100-SXM4-80GB"),
+	}})
+	rows := golden.Rows(open(t, dir, "UTC", 15).ask(t, golden.Window(t, "2025-10-01T00:00:00Z", "2025-10-02T00:00:00Z"),
+		`{"queryType": "allocation", "view": "machines"}`))
+	require.Len(t, rows, 1)
+	require.Equal(t, 5.0, rows[0]["gpus"])
+	require.Equal(t, 1.0, rows[0]["wholeGpus"])
+	require.Equal(t, "2 × 1g.10gb, 1 × 3g.40gb, 1 × unknown profile", rows[0]["migParts"])
 }

@@ -3,6 +3,8 @@ package allocation
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,11 +19,15 @@ import (
 
 // machineRow is a machine over the window.
 type machineRow struct {
-	name, ownership, excludedReason                                string
-	projects, devices                                              map[string]bool
-	gpus                                                           map[timeline.GPU]bool
-	allocated, allocatedPercent, backfillAllocated, drained, count float64
-	lastSeen                                                       pool.Micros
+	name, ownership, excludedReason         string
+	projects, devices                       map[string]bool
+	gpus                                    map[timeline.GPU]timeline.Symbol // with their last devices
+	reasons                                 map[string]pool.Micros           // PreventJobsReason, with its last sight
+	lastSeen                                pool.Micros
+	allocated, allocatedPercent             float64
+	backfillAllocated, drained, drainedTime float64
+	count, whole                            float64
+	parts                                   string // of GPUs, by profile
 }
 
 // machines lists the machines with a GPU in the window, and the excluded ones with their reasons and no figures.
@@ -47,10 +53,14 @@ func machines(ctx context.Context, kept *counts.Cache, s *timeline.Slices, p *qu
 		r.allocated, r.drained = metric("allocated", sums, 0, s.N()), metric("drained", sums, 0, s.N())
 		r.allocatedPercent = metric("allocatedPercent", sums, 0, s.N())
 	}
+	covered := pool.Hours(s.Coverage(p.Env.Lists).Covered)
 	rows := make([]*machineRow, 0, len(found))
 	for _, r := range found {
+		r.countGPUs(s.View.Names, names)
+		r.drainedTime = r.drained * covered
 		if r.excludedReason != "" {
-			r.allocated, r.allocatedPercent, r.backfillAllocated, r.drained, r.count = nan, nan, nan, nan, nan
+			r.allocated, r.allocatedPercent, r.backfillAllocated = nan, nan, nan
+			r.drained, r.drainedTime, r.count, r.whole, r.parts = nan, nan, nan, nan, ""
 		} else if p.Select.Idle && r.allocated > 0 {
 			continue
 		}
@@ -60,19 +70,35 @@ func machines(ctx context.Context, kept *counts.Cache, s *timeline.Slices, p *qu
 		rows = slices.DeleteFunc(rows, func(r *machineRow) bool { return r.excludedReason != "" })
 	}
 	slices.SortFunc(rows, func(a, b *machineRow) int { return cmp.Compare(a.name, b.name) })
+	return machineTable(p, about, rows), nil
+}
+
+func machineTable(p *query.Plan, about *frames.About, rows []*machineRow) data.Frames {
+	text := func(name string, value func(*machineRow) string) *data.Field {
+		return frames.Text(name, frames.Each(rows, value))
+	}
+	number := func(name string, value func(*machineRow) float64) *data.Field {
+		return frames.Number(name, frames.Each(rows, value))
+	}
 	return frames.List(p, about,
-		frames.Text("machine", column(rows, func(r **machineRow) string { return (*r).name })),
-		frames.Text("ownership", column(rows, func(r **machineRow) string { return (*r).ownership })),
-		frames.Text("projects", column(rows, func(r **machineRow) string { return joined((*r).projects) })),
-		frames.Text("devices", column(rows, func(r **machineRow) string { return joined((*r).devices) })),
-		frames.Number("gpus", column(rows, func(r **machineRow) float64 { return (*r).count })),
-		frames.Number("allocated", column(rows, func(r **machineRow) float64 { return (*r).allocated })),
-		frames.Number("allocatedPercent", column(rows, func(r **machineRow) float64 { return (*r).allocatedPercent })),
-		frames.Number("backfillAllocated", column(rows, func(r **machineRow) float64 { return (*r).backfillAllocated })),
-		frames.Number("drained", column(rows, func(r **machineRow) float64 { return (*r).drained })),
-		frames.Time("lastSeen", column(rows, func(r **machineRow) pool.Micros { return (*r).lastSeen })),
-		frames.Text("excludedReason", column(rows, func(r **machineRow) string { return (*r).excludedReason })),
-	), nil
+		text("machine", func(r *machineRow) string { return r.name }),
+		text("ownership", func(r *machineRow) string { return r.ownership }),
+		text("projects", func(r *machineRow) string { return joined(r.projects) }),
+		text("devices", func(r *machineRow) string { return joined(r.devices) }),
+		number("gpus", func(r *machineRow) float64 { return r.count }),
+		number("allocated", func(r *machineRow) float64 { return r.allocated }),
+		number("allocatedPercent", func(r *machineRow) float64 { return r.allocatedPercent }),
+		number("backfillAllocated", func(r *machineRow) float64 { return r.backfillAllocated }),
+		number("drained", func(r *machineRow) float64 { return r.drained }),
+		frames.Time("lastSeen", frames.Each(rows, func(r *machineRow) pool.Micros { return r.lastSeen })),
+		text("excludedReason", func(r *machineRow) string { return r.excludedReason }),
+		number("drainedGpuHours", func(r *machineRow) float64 { return r.drainedTime }),
+		number("wholeGpus", func(r *machineRow) float64 { return r.whole }),
+		text("migParts", func(r *machineRow) string { return r.parts }),
+		text("preventReasons", (*machineRow).preventReasons),
+		text("preventState", (*machineRow).preventState),
+		frames.Time("preventLastSeen", frames.Each(rows, (*machineRow).preventLastSeen)),
+	)
 }
 
 // machinesSeen returns the machines with a GPU in the window that pass the filters, excluded ones included.
@@ -80,53 +106,18 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan,
 	names []string) (map[timeline.Symbol]*machineRow, error) {
 	all := *p
 	all.Env.Lists.Excluded = nil
-	classify := counts.NewClassifier(&all, names)
-	found := map[timeline.Symbol]*machineRow{}
+	seen := machineScan{p, names, counts.NewClassifier(&all, names), map[timeline.Symbol]*machineRow{}}
 	for i := range s.Days {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		day := &s.Days[i]
-		from, to := day.Snapshots()
 		for g := range day.GPUs() {
-			class, in := classify.GPU(day.Day, g)
-			if !in {
-				continue
-			}
-			name := day.Machines()[day.MachineOf(g)].Name
-			first, spans := day.Spans(g)
-			last, any := timeline.Symbol(0), false // rows of a GPU mostly have the same projects
-			for k := range first {
-				if int(first[k]) >= to || k+1 < len(first) && int(first[k+1]) <= from {
-					continue
-				}
-				primary, backfill := day.StatusRows(spans[k])
-				for side, number := range [2]uint32{primary, backfill} {
-					row := day.Row(number)
-					if number == 0 || any && row.Project == last || !classify.Keeps(class, pool.Side(side), row) {
-						continue
-					}
-					last, any = row.Project, true
-					r := found[name]
-					if r == nil {
-						r = newMachineRow(names[name], p)
-						found[name] = r
-					}
-					for _, project := range pool.Projects(names[row.Project]) {
-						r.projects[project] = true
-					}
-				}
-			}
-			if any {
-				r := found[name]
-				r.ownership = class.Ownership.String() // of the last day
-				r.gpus[day.GPU(g)] = true
-				r.count = float64(len(r.gpus))
-				r.devices[query.Shown("device", names[day.Model(g).Device])] = true
-			}
+			seen.gpu(day, g)
 		}
+		from, to := day.Snapshots()
 		for m, machine := range day.Machines() { // rows without a GPU tell that the machine reports, too
-			r := found[machine.Name]
+			r := seen.found[machine.Name]
 			for last := to - 1; r != nil && last >= from; last-- {
 				if day.Reports(m, last) {
 					r.lastSeen = day.Times[last]
@@ -135,16 +126,126 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan,
 			}
 		}
 	}
-	return found, nil
+	return seen.found, nil
+}
+
+// machineScan looks at GPUs, day after day, for what their machines are.
+type machineScan struct {
+	plan     *query.Plan
+	names    []string
+	classify *counts.Classifier
+	found    map[timeline.Symbol]*machineRow
+}
+
+// gpu looks at a day's GPU.
+func (s *machineScan) gpu(day *timeline.DaySlices, g int) {
+	class, in := s.classify.GPU(day.Day, g)
+	if !in {
+		return
+	}
+	from, to := day.Snapshots()
+	first, spans := day.Spans(g)
+	var r *machineRow
+	last := timeline.Symbol(0) // rows of a GPU mostly have the same projects
+	for k := range first {
+		begin, end := int(first[k]), to
+		if k+1 < len(first) {
+			end = min(to, int(first[k+1]))
+		}
+		if begin >= to || end <= from {
+			continue
+		}
+		primary, backfill := day.StatusRows(spans[k])
+		for side, number := range [2]uint32{primary, backfill} {
+			row := day.Row(number)
+			known := r != nil && row.Project == last && row.Reason == 0 // it tells nothing that was not seen before
+			if number == 0 || known || !s.classify.Keeps(class, pool.Side(side), row) {
+				continue
+			}
+			last, r = row.Project, s.machine(day.Machines()[day.MachineOf(g)].Name)
+			for _, project := range pool.Projects(s.names[row.Project]) {
+				r.projects[project] = true
+			}
+			if reason := s.names[row.Reason]; reason != "" {
+				r.reasons[reason] = max(r.reasons[reason], day.Times[end-1])
+			}
+		}
+	}
+	if r != nil {
+		r.ownership = class.Ownership.String() // of the last day
+		r.gpus[day.GPU(g)] = day.Model(g).Device
+		r.devices[query.Shown("device", s.names[day.Model(g).Device])] = true
+	}
+}
+
+func (s *machineScan) machine(name timeline.Symbol) *machineRow {
+	if s.found[name] == nil {
+		s.found[name] = newMachineRow(s.names[name], s.plan)
+	}
+	return s.found[name]
 }
 
 func newMachineRow(name string, p *query.Plan) *machineRow {
-	r := &machineRow{name: name, projects: map[string]bool{}, devices: map[string]bool{}, gpus: map[timeline.GPU]bool{},
-		allocatedPercent: nan}
+	r := &machineRow{name: name, projects: map[string]bool{}, devices: map[string]bool{},
+		gpus: map[timeline.GPU]timeline.Symbol{}, reasons: map[string]pool.Micros{}, allocatedPercent: nan}
 	if e := p.Env.Lists.ExclusionOf(name); e != nil {
 		r.excludedReason = cmp.Or(e.Reason, "excluded")
 	}
 	return r
+}
+
+// countGPUs counts GPUs that are whole, and parts of GPUs by profile.
+func (r *machineRow) countGPUs(known *timeline.Names, names []string) {
+	profiles := map[string]int{}
+	for gpu, device := range r.gpus {
+		_, id := known.GPU(gpu)
+		if profile, part := pool.MIGProfile(names[id], names[device]); part {
+			profiles[cmp.Or(profile, "unknown profile")]++
+		} else {
+			r.whole++
+		}
+	}
+	r.count = float64(len(r.gpus))
+	var parts []string
+	for _, profile := range slices.Sorted(maps.Keys(profiles)) {
+		parts = append(parts, fmt.Sprintf("%d × %s", profiles[profile], profile))
+	}
+	r.parts = strings.Join(parts, ", ")
+}
+
+// preventReasons are the reasons that keep or kept jobs away, the last seen first. Where some still stand, those that are
+// lifted are marked.
+func (r *machineRow) preventReasons() string {
+	reasons := slices.SortedFunc(maps.Keys(r.reasons), func(a, b string) int {
+		return cmp.Or(cmp.Compare(r.reasons[b], r.reasons[a]), cmp.Compare(a, b))
+	})
+	active := r.preventState() == "active"
+	for i, reason := range reasons {
+		if active && r.reasons[reason] < r.lastSeen {
+			reasons[i] += " (lifted)"
+		}
+	}
+	return strings.Join(reasons, "; ")
+}
+
+// preventState tells whether a reason stands in the last snapshot that the machine is in.
+func (r *machineRow) preventState() string {
+	switch last := r.preventLastSeen(); {
+	case last == frames.NoTime:
+		return ""
+	case last < r.lastSeen:
+		return "lifted"
+	}
+	return "active"
+}
+
+// preventLastSeen is the last snapshot with a reason.
+func (r *machineRow) preventLastSeen() pool.Micros {
+	last := frames.NoTime
+	for _, at := range r.reasons {
+		last = max(last, at)
+	}
+	return last
 }
 
 func joined(set map[string]bool) string {

@@ -171,7 +171,7 @@ func oddPool(rt *rapid.T, rnd *rand.Rand, zoneName string, start time.Time) *nai
 		s.row.project = pick("NULL", "", "  ", "Physics", "Physics", "Bio,Chem", "Chem Bio")
 		s.row.owner = pick("NULL", " ", "ann@x", "bob@x", "cyd@x", "ann@x")
 		s.row.job = pick("NULL", "ap#1.0#1740000000", "ap#2.0#1740000000", "odd")
-		s.row.prevent = pick("NULL", "NULL", "", "ECC")
+		s.row.prevent = pick("NULL", "NULL", "NULL", "", "ECC", "old kernel")
 		s.row.device = pick("NULL", "NVIDIA A100", "NVIDIA H200 NVL", "Quadro RTX 6000")
 		s.row.memory = [](*int){nil, ptr(0), ptr(40960), ptr(49140), ptr(61440), ptr(81920), ptr(143771)}[rnd.IntN(7)]
 	}

@@ -24,7 +24,10 @@ import (
 )
 
 // naiveState is what `current` and `stateTimeline` say of a GPU in a snapshot.
-type naiveState struct{ state, category, user, job, device, project string }
+type naiveState struct {
+	state, category, user, job, device, project string
+	reasons                                     []string // PreventJobsReason of the rows that give the sides' states
+}
 
 // states are the naive states of a snapshot's GPUs, by machine|gpu.
 func (p *naivePool) states(all []naiveSnapshot, i int) map[string]naiveState {
@@ -46,13 +49,19 @@ func (p *naivePool) states(all []naiveSnapshot, i int) map[string]naiveState {
 				best[side] = r
 			}
 		}
+		var reasons []string
+		for _, r := range best {
+			if r != nil && !blank(r.prevent) {
+				reasons = append(reasons, *r.prevent)
+			}
+		}
 		r := best[0]
 		switch {
 		case r != nil && rank(r.state) == 4:
 		case best[1] != nil && rank(best[1].state) == 4, r == nil:
 			r = best[1]
 		}
-		x := naiveState{project: naiveProject(r.project)}
+		x := naiveState{project: naiveProject(r.project), reasons: reasons}
 		switch {
 		case rank(r.state) == 4 && r.backfill():
 			x.state = "Backfill"
@@ -204,12 +213,13 @@ func checkMachines(t tester, p *naivePool, all []naiveSnapshot, s source, w pool
 		allocated, available, backfill float64
 		drained                        float64
 		lastSeen                       int64
+		reasons                        map[string]int64
 	}
 	want := map[string]*facts{}
 	here := func(machine string) *facts {
 		if want[machine] == nil {
 			want[machine] = &facts{gpus: map[string]bool{}, devices: map[string]bool{}, projects: map[string]bool{},
-				given: map[string]bool{}}
+				given: map[string]bool{}, reasons: map[string]int64{}}
 		}
 		return want[machine]
 	}
@@ -224,6 +234,9 @@ func checkMachines(t tester, p *naivePool, all []naiveSnapshot, s source, w pool
 			machine, _, _ := strings.Cut(name, "|")
 			for _, member := range members(x.project) {
 				here(machine).given[member] = true // by a row that gives the state
+			}
+			for _, reason := range x.reasons {
+				here(machine).reasons[reason] = shot.at
 			}
 		}
 		for _, r := range shot.rows {
@@ -259,6 +272,7 @@ func checkMachines(t tester, p *naivePool, all []naiveSnapshot, s source, w pool
 		}
 	}
 	n := float64(len(slicesThere))
+	hours := covered(p.coveredStretches(all, s.env.SliceMinutes), w.From, w.To)
 	rows := golden.Rows(s.ask(t, w, `{"queryType": "allocation", "view": "machines"}`))
 	require.Len(t, rows, len(want))
 	idle := 0
@@ -268,19 +282,23 @@ func checkMachines(t tester, p *naivePool, all []naiveSnapshot, s source, w pool
 		require.True(t, golden.Same(time.UnixMicro(m.lastSeen).UTC().Format(time.RFC3339Nano), r["lastSeen"]),
 			"%v last seen, want %v", r, pool.Time(m.lastSeen))
 		figures := map[string]any{"gpus": float64(len(m.gpus)), "allocated": m.allocated / n,
-			"backfillAllocated": m.backfill / n, "drained": m.drained / n, "allocatedPercent": nil}
+			"backfillAllocated": m.backfill / n, "drained": m.drained / n, "allocatedPercent": nil,
+			"drainedGpuHours": m.drained / n * hours, "wholeGpus": float64(len(m.gpus))}
 		if m.available > 0 {
 			figures["allocatedPercent"] = 100 * m.allocated / m.available
 		}
 		if p.isExcluded(r["machine"].(string)) {
 			require.Equal(t, "old", r["excludedReason"])
 			figures = map[string]any{"gpus": nil, "allocated": nil, "backfillAllocated": nil, "drained": nil,
-				"allocatedPercent": nil}
+				"allocatedPercent": nil, "drainedGpuHours": nil, "wholeGpus": nil}
 		} else if m.allocated == 0 {
 			idle++
 		}
 		for column, v := range figures {
 			require.True(t, golden.Same(v, r[column]), "%s of %v, want %v", column, r, v)
+		}
+		if !p.isExcluded(r["machine"].(string)) {
+			checkReasons(t, m.reasons, m.lastSeen, r)
 		}
 		var devices []string
 		for d := range m.devices {
@@ -296,6 +314,39 @@ func checkMachines(t tester, p *naivePool, all []naiveSnapshot, s source, w pool
 	}
 	require.Len(t, golden.Rows(s.ask(t, w, `{"queryType": "allocation", "view": "machines", "filter": {"idle": true}}`)),
 		idle)
+}
+
+func checkReasons(t tester, reasons map[string]int64, lastSeen int64, r map[string]any) {
+	t.Helper()
+	var active, lifted []string
+	newest := int64(-1)
+	for reason, at := range reasons {
+		if newest = max(newest, at); at == lastSeen {
+			active = append(active, reason)
+		} else {
+			lifted = append(lifted, reason)
+		}
+	}
+	slices.Sort(active)
+	slices.SortFunc(lifted, func(a, b string) int {
+		return cmp.Or(cmp.Compare(reasons[b], reasons[a]), cmp.Compare(a, b))
+	})
+	state, at := "", any(nil)
+	if newest >= 0 {
+		at = time.UnixMicro(newest).UTC().Format(time.RFC3339Nano)
+	}
+	switch {
+	case len(active) > 0:
+		for i := range lifted {
+			lifted[i] += " (lifted)"
+		}
+		state = "active"
+	case len(lifted) > 0:
+		state = "lifted"
+	}
+	require.Equal(t, strings.Join(append(active, lifted...), "; "), r["preventReasons"])
+	require.Equal(t, state, r["preventState"])
+	require.True(t, golden.Same(at, r["preventLastSeen"]), "%v, want %v", r["preventLastSeen"], at)
 }
 
 func checkHealth(t tester, p *naivePool, all []naiveSnapshot, s source, w pool.Window) {

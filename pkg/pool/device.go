@@ -3,6 +3,7 @@ package pool
 import (
 	"math"
 	"regexp"
+	"strings"
 )
 
 var oldDevice = regexp.MustCompile(`\b(GTX 1080|P100|Quadro|A30|A40)\b`)
@@ -28,4 +29,15 @@ func MemoryClass(mib float64) string {
 		return ">80GB"
 	}
 	return "Other"
+}
+
+var migProfile = regexp.MustCompile(`\bMIG (\S+)$`)
+
+// MIGProfile tells parts of a GPU (Multi-Instance GPU) from whole ones, by the GPU's id and device, and returns a part's
+// profile ("1g.10gb"), "" where the device does not name it.
+func MIGProfile(id, device string) (profile string, part bool) {
+	if m := migProfile.FindStringSubmatch(device); m != nil {
+		return m[1], true
+	}
+	return "", strings.HasPrefix(id, "MIG-")
 }

@@ -51,6 +51,9 @@ var (
 	causeFigures = names{"evictions", "ratePer100GpuHours", "medianHoursToEviction", "lostGpuHours"}
 )
 
+// atMachines are columns of machines that a section on others of them leaves out.
+var atMachines = names{"wholeGpus", "migParts", "preventReasons", "preventState", "preventLastSeen"}
+
 const noPoll = "No job waited, or the queues are not polled."
 
 // sections in their order.
@@ -149,19 +152,20 @@ var sections = []section{
 	{"idle", "Machines with nothing claimed on primary", "", []part{
 		{caption: "Machines without a primary job in the whole period",
 			query: ask("allocation", "machines", "filter", filter{"idle": true}),
-			lay:   table("allocated", "allocatedPercent", "excludedReason"),
+			lay:   table(append(names{"allocated", "allocatedPercent", "excludedReason", "drainedGpuHours"}, atMachines...)...),
 			empty: "Every machine had a primary job."},
 	}},
 	{"drained", "Drained GPUs", "", []part{
 		{caption: "Machines with drained GPUs", query: ask("allocation", "machines"),
-			lay: where(func(f *data.Frame, row int) bool { return number(column(f, "drained"), row) > 0 }, "projects",
-				"allocatedPercent", "excludedReason"),
+			lay: where(func(f *data.Frame, row int) bool { return number(column(f, "drained"), row) > 0 },
+				append(names{"projects", "allocatedPercent", "excludedReason"}, atMachines...)...),
 			empty: "No GPU was drained."},
 	}},
 	{"excluded", "Excluded hosts", "These machines count nowhere in this report.", []part{
 		{caption: "Excluded hosts and the reasons", query: ask("allocation", "machines"),
 			lay: where(func(f *data.Frame, row int) bool { return text(column(f, "excludedReason"), row) != "" },
-				"ownership", "projects", "gpus", "allocated", "allocatedPercent", "backfillAllocated", "drained"),
+				append(names{"ownership", "projects", "gpus", "allocated", "allocatedPercent", "backfillAllocated", "drained",
+					"drainedGpuHours"}, atMachines...)...),
 			empty: "No host is excluded."},
 	}},
 	{"machines", "Machines", "", []part{
