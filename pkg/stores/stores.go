@@ -16,6 +16,7 @@ type Stores struct {
 	Timeline *timeline.Timeline
 	Runs     *runs.Observer
 	Counts   *counts.Cache
+	Memo     *Memo
 	Queues   *pressure.Store // nil: none
 	Ads      jobs.Source     // nil: none
 }
@@ -28,19 +29,22 @@ type Budget struct {
 	Counts       uint64 // counts of whole days
 	Queues       uint64 // idle jobs
 	Answers      uint64 // answers of the last second
+	Figures      uint64 // of runs and waits
 }
 
-// Divide divides the setting cacheMaxMB: half of it is for days, a quarter for observations, an eighth for idle jobs, a
-// sixteenth for job ads, a thirty-second each for counts and answers.
+// Divide divides the setting cacheMaxMB: seven sixteenths are for days, a quarter for observations, an eighth for idle
+// jobs, a sixteenth each for job ads and for figures, a thirty-second each for counts and answers.
 func Divide(bytes uint64) Budget {
 	part := bytes / 32
-	return Budget{Days: 16 * part, Observations: 8 * part, Queues: 4 * part, Ads: 2 * part, Counts: part, Answers: part}
+	return Budget{Days: 14 * part, Observations: 8 * part, Queues: 4 * part, Ads: 2 * part, Counts: part, Answers: part,
+		Figures: 2 * part}
 }
 
 // New returns stores over a timeline, which they close, as well as the sources that are added. The budget's days, ads,
 // queues and answers are for those who make them.
 func New(tl *timeline.Timeline, b Budget) *Stores {
-	return &Stores{Timeline: tl, Runs: runs.NewObserver(tl, b.Observations), Counts: counts.NewCache(b.Counts)}
+	return &Stores{Timeline: tl, Runs: runs.NewObserver(tl, b.Observations), Counts: counts.NewCache(b.Counts),
+		Memo: NewMemo(b.Figures)}
 }
 
 // Close ends everything that is open, and frees what is kept.
@@ -48,6 +52,7 @@ func (s *Stores) Close() error {
 	err := s.Timeline.Close()
 	s.Runs.Close()
 	s.Counts.Close()
+	s.Memo.Close()
 	if s.Queues != nil {
 		err = errors.Join(err, s.Queues.Close())
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/stores"
-	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // Answer answers a query. Without a job source (nil), and when it does not answer, the snapshots alone give the starts
@@ -50,7 +49,7 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	if err := a.prepare(); err != nil {
 		return nil, err
 	}
-	if err := a.read(ctx, s.Timeline); err != nil {
+	if err := a.read(ctx, s); err != nil {
 		return nil, err
 	}
 	return a.frames(ctx)
@@ -67,7 +66,7 @@ func heldAt(o *runs.Observed, w pool.Window) runs.Wanted {
 }
 
 // read fills in what the runs' GPUs did, and adds notices about what is not known of it.
-func (a *answer) read(ctx context.Context, tl *timeline.Timeline) error {
+func (a *answer) read(ctx context.Context, s *stores.Stores) error {
 	if len(a.runs) == 0 {
 		return nil
 	}
@@ -77,7 +76,7 @@ func (a *answer) read(ctx context.Context, tl *timeline.Timeline) error {
 		first, last = min(first, a.runs[i].First), max(last, a.runs[i].Last)
 	}
 	from, to := v.DayAt(int(first)), v.DayAt(int(last))
-	blocks, notices, err := tl.Usage(ctx, v, from, to+1)
+	blocks, notices, err := s.Timeline.Usage(ctx, v, from, to+1)
 	if err != nil {
 		return err
 	}
@@ -85,7 +84,7 @@ func (a *answer) read(ctx context.Context, tl *timeline.Timeline) error {
 		a.about.Warn("%s", n.Text)
 	}
 	reports := newReported(v, from, blocks)
-	if err := a.trace(ctx, reports); err != nil {
+	if err := a.trace(ctx, reports, s.Memo); err != nil {
 		return err
 	}
 	a.tell(reports)
@@ -95,11 +94,11 @@ func (a *answer) read(ctx context.Context, tl *timeline.Timeline) error {
 // machinesAtOnce bounds the machines whose runs hold amounts in buckets before these are summed.
 const machinesAtOnce = 64
 
-// trace un-averages the usage of all runs, machine by machine, and sums in their order.
-func (a *answer) trace(ctx context.Context, r *reported) error {
-	gaps := gaps(a.observed)
+// trace un-averages the usage of all runs that are not remembered, machine by machine, and sums in their order.
+func (a *answer) trace(ctx context.Context, r *reported, memo *stores.Memo) error {
 	_, end := a.observed.View.Snapshots(a.plan.Window)
-	newest, buckets := int32(end-1), cut(a.buckets.Starts, a.plan.Window)
+	t := tracing{memo: memo, reported: r, plan: a.plan, gaps: gaps(a.observed), newest: int32(end - 1),
+		buckets: cut(a.buckets.Starts, a.plan.Window)}
 	var machines [][]Run
 	for i := 0; i < len(a.runs); {
 		first := i
@@ -108,22 +107,11 @@ func (a *answer) trace(ctx context.Context, r *reported) error {
 		machines = append(machines, a.runs[first:i])
 	}
 	atOnce := machinesAtOnce
-	if len(buckets) == 0 {
+	if len(t.buckets) == 0 {
 		atOnce = max(1, len(machines))
 	}
 	for batch := range slices.Chunk(machines, atOnce) {
-		err := parallel.Each(ctx, len(batch), func(d *reader, m int) {
-			d.begin(batch[m][0].Machine, len(r.blocks))
-			for i := range batch[m] {
-				run := &batch[m][i]
-				reports := Reports{len(run.GPUs), run.Start, run.Until, d.sightings(r, run.Run)}
-				d.trace.Read(&reports, gaps)
-				run.measure(&d.trace, a.plan.Window, buckets)
-				if newest >= run.First && newest <= run.Last {
-					run.idleAt(a.observed.View.Times[newest], &d.trace, reports, gaps)
-				}
-			}
-		})
+		err := parallel.Each(ctx, len(batch), func(d *reader, m int) { t.machine(d, batch[m]) })
 		if err != nil {
 			return err
 		}
@@ -134,6 +122,40 @@ func (a *answer) trace(ctx context.Context, r *reported) error {
 		}
 	}
 	return nil
+}
+
+// tracing is what the runs of all machines are traced with.
+type tracing struct {
+	memo     *stores.Memo
+	reported *reported
+	plan     *query.Plan
+	gaps     []Gap
+	newest   int32         // the window's last snapshot
+	buckets  []pool.Micros // cut to the window
+}
+
+// machine fills in what the GPUs of a machine's runs did.
+func (t *tracing) machine(d *reader, list []Run) {
+	d.begin(list[0].Machine, len(t.reported.blocks))
+	known := memory{tracing: t, machine: list[0].Machine, buckets: bucketsOf(t.plan),
+		known: map[memoKey]remembered{}, added: map[memoKey]remembered{}}
+	for i := range list {
+		run := &list[i]
+		now := t.newest >= run.First && t.newest <= run.Last
+		of, key, whole := known.keyOf(run)
+		if whole && !now && known.recall(run, of, key) {
+			continue
+		}
+		reports := Reports{len(run.GPUs), run.Start, run.Until, d.sightings(t.reported, run.Run)}
+		d.trace.Read(&reports, t.gaps)
+		run.measure(&d.trace, t.plan.Window, t.buckets)
+		if now {
+			run.idleAt(t.reported.view.Times[t.newest], &d.trace, reports, t.gaps)
+		} else if whole {
+			known.note(run, of, key)
+		}
+	}
+	known.keep()
 }
 
 // tell adds notices about what is not known.

@@ -23,7 +23,8 @@ type Run struct {
 	IsIdle    bool           // an idle stretch lies in the window, at least in part
 	IdleSince pool.Micros    // frames.NoTime: it is not idle now
 	idleUntil pool.Micros    // its last sighting, if it is idle now
-	buckets   []bucketAmount // of a series, ascending
+	buckets   []bucketAmount // of a series, ascending; not to be changed
+	shift     int            // is added to the numbers of buckets
 }
 
 // bucketAmount is what a run's GPUs did in a bucket.

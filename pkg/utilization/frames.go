@@ -69,7 +69,7 @@ func (a *answer) sum(list []Run) error {
 			a.series[k] = in
 		}
 		for i := range r.buckets {
-			in[r.buckets[i].bucket].Add(r.buckets[i].Amounts)
+			in[r.shift+r.buckets[i].bucket].Add(r.buckets[i].Amounts)
 		}
 		r.buckets = nil
 	}

@@ -128,7 +128,8 @@ func Decode(encoded []byte, gpus, snapshots int) (*Block, error) {
 	for i := range low {
 		low[i] = d.bytes(total)
 	}
-	b := &Block{snapshots: snapshots, offsets: make([]uint32, 0, 2*gpus+1), code: make([]byte, 0, (planes+2)*total)}
+	b := &Block{number: blocks.Add(1), snapshots: snapshots, offsets: make([]uint32, 0, 2*gpus+1),
+		code: make([]byte, 0, (planes+2)*total)}
 	next, at := 0, 0
 	for _, end := range ends {
 		b.offsets = append(b.offsets, uint32(len(b.code)))

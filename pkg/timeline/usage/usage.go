@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+	"sync/atomic"
 
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -39,6 +40,7 @@ type Further struct {
 
 // Block is the usage of one day. It is never changed.
 type Block struct {
+	number    uint64
 	snapshots int
 	offsets   []uint32 // of the code of each place; one more than there are
 	code      []byte
@@ -50,6 +52,12 @@ type Block struct {
 
 // Snapshots is the number of the day's snapshots.
 func (b *Block) Snapshots() int { return b.snapshots }
+
+// blocks is how many there have been.
+var blocks atomic.Uint64
+
+// Number tells blocks of this process apart.
+func (b *Block) Number() uint64 { return b.number }
 
 // GPUs is the number of the day's GPUs.
 func (b *Block) GPUs() int { return len(b.offsets) / 2 }
@@ -173,7 +181,7 @@ func (b *Builder) Block() *Block {
 	for i := range b.series {
 		size += len(b.series[i].code)
 	}
-	block := &Block{snapshots: b.snapshots, offsets: make([]uint32, 0, len(b.series)+1), code: make([]byte, 0, size),
+	block := &Block{number: blocks.Add(1), snapshots: b.snapshots, offsets: make([]uint32, 0, len(b.series)+1), code: make([]byte, 0, size),
 		further: slices.Clip(b.further)}
 	for i := range b.series {
 		block.offsets = append(block.offsets, uint32(len(block.code)))
