@@ -62,6 +62,7 @@ func Run(ctx context.Context, o Options) ([]Figure, error) {
 		{"reading", b.reading},
 		{"first panels", b.cold},
 		{"answers over the month", b.warmMonth},
+		{"utilization and demand", b.heldAndWaiting},
 		{"job ads", b.jobAds},
 		{"a new snapshot", b.newSnapshot},
 		{"many viewers", b.viewers},

@@ -58,7 +58,8 @@ func (b *bench) makeMonth(ctx context.Context) error {
 		return err
 	}
 	begin := time.Now()
-	if err := errors.Join(made.WriteSnapshots(ctx, partial), made.WriteAds(ctx, partial)); err != nil {
+	if err := errors.Join(made.WriteSnapshots(ctx, partial), made.WriteAds(ctx, partial),
+		made.WriteQueues(ctx, partial)); err != nil {
 		return err
 	}
 	b.add(Figure{Area: "sample pool", What: "a month of files and job ads made in", Value: time.Since(begin).Seconds(),

@@ -121,11 +121,7 @@ func (d *Datasource) values(header http.Header, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	view, err := stores.Timeline.Load(ctx, window.From, window.To)
-	if err != nil {
-		return nil, err
-	}
-	options, err := dimensionValues(ctx, view, plan, dimension)
+	options, err := stores.options(ctx, plan, dimension)
 	if err != nil {
 		return nil, err
 	}
@@ -134,6 +130,22 @@ func (d *Datasource) values(header http.Header, r *http.Request) (any, error) {
 		options = options[:mostOptions]
 	}
 	return options, nil
+}
+
+// options returns the values of a dimension in a plan's window.
+func (s *opened) options(ctx context.Context, plan *query.Plan, dimension string) ([]option, error) {
+	if dimension == "schedd" {
+		queues, err := s.Queues.Load(ctx, plan.Window)
+		if err != nil {
+			return nil, err
+		}
+		return accessPoints(queues, plan), nil
+	}
+	view, err := s.Timeline.Load(ctx, plan.Window.From, plan.Window.To)
+	if err != nil {
+		return nil, err
+	}
+	return dimensionValues(ctx, view, plan, dimension)
 }
 
 // dataRange tells from when to when there are snapshots, in whole ms around them; all null without one.

@@ -2,11 +2,14 @@ package plugin
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -214,7 +217,7 @@ func TestResourceErrors(t *testing.T) {
 		words      []string
 	}{
 		{"values/colour", nil, 404, []string{"colour", "category", "slots", "device", "machine", "ownership", "project",
-			"user", "memory", "tier"}},
+			"user", "memory", "tier", "schedd"}},
 		{"value", nil, 404, []string{"/values/{dimension}", "/range"}},
 		{"values/device", url.Values{"filter": {`{"device": ["x"]}`}}, 400, []string{"device", "devices"}},
 		{"values/device", url.Values{"filter": {`{"devices": ["/(/"]}`}}, 400, []string{"pattern"}},
@@ -274,4 +277,44 @@ func TestValuesAreCutAndSaySo(t *testing.T) {
 	require.Equal(t, option{"m00000", "m00000"}, options[0])
 	_, header, _ = get(t, d, "values/slots", nil)
 	require.Empty(t, header.Get("X-Truncated"))
+}
+
+// The access points are those with a job that waited in the window, of the users and projects of the filter.
+func TestAccessPoints(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	files, err := filepath.Glob(filepath.Join(dir, "job_pressure_*.db"))
+	require.NoError(t, err)
+	window := pool.Window{From: o.End.Add(-3 * time.Hour).UnixMicro(), To: o.End.UnixMicro()}
+	want, ofOne, user := map[string]bool{}, map[string]bool{}, ""
+	for _, file := range files {
+		db, err := sql.Open("sqlite", file)
+		require.NoError(t, err)
+		rows, err := db.Query("SELECT ScheddName, Owner FROM job_pressure WHERE first_seen <= ? AND last_seen >= ? "+
+			"ORDER BY GlobalJobId", window.To/pool.Second, window.From/pool.Second)
+		require.NoError(t, err)
+		for rows.Next() {
+			var schedd, owner string
+			require.NoError(t, rows.Scan(&schedd, &owner))
+			if user == "" {
+				user = owner
+			}
+			if want[schedd] = true; owner == user {
+				ofOne[schedd] = true
+			}
+		}
+		require.NoError(t, errors.Join(rows.Err(), rows.Close(), db.Close()))
+	}
+	require.NotEmpty(t, want)
+	d := open(t, o.End, map[string]any{"snapshotDir": dir})
+	values := func(filter string) (names []string) {
+		for _, option := range getValues(t, d, "schedd", filter, window) {
+			require.Equal(t, option.Text, option.Value)
+			names = append(names, option.Value)
+		}
+		return names
+	}
+	require.Equal(t, slices.Sorted(maps.Keys(want)), values(""))
+	require.Equal(t, slices.Sorted(maps.Keys(ofOne)), values(fmt.Sprintf(`{"users": [%q]}`, user)))
+	require.Empty(t, values(`{"users": ["nobody"]}`))
 }

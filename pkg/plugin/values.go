@@ -2,10 +2,12 @@ package plugin
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/pressure"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -40,6 +42,29 @@ func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan,
 		}
 	}
 	return options, nil
+}
+
+// accessPoints returns the access points with jobs that waited in the plan's window, of the users and projects that its
+// filter chooses.
+func accessPoints(view *pressure.View, plan *query.Plan) []option {
+	found := map[string]bool{}
+	for _, day := range view.Days {
+		for i := range day.Rows {
+			r := &day.Rows[i]
+			if pool.Micros(r.First)*pool.Second > plan.Window.To || pool.Micros(r.Last)*pool.Second < plan.Window.From {
+				continue
+			}
+			owner, projects := query.Shown("user", view.Names.Text(r.Owner)), view.Names.Text(r.Project)
+			if plan.Select.Users.Match(owner) && plan.Select.MatchProjects(projects) {
+				found[view.Names.Text(r.Schedd)] = true
+			}
+		}
+	}
+	options := make([]option, 0, len(found))
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		options = append(options, option{Text: name, Value: name})
+	}
+	return options
 }
 
 // collector gathers the values of one dimension.

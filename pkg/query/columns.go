@@ -94,7 +94,7 @@ var FilterWords = []Word{
 	{"projects", "Projects", "Projects with priority on the machine", "project"},
 	{"users", "Users", "Who holds the GPUs", "user"},
 	{"tiers", "Tiers", "Classes of GPUs, as the file of tiers says", "tier"},
-	{"schedds", "Access points", "Where jobs were submitted", ""},
+	{"schedds", "Access points", "Where jobs were submitted", "schedd"},
 	{"gpus", "GPUs", "Number of GPUs that jobs ask for", ""},
 	{"gpuMemory", "GPU memory", "Class of the GPU memory that jobs ask for", ""},
 	{"idle", "Idle only", "Only machines on which nothing was claimed on primary slots", ""},
@@ -111,6 +111,7 @@ var DimensionWords = []Word{
 	{Name: "user", Label: "Users"},
 	{Name: "memory", Label: "Memory", Description: "Classes of GPU memory"},
 	{Name: "tier", Label: "Tiers", Description: "Classes of GPUs by performance"},
+	{Name: "schedd", Label: "Access points", Description: "Whose queues are polled, with jobs that waited"},
 }
 
 // DurationWords are the Durations as people read them.

@@ -156,7 +156,8 @@ func (k *Kind) Column(view *View, name string) Column {
 }
 
 // Dimensions are the dimensions whose values can be listed for editors and variables.
-var Dimensions = []string{"category", "slots", "device", "machine", "ownership", "project", "user", "memory", "tier"}
+var Dimensions = []string{"category", "slots", "device", "machine", "ownership", "project", "user", "memory", "tier",
+	"schedd"}
 
 // Durations are what curves and periods of backfillAvailability can measure.
 var Durations = []string{"tenure", "vacancy"}
