@@ -92,15 +92,15 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		model := day.Model(i)
 		since := history.since(day.GPU(i), state, row)
 		r := gpuRow{
-			device: query.Shown("device", names[model.Device]), memory: model.Memory / 1024,
+			device: p.Shown("device", names[model.Device]), memory: model.Memory / 1024,
 			category: counts.CategoryOf(class, side, row).String(),
-			state:    state.String(), job: view.Names.JobText(row.Job), since: since, hours: pool.Hours(at - since),
+			state:    state.String(), job: p.Shown("job", view.Names.JobText(row.Job)), since: since, hours: pool.Hours(at - since),
 			preventReason: names[row.Reason],
 		}
 		machine, id := view.Names.GPU(day.GPU(i))
 		r.machine, r.gpu = names[machine], names[id]
 		if row.State == pool.Claimed {
-			r.user = query.Shown("user", names[row.User])
+			r.user = p.Shown("user", names[row.User])
 		}
 		rows = append(rows, r)
 	}

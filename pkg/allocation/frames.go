@@ -24,7 +24,7 @@ func summary(c *counts.Count, s *timeline.Slices, p *query.Plan, about *frames.A
 	var rows []frames.Row
 	var sides [2]counts.Sums
 	for g := range c.Groups {
-		rows = append(rows, frames.Row{Group: c.Groups[g].Texts(p.GroupBy, names), Values: values(c.Of(g))})
+		rows = append(rows, frames.Row{Group: c.Groups[g].Texts(p, p.GroupBy, names), Values: values(c.Of(g))})
 		side := c.Groups[g].SideOf(p.GroupBy)
 		for _, class := range c.Wants() {
 			if sides[side][class] == nil {
@@ -52,7 +52,7 @@ func series(c *counts.Count, s *timeline.Slices, p *query.Plan, about *frames.Ab
 	}
 	var all []frames.Series
 	for g := range c.Groups {
-		group := c.Groups[g].Texts(p.GroupBy, names)
+		group := c.Groups[g].Texts(p, p.GroupBy, names)
 		sums := c.Of(g)
 		backfill := c.Groups[g].SideOf(p.GroupBy) == pool.Backfill
 		for _, m := range p.Metrics {

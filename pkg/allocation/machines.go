@@ -174,7 +174,7 @@ func (s *machineScan) gpu(day *timeline.DaySlices, g int) {
 	if r != nil {
 		r.ownership = class.Ownership.String() // of the last day
 		r.gpus[day.GPU(g)] = day.Model(g).Device
-		r.devices[query.Shown("device", s.names[day.Model(g).Device])] = true
+		r.devices[s.plan.Shown("device", s.names[day.Model(g).Device])] = true
 	}
 }
 

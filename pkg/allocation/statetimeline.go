@@ -93,7 +93,7 @@ func changesOf(ctx context.Context, s *timeline.Slices, p *query.Plan) ([]*state
 				c = &stateChanges{machine: names[machine], gpu: names[id]}
 				changes[gpu] = c
 			}
-			c.device = query.Shown("device", names[day.Model(g).Device])
+			c.device = p.Shown("device", names[day.Model(g).Device])
 			first, spans := day.Spans(g)
 			for k := range first {
 				begin, end := max(int(first[k]), from), to

@@ -20,6 +20,7 @@ type group struct {
 type grouping struct {
 	by    []string
 	names []string
+	shown func(column, stored string) string // as answers show it
 }
 
 func (g *grouping) of(p runs.Place) (k group) {
@@ -42,7 +43,7 @@ func (g *grouping) texts(k group) []string {
 	values := make([]string, len(g.by))
 	for i, name := range g.by {
 		if name != "machineType" {
-			values[i] = query.Shown(name, k.place.Text(name, g.names))
+			values[i] = g.shown(name, k.place.Text(name, g.names))
 			continue
 		}
 		values[i] = pool.ResearcherOwned.MachineType()

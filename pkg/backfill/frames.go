@@ -62,7 +62,7 @@ type cells struct {
 }
 
 func (a *answer) summary() (data.Frames, error) {
-	g := grouping{a.plan.GroupBy, a.names}
+	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
 	groups := map[group]*cells{}
 	var total cells
 	at := func(k group) *cells {
@@ -161,7 +161,7 @@ func (a *answer) list() data.Frames {
 		frames.Text("machine", frames.Each(periods, func(p *Period) string { return a.names[p.Place.Machine] })),
 		frames.Text("gpu", frames.Each(periods, func(p *Period) string { return a.names[p.GPU.ID] })),
 		frames.Text("device", frames.Each(periods, func(p *Period) string {
-			return query.Shown("device", a.names[p.Place.Device])
+			return a.plan.Shown("device", a.names[p.Place.Device])
 		})),
 		frames.Text("category", frames.Each(periods, func(p *Period) string { return p.Place.Category().String() })),
 		frames.Time("start", frames.Each(periods, func(p *Period) pool.Micros { return p.Start })),
@@ -175,14 +175,14 @@ func (a *answer) list() data.Frames {
 			if p.EndedBy == nil {
 				return ""
 			}
-			return a.observed.View.Names.JobText(p.EndedBy.Job)
+			return a.plan.Shown("job", a.observed.View.Names.JobText(p.EndedBy.Job))
 		})),
 		frames.Text("link", frames.Each(periods, func(p *Period) string { return p.Link.String() })))
 }
 
 // transitions counts changes of state, by group, then from and to in the order of states.
 func (a *answer) transitions() data.Frames {
-	g := grouping{a.plan.GroupBy, a.names}
+	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
 	type row struct {
 		group    []string
 		from, to runs.State
@@ -224,7 +224,7 @@ func order(s runs.State) int {
 }
 
 func (a *answer) survival() data.Frames {
-	g := grouping{a.plan.GroupBy, a.names}
+	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
 	m := a.measure()
 	groups := map[group]*statistics{}
 	for i := range a.periods[m] {
@@ -256,7 +256,7 @@ func (a *answer) timeseries() (data.Frames, error) {
 	}
 	times := a.observed.View.Times
 	calendar := newCalendar(times, a.first, a.end, buckets)
-	g := grouping{p.GroupBy, a.names}
+	g := grouping{p.GroupBy, a.names, p.Shown}
 	states, err := occupy(a.observed, calendar, buckets.Len(), &g, a.chosen)
 	if err != nil {
 		return nil, err

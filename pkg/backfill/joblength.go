@@ -165,7 +165,7 @@ func bestCheckpoint(hours float64, overhead pool.Micros, items []survival.Item, 
 
 // jobLength tables the groups by job length.
 func (a *answer) jobLength() data.Frames {
-	g := grouping{a.plan.GroupBy, a.names}
+	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
 	groups := map[group][]survival.Item{}
 	for _, r := range a.residualRuns {
 		k := g.of(r.place)

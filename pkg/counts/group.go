@@ -20,7 +20,7 @@ type Group struct {
 }
 
 // Texts returns the group's values by grouping, as tables show them.
-func (g *Group) Texts(groupings, names []string) []string {
+func (g *Group) Texts(p *query.Plan, groupings, names []string) []string {
 	texts := make([]string, len(groupings))
 	for i, name := range groupings {
 		switch name {
@@ -37,13 +37,13 @@ func (g *Group) Texts(groupings, names []string) []string {
 		case "preventReason":
 			texts[i] = names[g.PreventReason]
 		case "device":
-			texts[i] = query.Shown(name, names[g.Device])
+			texts[i] = p.Shown(name, names[g.Device])
 		case "machine":
 			texts[i] = names[g.Machine]
 		case "project":
 			texts[i] = names[g.Project]
 		case "user":
-			texts[i] = query.Shown(name, names[g.User])
+			texts[i] = p.Shown(name, names[g.User])
 		}
 	}
 	return texts
@@ -112,7 +112,7 @@ func (c *Classifier) project(list timeline.Symbol) bool {
 
 func (c *Classifier) user(name timeline.Symbol) bool {
 	return c.selected.Users.All() || remember(c.users, name,
-		func() bool { return c.selected.Users.Match(query.Shown("user", c.names[name])) })
+		func() bool { return c.selected.MatchUser(c.names[name]) })
 }
 
 func remember(known map[timeline.Symbol]bool, s timeline.Symbol, find func() bool) bool {

@@ -51,7 +51,7 @@ func (a *answer) choose() {
 	projects := map[string]bool{}
 	for i := range a.all {
 		w := &a.all[i]
-		if !w.overlaps(a.plan.Window) || !s.Users.Match(a.user(w)) || !s.Schedds.Match(a.texts[w.Schedd]) ||
+		if !w.overlaps(a.plan.Window) || !s.MatchUser(a.texts[w.Owner]) || !s.Schedds.Match(a.texts[w.Schedd]) ||
 			!s.GPUs.Match(gpusClass(w.Request.GPUs)) || !s.GPUMemory.Match(memoryClass(w.Request.GPUMemory)) {
 			continue
 		}
@@ -67,7 +67,7 @@ func (a *answer) choose() {
 	}
 }
 
-func (a *answer) user(w *Wait) string { return query.Shown("user", a.texts[w.Owner]) }
+func (a *answer) user(w *Wait) string { return a.plan.Shown("user", a.texts[w.Owner]) }
 
 // values are a group's values.
 func (a *answer) values(k group) []string {
@@ -75,7 +75,7 @@ func (a *answer) values(k group) []string {
 	for i, name := range a.plan.GroupBy {
 		switch name {
 		case "user":
-			values[i] = query.Shown(name, a.texts[k.user])
+			values[i] = a.plan.Shown(name, a.texts[k.user])
 		case "project":
 			values[i] = a.texts[k.project]
 		case "schedd":
@@ -318,7 +318,7 @@ func (a *answer) waiting() data.Frames {
 		return mib / 1024
 	}
 	return frames.Columns(a.plan, a.about,
-		frames.Text("job", frames.Each(list, func(w *Wait) string { return a.names.JobText(w.Job) })),
+		frames.Text("job", frames.Each(list, func(w *Wait) string { return a.plan.Shown("job", a.names.JobText(w.Job)) })),
 		frames.Text("user", frames.Each(list, a.user)),
 		frames.Text("project", frames.Each(list, func(w *Wait) string { return a.texts[w.Project] })),
 		frames.Text("schedd", frames.Each(list, func(w *Wait) string { return a.texts[w.Schedd] })),

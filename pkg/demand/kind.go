@@ -51,7 +51,7 @@ var Kind = query.Kind{
 		query.Metric(freeWhileWaiting, "Free while waiting (avg.)", query.Count, 1,
 			"Free GPUs that waiting jobs could have taken by number and memory: an upper bound"),
 
-		query.TextColumn("user", "User", "Owner of the jobs"),
+		query.NameColumn(query.Users, "user", "User", "Owner of the jobs"),
 		query.TextColumn("project", "Project", "Projects of the jobs (ChtcProjects)"),
 		query.TextColumn("schedd", "Access point", "ScheddName"),
 		query.Metric("gpus", "GPUs", query.Count, 0, "RequestGPUs"),

@@ -89,7 +89,7 @@ func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := tally{grouping{p.GroupBy, a.names}, buckets, w.From, map[group][]bucket{}, map[group][]bucket{}}
+	t := tally{grouping{p.GroupBy, a.names, p.Shown}, buckets, w.From, map[group][]bucket{}, map[group][]bucket{}}
 	for i := range a.runs {
 		if i%1024 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/survival"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -181,6 +180,7 @@ type group struct {
 type grouping struct {
 	by    []string
 	names []string
+	shown func(column, stored string) string // as answers show it
 }
 
 // byEviction tells whether the grouping knows evictions only: what did not end so has no cause, and its evidence tells
@@ -222,7 +222,7 @@ func (g *grouping) texts(k group) []string {
 	for i, name := range g.by {
 		switch name {
 		case "user":
-			values[i] = query.Shown(name, g.names[k.user])
+			values[i] = g.shown(name, g.names[k.user])
 		case "cause":
 			values[i] = k.cause.String()
 		case "evidence":
@@ -233,7 +233,7 @@ func (g *grouping) texts(k group) []string {
 				values[i] = pool.OpenCapacity.MachineType()
 			}
 		default:
-			values[i] = query.Shown(name, k.place.Text(name, g.names))
+			values[i] = g.shown(name, k.place.Text(name, g.names))
 		}
 	}
 	return values

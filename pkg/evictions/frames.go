@@ -54,7 +54,7 @@ var ofEvictions = []string{"evictions", "ratePer100GpuHours", "rateLow", "rateHi
 var ofRates = []string{"ratePer100GpuHours", "rateLow", "rateHigh"}
 
 func (a *answer) summary() data.Frames {
-	g := grouping{a.plan.GroupBy, a.names}
+	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
 	groups, whole := map[group]*measures{}, map[group]float64{}
 	var total measures
 	for i := range a.runs {
@@ -176,7 +176,7 @@ func (a *answer) gpuIDs(list []*Run) *data.Field {
 
 func (a *answer) device(list []*Run) *data.Field {
 	return frames.Text("device", frames.Each(list, func(r *Run) string {
-		return query.Shown("device",
+		return a.plan.Shown("device",
 			a.names[r.Place.Device])
 	}))
 }
@@ -186,18 +186,18 @@ func category(list []*Run) *data.Field {
 }
 
 func (a *answer) user(list []*Run) *data.Field {
-	return frames.Text("user", frames.Each(list, func(r *Run) string { return query.Shown("user", a.names[r.User]) }))
+	return frames.Text("user", frames.Each(list, func(r *Run) string { return a.plan.Shown("user", a.names[r.User]) }))
 }
 
 func (a *answer) job(list []*Run) *data.Field {
-	return frames.Text("job", frames.Each(list, func(r *Run) string { return a.observed.View.Names.JobText(r.Job) }))
+	return frames.Text("job", frames.Each(list, func(r *Run) string { return a.plan.Shown("job", a.observed.View.Names.JobText(r.Job)) }))
 }
 
 func (a *answer) takenOverBy(r *Run) string {
 	if !r.Takeover {
 		return ""
 	}
-	return query.Shown("user", a.names[r.TakenBy])
+	return a.plan.Shown("takenOverBy", a.names[r.TakenBy])
 }
 
 // survival draws 1 − the share evicted, with completion competing.
@@ -205,7 +205,7 @@ func (a *answer) survival() data.Frames {
 	if a.blind {
 		return a.about.Finish(nil)
 	}
-	g := grouping{a.plan.GroupBy, a.names}
+	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
 	groups := map[group][]*Run{}
 	for i := range a.runs {
 		k := g.of(&a.runs[i], false)
@@ -225,8 +225,8 @@ func (a *answer) annotations() data.Frames {
 		frames.Time("timeEnd", frames.Each(evicted, func(r *Run) pool.Micros { return r.End })),
 		frames.Text("title", frames.Each(evicted, func(r *Run) string { return "Evicted: " + a.names[r.Place.Machine] })),
 		frames.Text("text", frames.Each(evicted, func(r *Run) string {
-			text := fmt.Sprintf("%s ran %s h on %s (%s); %s, by %s", query.Shown("user", a.names[r.User]),
-				frames.Decimal(pool.Hours(r.Whole())), a.ids(r), query.Shown("device", a.names[r.Place.Device]), r.Cause,
+			text := fmt.Sprintf("%s ran %s h on %s (%s); %s, by %s", a.plan.Shown("user", a.names[r.User]),
+				frames.Decimal(pool.Hours(r.Whole())), a.ids(r), a.plan.Shown("device", a.names[r.Place.Device]), r.Cause,
 				r.Evidence)
 			if by := a.takenOverBy(r); by != "" {
 				text += "; taken over by " + by

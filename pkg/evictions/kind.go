@@ -48,6 +48,6 @@ var Kind = query.Kind{
 		query.Metric("lostPercent", "Lost %", query.Percent, 1, "100 · lost GPU hours / backfill GPU hours"),
 
 		query.Metric("ranHours", "Ran", query.Hours, 1, "Length of the run"),
-		query.TextColumn("takenOverBy", "Taken over by", "RemoteOwner of the primary claim"),
+		query.NameColumn(query.Users, "takenOverBy", "Taken over by", "RemoteOwner of the primary claim"),
 	},
 }

@@ -154,7 +154,7 @@ func (a *About) Unmatched(v *timeline.View, days []*timeline.Day) {
 		}
 	}
 	shown := func(grouping string) func(string) []string {
-		return func(text string) []string { return []string{query.Shown(grouping, text)} }
+		return func(text string) []string { return []string{a.plan.Shown(grouping, text)} }
 	}
 	check("devices", &s.Devices, func(d *timeline.Day, found func(timeline.Symbol)) {
 		for _, m := range d.Models() {
@@ -177,7 +177,7 @@ func (a *About) Unmatched(v *timeline.View, days []*timeline.Day) {
 				found(r.User)
 			}
 		}
-	}, shown("user"))
+	}, s.NamesOfUser)
 }
 
 // cut adds the notice of a limit.

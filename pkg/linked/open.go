@@ -43,7 +43,7 @@ func Open(ctx context.Context, s *stores.Stores, p *query.Plan) (*Opening, error
 func Filter(s *query.Selection) runs.Filter {
 	return runs.Filter{
 		Machine: s.Machines.Match, Device: s.MatchDevice, Project: s.MatchProjects,
-		User:      func(user string) bool { return s.Users.Match(query.Shown("user", user)) },
+		User:      s.MatchUser,
 		Ownership: func(o pool.Ownership) bool { return s.Ownerships[o] },
 	}
 }

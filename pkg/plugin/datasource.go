@@ -27,6 +27,7 @@ type Datasource struct {
 	now      func() time.Time
 	flights  flights
 	recent   recent
+	names    *pseudonyms        // nil: everyone sees names
 	stop     context.CancelFunc // of the reading ahead
 
 	mu       sync.Mutex
@@ -59,6 +60,9 @@ func Open(settings backend.DataSourceInstanceSettings, now func() time.Time) *Da
 	d := &Datasource{settings: settings, now: now, stop: func() {}}
 	if d.parsed, d.invalid = ParseSettings(settings.JSONData); d.invalid == nil {
 		d.invalid = errors.Join(allow("snapshotDir", d.parsed.SnapshotDir), allow("cacheDir", d.parsed.CacheDir))
+	}
+	if d.invalid == nil && d.parsed.Pseudonymous() {
+		d.names, d.invalid = newPseudonyms(settings.DecryptedSecureJSONData[pseudonymSecret])
 	}
 	return d
 }

@@ -77,7 +77,7 @@ const clocksWithin = 15 * time.Second
 
 // clockFindings measures the access points' clocks as answers do. A job source that does not answer is told elsewhere.
 func (d *Datasource) clockFindings(ctx context.Context, s *opened, w pool.Window) []finding {
-	env, err := s.env()
+	env, err := s.env(ctx)
 	if err != nil || s.Ads == nil {
 		return nil
 	}

@@ -39,12 +39,12 @@ var (
 func (d *Datasource) QueryData(ctx context.Context, req *backend.QueryDataRequest) (*backend.QueryDataResponse, error) {
 	fromAlert, onDashboard := isFromAlert(req.Headers), req.GetHTTPHeader("X-Dashboard-Uid") != ""
 	return concurrent.QueryData(ctx, req, func(ctx context.Context, q concurrent.Query) backend.DataResponse {
-		return d.respond(ctx, q.DataQuery, fromAlert, onDashboard)
+		return d.respond(ctx, q.DataQuery, d.naming(req.PluginContext.User, fromAlert), fromAlert, onDashboard)
 	}, perRequest)
 }
 
 // respond answers one query: with frames, or with an error and whose fault it is.
-func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, fromAlert,
+func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, naming query.Naming, fromAlert,
 	onDashboard bool) backend.DataResponse {
 	begin := time.Now()
 	model, err := query.Parse(q.JSON)
@@ -53,7 +53,7 @@ func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, fromAlert
 	defer span.End()
 	var frames data.Frames
 	if err == nil {
-		frames, err = d.answer(ctx, query.Request{
+		frames, err = d.answer(ctx, naming, query.Request{
 			Model:         model,
 			Window:        pool.NewWindow(q.TimeRange.From, q.TimeRange.To),
 			IntervalMs:    q.Interval.Milliseconds(),
@@ -78,19 +78,20 @@ func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, fromAlert
 	return response
 }
 
-// answer computes equal queries that are asked within a second once. What an answer depends on is in the request, but
-// for what the data source itself reads.
-func (d *Datasource) answer(ctx context.Context, r query.Request) (data.Frames, error) {
+// answer computes equal queries that are asked within a second once, for each naming. What an answer depends on is in
+// the request and the naming, but for what the data source itself reads.
+func (d *Datasource) answer(ctx context.Context, naming query.Naming, r query.Request) (data.Frames, error) {
 	same := r
 	same.RefID, same.Now = "", 0
 	key, err := json.Marshal(same)
 	if err != nil {
 		return nil, fmt.Errorf("naming the query: %w", err)
 	}
-	if frames, ok := d.recent.find(string(key)); ok {
+	question := naming.Key + string(key)
+	if frames, ok := d.recent.find(question); ok {
 		return frames, nil
 	}
-	return d.flights.do(ctx, string(key), func(ctx context.Context) (data.Frames, error) {
+	return d.flights.do(ctx, question, func(ctx context.Context) (data.Frames, error) {
 		if err := computing.Acquire(ctx, 1); err != nil {
 			return nil, err
 		}
@@ -106,11 +107,15 @@ func (d *Datasource) answer(ctx context.Context, r query.Request) (data.Frames, 
 		if err != nil {
 			return nil, err
 		}
-		frames, err := kinds.Answer(ctx, stores.Stores, env, r)
+		env.Naming = naming
+		answer, err := kinds.Answer(ctx, stores.Stores, env, r)
 		if err == nil {
-			d.recent.keep(string(key), frames)
+			err = d.names.check(naming, r, answer)
 		}
-		return frames, err
+		if err == nil {
+			d.recent.keep(question, answer)
+		}
+		return answer, err
 	})
 }
 

@@ -21,12 +21,14 @@ import (
 // CallResource answers GET /values/{dimension} and GET /range.
 func (d *Datasource) CallResource(ctx context.Context, req *backend.CallResourceRequest,
 	sender backend.CallResourceResponseSender) error {
-	return httpadapter.New(d.resources()).CallResource(ctx, req, sender)
+	return httpadapter.New(d.resources(d.naming(req.PluginContext.User, false))).CallResource(ctx, req, sender)
 }
 
-func (d *Datasource) resources() http.Handler {
+func (d *Datasource) resources(naming query.Naming) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /values/{dimension}", d.resource(d.values))
+	mux.HandleFunc("GET /values/{dimension}", d.resource(func(header http.Header, r *http.Request) (any, error) {
+		return d.values(naming, header, r)
+	}))
 	mux.HandleFunc("GET /range", d.resource(d.dataRange))
 	mux.HandleFunc("/", d.resource(func(_ http.Header, r *http.Request) (any, error) {
 		return nil, notFound{fmt.Errorf("resource %s is unknown: possible are GET /values/{dimension} and GET /range",
@@ -87,7 +89,7 @@ var ofValues = query.Catalog{{Name: "values", Views: []query.View{query.ListView
 
 // values lists what a dimension's values are in a window: from, to in ms (default: the newest 7 days), filter as in
 // queries.
-func (d *Datasource) values(header http.Header, r *http.Request) (any, error) {
+func (d *Datasource) values(naming query.Naming, header http.Header, r *http.Request) (any, error) {
 	ctx, dimension := r.Context(), r.PathValue("dimension")
 	if !slices.Contains(query.Dimensions, dimension) {
 		return nil, notFound{fmt.Errorf("dimension %q is unknown: possible are %s", dimension,
@@ -117,6 +119,7 @@ func (d *Datasource) values(header http.Header, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	env.Naming = naming
 	plan, err := ofValues.Plan(query.Request{Model: query.Model{QueryType: "values", Filter: filter}, Window: window}, env)
 	if err != nil {
 		return nil, err

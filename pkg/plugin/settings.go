@@ -43,12 +43,16 @@ type Settings struct {
 	JobsIndex          string          `json:"jobsIndex"`
 	JobsEpochIndex     string          `json:"jobsEpochIndex"`
 	FiscalYearStart    int             `json:"fiscalYearStart"` // month with which years and quarters begin, 1 to 12
+	UserNames          string          `json:"userNames"`       // full or pseudonyms: what viewers see
 
 	zone *localtime.Zone
 }
 
 // Zone is the collector's time zone.
 func (s *Settings) Zone() *localtime.Zone { return s.zone }
+
+// Pseudonymous reports whether viewers see pseudonyms instead of names.
+func (s *Settings) Pseudonymous() bool { return s.UserNames == userNamesPseudonyms }
 
 // sliceMinutes that methodology section 4 knows; 0 makes every snapshot its own slice.
 var sliceMinutes = []int{0, 5, 10, 15, 30, 60}
@@ -74,7 +78,7 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 		value *string
 		empty string
 	}{{&s.CHTCOwnedFile, "chtc_owned"}, {&s.HostExclusionsFile, "masked_hosts.yaml"}, {&s.GPUTiersFile, "gpu_tiers.yaml"},
-		{&s.JobsPath, "jobs.db"}, {&s.Jobs, jobsNone}} {
+		{&s.JobsPath, "jobs.db"}, {&s.Jobs, jobsNone}, {&s.UserNames, userNamesFull}} {
 		if *d.value = strings.TrimSpace(*d.value); *d.value == "" {
 			*d.value = d.empty
 		}
@@ -86,36 +90,51 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 	if err := s.checkPlace(); err != nil {
 		return Settings{}, err
 	}
+	if err := s.checkValues(); err != nil {
+		return Settings{}, err
+	}
+	return s, s.checkPaths()
+}
+
+// checkValues refuses numbers and words that are not possible.
+func (s *Settings) checkValues() error {
 	switch {
 	case !slices.Contains(sliceMinutes, s.SliceMinutes):
-		return Settings{}, pool.BadQuery("sliceMinutes %d is unknown: use 0 (every snapshot its own slice), 5, 10, 15, 30 "+
+		return pool.BadQuery("sliceMinutes %d is unknown: use 0 (every snapshot its own slice), 5, 10, 15, 30 "+
 			"or 60", s.SliceMinutes)
 	case s.CacheMaxMB < 1:
-		return Settings{}, pool.BadQuery("cacheMaxMB %d is too small: use at least 1 (default 512)", s.CacheMaxMB)
+		return pool.BadQuery("cacheMaxMB %d is too small: use at least 1 (default 512)", s.CacheMaxMB)
 	case s.CacheDiskMB < 0:
-		return Settings{}, pool.BadQuery("cacheDiskMB %d is negative: use 0 or more (default 2048)", s.CacheDiskMB)
+		return pool.BadQuery("cacheDiskMB %d is negative: use 0 or more (default 2048)", s.CacheDiskMB)
 	case s.CacheMaxMB > mostMB, s.CacheDiskMB > mostMB:
-		return Settings{}, pool.BadQuery("cacheMaxMB and cacheDiskMB are %d at most (a terabyte)", mostMB)
+		return pool.BadQuery("cacheMaxMB and cacheDiskMB are %d at most (a terabyte)", mostMB)
 	case s.FiscalYearStart < 1 || s.FiscalYearStart > 12:
-		return Settings{}, pool.BadQuery("fiscalYearStart %d is no month: use 1 (January, the default) to 12",
+		return pool.BadQuery("fiscalYearStart %d is no month: use 1 (January, the default) to 12",
 			s.FiscalYearStart)
 	case !slices.Contains([]string{jobsNone, jobsSQLite, jobsElasticsearch}, s.Jobs):
-		return Settings{}, pool.BadQuery("jobs %q is unknown: use %s, %s or %s", s.Jobs, jobsNone, jobsSQLite,
+		return pool.BadQuery("jobs %q is unknown: use %s, %s or %s", s.Jobs, jobsNone, jobsSQLite,
 			jobsElasticsearch)
+	case !slices.Contains([]string{userNamesFull, userNamesPseudonyms}, s.UserNames):
+		return pool.BadQuery("userNames %q is unknown: use %s or %s", s.UserNames, userNamesFull, userNamesPseudonyms)
 	}
+	return nil
+}
+
+// checkPaths refuses directories that are not absolute, and files that are no plain names.
+func (s *Settings) checkPaths() error {
 	for _, dir := range [][2]string{{"snapshotDir", s.SnapshotDir}, {"cacheDir", s.CacheDir}} {
 		if dir[1] != "" && !filepath.IsAbs(dir[1]) {
-			return Settings{}, pool.BadQuery("%s is not absolute: write the whole path", dir[0])
+			return pool.BadQuery("%s is not absolute: write the whole path", dir[0])
 		}
 	}
 	for _, setting := range [][2]string{{"chtcOwnedFile", s.CHTCOwnedFile}, {"hostExclusionsFile", s.HostExclusionsFile},
 		{"jobsPath", s.JobsPath}} {
 		name, file := setting[0], setting[1]
 		if file != filepath.Base(file) || !filepath.IsLocal(file) || file == "." {
-			return Settings{}, pool.BadQuery("%s %q is not a plain file name: the file must lie inside snapshotDir", name, file)
+			return pool.BadQuery("%s %q is not a plain file name: the file must lie inside snapshotDir", name, file)
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // checkPlace tells whether there is one place of snapshots, and that it can be one.

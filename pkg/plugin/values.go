@@ -54,8 +54,8 @@ func accessPoints(view *pressure.View, plan *query.Plan) []option {
 			if pool.Micros(r.First)*pool.Second > plan.Window.To || pool.Micros(r.Last)*pool.Second < plan.Window.From {
 				continue
 			}
-			owner, projects := query.Shown("user", view.Names.Text(r.Owner)), view.Names.Text(r.Project)
-			if plan.Select.Users.Match(owner) && plan.Select.MatchProjects(projects) {
+			owner, projects := view.Names.Text(r.Owner), view.Names.Text(r.Project)
+			if plan.Select.MatchUser(owner) && plan.Select.MatchProjects(projects) {
 				found[view.Names.Text(r.Schedd)] = true
 			}
 		}
@@ -111,7 +111,7 @@ func (c *collector) day(day *timeline.Day, from, to int) {
 		}
 		switch c.dimension {
 		case "device":
-			c.add(query.Shown("device", device))
+			c.add(c.plan.Shown("device", device))
 		case "machine":
 			c.add(name)
 		case "ownership":
@@ -140,7 +140,7 @@ func (c *collector) status(status timeline.Status, chtcOwned bool, ownership poo
 			continue
 		}
 		users := c.users(status, side)
-		if !c.plan.Select.Users.All() && !slices.ContainsFunc(users, c.plan.Select.Users.Match) {
+		if !c.plan.Select.Users.All() && !slices.ContainsFunc(users, c.plan.Select.MatchUser) {
 			continue
 		}
 		passes = true
@@ -158,8 +158,8 @@ func (c *collector) status(status timeline.Status, chtcOwned bool, ownership poo
 			}
 		case "user":
 			for _, user := range users {
-				if c.plan.Select.Users.Match(user) {
-					c.add(user)
+				if c.plan.Select.MatchUser(user) {
+					c.add(c.plan.Shown("user", user))
 				}
 			}
 		}
@@ -167,14 +167,14 @@ func (c *collector) status(status timeline.Status, chtcOwned bool, ownership poo
 	return passes
 }
 
-// users are those who hold the GPU on a side.
+// users are those who hold the GPU on a side, as they are stored.
 func (c *collector) users(status timeline.Status, side pool.Side) (users []string) {
 	if row := status.Row(side); row.State == pool.Claimed {
-		users = append(users, query.Shown("user", c.view.Names.Text(row.User)))
+		users = append(users, c.view.Names.Text(row.User))
 	}
 	for _, claim := range status.Extra {
 		if claim.Side == side {
-			users = append(users, query.Shown("user", c.view.Names.Text(claim.User)))
+			users = append(users, c.view.Names.Text(claim.User))
 		}
 	}
 	return users

@@ -9,16 +9,24 @@ type Column struct {
 	Unit        string
 	Decimals    int // -1: as needed
 	Description string
+	Holds       Holds
 }
 
 // Metric is a column of numbers.
 func Metric(name, label, unit string, decimals int, description string) Column {
-	return Column{name, label, unit, decimals, description}
+	return Column{Name: name, Label: label, Unit: unit, Decimals: decimals, Description: description}
 }
 
 // TextColumn is a column of texts or times.
 func TextColumn(name, label, description string) Column {
-	return Column{name, label, "", -1, description}
+	return Column{Name: name, Label: label, Decimals: -1, Description: description}
+}
+
+// NameColumn is a column that names users or jobs: what it shows goes through Plan.Shown.
+func NameColumn(holds Holds, name, label, description string) Column {
+	c := TextColumn(name, label, description)
+	c.Holds = holds
+	return c
 }
 
 // Units.
@@ -44,7 +52,7 @@ var Groupings = []Column{
 	TextColumn("ownership", "Ownership", "Researcher owned, CHTC owned or open capacity"),
 	TextColumn("project", "Project", "Projects with priority on the machine"),
 	TextColumn("preventReason", "Prevented by", "PreventJobsReason of GPUs that take no jobs"),
-	TextColumn("user", "User", "Who holds the GPUs"),
+	NameColumn(Users, "user", "User", "Who holds the GPUs"),
 	TextColumn("cause", "Cause", "Why runs were evicted"),
 	TextColumn("evidence", "Evidence", "What the outcome rests on"),
 	TextColumn("schedd", "Access point", "Where the job was submitted"),
@@ -59,7 +67,7 @@ var SharedColumns = append([]Column{
 	Metric("gpus", "GPUs", Count, 0, "Number of GPUs"),
 	TextColumn("gpuIds", "GPU ids", ""),
 	Metric("memoryGB", "Memory", "decgbytes", 0, "GPUs_GlobalMemoryMb / 1024"),
-	TextColumn("job", "Job", "GlobalJobId"),
+	NameColumn(Jobs, "job", "Job", "GlobalJobId"),
 	TextColumn("start", "Start", ""),
 	TextColumn("end", "End", ""),
 	Metric("hours", "Hours", Hours, 1, ""),

@@ -26,6 +26,7 @@ type Selection struct {
 	OldDevices               bool // include them
 
 	tierOf func(device string) string // of a device's name
+	naming *Naming
 }
 
 // AllCategories reports whether no category is left out.
@@ -36,7 +37,7 @@ func (s *Selection) AllOwnerships() bool { return !slices.Contains(s.Ownerships[
 
 // MatchDevice reports whether GPUs with the device's name count, and their tier; "" is a device without a name.
 func (s *Selection) MatchDevice(device string) bool {
-	return (s.OldDevices || !pool.IsOldDevice(device)) && s.Devices.Match(Shown("device", device)) &&
+	return (s.OldDevices || !pool.IsOldDevice(device)) && s.Devices.Match(shownDevice(device)) &&
 		(s.Tiers.All() || s.Tiers.Match(s.tierOf(device)))
 }
 

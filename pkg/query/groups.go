@@ -13,15 +13,6 @@ const (
 	Other   = "Other"   // the rest
 )
 
-// Shown is a stored value as tables, labels and filters show it: a missing device or user is Unknown, missing projects
-// are "".
-func Shown(grouping, stored string) string {
-	if stored == "" && (grouping == "device" || grouping == "user") {
-		return Unknown
-	}
-	return stored
-}
-
 // fixed are the groupings whose values have an order of their own.
 var fixed = map[string][]string{
 	"category":    categoryNames(),

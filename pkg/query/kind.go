@@ -155,6 +155,27 @@ func (k *Kind) Column(view *View, name string) Column {
 	return TextColumn(name, name, "")
 }
 
+// Holds tells of the columns of a view which hold users or jobs; of an unknown view nothing.
+func (c Catalog) Holds(queryType, view string) map[string]Holds {
+	k, v, err := c.find(queryType, view)
+	if err != nil {
+		return nil
+	}
+	return k.holds(v)
+}
+
+// holds tells of the columns of a view which hold users or jobs. A column that does so in SharedColumns does so under
+// any description.
+func (k *Kind) holds(view *View) map[string]Holds {
+	found := map[string]Holds{}
+	for _, columns := range [][]Column{SharedColumns, k.Columns, view.Columns} {
+		for _, c := range columns {
+			found[c.Name] = max(found[c.Name], c.Holds)
+		}
+	}
+	return found
+}
+
 // Dimensions are the dimensions whose values can be listed for editors and variables.
 var Dimensions = []string{"category", "slots", "device", "machine", "ownership", "project", "user", "memory", "tier",
 	"schedd"}

@@ -28,6 +28,7 @@ type Env struct {
 	SliceMinutes int // 0: every snapshot is its own slice
 	YearStart    int // the month with which years begin, 1 to 12; 0: January
 	Lists        pool.Lists
+	Naming       Naming // of users and jobs, for the one who asks
 }
 
 // Plan is a request that can be answered: checked, with its defaults filled in.
@@ -58,6 +59,7 @@ type Plan struct {
 	model Model
 	kind  *Kind
 	view  *View
+	holds map[string]Holds // by column
 }
 
 // Plan checks a request and fills in its defaults. Errors are pool.BadQuery and say what is possible.
@@ -71,7 +73,7 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 		Limit:               r.Limit,
 		CompleteBucketsOnly: r.CompleteBucketsOnly, Window: r.Window, Now: r.Now, FromAlert: r.FromAlert,
 		OnDashboard: r.OnDashboard,
-		Env:         env, model: r.Model, kind: kind, view: view,
+		Env:         env, model: r.Model, kind: kind, view: view, holds: kind.holds(view),
 	}
 	if r.Window.To < r.Window.From {
 		return nil, pool.BadQuery("the window ends (%s) before it begins (%s)", text(r.Window.To), text(r.Window.From))
@@ -91,7 +93,7 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 	if p.Select, err = r.Filter.compile(r.IncludeOldDevices == nil || *r.IncludeOldDevices); err != nil {
 		return nil, err
 	}
-	p.Select.tierOf = env.Lists.TierOf
+	p.Select.tierOf, p.Select.naming = env.Lists.TierOf, &p.Env.Naming
 	if err := p.calendar(time.Duration(r.IntervalMs) * time.Millisecond); err != nil {
 		return nil, err
 	}

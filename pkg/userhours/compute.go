@@ -48,7 +48,7 @@ func compute(ctx context.Context, kept *counts.Cache, p *query.Plan, s *timeline
 	}
 	names := s.View.Names.Texts()
 	for g := range count.Groups {
-		u := usage{group: count.Groups[g].Texts(by, names), user: count.Groups[g].Texts([]string{"user"}, names)[0],
+		u := usage{group: count.Groups[g].Texts(p, by, names), user: count.Groups[g].Texts(p, []string{"user"}, names)[0],
 			hours: make([]float64, len(drawn))}
 		for i, b := range drawn {
 			u.hours[i] = count.Sum(g, counts.Claimed, b) * perSlice[i]

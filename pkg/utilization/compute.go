@@ -6,7 +6,6 @@ import (
 
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -166,6 +165,7 @@ type group struct {
 type grouping struct {
 	by    []string
 	names []string
+	shown func(column, stored string) string // as answers show it
 }
 
 func (g *grouping) of(r *Run) (k group) {
@@ -200,9 +200,9 @@ func (g *grouping) texts(k group) []string {
 		case "project":
 			values[i] = g.names[k.project]
 		case "user":
-			values[i] = query.Shown(name, g.names[k.user])
+			values[i] = g.shown(name, g.names[k.user])
 		default:
-			values[i] = query.Shown(name, k.place.Text(name, g.names))
+			values[i] = g.shown(name, k.place.Text(name, g.names))
 		}
 	}
 	return values

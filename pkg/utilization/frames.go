@@ -46,7 +46,7 @@ func (a *answer) prepare() (err error) {
 
 // sum adds up runs.
 func (a *answer) sum(list []Run) error {
-	g := grouping{a.plan.GroupBy, a.names}
+	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
 	for i := range list {
 		r := &list[i]
 		a.total.add(r)
@@ -91,7 +91,7 @@ func (a *answer) frames(context.Context) (data.Frames, error) {
 }
 
 func (a *answer) summary() data.Frames {
-	g := grouping{a.plan.GroupBy, a.names}
+	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
 	values := func(m *measures) []float64 {
 		v := make([]float64, len(a.plan.Metrics))
 		for i, name := range a.plan.Metrics {
@@ -113,7 +113,7 @@ var ofMeasured = []string{"utilizationPercent", "busyGpuHours", "idleGpuHours", 
 
 // timeseries draws utilisation, and busy and idle GPUs on average over the covered time of each bucket.
 func (a *answer) timeseries() data.Frames {
-	g := grouping{a.plan.GroupBy, a.names}
+	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
 	live, covered := a.live(), a.covered()
 	var newest pool.Micros
 	if times := a.observed.View.Times; len(times) > 0 {
@@ -232,10 +232,10 @@ func (a *answer) columns(list []*Run, idleHours func(*Run) float64) data.Frames 
 		text("machine", func(r *Run) string { return a.names[r.Place.Machine] }),
 		frames.Numbers("gpus", frames.Each(list, func(r *Run) int64 { return int64(len(r.GPUs)) })),
 		text("gpuIds", ids),
-		text("device", func(r *Run) string { return query.Shown("device", a.names[r.Place.Device]) }),
+		text("device", func(r *Run) string { return a.plan.Shown("device", a.names[r.Place.Device]) }),
 		text("category", func(r *Run) string { return r.Category.String() }),
-		text("user", func(r *Run) string { return query.Shown("user", a.names[r.User]) }),
-		text("job", func(r *Run) string { return a.observed.View.Names.JobText(r.Job) }),
+		text("user", func(r *Run) string { return a.plan.Shown("user", a.names[r.User]) }),
+		text("job", func(r *Run) string { return a.plan.Shown("job", a.observed.View.Names.JobText(r.Job)) }),
 		frames.Time("start", frames.Each(list, func(r *Run) pool.Micros { return r.Start })),
 		frames.Time("end", frames.Each(list, func(r *Run) pool.Micros { return r.Until })),
 		frames.Number("hours", frames.Each(list, func(r *Run) float64 { return pool.Hours(r.Whole()) })),

@@ -11,7 +11,6 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
-	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/report"
 )
 
@@ -21,6 +20,7 @@ type queryCommand struct {
 	From     string `required:"" placeholder:"T" help:"Begin of the window: RFC 3339 or now-24h."`
 	To       string `required:"" placeholder:"T" help:"End of the window."`
 	Format   string `enum:"table,json,csv,html" default:"table" help:"table, json, csv or html."`
+	asking
 }
 
 // Run answers the queries, each on its own.
@@ -37,7 +37,10 @@ func (q *queryCommand) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return usageError{err}
 	}
-	source := plugin.Open(settings, func() time.Time { return c.now })
+	source, err := q.open(settings, c)
+	if err != nil {
+		return err
+	}
 	defer source.Dispose()
 	stop := working(c.err, "Answering")
 	answers, err := ask(ctx, source, queries, window)

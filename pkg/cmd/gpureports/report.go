@@ -26,6 +26,7 @@ type reportCommand struct {
 	Width    int      `default:"100" help:"Columns of text, at least 72."`
 	Output   string   `short:"o" type:"path" placeholder:"FILE" help:"Where to write it. Default: standard output."`
 	mailOptions
+	asking
 }
 
 // mailOptions say where a report is mailed.
@@ -68,7 +69,10 @@ func (r *reportCommand) Run(ctx context.Context, c *console) (err error) {
 	if err != nil {
 		return usageError{err}
 	}
-	source := plugin.Open(settings, func() time.Time { return c.now })
+	source, err := r.open(settings, c)
+	if err != nil {
+		return err
+	}
 	defer source.Dispose()
 	stop := working(c.err, "Asking")
 	made, err := report.Make(ctx, source, options)
