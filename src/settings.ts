@@ -11,6 +11,15 @@ export interface ZoneChange {
 /** Where job ads come from. */
 export type JobsSource = 'none' | 'sqlite' | 'elasticsearch';
 
+/** What viewers see of users and jobs; editors and administrators always see names. */
+export type UserNames = 'full' | 'pseudonyms';
+
+/** What Grafana keeps encrypted beside the settings. */
+export interface GpuSecrets {
+  /** What pseudonyms are made with: at least 16 characters. */
+  pseudonymSecret?: string;
+}
+
 /** The data source's settings as Grafana stores them; a missing field means its default. */
 export interface GpuSettings extends DataSourceJsonData {
   /** Absolute path of the directory with the monthly gpu_state_YYYY-MM.db files. */
@@ -30,6 +39,8 @@ export interface GpuSettings extends DataSourceJsonData {
   jobsPath?: string;
   jobsIndex?: string;
   jobsEpochIndex?: string;
+  /** Default full. */
+  userNames?: UserNames;
 }
 
 /** What the backend takes for a setting that is missing. */
@@ -42,6 +53,7 @@ export const settingDefaults = {
   cacheMaxMB: 512,
   cacheDiskMB: 2048,
   jobs: 'none',
+  userNames: 'full',
 } as const;
 
 export const sliceLengths = [15, 5, 10, 30, 60, 0];

@@ -3,10 +3,10 @@ import { DataSourceSettings } from '@grafana/data';
 import { render, screen } from '@testing-library/react';
 import userEvent, { PointerEventsCheckLevel } from '@testing-library/user-event';
 
-import { GpuSettings } from '../settings';
+import { GpuSecrets, GpuSettings } from '../settings';
 import { ConfigEditor } from './ConfigEditor';
 
-type Settings = DataSourceSettings<GpuSettings>;
+type Settings = DataSourceSettings<GpuSettings, GpuSecrets>;
 
 function setup(jsonData: GpuSettings = {}, other: Partial<Settings> = {}) {
   let current = {
@@ -52,7 +52,9 @@ describe('ConfigEditor', () => {
   it('has a section for each matter', () => {
     setup();
     const headings = screen.getAllByRole('heading').map((heading) => heading.textContent);
-    expect(headings).toEqual(expect.arrayContaining(['Snapshots', 'Ownership and exclusions', 'Cache', 'Jobs']));
+    expect(headings).toEqual(
+      expect.arrayContaining(['Snapshots', 'Ownership and exclusions', 'Cache', 'Privacy', 'Jobs'])
+    );
   });
 
   it.each<[RegExp, string, keyof GpuSettings, string | number]>([
@@ -159,5 +161,28 @@ describe('jobs', () => {
     await user.type(screen.getByPlaceholderText('Password'), 'secret');
     expect(settings().secureJsonData).toEqual({ basicAuthPassword: 'secret' });
     expect(JSON.stringify(settings().jsonData)).not.toContain('secret');
+  });
+});
+
+describe('privacy', () => {
+  it('asks for a secret where viewers see pseudonyms, and keeps it among the secrets', async () => {
+    const { user, settings } = setup();
+    expect(screen.queryByLabelText(/^Secret/)).not.toBeInTheDocument();
+    await user.click(screen.getByLabelText('Pseudonyms'));
+    expect(settings().jsonData.userNames).toBe('pseudonyms');
+    await user.type(screen.getByLabelText(/^Secret/), 'correct horse battery');
+    expect(settings().secureJsonData).toEqual({ pseudonymSecret: 'correct horse battery' });
+    await user.click(screen.getByRole('button', { name: 'Generate' }));
+    expect(settings().secureJsonData?.pseudonymSecret).toMatch(/^[0-9a-f]{64}$/);
+    expect(settings().jsonData).toEqual({ userNames: 'pseudonyms' });
+  });
+
+  it('shows that a secret is there, never which, until it is reset', async () => {
+    const { user, settings } = setup({ userNames: 'pseudonyms' }, { secureJsonFields: { pseudonymSecret: true } });
+    expect(screen.getByLabelText(/^Secret/)).toBeDisabled();
+    expect(screen.queryByRole('button', { name: 'Generate' })).not.toBeInTheDocument();
+    await user.click(screen.getByRole('button', { name: 'Reset' }));
+    expect(settings().secureJsonFields).toEqual({ pseudonymSecret: false });
+    expect(settings().secureJsonData).toEqual({ pseudonymSecret: '' });
   });
 });

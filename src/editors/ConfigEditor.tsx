@@ -3,11 +3,12 @@ import { DataSourcePluginOptionsEditorProps } from '@grafana/data';
 import { Combobox, Divider, Field, Input } from '@grafana/ui';
 import { ConfigSection, DataSourceDescription } from '@grafana/plugin-ui';
 
-import { GpuSettings, settingDefaults, sliceLengths } from '../settings';
+import { GpuSecrets, GpuSettings, settingDefaults, sliceLengths } from '../settings';
 import { JobsSection } from './JobsSection';
+import { PrivacySection } from './PrivacySection';
 import { TimezoneField } from './TimezoneField';
 
-type Props = DataSourcePluginOptionsEditorProps<GpuSettings>;
+type Props = DataSourcePluginOptionsEditorProps<GpuSettings, GpuSecrets>;
 
 const width = 60;
 
@@ -118,6 +119,8 @@ export function ConfigEditor({ options, onOptionsChange }: Props) {
           {megabytes('cacheDiskMB')}
         </Field>
       </ConfigSection>
+      <Divider />
+      <PrivacySection options={options} onOptionsChange={onOptionsChange} />
       <Divider />
       <JobsSection options={options} onOptionsChange={onOptionsChange} />
     </>

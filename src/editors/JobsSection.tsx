@@ -14,9 +14,9 @@ import {
   Space,
 } from '@grafana/plugin-ui';
 
-import { GpuSettings, JobsSource, settingDefaults } from '../settings';
+import { GpuSecrets, GpuSettings, JobsSource, settingDefaults } from '../settings';
 
-type Props = DataSourcePluginOptionsEditorProps<GpuSettings>;
+type Props = DataSourcePluginOptionsEditorProps<GpuSettings, GpuSecrets>;
 
 const sources: Array<{ value: JobsSource; label: string; description: string }> = [
   { value: 'none', label: 'None', description: 'Evictions are known from the snapshots alone: a lower bound' },
