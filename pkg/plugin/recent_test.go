@@ -58,7 +58,7 @@ func TestRecentAnswersAreOfEqualQuestions(t *testing.T) {
 		return len(d.recent.kept)
 	}
 	answer := func(r query.Request) *data.Frame {
-		frames, err := d.answer(context.Background(), r)
+		frames, err := d.answer(context.Background(), query.Naming{}, r)
 		require.NoError(t, err)
 		return frames[0]
 	}
