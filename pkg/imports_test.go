@@ -66,7 +66,9 @@ var layers = map[string][]string{
 	"linked": {"pool", "timeline", "query", "frames", "jobs", "runs", "stores"},
 	"kinds": {"pool", "query", "stores", "linked", "allocation", "userhours", "backfill", "evictions", "demand",
 		"utilization"},
-	"kinds/generate": {"kinds"},
+	"kinds/generate":  {"kinds"},
+	"schema":          {"kinds", "query"},
+	"schema/generate": {"schema"},
 	"runs/runstest": {"pool", "localtime", "snapshots", "snapshots/stores", "timeline", "query", "jobs",
 		"jobs/jobstest", "golden", "stores", "kinds"},
 	"accuracy": {"parallel", "pool", "localtime", "timeline", "jobs", "runs", "stores", "kinds",
@@ -96,7 +98,7 @@ var computing = []string{"pool", "localtime", "survival", "query", "frames", "ru
 var inputOutput = []string{"os", "io/fs", "net", "net/http", "database/sql", "os/exec", "syscall"}
 
 // withSDK are the folders that know Grafana; those of `frames only` know its data frames and nothing else of it.
-var withSDK = []string{"", "plugin", "plugin/host", "report", "bench", "reliability", "cmd/gpureports"}
+var withSDK = []string{"", "plugin", "plugin/host", "report", "schema", "bench", "reliability", "cmd/gpureports"}
 var framesOnly = []string{"frames", "golden", "counts", "kinds", "runs/runstest", "plugin/plugintest", "allocation",
 	"userhours", "backfill", "evictions", "demand", "utilization"}
 

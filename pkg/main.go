@@ -17,7 +17,8 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
 	}
-	if err := datasource.Manage(plugin.ID, plugin.New, datasource.ManageOpts{}); err != nil {
+	options := datasource.ManageOpts{QueryConversionHandler: backend.ConvertQueryFunc(plugin.ConvertQueries)}
+	if err := datasource.Manage(plugin.ID, plugin.New, options); err != nil {
 		backend.Logger.Error(err.Error())
 		os.Exit(1)
 	}

@@ -100,6 +100,10 @@ func fieldNames() string {
 // Errors are pool.BadQuery.
 func Parse(raw json.RawMessage) (Model, error) {
 	var m Model
+	raw, err := Migrate(raw)
+	if err != nil {
+		return m, err
+	}
 	var outer struct {
 		*Model
 		Filter json.RawMessage `json:"filter"`
@@ -112,7 +116,6 @@ func Parse(raw json.RawMessage) (Model, error) {
 		return m, pool.BadQuery("the query has version %d, this plugin knows up to %d: update the plugin", m.Version, Version)
 	}
 	m.Version = Version
-	var err error
 	if m.Filter, err = ParseFilter(outer.Filter); err != nil {
 		return m, err
 	}

@@ -69,6 +69,7 @@ type (
 func (c Catalog) Schema() any {
 	s := struct {
 		Version     int          `json:"version"`
+		Migrations  []Migration  `json:"migrations"`
 		Kinds       object[kind] `json:"kinds"`
 		Groupings   object[word] `json:"groupings"`
 		Filters     []string     `json:"filters"`
@@ -85,7 +86,7 @@ func (c Catalog) Schema() any {
 		Durations   []string     `json:"durations"`
 		Duration    []Word       `json:"durationWords"`
 	}{
-		Version:    Version,
+		Version: Version, Migrations: Migrations,
 		Dimensions: Dimensions, Dimension: DimensionWords, Buckets: BucketNames, BucketWords: BucketWords,
 		Ownerships: OwnershipNames(), Slots: fixed["slots"], GPUCounts: GPUCounts, GPUMemories: GPUMemories,
 		Durations: Durations, Duration: DurationWords,

@@ -1,3 +1,4 @@
+import type { Migration } from './migration';
 import schema from './schema.json';
 import { FilterField, GpuQuery, QueryFilter } from './types';
 
@@ -55,6 +56,7 @@ export interface KindSpec extends Label {
 const described: Record<string, KindSpec> = schema.kinds as unknown as Record<Kind, KindSpec>;
 
 export const queryVersion = schema.version;
+export const migrations: Migration[] = schema.migrations;
 export const kinds = described as Record<Kind, KindSpec>;
 export const kindNames = Object.keys(kinds) as Kind[];
 export const dimensions = schema.dimensions;

@@ -4,6 +4,7 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,7 @@ type Process struct {
 	data        grpcplugin.DataClient
 	diagnostics grpcplugin.DiagnosticsClient
 	resources   grpcplugin.ResourceClient
+	conversion  grpcplugin.ConversionClient
 }
 
 // Start starts a plugin binary. Its log goes to log, in the SDK's JSON lines; environment is added to this process's
@@ -44,6 +46,7 @@ func Start(binary string, log io.Writer, environment ...string) (*Process, error
 			"data":        &grpcplugin.DataGRPCPlugin{},
 			"diagnostics": &grpcplugin.DiagnosticsGRPCPlugin{},
 			"resource":    &grpcplugin.ResourceGRPCPlugin{},
+			"conversion":  &grpcplugin.ConversionGRPCPlugin{},
 		}},
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		StartTimeout:     time.Minute,
@@ -70,7 +73,10 @@ func (p *Process) connect() error {
 	if p.diagnostics, err = dispense[grpcplugin.DiagnosticsClient](protocol, "diagnostics"); err != nil {
 		return err
 	}
-	p.resources, err = dispense[grpcplugin.ResourceClient](protocol, "resource")
+	if p.resources, err = dispense[grpcplugin.ResourceClient](protocol, "resource"); err != nil {
+		return err
+	}
+	p.conversion, err = dispense[grpcplugin.ConversionClient](protocol, "conversion")
 	return err
 }
 
@@ -143,4 +149,25 @@ func (p *Process) CallResource(ctx context.Context, req *backend.CallResourceReq
 			return err
 		}
 	}
+}
+
+// ConvertQueries asks the plugin to bring stored queries to its version.
+func (p *Process) ConvertQueries(ctx context.Context, req *backend.QueryDataRequest) ([]json.RawMessage, error) {
+	stored, err := json.Marshal(req)
+	if err != nil {
+		return nil, err
+	}
+	response, err := p.conversion.ConvertObjects(ctx, &pluginv2.ConversionRequest{
+		PluginContext: backend.ToProto().PluginContext(req.PluginContext),
+		TargetVersion: &pluginv2.GroupVersion{},
+		Objects:       []*pluginv2.RawObject{{Raw: stored, ContentType: "application/json"}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	var queries []json.RawMessage
+	for _, object := range response.GetObjects() {
+		queries = append(queries, object.GetRaw())
+	}
+	return queries, nil
 }
