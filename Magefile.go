@@ -222,8 +222,8 @@ func setupGo() error {
 }
 
 func setupNode() error {
-	// tests/lowest: the oldest packages of Grafana that the plugin supports, for its tests.
-	for _, folder := range []string{".", "tests/lowest"} {
+	// tests/lowest, tests/next: the oldest packages of Grafana that the plugin supports, and the newest, for its tests.
+	for _, folder := range []string{".", "tests/lowest", "tests/next"} {
 		current, err := newer(filepath.Join(folder, "node_modules/.package-lock.json"),
 			filepath.Join(folder, "package-lock.json"))
 		if err != nil {

@@ -1,6 +1,12 @@
 // Jest setup provided by Grafana scaffolding
 import './.config/jest-setup';
 
+// jsdom has none, and React 19 cannot be loaded without it. (Node's own would keep the process alive.)
+global.MessageChannel = class {
+  port1 = { onmessage: undefined };
+  port2 = { postMessage: (data) => setTimeout(() => this.port1.onmessage?.({ data })) };
+};
+
 // jsdom lays nothing out and draws nothing; Grafana's comboboxes show only the options that fit their menu, and
 // measure text on a canvas.
 if (typeof Element !== 'undefined') {

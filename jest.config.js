@@ -3,6 +3,7 @@
 process.env.TZ = 'UTC';
 
 const base = require('./.config/jest.config');
+const { grafanaESModules, nodeModulesToTransform } = require('./.config/jest/utils');
 const [transform] = Object.values(base.transform);
 
 const current = {
@@ -25,8 +26,21 @@ const lowest = {
   },
 };
 
+// And on the next generation, Grafana 13, with its own React.
+const next = {
+  ...lowest,
+  displayName: 'next',
+  moduleNameMapper: {
+    ...base.moduleNameMapper,
+    '^@grafana/(data|i18n|runtime|schema|ui)$': '<rootDir>/tests/next/node_modules/@grafana/$1',
+    '^(react|react-dom|@testing-library/react|@testing-library/user-event)(/.*)?$':
+      '<rootDir>/tests/next/node_modules/$1$2',
+  },
+  transformIgnorePatterns: [nodeModulesToTransform([...grafanaESModules, '@react-hookz', '@ver0'])],
+};
+
 module.exports = {
   // rendering Grafana's components in jsdom is slow on a busy machine
   testTimeout: 60_000,
-  projects: [current, lowest],
+  projects: [current, lowest, next],
 };
