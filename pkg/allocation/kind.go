@@ -22,8 +22,9 @@ var Kind = query.Kind{
 		{
 			Name: "stateTimeline", Label: "State timeline", Description: "The state of every GPU over time; of more " +
 				"than 500, of the GPUs of each device on each machine",
-			Filters: query.GPUFilters, Options: []string{"includeOldDevices", "limit"}, Alerting: query.AlertNone,
-			Frame: query.FrameStateTimeline,
+			Filters: query.GPUFilters, Options: []string{"includeOldDevices", "legend", "limit"},
+			Alerting: query.AlertNone,
+			Frame:    query.FrameStateTimeline,
 		},
 		query.ListView("machines", "Machines", "Every machine with its GPUs and what was allocated", machineFilters),
 		{

@@ -22,12 +22,12 @@ var bandColors = []string{"green", "yellow", "blue", "orange", "red", "purple", 
 
 // bandOf is the band of the curve at a place, where the query asks for the curve and both bounds.
 func bandOf(p *query.Plan, place int, group []string) band {
-	for _, metric := range []string{"survival", "low", "high"} {
+	for _, metric := range []string{curve, "low", "high"} {
 		if !slices.Contains(p.Metrics, metric) {
 			return band{}
 		}
 	}
-	return band{bandColors[place%len(bandColors)], curveName(p, group, "low")}
+	return band{bandColors[place%len(bandColors)], seriesName(p, group, "low")}
 }
 
 func (b band) draw(metric string, c *data.FieldConfig) {
@@ -35,7 +35,7 @@ func (b band) draw(metric string, c *data.FieldConfig) {
 		return
 	}
 	c.Color = map[string]any{"mode": "fixed", "fixedColor": b.color}
-	if metric == "survival" {
+	if metric == curve {
 		return
 	}
 	custom := maps.Clone(c.Custom)
@@ -48,12 +48,4 @@ func (b band) draw(metric string, c *data.FieldConfig) {
 		custom["fillBelowTo"], custom["fillOpacity"] = b.low, 15
 	}
 	c.Custom = custom
-}
-
-// curveName is the group for the curve itself, and names the metric of all others.
-func curveName(p *query.Plan, group []string, metric string) string {
-	if metric == "survival" && len(group) > 0 {
-		return groupName(p, group)
-	}
-	return displayName(p, Series{Group: group, Metric: metric})
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
@@ -64,7 +63,7 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 		value := data.NewField(s.Metric, labels, values)
 		value.Config = column(p, s.Metric)
 		value.Config.Decimals = nil // axes choose their own
-		value.Config.DisplayNameFromDS = displayName(p, s)
+		value.Config.DisplayNameFromDS = seriesName(p, s.Group, s.Metric)
 		value.Config.Custom = categoryKey(p, s.Group)
 		if s.Hidden {
 			value.Config.Custom = withHidden(value.Config.Custom)
@@ -100,31 +99,6 @@ func pointDistance(p *query.Plan) time.Duration {
 	}
 	return longest
 }
-
-// displayName is the group, and the metric where there are several or no group.
-func displayName(p *query.Plan, s Series) string {
-	metric := p.Column(s.Metric).Label
-	switch {
-	case len(s.Group) == 0:
-		return metric
-	case len(p.Metrics) > 1:
-		return groupName(p, s.Group) + " · " + metric
-	}
-	return groupName(p, s.Group)
-}
-
-func groupName(p *query.Plan, group []string) string {
-	parts := slices.Clone(group)
-	for i, value := range parts {
-		if value == "" {
-			parts[i] = Nameless(p.Column(p.GroupBy[i]).Label)
-		}
-	}
-	return strings.Join(parts, " · ")
-}
-
-// Nameless is how a group without a value is shown, where it is stored as the empty text, by the label of the grouping.
-func Nameless(label string) string { return "No " + strings.ToLower(label) }
 
 // categoryKey is the field's `custom` with the key of the group's category.
 func categoryKey(p *query.Plan, group []string) map[string]any {

@@ -37,7 +37,7 @@ func StateTimeline(p *query.Plan, a *About, most int, all []States, mappings dat
 		f := data.NewFrame("", data.NewField("time", nil, timesOf(s.Times)), s.stateField(p, mappings))
 		for _, share := range s.Shares {
 			field := data.NewField(share.State, s.labels(), share.Values)
-			field.Config = &data.FieldConfig{Unit: query.Percent, DisplayNameFromDS: s.name() + " " + share.State + " %"}
+			field.Config = &data.FieldConfig{Unit: query.Percent, DisplayNameFromDS: s.name(p) + " " + share.State + " %"}
 			f.Fields = append(f.Fields, field)
 		}
 		f.Meta = meta(frameType(p))
@@ -49,7 +49,7 @@ func StateTimeline(p *query.Plan, a *About, most int, all []States, mappings dat
 func (s *States) stateField(p *query.Plan, mappings data.ValueMappings) *data.Field {
 	state := data.NewField("state", s.labels(), s.States)
 	state.Config = column(p, "state")
-	state.Config.DisplayNameFromDS = s.name()
+	state.Config.DisplayNameFromDS = s.name(p)
 	state.Config.Mappings = mappings
 	return state
 }
@@ -62,7 +62,12 @@ func (s *States) labels() data.Labels {
 	return labels
 }
 
-func (s *States) name() string {
+// name is as the query's legend says, else it names what the states are of.
+func (s *States) name(p *query.Plan) string {
+	labels := s.labels()
+	if name := p.Legend.Name(func(key string) string { return labels[key] }); name != "" {
+		return name
+	}
 	if s.GPU == "" {
 		return s.Device + " · " + s.Machine
 	}

@@ -65,7 +65,7 @@ func Survival(p *query.Plan, a *About, curves []Curve) data.Frames {
 			for g, name := range p.GroupBy {
 				f.Labels[name] = c.Group[g]
 			}
-			f.Config.DisplayNameFromDS = curveName(p, c.Group, metric)
+			f.Config.DisplayNameFromDS = seriesName(p, c.Group, metric)
 			f.Config.Custom = categoryKey(p, c.Group)
 			band.draw(metric, f.Config)
 			fields = append(fields, f)

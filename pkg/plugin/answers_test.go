@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/kinds"
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
@@ -120,6 +121,39 @@ func TestUnknownDeviceHasNoCells(t *testing.T) {
 		require.NotEqual(t, data.FrameType("heatmap-cells"), r.Responses["A"].Frames[0].Meta.Type,
 			"Grafana cannot draw cells without fields")
 	}
+}
+
+// Series of one panel's queries can be told apart in its legend, and those of a query alone keep their names.
+func TestQueriesOfARequestHaveDifferentNames(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	d := open(t, o.End, map[string]any{"snapshotDir": dir})
+	model := func(metric string) string {
+		return `{"queryType": "allocation", "groupBy": ["category"], "metrics": ["` + metric + `"], "legend": "{{category}}"}`
+	}
+	named := func(metrics ...string) (names []string) {
+		var queries []backend.DataQuery
+		for i, metric := range metrics {
+			queries = append(queries, queryOf(t, o, string(rune('A'+i)), model(metric)))
+		}
+		request := &backend.QueryDataRequest{Queries: queries}
+		request.SetHTTPHeader("X-Datasource-Uid", "gpu")
+		r, err := d.QueryData(t.Context(), request)
+		require.NoError(t, err)
+		for _, q := range queries {
+			for _, f := range r.Responses[q.RefID].Frames {
+				if value := f.Fields[1]; value.Labels["category"] == pool.Shared.String() {
+					names = append(names, value.Config.DisplayNameFromDS)
+				}
+			}
+		}
+		return names
+	}
+	shared := pool.Shared.String()
+	require.Equal(t, []string{shared}, named("available"))
+	require.Equal(t, []string{shared + " · Available (avg.)", shared + " · Allocated (avg.)"},
+		named("available", "allocated"))
+	require.Equal(t, []string{shared + " · A", shared + " · B"}, named("available", "available"))
 }
 
 // The limit of user hours is that of users, also beyond the limit of series.

@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -38,9 +39,28 @@ var (
 // QueryData answers each query on its own. It never returns an error.
 func (d *Datasource) QueryData(ctx context.Context, req *backend.QueryDataRequest) (*backend.QueryDataResponse, error) {
 	fromAlert, onDashboard := isFromAlert(req.Headers), req.GetHTTPHeader("X-Dashboard-Uid") != ""
-	return concurrent.QueryData(ctx, req, func(ctx context.Context, q concurrent.Query) backend.DataResponse {
+	answers, err := concurrent.QueryData(ctx, req, func(ctx context.Context, q concurrent.Query) backend.DataResponse {
 		return d.respond(ctx, q.DataQuery, d.naming(req.PluginContext.User, fromAlert), fromAlert, onDashboard)
 	}, perRequest)
+	// A panel and Explore draw what they ask for in one request into one chart; they send this header, others do not.
+	if err == nil && len(req.Queries) > 1 && req.GetHTTPHeader("X-Datasource-Uid") != "" {
+		distinguish(req.Queries, answers.Responses)
+	}
+	return answers, err
+}
+
+// distinguish gives the series of a request's queries different names.
+func distinguish(queries []backend.DataQuery, answers backend.Responses) {
+	var all []frames.Named
+	for _, q := range queries {
+		model, err := query.Parse(q.JSON)
+		if answer := answers[q.RefID]; err == nil && answer.Error == nil {
+			all = append(all, frames.Named{RefID: q.RefID, Frames: answer.Frames, Label: func(metric string) string {
+				return kinds.Catalog.Label(model, metric)
+			}})
+		}
+	}
+	frames.Distinguish(all)
 }
 
 // respond answers one query: with frames, or with an error and whose fault it is.
@@ -51,9 +71,9 @@ func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, naming qu
 	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports query", trace.WithAttributes(
 		attribute.String("kind", model.QueryType), attribute.String("view", model.View), attribute.Bool("alert", fromAlert)))
 	defer span.End()
-	var frames data.Frames
+	var answer data.Frames
 	if err == nil {
-		frames, err = d.answer(ctx, naming, query.Request{
+		answer, err = d.answer(ctx, naming, query.Request{
 			Model:         model,
 			Window:        pool.NewWindow(q.TimeRange.From, q.TimeRange.To),
 			IntervalMs:    q.Interval.Milliseconds(),
@@ -63,7 +83,7 @@ func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, naming qu
 			Now:           d.now().UnixMicro(),
 		})
 	}
-	response := backend.DataResponse{Status: backend.StatusOK, Frames: frames}
+	response := backend.DataResponse{Status: backend.StatusOK, Frames: answer}
 	logger := backend.Logger.FromContext(ctx).With("refId", q.RefID, "kind", model.QueryType, "view", model.View, "took",
 		time.Since(begin))
 	if err != nil {
@@ -72,7 +92,7 @@ func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, naming qu
 		span.SetStatus(codes.Error, err.Error())
 		logFailure(logger.With("status", int(response.Status)), "query failed", err)
 	} else {
-		logger.Debug("query answered", "frames", len(frames))
+		logger.Debug("query answered", "frames", len(answer))
 	}
 	observe(model, response, time.Since(begin))
 	return response

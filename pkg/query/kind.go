@@ -64,7 +64,7 @@ func SeriesView(groupBy, metrics, filters []string) View {
 	return View{
 		Name: "timeseries", Label: "Time series", Description: "One series for each group",
 		GroupBy: groupBy, Metrics: metrics, DefaultMetrics: metrics[:1], Filters: filters,
-		Options:  []string{"bucket", "timezone", "completeBucketsOnly", "includeOldDevices", "limit"},
+		Options:  []string{"bucket", "timezone", "completeBucketsOnly", "includeOldDevices", "legend", "limit"},
 		Alerting: AlertSeries, Frame: FrameSeries,
 	}
 }
@@ -101,7 +101,7 @@ func SurvivalView(description string, groupBy, filters []string) View {
 	return View{
 		Name: "survival", Label: "Survival", Description: description,
 		GroupBy: groupBy, Metrics: SurvivalMetrics, DefaultMetrics: SurvivalMetrics[:3], Filters: filters,
-		Options: []string{"includeOldDevices", "limit"}, Alerting: AlertNone, Frame: FrameSurvival,
+		Options: []string{"includeOldDevices", "legend", "limit"}, Alerting: AlertNone, Frame: FrameSurvival,
 	}
 }
 
@@ -174,6 +174,14 @@ func (k *Kind) holds(view *View) map[string]Holds {
 		}
 	}
 	return found
+}
+
+// Label is what a column is called in the answer to a query; the column itself if there is no such query.
+func (c Catalog) Label(m Model, column string) string {
+	if kind, view, err := c.find(m.QueryType, m.View); err == nil {
+		return kind.Column(view, column).Label
+	}
+	return column
 }
 
 // Dimensions are the dimensions whose values can be listed for editors and variables.

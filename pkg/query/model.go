@@ -31,6 +31,7 @@ type Model struct {
 	Duration            string    `json:"duration,omitempty"`
 	JobHours            []float64 `json:"jobHours,omitempty"`        // lengths of jobs; empty: the view's own
 	OverheadMinutes     *float64  `json:"overheadMinutes,omitempty"` // of a checkpoint; nil = 5
+	Legend              string    `json:"legend,omitempty"`          // a template of series' names; "" = the answer's own
 	Limit               int       `json:"limit,omitempty"`           // 0 = the view's own
 	Version             int       `json:"version,omitempty"`
 }
@@ -120,7 +121,7 @@ func Parse(raw json.RawMessage) (Model, error) {
 		return m, err
 	}
 	for _, text := range []struct{ name, value string }{{"queryType", m.QueryType}, {"view", m.View},
-		{"bucket", m.Bucket}, {"timezone", m.Timezone}, {"duration", m.Duration}} {
+		{"bucket", m.Bucket}, {"timezone", m.Timezone}, {"duration", m.Duration}, {"legend", m.Legend}} {
 		if err := noVariable(text.name, text.value); err != nil {
 			return m, err
 		}

@@ -46,6 +46,7 @@ type Plan struct {
 	Duration   string            // tenure or vacancy, where the view has the option
 	JobHours   []float64         // where the view has the option
 	Overhead   float64           // minutes of a checkpoint
+	Legend     Legend            // where the view has the option
 	Limit      int               // as asked; 0 = the view's own
 
 	CompleteBucketsOnly bool
@@ -95,6 +96,9 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 	}
 	p.Select.tierOf, p.Select.naming = env.Lists.TierOf, &p.Env.Naming
 	if err := p.calendar(time.Duration(r.IntervalMs) * time.Millisecond); err != nil {
+		return nil, err
+	}
+	if err := p.legend(); err != nil {
 		return nil, err
 	}
 	return p, p.options()

@@ -3,6 +3,7 @@ package query_test
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,6 +79,17 @@ func TestWrongQueriesSayWhatIsPossible(t *testing.T) {
 		{`{"queryType": "allocation", "filter": {"devices": ["/${gpu:regex}/"]}}`, []string{"${gpu:regex}"}},
 		{`{"queryType": "allocation", "filter": {"devices": ["[[gpu]]"]}}`, []string{"[[gpu]]"}},
 		{`{"queryType": "allocation", "groupBy": ["$g"]}`, []string{"groupBy", "$g"}},
+		{`{"queryType": "allocation", "legend": "{{devise}}"}`,
+			[]string{"legend", "{{devise}} is unknown", "{{category}}, {{metric}}"}},
+		{`{"queryType": "allocation", "legend": "{{device}}"}`,
+			[]string{"unless the query is grouped by device", "{{category}}, {{metric}}"}},
+		{`{"queryType": "allocation", "groupBy": ["device"], "legend": "{{}}"}`,
+			[]string{"{{}} is unknown", "{{device}}, {{slots}}, {{metric}}"}},
+		{`{"queryType": "allocation", "view": "stateTimeline", "legend": "{{metric}}"}`,
+			[]string{"{{metric}} is unknown", "{{device}}, {{machine}}, {{gpu}}"}},
+		{`{"queryType": "evictions", "view": "survival", "legend": "{{user}}"}`, []string{"{{user}} is unknown"}},
+		{`{"queryType": "allocation", "legend": "Free on $device"}`, []string{"legend", "$device"}},
+		{`{"queryType": "allocation", "legend": "` + strings.Repeat("ü", 201) + `"}`, []string{"201 characters", "200"}},
 		{`{"queryType": "allocation", "metrics": ["$m"]}`, []string{"metrics", "$m"}},
 		{`{"queryType": "allocation", "bucket": "$__interval"}`, []string{"bucket", "$__interval"}},
 		{`{"queryType": "allocation", "timezone": "${tz}"}`, []string{"timezone", "${tz}"}},

@@ -1,0 +1,51 @@
+package frames
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/chtc/gpureports/pkg/query"
+)
+
+// curve is the metric of a survival curve itself, beside its bounds.
+const curve = "survival"
+
+// seriesName is what legends call a group's metric: as the query's legend says, else the group, or the metric where
+// there is no group. Of several metrics each is named, but for a curve among its bounds.
+func seriesName(p *query.Plan, group []string, metric string) string {
+	label := p.Column(metric).Label
+	name := p.Legend.Name(func(key string) string {
+		if i := slices.Index(p.GroupBy, key); i >= 0 {
+			return groupValue(p, group, i)
+		}
+		return label
+	})
+	if name == "" {
+		name = groupName(p, group)
+	}
+	switch {
+	case name == "":
+		return label
+	case len(p.Metrics) > 1 && metric != curve && !p.Legend.Has(query.LegendMetric):
+		return name + " · " + label
+	}
+	return name
+}
+
+func groupName(p *query.Plan, group []string) string {
+	parts := make([]string, len(group))
+	for i := range group {
+		parts[i] = groupValue(p, group, i)
+	}
+	return strings.Join(parts, " · ")
+}
+
+func groupValue(p *query.Plan, group []string, i int) string {
+	if group[i] == "" {
+		return Nameless(p.Column(p.GroupBy[i]).Label)
+	}
+	return group[i]
+}
+
+// Nameless is how a group without a value is shown, where it is stored as the empty text, by the label of the grouping.
+func Nameless(label string) string { return "No " + strings.ToLower(label) }
