@@ -22,7 +22,7 @@ export interface GpuSecrets {
 
 /** The data source's settings as Grafana stores them; a missing field means its default. */
 export interface GpuSettings extends DataSourceJsonData {
-  /** Absolute path of the directory with the monthly gpu_state_YYYY-MM.db files. */
+  /** Absolute path of the directory with the monthly gpu_state_YYYY-MM files. */
   snapshotDir?: string;
   /** Zone of the snapshots' timestamps; the last zone is the calendar's. Default UTC. */
   timezone?: string | ZoneChange[];
@@ -30,6 +30,7 @@ export interface GpuSettings extends DataSourceJsonData {
   sliceMinutes?: number;
   chtcOwnedFile?: string;
   hostExclusionsFile?: string;
+  gpuTiersFile?: string;
   /** Absolute path; missing or empty keeps the cache in memory only. */
   cacheDir?: string;
   cacheMaxMB?: number;
@@ -49,6 +50,7 @@ export const settingDefaults = {
   sliceMinutes: 15,
   chtcOwnedFile: 'chtc_owned',
   hostExclusionsFile: 'masked_hosts.yaml',
+  gpuTiersFile: 'gpu_tiers.yaml',
   jobsPath: 'jobs.db',
   cacheMaxMB: 512,
   cacheDiskMB: 2048,

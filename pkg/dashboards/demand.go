@@ -3,35 +3,40 @@ package dashboards
 import "github.com/chtc/gpureports/pkg/query"
 
 func demand() Dashboard {
-	chosen := query.Filter{Projects: []string{"$project"}}
+	chosen := query.Filter{Projects: []string{"$project"}, Schedds: []string{"$schedd"}}
 	return Dashboard{
 		UID: "gpureports-demand", Title: "GPU demand",
-		Description: "Who waits for GPUs, how long, for what, and what stood free meanwhile",
+		Description: "Who waits for GPUs, how long, for which GPUs, and how many were free meanwhile",
 		From:        "now-7d",
 		Variables: []Variable{
 			{Name: "project", Label: "Project", Dimension: "project", Description: "Projects of the jobs"},
+			{
+				Name: "schedd", Label: "Access point", Typed: true,
+				Description: "Where jobs were submitted: a name or a /pattern/; empty for all",
+			},
 		},
 		Annotations: []Annotation{gaps},
 		Rows: []Row{
 			{Title: "Who waits", Panels: append(demandFigures(chosen),
 				Panel{
 					Title: waitingAndFree, Width: 12, Height: 9,
-					Description: "GPUs that waiting jobs ask for, and those of them that stood free and would have " +
-						"fitted: an upper bound, for GPUs on different machines count for a job of several.",
+					Description: "GPUs requested by waiting jobs, and free GPUs that would have fitted them. The " +
+						"latter is an upper bound: free GPUs on different machines count towards a job that " +
+						"needs several.",
 					Query: ask("demand", "timeseries").by().of("waitingGpus", "freeWhileWaiting").where(chosen),
 					View: steps(state("waitingGpus", "Waiting", vermilion),
 						state("freeWhileWaiting", "Free while waiting", freeColor)),
 				},
 				Panel{
 					Title: "Waiting GPUs by memory", Width: 12, Height: 9,
-					Description: "GPUs that waiting jobs ask for, by the GPU memory that they ask for.",
+					Description: "GPUs requested by waiting jobs, by the GPU memory that the jobs ask for.",
 					Query:       ask("demand", "timeseries").by("gpuMemory").of("waitingGpus").where(chosen),
 					View:        areas(memoryColors...),
 				},
 				Panel{
 					Title: "Waits by user", Width: 12, Height: 12,
-					Description: "Waits of each user's jobs that overlap the time range: the time that half and 90 " +
-						"% of them wait (Kaplan–Meier), and the GPUs that wait on average.",
+					Description: "Waits of each user's jobs that overlap the time range: the hours after which half " +
+						"and 90 % of them are over (Kaplan–Meier), and the GPUs requested on average.",
 					Query: ask("demand", "summary").by("user").
 						of("waits", "medianWaitHours", "p90WaitHours", "waitingGpus").
 						where(chosen).withoutTotals(),
@@ -39,16 +44,16 @@ func demand() Dashboard {
 				},
 				Panel{
 					Title: "How long jobs wait", Width: 12, Height: 12,
-					Description: "Share of the waits that go on beyond an age, by number of GPUs asked for, over " +
+					Description: "Share of the waits that last longer than an age, by number of GPUs requested, over " +
 						"the first 48 hours (Kaplan–Meier).",
 					Query: ask("demand", "survival").by("gpus").of("survival").where(chosen),
 					View:  curves(requestColors...),
 				},
 				Panel{
 					Title: "The oldest waits", Width: 24, Height: 11,
-					Description: "Jobs that wait at the newest poll of the time range, the longest first, with the " +
-						"GPUs that are free and have the memory they ask for. Where there are some, something " +
-						"other than GPUs is missing.",
+					Description: "Jobs that are waiting at the newest poll of the time range, longest first, with the " +
+						"number of free GPUs that have enough memory. If there are any, the job lacks " +
+						"something other than GPUs.",
 					Query: ask("demand", "waiting").where(chosen),
 					View: sortedBy(list(owner, hidden("schedd"), hidden("cpus"), Override{"hours", object{"custom.width": 90}}),
 						"Hours"),
@@ -57,20 +62,20 @@ func demand() Dashboard {
 			{Title: "By project and request", Collapsed: true, Panels: []Panel{
 				{
 					Title: "Waits by project", Width: 24, Height: 9,
-					Description: "The same for each list of projects.",
+					Description: "The same figures for each list of projects.",
 					Query:       waitsBy("project").where(chosen).withoutTotals(),
 					View:        table(),
 				},
 				{
 					Title: "Waits by request", Width: 24, Height: 10,
-					Description: "The same by number of GPUs and GPU memory that jobs ask for.",
+					Description: "The same figures by the number of GPUs and the GPU memory that jobs ask for.",
 					Query:       waitsBy("gpus", "gpuMemory").where(chosen),
 					View:        metrics(),
 				},
 				{
 					Title: "Waiting GPUs by hour of the week", Width: 24, Height: 8,
-					Description: "GPUs that waiting jobs ask for, on average, by weekday and local hour (of the " +
-						"data source's time zone).",
+					Description: "GPUs requested by waiting jobs, on average, by weekday and local hour (time zone of " +
+						"the data source).",
 					Query: ask("demand", "hourOfWeek").of("waitingGpus").where(chosen),
 					View:  week(vermilion),
 				},
@@ -90,11 +95,11 @@ func waitsBy(groupings ...string) Query {
 
 func demandFigures(chosen query.Filter) (panels []Panel) {
 	for _, f := range []struct{ title, description, metric string }{
-		{"GPUs", "GPUs that waiting jobs ask for, on average over the time range.", "waitingGpus"},
-		{"Jobs", "Jobs that wait, on average.", "waitingJobs"},
-		{"Users", "Users with a waiting job, on average.", "waitingUsers"},
-		{"Median wait", "Half of the waits are over by then (Kaplan–Meier).", "medianWaitHours"},
-		{"90 % started", "90 % of the waits are over by then (Kaplan–Meier).", "p90WaitHours"},
+		{"GPUs", "GPUs requested by waiting jobs, on average over the time range.", "waitingGpus"},
+		{"Jobs", "Waiting jobs, on average over the time range.", "waitingJobs"},
+		{"Users", "Users with a waiting job, on average over the time range.", "waitingUsers"},
+		{"Median wait", "Hours after which half of the waits are over (Kaplan–Meier).", "medianWaitHours"},
+		{"90 % started", "Hours after which 90 % of the waits are over (Kaplan–Meier).", "p90WaitHours"},
 		{"Free", "GPUs that stood free and would have fitted waiting jobs, on average: an upper bound.", "freeWhileWaiting"},
 	} {
 		panels = append(panels, Panel{

@@ -6,7 +6,7 @@ func evictions() Dashboard {
 	chosen := chosenOfBackfill
 	return Dashboard{
 		UID: "gpureports-backfill-evictions", Title: "GPU evictions",
-		Description: "How often backfill jobs are evicted, why, whose, and what that costs",
+		Description: "How often backfill jobs are evicted, why, whose jobs, and what evictions cost",
 		From:        "now-30d",
 		Variables:   []Variable{ownershipVariable, deviceVariable, machineVariable},
 		Annotations: []Annotation{gaps},
@@ -22,7 +22,7 @@ func evictions() Dashboard {
 				},
 				Panel{
 					Title: "Evictions by cause", Width: 12, Height: 9, MaxDataPoints: 60,
-					Description: "Evictions of backfill jobs, by what is known of their cause.",
+					Description: "Evictions of backfill jobs, by cause as far as it is known.",
 					Query:       ask("evictions", "timeseries").by("cause").of("evictions").where(chosen),
 					View:        bars(causeColors...),
 				},
@@ -39,8 +39,8 @@ func evictions() Dashboard {
 				},
 				Panel{
 					Title: "Lost GPU hours by user", Width: 12, Height: 10,
-					Description: "Whose backfill runs were evicted, and how many GPU hours that cost at most; the " +
-						"largest first.",
+					Description: "Users whose backfill runs were evicted, and the most GPU hours that these evictions " +
+						"can have cost; most hours first.",
 					Query: ask("evictions", "summary").by("user").
 						of("evictions", "lostGpuHours", "lostPercent").where(chosen).withoutTotals(),
 					View: sortedBy(table(Override{"evictions", width(90)}, Override{"lostGpuHours", amountBar},
@@ -56,8 +56,8 @@ func evictions() Dashboard {
 			{Title: "Every eviction", Collapsed: true, Panels: []Panel{
 				{
 					Title: "Eviction events", Width: 24, Height: 14,
-					Description: "Every eviction: when, where, whose job, how long it had run, its cause, and " +
-						"whose job took over.",
+					Description: "Every eviction: when, where, whose job, how long it had run, the cause, and the user" +
+						" whose job took over.",
 					Query: ask("evictions", "events").where(chosen),
 					View: list(hidden("gpus"), hidden("gpuIds"), hidden("category"), hidden("job"), hidden("gpuHours"),
 						hidden("evidence")),
@@ -66,7 +66,7 @@ func evictions() Dashboard {
 			{Title: "For specialists: outcomes, evidence and curves", Collapsed: true, Panels: []Panel{
 				{
 					Title: "Outcomes by device", Width: 24, Height: 10,
-					Description: "What became of the runs of backfill jobs that overlap the time range.",
+					Description: "Outcomes of the runs of backfill jobs that overlap the time range.",
 					Query: ask("evictions", "summary").by("device").
 						of("runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous", "gpuHours",
 							"medianHoursToEviction").
@@ -75,7 +75,7 @@ func evictions() Dashboard {
 				},
 				{
 					Title: "Evictions by evidence and cause", Width: 12, Height: 10,
-					Description: "What evictions rest on: a job ad, a takeover by an owner's job seen in the " +
+					Description: "Evidence for each eviction: a job ad, a takeover by a job of the owner seen in the " +
 						"snapshots, or the same job running again.",
 					Query: ask("evictions", "summary").by("evidence", "cause").
 						of("evictions", "medianHoursToEviction", "lostGpuHours").where(chosen),
@@ -83,16 +83,15 @@ func evictions() Dashboard {
 				},
 				{
 					Title: "How long backfill jobs run before eviction", Width: 12, Height: 10,
-					Description: "Share of the runs that have not been evicted by an age, by device, over the " +
-						"first 48 hours; a run that completes can no longer be evicted (Aalen–Johansen).",
+					Description: "Share of the runs that have not been evicted by an age, by device, over the first 48" +
+						" hours. A run that completes can no longer be evicted (Aalen–Johansen).",
 					Query:           ask("evictions", "survival").by("device").of("survival").where(chosen),
 					View:            curves(deviceColors()...),
 					Transformations: shortDevices,
 				},
 				{
 					Title: "Lost GPU hours by device", Width: 24, Height: 8, MaxDataPoints: 60,
-					Description: "GPU hours of evicted runs within the time range: an upper bound where jobs " +
-						"checkpoint.",
+					Description:     "GPU hours of evicted runs in the time range: an upper bound if jobs checkpoint.",
 					Query:           ask("evictions", "timeseries").by("device").of("lostGpuHours").where(chosen),
 					View:            bars(deviceColors()...),
 					Transformations: shortDevices,

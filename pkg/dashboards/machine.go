@@ -23,9 +23,9 @@ func machine() Dashboard {
 			{Title: "$machine", Panels: []Panel{
 				{
 					Title: machineStates, Width: 24, Height: 10,
-					Description: "What held each GPU: a job of its owner or of open capacity (Claimed), a " +
-						"backfill job, nothing (Free), or nothing because jobs are kept away (Prevented, Drained). " +
-						"Empty: no snapshot. Lines are evictions of backfill jobs.",
+					Description: "Use of each GPU: by a job of its owner or of open capacity (Claimed), by a backfill " +
+						"job, by none (Free), or by none because no jobs may start (Prevented, Drained). " +
+						"Blank where there is no snapshot. Vertical lines are evictions of backfill jobs.",
 					Query:           ask("allocation", "stateTimeline").where(chosen),
 					View:            stateTimeline(),
 					Transformations: []Transformation{renamed(`^\S+ (.*)$`)}, // without the machine's name
@@ -38,14 +38,14 @@ func machine() Dashboard {
 				},
 				{
 					Title: "GPUs and jobs at the end of the time range", Width: 24, Height: 9,
-					Description: "Each GPU in the newest snapshot with its state, the user and job that hold it, " +
-						"and since when.",
+					Description: "Each GPU in the newest snapshot, with its state, the user and job that hold it, and " +
+						"since when.",
 					Query: ask("allocation", "current").where(chosen),
 					View:  list(hidden("machine"), hidden("device"), hidden("memoryGB")),
 				},
 				{
 					Title: "Use of primary slots", Width: 12, Height: 8,
-					Description: "GPUs of this machine on primary slots: held by jobs, free, drained, or kept from " +
+					Description: "GPUs of this machine on primary slots: held by jobs, free, drained, or closed to " +
 						"jobs (PreventJobsReason).",
 					Query: ask("allocation", "timeseries").by().of("allocated", "free", "drained", "prevented").
 						where(real(chosen)),
@@ -54,8 +54,8 @@ func machine() Dashboard {
 				},
 				{
 					Title: machineBackfill, Width: 12, Height: 8,
-					Description: "GPUs of this machine in the backfill pool: used by backfill jobs, available to " +
-						"them, and taken by jobs of their owners. Lines are evictions.",
+					Description: "GPUs of this machine in the backfill pool: used by backfill jobs, available to them," +
+						" and taken by jobs of their owners. Vertical lines are evictions.",
 					Query: ask("backfillAvailability", "timeseries").by().of("used", "available", "taken").
 						where(chosen),
 					View: areas(backfillPoolColors...),
@@ -80,15 +80,15 @@ func machine() Dashboard {
 			{Title: "Backfill runs and free periods", Collapsed: true, Panels: []Panel{
 				{
 					Title: "Backfill runs", Width: 24, Height: 10,
-					Description: "Every run of a backfill job on this machine: what became of it, what that rests " +
-						"on, and whether a job ad was found for it.",
+					Description: "Every run of a backfill job on this machine: its outcome, the evidence for it, and " +
+						"whether a job ad was found.",
 					Query: ask("evictions", "runs").where(chosen),
 					View:  list(hidden("machine"), hidden("device"), hidden("category")),
 				},
 				{
 					Title: "Free periods", Width: 24, Height: 10,
-					Description: "Every period in which a GPU of this machine waited for a backfill job, and how " +
-						"it ended.",
+					Description: "Every period in which a GPU of this machine was free for backfill jobs, and how it " +
+						"ended.",
 					Query: ask("backfillAvailability", "periods").where(chosen),
 					View: list(hidden("machine"), hidden("device"), hidden("category"), hidden("leftTruncated"),
 						hidden("unknownStart")),

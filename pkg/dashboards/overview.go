@@ -11,7 +11,7 @@ func poolOverview() Dashboard {
 	idle.Idle = true
 	return Dashboard{
 		UID: "gpureports-pool", Title: "GPU pool overview",
-		Description: "Who holds the pool's GPUs, what is free, and whether the figures are fresh",
+		Description: "Who holds the GPUs of the pool, what is free, and how recent the figures are",
 		From:        "now-7d",
 		Variables: []Variable{
 			ownershipVariable, deviceVariable,
@@ -27,8 +27,8 @@ func poolOverview() Dashboard {
 			{Title: "Over time", Panels: []Panel{
 				{
 					Title: "Allocated % over time", Width: 12, Height: 8,
-					Description: "The share of the available GPUs that jobs hold on primary slots, by category. " +
-						"The dashed line is the alert rule's.",
+					Description: "Share of the available GPUs that jobs hold on primary slots, by category. The dashed" +
+						" line is the threshold of the alert rule.",
 					Query: ask("allocation", "timeseries").by("category").of("allocatedPercent").
 						where(real(chosen)),
 					View:            alertsBelow(percent(lines(ownershipLooks(fixed)...)), underused),
@@ -43,7 +43,7 @@ func poolOverview() Dashboard {
 				},
 				{
 					Title: "GPUs held by backfill jobs", Width: 12, Height: 8,
-					Description: "GPUs that backfill jobs hold while their owners do not, stacked by category. " +
+					Description: "GPUs held by backfill jobs while their owners do not use them, stacked by category. " +
 						"They are the same GPUs as those of the primary slots.",
 					Query: ask("allocation", "timeseries").by("category").of("allocated").
 						where(onBackfill(chosen)),
@@ -62,10 +62,9 @@ func poolOverview() Dashboard {
 			{Title: "Users", Collapsed: true, Panels: []Panel{
 				{
 					Title: "GPU hours of the largest users", Width: 24, Height: 9, MaxDataPoints: 60,
-					Description: "GPU hours of the ten users with the most, and of all others together, on all " +
-						"slots.",
-					Query: ask("userHours", "timeseries").by("user").where(chosen),
-					View:  linked(bars(otherUsers...), toUser.ofSeries()),
+					Description: "GPU hours of the ten users with the most, and of all others together, on all slots.",
+					Query:       ask("userHours", "timeseries").by("user").where(chosen),
+					View:        linked(bars(otherUsers...), toUser.ofSeries()),
 				},
 			}},
 			{Title: "GPUs and machines", Collapsed: true, Panels: []Panel{
@@ -81,23 +80,23 @@ func poolOverview() Dashboard {
 				},
 				{
 					Title: gpuList, Width: 24, Height: 12,
-					Description: "Every GPU in the newest snapshot of the time range with its state, the user " +
-						"and job that hold it, and since when; those of the states chosen above.",
+					Description: "GPUs in the newest snapshot of the time range whose state is chosen above: state, " +
+						"user and job, and since when.",
 					Query:           ask("allocation", "current").where(chosen),
 					View:            list(hidden("memoryGB"), hidden("category"), hidden("hours")),
 					Transformations: ofChosenStates,
 				},
 				{
 					Title: "Machines", Width: 24, Height: 10,
-					Description: "Each machine's owner, devices and use over the time range. An excluded machine " +
-						"has its reason and no figures.",
+					Description: "Owner, devices and use of each machine in the time range. An excluded machine is " +
+						"listed with the reason and without figures.",
 					Query: ask("allocation", "machines").where(chosen),
 					View:  list(),
 				},
 				{
 					Title: "Idle machines", Width: 24, Height: 10,
-					Description: "Machines on which no primary slot was claimed in the time range; backfill jobs " +
-						"may have used them.",
+					Description: "Machines on which no primary slot was claimed in the time range. Backfill jobs may " +
+						"have used them.",
 					Query: ask("allocation", "machines").where(idle),
 					View:  list(hidden("allocated"), hidden("allocatedPercent")),
 				},
@@ -105,10 +104,10 @@ func poolOverview() Dashboard {
 			{Title: "Freshness of the data", Collapsed: true, Panels: []Panel{
 				{
 					Title: "Freshness", Width: 24, Height: 5,
-					Description: "How old the newest snapshot is, how much of the time range snapshots cover, how " +
-						"many GPUs the newest snapshot has and how many of the day before it lacks, how old the " +
-						"newest job ad is, and how many backfill runs a job ad explains. They are the whole " +
-						"pool's, whatever is chosen above.",
+					Description: "Age of the newest snapshot, coverage of the time range by snapshots, GPUs in the " +
+						"newest snapshot and those missing from it since the day before, age of the newest " +
+						"job ad, and the share of backfill runs explained by a job ad. The figures are for " +
+						"the whole pool, regardless of the filters above.",
 					Query: ask("allocation", "health"),
 					View: stats("/.*/",
 						Override{"snapshotAgeSeconds", object{"thresholds": levels("text", stale, vermilion)}},
@@ -131,9 +130,9 @@ func poolNow(chosen query.Filter) Row {
 	}
 	whole := func(metric string) View { return stat("", Override{metric, object{"decimals": 0}}) }
 	return Row{Title: "At ${__to:date:YYYY-MM-DD HH:mm}", Panels: []Panel{
-		figure("In service", "GPUs on primary slots that jobs hold or could be given, at the end of the time range.",
+		figure("In service", "GPUs on primary slots that jobs hold or could hold, at the end of the time range.",
 			now("available"), whole("available")),
-		figure("Allocated", "The share of them that jobs hold on primary slots.", now("allocatedPercent"), stat("")),
+		figure("Allocated", "Share of the GPUs in service that jobs hold on primary slots.", now("allocatedPercent"), stat("")),
 		figure("Free", "GPUs that no job holds, neither on a primary nor on a backfill slot, and on which jobs may start.",
 			now("free"), whole("free")),
 		figure("Unavailable", "GPUs that are drained, and GPUs without a job on which none may start (PreventJobsReason). "+
@@ -142,21 +141,21 @@ func poolNow(chosen query.Filter) Row {
 			Override{"prevented", object{"displayName": "Prevented", "decimals": 0}})),
 		figure("Backfill", "GPUs that backfill jobs hold.",
 			ask("allocation", "timeseries").by().of("allocated").where(onBackfill(chosen)), whole("allocated")),
-		figure("Data age", "Time since the collector's newest snapshot, whatever the time range; red when three "+
-			"snapshots are missing, as the alert rule has it.", ask("allocation", "health").of("snapshotAgeSeconds"),
+		figure("Data age", "Time since the newest snapshot of the collector, regardless of the time range. Red "+
+			"when three snapshots are missing, as in the alert rule.", ask("allocation", "health").of("snapshotAgeSeconds"),
 			stat("/.*/", Override{"snapshotAgeSeconds", object{"thresholds": levels("text", stale, vermilion)}})),
 		{
 			Title: "Free GPUs by device", Width: 12, Height: 9, MaxDataPoints: finest,
 			Description: "GPUs that no job holds, neither on a primary nor on a backfill slot, and on which " +
-				"jobs may start; the most first. A device leads to its free GPUs.",
+				"jobs may start; the most first. Select a device to list its free GPUs.",
 			Query:           ask("allocation", "timeseries").by("device").of("free").where(real(chosen)),
 			View:            table(Override{"device", object{"links": toFree.ofRows("device")}}, Override{"Free", wholeBar}),
 			Transformations: lastPoints("device", "Device", "Free"),
 		},
 		{
 			Title: "Allocated % by category", Width: 12, Height: 9, MaxDataPoints: finest,
-			Description: "Of the GPUs that could be allocated in each category, the share that jobs hold. A " +
-				"backfill GPU counts as available only while no owner's job holds it.",
+			Description: "Share of the available GPUs of each category that jobs hold. A backfill GPU is " +
+				"available only while no job of its owner holds it.",
 			Query: ask("allocation", "timeseries").by("category").of("allocatedPercent").where(chosen),
 			View:  barGauge(levels(blue)),
 		},
@@ -185,14 +184,14 @@ func poolAverages(chosen query.Filter) []Panel {
 		},
 		{
 			Title: "Allocation by category", Width: 24, Height: 9,
-			Description: "Averages over the time range, with totals of real and of backfill slots, which are never " +
-				"added together: they are the same GPUs.",
+			Description: "Averages over the time range, with totals for real and for backfill slots. The two " +
+				"are never added together because they are the same GPUs.",
 			Query: ask("allocation", "summary").by("category").where(chosen),
 			View:  metrics(Override{"allocatedPercent", percentBar}),
 		},
 		{
 			Title: "Allocation by device", Width: 24, Height: 11,
-			Description: "The same averages for each GPU model on primary slots.",
+			Description: "The same averages for each GPU model, on primary slots.",
 			Query:       ask("allocation", "summary").by("device").where(real(chosen)).withoutTotals(),
 			View:        metrics(Override{"allocatedPercent", percentBar}, hidden("slots")),
 		},

@@ -16,7 +16,8 @@ func supply() Dashboard {
 		of("available", "used", "usedPercent", "hours90", "hours75", "hours50").where(chosen).withoutTotals()
 	return Dashboard{
 		UID: "gpureports-backfill", Title: "GPU backfill supply",
-		Description: "How many GPUs backfill jobs can have, how long a GPU stays free and how long it can be kept",
+		Description: "How many GPUs backfill jobs can get, how long a GPU stays free, and how long a job " +
+			"can keep it",
 		From:        "now-30d",
 		Variables:   []Variable{ownershipVariable, deviceVariable, machineVariable},
 		Annotations: []Annotation{gaps},
@@ -24,46 +25,46 @@ func supply() Dashboard {
 			{Title: "What backfill jobs can have", Panels: append(supplyFigures(chosen),
 				Panel{
 					Title: "Backfill pool", Width: 12, Height: 10,
-					Description: "GPUs of the backfill pool, on average: used by backfill jobs, available to them, " +
-						"and taken by jobs of their owners.",
+					Description: "GPUs of the backfill pool, on average: used by backfill jobs, available to them, and" +
+						" taken by jobs of their owners.",
 					Query: ask("backfillAvailability", "timeseries").by().of("used", "available", "taken").
 						where(chosen),
 					View: areas(backfillPoolColors...),
 				},
 				Panel{
 					Title: "How long a backfill GPU can be kept", Width: 12, Height: 10,
-					Description: "Share of GPUs that their owners have not taken back by an age, counted from when " +
-						"the GPU came to the backfill pool, by machine type, over the first 48 hours " +
-						"(Kaplan–Meier, with 95 % intervals).",
+					Description: "Share of GPUs that their owners have not taken back by an age, counted from when the" +
+						" GPU joined the backfill pool, by machine type, over the first 48 hours " +
+						"(Kaplan–Meier with 95 % intervals).",
 					Query: ask("backfillAvailability", "survival").by("machineType").where(chosen),
 					View:  curves(curvesOfMachineTypes...),
 				},
 				Panel{
 					Title: "Supply by device", Width: 24, Height: 12,
-					Description: "GPUs of each model that backfill jobs could have and did use, on average, and " +
-						"for how many hours 90, 75 and 50 % of them can be kept before their owners take them " +
-						"back. None: fewer were ever taken back.",
+					Description: "GPUs of each model that were available to backfill jobs and used by them, on " +
+						"average, and the hours for which 90, 75 and 50 % of them can be kept before their " +
+						"owners take them back. No value: too few were ever taken back.",
 					Query: usedByDevice,
 					View:  table(Override{"usedPercent", percentBar}),
 				},
 				Panel{
 					Title: "How long may a backfill job be?", Width: 24, Height: 11,
-					Description: "On each model: jobs up to so many hours finish in one run with 90 and 75 %; of jobs of 12 hours " +
-						"so many finish in one run; and longer ones should save so often, for then they cost the fewest GPU " +
-						"hours, with 5 minutes for each save.",
+					Description: "For each model: the longest job that finishes in one run with a probability of 90 and " +
+						"of 75 %; the share of 12-hour jobs that finish in one run; and how often longer jobs should " +
+						"save to cost the fewest GPU hours, if each save takes 5 minutes.",
 					Query: longJobs(chosen),
 					View:  table(jobLengthColumns...),
 				},
 				Panel{
 					Title: "Utilisation by hour of the week", Width: 12, Height: 8,
-					Description: "Share of the backfill GPUs in use, by weekday and local hour (of the data " +
-						"source's time zone).",
+					Description: "Share of the backfill GPUs in use, by weekday and local hour (time zone of the " +
+						"data source).",
 					Query: ask("backfillAvailability", "hourOfWeek").of("usedPercent").where(chosen),
 					View:  percentWeek(backfillColor),
 				},
 				Panel{
 					Title: "Available GPUs by hour of the week", Width: 12, Height: 8,
-					Description: "GPUs that a backfill job could have at once, by weekday and local hour.",
+					Description: "GPUs that a backfill job could get at once, by weekday and local hour.",
 					Query:       ask("backfillAvailability", "hourOfWeek").of("available").where(chosen),
 					View:        week(freeColor),
 				},
@@ -108,16 +109,16 @@ func supplyFigures(chosen query.Filter) []Panel {
 		p.View = linked(stat("/.*/", Override{"ratePer100GpuHours", per100Hours}), []Link{toEvictions})
 		return p
 	}
-	available := figure("Available", "GPUs that a backfill job could have at the end of the time range.", "available")
+	available := figure("Available", "GPUs that a backfill job could get at the end of the time range.", "available")
 	available.Query = ask("backfillAvailability", "timeseries").by().of("available").where(chosen)
 	available.View, available.MaxDataPoints = stat("", Override{"available", object{"decimals": 0}}), finest
 	return []Panel{
 		available,
-		figure("In use", "Of the GPUs that backfill jobs could have over the time range, the share that they used.",
+		figure("In use", "Share of the GPUs available to backfill jobs over the time range that they used.",
 			"usedPercent"),
-		figure("Half kept", "First hour at which the owners have taken back half of the GPUs, counted from when "+
-			"a GPU came to the backfill pool. None: fewer were ever taken back.", "hours50"),
-		figure("90 % kept", "First hour at which the owners have taken back 10 % of the GPUs.", "hours90"),
+		figure("Half kept", "Hours after which the owners have taken back half of the GPUs, counted from when a "+
+			"GPU joined the backfill pool. No value: fewer were ever taken back.", "hours50"),
+		figure("90 % kept", "Hours after which the owners have taken back 10 % of the GPUs.", "hours90"),
 		evicted("Evictions", "Evictions of backfill jobs per 100 backfill GPU hours over the time range. "+
 			"Without a job source it is a lower bound.", "ratePer100GpuHours"),
 		evicted("Lost", "GPU hours of evicted runs, of all backfill GPU hours: an upper bound where jobs checkpoint.",
@@ -132,9 +133,9 @@ func vacancies(chosen query.Filter) []Panel {
 	return []Panel{
 		{
 			Title: "Free periods by device", Width: 24, Height: 10,
-			Description: "Periods in which a GPU waited for a backfill job. Mean to GPU hours are of complete " +
-				"periods that ended in the time range; censored ones go on or were cut by a gap; the Kaplan–Meier " +
-				"figures use these too.",
+			Description: "Periods in which a GPU was free for backfill jobs. The figures from Mean to GPU " +
+				"hours are for complete periods that ended in the time range. Censored periods are " +
+				"still going on or were cut by a gap; the Kaplan–Meier figures include them.",
 			Query: ask("backfillAvailability", "summary").by("device").
 				of("count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "gpuHours", "censored", "unknownStart",
 					"kmMedianHours", "restrictedMeanHours").
@@ -143,8 +144,8 @@ func vacancies(chosen query.Filter) []Panel {
 		},
 		{
 			Title: "By machine type", Width: 24, Height: 6,
-			Description: "The same for machines of researchers and CHTC (Priority) and for open capacity (Shared), " +
-				"with the hours that 90, 75 and 50 % of the GPUs can be kept.",
+			Description: "The same figures for machines of researchers and CHTC (Priority) and for open " +
+				"capacity (Shared), with the hours for which 90, 75 and 50 % of the GPUs can be kept.",
 			Query: ask("backfillAvailability", "summary").by("machineType").
 				of("count", "meanHours", "medianHours", "gpuHours", "available", "used", "taken", "usedPercent", "hours90",
 					"hours75", "hours50").
@@ -153,15 +154,16 @@ func vacancies(chosen query.Filter) []Panel {
 		},
 		{
 			Title: "How long a GPU stays free", Width: 12, Height: 9,
-			Description: "Share of the free periods that go on beyond an age, by machine type (Kaplan–Meier, with " +
-				"95 % intervals). They end when a job takes the GPU or the slot goes away.",
+			Description: "Share of the free periods that last longer than an age, by machine type " +
+				"(Kaplan–Meier with 95 % intervals). A period ends when a job takes the GPU or the " +
+				"slot disappears.",
 			Query: curve,
 			View:  curves(curvesOfMachineTypes...),
 		},
 		{
 			Title: "Transitions", Width: 12, Height: 9,
-			Description: "How often a GPU went from the state at the left to the one above, between one snapshot " +
-				"and the next. Used to used: another job.",
+			Description: "How often a GPU changed from the state in the row to the state in the column between" +
+				" two consecutive snapshots. From used to used: another job.",
 			Query: ask("backfillAvailability", "transitions").by().of("count").where(chosen),
 			View:  transitionMatrix(),
 			Transformations: []Transformation{

@@ -134,23 +134,9 @@ func lastPoints(label, title, name string) []Transformation {
 	}
 }
 
-// byGroupThenUser shows a table of user hours as one of groups, each of which opens to its users. What is nested cannot
-// be summed too: groups have sums of copies.
-func byGroupThenUser(group string) (View, []Transformation) {
-	sum := object{"operation": "aggregate", "aggregations": []string{"sum"}}
-	view := table(
-		Override{"All hours (sum)", object{"displayName": "GPU hours", "unit": "none", "decimals": 1}},
-		Override{"All % (sum)", object{"displayName": "% of total", "unit": "percent", "decimals": 1}},
-	)
-	return view, []Transformation{
-		including("Row", "equal", "user"),
-		calculated("All hours", "GPU hours", "*", "1"),
-		calculated("All %", "% of total", "*", "1"),
-		{ID: "organize", Options: object{"excludeByName": object{"Row": true, "Users": true}}},
-		{ID: "groupToNestedTable", Options: object{"showSubframeHeaders": true, "fields": object{
-			group: object{"operation": "groupby", "aggregations": []string{}}, "All hours": sum, "All %": sum,
-		}}},
-	}
+// usersOfGroups is a table of user hours with a row for each user of each group.
+func usersOfGroups() View {
+	return table(Override{"gpuHours", amountBar}, Override{"percentOfTotal", width(110)}, hidden("userCount"))
 }
 
 // including leaves rows out whose value in a column does not match.

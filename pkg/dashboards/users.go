@@ -4,13 +4,10 @@ import "strconv"
 
 func users() Dashboard {
 	chosen := chosenOfUsers
-	byDevice, usersByDevice := byGroupThenUser("Device")
-	byCategory, usersByCategory := byGroupThenUser("Category")
-	byProject, usersByProject := byGroupThenUser("Project")
 	return Dashboard{
 		UID: "gpureports-users", Title: "GPU users",
-		Description: "GPU hours by user, slot type, device and project, and how often backfill jobs of users are " +
-			"evicted",
+		Description: "GPU hours by user, slot type, device and project, and how often the backfill jobs of" +
+			" users are evicted",
 		From:        "now-7d",
 		Variables:   userVariables,
 		Annotations: []Annotation{gaps},
@@ -18,8 +15,8 @@ func users() Dashboard {
 			{Title: "Users", Panels: []Panel{
 				{
 					Title: "Total", Width: 4, Height: 9,
-					Description: "GPU hours that the chosen users held over the time range, counted only while " +
-						"snapshots cover it, and how many users that were.",
+					Description: "GPU hours held by the chosen users in the time range, counted only while snapshots " +
+						"cover it, and the number of these users.",
 					Query: ask("userHours", "summary").by().where(chosen),
 					View:  upright(stats("/^(GPU hours|Users)$/", Override{"gpuHours", wholeHours})), // the last row is the total
 				},
@@ -31,9 +28,8 @@ func users() Dashboard {
 				},
 				{
 					Title: "Users and their GPU hours", Width: 24, Height: 14,
-					Description: "GPU hours of each user and their share of all, the part of them on backfill " +
-						"slots, and how often the user's backfill jobs were evicted per 100 GPU hours on backfill " +
-						"slots.",
+					Description: "GPU hours of each user, their share of all GPU hours, the share on backfill slots, " +
+						"and the evictions per 100 GPU hours on backfill slots.",
 					Query: ask("userHours", "summary").by().where(chosen).withoutTotals(),
 					More: []Query{
 						ask("userHours", "summary").by().where(onBackfill(chosen)).withoutTotals(),
@@ -51,16 +47,16 @@ func users() Dashboard {
 			{Title: "By slot type", Collapsed: true, Panels: []Panel{
 				{
 					Title: "GPU hours by slot type", Width: 24, Height: 8, MaxDataPoints: 60,
-					Description: "GPU hours of the chosen users, by the category of the slots that they held.",
+					Description: "GPU hours of the chosen users, by the category of the slots they held.",
 					Query:       ask("userHours", "timeseries").by("category").where(chosen),
 					View:        bars(categoryLooks()...),
 				},
 				{
 					Title: "GPU hours by slot type and user", Width: 24, Height: 12,
-					Description:     "Each slot type with its hours; it opens to its users.",
-					Query:           ask("userHours", "summary").by("category").where(chosen),
-					View:            byCategory,
-					Transformations: usersByCategory,
+					Description:     "GPU hours of each user on each slot type, and their share of all GPU hours.",
+					Query:           ask("userHours", "summary").by("category").where(chosen).withoutTotals(),
+					View:            usersOfGroups(),
+					Transformations: heldOnly,
 				},
 			}},
 			{Title: "By device", Collapsed: true, Panels: []Panel{
@@ -73,42 +69,40 @@ func users() Dashboard {
 				},
 				{
 					Title: "GPU hours by device and user", Width: 24, Height: 14,
-					Description:     "Each GPU model with its hours; it opens to its users.",
-					Query:           ask("userHours", "summary").by("device").where(chosen),
-					View:            byDevice,
-					Transformations: usersByDevice,
+					Description:     "GPU hours of each user on each GPU model, and their share of all GPU hours.",
+					Query:           ask("userHours", "summary").by("device").where(chosen).withoutTotals(),
+					View:            usersOfGroups(),
+					Transformations: heldOnly,
 				},
 			}},
 			{Title: "By project", Collapsed: true, Panels: []Panel{
 				{
 					Title: "GPU hours by project", Width: 24, Height: 8, MaxDataPoints: 60,
-					Description: "GPU hours of the chosen users, by the projects that the machine was prioritized " +
-						"for.",
-					Query: ask("userHours", "timeseries").by("project").where(chosen),
-					View:  bars(),
+					Description: "GPU hours of the chosen users, by the projects with priority on the machine.",
+					Query:       ask("userHours", "timeseries").by("project").where(chosen),
+					View:        bars(),
 				},
 				{
 					Title: "GPU hours by project and user", Width: 24, Height: 12,
-					Description: "Each list of prioritized projects with its hours; it " +
-						"opens to its users.",
-					Query:           ask("userHours", "summary").by("project").where(chosen),
-					View:            byProject,
-					Transformations: usersByProject,
+					Description: "GPU hours of each user on the machines of each list of projects, and their share of " +
+						"all GPU hours.",
+					Query:           ask("userHours", "summary").by("project").where(chosen).withoutTotals(),
+					View:            usersOfGroups(),
+					Transformations: heldOnly,
 				},
 			}},
 			{Title: "What the users meet", Collapsed: true, Panels: []Panel{
 				{
 					Title: "GPUs held at the end of the time range", Width: 24, Height: 10,
-					Description: "GPUs that jobs of the chosen users hold in the newest snapshot of the time " +
-						"range.",
+					Description:     "GPUs held by jobs of the chosen users in the newest snapshot of the time range.",
 					Query:           ask("allocation", "current").where(chosen),
 					View:            list(hidden("memoryGB"), hidden("category"), hidden("hours")),
 					Transformations: heldOnly,
 				},
 				{
 					Title: "Backfill runs and evictions by user", Width: 24, Height: 10,
-					Description: "What became of the users' runs on backfill slots, how often they were evicted " +
-						"per 100 GPU hours, and what that cost.",
+					Description: "Outcomes of the users' runs on backfill slots, evictions per 100 GPU hours, and the " +
+						"GPU hours lost.",
 					Query: ask("evictions", "summary").by("user").
 						of("runs", "evictions", "completed", "ratePer100GpuHours", "evictedPercent", "medianHoursToEviction",
 							"lostGpuHours", "lostPercent").

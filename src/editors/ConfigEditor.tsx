@@ -18,7 +18,10 @@ export function ConfigEditor({ options, onOptionsChange }: Props) {
   const change = (fields: Partial<GpuSettings>) =>
     onOptionsChange({ ...options, jsonData: { ...jsonData, ...fields } });
 
-  const text = (field: 'snapshotDir' | 'chtcOwnedFile' | 'hostExclusionsFile' | 'cacheDir', placeholder: string) => (
+  const text = (
+    field: 'snapshotDir' | 'chtcOwnedFile' | 'hostExclusionsFile' | 'gpuTiersFile' | 'cacheDir',
+    placeholder: string
+  ) => (
     <Input
       id={`config-${field}`}
       width={width}
@@ -52,11 +55,11 @@ export function ConfigEditor({ options, onOptionsChange }: Props) {
       <Divider />
       <ConfigSection
         title="Snapshots"
-        description="The monthly SQLite files that the collector writes. They are only read."
+        description="The monthly files of the snapshot collector. The plugin only reads them."
       >
         <Field
           label="Directory"
-          description="Absolute path, on Grafana's server, of the directory with the files gpu_state_YYYY-MM.db."
+          description="Absolute path on Grafana's server of the directory with the files gpu_state_YYYY-MM.db or gpu_state_YYYY-MM.parquet."
           required
           disabled={readOnly}
         >
@@ -65,7 +68,7 @@ export function ConfigEditor({ options, onOptionsChange }: Props) {
         <TimezoneField value={jsonData.timezone} onChange={(timezone) => change({ timezone })} readOnly={readOnly} />
         <Field
           label="Slice"
-          description="Length of time in which a GPU counts once. 15 minutes fits the usual collector; with snapshots more often than that, GPU hours come out too high unless every snapshot is its own slice."
+          description="Length of time in which a GPU counts once. 15 minutes suits the usual collector. If snapshots are more frequent than slices, GPU hours are too high; then choose a shorter slice, or every snapshot."
           disabled={readOnly}
           htmlFor="config-sliceMinutes"
         >
@@ -81,41 +84,48 @@ export function ConfigEditor({ options, onOptionsChange }: Props) {
       </ConfigSection>
       <Divider />
       <ConfigSection
-        title="Ownership and exclusions"
-        description="Files inside the snapshot directory. A default file that does not exist is no error."
+        title="Ownership, exclusions and tiers"
+        description="Files in the snapshot directory. The default files may be missing."
       >
         <Field
           label="CHTC owned machines"
-          description="File with one host name a line, # for comments. These machines are CHTC owned whatever their projects."
+          description="File with one host name per line; # begins a comment. These machines are CHTC owned regardless of their projects."
           disabled={readOnly}
         >
           {text('chtcOwnedFile', settingDefaults.chtcOwnedFile)}
         </Field>
         <Field
           label="Excluded hosts"
-          description="YAML file with excluded_hosts: {part of a host name: reason}. Excluded hosts count nowhere, and every answer says so."
+          description="YAML file with excluded_hosts: {part of a host name: reason}. Excluded hosts are left out of all figures, and every answer reports them."
           disabled={readOnly}
         >
           {text('hostExclusionsFile', settingDefaults.hostExclusionsFile)}
+        </Field>
+        <Field
+          label="GPU tiers"
+          description="YAML file with tiers: {name: [parts of device names]}; all other devices are Standard. Without a file, H200, H100 80GB HBM3 and A100-SXM4-80GB are Flagship."
+          disabled={readOnly}
+        >
+          {text('gpuTiersFile', settingDefaults.gpuTiersFile)}
         </Field>
       </ConfigSection>
       <Divider />
       <ConfigSection
         title="Cache"
-        description="What was once read from the snapshots is kept, so that a year answers at once."
+        description="Keeps what has been read from the snapshots, so that queries over a year take no longer than a moment."
         isCollapsible
       >
         <Field
           label="Directory"
-          description="Absolute path of a directory that the plugin may write to; it keeps a subdirectory of its own there. Empty: in memory only, read anew when the plugin starts."
+          description="Absolute path of a directory that the plugin can write to; it creates its own subdirectory there. If empty, the cache is in memory only and is rebuilt when the plugin starts."
           disabled={readOnly}
         >
           {text('cacheDir', 'In memory only')}
         </Field>
-        <Field label="Memory" description="Most memory for the cache." disabled={readOnly}>
+        <Field label="Memory" description="Maximum memory for the cache." disabled={readOnly}>
           {megabytes('cacheMaxMB')}
         </Field>
-        <Field label="Disk" description="Most space for files in the cache directory." disabled={readOnly}>
+        <Field label="Disk" description="Maximum disk space for the cache directory." disabled={readOnly}>
           {megabytes('cacheDiskMB')}
         </Field>
       </ConfigSection>

@@ -50,8 +50,8 @@ export function FilterFields({ id, source, fields, filter, onChange, range, refe
             tooltip={[
               filterLabels[field].description,
               closedValues[field]
-                ? 'Choose; type ! first to leave out'
-                : 'Choose, or type a value or a /pattern/; ! leaves out',
+                ? 'Choose values; type ! to exclude them'
+                : 'Choose values, or type a value or a /pattern/; a leading ! excludes',
             ].join('. ')}
           >
             <ValuesSelect

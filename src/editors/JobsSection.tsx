@@ -44,7 +44,7 @@ export function JobsSection({ options, onOptionsChange }: Props) {
   return (
     <ConfigSection
       title="Jobs"
-      description="Job ads tell when a backfill job began and how it ended. Without them completed and evicted jobs cannot be told apart."
+      description="Job ads record when a backfill job began and how it ended. Without them, completed and evicted jobs cannot be distinguished."
     >
       <Field
         label="Source"
@@ -61,7 +61,7 @@ export function JobsSection({ options, onOptionsChange }: Props) {
       {source === 'sqlite' && (
         <Field
           label="Job file"
-          description="Name of the file inside the snapshot directory; the command gpureports import-jobs makes one from history and epoch ads."
+          description="Name of the file in the snapshot directory. The command gpureports import-jobs creates it from history and epoch ads."
           disabled={readOnly}
         >
           {text('jobsPath', settingDefaults.jobsPath)}
@@ -88,7 +88,7 @@ export function JobsSection({ options, onOptionsChange }: Props) {
             </Field>
             <Field
               label="Epoch index"
-              description="Index or pattern with one ad for each run of a job, where condor_adstash stores them; empty: none."
+              description="Index or pattern with one ad for each run of a job, if condor_adstash stores them; otherwise leave empty."
               disabled={readOnly}
             >
               {text('jobsEpochIndex', 'htcondor-epochs-*')}

@@ -30,7 +30,7 @@ export function OptionFields({ id, query, known, onChange, asCommandLine }: Prop
     <Collapse label="Options" isOpen={isOpen} onToggle={setIsOpen}>
       <Stack gap={2} wrap="wrap">
         {shown.includes('duration') && (
-          <EditorField label="Duration" htmlFor={`${id}-duration`} tooltip="What is measured" width={20}>
+          <EditorField label="Duration" htmlFor={`${id}-duration`} tooltip="Which duration is measured" width={20}>
             <Combobox
               id={`${id}-duration`}
               options={optionsOf(durations, durationLabels)}
@@ -45,7 +45,7 @@ export function OptionFields({ id, query, known, onChange, asCommandLine }: Prop
           <EditorField
             label="Time zone"
             htmlFor={`${id}-timezone`}
-            tooltip="Of days, weeks and hours; viewers and alert rules see the same buckets"
+            tooltip="Time zone of hours, days and weeks, the same for all viewers and alert rules"
             width={25}
           >
             <Combobox
@@ -60,7 +60,7 @@ export function OptionFields({ id, query, known, onChange, asCommandLine }: Prop
           </EditorField>
         )}
         {shown.includes('jobHours') && (
-          <EditorField label="Lengths of jobs" htmlFor={`${id}-jobHours`} tooltip="Hours, with commas between them">
+          <EditorField label="Job lengths" htmlFor={`${id}-jobHours`} tooltip="Hours, separated by commas">
             <CommitInput
               id={`${id}-jobHours`}
               width={20}
@@ -74,7 +74,7 @@ export function OptionFields({ id, query, known, onChange, asCommandLine }: Prop
           <EditorField
             label="Checkpoint overhead"
             htmlFor={`${id}-overheadMinutes`}
-            tooltip="Minutes that one checkpoint costs"
+            tooltip="Minutes that each checkpoint takes"
           >
             <CommitInput
               id={`${id}-overheadMinutes`}
@@ -91,7 +91,7 @@ export function OptionFields({ id, query, known, onChange, asCommandLine }: Prop
           <EditorField
             label="Legend"
             htmlFor={`${id}-legend`}
-            tooltip="Names of series; {{device}} or another grouping is its value, {{metric}} the metric"
+            tooltip="Names of series. {{device}} or another grouping is replaced by its value, {{metric}} by the metric"
           >
             <CommitInput
               id={`${id}-legend`}
@@ -106,7 +106,7 @@ export function OptionFields({ id, query, known, onChange, asCommandLine }: Prop
           <EditorField
             label="Limit"
             htmlFor={`${id}-limit`}
-            tooltip="Most series, rows or users; cuts are said in a notice"
+            tooltip="Maximum number of series, rows or users. A notice reports what is left out"
           >
             <CommitInput
               id={`${id}-limit`}
@@ -121,7 +121,7 @@ export function OptionFields({ id, query, known, onChange, asCommandLine }: Prop
           </EditorField>
         )}
         {shown.includes('totals') && (
-          <EditorField label="Totals" htmlFor={`${id}-totals`} tooltip="Rows with totals at the end of the table">
+          <EditorField label="Totals" htmlFor={`${id}-totals`} tooltip="Adds rows with totals at the end of the table">
             <EditorSwitch
               id={`${id}-totals`}
               value={totals}
@@ -133,7 +133,7 @@ export function OptionFields({ id, query, known, onChange, asCommandLine }: Prop
           <EditorField
             label="Complete buckets only"
             htmlFor={`${id}-completeBucketsOnly`}
-            tooltip="Leaves out buckets cut by the time range or not finished yet"
+            tooltip="Leaves out buckets that the time range cuts off or that are not complete yet"
           >
             <EditorSwitch
               id={`${id}-completeBucketsOnly`}
@@ -146,7 +146,7 @@ export function OptionFields({ id, query, known, onChange, asCommandLine }: Prop
           <EditorField
             label="Include old devices"
             htmlFor={`${id}-includeOldDevices`}
-            tooltip="GTX 1080, P100, Quadro, A30 and A40"
+            tooltip="Includes GTX 1080, P100, Quadro, A30 and A40"
           >
             <EditorSwitch
               id={`${id}-includeOldDevices`}
@@ -155,7 +155,7 @@ export function OptionFields({ id, query, known, onChange, asCommandLine }: Prop
             />
           </EditorField>
         )}
-        <EditorField label="Command line" htmlFor={`${id}-commandLine`} tooltip="For gpureports query, in a shell">
+        <EditorField label="Command line" htmlFor={`${id}-commandLine`} tooltip="Runs the same query in a shell (gpureports query)">
           <ClipboardButton id={`${id}-commandLine`} variant="secondary" icon="copy" getText={asCommandLine}>
             Copy as command line
           </ClipboardButton>

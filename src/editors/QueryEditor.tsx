@@ -33,7 +33,7 @@ export function QueryEditor(props: Props) {
   const found = viewOf(query);
   const inAlertRule = app === CoreApp.UnifiedAlerting || app === CoreApp.CloudAlerting;
 
-  // A Combobox tells a choice again when its parent renders at once, as Explore does, and that tells it again.
+  // A Combobox reports a choice again if its parent renders synchronously, as Explore does; that would never end.
   const handedOver = useRef<string>(undefined);
   const stored = textOf(props.query);
   useEffect(() => {
@@ -128,7 +128,7 @@ export function QueryEditor(props: Props) {
                   <EditorField
                     label="Bucket"
                     htmlFor={`${id}-bucket`}
-                    tooltip="Length of time that one point stands for"
+                    tooltip="Length of time that each point covers"
                   >
                     <Combobox
                       id={`${id}-bucket`}

@@ -16,13 +16,13 @@ export function describe(query: GpuQuery): string {
       .filter(Boolean)
       .join(', '),
     filters(query.filter),
-    standApart(query) ? 'Real and backfill slots stand apart: they are never added' : '',
+    standApart(query) ? 'Real and backfill slots are separate: they are never added together' : '',
   ];
   if (knows('timezone') && query.timezone) {
     sentences.push(`Hours and days are those of ${query.timezone}`);
   }
   if (knows('completeBucketsOnly') && query.completeBucketsOnly) {
-    sentences.push('Only buckets that lie within the time range and the data');
+    sentences.push('Only buckets that lie entirely within the time range and the data');
   }
   if (knows('includeOldDevices') && query.includeOldDevices === false) {
     sentences.push('Old devices are left out');
@@ -31,7 +31,7 @@ export function describe(query: GpuQuery): string {
     sentences.push(`Jobs of ${list(query.jobHours.map(String), 'or')} hours`);
   }
   if (knows('overheadMinutes') && query.overheadMinutes !== undefined) {
-    sentences.push(`A checkpoint costs ${query.overheadMinutes} minutes`);
+    sentences.push(`Each checkpoint takes ${query.overheadMinutes} minutes`);
   }
   if (knows('limit') && query.limit) {
     sentences.push(`At most ${query.limit}`);
@@ -77,12 +77,12 @@ function standApart(query: GpuQuery): boolean {
 const subjects: Record<string, (query: GpuQuery, metrics: string) => string> = {
   'allocation/timeseries': (_, metrics) => `${metrics} of GPUs over time`,
   'allocation/summary': (_, metrics) => `${metrics} of GPUs, averaged over the time range`,
-  'allocation/current': () => 'What every GPU does at the newest snapshot of the time range, for whom and since when',
+  'allocation/current': () => 'State, user and job of every GPU in the newest snapshot of the time range',
   'allocation/machines': ({ filter }) =>
     filter?.idle
       ? 'The machines on which nothing was claimed on primary slots in the time range'
       : 'Every machine with its GPUs and what was allocated in the time range',
-  'allocation/health': (_, metrics) => `How fresh and how complete the data are: ${metrics}`,
+  'allocation/health': (_, metrics) => `How recent and how complete the data are: ${metrics}`,
   'allocation/annotations': () => "Gaps in the collector's snapshots, as annotations",
   'userHours/summary': (_, metrics) => `${metrics} of every user in the time range`,
   'userHours/timeseries': () => 'GPU hours over time',
@@ -100,7 +100,7 @@ const subjects: Record<string, (query: GpuQuery, metrics: string) => string> = {
       : 'Share of GPUs that stay free for backfill longer than x hours',
   'backfillAvailability/hourOfWeek': (_, metrics) => `Backfill GPUs by hour of the day and weekday: ${metrics}`,
   'backfillAvailability/jobLength': (_, metrics) =>
-    `What jobs of given lengths can expect of backfill GPUs: ${metrics}`,
+    `What jobs of given lengths can expect from backfill GPUs: ${metrics}`,
   'evictions/summary': (query, metrics) =>
     query.metrics?.length
       ? `Runs of backfill jobs in the time range: ${metrics}`
@@ -115,18 +115,18 @@ const subjects: Record<string, (query: GpuQuery, metrics: string) => string> = {
   'utilization/summary': (query, metrics) =>
     query.metrics?.length
       ? `Held GPUs in the time range: ${metrics}`
-      : 'How much of the hours that GPUs are held they compute',
-  'utilization/runs': () => 'Every run in the time range and how much its GPUs computed',
-  'utilization/idle': () => 'The runs whose GPUs do not compute now, the longest first',
+      : 'Share of the held GPU hours in which GPUs compute',
+  'utilization/runs': () => 'Every run in the time range and how busy its GPUs were',
+  'utilization/idle': () => 'The runs whose GPUs are not computing now, longest first',
   'utilization/hourOfWeek': (_, metrics) => `Held GPUs by hour of the day and weekday: ${metrics}`,
-  'demand/timeseries': (_, metrics) => `Jobs that wait for GPUs, over time: ${metrics}`,
+  'demand/timeseries': (_, metrics) => `Jobs waiting for GPUs over time: ${metrics}`,
   'demand/summary': (query, metrics) =>
     query.metrics?.length
       ? `Jobs that waited for GPUs in the time range: ${metrics}`
-      : 'Who waits for GPUs, how long, and what stood free meanwhile',
-  'demand/waiting': () => 'Every job that waits for GPUs at the end of the time range, and what it asks for',
+      : 'Who waits for GPUs, how long, and how many GPUs were free meanwhile',
+  'demand/waiting': () => 'Every job waiting for GPUs at the end of the time range, and its request',
   'demand/survival': () => 'Share of jobs that still wait for their GPUs after x hours',
-  'demand/hourOfWeek': (_, metrics) => `Jobs that wait for GPUs, by hour of the day and weekday: ${metrics}`,
+  'demand/hourOfWeek': (_, metrics) => `Jobs waiting for GPUs by hour of the day and weekday: ${metrics}`,
 };
 
 function subject(kind: string, view: string, query: GpuQuery): string {

@@ -22,7 +22,7 @@ export const presets: Preset[] = [
   },
   {
     name: 'Free GPUs by device now',
-    description: 'Real slots that nobody uses; the last point is now',
+    description: 'GPUs without a job on which jobs may start; the last point is now',
     query: {
       queryType: 'allocation',
       view: 'timeseries',
@@ -38,7 +38,7 @@ export const presets: Preset[] = [
   },
   {
     name: 'Idle machines',
-    description: 'Machines on which no owner claimed a GPU',
+    description: 'Machines on which no primary slot was claimed',
     query: { queryType: 'allocation', view: 'machines', filter: { idle: true } },
   },
   {
@@ -53,12 +53,12 @@ export const presets: Preset[] = [
   },
   {
     name: 'Top users over time',
-    description: 'GPU hours of the ten largest users, the others together',
+    description: 'GPU hours of the ten users with the most, and of all others together',
     query: { queryType: 'userHours', view: 'timeseries', groupBy: ['user'] },
   },
   {
     name: 'How long do backfill GPUs stay free',
-    description: 'Statistics of free periods by device',
+    description: 'Statistics on free periods by device',
     query: { queryType: 'backfillAvailability', view: 'summary', groupBy: ['device'] },
   },
   {
@@ -67,8 +67,8 @@ export const presets: Preset[] = [
     query: { queryType: 'backfillAvailability', view: 'survival', groupBy: ['device'], duration: 'tenure' },
   },
   {
-    name: 'How long may a backfill job be',
-    description: 'Share of jobs that finish, by length and device, and how often to save',
+    name: 'How long can a backfill job be',
+    description: 'Share of jobs that finish, by length and device, and how often to checkpoint',
     query: { queryType: 'backfillAvailability', view: 'jobLength', groupBy: ['device'] },
   },
   {
@@ -98,17 +98,17 @@ export const presets: Preset[] = [
   },
   {
     name: 'Evictions one by one',
-    description: 'When, where, whose job, and who took over',
+    description: 'Time, machine, job, and the user who took over',
     query: { queryType: 'evictions', view: 'events' },
   },
   {
     name: 'Who waits for GPUs now',
-    description: 'Every waiting job, what it asks for, and what is free that fits',
+    description: 'Every waiting job, its request, and the free GPUs that fit it',
     query: { queryType: 'demand', view: 'waiting' },
   },
   {
-    name: 'GPUs that jobs wait for',
-    description: 'GPUs of waiting jobs over time, and those that stood free meanwhile',
+    name: 'GPUs requested by waiting jobs',
+    description: 'GPUs requested by waiting jobs over time, and GPUs that were free meanwhile',
     query: {
       queryType: 'demand',
       view: 'timeseries',
@@ -118,22 +118,22 @@ export const presets: Preset[] = [
   },
   {
     name: 'How long do jobs wait for GPUs',
-    description: 'Share of jobs that still wait after x hours, by the memory that they ask for',
+    description: 'Share of jobs that still wait after x hours, by requested GPU memory',
     query: { queryType: 'demand', view: 'survival', groupBy: ['gpuMemory'] },
   },
   {
     name: 'GPUs held idle now',
-    description: 'Runs whose GPUs have computed nothing for 2 h or more, longest first',
+    description: 'Runs whose GPUs have not computed for 2 h or more, longest first',
     query: { queryType: 'utilization', view: 'idle' },
   },
   {
     name: 'Utilisation by user',
-    description: 'What the GPUs that each user held did: held, measured, busy and idle GPU hours',
+    description: 'Held, measured, busy and idle GPU hours of each user',
     query: { queryType: 'utilization', view: 'summary', groupBy: ['user'] },
   },
   {
     name: 'Idle hours by device',
-    description: 'GPU hours in which held GPUs computed nothing for 30 min or more',
+    description: 'GPU hours in idle stretches of 30 min or more',
     query: {
       queryType: 'utilization',
       view: 'summary',

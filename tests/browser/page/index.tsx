@@ -73,7 +73,8 @@ function QueryPage({ annotation }: { annotation?: AnnotationQuery<GpuQuery> }) {
   const query = useSyncExternalStore(held.subscribe, () => held.query);
   const [data, setData] = useState(nothing);
 
-  const run = () =>
+  const run = () => {
+    setData((before) => ({ ...before, state: LoadingState.Loading })); // or an answer to the query before seems to be its
     datasource
       .query({
         requestId: 'Q1',
@@ -90,6 +91,7 @@ function QueryPage({ annotation }: { annotation?: AnnotationQuery<GpuQuery> }) {
       .subscribe(({ data: series, errors, state = LoadingState.Done }) =>
         setData({ state, series, errors, timeRange: range })
       );
+  };
 
   return (
     <>
