@@ -53,7 +53,7 @@ describe('ConfigEditor', () => {
     setup();
     const headings = screen.getAllByRole('heading').map((heading) => heading.textContent);
     expect(headings).toEqual(
-      expect.arrayContaining(['Snapshots', 'Ownership and exclusions', 'Cache', 'Privacy', 'Jobs'])
+      expect.arrayContaining(['Snapshots', 'Ownership, exclusions and tiers', 'Cache', 'Privacy', 'Jobs'])
     );
   });
 
@@ -61,7 +61,8 @@ describe('ConfigEditor', () => {
     [/^Directory.*gpu_state/, '/data', 'snapshotDir', '/data'],
     [/^CHTC owned machines/, 'own', 'chtcOwnedFile', 'own'],
     [/^Excluded hosts/, 'out.yaml', 'hostExclusionsFile', 'out.yaml'],
-    [/^Directory.*may write/, '/cache', 'cacheDir', '/cache'],
+    [/^GPU tiers/, 'tiers.yaml', 'gpuTiersFile', 'tiers.yaml'],
+    [/^Directory.*can write/, '/cache', 'cacheDir', '/cache'],
     [/^Memory/, '100', 'cacheMaxMB', 100],
     [/^Disk/, '200', 'cacheDiskMB', 200],
   ])('keeps %s', async (label, typed, field, value) => {

@@ -155,7 +155,11 @@ export function OptionFields({ id, query, known, onChange, asCommandLine }: Prop
             />
           </EditorField>
         )}
-        <EditorField label="Command line" htmlFor={`${id}-commandLine`} tooltip="Runs the same query in a shell (gpureports query)">
+        <EditorField
+          label="Command line"
+          htmlFor={`${id}-commandLine`}
+          tooltip="Runs the same query in a shell (gpureports query)"
+        >
           <ClipboardButton id={`${id}-commandLine`} variant="secondary" icon="copy" getText={asCommandLine}>
             Copy as command line
           </ClipboardButton>

@@ -125,11 +125,7 @@ export function QueryEditor(props: Props) {
                   />
                 )}
                 {found.spec.options.includes('bucket') && (
-                  <EditorField
-                    label="Bucket"
-                    htmlFor={`${id}-bucket`}
-                    tooltip="Length of time that each point covers"
-                  >
+                  <EditorField label="Bucket" htmlFor={`${id}-bucket`} tooltip="Length of time that each point covers">
                     <Combobox
                       id={`${id}-bucket`}
                       options={optionsOf(bucketsOf(found.spec), bucketLabels)}

@@ -11,6 +11,7 @@ test('is filled in from top to bottom', async ({ editor }) => {
   await page.getByLabel(/^Slice/).click();
   await editor.pick('Every snapshot');
   await editor.fill(/^Excluded hosts/, 'out.yaml');
+  await editor.fill(/^GPU tiers/, 'tiers.yaml');
   await editor.fill(/^Memory/, '256');
   await page.getByRole('radio', { name: 'Elasticsearch' }).check();
   await editor.fill('Data source connection URL', 'https://es.example.org:9200');
@@ -22,6 +23,7 @@ test('is filled in from top to bottom', async ({ editor }) => {
       timezone: [{ until: '2026-05-14 00:00:00', zone: 'America/Chicago' }, { zone: 'UTC' }],
       sliceMinutes: 0,
       hostExclusionsFile: 'out.yaml',
+      gpuTiersFile: 'tiers.yaml',
       cacheMaxMB: 256,
       jobs: 'elasticsearch',
       jobsIndex: 'history-*',

@@ -9,6 +9,8 @@ interface Address {
   query?: object;
   settings?: object;
   variables?: Record<string, string>;
+  /** The ad-hoc filters of the dashboard. */
+  adHoc?: Array<{ key: string; operator: string; value: string }>;
   theme?: 'light' | 'dark';
 }
 

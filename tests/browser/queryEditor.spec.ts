@@ -108,6 +108,66 @@ test('offers GPUs without a project', async ({ editor }) => {
   await expect(editor.answer().getByText('Time series')).toBeVisible();
 });
 
+test('excludes a value that is typed with a ! into a menu', async ({ editor }) => {
+  await editor.open({ query: { ...allocation, groupBy: ['device'] } });
+  const [device, ...others] = await editor.values('device');
+  await editor.field('Devices').click();
+  await expect(editor.page.getByText(device, { exact: true })).toBeVisible();
+  await editor.page.keyboard.type(`!${device}`);
+  await editor.page.getByText(`!${device}`, { exact: true }).last().click();
+  await editor.expectSaved({ filter: { devices: [`!${device}`] } });
+  await expect(editor.page.getByRole('status', { name: 'What the query answers' })).toContainText(
+    `Only devices not ${device}.`
+  );
+  await expect(editor.answer()).toHaveAttribute('data-state', 'Done');
+  await expect(
+    editor
+      .answer()
+      .getByText(new RegExp(`^${others[0]} · `))
+      .first()
+  ).toBeVisible();
+  await expect(editor.answer().getByText(new RegExp(`^${device} · `))).toHaveCount(0);
+});
+
+test('narrows by ad-hoc filters of the dashboard', async ({ editor }) => {
+  const [one, other] = await editor.values('machine');
+  await editor.open({
+    query: { ...allocation, filter: { machines: ['/./'] } },
+    adHoc: [
+      { key: 'machines', operator: '!=', value: one },
+      { key: 'devices', operator: '=~', value: 'H200|A100' },
+    ],
+  });
+  const request = editor.page.waitForRequest((made) => made.url().includes('/api/ds/query'));
+  await editor.choose('Group by', /^Machine/);
+  expect((await request).postDataJSON().queries[0].filter).toEqual({
+    machines: ['/./', `!${one}`],
+    devices: ['/H200|A100/'],
+  });
+  await expect(editor.answer()).toHaveAttribute('data-state', 'Done');
+  await expect(editor.answer().getByRole('alert')).toHaveCount(0);
+  await expect(editor.answer().getByText(new RegExp(one)).first()).toBeHidden();
+  expect(other).toBeDefined();
+  await editor.expectSaved({ filter: { machines: ['/./'] } });
+});
+
+test('names series by the legend', async ({ editor }) => {
+  await editor.open({ query: allocation });
+  await editor.page.getByRole('button', { name: 'Options' }).click();
+  await editor.field('Legend').fill('{{metric}} in {{category}}');
+  await editor.page.keyboard.press('Enter');
+  await editor.expectSaved({ legend: '{{metric}} in {{category}}' });
+  await expect(
+    editor
+      .answer()
+      .getByText(/^Allocated % in /)
+      .first()
+  ).toBeVisible();
+  await editor.field('Legend').fill('{{devise}}');
+  await editor.page.keyboard.press('Enter');
+  await expect(editor.answer().getByRole('alert')).toContainText('{{category}}, {{metric}}');
+});
+
 test('works with the keyboard alone', async ({ editor }) => {
   const { keyboard } = editor.page;
   await editor.open({ query: allocation });

@@ -25,7 +25,7 @@ import { provideGrafana, templateSrvOf } from './grafana';
 
 /**
  * The editors as Grafana holds them. The address says which, and with what:
- * ?editor=query|annotation|variable|config &app=… &query=JSON &settings=JSON &variables=JSON &from=ms &to=ms
+ * ?editor=query|annotation|variable|config &app=… &query=JSON &settings=JSON &variables=JSON &adHoc=JSON &from=ms &to=ms
  */
 const address = new URLSearchParams(window.location.search);
 const given = <T,>(name: string, otherwise: T): T => (address.has(name) ? JSON.parse(address.get(name)!) : otherwise);
@@ -85,6 +85,7 @@ function QueryPage({ annotation }: { annotation?: AnnotationQuery<GpuQuery> }) {
         intervalMs: 60_000,
         maxDataPoints: 1000,
         scopedVars: {},
+        filters: given('adHoc', []),
         timezone: 'utc',
         startTime: Date.now(),
       })
