@@ -137,14 +137,14 @@ describe('the time zone', () => {
 describe('jobs', () => {
   it('shows only the fields of the chosen source', async () => {
     const { user, settings } = setup();
-    expect(screen.queryByLabelText(/^Job file.*inside/)).not.toBeInTheDocument();
+    expect(screen.queryByLabelText(/^Job file.*in the snapshot/)).not.toBeInTheDocument();
     await user.click(screen.getByRole('radio', { name: 'Job file' }));
     expect(settings().jsonData.jobs).toBe('sqlite');
-    await user.type(screen.getByLabelText(/^Job file.*inside/), 'ads.db');
+    await user.type(screen.getByLabelText(/^Job file.*in the snapshot/), 'ads.db');
     expect(settings().jsonData.jobsPath).toBe('ads.db');
     expect(screen.queryByLabelText(/URL/)).not.toBeInTheDocument();
     await user.click(screen.getByRole('radio', { name: 'Elasticsearch' }));
-    expect(screen.queryByLabelText(/^Job file.*inside/)).not.toBeInTheDocument();
+    expect(screen.queryByLabelText(/^Job file.*in the snapshot/)).not.toBeInTheDocument();
     expect(screen.getByLabelText('Data source connection URL')).toBeInTheDocument();
   });
 

@@ -60,7 +60,7 @@ it.each<[Partial<GpuQuery>, string]>([
       metrics: ['$metric'],
     },
     '$metric of GPUs over time, by category. Hours and days are those of America/Chicago. ' +
-      'Only buckets that lie within the time range and the data. Old devices are left out. At most 5.',
+      'Only buckets that lie entirely within the time range and the data. Old devices are left out. At most 5.',
   ],
   [
     { queryType: 'allocation', view: 'machines', filter: { idle: true } },
