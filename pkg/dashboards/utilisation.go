@@ -30,7 +30,7 @@ func utilisation() Dashboard {
 					View:  areas(state("busy", "Busy", busyColor), state("idle", "Idle", idleColor)),
 				},
 				Panel{
-					Title: usedOverTime, Width: 12, Height: 9,
+					Title: usedOverTime, Width: 12, Height: 9, MaxDataPoints: 30,
 					Description: "Share of the held GPUs that computed, by device. The dashed line is the threshold of" +
 						" the alert rule for H200.",
 					Query: ask("utilization", "timeseries").by("device").of("utilizationPercent").
