@@ -75,7 +75,7 @@ func TestRecentAnswersAreOfEqualQuestions(t *testing.T) {
 	}
 	wrong := asked
 	wrong.Window.To = wrong.Window.From - 1
-	_, err = d.answer(context.Background(), wrong)
+	_, err = d.answer(context.Background(), query.Naming{}, wrong)
 	require.Error(t, err)
 	require.Equal(t, 3, n(), "errors are not kept")
 }
