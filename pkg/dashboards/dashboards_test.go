@@ -89,7 +89,7 @@ func TestDashboardsAreSound(t *testing.T) {
 			known := []string{"datasource", inputName}
 			for _, v := range d.Variables {
 				require.NotEmpty(t, v.Description, v.Name)
-				if len(v.Values) == 0 && !v.Typed {
+				if len(v.Values) == 0 {
 					require.Contains(t, query.Dimensions, v.Dimension)
 				}
 				for _, name := range references(t, v.Filter) {

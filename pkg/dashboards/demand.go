@@ -10,10 +10,7 @@ func demand() Dashboard {
 		From:        "now-7d",
 		Variables: []Variable{
 			{Name: "project", Label: "Project", Dimension: "project", Description: "Projects of the jobs"},
-			{
-				Name: "schedd", Label: "Access point", Typed: true,
-				Description: "Where jobs were submitted: a name or a /pattern/; empty for all",
-			},
+			{Name: "schedd", Label: "Access point", Dimension: "schedd", Description: "Where jobs were submitted"},
 		},
 		Annotations: []Annotation{gaps},
 		Rows: []Row{

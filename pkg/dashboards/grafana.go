@@ -79,13 +79,12 @@ type Transformation struct {
 }
 
 // Variable is a dashboard variable: the values of a dimension, under a filter that may name variables before it, or
-// fixed values, or what the viewer types.
+// fixed values.
 type Variable struct {
 	Name, Label, Description, Dimension string
 	Filter                              query.Filter
 	Values                              []string // instead of a dimension
 	Single                              bool     // exactly one value instead of several or all
-	Typed                               bool     // typed by the viewer; empty is all
 }
 
 // Annotation marks events in panels.
@@ -353,10 +352,6 @@ func (v Variable) model() object {
 		"name": v.Name, "label": v.Label, "description": v.Description, "hide": 0, "includeAll": !v.Single,
 		"multi": !v.Single, "skipUrlSync": false,
 		"current": object{"text": []string{"All"}, "value": []string{"$__all"}}, "options": []object{},
-	}
-	if v.Typed {
-		return object{"name": v.Name, "label": v.Label, "description": v.Description, "hide": 0, "skipUrlSync": false,
-			"type": "textbox", "query": "", "current": object{"text": "", "value": ""}, "options": []object{}}
 	}
 	if v.Single {
 		m["current"] = object{}
