@@ -95,8 +95,8 @@ func demandFigures(chosen query.Filter) (panels []Panel) {
 		{"GPUs", "GPUs requested by waiting jobs, on average over the time range.", "waitingGpus"},
 		{"Jobs", "Waiting jobs, on average over the time range.", "waitingJobs"},
 		{"Users", "Users with a waiting job, on average over the time range.", "waitingUsers"},
-		{"Wait 50 %", "Hours after which half of the waits are over (Kaplan–Meier).", "medianWaitHours"},
-		{"Wait 90 %", "Hours after which 90 % of the waits are over (Kaplan–Meier).", "p90WaitHours"},
+		{"Median", "Hours after which half of the waits are over (Kaplan–Meier).", "medianWaitHours"},
+		{"90 %", "Hours after which 90 % of the waits are over (Kaplan–Meier).", "p90WaitHours"},
 		{"Free", "GPUs that stood free and would have fitted waiting jobs, on average: an upper bound.", "freeWhileWaiting"},
 	} {
 		panels = append(panels, Panel{
