@@ -256,18 +256,23 @@ func (l layout) facts(health data.Frames) []Fact {
 
 var lengths = regexp.MustCompile(`^([1-9]\d{0,4})([hd])$`)
 
-// Last returns the window of a name: 24h, 7d (or any number of hours or days) up to now, or month, the last calendar
-// month that is over.
-func Last(name string, now time.Time, zone *time.Location) (from, to time.Time, err error) {
-	if name == "month" {
+// calendarMonths are the lengths, in months, of windows that are named by the calendar.
+var calendarMonths = map[string]int{"month": 1, "quarter": 3, "fiscal-year": 12}
+
+// Last returns the window of a name: 24h, 7d (or any number of hours or days) up to now; or month, quarter or
+// fiscal-year, the last of the zone's calendar that is over. Fiscal years, and with them quarters, begin with yearStart,
+// a month from 1 to 12.
+func Last(name string, now time.Time, zone *time.Location, yearStart int) (from, to time.Time, err error) {
+	if months := calendarMonths[name]; months > 0 {
 		local := now.In(zone)
-		end := time.Date(local.Year(), local.Month(), 1, 0, 0, 0, 0, zone)
-		return end.AddDate(0, -1, 0), end.Add(-time.Microsecond), nil
+		over := (int(local.Month()) - yearStart + 12) % 12 % months // months of the one that is not over
+		end := time.Date(local.Year(), local.Month()-time.Month(over), 1, 0, 0, 0, 0, zone)
+		return end.AddDate(0, -months, 0), end.Add(-time.Microsecond), nil
 	}
 	m := lengths.FindStringSubmatch(name)
 	if m == nil {
-		return from, to, pool.BadQuery("report: %q is no window: use a number of hours or days such as 24h or 7d, or month",
-			name)
+		return from, to, pool.BadQuery("report: %q is no window: use a number of hours or days such as 24h or 7d, or month, "+
+			"quarter or fiscal-year", name)
 	}
 	n, _ := strconv.Atoi(m[1])
 	length := time.Duration(n) * time.Hour

@@ -297,13 +297,38 @@ func TestLast(t *testing.T) {
 		{"7d", "2025-11-24T03:00:00Z", "2025-12-01T03:00:00Z"},
 		{"month", "2025-10-01T05:00:00Z", "2025-11-01T04:59:59.999999Z"},
 	} {
-		from, to, err := Last(c.name, at, chicago)
+		from, to, err := Last(c.name, at, chicago, 1)
 		require.NoError(t, err)
 		require.Equal(t, []string{c.from, c.to}, []string{from.UTC().Format(time.RFC3339Nano),
 			to.UTC().Format(time.RFC3339Nano)}, c.name)
 	}
 	for _, name := range []string{"", "h", "0h", "-1d", "5w", "24hh", "24 h", "1e9h", "month2", "24h x"} {
-		_, _, err := Last(name, at, chicago)
+		_, _, err := Last(name, at, chicago, 1)
 		require.ErrorContains(t, err, "is no window", name)
+	}
+}
+
+// Quarters and years of a fiscal year that begins in July: of the calendar, that are over.
+func TestLastQuarterAndFiscalYear(t *testing.T) {
+	day := func(year int, month time.Month) time.Time { return time.Date(year, month, 1, 0, 0, 0, 0, time.UTC) }
+	for _, c := range []struct {
+		name      string
+		now       time.Time
+		yearStart int
+		from, end time.Time
+	}{
+		{"quarter", day(2026, 1), 1, day(2025, 10), day(2026, 1)},
+		{"quarter", day(2026, 3).AddDate(0, 0, 30), 1, day(2025, 10), day(2026, 1)},
+		{"quarter", day(2025, 12), 2, day(2025, 8), day(2025, 11)},
+		{"quarter", day(2025, 5).AddDate(0, 0, 30), 7, day(2025, 1), day(2025, 4)},
+		{"fiscal-year", day(2025, 6).AddDate(0, 0, 29), 7, day(2023, 7), day(2024, 7)},
+		{"fiscal-year", day(2025, 7), 7, day(2024, 7), day(2025, 7)},
+		{"fiscal-year", day(2025, 10), 1, day(2024, 1), day(2025, 1)},
+		{"month", day(2025, 3).AddDate(0, 0, 30), 7, day(2025, 2), day(2025, 3)},
+	} {
+		from, to, err := Last(c.name, c.now, time.UTC, c.yearStart)
+		require.NoError(t, err)
+		require.Equal(t, c.from, from, "%+v", c)
+		require.Equal(t, c.end.Add(-time.Microsecond), to, "%+v", c)
 	}
 }

@@ -2,42 +2,90 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
+	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/plugin"
 )
 
-// asking says who asks the data source. Whoever can read the settings and the files sees names.
+// asking says who asks the data source, and about whom not. Whoever can read the settings and the files sees names.
 type asking struct {
-	Pseudonyms bool `help:"Name users and jobs as viewers see them, where the setting userNames is pseudonyms."`
+	Pseudonyms  bool     `help:"Name users and jobs as viewers see them, where the setting userNames is pseudonyms."`
+	ExcludeUser []string `placeholder:"USER" help:"Leave out these users, by name or /pattern/, where answers tell users apart. No denominator changes: GPUs and hours of the pool stay."`
 }
 
 // asked is a data source with someone who asks it.
 type asked struct {
 	*plugin.Datasource
-	user *backend.User
+	user     *backend.User
+	excluded []string // entries of filter.users
 }
 
 // QueryData answers queries.
 func (a asked) QueryData(ctx context.Context, req *backend.QueryDataRequest) (*backend.QueryDataResponse, error) {
 	by := *req
 	by.PluginContext.User = a.user
+	by.Queries = slices.Clone(req.Queries)
+	for i := range by.Queries {
+		if err := exclude(&by.Queries[i], a.excluded); err != nil {
+			return nil, fmt.Errorf("--exclude-user: %w", err)
+		}
+	}
 	return a.Datasource.QueryData(ctx, &by)
+}
+
+// exclude adds entries to a query's filter of users, if its view takes that filter: where users are not told apart, a
+// GPU that an excluded user holds is still held.
+func exclude(q *backend.DataQuery, entries []string) error {
+	var model map[string]any
+	if err := json.Unmarshal(q.JSON, &model); err != nil || len(entries) == 0 {
+		return nil // the data source says what is wrong
+	}
+	name, _ := model["view"].(string)
+	kind := kinds.Catalog.Kind(q.QueryType)
+	if kind == nil || kind.View(name) == nil {
+		return nil
+	}
+	view := kind.View(name)
+	if metrics, _ := model["metrics"].([]any); !slices.Contains(view.Filters, "users") ||
+		len(view.UserMetrics) > 0 && (len(metrics) != 1 || !slices.Contains(view.UserMetrics, fmt.Sprint(metrics[0]))) {
+		return nil
+	}
+	filter, _ := model["filter"].(map[string]any)
+	if filter == nil {
+		filter = map[string]any{}
+	}
+	users, _ := filter["users"].([]any)
+	for _, entry := range entries {
+		users = append(users, entry)
+	}
+	filter["users"], model["filter"] = users, filter
+	text, err := json.Marshal(model)
+	q.JSON = text
+	return err
 }
 
 // open opens the data source.
 func (a asking) open(settings backend.DataSourceInstanceSettings, c *console) (asked, error) {
-	source := asked{plugin.Open(settings, func() time.Time { return c.now }), &backend.User{Role: "Admin"}}
-	if !a.Pseudonyms {
-		return source, nil
-	}
 	parsed, err := plugin.ParseSettings(settings.JSONData)
-	if err == nil && !parsed.Pseudonymous() {
-		err = usage("--pseudonyms: the setting userNames is %s: write pseudonyms, and pseudonymSecret into secureJsonData",
-			parsed.UserNames)
+	if a.Pseudonyms && err == nil && !parsed.Pseudonymous() {
+		return asked{}, usage("--pseudonyms: the setting userNames is %s: write pseudonyms, and pseudonymSecret into "+
+			"secureJsonData", parsed.UserNames)
 	}
-	source.user = nil
-	return source, err
+	source := asked{Datasource: plugin.Open(settings, func() time.Time { return c.now })}
+	if !a.Pseudonyms {
+		source.user = &backend.User{Role: "Admin"}
+	}
+	for _, user := range a.ExcludeUser {
+		if user = strings.TrimSpace(user); user != "" {
+			source.excluded = append(source.excluded, "!"+user)
+		}
+	}
+	return source, nil
 }

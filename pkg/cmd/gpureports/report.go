@@ -18,7 +18,7 @@ type reportCommand struct {
 	Settings string   `required:"" type:"path" placeholder:"FILE" help:"The data source's settings."`
 	From     string   `placeholder:"T" help:"Begin of the window: RFC 3339 or now-24h."`
 	To       string   `placeholder:"T" default:"now" help:"End of the window."`
-	Last     string   `placeholder:"24h" help:"Instead of from and to: 24h, 7d (any number of hours or days), or month, the calendar month that is over."`
+	Last     string   `placeholder:"24h" help:"Instead of from and to: 24h, 7d (any number of hours or days), or the calendar's month, quarter or fiscal-year that is over."`
 	Format   string   `enum:"text,html" default:"text" help:"text or html."`
 	Sections []string `placeholder:"KEY" help:"Only these sections, by key, separated by commas."`
 	Title    string   `help:"Title of the report."`
@@ -52,14 +52,18 @@ func (r *reportCommand) Run(ctx context.Context, c *console) (err error) {
 	if err != nil {
 		return usageError{err}
 	}
-	zone, err := r.zone(settings.JSONData)
+	parsed, err := plugin.ParseSettings(settings.JSONData)
+	if err != nil {
+		return usageError{err}
+	}
+	zone, err := r.zone(&parsed)
 	if err != nil {
 		return usageError{err}
 	}
 	options := report.Options{Title: r.Title, Sections: r.Sections, Zone: zone, Now: c.now}
 	switch {
 	case r.Last != "":
-		options.From, options.To, err = report.Last(r.Last, c.now, zone)
+		options.From, options.To, err = report.Last(r.Last, c.now, zone, parsed.FiscalYearStart)
 	case r.From == "":
 		err = errors.New("name a window: --from T [--to T], or --last 24h")
 	default:
@@ -125,13 +129,9 @@ func (r *reportCommand) writeAs(out io.Writer, made *report.Report) error {
 }
 
 // zone is the zone of the command line, else the calendar's of the settings.
-func (r *reportCommand) zone(jsonData []byte) (*time.Location, error) {
+func (r *reportCommand) zone(settings *plugin.Settings) (*time.Location, error) {
 	if strings.TrimSpace(r.Timezone) != "" {
 		return localtime.Location(r.Timezone)
-	}
-	settings, err := plugin.ParseSettings(jsonData)
-	if err != nil {
-		return nil, err
 	}
 	return settings.Zone().Calendar(), nil
 }
