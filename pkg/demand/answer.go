@@ -118,12 +118,17 @@ func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *pressu
 	if err != nil {
 		return nil, err
 	}
-	queued := rowsByJob(polls, rows, p.Window)
-	wanted := wantedJobs(o, queued, rows, p.Window, s.Ads != nil)
+	const alone = "only polls and snapshots tell, waits between two polls are not seen"
+	if s.Ads == nil {
+		about.Info("no job source is set up: %s", alone)
+		return waitsAlone(ctx, s.Memo, o, rows, polls, p.Window)
+	}
+	queued := rowsByJob(rows, since(polls, p.Window))
+	wanted := wantedJobs(o, queued, rows, p.Window, true)
 	choose := func(m, r int) bool { return wanted[o.Machines[m].Runs[r].Job] }
 	q := runs.Question{Window: p.Window, Wanted: choose,
 		Unseen: pool.Window{From: p.Window.From - runs.Reach, To: p.Window.To + pool.Day}}
-	ads, err := linked.Ask(ctx, o, s.Ads, q, "only polls and snapshots tell, waits between two polls are not seen", about)
+	ads, err := linked.Ask(ctx, o, s.Ads, q, alone, about)
 	if err != nil {
 		return nil, err
 	}
@@ -132,18 +137,24 @@ func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *pressu
 		return nil, fmt.Errorf("explaining runs: %w", err)
 	}
 	known, order := runsByJob(o, x, ads)
-	var waits []Wait
-	for _, list := range queued {
-		var own []Run
-		if of := known[list[0].Job]; of != nil {
-			own = of.runs
-		}
-		waits = append(waits, waitsOf(polls, list, own, rows.Requests, ads != nil)...)
-	}
+	waits := waitsOfAll(polls, queued, known, rows, ads != nil)
 	if ads == nil {
 		return waits, nil
 	}
 	more := adOnly(ads, known, order, polls, rows)
 	about.Stat("Waits that only job ads tell of", "short", float64(len(more)))
 	return append(waits, more...), nil
+}
+
+// waitsOfAll makes the waits of all jobs.
+func waitsOfAll(polls *Polls, queued [][]*pressure.Row, known map[timeline.Job]*jobRuns, rows *pressure.View,
+	withAds bool) (waits []Wait) {
+	for _, list := range queued {
+		var own []Run
+		if of := known[list[0].Job]; of != nil {
+			own = of.runs
+		}
+		waits = append(waits, waitsOf(polls, list, own, rows.Requests, withAds)...)
+	}
+	return waits
 }

@@ -47,7 +47,7 @@ func BenchmarkMonth(b *testing.B) {
 	b.Run("waits", func(b *testing.B) {
 		for b.Loop() {
 			waits = waits[:0]
-			for _, rows := range rowsByJob(p, v, w) {
+			for _, rows := range rowsByJob(v, since(p, w)) {
 				waits = append(waits, waitsOf(p, rows, nil, v.Requests, false)...)
 			}
 		}

@@ -12,12 +12,17 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// rowsByJob gathers all rows of the jobs whose last waits a window may need, each job's in the order of time.
-func rowsByJob(p *Polls, v *pressure.View, w pool.Window) [][]*pressure.Row {
+// since is from when on rows matter to a window.
+func since(p *Polls, w pool.Window) pool.Micros {
 	after := w.From - joining*p.longest() // a run may have begun so long after the last poll that saw the job idle
 	if i := p.upTo(w.From); i >= 0 {
 		after = min(after, p.Times[i]) // what waited at the poll before the window takes free GPUs
 	}
+	return after
+}
+
+// rowsByJob gathers all rows of the jobs that were seen idle after a time, each job's in the order of time.
+func rowsByJob(v *pressure.View, after pool.Micros) [][]*pressure.Row {
 	numbers := map[timeline.Job]int{}
 	for _, d := range v.Days {
 		if micros(d.Last) < after {

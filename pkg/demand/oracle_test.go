@@ -333,7 +333,7 @@ func TestAveragesAreThoseOfTheOracle(t *testing.T) {
 		to := from + rapid.IntRange(1, 3000).Draw(t, "length")
 		w := pool.Window{From: pool.Micros(from) * pool.Minute, To: pool.Micros(to) * pool.Minute}
 		var waits []*Wait
-		for _, rows := range rowsByJob(p, v, w) {
+		for _, rows := range rowsByJob(v, since(p, w)) {
 			for _, one := range waitsOf(p, rows, known[rows[0].Job], v.Requests, false) {
 				if one.overlaps(w) {
 					one.Owner = timeline.Symbol(one.Request.GPUs) // jobs 0 and 2 are of one user
