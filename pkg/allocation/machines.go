@@ -213,8 +213,8 @@ func (r *machineRow) countGPUs(known *timeline.Names, names []string) {
 	r.parts = strings.Join(parts, ", ")
 }
 
-// preventReasons are the reasons that keep or kept jobs away, the last seen first. Where some still stand, those that are
-// lifted are marked.
+// preventReasons are the reasons that keep or kept jobs away, the last seen first. Where some still stand, those that
+// are lifted are marked.
 func (r *machineRow) preventReasons() string {
 	reasons := slices.SortedFunc(maps.Keys(r.reasons), func(a, b string) int {
 		return cmp.Or(cmp.Compare(r.reasons[b], r.reasons[a]), cmp.Compare(a, b))

@@ -17,7 +17,8 @@ var held = []struct {
 	first, warm float64 // wanted, ms
 }{
 	{"utilisation by user", `{"queryType":"utilization","view":"summary","groupBy":["user"]}`, 500, 60},
-	{"utilisation series by device", `{"queryType":"utilization","groupBy":["device"],"metrics":["busy","idle"]}`, 500, 60},
+	{"utilisation series by device", `{"queryType":"utilization","groupBy":["device"],"metrics":["busy","idle"]}`, 500,
+		60},
 	{"runs idle now", `{"queryType":"utilization","view":"idle"}`, 500, 10},
 	{"waits by user", `{"queryType":"demand","view":"summary","groupBy":["user"],"metrics":["waits","medianWaitHours"]}`,
 		1000, 20},
@@ -68,7 +69,8 @@ func (b *bench) heldAndWaiting(ctx context.Context) error {
 }
 
 // firstOf opens a data source and asks it, and does with it what comes then.
-func (b *bench) firstOf(ctx context.Context, cache, query string, days int, then func(ask func(int) error) error) error {
+func (b *bench) firstOf(ctx context.Context, cache, query string, days int,
+	then func(ask func(int) error) error) error {
 	source, err := b.source(b.month(), cache)
 	if err != nil {
 		return err

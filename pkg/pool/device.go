@@ -33,8 +33,8 @@ func MemoryClass(mib float64) string {
 
 var migProfile = regexp.MustCompile(`\bMIG (\S+)$`)
 
-// MIGProfile tells parts of a GPU (Multi-Instance GPU) from whole ones, by the GPU's id and device, and returns a part's
-// profile ("1g.10gb"), "" where the device does not name it.
+// MIGProfile tells parts of a GPU (Multi-Instance GPU) from whole ones, by the GPU's id and device, and returns a
+// part's profile ("1g.10gb"), "" where the device does not name it.
 func MIGProfile(id, device string) (profile string, part bool) {
 	if m := migProfile.FindStringSubmatch(device); m != nil {
 		return m[1], true

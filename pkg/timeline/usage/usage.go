@@ -181,7 +181,8 @@ func (b *Builder) Block() *Block {
 	for i := range b.series {
 		size += len(b.series[i].code)
 	}
-	block := &Block{number: blocks.Add(1), snapshots: b.snapshots, offsets: make([]uint32, 0, len(b.series)+1), code: make([]byte, 0, size),
+	block := &Block{number: blocks.Add(1), snapshots: b.snapshots,
+		offsets: make([]uint32, 0, len(b.series)+1), code: make([]byte, 0, size),
 		further: slices.Clip(b.further)}
 	for i := range b.series {
 		block.offsets = append(block.offsets, uint32(len(block.code)))
