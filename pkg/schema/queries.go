@@ -75,7 +75,9 @@ var options = map[string]spec.Schema{
 	"duration":            word("What curves and periods measure", append(slices.Clone(query.Durations), "")),
 	"jobHours":            list("Lengths of jobs in hours", *spec.Float64Property()),
 	"overheadMinutes":     *spec.Float64Property().WithDescription("What a checkpoint costs, in minutes; default 5"),
-	"limit":               whole(fmt.Sprintf("Most rows, series or frames, at most %d; 0: the view's own limit", query.MaxRows)),
+	"legend": text("Names of series: {{device}} or another grouping is replaced by its value, {{metric}} by the " +
+		"metric; empty: the answer's own names"),
+	"limit": whole(fmt.Sprintf("Most rows, series or frames, at most %d; 0: the view's own limit", query.MaxRows)),
 }
 
 // filter are the fields of the filter that a view of the kind knows.
