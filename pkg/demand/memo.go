@@ -29,7 +29,9 @@ type remembered struct {
 }
 
 // Bytes is the live memory of the waits; the rows are those of the queues.
-func (r *remembered) Bytes() int { return len(r.waits)*int(unsafe.Sizeof(Wait{})) + len(r.days)*8 + 200 }
+func (r *remembered) Bytes() int {
+	return len(r.waits)*int(unsafe.Sizeof(Wait{})) + len(r.days)*8 + 200
+}
 
 // waitsAlone makes the waits that a window needs, and maybe more, of rows and runs.
 func waitsAlone(ctx context.Context, memo *stores.Memo, o *runs.Observed, rows *pressure.View, polls *Polls,
