@@ -75,7 +75,7 @@ var layers = map[string][]string{
 		"samplepool", "snapshots", "snapshots/stores", "survival", "query"},
 	"check": {"pool", "localtime", "snapshots", "timeline", "jobs", "collect", "runs", "linked",
 		"stores"},
-	"plugin": {"parallel", "bucket", "snapshots/objects", "check", "pool", "localtime", "snapshots", "snapshots/stores", "timeline",
+	"plugin": {"parallel", "bucket", "snapshots/objects", "check", "pool", "localtime", "snapshots", "snapshots/stores", "timeline", "timeline/keep",
 		"pressure", "jobs", "jobs/sqlite", "jobs/elasticsearch", "query", "frames", "stores", "kinds"},
 	"dashboards":          {"pool", "query", "kinds"},
 	"samplepool":          {"pool", "localtime", "snapshots", "snapshots/parquet", "jobs", "jobs/sqlite"},

@@ -39,9 +39,11 @@ type Datasource struct {
 // New makes a data source for Grafana: a fresh one each time, which begins to read what queries will ask for.
 func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instancemgmt.Instance, error) {
 	d := Open(settings, time.Now)
-	if d.invalid == nil && d.parsed.SnapshotBucket != "" { // who runs the command line uses keys of their own anyway
-		d.invalid = allowBucket("snapshotBucket", d.parsed.bucketOptions(d.parsed.SnapshotBucket,
-			settings.DecryptedSecureJSONData))
+	for _, place := range [][2]string{{"snapshotBucket", d.parsed.SnapshotBucket},
+		{"segmentBucket", d.parsed.SegmentBucket}} {
+		if d.invalid == nil && place[1] != "" { // who runs the command line uses keys of their own anyway
+			d.invalid = allowBucket(place[0], d.parsed.bucketOptions(place[1], settings.DecryptedSecureJSONData))
+		}
 	}
 	d.recent.max, d.recent.stand = int64(stores.Divide(uint64(d.parsed.CacheMaxMB)<<20).Answers), answersStand
 	ctx, stop := context.WithCancel(context.Background())

@@ -13,6 +13,7 @@ import (
 	"github.com/chtc/gpureports/pkg/check"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/timeline/keep"
 )
 
 // finding is what the health check says of one store.
@@ -83,6 +84,9 @@ func (d *Datasource) findings(ctx context.Context) []finding {
 	findings = append(findings, d.jobsFinding(ctx, stores), cacheFinding(stores), directoriesFinding())
 	if stores.bucket != nil {
 		findings = append(findings, bucketFinding(stores))
+	}
+	if shared := stores.Timeline.Shared(); shared != nil {
+		findings = append(findings, segmentsFinding(shared))
 	}
 	return findings
 }
@@ -214,6 +218,25 @@ func bucketFinding(s *opened) finding {
 		"requests": counts.Requests, "received": counts.Received},
 		Text: fmt.Sprintf("bucket: %s requests, %s MB received since the data source was opened; this server allows %s",
 			grouped(counts.Requests), grouped(counts.Received>>20), orNone(strings.Join(allowedBuckets(), ", ")))}
+}
+
+// segmentsFinding tells of the bucket that finished days are shared through.
+func segmentsFinding(shared *keep.Shared) finding {
+	counts := shared.Counts()
+	found := finding{Store: "segments", Severity: severityOK, Details: map[string]any{"requests": counts.Requests,
+		"received": counts.Received, "sent": counts.Sent},
+		Text: fmt.Sprintf("finished days are shared through %s: %s requests since the data source was opened",
+			shared.Name(), grouped(counts.Requests))}
+	reading, writing := shared.Err()
+	switch {
+	case reading != nil:
+		found.Severity = severityWarning
+		found.Text = fmt.Sprintf("finished days are made of the snapshots, not taken from segmentBucket: %v", reading)
+	case writing != nil:
+		found.Severity = severityWarning
+		found.Text = fmt.Sprintf("what is made of finished days is not shared through segmentBucket: %v", writing)
+	}
+	return found
 }
 
 // sentence ends a text with a full stop and begins it with a capital, or with a file's name as it is.

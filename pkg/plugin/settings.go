@@ -26,6 +26,7 @@ const (
 type Settings struct {
 	SnapshotDir        string          `json:"snapshotDir"`    // absolute
 	SnapshotBucket     string          `json:"snapshotBucket"` // s3://bucket/prefix, instead of SnapshotDir
+	SegmentBucket      string          `json:"segmentBucket"`  // s3://bucket/prefix, for what is made of finished days
 	BucketEndpoint     string          `json:"bucketEndpoint"` // URL of the S3 server; "" is Amazon's
 	BucketRegion       string          `json:"bucketRegion"`
 	BucketPathStyle    bool            `json:"bucketPathStyle"` // the bucket is in the path, not in the host's name
@@ -139,6 +140,7 @@ func (s *Settings) checkPaths() error {
 
 // checkPlace tells whether there is one place of snapshots, and that it can be one.
 func (s *Settings) checkPlace() error {
+	s.SegmentBucket = strings.TrimSpace(s.SegmentBucket)
 	s.SnapshotBucket, s.BucketEndpoint = strings.TrimSpace(s.SnapshotBucket), strings.TrimSpace(s.BucketEndpoint)
 	switch {
 	case s.SnapshotDir == "" && s.SnapshotBucket == "":
@@ -149,6 +151,11 @@ func (s *Settings) checkPlace() error {
 	case s.SnapshotBucket != "":
 		if err := s.bucketOptions(s.SnapshotBucket, nil).Check(); err != nil {
 			return pool.BadQuery("snapshotBucket: %w", err)
+		}
+	}
+	if s.SegmentBucket != "" {
+		if err := s.bucketOptions(s.SegmentBucket, nil).Check(); err != nil {
+			return pool.BadQuery("segmentBucket: %w", err)
 		}
 	}
 	return nil

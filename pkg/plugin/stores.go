@@ -33,10 +33,15 @@ func openStores(ctx context.Context, instance backend.DataSourceInstanceSettings
 	if err != nil {
 		return nil, errors.Join(err, o.closeBucket())
 	}
+	segments, err := o.openSegments(instance)
+	if err != nil {
+		return nil, errors.Join(err, source.Close(), o.closeBucket())
+	}
 	budget := stores.Divide(uint64(settings.CacheMaxMB) << 20)
 	o.Stores = stores.New(timeline.New(timeline.Options{
 		Source: source, MaxBytes: int64(budget.Days),
 		CacheDir: settings.CacheDir, CacheName: cacheName, MaxDiskBytes: int64(settings.CacheDiskMB) << 20,
+		Bucket: segments,
 	}), budget)
 	o.Queues = pressure.NewStore(pressure.Options{
 		Root: o.dir.Root(), Path: o.dir.Path(), Names: o.Timeline.Names(), MaxBytes: int64(budget.Queues),
@@ -72,6 +77,14 @@ func (s *opened) openSnapshots(ctx context.Context, instance backend.DataSourceI
 		return nil, "", err
 	}
 	return snapshotstores.OpenBucket(s.bucket, s.settings.zone), objects.CacheName(options, s.settings.zone), nil
+}
+
+// openSegments opens the bucket of what is made of finished days; nil: there is none.
+func (s *opened) openSegments(instance backend.DataSourceInstanceSettings) (*bucket.Bucket, error) {
+	if s.settings.SegmentBucket == "" {
+		return nil, nil
+	}
+	return bucket.Open(s.settings.bucketOptions(s.settings.SegmentBucket, instance.DecryptedSecureJSONData))
 }
 
 // place tells where the snapshots are, and what they are stored in.

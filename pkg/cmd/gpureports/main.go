@@ -32,6 +32,7 @@ type commands struct {
 	Check      checkCommand    `cmd:"" help:"Say what a new user needs to know of an installation, with remedies."`
 	Collect    collectCommand  `cmd:"" help:"Take snapshots of a pool with condor_status."`
 	Convert    convertCommand  `cmd:"" help:"Turn month files of SQLite into Parquet and back, compared row by row."`
+	Build      buildCommand    `cmd:"" help:"Build finished days ahead of time into the bucket that data sources share."`
 	ImportJobs importCommand   `cmd:"" help:"Put job ads into a job file."`
 	Sample     sampleCommand   `cmd:"" help:"Make a sample pool in a directory."`
 	Accuracy   accuracyCommand `cmd:"" help:"Measure evictions and durations against pools whose truth is known."`

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/chtc/gpureports/pkg/plugin"
+)
+
+type buildCommand struct {
+	Settings string `required:"" placeholder:"FILE" help:"Settings of the data source, with segmentBucket."`
+	From     string `default:"2000-01-01T00:00:00Z" placeholder:"T" help:"First day: RFC 3339 or now-7d. Default: all."`
+	To       string `default:"now" placeholder:"T" help:"Last day. Default: all."`
+	List     bool   `help:"Only print the days that the bucket lacks, one a line."`
+}
+
+// Run builds what the bucket of finished days lacks.
+func (b *buildCommand) Run(ctx context.Context, c *console) error {
+	window, err := parseWindow(b.From, b.To, c.now)
+	if err != nil {
+		return err
+	}
+	settings, err := readSettings(b.Settings)
+	if err != nil {
+		return usageError{err}
+	}
+	source := plugin.Open(settings, nil)
+	defer source.Dispose()
+	var built, there, failed int
+	err = source.Build(ctx, window.From, window.To, b.List, func(day plugin.BuiltDay) {
+		switch {
+		case day.Err != nil:
+			failed++
+			fmt.Fprintf(c.err, "%s: %v\n", day.Date, day.Err)
+		case !day.Missing:
+			there++
+		case b.List:
+			fmt.Fprintln(c.out, day.Date)
+		default:
+			built++
+			fmt.Fprintf(c.out, "%s: built from %d rows\n", day.Date, day.Rows)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if !b.List {
+		fmt.Fprintf(c.out, "%d days built, %d were there, %d failed.\n", built, there, failed)
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d days could not be built: run the command again once the cause is mended", failed)
+	}
+	return nil
+}
