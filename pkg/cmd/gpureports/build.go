@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/chtc/gpureports/pkg/plugin"
 )
@@ -24,7 +25,7 @@ func (b *buildCommand) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return usageError{err}
 	}
-	source := plugin.Open(settings, nil)
+	source := plugin.Open(settings, func() time.Time { return c.now })
 	defer source.Dispose()
 	var built, there, failed int
 	err = source.Build(ctx, window.From, window.To, b.List, func(day plugin.BuiltDay) {

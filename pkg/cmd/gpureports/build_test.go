@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/bucket/buckettest"
+	"github.com/chtc/gpureports/pkg/golden"
+)
+
+// The command builds what is missing and nothing else, and says so.
+func TestBuild(t *testing.T) {
+	o := buckettest.Start(t).Bucket(t)
+	text, err := json.Marshal(map[string]any{
+		"jsonData": map[string]any{"snapshotDir": golden.Pool(t, "pool-a"), "segmentBucket": o.URL,
+			"bucketEndpoint": o.Endpoint, "bucketPathStyle": true},
+		"secureJsonData": map[string]string{"bucketAccessKey": o.AccessKey, "bucketSecretKey": o.SecretKey},
+	})
+	require.NoError(t, err)
+	settings := filepath.Join(t.TempDir(), "settings.json")
+	require.NoError(t, os.WriteFile(settings, text, 0o600))
+	command := func(args ...string) string {
+		var out, errs bytes.Buffer
+		code := run(t.Context(), append([]string{"build", "--settings", settings}, args...),
+			&console{out: &out, err: &errs, now: time.Now()})
+		require.Equal(t, exitOK, code, errs.String())
+		require.Empty(t, errs.String())
+		return out.String()
+	}
+	missing := strings.Fields(command("--list"))
+	require.NotEmpty(t, missing)
+	first := missing[0] + "T00:00:00Z"
+	require.Contains(t, command("--from", first, "--to", first), "1 days built, 0 were there, 0 failed.")
+	require.Len(t, strings.Fields(command("--list")), len(missing)-1)
+	require.Contains(t, command(), " days built, 1 were there, 0 failed.")
+	require.Empty(t, command("--list"))
+	require.Len(t, strings.Split(strings.TrimSpace(command()), "\n"), 1)
+
+	require.NoError(t, os.WriteFile(settings, []byte(`{"jsonData": {"snapshotDir": "/nowhere"}}`), 0o600))
+	var errs bytes.Buffer
+	code := run(t.Context(), []string{"build", "--settings", settings}, &console{out: &errs, err: &errs, now: time.Now()})
+	require.NotEqual(t, exitOK, code, "nothing to build for")
+}
