@@ -72,7 +72,7 @@ var layers = map[string][]string{
 	"runs/runstest": {"pool", "localtime", "snapshots", "snapshots/stores", "timeline", "query", "jobs",
 		"jobs/jobstest", "golden", "stores", "kinds"},
 	"accuracy": {"parallel", "pool", "localtime", "timeline", "jobs", "runs", "stores", "kinds",
-		"samplepool", "snapshots", "snapshots/stores", "survival", "query"},
+		"samplepool", "snapshots", "snapshots/stores", "survival", "query", "demand", "pressure"},
 	"check": {"pool", "localtime", "snapshots", "timeline", "jobs", "collect", "runs", "linked",
 		"stores"},
 	"plugin": {"parallel", "bucket", "snapshots/objects", "check", "pool", "localtime", "snapshots", "snapshots/stores", "timeline", "timeline/keep",

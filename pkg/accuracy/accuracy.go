@@ -1,6 +1,6 @@
-// Package accuracy measures backfillAvailability, evictions and utilization against made-up pools whose truth is known:
-// how many evictions are found, how many of those found are real, how far times, hours and utilisation are off, and
-// which idle runs are found.
+// Package accuracy measures backfillAvailability, evictions, utilization and demand against made-up pools whose truth
+// is known: how many evictions are found, how many of those found are real, how far times, hours and utilisation are
+// off, which idle runs are found, and whether jobs waited as long as is told.
 package accuracy
 
 import (
@@ -28,18 +28,48 @@ type Options struct {
 	Done func(done, all int)
 }
 
-// poolKinds are the kinds of pools that are measured.
+// poolKinds are the kinds of pools that are measured. All but the first are samplepool.Hard, made harder.
 var poolKinds = []struct {
 	name    string
 	options func() samplepool.Options
-}{{"right clocks", samplepool.RightClocks}, {"hard", samplepool.Hard}}
+}{
+	{ordinary, samplepool.RightClocks},
+	{hard, samplepool.Hard},
+	{clocksOff, harder(func(o *samplepool.Options) { o.ClockSkew = 10 * time.Minute })},
+	{adsMissing, harder(func(o *samplepool.Options) { o.MissingAds = 0.3 })},
+	{runsMissed, harder(func(o *samplepool.Options) { o.MissedSnapshots, o.Outages = 0.2, 3 })},
+}
 
-// Sources are the job ads that are known in turn.
-var sources = []string{"epoch ads", "history ads", "snapshots alone"}
+const (
+	ordinary   = "right clocks"
+	hard       = "hard"
+	clocksOff  = "clocks 10 min off"
+	adsMissing = "30 % of ads missing"
+	runsMissed = "20 % of snapshots missed, outages"
+)
+
+func harder(change func(*samplepool.Options)) func() samplepool.Options {
+	return func() samplepool.Options {
+		o := samplepool.Hard()
+		change(&o)
+		return o
+	}
+}
+
+const (
+	epochAds       = "epoch ads"
+	historyAds     = "history ads"
+	snapshotsAlone = "snapshots alone"
+)
+
+// sources are the job ads that are known in turn.
+var sources = []string{epochAds, historyAds, snapshotsAlone}
+
+const defaultSeeds = 10
 
 // Measurement is what was found in all pools of one kind, with one cadence and one source of job ads.
 type Measurement struct {
-	Kind    string // right clocks, hard
+	Kind    string // right clocks, hard, …
 	Cadence time.Duration
 	Source  string // epoch ads, history ads, snapshots alone
 	Pools   int
@@ -58,8 +88,10 @@ type Measurement struct {
 	EventError    Spread  // minutes between told and true end of matched evictions
 	DurationError Spread  // minutes between told and true length of matched availability periods
 	Periods       Share   // complete availability periods: how many match a true stretch
+	Vacancies     Spread  // minutes between told and true mean of a device's availability periods that a snapshot shows
 	GPUHoursError float64 // told − true backfill GPU-hours, in percent of the true ones
 	Usage         Usage
+	Demand        Demand
 
 	toldHours, trueHours float64
 }
@@ -100,33 +132,12 @@ func (m *Measurement) RecallOfAll() float64 { return Share{m.Found, m.True}.Of()
 // those of the file system, and bugs.
 func Measure(ctx context.Context, o Options) ([]Measurement, error) {
 	if o.Seeds == 0 {
-		o.Seeds = 10
+		o.Seeds = defaultSeeds
 	}
 	if o.Cadences == nil {
 		o.Cadences = []time.Duration{15 * time.Minute, 5 * time.Minute}
 	}
-	var all []Measurement
-	var pools []samplepool.Options
-	var at []int // where its measurements stand in all
-	for _, kind := range poolKinds {
-		for _, cadence := range o.Cadences {
-			first := len(all)
-			for _, source := range sources {
-				all = append(all, Measurement{Kind: kind.name, Cadence: cadence, Source: source})
-			}
-			for seed := range o.Seeds {
-				options := kind.options()
-				options.Seed, options.Cadence = uint64(seed+1), cadence
-				if o.Machines != 0 {
-					options.Machines = o.Machines
-				}
-				if o.Days != 0 {
-					options.End = options.Start.AddDate(0, 0, o.Days)
-				}
-				pools, at = append(pools, options), append(at, first)
-			}
-		}
-	}
+	all, pools, at := o.pools()
 	var mu sync.Mutex
 	done := 0
 	group, ctx := parallel.WithContext(ctx)
@@ -157,6 +168,30 @@ func Measure(ctx context.Context, o Options) ([]Measurement, error) {
 	return all, nil
 }
 
+// pools are the measurements to make, the pools, and where the measurements of each stand.
+func (o *Options) pools() (all []Measurement, pools []samplepool.Options, at []int) {
+	for _, kind := range poolKinds {
+		for _, cadence := range o.Cadences {
+			first := len(all)
+			for _, source := range sources {
+				all = append(all, Measurement{Kind: kind.name, Cadence: cadence, Source: source})
+			}
+			for seed := range o.Seeds {
+				options := kind.options()
+				options.Seed, options.Cadence = uint64(seed+1), cadence
+				if o.Machines != 0 {
+					options.Machines = o.Machines
+				}
+				if o.Days != 0 {
+					options.End = options.Start.AddDate(0, 0, o.Days)
+				}
+				pools, at = append(pools, options), append(at, first)
+			}
+		}
+	}
+	return all, pools, at
+}
+
 // measurePool measures one pool with each source.
 func measurePool(ctx context.Context, options samplepool.Options) ([]Measurement, error) {
 	made, err := samplepool.New(options)
@@ -169,6 +204,9 @@ func measurePool(ctx context.Context, options samplepool.Options) ([]Measurement
 	}
 	defer os.RemoveAll(dir)
 	if err := made.WriteSnapshots(ctx, dir); err != nil {
+		return nil, err
+	}
+	if err := made.WriteQueues(ctx, dir); err != nil {
 		return nil, err
 	}
 	truth, err := made.Truth(ctx)
@@ -190,9 +228,9 @@ func measurePool(ctx context.Context, options samplepool.Options) ([]Measurement
 		measured[i] = Measurement{ByEvidence: map[string]Share{}, Missed: map[string]int{}, Wrong: map[string]int{}}
 		var source jobs.Source
 		switch sources[i] {
-		case "epoch ads":
+		case epochAds:
 			source, err = adsOf(ads, true)
-		case "history ads":
+		case historyAds:
 			source, err = adsOf(ads, false)
 		}
 		if err != nil {
@@ -202,6 +240,9 @@ func measurePool(ctx context.Context, options samplepool.Options) ([]Measurement
 			return nil, err
 		}
 		if err := pool.measureUsage(ctx, source, truth, &measured[i].Usage); err != nil {
+			return nil, err
+		}
+		if err := pool.measureDemand(ctx, source, truth, &measured[i].Demand); err != nil {
 			return nil, err
 		}
 	}
@@ -233,7 +274,9 @@ func (m *Measurement) add(o *Measurement) {
 	}
 	m.EventError.values = append(m.EventError.values, o.EventError.values...)
 	m.DurationError.values = append(m.DurationError.values, o.DurationError.values...)
+	m.Vacancies.values = append(m.Vacancies.values, o.Vacancies.values...)
 	m.Usage.add(&o.Usage)
+	m.Demand.add(&o.Demand)
 	m.toldHours += o.toldHours
 	m.trueHours += o.trueHours
 }
@@ -241,6 +284,8 @@ func (m *Measurement) add(o *Measurement) {
 func (m *Measurement) finish() {
 	m.EventError.finish()
 	m.DurationError.finish()
+	m.Vacancies.finish()
 	m.Usage.finish()
+	m.Demand.finish()
 	m.GPUHoursError = 100 * (m.toldHours - m.trueHours) / m.trueHours
 }

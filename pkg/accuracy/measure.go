@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/pressure"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/samplepool"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -26,7 +28,9 @@ type opened struct {
 	env     query.Env
 	window  pool.Window
 	cadence time.Duration
+	polls   time.Duration // between polls of the queues
 	end     time.Time
+	root    *os.Root
 }
 
 const edge = time.Hour
@@ -44,16 +48,25 @@ func openPool(dir string, o samplepool.Options) (*opened, error) {
 	if err != nil {
 		return nil, err
 	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening a sample pool: %w", err)
+	}
+	s := stores.New(timeline.New(timeline.Options{Source: snapshotstores.OpenDir(d, zone), MaxBytes: 1 << 30}),
+		stores.Divide(1<<30))
+	s.Queues = pressure.NewStore(pressure.Options{Root: root, Path: dir, Names: s.Timeline.Names(), MaxBytes: 1 << 26})
 	return &opened{
-		stores: stores.New(timeline.New(timeline.Options{Source: snapshotstores.OpenDir(d, zone), MaxBytes: 1 << 30}),
-			stores.Divide(1<<30)),
+		stores:  s,
 		env:     query.Env{Zone: zone, SliceMinutes: 15, Lists: lists},
 		window:  pool.Window{From: o.Start.Add(edge).UnixMicro(), To: o.End.Add(-edge).UnixMicro()},
-		cadence: o.Cadence, end: o.End,
+		cadence: o.Cadence, polls: o.Polls, end: o.End, root: root,
 	}, nil
 }
 
-func (p *opened) close() { _ = p.stores.Close() }
+func (p *opened) close() {
+	_ = p.stores.Close()
+	_ = p.root.Close()
+}
 
 // reality is a true run on backfill.
 type reality struct {
@@ -102,6 +115,13 @@ func (p *opened) measure(ctx context.Context, source jobs.Source, truth *samplep
 	if err != nil {
 		return err
 	}
+	told := p.tellRuns(answer, byPlace, m)
+	p.countFound(all, told, m)
+	return p.periods(ctx, source, truth, wide, m)
+}
+
+// tellRuns matches the evictions that are told with true ones, and returns the runs by job and machine.
+func (p *opened) tellRuns(answer []map[string]any, byPlace map[string][]*reality, m *Measurement) map[string][]toldRun {
 	told := map[string][]toldRun{}
 	for _, row := range answer {
 		r := toldRun{row["outcome"].(string), row["start"].(time.Time), row["end"].(time.Time)}
@@ -134,6 +154,11 @@ func (p *opened) measure(ctx context.Context, source jobs.Source, truth *samplep
 		}
 		m.ByEvidence[evidence] = share
 	}
+	return told
+}
+
+// countFound counts the true evictions, and says how those that are missing are told instead.
+func (p *opened) countFound(all []reality, told map[string][]toldRun, m *Measurement) {
 	for i := range all {
 		t := &all[i]
 		if !t.evicted() || !p.inside(t.End) {
@@ -153,7 +178,6 @@ func (p *opened) measure(ctx context.Context, source jobs.Source, truth *samplep
 			m.Missed[p.whyMissed(told[t.Job+" "+t.Machine], t)]++
 		}
 	}
-	return p.periods(ctx, source, truth, wide, m)
 }
 
 // toldRun is a run as the product tells it.
@@ -226,6 +250,8 @@ func (p *opened) periods(ctx context.Context, source jobs.Source, truth *samplep
 		return err
 	}
 	stretches := map[string][]samplepool.Stretch{}
+	really, found := map[string]*mean{}, map[string]*mean{} // by device
+	devices := map[string]string{}
 	for _, s := range truth.Available {
 		stretches[s.Machine+" "+s.GPU] = append(stretches[s.Machine+" "+s.GPU], s)
 	}
@@ -235,6 +261,9 @@ func (p *opened) periods(ctx context.Context, source jobs.Source, truth *samplep
 			continue
 		}
 		m.Periods.All++
+		device := row["device"].(string)
+		devices[row["machine"].(string)] = device
+		add(found, device, start, end, truth.Snapshots)
 		best := math.Inf(1)
 		var length time.Duration
 		for _, s := range stretches[row["machine"].(string)+" "+row["gpu"].(string)] {
@@ -248,5 +277,37 @@ func (p *opened) periods(ctx context.Context, source jobs.Source, truth *samplep
 			m.DurationError.add((end.Sub(start) - length).Minutes())
 		}
 	}
+	for _, s := range truth.Available {
+		complete := s.Reason != "window" && s.Reason != "down" && s.Start.After(truth.Snapshots[0]) && p.inside(s.End)
+		if complete && devices[s.Machine] != "" {
+			add(really, devices[s.Machine], s.Start, s.End, truth.Snapshots)
+		}
+	}
+	for device, is := range found {
+		if must := really[device]; must != nil && is.n >= enoughPeriods && must.n >= enoughPeriods {
+			m.Vacancies.add((is.sum/time.Duration(is.n) - must.sum/time.Duration(must.n)).Minutes())
+		}
+	}
 	return nil
+}
+
+// enoughPeriods of a device make a mean.
+const enoughPeriods = 30
+
+type mean struct {
+	n   int
+	sum time.Duration
+}
+
+// add adds a period to its device's mean, if a snapshot lies in it: others are no periods (methodology section 7).
+func add(to map[string]*mean, device string, start, end time.Time, snapshots []time.Time) {
+	n, _ := slices.BinarySearchFunc(snapshots, start, time.Time.Compare)
+	if n == len(snapshots) || !snapshots[n].Before(end) {
+		return
+	}
+	if to[device] == nil {
+		to[device] = &mean{}
+	}
+	to[device].n++
+	to[device].sum += end.Sub(start)
 }

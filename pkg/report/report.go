@@ -206,7 +206,7 @@ func (l layout) block(p part, answer backend.DataResponse) Block {
 	}
 	b := p.lay(l, answer.Frames)
 	b.Caption, b.Notices = p.caption, notices(answer.Frames)
-	if b.Table == nil && b.Chart == nil && len(b.Lists) == 0 {
+	if b.Table == nil && b.Chart == nil && len(b.Lists) == 0 && len(b.Paragraphs) == 0 {
 		b.Empty = cmp.Or(p.empty, p.caption+": no data.")
 	}
 	return b

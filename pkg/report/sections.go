@@ -54,6 +54,8 @@ var (
 // atMachines are columns of machines that a section on others of them leaves out.
 var atMachines = names{"wholeGpus", "migParts", "preventReasons", "preventState", "preventLastSeen"}
 
+const noRun = "No job ran on a backfill slot."
+
 const noPoll = "No job waited, or the queues are not polled."
 
 // sections in their order.
@@ -116,6 +118,15 @@ var sections = []section{
 			{caption: "Changes of state between consecutive snapshots",
 				query: ask("backfillAvailability", "transitions", "groupBy", names{}), lay: transitions},
 		}},
+	{"jobLength", "How long a backfill job may be", "From the start of actual backfill runs to the end of the time that " +
+		"the GPU stayed with backfill. A job that is evicted begins again, unless it saves: GPU hours are what it costs " +
+		"until it has finished, with 5 minutes for each save.", []part{
+		{caption: "In short", query: ask("backfillAvailability", "jobLength", "groupBy", names{"device"}),
+			lay: jobLengthSentences, empty: noRun},
+		{caption: "Jobs of so many hours, by device", query: ask("backfillAvailability", "jobLength", "groupBy",
+			names{"device"}, "jobHours", []float64{1, 4, 12}), lay: table("longestHours90", "longestHours75", "longestHours50"),
+			empty: noRun},
+	}},
 	{"evictions", "Evictions of backfill jobs", "How the runs of backfill jobs ended. Rates count evictions per 100 " +
 		"GPU hours of backfill, with a 95% interval; lost GPU hours are an upper bound where jobs checkpoint.", []part{
 		{caption: "Outcomes by slot type", query: summary("evictions", names{"category"}, outcomeFigures, nil), lay: table()},

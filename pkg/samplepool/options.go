@@ -45,7 +45,7 @@ type Options struct {
 	StaleRows     float64
 	MissingAds    float64 // of job ads (history and epoch), those that never reached the archive
 	MissingJobIDs float64 // of runs, those whose rows carry no GlobalJobId
-	// largest error of an access point's clock (0–120 s): one is nearly that fast, one nearly that slow
+	// largest error of an access point's clock (0–15 min): one is nearly that fast, one nearly that slow
 	ClockSkew        time.Duration
 	MissedSnapshots  float64 // of collector runs, those that did not happen
 	LateSnapshots    float64 // of collector runs, those 1–5 min late (at most a third of the cadence)
@@ -124,7 +124,7 @@ func (o Options) check() (*time.Location, error) {
 		{o.Polls != 0 && (o.Polls < 5*time.Minute || o.Polls > 2*time.Hour),
 			"%v between polls of the queues; possible is 5m to 2h, or 0 for none", []any{o.Polls}},
 		{o.Format != "sqlite" && o.Format != "parquet", "format %q; possible are sqlite and parquet", []any{o.Format}},
-		{o.ClockSkew < 0 || o.ClockSkew > 120*time.Second, "clock skew %v; possible is 0 to 120s", []any{o.ClockSkew}},
+		{o.ClockSkew < 0 || o.ClockSkew > 15*time.Minute, "clock skew %v; possible is 0 to 15m", []any{o.ClockSkew}},
 		{!(o.OwnerHours >= 0.25 && o.OwnerHours <= 24),
 			"an owner's job of %v hours; possible are 0.25 to 24", []any{o.OwnerHours}},
 		{o.ExcludedMachines < 0 || o.ExcludedMachines > o.Machines,

@@ -91,7 +91,7 @@ func TestImpossibleOptions(t *testing.T) {
 		"11 GPUs on 12 machines":            func(o *Options) { o.GPUs = 11 },
 		"it must end after its start":       func(o *Options) { o.End = o.Start },
 		"cadence 0s":                        func(o *Options) { o.Cadence = 0 },
-		"clock skew 3m0s":                   func(o *Options) { o.ClockSkew = 3 * time.Minute },
+		"clock skew 16m0s":                  func(o *Options) { o.ClockSkew = 16 * time.Minute },
 		"13 excluded machines of 12":        func(o *Options) { o.ExcludedMachines = 13 },
 		"Holds is 1.5; it is a share":       func(o *Options) { o.Holds = 1.5 },
 		"Drains is -1; it is a number per ": func(o *Options) { o.Drains = -1 },

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/accuracy"
@@ -13,19 +14,27 @@ type accuracyCommand struct {
 	Seeds    int `help:"Pools of each kind." default:"10"`
 	Machines int `help:"Machines of each pool. Default: as the kinds of pools have them."`
 	Days     int `help:"Days of each pool. Default: as the kinds of pools have them."`
+
+	Markdown string `type:"path" placeholder:"FILE" help:"Write the figures into this file, as docs/accuracy.md."`
 }
 
 // Run measures evictions and durations against made-up pools whose truth is known. It fails when a required figure is
 // missed.
 func (a *accuracyCommand) Run(ctx context.Context, c *console) error {
-	measured, err := accuracy.Measure(ctx, accuracy.Options{
+	options := accuracy.Options{
 		Seeds: a.Seeds, Machines: a.Machines, Days: a.Days,
 		Done: func(done, all int) { fmt.Fprintf(c.err, "pool %d of %d measured\n", done, all) },
-	})
+	}
+	measured, err := accuracy.Measure(ctx, options)
 	if err != nil {
 		return err
 	}
 	fmt.Fprint(c.out, accuracy.Text(measured))
+	if a.Markdown != "" {
+		if err := os.WriteFile(a.Markdown, []byte(accuracy.Markdown(measured, options)), 0o644); err != nil {
+			return fmt.Errorf("writing the figures: %w", err)
+		}
+	}
 	if failures := accuracy.Failures(measured); len(failures) > 0 {
 		return errors.New("not reached:\n" + strings.Join(failures, "\n"))
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/chtc/gpureports/pkg/survival"
 )
 
-// WaitsOf makes the waits that a plan needs, for tests that compare them with the truth.
+// WaitsOf makes the waits of a plan's window, one by one, and the polls that they rest on: to compare them with the
+// truth. Errors are those of [Answer].
 func WaitsOf(ctx context.Context, s *stores.Stores, p *query.Plan) ([]Wait, *Polls, error) {
 	rows, err := s.Queues.Load(ctx, p.Window)
 	if err != nil {

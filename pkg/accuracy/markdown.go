@@ -1,0 +1,76 @@
+package accuracy
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/chtc/gpureports/pkg/samplepool"
+)
+
+const preface = `# Accuracy
+
+What the figures are worth, measured on made-up pools whose truth is known (%d of each kind and cadence, of %d machines over %d days; their
+jobs, owners and faults are drawn by pkg/samplepool). Made by ` + "`gpureports accuracy --markdown docs/accuracy.md`" + `; methodology.md says how
+the figures are computed. "Right clocks" are ordinary pools; "hard" ones have clocks that are off by up to 2 minutes, 15 %% of their runs
+are shorter than a cadence, and owners follow one completion in ten at once; the others are hard ones with one more fault.
+
+- **Precision** is the share of the evictions told that happened, at that place within one cadence; **recall** the share of all evictions
+  that are told, also of runs that no snapshot shows.
+- Errors are medians of absolute errors: of the end of evicted runs, of the length of availability periods, and of the mean length of a
+  device's availability periods.
+`
+
+// Markdown writes the measurements as a document, with the required figures that are not reached.
+func Markdown(all []Measurement, o Options) string {
+	var b strings.Builder
+	size := samplepool.Hard()
+	pools, machines := cmp.Or(o.Seeds, defaultSeeds), cmp.Or(o.Machines, size.Machines)
+	days := cmp.Or(o.Days, int(size.End.Sub(size.Start).Hours()/24))
+	fmt.Fprintf(&b, preface, pools, machines, days)
+	table := func(title, head string, row func(m *Measurement) string) {
+		fmt.Fprintf(&b, "\n## %s\n\n| Pools | Cadence | Job ads | %s |\n|---|---|---|%s\n", title, head,
+			strings.Repeat("---:|", strings.Count(head, "|")+1))
+		for i := range all {
+			m := &all[i]
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", m.Kind, minutes(m.Cadence), m.Source, row(m))
+		}
+	}
+	table("Evictions and durations", "Evictions | Precision | Recall | Ends, s | Durations, s | Mean vacancy, min | "+
+		"GPU hours", func(m *Measurement) string {
+		return fmt.Sprintf("%d | %s | %s | %s | %s | %s | %+.2f %%", m.True, told(m.Precision(), 3), told(m.RecallOfAll(), 3),
+			told(60*m.EventError.Median, 0), told(60*m.DurationError.Median, 0), told(m.Vacancies.Median, 2), m.GPUHoursError)
+	})
+	table("Utilisation", "Runs | Error, points | Idle time error, min | Idle 2 h or more | Precision | Recall",
+		func(m *Measurement) string {
+			u := &m.Usage
+			return fmt.Sprintf("%d | %s | %s | %d | %s | %s", len(u.Utilization.values), told(u.Utilization.Median, 2),
+				told(u.IdleMinutes.Median, 1), u.LongIdle, told(u.Precision(), 3), told(u.Recall(), 3))
+		})
+	table("Demand", "Waits seen | Outcomes right | Starts told | That never were | True median, h | Its error, h",
+		func(m *Measurement) string {
+			d := &m.Demand
+			return fmt.Sprintf("%d | %s | %d | %d | %s | %s", d.Seen, told(d.OutcomesRight(), 3), d.Starts, d.NeverWas,
+				told(d.really.Median, 2), told(d.Median.Median, 2))
+		})
+	b.WriteString("\n## Required figures\n\n")
+	failures := Failures(all)
+	if len(failures) == 0 {
+		b.WriteString("All are reached.\n")
+	} else {
+		b.WriteString("All are reached but:\n\n")
+	}
+	for _, f := range failures {
+		fmt.Fprintf(&b, "- %s\n", f)
+	}
+	return b.String()
+}
+
+// told is a figure, or a dash where there is none.
+func told(x float64, decimals int) string {
+	if math.IsNaN(x) {
+		return "–"
+	}
+	return fmt.Sprintf("%.*f", decimals, x)
+}
