@@ -40,7 +40,7 @@ func TestMeasure(t *testing.T) {
 	require.Equal(t, 1+15, strings.Count(strings.SplitN(text, "\n\n", 2)[0], "\n")+1)
 
 	document := Markdown(all, Options{Seeds: 1, Machines: 14, Days: 5})
-	require.Contains(t, document, "1 of each kind and cadence, of 14 machines over 5 days")
+	require.Contains(t, document, "1 of each kind and cadence, of 14 machines\nover 5 days")
 	require.Equal(t, 3*15, strings.Count(document, "| 15 min |"), "three tables, a row each measurement")
 	for _, f := range Failures(all) {
 		require.Contains(t, document, f)

@@ -11,15 +11,30 @@ import (
 
 const preface = `# Accuracy
 
-What the figures are worth, measured on made-up pools whose truth is known (%d of each kind and cadence, of %d machines over %d days; their
-jobs, owners and faults are drawn by pkg/samplepool). Made by ` + "`gpureports accuracy --markdown docs/accuracy.md`" + `; methodology.md says how
-the figures are computed. "Right clocks" are ordinary pools; "hard" ones have clocks that are off by up to 2 minutes, 15 %% of their runs
-are shorter than a cadence, and owners follow one completion in ten at once; the others are hard ones with one more fault.
+What the figures are worth, measured on made-up pools whose truth is known (%d of each kind and cadence, of %d machines
+over %d days; their jobs, owners and faults are drawn by pkg/samplepool).
+Made by ` + "`gpureports accuracy --markdown docs/accuracy.md`" + `; methodology.md says how the figures are computed.
+"Right clocks" are ordinary pools; "hard" ones have clocks that are off by up to 2 minutes, 15 %% of their runs are
+shorter than a cadence, and owners follow one completion in ten at once; the others are hard ones with one more fault.
 
-- **Precision** is the share of the evictions told that happened, at that place within one cadence; **recall** the share of all evictions
-  that are told, also of runs that no snapshot shows.
-- Errors are medians of absolute errors: of the end of evicted runs, of the length of availability periods, and of the mean length of a
-  device's availability periods.
+- **Precision** is the share of the evictions told that happened, at that place within one cadence; **recall** the
+  share of all evictions that are told, also of runs that no snapshot shows.
+- Errors are medians of absolute errors: of the end of evicted runs, of the length of availability periods, and of the
+  mean length of a device's availability periods.
+`
+
+const limits = `
+## Where the data allow no more
+
+- Without epoch ads a run between two snapshots cannot be told: recall of all evictions, and the outcomes of waits,
+  end at the share of runs that a snapshot shows. Of hard pools 0.92 of the outcomes of waits are required then,
+  else 0.95.
+- Without job ads a completion that an owner's job follows within one cadence looks like an eviction.
+- An access point's clock is known to the interval that the day's snapshots leave: some seconds at a 15-minute
+  cadence. Where it is minutes off, availability periods, which lie between the clocks of two access points, are as
+  much off.
+- Availability periods that a gap cuts are censored: with outages the mean over complete ones leaves the longest
+  out. Survival curves count them.
 `
 
 // Markdown writes the measurements as a document, with the required figures that are not reached.
@@ -54,6 +69,7 @@ func Markdown(all []Measurement, o Options) string {
 			return fmt.Sprintf("%d | %s | %d | %d | %s | %s", d.Seen, told(d.OutcomesRight(), 3), d.Starts, d.NeverWas,
 				told(d.really.Median, 2), told(d.Median.Median, 2))
 		})
+	b.WriteString(limits)
 	b.WriteString("\n## Required figures\n\n")
 	failures := Failures(all)
 	if len(failures) == 0 {

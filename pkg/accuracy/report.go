@@ -57,7 +57,7 @@ func Failures(all []Measurement) (failures []string) {
 		if m.Source != snapshotsAlone {
 			m.Usage.judge(m.Cadence, fail)
 		}
-		m.Demand.judge(m.Source, fail)
+		m.Demand.judge(m.Kind, m.Source, fail)
 	}
 	return failures
 }
@@ -67,13 +67,15 @@ func Text(all []Measurement) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "pools\tcadence\tknown\tevictions\tof seen runs\ttold\tprecision\trecall\trecall of seen\tevent "+
-		"error min (p95)\tduration error min (p95)\tmean vacancy error min\tperiods matched\tGPU-hours error")
+		"error min (p95)\tduration error min (p95)\tmean vacancy error min\tperiods matched\t"+
+		"GPU-hours error")
 	for i := range all {
 		m := &all[i]
 		fmt.Fprintf(w, "%d %s\t%s\t%s\t%d\t%d\t%d\t%.4f\t%.4f\t%.4f\t%.2f (%.1f)\t%.2f (%.1f)\t%.2f\t%.4f\t%+.2f %%\n",
 			m.Pools,
 			m.Kind, minutes(m.Cadence), m.Source, m.True, m.TrueSeen, m.Told, m.Precision(), m.RecallOfAll(), m.Recall(),
-			m.EventError.Median, m.EventError.P95, m.DurationError.Median, m.DurationError.P95, m.Vacancies.Median, m.Periods.Of(), m.GPUHoursError)
+			m.EventError.Median, m.EventError.P95, m.DurationError.Median, m.DurationError.P95, m.Vacancies.Median,
+			m.Periods.Of(), m.GPUHoursError)
 	}
 	w.Flush()
 	usageText(&b, all)

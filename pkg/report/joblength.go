@@ -63,7 +63,8 @@ func (j *jobLengths) sentence() string {
 	said := fmt.Sprintf("On %s, jobs of up to %s finish in one run with %d %% or more", clean(j.device), hoursText(j.safe),
 		likely)
 	if j.safe == 0 {
-		said = fmt.Sprintf("On %s, of jobs of %s only %.0f %% finish in one run", clean(j.device), hoursText(j.next), j.finish)
+		said = fmt.Sprintf("On %s, of jobs of %s only %.0f %% finish in one run", clean(j.device), hoursText(j.next),
+			j.finish)
 	}
 	if j.next == 0 || math.IsNaN(j.save) {
 		return said + "."
