@@ -188,8 +188,8 @@ func IfAbsent() Condition { return Condition{absent: true} }
 func IfETag(etag string) Condition { return Condition{etag: etag} }
 
 // Put puts an object in one request, so that it is there as a whole or not at all, and returns its ETag.
-// ErrPrecondition: the condition does not hold. It can also mean that an earlier try arrived whose answer was lost: look
-// at the object that is there.
+// ErrPrecondition: the condition does not hold. It can also mean that an earlier try arrived whose answer was lost:
+// look at the object that is there.
 func (b *Bucket) Put(ctx context.Context, key string, data []byte, condition Condition) (etag string, err error) {
 	options := minio.PutObjectOptions{ContentType: "application/octet-stream"}
 	switch {

@@ -19,8 +19,8 @@ type Options struct {
 	PathStyle bool   // the bucket is part of the path, not of the host name
 	CA        string // certificates in PEM that the server's may be signed with, beside the system's
 
-	// AccessKey and SecretKey are the keys to the bucket. Both "": those of the environment (AWS_ACCESS_KEY_ID …), of the
-	// user's AWS configuration, or of the machine that this runs on.
+	// AccessKey and SecretKey are the keys to the bucket. Both "": those of the environment (AWS_ACCESS_KEY_ID …), of
+	// the user's AWS configuration, or of the machine that this runs on.
 	AccessKey string
 	SecretKey string
 }

@@ -38,7 +38,8 @@ func TestMain(m *testing.M) {
 func collectForever(dir string) {
 	times, _ := strconv.Atoi(os.Getenv("COLLECT_TIMES"))
 	for i := 0; times == 0 || i < times; i++ {
-		if _, err := Run(context.Background(), Options{SnapshotDir: dir, CondorStatus: itself()}); err != nil {
+		if _, err := Run(context.Background(), Options{SnapshotDir: dir, CondorStatus: itself(),
+			To: Target{URL: os.Getenv("COLLECT_TO"), Endpoint: os.Getenv("COLLECT_ENDPOINT"), PathStyle: true}}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

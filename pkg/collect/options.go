@@ -17,7 +17,7 @@ import (
 
 // Options say what is collected and where it goes. The zero values of all but SnapshotDir are the defaults.
 type Options struct {
-	SnapshotDir  string        `help:"Directory of the month files gpu_state_YYYY-MM.db or .parquet." type:"existingdir" required:""`
+	SnapshotDir  string        `help:"Directory of the month files gpu_state_YYYY-MM.db or .parquet; with --to, of the run log only." type:"existingdir" required:""`
 	Pool         string        `help:"Collector (central manager) to ask; default: the one of HTCondor's configuration." placeholder:"HOST"`
 	CondorStatus string        `help:"The program condor_status; default: found in PATH." placeholder:"PATH"`
 	Timezone     string        `help:"Time zone of the timestamps and months (IANA name; default UTC). Give the data source the same one." placeholder:"ZONE"`
@@ -27,6 +27,8 @@ type Options struct {
 	Jobs    bool     `help:"Poll the access points for idle jobs that ask for GPUs, into job_pressure_YYYY-MM.db, instead of taking a snapshot."`
 	Schedds []string `help:"Access points to poll with --jobs; default: all that the pool's collector knows." name:"schedd" placeholder:"NAME"`
 	CondorQ string   `help:"The program condor_q; default: found in PATH." placeholder:"PATH"`
+
+	To Target `embed:""`
 
 	Log *slog.Logger `kong:"-"` // nil: silent
 
@@ -69,6 +71,9 @@ func (o Options) prepare() (Options, *time.Location, error) {
 	}
 	if _, known := formats[o.Format]; !known {
 		return o, nil, pool.BadQuery("collect: unknown format %q: use sqlite or parquet", o.Format)
+	}
+	if err := o.To.check(o.Jobs); err != nil {
+		return o, nil, err
 	}
 	if o.Timeout < 0 {
 		return o, nil, pool.BadQuery("collect: a timeout of %s is impossible", o.Timeout)

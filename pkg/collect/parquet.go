@@ -23,7 +23,12 @@ func countParquet(ctx context.Context, path, timestamp string) (int, error) {
 
 // addParquet appends the snapshot to a month file, which is replaced as a whole.
 func addParquet(ctx context.Context, path string, s snapshot) (n int, afterwards, err error) {
-	var rows [][]any
+	rows := s.schemaRows()
+	return len(rows), nil, parquet.Append(ctx, path, parquet.Schema, rows)
+}
+
+// schemaRows are the rows of the snapshot with a value for each field of parquet.Schema.
+func (s snapshot) schemaRows() (rows [][]any) {
 	for i := range s.ads {
 		for _, values := range s.ads[i].rows(s.timestamp) {
 			row := make([]any, len(schemaOrder))
@@ -33,5 +38,5 @@ func addParquet(ctx context.Context, path string, s snapshot) (n int, afterwards
 			rows = append(rows, row)
 		}
 	}
-	return len(rows), nil, parquet.Append(ctx, path, parquet.Schema, rows)
+	return rows
 }

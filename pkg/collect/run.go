@@ -37,7 +37,7 @@ func run(ctx context.Context, o Options, now func() time.Time) (Result, error) {
 	}
 	defer held.Close()
 	began := now()
-	log, err := beginRun(ctx, o.SnapshotDir, began)
+	log, err := beginRun(ctx, o, began)
 	if err != nil {
 		return Result{}, err
 	}
@@ -68,7 +68,13 @@ func collect(ctx context.Context, o Options, zone *time.Location, log *runLog, n
 	if err := log.writes(ctx, s.timestamp); err != nil {
 		return Result{}, pool.SourceError("writing to the run log: %w", err)
 	}
-	rows, note, err := s.write(ctx, o.SnapshotDir, formats[o.Format])
+	var rows int
+	var note string
+	if o.To.URL != "" {
+		rows, note, err = o.To.write(ctx, s)
+	} else {
+		rows, note, err = s.write(ctx, o.SnapshotDir, formats[o.Format])
+	}
 	if err != nil {
 		return Result{}, err
 	}

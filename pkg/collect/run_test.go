@@ -219,7 +219,7 @@ func TestRunOneAtATime(t *testing.T) {
 func TestRunTakesOverFromAKilledOne(t *testing.T) {
 	o := fake(t, "machines:1")
 	kill := func(timestamp string) {
-		killed, err := beginRun(t.Context(), o.SnapshotDir, time.Now())
+		killed, err := beginRun(t.Context(), o, time.Now())
 		require.NoError(t, err)
 		if timestamp != "" {
 			require.NoError(t, killed.writes(t.Context(), timestamp))

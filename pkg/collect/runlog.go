@@ -31,19 +31,19 @@ type runLog struct {
 }
 
 // beginRun notes that a run begins. The caller holds the directory's lock, so that a run without an end was killed.
-func beginRun(ctx context.Context, dir string, now time.Time) (*runLog, error) {
-	db, err := open(ctx, filepath.Join(dir, RunLog))
+func beginRun(ctx context.Context, o Options, now time.Time) (*runLog, error) {
+	db, err := open(ctx, filepath.Join(o.SnapshotDir, RunLog))
 	if err != nil {
 		return nil, pool.SourceError("opening the run log %s: %w", RunLog, err)
 	}
 	l := &runLog{db: db}
-	if err := l.begin(ctx, dir, now); err != nil {
+	if err := l.begin(ctx, o, now); err != nil {
 		return nil, errors.Join(pool.SourceError("writing to the run log %s: %w", RunLog, err), db.Close())
 	}
 	return l, nil
 }
 
-func (l *runLog) begin(ctx context.Context, dir string, now time.Time) error {
+func (l *runLog) begin(ctx context.Context, o Options, now time.Time) error {
 	for _, statement := range []string{
 		`CREATE TABLE IF NOT EXISTS runs (started TEXT NOT NULL, seconds REAL, timestamp TEXT, rows INTEGER, notes TEXT, error TEXT)`,
 		`CREATE INDEX IF NOT EXISTS runs_started ON runs (started)`,
@@ -52,7 +52,7 @@ func (l *runLog) begin(ctx context.Context, dir string, now time.Time) error {
 			return err
 		}
 	}
-	if err := l.endKilled(ctx, dir); err != nil {
+	if err := l.endKilled(ctx, o); err != nil {
 		return err
 	}
 	result, err := l.db.ExecContext(ctx, `INSERT INTO runs (started) VALUES (?)`, now.UTC().Format(timestampFormat))
@@ -64,8 +64,8 @@ func (l *runLog) begin(ctx context.Context, dir string, now time.Time) error {
 }
 
 // endKilled ends the run before this one if it did not do so itself. Whether its snapshot was written, its month file
-// knows.
-func (l *runLog) endKilled(ctx context.Context, dir string) error {
+// or the bucket knows.
+func (l *runLog) endKilled(ctx context.Context, o Options) error {
 	var id int64
 	var timestamp sql.NullString
 	err := l.db.QueryRowContext(ctx, `SELECT rowid, timestamp FROM runs WHERE rows IS NULL AND error IS NULL`).Scan(&id,
@@ -75,7 +75,9 @@ func (l *runLog) endKilled(ctx context.Context, dir string) error {
 	}
 	rows := 0
 	if err == nil && timestamp.Valid {
-		rows, err = rowsOf(ctx, dir, timestamp.String)
+		if rows, err = rowsOf(ctx, o.SnapshotDir, timestamp.String); rows == 0 && err == nil && o.To.URL != "" {
+			rows, err = o.To.count(ctx, timestamp.String)
+		}
 	}
 	switch {
 	case err != nil:

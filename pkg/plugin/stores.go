@@ -51,8 +51,8 @@ func openStores(ctx context.Context, instance backend.DataSourceInstanceSettings
 }
 
 // openSnapshots opens the directory or the bucket of the snapshots.
-func (s *opened) openSnapshots(ctx context.Context, instance backend.DataSourceInstanceSettings) (source snapshots.Source,
-	cacheName string, err error) {
+func (s *opened) openSnapshots(ctx context.Context, instance backend.DataSourceInstanceSettings) (
+	source snapshots.Source, cacheName string, err error) {
 	if s.settings.SnapshotBucket == "" {
 		if s.dir, err = snapshots.OpenDir(s.settings.SnapshotDir); err != nil {
 			return nil, "", err

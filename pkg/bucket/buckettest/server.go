@@ -64,7 +64,8 @@ func Install() (string, error) {
 	if out, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go install %s: %w\n%s", gateway, err, out)
 	}
-	return program, os.Rename(filepath.Join(building, strings.Replace(filepath.Base(program), "-"+version, "", 1)), program)
+	built := strings.Replace(filepath.Base(program), "-"+version, "", 1)
+	return program, os.Rename(filepath.Join(building, built), program)
 }
 
 func moduleRoot() (string, error) {

@@ -15,8 +15,8 @@ import (
 
 // Place is where the files of a source are: a directory, or a bucket.
 type Place interface {
-	// List returns the files that there are now, of which each name is there once. What is said of a name that was listed
-	// before is not used again, but for its Period and Rank. Errors: the place cannot be reached or listed; ErrNone; ctx's.
+	// List returns the files that there are now, each name once. Open is called where a name is new. Errors: the place
+	// cannot be listed, or there is none; Offline; ctx's.
 	List(ctx context.Context) ([]Listed, error)
 
 	// Close closes the place.

@@ -16,8 +16,8 @@ import (
 	"github.com/chtc/gpureports/pkg/bucket"
 )
 
-// Mirror keeps copies of what lies beside the snapshots of a bucket, and is read from files: the lists, the job file and
-// job_pressure files. A copy is of one version of its object as a whole.
+// Mirror keeps copies of what lies beside the snapshots of a bucket, and is read from files: the lists, the job file
+// and job_pressure files. A copy is of one version of its object as a whole.
 type Mirror struct {
 	bucket    *bucket.Bucket
 	dir       string

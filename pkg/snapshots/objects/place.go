@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -86,9 +87,12 @@ func (p *place) number() int {
 	return p.begun
 }
 
-// list asks for the objects of all layouts at once.
+// list asks for the objects of all layouts. Snapshots come first: one that is merged meanwhile is in its day then.
 func (p *place) list(ctx context.Context) (objects []bucket.Object, err error) {
-	prefixes := []string{monthPrefix, dayPrefix, newPrefix}
+	if objects, err = p.bucket.List(ctx, newPrefix); err != nil {
+		return nil, offline(err)
+	}
+	prefixes := []string{monthPrefix, dayPrefix}
 	found := make([][]bucket.Object, len(prefixes))
 	group, inner := parallel.WithContext(ctx)
 	for i, prefix := range prefixes {
@@ -100,10 +104,7 @@ func (p *place) list(ctx context.Context) (objects []bucket.Object, err error) {
 	if err := group.Wait(); err != nil {
 		return nil, offline(err)
 	}
-	for _, f := range found {
-		objects = append(objects, f...)
-	}
-	return objects, nil
+	return append(objects, slices.Concat(found...)...), nil
 }
 
 // offline marks an error that says that the bucket cannot be reached; objects that are others by now are stale.

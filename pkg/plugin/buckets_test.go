@@ -1,0 +1,305 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/bucket"
+	"github.com/chtc/gpureports/pkg/bucket/buckettest"
+	"github.com/chtc/gpureports/pkg/convert"
+	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots/objects"
+	"github.com/chtc/gpureports/pkg/snapshots/parquet"
+)
+
+// bucketSettings are those of a data source whose snapshots are in a bucket.
+func bucketSettings(t *testing.T, o bucket.Options, more map[string]any) backend.DataSourceInstanceSettings {
+	t.Helper()
+	jsonData := map[string]any{"snapshotBucket": o.URL, "bucketEndpoint": o.Endpoint, "bucketPathStyle": o.PathStyle}
+	for key, value := range more {
+		jsonData[key] = value
+	}
+	settings := settingsOf(t, jsonData)
+	settings.DecryptedSecureJSONData = map[string]string{secretAccessKey: o.AccessKey, secretSecretKey: o.SecretKey}
+	return settings
+}
+
+// put puts the files of a pool into a bucket: its months in Parquet, by months or by days, and what lies beside them.
+func put(t *testing.T, b *bucket.Bucket, dir string, byDays bool) {
+	t.Helper()
+	months := t.TempDir()
+	var inParquet [][]byte
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		switch {
+		case strings.HasPrefix(e.Name(), "gpu_state_") && filepath.Ext(e.Name()) == ".db":
+			result, err := convert.File(t.Context(), path, months)
+			require.NoError(t, err)
+			path = result.Path
+		case e.IsDir(), strings.HasSuffix(e.Name(), ".jsonl"):
+			continue
+		}
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		if byDays && filepath.Ext(path) == ".parquet" {
+			inParquet = append(inParquet, data)
+			continue
+		}
+		if len(data) > 0 {
+			_, err = b.Put(t.Context(), filepath.Base(path), data, bucket.Always())
+			require.NoError(t, err)
+		}
+	}
+	if byDays {
+		putDays(t, b, inParquet)
+	}
+}
+
+// putDays puts months as a collector does: a snapshot at a time, merged when its day is over.
+func putDays(t *testing.T, b *bucket.Bucket, months [][]byte) {
+	t.Helper()
+	var joined bytes.Buffer
+	require.NoError(t, parquet.Join(t.Context(), &joined, months...))
+	data := joined.Bytes()
+	f, err := parquet.Open(bytes.NewReader(data), int64(len(data)))
+	require.NoError(t, err)
+	r, err := f.NewReader(bytes.NewReader(data))
+	require.NoError(t, err)
+	defer r.Close()
+	var order []string
+	snapshots := map[string][][]any{}
+	for g := range f.Groups {
+		require.NoError(t, r.Rows(t.Context(), g, 0, f.Groups[g].Rows, parquet.Schema, func(row []any) error {
+			timestamp, _ := row[len(row)-1].(string)
+			if snapshots[timestamp] == nil {
+				order = append(order, timestamp)
+			}
+			snapshots[timestamp] = append(snapshots[timestamp], append([]any{}, row...))
+			return nil
+		}))
+	}
+	for _, timestamp := range order {
+		require.NoError(t, objects.PutSnapshot(t.Context(), b, timestamp, snapshots[timestamp]))
+	}
+	_, err = objects.Merge(t.Context(), b, order[len(order)-1][:len("2026-07-01")]) // the last one is still running
+	require.NoError(t, err)
+}
+
+// The golden pools are answered alike out of a directory and out of a bucket, by months and by days.
+func TestGoldenPoolsInABucket(t *testing.T) {
+	server := buckettest.Start(t)
+	for name, zone := range map[string]string{"pool-a": "UTC", "pool-b": "America/Chicago", "pool-c": "America/Chicago"} {
+		t.Run(name, func(t *testing.T) {
+			dir := golden.Pool(t, name)
+			more := map[string]any{"timezone": zone}
+			here := map[string]any{"timezone": zone, "snapshotDir": dir}
+			d := open(t, time.Now(), here)
+			stores, done, err := d.use(t.Context())
+			require.NoError(t, err)
+			first, last, ok, err := stores.Timeline.Range(t.Context())
+			require.NoError(t, err)
+			require.True(t, ok)
+			done()
+			end := pool.Time(last).Add(time.Minute)
+			var queries []backend.DataQuery
+			for i, model := range everyView() {
+				queries = append(queries, backend.DataQuery{RefID: fmt.Sprint(i), JSON: json.RawMessage(model),
+					Interval: time.Minute, MaxDataPoints: 1000, TimeRange: backend.TimeRange{From: pool.Time(first), To: end}})
+			}
+			want := answered(t, open(t, end, here), queries...)
+			for _, byDays := range []bool{false, true} {
+				o := server.Bucket(t)
+				put(t, buckettest.Open(t, o), dir, byDays)
+				d := Open(bucketSettings(t, o, more), func() time.Time { return end })
+				t.Cleanup(d.Dispose)
+				got := answered(t, d, queries...)
+				for i := range want {
+					require.Equal(t, want[i], got[i], "by days %v: %s", byDays, queries[i].JSON)
+				}
+			}
+		})
+	}
+}
+
+// An unreachable bucket: what is kept is answered with a notice, the rest is an error that names the bucket. No answer,
+// finding or log line holds a key. When the bucket is back, so are the answers.
+func TestUnreachableBucket(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	server := buckettest.Start(t)
+	proxy := buckettest.NewProxy(t, server, false)
+	options := server.Bucket(t)
+	put(t, buckettest.Open(t, options), dir, false)
+	options.Endpoint = proxy.Endpoint
+	settings := bucketSettings(t, options, nil)
+	d := Open(settings, func() time.Time { return o.End })
+	t.Cleanup(d.Dispose)
+	half := queryOf(t, o, "half", `{"queryType": "allocation", "view": "summary"}`)
+	half.TimeRange.From = o.End.Add(-6 * time.Hour)
+	whole := queryOf(t, o, "whole", `{"queryType": "allocation", "view": "summary"}`)
+	ask := func(d *Datasource, q backend.DataQuery) backend.DataResponse {
+		t.Helper()
+		r, err := d.QueryData(t.Context(), &backend.QueryDataRequest{Queries: []backend.DataQuery{q}})
+		require.NoError(t, err)
+		text, err := json.Marshal(r.Responses[q.RefID])
+		require.NoError(t, err)
+		require.NotContains(t, string(text)+fmt.Sprint(r.Responses[q.RefID].Error), buckettest.SecretKey)
+		require.NotContains(t, string(text)+fmt.Sprint(r.Responses[q.RefID].Error), buckettest.AccessKey)
+		return r.Responses[q.RefID]
+	}
+	before := ask(d, half)
+	require.NoError(t, before.Error)
+	for name, fault := range map[string]buckettest.Fault{"gone": buckettest.Gone, "busy": buckettest.Busy} {
+		proxy.Set(fault)
+		kept := ask(d, half)
+		require.NoError(t, kept.Error, name)
+		notices, err := json.Marshal(kept.Frames[0].Meta.Notices)
+		require.NoError(t, err)
+		require.Contains(t, string(notices), options.URL, name)
+		require.Contains(t, string(notices), "Answered from what was read before", name)
+		require.Equal(t, golden.Rows(before.Frames), golden.Rows(kept.Frames), name)
+
+		fresh := Open(settings, func() time.Time { return o.End })
+		t.Cleanup(fresh.Dispose)
+		failed := ask(fresh, half)
+		require.ErrorContains(t, failed.Error, options.URL, name)
+		require.Equal(t, backend.StatusBadGateway, failed.Status, name)
+		health, err := fresh.CheckHealth(t.Context(), nil)
+		require.NoError(t, err)
+		require.Equal(t, backend.HealthStatusError, health.Status)
+		require.Contains(t, health.Message, options.URL)
+		require.NotContains(t, health.Message+string(health.JSONDetails), buckettest.SecretKey)
+	}
+	missing := ask(d, whole)
+	require.True(t, missing.Error != nil || strings.Contains(fmt.Sprint(missing.Frames[0].Meta.Notices), options.URL))
+	proxy.Set(buckettest.Times(2, buckettest.Any, buckettest.Cut))
+	require.NoError(t, ask(d, whole).Error)
+	proxy.Set(nil)
+	after := ask(d, half)
+	require.NoError(t, after.Error)
+	require.Equal(t, before.Frames[0].Meta.Notices, after.Frames[0].Meta.Notices)
+	health, err := d.CheckHealth(t.Context(), nil)
+	require.NoError(t, err)
+	require.Contains(t, health.Message, options.URL)
+	require.NotContains(t, health.Message+string(health.JSONDetails), buckettest.SecretKey)
+	require.NotContains(t, health.Message+string(health.JSONDetails), buckettest.AccessKey)
+}
+
+// A server that answers with another ETag than it listed: an error after some tries, no wrong answer.
+func TestBucketWithWrongETags(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	server := buckettest.Start(t)
+	proxy := buckettest.NewProxy(t, server, false)
+	options := server.Bucket(t)
+	put(t, buckettest.Open(t, options), dir, false)
+	options.Endpoint = proxy.Endpoint
+	proxy.Set(func(w http.ResponseWriter, r *http.Request, s http.Handler) {
+		if strings.HasSuffix(r.URL.Path, ".parquet") {
+			buckettest.OtherETag(w, r, s)
+			return
+		}
+		s.ServeHTTP(w, r)
+	})
+	d := Open(bucketSettings(t, options, nil), func() time.Time { return o.End })
+	t.Cleanup(d.Dispose)
+	r, err := d.QueryData(t.Context(), &backend.QueryDataRequest{Queries: []backend.DataQuery{
+		queryOf(t, o, "A", `{"queryType": "allocation", "view": "summary"}`)}})
+	require.NoError(t, err)
+	require.ErrorContains(t, r.Responses["A"].Error, "change again and again")
+}
+
+// The lists in the bucket count from the first answer on; the job file too.
+func TestFilesBesideTheSnapshotsOfABucket(t *testing.T) {
+	o := small()
+	dir, p := writePool(t, o)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "masked_hosts.yaml"),
+		[]byte("excluded_hosts: {"+p.Machines()[0].Name+": broken}"), 0o600))
+	options := buckettest.Start(t).Bucket(t)
+	put(t, buckettest.Open(t, options), dir, false)
+	cache := t.TempDir()
+	more := map[string]any{"jobs": "sqlite", "jobsPath": "jobs.db", "cacheDir": cache}
+	var queries []backend.DataQuery
+	for i, model := range everyView() {
+		queries = append(queries, queryOf(t, o, fmt.Sprint(i), model))
+	}
+	want := answered(t, open(t, o.End, map[string]any{"snapshotDir": dir, "jobs": "sqlite", "jobsPath": "jobs.db"}),
+		queries...)
+	for range 2 { // the second time out of the cache directory
+		d := Open(bucketSettings(t, options, more), func() time.Time { return o.End })
+		require.Equal(t, want, answered(t, d, queries...))
+		d.Dispose()
+	}
+}
+
+// Grafana opens only buckets that the operator allows; the server's own keys go only to servers that are named.
+func TestAllowedBuckets(t *testing.T) {
+	own := bucket.Options{URL: "s3://pool-a/x", Endpoint: "https://s3.example.com", AccessKey: "a", SecretKey: "b"}
+	lent := bucket.Options{URL: "s3://pool-a/x", Endpoint: "https://s3.example.com"}
+	amazon := bucket.Options{URL: "s3://pool-a/x"}
+	for _, c := range []struct {
+		allowed           string
+		own, lent, amazon bool
+	}{
+		{"", false, false, false},
+		{" , ", false, false, false},
+		{"*", true, false, false},
+		{"s3://pool-a", true, false, true},
+		{"s3://pool-a/x/", true, false, true},
+		{"s3://pool-a/y, s3://pool", false, false, false},
+		{"https://s3.example.com/pool-a", true, true, false},
+		{"https://s3.example.com/pool-b,https://s3.example.com.evil.org/pool-a", false, false, false},
+	} {
+		t.Setenv("GF_PLUGIN_ALLOWED_BUCKETS", c.allowed)
+		for i, o := range []bucket.Options{own, lent, amazon} {
+			err := allowBucket("snapshotBucket", o)
+			require.Equal(t, []bool{c.own, c.lent, c.amazon}[i], err == nil, "%q %d: %v", c.allowed, i, err)
+			if err != nil {
+				require.ErrorContains(t, err, "allowed_buckets")
+				require.Equal(t, pool.FaultQuery, pool.FaultOf(err))
+			}
+		}
+	}
+	t.Setenv("GF_PLUGIN_ALLOWED_BUCKETS", "")
+	instance, err := New(context.Background(), bucketSettings(t, own, nil))
+	require.NoError(t, err)
+	d := instance.(*Datasource)
+	t.Cleanup(d.Dispose)
+	health, err := d.CheckHealth(t.Context(), nil)
+	require.NoError(t, err)
+	require.Equal(t, backend.HealthStatusError, health.Status)
+	require.Contains(t, health.Message, "allowed_buckets")
+}
+
+func TestBucketSettings(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"snapshotBucket": "s3://pool-a/x"}`:                         "",
+		`{"snapshotBucket": "s3://pool-a", "snapshotDir": "/data"}`:   "both set",
+		`{"snapshotBucket": "pool-a"}`:                                "s3://bucket/prefix",
+		`{"snapshotBucket": "s3://pool-a", "bucketEndpoint": "s3.x"}`: "https://host",
+		`{"snapshotBucket": "s3://pool-a", "bucketCA": "x"}`:          "PEM",
+		`{}`: "with snapshotBucket the bucket",
+	} {
+		_, err := ParseSettings(json.RawMessage(text))
+		if want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, want)
+		require.Equal(t, pool.FaultQuery, pool.FaultOf(err))
+	}
+}

@@ -1,0 +1,169 @@
+package objects
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/chtc/gpureports/pkg/bucket"
+	"github.com/chtc/gpureports/pkg/snapshots/parquet"
+)
+
+// A collector puts each snapshot as an object of its own, and merges those of a day that is over into its day. The day
+// is written by one conditional PUT, and only then are the snapshots removed; until they are, readers leave out those
+// whose time the day has. So a crash at any point loses nothing and doubles nothing: the next merge goes on.
+
+// snapshotKey is the object of the snapshot of a time, as gpu_state has it: YYYY-MM-DD HH:MM:SS.ffffff.
+func snapshotKey(timestamp string) string {
+	date, clock, _ := strings.Cut(timestamp, " ")
+	return newPrefix + date + "/" + date + "T" + strings.ReplaceAll(clock, ":", "") + ".parquet"
+}
+
+// dayKey is the object that the snapshots of a date are merged into.
+func dayKey(date string) string { return dayPrefix + date + "/snapshots.parquet" }
+
+// PutSnapshot puts a snapshot of a time. Each row has a value for each field of parquet.Schema.
+func PutSnapshot(ctx context.Context, b *bucket.Bucket, timestamp string, rows [][]any) error {
+	data, err := parquet.Encode(parquet.Schema, rows)
+	if err != nil {
+		return err
+	}
+	_, err = b.Put(ctx, snapshotKey(timestamp), data, bucket.IfAbsent())
+	if errors.Is(err, bucket.ErrPrecondition) { // an earlier try may have arrived
+		there, _, failed := b.Get(ctx, snapshotKey(timestamp))
+		if failed == nil && bytes.Equal(there, data) {
+			return nil
+		}
+	}
+	return err
+}
+
+// CountSnapshot returns the rows of the snapshot of a time, 0 if there is none.
+func CountSnapshot(ctx context.Context, b *bucket.Bucket, timestamp string) (rows int, err error) {
+	for _, key := range []string{snapshotKey(timestamp), dayKey(timestamp[:len("2026-07-01")])} {
+		data, _, err := b.Get(ctx, key)
+		if errors.Is(err, bucket.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		times, err := parquet.Timestamps(ctx, bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", key, err)
+		}
+		if rows := times[timestamp]; rows > 0 {
+			return rows, nil
+		}
+	}
+	return 0, nil
+}
+
+// Merge merges the snapshots of the days before a date, YYYY-MM-DD, into their days. It returns how many there were.
+func Merge(ctx context.Context, b *bucket.Bucket, before string) (merged int, err error) {
+	objects, err := b.List(ctx, newPrefix)
+	if err != nil {
+		return 0, err
+	}
+	days := map[string][]string{}
+	var dates []string
+	for _, o := range objects {
+		found := dayObject.FindStringSubmatch(o.Key)
+		if found == nil || found[2] >= before {
+			continue
+		}
+		if days[found[2]] == nil {
+			dates = append(dates, found[2])
+		}
+		days[found[2]] = append(days[found[2]], o.Key)
+	}
+	slices.Sort(dates)
+	for _, date := range dates {
+		if err := mergeDay(ctx, b, date, days[date]); err != nil {
+			return merged, fmt.Errorf("merging the snapshots of %s: %w", date, err)
+		}
+		merged += len(days[date])
+	}
+	return merged, nil
+}
+
+// mergeDay merges snapshots into their day, again if somebody else did so meanwhile.
+func mergeDay(ctx context.Context, b *bucket.Bucket, date string, keys []string) error {
+	const patience = 5
+	for n := 1; ; n++ {
+		err := putDay(ctx, b, date, keys)
+		if errors.Is(err, bucket.ErrPrecondition) && n < patience {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		break
+	}
+	for _, key := range keys {
+		if err := b.Delete(ctx, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putDay writes a day with the snapshots that it lacks. Those that are gone were merged by somebody else.
+func putDay(ctx context.Context, b *bucket.Bucket, date string, keys []string) error {
+	var files [][]byte
+	times := map[string]int{}
+	condition := bucket.IfAbsent()
+	day, object, err := b.Get(ctx, dayKey(date))
+	switch {
+	case err == nil:
+		condition = bucket.IfETag(object.ETag)
+		if times, err = parquet.Timestamps(ctx, bytes.NewReader(day), int64(len(day))); err != nil {
+			return fmt.Errorf("%s: %w: restore it from a copy, or move it away", dayKey(date), err)
+		}
+		files = append(files, day)
+	case !errors.Is(err, bucket.ErrNotFound):
+		return err
+	}
+	known := len(files)
+	for _, key := range keys {
+		data, _, err := b.Get(ctx, key)
+		if errors.Is(err, bucket.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		own, err := parquet.Timestamps(ctx, bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			return fmt.Errorf("%s: %w: restore it from a copy, or move it away", key, err)
+		}
+		if lacks(times, own) {
+			files = append(files, data)
+			for timestamp, rows := range own {
+				times[timestamp] += rows
+			}
+		}
+	}
+	if len(files) == known {
+		return nil
+	}
+	var out bytes.Buffer
+	if err := parquet.Join(ctx, &out, files...); err != nil {
+		return err
+	}
+	_, err = b.Put(ctx, dayKey(date), out.Bytes(), condition)
+	return err
+}
+
+// lacks reports whether a day lacks a time of a snapshot.
+func lacks(day, snapshot map[string]int) bool {
+	for timestamp := range snapshot {
+		if day[timestamp] == 0 {
+			return true
+		}
+	}
+	return false
+}

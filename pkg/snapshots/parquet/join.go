@@ -1,0 +1,68 @@
+package parquet
+
+import (
+	"bytes"
+	"context"
+	"io"
+)
+
+// Join writes the rows of files one behind the other into one, with the columns of all.
+func Join(ctx context.Context, out io.Writer, files ...[]byte) error {
+	var fields []Field
+	opened := make([]*File, len(files))
+	for i, data := range files {
+		f, err := Open(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			return err
+		}
+		there, err := f.Fields()
+		if err != nil {
+			return err
+		}
+		opened[i], fields = f, unite(fields, there)
+	}
+	return writeAll(out, fields, func(w *Writer) error {
+		for i, f := range opened {
+			if err := f.copyRows(ctx, bytes.NewReader(files[i]), w, 0, fields); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Encode returns a file of rows, each with a value for each field (Writer.Write).
+func Encode(fields []Field, rows [][]any) ([]byte, error) {
+	var out bytes.Buffer
+	err := writeAll(&out, fields, func(w *Writer) error { return writeRows(w, fields, fields, rows) })
+	return out.Bytes(), err
+}
+
+// Timestamps returns the timestamps of a file's rows and how many rows have each, as the collector writes them.
+func Timestamps(ctx context.Context, in io.ReaderAt, size int64) (map[string]int, error) {
+	f, err := Open(in, size)
+	if err != nil {
+		return nil, err
+	}
+	if err := complete(f); err != nil {
+		return nil, err
+	}
+	r, err := f.NewReader(in)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	found := map[string]int{}
+	var times Texts
+	for g := range f.Groups {
+		if err := r.Texts(ctx, g, f.Column("timestamp"), 0, f.Groups[g].Rows, &times); err != nil {
+			return nil, err
+		}
+		for _, code := range times.Codes {
+			if code > 0 {
+				found[times.Values[code]]++
+			}
+		}
+	}
+	return found, nil
+}
