@@ -171,7 +171,8 @@ func TestComposeFitsPluginAndProvisioning(t *testing.T) {
 	require.Contains(t, mounted, "/etc/grafana/grafana.ini")
 	_, value, found := strings.Cut(string(ini), "\nallowed_dirs = ")
 	require.True(t, found)
-	allowed := strings.TrimSpace(value)
+	allowed, _, _ := strings.Cut(value, "\n")
+	allowed = strings.TrimSpace(allowed)
 	for _, dir := range []string{settings.SnapshotDir, settings.CacheDir} {
 		require.True(t, strings.HasPrefix(dir, allowed+"/"), "%s lies in %s", dir, allowed)
 	}

@@ -18,12 +18,24 @@ export type UserNames = 'full' | 'pseudonyms';
 export interface GpuSecrets {
   /** What pseudonyms are made with: at least 16 characters. */
   pseudonymSecret?: string;
+  /** Keys to the bucket; none: those of the server's environment or machine. */
+  bucketAccessKey?: string;
+  bucketSecretKey?: string;
 }
 
 /** The data source's settings as Grafana stores them; a missing field means its default. */
 export interface GpuSettings extends DataSourceJsonData {
   /** Absolute path of the directory with the monthly gpu_state_YYYY-MM files. */
   snapshotDir?: string;
+  /** s3://bucket/prefix, instead of snapshotDir. */
+  snapshotBucket?: string;
+  /** URL of the S3 server; missing is Amazon's. */
+  bucketEndpoint?: string;
+  bucketRegion?: string;
+  /** The bucket is part of the path, not of the host's name. */
+  bucketPathStyle?: boolean;
+  /** Certificates in PEM, beside the system's. */
+  bucketCA?: string;
   /** Zone of the snapshots' timestamps; the last zone is the calendar's. Default UTC. */
   timezone?: string | ZoneChange[];
   /** Length of a slice in minutes: 5, 10, 15 (default), 30, 60, or 0 for every snapshot its own. */

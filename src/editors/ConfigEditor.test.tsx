@@ -73,6 +73,29 @@ describe('ConfigEditor', () => {
     expect(settings().jsonData[field]).toBeUndefined();
   });
 
+  it.each<[RegExp, string, keyof GpuSettings]>([
+    [/^Bucket.*prefix/, 's3://pool/a', 'snapshotBucket'],
+    [/^Endpoint/, 'https://s3.example.com', 'bucketEndpoint'],
+    [/^Region/, 'eu', 'bucketRegion'],
+    [/^CA certificates/, 'pem', 'bucketCA'],
+  ])('keeps %s of a bucket', async (label, typed, field) => {
+    const { user, settings } = setup({ snapshotBucket: 's3://x' });
+    await user.clear(screen.getByLabelText(label));
+    expect(settings().jsonData[field]).toBeUndefined();
+    await user.type(screen.getByLabelText(label), typed);
+    expect(settings().jsonData[field]).toBe(typed);
+  });
+
+  it('keeps the keys to a bucket where Grafana encrypts them', async () => {
+    const { user, settings } = setup({ snapshotBucket: 's3://x' }, { secureJsonFields: { bucketSecretKey: true } });
+    await user.type(screen.getByLabelText(/^Access key/), 'key');
+    expect(settings().secureJsonData).toEqual({ bucketAccessKey: 'key' });
+    await user.click(screen.getByRole('button', { name: 'Reset' }));
+    expect(settings().secureJsonFields).toEqual({ bucketSecretKey: false });
+    await user.click(screen.getByLabelText(/^Bucket in the path/));
+    expect(settings().jsonData).toEqual({ snapshotBucket: 's3://x', bucketPathStyle: true });
+  });
+
   it('shows the defaults without writing them down', () => {
     const { settings } = setup();
     expect(screen.getByLabelText(/^Slice/)).toHaveValue('15 minutes');

@@ -4,6 +4,7 @@ import { Combobox, Divider, Field, Input } from '@grafana/ui';
 import { ConfigSection, DataSourceDescription } from '@grafana/plugin-ui';
 
 import { GpuSecrets, GpuSettings, settingDefaults, sliceLengths } from '../settings';
+import { BucketSection } from './BucketSection';
 import { JobsSection } from './JobsSection';
 import { PrivacySection } from './PrivacySection';
 import { TimezoneField } from './TimezoneField';
@@ -60,11 +61,12 @@ export function ConfigEditor({ options, onOptionsChange }: Props) {
         <Field
           label="Directory"
           description="Absolute path on Grafana's server of the directory with the files gpu_state_YYYY-MM.db or gpu_state_YYYY-MM.parquet."
-          required
+          required={!jsonData.snapshotBucket}
           disabled={readOnly}
         >
           {text('snapshotDir', '/srv/gpu-snapshots')}
         </Field>
+        <BucketSection options={options} onOptionsChange={onOptionsChange} />
         <TimezoneField value={jsonData.timezone} onChange={(timezone) => change({ timezone })} readOnly={readOnly} />
         <Field
           label="Slice"
