@@ -71,7 +71,7 @@ func collect(ctx context.Context, o Options, zone *time.Location, log *runLog, n
 	var rows int
 	var note string
 	if o.To.URL != "" {
-		rows, note, err = o.To.write(ctx, s)
+		rows, note, err = o.To.write(ctx, s, t)
 	} else {
 		rows, note, err = s.write(ctx, o.SnapshotDir, formats[o.Format])
 	}

@@ -2,6 +2,7 @@ package collect
 
 import (
 	"context"
+	"time"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -36,14 +37,14 @@ func (t Target) check(jobs bool) error {
 
 // write puts the snapshot into the bucket, and merges the days before it. note says what failed when the snapshot was
 // already written.
-func (t Target) write(ctx context.Context, s snapshot) (rows int, note string, err error) {
+func (t Target) write(ctx context.Context, s snapshot, at time.Time) (rows int, note string, err error) {
 	b, err := bucket.Open(t.options())
 	if err != nil {
 		return 0, "", err
 	}
 	defer b.Close()
 	all := s.schemaRows()
-	if err := objects.PutSnapshot(ctx, b, s.timestamp, all); err != nil {
+	if err := objects.PutSnapshot(ctx, b, at, s.timestamp, all); err != nil {
 		return 0, "", err
 	}
 	if _, err := objects.Merge(ctx, b, s.timestamp[:len("2026-07-01")]); err != nil {

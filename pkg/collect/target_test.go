@@ -65,7 +65,7 @@ func TestCollectIntoBucket(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, objects, 3)
 	require.Equal(t, "date=2026-07-01/snapshots.parquet", objects[0].Key)
-	require.Equal(t, "new/date=2026-07-02/2026-07-02T001001.000000.parquet", objects[1].Key)
+	require.Equal(t, "new/date=2026-07-02/20260702T001001.000000Z-20260702T001001.000000.parquet", objects[1].Key)
 	files, err := filepath.Glob(filepath.Join(o.SnapshotDir, "gpu_state*"))
 	require.NoError(t, err)
 	require.Empty(t, files)

@@ -19,6 +19,7 @@ import (
 	"github.com/chtc/gpureports/pkg/bucket/buckettest"
 	"github.com/chtc/gpureports/pkg/convert"
 	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots/objects"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
@@ -37,7 +38,7 @@ func bucketSettings(t *testing.T, o bucket.Options, more map[string]any) backend
 }
 
 // put puts the files of a pool into a bucket: its months in Parquet, by months or by days, and what lies beside them.
-func put(t *testing.T, b *bucket.Bucket, dir string, byDays bool) {
+func put(t *testing.T, b *bucket.Bucket, dir, zone string, byDays bool) {
 	t.Helper()
 	months := t.TempDir()
 	var inParquet [][]byte
@@ -65,12 +66,12 @@ func put(t *testing.T, b *bucket.Bucket, dir string, byDays bool) {
 		}
 	}
 	if byDays {
-		putDays(t, b, inParquet)
+		putDays(t, b, inParquet, zone)
 	}
 }
 
 // putDays puts months as a collector does: a snapshot at a time, merged when its day is over.
-func putDays(t *testing.T, b *bucket.Bucket, months [][]byte) {
+func putDays(t *testing.T, b *bucket.Bucket, months [][]byte, zone string) {
 	t.Helper()
 	var joined bytes.Buffer
 	require.NoError(t, parquet.Join(t.Context(), &joined, months...))
@@ -92,8 +93,14 @@ func putDays(t *testing.T, b *bucket.Bucket, months [][]byte) {
 			return nil
 		}))
 	}
+	parsed, err := localtime.Parse([]byte(`"` + zone + `"`))
+	require.NoError(t, err)
+	resolver := parsed.NewResolver()
 	for _, timestamp := range order {
-		require.NoError(t, objects.PutSnapshot(t.Context(), b, timestamp, snapshots[timestamp]))
+		local, err := localtime.ParseLocal([]byte(timestamp))
+		require.NoError(t, err)
+		at := pool.Time(resolver.Resolve(local).Time)
+		require.NoError(t, objects.PutSnapshot(t.Context(), b, at, timestamp, snapshots[timestamp]))
 	}
 	_, err = objects.Merge(t.Context(), b, order[len(order)-1][:len("2026-07-01")]) // the last one is still running
 	require.NoError(t, err)
@@ -121,9 +128,13 @@ func TestGoldenPoolsInABucket(t *testing.T) {
 					Interval: time.Minute, MaxDataPoints: 1000, TimeRange: backend.TimeRange{From: pool.Time(first), To: end}})
 			}
 			want := answered(t, open(t, end, here), queries...)
-			for _, byDays := range []bool{false, true} {
+			layouts := []bool{false, true}
+			if name == "pool-b" { // one snapshot is in both of its months: as objects there can be one only
+				layouts = layouts[:1]
+			}
+			for _, byDays := range layouts {
 				o := server.Bucket(t)
-				put(t, buckettest.Open(t, o), dir, byDays)
+				put(t, buckettest.Open(t, o), dir, zone, byDays)
 				d := Open(bucketSettings(t, o, more), func() time.Time { return end })
 				t.Cleanup(d.Dispose)
 				got := answered(t, d, queries...)
@@ -143,7 +154,7 @@ func TestUnreachableBucket(t *testing.T) {
 	server := buckettest.Start(t)
 	proxy := buckettest.NewProxy(t, server, false)
 	options := server.Bucket(t)
-	put(t, buckettest.Open(t, options), dir, false)
+	put(t, buckettest.Open(t, options), dir, "UTC", false)
 	options.Endpoint = proxy.Endpoint
 	settings := bucketSettings(t, options, nil)
 	d := Open(settings, func() time.Time { return o.End })
@@ -206,7 +217,7 @@ func TestBucketWithWrongETags(t *testing.T) {
 	server := buckettest.Start(t)
 	proxy := buckettest.NewProxy(t, server, false)
 	options := server.Bucket(t)
-	put(t, buckettest.Open(t, options), dir, false)
+	put(t, buckettest.Open(t, options), dir, "UTC", false)
 	options.Endpoint = proxy.Endpoint
 	proxy.Set(func(w http.ResponseWriter, r *http.Request, s http.Handler) {
 		if strings.HasSuffix(r.URL.Path, ".parquet") {
@@ -230,7 +241,7 @@ func TestFilesBesideTheSnapshotsOfABucket(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "masked_hosts.yaml"),
 		[]byte("excluded_hosts: {"+p.Machines()[0].Name+": broken}"), 0o600))
 	options := buckettest.Start(t).Bucket(t)
-	put(t, buckettest.Open(t, options), dir, false)
+	put(t, buckettest.Open(t, options), dir, "UTC", false)
 	cache := t.TempDir()
 	more := map[string]any{"jobs": "sqlite", "jobsPath": "jobs.db", "cacheDir": cache}
 	var queries []backend.DataQuery

@@ -210,6 +210,12 @@ func (s *state) pieces(from, to Local) (all []piece) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b piece) int {
+		if a.Period == b.Period && a.Snapshot && b.Snapshot { // whose local times can go back
+			return strings.Compare(a.Name, b.Name)
+		}
+		if a.Period == b.Period && a.Snapshot != b.Snapshot {
+			return map[bool]int{false: -1, true: 1}[a.Snapshot]
+		}
 		return cmp.Or(strings.Compare(a.Period, b.Period), cmp.Compare(max(a.from, a.info.First), max(b.from, b.info.First)))
 	})
 	return all

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
@@ -16,24 +17,30 @@ import (
 // is written by one conditional PUT, and only then are the snapshots removed; until they are, readers leave out those
 // whose time the day has. So a crash at any point loses nothing and doubles nothing: the next merge goes on.
 
-// snapshotKey is the object of the snapshot of a time, as gpu_state has it: YYYY-MM-DD HH:MM:SS.ffffff.
-func snapshotKey(timestamp string) string {
-	date, clock, _ := strings.Cut(timestamp, " ")
-	return newPrefix + date + "/" + date + "T" + strings.ReplaceAll(clock, ":", "") + ".parquet"
+// snapshotKey is the object of the snapshot of a time, which gpu_state has as a local timestamp, YYYY-MM-DD
+// HH:MM:SS.ffffff. Keys are in the order of time: where an hour occurs twice, local timestamps are not.
+func snapshotKey(at time.Time, timestamp string) string {
+	return newPrefix + timestamp[:len("2026-07-01")] + "/" + at.UTC().Format("20060102T150405.000000Z") + localSuffix(timestamp)
+}
+
+func localSuffix(timestamp string) string {
+	return "-" + strings.NewReplacer(" ", "T", ":", "", "-", "").Replace(timestamp) + ".parquet"
 }
 
 // dayKey is the object that the snapshots of a date are merged into.
 func dayKey(date string) string { return dayPrefix + date + "/snapshots.parquet" }
 
-// PutSnapshot puts a snapshot of a time. Each row has a value for each field of parquet.Schema.
-func PutSnapshot(ctx context.Context, b *bucket.Bucket, timestamp string, rows [][]any) error {
+// PutSnapshot puts a snapshot of a time, which its rows have as a local timestamp. Each row has a value for each field
+// of parquet.Schema.
+func PutSnapshot(ctx context.Context, b *bucket.Bucket, at time.Time, timestamp string, rows [][]any) error {
+	key := snapshotKey(at, timestamp)
 	data, err := parquet.Encode(parquet.Schema, rows)
 	if err != nil {
 		return err
 	}
-	_, err = b.Put(ctx, snapshotKey(timestamp), data, bucket.IfAbsent())
+	_, err = b.Put(ctx, key, data, bucket.IfAbsent())
 	if errors.Is(err, bucket.ErrPrecondition) { // an earlier try may have arrived
-		there, _, failed := b.Get(ctx, snapshotKey(timestamp))
+		there, _, failed := b.Get(ctx, key)
 		if failed == nil && bytes.Equal(there, data) {
 			return nil
 		}
@@ -41,9 +48,20 @@ func PutSnapshot(ctx context.Context, b *bucket.Bucket, timestamp string, rows [
 	return err
 }
 
-// CountSnapshot returns the rows of the snapshot of a time, 0 if there is none.
+// CountSnapshot returns the rows of the snapshot with a local timestamp, 0 if there is none.
 func CountSnapshot(ctx context.Context, b *bucket.Bucket, timestamp string) (rows int, err error) {
-	for _, key := range []string{snapshotKey(timestamp), dayKey(timestamp[:len("2026-07-01")])} {
+	date := timestamp[:len("2026-07-01")]
+	there, err := b.List(ctx, newPrefix+date+"/")
+	if err != nil {
+		return 0, err
+	}
+	keys := []string{dayKey(date)}
+	for _, o := range there {
+		if strings.HasSuffix(o.Key, localSuffix(timestamp)) {
+			keys = append(keys, o.Key)
+		}
+	}
+	for _, key := range keys {
 		data, _, err := b.Get(ctx, key)
 		if errors.Is(err, bucket.ErrNotFound) {
 			continue

@@ -20,9 +20,9 @@ import (
 // begin is the first snapshot of the tests.
 var begin = time.Date(2026, 7, 1, 22, 0, 0, 123456000, time.UTC)
 
-func timestampOf(n int) string {
-	return begin.Add(time.Duration(n) * 15 * time.Minute).Format("2006-01-02 15:04:05.000000")
-}
+func timeOf(n int) time.Time { return begin.Add(time.Duration(n) * 15 * time.Minute) }
+
+func timestampOf(n int) string { return timeOf(n).Format("2006-01-02 15:04:05.000000") }
 
 // snapshotRows are the rows of the n-th snapshot.
 func snapshotRows(n int) (rows [][]any) {
@@ -87,7 +87,7 @@ func TestCrashes(t *testing.T) {
 				calm := buckettest.Open(t, o)
 				reader := objects.Open(calm, localtime.UTC)
 				for n := range 12 { // 8 of the first day
-					require.NoError(t, objects.PutSnapshot(t.Context(), calm, timestampOf(n), snapshotRows(n)))
+					require.NoError(t, objects.PutSnapshot(t.Context(), calm, timeOf(n), timestampOf(n), snapshotRows(n)))
 				}
 				requireSnapshots(t, reader, 12)
 				o.Endpoint = proxy.Endpoint
@@ -144,7 +144,7 @@ func TestMergesMeet(t *testing.T) {
 	b := server.Open(t)
 	const count = 40
 	for n := range count {
-		require.NoError(t, objects.PutSnapshot(t.Context(), b, timestampOf(n), snapshotRows(n)))
+		require.NoError(t, objects.PutSnapshot(t.Context(), b, timeOf(n), timestampOf(n), snapshotRows(n)))
 	}
 	reader := objects.Open(b, localtime.UTC)
 	var wait sync.WaitGroup
