@@ -9,7 +9,6 @@ import (
 // settings describes the data source's settings: its own in jsonData, and the standard fields that reach Elasticsearch.
 func settings() *pluginschema.Settings {
 	jsonData := object("The data source's own settings", jsonData())
-	jsonData.Required = []string{"snapshotDir"}
 	all := object("GPU Reports", map[string]spec.Schema{
 		"url":           text("URL of Elasticsearch, where the setting jobs is elasticsearch"),
 		"basicAuth":     flag("Whether Elasticsearch asks for a user"),
@@ -45,6 +44,12 @@ func jsonData() map[string]spec.Schema {
 		"chtcOwnedFile":      text("File in snapshotDir: machines owned by CHTC; default chtc_owned"),
 		"hostExclusionsFile": text("File in snapshotDir: machines that count nowhere; default masked_hosts.yaml"),
 		"gpuTiersFile":       text("File in snapshotDir: performance tiers of GPUs; default gpu_tiers.yaml"),
+		"bucketCA":           text("Certificates in PEM that the S3 server's may be signed with, beside the system's"),
+		"bucketEndpoint":     text("URL of the S3 server; empty: Amazon's"),
+		"bucketPathStyle":    flag("Whether the bucket is in the path of URLs, not in the host's name"),
+		"bucketRegion":       text("Region of the buckets"),
+		"segmentBucket":      text("s3://bucket/prefix through which servers share what is made of finished days"),
+		"snapshotBucket":     text("s3://bucket/prefix of the snapshots in Parquet, instead of snapshotDir"),
 		"cacheDir":           text("Absolute path of the directory where days are kept over restarts; empty: not at all"),
 		"cacheMaxMB":         whole("Bound of what is kept in memory, in MB; default 512"),
 		"cacheDiskMB":        whole("Bound of what is kept on disk, in MB; default 2048"),
