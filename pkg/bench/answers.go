@@ -187,7 +187,7 @@ func (b *bench) viewers(ctx context.Context) error {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	b.add(Figure{Area: "many viewers", What: fmt.Sprintf("%d panels at once, 24 h and 30 d: the 99th percentile",
-		len(took)), Value: p99, Unit: "ms", Target: 1000,
+		len(took)), Value: p99, Unit: "ms", Target: 250,
 		Note: fmt.Sprintf("median %.3g ms, heap %d MB", median, memory.HeapAlloc>>20)})
 	return errors.Join(errs...)
 }

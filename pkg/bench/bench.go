@@ -66,6 +66,7 @@ func Run(ctx context.Context, o Options) ([]Figure, error) {
 		{"job ads", b.jobAds},
 		{"a new snapshot", b.newSnapshot},
 		{"many viewers", b.viewers},
+		{"many clients", b.clients},
 		{"plain SQL", b.plainSQL},
 		{"the plugin protocol", b.protocol},
 		{"a year", b.year},

@@ -140,7 +140,7 @@ func (b *bench) year(ctx context.Context) error {
 		return err
 	}
 	return b.segments(ctx, dir, fmt.Sprintf("%d GPUs, %d d", b.GPUs, b.Days), b.Days,
-		limits{restart: 300, series: 50, disk: 35, memory: 150})
+		limits{restart: 150, series: 50, disk: 35, memory: 120})
 }
 
 // large measures 10,000 GPUs.
@@ -152,7 +152,8 @@ func (b *bench) large(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.segments(ctx, dir, fmt.Sprintf("10,000 GPUs, %d d", b.Days), b.Days, limits{memory: 1500, month: 40})
+	return b.segments(ctx, dir, fmt.Sprintf("10,000 GPUs, %d d", b.Days), b.Days,
+		limits{restart: 1000, memory: 1500, month: 40})
 }
 
 // limits are the targets of a pool of segments: milliseconds and megabytes, 0 = none.

@@ -41,9 +41,10 @@ func (b *bench) jobAds(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := b.sharpened(ctx, "without job ads", settings, 0, 50, ""); err != nil {
+	if err := b.sharpened(ctx, "without job ads", settings, adLimits{warm: [2]float64{10, 5}}, ""); err != nil {
 		return err
 	}
+	limits := adLimits{first: 3000, warm: [2]float64{15, 15}, moved: 20}
 	note := ""
 	if b.Elasticsearch == "" {
 		note = "Elasticsearch is left out: none is given"
@@ -51,7 +52,10 @@ func (b *bench) jobAds(ctx context.Context) error {
 	if settings, err = b.settings(b.month(), "", "sqlite"); err != nil {
 		return err
 	}
-	if err := b.sharpened(ctx, "with the job file", settings, 6000, 100, note); err != nil || b.Elasticsearch == "" {
+	if err := b.sharpened(ctx, "with the job file", settings, limits, note); err != nil {
+		return err
+	}
+	if err := b.restarted(ctx); err != nil || b.Elasticsearch == "" {
 		return err
 	}
 	url, stop, err := b.server(ctx)
@@ -76,16 +80,23 @@ func (b *bench) jobAds(ctx context.Context) error {
 		return err
 	}
 	defer remove()
-	return b.sharpened(ctx, "with Elasticsearch", settings, 6000, 100, fmt.Sprintf("%d ads in it", ads))
+	return b.sharpened(ctx, "with Elasticsearch", settings, limits, fmt.Sprintf("%d ads in it", ads))
 }
 
-// sharpened asks each kind with the snapshots in memory, then again with the window moved on. The first kind finds no
-// ad known; the second is left what only it needs. first and again are targets in milliseconds.
-func (b *bench) sharpened(ctx context.Context, how string, settings backend.DataSourceInstanceSettings, first,
-	again float64, note string) error {
+// adLimits are the targets of the panels with job ads in milliseconds, 0 = none: the first time, the same window again
+// (of each kind), and a window that a new snapshot has moved on.
+type adLimits struct {
+	first, moved float64
+	warm         [2]float64
+}
+
+// sharpened asks each kind, in a data source of its own, with the snapshots in memory and nothing else: for the first
+// time, again, and with the window moved on by a snapshot each time.
+func (b *bench) sharpened(ctx context.Context, how string, settings backend.DataSourceInstanceSettings, l adLimits,
+	note string) error {
 	to := windowEnd
 	days := min(30, b.Days-2)
-	for _, p := range withAds {
+	for n, p := range withAds {
 		source := plugin.Open(settings, func() time.Time { return now })
 		err := func() error {
 			defer source.Dispose()
@@ -99,20 +110,58 @@ func (b *bench) sharpened(ctx context.Context, how string, settings backend.Data
 				return err
 			}
 			held := max(0, heap()-before)
-			moved, p99, err := timed(50, func(i int) error { return ask(i + 1) })
+			warm, p99, err := timed(runs, func(int) error { return ask(0) })
+			if err != nil {
+				return err
+			}
+			cadence := options(b.Machines, b.GPUs, 1).Cadence
+			moved, _, err := timed(50, func(i int) error { return ask((i + 1) * int(cadence.Minutes())) })
 			if err != nil {
 				return err
 			}
 			area := fmt.Sprintf("job ads, %d d", days)
-			b.add(Figure{Area: area, What: p.name + " " + how + ", first time", Value: asked, Unit: "ms", Target: first,
-				Note: strings.TrimPrefix(note+fmt.Sprintf(", %.0f MB of memory", held/1e6), ", ")})
-			b.add(Figure{Area: area, What: p.name + " " + how + ", afterwards", Value: moved, P99: p99, Unit: "ms",
-				Target: again})
+			b.add(Figure{Area: area, What: p.name + " " + how + ", first time", Value: asked, Unit: "ms",
+				Target: l.first,
+				Note:   strings.TrimPrefix(note+fmt.Sprintf(", %.0f MB of memory", held/1e6), ", ")})
+			b.add(Figure{Area: area, What: p.name + " " + how + ", warm", Value: warm, P99: p99, Unit: "ms",
+				Target: l.warm[n]})
+			b.add(Figure{Area: area, What: p.name + " " + how + ", moved by a snapshot", Value: moved, Unit: "ms",
+				Target: l.moved})
 			return nil
 		}()
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", p.name, how, err)
 		}
+	}
+	return nil
+}
+
+// restarted asks each kind for the first time after a restart, with the cache directory of an earlier data source.
+func (b *bench) restarted(ctx context.Context) error {
+	cache := b.path("cache-ads")
+	if err := os.RemoveAll(cache); err != nil {
+		return err
+	}
+	settings, err := b.settings(b.month(), cache, "sqlite")
+	if err != nil {
+		return err
+	}
+	days := min(30, b.Days-2)
+	for _, p := range withAds {
+		first := func(int) error {
+			source := plugin.Open(settings, func() time.Time { return now })
+			defer source.Dispose()
+			return moving(ctx, source, p.json, days)(0)
+		}
+		if err := first(0); err != nil { // the earlier data source
+			return err
+		}
+		took, _, err := timed(3, first)
+		if err != nil {
+			return err
+		}
+		b.add(Figure{Area: fmt.Sprintf("job ads, %d d", days), What: p.name + " with the job file, after a restart",
+			Value: took, Unit: "ms", Target: 400, Note: "with the cache directory"})
 	}
 	return nil
 }
