@@ -52,8 +52,16 @@ func newKnowing() knowing { return knowing{turn: semaphore.NewWeighted(1)} }
 // Known explains all runs, once for as long as the source would give the same ads. A nil source is none. Errors are
 // those of [Observed.Ask] and [Observed.Explain].
 func (o *Observed) Known(ctx context.Context, source jobs.Source) (*Known, error) {
-	if err := o.known.turn.Acquire(ctx, 1); err != nil {
-		return nil, fmt.Errorf("explaining runs: %w", err)
+	patience, cancel := ctx, context.CancelFunc(func() {})
+	if source != nil {
+		patience, cancel = jobs.Limited(ctx)
+	}
+	defer cancel()
+	if err := o.known.turn.Acquire(patience, 1); err != nil {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("explaining runs: %w", ctx.Err())
+		}
+		return o.withoutAds(ctx, source)
 	}
 	defer o.known.turn.Release(1)
 	place := &o.known.kept[0]
@@ -71,6 +79,17 @@ func (o *Observed) Known(ctx context.Context, source jobs.Source) (*Known, error
 	if k.Failure == nil {
 		*place = k
 	}
+	return k, nil
+}
+
+// withoutAds explains all runs by snapshots alone while the source keeps another question waiting.
+func (o *Observed) withoutAds(ctx context.Context, source jobs.Source) (*Known, error) {
+	k, err := o.explainAll(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	k.source, k.Failure = source, pool.SourceError("the source of the job ads has not answered another query yet: try "+
+		"again later")
 	return k, nil
 }
 

@@ -3,6 +3,7 @@ package runs_test
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -119,4 +120,45 @@ func TestKnownSeesLateAds(t *testing.T) {
 	require.Positive(t, linked(fresh), "runs that were seen lately")
 	now = now.Add(7 * time.Hour)
 	require.Greater(t, linked(known()), linked(fresh), "all others")
+}
+
+// hanging is a job source that answers when it is released.
+type hanging struct {
+	jobs.Source
+	asked, release chan struct{}
+}
+
+func (h hanging) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
+	select {
+	case h.asked <- struct{}{}: // the first time
+	case <-h.release:
+	}
+	<-h.release
+	return h.Source.Ads(ctx, wanted)
+}
+
+// Who waits for another's question to a source that hangs is answered in time, by snapshots alone.
+func TestKnownDoesNotWaitForAHangingSource(t *testing.T) {
+	s := runstest.Open(t, golden.Pool(t, "pool-b"), "America/Chicago")
+	o, err := s.Runs.Look(t.Context(), golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z"), s.Env.Lists)
+	require.NoError(t, err)
+	source := hanging{jobstest.NewMemory(), make(chan struct{}), make(chan struct{})}
+	done := make(chan error)
+	go func() {
+		_, err := o.Known(t.Context(), source)
+		done <- err
+	}()
+	<-source.asked
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	known, err := o.Known(ctx, source)
+	require.NoError(t, err)
+	require.ErrorContains(t, known.Failure, "has not answered another query yet")
+	require.False(t, known.Sharp)
+	require.NotEmpty(t, known.Machines[0].Runs)
+	cancel()
+	_, err = o.Known(ctx, source)
+	require.ErrorIs(t, err, context.Canceled)
+	close(source.release)
+	require.NoError(t, <-done)
 }
