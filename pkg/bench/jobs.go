@@ -100,7 +100,8 @@ func (b *bench) sharpened(ctx context.Context, how string, settings backend.Data
 		source := plugin.Open(settings, func() time.Time { return now })
 		err := func() error {
 			defer source.Dispose()
-			if err := answer(ctx, source, `{"queryType":"allocation","view":"summary"}`, to.AddDate(0, 0, -days-7), now); err != nil {
+			const all = `{"queryType":"allocation","view":"summary"}`
+			if err := answer(ctx, source, all, to.AddDate(0, 0, -days-7), now); err != nil {
 				return err
 			}
 			before := heap()

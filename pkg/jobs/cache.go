@@ -232,8 +232,8 @@ func (s *cached) name() string {
 	return s.key
 }
 
-// standing adds how long the result holds: until one of its entries is asked for again, the source's contents change, or
-// an answer to somebody else replaces a different one.
+// standing adds how long the result holds: until one of its entries is asked for again, the source's contents change,
+// or an answer to somebody else replaces a different one.
 func (s *cached) standing(r Result, source unique.Handle[string], changes uint64, found []entry, q lookup) Result {
 	now, until := s.cache.now(), forever
 	for i, e := range found {
@@ -257,7 +257,8 @@ func (s *cached) inTurn(ctx context.Context, source unique.Handle[string], missi
 		if ctx.Err() != nil {
 			return missing, false, fmt.Errorf("waiting for job ads: %w", ctx.Err())
 		}
-		return missing, false, pool.SourceError("the source of the job ads has not answered another query yet: try again later")
+		return missing, false, pool.SourceError("the source of the job ads has not answered another query yet: try " +
+			"again later")
 	}
 	defer s.turn.Release(1)
 	missing = s.known(source, missing, found, q) // somebody else may have asked meanwhile
