@@ -19,7 +19,8 @@ type reportCommand struct {
 	From     string   `placeholder:"T" help:"Begin of the window: RFC 3339 or now-24h."`
 	To       string   `placeholder:"T" default:"now" help:"End of the window."`
 	Last     string   `placeholder:"24h" help:"Instead of from and to: 24h, 7d (any number of hours or days), or the calendar's month, quarter or fiscal-year that is over."`
-	Format   string   `enum:"text,html" default:"text" help:"text or html."`
+	Project  string   `placeholder:"NAME" help:"Instead of the pool's: the report of this project's machines, what they could do, what their owner used, what others got."`
+	Format   string   `enum:"text,html,csv" default:"text" help:"text or html; with --project also csv."`
 	Sections []string `placeholder:"KEY" help:"Only these sections, by key, separated by commas."`
 	Title    string   `help:"Title of the report."`
 	Timezone string   `placeholder:"ZONE" help:"Time zone in which times are shown. Default: the data source's."`
@@ -27,6 +28,8 @@ type reportCommand struct {
 	Output   string   `short:"o" type:"path" placeholder:"FILE" help:"Where to write it. Default: standard output."`
 	mailOptions
 	asking
+
+	csv func(io.Writer) error // of an owner
 }
 
 // mailOptions say where a report is mailed.
@@ -73,11 +76,17 @@ func (r *reportCommand) Run(ctx context.Context, c *console) (err error) {
 	if err != nil {
 		return usageError{err}
 	}
+	if err := r.fits(); err != nil {
+		return err
+	}
 	source, err := r.open(settings, c)
 	if err != nil {
 		return err
 	}
 	defer source.Dispose()
+	if r.Project != "" {
+		return r.ofOwner(ctx, c, source, options)
+	}
 	stop := working(c.err, "Asking")
 	made, err := report.Make(ctx, source, options)
 	stop()
@@ -91,6 +100,35 @@ func (r *reportCommand) Run(ctx context.Context, c *console) (err error) {
 		return fmt.Errorf("%d parts of the report have no answer; the report says why", made.Failed)
 	}
 	return nil
+}
+
+// fits refuses options that do not go together.
+func (r *reportCommand) fits() error {
+	switch {
+	case r.Project != "" && len(r.Sections) > 0:
+		return usage("--project has sections of its own: leave --sections out")
+	case r.Format == "csv" && r.Project == "":
+		return usage("--format csv is for --project NAME: use text or html, or `query --format csv`")
+	case r.Format == "csv" && len(r.MailTo) > 0 && r.Output == "":
+		return usage("a mail holds text and HTML: leave --format csv out, or name an --output for it")
+	}
+	return nil
+}
+
+// ofOwner writes the report of a project's machines.
+func (r *reportCommand) ofOwner(ctx context.Context, c *console, source asked, options report.Options) error {
+	stop := working(c.err, "Asking")
+	owner, err := report.MakeOwner(ctx, source, r.Project, options)
+	stop()
+	if err != nil {
+		return err
+	}
+	made := owner.Report()
+	if r.Title != "" {
+		made.Title = r.Title
+	}
+	r.csv = owner.CSV
+	return r.hand(ctx, c.out, made)
 }
 
 // hand mails the report, or writes it, or both.
@@ -122,8 +160,11 @@ func (r *reportCommand) write(out io.Writer, made *report.Report) error {
 }
 
 func (r *reportCommand) writeAs(out io.Writer, made *report.Report) error {
-	if r.Format == "html" {
+	switch r.Format {
+	case "html":
 		return made.HTML(out)
+	case "csv":
+		return r.csv(out)
 	}
 	return made.Text(out, r.Width)
 }
