@@ -107,15 +107,34 @@ func TestComposeFitsPluginAndProvisioning(t *testing.T) {
 			Type     string
 			URL      string
 			JSONData map[string]any `yaml:"jsonData"`
+
+			Correlations []struct {
+				TargetUID string `yaml:"targetUID"`
+				Config    struct {
+					Field  string
+					Target map[string]any
+				}
+			}
 		}
 	}
 	readYAML(t, "provisioning/datasources/gpureports.yaml", &sources)
-	require.Len(t, sources.Datasources, 2)
+	require.Len(t, sources.Datasources, 3)
+
+	// the last one is Grafana's own, where job ids of the second one lead to, in the same indexes
+	ofPlugin, ads := sources.Datasources[:2], sources.Datasources[2]
+	require.Equal(t, "elasticsearch", ads.Type)
+	require.Equal(t, ofPlugin[1].URL, ads.URL)
+	require.Equal(t, ofPlugin[1].JSONData["jobsIndex"], ads.JSONData["index"])
+	require.Len(t, ofPlugin[1].Correlations, 1)
+	correlation := ofPlugin[1].Correlations[0]
+	require.Equal(t, ads.UID, correlation.TargetUID)
+	require.Equal(t, "job", correlation.Config.Field)
+	require.Equal(t, `GlobalJobId:"$${job}"`, correlation.Config.Target["query"])
 	source := sources.Datasources[0]
 	owner := c.Services["cache-owner"]
 	require.Equal(t, "service_completed_successfully", grafana.DependsOn["cache-owner"].Condition)
 	var settings plugin.Settings
-	for _, source := range sources.Datasources {
+	for _, source := range ofPlugin {
 		require.Equal(t, plugin.ID, source.Type)
 		jsonData, err := json.Marshal(source.JSONData)
 		require.NoError(t, err)

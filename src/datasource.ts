@@ -17,8 +17,9 @@ import {
   TypedVariableModel,
 } from '@grafana/data';
 import { DataSourceWithBackend, getTemplateSrv, TemplateSrv } from '@grafana/runtime';
-import { map, Observable } from 'rxjs';
+import { from, map, mergeMap, Observable, of } from 'rxjs';
 
+import { hasLinks, installedDashboards, keepLinksTo } from './dashboardLinks';
 import { fieldOf, filtered, hasFilter, narrowed, toggled, withAdHocFilters } from './query/adhoc';
 import { defaultAnnotationQuery, defaultQuery, fitFilter } from './query/defaults';
 import { describe } from './query/describe';
@@ -42,6 +43,7 @@ const adHocFields = filterFields.filter((field) => kinds.allocation.views.curren
 
 export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> implements GpuSource {
   readonly sliceMinutes: number;
+  private dashboards?: Promise<Set<string>>;
 
   annotations: AnnotationSupport<GpuQuery> = {
     getDefaultQuery: () => defaultAnnotationQuery,
@@ -66,7 +68,16 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
   }
 
   query(request: DataQueryRequest<GpuQuery>): Observable<DataQueryResponse> {
-    return super.query(request).pipe(map((response) => withoutData(response, request.targets)));
+    return super.query(request).pipe(
+      map((response) => withoutData(response, request.targets)),
+      mergeMap((response) => (hasLinks(response) ? from(this.linked(response)) : of(response)))
+    );
+  }
+
+  /** The answers with those of their links that lead somewhere; which dashboards there are is asked once a page. */
+  private async linked(response: DataQueryResponse): Promise<DataQueryResponse> {
+    this.dashboards ??= installedDashboards().catch(() => new Set());
+    return keepLinksTo(await this.dashboards, response);
   }
 
   filterQuery(query: GpuQuery): boolean {

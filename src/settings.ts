@@ -54,6 +54,8 @@ export interface GpuSettings extends DataSourceJsonData {
   jobsEpochIndex?: string;
   /** Default full. */
   userNames?: UserNames;
+  /** Whether names in tables lead to the shipped dashboards; default true. */
+  links?: boolean;
 }
 
 /** What the backend takes for a setting that is missing. */
@@ -68,6 +70,7 @@ export const settingDefaults = {
   cacheDiskMB: 2048,
   jobs: 'none',
   userNames: 'full',
+  links: true,
 } as const;
 
 export const sliceLengths = [15, 5, 10, 30, 60, 0];

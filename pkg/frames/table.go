@@ -110,6 +110,8 @@ func Columns(p *query.Plan, a *About, fields ...*data.Field) data.Frames {
 func tableOf(p *query.Plan, a *About, fields []*data.Field) data.Frames {
 	for _, field := range fields {
 		present(p, field.Name, field.Config)
+		linked(p, field)
+		wide(p, field)
 	}
 	f := data.NewFrame("", fields...)
 	f.Meta = meta(frameType(p))

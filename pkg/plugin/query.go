@@ -128,6 +128,9 @@ func (d *Datasource) answer(ctx context.Context, naming query.Naming, r query.Re
 			return nil, err
 		}
 		env.Naming = naming
+		if d.parsed.Links {
+			env.LinksFrom = d.settings.UID
+		}
 		answer, err := kinds.Answer(ctx, stores.Stores, env, r)
 		if err == nil {
 			err = d.names.check(naming, r, answer)

@@ -45,6 +45,7 @@ type Settings struct {
 	JobsEpochIndex     string          `json:"jobsEpochIndex"`
 	FiscalYearStart    int             `json:"fiscalYearStart"` // month with which years and quarters begin, 1 to 12
 	UserNames          string          `json:"userNames"`       // full or pseudonyms: what viewers see
+	Links              bool            `json:"links"`           // from names in tables to the shipped dashboards
 
 	zone *localtime.Zone
 }
@@ -69,6 +70,7 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 		CacheDiskMB:  2048,
 
 		FiscalYearStart: 1,
+		Links:           true,
 	}
 	if len(bytes.TrimSpace(jsonData)) > 0 {
 		if err := json.Unmarshal(jsonData, &s); err != nil {

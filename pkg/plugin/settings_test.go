@@ -18,7 +18,8 @@ func TestSettingsDefaults(t *testing.T) {
 	s.zone = nil
 	require.Equal(t, Settings{SnapshotDir: "/data", SliceMinutes: 15, CHTCOwnedFile: "chtc_owned",
 		HostExclusionsFile: "masked_hosts.yaml", GPUTiersFile: "gpu_tiers.yaml",
-		CacheMaxMB: 512, CacheDiskMB: 2048, Jobs: "none", JobsPath: "jobs.db", FiscalYearStart: 1, UserNames: "full"}, s)
+		CacheMaxMB: 512, CacheDiskMB: 2048, Jobs: "none", JobsPath: "jobs.db", FiscalYearStart: 1, UserNames: "full",
+		Links: true}, s)
 	s, err = ParseSettings(json.RawMessage(`{"snapshotDir": "/data", "sliceMinutes": 0, "timezone": [{"until": "2026-05-14 00:00:00", "zone": "America/Chicago"}, {"zone": "UTC"}]}`))
 	require.NoError(t, err)
 	require.Zero(t, s.SliceMinutes)

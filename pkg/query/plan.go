@@ -29,6 +29,7 @@ type Env struct {
 	YearStart    int // the month with which years begin, 1 to 12; 0: January
 	Lists        pool.Lists
 	Naming       Naming // of users and jobs, for the one who asks
+	LinksFrom    string // UID of the data source whose tables link to the shipped dashboards; "": none do
 }
 
 // Plan is a request that can be answered: checked, with its defaults filled in.

@@ -8,15 +8,17 @@ import (
 
 // settings describes the data source's settings: its own in jsonData, and the standard fields that reach Elasticsearch.
 func settings() *pluginschema.Settings {
-	jsonData := object("The data source's own settings", jsonData())
 	all := object("GPU Reports", map[string]spec.Schema{
 		"url":           text("URL of Elasticsearch, where the setting jobs is elasticsearch"),
 		"basicAuth":     flag("Whether Elasticsearch asks for a user"),
 		"basicAuthUser": text("The user"),
-		"jsonData":      jsonData,
+		"jsonData":      object("The data source's own settings", jsonData()),
 	})
 	all.Required = []string{"jsonData"}
 	return &pluginschema.Settings{Spec: &all, SecureValues: []pluginschema.SecureValueInfo{
+		{Key: "bucketAccessKey", Description: "Access key of the S3 server, where snapshots lie in a bucket"},
+		{Key: "bucketSecretKey", Description: "Its secret key"},
+		{Key: "pseudonymSecret", Description: "What pseudonyms are made with, where userNames is pseudonyms"},
 		{Key: "basicAuthPassword", Description: "Password of Elasticsearch's user"},
 		{Key: "tlsCACert", Description: "Certificate of the authority that signed Elasticsearch's"},
 		{Key: "tlsClientCert", Description: "Client certificate for Elasticsearch"},
@@ -28,7 +30,13 @@ func settings() *pluginschema.Settings {
 // jsonData are the fields of plugin.Settings.
 func jsonData() map[string]spec.Schema {
 	return map[string]spec.Schema{
-		"snapshotDir": text("Absolute path of the directory of the gpu_state_YYYY-MM files; it is only read"),
+		"snapshotDir":     text("Absolute path of the directory of the gpu_state_YYYY-MM files; it is only read"),
+		"snapshotBucket":  text("s3://bucket/prefix of these files, instead of a directory"),
+		"bucketEndpoint":  text("URL of the S3 server; empty: Amazon's"),
+		"bucketRegion":    text("Region of the bucket"),
+		"bucketPathStyle": flag("Whether the bucket is named in the path instead of the host"),
+		"bucketCA":        text("Certificates in PEM that the S3 server is trusted by, beside the system's"),
+		"userNames":       word("What viewers see of users and jobs; default full", []string{"full", "pseudonyms", ""}),
 		"timezone": {SchemaProps: spec.SchemaProps{
 			Description: "The collector's time zone; default UTC",
 			OneOf: []spec.Schema{
@@ -41,15 +49,11 @@ func jsonData() map[string]spec.Schema {
 		}},
 		"sliceMinutes":       whole("Length of a slice: 5, 10, 15 (default), 30, 60, or 0 for every snapshot its own"),
 		"fiscalYearStart":    whole("First month of the fiscal year, 1 (default) to 12"),
+		"links":              flag("Whether names in tables lead to the shipped dashboards; they do unless false"),
 		"chtcOwnedFile":      text("File in snapshotDir: machines owned by CHTC; default chtc_owned"),
 		"hostExclusionsFile": text("File in snapshotDir: machines that count nowhere; default masked_hosts.yaml"),
 		"gpuTiersFile":       text("File in snapshotDir: performance tiers of GPUs; default gpu_tiers.yaml"),
-		"bucketCA":           text("Certificates in PEM that the S3 server's may be signed with, beside the system's"),
-		"bucketEndpoint":     text("URL of the S3 server; empty: Amazon's"),
-		"bucketPathStyle":    flag("Whether the bucket is in the path of URLs, not in the host's name"),
-		"bucketRegion":       text("Region of the buckets"),
 		"segmentBucket":      text("s3://bucket/prefix through which servers share what is made of finished days"),
-		"snapshotBucket":     text("s3://bucket/prefix of the snapshots in Parquet, instead of snapshotDir"),
 		"cacheDir":           text("Absolute path of the directory where days are kept over restarts; empty: not at all"),
 		"cacheMaxMB":         whole("Bound of what is kept in memory, in MB; default 512"),
 		"cacheDiskMB":        whole("Bound of what is kept on disk, in MB; default 2048"),

@@ -1,6 +1,6 @@
 import React from 'react';
 import { DataSourcePluginOptionsEditorProps } from '@grafana/data';
-import { Combobox, Divider, Field, Input } from '@grafana/ui';
+import { Combobox, Divider, Field, Input, Switch } from '@grafana/ui';
 import { ConfigSection, DataSourceDescription } from '@grafana/plugin-ui';
 
 import { GpuSecrets, GpuSettings, settingDefaults, sliceLengths } from '../settings';
@@ -135,6 +135,20 @@ export function ConfigEditor({ options, onOptionsChange }: Props) {
       <PrivacySection options={options} onOptionsChange={onOptionsChange} />
       <Divider />
       <JobsSection options={options} onOptionsChange={onOptionsChange} />
+      <Divider />
+      <ConfigSection title="Links" isCollapsible>
+        <Field
+          label="From names to dashboards"
+          description="Machines, users and devices in tables lead to the plugin's dashboards, where these are imported."
+          disabled={readOnly}
+        >
+          <Switch
+            id="config-links"
+            value={jsonData.links ?? settingDefaults.links}
+            onChange={(event) => change({ links: event.currentTarget.checked })}
+          />
+        </Field>
+      </ConfigSection>
     </>
   );
 }
