@@ -264,15 +264,7 @@ func (p *opened) periods(ctx context.Context, source jobs.Source, truth *samplep
 		device := row["device"].(string)
 		devices[row["machine"].(string)] = device
 		add(found, device, start, end, truth.Snapshots)
-		best := math.Inf(1)
-		var length time.Duration
-		for _, s := range stretches[row["machine"].(string)+" "+row["gpu"].(string)] {
-			a, b := s.Start.Sub(start).Abs(), s.End.Sub(end).Abs()
-			if a <= p.cadence && b <= p.cadence && (a+b).Seconds() < best {
-				best, length = (a + b).Seconds(), s.End.Sub(s.Start)
-			}
-		}
-		if !math.IsInf(best, 1) {
+		if length, ok := p.meant(stretches[row["machine"].(string)+" "+row["gpu"].(string)], start, end); ok {
 			m.Periods.Some++
 			m.DurationError.add((end.Sub(start) - length).Minutes())
 		}
@@ -289,6 +281,18 @@ func (p *opened) periods(ctx context.Context, source jobs.Source, truth *samplep
 		}
 	}
 	return nil
+}
+
+// meant returns the length of the stretch that a period is of: its ends lie nearest, each within a cadence.
+func (p *opened) meant(stretches []samplepool.Stretch, start, end time.Time) (length time.Duration, ok bool) {
+	best := math.Inf(1)
+	for _, s := range stretches {
+		a, b := s.Start.Sub(start).Abs(), s.End.Sub(end).Abs()
+		if a <= p.cadence && b <= p.cadence && (a+b).Seconds() < best {
+			best, length = (a + b).Seconds(), s.End.Sub(s.Start)
+		}
+	}
+	return length, !math.IsInf(best, 1)
 }
 
 // enoughPeriods of a device make a mean.

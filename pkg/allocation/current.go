@@ -94,8 +94,8 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		r := gpuRow{
 			device: p.Shown("device", names[model.Device]), memory: model.Memory / 1024,
 			category: counts.CategoryOf(class, side, row).String(),
-			state:    state.String(), job: p.Shown("job", view.Names.JobText(row.Job)), since: since, hours: pool.Hours(at - since),
-			preventReason: names[row.Reason],
+			state:    state.String(), job: p.Shown("job", view.Names.JobText(row.Job)), since: since,
+			hours: pool.Hours(at - since), preventReason: names[row.Reason],
 		}
 		machine, id := view.Names.GPU(day.GPU(i))
 		r.machine, r.gpu = names[machine], names[id]
@@ -104,10 +104,13 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		}
 		rows = append(rows, r)
 	}
-	slices.SortFunc(rows, func(a, b gpuRow) int {
-		return cmp.Or(cmp.Compare(a.machine, b.machine), cmp.Compare(a.gpu, b.gpu))
-	})
+	slices.SortFunc(rows, gpuRow.compare)
 	return gpuTable(p, about, rows), nil
+}
+
+// compare orders rows by machine and GPU.
+func (r gpuRow) compare(other gpuRow) int {
+	return cmp.Or(cmp.Compare(r.machine, other.machine), cmp.Compare(r.gpu, other.gpu))
 }
 
 type gpuRow struct {

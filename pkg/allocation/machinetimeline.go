@@ -22,7 +22,8 @@ func byMachine(ctx context.Context, all []*stateChanges, p *query.Plan, about *f
 	if err != nil {
 		return nil, err
 	}
-	about.Info("%s GPUs are more than the %d that are shown one by one: a row stands for the GPUs of a device on a machine, "+
+	about.Info("%s GPUs are more than the %d that are shown one by one: a row stands for the GPUs of a device on a "+
+		"machine, "+
 		"with the state of most of them, and the share of each state as further fields", frames.Thousands(len(all)), maxGPUs)
 	var shown []frames.States
 	for len(all) > 0 {
@@ -46,8 +47,8 @@ const maxMachines = 5000
 // stateTimes is the time that GPUs spend in each state, by bucket.
 type stateTimes [][len(stateNames)]pool.Micros
 
-// together adds up the ways of GPUs through the window. A state holds until the next one, the last one to the end of the
-// window.
+// together adds up the ways of GPUs through the window. A state holds until the next one, the last one to the end of
+// the window.
 func together(gpus []*stateChanges, buckets query.Buckets, w pool.Window) stateTimes {
 	times := make(stateTimes, buckets.Len())
 	for _, c := range gpus {

@@ -46,7 +46,7 @@ func TestStateTimelineByMachine(t *testing.T) {
 	for _, f := range frames {
 		name := f.Fields[1].Config.DisplayNameFromDS
 		names = append(names, name)
-		for b := pool.Micros(w.From / pool.Hour * pool.Hour); b < w.To; b += pool.Hour {
+		for b := w.From / pool.Hour * pool.Hour; b < w.To; b += pool.Hour {
 			want, known := sharesOf(gpus[name], max(b, w.From), min(b+pool.Hour, w.To))
 			row, found := slices.BinarySearchFunc(slices.Collect(each(f)), b,
 				func(at, b pool.Micros) int { return int(at - b) })

@@ -108,14 +108,7 @@ func changesOf(ctx context.Context, s *timeline.Slices, p *query.Plan) ([]*state
 					state = stateNone
 				}
 				c.add(day.Times[begin], state)
-				for _, e := range ends { // few
-					if begin <= e.snapshot-base && e.snapshot-base < end {
-						c.add(e.null, stateNone)
-						if e.snapshot-base+1 < end {
-							c.add(day.Times[e.snapshot-base+1], state)
-						}
-					}
-				}
+				c.addGaps(day, ends, base, begin, end, state)
 			}
 		}
 		for gpu, c := range changes { // no row on this whole day
@@ -131,6 +124,18 @@ func changesOf(ctx context.Context, s *timeline.Slices, p *query.Plan) ([]*state
 		}
 	}
 	return all, nil
+}
+
+// addGaps adds the gaps of a day that lie in its snapshots [begin, end), where the state goes on behind them.
+func (c *stateChanges) addGaps(day *timeline.DaySlices, ends []gapEnd, base, begin, end int, state gpuState) {
+	for _, e := range ends { // few
+		if begin <= e.snapshot-base && e.snapshot-base < end {
+			c.add(e.null, stateNone)
+			if e.snapshot-base+1 < end {
+				c.add(day.Times[e.snapshot-base+1], state)
+			}
+		}
+	}
 }
 
 // gapEnd is a snapshot with a gap after it, and the time from which nothing is known.

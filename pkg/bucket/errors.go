@@ -108,10 +108,10 @@ func network(err error) *failure {
 // explain makes an error fit for a user.
 func (b *Bucket) explain(doing string, err error) error {
 	f := classify(err)
-	switch f.kind {
-	case ErrUnreachable:
+	switch {
+	case errors.Is(f.kind, ErrUnreachable):
 		return pool.SourceError("the bucket %s: %s: %w: check its endpoint, and the network to it", b.name, doing, f)
-	case ErrDenied:
+	case errors.Is(f.kind, ErrDenied):
 		return pool.SourceError("the bucket %s: %s: %w: check its name, its keys and what they may do", b.name, doing, f)
 	}
 	return pool.SourceError("the bucket %s: %s: %w", b.name, doing, f)

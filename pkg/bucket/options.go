@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"cmp"
 	"crypto/x509"
 	"net/url"
 	"path"
@@ -70,14 +71,8 @@ func (o Options) place() (place, error) {
 		}
 		p.prefix = inside + "/"
 	}
-	endpoint := o.Endpoint
-	if endpoint == "" {
-		endpoint = amazon
-	}
-	p.endpoint, err = url.Parse(endpoint)
-	if err != nil || p.endpoint.Host == "" || p.endpoint.Scheme != "https" && p.endpoint.Scheme != "http" ||
-		strings.Trim(p.endpoint.Path, "/") != "" || p.endpoint.User != nil || p.endpoint.RawQuery != "" {
-		return place{}, pool.BadQuery("the endpoint of the bucket must be written as https://host or http://host:port")
+	if p.endpoint, err = o.endpoint(); err != nil {
+		return place{}, err
 	}
 	if o.OwnKeys() && (o.AccessKey == "" || o.SecretKey == "") {
 		return place{}, pool.BadQuery("one of the bucket's two keys is missing: set the access key and the secret key, " +
@@ -92,4 +87,14 @@ func (o Options) place() (place, error) {
 		}
 	}
 	return p, nil
+}
+
+// endpoint is the server: Amazon's unless another is named.
+func (o Options) endpoint() (*url.URL, error) {
+	u, err := url.Parse(cmp.Or(o.Endpoint, amazon))
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" ||
+		u.User != nil || u.RawQuery != "" {
+		return nil, pool.BadQuery("the endpoint of the bucket must be written as https://host or http://host:port")
+	}
+	return u, nil
 }

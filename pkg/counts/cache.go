@@ -51,7 +51,8 @@ func questionOf(p *query.Plan, by grouping) (question [sha256.Size]byte, err err
 		bucket = fmt.Sprint(p.Bucket.Name, " ", p.Bucket.YearStart)
 	}
 	text, err := json.Marshal([]any{
-		p.Env.Zone.Key(), p.Env.SliceMinutes, bucket, p.Location.String(), fmt.Sprint(by), p.Filter, p.Env.Naming.Key, p.Select.OldDevices,
+		p.Env.Zone.Key(), p.Env.SliceMinutes, bucket, p.Location.String(), fmt.Sprint(by), p.Filter, p.Env.Naming.Key,
+		p.Select.OldDevices,
 		slices.Sorted(maps.Keys(p.Env.Lists.CHTCOwned)), p.Env.Lists.Excluded, p.Env.Lists.Tiers,
 	})
 	if err != nil {

@@ -132,7 +132,8 @@ func poolNow(chosen query.Filter) Row {
 	return Row{Title: "At ${__to:date:YYYY-MM-DD HH:mm}", Panels: []Panel{
 		figure("In service", "GPUs on primary slots that jobs hold or could hold, at the end of the time range.",
 			now("available"), whole("available")),
-		figure("Allocated", "Share of the GPUs in service that jobs hold on primary slots.", now("allocatedPercent"), stat("")),
+		figure("Allocated", "Share of the GPUs in service that jobs hold on primary slots.", now("allocatedPercent"),
+			stat("")),
 		figure("Free", "GPUs that no job holds, neither on a primary nor on a backfill slot, and on which jobs may start.",
 			now("free"), whole("free")),
 		figure("Unavailable", "GPUs that are drained, and GPUs without a job on which none may start (PreventJobsReason). "+

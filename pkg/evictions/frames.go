@@ -190,7 +190,10 @@ func (a *answer) user(list []*Run) *data.Field {
 }
 
 func (a *answer) job(list []*Run) *data.Field {
-	return frames.Text("job", frames.Each(list, func(r *Run) string { return a.plan.Shown("job", a.observed.View.Names.JobText(r.Job)) }))
+	return frames.Text("job", frames.Each(list, func(r *Run) string {
+		return a.plan.Shown("job",
+			a.observed.View.Names.JobText(r.Job))
+	}))
 }
 
 func (a *answer) takenOverBy(r *Run) string {

@@ -15,7 +15,8 @@ type Named struct {
 }
 
 // Distinguish gives series of different answers different names. Where names are the same, each gets its metric's label
-// if the metrics differ, and else its query's refId. Fields may be shared with other answers: what is renamed is a copy.
+// if the metrics differ, and else its query's refId. Fields may be shared with other answers: what is renamed is a
+// copy.
 func Distinguish(answers []Named) {
 	metric := func(_ *Named, f *data.Field) string { return f.Name }
 	refID := func(a *Named, _ *data.Field) string { return a.RefID }

@@ -33,7 +33,8 @@ func TestNamesLeadToDashboards(t *testing.T) {
 	}
 	links := list(func(*query.Plan) {})
 	require.Len(t, links, 3)
-	require.Equal(t, "/d/gpureports-machine?var-datasource=a+b&var-machine=${__value.text:percentencode}&${__url_time_range}",
+	require.Equal(t, "/d/gpureports-machine?var-datasource=a+b&"+
+		"var-machine=${__value.text:percentencode}&${__url_time_range}",
 		links["machine"])
 	require.Empty(t, list(func(p *query.Plan) { p.Env.LinksFrom = "" }))
 	require.Empty(t, list(func(p *query.Plan) { p.FromAlert = true }))

@@ -21,7 +21,8 @@ func TestParseAd(t *testing.T) {
 	}{
 		"refactored history": {
 			`{"GlobalJobId": "ap#1.0#1759139166", "User": "u@d", "Owner": "u", "AssignedGPUs": "GPU-a,GPU-b", "StartdName": "m1", "StartdSlot": "backfill2_1",
-			"JobStatus": 3, "LastJobStatus": 1, "EnteredCurrentStatus": 1759147521, "RecordTime": 1759147521, "LastRemoteWallClockTime": 2520.5,
+			"JobStatus": 3, "LastJobStatus": 1, "EnteredCurrentStatus": 1759147521, "RecordTime": 1759147521,
+			"LastRemoteWallClockTime": 2520.5,
 			"VacateReasonCode": 1011,
 			"NumHolds": 2, "JobStartDate": 1759144997, "JobCurrentStartDate": 1759144998, "JobLastStartDate": 1759144996,
 			"LastVacateTime": 1759145000,

@@ -20,8 +20,8 @@ type BuiltDay struct {
 }
 
 // Build puts into segmentBucket what it lacks of the finished days in [from, to], several at a time, and hands each day
-// to done, one after the other. list only says what is missing. What is there is not made again, so that a building that
-// was ended can be begun anew. Errors: pool.BadQuery without the setting; the snapshots cannot be read; ctx's.
+// to done, one after the other. list only says what is missing. What is there is not made again, so that a building
+// that was ended can be begun anew. Errors: pool.BadQuery without the setting; the snapshots cannot be read; ctx's.
 func (d *Datasource) Build(ctx context.Context, from, to time.Time, list bool, done func(BuiltDay)) error {
 	stores, leave, err := d.use(ctx)
 	if err != nil {

@@ -62,8 +62,8 @@ func askAs(t *testing.T, d *Datasource, role string, fromAlert bool, queries ...
 	return texts
 }
 
-// everyQuestion is every view of every kind by no grouping, by each, by each with user, and by all; with all metrics and
-// with each. So a new kind, view, grouping or metric is among them.
+// everyQuestion is every view of every kind by no grouping, by each, by each with user, and by all; with all metrics
+// and with each. So a new kind, view, grouping or metric is among them.
 func everyQuestion() (models []query.Model) {
 	for _, kind := range kinds.Catalog {
 		for _, view := range kind.Views {
@@ -123,7 +123,8 @@ func TestNoNamePasses(t *testing.T) {
 	require.Greater(t, numbered, named)
 
 	for _, dimension := range query.Dimensions {
-		for _, filter := range []string{"", `{"users": ["/./"]}`, `{"users": ["!user001@chtc.example.org", "user002@chtc.example.org"]}`} {
+		for _, filter := range []string{"", `{"users": ["/./"]}`,
+			`{"users": ["!user001@chtc.example.org", "user002@chtc.example.org"]}`} {
 			for _, role := range []string{"Viewer", ""} {
 				_, _, body := getAs(t, d, role, "values/"+dimension, url.Values{"filter": {filter}})
 				require.Empty(t, realNames.FindAllString(string(body), 3), "%s %s", dimension, filter)
@@ -150,7 +151,8 @@ func TestWhoSeesNames(t *testing.T) {
 }
 
 // getAs is get with a role.
-func getAs(t *testing.T, d *Datasource, role, path string, parameters url.Values) (status int, header map[string][]string,
+func getAs(t *testing.T, d *Datasource, role, path string, parameters url.Values) (status int,
+	header map[string][]string,
 	body []byte) {
 	t.Helper()
 	require.NoError(t, d.CallResource(context.Background(), &backend.CallResourceRequest{PluginContext: someone(role),
@@ -221,8 +223,8 @@ func fieldOf(frame *data.Frame, name string) *data.Field {
 	return f
 }
 
-// A filter tells viewers nothing about names: whatever they ask for, a real name is answered as one that does not exist,
-// and a pattern over names as one over nothing.
+// A filter tells viewers nothing about names: whatever they ask for, a real name is answered as one that does not
+// exist, and a pattern over names as one over nothing.
 func TestFiltersTellNothing(t *testing.T) {
 	o := small()
 	dir, _ := writePool(t, o)
@@ -308,7 +310,8 @@ func TestForgottenNamesAreRefused(t *testing.T) {
 	question := query.Request{Model: query.Model{QueryType: "evictions", View: "events"}}
 	labelled := data.NewField("evictions", data.Labels{"user": "alice"}, []float64{1})
 	for name, field := range map[string]*data.Field{
-		"user": data.NewField("user", nil, []string{"User 1", "alice"}), "job": data.NewField("job", nil, []string{"ap#1.0#1"}),
+		"user":  data.NewField("user", nil, []string{"User 1", "alice"}),
+		"job":   data.NewField("job", nil, []string{"ap#1.0#1"}),
 		"taken": data.NewField("takenOverBy", nil, []string{"alice"}), "label": labelled,
 	} {
 		err := p.check(naming, question, data.Frames{data.NewFrame("", field)})

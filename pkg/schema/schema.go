@@ -1,5 +1,6 @@
-// Package schema describes the data source to Grafana's apps and API: query types with examples, settings, secure values
-// and routes, in the form of the plugin SDK (experimental/pluginschema). Kinds describe themselves; the rest stands here.
+// Package schema describes the data source to Grafana's apps and API: query types with examples, settings, secure
+// values and routes, in the form of the plugin SDK (experimental/pluginschema). Kinds describe themselves; the rest
+// stands here.
 package schema
 
 import (

@@ -23,7 +23,8 @@ func settings() *pluginschema.Settings {
 		{Key: "tlsCACert", Description: "Certificate of the authority that signed Elasticsearch's"},
 		{Key: "tlsClientCert", Description: "Client certificate for Elasticsearch"},
 		{Key: "tlsClientKey", Description: "Key of the client certificate"},
-		{Key: "httpHeaderValue1", Description: "Value of the header that jsonData.httpHeaderName1 names; further ones count on"},
+		{Key: "httpHeaderValue1", Description: "Value of the header that jsonData.httpHeaderName1 names; further ones " +
+			"count on"},
 	}}
 }
 

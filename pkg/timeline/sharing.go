@@ -12,7 +12,8 @@ import (
 )
 
 // What is made of a finished day is shared through a bucket, under the identity of its rows: whoever needs what nobody
-// made yet makes it, and puts it there unless somebody else was faster. A bucket that fails costs time, never an answer.
+// made yet makes it, and puts it there unless somebody else was faster. A bucket that fails costs time, never an
+// answer.
 
 // remarks collects what went wrong with the bucket, each once.
 type remarks struct {

@@ -245,12 +245,15 @@ func TestObjectsNotBelieved(t *testing.T) {
 	server := buckettest.Start(t)
 	dir, rows, window := finishedDays(t)
 	for name, harm := range map[string]func(key string, data, other []byte) []byte{
-		"a byte":       func(string, []byte, []byte) []byte { return []byte("g") },
-		"foreign":      func(string, []byte, []byte) []byte { return []byte("PAR1 something else") },
-		"cut":          func(_ string, data, _ []byte) []byte { return data[:len(data)-7] },
-		"a bit":        func(_ string, data, _ []byte) []byte { data[len(data)-9] ^= 4; return data },
-		"another day":  func(_ string, _, other []byte) []byte { return other },
-		"other format": func(_ string, data, _ []byte) []byte { return bytes.Replace(data, []byte(" 5\n"), []byte(" 4\n"), 1) },
+		"a byte":      func(string, []byte, []byte) []byte { return []byte("g") },
+		"foreign":     func(string, []byte, []byte) []byte { return []byte("PAR1 something else") },
+		"cut":         func(_ string, data, _ []byte) []byte { return data[:len(data)-7] },
+		"a bit":       func(_ string, data, _ []byte) []byte { data[len(data)-9] ^= 4; return data },
+		"another day": func(_ string, _, other []byte) []byte { return other },
+		"other format": func(_ string, data, _ []byte) []byte {
+			return bytes.Replace(data, []byte(" 5\n"), []byte(" 4\n"),
+				1)
+		},
 		"a header of nonsense": func(_ string, data, _ []byte) []byte {
 			return append(data[:bytes.IndexByte(data, '\n')+1], "{}\n"...)
 		},

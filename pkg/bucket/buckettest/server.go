@@ -27,7 +27,7 @@ const gateway = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 // The keys of every Server.
 const (
 	AccessKey = "made-up-access-key"
-	SecretKey = "made-up-secret-key" //nolint:gosec // of a server that lives as long as a test
+	SecretKey = "made-up-secret-key"
 )
 
 // Server is a running server.

@@ -18,7 +18,8 @@ const hoursAndGPUs = `[{"queryType": "userHours", "view": "summary", "groupBy": 
 func TestExcludeUser(t *testing.T) {
 	settings := settingsFor(t, "pool-a")
 	ask := func(more ...string) string {
-		code, out, errors := command(t, hoursAndGPUs, append([]string{"query", "--settings", settings, "--query", "-", "--from",
+		code, out, errors := command(t, hoursAndGPUs, append([]string{"query", "--settings", settings, "--query", "-",
+			"--from",
 			"2025-09-30T00:00:00Z", "--to", "now", "--format", "json"}, more...)...)
 		require.Equal(t, 0, code, errors)
 		return out

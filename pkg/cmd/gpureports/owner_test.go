@@ -17,8 +17,8 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
-// ownersPool writes two machines, of Bio_One and Chem_Two, over two hours: alice holds a GPU of Bio_One's all the time and
-// one of Chem_Two's for an hour; bob has Bio_One's other GPU on backfill.
+// ownersPool writes two machines, of Bio_One and Chem_Two, over two hours: alice holds a GPU of Bio_One's all the time
+// and one of Chem_Two's for an hour; bob has Bio_One's other GPU on backfill.
 func ownersPool(t *testing.T) (settings string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -27,7 +27,8 @@ func ownersPool(t *testing.T) (settings string) {
 	for i := range 8 {
 		add := func(slot, machine, gpu, state, owner string) {
 			row := snapshotstest.Row{"Name": slot + "@" + machine, "Machine": machine, "AssignedGPUs": gpu, "State": state,
-				"GPUs_DeviceName": "NVIDIA A100", "PrioritizedProjects": map[string]string{"m1": "Bio_One", "m2": "Chem_Two"}[machine],
+				"GPUs_DeviceName": "NVIDIA A100", "PrioritizedProjects": map[string]string{"m1": "Bio_One",
+					"m2": "Chem_Two"}[machine],
 				"timestamp": at.Add(time.Duration(i) * 15 * time.Minute).Format("2006-01-02 15:04:05.000000")}
 			if owner != "" {
 				row["RemoteOwner"], row["GlobalJobId"] = owner, fmt.Sprintf("ap#%d.0#1756000000", len(owner))
@@ -57,7 +58,8 @@ var digits = regexp.MustCompile(`\d+\.\d+`)
 func TestReportOfAnOwner(t *testing.T) {
 	settings := ownersPool(t)
 	report := func(project, format string) (int, string, string) {
-		return command(t, "", "report", "--settings", settings, "--project", project, "--from", "2025-09-30T23:00:00Z", "--to",
+		return command(t, "", "report", "--settings", settings, "--project", project, "--from", "2025-09-30T23:00:00Z",
+			"--to",
 			"2025-10-01T01:00:00Z", "--format", format)
 	}
 	code, out, errors := report("Bio_One", "csv")

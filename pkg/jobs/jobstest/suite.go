@@ -257,7 +257,8 @@ func shortRuns(t *testing.T, open Open) {
 	other := ran("ap#2.0#1", "m4", midnight+3600, 60)
 	source := open(t, append([][]byte{last, other, longer, first, before}, documents...))
 	result, err := source.Epochs(t.Context(), []jobs.EpochDay{day("m4", theDay, time.Minute),
-		day("m3", theDay, 600*time.Second), day("m3", theDay-1, 0), day("m3", theDay+1, 0), day("M3", theDay, 0), day("m2", theDay, 0)})
+		day("m3", theDay, 600*time.Second), day("m3", theDay-1, 0), day("m3", theDay+1, 0), day("M3", theDay, 0),
+		day("m2", theDay, 0)})
 	check(t, [][]jobs.Ad{{ad(t, string(other))}, {ad(t, string(first)), ad(t, string(last))}, {ad(t, string(before))}, nil,
 		nil, {ad(t, epoch1)}}, result, err)
 	require.Empty(t, result.Notices)

@@ -166,7 +166,7 @@ func (s *state) settle() {
 			})
 			above = append(above, higher.Name)
 		}
-		name := ""
+		var name string
 		switch len(above) {
 		case 0:
 			continue

@@ -65,7 +65,7 @@ func (o *object) Open(ctx context.Context, v parquet.Version) (parquet.Input, er
 
 // input reads a version of an object by ranges. It is for one goroutine.
 type input struct {
-	ctx     context.Context
+	ctx     context.Context //nolint:containedctx // io.ReaderAt takes none
 	object  *object
 	version version
 	blocks  [3]block // the tail, what was fetched ahead, what was read last

@@ -120,7 +120,7 @@ func (s *Shared) Has(ctx context.Context, b Blob, identity string) (bool, error)
 
 // ask makes a request, unless the bucket failed a moment ago.
 func (r *requests) ask(ctx context.Context, name string, request func(context.Context) error) error {
-	failed, until := r.last()
+	until, failed := r.last()
 	patience := r.patience
 	if failed != nil {
 		if time.Now().Before(until) {
@@ -146,16 +146,16 @@ func (r *requests) ask(ctx context.Context, name string, request func(context.Co
 	return err
 }
 
-func (r *requests) last() (failed error, until time.Time) {
+func (r *requests) last() (until time.Time, failed error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.failed, r.until
+	return r.until, r.failed
 }
 
 // Err returns the errors of the last request that read and of the last one that wrote, nil where it succeeded.
 func (s *Shared) Err() (reading, writing error) {
-	reading, _ = s.reads.last()
-	writing, _ = s.writes.last()
+	_, reading = s.reads.last()
+	_, writing = s.writes.last()
 	return reading, writing
 }
 

@@ -68,7 +68,7 @@ func (d drawn) check(t require.TestingT, b *Block) {
 		for s := range want {
 			require.Equal(t, math.IsNaN(want[s]), math.IsNaN(got[s]))
 			if any = any && math.IsNaN(got[s]); !math.IsNaN(want[s]) {
-				require.InDelta(t, want[s], got[s], 0.51/unit+1e-16*want[s])
+				require.InDelta(t, want[s], got[s], 0.51/unit+2.3e-16*want[s])
 			}
 		}
 		require.False(t, any, "it reports whether there is a value")
