@@ -114,7 +114,7 @@ func (p *naivePool) snapshots() []naiveSnapshot {
 	slices.SortStableFunc(runs, func(a, b run) int { return cmp.Compare(a.at, b.at) })
 	var all []naiveSnapshot
 	for _, r := range runs {
-		if n := len(all); n > 0 && r.at-all[n-1].at <= 60*usSecond {
+		if n := len(all); n > 0 && r.at-all[n-1].at < 60*usSecond {
 			all[n-1].rows = append(all[n-1].rows, r.rows...)
 		} else {
 			all = append(all, naiveSnapshot{r.at, slices.Clone(r.rows)})

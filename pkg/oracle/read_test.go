@@ -128,7 +128,7 @@ func readRecords(t testing.TB, dir, zone string) *records {
 	}
 	sort.SliceStable(all, func(i, j int) bool { return all[i].at < all[j].at })
 	for _, s := range all {
-		if n := len(r.snapshots); n > 0 && s.at-r.snapshots[n-1].at <= 60*second {
+		if n := len(r.snapshots); n > 0 && s.at-r.snapshots[n-1].at < 60*second {
 			first := &r.snapshots[n-1]
 			first.rows = append(first.rows, s.rows...)
 			for m := range s.machines {
