@@ -23,7 +23,7 @@ export function keepLinksTo(installed: Set<string>, response: DataQueryResponse)
       ? {
           ...frame,
           fields: frame.fields.map((field: Linked) =>
-            linked(field) ? { ...field, config: { ...field.config, links: field.config.links?.filter(leads) } } : field
+            linked(field) ? { ...field, config: { ...field.config, links: field.config?.links?.filter(leads) } } : field
           ),
         }
       : frame
@@ -32,9 +32,9 @@ export function keepLinksTo(installed: Set<string>, response: DataQueryResponse)
 }
 
 interface Linked {
-  config: { links?: DataLink[] };
+  config?: { links?: DataLink[] };
 }
 
 function linked({ config }: Linked): boolean {
-  return config.links !== undefined && config.links.length > 0;
+  return (config?.links?.length ?? 0) > 0;
 }
