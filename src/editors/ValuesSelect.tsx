@@ -67,7 +67,8 @@ export function ValuesSelect({
     setIsExcluding(false);
   };
 
-  const options = [...values, ...references()];
+  // Variables are above: nothing moves under the mouse when the values come.
+  const options = [...references(), ...values];
   return (
     // eslint-disable-next-line @typescript-eslint/no-deprecated
     <MultiSelect<string>
