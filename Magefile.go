@@ -125,7 +125,7 @@ func Test() error {
 		race = slices.Delete(race, 2, 3)
 	}
 	plain := []string{"go", "test", "-timeout", "20m", "./pkg/bench"}
-	if err := runAll(slices.Concat([][]string{race, plain}, fuzz(3), [][]string{{"npm", "run", "test:ci"}})); err != nil {
+	if err := runAll(slices.Concat([][]string{race, plain}, fuzz(10), [][]string{{"npm", "run", "test:ci"}})); err != nil {
 		return err
 	}
 	if chromium() == "" {

@@ -96,8 +96,8 @@ func request(from, to time.Time, queries ...string) *backend.QueryDataRequest {
 	return r
 }
 
-// figures is an answer's JSON without what the way of computing may change: timings, the notices on the files, and links
-// to the data source, which answers made without one have not.
+// figures is an answer's JSON without what the way of computing may change: timings, the notices on the files, and the
+// links to the data source, which answers made without one have not.
 func figures(t testing.TB, answer backend.DataResponse) string {
 	t.Helper()
 	require.NoError(t, answer.Error)
