@@ -60,7 +60,7 @@ func poll(ctx context.Context, o Options, away time.Duration, now func() time.Ti
 	result.Duration = now().Sub(began)
 	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	if failed := log.endPoll(finish, result, err); err == nil {
+	if failed := log.end(finish, result, err); err == nil {
 		err = failed
 	}
 	return result, err

@@ -50,7 +50,7 @@ func run(ctx context.Context, o Options, now func() time.Time) (Result, error) {
 
 // collect asks the pool and writes its answer. The snapshot's time is when the answer was complete: no job in it began
 // later.
-func collect(ctx context.Context, o Options, zone *time.Location, log *runLog, now func() time.Time) (Result, error) {
+func collect(ctx context.Context, o Options, zone *time.Location, log runLog, now func() time.Time) (Result, error) {
 	answer, err := query(ctx, o)
 	if err != nil {
 		return Result{}, err
