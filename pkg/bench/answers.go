@@ -192,21 +192,31 @@ func (b *bench) viewers(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// protocol asks the built binary as Grafana does, and tells what that adds.
-func (b *bench) protocol(ctx context.Context) error {
+// built starts the plugin's binary and lets do ask its data source over a directory. Without a binary it does nothing.
+func (b *bench) built(dir, cache string, do func(*host.Process, backend.QueryDataHandler) error) error {
 	if b.Binary == "" {
 		return nil
+	}
+	settings, err := b.settings(dir, cache, "none")
+	if err != nil {
+		return err
 	}
 	process, err := host.Start(b.Binary, io.Discard)
 	if err != nil {
 		return err
 	}
 	defer process.Close()
-	settings, err := b.settings(b.month(), "", "none")
-	if err != nil {
-		return err
-	}
-	asked := process.Source(settings)
+	return do(process, process.Source(settings))
+}
+
+// protocol measures what the plugin protocol adds: it asks the built binary, as Grafana does, and the code itself.
+func (b *bench) protocol(ctx context.Context) error {
+	return b.built(b.month(), "", func(_ *host.Process, asked backend.QueryDataHandler) error {
+		return b.compare(ctx, asked)
+	})
+}
+
+func (b *bench) compare(ctx context.Context, asked backend.QueryDataHandler) error {
 	source, err := b.source(b.month(), "")
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -23,19 +22,12 @@ const (
 // clients lets clients ask all panels, in any order, over a day, a week and a month that end when they ask, to the
 // second, as a dashboard's do that is refreshed.
 func (b *bench) clients(ctx context.Context) error {
-	if b.Binary == "" {
-		return nil
-	}
-	process, err := host.Start(b.Binary, io.Discard)
-	if err != nil {
-		return err
-	}
-	defer process.Close()
-	settings, err := b.settings(b.month(), "", "none")
-	if err != nil {
-		return err
-	}
-	source := process.Source(settings)
+	return b.built(b.month(), "", func(process *host.Process, source backend.QueryDataHandler) error {
+		return b.askBuilt(ctx, process, source)
+	})
+}
+
+func (b *bench) askBuilt(ctx context.Context, process *host.Process, source backend.QueryDataHandler) error {
 	for _, p := range panels { // what is measured is many clients, not a first look
 		if err := moving(ctx, source, p.json, min(30, b.Days-2))(0); err != nil {
 			return err

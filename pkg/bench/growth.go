@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+
 	"github.com/chtc/gpureports/pkg/plugin/host"
 	"github.com/chtc/gpureports/pkg/samplepool"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -205,38 +207,28 @@ func (b *bench) segments(ctx context.Context, dir, name string, days int, l limi
 	return b.resident(ctx, dir, name, days, l.memory)
 }
 
-// resident starts the plugin's binary, asks it for a panel over all days and tells what memory it then holds.
+// resident measures the memory that the plugin's binary holds after a panel over all days.
 func (b *bench) resident(ctx context.Context, dir, name string, days int, target float64) error {
-	if b.Binary == "" {
+	ask := func(process *host.Process, source backend.QueryDataHandler) error {
+		if err := answer(ctx, source, byCategory, windowEnd.AddDate(0, 0, -days), windowEnd); err != nil {
+			return err
+		}
+		bytes, err := residentBytes(process.PID())
+		if err != nil {
+			return err
+		}
+		b.add(Figure{Area: name, What: "resident memory of the plugin after it", Value: float64(bytes) / 1e6, Unit: "MB",
+			Target: target, Note: "made as segments"})
 		return nil
 	}
-	process, err := host.Start(b.Binary, io.Discard)
-	if err != nil {
-		return err
-	}
-	defer process.Close()
-	settings, err := b.settings(dir, filepath.Join(dir, "cache"), "none")
-	if err != nil {
-		return err
-	}
-	to := windowEnd
-	if err := answer(ctx, process.Source(settings), byCategory, to.AddDate(0, 0, -days), to); err != nil {
-		return err
-	}
-	bytes, err := residentBytes(process.PID())
-	if err != nil {
-		return err
-	}
-	b.add(Figure{Area: name, What: "resident memory of the plugin after it", Value: float64(bytes) / 1e6, Unit: "MB",
-		Target: target, Note: "made as segments"})
-	return nil
+	return b.built(dir, filepath.Join(dir, "cache"), ask)
 }
 
-// residentBytes reads a process's resident set, 0 where the system does not tell it.
+// residentBytes returns the size of a process's resident set, 0 on systems other than Linux.
 func residentBytes(pid int) (bytes int64, err error) {
 	file, err := os.Open(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
-		return 0, nil //nolint:nilerr // only Linux tells
+		return 0, nil //nolint:nilerr // only Linux has it
 	}
 	defer file.Close()
 	text, err := io.ReadAll(file)
