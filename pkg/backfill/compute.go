@@ -4,6 +4,9 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
@@ -208,17 +211,16 @@ func (s *statistics) metric(name string) float64 {
 	case "unknownStart":
 		return float64(s.unknownStart)
 	case "gpuHours":
-		return sum(s.hours)
+		return floats.Sum(s.hours)
 	}
 	if n == 0 {
 		return math.NaN()
 	}
 	switch name {
 	case "meanHours":
-		return sum(s.hours) / n
+		return stat.Mean(s.hours, nil)
 	case "medianHours":
-		slices.Sort(s.hours)
-		return (s.hours[(len(s.hours)-1)/2] + s.hours[len(s.hours)/2]) / 2
+		return pool.Median(s.hours)
 	case "minHours":
 		return slices.Min(s.hours)
 	case "maxHours":
@@ -228,18 +230,7 @@ func (s *statistics) metric(name string) float64 {
 	if n < 2 {
 		return math.NaN()
 	}
-	mean, squares := sum(s.hours)/n, 0.0
-	for _, h := range s.hours {
-		squares += (h - mean) * (h - mean)
-	}
-	return math.Sqrt(squares / (n - 1))
-}
-
-func sum(values []float64) (s float64) {
-	for _, v := range values {
-		s += v
-	}
-	return s
+	return stat.StdDev(s.hours, nil)
 }
 
 // ofCurve reads a metric off a Kaplan–Meier curve; NaN when it is not reached.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -108,8 +107,8 @@ func timed(runs int, f func(i int) error) (median, p99 float64, err error) {
 	return median, p99, nil
 }
 
+// percentiles sorts the values.
 func percentiles(values []float64) (median, p99 float64) {
-	slices.Sort(values)
-	n := len(values)
-	return (values[(n-1)/2] + values[n/2]) / 2, values[min(n-1, n*99/100)]
+	median = pool.Median(values)
+	return median, values[min(len(values)-1, len(values)*99/100)]
 }

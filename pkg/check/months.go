@@ -139,8 +139,7 @@ func (m *month) read(v *timeline.View, counted *int32, machines map[timeline.Sym
 
 // cadence is the median of the days' cadences, to the second.
 func (m *month) cadence() pool.Micros {
-	sorted := slices.Sorted(slices.Values(m.cadences))
-	return (sorted[len(sorted)/2] + pool.Second/2) / pool.Second * pool.Second
+	return (pool.Median(slices.Clone(m.cadences)) + pool.Second/2) / pool.Second * pool.Second
 }
 
 // gapTime is the time that gaps of the month take.

@@ -59,13 +59,8 @@ func (p *Polls) findCadences() {
 		for end < len(p.Times) && pool.DayOf(p.Times[end]) == date {
 			end++
 		}
-		if n := end - first - 1; n >= fewest {
-			distances := make([]pool.Micros, n)
-			for i := range distances {
-				distances[i] = p.Times[first+i+1] - p.Times[first+i]
-			}
-			slices.Sort(distances)
-			p.cadences[date] = (distances[(n-1)/2] + distances[n/2]) / 2
+		if end-first-1 >= fewest {
+			p.cadences[date] = pool.MedianDistance(p.Times[first:end])
 		}
 		first = end
 	}

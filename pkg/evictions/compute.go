@@ -131,7 +131,10 @@ func (m *measures) metric(name string, hours float64, blind bool) float64 {
 		ended := evictions + m.outcomes[runs.Completed] + m.outcomes[runs.Removed] + m.outcomes[runs.Held]
 		return share(float64(evictions), float64(ended))
 	}
-	return median(m.toEnd)
+	if len(m.toEnd) == 0 {
+		return math.NaN()
+	}
+	return pool.Median(m.toEnd)
 }
 
 // leastHours are the GPU-hours below which there is no rate: it would say nothing (methodology section 8).
@@ -156,15 +159,6 @@ func share(a, b float64) float64 {
 		return math.NaN()
 	}
 	return 100 * a / b
-}
-
-func median(values []float64) float64 {
-	n := len(values)
-	if n == 0 {
-		return math.NaN()
-	}
-	slices.Sort(values)
-	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
 // group is what runs are counted under; what is not asked for is zero.

@@ -87,18 +87,11 @@ func (v *View) cadence(i int) pool.Micros {
 }
 
 // ownCadence is the median distance of a day's snapshots, 0 where it has fewer than 8 distances.
-// Half a microsecond is dropped: it lies far below what the collector's clock can tell.
 func ownCadence(times []pool.Micros) pool.Micros {
-	n := len(times) - 1
-	if n < 8 {
+	if len(times)-1 < 8 {
 		return 0
 	}
-	distances := make([]pool.Micros, n)
-	for i := range distances {
-		distances[i] = times[i+1] - times[i]
-	}
-	slices.Sort(distances)
-	return (distances[(n-1)/2] + distances[n/2]) / 2
+	return pool.MedianDistance(times)
 }
 
 func gapLimit(cadence pool.Micros) pool.Micros { return max(cadence*5/2, 20*pool.Minute) }
