@@ -16,7 +16,7 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/samplepool"
 	"github.com/chtc/gpureports/pkg/snapshots"
-	snapshotstores "github.com/chtc/gpureports/pkg/snapshots/stores"
+	"github.com/chtc/gpureports/pkg/snapshots/registry"
 	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -52,7 +52,7 @@ func openPool(dir string, o samplepool.Options) (*opened, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening a sample pool: %w", err)
 	}
-	s := stores.New(timeline.New(timeline.Options{Source: snapshotstores.OpenDir(d, zone), MaxBytes: 1 << 30}),
+	s := stores.New(timeline.New(timeline.Options{Source: registry.OpenDir(d, zone), MaxBytes: 1 << 30}),
 		stores.Divide(1<<30))
 	s.Queues = pressure.NewStore(pressure.Options{Root: root, Path: dir, Names: s.Timeline.Names(), MaxBytes: 1 << 26})
 	return &opened{

@@ -13,7 +13,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/snapshots"
-	snapshotstores "github.com/chtc/gpureports/pkg/snapshots/stores"
+	"github.com/chtc/gpureports/pkg/snapshots/registry"
 	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -48,7 +48,7 @@ func openPool(t tester, dir string, zone any, sliceMinutes int) source {
 	require.NoError(t, err)
 	lists, err := d.Lists("chtc_owned", "masked_hosts.yaml")
 	require.NoError(t, err)
-	tl := timeline.New(timeline.Options{Source: snapshotstores.OpenDir(d, z), MaxBytes: 1 << 28})
+	tl := timeline.New(timeline.Options{Source: registry.OpenDir(d, z), MaxBytes: 1 << 28})
 	return source{stores.New(tl, stores.Divide(1<<28)), query.Env{Zone: z, SliceMinutes: sliceMinutes, Lists: lists}}
 }
 

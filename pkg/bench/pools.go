@@ -16,7 +16,7 @@ import (
 	"github.com/chtc/gpureports/pkg/samplepool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
-	"github.com/chtc/gpureports/pkg/snapshots/stores"
+	"github.com/chtc/gpureports/pkg/snapshots/registry"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -91,7 +91,7 @@ func openDir(dir string) (*snapshots.Dir, error) {
 func timelineOf(source snapshots.Source, dir *snapshots.Dir, cache string, memory int64) *timeline.Timeline {
 	return timeline.New(timeline.Options{
 		Source: source, MaxBytes: memory,
-		CacheDir: cache, CacheName: stores.CacheName(dir, localtime.UTC), MaxDiskBytes: 16 << 30,
+		CacheDir: cache, CacheName: registry.CacheName(dir, localtime.UTC), MaxDiskBytes: 16 << 30,
 	})
 }
 
@@ -139,7 +139,7 @@ func keepDays(ctx context.Context, dir string, made iter.Seq2[samplepool.Snapsho
 	if err != nil {
 		return err
 	}
-	source, stop := newMadeUp(stores.OpenDir(d, localtime.UTC), made)
+	source, stop := newMadeUp(registry.OpenDir(d, localtime.UTC), made)
 	defer stop()
 	tl := timelineOf(source, d, dir+"/cache", 64<<20)
 	defer tl.Close()

@@ -15,7 +15,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/samplepool"
 	"github.com/chtc/gpureports/pkg/snapshots"
-	snapshotstores "github.com/chtc/gpureports/pkg/snapshots/stores"
+	"github.com/chtc/gpureports/pkg/snapshots/registry"
 	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -84,7 +84,7 @@ func open(t *testing.T, dir string, zone string, now time.Time) Installation {
 	require.NoError(t, err)
 	lists, err := snapshotDir.Lists("", "")
 	require.NoError(t, err)
-	tl := timeline.New(timeline.Options{Source: snapshotstores.OpenDir(snapshotDir, parsed), MaxBytes: 256 << 20})
+	tl := timeline.New(timeline.Options{Source: registry.OpenDir(snapshotDir, parsed), MaxBytes: 256 << 20})
 	s := stores.New(tl, stores.Divide(256<<20))
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return Installation{Stores: s, Dir: snapshotDir, Zone: parsed, SliceMinutes: 15, Lists: lists, Now: now.UnixMicro(),

@@ -13,7 +13,7 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/objects"
-	snapshotstores "github.com/chtc/gpureports/pkg/snapshots/stores"
+	"github.com/chtc/gpureports/pkg/snapshots/registry"
 	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -57,7 +57,7 @@ func (s *opened) openSnapshots(ctx context.Context, instance backend.DataSourceI
 		if s.dir, err = snapshots.OpenDir(s.settings.SnapshotDir); err != nil {
 			return nil, "", err
 		}
-		return snapshotstores.OpenDir(s.dir, s.settings.zone), snapshotstores.CacheName(s.dir, s.settings.zone), nil
+		return registry.OpenDir(s.dir, s.settings.zone), registry.CacheName(s.dir, s.settings.zone), nil
 	}
 	options := s.settings.bucketOptions(s.settings.SnapshotBucket, instance.DecryptedSecureJSONData)
 	if s.bucket, err = bucket.Open(options); err != nil {
@@ -76,7 +76,7 @@ func (s *opened) openSnapshots(ctx context.Context, instance backend.DataSourceI
 	if s.dir, err = snapshots.OpenDir(s.mirror.Path()); err != nil {
 		return nil, "", err
 	}
-	return snapshotstores.OpenBucket(s.bucket, s.settings.zone), objects.CacheName(options, s.settings.zone), nil
+	return registry.OpenBucket(s.bucket, s.settings.zone), objects.CacheName(options, s.settings.zone), nil
 }
 
 // openSegments opens the bucket of what is made of finished days; nil: there is none.

@@ -17,8 +17,8 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/registry"
 	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
-	"github.com/chtc/gpureports/pkg/snapshots/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -319,7 +319,7 @@ func (c *linkCase) explain(t *testing.T) []string {
 	require.NoError(t, db.Close())
 	d, err := snapshots.OpenDir(dir)
 	require.NoError(t, err)
-	tl := timeline.New(timeline.Options{Source: stores.OpenDir(d, localtime.UTC), MaxBytes: 1 << 24})
+	tl := timeline.New(timeline.Options{Source: registry.OpenDir(d, localtime.UTC), MaxBytes: 1 << 24})
 	defer func() { require.NoError(t, tl.Close()) }()
 	o, err := runs.NewObserver(tl, 1<<24).Look(context.Background(), pool.Window{From: times[0], To: times[len(times)-1]},
 		pool.Lists{})

@@ -10,8 +10,8 @@ import (
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/registry"
 	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
-	snapshotstores "github.com/chtc/gpureports/pkg/snapshots/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -28,7 +28,7 @@ func observer(t *testing.T) (*Observer, pool.Window) {
 	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-09.db": rows})
 	d, err := snapshots.OpenDir(dir)
 	require.NoError(t, err)
-	tl := timeline.New(timeline.Options{Source: snapshotstores.OpenDir(d, localtime.UTC), MaxBytes: 1 << 24})
+	tl := timeline.New(timeline.Options{Source: registry.OpenDir(d, localtime.UTC), MaxBytes: 1 << 24})
 	t.Cleanup(func() { require.NoError(t, tl.Close()) })
 	return NewObserver(tl, 1<<24), pool.NewWindow(at, at.Add(time.Hour))
 }

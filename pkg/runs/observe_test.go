@@ -16,8 +16,8 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/registry"
 	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
-	"github.com/chtc/gpureports/pkg/snapshots/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -101,7 +101,7 @@ func load(t *rapid.T, tb testing.TB, dir string, shots []shot) *timeline.View {
 	}
 	d, err := snapshots.OpenDir(dir)
 	require.NoError(t, err)
-	tl := timeline.New(timeline.Options{Source: stores.OpenDir(d, localtime.UTC), MaxBytes: 1 << 24})
+	tl := timeline.New(timeline.Options{Source: registry.OpenDir(d, localtime.UTC), MaxBytes: 1 << 24})
 	defer func() { require.NoError(t, tl.Close()) }()
 	v, err := tl.Load(context.Background(), shots[0].at, shots[len(shots)-1].at)
 	require.NoError(t, err)

@@ -1,6 +1,6 @@
 // Package snapshots says what the product asks of a store of snapshots (methodology section 1): a Source gives the rows
 // of a UTC day, a snapshot at a time, and knows by content whether a day is still what it was. The stores are in
-// packages of their own, chosen in package stores. The two lists beside the snapshots are read here.
+// packages of their own, chosen in package registry. The two lists beside the snapshots are read here.
 package snapshots
 
 import (

@@ -16,8 +16,8 @@ import (
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/registry"
 	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
-	"github.com/chtc/gpureports/pkg/snapshots/stores"
 )
 
 // drawnRow is a row as a test draws it, with the time that its text is meant to say.
@@ -345,7 +345,7 @@ func openWith(t testing.TB, dir, zone, cache string, maxDisk int64) *Timeline {
 	z, err := localtime.Parse([]byte(`"` + zone + `"`))
 	require.NoError(t, err)
 	return New(Options{
-		Source: stores.OpenDir(d, z), MaxBytes: 1 << 30, CacheDir: cache, CacheName: stores.CacheName(d, z),
+		Source: registry.OpenDir(d, z), MaxBytes: 1 << 30, CacheDir: cache, CacheName: registry.CacheName(d, z),
 		MaxDiskBytes: maxDisk,
 	})
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/registry"
 	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
-	"github.com/chtc/gpureports/pkg/snapshots/stores"
 	"github.com/chtc/gpureports/pkg/timeline/usage"
 )
 
@@ -81,8 +81,8 @@ func replica(t testing.TB, dir, zone, cache string, o bucket.Options) (tl *Timel
 	require.NoError(t, err)
 	readings = new(atomic.Int64)
 	return New(Options{
-		Source: counted{stores.OpenDir(d, z), readings}, MaxBytes: 1 << 30, CacheDir: cache,
-		CacheName: stores.CacheName(d, z), MaxDiskBytes: 1 << 30, Bucket: b,
+		Source: counted{registry.OpenDir(d, z), readings}, MaxBytes: 1 << 30, CacheDir: cache,
+		CacheName: registry.CacheName(d, z), MaxDiskBytes: 1 << 30, Bucket: b,
 	}), readings
 }
 

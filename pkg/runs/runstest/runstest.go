@@ -18,7 +18,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/snapshots"
-	snapshotstores "github.com/chtc/gpureports/pkg/snapshots/stores"
+	"github.com/chtc/gpureports/pkg/snapshots/registry"
 	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -40,7 +40,7 @@ func Open(t testing.TB, dir string, zone any) Source {
 	require.NoError(t, err)
 	lists, err := d.Lists("chtc_owned", "masked_hosts.yaml")
 	require.NoError(t, err)
-	tl := timeline.New(timeline.Options{Source: snapshotstores.OpenDir(d, z), MaxBytes: 1 << 28})
+	tl := timeline.New(timeline.Options{Source: registry.OpenDir(d, z), MaxBytes: 1 << 28})
 	s := stores.New(tl, stores.Divide(1<<28))
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return Source{s, query.Env{Zone: z, SliceMinutes: 15, Lists: lists}}

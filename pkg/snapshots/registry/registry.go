@@ -1,5 +1,5 @@
-// Package stores knows every store of snapshots. A further one is added here.
-package stores
+// Package registry lists the stores of snapshots: month files of each format, and buckets. A further one is added here.
+package registry
 
 import (
 	"github.com/chtc/gpureports/pkg/bucket"
