@@ -20,7 +20,8 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Owner is the account of a project's machines: what they could do, what their owner used, what others got.
+// Owner is the account of a project's machines, while they give it priority: what they could do, what their owner used,
+// what others got (methodology section 5).
 type Owner struct {
 	Project        string
 	Machines       []string
@@ -33,8 +34,8 @@ type Owner struct {
 }
 
 // Use is GPU hours of a project's machines. Owned are those of real slots that could be allocated or were drained; Own
-// is what real slots were held, Given what backfill slots were; Elsewhere is what those who held the real slots held on
-// other machines, on either kind of slot.
+// is what real slots were held, Given what backfill slots were; Elsewhere is what those who held the real slots held
+// where the project has no priority, on either kind of slot.
 type Use struct {
 	Name                         string
 	Owned, Own, Given, Elsewhere float64
@@ -187,15 +188,15 @@ type account struct {
 
 func (a *account) of(ctx context.Context, window backend.TimeRange) (Use, error) {
 	a.devices, a.users = map[string]*Use{}, map[string]*Use{}
-	here, there := filterOf(a.owner.Machines, ""), filterOf(a.owner.Machines, "!")
-	hours := func(f filter, more filter) func() query {
-		maps.Copy(more, f)
-		return ask("userHours", "summary", "groupBy", names{"device"}, "filter", more, "limit", mostRows)
+	project := []string{a.owner.Project}
+	here, there := literal(project, ""), literal(project, "!")
+	hours := func(f filter) func() query {
+		return ask("userHours", "summary", "groupBy", names{"device"}, "filter", f, "limit", mostRows)
 	}
 	answers, err := a.owner.ask(ctx, a.source, window,
 		ask("allocation", "summary", "groupBy", names{"device"}, "metrics", names{"available", "drained"}, "totals", false,
-			"filter", filter{"machines": here["machines"], "slots": names{"Real"}}),
-		hours(here, filter{"slots": names{"Real"}}), hours(here, filter{"slots": names{"Backfill"}}))
+			"filter", filter{"projects": here, "slots": names{"Real"}}),
+		hours(filter{"projects": here, "slots": names{"Real"}}), hours(filter{"projects": here, "slots": names{"Backfill"}}))
 	if err != nil {
 		return Use{}, err
 	}
@@ -215,7 +216,8 @@ func (a *account) of(ctx context.Context, window backend.TimeRange) (Use, error)
 		}
 	}
 	if slices.Sort(owners); len(owners) > 0 {
-		if answers, err = a.owner.ask(ctx, a.source, window, hours(there, filter{"users": literal(owners, "")})); err != nil {
+		elsewhere := hours(filter{"projects": there, "users": literal(owners, "")})
+		if answers, err = a.owner.ask(ctx, a.source, window, elsewhere); err != nil {
 			return Use{}, err
 		}
 		a.add(answers[0], func(u *Use) *float64 { return &u.Elsewhere })
@@ -241,10 +243,6 @@ func (a *account) add(answer data.Frames, to func(*Use) *float64) {
 			}
 		}
 	}
-}
-
-func filterOf(machines []string, before string) filter {
-	return filter{"machines": literal(machines, before)}
 }
 
 // literal are entries of a filter that name values as they are.
