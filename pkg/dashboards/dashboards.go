@@ -16,12 +16,13 @@ import (
 
 // All are the dashboards, in the order in which they are listed.
 func All() []Dashboard {
-	return []Dashboard{poolOverview(), users(), utilisation(), supply(), evictions(), demand(), machine()}
+	return []Dashboard{poolOverview(), users(), owners(), utilisation(), supply(), evictions(), demand(), machine()}
 }
 
 // fileNames are the dashboards' files, by UID.
 var fileNames = map[string]string{
-	"gpureports-pool": "pool-overview", "gpureports-users": "users", "gpureports-utilisation": "utilisation",
+	"gpureports-pool": "pool-overview", "gpureports-users": "users", "gpureports-owners": "owners",
+	"gpureports-utilisation":        "utilisation",
 	"gpureports-backfill":           "supply",
 	"gpureports-backfill-evictions": "evictions", "gpureports-demand": "demand", "gpureports-machine": "machine",
 }

@@ -236,7 +236,11 @@ func fits(p Panel, q Query, frames data.Frames, empty bool) error {
 		}
 	case "stat":
 		pattern := p.View.Options["reduceOptions"].(object)["fields"].(string)
-		if !slices.ContainsFunc(frames[0].Fields, func(f *data.Field) bool {
+		calculated := slices.ContainsFunc(p.Transformations, func(t Transformation) bool {
+			alias, ok := t.Options["alias"].(string)
+			return ok && regexp.MustCompile(strings.Trim(pattern, "/")).MatchString(alias)
+		})
+		if !calculated && !slices.ContainsFunc(frames[0].Fields, func(f *data.Field) bool {
 			return regexp.MustCompile(strings.Trim(pattern, "/")).MatchString(f.Config.DisplayNameFromDS)
 		}) {
 			return fmt.Errorf("no field is called %s", pattern)
