@@ -12,8 +12,6 @@ import (
 
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/linked"
-	"github.com/chtc/gpureports/pkg/parallel"
-	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/stores"
@@ -30,12 +28,7 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), slices: opened.Slices.Begin,
 		chosen: runs.Choose(linked.BackfillFilter(&p.Select), o.View)}
 	a.first, a.end = o.View.Snapshots(p.Window)
-	for _, m := range a.measures() {
-		if a.periods[m], err = listed(ctx, o, m, p.Window); err != nil {
-			return nil, fmt.Errorf("listing periods: %w", err)
-		}
-	}
-	if err := a.sharpen(ctx, s.Ads); err != nil {
+	if err := a.find(ctx, s.Ads); err != nil {
 		return nil, err
 	}
 	return a.frames()
@@ -63,105 +56,61 @@ func (a *answer) measure() measure {
 	return vacancy
 }
 
-// listed returns the periods of all machines that may overlap the window.
-func listed(ctx context.Context, o *runs.Observed, m measure, w pool.Window) ([]Period, error) {
-	byMachine, room := make([][]Period, len(o.Machines)), 0
-	for n := range o.Machines {
-		room += most(&o.Machines[n], m)
-	}
-	all := make([]Period, room) // in one place, a part for each machine: they are many
-	for n, from := 0, 0; n < len(byMachine); n++ {
-		until := from + most(&o.Machines[n], m)
-		byMachine[n], from = all[from:from:until], until
-	}
-	if err := parallel.Each(ctx, len(o.Machines), func(_ *struct{}, n int) {
-		byMachine[n] = find(o, n, m, w, byMachine[n])
-	}); err != nil {
-		return nil, err
-	}
-	n := 0
-	for _, list := range byMachine {
-		n += copy(all[n:], list)
-	}
-	return all[:n], nil
-}
-
-// sharpen looks up the ads of the runs that bound the periods, moves their ends, and cuts them to the window.
-func (a *answer) sharpen(ctx context.Context, source jobs.Source) error {
-	if a.periods[vacancy] == nil && a.periods[tenure] == nil {
+// find finds the periods of the answer, and says how well the ads describe the runs that bound them.
+func (a *answer) find(ctx context.Context, source jobs.Source) error {
+	measures := a.measures()
+	if measures == nil {
 		return nil
 	}
 	o, w := a.observed, a.plan.Window
-	bounds := a.bounds()
-	wanted := func(m, r int) bool { return bounds[m] != nil && bounds[m][r] }
-	if a.plan.View == "jobLength" {
-		starts := startsIn(o, a.periods[tenure])
-		wanted = func(m, r int) bool { return bounds[m] != nil && bounds[m][r] || starts(m, r) }
-	}
 	known, err := linked.Known(ctx, o, source, w, "periods start and end at snapshots, half a cadence off on average",
 		a.about)
 	if err != nil {
 		return err
 	}
-	x := known.Explanations
 	a.names = o.View.Names.Texts() // unseen runs can have new ones
-	chosen := x.Choose(wanted)
-	if known.Sharp {
-		a.tellLinks(x, chosen)
-	}
-	whole := a.cutToRuns(x, known.Sharp)
+	x, marked := known.Explanations, make([][]bool, len(o.Machines))
+	var whole gpuTenures
 	if a.plan.View == "jobLength" {
-		a.residualRuns = a.residuals(x, whole, chosen)
+		whole = gpuTenures{}
+	}
+	for _, m := range measures {
+		all, err := periodsOf(ctx, o, known, m)
+		if err != nil {
+			return fmt.Errorf("listing periods: %w", err)
+		}
+		a.mark(all.seen, marked)
+		a.periods[m] = all.choose(o, x, m, w, func(p *Period) bool {
+			return a.chosen.Place(p.Place) && a.chosen.Project(p.Project)
+		}, whole)
+		if a.plan.View == "jobLength" {
+			a.markStarts(all.seen, marked)
+		}
+	}
+	bounding := x.Choose(func(m, r int) bool { return marked[m] != nil && marked[m][r] })
+	if known.Sharp {
+		a.tellLinks(x, bounding)
+	}
+	if a.plan.View == "jobLength" {
+		a.residualRuns = a.residuals(x, whole, bounding)
 		a.about.Stat("Runs", "short", float64(len(a.residualRuns)))
 	}
 	a.tellPeriods()
 	return nil
 }
 
-// cutToRuns moves the periods' ends to those of the runs that bound them (if there are ads), parts them by what the
-// runs say, and keeps what of them is in the window and passes the filter. It returns all parts, before that, by GPU:
-// the view jobLength follows them beyond the window.
-func (a *answer) cutToRuns(x *runs.Explanations, sharp bool) gpuTenures {
-	o, w := a.observed, a.plan.Window
-	whole := gpuTenures{}
-	for m := range a.periods {
-		kept, inPlace := a.periods[m][:0], true
-		cutter := cutter{measure: measure(m), explained: x}
-		for i, p := range a.periods[m] {
-			if sharp {
-				p.sharpen(o, &x.Machines[p.machine])
-			}
-			p.close(o, w)
-			parts := cutter.parts(p)
-			if inPlace && len(kept)+len(parts) > i+1 { // they would cover what is still to be read
-				kept, inPlace = append(make([]Period, 0, len(a.periods[m])+len(parts)), kept...), false
-			}
-			for _, part := range parts {
-				if a.plan.View == "jobLength" {
-					whole[part.GPU] = append(whole[part.GPU], part)
-				}
-				if part.cut(w) && a.chosen.Place(part.Place) && a.chosen.Project(part.Project) {
-					kept = append(kept, part)
-				}
-			}
-		}
-		a.periods[m] = kept
-	}
-	return whole
-}
-
 // tellPeriods counts what is in no statistics (methodology section 10). The GPUs of a machine are reclaimed together:
 // the number of machines says how much the number of periods is worth.
 func (a *answer) tellPeriods() {
-	for m, list := range a.periods {
-		if list == nil {
+	for m, of := range a.periods {
+		if of == nil {
 			continue
 		}
+		list := of.periods
 		name := [...]string{vacancy: "Vacancies", tenure: "Tenures"}[m]
 		machines := make([]bool, len(a.observed.Machines))
 		censored, unknown, truncated := 0, 0, 0
-		for i := range list {
-			p := &list[i]
+		for _, p := range list {
 			machines[p.machine] = true
 			switch {
 			case p.UnknownStart:
@@ -192,24 +141,27 @@ func count(marks []bool) (n int) {
 	return n
 }
 
-// bounds marks the runs that bound a period, by machine.
-func (a *answer) bounds() [][]bool {
-	marks := make([][]bool, len(a.observed.Machines))
-	for _, list := range a.periods {
-		for i := range list {
-			p := &list[i]
-			for _, r := range [2]int32{p.startRun, p.endRun} {
-				if r < 0 {
-					continue
-				}
-				if marks[p.machine] == nil {
-					marks[p.machine] = make([]bool, len(p.Machine.Runs))
-				}
-				marks[p.machine][r] = true
+// mark marks the runs that bound periods which reach the window, by machine.
+func (a *answer) mark(seen []bounds, marked [][]bool) {
+	o := a.observed
+	for i := range seen {
+		b := &seen[i]
+		if !b.reaches(o, a.plan.Window) {
+			continue
+		}
+		for _, r := range [2]int32{b.startRun, b.endRun} {
+			if r >= 0 {
+				a.markRun(marked, int(b.machine), int(r))
 			}
 		}
 	}
-	return marks
+}
+
+func (a *answer) markRun(marked [][]bool, machine, run int) {
+	if marked[machine] == nil {
+		marked[machine] = make([]bool, len(a.observed.Machines[machine].Runs))
+	}
+	marked[machine][run] = true
 }
 
 // tellLinks says how many of the runs that bound periods have an ad.

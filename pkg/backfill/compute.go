@@ -177,11 +177,15 @@ type statistics struct {
 	censored, unknownStart int
 	items                  []survival.Item // those with a known start
 	expected               int             // periods to be added
+	curveOnly              bool            // hours are not asked for
 }
 
 func (s *statistics) add(p *Period, w pool.Window) {
 	if s.items == nil {
-		s.items, s.hours = make([]survival.Item, 0, s.expected), make([]float64, 0, s.expected)
+		s.items = make([]survival.Item, 0, s.expected)
+		if !s.curveOnly {
+			s.hours = make([]float64, 0, s.expected)
+		}
 	}
 	switch {
 	case p.UnknownStart:
@@ -191,7 +195,7 @@ func (s *statistics) add(p *Period, w pool.Window) {
 		return
 	case p.Censored():
 		s.censored++
-	default:
+	case !s.curveOnly:
 		s.hours = append(s.hours, pool.Hours(p.Length()))
 	}
 	fate := survival.Event

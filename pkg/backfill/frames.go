@@ -22,8 +22,8 @@ type answer struct {
 	names      []string
 	slices     []pool.Micros // beginnings of the window's slices
 	chosen     *runs.Chosen
-	first, end int         // the window's snapshots
-	periods    [2][]Period // by measure: those that overlap the window and pass the filter
+	first, end int        // the window's snapshots
+	periods    [2]*chosen // by measure; nil: not asked for
 
 	residualRuns []residual // of the view jobLength
 }
@@ -82,20 +82,22 @@ func (a *answer) summary() (data.Frames, error) {
 			total.counts[s] += n
 		}
 	}
-	for m, periods := range a.periods {
+	for m, chosen := range a.periods {
+		periods := chosen.periods
 		of := make([]*cells, len(periods))
-		for i := range periods {
-			if p := &periods[i]; i > 0 && p.Place == periods[i-1].Place {
+		for i, p := range periods {
+			if i > 0 && p.Place == periods[i-1].Place {
 				of[i] = of[i-1]
 			} else {
 				of[i] = at(g.of(p.Place))
 			}
 			of[i].of[m].expected++
+			of[i].of[m].curveOnly = measure(m) == tenure
 		}
-		total.of[m].expected = len(periods)
-		for _, i := range byTime(periods, (*Period).Length) { // once, for all medians and curves
-			of[i].of[m].add(&periods[i], a.plan.Window)
-			total.of[m].add(&periods[i], a.plan.Window)
+		total.of[m].expected, total.of[m].curveOnly = len(periods), measure(m) == tenure
+		for _, i := range chosen.byLength() { // for all medians and curves
+			of[i].of[m].add(periods[i], a.plan.Window)
+			total.of[m].add(periods[i], a.plan.Window)
 		}
 	}
 	var rows []frames.Row
@@ -103,29 +105,6 @@ func (a *answer) summary() (data.Frames, error) {
 		rows = append(rows, frames.Row{Group: g.texts(k), Values: a.values(c)})
 	}
 	return frames.Table(a.plan, a.about, rows, frames.Total{Name: "All", Values: a.values(&total)}), nil
-}
-
-// byTime returns the numbers of the periods by a time, ascending; those with the same time keep their order.
-func byTime(periods []Period, by func(*Period) pool.Micros) []int32 {
-	type keyed struct {
-		key  pool.Micros
-		from int32
-	}
-	keys := make([]keyed, len(periods))
-	for i := range periods {
-		keys[i] = keyed{by(&periods[i]), int32(i)}
-	}
-	slices.SortFunc(keys, func(a, b keyed) int {
-		if a.key != b.key {
-			return cmp.Compare(a.key, b.key)
-		}
-		return int(a.from - b.from)
-	})
-	numbers := make([]int32, len(keys))
-	for i, k := range keys {
-		numbers[i] = k.from
-	}
-	return numbers
 }
 
 func (a *answer) values(c *cells) []float64 {
@@ -151,15 +130,12 @@ func (a *answer) values(c *cells) []float64 {
 
 // list shows the periods, newest first; they come by machine and GPU.
 func (a *answer) list() data.Frames {
-	all := a.periods[a.measure()]
-	var periods []*Period
-	for _, i := range byTime(all, func(p *Period) pool.Micros { return -p.End }) {
-		periods = append(periods, &all[i])
-	}
+	periods := slices.Clone(a.periods[a.measure()].periods)
+	runs.Sort(periods, func(p *Period) pool.Micros { return -p.End })
 	periods = periods[:frames.Shown(a.plan, a.about, len(periods))]
 	return frames.Columns(a.plan, a.about,
 		frames.Text("machine", frames.Each(periods, func(p *Period) string { return a.names[p.Place.Machine] })),
-		frames.Text("gpu", frames.Each(periods, func(p *Period) string { return a.names[p.GPU.ID] })),
+		frames.Text("gpu", frames.Each(periods, func(p *Period) string { return a.names[p.id(a.observed)] })),
 		frames.Text("device", frames.Each(periods, func(p *Period) string {
 			return a.plan.Shown("device", a.names[p.Place.Device])
 		})),
@@ -227,8 +203,7 @@ func (a *answer) survival() data.Frames {
 	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
 	m := a.measure()
 	groups := map[group]*statistics{}
-	for i := range a.periods[m] {
-		p := &a.periods[m][i]
+	for _, p := range a.periods[m].periods {
 		k := g.of(p.Place)
 		if groups[k] == nil {
 			groups[k] = &statistics{}
@@ -296,8 +271,7 @@ func (a *answer) timeseries() (data.Frames, error) {
 // answer holds besides.
 func (a *answer) endsBy(g *grouping, buckets query.Buckets, others int) (map[group][]ended, error) {
 	ends := map[group][]ended{}
-	for i := range a.periods[vacancy] {
-		v := &a.periods[vacancy][i]
+	for _, v := range a.periods[vacancy].periods {
 		k := g.of(v.Place)
 		if ends[k] == nil {
 			if err := query.Hold(others+len(ends)+1, buckets.Len()); err != nil {

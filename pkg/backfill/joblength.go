@@ -23,12 +23,20 @@ type residual struct {
 	item  survival.Item
 }
 
-// gpuTenures are the tenures of each GPU of the machines, in order, before they are cut to the window.
-type gpuTenures map[*runs.GPU][]Period
+// gpuTenures are the tenures of each GPU, by machine and GPU, in order, before they are cut to the window.
+type gpuTenures map[[2]int32][]Period
+
+// add adds a GPU's next one; nil takes none.
+func (t gpuTenures) add(p *Period) {
+	if t != nil {
+		at := [2]int32{p.machine, p.gpu}
+		t[at] = append(t[at], *p)
+	}
+}
 
 // holding returns the tenure that holds a GPU at a time, nil without.
-func (t gpuTenures) holding(gpu *runs.GPU, at pool.Micros) *Period {
-	all := t[gpu]
+func (t gpuTenures) holding(machine, gpu int32, at pool.Micros) *Period {
+	all := t[[2]int32{machine, gpu}]
 	i := sort.Search(len(all), func(i int) bool { return all[i].Start > at }) - 1
 	if i < 0 || all[i].End < at {
 		return nil
@@ -36,21 +44,28 @@ func (t gpuTenures) holding(gpu *runs.GPU, at pool.Micros) *Period {
 	return &all[i]
 }
 
-// startsIn marks the backfill runs that begin in one of the tenures.
-func startsIn(o *runs.Observed, tenures []Period) runs.Wanted {
-	of := map[*runs.GPU][]*Period{}
+// markStarts marks the backfill runs that begin in a tenure which reaches the window, by machine.
+func (a *answer) markStarts(tenures []bounds, marked [][]bool) {
+	o := a.observed
+	of := map[[2]int32][]*bounds{}
 	for i := range tenures {
-		p := &tenures[i]
-		of[p.GPU] = append(of[p.GPU], p)
-	}
-	return func(m, r int) bool {
-		run := &o.Machines[m].Runs[r]
-		if run.Side != pool.Backfill {
-			return false
+		if b := &tenures[i]; b.reaches(o, a.plan.Window) {
+			at := [2]int32{b.machine, b.gpu}
+			of[at] = append(of[at], b)
 		}
-		all := of[&o.Machines[m].GPUs[run.Leader]]
-		i := sort.Search(len(all), func(i int) bool { return all[i].last >= run.First })
-		return i < len(all) && all[i].first <= run.First
+	}
+	for m := range o.Machines {
+		for r := range o.Machines[m].Runs {
+			run := &o.Machines[m].Runs[r]
+			if run.Side != pool.Backfill {
+				continue
+			}
+			all := of[[2]int32{int32(m), run.Leader}]
+			i := sort.Search(len(all), func(i int) bool { return all[i].last >= run.First })
+			if i < len(all) && all[i].first <= run.First {
+				a.markRun(marked, m, r)
+			}
+		}
 	}
 }
 
@@ -66,9 +81,8 @@ func (a *answer) residuals(x *runs.Explanations, tenures gpuTenures,
 	chosen func(int, *runs.Explained) bool) (found []residual) {
 	o, w := a.observed, a.plan.Window
 	for m := range x.Machines {
-		machine := &o.Machines[m]
 		add := func(e *runs.Explained, at pool.Micros) {
-			p := tenures.holding(&machine.GPUs[e.Leader], at)
+			p := tenures.holding(int32(m), e.Leader, at)
 			if p == nil || !a.chosen.Place(e.Place) || !a.chosen.Project(e.Project) || e.Start > w.To || p.End < w.From {
 				return
 			}

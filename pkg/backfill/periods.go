@@ -24,8 +24,6 @@ func (r Reason) String() string {
 
 // Period is an availability period (vacancy) or a tenure of one GPU (methodology section 7).
 type Period struct {
-	Machine *runs.Machine
-	GPU     *runs.GPU
 	Place   runs.Place // of its first snapshot
 	Project timeline.Symbol
 	Start   pool.Micros
@@ -35,14 +33,28 @@ type Period struct {
 	UnknownStart bool
 	// The true start lies further before the window than is looked.
 	LeftTruncated bool
-	EndedBy       *runs.Run // that ended it: Claimed, Reclaimed only
 	Link          runs.Link // of EndedBy
+	open          bool      // it goes on at the last observed snapshot
+	EndedBy       *runs.Run // that ended it: Claimed, Reclaimed only
 
-	machine          int
-	first, last      int32 // its snapshots
-	startRun, endRun int32 // runs that bound it, −1 = none
-	open             bool  // it goes on at the last observed snapshot
+	bounds
 }
+
+// bounds are where the snapshots show a period of a GPU.
+type bounds struct {
+	machine, gpu     int32 // in Observed.Machines, and in its GPUs
+	first, last      int32 // snapshots
+	startRun, endRun int32 // runs that bound it, −1 = none
+}
+
+// reaches reports whether it does not end before a window by the snapshots.
+func (b *bounds) reaches(o *runs.Observed, w pool.Window) bool {
+	next := int(b.last) + 1
+	return next >= o.End || o.View.Times[next] >= w.From
+}
+
+// id is the GPU's id.
+func (p *Period) id(o *runs.Observed) timeline.Symbol { return o.Machines[p.machine].GPUs[p.gpu].ID }
 
 // Censored tells whether its end was not seen.
 func (p *Period) Censored() bool { return p.Reason == Gap || p.Reason == Window }
@@ -77,20 +89,8 @@ func (m measure) ends(next runs.State) Reason {
 	return Left
 }
 
-// most is the number of a machine's segments that periods are made of: there are no more periods.
-func most(machine *runs.Machine, m measure) (n int) {
-	for g := range machine.GPUs {
-		for i := range machine.GPUs[g].Segments {
-			if m.holds(machine.GPUs[g].Segments[i].State) {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-// find appends a machine's periods by the snapshots alone, those that end before the window left out.
-func find(o *runs.Observed, number int, m measure, w pool.Window, all []Period) []Period {
+// find returns a machine's periods by the snapshots alone, in the order of its GPUs.
+func find(o *runs.Observed, number int, m measure) (all []Period) {
 	times := o.View.Times
 	machine := &o.Machines[number]
 	for g := range machine.GPUs {
@@ -104,15 +104,11 @@ func find(o *runs.Observed, number int, m measure, w pool.Window, all []Period) 
 			for i+1 < len(segments) && m.holds(segments[i+1].State) && !o.GapAfter(segments[i].Last) {
 				i++
 			}
-			last := segments[i].Last
-			if next := int(last) + 1; next < o.End && times[next] < w.From {
-				continue
-			}
 			p := Period{
-				Machine: machine, GPU: gpu, machine: number, Place: o.PlaceAt(gpu, segments[first].First),
-				Project: segments[first].Project,
-				first:   segments[first].First, last: last, Start: times[segments[first].First], End: times[last], startRun: -1,
-				endRun: -1,
+				Place: o.PlaceAt(gpu, segments[first].First), Project: segments[first].Project,
+				Start: times[segments[first].First], End: times[segments[i].Last],
+				bounds: bounds{machine: int32(number), gpu: int32(g), first: segments[first].First, last: segments[i].Last,
+					startRun: -1, endRun: -1},
 			}
 			p.begin(o, segments, first)
 			p.end(o, segments, i, m)
@@ -152,7 +148,7 @@ func (p *Period) end(o *runs.Observed, segments []runs.Segment, last int, m meas
 		if p.Reason == Claimed || p.Reason == Reclaimed {
 			p.endRun = segments[next].RunFirst
 			if p.endRun >= 0 {
-				p.EndedBy = &p.Machine.Runs[p.endRun]
+				p.EndedBy = &o.Machines[p.machine].Runs[p.endRun]
 			}
 		}
 	}

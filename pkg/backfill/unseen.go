@@ -1,7 +1,6 @@
 package backfill
 
 import (
-	"slices"
 	"sort"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -11,9 +10,10 @@ import (
 // cutter takes what unseen runs cover out of periods (methodology section 7). It wants them machine by machine.
 type cutter struct {
 	measure   measure
+	observed  *runs.Observed
 	explained *runs.Explanations
-	machine   *runs.Machine
-	unseen    [][]hole // of each GPU of the machine
+	machine   int32
+	unseen    [][]hole // of each GPU of the machine; nil before the first one
 	found     []Period
 }
 
@@ -26,14 +26,10 @@ type hole struct {
 // parts returns what is left of a period; the result is good until the next call.
 func (c *cutter) parts(p Period) []Period {
 	c.found = c.found[:0]
-	if c.explained == nil {
-		return append(c.found, p)
-	}
-	if c.machine != p.Machine {
+	if c.unseen == nil || c.machine != p.machine {
 		c.read(&p)
 	}
-	g := slices.IndexFunc(c.machine.GPUs, func(g runs.GPU) bool { return g.GPU == p.GPU.GPU })
-	holes := c.unseen[g]
+	holes := c.unseen[p.gpu]
 	for _, h := range holes[sort.Search(len(holes), func(i int) bool { return holes[i].until > p.Start }):] {
 		if h.run.Start >= p.End {
 			break
@@ -59,8 +55,8 @@ func (c *cutter) parts(p Period) []Period {
 
 // read sorts a machine's unseen runs by GPU. Backfill jobs end vacancies, no tenures.
 func (c *cutter) read(p *Period) {
-	c.machine = p.Machine
-	c.unseen = make([][]hole, len(c.machine.GPUs))
+	c.machine = p.machine
+	c.unseen = make([][]hole, len(c.observed.Machines[p.machine].GPUs))
 	unseen := c.explained.Machines[p.machine].Unseen
 	for i := range unseen {
 		if c.measure == tenure && unseen[i].Side == pool.Backfill {

@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"golang.org/x/sync/semaphore"
 
@@ -18,8 +19,34 @@ type Known struct {
 	Notices []string // of the source
 	Failure error    // why the source did not answer
 
-	ads    *Ads // its clocks
-	source jobs.Source
+	ads     *Ads // its clocks
+	source  jobs.Source
+	derived derived
+}
+
+// derived is what kinds have made of all runs, by a key of theirs.
+type derived struct {
+	turn *semaphore.Weighted
+	kept sync.Map
+}
+
+// Derived returns what a kind makes of all runs, once for as long as these are known. It is shared: read only. Errors
+// are those of make, and ctx's.
+func Derived[T any](ctx context.Context, k *Known, key any, make func() (T, error)) (made T, err error) {
+	if known, ok := k.derived.kept.Load(key); ok {
+		return known.(T), nil
+	}
+	if err := k.derived.turn.Acquire(ctx, 1); err != nil {
+		return made, fmt.Errorf("waiting for what is made of runs: %w", err)
+	}
+	defer k.derived.turn.Release(1)
+	if known, ok := k.derived.kept.Load(key); ok { // made meanwhile
+		return known.(T), nil
+	}
+	if made, err = make(); err == nil {
+		k.derived.kept.Store(key, made)
+	}
+	return made, err
 }
 
 // ClocksIn returns the errors of the access points' clocks as [Ads.ClocksIn] does; none without job ads.
@@ -95,7 +122,7 @@ func (o *Observed) withoutAds(ctx context.Context, source jobs.Source) (*Known, 
 
 // explainAll asks for the ads of all runs, and explains them.
 func (o *Observed) explainAll(ctx context.Context, source jobs.Source) (k *Known, err error) {
-	k = &Known{source: source, ads: &Ads{}}
+	k = &Known{source: source, ads: &Ads{}, derived: derived{turn: semaphore.NewWeighted(1)}}
 	all := func(int, int) bool { return true }
 	var ads *Ads
 	if source != nil && o.First < o.End {

@@ -89,14 +89,30 @@ func DaysOf(v *timeline.View, w pool.Window) []*timeline.Day {
 // bytes is about what an observation takes.
 func (o *Observed) bytes() int {
 	// a run with its job in the index, and explained with and without job ads
-	const perSnapshot, perRun, perSegment, perPlace = 8, 184 + 2*perExplained, 28, 12
+	const perSnapshot, perRun, perSegment, perPlace, perPeriod = 8, 184 + 2*perExplained, 28, 12, 100
 	n := len(o.gaps) * perSnapshot
 	for m := range o.Machines {
 		n += len(o.Machines[m].Runs) * perRun
 		for g := range o.Machines[m].GPUs {
 			gpu := &o.Machines[m].GPUs[g]
-			n += len(gpu.Segments)*perSegment + len(gpu.places)*perPlace
+			n += len(gpu.Segments)*perSegment + len(gpu.places)*perPlace + perPeriod*gpu.periods()
 		}
+	}
+	return n
+}
+
+// periods is about how many periods kinds make of the GPU's segments, in which it is available, or that and used.
+func (g *GPU) periods() (n int) {
+	before := Outside
+	for i := range g.Segments {
+		s := g.Segments[i].State
+		if s == Available {
+			n++
+		}
+		if (s == Available || s == Used) && before != Available && before != Used {
+			n++
+		}
+		before = s
 	}
 	return n
 }

@@ -65,6 +65,9 @@ func Drawn(items []Item, estimator func([]Item) Curve) (c Curve, ok bool) {
 		if r.entered < len(r.entries) {
 			age = min(age, r.entries[r.entered])
 		}
+		if from < 0 && r.prompt >= MinAtRisk {
+			age = 0
+		}
 		n := r.after(age)
 		if from < 0 && n >= MinAtRisk {
 			from = age
@@ -178,7 +181,8 @@ func (e end) fate() Fate       { return Fate(e & 3) }
 
 // risk walks the ages at which items enter and leave the risk set.
 type risk struct {
-	entries []pool.Micros // ascending
+	prompt  int           // items that enter at age 0, as most do
+	entries []pool.Micros // of the others, ascending
 	ends    []end         // ascending
 	entered int           // entries before the age that was asked for
 	next    int           // ends before it
@@ -186,22 +190,31 @@ type risk struct {
 
 func riskOf(items []Item) *risk {
 	r := &risk{ends: make([]end, 0, len(items))}
-	prompt := 0 // most items enter at age 0
 	for _, it := range items {
 		if it.Entry >= it.Exit {
 			continue
 		}
 		r.ends = append(r.ends, end(it.Exit)<<2|end(it.Fate))
 		if it.Entry == 0 {
-			prompt++
+			r.prompt++
 		} else {
 			r.entries = append(r.entries, it.Entry)
 		}
 	}
 	slices.Sort(r.entries)
-	r.entries = append(make([]pool.Micros, prompt, prompt+len(r.entries)), r.entries...)
 	slices.Sort(r.ends)
 	return r
+}
+
+// steps is the number of ages with an event.
+func (r *risk) steps() (n int) {
+	last := pool.Micros(-1)
+	for _, e := range r.ends {
+		if age := e.age(); e.fate() == Event && age != last {
+			n, last = n+1, age
+		}
+	}
+	return n
 }
 
 // at returns the number of items at risk at an age. Ages must not fall from call to call.
@@ -212,7 +225,10 @@ func (r *risk) at(age pool.Micros) int {
 	for r.next < len(r.ends) && r.ends[r.next].age() < age {
 		r.next++
 	}
-	return r.entered - r.next
+	if age <= 0 {
+		return 0
+	}
+	return r.prompt + r.entered - r.next
 }
 
 // after returns the number of items at risk right after an age.
@@ -223,7 +239,7 @@ func (r *risk) after(age pool.Micros) int { return r.at(age + 1) }
 // method's (Marubini and Valsecchi 1995, section 10.2), which without competing ends is Greenwood's.
 func estimate(items []Item, competing bool) Curve {
 	r := riskOf(items)
-	var c Curve
+	c := Curve{Points: make([]Point, 0, r.steps())}
 	if len(r.ends) > 0 {
 		c.Until = r.ends[len(r.ends)-1].age()
 	}
