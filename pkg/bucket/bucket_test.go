@@ -205,6 +205,58 @@ func TestFaults(t *testing.T) {
 	})
 }
 
+// No error repeats what a server says: it could hold what the server was sent, such as the access key and the session
+// token. Addresses stay out of it, too.
+func TestErrorsRepeatNothing(t *testing.T) {
+	const token = "made-up-session-token"
+	server := buckettest.Start(t)
+	o := server.Bucket(t)
+	t.Setenv("AWS_ACCESS_KEY_ID", o.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", o.SecretKey)
+	t.Setenv("AWS_SESSION_TOKEN", token)
+	lent := o
+	lent.AccessKey, lent.SecretKey = "", ""
+	faults := []buckettest.Fault{buckettest.Gone, buckettest.Cut, buckettest.Garbage}
+	for _, status := range []int{http.StatusOK, http.StatusMovedPermanently, http.StatusBadRequest, http.StatusForbidden,
+		http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed, http.StatusServiceUnavailable} {
+		faults = append(faults, buckettest.Repeating(status))
+	}
+	var met atomic.Int64
+	var wait sync.WaitGroup
+	for _, fault := range faults {
+		proxy := buckettest.NewProxy(t, server, false)
+		proxy.Set(fault)
+		address := strings.TrimPrefix(proxy.Endpoint, "http://")
+		for _, options := range []bucket.Options{o, lent} {
+			options.Endpoint = proxy.Endpoint
+			b := buckettest.Open(t, options)
+			for _, request := range []func() error{
+				func() error { _, err := b.List(t.Context(), ""); return err },
+				func() error { _, err := b.Stat(t.Context(), "x"); return err },
+				func() error { _, _, err := b.Get(t.Context(), "x"); return err },
+				func() error { _, err := b.GetRange(t.Context(), "x", "y", 1, 2); return err },
+				func() error { _, err := b.Put(t.Context(), "x", []byte("y"), bucket.IfAbsent()); return err },
+				func() error { return b.Delete(t.Context(), "x") },
+			} {
+				wait.Go(func() {
+					err := request()
+					if err == nil {
+						return
+					}
+					met.Add(1)
+					for _, secret := range []string{o.AccessKey, o.SecretKey, token, address} {
+						if strings.Contains(err.Error(), secret) {
+							t.Errorf("%s is in: %v", secret, err)
+						}
+					}
+				})
+			}
+		}
+	}
+	wait.Wait()
+	require.Greater(t, met.Load(), int64(10*len(faults)))
+}
+
 func requireSafe(t *testing.T, b *bucket.Bucket, err error) {
 	t.Helper()
 	require.ErrorContains(t, err, b.Name())

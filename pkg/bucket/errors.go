@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"regexp"
 
 	"github.com/minio/minio-go/v7"
@@ -78,10 +77,6 @@ func classify(err error) *failure {
 
 // network says what an error is that no server sent.
 func network(err error) *failure {
-	var address *url.Error
-	if errors.As(err, &address) {
-		err = address.Err
-	}
 	var timeout net.Error
 	var untrusted *tls.CertificateVerificationError
 	switch {
@@ -93,16 +88,21 @@ func network(err error) *failure {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return &failure{ErrUnreachable, "it closed the connection", true}
 	}
-	// whoever sees a panel need not know addresses
+	// other texts may hold addresses, which whoever sees a panel need not know, or repeat what a stranger answered, who
+	// was sent the access key
 	var operation *net.OpError
 	var lookup *net.DNSError
 	switch {
 	case errors.As(err, &lookup):
-		err = errors.New(lookup.Err)
+		return &failure{ErrUnreachable, lookup.Err, true}
 	case errors.As(err, &operation):
-		err = operation.Err
+		for errors.As(operation.Err, &operation) {
+		}
+		return &failure{ErrUnreachable, operation.Err.Error(), true}
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return &failure{ErrUnreachable, "it speaks HTTP, not HTTPS", false}
 	}
-	return &failure{ErrUnreachable, err.Error(), true}
+	return &failure{ErrUnreachable, "it closes connections, or is no S3 server", true}
 }
 
 // explain makes an error fit for a user.

@@ -1,6 +1,8 @@
 package buckettest
 
 import (
+	"fmt"
+	"html"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -86,6 +88,34 @@ func Busy(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 	w.WriteHeader(http.StatusServiceUnavailable)
 	_, _ = w.Write([]byte(`<?xml version="1.0"?><Error><Code>SlowDown</Code><Message>` + SecretKey +
 		`</Message></Error>`))
+}
+
+// Repeating is a server that answers with a status and with all that it was sent, among it the access key and the
+// session token, and with the secret key too, where an S3 server has its code, its message and the names of its elements.
+func Repeating(status int) Fault {
+	return func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+		said := SecretKey + " " + AccessKey + " " + fmt.Sprint(r.Header)
+		w.Header().Set("Content-Type", "application/xml")
+		w.Header().Set("Location", "http://"+AccessKey+":"+SecretKey+"@127.0.0.1:1/")
+		w.WriteHeader(status)
+		if status < 300 {
+			_, _ = fmt.Fprintf(w, `<?xml version="1.0"?><%s>%s</%[1]s>`, SecretKey, html.EscapeString(said))
+			return
+		}
+		_, _ = fmt.Fprintf(w, `<?xml version="1.0"?><Error><Code>%s</Code><Message>%[1]s</Message><Key>%[1]s</Key>`+
+			`<BucketName>%[1]s</BucketName><Resource>%[1]s</Resource><RequestId>%[1]s</RequestId></Error>`,
+			html.EscapeString(said))
+	}
+}
+
+// Garbage is a server that does not speak HTTP, and repeats what it was sent.
+func Garbage(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+	connection, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	_, _ = fmt.Fprintf(connection, "%v\r\n\r\n", r.Header)
+	_ = connection.Close()
 }
 
 // Gone is a server that closes connections without an answer.
