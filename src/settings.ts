@@ -29,6 +29,8 @@ export interface GpuSettings extends DataSourceJsonData {
   snapshotDir?: string;
   /** s3://bucket/prefix, instead of snapshotDir. */
   snapshotBucket?: string;
+  /** s3://bucket/prefix that servers share finished days through. */
+  segmentBucket?: string;
   /** URL of the S3 server; missing is Amazon's. */
   bucketEndpoint?: string;
   bucketRegion?: string;

@@ -1,61 +1,34 @@
 import React from 'react';
-import { DataSourcePluginOptionsEditorProps } from '@grafana/data';
-import { Field, Input, SecretInput, Switch, TextArea } from '@grafana/ui';
+import { Field, Switch, TextArea } from '@grafana/ui';
 import { ConfigSubSection } from '@grafana/plugin-ui';
 
-import { GpuSecrets, GpuSettings } from '../settings';
+import { settingInputs, SettingsEditorProps } from './settingInputs';
 
-type Props = DataSourcePluginOptionsEditorProps<GpuSettings, GpuSecrets>;
-
-const width = 60;
-
-/** A bucket that holds the snapshots, instead of a directory. */
-export function BucketSection({ options, onOptionsChange }: Props) {
-  const { jsonData, secureJsonData, secureJsonFields, readOnly } = options;
-  const change = (fields: Partial<GpuSettings>) =>
-    onOptionsChange({ ...options, jsonData: { ...jsonData, ...fields } });
-
-  const text = (field: 'snapshotBucket' | 'bucketEndpoint' | 'bucketRegion', placeholder: string) => (
-    <Input
-      id={`config-${field}`}
-      width={width}
-      placeholder={placeholder}
-      value={jsonData[field] ?? ''}
-      onChange={(event) => change({ [field]: event.currentTarget.value || undefined })}
-    />
-  );
-  const secret = (field: keyof GpuSecrets) => (
-    <SecretInput
-      id={`config-${field}`}
-      width={width}
-      isConfigured={secureJsonFields?.[field] ?? false}
-      value={secureJsonData?.[field] ?? ''}
-      onChange={(event) =>
-        onOptionsChange({ ...options, secureJsonData: { ...secureJsonData, [field]: event.currentTarget.value } })
-      }
-      onReset={() =>
-        onOptionsChange({
-          ...options,
-          secureJsonFields: { ...secureJsonFields, [field]: false },
-          secureJsonData: { ...secureJsonData, [field]: '' },
-        })
-      }
-    />
-  );
+/** Buckets of the snapshots, instead of a directory, and of what is made of finished days. */
+export function BucketSection(props: SettingsEditorProps) {
+  const { jsonData, readOnly } = props.options;
+  const { change, text, secret } = settingInputs(props);
 
   return (
     <ConfigSubSection
-      title="Bucket"
-      description="Snapshots in an S3 bucket, in Parquet, instead of a directory: several Grafana servers can share it. The server's operator must allow it (allowed_buckets)."
+      title="Buckets"
+      description="S3 buckets that several Grafana servers can share. The server's operator must allow them (allowed_buckets). Both are on the same server, with the same keys."
       isCollapsible
-      isInitiallyOpen={Boolean(jsonData.snapshotBucket)}
+      isInitiallyOpen={Boolean(jsonData.snapshotBucket || jsonData.segmentBucket)}
     >
       <Field
-        label="Bucket"
-        description="Name and prefix of the objects. Leave the directory empty then."
+        label="Bucket of the snapshots"
+        description="Name and prefix of the Parquet files. Leave the directory empty then."
         disabled={readOnly}
       >
         {text('snapshotBucket', 's3://bucket/prefix')}
+      </Field>
+      <Field
+        label="Bucket of finished days"
+        description="Name and prefix of what is made of finished days: the server that needs a day first makes it, the others use it. Also with a directory of snapshots."
+        disabled={readOnly}
+      >
+        {text('segmentBucket', 's3://bucket/prefix')}
       </Field>
       <Field label="Endpoint" description="URL of the S3 server. Empty: Amazon's." disabled={readOnly}>
         {text('bucketEndpoint', 'https://s3.example.com')}
@@ -81,7 +54,7 @@ export function BucketSection({ options, onOptionsChange }: Props) {
       >
         <TextArea
           id="config-bucketCA"
-          cols={width}
+          cols={60}
           rows={3}
           placeholder="-----BEGIN CERTIFICATE-----"
           value={jsonData.bucketCA ?? ''}

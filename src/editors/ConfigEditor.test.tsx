@@ -74,7 +74,8 @@ describe('ConfigEditor', () => {
   });
 
   it.each<[RegExp, string, keyof GpuSettings]>([
-    [/^Bucket.*prefix/, 's3://pool/a', 'snapshotBucket'],
+    [/^Bucket of the snapshots/, 's3://pool/a', 'snapshotBucket'],
+    [/^Bucket of finished days/, 's3://pool/b', 'segmentBucket'],
     [/^Endpoint/, 'https://s3.example.com', 'bucketEndpoint'],
     [/^Region/, 'eu', 'bucketRegion'],
     [/^CA certificates/, 'pem', 'bucketCA'],
@@ -86,12 +87,22 @@ describe('ConfigEditor', () => {
     expect(settings().jsonData[field]).toBe(typed);
   });
 
+  it.each<[boolean, GpuSettings]>([
+    [false, {}],
+    [true, { snapshotBucket: 's3://x' }],
+    [true, { snapshotDir: '/data', segmentBucket: 's3://x' }],
+  ])('shows the buckets: %s', (shown, jsonData) => {
+    setup(jsonData);
+    expect(screen.queryAllByLabelText(/^Bucket of finished days/)).toHaveLength(shown ? 1 : 0);
+  });
+
   it('keeps the keys to a bucket where Grafana encrypts them', async () => {
     const { user, settings } = setup({ snapshotBucket: 's3://x' }, { secureJsonFields: { bucketSecretKey: true } });
     await user.type(screen.getByLabelText(/^Access key/), 'key');
     expect(settings().secureJsonData).toEqual({ bucketAccessKey: 'key' });
     await user.click(screen.getByRole('button', { name: 'Reset' }));
-    expect(settings().secureJsonFields).toEqual({ bucketSecretKey: false });
+    expect(settings().secureJsonFields).toEqual({ bucketAccessKey: false, bucketSecretKey: false });
+    expect(settings().secureJsonData).toEqual({ bucketAccessKey: 'key', bucketSecretKey: '' });
     await user.click(screen.getByLabelText(/^Bucket in the path/));
     expect(settings().jsonData).toEqual({ snapshotBucket: 's3://x', bucketPathStyle: true });
   });

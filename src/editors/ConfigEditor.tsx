@@ -1,36 +1,18 @@
 import React from 'react';
-import { DataSourcePluginOptionsEditorProps } from '@grafana/data';
 import { Combobox, Divider, Field, Input, Switch } from '@grafana/ui';
 import { ConfigSection, DataSourceDescription } from '@grafana/plugin-ui';
 
-import { GpuSecrets, GpuSettings, settingDefaults, sliceLengths } from '../settings';
+import { settingDefaults, sliceLengths } from '../settings';
 import { BucketSection } from './BucketSection';
 import { JobsSection } from './JobsSection';
 import { PrivacySection } from './PrivacySection';
+import { settingInputs, SettingsEditorProps } from './settingInputs';
 import { TimezoneField } from './TimezoneField';
 
-type Props = DataSourcePluginOptionsEditorProps<GpuSettings, GpuSecrets>;
-
-const width = 60;
-
 /** The data source's settings. "Save & test" asks the backend, which says in sentences what it found. */
-export function ConfigEditor({ options, onOptionsChange }: Props) {
-  const { jsonData, readOnly } = options;
-  const change = (fields: Partial<GpuSettings>) =>
-    onOptionsChange({ ...options, jsonData: { ...jsonData, ...fields } });
-
-  const text = (
-    field: 'snapshotDir' | 'chtcOwnedFile' | 'hostExclusionsFile' | 'gpuTiersFile' | 'cacheDir',
-    placeholder: string
-  ) => (
-    <Input
-      id={`config-${field}`}
-      width={width}
-      placeholder={placeholder}
-      value={jsonData[field] ?? ''}
-      onChange={(event) => change({ [field]: event.currentTarget.value || undefined })}
-    />
-  );
+export function ConfigEditor(props: SettingsEditorProps) {
+  const { jsonData, readOnly } = props.options;
+  const { change, text } = settingInputs(props);
   const megabytes = (field: 'cacheMaxMB' | 'cacheDiskMB') => (
     <Input
       id={`config-${field}`}
@@ -66,7 +48,7 @@ export function ConfigEditor({ options, onOptionsChange }: Props) {
         >
           {text('snapshotDir', '/srv/gpu-snapshots')}
         </Field>
-        <BucketSection options={options} onOptionsChange={onOptionsChange} />
+        <BucketSection {...props} />
         <TimezoneField value={jsonData.timezone} onChange={(timezone) => change({ timezone })} readOnly={readOnly} />
         <Field
           label="Slice"
@@ -132,9 +114,9 @@ export function ConfigEditor({ options, onOptionsChange }: Props) {
         </Field>
       </ConfigSection>
       <Divider />
-      <PrivacySection options={options} onOptionsChange={onOptionsChange} />
+      <PrivacySection {...props} />
       <Divider />
-      <JobsSection options={options} onOptionsChange={onOptionsChange} />
+      <JobsSection {...props} />
       <Divider />
       <ConfigSection title="Links" isCollapsible>
         <Field

@@ -1,7 +1,6 @@
 import React from 'react';
-import { DataSourcePluginOptionsEditorProps } from '@grafana/data';
 import { config } from '@grafana/runtime';
-import { Field, Input, RadioButtonGroup } from '@grafana/ui';
+import { Field, RadioButtonGroup } from '@grafana/ui';
 import {
   AdvancedHttpSettings,
   Auth,
@@ -14,9 +13,8 @@ import {
   Space,
 } from '@grafana/plugin-ui';
 
-import { GpuSecrets, GpuSettings, JobsSource, settingDefaults } from '../settings';
-
-type Props = DataSourcePluginOptionsEditorProps<GpuSettings, GpuSecrets>;
+import { JobsSource, settingDefaults } from '../settings';
+import { settingInputs, SettingsEditorProps } from './settingInputs';
 
 const sources: Array<{ value: JobsSource; label: string; description: string }> = [
   { value: 'none', label: 'None', description: 'Evictions are known from the snapshots alone: a lower bound' },
@@ -25,21 +23,11 @@ const sources: Array<{ value: JobsSource; label: string; description: string }> 
 ];
 
 /** Where the ads of finished jobs come from. */
-export function JobsSection({ options, onOptionsChange }: Props) {
+export function JobsSection(props: SettingsEditorProps) {
+  const { options, onOptionsChange } = props;
   const { jsonData, readOnly } = options;
   const source = jsonData.jobs ?? settingDefaults.jobs;
-  const change = (fields: Partial<GpuSettings>) =>
-    onOptionsChange({ ...options, jsonData: { ...jsonData, ...fields } });
-
-  const text = (field: 'jobsPath' | 'jobsIndex' | 'jobsEpochIndex', placeholder: string) => (
-    <Input
-      id={`config-${field}`}
-      width={60}
-      placeholder={placeholder}
-      value={jsonData[field] ?? ''}
-      onChange={(event) => change({ [field]: event.currentTarget.value || undefined })}
-    />
-  );
+  const { change, text } = settingInputs(props);
 
   return (
     <ConfigSection

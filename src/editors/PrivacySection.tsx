@@ -1,11 +1,9 @@
 import React from 'react';
-import { DataSourcePluginOptionsEditorProps } from '@grafana/data';
-import { Button, Field, RadioButtonGroup, SecretInput, Stack } from '@grafana/ui';
+import { Button, Field, RadioButtonGroup, Stack } from '@grafana/ui';
 import { ConfigSection } from '@grafana/plugin-ui';
 
-import { GpuSecrets, GpuSettings, settingDefaults, UserNames } from '../settings';
-
-type Props = DataSourcePluginOptionsEditorProps<GpuSettings, GpuSecrets>;
+import { settingDefaults, UserNames } from '../settings';
+import { settingInputs, SettingsEditorProps } from './settingInputs';
 
 const choices: Array<{ value: UserNames; label: string }> = [
   { value: 'full', label: 'Names' },
@@ -13,15 +11,10 @@ const choices: Array<{ value: UserNames; label: string }> = [
 ];
 
 /** Who sees the names of users. */
-export function PrivacySection({ options, onOptionsChange }: Props) {
-  const { jsonData, readOnly, secureJsonFields, secureJsonData } = options;
+export function PrivacySection(props: SettingsEditorProps) {
+  const { jsonData, readOnly, secureJsonFields } = props.options;
+  const { change, changeSecret, secret } = settingInputs(props);
   const userNames = jsonData.userNames ?? settingDefaults.userNames;
-  const setSecret = (pseudonymSecret: string) =>
-    onOptionsChange({
-      ...options,
-      secureJsonFields: { ...secureJsonFields, pseudonymSecret: false },
-      secureJsonData: { ...secureJsonData, pseudonymSecret },
-    });
 
   return (
     <ConfigSection
@@ -37,7 +30,7 @@ export function PrivacySection({ options, onOptionsChange }: Props) {
           aria-label="What viewers see of users"
           options={choices}
           value={userNames}
-          onChange={(chosen) => onOptionsChange({ ...options, jsonData: { ...jsonData, userNames: chosen } })}
+          onChange={(chosen) => change({ userNames: chosen })}
         />
       </Field>
       {userNames === 'pseudonyms' && (
@@ -49,17 +42,13 @@ export function PrivacySection({ options, onOptionsChange }: Props) {
           htmlFor="config-pseudonymSecret"
         >
           <Stack>
-            <SecretInput
-              id="config-pseudonymSecret"
-              width={60}
-              disabled={readOnly}
-              isConfigured={!!secureJsonFields?.pseudonymSecret}
-              value={secureJsonData?.pseudonymSecret ?? ''}
-              onChange={(event) => setSecret(event.currentTarget.value)}
-              onReset={() => setSecret('')}
-            />
+            {secret('pseudonymSecret')}
             {!secureJsonFields?.pseudonymSecret && (
-              <Button variant="secondary" disabled={readOnly} onClick={() => setSecret(randomSecret())}>
+              <Button
+                variant="secondary"
+                disabled={readOnly}
+                onClick={() => changeSecret('pseudonymSecret', randomSecret())}
+              >
                 Generate
               </Button>
             )}

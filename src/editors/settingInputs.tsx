@@ -1,0 +1,64 @@
+import React from 'react';
+import { DataSourcePluginOptionsEditorProps } from '@grafana/data';
+import { Input, SecretInput } from '@grafana/ui';
+
+import { GpuSecrets, GpuSettings } from '../settings';
+
+/** What Grafana gives an editor of the data source's settings. */
+export type SettingsEditorProps = DataSourcePluginOptionsEditorProps<GpuSettings, GpuSecrets>;
+
+const width = 60;
+
+/** Inputs of settings. Each has the id config-<setting>; an empty text is a setting that is missing. */
+export function settingInputs({ options, onOptionsChange }: SettingsEditorProps) {
+  const { jsonData, readOnly, secureJsonData, secureJsonFields } = options;
+
+  const change = (fields: Partial<GpuSettings>) =>
+    onOptionsChange({ ...options, jsonData: { ...jsonData, ...fields } });
+
+  const changeSecret = (field: keyof GpuSecrets, value: string) =>
+    onOptionsChange({
+      ...options,
+      secureJsonFields: { ...secureJsonFields, [field]: false },
+      secureJsonData: { ...secureJsonData, [field]: value },
+    });
+
+  const text = (
+    field:
+      | 'snapshotDir'
+      | 'snapshotBucket'
+      | 'segmentBucket'
+      | 'bucketEndpoint'
+      | 'bucketRegion'
+      | 'chtcOwnedFile'
+      | 'hostExclusionsFile'
+      | 'gpuTiersFile'
+      | 'cacheDir'
+      | 'jobsPath'
+      | 'jobsIndex'
+      | 'jobsEpochIndex',
+    placeholder: string
+  ) => (
+    <Input
+      id={`config-${field}`}
+      width={width}
+      placeholder={placeholder}
+      value={jsonData[field] ?? ''}
+      onChange={(event) => change({ [field]: event.currentTarget.value || undefined })}
+    />
+  );
+
+  const secret = (field: keyof GpuSecrets) => (
+    <SecretInput
+      id={`config-${field}`}
+      width={width}
+      disabled={readOnly}
+      isConfigured={secureJsonFields?.[field] ?? false}
+      value={secureJsonData?.[field] ?? ''}
+      onChange={(event) => changeSecret(field, event.currentTarget.value)}
+      onReset={() => changeSecret(field, '')}
+    />
+  );
+
+  return { change, changeSecret, text, secret };
+}
