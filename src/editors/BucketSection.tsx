@@ -12,7 +12,10 @@ export function BucketSection(props: SettingsEditorProps) {
   return (
     <ConfigSubSection
       title="Buckets"
-      description="S3 buckets that several Grafana servers can share. The server's operator must allow them (allowed_buckets). Both are on the same server, with the same keys."
+      description={
+        "S3 buckets that several Grafana servers can share. The server's operator must allow them " +
+        '(allowed_buckets). Both are on the same server, with the same keys.'
+      }
       isCollapsible
       isInitiallyOpen={Boolean(jsonData.snapshotBucket || jsonData.segmentBucket)}
     >
@@ -25,7 +28,10 @@ export function BucketSection(props: SettingsEditorProps) {
       </Field>
       <Field
         label="Bucket of finished days"
-        description="Name and prefix of what is made of finished days: the server that needs a day first makes it, the others use it. Also with a directory of snapshots."
+        description={
+          'Name and prefix of what is made of finished days: the server that needs a day first makes ' +
+          'it, the others use it. Also with a directory of snapshots.'
+        }
         disabled={readOnly}
       >
         {text('segmentBucket', 's3://bucket/prefix')}

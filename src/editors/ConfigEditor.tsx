@@ -42,7 +42,10 @@ export function ConfigEditor(props: SettingsEditorProps) {
       >
         <Field
           label="Directory"
-          description="Absolute path on Grafana's server of the directory with the files gpu_state_YYYY-MM.db or gpu_state_YYYY-MM.parquet."
+          description={
+            "Absolute path on Grafana's server of the directory with the files gpu_state_YYYY-MM.db or " +
+            'gpu_state_YYYY-MM.parquet.'
+          }
           required={!jsonData.snapshotBucket}
           disabled={readOnly}
         >
@@ -52,7 +55,11 @@ export function ConfigEditor(props: SettingsEditorProps) {
         <TimezoneField value={jsonData.timezone} onChange={(timezone) => change({ timezone })} readOnly={readOnly} />
         <Field
           label="Slice"
-          description="Length of time in which a GPU counts once. 15 minutes suits the usual collector. If snapshots are more frequent than slices, GPU hours are too high; then choose a shorter slice, or every snapshot."
+          description={
+            'Length of time in which a GPU counts once. 15 minutes suits the usual collector. If ' +
+            'snapshots are more frequent than slices, GPU hours are too high; then choose a shorter ' +
+            'slice, or every snapshot.'
+          }
           disabled={readOnly}
           htmlFor="config-sliceMinutes"
         >
@@ -73,21 +80,30 @@ export function ConfigEditor(props: SettingsEditorProps) {
       >
         <Field
           label="CHTC owned machines"
-          description="File with one host name per line; # begins a comment. These machines are CHTC owned regardless of their projects."
+          description={
+            'File with one host name per line; # begins a comment. These machines are CHTC owned ' +
+            'regardless of their projects.'
+          }
           disabled={readOnly}
         >
           {text('chtcOwnedFile', settingDefaults.chtcOwnedFile)}
         </Field>
         <Field
           label="Excluded hosts"
-          description="YAML file with excluded_hosts: {part of a host name: reason}. Excluded hosts are left out of all figures, and every answer reports them."
+          description={
+            'YAML file with excluded_hosts: {part of a host name: reason}. Excluded hosts are left out ' +
+            'of all figures, and every answer reports them.'
+          }
           disabled={readOnly}
         >
           {text('hostExclusionsFile', settingDefaults.hostExclusionsFile)}
         </Field>
         <Field
           label="GPU tiers"
-          description="YAML file with tiers: {name: [parts of device names]}; all other devices are Standard. Without a file, H200, H100 80GB HBM3 and A100-SXM4-80GB are Flagship."
+          description={
+            'YAML file with tiers: {name: [parts of device names]}; all other devices are Standard. ' +
+            'Without a file, H200, H100 80GB HBM3 and A100-SXM4-80GB are Flagship.'
+          }
           disabled={readOnly}
         >
           {text('gpuTiersFile', settingDefaults.gpuTiersFile)}
@@ -96,12 +112,17 @@ export function ConfigEditor(props: SettingsEditorProps) {
       <Divider />
       <ConfigSection
         title="Cache"
-        description="Keeps what has been read from the snapshots, so that queries over a year take no longer than a moment."
+        description={
+          'Keeps what has been read from the snapshots, so that queries over a year take no longer than' + ' a moment.'
+        }
         isCollapsible
       >
         <Field
           label="Directory"
-          description="Absolute path of a directory that the plugin can write to; it creates its own subdirectory there. If empty, the cache is in memory only and is rebuilt when the plugin starts."
+          description={
+            'Absolute path of a directory that the plugin can write to; it creates its own subdirectory' +
+            ' there. If empty, the cache is in memory only and is rebuilt when the plugin starts.'
+          }
           disabled={readOnly}
         >
           {text('cacheDir', 'In memory only')}

@@ -32,7 +32,10 @@ export function JobsSection(props: SettingsEditorProps) {
   return (
     <ConfigSection
       title="Jobs"
-      description="Job ads record when a backfill job began and how it ended. Without them, completed and evicted jobs cannot be distinguished."
+      description={
+        'Job ads record when a backfill job began and how it ended. Without them, completed and evicted' +
+        ' jobs cannot be distinguished.'
+      }
     >
       <Field
         label="Source"
@@ -49,7 +52,10 @@ export function JobsSection(props: SettingsEditorProps) {
       {source === 'sqlite' && (
         <Field
           label="Job file"
-          description="Name of the file in the snapshot directory. The command gpureports import-jobs creates it from history and epoch ads."
+          description={
+            'Name of the file in the snapshot directory. The command gpureports import-jobs creates it ' +
+            'from history and epoch ads.'
+          }
           disabled={readOnly}
         >
           {text('jobsPath', settingDefaults.jobsPath)}
@@ -76,7 +82,10 @@ export function JobsSection(props: SettingsEditorProps) {
             </Field>
             <Field
               label="Epoch index"
-              description="Index or pattern with one ad for each run of a job, if condor_adstash stores them; otherwise leave empty."
+              description={
+                'Index or pattern with one ad for each run of a job, if condor_adstash stores them; ' +
+                'otherwise leave empty.'
+              }
               disabled={readOnly}
             >
               {text('jobsEpochIndex', 'htcondor-epochs-*')}

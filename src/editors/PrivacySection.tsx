@@ -23,7 +23,7 @@ export function PrivacySection(props: SettingsEditorProps) {
     >
       <Field
         label="Viewers see"
-        description="With pseudonyms, users are shown as “User 482913377”, also in variables, annotations and alert rules."
+        description="Pseudonyms such as “User 482913377” are also in variables, annotations and alert rules."
         disabled={readOnly}
       >
         <RadioButtonGroup
@@ -36,7 +36,10 @@ export function PrivacySection(props: SettingsEditorProps) {
       {userNames === 'pseudonyms' && (
         <Field
           label="Secret"
-          description="At least 16 characters that nobody can guess. Pseudonyms are made with it; with another one, users get other numbers."
+          description={
+            'At least 16 characters that nobody can guess. Pseudonyms are made with it; with another ' +
+            'one, users get other numbers.'
+          }
           required
           disabled={readOnly}
           htmlFor="config-pseudonymSecret"
