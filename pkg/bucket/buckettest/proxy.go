@@ -91,7 +91,7 @@ func Busy(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 }
 
 // Repeating is a server that answers with a status and with all that it was sent, among it the access key and the
-// session token, and with the secret key too, where an S3 server has its code, its message and the names of its elements.
+// session token, and with the secret key too, where an S3 server has its code and message and the names of elements.
 func Repeating(status int) Fault {
 	return func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 		said := SecretKey + " " + AccessKey + " " + fmt.Sprint(r.Header)
