@@ -280,6 +280,7 @@ var panelFrames = map[string][]string{
 	"bargauge":       {query.FrameSeries},
 	"stat":           {query.FrameTable, query.FrameSeries},
 	"table":          {query.FrameTable},
+	"barchart":       {query.FrameTable},
 	"trend":          {query.FrameSurvival},
 	"heatmap":        {query.FrameHeatMap},
 	"state-timeline": {query.FrameStateTimeline},

@@ -52,8 +52,8 @@ func demand() Dashboard {
 						"number of free GPUs that have enough memory. If there are any, the job lacks " +
 						"something other than GPUs.",
 					Query: ask("demand", "waiting").where(chosen),
-					View: sortedBy(list(owner, hidden("schedd"), hidden("cpus"), Override{"hours", object{"custom.width": 90}}),
-						"Hours"),
+					View: sortedBy(list(owner, hidden("schedd"), hidden("cpus"), Override{"hours", object{"custom.width": 90}},
+						Override{"job", atLeast(300)}), "Hours"),
 				},
 			)},
 			{Title: "By project and request", Collapsed: true, Panels: []Panel{

@@ -20,7 +20,7 @@ func machine() Dashboard {
 		Annotations: []Annotation{gaps, {Name: "Evictions", Color: vermilion, Query: ask("evictions", "annotations").
 			where(chosen), Panels: []string{machineStates, machineBackfill}}},
 		Rows: []Row{
-			{Title: "$machine", Panels: []Panel{
+			{Title: "Machine $machine", Panels: []Panel{
 				{
 					Title: machineStates, Width: 24, Height: 10,
 					Description: "Use of each GPU: by a job of its owner or of open capacity (Claimed), by a backfill " +
@@ -31,7 +31,7 @@ func machine() Dashboard {
 					Transformations: []Transformation{renamed(`^\S+ (.*)$`)}, // without the machine's name
 				},
 				{
-					Title: "Machine", Width: 24, Height: 4,
+					Title: "Machine", Width: 24, Height: 5,
 					Description: "Owner, devices and use over the time range.",
 					Query:       ask("allocation", "machines").where(chosen),
 					View:        list(hidden("machine")),

@@ -15,7 +15,7 @@ const (
 func owners() Dashboard {
 	chosen := query.Filter{Projects: []string{"$project"}}
 	devices, devicesGiven := ofOwner(chosen, "summary", "device")
-	months, monthsGiven := ofOwner(chosen, "timeseries")
+	byMonth, byMonthGiven := ofOwner(chosen, "timeseries")
 	return Dashboard{
 		UID: "gpureports-owners", Title: "GPU owners",
 		Description: "A project's machines: what they could do, what their owner used, and what backfill jobs of others got",
@@ -70,14 +70,15 @@ func owners() Dashboard {
 					More: []Query{
 						monthly(ask("userHours", "timeseries").by().where(onBackfill(chosen)).called(given)),
 					},
-					View: bars(colors(map[string]string{ownUse: claimedColor, given: backfillColor})...),
+					View:            months(colors(map[string]string{ownUse: claimedColor, given: backfillColor})...),
+					Transformations: []Transformation{{ID: "joinByField", Options: object{"byField": "time", "mode": "outer"}}},
 				},
 				{
 					Title: "Shares by month", Width: 14, Height: 9,
 					Description: "GPUs of these machines on average in each month, as above, and the shares of them that were used " +
 						"by the owner and given to others.",
-					Query:           monthly(months.called("{{metric}}")),
-					More:            []Query{monthly(monthsGiven.called(given))},
+					Query:           monthly(byMonth.called("{{metric}}")),
+					More:            []Query{monthly(byMonthGiven.called(given))},
 					View:            table(append([]Override{{"Month", month}}, shareColumns...)...),
 					Transformations: sharesBy("time", "Month"),
 				},
@@ -107,6 +108,23 @@ func monthly(q Query) Query {
 }
 
 var month = object{"custom.width": 90, "unit": "time:YYYY-MM"}
+
+// months stacks a table's amounts of each month. A month that began before the time range has its bar, too.
+func months(overrides ...Override) View {
+	return View{
+		Type: "barchart",
+		Options: object{
+			"xField": "time", "orientation": "vertical", "stacking": "normal", "showValue": "never", "barWidth": 0.8,
+			"groupWidth": 0.7, "xTickLabelRotation": 0, "xTickLabelSpacing": 0, "fullHighlight": false,
+			"legend":  object{"showLegend": true, "displayMode": "table", "placement": "right", "calcs": []string{"sum"}},
+			"tooltip": object{"mode": "multi", "sort": "none"},
+		},
+		Defaults: object{
+			"custom": object{"lineWidth": 0, "fillOpacity": 80}, "min": 0, "decimals": 0, "color": byName,
+		},
+		Overrides: append([]Override{{"time", object{"unit": "time:YYYY-MM"}}}, overrides...),
+	}
+}
 
 // shareColumns are those that sharesBy makes.
 var shareColumns = []Override{

@@ -18,7 +18,7 @@ func table(overrides ...Override) View {
 // textColumns gives columns of texts room, and links to those that name something that a dashboard shows.
 var textColumns = []Override{
 	{"category", width(220)},
-	{"machine", searched(linkedTo(toMachine, "machine", 205))},
+	{"machine", searched(linkedTo(toMachine, "machine", 225))},
 	{"user", searched(linkedTo(toUser, "user", 215))},
 	{"device", searched(linkedTo(toDevice, "device", 240))},
 	{"project", noProject},
@@ -37,7 +37,7 @@ func list(overrides ...Override) View {
 		{"time", minutes},
 		{"start", minutes},
 		{"end", minutes},
-		{"since", minutes},
+		{"since", with(minutes, "displayName", "Since")},
 		{"lastSeen", minutes},
 		{"gpu", width(115)},
 		{"gpuIds", width(130)},
