@@ -21,6 +21,7 @@ import (
 	"github.com/magefile/mage/sh"
 
 	"github.com/chtc/gpureports/pkg/bucket/buckettest"
+	"github.com/chtc/gpureports/pkg/sbom"
 )
 
 // Default builds the plugin folder.
@@ -159,7 +160,7 @@ func fuzz(seconds int) (commands [][]string) {
 }
 
 // Package makes artifacts/chtc-gpureports-datasource-<version>.zip, as Grafana's catalogue wants it: one folder, named
-// by the plugin's id, with everything of dist/.
+// by the plugin's id, with everything of dist/. Beside it lies its software bill of materials (CycloneDX), .cdx.json.
 func Package() error {
 	mg.SerialDeps(Build)
 	var manifest struct {
@@ -173,12 +174,24 @@ func Package() error {
 	if err := json.Unmarshal(text, &manifest); err != nil {
 		return fmt.Errorf("dist/plugin.json: %w", err)
 	}
-	path := filepath.Join("artifacts", manifest.ID+"-"+manifest.Info.Version+".zip")
-	if err := zipFolder(path, "dist", manifest.ID); err != nil {
+	path := filepath.Join("artifacts", manifest.ID+"-"+manifest.Info.Version)
+	if err := zipFolder(path+".zip", "dist", manifest.ID); err != nil {
 		return err
 	}
-	say("made " + path)
+	if err := writeBill(path + ".cdx.json"); err != nil {
+		return err
+	}
+	say("made " + path + ".zip and its bill of materials " + path + ".cdx.json")
 	return nil
+}
+
+func writeBill(path string) (err error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return sbom.Write(file, "dist", "package-lock.json")
 }
 
 // zipFolder puts the files below dir into a zip file, beneath the folder name. Programs stay executable.

@@ -3,6 +3,7 @@ module github.com/chtc/gpureports
 go 1.26.5
 
 require (
+	github.com/CycloneDX/cyclonedx-go v0.9.3
 	github.com/alecthomas/kong v1.17.0
 	github.com/cespare/xxhash/v2 v2.3.0
 	github.com/elastic/go-elasticsearch/v8 v8.19.7

@@ -49,6 +49,7 @@ var layers = map[string][]string{
 	"collect": {"parallel", "pool", "localtime", "bucket", "snapshots", "snapshots/objects",
 		"snapshots/parquet"},
 	"convert":  {"pool", "snapshots/parquet"},
+	"sbom":     {},
 	"survival": {"pool"},
 	"query":    {"pool", "localtime"},
 	"frames":   {"pool", "query", "timeline", "survival"},
