@@ -26,7 +26,9 @@ const (
 
 type compose struct {
 	Services map[string]struct {
+		Profiles    []string
 		Image       string
+		Command     []string
 		User        string
 		Entrypoint  []string
 		Environment map[string]string
@@ -268,6 +270,78 @@ func TestComposeFitsPluginAndProvisioning(t *testing.T) {
 		}
 	}
 	require.Positive(t, rules)
+}
+
+// The profile bucket: replicas without a directory, on one bucket of the S3 server that the tests run.
+func TestComposeBucket(t *testing.T) {
+	var c compose
+	readYAML(t, "docker-compose.yaml", &c)
+	for _, name := range []string{"s3", "s3-folders", "bucket-months", "bucket-loader", "grafana-1", "grafana-2"} {
+		require.Equal(t, []string{"bucket"}, c.Services[name].Profiles, name)
+	}
+	s3, loader, first := c.Services["s3"], c.Services["bucket-loader"], c.Services["grafana-1"]
+	gateway, err := os.ReadFile(filepath.Join(root, "pkg/bucket/buckettest/server.go"))
+	require.NoError(t, err)
+	_, version, found := strings.Cut(s3.Image, "versity/versitygw:")
+	require.True(t, found)
+	require.Contains(t, string(gateway), "/versitygw@"+version+`"`, "the version that the tests run")
+	folders := c.Services["s3-folders"]
+	for _, folder := range []string{s3.Command[2], s3.Command[3]} {
+		require.Contains(t, folders.Entrypoint, folder)
+		require.Equal(t, [2]string{"s3", ""}, inContainer(t, mounts(t, s3.Volumes), folder))
+		require.Equal(t, [2]string{"s3", ""}, inContainer(t, mounts(t, folders.Volumes), folder))
+	}
+
+	var sources struct {
+		Datasources []struct {
+			UID, Type      string
+			JSONData       map[string]any    `yaml:"jsonData"`
+			SecureJSONData map[string]string `yaml:"secureJsonData"`
+		}
+	}
+	readYAML(t, "provisioning/bucket/gpureports.yaml", &sources)
+	require.Len(t, sources.Datasources, 1)
+	source := sources.Datasources[0]
+	require.Equal(t, []string{"gpureports", plugin.ID}, []string{source.UID, source.Type}, "as dashboards name it")
+	jsonData, err := json.Marshal(source.JSONData)
+	require.NoError(t, err)
+	settings, err := plugin.ParseSettings(jsonData)
+	require.NoError(t, err)
+	require.Empty(t, settings.SnapshotDir+settings.CacheDir)
+	require.Equal(t, samplepool.Default().Timezone, settings.Zone().Key())
+	require.Equal(t, "http://s3:7070", settings.BucketEndpoint, "the service, on the port that it has by default")
+	require.Equal(t, settings.SnapshotBucket, settings.SegmentBucket)
+	ini, err := os.ReadFile(filepath.Join(root, "provisioning/grafana.ini"))
+	require.NoError(t, err)
+	require.Contains(t, string(ini), "\nallowed_buckets = "+settings.SnapshotBucket+"\n")
+
+	keys := []string{source.SecureJSONData["bucketAccessKey"], source.SecureJSONData["bucketSecretKey"]}
+	require.Equal(t, []string{s3.Environment["ROOT_ACCESS_KEY"], s3.Environment["ROOT_SECRET_KEY"]}, keys)
+	require.Equal(t, []string{loader.Environment["RCLONE_CONFIG_S3_ACCESS_KEY_ID"],
+		loader.Environment["RCLONE_CONFIG_S3_SECRET_ACCESS_KEY"]}, keys)
+	require.Equal(t, settings.BucketEndpoint, loader.Environment["RCLONE_CONFIG_S3_ENDPOINT"])
+	require.Equal(t, 2, strings.Count(loader.Entrypoint[2], "s3:"+strings.TrimPrefix(settings.SnapshotBucket, "s3://")))
+	require.Contains(t, c.Services["bucket-months"].Entrypoint[2], "gpureports convert --output /months ")
+	require.Equal(t, "service_completed_successfully", loader.DependsOn["bucket-months"].Condition)
+
+	require.Equal(t, c.Services["grafana"].Image, first.Image)
+	require.Equal(t, grafanaUser, first.User)
+	require.Equal(t, plugin.ID, first.Environment["GF_PLUGINS_ALLOW_LOADING_UNSIGNED_PLUGINS"])
+	require.Equal(t, "service_completed_successfully", first.DependsOn["bucket-loader"].Condition)
+	mounted := mounts(t, first.Volumes)
+	require.Equal(t, [2]string{"./dist", "ro"}, mounted["/var/lib/grafana/plugins/"+plugin.ID])
+	require.Equal(t, [2]string{"./provisioning/bucket", "ro"}, mounted["/etc/grafana/provisioning/datasources"])
+	require.Contains(t, mounted, "/etc/grafana/grafana.ini")
+	for target, m := range mounted {
+		require.Equal(t, "ro", m[1], "%s: a replica keeps nothing", target)
+	}
+	second := c.Services["grafana-2"]
+	require.NotEqual(t, first.Ports, second.Ports)
+	for _, port := range slices.Concat(first.Ports, second.Ports) {
+		require.True(t, strings.HasPrefix(port, "127.0.0.1:"), "this machine only")
+	}
+	second.Ports = first.Ports
+	require.Equal(t, first, second)
 }
 
 // fixtureVersion returns the version of Elasticsearch that the tests run.
