@@ -39,7 +39,7 @@ type State interface {
 	Finished(date int32) bool
 
 	// Edited returns the days whose rows may have changed since an earlier state of the same Source otherwise than by
-	// rows appended, ascending. A hash of some rows need not show it.
+	// rows appended, ascending, where their keys need not show it.
 	Edited(since State) []int32
 
 	// Key returns the key of a day without reading its rows. Its Mark is empty.
@@ -49,6 +49,9 @@ type State interface {
 	// them: equal identities mean equal rows, wherever they are stored. It may cost as much as reading them; only a day
 	// that is Finished is worth it.
 	Identity(ctx context.Context, date int32) (string, error)
+
+	// Witness returns the present trace of the parts that a day's rows are in, see Key; "" if there is none.
+	Witness(date int32) string
 
 	// Holds reports whether a day's rows are those that k stands for.
 	Holds(ctx context.Context, date int32, k Known) (bool, error)
@@ -90,6 +93,10 @@ type Part struct {
 type Key struct {
 	Content string `json:"content"`
 	Mark    string `json:"mark,omitempty"` // where a reading is resumed; "" if it cannot be
+
+	// Witness is a trace of the parts as they were: while it is the same, nothing was written, and the rows need not be
+	// looked at. It says nothing of what they are.
+	Witness string `json:"witness,omitempty"`
 }
 
 // Known is a key with a state of the same Source in which it held. State is nil if another process kept the key.

@@ -76,7 +76,7 @@ func (t *Timeline) Build(ctx context.Context, date int32) (built Built, err erro
 		}
 		built.Rows = work.rows.Load()
 		if !segment {
-			_, err = t.put(ctx, state, segmentOf(date), identity, func() []byte { return encode(e.day, t.names) })
+			_, err = t.put(ctx, e.known, segmentOf(date), identity, func() []byte { return encode(e.day, t.names) })
 		}
 		if err != nil || used {
 			return err
@@ -85,7 +85,7 @@ func (t *Timeline) Build(ctx context.Context, date int32) (built Built, err erro
 		if of, err = t.readUsage(ctx, state, e.day, nil); err != nil {
 			return err
 		}
-		_, err = t.put(ctx, state, usageOf(date), identity, of.block.Encode)
+		_, err = t.put(ctx, of.known, usageOf(date), identity, of.block.Encode)
 		return err
 	})
 	return built, err

@@ -149,6 +149,9 @@ func (t *Timeline) fromDisk(ctx context.Context, state snapshots.State, date int
 	err = body(func(segment []byte) error {
 		d, err := decodeOf(date, segment, t.names)
 		if err == nil {
+			if holds {
+				t.renew(state, segmentOf(date), &of, segment)
+			}
 			d.key, d.identity = of.Key, of.Identity
 			e.day, e.written = d, len(d.Times)
 		}
@@ -162,4 +165,12 @@ func (t *Timeline) fromDisk(ctx context.Context, state snapshots.State, date int
 		e.known.State = state
 	}
 	return holds, nil
+}
+
+// renew writes a finished day's blob again that has been compared with its rows, so that the next process need not.
+func (t *Timeline) renew(state snapshots.State, b keep.Blob, of *about, body []byte) {
+	if witness := state.Witness(b.Date); witness != "" && witness != of.Witness && state.Finished(b.Date) {
+		of.Witness = witness
+		t.disk.Write(b, *of, body)
+	}
 }

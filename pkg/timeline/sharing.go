@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -122,7 +123,7 @@ func (t *Timeline) fetch(ctx context.Context, b keep.Blob, identity string, said
 func (t *Timeline) share(ctx context.Context, state snapshots.State, e *entry, identity string, work *tally) (*entry,
 	error) {
 	date := e.day.Date
-	won, err := t.offer(ctx, state, segmentOf(date), identity, func() []byte { return encode(e.day, t.names) })
+	won, err := t.offer(ctx, e.known, segmentOf(date), identity, func() []byte { return encode(e.day, t.names) })
 	if err != nil || won {
 		return e, err
 	}
@@ -134,23 +135,23 @@ func (t *Timeline) share(ctx context.Context, state snapshots.State, e *entry, i
 
 // offer puts a blob into the bucket. A bucket that fails is told by the health check: the answer does not depend on it.
 // won is false if another process' is there.
-func (t *Timeline) offer(ctx context.Context, state snapshots.State, b keep.Blob, identity string,
+func (t *Timeline) offer(ctx context.Context, known snapshots.Known, b keep.Blob, identity string,
 	body func() []byte) (won bool, err error) {
-	won, err = t.put(ctx, state, b, identity, body)
+	won, err = t.put(ctx, known, b, identity, body)
 	return won || err != nil, ctx.Err()
 }
 
-// put puts a blob into the bucket unless it is there. Errors: snapshots.ErrStale if the day's rows are not those of the
-// state any more: rows that were edited while they were read are not what their identity says; what Look or the bucket
+// put puts a blob into the bucket unless it is there. Errors: snapshots.ErrStale if the day's rows are not the known
+// ones any more: rows that were edited while they were read are not what their identity says; what Look or the bucket
 // says; ctx's.
-func (t *Timeline) put(ctx context.Context, state snapshots.State, b keep.Blob, identity string,
+func (t *Timeline) put(ctx context.Context, known snapshots.Known, b keep.Blob, identity string,
 	body func() []byte) (won bool, err error) {
 	now, err := t.source.Look(ctx)
 	if err != nil {
 		return false, err
 	}
-	if slices.Contains(now.Edited(state), b.Date) {
-		return false, snapshots.ErrStale
+	if holds, err := now.Holds(ctx, b.Date, known); err != nil || !holds {
+		return false, cmp.Or(err, snapshots.ErrStale)
 	}
 	return t.shared.Write(ctx, b, identity, body())
 }
@@ -165,7 +166,7 @@ func (t *Timeline) shareGrown(ctx context.Context, state snapshots.State, e *ent
 		return err
 	}
 	e.growing = false
-	_, err = t.offer(ctx, state, segmentOf(e.day.Date), identity, func() []byte { return encode(e.day, t.names) })
+	_, err = t.offer(ctx, e.known, segmentOf(e.day.Date), identity, func() []byte { return encode(e.day, t.names) })
 	return err
 }
 
@@ -198,6 +199,6 @@ func (t *Timeline) shareUsage(ctx context.Context, state snapshots.State, d *Day
 	if err != nil || identity != d.identity { // the segment is of other rows
 		return err
 	}
-	_, err = t.offer(ctx, state, usageOf(d.Date), identity, b.Encode)
+	_, err = t.offer(ctx, snapshots.Known{Key: d.key, State: state}, usageOf(d.Date), identity, b.Encode)
 	return err
 }

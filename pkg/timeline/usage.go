@@ -196,6 +196,7 @@ func (t *Timeline) usageFromDisk(ctx context.Context, state snapshots.State, d *
 	err = body(func(encoded []byte) error {
 		block, err := usage.Decode(encoded, d.GPUs(), len(d.Times))
 		if err == nil {
+			t.renew(state, usageOf(d.Date), &of, encoded)
 			e = &usageEntry{block: block, gpus: d.gpuNumbers(), known: snapshots.Known{Key: of.Key, State: state}}
 		}
 		return err

@@ -45,8 +45,7 @@ func (s *state) locate(ctx context.Context, date int32, p piece) (source, error)
 		name: p.Name, columns: columnsKey(p.info.Columns), rows: rows, closed: rows.Last < p.info.Rows.Last,
 		cut: p.cut(around(date, s.source.zone)),
 	}
-	found.fingerprint, err = p.content.Fingerprint(ctx, found.sampled())
-	return found, err
+	return found, nil
 }
 
 // Key implements snapshots.State.
@@ -54,12 +53,28 @@ func (s *state) Key(ctx context.Context, date int32) (snapshots.Key, error) {
 	var sources []source
 	for _, p := range s.day(date) {
 		found, err := s.locate(ctx, date, p)
+		if err == nil {
+			found.fingerprint, err = p.content.Fingerprint(ctx, found.rows)
+		}
 		if err != nil {
 			return snapshots.Key{}, fmt.Errorf("find the rows of the day: %w", err)
 		}
 		sources = append(sources, found)
 	}
-	return snapshots.Key{Content: s.content(sources)}, nil
+	return snapshots.Key{Content: s.content(sources), Witness: s.Witness(date)}, nil
+}
+
+// Witness implements snapshots.State.
+func (s *state) Witness(date int32) string {
+	var all []string
+	for _, p := range s.day(date) {
+		witness := p.content.Witness()
+		if witness == "" {
+			return ""
+		}
+		all = append(all, p.Name+" "+witness)
+	}
+	return strings.Join(all, "\n")
 }
 
 // Identity implements snapshots.State.
@@ -114,6 +129,7 @@ func (s *state) still(
 		return nil, false, nil
 	}
 	before, _ := k.State.(*state)
+	witnesses := strings.Split(k.Witness, "\n")
 	for i := range sources {
 		p, known := pieces[i], &sources[i]
 		if known.name != p.Name || known.columns != columnsKey(p.info.Columns) ||
@@ -122,18 +138,39 @@ func (s *state) still(
 			p.info.Unordered && Find(p.info.Stretches, p.from, p.to) != known.rows {
 			return nil, false, nil
 		}
-		if before != nil && before.source == s.source {
-			if f := before.find(p.Name); f == nil || f.err != nil || f.info.Edits != p.info.Edits {
+		switch {
+		case before != nil && before.source == s.source:
+			f := before.find(p.Name)
+			if f != nil && f.err == nil && f.info.Edits == p.info.Edits {
+				continue
+			}
+			if !p.info.Exact {
 				return nil, false, nil // an edit need not show in the fingerprint
 			}
+		case i < len(witnesses) && witnesses[i] == p.Name+" "+p.content.Witness():
 			continue
 		}
-		fingerprint, err := p.content.Fingerprint(ctx, known.sampled())
-		if err != nil || fingerprint != known.fingerprint {
+		if same, err := p.same(ctx, known); !same {
 			return nil, false, err
 		}
 	}
 	return sources, true, nil
+}
+
+// same reports whether the rows of a source are what they were, though something was written to its file.
+func (p *piece) same(ctx context.Context, known *source) (bool, error) {
+	if p.info.Exact { // rows beside them may be of another time now
+		found, err := p.content.Seek(ctx, p.from, p.to)
+		switch {
+		case err != nil:
+			return false, err
+		case known.rows.Empty() && (found.Empty() || !known.closed):
+		case found.First != known.rows.First, found.Last < known.rows.Last, known.closed && found.Last > known.rows.Last:
+			return false, nil
+		}
+	}
+	fingerprint, err := p.content.Fingerprint(ctx, known.rows)
+	return fingerprint != "" && fingerprint == known.fingerprint, err
 }
 
 // Rows implements snapshots.State.
@@ -165,6 +202,16 @@ func (s *state) whole(ctx context.Context, r *reading) error {
 		r.sources = append(r.sources, found)
 		r.readers = append(r.readers, reader{Resolver: resolver, last: unread, date: noDate})
 		if err := r.scan(ctx, n, p, found.rows); err != nil {
+			return err
+		}
+	}
+	return r.fingerprint(ctx, s.day(r.date))
+}
+
+// fingerprint fills in the fingerprints of the sources, which lie in the pieces.
+func (r *reading) fingerprint(ctx context.Context, pieces []piece) (err error) {
+	for n, p := range pieces {
+		if r.sources[n].fingerprint, err = p.content.Fingerprint(ctx, r.sources[n].rows); err != nil {
 			return err
 		}
 	}
@@ -209,5 +256,5 @@ func (s *state) resume(ctx context.Context, date int32, from snapshots.Known, us
 	if all := r.snapshots(); len(all) == 0 || all[0].time != begin.Time {
 		return nil, nil // rows came late
 	}
-	return r, nil
+	return r, r.fingerprint(ctx, pieces)
 }

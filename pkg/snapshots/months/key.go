@@ -21,16 +21,7 @@ type source struct {
 	rows        Range  // all rows whose local time can belong to the day
 	closed      bool   // a row behind them existed: rows appended later cannot belong to the day
 	cut         string // the piece's bounds where another file of the month counts for a part of the day
-	fingerprint string // of the rows, and of the one behind them
-}
-
-// sampled is the range that the fingerprint is of.
-func (s *source) sampled() Range {
-	r := s.rows
-	if s.closed {
-		r.Last++
-	}
-	return r
+	fingerprint string // of the rows
 }
 
 // columnsKey is a hash of a table's columns.

@@ -55,8 +55,13 @@ type Content interface {
 	Scan(ctx context.Context, r Range, usage bool, v Visitor) error
 
 	// Fingerprint tells the rows of a range from others by their content, also in another process. Rows appended behind
-	// the range do not change it. It is cheap: an edit need not show in it.
+	// the range do not change it. Unless the content is Exact, an edit need not show in it. "" if it cannot be had
+	// because the file is damaged there.
 	Fingerprint(ctx context.Context, r Range) (string, error)
+
+	// Witness is a trace of the file as it was at the look: while it is the same, also for another process, nothing was
+	// written to it. "" if it cannot be relied on.
+	Witness() string
 
 	// Identity is a fingerprint in which every edit shows. It says nothing of the numbers of the rows, of the file's name
 	// or of where it lies.
@@ -66,6 +71,7 @@ type Content interface {
 // Info describes a content.
 type Info struct {
 	Edits       uint64    // differs from that of an earlier content if the file changed otherwise than by rows appended
+	Exact       bool      // every edit of rows shows in their Fingerprint
 	Rows        Range     // of all rows
 	First, Last Local     // of the first and the last row with a readable timestamp; None: there is no such row
 	Columns     []string  // of the table, in order

@@ -63,7 +63,7 @@ func (s *state) Edited(since snapshots.State) []int32 {
 	edited := map[int32]bool{}
 	for _, f := range s.files {
 		known := before.find(f.Name)
-		if f.err != nil || known == nil || known.err != nil || known.info.Edits == f.info.Edits {
+		if f.err != nil || f.info.Exact || known == nil || known.err != nil || known.info.Edits == f.info.Edits {
 			continue
 		}
 		first, last, ok := days(f.Period)

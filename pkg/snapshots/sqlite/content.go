@@ -17,9 +17,17 @@ type content struct {
 	info   months.Info
 	schema schema
 
-	samples []int64 // rowids whose hashes tell a file that only grew from one that was edited
+	header  header
+	witness string
+	size    int64   // of the file
+	samples []int64 // rowids whose hashes show that a file did not only grow
 	hashes  []uint64
+	all     string // the hash of all rows, see whole
+	prints  *prints
 }
+
+// Witness implements months.Content.
+func (c *content) Witness() string { return c.witness }
 
 // Info implements months.Content.
 func (c *content) Info() *months.Info { return &c.info }
@@ -50,7 +58,8 @@ func (f *file) look(ctx context.Context) (*content, error) {
 		return f.last, nil
 	}
 	f.stale = true // until this look succeeds
-	c := &content{file: f, handle: h, info: months.Info{Warning: h.warning}}
+	c := &content{file: f, handle: h, info: months.Info{Warning: h.warning, Exact: true}, size: now.file.size,
+		prints: newPrints()}
 	if err := c.read(ctx); err != nil {
 		return nil, err
 	}
@@ -60,6 +69,8 @@ func (f *file) look(ctx context.Context) (*content, error) {
 	}
 	if !grew || f.last == nil || c.info.Unordered != f.last.info.Unordered {
 		f.edits++
+	} else {
+		c.prints = f.last.prints
 	}
 	c.info.Edits = f.edits
 	if c.info.Unordered {
@@ -78,25 +89,38 @@ func (f *file) look(ctx context.Context) (*content, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.witness = now.witness(c.header)
 	f.last, f.stale, h.seen = c, false, now
 	return c, nil
 }
 
-// onlyGrew reports whether all that happened since an earlier content is that rows were appended.
+// onlyGrew reports whether all that happened since an earlier content is that rows were appended. Where it is in doubt,
+// the days' fingerprints are compared.
 func (c *content) onlyGrew(ctx context.Context, before *content) (bool, error) {
 	if before == nil {
-		return false, nil
+		_, err := c.hashAll(ctx, 0)
+		return false, err
 	}
 	now, then := c.info.Rows, before.info.Rows
+	hash, err := c.hashAll(ctx, then.Last)
+	if err != nil {
+		return false, err
+	}
 	if now.First != then.First && !then.Empty() || now.Last <= then.Last ||
 		!slices.Equal(c.info.Columns, before.info.Columns) {
 		return false, nil
+	}
+	if c.all != "" && before.all != "" {
+		return hash == before.all, nil
 	}
 	hashes, err := c.hash(ctx, before.samples)
 	if err != nil && isDamage(err) {
 		return false, nil
 	}
-	return slices.Equal(hashes, before.hashes), err
+	if err != nil || !slices.Equal(hashes, before.hashes) {
+		return false, err
+	}
+	return c.appendedAlone(ctx, before)
 }
 
 // sampled returns some rowids of a range, the first and the last among them.
@@ -115,11 +139,13 @@ func (c *content) read(ctx context.Context) error {
 		return err
 	}
 	var first, last sql.NullInt64
-	err := c.handle.watch.QueryRowContext(ctx,
-		"SELECT (SELECT min(rowid) FROM gpu_state), (SELECT max(rowid) FROM gpu_state)").Scan(&first, &last)
+	var page []byte // in one statement: no commit lies between them
+	err := c.handle.watch.QueryRowContext(ctx, "SELECT (SELECT min(rowid) FROM gpu_state), "+
+		"(SELECT max(rowid) FROM gpu_state), (SELECT data FROM sqlite_dbpage WHERE pgno = 1)").Scan(&first, &last, &page)
 	if err != nil {
 		return err
 	}
+	c.header = headerOf(page)
 	c.info.Columns, c.info.First, c.info.Last = c.schema.order, months.None, months.None
 	if c.info.Rows = months.Nothing; !first.Valid {
 		return nil

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"os"
 	"sync/atomic"
 	"time"
@@ -96,12 +97,22 @@ func (h *handle) version(ctx context.Context, version *int64) error {
 	return err
 }
 
-// unchanged reports whether nothing was written since the traces were taken. File systems tell time in steps: what was
-// modified just before a look may have been modified again.
+// File systems tell time in steps: what was modified just before a look may have been modified again.
+const steps = 2 * time.Second
+
+// unchanged reports whether nothing was written since the traces were taken.
 func (t traces) unchanged(before traces) bool {
-	const steps = 2 * time.Second
 	same := func(now, then stamp) bool {
 		return now == then && before.at.Sub(then.modified) > steps
 	}
 	return same(t.file, before.file) && same(t.wal, before.wal) && same(t.journal, before.journal)
+}
+
+// witness returns a text of the traces for other processes; "" while a log or a journal lies beside the file, and just
+// after a change.
+func (t traces) witness(h header) string {
+	if t.wal.size > 0 || t.journal.size > 0 || t.at.Sub(t.file.modified) <= steps {
+		return ""
+	}
+	return fmt.Sprintf("%d-%d-%d-%d", t.file.size, t.file.modified.UnixNano(), t.file.inode, h.commits)
 }

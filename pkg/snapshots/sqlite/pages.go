@@ -35,17 +35,21 @@ type child struct {
 	last int64
 }
 
-// scanPages gives the rows to the visitor and moves r.First behind those of whole transactions.
-func (c *content) scanPages(ctx context.Context, r *months.Range, run *runs) error {
+// records takes the rows of a table as they are stored, ascending.
+type records interface {
+	take(rowid int64, record []byte) error
+}
+
+// scanPages gives the rows of a range and moves r.First behind those of whole transactions.
+func (c *content) scanPages(ctx context.Context, r *months.Range, to records) error {
 	conn, err := c.handle.db.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	parser := newParser(&c.schema, run.usage)
 	for !r.Empty() {
 		chunk := months.Range{First: r.First, Last: min(r.Last, r.First+maxPagedRows-1)}
-		if err := readChunk(ctx, conn, c.schema.root, chunk, parser, run); err != nil {
+		if err := readChunk(ctx, conn, c.schema.root, chunk, to); err != nil {
 			return err
 		}
 		r.First = chunk.Last + 1
@@ -54,7 +58,7 @@ func (c *content) scanPages(ctx context.Context, r *months.Range, run *runs) err
 }
 
 // readChunk is one read transaction.
-func readChunk(ctx context.Context, conn *sql.Conn, root int64, r months.Range, parser *parser, run *runs) error {
+func readChunk(ctx context.Context, conn *sql.Conn, root int64, r months.Range, to records) error {
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return err
@@ -94,7 +98,7 @@ func readChunk(ctx context.Context, conn *sql.Conn, root int64, r months.Range, 
 		if n >= len(p.leaves) || len(page) < p.usable || page[0] != leafPage {
 			return errUnusual
 		}
-		if err := p.leaf(ctx, page[:p.usable], p.leaves[n].last, r, parser, run); err != nil {
+		if err := p.leaf(ctx, page[:p.usable], p.leaves[n].last, r, to); err != nil {
 			return err
 		}
 		p.last = max(p.last, p.leaves[n].last)
@@ -212,8 +216,7 @@ func childrenOf(page []byte, greatest int64, r months.Range) (children []child, 
 }
 
 // leaf gives the rows of a leaf page, which can hold rowids up to greatest.
-func (p *pages) leaf(ctx context.Context, page []byte, greatest int64, r months.Range, parser *parser,
-	run *runs) error {
+func (p *pages) leaf(ctx context.Context, page []byte, greatest int64, r months.Range, to records) error {
 	cells := int(binary.BigEndian.Uint16(page[3:]))
 	if 8+2*cells > len(page) {
 		return errUnusual
@@ -241,10 +244,7 @@ func (p *pages) leaf(ctx context.Context, page []byte, greatest int64, r months.
 		if err != nil {
 			return err
 		}
-		if err := parser.record(record); err != nil {
-			return err
-		}
-		if err := run.give(p.last, parser); err != nil {
+		if err := to.take(p.last, record); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"math"
 
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
@@ -25,7 +26,17 @@ func (c *content) Scan(ctx context.Context, r months.Range, usage bool, v months
 
 func (c *content) scan(ctx context.Context, r *months.Range, run *runs) error {
 	if !c.schema.odd && !c.file.plain {
-		err := c.scanPages(ctx, r, run)
+		first, last := r.First, r.Last
+		taker := &taker{runs: run, parser: newParser(&c.schema, run.usage)}
+		var hashed bool
+		if taker.hash, hashed = c.prints.of(first); hashed {
+			taker.hash.last = math.MaxInt64
+		}
+		err := c.scanPages(ctx, r, taker)
+		if err == nil && !hashed {
+			taker.hash.last = last
+			c.prints.keep(first, taker.hash)
+		}
 		if err == nil || ctx.Err() != nil || run.failed != nil {
 			return cmp.Or(run.failed, err)
 		}
@@ -36,6 +47,23 @@ func (c *content) scan(ctx context.Context, r *months.Range, run *runs) error {
 		run.resumed = true
 	}
 	return c.scanSQL(ctx, r, run)
+}
+
+// taker gives rows to the visitor, and hashes them on the way unless that was done.
+type taker struct {
+	*runs
+	parser *parser
+	hash   print
+}
+
+func (t *taker) take(rowid int64, record []byte) error {
+	if rowid > t.hash.last {
+		t.hash.add(rowid, record)
+	}
+	if err := t.parser.record(record); err != nil {
+		return err
+	}
+	return t.give(rowid, t.parser)
 }
 
 // scanSQL is the plain way, and the oracle of the other one.

@@ -162,7 +162,8 @@ func TestPlainFilesAreReadByPages(t *testing.T) {
 		for _, usage := range []bool{false, true} {
 			got, want := &tape{}, &tape{}
 			r, again := months.Range{First: 17, Last: 4800}, months.Range{First: 17, Last: 4800}
-			require.NoError(t, c.scanPages(t.Context(), &r, &runs{visitor: got, usage: usage, before: months.None}))
+			paged := runs{visitor: got, usage: usage, before: months.None}
+			require.NoError(t, c.scanPages(t.Context(), &r, &taker{runs: &paged, parser: newParser(&c.schema, usage)}))
 			require.NoError(t, c.scanSQL(t.Context(), &again, &runs{visitor: want, usage: usage, before: months.None}))
 			require.Equal(t, want.lines, got.lines)
 			require.Len(t, got.lines, 1+4784)

@@ -3,10 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/binary"
 	"encoding/json"
-	"slices"
-	"strconv"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -134,25 +131,6 @@ func (s *search) behind(ctx context.Context, boundary int64, local months.Local)
 		}
 	}
 	return true, nil
-}
-
-// Fingerprint implements months.Content: hashes of the first and the last row and 8 between.
-func (c *content) Fingerprint(ctx context.Context, r months.Range) (string, error) {
-	const between = 8
-	rowids := []int64{r.First}
-	for i := int64(1); i <= between; i++ {
-		rowids = append(rowids, r.First+(r.Last-r.First)*i/(between+1))
-	}
-	rowids = slices.Compact(append(rowids, r.Last))
-	hashes, err := c.hash(ctx, rowids)
-	if err != nil {
-		return "", c.explain(err)
-	}
-	var all []byte
-	for _, h := range hashes {
-		all = binary.LittleEndian.AppendUint64(all, h)
-	}
-	return strconv.FormatUint(xxhash.Sum64(all), 16), nil
 }
 
 // hash returns a hash of each row's columns and timestamp; 0 where there is no such row.
