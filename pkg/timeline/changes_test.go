@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
@@ -125,4 +127,54 @@ func TestEditsBesideGrowth(t *testing.T) {
 		r.Row["State"], r.Row["RemoteOwner"], r.Row["GlobalJobId"] = "Drained", nil, nil
 	}
 	requireEqual(t, ask(rows), load(t, tl, rows))
+}
+
+// Rows that are edited while no process runs are seen by the next one, whichever they are, also if the file's time of
+// change was put back; days that were compared with their rows once are not compared again.
+func TestEditsBetweenProcesses(t *testing.T) {
+	dir, cache := t.TempDir(), t.TempDir()
+	rows := quarterly(0, 400)
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: plain(rows)})
+	path := filepath.Join(dir, september)
+	then := time.Now().Add(-time.Hour)
+	day := pool.DayOf(start) + 1
+	random := rand.New(rand.NewPCG(3, 5))
+	for range 8 {
+		require.NoError(t, os.Chtimes(path, then, then))
+		tl := open(t, dir, "UTC", cache)
+		requireEqual(t, ask(rows), load(t, tl, rows))
+		require.NoError(t, tl.Close())
+
+		n := random.IntN(len(rows))
+		db := snapshotstest.Open(t, dir, september, snapshotstest.Schema)
+		_, err := db.Exec("UPDATE gpu_state SET State = 'Drained', RemoteOwner = NULL, GlobalJobId = NULL WHERE rowid = ?",
+			n+1)
+		require.NoError(t, err)
+		require.NoError(t, db.Close())
+		rows[n].Row["State"], rows[n].Row["RemoteOwner"], rows[n].Row["GlobalJobId"] = "Drained", nil, nil
+	}
+	tl := open(t, dir, "UTC", cache)
+	load(t, tl, rows)
+	require.NoError(t, tl.Close())
+
+	then = then.Add(time.Minute) // as if something had been written that is none of the day's
+	require.NoError(t, os.Chtimes(path, then, then))
+	witness := func() (kept, now string) {
+		tl := open(t, dir, "UTC", cache)
+		state, err := tl.look(t.Context())
+		require.NoError(t, err)
+		var of about
+		_, ok := tl.disk.Read(segmentOf(day), &of)
+		require.True(t, ok)
+		v := load(t, tl, rows)
+		requireEqual(t, ask(rows), v)
+		require.Zero(t, v.Work.Rows)
+		require.NoError(t, tl.Close())
+		return of.Witness, state.Witness(day)
+	}
+	kept, now := witness()
+	require.NotEqual(t, now, kept)
+	kept, now = witness()
+	require.Equal(t, now, kept)
+	require.NotEmpty(t, now)
 }

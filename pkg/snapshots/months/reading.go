@@ -62,7 +62,8 @@ func (r *reading) snapshots() []united { return onDay(unite(r.blocks), r.date) }
 // give hands the day to a visitor.
 func (r *reading) give(s *state, v snapshots.Visitor) (snapshots.Reading, error) {
 	all := r.snapshots()
-	found := snapshots.Reading{Key: snapshots.Key{Content: s.content(r.sources), Witness: s.Witness(r.date)}, Oddities: r.oddities, Rows: r.rows}
+	key := snapshots.Key{Content: s.content(r.sources), Witness: s.Witness(r.date)}
+	found := snapshots.Reading{Key: key, Oddities: r.oddities, Rows: r.rows}
 	found.Oddities.Twice = r.table.twice(r.blocks)
 	v.Begin(r.resumed)
 	for id := range r.table.len() {

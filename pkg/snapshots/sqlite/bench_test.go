@@ -27,8 +27,10 @@ func BenchmarkScan(b *testing.B) {
 	r := months.Range{First: first, Last: first + 140_000}
 	for name, usage := range map[string]bool{"columns": false, "columns and usage": true} {
 		for way, scan := range map[string]func(months.Range, *runs) error{
-			"sql":   func(r months.Range, run *runs) error { return c.scanSQL(b.Context(), &r, run) },
-			"pages": func(r months.Range, run *runs) error { return c.scanPages(b.Context(), &r, &taker{runs: run, parser: newParser(&c.schema, run.usage)}) },
+			"sql": func(r months.Range, run *runs) error { return c.scanSQL(b.Context(), &r, run) },
+			"pages": func(r months.Range, run *runs) error {
+				return c.scanPages(b.Context(), &r, &taker{runs: run, parser: newParser(&c.schema, run.usage)})
+			},
 		} {
 			b.Run(way+" "+name, func(b *testing.B) {
 				for b.Loop() {
