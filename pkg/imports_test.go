@@ -41,7 +41,7 @@ var layers = map[string][]string{
 	"timeline/usage":          {"pool"},
 	"snapshots/snapshotstest": {"pool", "localtime", "snapshots", "snapshots/months"},
 	"pressure":                {"parallel", "pool", "timeline"},
-	"jobs":                    {"pool"},
+	"jobs":                    {"parallel", "pool", "timeline/keep"},
 	"jobs/jobstest":           {"parallel", "pool", "jobs"},
 	"jobs/sqlite":             {"parallel", "pool", "jobs"},
 	"jobs/elasticsearch":      {"parallel", "pool", "jobs"},

@@ -141,7 +141,7 @@ func (b *bench) warm(ctx context.Context, source *plugin.Datasource, name string
 		if err := ask(0); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		moved, p99, err := timed(min(runs, 50), func(i int) error { return ask(i + 1) })
+		moved, p99, err := timed(runs, func(i int) error { return ask(i + 1) })
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}

@@ -197,7 +197,7 @@ func (b *bench) segments(ctx context.Context, dir, name string, days int, l limi
 		if err := ask(0); err != nil {
 			return err
 		}
-		median, p99, err := timed(30, func(i int) error { return ask(i + 1) })
+		median, p99, err := timed(runs, func(i int) error { return ask(i + 1) })
 		if err != nil {
 			return err
 		}
@@ -280,7 +280,7 @@ func (b *bench) grown(ctx context.Context, dir, what string, days int, to time.T
 	if err := ask(0); err != nil {
 		return err
 	}
-	median, p99, err := timed(30, func(i int) error { return ask(i + 1) })
+	median, p99, err := timed(runs, func(i int) error { return ask(i + 1) })
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (b *bench) heldAndWaiting(ctx context.Context) error {
 			Target: p.first})
 		var moved, p99 float64
 		err = b.firstOf(ctx, cache, p.json, days, func(ask func(int) error) (err error) {
-			moved, p99, err = timed(30, func(i int) error { return ask(i + 1) })
+			moved, p99, err = timed(runs, func(i int) error { return ask(i + 1) })
 			return err
 		})
 		if err != nil {

@@ -16,14 +16,17 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/timeline/keep"
 )
 
 // Ads come late: adstash polls every 20 minutes. So what was not (yet) there is asked for again, often while the run
 // is fresh, rarely afterwards; and ads are taken for all there will be only when they had time to arrive.
 const (
-	freshFor   = 2 * time.Hour    // since the run was last seen
-	askFresh   = 5 * time.Minute  // when the run is fresh, or the answer was incomplete
-	askOld     = 6 * time.Hour    // otherwise
+	freshFor   = 2 * time.Hour   // since the run was last seen
+	askFresh   = 5 * time.Minute // when the run is fresh, or the answer was incomplete
+	askOld     = 6 * time.Hour   // later
+	settled    = 7 * 24 * time.Hour
+	askSettled = 24 * time.Hour   // when the answer came so long after the run
 	arriveIn   = time.Hour        // ads of the same end have arrived
 	askFailed  = 30 * time.Second // after an error of the source
 	clockError = 2 * time.Minute  // of access points
@@ -87,24 +90,36 @@ func Key(parts ...string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// Source returns source with the cache before it. Sources with the same key share what is cached.
+// Source returns source with the cache before it. Sources with the same key share what is cached. What it says about
+// finished days is kept on disk, too, and found there after a restart; a nil disk is none. Closing the source closes
+// the disk.
 //
 // Lookups that must ask the source do so one after the other: many panels at once ask once. When the source fails, ads
 // that are known from before are returned, with a notice; without any, the source's error. A failing source is left
 // alone for 30 seconds.
-func (c *Cache) Source(source Source, key string) Source {
-	return &cached{Source: source, cache: c, key: key, turn: semaphore.NewWeighted(1)}
+func (c *Cache) Source(source Source, key string, disk *keep.Disk) Source {
+	return &cached{Source: source, cache: c, key: key, disk: disk, turn: semaphore.NewWeighted(1)}
 }
 
 type cached struct {
-	Source // Newest, Health, Close
+	Source // Newest, Health
 	cache  *Cache
 	key    string
+	disk   *keep.Disk // nil: none
 	turn   *semaphore.Weighted
 
 	// The last failure, under turn.
 	failure  error
 	failedAt time.Time
+}
+
+// Close implements [Source].
+func (s *cached) Close() error {
+	err := s.Source.Close()
+	if s.disk != nil {
+		err = errors.Join(err, s.disk.Close())
+	}
+	return err
 }
 
 // revisioned is a source that knows when its contents have changed.
@@ -113,7 +128,9 @@ type revisioned interface{ Revision() string }
 // Ads implements [Source].
 func (s *cached) Ads(ctx context.Context, wanted []Wanted) (Result, error) {
 	return s.lookup(ctx, len(wanted), lookup{
-		key: func(i int) string { return wanted[i].Job },
+		about: ofJobs,
+		key:   func(i int) string { return wanted[i].Job },
+		day:   func(i int) (int32, bool) { return dayOf(wanted[i].LastSeen) },
 		until: func(i int, e entry, now time.Time) time.Time {
 			if e.describes(wanted[i].LastSeen) {
 				return forever
@@ -134,6 +151,8 @@ func (s *cached) Ads(ctx context.Context, wanted []Wanted) (Result, error) {
 // AdsOnMachines implements [Source].
 func (s *cached) AdsOnMachines(ctx context.Context, days []MachineDay) (Result, error) {
 	return s.lookup(ctx, len(days), lookup{
+		about:   onMachines,
+		day:     func(i int) (int32, bool) { return days[i].Day, true },
 		key:     func(i int) string { return days[i].Key() },
 		until:   func(i int, e entry, now time.Time) time.Time { return e.until(days[i].End(), now) },
 		missing: "job ads of %d of %d days of machines",
@@ -150,6 +169,8 @@ func (s *cached) AdsOnMachines(ctx context.Context, days []MachineDay) (Result, 
 // Epochs implements [Source].
 func (s *cached) Epochs(ctx context.Context, days []EpochDay) (Result, error) {
 	return s.lookup(ctx, len(days), lookup{
+		about:   ofEpochs,
+		day:     func(i int) (int32, bool) { return days[i].Day, true },
 		key:     func(i int) string { return days[i].Key() },
 		until:   func(i int, e entry, now time.Time) time.Time { return e.until(days[i].End(), now) },
 		missing: "epoch ads of %d of %d days of machines",
@@ -177,6 +198,8 @@ func (e entry) until(lastSeen, now time.Time) time.Time {
 	wait := askOld
 	if lastSeen.IsZero() || now.Sub(lastSeen) < freshFor || e.partial() {
 		wait = askFresh
+	} else if e.asked.Sub(lastSeen) >= settled {
+		wait = askSettled
 	}
 	return e.asked.Add(wait)
 }
@@ -186,10 +209,12 @@ var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (e entry) partial() bool { return e.remark != nil && e.remark.partial }
 
-// lookup is one question in terms of positions: the key of each, until when an entry answers it, and how to ask for
-// some.
+// lookup is one question in terms of positions: the key and day of each, until when an entry answers it, and how to ask
+// for some.
 type lookup struct {
+	about   question
 	key     func(i int) string
+	day     func(i int) (day int32, ok bool) // the UTC day that it is about; ok is false if none is known
 	until   func(i int, e entry, now time.Time) time.Time
 	missing string
 	ask     func(missing []int) (Result, error)
@@ -203,6 +228,11 @@ func (s *cached) lookup(ctx context.Context, n int, q lookup) (Result, error) {
 		all[i] = i
 	}
 	missing := s.known(source, all, found, q)
+	if len(missing) > 0 {
+		s.restore(ctx, missing, found, q)
+		now := s.cache.now()
+		missing = slices.DeleteFunc(missing, func(i int) bool { return found[i].stands(i, now, q) })
+	}
 	if len(missing) == 0 {
 		return s.standing(merge(found), source, changes, found, q), nil
 	}
@@ -265,7 +295,9 @@ func (s *cached) inTurn(ctx context.Context, source unique.Handle[string], missi
 	if len(missing) == 0 {
 		return nil, false, nil
 	}
-	changed, err = s.fetch(source, missing, found, q)
+	if changed, err = s.fetch(source, missing, found, q); err == nil {
+		s.save(ctx, missing, found, q)
+	}
 	return missing, changed, err
 }
 
@@ -276,11 +308,16 @@ func (s *cached) known(source unique.Handle[string], positions []int, found []en
 		if e, ok := s.cache.entries.GetIfPresent(cacheKey{source, q.key(i)}); ok {
 			found[i] = e
 		}
-		if found[i].asked.IsZero() || !now.Before(q.until(i, found[i], now)) {
+		if !found[i].stands(i, now, q) {
 			missing = append(missing, i)
 		}
 	}
 	return missing
+}
+
+// stands reports whether an entry answers a position without asking again.
+func (e entry) stands(i int, now time.Time, q lookup) bool {
+	return !e.asked.IsZero() && now.Before(q.until(i, e, now))
 }
 
 // fetch asks the source for the missing positions; changed reports whether an answer replaced one that was different.

@@ -26,7 +26,7 @@ func TestCachedSource(t *testing.T) {
 	n := 0
 	jobstest.Run(t, func(_ *testing.T, documents [][]byte) jobs.Source {
 		n++
-		return cache.Source(jobstest.NewMemory(documents...), jobs.Key("memory", fmt.Sprint(n)))
+		return cache.Source(jobstest.NewMemory(documents...), jobs.Key("memory", fmt.Sprint(n)), nil)
 	})
 }
 
@@ -63,7 +63,7 @@ func TestCacheAsksAgain(t *testing.T) {
 			if c.ad != 0 {
 				memory.Add(history("j", lastSeen.Add(c.ad)))
 			}
-			source := jobs.NewCache(megabyte, clock.now).Source(memory, "k")
+			source := jobs.NewCache(megabyte, clock.now).Source(memory, "k", nil)
 			ask := func() bool {
 				_, err := source.Ads(ctx, []jobs.Wanted{{Job: "j", LastSeen: lastSeen}})
 				require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestCacheAsksForMissingOnly(t *testing.T) {
 	morning := clock.t.Add(-6 * time.Hour)
 	cache := jobs.NewCache(megabyte, clock.now)
 	memory := jobstest.NewMemory(history("a", morning), history("b", morning))
-	source := cache.Source(memory, "k")
+	source := cache.Source(memory, "k", nil)
 	ask := func(source jobs.Source, wanted ...jobs.Wanted) jobs.Result {
 		result, err := source.Ads(ctx, wanted)
 		require.NoError(t, err)
@@ -114,9 +114,9 @@ func TestCacheAsksForMissingOnly(t *testing.T) {
 	require.Equal(t, []string{"a"}, memory.Asked())
 	require.Len(t, result.Ads[0], 2)
 
-	other := cache.Source(jobstest.NewMemory(), jobs.Key("other"))
+	other := cache.Source(jobstest.NewMemory(), jobs.Key("other"), nil)
 	require.Empty(t, ask(other, jobs.Wanted{Job: "b", LastSeen: morning}).Ads[0])
-	shared := cache.Source(jobstest.NewMemory(), "k")
+	shared := cache.Source(jobstest.NewMemory(), "k", nil)
 	require.Len(t, ask(shared, jobs.Wanted{Job: "b", LastSeen: morning}).Ads[0], 1)
 }
 
@@ -124,7 +124,7 @@ func TestCacheAsksForMissingOnly(t *testing.T) {
 func TestCacheTellsHowLongAnAnswerHolds(t *testing.T) {
 	clock := &clock{time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)}
 	memory := jobstest.NewMemory(history("ap#1.0#1", clock.t.Add(-5*time.Hour)))
-	source := jobs.NewCache(megabyte, clock.now).Source(memory, "memory")
+	source := jobs.NewCache(megabyte, clock.now).Source(memory, "memory", nil)
 	finished := jobs.Wanted{Job: "ap#1.0#1", LastSeen: clock.t.Add(-5 * time.Hour)}
 	running := jobs.Wanted{Job: "ap#2.0#1", LastSeen: clock.t}
 	ask := func(wanted ...jobs.Wanted) func() bool {
@@ -155,7 +155,7 @@ func TestCacheOfMachines(t *testing.T) {
 	ctx := t.Context()
 	clock := &clock{time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)}
 	memory := jobstest.NewMemory(history("a", clock.t))
-	source := jobs.NewCache(megabyte, clock.now).Source(memory, "k")
+	source := jobs.NewCache(megabyte, clock.now).Source(memory, "k", nil)
 	today := int32(clock.t.Unix() / 86400)
 	ask := func(day int32, ads int) []string {
 		result, err := source.AdsOnMachines(ctx, []jobs.MachineDay{{Machine: "m1", Day: day}, {Machine: "m2", Day: day}})
@@ -182,7 +182,7 @@ func TestCachePartial(t *testing.T) {
 		{Job: "b", LastSeen: clock.t.Add(-100 * time.Hour)}}
 	memory := jobstest.NewMemory(history("a", clock.t.Add(-99*time.Hour)))
 	memory.Notices = []string{"1 of 2 shards failed"}
-	source := jobs.NewCache(megabyte, clock.now).Source(memory, "k")
+	source := jobs.NewCache(megabyte, clock.now).Source(memory, "k", nil)
 	for range 2 {
 		result, err := source.Ads(ctx, old)
 		require.NoError(t, err)
@@ -205,7 +205,7 @@ func TestCacheFailures(t *testing.T) {
 	a := jobs.Wanted{Job: "a", LastSeen: clock.t.Add(-100 * time.Hour)}
 	b := jobs.Wanted{Job: "b", LastSeen: clock.t}
 	memory := jobstest.NewMemory(history("a", a.LastSeen), history("b", clock.t.Add(-time.Hour)))
-	source := jobs.NewCache(megabyte, clock.now).Source(memory, "k")
+	source := jobs.NewCache(megabyte, clock.now).Source(memory, "k", nil)
 	down := pool.SourceError("the store is down")
 
 	// Without anything known: the error, and the source is left alone for a while.
@@ -252,7 +252,7 @@ func TestCacheFailures(t *testing.T) {
 // Many panels at once ask once.
 func TestCacheAsksOnce(t *testing.T) {
 	memory := jobstest.NewMemory(history("a", time.Now()))
-	source := jobs.NewCache(megabyte, time.Now).Source(memory, "k")
+	source := jobs.NewCache(megabyte, time.Now).Source(memory, "k", nil)
 	var panels sync.WaitGroup
 	for range 20 {
 		panels.Go(func() {
@@ -270,7 +270,7 @@ func TestCacheIsBounded(t *testing.T) {
 	require.LessOrEqual(t, int(unsafe.Sizeof(jobs.Ad{})), 520, "adBytes is too small")
 	memory := jobstest.NewMemory()
 	cache := jobs.NewCache(100_000, time.Now)
-	source := cache.Source(memory, "k")
+	source := cache.Source(memory, "k", nil)
 	var wanted []jobs.Wanted
 	for i := range 5000 {
 		job := fmt.Sprintf("ap#%d.0#1", i)
@@ -295,7 +295,7 @@ func BenchmarkCacheHit100k(b *testing.B) {
 		wanted = append(wanted, jobs.Wanted{Job: job, LastSeen: time.Unix(1759130000, 0)})
 	}
 	cache := jobs.NewCache(512*megabyte, time.Now)
-	source := cache.Source(memory, jobs.Key("k"))
+	source := cache.Source(memory, jobs.Key("k"), nil)
 	_, err := source.Ads(b.Context(), wanted)
 	require.NoError(b, err)
 	memory.Asked()

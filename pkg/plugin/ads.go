@@ -19,6 +19,7 @@ import (
 	"github.com/chtc/gpureports/pkg/jobs/sqlite"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/timeline/keep"
 )
 
 // openAds opens the job source that the settings name; nil is none. What keeps it from being used is told by its
@@ -39,7 +40,20 @@ func openAds(ctx context.Context, dir *snapshots.Dir, instance backend.DataSourc
 	if err != nil {
 		return unreachable{err}
 	}
-	return traced{kept.Source(source, key)}
+	return traced{kept.Source(source, key, openAdsOnDisk(settings, key))}
+}
+
+// openAdsOnDisk opens where job ads are kept beside the segments; nil without a cache directory. If it cannot be used,
+// the health check says so because of the segments.
+func openAdsOnDisk(settings Settings, key string) *keep.Disk {
+	if settings.CacheDir == "" {
+		return nil
+	}
+	disk, err := keep.OpenDisk(settings.CacheDir, "ads "+key, int64(settings.CacheDiskMB)<<20)
+	if err != nil {
+		return nil
+	}
+	return disk
 }
 
 func openJobFile(dir *snapshots.Dir, settings Settings) (jobs.Source, string, error) {

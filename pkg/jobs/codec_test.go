@@ -1,0 +1,68 @@
+package jobs
+
+import (
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/timeline/keep"
+)
+
+// fill gives every field of an ad a value that is not zero: a field that the disk forgets is noticed.
+func fill(t *testing.T, random *rand.Rand) (ad Ad) {
+	t.Helper()
+	fields := reflect.ValueOf(&ad).Elem()
+	for i := range fields.NumField() {
+		switch f := fields.Field(i); f.Interface().(type) {
+		case Kind:
+			f.Set(reflect.ValueOf(Epoch))
+		case string:
+			f.SetString(fields.Type().Field(i).Name + string(rune('a'+random.IntN(3))))
+		case []string:
+			f.Set(reflect.ValueOf([]string{"GPU-1", "", "GPU-2"}))
+		case time.Time:
+			f.Set(reflect.ValueOf(time.Unix(random.Int64N(1<<33)-1<<20, 0).UTC()))
+		case float64:
+			f.SetFloat([]float64{1, 3600, 0.1, -2.5, math.MaxFloat64}[random.IntN(5)])
+		case int:
+			f.SetInt(random.Int64N(1<<40) - 1<<39)
+		case bool:
+			f.SetBool(true)
+		default:
+			t.Fatalf("field %s: the coder has to know its type", fields.Type().Field(i).Name)
+		}
+		require.False(t, fields.Field(i).IsZero(), fields.Type().Field(i).Name)
+	}
+	return ad
+}
+
+func TestEntriesComeBackAsTheyWere(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	said := &remark{notices: []string{"3 values could not be read"}}
+	entries := map[string]entry{
+		"none":     {asked: time.Unix(1_700_000_000, 123)},
+		"":         {asked: time.Unix(0, 1), ads: []Ad{{}}},
+		"several":  {asked: time.Unix(1_700_000_001, 0), ads: []Ad{fill(t, random), {}, fill(t, random)}, remark: said},
+		"m\x00123": {asked: time.Unix(1_700_000_002, 0), ads: []Ad{fill(t, random)}, remark: said},
+	}
+	written := encode(entries)
+	read, err := decode(written)
+	require.NoError(t, err)
+	require.Equal(t, entries, read)
+	require.Same(t, read["several"].remark, read["m\x00123"].remark)
+	for i := range written { // no prefix is taken for all of it, and none makes it fail otherwise
+		_, err := decode(written[:i])
+		require.ErrorIs(t, err, keep.ErrDamaged, i)
+	}
+	_, err = decode(append(written, 0))
+	require.ErrorIs(t, err, keep.ErrDamaged)
+	for range 2000 { // whatever the bytes are
+		damaged := append([]byte(nil), written...)
+		damaged[random.IntN(len(damaged))] ^= 1 << random.IntN(8)
+		_, _ = decode(damaged)
+	}
+}

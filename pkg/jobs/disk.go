@@ -1,0 +1,172 @@
+package jobs
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+	"unique"
+
+	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/timeline/keep"
+)
+
+// What a source said about finished days is kept on disk as well, beside the segments, so that the first answer after
+// a restart asks for nothing that an answer before would not have asked for: an entry says when it was asked, and is
+// asked for again at the same time as if the process had gone on.
+
+// adsVersion is that of the form that coder writes, and of how ParseAd reads an ad.
+const adsVersion = 1
+
+// question is what a lookup asks about, as its files are named.
+type question string
+
+const (
+	ofJobs     question = "jobads"
+	onMachines question = "machineads"
+	ofEpochs   question = "epochads"
+)
+
+func (q question) on(day int32) keep.Blob {
+	return keep.Blob{Kind: string(q), Version: adsVersion, Date: day}
+}
+
+// saidBy is whose answers a file holds.
+type saidBy struct {
+	Source   string `json:"source"`   // its key
+	Revision string `json:"revision"` // of its contents, where it knows them
+}
+
+// dayOf is the UTC day of a moment; ok is false for the zero time.
+func dayOf(t time.Time) (day int32, ok bool) {
+	return int32(t.Unix() / secondsOfDay), !t.IsZero()
+}
+
+// restore fills in what the disk holds of the missing positions. What is there may be due to be asked for again.
+func (s *cached) restore(ctx context.Context, missing []int, found []entry, q lookup) {
+	if s.disk == nil {
+		return
+	}
+	byDay := map[int32][]int{}
+	for _, i := range missing {
+		if day, ok := q.day(i); ok && found[i].asked.IsZero() {
+			byDay[day] = append(byDay[day], i)
+		}
+	}
+	days := slices.Collect(maps.Keys(byDay))
+	name := unique.Make(s.name())
+	_ = parallel.Each(ctx, len(days), func(_ *struct{}, n int) { // what is not read is asked for
+		kept := s.load(q.about, days[n])
+		for _, i := range byDay[days[n]] {
+			if e, ok := kept[q.key(i)]; ok {
+				found[i] = e
+				s.cache.entries.Set(cacheKey{name, q.key(i)}, e)
+			}
+		}
+	})
+}
+
+// save keeps what was answered about finished days, beside what is known of them.
+func (s *cached) save(ctx context.Context, answered []int, found []entry, q lookup) {
+	if s.disk == nil {
+		return
+	}
+	byDay := map[int32][]int{}
+	for _, i := range answered {
+		day, ok := q.day(i)
+		if ended := (MachineDay{Day: day}).End(); ok && !found[i].partial() && found[i].asked.Sub(ended) > arriveIn {
+			byDay[day] = append(byDay[day], i)
+		}
+	}
+	days := slices.Collect(maps.Keys(byDay))
+	_ = parallel.Each(ctx, len(days), func(_ *struct{}, n int) { // what is not kept is asked for after a restart
+		kept := s.load(q.about, days[n])
+		if kept == nil {
+			kept = map[string]entry{}
+		}
+		for _, i := range byDay[days[n]] {
+			kept[q.key(i)] = found[i]
+		}
+		s.disk.Write(q.about.on(days[n]), s.said(), encode(kept))
+	})
+}
+
+// said names the source as it is now.
+func (s *cached) said() saidBy {
+	said := saidBy{Source: s.key}
+	if r, ok := s.Source.(revisioned); ok {
+		said.Revision = r.Revision()
+	}
+	return said
+}
+
+// load reads what the disk holds of a day, by key; nil: nothing that can be used.
+func (s *cached) load(about question, day int32) (kept map[string]entry) {
+	var said saidBy
+	body, ok := s.disk.Read(about.on(day), &said)
+	if !ok || said != s.said() {
+		return nil
+	}
+	if body(func(written []byte) (err error) {
+		kept, err = decode(written)
+		return err
+	}) != nil {
+		return nil
+	}
+	now := s.cache.now()
+	maps.DeleteFunc(kept, func(_ string, e entry) bool { return e.asked.After(now) }) // the clock was set back
+	return kept
+}
+
+// keyed is an entry with its key, as the disk holds it.
+type keyed struct {
+	key     string
+	asked   int64 // nanoseconds since 1970
+	notices []string
+	ads     []Ad
+}
+
+func (c *coder) keyed(s *keyed) {
+	c.text(&s.key)
+	c.signed(&s.asked)
+	members(c, &s.notices, c.text)
+	members(c, &s.ads, c.ad)
+}
+
+// encode writes entries, by key.
+func encode(entries map[string]entry) []byte {
+	c := newCoder()
+	c.count(len(entries))
+	for _, key := range slices.Sorted(maps.Keys(entries)) {
+		e := entries[key]
+		s := keyed{key: key, asked: e.asked.UnixNano(), ads: e.ads}
+		if e.remark != nil {
+			s.notices = e.remark.notices
+		}
+		c.keyed(&s)
+	}
+	return c.bytes
+}
+
+// decode reads what encode wrote. Error: keep.ErrDamaged.
+func decode(written []byte) (map[string]entry, error) {
+	c := coder{reading: true, bytes: written}
+	var all []keyed
+	members(&c, &all, c.keyed)
+	if c.damaged || len(c.bytes) > 0 {
+		return nil, keep.ErrDamaged
+	}
+	entries, said := make(map[string]entry, len(all)), []*remark{}
+	for _, s := range all {
+		e := entry{ads: s.ads, asked: time.Unix(0, s.asked)}
+		if s.notices != nil {
+			n := slices.IndexFunc(said, func(r *remark) bool { return slices.Equal(r.notices, s.notices) })
+			if n < 0 {
+				n, said = len(said), append(said, &remark{notices: s.notices})
+			}
+			e.remark = said[n]
+		}
+		entries[s.key] = e
+	}
+	return entries, nil
+}
