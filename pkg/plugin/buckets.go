@@ -22,6 +22,25 @@ func (s *Settings) bucketOptions(url string, secrets map[string]string) bucket.O
 	}
 }
 
+// Asked returns what the data source's buckets were asked since it was opened.
+func (d *Datasource) Asked() (asked bucket.Counts) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stores == nil {
+		return asked
+	}
+	if d.stores.bucket != nil {
+		asked = d.stores.bucket.Counts()
+	}
+	if shared := d.stores.Timeline.Shared(); shared != nil {
+		counts := shared.Counts()
+		asked.Requests += counts.Requests
+		asked.Received += counts.Received
+		asked.Sent += counts.Sent
+	}
+	return asked
+}
+
 // allowedBuckets are the buckets that the server's operator lets data sources use: `allowed_buckets` of the section
 // [plugin.chtc-gpureports-datasource] in grafana.ini, separated by commas.
 func allowedBuckets() (entries []string) {

@@ -21,6 +21,7 @@ import (
 	"github.com/chtc/gpureports/pkg/golden"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/objects"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 )
@@ -46,13 +47,14 @@ func put(t *testing.T, b *bucket.Bucket, dir, zone string, byDays bool) {
 	require.NoError(t, err)
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
+		_, format, month := snapshots.ParseMonthFile(e.Name())
 		switch {
-		case strings.HasPrefix(e.Name(), "gpu_state_") && filepath.Ext(e.Name()) == ".db":
+		case month && format == "db":
 			result, err := convert.File(t.Context(), path, months)
 			require.NoError(t, err)
 			path = result.Path
-		case e.IsDir(), strings.HasSuffix(e.Name(), ".jsonl"):
-			continue
+		case e.IsDir(), strings.HasSuffix(e.Name(), ".jsonl"), strings.HasPrefix(e.Name(), "gpu_state_") && !month:
+			continue // a copy of a month is no data
 		}
 		data, err := os.ReadFile(path)
 		require.NoError(t, err)
@@ -82,14 +84,14 @@ func putDays(t *testing.T, b *bucket.Bucket, months [][]byte, zone string) {
 	require.NoError(t, err)
 	defer r.Close()
 	var order []string
-	snapshots := map[string][][]any{}
+	taken := map[string][][]any{}
 	for g := range f.Groups {
 		require.NoError(t, r.Rows(t.Context(), g, 0, f.Groups[g].Rows, parquet.Schema, func(row []any) error {
 			timestamp, _ := row[len(row)-1].(string)
-			if snapshots[timestamp] == nil {
+			if taken[timestamp] == nil {
 				order = append(order, timestamp)
 			}
-			snapshots[timestamp] = append(snapshots[timestamp], append([]any{}, row...))
+			taken[timestamp] = append(taken[timestamp], append([]any{}, row...))
 			return nil
 		}))
 	}
@@ -100,10 +102,48 @@ func putDays(t *testing.T, b *bucket.Bucket, months [][]byte, zone string) {
 		local, err := localtime.ParseLocal([]byte(timestamp))
 		require.NoError(t, err)
 		at := pool.Time(resolver.Resolve(local).Time)
-		require.NoError(t, objects.PutSnapshot(t.Context(), b, at, timestamp, snapshots[timestamp]))
+		require.NoError(t, objects.PutSnapshot(t.Context(), b, at, timestamp, taken[timestamp]))
 	}
 	_, err = objects.Merge(t.Context(), b, order[len(order)-1][:len("2026-07-01")]) // the last one is still running
 	require.NoError(t, err)
+}
+
+// goldenAnswers are what a golden pool answers to every view over all of it, out of its directory.
+type goldenAnswers struct {
+	dir     string
+	first   time.Time
+	end     time.Time
+	queries []backend.DataQuery
+	want    []string
+}
+
+func goldenPool(t *testing.T, name, zone string) goldenAnswers {
+	t.Helper()
+	g := goldenAnswers{dir: golden.Pool(t, name)}
+	here := map[string]any{"timezone": zone, "snapshotDir": g.dir}
+	d := open(t, time.Now(), here)
+	stores, done, err := d.use(t.Context())
+	require.NoError(t, err)
+	first, last, ok, err := stores.Timeline.Range(t.Context())
+	require.NoError(t, err)
+	require.True(t, ok)
+	done()
+	g.first, g.end = pool.Time(first), pool.Time(last).Add(time.Minute)
+	for i, model := range everyView() {
+		g.queries = append(g.queries, backend.DataQuery{RefID: fmt.Sprint(i), JSON: json.RawMessage(model),
+			Interval: time.Minute, MaxDataPoints: 1000, TimeRange: backend.TimeRange{From: g.first, To: g.end}})
+	}
+	g.want = answered(t, open(t, g.end, here), g.queries...)
+	return g
+}
+
+// requireAnswers compares a data source's answers with those out of the directory.
+func (g goldenAnswers) requireAnswers(t *testing.T, d *Datasource, how string) {
+	t.Helper()
+	got := answered(t, d, g.queries...)
+	for i := range g.want {
+		require.Equal(t, g.want[i], got[i], "%s: %s", how, g.queries[i].JSON)
+	}
 }
 
 // The golden pools are answered alike out of a directory and out of a bucket, by months and by days.
@@ -111,36 +151,13 @@ func TestGoldenPoolsInABucket(t *testing.T) {
 	server := buckettest.Start(t)
 	for name, zone := range map[string]string{"pool-a": "UTC", "pool-b": "America/Chicago", "pool-c": "America/Chicago"} {
 		t.Run(name, func(t *testing.T) {
-			dir := golden.Pool(t, name)
-			more := map[string]any{"timezone": zone}
-			here := map[string]any{"timezone": zone, "snapshotDir": dir}
-			d := open(t, time.Now(), here)
-			stores, done, err := d.use(t.Context())
-			require.NoError(t, err)
-			first, last, ok, err := stores.Timeline.Range(t.Context())
-			require.NoError(t, err)
-			require.True(t, ok)
-			done()
-			end := pool.Time(last).Add(time.Minute)
-			var queries []backend.DataQuery
-			for i, model := range everyView() {
-				queries = append(queries, backend.DataQuery{RefID: fmt.Sprint(i), JSON: json.RawMessage(model),
-					Interval: time.Minute, MaxDataPoints: 1000, TimeRange: backend.TimeRange{From: pool.Time(first), To: end}})
-			}
-			want := answered(t, open(t, end, here), queries...)
-			layouts := []bool{false, true}
-			if name == "pool-b" { // one snapshot is in both of its months: as objects there can be one only
-				layouts = layouts[:1]
-			}
-			for _, byDays := range layouts {
+			g := goldenPool(t, name, zone)
+			for _, byDays := range []bool{false, true} {
 				o := server.Bucket(t)
-				put(t, buckettest.Open(t, o), dir, zone, byDays)
-				d := Open(bucketSettings(t, o, more), func() time.Time { return end })
+				put(t, buckettest.Open(t, o), g.dir, zone, byDays)
+				d := Open(bucketSettings(t, o, map[string]any{"timezone": zone}), func() time.Time { return g.end })
 				t.Cleanup(d.Dispose)
-				got := answered(t, d, queries...)
-				for i := range want {
-					require.Equal(t, want[i], got[i], "by days %v: %s", byDays, queries[i].JSON)
-				}
+				g.requireAnswers(t, d, fmt.Sprintf("by days %v", byDays))
 			}
 		})
 	}

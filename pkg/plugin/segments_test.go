@@ -7,11 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/bucket/buckettest"
-	"github.com/chtc/gpureports/pkg/golden"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -21,33 +19,15 @@ func TestGoldenPoolsWithSharedDays(t *testing.T) {
 	server := buckettest.Start(t)
 	for name, zone := range map[string]string{"pool-a": "UTC", "pool-b": "America/Chicago", "pool-c": "America/Chicago"} {
 		t.Run(name, func(t *testing.T) {
-			dir := golden.Pool(t, name)
-			here := map[string]any{"timezone": zone, "snapshotDir": dir}
-			d := open(t, time.Now(), here)
-			stores, done, err := d.use(t.Context())
-			require.NoError(t, err)
-			first, last, ok, err := stores.Timeline.Range(t.Context())
-			require.NoError(t, err)
-			require.True(t, ok)
-			done()
-			end := pool.Time(last).Add(time.Minute)
-			var queries []backend.DataQuery
-			for i, model := range everyView() {
-				queries = append(queries, backend.DataQuery{RefID: fmt.Sprint(i), JSON: json.RawMessage(model),
-					Interval: time.Minute, MaxDataPoints: 1000, TimeRange: backend.TimeRange{From: pool.Time(first), To: end}})
-			}
-			want := answered(t, open(t, end, here), queries...)
+			g := goldenPool(t, name, zone)
 			o := server.Bucket(t)
-			settings := settingsOf(t, map[string]any{"timezone": zone, "snapshotDir": dir, "segmentBucket": o.URL,
+			settings := settingsOf(t, map[string]any{"timezone": zone, "snapshotDir": g.dir, "segmentBucket": o.URL,
 				"bucketEndpoint": o.Endpoint, "bucketPathStyle": o.PathStyle})
 			settings.DecryptedSecureJSONData = map[string]string{secretAccessKey: o.AccessKey, secretSecretKey: o.SecretKey}
 			for round := range 2 {
-				d := Open(settings, func() time.Time { return end })
+				d := Open(settings, func() time.Time { return g.end })
 				t.Cleanup(d.Dispose)
-				got := answered(t, d, queries...)
-				for i := range want {
-					require.Equal(t, want[i], got[i], "round %d: %s", round, queries[i].JSON)
-				}
+				g.requireAnswers(t, d, fmt.Sprintf("round %d", round))
 				checked, err := d.CheckHealth(t.Context(), nil)
 				require.NoError(t, err)
 				require.Contains(t, checked.Message, "Finished days are shared through "+o.URL)
@@ -56,13 +36,13 @@ func TestGoldenPoolsWithSharedDays(t *testing.T) {
 			builder := Open(settings, time.Now)
 			t.Cleanup(builder.Dispose)
 			missing := 0
-			require.NoError(t, builder.Build(t.Context(), pool.Time(first), end, false, func(day BuiltDay) {
+			require.NoError(t, builder.Build(t.Context(), g.first, g.end, false, func(day BuiltDay) {
 				require.NoError(t, day.Err)
 				if day.Missing {
 					missing++
 				}
 			}))
-			require.NoError(t, builder.Build(t.Context(), pool.Time(first), end, true, func(day BuiltDay) {
+			require.NoError(t, builder.Build(t.Context(), g.first, g.end, true, func(day BuiltDay) {
 				require.NoError(t, day.Err)
 				require.False(t, day.Missing, day.Date)
 			}))
