@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/plugin"
@@ -62,9 +63,9 @@ func (b *bench) settings(dir, cache, jobs string) (backend.DataSourceInstanceSet
 			return backend.DataSourceInstanceSettings{}, err
 		}
 	}
-	data, err := json.Marshal(map[string]any{"snapshotDir": absolute, "cacheDir": cache, "cacheMaxMB": 4096,
+	text, err := json.Marshal(map[string]any{"snapshotDir": absolute, "cacheDir": cache, "cacheMaxMB": 4096,
 		"cacheDiskMB": 16384, "timezone": "UTC", "jobs": jobs})
-	return backend.DataSourceInstanceSettings{UID: "bench", Name: "bench", Updated: now, JSONData: data}, err
+	return backend.DataSourceInstanceSettings{UID: "bench", Name: "bench", Updated: now, JSONData: text}, err
 }
 
 // source opens a data source that reads nothing ahead.
@@ -78,18 +79,25 @@ func (b *bench) source(dir, cache string) (*plugin.Datasource, error) {
 
 // answer asks one query and fails when its answer is an error.
 func answer(ctx context.Context, source backend.QueryDataHandler, query string, from, to time.Time) error {
+	_, err := framesOf(ctx, source, query, from, to)
+	return err
+}
+
+// framesOf asks one query and returns its answer.
+func framesOf(ctx context.Context, source backend.QueryDataHandler, query string, from, to time.Time) (data.Frames,
+	error) {
 	var kind struct{ QueryType string }
 	if err := json.Unmarshal([]byte(query), &kind); err != nil {
-		return err
+		return nil, err
 	}
 	response, err := source.QueryData(ctx, &backend.QueryDataRequest{Queries: []backend.DataQuery{{
 		RefID: "A", QueryType: kind.QueryType, JSON: []byte(query), Interval: to.Sub(from) / 1000, MaxDataPoints: 1000,
 		TimeRange: backend.TimeRange{From: from, To: to},
 	}}})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return response.Responses["A"].Error
+	return response.Responses["A"].Frames, response.Responses["A"].Error
 }
 
 // windowEnd is where the windows of panels end that are asked again and again.

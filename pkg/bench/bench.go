@@ -25,6 +25,7 @@ type Options struct {
 	// Elasticsearch is a server's URL, or StartElasticsearch; "" = left out. An index of its own is made in it, and
 	// removed.
 	Elasticsearch string
+	Bucket        bool      // measure what a bucket is for, and nothing else
 	Progress      io.Writer // what is being done
 }
 
@@ -53,10 +54,27 @@ func Run(ctx context.Context, o Options) ([]Figure, error) {
 		o.Dir = dir
 	}
 	b := &bench{Options: o}
-	for _, step := range []struct {
-		name string
-		run  func(context.Context) error
-	}{
+	for _, step := range b.steps() {
+		fmt.Fprintf(o.Progress, "%s …\n", step.name)
+		if err := step.run(ctx); err != nil {
+			return b.figures, fmt.Errorf("measuring %s: %w", step.name, err)
+		}
+		runtime.GC()
+	}
+	return b.figures, nil
+}
+
+// step is a part of what is measured.
+type step struct {
+	name string
+	run  func(context.Context) error
+}
+
+func (b *bench) steps() []step {
+	if b.Bucket {
+		return []step{{"making a month of files", b.makeMonth}, {"with a bucket", b.inBucket}}
+	}
+	return []step{
 		{"making a month of files", b.makeMonth},
 		{"reading", b.reading},
 		{"first panels", b.cold},
@@ -71,14 +89,7 @@ func Run(ctx context.Context, o Options) ([]Figure, error) {
 		{"a year", b.year},
 		{"growth", b.growth},
 		{"10,000 GPUs", b.large},
-	} {
-		fmt.Fprintf(o.Progress, "%s …\n", step.name)
-		if err := step.run(ctx); err != nil {
-			return b.figures, fmt.Errorf("measuring %s: %w", step.name, err)
-		}
-		runtime.GC()
 	}
-	return b.figures, nil
 }
 
 type bench struct {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/bucket/buckettest"
 )
 
 // On a tiny pool every figure is taken, and every form of the table holds them all.
@@ -31,6 +33,23 @@ func TestRun(t *testing.T) {
 			require.Contains(t, out.String(), f.What, name)
 		}
 	}
+}
+
+// With a bucket: a data source that finds finished days in it reads no snapshot row.
+func TestBucket(t *testing.T) {
+	buckettest.Start(t) // it is skipped where there is no server
+	figures, err := Run(t.Context(), Options{Machines: 6, GPUs: 20, Days: 34, Dir: t.TempDir(), Bucket: true,
+		Progress: io.Discard})
+	require.NoError(t, err)
+	require.Len(t, figures, 5)
+	for i, f := range figures[1:] {
+		require.Equal(t, "bucket", f.Area)
+		require.Positive(t, f.Value, f.What)
+		if i > 1 {
+			require.Contains(t, f.Note, " 0 rows of snapshots", f.What)
+		}
+	}
+	require.NotContains(t, figures[1].Note, " 0 rows of snapshots")
 }
 
 func TestTooFewDays(t *testing.T) {

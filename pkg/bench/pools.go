@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/samplepool"
@@ -30,7 +31,7 @@ var End = now
 // path.
 func Segments(ctx context.Context, dir string, machines, gpus, days int) (path string, err error) {
 	b := &bench{Options: Options{Dir: dir}}
-	return b.synthesize(ctx, machines, gpus, days)
+	return b.synthesize(ctx, machines, gpus, days, nil)
 }
 
 func options(machines, gpus, days int) samplepool.Options {
@@ -77,7 +78,7 @@ func open(dir, cache string, format months.Format) (*timeline.Timeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	return timelineOf(months.New(d, localtime.UTC, format), d, cache, 4<<30), nil
+	return timeline.New(timelineOptions(months.New(d, localtime.UTC, format), d, cache, 4<<30)), nil
 }
 
 func openDir(dir string) (*snapshots.Dir, error) {
@@ -88,17 +89,24 @@ func openDir(dir string) (*snapshots.Dir, error) {
 	return snapshots.OpenDir(absolute)
 }
 
-func timelineOf(source snapshots.Source, dir *snapshots.Dir, cache string, memory int64) *timeline.Timeline {
-	return timeline.New(timeline.Options{
+func timelineOptions(source snapshots.Source, dir *snapshots.Dir, cache string, memory int64) timeline.Options {
+	return timeline.Options{
 		Source: source, MaxBytes: memory,
 		CacheDir: cache, CacheName: registry.CacheName(dir, localtime.UTC), MaxDiskBytes: 16 << 30,
-	})
+	}
 }
 
 // synthesize makes a pool as segments in dir/cache. Its last two days are a real file; the months before have files of
-// two snapshots each, their first and their last, which reach over the days that are made as segments.
-func (b *bench) synthesize(ctx context.Context, machines, gpus, days int) (dir string, err error) {
+// two snapshots each, their first and their last, which reach over the days that are made as segments. Segments go into
+// a bucket in place of dir/cache where one is given, which is closed.
+func (b *bench) synthesize(ctx context.Context, machines, gpus, days int, to *bucket.Bucket) (dir string, err error) {
 	dir = b.path(fmt.Sprintf("segments-%d-%d-%d", machines, gpus, days))
+	if to != nil { // nothing of an earlier run is in it
+		dir += "-in-bucket"
+		if err := os.RemoveAll(dir); err != nil {
+			return "", err
+		}
+	}
 	// stands there when all is made; segments are kept by the path, so they are made in place
 	whole := filepath.Join(dir, "whole")
 	if _, err := os.Stat(whole); err == nil {
@@ -127,21 +135,26 @@ func (b *bench) synthesize(ctx context.Context, machines, gpus, days int) (dir s
 	if err != nil {
 		return "", err
 	}
-	if err := keepDays(ctx, dir, made.Snapshots(ctx), now.AddDate(0, 0, -days-1)); err != nil {
+	if err := keepDays(ctx, dir, made.Snapshots(ctx), now.AddDate(0, 0, -days-1), to); err != nil {
 		return "", err
 	}
 	return dir, os.WriteFile(whole, nil, 0o600)
 }
 
-// keepDays keeps the days of a made-up pool as segments in dir/cache, but the last two, which are files.
-func keepDays(ctx context.Context, dir string, made iter.Seq2[samplepool.Snapshot, error], first time.Time) error {
+// keepDays keeps the days of a made-up pool as segments in dir/cache or a bucket, but the last two, which are files.
+func keepDays(ctx context.Context, dir string, made iter.Seq2[samplepool.Snapshot, error], first time.Time,
+	to *bucket.Bucket) error {
 	d, err := openDir(dir)
 	if err != nil {
 		return err
 	}
 	source, stop := newMadeUp(registry.OpenDir(d, localtime.UTC), made)
 	defer stop()
-	tl := timelineOf(source, d, dir+"/cache", 64<<20)
+	o := timelineOptions(source, d, dir+"/cache", 64<<20)
+	if to != nil {
+		o.CacheDir, o.Bucket = "", to
+	}
+	tl := timeline.New(o)
 	defer tl.Close()
 	for date := pool.DayOf(first.UnixMicro()); date < pool.DayOf(now.UnixMicro())-2; date++ {
 		noon := pool.Micros(date)*pool.Day + pool.Day/2

@@ -3,6 +3,7 @@ package buckettest
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -85,44 +86,57 @@ func moduleRoot() (string, error) {
 	}
 }
 
-// Start starts a server on a free port, which ends with the test. Where it cannot be built, the test is skipped; it
-// fails where CI is set.
+// Start starts a server, which ends with the test. Where it cannot be built, the test is skipped; it fails where CI is
+// set.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	program, err := Install()
-	if err != nil {
+	if _, err := Install(); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal(err)
 		}
 		t.Skip(err)
 	}
-	for range 5 { // somebody else may take the port first
-		if s := start(t, program, t.TempDir(), freePort(t)); s != nil {
-			return s
-		}
-	}
-	t.Fatal("the S3 server does not start")
-	return nil
-}
-
-func freePort(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	s, stop, err := Launch(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	t.Cleanup(stop)
+	return s
 }
 
-// start returns nil if the server ends at once.
-func start(t testing.TB, program, dir, address string) *Server {
-	t.Helper()
+// Launch starts a server on a free port, over a directory. It ends with stop, or with this process.
+func Launch(dir string) (s *Server, stop func(), err error) {
+	program, err := Install()
+	if err != nil {
+		return nil, nil, err
+	}
 	for _, name := range []string{"data", "metadata"} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
-			t.Fatal(err)
+			return nil, nil, err
 		}
 	}
+	var failed error
+	for range 5 { // somebody else may take the port first
+		address, err := freePort()
+		if err != nil {
+			return nil, nil, err
+		}
+		if s, stop, failed = launch(program, dir, address); failed == nil {
+			return s, stop, nil
+		}
+	}
+	return nil, nil, failed
+}
+
+func freePort() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
+}
+
+func launch(program, dir, address string) (s *Server, stop func(), err error) {
 	// It ends with this process, however that ends: the shell reads until the pipe is closed.
 	command := exec.Command("sh", "-c", `"$@" </dev/null & server=$!; cat >/dev/null; kill -9 $server`, "sh", program,
 		"--access", AccessKey, "--secret", SecretKey, "--port", address, "--keep-alive", "--quiet", "--iam-dir", "",
@@ -134,9 +148,9 @@ func start(t testing.TB, program, dir, address string) *Server {
 		err = command.Start()
 	}
 	if err != nil {
-		t.Fatal(err)
+		return nil, nil, err
 	}
-	stop := func() {
+	stop = func() {
 		_ = pipe.Close()
 		_ = command.Wait() // the shell killed its child, which is the last command
 	}
@@ -145,31 +159,35 @@ func start(t testing.TB, program, dir, address string) *Server {
 		connection, err := net.DialTimeout("tcp", address, time.Second)
 		if err == nil {
 			_ = connection.Close()
-			t.Cleanup(stop)
-			return &Server{Endpoint: "http://" + address}
+			return &Server{Endpoint: "http://" + address}, stop, nil
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	stop()
-	t.Log(log.String())
-	return nil
+	return nil, nil, fmt.Errorf("the S3 server does not start: %s", log.String())
 }
 
 // Bucket makes a bucket of a name nobody has, and returns what opens it.
 func (s *Server) Bucket(t testing.TB) bucket.Options {
 	t.Helper()
+	o, err := s.Make(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// Make makes a bucket of a name nobody has, and returns what opens it.
+func (s *Server) Make(ctx context.Context) (bucket.Options, error) {
 	name := strings.ToLower("pool-" + rand.Text())
 	client, err := minio.New(strings.TrimPrefix(s.Endpoint, "http://"), &minio.Options{Region: "us-east-1",
 		Creds: credentials.NewStaticV4(AccessKey, SecretKey, ""), BucketLookup: minio.BucketLookupPath,
 		Transport: &http.Transport{DisableKeepAlives: true}})
 	if err == nil {
-		err = client.MakeBucket(t.Context(), name, minio.MakeBucketOptions{})
-	}
-	if err != nil {
-		t.Fatal(err)
+		err = client.MakeBucket(ctx, name, minio.MakeBucketOptions{})
 	}
 	return bucket.Options{URL: "s3://" + name, Endpoint: s.Endpoint, PathStyle: true, AccessKey: AccessKey,
-		SecretKey: SecretKey}
+		SecretKey: SecretKey}, err
 }
 
 // Open makes a bucket and opens it.

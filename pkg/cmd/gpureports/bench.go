@@ -14,6 +14,7 @@ type benchCommand struct {
 	Dir           string `type:"path" placeholder:"DIR" help:"Where the pools are made, and found again the next time. Default: a temporary directory."`
 	Plugin        string `type:"existingfile" placeholder:"FILE" help:"The plugin's binary. Default: built from this checkout into dist/."`
 	Elasticsearch string `name:"elasticsearch" env:"ELASTICSEARCH_URL" placeholder:"URL" help:"An Elasticsearch to measure with: its URL, or 'start' for that of this checkout's tests. Default: left out."`
+	Bucket        bool   `help:"Measure with snapshots and finished days in a bucket of an S3 server of its own, and nothing else."`
 	Format        string `enum:"table,markdown,json" default:"table" help:"table, markdown or json."`
 }
 
@@ -25,7 +26,7 @@ func (b *benchCommand) Run(ctx context.Context, c *console) error {
 	}
 	figures, err := bench.Run(ctx, bench.Options{
 		Machines: b.Machines, GPUs: b.GPUs, Days: b.Days, Large: b.Large, Dir: b.Dir, Binary: binary,
-		Elasticsearch: b.Elasticsearch, Progress: c.err,
+		Elasticsearch: b.Elasticsearch, Bucket: b.Bucket, Progress: c.err,
 	})
 	if err != nil {
 		return err
