@@ -41,13 +41,10 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan, jobs JobFigure
 		return gaps(slices, p, about), nil
 	}
 	start := time.Now()
-	count, err := counts.New(ctx, s.Counts, p, slices, p.GroupBy, classesOf(p.Metrics)...)
+	count, err := counts.New(ctx, s.Counts, p, slices, p.GroupBy, ClassesOf(p.Metrics)...)
 	if err != nil {
 		return nil, err
 	}
 	about.Stat("Computation", "ms", counts.Milliseconds(start))
-	if p.View == "summary" {
-		return summary(count, slices, p, about), nil
-	}
-	return series(count, slices, p, about), nil
+	return Frames(figuresOf(count, slices, p), p, about), nil
 }

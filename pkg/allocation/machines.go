@@ -47,11 +47,11 @@ func machines(ctx context.Context, kept *counts.Cache, s *timeline.Slices, p *qu
 		r := found[group.Machine]
 		sums := count.Of(g)
 		if group.Side == pool.Backfill {
-			r.backfillAllocated = metric("allocated", sums, 0, s.N())
+			r.backfillAllocated = metric("allocated", sums, 0, float64(s.N()))
 			continue
 		}
-		r.allocated, r.drained = metric("allocated", sums, 0, s.N()), metric("drained", sums, 0, s.N())
-		r.allocatedPercent = metric("allocatedPercent", sums, 0, s.N())
+		r.allocated, r.drained = metric("allocated", sums, 0, float64(s.N())), metric("drained", sums, 0, float64(s.N()))
+		r.allocatedPercent = metric("allocatedPercent", sums, 0, float64(s.N()))
 	}
 	covered := pool.Hours(s.Coverage(p.Env.Lists).Covered)
 	rows := make([]*machineRow, 0, len(found))

@@ -24,8 +24,5 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 		return nil, err
 	}
 	about.Stat("Computation", "ms", counts.Milliseconds(start))
-	if p.View == "summary" {
-		return summary(hours, p, about), nil
-	}
-	return series(hours, p, about), nil
+	return Frames(hours, p, about), nil
 }

@@ -3,6 +3,7 @@ package userhours
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/counts"
@@ -11,58 +12,66 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// usage is what one user held of one group, by bucket.
-type usage struct {
-	group []string // by the groupings other than user
-	user  string
-	hours []float64 // GPU-hours: Σ n / N · D of the bucket
+// Usage is what one user held of one group, by bucket.
+type Usage struct {
+	Group []string // by the groupings other than user
+	User  string
+	Hours []float64 // GPU-hours: Σ n / N · D of the bucket; NaN: it has no point
 }
 
-func (u *usage) total() (sum float64) {
-	for _, h := range u.hours {
-		sum += h
+func (u *Usage) total() (sum float64) {
+	for _, h := range u.Hours {
+		if !math.IsNaN(h) {
+			sum += h
+		}
 	}
 	return sum
 }
 
-// hours are the GPU-hours of a window.
-type hours struct {
-	usages []usage
-	times  []pool.Micros // of the buckets with a slice
+// Hours are the GPU-hours of a window. Usages are sorted by Sort.
+type Hours struct {
+	Usages []Usage
+	Times  []pool.Micros // of the buckets with a slice
 }
 
 // compute returns the GPU-hours of each group and user, by bucket. A table has one bucket, the window.
-func compute(ctx context.Context, kept *counts.Cache, p *query.Plan, s *timeline.Slices) (*hours, error) {
-	by := groupings(p)
+func compute(ctx context.Context, kept *counts.Cache, p *query.Plan, s *timeline.Slices) (*Hours, error) {
+	by := Groupings(p)
 	count, err := counts.New(ctx, kept, p, s, append(slices.Clone(by), "user"), counts.Claimed)
 	if err != nil {
 		return nil, err
 	}
 	drawn := count.Drawn(p, s.Newest)
 	perSlice := make([]float64, len(drawn)) // hours that a GPU-slice of the bucket stands for
-	h := &hours{times: make([]pool.Micros, len(drawn))}
+	h := &Hours{Times: make([]pool.Micros, len(drawn))}
 	for i, b := range drawn {
 		covered := s.Covered(pool.Window{From: count.Buckets.Starts[b], To: count.Buckets.Starts[b+1]})
 		perSlice[i] = pool.Hours(covered) / float64(count.Slices[b])
-		h.times[i] = count.Point(b)
+		h.Times[i] = count.Point(b)
 	}
 	names := s.View.Names.Texts()
 	for g := range count.Groups {
-		u := usage{group: count.Groups[g].Texts(p, by, names), user: count.Groups[g].Texts(p, []string{"user"}, names)[0],
-			hours: make([]float64, len(drawn))}
+		u := Usage{Group: count.Groups[g].Texts(p, by, names), User: count.Groups[g].Texts(p, []string{"user"}, names)[0],
+			Hours: make([]float64, len(drawn))}
 		for i, b := range drawn {
-			u.hours[i] = count.Sum(g, counts.Claimed, b) * perSlice[i]
+			u.Hours[i] = count.Sum(g, counts.Claimed, b) * perSlice[i]
 		}
-		h.usages = append(h.usages, u)
+		h.Usages = append(h.Usages, u)
 	}
-	slices.SortFunc(h.usages, func(a, b usage) int {
-		return cmp.Or(query.CompareGroups(by, a.group, b.group), cmp.Compare(b.total(), a.total()),
-			cmp.Compare(a.user, b.user))
-	})
+	h.Sort(p)
 	return h, nil
 }
 
-// groupings are the plan's without the user.
-func groupings(p *query.Plan) []string {
+// Sort sorts usages by group, then by hours, the most first, and user.
+func (h *Hours) Sort(p *query.Plan) {
+	by := Groupings(p)
+	slices.SortFunc(h.Usages, func(a, b Usage) int {
+		return cmp.Or(query.CompareGroups(by, a.Group, b.Group), cmp.Compare(b.total(), a.total()),
+			cmp.Compare(a.User, b.User))
+	})
+}
+
+// Groupings are the plan's without the user.
+func Groupings(p *query.Plan) []string {
 	return slices.DeleteFunc(slices.Clone(p.GroupBy), func(g string) bool { return g == "user" })
 }

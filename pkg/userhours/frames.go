@@ -21,23 +21,31 @@ type line struct {
 	rowType   string
 }
 
+// Frames returns the table of the view `summary`, whose hours have one bucket, else series.
+func Frames(h *Hours, p *query.Plan, about *frames.About) data.Frames {
+	if p.View == "summary" {
+		return summary(h, p, about)
+	}
+	return series(h, p, about)
+}
+
 // summary returns the table: a group's header, its users beneath it, the total last. Where one metric is named it has
 // the groups only.
-func summary(h *hours, p *query.Plan, about *frames.About) data.Frames {
+func summary(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 	var lines []line
 	total := 0.0
-	for first := 0; first < len(h.usages); {
+	for first := 0; first < len(h.Usages); {
 		end := first
-		header := line{group: h.usages[first].group, rowType: "group"}
-		for end < len(h.usages) && slices.Equal(h.usages[end].group, header.group) {
-			header.hours += h.usages[end].total()
+		header := line{group: h.Usages[first].Group, rowType: "group"}
+		for end < len(h.Usages) && slices.Equal(h.Usages[end].Group, header.group) {
+			header.hours += h.Usages[end].total()
 			end++
 		}
 		header.userCount = float64(end - first)
 		total += header.hours
 		lines = append(lines, header)
-		for _, u := range h.usages[first:end] {
-			lines = append(lines, line{header.group, u.user, math.NaN(), u.total(), "user"})
+		for _, u := range h.Usages[first:end] {
+			lines = append(lines, line{header.group, u.User, math.NaN(), u.total(), "user"})
 		}
 		first = end
 	}
@@ -92,10 +100,10 @@ func values(p *query.Plan, l *line, total float64) []float64 {
 }
 
 // users is the number of different users.
-func users(h *hours) int {
+func users(h *Hours) int {
 	all := map[string]bool{}
-	for _, u := range h.usages {
-		all[u.user] = true
+	for _, u := range h.Usages {
+		all[u.User] = true
 	}
 	return len(all)
 }
@@ -109,7 +117,7 @@ func column[V any](lines []line, value func(*line) V) []V {
 }
 
 // series returns GPU-hours over time. Grouped by user it has the users with the most hours, and the rest as Other.
-func series(h *hours, p *query.Plan, about *frames.About) data.Frames {
+func series(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 	at := slices.Index(p.GroupBy, "user")
 	shown := p
 	kept := map[string]bool{}
@@ -127,10 +135,10 @@ func series(h *hours, p *query.Plan, about *frames.About) data.Frames {
 	}
 	sums := map[string]*frames.Series{}
 	var all []*frames.Series
-	for _, u := range h.usages {
-		group := u.group
+	for _, u := range h.Usages {
+		group := u.Group
 		if at >= 0 {
-			user := u.user
+			user := u.User
 			if !kept[user] {
 				user = query.Other
 			}
@@ -139,10 +147,10 @@ func series(h *hours, p *query.Plan, about *frames.About) data.Frames {
 		key := fmt.Sprintf("%q", group)
 		s := sums[key]
 		if s == nil {
-			s = &frames.Series{Group: group, Metric: "gpuHours", Times: h.times, Values: make([]float64, len(h.times))}
+			s = &frames.Series{Group: group, Metric: "gpuHours", Times: h.Times, Values: make([]float64, len(h.Times))}
 			sums[key], all = s, append(all, s)
 		}
-		for i, hours := range u.hours {
+		for i, hours := range u.Hours {
 			s.Values[i] += hours
 		}
 	}
@@ -154,10 +162,10 @@ func series(h *hours, p *query.Plan, about *frames.About) data.Frames {
 }
 
 // topUsers returns the users with the most hours in the window.
-func topUsers(h *hours, n int) map[string]bool {
+func topUsers(h *Hours, n int) map[string]bool {
 	totals := map[string]float64{}
-	for _, u := range h.usages {
-		totals[u.user] += u.total()
+	for _, u := range h.Usages {
+		totals[u.User] += u.total()
 	}
 	names := make([]string, 0, len(totals))
 	for name := range totals {

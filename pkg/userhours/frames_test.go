@@ -15,7 +15,7 @@ import (
 
 // What is computed is tested beside allocation, which it shares its count with. Here: what becomes of it.
 
-func answer(t *testing.T, text string, h *hours) []map[string]any {
+func answer(t *testing.T, text string, h *Hours) []map[string]any {
 	t.Helper()
 	m, err := query.Parse([]byte(text))
 	require.NoError(t, err)
@@ -29,8 +29,8 @@ func answer(t *testing.T, text string, h *hours) []map[string]any {
 	return golden.Rows(summary(h, p, about))
 }
 
-func two() *hours {
-	return &hours{times: []pool.Micros{0}, usages: []usage{
+func two() *Hours {
+	return &Hours{Times: []pool.Micros{0}, Usages: []Usage{
 		{[]string{"Open Capacity"}, "ann", []float64{3}}, {[]string{"Open Capacity"}, "bob", []float64{1}},
 		{[]string{"Backfill (Open Capacity)"}, "ann", []float64{4}},
 	}}
@@ -49,7 +49,7 @@ func TestSummary(t *testing.T) {
 		row("Backfill (Open Capacity)", "ann", nil, 4.0, 50.0, "user"),
 		row("All", "", 2.0, 8.0, 100.0, "total"),
 	}, answer(t, `{"queryType": "userHours"}`, two()))
-	require.Empty(t, answer(t, `{"queryType": "userHours"}`, &hours{}))
+	require.Empty(t, answer(t, `{"queryType": "userHours"}`, &Hours{}))
 	for _, r := range answer(t, `{"queryType": "userHours", "totals": false, "metrics": []}`, two()) {
 		require.NotContains(t, r, "rowType")
 		require.NotEqual(t, "All", r["category"])
@@ -64,7 +64,7 @@ func TestSummaryOfOneMetric(t *testing.T) {
 }
 
 func TestSeriesOfUsers(t *testing.T) {
-	h := &hours{times: []pool.Micros{0, pool.Hour}, usages: []usage{
+	h := &Hours{Times: []pool.Micros{0, pool.Hour}, Usages: []Usage{
 		{[]string{"A"}, "ann", []float64{1, 2}}, {[]string{"A"}, "bob", []float64{5, 0}},
 		{[]string{"B"}, "cyd", []float64{0, 1}}, {[]string{"B"}, "ann", []float64{1, 0}},
 	}}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/elastic"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -43,7 +44,7 @@ func (f *fakeServer) source(t *testing.T, url string) *Source {
 	t.Cleanup(transport.CloseIdleConnections)
 	s, err := New(Config{URL: url, Index: "htcondor", Transport: transport, Timeout: 20 * time.Second})
 	require.NoError(t, err)
-	s.retry.first = time.Millisecond
+	s.es.PauseFirst(time.Millisecond)
 	return s
 }
 
@@ -134,11 +135,11 @@ func TestFaults(t *testing.T) {
 		"404 page": {html(404), []string{"404 Not Found", "check that the URL"}, 1},
 		"redirect": {status(302, ""), []string{"302 Found", "check that the URL"}, 1},
 		"429": {status(429, errorBody("es_rejected_execution_exception", "queue full")),
-			[]string{"429 Too Many Requests", "queue full", "overloaded"}, attempts},
+			[]string{"429 Too Many Requests", "queue full", "overloaded"}, elastic.Attempts},
 		"500": {status(500, errorBody("illegal_state", strings.Repeat("x", 1000))),
 			[]string{"500 Internal Server Error", "xxx...", "server's log"}, 1},
-		"502":     {html(502), []string{"502 Bad Gateway", "try again later"}, attempts},
-		"503":     {status(503, ""), []string{"503 Service Unavailable", "try again later"}, attempts},
+		"502":     {html(502), []string{"502 Bad Gateway", "try again later"}, elastic.Attempts},
+		"503":     {status(503, ""), []string{"503 Service Unavailable", "try again later"}, elastic.Attempts},
 		"html":    {html(200), []string{`the answer is "text/html", not JSON`, "proxy's page"}, 1},
 		"no json": {status(200, "hello"), []string{"broke off or is no JSON", "try again"}, 1},
 		"half a body": {func(w http.ResponseWriter, _ *http.Request, _ int) {
@@ -275,7 +276,7 @@ func TestUnknownCertificate(t *testing.T) {
 // What passes is repeated, within the deadline only.
 func TestRetries(t *testing.T) {
 	f := newFake(t, func(w http.ResponseWriter, _ *http.Request, n int) {
-		if n < attempts {
+		if n < elastic.Attempts {
 			w.WriteHeader([]int{429, 502, 503}[n%3])
 			return
 		}
@@ -284,7 +285,7 @@ func TestRetries(t *testing.T) {
 	result, err := f.source(t, f.URL).Ads(t.Context(), wanted)
 	require.NoError(t, err)
 	require.Len(t, result.Ads[0], 1)
-	require.Equal(t, attempts, f.searches)
+	require.Equal(t, elastic.Attempts, f.searches)
 	for _, body := range f.bodies {
 		require.Equal(t, f.bodies[0], body, "the whole body again")
 		require.NotEmpty(t, body)

@@ -49,7 +49,7 @@ var sourceNames = func() []string {
 // somebody else's question waits no longer than ctx.
 func (s *Source) fields(ctx context.Context) (fields, error) {
 	if err := s.asking.Acquire(ctx, 1); err != nil {
-		return fields{}, s.unanswered(ctx, "asking for the mapping", err)
+		return fields{}, s.es.Unanswered(ctx, "asking for the mapping", err)
 	}
 	defer s.asking.Release(1)
 	if !s.mappedAt.IsZero() && time.Since(s.mappedAt) < mappingAge {
@@ -90,13 +90,13 @@ func (s *Source) askFields(ctx context.Context) (fields, error) {
 		names = append(names, spellings(attribute)...)
 	}
 	var answer capabilities
-	if err := s.ask(ctx, "asking for the mapping", fieldcaps.New(s.es).Index(s.index).Fields(names...),
+	if err := s.es.Ask(ctx, "asking for the mapping", fieldcaps.New(s.es).Index(s.index).Fields(names...),
 		&answer); err != nil {
 		return fields{}, err
 	}
 	if len(answer.Indices) == 0 {
 		return fields{}, pool.SourceError("Elasticsearch at %s: no index matches %s: correct jobsIndex, or check that "+
-			"adstash has written something", s.shown, s.index)
+			"adstash has written something", s.es.Shown(), s.index)
 	}
 	keywords := []string{"keyword", "constant_keyword", "wildcard"}
 	numbers := []string{"date", "long", "integer", "double", "date_nanos"}
@@ -105,7 +105,7 @@ func (s *Source) askFields(ctx context.Context) (fields, error) {
 		epochDate: answer.with(epochDate, append(numbers, keywords...)...), adSource: answer.with(adSource, keywords...)}
 	if len(mapping.job) == 0 {
 		return fields{}, pool.SourceError("Elasticsearch at %s: index %s has no GlobalJobId that can be searched as a "+
-			"keyword: check that jobsIndex names adstash's indexes, or reindex them with adstash's mapping", s.shown, s.index)
+			"keyword: check that jobsIndex names adstash's indexes, or reindex them with adstash's mapping", s.es.Shown(), s.index)
 	}
 	for _, name := range answer.with(recordTime, numbers...) {
 		mapping.recordTime = name

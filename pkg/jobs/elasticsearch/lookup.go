@@ -17,6 +17,7 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types/enums/fieldtype"
 
+	"github.com/chtc/gpureports/pkg/elastic"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/parallel"
 )
@@ -134,14 +135,14 @@ func (s *Source) lookup(ctx context.Context, q question) (jobs.Result, error) {
 		return found.Result(), nil
 	}
 	if err := ctx.Err(); err != nil {
-		return jobs.Result{}, s.unanswered(ctx, "looking job ads up", err)
+		return jobs.Result{}, s.es.Unanswered(ctx, "looking job ads up", err)
 	}
 	mapping, err := s.fields(ctx)
 	if err != nil {
 		return jobs.Result{}, err
 	}
 	missing, err := s.search(ctx, q, mapping, found)
-	if errors.Is(err, errLostPIT) {
+	if errors.Is(err, elastic.ErrLostPIT) {
 		missing, err = s.search(ctx, q, mapping, found)
 	}
 	if err != nil {
@@ -157,7 +158,7 @@ func (s *Source) lookup(ctx context.Context, q question) (jobs.Result, error) {
 func (s *Source) search(ctx context.Context, q question, mapping fields, found *jobs.Collector) ([]string, error) {
 	var pit struct{ ID string }
 	request := openpointintime.NewOpenPointInTimeFunc(s.es)(s.index).KeepAlive(keepAlive)
-	if err := s.ask(ctx, "opening a point in time", request, &pit); err != nil {
+	if err := s.es.Ask(ctx, "opening a point in time", request, &pit); err != nil {
 		return nil, err
 	}
 	state := &paging{source: s, found: found, mapping: mapping, pit: pit.ID}
@@ -205,7 +206,7 @@ func (p *paging) pages(ctx context.Context, query types.Query) error {
 			request = request.SearchAfter(after...)
 		}
 		var page page
-		if err := p.source.ask(ctx, "searching job ads", request, &page); err != nil {
+		if err := p.source.es.Ask(ctx, "searching job ads", request, &page); err != nil {
 			return err
 		}
 		more, err := p.note(&page)
@@ -230,8 +231,8 @@ func (p *paging) note(page *page) (more bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, failure := range page.Shards.Failures {
-		if failure.Reason.Type == lostPIT {
-			return false, p.source.lost()
+		if failure.Reason.Type == elastic.LostPIT {
+			return false, p.source.es.Lost("searching job ads")
 		}
 	}
 	if page.PitID != "" {
@@ -262,7 +263,7 @@ func (p *paging) notices() (missing []string) {
 	}
 	if p.timedOut > 0 {
 		missing = append(missing, fmt.Sprintf("Elasticsearch at %s: %d of %d searches ran out of the server's time: job "+
-			"ads may be missing.", p.source.shown, p.timedOut, p.searches))
+			"ads may be missing.", p.source.es.Shown(), p.timedOut, p.searches))
 	}
 	if p.cut {
 		missing = append(missing, fmt.Sprintf("More than %d job ads match: the rest was left out. Ask for a shorter time "+

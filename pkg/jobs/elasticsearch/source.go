@@ -8,11 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
-	client "github.com/elastic/go-elasticsearch/v8"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/core/count"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/core/info"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/core/search"
@@ -20,6 +18,7 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types/enums/sortorder"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/chtc/gpureports/pkg/elastic"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -42,11 +41,9 @@ type Config struct {
 
 // Source is a server with job ads.
 type Source struct {
-	es      *client.BaseClient // with the requests of typedapi: its TypedClient would link all of the API, 27 MB
-	shown   string             // the URL without credentials
-	index   string             // all index expressions, separated by commas
+	es      *elastic.Client
+	index   string // all index expressions, separated by commas
 	timeout time.Duration
-	retry   *retrying
 	maxAds  int64
 	page    int
 
@@ -57,11 +54,6 @@ type Source struct {
 
 // New checks the configuration; the server is first asked by a lookup.
 func New(config Config) (*Source, error) {
-	address, err := url.Parse(config.URL)
-	if err != nil || address.Host == "" || address.Scheme != "http" && address.Scheme != "https" {
-		return nil, pool.BadQuery("the URL of Elasticsearch is not usable: give one such as " +
-			"https://elasticsearch.example.org:9200 in the data source's settings")
-	}
 	var names []string
 	for _, name := range strings.Split(config.Index+","+config.EpochIndex, ",") {
 		if name = strings.TrimSpace(name); name != "" {
@@ -73,22 +65,15 @@ func New(config Config) (*Source, error) {
 		return nil, pool.BadQuery("the index of the job ads (%q) is not usable: give names, aliases or patterns such as "+
 			"htcondor or adstash-*, separated by commas, as jobsIndex", index)
 	}
-	transport := config.Transport
-	if transport == nil {
-		transport = http.DefaultTransport
-	}
-	retry := &retrying{next: transport, first: firstPause}
-	es, err := client.NewBaseClient(client.Config{
-		Addresses:    []string{config.URL},
-		Transport:    retry,
-		DisableRetry: true, // retrying knows the deadline
+	es, err := elastic.New(config.URL, config.Transport, elastic.Remedies{
+		Forbidden: "give the user or API key the rights read and view_index_metadata on " + index,
+		NotFound:  "check jobsIndex and jobsEpochIndex (" + index + ")",
 	})
 	if err != nil {
-		return nil, pool.BadQuery("the URL of Elasticsearch is not usable: check it in the data source's settings")
+		return nil, err
 	}
-	shown := url.URL{Scheme: address.Scheme, Host: address.Host, Path: strings.TrimRight(address.Path, "/")}
-	return &Source{es: es, shown: shown.String(), index: index, timeout: cmp.Or(config.Timeout, 30*time.Second),
-		retry: retry, maxAds: 500_000, page: 5000, asking: semaphore.NewWeighted(1)}, nil
+	return &Source{es: es, index: index, timeout: cmp.Or(config.Timeout, 30*time.Second),
+		maxAds: 500_000, page: 5000, asking: semaphore.NewWeighted(1)}, nil
 }
 
 // limited returns a context with the time that a lookup may take.
@@ -122,7 +107,7 @@ func (s *Source) newest(ctx context.Context) (time.Time, error) {
 		descending := types.SortOptions{SortOptions: map[string]types.FieldSort{mapping.recordTime: {Order: &sortorder.Desc}}}
 		request := search.New(s.es).Index(indexes).Size(1).TrackTotalHits(false).Sort(descending).
 			Source_(types.SourceFilter{Includes: sourceNames})
-		if err := s.ask(ctx, "looking for the newest job ad", request, &page); err != nil {
+		if err := s.es.Ask(ctx, "looking for the newest job ad", request, &page); err != nil {
 			return time.Time{}, err
 		}
 		for _, hit := range page.Hits.Hits {
@@ -141,25 +126,25 @@ func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
 	var server struct {
 		Version struct{ Number string }
 	}
-	var status statusError
-	if err := s.ask(ctx, "asking for the version", info.New(s.es), &server); errors.As(err, &status) &&
-		status.code == http.StatusForbidden {
+	var status elastic.StatusError
+	if err := s.es.Ask(ctx, "asking for the version", info.New(s.es), &server); errors.As(err, &status) &&
+		status.Code == http.StatusForbidden {
 		server.Version.Number = "(version hidden)" // it is a right of its own, which nothing else needs
 	} else if err != nil {
 		return jobs.Health{}, err
 	}
 	var found struct {
 		Count  int64
-		Shards shards `json:"_shards"`
+		Shards elastic.Shards `json:"_shards"`
 	}
-	if err := s.ask(ctx, "counting job ads", count.New(s.es).Index(s.index), &found); err != nil {
+	if err := s.es.Ask(ctx, "counting job ads", count.New(s.es).Index(s.index), &found); err != nil {
 		return jobs.Health{}, err
 	}
 	newest, err := s.newest(ctx)
 	if err != nil {
 		return jobs.Health{}, err
 	}
-	health := jobs.Health{Store: fmt.Sprintf("Elasticsearch %s at %s, index %s", server.Version.Number, s.shown, s.index),
+	health := jobs.Health{Store: fmt.Sprintf("Elasticsearch %s at %s, index %s", server.Version.Number, s.es.Shown(), s.index),
 		Ads: found.Count, Newest: newest}
 	if found.Shards.Failed > 0 {
 		health.Notices = append(health.Notices, s.shardNotice(found.Shards))
@@ -169,9 +154,9 @@ func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
 
 // page is an answer to a search, as far as it is used.
 type page struct {
-	PitID    string `json:"pit_id"`
-	TimedOut bool   `json:"timed_out"`
-	Shards   shards `json:"_shards"`
+	PitID    string         `json:"pit_id"`
+	TimedOut bool           `json:"timed_out"`
+	Shards   elastic.Shards `json:"_shards"`
 	Hits     struct {
 		Hits []struct {
 			Source json.RawMessage   `json:"_source"`
@@ -180,24 +165,7 @@ type page struct {
 	}
 }
 
-type shards struct {
-	Total, Failed int
-	Failures      []struct {
-		Index  string
-		Reason reason
-	}
-}
-
-type reason struct {
-	Type, Reason string
-	RootCause    []reason `json:"root_cause"`
-}
-
-func (s *Source) shardNotice(sh shards) string {
-	why := "no reason given"
-	if len(sh.Failures) > 0 {
-		why = fmt.Sprintf("index %s: %s", sh.Failures[0].Index, sh.Failures[0].Reason)
-	}
+func (s *Source) shardNotice(sh elastic.Shards) string {
 	return fmt.Sprintf("Elasticsearch at %s: %d of %d shards failed (%s): job ads may be missing. Check the cluster's "+
-		"health.", s.shown, sh.Failed, sh.Total, why)
+		"health.", s.es.Shown(), sh.Failed, sh.Total, sh.Why())
 }

@@ -1,4 +1,4 @@
-package elasticsearch
+package elastic
 
 import (
 	"io"
@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-const (
-	attempts   = 5
-	firstPause = 250 * time.Millisecond
-)
+// Attempts is how often a request is sent at most.
+const Attempts = 5
+
+const firstPause = 250 * time.Millisecond
 
 // retrying repeats requests that the server could not take at the moment (429, 502, 503), with growing pauses, as long
-// as the next attempt begins before the context's deadline; otherwise the last answer stands. All requests of this
-// package only read, so repeating them is harmless.
+// as the next attempt begins before the context's deadline; otherwise the last answer stands. Requests only read, or put
+// documents of given ids, so repeating them is harmless.
 type retrying struct {
 	next  http.RoundTripper
 	first time.Duration
@@ -34,7 +34,7 @@ func (r *retrying) RoundTrip(req *http.Request) (*http.Response, error) {
 			return res, nil
 		}
 		pause := r.pause(attempt, res)
-		if deadline, ok := ctx.Deadline(); attempt == attempts || ok && time.Until(deadline) <= pause {
+		if deadline, ok := ctx.Deadline(); attempt == Attempts || ok && time.Until(deadline) <= pause {
 			return res, nil
 		}
 		repeated := req.Clone(ctx)

@@ -1,4 +1,4 @@
-package elasticsearch
+package elastic
 
 import (
 	"context"
@@ -14,35 +14,36 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// lostPIT is the error type of a point in time that the server does not know any more.
-const lostPIT = "search_context_missing_exception"
+// LostPIT is the error type of a point in time that the server does not know any more.
+const LostPIT = "search_context_missing_exception"
 
-var errLostPIT = errors.New("the server lost the point in time of the search")
+// ErrLostPIT is wrapped by errors of a search whose point in time the server does not know any more.
+var ErrLostPIT = errors.New("the server lost the point in time of the search")
 
-// performer is any request of typedapi.
-type performer interface {
+// Performer is any request of typedapi.
+type Performer interface {
 	Perform(ctx context.Context) (*http.Response, error)
 }
 
-// ask does a request and reads the JSON answer into answer. Every error of the server or the way to it becomes a
+// Ask does a request and reads the JSON answer into answer. Every error of the server or the way to it becomes a
 // [pool.SourceError] with the URL, what was being done, and a remedy.
-func (s *Source) ask(ctx context.Context, doing string, request performer, answer any) error {
+func (c *Client) Ask(ctx context.Context, doing string, request Performer, answer any) error {
 	res, err := request.Perform(ctx)
 	if err != nil {
-		return s.unanswered(ctx, doing, err)
+		return c.Unanswered(ctx, doing, err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode >= 300 {
-		return s.refused(doing, res)
+		return c.refused(doing, res)
 	}
 	if err := json.NewDecoder(res.Body).Decode(answer); err != nil {
 		if ctx.Err() != nil {
-			return s.unanswered(ctx, doing, err)
+			return c.Unanswered(ctx, doing, err)
 		}
 		if kind := res.Header.Get("Content-Type"); !strings.Contains(kind, "json") {
-			return s.fault(doing, fmt.Errorf("the answer is %q, not JSON", kind), remedyURL)
+			return c.Fault(doing, fmt.Errorf("the answer is %q, not JSON", kind), remedyURL)
 		}
-		return s.fault(doing, fmt.Errorf("the answer broke off or is no JSON: %w", err),
+		return c.Fault(doing, fmt.Errorf("the answer broke off or is no JSON: %w", err),
 			"try again; if it stays, look for a proxy that cuts answers")
 	}
 	return nil
@@ -50,8 +51,8 @@ func (s *Source) ask(ctx context.Context, doing string, request performer, answe
 
 const remedyURL = "check that the URL, with its path, leads to Elasticsearch and not to a proxy's page"
 
-// unanswered explains a request without an answer.
-func (s *Source) unanswered(ctx context.Context, doing string, err error) error {
+// Unanswered explains a request without an answer.
+func (c *Client) Unanswered(ctx context.Context, doing string, err error) error {
 	if cause := ctx.Err(); errors.Is(cause, context.Canceled) {
 		return fmt.Errorf("%s: %w", doing, cause)
 	}
@@ -64,42 +65,42 @@ func (s *Source) unanswered(ctx context.Context, doing string, err error) error 
 	var network net.Error
 	switch text := err.Error(); {
 	case errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || errors.As(err, &network) && network.Timeout():
-		return s.fault(doing, errors.New("no answer in time"), "check the server's load, or ask for a shorter time range")
+		return c.Fault(doing, errors.New("no answer in time"), "check the server's load, or ask for a shorter time range")
 	case errors.As(err, &unknown) || errors.As(err, &hostname) || errors.As(err, &invalid):
-		return s.fault(doing, err, "check the data source's TLS settings and the server's certificate")
+		return c.Fault(doing, err, "check the data source's TLS settings and the server's certificate")
 	case strings.Contains(text, "not Elasticsearch"):
-		return s.fault(doing, errors.New("what answers is not Elasticsearch"), remedyURL)
+		return c.Fault(doing, errors.New("what answers is not Elasticsearch"), remedyURL)
 	default:
-		return s.fault(doing, err, "check that the server runs and that the URL, the network and the proxy settings are "+
+		return c.Fault(doing, err, "check that the server runs and that the URL, the network and the proxy settings are "+
 			"right")
 	}
 }
 
 // refused explains an answer with an error status.
-func (s *Source) refused(doing string, res *http.Response) error {
+func (c *Client) refused(doing string, res *http.Response) error {
 	const enough = 64 << 10
 	body, _ := io.ReadAll(io.LimitReader(res.Body, enough)) // half an explanation is better than none
-	var answer struct{ Error reason }
+	var answer struct{ Error Reason }
 	_ = json.Unmarshal(body, &answer) // a proxy's page has none
 	why := answer.Error
 	if len(why.RootCause) > 0 {
 		why = why.RootCause[0]
 	}
-	if why.Type == lostPIT {
-		return s.lost()
+	if why.Type == LostPIT {
+		return c.Lost(doing)
 	}
-	problem := statusError{res.StatusCode, res.Status}
+	problem := StatusError{res.StatusCode, res.Status}
 	if text := why.String(); text != "" && res.StatusCode != http.StatusUnauthorized {
-		problem.text += ": " + text
+		problem.Text += ": " + text
 	}
 	remedy := "look into the server's log"
 	switch {
 	case res.StatusCode == http.StatusUnauthorized:
 		remedy = "check user and password, or the API key, in the data source's settings"
 	case res.StatusCode == http.StatusForbidden:
-		remedy = "give the user or API key the rights read and view_index_metadata on " + s.index
+		remedy = c.remedies.Forbidden
 	case res.StatusCode == http.StatusNotFound && why.Type != "":
-		remedy = "check jobsIndex and jobsEpochIndex (" + s.index + ")"
+		remedy = c.remedies.NotFound
 	case res.StatusCode == http.StatusNotFound || res.StatusCode < 400:
 		remedy = remedyURL
 	case res.StatusCode == http.StatusTooManyRequests:
@@ -107,27 +108,29 @@ func (s *Source) refused(doing string, res *http.Response) error {
 	case res.StatusCode >= 502 && res.StatusCode <= 504:
 		remedy = "the server or the proxy before it is not ready: try again later"
 	}
-	return s.fault(doing, problem, remedy)
+	return c.Fault(doing, problem, remedy)
 }
 
-func (s *Source) lost() error {
-	return s.fault("searching job ads", errLostPIT, "try again; if it stays, look for nodes of the cluster that restart")
+// Lost is the error of a search whose point in time is gone.
+func (c *Client) Lost(doing string) error {
+	return c.Fault(doing, ErrLostPIT, "try again; if it stays, look for nodes of the cluster that restart")
 }
 
-func (s *Source) fault(doing string, problem error, remedy string) error {
-	return pool.SourceError("Elasticsearch at %s: %s: %w: %s", s.shown, doing, problem, remedy)
+// Fault is a [pool.SourceError] of the server: what was being done, the problem, and a remedy.
+func (c *Client) Fault(doing string, problem error, remedy string) error {
+	return pool.SourceError("Elasticsearch at %s: %s: %w: %s", c.shown, doing, problem, remedy)
 }
 
-// statusError is an answer with an error status.
-type statusError struct {
-	code int
-	text string
+// StatusError is an answer with an error status.
+type StatusError struct {
+	Code int
+	Text string
 }
 
-func (e statusError) Error() string { return e.text }
+func (e StatusError) Error() string { return e.Text }
 
 // String is the reason as far as it fits a message, without the user it names.
-func (r reason) String() string {
+func (r Reason) String() string {
 	const most = 300
 	text := strings.Trim(r.Type+": "+r.Reason, ": ")
 	if r.Type == "security_exception" {

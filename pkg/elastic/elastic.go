@@ -1,0 +1,83 @@
+// Package elastic is the way to an Elasticsearch: requests that are repeated while the server is busy, and errors that
+// say what was being done and what to do.
+package elastic
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	client "github.com/elastic/go-elasticsearch/v8"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Client is a server, for the requests of typedapi. (The TypedClient would link all of the API, 27 MB.)
+type Client struct {
+	*client.BaseClient
+	shown    string // the URL without credentials
+	remedies Remedies
+	retry    *retrying
+}
+
+// Remedies are what to do about answers that depend on who asks.
+type Remedies struct {
+	Forbidden string // where a right is missing
+	NotFound  string // where an index is missing
+}
+
+// New checks the URL; the server is first asked by a request. Credentials in the URL are used for basic authentication
+// and never shown. The transport does the requests: authentication, TLS, headers and proxies are its own; nil is Go's
+// default. Errors are pool.BadQuery.
+func New(address string, transport http.RoundTripper, remedies Remedies) (*Client, error) {
+	parsed, err := url.Parse(address)
+	if err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
+		return nil, pool.BadQuery("the URL of Elasticsearch is not usable: give one such as " +
+			"https://elasticsearch.example.org:9200 in the data source's settings")
+	}
+	if transport == nil {
+		transport = http.DefaultTransport
+	}
+	retry := &retrying{next: transport, first: firstPause}
+	es, err := client.NewBaseClient(client.Config{
+		Addresses:    []string{address},
+		Transport:    retry,
+		DisableRetry: true, // retrying knows the deadline
+	})
+	if err != nil {
+		return nil, pool.BadQuery("the URL of Elasticsearch is not usable: check it in the data source's settings")
+	}
+	shown := url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: strings.TrimRight(parsed.Path, "/")}
+	return &Client{BaseClient: es, shown: shown.String(), remedies: remedies, retry: retry}, nil
+}
+
+// Shown is the URL without credentials.
+func (c *Client) Shown() string { return c.shown }
+
+// PauseFirst sets the pause before a request is repeated for the first time.
+func (c *Client) PauseFirst(pause time.Duration) { c.retry.first = pause }
+
+// Shards is what an answer says of the shards that it was made from.
+type Shards struct {
+	Total, Failed int
+	Failures      []struct {
+		Index  string
+		Reason Reason
+	}
+}
+
+// Why is the reason of the first failure.
+func (s *Shards) Why() string {
+	if len(s.Failures) == 0 {
+		return "no reason given"
+	}
+	return fmt.Sprintf("index %s: %s", s.Failures[0].Index, s.Failures[0].Reason)
+}
+
+// Reason is why the server refused something.
+type Reason struct {
+	Type, Reason string
+	RootCause    []Reason `json:"root_cause"`
+}
