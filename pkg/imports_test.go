@@ -66,11 +66,14 @@ var layers = map[string][]string{
 	"evictions": {"pool", "localtime", "timeline", "query", "frames", "jobs", "runs", "survival", "stores", "linked"},
 	"demand": {"parallel", "pool", "localtime", "timeline", "query", "frames", "jobs", "runs",
 		"pressure", "survival", "stores", "linked"},
-	"linked": {"pool", "timeline", "query", "frames", "jobs", "runs", "stores"},
+	"linked":  {"pool", "timeline", "query", "frames", "jobs", "runs", "stores"},
+	"facts":   {"pool", "localtime", "timeline", "query", "counts", "stores"},
+	"publish": {"pool", "query", "elastic", "facts", "stores"},
+	"fleet":   {"pool", "query", "frames", "counts", "elastic", "facts", "allocation", "userhours"},
 	"kinds": {"pool", "query", "stores", "linked", "allocation", "userhours", "backfill", "evictions", "demand",
 		"utilization"},
 	"kinds/generate":  {"kinds"},
-	"schema":          {"kinds", "query"},
+	"schema":          {"kinds", "query", "fleet"},
 	"schema/generate": {"schema"},
 	"runs/runstest": {"pool", "localtime", "snapshots", "snapshots/registry", "timeline", "query", "jobs",
 		"jobs/jobstest", "golden", "stores", "kinds"},
@@ -80,7 +83,8 @@ var layers = map[string][]string{
 		"stores"},
 	"plugin": {"parallel", "bucket", "snapshots/objects", "check", "pool", "localtime", "snapshots", "snapshots/registry",
 		"timeline", "timeline/keep",
-		"pressure", "jobs", "jobs/sqlite", "jobs/elasticsearch", "query", "frames", "stores", "kinds"},
+		"pressure", "jobs", "jobs/sqlite", "jobs/elasticsearch", "query", "frames", "stores", "kinds",
+		"elastic", "facts", "fleet", "publish"},
 	"dashboards":          {"pool", "query", "kinds"},
 	"samplepool":          {"pool", "localtime", "snapshots", "snapshots/parquet", "jobs", "jobs/sqlite"},
 	"plugin/host":         {},
@@ -104,7 +108,7 @@ var inputOutput = []string{"os", "io/fs", "net", "net/http", "database/sql", "os
 // withSDK are the folders that know Grafana; those of `frames only` know its data frames and nothing else of it.
 var withSDK = []string{"", "plugin", "plugin/host", "report", "schema", "bench", "reliability", "cmd/gpureports"}
 var framesOnly = []string{"frames", "golden", "counts", "kinds", "runs/runstest", "plugin/plugintest", "allocation",
-	"userhours", "backfill", "evictions", "demand", "utilization"}
+	"userhours", "backfill", "evictions", "demand", "utilization", "fleet"}
 
 func TestFoldersAndImports(t *testing.T) {
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {

@@ -28,6 +28,9 @@ func wellCovers(c timeline.Coverage) bool {
 	return float64(c.Covered) >= 0.95*float64(c.Window.To-c.Window.From)
 }
 
+// Plain begins with nothing, for answers that are not made from snapshots themselves.
+func Plain(p *query.Plan) *About { return &About{plan: p} }
+
 // NewAbout begins with what the coverage says: excluded hosts, rows without a GPU, gaps, missing data (methodology
 // section 10).
 func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {

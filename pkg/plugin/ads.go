@@ -67,15 +67,9 @@ func openJobFile(dir *snapshots.Dir, settings Settings) (jobs.Source, string, er
 // openElasticsearch uses the data source's own HTTP settings: URL, authentication, TLS, headers, proxy.
 func openElasticsearch(ctx context.Context, instance backend.DataSourceInstanceSettings,
 	settings Settings) (jobs.Source, string, error) {
-	options, err := instance.HTTPClientOptions(ctx)
+	transport, connections, err := openTransport(ctx, instance)
 	if err != nil {
-		return nil, "", pool.BadQuery("the HTTP settings of Elasticsearch cannot be used: %w", err)
-	}
-	var connections *http.Transport
-	options.ConfigureTransport = func(_ httpclient.Options, transport *http.Transport) { connections = transport }
-	transport, err := httpclient.GetTransport(options)
-	if err != nil {
-		return nil, "", pool.BadQuery("the TLS or proxy settings of Elasticsearch cannot be used: %w", err)
+		return nil, "", err
 	}
 	source, err := elasticsearch.New(elasticsearch.Config{
 		URL: instance.URL, Transport: transport, Index: settings.JobsIndex, EpochIndex: settings.JobsEpochIndex,
@@ -91,6 +85,22 @@ func openElasticsearch(ctx context.Context, instance backend.DataSourceInstanceS
 	key := jobs.Key(jobsElasticsearch, instance.URL, settings.JobsIndex, settings.JobsEpochIndex, instance.BasicAuthUser,
 		instance.User, string(instance.JSONData), string(secrets))
 	return remote{source, connections}, key, nil
+}
+
+// openTransport returns what does the requests of the data source's own HTTP settings, and the connections beneath it.
+func openTransport(ctx context.Context, instance backend.DataSourceInstanceSettings) (http.RoundTripper, *http.Transport,
+	error) {
+	options, err := instance.HTTPClientOptions(ctx)
+	if err != nil {
+		return nil, nil, pool.BadQuery("the HTTP settings of Elasticsearch cannot be used: %w", err)
+	}
+	var connections *http.Transport
+	options.ConfigureTransport = func(_ httpclient.Options, transport *http.Transport) { connections = transport }
+	transport, err := httpclient.GetTransport(options)
+	if err != nil {
+		return nil, nil, pool.BadQuery("the TLS or proxy settings of Elasticsearch cannot be used: %w", err)
+	}
+	return transport, connections, nil
 }
 
 // remote closes the connections that it leaves idle.

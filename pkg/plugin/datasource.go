@@ -32,7 +32,8 @@ type Datasource struct {
 
 	mu       sync.Mutex
 	stores   *opened
-	users    int // requests under way
+	fleet    *openedFleet // instead of stores, where the mode says so
+	users    int          // requests under way
 	disposed bool
 }
 
@@ -96,6 +97,9 @@ func (d *Datasource) use(ctx context.Context) (s *opened, done func(), err error
 	if d.invalid != nil {
 		return nil, nil, d.invalid
 	}
+	if d.parsed.Mode == modeFleet {
+		return nil, nil, errOfPool
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.disposed && d.users == 0 {
@@ -118,6 +122,10 @@ func (d *Datasource) leave() {
 }
 
 func (d *Datasource) closeUnused() {
+	if d.disposed && d.users == 0 && d.fleet != nil {
+		d.fleet.close()
+		d.fleet = nil
+	}
 	if d.disposed && d.users == 0 && d.stores != nil {
 		if err := d.stores.Close(); err != nil {
 			backend.Logger.Warn("closing a data source", "name", instanceName(d.settings), "error", err)

@@ -72,6 +72,9 @@ func (d *Datasource) findings(ctx context.Context) []finding {
 	if d.invalid != nil {
 		return []finding{{Store: "settings", Severity: severityError, Text: "settings: " + d.invalid.Error()}}
 	}
+	if d.parsed.Mode == modeFleet {
+		return d.fleetFindings(ctx)
+	}
 	stores, done, err := d.use(ctx)
 	if err != nil {
 		return []finding{{Store: "snapshots", Severity: severityError, Text: err.Error()}}

@@ -118,20 +118,7 @@ func (d *Datasource) answer(ctx context.Context, naming query.Naming, r query.Re
 		defer computing.Release(1)
 		ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports compute")
 		defer span.End()
-		stores, done, err := d.use(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer done()
-		env, err := stores.env(ctx)
-		if err != nil {
-			return nil, err
-		}
-		env.Naming = naming
-		if d.parsed.Links {
-			env.LinksFrom = d.settings.UID
-		}
-		answer, err := kinds.Answer(ctx, stores.Stores, env, r)
+		answer, err := d.compute(ctx, naming, r)
 		if err == nil {
 			err = d.names.check(naming, r, answer)
 		}
@@ -140,6 +127,27 @@ func (d *Datasource) answer(ctx context.Context, naming query.Naming, r query.Re
 		}
 		return answer, err
 	})
+}
+
+// compute answers a query from the stores, or from the facts of many pools.
+func (d *Datasource) compute(ctx context.Context, naming query.Naming, r query.Request) (data.Frames, error) {
+	if d.parsed.Mode == modeFleet {
+		return d.computeFleet(ctx, naming, r)
+	}
+	stores, done, err := d.use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	env, err := stores.env(ctx)
+	if err != nil {
+		return nil, err
+	}
+	env.Naming = naming
+	if d.parsed.Links {
+		env.LinksFrom = d.settings.UID
+	}
+	return kinds.Answer(ctx, stores.Stores, env, r)
 }
 
 // logFailure writes an error to the log: a panic, which is a bug, with its stack.

@@ -91,7 +91,8 @@ var ofValues = query.Catalog{{Name: "values", Views: []query.View{query.ListView
 // queries.
 func (d *Datasource) values(naming query.Naming, header http.Header, r *http.Request) (any, error) {
 	ctx, dimension := r.Context(), r.PathValue("dimension")
-	if !slices.Contains(query.Dimensions, dimension) {
+	ofFleet := d.parsed.Mode == modeFleet
+	if !ofFleet && !slices.Contains(query.Dimensions, dimension) {
 		return nil, notFound{fmt.Errorf("dimension %q is unknown: possible are %s", dimension,
 			strings.Join(query.Dimensions, ", "))}
 	}
@@ -99,6 +100,25 @@ func (d *Datasource) values(naming query.Naming, header http.Header, r *http.Req
 	if err != nil {
 		return nil, err
 	}
+	var options []option
+	if ofFleet {
+		options, err = d.fleetValues(ctx, naming, dimension, filter, r)
+	} else {
+		options, err = d.poolValues(ctx, naming, dimension, filter, r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(options) > mostOptions {
+		header.Set(headerTruncated, strconv.Itoa(len(options)))
+		options = options[:mostOptions]
+	}
+	return options, nil
+}
+
+// poolValues lists what a dimension's values are in a window, of the pool's snapshots.
+func (d *Datasource) poolValues(ctx context.Context, naming query.Naming, dimension string, filter query.Filter,
+	r *http.Request) ([]option, error) {
 	stores, done, err := d.use(ctx)
 	if err != nil {
 		return nil, err
@@ -124,15 +144,7 @@ func (d *Datasource) values(naming query.Naming, header http.Header, r *http.Req
 	if err != nil {
 		return nil, err
 	}
-	options, err := stores.options(ctx, plan, dimension)
-	if err != nil {
-		return nil, err
-	}
-	if len(options) > mostOptions {
-		header.Set(headerTruncated, strconv.Itoa(len(options)))
-		options = options[:mostOptions]
-	}
-	return options, nil
+	return stores.options(ctx, plan, dimension)
 }
 
 // options returns the values of a dimension in a plan's window.
@@ -153,12 +165,7 @@ func (s *opened) options(ctx context.Context, plan *query.Plan, dimension string
 
 // dataRange tells from when to when there are snapshots, in whole ms around them; all null without one.
 func (d *Datasource) dataRange(_ http.Header, r *http.Request) (any, error) {
-	stores, done, err := d.use(r.Context())
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	first, newest, ok, err := stores.Timeline.Range(r.Context())
+	first, newest, ok, err := d.reach(r.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -172,6 +179,19 @@ func (d *Datasource) dataRange(_ http.Header, r *http.Request) (any, error) {
 		answer.From, answer.To, answer.Newest = &from, &to, &to
 	}
 	return answer, nil
+}
+
+// reach returns from when to when there are snapshots, or facts of many pools.
+func (d *Datasource) reach(ctx context.Context) (first, newest pool.Micros, ok bool, err error) {
+	if d.parsed.Mode == modeFleet {
+		return d.fleetRange(ctx)
+	}
+	stores, done, err := d.use(ctx)
+	if err != nil {
+		return 0, 0, false, err
+	}
+	defer done()
+	return stores.Timeline.Range(ctx)
 }
 
 // readMillis sets t to a parameter in milliseconds, where it is given.

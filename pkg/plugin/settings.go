@@ -10,6 +10,7 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
+	"github.com/chtc/gpureports/pkg/fleet"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -24,6 +25,8 @@ const (
 // Settings are a data source's settings: its jsonData, with defaults. Files are plain names inside SnapshotDir or
 // SnapshotBucket.
 type Settings struct {
+	Mode               string          `json:"mode"`           // pool, or fleet: answers from the facts of many pools
+	FactsIndex         string          `json:"factsIndex"`     // alias of the facts in Elasticsearch
 	SnapshotDir        string          `json:"snapshotDir"`    // absolute
 	SnapshotBucket     string          `json:"snapshotBucket"` // s3://bucket/prefix, instead of SnapshotDir
 	SegmentBucket      string          `json:"segmentBucket"`  // s3://bucket/prefix, for what is made of finished days
@@ -49,6 +52,12 @@ type Settings struct {
 
 	zone *localtime.Zone
 }
+
+// Modes of a data source.
+const (
+	modePool  = "pool"
+	modeFleet = "fleet"
+)
 
 // Zone is the collector's time zone.
 func (s *Settings) Zone() *localtime.Zone { return s.zone }
@@ -81,7 +90,8 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 		value *string
 		empty string
 	}{{&s.CHTCOwnedFile, "chtc_owned"}, {&s.HostExclusionsFile, "masked_hosts.yaml"}, {&s.GPUTiersFile, "gpu_tiers.yaml"},
-		{&s.JobsPath, "jobs.db"}, {&s.Jobs, jobsNone}, {&s.UserNames, userNamesFull}} {
+		{&s.JobsPath, "jobs.db"}, {&s.Jobs, jobsNone}, {&s.UserNames, userNamesFull}, {&s.Mode, modePool},
+		{&s.FactsIndex, ""}} {
 		if *d.value = strings.TrimSpace(*d.value); *d.value == "" {
 			*d.value = d.empty
 		}
@@ -117,6 +127,8 @@ func (s *Settings) checkValues() error {
 	case !slices.Contains([]string{jobsNone, jobsSQLite, jobsElasticsearch}, s.Jobs):
 		return pool.BadQuery("jobs %q is unknown: use %s, %s or %s", s.Jobs, jobsNone, jobsSQLite,
 			jobsElasticsearch)
+	case !slices.Contains([]string{modePool, modeFleet}, s.Mode):
+		return pool.BadQuery("mode %q is unknown: use %s or %s", s.Mode, modePool, modeFleet)
 	case !slices.Contains([]string{userNamesFull, userNamesPseudonyms}, s.UserNames):
 		return pool.BadQuery("userNames %q is unknown: use %s or %s", s.UserNames, userNamesFull, userNamesPseudonyms)
 	}
@@ -144,6 +156,13 @@ func (s *Settings) checkPaths() error {
 func (s *Settings) checkPlace() error {
 	s.SegmentBucket = strings.TrimSpace(s.SegmentBucket)
 	s.SnapshotBucket, s.BucketEndpoint = strings.TrimSpace(s.SnapshotBucket), strings.TrimSpace(s.BucketEndpoint)
+	if s.Mode == modeFleet {
+		if s.SnapshotDir != "" || s.SnapshotBucket != "" {
+			return pool.BadQuery("mode is %s, and snapshotDir or snapshotBucket is set: answers for many pools are made from "+
+				"facts alone. Make a data source of its own for the pool", modeFleet)
+		}
+		return fleet.CheckIndex(s.FactsIndex)
+	}
 	switch {
 	case s.SnapshotDir == "" && s.SnapshotBucket == "":
 		return pool.BadQuery("snapshotDir is not set: name the directory that holds the gpu_state_YYYY-MM.db files, or " +

@@ -42,6 +42,7 @@ const (
 // Groupings are all groupings. Formulas of kinds: methodology sections 5 to 15; N = slices with a snapshot, D = covered
 // hours.
 var Groupings = []Column{
+	TextColumn("pool", "Pool", "HTCondor pool, as its facts name it"),
 	TextColumn("category", "Category", "The six categories of slots"),
 	TextColumn("slots", "Slots", "Real or backfill"),
 	TextColumn("device", "Device", "Model of the GPU"),
@@ -105,6 +106,7 @@ var FilterWords = []Word{
 	{"schedds", "Access points", "Where jobs were submitted", "schedd"},
 	{"gpus", "GPUs", "Number of GPUs that jobs ask for", ""},
 	{"gpuMemory", "GPU memory", "Class of the GPU memory that jobs ask for", ""},
+	{"pools", "Pools", "HTCondor pools, where the data source answers for many", "pool"},
 	{"idle", "Idle only", "Only machines on which nothing was claimed on primary slots", ""},
 }
 

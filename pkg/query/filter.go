@@ -22,6 +22,7 @@ type Selection struct {
 	Projects                 Texts                 // of members: see MatchProjects
 	Users                    Texts
 	Schedds, GPUs, GPUMemory Texts
+	Pools                    Texts
 	Idle                     bool
 	OldDevices               bool // include them
 
@@ -37,8 +38,12 @@ func (s *Selection) AllOwnerships() bool { return !slices.Contains(s.Ownerships[
 
 // MatchDevice reports whether GPUs with the device's name count, and their tier; "" is a device without a name.
 func (s *Selection) MatchDevice(device string) bool {
-	return (s.OldDevices || !pool.IsOldDevice(device)) && s.Devices.Match(shownDevice(device)) &&
-		(s.Tiers.All() || s.Tiers.Match(s.tierOf(device)))
+	return s.MatchModel(device) && (s.Tiers.All() || s.Tiers.Match(s.tierOf(device)))
+}
+
+// MatchModel reports whether GPUs with the device's name count, of whatever tier they are.
+func (s *Selection) MatchModel(device string) bool {
+	return (s.OldDevices || !pool.IsOldDevice(device)) && s.Devices.Match(shownDevice(device))
 }
 
 // MatchProjects reports whether a list of projects, joined by commas, counts: one of its members matches, or the whole
@@ -58,7 +63,7 @@ func (f *Filter) compile(includeOldDevices bool) (Selection, error) {
 		closed []string // what is possible; nil: anything
 	}{
 		{"devices", f.Devices, &s.Devices, nil}, {"machines", f.Machines, &s.Machines, nil},
-		{"projects", f.Projects, &s.Projects, nil},
+		{"projects", f.Projects, &s.Projects, nil}, {"pools", f.Pools, &s.Pools, nil},
 		{"users", f.Users, &s.Users, nil}, {"tiers", f.Tiers, &s.Tiers, nil}, {"schedds", f.Schedds, &s.Schedds, nil},
 		{"gpus", f.GPUs, &s.GPUs, GPUCounts}, {"gpuMemory", f.GPUMemory, &s.GPUMemory, GPUMemories},
 	} {

@@ -36,7 +36,7 @@ type Model struct {
 	Version             int       `json:"version,omitempty"`
 }
 
-// Filter chooses GPUs (devices, machines, ownerships, tiers) and results (the rest). An empty list is all. An entry
+// Filter chooses GPUs (pools, devices, machines, ownerships, tiers) and results (the rest). An empty list is all. An entry
 // that begins with "!" excludes what it names; a value that begins so is written with a backslash before it.
 type Filter struct {
 	Categories []string `json:"categories,omitempty"`
@@ -50,6 +50,7 @@ type Filter struct {
 	Schedds    []string `json:"schedds,omitempty"`
 	GPUs       []string `json:"gpus,omitempty"`      // of GPUCounts
 	GPUMemory  []string `json:"gpuMemory,omitempty"` // of GPUMemories
+	Pools      []string `json:"pools,omitempty"`     // of many pools: see pkg/fleet
 	Idle       bool     `json:"idle,omitempty"`      // allocation/machines: nothing claimed on primary slots
 }
 
@@ -64,6 +65,7 @@ func (f *Filter) fields() []field {
 		{"categories", &f.Categories}, {"slots", &f.Slots}, {"devices", &f.Devices}, {"machines", &f.Machines},
 		{"ownerships", &f.Ownerships}, {"projects", &f.Projects}, {"users", &f.Users}, {"tiers", &f.Tiers},
 		{"schedds", &f.Schedds}, {"gpus", &f.GPUs}, {"gpuMemory", &f.GPUMemory},
+		{"pools", &f.Pools},
 	}
 }
 

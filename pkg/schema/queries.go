@@ -8,6 +8,7 @@ import (
 	sdkapi "github.com/grafana/grafana-plugin-sdk-go/experimental/apis/datasource/v0alpha1"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	"github.com/chtc/gpureports/pkg/fleet"
 	"github.com/chtc/gpureports/pkg/query"
 )
 
@@ -109,10 +110,14 @@ func described(k *query.Kind, what string, columns []string) string {
 	return what
 }
 
-// of unites what the views of a kind know.
+// of unites what the views of a kind know, those of many pools included.
 func of(k *query.Kind, list func(*query.View) []string) (all []string) {
-	for i := range k.Views {
-		for _, name := range list(&k.Views[i]) {
+	views := k.Views
+	if ofMany := fleet.Catalog.Kind(k.Name); ofMany != nil {
+		views = slices.Concat(views, ofMany.Views)
+	}
+	for i := range views {
+		for _, name := range list(&views[i]) {
 			if !slices.Contains(all, name) {
 				all = append(all, name)
 			}

@@ -9,7 +9,7 @@ import (
 // settings describes the data source's settings: its own in jsonData, and the standard fields that reach Elasticsearch.
 func settings() *pluginschema.Settings {
 	all := object("GPU Reports", map[string]spec.Schema{
-		"url":           text("URL of Elasticsearch, where the setting jobs is elasticsearch"),
+		"url":           text("URL of Elasticsearch, where the setting jobs is elasticsearch or mode is fleet"),
 		"basicAuth":     flag("Whether Elasticsearch asks for a user"),
 		"basicAuthUser": text("The user"),
 		"jsonData":      object("The data source's own settings", jsonData()),
@@ -31,6 +31,10 @@ func settings() *pluginschema.Settings {
 // jsonData are the fields of plugin.Settings.
 func jsonData() map[string]spec.Schema {
 	return map[string]spec.Schema{
+		"mode": word("Whether answers are of a pool's snapshots (default), or of the facts of many pools",
+			[]string{"pool", "fleet", ""}),
+		"factsIndex": text("Alias of hourly facts in Elasticsearch: where gpureports publish puts those of the pool, and " +
+			"what answers for many pools are made from"),
 		"snapshotDir":     text("Absolute path of the directory of the gpu_state_YYYY-MM files; it is only read"),
 		"snapshotBucket":  text("s3://bucket/prefix of these files, instead of a directory"),
 		"bucketEndpoint":  text("URL of the S3 server; empty: Amazon's"),
@@ -79,6 +83,10 @@ func settingsExamples() *pluginschema.SettingsExamples {
 				"snapshotDir": "/var/lib/gpu-snapshots", "timezone": "America/Chicago",
 				"jobs": "elasticsearch", "jobsIndex": "htcondor", "jobsEpochIndex": "htcondor-epochs",
 			},
+		}),
+		"fleet": example("Many pools, from the facts that they publish", map[string]any{
+			"url":      "https://elasticsearch.example.org:9200",
+			"jsonData": map[string]any{"mode": "fleet", "factsIndex": "gpu-facts", "timezone": "America/Chicago"},
 		}),
 	}}
 }

@@ -33,6 +33,7 @@ type commands struct {
 	Collect    collectCommand  `cmd:"" help:"Take snapshots of a pool with condor_status."`
 	Convert    convertCommand  `cmd:"" help:"Turn month files of SQLite into Parquet and back, compared row by row."`
 	Build      buildCommand    `cmd:"" help:"Build finished days ahead of time into the bucket that data sources share."`
+	Publish    publishCommand  `cmd:"" help:"Put a pool's hourly facts into Elasticsearch, for data sources of many pools."`
 	ImportJobs importCommand   `cmd:"" help:"Put job ads into a job file."`
 	Sample     sampleCommand   `cmd:"" help:"Make a sample pool in a directory."`
 	Accuracy   accuracyCommand `cmd:"" help:"Measure evictions and durations against pools whose truth is known."`

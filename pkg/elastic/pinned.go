@@ -1,0 +1,89 @@
+package elastic
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/elastic/go-elasticsearch/v8/typedapi/core/closepointintime"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/core/openpointintime"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/core/search"
+)
+
+// keepAlive is how long the server keeps a point in time between two searches.
+const keepAlive = "2m"
+
+// Pinned is an index, alias or pattern as it was at one moment. One goroutine searches it.
+type Pinned struct {
+	client *Client
+	id     string
+}
+
+// Pin opens a point in time of an index. Whoever does so closes it.
+func (c *Client) Pin(ctx context.Context, index string) (*Pinned, error) {
+	var opened struct{ ID string }
+	request := openpointintime.NewOpenPointInTimeFunc(c)(index).KeepAlive(keepAlive)
+	if err := c.Ask(ctx, "opening a point in time", request, &opened); err != nil {
+		return nil, err
+	}
+	return &Pinned{c, opened.ID}, nil
+}
+
+// Page is an answer to a search.
+type Page struct {
+	PitID    string `json:"pit_id"`
+	TimedOut bool   `json:"timed_out"`
+	Shards   Shards `json:"_shards"`
+	Hits     struct {
+		Hits []Hit
+	}
+	Aggregations map[string]json.RawMessage
+}
+
+// Hit is a document that was found.
+type Hit struct {
+	Index  string          `json:"_index"`
+	ID     string          `json:"_id"`
+	Source json.RawMessage `json:"_source"`
+	Sort   json.RawMessage
+}
+
+// Search asks with a request in JSON. An answer that lacks anything, because of a shard that failed or of time that ran
+// out, is an error: nothing is answered in part.
+func (p *Pinned) Search(ctx context.Context, doing string, request map[string]any) (*Page, error) {
+	request["pit"] = map[string]any{"id": p.id, "keep_alive": keepAlive}
+	request["track_total_hits"] = false
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", doing, err)
+	}
+	var page Page
+	if err := p.client.Ask(ctx, doing, search.New(p.client).Raw(bytes.NewReader(body)), &page); err != nil {
+		return nil, err
+	}
+	if page.PitID != "" {
+		p.id = page.PitID
+	}
+	switch {
+	case len(page.Shards.Failures) > 0 && page.Shards.Failures[0].Reason.Type == LostPIT:
+		return nil, p.client.Lost(doing)
+	case page.Shards.Failed > 0:
+		return nil, p.client.Fault(doing, fmt.Errorf("%d of %d shards failed (%s), so that the answer would lack what they hold",
+			page.Shards.Failed, page.Shards.Total, page.Shards.Why()), "check the cluster's health")
+	case page.TimedOut:
+		return nil, p.client.Fault(doing, fmt.Errorf("the server's time ran out, so that the answer would be a part"),
+			"ask for a shorter time range, or check the server's load")
+	}
+	return &page, nil
+}
+
+// Close frees the point in time. The server does so itself after a while: an error is of no consequence.
+func (p *Pinned) Close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if res, err := closepointintime.New(p.client).Id(p.id).Perform(ctx); err == nil {
+		_ = res.Body.Close()
+	}
+}

@@ -1,0 +1,145 @@
+package facts
+
+import (
+	"context"
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/counts"
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/stores"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// hourly are the buckets of facts.
+var hourly = localtime.Bucket{Name: "1h", Minutes: 60}
+
+// FloorHour is the beginning of the hour of a pool's zone that holds t.
+func FloorHour(env query.Env, t pool.Micros) pool.Micros { return hourly.Floor(t, env.Zone.Calendar()) }
+
+// NextHour is the beginning of the hour after the one that begins at start.
+func NextHour(env query.Env, start pool.Micros) pool.Micros {
+	return hourly.Next(start, env.Zone.Calendar())
+}
+
+// groupings of GPU-slices.
+var groupings = []string{"category", "slots", "device", "memory", "tier", "ownership", "project"}
+
+// catalog plans the counts.
+var catalog = query.Catalog{{Name: "facts", Views: []query.View{
+	query.SeriesView(append(slices.Clone(groupings), "user"), []string{"claimed"}, nil)}}}
+
+// Request says of what to make facts.
+type Request struct {
+	Pool     string
+	Hours    []pool.Micros // beginnings of consecutive hours, and the end of the last one
+	Finished pool.Micros   // earlier days are finished
+}
+
+// Compute returns the facts of a pool's hours, in no order, and what was wrong with the data. Hours without a snapshot
+// have the one of their coverage. Errors are those of the timeline.
+func Compute(ctx context.Context, s *stores.Stores, env query.Env, r Request) ([]Fact, []timeline.Notice, error) {
+	c := &computation{stores: s, env: env, request: r, at: map[pool.Micros]int{}}
+	for i, start := range r.Hours[:len(r.Hours)-1] {
+		c.at[start] = i
+	}
+	if err := c.count(ctx, KindGPUs, groupings); err != nil {
+		return nil, nil, err
+	}
+	return c.facts, c.notices, c.count(ctx, KindUsers, append(slices.Clone(groupings), "user"))
+}
+
+type computation struct {
+	stores  *stores.Stores
+	env     query.Env
+	request Request
+	at      map[pool.Micros]int // hours by their beginning
+	facts   []Fact
+	notices []timeline.Notice
+}
+
+// count adds the facts of one grouping; with those of GPUs the hours' coverage. The window is longer by an hour at both
+// ends, so that no slice of the hours is cut.
+func (c *computation) count(ctx context.Context, kind string, by []string) error {
+	hours := c.request.Hours
+	p, err := catalog.Plan(query.Request{
+		Model:  query.Model{QueryType: "facts", GroupBy: by, Bucket: hourly.Name},
+		Window: pool.Window{From: hours[0] - pool.Hour, To: hours[len(hours)-1] + pool.Hour - 1},
+	}, c.env)
+	if err != nil {
+		return err
+	}
+	loaded, _, err := counts.Load(ctx, c.stores.Timeline, p)
+	if err != nil {
+		return err
+	}
+	count, err := counts.New(ctx, c.stores.Counts, p, loaded, by, classes(kind)...)
+	if err != nil {
+		return err
+	}
+	if kind == KindGPUs {
+		c.notices = loaded.View.Notices
+		c.coverage(count, loaded)
+	}
+	names := loaded.View.Names.Texts()
+	for g := range count.Groups {
+		group := groupOf(&count.Groups[g], names)
+		for b := range count.Buckets.Len() {
+			sums := gpusOf(count, g, b)
+			if _, asked := c.at[count.Buckets.Starts[b]]; !asked || sums == (GPUs{}) {
+				continue
+			}
+			fact := c.fact(kind, count.Buckets.Starts[b])
+			fact.Group, fact.GPUs = group, &sums
+			if kind == KindUsers {
+				fact.User = &names[count.Groups[g].User]
+			}
+			c.facts = append(c.facts, fact)
+		}
+	}
+	return nil
+}
+
+func classes(kind string) []counts.Class {
+	if kind == KindUsers {
+		return []counts.Class{counts.Claimed}
+	}
+	return []counts.Class{counts.Claimed, counts.Unclaimed, counts.Drained, counts.OtherState, counts.Free,
+		counts.Prevented}
+}
+
+// coverage adds a fact for each hour, with N and D.
+func (c *computation) coverage(count *counts.Count, s *timeline.Slices) {
+	slicesOf := map[pool.Micros]int{}
+	for b, n := range count.Slices {
+		slicesOf[count.Buckets.Starts[b]] = n
+	}
+	for i, start := range c.request.Hours[:len(c.request.Hours)-1] {
+		fact := c.fact(KindHour, start)
+		covered := s.Covered(pool.Window{From: start, To: c.request.Hours[i+1]})
+		fact.Coverage = &Coverage{Slices: slicesOf[start], CoveredHours: pool.Hours(covered)}
+		c.facts = append(c.facts, fact)
+	}
+}
+
+func (c *computation) fact(kind string, start pool.Micros) Fact {
+	return Fact{Pool: c.request.Pool, Kind: kind, Hour: Millis(start),
+		Complete: c.request.Hours[c.at[start]+1] <= c.request.Finished}
+}
+
+func groupOf(g *counts.Group, names []string) *Group {
+	return &Group{Category: g.Category.Key(), Slots: g.Side.String(), Device: names[g.Device],
+		Memory: pool.MemoryClasses[g.Memory], Tier: g.Tier, Ownership: g.Ownership.String(), Project: names[g.Project]}
+}
+
+func gpusOf(c *counts.Count, g, b int) GPUs {
+	sum := func(class counts.Class) float64 {
+		if c.Of(g)[class] == nil {
+			return 0
+		}
+		return c.Sum(g, class, b)
+	}
+	return GPUs{Claimed: sum(counts.Claimed), Unclaimed: sum(counts.Unclaimed), Drained: sum(counts.Drained),
+		Other: sum(counts.OtherState), Free: sum(counts.Free), Prevented: sum(counts.Prevented)}
+}

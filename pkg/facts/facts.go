@@ -1,0 +1,117 @@
+// Package facts adds up what one pool did in each full hour, as documents of which sums over hours, groups and pools are
+// made: averages and shares are quotients of such sums (methodology sections 5 and 6).
+package facts
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+
+	"github.com/chtc/gpureports/pkg/counts"
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Version of the documents. Facts of different versions are not mixed.
+const Version = 1
+
+// Kinds of documents.
+const (
+	KindHour  = "hour"  // what the pool's snapshots cover: one document an hour
+	KindGPUs  = "gpus"  // GPU-slices of a group by state
+	KindUsers = "users" // claimed GPU-slices of a group and user
+	KindPool  = "pool"  // the checkpoint: what is published of a pool
+)
+
+// Fact is a document: what a pool adds up in a full hour of its zone, of one group.
+type Fact struct {
+	Pool     string `json:"pool"`
+	Kind     string `json:"kind"`
+	Hour     int64  `json:"hour"`     // its beginning, in ms
+	Complete bool   `json:"complete"` // the UTC day of its end is finished: no collector appends to it any more
+
+	*Coverage
+	*Group
+	User *string `json:"user,omitempty"`
+	*GPUs
+}
+
+// Coverage is N and D of an hour.
+type Coverage struct {
+	Slices       int     `json:"slices"`
+	CoveredHours float64 `json:"coveredHours"` // 0 to 1
+}
+
+// Group is what GPU-slices are told apart by. Texts are as the pool stores them; "" is none.
+type Group struct {
+	Category  string `json:"category"` // its key
+	Slots     string `json:"slots"`
+	Device    string `json:"device"`
+	Memory    string `json:"memory"`
+	Tier      string `json:"tier"`
+	Ownership string `json:"ownership"`
+	Project   string `json:"project"`
+}
+
+// GPUs are sums of GPU-slices by what they are counted as. Of a user there are claimed ones only.
+type GPUs struct {
+	Claimed   float64 `json:"claimed,omitempty"`
+	Unclaimed float64 `json:"unclaimed,omitempty"`
+	Drained   float64 `json:"drained,omitempty"`
+	Other     float64 `json:"other,omitempty"`
+	Free      float64 `json:"free,omitempty"`
+	Prevented float64 `json:"prevented,omitempty"`
+}
+
+// ClassFields are the names of GPUs' fields, by class.
+var ClassFields = [counts.Classes]string{counts.Claimed: "claimed", counts.Unclaimed: "unclaimed",
+	counts.Drained: "drained", counts.OtherState: "other", counts.Free: "free", counts.Prevented: "prevented"}
+
+// ID is the document's id: that of the same pool, hour and group is always the same.
+func (f *Fact) ID() string {
+	name := fmt.Sprintf("%q %s %d", f.Pool, f.Kind, f.Hour)
+	if f.Group != nil {
+		name += fmt.Sprintf(" %q", *f.Group)
+	}
+	if f.User != nil {
+		name += fmt.Sprintf(" %q", *f.User)
+	}
+	return hashed(name)
+}
+
+func hashed(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return base64.RawURLEncoding.EncodeToString(sum[:18])
+}
+
+// Checkpoint is the document that says what is published of a pool. Times are in ms. Hours in [Since, Through) are
+// there.
+type Checkpoint struct {
+	Pool            string `json:"pool"`
+	Kind            string `json:"kind"`
+	Version         int    `json:"version"`
+	Zone            string `json:"zone"` // that of the hours
+	SliceMinutes    int    `json:"sliceMinutes"`
+	Since           int64  `json:"since"`
+	CompleteThrough int64  `json:"completeThrough"` // earlier hours are of finished days
+	Through         int64  `json:"through"`
+	PublishedAt     int64  `json:"publishedAt"`
+}
+
+// ID is the document's id.
+func (c *Checkpoint) ID() string { return hashed(fmt.Sprintf("%q %s", c.Pool, KindPool)) }
+
+// Index is the index that holds the facts of an hour: one a month (UTC) behind the alias.
+func Index(alias string, hour int64) string {
+	return alias + "-" + pool.Time(hour*millisecond).Format("2006-01")
+}
+
+// CheckpointIndex is the index of checkpoints, behind the same alias.
+func CheckpointIndex(alias string) string { return alias + "-pools" }
+
+const millisecond = pool.Second / 1000
+
+// Millis is a time in ms.
+func Millis(t pool.Micros) int64 { return t / millisecond }
+
+// Micros is a time given in ms.
+func Micros(ms int64) pool.Micros { return ms * millisecond }

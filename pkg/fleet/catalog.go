@@ -1,0 +1,55 @@
+// Package fleet answers for many pools from the facts that they publish into Elasticsearch, which adds up: sums over
+// hours and groups travel, nothing else does.
+package fleet
+
+import (
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/allocation"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/userhours"
+)
+
+// Catalog is the kinds that facts can answer, as far as they can.
+var Catalog = query.Catalog{
+	ofFacts(allocation.Kind, "timeseries", "summary"),
+	ofFacts(userhours.Kind, "summary", "timeseries"),
+}
+
+// withoutFacts are groupings and filters that facts do not tell apart.
+var withoutFacts = []string{"machine", "machines", "preventReason", "idle"}
+
+// ofFacts returns the views of a kind that facts can answer: by pool, too, and in buckets of full hours.
+func ofFacts(k query.Kind, views ...string) query.Kind {
+	known := k.Views
+	k.Views = nil
+	for _, v := range known {
+		if !slices.Contains(views, v.Name) {
+			continue
+		}
+		v.GroupBy = append([]string{"pool"}, without(v.GroupBy)...)
+		v.Filters = append([]string{"pools"}, without(v.Filters)...)
+		v.BucketMinutes = 60
+		k.Views = append(k.Views, v)
+	}
+	return k
+}
+
+func without(words []string) []string {
+	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return slices.Contains(withoutFacts, w) })
+}
+
+// plan plans a request. A question that a pool's own data source could answer is refused with that advice. Errors are
+// pool.BadQuery.
+func plan(all query.Catalog, r query.Request, env query.Env) (*query.Plan, error) {
+	p, err := Catalog.Plan(r, env)
+	if err == nil {
+		return p, nil
+	}
+	if _, ofPool := all.Plan(r, env); ofPool == nil {
+		return nil, pool.BadQuery("%w. The facts of many pools hold no single machines, GPUs, jobs or runs, and full hours "+
+			"only: ask the data source of the pool itself", err)
+	}
+	return nil, err
+}

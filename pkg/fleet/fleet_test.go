@@ -1,0 +1,374 @@
+package fleet_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/backend/log"
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/jobs/jobstest"
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/plugin"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/publish"
+	"github.com/chtc/gpureports/pkg/samplepool"
+)
+
+func TestMain(m *testing.M) {
+	log.DefaultLogger = log.NewNullLogger()
+	backend.Logger = log.DefaultLogger
+	code := m.Run()
+	jobstest.StopServers()
+	http.DefaultClient.CloseIdleConnections()
+	os.Exit(code)
+}
+
+// member is a pool of the tests' fleet.
+type member struct {
+	name   string
+	source *plugin.Datasource
+	dir    string
+	zone   string
+}
+
+func settings(t testing.TB, url string, jsonData map[string]any) backend.DataSourceInstanceSettings {
+	t.Helper()
+	text, err := json.Marshal(jsonData)
+	require.NoError(t, err)
+	return backend.DataSourceInstanceSettings{ID: 1, UID: "gpureports", Name: "GPU Reports", Type: plugin.ID, URL: url,
+		JSONData: text}
+}
+
+// made are the options of the tests' pools: three zones, one of them off by half an hour, over a change of the clock;
+// other cadences and slices.
+func made() []samplepool.Options {
+	var all []samplepool.Options
+	for i, zone := range []string{"America/Chicago", "UTC", "Asia/Kolkata"} {
+		o := samplepool.Default()
+		o.Seed, o.Machines, o.GPUs, o.Timezone = uint64(i+1), 6+i, 20+7*i, zone
+		o.Start, o.End = time.Date(2025, 10, 31, 0, 0, 0, 0, time.UTC), time.Date(2025, 11, 3, 7, 20, 0, 0, time.UTC)
+		o.Cadence = []time.Duration{15, 10, 5}[i] * time.Minute
+		all = append(all, o)
+	}
+	return all
+}
+
+var sliceMinutes = []int{15, 0, 30}
+
+// members makes the pools, with the same Elasticsearch and alias for all.
+func members(t *testing.T, url, alias string) (all []member, now time.Time) {
+	t.Helper()
+	for i, o := range made() {
+		m := member{name: "pool " + string(rune('a'+i)), dir: t.TempDir(), zone: o.Timezone}
+		p, err := samplepool.New(o)
+		require.NoError(t, err)
+		require.NoError(t, p.Write(t.Context(), m.dir))
+		now = o.End
+		m.source = plugin.Open(settings(t, url, map[string]any{"snapshotDir": m.dir, "timezone": o.Timezone,
+			"sliceMinutes": sliceMinutes[i], "factsIndex": alias}), func() time.Time { return o.End })
+		t.Cleanup(m.source.Dispose)
+		all = append(all, m)
+	}
+	return all, now
+}
+
+func publishAll(t *testing.T, all []member, since time.Time) (documents, removed int) {
+	t.Helper()
+	for _, m := range all {
+		require.NoError(t, plugin.Publish(t.Context(), m.source, m.name, since, func(p publish.Part) {
+			documents, removed = documents+p.Documents, removed+p.Removed
+			require.Empty(t, p.Warnings)
+		}))
+	}
+	return documents, removed
+}
+
+// ask asks one query.
+func ask(t *testing.T, d *plugin.Datasource, q map[string]any, w pool.Window) backend.DataResponse {
+	t.Helper()
+	text, err := json.Marshal(q)
+	require.NoError(t, err)
+	answer, err := d.QueryData(t.Context(), &backend.QueryDataRequest{Queries: []backend.DataQuery{{RefID: "A",
+		Interval: time.Minute, MaxDataPoints: 1000, JSON: text,
+		TimeRange: backend.TimeRange{From: pool.Time(w.From), To: pool.Time(w.To)}}}})
+	require.NoError(t, err)
+	return answer.Responses["A"]
+}
+
+func with(q map[string]any, more map[string]any) map[string]any {
+	all := map[string]any{}
+	maps.Copy(all, q)
+	maps.Copy(all, more)
+	return all
+}
+
+func parse(t *testing.T, text string) (q map[string]any) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(text), &q))
+	return q
+}
+
+// questions that a pool and a fleet can be asked.
+var questions = []string{
+	`{"queryType": "allocation", "view": "summary"}`,
+	`{"queryType": "allocation", "view": "summary", "groupBy": []}`,
+	`{"queryType": "allocation", "view": "summary", "groupBy": ["device", "memory", "tier"], "metrics": ["allocated"]}`,
+	`{"queryType": "allocation", "view": "summary", "groupBy": ["ownership", "project", "slots"]}`,
+	`{"queryType": "allocation", "view": "summary", "filter": {"devices": ["/A100|H100/"], "slots": ["Real"]}}`,
+	`{"queryType": "allocation", "view": "summary", "filter": {"ownerships": ["!Open Capacity"]}, "groupBy": ["device"]}`,
+	`{"queryType": "allocation", "view": "summary", "filter": {"projects": ["/./"]}, "includeOldDevices": false}`,
+	`{"queryType": "allocation", "view": "summary", "filter": {"users": ["/a/"]}, "metrics": ["allocated"]}`,
+	`{"queryType": "allocation", "bucket": "1h", "metrics": ["allocatedPercent", "free", "drained", "prevented"]}`,
+	`{"queryType": "allocation", "bucket": "3h", "groupBy": ["device"], "metrics": ["available", "unclaimed"]}`,
+	`{"queryType": "allocation", "bucket": "1d", "groupBy": []}`,
+	`{"queryType": "allocation", "bucket": "1w", "groupBy": ["memory"]}`,
+	`{"queryType": "allocation", "bucket": "1M"}`,
+	`{"queryType": "allocation", "bucket": "6h", "completeBucketsOnly": true}`,
+	`{"queryType": "userHours"}`,
+	`{"queryType": "userHours", "groupBy": ["device", "project"], "limit": 7}`,
+	`{"queryType": "userHours", "groupBy": [], "metrics": ["gpuHours"]}`,
+	`{"queryType": "userHours", "filter": {"users": ["!/a/"]}}`,
+	`{"queryType": "userHours", "view": "timeseries", "groupBy": ["user"], "bucket": "1d"}`,
+	`{"queryType": "userHours", "view": "timeseries", "groupBy": ["category"], "bucket": "1h"}`,
+}
+
+// windows of full hours of a zone: the pool's whole time, days, an hour.
+func windows(t *testing.T, zone string) (all []pool.Window) {
+	t.Helper()
+	place, err := localtime.Location(zone)
+	require.NoError(t, err)
+	at := func(day, hour int) pool.Micros { return time.Date(2025, 10, 31+day, hour, 0, 0, 0, place).UnixMicro() }
+	for _, w := range []pool.Window{{From: at(0, 6), To: at(3, 0)}, {From: at(0, 20), To: at(2, 13)},
+		{From: at(1, 9), To: at(1, 10)}, {From: at(1, 23), To: at(2, 4)}} {
+		all = append(all, pool.Window{From: w.From, To: w.To - 1}) // a snapshot at its end is of the next hour
+	}
+	return all
+}
+
+// same compares answers row by row.
+func same(t *testing.T, want, got data.Frames, what string) {
+	t.Helper()
+	w, g := labelled(want), labelled(got)
+	require.Len(t, g, len(w), what)
+	for i := range w {
+		require.Equal(t, slices.Sorted(maps.Keys(w[i])), slices.Sorted(maps.Keys(g[i])), what)
+		for name := range w[i] {
+			if at, ok := w[i][name].(time.Time); ok {
+				require.True(t, at.Equal(g[i][name].(time.Time)), "%s: row %d: %s, not %s", what, i, at, g[i][name])
+				continue
+			}
+			require.True(t, golden.Same(w[i][name], g[i][name]), "%s: row %d: %s: want %v, got %v\n%v\n%v", what, i, name,
+				w[i][name], g[i][name], w[i], g[i])
+		}
+	}
+}
+
+// labelled are the rows of frames, with the labels of their series.
+func labelled(frames data.Frames) (rows []map[string]any) {
+	for _, f := range frames {
+		labels := map[string]any{}
+		for _, field := range f.Fields {
+			for name, value := range field.Labels {
+				labels[name] = value
+			}
+		}
+		for _, row := range golden.Rows(data.Frames{f}) {
+			rows = append(rows, with(row, labels))
+		}
+	}
+	return rows
+}
+
+// For windows of full hours the fleet's answer of one pool is that of the pool's own data source; by pool it is the
+// union of theirs.
+func TestFleetEqualsPools(t *testing.T) {
+	url, alias := jobstest.Elasticsearch(t), "facts-equal"
+	all, now := members(t, url, alias)
+	documents, removed := publishAll(t, all, time.Time{})
+	require.Positive(t, documents)
+	require.Zero(t, removed)
+	rows := 0
+	for _, m := range all {
+		fleet := plugin.Open(settings(t, url, map[string]any{"mode": "fleet", "factsIndex": alias, "timezone": m.zone}),
+			func() time.Time { return now })
+		t.Cleanup(fleet.Dispose)
+		for _, text := range questions {
+			for i, w := range windows(t, m.zone) {
+				q := parse(t, text)
+				want := ask(t, m.source, q, w)
+				require.NoError(t, want.Error, text)
+				filter, _ := q["filter"].(map[string]any)
+				got := ask(t, fleet, with(q, map[string]any{"filter": with(filter, map[string]any{"pools": []string{m.name}})}), w)
+				require.NoError(t, got.Error, text)
+				same(t, want.Frames, got.Frames, fmt.Sprintf("%s of %s, window %d", text, m.name, i))
+				rows += len(labelled(want.Frames))
+			}
+		}
+	}
+	require.Greater(t, rows, 5000, "the questions have answers")
+	testUnion(t, url, alias, all, now)
+	testRefused(t, url, alias, now)
+	testResources(t, url, alias, all, now)
+	testAgain(t, all)
+}
+
+// testRefused: what facts cannot answer is refused with advice, what is wrong anywhere with what is possible.
+func testRefused(t *testing.T, url, alias string, now time.Time) {
+	t.Helper()
+	fleet := plugin.Open(settings(t, url, map[string]any{"mode": "fleet", "factsIndex": alias}),
+		func() time.Time { return now })
+	t.Cleanup(fleet.Dispose)
+	w := windows(t, "UTC")[0]
+	for text, want := range map[string]string{
+		`{"queryType": "allocation", "view": "current"}`:                          "ask the data source of the pool itself",
+		`{"queryType": "allocation", "groupBy": ["machine"]}`:                     "ask the data source of the pool itself",
+		`{"queryType": "evictions"}`:                                              "ask the data source of the pool itself",
+		`{"queryType": "allocation", "bucket": "15m"}`:                            "possible are auto, window, 1h",
+		`{"queryType": "allocation", "groupBy": ["colour"]}`:                      "possible are pool, category",
+		`{"queryType": "allocation", "filter": {"machines": ["gpu1"]}}`:           "ask the data source of the pool itself",
+		`{"queryType": "allocation", "filter": {"pools": ["/(/"]}, "bucket": ""}`: "cannot be used",
+	} {
+		answer := ask(t, fleet, parse(t, text), w)
+		require.ErrorContains(t, answer.Error, want, text)
+		require.Equal(t, backend.StatusBadRequest, answer.Status, text)
+	}
+	nowhere := ask(t, fleet, parse(t, `{"queryType": "allocation", "filter": {"pools": ["nowhere"]}}`), w)
+	require.NoError(t, nowhere.Error)
+	require.Empty(t, nowhere.Frames[0].Fields)
+	require.Contains(t, nowhere.Frames[0].Meta.Notices[0].Text, "no pool that has published facts matches")
+	late := ask(t, fleet, parse(t, `{"queryType": "allocation", "view": "summary"}`),
+		pool.Window{From: now.UnixMicro() - pool.Day, To: now.UnixMicro() + 4*pool.Hour})
+	require.NoError(t, late.Error)
+	require.Contains(t, late.Frames[0].Meta.Notices[0].Text, "of the time range are missing")
+}
+
+// testResources: values and range are those of the facts, and the health check says how far each pool's reach.
+func testResources(t *testing.T, url, alias string, all []member, now time.Time) {
+	t.Helper()
+	fleet := plugin.Open(settings(t, url, map[string]any{"mode": "fleet", "factsIndex": alias}),
+		func() time.Time { return now })
+	t.Cleanup(fleet.Dispose)
+	get := func(d *plugin.Datasource, path string) (answer any) {
+		var body []byte
+		require.NoError(t, d.CallResource(t.Context(), &backend.CallResourceRequest{Method: http.MethodGet, Path: path, URL: path},
+			backend.CallResourceResponseSenderFunc(func(r *backend.CallResourceResponse) error {
+				body = append(body, r.Body...)
+				return nil
+			})))
+		require.NoError(t, json.Unmarshal(body, &answer), "%s: %s", path, body)
+		return answer
+	}
+	pools := get(fleet, "values/pool").([]any)
+	require.Len(t, pools, len(all))
+	require.Equal(t, map[string]any{"text": "pool a", "value": "pool a"}, pools[0])
+	devices := map[string]bool{}
+	for _, m := range all {
+		for _, d := range get(m.source, "values/device").([]any) {
+			devices[d.(map[string]any)["value"].(string)] = true
+		}
+	}
+	require.Len(t, get(fleet, "values/device"), len(devices))
+	require.Contains(t, get(fleet, "values/machine").(map[string]any)["message"], "possible are pool, category")
+	require.NotNil(t, get(fleet, "range").(map[string]any)["newest"])
+	health, err := fleet.CheckHealth(t.Context(), &backend.CheckHealthRequest{})
+	require.NoError(t, err)
+	require.Equal(t, backend.HealthStatusOk, health.Status)
+	require.Contains(t, health.Message, "Facts of pool pool c: from 2025-10-31 to 2025-11-03")
+}
+
+// testAgain: publishing goes on with the first hour that was not of a finished day; publishing all again changes
+// nothing, and removes what is no more.
+func testAgain(t *testing.T, all []member) {
+	t.Helper()
+	documents, removed := publishAll(t, all, time.Time{})
+	require.Positive(t, documents, "the unfinished day is published again")
+	require.Zero(t, removed)
+	every, removed := publishAll(t, all, time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC))
+	require.Greater(t, every, 2*documents)
+	require.Zero(t, removed)
+	require.NoError(t, os.WriteFile(all[0].dir+"/masked_hosts.yaml", []byte("excluded_hosts: {\".\": all}\n"), 0o600))
+	_, removed = publishAll(t, all[:1], time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC))
+	require.Positive(t, removed, "the facts of machines that are excluded now")
+}
+
+// testUnion: by pool, an answer is the union of those of the pools; without, averages and hours add up.
+func testUnion(t *testing.T, url, alias string, all []member, now time.Time) {
+	t.Helper()
+	fleet := plugin.Open(settings(t, url, map[string]any{"mode": "fleet", "factsIndex": alias}),
+		func() time.Time { return now })
+	t.Cleanup(fleet.Dispose)
+	w := windows(t, "UTC")[1]
+	w.From += 30 * pool.Minute // so that it has the full hours of every zone, and the notice of what is left out
+	for _, text := range []string{
+		`{"queryType": "allocation", "view": "summary", "groupBy": ["device", "slots"], "totals": false, "metrics": []}`,
+		`{"queryType": "userHours", "groupBy": ["category"], "totals": false, "metrics": ["gpuHours"]}`,
+	} {
+		q := parse(t, text)
+		var want []map[string]any
+		sums := map[string]float64{}
+		groups := q["groupBy"].([]any)
+		for _, m := range all {
+			own := pool.Window{From: w.From, To: w.To}
+			if m.zone == "Asia/Kolkata" {
+				own.To -= 30 * pool.Minute
+			} else {
+				own.From += 30 * pool.Minute
+			}
+			answer := ask(t, m.source, q, own)
+			require.NoError(t, answer.Error)
+			for _, row := range labelled(answer.Frames) {
+				want = append(want, with(row, map[string]any{"pool": m.name}))
+				key := ""
+				for _, g := range groups {
+					key += fmt.Sprint(row[g.(string)], "|")
+				}
+				for _, metric := range []string{"allocated", "free", "gpuHours"} {
+					if v, ok := row[metric].(float64); ok {
+						sums[key+metric] += v
+					}
+				}
+			}
+		}
+		got := ask(t, fleet, with(q, map[string]any{"groupBy": append([]any{"pool"}, groups...)}), w)
+		require.NoError(t, got.Error)
+		rows := labelled(got.Frames)
+		require.Len(t, rows, len(want))
+		for i := range want {
+			for name := range want[i] {
+				require.True(t, golden.Same(want[i][name], rows[i][name]), "%s: row %d: %s", text, i, name)
+			}
+		}
+		var notices []string
+		for _, n := range got.Frames[0].Meta.Notices {
+			notices = append(notices, n.Text)
+		}
+		require.Contains(t, strings.Join(notices, "\n"), "facts are of full hours: 30 min", text)
+		together := ask(t, fleet, q, w)
+		require.NoError(t, together.Error)
+		compared := 0
+		for _, row := range labelled(together.Frames) {
+			key := ""
+			for _, g := range groups {
+				key += fmt.Sprint(row[g.(string)], "|")
+			}
+			for _, metric := range []string{"allocated", "free", "gpuHours"} {
+				if v, ok := row[metric].(float64); ok {
+					require.True(t, golden.Same(sums[key+metric], v), "%s: %s%s", text, key, metric)
+					compared++
+				}
+			}
+		}
+		require.Positive(t, compared)
+	}
+}

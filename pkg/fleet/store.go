@@ -1,0 +1,210 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/chtc/gpureports/pkg/elastic"
+	"github.com/chtc/gpureports/pkg/facts"
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Store is the facts of many pools. It is safe for concurrent use.
+type Store struct {
+	client *elastic.Client
+	index  string
+}
+
+// Config says where the facts are.
+type Config struct {
+	URL       string            // of Elasticsearch
+	Transport http.RoundTripper // does the requests; nil = Go's default
+	Index     string            // the alias
+}
+
+// Connect checks the configuration; the server is first asked by a request. Errors are pool.BadQuery.
+func Connect(c Config) (*elastic.Client, error) {
+	if err := CheckIndex(c.Index); err != nil {
+		return nil, err
+	}
+	return elastic.New(c.URL, c.Transport, elastic.Remedies{
+		Forbidden: fmt.Sprintf("give the user or API key the right read on %s and %s-*; who publishes needs create_index, "+
+			"index, delete and maintenance as well, and manage_index_templates of the cluster", c.Index, c.Index),
+		NotFound: fmt.Sprintf("check factsIndex (%s), and that gpureports publish has put facts there", c.Index),
+	})
+}
+
+// Open opens the facts.
+func Open(c Config) (*Store, error) {
+	client, err := Connect(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{client, c.Index}, nil
+}
+
+// CheckIndex refuses what cannot be the alias of facts. Errors are pool.BadQuery.
+func CheckIndex(name string) error {
+	if name == "" {
+		return pool.BadQuery("factsIndex is not set: name the alias of the pools' facts in Elasticsearch, such as gpu-facts")
+	}
+	if name != strings.ToLower(name) || strings.ContainsAny(name, `/\*?#"<>|,: `) || strings.ContainsAny(name[:1], "-_+.") {
+		return pool.BadQuery("factsIndex %q cannot be the name of an alias: use small letters, digits and hyphens, such as "+
+			"gpu-facts", name)
+	}
+	return nil
+}
+
+// Pools returns the checkpoints of all pools, by name. Errors are pool.SourceError, and ctx's.
+func (s *Store) Pools(ctx context.Context) ([]facts.Checkpoint, error) {
+	pinned, err := s.client.Pin(ctx, s.index)
+	if err != nil {
+		return nil, err
+	}
+	defer pinned.Close(ctx)
+	return s.pools(ctx, pinned)
+}
+
+// mostPools bounds the pools of an alias.
+const mostPools = 10_000
+
+func (s *Store) pools(ctx context.Context, pinned *elastic.Pinned) ([]facts.Checkpoint, error) {
+	const doing = "reading what pools have published"
+	page, err := pinned.Search(ctx, doing, map[string]any{"size": mostPools,
+		"query": map[string]any{"term": map[string]any{"kind": facts.KindPool}},
+		"sort":  []any{map[string]any{"pool": "asc"}}})
+	if err != nil {
+		return nil, err
+	}
+	if len(page.Hits.Hits) == mostPools {
+		return nil, s.client.Fault(doing, fmt.Errorf("there are %d pools or more", mostPools),
+			"use an alias for each part of them")
+	}
+	all := make([]facts.Checkpoint, len(page.Hits.Hits))
+	for i, hit := range page.Hits.Hits {
+		if err := json.Unmarshal(hit.Source, &all[i]); err != nil {
+			return nil, s.client.Fault(doing, fmt.Errorf("a checkpoint cannot be read: %w", err), "publish the pool again")
+		}
+		if all[i].Version != facts.Version {
+			return nil, s.client.Fault(doing, fmt.Errorf("the facts of pool %s are of version %d, this plugin reads %d",
+				all[i].Pool, all[i].Version, facts.Version), "update the older one of plugin and gpureports, and publish again")
+		}
+	}
+	return all, nil
+}
+
+// sums are what composite aggregations add up.
+type sums struct {
+	kind   string           // of facts
+	by     []string         // fields that are told apart; the first is pool
+	day    string           // zone of days that are told apart; "" none
+	hours  bool             // hours are told apart
+	filter []map[string]any // further queries that facts must match
+	fields []string         // what is added up
+}
+
+// sum is one group's.
+type sum struct {
+	texts  map[string]string // by field
+	time   pool.Micros       // beginning of the hour or day
+	values []float64
+}
+
+// timeSource is the name of the time among the sources of a composite aggregation.
+const timeSource = "time"
+
+// pageOf is how many groups an answer brings.
+const pageOf = 10_000
+
+// mostGroups bounds what is read for one answer.
+const mostGroups = 2_000_000
+
+// aggregate calls each with every group, exactly: all pages of a composite aggregation.
+func (s *Store) aggregate(ctx context.Context, pinned *elastic.Pinned, q sums, each func(sum)) error {
+	composite := map[string]any{"size": pageOf, "sources": q.sources()}
+	added := map[string]any{}
+	for _, field := range q.fields {
+		added[field] = map[string]any{"sum": map[string]any{"field": field}}
+	}
+	request := map[string]any{"size": 0,
+		"query": map[string]any{"bool": map[string]any{"filter": append([]map[string]any{
+			{"term": map[string]any{"kind": q.kind}}}, q.filter...)}},
+		"aggs": map[string]any{"groups": map[string]any{"composite": composite, "aggs": added}}}
+	const doing = "adding facts up"
+	for read := 0; ; {
+		page, err := pinned.Search(ctx, doing, request)
+		if err != nil {
+			return err
+		}
+		var groups struct {
+			AfterKey json.RawMessage `json:"after_key"`
+			Buckets  []map[string]json.RawMessage
+		}
+		if err := json.Unmarshal(page.Aggregations["groups"], &groups); err != nil {
+			return s.client.Fault(doing, fmt.Errorf("the answer cannot be read: %w", err), "check the server's version")
+		}
+		for _, bucket := range groups.Buckets {
+			found, err := q.read(bucket)
+			if err != nil {
+				return s.client.Fault(doing, fmt.Errorf("the answer cannot be read: %w", err), "check the server's version")
+			}
+			each(found)
+		}
+		if read += len(groups.Buckets); read > mostGroups {
+			return pool.BadQuery("more than %d groups are too many: group by less, choose a longer bucket or a shorter time "+
+				"range", mostGroups)
+		}
+		if len(groups.Buckets) < pageOf || groups.AfterKey == nil {
+			return nil
+		}
+		composite["after"] = groups.AfterKey
+	}
+}
+
+func (q *sums) sources() (sources []map[string]any) {
+	for _, field := range q.by {
+		sources = append(sources, map[string]any{field: map[string]any{"terms": map[string]any{"field": field}}})
+	}
+	switch {
+	case q.day != "":
+		sources = append(sources, map[string]any{timeSource: map[string]any{"date_histogram": map[string]any{
+			"field": "hour", "calendar_interval": "day", "time_zone": q.day}}})
+	case q.hours:
+		sources = append(sources, map[string]any{timeSource: map[string]any{"terms": map[string]any{"field": "hour"}}})
+	}
+	return sources
+}
+
+var errNoValue = errors.New("a sum has no value")
+
+// read reads a bucket of an aggregation.
+func (q *sums) read(bucket map[string]json.RawMessage) (sum, error) {
+	found := sum{texts: map[string]string{}}
+	var key map[string]any
+	if err := json.Unmarshal(bucket["key"], &key); err != nil {
+		return found, err
+	}
+	for name, value := range key {
+		switch value := value.(type) {
+		case string:
+			found.texts[name] = value
+		case float64:
+			found.time = facts.Micros(int64(value))
+		}
+	}
+	for _, field := range q.fields {
+		var holder struct{ Value *float64 }
+		if err := json.Unmarshal(bucket[field], &holder); err != nil {
+			return found, err
+		}
+		if holder.Value == nil {
+			return found, errNoValue
+		}
+		found.values = append(found.values, *holder.Value)
+	}
+	return found, nil
+}

@@ -1,0 +1,57 @@
+package fleet
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/facts"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+)
+
+// Dimensions are those whose values can be listed.
+var Dimensions = []string{"pool", "category", "slots", "device", "ownership", "project", "user", "memory", "tier"}
+
+// ofValues plans the question for values.
+var ofValues = query.Catalog{{Name: "values", Views: []query.View{{Name: "values", GroupBy: Dimensions,
+	Metrics: []string{"values"}, Filters: append([]string{"pools"}, without(query.UserFilters)...),
+	Frame: query.FrameTable, Alerting: query.AlertNone}}}}
+
+// Values returns the values of a dimension in a window, as they are stored, in the order of tables; single projects of
+// lists. "" is a project list without any. The plan shows and orders them.
+func (s *Store) Values(ctx context.Context, env query.Env, dimension string, f query.Filter,
+	w pool.Window) (values []string, p *query.Plan, err error) {
+	p, err = ofValues.Plan(query.Request{Model: query.Model{QueryType: "values", GroupBy: []string{dimension}, Filter: f},
+		Window: w}, env)
+	if err != nil {
+		return nil, nil, err
+	}
+	pinned, err := s.client.Pin(ctx, s.index)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer pinned.Close(ctx)
+	a, err := s.look(ctx, pinned, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	found := map[string]bool{}
+	if len(a.cover) > 0 {
+		kind := facts.KindGPUs
+		if dimension == "user" || !p.Select.Users.All() {
+			kind = facts.KindUsers
+		}
+		err = a.each(ctx, kind, nil, func(c cell) {
+			text := c.texts[dimension]
+			if projects := pool.Projects(text); dimension == "project" && len(projects) > 0 {
+				for _, project := range projects {
+					found[project] = true
+				}
+				return
+			}
+			found[text] = true
+		})
+	}
+	return slices.SortedFunc(maps.Keys(found), func(a, b string) int { return query.CompareValues(dimension, a, b) }), p, err
+}

@@ -1,0 +1,193 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/chtc/gpureports/pkg/elastic"
+	"github.com/chtc/gpureports/pkg/facts"
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+)
+
+// published is a pool with the full hours of the window: [from, to) of what it has published.
+type published struct {
+	facts.Checkpoint
+	from, to pool.Micros
+	cut      pool.Micros // what full hours leave out of the window
+	late     pool.Micros // what the facts lack at the window's end
+}
+
+// coverage is N and D of a pool in each bucket.
+type coverage struct {
+	slices, covered []float64
+	drawn           []bool // the buckets that have a point
+}
+
+// look reads what the pools have published and which hours have snapshots.
+func (s *Store) look(ctx context.Context, pinned *elastic.Pinned, p *query.Plan) (*asked, error) {
+	points, err := s.pools(ctx, pinned)
+	if err != nil {
+		return nil, err
+	}
+	a := &asked{store: s, pinned: pinned, plan: p, cover: map[string]*coverage{}}
+	for _, point := range points {
+		if p.Select.Pools.Match(point.Pool) {
+			a.pools = append(a.pools, hoursOf(point, p.Window))
+		}
+	}
+	if a.buckets, err = p.Buckets(p.Window.From - pool.Hour); err != nil {
+		return nil, err
+	}
+	if len(a.within()) == 0 {
+		return a, nil
+	}
+	n := a.buckets.Len()
+	q := a.sums(facts.KindHour, []string{"pool"}, "slices", "coveredHours")
+	err = s.aggregate(ctx, pinned, q, func(found sum) {
+		c := a.cover[found.texts["pool"]]
+		if c == nil {
+			c = &coverage{slices: make([]float64, n), covered: make([]float64, n), drawn: make([]bool, n)}
+			a.cover[found.texts["pool"]] = c
+		}
+		b := a.bucket(found.time)
+		c.slices[b] += found.values[0]
+		c.covered[b] += found.values[1]
+	})
+	a.draw()
+	return a, err
+}
+
+// draw finds the buckets that have a point: those with a slice. Pools without any are left out.
+func (a *asked) draw() {
+	for _, p := range a.pools {
+		c := a.cover[p.Pool]
+		if c == nil {
+			continue
+		}
+		any := false
+		for b, n := range c.slices {
+			c.drawn[b] = n > 0 && a.plan.Keep(a.buckets, b, facts.Micros(p.Through))
+			any = any || n > 0
+		}
+		if !any {
+			delete(a.cover, p.Pool)
+		}
+	}
+}
+
+// hoursOf returns which hours of a pool lie in a window as a whole. A window that ends with the last millisecond of an
+// hour holds it.
+func hoursOf(point facts.Checkpoint, w pool.Window) published {
+	minute := facts.Micros(point.Through) % pool.Hour // with which the zone's hours begin
+	p := published{Checkpoint: point}
+	p.from = minute + (w.From-minute+pool.Hour-1)/pool.Hour*pool.Hour
+	p.to = minute + (w.To+pool.Second/1000-minute)/pool.Hour*pool.Hour
+	p.cut = max(0, p.from-w.From) + max(0, w.To+pool.Second/1000-p.to)
+	if p.cut < pool.Second {
+		p.cut = 0
+	}
+	p.late = max(0, p.to-max(p.from, facts.Micros(point.Through)))
+	p.from, p.to = max(p.from, facts.Micros(point.Since)), min(p.to, facts.Micros(point.Through))
+	return p
+}
+
+// sums are those of a kind of facts in the window, by pool and what else is told apart, in the plan's buckets.
+func (a *asked) sums(kind string, by []string, fields ...string) sums {
+	q := sums{kind: kind, by: by, fields: fields, filter: []map[string]any{
+		{"bool": map[string]any{"should": a.within(), "minimum_should_match": 1}}}}
+	switch bucket := a.plan.Bucket; {
+	case bucket == nil:
+	case bucket.Minutes >= int(pool.Day/pool.Minute):
+		q.day = a.plan.Location.String() // longer buckets are made of days
+	default:
+		q.hours = true
+	}
+	return q
+}
+
+// within matches the hours of the pools: those with the same hours are asked for together.
+func (a *asked) within() (either []map[string]any) {
+	type hours struct{ from, to pool.Micros }
+	names := map[hours][]string{}
+	for _, p := range a.pools {
+		if p.from < p.to {
+			names[hours{p.from, p.to}] = append(names[hours{p.from, p.to}], p.Pool)
+		}
+	}
+	for _, h := range slices.SortedFunc(maps.Keys(names), func(x, y hours) int {
+		return strings.Compare(names[x][0], names[y][0])
+	}) {
+		either = append(either, map[string]any{"bool": map[string]any{"filter": []map[string]any{
+			{"terms": map[string]any{"pool": names[h]}},
+			{"range": map[string]any{"hour": map[string]any{"gte": facts.Millis(h.from), "lt": facts.Millis(h.to),
+				"format": "epoch_millis"}}}}}})
+	}
+	return either
+}
+
+// bucket is the number of the bucket that holds an hour or a day.
+func (a *asked) bucket(t pool.Micros) int {
+	if a.buckets.Whole {
+		return 0
+	}
+	return a.buckets.Of(t)
+}
+
+// lateWarning is how late facts are when that is a warning: publishing each hour has them within two.
+const lateWarning = 3 * pool.Hour
+
+// tell says what full hours leave out of the window, and what facts lack.
+func (a *asked) tell(about *frames.About) {
+	if len(a.pools) == 0 {
+		if a.plan.Select.Pools.All() {
+			about.Warn("no pool has published facts under %s: run gpureports publish for each of them", a.store.index)
+		} else {
+			about.Warn("filter.pools: no pool that has published facts matches")
+		}
+		return
+	}
+	cut := map[pool.Micros][]string{}
+	for _, p := range a.pools {
+		if p.cut > 0 {
+			cut[p.cut] = append(cut[p.cut], p.Pool)
+		}
+		if p.late > 0 {
+			text := fmt.Sprintf("the facts of pool %s end at %s UTC: the newest %s h of the time range are missing", p.Pool,
+				frames.Stamp(facts.Micros(p.Through)), frames.Decimal(pool.Hours(p.late)))
+			if p.late > lateWarning && a.plan.Now-facts.Micros(p.Through) > lateWarning {
+				about.Warn("%s", text)
+			} else {
+				about.Info("%s", text)
+			}
+		}
+		if since := facts.Micros(p.Since); since > a.plan.Window.From && since < a.plan.Window.To {
+			about.Info("the facts of pool %s begin at %s UTC", p.Pool, frames.Stamp(since))
+		}
+	}
+	for _, left := range slices.Sorted(maps.Keys(cut)) {
+		about.Info("facts are of full hours: %s min at the ends of the time range are left out (%s)",
+			frames.Decimal(float64(left)/float64(pool.Minute)), strings.Join(cut[left], ", "))
+	}
+	a.figuresAbout(about)
+}
+
+// figuresAbout adds the coverage of the pools.
+func (a *asked) figuresAbout(about *frames.About) {
+	about.Stat("Pools", "locale", float64(len(a.pools)))
+	for _, p := range a.pools {
+		covered := 0.0
+		if c := a.cover[p.Pool]; c != nil {
+			for _, hours := range c.covered {
+				covered += hours
+			}
+		}
+		if window := pool.Hours(max(0, p.to-p.from)); window > 0 {
+			about.Stat("Coverage of "+p.Pool, "percent", 100*covered/window)
+		}
+	}
+}

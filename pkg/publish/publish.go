@@ -1,0 +1,110 @@
+// Package publish puts the facts of a pool into Elasticsearch: an index a month behind an alias, documents that replace
+// their earlier selves, and a checkpoint from which the next publishing goes on.
+package publish
+
+import (
+	"context"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/elastic"
+	"github.com/chtc/gpureports/pkg/facts"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/stores"
+)
+
+// Options say what is published where.
+type Options struct {
+	Client *elastic.Client
+	Index  string // the alias of the facts
+	Pool   string // its name among the pools
+	Since  time.Time
+	Now    func() time.Time
+}
+
+// Part is what was published at once: the hours of about a day.
+type Part struct {
+	From, To  time.Time
+	Documents int // written
+	Removed   int // that an earlier publishing wrote, and that are no more
+	Warnings  []string
+}
+
+// hoursAtOnce are published together: readers see all of them or none.
+const hoursAtOnce = 24
+
+// Run publishes the full hours that are over: from the first one that was not of a finished day when it was published,
+// or from Since. A publishing that was ended goes on where it was. Errors: pool.BadQuery where facts of another kind
+// are there; what the snapshots or Elasticsearch say; ctx's.
+func Run(ctx context.Context, s *stores.Stores, env query.Env, o Options, done func(Part)) error {
+	first, newest, ok, err := s.Timeline.Range(ctx)
+	if err != nil || !ok {
+		return err
+	}
+	w := &writer{Options: o}
+	if err := w.prepare(ctx); err != nil {
+		return err
+	}
+	known, err := w.checkpoint(ctx)
+	if err != nil {
+		return err
+	}
+	from, point, err := begin(known, env, o, first)
+	if err != nil {
+		return err
+	}
+	end := facts.FloorHour(env, newest)
+	finished := pool.Micros(pool.DayOf(newest-2*pool.Hour-1)) * pool.Day // days before it: a later row is 2 h after their end
+	for from < end {
+		hours := []pool.Micros{from}
+		for len(hours) <= hoursAtOnce && hours[len(hours)-1] < end {
+			hours = append(hours, facts.NextHour(env, hours[len(hours)-1]))
+		}
+		part, err := w.publish(ctx, s, env, hours, finished)
+		if err != nil {
+			return err
+		}
+		from = hours[len(hours)-1]
+		point.Through = max(point.Through, facts.Millis(from))
+		point.CompleteThrough = max(point.CompleteThrough,
+			facts.Millis(facts.FloorHour(env, min(from, finished))))
+		point.PublishedAt = o.Now().UnixMilli()
+		if err := w.keep(ctx, point); err != nil {
+			return err
+		}
+		done(part)
+	}
+	return nil
+}
+
+// begin returns the hour with which publishing begins, and the checkpoint to go on with.
+func begin(known *facts.Checkpoint, env query.Env, o Options, first pool.Micros) (pool.Micros, *facts.Checkpoint, error) {
+	from := facts.FloorHour(env, first)
+	if !o.Since.IsZero() {
+		from = max(from, facts.FloorHour(env, o.Since.UnixMicro()))
+	}
+	fresh := &facts.Checkpoint{Pool: o.Pool, Kind: facts.KindPool, Version: facts.Version,
+		Zone: env.Zone.Calendar().String(), SliceMinutes: env.SliceMinutes, Since: facts.Millis(from),
+		CompleteThrough: facts.Millis(from), Through: facts.Millis(from)}
+	if known == nil {
+		return from, fresh, nil
+	}
+	same := known.Version == fresh.Version && known.Zone == fresh.Zone && known.SliceMinutes == fresh.SliceMinutes
+	switch {
+	case !same && (o.Since.IsZero() || fresh.Since > known.Since):
+		return 0, nil, pool.BadQuery("the facts of pool %s are of version %d, zone %s and slices of %d min, and now it is "+
+			"version %d, zone %s and %d min, which cannot be mixed: publish all of them again with --since %s", o.Pool,
+			known.Version, known.Zone, known.SliceMinutes, fresh.Version, fresh.Zone, fresh.SliceMinutes,
+			pool.Time(facts.Micros(known.Since)).Format(time.RFC3339))
+	case !same:
+		return from, fresh, nil
+	case o.Since.IsZero():
+		return facts.Micros(known.CompleteThrough), known, nil
+	case fresh.Since > known.Through:
+		return 0, nil, pool.BadQuery("the facts of pool %s end at %s: publishing since %s would leave a hole. Leave --since "+
+			"out to go on where they end", o.Pool, pool.Time(facts.Micros(known.Through)).Format(time.RFC3339),
+			pool.Time(from).Format(time.RFC3339))
+	}
+	known.Since = min(known.Since, fresh.Since)
+	return from, known, nil
+}
