@@ -14,8 +14,8 @@ const Attempts = 5
 const firstPause = 250 * time.Millisecond
 
 // retrying repeats requests that the server could not take at the moment (429, 502, 503), with growing pauses, as long
-// as the next attempt begins before the context's deadline; otherwise the last answer stands. Requests only read, or put
-// documents of given ids, so repeating them is harmless.
+// as the next attempt begins before the context's deadline; otherwise the last answer stands. Requests only read, or
+// put documents of given ids, so repeating them is harmless.
 type retrying struct {
 	next  http.RoundTripper
 	first time.Duration

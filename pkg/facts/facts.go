@@ -1,5 +1,5 @@
-// Package facts adds up what one pool did in each full hour, as documents of which sums over hours, groups and pools are
-// made: averages and shares are quotients of such sums (methodology sections 5 and 6).
+// Package facts adds up what one pool did in each full hour, as documents of which sums over hours, groups and pools
+// are made: averages and shares are quotients of such sums (methodology sections 5 and 6).
 package facts
 
 import (

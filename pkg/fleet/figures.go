@@ -96,11 +96,11 @@ func sideOf(texts map[string]string) pool.Side {
 // points returns the buckets in which any pool has a point, and their times: of the whole window its newest hour.
 func (a *asked) points() (drawn []int, times []pool.Micros) {
 	for b := range a.buckets.Len() {
-		any := false
+		seen := false
 		for _, c := range a.cover {
-			any = any || c.drawn[b]
+			seen = seen || c.drawn[b]
 		}
-		if !any {
+		if !seen {
 			continue
 		}
 		at := a.buckets.Starts[b]

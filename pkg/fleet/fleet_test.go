@@ -58,7 +58,7 @@ func made() []samplepool.Options {
 		o := samplepool.Default()
 		o.Seed, o.Machines, o.GPUs, o.Timezone = uint64(i+1), 6+i, 20+7*i, zone
 		o.Start, o.End = time.Date(2025, 10, 31, 0, 0, 0, 0, time.UTC), time.Date(2025, 11, 3, 7, 20, 0, 0, time.UTC)
-		o.Cadence = []time.Duration{15, 10, 5}[i] * time.Minute
+		o.Cadence = []time.Duration{15 * time.Minute, 10 * time.Minute, 5 * time.Minute}[i]
 		all = append(all, o)
 	}
 	return all
@@ -261,7 +261,8 @@ func testResources(t *testing.T, url, alias string, all []member, now time.Time)
 	t.Cleanup(fleet.Dispose)
 	get := func(d *plugin.Datasource, path string) (answer any) {
 		var body []byte
-		require.NoError(t, d.CallResource(t.Context(), &backend.CallResourceRequest{Method: http.MethodGet, Path: path, URL: path},
+		request := &backend.CallResourceRequest{Method: http.MethodGet, Path: path, URL: path}
+		require.NoError(t, d.CallResource(t.Context(), request,
 			backend.CallResourceResponseSenderFunc(func(r *backend.CallResourceResponse) error {
 				body = append(body, r.Body...)
 				return nil
@@ -284,7 +285,7 @@ func testResources(t *testing.T, url, alias string, all []member, now time.Time)
 	health, err := fleet.CheckHealth(t.Context(), &backend.CheckHealthRequest{})
 	require.NoError(t, err)
 	require.Equal(t, backend.HealthStatusOk, health.Status)
-	require.Contains(t, health.Message, "Facts of pool pool c: from 2025-10-31 to 2025-11-03")
+	require.Contains(t, health.Message, "Facts of pool pool c: from 2025-10-30 to 2025-11-03")
 }
 
 // testAgain: publishing goes on with the first hour that was not of a finished day; publishing all again changes

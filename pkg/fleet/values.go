@@ -53,5 +53,6 @@ func (s *Store) Values(ctx context.Context, env query.Env, dimension string, f q
 			found[text] = true
 		})
 	}
-	return slices.SortedFunc(maps.Keys(found), func(a, b string) int { return query.CompareValues(dimension, a, b) }), p, err
+	compare := func(a, b string) int { return query.CompareValues(dimension, a, b) }
+	return slices.SortedFunc(maps.Keys(found), compare), p, err
 }

@@ -69,12 +69,12 @@ func (a *asked) draw() {
 		if c == nil {
 			continue
 		}
-		any := false
+		seen := false
 		for b, n := range c.slices {
 			c.drawn[b] = n > 0 && a.plan.Keep(a.buckets, b, facts.Micros(p.Through))
-			any = any || n > 0
+			seen = seen || n > 0
 		}
-		if !any {
+		if !seen {
 			delete(a.cover, p.Pool)
 		}
 	}
@@ -87,8 +87,7 @@ func hoursOf(point facts.Checkpoint, w pool.Window) published {
 	p := published{Checkpoint: point}
 	p.from = minute + (w.From-minute+pool.Hour-1)/pool.Hour*pool.Hour
 	p.to = minute + (w.To+pool.Second/1000-minute)/pool.Hour*pool.Hour
-	p.cut = max(0, p.from-w.From) + max(0, w.To+pool.Second/1000-p.to)
-	if p.cut < pool.Second {
+	if p.cut = w.To - w.From - max(0, p.to-p.from); p.cut < pool.Second {
 		p.cut = 0
 	}
 	p.late = max(0, p.to-max(p.from, facts.Micros(point.Through)))
@@ -157,23 +156,35 @@ func (a *asked) tell(about *frames.About) {
 			cut[p.cut] = append(cut[p.cut], p.Pool)
 		}
 		if p.late > 0 {
-			text := fmt.Sprintf("the facts of pool %s end at %s UTC: the newest %s h of the time range are missing", p.Pool,
-				frames.Stamp(facts.Micros(p.Through)), frames.Decimal(pool.Hours(p.late)))
-			if p.late > lateWarning && a.plan.Now-facts.Micros(p.Through) > lateWarning {
-				about.Warn("%s", text)
-			} else {
-				about.Info("%s", text)
-			}
+			a.tellLate(about, p)
 		}
 		if since := facts.Micros(p.Since); since > a.plan.Window.From && since < a.plan.Window.To {
 			about.Info("the facts of pool %s begin at %s UTC", p.Pool, frames.Stamp(since))
 		}
 	}
 	for _, left := range slices.Sorted(maps.Keys(cut)) {
+		if a.plan.OnDashboard { // where each panel would repeat it
+			about.Stat("Left out by full hours: "+strings.Join(cut[left], ", "), "m", float64(left)/float64(pool.Minute))
+			continue
+		}
 		about.Info("facts are of full hours: %s min at the ends of the time range are left out (%s)",
 			frames.Decimal(float64(left)/float64(pool.Minute)), strings.Join(cut[left], ", "))
 	}
 	a.figuresAbout(about)
+}
+
+// tellLate says what the facts of a pool lack at the window's end.
+func (a *asked) tellLate(about *frames.About, p published) {
+	text := fmt.Sprintf("the facts of pool %s end at %s UTC: the newest %s h of the time range are missing", p.Pool,
+		frames.Stamp(facts.Micros(p.Through)), frames.Decimal(pool.Hours(p.late)))
+	switch {
+	case p.late > lateWarning && a.plan.Now-facts.Micros(p.Through) > lateWarning:
+		about.Warn("%s", text)
+	case a.plan.OnDashboard: // where each panel would repeat it
+		about.Stat("Hours that the facts of "+p.Pool+" lack", "h", pool.Hours(p.late))
+	default:
+		about.Info("%s", text)
+	}
 }
 
 // figuresAbout adds the coverage of the pools.

@@ -16,7 +16,7 @@ func TestSettingsDefaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "UTC", s.zone.Key())
 	s.zone = nil
-	require.Equal(t, Settings{SnapshotDir: "/data", SliceMinutes: 15, CHTCOwnedFile: "chtc_owned",
+	require.Equal(t, Settings{Mode: "pool", SnapshotDir: "/data", SliceMinutes: 15, CHTCOwnedFile: "chtc_owned",
 		HostExclusionsFile: "masked_hosts.yaml", GPUTiersFile: "gpu_tiers.yaml",
 		CacheMaxMB: 512, CacheDiskMB: 2048, Jobs: "none", JobsPath: "jobs.db", FiscalYearStart: 1, UserNames: "full",
 		Links: true}, s)
@@ -28,6 +28,10 @@ func TestSettingsDefaults(t *testing.T) {
 
 func TestSettingsRefused(t *testing.T) {
 	for settings, words := range map[string][]string{
+		`{"snapshotDir": "/data", "mode": "herd"}`:                         {"mode", "use pool or fleet"},
+		`{"mode": "fleet"}`:                                                {"factsIndex is not set"},
+		`{"mode": "fleet", "factsIndex": "Facts*"}`:                        {"small letters"},
+		`{"mode": "fleet", "factsIndex": "facts", "snapshotDir": "/data"}`: {"a data source of its own"},
 		``:                        {"snapshotDir is not set"},
 		`{}`:                      {"snapshotDir is not set"},
 		`{"snapshotDir": "data"}`: {"snapshotDir", "not absolute"},

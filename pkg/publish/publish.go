@@ -38,8 +38,11 @@ const hoursAtOnce = 24
 // are there; what the snapshots or Elasticsearch say; ctx's.
 func Run(ctx context.Context, s *stores.Stores, env query.Env, o Options, done func(Part)) error {
 	first, newest, ok, err := s.Timeline.Range(ctx)
-	if err != nil || !ok {
+	if err != nil {
 		return err
+	}
+	if !ok {
+		return pool.SourceError("pool %s has no snapshot yet: check that the collector runs", o.Pool)
 	}
 	w := &writer{Options: o}
 	if err := w.prepare(ctx); err != nil {
@@ -54,7 +57,8 @@ func Run(ctx context.Context, s *stores.Stores, env query.Env, o Options, done f
 		return err
 	}
 	end := facts.FloorHour(env, newest)
-	finished := pool.Micros(pool.DayOf(newest-2*pool.Hour-1)) * pool.Day // days before it: a later row is 2 h after their end
+	// earlier days are finished: there is a row more than two hours after their end
+	finished := pool.Micros(pool.DayOf(newest-2*pool.Hour-1)) * pool.Day
 	for from < end {
 		hours := []pool.Micros{from}
 		for len(hours) <= hoursAtOnce && hours[len(hours)-1] < end {
@@ -78,7 +82,8 @@ func Run(ctx context.Context, s *stores.Stores, env query.Env, o Options, done f
 }
 
 // begin returns the hour with which publishing begins, and the checkpoint to go on with.
-func begin(known *facts.Checkpoint, env query.Env, o Options, first pool.Micros) (pool.Micros, *facts.Checkpoint, error) {
+func begin(known *facts.Checkpoint, env query.Env, o Options, first pool.Micros) (pool.Micros, *facts.Checkpoint,
+	error) {
 	from := facts.FloorHour(env, first)
 	if !o.Since.IsZero() {
 		from = max(from, facts.FloorHour(env, o.Since.UnixMicro()))

@@ -66,7 +66,8 @@ func (w *writer) show(ctx context.Context) error {
 
 // checkpoint returns the pool's checkpoint, nil without one.
 func (w *writer) checkpoint(ctx context.Context) (*facts.Checkpoint, error) {
-	hits, err := w.find(ctx, "reading the checkpoint", true, map[string]any{"term": map[string]any{"kind": facts.KindPool}})
+	hits, err := w.find(ctx, "reading the checkpoint", true,
+		map[string]any{"term": map[string]any{"kind": facts.KindPool}})
 	if err != nil || len(hits) == 0 {
 		return nil, err
 	}

@@ -36,8 +36,8 @@ type Model struct {
 	Version             int       `json:"version,omitempty"`
 }
 
-// Filter chooses GPUs (pools, devices, machines, ownerships, tiers) and results (the rest). An empty list is all. An entry
-// that begins with "!" excludes what it names; a value that begins so is written with a backslash before it.
+// Filter chooses GPUs (pools, devices, machines, ownerships, tiers) and results (the rest). An empty list is all. An
+// entry that begins with "!" excludes what it names; a value that begins so is written with a backslash before it.
 type Filter struct {
 	Categories []string `json:"categories,omitempty"`
 	Slots      []string `json:"slots,omitempty"`

@@ -57,7 +57,7 @@ func TestWrongQueriesSayWhatIsPossible(t *testing.T) {
 		{`{"queryType": "allocation", "filter": {"devices": ["/H200(/"]}}`, []string{"filter.devices", "/H200(/", "RE2"}},
 		{`{"queryType": "allocation", "filter": {"colours": ["x"]}}`,
 			[]string{`"colours"`, "categories, slots, devices, machines, ownerships, projects, users, tiers, schedds, gpus, " +
-				"gpuMemory and idle"}},
+				"gpuMemory, pools and idle"}},
 		{`{"queryType": "allocation", "filter": {"devices": "H200"}}`, []string{"filter", "lists"}},
 		{`{"queryType": "allocation", "filter": {"categories": ["Open"]}}`,
 			[]string{`"Open" is unknown`, "Shared (Open Capacity)"}},

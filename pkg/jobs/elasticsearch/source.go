@@ -61,16 +61,16 @@ func New(config Config) (*Source, error) {
 		}
 	}
 	index := strings.Join(names, ",")
-	if index == "" || strings.ContainsAny(index, "/\\?#\"<>| ") {
-		return nil, pool.BadQuery("the index of the job ads (%q) is not usable: give names, aliases or patterns such as "+
-			"htcondor or adstash-*, separated by commas, as jobsIndex", index)
-	}
 	es, err := elastic.New(config.URL, config.Transport, elastic.Remedies{
 		Forbidden: "give the user or API key the rights read and view_index_metadata on " + index,
 		NotFound:  "check jobsIndex and jobsEpochIndex (" + index + ")",
 	})
 	if err != nil {
 		return nil, err
+	}
+	if index == "" || strings.ContainsAny(index, "/\\?#\"<>| ") {
+		return nil, pool.BadQuery("the index of the job ads (%q) is not usable: give names, aliases or patterns such as "+
+			"htcondor or adstash-*, separated by commas, as jobsIndex", index)
 	}
 	return &Source{es: es, index: index, timeout: cmp.Or(config.Timeout, 30*time.Second),
 		maxAds: 500_000, page: 5000, asking: semaphore.NewWeighted(1)}, nil
