@@ -88,8 +88,8 @@ func openElasticsearch(ctx context.Context, instance backend.DataSourceInstanceS
 }
 
 // openTransport returns what does the requests of the data source's own HTTP settings, and the connections beneath it.
-func openTransport(ctx context.Context, instance backend.DataSourceInstanceSettings) (http.RoundTripper, *http.Transport,
-	error) {
+func openTransport(ctx context.Context, instance backend.DataSourceInstanceSettings) (http.RoundTripper,
+	*http.Transport, error) {
 	options, err := instance.HTTPClientOptions(ctx)
 	if err != nil {
 		return nil, nil, pool.BadQuery("the HTTP settings of Elasticsearch cannot be used: %w", err)

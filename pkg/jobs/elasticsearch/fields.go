@@ -105,7 +105,8 @@ func (s *Source) askFields(ctx context.Context) (fields, error) {
 		epochDate: answer.with(epochDate, append(numbers, keywords...)...), adSource: answer.with(adSource, keywords...)}
 	if len(mapping.job) == 0 {
 		return fields{}, pool.SourceError("Elasticsearch at %s: index %s has no GlobalJobId that can be searched as a "+
-			"keyword: check that jobsIndex names adstash's indexes, or reindex them with adstash's mapping", s.es.Shown(), s.index)
+			"keyword: check that jobsIndex names adstash's indexes, or reindex them with adstash's mapping", s.es.Shown(),
+			s.index)
 	}
 	for _, name := range answer.with(recordTime, numbers...) {
 		mapping.recordTime = name

@@ -144,8 +144,8 @@ func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
 	if err != nil {
 		return jobs.Health{}, err
 	}
-	health := jobs.Health{Store: fmt.Sprintf("Elasticsearch %s at %s, index %s", server.Version.Number, s.es.Shown(), s.index),
-		Ads: found.Count, Newest: newest}
+	store := fmt.Sprintf("Elasticsearch %s at %s, index %s", server.Version.Number, s.es.Shown(), s.index)
+	health := jobs.Health{Store: store, Ads: found.Count, Newest: newest}
 	if found.Shards.Failed > 0 {
 		health.Notices = append(health.Notices, s.shardNotice(found.Shards))
 	}
