@@ -6,19 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
-	"path/filepath"
 	"time"
-
-	_ "modernc.org/sqlite" // the driver
 
 	"github.com/chtc/gpureports/pkg/collect"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/sqlitefile"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// runLog is what the collector's run log tells of the runs of a window that wrote no snapshot; nil when there is no
+// runLog is what the collector's run log says of the runs of a window that wrote no snapshot; nil when there is no
 // log.
 type runLog struct {
 	began  pool.Micros // the first run of all
@@ -45,9 +42,7 @@ func readLog(ctx context.Context, dir *snapshots.Dir, w pool.Window) (*runLog, e
 	if !info.Mode().IsRegular() {
 		return failed(errors.New("it is no regular file"))
 	}
-	address := url.URL{Scheme: "file", Path: filepath.Join(dir.Path(), collect.RunLog),
-		RawQuery: url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(10000)"}}.Encode()}
-	db, err := sql.Open("sqlite", address.String())
+	db, err := sql.Open("sqlite", sqlitefile.URI(dir.Join(collect.RunLog), "mode=ro", sqlitefile.Wait()))
 	if err != nil {
 		return failed(err)
 	}
@@ -114,7 +109,7 @@ func (l *runLog) why(gap timeline.Gap) string {
 // patience is the share of the newest data that gaps may take before they are more than a note.
 const patience = 0.05
 
-// gapsFinding tells of the gaps in the newest data.
+// gapsFinding reports the gaps in the newest data.
 func gapsFinding(all []month, w pool.Window, log *runLog) Finding {
 	var missing pool.Micros
 	var gaps []timeline.Gap

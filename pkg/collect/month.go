@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"modernc.org/sqlite"
+
+	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
 // snapshot is a pool's slots at one time.
@@ -59,9 +61,8 @@ func createFile(ctx context.Context, path string, prepare func(context.Context, 
 
 // open opens a file for writing, in WAL mode, in which readers go on while it is written.
 func open(ctx context.Context, path string) (*sql.DB, error) {
-	uri := "file:" + strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)
-	db, err := sql.Open("sqlite", uri+"?_pragma=busy_timeout(10000)"+
-		"&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_txlock=immediate")
+	db, err := sql.Open("sqlite", sqlitefile.URI(path, sqlitefile.Wait(), sqlitefile.Pragma("journal_mode", "WAL"),
+		sqlitefile.Pragma("synchronous", "FULL"), "_txlock=immediate"))
 	if err != nil {
 		return nil, err
 	}

@@ -13,10 +13,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	_ "modernc.org/sqlite" // driver
-
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
+	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
 // Result is what a conversion did.
@@ -69,8 +68,7 @@ type column struct {
 
 // openSource opens a month file of SQLite for reading, as it is at one moment.
 func openSource(ctx context.Context, path string) (*sql.DB, *sql.Tx, error) {
-	escaped := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(filepath.ToSlash(path))
-	db, err := sql.Open("sqlite", "file:"+escaped+"?mode=ro&_pragma=busy_timeout(10000)")
+	db, err := sql.Open("sqlite", sqlitefile.URI(path, "mode=ro", sqlitefile.Wait()))
 	if err != nil {
 		return nil, nil, err
 	}

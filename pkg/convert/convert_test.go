@@ -85,7 +85,7 @@ func month(t testing.TB, statements ...string) string {
 	return path
 }
 
-// Values of other types than the collector's are kept, and told.
+// Values of other types than the collector's are kept, with a note.
 func TestOddColumns(t *testing.T) {
 	path := month(t,
 		`CREATE TABLE gpu_state ("Extra" BLOB, "name" TEXT, "GPUs_GlobalMemoryMb" TEXT, "Disk" TEXT, "GPUsAverageUsage", "timestamp" DATETIME)`,

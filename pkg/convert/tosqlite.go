@@ -6,10 +6,10 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
+	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
 // affinities of the columns of a month file, as the collector declares them.
@@ -61,8 +61,8 @@ func expressionOf(f parquet.Field) string {
 }
 
 func writeSQLite(ctx context.Context, f *parquet.File, in io.ReaderAt, columns []column, to string) (err error) {
-	escaped := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(filepath.ToSlash(to))
-	db, err := sql.Open("sqlite", "file:"+escaped+"?_pragma=journal_mode(OFF)&_pragma=locking_mode(EXCLUSIVE)")
+	db, err := sql.Open("sqlite", sqlitefile.URI(to, sqlitefile.Pragma("journal_mode", "OFF"),
+		sqlitefile.Pragma("locking_mode", "EXCLUSIVE")))
 	if err != nil {
 		return err
 	}

@@ -5,26 +5,21 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
-
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/sqlitefile"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // file is one month file, as long as it is the same file: a file that takes its place is another one.
 type file struct {
+	on    sqlitefile.File
 	store *Store
-	name  string
 	info  os.FileInfo
 	used  uint64       // the store's
 	kept  atomic.Int64 // bytes of days
@@ -32,11 +27,13 @@ type file struct {
 
 	immutable bool // nothing writes to it
 
+	patience sqlitefile.Patience
+
 	lock    chan struct{} // 1 token; what follows is its holder's
 	db      *sql.DB
 	watch   *sql.Conn // the connection whose data_version is compared
 	version int64
-	locked  time.Time // when a look last had waited for a writer in vain
+	idle    *time.Timer // closes watch
 	state   state
 	days    []*Day // nil: not read
 	odd     oddities
@@ -56,32 +53,10 @@ type oddities struct {
 	backwards  int // that end before they begin: they end where they begin
 }
 
-const (
-	settled     = 48 * time.Hour // how long an older month must be unchanged to be read as immutable
-	busyTimeout = 10 * time.Second
-	patience    = 500 * time.Millisecond // of a look soon after one that had waited for a writer in vain
-	readers     = 2                      // connections to one file that read rows
-)
+// readers bounds the connections to one file that read rows.
+const readers = 2
 
-func newFile(s *Store, name string, info os.FileInfo, newest bool) *file {
-	f := &file{store: s, name: name, info: info, lock: make(chan struct{}, 1)}
-	f.immutable = !newest && time.Since(info.ModTime()) >= settled && f.quiet()
-	return f
-}
-
-// quiet tells whether SQLite left neither a journal nor a log beside the file.
-func (f *file) quiet() bool { return f.size("-wal") == 0 && f.size("-journal") == 0 }
-
-// size is that of the file with a suffix, 0 when it is missing.
-func (f *file) size(suffix string) int64 {
-	info, err := f.store.options.Root.Stat(f.name + suffix)
-	if err != nil {
-		return 0
-	}
-	return info.Size()
-}
-
-// suits tells whether it is still this file, and the way it was opened still right.
+// suits reports whether it is still this file, and the way it was opened still right.
 func (f *file) suits(info os.FileInfo, newest bool) bool {
 	if !os.SameFile(info, f.info) {
 		return false
@@ -90,7 +65,7 @@ func (f *file) suits(info os.FileInfo, newest bool) bool {
 	if f.alone.Load() {
 		return same
 	}
-	return !f.immutable || !newest && same && f.quiet()
+	return !f.immutable || !newest && same && f.on.Unchanging(info)
 }
 
 // close closes the file's connections once the load under way has ended.
@@ -99,15 +74,34 @@ func (f *file) close() error {
 	defer func() { <-f.lock }()
 	f.kept.Store(0)
 	f.days = nil
+	if f.idle != nil {
+		f.idle.Stop()
+	}
 	return f.shut()
 }
 
-func (f *file) shut() error {
-	var err error
+// closeLater closes the connection that looks once nobody has looked for a while; the pool closes the others.
+func (f *file) closeLater() {
+	if f.idle == nil {
+		f.idle = time.AfterFunc(sqlitefile.Idle, func() {
+			f.lock <- struct{}{}
+			defer func() { <-f.lock }()
+			_ = f.unwatch() // nothing was written
+		})
+	}
+	f.idle.Reset(sqlitefile.Idle)
+}
+
+func (f *file) unwatch() (err error) {
 	if f.watch != nil {
 		err = f.watch.Close()
 		f.watch = nil
 	}
+	return err
+}
+
+func (f *file) shut() error {
+	err := f.unwatch()
 	if f.db != nil {
 		err = errors.Join(err, f.db.Close())
 		f.db = nil
@@ -130,14 +124,18 @@ func (f *file) forget() bool {
 
 // load returns the file's days as they are now. Loads at the same moment read once.
 func (f *file) load(ctx context.Context) ([]*Day, []timeline.Notice, error) {
+	asked := time.Now()
 	select {
 	case f.lock <- struct{}{}:
 		defer func() { <-f.lock }()
 	case <-ctx.Done():
 		return nil, nil, ctx.Err()
 	}
-	err := f.lookUnlocked(ctx)
-	if err != nil && !f.immutable && isReadOnly(err) && ctx.Err() == nil && f.inWAL() {
+	err := f.patience.Lost(asked)
+	if err == nil {
+		err = f.patience.Look(ctx, f.look)
+	}
+	if err != nil && !f.immutable && sqlitefile.IsReadOnly(err) && ctx.Err() == nil && f.on.InWAL() {
 		// A WAL file on a file system that may not be written cannot be shared with a writer.
 		if err = f.shut(); err == nil {
 			f.alone.Store(true)
@@ -145,60 +143,32 @@ func (f *file) load(ctx context.Context) ([]*Day, []timeline.Notice, error) {
 		}
 	}
 	if err != nil {
-		return nil, nil, explain(f.store.options.Root, f.name, err)
+		return nil, nil, explain(f.on, err)
 	}
+	f.closeLater()
 	return f.days, f.notices(), nil
-}
-
-// lookUnlocked looks at the file, and waits for a writer that holds it: but not each time as long when one does so for
-// longer.
-func (f *file) lookUnlocked(ctx context.Context) error {
-	limited, cancel := context.WithCancel(ctx)
-	if time.Since(f.locked) < busyTimeout {
-		limited, cancel = context.WithTimeout(ctx, patience)
-	}
-	defer cancel()
-	err := f.look(limited)
-	switch {
-	case err != nil && limited.Err() != nil && ctx.Err() == nil:
-		return errLocked
-	case isLocked(err):
-		f.locked = time.Now()
-	}
-	return err
 }
 
 func (f *file) notices() (all []timeline.Notice) {
 	add := func(text string) { all = append(all, timeline.Notice{Warning: true, Text: text}) }
 	if f.alone.Load() {
-		add(f.name + " is in WAL mode in a directory that the plugin may not write: rows that the poller has not yet " +
-			"moved into " +
-			"the file are not seen. Let the plugin's user write the directory, or use another journal mode")
+		add(f.on.Unshared())
 	}
 	if n := f.odd.unreadable; n > 0 {
-		add(fmt.Sprintf("%s: %d rows have no GlobalJobId or no readable first_seen and last_seen: left out", f.name, n))
+		add(fmt.Sprintf("%s: %d rows have no GlobalJobId or no readable first_seen and last_seen: left out", f.on.Name, n))
 	}
 	if n := f.odd.backwards; n > 0 {
 		add(fmt.Sprintf("%s: %d rows end before they begin (the poller's clock was set back): they count as seen once",
-			f.name, n))
+			f.on.Name, n))
 	}
 	return all
 }
 
 func (f *file) open(ctx context.Context) (err error) {
 	if f.db == nil {
-		path := strings.NewReplacer("%", "%25", "?", "%3f", "#",
-			"%23").Replace(filepath.ToSlash(filepath.Join(f.store.options.Path, f.name)))
-		dsn := "file:" + path + fmt.Sprintf("?mode=ro&_pragma=busy_timeout(%d)&_pragma=mmap_size(0)",
-			busyTimeout.Milliseconds())
-		if f.immutable || f.alone.Load() {
-			dsn += "&immutable=1"
-		}
-		if f.db, err = sql.Open("sqlite", dsn); err != nil {
+		if f.db, err = f.on.Open(readers+1, f.immutable || f.alone.Load()); err != nil {
 			return err
 		}
-		f.db.SetMaxOpenConns(readers + 1)
-		f.db.SetMaxIdleConns(readers + 1)
 	}
 	if f.watch == nil {
 		f.watch, err = f.db.Conn(ctx)
@@ -325,102 +295,17 @@ func (f *file) columns(ctx context.Context) (expressions []string, err error) {
 var (
 	errNoTable = errors.New("it has no table job_pressure")
 	errOlder   = errors.New("it has a column timestamp, the older layout with a row for each poll")
-	errNoFile  = errors.New("it is no regular file")
-	errLocked  = errors.New("it is locked")
-	errCircle  = errors.New("rows do not follow each other") // SQLite itself would go round in a damaged tree for ever
 )
 
 // explain makes an error of a file fit for a user.
-func explain(root *os.Root, name string, err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("reading %s: %w", name, err)
-	}
-	var e *sqlite.Error
-	code := 0
-	if errors.As(err, &e) {
-		code = e.Code()
-	}
-	journal := false
-	if info, err := root.Stat(name + "-journal"); err == nil {
-		journal = info.Size() > 0
-	}
-	switch primary := code & 0xff; {
+func explain(f sqlitefile.File, err error) error {
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("reading %s: %w", f.Name, err)
 	case errors.Is(err, errOlder):
-		return pool.SourceError("%s is left out: %w. Convert it with the collector's migrate_job_pressure.py", name, err)
+		return pool.SourceError("%s is left out: %w. Convert it with the collector's migrate_job_pressure.py", f.Name, err)
 	case errors.Is(err, errNoTable):
-		return pool.SourceError("%s: %w: it is no file of the queue's poller, or still empty", name, err)
-	case errors.Is(err, fs.ErrPermission):
-		return pool.SourceError("%s may not be read: give the user that runs Grafana the right to read it", name)
-	case strings.Contains(err.Error(), "escapes"): // os.Root's refusal
-		return pool.SourceError("%s is a link that leads out of the snapshot directory: put the file itself there", name)
-	case isLocked(err), errors.Is(err, errLocked):
-		return pool.SourceError("%s was locked by a writer for more than %s: the poller should write in WAL mode or "+
-			"commit sooner", name, busyTimeout)
-	case code == sqlite3.SQLITE_READONLY_ROLLBACK, primary == sqlite3.SQLITE_CANTOPEN && journal:
-		return pool.SourceError("%s has a hot journal: its writer died in a transaction. Let the poller run once, or open "+
-			"the file once with sqlite3, to roll it back", name)
-	case primary == sqlite3.SQLITE_NOTADB:
-		return pool.SourceError("%s is no SQLite file: restore it from a copy, or move it away", name)
-	case primary == sqlite3.SQLITE_CORRUPT, primary == sqlite3.SQLITE_IOERR, errors.Is(err, errCircle):
-		return pool.SourceError("%s is damaged or truncated (%s): restore it from a copy, or recover it with `sqlite3 "+
-			".recover`", name, sqliteText(err))
-	case primary == sqlite3.SQLITE_CANTOPEN:
-		return pool.SourceError("%s cannot be opened: check that the user that runs Grafana may read it (and its "+
-			"directory, when the file is in WAL mode)", name)
+		return pool.SourceError("%s: %w: it is no file of the queue's poller, or still empty", f.Name, err)
 	}
-	return pool.SourceError("%s cannot be read: %s", name, sqliteText(err))
-}
-
-// sqliteText is an error without a path.
-func sqliteText(err error) string {
-	var e *sqlite.Error
-	if !errors.As(err, &e) {
-		return bare(err).Error()
-	}
-	if text, ok := sqlite.ErrorCodeString[e.Code()&0xff]; ok {
-		return text
-	}
-	return fmt.Sprintf("SQLite error %d", e.Code())
-}
-
-// bare strips the path from a file error: viewers see base names only.
-func bare(err error) error {
-	var pathError *fs.PathError
-	if errors.As(err, &pathError) {
-		return pathError.Err
-	}
-	return err
-}
-
-// isLocked tells the errors of waiting for a writer in vain.
-func isLocked(err error) bool {
-	var e *sqlite.Error
-	return errors.As(err, &e) && (e.Code()&0xff == sqlite3.SQLITE_BUSY || e.Code()&0xff == sqlite3.SQLITE_LOCKED)
-}
-
-// isReadOnly tells the errors of opening a WAL file that cannot get its shared memory.
-func isReadOnly(err error) bool {
-	var e *sqlite.Error
-	if !errors.As(err, &e) {
-		return false
-	}
-	switch e.Code() & 0xff {
-	case sqlite3.SQLITE_CANTOPEN:
-		return true
-	case sqlite3.SQLITE_READONLY:
-		return e.Code() != sqlite3.SQLITE_READONLY_ROLLBACK
-	}
-	return false
-}
-
-// inWAL tells whether the file's header says WAL mode and no rollback journal waits beside it.
-func (f *file) inWAL() bool {
-	handle, err := f.store.options.Root.Open(f.name)
-	if err != nil {
-		return false
-	}
-	defer handle.Close()
-	var header [20]byte // https://sqlite.org/fileformat2.html: 18 and 19 are the write and read versions
-	_, err = io.ReadFull(handle, header[:])
-	return err == nil && header[18] == 2 && header[19] == 2 && f.size("-journal") == 0
+	return f.Explain(err)
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/sqlitefile"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -66,7 +68,7 @@ type View struct {
 	Notices  []timeline.Notice // what was wrong with the files
 }
 
-// Reach is how far around a window rows are read: waits that overlap it may have begun before, and what follows tells
+// Reach is how far around a window rows are read: waits that overlap it may have begun before, and what follows shows
 // how they ended. It is in whole month files.
 const (
 	reachBefore = 31 * pool.Day
@@ -178,10 +180,10 @@ func (s *Store) list() ([]string, error) {
 			return names, nil
 		}
 	}
-	return nil, pool.SourceError("snapshot directory %s cannot be listed: %w", s.options.Path, bare(err))
+	return nil, pool.SourceError("snapshot directory %s cannot be listed: %w", s.options.Path, snapshots.Bare(err))
 }
 
-// overlaps tells whether a month's rows can lie in the window. The month is the collector's local one.
+// overlaps reports whether a month's rows can lie in the window. The month is the collector's local one.
 func overlaps(name string, w pool.Window) bool {
 	begin, err := time.Parse("2006-01", monthFile.FindStringSubmatch(name)[1])
 	if err != nil {
@@ -212,14 +214,12 @@ func (s *Store) open(name string, newest bool) (*file, error) {
 	if s.closed {
 		return nil, errors.New("the job pressure files are closed")
 	}
-	info, err := s.options.Root.Stat(name)
-	if err == nil && !info.Mode().IsRegular() {
-		err = errNoFile
+	on := sqlitefile.File{Root: s.options.Root, Dir: s.options.Path, Name: name, Writer: "the poller"}
+	info, err := on.Stat()
+	if err != nil {
+		return nil, explain(on, err)
 	}
 	known := s.files[name]
-	if err != nil {
-		return nil, explain(s.options.Root, name, err)
-	}
 	if known != nil && known.suits(info, newest) {
 		return known, nil
 	}
@@ -228,7 +228,7 @@ func (s *Store) open(name string, newest bool) (*file, error) {
 			return nil, fmt.Errorf("closing %s: %w", name, err)
 		}
 	}
-	f := newFile(s, name, info, newest)
+	f := &file{on: on, store: s, info: info, lock: make(chan struct{}, 1), immutable: !newest && on.Unchanging(info)}
 	s.files[name] = f
 	return f, nil
 }

@@ -1,6 +1,7 @@
 package pressure
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
@@ -9,11 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/sqlitefile"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -337,15 +338,17 @@ func TestLockedFile(t *testing.T) {
 	dir := t.TempDir()
 	db := create(t, dir, month, line{job(1), 1.0, nil, 0, 0})
 	s := openStore(t, dir)
-	for _, f := range []string{month} { // who waited in vain a moment ago does not wait as long again
-		file, err := s.open(f, true)
-		require.NoError(t, err)
-		file.locked = time.Now()
-	}
 	exec(t, db, "PRAGMA locking_mode = EXCLUSIVE")
 	exec(t, db, "BEGIN EXCLUSIVE")
-	_, err := s.Load(t.Context(), inOctober)
-	require.ErrorContains(t, err, "was locked by a writer")
+	impatient, err := sql.Open("sqlite", sqlitefile.URI(filepath.Join(dir, month), sqlitefile.Pragma("busy_timeout", 0)))
+	require.NoError(t, err)
+	_, busy := impatient.ExecContext(t.Context(), "SELECT count(*) FROM job_pressure")
+	require.NoError(t, impatient.Close())
+	file, err := s.open(month, true)
+	require.NoError(t, err)
+	require.Equal(t, busy, file.patience.Look(t.Context(), func(context.Context) error { return busy }))
+	_, err = s.Load(t.Context(), inOctober) // which does not wait as long again
+	require.ErrorContains(t, err, "is locked by a writer for more than 10s: the poller should")
 	exec(t, db, "ROLLBACK")
 	require.NoError(t, db.Close())
 	require.Len(t, texts(load(t, s)), 1)

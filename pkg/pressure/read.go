@@ -13,6 +13,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/sqlitefile"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -89,7 +90,7 @@ func (f *file) readSome(ctx context.Context, statement *sql.Stmt, columns []stri
 		}
 		rowid, whole := p.split(line)
 		if rowid < first || rowid > last {
-			return first, errCircle
+			return first, sqlitefile.ErrCircle
 		}
 		if !whole {
 			if err := p.ask(ctx, f.db, columns, rowid); err != nil {
@@ -134,7 +135,7 @@ func (b *builder) finish(before []*Day) []*Day {
 	return days
 }
 
-// sum fills in what is told of all rows.
+// sum fills in what holds for all rows.
 func (d *Day) sum() {
 	d.Rows, d.rowids = slices.Clip(d.Rows), slices.Clip(d.rowids)
 	seen := map[uint32]bool{}
@@ -273,7 +274,7 @@ func newParser(s *Store) *parser {
 		requests: map[Request]uint32{}}
 }
 
-// split takes a line over; whole is false when it does not tell where the texts end.
+// split takes a line over; whole is false if it does not show where the texts end.
 func (p *parser) split(line []byte) (rowid int64, whole bool) {
 	number, rest, _ := bytes.Cut(line, []byte{separator})
 	rowid, _ = strconv.ParseInt(string(number), 10, 64) // SQLite has printed it: it is a number

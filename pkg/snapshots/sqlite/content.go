@@ -8,6 +8,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
+	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
 // content implements months.Content. The numbers of its rows are rowids.
@@ -83,7 +84,7 @@ func (f *file) look(ctx context.Context) (*content, error) {
 		}
 	}
 	c.samples = sampled(c.info.Rows)
-	if c.hashes, err = c.hash(ctx, c.samples); err != nil && isDamage(err) {
+	if c.hashes, err = c.hash(ctx, c.samples); err != nil && sqlitefile.IsDamage(err) {
 		c.samples, c.hashes, err = nil, nil, nil // the damage shows where its rows are read
 	}
 	if err != nil {
@@ -114,7 +115,7 @@ func (c *content) onlyGrew(ctx context.Context, before *content) (bool, error) {
 		return hash == before.all, nil
 	}
 	hashes, err := c.hash(ctx, before.samples)
-	if err != nil && isDamage(err) {
+	if err != nil && sqlitefile.IsDamage(err) {
 		return false, nil
 	}
 	if err != nil || !slices.Equal(hashes, before.hashes) {
@@ -181,7 +182,7 @@ func (c *content) unordered(ctx context.Context) (bool, error) {
 		}
 		local, err := c.local(ctx, upwards, rows.First+(rows.Last-rows.First)/probes*i)
 		switch {
-		case err != nil && isDamage(err):
+		case err != nil && sqlitefile.IsDamage(err):
 			continue // it shows where its rows are read
 		case err != nil:
 			return false, err
@@ -226,7 +227,7 @@ func (c *content) readSomeStretches(ctx context.Context, next *int64) (n int, er
 			return n, err
 		}
 		if rowid < *next {
-			return n, errCircle
+			return n, sqlitefile.ErrCircle
 		}
 		c.info.Stretches = months.Order(c.info.Stretches, rowid, localOf(text))
 		*next = rowid + 1
@@ -265,7 +266,7 @@ func readable(rows *sql.Rows) (rowid int64, local months.Local, err error) {
 			return rowid, local, nil
 		}
 		if n > 0 && rowid == before[1] || n > 1 && (rowid > before[1]) != (before[1] > before[0]) {
-			return 0, months.None, errCircle
+			return 0, months.None, sqlitefile.ErrCircle
 		}
 		before = [2]int64{before[1], rowid}
 	}

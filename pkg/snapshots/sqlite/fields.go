@@ -67,7 +67,7 @@ func cutRowid(line []byte) (rowid int64, texts []byte) {
 	return rowid, texts
 }
 
-// split takes a line over; ok is false when it does not tell where the texts end.
+// split takes a line over; ok is false if it does not show where the texts end.
 func (f *fields) split(line []byte) (rowid int64, ok bool) {
 	rowid, rest := cutRowid(line)
 	for i := range f.count - 1 {

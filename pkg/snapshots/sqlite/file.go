@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"io"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -10,24 +9,30 @@ import (
 
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
+	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
 // file implements months.File.
 type file struct {
 	dir   *snapshots.Dir
 	name  string
+	on    sqlitefile.File
 	plain bool
 
 	disordered atomic.Bool // a row is too far behind one before it
 
 	mu       sync.Mutex
-	handle   *handle   // nil: closed
-	last     *content  // of the last look that succeeded
-	stale    bool      // something changed since
-	edits    uint64    // of the contents so far
-	lockedAt time.Time // when a look last had waited for a writer in vain,
-	waitedAt time.Time // and when it last had, or had in a hurry
+	handle   *handle  // nil: closed
+	last     *content // of the last look that succeeded
+	stale    bool     // something changed since
+	edits    uint64   // of the contents so far
+	patience sqlitefile.Patience
 	close    *time.Timer
+}
+
+func newFile(dir *snapshots.Dir, name string, plain bool) *file {
+	on := sqlitefile.File{Root: dir.Root(), Dir: dir.Path(), Name: name, Writer: "the collector"}
+	return &file{dir: dir, name: name, on: on, plain: plain}
 }
 
 // Look implements months.File.
@@ -38,16 +43,18 @@ func (f *file) Look(ctx context.Context, newest bool) (months.Content, error) {
 	if err := f.open(newest); err != nil {
 		return nil, f.explain(err)
 	}
-	if f.waitedAt.After(asked) { // who waited meanwhile has waited for the writer too
-		return nil, f.explain(errLocked)
+	if err := f.patience.Lost(asked); err != nil {
+		return nil, f.explain(err)
 	}
-	c, err := f.lookUnlocked(ctx)
-	if err != nil && !f.handle.immutable && isReadOnly(err) && ctx.Err() == nil && f.inWAL() {
+	var c *content
+	err := f.patience.Look(ctx, func(ctx context.Context) (err error) {
+		c, err = f.look(ctx)
+		return err
+	})
+	if err != nil && !f.handle.immutable && sqlitefile.IsReadOnly(err) && ctx.Err() == nil && f.on.InWAL() {
 		// A WAL file on a file system that may not be written cannot be shared with a writer.
 		if err = f.reopen(true); err == nil {
-			f.handle.warning = f.name + " is in WAL mode in a directory that the plugin may not write: rows that the " +
-				"collector has not yet moved into the file are not seen. Let the plugin's user write the directory, or use " +
-				"another journal mode"
+			f.handle.warning = f.on.Unshared()
 			c, err = f.look(ctx)
 		}
 	}
@@ -60,10 +67,7 @@ func (f *file) Look(ctx context.Context, newest bool) (months.Content, error) {
 
 // open opens what is under the name now, unless it is open already in a way that is still right.
 func (f *file) open(newest bool) error {
-	info, err := f.dir.Root().Stat(f.name)
-	if err == nil && !info.Mode().IsRegular() {
-		err = errNoFile
-	}
+	info, err := f.on.Stat()
 	if err != nil {
 		f.retire()
 		f.last = nil
@@ -74,19 +78,19 @@ func (f *file) open(newest bool) error {
 	case !os.SameFile(info, h.info):
 		f.last = nil // another file: nothing of it is known
 		f.disordered.Store(false)
-	case !h.immutable, stampOf(info) == stampOf(h.info) && (h.warning != "" || !newest && f.unchanging(info)):
+	case !h.immutable, stampOf(info) == stampOf(h.info) && (h.warning != "" || !newest && f.on.Unchanging(info)):
 		return nil
 	}
-	return f.openAs(info, !newest && f.unchanging(info))
+	return f.openAs(info, !newest && f.on.Unchanging(info))
 }
 
 func (f *file) openAs(info os.FileInfo, immutable bool) error {
 	f.retire()
-	h, err := openHandle(f.dir.Join(f.name), info, immutable)
+	db, err := f.on.Open(readers+1, immutable)
 	if err != nil {
 		return err
 	}
-	f.handle, f.stale = h, true
+	f.handle, f.stale = &handle{db: db, info: info, immutable: immutable}, true
 	return nil
 }
 
@@ -99,15 +103,10 @@ func (f *file) retire() {
 	}
 }
 
-// unchanging reports whether nothing writes to the file: it is old, and SQLite left no journal or log beside it.
-func (f *file) unchanging(info os.FileInfo) bool {
-	return time.Since(info.ModTime()) >= settled && f.dir.Size(f.name+"-wal") == 0 && f.dir.Size(f.name+"-journal") == 0
-}
-
 // closeLater closes the connection that looks once nobody has looked for a while; the pool closes the others.
 func (f *file) closeLater() {
 	if f.close == nil {
-		f.close = time.AfterFunc(idle, func() {
+		f.close = time.AfterFunc(sqlitefile.Idle, func() {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			if f.handle != nil {
@@ -115,7 +114,7 @@ func (f *file) closeLater() {
 			}
 		})
 	}
-	f.close.Reset(idle)
+	f.close.Reset(sqlitefile.Idle)
 }
 
 // Close implements months.File.
@@ -127,30 +126,6 @@ func (f *file) Close() {
 		f.close.Stop()
 		f.close = nil
 	}
-}
-
-// lookUnlocked looks at the file, and waits for a writer that holds it: but not each time as long when one does so for
-// longer.
-func (f *file) lookUnlocked(ctx context.Context) (*content, error) {
-	const patience = 500 * time.Millisecond
-	hurried := time.Since(f.lockedAt) < busyTimeout
-	limited := ctx
-	if hurried {
-		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeout(ctx, patience)
-		defer cancel()
-	}
-	c, err := f.look(limited)
-	switch {
-	case err != nil && limited.Err() != nil && ctx.Err() == nil:
-		err = errLocked
-	case !isLocked(err):
-		return c, err
-	case !hurried:
-		f.lockedAt = time.Now()
-	}
-	f.waitedAt = time.Now()
-	return c, err
 }
 
 // traces returns what a writer would change.
@@ -167,15 +142,3 @@ func (f *file) traces() traces {
 }
 
 func stampOf(info os.FileInfo) stamp { return stamp{info.Size(), info.ModTime(), inodeOf(info)} }
-
-// inWAL reports whether the file's header says WAL mode and no rollback journal waits beside it.
-func (f *file) inWAL() bool {
-	file, err := f.dir.Root().Open(f.name)
-	if err != nil {
-		return false
-	}
-	defer file.Close()
-	var header [20]byte // https://sqlite.org/fileformat2.html: 18 and 19 are the write and read versions
-	_, err = io.ReadFull(file, header[:])
-	return err == nil && header[18] == 2 && header[19] == 2 && f.dir.Size(f.name+"-journal") == 0
-}

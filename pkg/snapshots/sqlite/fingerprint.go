@@ -10,6 +10,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/chtc/gpureports/pkg/snapshots/months"
+	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
 // prints are the hashes of ranges of rows that were read as pages, by their first row: of all columns, as they are
@@ -75,7 +76,7 @@ func (c *content) Fingerprint(ctx context.Context, r months.Range) (string, erro
 		return "none", nil
 	}
 	text, err := c.fingerprint(ctx, r)
-	if err != nil && ctx.Err() == nil && isDamage(err) {
+	if err != nil && ctx.Err() == nil && sqlitefile.IsDamage(err) {
 		return "", nil // the damage shows where the rows are read
 	}
 	if err != nil {
@@ -97,7 +98,7 @@ func (c *content) fingerprint(ctx context.Context, r months.Range) (string, erro
 			c.prints.keep(r.First, hash)
 			return hash.text(), nil
 		}
-		if ctx.Err() != nil || errors.Is(err, errCircle) {
+		if ctx.Err() != nil || errors.Is(err, sqlitefile.ErrCircle) {
 			return "", err
 		}
 	}
@@ -132,7 +133,7 @@ func (c *content) hashAll(ctx context.Context, last int64) (before string, err e
 		return h.before, nil
 	case ctx.Err() != nil:
 		return "", ctx.Err()
-	case isDamage(err), errors.Is(err, errUnusual):
+	case sqlitefile.IsDamage(err), errors.Is(err, errUnusual):
 		return "", nil
 	}
 	return "", err

@@ -7,8 +7,6 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
-
-	_ "modernc.org/sqlite" // the driver
 )
 
 // handle is a file as it was opened: it stays the same file, whatever is put in its place.
@@ -38,18 +36,6 @@ type stamp struct {
 	inode    uint64
 }
 
-// openHandle takes a file over; nothing is opened yet.
-func openHandle(path string, info os.FileInfo, immutable bool) (*handle, error) {
-	db, err := sql.Open("sqlite", dataSourceName(path, immutable))
-	if err != nil {
-		return nil, err
-	}
-	db.SetMaxOpenConns(readers + 1)
-	db.SetMaxIdleConns(readers + 1)
-	db.SetConnMaxIdleTime(idle)
-	return &handle{db: db, info: info, immutable: immutable}, nil
-}
-
 // retire closes the connections once the scans under way have ended.
 func (h *handle) retire() {
 	h.retired.Store(true)
@@ -66,7 +52,7 @@ func (h *handle) unwatch() {
 
 // changed reports whether anything may have been committed since the last look. The connection that it asks sees each
 // commit of others as another data_version, also in WAL mode. Where that connection was closed meanwhile, what writing
-// leaves behind tells.
+// leaves behind decides.
 func (h *handle) changed(ctx context.Context, now traces) (bool, error) {
 	if h.watch == nil {
 		conn, err := h.db.Conn(ctx)
@@ -97,7 +83,7 @@ func (h *handle) version(ctx context.Context, version *int64) error {
 	return err
 }
 
-// File systems tell time in steps: what was modified just before a look may have been modified again.
+// File systems keep time in steps: what was modified just before a look may have been modified again.
 const steps = 2 * time.Second
 
 // unchanged reports whether nothing was written since the traces were taken.

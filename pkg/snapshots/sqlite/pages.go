@@ -9,13 +9,14 @@ import (
 	"math"
 
 	"github.com/chtc/gpureports/pkg/snapshots/months"
+	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
 // Reading whole pages of the table's b-tree through SQLite's own sqlite_dbpage, and taking the records out of them
 // here, is several times as fast as stepping ten columns. It happens inside a read transaction, so SQLite's locks and
 // its log hold. Everything unusual is left to plain SQL. The format: https://sqlite.org/fileformat2.html
 
-// errUnusual leaves the rest of a scan to plain SQL, which also tells what is wrong, if anything is.
+// errUnusual leaves the rest of a scan to plain SQL, which also finds out what is wrong, if anything is.
 var errUnusual = errors.New("left to SQL")
 
 // maxPagedRows bounds a read transaction: some 50 ms.
@@ -202,7 +203,7 @@ func childrenOf(page []byte, greatest int64, r months.Range) (children []child, 
 			return nil, errUnusual
 		}
 		if int64(last) <= before || binary.BigEndian.Uint32(page[at:]) < 2 { // the first page is never a child
-			return nil, errCircle
+			return nil, sqlitefile.ErrCircle
 		}
 		before = int64(last)
 		if int64(last) >= r.First {
@@ -232,7 +233,7 @@ func (p *pages) leaf(ctx context.Context, page []byte, greatest int64, r months.
 			return errUnusual
 		}
 		if int64(rowid) <= p.last || int64(rowid) > greatest { // SQL would not see what is missing
-			return errCircle
+			return sqlitefile.ErrCircle
 		}
 		if p.last = int64(rowid); p.last < r.First {
 			continue

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
+	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
 // maxRows bounds a statement, so that neither a checkpoint nor a writer waits for a reader.
@@ -40,7 +41,7 @@ func (c *content) scan(ctx context.Context, r *months.Range, run *runs) error {
 		if err == nil || ctx.Err() != nil || run.failed != nil {
 			return cmp.Or(run.failed, err)
 		}
-		if errors.Is(err, errCircle) {
+		if errors.Is(err, sqlitefile.ErrCircle) {
 			return c.explain(err)
 		}
 		// Unusual, or SQLite's own complaint: SQL reads the rest, or says what is wrong.
@@ -98,7 +99,7 @@ func (c *content) page(ctx context.Context, lines *sql.Stmt, r *months.Range, ru
 		}
 		rowid, ok := row.split(line)
 		if rowid < r.First || rowid > r.Last {
-			return n, c.explain(errCircle)
+			return n, c.explain(sqlitefile.ErrCircle)
 		}
 		if !ok {
 			if err := row.read(ctx, c.handle.db, &c.schema, rowid); err != nil {
@@ -117,7 +118,7 @@ func (c *content) page(ctx context.Context, lines *sql.Stmt, r *months.Range, ru
 	return n, ctx.Err()
 }
 
-// runs tells the visitor when the timestamp changes.
+// runs passes rows on to the visitor, and begins a run where the timestamp changes.
 type runs struct {
 	visitor months.Visitor
 	usage   bool

@@ -8,6 +8,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/chtc/gpureports/pkg/snapshots/months"
+	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
 // Seek implements months.Content by binary search: rows are appended in the order of time.
@@ -69,7 +70,7 @@ func (s *search) find(ctx context.Context, local months.Local) (rowid, unknown i
 	for low < high {
 		middle := low + (high-low)/2
 		at, found, err := s.at(ctx, middle, high-1)
-		if err != nil && isDamage(err) {
+		if err != nil && sqlitefile.IsDamage(err) {
 			if at, found, err = s.past(ctx, middle, high); err == nil && found >= local {
 				damaged[middle] = at
 			}
@@ -94,7 +95,7 @@ func (s *search) find(ctx context.Context, local months.Local) (rowid, unknown i
 func (s *search) past(ctx context.Context, damaged, end int64) (rowid int64, local months.Local, err error) {
 	for step := int64(1); damaged+step < end; step *= 2 {
 		rowid, local, err = s.at(ctx, damaged+step, end-1)
-		if err == nil && local != months.None || err != nil && !isDamage(err) {
+		if err == nil && local != months.None || err != nil && !sqlitefile.IsDamage(err) {
 			return rowid, local, err
 		}
 	}
@@ -115,7 +116,7 @@ func (s *search) at(ctx context.Context, from, to int64) (rowid int64, local mon
 func (s *search) before(ctx context.Context, boundary int64, local months.Local) (ordered bool, err error) {
 	for step := int64(1); boundary-step >= s.info.Rows.First; step += (step + 1) / 2 {
 		_, found, err := s.at(ctx, boundary-step, boundary-1)
-		if err != nil && !isDamage(err) || err == nil && months.FellBack(found, local) {
+		if err != nil && !sqlitefile.IsDamage(err) || err == nil && months.FellBack(found, local) {
 			return false, err
 		}
 	}
@@ -126,7 +127,7 @@ func (s *search) before(ctx context.Context, boundary int64, local months.Local)
 func (s *search) behind(ctx context.Context, boundary int64, local months.Local) (ordered bool, err error) {
 	for step := int64(0); boundary+step <= s.info.Rows.Last; step += step/2 + 1 {
 		_, found, err := s.at(ctx, boundary+step, s.info.Rows.Last)
-		if err != nil && !isDamage(err) || err == nil && months.FellBack(local, found) {
+		if err != nil && !sqlitefile.IsDamage(err) || err == nil && months.FellBack(local, found) {
 			return false, err
 		}
 	}

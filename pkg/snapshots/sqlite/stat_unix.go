@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// inodeOf tells files of one name apart.
+// inodeOf returns the file's inode, which distinguishes files of one name.
 func inodeOf(info os.FileInfo) uint64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Ino

@@ -1,0 +1,104 @@
+// Package sqlitefile opens SQLite files that other programs write and the product only reads: read-only, with patience
+// for a writer's locks, and with errors that name the file and what to do. The one exception to reading only are
+// SQLite's own -shm and -wal files beside a file that is already in WAL mode.
+package sqlitefile
+
+import (
+	"database/sql"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver
+)
+
+const (
+	// Settled is how long an older month's file must be unchanged to be opened as immutable.
+	Settled = 48 * time.Hour
+	// BusyTimeout is how long a statement waits for a writer's lock.
+	BusyTimeout = 10 * time.Second
+	// Idle is how long a connection that nobody uses stays open.
+	Idle = 5 * time.Minute
+)
+
+// URI names a file for the driver, with parameters of SQLite's URIs ("mode=ro") and of the driver's.
+func URI(path string, parameters ...string) string {
+	escaped := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(filepath.ToSlash(path))
+	return "file:" + escaped + "?" + strings.Join(parameters, "&")
+}
+
+// Pragma is a parameter of URI that sets a pragma of each connection.
+func Pragma(name string, value any) string { return fmt.Sprintf("_pragma=%s(%v)", name, value) }
+
+// Wait is the parameter of URI that lets each connection wait for a writer for BusyTimeout.
+func Wait() string { return Pragma("busy_timeout", BusyTimeout.Milliseconds()) }
+
+// File is a file in a directory that is only read.
+type File struct {
+	Root   *os.Root // the directory
+	Dir    string   // its path
+	Name   string   // of the file, in messages too
+	Writer string   // who writes the file, in messages: "the collector"
+}
+
+// Stat describes the file. It returns an error if the file is missing, or no regular file.
+func (f File) Stat() (os.FileInfo, error) {
+	info, err := f.Root.Stat(f.Name)
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, errNoFile
+	}
+	return info, err
+}
+
+// Open returns a pool of so many connections, none of which is open yet. An immutable file is neither locked nor
+// watched for changes.
+func (f File) Open(connections int, immutable bool) (*sql.DB, error) {
+	parameters := []string{"mode=ro", Wait(), Pragma("mmap_size", 0)}
+	if immutable {
+		parameters = append(parameters, "immutable=1")
+	}
+	db, err := sql.Open("sqlite", URI(filepath.Join(f.Dir, f.Name), parameters...))
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
+	db.SetConnMaxIdleTime(Idle)
+	return db, nil
+}
+
+// Unchanging reports whether nothing writes to the file: it is old, and SQLite left no journal or log beside it.
+func (f File) Unchanging(info os.FileInfo) bool {
+	return time.Since(info.ModTime()) >= Settled && f.size("-wal") == 0 && f.size("-journal") == 0
+}
+
+// size returns the size of the file beside this one whose name has a suffix, 0 if it is missing.
+func (f File) size(suffix string) int64 {
+	info, err := f.Root.Stat(f.Name + suffix)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// InWAL reports whether the file's header says WAL mode and no rollback journal waits beside it.
+func (f File) InWAL() bool {
+	file, err := f.Root.Open(f.Name)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	var header [20]byte // https://sqlite.org/fileformat2.html: 18 and 19 are the write and read versions
+	_, err = io.ReadFull(file, header[:])
+	return err == nil && header[18] == 2 && header[19] == 2 && f.size("-journal") == 0
+}
+
+// Unshared returns the warning that belongs to a file in WAL mode that had to be opened as immutable.
+func (f File) Unshared() string {
+	return f.Name + " is in WAL mode in a directory that the plugin may not write: rows that " + f.Writer +
+		" has not yet moved into the file are not seen. Let the plugin's user write the directory, or use another journal " +
+		"mode"
+}

@@ -1,0 +1,88 @@
+package sqlitefile
+
+import (
+	"context"
+	"database/sql"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// create writes a file with one table, and returns it with a connection to write to it.
+func create(t *testing.T, name string) (File, *sql.DB) {
+	t.Helper()
+	dir := t.TempDir()
+	db, err := sql.Open("sqlite", URI(filepath.Join(dir, name), Pragma("busy_timeout", 0)))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	db.SetMaxOpenConns(1)
+	_, err = db.ExecContext(t.Context(), "CREATE TABLE numbers (n INTEGER); INSERT INTO numbers VALUES (7)")
+	require.NoError(t, err)
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, root.Close()) })
+	return File{Root: root, Dir: dir, Name: name, Writer: "the collector"}, db
+}
+
+func TestNamesWithSignsOfURIs(t *testing.T) {
+	f, _ := create(t, "a b?c#d%20.db")
+	_, err := f.Stat()
+	require.NoError(t, err)
+	db, err := f.Open(2, false)
+	require.NoError(t, err)
+	defer db.Close()
+	var n int
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT n FROM numbers").Scan(&n))
+	require.Equal(t, 7, n)
+	_, err = db.ExecContext(t.Context(), "DELETE FROM numbers")
+	require.ErrorContains(t, err, "readonly")
+}
+
+// A look soon after one that waited in vain waits for less, and whoever waited for that look has waited enough.
+func TestPatience(t *testing.T) {
+	f, writer := create(t, "numbers.db")
+	_, err := writer.ExecContext(t.Context(), "BEGIN EXCLUSIVE")
+	require.NoError(t, err)
+	impatient, err := sql.Open("sqlite", URI(filepath.Join(f.Dir, f.Name), Pragma("busy_timeout", 0)))
+	require.NoError(t, err)
+	defer impatient.Close()
+	look := func(ctx context.Context) error {
+		_, err := impatient.ExecContext(ctx, "SELECT count(*) FROM numbers")
+		return err
+	}
+	asked := time.Now()
+	var p Patience
+	require.NoError(t, p.Lost(asked))
+	limit := func(ctx context.Context) bool { _, limited := ctx.Deadline(); return limited }
+	require.ErrorContains(t, f.Explain(p.Look(t.Context(), func(ctx context.Context) error {
+		require.False(t, limit(ctx))
+		return look(ctx)
+	})), "numbers.db is locked by a writer for more than 10s: the collector should write in WAL mode")
+	require.ErrorContains(t, f.Explain(p.Lost(asked)), "is locked by a writer")
+	require.ErrorContains(t, f.Explain(p.Look(t.Context(), func(ctx context.Context) error {
+		require.True(t, limit(ctx))
+		<-ctx.Done()
+		return ctx.Err()
+	})), "is locked by a writer")
+	_, err = writer.ExecContext(t.Context(), "ROLLBACK")
+	require.NoError(t, err)
+	require.NoError(t, p.Look(t.Context(), look))
+	require.NoError(t, p.Lost(time.Now()))
+}
+
+func TestExplain(t *testing.T) {
+	f, _ := create(t, "numbers.db")
+	require.ErrorContains(t, f.Explain(fs.ErrNotExist), "numbers.db was removed while it was read")
+	require.ErrorContains(t, f.Explain(&fs.PathError{Op: "open", Path: "/secret", Err: fs.ErrPermission}),
+		"give the user that runs Grafana the right")
+	require.ErrorContains(t, f.Explain(ErrCircle), "damaged or truncated (rows do not follow each other)")
+	require.NotContains(t, f.Explain(&fs.PathError{Op: "open", Path: "/secret", Err: fs.ErrInvalid}).Error(), "secret")
+	require.True(t, IsDamage(ErrCircle))
+	require.NoError(t, os.Mkdir(filepath.Join(f.Dir, "directory"), 0o700))
+	_, err := File{Root: f.Root, Dir: f.Dir, Name: "directory"}.Stat()
+	require.ErrorContains(t, err, "no regular file")
+}
