@@ -1,6 +1,6 @@
 // Package accuracy measures backfillAvailability, evictions, utilization and demand against made-up pools whose truth
 // is known: how many evictions are found, how many of those found are real, how far times, hours and utilisation are
-// off, which idle runs are found, and whether jobs waited as long as is told.
+// off, which idle runs are found, and whether jobs waited as long as is reported.
 package accuracy
 
 import (
@@ -76,20 +76,20 @@ type Measurement struct {
 
 	True      int // evictions that happened
 	TrueSeen  int // of runs that at least one snapshot shows
-	Told      int // evictions that the product tells
+	Told      int // evictions that the product reports
 	Right     int // of those, that happened: same job and machine, end within one cadence
-	Found     int // evictions that happened and are told
+	Found     int // evictions that happened and are reported
 	FoundSeen int
 
-	ByEvidence map[string]Share // evictions told, by evidence: how many are right
-	Missed     map[string]int   // evictions of seen runs that are not told, by why
-	Wrong      map[string]int   // evictions told that did not happen, by what did
+	ByEvidence map[string]Share // evictions reported, by evidence: how many are right
+	Missed     map[string]int   // evictions of seen runs that are not reported, by why
+	Wrong      map[string]int   // evictions reported that did not happen, by what did
 
-	EventError    Spread  // minutes between told and true end of matched evictions
-	DurationError Spread  // minutes between told and true length of matched availability periods
+	EventError    Spread  // minutes between reported and true end of matched evictions
+	DurationError Spread  // minutes between reported and true length of matched availability periods
 	Periods       Share   // complete availability periods: how many match a true stretch
-	Vacancies     Spread  // minutes between told and true mean of a device's availability periods that a snapshot shows
-	GPUHoursError float64 // told − true backfill GPU-hours, in percent of the true ones
+	Vacancies     Spread  // minutes between reported and true mean of a device's periods that a snapshot shows
+	GPUHoursError float64 // reported − true backfill GPU-hours, in percent of the true ones
 	Usage         Usage
 	Demand        Demand
 
@@ -119,13 +119,13 @@ func (s *Spread) finish() {
 	}
 }
 
-// Precision is the share of told evictions that are right.
+// Precision is the share of reported evictions that are right.
 func (m *Measurement) Precision() float64 { return Share{m.Right, m.Told}.Of() }
 
-// Recall is the share of evictions that are told; of seen runs only.
+// Recall is the share of evictions that are reported; of seen runs only.
 func (m *Measurement) Recall() float64 { return Share{m.FoundSeen, m.TrueSeen}.Of() }
 
-// RecallOfAll is the share of evictions that are told, also of runs that no snapshot shows.
+// RecallOfAll is the share of evictions that are reported, also of runs that no snapshot shows.
 func (m *Measurement) RecallOfAll() float64 { return Share{m.Found, m.True}.Of() }
 
 // Measure makes the pools up and measures. It needs some hundred megabytes of room for temporary files. Errors: ctx's,

@@ -19,16 +19,16 @@ import (
 // points.
 type Demand struct {
 	Seen     int    // waits that a poll saw and that ended in the window
-	Right    int    // of those, told with their outcome, starts within one poll distance
-	Starts   int    // told
+	Right    int    // of those, reported with their outcome, starts within one poll distance
+	Starts   int    // reported
 	NeverWas int    // of those, without a run that began within one poll distance
-	Median   Spread // hours between told and true median wait, a pool each
+	Median   Spread // hours between reported and true median wait, a pool each
 
 	really Spread // the true medians
 	polls  time.Duration
 }
 
-// OutcomesRight is the share of the waits that a poll saw whose outcome is told.
+// OutcomesRight is the share of the waits that a poll saw whose outcome is reported.
 func (d *Demand) OutcomesRight() float64 { return Share{d.Right, d.Seen}.Of() }
 
 func (d *Demand) add(o *Demand) {
@@ -99,7 +99,7 @@ func (p *opened) compareWaits(told map[string][]*demand.Wait, truth *samplepool.
 	return items
 }
 
-// tells reports whether the wait that a poll saw is told with its outcome, and a start at about its time.
+// tells reports whether the wait that a poll saw is reported with its outcome, and a start at about its time.
 func tells(list []*demand.Wait, poll, end pool.Micros, started bool, near pool.Micros) bool {
 	for _, w := range list {
 		if w.First <= poll && poll <= w.Last {
@@ -112,7 +112,7 @@ func tells(list []*demand.Wait, poll, end pool.Micros, started bool, near pool.M
 	return false
 }
 
-// checkStarts counts the starts that are told, and those of them that never were.
+// checkStarts counts the starts that are reported, and those of them that never were.
 func (p *opened) checkStarts(told map[string][]*demand.Wait, truth *samplepool.Truth, d *Demand) {
 	starts := map[string][]pool.Micros{}
 	for i := range truth.Runs {
@@ -139,7 +139,7 @@ func (p *opened) checkStarts(told map[string][]*demand.Wait, truth *samplepool.T
 func (d *Demand) judge(kind, source string, fail func(what string, is, must float64, bad bool)) {
 	outcomes := 0.95
 	if kind == hard && source != epochAds {
-		outcomes = 0.92 // one run in seven begins and ends between two snapshots there: only its epoch ad tells
+		outcomes = 0.92 // one run in seven begins and ends between two snapshots there: only its epoch ad shows it
 	}
 	fail("outcomes of waits that are right", d.OutcomesRight(), outcomes, !(d.OutcomesRight() >= outcomes))
 	fail("starts that never were", float64(d.NeverWas), 0, d.NeverWas > 0)

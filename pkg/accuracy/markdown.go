@@ -17,8 +17,8 @@ Made by ` + "`gpureports accuracy --markdown docs/accuracy.md`" + `; methodology
 "Right clocks" are ordinary pools; "hard" ones have clocks that are off by up to 2 minutes, 15 %% of their runs are
 shorter than a cadence, and owners follow one completion in ten at once; the others are hard ones with one more fault.
 
-- **Precision** is the share of the evictions told that happened, at that place within one cadence; **recall** the
-  share of all evictions that are told, also of runs that no snapshot shows.
+- **Precision** is the share of the reported evictions that happened, at that place within one cadence; **recall** the
+  share of all evictions that are reported, also of runs that no snapshot shows.
 - Errors are medians of absolute errors: of the end of evicted runs, of the length of availability periods, and of the
   mean length of a device's availability periods.
 `
@@ -26,7 +26,7 @@ shorter than a cadence, and owners follow one completion in ten at once; the oth
 const limits = `
 ## Where the data allow no more
 
-- Without epoch ads a run between two snapshots cannot be told: recall of all evictions, and the outcomes of waits,
+- Without epoch ads a run between two snapshots cannot be seen: recall of all evictions, and the outcomes of waits,
   end at the share of runs that a snapshot shows. Of hard pools 0.92 of the outcomes of waits are required then,
   else 0.95.
 - Without job ads a completion that an owner's job follows within one cadence looks like an eviction.
@@ -54,20 +54,20 @@ func Markdown(all []Measurement, o Options) string {
 	}
 	table("Evictions and durations", "Evictions | Precision | Recall | Ends, s | Durations, s | Mean vacancy, min | "+
 		"GPU hours", func(m *Measurement) string {
-		return fmt.Sprintf("%d | %s | %s | %s | %s | %s | %+.2f %%", m.True, told(m.Precision(), 3), told(m.RecallOfAll(), 3),
-			told(60*m.EventError.Median, 0), told(60*m.DurationError.Median, 0), told(m.Vacancies.Median, 2), m.GPUHoursError)
+		return fmt.Sprintf("%d | %s | %s | %s | %s | %s | %+.2f %%", m.True, figure(m.Precision(), 3), figure(m.RecallOfAll(), 3),
+			figure(60*m.EventError.Median, 0), figure(60*m.DurationError.Median, 0), figure(m.Vacancies.Median, 2), m.GPUHoursError)
 	})
 	table("Utilisation", "Runs | Error, points | Idle time error, min | Idle 2 h or more | Precision | Recall",
 		func(m *Measurement) string {
 			u := &m.Usage
-			return fmt.Sprintf("%d | %s | %s | %d | %s | %s", len(u.Utilization.values), told(u.Utilization.Median, 2),
-				told(u.IdleMinutes.Median, 1), u.LongIdle, told(u.Precision(), 3), told(u.Recall(), 3))
+			return fmt.Sprintf("%d | %s | %s | %d | %s | %s", len(u.Utilization.values), figure(u.Utilization.Median, 2),
+				figure(u.IdleMinutes.Median, 1), u.LongIdle, figure(u.Precision(), 3), figure(u.Recall(), 3))
 		})
-	table("Demand", "Waits seen | Outcomes right | Starts told | That never were | True median, h | Its error, h",
+	table("Demand", "Waits seen | Outcomes right | Starts reported | That never were | True median, h | Its error, h",
 		func(m *Measurement) string {
 			d := &m.Demand
-			return fmt.Sprintf("%d | %s | %d | %d | %s | %s", d.Seen, told(d.OutcomesRight(), 3), d.Starts, d.NeverWas,
-				told(d.really.Median, 2), told(d.Median.Median, 2))
+			return fmt.Sprintf("%d | %s | %d | %d | %s | %s", d.Seen, figure(d.OutcomesRight(), 3), d.Starts, d.NeverWas,
+				figure(d.really.Median, 2), figure(d.Median.Median, 2))
 		})
 	b.WriteString(limits)
 	b.WriteString("\n## Required figures\n\n")
@@ -83,8 +83,8 @@ func Markdown(all []Measurement, o Options) string {
 	return b.String()
 }
 
-// told is a figure, or a dash where there is none.
-func told(x float64, decimals int) string {
+// figure formats a number; a dash if there is none.
+func figure(x float64, decimals int) string {
 	if math.IsNaN(x) {
 		return "–"
 	}

@@ -72,7 +72,7 @@ func (p *opened) close() {
 type reality struct {
 	*samplepool.Run
 	seen  bool // a snapshot shows it
-	found bool // its eviction is told
+	found bool // its eviction is reported
 }
 
 func (r *reality) evicted() bool {
@@ -120,7 +120,7 @@ func (p *opened) measure(ctx context.Context, source jobs.Source, truth *samplep
 	return p.periods(ctx, source, truth, wide, m)
 }
 
-// tellRuns matches the evictions that are told with true ones, and returns the runs by job and machine.
+// tellRuns matches the evictions that are reported with true ones, and returns the runs by job and machine.
 func (p *opened) tellRuns(answer []map[string]any, byPlace map[string][]*reality, m *Measurement) map[string][]toldRun {
 	told := map[string][]toldRun{}
 	for _, row := range answer {
@@ -157,7 +157,7 @@ func (p *opened) tellRuns(answer []map[string]any, byPlace map[string][]*reality
 	return told
 }
 
-// countFound counts the true evictions, and says how those that are missing are told instead.
+// countFound counts the true evictions, and says how those that are missing are reported instead.
 func (p *opened) countFound(all []reality, told map[string][]toldRun, m *Measurement) {
 	for i := range all {
 		t := &all[i]
@@ -180,7 +180,7 @@ func (p *opened) countFound(all []reality, told map[string][]toldRun, m *Measure
 	}
 }
 
-// toldRun is a run as the product tells it.
+// toldRun is a run as the product reports it.
 type toldRun struct {
 	outcome    string
 	start, end time.Time
@@ -196,7 +196,7 @@ func (p *opened) nearest(runs []*reality, end time.Time, fits func(*reality) boo
 	return best
 }
 
-// whatHappened says what is true of a told eviction that did not happen.
+// whatHappened says what is true of a reported eviction that did not happen.
 func (p *opened) whatHappened(runs []*reality, end time.Time) string {
 	if r := p.nearest(runs, end, func(*reality) bool { return true }); r != nil {
 		if r.evicted() {
@@ -215,7 +215,7 @@ func (p *opened) whatHappened(runs []*reality, end time.Time) string {
 	return "no such run"
 }
 
-// whyMissed says how a seen run that was evicted is told instead.
+// whyMissed says how a seen run that was evicted is reported instead.
 func (p *opened) whyMissed(told []toldRun, t *reality) string {
 	why := ""
 	for _, r := range told {

@@ -14,20 +14,20 @@ import (
 // Usage is how near the kind utilization comes to what runs really did (methodology section 13): of runs on both sides
 // that began and ended in the window.
 type Usage struct {
-	Utilization Spread // points between told and true utilisation of runs with one measured GPU-hour or more
-	IdleMinutes Spread // minutes between told and true idle time of runs that have any, told or true
+	Utilization Spread // points between reported and true utilisation of runs with one measured GPU-hour or more
+	IdleMinutes Spread // minutes between reported and true idle time of runs that have any, reported or true
 	LongIdle    int    // runs that were idle for 2 h or more
-	LongTold    int    // runs that are told to be
+	LongTold    int    // runs that are reported to be
 	LongRight   int    // both
 }
 
 // longIdle is how much idle time a run has that somebody should look at.
 const longIdle = 2 * time.Hour
 
-// Precision is the share of the runs told to be idle for 2 h or more that were.
+// Precision is the share of the runs reported to be idle for 2 h or more that were.
 func (u *Usage) Precision() float64 { return Share{u.LongRight, u.LongTold}.Of() }
 
-// Recall is the share of the runs idle for 2 h or more that are told to be.
+// Recall is the share of the runs idle for 2 h or more that are reported to be.
 func (u *Usage) Recall() float64 { return Share{u.LongRight, u.LongIdle}.Of() }
 
 func (u *Usage) add(o *Usage) {
@@ -96,7 +96,7 @@ func (p *opened) measureUsage(ctx context.Context, source jobs.Source, truth *sa
 	return nil
 }
 
-// nearestRun returns the true run that has most time in common with a told one, nil without any.
+// nearestRun returns the true run that has most time in common with a reported one, nil without any.
 func nearestRun(all []*samplepool.Run, start, end time.Time) (best *samplepool.Run) {
 	most := time.Duration(0)
 	for _, r := range all {
@@ -114,7 +114,7 @@ func nearestRun(all []*samplepool.Run, start, end time.Time) (best *samplepool.R
 	return best
 }
 
-// compare adds what is told of one run.
+// compare adds what is reported of one run.
 func (u *Usage) compare(run *samplepool.Run, percent float64, measured bool, told time.Duration) {
 	if measured {
 		whole := run.End.Sub(run.Start).Seconds() * float64(len(run.GPUs))

@@ -12,7 +12,7 @@ import (
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
-// JobFigures tells the metrics of the view `health` that need job ads, as far as they are asked for. One that is
+// JobFigures returns the metrics of the view `health` that need job ads, as far as they are asked for. One that is
 // missing or NaN does not exist, because of no job ad or too few runs.
 type JobFigures func(ctx context.Context, p *query.Plan) (map[string]float64, error)
 

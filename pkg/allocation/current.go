@@ -143,7 +143,7 @@ func column[R, V any](rows []R, value func(*R) V) []V {
 	return values
 }
 
-// history tells since when GPUs are as they are.
+// history finds since when GPUs are as they are.
 type history struct {
 	view  *timeline.View
 	last  int // the snapshot that is asked about

@@ -116,7 +116,7 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan,
 			seen.gpu(day, g)
 		}
 		from, to := day.Snapshots()
-		for m, machine := range day.Machines() { // rows without a GPU tell that the machine reports, too
+		for m, machine := range day.Machines() { // rows without a GPU show that the machine reports, too
 			r := seen.found[machine.Name]
 			for last := to - 1; r != nil && last >= from; last-- {
 				if day.Reports(m, last) {
@@ -158,7 +158,7 @@ func (s *machineScan) gpu(day *timeline.DaySlices, g int) {
 		primary, backfill := day.StatusRows(spans[k])
 		for side, number := range [2]uint32{primary, backfill} {
 			row := day.Row(number)
-			known := r != nil && row.Project == last && row.Reason == 0 // it tells nothing that was not seen before
+			known := r != nil && row.Project == last && row.Reason == 0 // it has nothing that was not seen before
 			if number == 0 || known || !s.classify.Keeps(class, pool.Side(side), row) {
 				continue
 			}
@@ -228,7 +228,7 @@ func (r *machineRow) preventReasons() string {
 	return strings.Join(reasons, "; ")
 }
 
-// preventState tells whether a reason stands in the last snapshot that the machine is in.
+// preventState reports whether a reason is in the last snapshot that the machine is in.
 func (r *machineRow) preventState() string {
 	switch last := r.preventLastSeen(); {
 	case last == frames.NoTime:

@@ -17,7 +17,7 @@ import (
 	"github.com/chtc/gpureports/pkg/samplepool"
 )
 
-// Of more than 500 GPUs the state timeline tells by device and machine what it tells of each GPU, and leaves none out.
+// Of more than 500 GPUs the state timeline shows by device and machine what it shows of each GPU, and leaves none out.
 func TestStateTimelineByMachine(t *testing.T) {
 	o := samplepool.Default()
 	o.Machines, o.GPUs, o.Timezone, o.Drains, o.Prevented, o.MachineDown = 100, 560, "UTC", 30, 30, 30

@@ -168,7 +168,7 @@ func naiveCadence(all []naiveSnapshot, day int64) int64 {
 	return 15 * 60 * usSecond
 }
 
-// sliceOf names a snapshot's slice by its local beginning and the offset there, and tells that beginning: section 4.
+// sliceOf names a snapshot's slice by its local beginning and the offset there, and returns that beginning: section 4.
 func (p *naivePool) sliceOf(at int64, minutes int) (name string, begin int64) {
 	if minutes == 0 {
 		return time.UnixMicro(at).UTC().Format(time.RFC3339Nano), at

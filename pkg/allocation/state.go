@@ -9,7 +9,7 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// gpuState is a GPU's state at one snapshot, as `current` and `stateTimeline` tell it.
+// gpuState is a GPU's state at one snapshot, as `current` and `stateTimeline` show it.
 type gpuState int8
 
 // The states; their numbers are those of the state timeline.

@@ -45,7 +45,7 @@ var panels = []struct{ name, json string }{
 	{"eviction curve", `{"queryType":"evictions","view":"survival"}`},
 }
 
-// isBackfill tells the panels that have a target of their own: runs and periods are built over 14 days more.
+// isBackfill reports whether a panel has a target of its own: runs and periods are built over 14 days more.
 func isBackfill(query string) bool {
 	var q struct{ QueryType string }
 	return json.Unmarshal([]byte(query), &q) == nil &&

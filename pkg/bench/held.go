@@ -83,7 +83,7 @@ func (b *bench) firstOf(ctx context.Context, cache, query string, days int,
 	return then(ask)
 }
 
-// usageOnDisk tells what usage takes in the cache directory.
+// usageOnDisk returns what usage takes in the cache directory.
 func (b *bench) usageOnDisk(ctx context.Context, cache string) (err error) {
 	files, err := filepath.Glob(filepath.Join(cache, "*", "*.usage"))
 	if err != nil {

@@ -36,7 +36,7 @@ type place struct {
 	roots          *x509.CertPool // nil = the system's
 }
 
-// Check returns what is wrong with the options, as far as can be told without asking the server: a pool.BadQuery.
+// Check returns what is wrong with the options, as far as can be known without asking the server: a pool.BadQuery.
 func (o Options) Check() error {
 	_, err := o.place()
 	return err

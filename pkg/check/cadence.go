@@ -9,7 +9,7 @@ import (
 // cadenceFindings looks at the cadence of the newest day.
 func cadenceFindings(all []month, sliceMinutes int) []Finding {
 	newest := &all[len(all)-1]
-	if 2*len(newest.times) < 8 { // nothing to tell a cadence from
+	if 2*len(newest.times) < 8 { // too few to find a cadence
 		return nil
 	}
 	return CadenceFindings(newest.cadences[len(newest.cadences)-1], sliceMinutes)

@@ -1,4 +1,4 @@
-// Package check tells what a new user needs to know of an installation, in sentences with a remedy where something is
+// Package check reports what a new user needs to know of an installation, in sentences with a remedy where something is
 // wrong: month files, lists and job ads, beyond what queries show. The health check is a part of it (pkg/plugin).
 package check
 
@@ -40,7 +40,7 @@ type Installation struct {
 	SliceMinutes int
 	Lists        pool.Lists
 	Now          pool.Micros
-	Last         pool.Micros // how much of the newest data gaps, links and clocks are told from
+	Last         pool.Micros // how much of the newest data gaps, links and clocks are found in
 }
 
 // Look reads all month files, the lists, the collector's run log and the job ads of the newest data, and says what it

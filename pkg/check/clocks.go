@@ -74,7 +74,7 @@ func clockDetails(s *runs.Skew) map[string]any {
 
 // alike reports whether several clocks are wrong by the same: then theirs are right and the collector's is not.
 func alike(wrong []runs.Skew) bool {
-	const precision = 30 * pool.Second // of an error that few runs tell of
+	const precision = 30 * pool.Second // of an error that few runs show
 	low, high := wrong[0].Median, wrong[0].Median
 	for _, s := range wrong {
 		low, high = min(low, s.Median), max(high, s.Median)

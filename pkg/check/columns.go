@@ -19,7 +19,7 @@ var knownColumns = []struct{ name, lost string }{
 	{"PreventJobsReason", "GPUs on which no job may start count as free"},
 }
 
-// columnsFindings tells of columns that files lack, and of those that nobody reads.
+// columnsFindings reports columns that files lack, and those that nobody reads.
 func columnsFindings(all []month) (findings []Finding) {
 	newest := all[len(all)-1].name
 	var missing []map[string]any

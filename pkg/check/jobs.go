@@ -124,7 +124,7 @@ func schemaFinding(s schemas) Finding {
 // late is how far job ads may lie behind the snapshots: adstash asks every 20 minutes.
 const late = 2 * time.Hour
 
-// lagFinding compares the newest ad with the newest snapshot, so that a stop of both is told once.
+// lagFinding compares the newest ad with the newest snapshot, so that a stop of both is reported once.
 func lagFinding(newest time.Time, snapshot, now pool.Micros) Finding {
 	found := Finding{Store: "lag", Severity: OK}
 	if newest.IsZero() {
@@ -153,7 +153,7 @@ func lagFinding(newest time.Time, snapshot, now pool.Micros) Finding {
 	return found
 }
 
-// linksFinding judges the link rate; schema tells what may be the reason of a low one.
+// linksFinding judges the link rate; schema names what may be the reason for a low one.
 func linksFinding(rate float64, s schemas, w pool.Window) Finding {
 	found := Finding{Store: "links", Severity: OK, Details: map[string]any{"jobs": s.jobs, "jobsWithoutAd": s.without}}
 	period := fmt.Sprintf("the newest %s", length(w.To-w.From))

@@ -89,5 +89,5 @@ func TestPoorSources(t *testing.T) {
 	source.Err = pool.SourceError("the server is away")
 	found = look(t, in)
 	require.NotContains(t, found, "links", "the health check says it")
-	require.Contains(t, found, "gaps", "all else is told")
+	require.Contains(t, found, "gaps", "all else is reported")
 }

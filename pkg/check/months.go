@@ -182,7 +182,7 @@ func monthFinding(m *month) Finding {
 		found.Text += ". " + fmt.Sprintf(format, args...)
 	}
 	if m.unordered {
-		note("Its rows do not stand in the order of time: answers are right, but all of it is read each time. Write it " +
+		note("Its rows are not in the order of time: answers are right, but all of it is read each time. Write it " +
 			"anew, ordered by timestamp")
 	}
 	if n := int(m.oddities.Back); n > 0 {
@@ -237,7 +237,7 @@ var (
 	monthFile   = regexp.MustCompile(`^gpu_state_\d{4}-\d{2}\.db(-wal|-shm|-journal|\.new)?$`)
 )
 
-// filesFindings tells of months without a file, and of files that are not read for their names.
+// filesFindings reports months without a file, and files that are not read for their names.
 func filesFindings(all []month, entries []string) (findings []Finding) {
 	has := func(name string) bool {
 		return slices.ContainsFunc(all, func(m month) bool { return m.name == name }) ||

@@ -104,7 +104,7 @@ func TestOddTimestamps(t *testing.T) {
 		every("2025-10-05 00:00:00", 15*time.Minute, 100),
 		every("2025-10-01 00:00:00", 15*time.Minute, 100))})
 	f = look(t, open(t, unordered, "UTC", now))["gpu_state_2025-10.db"]
-	require.Contains(t, f.Text, "do not stand in the order of time")
+	require.Contains(t, f.Text, "are not in the order of time")
 
 	spring := t.TempDir() // 02:00 to 03:00 does not exist in Chicago on that day
 	snapshotstest.Write(t, spring, map[string][]snapshotstest.Row{"gpu_state_2025-03.db": every("2025-03-09 00:00:00",

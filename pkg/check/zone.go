@@ -15,7 +15,7 @@ import (
 // how far the collector's local time is from what the setting timezone says.
 type Wait struct {
 	Window   pool.Window
-	Jobs     int         // different ones; 0: nothing is told
+	Jobs     int         // different ones; 0: nothing is known
 	Shortest pool.Micros // negative: seen before it was queued
 	At       pool.Micros // the snapshot
 	Schedd   string      // the access point of that job
@@ -49,10 +49,10 @@ const (
 	zoneStep = 30 * pool.Minute
 )
 
-// Early tells whether a job was seen before it was queued, by more than clocks differ.
+// Early reports whether a job was seen before it was queued, by more than clocks differ.
 func (w *Wait) Early() bool { return w.Jobs > 0 && w.Shortest < -ClockSkew }
 
-// Late tells whether no job was seen soon after it was queued.
+// Late reports whether no job was seen soon after it was queued.
 func (w *Wait) Late() bool { return w.Jobs > 0 && w.Shortest > longestFirstWait }
 
 // fewJobs are too few to expect one among them that starts at once.
@@ -192,7 +192,7 @@ func shiftText(zone *localtime.Zone, shifted, fitting []Wait, affected []string)
 	return text + fmt.Sprintf(list, zone.Text(fitting[0].Window.From), name, zone.Key())
 }
 
-// isList tells whether the setting names several zones.
+// isList reports whether the setting names several zones.
 func isList(zone *localtime.Zone) bool { return strings.Contains(zone.Key(), ";") }
 
 // shown is the time zone as the setting has it.

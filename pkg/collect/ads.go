@@ -101,7 +101,7 @@ func (ad *slotAd) check() error {
 	return nil
 }
 
-// notes tell what could not be stored as it was.
+// notes are what could not be stored as it was.
 type notes struct {
 	unread  map[string]int // by attribute
 	foreign int            // ads with bytes that are no UTF-8
@@ -133,7 +133,7 @@ func (n *notes) of(ad *slotAd, valid bool) {
 	}
 }
 
-// String is empty when there is nothing to tell.
+// String returns the notes as sentences, "" without any.
 func (n *notes) String() string {
 	var parts []string
 	for _, name := range attributes {

@@ -118,7 +118,7 @@ func (ad *jobAd) row(poll int64) []any {
 		ad.QDate.column(), ad.ChtcProjects.Text, poll, poll}
 }
 
-// jobNotes tell what could not be stored as it was.
+// jobNotes are what could not be stored as it was.
 type jobNotes struct {
 	unread  map[string]int // by attribute
 	foreign int            // ads with bytes that are no UTF-8
@@ -149,7 +149,7 @@ func (n *jobNotes) of(ad *jobAd, valid bool) {
 	}
 }
 
-// add adds what another access point's ads gave to tell.
+// add adds the notes on another access point's ads.
 func (n *jobNotes) add(other *jobNotes) {
 	for name, count := range other.unread {
 		if n.unread == nil {
@@ -163,7 +163,7 @@ func (n *jobNotes) add(other *jobNotes) {
 	}
 }
 
-// parts are sentences, none when there is nothing to tell.
+// parts are sentences, none if there is nothing to note.
 func (n *jobNotes) parts() (parts []string) {
 	for _, name := range jobAttributes {
 		if count := n.unread[name]; count > 0 {

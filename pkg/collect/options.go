@@ -2,7 +2,7 @@
 // month files of methodology section 1. It also polls the access points' queues with condor_q, and keeps the idle jobs
 // that ask for GPUs in the month files of section 14. It is the only package that writes them.
 //
-// A snapshot is written as a whole, in one transaction or by one rename, or not at all. What each run did stands in the
+// A snapshot is written as a whole, in one transaction or by one rename, or not at all. What each run did is in the
 // run log, collector_runs.db, beside the month files: a gap in the data has its reason there.
 package collect
 

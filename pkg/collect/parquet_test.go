@@ -83,7 +83,7 @@ func TestFormatsHoldTheSame(t *testing.T) {
 	}
 }
 
-// A run that was killed after its snapshot was written is told by the next one, whatever format either writes.
+// A run that was killed after its snapshot was written is recorded by the next one, whatever format either writes.
 func TestKilledRunsOfEitherFormat(t *testing.T) {
 	o := fake(t, "machines:1")
 	o.Format = "parquet"

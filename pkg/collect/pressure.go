@@ -90,7 +90,7 @@ func pollInto(ctx context.Context, tx *sql.Tx, at int64, ads []jobAd, away time.
 	}
 	if newest.Int64 >= at {
 		return 0, pool.SourceError("this machine's clock shows %s UTC, but a poll was taken at %s: set the clock; polls "+
-			"must stand in the order of time",
+			"must be in the order of time",
 			time.Unix(at, 0).UTC().Format(time.DateTime), time.Unix(newest.Int64, 0).UTC().Format(time.DateTime))
 	}
 	open, err := openRows(ctx, tx, at-int64(away/time.Second))

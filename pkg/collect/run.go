@@ -62,7 +62,7 @@ func collect(ctx context.Context, o Options, zone *time.Location, log runLog, no
 	}
 	if utc := t.UTC().Format(timestampFormat); utc <= newest {
 		return Result{}, pool.SourceError("this machine's clock shows %s UTC, but a snapshot was taken after %s: set the "+
-			"clock; snapshots must stand in the order of time", utc, newest)
+			"clock; snapshots must be in the order of time", utc, newest)
 	}
 	s := snapshot{timestamp: t.In(zone).Format(timestampFormat), ads: answer.ads}
 	if err := log.writes(ctx, s.timestamp); err != nil {

@@ -23,7 +23,7 @@ func (t Target) options() bucket.Options {
 	return bucket.Options{URL: t.URL, Endpoint: t.Endpoint, Region: t.Region, PathStyle: t.PathStyle, CA: string(t.CA)}
 }
 
-// check tells whether the target can be used with the other options.
+// check reports whether the target can be used with the other options.
 func (t Target) check(jobs bool) error {
 	switch {
 	case t.URL == "":

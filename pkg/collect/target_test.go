@@ -70,7 +70,7 @@ func TestCollectIntoBucket(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, files)
 
-	// a run that was killed behind its PUT is told
+	// a run that was killed after its PUT is in the log
 	log, err := sql.Open("sqlite", filepath.Join(o.SnapshotDir, RunLog))
 	require.NoError(t, err)
 	_, err = log.Exec("UPDATE runs SET rows = NULL, seconds = NULL WHERE rowid = (SELECT max(rowid) FROM runs)")

@@ -134,7 +134,7 @@ func (l idList) column() any {
 	return strings.Join(l.IDs, ",")
 }
 
-// expression returns what stands in /Expr(…)/.
+// expression returns what is inside /Expr(…)/.
 func expression(s string) (inner string, is bool) {
 	inner, begins := strings.CutPrefix(s, "/Expr(")
 	inner, ends := strings.CutSuffix(inner, ")/")

@@ -8,7 +8,7 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Group is what counted GPU-slices are told apart by. Fields that are not grouped by are zero.
+// Group is what counted GPU-slices are grouped by. Fields that are not grouped by are zero.
 type Group struct {
 	Category                       pool.Category
 	Side                           pool.Side
@@ -49,7 +49,7 @@ func (g *Group) Texts(p *query.Plan, groupings, names []string) []string {
 	return texts
 }
 
-// grouping says which fields of a Group are told apart.
+// grouping says which fields of a Group are set.
 type grouping struct{ category, side, ownership, memory, device, machine, project, user, tier, preventReason bool }
 
 func groupingOf(names []string) grouping {
@@ -90,7 +90,7 @@ func newClassifier(p *query.Plan, by grouping, names []string) *Classifier {
 	}
 }
 
-// Machine tells whether the machine counts at all, and whether it is listed in chtc_owned.
+// Machine reports whether the machine counts at all, and whether it is listed in chtc_owned.
 func (c *Classifier) machine(name timeline.Symbol) machineClass {
 	m, known := c.machines[name]
 	if !known {

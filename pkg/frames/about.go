@@ -22,8 +22,8 @@ type About struct {
 	stats   []data.QueryStat
 }
 
-// wellCovers tells whether the snapshots cover enough of the window for gaps to be worth a mention, but no warning: 95
-// %.
+// wellCovers reports whether the snapshots cover enough of the window for gaps to be worth a mention, but no warning:
+// 95 %.
 func wellCovers(c timeline.Coverage) bool {
 	return float64(c.Covered) >= 0.95*float64(c.Window.To-c.Window.From)
 }

@@ -47,7 +47,7 @@ func ambiguous(answers []Named, in func(*Named, *data.Field) string) map[string]
 // isSeries reports whether legends name a field: it has labels, though they may be none.
 func isSeries(f *data.Field) bool { return f.Labels != nil && f.Config != nil }
 
-// extend adds what tells them apart to the names of fields.
+// extend adds what distinguishes fields to their names.
 func extend(answers []Named, names map[string]bool, by func(*Named, *data.Field) string) {
 	if len(names) == 0 {
 		return

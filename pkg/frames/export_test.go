@@ -3,7 +3,7 @@ package frames
 // PointDistance is for tests.
 var PointDistance = pointDistance
 
-// Shipped tells which dashboard the names of a column lead to.
+// Shipped returns the dashboard that the names of a column lead to.
 func Shipped() map[string]string {
 	uids := map[string]string{}
 	for column, to := range shipped {

@@ -358,7 +358,7 @@ func TestStandingNoticesOnDashboards(t *testing.T) {
 
 	coverage.Covered = 20 * pool.Hour
 	f = NewAbout(p, damaged, coverage).Finish(nil)[0]
-	require.Len(t, f.Meta.Notices, 3, "a poor coverage is still told")
+	require.Len(t, f.Meta.Notices, 3, "poor coverage still has a notice")
 	require.Contains(t, f.Meta.Notices[1].Text, "1 gap between snapshots")
 	require.Contains(t, f.Meta.Notices[2].Text, "coverage 83.33 %")
 }

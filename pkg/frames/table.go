@@ -92,7 +92,8 @@ func List(p *query.Plan, a *About, fields ...*data.Field) data.Frames {
 	return Columns(p, a, fields...)
 }
 
-// Shown is how many rows of a list the limit shows; a cut is told. Long lists build columns of those only.
+// Shown returns how many rows of a list the limit shows, and adds a notice if it cuts the list. Long lists build
+// columns of those only.
 func Shown(p *query.Plan, a *About, all int) int {
 	shown := min(all, p.Max(5000))
 	a.cut(shown, all, "rows")

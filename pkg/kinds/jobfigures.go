@@ -11,7 +11,7 @@ import (
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
-// jobFigures gives the view `health` what job ads tell, as far as it is asked for; nil without a job source.
+// jobFigures returns what the view `health` shows of job ads, as far as it is asked for; nil without a job source.
 func jobFigures(s *stores.Stores) allocation.JobFigures {
 	if s.Ads == nil {
 		return nil

@@ -107,7 +107,7 @@ func (z *Zone) Slice(t pool.Micros, minutes int) pool.Micros {
 	return floor(t, pool.Micros(minutes)*pool.Minute, z.Offset(t))
 }
 
-// Changes tells whether the zone passes from one place to another within [from, to].
+// Changes reports whether the zone passes from one place to another within [from, to].
 func (z *Zone) Changes(from, to pool.Micros) bool {
 	return slices.ContainsFunc(z.parts[1:], func(p part) bool { return from <= p.from && p.from <= to })
 }

@@ -93,12 +93,12 @@ func (a ad) clockDay() int64 {
 	return (at + ahead) / day
 }
 
-// name tells ads apart.
+// name identifies an ad.
 func (a ad) name() string {
 	return fmt.Sprint(a.text("GlobalJobId"), "|", a.epoch(), "|", a["recordtime"], "|", a["jobcurrentstartdate"])
 }
 
-// earlierVacate tells whether the last vacate was that of an earlier run.
+// earlierVacate reports whether the last vacate was that of an earlier run.
 func (a ad) earlierVacate() bool {
 	vacated, ok := a.date("LastVacateTime")
 	return ok && vacated < must(a.date("JobCurrentStartDate"))
@@ -152,7 +152,7 @@ func (a ad) end() (int64, bool) {
 	return a.date("EnteredCurrentStatus")
 }
 
-// outcome of the run that an ad's dates describe: "" when the ad does not tell.
+// outcome of the run that an ad's dates describe: "" if the ad does not say.
 func (a ad) outcome() (outcome, cause string) {
 	if code, ok := a.number("VacateReasonCode"); ok {
 		switch int(code) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// fits tells whether an ad is of a run's machine and GPUs.
+// fits reports whether an ad is of a run's machine and GPUs.
 func (a ad) fits(r *run) bool { return a.machine() == r.machine && a.holds(r.gpus) }
 
 func (a ad) ofBackfill() bool {
@@ -65,7 +65,7 @@ func (v *view) joined(apparent []*run, backfill bool) (whole []*run) {
 	return whole
 }
 
-// oneRun tells whether a lost piece and the next one are one run.
+// oneRun reports whether a lost piece and the next one are one run.
 func (v *view) oneRun(before, after *run, ads []ad, backfill bool) bool {
 	covering, starting := ads, ads
 	if after.job == "" {
@@ -308,7 +308,7 @@ func (v *view) describes(r *run, ads []ad) (own ad, link string, later ad) {
 	return nil, "none", nil
 }
 
-// otherBegan tells whether another run of the job began at the start of its first run.
+// otherBegan reports whether another run of the job began at the start of its first run.
 func (v *view) otherBegan(r *run, at int64, ads []ad) bool {
 	for _, a := range ads {
 		if start, ok := a.date("JobCurrentStartDate"); ok && max(start-at, at-start) <= skew && !a.fits(r) {

@@ -281,7 +281,7 @@ func keysOf(by string) []string {
 	return []string{by}
 }
 
-// idle tells whether a group has nothing to say.
+// idle reports whether a group has nothing to say.
 func idle(f map[string]any) bool {
 	for _, x := range f {
 		if n, ok := x.(float64); ok && n != 0 {

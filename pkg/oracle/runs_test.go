@@ -45,7 +45,7 @@ func newView(r *records, ads []ad, jobs bool, from, to int64) *view {
 	return v
 }
 
-// gap tells whether there is a gap before snapshot i.
+// gap reports whether there is a gap before snapshot i.
 func (v *view) gap(i int) bool { return v.snaps[i].at-v.snaps[i-1].at > v.limit(v.snaps[i-1].at) }
 
 // run is a job's stay on a machine.

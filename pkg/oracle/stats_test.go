@@ -235,7 +235,7 @@ func (v *view) runs(from, to int64) (list []seen) {
 	return list
 }
 
-// tooFewLinks tells whether completions cannot be seen.
+// tooFewLinks reports whether completions cannot be seen.
 func (v *view) tooFewLinks() bool {
 	ended, known := 0, 0
 	for _, s := range v.runs(v.from, v.to) {

@@ -54,7 +54,7 @@ func (v *view) findUnseen() (list []*run) {
 	return list
 }
 
-// within tells whether a snapshot lies in a time.
+// within reports whether a snapshot lies in a time.
 func (v *view) within(start, end int64) bool {
 	return slices.ContainsFunc(v.snaps, func(s snapshot) bool { return start <= s.at && s.at <= end })
 }
@@ -77,7 +77,7 @@ func (v *view) idsOf(machine string) []string {
 	return (&run{gpus: ids}).ids()
 }
 
-// hasBackfill tells whether a machine has backfill rows on a UTC day or on the day before.
+// hasBackfill reports whether a machine has backfill rows on a UTC day or on the day before.
 func (v *view) hasBackfill(machine string, date int64) bool {
 	return slices.ContainsFunc(v.snaps, func(s snapshot) bool {
 		return (s.at/day == date || s.at/day == date-1) &&

@@ -22,7 +22,7 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline/keep"
 )
 
-// openAds opens the job source that the settings name; nil is none. What keeps it from being used is told by its
+// openAds opens the job source that the settings name; nil is none. What keeps it from being used is reported by its
 // answers, so that queries that need no job ads are answered.
 func openAds(ctx context.Context, dir *snapshots.Dir, instance backend.DataSourceInstanceSettings, settings Settings,
 	kept *jobs.Cache) jobs.Source {

@@ -39,7 +39,7 @@ func everyView() []string {
 	return models
 }
 
-// answered are the frames of each query, as text, without what tells how they were made.
+// answered are the frames of each query, as text, without how they were made.
 func answered(t *testing.T, d *Datasource, queries ...backend.DataQuery) (texts []string) {
 	t.Helper()
 	r, err := d.QueryData(t.Context(), &backend.QueryDataRequest{Queries: queries})

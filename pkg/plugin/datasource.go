@@ -19,7 +19,7 @@ import (
 const ID = "chtc-gpureports-datasource"
 
 // Datasource is a data source with its settings. It opens its stores when they are first asked for, so that settings
-// that are wrong, or a directory that is not mounted yet, are told in answers and by the health check.
+// that are wrong, or a directory that is not mounted yet, are reported in answers and by the health check.
 type Datasource struct {
 	settings backend.DataSourceInstanceSettings
 	parsed   Settings

@@ -93,7 +93,7 @@ func TestMissingDirectoryIsDownstream(t *testing.T) {
 	require.ErrorContains(t, answer.Error, "snapshot directory missing does not exist", "viewers see base names")
 }
 
-// Who may see panels is not told where things lie on the server.
+// Viewers do not learn where files are on the server.
 func TestViewersSeeBaseNames(t *testing.T) {
 	o := small()
 	dir, _ := writePool(t, o)

@@ -83,7 +83,7 @@ func (f *flights) forget(key string, running *flight) {
 	}
 }
 
-// patience is the context of a computation. Its deadline, the latest of those who wait, tells how long an answer is of
+// patience is the context of a computation. Its deadline, the latest of those who wait, says how long an answer is of
 // use: a source that does not answer is given up in time to answer without it. The computation is ended by the last who
 // waits.
 type patience struct {

@@ -67,7 +67,7 @@ func healthResult(findings []finding) *backend.CheckHealthResult {
 	return result
 }
 
-// findings tells of each store.
+// findings returns those of each store.
 func (d *Datasource) findings(ctx context.Context) []finding {
 	if d.invalid != nil {
 		return []finding{{Store: "settings", Severity: severityError, Text: "settings: " + d.invalid.Error()}}
@@ -94,7 +94,7 @@ func (d *Datasource) findings(ctx context.Context) []finding {
 	return findings
 }
 
-// snapshotFindings tells of the month files and of the newest snapshot.
+// snapshotFindings reports on the month files and the newest snapshot.
 func (d *Datasource) snapshotFindings(ctx context.Context, s *opened) []finding {
 	path, kind := s.place()
 	state, err := s.Timeline.Source().Look(ctx)
@@ -214,7 +214,7 @@ func directoriesFinding() finding {
 	return found
 }
 
-// bucketFinding tells what the bucket was asked.
+// bucketFinding reports what the bucket was asked.
 func bucketFinding(s *opened) finding {
 	counts := s.bucket.Counts()
 	return finding{Store: "buckets", Severity: severityOK, Details: map[string]any{"allowed": allowedBuckets(),
@@ -223,7 +223,7 @@ func bucketFinding(s *opened) finding {
 			grouped(counts.Requests), grouped(counts.Received>>20), orNone(strings.Join(allowedBuckets(), ", ")))}
 }
 
-// segmentsFinding tells of the bucket that finished days are shared through.
+// segmentsFinding reports on the bucket that finished days are shared through.
 func segmentsFinding(shared *keep.Shared) finding {
 	counts := shared.Counts()
 	found := finding{Store: "segments", Severity: severityOK, Details: map[string]any{"requests": counts.Requests,

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Health tells what job ads tell. A job source that fails takes its own figures away, not the others; who asks for one
+// Health shows what job ads say. A job source that fails takes its own figures away, not the others; who asks for one
 // of them alone, as an alert rule does, gets the error.
 func TestHealthOfJobAds(t *testing.T) {
 	o := small()

@@ -10,7 +10,7 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// newestFindings tells what the newest data say: whether the time zone can be right, whether slices fit the cadence,
+// newestFindings reports what the newest data show: whether the time zone can be right, whether slices fit the cadence,
 // and how far the access points' clocks are off. Where there are no data, [Datasource.findings] says why.
 func (d *Datasource) newestFindings(ctx context.Context) []finding {
 	if d.invalid != nil {
@@ -64,7 +64,7 @@ func zoneFinding(ctx context.Context, s *opened, view *timeline.View, w pool.Win
 	advice, err := check.ZoneAdvice(ctx, s.Timeline, zone, wait)
 	switch {
 	case err != nil:
-		remedy = "Older data do not tell since when: " + err.Error()
+		remedy = "Older data do not show since when: " + err.Error()
 	case advice != "":
 		remedy = advice
 	}
@@ -75,7 +75,8 @@ func zoneFinding(ctx context.Context, s *opened, view *timeline.View, w pool.Win
 // clocksWithin is how long a health check may ask for job ads.
 const clocksWithin = 15 * time.Second
 
-// clockFindings measures the access points' clocks as answers do. A job source that does not answer is told elsewhere.
+// clockFindings measures the access points' clocks as answers do. A job source that does not answer is reported
+// elsewhere.
 func (d *Datasource) clockFindings(ctx context.Context, s *opened, w pool.Window) []finding {
 	env, err := s.env(ctx)
 	if err != nil || s.Ads == nil {

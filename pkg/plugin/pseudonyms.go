@@ -32,7 +32,7 @@ const (
 
 // naming is how the one who asks sees users and jobs. Editors and administrators see names, and their filters take
 // pseudonyms as well; others, also those whose role is not known, see pseudonyms, and their filters take nothing else:
-// a filter that took names would tell which pseudonym is whose. Answers to alert rules have pseudonyms in any case,
+// a filter that took names would show which pseudonym is whose. Answers to alert rules have pseudonyms in any case,
 // because notifications reach people of all roles.
 func (d *Datasource) naming(user *backend.User, fromAlert bool) query.Naming {
 	if d.names == nil {
@@ -54,8 +54,8 @@ func (d *Datasource) naming(user *backend.User, fromAlert bool) query.Naming {
 }
 
 // pseudonyms number users and jobs. A number comes from the name and a secret, not from the order of anything: it stays
-// the same as the pool grows, in each replica and after a restart, and tells nothing about the name to whoever does not
-// know the secret. It is safe for concurrent use.
+// the same as the pool grows, in each replica and after a restart, and reveals nothing about the name to whoever does
+// not know the secret. It is safe for concurrent use.
 type pseudonyms struct {
 	secret []byte
 	mu     sync.RWMutex
@@ -99,7 +99,7 @@ func (p *pseudonyms) user(name string) string {
 	return shown
 }
 
-// job is a job's pseudonym: its id would name its access point and cluster, which tell the user.
+// job is a job's pseudonym: its id would name its access point and cluster, which reveal the user.
 func (p *pseudonyms) job(id string) string {
 	return "Job " + strconv.FormatUint(p.number("job", id, 0)%jobNumbers, 10)
 }

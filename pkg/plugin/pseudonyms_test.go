@@ -223,7 +223,7 @@ func fieldOf(frame *data.Frame, name string) *data.Field {
 	return f
 }
 
-// A filter tells viewers nothing about names: whatever they ask for, a real name is answered as one that does not
+// A filter reveals nothing about names to viewers: whatever they ask for, a real name is answered as one that does not
 // exist, and a pattern over names as one over nothing.
 func TestFiltersTellNothing(t *testing.T) {
 	o := small()
@@ -247,7 +247,7 @@ func TestFiltersTellNothing(t *testing.T) {
 	want, got := askAs(t, d, "Viewer", false, queriesOf(t, o, unknown)...),
 		askAs(t, d, "Viewer", false, queriesOf(t, o, models)...)
 	for i := range models {
-		// what was asked stands in the executed query and in the notice that nothing matches
+		// what was asked is in the executed query and in the notice that nothing matches
 		require.Equal(t, strings.ReplaceAll(want[i], "nope", "user"), got[i], "%+v", models[i])
 	}
 }

@@ -179,7 +179,7 @@ func failure(err error) backend.DataResponse {
 	return backend.DataResponse{Status: status, ErrorSource: source, Error: err}
 }
 
-// isFromAlert tells whether the alert engine asks. Its header arrives in more than one case and with a prefix.
+// isFromAlert reports whether the alert engine asks. Its header arrives in more than one case and with a prefix.
 func isFromAlert(headers map[string]string) bool {
 	for name, value := range headers {
 		switch strings.ToLower(name) {

@@ -163,7 +163,7 @@ func (s *opened) options(ctx context.Context, plan *query.Plan, dimension string
 	return dimensionValues(ctx, view, plan, dimension)
 }
 
-// dataRange tells from when to when there are snapshots, in whole ms around them; all null without one.
+// dataRange returns from when to when there are snapshots, in whole ms around them; all null without one.
 func (d *Datasource) dataRange(_ http.Header, r *http.Request) (any, error) {
 	first, newest, ok, err := d.reach(r.Context())
 	if err != nil {

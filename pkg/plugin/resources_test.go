@@ -51,7 +51,7 @@ func getValues(t *testing.T, d *Datasource, dimension string, filter string, win
 	return options
 }
 
-// rowsOf are the rows of the pool in a window, without those of excluded machines, with what a naive reader tells of
+// rowsOf are the rows of the pool in a window, without those of excluded machines, with what a naive reader finds of
 // them.
 type naiveRow struct{ category, slots, device, machine, ownership, project, user string }
 

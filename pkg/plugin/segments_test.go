@@ -50,7 +50,7 @@ func TestGoldenPoolsWithSharedDays(t *testing.T) {
 	}
 }
 
-// Without the setting there is nothing to build for; a bucket that cannot be one is told at once.
+// Without the setting there is nothing to build for; a bucket that cannot be one is an error at once.
 func TestSegmentBucketSetting(t *testing.T) {
 	o := small()
 	dir, _ := writePool(t, o)

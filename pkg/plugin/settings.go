@@ -71,7 +71,7 @@ var sliceMinutes = []int{0, 5, 10, 15, 30, 60}
 // mostMB bounds the caches.
 const mostMB = 1 << 20
 
-// ParseSettings reads jsonData and checks all that can be told without looking at files. Errors are pool.BadQuery.
+// ParseSettings reads jsonData and checks all that can be checked without looking at files. Errors are pool.BadQuery.
 func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 	s := Settings{
 		SliceMinutes: 15,
@@ -152,7 +152,7 @@ func (s *Settings) checkPaths() error {
 	return nil
 }
 
-// checkPlace tells whether there is one place of snapshots, and that it can be one.
+// checkPlace reports whether there is one place of snapshots, and that it can be one.
 func (s *Settings) checkPlace() error {
 	s.SegmentBucket = strings.TrimSpace(s.SegmentBucket)
 	s.SnapshotBucket, s.BucketEndpoint = strings.TrimSpace(s.SnapshotBucket), strings.TrimSpace(s.BucketEndpoint)

@@ -87,7 +87,7 @@ func (s *opened) openSegments(instance backend.DataSourceInstanceSettings) (*buc
 	return bucket.Open(s.settings.bucketOptions(s.settings.SegmentBucket, instance.DecryptedSecureJSONData))
 }
 
-// place tells where the snapshots are, and what they are stored in.
+// place returns where the snapshots are, and what they are stored in.
 func (s *opened) place() (path, kind string) {
 	if s.bucket != nil {
 		return s.bucket.Name(), "object"

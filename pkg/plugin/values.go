@@ -124,7 +124,7 @@ func (c *collector) day(day *timeline.Day, from, to int) {
 	}
 }
 
-// status gathers the values of a status' rows, and tells whether one of them passes the filter.
+// status gathers the values of a status' rows, and reports whether one of them passes the filter.
 func (c *collector) status(status timeline.Status, chtcOwned bool, ownership pool.Ownership) (passes bool) {
 	for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
 		row := status.Row(side)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// IsBlank tells whether a text column says nothing: NULL, empty and blank are the same (methodology section 2).
+// IsBlank reports whether a text column says nothing: NULL, empty and blank are the same (methodology section 2).
 func IsBlank(text string) bool { return strings.TrimSpace(text) == "" }
 
 // Projects returns the members of a PrioritizedProjects value: comma- or space-separated names.

@@ -8,7 +8,7 @@ import (
 
 var oldDevice = regexp.MustCompile(`\b(GTX 1080|P100|Quadro|A30|A40)\b`)
 
-// IsOldDevice tells the devices that `includeOldDevices: false` leaves out (methodology section 5): whole words only.
+// IsOldDevice reports whether `includeOldDevices: false` leaves a device out (methodology section 5): whole words only.
 func IsOldDevice(device string) bool { return oldDevice.MatchString(device) }
 
 // Memory classes of methodology section 5, in their order.
@@ -33,8 +33,8 @@ func MemoryClass(mib float64) string {
 
 var migProfile = regexp.MustCompile(`\bMIG (\S+)$`)
 
-// MIGProfile tells parts of a GPU (Multi-Instance GPU) from whole ones, by the GPU's id and device, and returns a
-// part's profile ("1g.10gb"), "" where the device does not name it.
+// MIGProfile distinguishes parts of a GPU (Multi-Instance GPU) from whole ones, by the GPU's id and device, and returns
+// a part's profile ("1g.10gb"), "" where the device does not name it.
 func MIGProfile(id, device string) (profile string, part bool) {
 	if m := migProfile.FindStringSubmatch(device); m != nil {
 		return m[1], true

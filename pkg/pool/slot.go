@@ -2,7 +2,7 @@ package pool
 
 import "strings"
 
-// Side is one of the two kinds of slot that a GPU stands in (methodology section 2).
+// Side is one of the two kinds of slot that a GPU can be in (methodology section 2).
 type Side uint8
 
 const (
@@ -10,7 +10,7 @@ const (
 	Backfill             // slots that use what the owner leaves: backfill2, backfill2_1
 )
 
-// SideOf tells the side from a slot's Name.
+// SideOf returns the side that a slot's Name stands for.
 func SideOf(slotName string) Side {
 	const word = "backfill"
 	for i := 0; i+len(word) <= len(slotName); i++ {

@@ -1,6 +1,6 @@
 package pool
 
-// State is a slot's state, as far as allocation tells states apart (methodology section 2).
+// State is a slot's state, as far as allocation distinguishes states (methodology section 2).
 // The order is the rank of section 4: of several rows in a slice the highest state counts.
 type State uint8
 

@@ -28,7 +28,7 @@ func NewWindow(from, to time.Time) Window {
 	return Window{From: f, To: to.UnixMicro()}
 }
 
-// Contains tells whether t lies in the window.
+// Contains reports whether t lies in the window.
 func (w Window) Contains(t Micros) bool { return w.From <= t && t <= w.To }
 
 // Hours is the window's length.

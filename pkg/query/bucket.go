@@ -118,8 +118,8 @@ func (b Buckets) Of(t pool.Micros) int {
 	return sort.Search(b.Len(), func(i int) bool { return b.Starts[i+1] > t })
 }
 
-// Keep tells whether the i-th bucket is drawn: with completeBucketsOnly none that begins before the window, ends after
-// it, or has no snapshot at or after its end. newest is the newest snapshot known.
+// Keep reports whether the i-th bucket is drawn: with completeBucketsOnly none that begins before the window, ends
+// after it, or has no snapshot at or after its end. newest is the newest snapshot known.
 func (p *Plan) Keep(b Buckets, i int, newest pool.Micros) bool {
 	return !p.CompleteBucketsOnly || b.Whole || b.Starts[i] >= p.Window.From && b.Starts[i+1] <= p.Window.To &&
 		newest >= b.Starts[i+1]

@@ -30,7 +30,7 @@ type View struct {
 	Duration      string    `json:"duration,omitempty"`      // the default of the option
 	JobHours      []float64 `json:"jobHours,omitempty"`      // the default of the option
 	BucketMinutes int       `json:"bucketMinutes,omitempty"` // its shortest bucket; 0: none
-	Sides         bool      `json:"-"`                       // without category its groups are told apart by slots
+	Sides         bool      `json:"-"`                       // without category its groups are distinguished by slots
 	Columns       []Column  `json:"-"`                       // what columns are called here, other than in the kind
 }
 
@@ -155,7 +155,7 @@ func (k *Kind) Column(view *View, name string) Column {
 	return TextColumn(name, name, "")
 }
 
-// Holds tells of the columns of a view which hold users or jobs; of an unknown view nothing.
+// Holds returns which columns of a view hold users or jobs; none of an unknown view.
 func (c Catalog) Holds(queryType, view string) map[string]Holds {
 	k, v, err := c.find(queryType, view)
 	if err != nil {
@@ -164,7 +164,7 @@ func (c Catalog) Holds(queryType, view string) map[string]Holds {
 	return k.holds(v)
 }
 
-// holds tells of the columns of a view which hold users or jobs. A column that does so in SharedColumns does so under
+// holds returns which columns of a view hold users or jobs. A column that does so in SharedColumns does so under
 // any description.
 func (k *Kind) holds(view *View) map[string]Holds {
 	found := map[string]Holds{}

@@ -99,7 +99,7 @@ func fieldNames() string {
 	return strings.Join(names, ", ")
 }
 
-// Parse reads a query and brings it to the current version. Whether it can be answered is for Catalog.Plan to tell.
+// Parse reads a query and brings it to the current version. Catalog.Plan decides whether it can be answered.
 // Errors are pool.BadQuery.
 func Parse(raw json.RawMessage) (Model, error) {
 	var m Model

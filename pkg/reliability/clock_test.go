@@ -109,7 +109,7 @@ func quarters(n int) (rows []snapshotstest.Row) {
 	return rows
 }
 
-// Rows whose timestamp cannot be read are left out and told, also where they are a file's first or last.
+// Rows whose timestamp cannot be read are left out, with a notice, also where they are a file's first or last.
 func TestUnreadableTimestamps(t *testing.T) {
 	clean, now := quarters(3*96), begin.AddDate(0, 0, 3)
 	dir := t.TempDir()

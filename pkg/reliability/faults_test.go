@@ -145,7 +145,8 @@ func TestWriterAtWork(t *testing.T) {
 	}
 }
 
-// What happens to a month file while it is in use is told, or does not matter; afterwards answers are right at once.
+// What happens to a month file while it is in use becomes a notice, or does not matter; afterwards answers are right at
+// once.
 func TestFileChangesWhileInUse(t *testing.T) {
 	for _, journal := range []string{"DELETE", "WAL"} {
 		for name, change := range map[string]func(t *testing.T, dir, file string) (notice string){

@@ -138,7 +138,7 @@ func notices(answer backend.DataResponse) string {
 	return strings.Join(texts, "\n")
 }
 
-// empty tells the answer without data.
+// empty reports whether an answer has no data.
 func empty(frames data.Frames) bool {
 	return !slices.ContainsFunc(frames, func(f *data.Frame) bool { return len(f.Fields) > 0 })
 }

@@ -35,7 +35,7 @@ type Report struct {
 	Facts    []Fact // coverage, freshness, when it was made
 	Notices  []string
 	Sections []Section
-	Failed   int // queries without an answer; their errors stand in their places
+	Failed   int // queries without an answer; their errors take their places
 }
 
 // Fact is a figure about the report as a whole.
@@ -231,7 +231,7 @@ func notices(frames data.Frames) (texts []string) {
 	return texts
 }
 
-// coverage are the statistics of an answer that belong to a report; others tell how it was made.
+// coverage are the statistics of an answer that belong to a report; others say how it was made.
 var coverage = []string{"Snapshots", "Slices (N)", "Covered hours (D)"}
 
 // facts are the health of the data, the statistics of its answer, and when the report was made.

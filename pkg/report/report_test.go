@@ -256,7 +256,7 @@ func TestZone(t *testing.T) {
 	require.Equal(t, "2025-09-30 21:15:07", table.Rows[0].Cells[0])
 }
 
-// What fails stands in its place, the rest of the report is there.
+// The error of what fails is in its place, the rest of the report is there.
 func TestFailures(t *testing.T) {
 	source := open(t, t.TempDir()+"/missing")
 	r, err := Make(t.Context(), source, Options{From: now.Add(-24 * time.Hour), To: now, Now: now,

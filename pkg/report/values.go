@@ -86,7 +86,7 @@ func unitOf(field *data.Field) string {
 
 func isTime(field *data.Field) bool { return field.Type().NonNullableType() == data.FieldTypeTime }
 
-// isNumber tells whether a field's values are figures, not numbers that stand for words.
+// isNumber reports whether a field's values are figures, not numbers that stand for words.
 func isNumber(field *data.Field) bool { return field.Type().Numeric() && words(field) == nil }
 
 // words are the texts for which a field's values stand, nil without.
@@ -102,7 +102,7 @@ func words(field *data.Field) data.ValueMapper {
 	return nil
 }
 
-// cell is a value as it stands in a column: the unit is in the heading.
+// cell is a value as a column shows it: the unit is in the heading.
 func (l layout) cell(field *data.Field, row int) string {
 	if unit := unitOf(field); unit == "s" {
 		return l.value(field, row, unit)

@@ -37,7 +37,7 @@ func (p *Pool) collectorRuns(rnd *rand.Rand) []time.Time {
 	for ; tick.Before(o.End); tick = tick.Add(o.Cadence) {
 		t := tick.Add(seconds(0.5, 9.5))
 		if local := tick.In(p.zone); local.Day() == 1 && local.Hour() == 0 && local.Minute() == 0 {
-			t = tick.Add(-seconds(0.5, 3)) // a run at the month's end that stands in the next month's file
+			t = tick.Add(-seconds(0.5, 3)) // a run at the month's end whose rows are in the next month's file
 		}
 		if rnd.Float64() < o.LateSnapshots {
 			t = t.Add(min(seconds(60, 300), o.Cadence/3))

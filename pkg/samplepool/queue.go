@@ -46,7 +46,7 @@ type queue struct {
 	all  []Idle
 }
 
-// idle is told that a job is idle from a time on.
+// idle receives that a job is idle from a time on.
 func (q *queue) idle(j *job, from int64) {
 	owner, _, _ := strings.Cut(j.user, "@")
 	q.open[j] = &Idle{
@@ -56,7 +56,7 @@ func (q *queue) idle(j *job, from int64) {
 	}
 }
 
-// over is told that a job is idle no more.
+// over receives that a job is no longer idle.
 func (q *queue) over(j *job, at int64, how string) {
 	if i := q.open[j]; i != nil {
 		delete(q.open, j)

@@ -95,7 +95,7 @@ type host struct {
 
 func (h *host) accepts() bool { return h.down == 0 && h.drained == 0 && h.prevented == 0 }
 
-// observer is told what happens, in the order of time. Any of its functions may be nil.
+// observer receives what happens, in the order of time. Any of its functions may be nil.
 type observer struct {
 	claimed func(g *gpu, evicted *run, stoodInBackfill bool) // an owner's job claims g
 	ended   func(r *run)                                     // a run ended (Running: at the pool's End)
@@ -212,7 +212,7 @@ func (s *simulation) advance(ctx context.Context, t int64) error {
 	return ctx.Err()
 }
 
-// finish tells of what still goes on at the pool's End.
+// finish passes on what still goes on at the pool's End.
 func (s *simulation) finish() {
 	for _, h := range s.hosts {
 		for _, r := range slices.Concat(h.primary, h.backfill) {

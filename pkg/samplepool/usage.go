@@ -143,7 +143,7 @@ func (t *trace) idle(end int64) (stretches [][2]time.Time) {
 	return stretches
 }
 
-// averageUsage is GPUsAverageUsage as the startd tells it now: of the run up to its last report, which can be 300 s
+// averageUsage is GPUsAverageUsage as the startd reports it now: of the run up to its last report, which can be 300 s
 // old; false before the first one.
 func (r *run) averageUsage(now int64) (float64, bool) {
 	if r.ended {

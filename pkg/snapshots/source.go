@@ -45,7 +45,7 @@ type State interface {
 	// Key returns the key of a day without reading its rows. Its Mark is empty.
 	Key(ctx context.Context, date int32) (Key, error)
 
-	// Identity tells the rows of a day from any others by all that they hold, for processes that share what was made of
+	// Identity identifies the rows of a day by all that they hold, for processes that share what was made of
 	// them: equal identities mean equal rows, wherever they are stored. It may cost as much as reading them; only a day
 	// that is Finished is worth it.
 	Identity(ctx context.Context, date int32) (string, error)

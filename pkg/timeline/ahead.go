@@ -40,7 +40,7 @@ func (t *Timeline) Missing(ctx context.Context, date int32) (missing bool, err e
 	return missing, err
 }
 
-// there tells what the bucket has of a finished day.
+// there returns what the bucket has of a finished day.
 func (t *Timeline) there(ctx context.Context, state snapshots.State, date int32) (identity string, segment,
 	usage bool, err error) {
 	if t.shared == nil {

@@ -96,7 +96,7 @@ type further struct{ status, from, to uint32 }
 // Machine is a machine on one day.
 type Machine struct {
 	Name Symbol
-	// What methodology section 2 asks of the day's rows to tell the ownership.
+	// What methodology section 2 asks of the day's rows to find the ownership.
 	HasPrimary, PrimaryProject, AnyProject bool
 	silentFrom, silentTo                   uint32 // range in silent
 }
@@ -157,7 +157,7 @@ func (d *Day) claims(s uint32) []Claim {
 // Machines returns the machines with a row on this day, those without a GPU included.
 func (d *Day) Machines() []Machine { return d.machines }
 
-// Reports tells whether the m-th machine has a row in a snapshot.
+// Reports reports whether the m-th machine has a row in a snapshot.
 func (d *Day) Reports(m, snapshot int) bool {
 	for _, s := range d.silent[d.machines[m].silentFrom:d.machines[m].silentTo] {
 		if int(s.first) <= snapshot && snapshot <= int(s.last) {

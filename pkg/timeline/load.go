@@ -14,7 +14,7 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// Work tells what a view took to make.
+// Work is what it took to make a view.
 type Work struct {
 	Kept   int64 // days that were in memory
 	OnDisk int64 // days out of the cache directory

@@ -24,7 +24,7 @@ type Job struct {
 // raw marks a Job whose whole text is its Schedd. No real job has this cluster.
 const raw = 1<<32 - 1
 
-// IsNone tells whether there is no job.
+// IsNone reports whether there is no job.
 func (j Job) IsNone() bool { return j == Job{} }
 
 // Names holds the texts of a timeline. It only grows, and is safe for concurrent use.

@@ -42,7 +42,7 @@ func drawPool(t *rapid.T, zone *time.Location, start pool.Micros) []drawnRow {
 		text := pool.Time(at).In(zone).Format(layout)
 		if first := at - pool.Hour; pool.Time(first).In(zone).Format(layout) == text &&
 			(len(rows) == 0 || first > rows[len(rows)-1].at) {
-			at = first // nothing tells that the second pass of the repeated hour was meant
+			at = first // nothing says that the second pass of the repeated hour was meant
 		}
 		for m := range 2 {
 			if rapid.IntRange(0, 7).Draw(t, "silent") == 0 {

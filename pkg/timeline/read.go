@@ -42,7 +42,7 @@ func (r *reader) finish(oddities snapshots.Oddities) *Day {
 	return d
 }
 
-// notices tells what was odd about the day's timestamps.
+// notices returns what was odd about the day's timestamps.
 func (d *Day) notices() []snapshots.Notice {
 	var all []snapshots.Notice
 	add := func(n uint32, text string) {

@@ -82,8 +82,8 @@ func (v *View) Slices(ctx context.Context, zone *localtime.Zone, minutes int, w 
 	return s, nil
 }
 
-// GoOn tells of a snapshot after the view's last one. Where every snapshot is its own slice, the view's last one then
-// lasts to the gap limit.
+// GoOn takes note of a snapshot after the view's last one. Where every snapshot is its own slice, the view's
+// last one then lasts to the gap limit.
 func (s *Slices) GoOn(newest pool.Micros) {
 	if newest > s.Newest {
 		s.Newest = newest
@@ -118,8 +118,8 @@ func (s *Slices) flooring(d *Day) func(pool.Micros) pool.Micros {
 	}
 }
 
-// sharedWithNext tells whether a day's last slice is also the next day's first one: possible where the zone's offset is
-// no multiple of the slice.
+// sharedWithNext reports whether a day's last slice is also the next day's first one: possible where the zone's offset
+// is no multiple of the slice.
 func (s *Slices) sharedWithNext(i int) bool {
 	return i+1 < len(s.Days) && s.Days[i].ordinal[len(s.Days[i].ordinal)-1] == s.Days[i+1].ordinal[0]
 }

@@ -241,7 +241,7 @@ func TestLoadsAtOnce(t *testing.T) {
 	requireEqual(t, ask(rows), views[0])
 }
 
-// Rows in any order give the same spans, and the order is told.
+// Rows in any order give the same spans, and a notice of the order.
 func TestUnorderedFile(t *testing.T) {
 	dir := t.TempDir()
 	rows := quarterly(0, 500)

@@ -113,7 +113,7 @@ func readReports(t *testing.T, tl *Timeline, v *View) map[string]float64 {
 	return reports
 }
 
-// What every claim reports is there, whatever else stands in its snapshot; while the day grows, out of memory, out of
+// What every claim reports is there, whatever else is in its snapshot; while the day grows, out of memory, out of
 // the cache directory, and after that is damaged.
 func TestUsageSaysWhatTheRowsSay(t *testing.T) {
 	for seed := range uint64(4) {

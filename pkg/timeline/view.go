@@ -69,7 +69,7 @@ func (v *View) Cadence(date int32) pool.Micros {
 // GapLimit is the distance to the next snapshot above which there is a gap after the given one.
 func (v *View) GapLimit(snapshot int) pool.Micros { return v.limits[v.DayAt(snapshot)] }
 
-// GapAfter tells whether there is a gap between a snapshot and the next one; false for the last.
+// GapAfter reports whether there is a gap between a snapshot and the next one; false for the last.
 func (v *View) GapAfter(snapshot int) bool {
 	return snapshot+1 < len(v.Times) && v.Times[snapshot+1]-v.Times[snapshot] > v.GapLimit(snapshot)
 }

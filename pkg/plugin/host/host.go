@@ -95,7 +95,7 @@ func dispense[Service any](protocol goplugin.ClientProtocol, name string) (servi
 // Close ends the process.
 func (p *Process) Close() { p.client.Kill() }
 
-// Exited tells whether the process has ended.
+// Exited reports whether the process has ended.
 func (p *Process) Exited() bool { return p.client.Exited() }
 
 // PID is the operating system's number of the process.

@@ -54,7 +54,7 @@ type Content interface {
 	// Scan gives the rows of a range to the visitor, ascending by number. usage asks for GPUsAverageUsage.
 	Scan(ctx context.Context, r Range, usage bool, v Visitor) error
 
-	// Fingerprint tells the rows of a range from others by their content, also in another process. Rows appended behind
+	// Fingerprint identifies the rows of a range by their content, also in another process. Rows appended behind
 	// the range do not change it. Unless the content is Exact, an edit need not show in it. "" if it cannot be had
 	// because the file is damaged there.
 	Fingerprint(ctx context.Context, r Range) (string, error)

@@ -111,7 +111,7 @@ func (v *visitor) Run(number int64, local Local) (bool, error) {
 // start opens a block for a timestamp.
 func (v *visitor) start(number int64, local Local) {
 	r := v.reader
-	if local == None { // counted, and told with the day
+	if local == None { // counted, and reported with the day
 		r.last = unreadable
 		return
 	}

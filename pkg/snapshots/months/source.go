@@ -25,7 +25,7 @@ type Place interface {
 
 // Listed is a file of a place.
 type Listed struct {
-	Name   string // as it is told to users, and in keys
+	Name   string // as users see it, and in keys
 	Period string // the collector's month or day that its rows are of: YYYY-MM or YYYY-MM-DD
 	Rank   int    // of two files of one period, or of a month and its day, that of the higher rank counts
 	// Snapshot: it is one snapshot, which does not count if a file of its period that is none has its time. The names of

@@ -73,7 +73,7 @@ func (t *table) find(row snapshots.Row) uint32 {
 }
 
 // twice counts the blocks of a repeated hour in which most slots occur twice: they may be two runs of the collector
-// with the same timestamp, one of each pass, which nothing tells apart.
+// with the same timestamp, one of each pass, which nothing distinguishes.
 func (t *table) twice(blocks []block) (n uint32) {
 	for _, b := range blocks {
 		if !b.repeated || len(b.rows) == 0 {

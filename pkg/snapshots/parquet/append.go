@@ -154,7 +154,7 @@ func (f *File) closed(added, most int) (groups int, end int64) {
 	}
 	for _, g := range f.Groups[groups:] {
 		for _, c := range g.chunks {
-			if c.at < end { // they stand in another order than any known writer's
+			if c.at < end { // they are in another order than that of any known writer's
 				return 0, 0
 			}
 		}

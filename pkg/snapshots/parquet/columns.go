@@ -83,7 +83,7 @@ type decoder struct {
 	reader   *Reader
 
 	entries int               // of the dictionary
-	known   map[string]uint32 // codes of values that stand in no dictionary
+	known   map[string]uint32 // codes of values that are in no dictionary
 	last    string
 	code    uint32
 }

@@ -279,8 +279,8 @@ func (c *content) Seek(_ context.Context, from, to months.Local) (months.Range, 
 // Witness implements months.Content. The footer says enough.
 func (c *content) Witness() string { return "" }
 
-// Fingerprint implements months.Content: row groups that no rewriting changes any more are told by their entries in the
-// footer, the rows of the last one by themselves.
+// Fingerprint implements months.Content: row groups that no rewriting changes any more are identified by their entries
+// in the footer, the rows of the last one by themselves.
 func (c *content) Fingerprint(ctx context.Context, r months.Range) (string, error) {
 	var parts []string
 	for n := c.group(r.First); n < len(c.groups) && !r.Empty() && c.begins[n] <= r.Last; n++ {
@@ -353,9 +353,9 @@ func (c *content) Scan(ctx context.Context, r months.Range, usage bool, v months
 	return nil
 }
 
-// span returns the smallest and the largest timestamp of a row group by what the footer says of it; told is false if it
-// says nothing.
-func (f *File) span(group int) (from, to months.Local, told bool) {
+// span returns the smallest and the largest timestamp of a row group by what the footer says of it; known is false if
+// it says nothing.
+func (f *File) span(group int) (from, to months.Local, known bool) {
 	c := f.Column(snapshots.TimestampColumn)
 	chunk := f.Groups[group].chunks[c.leaf]
 	if c.unit <= noTime || len(chunk.min) != 8 || len(chunk.max) != 8 {

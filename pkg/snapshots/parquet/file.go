@@ -45,7 +45,7 @@ const (
 // one follows.
 type Group struct {
 	Rows int
-	// Key tells row groups apart by their content: their columns, rows, sizes and statistics. Where the group stands in
+	// Key identifies a row group by its content: their columns, rows, sizes and statistics. Where the group stands in
 	// the file is no part of it.
 	Key    uint64
 	chunks []chunk // by Column.leaf
@@ -55,7 +55,7 @@ type Group struct {
 type chunk struct {
 	at, end  int64
 	codec    format.CompressionCodec
-	min, max []byte // smallest and largest value, as stored; nil = not told
+	min, max []byte // smallest and largest value, as stored; nil = not in the footer
 	nulls    int64
 }
 
@@ -155,7 +155,7 @@ func (f *File) readSchema(schema []format.SchemaElement) (leaves int, err error)
 	return leaves, nil
 }
 
-// unitOf tells what a column's integers count.
+// unitOf returns what a column's integers count.
 func unitOf(e *format.SchemaElement) timeUnit {
 	if t, ok := e.LogicalType.Value.(*format.TimestampType); ok {
 		if t.IsAdjustedToUTC {
@@ -203,7 +203,7 @@ func (f *File) readGroup(g *format.RowGroup, leaves int, end int64) (Group, erro
 		}
 		c.end = c.at + m.TotalCompressedSize
 		if g.Columns[i].FilePath != "" {
-			return Group{}, damaged("column %d stands in another file", i)
+			return Group{}, damaged("column %d is in another file", i)
 		}
 		group.chunks[i] = c
 	}

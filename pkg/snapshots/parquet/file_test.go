@@ -47,7 +47,8 @@ func tryEverything(t testing.TB, data []byte, fields []Field) (rows [][]any, err
 }
 
 // Files that polars and pyarrow wrote: columns in any order, of which some are missing or all NULL and of another type,
-// microseconds and nanoseconds, pages of both versions, with a dictionary and without, one not told of in the footer.
+// microseconds and nanoseconds, pages of both versions, with a dictionary and without, one that the footer does not
+// mention.
 func TestFilesOfOtherWriters(t *testing.T) {
 	text, err := os.ReadFile("testdata/rows.json")
 	require.NoError(t, err)
@@ -242,7 +243,7 @@ func TestDamage(t *testing.T) {
 	require.Greater(t, errors, 100)
 }
 
-// A footer that promises more than the file has is told before anything is allocated for it.
+// A footer that promises more than the file has is an error before anything is allocated for it.
 func TestAbsurdFooters(t *testing.T) {
 	list := func(size uint64) []byte { // field 2 of the footer, a list of structures
 		b := []byte{0x15, 0x02, 0x19, 0xfc}

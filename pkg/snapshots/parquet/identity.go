@@ -12,12 +12,13 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 )
 
-// tagged is a Version that its holder tells apart by content.
+// tagged is a Version that its holder identifies by content.
 type tagged interface{ Tag() string }
 
-// Identity implements months.Content. A file that does not grow is told by its holder where that knows the content
-// (ETag); else row groups are told by their entries in the footer, and in a directory by their bytes too, where no
-// rewriting changes them any more. Of the last one of the newest month only the rows themselves stay what they are.
+// Identity implements months.Content. A file that does not grow is identified by its holder where that knows the
+// content (ETag); else row groups are identified by their entries in the footer, and in a directory by their bytes too,
+// where no rewriting changes them any more. Of the last one of the newest month only the rows themselves stay what they
+// are.
 func (c *content) Identity(ctx context.Context, r months.Range) (string, error) {
 	version, remote := c.version.(tagged)
 	if remote && !c.month.grows {

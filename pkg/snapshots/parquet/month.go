@@ -33,7 +33,7 @@ type Holder interface {
 	Open(ctx context.Context, v Version) (Input, error)
 }
 
-// Version tells apart what a holder has under one name at two moments.
+// Version distinguishes what a holder has under one name at two moments.
 type Version interface {
 	Size() int64
 	Same(other Version) bool

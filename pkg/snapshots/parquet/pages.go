@@ -73,7 +73,7 @@ func (p *pages) walk(
 		}
 		end := body + int64(header.CompressedPageSize)
 		switch header.Type {
-		case format.DictionaryPage: // also where the footer tells of none
+		case format.DictionaryPage: // also where the footer mentions none
 			h := header.DictionaryPageHeader
 			if !h.Valid || h.V.NumValues < 0 || h.V.NumValues > math.MaxInt32/2 || row > 0 {
 				return damaged("a dictionary page without a header, or behind the values")

@@ -30,7 +30,7 @@ func (f *File) Fields() ([]Field, error) {
 	return fields, nil
 }
 
-// empty reports whether a column is NULL in all rows, as far as the footer tells.
+// empty reports whether a column is NULL in all rows, as far as the footer says.
 func (f *File) empty(c *Column) bool {
 	for i := range f.Groups {
 		if g := &f.Groups[i]; g.chunks[c.leaf].nulls != int64(g.Rows) {

@@ -25,7 +25,7 @@ func OpenBucket(b *bucket.Bucket, zone *localtime.Zone) snapshots.Source {
 	return objects.Open(b, zone)
 }
 
-// CacheName tells apart what is kept of one source from what is kept of others in the same cache directory.
+// CacheName returns a name for what is kept of one source, unlike those of others in the same cache directory.
 func CacheName(dir *snapshots.Dir, zone *localtime.Zone) string {
 	return dir.Path() + "\x00" + zone.Key()
 }

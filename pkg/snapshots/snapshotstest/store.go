@@ -172,7 +172,7 @@ func (s suite) repeatedHour(t *testing.T) {
 	requireDays(t, look(t, s.open(t, dir, zone)), Expect(rows))
 }
 
-// Rows without a timestamp are left out and counted with their day; a file of such rows is told.
+// Rows without a timestamp are left out and counted with their day; a file of such rows gets a notice.
 func (s suite) unreadable(t *testing.T) {
 	rows := quarters(0, 200)
 	odd := Plain(rows)
@@ -196,7 +196,7 @@ func (s suite) unreadable(t *testing.T) {
 	require.False(t, state.Parts()[1].Dated)
 }
 
-// A clock that was set back, or was years ahead for a moment: all rows are there, in the order of time, and it is told.
+// A clock that was set back, or was years ahead for a moment: all rows are there, in the order of time, with a notice.
 func (s suite) clockSetBack(t *testing.T) {
 	for name, off := range map[string]pool.Micros{"back": -5*pool.Hour + 7*pool.Minute,
 		"ahead": 9*pool.Hour + 7*pool.Minute, "years": 70 * 365 * pool.Day} {
@@ -377,7 +377,7 @@ func (s suite) empty(t *testing.T) {
 	requireDays(t, look(t, source), Expect(rows))
 }
 
-// A file that is cut short, or no such file at all, is told by its name; the others answer.
+// A file that is cut short, or no such file at all, is named; the others answer.
 func (s suite) truncation(t *testing.T) {
 	rows, others := quarters(0, 3000), quarters(3000, 3100)
 	dir := t.TempDir()
@@ -435,7 +435,7 @@ func (s suite) damage(t *testing.T) {
 	}
 }
 
-// A locked file is told after a while, and read as soon as the lock is gone.
+// A locked file becomes an error after a while, and is read as soon as the lock is gone.
 func (s suite) locks(t *testing.T) {
 	if s.Lock == nil {
 		t.Skip("the store has no locks")

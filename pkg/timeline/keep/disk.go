@@ -41,7 +41,7 @@ const Folder = "gpureports-segments"
 // abandoned is the age from which on a file that is being written was left behind by a process that died.
 const abandoned = time.Hour
 
-// OpenDisk makes the folder inside dir, for this user only. owner tells data sources apart that share the directory:
+// OpenDisk makes the folder inside dir, for this user only. owner distinguishes data sources that share the directory:
 // each has files of its own.
 func OpenDisk(dir, owner string, max int64) (*Disk, error) {
 	root, err := openFolder(dir)
@@ -204,7 +204,7 @@ func (d *Disk) shrink() error {
 	return nil
 }
 
-// isOurs tells a blob, of whatever version, by its first bytes.
+// isOurs reports whether first bytes are those of a blob, of whatever version.
 func (d *Disk) isOurs(name string) bool {
 	file, err := d.root.Open(name)
 	if err != nil {

@@ -19,7 +19,7 @@ type Memory[K comparable, V any] struct {
 	turns map[K]chan struct{} // one token a key
 }
 
-// NewMemory returns a memory of so many bytes; weigh tells those of a value.
+// NewMemory returns a memory of so many bytes; weigh returns those of a value.
 func NewMemory[K comparable, V any](max int64, weigh func(V) int) *Memory[K, V] {
 	return &Memory[K, V]{weigh: weigh, turns: map[K]chan struct{}{}, values: otter.Must(&otter.Options[K, V]{
 		MaximumWeight: uint64(max),

@@ -22,7 +22,7 @@ const unit = 1e9
 // most is the largest value that is kept; a slot has fewer GPUs.
 const most = 1e6
 
-// Place is where a claim stands in a segment: a GPU's number in the day, and a side.
+// Place is the place of a claim in a segment: a GPU's number in the day, and a side.
 type Place struct {
 	GPU  int
 	Side pool.Side
@@ -56,7 +56,7 @@ func (b *Block) Snapshots() int { return b.snapshots }
 // blocks is how many there have been.
 var blocks atomic.Uint64
 
-// Number tells blocks of this process apart.
+// Number identifies a block within this process.
 func (b *Block) Number() uint64 { return b.number }
 
 // GPUs is the number of the day's GPUs.
