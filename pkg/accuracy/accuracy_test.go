@@ -33,7 +33,7 @@ func TestMeasure(t *testing.T) {
 		checkMeasured(t, &all[i])
 	}
 	text := Text(all)
-	for _, word := range []string{"right clocks", "history ads", "missed: ", "told by takeover",
+	for _, word := range []string{"right clocks", "history ads", "missed: ", "reported by takeover",
 		"of runs that no snapshot shows", "utilisation error", "outcomes right"} {
 		require.Contains(t, text, word)
 	}

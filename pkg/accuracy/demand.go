@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/demand"
@@ -13,6 +12,7 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/samplepool"
 	"github.com/chtc/gpureports/pkg/survival"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // Demand is how near the kind demand comes to what jobs really waited (methodology section 14), at polled access
@@ -24,8 +24,8 @@ type Demand struct {
 	NeverWas int    // of those, without a run that began within one poll distance
 	Median   Spread // hours between reported and true median wait, a pool each
 
-	really Spread // the true medians
-	polls  time.Duration
+	really Spread        // the true medians
+	Polls  time.Duration // between polls
 }
 
 // OutcomesRight is the share of the waits that a poll saw whose outcome is reported.
@@ -38,7 +38,7 @@ func (d *Demand) add(o *Demand) {
 	d.NeverWas += o.NeverWas
 	d.Median.values = append(d.Median.values, o.Median.values...)
 	d.really.values = append(d.really.values, o.really.values...)
-	d.polls = o.polls
+	d.Polls = o.Polls
 }
 
 func (d *Demand) finish() {
@@ -55,14 +55,8 @@ func (p *opened) measureDemand(ctx context.Context, source jobs.Source, truth *s
 	if err != nil {
 		return err
 	}
-	told := map[string][]*demand.Wait{}
-	for i := range waits {
-		job := p.stores.Timeline.Names().JobText(waits[i].Job)
-		told[job] = append(told[job], &waits[i])
-	}
-	d.polls = p.polls
-	items := p.compareWaits(told, truth, polls.Times, d)
-	p.checkStarts(told, truth, d)
+	d.Polls = p.polls
+	items := d.Compare(waits, p.stores.Timeline.Names().JobText, polls.Times, truth, p.window)
 	really, known := survival.KaplanMeier(items).Median()
 	found, drawn := survival.KaplanMeier(demand.Items(waits, plan)).Median()
 	if known && drawn {
@@ -72,10 +66,21 @@ func (p *opened) measureDemand(ctx context.Context, source jobs.Source, truth *s
 	return nil
 }
 
-// compareWaits judges the waits that a poll saw, and returns the true ones as a survival curve takes them.
-func (p *opened) compareWaits(told map[string][]*demand.Wait, truth *samplepool.Truth, polls []pool.Micros,
-	d *Demand) (items []survival.Item) {
-	w := p.window
+// Compare counts, of the waits of a window, those that a poll saw and those of them whose outcome is right, the starts
+// that are reported and those of them that never were. It returns the true waits as a survival curve takes them.
+func (d *Demand) Compare(waits []demand.Wait, textOf func(timeline.Job) string, polls []pool.Micros,
+	truth *samplepool.Truth, w pool.Window) []survival.Item {
+	found := map[string][]*demand.Wait{}
+	for i := range waits {
+		job := textOf(waits[i].Job)
+		found[job] = append(found[job], &waits[i])
+	}
+	d.compareStarts(found, truth, w)
+	return d.compareWaits(found, polls, truth, w)
+}
+
+func (d *Demand) compareWaits(found map[string][]*demand.Wait, polls []pool.Micros, truth *samplepool.Truth,
+	w pool.Window) (items []survival.Item) {
 	for _, i := range truth.Queues {
 		begin, end := i.Begin.UnixMicro(), i.End.UnixMicro()
 		if !i.Polled || end < w.From || begin > w.To {
@@ -89,7 +94,7 @@ func (p *opened) compareWaits(told map[string][]*demand.Wait, truth *samplepool.
 		for _, poll := range polls {
 			if begin <= poll && poll < end && w.Contains(end) {
 				d.Seen++
-				if tells(told[i.Job], poll, end, i.How == samplepool.IdleStarted, p.polls.Microseconds()) {
+				if isRight(found[i.Job], poll, end, i.How == samplepool.IdleStarted, d.Polls.Microseconds()) {
 					d.Right++
 				}
 				break
@@ -99,8 +104,8 @@ func (p *opened) compareWaits(told map[string][]*demand.Wait, truth *samplepool.
 	return items
 }
 
-// tells reports whether the wait that a poll saw is reported with its outcome, and a start at about its time.
-func tells(list []*demand.Wait, poll, end pool.Micros, started bool, near pool.Micros) bool {
+// isRight reports whether the wait that a poll saw has its outcome, and a start at about its time.
+func isRight(list []*demand.Wait, poll, end pool.Micros, started bool, near pool.Micros) bool {
 	for _, w := range list {
 		if w.First <= poll && poll <= w.Last {
 			if started {
@@ -112,21 +117,20 @@ func tells(list []*demand.Wait, poll, end pool.Micros, started bool, near pool.M
 	return false
 }
 
-// checkStarts counts the starts that are reported, and those of them that never were.
-func (p *opened) checkStarts(told map[string][]*demand.Wait, truth *samplepool.Truth, d *Demand) {
+func (d *Demand) compareStarts(found map[string][]*demand.Wait, truth *samplepool.Truth, w pool.Window) {
 	starts := map[string][]pool.Micros{}
 	for i := range truth.Runs {
 		starts[truth.Runs[i].Job] = append(starts[truth.Runs[i].Job], truth.Runs[i].Start.UnixMicro())
 	}
-	for job, list := range told {
+	for job, list := range found {
 		for _, one := range list {
-			if one.Outcome != demand.Started || !p.window.Contains(one.End) {
+			if one.Outcome != demand.Started || !w.Contains(one.End) {
 				continue
 			}
 			d.Starts++
 			was := false
 			for _, start := range starts[job] {
-				was = was || max(start-one.End, one.End-start) <= p.polls.Microseconds()
+				was = was || max(start-one.End, one.End-start) <= d.Polls.Microseconds()
 			}
 			if !was {
 				d.NeverWas++
@@ -143,20 +147,16 @@ func (d *Demand) judge(kind, source string, fail func(what string, is, must floa
 	}
 	fail("outcomes of waits that are right", d.OutcomesRight(), outcomes, !(d.OutcomesRight() >= outcomes))
 	fail("starts that never were", float64(d.NeverWas), 0, d.NeverWas > 0)
-	hours := max(0.1*d.really.Median, d.polls.Hours())
+	hours := max(0.1*d.really.Median, d.Polls.Hours())
 	fail("median error of the median wait in hours", d.Median.Median, hours, !(d.Median.Median <= hours))
 }
 
 // demandText writes the figures of demand as a table for people.
 func demandText(b *strings.Builder, all []Measurement) {
-	fmt.Fprintln(b)
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "pools\tcadence\tknown\twaits seen\toutcomes right\tstarts told\tnever were\ttrue median h\t"+
-		"its error h (p95)")
-	for i := range all {
-		m, d := &all[i], &all[i].Demand
-		fmt.Fprintf(w, "%d %s\t%s\t%s\t%d\t%.4f\t%d\t%d\t%.2f\t%.2f (%.2f)\n", m.Pools, m.Kind, minutes(m.Cadence),
-			m.Source, d.Seen, d.OutcomesRight(), d.Starts, d.NeverWas, d.really.Median, d.Median.Median, d.Median.P95)
-	}
-	w.Flush()
+	textTable(b, "waits seen\toutcomes right\tstarts reported\tnever were\ttrue median h\tits error h (p95)", all,
+		func(m *Measurement) string {
+			d := &m.Demand
+			return fmt.Sprintf("%d\t%.4f\t%d\t%d\t%.2f\t%.2f (%.2f)", d.Seen, d.OutcomesRight(), d.Starts, d.NeverWas,
+				d.really.Median, d.Median.Median, d.Median.P95)
+		})
 }

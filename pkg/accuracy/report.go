@@ -65,20 +65,17 @@ func Failures(all []Measurement) (failures []string) {
 // Text is the measurements as tables for people.
 func Text(all []Measurement) string {
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "pools\tcadence\tknown\tevictions\tof seen runs\ttold\tprecision\trecall\trecall of seen\tevent "+
-		"error min (p95)\tduration error min (p95)\tmean vacancy error min\tperiods matched\t"+
-		"GPU-hours error")
-	for i := range all {
-		m := &all[i]
-		fmt.Fprintf(w, "%d %s\t%s\t%s\t%d\t%d\t%d\t%.4f\t%.4f\t%.4f\t%.2f (%.1f)\t%.2f (%.1f)\t%.2f\t%.4f\t%+.2f %%\n",
-			m.Pools,
-			m.Kind, minutes(m.Cadence), m.Source, m.True, m.TrueSeen, m.Told, m.Precision(), m.RecallOfAll(), m.Recall(),
-			m.EventError.Median, m.EventError.P95, m.DurationError.Median, m.DurationError.P95, m.Vacancies.Median,
-			m.Periods.Of(), m.GPUHoursError)
-	}
-	w.Flush()
+	textTable(&b, "evictions\tof seen runs\treported\tprecision\trecall\trecall of seen\tevent error min (p95)\t"+
+		"duration error min (p95)\tmean vacancy error min\tperiods matched\tGPU-hours error", all,
+		func(m *Measurement) string {
+			return fmt.Sprintf("%d\t%d\t%d\t%.4f\t%.4f\t%.4f\t%.2f (%.1f)\t%.2f (%.1f)\t%.2f\t%.4f\t%+.2f %%",
+				m.True, m.TrueSeen, m.Told, m.Precision(), m.RecallOfAll(), m.Recall(),
+				m.EventError.Median, m.EventError.P95, m.DurationError.Median, m.DurationError.P95, m.Vacancies.Median,
+				m.Periods.Of(), m.GPUHoursError)
+		})
+	b.WriteByte('\n')
 	usageText(&b, all)
+	b.WriteByte('\n')
 	demandText(&b, all)
 	for i := range all {
 		m := &all[i]
@@ -86,7 +83,7 @@ func Text(all []Measurement) string {
 		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 		for _, evidence := range slices.Sorted(maps.Keys(m.ByEvidence)) {
 			s := m.ByEvidence[evidence]
-			fmt.Fprintf(w, "  told by %s\t%d\tright %d\tprecision %.4f\trecall of all %.4f\n", evidence, s.All, s.Some, s.Of(),
+			fmt.Fprintf(w, "  reported by %s\t%d\tright %d\tprecision %.4f\trecall of all %.4f\n", evidence, s.All, s.Some, s.Of(),
 				float64(s.Some)/float64(m.True))
 		}
 		w.Flush()
@@ -94,6 +91,18 @@ func Text(all []Measurement) string {
 		fmt.Fprintf(&b, "  wrong: %s\n", kindsOf(m.Wrong, 0))
 	}
 	return b.String()
+}
+
+// textTable writes a table with a line for each measurement. Its first columns are the measurement's pools, their
+// cadence, and what is known of jobs; row returns the others, which heading names, separated by tabs.
+func textTable(b *strings.Builder, heading string, all []Measurement, row func(*Measurement) string) {
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "pools\tcadence\tknown\t"+heading)
+	for i := range all {
+		m := &all[i]
+		fmt.Fprintf(w, "%d %s\t%s\t%s\t%s\n", m.Pools, m.Kind, minutes(m.Cadence), m.Source, row(m))
+	}
+	w.Flush()
 }
 
 func minutes(d time.Duration) string { return fmt.Sprintf("%g min", d.Minutes()) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/jobs"
@@ -58,19 +57,14 @@ func (u *Usage) judge(cadence time.Duration, fail func(what string, is, must flo
 
 // usageText writes the figures of utilisation as a table for people.
 func usageText(b *strings.Builder, all []Measurement) {
-	fmt.Fprintln(b)
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "pools\tcadence\tknown\truns\tutilisation error points (p95)\tidle runs\tidle time error min "+
-		"(p95)\tidle 2 h\ttold\tprecision\trecall")
-	for i := range all {
-		m, u := &all[i], &all[i].Usage
-		fmt.Fprintf(w, "%d %s\t%s\t%s\t%d\t%.2f (%.1f)\t%d\t%.1f (%.1f)\t%d\t%d\t%.4f\t%.4f\n", m.Pools, m.Kind,
-			minutes(m.Cadence), m.Source,
-			len(u.Utilization.values), u.Utilization.Median, u.Utilization.P95, len(u.IdleMinutes.values), u.IdleMinutes.Median,
-			u.IdleMinutes.P95,
+	textTable(b, "runs\tutilisation error points (p95)\tidle runs\tidle time error min (p95)\tidle 2 h\treported\t"+
+		"precision\trecall", all, func(m *Measurement) string {
+		u := &m.Usage
+		return fmt.Sprintf("%d\t%.2f (%.1f)\t%d\t%.1f (%.1f)\t%d\t%d\t%.4f\t%.4f",
+			len(u.Utilization.values), u.Utilization.Median, u.Utilization.P95,
+			len(u.IdleMinutes.values), u.IdleMinutes.Median, u.IdleMinutes.P95,
 			u.LongIdle, u.LongTold, u.Precision(), u.Recall())
-	}
-	w.Flush()
+	})
 }
 
 // measureUsage asks what runs did and compares it with what they really did.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/accuracy"
 	"github.com/chtc/gpureports/pkg/demand"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/jobs/jobstest"
@@ -16,7 +17,7 @@ import (
 	"github.com/chtc/gpureports/pkg/survival"
 )
 
-// What is told of the queues of a made-up pool against what really happened there, with epoch ads and by snapshots
+// What is reported of the queues of a made-up pool against what really happened there, with epoch ads and by snapshots
 // alone: the outcomes of waits that a poll saw, starts that never were, and the median.
 func TestAgainstTheTruth(t *testing.T) {
 	for name, of := range map[string]func() samplepool.Options{"right clocks": samplepool.RightClocks,
@@ -27,7 +28,7 @@ func TestAgainstTheTruth(t *testing.T) {
 				o.Machines, o.End = 20, o.Start.Add(5*24*time.Hour)
 				least := 0.95
 				if name == "hard" && !withAds {
-					least = 0.92 // one run in seven begins and ends between two snapshots there, and only its ad tells
+					least = 0.92 // one run in seven begins and ends between two snapshots there, and only its ad shows it
 				}
 				checkTruth(t, o, withAds, least)
 			})
@@ -53,77 +54,20 @@ func checkTruth(t *testing.T, o samplepool.Options, withAds bool, least float64)
 	waits, polls, err := demand.WaitsOf(t.Context(), s.Stores, p)
 	require.NoError(t, err)
 
-	told := map[string][]*demand.Wait{}
-	for i := range waits {
-		job := s.Timeline.Names().JobText(waits[i].Job)
-		told[job] = append(told[job], &waits[i])
-	}
-	starts := map[string][]pool.Micros{}
-	for _, r := range truth.Runs {
-		starts[r.Job] = append(starts[r.Job], r.Start.UnixMicro())
-	}
-	near := o.Polls.Microseconds()
-	right, seen := 0, 0
-	var items []survival.Item
-	for _, i := range truth.Queues {
-		begin, end := i.Begin.UnixMicro(), i.End.UnixMicro()
-		if !i.Polled || end < w.From || begin > w.To {
-			continue
-		}
-		fate := survival.Censored
-		if i.How == samplepool.IdleStarted && end <= w.To {
-			fate = survival.Event
-		}
-		items = append(items, survival.Item{Entry: max(0, w.From-begin), Exit: min(end, w.To) - begin, Fate: fate})
-		for _, poll := range polls.Times {
-			if begin <= poll && poll < end && w.Contains(end) {
-				seen++
-				if tells(told[i.Job], poll, end, i.How == samplepool.IdleStarted, near) {
-					right++
-				}
-				break
-			}
-		}
-	}
-	require.Greater(t, seen, 200)
-	share := float64(right) / float64(seen)
-	require.GreaterOrEqual(t, share, least, "outcomes of the waits that a poll saw: %d of %d", right, seen)
-
-	started := 0
-	for job, list := range told {
-		for _, one := range list {
-			if one.Outcome != demand.Started || !w.Contains(one.End) {
-				continue
-			}
-			started++
-			was := false
-			for _, start := range starts[job] {
-				was = was || max(start-one.End, one.End-start) <= near
-			}
-			require.True(t, was, "a start of %s at %s that never was", job, pool.Time(one.End))
-		}
-	}
+	d := accuracy.Demand{Polls: o.Polls}
+	items := d.Compare(waits, s.Timeline.Names().JobText, polls.Times, truth, w)
+	require.Greater(t, d.Seen, 200)
+	require.GreaterOrEqual(t, d.OutcomesRight(), least, "%d of %d waits that a poll saw", d.Right, d.Seen)
+	require.Zero(t, d.NeverWas, "starts that never were")
 	median := func(items []survival.Item) float64 {
 		age, ok := survival.KaplanMeier(items).Median()
 		require.True(t, ok)
 		return pool.Hours(age)
 	}
 	really, found := median(items), median(demand.Items(waits, p))
-	t.Logf("outcomes right %.4f of %d, %d starts, median %.3f h, really %.3f h", share, seen, started, found, really)
+	t.Logf("outcomes right %.4f of %d, %d starts, median %.3f h, really %.3f h", d.OutcomesRight(), d.Seen, d.Starts, found,
+		really)
 	require.InDelta(t, really, found, max(0.1*really, o.Polls.Hours()))
-}
-
-// tells reports whether the wait that a poll saw is told with its outcome, and a start at about its time.
-func tells(list []*demand.Wait, poll, end pool.Micros, started bool, near pool.Micros) bool {
-	for _, w := range list {
-		if w.First <= poll && poll <= w.Last {
-			if started {
-				return w.Outcome == demand.Started && max(w.End-end, end-w.End) <= near
-			}
-			return w.Outcome == demand.Left
-		}
-	}
-	return false
 }
 
 // epochs are the pool's epoch ads.
