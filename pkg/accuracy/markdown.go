@@ -54,8 +54,9 @@ func Markdown(all []Measurement, o Options) string {
 	}
 	table("Evictions and durations", "Evictions | Precision | Recall | Ends, s | Durations, s | Mean vacancy, min | "+
 		"GPU hours", func(m *Measurement) string {
-		return fmt.Sprintf("%d | %s | %s | %s | %s | %s | %+.2f %%", m.True, figure(m.Precision(), 3), figure(m.RecallOfAll(), 3),
-			figure(60*m.EventError.Median, 0), figure(60*m.DurationError.Median, 0), figure(m.Vacancies.Median, 2), m.GPUHoursError)
+		return fmt.Sprintf("%d | %s | %s | %s | %s | %s | %+.2f %%", m.True, figure(m.Precision(), 3),
+			figure(m.RecallOfAll(), 3), figure(60*m.EventError.Median, 0), figure(60*m.DurationError.Median, 0),
+			figure(m.Vacancies.Median, 2), m.GPUHoursError)
 	})
 	table("Utilisation", "Runs | Error, points | Idle time error, min | Idle 2 h or more | Precision | Recall",
 		func(m *Measurement) string {

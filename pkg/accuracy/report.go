@@ -83,8 +83,8 @@ func Text(all []Measurement) string {
 		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 		for _, evidence := range slices.Sorted(maps.Keys(m.ByEvidence)) {
 			s := m.ByEvidence[evidence]
-			fmt.Fprintf(w, "  reported by %s\t%d\tright %d\tprecision %.4f\trecall of all %.4f\n", evidence, s.All, s.Some, s.Of(),
-				float64(s.Some)/float64(m.True))
+			fmt.Fprintf(w, "  reported by %s\t%d\tright %d\tprecision %.4f\trecall of all %.4f\n", evidence, s.All, s.Some,
+				s.Of(), float64(s.Some)/float64(m.True))
 		}
 		w.Flush()
 		fmt.Fprintf(&b, "  missed: %s\n", kindsOf(m.Missed, m.True-m.TrueSeen))

@@ -57,7 +57,8 @@ func checkTruth(t *testing.T, o samplepool.Options, withAds bool, least float64)
 	d := accuracy.Demand{Polls: o.Polls}
 	items := d.Compare(waits, s.Timeline.Names().JobText, polls.Times, truth, w)
 	require.Greater(t, d.Seen, 200)
-	require.GreaterOrEqual(t, d.OutcomesRight(), least, "%d of %d waits that a poll saw", d.Right, d.Seen)
+	require.GreaterOrEqual(t, d.OutcomesRight(), least,
+		"%d of %d waits that a poll saw", d.Right, d.Seen)
 	require.Zero(t, d.NeverWas, "starts that never were")
 	median := func(items []survival.Item) float64 {
 		age, ok := survival.KaplanMeier(items).Median()
@@ -65,8 +66,8 @@ func checkTruth(t *testing.T, o samplepool.Options, withAds bool, least float64)
 		return pool.Hours(age)
 	}
 	really, found := median(items), median(demand.Items(waits, p))
-	t.Logf("outcomes right %.4f of %d, %d starts, median %.3f h, really %.3f h", d.OutcomesRight(), d.Seen, d.Starts, found,
-		really)
+	t.Logf("outcomes right %.4f of %d, %d starts, median %.3f h, really %.3f h", d.OutcomesRight(), d.Seen,
+		d.Starts, found, really)
 	require.InDelta(t, really, found, max(0.1*really, o.Polls.Hours()))
 }
 
