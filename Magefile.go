@@ -174,6 +174,14 @@ func Package() error {
 	if err := json.Unmarshal(text, &manifest); err != nil {
 		return fmt.Errorf("dist/plugin.json: %w", err)
 	}
+	bundle, err := os.Stat("dist/module.js")
+	if err != nil {
+		return err
+	}
+	if bundle.Size() > largestBundle {
+		return fmt.Errorf("dist/module.js has %d bytes, more than %d: every page with the plugin loads it",
+			bundle.Size(), largestBundle)
+	}
 	path := filepath.Join("artifacts", manifest.ID+"-"+manifest.Info.Version)
 	if err := zipFolder(path+".zip", "dist", manifest.ID); err != nil {
 		return err
@@ -184,6 +192,9 @@ func Package() error {
 	say("made " + path + ".zip and its bill of materials " + path + ".cdx.json")
 	return nil
 }
+
+// largestBundle bounds the front end, in bytes.
+const largestBundle = 150_000
 
 func writeBill(path string) (err error) {
 	file, err := os.Create(path)

@@ -1,6 +1,6 @@
 import { ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
@@ -20,7 +20,9 @@ export async function startBackend(): Promise<Backend> {
   const pool = path.join(directory, 'pool');
   execFileSync('go', ['build', '-o', gpureports, './pkg/cmd/gpureports'], { cwd: root, stdio: 'inherit' });
   execFileSync(gpureports, ['sample', pool], { cwd: root, stdio: 'inherit' });
-  const bridge = spawn(gpureports, ['bridge', '--settings', path.join(pool, 'settings.json')], {
+  const settings = path.join(pool, 'settings.json');
+  hideNames(settings);
+  const bridge = spawn(gpureports, ['bridge', '--settings', settings], {
     cwd: root,
     stdio: ['ignore', 'pipe', 'inherit'],
   });
@@ -32,6 +34,14 @@ export async function startBackend(): Promise<Backend> {
       rmSync(directory, { recursive: true });
     },
   };
+}
+
+/** Makes viewers see pseudonyms; the tests are administrators, unless they say otherwise. */
+function hideNames(file: string): void {
+  const settings = JSON.parse(readFileSync(file, 'utf8'));
+  settings.jsonData.userNames = 'pseudonyms';
+  settings.secureJsonData = { pseudonymSecret: 'made up for the browser tests' };
+  writeFileSync(file, JSON.stringify(settings));
 }
 
 /** The first line that a process prints: the bridge's address. */
