@@ -15,7 +15,6 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/stores"
-	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // Answer answers a query. Without a job source (nil), and when it does not answer, snapshots alone tell, and a notice
@@ -71,12 +70,14 @@ func tellLinks(share linked.Share, about *frames.About) (blind bool) {
 
 // tellOddities says what was odd about the runs.
 func tellOddities(all []Run, about *frames.About) {
-	machines := map[timeline.Symbol]bool{}
+	machines := 0
 	clamped, lost, running, unseen := 0, 0, 0, 0
 	codes := map[int32]int{}
 	for i := range all {
 		r := &all[i]
-		machines[r.Machine.Name] = true
+		if i == 0 || r.Machine != all[i-1].Machine { // they come by machine
+			machines++
+		}
 		if r.Clamped {
 			clamped++
 		}
@@ -94,7 +95,7 @@ func tellOddities(all []Run, about *frames.About) {
 		}
 	}
 	about.Stat("Runs", "locale", float64(len(all)))
-	about.Stat("Runs: machines", "locale", float64(len(machines))) // GPUs of a machine are reclaimed together
+	about.Stat("Runs: machines", "locale", float64(machines)) // GPUs of a machine are reclaimed together
 	about.Stat("Runs: censored", "locale", float64(lost+running))
 	if unseen > 0 {
 		about.Stat("Runs between snapshots", "short", float64(unseen))

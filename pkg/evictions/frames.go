@@ -57,6 +57,8 @@ func (a *answer) summary() data.Frames {
 	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
 	groups, whole := map[group]*measures{}, map[group]float64{}
 	var total measures
+	var last group // of neighbours, most are in one
+	var into *measures
 	for i := range a.runs {
 		r := &a.runs[i]
 		total.add(r)
@@ -66,11 +68,13 @@ func (a *answer) summary() data.Frames {
 				continue
 			}
 		}
-		k := g.of(r, false)
-		if groups[k] == nil {
-			groups[k] = &measures{}
+		if k := g.of(r, false); into == nil || k != last {
+			if groups[k] == nil {
+				groups[k] = &measures{}
+			}
+			last, into = k, groups[k]
 		}
-		groups[k].add(r)
+		into.add(r)
 	}
 	values := func(m *measures, hours float64) []float64 {
 		v := make([]float64, len(a.plan.Metrics))

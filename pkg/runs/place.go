@@ -46,22 +46,32 @@ type Filter struct {
 type Chosen struct {
 	filter                             Filter
 	names                              []string
-	machines, devices, projects, users map[timeline.Symbol]bool
+	machines, devices, projects, users []answer
 }
+
+// answer is what a filter said about a text.
+type answer uint8
+
+const (
+	notAsked answer = iota
+	passes
+	fails
+)
 
 // Choose applies a filter to a view's texts.
 func Choose(f Filter, v *timeline.View) *Chosen {
-	return &Chosen{f, v.Names.Texts(), map[timeline.Symbol]bool{}, map[timeline.Symbol]bool{}, map[timeline.Symbol]bool{},
-		map[timeline.Symbol]bool{}}
+	names := v.Names.Texts()
+	none := func() []answer { return make([]answer, len(names)) }
+	return &Chosen{f, names, none(), none(), none(), none()}
 }
 
-func (c *Chosen) remember(known map[timeline.Symbol]bool, s timeline.Symbol, tell func(string) bool) bool {
-	yes, ok := known[s]
-	if !ok {
-		yes = tell(c.names[s])
-		known[s] = yes
+func (c *Chosen) remember(known []answer, s timeline.Symbol, tell func(string) bool) bool {
+	if known[s] == notAsked {
+		if known[s] = fails; tell(c.names[s]) {
+			known[s] = passes
+		}
 	}
-	return yes
+	return known[s] == passes
 }
 
 // Place tells whether GPUs counted there pass.
