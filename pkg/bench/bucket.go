@@ -39,16 +39,16 @@ func (b *bench) inBucket(ctx context.Context) error {
 	}
 	month := map[string]any{"snapshotBucket": o.URL}
 	past := now.AddDate(0, 0, -10)
-	if err := b.firstInBucket(ctx, "24 hours of an earlier month, nothing on this machine", o, month, past, 1,
-		60); err != nil {
+	if err := b.firstInBucket(ctx, "22 hours of a UTC day, nothing on this machine", o, month, past.Add(90*time.Minute),
+		past.Add(23*time.Hour+30*time.Minute), 60); err != nil {
 		return err
 	}
 	month["segmentBucket"] = o.URL
 	if err := b.build(ctx, o, month); err != nil {
 		return err
 	}
-	if err := b.firstInBucket(ctx, "30 days, nothing on this machine, finished days in the bucket", o, month, windowEnd,
-		min(30, b.Days-2), 400); err != nil {
+	if err := b.firstInBucket(ctx, "30 days, nothing on this machine, finished days in the bucket", o, month,
+		windowEnd.AddDate(0, 0, -min(30, b.Days-2)), windowEnd, 400); err != nil {
 		return err
 	}
 	return b.yearInBucket(ctx, o)
@@ -123,12 +123,12 @@ func (b *bench) yearInBucket(ctx context.Context, o bucket.Options) error {
 		return err
 	}
 	return b.firstInBucket(ctx, fmt.Sprintf("%d days, finished days in the bucket", b.Days), o,
-		map[string]any{"snapshotDir": absolute, "segmentBucket": o.URL}, windowEnd, b.Days, 2000)
+		map[string]any{"snapshotDir": absolute, "segmentBucket": o.URL}, windowEnd.AddDate(0, 0, -b.Days), windowEnd, 2000)
 }
 
 // firstInBucket measures the first panel of a fresh data source.
-func (b *bench) firstInBucket(ctx context.Context, what string, o bucket.Options, jsonData map[string]any, to time.Time,
-	days int, target float64) error {
+func (b *bench) firstInBucket(ctx context.Context, what string, o bucket.Options, jsonData map[string]any, from,
+	to time.Time, target float64) error {
 	settings, err := bucketSettings(o, jsonData)
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (b *bench) firstInBucket(ctx context.Context, what string, o bucket.Options
 	took, _, err := timed(5, func(int) error {
 		source := plugin.Open(settings, func() time.Time { return now })
 		defer source.Dispose()
-		frames, err := framesOf(ctx, source, byCategory, to.AddDate(0, 0, -days), to)
+		frames, err := framesOf(ctx, source, byCategory, from, to)
 		if err != nil {
 			return err
 		}

@@ -96,9 +96,11 @@ func network(err error) *failure {
 	case errors.As(err, &lookup):
 		return &failure{ErrUnreachable, lookup.Err, true}
 	case errors.As(err, &operation):
-		for errors.As(operation.Err, &operation) {
+		inner := operation.Err
+		for errors.As(inner, &operation) { // one that went through a proxy
+			inner = operation.Err
 		}
-		return &failure{ErrUnreachable, operation.Err.Error(), true}
+		return &failure{ErrUnreachable, inner.Error(), true}
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return &failure{ErrUnreachable, "it speaks HTTP, not HTTPS", false}
 	}

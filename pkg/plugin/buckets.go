@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"os"
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/bucket"
@@ -43,14 +42,7 @@ func (d *Datasource) Asked() (asked bucket.Counts) {
 
 // allowedBuckets are the buckets that the server's operator lets data sources use: `allowed_buckets` of the section
 // [plugin.chtc-gpureports-datasource] in grafana.ini, separated by commas.
-func allowedBuckets() (entries []string) {
-	for _, entry := range strings.Split(os.Getenv("GF_PLUGIN_ALLOWED_BUCKETS"), ",") {
-		if entry = strings.TrimRight(strings.TrimSpace(entry), "/"); entry != "" {
-			entries = append(entries, entry)
-		}
-	}
-	return entries
-}
+func allowedBuckets() (entries []string) { return listed("GF_PLUGIN_ALLOWED_BUCKETS") }
 
 // allowBucket refuses a bucket that no entry of allowed_buckets names. An entry is s3://bucket/prefix, that bucket on
 // whatever server, https://server/bucket/prefix, that on this server only, or *. Nothing is allowed by default: whoever
@@ -62,6 +54,7 @@ func allowBucket(setting string, o bucket.Options) error {
 	endpoint := strings.TrimRight(o.Endpoint, "/")
 	place := strings.TrimPrefix(o.Name(), "s3://")
 	for _, entry := range entries {
+		entry = strings.TrimRight(entry, "/")
 		anyServer := within(place, strings.TrimPrefix(entry, "s3://")) && strings.HasPrefix(entry, "s3://")
 		thisServer := endpoint != "" && within(endpoint+"/"+place, entry)
 		switch {

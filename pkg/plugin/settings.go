@@ -185,12 +185,18 @@ func (s *Settings) checkPlace() error {
 // allowedDirs are the directories that the server's operator lets data sources use: `allowed_dirs` of the section
 // [plugin.chtc-gpureports-datasource] in grafana.ini, separated by commas. ok is false when any directory will do.
 func allowedDirs() (dirs []string, ok bool) {
-	for _, dir := range strings.Split(os.Getenv("GF_PLUGIN_ALLOWED_DIRS"), ",") {
-		if dir = strings.TrimSpace(dir); dir != "" {
-			dirs = append(dirs, dir)
+	dirs = listed("GF_PLUGIN_ALLOWED_DIRS")
+	return dirs, len(dirs) > 0
+}
+
+// listed returns the entries of a variable of the environment that are separated by commas.
+func listed(variable string) (entries []string) {
+	for _, entry := range strings.Split(os.Getenv(variable), ",") {
+		if entry = strings.TrimSpace(entry); entry != "" {
+			entries = append(entries, entry)
 		}
 	}
-	return dirs, len(dirs) > 0
+	return entries
 }
 
 // allow refuses a directory outside the allowed ones. Links are followed first, on both sides; what of the path does

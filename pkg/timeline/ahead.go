@@ -40,7 +40,7 @@ func (t *Timeline) Missing(ctx context.Context, date int32) (missing bool, err e
 	return missing, err
 }
 
-// there returns what the bucket has of a finished day.
+// there returns the identity of a finished day, and which of its parts the bucket has.
 func (t *Timeline) there(ctx context.Context, state snapshots.State, date int32) (identity string, segment,
 	usage bool, err error) {
 	if t.shared == nil {

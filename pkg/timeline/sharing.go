@@ -133,7 +133,7 @@ func (t *Timeline) share(ctx context.Context, state snapshots.State, e *entry, i
 	return e, nil
 }
 
-// offer puts a blob into the bucket. A bucket that fails is told by the health check: the answer does not depend on it.
+// offer puts a blob into the bucket for others. The answer does not depend on it: the health check reports what fails.
 // won is false if another process' is there.
 func (t *Timeline) offer(ctx context.Context, known snapshots.Known, b keep.Blob, identity string,
 	body func() []byte) (won bool, err error) {
