@@ -10,8 +10,10 @@ export function EvenRow({ children }: { children: ReactNode }) {
 
 const getStyles = (theme: GrafanaTheme2) =>
   css({
-    display: 'grid',
+    // No grid of as many columns as fit: inside plugin-ui's rows its height would be that of a single column.
+    display: 'flex',
+    flexWrap: 'wrap',
     width: '100%',
     gap: theme.spacing(1),
-    gridTemplateColumns: `repeat(auto-fit, minmax(${theme.spacing(16)}, 1fr))`,
+    '& > *': { flex: `1 1 ${theme.spacing(16)}`, maxWidth: theme.spacing(40) },
   });

@@ -1,8 +1,9 @@
 // Takes the pictures of the dashboards for the README and the catalogue, in a Grafana that has the plugin, a data source and
 // the dashboards (provisioning/), with a month of data:
 //
-//   GRAFANA_URL=http://localhost:3000 node tests/screenshots/dashboards.mjs
+//   GRAFANA_URL=http://localhost:3000 node tests/screenshots/dashboards.mjs [name…]
 //
+// Names are those of the pictures to take; without, it takes all.
 // GRAFANA_USER and GRAFANA_PASSWORD are needed where viewers must log in, CHROMIUM where the browser is not Debian's.
 import { chromium } from '@playwright/test';
 import { statSync } from 'node:fs';
@@ -11,6 +12,7 @@ import { fileURLToPath } from 'node:url';
 const pictures = [
   { name: 'pool-overview', path: '/d/gpureports-pool?from=now-7d&to=now' },
   { name: 'users', path: '/d/gpureports-users?from=now-7d&to=now' },
+  { name: 'owners', path: '/d/gpureports-owners?from=now-35d&to=now&var-project=CS_Five' },
   { name: 'supply', path: '/d/gpureports-backfill?from=now-30d&to=now' },
   { name: 'evictions', path: '/d/gpureports-backfill-evictions?from=now-30d&to=now' },
   { name: 'demand', path: '/d/gpureports-demand?from=now-7d&to=now' },
@@ -28,7 +30,8 @@ const login = GRAFANA_USER && {
   extraHTTPHeaders: { Authorization: 'Basic ' + Buffer.from(`${GRAFANA_USER}:${GRAFANA_PASSWORD}`).toString('base64') },
 };
 const page = await browser.newPage({ viewport: { width: 1280, height: 720 }, ...login });
-for (const { name, path } of pictures) {
+const wanted = process.argv.slice(2);
+for (const { name, path } of pictures.filter(({ name }) => wanted.length === 0 || wanted.includes(name))) {
   await page.goto(`${GRAFANA_URL}${path}&kiosk&theme=light`);
   await answered();
   const file = fileURLToPath(new URL(`../../src/img/${name}.png`, import.meta.url));
