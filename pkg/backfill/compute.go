@@ -312,7 +312,7 @@ func transitions(o *runs.Observed, first, end int, g *grouping, chosen *runs.Cho
 	return counts
 }
 
-// sameJob tells whether one job holds a GPU in two used segments. Stale rows alone have no run: they are of another
+// sameJob reports whether one job holds a GPU in two used segments. Stale rows alone have no run: they are of another
 // job.
 func sameJob(all []runs.Run, before, after *runs.Segment) bool {
 	x, y := max(before.RunFirst, before.RunLast), max(after.RunFirst, after.RunLast)

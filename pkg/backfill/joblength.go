@@ -69,7 +69,7 @@ func (a *answer) markStarts(tenures []bounds, marked [][]bool) {
 	}
 }
 
-// startKnown reports whether it is known when a run began: an ad tells, or the machine was seen without it right
+// startKnown reports whether it is known when a run began: an ad says it, or the machine was seen without it right
 // before.
 func startKnown(o *runs.Observed, m int, e *runs.Explained) bool {
 	before := e.First - 1

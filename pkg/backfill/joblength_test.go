@@ -77,7 +77,7 @@ func TestJobLengthGolden(t *testing.T) {
 	}
 }
 
-// Lengths stand in order.
+// Lengths are in order.
 func TestJobLengthOptions(t *testing.T) {
 	s := open(t, golden.Pool(t, "pool-a"), "UTC")
 	w := golden.Window(t, "2025-09-29T12:00:00Z", "2025-10-02T00:00:00Z")

@@ -56,7 +56,7 @@ func (b *bounds) reaches(o *runs.Observed, w pool.Window) bool {
 // id is the GPU's id.
 func (p *Period) id(o *runs.Observed) timeline.Symbol { return o.Machines[p.machine].GPUs[p.gpu].ID }
 
-// Censored tells whether its end was not seen.
+// Censored reports whether its end was not seen.
 func (p *Period) Censored() bool { return p.Reason == Gap || p.Reason == Window }
 
 // Length is End − Start.
@@ -74,7 +74,7 @@ func (m measure) holds(s runs.State) bool {
 	return s == runs.Available || m == tenure && s == runs.Used
 }
 
-// ends tells what ends a period when a state follows.
+// ends returns what ends a period when a state follows.
 func (m measure) ends(next runs.State) Reason {
 	switch next {
 	case runs.Used:
@@ -118,7 +118,7 @@ func find(o *runs.Observed, number int, m measure) (all []Period) {
 	return all
 }
 
-// begin tells what the snapshots know about the start.
+// begin sets what the snapshots show of the start.
 func (p *Period) begin(o *runs.Observed, segments []runs.Segment, first int) {
 	before := int(p.first) - 1
 	switch {
@@ -133,7 +133,7 @@ func (p *Period) begin(o *runs.Observed, segments []runs.Segment, first int) {
 	}
 }
 
-// end tells what the snapshots know about the end.
+// end sets what the snapshots show of the end.
 func (p *Period) end(o *runs.Observed, segments []runs.Segment, last int, m measure) {
 	switch next := last + 1; {
 	case next == len(segments):

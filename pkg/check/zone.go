@@ -145,7 +145,7 @@ func zoneFinding(all []month, zone *localtime.Zone) Finding {
 	switch {
 	case told == 0:
 		found.Severity = Note
-		found.Text = fmt.Sprintf("time zone: no job of any month file tells whether %s is right", shown(zone))
+		found.Text = fmt.Sprintf("time zone: no job of any month file shows whether %s is right", shown(zone))
 		return found
 	case len(shifted) > 0:
 		found.Severity = Warning

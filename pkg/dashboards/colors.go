@@ -18,7 +18,7 @@ const (
 	grey      = "#8E8E8E"
 )
 
-// Colours of what is told in several panels.
+// Colours of what several panels show.
 const (
 	claimedColor   = blue
 	backfillColor  = purple
@@ -96,7 +96,7 @@ func deviceColors() (overrides []Override) {
 	return overrides
 }
 
-// machineTypeColors tell machines with an owner from open capacity.
+// machineTypeColors distinguish machines with an owner from open capacity.
 var machineTypeColors = colors(map[string]string{
 	pool.ResearcherOwned.MachineType(): ownershipHues[pool.ResearcherOwned],
 	pool.OpenCapacity.MachineType():    ownershipHues[pool.OpenCapacity],

@@ -137,7 +137,7 @@ func onBackfill(f query.Filter) query.Filter {
 	return f
 }
 
-// shows tells whether an answer can have a metric or column.
+// shows reports whether an answer can have a metric or column.
 func (q Query) shows(name string) bool {
 	view := q.view()
 	switch {

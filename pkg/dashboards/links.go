@@ -72,7 +72,8 @@ func (d Dashboard) linked(config object) object {
 	return config
 }
 
-// knows tells whether a variable of another dashboard can be handed on: one of the same name that takes as many values.
+// knows reports whether a variable of another dashboard can be handed on: one of the same name that takes as many
+// values.
 func (d Dashboard) knows(v Variable) bool {
 	return slices.ContainsFunc(d.Variables, func(own Variable) bool {
 		return own.Name == v.Name &&

@@ -120,7 +120,7 @@ func poolOverview() Dashboard {
 	}
 }
 
-// poolNow tells how the pool stands at the end of the time range.
+// poolNow shows the pool at the end of the time range.
 func poolNow(chosen query.Filter) Row {
 	now := func(metrics ...string) Query {
 		return ask("allocation", "timeseries").by().of(metrics...).where(real(chosen))

@@ -184,7 +184,7 @@ var statesOnly = []Transformation{{ID: "filterFieldsByName", Options: object{"ex
 // per100Hours shows a rate with what it is of.
 var per100Hours = object{"unit": "suffix:/ 100 h", "decimals": 1}
 
-// wholeHours shows GPU hours where the title tells what they are.
+// wholeHours shows GPU hours where the title says what they are.
 var wholeHours = object{"unit": "locale", "decimals": 0}
 
 // shortDevices leaves out of the names of devices what nearly all have, and that they are on primary slots.

@@ -20,7 +20,7 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Answer answers a query. Without a job source (nil), and when it does not answer, polls and snapshots alone tell, and
+// Answer answers a query. Without a job source (nil), and when it does not answer, polls and snapshots alone count, and
 // waits between two polls are not seen. Errors: pool.BadQuery, pool.SourceError when nothing can be read, ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
 	near, err := s.Timeline.Load(ctx, p.Window.From, p.Window.To)
@@ -43,7 +43,7 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 		return about.Finish(nil), nil
 	}
 	polls := NewPolls(rows.Days)
-	tellPolls(polls, rows, p.Window, about)
+	describePolls(polls, rows, p.Window, about)
 	if polls.upTo(p.Window.To) < polls.from(p.Window.From) {
 		about.Warn("no poll of the queues in the window")
 	}
@@ -85,8 +85,8 @@ func loadFree(ctx context.Context, tl *timeline.Timeline, p *query.Plan, polls *
 	return NewFree(ctx, s, minutes, p.Env.Lists)
 }
 
-// tellPolls says what the polls cover, and whose queues they are of.
-func tellPolls(polls *Polls, rows *pressure.View, w pool.Window, about *frames.About) {
+// describePolls says what the polls cover, and whose queues they are of.
+func describePolls(polls *Polls, rows *pressure.View, w pool.Window, about *frames.About) {
 	var points []string
 	for s := range polledPoints(rows) {
 		points = append(points, rows.Names.Text(s))
@@ -118,7 +118,7 @@ func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *pressu
 	if err != nil {
 		return nil, err
 	}
-	const alone = "only polls and snapshots tell, waits between two polls are not seen"
+	const alone = "waits are those that polls and snapshots show, waits between two polls are not seen"
 	if s.Ads == nil {
 		about.Info("no job source is set up: %s", alone)
 		return waitsAlone(ctx, s.Memo, o, rows, polls, p.Window)
@@ -142,7 +142,7 @@ func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *pressu
 		return waits, nil
 	}
 	more := adOnly(ads, known, order, polls, rows)
-	about.Stat("Waits that only job ads tell of", "short", float64(len(more)))
+	about.Stat("Waits that only job ads show", "short", float64(len(more)))
 	return append(waits, more...), nil
 }
 

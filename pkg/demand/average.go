@@ -14,8 +14,8 @@ type clock struct {
 	covered []pool.Micros // of each bucket
 }
 
-// newClock cuts buckets, by their beginnings and the last one's end, to a window. until tells the covered time up to a
-// moment.
+// newClock cuts buckets, by their beginnings and the last one's end, to a window. until returns the covered time up to
+// a moment.
 func newClock(starts []pool.Micros, w pool.Window, until func(pool.Micros) pool.Micros) *clock {
 	c := &clock{edges: make([]pool.Micros, len(starts)), until: until, covered: make([]pool.Micros, len(starts)-1)}
 	for i, t := range starts {

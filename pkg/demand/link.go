@@ -54,7 +54,7 @@ type jobRuns struct {
 	ads  []jobs.Ad
 }
 
-// runsByJob gathers the runs that were asked for, and those that only ads tell of. order holds their jobs in the order
+// runsByJob gathers the runs that were asked for, and those that only ads show. order holds their jobs in the order
 // of machines.
 func runsByJob(o *runs.Observed, x *runs.Explanations, ads *runs.Ads) (known map[timeline.Job]*jobRuns,
 	order []timeline.Job) {
@@ -89,12 +89,12 @@ func runsByJob(o *runs.Observed, x *runs.Explanations, ads *runs.Ads) (known map
 	return known, order
 }
 
-// runOf is a run with the middle of two snapshots for a start or end that no ad tells and that lies between them.
+// runOf is a run with the middle of two snapshots for a start or end that no ad has and that lies between them.
 func runOf(o *runs.Observed, e *runs.Explained) Run {
 	times := o.View.Times
 	r := Run{Start: e.Start, End: e.End, Whole: e.Outcome != runs.Running && e.Outcome != runs.Lost}
 	if e.Last < e.First {
-		return r // only an ad tells of it
+		return r // only an ad shows it
 	}
 	if !e.StartByAd && int(e.First) > o.First && !o.GapAfter(e.First-1) {
 		r.Start = middle(times[e.First-1], times[e.First])
@@ -108,7 +108,7 @@ func runOf(o *runs.Observed, e *runs.Explained) Run {
 
 func middle(a, b pool.Micros) pool.Micros { return a + (b-a)/2 }
 
-// adOnly makes the waits of jobs of polled access points that began between two polls: their ads tell when they were
+// adOnly makes the waits of jobs of polled access points that began between two polls: their ads say when they were
 // queued.
 func adOnly(ads *runs.Ads, known map[timeline.Job]*jobRuns, order []timeline.Job, p *Polls,
 	rows *pressure.View) []Wait {

@@ -13,7 +13,7 @@ import (
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
-// Waits that polls and snapshots alone tell are remembered as long as these stay the same: the panels of a dashboard
+// Waits made of polls and snapshots alone are remembered as long as these stay the same: the panels of a dashboard
 // share them, also where their windows differ a little.
 
 // memoKey names waits by the observed snapshots and the UTC day from which on rows were taken.

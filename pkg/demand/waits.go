@@ -28,7 +28,7 @@ type Wait struct {
 	Request pressure.Request
 
 	Begin, End  pool.Micros
-	First, Last pool.Micros // the polls that saw the job idle; Last < First: none did, an ad alone tells of the wait
+	First, Last pool.Micros // the polls that saw the job idle; Last < First: none did, an ad alone shows the wait
 	Known       pool.Micros // from when on it is under observation
 	Counted     pool.Micros // from when on it counts in averages
 	Outcome     Outcome
@@ -43,7 +43,7 @@ func (w *Wait) AdOnly() bool { return w.Last < w.First }
 // sees reports whether the wait is one at a poll.
 func (w *Wait) sees(poll pool.Micros) bool { return w.First <= poll && poll <= w.Last }
 
-// Run is a run of a job on either side. A start or end that no ad tells is the middle of the snapshots between which it
+// Run is a run of a job on either side. A start or end that no ad has is the middle of the snapshots between which it
 // lies.
 type Run struct {
 	Start, End pool.Micros
@@ -62,7 +62,7 @@ type stretch struct {
 	started     *Run // the run that cut the row here
 }
 
-// waitsOf makes the waits of one job, of its rows and its runs, both in the order of time. withAds tells that there are
+// waitsOf makes the waits of one job, of its rows and its runs, both in the order of time. withAds says that there are
 // job ads: then short waits are known as well, and a first wait is under observation from its beginning.
 func waitsOf(p *Polls, rows []*pressure.Row, runs []Run, requests []pressure.Request, withAds bool) []Wait {
 	waits := make([]Wait, 0, len(rows))
@@ -139,7 +139,7 @@ func beginOf(p *Polls, first pool.Micros, before []Run) pool.Micros {
 	return first
 }
 
-// end tells how the wait ended.
+// end finds how the wait ended.
 func (w *Wait) end(p *Polls, s stretch, runs []Run) {
 	run := s.started
 	if run == nil {

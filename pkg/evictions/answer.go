@@ -17,7 +17,7 @@ import (
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
-// Answer answers a query. Without a job source (nil), and when it does not answer, snapshots alone tell, and a notice
+// Answer answers a query. Without a job source (nil), and when it does not answer, snapshots alone count, and a notice
 // says what that means. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
 	opened, err := linked.Open(ctx, s, p)
@@ -26,14 +26,15 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	}
 	o, about := opened.Observed, opened.About
 
-	known, err := linked.Known(ctx, o, s.Ads, p.Window, "only snapshots tell, completions cannot be seen: "+blindness,
+	known, err := linked.Known(ctx, o, s.Ads, p.Window, "outcomes are those that snapshots show, "+
+		"completions cannot be seen: "+blindness,
 		about)
 	if err != nil {
 		return nil, err
 	}
 	x := known.Explanations
 	all := collect(o, x, p.Window)
-	blind := !known.Sharp || tellLinks(linked.ShareOf(x, p.Now, linked.OnBackfill(p.Window)), about)
+	blind := !known.Sharp || addLinks(linked.ShareOf(x, p.Now, linked.OnBackfill(p.Window)), about)
 	chosen := runs.Choose(linked.BackfillFilter(&p.Select), o.View)
 	all = slices.DeleteFunc(all, func(r Run) bool {
 		return !chosen.Place(r.Place) || !chosen.User(r.User) ||
@@ -50,8 +51,8 @@ const blindness = "evictedPercent, medianHoursToEviction and survival have no va
 	"lostGpuHours can be wrong in both directions: a completion that an owner's job follows within one cadence counts " +
 	"as an eviction, a run between two snapshots not at all (measured rates: 0.9 to 1.8 times the true one)"
 
-// tellLinks says how many runs have an ad; blind tells that too few do.
-func tellLinks(share linked.Share, about *frames.About) (blind bool) {
+// addLinks says how many runs have an ad; blind says that too few do.
+func addLinks(share linked.Share, about *frames.About) (blind bool) {
 	rate := share.Rate()
 	about.Stat("Runs without a job ad", "locale", float64(share.Counted-share.Linked))
 	switch {

@@ -152,7 +152,7 @@ func TestZoom(t *testing.T) {
 	}
 }
 
-// Asked in one call: each job once, and only jobs of runs that can overlap the window or tell of the clocks on its
+// Asked in one call: each job once, and only jobs of runs that can overlap the window or show the clocks on its
 // days.
 func TestAsksOnce(t *testing.T) {
 	s := open(t, golden.Pool(t, "pool-b"), zoneB)

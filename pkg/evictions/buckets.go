@@ -110,7 +110,7 @@ func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 			series = append(series, a.drawn(&t, k, metric, live))
 		}
 	}
-	a.rates.tell(a.about)
+	a.rates.notice(a.about)
 	return frames.TimeSeries(p, a.about, series), nil
 }
 
@@ -204,6 +204,6 @@ func (a *answer) hourOfWeek() (data.Frames, error) {
 			}
 		}
 	}
-	a.rates.tell(a.about)
+	a.rates.notice(a.about)
 	return frames.HeatMap(a.plan, a.about, week), nil
 }

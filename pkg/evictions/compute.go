@@ -86,7 +86,7 @@ func (m *measures) add(r *Run) {
 	}
 }
 
-// metric returns a metric; NaN where it has no value. hours are the GPU-hours that a rate counts over, blind tells that
+// metric returns a metric; NaN where it has no value. hours are the GPU-hours that a rate counts over, blind says that
 // completions cannot be seen.
 func (m *measures) metric(name string, hours float64, blind bool) float64 {
 	evictions := m.outcomes[runs.Evicted]
@@ -177,7 +177,7 @@ type grouping struct {
 	shown func(column, stored string) string // as answers show it
 }
 
-// byEviction tells whether the grouping knows evictions only: what did not end so has no cause, and its evidence tells
+// byEviction reports whether the grouping knows evictions only: what did not end so has no cause, and its evidence says
 // of something else (methodology section 8).
 func (g *grouping) byEviction() bool {
 	return slices.Contains(g.by, "cause") || slices.Contains(g.by, "evidence")

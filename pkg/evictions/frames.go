@@ -100,7 +100,7 @@ func (a *answer) summary() data.Frames {
 		}
 		rows = append(rows, frames.Row{Group: g.texts(k), Values: values(m, hours)})
 	}
-	a.rates.tell(a.about)
+	a.rates.notice(a.about)
 	return frames.Table(a.plan, a.about, rows, frames.Total{Name: "All", Values: values(&total, total.gpuHours)})
 }
 

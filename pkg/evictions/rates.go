@@ -16,8 +16,8 @@ func (r *rates) add(evictions int, gpuHours float64) {
 	}
 }
 
-// tell adds a notice if rates were left out.
-func (r *rates) tell(about *frames.About) {
+// notice adds a notice if rates were left out.
+func (r *rates) notice(about *frames.About) {
 	if r.leftOut > 0 {
 		about.Info("%s of %s eviction rates rest on less than %d GPU hour and have no value", frames.Thousands(r.leftOut),
 			frames.Thousands(r.all), leastHours)

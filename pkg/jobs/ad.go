@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Kind tells what a job ad describes.
+// Kind is what a job ad describes.
 type Kind uint8
 
 const (
@@ -22,7 +22,7 @@ const (
 // String is the kind as the job file stores it.
 func (k Kind) String() string { return [...]string{"other", "history", "epoch"}[k] }
 
-// Ad is one job ad document, of either adstash schema, with what runs and their outcomes are told from
+// Ad is one job ad document, of either adstash schema, with what runs and their outcomes are found from
 // (htcondor.md, "Which run do an ad's dates describe?"). Names are HTCondor's attribute names.
 //
 // Times are UTC with a resolution of a second; the zero time means "not stored", which HTCondor and adstash also
@@ -86,7 +86,7 @@ type Ad struct {
 	Unread int
 }
 
-// OnBackfill tells whether the last run was on a backfill slot.
+// OnBackfill reports whether the last run was on a backfill slot.
 func (a *Ad) OnBackfill() bool { return strings.Contains(strings.ToLower(a.Slot), "backfill") }
 
 // Compare orders ads by RecordTime, then GlobalJobID, then history before epoch.

@@ -81,7 +81,8 @@ func (e entry) bytes(key cacheKey) int {
 	return n
 }
 
-// Key makes a source's key for [Cache.Source] of what identifies it: URL, indexes, credentials. It tells none of them.
+// Key makes a source's key for [Cache.Source] of what identifies it: URL, indexes, credentials. It reveals none of
+// them.
 func Key(parts ...string) string {
 	sum := sha256.New()
 	for _, part := range parts {
@@ -184,7 +185,7 @@ func (s *cached) Epochs(ctx context.Context, days []EpochDay) (Result, error) {
 	})
 }
 
-// describes tells whether the entry holds all ads there will be of runs up to lastSeen.
+// describes reports whether the entry holds all ads there will be of runs up to lastSeen.
 func (e entry) describes(lastSeen time.Time) bool {
 	if len(e.ads) == 0 || e.partial() {
 		return false
@@ -254,7 +255,7 @@ func (s *cached) lookup(ctx context.Context, n int, q lookup) (Result, error) {
 	return s.standing(merge(found), source, changes, found, q), nil
 }
 
-// name is the source's key, and what tells its contents now from earlier ones.
+// name is the source's key, and what distinguishes its contents now from earlier ones.
 func (s *cached) name() string {
 	if r, ok := s.Source.(revisioned); ok {
 		return s.key + " " + r.Revision()

@@ -14,7 +14,7 @@ import (
 // Wanted is a job whose ads are asked for.
 type Wanted struct {
 	Job string // GlobalJobId, exactly as stored: schedd#cluster.proc#qdate
-	// LastSeen is the newest snapshot that shows a run of the job; zero = not known. It tells a [Cache] whether the
+	// LastSeen is the newest snapshot that shows a run of the job; zero = not known. It lets a [Cache] decide whether the
 	// ads it holds can already describe that run. Other sources ignore it.
 	LastSeen time.Time
 }
@@ -68,7 +68,7 @@ type Source interface {
 	AdsOnMachines(ctx context.Context, days []MachineDay) (Result, error)
 
 	// Epochs returns the epoch ads of short runs on machines, whatever their job: those that no snapshot may show
-	// (methodology section 8). Of an ad, JobCurrentStartDate tells the day, and EpochWriteDate the length. No machine and
+	// (methodology section 8). Of an ad, JobCurrentStartDate gives the day, and EpochWriteDate the length. No machine and
 	// day may be given with two lengths. Result.Ads has one entry for each of the given, in their order. At most MaxEpochs
 	// ads are held; a notice says that some were left out. None given: an empty Result, the store is not asked.
 	Epochs(ctx context.Context, days []EpochDay) (Result, error)

@@ -18,7 +18,7 @@ type Share struct {
 }
 
 // ShareOf counts the explained runs that pass, of those that ended more than 30 minutes before now: job ads come late
-// (methodology section 9). Runs that only ads tell of are not among them.
+// (methodology section 9). Runs that only ads show are not among them.
 func ShareOf(x *runs.Explanations, now pool.Micros, pass func(machine int, e *runs.Explained) bool) (s Share) {
 	for m := range x.Machines {
 		for i := range x.Machines[m].Runs {

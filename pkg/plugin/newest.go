@@ -41,7 +41,7 @@ func zoneFinding(ctx context.Context, s *opened, view *timeline.View, w pool.Win
 	found := finding{Store: "timezone", Severity: severityOK, Details: map[string]any{"timezone": zone.Key()}}
 	wait := check.ShortestWait(view, w)
 	if wait.Jobs == 0 {
-		found.Text = fmt.Sprintf("time zone: %s; no job in the newest 7 days of snapshots tells whether it is right",
+		found.Text = fmt.Sprintf("time zone: %s; no job in the newest 7 days of snapshots shows whether it is right",
 			zone.Key())
 		return found
 	}

@@ -19,7 +19,7 @@ type Question struct {
 	Unseen pool.Window
 }
 
-// Ask looks up the ads of the wanted runs' jobs and of those that tell of the access points' clocks, all at once, and
+// Ask looks up the ads of the wanted runs' jobs and of those that show the access points' clocks, all at once, and
 // the epoch ads of short runs. A source that does not answer is no error: the result is nil, and failure says why.
 func (o *Observed) Ask(ctx context.Context, source jobs.Source, q Question) (ads *Ads, notices []string, failure,
 	err error) {

@@ -18,7 +18,7 @@ type hold struct {
 	run               int32 // index in Machine.Runs
 }
 
-// sameClaim tells whether two holds are of one claim: the same job; without a GlobalJobId the same user and GPU
+// sameClaim reports whether two holds are of one claim: the same job; without a GlobalJobId the same user and GPU
 // (methodology section 8).
 func (h *hold) sameClaim(i *hold) bool {
 	return h.side == i.side && h.job == i.job && (!h.job.IsNone() || h.user == i.user && h.gpu == i.gpu)
@@ -61,8 +61,8 @@ func (w *walker) claim(open []int, h hold) int {
 	return len(w.holds) - 1
 }
 
-// follows tells whether a snapshot is the next one after last that shows the machine, one silent snapshot aside, and no
-// gap lies between.
+// follows reports whether a snapshot is the next one after last that shows the machine, one silent snapshot aside, and
+// no gap lies between.
 func (w *walker) follows(last, next, g int32) bool {
 	switch {
 	case w.gapAfter(last):
@@ -166,12 +166,12 @@ func (b *builder) later(rest hold, first int32) {
 	b.holds = append(b.holds, rest)
 }
 
-// continues tells whether a hold is the next one of a GPU that the run held before.
+// continues reports whether a hold is the next one of a GPU that the run held before.
 func (b *builder) continues(r *Run, h *hold) bool {
 	return r.Last < h.first && b.follows(r.Last, h.first, h.gpu) && slices.Contains(r.GPUs, h.gpu)
 }
 
-// shares tells whether the run holds another GPU when the hold begins.
+// shares reports whether the run holds another GPU when the hold begins.
 func (b *builder) shares(r *Run, h *hold) bool { return r.Last >= h.first }
 
 func (b *builder) open(h int) {
@@ -255,7 +255,7 @@ func (b *builder) reclaim(r *Run, p *piece) {
 	}
 }
 
-// end tells how the snapshots see a run end.
+// end returns how the snapshots see a run end.
 func (b *builder) end(n int) {
 	r, p := &b.runs[n], &b.pieces[n]
 	if r.Gone = r.Last + 1; p.cut == r.Last+2 {

@@ -11,7 +11,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Clock is how wrong an access point's clock was on a UTC day, as the runs that snapshots show tell (methodology
+// Clock is how wrong an access point's clock was on a UTC day, as the runs that snapshots show reveal (methodology
 // section 9).
 type Clock struct {
 	AccessPoint string
@@ -56,7 +56,7 @@ const noticed = 30 * pool.Second
 // Skew is an access point's clock on several days.
 type Skew struct {
 	AccessPoint string
-	Known       bool        // on some day enough runs tell of it
+	Known       bool        // on some day enough runs show it
 	Days        int         // on which it was off by more than 30 s
 	Low, High   pool.Micros // the errors of those days; positive = ahead of the collector's
 	Median      pool.Micros

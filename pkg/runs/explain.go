@@ -13,7 +13,7 @@ type Ads struct {
 	jobs     [][]jobs.Ad          // of each job of the observation, by number
 	machines [][]jobs.Ad          // of each machine, for runs without a GlobalJobId
 	epochs   [][]jobs.Ad          // of each machine: short runs, of whatever job
-	others   map[string][]jobs.Ad // of jobs whose epoch ads do not tell how a run ended
+	others   map[string][]jobs.Ad // of jobs whose epoch ads do not say how a run ended
 	clocks   clocks
 	holds    []func() bool // of the lookups; one is nil if it must be made again
 }
@@ -65,7 +65,7 @@ func (x *Explanations) Choose(wanted Wanted) func(machine int, e *Explained) boo
 	}
 }
 
-// Explain tells times, outcome and cause of the wanted runs; nil ads are none. All pieces of a job on a machine are
+// Explain finds times, outcome and cause of the wanted runs; nil ads are none. All pieces of a job on a machine are
 // explained together.
 func (o *Observed) Explain(ctx context.Context, ads *Ads, wanted Wanted) (*Explanations, error) {
 	x := &Explanations{Machines: make([]Explanation, len(o.Machines))}

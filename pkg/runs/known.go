@@ -14,7 +14,7 @@ import (
 // Known is what snapshots and job ads together say about all runs of an observation. It is shared: read only.
 type Known struct {
 	*Explanations // whose ads are not kept: Explained.Ad is nil
-	// Sharp: job ads tell. Else there is no source, or it did not answer, and snapshots alone tell.
+	// Sharp: job ads are used. Else there is no source, or it did not answer, and snapshots alone count.
 	Sharp   bool
 	Notices []string // of the source
 	Failure error    // why the source did not answer

@@ -12,7 +12,7 @@ import (
 // Explained is a run with its times and its outcome. Pieces that are one run are joined; a run inside which an ad shows
 // a new start is several (methodology sections 8 and 9).
 type Explained struct {
-	*Run              // First, Last: the snapshots that show it; Last < First when none does and only an ad tells of it
+	*Run              // First, Last: the snapshots that show it; Last < First if none does and only an ad shows it
 	Place       Place // of its first snapshot; of an unseen run of its start
 	Start       pool.Micros
 	End         pool.Micros // the event time; what it is while Running is left open
@@ -20,14 +20,14 @@ type Explained struct {
 	Evidence    Evidence
 	Cause       Cause
 	Link        Link
-	StartByAd   bool  // an ad tells Start; else it is the first snapshot that shows the run
-	EndByAd     bool  // an ad tells End
+	StartByAd   bool  // Start is that of an ad; else it is the first snapshot that shows the run
+	EndByAd     bool  // End is that of an ad
 	Clamped     bool  // by its ad it ends before its start: End is set to Start
 	UnknownCode int32 // a vacate code without a meaning in htcondor.md; 0 = none
 
 	number int32    // of the (first) run in Machine.Runs
 	own    *jobs.Ad // that describes it
-	final  bool     // nothing more can be told: a later run of the job proves nothing
+	final  bool     // nothing more can be known: a later run of the job proves nothing
 }
 
 // Ad returns the ad that describes the run itself; nil without. It is shared: read only.
@@ -129,7 +129,7 @@ type part struct {
 	until       pool.Micros // the next one; 0 = none
 }
 
-// on tells whether an ad's run was on this machine, with one of the GPUs. An ad without GPUs says nothing against it.
+// on reports whether an ad's run was on this machine, with one of the GPUs. An ad without GPUs says nothing against it.
 func (l *linker) on(r record, gpus []int32) bool {
 	return r.Machine == l.name && (len(r.GPUs) == 0 || l.sharesGPU(r, gpus))
 }
@@ -197,7 +197,7 @@ func joined(a, b *Run) *Run {
 	return &run
 }
 
-// shows tells whether a snapshot shows a run of these pieces.
+// shows reports whether a snapshot shows a run of these pieces.
 func (l *linker) shows(pieces []int32, snapshot int32) bool {
 	return l.observed.Reports(l.machine, snapshot) && slices.ContainsFunc(pieces, func(p int32) bool {
 		return l.machine.Runs[p].First <= snapshot && snapshot <= l.machine.Runs[p].Last
@@ -248,11 +248,12 @@ func (l *linker) part(p part, ads []record) Explained {
 	case len(ads) > 0:
 		link = JobOnly
 	}
-	return l.tell(p, seen, link, own, later, ads)
+	return l.explainPart(p, seen, link, own, later, ads)
 }
 
-// tell explains a part of a run by the ad that describes it and by that of a later run of the job, if there are any.
-func (l *linker) tell(p part, seen seen, link Link, own, later record, ads []record) Explained {
+// explainPart explains a part of a run by the ad that describes it and by that of a later run of the job, if there are
+// any.
+func (l *linker) explainPart(p part, seen seen, link Link, own, later record, ads []record) Explained {
 	e := Explained{Run: l.cut(p), Link: link, number: p.number, own: own.Ad}
 	e.Place = l.observed.PlaceAt(&l.machine.GPUs[e.Leader], e.First)
 	e.Start = seen.first
@@ -340,12 +341,12 @@ func (l *linker) seen(p part) seen {
 	return s
 }
 
-// begins tells whether a start that an ad tells is the run's.
+// begins reports whether a start that an ad has is the run's.
 func (s *seen) begins(start pool.Micros) bool {
 	return start != 0 && start <= s.first+Tolerance && (s.previous == 0 || start > s.previous-Tolerance)
 }
 
-// ends tells whether an end that an ad tells is the run's.
+// ends reports whether an end that an ad has is the run's.
 func (s *seen) ends(end pool.Micros) bool {
 	switch {
 	case end == 0 || end < s.last-Tolerance:
@@ -356,7 +357,7 @@ func (s *seen) ends(end pool.Micros) bool {
 	return s.absent == 0 || end <= s.absent+Tolerance
 }
 
-// startOf returns the run's start as the ad of a later run tells it, else the first snapshot.
+// startOf returns the run's start as the ad of a later run has it, else the first snapshot.
 func (l *linker) startOf(p part, s *seen, later record, ads []record) (start pool.Micros, byAd bool) {
 	if later.Ad == nil {
 		return s.first, false
@@ -370,7 +371,7 @@ func (l *linker) startOf(p part, s *seen, later record, ads []record) (start poo
 	return s.first, false
 }
 
-// otherBegan reports whether another run of a part's job began at the start of the job's first run: one that ads tell
+// otherBegan reports whether another run of a part's job began at the start of the job's first run: one that ads show
 // of elsewhere, or one that is seen no later.
 func (l *linker) otherBegan(p part, t pool.Micros, ads []record) bool {
 	if slices.ContainsFunc(ads, func(r record) bool {
@@ -445,7 +446,7 @@ func (l *linker) own(p part, s seen, ads []record) (record, Link) {
 	return record{}, NoLink
 }
 
-// verdictOf reads the outcome of the run that an ad describes. Of an epoch ad that does not tell it, the history ad of
+// verdictOf reads the outcome of the run that an ad describes. Of an epoch ad that does not say it, the history ad of
 // the same run does.
 func verdictOf(own record, ads []record) verdict {
 	if own.Kind == jobs.History {
@@ -464,7 +465,7 @@ func verdictOf(own record, ads []record) verdict {
 	return v
 }
 
-// settle takes the outcome that an ad tells, else what the snapshots around the run's end tell. The evidence Reappeared
+// settle takes the outcome that an ad says, else what the snapshots around the run's end show. The evidence Reappeared
 // needs the other machines' runs and comes later.
 func (e *Explained) settle(v verdict) {
 	switch {
@@ -499,7 +500,7 @@ func (l *linker) withoutID(pieces []int32, ads []record, into []Explained) []Exp
 		if own.Ad != nil {
 			link = MachineAndTime
 		}
-		into = append(into, l.tell(p, l.seen(p), link, own, record{}, ads))
+		into = append(into, l.explainPart(p, l.seen(p), link, own, record{}, ads))
 	}
 	return into
 }

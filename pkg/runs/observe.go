@@ -136,7 +136,7 @@ func statusOf(t *timeline.Status) (s status, o others) {
 	return s, o
 }
 
-// equal tells whether two statuses are one state with one job.
+// equal reports whether two statuses are one state with one job.
 func (s *status) equal(t *status) bool {
 	return s.state == t.state && s.job == t.job && (s.user == t.user || !s.job.IsNone())
 }
@@ -217,10 +217,10 @@ func (d *day) index(g timeline.GPU) int {
 	return -1
 }
 
-// GapAfter tells whether there is a gap right after a snapshot.
+// GapAfter reports whether there is a gap right after a snapshot.
 func (o *Observed) GapAfter(snapshot int32) bool { return o.gaps[snapshot] == snapshot }
 
-// gapsAfter tells of each snapshot which is the first one, from itself on, with a gap behind it; the number of
+// gapsAfter returns of each snapshot which is the first one, from itself on, with a gap behind it; the number of
 // snapshots when there is none.
 func gapsAfter(v *timeline.View) []int32 {
 	gaps := make([]int32, len(v.Times)+1)

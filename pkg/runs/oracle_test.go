@@ -33,7 +33,7 @@ type naive struct {
 
 func (n *naive) day(s int) int64 { return n.shots[s].at / (86400 * 1e6 * micro) }
 
-// gap tells whether there is a gap between a snapshot and the next one.
+// gap reports whether there is a gap between a snapshot and the next one.
 func (n *naive) gap(s int) bool {
 	return s >= 0 && s+1 < len(n.shots) && n.shots[s+1].at-n.shots[s].at > n.limit[s]
 }
@@ -47,13 +47,13 @@ func (n *naive) reports(machine string, s int) bool {
 	return false
 }
 
-// missedOnce tells whether a machine misses one single snapshot.
+// missedOnce reports whether a machine misses one single snapshot.
 func (n *naive) missedOnce(machine string, s int) bool {
 	return s > 0 && s+1 < len(n.shots) && !n.reports(machine, s) && n.reports(machine, s-1) && n.reports(machine, s+1) &&
 		!n.gap(s-1) && !n.gap(s)
 }
 
-// onBackfill tells whether a GPU has a backfill row on a day.
+// onBackfill reports whether a GPU has a backfill row on a day.
 func (n *naive) onBackfill(machine, gpu string, day int64) bool {
 	for s := range n.shots {
 		for _, r := range n.shots[s].rows {
@@ -143,7 +143,7 @@ func (n *naive) primaryClaim(machine, gpu string, s int) (user string, claimed b
 	return user, claimed
 }
 
-// held are the GPUs that a claim holds at a snapshot, with the user of the first; stale tells that one of its rows
+// held are the GPUs that a claim holds at a snapshot, with the user of the first; stale says that one of its rows
 // stands beside a primary claim.
 func (n *naive) held(c claim, s int) (gpus map[string]string, stale bool) {
 	gpus = map[string]string{}

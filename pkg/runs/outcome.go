@@ -6,13 +6,13 @@ import "github.com/chtc/gpureports/pkg/jobs"
 type Outcome uint8
 
 const (
-	Ambiguous Outcome = iota // nothing tells
+	Ambiguous Outcome = iota // nothing shows it
 	Evicted
 	Completed
 	Removed
 	Held
 	Running // it goes on
-	Lost    // cut by a gap or by the machine's silence, and nothing tells
+	Lost    // cut by a gap or by the machine's silence, and nothing shows it
 )
 
 // Outcomes is the number of outcomes.
@@ -22,7 +22,7 @@ func (o Outcome) String() string {
 	return [Outcomes]string{"ambiguous", "evicted", "completed", "removed", "held", "running", "lost"}[o]
 }
 
-// Evidence is what tells the outcome, weakest first.
+// Evidence is what shows the outcome, weakest first.
 type Evidence uint8
 
 const (
@@ -69,7 +69,7 @@ func (l Link) String() string {
 	return [...]string{"none", "job only", "machine and time", "earlier run", "last run", "epoch", "ad only"}[l]
 }
 
-// Linked tells whether an ad says something about the run itself.
+// Linked reports whether an ad says something about the run itself.
 func (l Link) Linked() bool { return l >= MachineAndTime }
 
 // verdict is what evidence says about a run's end.
@@ -135,7 +135,7 @@ func removedWhileIdle(ad *jobs.Ad) bool {
 	return ad.JobStatus == statusRemoved && ad.LastJobStatus == statusIdle && !ad.HasVacateReasonCode
 }
 
-// ofEarlierRun reports whether the last vacate that an ad tells was that of an earlier run.
+// ofEarlierRun reports whether the last vacate that an ad has was that of an earlier run.
 func ofEarlierRun(ad *jobs.Ad) bool {
 	return !ad.LastVacateTime.IsZero() && ad.LastVacateTime.Before(ad.JobCurrentStartDate)
 }

@@ -42,7 +42,7 @@ type Filter struct {
 	Ownership                      func(pool.Ownership) bool
 }
 
-// Chosen tells what a filter lets pass. It remembers what it was asked, and is for one goroutine.
+// Chosen reports what a filter lets pass. It remembers what it was asked, and is for one goroutine.
 type Chosen struct {
 	filter                             Filter
 	names                              []string
@@ -65,23 +65,23 @@ func Choose(f Filter, v *timeline.View) *Chosen {
 	return &Chosen{f, names, none(), none(), none(), none()}
 }
 
-func (c *Chosen) remember(known []answer, s timeline.Symbol, tell func(string) bool) bool {
+func (c *Chosen) remember(known []answer, s timeline.Symbol, test func(string) bool) bool {
 	if known[s] == notAsked {
-		if known[s] = fails; tell(c.names[s]) {
+		if known[s] = fails; test(c.names[s]) {
 			known[s] = passes
 		}
 	}
 	return known[s] == passes
 }
 
-// Place tells whether GPUs counted there pass.
+// Place reports whether GPUs counted there pass.
 func (c *Chosen) Place(p Place) bool {
 	return c.filter.Ownership(p.Ownership) && c.remember(c.machines, p.Machine, c.filter.Machine) &&
 		c.remember(c.devices, p.Device, c.filter.Device)
 }
 
-// Project tells whether a row's projects pass.
+// Project reports whether a row's projects pass.
 func (c *Chosen) Project(s timeline.Symbol) bool { return c.remember(c.projects, s, c.filter.Project) }
 
-// User tells whether a user passes.
+// User reports whether a user passes.
 func (c *Chosen) User(s timeline.Symbol) bool { return c.remember(c.users, s, c.filter.User) }

@@ -60,7 +60,7 @@ func (w *walker) others(s *segment) *others {
 	return nil
 }
 
-// same tells whether two segments are one state with one job and all other claims are the same.
+// same reports whether two segments are one state with one job and all other claims are the same.
 func (w *walker) same(a, b *segment) bool {
 	if a.outside != b.outside || a.bridged != b.bridged || !w.status(a).equal(w.status(b)) {
 		return false
@@ -69,7 +69,7 @@ func (w *walker) same(a, b *segment) bool {
 	return x == y || x != nil && y != nil && slices.Equal(x.stale, y.stale) && slices.Equal(x.extra, y.extra)
 }
 
-// inPool tells whether a GPU is in the pool on a day: it has a backfill row on it or on the UTC day before.
+// inPool reports whether a GPU is in the pool on a day: it has a backfill row on it or on the UTC day before.
 func (w *walker) inPool(g timeline.GPU, k int) bool {
 	has := func(k int) bool {
 		i := w.days[k].index(g)
@@ -114,10 +114,10 @@ func (w *walker) add(s segment) {
 	}
 }
 
-// reports tells whether the machine has a row in a snapshot.
+// reports reports whether the machine has a row in a snapshot.
 func (w *walker) reports(snapshot int32) bool { return w.observed.Reports(w.machine, snapshot) }
 
-// Reports tells whether a machine has rows at a snapshot.
+// Reports reports whether a machine has rows at a snapshot.
 func (o *Observed) Reports(machine *Machine, snapshot int32) bool {
 	k := o.dayOf[snapshot]
 	m := machine.days[k].index
@@ -155,7 +155,7 @@ func (w *walker) bridge(all, into []segment) []segment {
 	return into
 }
 
-// single tells whether a segment is one silent snapshot without a gap behind it.
+// single reports whether a segment is one silent snapshot without a gap behind it.
 func (w *walker) single(s *segment) bool {
 	return s.first == s.last && w.status(s).state == Unknown && !w.gapAfter(s.last)
 }
@@ -167,7 +167,7 @@ func (w *walker) at(g, snapshot int32) int {
 	return i
 }
 
-// silent tells whether the machine had no row at a snapshot, as a GPU's segment says.
+// silent reports whether the machine had no row at a snapshot, as a GPU's segment says.
 func (w *walker) silent(s *segment) bool { return s.bridged || w.status(s).state == Unknown }
 
 // finish turns the machine's segments into Segments. Holds say which runs they belong to.
@@ -205,7 +205,7 @@ func (w *walker) finish() {
 	}
 }
 
-// claimed tells whether a job gives the state.
+// claimed reports whether a job gives the state.
 func (s State) claimed() bool { return s == Taken || s == Used }
 
 // side is the side of the job that gives the state.

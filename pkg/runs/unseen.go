@@ -11,7 +11,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// This file finds the runs that no snapshot shows: those that begin and end between two snapshots, as epoch ads tell
+// This file finds the runs that no snapshot shows: those that begin and end between two snapshots, as epoch ads show
 // (methodology section 8).
 
 // ofShortRuns looks up the epoch ads of runs that are no longer than the distance of two snapshots of their day.
@@ -48,7 +48,7 @@ func (a *asking) ofShortRuns(w pool.Window) error {
 	return a.ofOtherJobs()
 }
 
-// ofOtherJobs looks up the history ads that tell the outcome where an epoch ad does not.
+// ofOtherJobs looks up the history ads that have the outcome where an epoch ad does not.
 func (a *asking) ofOtherJobs() error {
 	var asked []jobs.Wanted
 	a.ads.others = map[string][]jobs.Ad{}

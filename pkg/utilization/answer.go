@@ -87,7 +87,7 @@ func (a *answer) read(ctx context.Context, s *stores.Stores) error {
 	if err := a.trace(ctx, reports, s.Memo); err != nil {
 		return err
 	}
-	a.tell(reports)
+	a.notices(reports)
 	return nil
 }
 
@@ -158,8 +158,8 @@ func (t *tracing) machine(d *reader, list []Run) {
 	known.keep()
 }
 
-// tell adds notices about what is not known.
-func (a *answer) tell(r *reported) {
+// notices adds notices about what is not known.
+func (a *answer) notices(r *reported) {
 	clamped := 0
 	for i := range a.runs {
 		clamped += a.runs[i].Clamped

@@ -152,7 +152,7 @@ func (a *answer) average(metric string, of *Amounts, hours float64) float64 {
 	return of.Idle / hours
 }
 
-// live tells which buckets have a slice: the others do not exist.
+// live returns which buckets have a slice: the others do not exist.
 func (a *answer) live() []bool {
 	live := make([]bool, a.buckets.Len())
 	for _, begin := range a.slices.Begin {

@@ -46,7 +46,7 @@ var Kind = query.Kind{
 	},
 }
 
-// hourly is a view of series whose shortest bucket is an hour: reports of usage do not tell more.
+// hourly is a view of series whose shortest bucket is an hour: reports of usage show no more.
 func hourly(v query.View) query.View {
 	v.BucketMinutes = 60
 	return v

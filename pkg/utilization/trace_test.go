@@ -72,7 +72,7 @@ func TestGaps(t *testing.T) {
 	a := read(r, gap).Within(minutes(0, 150))
 	require.InDeltaSlice(t, []float64{150, 75, 60}, []float64{60 * a.Held, 60 * a.Measured, 60 * a.Busy}, 1e-9)
 
-	// An ad can tell a start inside a gap: no gap lies between it and the first sighting.
+	// An ad can give a start inside a gap: no gap lies between it and the first sighting.
 	begun := run(1, 60, 30, 0.5)
 	require.InDelta(t, 30, 60*read(begun, Gap{-30 * minute, 20 * minute}).Within(minutes(0, 60)).Measured, 1e-9)
 	// A gap that lies between an earlier sighting and one without a usage counts.
@@ -92,7 +92,7 @@ func TestIdleWindows(t *testing.T) {
 	require.Empty(t, read(run(2, 60, 30, 1)).Idle, "one of two GPUs computes")
 	require.Empty(t, read(run(1, 100, 80, 0), Gap{20 * minute, 60 * minute}).Idle, "nothing is known in a gap")
 
-	// Cut to the run's end, which an ad can tell to lie before its last sighting.
+	// Cut to the run's end, which by an ad can lie before its last sighting.
 	require.InDelta(t, 25, 60*read(run(1, 25, 30, 0)).Within(minutes(0, 60)).Idle, 1e-9)
 }
 

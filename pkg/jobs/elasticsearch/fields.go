@@ -19,7 +19,7 @@ type fields struct {
 	machine []string // keyword fields with the StartdName
 	start   []string // fields with the JobCurrentStartDate
 
-	// Fields that tell an epoch ad: with the EpochWriteDate, and keyword fields with adstash's name of the ad's source.
+	// Fields that mark an epoch ad: with the EpochWriteDate, and keyword fields with adstash's name of the ad's source.
 	epochDate, adSource []string
 
 	recordTime  string   // the field of the RecordTime

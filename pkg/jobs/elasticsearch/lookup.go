@@ -77,7 +77,7 @@ func (s *Source) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result,
 	}, query: query})
 }
 
-// began matches the ads whose run began on one of the machines and days; of tells them by key.
+// began matches the ads whose run began on one of the machines and days; of returns them by key.
 func began(mapping fields, keys []string, of map[string]jobs.MachineDay) types.Query {
 	format := "epoch_second" // a bare number would mean milliseconds
 	second := func(t time.Time) json.RawMessage { return strconv.AppendInt(nil, t.Unix(), 10) }
@@ -226,7 +226,7 @@ func (p *paging) pages(ctx context.Context, query types.Query) error {
 	}
 }
 
-// note takes down what a page says about itself; more tells whether to ask for the next.
+// note takes down what a page says about itself; more reports whether to ask for the next.
 func (p *paging) note(page *page) (more bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -32,7 +32,7 @@ type Config struct {
 	Transport http.RoundTripper
 	// Index names what to search: indexes, aliases or patterns, separated by commas.
 	Index string
-	// EpochIndex names further indexes, those of the epoch ads; empty = none. What an ad is, its content tells.
+	// EpochIndex names further indexes, those of the epoch ads; empty = none. An ad's content says what it is.
 	EpochIndex string
 	// Timeout is the longest that a lookup may take; 0 = 30 s. Of the time until the context's deadline a lookup uses
 	// three quarters at most: the caller can still answer without job ads.

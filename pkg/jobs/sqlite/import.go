@@ -37,7 +37,7 @@ type Imported struct {
 const maxProblems = 20
 
 // Import adds the ads of the inputs to the job file output, which it makes if there is none. kind "auto" takes all
-// ads, "history" and "epoch" only those of that kind; what an ad is, its content tells. All ads are stored or, on an
+// ads, "history" and "epoch" only those of that kind; an ad's content says what it is. All ads are stored or, on an
 // error, none.
 func Import(ctx context.Context, output, kind string, inputs ...Input) (Imported, error) {
 	var report Imported
@@ -139,7 +139,7 @@ func (i *importer) read(ctx context.Context, input Input) error {
 		case ad.Kind == jobs.Other || i.only != jobs.Other && ad.Kind != i.only:
 			i.report.Other++
 		case ad.RecordTime.IsZero():
-			bad(line, "job ad: no RecordTime, and no other date to tell it from")
+			bad(line, "job ad: no RecordTime, and no other date to take it from")
 		default:
 			return i.store(ctx, &ad, object)
 		}

@@ -73,7 +73,7 @@ func TestImportBad(t *testing.T) {
 		"a.jsonl:2: a text in the JSON object is not closed",
 		`a.jsonl:3: 'h' is no JSON object`,
 		"a.jsonl:5: job ad: no GlobalJobId",
-		"a.jsonl:6: job ad: no RecordTime, and no other date to tell it from",
+		"a.jsonl:6: job ad: no RecordTime, and no other date to take it from",
 		"a.jsonl:7: the JSON object ends early",
 		"a.jsonl:9: the JSON object ends early",
 	}}, got)

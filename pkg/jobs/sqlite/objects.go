@@ -63,7 +63,7 @@ func (s *objectScanner) lines(c byte) {
 		}
 		s.line, s.skip, s.quoted, s.escaped = s.line+1, false, false, false
 	}
-	if s.depth > 0 && c == '{' && atLineStart { // inside an indented ad no brace stands in the first column
+	if s.depth > 0 && c == '{' && atLineStart { // inside an indented ad no brace is in the first column
 		s.bad(s.began, "the JSON object ends early")
 		s.depth = 0
 	}
