@@ -193,7 +193,8 @@ func labelled(frames data.Frames) (rows []map[string]any) {
 // For windows of full hours the fleet's answer of one pool is that of the pool's own data source; by pool it is the
 // union of theirs.
 func TestFleetEqualsPools(t *testing.T) {
-	url, alias := jobstest.Elasticsearch(t), "facts-equal"
+	url := jobstest.Elasticsearch(t)
+	alias := fmt.Sprintf("facts-equal-%d", time.Now().UnixNano()) // the server may be one that others use
 	all, now := members(t, url, alias)
 	documents, removed := publishAll(t, all, time.Time{})
 	require.Positive(t, documents)
