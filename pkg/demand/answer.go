@@ -92,7 +92,8 @@ func describePolls(polls *Polls, rows *pressure.View, w pool.Window, about *fram
 		points = append(points, rows.Names.Text(s))
 	}
 	slices.Sort(points)
-	about.Info("access points that are polled: %s", strings.Join(points, ", "))
+	about.Standing("Access points that are polled", len(points), "access points that are polled: "+
+		strings.Join(points, ", "))
 	about.Stat("Polls", "short", float64(max(0, polls.upTo(w.To)-polls.from(w.From)+1)))
 	about.Stat("Covered hours of polls", "h", pool.Hours(polls.Covered(w.From, w.To)))
 	if n := polls.Gaps(w); n > 0 {

@@ -37,11 +37,11 @@ func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 	a := &About{plan: p}
 	a.Notices(v.Notices)
 	for _, e := range c.Excluded {
-		a.standing(fmt.Sprintf("Machines excluded by %q (%s)", e.Pattern, e.Reason), len(e.Machines),
+		a.Standing(fmt.Sprintf("Machines excluded by %q (%s)", e.Pattern, e.Reason), len(e.Machines),
 			fmt.Sprintf("%s excluded by %q: %s", some(e.Machines, "machine"), e.Pattern, e.Reason))
 	}
 	if c.RowsWithoutGPU > 0 {
-		a.standing("Rows without a GPU id or machine, skipped", c.RowsWithoutGPU,
+		a.Standing("Rows without a GPU id or machine, skipped", c.RowsWithoutGPU,
 			count(c.RowsWithoutGPU, "row")+" without a GPU id or machine skipped")
 	}
 	worthTelling := !p.OnDashboard || !wellCovers(c) // else it is among the figures below
@@ -98,13 +98,15 @@ func (a *About) Cadence(v *timeline.View, days []*timeline.Day) {
 // Info adds a notice.
 func (a *About) Info(format string, args ...any) { a.add(false, fmt.Sprintf(format, args...)) }
 
-// standing adds a notice of what is the same in every answer. On dashboards, where each panel would repeat it, it is
+// Standing adds notices of what is the same in every answer. On dashboards, where each panel would repeat them, they are
 // one of the figures of Inspect → Stats.
-func (a *About) standing(name string, n int, notice string) {
+func (a *About) Standing(name string, n int, notices ...string) {
 	if a.plan.OnDashboard {
 		a.Stat(name, "locale", float64(n))
-	} else {
-		a.add(false, notice)
+		return
+	}
+	for _, text := range notices {
+		a.add(false, text)
 	}
 }
 

@@ -363,6 +363,24 @@ func TestStandingNoticesOnDashboards(t *testing.T) {
 	require.Contains(t, f.Meta.Notices[2].Text, "coverage 83.33 %")
 }
 
+// A kind's own standing notices stand one by one, on dashboards as one figure.
+func TestStandingNoticesOfKinds(t *testing.T) {
+	p := planOf(t, `{"queryType": "demand"}`)
+	ask := func() *data.FrameMeta {
+		about := Plain(p)
+		about.Standing("Corrected clocks", 2, "the clock of ap1 is corrected", "the clock of ap2 is corrected")
+		return about.Finish(nil)[0].Meta
+	}
+	require.Len(t, ask().Notices, 2)
+	require.Equal(t, data.Notice{Severity: data.NoticeSeverityInfo, Text: "the clock of ap2 is corrected"},
+		ask().Notices[1])
+	require.Empty(t, ask().Stats)
+	p.OnDashboard = true
+	require.Empty(t, ask().Notices)
+	require.Equal(t, "Corrected clocks", ask().Stats[0].DisplayName)
+	require.Equal(t, 2.0, ask().Stats[0].Value)
+}
+
 // A gap in a window that is well covered warns nobody.
 func TestSeverityOfGaps(t *testing.T) {
 	p := planOf(t, `{"queryType": "allocation"}`)

@@ -2,7 +2,6 @@ package linked
 
 import (
 	"context"
-	"slices"
 
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/jobs"
@@ -53,7 +52,10 @@ func tellFailure(failure error, meaning string, about *frames.About) {
 }
 
 func tellNotices(notices []string, clocks []runs.Clock, about *frames.About) {
-	for _, n := range slices.Concat(notices, runs.ClockNotices(clocks)) {
+	for _, n := range notices {
 		about.Warn("%s", n)
+	}
+	if corrected := runs.ClockNotices(clocks); len(corrected) > 0 {
+		about.Standing("Access points whose clocks are corrected", len(corrected), corrected...)
 	}
 }

@@ -167,8 +167,9 @@ func (a *answer) notices(r *reported) {
 	a.about.Stat("Runs", "locale", float64(len(a.runs)))
 	a.about.Stat("Measured", "percent", a.total.metric("measuredPercent"))
 	if clamped > 0 {
-		a.about.Info("%s stretches between two reports of GPUsAverageUsage show less than no or more than full work and "+
-			"are cut to it: a start that is off, or a GPU that is used from outside", frames.Thousands(clamped))
+		a.about.Standing("Stretches of usage cut to 0 to 1", clamped, frames.Thousands(clamped)+" stretches between two "+
+			"reports of GPUsAverageUsage show less than no or more than full work and are cut to it: a start that is off, "+
+			"or a GPU that is used from outside")
 	}
 	if a.total.Measured == 0 && a.total.Held > 0 {
 		a.about.Warn("nothing is measured: GPUsAverageUsage has no value in any snapshot of these runs, or its column is " +
