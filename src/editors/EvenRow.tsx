@@ -10,10 +10,8 @@ export function EvenRow({ children }: { children: ReactNode }) {
 
 const getStyles = (theme: GrafanaTheme2) =>
   css({
-    // No grid of as many columns as fit: inside plugin-ui's rows its height would be that of a single column.
-    display: 'flex',
-    flexWrap: 'wrap',
+    display: 'grid',
     width: '100%',
     gap: theme.spacing(1),
-    '& > *': { flex: `1 1 ${theme.spacing(16)}`, maxWidth: theme.spacing(40) },
+    gridTemplateColumns: `repeat(auto-fit, minmax(${theme.spacing(16)}, 1fr))`,
   });

@@ -1,7 +1,7 @@
 import React, { useEffect, useId, useRef } from 'react';
 import { AnnotationQuery, CoreApp, QueryEditorProps } from '@grafana/data';
-import { Combobox } from '@grafana/ui';
-import { EditorField, EditorRow, EditorRows, FlexItem } from '@grafana/plugin-ui';
+import { Combobox, Stack } from '@grafana/ui';
+import { EditorField, EditorRow, FlexItem } from '@grafana/plugin-ui';
 
 import { commandLine } from '../query/commandLine';
 import { defaultQuery, fit, textOf } from '../query/defaults';
@@ -62,7 +62,8 @@ export function QueryEditor(props: Props) {
   }, [isNewRule]);
 
   return (
-    <EditorRows>
+    // not plugin-ui's EditorRows: it wraps its rows, and browsers then make a row as high as its fields at another width
+    <Stack direction="column" gap={0.5}>
       <EditorRow>
         <EditorField label="Kind" htmlFor={`${id}-kind`} width={26}>
           <Combobox
@@ -161,7 +162,7 @@ export function QueryEditor(props: Props) {
           />
         </>
       )}
-    </EditorRows>
+    </Stack>
   );
 }
 

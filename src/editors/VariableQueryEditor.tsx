@@ -1,7 +1,7 @@
 import React, { useId } from 'react';
 import { QueryEditorProps } from '@grafana/data';
-import { Combobox } from '@grafana/ui';
-import { EditorField, EditorRow, EditorRows } from '@grafana/plugin-ui';
+import { Combobox, Stack } from '@grafana/ui';
+import { EditorField, EditorRow } from '@grafana/plugin-ui';
 
 import { describeVariable } from '../query/describe';
 import { fitFilter } from '../query/defaults';
@@ -26,7 +26,7 @@ export function VariableQueryEditor({ datasource, query, onChange, range }: Prop
   };
 
   return (
-    <EditorRows>
+    <Stack direction="column" gap={0.5}>
       <EditorRow>
         <EditorField label="Values of" htmlFor={`${id}-dimension`} width={26}>
           <Combobox
@@ -51,7 +51,7 @@ export function VariableQueryEditor({ datasource, query, onChange, range }: Prop
           />
         </EditorRow>
       )}
-    </EditorRows>
+    </Stack>
   );
 }
 
