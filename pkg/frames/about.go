@@ -98,8 +98,8 @@ func (a *About) Cadence(v *timeline.View, days []*timeline.Day) {
 // Info adds a notice.
 func (a *About) Info(format string, args ...any) { a.add(false, fmt.Sprintf(format, args...)) }
 
-// Standing adds notices of what is the same in every answer. On dashboards, where each panel would repeat them, they are
-// one of the figures of Inspect → Stats.
+// Standing adds notices of what is the same in every answer. On dashboards, where each panel would repeat them, they
+// are one of the figures of Inspect → Stats.
 func (a *About) Standing(name string, n int, notices ...string) {
 	if a.plan.OnDashboard {
 		a.Stat(name, "locale", float64(n))
