@@ -62,7 +62,7 @@ export function QueryEditor(props: Props) {
   }, [isNewRule]);
 
   return (
-    // not plugin-ui's EditorRows: it wraps its rows, and browsers then make a row as high as its fields at another width
+    // not plugin-ui's EditorRows: it wraps its rows, and browsers then make them as high as for another width
     <Stack direction="column" gap={0.5}>
       <EditorRow>
         <EditorField label="Kind" htmlFor={`${id}-kind`} width={26}>
