@@ -17,7 +17,7 @@ func WaitsOf(ctx context.Context, s *stores.Stores, p *query.Plan) ([]Wait, *Pol
 		return nil, nil, err
 	}
 	polls := NewPolls(rows.Days)
-	waits, err := allWaits(ctx, s, p, rows, polls, new(frames.About))
+	waits, err := allWaits(ctx, s, p, rows, polls, frames.Plain(p))
 	return waits, polls, err
 }
 
