@@ -106,7 +106,8 @@ func Lint() error {
 // compared are the packages whose tests ask thousands of questions and compare the answers with others. The race
 // detector would take half an hour for them, and sees the same code at work in pkg/plugin, where all kinds answer at
 // once.
-var compared = []string{"accuracy", "allocation", "backfill", "bench", "check", "cmd/gpureports", "demand", "evictions"}
+var compared = []string{"accuracy", "allocation", "backfill", "bench", "check", "cmd/gpureports", "demand", "evictions",
+	"oracle"}
 
 // Test sets everything up and runs every test: form, Go with the race detector, some seconds of fuzzing, jest, browser.
 func Test() error {
