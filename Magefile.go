@@ -122,7 +122,7 @@ func Test() error {
 	if err != nil {
 		return err
 	}
-	race, plain := []string{"go", "test", "-race", "-timeout", "20m"}, []string{"go", "test", "-timeout", "20m"}
+	race, plain := []string{"go", "test", "-race", "-timeout", "40m"}, []string{"go", "test", "-timeout", "40m"}
 	for _, p := range strings.Fields(list) {
 		if _, path, _ := strings.Cut(p, "/pkg/"); slices.Contains(compared, path) {
 			plain = append(plain, p)
