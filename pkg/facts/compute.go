@@ -2,6 +2,7 @@ package facts
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/counts"
@@ -10,6 +11,7 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
+	"github.com/chtc/gpureports/pkg/utilization"
 )
 
 // hourly are the buckets of facts.
@@ -38,16 +40,26 @@ type Request struct {
 }
 
 // Compute returns the facts of a pool's hours, in no order, and what was wrong with the data. Hours without a snapshot
-// have the one of their coverage. Errors are those of the timeline.
-func Compute(ctx context.Context, s *stores.Stores, env query.Env, r Request) ([]Fact, []timeline.Notice, error) {
-	c := &computation{stores: s, env: env, request: r, at: map[pool.Micros]int{}}
+// have the one of their coverage. Errors are those of the timeline, and pool.SourceError where the job source does not
+// answer: facts without it would be others.
+func Compute(ctx context.Context, s *stores.Stores, env query.Env, r Request) ([]*Fact, []timeline.Notice, error) {
+	c := &computation{stores: s, env: env, request: r, at: map[pool.Micros]int{}, facts: map[string]*Fact{}}
 	for i, start := range r.Hours[:len(r.Hours)-1] {
 		c.at[start] = i
 	}
-	if err := c.count(ctx, KindGPUs, groupings); err != nil {
-		return nil, nil, err
+	steps := []func(context.Context) error{
+		func(ctx context.Context) error { return c.count(ctx, KindGPUs, groupings) },
+		func(ctx context.Context) error {
+			return c.count(ctx, KindUsers, append(slices.Clone(groupings), "user"))
+		},
+		c.usage,
 	}
-	return c.facts, c.notices, c.count(ctx, KindUsers, append(slices.Clone(groupings), "user"))
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	return slices.Collect(maps.Values(c.facts)), c.notices, nil
 }
 
 type computation struct {
@@ -55,7 +67,7 @@ type computation struct {
 	env     query.Env
 	request Request
 	at      map[pool.Micros]int // hours by their beginning
-	facts   []Fact
+	facts   map[string]*Fact    // by id
 	notices []timeline.Notice
 }
 
@@ -90,12 +102,11 @@ func (c *computation) count(ctx context.Context, kind string, by []string) error
 			if _, asked := c.at[count.Buckets.Starts[b]]; !asked || sums == (GPUs{}) {
 				continue
 			}
-			fact := c.fact(kind, count.Buckets.Starts[b])
-			fact.Group, fact.GPUs = group, &sums
+			var user *string
 			if kind == KindUsers {
-				fact.User = &names[count.Groups[g].User]
+				user = &names[count.Groups[g].User]
 			}
-			c.facts = append(c.facts, fact)
+			c.fact(kind, count.Buckets.Starts[b], group, user).GPUs = &sums
 		}
 	}
 	return nil
@@ -116,16 +127,37 @@ func (c *computation) coverage(count *counts.Count, s *timeline.Slices) {
 		slicesOf[count.Buckets.Starts[b]] = n
 	}
 	for i, start := range c.request.Hours[:len(c.request.Hours)-1] {
-		fact := c.fact(KindHour, start)
 		covered := s.Covered(pool.Window{From: start, To: c.request.Hours[i+1]})
-		fact.Coverage = &Coverage{Slices: slicesOf[start], CoveredHours: pool.Hours(covered)}
-		c.facts = append(c.facts, fact)
+		c.fact(KindHour, start, nil, nil).Coverage = &Coverage{Slices: slicesOf[start], CoveredHours: pool.Hours(covered)}
 	}
 }
 
-func (c *computation) fact(kind string, start pool.Micros) Fact {
-	return Fact{Pool: c.request.Pool, Kind: kind, Hour: Millis(start),
-		Complete: c.request.Hours[c.at[start]+1] <= c.request.Finished}
+// usage adds what runs did to the facts of users.
+func (c *computation) usage(ctx context.Context) error {
+	all, err := utilization.ByHour(ctx, c.stores, c.env, c.request.Hours)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		h := &all[i]
+		group := &Group{Category: h.Category.Key(), Slots: h.Category.Side().String(), Device: h.Device, Memory: h.Memory,
+			Tier: c.env.Lists.TierOf(h.Device), Ownership: h.Ownership.String(), Project: h.Project}
+		c.fact(KindUsers, c.request.Hours[h.Hour], group, &h.User).Usage = &Usage{Held: h.Held, Measured: h.Measured,
+			Busy: h.Busy, Idle: h.Idle, Begun: h.Begun, Carried: h.Carried}
+	}
+	return nil
+}
+
+// fact returns the fact of an hour and a group, which is added if it is not there.
+func (c *computation) fact(kind string, start pool.Micros, group *Group, user *string) *Fact {
+	fact := &Fact{Pool: c.request.Pool, Kind: kind, Hour: Millis(start),
+		Complete: c.request.Hours[c.at[start]+1] <= c.request.Finished, Group: group, User: user}
+	id := fact.ID()
+	if known := c.facts[id]; known != nil {
+		return known
+	}
+	c.facts[id] = fact
+	return fact
 }
 
 func groupOf(g *counts.Group, names []string) *Group {

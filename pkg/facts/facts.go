@@ -12,17 +12,17 @@ import (
 )
 
 // Version of the documents. Facts of different versions are not mixed.
-const Version = 1
+const Version = 2
 
 // Kinds of documents.
 const (
 	KindHour  = "hour"  // what the pool's snapshots cover: one document an hour
 	KindGPUs  = "gpus"  // GPU-slices of a group by state
-	KindUsers = "users" // claimed GPU-slices of a group and user
+	KindUsers = "users" // of a group and user: claimed GPU-slices, and runs
 	KindPool  = "pool"  // the checkpoint: what is published of a pool
 )
 
-// Fact is a document: what a pool adds up in a full hour of its zone, of one group.
+// Fact is a document: what a pool adds up in a full hour of its zone, of one group. Fields that are zero are left out.
 type Fact struct {
 	Pool     string `json:"pool"`
 	Kind     string `json:"kind"`
@@ -33,6 +33,7 @@ type Fact struct {
 	*Group
 	User *string `json:"user,omitempty"`
 	*GPUs
+	*Usage
 }
 
 // Coverage is N and D of an hour.
@@ -60,6 +61,17 @@ type GPUs struct {
 	Other     float64 `json:"other,omitempty"`
 	Free      float64 `json:"free,omitempty"`
 	Prevented float64 `json:"prevented,omitempty"`
+}
+
+// Usage is what runs on primary and backfill slots did, in GPU-hours (methodology section 13). The runs of a window are
+// those that began in its hours, and those that were carried into its first one.
+type Usage struct {
+	Held     float64 `json:"held,omitempty"`
+	Measured float64 `json:"measured,omitempty"`
+	Busy     float64 `json:"busy,omitempty"`
+	Idle     float64 `json:"idle,omitempty"`
+	Begun    int     `json:"begun,omitempty"`
+	Carried  int     `json:"carried,omitempty"`
 }
 
 // ClassFields are the names of GPUs' fields, by class.

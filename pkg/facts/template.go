@@ -15,8 +15,11 @@ func Template(alias string) ([]byte, error) {
 		"version": whole, "zone": keyword, "sliceMinutes": whole, "since": date, "completeThrough": date,
 		"through": date, "publishedAt": date,
 	}
-	for _, field := range ClassFields {
+	for _, field := range append(ClassFields[:], "held", "measured", "busy", "idle") {
 		properties[field] = number
+	}
+	for _, field := range []string{"begun", "carried"} {
+		properties[field] = whole
 	}
 	return json.Marshal(map[string]any{
 		"index_patterns": []string{alias + "-*"},

@@ -11,6 +11,7 @@ import (
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/userhours"
+	"github.com/chtc/gpureports/pkg/utilization"
 )
 
 // Answer plans a query and answers it from the facts. all are the kinds of a pool's own data source. Errors are
@@ -20,19 +21,23 @@ func (s *Store) Answer(ctx context.Context, all query.Catalog, env query.Env, r 
 	if err != nil {
 		return nil, err
 	}
-	pinned, err := s.client.Pin(ctx, s.index)
-	if err != nil {
-		return nil, err
-	}
-	defer pinned.Close(ctx)
 	start := time.Now()
-	a, err := s.look(ctx, pinned, p)
+	a, err := s.look(ctx, p)
 	if err != nil {
 		return nil, err
 	}
+	defer a.pinned.Close(ctx)
 	about := frames.Plain(p)
 	a.tell(about)
-	return a.answer(ctx, about, start)
+	if len(a.cover) == 0 {
+		return about.Finish(nil), nil
+	}
+	answer, err := a.answer(ctx, about)
+	if err != nil {
+		return nil, err
+	}
+	about.Stat("Elasticsearch", "ms", float64(time.Since(start).Microseconds())/1000)
+	return answer(), nil
 }
 
 // asked is a question under way.
@@ -45,23 +50,16 @@ type asked struct {
 	cover   map[string]*coverage // by pool
 }
 
-func (a *asked) answer(ctx context.Context, about *frames.About, start time.Time) (data.Frames, error) {
-	if len(a.cover) == 0 {
-		return about.Finish(nil), nil
+// answer asks for the figures of the plan's kind, and returns what makes frames of them.
+func (a *asked) answer(ctx context.Context, about *frames.About) (func() data.Frames, error) {
+	switch a.plan.Kind {
+	case userhours.Kind.Name:
+		hours, err := a.userHours(ctx)
+		return func() data.Frames { return userhours.Frames(hours, a.plan, about) }, err
+	case utilization.Kind.Name:
+		figures, err := a.utilization(ctx)
+		return func() data.Frames { return utilization.Frames(figures, a.plan, about) }, err
 	}
-	took := func() { about.Stat("Elasticsearch", "ms", float64(time.Since(start).Microseconds())/1000) }
-	if a.plan.Kind == userhours.Kind.Name {
-		hours, err := a.hours(ctx)
-		if err != nil {
-			return nil, err
-		}
-		took()
-		return userhours.Frames(hours, a.plan, about), nil
-	}
-	figures, err := a.figures(ctx)
-	if err != nil {
-		return nil, err
-	}
-	took()
-	return allocation.Frames(figures, a.plan, about), nil
+	figures, err := a.allocation(ctx)
+	return func() data.Frames { return allocation.Frames(figures, a.plan, about) }, err
 }

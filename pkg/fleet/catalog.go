@@ -9,16 +9,21 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/userhours"
+	"github.com/chtc/gpureports/pkg/utilization"
 )
 
 // Catalog is the kinds that facts can answer, as far as they can.
 var Catalog = query.Catalog{
 	ofFacts(allocation.Kind, "timeseries", "summary"),
 	ofFacts(userhours.Kind, "summary", "timeseries"),
+	ofFacts(utilization.Kind, "timeseries", "summary"),
 }
 
 // withoutFacts are groupings and filters that facts do not tell apart.
 var withoutFacts = []string{"machine", "machines", "preventReason", "idle"}
+
+// noSums are metrics that cannot be made from sums over hours.
+var noSums = []string{"idleRuns"}
 
 // ofFacts returns the views of a kind that facts can answer: by pool, too, and in buckets of full hours.
 func ofFacts(k query.Kind, views ...string) query.Kind {
@@ -28,16 +33,17 @@ func ofFacts(k query.Kind, views ...string) query.Kind {
 		if !slices.Contains(views, v.Name) {
 			continue
 		}
-		v.GroupBy = append([]string{"pool"}, without(v.GroupBy)...)
-		v.Filters = append([]string{"pools"}, without(v.Filters)...)
+		v.GroupBy = append([]string{"pool"}, without(v.GroupBy, withoutFacts)...)
+		v.Filters = append([]string{"pools"}, without(v.Filters, withoutFacts)...)
+		v.Metrics, v.DefaultMetrics = without(v.Metrics, noSums), without(v.DefaultMetrics, noSums)
 		v.BucketMinutes = 60
 		k.Views = append(k.Views, v)
 	}
 	return k
 }
 
-func without(words []string) []string {
-	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return slices.Contains(withoutFacts, w) })
+func without(words, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return slices.Contains(others, w) })
 }
 
 // plan plans a request. A question that a pool's own data source could answer is refused with that advice. Errors are

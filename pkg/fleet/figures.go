@@ -1,18 +1,24 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"slices"
 
-	"github.com/chtc/gpureports/pkg/allocation"
-	"github.com/chtc/gpureports/pkg/counts"
-	"github.com/chtc/gpureports/pkg/facts"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
-	"github.com/chtc/gpureports/pkg/userhours"
 )
+
+// wanted says which facts are added up, beside what the plan's groupings and filter need.
+type wanted struct {
+	kind   string
+	by     []string // fields that are told apart as well
+	fields []string // what is added up
+	having []string // fields of which a fact has at least one; nil: of those that are added up
+	first  bool     // only the first hour of each bucket
+}
 
 // cell is what facts of one group of one pool add up to in one bucket.
 type cell struct {
@@ -21,8 +27,11 @@ type cell struct {
 	bucket int
 }
 
+// stored are the fields that groupings are made from, where they have another name.
+var stored = map[string]string{"machineType": "ownership"}
+
 // each calls use with the sums of the groups that the filter chooses, by pool and bucket.
-func (a *asked) each(ctx context.Context, kind string, fields []string, use func(cell)) error {
+func (a *asked) each(ctx context.Context, w wanted, use func(cell)) error {
 	s := &a.plan.Select
 	by := []string{"pool"}
 	need := func(field string, needed bool) {
@@ -30,16 +39,16 @@ func (a *asked) each(ctx context.Context, kind string, fields []string, use func
 			by = append(by, field)
 		}
 	}
-	for _, g := range a.plan.GroupBy {
-		need(g, true)
+	for _, g := range slices.Concat(a.plan.GroupBy, w.by) {
+		need(cmp.Or(stored[g], g), true)
 	}
 	need("category", !s.AllCategories())
 	need("ownership", !s.AllOwnerships())
 	need("device", !s.Devices.All() || !s.OldDevices)
 	need("tier", !s.Tiers.All())
 	need("project", !s.Projects.All())
-	need("user", kind == facts.KindUsers)
-	return a.store.aggregate(ctx, a.pinned, a.sums(kind, by, fields...), func(found sum) {
+	need("user", !s.Users.All())
+	return a.store.aggregate(ctx, a.pinned, a.sums(w, by), func(found sum) {
 		if chosen(s, found.texts) {
 			use(cell{found, found.texts["pool"], a.bucket(found.time)})
 		}
@@ -74,6 +83,9 @@ func (a *asked) textsOf(groupings []string, texts map[string]string) []string {
 		shown[i] = texts[g]
 		if c, ok := pool.ParseCategory(texts[g]); ok && g == "category" {
 			shown[i] = c.String()
+		}
+		if o, ok := pool.ParseOwnership(texts["ownership"]); ok && g == "machineType" {
+			shown[i] = o.MachineType()
 		}
 		if g == "device" || g == "user" {
 			shown[i] = a.plan.Shown(g, texts[g])
@@ -128,74 +140,22 @@ func (a *asked) empty(of string) []float64 {
 	return values
 }
 
-// figures returns the averages of allocation: of each pool Σ of GPU-slices / N, added up over pools.
-func (a *asked) figures(ctx context.Context) (*allocation.Figures, error) {
-	wants := allocation.ClassesOf(a.plan.Metrics)
-	fields := make([]string, len(wants))
-	for i, class := range wants {
-		fields[i] = facts.ClassFields[class]
-	}
-	kind := facts.KindGPUs
-	if !a.plan.Select.Users.All() {
-		kind = facts.KindUsers
-	}
-	f := &allocation.Figures{Slices: slices.Repeat([]float64{1}, a.buckets.Len())}
-	f.Drawn, f.Times = a.points()
-	index := map[string]int{}
-	err := a.each(ctx, kind, fields, func(c cell) {
-		n := a.cover[c.pool]
-		if n == nil || n.slices[c.bucket] == 0 {
-			return
-		}
-		texts := a.textsOf(a.plan.GroupBy, c.texts)
-		key := fmt.Sprintf("%q", texts)
-		g, known := index[key]
-		if !known {
-			g = len(f.Groups)
-			index[key] = g
-			sums := &counts.Sums{}
-			for _, class := range wants {
-				sums[class] = a.empty(c.pool)
-			}
-			f.Groups = append(f.Groups, allocation.GroupFigures{Texts: texts, Side: sideOf(c.texts), Sums: sums})
-		}
-		for i, class := range wants {
-			f.Groups[g].Sums[class][c.bucket] += c.values[i] / n.slices[c.bucket]
-		}
-	})
-	return f, err
+// groups are what an answer has for each group of texts, in the order in which they are found first.
+type groups[T any] struct {
+	at  map[string]int
+	all []T
 }
 
-// hours returns GPU-hours: of each pool Σ of claimed GPU-slices / N · D, added up over pools.
-func (a *asked) hours(ctx context.Context) (*userhours.Hours, error) {
-	drawn, times := a.points()
-	at := map[int]int{} // points by their bucket
-	for i, b := range drawn {
-		at[b] = i
+// of returns a group's, made where it is not there yet. It is valid until the next call.
+func (g *groups[T]) of(texts []string, make func() T) *T {
+	key := fmt.Sprintf("%q", texts)
+	at, known := g.at[key]
+	if !known {
+		if g.at == nil {
+			g.at = map[string]int{}
+		}
+		at = len(g.all)
+		g.at[key], g.all = at, append(g.all, make())
 	}
-	h := &userhours.Hours{Times: times}
-	by := userhours.Groupings(a.plan)
-	index := map[string]int{}
-	err := a.each(ctx, facts.KindUsers, []string{facts.ClassFields[counts.Claimed]}, func(c cell) {
-		n := a.cover[c.pool]
-		if n == nil || !n.drawn[c.bucket] {
-			return
-		}
-		group, user := a.textsOf(by, c.texts), a.plan.Shown("user", c.texts["user"])
-		key := fmt.Sprintf("%q %q", group, user)
-		u, known := index[key]
-		if !known {
-			u = len(h.Usages)
-			index[key] = u
-			empty := a.empty(c.pool)
-			hours := make([]float64, len(drawn))
-			for i, b := range drawn {
-				hours[i] = empty[b]
-			}
-			h.Usages = append(h.Usages, userhours.Usage{Group: group, User: user, Hours: hours})
-		}
-		h.Usages[u].Hours[at[c.bucket]] += c.values[0] / n.slices[c.bucket] * n.covered[c.bucket]
-	})
-	h.Sort(a.plan)
-	return h, err
+	return &g.all[at]
 }

@@ -15,7 +15,7 @@ var Dimensions = []string{"pool", "category", "slots", "device", "ownership", "p
 
 // ofValues plans the question for values.
 var ofValues = query.Catalog{{Name: "values", Views: []query.View{{Name: "values", GroupBy: Dimensions,
-	Metrics: []string{"values"}, Filters: append([]string{"pools"}, without(query.UserFilters)...),
+	Metrics: []string{"values"}, Filters: append([]string{"pools"}, without(query.UserFilters, withoutFacts)...),
 	Frame: query.FrameTable, Alerting: query.AlertNone}}}}
 
 // Values returns the values of a dimension in a window, as they are stored, in the order of tables; single projects of
@@ -27,22 +27,18 @@ func (s *Store) Values(ctx context.Context, env query.Env, dimension string, f q
 	if err != nil {
 		return nil, nil, err
 	}
-	pinned, err := s.client.Pin(ctx, s.index)
+	a, err := s.look(ctx, p)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer pinned.Close(ctx)
-	a, err := s.look(ctx, pinned, p)
-	if err != nil {
-		return nil, nil, err
-	}
+	defer a.pinned.Close(ctx)
 	found := map[string]bool{}
 	if len(a.cover) > 0 {
 		kind := facts.KindGPUs
 		if dimension == "user" || !p.Select.Users.All() {
 			kind = facts.KindUsers
 		}
-		err = a.each(ctx, kind, nil, func(c cell) {
+		err = a.each(ctx, wanted{kind: kind}, func(c cell) {
 			text := c.texts[dimension]
 			if projects := pool.Projects(text); dimension == "project" && len(projects) > 0 {
 				for _, project := range projects {

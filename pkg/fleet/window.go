@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/chtc/gpureports/pkg/elastic"
 	"github.com/chtc/gpureports/pkg/facts"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -28,27 +27,41 @@ type coverage struct {
 	drawn           []bool // the buckets that have a point
 }
 
-// look reads what the pools have published and which hours have snapshots.
-func (s *Store) look(ctx context.Context, pinned *elastic.Pinned, p *query.Plan) (*asked, error) {
-	points, err := s.pools(ctx, pinned)
+// look begins to answer from the facts as they are now. Whoever does so closes what is pinned.
+func (s *Store) look(ctx context.Context, p *query.Plan) (*asked, error) {
+	pinned, err := s.client.Pin(ctx, s.index)
 	if err != nil {
 		return nil, err
 	}
 	a := &asked{store: s, pinned: pinned, plan: p, cover: map[string]*coverage{}}
+	if err := a.look(ctx); err != nil {
+		pinned.Close(ctx)
+		return nil, err
+	}
+	return a, nil
+}
+
+// look reads what the pools have published and which hours have snapshots.
+func (a *asked) look(ctx context.Context) error {
+	points, err := a.store.pools(ctx, a.pinned)
+	if err != nil {
+		return err
+	}
+	p := a.plan
 	for _, point := range points {
 		if p.Select.Pools.Match(point.Pool) {
 			a.pools = append(a.pools, hoursOf(point, p.Window))
 		}
 	}
 	if a.buckets, err = p.Buckets(p.Window.From - pool.Hour); err != nil {
-		return nil, err
+		return err
 	}
-	if len(a.within()) == 0 {
-		return a, nil
+	if len(a.within(false)) == 0 {
+		return nil
 	}
 	n := a.buckets.Len()
-	q := a.sums(facts.KindHour, []string{"pool"}, "slices", "coveredHours")
-	err = s.aggregate(ctx, pinned, q, func(found sum) {
+	q := a.sums(wanted{kind: facts.KindHour, fields: []string{"slices", "coveredHours"}}, []string{"pool"})
+	err = a.store.aggregate(ctx, a.pinned, q, func(found sum) {
 		c := a.cover[found.texts["pool"]]
 		if c == nil {
 			c = &coverage{slices: make([]float64, n), covered: make([]float64, n), drawn: make([]bool, n)}
@@ -59,7 +72,7 @@ func (s *Store) look(ctx context.Context, pinned *elastic.Pinned, p *query.Plan)
 		c.covered[b] += found.values[1]
 	})
 	a.draw()
-	return a, err
+	return err
 }
 
 // draw finds the buckets that have a point: those with a slice. Pools without any are left out.
@@ -95,10 +108,20 @@ func hoursOf(point facts.Checkpoint, w pool.Window) published {
 	return p
 }
 
-// sums are those of a kind of facts in the window, by pool and what else is told apart, in the plan's buckets.
-func (a *asked) sums(kind string, by []string, fields ...string) sums {
-	q := sums{kind: kind, by: by, fields: fields, filter: []map[string]any{
-		{"bool": map[string]any{"should": a.within(), "minimum_should_match": 1}}}}
+// sums are what is wanted in the window, by pool and what else is told apart, in the plan's buckets.
+func (a *asked) sums(w wanted, by []string) sums {
+	q := sums{kind: w.kind, by: by, fields: w.fields, filter: []map[string]any{anyOf(a.within(w.first))}}
+	having := w.having
+	if having == nil {
+		having = w.fields
+	}
+	var exist []map[string]any
+	for _, field := range having {
+		exist = append(exist, map[string]any{"exists": map[string]any{"field": field}})
+	}
+	if len(exist) > 0 {
+		q.filter = append(q.filter, anyOf(exist))
+	}
 	switch bucket := a.plan.Bucket; {
 	case bucket == nil:
 	case bucket.Minutes >= int(pool.Day/pool.Minute):
@@ -109,8 +132,14 @@ func (a *asked) sums(kind string, by []string, fields ...string) sums {
 	return q
 }
 
-// within matches the hours of the pools: those with the same hours are asked for together.
-func (a *asked) within() (either []map[string]any) {
+// anyOf matches what any of several queries does.
+func anyOf(queries []map[string]any) map[string]any {
+	return map[string]any{"bool": map[string]any{"should": queries, "minimum_should_match": 1}}
+}
+
+// within matches the hours of the pools, or the first ones of each bucket: pools with the same hours are asked for
+// together.
+func (a *asked) within(first bool) (either []map[string]any) {
 	type hours struct{ from, to pool.Micros }
 	names := map[hours][]string{}
 	for _, p := range a.pools {
@@ -121,12 +150,26 @@ func (a *asked) within() (either []map[string]any) {
 	for _, h := range slices.SortedFunc(maps.Keys(names), func(x, y hours) int {
 		return strings.Compare(names[x][0], names[y][0])
 	}) {
+		when := map[string]any{"range": map[string]any{"hour": map[string]any{"gte": facts.Millis(h.from),
+			"lt": facts.Millis(h.to), "format": "epoch_millis"}}}
+		if first && (a.plan.Bucket == nil || pool.Micros(a.plan.Bucket.Minutes)*pool.Minute > pool.Hour) {
+			when = map[string]any{"terms": map[string]any{"hour": a.firstHours(h.from, h.to)}}
+		}
 		either = append(either, map[string]any{"bool": map[string]any{"filter": []map[string]any{
-			{"terms": map[string]any{"pool": names[h]}},
-			{"range": map[string]any{"hour": map[string]any{"gte": facts.Millis(h.from), "lt": facts.Millis(h.to),
-				"format": "epoch_millis"}}}}}})
+			{"terms": map[string]any{"pool": names[h]}}, when}}})
 	}
 	return either
+}
+
+// firstHours are the first hours of each bucket, in ms, of those from one to another.
+func (a *asked) firstHours(from, to pool.Micros) (first []int64) {
+	last := -1
+	for h := from; h < to; h += pool.Hour {
+		if b := a.bucket(h); b != last {
+			first, last = append(first, facts.Millis(h)), b
+		}
+	}
+	return first
 }
 
 // bucket is the number of the bucket that holds an hour or a day.

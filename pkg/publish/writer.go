@@ -138,7 +138,7 @@ func (w *writer) publish(ctx context.Context, s *stores.Stores, env query.Env, h
 	made := map[string]bool{}
 	for i := range all {
 		c := change{index: facts.Index(w.Index, all[i].Hour), id: all[i].ID()}
-		if c.document, err = json.Marshal(&all[i]); err != nil {
+		if c.document, err = json.Marshal(all[i]); err != nil {
 			return part, fmt.Errorf("writing a fact: %w", err)
 		}
 		made[c.id] = true

@@ -20,9 +20,18 @@ import (
 // Answer answers a query. Without a job source (nil), and when it does not answer, the snapshots alone give the starts
 // and ends of runs, and a notice says so. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
-	opened, err := linked.Open(ctx, s, p)
+	a, _, err := load(ctx, s, p)
 	if err != nil {
 		return nil, err
+	}
+	return a.frames(ctx)
+}
+
+// load finds the runs of a plan and what their GPUs did. sharp reports whether job ads were used.
+func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, sharp bool, err error) {
+	opened, err := linked.Open(ctx, s, p)
+	if err != nil {
+		return nil, false, err
 	}
 	o, about := opened.Observed, opened.About
 
@@ -33,11 +42,11 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	known, err := linked.Ask(ctx, o, s.Ads, runs.Question{Window: p.Window, Wanted: wanted},
 		"starts and ends of runs are those of snapshots, and the time before a run's first snapshot is not measured", about)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	x, err := o.Explain(ctx, known, wanted)
 	if err != nil {
-		return nil, fmt.Errorf("explaining runs: %w", err)
+		return nil, false, fmt.Errorf("explaining runs: %w", err)
 	}
 	all := collect(o, x, p.Window)
 	chosen := runs.Choose(linked.Filter(&p.Select), o.View)
@@ -45,14 +54,14 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 		return !p.Select.Categories[r.Category] || !chosen.Place(r.Place) || !chosen.User(r.User) ||
 			!chosen.Project(r.Project)
 	})
-	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), runs: all, slices: opened.Slices}
+	a = &answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), runs: all, slices: opened.Slices}
 	if err := a.prepare(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if err := a.read(ctx, s); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return a.frames(ctx)
+	return a, known != nil, nil
 }
 
 // heldAt reports whether the newest snapshot of the window shows a run.

@@ -103,22 +103,22 @@ func collect(o *runs.Observed, x *runs.Explanations, w pool.Window) []Run {
 	return all
 }
 
-// measures are what a group of runs adds up to.
-type measures struct {
+// Sums are what a group of runs adds up to.
+type Sums struct {
 	Amounts
-	runs, idleRuns int
+	Runs, IdleRuns int
 }
 
-func (m *measures) add(r *Run) {
+func (m *Sums) add(r *Run) {
 	m.Add(r.Amounts)
-	m.runs++
+	m.Runs++
 	if r.IsIdle {
-		m.idleRuns++
+		m.IdleRuns++
 	}
 }
 
 // metric returns a metric; NaN where it has no value.
-func (m *measures) metric(name string) float64 {
+func (m *Sums) metric(name string) float64 {
 	switch name {
 	case "heldGpuHours":
 		return m.Held
@@ -133,25 +133,28 @@ func (m *measures) metric(name string) float64 {
 	case "idlePercent":
 		return m.percent(m.Idle)
 	case "runs":
-		return float64(m.runs)
+		return float64(m.Runs)
 	}
-	return float64(m.idleRuns)
+	return float64(m.IdleRuns)
 }
 
 // percent is a share of the measured GPU-hours in percent, NaN below one of them.
 func (a *Amounts) percent(part float64) float64 {
-	if a.Measured < leastHours {
+	if a.Measured < leastHours*(1-1e-9) { // a sum of hours is as exact as floating point is
 		return math.NaN()
 	}
 	return share(part, a.Measured)
 }
 
 // share is 100·a/b, NaN when b is 0.
-func share(a, b float64) float64 {
+func share(a, b float64) float64 { return ratio(100*a, b) }
+
+// ratio is a/b, NaN when b is 0.
+func ratio(a, b float64) float64 {
 	if b == 0 {
 		return math.NaN()
 	}
-	return 100 * a / b
+	return a / b
 }
 
 // group is what runs are counted under; what is not asked for is zero.

@@ -3,7 +3,6 @@ package utilization
 import (
 	"context"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
@@ -27,14 +26,14 @@ type answer struct {
 	buckets query.Buckets // of a series or heat map
 	cells   [][2]int      // of a heat map: weekday and hour of each bucket
 
-	total  measures
-	groups map[group]*measures
+	total  Sums
+	groups map[group]*Sums
 	series map[group][]Amounts // in each bucket
 }
 
 // prepare finds the buckets of a series or heat map.
 func (a *answer) prepare() (err error) {
-	a.groups, a.series = map[group]*measures{}, map[group][]Amounts{}
+	a.groups, a.series = map[group]*Sums{}, map[group][]Amounts{}
 	switch a.plan.Frame {
 	case query.FrameSeries:
 		a.buckets, err = a.plan.Buckets(a.plan.Window.From)
@@ -53,7 +52,7 @@ func (a *answer) sum(list []Run) error {
 		k := g.of(r)
 		of := a.groups[k]
 		if of == nil {
-			of = &measures{}
+			of = &Sums{}
 			a.groups[k] = of
 		}
 		of.add(r)
@@ -78,10 +77,8 @@ func (a *answer) sum(list []Run) error {
 
 func (a *answer) frames(context.Context) (data.Frames, error) {
 	switch a.plan.View {
-	case "timeseries":
-		return a.timeseries(), nil
-	case "summary":
-		return a.summary(), nil
+	case "timeseries", "summary":
+		return Frames(a.figures(), a.plan, a.about), nil
 	case "runs":
 		return a.list(), nil
 	case "idle":
@@ -90,66 +87,43 @@ func (a *answer) frames(context.Context) (data.Frames, error) {
 	return a.hourOfWeek(), nil
 }
 
-func (a *answer) summary() data.Frames {
+// figures are what the runs add up to, by group.
+func (a *answer) figures() *Figures {
 	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
-	values := func(m *measures) []float64 {
-		v := make([]float64, len(a.plan.Metrics))
-		for i, name := range a.plan.Metrics {
-			if v[i] = m.metric(name); a.total.Measured == 0 && slices.Contains(ofMeasured, name) {
-				v[i] = math.NaN()
-			}
+	f := &Figures{Total: a.total}
+	var covered []float64
+	if a.plan.Frame == query.FrameSeries {
+		covered = a.covered()
+		f.Drawn, f.Times = a.points()
+	}
+	for k, sums := range a.groups {
+		group := GroupFigures{Texts: g.texts(k), Sums: *sums}
+		for b, amounts := range a.series[k] {
+			group.Buckets = append(group.Buckets, Bucket{amounts, ratio(amounts.Busy, covered[b]),
+				ratio(amounts.Idle, covered[b])})
 		}
-		return v
+		f.Groups = append(f.Groups, group)
 	}
-	var rows []frames.Row
-	for k, m := range a.groups {
-		rows = append(rows, frames.Row{Group: g.texts(k), Values: values(m)})
-	}
-	return frames.Table(a.plan, a.about, rows, frames.Total{Name: "All", Values: values(&a.total)})
+	return f
 }
 
-// ofMeasured are the metrics without a value where nothing is measured at all.
-var ofMeasured = []string{"utilizationPercent", "busyGpuHours", "idleGpuHours", "idlePercent", "idleRuns"}
-
-// timeseries draws utilisation, and busy and idle GPUs on average over the covered time of each bucket.
-func (a *answer) timeseries() data.Frames {
-	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
-	live, covered := a.live(), a.covered()
+// points returns the buckets that are drawn, and the times of their points.
+func (a *answer) points() (drawn []int, times []pool.Micros) {
 	var newest pool.Micros
 	if times := a.observed.View.Times; len(times) > 0 {
 		newest = times[len(times)-1]
 	}
-	var series []frames.Series
-	for k, amounts := range a.series {
-		for _, metric := range a.plan.Metrics {
-			s := frames.Series{Group: g.texts(k), Metric: metric}
-			for b := range amounts {
-				if !live[b] || !a.plan.Keep(a.buckets, b, newest) {
-					continue
-				}
-				at := a.buckets.Starts[b]
-				if a.buckets.Whole {
-					at = a.slices.Begin[len(a.slices.Begin)-1]
-				}
-				s.Times, s.Values = append(s.Times, at), append(s.Values, a.average(metric, &amounts[b], covered[b]))
-			}
-			series = append(series, s)
+	for b, live := range a.live() {
+		if !live || !a.plan.Keep(a.buckets, b, newest) {
+			continue
 		}
+		at := a.buckets.Starts[b]
+		if a.buckets.Whole {
+			at = a.slices.Begin[len(a.slices.Begin)-1]
+		}
+		drawn, times = append(drawn, b), append(times, at)
 	}
-	return frames.TimeSeries(a.plan, a.about, series)
-}
-
-// average returns a metric of a series or heat map; NaN where it has no value. Hours are the covered ones.
-func (a *answer) average(metric string, of *Amounts, hours float64) float64 {
-	switch {
-	case metric == "utilizationPercent":
-		return of.percent(of.Busy)
-	case hours == 0 || a.total.Measured == 0:
-		return math.NaN()
-	case metric == "busy":
-		return of.Busy / hours
-	}
-	return of.Idle / hours
+	return drawn, times
 }
 
 // live returns which buckets have a slice: the others do not exist.
@@ -168,6 +142,17 @@ func (a *answer) covered() []float64 {
 		hours[b] = pool.Hours(a.slices.Covered(pool.Window{From: a.buckets.Starts[b], To: a.buckets.Starts[b+1]}))
 	}
 	return hours
+}
+
+// average returns a metric of a heat map; NaN where it has no value. Hours are the covered ones.
+func (a *answer) average(metric string, of *Amounts, hours float64) float64 {
+	switch {
+	case metric == "utilizationPercent":
+		return of.percent(of.Busy)
+	case hours == 0 || a.total.Measured == 0:
+		return math.NaN()
+	}
+	return of.Idle / hours
 }
 
 // hourOfWeek sums over the window by local weekday and hour.
