@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -223,6 +224,23 @@ func TestOnlyNamesAreSearched(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Grafana writes light text on cells as dark as these; WCAG 2.1 wants a contrast of 4.5 (success criterion 1.4.3).
+func TestStatesInTablesAreReadable(t *testing.T) {
+	luminance := func(color string) float64 {
+		var channels [3]float64
+		for i := range channels {
+			value, err := strconv.ParseUint(color[1+2*i:3+2*i], 16, 8)
+			require.NoError(t, err)
+			channels[i] = math.Pow((float64(value)/255+0.055)/1.055, 2.4)
+		}
+		return 0.2126*channels[0] + 0.7152*channels[1] + 0.0722*channels[2]
+	}
+	text := luminance("#F7F8FA")
+	for state, shade := range stateShades {
+		require.GreaterOrEqual(t, (text+0.05)/(luminance(shade)+0.05), 4.5, state)
 	}
 }
 

@@ -42,7 +42,7 @@ func owners() Dashboard {
 						"primary slots, and those held on backfill slots, with their shares of the first.",
 					Query:           devices.withoutTotals(),
 					More:            []Query{devicesGiven.withoutTotals()},
-					View:            table(append([]Override{{"Device", width(180)}}, shareColumns...)...),
+					View:            table(append([]Override{{"Device", width(220)}}, shareColumns...)...),
 					Transformations: sharesBy("Device", "Device"),
 				},
 				Panel{

@@ -59,14 +59,21 @@ func list(overrides ...Override) View {
 	return v
 }
 
-// stateColors are those of the state timeline.
-var stateColors = object{"custom.width": 105, "custom.cellOptions": object{"type": "color-background",
-	"mode": "basic"}, "mappings": []object{{"type": "value", "options": object{
-	"Free": object{"color": freeColor}, "Claimed": object{"color": claimedColor},
-	"Backfill": object{"color": backfillColor},
-	"Drained":  object{"color": drainedColor}, "Prevented": object{"color": preventedColor},
-	"Other": object{"color": grey},
-}}}}
+// stateShades are the hues of the state timeline, dark enough for Grafana's light text on them.
+var stateShades = map[string]string{
+	"Free": "#007A59", "Claimed": claimedColor, "Backfill": "#A3527F", "Drained": "#8F6400", "Prevented": "#B84E00",
+	"Other": "#6B6B6B",
+}
+
+// stateColors colour the cells of a column of states.
+var stateColors = func() object {
+	colors := object{}
+	for state, shade := range stateShades {
+		colors[state] = object{"color": shade}
+	}
+	return object{"custom.width": 105, "custom.cellOptions": object{"type": "color-background", "mode": "basic"},
+		"mappings": []object{{"type": "value", "options": colors}}}
+}()
 
 // minutes shows a time without seconds.
 var minutes = object{"custom.width": 145, "unit": "time:YYYY-MM-DD HH:mm"}

@@ -37,8 +37,8 @@ const (
 	mostWidth      = 480
 )
 
-// wide gives a column of long texts the room that they need. Explore has no other way to; a dashboard's panel says
-// itself how wide its columns are.
+// wide gives a column of long texts the room that it needs in Explore, whose table has no setting for it (in Grafana
+// 12.3 it takes none from a data source either, and cuts long texts). A dashboard's panel has widths of its own.
 func wide(p *query.Plan, f *data.Field) {
 	if p.OnDashboard || f.Type() != data.FieldTypeString {
 		return
