@@ -9,6 +9,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/runlog"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/stores"
 )
@@ -56,7 +57,7 @@ func Look(ctx context.Context, in Installation) ([]Finding, error) {
 	}
 	entries := entries(in.Dir)
 	recent := pool.Window{From: max(months.newest()-in.Last, months.months[0].window.From), To: months.newest()}
-	log, err := readLog(ctx, in.Dir, recent)
+	log, err := runlog.Read(ctx, in.Dir, recent)
 	if err != nil {
 		findings = append(findings, Finding{Store: "run log", Severity: Note, Text: err.Error()})
 	}

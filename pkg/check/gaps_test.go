@@ -10,6 +10,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/collect"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/runlog"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -29,21 +30,21 @@ func TestRunLog(t *testing.T) {
 		require.Error(t, err)
 	}
 	in := open(t, dir, "UTC", time.Now())
-	log, err := readLog(t.Context(), in.Dir, pool.Window{From: first - pool.Hour, To: first + pool.Hour})
+	log, err := runlog.Read(t.Context(), in.Dir, pool.Window{From: first - pool.Hour, To: first + pool.Hour})
 	require.NoError(t, err)
-	require.Len(t, log.failed, 2)
-	why := log.why(timeline.Gap{From: first, To: first + pool.Hour})
-	require.Contains(t, why, "2 runs of the collector failed, the last one: ")
-	require.Contains(t, why, "the collector is away")
-	require.Equal(t, "the collector was not started", log.why(timeline.Gap{From: first + pool.Hour,
+	require.Len(t, log.Failed, 2)
+	reason := why(log, timeline.Gap{From: first, To: first + pool.Hour})
+	require.Contains(t, reason, "2 runs of the collector failed, the last one: ")
+	require.Contains(t, reason, "the collector is away")
+	require.Equal(t, "the collector was not started", why(log, timeline.Gap{From: first + pool.Hour,
 		To: first + 2*pool.Hour}))
-	require.Empty(t, log.why(timeline.Gap{From: first - 2*pool.Hour, To: first - pool.Hour}), "before there was a log")
-	require.Empty(t, (*runLog)(nil).why(timeline.Gap{From: first, To: first + pool.Hour}))
+	require.Empty(t, why(log, timeline.Gap{From: first - 2*pool.Hour, To: first - pool.Hour}), "before there was a log")
+	require.Empty(t, why(nil, timeline.Gap{From: first, To: first + pool.Hour}))
 }
 
 func TestRunLogBroken(t *testing.T) {
 	p, dir := made(t, good())
-	require.NoError(t, os.WriteFile(filepath.Join(dir, collect.RunLog),
+	require.NoError(t, os.WriteFile(filepath.Join(dir, runlog.Name),
 		[]byte("no database, but long enough to be looked at as one, "+
 			"which takes a hundred bytes or so, not fewer than that"), 0o600))
 	found := look(t, open(t, dir, "UTC", p.Options().End))

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/runlog"
 )
 
 // A collector that writes one snapshot after the other is killed at random moments, COLLECT_KILLS times, while a reader
@@ -76,7 +78,7 @@ func TestKilledCollector(t *testing.T) {
 		require.Equal(t, "ok", one[string](t, db, "PRAGMA integrity_check"))
 		found += one[int](t, db, "SELECT count(DISTINCT timestamp) FROM gpu_state")
 	}
-	log := readOnly(t, filepath.Join(dir, RunLog))
+	log := readOnly(t, filepath.Join(dir, runlog.Name))
 	logged := one[int](t, log, "SELECT count(*) FROM runs WHERE timestamp IS NOT NULL")
 	killed := one[int](t, log, "SELECT count(*) FROM runs WHERE seconds IS NULL")
 	require.Zero(t, one[int](t, log, "SELECT count(*) FROM runs WHERE (rows = 1600) != (error IS NULL) OR (timestamp "+

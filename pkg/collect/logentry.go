@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/runlog"
 )
 
 const timestampFormat = "2006-01-02 15:04:05.000000"
 
-// logEntry is a row of a table of the run log (RunLog), which is open as long as what the row describes is under way.
+// logEntry is a row of a table of the run log (package runlog), which is open as long as what the row describes is under
+// way.
 type logEntry struct {
 	db    *sql.DB
 	table string
@@ -23,22 +25,22 @@ type logEntry struct {
 // the table, whose column started is the time.
 func beginEntry(ctx context.Context, dir, table string, now time.Time,
 	prepare func(context.Context, *sql.DB) error) (logEntry, error) {
-	db, err := open(ctx, filepath.Join(dir, RunLog))
+	db, err := open(ctx, filepath.Join(dir, runlog.Name))
 	if err != nil {
-		return logEntry{}, pool.SourceError("opening the run log %s: %w", RunLog, err)
+		return logEntry{}, pool.SourceError("opening the run log %s: %w", runlog.Name, err)
 	}
 	e := logEntry{db: db, table: table}
 	if err = prepare(ctx, db); err == nil {
 		e.id, err = e.insert(ctx, now)
 	}
 	if err != nil {
-		return logEntry{}, errors.Join(pool.SourceError("writing to the run log %s: %w", RunLog, err), db.Close())
+		return logEntry{}, errors.Join(pool.SourceError("writing to the run log %s: %w", runlog.Name, err), db.Close())
 	}
 	return e, nil
 }
 
 func (e logEntry) insert(ctx context.Context, now time.Time) (id int64, err error) {
-	result, err := e.db.ExecContext(ctx, `INSERT INTO `+e.table+` (started) VALUES (?)`, now.UTC().Format(timestampFormat))
+	result, err := e.db.ExecContext(ctx, `INSERT INTO `+e.table+` (started) VALUES (?)`, now.UTC().Format(runlog.TimeFormat))
 	if err != nil {
 		return 0, err
 	}
@@ -54,7 +56,7 @@ func (e logEntry) set(ctx context.Context, columns string, values ...any) error 
 // close sets columns as set does, and closes the log.
 func (e logEntry) close(ctx context.Context, columns string, values ...any) error {
 	if err := errors.Join(e.set(ctx, columns, values...), e.db.Close()); err != nil {
-		return pool.SourceError("writing to the run log %s: %w", RunLog, err)
+		return pool.SourceError("writing to the run log %s: %w", runlog.Name, err)
 	}
 	return nil
 }

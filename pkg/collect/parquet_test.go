@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/runlog"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 )
 
@@ -90,7 +91,7 @@ func TestKilledRunsOfEitherFormat(t *testing.T) {
 	now := clock("2026-07-01T12:00:00Z", "2026-07-01T12:15:00Z")
 	_, err := run(t.Context(), o, now)
 	require.NoError(t, err)
-	log, err := sql.Open("sqlite", filepath.Join(o.SnapshotDir, RunLog))
+	log, err := sql.Open("sqlite", filepath.Join(o.SnapshotDir, runlog.Name))
 	require.NoError(t, err)
 	_, err = log.Exec("UPDATE runs SET rows = NULL, seconds = NULL")
 	require.NoError(t, err)
@@ -98,7 +99,7 @@ func TestKilledRunsOfEitherFormat(t *testing.T) {
 	o.Format = "sqlite"
 	_, err = run(t.Context(), o, now)
 	require.NoError(t, err)
-	after := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
+	after := readOnly(t, filepath.Join(o.SnapshotDir, runlog.Name))
 	require.Equal(t, "8 killed after the snapshot was written",
 		one[string](t, after, "SELECT rows || ' ' || notes FROM runs ORDER BY started LIMIT 1"))
 	require.FileExists(t, filepath.Join(o.SnapshotDir, "gpu_state_2026-07.parquet"))

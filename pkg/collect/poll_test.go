@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/runlog"
 )
 
 // queues makes Options with access points that answer with the given texts.
@@ -144,7 +145,7 @@ func TestPollWithoutSomeAccessPoints(t *testing.T) {
 	for _, row := range pressureRows(t, o.SnapshotDir, "job_pressure_2026-07.db") {
 		require.Contains(t, row, "12:00:00|13:00:00")
 	}
-	log := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
+	log := readOnly(t, filepath.Join(o.SnapshotDir, runlog.Name))
 	require.Equal(t, "4|4|4|-,1|1|0|3 access points,4|4|0|-", one[string](t, log,
 		"SELECT group_concat(concat_ws('|', schedds, jobs, added, ifnull(substr(notes, 1, 15), '-'))) FROM (SELECT * FROM "+
 			"polls ORDER BY rowid)"))
@@ -181,7 +182,7 @@ func TestPollErrors(t *testing.T) {
 
 	_, err = Poll(t.Context(), Options{SnapshotDir: t.TempDir(), Schedds: []string{"ap1"}})
 	require.ErrorContains(t, err, "with --jobs only")
-	log := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
+	log := readOnly(t, filepath.Join(o.SnapshotDir, runlog.Name))
 	require.Equal(t, 4, one[int](t, log, "SELECT count(*) FROM polls WHERE error IS NOT NULL"))
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// pollLog is a row of the table polls of the run log (RunLog), which records what each poll of the queues did:
+// pollLog is a row of the table polls of the run log (package runlog), which records what each poll of the queues did:
 //
 //	started TEXT    when it began, UTC, YYYY-MM-DD HH:MM:SS.ffffff: the poll's time
 //	seconds REAL    how long it took; NULL: it runs, or was killed

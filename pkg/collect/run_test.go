@@ -16,6 +16,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/runlog"
 )
 
 // readOnly opens a file as a reader does.
@@ -72,7 +73,7 @@ func TestRunWritesASnapshot(t *testing.T) {
 	june := readOnly(t, filepath.Join(o.SnapshotDir, "gpu_state_2026-06.db"))
 	require.Equal(t, 5*rowsPerMachine, one[int](t, june, "SELECT count(*) FROM gpu_state"))
 
-	log := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
+	log := readOnly(t, filepath.Join(o.SnapshotDir, runlog.Name))
 	require.Equal(t, "2026-06-30 23:59:58.123456|2.0|2026-06-30 23:59:59.123456|40|-|-",
 		one[string](t, log, "SELECT concat_ws('|', started, seconds, timestamp, rows, ifnull(notes, '-'), ifnull(error, "+
 			"'-')) FROM runs ORDER BY started"))
@@ -149,7 +150,7 @@ func TestRunWithoutASnapshot(t *testing.T) {
 			months, err := filepath.Glob(filepath.Join(o.SnapshotDir, "gpu_state_*"))
 			require.NoError(t, err)
 			require.Empty(t, months)
-			log := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
+			log := readOnly(t, filepath.Join(o.SnapshotDir, runlog.Name))
 			require.Contains(t, one[string](t, log, "SELECT error FROM runs WHERE rows IS NULL AND timestamp IS NULL AND "+
 				"seconds > 0"), reason)
 		})
@@ -177,7 +178,7 @@ func TestRunEndsAHangingCondorStatusWithItsChildren(t *testing.T) {
 			id, unread := strconv.Atoi(string(text))
 			require.NoError(t, unread)
 			require.Eventually(t, func() bool { return syscall.Kill(-id, 0) == syscall.ESRCH }, time.Minute, 10*time.Millisecond)
-			log := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
+			log := readOnly(t, filepath.Join(o.SnapshotDir, runlog.Name))
 			require.Contains(t, one[string](t, log, "SELECT error FROM runs WHERE seconds > 0"), reason)
 		})
 	}
@@ -201,7 +202,7 @@ func TestRunNotesWhatItCannotStore(t *testing.T) {
 	got, err := Run(t.Context(), o)
 	require.NoError(t, err)
 	require.Equal(t, "1 slots hold bytes that are no UTF-8: stored as U+FFFD (first: slot1@m)", got.Notes)
-	log := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
+	log := readOnly(t, filepath.Join(o.SnapshotDir, runlog.Name))
 	require.Equal(t, got.Notes, one[string](t, log, "SELECT notes FROM runs"))
 }
 
@@ -238,7 +239,7 @@ func TestRunTakesOverFromAKilledOne(t *testing.T) {
 	_, err = run(t.Context(), o, clock("2100-01-01T00:00:00Z"))
 	require.NoError(t, err)
 	require.NoFileExists(t, filepath.Join(o.SnapshotDir, "gpu_state_2100-01.db.new"))
-	log := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
+	log := readOnly(t, filepath.Join(o.SnapshotDir, runlog.Name))
 	require.Equal(t, 3, one[int](t, log, "SELECT count(*) FROM runs WHERE error LIKE 'killed%' AND timestamp IS NULL "+
 		"AND rows IS NULL"))
 	require.Equal(t, first.Timestamp+" 8", one[string](t, log,
@@ -319,6 +320,6 @@ func TestSignalAfterTheCommit(t *testing.T) {
 	require.NoError(t, err)
 	require.Error(t, ctx.Err())
 	require.Equal(t, 2*rowsPerMachine, got.Rows)
-	log := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
+	log := readOnly(t, filepath.Join(o.SnapshotDir, runlog.Name))
 	require.Equal(t, 2, one[int](t, log, "SELECT count(*) FROM runs WHERE rows > 0 AND error IS NULL"))
 }

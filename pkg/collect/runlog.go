@@ -7,19 +7,7 @@ import (
 	"time"
 )
 
-// RunLog is the name of the file in the snapshot directory that records what each run of the collector did. Its table
-// runs:
-//
-//	started   TEXT    when it began, UTC, YYYY-MM-DD HH:MM:SS.ffffff
-//	seconds   REAL    how long it took; NULL: it runs, or was killed
-//	timestamp TEXT    the snapshot that it wrote, as gpu_state has it (collector's local time); NULL: none
-//	rows      INTEGER the rows of that snapshot
-//	notes     TEXT    what could not be stored as it was; NULL: nothing
-//	error     TEXT    why it wrote none; NULL: it did
-//
-// A gap without a run in it means that the collector was not started.
-const RunLog = "collector_runs.db"
-
+// runLog is a row of the table runs of the run log.
 type runLog struct{ logEntry }
 
 // beginRun records that a run begins. The caller holds the directory's lock, so that a run without an end was killed.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/bucket/buckettest"
+	"github.com/chtc/gpureports/pkg/runlog"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 )
 
@@ -71,14 +72,14 @@ func TestCollectIntoBucket(t *testing.T) {
 	require.Empty(t, files)
 
 	// a run that was killed after its PUT is in the log
-	log, err := sql.Open("sqlite", filepath.Join(o.SnapshotDir, RunLog))
+	log, err := sql.Open("sqlite", filepath.Join(o.SnapshotDir, runlog.Name))
 	require.NoError(t, err)
 	_, err = log.Exec("UPDATE runs SET rows = NULL, seconds = NULL WHERE rowid = (SELECT max(rowid) FROM runs)")
 	require.NoError(t, err)
 	require.NoError(t, log.Close())
 	_, err = run(t.Context(), o, clock("2026-07-02T00:40:00Z"))
 	require.NoError(t, err)
-	after := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
+	after := readOnly(t, filepath.Join(o.SnapshotDir, runlog.Name))
 	require.Equal(t, "16 killed after the snapshot was written",
 		one[string](t, after, "SELECT rows || ' ' || notes FROM runs WHERE notes IS NOT NULL"))
 }
@@ -92,7 +93,7 @@ func TestCollectIntoUnreachableBucket(t *testing.T) {
 	_, err := Run(t.Context(), o)
 	require.ErrorIs(t, err, bucket.ErrUnreachable)
 	require.ErrorContains(t, err, to.URL)
-	log := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
+	log := readOnly(t, filepath.Join(o.SnapshotDir, runlog.Name))
 	reason := one[string](t, log, "SELECT error FROM runs")
 	require.Contains(t, reason, to.URL)
 	require.NotContains(t, reason, buckettest.SecretKey)
@@ -127,7 +128,7 @@ func TestKilledIntoBucket(t *testing.T) {
 	for timestamp, rows := range found {
 		require.Equal(t, 50*rowsPerMachine, rows, timestamp)
 	}
-	log := readOnly(t, filepath.Join(o.SnapshotDir, RunLog))
+	log := readOnly(t, filepath.Join(o.SnapshotDir, runlog.Name))
 	logged := one[int](t, log, "SELECT count(*) FROM runs WHERE timestamp IS NOT NULL")
 	require.Equal(t, logged, len(found), fmt.Sprint(found))
 }
