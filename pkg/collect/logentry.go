@@ -13,8 +13,8 @@ import (
 
 const timestampFormat = "2006-01-02 15:04:05.000000"
 
-// logEntry is a row of a table of the run log (package runlog), which is open as long as what the row describes is under
-// way.
+// logEntry is a row of a table of the run log (package runlog), which is open as long as what the row describes is
+// under way.
 type logEntry struct {
 	db    *sql.DB
 	table string
@@ -40,7 +40,8 @@ func beginEntry(ctx context.Context, dir, table string, now time.Time,
 }
 
 func (e logEntry) insert(ctx context.Context, now time.Time) (id int64, err error) {
-	result, err := e.db.ExecContext(ctx, `INSERT INTO `+e.table+` (started) VALUES (?)`, now.UTC().Format(runlog.TimeFormat))
+	result, err := e.db.ExecContext(ctx, `INSERT INTO `+e.table+` (started) VALUES (?)`,
+		now.UTC().Format(runlog.TimeFormat))
 	if err != nil {
 		return 0, err
 	}
