@@ -51,15 +51,16 @@ func (s *state) locate(ctx context.Context, date int32, p piece) (source, error)
 // Key implements snapshots.State.
 func (s *state) Key(ctx context.Context, date int32) (snapshots.Key, error) {
 	var sources []source
-	for _, p := range s.day(date) {
+	pieces := s.day(date)
+	for _, p := range pieces {
 		found, err := s.locate(ctx, date, p)
-		if err == nil {
-			found.fingerprint, err = p.content.Fingerprint(ctx, found.rows)
-		}
 		if err != nil {
 			return snapshots.Key{}, fmt.Errorf("find the rows of the day: %w", err)
 		}
 		sources = append(sources, found)
+	}
+	if err := fingerprint(ctx, sources, pieces); err != nil {
+		return snapshots.Key{}, fmt.Errorf("find the rows of the day: %w", err)
 	}
 	return snapshots.Key{Content: s.content(sources), Witness: s.Witness(date)}, nil
 }
@@ -68,13 +69,22 @@ func (s *state) Key(ctx context.Context, date int32) (snapshots.Key, error) {
 func (s *state) Witness(date int32) string {
 	var all []string
 	for _, p := range s.day(date) {
-		witness := p.content.Witness()
+		witness := p.witness()
 		if witness == "" {
 			return ""
 		}
-		all = append(all, p.Name+" "+witness)
+		all = append(all, witness)
 	}
 	return strings.Join(all, "\n")
+}
+
+// witness is the line of a piece in the witness of its day, "" if its file has none.
+func (p *piece) witness() string {
+	witness := p.content.Witness()
+	if witness == "" {
+		return ""
+	}
+	return p.Name + " " + witness
 }
 
 // Identity implements snapshots.State.
@@ -147,7 +157,7 @@ func (s *state) still(
 			if !p.info.Exact {
 				return nil, false, nil // an edit need not show in the fingerprint
 			}
-		case i < len(witnesses) && witnesses[i] == p.Name+" "+p.content.Witness():
+		case i < len(witnesses) && witnesses[i] != "" && witnesses[i] == p.witness():
 			continue
 		}
 		if same, err := p.same(ctx, known); !same {
@@ -205,13 +215,13 @@ func (s *state) whole(ctx context.Context, r *reading) error {
 			return err
 		}
 	}
-	return r.fingerprint(ctx, s.day(r.date))
+	return fingerprint(ctx, r.sources, s.day(r.date))
 }
 
-// fingerprint fills in the fingerprints of the sources, which lie in the pieces.
-func (r *reading) fingerprint(ctx context.Context, pieces []piece) (err error) {
+// fingerprint fills in the fingerprints of sources, which lie in the pieces.
+func fingerprint(ctx context.Context, sources []source, pieces []piece) (err error) {
 	for n, p := range pieces {
-		if r.sources[n].fingerprint, err = p.content.Fingerprint(ctx, r.sources[n].rows); err != nil {
+		if sources[n].fingerprint, err = p.content.Fingerprint(ctx, sources[n].rows); err != nil {
 			return err
 		}
 	}
@@ -256,5 +266,5 @@ func (s *state) resume(ctx context.Context, date int32, from snapshots.Known, us
 	if all := r.snapshots(); len(all) == 0 || all[0].time != begin.Time {
 		return nil, nil // rows came late
 	}
-	return r, r.fingerprint(ctx, pieces)
+	return r, fingerprint(ctx, r.sources, pieces)
 }

@@ -23,7 +23,7 @@ type content struct {
 	size    int64   // of the file
 	samples []int64 // rowids whose hashes show that a file did not only grow
 	hashes  []uint64
-	all     string // the hash of all rows, see whole
+	all     string // the hash of all rows, see hashAll
 	prints  *prints
 }
 

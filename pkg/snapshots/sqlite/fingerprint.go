@@ -69,6 +69,12 @@ func (p *print) add(rowid int64, record []byte) {
 	_, _ = p.digest.Write(record)
 }
 
+// take adds a row of a scan.
+func (p *print) take(rowid int64, record []byte) error {
+	p.add(rowid, record)
+	return nil
+}
+
 // Fingerprint implements months.Content. Where the table cannot be read as pages, it is a hash of what is read of the
 // rows instead.
 func (c *content) Fingerprint(ctx context.Context, r months.Range) (string, error) {
@@ -92,7 +98,7 @@ func (c *content) fingerprint(ctx context.Context, r months.Range) (string, erro
 			hash = emptyPrint(r.First)
 		}
 		rest := months.Range{First: hash.last + 1, Last: r.Last}
-		err := c.scanPages(ctx, &rest, &hasher{hash: &hash})
+		err := c.scanPages(ctx, &rest, &hash)
 		if err == nil {
 			hash.last = r.Last
 			c.prints.keep(r.First, hash)
@@ -104,14 +110,6 @@ func (c *content) fingerprint(ctx context.Context, r months.Range) (string, erro
 	}
 	rows, err := months.RowsIdentity(ctx, c, r)
 	return "rows-" + rows, err
-}
-
-// hasher adds rows to a hash.
-type hasher struct{ hash *print }
-
-func (h *hasher) take(rowid int64, record []byte) error {
-	h.hash.add(rowid, record)
-	return nil
 }
 
 // affordable is the size up to which a file is hashed each time that it grows, in bytes: some 20 ms. Of a larger one
