@@ -35,18 +35,9 @@ func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, shar
 	}
 	o, about := opened.Observed, opened.About
 
-	wanted := o.InReach(p.Window)
-	if p.View == "idle" {
-		wanted = heldAt(o, p.Window)
-	}
-	known, err := linked.Ask(ctx, o, s.Ads, runs.Question{Window: p.Window, Wanted: wanted},
-		"starts and ends of runs are those of snapshots, and the time before a run's first snapshot is not measured", about)
+	x, sharp, err := explained(ctx, s, p, o, about)
 	if err != nil {
 		return nil, false, err
-	}
-	x, err := o.Explain(ctx, known, wanted)
-	if err != nil {
-		return nil, false, fmt.Errorf("explaining runs: %w", err)
 	}
 	all := collect(o, x, p.Window)
 	chosen := runs.Choose(linked.Filter(&p.Select), o.View)
@@ -61,7 +52,32 @@ func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, shar
 	if err := a.read(ctx, s); err != nil {
 		return nil, false, err
 	}
-	return a, known != nil, nil
+	return a, sharp, nil
+}
+
+// explained explains the runs of a window: all of them, as the panels of a dashboard share them, but for the view idle
+// those that its newest snapshot shows. sharp reports whether job ads were used.
+func explained(ctx context.Context, s *stores.Stores, p *query.Plan, o *runs.Observed, about *frames.About) (
+	x *runs.Explanations, sharp bool, err error) {
+	const meaning = "starts and ends of runs are those of snapshots, and the time before a run's first snapshot is not " +
+		"measured"
+	if p.View != "idle" {
+		known, err := linked.Known(ctx, o, s.Ads, p.Window, meaning, about)
+		if err != nil {
+			return nil, false, err
+		}
+		return known.Explanations, known.Sharp, nil
+	}
+	wanted := heldAt(o, p.Window)
+	ads, err := linked.Ask(ctx, o, s.Ads, runs.Question{Window: p.Window, Wanted: wanted}, meaning, about)
+	if err != nil {
+		return nil, false, err
+	}
+	x, err = o.Explain(ctx, ads, wanted)
+	if err != nil {
+		return nil, false, fmt.Errorf("explaining runs: %w", err)
+	}
+	return x, ads != nil, nil
 }
 
 // heldAt reports whether the newest snapshot of the window shows a run.
@@ -147,12 +163,12 @@ type tracing struct {
 func (t *tracing) machine(d *reader, list []Run) {
 	d.begin(list[0].Machine, len(t.reported.blocks))
 	known := memory{tracing: t, machine: list[0].Machine, buckets: bucketsOf(t.plan),
-		known: map[memoKey]remembered{}, added: map[memoKey]remembered{}}
+		days: make([]memoryDay, len(t.reported.blocks))}
 	for i := range list {
 		run := &list[i]
 		now := t.newest >= run.First && t.newest <= run.Last
-		of, key, whole := known.keyOf(run)
-		if whole && !now && known.recall(run, of, key) {
+		day, key, whole := known.keyOf(run)
+		if whole && !now && known.recall(run, day, &key) {
 			continue
 		}
 		reports := Reports{len(run.GPUs), run.Start, run.Until, d.sightings(t.reported, run.Run)}
@@ -161,7 +177,7 @@ func (t *tracing) machine(d *reader, list []Run) {
 		if now {
 			run.idleAt(t.reported.view.Times[t.newest], &d.trace, reports, t.gaps)
 		} else if whole {
-			known.note(run, of, key)
+			known.note(run, day, &key)
 		}
 	}
 	known.keep()

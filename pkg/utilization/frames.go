@@ -46,11 +46,16 @@ func (a *answer) prepare() (err error) {
 // sum adds up runs.
 func (a *answer) sum(list []Run) error {
 	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
+	var last group // of neighbours, most are in one
+	var of *Sums
+	var in []Amounts
 	for i := range list {
 		r := &list[i]
 		a.total.add(r)
 		k := g.of(r)
-		of := a.groups[k]
+		if of == nil || k != last {
+			last, of, in = k, a.groups[k], a.series[k]
+		}
 		if of == nil {
 			of = &Sums{}
 			a.groups[k] = of
@@ -59,7 +64,6 @@ func (a *answer) sum(list []Run) error {
 		if a.buckets.Starts == nil {
 			continue
 		}
-		in := a.series[k]
 		if in == nil {
 			if err := query.Hold(len(a.series)+1, a.buckets.Len()); err != nil {
 				return err

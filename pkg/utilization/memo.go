@@ -37,20 +37,22 @@ type runKey struct {
 
 // figures are what is remembered of a run.
 type figures struct {
+	key runKey
 	Amounts
 	clamped int
 	isIdle  bool
 	buckets []bucketAmount // counted from the one that holds its start
 }
 
-// remembered are the figures of the runs of a memoKey.
-type remembered map[runKey]figures
+// remembered are the figures of the runs of a memoKey, by the hash of their keys: of two runs with the same hash, the
+// later one is remembered.
+type remembered map[uint64]figures
 
 // Bytes is about the live memory, with the map's own.
 func (r remembered) Bytes() int {
 	n := 200
 	for _, f := range r {
-		n += 3*int(unsafe.Sizeof(runKey{})+unsafe.Sizeof(f))/2 + cap(f.buckets)*int(unsafe.Sizeof(bucketAmount{}))
+		n += 3*int(8+unsafe.Sizeof(f))/2 + cap(f.buckets)*int(unsafe.Sizeof(bucketAmount{}))
 	}
 	return n
 }
@@ -72,40 +74,54 @@ func bucketsOf(p *query.Plan) string {
 type memory struct {
 	*tracing
 	machine *runs.Machine
-	buckets string // see bucketsOf
-
-	known map[memoKey]remembered
-	added map[memoKey]remembered
+	buckets string      // see bucketsOf
+	days    []memoryDay // as the blocks
 }
 
-// keyOf names a run's figures; false: they depend on the window.
-func (m *memory) keyOf(r *Run) (of memoKey, key runKey, ok bool) {
+// memoryDay holds the runs that end on a day.
+type memoryDay struct {
+	looked       bool
+	known, added remembered
+}
+
+// keyOf names a run's figures, and returns the number of the block of the day on which it ends; false: they depend on
+// the window.
+func (m *memory) keyOf(r *Run) (day int, key runKey, ok bool) {
 	if r.Outcome == runs.Running || r.Start < m.plan.Window.From || r.End > m.plan.Window.To || r.Last < r.First {
-		return of, key, false
+		return 0, key, false
 	}
 	v := m.reported.view
 	from, to := v.DayAt(int(r.First)), v.DayAt(int(r.Last))
-	of = memoKey{m.machine.Name, m.reported.blocks[to-m.reported.first].Number(), m.buckets}
 	key = runKey{
 		job: r.Job, user: r.User, leader: m.machine.GPUs[r.Leader].GPU, gpus: len(r.GPUs), side: r.Side,
 		first: v.Times[r.First], last: v.Times[r.Last], start: r.Start, end: r.End,
 	}
 	for k := from; k < to; k++ {
-		key.mix(m.reported.blocks[k-m.reported.first].Number())
+		key.others = mix(key.others, m.reported.blocks[k-m.reported.first].Number())
 	}
 	at := sort.Search(len(m.gaps), func(i int) bool { return m.gaps[i].From >= r.Start })
 	for _, g := range m.gaps[at:] {
 		if g.From >= key.last {
 			break
 		}
-		key.mix(uint64(g.From))
-		key.mix(uint64(g.To))
+		key.others = mix(mix(key.others, uint64(g.From)), uint64(g.To))
 	}
-	return of, key, true
+	return to - m.reported.first, key, true
 }
 
-// mix adds a number to the hash (FNV-1a, by words).
-func (k *runKey) mix(n uint64) { k.others = (k.others ^ n) * 1099511628211 }
+// mix adds a number to a hash (FNV-1a, by words).
+func mix(hash, n uint64) uint64 { return (hash ^ n) * 1099511628211 }
+
+// hash is that of a run on a machine: its GPU and times are.
+func (k *runKey) hash() uint64 {
+	h := mix(k.others, uint64(k.leader)<<1|uint64(k.side))
+	return mix(mix(mix(h, uint64(k.job.Cluster)<<32|uint64(k.job.Proc)), uint64(k.first)), uint64(k.end))
+}
+
+// of names the runs that end on a day.
+func (m *memory) of(day int) memoKey {
+	return memoKey{m.machine.Name, m.reported.blocks[day].Number(), m.buckets}
+}
 
 // bucketAt is the bucket that holds the run's start.
 func (m *memory) bucketAt(r *Run) int {
@@ -113,14 +129,14 @@ func (m *memory) bucketAt(r *Run) int {
 }
 
 // recall fills in the figures of a run; false: they are not remembered.
-func (m *memory) recall(r *Run, of memoKey, key runKey) bool {
-	all, looked := m.known[of]
-	if !looked {
-		all, _ = m.memo.Recall(of).(remembered)
-		m.known[of] = all
+func (m *memory) recall(r *Run, day int, key *runKey) bool {
+	of := &m.days[day]
+	if !of.looked {
+		of.known, _ = m.memo.Recall(m.of(day)).(remembered)
+		of.looked = true
 	}
-	f, ok := all[key]
-	if !ok {
+	f, ok := of.known[key.hash()]
+	if !ok || f.key != *key {
 		return false
 	}
 	r.Amounts, r.Clamped, r.IsIdle = f.Amounts, f.clamped, f.isIdle
@@ -131,23 +147,28 @@ func (m *memory) recall(r *Run, of memoKey, key runKey) bool {
 }
 
 // note remembers the figures of a run.
-func (m *memory) note(r *Run, of memoKey, key runKey) {
-	f := figures{Amounts: r.Amounts, clamped: r.Clamped, isIdle: r.IsIdle, buckets: slices.Clone(r.buckets)}
+func (m *memory) note(r *Run, day int, key *runKey) {
+	f := figures{key: *key, Amounts: r.Amounts, clamped: r.Clamped, isIdle: r.IsIdle, buckets: slices.Clone(r.buckets)}
 	if at := m.bucketAt(r); len(f.buckets) > 0 {
 		for i := range f.buckets {
 			f.buckets[i].bucket -= at
 		}
 	}
-	if m.added[of] == nil {
-		m.added[of] = remembered{}
+	of := &m.days[day]
+	if of.added == nil {
+		of.added = maps.Clone(of.known)
 	}
-	m.added[of][key] = f
+	if of.added == nil {
+		of.added = remembered{}
+	}
+	of.added[key.hash()] = f
 }
 
 // keep keeps what was noted beside what was known.
 func (m *memory) keep() {
-	for of, added := range m.added {
-		maps.Copy(added, m.known[of])
-		m.memo.Keep(of, added)
+	for day := range m.days {
+		if added := m.days[day].added; added != nil {
+			m.memo.Keep(m.of(day), added)
+		}
 	}
 }
