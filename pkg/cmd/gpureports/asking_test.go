@@ -2,8 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -61,11 +59,8 @@ func TestPseudonymsOnTheCommandLine(t *testing.T) {
 	code, _, errors := command(t, hoursAndGPUs, args...)
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, errors, "userNames is full")
-	text, err := json.Marshal(map[string]any{"jsonData": map[string]any{"snapshotDir": golden.Pool(t, "pool-a"),
+	args[2] = writeSettings(t, map[string]any{"jsonData": map[string]any{"snapshotDir": golden.Pool(t, "pool-a"),
 		"userNames": "pseudonyms"}, "secureJsonData": map[string]string{"pseudonymSecret": "correct horse battery"}})
-	require.NoError(t, err)
-	args[2] = filepath.Join(t.TempDir(), "settings.json")
-	require.NoError(t, os.WriteFile(args[2], text, 0o600))
 	code, hidden, errors := command(t, hoursAndGPUs, args...)
 	require.Equal(t, 0, code, errors)
 	require.Regexp(t, `User \d+`, hidden)

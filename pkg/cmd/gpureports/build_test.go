@@ -2,9 +2,7 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,14 +16,11 @@ import (
 // The command builds what is missing and nothing else, and says so.
 func TestBuild(t *testing.T) {
 	o := buckettest.Start(t).Bucket(t)
-	text, err := json.Marshal(map[string]any{
+	settings := writeSettings(t, map[string]any{
 		"jsonData": map[string]any{"snapshotDir": golden.Pool(t, "pool-a"), "segmentBucket": o.URL,
 			"bucketEndpoint": o.Endpoint, "bucketPathStyle": true},
 		"secureJsonData": map[string]string{"bucketAccessKey": o.AccessKey, "bucketSecretKey": o.SecretKey},
 	})
-	require.NoError(t, err)
-	settings := filepath.Join(t.TempDir(), "settings.json")
-	require.NoError(t, os.WriteFile(settings, text, 0o600))
 	command := func(args ...string) string {
 		var out, errs bytes.Buffer
 		code := run(t.Context(), append([]string{"build", "--settings", settings}, args...),

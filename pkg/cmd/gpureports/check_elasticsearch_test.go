@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -37,11 +35,8 @@ func TestCheckElasticsearch(t *testing.T) {
 	}
 	check := func(url string, jsonData map[string]any) (int, string) {
 		jsonData["snapshotDir"], jsonData["jobs"] = dir, "elasticsearch"
-		content, err := json.Marshal(map[string]any{"url": url, "jsonData": jsonData})
-		require.NoError(t, err)
-		file := filepath.Join(t.TempDir(), "settings.json")
-		require.NoError(t, os.WriteFile(file, content, 0o600))
-		code, text, _ := command(t, "", "check", "--settings", file)
+		code, text, _ := command(t, "", "check", "--settings",
+			writeSettings(t, map[string]any{"url": url, "jsonData": jsonData}))
 		return code, text
 	}
 	code, text := check(url, map[string]any{"jobsIndex": prefix + "-history", "jobsEpochIndex": prefix + "-epochs"})

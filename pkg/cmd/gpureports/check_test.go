@@ -21,10 +21,7 @@ func checkOf(t *testing.T, dir string, settings map[string]any) (code int, text 
 	found map[string]struct{ Severity, Text string }) {
 	t.Helper()
 	settings["snapshotDir"] = dir
-	file := filepath.Join(t.TempDir(), "settings.json")
-	content, err := json.Marshal(map[string]any{"jsonData": settings})
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(file, content, 0o600))
+	file := writeSettings(t, map[string]any{"jsonData": settings})
 	code, text, errors := command(t, "", "check", "--settings", file)
 	require.Equal(t, code == exitOK, errors == "", errors)
 	again, out, _ := command(t, "", "check", "--settings", file, "--last", "7d", "--format", "json")

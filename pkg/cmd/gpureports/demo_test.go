@@ -182,10 +182,7 @@ func TestLoadAds(t *testing.T) {
 	}
 	ask := func(jsonData map[string]any) string {
 		jsonData["snapshotDir"], jsonData["timezone"] = dir, "America/Chicago"
-		text, err := json.Marshal(map[string]any{"url": server, "jsonData": jsonData})
-		require.NoError(t, err)
-		settings := filepath.Join(t.TempDir(), "settings.json")
-		require.NoError(t, os.WriteFile(settings, text, 0o600))
+		settings := writeSettings(t, map[string]any{"url": server, "jsonData": jsonData})
 		code, out, errors := answerTo(t, settings, "csv",
 			`[{"queryType": "evictions", "view": "runs"}, {"queryType": "backfillAvailability", "view": "periods"}]`)
 		require.Equal(t, exitOK, code, errors)

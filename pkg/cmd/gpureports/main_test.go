@@ -39,6 +39,16 @@ func command(t *testing.T, stdin string, args ...string) (code int, out, errors 
 	return code, o.String(), e.String()
 }
 
+// writeSettings writes settings into a file of their own and returns its path.
+func writeSettings(t *testing.T, settings map[string]any) string {
+	t.Helper()
+	text, err := json.Marshal(settings)
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "settings.json")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	return path
+}
+
 // settingsFor writes a settings file beside a golden pool, which it names relatively.
 func settingsFor(t *testing.T, pool string) string {
 	t.Helper()

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -46,11 +43,7 @@ func ownersPool(t *testing.T) (settings string) {
 	}
 	files := map[string][]snapshotstest.Row{"gpu_state_2025-09.db": rows[:4*4], "gpu_state_2025-10.db": rows[4*4:]}
 	snapshotstest.Write(t, dir, files)
-	text, err := json.Marshal(map[string]any{"jsonData": map[string]any{"snapshotDir": dir}})
-	require.NoError(t, err)
-	settings = filepath.Join(t.TempDir(), "settings.json")
-	require.NoError(t, os.WriteFile(settings, text, 0o600))
-	return settings
+	return writeSettings(t, map[string]any{"jsonData": map[string]any{"snapshotDir": dir}})
 }
 
 var digits = regexp.MustCompile(`\d+\.\d+`)

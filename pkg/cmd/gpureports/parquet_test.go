@@ -32,10 +32,7 @@ var questions = []map[string]any{
 // answersOf asks all questions of a directory and returns the answers, without how long they took.
 func answersOf(t *testing.T, dir, zone, from, to string) string {
 	t.Helper()
-	settings, err := json.Marshal(map[string]any{"jsonData": map[string]any{"snapshotDir": dir, "timezone": zone}})
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "settings.json")
-	require.NoError(t, os.WriteFile(path, settings, 0o600))
+	path := writeSettings(t, map[string]any{"jsonData": map[string]any{"snapshotDir": dir, "timezone": zone}})
 	query, err := json.Marshal(questions)
 	require.NoError(t, err)
 	code, out, errors := command(t, string(query), "query", "--settings", path, "--query", "-", "--from", from, "--to",

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -21,14 +19,11 @@ func TestPublish(t *testing.T) {
 	code, _, errors := command(t, "", "sample", filepath.Join(dir, "pool"), "--machines", "6", "--days", "2")
 	require.Equal(t, exitOK, code, errors)
 	alias := fmt.Sprintf("publish-%d", time.Now().UnixNano()) // the server may be one that others use
-	settings := func(name string, jsonData map[string]any) string {
+	settings := func(jsonData map[string]any) string {
 		jsonData["factsIndex"] = alias
-		text, err := json.Marshal(map[string]any{"url": server, "jsonData": jsonData})
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
-		return filepath.Join(dir, name)
+		return writeSettings(t, map[string]any{"url": server, "jsonData": jsonData})
 	}
-	pool := settings("pool.json", map[string]any{"snapshotDir": "pool", "timezone": "America/Chicago"})
+	pool := settings(map[string]any{"snapshotDir": filepath.Join(dir, "pool"), "timezone": "America/Chicago"})
 	code, out, errors := command(t, "", "publish", "--settings", pool, "--pool", "CHTC")
 	require.Equal(t, exitOK, code, errors)
 	require.Regexp(t, `Published \d{3,} documents of pool CHTC in .*; 0 that are no more were removed`, out)
@@ -36,7 +31,7 @@ func TestPublish(t *testing.T) {
 	require.Equal(t, exitOK, code, errors)
 	require.Less(t, len(again), len(out), "the finished days are there")
 
-	fleet := settings("fleet.json", map[string]any{"mode": "fleet"})
+	fleet := settings(map[string]any{"mode": "fleet"})
 	code, out, errors = answerTo(t, fleet, "csv",
 		`{"queryType": "allocation", "view": "summary", "groupBy": ["pool", "category"], "metrics": ["allocated"]}`)
 	require.Equal(t, exitOK, code, errors)

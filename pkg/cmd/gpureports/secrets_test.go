@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -49,11 +48,8 @@ func TestCommandsPrintNoKeys(t *testing.T) {
 		window := []string{"--from", "2025-09-30T00:00:00Z", "--to", "now"}
 		for _, place := range []map[string]any{{"snapshotBucket": o.URL}, {"snapshotDir": pool, "segmentBucket": o.URL}} {
 			place["bucketEndpoint"], place["bucketPathStyle"] = o.Endpoint, true
-			text, err := json.Marshal(map[string]any{"jsonData": place,
+			settings := writeSettings(t, map[string]any{"jsonData": place,
 				"secureJsonData": map[string]string{"bucketAccessKey": o.AccessKey, "bucketSecretKey": o.SecretKey}})
-			require.NoError(t, err)
-			settings := filepath.Join(t.TempDir(), "settings.json")
-			require.NoError(t, os.WriteFile(settings, text, 0o600))
 			run("", "check", "--settings", settings)
 			run("", "build", "--settings", settings, "--from", "2025-09-30T00:00:00Z", "--to", "2025-09-30T00:00:00Z")
 			run(`{"queryType": "allocation"}`,
