@@ -51,6 +51,14 @@ const blindness = "evictedPercent, medianHoursToEviction and survival have no va
 	"lostGpuHours can be wrong in both directions: a completion that an owner's job follows within one cadence counts " +
 	"as an eviction, a run between two snapshots not at all (measured rates: 0.9 to 1.8 times the true one)"
 
+// leastLinked is the link rate below which completions cannot be seen, in percent (methodology section 8).
+const leastLinked = 50
+
+// Blind reports whether completions cannot be seen: without job ads (not sharp), or because too few runs have one.
+func Blind(sharp bool, withAd, counted int) bool {
+	return !sharp || linked.Share{Linked: withAd, Counted: counted}.Rate() < leastLinked
+}
+
 // addLinks says how many runs have an ad; blind says that too few do.
 func addLinks(share linked.Share, about *frames.About) (blind bool) {
 	rate := share.Rate()
@@ -58,7 +66,7 @@ func addLinks(share linked.Share, about *frames.About) (blind bool) {
 	switch {
 	case math.IsNaN(rate):
 		about.Info("job ads: %d of %d runs that ended more than 30 min ago are linked", share.Linked, share.Counted)
-	case rate < 50:
+	case rate < leastLinked:
 		about.Stat("Link rate", "percent", rate)
 		about.Warn("job ads: only %d of %d runs that ended more than 30 min ago are linked (%s %%), completions cannot be "+
 			"seen: %s. Check the job source's index and period", share.Linked, share.Counted, frames.Decimal(rate), blindness)

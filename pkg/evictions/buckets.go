@@ -3,7 +3,6 @@ package evictions
 import (
 	"context"
 	"math"
-	"slices"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
@@ -13,36 +12,30 @@ import (
 	"github.com/chtc/gpureports/pkg/runs"
 )
 
-// bucket is what a group of runs adds up to in a bucket of time.
-type bucket struct {
-	runs, evictions int
-	gpuHours, lost  float64
-}
-
 // tally counts the runs of each group by bucket.
 type tally struct {
 	grouping
 	buckets query.Buckets
 	from    pool.Micros // the window's beginning
-	counted map[group][]bucket
+	counted map[group][]Bucket
 	// whole has the GPU hours of all runs where groups are causes, which only evicted runs have: rates are over all.
-	whole map[group][]bucket
+	whole map[group][]Bucket
 }
 
 // into returns a group's buckets.
-func (t *tally) into(groups map[group][]bucket, k group) ([]bucket, error) {
+func (t *tally) into(groups map[group][]Bucket, k group) ([]Bucket, error) {
 	if groups[k] == nil {
 		if err := query.Hold(len(t.counted)+len(t.whole)+1, t.buckets.Len()); err != nil {
 			return nil, err
 		}
-		groups[k] = make([]bucket, t.buckets.Len())
+		groups[k] = make([]Bucket, t.buckets.Len())
 	}
 	return groups[k], nil
 }
 
 // add counts an eviction in the bucket that holds its time, and hours and runs in every bucket that they overlap.
 func (t *tally) add(r *Run) (err error) {
-	var own, all []bucket
+	var own, all []Bucket
 	evicted := r.Result == runs.Evicted
 	if evicted || !t.byEviction() {
 		if own, err = t.into(t.counted, t.of(r, false)); err != nil {
@@ -58,24 +51,24 @@ func (t *tally) add(r *Run) (err error) {
 	for b := t.buckets.Of(from); b < t.buckets.Len() && starts[b] <= r.Until; b++ {
 		hours := r.gpuHours(max(0, min(r.Until, starts[b+1])-max(from, starts[b])))
 		if own != nil {
-			own[b].runs++
-			own[b].gpuHours += hours
+			own[b].Runs++
+			own[b].GPUHours += hours
 		}
 		if evicted {
-			own[b].lost += hours
+			own[b].Lost += hours
 		}
 		if all != nil {
-			all[b].gpuHours += hours
+			all[b].GPUHours += hours
 		}
 	}
 	if evicted {
-		own[t.buckets.Of(r.End)].evictions++
+		own[t.buckets.Of(r.End)].Evictions++
 	}
 	return nil
 }
 
 // over returns the buckets whose GPU hours a group's rates are over.
-func (t *tally) over(k group) []bucket {
+func (t *tally) over(k group) []Bucket {
 	if !t.byEviction() {
 		return t.counted[k]
 	}
@@ -83,13 +76,14 @@ func (t *tally) over(k group) []bucket {
 	return t.whole[k]
 }
 
-func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
+// timeseries are the figures of the window's buckets.
+func (a *answer) timeseries(ctx context.Context) (*Figures, error) {
 	p, w := a.plan, a.plan.Window
 	buckets, err := p.Buckets(w.From)
 	if err != nil {
 		return nil, err
 	}
-	t := tally{grouping{p.GroupBy, a.names, p.Shown}, buckets, w.From, map[group][]bucket{}, map[group][]bucket{}}
+	t := tally{grouping{p.GroupBy, a.names, p.Shown}, buckets, w.From, map[group][]Bucket{}, map[group][]Bucket{}}
 	for i := range a.runs {
 		if i%1024 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -98,53 +92,20 @@ func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 			return nil, err
 		}
 	}
-	metrics := p.Metrics
-	if t.byEviction() && slices.Contains(metrics, "runs") {
-		a.about.Info("runs have a cause only when they were evicted: by cause there is no metric runs")
-		metrics = slices.DeleteFunc(slices.Clone(metrics), func(m string) bool { return m == "runs" })
+	f := &Figures{Times: buckets.Starts}
+	if buckets.Whole {
+		f.Times = []pool.Micros{a.newestSlice()}
 	}
-	live := a.live(buckets)
-	var series []frames.Series
-	for k := range t.counted {
-		for _, metric := range metrics {
-			series = append(series, a.drawn(&t, k, metric, live))
+	live, times := a.live(buckets), a.observed.View.Times
+	for k, counts := range t.counted {
+		over := t.over(k)
+		for b := range counts {
+			counts[b].Over = over[b].GPUHours
+			counts[b].Drawn = (live[b] || counts[b].Evictions > 0) && p.Keep(buckets, b, times[len(times)-1])
 		}
+		f.Groups = append(f.Groups, GroupFigures{Texts: t.texts(k), Buckets: counts})
 	}
-	a.rates.notice(a.about)
-	return frames.TimeSeries(p, a.about, series), nil
-}
-
-// drawn is a group's series: a point for each bucket that is live, or holds an eviction.
-func (a *answer) drawn(t *tally, k group, metric string, live []bool) frames.Series {
-	counts, over, newest := t.counted[k], t.over(k), a.observed.View.Times
-	s := frames.Series{Group: t.texts(k), Metric: metric}
-	for b := range counts {
-		if !live[b] && counts[b].evictions == 0 || !a.plan.Keep(t.buckets, b, newest[len(newest)-1]) {
-			continue
-		}
-		at := t.buckets.Starts[b]
-		if t.buckets.Whole {
-			at = a.newestSlice()
-		}
-		if metric == "ratePer100GpuHours" {
-			a.rates.add(counts[b].evictions, over[b].gpuHours)
-		}
-		s.Times = append(s.Times, at)
-		s.Values = append(s.Values, counts[b].metric(metric, over[b].gpuHours))
-	}
-	return s
-}
-
-func (b bucket) metric(name string, hours float64) float64 {
-	switch name {
-	case "evictions":
-		return float64(b.evictions)
-	case "ratePer100GpuHours":
-		return rate(float64(b.evictions), hours)
-	case "lostGpuHours":
-		return b.lost
-	}
-	return float64(b.runs)
+	return f, nil
 }
 
 // live reports which buckets have a slice: the others do not exist, unless an ad shows an eviction in them.
@@ -194,16 +155,17 @@ func (a *answer) hourOfWeek() (data.Frames, error) {
 		}
 	}
 	week := &evictions
+	var rates rates
 	for day := range week {
 		for hour := range week[day] {
 			if a.plan.Metrics[0] == "ratePer100GpuHours" {
-				a.rates.add(int(week[day][hour]), hours[day][hour])
+				rates.add(int(week[day][hour]), hours[day][hour])
 				week[day][hour] = rate(week[day][hour], hours[day][hour])
 			} else if !seen[day][hour] {
 				week[day][hour] = math.NaN()
 			}
 		}
 	}
-	a.rates.notice(a.about)
+	rates.notice(a.about)
 	return frames.HeatMap(a.plan, a.about, week), nil
 }

@@ -63,54 +63,54 @@ func collect(o *runs.Observed, x *runs.Explanations, w pool.Window) []Run {
 	return all
 }
 
-// measures are what a group of runs adds up to (methodology section 8).
-type measures struct {
-	runs     int
-	unseen   int
-	outcomes [runs.Outcomes]int
-	gpuHours float64
-	lost     float64
+// Sums are what a group of runs adds up to (methodology section 8).
+type Sums struct {
+	Runs     int
+	Unseen   int
+	Outcomes [runs.Outcomes]int
+	GPUHours float64
+	Lost     float64   // GPU-hours of the evicted runs
 	toEnd    []float64 // hours of the evicted runs
 }
 
-func (m *measures) add(r *Run) {
-	m.runs++
-	m.outcomes[r.Result]++
+func (m *Sums) add(r *Run) {
+	m.Runs++
+	m.Outcomes[r.Result]++
 	if r.Link == runs.AdOnly {
-		m.unseen++
+		m.Unseen++
 	}
-	m.gpuHours += r.gpuHours(r.Inside)
+	m.GPUHours += r.gpuHours(r.Inside)
 	if r.Result == runs.Evicted {
-		m.lost += r.gpuHours(r.Inside)
+		m.Lost += r.gpuHours(r.Inside)
 		m.toEnd = append(m.toEnd, pool.Hours(r.Whole()))
 	}
 }
 
 // metric returns a metric; NaN where it has no value. hours are the GPU-hours that a rate counts over, blind says that
 // completions cannot be seen.
-func (m *measures) metric(name string, hours float64, blind bool) float64 {
-	evictions := m.outcomes[runs.Evicted]
+func (m *Sums) metric(name string, hours float64, blind bool) float64 {
+	evictions := m.Outcomes[runs.Evicted]
 	switch name {
 	case "runs":
-		return float64(m.runs)
+		return float64(m.Runs)
 	case "evictions":
 		return float64(evictions)
 	case "completed":
-		return float64(m.outcomes[runs.Completed])
+		return float64(m.Outcomes[runs.Completed])
 	case "removed":
-		return float64(m.outcomes[runs.Removed])
+		return float64(m.Outcomes[runs.Removed])
 	case "held":
-		return float64(m.outcomes[runs.Held])
+		return float64(m.Outcomes[runs.Held])
 	case "running":
-		return float64(m.outcomes[runs.Running])
+		return float64(m.Outcomes[runs.Running])
 	case "lost":
-		return float64(m.outcomes[runs.Lost])
+		return float64(m.Outcomes[runs.Lost])
 	case "ambiguous":
-		return float64(m.outcomes[runs.Ambiguous])
+		return float64(m.Outcomes[runs.Ambiguous])
 	case "unseen":
-		return float64(m.unseen)
+		return float64(m.Unseen)
 	case "gpuHours":
-		return m.gpuHours
+		return m.GPUHours
 	case "ratePer100GpuHours":
 		return rate(float64(evictions), hours)
 	case "rateLow":
@@ -120,15 +120,15 @@ func (m *measures) metric(name string, hours float64, blind bool) float64 {
 		_, high := survival.Garwood(evictions)
 		return rate(high, hours)
 	case "lostGpuHours":
-		return m.lost
+		return m.Lost
 	case "lostPercent":
-		return share(m.lost, m.gpuHours)
+		return share(m.Lost, m.GPUHours)
 	}
 	if blind {
 		return math.NaN()
 	}
 	if name == "evictedPercent" {
-		ended := evictions + m.outcomes[runs.Completed] + m.outcomes[runs.Removed] + m.outcomes[runs.Held]
+		ended := evictions + m.Outcomes[runs.Completed] + m.Outcomes[runs.Removed] + m.Outcomes[runs.Held]
 		return share(float64(evictions), float64(ended))
 	}
 	if len(m.toEnd) == 0 {
@@ -179,8 +179,11 @@ type grouping struct {
 
 // byEviction reports whether the grouping knows evictions only: what did not end so has no cause, and its evidence says
 // of something else (methodology section 8).
-func (g *grouping) byEviction() bool {
-	return slices.Contains(g.by, "cause") || slices.Contains(g.by, "evidence")
+func (g *grouping) byEviction() bool { return ByEviction(g.by) }
+
+// ByEviction reports whether groupings know evictions only.
+func ByEviction(groupings []string) bool {
+	return slices.Contains(groupings, "cause") || slices.Contains(groupings, "evidence")
 }
 
 // of returns a run's group. whole leaves cause and evidence out: the group whose GPU-hours a rate counts over.

@@ -3,8 +3,6 @@ package evictions
 import (
 	"context"
 	"fmt"
-	"math"
-	"slices"
 	"strings"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
@@ -25,15 +23,18 @@ type answer struct {
 	runs     []Run         // that overlap the window and pass the filter
 	blind    bool          // completions cannot be seen
 	slices   []pool.Micros // beginnings of the window's slices
-	rates    rates
 }
 
 func (a *answer) frames(ctx context.Context) (data.Frames, error) {
 	switch a.plan.View {
 	case "summary":
-		return a.summary(), nil
+		return Frames(a.summary(), a.plan, a.about), nil
 	case "timeseries":
-		return a.timeseries(ctx)
+		f, err := a.timeseries(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return Frames(f, a.plan, a.about), nil
 	case "events":
 		return a.events(), nil
 	case "runs":
@@ -46,22 +47,16 @@ func (a *answer) frames(ctx context.Context) (data.Frames, error) {
 	return a.annotations(), nil
 }
 
-// ofEvictions are the metrics that exist by cause and evidence.
-var ofEvictions = []string{"evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "lostGpuHours",
-	"medianHoursToEviction"}
-
-// ofRates are the metrics that have no value over too few GPU-hours.
-var ofRates = []string{"ratePer100GpuHours", "rateLow", "rateHigh"}
-
-func (a *answer) summary() data.Frames {
+// summary are the figures of the window.
+func (a *answer) summary() *Figures {
 	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
-	groups, whole := map[group]*measures{}, map[group]float64{}
-	var total measures
+	groups, whole := map[group]*Sums{}, map[group]float64{}
+	f := &Figures{Total: GroupFigures{Blind: a.blind}}
 	var last group // of neighbours, most are in one
-	var into *measures
+	var into *Sums
 	for i := range a.runs {
 		r := &a.runs[i]
-		total.add(r)
+		f.Total.Sums.add(r)
 		if g.byEviction() {
 			whole[g.of(r, true)] += r.gpuHours(r.Inside)
 			if r.Result != runs.Evicted {
@@ -70,38 +65,23 @@ func (a *answer) summary() data.Frames {
 		}
 		if k := g.of(r, false); into == nil || k != last {
 			if groups[k] == nil {
-				groups[k] = &measures{}
+				groups[k] = &Sums{}
 			}
 			last, into = k, groups[k]
 		}
 		into.add(r)
 	}
-	values := func(m *measures, hours float64) []float64 {
-		v := make([]float64, len(a.plan.Metrics))
-		for i, name := range a.plan.Metrics {
-			v[i] = math.NaN()
-			if !g.byEviction() || slices.Contains(ofEvictions, name) {
-				v[i] = m.metric(name, hours, a.blind)
-			}
-		}
-		return v
-	}
-	told := slices.ContainsFunc(a.plan.Metrics, func(name string) bool { return slices.Contains(ofRates, name) })
-	var rows []frames.Row
-	for k, m := range groups {
-		hours := m.gpuHours
+	f.Total.Hours = f.Total.Sums.GPUHours
+	for k, sums := range groups {
+		hours := sums.GPUHours
 		if g.byEviction() {
 			k := k
 			k.cause, k.evidence = 0, 0
 			hours = whole[k]
 		}
-		if told {
-			a.rates.add(m.outcomes[runs.Evicted], hours)
-		}
-		rows = append(rows, frames.Row{Group: g.texts(k), Values: values(m, hours)})
+		f.Groups = append(f.Groups, GroupFigures{Texts: g.texts(k), Sums: *sums, Hours: hours, Blind: a.blind})
 	}
-	a.rates.notice(a.about)
-	return frames.Table(a.plan, a.about, rows, frames.Total{Name: "All", Values: values(&total, total.gpuHours)})
+	return f
 }
 
 // events are the evictions, newest first.

@@ -6,9 +6,12 @@ import (
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/counts"
+	"github.com/chtc/gpureports/pkg/evictions"
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 	"github.com/chtc/gpureports/pkg/utilization"
@@ -37,6 +40,7 @@ type Request struct {
 	Pool     string
 	Hours    []pool.Micros // beginnings of consecutive hours, and the end of the last one
 	Finished pool.Micros   // earlier days are finished
+	Now      pool.Micros   // job ads of runs that ended lately are not there yet
 }
 
 // Compute returns the facts of a pool's hours, in no order, and what was wrong with the data. Hours without a snapshot
@@ -53,6 +57,7 @@ func Compute(ctx context.Context, s *stores.Stores, env query.Env, r Request) ([
 			return c.count(ctx, KindUsers, append(slices.Clone(groupings), "user"))
 		},
 		c.usage,
+		c.runs,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -138,20 +143,64 @@ func (c *computation) usage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for i := range all {
-		h := &all[i]
-		group := &Group{Category: h.Category.Key(), Slots: h.Category.Side().String(), Device: h.Device, Memory: h.Memory,
-			Tier: c.env.Lists.TierOf(h.Device), Ownership: h.Ownership.String(), Project: h.Project}
-		c.fact(KindUsers, c.request.Hours[h.Hour], group, &h.User).Usage = &Usage{Held: h.Held, Measured: h.Measured,
-			Busy: h.Busy, Idle: h.Idle, Begun: h.Begun, Carried: h.Carried}
+	for k, h := range all {
+		c.linked(KindUsers, k.Hour, k.Group).Usage = &Usage{Held: h.Held, Measured: h.Measured, Busy: h.Busy, Idle: h.Idle,
+			Begun: h.Begun, Carried: h.Carried}
 	}
 	return nil
 }
 
+// runs adds what backfill runs did to the facts of users, evictions, and how well runs are linked to those of hours.
+func (c *computation) runs(ctx context.Context) error {
+	all, err := evictions.ByHour(ctx, c.stores, c.env, c.request.Hours, c.request.Now)
+	if err != nil {
+		return err
+	}
+	for k, h := range all.Runs {
+		c.linked(KindUsers, k.Hour, k.Group).Backfill = &Backfill{GPUHours: h.GPUHours, Begun: h.Begun, Carried: h.Carried,
+			UnseenBegun: h.UnseenBegun, UnseenCarried: h.UnseenCarried, Completed: h.Ended[runs.Completed],
+			Removed: h.Ended[runs.Removed], Held: h.Ended[runs.Held], Lost: h.Ended[runs.Lost],
+			Ambiguous: h.Ended[runs.Ambiguous]}
+	}
+	for k, e := range all.Evictions {
+		fact := c.newFact(KindEvictions, c.request.Hours[k.Hour], c.groupOf(k.Group), &k.User)
+		fact.Evicted = &Evicted{Cause: k.Cause, Evidence: k.Evidence, Began: Millis(k.Began)}
+		fact = c.added(fact)
+		fact.Eviction = &Eviction{Evictions: e.Count, GPUs: e.GPUs, First: e.First, Last: e.Last, Lost: e.Lost}
+	}
+	for i, l := range all.Links {
+		of := c.fact(KindHour, c.request.Hours[i], nil, nil)
+		of.Links = &Links{LinkedBegun: l.LinkedBegun, LinkedCarried: l.LinkedCarried, CountedBegun: l.CountedBegun,
+			CountedCarried: l.CountedCarried}
+		if !all.Sharp {
+			of.Links = &Links{WithoutAds: 1}
+		}
+	}
+	return nil
+}
+
+// linked returns the fact of a group of runs or GPUs.
+func (c *computation) linked(kind string, hour int, g linked.Group) *Fact {
+	return c.fact(kind, c.request.Hours[hour], c.groupOf(g), &g.User)
+}
+
+func (c *computation) groupOf(g linked.Group) *Group {
+	return &Group{Category: g.Category.Key(), Slots: g.Category.Side().String(), Device: g.Device, Memory: g.Memory,
+		Tier: c.env.Lists.TierOf(g.Device), Ownership: g.Ownership.String(), Project: g.Project}
+}
+
 // fact returns the fact of an hour and a group, which is added if it is not there.
 func (c *computation) fact(kind string, start pool.Micros, group *Group, user *string) *Fact {
-	fact := &Fact{Pool: c.request.Pool, Kind: kind, Hour: Millis(start),
+	return c.added(c.newFact(kind, start, group, user))
+}
+
+func (c *computation) newFact(kind string, start pool.Micros, group *Group, user *string) *Fact {
+	return &Fact{Pool: c.request.Pool, Kind: kind, Hour: Millis(start),
 		Complete: c.request.Hours[c.at[start]+1] <= c.request.Finished, Group: group, User: user}
+}
+
+// added returns the fact with the same id, which is this one if there is none yet.
+func (c *computation) added(fact *Fact) *Fact {
 	id := fact.ID()
 	if known := c.facts[id]; known != nil {
 		return known

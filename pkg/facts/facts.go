@@ -16,10 +16,11 @@ const Version = 2
 
 // Kinds of documents.
 const (
-	KindHour  = "hour"  // what the pool's snapshots cover: one document an hour
-	KindGPUs  = "gpus"  // GPU-slices of a group by state
-	KindUsers = "users" // of a group and user: claimed GPU-slices, and runs
-	KindPool  = "pool"  // the checkpoint: what is published of a pool
+	KindHour      = "hour"      // what the pool's snapshots cover: one document an hour
+	KindGPUs      = "gpus"      // GPU-slices of a group by state
+	KindUsers     = "users"     // of a group and user: claimed GPU-slices, and runs
+	KindEvictions = "evictions" // of a group and user: runs that began in one hour, and were evicted in another
+	KindPool      = "pool"      // the checkpoint: what is published of a pool
 )
 
 // Fact is a document: what a pool adds up in a full hour of its zone, of one group. Fields that are zero are left out.
@@ -34,6 +35,10 @@ type Fact struct {
 	User *string `json:"user,omitempty"`
 	*GPUs
 	*Usage
+	*Backfill
+	*Evicted
+	*Eviction
+	*Links
 }
 
 // Coverage is N and D of an hour.
@@ -74,6 +79,47 @@ type Usage struct {
 	Carried  int     `json:"carried,omitempty"`
 }
 
+// Backfill is what backfill runs did (methodology section 8): GPU-hours, runs by where they began, and runs that ended
+// in the hour by outcome. Evictions have facts of their own.
+type Backfill struct {
+	GPUHours      float64 `json:"backfillHours,omitempty"`
+	Begun         int     `json:"backfillBegun,omitempty"`
+	Carried       int     `json:"backfillCarried,omitempty"`
+	UnseenBegun   int     `json:"unseenBegun,omitempty"`
+	UnseenCarried int     `json:"unseenCarried,omitempty"`
+	Completed     int     `json:"completed,omitempty"`
+	Removed       int     `json:"removed,omitempty"`
+	Held          int     `json:"onHold,omitempty"`
+	Lost          int     `json:"outOfSight,omitempty"`
+	Ambiguous     int     `json:"ambiguous,omitempty"`
+}
+
+// Evicted says which evictions a fact is of, beside the group and the hour in which they happened.
+type Evicted struct {
+	Cause    string `json:"cause"`
+	Evidence string `json:"evidence"`
+	Began    int64  `json:"began"` // the hour in which the runs began, in ms
+}
+
+// Eviction is the number of evicted runs, and their GPU-hours: in the hour in which they began where that is another
+// than the one of the eviction, in the one of the eviction, and in all. Between those hours they held so many GPUs.
+type Eviction struct {
+	Evictions int     `json:"evictions"`
+	GPUs      int     `json:"evictedGpus"`
+	First     float64 `json:"lostFirst,omitempty"`
+	Last      float64 `json:"lostLast,omitempty"`
+	Lost      float64 `json:"lost,omitempty"`
+}
+
+// Links is how many backfill runs of an hour have a job ad, of those that should.
+type Links struct {
+	LinkedBegun    int `json:"linkedBegun,omitempty"`
+	LinkedCarried  int `json:"linkedCarried,omitempty"`
+	CountedBegun   int `json:"countedBegun,omitempty"`
+	CountedCarried int `json:"countedCarried,omitempty"`
+	WithoutAds     int `json:"withoutAds,omitempty"` // 1: no job ads are used
+}
+
 // ClassFields are the names of GPUs' fields, by class.
 var ClassFields = [counts.Classes]string{counts.Claimed: "claimed", counts.Unclaimed: "unclaimed",
 	counts.Drained: "drained", counts.OtherState: "other", counts.Free: "free", counts.Prevented: "prevented"}
@@ -86,6 +132,9 @@ func (f *Fact) ID() string {
 	}
 	if f.User != nil {
 		name += fmt.Sprintf(" %q", *f.User)
+	}
+	if f.Evicted != nil {
+		name += fmt.Sprintf(" %q %q %d", f.Cause, f.Evidence, f.Began)
 	}
 	return hashed(name)
 }

@@ -11,14 +11,17 @@ func Template(alias string) ([]byte, error) {
 		"pool": keyword, "kind": keyword, "hour": date, "complete": map[string]any{"type": "boolean"},
 		"slices": whole, "coveredHours": number,
 		"category": keyword, "slots": keyword, "device": keyword, "memory": keyword, "tier": keyword,
-		"ownership": keyword, "project": keyword, "user": keyword,
+		"ownership": keyword, "project": keyword, "user": keyword, "cause": keyword, "evidence": keyword, "began": date,
 		"version": whole, "zone": keyword, "sliceMinutes": whole, "since": date, "completeThrough": date,
 		"through": date, "publishedAt": date,
 	}
-	for _, field := range append(ClassFields[:], "held", "measured", "busy", "idle") {
+	for _, field := range append(ClassFields[:], "held", "measured", "busy", "idle", "backfillHours",
+		"lostFirst", "lostLast", "lost") {
 		properties[field] = number
 	}
-	for _, field := range []string{"begun", "carried"} {
+	for _, field := range []string{"begun", "carried", "backfillBegun", "backfillCarried", "unseenBegun", "unseenCarried",
+		"completed", "removed", "onHold", "outOfSight", "ambiguous", "evictions", "evictedGpus", "linkedBegun",
+		"linkedCarried", "countedBegun", "countedCarried", "withoutAds"} {
 		properties[field] = whole
 	}
 	return json.Marshal(map[string]any{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/allocation"
 	"github.com/chtc/gpureports/pkg/elastic"
+	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/userhours"
@@ -56,6 +57,9 @@ func (a *asked) answer(ctx context.Context, about *frames.About) (func() data.Fr
 	case userhours.Kind.Name:
 		hours, err := a.userHours(ctx)
 		return func() data.Frames { return userhours.Frames(hours, a.plan, about) }, err
+	case evictions.Kind.Name:
+		figures, err := a.evictions(ctx, about)
+		return func() data.Frames { return evictions.Frames(figures, a.plan, about) }, err
 	case utilization.Kind.Name:
 		figures, err := a.utilization(ctx)
 		return func() data.Frames { return utilization.Frames(figures, a.plan, about) }, err

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/allocation"
+	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/userhours"
@@ -16,6 +17,7 @@ import (
 var Catalog = query.Catalog{
 	ofFacts(allocation.Kind, "timeseries", "summary"),
 	ofFacts(userhours.Kind, "summary", "timeseries"),
+	ofFacts(evictions.Kind, "summary", "timeseries"),
 	ofFacts(utilization.Kind, "timeseries", "summary"),
 }
 
@@ -23,7 +25,7 @@ var Catalog = query.Catalog{
 var withoutFacts = []string{"machine", "machines", "preventReason", "idle"}
 
 // noSums are metrics that cannot be made from sums over hours.
-var noSums = []string{"idleRuns"}
+var noSums = []string{"idleRuns", "medianHoursToEviction"}
 
 // ofFacts returns the views of a kind that facts can answer: by pool, too, and in buckets of full hours.
 func ofFacts(k query.Kind, views ...string) query.Kind {

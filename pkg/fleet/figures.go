@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/chtc/gpureports/pkg/facts"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 )
@@ -17,7 +18,9 @@ type wanted struct {
 	by     []string // fields that are told apart as well
 	fields []string // what is added up
 	having []string // fields of which a fact has at least one; nil: of those that are added up
-	first  bool     // only the first hour of each bucket
+	hours  bool     // hours are told apart
+	// also is a further query for the facts of pools in a window; nil: none
+	also func(from, to pool.Micros) map[string]any
 }
 
 // cell is what facts of one group of one pool add up to in one bucket.
@@ -30,6 +33,9 @@ type cell struct {
 // stored are the fields that groupings are made from, where they have another name.
 var stored = map[string]string{"machineType": "ownership"}
 
+// ofEvictions are the groupings that only evictions have.
+var ofEvictions = []string{"cause", "evidence"}
+
 // each calls use with the sums of the groups that the filter chooses, by pool and bucket.
 func (a *asked) each(ctx context.Context, w wanted, use func(cell)) error {
 	s := &a.plan.Select
@@ -40,7 +46,7 @@ func (a *asked) each(ctx context.Context, w wanted, use func(cell)) error {
 		}
 	}
 	for _, g := range slices.Concat(a.plan.GroupBy, w.by) {
-		need(cmp.Or(stored[g], g), true)
+		need(cmp.Or(stored[g], g), w.kind == facts.KindEvictions || !slices.Contains(ofEvictions, g))
 	}
 	need("category", !s.AllCategories())
 	need("ownership", !s.AllOwnerships())

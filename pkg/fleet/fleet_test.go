@@ -153,7 +153,23 @@ var questions = []string{
 	`{"queryType": "utilization", "bucket": "1h", "metrics": ["utilizationPercent", "busy", "idle"]}`,
 	`{"queryType": "utilization", "bucket": "1d", "groupBy": ["category"], "metrics": ["utilizationPercent", "busy"]}`,
 	`{"queryType": "utilization", "bucket": "1M", "groupBy": ["user"], "metrics": ["idle"]}`,
+	`{"queryType": "evictions", "groupBy": ["category", "device"], "metrics": ` + ofEvictions + `}`,
+	`{"queryType": "evictions", "groupBy": [], "metrics": ` + ofEvictions + `}`,
+	`{"queryType": "evictions", "groupBy": ["user", "machineType"], "metrics": ` + ofEvictions + `}`,
+	`{"queryType": "evictions", "groupBy": ["cause", "evidence"], "metrics": ` + ofEvictions + `}`,
+	`{"queryType": "evictions", "groupBy": ["ownership", "cause"], "metrics": ["ratePer100GpuHours"]}`,
+	`{"queryType": "evictions", "filter": {"users": ["!/a/"], "categories": ["!Backfill (Open Capacity)"]},
+		"metrics": ` + ofEvictions + `}`,
+	`{"queryType": "evictions", "view": "timeseries", "bucket": "1h", "groupBy": ["device"], "metrics": ["evictions",
+		"ratePer100GpuHours", "lostGpuHours", "runs"]}`,
+	`{"queryType": "evictions", "view": "timeseries", "bucket": "6h", "groupBy": ["cause"], "metrics": ["evictions",
+		"ratePer100GpuHours", "lostGpuHours"]}`,
+	`{"queryType": "evictions", "view": "timeseries", "bucket": "1d", "groupBy": ["ownership"], "metrics": ["runs",
+		"lostGpuHours"]}`,
 }
+
+const ofEvictions = `["runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous", "unseen",
+	"gpuHours", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "lostGpuHours", "lostPercent"]`
 
 const ofUsage = `["heldGpuHours", "measuredPercent", "utilizationPercent", "busyGpuHours", "idleGpuHours",
 	"idlePercent", "runs"]`
@@ -252,7 +268,7 @@ func testRefused(t *testing.T, url, alias string, now time.Time) {
 	for text, want := range map[string]string{
 		`{"queryType": "allocation", "view": "current"}`:                           "ask the data source of the pool itself",
 		`{"queryType": "allocation", "groupBy": ["machine"]}`:                      "ask the data source of the pool itself",
-		`{"queryType": "evictions"}`:                                               "ask the data source of the pool itself",
+		`{"queryType": "evictions", "metrics": ["medianHoursToEviction"]}`:         "ask the data source of the pool itself",
 		`{"queryType": "utilization", "view": "summary", "metrics": ["idleRuns"]}`: "ask the data source of the pool itself",
 		`{"queryType": "allocation", "bucket": "15m"}`:                             "possible are auto, window, 1h",
 		`{"queryType": "allocation", "groupBy": ["colour"]}`:                       "possible are pool, category",
@@ -323,6 +339,10 @@ func testAgain(t *testing.T, all []member) {
 	require.Positive(t, removed, "the facts of machines that are excluded now")
 }
 
+// added are metrics that add up over pools.
+var added = []string{"allocated", "free", "gpuHours", "heldGpuHours", "busyGpuHours", "runs", "running", "evictions",
+	"lostGpuHours"}
+
 // testUnion: by pool, an answer is the union of those of the pools; without, averages and hours add up.
 func testUnion(t *testing.T, url, alias string, all []member, now time.Time) {
 	t.Helper()
@@ -334,8 +354,15 @@ func testUnion(t *testing.T, url, alias string, all []member, now time.Time) {
 	for _, text := range []string{
 		`{"queryType": "allocation", "view": "summary", "groupBy": ["device", "slots"], "totals": false, "metrics": []}`,
 		`{"queryType": "userHours", "groupBy": ["category"], "totals": false, "metrics": ["gpuHours"]}`,
+		`{"queryType": "utilization", "view": "summary", "groupBy": ["device"], "totals": false,
+			"metrics": ["heldGpuHours", "busyGpuHours", "runs"]}`,
+		`{"queryType": "evictions", "groupBy": ["device"], "totals": false,
+			"metrics": ["runs", "running", "evictions", "gpuHours", "lostGpuHours"]}`,
 	} {
-		q := parse(t, text)
+		q, w := parse(t, text), w
+		if !slices.Contains([]any{"allocation", "userHours"}, q["queryType"]) {
+			w.To++
+		}
 		var want []map[string]any
 		sums := map[string]float64{}
 		groups := q["groupBy"].([]any)
@@ -354,7 +381,7 @@ func testUnion(t *testing.T, url, alias string, all []member, now time.Time) {
 				for _, g := range groups {
 					key += fmt.Sprint(row[g.(string)], "|")
 				}
-				for _, metric := range []string{"allocated", "free", "gpuHours"} {
+				for _, metric := range added {
 					if v, ok := row[metric].(float64); ok {
 						sums[key+metric] += v
 					}
@@ -383,7 +410,7 @@ func testUnion(t *testing.T, url, alias string, all []member, now time.Time) {
 			for _, g := range groups {
 				key += fmt.Sprint(row[g.(string)], "|")
 			}
-			for _, metric := range []string{"allocated", "free", "gpuHours"} {
+			for _, metric := range added {
 				if v, ok := row[metric].(float64); ok {
 					require.True(t, golden.Same(sums[key+metric], v), "%s: %s%s", text, key, metric)
 					compared++

@@ -111,11 +111,15 @@ type sums struct {
 type sum struct {
 	texts  map[string]string // by field
 	time   pool.Micros       // beginning of the hour or day
+	began  pool.Micros       // the field of evictions, where it is told apart
 	values []float64
 }
 
 // timeSource is the name of the time among the sources of a composite aggregation.
 const timeSource = "time"
+
+// fieldBegan is the hour in which evicted runs began.
+const fieldBegan = "began"
 
 // pageOf is how many groups an answer brings.
 const pageOf = 10_000
@@ -193,7 +197,11 @@ func (q *sums) read(bucket map[string]json.RawMessage) (sum, error) {
 		case string:
 			found.texts[name] = value
 		case float64:
-			found.time = facts.Micros(int64(value))
+			if at := facts.Micros(int64(value)); name == fieldBegan {
+				found.began = at
+			} else {
+				found.time = at
+			}
 		}
 	}
 	for _, field := range q.fields {

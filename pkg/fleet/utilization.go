@@ -22,7 +22,7 @@ func (a *asked) utilization(ctx context.Context) (*utilization.Figures, error) {
 		})
 	}
 	err := a.each(ctx, wanted{kind: facts.KindUsers, fields: []string{"held", "measured", "busy", "idle", "begun"},
-		having: []string{"held", "begun"}}, func(c cell) {
+		having: []string{"held", "begun", "carried"}}, func(c cell) {
 		group := of(c)
 		amounts := utilization.Amounts{Held: c.values[0], Measured: c.values[1], Busy: c.values[2], Idle: c.values[3]}
 		for _, sums := range []*utilization.Sums{&group.Sums, &f.Total} {
@@ -37,7 +37,7 @@ func (a *asked) utilization(ctx context.Context) (*utilization.Figures, error) {
 		}
 	})
 	if err == nil && slices.Contains(a.plan.Metrics, "runs") {
-		err = a.each(ctx, wanted{kind: facts.KindUsers, fields: []string{"carried"}, first: true}, func(c cell) {
+		err = a.each(ctx, wanted{kind: facts.KindUsers, fields: []string{"carried"}, also: a.first}, func(c cell) {
 			of(c).Sums.Runs += int(c.values[0])
 			f.Total.Runs += int(c.values[0])
 		})

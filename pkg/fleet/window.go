@@ -56,7 +56,7 @@ func (a *asked) look(ctx context.Context) error {
 	if a.buckets, err = p.Buckets(p.Window.From - pool.Hour); err != nil {
 		return err
 	}
-	if len(a.within(false)) == 0 {
+	if len(a.within(nil)) == 0 {
 		return nil
 	}
 	n := a.buckets.Len()
@@ -110,7 +110,7 @@ func hoursOf(point facts.Checkpoint, w pool.Window) published {
 
 // sums are what is wanted in the window, by pool and what else is told apart, in the plan's buckets.
 func (a *asked) sums(w wanted, by []string) sums {
-	q := sums{kind: w.kind, by: by, fields: w.fields, filter: []map[string]any{anyOf(a.within(w.first))}}
+	q := sums{kind: w.kind, by: by, fields: w.fields, filter: []map[string]any{anyOf(a.within(w.also))}}
 	having := w.having
 	if having == nil {
 		having = w.fields
@@ -123,6 +123,8 @@ func (a *asked) sums(w wanted, by []string) sums {
 		q.filter = append(q.filter, anyOf(exist))
 	}
 	switch bucket := a.plan.Bucket; {
+	case w.hours:
+		q.hours = true
 	case bucket == nil:
 	case bucket.Minutes >= int(pool.Day/pool.Minute):
 		q.day = a.plan.Location.String() // longer buckets are made of days
@@ -137,9 +139,9 @@ func anyOf(queries []map[string]any) map[string]any {
 	return map[string]any{"bool": map[string]any{"should": queries, "minimum_should_match": 1}}
 }
 
-// within matches the hours of the pools, or the first ones of each bucket: pools with the same hours are asked for
+// within matches the hours of the pools, and what is wanted of them besides: pools with the same hours are asked for
 // together.
-func (a *asked) within(first bool) (either []map[string]any) {
+func (a *asked) within(also func(from, to pool.Micros) map[string]any) (either []map[string]any) {
 	type hours struct{ from, to pool.Micros }
 	names := map[hours][]string{}
 	for _, p := range a.pools {
@@ -150,15 +152,28 @@ func (a *asked) within(first bool) (either []map[string]any) {
 	for _, h := range slices.SortedFunc(maps.Keys(names), func(x, y hours) int {
 		return strings.Compare(names[x][0], names[y][0])
 	}) {
-		when := map[string]any{"range": map[string]any{"hour": map[string]any{"gte": facts.Millis(h.from),
-			"lt": facts.Millis(h.to), "format": "epoch_millis"}}}
-		if first && (a.plan.Bucket == nil || pool.Micros(a.plan.Bucket.Minutes)*pool.Minute > pool.Hour) {
-			when = map[string]any{"terms": map[string]any{"hour": a.firstHours(h.from, h.to)}}
+		all := []map[string]any{{"terms": map[string]any{"pool": names[h]}},
+			between("hour", map[string]any{"gte": facts.Millis(h.from), "lt": facts.Millis(h.to)})}
+		if also != nil {
+			all = append(all, also(h.from, h.to))
 		}
-		either = append(either, map[string]any{"bool": map[string]any{"filter": []map[string]any{
-			{"terms": map[string]any{"pool": names[h]}}, when}}})
+		either = append(either, map[string]any{"bool": map[string]any{"filter": all}})
 	}
 	return either
+}
+
+// between matches times, in ms.
+func between(field string, bounds map[string]any) map[string]any {
+	bounds["format"] = "epoch_millis"
+	return map[string]any{"range": map[string]any{field: bounds}}
+}
+
+// first matches the first hours of buckets.
+func (a *asked) first(from, to pool.Micros) map[string]any {
+	if a.plan.Bucket != nil && pool.Micros(a.plan.Bucket.Minutes)*pool.Minute <= pool.Hour {
+		return map[string]any{"match_all": map[string]any{}}
+	}
+	return map[string]any{"terms": map[string]any{"hour": a.firstHours(from, to)}}
 }
 
 // firstHours are the first hours of each bucket, in ms, of those from one to another.
