@@ -75,7 +75,7 @@ var layers = map[string][]string{
 	"fleet": {"pool", "query", "frames", "counts", "elastic", "facts", "allocation", "userhours",
 		"utilization", "evictions", "runs"},
 	"kinds": {"pool", "query", "stores", "linked", "allocation", "userhours", "backfill", "evictions", "demand",
-		"utilization"},
+		"utilization", "fleet"},
 	"kinds/generate":  {"kinds"},
 	"schema":          {"kinds", "query", "fleet"},
 	"schema/generate": {"schema"},

@@ -189,3 +189,39 @@ describe('GpuVariables', () => {
     );
   });
 });
+
+describe('a data source of many pools', () => {
+  const { datasource } = testDatasource([{ name: 'p', options: ['a', 'b'], value: ['a', 'b'] }], { mode: 'fleet' });
+  const query = { refId: 'A', queryType: 'allocation', groupBy: ['pool'], filter: { pools: ['$p'] } };
+
+  it('keeps pools, filled in, and calls queries by them', () => {
+    expect(datasource.applyTemplateVariables(query, {})).toMatchObject({
+      groupBy: ['pool'],
+      filter: { pools: ['a', 'b'] },
+    });
+    expect(datasource.getQueryDisplayText(query)).toBe(
+      'Allocated % of GPUs over time, by pool. Only pools $p. ' +
+        'Real and backfill slots are separate: they are never added together.'
+    );
+  });
+
+  it('has pools and no machines as keys of ad-hoc filters', async () => {
+    const keys = (await datasource.getTagKeys()).map(({ value }) => value);
+    expect(keys).toEqual(expect.arrayContaining(['pools', 'devices', 'users']));
+    expect(keys).not.toContain('machines');
+    const filters = ['pool', 'machine'].map((key) => ({ key, operator: '=', value: 'a' }));
+    expect(datasource.applyTemplateVariables(query, {}, filters).filter).toEqual({ pools: ['a'] });
+    const options = { key: 'pool', value: 'b' };
+    expect(datasource.modifyQuery({ ...query, filter: {} }, { type: 'ADD_FILTER', options }).filter).toEqual({
+      pools: ['b'],
+    });
+  });
+
+  it('has slices of an hour', () => expect(datasource.sliceMinutes).toBe(60));
+});
+
+it('a data source of a pool has no pools', async () => {
+  const { datasource } = testDatasource();
+  expect((await datasource.getTagKeys()).map(({ value }) => value)).not.toContain('pools');
+  expect(datasource.sliceMinutes).toBe(15);
+});

@@ -25,23 +25,24 @@ import { defaultAnnotationQuery, defaultQuery, fitFilter } from './query/default
 import { describe } from './query/describe';
 import { isUsable } from './query/entries';
 import { hasVariable, interpolate, interpolateFilter } from './query/interpolate';
-import { dimensionOf, filterFields, kinds, viewOf } from './query/kinds';
+import { commonFields, dimensionOf, filterFields, viewOf } from './query/kinds';
 import { filterLabels } from './query/labels';
 import { migrate } from './query/migration';
 import { GpuQuery, QueryFilter, VariableQuery } from './query/types';
 import { isComplete } from './query/validation';
 import { GpuSource } from './query/values';
-import { GpuSettings, settingDefaults } from './settings';
+import { GpuSettings, Mode, settingDefaults } from './settings';
 import { templateVariables } from './templateVariables';
 import { GpuVariables } from './variables';
+
+/** The length of a fact: an hour. */
+const factMinutes = 60;
 
 /** Types of variables whose values can stand in a filter. */
 const withValues: Array<TypedVariableModel['type']> = ['query', 'custom', 'textbox', 'constant'];
 
-/** The fields of ad-hoc filters: those of GPUs and their users, which most views know. */
-const adHocFields = filterFields.filter((field) => kinds.allocation.views.current.filters.includes(field));
-
 export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> implements GpuSource {
+  readonly mode: Mode;
   readonly sliceMinutes: number;
   private dashboards?: Promise<Set<string>>;
 
@@ -59,7 +60,9 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
     private readonly templateSrv: TemplateSrv = getTemplateSrv()
   ) {
     super(settings);
-    this.sliceMinutes = settings.jsonData.sliceMinutes ?? settingDefaults.sliceMinutes;
+    const { mode, sliceMinutes } = settings.jsonData;
+    this.mode = mode || settingDefaults.mode;
+    this.sliceMinutes = this.mode === 'fleet' ? factMinutes : (sliceMinutes ?? settingDefaults.sliceMinutes);
     this.variables = new GpuVariables(this);
   }
 
@@ -69,7 +72,7 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
 
   query(request: DataQueryRequest<GpuQuery>): Observable<DataQueryResponse> {
     return super.query(request).pipe(
-      map((response) => withoutData(response, request.targets)),
+      map((response) => withoutData(response, request.targets, this.mode)),
       mergeMap((response) => (hasLinks(response) ? from(this.linked(response)) : of(response)))
     );
   }
@@ -86,16 +89,16 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
 
   applyTemplateVariables(query: GpuQuery, scopedVars: ScopedVars, filters: AdHocVariableFilter[] = []): GpuQuery {
     const filled = interpolate(migrate(query), templateVariables(this.templateSrv, scopedVars));
-    return withAdHocFilters(filled, filters);
+    return withAdHocFilters(filled, filters, this.mode);
   }
 
   /** What queries are called in lists, such as Explore's history. */
   getQueryDisplayText(query: GpuQuery): string {
-    return describe(migrate({ ...defaultQuery, ...query }));
+    return describe(migrate({ ...defaultQuery, ...query }), this.mode);
   }
 
   async getTagKeys(): Promise<MetricFindValue[]> {
-    return adHocFields.map((field) => ({ text: filterLabels[field].label, value: field }));
+    return commonFields(this.mode).map((field) => ({ text: filterLabels[field].label, value: field }));
   }
 
   async getTagValues({ key, filters, timeRange }: DataSourceGetTagValuesOptions<GpuQuery>): Promise<MetricFindValue[]> {
@@ -113,11 +116,11 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
     if (!options?.key || !this.getSupportedQueryModifications().includes(type)) {
       return query;
     }
-    return filtered(query, { key: options.key, value: options.value }, type === 'ADD_FILTER_OUT');
+    return filtered(query, { key: options.key, value: options.value }, type === 'ADD_FILTER_OUT', this.mode);
   }
 
   toggleQueryFilter(query: GpuQuery, { type, options: { key, value } }: ToggleFilterAction): GpuQuery {
-    return toggled(query, { key, value }, type === 'FILTER_OUT');
+    return toggled(query, { key, value }, type === 'FILTER_OUT', this.mode);
   }
 
   queryHasFilter(query: GpuQuery, { key, value }: QueryFilterOptions): boolean {
@@ -157,8 +160,8 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
  * The answers with what Grafana's panels need to say "No data": heat map and state timeline get no frame instead of one
  * without fields, curves one with their axis.
  */
-function withoutData(response: DataQueryResponse, targets: GpuQuery[]): DataQueryResponse {
-  const shapes = new Map(targets.map((target) => [target.refId, viewOf(target)?.spec.frame]));
+function withoutData(response: DataQueryResponse, targets: GpuQuery[], mode: Mode): DataQueryResponse {
+  const shapes = new Map(targets.map((target) => [target.refId, viewOf(target, mode)?.spec.frame]));
   const data = response.data.flatMap((frame) => {
     const shape = shapes.get(frame.refId);
     if (frame.fields?.length !== 0 || shape === undefined) {

@@ -11,6 +11,9 @@ export interface ZoneChange {
 /** Where job ads come from. */
 export type JobsSource = 'none' | 'sqlite' | 'elasticsearch';
 
+/** What answers are made from: the snapshots of a pool, or the facts that many pools publish. */
+export type Mode = 'pool' | 'fleet';
+
 /** What viewers see of users and jobs; editors and administrators always see names. */
 export type UserNames = 'full' | 'pseudonyms';
 
@@ -25,6 +28,10 @@ export interface GpuSecrets {
 
 /** The data source's settings as Grafana stores them; a missing field means its default. */
 export interface GpuSettings extends DataSourceJsonData {
+  /** Default pool. */
+  mode?: Mode;
+  /** Alias of the facts in Elasticsearch. */
+  factsIndex?: string;
   /** Absolute path of the directory with the monthly gpu_state_YYYY-MM files. */
   snapshotDir?: string;
   /** s3://bucket/prefix, instead of snapshotDir. */
@@ -62,6 +69,7 @@ export interface GpuSettings extends DataSourceJsonData {
 
 /** What the backend takes for a setting that is missing. */
 export const settingDefaults = {
+  mode: 'pool',
   timezone: 'UTC',
   sliceMinutes: 15,
   chtcOwnedFile: 'chtc_owned',

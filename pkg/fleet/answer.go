@@ -29,6 +29,9 @@ func (s *Store) Answer(ctx context.Context, all query.Catalog, env query.Env, r 
 	}
 	defer a.pinned.Close(ctx)
 	about := frames.Plain(p)
+	if p.View == poolsView.Name {
+		return a.listPools(about), nil
+	}
 	a.tell(about)
 	if len(a.cover) == 0 {
 		return about.Finish(nil), nil

@@ -15,7 +15,7 @@ import (
 
 // Catalog is the kinds that facts can answer, as far as they can.
 var Catalog = query.Catalog{
-	ofFacts(allocation.Kind, "timeseries", "summary"),
+	withPools(ofFacts(allocation.Kind, "timeseries", "summary")),
 	ofFacts(userhours.Kind, "summary", "timeseries"),
 	ofFacts(evictions.Kind, "summary", "timeseries"),
 	ofFacts(utilization.Kind, "timeseries", "summary"),

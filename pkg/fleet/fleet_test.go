@@ -254,6 +254,7 @@ func TestFleetEqualsPools(t *testing.T) {
 	require.Greater(t, rows, 5000, "the questions have answers")
 	testUnion(t, url, alias, all, now)
 	testRefused(t, url, alias, now)
+	testPools(t, url, alias, all, now)
 	testResources(t, url, alias, all, now)
 	testAgain(t, all)
 }
@@ -287,6 +288,44 @@ func testRefused(t *testing.T, url, alias string, now time.Time) {
 		pool.Window{From: now.UnixMicro() - pool.Day, To: now.UnixMicro() + 4*pool.Hour})
 	require.NoError(t, late.Error)
 	require.Contains(t, late.Frames[0].Meta.Notices[0].Text, "of the time range are missing")
+}
+
+// testPools: the pools with how far their facts reach; one number of each of them can alert.
+func testPools(t *testing.T, url, alias string, all []member, now time.Time) {
+	t.Helper()
+	later := now.Add(5 * time.Hour)
+	fleet := plugin.Open(settings(t, url, map[string]any{"mode": "fleet", "factsIndex": alias}),
+		func() time.Time { return later })
+	t.Cleanup(fleet.Dispose)
+	whole := windows(t, "UTC")[1]
+	list := ask(t, fleet, parse(t, `{"queryType": "allocation", "view": "pools"}`), whole)
+	require.NoError(t, list.Error)
+	rows := labelled(list.Frames)
+	require.Len(t, rows, len(all))
+	for i, row := range rows {
+		require.Equal(t, all[i].name, row["pool"])
+		require.Equal(t, all[i].zone, row["zone"])
+		place, err := time.LoadLocation(all[i].zone)
+		require.NoError(t, err)
+		through := row["through"].(time.Time)
+		require.Zero(t, through.In(place).Minute(), "the end of a full hour of the pool's zone")
+		require.InDelta(t, later.Sub(through).Hours(), row["ageHours"], 1e-9)
+		require.Less(t, row["ageHours"], 6.5)
+		require.False(t, row["completeThrough"].(time.Time).After(through))
+		require.True(t, row["since"].(time.Time).Before(through))
+		require.Greater(t, row["coveragePercent"], 50.0)
+		require.LessOrEqual(t, row["coveragePercent"], 100.0)
+	}
+	before := pool.Window{From: whole.From - 30*pool.Day, To: whole.To - 30*pool.Day}
+	text := `{"queryType": "allocation", "view": "pools", "metrics": ["%s"], "filter": {"pools": ["!pool a"]}}`
+	for metric, want := range map[string]any{"ageHours": rows[1]["ageHours"], "coveragePercent": 0.0} {
+		one := ask(t, fleet, parse(t, fmt.Sprintf(text, metric)), before)
+		require.NoError(t, one.Error)
+		require.Equal(t, data.FrameTypeNumericLong, one.Frames[0].Meta.Type)
+		numbers := labelled(one.Frames)
+		require.Len(t, numbers, len(all)-1, "also pools without facts in the window")
+		require.Equal(t, map[string]any{"pool": "pool b", metric: want}, numbers[0])
+	}
 }
 
 // testResources: values and range are those of the facts, and the health check says how far each pool's reach.

@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+
+	"github.com/chtc/gpureports/pkg/fleet"
+	"github.com/chtc/gpureports/pkg/query"
 )
 
 // Documents are the files that the descriptions of the kinds are written into, by their paths from the repository's
 // root: the front end's schema, and the table of docs/queries.md. Given are their contents as they are.
 func Documents(read func(path string) ([]byte, error)) (map[string][]byte, error) {
 	const schema, queries = "src/query/schema.json", "docs/queries.md"
-	document, err := json.MarshalIndent(Catalog.Schema(), "", "  ")
+	document, err := json.MarshalIndent(Catalog.Schema(query.Fleet{Catalog: fleet.Catalog, Dimensions: fleet.Dimensions}), "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("writing the schema: %w", err)
 	}
@@ -18,8 +21,10 @@ func Documents(read func(path string) ([]byte, error)) (map[string][]byte, error
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", queries, err)
 	}
-	if page, err = between(page, "kinds", Catalog.Table()); err != nil {
-		return nil, fmt.Errorf("%s: %w", queries, err)
+	for mark, table := range map[string]string{"kinds": Catalog.Table(), "kinds of many pools": fleet.Catalog.Table()} {
+		if page, err = between(page, mark, table); err != nil {
+			return nil, fmt.Errorf("%s: %w", queries, err)
+		}
 	}
 	return map[string][]byte{schema: append(document, '\n'), queries: page}, nil
 }

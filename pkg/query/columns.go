@@ -95,6 +95,7 @@ type Word struct {
 
 // FilterWords are the fields of the filter, in their order.
 var FilterWords = []Word{
+	{"pools", "Pools", "HTCondor pools, where the data source answers for many", "pool"},
 	{"categories", "Categories", "Real and backfill slots by the ownership of their machines", "category"},
 	{"slots", "Slots", "Real slots, or backfill slots", "slots"},
 	{"devices", "Devices", "Models of GPUs", "device"},
@@ -106,12 +107,12 @@ var FilterWords = []Word{
 	{"schedds", "Access points", "Where jobs were submitted", "schedd"},
 	{"gpus", "GPUs", "Number of GPUs that jobs ask for", ""},
 	{"gpuMemory", "GPU memory", "Class of the GPU memory that jobs ask for", ""},
-	{"pools", "Pools", "HTCondor pools, where the data source answers for many", "pool"},
 	{"idle", "Idle only", "Only machines on which nothing was claimed on primary slots", ""},
 }
 
-// DimensionWords are the Dimensions as people read them.
+// DimensionWords are the Dimensions, and those of a fleet, as people read them.
 var DimensionWords = []Word{
+	{Name: "pool", Label: "Pools", Description: "HTCondor pools that have published facts"},
 	{Name: "category", Label: "Categories"},
 	{Name: "slots", Label: "Slots", Description: "Real or backfill"},
 	{Name: "device", Label: "Devices", Description: "Models of GPUs"},

@@ -65,12 +65,26 @@ type (
 	}
 )
 
-// Schema is the query model as a document, the one that the front end reads (src/query/schema.json).
-func (c Catalog) Schema() any {
+// Fleet is what a data source of many pools can be asked.
+type Fleet struct {
+	Catalog    Catalog
+	Dimensions []string // whose values it lists
+}
+
+// fleetKinds are a fleet's in the document.
+type fleetKinds struct {
+	Kinds      object[kind] `json:"kinds"`
+	Dimensions []string     `json:"dimensions"`
+}
+
+// Schema is the query model as a document, the one that the front end reads (src/query/schema.json): what the kinds of
+// the catalog, those of a pool, can be asked, and what a fleet can.
+func (c Catalog) Schema(fleet Fleet) any {
 	s := struct {
 		Version     int          `json:"version"`
 		Migrations  []Migration  `json:"migrations"`
 		Kinds       object[kind] `json:"kinds"`
+		Fleet       fleetKinds   `json:"fleet"`
 		Groupings   object[word] `json:"groupings"`
 		Filters     []string     `json:"filters"`
 		FilterWords []Word       `json:"filterWords"`
@@ -86,11 +100,34 @@ func (c Catalog) Schema() any {
 		Durations   []string     `json:"durations"`
 		Duration    []Word       `json:"durationWords"`
 	}{
-		Version: Version, Migrations: Migrations,
+		Version: Version, Migrations: Migrations, Kinds: c.described(),
+		Fleet:      fleetKinds{fleet.Catalog.described(), fleet.Dimensions},
 		Dimensions: Dimensions, Dimension: DimensionWords, Buckets: BucketNames, BucketWords: BucketWords,
 		Ownerships: OwnershipNames(), Slots: fixed["slots"], GPUCounts: GPUCounts, GPUMemories: GPUMemories,
 		Durations: Durations, Duration: DurationWords,
 	}
+	all := slices.Concat(c, fleet.Catalog)
+	for i := range all {
+		for _, v := range all[i].Views {
+			for _, name := range v.GroupBy {
+				column := all[i].Column(&View{}, name)
+				s.Groupings.set(name, word{column.Label, column.Description, ""})
+			}
+		}
+	}
+	for _, w := range FilterWords { // as far as a view knows them
+		if len(all.views(func(v *View) bool { return slices.Contains(v.Filters, w.Name) })) > 0 {
+			s.Filters, s.FilterWords = append(s.Filters, w.Name), append(s.FilterWords, w)
+		}
+	}
+	for c := range pool.Category(pool.Categories) {
+		s.Categories = append(s.Categories, category{c.Key(), c.String()})
+	}
+	return s
+}
+
+// described are the kinds as the document has them.
+func (c Catalog) described() (all object[kind]) {
 	for i := range c {
 		k := &c[i]
 		described := kind{Label: k.Label, Description: k.Description, DefaultView: k.Views[0].Name,
@@ -100,26 +137,14 @@ func (c Catalog) Schema() any {
 				*list = append([]string{}, *list...)
 			}
 			described.Views.set(v.Name, v)
-			for _, name := range v.GroupBy {
-				column := k.Column(&View{}, name)
-				s.Groupings.set(name, word{column.Label, column.Description, ""})
-			}
 		}
 		for _, name := range k.Metrics() {
 			column := k.Column(&View{}, name)
 			described.Metrics.set(name, word{column.Label, column.Description, column.Unit})
 		}
-		s.Kinds.set(k.Name, described)
+		all.set(k.Name, described)
 	}
-	for _, w := range FilterWords { // as far as a view knows them
-		if len(c.views(func(v *View) bool { return slices.Contains(v.Filters, w.Name) })) > 0 {
-			s.Filters, s.FilterWords = append(s.Filters, w.Name), append(s.FilterWords, w)
-		}
-	}
-	for c := range pool.Category(pool.Categories) {
-		s.Categories = append(s.Categories, category{c.Key(), c.String()})
-	}
-	return s
+	return all
 }
 
 // Table is the table of kinds, views, groupings and metrics in docs/queries.md.

@@ -221,3 +221,40 @@ describe('privacy', () => {
     expect(settings().secureJsonData).toEqual({ pseudonymSecret: '' });
   });
 });
+
+describe('the mode', () => {
+  it('is of one pool unless another is chosen', () => {
+    const { settings } = setup();
+    expect(screen.getByRole('radio', { name: 'One pool' })).toBeChecked();
+    expect(settings().jsonData).toEqual({});
+  });
+
+  it('shows of many pools only what matters to them, and takes the snapshots away', async () => {
+    const { user, settings } = setup({ snapshotDir: '/data', userNames: 'full' });
+    await user.click(screen.getByRole('radio', { name: 'Many pools' }));
+    expect(settings().jsonData).toEqual({ mode: 'fleet', userNames: 'full' });
+    const headings = screen.getAllByRole('heading').map((heading) => heading.textContent);
+    expect(headings).toEqual(expect.arrayContaining(['Facts', 'Elasticsearch', 'Privacy']));
+    for (const other of ['Snapshots', 'Cache', 'Jobs', 'Links']) {
+      expect(headings).not.toContain(other);
+    }
+    await user.type(screen.getByLabelText(/^Facts index/), 'gpu-facts');
+    await user.type(screen.getByLabelText('Data source connection URL'), 'https://es.example.org');
+    await user.type(screen.getByLabelText(/^Time zone/), 'America/Chic');
+    await user.click(await screen.findByRole('option', { name: 'America/Chicago' }));
+    expect(settings().url).toBe('https://es.example.org');
+    expect(settings().jsonData).toEqual({
+      mode: 'fleet',
+      userNames: 'full',
+      factsIndex: 'gpu-facts',
+      timezone: 'America/Chicago',
+    });
+  });
+
+  it('asks for Elasticsearch of a pool where it publishes facts', async () => {
+    const { user } = setup({ snapshotDir: '/data', factsIndex: 'x' });
+    expect(screen.getByLabelText('Data source connection URL')).toBeInTheDocument();
+    await user.clear(screen.getByLabelText(/^Facts index/));
+    expect(screen.queryByLabelText('Data source connection URL')).not.toBeInTheDocument();
+  });
+});

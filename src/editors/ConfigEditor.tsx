@@ -1,32 +1,28 @@
 import React from 'react';
-import { Combobox, Divider, Field, Input, Switch } from '@grafana/ui';
+import { Divider, Field, RadioButtonGroup, Switch } from '@grafana/ui';
 import { ConfigSection, DataSourceDescription } from '@grafana/plugin-ui';
 
-import { settingDefaults, sliceLengths } from '../settings';
-import { BucketSection } from './BucketSection';
+import { Mode, settingDefaults } from '../settings';
+import { ElasticsearchSection } from './ElasticsearchSection';
+import { FactsSection } from './FactsSection';
 import { JobsSection } from './JobsSection';
 import { PrivacySection } from './PrivacySection';
 import { settingInputs, SettingsEditorProps } from './settingInputs';
+import { SnapshotSections } from './SnapshotSections';
 import { TimezoneField } from './TimezoneField';
+
+const modes: Array<{ value: Mode; label: string; description: string }> = [
+  { value: 'pool', label: 'One pool', description: 'Every question about one pool, answered from its snapshots' },
+  { value: 'fleet', label: 'Many pools', description: 'Questions across pools, answered from the facts they publish' },
+];
 
 /** The data source's settings. "Save & test" asks the backend, which says in sentences what it found. */
 export function ConfigEditor(props: SettingsEditorProps) {
   const { jsonData, readOnly } = props.options;
-  const { change, text } = settingInputs(props);
-  const megabytes = (field: 'cacheMaxMB' | 'cacheDiskMB') => (
-    <Input
-      id={`config-${field}`}
-      width={20}
-      type="number"
-      min={1}
-      suffix="MB"
-      placeholder={String(settingDefaults[field])}
-      value={jsonData[field] ?? ''}
-      onChange={(event) =>
-        change({ [field]: event.currentTarget.value ? Number(event.currentTarget.value) : undefined })
-      }
-    />
-  );
+  const { change } = settingInputs(props);
+  const mode = jsonData.mode || settingDefaults.mode;
+  const isOfPool = mode === 'pool';
+  const usesElasticsearch = !isOfPool || jsonData.jobs === 'elasticsearch' || jsonData.factsIndex !== undefined;
 
   return (
     <>
@@ -36,122 +32,50 @@ export function ConfigEditor(props: SettingsEditorProps) {
         hasRequiredFields
       />
       <Divider />
-      <ConfigSection
-        title="Snapshots"
-        description="The monthly files of the snapshot collector. The plugin only reads them."
+      <Field
+        label="Answers for"
+        description={modes.find(({ value }) => value === mode)?.description}
+        disabled={readOnly}
       >
-        <Field
-          label="Directory"
-          description={
-            "Absolute path on Grafana's server of the directory with the files gpu_state_YYYY-MM.db or " +
-            'gpu_state_YYYY-MM.parquet.'
+        <RadioButtonGroup
+          aria-label="Answers for"
+          options={modes}
+          value={mode}
+          // what answers for many pools has no snapshots, and the backend refuses any
+          onChange={(chosen) =>
+            change({ mode: chosen, ...(chosen === 'fleet' && { snapshotDir: undefined, snapshotBucket: undefined }) })
           }
-          required={!jsonData.snapshotBucket}
-          disabled={readOnly}
-        >
-          {text('snapshotDir', '/srv/gpu-snapshots')}
-        </Field>
-        <BucketSection {...props} />
+        />
+      </Field>
+      <Divider />
+      {isOfPool && <SnapshotSections {...props} />}
+      {isOfPool && <Divider />}
+      {isOfPool && <JobsSection {...props} />}
+      {isOfPool && <Divider />}
+      <FactsSection {...props} />
+      {!isOfPool && (
         <TimezoneField value={jsonData.timezone} onChange={(timezone) => change({ timezone })} readOnly={readOnly} />
-        <Field
-          label="Slice"
-          description={
-            'Length of time in which a GPU counts once. 15 minutes suits the usual collector. If ' +
-            'snapshots are more frequent than slices, GPU hours are too high; then choose a shorter ' +
-            'slice, or every snapshot.'
-          }
-          disabled={readOnly}
-          htmlFor="config-sliceMinutes"
-        >
-          <Combobox
-            id="config-sliceMinutes"
-            width={30}
-            options={sliceLengths.map((value) => ({ value, label: value ? `${value} minutes` : 'Every snapshot' }))}
-            value={jsonData.sliceMinutes ?? settingDefaults.sliceMinutes}
-            onChange={({ value }) => change({ sliceMinutes: value })}
-            disabled={readOnly}
-          />
-        </Field>
-      </ConfigSection>
-      <Divider />
-      <ConfigSection
-        title="Ownership, exclusions and tiers"
-        description="Files in the snapshot directory. The default files may be missing."
-      >
-        <Field
-          label="CHTC owned machines"
-          description={
-            'File with one host name per line; # begins a comment. These machines are CHTC owned ' +
-            'regardless of their projects.'
-          }
-          disabled={readOnly}
-        >
-          {text('chtcOwnedFile', settingDefaults.chtcOwnedFile)}
-        </Field>
-        <Field
-          label="Excluded hosts"
-          description={
-            'YAML file with excluded_hosts: {part of a host name: reason}. Excluded hosts are left out ' +
-            'of all figures, and every answer reports them.'
-          }
-          disabled={readOnly}
-        >
-          {text('hostExclusionsFile', settingDefaults.hostExclusionsFile)}
-        </Field>
-        <Field
-          label="GPU tiers"
-          description={
-            'YAML file with tiers: {name: [parts of device names]}; all other devices are Standard. ' +
-            'Without a file, H200, H100 80GB HBM3 and A100-SXM4-80GB are Flagship.'
-          }
-          disabled={readOnly}
-        >
-          {text('gpuTiersFile', settingDefaults.gpuTiersFile)}
-        </Field>
-      </ConfigSection>
-      <Divider />
-      <ConfigSection
-        title="Cache"
-        description={
-          'Keeps what has been read from the snapshots, so that queries over a year take no longer than' + ' a moment.'
-        }
-        isCollapsible
-      >
-        <Field
-          label="Directory"
-          description={
-            'Absolute path of a directory that the plugin can write to; it creates its own subdirectory' +
-            ' there. If empty, the cache is in memory only and is rebuilt when the plugin starts.'
-          }
-          disabled={readOnly}
-        >
-          {text('cacheDir', 'In memory only')}
-        </Field>
-        <Field label="Memory" description="Maximum memory for the cache." disabled={readOnly}>
-          {megabytes('cacheMaxMB')}
-        </Field>
-        <Field label="Disk" description="Maximum disk space for the cache directory." disabled={readOnly}>
-          {megabytes('cacheDiskMB')}
-        </Field>
-      </ConfigSection>
+      )}
+      {usesElasticsearch && <Divider />}
+      {usesElasticsearch && <ElasticsearchSection {...props} />}
       <Divider />
       <PrivacySection {...props} />
-      <Divider />
-      <JobsSection {...props} />
-      <Divider />
-      <ConfigSection title="Links" isCollapsible>
-        <Field
-          label="From names to dashboards"
-          description="Machines, users and devices in tables lead to the plugin's dashboards, where these are imported."
-          disabled={readOnly}
-        >
-          <Switch
-            id="config-links"
-            value={jsonData.links ?? settingDefaults.links}
-            onChange={(event) => change({ links: event.currentTarget.checked })}
-          />
-        </Field>
-      </ConfigSection>
+      {isOfPool && <Divider />}
+      {isOfPool && (
+        <ConfigSection title="Links" isCollapsible>
+          <Field
+            label="From names to dashboards"
+            description="Machines, users and devices in tables lead to the plugin's dashboards, where these are imported."
+            disabled={readOnly}
+          >
+            <Switch
+              id="config-links"
+              value={jsonData.links ?? settingDefaults.links}
+              onChange={(event) => change({ links: event.currentTarget.checked })}
+            />
+          </Field>
+        </ConfigSection>
+      )}
     </>
   );
 }

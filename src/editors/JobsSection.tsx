@@ -1,17 +1,6 @@
 import React from 'react';
-import { config } from '@grafana/runtime';
 import { Field, RadioButtonGroup } from '@grafana/ui';
-import {
-  AdvancedHttpSettings,
-  Auth,
-  AuthMethod,
-  ConfigSection,
-  ConfigSubSection,
-  ConnectionSettings,
-  convertLegacyAuthProps,
-  SecureSocksProxyToggle,
-  Space,
-} from '@grafana/plugin-ui';
+import { ConfigSection } from '@grafana/plugin-ui';
 
 import { JobsSource, settingDefaults } from '../settings';
 import { settingInputs, SettingsEditorProps } from './settingInputs';
@@ -24,8 +13,7 @@ const sources: Array<{ value: JobsSource; label: string; description: string }> 
 
 /** Where the ads of finished jobs come from. */
 export function JobsSection(props: SettingsEditorProps) {
-  const { options, onOptionsChange } = props;
-  const { jsonData, readOnly } = options;
+  const { jsonData, readOnly } = props.options;
   const source = jsonData.jobs ?? settingDefaults.jobs;
   const { change, text } = settingInputs(props);
 
@@ -63,44 +51,24 @@ export function JobsSection(props: SettingsEditorProps) {
       )}
       {source === 'elasticsearch' && (
         <>
-          <ConnectionSettings
-            config={options}
-            onChange={onOptionsChange}
-            urlLabel="Elasticsearch URL"
-            urlPlaceholder="https://elasticsearch.example.org:9200"
-            urlTooltip="Reached from Grafana's server"
-          />
-          <Space v={3} />
-          <ConfigSubSection title="Indices">
-            <Field
-              label="History index"
-              description="Index or pattern with the job ads of condor_history."
-              required
-              disabled={readOnly}
-            >
-              {text('jobsIndex', 'htcondor-history-*')}
-            </Field>
-            <Field
-              label="Epoch index"
-              description={
-                'Index or pattern with one ad for each run of a job, if condor_adstash stores them; ' +
-                'otherwise leave empty.'
-              }
-              disabled={readOnly}
-            >
-              {text('jobsEpochIndex', 'htcondor-epochs-*')}
-            </Field>
-          </ConfigSubSection>
-          <Space v={3} />
-          <Auth
-            {...convertLegacyAuthProps({ config: options, onChange: onOptionsChange })}
-            visibleMethods={[AuthMethod.BasicAuth, AuthMethod.NoAuth]}
-          />
-          <Space v={3} />
-          <AdvancedHttpSettings config={options} onChange={onOptionsChange} />
-          {config.secureSocksDSProxyEnabled && (
-            <SecureSocksProxyToggle dataSourceConfig={options} onChange={onOptionsChange} labelWidth={24} />
-          )}
+          <Field
+            label="History index"
+            description="Index or pattern with the job ads of condor_history."
+            required
+            disabled={readOnly}
+          >
+            {text('jobsIndex', 'htcondor-history-*')}
+          </Field>
+          <Field
+            label="Epoch index"
+            description={
+              'Index or pattern with one ad for each run of a job, if condor_adstash stores them; ' +
+              'otherwise leave empty.'
+            }
+            disabled={readOnly}
+          >
+            {text('jobsEpochIndex', 'htcondor-epochs-*')}
+          </Field>
         </>
       )}
     </ConfigSection>

@@ -2,7 +2,7 @@ import React, { useState } from 'react';
 import { render, screen } from '@testing-library/react';
 import userEvent, { PointerEventsCheckLevel } from '@testing-library/user-event';
 
-import { optionNames } from '../query/kinds';
+import { kinds, optionNames } from '../query/kinds';
 import { GpuQuery } from '../query/types';
 import { OptionFields } from './OptionFields';
 
@@ -14,7 +14,7 @@ function setup(initial: Partial<GpuQuery> = {}) {
       <OptionFields
         id="q"
         query={query}
-        known={optionNames}
+        spec={{ ...kinds.allocation.views.timeseries, options: optionNames }}
         onChange={(change) => {
           onChange(change);
           setQuery((before) => ({ ...before, ...change }));

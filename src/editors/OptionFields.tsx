@@ -3,7 +3,7 @@ import { getTimeZones } from '@grafana/data';
 import { ClipboardButton, Collapse, Combobox, Stack } from '@grafana/ui';
 import { EditorField, EditorSwitch } from '@grafana/plugin-ui';
 
-import { durations, QueryOption, viewOf } from '../query/kinds';
+import { durations, ViewSpec } from '../query/kinds';
 import { durationLabels, optionsOf } from '../query/labels';
 import { GpuQuery } from '../query/types';
 import { maxLimit } from '../query/validation';
@@ -12,8 +12,8 @@ import { CommitInput } from './CommitInput';
 interface Props {
   id: string;
   query: GpuQuery;
-  /** The options the query's view knows. */
-  known: QueryOption[];
+  /** What the query's view knows. */
+  spec: ViewSpec;
   onChange: (change: Partial<GpuQuery>) => void;
   asCommandLine: () => string;
 }
@@ -21,10 +21,10 @@ interface Props {
 const zones = getTimeZones().map((zone) => ({ value: zone, label: zone }));
 
 /** The options that most queries leave alone. */
-export function OptionFields({ id, query, known, onChange, asCommandLine }: Props) {
+export function OptionFields({ id, query, spec, onChange, asCommandLine }: Props) {
   const [isOpen, setIsOpen] = useState(false);
-  const shown = known.filter((option) => option !== 'bucket');
-  const defaultJobHours = viewOf(query)?.spec.jobHours;
+  const shown = spec.options.filter((option) => option !== 'bucket');
+  const defaultJobHours = spec.jobHours;
   const totals = query.totals ?? query.metrics?.length !== 1;
   return (
     <Collapse label="Options" isOpen={isOpen} onToggle={setIsOpen}>

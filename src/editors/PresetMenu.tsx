@@ -3,18 +3,20 @@ import { Button, Dropdown, Menu, ScrollContainer } from '@grafana/ui';
 
 import { panelLabels } from '../query/labels';
 import { byFrame, Preset } from '../query/presets';
+import { Mode } from '../settings';
 
 interface Props {
   presets: Preset[];
+  mode: Mode;
   onSelect: (preset: Preset) => void;
 }
 
 /** Questions that are ready to be asked, by the panel that draws the answer. */
-export function PresetMenu({ presets, onSelect }: Props) {
+export function PresetMenu({ presets, mode, onSelect }: Props) {
   const menu = (
     <Menu ariaLabel="Presets">
       <ScrollContainer maxHeight="60vh">
-        {byFrame(presets).map(([frame, group]) => (
+        {byFrame(presets, mode).map(([frame, group]) => (
           <Menu.Group key={frame} label={panelLabels[frame].label}>
             {group.map((preset) => (
               <Menu.Item

@@ -4,9 +4,10 @@ import { act, render, screen, within } from '@testing-library/react';
 import userEvent, { PointerEventsCheckLevel } from '@testing-library/user-event';
 
 import { defaultQuery } from '../query/defaults';
-import { kindNames, kinds } from '../query/kinds';
+import { bucketsOf, kindNames, kinds, kindsOf } from '../query/kinds';
 import { presets } from '../query/presets';
 import { GpuQuery } from '../query/types';
+import { Mode } from '../settings';
 import { testDatasource } from '../test/datasource';
 import { QueryEditor } from './QueryEditor';
 
@@ -15,19 +16,20 @@ interface Options {
   inAnnotations?: boolean;
   /** The length of the time range. */
   minutes?: number;
+  mode?: Mode;
 }
 
 /** The editor as Grafana holds it: what it changes comes back to it, at once as in Explore, merged as in alert rules. */
 function setup(
   initial: Partial<GpuQuery>,
-  { app = CoreApp.PanelEditor, inAnnotations = false, minutes = 60 }: Options = {}
+  { app = CoreApp.PanelEditor, inAnnotations = false, minutes = 60, mode }: Options = {}
 ) {
   const to = 3_600_000;
   const from = to - minutes * 60_000;
   const range: TimeRange = { from: dateTime(from), to: dateTime(to), raw: { from: 'now-1h', to: 'now' } };
   const onChange = jest.fn();
   const onRunQuery = jest.fn();
-  const { datasource, getResource } = testDatasource([{ name: 'machine', options: ['m1'], value: 'm1' }]);
+  const { datasource, getResource } = testDatasource([{ name: 'machine', options: ['m1'], value: 'm1' }], { mode });
   getResource.mockImplementation(async (path: string) =>
     path === 'values/device'
       ? [
@@ -489,4 +491,64 @@ it('works with the keyboard alone', async () => {
   expect(within(menu).getAllByRole('option')).toHaveLength(kindNames.length);
   await user.keyboard('{ArrowDown}{Enter}');
   expect(onChange).toHaveBeenCalledWith(expect.objectContaining({ queryType: 'userHours' }));
+});
+
+describe('in a data source of many pools', () => {
+  const specs = Object.entries(kindsOf.fleet).flatMap(([kind, { views }]) =>
+    Object.entries(views).map(([view, spec]) => ({ kind, view, spec }))
+  );
+
+  it.each(specs)('$kind/$view has what the facts can answer', async ({ kind, view, spec }) => {
+    const { user } = setup({ queryType: kind, view }, { mode: 'fleet' });
+    expect(screen.queryByRole('alert')).not.toBeInTheDocument();
+    const offered = async (label: string) => {
+      await user.click(screen.getByLabelText(label));
+      return (await screen.findAllByRole('option')).length;
+    };
+    if (spec.groupBy.length > 0) {
+      expect(await offered('Group by')).toBe(spec.groupBy.length);
+      await user.keyboard('{Escape}');
+    }
+    if (spec.options.includes('bucket')) {
+      expect(await offered('Bucket')).toBe(bucketsOf(spec).length);
+      expect(screen.queryByRole('option', { name: '15m' })).not.toBeInTheDocument();
+      await user.keyboard('{Escape}');
+    }
+    expect(screen.getByLabelText('Pools')).toBeInTheDocument();
+    expect(screen.queryByLabelText('Machines')).not.toBeInTheDocument();
+  });
+
+  it('offers the kinds and views that there are', async () => {
+    const { user } = setup(defaultQuery, { mode: 'fleet' });
+    await user.click(screen.getByLabelText('Kind'));
+    expect(await screen.findAllByRole('option')).toHaveLength(Object.keys(kindsOf.fleet).length);
+    await user.keyboard('{Escape}');
+    await user.click(screen.getByLabelText('View'));
+    expect(await screen.findAllByRole('option')).toHaveLength(Object.keys(kindsOf.fleet.allocation.views).length);
+    expect(screen.queryByRole('option', { name: /^Machines/ })).not.toBeInTheDocument();
+  });
+
+  it('keeps the grouping and the filter by pool', async () => {
+    const stored = { ...defaultQuery, groupBy: ['pool'], filter: { pools: ['CHTC'], machines: ['m'] } };
+    const { onChange, user } = setup(stored, { mode: 'fleet' });
+    await choose(user, 'Metrics', /^Free/);
+    expect(onChange).toHaveBeenLastCalledWith(
+      expect.objectContaining({ groupBy: ['pool'], filter: { pools: ['CHTC'] }, metrics: ['free'] })
+    );
+    expect(screen.getByRole('status')).toHaveTextContent('Free of GPUs over time, by pool. Only pools CHTC');
+  });
+
+  it("says that a question is one for the pool's data source", () => {
+    setup({ queryType: 'allocation', view: 'current' }, { mode: 'fleet' });
+    expect(screen.getByRole('alert')).toHaveTextContent('"current" is no view of allocation');
+    expect(screen.getByRole('alert')).toHaveTextContent('The data source of the pool itself can answer it');
+  });
+
+  it('has presets that can be answered', async () => {
+    const { onChange, user } = setup(defaultQuery, { mode: 'fleet' });
+    await user.click(screen.getByRole('button', { name: 'Presets' }));
+    expect(screen.queryByRole('menuitem', { name: /Idle machines/ })).not.toBeInTheDocument();
+    await user.click(screen.getByRole('menuitem', { name: /Allocation by pool/ }));
+    expect(onChange).toHaveBeenCalledWith(expect.objectContaining({ groupBy: ['pool'] }));
+  });
 });

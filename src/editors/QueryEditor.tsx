@@ -5,10 +5,10 @@ import { EditorField, EditorRow, FlexItem } from '@grafana/plugin-ui';
 
 import { commandLine } from '../query/commandLine';
 import { defaultQuery, fit, textOf } from '../query/defaults';
-import { bucketsOf, filtersOf, groupByOf, kindNames, kinds, viewOf, ViewSpec } from '../query/kinds';
+import { bucketsOf, filtersOf, groupByOf, kindsOf, viewOf, ViewSpec } from '../query/kinds';
 import { bucketLabels, groupByLabels, kindLabels, metricLabels, optionsOf, viewLabels } from '../query/labels';
 import { migrate } from '../query/migration';
-import { annotationPresets, applyPreset, presets } from '../query/presets';
+import { annotationPresets, answerable, applyPreset, presets } from '../query/presets';
 import { GpuQuery } from '../query/types';
 import { GpuSource } from '../query/values';
 import { GpuSettings } from '../settings';
@@ -28,9 +28,10 @@ type Props = QueryEditorProps<GpuSource, GpuQuery, GpuSettings> & {
 export function QueryEditor(props: Props) {
   const { app, datasource, onChange, onRunQuery, range } = props;
   const id = useId();
+  const { mode } = datasource;
   // Grafana runs a new query with the default under it, but hands the editor what is stored. Annotations have their own.
   const query = migrate(props.annotation ? props.query : { ...defaultQuery, ...props.query });
-  const found = viewOf(query);
+  const found = viewOf(query, mode);
   const inAlertRule = app === CoreApp.UnifiedAlerting || app === CoreApp.CloudAlerting;
 
   // A Combobox reports a choice again if its parent renders synchronously, as Explore does; that would never end.
@@ -50,13 +51,13 @@ export function QueryEditor(props: Props) {
       onRunQuery();
     }
   };
-  const change = (fields: Partial<GpuQuery>) => save(fit({ ...query, ...fields }));
+  const change = (fields: Partial<GpuQuery>) => save(fit({ ...query, ...fields }, mode));
 
   // Grafana shows a new rule's default query, but previews and stores only what the editor has handed over.
   const isNewRule = inAlertRule && props.query.view === undefined;
   useEffect(() => {
     if (isNewRule) {
-      onChange(fit(query));
+      onChange(fit(query, mode));
     }
     // eslint-disable-next-line react-hooks/exhaustive-deps -- once
   }, [isNewRule]);
@@ -68,7 +69,7 @@ export function QueryEditor(props: Props) {
         <EditorField label="Kind" htmlFor={`${id}-kind`} width={26}>
           <Combobox
             id={`${id}-kind`}
-            options={optionsOf(kindNames, kindLabels)}
+            options={optionsOf(Object.keys(kindsOf[mode]), kindLabels)}
             value={query.queryType ?? null}
             placeholder="Choose a kind, or a preset"
             onChange={({ value }) =>
@@ -80,7 +81,7 @@ export function QueryEditor(props: Props) {
           <EditorField label="View" htmlFor={`${id}-view`} width={22}>
             <Combobox
               id={`${id}-view`}
-              options={optionsOf(Object.keys(kinds[found.kind].views), viewLabels[found.kind])}
+              options={optionsOf(Object.keys(kindsOf[mode][found.kind].views), viewLabels[found.kind])}
               value={found.view}
               onChange={({ value }) => change({ view: value })}
             />
@@ -88,8 +89,9 @@ export function QueryEditor(props: Props) {
         )}
         <FlexItem grow={1} />
         <PresetMenu
-          presets={props.annotation ? annotationPresets : presets}
-          onSelect={(preset) => save(applyPreset(query, preset))}
+          presets={answerable(props.annotation ? annotationPresets : presets, mode)}
+          mode={mode}
+          onSelect={(preset) => save(applyPreset(query, preset, mode))}
         />
       </EditorRow>
       <QuerySummary
@@ -98,6 +100,7 @@ export function QueryEditor(props: Props) {
         inAlertRule={inAlertRule}
         range={range}
         sliceMinutes={datasource.sliceMinutes}
+        mode={mode}
       />
 
       {found && (
@@ -110,7 +113,7 @@ export function QueryEditor(props: Props) {
                     id={`${id}-groupBy`}
                     label="Group by"
                     options={optionsOf(found.spec.groupBy, groupByLabels)}
-                    value={groupByOf(query)}
+                    value={groupByOf(query, mode)}
                     placeholder="All together"
                     onChange={(groupBy) => change({ groupBy })}
                   />
@@ -143,7 +146,7 @@ export function QueryEditor(props: Props) {
               <FilterFields
                 id={id}
                 source={datasource}
-                fields={filtersOf(query)}
+                fields={filtersOf(query, mode)}
                 filter={query.filter ?? {}}
                 onChange={(filter) => change({ filter })}
                 range={range}
@@ -154,7 +157,7 @@ export function QueryEditor(props: Props) {
           <OptionFields
             id={id}
             query={query}
-            known={found.spec.options}
+            spec={found.spec}
             onChange={change}
             asCommandLine={() =>
               commandLine(datasource.interpolateVariablesInQueries?.([query], {})[0] ?? query, range)

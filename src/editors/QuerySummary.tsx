@@ -5,6 +5,7 @@ import { Alert, Text } from '@grafana/ui';
 import { describe, drawAs } from '../query/describe';
 import { GpuQuery } from '../query/types';
 import { validate, validateForAlert } from '../query/validation';
+import { Mode } from '../settings';
 
 interface Props {
   query: GpuQuery;
@@ -12,14 +13,15 @@ interface Props {
   inAlertRule: boolean;
   range?: TimeRange;
   sliceMinutes: number;
+  mode: Mode;
 }
 
 /** Says in words what the query answers, and what keeps it from answering. */
-export function QuerySummary({ query, app, inAlertRule, range, sliceMinutes }: Props) {
-  const errors = validate(query);
+export function QuerySummary({ query, app, inAlertRule, range, sliceMinutes, mode }: Props) {
+  const errors = validate(query, mode);
   const rangeMinutes = range && range.to.diff(range.from, 'minutes', true);
-  const warnings = inAlertRule ? validateForAlert(query, sliceMinutes, rangeMinutes) : [];
-  const sentences = [describe(query), app === CoreApp.PanelEditor && drawAs(query)];
+  const warnings = inAlertRule ? validateForAlert(query, sliceMinutes, rangeMinutes, mode) : [];
+  const sentences = [describe(query, mode), app === CoreApp.PanelEditor && drawAs(query, mode)];
   return (
     <>
       <div role="status" aria-label="What the query answers">

@@ -2,14 +2,15 @@ import React, { useState } from 'react';
 import { render, screen } from '@testing-library/react';
 import userEvent, { PointerEventsCheckLevel } from '@testing-library/user-event';
 
-import { dimensions } from '../query/kinds';
+import { dimensionsOf } from '../query/kinds';
 import { VariableQuery } from '../query/types';
+import { Mode } from '../settings';
 import { testDatasource } from '../test/datasource';
 import { VariableQueryEditor } from './VariableQueryEditor';
 
-function setup(initial: Partial<VariableQuery>) {
+function setup(initial: Partial<VariableQuery>, mode?: Mode) {
   const onChange = jest.fn();
-  const { datasource } = testDatasource([{ name: 'machine', options: [], value: '' }]);
+  const { datasource } = testDatasource([{ name: 'machine', options: [], value: '' }], { mode });
   function Holder() {
     const [query, setQuery] = useState({ refId: '', ...initial });
     return (
@@ -32,7 +33,7 @@ it('chooses a dimension', async () => {
   const { onChange, user } = setup({});
   expect(screen.queryByLabelText('Devices')).not.toBeInTheDocument();
   await user.click(screen.getByLabelText('Values of'));
-  expect(await screen.findAllByRole('option')).toHaveLength(dimensions.length);
+  expect(await screen.findAllByRole('option')).toHaveLength(dimensionsOf.pool.length);
   await user.click(screen.getByRole('option', { name: /^Users/ }));
   expect(onChange).toHaveBeenCalledWith({ refId: 'GpuReportsVariable', dimension: 'user', query: 'Users.' });
 });
@@ -50,4 +51,14 @@ it('drops the filter by what is now the dimension itself', async () => {
   await user.click(screen.getByLabelText('Values of'));
   await user.click(await screen.findByRole('option', { name: 'Machines' }));
   expect(onChange).toHaveBeenCalledWith(expect.objectContaining({ dimension: 'machine', filter: { users: ['u'] } }));
+});
+
+it('has the pools of a data source of many, and no machines', async () => {
+  const { onChange, user } = setup({ dimension: 'device', filter: { pools: ['a'], machines: ['m'] } }, 'fleet');
+  expect(screen.getByLabelText('Pools')).toBeInTheDocument();
+  expect(screen.queryByLabelText('Machines')).not.toBeInTheDocument();
+  await user.click(screen.getByLabelText('Values of'));
+  expect(await screen.findAllByRole('option')).toHaveLength(dimensionsOf.fleet.length);
+  await user.click(screen.getByRole('option', { name: /^Memory/ }));
+  expect(onChange).toHaveBeenCalledWith(expect.objectContaining({ dimension: 'memory', filter: { pools: ['a'] } }));
 });

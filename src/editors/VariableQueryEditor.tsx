@@ -5,11 +5,11 @@ import { EditorField, EditorRow } from '@grafana/plugin-ui';
 
 import { describeVariable } from '../query/describe';
 import { fitFilter } from '../query/defaults';
-import { dimensionOf, dimensions, filterFields, kinds } from '../query/kinds';
+import { commonFields, dimensionOf, dimensionsOf } from '../query/kinds';
 import { dimensionLabels, optionsOf } from '../query/labels';
 import { FilterField, GpuQuery, VariableQuery } from '../query/types';
 import { GpuSource } from '../query/values';
-import { GpuSettings } from '../settings';
+import { GpuSettings, Mode } from '../settings';
 import { FilterFields } from './FilterFields';
 
 type Props = QueryEditorProps<GpuSource, GpuQuery, GpuSettings, VariableQuery>;
@@ -17,11 +17,12 @@ type Props = QueryEditorProps<GpuSource, GpuQuery, GpuSettings, VariableQuery>;
 /** The editor of a dashboard variable: which values, and under which filter. */
 export function VariableQueryEditor({ datasource, query, onChange, range }: Props) {
   const id = useId();
+  const { mode } = datasource;
   const { dimension } = query;
 
   const change = (fields: Partial<VariableQuery>) => {
     const chosen = { ...query, ...fields };
-    const changed = { ...chosen, filter: fitFilter(chosen.filter, fieldsBeside(chosen.dimension)) };
+    const changed = { ...chosen, filter: fitFilter(chosen.filter, fieldsBeside(mode, chosen.dimension)) };
     onChange({ ...changed, refId: query.refId || 'GpuReportsVariable', query: describeVariable(changed) });
   };
 
@@ -31,7 +32,7 @@ export function VariableQueryEditor({ datasource, query, onChange, range }: Prop
         <EditorField label="Values of" htmlFor={`${id}-dimension`} width={26}>
           <Combobox
             id={`${id}-dimension`}
-            options={optionsOf(dimensions, dimensionLabels)}
+            options={optionsOf(dimensionsOf[mode], dimensionLabels)}
             value={dimension ?? null}
             placeholder="Choose"
             onChange={({ value }) => change({ dimension: value })}
@@ -43,7 +44,7 @@ export function VariableQueryEditor({ datasource, query, onChange, range }: Prop
           <FilterFields
             id={id}
             source={datasource}
-            fields={fieldsBeside(dimension)}
+            fields={fieldsBeside(mode, dimension)}
             filter={query.filter ?? {}}
             onChange={(filter) => change({ filter })}
             range={range}
@@ -55,8 +56,7 @@ export function VariableQueryEditor({ datasource, query, onChange, range }: Prop
   );
 }
 
-/** The filter fields that can narrow a dimension: those of GPUs and their users, but for its own. */
-function fieldsBeside(dimension: string | undefined): FilterField[] {
-  const known = kinds.allocation.views.current.filters;
-  return filterFields.filter((field) => known.includes(field) && dimensionOf[field] !== dimension);
+/** The filter fields that can narrow a dimension: the common ones, but for its own. */
+function fieldsBeside(mode: Mode, dimension: string | undefined): FilterField[] {
+  return commonFields(mode).filter((field) => dimensionOf[field] !== dimension);
 }

@@ -26,6 +26,7 @@ export function settingInputs({ options, onOptionsChange }: SettingsEditorProps)
   const text = (
     field:
       | 'snapshotDir'
+      | 'factsIndex'
       | 'snapshotBucket'
       | 'segmentBucket'
       | 'bucketEndpoint'

@@ -1,5 +1,6 @@
 import { AdHocVariableFilter } from '@grafana/data';
 
+import { Mode } from '../settings';
 import { entryOf, excludes, isPattern, named, negated, noProject } from './entries';
 import { canFilterUsers, dimensionOf, filterFields, viewOf } from './kinds';
 import { FilterField, GpuQuery, QueryFilter } from './types';
@@ -16,11 +17,11 @@ export function fieldOf(key: string): FilterField | undefined {
 }
 
 /** The query under a dashboard's ad-hoc filters, as far as its view knows their fields; those of no other data source. */
-export function withAdHocFilters(query: GpuQuery, filters: AdHocVariableFilter[]): GpuQuery {
-  const known = viewOf(query)?.spec.filters ?? [];
+export function withAdHocFilters(query: GpuQuery, filters: AdHocVariableFilter[], mode?: Mode): GpuQuery {
+  const known = viewOf(query, mode)?.spec.filters ?? [];
   const usable = filters.filter(({ key }) => {
     const field = fieldOf(key);
-    return field !== undefined && known.includes(field) && (field !== 'users' || canFilterUsers(query));
+    return field !== undefined && known.includes(field) && (field !== 'users' || canFilterUsers(query, mode));
   });
   return usable.length ? { ...query, filter: narrowed(query.filter ?? {}, usable) } : query;
 }
@@ -104,18 +105,23 @@ export function hasFilter(query: GpuQuery, { key, value }: KeyValue, out = false
 }
 
 /** The query that chooses a value, or with `out` leaves it out; what it said of the value before is gone. */
-export function filtered(query: GpuQuery, { key, value }: KeyValue, out = false): GpuQuery {
-  return changed(query, { key, value }, (entry) => [out ? negated(entry) : entry]);
+export function filtered(query: GpuQuery, pair: KeyValue, out = false, mode?: Mode): GpuQuery {
+  return changed(query, pair, mode, (entry) => [out ? negated(entry) : entry]);
 }
 
 /** The same, and back again where the query does so already. */
-export function toggled(query: GpuQuery, pair: KeyValue, out = false): GpuQuery {
-  return hasFilter(query, pair, out) ? changed(query, pair, () => []) : filtered(query, pair, out);
+export function toggled(query: GpuQuery, pair: KeyValue, out = false, mode?: Mode): GpuQuery {
+  return hasFilter(query, pair, out) ? changed(query, pair, mode, () => []) : filtered(query, pair, out, mode);
 }
 
-function changed(query: GpuQuery, { key, value }: KeyValue, entries: (entry: string) => string[]): GpuQuery {
+function changed(
+  query: GpuQuery,
+  { key, value }: KeyValue,
+  mode: Mode | undefined,
+  entries: (entry: string) => string[]
+): GpuQuery {
   const field = fieldOf(key);
-  if (!field || !viewOf(query)?.spec.filters.includes(field)) {
+  if (!field || !viewOf(query, mode)?.spec.filters.includes(field)) {
     return query;
   }
   const entry = entryFor(field, value);

@@ -1,3 +1,4 @@
+import { Mode } from '../settings';
 import { FilterField, GpuQuery, QueryFilter } from './types';
 import { hasVariable } from './interpolate';
 import { filterFields, optionNames, QueryOption, queryVersion, viewOf } from './kinds';
@@ -20,8 +21,8 @@ export const defaultAnnotationQuery: Partial<GpuQuery> = {
  * plugin has is there, undefined where it says nothing: alert rules merge an edited query into the stored one, and what is
  * merely missing would stay.
  */
-export function fit(query: GpuQuery): GpuQuery {
-  const found = viewOf(query);
+export function fit(query: GpuQuery, mode?: Mode): GpuQuery {
+  const found = viewOf(query, mode);
   if (!found) {
     return query;
   }

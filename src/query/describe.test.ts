@@ -1,5 +1,5 @@
 import { describe as say, describeVariable, drawAs } from './describe';
-import { kindNames, kinds } from './kinds';
+import { kindsOf } from './kinds';
 import { GpuQuery } from './types';
 
 const query = (fields: Partial<GpuQuery>): GpuQuery => ({ refId: 'A', ...fields });
@@ -9,9 +9,9 @@ it('says nothing while the kind is unknown', () => {
   expect(say(query({ queryType: 'future' }))).toBe('');
 });
 
-it('has a sentence of its own for every view', () => {
-  const sentences = kindNames.flatMap((kind) =>
-    Object.keys(kinds[kind].views).map((view) => say(query({ queryType: kind, view, groupBy: [] })))
+it.each(['pool', 'fleet'] as const)('has a sentence of its own for every view of a %s', (mode) => {
+  const sentences = Object.entries(kindsOf[mode]).flatMap(([kind, { views }]) =>
+    Object.keys(views).map((view) => say(query({ queryType: kind, view, groupBy: [] }), mode))
   );
   expect(new Set(sentences).size).toBe(sentences.length);
   for (const sentence of sentences) {

@@ -1,22 +1,27 @@
+import { Mode } from '../settings';
 import { excludes, named, noProject } from './entries';
 import { closedValues, filterFields, groupByOf, metricsOf, QueryOption, viewOf } from './kinds';
 import { dimensionLabels, filterLabels, groupByLabels, metricLabels, panelLabels, viewLabels } from './labels';
 import { FilterField, GpuQuery, QueryFilter, VariableQuery } from './types';
 
 /** Says in words what a query answers; empty while the kind or view is unknown. */
-export function describe(query: GpuQuery): string {
-  const found = viewOf(query);
+export function describe(query: GpuQuery, mode?: Mode): string {
+  const found = viewOf(query, mode);
   if (!found) {
     return '';
   }
   const { kind, view, spec } = found;
   const knows = (option: QueryOption) => spec.options.includes(option);
   const sentences = [
-    [subject(kind, view, query), grouping(query, spec.groupBy), knows('bucket') ? buckets(query.bucket) : '']
+    [
+      subject(kind, view, query, mode),
+      spec.groupBy.length ? grouping(groupByOf(query, mode)) : '',
+      knows('bucket') ? buckets(query.bucket) : '',
+    ]
       .filter(Boolean)
       .join(', '),
     filters(query.filter),
-    standApart(query) ? 'Real and backfill slots are separate: they are never added together' : '',
+    standApart(query, mode) ? 'Real and backfill slots are separate: they are never added together' : '',
   ];
   if (knows('timezone') && query.timezone) {
     sentences.push(`Hours and days are those of ${query.timezone}`);
@@ -40,8 +45,8 @@ export function describe(query: GpuQuery): string {
 }
 
 /** Says which panel draws the answer to a query; empty for series, which Grafana's default panel draws. */
-export function drawAs(query: GpuQuery): string {
-  const found = viewOf(query);
+export function drawAs(query: GpuQuery, mode?: Mode): string {
+  const found = viewOf(query, mode);
   if (!found || found.spec.frame === 'timeseries-multi') {
     return '';
   }
@@ -61,9 +66,9 @@ function joined(sentences: string[]): string {
 }
 
 /** Whether an answer about all slots has groups for real and for backfill ones, though it was not asked to. */
-function standApart(query: GpuQuery): boolean {
-  const found = viewOf(query);
-  const groupBy = groupByOf(query);
+function standApart(query: GpuQuery, mode?: Mode): boolean {
+  const found = viewOf(query, mode);
+  const groupBy = groupByOf(query, mode);
   return (
     found?.kind === 'allocation' &&
     found.spec.groupBy.includes('slots') &&
@@ -83,6 +88,7 @@ const subjects: Record<string, (query: GpuQuery, metrics: string) => string> = {
       ? 'The machines on which nothing was claimed on primary slots in the time range'
       : 'Every machine with its GPUs and what was allocated in the time range',
   'allocation/health': (_, metrics) => `How recent and how complete the data are: ${metrics}`,
+  'allocation/pools': (_, metrics) => `How recent and how complete the facts of each pool are: ${metrics}`,
   'allocation/annotations': () => "Gaps in the collector's snapshots, as annotations",
   'userHours/summary': (_, metrics) => `${metrics} of every user in the time range`,
   'userHours/timeseries': () => 'GPU hours over time',
@@ -129,8 +135,8 @@ const subjects: Record<string, (query: GpuQuery, metrics: string) => string> = {
   'demand/hourOfWeek': (_, metrics) => `Jobs waiting for GPUs by hour of the day and weekday: ${metrics}`,
 };
 
-function subject(kind: string, view: string, query: GpuQuery): string {
-  const metrics = list(metricsOf(query).map((name) => metricName(kind, name)));
+function subject(kind: string, view: string, query: GpuQuery, mode?: Mode): string {
+  const metrics = list(metricsOf(query, mode).map((name) => metricName(kind, name)));
   return subjects[`${kind}/${view}`]?.(query, metrics) ?? viewLabels[kind]?.[view]?.description ?? `${kind} ${view}`;
 }
 
@@ -143,11 +149,8 @@ function isTenure(query: GpuQuery): boolean {
   return (query.duration || viewOf(query)?.spec.duration) === 'tenure';
 }
 
-function grouping(query: GpuQuery, known: string[]): string {
-  if (known.length === 0) {
-    return '';
-  }
-  const names = groupByOf(query).map((name) => groupByLabels[name]?.label.toLowerCase() ?? name);
+function grouping(groupBy: string[]): string {
+  const names = groupBy.map((name) => groupByLabels[name]?.label.toLowerCase() ?? name);
   return names.length ? `by ${list(names)}` : 'all together';
 }
 

@@ -1,3 +1,4 @@
+import { Mode } from '../settings';
 import type { Migration } from './migration';
 import schema from './schema.json';
 import { FilterField, GpuQuery, QueryFilter } from './types';
@@ -52,22 +53,35 @@ export interface KindSpec extends Label {
   metrics: Record<string, Label>;
 }
 
-/** The kinds by any name. */
-const described: Record<string, KindSpec> = schema.kinds as unknown as Record<Kind, KindSpec>;
-
 export const queryVersion = schema.version;
 export const migrations: Migration[] = schema.migrations;
-export const kinds = described as Record<Kind, KindSpec>;
+export const kinds = schema.kinds as unknown as Record<Kind, KindSpec>;
 export const kindNames = Object.keys(kinds) as Kind[];
-export const dimensions = schema.dimensions;
+/** The kinds that a data source of a mode answers, as far as it does. */
+export const kindsOf: Record<Mode, Record<string, KindSpec>> = {
+  pool: kinds,
+  fleet: schema.fleet.kinds as unknown as Record<string, KindSpec>,
+};
+/** The dimensions whose values it lists. */
+export const dimensionsOf: Record<Mode, string[]> = { pool: schema.dimensions, fleet: schema.fleet.dimensions };
 export const buckets = schema.buckets;
 export const durations = schema.durations;
 export const categories = schema.categories;
 /** The options of any view. */
 export const optionNames = [
-  ...new Set(Object.values(kinds).flatMap(({ views }) => Object.values(views).flatMap(({ options }) => options))),
+  ...new Set(
+    Object.values(kindsOf)
+      .flatMap((all) => Object.values(all))
+      .flatMap(({ views }) => Object.values(views).flatMap(({ options }) => options))
+  ),
 ];
 export const filterFields = schema.filters.filter((field) => field !== 'idle') as FilterField[];
+
+/** The fields that most views know: those of GPUs and their users, of a fleet also the pools. */
+export function commonFields(mode: Mode): FilterField[] {
+  const known = kindsOf[mode].allocation.views.timeseries.filters;
+  return filterFields.filter((field) => known.includes(field));
+}
 
 /** The fields of the filter that take words of the model only, and these words. */
 export const closedValues: Partial<Record<FilterField, Array<{ value: string; label: string }>>> = {
@@ -92,18 +106,18 @@ export function isKind(name: string | undefined): name is Kind {
 }
 
 /** The view a query asks for and what it knows; undefined when the kind or the view does not exist. */
-export function viewOf(query: GpuQuery): { kind: Kind; view: string; spec: ViewSpec } | undefined {
-  if (!isKind(query.queryType)) {
+export function viewOf(query: GpuQuery, mode: Mode = 'pool'): { kind: Kind; view: string; spec: ViewSpec } | undefined {
+  if (!isKind(query.queryType) || !Object.hasOwn(kindsOf[mode], query.queryType)) {
     return undefined;
   }
-  const { defaultView, views } = kinds[query.queryType];
+  const { defaultView, views } = kindsOf[mode][query.queryType];
   const view = query.view || defaultView;
   return Object.hasOwn(views, view) ? { kind: query.queryType, view, spec: views[view] } : undefined;
 }
 
 /** The groupings in force: the query's own, else the kind's default where the view can group. */
-export function groupByOf(query: GpuQuery): string[] {
-  const found = viewOf(query);
+export function groupByOf(query: GpuQuery, mode?: Mode): string[] {
+  const found = viewOf(query, mode);
   if (!found || found.spec.groupBy.length === 0) {
     return [];
   }
@@ -111,8 +125,8 @@ export function groupByOf(query: GpuQuery): string[] {
 }
 
 /** The metrics in force: the named ones, else the view's default. */
-export function metricsOf(query: GpuQuery): string[] {
-  return query.metrics?.length ? query.metrics : (viewOf(query)?.spec.defaultMetrics ?? []);
+export function metricsOf(query: GpuQuery, mode?: Mode): string[] {
+  return query.metrics?.length ? query.metrics : (viewOf(query, mode)?.spec.defaultMetrics ?? []);
 }
 
 /** The buckets that a view can have: those of its records' length and longer. */
@@ -124,13 +138,15 @@ export function bucketsOf({ bucketMinutes = 0 }: ViewSpec): string[] {
 }
 
 /** Whether the metrics let `users` choose: in some views they do so among GPUs that have a user only. */
-export function canFilterUsers(query: GpuQuery): boolean {
-  const possible = viewOf(query)?.spec.userMetrics;
+export function canFilterUsers(query: GpuQuery, mode?: Mode): boolean {
+  const possible = viewOf(query, mode)?.spec.userMetrics;
   return !possible || (query.metrics?.length === 1 && possible.includes(query.metrics[0]));
 }
 
 /** The filter fields to offer: those the view knows, `users` only where it can choose or already does. */
-export function filtersOf(query: GpuQuery): Array<keyof QueryFilter> {
-  const filters = viewOf(query)?.spec.filters ?? [];
-  return canFilterUsers(query) || query.filter?.users?.length ? filters : filters.filter((field) => field !== 'users');
+export function filtersOf(query: GpuQuery, mode?: Mode): Array<keyof QueryFilter> {
+  const filters = viewOf(query, mode)?.spec.filters ?? [];
+  return canFilterUsers(query, mode) || query.filter?.users?.length
+    ? filters
+    : filters.filter((field) => field !== 'users');
 }

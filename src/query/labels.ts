@@ -1,4 +1,4 @@
-import { kinds, Label, ViewSpec } from './kinds';
+import { kindNames, kinds, kindsOf, KindSpec, Label, ViewSpec } from './kinds';
 import schema from './schema.json';
 import { FilterField } from './types';
 
@@ -29,11 +29,10 @@ export function optionsOf(names: string[], labels: Record<string, Label> = {}): 
   });
 }
 
-function byKind(labels: (kind: (typeof kinds)[keyof typeof kinds]) => Record<string, Label>) {
-  return Object.fromEntries(Object.entries(kinds).map(([name, kind]) => [name, labels(kind)])) as Record<
-    string,
-    Record<string, Label> | undefined
-  >;
+/** Of a kind's words, those that only data sources of many pools know included. */
+function byKind(labels: (kind: KindSpec) => Record<string, Label>): Record<string, Record<string, Label> | undefined> {
+  const ofFleet = (name: string) => (kindsOf.fleet[name] ? labels(kindsOf.fleet[name]) : {});
+  return Object.fromEntries(kindNames.map((name) => [name, { ...ofFleet(name), ...labels(kinds[name]) }]));
 }
 
 function byName(words: Array<Label & { name: string }>): Record<string, Label> {

@@ -1,12 +1,22 @@
 import { fit } from './defaults';
-import { annotationPresets, applyPreset, byFrame, presets } from './presets';
+import { annotationPresets, answerable, applyPreset, byFrame, presets } from './presets';
 import { validate } from './validation';
 
 const all = [...presets, ...annotationPresets];
 
 it.each(all)('"$name" is a right query', ({ query }) => {
-  expect(validate({ refId: 'A', ...query })).toEqual([]);
-  expect(fit({ refId: 'A', ...query })).toEqual({ refId: 'A', ...query, version: 1 });
+  const mode = validate({ refId: 'A', ...query }).length ? 'fleet' : 'pool';
+  expect(validate({ refId: 'A', ...query }, mode)).toEqual([]);
+  expect(fit({ refId: 'A', ...query }, mode)).toEqual({ refId: 'A', ...query, version: 1 });
+});
+
+it('are those that the data source can answer', () => {
+  const ofPool = answerable(presets).map(({ name }) => name);
+  const ofFleet = answerable(presets, 'fleet').map(({ name }) => name);
+  expect([...new Set([...ofPool, ...ofFleet])].sort()).toEqual(presets.map(({ name }) => name).sort());
+  expect(ofPool).not.toContain('Allocation by pool');
+  expect(ofFleet).toEqual(expect.arrayContaining(['Allocation by pool', 'Backfill usage by user']));
+  expect(ofFleet).not.toContain('Who holds which GPU now');
 });
 
 it('names differ', () => expect(new Set(all.map(({ name }) => name)).size).toBe(all.length));
@@ -61,7 +71,7 @@ it('takes everything away where it is merged into the query before', () => {
 });
 
 it('stand in groups by the panel that draws them, each once', () => {
-  const groups = byFrame(presets);
+  const groups = byFrame(answerable(presets));
   expect(groups.map(([frame]) => frame)).toEqual(['timeseries-multi', 'table', 'survival', 'heatmap-cells']);
-  expect(groups.flatMap(([, group]) => group)).toHaveLength(presets.length);
+  expect(groups.flatMap(([, group]) => group)).toHaveLength(answerable(presets).length);
 });

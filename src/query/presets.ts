@@ -1,6 +1,8 @@
+import { Mode } from '../settings';
 import { fit } from './defaults';
 import { viewOf, ViewSpec } from './kinds';
 import { GpuQuery } from './types';
+import { validate } from './validation';
 
 /** A question that is ready to be asked. */
 export interface Preset {
@@ -142,6 +144,27 @@ export const presets: Preset[] = [
     },
   },
   {
+    name: 'Allocation by pool',
+    description: 'Allocated % of each pool over time',
+    query: {
+      queryType: 'allocation',
+      view: 'timeseries',
+      groupBy: ['pool'],
+      metrics: ['allocatedPercent'],
+      filter: { slots: ['Real'] },
+    },
+  },
+  {
+    name: 'GPU hours by pool and device',
+    description: 'GPU hours of each user, by pool and device',
+    query: { queryType: 'userHours', view: 'summary', groupBy: ['pool', 'device'] },
+  },
+  {
+    name: 'Freshness of facts',
+    description: 'How far the facts of each pool reach, and what they cover',
+    query: { queryType: 'allocation', view: 'pools' },
+  },
+  {
     name: 'Data freshness',
     description: 'Age of the newest snapshot, coverage, lost GPUs, job ads',
     query: { queryType: 'allocation', view: 'health' },
@@ -162,16 +185,21 @@ export const annotationPresets: Preset[] = [
 ];
 
 /** The query a preset asks, in the place of another: what Grafana itself keeps in a query stays. */
-export function applyPreset(query: GpuQuery, preset: Preset): GpuQuery {
+export function applyPreset(query: GpuQuery, preset: Preset, mode?: Mode): GpuQuery {
   const { refId, hide, key, datasource } = query;
-  return fit({ refId, hide, key, datasource, ...preset.query });
+  return fit({ refId, hide, key, datasource, ...preset.query }, mode);
+}
+
+/** The presets that a data source of a mode can answer. */
+export function answerable(all: Preset[], mode?: Mode): Preset[] {
+  return all.filter(({ query }) => validate({ refId: '', ...query }, mode).length === 0);
 }
 
 /** The presets by the shape of their answers, which is what says in which panel they can be drawn. */
-export function byFrame(all: Preset[]): Array<[ViewSpec['frame'], Preset[]]> {
+export function byFrame(all: Preset[], mode?: Mode): Array<[ViewSpec['frame'], Preset[]]> {
   const groups = new Map<ViewSpec['frame'], Preset[]>();
   for (const preset of all) {
-    const frame = viewOf({ refId: '', ...preset.query })?.spec.frame;
+    const frame = viewOf({ refId: '', ...preset.query }, mode)?.spec.frame;
     if (frame) {
       groups.set(frame, [...(groups.get(frame) ?? []), preset]);
     }

@@ -17,6 +17,8 @@ export interface QueryFilter {
   schedds?: string[];
   gpus?: string[];
   gpuMemory?: string[];
+  /** Data sources of many pools only. */
+  pools?: string[];
   /** allocation/machines only: machines on which nothing was claimed on primary slots. */
   idle?: boolean;
 }

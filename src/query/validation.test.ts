@@ -96,3 +96,26 @@ it('a query is complete with a kind', () => {
   expect(isComplete({ refId: 'A' })).toBe(false);
   expect(isComplete(query({}))).toBe(true);
 });
+
+describe('a data source of many pools', () => {
+  it('knows pools, and no buckets shorter than an hour', () => {
+    const asked = query({ groupBy: ['pool'], filter: { pools: ['a'] }, bucket: '1h' });
+    expect(validate(asked, 'fleet')).toEqual([]);
+    expect(validate(asked)).toHaveLength(2);
+    expect(validate({ ...asked, bucket: '15m' }, 'fleet')).toEqual([
+      expect.stringContaining('There is no bucket "15m"; possible: auto, window, 1h'),
+    ]);
+  });
+
+  it.each<[Partial<GpuQuery>]>([[{ view: 'current' }], [{ groupBy: ['machine'] }], [{ filter: { machines: ['m'] } }]])(
+    'refers %j to the data source of the pool',
+    (fields) => {
+      expect(validate(query(fields))).toEqual([]);
+      expect(validate(query(fields), 'fleet')).toContain('The data source of the pool itself can answer it.');
+    }
+  );
+
+  it('says so of nothing that is wrong anywhere', () => {
+    expect(validate(query({ groupBy: ['colour'] }), 'fleet')).toHaveLength(1);
+  });
+});

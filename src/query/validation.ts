@@ -1,15 +1,14 @@
+import { Mode } from '../settings';
 import { named } from './entries';
 import { hasVariable } from './interpolate';
 import {
-  buckets,
+  bucketsOf,
   canFilterUsers,
   closedValues,
   dimensionOf,
   durations,
   filterFields,
-  isKind,
-  kindNames,
-  kinds,
+  kindsOf,
   queryVersion,
   viewOf,
 } from './kinds';
@@ -25,11 +24,19 @@ export function isComplete(query: GpuQuery): boolean {
 }
 
 /** What is wrong with a query, in sentences that say what is possible. The backend refuses the same. */
-export function validate(query: GpuQuery): string[] {
-  if (!isKind(query.queryType)) {
-    return query.queryType ? [`"${query.queryType}" is no kind of query; there are ${kindNames.join(', ')}.`] : [];
+export function validate(query: GpuQuery, mode: Mode = 'pool'): string[] {
+  const problems = problemsOf(query, mode);
+  const isOfPool = mode === 'fleet' && problems.length > 0 && problemsOf(query, 'pool').length === 0;
+  return isOfPool ? [...problems, 'The data source of the pool itself can answer it.'] : problems;
+}
+
+function problemsOf(query: GpuQuery, mode: Mode): string[] {
+  const kinds = kindsOf[mode];
+  if (!query.queryType || !Object.hasOwn(kinds, query.queryType)) {
+    const names = Object.keys(kinds).join(', ');
+    return query.queryType ? [`"${query.queryType}" is no kind of query; there are ${names}.`] : [];
   }
-  const found = viewOf(query);
+  const found = viewOf(query, mode);
   if (!found) {
     const views = Object.keys(kinds[query.queryType].views).join(', ');
     return [`"${query.view}" is no view of ${query.queryType}; there are ${views}.`];
@@ -52,11 +59,11 @@ export function validate(query: GpuQuery): string[] {
   if (query.filter?.idle && !spec.filters.includes('idle')) {
     problems.push(`${place} cannot be filtered by idle.`);
   }
-  if (query.filter?.users?.length && !canFilterUsers(query)) {
+  if (query.filter?.users?.length && !canFilterUsers(query, mode)) {
     const possible = spec.userMetrics?.map((name) => `"${name}"`).join(' or ');
     problems.push(`${filterLabels.users.label} choose among GPUs that have one: name ${possible} as the only metric.`);
   }
-  problems.push(...unknown(query.bucket ? [query.bucket] : [], buckets, 'There is no bucket'));
+  problems.push(...unknown(query.bucket ? [query.bucket] : [], bucketsOf(spec), 'There is no bucket'));
   problems.push(...unknown(query.duration ? [query.duration] : [], durations, 'There is no duration'));
   const limit = query.limit ?? 0;
   if (!Number.isInteger(limit) || limit < 0 || limit > maxLimit) {
@@ -72,15 +79,20 @@ export function validate(query: GpuQuery): string[] {
  * What keeps a query from working in an alert rule, though it may be right in a panel; of the rule's time range too, where
  * it and the length of a slice (0: every snapshot) are known.
  */
-export function validateForAlert(query: GpuQuery, sliceMinutes = 0, rangeMinutes?: number): string[] {
-  const found = viewOf(query);
+export function validateForAlert(
+  query: GpuQuery,
+  sliceMinutes = 0,
+  rangeMinutes?: number,
+  mode: Mode = 'pool'
+): string[] {
+  const found = viewOf(query, mode);
   if (!found) {
     return [];
   }
   const problems: string[] = [];
   const { kind, view, spec } = found;
   if (spec.alerting === 'none') {
-    const possible = Object.entries(kinds[kind].views)
+    const possible = Object.entries(kindsOf[mode][kind].views)
       .filter(([, other]) => other.alerting !== 'none')
       .map(([name]) => name);
     problems.push(`${kind}/${view} cannot alert; of this kind ${possible.join(', ')} can.`);

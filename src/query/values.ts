@@ -1,6 +1,6 @@
 import { DataSourceApi, MetricFindValue, ScopedVars, TimeRange } from '@grafana/data';
 
-import { GpuSettings } from '../settings';
+import { GpuSettings, Mode } from '../settings';
 import { GpuQuery, QueryFilter, VariableQuery } from './types';
 
 /** Where editors and variables get the values that a filter can take. */
@@ -22,6 +22,7 @@ export interface ValueSource {
 
 /** The data source as its editors see it. */
 export interface GpuSource extends DataSourceApi<GpuQuery, GpuSettings>, ValueSource {
+  readonly mode: Mode;
   /** Length of a slice in minutes; 0: every snapshot is its own. */
   readonly sliceMinutes: number;
 }

@@ -5,14 +5,14 @@ import { GpuSettings } from '../settings';
 import { FakeVariable, fakeTemplateSrv } from './templateSrv';
 
 /** A data source whose resources are answered by a function of the test. */
-export function testDatasource(variables: FakeVariable[] = []) {
+export function testDatasource(variables: FakeVariable[] = [], jsonData: GpuSettings = {}) {
   const settings = {
     uid: 'gpu',
     name: 'GPU Reports',
     type: 'chtc-gpureports-datasource',
     access: 'proxy',
     readOnly: false,
-    jsonData: {},
+    jsonData,
     meta: {
       id: 'chtc-gpureports-datasource',
       name: 'GPU Reports',

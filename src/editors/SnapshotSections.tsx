@@ -1,0 +1,131 @@
+import React from 'react';
+import { Combobox, Divider, Field, Input } from '@grafana/ui';
+import { ConfigSection } from '@grafana/plugin-ui';
+
+import { settingDefaults, sliceLengths } from '../settings';
+import { BucketSection } from './BucketSection';
+import { settingInputs, SettingsEditorProps } from './settingInputs';
+import { TimezoneField } from './TimezoneField';
+
+/** Where a pool's snapshots are, how they are read, and what is kept of them. */
+export function SnapshotSections(props: SettingsEditorProps) {
+  const { jsonData, readOnly } = props.options;
+  const { change, text } = settingInputs(props);
+  const megabytes = (field: 'cacheMaxMB' | 'cacheDiskMB') => (
+    <Input
+      id={`config-${field}`}
+      width={20}
+      type="number"
+      min={1}
+      suffix="MB"
+      placeholder={String(settingDefaults[field])}
+      value={jsonData[field] ?? ''}
+      onChange={(event) =>
+        change({ [field]: event.currentTarget.value ? Number(event.currentTarget.value) : undefined })
+      }
+    />
+  );
+
+  return (
+    <>
+      <ConfigSection
+        title="Snapshots"
+        description="The monthly files of the snapshot collector. The plugin only reads them."
+      >
+        <Field
+          label="Directory"
+          description={
+            "Absolute path on Grafana's server of the directory with the files gpu_state_YYYY-MM.db or " +
+            'gpu_state_YYYY-MM.parquet.'
+          }
+          required={!jsonData.snapshotBucket}
+          disabled={readOnly}
+        >
+          {text('snapshotDir', '/srv/gpu-snapshots')}
+        </Field>
+        <BucketSection {...props} />
+        <TimezoneField value={jsonData.timezone} onChange={(timezone) => change({ timezone })} readOnly={readOnly} />
+        <Field
+          label="Slice"
+          description={
+            'Length of time in which a GPU counts once. 15 minutes suits the usual collector. If ' +
+            'snapshots are more frequent than slices, GPU hours are too high; then choose a shorter ' +
+            'slice, or every snapshot.'
+          }
+          disabled={readOnly}
+          htmlFor="config-sliceMinutes"
+        >
+          <Combobox
+            id="config-sliceMinutes"
+            width={30}
+            options={sliceLengths.map((value) => ({ value, label: value ? `${value} minutes` : 'Every snapshot' }))}
+            value={jsonData.sliceMinutes ?? settingDefaults.sliceMinutes}
+            onChange={({ value }) => change({ sliceMinutes: value })}
+            disabled={readOnly}
+          />
+        </Field>
+      </ConfigSection>
+      <Divider />
+      <ConfigSection
+        title="Ownership, exclusions and tiers"
+        description="Files in the snapshot directory. The default files may be missing."
+      >
+        <Field
+          label="CHTC owned machines"
+          description={
+            'File with one host name per line; # begins a comment. These machines are CHTC owned ' +
+            'regardless of their projects.'
+          }
+          disabled={readOnly}
+        >
+          {text('chtcOwnedFile', settingDefaults.chtcOwnedFile)}
+        </Field>
+        <Field
+          label="Excluded hosts"
+          description={
+            'YAML file with excluded_hosts: {part of a host name: reason}. Excluded hosts are left out ' +
+            'of all figures, and every answer reports them.'
+          }
+          disabled={readOnly}
+        >
+          {text('hostExclusionsFile', settingDefaults.hostExclusionsFile)}
+        </Field>
+        <Field
+          label="GPU tiers"
+          description={
+            'YAML file with tiers: {name: [parts of device names]}; all other devices are Standard. ' +
+            'Without a file, H200, H100 80GB HBM3 and A100-SXM4-80GB are Flagship.'
+          }
+          disabled={readOnly}
+        >
+          {text('gpuTiersFile', settingDefaults.gpuTiersFile)}
+        </Field>
+      </ConfigSection>
+      <Divider />
+      <ConfigSection
+        title="Cache"
+        description={
+          'Keeps what has been read from the snapshots, so that queries over a year take no longer than' + ' a moment.'
+        }
+        isCollapsible
+      >
+        <Field
+          label="Directory"
+          description={
+            'Absolute path of a directory that the plugin can write to; it creates its own subdirectory' +
+            ' there. If empty, the cache is in memory only and is rebuilt when the plugin starts.'
+          }
+          disabled={readOnly}
+        >
+          {text('cacheDir', 'In memory only')}
+        </Field>
+        <Field label="Memory" description="Maximum memory for the cache." disabled={readOnly}>
+          {megabytes('cacheMaxMB')}
+        </Field>
+        <Field label="Disk" description="Maximum disk space for the cache directory." disabled={readOnly}>
+          {megabytes('cacheDiskMB')}
+        </Field>
+      </ConfigSection>
+    </>
+  );
+}
