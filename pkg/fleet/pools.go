@@ -15,9 +15,9 @@ var freshness = []string{"ageHours", "coveragePercent"}
 
 // poolsView lists the pools. It is of facts alone: a pool's own data source has its health instead.
 var poolsView = query.View{
-	Name: "pools", Label: "Pools", Description: "How far the facts of each pool reach, and how much of the time range they " +
-		"cover",
-	Metrics: freshness, DefaultMetrics: freshness, Filters: []string{"pools"}, Options: []string{"limit"},
+	Name: "pools", Label: "Pools",
+	Description: "How far the facts of each pool reach, and how much of the time range they cover",
+	Metrics:     freshness, DefaultMetrics: freshness, Filters: []string{"pools"}, Options: []string{"limit"},
 	Alerting: query.AlertSingleMetric, Frame: query.FrameTable,
 	Columns: []query.Column{
 		query.TextColumn("zone", "Time zone", "Whose full hours the facts are of"),
@@ -54,7 +54,9 @@ func (a *asked) listPools(about *frames.About) data.Frames {
 		}
 		return frames.Table(&shown, about, rows)
 	}
-	texts := func(name string, of func(published) string) *data.Field { return frames.Text(name, mapped(a.pools, of)) }
+	texts := func(name string, of func(published) string) *data.Field {
+		return frames.Text(name, mapped(a.pools, of))
+	}
 	times := func(name string, of func(published) int64) *data.Field {
 		return frames.Time(name, mapped(a.pools, func(p published) pool.Micros { return facts.Micros(of(p)) }))
 	}

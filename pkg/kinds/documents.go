@@ -13,7 +13,8 @@ import (
 // root: the front end's schema, and the table of docs/queries.md. Given are their contents as they are.
 func Documents(read func(path string) ([]byte, error)) (map[string][]byte, error) {
 	const schema, queries = "src/query/schema.json", "docs/queries.md"
-	document, err := json.MarshalIndent(Catalog.Schema(query.Fleet{Catalog: fleet.Catalog, Dimensions: fleet.Dimensions}), "", "  ")
+	ofFleet := query.Fleet{Catalog: fleet.Catalog, Dimensions: fleet.Dimensions}
+	document, err := json.MarshalIndent(Catalog.Schema(ofFleet), "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("writing the schema: %w", err)
 	}
