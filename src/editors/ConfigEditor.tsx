@@ -65,7 +65,9 @@ export function ConfigEditor(props: SettingsEditorProps) {
         <ConfigSection title="Links" isCollapsible>
           <Field
             label="From names to dashboards"
-            description="Machines, users and devices in tables lead to the plugin's dashboards, where these are imported."
+            description={
+              "Machines, users and devices in tables lead to the plugin's dashboards, where these are " + 'imported.'
+            }
             disabled={readOnly}
           >
             <Switch

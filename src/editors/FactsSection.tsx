@@ -16,7 +16,7 @@ export function FactsSection(props: SettingsEditorProps) {
       title="Facts"
       description={
         isOfPool
-          ? 'Hourly sums that a pool publishes into Elasticsearch, for data sources of many pools. Not needed for one pool.'
+          ? 'Hourly sums that a pool publishes into Elasticsearch, for data sources of many pools.'
           : 'Hourly sums that the pools publish with gpureports publish. Times are those of full hours.'
       }
       isCollapsible={isOfPool}
