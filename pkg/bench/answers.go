@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
@@ -63,9 +64,16 @@ func (b *bench) settings(dir, cache, jobs string) (backend.DataSourceInstanceSet
 			return backend.DataSourceInstanceSettings{}, err
 		}
 	}
-	text, err := json.Marshal(map[string]any{"snapshotDir": absolute, "cacheDir": cache, "cacheMaxMB": 4096,
-		"cacheDiskMB": 16384, "timezone": "UTC", "jobs": jobs})
-	return backend.DataSourceInstanceSettings{UID: "bench", Name: "bench", Updated: now, JSONData: text}, err
+	return instance(map[string]any{"snapshotDir": absolute, "cacheDir": cache, "cacheDiskMB": 16384, "jobs": jobs}, nil)
+}
+
+// instance is a data source with settings beside those that are the same for all.
+func instance(jsonData map[string]any, secrets map[string]string) (backend.DataSourceInstanceSettings, error) {
+	all := map[string]any{"cacheMaxMB": 4096, "timezone": "UTC"}
+	maps.Copy(all, jsonData)
+	text, err := json.Marshal(all)
+	return backend.DataSourceInstanceSettings{UID: "bench", Name: "bench", Updated: now, JSONData: text,
+		DecryptedSecureJSONData: secrets}, err
 }
 
 // source opens a data source that reads nothing ahead.

@@ -2,9 +2,9 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -14,11 +14,13 @@ import (
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/bucket/buckettest"
 	"github.com/chtc/gpureports/pkg/convert"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/plugin"
+	"github.com/chtc/gpureports/pkg/samplepool"
 )
 
-// inBucket measures a data source that keeps nothing on this machine: with the month's snapshots in a bucket of an S3
-// server on this machine, then with finished days in it as well, then with a year of finished days.
+// inBucket measures a data source that keeps nothing on this machine, with an S3 server on this machine: over a bucket
+// with the snapshots of a month in month objects, then over one with those of all days in day objects.
 func (b *bench) inBucket(ctx context.Context) error {
 	data, err := os.MkdirTemp("", "gpureports-bench-s3-")
 	if err != nil {
@@ -30,32 +32,31 @@ func (b *bench) inBucket(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	o, err := server.Make(ctx)
-	if err != nil {
-		return err
+	for _, layout := range []struct {
+		name string
+		put  func(context.Context, *bucket.Bucket) error
+		days int
+	}{
+		{"month objects", b.putMonth, min(b.Days, 32)}, {"day objects", b.putDays, b.bucketDays()},
+	} {
+		o, err := server.Make(ctx)
+		if err != nil {
+			return err
+		}
+		to, err := bucket.Open(o)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(layout.put(ctx, to), b.overBucket(ctx, o, layout.name, layout.days)); err != nil {
+			return err
+		}
+		to.Close()
 	}
-	if err := b.putMonth(ctx, o); err != nil {
-		return err
-	}
-	month := map[string]any{"snapshotBucket": o.URL}
-	past := now.AddDate(0, 0, -10)
-	if err := b.firstInBucket(ctx, "22 hours of a UTC day, nothing on this machine", o, month, past.Add(90*time.Minute),
-		past.Add(23*time.Hour+30*time.Minute), 60); err != nil {
-		return err
-	}
-	month["segmentBucket"] = o.URL
-	if err := b.build(ctx, o, month); err != nil {
-		return err
-	}
-	if err := b.firstInBucket(ctx, "30 days, nothing on this machine, finished days in the bucket", o, month,
-		windowEnd.AddDate(0, 0, -min(30, b.Days-2)), windowEnd, 400); err != nil {
-		return err
-	}
-	return b.yearInBucket(ctx, o)
+	return nil
 }
 
 // putMonth puts the month's files in Parquet into a bucket.
-func (b *bench) putMonth(ctx context.Context, o bucket.Options) error {
+func (b *bench) putMonth(ctx context.Context, to *bucket.Bucket) error {
 	files, err := filepath.Glob(filepath.Join(b.month(), "gpu_state_*.db"))
 	if err != nil {
 		return err
@@ -65,21 +66,84 @@ func (b *bench) putMonth(ctx context.Context, o bucket.Options) error {
 		return err
 	}
 	defer os.RemoveAll(parquet)
-	to, err := bucket.Open(o)
+	for _, file := range files {
+		if _, err := convert.File(ctx, file, parquet); err != nil {
+			return err
+		}
+	}
+	return putFiles(ctx, to, parquet, "*.parquet")
+}
+
+// bucketDays is how many days are put into a bucket: those of the longest window and of its edges.
+func (b *bench) bucketDays() int { return b.Days + 2 }
+
+// putDays puts a Parquet file a day into a bucket. They are made, unless they are there from an earlier run.
+func (b *bench) putDays(ctx context.Context, to *bucket.Bucket) error {
+	dir := b.path(fmt.Sprintf("days-%d-%d-%d", b.Machines, b.GPUs, b.bucketDays()))
+	if _, err := os.Stat(dir); err != nil {
+		partial := dir + ".part"
+		if err := errors.Join(os.RemoveAll(partial), os.MkdirAll(partial, 0o700)); err != nil {
+			return err
+		}
+		made, err := samplepool.New(options(b.Machines, b.GPUs, b.bucketDays()))
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(made.WriteDays(ctx, partial), os.Rename(partial, dir)); err != nil {
+			return err
+		}
+	}
+	return putFiles(ctx, to, dir, "date=*/*.parquet")
+}
+
+// putFiles puts the files of a directory that match a pattern into a bucket.
+func putFiles(ctx context.Context, to *bucket.Bucket, dir, pattern string) error {
+	files, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(pattern)))
 	if err != nil {
 		return err
 	}
-	defer to.Close()
+	group, inner := parallel.WithContext(ctx)
+	group.SetLimit(4)
 	for _, file := range files {
-		converted, err := convert.File(ctx, file, parquet)
-		if err != nil {
+		group.Go(func() error {
+			key, err := filepath.Rel(dir, file)
+			if err != nil {
+				return err
+			}
+			data, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			_, err = to.Put(inner, filepath.ToSlash(key), data, bucket.Always())
 			return err
+		})
+	}
+	return group.Wait()
+}
+
+// overBucket measures first panels over a bucket with the snapshots of so many days: without finished days in it, then
+// with them.
+func (b *bench) overBucket(ctx context.Context, o bucket.Options, layout string, days int) error {
+	settings := map[string]any{"snapshotBucket": o.URL}
+	past := now.AddDate(0, 0, -10)
+	if err := b.firstInBucket(ctx, fmt.Sprintf("22 hours of a UTC day, %d days of %s", days, layout), o, settings,
+		past.Add(90*time.Minute), past.Add(23*time.Hour+30*time.Minute), 60); err != nil {
+		return err
+	}
+	settings["segmentBucket"] = o.URL
+	if err := b.build(ctx, o, settings, layout); err != nil {
+		return err
+	}
+	for _, window := range []struct {
+		days   int
+		target float64
+	}{{30, 400}, {b.Days, 2000}} {
+		if window.days > days-2 {
+			continue
 		}
-		data, err := os.ReadFile(converted.Path)
-		if err != nil {
-			return err
-		}
-		if _, err := to.Put(ctx, filepath.Base(converted.Path), data, bucket.Always()); err != nil {
+		what := fmt.Sprintf("%d days, finished days in the bucket, %d days of %s", window.days, days, layout)
+		if err := b.firstInBucket(ctx, what, o, settings, windowEnd.AddDate(0, 0, -window.days), windowEnd,
+			window.target); err != nil {
 			return err
 		}
 	}
@@ -87,7 +151,7 @@ func (b *bench) putMonth(ctx context.Context, o bucket.Options) error {
 }
 
 // build makes finished days ahead of time.
-func (b *bench) build(ctx context.Context, o bucket.Options, jsonData map[string]any) error {
+func (b *bench) build(ctx context.Context, o bucket.Options, jsonData map[string]any, layout string) error {
 	settings, err := bucketSettings(o, jsonData)
 	if err != nil {
 		return err
@@ -96,34 +160,16 @@ func (b *bench) build(ctx context.Context, o bucket.Options, jsonData map[string
 	defer source.Dispose()
 	var failed error
 	days, begin := 0, time.Now()
-	if err := source.Build(ctx, now.AddDate(0, 0, -40), now, false, func(day plugin.BuiltDay) {
+	if err := source.Build(ctx, time.Unix(0, 0), now, false, func(day plugin.BuiltDay) {
 		failed = errors.Join(failed, day.Err)
 		days++
 	}); err != nil || failed != nil {
 		return errors.Join(err, failed)
 	}
-	b.add(Figure{Area: "bucket", What: "a finished day built", Value: time.Since(begin).Seconds() * 1000 / float64(days),
-		Unit: "ms", Note: fmt.Sprintf("%d days, spans and usage", days)})
+	b.add(Figure{Area: "bucket", What: "a finished day built of " + layout,
+		Value: time.Since(begin).Seconds() * 1000 / float64(days), Unit: "ms",
+		Note: fmt.Sprintf("%d days, spans and usage", days)})
 	return nil
-}
-
-// yearInBucket shares a year of finished days, made as segments, and asks a data source that has none of them for all.
-func (b *bench) yearInBucket(ctx context.Context, o bucket.Options) error {
-	o.URL += "/year"
-	to, err := bucket.Open(o)
-	if err != nil {
-		return err
-	}
-	dir, err := b.synthesize(ctx, b.Machines, b.GPUs, b.Days, to)
-	if err != nil {
-		return err
-	}
-	absolute, err := filepath.Abs(dir)
-	if err != nil {
-		return err
-	}
-	return b.firstInBucket(ctx, fmt.Sprintf("%d days, finished days in the bucket", b.Days), o,
-		map[string]any{"snapshotDir": absolute, "segmentBucket": o.URL}, windowEnd.AddDate(0, 0, -b.Days), windowEnd, 2000)
 }
 
 // firstInBucket measures the first panel of a fresh data source.
@@ -153,19 +199,14 @@ func (b *bench) firstInBucket(ctx context.Context, what string, o bucket.Options
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	b.add(Figure{Area: "bucket", What: what, Value: took, Unit: "ms", Target: target,
+	b.add(Figure{Area: "bucket", What: "first panel, " + what, Value: took, Unit: "ms", Target: target,
 		Note: fmt.Sprintf("%d requests, %.2f MB, %.0f rows of snapshots", asked.Requests, float64(asked.Received)/1e6, rows)})
 	return nil
 }
 
 // bucketSettings are those of a data source without a cache directory.
 func bucketSettings(o bucket.Options, jsonData map[string]any) (backend.DataSourceInstanceSettings, error) {
-	all := map[string]any{"bucketEndpoint": o.Endpoint, "bucketPathStyle": o.PathStyle, "cacheMaxMB": 4096,
-		"timezone": "UTC"}
-	for name, value := range jsonData {
-		all[name] = value
-	}
-	text, err := json.Marshal(all)
-	return backend.DataSourceInstanceSettings{UID: "bench", Name: "bench", Updated: now, JSONData: text,
-		DecryptedSecureJSONData: map[string]string{"bucketAccessKey": o.AccessKey, "bucketSecretKey": o.SecretKey}}, err
+	all := map[string]any{"bucketEndpoint": o.Endpoint, "bucketPathStyle": o.PathStyle}
+	maps.Copy(all, jsonData)
+	return instance(all, map[string]string{"bucketAccessKey": o.AccessKey, "bucketSecretKey": o.SecretKey})
 }

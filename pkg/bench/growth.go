@@ -137,7 +137,7 @@ func drain(ctx context.Context, db *sql.DB, query string, args ...any) error {
 
 // year measures a pool of a year, made as segments.
 func (b *bench) year(ctx context.Context) error {
-	dir, err := b.synthesize(ctx, b.Machines, b.GPUs, b.Days, nil)
+	dir, err := b.synthesize(ctx, b.Machines, b.GPUs, b.Days)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (b *bench) large(ctx context.Context) error {
 	if !b.Large {
 		return nil
 	}
-	dir, err := b.synthesize(ctx, 1250, 10_000, b.Days, nil)
+	dir, err := b.synthesize(ctx, 1250, 10_000, b.Days)
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (b *bench) growth(ctx context.Context) error {
 	to := windowEnd
 	for _, times := range []int{1, 10, 100} { // 10, 100 and 1,000 machines beside a pool of 170
 		machines := max(5, b.Machines*times/17)
-		dir, err := b.synthesize(ctx, machines, 0, min(30, b.Days), nil)
+		dir, err := b.synthesize(ctx, machines, 0, min(30, b.Days))
 		if err != nil {
 			return err
 		}
@@ -255,7 +255,7 @@ func (b *bench) growth(ctx context.Context) error {
 			return err
 		}
 	}
-	dir, err := b.synthesize(ctx, b.Machines, b.GPUs, b.Days, nil)
+	dir, err := b.synthesize(ctx, b.Machines, b.GPUs, b.Days)
 	if err != nil {
 		return err
 	}

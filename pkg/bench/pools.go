@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/samplepool"
@@ -31,7 +30,7 @@ var End = now
 // path.
 func Segments(ctx context.Context, dir string, machines, gpus, days int) (path string, err error) {
 	b := &bench{Options: Options{Dir: dir}}
-	return b.synthesize(ctx, machines, gpus, days, nil)
+	return b.synthesize(ctx, machines, gpus, days)
 }
 
 func options(machines, gpus, days int) samplepool.Options {
@@ -97,16 +96,9 @@ func timelineOptions(source snapshots.Source, dir *snapshots.Dir, cache string, 
 }
 
 // synthesize makes a pool as segments in dir/cache. Its last two days are a real file; the months before have files of
-// two snapshots each, their first and their last, which reach over the days that are made as segments. Segments go into
-// a bucket in place of dir/cache where one is given, which is closed.
-func (b *bench) synthesize(ctx context.Context, machines, gpus, days int, to *bucket.Bucket) (dir string, err error) {
+// two snapshots each, their first and their last, which reach over the days that are made as segments.
+func (b *bench) synthesize(ctx context.Context, machines, gpus, days int) (dir string, err error) {
 	dir = b.path(fmt.Sprintf("segments-%d-%d-%d", machines, gpus, days))
-	if to != nil { // nothing of an earlier run is in it
-		dir += "-in-bucket"
-		if err := os.RemoveAll(dir); err != nil {
-			return "", err
-		}
-	}
 	// stands there when all is made; segments are kept by the path, so they are made in place
 	whole := filepath.Join(dir, "whole")
 	if _, err := os.Stat(whole); err == nil {
@@ -135,26 +127,21 @@ func (b *bench) synthesize(ctx context.Context, machines, gpus, days int, to *bu
 	if err != nil {
 		return "", err
 	}
-	if err := keepDays(ctx, dir, made.Snapshots(ctx), now.AddDate(0, 0, -days-1), to); err != nil {
+	if err := keepDays(ctx, dir, made.Snapshots(ctx), now.AddDate(0, 0, -days-1)); err != nil {
 		return "", err
 	}
 	return dir, os.WriteFile(whole, nil, 0o600)
 }
 
-// keepDays keeps the days of a made-up pool as segments in dir/cache or a bucket, but the last two, which are files.
-func keepDays(ctx context.Context, dir string, made iter.Seq2[samplepool.Snapshot, error], first time.Time,
-	to *bucket.Bucket) error {
+// keepDays keeps the days of a made-up pool as segments in dir/cache, but the last two, which are files.
+func keepDays(ctx context.Context, dir string, made iter.Seq2[samplepool.Snapshot, error], first time.Time) error {
 	d, err := openDir(dir)
 	if err != nil {
 		return err
 	}
 	source, stop := newMadeUp(registry.OpenDir(d, localtime.UTC), made)
 	defer stop()
-	o := timelineOptions(source, d, dir+"/cache", 64<<20)
-	if to != nil {
-		o.CacheDir, o.Bucket = "", to
-	}
-	tl := timeline.New(o)
+	tl := timeline.New(timelineOptions(source, d, dir+"/cache", 64<<20))
 	defer tl.Close()
 	for date := pool.DayOf(first.UnixMicro()); date < pool.DayOf(now.UnixMicro())-2; date++ {
 		noon := pool.Micros(date)*pool.Day + pool.Day/2

@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
-	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 )
 
@@ -22,9 +22,21 @@ type parquetFile struct {
 	row    []any
 }
 
-// newParquetFile creates a month file in the reference collector's order of columns.
-func newParquetFile(dir, month string, newer bool) (*parquetFile, error) {
-	name := snapshots.MonthFile(month, "parquet")
+// WriteDays writes the snapshots into dir as a collector has them in a bucket: date=YYYY-MM-DD/snapshots.parquet for
+// each of its local days. A file that exists is an error.
+func (p *Pool) WriteDays(ctx context.Context, dir string) error {
+	date := func(shot Snapshot) string { return shot.Timestamp[:len(time.DateOnly)] }
+	return p.writeFiles(ctx, date, func(date string, newer bool) (snapshotFile, error) {
+		folder := filepath.Join(dir, "date="+date)
+		if err := os.MkdirAll(folder, 0o750); err != nil {
+			return nil, fmt.Errorf("writing a sample pool's %s: %w", date, err)
+		}
+		return asFile(newParquetFile(folder, "snapshots.parquet", newer))
+	})
+}
+
+// newParquetFile creates a file in the reference collector's order of columns.
+func newParquetFile(dir, name string, newer bool) (*parquetFile, error) {
 	// #nosec G302 -- Grafana's user reads it
 	file, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if errors.Is(err, os.ErrExist) {

@@ -66,3 +66,36 @@ func TestFormatsHoldTheSame(t *testing.T) {
 	_, err := New(o)
 	require.ErrorContains(t, err, "csv")
 }
+
+// Files of days hold the snapshots of their local days, those of the month files.
+func TestDays(t *testing.T) {
+	o := days(Default(), 5)
+	o.Format = "parquet"
+	p, err := New(o)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, p.WriteSnapshots(t.Context(), dir))
+	require.NoError(t, p.WriteDays(t.Context(), dir))
+	require.ErrorContains(t, p.WriteDays(t.Context(), dir), "exists already")
+	times := func(pattern string, check func(path, timestamp string)) map[string]int {
+		all := map[string]int{}
+		files, err := filepath.Glob(filepath.Join(dir, pattern))
+		require.NoError(t, err)
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			require.NoError(t, err)
+			found, err := parquet.Timestamps(t.Context(), bytes.NewReader(data), int64(len(data)))
+			require.NoError(t, err)
+			for timestamp, rows := range found {
+				check(file, timestamp)
+				all[timestamp] += rows
+			}
+		}
+		return all
+	}
+	months := times("gpu_state_*.parquet", func(string, string) {})
+	require.NotEmpty(t, months)
+	require.Equal(t, months, times("date=*/snapshots.parquet", func(path, timestamp string) {
+		require.Contains(t, path, "date="+timestamp[:len("2026-07-01")])
+	}))
+}

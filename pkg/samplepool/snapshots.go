@@ -29,12 +29,39 @@ func (p *Pool) Write(ctx context.Context, dir string) error {
 
 // WriteSnapshots writes gpu_state_YYYY-MM.db (or .parquet), chtc_owned and masked_hosts.yaml into dir. A file that
 // exists is an error.
-func (p *Pool) WriteSnapshots(ctx context.Context, dir string) (err error) {
+func (p *Pool) WriteSnapshots(ctx context.Context, dir string) error {
 	if err := p.writeLists(dir); err != nil {
 		return err
 	}
-	var file monthFile
-	var month string
+	month := func(shot Snapshot) string { return shot.Month }
+	return p.writeFiles(ctx, month, func(month string, newer bool) (snapshotFile, error) {
+		if p.options.Format == "parquet" {
+			return asFile(newParquetFile(dir, snapshots.MonthFile(month, "parquet"), newer))
+		}
+		return asFile(newSQLiteFile(ctx, dir, month, newer))
+	})
+}
+
+// snapshotFile is a file that grows by snapshots.
+type snapshotFile interface {
+	add(ctx context.Context, shot Snapshot) error
+	close() error
+}
+
+// asFile makes what a constructor returns a snapshotFile.
+func asFile[F snapshotFile](file F, err error) (snapshotFile, error) {
+	if err != nil {
+		return nil, err
+	}
+	return file, nil
+}
+
+// writeFiles writes the snapshots, those of each period into a file of its own. newer: with the columns that older
+// collectors did not have.
+func (p *Pool) writeFiles(ctx context.Context, period func(Snapshot) string,
+	create func(period string, newer bool) (snapshotFile, error)) (err error) {
+	var file snapshotFile
+	now := ""
 	defer func() {
 		if file != nil {
 			err = errors.Join(err, file.close())
@@ -44,15 +71,15 @@ func (p *Pool) WriteSnapshots(ctx context.Context, dir string) (err error) {
 		if err != nil {
 			return err
 		}
-		if file == nil || month != shot.Month {
+		if of := period(shot); file == nil || of != now {
 			if file != nil {
 				if err := file.close(); err != nil {
 					return err
 				}
 			}
+			now, file = of, nil
 			newer := shot.Month >= p.options.NewColumns.In(p.zone).Format("2006-01")
-			month, file = shot.Month, nil
-			if file, err = p.newMonthFile(ctx, dir, month, newer); err != nil {
+			if file, err = create(of, newer); err != nil {
 				return err
 			}
 		}
@@ -99,27 +126,6 @@ func (p *Pool) writeLists(dir string) error {
 }
 
 const rowsAtOnce = 64
-
-// monthFile is one month's file, which grows by snapshots.
-type monthFile interface {
-	add(ctx context.Context, shot Snapshot) error
-	close() error
-}
-
-// newMonthFile creates the file of a month. newer: with the columns that older collectors did not have.
-func (p *Pool) newMonthFile(ctx context.Context, dir, month string, newer bool) (monthFile, error) {
-	var file monthFile
-	var err error
-	if p.options.Format == "parquet" {
-		file, err = newParquetFile(dir, month, newer)
-	} else {
-		file, err = newSQLiteFile(ctx, dir, month, newer)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return file, nil
-}
 
 // newColumns are the columns that older collectors did not have.
 var newColumns = []string{"PreventJobsReason", "Disk"}
