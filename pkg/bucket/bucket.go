@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/md5" //nolint:gosec // S3's checksum of a body
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -210,7 +211,11 @@ func (b *Bucket) Put(ctx context.Context, key string, data []byte, condition Con
 
 // Delete removes an object. It is no error if there is none.
 func (b *Bucket) Delete(ctx context.Context, key string) error {
-	return b.do(ctx, "removing "+key, 0, func(ctx context.Context) error {
+	err := b.do(ctx, "removing "+key, 0, func(ctx context.Context) error {
 		return b.client.RemoveObject(ctx, b.place.bucket, b.place.prefix+key, minio.RemoveObjectOptions{})
 	})
+	if errors.Is(err, ErrNotFound) { // as some servers answer where two remove it at once
+		return nil
+	}
+	return err
 }

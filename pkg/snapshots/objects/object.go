@@ -16,8 +16,8 @@ const (
 	smallObject = 256 << 10
 	// keptSmall bounds the bytes of small objects that are kept, so that the running day is not asked for again and again.
 	keptSmall = 32 << 20
-	// tail is what is read first of a larger one: the footer, and mostly the timestamps ahead of it.
-	tail = 64 << 10
+	// shortTail and longTail bound what is read first of a larger one, which grows with it: the footer.
+	shortTail, longTail = 8 << 10, 64 << 10
 	// oneRequest bounds a request; longer ranges are asked for in parallel.
 	oneRequest = 4 << 20
 )
@@ -113,13 +113,16 @@ func (i *input) cover(from, to int64) (block, error) {
 	switch {
 	case size <= smallObject:
 		slot, from, to = tailBlock, 0, size
-	case from >= size-tail:
-		slot, from, to = tailBlock, size-tail, size
+	case from >= size-tailOf(size):
+		slot, from, to = tailBlock, size-tailOf(size), size
 	}
 	data, err := i.fetch(from, to)
 	i.blocks[slot] = block{from, data}
 	return i.blocks[slot], err
 }
+
+// tailOf is how much of the end of a larger object is read first.
+func tailOf(size int64) int64 { return min(max(size/64, shortTail), longTail) }
 
 // Prefetch reads a range at once.
 func (i *input) Prefetch(from, to int64) error {

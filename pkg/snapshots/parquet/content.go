@@ -10,6 +10,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -24,15 +25,19 @@ type content struct {
 	file    *File
 	info    months.Info
 	begins  []int64 // the number of each row group's first row, and of the one behind the last
-	groups  []group
+	groups  []*group
+	whole   bool   // all timestamps were read by the look
 	tail    uint64 // the hash of the last row group's rows; 0 if it is not newest
 }
 
-// group is what is known of the times of a row group.
+// group is what is known of the times of a row group: what the footer says, until they are read.
 type group struct {
-	runs     []run
-	damage   error        // why they cannot be read: the runs are empty then
 	min, max months.Local // of all runs with a readable timestamp, or what the footer says
+
+	mu     sync.Mutex
+	read   bool
+	runs   []run
+	damage error // why they cannot be read: the runs are empty then
 }
 
 // run is where consecutive rows of a row group with the same timestamp begin.
@@ -82,13 +87,18 @@ func (c *content) read(ctx context.Context, in io.ReaderAt, before *content) err
 		}
 	}
 	begin := int64(0)
+	// files that do not grow are many, and most of them are of days that nobody asks for
+	c.whole = c.month.grows || c.month.unordered.Load()
 	for i := range c.file.Groups {
 		g := &c.file.Groups[i]
-		var found group
-		if n, ok := known[g.Key]; ok && before.begins[n] == begin {
+		var found *group
+		if n, ok := known[g.Key]; ok && before.begins[n] == begin && (before.whole || !c.whole) {
 			found = before.groups[n]
-		} else if found, err = r.times(ctx, i, begin); err != nil {
-			return err
+		} else if found = c.file.said(i); found == nil || c.whole {
+			found = &group{read: true}
+			if err = found.take(ctx, r, i, begin); err != nil {
+				return err
+			}
 		}
 		c.groups, c.begins = append(c.groups, found), append(c.begins, begin)
 		begin += int64(g.Rows)
@@ -99,35 +109,86 @@ func (c *content) read(ctx context.Context, in io.ReaderAt, before *content) err
 	if err != nil {
 		return err
 	}
-	if !grew || before.info.Unordered != c.info.Unordered {
+	if !grew || before.info.Unordered != c.info.Unordered && !c.version.Same(before.version) {
 		c.month.edits++
 	}
 	c.info.Edits = c.month.edits
 	return nil
 }
 
-// times reads the timestamps of a row group. Where they are damaged, the footer still says between which times its
-// rows are, so that the others can be read.
-func (r *Reader) times(ctx context.Context, n int, begin int64) (group, error) {
-	g := group{min: months.None, max: months.None}
-	var err error
-	if g.runs, err = r.runs(ctx, n, begin); err == nil {
-		for _, run := range g.runs {
-			if run.local != months.None {
-				g.max = max(g.max, run.local)
-				if g.min == months.None || run.local < g.min {
-					g.min = run.local
-				}
+// said returns what the footer says of the times of a row group, nil if it says nothing.
+func (f *File) said(n int) *group {
+	from, to, known := f.span(n)
+	if !known || from > to {
+		return nil
+	}
+	return &group{min: from, max: to}
+}
+
+// take reads the timestamps of a row group. Where they are damaged, the footer still says between which times its rows
+// are, so that the others can be read.
+func (g *group) take(ctx context.Context, r *Reader, n int, begin int64) error {
+	runs, err := r.runs(ctx, n, begin)
+	if err != nil {
+		var told bool
+		if g.min, g.max, told = r.file.span(n); !told || !errors.Is(err, errDamaged) {
+			return err
+		}
+		g.damage = err
+		return nil
+	}
+	g.runs, g.min, g.max = runs, months.None, months.None
+	for _, run := range runs {
+		if run.local != months.None {
+			g.max = max(g.max, run.local)
+			if g.min == months.None || run.local < g.min {
+				g.min = run.local
 			}
 		}
-		return g, nil
 	}
-	var told bool
-	if g.min, g.max, told = r.file.span(n); !told || !errors.Is(err, errDamaged) {
-		return g, err
+	return nil
+}
+
+// times returns a row group whose timestamps have been read. Errors: snapshots.ErrStale if they are not in the order of
+// time, though Info takes them to be; they cannot be read.
+func (c *content) times(ctx context.Context, n int) (*group, error) {
+	g := c.groups[n]
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.read {
+		if err := c.readTimes(ctx, g, n); err != nil {
+			return nil, err
+		}
+		g.read = true
 	}
-	g.damage = err
 	return g, nil
+}
+
+// readTimes reads the timestamps of a row group of which only the footer was read. g.mu is held.
+func (c *content) readTimes(ctx context.Context, g *group, n int) error {
+	in, r, err := c.reader(ctx)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	defer r.Close()
+	var found group
+	if err := found.take(ctx, r, n, c.begins[n]); err != nil {
+		return c.failure(fmt.Errorf("row group %d: %w", n, err))
+	}
+	if found.min < g.min || found.max > g.max {
+		found.damage = damaged("timestamps that its footer rules out")
+	}
+	highest := months.None
+	for _, run := range found.runs {
+		if months.FellBack(highest, run.local) {
+			c.month.unordered.Store(true)
+			return snapshots.ErrStale
+		}
+		highest = max(highest, run.local)
+	}
+	g.runs, g.damage = found.runs, found.damage
+	return nil
 }
 
 // runs reads the timestamps of a row group.
@@ -172,17 +233,25 @@ func (c *content) describe() {
 		c.info.Rows = months.Range{First: 0, Last: rows - 1}
 	}
 	highest := months.None
+	add := func(local months.Local) {
+		if local == months.None {
+			return
+		}
+		if c.info.First == months.None {
+			c.info.First = local
+		}
+		c.info.Last = local
+		c.info.Unordered = c.info.Unordered || months.FellBack(highest, local)
+		highest = max(highest, local)
+	}
 	for _, g := range c.groups {
+		if !c.whole {
+			add(g.min)
+			add(g.max)
+			continue
+		}
 		for _, run := range g.runs {
-			if run.local == months.None {
-				continue
-			}
-			if c.info.First == months.None {
-				c.info.First = run.local
-			}
-			c.info.Last = run.local
-			c.info.Unordered = c.info.Unordered || months.FellBack(highest, run.local)
-			highest = max(highest, run.local)
+			add(run.local)
 		}
 	}
 	if c.info.Unordered = c.info.Unordered || months.TooLong(c.info.First, c.info.Last); !c.info.Unordered {
@@ -196,7 +265,7 @@ func (c *content) describe() {
 	}
 }
 
-// end is the number behind the last row of a run.
+// end is the number behind the last row of a run of a row group.
 func (c *content) end(n, i int) int64 {
 	if runs := c.groups[n].runs; i+1 < len(runs) {
 		return runs[i+1].number
@@ -239,9 +308,16 @@ func (c *content) undamaged(err error) error {
 }
 
 // Seek implements months.Content.
-func (c *content) Seek(_ context.Context, from, to months.Local) (months.Range, error) {
+func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range, error) {
+	reaches := func(g *group) bool { return g.max != months.None && g.max >= from && g.min < to }
 	for n, g := range c.groups {
-		if g.damage != nil && g.min < to && g.max >= from {
+		if !reaches(g) {
+			continue
+		}
+		if _, err := c.times(ctx, n); err != nil {
+			return months.Nothing, err
+		}
+		if g.damage != nil {
 			return months.Nothing, c.month.explain(fmt.Errorf("row group %d: %w", n, g.damage))
 		}
 	}
@@ -254,7 +330,7 @@ func (c *content) Seek(_ context.Context, from, to months.Local) (months.Range, 
 	before := true  // no run with a timestamp came yet
 	inside := false // the last one is in the range
 	for n, g := range c.groups {
-		if g.max != months.None && (g.max < from || g.min >= to) {
+		if g.max != months.None && !reaches(g) {
 			before, inside = false, false
 			continue
 		}

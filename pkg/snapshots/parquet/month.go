@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -57,6 +58,8 @@ type month struct {
 	name   string
 	grows  bool // rows are appended to it
 
+	unordered atomic.Bool // its rows have turned out not to be in the order of time
+
 	mu    sync.Mutex
 	last  *content // of the last look that succeeded
 	edits uint64   // of the contents so far
@@ -77,7 +80,8 @@ func (m *month) Look(ctx context.Context, newest bool) (months.Content, error) {
 		m.last = nil
 		return nil, m.explain(err)
 	}
-	if m.last != nil && m.last.newest == newest && version.Same(m.last.version) {
+	if m.last != nil && m.last.newest == newest && version.Same(m.last.version) &&
+		(m.last.whole || !m.unordered.Load()) {
 		return m.last, nil
 	}
 	c, err := m.look(ctx, version, newest)

@@ -29,7 +29,11 @@ type scan struct {
 
 // rows gives the rows from first to end of a row group.
 func (s *scan) rows(ctx context.Context, group int, first, end int64) error {
-	runs := s.content.groups[group].runs
+	times, err := s.content.times(ctx, group)
+	if err != nil {
+		return err
+	}
+	runs := times.runs
 	decoded := false
 	var seen distinct
 	for i := range runs {
