@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -225,6 +226,89 @@ func TestUnreachableBucket(t *testing.T) {
 	require.Contains(t, health.Message, options.URL)
 	require.NotContains(t, health.Message+string(health.JSONDetails), buckettest.SecretKey)
 	require.NotContains(t, health.Message+string(health.JSONDetails), buckettest.AccessKey)
+}
+
+// A server that starts while the bucket is unreachable answers from its cache directory, with a notice that says how old
+// the listing is; the rest is an error that names the bucket. A listing that is damaged is not used.
+func TestStartWithoutTheBucket(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	server := buckettest.Start(t)
+	for _, byDays := range []bool{false, true} {
+		t.Run(fmt.Sprintf("by days %v", byDays), func(t *testing.T) {
+			proxy := buckettest.NewProxy(t, server, false)
+			options := server.Bucket(t)
+			put(t, buckettest.Open(t, options), dir, "UTC", byDays)
+			options.Endpoint = proxy.Endpoint
+			cache := t.TempDir()
+			restarted := func() *Datasource {
+				t.Helper()
+				d := Open(bucketSettings(t, options, map[string]any{"cacheDir": cache}), func() time.Time { return o.End })
+				t.Cleanup(d.Dispose)
+				return d
+			}
+			ask := func(d *Datasource, q backend.DataQuery) backend.DataResponse {
+				t.Helper()
+				r, err := d.QueryData(t.Context(), &backend.QueryDataRequest{Queries: []backend.DataQuery{q}})
+				require.NoError(t, err)
+				return r.Responses[q.RefID]
+			}
+			finished := queryOf(t, o, "finished", `{"queryType": "allocation", "view": "summary"}`)
+			finished.TimeRange.To = o.Start.AddDate(0, 0, 1).Add(-time.Hour)
+			rest := queryOf(t, o, "rest", `{"queryType": "allocation", "view": "summary"}`)
+			rest.TimeRange.From = o.End.Add(-6 * time.Hour)
+
+			first := restarted()
+			before := ask(first, finished)
+			require.NoError(t, before.Error)
+			var read atomic.Int64
+			proxy.Set(func(w http.ResponseWriter, r *http.Request, s http.Handler) {
+				if strings.HasSuffix(r.URL.Path, ".parquet") {
+					read.Add(1)
+				}
+				s.ServeHTTP(w, r)
+			})
+			require.NoError(t, ask(restarted(), finished).Error)
+			if byDays { // of the newest month the rows are compared
+				require.Zero(t, read.Load(), "neither footers nor rows are asked for again")
+			}
+
+			proxy.Set(buckettest.Gone)
+			d := restarted()
+			kept := ask(d, finished)
+			require.NoError(t, kept.Error)
+			notices := fmt.Sprint(kept.Frames[0].Meta.Notices)
+			require.Contains(t, notices, options.URL)
+			require.Contains(t, notices, "Answered from the cache directory: the snapshots were listed last at ")
+			require.Contains(t, notices, " 0 min ago; newer ones are missing")
+			require.Equal(t, golden.Rows(before.Frames), golden.Rows(kept.Frames))
+			failed := ask(d, rest)
+			require.ErrorContains(t, failed.Error, options.URL)
+			require.Equal(t, backend.StatusBadGateway, failed.Status)
+			require.NotContains(t, failed.Error.Error(), buckettest.SecretKey)
+
+			listings, err := filepath.Glob(filepath.Join(cache, "bucket-*", ".listing"))
+			require.NoError(t, err)
+			require.Len(t, listings, 1)
+			whole, err := os.ReadFile(listings[0])
+			require.NoError(t, err)
+			damaged := bytes.Clone(whole)
+			damaged[len(whole)/2] ^= 1
+			for _, content := range [][]byte{damaged, whole[:len(whole)/2]} {
+				require.NoError(t, os.WriteFile(listings[0], content, 0o600))
+				require.ErrorContains(t, ask(restarted(), finished).Error, options.URL)
+			}
+
+			proxy.Set(nil)
+			for _, source := range []*Datasource{d, restarted()} {
+				after := ask(source, finished)
+				require.NoError(t, after.Error)
+				require.Equal(t, before.Frames[0].Meta.Notices, after.Frames[0].Meta.Notices)
+				require.Equal(t, golden.Rows(before.Frames), golden.Rows(after.Frames))
+				require.NoError(t, ask(source, rest).Error)
+			}
+		})
+	}
 }
 
 // A server that answers with another ETag than it listed: an error after some tries, no wrong answer.

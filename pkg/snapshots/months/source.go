@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/parallel"
@@ -21,6 +23,16 @@ type Place interface {
 
 	// Close closes the place.
 	Close() error
+}
+
+// Recalling is a Place that knows what an earlier process saw of it, for when it cannot be reached.
+type Recalling interface {
+	// Looked is called after a look at all that was listed.
+	Looked()
+
+	// Recall returns the files that an earlier process listed last, and when; none if that is not known. What cannot be
+	// known of them is Offline.
+	Recall() (files []Listed, listed time.Time)
 }
 
 // Listed is a file of a place.
@@ -49,7 +61,8 @@ type Source struct {
 	mu      sync.Mutex
 	opened  map[string]File // by name, also those that are gone: they may come back
 	last    *state
-	offline *state // last, with a notice that the place cannot be reached
+	offline *state    // last, with a notice that the place cannot be reached
+	listed  time.Time // when last was listed, if by an earlier process
 	closed  bool
 }
 
@@ -77,15 +90,18 @@ func (s *Source) Look(ctx context.Context) (snapshots.State, error) {
 	found, err := s.look(ctx)
 	var offline *Offline
 	if errors.As(err, &offline) && ctx.Err() == nil {
-		return s.lookBack(offline)
+		return s.lookBack(ctx, offline)
 	}
 	if err != nil {
 		return nil, err
 	}
+	if place, ok := s.place.(Recalling); ok {
+		place.Looked()
+	}
 	now := &state{source: s, files: found}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.offline = nil
+	s.offline, s.listed = nil, time.Time{}
 	if s.last != nil && slices.EqualFunc(s.last.files, now.files, file.same) {
 		return s.last, nil
 	}
@@ -97,11 +113,15 @@ func (s *Source) Look(ctx context.Context) (snapshots.State, error) {
 // look lists the files and looks at them, again if one of them was replaced meanwhile.
 func (s *Source) look(ctx context.Context) (found []file, err error) {
 	for range 3 {
-		files, err := s.list(ctx)
+		listed, err := s.place.List(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if found, err = lookAt(ctx, files); err == nil {
+		files, err := s.open(listed)
+		if err != nil {
+			return nil, err
+		}
+		if found, err = lookAt(ctx, files, false); err == nil {
 			found, err = withoutMerged(ctx, found)
 		}
 		if !errors.Is(err, snapshots.ErrStale) {
@@ -111,36 +131,92 @@ func (s *Source) look(ctx context.Context) (found []file, err error) {
 	return nil, pool.SourceError("the snapshots change again and again while they are looked at: try again")
 }
 
-// lookBack returns what the last look found, with a notice.
-func (s *Source) lookBack(why *Offline) (snapshots.State, error) {
+// lookBack returns what the last look found, also one of an earlier process, with a notice.
+func (s *Source) lookBack(ctx context.Context, why *Offline) (snapshots.State, error) {
+	s.mu.Lock()
+	known := s.last != nil
+	s.mu.Unlock()
+	if !known {
+		if err := s.recall(ctx); err != nil {
+			return nil, err
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last == nil {
 		return nil, why.Err
 	}
-	if s.offline == nil {
+	text := why.Error() + ". Answered from what was read before: newer snapshots are missing"
+	if !s.listed.IsZero() {
+		text = fmt.Sprintf("%s. Answered from the cache directory: the snapshots were listed last at %s, %s ago; newer "+
+			"ones are missing", why, s.listed.UTC().Format("2006-01-02 15:04:05 UTC"), age(s.listed))
+	}
+	if s.offline == nil || s.offline.notices[len(s.offline.notices)-1].Text != text {
 		before := *s.last
-		before.notices = append(slices.Clone(before.notices), snapshots.Notice{Warning: true, Text: why.Error() +
-			". Answered from what was read before: newer snapshots are missing"})
+		before.notices = append(slices.Clone(before.notices), snapshots.Notice{Warning: true, Text: text})
 		s.offline = &before
 	}
 	return s.offline, nil
 }
 
+// age is how long ago a moment was, in words.
+func age(since time.Time) string {
+	switch ago := time.Since(since); {
+	case ago < 2*time.Hour:
+		return fmt.Sprintf("%d min", int(ago.Minutes()))
+	case ago < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(ago.Hours()))
+	default:
+		return fmt.Sprintf("%d days", int(ago.Hours()/24))
+	}
+}
+
+// recall takes what an earlier process listed for the last look. Files of which too little is known are left out, with
+// a notice.
+func (s *Source) recall(ctx context.Context) error {
+	place, ok := s.place.(Recalling)
+	if !ok {
+		return nil
+	}
+	listed, at := place.Recall()
+	if len(listed) == 0 {
+		return nil
+	}
+	files, err := s.open(listed)
+	if err != nil {
+		return err
+	}
+	found, err := lookAt(ctx, files, true)
+	if err == nil {
+		found, err = withoutMerged(ctx, found)
+	}
+	if err != nil {
+		return err
+	}
+	now := &state{source: s, files: found}
+	now.describe()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil {
+		s.last, s.listed = now, at
+	}
+	return nil
+}
+
 // parallelLooks bounds the files that are looked at together: in a bucket each takes a round trip.
 const parallelLooks = 16
 
-// lookAt looks at the files.
-func lookAt(ctx context.Context, files []listed) ([]file, error) {
+// lookAt looks at the files. offline: those that cannot be reached are files with an error, and none is written to.
+func lookAt(ctx context.Context, files []listed, offline bool) ([]file, error) {
 	newest := files[len(files)-1].Period
 	found := make([]file, len(files))
 	group, inner := parallel.WithContext(ctx)
 	group.SetLimit(parallelLooks)
 	for i, n := range files {
 		group.Go(func() error {
-			content, err := n.file.Look(inner, n.Period >= newest[:min(len(newest), len(n.Period))])
-			var offline *Offline
-			if inner.Err() != nil || errors.Is(err, snapshots.ErrStale) || errors.As(err, &offline) {
+			content, err := n.file.Look(inner, !offline && n.Period >= newest[:min(len(newest), len(n.Period))])
+			var unreachable *Offline
+			if inner.Err() != nil || errors.Is(err, snapshots.ErrStale) || errors.As(err, &unreachable) && !offline {
 				return errors.Join(inner.Err(), err)
 			}
 			if found[i] = (file{listed: n, err: err}); err == nil {
@@ -207,15 +283,8 @@ func (f *finder) Run(_ int64, local Local) (bool, error) {
 
 func (*finder) Row(snapshots.Row, float64) error { return nil }
 
-// list returns the files that there are, ascending by period, and opens those that are new.
-func (s *Source) list(ctx context.Context) (all []listed, err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	files, err := s.place.List(ctx)
-	if err != nil {
-		return nil, err
-	}
+// open returns the files of a listing, ascending by period, and opens those that are new.
+func (s *Source) open(files []Listed) (all []listed, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

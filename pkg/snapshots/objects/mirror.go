@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/chtc/gpureports/pkg/bucket"
+	"github.com/chtc/gpureports/pkg/parallel"
 )
 
 // Mirror keeps copies of what lies beside the snapshots of a bucket, and is read from files: the lists, the job file
@@ -26,6 +28,7 @@ type Mirror struct {
 
 	turn  chan struct{}     // 1 token: who refreshes, and uses what follows
 	etags map[string]string // of the copies, by name
+	whole bool              // they are all that there was at a look
 	fresh time.Time         // of the last look that succeeded
 }
 
@@ -56,7 +59,7 @@ func OpenMirror(b *bucket.Bucket, o bucket.Options, cacheDir string, names ...st
 		return nil, fmt.Errorf("a directory for copies out of the bucket: %w", err)
 	}
 	if text, err := os.ReadFile(filepath.Join(m.dir, ledger)); err == nil {
-		if json.Unmarshal(text, &m.etags) != nil || m.etags == nil {
+		if m.whole = json.Unmarshal(text, &m.etags) == nil && m.etags != nil; !m.whole {
 			m.etags = map[string]string{} // damaged: everything is copied again
 		}
 	}
@@ -66,8 +69,16 @@ func OpenMirror(b *bucket.Bucket, o bucket.Options, cacheDir string, names ...st
 // Path is the directory of the copies.
 func (m *Mirror) Path() string { return m.dir }
 
+// Kept is the directory of the copies if it outlives this process, else "".
+func (m *Mirror) Kept() string {
+	if m.temporary {
+		return ""
+	}
+	return m.dir
+}
+
 // Refresh copies what has changed in the bucket, unless it was looked at a moment ago. If the bucket cannot be reached,
-// the copies that there are stay; without any it is an error.
+// the copies of an earlier look stay, also of an earlier process; without one it is an error.
 func (m *Mirror) Refresh(ctx context.Context) error {
 	select {
 	case m.turn <- struct{}{}:
@@ -79,7 +90,7 @@ func (m *Mirror) Refresh(ctx context.Context) error {
 		return nil
 	}
 	err := m.refresh(ctx)
-	if errors.Is(err, bucket.ErrUnreachable) && !m.fresh.IsZero() {
+	if errors.Is(err, bucket.ErrUnreachable) && m.whole {
 		return nil // the snapshots say so
 	}
 	if err == nil {
@@ -93,7 +104,7 @@ func (m *Mirror) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	changed := false
+	changed := !m.whole
 	for name := range m.etags {
 		if _, there := objects[name]; !there {
 			if err := os.Remove(filepath.Join(m.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +133,8 @@ func (m *Mirror) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return m.replace(ledger, func(out *os.File) error {
+	m.whole = true
+	return replaceFile(m.dir, ledger, func(out *os.File) error {
 		_, err := out.Write(text)
 		return err
 	})
@@ -130,19 +142,32 @@ func (m *Mirror) refresh(ctx context.Context) error {
 
 // list returns the objects that are copied, by name.
 func (m *Mirror) list(ctx context.Context) (map[string]bucket.Object, error) {
-	found := map[string]bucket.Object{}
-	for _, name := range m.names {
-		o, err := m.bucket.Stat(ctx, name)
-		switch {
-		case err == nil:
-			found[name] = o
-		case !errors.Is(err, bucket.ErrNotFound):
-			return nil, err
-		}
+	stats := make([]*bucket.Object, len(m.names))
+	var pressure []bucket.Object
+	group, inner := parallel.WithContext(ctx)
+	for i, name := range m.names {
+		group.Go(func() error {
+			o, err := m.bucket.Stat(inner, name)
+			if err == nil {
+				stats[i] = &o
+			} else if !errors.Is(err, bucket.ErrNotFound) {
+				return err
+			}
+			return nil
+		})
 	}
-	pressure, err := m.bucket.List(ctx, "job_pressure_")
-	if err != nil {
-		return nil, err
+	group.Go(func() (err error) {
+		pressure, err = m.bucket.List(inner, "job_pressure_")
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return nil, cmp.Or(ctx.Err(), err)
+	}
+	found := map[string]bucket.Object{}
+	for i, name := range m.names {
+		if stats[i] != nil {
+			found[name] = *stats[i]
+		}
 	}
 	for _, o := range pressure {
 		if pressureFile.MatchString(o.Key) {
@@ -154,7 +179,7 @@ func (m *Mirror) list(ctx context.Context) (map[string]bucket.Object, error) {
 
 // copy fetches an object piece by piece, all of one version.
 func (m *Mirror) copy(ctx context.Context, name string, o bucket.Object) error {
-	err := m.replace(name, func(out *os.File) error {
+	err := replaceFile(m.dir, name, func(out *os.File) error {
 		for at := int64(0); at < o.Size; at += piece {
 			data, err := m.bucket.GetRange(ctx, name, o.ETag, at, min(piece, o.Size-at))
 			if err != nil {
@@ -170,18 +195,6 @@ func (m *Mirror) copy(ctx context.Context, name string, o bucket.Object) error {
 		return err
 	}
 	return os.Chtimes(filepath.Join(m.dir, name), time.Time{}, o.Modified)
-}
-
-// replace writes a file beside the one of a name and puts it in its place.
-func (m *Mirror) replace(name string, write func(*os.File) error) error {
-	out, err := os.CreateTemp(m.dir, ".copy-*")
-	if err != nil {
-		return fmt.Errorf("a copy out of the bucket: %w", err)
-	}
-	if err := errors.Join(write(out), out.Close()); err != nil {
-		return errors.Join(err, os.Remove(out.Name()))
-	}
-	return os.Rename(out.Name(), filepath.Join(m.dir, name))
 }
 
 // Close removes the copies, unless they are below a cache directory.

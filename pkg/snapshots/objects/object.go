@@ -14,8 +14,9 @@ import (
 const (
 	// smallObject is read at once: a snapshot of 2,000 GPUs.
 	smallObject = 256 << 10
-	// keptSmall bounds the bytes of small objects that are kept, so that the running day is not asked for again and again.
-	keptSmall = 32 << 20
+	// keptEnds bounds the bytes of small objects, and of the ends of others, that are kept, so that the running day is not
+	// asked for again and again.
+	keptEnds = 32 << 20
 	// shortTail and longTail bound what is read first of a larger one, which grows with it: the footer.
 	shortTail, longTail = 8 << 10, 64 << 10
 	// oneRequest bounds a request; longer ranges are asked for in parallel.
@@ -109,6 +110,10 @@ func (i *input) cover(from, to int64) (block, error) {
 		}
 	}
 	size := i.version.Size()
+	if footer := i.object.place.footer(i.version.ETag); from >= size-int64(len(footer)) {
+		i.blocks[tailBlock] = block{size - int64(len(footer)), footer}
+		return i.blocks[tailBlock], nil
+	}
 	slot := lastBlock
 	switch {
 	case size <= smallObject:
@@ -137,15 +142,12 @@ func (i *input) Prefetch(from, to int64) error {
 	return err
 }
 
-// fetch gets a range, a small object out of what is kept.
+// fetch gets a range, one at the object's end out of what is kept.
 func (i *input) fetch(from, to int64) ([]byte, error) {
 	p := i.object.place
-	small := i.version.Size() <= smallObject
-	if small {
-		p.mu.Lock()
-		data, ok := p.small[i.version.ETag]
-		p.mu.Unlock()
-		if ok {
+	atEnd := to == i.version.Size()
+	if atEnd {
+		if data := p.end(i.version.ETag, to-from); data != nil {
 			return data, nil
 		}
 	}
@@ -164,15 +166,42 @@ func (i *input) fetch(from, to int64) ([]byte, error) {
 		}
 		return nil, offline(err)
 	}
-	if small {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if _, there := p.small[i.version.ETag]; !there && p.kept+int64(len(data)) <= keptSmall {
-			p.small[i.version.ETag] = data
-			p.kept += int64(len(data))
-		}
+	if atEnd {
+		p.keepEnd(i.version.ETag, data)
 	}
 	return data, nil
+}
+
+// end returns so many bytes of the end of an object, nil if they are not kept.
+func (p *place) end(etag string, n int64) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	data := p.ends[etag]
+	if int64(len(data)) < n {
+		return nil
+	}
+	return data[int64(len(data))-n:]
+}
+
+// keepEnd keeps the end of an object, and its footer.
+func (p *place) keepEnd(etag string, data []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.footers.add(etag, data)
+	if len(data) > smallObject { // a row group that was fetched ahead
+		return
+	}
+	if grown := int64(len(data) - len(p.ends[etag])); grown > 0 && p.kept+grown <= keptEnds {
+		p.ends[etag] = data
+		p.kept += grown
+	}
+}
+
+// footer returns the end of an object from its footer on, nil if it is not kept.
+func (p *place) footer(etag string) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.footers.byETag[etag]
 }
 
 // Close implements io.Closer.

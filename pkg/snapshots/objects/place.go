@@ -8,10 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/localtime"
@@ -31,9 +33,11 @@ const (
 
 var dayObject = regexp.MustCompile(`^(new/)?date=(\d{4}-\d{2}-\d{2})/.+\.parquet$`)
 
-// Open returns the source of a bucket's snapshots. zone is the collector's. The bucket stays open.
-func Open(b *bucket.Bucket, zone *localtime.Zone) snapshots.Source {
-	return months.NewAt(&place{bucket: b, turn: make(chan struct{}, 1), small: map[string][]byte{}}, zone)
+// Open returns the source of a bucket's snapshots. zone is the collector's. The bucket stays open. What it listed is kept
+// in a directory for the next process; "" keeps nothing.
+func Open(b *bucket.Bucket, zone *localtime.Zone, dir string) snapshots.Source {
+	return months.NewAt(&place{bucket: b, turn: make(chan struct{}, 1), ends: map[string][]byte{},
+		footers: footers{dir: dir, byETag: map[string][]byte{}}}, zone)
 }
 
 // place implements months.Place.
@@ -42,14 +46,18 @@ type place struct {
 
 	turn chan struct{} // 1 token: who lists
 
-	mu      sync.Mutex
-	begun   int // listings that have begun
-	objects map[string]bucket.Object
-	listed  []months.Listed
-	err     error             // of the last listing
-	small   map[string][]byte // whole objects by ETag
-	kept    int64             // bytes of them
+	mu       sync.Mutex
+	begun    int // listings that have begun
+	objects  map[string]bucket.Object
+	listed   []months.Listed
+	listedAt time.Time
+	err      error             // of the last listing
+	ends     map[string][]byte // of objects by ETag; small ones as a whole
+	kept     int64             // bytes of them
+	footers  footers
 }
+
+var _ months.Recalling = (*place)(nil)
 
 // List implements months.Place. Many that ask at the same time share a listing, if it begins after they asked.
 func (p *place) List(ctx context.Context) ([]months.Listed, error) {
@@ -132,10 +140,13 @@ func (p *place) take(objects []bucket.Object) (all []months.Listed, err error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.objects = now
-	for etag, data := range p.small {
+	p.footers.restore()
+	p.footers.only(there)
+	p.footers.changed = p.footers.changed || !maps.Equal(p.objects, now)
+	p.objects, p.listedAt = now, time.Now()
+	for etag, data := range p.ends {
 		if !there[etag] {
-			delete(p.small, etag)
+			delete(p.ends, etag)
 			p.kept -= int64(len(data))
 		}
 	}

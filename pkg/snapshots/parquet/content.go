@@ -87,8 +87,8 @@ func (c *content) read(ctx context.Context, in io.ReaderAt, before *content) err
 		}
 	}
 	begin := int64(0)
-	// files that do not grow are many, and most of them are of days that nobody asks for
-	c.whole = c.month.grows || c.month.unordered.Load()
+	// files that nobody appends to are many, and most of them are of days that nobody asks for
+	c.whole = c.newest || c.month.unordered.Load()
 	for i := range c.file.Groups {
 		g := &c.file.Groups[i]
 		var found *group

@@ -20,9 +20,10 @@ func OpenDir(dir *snapshots.Dir, zone *localtime.Zone) snapshots.Source {
 	return months.New(dir, zone, formats...)
 }
 
-// OpenBucket returns the source of the snapshots in a bucket, which stays open.
-func OpenBucket(b *bucket.Bucket, zone *localtime.Zone) snapshots.Source {
-	return objects.Open(b, zone)
+// OpenBucket returns the source of the snapshots in a bucket, which stays open. What it listed is kept in a directory for
+// the next process; "" keeps nothing.
+func OpenBucket(b *bucket.Bucket, zone *localtime.Zone, dir string) snapshots.Source {
+	return objects.Open(b, zone, dir)
 }
 
 // CacheName returns a name for what is kept of one source, unlike those of others in the same cache directory.
