@@ -76,7 +76,8 @@ func (s *opened) openSnapshots(ctx context.Context, instance backend.DataSourceI
 	if s.dir, err = snapshots.OpenDir(s.mirror.Path()); err != nil {
 		return nil, "", err
 	}
-	return registry.OpenBucket(s.bucket, s.settings.zone, s.mirror.Kept()), objects.CacheName(options, s.settings.zone), nil
+	source = registry.OpenBucket(s.bucket, s.settings.zone, s.mirror.Kept())
+	return source, objects.CacheName(options, s.settings.zone), nil
 }
 
 // openSegments opens the bucket of what is made of finished days; nil: there is none.

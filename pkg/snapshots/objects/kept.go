@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -47,7 +48,7 @@ var errKept = errors.New("damaged, or of another version")
 
 // readKept reads the file of a directory. Errors: there is none, or it is damaged.
 func readKept(dir string) (k kept, err error) {
-	content, err := os.ReadFile(filepath.Join(dir, keptFile))
+	content, err := fs.ReadFile(os.DirFS(dir), keptFile)
 	if err != nil {
 		return k, err
 	}

@@ -33,8 +33,8 @@ const (
 
 var dayObject = regexp.MustCompile(`^(new/)?date=(\d{4}-\d{2}-\d{2})/.+\.parquet$`)
 
-// Open returns the source of a bucket's snapshots. zone is the collector's. The bucket stays open. What it listed is kept
-// in a directory for the next process; "" keeps nothing.
+// Open returns the source of a bucket's snapshots. zone is the collector's. The bucket stays open. What it listed is
+// kept in a directory for the next process; "" keeps nothing.
 func Open(b *bucket.Bucket, zone *localtime.Zone, dir string) snapshots.Source {
 	return months.NewAt(&place{bucket: b, turn: make(chan struct{}, 1), ends: map[string][]byte{},
 		footers: footers{dir: dir, byETag: map[string][]byte{}}}, zone)

@@ -20,8 +20,8 @@ func OpenDir(dir *snapshots.Dir, zone *localtime.Zone) snapshots.Source {
 	return months.New(dir, zone, formats...)
 }
 
-// OpenBucket returns the source of the snapshots in a bucket, which stays open. What it listed is kept in a directory for
-// the next process; "" keeps nothing.
+// OpenBucket returns the source of the snapshots in a bucket, which stays open. What it listed is kept in a directory
+// for the next process; "" keeps nothing.
 func OpenBucket(b *bucket.Bucket, zone *localtime.Zone, dir string) snapshots.Source {
 	return objects.Open(b, zone, dir)
 }
