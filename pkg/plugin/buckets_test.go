@@ -228,8 +228,8 @@ func TestUnreachableBucket(t *testing.T) {
 	require.NotContains(t, health.Message+string(health.JSONDetails), buckettest.AccessKey)
 }
 
-// A server that starts while the bucket is unreachable answers from its cache directory, with the age of the listing as a
-// notice; the rest is an error that names the bucket. A listing that is damaged is not used.
+// A server that starts while the bucket is unreachable answers from its cache directory, with a notice that has the age
+// of the listing; the rest is an error that names the bucket. A listing that is damaged is not used.
 func TestStartWithoutTheBucket(t *testing.T) {
 	o := small()
 	dir, _ := writePool(t, o)
