@@ -11,12 +11,14 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/survival"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // group is what GPUs are counted under; what is not asked for is zero.
 type group struct {
-	place  runs.Place
-	shared bool
+	place   runs.Place
+	shared  bool
+	project timeline.Symbol
 }
 
 // grouping forms groups.
@@ -37,10 +39,24 @@ func (g *grouping) of(p runs.Place) (k group) {
 			k.shared = p.Ownership == pool.OpenCapacity
 		case "machine":
 			k.place.Machine = p.Machine
+		case "memory":
+			k.place.Memory = p.Memory
 		}
 	}
 	return k
 }
+
+// within returns the group of a GPU whose row has a project, where that matters.
+func (g *grouping) within(p runs.Place, project timeline.Symbol) group {
+	k := g.of(p)
+	if g.byProject() {
+		k.project = project
+	}
+	return k
+}
+
+// byProject reports whether projects are told apart: in hourly sums only.
+func (g *grouping) byProject() bool { return slices.Contains(g.by, "project") }
 
 func (g *grouping) texts(k group) []string {
 	values := make([]string, len(g.by))
@@ -129,7 +145,8 @@ func occupy(o *runs.Observed, c *calendar, buckets int, g *grouping, chosen *run
 			gpu := &o.Machines[m].GPUs[i]
 			var place runs.Place
 			var into *occupancy
-			known := false
+			var project timeline.Symbol
+			known, byProject := false, g.byProject()
 			n, _ := slices.BinarySearchFunc(gpu.Segments, int32(c.first),
 				func(s runs.Segment, first int32) int { return int(s.Last - first) })
 			for _, s := range gpu.Segments[n:] {
@@ -144,10 +161,10 @@ func occupy(o *runs.Observed, c *calendar, buckets int, g *grouping, chosen *run
 					if day := o.View.DayAt(int(first)); day+1 < len(bases) {
 						until = min(until, int32(bases[day+1]-1))
 					}
-					if p := o.PlaceAt(gpu, first); !known || p != place {
-						place, known, into = p, true, nil
+					if p := o.PlaceAt(gpu, first); !known || p != place || byProject && s.Project != project {
+						place, project, known, into = p, s.Project, true, nil
 						if chosen.Place(p) {
-							k := g.of(p)
+							k := g.within(p, s.Project)
 							if into = groups[k]; into == nil {
 								if err := query.Hold(len(groups)+1, buckets); err != nil {
 									return nil, err

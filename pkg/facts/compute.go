@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/chtc/gpureports/pkg/backfill"
 	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/linked"
@@ -58,6 +59,7 @@ func Compute(ctx context.Context, s *stores.Stores, env query.Env, r Request) ([
 		},
 		c.usage,
 		c.runs,
+		c.backfill,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -175,6 +177,22 @@ func (c *computation) runs(ctx context.Context) error {
 		if !all.Sharp {
 			of.Links = &Links{WithoutAds: 1}
 		}
+	}
+	return nil
+}
+
+// backfill adds how the backfill pool was used to the facts of GPUs.
+func (c *computation) backfill(ctx context.Context) error {
+	all, err := backfill.ByHour(ctx, c.stores, c.env, c.request.Hours)
+	if err != nil {
+		return err
+	}
+	for k, h := range all.GPUs {
+		c.fact(KindGPUs, c.request.Hours[k.Hour], c.groupOf(k.Group), nil).Occupied = &Occupied{Available: h.Available,
+			Used: h.Used, Taken: h.Taken, Other: h.Other}
+	}
+	for i, n := range all.Snapshots {
+		c.fact(KindHour, c.request.Hours[i], nil, nil).Snapshots = n
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ const Version = 2
 // Kinds of documents.
 const (
 	KindHour      = "hour"      // what the pool's snapshots cover: one document an hour
-	KindGPUs      = "gpus"      // GPU-slices of a group by state
+	KindGPUs      = "gpus"      // of a group: GPU-slices by state, and GPU-snapshots of the backfill pool
 	KindUsers     = "users"     // of a group and user: claimed GPU-slices, and runs
 	KindEvictions = "evictions" // of a group and user: runs that began in one hour, and were evicted in another
 	KindPool      = "pool"      // the checkpoint: what is published of a pool
@@ -39,12 +39,14 @@ type Fact struct {
 	*Evicted
 	*Eviction
 	*Links
+	*Occupied
 }
 
-// Coverage is N and D of an hour.
+// Coverage is N and D of an hour, and its snapshots.
 type Coverage struct {
 	Slices       int     `json:"slices"`
 	CoveredHours float64 `json:"coveredHours"` // 0 to 1
+	Snapshots    int     `json:"snapshots"`
 }
 
 // Group is what GPU-slices are told apart by. Texts are as the pool stores them; "" is none.
@@ -109,6 +111,14 @@ type Eviction struct {
 	First     float64 `json:"lostFirst,omitempty"`
 	Last      float64 `json:"lostLast,omitempty"`
 	Lost      float64 `json:"lost,omitempty"`
+}
+
+// Occupied is the GPU-snapshots of the backfill pool by state (methodology section 7).
+type Occupied struct {
+	Available int64 `json:"poolAvailable,omitempty"`
+	Used      int64 `json:"poolUsed,omitempty"`
+	Taken     int64 `json:"poolTaken,omitempty"`
+	Other     int64 `json:"poolOther,omitempty"` // blocked, absent or unknown
 }
 
 // Links is how many backfill runs of an hour have a job ad, of those that should.

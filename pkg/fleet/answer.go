@@ -7,6 +7,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/allocation"
+	"github.com/chtc/gpureports/pkg/backfill"
 	"github.com/chtc/gpureports/pkg/elastic"
 	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/frames"
@@ -60,6 +61,10 @@ func (a *asked) answer(ctx context.Context, about *frames.About) (func() data.Fr
 	case userhours.Kind.Name:
 		hours, err := a.userHours(ctx)
 		return func() data.Frames { return userhours.Frames(hours, a.plan, about) }, err
+	case backfill.Kind.Name:
+		groups, err := a.backfill(ctx)
+		_, times := a.points()
+		return func() data.Frames { return backfill.OccupiedFrames(groups, times, a.plan, about) }, err
 	case evictions.Kind.Name:
 		figures, err := a.evictions(ctx, about)
 		return func() data.Frames { return evictions.Frames(figures, a.plan, about) }, err

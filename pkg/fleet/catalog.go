@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/allocation"
+	"github.com/chtc/gpureports/pkg/backfill"
 	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -17,6 +18,7 @@ import (
 var Catalog = query.Catalog{
 	withPools(ofFacts(allocation.Kind, "timeseries", "summary")),
 	ofFacts(userhours.Kind, "summary", "timeseries"),
+	ofFacts(backfill.Kind, "timeseries"),
 	ofFacts(evictions.Kind, "summary", "timeseries"),
 	ofFacts(utilization.Kind, "timeseries", "summary"),
 }
@@ -25,7 +27,7 @@ var Catalog = query.Catalog{
 var withoutFacts = []string{"machine", "machines", "preventReason", "idle"}
 
 // noSums are metrics that cannot be made from sums over hours.
-var noSums = []string{"idleRuns", "medianHoursToEviction"}
+var noSums = []string{"idleRuns", "medianHoursToEviction", "ended", "meanHours"}
 
 // ofFacts returns the views of a kind that facts can answer: by pool, too, and in buckets of full hours.
 func ofFacts(k query.Kind, views ...string) query.Kind {

@@ -164,6 +164,11 @@ var questions = []string{
 		"ratePer100GpuHours", "lostGpuHours", "runs"]}`,
 	`{"queryType": "evictions", "view": "timeseries", "bucket": "6h", "groupBy": ["cause"], "metrics": ["evictions",
 		"ratePer100GpuHours", "lostGpuHours"]}`,
+	`{"queryType": "backfillAvailability", "view": "timeseries", "bucket": "1h", "groupBy": ["category"], "metrics":
+		["available", "used", "taken", "usedPercent"]}`,
+	`{"queryType": "backfillAvailability", "view": "timeseries", "bucket": "12h", "groupBy": ["machineType", "device"],
+		"metrics": ["available", "taken", "usedPercent"], "filter": {"projects": ["!/^$/"]}}`,
+	`{"queryType": "backfillAvailability", "view": "timeseries", "bucket": "1w", "filter": {"devices": ["/A100/"]}}`,
 	`{"queryType": "evictions", "view": "timeseries", "bucket": "1d", "groupBy": ["ownership"], "metrics": ["runs",
 		"lostGpuHours"]}`,
 }
@@ -227,36 +232,62 @@ func TestFleetEqualsPools(t *testing.T) {
 	url := jobstest.Elasticsearch(t)
 	alias := fmt.Sprintf("facts-equal-%d", time.Now().UnixNano()) // the server may be one that others use
 	all, now := members(t, url, alias)
+	oldIndex(t, url, alias)
 	documents, removed := publishAll(t, all, time.Time{})
 	require.Positive(t, documents)
 	require.Zero(t, removed)
 	rows := 0
 	for _, m := range all {
-		fleet := plugin.Open(settings(t, url, map[string]any{"mode": "fleet", "factsIndex": alias, "timezone": m.zone}),
-			func() time.Time { return now })
-		t.Cleanup(fleet.Dispose)
-		for _, text := range questions {
-			for i, w := range windows(t, m.zone) {
-				q := parse(t, text)
-				if !slices.Contains([]any{"allocation", "userHours"}, q["queryType"]) {
-					w.To++ // a window is closed: of the time of runs nothing may be missing
-				}
-				want := ask(t, m.source, q, w)
-				require.NoError(t, want.Error, text)
-				filter, _ := q["filter"].(map[string]any)
-				got := ask(t, fleet, with(q, map[string]any{"filter": with(filter, map[string]any{"pools": []string{m.name}})}), w)
-				require.NoError(t, got.Error, text)
-				same(t, want.Frames, got.Frames, fmt.Sprintf("%s of %s, window %d", text, m.name, i))
-				rows += len(labelled(want.Frames))
-			}
-		}
+		rows += testPool(t, url, alias, m, now)
 	}
 	require.Greater(t, rows, 5000, "the questions have answers")
 	testUnion(t, url, alias, all, now)
 	testRefused(t, url, alias, now)
 	testPools(t, url, alias, all, now)
 	testResources(t, url, alias, all, now)
-	testAgain(t, all)
+	testAgain(t, url, alias, all, now)
+}
+
+// testPool compares the fleet's answers of a pool with those of its own data source, and returns their number of rows.
+func testPool(t *testing.T, url, alias string, m member, now time.Time) (rows int) {
+	t.Helper()
+	fleet := plugin.Open(settings(t, url, map[string]any{"mode": "fleet", "factsIndex": alias, "timezone": m.zone}),
+		func() time.Time { return now })
+	t.Cleanup(fleet.Dispose)
+	for _, text := range questions {
+		for i, w := range windows(t, m.zone) {
+			q := parse(t, text)
+			if !slices.Contains([]any{"allocation", "userHours"}, q["queryType"]) {
+				w.To++ // a window is closed: of the time of runs nothing may be missing
+			}
+			want := ask(t, m.source, q, w)
+			require.NoError(t, want.Error, text)
+			filter, _ := q["filter"].(map[string]any)
+			got := ask(t, fleet, with(q, map[string]any{"filter": with(filter, map[string]any{"pools": []string{m.name}})}), w)
+			require.NoError(t, got.Error, text)
+			same(t, want.Frames, got.Frames, fmt.Sprintf("%s of %s, window %d", text, m.name, i))
+			rows += len(labelled(want.Frames))
+		}
+	}
+	return rows
+}
+
+// earlier is the mapping of an index before facts held runs.
+const earlier = `{"mappings": {"dynamic": "strict", "properties": {"pool": {"type": "keyword"}, "kind": {"type":
+	"keyword"}, "hour": {"type": "date", "format": "epoch_millis"}, "slices": {"type": "long"}}},
+	"settings": {"refresh_interval": "-1"}, "aliases": {%q: {}}}`
+
+// oldIndex makes the index of a month as an earlier version did.
+func oldIndex(t *testing.T, url, alias string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url+"/"+alias+"-2025-10",
+		strings.NewReader(fmt.Sprintf(earlier, alias)))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	require.Equal(t, http.StatusOK, answer.StatusCode)
 }
 
 // testRefused: what facts cannot answer is refused with advice, what is wrong anywhere with what is possible.
@@ -265,16 +296,19 @@ func testRefused(t *testing.T, url, alias string, now time.Time) {
 	fleet := plugin.Open(settings(t, url, map[string]any{"mode": "fleet", "factsIndex": alias}),
 		func() time.Time { return now })
 	t.Cleanup(fleet.Dispose)
+	const advice = "ask the data source of the pool itself"
 	w := windows(t, "UTC")[0]
 	for text, want := range map[string]string{
-		`{"queryType": "allocation", "view": "current"}`:                           "ask the data source of the pool itself",
-		`{"queryType": "allocation", "groupBy": ["machine"]}`:                      "ask the data source of the pool itself",
-		`{"queryType": "evictions", "metrics": ["medianHoursToEviction"]}`:         "ask the data source of the pool itself",
-		`{"queryType": "utilization", "view": "summary", "metrics": ["idleRuns"]}`: "ask the data source of the pool itself",
-		`{"queryType": "allocation", "bucket": "15m"}`:                             "possible are auto, window, 1h",
-		`{"queryType": "allocation", "groupBy": ["colour"]}`:                       "possible are pool, category",
-		`{"queryType": "allocation", "filter": {"machines": ["gpu1"]}}`:            "ask the data source of the pool itself",
-		`{"queryType": "allocation", "filter": {"pools": ["/(/"]}, "bucket": ""}`:  "cannot be used",
+		`{"queryType": "allocation", "view": "current"}`:                                    advice,
+		`{"queryType": "allocation", "groupBy": ["machine"]}`:                               advice,
+		`{"queryType": "backfillAvailability", "view": "summary"}`:                          advice,
+		`{"queryType": "backfillAvailability", "view": "timeseries", "metrics": ["ended"]}`: advice,
+		`{"queryType": "evictions", "metrics": ["medianHoursToEviction"]}`:                  advice,
+		`{"queryType": "utilization", "view": "summary", "metrics": ["idleRuns"]}`:          advice,
+		`{"queryType": "allocation", "bucket": "15m"}`:                                      "possible are auto, window, 1h",
+		`{"queryType": "allocation", "groupBy": ["colour"]}`:                                "possible are pool, category",
+		`{"queryType": "allocation", "filter": {"machines": ["gpu1"]}}`:                     advice,
+		`{"queryType": "allocation", "filter": {"pools": ["/(/"]}, "bucket": ""}`:           "cannot be used",
 	} {
 		answer := ask(t, fleet, parse(t, text), w)
 		require.ErrorContains(t, answer.Error, want, text)
@@ -363,16 +397,23 @@ func testResources(t *testing.T, url, alias string, all []member, now time.Time)
 	require.Contains(t, health.Message, "Facts of pool pool c: from 2025-10-30 to 2025-11-03")
 }
 
-// testAgain: publishing goes on with the first hour that was not of a finished day; publishing all again changes
-// nothing, and removes what is no more.
-func testAgain(t *testing.T, all []member) {
+// testAgain: publishing again writes nothing where nothing has changed; job ads that come late correct what is there,
+// and what is no more is removed.
+func testAgain(t *testing.T, url, alias string, all []member, now time.Time) {
 	t.Helper()
-	documents, removed := publishAll(t, all, time.Time{})
-	require.Positive(t, documents, "the unfinished day is published again")
-	require.Zero(t, removed)
-	every, removed := publishAll(t, all, time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC))
-	require.Greater(t, every, 2*documents)
-	require.Zero(t, removed)
+	for _, since := range []time.Time{{}, time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC)} {
+		documents, removed := publishAll(t, all, since)
+		require.Zero(t, documents)
+		require.Zero(t, removed)
+	}
+	late := all[1] // which had no job ads
+	late.source = plugin.Open(settings(t, url, map[string]any{"snapshotDir": late.dir, "timezone": late.zone,
+		"sliceMinutes": sliceMinutes[1], "factsIndex": alias, "jobs": "sqlite"}), func() time.Time { return now })
+	t.Cleanup(late.source.Dispose)
+	documents, removed := publishAll(t, []member{late}, time.Time{})
+	require.Positive(t, documents)
+	require.Positive(t, removed, "evictions that were none")
+	testPool(t, url, alias, late, now)
 	require.NoError(t, os.WriteFile(all[0].dir+"/masked_hosts.yaml", []byte("excluded_hosts: {\".\": all}\n"), 0o600))
 	_, removed = publishAll(t, all[:1], time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC))
 	require.Positive(t, removed, "the facts of machines that are excluded now")

@@ -33,7 +33,7 @@ func Connect(c Config) (*elastic.Client, error) {
 	}
 	return elastic.New(c.URL, c.Transport, elastic.Remedies{
 		Forbidden: fmt.Sprintf("give the user or API key the right read on %s and %s-*; who publishes needs create_index, "+
-			"index, delete and maintenance as well, and manage_index_templates of the cluster", c.Index, c.Index),
+			"index, delete, maintenance and manage as well, and manage_index_templates of the cluster", c.Index, c.Index),
 		NotFound: fmt.Sprintf("check factsIndex (%s), and that gpureports publish has put facts there", c.Index),
 	})
 }
@@ -52,7 +52,8 @@ func CheckIndex(name string) error {
 	if name == "" {
 		return pool.BadQuery("factsIndex is not set: name the alias of the pools' facts in Elasticsearch, such as gpu-facts")
 	}
-	if name != strings.ToLower(name) || strings.ContainsAny(name, `/\*?#"<>|,: `) || strings.ContainsAny(name[:1], "-_+.") {
+	if name != strings.ToLower(name) || strings.ContainsAny(name, `/\*?#"<>|,: `) ||
+		strings.ContainsAny(name[:1], "-_+.") {
 		return pool.BadQuery("factsIndex %q cannot be the name of an alias: use small letters, digits and hyphens, such as "+
 			"gpu-facts", name)
 	}

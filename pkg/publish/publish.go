@@ -25,7 +25,7 @@ type Options struct {
 // Part is what was published at once: the hours of about a day.
 type Part struct {
 	From, To  time.Time
-	Documents int // written
+	Documents int // written: new ones, and those that have changed
 	Removed   int // that an earlier publishing wrote, and that are no more
 	Warnings  []string
 }
@@ -33,9 +33,13 @@ type Part struct {
 // hoursAtOnce are published together: readers see all of them or none.
 const hoursAtOnce = 24
 
-// Run publishes the full hours that are over: from the first one that was not of a finished day when it was published,
-// or from Since. A publishing that was ended goes on where it was. Errors: pool.BadQuery where facts of another kind
-// are there; what the snapshots or Elasticsearch say; ctx's.
+// correcting is how long after it an hour is looked at again: what snapshots and job ads of a week show later changes
+// how runs began and ended (methodology section 8), and job ads can come late.
+const correcting = 8 * pool.Day
+
+// Run publishes the full hours that are over, and corrects those of the last eight days; or all from Since. Documents
+// that have not changed are not written again. A publishing that was ended goes on where it was. Errors: pool.BadQuery
+// where facts of another kind are there; what the snapshots or Elasticsearch say; ctx's.
 func Run(ctx context.Context, s *stores.Stores, env query.Env, o Options, done func(Part)) error {
 	first, newest, ok, err := s.Timeline.Range(ctx)
 	if err != nil {
@@ -55,6 +59,11 @@ func Run(ctx context.Context, s *stores.Stores, env query.Env, o Options, done f
 	from, point, err := begin(known, env, o, first)
 	if err != nil {
 		return err
+	}
+	if known == nil || known.Version != facts.Version {
+		if err := w.extend(ctx); err != nil {
+			return err
+		}
 	}
 	end := facts.FloorHour(env, newest)
 	// earlier days are finished: there is a row more than two hours after their end
@@ -104,7 +113,8 @@ func begin(known *facts.Checkpoint, env query.Env, o Options, first pool.Micros)
 	case !same:
 		return from, fresh, nil
 	case o.Since.IsZero():
-		return facts.Micros(known.CompleteThrough), known, nil
+		again := facts.FloorHour(env, facts.Micros(known.CompleteThrough)-correcting)
+		return max(facts.Micros(known.Since), again), known, nil
 	case fresh.Since > known.Through:
 		return 0, nil, pool.BadQuery("the facts of pool %s end at %s: publishing since %s would leave a hole. Leave --since "+
 			"out to go on where they end", o.Pool, pool.Time(facts.Micros(known.Through)).Format(time.RFC3339),

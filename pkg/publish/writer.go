@@ -15,6 +15,7 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/typedapi/core/index"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/create"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/putindextemplate"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/putmapping"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/refresh"
 	refreshpolicy "github.com/elastic/go-elasticsearch/v8/typedapi/types/enums/refresh"
 
@@ -46,6 +47,17 @@ func (w *writer) prepare(ctx context.Context) error {
 		return err
 	}
 	return w.show(ctx)
+}
+
+// extend adds the fields of this version to the indices that are there: the template is for new ones only.
+func (w *writer) extend(ctx context.Context) error {
+	mapping, err := facts.Mapping()
+	if err != nil {
+		return fmt.Errorf("writing the mapping: %w", err)
+	}
+	var ignored any
+	request := putmapping.NewPutMappingFunc(w.Client)(w.Index).Raw(bytes.NewReader(mapping))
+	return w.Client.Ask(ctx, "adding fields to the indices of facts", request, &ignored)
 }
 
 // show makes what was written visible.
@@ -130,32 +142,51 @@ func (w *writer) publish(ctx context.Context, s *stores.Stores, env query.Env, h
 			part.Warnings = append(part.Warnings, n.Text)
 		}
 	}
-	there, err := w.find(ctx, "looking for earlier facts", false, map[string]any{"range": map[string]any{
+	there, err := w.find(ctx, "looking for earlier facts", true, map[string]any{"range": map[string]any{
 		"hour": map[string]any{"gte": facts.Millis(first), "lt": facts.Millis(end), "format": "epoch_millis"}}})
 	if err != nil {
 		return part, err
 	}
-	changes := make([]change, 0, len(all))
-	made := map[string]bool{}
-	for i := range all {
-		c := change{index: facts.Index(w.Index, all[i].Hour), id: all[i].ID()}
-		if c.document, err = json.Marshal(all[i]); err != nil {
-			return part, fmt.Errorf("writing a fact: %w", err)
-		}
-		made[c.id] = true
-		changes = append(changes, c)
+	changes, err := w.changes(all, there)
+	if err != nil {
+		return part, err
 	}
-	part.Documents = len(changes)
-	for _, hit := range there {
-		if !made[hit.ID] {
-			changes = append(changes, change{index: hit.Index, id: hit.ID})
+	for _, c := range changes {
+		if c.document != nil {
+			part.Documents++
+		} else {
 			part.Removed++
 		}
+	}
+	if len(changes) == 0 {
+		return part, nil
 	}
 	if err := w.write(ctx, changes); err != nil {
 		return part, err
 	}
 	return part, w.show(ctx)
+}
+
+// changes are what makes facts of those that are there: documents that differ are put, those that are no more removed.
+func (w *writer) changes(all []*facts.Fact, there []elastic.Hit) (changes []change, err error) {
+	earlier := make(map[string]*elastic.Hit, len(there))
+	for i := range there {
+		earlier[there[i].ID] = &there[i]
+	}
+	for _, f := range all {
+		c := change{index: facts.Index(w.Index, f.Hour), id: f.ID()}
+		if c.document, err = json.Marshal(f); err != nil {
+			return nil, fmt.Errorf("writing a fact: %w", err)
+		}
+		if known := earlier[c.id]; known == nil || !bytes.Equal(known.Source, c.document) {
+			changes = append(changes, c)
+		}
+		delete(earlier, c.id)
+	}
+	for _, hit := range earlier {
+		changes = append(changes, change{index: hit.Index, id: hit.ID})
+	}
+	return changes, nil
 }
 
 // change is a document that is put, or removed where it has none.
