@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -12,16 +13,23 @@ import (
 // SourceUID is the data source that alert rules ask (they know no variables): the one of provisioning/datasources.
 const SourceUID = "gpureports"
 
+// alertFile is a provisioning file of alert rules.
+type alertFile struct {
+	path, group string
+	source      string // the data source that the rules ask, by UID
+	rules       []Rule
+}
+
 const alertFileHead = `# Alert rules of GPU Reports, made by "go generate ./pkg/dashboards" from pkg/dashboards/alerts.go.
-# They ask the data source with the uid "` + SourceUID + `". Copy the file to change thresholds: each rule's
+# They ask the data source with the uid "%s". Copy the file to change thresholds: each rule's
 # condition stands in the part with refId "Condition", and what is not wanted can be left out.
 `
 
-// alertFile is Grafana's provisioning file with all rules.
-func alertFile() ([]byte, error) {
+// text is the file as Grafana reads it.
+func (f alertFile) text() ([]byte, error) {
 	var rules []object
-	for _, r := range Rules() {
-		rule, err := r.model()
+	for _, r := range f.rules {
+		rule, err := r.model(f.source)
 		if err != nil {
 			return nil, fmt.Errorf("alert rule %s: %w", r.UID, err)
 		}
@@ -30,8 +38,8 @@ func alertFile() ([]byte, error) {
 	file := struct {
 		APIVersion int      `yaml:"apiVersion"`
 		Groups     []object `yaml:"groups"`
-	}{1, []object{{"orgId": 1, "name": "GPU Reports", "folder": "GPU Reports", "interval": "5m", "rules": rules}}}
-	text := bytes.NewBufferString(alertFileHead)
+	}{1, []object{{"orgId": 1, "name": f.group, "folder": "GPU Reports", "interval": "5m", "rules": rules}}}
+	text := bytes.NewBufferString(fmt.Sprintf(alertFileHead, f.source))
 	e := yaml.NewEncoder(text)
 	e.SetIndent(2)
 	if err := e.Encode(file); err != nil {
@@ -46,7 +54,7 @@ const refIDs = "ABCDEFGH"
 // expressions is the data source that computes in Grafana's server.
 const expressions = "__expr__"
 
-func (r Rule) model() (object, error) {
+func (r Rule) model(source string) (object, error) {
 	var data []object
 	for i, q := range r.Queries {
 		refID := refIDs[i : i+1]
@@ -59,7 +67,7 @@ func (r Rule) model() (object, error) {
 			return nil, err
 		}
 		data = append(data, object{
-			"refId": asked, "datasourceUid": SourceUID, "model": model,
+			"refId": asked, "datasourceUid": source, "model": model,
 			"relativeTimeRange": object{"from": int(q.Since.Seconds()), "to": int(q.Until.Seconds())},
 		})
 		if q.Reduce != "" {
@@ -69,7 +77,7 @@ func (r Rule) model() (object, error) {
 	}
 	data = append(data, expression("Condition", object{"type": "math", "expression": r.Condition}))
 	var panel int
-	for _, d := range All() {
+	for _, d := range slices.Concat(All(), Fleet()) {
 		if d.UID == r.Dashboard {
 			var err error
 			if panel, err = d.panelID(r.Panel); err != nil {

@@ -8,13 +8,14 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/chtc/gpureports/pkg/fleet"
 	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/query"
 )
 
 //go:generate go run ./generate ../..
 
-// All are the dashboards, in the order in which they are listed.
+// All are the dashboards of a pool, in the order in which they are listed.
 func All() []Dashboard {
 	return []Dashboard{poolOverview(), users(), owners(), utilisation(), supply(), evictions(), demand(), machine()}
 }
@@ -25,23 +26,28 @@ var fileNames = map[string]string{
 	"gpureports-utilisation":        "utilisation",
 	"gpureports-backfill":           "supply",
 	"gpureports-backfill-evictions": "evictions", "gpureports-demand": "demand", "gpureports-machine": "machine",
+	"gpureports-fleet": "fleet",
 }
 
 // Files are the files to ship, by path from the repository's root.
 func Files() (map[string][]byte, error) {
 	files := map[string][]byte{}
-	for _, d := range All() {
+	for _, d := range slices.Concat(All(), Fleet()) {
 		text, err := d.JSON()
 		if err != nil {
 			return nil, err
 		}
 		files["src/dashboards/"+fileNames[d.UID]+".json"] = text
 	}
-	rules, err := alertFile()
-	if err != nil {
-		return nil, err
+	for _, f := range []alertFile{
+		{"provisioning/alerting/gpureports.yaml", "GPU Reports", SourceUID, Rules()},
+		{"provisioning/fleet/alerting.yaml", "GPU Reports of many pools", FleetSourceUID, FleetRules()},
+	} {
+		var err error
+		if files[f.path], err = f.text(); err != nil {
+			return nil, err
+		}
 	}
-	files["provisioning/alerting/gpureports.yaml"] = rules
 	return files, nil
 }
 
@@ -152,7 +158,7 @@ func (q Query) shows(name string) bool {
 }
 
 func (q Query) view() query.View {
-	for _, k := range kinds.Catalog {
+	for _, k := range slices.Concat(kinds.Catalog, fleet.Catalog) {
 		for _, v := range k.Views {
 			if k.Name == q.QueryType && v.Name == q.View {
 				return v

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/fleet"
 	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -23,6 +24,17 @@ import (
 )
 
 const root = "../.."
+
+// every are the dashboards of a pool and those of many.
+func every() []Dashboard { return slices.Concat(All(), Fleet()) }
+
+// catalogOf are the kinds that the data source of a dashboard answers.
+func catalogOf(ofFleet bool) query.Catalog {
+	if ofFleet {
+		return fleet.Catalog
+	}
+	return kinds.Catalog
+}
 
 func TestShippedFilesAreTheGenerators(t *testing.T) {
 	files, err := Files()
@@ -79,19 +91,19 @@ var variable = regexp.MustCompile(`\$\{?([a-zA-Z]\w*)`)
 
 func TestDashboardsAreSound(t *testing.T) {
 	uids := map[string]Dashboard{}
-	for _, d := range All() {
+	for _, d := range every() {
 		require.NotContains(t, uids, d.UID)
 		uids[d.UID] = d
 	}
 	target := regexp.MustCompile(`/d/([\w-]+)\?([^"]*)`)
-	for _, d := range All() {
+	for _, d := range every() {
 		t.Run(d.UID, func(t *testing.T) {
 			require.NotEmpty(t, d.Description)
 			known := []string{"datasource", inputName}
 			for _, v := range d.Variables {
 				require.NotEmpty(t, v.Description, v.Name)
 				if len(v.Values) == 0 {
-					require.Contains(t, query.Dimensions, v.Dimension)
+					require.Contains(t, map[bool][]string{false: query.Dimensions, true: fleet.Dimensions}[d.Fleet], v.Dimension)
 				}
 				for _, name := range references(t, v.Filter) {
 					require.Contains(t, known, name, "variable %s: a filter may name variables before it", v.Name)
@@ -187,7 +199,7 @@ func TestLinksLeadFromRowsOnly(t *testing.T) {
 				if p.View.Type != "table" || p.Query.view().Frame != query.FrameTable || len(p.Query.view().Metrics) == 0 {
 					continue
 				}
-				plan := planOf(t, p.Query, false)
+				plan := planOf(t, p.Query, d.Fleet, false)
 				for _, o := range p.View.Overrides {
 					names := slices.Contains(plan.GroupBy, o.Field) || p.Query.QueryType == "userHours" && o.Field == "user"
 					if _, links := o.Properties["links"]; links && names {
@@ -246,20 +258,20 @@ func TestStatesInTablesAreReadable(t *testing.T) {
 
 // A range as a dashboard opens with gives no more points than can be told apart.
 func TestSeriesHaveFewPoints(t *testing.T) {
-	for _, d := range All() {
+	for _, d := range every() {
 		days, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(d.From, "now-"), "d"))
 		require.NoError(t, err, d.From)
 		window := pool.NewWindow(time.Unix(0, 0), time.Unix(int64(days)*86400, 0))
 		for _, row := range d.Rows {
 			for _, p := range row.Panels {
-				if p.View.Type != "timeseries" {
+				if p.View.Type != "timeseries" && p.View.Type != "status-history" {
 					continue
 				}
 				points := cmp.Or(p.MaxDataPoints, pointsOfSeries)
 				model, err := query.Parse(withValues(t, p.Query, nil))
 				require.NoError(t, err)
 				interval := int64(days) * 86400_000 / int64(points)
-				plan, err := kinds.Catalog.Plan(query.Request{Model: model, Window: window, IntervalMs: interval,
+				plan, err := catalogOf(d.Fleet).Plan(query.Request{Model: model, Window: window, IntervalMs: interval,
 					MaxDataPoints: int64(points)}, env(t))
 				require.NoError(t, err)
 				buckets, err := plan.Buckets(window.From)
@@ -296,6 +308,7 @@ func env(t *testing.T) query.Env {
 var panelFrames = map[string][]string{
 	"timeseries":     {query.FrameSeries},
 	"bargauge":       {query.FrameSeries},
+	"status-history": {query.FrameSeries},
 	"stat":           {query.FrameTable, query.FrameSeries},
 	"table":          {query.FrameTable},
 	"barchart":       {query.FrameTable},
@@ -305,11 +318,11 @@ var panelFrames = map[string][]string{
 }
 
 func TestPanelsShowWhatTheirQueriesAnswer(t *testing.T) {
-	for _, d := range All() {
+	for _, d := range every() {
 		for _, row := range d.Rows {
 			for _, p := range row.Panels {
 				for _, q := range p.queries() {
-					shape := planOf(t, q, false).Frame
+					shape := planOf(t, q, d.Fleet, false).Frame
 					reduced := shape == query.FrameSeries && slices.ContainsFunc(transformationsOf(p), func(id string) bool {
 						return id == "reduce" || id == "joinByField" // of series they make a table
 					})
@@ -318,15 +331,15 @@ func TestPanelsShowWhatTheirQueriesAnswer(t *testing.T) {
 			}
 		}
 		for _, a := range d.Annotations {
-			require.Equal(t, "annotations", planOf(t, a.Query, false).View)
+			require.Equal(t, "annotations", planOf(t, a.Query, d.Fleet, false).View)
 		}
 	}
 }
 
 func TestRulesAskWhatAlerts(t *testing.T) {
-	for _, r := range Rules() {
+	for _, r := range slices.Concat(Rules(), FleetRules()) {
 		for i, q := range r.Queries {
-			plan := planOf(t, q.Query, true)
+			plan := planOf(t, q.Query, q.View == "pools", true)
 			require.Equal(t, plan.Frame == query.FrameSeries, q.Reduce != "", "%s: series are reduced, tables are not", r.Title)
 			require.True(t, plan.Frame == query.FrameSeries || plan.Numeric, r.Title)
 			require.Contains(t, r.Condition, "$"+refIDs[i:i+1], "%s: every query matters", r.Title)
@@ -338,12 +351,12 @@ func TestRulesAskWhatAlerts(t *testing.T) {
 }
 
 // planOf plans a query without its variables, whose filter is all.
-func planOf(t *testing.T, q Query, fromAlert bool) *query.Plan {
+func planOf(t *testing.T, q Query, ofFleet, fromAlert bool) *query.Plan {
 	t.Helper()
 	model, err := query.Parse(withValues(t, q, nil))
 	require.NoError(t, err)
 	window := pool.NewWindow(time.Unix(0, 0), time.Unix(86400, 0))
-	plan, err := kinds.Catalog.Plan(query.Request{Model: model, Window: window, IntervalMs: 60000, MaxDataPoints: 1000,
+	plan, err := catalogOf(ofFleet).Plan(query.Request{Model: model, Window: window, IntervalMs: 60000, MaxDataPoints: 1000,
 		FromAlert: fromAlert}, env(t))
 	require.NoError(t, err)
 	return plan
@@ -360,7 +373,7 @@ func withValues(t *testing.T, q Query, values map[string][]string) json.RawMessa
 
 func filled(f query.Filter, values map[string][]string) query.Filter {
 	for _, list := range []*[]string{&f.Categories, &f.Slots, &f.Devices, &f.Machines, &f.Ownerships, &f.Projects,
-		&f.Users, &f.Schedds} {
+		&f.Users, &f.Schedds, &f.Pools} {
 		if len(*list) == 1 {
 			if name, ok := strings.CutPrefix((*list)[0], "$"); ok {
 				*list = values[name]

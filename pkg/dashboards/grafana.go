@@ -27,6 +27,7 @@ type Dashboard struct {
 	Variables               []Variable
 	Annotations             []Annotation
 	Rows                    []Row
+	Fleet                   bool // answered by a data source of many pools
 }
 
 // Row is a headed part of a dashboard. Its panels are laid out from left to right, a new line where one does not fit.
@@ -109,12 +110,16 @@ func (d Dashboard) JSON() ([]byte, error) {
 }
 
 func (d Dashboard) model(annotations []object) object {
+	mark, menu := tag, others
+	if d.Fleet {
+		mark, menu = fleetTag, toPools
+	}
 	return object{
 		"__inputs":             []object{input},
 		"uid":                  d.UID,
 		"title":                d.Title,
 		"description":          d.Description,
-		"tags":                 []string{tag},
+		"tags":                 []string{mark},
 		"schemaVersion":        42,
 		"editable":             true,
 		"graphTooltip":         1, // the crosshair is shared
@@ -124,7 +129,7 @@ func (d Dashboard) model(annotations []object) object {
 		"time":                 object{"from": d.From, "to": "now"},
 		"timepicker":           object{},
 		"refresh":              "5m",
-		"links":                []object{others},
+		"links":                []object{menu},
 		"annotations":          object{"list": annotations},
 		"templating":           object{"list": d.variables()},
 		"panels":               d.panels(),

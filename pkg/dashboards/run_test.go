@@ -26,6 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite"
 
+	"github.com/chtc/gpureports/pkg/jobs/jobstest"
 	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/plugin/plugintest"
 	"github.com/chtc/gpureports/pkg/query"
@@ -35,7 +36,9 @@ import (
 func TestMain(m *testing.M) {
 	log.DefaultLogger = log.NewNullLogger()
 	backend.Logger = log.DefaultLogger
-	os.Exit(m.Run())
+	code := m.Run()
+	jobstest.StopServers()
+	os.Exit(code)
 }
 
 // samplePool is a small pool of eight days, its directory and its end.
@@ -155,7 +158,7 @@ func TestEveryPanelIsAnswered(t *testing.T) {
 				}
 			}
 			if c.name == "a week" {
-				seen.requireOverrides(t)
+				seen.requireOverrides(t, All())
 			}
 		})
 	}
@@ -282,12 +285,12 @@ func (n names) after(all []Transformation) names {
 }
 
 // requireOverrides checks that no override is for a field that nothing is called.
-func (n names) requireOverrides(t *testing.T) {
+func (n names) requireOverrides(t *testing.T, all []Dashboard) {
 	t.Helper()
 	// need not occur in a small pool
 	rare := []string{"drain or maintenance", "fault", "user or rank preemption", "unknown", "blocked", "absent", "48GB",
 		"any", ">8", "5-8", "3-4"}
-	for _, d := range All() {
+	for _, d := range all {
 		for _, row := range d.Rows {
 			for _, p := range row.Panels {
 				made, err := json.Marshal(p.Transformations)
