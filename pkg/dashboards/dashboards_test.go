@@ -356,8 +356,8 @@ func planOf(t *testing.T, q Query, ofFleet, fromAlert bool) *query.Plan {
 	model, err := query.Parse(withValues(t, q, nil))
 	require.NoError(t, err)
 	window := pool.NewWindow(time.Unix(0, 0), time.Unix(86400, 0))
-	plan, err := catalogOf(ofFleet).Plan(query.Request{Model: model, Window: window, IntervalMs: 60000, MaxDataPoints: 1000,
-		FromAlert: fromAlert}, env(t))
+	plan, err := catalogOf(ofFleet).Plan(query.Request{Model: model, Window: window, IntervalMs: 60000,
+		MaxDataPoints: 1000, FromAlert: fromAlert}, env(t))
 	require.NoError(t, err)
 	return plan
 }

@@ -20,7 +20,7 @@ func queries(catalog query.Catalog) (*sdkapi.QueryTypeDefinitionList, *sdkapi.Qu
 	examples := &sdkapi.QueryExamples{}
 	for i := range catalog {
 		k := &catalog[i]
-		schema := object(k.Description, properties(k))
+		schema := object(k.Description, properties(withFleet(*k)))
 		schema.Required = []string{"queryType"}
 		types.Items = append(types.Items, sdkapi.QueryTypeDefinition{
 			ObjectMeta: sdkapi.ObjectMeta{Name: k.Name},
@@ -38,6 +38,21 @@ func queries(catalog query.Catalog) (*sdkapi.QueryTypeDefinitionList, *sdkapi.Qu
 		}
 	}
 	return types, examples
+}
+
+// withFleet adds to a kind the views that only data sources of many pools know.
+func withFleet(k query.Kind) *query.Kind {
+	ofMany := fleet.Catalog.Kind(k.Name)
+	if ofMany == nil {
+		return &k
+	}
+	k.Views, k.Columns = slices.Clone(k.Views), ofMany.Columns
+	for _, v := range ofMany.Views {
+		if k.View(v.Name) == nil {
+			k.Views = append(k.Views, v)
+		}
+	}
+	return &k
 }
 
 // properties are the fields of a kind's queries. An empty text is the default everywhere.
