@@ -33,12 +33,10 @@ func FleetRules() []Rule {
 		UID: "gpureports-facts-late", Title: "Facts of a pool are late",
 		Queries:   []RuleQuery{{Query: ask("allocation", "pools").of("ageHours"), Since: day}},
 		Condition: fmt.Sprintf("$A > %d", factsLate), For: 15 * time.Minute, Severity: "warning", NoData: alerting,
-		Failed: alerting,
-		Summary: `{{ with $values.A }}The newest facts of {{ $labels.pool }} are {{ printf "%.1f" .Value }} h old` +
-			`{{ else }}No pool has published facts{{ end }}`,
-		Description: "Publishing each hour has the facts of a pool within two hours. Look at gpureports publish, at the " +
-			"pool's collector, and at Elasticsearch. Figures across pools lack this pool's newest hours meanwhile.",
-		Dashboard: "gpureports-fleet", Panel: poolList,
+		Failed:      alerting,
+		Summary:     `{{ with $values.A }}Facts of {{ $labels.pool }}: {{ humanize .Value }} h old{{ else }}No facts{{ end }}`,
+		Description: "Look at gpureports publish, at the collector of the pool, and at Elasticsearch.",
+		Dashboard:   "gpureports-fleet", Panel: poolList,
 	}}
 }
 
