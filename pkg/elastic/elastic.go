@@ -68,6 +68,15 @@ type Shards struct {
 	}
 }
 
+// Complete returns an error, with numbers, if a shard failed: what it holds is in no answer.
+func (c *Client) Complete(doing string, s *Shards) error {
+	if s.Failed == 0 {
+		return nil
+	}
+	return c.Fault(doing, fmt.Errorf("%d of %d shards failed (%s), and what they hold is missing", s.Failed, s.Total,
+		s.Why()), "check the cluster's health")
+}
+
 // Why is the reason of the first failure.
 func (s *Shards) Why() string {
 	if len(s.Failures) == 0 {

@@ -69,14 +69,11 @@ func (p *Pinned) Search(ctx context.Context, doing string, request map[string]an
 	switch {
 	case len(page.Shards.Failures) > 0 && page.Shards.Failures[0].Reason.Type == LostPIT:
 		return nil, p.client.Lost(doing)
-	case page.Shards.Failed > 0:
-		return nil, p.client.Fault(doing, fmt.Errorf("%d of %d shards failed (%s), so that the answer would lack what they "+
-			"hold", page.Shards.Failed, page.Shards.Total, page.Shards.Why()), "check the cluster's health")
 	case page.TimedOut:
 		return nil, p.client.Fault(doing, fmt.Errorf("the server's time ran out, so that the answer would be a part"),
 			"ask for a shorter time range, or check the server's load")
 	}
-	return &page, nil
+	return &page, p.client.Complete(doing, &page.Shards)
 }
 
 // Close frees the point in time. The server does so itself after a while: an error is of no consequence.

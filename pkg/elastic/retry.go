@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/chtc/gpureports/pkg/parallel"
 )
 
 // Attempts is how often a request is sent at most.
@@ -47,12 +49,8 @@ func (r *retrying) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 64<<10)) // so that the connection can be used again
 		_ = res.Body.Close()
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, ctx.Err()
-		case <-timer.C:
+		if err := parallel.Wait(ctx, pause); err != nil {
+			return nil, err
 		}
 		req = repeated
 	}

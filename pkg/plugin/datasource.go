@@ -28,7 +28,9 @@ type Datasource struct {
 	flights  flights
 	recent   recent
 	names    *pseudonyms        // nil: everyone sees names
-	stop     context.CancelFunc // of the reading ahead
+	stop     context.CancelFunc // of the reading ahead and the publishing
+
+	publisher *publisher // nil: the plugin does not publish
 
 	mu       sync.Mutex
 	stores   *opened
@@ -55,6 +57,14 @@ func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instan
 			logFailure(backend.Logger.With("name", instanceName(settings)), "reading ahead", err)
 		}
 	})
+	if d.invalid == nil && d.parsed.PublishTo.Pool != "" {
+		d.publisher = &publisher{}
+		parallel.Go(func() error { return d.publisher.run(ctx, d) }, func(err error) {
+			if err != nil && ctx.Err() == nil {
+				logFailure(backend.Logger.With("name", instanceName(settings)), "publishing facts", err)
+			}
+		})
+	}
 	return d, nil
 }
 

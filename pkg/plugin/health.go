@@ -88,6 +88,9 @@ func (d *Datasource) findings(ctx context.Context) []finding {
 	if stores.bucket != nil {
 		findings = append(findings, bucketFinding(stores))
 	}
+	if d.publisher != nil {
+		findings = append(findings, d.publisher.finding(d.parsed.PublishTo))
+	}
 	if shared := stores.Timeline.Shared(); shared != nil {
 		findings = append(findings, segmentsFinding(shared))
 	}

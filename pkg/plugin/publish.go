@@ -11,9 +11,13 @@ import (
 
 // Publish puts the facts of a data source's pool, under its name among the pools, into Elasticsearch, and hands what is
 // published at once to done. since, where it is not zero, begins earlier than publishing goes on by itself. Errors are
-// those of publish.Run. (It is no method, so that the plugin's binary does without what only writing needs.)
+// those of publish.Run.
 func Publish(ctx context.Context, d *Datasource, name string, since time.Time, done func(publish.Part)) error {
-	if name == "" {
+	return d.publish(ctx, PublishTo{name, d.parsed.FactsIndex}, since, done)
+}
+
+func (d *Datasource) publish(ctx context.Context, to PublishTo, since time.Time, done func(publish.Part)) error {
+	if to.Pool == "" {
 		return pool.BadQuery("the pool has no name: give the one by which it is known among the pools")
 	}
 	stores, leave, err := d.use(ctx)
@@ -28,7 +32,7 @@ func Publish(ctx context.Context, d *Datasource, name string, since time.Time, d
 	if connections != nil {
 		defer connections.CloseIdleConnections()
 	}
-	client, err := fleet.Connect(fleet.Config{URL: d.settings.URL, Transport: transport, Index: d.parsed.FactsIndex})
+	client, err := fleet.Connect(fleet.Config{URL: d.settings.URL, Transport: transport, Index: to.Index})
 	if err != nil {
 		return err
 	}
@@ -36,6 +40,6 @@ func Publish(ctx context.Context, d *Datasource, name string, since time.Time, d
 	if err != nil {
 		return err
 	}
-	return publish.Run(ctx, stores.Stores, env, publish.Options{Client: client, Index: d.parsed.FactsIndex, Pool: name,
+	return publish.Run(ctx, stores.Stores, env, publish.Options{Client: client, Index: to.Index, Pool: to.Pool,
 		Since: since, Now: d.now}, done)
 }

@@ -25,8 +25,9 @@ const (
 // Settings are a data source's settings: its jsonData, with defaults. Files are plain names inside SnapshotDir or
 // SnapshotBucket.
 type Settings struct {
-	Mode               string          `json:"mode"`           // pool, or fleet: answers from the facts of many pools
-	FactsIndex         string          `json:"factsIndex"`     // alias of the facts in Elasticsearch
+	Mode               string          `json:"mode"`       // pool, or fleet: answers from the facts of many pools
+	FactsIndex         string          `json:"factsIndex"` // alias of the facts in Elasticsearch
+	PublishTo          PublishTo       `json:"publishTo"`
 	SnapshotDir        string          `json:"snapshotDir"`    // absolute
 	SnapshotBucket     string          `json:"snapshotBucket"` // s3://bucket/prefix, instead of SnapshotDir
 	SegmentBucket      string          `json:"segmentBucket"`  // s3://bucket/prefix, for what is made of finished days
@@ -51,6 +52,12 @@ type Settings struct {
 	Links              bool            `json:"links"`           // from names in tables to the shipped dashboards
 
 	zone *localtime.Zone
+}
+
+// PublishTo says that the plugin itself publishes the pool's facts, each hour: under which name, and where.
+type PublishTo struct {
+	Pool  string `json:"pool"`  // its name among the pools; "" does not publish
+	Index string `json:"index"` // alias of the facts; "" is factsIndex
 }
 
 // Modes of a data source.
@@ -91,7 +98,7 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 		empty string
 	}{{&s.CHTCOwnedFile, "chtc_owned"}, {&s.HostExclusionsFile, "masked_hosts.yaml"}, {&s.GPUTiersFile, "gpu_tiers.yaml"},
 		{&s.JobsPath, "jobs.db"}, {&s.Jobs, jobsNone}, {&s.UserNames, userNamesFull}, {&s.Mode, modePool},
-		{&s.FactsIndex, ""}} {
+		{&s.FactsIndex, ""}, {&s.PublishTo.Pool, ""}, {&s.PublishTo.Index, s.FactsIndex}} {
 		if *d.value = strings.TrimSpace(*d.value); *d.value == "" {
 			*d.value = d.empty
 		}
@@ -161,6 +168,9 @@ func (s *Settings) checkPlace() error {
 			return pool.BadQuery("mode is %s, and snapshotDir or snapshotBucket is set: answers for many pools are made from "+
 				"facts alone. Make a data source of its own for the pool", modeFleet)
 		}
+		if s.PublishTo.Pool != "" {
+			return pool.BadQuery("mode is %s, and publishTo is set: what has no snapshots has no facts to publish", modeFleet)
+		}
 		return fleet.CheckIndex(s.FactsIndex)
 	}
 	switch {
@@ -169,7 +179,19 @@ func (s *Settings) checkPlace() error {
 			"with snapshotBucket the bucket that holds Parquet files")
 	case s.SnapshotDir != "" && s.SnapshotBucket != "":
 		return pool.BadQuery("snapshotDir and snapshotBucket are both set: the snapshots are in one of them")
-	case s.SnapshotBucket != "":
+	case s.PublishTo.Pool == "" && s.PublishTo.Index != s.FactsIndex:
+		return pool.BadQuery("publishTo has an index and no pool: give the name by which the pool is known among the pools")
+	case s.PublishTo.Pool != "":
+		if err := fleet.CheckIndex(s.PublishTo.Index); err != nil {
+			return pool.BadQuery("publishTo: %w", err)
+		}
+	}
+	return s.checkBuckets()
+}
+
+// checkBuckets reports whether the buckets can be ones.
+func (s *Settings) checkBuckets() error {
+	if s.SnapshotBucket != "" {
 		if err := s.bucketOptions(s.SnapshotBucket, nil).Check(); err != nil {
 			return pool.BadQuery("snapshotBucket: %w", err)
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/elastic"
 	"github.com/chtc/gpureports/pkg/facts"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/stores"
@@ -69,11 +70,7 @@ func (w *writer) show(ctx context.Context) error {
 	if err := w.Client.Ask(ctx, doing, refresh.New(w.Client).Index(w.Index), &answer); err != nil {
 		return err
 	}
-	if answer.Shards.Failed > 0 {
-		return w.Client.Fault(doing, fmt.Errorf("%d of %d shards failed (%s)", answer.Shards.Failed, answer.Shards.Total,
-			answer.Shards.Why()), "check the cluster's health")
-	}
-	return nil
+	return w.Client.Complete(doing, &answer.Shards)
 }
 
 // checkpoint returns the pool's checkpoint, nil without one.
@@ -207,12 +204,8 @@ func (w *writer) write(ctx context.Context, changes []change) error {
 			return w.Client.Fault("writing facts", fmt.Errorf("%d of %d documents were refused %d times, because too much is "+
 				"written at once", len(busy), len(changes), attempt), "publish again later: it goes on where it was")
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C:
+		if err := parallel.Wait(ctx, pause); err != nil {
+			return err
 		}
 		changes, pause = busy, 2*pause
 	}

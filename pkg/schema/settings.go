@@ -35,6 +35,10 @@ func jsonData() map[string]spec.Schema {
 			[]string{"pool", "fleet", ""}),
 		"factsIndex": text("Alias of hourly facts in Elasticsearch: where gpureports publish puts those of the pool, and " +
 			"what answers for many pools are made from"),
+		"publishTo": object("Publishes the pool's facts each hour from within the plugin", map[string]spec.Schema{
+			"pool":  text("Name of the pool among the pools; empty: does not publish"),
+			"index": text("Alias of the facts; empty: factsIndex"),
+		}),
 		"snapshotDir":     text("Absolute path of the directory of the gpu_state_YYYY-MM files; it is only read"),
 		"snapshotBucket":  text("s3://bucket/prefix of these files, instead of a directory"),
 		"bucketEndpoint":  text("URL of the S3 server; empty: Amazon's"),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/publish"
@@ -46,12 +47,8 @@ func (p *publishCommand) Run(ctx context.Context, c *console) error {
 		} else {
 			since = time.Time{}
 		}
-		timer := time.NewTimer(p.Every)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if parallel.Wait(ctx, p.Every) != nil {
 			return nil
-		case <-timer.C:
 		}
 	}
 }

@@ -1,0 +1,77 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+
+	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/publish"
+)
+
+// Pauses of a publisher: hours are published when they are over, and a failure may be over soon.
+const (
+	publishEvery = time.Hour
+	publishAgain = 5 * time.Minute
+)
+
+// publisher publishes the facts of a data source's pool for as long as the data source lives: the setting publishTo.
+type publisher struct {
+	mu      sync.Mutex
+	begun   time.Time
+	through time.Time // the end of what is published; zero: nothing yet
+	failure error     // of the last attempt
+	failed  time.Time // when it was
+}
+
+// run publishes until ctx ends, which is its only error.
+func (p *publisher) run(ctx context.Context, d *Datasource) error {
+	p.note(func() { p.begun = d.now() })
+	for {
+		err := d.publish(ctx, d.parsed.PublishTo, time.Time{}, func(part publish.Part) {
+			p.note(func() { p.through = part.To })
+		})
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		pause := publishEvery
+		if p.note(func() { p.failure, p.failed = err, d.now() }); err != nil {
+			pause = publishAgain
+			logFailure(backend.Logger.With("name", instanceName(d.settings)), "publishing facts", err)
+		}
+		if err := parallel.Wait(ctx, pause); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *publisher) note(what func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	what()
+}
+
+// finding reports how far the pool's facts are published, and why no further.
+func (p *publisher) finding(to PublishTo) finding {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	found := finding{Store: "publishing", Severity: severityOK, Details: map[string]any{"pool": to.Pool,
+		"index": to.Index}}
+	where := fmt.Sprintf("facts of pool %s under %s", to.Pool, to.Index)
+	switch {
+	case p.failure != nil:
+		found.Severity = severityWarning
+		found.Text = fmt.Sprintf("%s: publishing failed at %s UTC and is tried again each %.0f minutes: %v", where,
+			p.failed.UTC().Format("15:04"), publishAgain.Minutes(), p.failure)
+	case p.through.IsZero():
+		found.Severity = severityNote
+		found.Text = where + ": publishing has begun"
+	default:
+		found.Details["through"] = p.through
+		found.Text = fmt.Sprintf("%s: published through %s UTC", where, p.through.UTC().Format("2006-01-02 15:04"))
+	}
+	return found
+}
