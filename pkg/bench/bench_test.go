@@ -42,7 +42,7 @@ func TestBucket(t *testing.T) {
 	figures, err := Run(t.Context(), Options{Machines: 6, GPUs: 20, Days: 34, Dir: t.TempDir(), Bucket: true,
 		Progress: io.Discard})
 	require.NoError(t, err)
-	require.Len(t, figures, 8) // that of the sample pool, three of month objects, four of day objects
+	require.Len(t, figures, 11) // that of the sample pool, three of months, three and four of days
 	for _, f := range figures[1:] {
 		require.Equal(t, "bucket", f.Area)
 		require.Positive(t, f.Value, f.What)

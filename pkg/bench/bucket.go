@@ -20,7 +20,7 @@ import (
 )
 
 // inBucket measures a data source that keeps nothing on this machine, with an S3 server on this machine: over a bucket
-// with the snapshots of a month in month objects, then over one with those of all days in day objects.
+// with the snapshots of a month in month objects, then over those with a month's and with all days' in day objects.
 func (b *bench) inBucket(ctx context.Context) error {
 	data, err := os.MkdirTemp("", "gpureports-bench-s3-")
 	if err != nil {
@@ -34,10 +34,10 @@ func (b *bench) inBucket(ctx context.Context) error {
 	defer stop()
 	for _, layout := range []struct {
 		name string
-		put  func(context.Context, *bucket.Bucket) error
+		put  func(context.Context, *bucket.Bucket, int) error
 		days int
 	}{
-		{"month objects", b.putMonth, min(b.Days, 32)}, {"day objects", b.putDays, b.bucketDays()},
+		{"month objects", b.putMonth, 32}, {"day objects", b.putDays, 32}, {"day objects", b.putDays, b.bucketDays()},
 	} {
 		o, err := server.Make(ctx)
 		if err != nil {
@@ -47,7 +47,7 @@ func (b *bench) inBucket(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(layout.put(ctx, to), b.overBucket(ctx, o, layout.name, layout.days)); err != nil {
+		if err := errors.Join(layout.put(ctx, to, layout.days), b.overBucket(ctx, o, layout.name, layout.days)); err != nil {
 			return err
 		}
 		to.Close()
@@ -56,7 +56,7 @@ func (b *bench) inBucket(ctx context.Context) error {
 }
 
 // putMonth puts the month's files in Parquet into a bucket.
-func (b *bench) putMonth(ctx context.Context, to *bucket.Bucket) error {
+func (b *bench) putMonth(ctx context.Context, to *bucket.Bucket, _ int) error {
 	files, err := filepath.Glob(filepath.Join(b.month(), "gpu_state_*.db"))
 	if err != nil {
 		return err
@@ -71,14 +71,15 @@ func (b *bench) putMonth(ctx context.Context, to *bucket.Bucket) error {
 			return err
 		}
 	}
-	return putFiles(ctx, to, parquet, "*.parquet")
+	return putFiles(ctx, to, parquet, "*.parquet", len(files))
 }
 
 // bucketDays is how many days are put into a bucket: those of the longest window and of its edges.
 func (b *bench) bucketDays() int { return b.Days + 2 }
 
-// putDays puts a Parquet file a day into a bucket. They are made, unless they are there from an earlier run.
-func (b *bench) putDays(ctx context.Context, to *bucket.Bucket) error {
+// putDays puts the Parquet files of the newest days into a bucket. All are made, unless they are there from an earlier
+// run.
+func (b *bench) putDays(ctx context.Context, to *bucket.Bucket, days int) error {
 	dir := b.path(fmt.Sprintf("days-%d-%d-%d", b.Machines, b.GPUs, b.bucketDays()))
 	if _, err := os.Stat(dir); err != nil {
 		partial := dir + ".part"
@@ -93,18 +94,18 @@ func (b *bench) putDays(ctx context.Context, to *bucket.Bucket) error {
 			return err
 		}
 	}
-	return putFiles(ctx, to, dir, "date=*/*.parquet")
+	return putFiles(ctx, to, dir, "date=*/*.parquet", days)
 }
 
-// putFiles puts the files of a directory that match a pattern into a bucket.
-func putFiles(ctx context.Context, to *bucket.Bucket, dir, pattern string) error {
+// putFiles puts the last ones of the files of a directory that match a pattern into a bucket.
+func putFiles(ctx context.Context, to *bucket.Bucket, dir, pattern string, last int) error {
 	files, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(pattern)))
 	if err != nil {
 		return err
 	}
 	group, inner := parallel.WithContext(ctx)
 	group.SetLimit(4)
-	for _, file := range files {
+	for _, file := range files[max(0, len(files)-last):] {
 		group.Go(func() error {
 			key, err := filepath.Rel(dir, file)
 			if err != nil {

@@ -28,13 +28,13 @@ var binary = sync.OnceValues(func() (string, error) {
 	return host.Build(context.Background(), checkout, scratch)
 })
 
-// start starts the binary as Grafana does.
-func start(t testing.TB) *host.Process {
+// start starts the binary as Grafana does, with more of an environment.
+func start(t testing.TB, environment ...string) *host.Process {
 	t.Helper()
 	path, err := binary()
 	require.NoError(t, err)
 	var log bytes.Buffer
-	process, err := host.Start(path, &log)
+	process, err := host.Start(path, &log, environment...)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		ended := process.Exited()
