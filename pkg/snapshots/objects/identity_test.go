@@ -1,0 +1,73 @@
+package objects_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/bucket"
+	"github.com/chtc/gpureports/pkg/bucket/buckettest"
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/objects"
+	"github.com/chtc/gpureports/pkg/snapshots/parquet"
+)
+
+// A day in a bucket is identified by its object's ETag: equal objects anywhere are the same day, and an edit of which
+// sizes and statistics in the footer show nothing is another one, also where the footer is kept from before.
+func TestDayIsItsETag(t *testing.T) {
+	server := buckettest.Start(t)
+	var rows [][]any
+	for n := range 40 {
+		rows = append(rows, snapshotRows(n)...)
+	}
+	edited := slices.Clone(rows) // two rows swap their users: of the same bytes, with the same smallest and largest values
+	user := slices.IndexFunc(parquet.Schema, func(f parquet.Field) bool { return f.Name == "RemoteOwner" })
+	other := slices.IndexFunc(rows, func(row []any) bool { return row[user] != rows[0][user] })
+	require.Positive(t, other)
+	edited[0], edited[other] = slices.Clone(rows[0]), slices.Clone(rows[other])
+	edited[0][user], edited[other][user] = rows[other][user], rows[0][user]
+
+	date := pool.DayOf(timeOf(20).UnixMicro())
+	kept := t.TempDir()
+	put := func(b *bucket.Bucket, rows [][]any) {
+		t.Helper()
+		data, err := parquet.Encode(parquet.Schema, rows)
+		require.NoError(t, err)
+		_, err = b.Put(t.Context(), "date="+timestampOf(20)[:len("2026-07-01")]+"/x.parquet", data, bucket.Always())
+		require.NoError(t, err)
+	}
+	identify := func(source snapshots.Source) (identity string, key snapshots.Key) {
+		t.Helper()
+		state, err := source.Look(t.Context())
+		require.NoError(t, err)
+		identity, err = state.Identity(t.Context(), date)
+		require.NoError(t, err)
+		key, err = state.Key(t.Context(), date)
+		require.NoError(t, err)
+		return identity, key
+	}
+	b := server.Open(t)
+	put(b, rows)
+	source := objects.Open(b, localtime.UTC, kept)
+	want, key := identify(source)
+	same, _ := identify(objects.Open(b, localtime.UTC, kept))
+	require.Equal(t, want, same, "out of the footers that are kept")
+	elsewhere := server.Open(t)
+	put(elsewhere, rows)
+	same, _ = identify(objects.Open(elsewhere, localtime.UTC, ""))
+	require.Equal(t, want, same, "an equal object in another bucket")
+
+	put(b, edited)
+	for name, s := range map[string]snapshots.Source{"running": source, "started later": objects.Open(b, localtime.UTC, kept)} {
+		changed, _ := identify(s)
+		require.NotEqual(t, want, changed, name)
+		state, err := s.Look(t.Context())
+		require.NoError(t, err)
+		holds, err := state.Holds(t.Context(), date, snapshots.Known{Key: key})
+		require.NoError(t, err)
+		require.False(t, holds, name)
+	}
+}
