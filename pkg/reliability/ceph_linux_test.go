@@ -3,6 +3,7 @@ package reliability
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,6 +84,54 @@ func (c *ceph) bucket(t *testing.T) bucket.Options {
 	return o
 }
 
+// buildersRace has eight put one segment at once: exactly one does. Then eight build all finished days at once.
+func buildersRace(t *testing.T, b *bucket.Bucket, c *ceph, o bucket.Options) {
+	t.Helper()
+	const builders = 8
+	var won atomic.Int64
+	var wait sync.WaitGroup
+	for n := range builders {
+		wait.Go(func() {
+			_, err := b.Put(t.Context(), "segments/raced", bytes.Repeat([]byte{byte(n)}, 100_000), bucket.IfAbsent())
+			if err == nil {
+				won.Add(1)
+			} else if !errors.Is(err, bucket.ErrPrecondition) {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	require.EqualValues(t, 1, won.Load(), "exactly one wins")
+	require.NoError(t, b.Delete(t.Context(), "segments/raced"))
+
+	instance := settings(t, map[string]any{"snapshotBucket": o.URL, "segmentBucket": o.URL, "bucketEndpoint": o.Endpoint,
+		"bucketPathStyle": true})
+	instance.DecryptedSecureJSONData = map[string]string{"bucketAccessKey": c.access, "bucketSecretKey": c.secret}
+	end := small().End
+	var days atomic.Int64
+	for range builders {
+		wait.Go(func() {
+			d := plugin.Open(instance, func() time.Time { return end })
+			defer d.Dispose()
+			err := d.Build(t.Context(), time.Unix(0, 0), end, false, func(day plugin.BuiltDay) {
+				if days.Add(1); day.Err != nil {
+					t.Error(day.Err)
+				}
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	segments, err := b.List(t.Context(), "segments/")
+	require.NoError(t, err)
+	require.NotEmpty(t, segments)
+	require.EqualValues(t, builders*len(segments), days.Load(), "each day is there once")
+	figure("Ceph: eight build the same days at once", "one of eight puts of an object wins; %d days, each once",
+		len(segments))
+}
+
 // With a real Ceph: clients ask fresh data sources all the while one of three OSDs is killed and the gateway is
 // restarted. Every answer is right, or an error that names the bucket; in the end all are right.
 func TestCeph(t *testing.T) {
@@ -105,6 +154,8 @@ func TestCeph(t *testing.T) {
 		_, err = b.Put(t.Context(), filepath.Base(file), data, bucket.IfAbsent())
 		require.ErrorIs(t, err, bucket.ErrPrecondition, "Ceph keeps what is there")
 	}
+	putBeside(t, b, dir)
+	buildersRace(t, b, c, options)
 	const query = `{"queryType": "allocation", "view": "summary"}`
 	want := figures(t, ask(t, open(t, o.End, map[string]any{"snapshotDir": dir}), o.Start, o.End, query)[0])
 	require.NotEmpty(t, want)
