@@ -61,7 +61,8 @@ func TestDayIsItsETag(t *testing.T) {
 	require.Equal(t, want, same, "an equal object in another bucket")
 
 	put(b, edited)
-	for name, s := range map[string]snapshots.Source{"running": source, "started later": objects.Open(b, localtime.UTC, kept)} {
+	later := objects.Open(b, localtime.UTC, kept)
+	for name, s := range map[string]snapshots.Source{"running": source, "started later": later} {
 		changed, _ := identify(s)
 		require.NotEqual(t, want, changed, name)
 		state, err := s.Look(t.Context())
