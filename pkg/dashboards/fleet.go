@@ -34,7 +34,7 @@ func FleetRules() []Rule {
 		Queries:   []RuleQuery{{Query: ask("allocation", "pools").of("ageHours"), Since: day}},
 		Condition: fmt.Sprintf("$A > %d", factsLate), For: 15 * time.Minute, Severity: "warning", NoData: alerting,
 		Failed:      alerting,
-		Summary:     `{{ with $values.A }}{{ $labels.pool }}: facts are {{ humanize .Value }} h old{{ end }}`,
+		Summary:     `{{ with $values.A }}{{ $labels.pool }}: facts {{ humanize .Value }}h old{{ else }}No facts{{ end }}`,
 		Description: "Look at gpureports publish, at the collector of the pool, and at Elasticsearch.",
 		Dashboard:   "gpureports-fleet", Panel: poolList,
 	}}
