@@ -4,18 +4,15 @@ package demand
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/frames"
-	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/pressure"
 	"github.com/chtc/gpureports/pkg/query"
-	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -51,9 +48,12 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	if err != nil {
 		return nil, err
 	}
-	a := answer{plan: p, about: about, polls: polls, names: rows.Names, texts: rows.Names.Texts(), all: waits,
-		slices: times.Begin}
+	a := answer{plan: p, about: about, polls: polls, names: rows.Names, texts: rows.Names.Texts(), all: waits.waits,
+		sorted: waits.sorted, slices: times.Begin}
 	a.choose()
+	if s.Ads != nil {
+		a.countAdOnly()
+	}
 	if p.View == "waiting" || slices.Contains(p.Metrics, freeWhileWaiting) {
 		if a.free, err = loadFree(ctx, s.Timeline, p, polls); err != nil {
 			return nil, err
@@ -110,52 +110,4 @@ func polledPoints(rows *pressure.View) map[timeline.Symbol]bool {
 		}
 	}
 	return points
-}
-
-// allWaits makes the waits that a window needs, of rows, runs and ads.
-func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *pressure.View, polls *Polls,
-	about *frames.About) ([]Wait, error) {
-	o, err := s.Runs.Look(ctx, p.Window, p.Env.Lists)
-	if err != nil {
-		return nil, err
-	}
-	const alone = "waits are those that polls and snapshots show, waits between two polls are not seen"
-	if s.Ads == nil {
-		about.Info("no job source is set up: %s", alone)
-		return waitsAlone(ctx, s.Memo, o, rows, polls, p.Window)
-	}
-	queued := rowsByJob(rows, since(polls, p.Window))
-	wanted := wantedJobs(o, queued, rows, p.Window, true)
-	choose := func(m, r int) bool { return wanted[o.Machines[m].Runs[r].Job] }
-	q := runs.Question{Window: p.Window, Wanted: choose,
-		Unseen: pool.Window{From: p.Window.From - runs.Reach, To: p.Window.To + pool.Day}}
-	ads, err := linked.Ask(ctx, o, s.Ads, q, alone, about)
-	if err != nil {
-		return nil, err
-	}
-	x, err := o.Explain(ctx, ads, choose)
-	if err != nil {
-		return nil, fmt.Errorf("explaining runs: %w", err)
-	}
-	known, order := runsByJob(o, x, ads)
-	waits := waitsOfAll(polls, queued, known, rows, ads != nil)
-	if ads == nil {
-		return waits, nil
-	}
-	more := adOnly(ads, known, order, polls, rows)
-	about.Stat("Waits that only job ads show", "short", float64(len(more)))
-	return append(waits, more...), nil
-}
-
-// waitsOfAll makes the waits of all jobs.
-func waitsOfAll(polls *Polls, queued [][]*pressure.Row, known map[timeline.Job]*jobRuns, rows *pressure.View,
-	withAds bool) (waits []Wait) {
-	for _, list := range queued {
-		var own []Run
-		if of := known[list[0].Job]; of != nil {
-			own = of.runs
-		}
-		waits = append(waits, waitsOf(polls, list, own, rows.Requests, withAds)...)
-	}
-	return waits
 }

@@ -56,8 +56,9 @@ func rowsByJob(v *pressure.View, after pool.Micros) [][]*pressure.Row {
 type measures struct {
 	waits, started, left int
 	items                []survival.Item
-	waited               float64 // hours, of those that started
-	efforts, ran         float64 // GPU-hours: wait + run, and run
+	curve                *survival.Curve // of them, once it is asked for
+	waited               float64         // hours, of those that started
+	efforts, ran         float64         // GPU-hours: wait + run, and run
 	oldest               pool.Micros
 }
 
@@ -112,7 +113,11 @@ func (m *measures) metric(name string) float64 {
 
 // quantile is when so small a share is still waiting.
 func (m *measures) quantile(share float64) float64 {
-	if age, ok := survival.KaplanMeier(m.items).AtMost(share); ok {
+	if m.curve == nil {
+		curve := survival.KaplanMeier(m.items)
+		m.curve = &curve
+	}
+	if age, ok := m.curve.AtMost(share); ok {
 		return pool.Hours(age)
 	}
 	return math.NaN()

@@ -26,6 +26,7 @@ type answer struct {
 	names  *timeline.Names
 	texts  []string      // of names, by symbol
 	all    []Wait        // that the window may need: all take part in taking free GPUs
+	sorted []int32       // their numbers by length, ascending
 	chosen []int32       // those that overlap the window and pass the filter
 	free   *Free         // nil: not asked for
 	slices []pool.Micros // beginnings of the window's slices
@@ -67,6 +68,17 @@ func (a *answer) choose() {
 	}
 }
 
+// countAdOnly counts the window's waits that no poll saw.
+func (a *answer) countAdOnly() {
+	n := 0
+	for i := range a.all {
+		if w := &a.all[i]; w.AdOnly() && w.overlaps(a.plan.Window) {
+			n++
+		}
+	}
+	a.about.Stat("Waits that only job ads show", "short", float64(n))
+}
+
 func (a *answer) user(w *Wait) string { return a.plan.Shown("user", a.texts[w.Owner]) }
 
 // values are a group's values.
@@ -89,18 +101,48 @@ func (a *answer) values(k group) []string {
 	return values
 }
 
-// groups puts the chosen waits into groups, in the order of their first waits.
-func (a *answer) groups(by []string) (keys []group, lists map[group][]*Wait) {
-	lists = map[group][]*Wait{}
-	for _, i := range a.chosen {
-		w := &a.all[i]
-		k := groupOf(w, by)
-		if lists[k] == nil {
-			keys = append(keys, k)
+// groups puts chosen waits into groups, in the order of their first waits.
+func (a *answer) groups(by []string, chosen []int32) (keys []group, lists map[group][]*Wait) {
+	sizes := map[group]int{}
+	of := make([]group, len(chosen))
+	for n, i := range chosen {
+		of[n] = groupOf(&a.all[i], by)
+		sizes[of[n]]++
+	}
+	lists = make(map[group][]*Wait, len(sizes))
+	for n, i := range chosen {
+		list := lists[of[n]]
+		if list == nil {
+			keys, list = append(keys, of[n]), make([]*Wait, 0, sizes[of[n]])
 		}
-		lists[k] = append(lists[k], w)
+		lists[of[n]] = append(list, &a.all[i])
 	}
 	return keys, lists
+}
+
+// byLength returns the chosen waits by their lengths up to the end of the window, ascending: for all medians.
+func (a *answer) byLength() []int32 {
+	end := a.plan.Window.To
+	chosen := make([]bool, len(a.all))
+	var cut []int32 // those that end later
+	for _, i := range a.chosen {
+		if chosen[i] = a.all[i].End <= end; !chosen[i] {
+			cut = append(cut, i)
+		}
+	}
+	begin := func(i int32) pool.Micros { return a.all[i].Begin }
+	slices.SortStableFunc(cut, func(x, y int32) int { return cmp.Compare(begin(y), begin(x)) })
+	sorted := make([]int32, 0, len(a.chosen))
+	for _, i := range a.sorted {
+		if !chosen[i] {
+			continue
+		}
+		for len(cut) > 0 && end-begin(cut[0]) < a.all[i].End-begin(i) {
+			sorted, cut = append(sorted, cut[0]), cut[1:]
+		}
+		sorted = append(sorted, i)
+	}
+	return append(sorted, cut...)
 }
 
 // newest is the newest poll in the window; false: there is none.
@@ -172,7 +214,7 @@ func (a *answer) summary(ctx context.Context) (data.Frames, error) {
 	starts := []pool.Micros{w.From, w.To}
 	c := newClock(starts, w, a.polls.coveredUntil)
 	values := func(list []*Wait, taken float64) []float64 {
-		var m measures
+		m := measures{items: make([]survival.Item, 0, len(list))}
 		newest, _ := a.newest()
 		for _, wait := range list {
 			m.add(wait, w, newest)
@@ -191,12 +233,13 @@ func (a *answer) summary(ctx context.Context) (data.Frames, error) {
 		}
 		return v
 	}
+	sorted := a.byLength()
 	row := func(by []string) (rows []frames.Row, err error) {
 		taken, clock, err := a.taken(ctx, starts, by)
 		if err != nil {
 			return nil, err
 		}
-		keys, lists := a.groups(by)
+		keys, lists := a.groups(by, sorted)
 		for _, k := range keys {
 			free := math.NaN()
 			if clock != nil && clock.covered[0] > 0 {
@@ -229,7 +272,7 @@ func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, lists := a.groups(a.plan.GroupBy)
+	keys, lists := a.groups(a.plan.GroupBy, a.chosen)
 	if err := query.Hold(len(keys), buckets.Len()); err != nil {
 		return nil, err
 	}
@@ -360,7 +403,7 @@ func (a *answer) freeNow(list []*Wait) []float64 {
 
 // survival draws the share that still waits.
 func (a *answer) survival() data.Frames {
-	keys, lists := a.groups(a.plan.GroupBy)
+	keys, lists := a.groups(a.plan.GroupBy, a.chosen)
 	lives := make([]frames.Lives, 0, len(keys))
 	for _, k := range keys {
 		var m measures

@@ -17,8 +17,11 @@ func WaitsOf(ctx context.Context, s *stores.Stores, p *query.Plan) ([]Wait, *Pol
 		return nil, nil, err
 	}
 	polls := NewPolls(rows.Days)
-	waits, err := allWaits(ctx, s, p, rows, polls, frames.Plain(p))
-	return waits, polls, err
+	all, err := allWaits(ctx, s, p, rows, polls, frames.Plain(p))
+	if err != nil {
+		return nil, nil, err
+	}
+	return all.waits, polls, nil
 }
 
 // Items are the waits that overlap a plan's window as a survival curve takes them.

@@ -9,53 +9,65 @@ import (
 	"github.com/chtc/gpureports/pkg/runs"
 )
 
-// Ask looks up the job ads of runs, and adds notices about clocks that are off. Without a job source (nil), and when
-// it does not answer, there are no ads (nil), and a notice says so with what that means for the answer. Errors are
-// ctx's and those of the snapshots.
-func Ask(ctx context.Context, o *runs.Observed, source jobs.Source, q runs.Question, meaning string,
-	about *frames.About) (*runs.Ads, error) {
-	if source == nil {
-		about.Info("no job source is set up: %s", meaning)
-		return nil, nil
-	}
-	ads, notices, failure, err := o.Ask(ctx, source, q)
-	if err != nil {
-		return nil, err
-	}
-	if failure != nil {
-		tellFailure(failure, meaning, about)
-		return nil, nil
-	}
-	tellNotices(notices, ads.ClocksIn(q.Window), about)
-	return ads, nil
+// Asked is the answer of a job source to a question about runs.
+type Asked struct {
+	Ads *runs.Ads // nil without a source, and when it did not answer
+
+	source  jobs.Source
+	notices []string
+	failure error
 }
 
-// Known is Ask for answers about all runs, explained: what the panels of a dashboard share.
+// Ask looks up the job ads of runs. A nil source is none; one that does not answer is no error. Errors are ctx's and
+// those of the snapshots.
+func Ask(ctx context.Context, o *runs.Observed, source jobs.Source, q runs.Question) (*Asked, error) {
+	a := &Asked{source: source}
+	if source == nil {
+		return a, nil
+	}
+	var err error
+	if a.Ads, a.notices, a.failure, err = o.Ask(ctx, source, q); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// Tell adds notices about the ads of a window, and about clocks that are off. Without ads, a notice says so with what
+// that means for the answer.
+func (a *Asked) Tell(w pool.Window, meaning string, about *frames.About) {
+	switch {
+	case a.source == nil:
+		about.Info("no job source is set up: %s", meaning)
+		return
+	case a.failure != nil:
+		about.Warn("job ads could not be read: %s. %v", meaning, a.failure)
+	}
+	for _, n := range a.notices {
+		about.Warn("%s", n)
+	}
+	if corrected := runs.ClockNotices(a.Ads.ClocksIn(w)); len(corrected) > 0 {
+		about.Standing("Access points whose clocks are corrected", len(corrected), corrected...)
+	}
+}
+
+// Holds reports whether asking again would change nothing.
+func (a *Asked) Holds() bool { return a.source == nil || a.failure == nil && a.Ads.Holds() }
+
+// WithoutAds is the answer with the ads left out, but for what they reveal about clocks: to be kept.
+func (a *Asked) WithoutAds() *Asked {
+	kept := *a
+	kept.Ads = a.Ads.OnlyClocks()
+	return &kept
+}
+
+// Known explains all runs by their job ads: what the panels of a dashboard share. Notices are those of [Asked.Tell].
 func Known(ctx context.Context, o *runs.Observed, source jobs.Source, w pool.Window, meaning string,
 	about *frames.About) (*runs.Known, error) {
-	if source == nil {
-		about.Info("no job source is set up: %s", meaning)
-	}
 	known, err := o.Known(ctx, source)
 	if err != nil {
 		return nil, err
 	}
-	if known.Failure != nil {
-		tellFailure(known.Failure, meaning, about)
-	}
-	tellNotices(known.Notices, known.ClocksIn(w), about)
+	asked := Asked{Ads: known.Clocks, source: source, notices: known.Notices, failure: known.Failure}
+	asked.Tell(w, meaning, about)
 	return known, nil
-}
-
-func tellFailure(failure error, meaning string, about *frames.About) {
-	about.Warn("job ads could not be read: %s. %v", meaning, failure)
-}
-
-func tellNotices(notices []string, clocks []runs.Clock, about *frames.About) {
-	for _, n := range notices {
-		about.Warn("%s", n)
-	}
-	if corrected := runs.ClockNotices(clocks); len(corrected) > 0 {
-		about.Standing("Access points whose clocks are corrected", len(corrected), corrected...)
-	}
 }

@@ -67,7 +67,8 @@ func LinksOf(ctx context.Context, observer *runs.Observer, ads jobs.Source, list
 		return Links{}, known.Failure
 	}
 	share := ShareOf(known.Explanations, now, OnBackfill(window))
-	return Links{Rate: share.Rate(), Clocks: known.ClocksIn(window), ClockError: known.ClockError(window)}, nil
+	return Links{Rate: share.Rate(), Clocks: known.Clocks.ClocksIn(window),
+		ClockError: known.Clocks.ClockError(window)}, nil
 }
 
 // OnBackfill reports whether an ended run was on backfill and overlaps the window.

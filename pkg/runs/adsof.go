@@ -22,3 +22,21 @@ func (a *Ads) Date(ad *jobs.Ad, date time.Time) pool.Micros {
 	r := recordOf(ad, a.clocks)
 	return r.at(date)
 }
+
+// Holds reports whether asking the source again would change nothing.
+func (a *Ads) Holds() bool {
+	for _, holds := range a.holds {
+		if holds == nil || !holds() {
+			return false
+		}
+	}
+	return true
+}
+
+// OnlyClocks is what the ads reveal about clocks, without them; nil of nil.
+func (a *Ads) OnlyClocks() *Ads {
+	if a == nil {
+		return nil
+	}
+	return &Ads{clocks: a.clocks, holds: a.holds}
+}

@@ -18,8 +18,8 @@ type Known struct {
 	Sharp   bool
 	Notices []string // of the source
 	Failure error    // why the source did not answer
+	Clocks  *Ads     // that the ads reveal
 
-	ads     *Ads // its clocks
 	source  jobs.Source
 	derived derived
 }
@@ -47,22 +47,6 @@ func Derived[T any](ctx context.Context, k *Known, key any, make func() (T, erro
 		k.derived.kept.Store(key, made)
 	}
 	return made, err
-}
-
-// ClocksIn returns the errors of the access points' clocks as [Ads.ClocksIn] does; none without job ads.
-func (k *Known) ClocksIn(w pool.Window) []Clock { return k.ads.ClocksIn(w) }
-
-// ClockError is the largest of them, as [Ads.ClockError].
-func (k *Known) ClockError(w pool.Window) pool.Micros { return k.ads.ClockError(w) }
-
-// holds reports whether asking the source again would change nothing.
-func (k *Known) holds() bool {
-	for _, holds := range k.ads.holds {
-		if holds == nil || !holds() {
-			return false
-		}
-	}
-	return true
 }
 
 // perExplained is about what a run takes that was explained.
@@ -95,7 +79,7 @@ func (o *Observed) Known(ctx context.Context, source jobs.Source) (*Known, error
 	if source != nil {
 		place = &o.known.kept[1]
 	}
-	if k := *place; k != nil && k.source == source && k.holds() {
+	if k := *place; k != nil && k.source == source && k.Clocks.Holds() {
 		return k, nil
 	}
 	k, err := o.explainAll(ctx, source)
@@ -122,7 +106,7 @@ func (o *Observed) withoutAds(ctx context.Context, source jobs.Source) (*Known, 
 
 // explainAll asks for the ads of all runs, and explains them.
 func (o *Observed) explainAll(ctx context.Context, source jobs.Source) (k *Known, err error) {
-	k = &Known{source: source, ads: &Ads{}, derived: derived{turn: semaphore.NewWeighted(1)}}
+	k = &Known{source: source, Clocks: &Ads{}, derived: derived{turn: semaphore.NewWeighted(1)}}
 	all := func(int, int) bool { return true }
 	var ads *Ads
 	if source != nil && o.First < o.End {
@@ -142,7 +126,7 @@ func (o *Observed) explainAll(ctx context.Context, source jobs.Source) (k *Known
 	if k.Sharp = source != nil && k.Failure == nil; ads == nil {
 		return k, nil
 	}
-	k.ads = &Ads{clocks: ads.clocks, holds: ads.holds}
+	k.Clocks = ads.OnlyClocks()
 	for m := range k.Machines {
 		for _, list := range [][]Explained{k.Machines[m].Runs, k.Machines[m].Unseen} {
 			for i := range list {

@@ -74,7 +74,7 @@ func TestKnownIsWhatAWindowAsksFor(t *testing.T) {
 			require.Equal(t, want, overlapping(o, known.Explanations, w, all), "%s %s", name, window)
 			require.Equal(t, want, overlapping(o, known.Explanations, w, known.Choose(wanted)), "%s %s, chosen", name, window)
 			if ads != nil {
-				require.Equal(t, ads.ClocksIn(w), known.ClocksIn(w))
+				require.Equal(t, ads.ClocksIn(w), known.Clocks.ClocksIn(w))
 			}
 		}
 	}

@@ -69,15 +69,16 @@ func explained(ctx context.Context, s *stores.Stores, p *query.Plan, o *runs.Obs
 		return known.Explanations, known.Sharp, nil
 	}
 	wanted := heldAt(o, p.Window)
-	ads, err := linked.Ask(ctx, o, s.Ads, runs.Question{Window: p.Window, Wanted: wanted}, meaning, about)
+	asked, err := linked.Ask(ctx, o, s.Ads, runs.Question{Window: p.Window, Wanted: wanted})
 	if err != nil {
 		return nil, false, err
 	}
-	x, err = o.Explain(ctx, ads, wanted)
+	asked.Tell(p.Window, meaning, about)
+	x, err = o.Explain(ctx, asked.Ads, wanted)
 	if err != nil {
 		return nil, false, fmt.Errorf("explaining runs: %w", err)
 	}
-	return x, ads != nil, nil
+	return x, asked.Ads != nil, nil
 }
 
 // heldAt reports whether the newest snapshot of the window shows a run.
