@@ -102,20 +102,27 @@ func (a *answer) values(k group) []string {
 }
 
 // groups puts chosen waits into groups, in the order of their first waits.
-func (a *answer) groups(by []string, chosen []int32) (keys []group, lists map[group][]*Wait) {
-	sizes := map[group]int{}
-	of := make([]group, len(chosen))
+func (a *answer) groups(by []string, chosen []int32) (keys []group, lists [][]*Wait) {
+	numbers := map[group]int32{}
+	of := make([]int32, len(chosen)) // the number of each one's group
+	var sizes []int
 	for n, i := range chosen {
-		of[n] = groupOf(&a.all[i], by)
-		sizes[of[n]]++
-	}
-	lists = make(map[group][]*Wait, len(sizes))
-	for n, i := range chosen {
-		list := lists[of[n]]
-		if list == nil {
-			keys, list = append(keys, of[n]), make([]*Wait, 0, sizes[of[n]])
+		k := groupOf(&a.all[i], by)
+		number, known := numbers[k]
+		if !known {
+			number = int32(len(keys))
+			numbers[k] = number
+			keys, sizes = append(keys, k), append(sizes, 0)
 		}
-		lists[of[n]] = append(list, &a.all[i])
+		of[n] = number
+		sizes[number]++
+	}
+	lists = make([][]*Wait, len(keys))
+	for number, size := range sizes {
+		lists[number] = make([]*Wait, 0, size)
+	}
+	for n, i := range chosen {
+		lists[of[n]] = append(lists[of[n]], &a.all[i])
 	}
 	return keys, lists
 }
@@ -240,7 +247,7 @@ func (a *answer) summary(ctx context.Context) (data.Frames, error) {
 			return nil, err
 		}
 		keys, lists := a.groups(by, sorted)
-		for _, k := range keys {
+		for n, k := range keys {
 			free := math.NaN()
 			if clock != nil && clock.covered[0] > 0 {
 				free = 0
@@ -248,7 +255,7 @@ func (a *answer) summary(ctx context.Context) (data.Frames, error) {
 					free = l.means()[0]
 				}
 			}
-			rows = append(rows, frames.Row{Group: a.values(k), Values: values(lists[k], free)})
+			rows = append(rows, frames.Row{Group: a.values(k), Values: values(lists[n], free)})
 		}
 		return rows, nil
 	}
@@ -283,12 +290,12 @@ func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 	c := newClock(buckets.Starts, w, a.polls.coveredUntil)
 	newest, _ := a.newest()
 	var all []frames.Series
-	for _, k := range keys {
+	for n, k := range keys {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		values := a.levels(c, lists[k])
-		values["started"] = startedIn(c, lists[k], w)
+		values := a.levels(c, lists[n])
+		values["started"] = startedIn(c, lists[n], w)
 		if known != nil {
 			l, some := taken[k]
 			if !some {
@@ -405,9 +412,9 @@ func (a *answer) freeNow(list []*Wait) []float64 {
 func (a *answer) survival() data.Frames {
 	keys, lists := a.groups(a.plan.GroupBy, a.chosen)
 	lives := make([]frames.Lives, 0, len(keys))
-	for _, k := range keys {
+	for n, k := range keys {
 		var m measures
-		for _, w := range lists[k] {
+		for _, w := range lists[n] {
 			m.add(w, a.plan.Window, 0)
 		}
 		lives = append(lives, frames.Lives{Group: a.values(k), Items: m.items})
