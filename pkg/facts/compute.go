@@ -7,6 +7,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/backfill"
 	"github.com/chtc/gpureports/pkg/counts"
+	"github.com/chtc/gpureports/pkg/demand"
 	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/localtime"
@@ -36,8 +37,8 @@ var groupings = []string{"category", "slots", "device", "memory", "tier", "owner
 var catalog = query.Catalog{{Name: "facts", Views: []query.View{
 	query.SeriesView(append(slices.Clone(groupings), "user"), []string{"claimed"}, nil)}}}
 
-// Request says of what to make facts.
-type Request struct {
+// Asked says of what to make facts.
+type Asked struct {
 	Pool     string
 	Hours    []pool.Micros // beginnings of consecutive hours, and the end of the last one
 	Finished pool.Micros   // earlier days are finished
@@ -47,7 +48,7 @@ type Request struct {
 // Compute returns the facts of a pool's hours, in no order, and what was wrong with the data. Hours without a snapshot
 // have the one of their coverage. Errors are those of the timeline, and pool.SourceError where the job source does not
 // answer: facts without it would be others.
-func Compute(ctx context.Context, s *stores.Stores, env query.Env, r Request) ([]*Fact, []timeline.Notice, error) {
+func Compute(ctx context.Context, s *stores.Stores, env query.Env, r Asked) ([]*Fact, []timeline.Notice, error) {
 	c := &computation{stores: s, env: env, request: r, at: map[pool.Micros]int{}, facts: map[string]*Fact{}}
 	for i, start := range r.Hours[:len(r.Hours)-1] {
 		c.at[start] = i
@@ -60,6 +61,7 @@ func Compute(ctx context.Context, s *stores.Stores, env query.Env, r Request) ([
 		c.usage,
 		c.runs,
 		c.backfill,
+		c.demand,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -72,7 +74,7 @@ func Compute(ctx context.Context, s *stores.Stores, env query.Env, r Request) ([
 type computation struct {
 	stores  *stores.Stores
 	env     query.Env
-	request Request
+	request Asked
 	at      map[pool.Micros]int // hours by their beginning
 	facts   map[string]*Fact    // by id
 	notices []timeline.Notice
@@ -197,6 +199,28 @@ func (c *computation) backfill(ctx context.Context) error {
 	return nil
 }
 
+// demand adds who waited, and what the polls of the queues cover.
+func (c *computation) demand(ctx context.Context) error {
+	if c.stores.Queues == nil {
+		return nil
+	}
+	all, err := demand.ByHour(ctx, c.stores, c.env, c.request.Hours)
+	if err != nil || all == nil {
+		return err
+	}
+	for k, h := range all.Waits {
+		fact := c.newFact(KindWaits, c.request.Hours[k.Hour], nil, &k.User)
+		fact.Request = &Request{Project: k.Project, Schedd: k.Schedd, GPUs: k.GPUs, GPUMemory: k.GPUMemory}
+		fact.Project = &fact.Request.Project
+		c.added(fact).Waits = &Waits{Begun: h.Begun, Carried: h.Carried, Started: h.Started, Left: h.Left,
+			Waited: h.Waited, JobHours: h.JobHours, GPUHours: h.GPUHours}
+	}
+	for i, covered := range all.Covered {
+		c.fact(KindHour, c.request.Hours[i], nil, nil).PolledHours = covered
+	}
+	return nil
+}
+
 // linked returns the fact of a group of runs or GPUs.
 func (c *computation) linked(kind string, hour int, g linked.Group) *Fact {
 	return c.fact(kind, c.request.Hours[hour], c.groupOf(g), &g.User)
@@ -213,8 +237,12 @@ func (c *computation) fact(kind string, start pool.Micros, group *Group, user *s
 }
 
 func (c *computation) newFact(kind string, start pool.Micros, group *Group, user *string) *Fact {
-	return &Fact{Pool: c.request.Pool, Kind: kind, Hour: Millis(start),
+	fact := &Fact{Pool: c.request.Pool, Kind: kind, Hour: Millis(start),
 		Complete: c.request.Hours[c.at[start]+1] <= c.request.Finished, Group: group, User: user}
+	if group != nil {
+		fact.Project = &group.Project
+	}
+	return fact
 }
 
 // added returns the fact with the same id, which is this one if there is none yet.

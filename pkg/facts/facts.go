@@ -20,6 +20,7 @@ const (
 	KindGPUs      = "gpus"      // of a group: GPU-slices by state, and GPU-snapshots of the backfill pool
 	KindUsers     = "users"     // of a group and user: claimed GPU-slices, and runs
 	KindEvictions = "evictions" // of a group and user: runs that began in one hour, and were evicted in another
+	KindWaits     = "waits"     // of a user and what their jobs ask for: waits
 	KindPool      = "pool"      // the checkpoint: what is published of a pool
 )
 
@@ -32,7 +33,8 @@ type Fact struct {
 
 	*Coverage
 	*Group
-	User *string `json:"user,omitempty"`
+	Project *string `json:"project,omitempty"` // of the machine, or of the waiting jobs
+	User    *string `json:"user,omitempty"`
 	*GPUs
 	*Usage
 	*Backfill
@@ -40,6 +42,8 @@ type Fact struct {
 	*Eviction
 	*Links
 	*Occupied
+	*Request
+	*Waits
 }
 
 // Coverage is N and D of an hour, and its snapshots.
@@ -47,6 +51,7 @@ type Coverage struct {
 	Slices       int     `json:"slices"`
 	CoveredHours float64 `json:"coveredHours"` // 0 to 1
 	Snapshots    int     `json:"snapshots"`
+	PolledHours  float64 `json:"polledHours,omitempty"` // covered by polls of the queues, 0 to 1
 }
 
 // Group is what GPU-slices are told apart by. Texts are as the pool stores them; "" is none.
@@ -57,7 +62,7 @@ type Group struct {
 	Memory    string `json:"memory"`
 	Tier      string `json:"tier"`
 	Ownership string `json:"ownership"`
-	Project   string `json:"project"`
+	Project   string `json:"-"` // a field of the fact
 }
 
 // GPUs are sums of GPU-slices by what they are counted as. Of a user there are claimed ones only.
@@ -121,6 +126,26 @@ type Occupied struct {
 	Other     int64 `json:"poolOther,omitempty"` // blocked, absent or unknown
 }
 
+// Request is what waiting jobs are told apart by, beside their user.
+type Request struct {
+	Project   string `json:"-"` // a field of the fact
+	Schedd    string `json:"schedd"`
+	GPUs      string `json:"gpus"`
+	GPUMemory string `json:"gpuMemory"`
+}
+
+// Waits is what the waits of jobs add up to (methodology section 14): by where they began and ended, and waiting jobs
+// and GPUs times the covered hours.
+type Waits struct {
+	Begun    int     `json:"waitsBegun,omitempty"`
+	Carried  int     `json:"waitsCarried,omitempty"`
+	Started  int     `json:"waitsStarted,omitempty"`
+	Left     int     `json:"waitsLeft,omitempty"`
+	Waited   float64 `json:"waited,omitempty"` // hours, of those that started
+	JobHours float64 `json:"waitingJobHours,omitempty"`
+	GPUHours float64 `json:"waitingGpuHours,omitempty"`
+}
+
 // Links is how many backfill runs of an hour have a job ad, of those that should.
 type Links struct {
 	LinkedBegun    int `json:"linkedBegun,omitempty"`
@@ -145,6 +170,9 @@ func (f *Fact) ID() string {
 	}
 	if f.Evicted != nil {
 		name += fmt.Sprintf(" %q %q %d", f.Cause, f.Evidence, f.Began)
+	}
+	if f.Request != nil {
+		name += fmt.Sprintf(" %q", *f.Request)
 	}
 	return hashed(name)
 }

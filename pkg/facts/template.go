@@ -31,17 +31,18 @@ func mapping() map[string]any {
 		"slices": whole, "coveredHours": number,
 		"category": keyword, "slots": keyword, "device": keyword, "memory": keyword, "tier": keyword,
 		"ownership": keyword, "project": keyword, "user": keyword, "cause": keyword, "evidence": keyword, "began": date,
+		"schedd": keyword, "gpus": keyword, "gpuMemory": keyword,
 		"version": whole, "zone": keyword, "sliceMinutes": whole, "since": date, "completeThrough": date,
 		"through": date, "publishedAt": date,
 	}
 	for _, field := range append(ClassFields[:], "held", "measured", "busy", "idle", "backfillHours",
-		"lostFirst", "lostLast", "lost") {
+		"lostFirst", "lostLast", "lost", "waited", "waitingJobHours", "waitingGpuHours", "polledHours") {
 		properties[field] = number
 	}
 	for _, field := range []string{"begun", "carried", "backfillBegun", "backfillCarried", "unseenBegun", "unseenCarried",
 		"completed", "removed", "onHold", "outOfSight", "ambiguous", "evictions", "evictedGpus", "linkedBegun",
 		"linkedCarried", "countedBegun", "countedCarried", "withoutAds", "snapshots", "poolAvailable", "poolUsed",
-		"poolTaken", "poolOther"} {
+		"poolTaken", "poolOther", "waitsBegun", "waitsCarried", "waitsStarted", "waitsLeft"} {
 		properties[field] = whole
 	}
 	return map[string]any{"dynamic": "strict", "properties": properties}

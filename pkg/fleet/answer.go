@@ -8,6 +8,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/allocation"
 	"github.com/chtc/gpureports/pkg/backfill"
+	"github.com/chtc/gpureports/pkg/demand"
 	"github.com/chtc/gpureports/pkg/elastic"
 	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/frames"
@@ -65,6 +66,9 @@ func (a *asked) answer(ctx context.Context, about *frames.About) (func() data.Fr
 		groups, err := a.backfill(ctx)
 		_, times := a.points()
 		return func() data.Frames { return backfill.OccupiedFrames(groups, times, a.plan, about) }, err
+	case demand.Kind.Name:
+		d, err := a.demand(ctx, about)
+		return func() data.Frames { return d.frames(about) }, err
 	case evictions.Kind.Name:
 		figures, err := a.evictions(ctx, about)
 		return func() data.Frames { return evictions.Frames(figures, a.plan, about) }, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/allocation"
 	"github.com/chtc/gpureports/pkg/backfill"
+	"github.com/chtc/gpureports/pkg/demand"
 	"github.com/chtc/gpureports/pkg/evictions"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -21,13 +22,15 @@ var Catalog = query.Catalog{
 	ofFacts(backfill.Kind, "timeseries"),
 	ofFacts(evictions.Kind, "summary", "timeseries"),
 	ofFacts(utilization.Kind, "timeseries", "summary"),
+	ofFacts(demand.Kind, "timeseries", "summary"),
 }
 
 // withoutFacts are groupings and filters that facts do not tell apart.
 var withoutFacts = []string{"machine", "machines", "preventReason", "idle"}
 
 // noSums are metrics that cannot be made from sums over hours.
-var noSums = []string{"idleRuns", "medianHoursToEviction", "ended", "meanHours"}
+var noSums = []string{"idleRuns", "medianHoursToEviction", "ended", "meanHours",
+	"medianWaitHours", "p90WaitHours", "expansionFactor", "waitingUsers", "oldestHours", "freeWhileWaiting"}
 
 // ofFacts returns the views of a kind that facts can answer: by pool, too, and in buckets of full hours.
 func ofFacts(k query.Kind, views ...string) query.Kind {

@@ -50,10 +50,13 @@ func (a *asked) each(ctx context.Context, w wanted, use func(cell)) error {
 	}
 	need("category", !s.AllCategories())
 	need("ownership", !s.AllOwnerships())
-	need("device", !s.Devices.All() || !s.OldDevices)
+	need("device", !s.Devices.All() || !s.OldDevices && w.kind != facts.KindWaits)
 	need("tier", !s.Tiers.All())
 	need("project", !s.Projects.All())
 	need("user", !s.Users.All())
+	need("schedd", !s.Schedds.All())
+	need("gpus", !s.GPUs.All())
+	need("gpuMemory", !s.GPUMemory.All())
 	return a.store.aggregate(ctx, a.pinned, a.sums(w, by), func(found sum) {
 		if chosen(s, found.texts) {
 			use(cell{found, found.texts["pool"], a.bucket(found.time)})
@@ -74,7 +77,8 @@ func chosen(s *query.Selection, texts map[string]string) bool {
 		}
 	}
 	for field, match := range map[string]func(string) bool{"device": s.MatchModel, "tier": s.Tiers.Match,
-		"project": s.MatchProjects, "user": s.MatchUser} {
+		"project": s.MatchProjects, "user": s.MatchUser, "schedd": s.Schedds.Match, "gpus": s.GPUs.Match,
+		"gpuMemory": s.GPUMemory.Match} {
 		if text, ok := texts[field]; ok && !match(text) {
 			return false
 		}

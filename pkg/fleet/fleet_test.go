@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -78,6 +79,14 @@ func members(t *testing.T, url, alias string) (all []member, now time.Time) {
 		require.NoError(t, err)
 		require.NoError(t, p.Write(t.Context(), m.dir))
 		now = o.End
+		if i == 1 { // its queues are not polled
+			queues, err := filepath.Glob(filepath.Join(m.dir, "job_pressure_*.db"))
+			require.NoError(t, err)
+			require.NotEmpty(t, queues)
+			for _, file := range queues {
+				require.NoError(t, os.Remove(file))
+			}
+		}
 		m.source = plugin.Open(settings(t, url, map[string]any{"snapshotDir": m.dir, "timezone": o.Timezone,
 			"sliceMinutes": sliceMinutes[i], "factsIndex": alias, "jobs": jobSources[i]}), func() time.Time { return o.End })
 		t.Cleanup(m.source.Dispose)
@@ -164,6 +173,12 @@ var questions = []string{
 		"ratePer100GpuHours", "lostGpuHours", "runs"]}`,
 	`{"queryType": "evictions", "view": "timeseries", "bucket": "6h", "groupBy": ["cause"], "metrics": ["evictions",
 		"ratePer100GpuHours", "lostGpuHours"]}`,
+	`{"queryType": "demand", "view": "summary", "metrics": ` + ofDemand + `}`,
+	`{"queryType": "demand", "view": "summary", "groupBy": ["user", "gpus"], "metrics": ` + ofDemand + `}`,
+	`{"queryType": "demand", "view": "summary", "groupBy": ["schedd", "project"], "metrics": ` + ofDemand + `,
+		"filter": {"gpuMemory": ["any"]}}`,
+	`{"queryType": "demand", "bucket": "1h", "groupBy": ["gpuMemory"], "metrics": ["waitingGpus", "waitingJobs"]}`,
+	`{"queryType": "demand", "bucket": "1d", "groupBy": ["user"], "metrics": ["started", "waitingGpus"]}`,
 	`{"queryType": "backfillAvailability", "view": "timeseries", "bucket": "1h", "groupBy": ["category"], "metrics":
 		["available", "used", "taken", "usedPercent"]}`,
 	`{"queryType": "backfillAvailability", "view": "timeseries", "bucket": "12h", "groupBy": ["machineType", "device"],
@@ -175,6 +190,8 @@ var questions = []string{
 
 const ofEvictions = `["runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous", "unseen",
 	"gpuHours", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "lostGpuHours", "lostPercent"]`
+
+const ofDemand = `["waits", "started", "left", "meanWaitHours", "waitingJobs", "waitingGpus"]`
 
 const ofUsage = `["heldGpuHours", "measuredPercent", "utilizationPercent", "busyGpuHours", "idleGpuHours",
 	"idlePercent", "runs"]`
@@ -305,6 +322,7 @@ func testRefused(t *testing.T, url, alias string, now time.Time) {
 		`{"queryType": "backfillAvailability", "view": "timeseries", "metrics": ["ended"]}`: advice,
 		`{"queryType": "evictions", "metrics": ["medianHoursToEviction"]}`:                  advice,
 		`{"queryType": "utilization", "view": "summary", "metrics": ["idleRuns"]}`:          advice,
+		`{"queryType": "demand", "view": "summary", "metrics": ["medianWaitHours"]}`:        advice,
 		`{"queryType": "allocation", "bucket": "15m"}`:                                      "possible are auto, window, 1h",
 		`{"queryType": "allocation", "groupBy": ["colour"]}`:                                "possible are pool, category",
 		`{"queryType": "allocation", "filter": {"machines": ["gpu1"]}}`:                     advice,
@@ -314,6 +332,12 @@ func testRefused(t *testing.T, url, alias string, now time.Time) {
 		require.ErrorContains(t, answer.Error, want, text)
 		require.Equal(t, backend.StatusBadRequest, answer.Status, text)
 	}
+	unpolled := ask(t, fleet, parse(t, `{"queryType": "demand", "view": "summary"}`), w)
+	require.NoError(t, unpolled.Error)
+	require.Contains(t, fmt.Sprint(unpolled.Frames[0].Meta.Notices), "the queues of 1 of 3 pools were not polled")
+	none := ask(t, fleet, parse(t, `{"queryType": "demand", "filter": {"pools": ["pool b"]}}`), w)
+	require.NoError(t, none.Error)
+	require.Empty(t, none.Frames[0].Fields, "zero would say that nobody waits")
 	nowhere := ask(t, fleet, parse(t, `{"queryType": "allocation", "filter": {"pools": ["nowhere"]}}`), w)
 	require.NoError(t, nowhere.Error)
 	require.Empty(t, nowhere.Frames[0].Fields)
@@ -389,6 +413,7 @@ func testResources(t *testing.T, url, alias string, all []member, now time.Time)
 		}
 	}
 	require.Len(t, get(fleet, "values/device"), len(devices))
+	require.Equal(t, get(all[0].source, "values/schedd"), get(fleet, "values/schedd"), "of one site")
 	require.Contains(t, get(fleet, "values/machine").(map[string]any)["message"], "possible are pool, category")
 	require.NotNil(t, get(fleet, "range").(map[string]any)["newest"])
 	health, err := fleet.CheckHealth(t.Context(), &backend.CheckHealthRequest{})
@@ -421,7 +446,7 @@ func testAgain(t *testing.T, url, alias string, all []member, now time.Time) {
 
 // added are metrics that add up over pools.
 var added = []string{"allocated", "free", "gpuHours", "heldGpuHours", "busyGpuHours", "runs", "running", "evictions",
-	"lostGpuHours"}
+	"lostGpuHours", "waits", "started", "left", "waitingGpus"}
 
 // testUnion: by pool, an answer is the union of those of the pools; without, averages and hours add up.
 func testUnion(t *testing.T, url, alias string, all []member, now time.Time) {
@@ -438,6 +463,8 @@ func testUnion(t *testing.T, url, alias string, all []member, now time.Time) {
 			"metrics": ["heldGpuHours", "busyGpuHours", "runs"]}`,
 		`{"queryType": "evictions", "groupBy": ["device"], "totals": false,
 			"metrics": ["runs", "running", "evictions", "gpuHours", "lostGpuHours"]}`,
+		`{"queryType": "demand", "view": "summary", "groupBy": ["gpus"], "totals": false,
+			"metrics": ["waits", "started", "left", "waitingGpus"]}`,
 	} {
 		q, w := parse(t, text), w
 		if !slices.Contains([]any{"allocation", "userHours"}, q["queryType"]) {

@@ -11,7 +11,8 @@ import (
 )
 
 // Dimensions are those whose values can be listed.
-var Dimensions = []string{"pool", "category", "slots", "device", "ownership", "project", "user", "memory", "tier"}
+var Dimensions = []string{"pool", "category", "slots", "device", "ownership", "project", "user", "memory", "tier",
+	"schedd"}
 
 // ofValues plans the question for values.
 var ofValues = query.Catalog{{Name: "values", Views: []query.View{{Name: "values", GroupBy: Dimensions,
@@ -35,7 +36,10 @@ func (s *Store) Values(ctx context.Context, env query.Env, dimension string, f q
 	found := map[string]bool{}
 	if len(a.cover) > 0 {
 		kind := facts.KindGPUs
-		if dimension == "user" || !p.Select.Users.All() {
+		switch {
+		case dimension == "schedd":
+			kind = facts.KindWaits
+		case dimension == "user" || !p.Select.Users.All():
 			kind = facts.KindUsers
 		}
 		err = a.each(ctx, wanted{kind: kind}, func(c cell) {

@@ -129,7 +129,7 @@ func (w *writer) publish(ctx context.Context, s *stores.Stores, env query.Env, h
 	finished pool.Micros) (Part, error) {
 	first, end := hours[0], hours[len(hours)-1]
 	part := Part{From: pool.Time(first), To: pool.Time(end)}
-	all, notices, err := facts.Compute(ctx, s, env, facts.Request{Pool: w.Pool, Hours: hours, Finished: finished,
+	all, notices, err := facts.Compute(ctx, s, env, facts.Asked{Pool: w.Pool, Hours: hours, Finished: finished,
 		Now: w.Now().UnixMicro()})
 	if err != nil {
 		return part, err

@@ -1,0 +1,162 @@
+package demand
+
+import (
+	"context"
+	"math"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/stores"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// Hours is who waited in consecutive hours. Sums over hours and groups are those of longer windows; a window has the
+// waits that began in its hours, and those that were carried into its first one.
+type Hours struct {
+	Waits   map[HourOf]*Hourly
+	Covered []float64 // of each hour: the part that polls cover
+}
+
+// HourOf is a group's hour, by its number.
+type HourOf struct {
+	User, Project, Schedd, GPUs, GPUMemory string
+	Hour                                   int
+}
+
+// Hourly is what the waits of a group add up to in an hour.
+type Hourly struct {
+	JobHours, GPUHours float64 // in covered time
+	Begun, Carried     int     // waits that begin in the hour, and those that began before
+	Started, Left      int     // waits that end in the hour
+	Waited             float64 // hours that those waited which started
+}
+
+// ByHour returns who waited in each of consecutive hours, given by their beginnings and the end of the last one; nil
+// where the queues are not polled. Errors are those of Answer.
+func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.Micros) (*Hours, error) {
+	p, err := query.Catalog{Kind}.Plan(query.Request{Model: query.Model{QueryType: Kind.Name},
+		Window: pool.Window{From: hours[0], To: hours[len(hours)-1]}}, env)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.Queues.Load(ctx, p.Window)
+	if err != nil {
+		return nil, err
+	}
+	if rows.Files == 0 {
+		return nil, nil
+	}
+	polls := NewPolls(rows.Days)
+	waits, err := allWaits(ctx, s, p, rows, polls, frames.Plain(p))
+	if err != nil {
+		return nil, err
+	}
+	h := &Hours{Waits: map[HourOf]*Hourly{}}
+	c := newClock(hours, p.Window, polls.coveredUntil)
+	for _, covered := range c.covered {
+		h.Covered = append(h.Covered, pool.Hours(covered))
+	}
+	for i := range waits {
+		h.add(&waits[i], c, rows.Names)
+	}
+	return h, nil
+}
+
+func (h *Hours) add(w *Wait, c *clock, names *timeline.Names) {
+	hours := query.Buckets{Starts: c.edges}
+	k := HourOf{User: names.Text(w.Owner), Project: names.Text(w.Project), Schedd: names.Text(w.Schedd),
+		GPUs: gpusClass(w.Request.GPUs), GPUMemory: memoryClass(w.Request.GPUMemory)}
+	of := func(hour int) *Hourly {
+		k.Hour = hour
+		if h.Waits[k] == nil {
+			h.Waits[k] = &Hourly{}
+		}
+		return h.Waits[k]
+	}
+	for b := hours.Of(max(w.Begin, c.edges[0])); b < hours.Len() && c.edges[b] <= w.End; b++ {
+		in := of(b)
+		if from, to := max(w.Counted, c.edges[b]), min(w.End, c.edges[b+1]); from < to {
+			waited := pool.Hours(c.until(to) - c.until(from))
+			in.JobHours += waited
+			in.GPUHours += w.Request.GPUs * waited
+		}
+		if w.Begin >= c.edges[b] {
+			in.Begun++
+		} else {
+			in.Carried++
+		}
+	}
+	if w.End < c.edges[0] || w.End >= c.edges[hours.Len()] {
+		return
+	}
+	switch in := of(hours.Of(w.End)); w.Outcome {
+	case Started:
+		in.Started++
+		in.Waited += pool.Hours(w.End - w.Begin)
+	case Left:
+		in.Left++
+	}
+}
+
+// Summed is what the waits of a group add up to over hours.
+type Summed struct {
+	Texts  []string // by the plan's groupings, as answers show them
+	Sums   Sums     // of a table
+	Points []Sums   // of a series
+}
+
+// Sums are counts of waits, and averages. NaN: there is no value.
+type Sums struct {
+	Waits, Started, Left, Waited float64
+	Jobs, GPUs                   float64 // waiting on average
+}
+
+func (s *Sums) metric(name string) float64 {
+	switch name {
+	case "waits":
+		return s.Waits
+	case "started":
+		return s.Started
+	case "left":
+		return s.Left
+	case "meanWaitHours":
+		return ratio(s.Waited, s.Started)
+	case "waitingJobs":
+		return s.Jobs
+	case "waitingGpus":
+		return s.GPUs
+	}
+	return math.NaN()
+}
+
+// SummedFrames returns the table of the view `summary`, else series.
+func SummedFrames(groups []Summed, total Sums, times []pool.Micros, p *query.Plan, about *frames.About) data.Frames {
+	if p.View == "summary" {
+		values := func(s *Sums) []float64 {
+			v := make([]float64, len(p.Metrics))
+			for i, name := range p.Metrics {
+				v[i] = s.metric(name)
+			}
+			return v
+		}
+		var rows []frames.Row
+		for i := range groups {
+			rows = append(rows, frames.Row{Group: groups[i].Texts, Values: values(&groups[i].Sums)})
+		}
+		return frames.Table(p, about, rows, frames.Total{Name: "All", Values: values(&total)})
+	}
+	var series []frames.Series
+	for i := range groups {
+		for _, metric := range p.Metrics {
+			s := frames.Series{Group: groups[i].Texts, Metric: metric, Times: times}
+			for b := range groups[i].Points {
+				s.Values = append(s.Values, groups[i].Points[b].metric(metric))
+			}
+			series = append(series, s)
+		}
+	}
+	return frames.TimeSeries(p, about, series)
+}
