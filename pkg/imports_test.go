@@ -89,7 +89,7 @@ var layers = map[string][]string{
 		"timeline", "timeline/keep",
 		"pressure", "jobs", "jobs/sqlite", "jobs/elasticsearch", "query", "frames", "stores", "kinds",
 		"elastic", "facts", "fleet", "publish"},
-	"dashboards":          {"pool", "query", "kinds"},
+	"dashboards":          {"pool", "query", "kinds", "fleet"},
 	"samplepool":          {"pool", "localtime", "snapshots", "snapshots/parquet", "jobs", "jobs/sqlite"},
 	"plugin/host":         {},
 	"golden":              {"pool"},

@@ -50,7 +50,7 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 		return nil, nil
 	}
 	polls := NewPolls(rows.Days)
-	waits, err := allWaits(ctx, s, p, rows, polls, frames.Plain(p))
+	all, err := allWaits(ctx, s, p, rows, polls, frames.Plain(p))
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +59,10 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	for _, covered := range c.covered {
 		h.Covered = append(h.Covered, pool.Hours(covered))
 	}
-	for i := range waits {
-		h.add(&waits[i], c, rows.Names)
+	for i := range all.waits {
+		if w := &all.waits[i]; w.Begin < p.Window.To && w.End >= p.Window.From {
+			h.add(w, c, rows.Names)
+		}
 	}
 	return h, nil
 }
@@ -89,7 +91,7 @@ func (h *Hours) add(w *Wait, c *clock, names *timeline.Names) {
 			in.Carried++
 		}
 	}
-	if w.End < c.edges[0] || w.End >= c.edges[hours.Len()] {
+	if w.End >= c.edges[hours.Len()] {
 		return
 	}
 	switch in := of(hours.Of(w.End)); w.Outcome {
