@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/chtc/gpureports/pkg/dashboards"
 	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/samplepool"
 )
@@ -396,4 +397,30 @@ func TestManifest(t *testing.T) {
 	link, err := os.Readlink(filepath.Join(root, "src/plugin.json"))
 	require.NoError(t, err)
 	require.Equal(t, "../plugin.json", link)
+}
+
+// The example of many pools: one data source publishes what the other, which the alert rules name, answers from.
+func TestFleetProvisioning(t *testing.T) {
+	var sources struct {
+		Datasources []struct {
+			UID, Type, URL string
+			JSONData       map[string]any `yaml:"jsonData"`
+		}
+	}
+	readYAML(t, "provisioning/fleet/datasources.yaml", &sources)
+	require.Len(t, sources.Datasources, 2)
+	parsed := make([]plugin.Settings, 2)
+	for i, source := range sources.Datasources {
+		require.Equal(t, plugin.ID, source.Type)
+		jsonData, err := json.Marshal(source.JSONData)
+		require.NoError(t, err)
+		parsed[i], err = plugin.ParseSettings(jsonData)
+		require.NoError(t, err)
+	}
+	fleet, member := parsed[0], parsed[1]
+	require.Equal(t, dashboards.FleetSourceUID, sources.Datasources[0].UID)
+	require.NotEqual(t, sources.Datasources[0].UID, sources.Datasources[1].UID)
+	require.Equal(t, "fleet", fleet.Mode)
+	require.Equal(t, plugin.PublishTo{Pool: "CHTC", Index: fleet.FactsIndex}, member.PublishTo)
+	require.Equal(t, sources.Datasources[0].URL, sources.Datasources[1].URL)
 }

@@ -14,6 +14,14 @@ export type JobsSource = 'none' | 'sqlite' | 'elasticsearch';
 /** What answers are made from: the snapshots of a pool, or the facts that many pools publish. */
 export type Mode = 'pool' | 'fleet';
 
+/** How the plugin publishes a pool's facts each hour. */
+export interface PublishTo {
+  /** Name of the pool among the pools; missing: nothing is published. */
+  pool?: string;
+  /** Alias of the facts; default factsIndex. */
+  index?: string;
+}
+
 /** What viewers see of users and jobs; editors and administrators always see names. */
 export type UserNames = 'full' | 'pseudonyms';
 
@@ -32,6 +40,8 @@ export interface GpuSettings extends DataSourceJsonData {
   mode?: Mode;
   /** Alias of the facts in Elasticsearch. */
   factsIndex?: string;
+  /** The plugin itself publishes the pool's facts; missing: it does not. */
+  publishTo?: PublishTo;
   /** Absolute path of the directory with the monthly gpu_state_YYYY-MM files. */
   snapshotDir?: string;
   /** s3://bucket/prefix, instead of snapshotDir. */

@@ -222,6 +222,55 @@ describe('privacy', () => {
   });
 });
 
+describe('publishing', () => {
+  it('is of a name, and under another alias than the facts index if one is given', async () => {
+    const { user, settings } = setup({ snapshotDir: '/data', factsIndex: 'all-facts' });
+    expect(screen.queryByLabelText(/^Publish under/)).not.toBeInTheDocument();
+    await user.type(screen.getByLabelText(/^Publish as/), 'CHTC');
+    expect(settings().jsonData.publishTo).toEqual({ pool: 'CHTC' });
+    expect(screen.getByLabelText(/^Publish under/)).toHaveAttribute('placeholder', 'all-facts');
+    await user.type(screen.getByLabelText(/^Publish under/), 'gpu-facts');
+    expect(settings().jsonData).toEqual({
+      snapshotDir: '/data',
+      factsIndex: 'all-facts',
+      publishTo: { pool: 'CHTC', index: 'gpu-facts' },
+    });
+  });
+
+  it('keeps what is left when one of the two is cleared, and nothing of both', async () => {
+    const { user, settings } = setup({ snapshotDir: '/data', publishTo: { pool: 'CHTC', index: 'gpu-facts' } });
+    await user.clear(screen.getByLabelText(/^Publish as/));
+    expect(settings().jsonData.publishTo).toEqual({ index: 'gpu-facts' });
+    expect(screen.getByLabelText(/^Publish under/)).toHaveValue('gpu-facts');
+    await user.clear(screen.getByLabelText(/^Publish under/));
+    expect(settings().jsonData.publishTo).toBeUndefined();
+    expect(screen.queryByLabelText(/^Publish under/)).not.toBeInTheDocument();
+  });
+
+  it('asks for Elasticsearch, which the facts are published into', async () => {
+    const { user } = setup({ snapshotDir: '/data', publishTo: { pool: 'CHTC', index: 'gpu-facts' } });
+    expect(screen.getByLabelText('Data source connection URL')).toBeInTheDocument();
+    await user.clear(screen.getByLabelText(/^Publish as/));
+    await user.clear(screen.getByLabelText(/^Publish under/));
+    expect(screen.queryByLabelText('Data source connection URL')).not.toBeInTheDocument();
+  });
+
+  it('cannot be changed where it was provisioned', () => {
+    setup({ snapshotDir: '/data', factsIndex: 'gpu-facts', publishTo: { pool: 'CHTC' } }, { readOnly: true });
+    for (const field of [/^Facts index/, /^Publish as/, /^Publish under/]) {
+      expect(screen.getByLabelText(field)).toBeDisabled();
+    }
+  });
+
+  it('is not of a data source of many pools', async () => {
+    const publishTo = { pool: 'CHTC' };
+    const { user, settings } = setup({ snapshotDir: '/data', factsIndex: 'gpu-facts', publishTo });
+    await user.click(screen.getByRole('radio', { name: 'Many pools' }));
+    expect(settings().jsonData).toEqual({ mode: 'fleet', factsIndex: 'gpu-facts' });
+    expect(screen.queryByLabelText(/^Publish as/)).not.toBeInTheDocument();
+  });
+});
+
 describe('the mode', () => {
   it('is of one pool unless another is chosen', () => {
     const { settings } = setup();

@@ -16,13 +16,17 @@ const modes: Array<{ value: Mode; label: string; description: string }> = [
   { value: 'fleet', label: 'Many pools', description: 'Questions across pools, answered from the facts they publish' },
 ];
 
+/** The settings that a data source of many pools cannot have. */
+const ofOnePool = { snapshotDir: undefined, snapshotBucket: undefined, publishTo: undefined };
+
 /** The data source's settings. "Save & test" asks the backend, which says in sentences what it found. */
 export function ConfigEditor(props: SettingsEditorProps) {
   const { jsonData, readOnly } = props.options;
   const { change } = settingInputs(props);
   const mode = jsonData.mode || settingDefaults.mode;
   const isOfPool = mode === 'pool';
-  const usesElasticsearch = !isOfPool || jsonData.jobs === 'elasticsearch' || jsonData.factsIndex !== undefined;
+  const hasFacts = jsonData.factsIndex !== undefined || jsonData.publishTo !== undefined;
+  const usesElasticsearch = !isOfPool || jsonData.jobs === 'elasticsearch' || hasFacts;
 
   return (
     <>
@@ -41,10 +45,8 @@ export function ConfigEditor(props: SettingsEditorProps) {
           aria-label="Answers for"
           options={modes}
           value={mode}
-          // what answers for many pools has no snapshots, and the backend refuses any
-          onChange={(chosen) =>
-            change({ mode: chosen, ...(chosen === 'fleet' && { snapshotDir: undefined, snapshotBucket: undefined }) })
-          }
+          // what answers for many pools has no snapshots and publishes no facts: the backend refuses both
+          onChange={(chosen) => change({ mode: chosen, ...(chosen === 'fleet' && ofOnePool) })}
         />
       </Field>
       <Divider />

@@ -2,7 +2,7 @@ import React from 'react';
 import { DataSourcePluginOptionsEditorProps } from '@grafana/data';
 import { Input, SecretInput } from '@grafana/ui';
 
-import { GpuSecrets, GpuSettings } from '../settings';
+import { GpuSecrets, GpuSettings, PublishTo } from '../settings';
 
 /** What Grafana gives an editor of the data source's settings. */
 export type SettingsEditorProps = DataSourcePluginOptionsEditorProps<GpuSettings, GpuSecrets>;
@@ -39,15 +39,13 @@ export function settingInputs({ options, onOptionsChange }: SettingsEditorProps)
       | 'jobsIndex'
       | 'jobsEpochIndex',
     placeholder: string
-  ) => (
-    <Input
-      id={`config-${field}`}
-      width={width}
-      placeholder={placeholder}
-      value={jsonData[field] ?? ''}
-      onChange={(event) => change({ [field]: event.currentTarget.value || undefined })}
-    />
-  );
+  ) => input(field, placeholder, jsonData[field], (value) => change({ [field]: value }));
+
+  const publishing = (field: keyof PublishTo, placeholder: string) =>
+    input(`publishTo-${field}`, placeholder, jsonData.publishTo?.[field], (value) => {
+      const { pool, index }: PublishTo = { ...jsonData.publishTo, [field]: value };
+      change({ publishTo: pool || index ? { pool, index } : undefined });
+    });
 
   const secret = (field: keyof GpuSecrets) => (
     <SecretInput
@@ -61,5 +59,22 @@ export function settingInputs({ options, onOptionsChange }: SettingsEditorProps)
     />
   );
 
-  return { change, changeSecret, text, secret };
+  return { change, changeSecret, text, publishing, secret };
+}
+
+function input(
+  name: string,
+  placeholder: string,
+  value: string | undefined,
+  onChange: (value: string | undefined) => void
+) {
+  return (
+    <Input
+      id={`config-${name}`}
+      width={width}
+      placeholder={placeholder}
+      value={value ?? ''}
+      onChange={(event) => onChange(event.currentTarget.value || undefined)}
+    />
+  );
 }
