@@ -1,3 +1,4 @@
+import type { GpuSettings } from '../../src/settings';
 import { expect, test } from './editors';
 
 test('is filled in from top to bottom', async ({ editor }) => {
@@ -38,9 +39,17 @@ test('"Save & test" shows what the backend found', async ({ editor }) => {
   await expect(editor.page.locator('output')).toHaveText(/\w+.*\./);
 });
 
-for (const jobs of ['none', 'sqlite', 'elasticsearch']) {
-  test(`is accessible with jobs: ${jobs}`, async ({ editor }) => {
-    await editor.open({ editor: 'config', settings: { jsonData: { jobs } } });
+const matters: GpuSettings[] = [
+  { jobs: 'none' },
+  { jobs: 'sqlite' },
+  { jobs: 'elasticsearch' },
+  { factsIndex: 'gpu-facts', publishTo: { pool: 'CHTC' } },
+  { mode: 'fleet', factsIndex: 'gpu-facts' },
+];
+
+for (const jsonData of matters) {
+  test(`is accessible with ${JSON.stringify(jsonData)}`, async ({ editor }) => {
+    await editor.open({ editor: 'config', settings: { jsonData } });
     await editor.expectAccessible();
   });
 }

@@ -38,7 +38,7 @@ const datasource = new DataSource(
     type: 'chtc-gpureports-datasource',
     access: 'proxy',
     readOnly: false,
-    jsonData: {},
+    jsonData: given<Partial<DataSourceSettings<GpuSettings>>>('settings', {}).jsonData ?? {},
     meta: { id: 'chtc-gpureports-datasource', info: {} },
   } as DataSourceInstanceSettings<GpuSettings>,
   templateSrvOf(given('variables', {}))
