@@ -11,8 +11,8 @@ interface Sent {
   filter?: { pools?: string[] };
 }
 
-// What a data source of many pools answers from is in Elasticsearch. Here the page itself answers: with a series of each
-// pool that a query asks for.
+// What a data source of many pools answers from is in Elasticsearch. Here the test answers the page: with a series of
+// each pool that a query asks for.
 test.beforeEach(async ({ page }) => {
   await page.route('**/resources/values/*', (route) => {
     const { pathname } = new URL(route.request().url());
