@@ -26,6 +26,8 @@ type Options struct {
 	// removed.
 	Elasticsearch string
 	Bucket        bool      // measure what a bucket is for, and nothing else
+	Fleet         bool      // measure facts of many pools in Elasticsearch, which is started if none is given
+	Pools         int       // of Fleet
 	Progress      io.Writer // what is being done
 }
 
@@ -44,6 +46,9 @@ type Figure struct {
 func Run(ctx context.Context, o Options) ([]Figure, error) {
 	if o.Days < 32 {
 		return nil, pool.BadQuery("bench: %d days; 32 are the least: a month of files, and days before it", o.Days)
+	}
+	if o.Fleet && o.Pools < 1 {
+		return nil, pool.BadQuery("bench: %d pools; one is the least", o.Pools)
 	}
 	if o.Dir == "" {
 		dir, err := os.MkdirTemp("", "gpureports-bench-")
@@ -73,6 +78,9 @@ type step struct {
 func (b *bench) steps() []step {
 	if b.Bucket {
 		return []step{{"making a month of files", b.makeMonth}, {"with a bucket", b.inBucket}}
+	}
+	if b.Fleet {
+		return []step{{"making a month of files", b.makeMonth}, {"many pools", b.fleet}}
 	}
 	return []step{
 		{"making a month of files", b.makeMonth},

@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"io"
 	"math"
+	"net/http"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/bucket/buckettest"
+	"github.com/chtc/gpureports/pkg/jobs/jobstest"
 )
 
 // On a tiny pool every figure is taken, and every form of the table holds them all.
@@ -50,6 +54,39 @@ func TestBucket(t *testing.T) {
 			require.Equal(t, strings.Contains(f.What, "finished days"), strings.Contains(f.Note, " 0 rows of snapshots"), f)
 		}
 	}
+}
+
+// Facts of one pool and of two in a real Elasticsearch: every figure is taken, two pools have twice the documents, and
+// nothing stays.
+func TestFleet(t *testing.T) {
+	url := jobstest.Elasticsearch(t)
+	figures, err := Run(t.Context(), Options{Machines: 6, GPUs: 20, Days: 32, Dir: t.TempDir(), Fleet: true, Pools: 2,
+		Elasticsearch: url, Progress: io.Discard})
+	require.NoError(t, err)
+	require.Len(t, figures, 14) // those of the sample pool and of its facts, and six for one pool and for two
+	documents := map[string]int{}
+	for _, f := range figures[1:] {
+		require.Equal(t, "many pools", f.Area)
+		require.Positive(t, f.Value, f.What)
+		if strings.HasPrefix(f.What, "documents published") {
+			documents[f.What], err = strconv.Atoi(strings.Fields(f.Note)[0])
+			require.NoError(t, err)
+		}
+	}
+	require.Greater(t, documents["documents published, pools 1 to 1"], 1000)
+	require.Equal(t, documents["documents published, pools 1 to 1"], documents["documents published, pools 2 to 2"])
+	response, err := http.Get(url + "/" + factsAlias)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, http.StatusNotFound, response.StatusCode)
+	_, err = Run(t.Context(), Options{Days: 32, Fleet: true, Progress: io.Discard})
+	require.ErrorContains(t, err, "one is the least")
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	jobstest.StopServers()
+	os.Exit(code)
 }
 
 func TestTooFewDays(t *testing.T) {

@@ -7,16 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/elastic/go-elasticsearch/v8"
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
+	"github.com/chtc/gpureports/pkg/elastic/elastictest"
 	"github.com/chtc/gpureports/pkg/jobs/adstash"
 	"github.com/chtc/gpureports/pkg/plugin"
 )
@@ -180,23 +179,7 @@ func (b *bench) server(ctx context.Context) (url string, stop func(), err error)
 	if b.Elasticsearch != StartElasticsearch {
 		return b.Elasticsearch, func() {}, nil
 	}
-	dir, err := os.MkdirTemp("", "gpureports-bench-elasticsearch-")
-	if err != nil {
-		return "", nil, err
-	}
-	folder := filepath.Join("tests", "elasticsearch")
-	command := exec.CommandContext(ctx, "bash", filepath.Join(folder, "start.sh"), "0", dir)
-	command.Env = append(os.Environ(), "ES_OWNER_PID="+strconv.Itoa(os.Getpid())) // it ends with this process
-	command.Stderr = b.Progress
-	text, err := command.Output()
-	if err != nil {
-		return "", nil, errors.Join(fmt.Errorf("starting Elasticsearch from %s, in a checkout: %w", folder, err),
-			os.RemoveAll(dir))
-	}
-	return strings.TrimSpace(string(text)), func() {
-		_ = exec.Command("bash", filepath.Join(folder, "stop.sh"), dir).Run() // #nosec G204 -- the checkout's own script
-		_ = os.RemoveAll(dir)
-	}, nil
+	return elastictest.Launch(ctx, "")
 }
 
 // load fills an index of its own with the month's ads, epoch ads first.

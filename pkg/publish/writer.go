@@ -127,20 +127,25 @@ func (w *writer) find(ctx context.Context, doing string, sources bool, also map[
 // publish writes the facts of hours in place of those that are there.
 func (w *writer) publish(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.Micros,
 	finished pool.Micros) (Part, error) {
-	first, end := hours[0], hours[len(hours)-1]
-	part := Part{From: pool.Time(first), To: pool.Time(end)}
 	all, notices, err := facts.Compute(ctx, s, env, facts.Asked{Pool: w.Pool, Hours: hours, Finished: finished,
 		Now: w.Now().UnixMicro()})
 	if err != nil {
-		return part, err
+		return Part{}, err
 	}
+	part, err := w.replace(ctx, hours[0], hours[len(hours)-1], all)
 	for _, n := range notices {
 		if n.Warning {
 			part.Warnings = append(part.Warnings, n.Text)
 		}
 	}
+	return part, err
+}
+
+// replace writes the facts of [from, to) in place of those that are there.
+func (w *writer) replace(ctx context.Context, from, to pool.Micros, all []*facts.Fact) (Part, error) {
+	part := Part{From: pool.Time(from), To: pool.Time(to)}
 	there, err := w.find(ctx, "looking for earlier facts", true, map[string]any{"range": map[string]any{
-		"hour": map[string]any{"gte": facts.Millis(first), "lt": facts.Millis(end), "format": "epoch_millis"}}})
+		"hour": map[string]any{"gte": facts.Millis(from), "lt": facts.Millis(to), "format": "epoch_millis"}}})
 	if err != nil {
 		return part, err
 	}

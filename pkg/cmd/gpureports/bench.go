@@ -15,6 +15,8 @@ type benchCommand struct {
 	Plugin        string `type:"existingfile" placeholder:"FILE" help:"The plugin's binary. Default: built from this checkout into dist/."`
 	Elasticsearch string `name:"elasticsearch" env:"ELASTICSEARCH_URL" placeholder:"URL" help:"An Elasticsearch to measure with: its URL, or 'start' for that of this checkout's tests. Default: left out."`
 	Bucket        bool   `help:"Measure with snapshots and finished days in a bucket of an S3 server of its own, and nothing else."`
+	Fleet         bool   `help:"Measure facts of many pools in Elasticsearch, and nothing else."`
+	Pools         int    `help:"Pools of --fleet." default:"10"`
 	Format        string `enum:"table,markdown,json" default:"table" help:"table, markdown or json."`
 }
 
@@ -26,7 +28,8 @@ func (b *benchCommand) Run(ctx context.Context, c *console) error {
 	}
 	figures, err := bench.Run(ctx, bench.Options{
 		Machines: b.Machines, GPUs: b.GPUs, Days: b.Days, Large: b.Large, Dir: b.Dir, Binary: binary,
-		Elasticsearch: b.Elasticsearch, Bucket: b.Bucket, Progress: c.err,
+		Elasticsearch: b.Elasticsearch, Bucket: b.Bucket, Fleet: b.Fleet, Pools: b.Pools,
+		Progress: c.err,
 	})
 	if err != nil {
 		return err
