@@ -13,8 +13,8 @@ type Computed struct {
 	Facts    []*facts.Fact
 }
 
-// Put publishes facts that are there already, of finished days, in their order: as Run does, but for computing them. The
-// checkpoint says of what they are; how far they reach is added to it. The option Since is not used.
+// Put publishes facts that are there already, of finished days, in their order: as Run does, but for computing them.
+// The checkpoint says of what they are; how far they reach is added to it. The option Since is not used.
 func Put(ctx context.Context, o Options, point facts.Checkpoint, all []Computed, done func(Part)) error {
 	w := &writer{Options: o}
 	if err := w.prepare(ctx); err != nil {

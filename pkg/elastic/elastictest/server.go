@@ -20,8 +20,8 @@ var ErrNoTools = errors.New("a real Elasticsearch is put together with bash, a J
 	"(mvn), and one of them is missing: install them")
 
 // Launch starts a server on a free port of this machine, with a directory of its own, and returns its URL. With a
-// password it asks for it, of the user admin. It ends with this process if stop does not end it before. Errors: ErrNoTools;
-// what the start script says; ctx's.
+// password it asks for it, of the user admin. It ends with this process if stop does not end it before. Errors:
+// ErrNoTools; what the start script says; ctx's.
 func Launch(ctx context.Context, password string) (url string, stop func(), err error) {
 	for _, tool := range []string{"bash", "mvn", "javac"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -37,7 +37,8 @@ func Launch(ctx context.Context, password string) (url string, stop func(), err 
 		return "", nil, err
 	}
 	stop = func() {
-		_ = exec.Command("bash", filepath.Join(scripts, "stop.sh"), dir).Run() // #nosec G204 -- the checkout's own script
+		// #nosec G204 -- the checkout's own script
+		_ = exec.CommandContext(context.WithoutCancel(ctx), "bash", filepath.Join(scripts, "stop.sh"), dir).Run()
 		_ = os.RemoveAll(dir)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute) // the first time it downloads
