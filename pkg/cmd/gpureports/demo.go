@@ -20,6 +20,7 @@ import (
 type demoCommand struct {
 	Directory string `type:"path" placeholder:"DIR" help:"Keep the sample pool in this directory; one that is there is used again. Default: a temporary one."`
 	Plugin    string `type:"existingfile" placeholder:"FILE" help:"The plugin's binary. Default: built from this checkout into dist/."`
+	Fleet     bool   `help:"Make three sample pools in three time zones, publish their facts into an Elasticsearch, and ask across them. Needs a JDK and Maven."`
 	sampleOptions
 }
 
@@ -39,6 +40,9 @@ func (d *demoCommand) Run(ctx context.Context, c *console) error {
 			return err
 		}
 	}
+	if d.Fleet {
+		return d.runFleet(ctx, dir, c)
+	}
 	settingsPath := filepath.Join(dir, settingsFile)
 	if _, err := os.Stat(settingsPath); err == nil {
 		say("Using the sample pool in %s.", dir)
@@ -50,26 +54,7 @@ func (d *demoCommand) Run(ctx context.Context, c *console) error {
 		say("Made a sample pool of %d machines over %d days in %s (%s).", d.Machines, d.Days, dir,
 			time.Since(begin).Round(100*time.Millisecond))
 	}
-	settings, err := readSettings(settingsPath)
-	if err != nil {
-		return err
-	}
-	process, err := startPlugin(ctx, d.Plugin, c)
-	if err != nil {
-		return err
-	}
-	defer process.Close()
-	source := process.Source(settings)
-
-	health, err := source.CheckHealth(ctx)
-	if err != nil {
-		return fmt.Errorf("the health check was not answered: %w", err)
-	}
-	say("\nHealth: %s\n%s", health.Status, indent(health.Message))
-	if health.Status != backend.HealthStatusOk {
-		return errors.New("the data source is not well")
-	}
-	if err := askDemo(ctx, source, c.out); err != nil {
+	if err := d.askPlugin(ctx, settingsPath, demoQuestions, c); err != nil {
 		return err
 	}
 	say(`
@@ -83,15 +68,39 @@ What next
 	return nil
 }
 
-// askDemo asks the questions of demo.json and prints the tables.
-func askDemo(ctx context.Context, source *host.Source, out io.Writer) error {
+// askPlugin starts the plugin's binary, checks the health of a data source, and asks it.
+func (d *demoCommand) askPlugin(ctx context.Context, settings string, questions []byte, c *console) error {
+	read, err := readSettings(settings)
+	if err != nil {
+		return err
+	}
+	process, err := startPlugin(ctx, d.Plugin, c)
+	if err != nil {
+		return err
+	}
+	defer process.Close()
+	source := process.Source(read)
+
+	health, err := source.CheckHealth(ctx)
+	if err != nil {
+		return fmt.Errorf("the health check was not answered: %w", err)
+	}
+	fmt.Fprintf(c.out, "\nHealth: %s\n%s\n", health.Status, indent(health.Message))
+	if health.Status != backend.HealthStatusOk {
+		return errors.New("the data source is not well")
+	}
+	return askDemo(ctx, source, questions, c.out)
+}
+
+// askDemo asks questions, as demo.json holds them, and prints the tables.
+func askDemo(ctx context.Context, source *host.Source, text []byte, out io.Writer) error {
 	var questions []struct {
 		Title string          `json:"title"`
 		Hours float64         `json:"hours"` // 0: the newest snapshot
 		Query json.RawMessage `json:"query"`
 	}
-	if err := json.Unmarshal(demoQuestions, &questions); err != nil {
-		return fmt.Errorf("demo.json: %w", err)
+	if err := json.Unmarshal(text, &questions); err != nil {
+		return fmt.Errorf("the demo's questions: %w", err)
 	}
 	newest, err := newestSnapshot(ctx, source)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/elastic/elastictest"
 	"github.com/chtc/gpureports/pkg/jobs/jobstest"
 	"github.com/chtc/gpureports/pkg/plugin/host"
 )
@@ -68,6 +69,38 @@ func TestDemo(t *testing.T) {
 	code, out, errors = command(t, "", args...)
 	require.Equal(t, exitOK, code, errors)
 	require.Contains(t, out, "Using the sample pool in "+dir)
+}
+
+// Three pools in three zones publish, and a data source of all of them answers by pool.
+func TestDemoFleet(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pools")
+	code, out, errors := command(t, "", "demo", "--fleet", "--directory", dir, "--plugin", pluginBinary(t), "--machines",
+		"6", "--days", "2")
+	if strings.Contains(errors, elastictest.ErrNoTools.Error()) && os.Getenv("CI") == "" {
+		t.Skip(errors)
+	}
+	require.Equal(t, exitOK, code, errors)
+	require.Contains(t, out, "Health: OK")
+	require.Contains(t, out, "What next")
+	var questions []struct{ Title string }
+	require.NoError(t, json.Unmarshal(fleetQuestions, &questions))
+	for _, q := range questions {
+		_, answer, found := strings.Cut(out, "\n"+q.Title)
+		require.True(t, found, q.Title)
+		_, answer, _ = strings.Cut(answer, " ms)\n")
+		answer, _, _ = strings.Cut(answer, " ms)\n")
+		for _, p := range fleetPools {
+			require.Contains(t, answer, p.name, q.Title)
+		}
+	}
+}
+
+// Without the programs that Elasticsearch is put together with, the demo says which one is missing.
+func TestDemoFleetWithoutTools(t *testing.T) {
+	t.Setenv("PATH", "")
+	code, _, errors := command(t, "", "demo", "--fleet", "--directory", t.TempDir())
+	require.Equal(t, exitFailed, code)
+	require.Contains(t, errors, "a JDK (javac, 17 or newer) and Maven (mvn), and one of them is missing")
 }
 
 func TestSample(t *testing.T) {

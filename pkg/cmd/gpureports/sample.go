@@ -21,6 +21,7 @@ type sampleOptions struct {
 	Machines int    `default:"12" help:"Number of machines, 5 to 2000."`
 	Days     int    `default:"7" help:"Days of snapshots up to now."`
 	Seed     uint64 `default:"1" help:"Another number makes another pool."`
+	Timezone string `default:"America/Chicago" help:"Time zone of the collector and of the pool's working hours."`
 	Format   string `default:"sqlite" enum:"sqlite,parquet" help:"Format of the month files: sqlite or parquet."`
 }
 
@@ -41,7 +42,7 @@ const settingsFile = "settings.json"
 // write makes the pool and returns the path of its settings.
 func (o sampleOptions) write(ctx context.Context, dir string, now time.Time) (settings string, err error) {
 	options := samplepool.Default()
-	options.Seed, options.Machines, options.Format = o.Seed, o.Machines, o.Format
+	options.Seed, options.Machines, options.Format, options.Timezone = o.Seed, o.Machines, o.Format, o.Timezone
 	options.End = now.UTC().Truncate(time.Minute)
 	options.Start = options.End.AddDate(0, 0, -o.Days)
 	made, err := samplepool.New(options)

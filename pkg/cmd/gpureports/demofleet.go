@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/elastic/elastictest"
+	"github.com/chtc/gpureports/pkg/plugin"
+	"github.com/chtc/gpureports/pkg/publish"
+)
+
+// demofleet.json holds the questions that many pools are asked.
+//
+//go:embed demofleet.json
+var fleetQuestions []byte
+
+// fleetPools are the pools of the demo: in three time zones, one of them half an hour off.
+var fleetPools = []struct{ name, zone string }{
+	{"Madison", "America/Chicago"}, {"Geneva", "Europe/Zurich"}, {"Mumbai", "Asia/Kolkata"},
+}
+
+const fleetIndex = "gpu-facts"
+
+// runFleet makes three sample pools, publishes their facts into an Elasticsearch of its own, and prints what a data
+// source of many pools answers.
+func (d *demoCommand) runFleet(ctx context.Context, dir string, c *console) error {
+	begin, done := time.Now(), working(c.err, "Starting Elasticsearch")
+	url, stop, err := elastictest.Launch(ctx, "")
+	done()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	fmt.Fprintf(c.out, "Started Elasticsearch for this demo at %s (%s).\n", url,
+		time.Since(begin).Round(100*time.Millisecond))
+	for i, p := range fleetPools {
+		if err := d.publishSample(ctx, url, filepath.Join(dir, p.name), i, c); err != nil {
+			return fmt.Errorf("pool %s: %w", p.name, err)
+		}
+	}
+	fleet := filepath.Join(dir, "fleet.json")
+	if err := writeFleet(fleet, url); err != nil {
+		return err
+	}
+	if err := d.askPlugin(ctx, fleet, fleetQuestions, c); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.out, `
+What next
+  Your own pools, with your Elasticsearch:
+    gpureports publish --settings settings.json --pool NAME --every 1h
+  and a data source with the settings of %s. See docs/more-than-one-machine.md.
+`, fleet)
+	return nil
+}
+
+// publishSample makes one of the pools, unless it is there from an earlier run, and publishes its facts.
+func (d *demoCommand) publishSample(ctx context.Context, url, dir string, i int, c *console) error {
+	p := fleetPools[i]
+	options := d.sampleOptions
+	options.Seed, options.Machines, options.Timezone = d.Seed+uint64(i), d.Machines+4*i, p.zone
+	path := filepath.Join(dir, settingsFile)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		if path, err = options.write(ctx, dir, c.now); err != nil {
+			return err
+		}
+	}
+	settings, err := readSettings(path)
+	if err != nil {
+		return err
+	}
+	var jsonData map[string]any
+	if err := json.Unmarshal(settings.JSONData, &jsonData); err != nil {
+		return err
+	}
+	jsonData["factsIndex"] = fleetIndex
+	if settings.JSONData, err = json.Marshal(jsonData); err != nil {
+		return err
+	}
+	settings.URL = url
+	source := plugin.Open(settings, time.Now)
+	defer source.Dispose()
+	begin, documents := time.Now(), 0
+	if err := plugin.Publish(ctx, source, p.name, time.Time{}, func(part publish.Part) {
+		documents += part.Documents
+	}); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.out, "Published pool %s (%d machines, %s): %d documents in %s.\n", p.name, options.Machines, p.zone,
+		documents, time.Since(begin).Round(100*time.Millisecond))
+	return nil
+}
+
+// writeFleet writes the settings of the data source of all pools.
+func writeFleet(path, url string) error {
+	text, err := json.MarshalIndent(map[string]any{"name": "GPU fleet", "url": url, "jsonData": map[string]any{
+		"mode": "fleet", "factsIndex": fleetIndex, "timezone": "UTC"}}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644) // #nosec G306 -- holds no secret
+}
