@@ -20,7 +20,7 @@ import (
 type demoCommand struct {
 	Directory string `type:"path" placeholder:"DIR" help:"Keep the sample pool in this directory; one that is there is used again. Default: a temporary one."`
 	Plugin    string `type:"existingfile" placeholder:"FILE" help:"The plugin's binary. Default: built from this checkout into dist/."`
-	Fleet     bool   `help:"Make three sample pools in three time zones, publish their facts into an Elasticsearch, and ask across them. Needs a JDK and Maven."`
+	Fleet     bool   `help:"Publish three sample pools, and ask across them. Needs a JDK and Maven."`
 	sampleOptions
 }
 
