@@ -53,10 +53,6 @@ func Coverage() error { return build.Coverage() }
 // Demo makes a sample pool, asks the plugin's binary and prints what it answers.
 func Demo() error { return sh.RunV("go", "run", "./pkg/cmd/gpureports", "demo") }
 
-// DemoFleet makes three sample pools, publishes their facts into an Elasticsearch that it starts, asks the plugin's
-// binary across them and prints what it answers. It needs a JDK and Maven.
-func DemoFleet() error { return sh.RunV("go", "run", "./pkg/cmd/gpureports", "demo", "--fleet") }
-
 // Up builds the plugin, makes a sample pool that ends now, and starts Grafana with both. It needs Docker.
 func Up() error {
 	mg.SerialDeps(Build)
