@@ -87,6 +87,9 @@ func (p *piece) witness() string {
 	return p.Name + " " + witness
 }
 
+// isAsIn reports whether a line of a witness says that the piece's file was not written to since.
+func (p *piece) isAsIn(line string) bool { return line != "" && line == p.witness() }
+
 // Identity implements snapshots.State.
 func (s *state) Identity(ctx context.Context, date int32) (string, error) {
 	var b strings.Builder
@@ -157,7 +160,7 @@ func (s *state) still(
 			if !p.info.Exact {
 				return nil, false, nil // an edit need not show in the fingerprint
 			}
-		case i < len(witnesses) && witnesses[i] != "" && witnesses[i] == p.witness():
+		case i < len(witnesses) && p.isAsIn(witnesses[i]):
 			continue
 		}
 		if same, err := p.same(ctx, known); !same {
