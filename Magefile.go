@@ -107,7 +107,7 @@ func Lint() error {
 // detector would take half an hour for them, and sees the same code at work in pkg/plugin, where all kinds answer at
 // once.
 var compared = []string{"accuracy", "allocation", "backfill", "bench", "check", "cmd/gpureports", "demand", "evictions",
-	"oracle", "utilization"}
+	"fleet", "oracle", "utilization"}
 
 // Test sets everything up and runs every test: form, Go with the race detector, some seconds of fuzzing, jest, browser.
 func Test() error {
