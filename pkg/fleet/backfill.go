@@ -9,23 +9,12 @@ import (
 
 // backfill returns how the backfill pools are used: of each pool Σ of GPU-snapshots / snapshots, added up over pools.
 func (a *asked) backfill(ctx context.Context) ([]backfill.Occupied, error) {
-	snapshots := map[string][]float64{} // by pool and bucket
-	q := a.sums(wanted{kind: facts.KindHour, fields: []string{"snapshots"}}, []string{"pool"})
-	err := a.store.aggregate(ctx, a.pinned, q, func(found sum) {
-		name := found.texts["pool"]
-		if snapshots[name] == nil {
-			snapshots[name] = make([]float64, a.buckets.Len())
-		}
-		snapshots[name][a.bucket(found.time)] += found.values[0]
-	})
+	snapshots, err := a.ofHours(ctx, "snapshots")
 	if err != nil {
 		return nil, err
 	}
 	drawn, _ := a.points()
-	at := map[int]int{} // points by their bucket
-	for i, b := range drawn {
-		at[b] = i
-	}
+	at := pointsOf(drawn)
 	var found groups[backfill.Occupied]
 	w := wanted{kind: facts.KindGPUs, fields: []string{"poolAvailable", "poolUsed", "poolTaken"},
 		having: []string{"poolAvailable", "poolUsed", "poolTaken", "poolOther"}}
@@ -36,14 +25,7 @@ func (a *asked) backfill(ctx context.Context) ([]backfill.Occupied, error) {
 		}
 		texts := a.textsOf(a.plan.GroupBy, c.texts)
 		of := found.of(texts, func() backfill.Occupied {
-			empty := a.empty(c.pool)
-			point := func() []float64 {
-				values := make([]float64, len(drawn))
-				for i, b := range drawn {
-					values[i] = empty[b]
-				}
-				return values
-			}
+			point := func() []float64 { return a.emptyPoints(c.pool, drawn) }
 			return backfill.Occupied{Texts: texts, Available: point(), Used: point(), Taken: point()}
 		})
 		for i, values := range [][]float64{of.Available, of.Used, of.Taken} {

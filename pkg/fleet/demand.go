@@ -28,18 +28,11 @@ type demanding struct {
 // demand returns who waits: waits by where they began and ended, and averages of each pool's polled time, added up over
 // pools.
 func (a *asked) demand(ctx context.Context, about *frames.About) (*demanding, error) {
-	d := &demanding{asked: a, polled: map[string][]float64{}}
-	q := a.sums(wanted{kind: facts.KindHour, fields: []string{"polledHours"}}, []string{"pool"})
-	err := a.store.aggregate(ctx, a.pinned, q, func(found sum) {
-		name := found.texts["pool"]
-		if d.polled[name] == nil {
-			d.polled[name] = make([]float64, a.buckets.Len())
-		}
-		d.polled[name][a.bucket(found.time)] += found.values[0]
-	})
+	polled, err := a.ofHours(ctx, "polledHours")
 	if err != nil {
 		return nil, err
 	}
+	d := &demanding{asked: a, polled: polled}
 	d.noticeUnpolled(about)
 	w := wanted{kind: facts.KindWaits, fields: []string{"waitsBegun", "waitsStarted", "waitsLeft", "waited",
 		"waitingJobHours", "waitingGpuHours"}, having: []string{"waitsBegun", "waitsCarried"}}

@@ -150,6 +150,38 @@ func (a *asked) empty(of string) []float64 {
 	return values
 }
 
+// emptyPoints returns what empty does, of the buckets that are drawn.
+func (a *asked) emptyPoints(of string, drawn []int) []float64 {
+	empty, values := a.empty(of), make([]float64, len(drawn))
+	for i, b := range drawn {
+		values[i] = empty[b]
+	}
+	return values
+}
+
+// pointsOf returns the points of buckets that are drawn, by bucket.
+func pointsOf(drawn []int) map[int]int {
+	at := map[int]int{}
+	for i, b := range drawn {
+		at[b] = i
+	}
+	return at
+}
+
+// ofHours adds up a field of the facts of hours, by pool and bucket.
+func (a *asked) ofHours(ctx context.Context, field string) (map[string][]float64, error) {
+	sums := map[string][]float64{}
+	q := a.sums(wanted{kind: facts.KindHour, fields: []string{field}}, []string{"pool"})
+	err := a.store.aggregate(ctx, a.pinned, q, func(found sum) {
+		name := found.texts["pool"]
+		if sums[name] == nil {
+			sums[name] = make([]float64, a.buckets.Len())
+		}
+		sums[name][a.bucket(found.time)] += found.values[0]
+	})
+	return sums, err
+}
+
 // groups are what an answer has for each group of texts, in the order in which they are found first.
 type groups[T any] struct {
 	at  map[string]int

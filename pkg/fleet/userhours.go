@@ -11,10 +11,7 @@ import (
 // userHours returns GPU-hours: of each pool Σ of claimed GPU-slices / N · D, added up over pools.
 func (a *asked) userHours(ctx context.Context) (*userhours.Hours, error) {
 	drawn, times := a.points()
-	at := map[int]int{} // points by their bucket
-	for i, b := range drawn {
-		at[b] = i
-	}
+	at := pointsOf(drawn)
 	by := userhours.Groupings(a.plan)
 	var found groups[userhours.Usage]
 	w := wanted{kind: facts.KindUsers, by: []string{"user"}, fields: []string{facts.ClassFields[counts.Claimed]}}
@@ -25,12 +22,7 @@ func (a *asked) userHours(ctx context.Context) (*userhours.Hours, error) {
 		}
 		group, user := a.textsOf(by, c.texts), a.plan.Shown("user", c.texts["user"])
 		usage := found.of(append(group, user), func() userhours.Usage {
-			empty := a.empty(c.pool)
-			hours := make([]float64, len(drawn))
-			for i, b := range drawn {
-				hours[i] = empty[b]
-			}
-			return userhours.Usage{Group: group, User: user, Hours: hours}
+			return userhours.Usage{Group: group, User: user, Hours: a.emptyPoints(c.pool, drawn)}
 		})
 		usage.Hours[at[c.bucket]] += c.values[0] / n.slices[c.bucket] * n.covered[c.bucket]
 	})
