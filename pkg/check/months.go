@@ -49,9 +49,13 @@ func readMonths(ctx context.Context, in Installation) (all months, unread []Find
 	if err != nil {
 		return all, nil, ctx.Err()
 	}
+	parts, err := state.Parts(ctx)
+	if err != nil {
+		return all, nil, err
+	}
 	machines := map[timeline.Symbol]bool{}
 	counted := int32(-1 << 31) // the last UTC day whose oddities are
-	for _, part := range state.Parts() {
+	for _, part := range parts {
 		if part.Err != nil {
 			continue
 		}

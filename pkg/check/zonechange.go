@@ -102,8 +102,12 @@ func (s *zoneSearch) within(w pool.Window) (at pool.Micros, found bool, err erro
 	if err != nil {
 		return 0, false, err
 	}
+	parts, err := state.Parts(s.ctx)
+	if err != nil {
+		return 0, false, err
+	}
 	format := ""
-	for _, part := range state.Parts() {
+	for _, part := range parts {
 		if part.Err != nil || !part.Dated {
 			continue
 		}

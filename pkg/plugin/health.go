@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
+	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/check"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -107,9 +109,15 @@ func (d *Datasource) snapshotFindings(ctx context.Context, s *opened) []finding 
 	}
 	var findings []finding
 	var rows int64
-	parts, readable := state.Parts(), 0
+	parts, err := state.Parts(ctx)
+	if err != nil {
+		return []finding{{Store: "snapshots", Severity: severityError, Text: "snapshots: " + err.Error()}}
+	}
+	readable := 0
 	for _, part := range parts {
 		switch {
+		case errors.Is(part.Err, bucket.ErrUnreachable): // the notices say so, once
+			continue
 		case part.Err != nil:
 			findings = append(findings, finding{Store: part.Name, Severity: severityWarning, Text: part.Err.Error()})
 			continue

@@ -27,8 +27,12 @@ type State interface {
 	// Notices returns what cannot be read, or is odd, of the source as a whole, in a fixed order; nil if nothing.
 	Notices() []Notice
 
-	// Parts returns what the source is stored in, such as month files, ascending by name.
-	Parts() []Part
+	// Parts returns what the source is stored in, such as month files, ascending by name. It looks at all of them, which
+	// may cost a request for each. Errors: ctx's.
+	Parts(ctx context.Context) ([]Part, error)
+
+	// Err returns why none of the parts can be read, nil if one may be.
+	Err() error
 
 	// Dates returns the UTC days, since 1970, that may have a snapshot, ascending. A day too many costs a look, one too
 	// few would cost its rows.

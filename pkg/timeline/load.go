@@ -73,9 +73,8 @@ func (t *Timeline) look(ctx context.Context) (snapshots.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	if parts := state.Parts(); len(parts) > 0 && !slices.ContainsFunc(parts,
-		func(p snapshots.Part) bool { return p.Err == nil }) {
-		return nil, parts[len(parts)-1].Err
+	if err := state.Err(); err != nil {
+		return nil, err
 	}
 	t.lock.Lock()
 	defer t.lock.Unlock()

@@ -35,17 +35,27 @@ func steady(date int32, zone *localtime.Zone) bool {
 // day returns the pieces of files that the day's rows are in.
 func (s *state) day(date int32) []piece { return s.pieces(around(date, s.source.zone)) }
 
-// locate finds the rows of a piece of a day.
+// locate finds the rows of a piece of a day. Those of a sealed file are known by its version.
 func (s *state) locate(ctx context.Context, date int32, p piece) (source, error) {
+	cut := p.cut(around(date, s.source.zone))
+	if p.sealed() {
+		return source{name: p.Name, columns: "-", closed: true, cut: cut, fingerprint: p.Version}, nil
+	}
 	rows, err := p.content.Seek(ctx, p.from, p.to)
 	if err != nil {
 		return source{}, err
 	}
-	found := source{
-		name: p.Name, columns: columnsKey(p.info.Columns), rows: rows, closed: rows.Last < p.info.Rows.Last,
-		cut: p.cut(around(date, s.source.zone)),
+	return source{
+		name: p.Name, columns: columnsKey(p.info.Columns), rows: rows, closed: rows.Last < p.info.Rows.Last, cut: cut,
+	}, nil
+}
+
+// rows returns those that a source stands for. A sealed file has been opened.
+func (p *piece) rows(ctx context.Context, found source) (Range, error) {
+	if p.sealed() {
+		return p.content.Seek(ctx, p.from, p.to)
 	}
-	return found, nil
+	return found.rows, nil
 }
 
 // Key implements snapshots.State.
@@ -80,7 +90,10 @@ func (s *state) Witness(date int32) string {
 
 // witness is the line of a piece in the witness of its day, "" if its file has none.
 func (p *piece) witness() string {
-	witness := p.content.Witness()
+	witness := p.Version
+	if !p.sealed() {
+		witness = p.content.Witness()
+	}
 	if witness == "" {
 		return ""
 	}
@@ -95,6 +108,11 @@ func (s *state) Identity(ctx context.Context, date int32) (string, error) {
 	var b strings.Builder
 	b.WriteString(hash(s.source.zone.Rules()))
 	for _, p := range s.day(date) {
+		cut := p.cut(around(date, s.source.zone))
+		if p.sealed() {
+			fmt.Fprintf(&b, "\n%s %s %s", p.Period, cut, p.Version)
+			continue
+		}
 		rows, err := p.content.Seek(ctx, p.from, p.to)
 		if err != nil {
 			return "", err
@@ -106,7 +124,7 @@ func (s *state) Identity(ctx context.Context, date int32) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(&b, "\n%s %s %s", columnsKey(p.info.Columns), p.cut(around(date, s.source.zone)), identity)
+		fmt.Fprintf(&b, "\n%s %s %s", columnsKey(p.info.Columns), cut, identity)
 	}
 	return b.String(), nil
 }
@@ -144,30 +162,45 @@ func (s *state) still(
 	before, _ := k.State.(*state)
 	witnesses := strings.Split(k.Witness, "\n")
 	for i := range sources {
-		p, known := pieces[i], &sources[i]
-		if known.name != p.Name || known.columns != columnsKey(p.info.Columns) ||
-			known.cut != p.cut(around(date, s.source.zone)) ||
-			p.info.Rows.First > known.rows.First || p.info.Rows.Last < known.rows.Last ||
-			p.info.Unordered && Find(p.info.Stretches, p.from, p.to) != known.rows {
-			return nil, false, nil
+		witness := ""
+		if i < len(witnesses) {
+			witness = witnesses[i]
 		}
-		switch {
-		case before != nil && before.source == s.source:
-			f := before.find(p.Name)
-			if f != nil && f.err == nil && f.info.Edits == p.info.Edits {
-				continue
-			}
-			if !p.info.Exact {
-				return nil, false, nil // an edit need not show in the fingerprint
-			}
-		case i < len(witnesses) && p.isAsIn(witnesses[i]):
-			continue
-		}
-		if same, err := p.same(ctx, known); !same {
+		if ok, err = s.isStill(ctx, date, pieces[i], &sources[i], before, witness); !ok || err != nil {
 			return nil, false, err
 		}
 	}
 	return sources, true, nil
+}
+
+// isStill reports whether a source of a key is what a piece has. before is the state in which the key held, nil if that
+// is not known.
+func (s *state) isStill(
+	ctx context.Context, date int32, p piece, known *source, before *state, witness string,
+) (bool, error) {
+	if p.sealed() {
+		found, err := s.locate(ctx, date, p)
+		return *known == found, err
+	}
+	if known.name != p.Name || known.columns != columnsKey(p.info.Columns) ||
+		known.cut != p.cut(around(date, s.source.zone)) ||
+		p.info.Rows.First > known.rows.First || p.info.Rows.Last < known.rows.Last ||
+		p.info.Unordered && Find(p.info.Stretches, p.from, p.to) != known.rows {
+		return false, nil
+	}
+	switch {
+	case before != nil && before.source == s.source:
+		f := before.find(p.Name)
+		if f != nil && f.err == nil && f.info.Edits == p.info.Edits {
+			return true, nil
+		}
+		if !p.info.Exact {
+			return false, nil // an edit need not show in the fingerprint
+		}
+	case p.isAsIn(witness):
+		return true, nil
+	}
+	return p.same(ctx, known)
 }
 
 // same reports whether the rows of a source are what they were, though something was written to its file.
@@ -203,8 +236,16 @@ func (s *state) Rows(
 
 // whole reads all rows that can belong to the day.
 func (s *state) whole(ctx context.Context, r *reading) error {
-	for n, p := range s.day(r.date) {
+	pieces, err := s.opened(ctx, s.day(r.date))
+	if err != nil {
+		return err
+	}
+	for n, p := range pieces {
 		found, err := s.locate(ctx, r.date, p)
+		if err != nil {
+			return err
+		}
+		rows, err := p.rows(ctx, found)
 		if err != nil {
 			return err
 		}
@@ -214,16 +255,19 @@ func (s *state) whole(ctx context.Context, r *reading) error {
 		}
 		r.sources = append(r.sources, found)
 		r.readers = append(r.readers, reader{Resolver: resolver, last: unread, date: noDate})
-		if err := r.scan(ctx, n, p, found.rows); err != nil {
+		if err := r.scan(ctx, n, p, rows); err != nil {
 			return err
 		}
 	}
-	return fingerprint(ctx, r.sources, s.day(r.date))
+	return fingerprint(ctx, r.sources, pieces)
 }
 
-// fingerprint fills in the fingerprints of sources, which lie in the pieces.
+// fingerprint fills in the fingerprints of sources, which lie in the pieces. Those of sealed files have them.
 func fingerprint(ctx context.Context, sources []source, pieces []piece) (err error) {
 	for n, p := range pieces {
+		if p.sealed() {
+			continue
+		}
 		if sources[n].fingerprint, err = p.content.Fingerprint(ctx, sources[n].rows); err != nil {
 			return err
 		}
@@ -242,6 +286,12 @@ func (s *state) resume(ctx context.Context, date int32, from snapshots.Known, us
 	if !ok || err != nil || len(before) == 0 {
 		return nil, err
 	}
+	last := len(before) - 1
+	opened, err := s.opened(ctx, pieces[last:])
+	if err != nil {
+		return nil, err
+	}
+	pieces = append(pieces[:last:last], opened...)
 	r := s.newReading(date, usage)
 	r.resumed, r.oddities = true, begin.Ahead
 	for n, p := range pieces {
@@ -251,15 +301,20 @@ func (s *state) resume(ctx context.Context, date int32, from snapshots.Known, us
 		}
 		r.sources = append(r.sources, found)
 		r.readers = append(r.readers, reader{Resolver: *r.zone.NewResolver(), last: unread, date: date})
-		rows := found.rows // all of a file that is new
-		if last := len(before) - 1; n <= last {
+		if n <= last {
 			known := before[n].rows
-			if rows.First != known.First || rows.Last < known.Last || rows.Last > known.Last && n < last {
+			if found.rows.First != known.First || found.rows.Last < known.Last || found.rows.Last > known.Last && n < last {
 				return nil, nil
 			}
-			if n < last {
-				continue
-			}
+		}
+		if n < last {
+			continue
+		}
+		rows, err := p.rows(ctx, found) // all of a file that is new
+		if err != nil {
+			return nil, err
+		}
+		if n == last {
 			rows.First = begin.Number
 		}
 		if err := r.scan(ctx, n, p, rows); err != nil {

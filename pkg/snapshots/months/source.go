@@ -44,6 +44,12 @@ type Listed struct {
 	// those of a period are in the order of time.
 	Snapshot bool
 	Open     func() File
+
+	// Version tells apart what is under the name at two moments where nobody writes to a file: it is the Witness of its
+	// content. "" if it is not known. Such a file is sealed, and all its rows have times from First to Last, else it
+	// cannot be read.
+	Version     string
+	First, Last Local
 }
 
 // Offline is the error of a place that cannot be reached, though it could be before. What was read is answered from.
@@ -206,13 +212,18 @@ func (s *Source) recall(ctx context.Context) error {
 // parallelLooks bounds the files that are looked at together: in a bucket each takes a round trip.
 const parallelLooks = 16
 
-// lookAt looks at the files. offline: those that cannot be reached are files with an error, and none is written to.
+// lookAt looks at the files, but for those that need not be before their rows are asked for. offline: those that cannot
+// be reached are files with an error, and none is written to.
 func lookAt(ctx context.Context, files []listed, offline bool) ([]file, error) {
 	newest := files[len(files)-1].Period
 	found := make([]file, len(files))
 	group, inner := parallel.WithContext(ctx)
 	group.SetLimit(parallelLooks)
+	later := pending(files)
 	for i, n := range files {
+		if found[i].listed = n; later[i] {
+			continue
+		}
 		group.Go(func() error {
 			content, err := n.file.Look(inner, !offline && n.Period >= newest[:min(len(newest), len(n.Period))])
 			var unreachable *Offline
@@ -236,14 +247,14 @@ func lookAt(ctx context.Context, files []listed, offline bool) ([]file, error) {
 func withoutMerged(ctx context.Context, files []file) (counted []file, err error) {
 	whole := map[string][]*file{} // by period
 	for i, f := range files {
-		if !f.Snapshot && f.err == nil {
+		if !f.Snapshot && f.info != nil {
 			whole[f.Period] = append(whole[f.Period], &files[i])
 		}
 	}
 	for _, f := range files {
 		merged := false
 		for _, other := range whole[f.Period] {
-			if f.Snapshot && f.err == nil && !merged {
+			if f.Snapshot && f.info != nil && !merged {
 				if merged, err = has(ctx, other.content, f.info.First); err != nil {
 					return nil, err
 				}

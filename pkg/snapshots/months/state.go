@@ -2,12 +2,15 @@ package months
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
@@ -18,14 +21,13 @@ type state struct {
 	files  []file // ascending by period, those of one period by rank
 
 	notices []snapshots.Notice
-	parts   []snapshots.Part
 	dates   []int32
 	newest  pool.Micros
 }
 
 var _ snapshots.State = (*state)(nil)
 
-// file is one of them. Either err or content and info are set.
+// file is one of them. Either err or content and info are set; none of them if it is pending.
 type file struct {
 	listed
 	err     error
@@ -36,7 +38,10 @@ type file struct {
 
 // same reports whether nothing has changed.
 func (f file) same(other file) bool {
-	if f.Name != other.Name || f.content != other.content {
+	if f.Name != other.Name || f.Version != other.Version {
+		return false
+	}
+	if both := f.info != nil && other.info != nil; f.content != other.content && (both || !f.sealed()) {
 		return false
 	}
 	return f.err == nil && other.err == nil || f.err != nil && other.err != nil && f.err.Error() == other.err.Error()
@@ -44,9 +49,6 @@ func (f file) same(other file) bool {
 
 // Notices implements snapshots.State.
 func (s *state) Notices() []snapshots.Notice { return s.notices }
-
-// Parts implements snapshots.State.
-func (s *state) Parts() []snapshots.Part { return s.parts }
 
 // Dates implements snapshots.State.
 func (s *state) Dates() []int32 { return s.dates }
@@ -63,7 +65,8 @@ func (s *state) Edited(since snapshots.State) []int32 {
 	edited := map[int32]bool{}
 	for _, f := range s.files {
 		known := before.find(f.Name)
-		if f.err != nil || f.info.Exact || known == nil || known.err != nil || known.info.Edits == f.info.Edits {
+		if f.sealed() || f.err != nil || f.info.Exact || known == nil || known.err != nil ||
+			known.info.Edits == f.info.Edits {
 			continue
 		}
 		first, last, ok := days(f.Period)
@@ -99,32 +102,80 @@ func (s *state) describe() {
 	dates := map[int32]bool{}
 	for i := range s.files {
 		f := &s.files[i]
-		part := snapshots.Part{Name: f.Name, Month: f.Period[:len("2006-01")], Err: f.err}
-		if f.err != nil {
-			s.notices = append(s.notices, snapshots.Notice{Warning: true, Text: f.err.Error()})
-			s.parts = append(s.parts, part)
-			continue
-		}
-		part.Warning, part.Columns, part.Unordered = f.info.Warning, f.info.Columns, f.info.Unordered
-		part.Rows = max(0, f.info.Rows.Last-f.info.Rows.First+1)
-		f.info.spans(func(first, last Local) {
+		f.spans(func(first, last Local) {
 			w := pool.Window{From: s.time(first), To: s.time(last)}
-			if !part.Dated {
-				part.Dated, part.Window = true, w
-			}
-			part.Window.From, part.Window.To = min(part.Window.From, w.From), max(part.Window.To, w.To)
 			for date := pool.DayOf(w.From) - 1; date <= pool.DayOf(w.To)+1; date++ { // a repeated hour, or a minute's union
 				dates[date] = true
 			}
+			switch {
+			case f.info != nil, f.Snapshot:
+				s.newest = max(s.newest, w.To)
+			case f.err == nil: // it may have one row
+				s.newest = max(s.newest, w.From)
+			}
 		})
-		if part.Dated {
-			s.newest = max(s.newest, part.Window.To)
+		switch {
+		case f.err != nil && !f.sealed(): // else the days say so that it is of
+			s.notices = append(s.notices, snapshots.Notice{Warning: true, Text: f.err.Error()})
+		case f.info != nil:
+			s.note(s.part(f))
 		}
-		s.note(part)
-		s.parts = append(s.parts, part)
 	}
 	s.dates = slices.Sorted(maps.Keys(dates))
 	s.settle()
+}
+
+// part describes a file that is not pending.
+func (s *state) part(f *file) snapshots.Part {
+	part := snapshots.Part{Name: f.Name, Month: f.Period[:len("2006-01")], Err: f.err}
+	if f.err != nil {
+		return part
+	}
+	part.Warning, part.Columns, part.Unordered = f.info.Warning, f.info.Columns, f.info.Unordered
+	part.Rows = max(0, f.info.Rows.Last-f.info.Rows.First+1)
+	f.info.spans(func(first, last Local) {
+		w := pool.Window{From: s.time(first), To: s.time(last)}
+		if !part.Dated {
+			part.Dated, part.Window = true, w
+		}
+		part.Window.From, part.Window.To = min(part.Window.From, w.From), max(part.Window.To, w.To)
+	})
+	return part
+}
+
+// Parts implements snapshots.State.
+func (s *state) Parts(ctx context.Context) ([]snapshots.Part, error) {
+	parts := make([]snapshots.Part, len(s.files))
+	group, inner := parallel.WithContext(ctx)
+	group.SetLimit(parallelLooks)
+	for i := range s.files {
+		f := s.files[i]
+		if f.info != nil || f.err != nil {
+			parts[i] = s.part(&f)
+			continue
+		}
+		group.Go(func() error {
+			if f.content, f.err = f.open(inner); errors.Is(f.err, snapshots.ErrStale) {
+				f.err = pool.SourceError("%s was replaced or removed while it was looked at: try again", f.Name)
+			} else if f.err == nil {
+				f.info = f.content.Info()
+			}
+			parts[i] = s.part(&f)
+			return inner.Err()
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, cmp.Or(ctx.Err(), err)
+	}
+	return parts, nil
+}
+
+// Err implements snapshots.State.
+func (s *state) Err() error {
+	if slices.ContainsFunc(s.files, func(f file) bool { return f.err == nil }) {
+		return nil
+	}
+	return s.files[len(s.files)-1].err
 }
 
 func (s *state) note(p snapshots.Part) {
@@ -150,7 +201,7 @@ func (s *state) time(local Local) pool.Micros { return s.source.zone.NewResolver
 func (s *state) settle() {
 	for i := range s.files {
 		lower := &s.files[i]
-		if lower.err != nil || lower.info.First == None {
+		if lower.info == nil || lower.info.First == None {
 			continue
 		}
 		var above []string
@@ -158,7 +209,7 @@ func (s *state) settle() {
 			if !strings.HasPrefix(higher.Period, lower.Period) {
 				break
 			}
-			if higher.Rank <= lower.Rank || higher.err != nil || higher.info.First == None {
+			if higher.Rank <= lower.Rank || higher.info == nil || higher.info.First == None {
 				continue
 			}
 			higher.info.spans(func(first, last Local) {
@@ -200,11 +251,11 @@ func (p *piece) cut(from, to Local) string {
 func (s *state) pieces(from, to Local) (all []piece) {
 	for i := range s.files {
 		f := &s.files[i]
-		if f.err != nil {
+		if f.err != nil && !f.sealed() {
 			continue
 		}
 		for _, p := range takeOut(piece{f, from, to}, f.without) {
-			if f.info.reaches(p.from, p.to) {
+			if f.reaches(p.from, p.to) {
 				all = append(all, p)
 			}
 		}
@@ -216,7 +267,7 @@ func (s *state) pieces(from, to Local) (all []piece) {
 		if a.Period == b.Period && a.Snapshot != b.Snapshot {
 			return map[bool]int{false: -1, true: 1}[a.Snapshot]
 		}
-		return cmp.Or(strings.Compare(a.Period, b.Period), cmp.Compare(max(a.from, a.info.First), max(b.from, b.info.First)))
+		return cmp.Or(strings.Compare(a.Period, b.Period), cmp.Compare(max(a.from, a.first()), max(b.from, b.first())))
 	})
 	return all
 }

@@ -84,7 +84,7 @@ func (p *place) Recall() (all []months.Listed, listed time.Time) {
 	p.footers.restore()
 	p.objects = map[string]bucket.Object{}
 	for _, o := range p.footers.before.Objects {
-		if l, ok := p.describe(o.Key); ok {
+		if l, ok := p.describe(o.Object); ok {
 			p.objects[o.Key] = o.Object
 			all = append(all, l)
 		}

@@ -20,7 +20,7 @@ import (
 func TestDayIsItsETag(t *testing.T) {
 	server := buckettest.Start(t)
 	var rows [][]any
-	for n := range 40 {
+	for n := 8; n < 40; n++ { // from midnight on
 		rows = append(rows, snapshotRows(n)...)
 	}
 	edited := slices.Clone(rows) // two rows swap their users: of the same bytes, with the same smallest and largest values

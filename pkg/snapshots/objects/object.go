@@ -2,8 +2,9 @@ package objects
 
 import (
 	"context"
+	"fmt"
 	"io"
-	"io/fs"
+	"net/url"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/parallel"
@@ -42,15 +43,15 @@ func (v version) Same(other parquet.Version) bool {
 }
 
 // Tag tells the content apart.
-func (v version) Tag() string { return v.ETag }
+func (v version) Tag() string { return fmt.Sprintf("%s/%d", url.PathEscape(v.ETag), v.Object.Size) }
 
 // Version implements parquet.Holder.
 func (o *object) Version() (parquet.Version, error) {
 	o.place.mu.Lock()
 	defer o.place.mu.Unlock()
 	listed, ok := o.place.objects[o.key]
-	if !ok {
-		return nil, fs.ErrNotExist
+	if !ok { // it was removed since it was listed
+		return nil, snapshots.ErrStale
 	}
 	return version{listed}, nil
 }

@@ -31,7 +31,7 @@ const (
 	newPrefix   = "new/date="
 )
 
-var dayObject = regexp.MustCompile(`^(new/)?date=(\d{4}-\d{2}-\d{2})/.+\.parquet$`)
+var dayObject = regexp.MustCompile(`^(new/)?date=(\d{4}-\d{2}-\d{2})/(.+)\.parquet$`)
 
 // Open returns the source of a bucket's snapshots. zone is the collector's. The bucket stays open. What it listed is
 // kept in a directory for the next process; "" keeps nothing.
@@ -131,7 +131,7 @@ func (p *place) take(objects []bucket.Object) (all []months.Listed, err error) {
 	now := make(map[string]bucket.Object, len(objects))
 	there := map[string]bool{} // ETags
 	for _, o := range objects {
-		listed, ok := p.describe(o.Key)
+		listed, ok := p.describe(o)
 		if !ok {
 			continue
 		}
@@ -158,7 +158,8 @@ func (p *place) take(objects []bucket.Object) (all []months.Listed, err error) {
 }
 
 // describe says what an object is by its key; ok is false for what holds no snapshots.
-func (p *place) describe(key string) (l months.Listed, ok bool) {
+func (p *place) describe(o bucket.Object) (l months.Listed, ok bool) {
+	key := o.Key
 	l.Name = strings.ReplaceAll(key, " ", "%20") // keys of days have spaces between their fields
 	if month, format, ok := snapshots.ParseMonthFile(key); ok {
 		l.Period = month
@@ -173,8 +174,25 @@ func (p *place) describe(key string) (l months.Listed, ok bool) {
 		return l, false
 	}
 	l.Period, l.Rank, l.Snapshot = found[2], 1, found[1] != ""
-	l.Open = func() months.File { return parquet.NewFile(l.Name, false, &object{p, key}) }
+	if l.First, l.Last, ok = timesOf(found[2], found[3], l.Snapshot); !ok {
+		l.Open = func() months.File { return parquet.NewFile(l.Name, false, &object{p, key}) }
+		return l, true
+	}
+	l.Version = version{o}.Tag()
+	l.Open = func() months.File { return parquet.NewPart(l.Name, l.First, l.Last, &object{p, key}) }
 	return l, true
+}
+
+// timesOf returns between which local times the rows of an object are: on its date, those of a snapshot at the
+// timestamp that its key ends with. ok is false where the key does not say so.
+func timesOf(date, rest string, snapshot bool) (first, last months.Local, ok bool) {
+	begin, err := time.Parse(time.DateOnly, date)
+	if !snapshot || err != nil {
+		return begin.UnixMicro(), begin.UnixMicro() + pool.Day - 1, err == nil
+	}
+	_, stamp, _ := strings.Cut(rest, "-")
+	at, err := time.Parse("20060102T150405.000000", stamp)
+	return at.UnixMicro(), at.UnixMicro(), err == nil && at.Format(time.DateOnly) == date
 }
 
 // Close implements months.Place.

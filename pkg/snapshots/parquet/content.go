@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 )
@@ -352,8 +353,47 @@ func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range
 	return found, nil
 }
 
-// Witness implements months.Content. The footer says enough.
-func (c *content) Witness() string { return "" }
+// Witness implements months.Content: that of a file that does not grow is what its holder identifies it by. Of others
+// the footer says enough.
+func (c *content) Witness() string {
+	if version, ok := c.version.(tagged); ok && !c.month.grows {
+		return version.Tag()
+	}
+	return ""
+}
+
+// elsewhereError is a row outside of the times that the name of its file promises.
+type elsewhereError struct{ at months.Local }
+
+func (e *elsewhereError) Error() string {
+	if e.at == months.None {
+		return "none of its rows has a readable timestamp"
+	}
+	return "it has a row of " + pool.Time(e.at).Format("2006-01-02 15:04:05")
+}
+
+// within returns an error if rows have times outside of a stretch, or none of them has a time.
+func (c *content) within(s *months.Stretch) error {
+	if s == nil || c.info.Rows.Empty() {
+		return nil
+	}
+	dated := false
+	for _, g := range c.groups {
+		switch {
+		case g.max == months.None:
+		case g.min < s.First:
+			return &elsewhereError{g.min}
+		case g.max > s.Last:
+			return &elsewhereError{g.max}
+		default:
+			dated = true
+		}
+	}
+	if !dated {
+		return &elsewhereError{months.None}
+	}
+	return nil
+}
 
 // Fingerprint implements months.Content: row groups that no rewriting changes any more are identified by their entries
 // in the footer, the rows of the last one by themselves.

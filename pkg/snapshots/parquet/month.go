@@ -56,7 +56,8 @@ type prefetcher interface {
 type month struct {
 	holder Holder
 	name   string
-	grows  bool // rows are appended to it
+	grows  bool            // rows are appended to it
+	times  *months.Stretch // in which all of its rows are; nil: they are anywhere
 
 	unordered atomic.Bool // its rows have turned out not to be in the order of time
 
@@ -68,6 +69,12 @@ type month struct {
 // NewFile returns the file of a name. grows: collectors append rows to it, by putting a longer one in its place.
 func NewFile(name string, grows bool, holder Holder) months.File {
 	return &month{holder: holder, name: name, grows: grows}
+}
+
+// NewPart returns the file of a name to which no rows are appended, and whose rows have times from first to last. One
+// with others cannot be read.
+func NewPart(name string, first, last months.Local, holder Holder) months.File {
+	return &month{holder: holder, name: name, times: &months.Stretch{First: first, Last: last}}
 }
 
 // Look implements months.File.
@@ -106,7 +113,7 @@ func (m *month) look(ctx context.Context, version Version, newest bool) (*conten
 	if err := c.read(ctx, in, m.last); err != nil {
 		return nil, err
 	}
-	return c, nil
+	return c, c.within(m.times)
 }
 
 // Close implements months.File.
@@ -119,6 +126,7 @@ func (m *month) Close() {
 // explain makes an error of the file fit for a user.
 func (m *month) explain(err error) error {
 	var offline *months.Offline
+	var elsewhere *elsewhereError
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, snapshots.ErrStale):
 		return err
@@ -128,6 +136,9 @@ func (m *month) explain(err error) error {
 		return pool.SourceError("%s was removed while it was read: try again", m.name)
 	case strings.Contains(err.Error(), "escapes"): // os.Root's refusal has no type
 		return pool.SourceError("%s is a link that leads out of the snapshot directory: links must stay inside", m.name)
+	case errors.As(err, &elsewhere):
+		return pool.SourceError("%s cannot be read: %w: its name says of which times its rows are, in the collector's "+
+			"time: put them under the right name, and remove it", m.name, err)
 	case errors.Is(err, errNoParquet):
 		return pool.SourceError("%s is no Parquet file: restore it from a copy, or move it away", m.name)
 	case errors.Is(err, errDamaged):

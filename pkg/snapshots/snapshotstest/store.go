@@ -112,6 +112,13 @@ func look(t testing.TB, source snapshots.Source) snapshots.State {
 	return state
 }
 
+func partsOf(t testing.TB, state snapshots.State) []snapshots.Part {
+	t.Helper()
+	parts, err := state.Parts(t.Context())
+	require.NoError(t, err)
+	return parts
+}
+
 // Rows come in the order of time, each snapshot once, also where a day is in two files.
 func (s suite) order(t *testing.T) {
 	dir := t.TempDir()
@@ -123,7 +130,7 @@ func (s suite) order(t *testing.T) {
 	requireDays(t, state, Expect(early, late))
 	require.Empty(t, state.Notices())
 	require.Equal(t, state, look(t, source), "nothing happened")
-	parts := state.Parts()
+	parts := partsOf(t, state)
 	require.Len(t, parts, 2)
 	require.Equal(t, "2025-10", parts[0].Month)
 	require.EqualValues(t, len(early), parts[0].Rows)
@@ -193,7 +200,7 @@ func (s suite) unreadable(t *testing.T) {
 	s.Write(t, s.path(dir, november), odd[:1])
 	state = look(t, s.open(t, dir, "UTC"))
 	require.Contains(t, state.Notices()[0].Text, "none of its rows has a readable timestamp")
-	require.False(t, state.Parts()[1].Dated)
+	require.False(t, partsOf(t, state)[1].Dated)
 }
 
 // A clock that was set back, or was years ahead for a moment: all rows are there, in the order of time, with a notice.
@@ -222,7 +229,7 @@ func (s suite) clockSetBack(t *testing.T) {
 		}
 		requireDays(t, state, Expect(rows))
 		require.Contains(t, state.Notices()[0].Text, "not in the order of time", name)
-		require.True(t, state.Parts()[0].Unordered, name)
+		require.True(t, partsOf(t, state)[0].Unordered, name)
 		require.Less(t, len(state.Dates()), 20, "%s: no day between is worth a look", name)
 	}
 }
@@ -371,7 +378,7 @@ func (s suite) empty(t *testing.T) {
 	state := look(t, source)
 	require.Empty(t, state.Dates())
 	require.Empty(t, state.Notices())
-	require.Zero(t, state.Parts()[0].Rows)
+	require.Zero(t, partsOf(t, state)[0].Rows)
 	rows := quarters(0, 20)
 	s.Append(t, s.path(dir, october), Plain(rows))
 	requireDays(t, look(t, source), Expect(rows))
@@ -393,7 +400,7 @@ func (s suite) truncation(t *testing.T) {
 		source := s.open(t, dir, "UTC")
 		state, err := source.Look(t.Context())
 		require.NoError(t, err)
-		if part := state.Parts()[0]; part.Err != nil {
+		if part := partsOf(t, state)[0]; part.Err != nil {
 			require.ErrorContains(t, part.Err, filepath.Base(path))
 			require.NotContains(t, part.Err.Error(), dir)
 			require.Equal(t, pool.FaultSource, pool.FaultOf(part.Err))

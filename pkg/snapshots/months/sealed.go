@@ -1,0 +1,104 @@
+package months
+
+import (
+	"context"
+
+	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/snapshots"
+)
+
+// Sealed files are never written to. Their versions identify what they hold, and their names say of which times their
+// rows are. So the days of a source are known without looking at each file: one is looked at when its rows are asked
+// for.
+
+// sealed reports whether the file is one of them.
+func (l *Listed) sealed() bool { return l.Version != "" }
+
+// pending reports which files need not be looked at yet: sealed ones, but for the newest, which says how far the rows
+// reach, and for those of whose times another file may have rows as well.
+func pending(files []listed) []bool {
+	newest := files[len(files)-1].Period
+	months, whole, single := map[string]bool{}, map[string]bool{}, map[string]bool{} // by period
+	for _, f := range files {
+		switch {
+		case f.Snapshot:
+			single[f.Period] = true
+		default:
+			whole[f.Period] = true
+			months[f.Period] = len(f.Period) == len("2006-01")
+		}
+	}
+	later := make([]bool, len(files))
+	for i := range files {
+		f := &files[i]
+		alone := !months[f.Period[:len("2006-01")]] && (!whole[f.Period] || !single[f.Period])
+		later[i] = f.sealed() && alone && (f.Snapshot || f.Period != newest)
+	}
+	return later
+}
+
+// open looks at a sealed file. Errors: ErrStale if it is another one than was listed.
+func (l *listed) open(ctx context.Context) (Content, error) {
+	content, err := l.file.Look(ctx, false)
+	if err == nil && content.Witness() != l.Version {
+		err = snapshots.ErrStale
+	}
+	return content, err
+}
+
+// opened returns pieces with what their files hold now that are sealed. Errors: the first one of which that fails;
+// ErrStale; ctx's.
+func (s *state) opened(ctx context.Context, pieces []piece) (all []piece, err error) {
+	all = make([]piece, len(pieces))
+	failed := make([]error, len(pieces))
+	group, _ := parallel.WithContext(ctx)
+	group.SetLimit(parallelLooks)
+	for i, p := range pieces {
+		if all[i] = p; !p.sealed() {
+			continue
+		}
+		group.Go(func() error {
+			f := *p.file
+			if f.content, failed[i] = f.open(ctx); failed[i] == nil {
+				f.info = f.content.Info()
+			}
+			all[i].file = &f
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	for _, err := range failed {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// first is not after any row of the file; None if there is none with a timestamp.
+func (f *file) first() Local {
+	if f.sealed() {
+		return f.First
+	}
+	return f.info.First
+}
+
+// reaches reports whether rows of the file can lie in [from, to).
+func (f *file) reaches(from, to Local) bool {
+	if f.sealed() { // also once it was looked at: what a day is made of must not depend on that
+		return f.First < to && f.Last >= from
+	}
+	return f.info.reaches(from, to)
+}
+
+// spans calls yield with the times between which the file has rows, or may have.
+func (f *file) spans(yield func(first, last Local)) {
+	switch {
+	case f.info != nil:
+		f.info.spans(yield)
+	case f.sealed():
+		yield(f.First, f.Last)
+	}
+}
