@@ -86,19 +86,20 @@ func sideBySide(chosen query.Filter) []Panel {
 					levels("text", factsLate, vermilion))}, Override{"coveragePercent", percentBar}),
 		},
 		{
-			Title: "Allocation by pool", Width: 12, Height: 9,
+			Title: "Allocation by pool", Width: 11, Height: 9,
 			Description: "GPUs of each pool on primary slots, on average over the time range.",
 			Query: ask("allocation", "summary").by("pool").of("allocatedPercent", "allocated", "available", "free").
 				where(real(chosen)).withoutTotals(),
 			View: sortedBy(fleetTable(Override{"allocatedPercent", percentBar}, hidden("slots")), "Available (avg.)"),
 		},
 		{
-			Title: "GPU hours by pool and device", Width: 12, Height: 9,
+			Title: "GPU hours by pool and device", Width: 13, Height: 9,
 			Description: "GPU hours that jobs held on all slots, what is measured of them, and how busy the GPUs were, by " +
 				"HTCondor's reports of their use.",
 			Query: ask("utilization", "summary").by("pool", "device").
 				of("heldGpuHours", "measuredPercent", "utilizationPercent").where(chosen).withoutTotals(),
-			View: sortedBy(fleetTable(Override{"device", width(240)}, Override{"heldGpuHours", amountBar}), "Held GPU hours"),
+			View: sortedBy(fleetTable(Override{"device", width(220)}, Override{"heldGpuHours", with(amountBar, "custom.width", 150)}),
+				"Held GPU hours"),
 		},
 	}
 }

@@ -18,6 +18,7 @@ const pictures = [
   { name: 'demand', path: '/d/gpureports-demand?from=now-7d&to=now' },
   { name: 'utilisation', path: '/d/gpureports-utilisation?from=now-7d&to=now' },
   { name: 'machine', path: '/d/gpureports-machine?from=now-3d&to=now' },
+  { name: 'fleet', path: '/d/gpureports-fleet?from=now-7d&to=now' }, // of a data source of many pools
 ];
 const largest = 150_000; // bytes
 const { GRAFANA_URL, GRAFANA_USER, GRAFANA_PASSWORD, CHROMIUM = '/usr/bin/chromium' } = process.env;
