@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"iter"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -47,6 +48,7 @@ func (m *madeUp) of(date int32) ([]samplepool.Snapshot, error) {
 		if !more {
 			break
 		}
+		s.Rows = slices.Clone(s.Rows) // the pool writes the next snapshot over them
 		of := pool.DayOf(s.Time.UnixMicro())
 		m.days[of] = append(m.days[of], s)
 		m.past = of - 1

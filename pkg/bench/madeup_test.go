@@ -1,0 +1,45 @@
+package bench
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/samplepool"
+	"github.com/chtc/gpureports/pkg/snapshots/sqlite"
+)
+
+// A pool that is made as segments holds what its files would: as many GPUs and spans on every day.
+func TestSegmentsAreThoseOfTheFiles(t *testing.T) {
+	b := &bench{Options: Options{Dir: t.TempDir()}}
+	const machines, gpus, days = 6, 20, 6
+	made, err := b.synthesize(t.Context(), machines, gpus, days)
+	require.NoError(t, err)
+	files := b.path("files")
+	p, err := samplepool.New(options(machines, gpus, days))
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(files, 0o700))
+	require.NoError(t, p.WriteSnapshots(t.Context(), files))
+
+	type day struct{ gpus, spans int }
+	read := func(dir, cache string) map[int32]day {
+		tl, err := open(dir, cache, sqlite.Format)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, tl.Close()) }()
+		view, err := tl.Load(t.Context(), now.AddDate(0, 0, -days).UnixMicro(), now.AddDate(0, 0, -2).UnixMicro()-1)
+		require.NoError(t, err)
+		all := map[int32]day{}
+		for _, d := range view.Days {
+			all[d.Date] = day{d.GPUs(), d.SpanCount()}
+		}
+		delete(all, pool.DayOf(now.UnixMicro())-2) // made anew in both
+		delete(all, pool.DayOf(now.UnixMicro())-3) // its end is
+		return all
+	}
+	want := read(files, "")
+	require.Len(t, want, days-3)
+	require.Equal(t, want, read(made, filepath.Join(made, "cache")))
+}
