@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
@@ -67,9 +68,10 @@ func (b *bench) settings(dir, cache, jobs string) (backend.DataSourceInstanceSet
 	return instance(map[string]any{"snapshotDir": absolute, "cacheDir": cache, "cacheDiskMB": 16384, "jobs": jobs}, nil)
 }
 
-// instance is a data source with settings beside those that are the same for all.
+// instance is a data source with settings beside those that are the same for all. Its zone is the default, as that of
+// the segments.
 func instance(jsonData map[string]any, secrets map[string]string) (backend.DataSourceInstanceSettings, error) {
-	all := map[string]any{"cacheMaxMB": 4096, "timezone": "UTC"}
+	all := map[string]any{"cacheMaxMB": 4096}
 	maps.Copy(all, jsonData)
 	text, err := json.Marshal(all)
 	return backend.DataSourceInstanceSettings{UID: "bench", Name: "bench", Updated: now, JSONData: text,
@@ -106,6 +108,16 @@ func framesOf(ctx context.Context, source backend.QueryDataHandler, query string
 		return nil, err
 	}
 	return response.Responses["A"].Frames, response.Responses["A"].Error
+}
+
+// rowsRead returns how many rows of snapshots were read for an answer.
+func rowsRead(answer data.Frames) float64 {
+	for _, stat := range answer[0].Meta.Stats {
+		if stat.DisplayName == "Rows read" {
+			return stat.Value
+		}
+	}
+	return math.NaN()
 }
 
 // windowEnd is where the windows of panels end that are asked again and again.

@@ -189,11 +189,7 @@ func (b *bench) firstInBucket(ctx context.Context, what string, o bucket.Options
 		if err != nil {
 			return err
 		}
-		for _, stat := range frames[0].Meta.Stats {
-			if stat.DisplayName == "Rows read" {
-				rows = stat.Value
-			}
-		}
+		rows = rowsRead(frames)
 		asked = source.Asked()
 		return nil
 	})

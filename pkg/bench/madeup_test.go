@@ -12,7 +12,8 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots/sqlite"
 )
 
-// A pool that is made as segments holds what its files would: as many GPUs and spans on every day.
+// A pool that is made as segments holds what its files would, as many GPUs and spans on every day, and a data source
+// believes them: it reads no row.
 func TestSegmentsAreThoseOfTheFiles(t *testing.T) {
 	b := &bench{Options: Options{Dir: t.TempDir()}}
 	const machines, gpus, days = 6, 20, 6
@@ -42,4 +43,12 @@ func TestSegmentsAreThoseOfTheFiles(t *testing.T) {
 	want := read(files, "")
 	require.Len(t, want, days-3)
 	require.Equal(t, want, read(made, filepath.Join(made, "cache")))
+
+	source, err := b.source(made, filepath.Join(made, "cache"))
+	require.NoError(t, err)
+	defer source.Dispose()
+	end := now.AddDate(0, 0, -4)
+	frames, err := framesOf(t.Context(), source, byCategory, end.AddDate(0, 0, -1), end)
+	require.NoError(t, err)
+	require.Zero(t, rowsRead(frames))
 }
