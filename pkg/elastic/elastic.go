@@ -73,7 +73,7 @@ func (c *Client) Complete(doing string, s *Shards) error {
 	if s.Failed == 0 {
 		return nil
 	}
-	return c.Fault(doing, fmt.Errorf("%d of %d shards failed (%s), and what they hold is missing", s.Failed, s.Total,
+	return c.Fault(doing, fmt.Errorf("%d of %d %w (%s), and what they hold is missing", s.Failed, s.Total, ErrShards,
 		s.Why()), "check the cluster's health")
 }
 
@@ -89,4 +89,5 @@ func (s *Shards) Why() string {
 type Reason struct {
 	Type, Reason string
 	RootCause    []Reason `json:"root_cause"`
+	CausedBy     *Reason  `json:"caused_by"`
 }

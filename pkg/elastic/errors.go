@@ -20,6 +20,17 @@ const LostPIT = "search_context_missing_exception"
 // ErrLostPIT is wrapped by errors of a search whose point in time the server does not know any more.
 var ErrLostPIT = errors.New("the server lost the point in time of the search")
 
+// ErrShards is wrapped by errors of answers that shards are missing from.
+var ErrShards = errors.New("shards failed")
+
+// Elsewhere reports whether a search failed because a node went away: the same search, with a point in time of its own,
+// finds the copies of what that node held, where there are any.
+func Elsewhere(err error) bool {
+	var status StatusError
+	return errors.Is(err, ErrLostPIT) || errors.Is(err, ErrShards) ||
+		errors.As(err, &status) && status.Code == http.StatusServiceUnavailable
+}
+
 // Performer is any request of typedapi.
 type Performer interface {
 	Perform(ctx context.Context) (*http.Response, error)
@@ -132,6 +143,9 @@ func (e StatusError) Error() string { return e.Text }
 // String is the reason as far as it fits a message, without the user it names.
 func (r Reason) String() string {
 	const most = 300
+	for r.Reason == "" && r.CausedBy != nil { // such as of shards that are missing
+		r = *r.CausedBy
+	}
 	text := strings.Trim(r.Type+": "+r.Reason, ": ")
 	if r.Type == "security_exception" {
 		text, _, _ = strings.Cut(text, " for ")

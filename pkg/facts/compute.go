@@ -45,10 +45,10 @@ type Asked struct {
 	Now      pool.Micros   // job ads of runs that ended lately are not there yet
 }
 
-// Compute returns the facts of a pool's hours, in no order, and what was wrong with the data. Hours without a snapshot
-// have the one of their coverage. Errors are those of the timeline, and pool.SourceError where the job source does not
-// answer: facts without it would be others.
-func Compute(ctx context.Context, s *stores.Stores, env query.Env, r Asked) ([]*Fact, []timeline.Notice, error) {
+// Compute returns the facts of a pool's hours, in no order, and warnings: what was wrong with snapshots, and what the
+// job source left out. Hours without a snapshot have the one of their coverage. Errors are those of the timeline, and
+// pool.SourceError where the job source does not answer: facts without it would be others.
+func Compute(ctx context.Context, s *stores.Stores, env query.Env, r Asked) (all []*Fact, warnings []string, err error) {
 	c := &computation{stores: s, env: env, request: r, at: map[pool.Micros]int{}, facts: map[string]*Fact{}}
 	for i, start := range r.Hours[:len(r.Hours)-1] {
 		c.at[start] = i
@@ -68,16 +68,16 @@ func Compute(ctx context.Context, s *stores.Stores, env query.Env, r Asked) ([]*
 			return nil, nil, err
 		}
 	}
-	return slices.Collect(maps.Values(c.facts)), c.notices, nil
+	return slices.Collect(maps.Values(c.facts)), c.warnings, nil
 }
 
 type computation struct {
-	stores  *stores.Stores
-	env     query.Env
-	request Asked
-	at      map[pool.Micros]int // hours by their beginning
-	facts   map[string]*Fact    // by id
-	notices []timeline.Notice
+	stores   *stores.Stores
+	env      query.Env
+	request  Asked
+	at       map[pool.Micros]int // hours by their beginning
+	facts    map[string]*Fact    // by id
+	warnings []string
 }
 
 // count adds the facts of one grouping; with those of GPUs the hours' coverage. The window is longer by an hour at both
@@ -100,7 +100,11 @@ func (c *computation) count(ctx context.Context, kind string, by []string) error
 		return err
 	}
 	if kind == KindGPUs {
-		c.notices = loaded.View.Notices
+		for _, n := range loaded.View.Notices {
+			if n.Warning {
+				c.warnings = append(c.warnings, n.Text)
+			}
+		}
 		c.coverage(count, loaded)
 	}
 	names := loaded.View.Names.Texts()
@@ -160,6 +164,7 @@ func (c *computation) runs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	c.warnings = append(c.warnings, all.Notices...)
 	for k, h := range all.Runs {
 		c.linked(KindUsers, k.Hour, k.Group).Backfill = &Backfill{GPUHours: h.GPUHours, Begun: h.Begun, Carried: h.Carried,
 			UnseenBegun: h.UnseenBegun, UnseenCarried: h.UnseenCarried, Completed: h.Ended[runs.Completed],

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"strconv"
 
 	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -161,24 +162,38 @@ var ClassFields = [counts.Classes]string{counts.Claimed: "claimed", counts.Uncla
 
 // ID is the document's id: that of the same pool, hour and group is always the same.
 func (f *Fact) ID() string {
-	name := fmt.Sprintf("%q %s %d", f.Pool, f.Kind, f.Hour)
-	if f.Group != nil {
-		name += fmt.Sprintf(" %q", *f.Group)
+	name := make([]byte, 0, 256)
+	text := func(before, text string) { name = strconv.AppendQuote(append(name, before...), text) }
+	group := func(texts ...string) {
+		before := " {"
+		for _, t := range texts {
+			text(before, t)
+			before = " "
+		}
+		name = append(name, '}')
+	}
+	text("", f.Pool)
+	name = append(append(append(name, ' '), f.Kind...), ' ')
+	name = strconv.AppendInt(name, f.Hour, 10)
+	if g := f.Group; g != nil {
+		group(g.Category, g.Slots, g.Device, g.Memory, g.Tier, g.Ownership, g.Project)
 	}
 	if f.User != nil {
-		name += fmt.Sprintf(" %q", *f.User)
+		text(" ", *f.User)
 	}
-	if f.Evicted != nil {
-		name += fmt.Sprintf(" %q %q %d", f.Cause, f.Evidence, f.Began)
+	if e := f.Evicted; e != nil {
+		text(" ", e.Cause)
+		text(" ", e.Evidence)
+		name = strconv.AppendInt(append(name, ' '), e.Began, 10)
 	}
-	if f.Request != nil {
-		name += fmt.Sprintf(" %q", *f.Request)
+	if r := f.Request; r != nil {
+		group(r.Project, r.Schedd, r.GPUs, r.GPUMemory)
 	}
 	return hashed(name)
 }
 
-func hashed(name string) string {
-	sum := sha256.Sum256([]byte(name))
+func hashed(name []byte) string {
+	sum := sha256.Sum256(name)
 	return base64.RawURLEncoding.EncodeToString(sum[:18])
 }
 
@@ -194,10 +209,18 @@ type Checkpoint struct {
 	CompleteThrough int64  `json:"completeThrough"` // earlier hours are of finished days
 	Through         int64  `json:"through"`
 	PublishedAt     int64  `json:"publishedAt"`
+	// Written says what is there of each hour that may still change, by its beginning in ms.
+	Written map[int64]Written `json:"written,omitempty"`
+}
+
+// Written is what was last written of an hour.
+type Written struct {
+	Documents int    `json:"documents"`
+	Hash      string `json:"hash"` // of all documents and their ids
 }
 
 // ID is the document's id.
-func (c *Checkpoint) ID() string { return hashed(fmt.Sprintf("%q %s", c.Pool, KindPool)) }
+func (c *Checkpoint) ID() string { return hashed([]byte(fmt.Sprintf("%q %s", c.Pool, KindPool))) }
 
 // Index is the index that holds the facts of an hour: one a month (UTC) behind the alias.
 func Index(alias string, hour int64) string {

@@ -18,12 +18,33 @@ import (
 )
 
 // Answer plans a query and answers it from the facts. all are the kinds of a pool's own data source. Errors are
-// pool.BadQuery, pool.SourceError where Elasticsearch does not answer in full, and ctx's.
+// pool.BadQuery, pool.SourceError where Elasticsearch does not answer in full or in time, and ctx's.
 func (s *Store) Answer(ctx context.Context, all query.Catalog, env query.Env, r query.Request) (data.Frames, error) {
 	p, err := plan(all, r, env)
 	if err != nil {
 		return nil, err
 	}
+	return retried(ctx, s, func(ctx context.Context) (data.Frames, error) { return s.answerOnce(ctx, p) })
+}
+
+// retried asks within the store's time, and within three quarters of the time until ctx's deadline: so the error says
+// what did not answer before nobody waits for it any more. If a node went away meanwhile, it asks once more: others may
+// hold what it held.
+func retried[T any](ctx context.Context, s *Store, ask func(context.Context) (T, error)) (T, error) {
+	within := s.timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		within = min(within, time.Until(deadline)*3/4)
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	answer, err := ask(ctx)
+	if elastic.Elsewhere(err) {
+		return ask(ctx)
+	}
+	return answer, err
+}
+
+func (s *Store) answerOnce(ctx context.Context, p *query.Plan) (data.Frames, error) {
 	start := time.Now()
 	a, err := s.look(ctx, p)
 	if err != nil {

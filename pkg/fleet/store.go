@@ -1,12 +1,14 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/chtc/gpureports/pkg/elastic"
 	"github.com/chtc/gpureports/pkg/facts"
@@ -15,8 +17,9 @@ import (
 
 // Store is the facts of many pools. It is safe for concurrent use.
 type Store struct {
-	client *elastic.Client
-	index  string
+	client  *elastic.Client
+	index   string
+	timeout time.Duration
 }
 
 // Config says where the facts are.
@@ -24,6 +27,7 @@ type Config struct {
 	URL       string            // of Elasticsearch
 	Transport http.RoundTripper // does the requests; nil = Go's default
 	Index     string            // the alias
+	Timeout   time.Duration     // the longest that an answer may take; 0 = a minute
 }
 
 // Connect checks the configuration; the server is first asked by a request. Errors are pool.BadQuery.
@@ -44,7 +48,7 @@ func Open(c Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{client, c.Index}, nil
+	return &Store{client, c.Index, cmp.Or(c.Timeout, time.Minute)}, nil
 }
 
 // CheckIndex refuses what cannot be the alias of facts. Errors are pool.BadQuery.
@@ -62,12 +66,14 @@ func CheckIndex(name string) error {
 
 // Pools returns the checkpoints of all pools, by name. Errors are pool.SourceError, and ctx's.
 func (s *Store) Pools(ctx context.Context) ([]facts.Checkpoint, error) {
-	pinned, err := s.client.Pin(ctx, s.index)
-	if err != nil {
-		return nil, err
-	}
-	defer pinned.Close(ctx)
-	return s.pools(ctx, pinned)
+	return retried(ctx, s, func(ctx context.Context) ([]facts.Checkpoint, error) {
+		pinned, err := s.client.Pin(ctx, s.index)
+		if err != nil {
+			return nil, err
+		}
+		defer pinned.Close(ctx)
+		return s.pools(ctx, pinned)
+	})
 }
 
 // mostPools bounds the pools of an alias.

@@ -28,9 +28,14 @@ func (s *Store) Values(ctx context.Context, env query.Env, dimension string, f q
 	if err != nil {
 		return nil, nil, err
 	}
+	values, err = retried(ctx, s, func(ctx context.Context) ([]string, error) { return s.valuesOnce(ctx, dimension, p) })
+	return values, p, err
+}
+
+func (s *Store) valuesOnce(ctx context.Context, dimension string, p *query.Plan) ([]string, error) {
 	a, err := s.look(ctx, p)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer a.pinned.Close(ctx)
 	found := map[string]bool{}
@@ -54,5 +59,5 @@ func (s *Store) Values(ctx context.Context, env query.Env, dimension string, f q
 		})
 	}
 	compare := func(a, b string) int { return query.CompareValues(dimension, a, b) }
-	return slices.SortedFunc(maps.Keys(found), compare), p, err
+	return slices.SortedFunc(maps.Keys(found), compare), err
 }

@@ -19,6 +19,7 @@ type Options struct {
 	Index  string // the alias of the facts
 	Pool   string // its name among the pools
 	Since  time.Time
+	Shards int // of the indices of months that are not there yet; 0 = 1
 	Now    func() time.Time
 }
 
@@ -27,6 +28,7 @@ type Part struct {
 	From, To  time.Time
 	Documents int // written: new ones, and those that have changed
 	Removed   int // that an earlier publishing wrote, and that are no more
+	Compared  int // hours whose documents were read, as something in them has changed
 	Warnings  []string
 }
 
@@ -38,8 +40,9 @@ const hoursAtOnce = 24
 const correcting = 8 * pool.Day
 
 // Run publishes the full hours that are over, and corrects those of the last eight days; or all from Since. Documents
-// that have not changed are not written again. A publishing that was ended goes on where it was. Errors: pool.BadQuery
-// where facts of another kind are there; what the snapshots or Elasticsearch say; ctx's.
+// that have not changed are not written again, and those of hours in which nothing has changed since they were written
+// are not even read, unless Since says so. A publishing that was ended goes on where it was. Errors: pool.BadQuery
+// where facts of another kind are there; what the snapshots, the job source or Elasticsearch say; ctx's.
 func Run(ctx context.Context, s *stores.Stores, env query.Env, o Options, done func(Part)) error {
 	first, newest, ok, err := s.Timeline.Range(ctx)
 	if err != nil {
@@ -60,31 +63,28 @@ func Run(ctx context.Context, s *stores.Stores, env query.Env, o Options, done f
 	if err != nil {
 		return err
 	}
-	if known == nil || known.Version != facts.Version {
-		if err := w.extend(ctx); err != nil {
-			return err
-		}
+	if err := w.forget(ctx, point, from); err != nil {
+		return err
 	}
 	end := facts.FloorHour(env, newest)
 	// earlier days are finished: there is a row more than two hours after their end
 	finished := pool.Micros(pool.DayOf(newest-2*pool.Hour-1)) * pool.Day
 	for from < end {
-		hours := []pool.Micros{from}
-		for len(hours) <= hoursAtOnce && hours[len(hours)-1] < end {
-			hours = append(hours, facts.NextHour(env, hours[len(hours)-1]))
+		starts := []pool.Micros{from}
+		for len(starts) <= hoursAtOnce && starts[len(starts)-1] < end {
+			starts = append(starts, facts.NextHour(env, starts[len(starts)-1]))
 		}
-		part, err := w.publish(ctx, s, env, hours, finished)
+		all, warnings, err := facts.Compute(ctx, s, env, facts.Asked{Pool: o.Pool, Hours: starts, Finished: finished,
+			Now: o.Now().UnixMicro()})
 		if err != nil {
 			return err
 		}
-		from = hours[len(hours)-1]
-		point.Through = max(point.Through, facts.Millis(from))
-		point.CompleteThrough = max(point.CompleteThrough,
-			facts.Millis(facts.FloorHour(env, min(from, finished))))
-		point.PublishedAt = o.Now().UnixMilli()
-		if err := w.keep(ctx, point); err != nil {
+		from = starts[len(starts)-1]
+		part, err := w.publish(ctx, point, starts, all, facts.FloorHour(env, min(from, finished)))
+		if err != nil {
 			return err
 		}
+		part.Warnings = warnings
 		done(part)
 	}
 	return nil

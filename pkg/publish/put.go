@@ -13,21 +13,20 @@ type Computed struct {
 	Facts    []*facts.Fact
 }
 
-// Put publishes facts that are there already, of finished days, in their order: as Run does, but for computing them.
-// The checkpoint says of what they are; how far they reach is added to it. The option Since is not used.
+// Put publishes facts that are there already, of full hours of finished days, in their order: as Run does, but for
+// computing them. The checkpoint says of what they are; how far they reach is added to it. The option Since is not used.
 func Put(ctx context.Context, o Options, point facts.Checkpoint, all []Computed, done func(Part)) error {
 	w := &writer{Options: o}
 	if err := w.prepare(ctx); err != nil {
 		return err
 	}
 	for _, c := range all {
-		part, err := w.replace(ctx, c.From, c.To, c.Facts)
-		if err != nil {
-			return err
+		starts := []pool.Micros{c.From}
+		for starts[len(starts)-1] < c.To {
+			starts = append(starts, starts[len(starts)-1]+pool.Hour)
 		}
-		point.Through, point.CompleteThrough = facts.Millis(c.To), facts.Millis(c.To)
-		point.PublishedAt = o.Now().UnixMilli()
-		if err := w.keep(ctx, &point); err != nil {
+		part, err := w.publish(ctx, &point, starts, c.Facts, c.To)
+		if err != nil {
 			return err
 		}
 		done(part)

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/esutil"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/core/index"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/create"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/getmapping"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/putindextemplate"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/putmapping"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/refresh"
@@ -23,16 +26,15 @@ import (
 	"github.com/chtc/gpureports/pkg/facts"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/query"
-	"github.com/chtc/gpureports/pkg/stores"
 )
 
 // writer writes the facts of one pool.
 type writer struct{ Options }
 
-// prepare puts the template, makes the index of checkpoints with the alias, and shows what an earlier publishing left.
+// prepare puts the template, makes the index of checkpoints with the alias, adds the fields that the indices of earlier
+// versions lack, and shows what an earlier publishing left.
 func (w *writer) prepare(ctx context.Context) error {
-	template, err := facts.Template(w.Index)
+	template, err := facts.Template(w.Index, max(w.Shards, 1))
 	if err != nil {
 		return fmt.Errorf("writing the index template: %w", err)
 	}
@@ -41,24 +43,47 @@ func (w *writer) prepare(ctx context.Context) error {
 	if err := w.Client.Ask(ctx, "putting the index template", put, &ignored); err != nil {
 		return err
 	}
-	made := create.NewCreateFunc(w.Client)(facts.CheckpointIndex(w.Index))
+	made := create.NewCreateFunc(w.Client)(facts.CheckpointIndex(w.Index)).Raw(strings.NewReader(
+		`{"settings": {"number_of_shards": 1}}`))
 	var status elastic.StatusError
 	err = w.Client.Ask(ctx, "making the index of checkpoints", made, &ignored)
 	if err != nil && !(errors.As(err, &status) && strings.Contains(status.Text, "resource_already_exists_exception")) {
 		return err
 	}
+	if err := w.extend(ctx); err != nil {
+		return err
+	}
 	return w.show(ctx)
 }
 
-// extend adds the fields of this version to the indices that are there: the template is for new ones only.
+// extend adds the fields that the indices of earlier versions lack: the template is for new ones only.
 func (w *writer) extend(ctx context.Context) error {
-	mapping, err := facts.Mapping()
-	if err != nil {
-		return fmt.Errorf("writing the mapping: %w", err)
+	var indices map[string]struct {
+		Mappings struct{ Properties map[string]json.RawMessage }
 	}
-	var ignored any
-	request := putmapping.NewPutMappingFunc(w.Client)(w.Index).Raw(bytes.NewReader(mapping))
-	return w.Client.Ask(ctx, "adding fields to the indices of facts", request, &ignored)
+	there := getmapping.New(w.Client).Index(w.Index)
+	if err := w.Client.Ask(ctx, "reading the fields of the indices of facts", there, &indices); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(indices)) {
+		fields := facts.Fields()
+		for known := range indices[name].Mappings.Properties {
+			delete(fields, known)
+		}
+		if len(fields) == 0 {
+			continue
+		}
+		text, err := json.Marshal(facts.Mapping(fields))
+		if err != nil {
+			return fmt.Errorf("writing the mapping: %w", err)
+		}
+		var ignored any
+		request := putmapping.NewPutMappingFunc(w.Client)(name).Raw(bytes.NewReader(text))
+		if err := w.Client.Ask(ctx, "adding fields to the indices of facts", request, &ignored); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // show makes what was written visible.
@@ -75,7 +100,7 @@ func (w *writer) show(ctx context.Context) error {
 
 // checkpoint returns the pool's checkpoint, nil without one.
 func (w *writer) checkpoint(ctx context.Context) (*facts.Checkpoint, error) {
-	hits, err := w.find(ctx, "reading the checkpoint", true,
+	hits, err := w.find(ctx, "reading the checkpoint",
 		map[string]any{"term": map[string]any{"kind": facts.KindPool}})
 	if err != nil || len(hits) == 0 {
 		return nil, err
@@ -100,16 +125,14 @@ func (w *writer) keep(ctx context.Context, c *facts.Checkpoint) error {
 }
 
 // find returns the pool's documents that match.
-func (w *writer) find(ctx context.Context, doing string, sources bool, also map[string]any) ([]elastic.Hit, error) {
+func (w *writer) find(ctx context.Context, doing string, also map[string]any) ([]elastic.Hit, error) {
 	pinned, err := w.Client.Pin(ctx, w.Index)
 	if err != nil {
 		return nil, err
 	}
 	defer pinned.Close(ctx)
 	const most = 10_000
-	request := map[string]any{"size": most, "_source": sources, "sort": []any{map[string]any{"_shard_doc": "asc"}},
-		"query": map[string]any{"bool": map[string]any{"filter": []any{
-			map[string]any{"term": map[string]any{"pool": w.Pool}}, also}}}}
+	request := map[string]any{"size": most, "sort": []any{map[string]any{"_shard_doc": "asc"}}, "query": w.own(also)}
 	var all []elastic.Hit
 	for {
 		page, err := pinned.Search(ctx, doing, request)
@@ -124,35 +147,117 @@ func (w *writer) find(ctx context.Context, doing string, sources bool, also map[
 	}
 }
 
-// publish writes the facts of hours in place of those that are there.
-func (w *writer) publish(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.Micros,
-	finished pool.Micros) (Part, error) {
-	all, notices, err := facts.Compute(ctx, s, env, facts.Asked{Pool: w.Pool, Hours: hours, Finished: finished,
-		Now: w.Now().UnixMicro()})
-	if err != nil {
-		return Part{}, err
+// forget keeps of the checkpoint's hours only those that are looked at again and whose documents are all there. An hour
+// that is not kept is compared with what is there.
+func (w *writer) forget(ctx context.Context, point *facts.Checkpoint, from pool.Micros) error {
+	if !w.Since.IsZero() {
+		point.Written = nil
 	}
-	part, err := w.replace(ctx, hours[0], hours[len(hours)-1], all)
-	for _, n := range notices {
-		if n.Warning {
-			part.Warnings = append(part.Warnings, n.Text)
-		}
+	maps.DeleteFunc(point.Written, func(start int64, _ facts.Written) bool { return start < facts.Millis(from) })
+	if len(point.Written) == 0 {
+		return nil
 	}
-	return part, err
+	there, err := w.count(ctx, from)
+	maps.DeleteFunc(point.Written, func(start int64, o facts.Written) bool { return there[start] != o.Documents })
+	return err
 }
 
-// replace writes the facts of [from, to) in place of those that are there.
-func (w *writer) replace(ctx context.Context, from, to pool.Micros, all []*facts.Fact) (Part, error) {
-	part := Part{From: pool.Time(from), To: pool.Time(to)}
-	there, err := w.find(ctx, "looking for earlier facts", true, map[string]any{"range": map[string]any{
-		"hour": map[string]any{"gte": facts.Millis(from), "lt": facts.Millis(to), "format": "epoch_millis"}}})
+// count returns the number of the pool's documents of each hour from one on.
+func (w *writer) count(ctx context.Context, from pool.Micros) (map[int64]int, error) {
+	pinned, err := w.Client.Pin(ctx, w.Index)
+	if err != nil {
+		return nil, err
+	}
+	defer pinned.Close(ctx)
+	const doing, most = "counting earlier facts", 10_000
+	page, err := pinned.Search(ctx, doing, map[string]any{"size": 0,
+		"query": w.own(map[string]any{"range": map[string]any{"hour": map[string]any{"gte": facts.Millis(from),
+			"format": "epoch_millis"}}}),
+		"aggs": map[string]any{"hours": map[string]any{"composite": map[string]any{"size": most, "sources": []any{
+			map[string]any{"hour": map[string]any{"terms": map[string]any{"field": "hour"}}}}}}}})
+	if err != nil {
+		return nil, err
+	}
+	var hours struct {
+		Buckets []struct {
+			Key   struct{ Hour int64 }
+			Count int `json:"doc_count"`
+		}
+	}
+	if err := json.Unmarshal(page.Aggregations["hours"], &hours); err != nil {
+		return nil, w.Client.Fault(doing, fmt.Errorf("the answer cannot be read: %w", err), "check the server's version")
+	}
+	counts := make(map[int64]int, len(hours.Buckets))
+	for _, b := range hours.Buckets {
+		counts[b.Key.Hour] = b.Count
+	}
+	return counts, nil
+}
+
+// own matches the pool's documents that a query matches.
+func (w *writer) own(also map[string]any) map[string]any {
+	return map[string]any{"bool": map[string]any{"filter": []any{map[string]any{"term": map[string]any{"pool": w.Pool}},
+		also}}}
+}
+
+// publish writes the facts of hours in place of those that are there, and how far they reach into the checkpoint. Hours
+// in which nothing has changed since they were written are left alone.
+func (w *writer) publish(ctx context.Context, point *facts.Checkpoint, starts []pool.Micros, all []*facts.Fact,
+	complete pool.Micros) (Part, error) {
+	part := Part{From: pool.Time(starts[0]), To: pool.Time(starts[len(starts)-1])}
+	millis := make([]int64, len(starts))
+	for i, start := range starts {
+		millis[i] = facts.Millis(start)
+	}
+	made, err := documents(all)
 	if err != nil {
 		return part, err
 	}
-	changes, err := w.changes(all, there)
-	if err != nil {
+	var changed []int64
+	now := map[int64]facts.Written{}
+	var differ []document
+	known := false
+	for start, of := range hours(millis, made) {
+		if now[start] = written(of); point.Written[start] == now[start] {
+			continue
+		}
+		_, there := point.Written[start]
+		known = known || there
+		delete(point.Written, start)
+		changed, differ = append(changed, start), append(differ, of...)
+	}
+	if known { // what is half written must not pass for written
+		if err := w.keep(ctx, point); err != nil {
+			return part, err
+		}
+	}
+	if err := w.replace(ctx, changed, differ, &part); err != nil {
 		return part, err
 	}
+	if point.Written == nil {
+		point.Written = map[int64]facts.Written{}
+	}
+	maps.Copy(point.Written, now)
+	last := starts[len(starts)-1]
+	point.Through = max(point.Through, facts.Millis(last))
+	point.CompleteThrough = max(point.CompleteThrough, facts.Millis(complete))
+	point.PublishedAt = w.Now().UnixMilli()
+	oldest := point.CompleteThrough - facts.Millis(correcting)
+	maps.DeleteFunc(point.Written, func(start int64, _ facts.Written) bool { return start < oldest })
+	return part, w.keep(ctx, point)
+}
+
+// replace writes the documents of hours in place of those that are there.
+func (w *writer) replace(ctx context.Context, starts []int64, all []document, part *Part) error {
+	if len(starts) == 0 {
+		return nil
+	}
+	part.Compared = len(starts)
+	there, err := w.find(ctx, "looking for earlier facts", map[string]any{"terms": map[string]any{"hour": starts}})
+	if err != nil {
+		return err
+	}
+	changes := w.changes(all, there)
 	for _, c := range changes {
 		if c.document != nil {
 			part.Documents++
@@ -161,34 +266,30 @@ func (w *writer) replace(ctx context.Context, from, to pool.Micros, all []*facts
 		}
 	}
 	if len(changes) == 0 {
-		return part, nil
+		return nil
 	}
 	if err := w.write(ctx, changes); err != nil {
-		return part, err
+		return err
 	}
-	return part, w.show(ctx)
+	return w.show(ctx)
 }
 
-// changes are what makes facts of those that are there: documents that differ are put, those that are no more removed.
-func (w *writer) changes(all []*facts.Fact, there []elastic.Hit) (changes []change, err error) {
+// changes are what makes documents of those that are there: those that differ are put, those that are no more removed.
+func (w *writer) changes(all []document, there []elastic.Hit) (changes []change) {
 	earlier := make(map[string]*elastic.Hit, len(there))
 	for i := range there {
 		earlier[there[i].ID] = &there[i]
 	}
-	for _, f := range all {
-		c := change{index: facts.Index(w.Index, f.Hour), id: f.ID()}
-		if c.document, err = json.Marshal(f); err != nil {
-			return nil, fmt.Errorf("writing a fact: %w", err)
+	for _, d := range all {
+		if known := earlier[d.id]; known == nil || !bytes.Equal(known.Source, d.text) {
+			changes = append(changes, change{facts.Index(w.Index, d.hour), d.id, d.text})
 		}
-		if known := earlier[c.id]; known == nil || !bytes.Equal(known.Source, c.document) {
-			changes = append(changes, c)
-		}
-		delete(earlier, c.id)
+		delete(earlier, d.id)
 	}
 	for _, hit := range earlier {
 		changes = append(changes, change{index: hit.Index, id: hit.ID})
 	}
-	return changes, nil
+	return changes
 }
 
 // change is a document that is put, or removed where it has none.
@@ -216,8 +317,13 @@ func (w *writer) write(ctx context.Context, changes []change) error {
 	}
 }
 
+// writing is how long the changes of a day may take.
+const writing = 15 * time.Minute
+
 // writeOnce makes changes and returns those that the server was too busy for.
 func (w *writer) writeOnce(ctx context.Context, changes []change) (busy []change, err error) {
+	ctx, cancel := context.WithTimeout(ctx, writing)
+	defer cancel()
 	var mu sync.Mutex
 	fail := func(problem error) {
 		mu.Lock()
@@ -226,8 +332,9 @@ func (w *writer) writeOnce(ctx context.Context, changes []change) (busy []change
 			err = w.Client.Fault("writing facts", problem, "publish again once the cause is mended: it goes on where it was")
 		}
 	}
-	indexer, failure := esutil.NewBulkIndexer(esutil.BulkIndexerConfig{Client: w.Client,
-		OnError: func(_ context.Context, problem error) { fail(problem) }})
+	indexer, failure := esutil.NewBulkIndexer(esutil.BulkIndexerConfig{Client: w.Client, QueueSizeMultiplier: 256,
+		FilterPath: []string{"items.*.status", "items.*.error.type", "items.*.error.reason"},
+		OnError:    func(_ context.Context, problem error) { fail(problem) }})
 	if failure != nil {
 		return nil, fmt.Errorf("writing facts: %w", failure)
 	}

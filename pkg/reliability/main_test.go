@@ -11,6 +11,8 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/grafana/grafana-plugin-sdk-go/backend/log"
+
+	"github.com/chtc/gpureports/pkg/jobs/jobstest"
 )
 
 var (
@@ -29,6 +31,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	code := m.Run()
+	jobstest.StopServers()
 	os.RemoveAll(scratch)
 	if code == 0 && *report != "" {
 		if err := writeFigures(*report); err != nil {

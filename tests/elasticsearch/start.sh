@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Starts a real single-node Elasticsearch for tests, on 127.0.0.1 only, and prints its URL.
+# Starts a real Elasticsearch node for tests, on 127.0.0.1 only, and prints its URL.
 #
 #   start.sh [PORT] [DATADIR]     PORT 0 = any free port. Stop it with: stop.sh [DATADIR]
 #
@@ -9,6 +9,8 @@
 # ES_TTL           seconds after which the server ends by itself (default 7200)
 # ES_OWNER_PID     if set: the server ends when this process does
 # ES_WAIT          seconds to wait for it to answer (default 180)
+# ES_JOIN          a cluster of several nodes: "begin" begins one, another node's transport address joins its cluster as a
+#                  data node (default: a single node, which no other can join)
 # ES_PASSWORD      if set: with security (real Basic auth, roles and API keys); the user is admin
 # ES_JAVA_HOME     JDK to use, 17 or newer (default: JAVA_HOME, else the java on PATH)
 set -euo pipefail
@@ -87,17 +89,23 @@ exec 9>&-
 mkdir -p "$home"/{config,data,logs,plugins,tmp}
 rm -f "$home/url"
 ln -sfn "$dist/modules" "$home/modules"
+name=$(basename "$home")
+case ${ES_JOIN:-} in
+'') discovery="discovery.type: single-node" ;;
+begin) discovery=$'discovery.seed_hosts: []\ncluster.initial_master_nodes: ['"$name]" ;;
+*) discovery=$'node.roles: [data]\ndiscovery.seed_hosts: ['"$ES_JOIN]" ;;
+esac
 cat >"$home/config/elasticsearch.yml" <<YML
 cluster.name: fixture
-node.name: fixture
+node.name: $name
 path.data: $home/data
 path.logs: $home/logs
 network.host: 127.0.0.1
 http.port: $port
 transport.port: 0
-discovery.type: single-node
 cluster.routing.allocation.disk.threshold_enabled: false
 action.destructive_requires_name: false
+$discovery
 YML
 if [[ $secure ]]; then
   cat >>"$home/config/elasticsearch.yml" <<YML
