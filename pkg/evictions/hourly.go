@@ -81,7 +81,8 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 		return nil, fmt.Errorf("reading job ads: %w", known.Failure)
 	}
 	h := &hourly{Hours{Runs: map[HourOf]*Hourly{}, Evictions: map[Ended]*Eviction{},
-		Links: make([]Links, len(hours)-1), Sharp: known.Sharp, Notices: known.Notices}, query.Buckets{Starts: hours}, p, o.View.Names.Texts()}
+		Links: make([]Links, len(hours)-1), Sharp: known.Sharp, Notices: known.Notices}, query.Buckets{Starts: hours}, p,
+		o.View.Names.Texts()}
 	all := collect(o, known.Explanations, p.Window)
 	for i := range all {
 		h.add(&all[i])

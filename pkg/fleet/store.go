@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -128,8 +129,9 @@ const timeSource = "time"
 // fieldBegan is the hour in which evicted runs began.
 const fieldBegan = "began"
 
-// pageOf is how many groups an answer brings.
-const pageOf = 10_000
+// pageOf is how many groups an answer brings: as many as the server's usual search.max_buckets allows, since without a
+// time each further page reads all documents again.
+const pageOf = 60_000
 
 // mostGroups bounds what is read for one answer.
 const mostGroups = 2_000_000
@@ -176,18 +178,23 @@ func (s *Store) aggregate(ctx context.Context, pinned *elastic.Pinned, q sums, e
 	}
 }
 
+// sources are what is told apart: pool and time first, the order in which documents are stored, so that a further page
+// begins where the last one ended.
 func (q *sums) sources() (sources []map[string]any) {
 	for _, field := range q.by {
 		sources = append(sources, map[string]any{field: map[string]any{"terms": map[string]any{"field": field}}})
 	}
+	var of map[string]any
 	switch {
 	case q.day != "":
-		sources = append(sources, map[string]any{timeSource: map[string]any{"date_histogram": map[string]any{
-			"field": "hour", "calendar_interval": "day", "time_zone": q.day}}})
+		of = map[string]any{"date_histogram": map[string]any{"field": "hour", "calendar_interval": "day",
+			"time_zone": q.day}}
 	case q.hours:
-		sources = append(sources, map[string]any{timeSource: map[string]any{"terms": map[string]any{"field": "hour"}}})
+		of = map[string]any{"terms": map[string]any{"field": "hour"}}
+	default:
+		return sources
 	}
-	return sources
+	return slices.Insert(sources, 1, map[string]any{timeSource: of})
 }
 
 var errNoValue = errors.New("a sum has no value")
