@@ -48,7 +48,8 @@ type Asked struct {
 // Compute returns the facts of a pool's hours, in no order, and warnings: what was wrong with snapshots, and what the
 // job source left out. Hours without a snapshot have the one of their coverage. Errors are those of the timeline, and
 // pool.SourceError where the job source does not answer: facts without it would be others.
-func Compute(ctx context.Context, s *stores.Stores, env query.Env, r Asked) (all []*Fact, warnings []string, err error) {
+func Compute(ctx context.Context, s *stores.Stores, env query.Env, r Asked) (all []*Fact, warnings []string,
+	err error) {
 	c := &computation{stores: s, env: env, request: r, at: map[pool.Micros]int{}, facts: map[string]*Fact{}}
 	for i, start := range r.Hours[:len(r.Hours)-1] {
 		c.at[start] = i

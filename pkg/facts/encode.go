@@ -13,7 +13,7 @@ func (f *Fact) Append(to []byte) ([]byte, error) {
 	d := document{text: to}
 	d.text = append(d.text, `{"pool":`...)
 	d.text = appendText(d.text, f.Pool)
-	d.texts("kind", f.Kind)
+	d.quoted("kind", f.Kind)
 	d.whole("hour", f.Hour)
 	d.text = append(d.text, `,"complete":`...)
 	d.text = strconv.AppendBool(d.text, f.Complete)
@@ -50,14 +50,18 @@ func (d *document) coverage(c *Coverage) {
 
 func (d *document) group(f *Fact) {
 	if g := f.Group; g != nil {
-		d.texts("category", g.Category, "slots", g.Slots, "device", g.Device, "memory", g.Memory, "tier", g.Tier,
-			"ownership", g.Ownership)
+		d.quoted("category", g.Category)
+		d.quoted("slots", g.Slots)
+		d.quoted("device", g.Device)
+		d.quoted("memory", g.Memory)
+		d.quoted("tier", g.Tier)
+		d.quoted("ownership", g.Ownership)
 	}
 	if f.Project != nil {
-		d.texts("project", *f.Project)
+		d.quoted("project", *f.Project)
 	}
 	if f.User != nil {
-		d.texts("user", *f.User)
+		d.quoted("user", *f.User)
 	}
 }
 
@@ -103,7 +107,8 @@ func (d *document) backfill(b *Backfill) {
 
 func (d *document) evictions(f *Fact) {
 	if e := f.Evicted; e != nil {
-		d.texts("cause", e.Cause, "evidence", e.Evidence)
+		d.quoted("cause", e.Cause)
+		d.quoted("evidence", e.Evidence)
 		d.whole("began", e.Began)
 	}
 	if e := f.Eviction; e != nil {
@@ -138,7 +143,9 @@ func (d *document) occupied(o *Occupied) {
 
 func (d *document) waits(f *Fact) {
 	if r := f.Request; r != nil {
-		d.texts("schedd", r.Schedd, "gpus", r.GPUs, "gpuMemory", r.GPUMemory)
+		d.quoted("schedd", r.Schedd)
+		d.quoted("gpus", r.GPUs)
+		d.quoted("gpuMemory", r.GPUMemory)
 	}
 	w := f.Waits
 	if w == nil {
@@ -159,12 +166,9 @@ func (d *document) name(field string) {
 	d.text = append(d.text, `":`...)
 }
 
-// texts adds fields: names and values take turns.
-func (d *document) texts(pairs ...string) {
-	for i := 0; i < len(pairs); i += 2 {
-		d.name(pairs[i])
-		d.text = appendText(d.text, pairs[i+1])
-	}
+func (d *document) quoted(field, text string) {
+	d.name(field)
+	d.text = appendText(d.text, text)
 }
 
 func (d *document) whole(field string, n int64) {

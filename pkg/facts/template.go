@@ -35,8 +35,8 @@ func Fields() map[string]any {
 		"since": date, "completeThrough": date, "through": date, "publishedAt": date,
 		"written": map[string]any{"type": "object", "enabled": false},
 	}
-	for _, field := range []string{"category", "slots", "device", "memory", "tier", "ownership", "project", "user", "cause",
-		"evidence", "schedd", "gpus", "gpuMemory", "zone"} {
+	for _, field := range []string{"category", "slots", "device", "memory", "tier", "ownership", "project", "user",
+		"cause", "evidence", "schedd", "gpus", "gpuMemory", "zone"} {
 		fields[field] = of("keyword")
 	}
 	for _, field := range append(ClassFields[:], "coveredHours", "held", "measured", "busy", "idle", "backfillHours",
