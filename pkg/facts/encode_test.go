@@ -13,8 +13,8 @@ import (
 
 // texts and numbers that a document may hold.
 var (
-	texts = []string{"", "a", "NVIDIA A100-SXM4-80GB", `say "no"`, `back\slash`, "<b>&", "Jürgen", "\u2028", "tab\t", "\x00",
-		"\xff\xfe", "日本", "'"}
+	texts = []string{"", "a", "NVIDIA A100-SXM4-80GB", `say "no"`, `back\slash`, "<b>&", "Jürgen", "\u2028", "tab\t",
+		"\x00", "\xff\xfe", "日本", "'"}
 	numbers = []float64{0, 1, -1, 0.1, 1.0 / 3, 1e-6, 9.9e-7, 1e-7, 1e-10, 1e20, 1e21, 1e100, 1e-100, math.MaxFloat64,
 		math.SmallestNonzeroFloat64, 12345678.901234567, math.Copysign(0, -1)}
 )

@@ -9,8 +9,8 @@
 # ES_TTL           seconds after which the server ends by itself (default 7200)
 # ES_OWNER_PID     if set: the server ends when this process does
 # ES_WAIT          seconds to wait for it to answer (default 180)
-# ES_JOIN          a cluster of several nodes: "begin" begins one, another node's transport address joins its cluster as a
-#                  data node (default: a single node, which no other can join)
+# ES_JOIN          for a cluster of several nodes: "begin" begins one; another node's transport address joins its
+#                  cluster, to hold data (default: a single node, which no other can join)
 # ES_PASSWORD      if set: with security (real Basic auth, roles and API keys); the user is admin
 # ES_JAVA_HOME     JDK to use, 17 or newer (default: JAVA_HOME, else the java on PATH)
 set -euo pipefail
