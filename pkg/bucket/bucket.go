@@ -29,7 +29,14 @@ type Bucket struct {
 	transport *http.Transport
 	counts    *counting
 	running   chan struct{}
+	patience  *Patience
 }
+
+// How long who reads waits for a bucket at most, and for one that failed before.
+const (
+	readFirst = 20 * time.Second
+	readAgain = 5 * time.Second
+)
 
 // Object is what the server says of an object.
 type Object struct {
@@ -64,8 +71,10 @@ func Open(o Options) (*Bucket, error) {
 	if err != nil {
 		return nil, pool.BadQuery("the bucket %s cannot be opened: %w", p.name(), err)
 	}
-	return &Bucket{place: p, name: p.name(), client: client, transport: transport, counts: counts,
-		running: make(chan struct{}, parallelRequests)}, nil
+	b := &Bucket{place: p, name: p.name(), client: client, transport: transport, counts: counts,
+		running: make(chan struct{}, parallelRequests)}
+	b.patience = NewPatience(b, readFirst, readAgain)
+	return b, nil
 }
 
 // Name returns s3://bucket/prefix, without a slash at its end.

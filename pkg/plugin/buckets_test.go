@@ -215,9 +215,10 @@ func TestUnreachableBucket(t *testing.T) {
 	}
 	missing := ask(d, whole)
 	require.True(t, missing.Error != nil || strings.Contains(fmt.Sprint(missing.Frames[0].Meta.Notices), options.URL))
+	proxy.Set(nil)
+	checked(t, d)
 	proxy.Set(buckettest.Times(2, buckettest.Any, buckettest.Cut))
 	require.NoError(t, ask(d, whole).Error)
-	proxy.Set(nil)
 	after := ask(d, half)
 	require.NoError(t, after.Error)
 	require.Equal(t, before.Frames[0].Meta.Notices, after.Frames[0].Meta.Notices)
@@ -300,12 +301,91 @@ func TestStartWithoutTheBucket(t *testing.T) {
 			}
 
 			proxy.Set(nil)
+			checked(t, d)
 			for _, source := range []*Datasource{d, restarted()} {
 				after := ask(source, finished)
 				require.NoError(t, after.Error)
 				require.Equal(t, before.Frames[0].Meta.Notices, after.Frames[0].Meta.Notices)
 				require.Equal(t, golden.Rows(before.Frames), golden.Rows(after.Frames))
 				require.NoError(t, ask(source, rest).Error)
+			}
+		})
+	}
+}
+
+// checked is a health check, which asks the bucket again at once.
+func checked(t *testing.T, d *Datasource) string {
+	t.Helper()
+	health, err := d.CheckHealth(t.Context(), nil)
+	require.NoError(t, err)
+	return health.Message
+}
+
+// A bucket that cannot be reached any more is asked again after a pause, not by each query: the running day and all
+// else in memory is answered meanwhile, with a notice that names the bucket and says since when, and how old the
+// answer is. A server that has nothing in memory answers with the error, without asking each time. A health check asks
+// at once.
+func TestBucketLeftAlone(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	server := buckettest.Start(t)
+	for _, byDays := range []bool{false, true} {
+		t.Run(fmt.Sprintf("by days %v", byDays), func(t *testing.T) {
+			proxy := buckettest.NewProxy(t, server, false)
+			options := server.Bucket(t)
+			put(t, buckettest.Open(t, options), dir, "UTC", byDays)
+			options.Endpoint = proxy.Endpoint
+			settings := bucketSettings(t, options, map[string]any{"segmentBucket": options.URL + "/made"})
+			d := Open(settings, func() time.Time { return o.End })
+			t.Cleanup(d.Dispose)
+			fresh := Open(settings, func() time.Time { return o.End })
+			t.Cleanup(fresh.Dispose)
+			queries := []backend.DataQuery{queryOf(t, o, "all", `{"queryType": "allocation", "view": "summary"}`),
+				queryOf(t, o, "now", `{"queryType": "allocation", "view": "current"}`)}
+			ask := func(d *Datasource) backend.Responses {
+				t.Helper()
+				r, err := d.QueryData(t.Context(), &backend.QueryDataRequest{Queries: queries})
+				require.NoError(t, err)
+				return r.Responses
+			}
+			before := ask(d)
+			var asked atomic.Int64
+			proxy.Set(func(w http.ResponseWriter, r *http.Request, s http.Handler) {
+				asked.Add(1)
+				buckettest.Gone(w, r, s)
+			})
+			begin := time.Now().UTC().Truncate(time.Second)
+			first := ask(d)
+			require.NotZero(t, asked.Load())
+			require.ErrorContains(t, ask(fresh)["all"].Error, options.URL)
+			asked.Store(0)
+			for range 3 {
+				again := ask(d)
+				for _, q := range queries {
+					require.NoError(t, again[q.RefID].Error)
+					require.Equal(t, golden.Rows(before[q.RefID].Frames), golden.Rows(again[q.RefID].Frames))
+					require.Equal(t, golden.Rows(first[q.RefID].Frames), golden.Rows(again[q.RefID].Frames))
+					notices := fmt.Sprint(again[q.RefID].Frames[0].Meta.Notices)
+					require.Contains(t, notices, options.URL)
+					require.Regexp(t, `\(since `+begin.Format("2006-01-02 15:")+`\d\d:\d\d UTC\)`, notices)
+					require.Regexp(t, `listed last at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC, \d min ago; newer ones are missing`,
+						notices)
+					failed := ask(fresh)[q.RefID]
+					require.ErrorContains(t, failed.Error, options.URL)
+					require.Equal(t, backend.StatusBadGateway, failed.Status)
+				}
+			}
+			require.Zero(t, asked.Load(), "it is left alone")
+			require.Contains(t, checked(t, d), options.URL)
+			require.NotZero(t, asked.Load())
+			proxy.Set(nil)
+			for _, source := range []*Datasource{d, fresh} {
+				require.NotContains(t, checked(t, source), "cannot be reached")
+				for id, answer := range ask(source) {
+					require.NoError(t, answer.Error)
+					require.Equal(t, golden.Rows(before[id].Frames), golden.Rows(answer.Frames))
+					require.NotContains(t, fmt.Sprint(answer.Frames[0].Meta.Notices), options.URL)
+				}
 			}
 		})
 	}

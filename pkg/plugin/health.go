@@ -82,6 +82,7 @@ func (d *Datasource) findings(ctx context.Context) []finding {
 		return []finding{{Store: "snapshots", Severity: severityError, Text: err.Error()}}
 	}
 	defer done()
+	stores.retry()
 	findings := d.snapshotFindings(ctx, stores)
 	if _, err := stores.env(ctx); err != nil {
 		findings = append(findings, finding{Store: "lists", Severity: severityError, Text: err.Error()})

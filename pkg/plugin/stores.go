@@ -29,7 +29,7 @@ type opened struct {
 
 func openStores(ctx context.Context, instance backend.DataSourceInstanceSettings, settings Settings) (*opened, error) {
 	o := &opened{settings: settings}
-	source, cacheName, err := o.openSnapshots(ctx, instance)
+	source, cacheName, err := o.openSnapshots(instance)
 	if err != nil {
 		return nil, errors.Join(err, o.closeBucket())
 	}
@@ -50,8 +50,8 @@ func openStores(ctx context.Context, instance backend.DataSourceInstanceSettings
 	return o, nil
 }
 
-// openSnapshots opens the directory or the bucket of the snapshots.
-func (s *opened) openSnapshots(ctx context.Context, instance backend.DataSourceInstanceSettings) (
+// openSnapshots opens the directory or the bucket of the snapshots, without asking it anything.
+func (s *opened) openSnapshots(instance backend.DataSourceInstanceSettings) (
 	source snapshots.Source, cacheName string, err error) {
 	if s.settings.SnapshotBucket == "" {
 		if s.dir, err = snapshots.OpenDir(s.settings.SnapshotDir); err != nil {
@@ -68,9 +68,6 @@ func (s *opened) openSnapshots(ctx context.Context, instance backend.DataSourceI
 		names = append(names, s.settings.JobsPath)
 	}
 	if s.mirror, err = objects.OpenMirror(s.bucket, options, s.settings.CacheDir, names...); err != nil {
-		return nil, "", err
-	}
-	if err := s.mirror.Refresh(ctx); err != nil {
 		return nil, "", err
 	}
 	if s.dir, err = snapshots.OpenDir(s.mirror.Path()); err != nil {
@@ -109,6 +106,16 @@ func (s *opened) closeBucket() error {
 		err = s.dir.Close()
 	}
 	return errors.Join(err, s.mirror.Close())
+}
+
+// retry has buckets asked again that failed a moment ago.
+func (s *opened) retry() {
+	if s.bucket != nil {
+		s.bucket.Patience().Retry()
+	}
+	if shared := s.Timeline.Shared(); shared != nil {
+		shared.Retry()
+	}
 }
 
 // env is what settings and list files say now.

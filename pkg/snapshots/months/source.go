@@ -64,12 +64,13 @@ type Source struct {
 	place Place
 	zone  *localtime.Zone
 
-	mu      sync.Mutex
-	opened  map[string]File // by name, also those that are gone: they may come back
-	last    *state
-	offline *state    // last, with a notice that the place cannot be reached
-	listed  time.Time // when last was listed, if by an earlier process
-	closed  bool
+	mu       sync.Mutex
+	opened   map[string]File // by name, also those that are gone: they may come back
+	last     *state
+	offline  *state    // last, with a notice that the place cannot be reached
+	listed   time.Time // when last was listed
+	recalled bool      // by an earlier process
+	closed   bool
 }
 
 var _ snapshots.Source = (*Source)(nil)
@@ -107,7 +108,7 @@ func (s *Source) Look(ctx context.Context) (snapshots.State, error) {
 	now := &state{source: s, files: found}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.offline, s.listed = nil, time.Time{}
+	s.offline, s.listed, s.recalled = nil, time.Now(), false
 	if s.last != nil && slices.EqualFunc(s.last.files, now.files, file.same) {
 		return s.last, nil
 	}
@@ -152,11 +153,12 @@ func (s *Source) lookBack(ctx context.Context, why *Offline) (snapshots.State, e
 	if s.last == nil {
 		return nil, why.Err
 	}
-	text := why.Error() + ". Answered from what was read before: newer snapshots are missing"
-	if !s.listed.IsZero() {
-		text = fmt.Sprintf("%s. Answered from the cache directory: the snapshots were listed last at %s, %s ago; newer "+
-			"ones are missing", why, s.listed.UTC().Format("2006-01-02 15:04:05 UTC"), age(s.listed))
+	from := "what was read before"
+	if s.recalled {
+		from = "the cache directory"
 	}
+	text := fmt.Sprintf("%s. Answered from %s: the snapshots were listed last at %s, %s ago; newer ones are missing",
+		why, from, s.listed.UTC().Format("2006-01-02 15:04:05 UTC"), age(s.listed))
 	if s.offline == nil || s.offline.notices[len(s.offline.notices)-1].Text != text {
 		before := *s.last
 		before.notices = append(slices.Clone(before.notices), snapshots.Notice{Warning: true, Text: text})
@@ -204,7 +206,7 @@ func (s *Source) recall(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last == nil {
-		s.last, s.listed = now, at
+		s.last, s.listed, s.recalled = now, at, true
 	}
 	return nil
 }

@@ -100,7 +100,11 @@ func (m *Mirror) Refresh(ctx context.Context) error {
 }
 
 func (m *Mirror) refresh(ctx context.Context) error {
-	objects, err := m.list(ctx)
+	var objects map[string]bucket.Object
+	err := m.bucket.Patience().Ask(ctx, func(ctx context.Context) (err error) {
+		objects, err = m.list(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -156,9 +156,11 @@ func (i *input) fetch(from, to int64) ([]byte, error) {
 	group, ctx := parallel.WithContext(i.ctx)
 	for at := from; at < to; at += oneRequest {
 		group.Go(func() error {
-			part, err := p.bucket.GetRange(ctx, i.object.key, i.version.ETag, at, min(oneRequest, to-at))
-			copy(data[at-from:], part)
-			return err
+			return p.bucket.Patience().Ask(ctx, func(ctx context.Context) error {
+				part, err := p.bucket.GetRange(ctx, i.object.key, i.version.ETag, at, min(oneRequest, to-at))
+				copy(data[at-from:], part)
+				return err
+			})
 		})
 	}
 	if err := group.Wait(); err != nil {

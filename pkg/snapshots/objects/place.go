@@ -97,19 +97,22 @@ func (p *place) number() int {
 
 // list asks for the objects of all layouts. Snapshots come first: one that is merged meanwhile is in its day then.
 func (p *place) list(ctx context.Context) (objects []bucket.Object, err error) {
-	if objects, err = p.bucket.List(ctx, newPrefix); err != nil {
-		return nil, offline(err)
-	}
 	prefixes := []string{monthPrefix, dayPrefix}
 	found := make([][]bucket.Object, len(prefixes))
-	group, inner := parallel.WithContext(ctx)
-	for i, prefix := range prefixes {
-		group.Go(func() (err error) {
-			found[i], err = p.bucket.List(inner, prefix)
+	err = p.bucket.Patience().Ask(ctx, func(ctx context.Context) (err error) {
+		if objects, err = p.bucket.List(ctx, newPrefix); err != nil {
 			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
+		}
+		group, inner := parallel.WithContext(ctx)
+		for i, prefix := range prefixes {
+			group.Go(func() (err error) {
+				found[i], err = p.bucket.List(inner, prefix)
+				return err
+			})
+		}
+		return group.Wait()
+	})
+	if err != nil {
 		return nil, offline(err)
 	}
 	return append(objects, slices.Concat(found...)...), nil

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/bucket"
@@ -19,28 +18,21 @@ import (
 type Shared struct {
 	bucket *bucket.Bucket
 
-	reads, writes requests // apart: keys may be such that only read
+	reads, writes *bucket.Patience // apart: keys may be such that only read
 }
 
-// requests are those of one sort, with what became of the last one.
-type requests struct {
-	patience time.Duration // what a query waits for one at most: the snapshots answer too
-
-	mu     sync.Mutex
-	failed error     // of the last one, nil if it succeeded
-	until  time.Time // the bucket is left alone
-}
+// What a query waits for at most, as the snapshots answer too.
+const (
+	readWithin  = 5 * time.Second
+	writeWithin = 20 * time.Second
+	triedAgain  = time.Second // if the bucket failed before
+)
 
 // NewShared returns what is kept in a bucket.
 func NewShared(b *bucket.Bucket) *Shared {
-	return &Shared{bucket: b, reads: requests{patience: 5 * time.Second}, writes: requests{patience: 20 * time.Second}}
+	return &Shared{bucket: b, reads: bucket.NewPatience(b, readWithin, triedAgain),
+		writes: bucket.NewPatience(b, writeWithin, triedAgain)}
 }
-
-// pause is how long a bucket is left alone that failed.
-const pause = 30 * time.Second
-
-// triedAgain is what a query waits at most for a bucket that failed before.
-const triedAgain = time.Second
 
 // Key is the object's key: segments/5/2026-05-14-<hash of the identity>.
 func (b Blob) Key(identity string) string {
@@ -55,7 +47,7 @@ func (s *Shared) Read(ctx context.Context, b Blob, identity string) (body func(t
 	err error) {
 	key := b.Key(identity)
 	var content []byte
-	err = s.reads.ask(ctx, s.bucket.Name(), func(ctx context.Context) (err error) {
+	err = s.reads.Ask(ctx, func(ctx context.Context) (err error) {
 		content, _, err = s.bucket.Get(ctx, key)
 		return err
 	})
@@ -66,9 +58,9 @@ func (s *Shared) Read(ctx context.Context, b Blob, identity string) (body func(t
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case errors.Is(err, bucket.ErrDenied):
-		return nil, pool.SourceError("the bucket %s refuses to be read", s.bucket.Name())
+		return nil, pool.SourceError("the bucket %s refuses to be read (%s)", s.bucket.Name(), s.reads.Since())
 	case err != nil:
-		return nil, pool.SourceError("the bucket %s cannot be reached", s.bucket.Name())
+		return nil, pool.SourceError("the bucket %s cannot be reached (%s)", s.bucket.Name(), s.reads.Since())
 	}
 	unbelieved := func(err error) error {
 		return pool.SourceError("the bucket %s: %s is not believed (%w), and not used: remove it", s.bucket.Name(), key, err)
@@ -96,7 +88,7 @@ func (s *Shared) Write(ctx context.Context, b Blob, identity string, body []byte
 	if err != nil {
 		return false, err
 	}
-	err = s.writes.ask(ctx, s.bucket.Name(), func(ctx context.Context) error {
+	err = s.writes.Ask(ctx, func(ctx context.Context) error {
 		_, err := s.bucket.Put(ctx, b.Key(identity), content, bucket.IfAbsent())
 		return err
 	})
@@ -108,7 +100,7 @@ func (s *Shared) Write(ctx context.Context, b Blob, identity string, body []byte
 
 // Has reports whether there is an object of a blob. Errors: the bucket failed; ctx's.
 func (s *Shared) Has(ctx context.Context, b Blob, identity string) (bool, error) {
-	err := s.reads.ask(ctx, s.bucket.Name(), func(ctx context.Context) error {
+	err := s.reads.Ask(ctx, func(ctx context.Context) error {
 		_, err := s.bucket.Stat(ctx, b.Key(identity))
 		return err
 	})
@@ -118,45 +110,15 @@ func (s *Shared) Has(ctx context.Context, b Blob, identity string) (bool, error)
 	return err == nil, err
 }
 
-// ask makes a request, unless the bucket failed a moment ago.
-func (r *requests) ask(ctx context.Context, name string, request func(context.Context) error) error {
-	until, failed := r.last()
-	patience := r.patience
-	if failed != nil {
-		if time.Now().Before(until) {
-			return failed
-		}
-		patience = min(patience, triedAgain)
-	}
-	limited, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := request(limited)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if err != nil && limited.Err() != nil {
-		err = pool.SourceError("the bucket %s has not answered within %s", name, patience)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.failed = err; errors.Is(err, bucket.ErrNotFound) || errors.Is(err, bucket.ErrPrecondition) {
-		r.failed = nil
-	}
-	r.until = time.Now().Add(pause)
-	return err
-}
-
-func (r *requests) last() (until time.Time, failed error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.until, r.failed
-}
-
 // Err returns the errors of the last request that read and of the last one that wrote, nil where it succeeded.
 func (s *Shared) Err() (reading, writing error) {
-	_, reading = s.reads.last()
-	_, writing = s.writes.last()
-	return reading, writing
+	return s.reads.Failure(), s.writes.Failure()
+}
+
+// Retry has the next requests made, also if the bucket failed a moment ago.
+func (s *Shared) Retry() {
+	s.reads.Retry()
+	s.writes.Retry()
 }
 
 // Name is the bucket's.
