@@ -14,7 +14,7 @@ const ranges = [
   { what: 'of one snapshot', of: (newest: number) => ({ from: String(newest - 1000), to: String(newest + 1000) }) },
 ];
 
-/** The dashboards of a pool: this Grafana has no data source of many. */
+/** The dashboards of a pool. */
 const dashboards: Array<{ uid: string; title: string; tags: string[] }> = readdirSync(folder)
   .filter((name) => name.endsWith('.json'))
   .map((file) => JSON.parse(readFileSync(join(folder, file), 'utf8')))
@@ -30,7 +30,8 @@ for (const { uid, title } of dashboards) {
       const source = await readProvisionedDataSource(datasource);
       const range = await page.request.get(`/api/datasources/uid/${source.uid}/resources/range`);
       const { newest } = await range.json();
-      const dashboard = await gotoDashboardPage({ uid, timeRange: of(newest) });
+      const queryParams = new URLSearchParams({ 'var-datasource': source.uid });
+      const dashboard = await gotoDashboardPage({ uid, timeRange: of(newest), queryParams });
       await dashboard.waitForPanelsQueriesToComplete({ scrollAll: true });
       await expect(page.getByTestId('data-testid Panel status error')).toHaveCount(0);
       await expect(page.getByText(failure)).toHaveCount(0);
