@@ -28,6 +28,7 @@ type Options struct {
 	Bucket        bool      // measure what a bucket is for, and nothing else
 	Fleet         bool      // measure facts of many pools in Elasticsearch, which is started if none is given
 	Pools         int       // of Fleet
+	Shards        int       // of an index of Fleet
 	Progress      io.Writer // what is being done
 }
 

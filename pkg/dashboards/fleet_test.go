@@ -29,7 +29,8 @@ func TestFleetIsAnswered(t *testing.T) {
 	}
 	for _, name := range []string{"pool a", "pool b"} {
 		source := open(end, map[string]any{"snapshotDir": dir, "jobs": "sqlite", "factsIndex": alias})
-		require.NoError(t, plugin.Publish(t.Context(), source, name, end.AddDate(0, 0, -7), func(publish.Part) {}))
+		require.NoError(t, plugin.Publish(t.Context(), source,
+			publish.Options{Pool: name, Since: end.AddDate(0, 0, -7)}, func(publish.Part) {}))
 	}
 	source := open(end, map[string]any{"mode": "fleet", "factsIndex": alias})
 	from := end.AddDate(0, 0, -7)

@@ -59,8 +59,8 @@ func Compute(ctx context.Context, s *stores.Stores, env query.Env, r Asked) (all
 		func(ctx context.Context) error {
 			return c.count(ctx, KindUsers, append(slices.Clone(groupings), "user"))
 		},
+		c.runs, // whose error says why the job source does not answer
 		c.usage,
-		c.runs,
 		c.backfill,
 		c.demand,
 	}

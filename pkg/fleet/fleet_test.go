@@ -98,7 +98,8 @@ func members(t *testing.T, url, alias string) (all []member, now time.Time) {
 func publishAll(t *testing.T, all []member, since time.Time) (documents, removed int) {
 	t.Helper()
 	for _, m := range all {
-		require.NoError(t, plugin.Publish(t.Context(), m.source, m.name, since, func(p publish.Part) {
+		o := publish.Options{Pool: m.name, Since: since}
+		require.NoError(t, plugin.Publish(t.Context(), m.source, o, func(p publish.Part) {
 			documents, removed = documents+p.Documents, removed+p.Removed
 			require.Empty(t, p.Warnings)
 		}))

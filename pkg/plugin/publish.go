@@ -2,22 +2,22 @@ package plugin
 
 import (
 	"context"
-	"time"
 
 	"github.com/chtc/gpureports/pkg/fleet"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/publish"
 )
 
-// Publish puts the facts of a data source's pool, under its name among the pools, into Elasticsearch, and hands what is
-// published at once to done. since, where it is not zero, begins earlier than publishing goes on by itself. Errors are
-// those of publish.Run.
-func Publish(ctx context.Context, d *Datasource, name string, since time.Time, done func(publish.Part)) error {
-	return d.publish(ctx, PublishTo{name, d.parsed.FactsIndex}, since, done)
+// Publish puts the facts of a data source's pool into Elasticsearch, under the name, since when and with as many shards
+// as the options say, and hands what is published at once to done. Client, index and clock are the data source's own.
+// Errors are those of publish.Run.
+func Publish(ctx context.Context, d *Datasource, o publish.Options, done func(publish.Part)) error {
+	o.Index = d.parsed.FactsIndex
+	return d.publish(ctx, o, done)
 }
 
-func (d *Datasource) publish(ctx context.Context, to PublishTo, since time.Time, done func(publish.Part)) error {
-	if to.Pool == "" {
+func (d *Datasource) publish(ctx context.Context, o publish.Options, done func(publish.Part)) error {
+	if o.Pool == "" {
 		return pool.BadQuery("the pool has no name: give the one by which it is known among the pools")
 	}
 	stores, leave, err := d.use(ctx)
@@ -32,7 +32,7 @@ func (d *Datasource) publish(ctx context.Context, to PublishTo, since time.Time,
 	if connections != nil {
 		defer connections.CloseIdleConnections()
 	}
-	client, err := fleet.Connect(fleet.Config{URL: d.settings.URL, Transport: transport, Index: to.Index})
+	o.Client, err = fleet.Connect(fleet.Config{URL: d.settings.URL, Transport: transport, Index: o.Index})
 	if err != nil {
 		return err
 	}
@@ -40,6 +40,6 @@ func (d *Datasource) publish(ctx context.Context, to PublishTo, since time.Time,
 	if err != nil {
 		return err
 	}
-	return publish.Run(ctx, stores.Stores, env, publish.Options{Client: client, Index: to.Index, Pool: to.Pool,
-		Since: since, Now: d.now}, done)
+	o.Now = d.now
+	return publish.Run(ctx, stores.Stores, env, o, done)
 }

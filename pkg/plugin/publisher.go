@@ -30,8 +30,9 @@ type publisher struct {
 // run publishes until ctx ends, which is its only error.
 func (p *publisher) run(ctx context.Context, d *Datasource) error {
 	p.note(func() { p.begun = d.now() })
+	to := d.parsed.PublishTo
 	for {
-		err := d.publish(ctx, d.parsed.PublishTo, time.Time{}, func(part publish.Part) {
+		err := d.publish(ctx, publish.Options{Pool: to.Pool, Index: to.Index}, func(part publish.Part) {
 			p.note(func() { p.through = part.To })
 		})
 		if ctx.Err() != nil {

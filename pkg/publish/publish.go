@@ -19,7 +19,7 @@ type Options struct {
 	Index  string // the alias of the facts
 	Pool   string // its name among the pools
 	Since  time.Time
-	Shards int // of the indices of months that are not there yet; 0 = 1
+	Shards int // of the indices of months that are not there yet; 0 = as an earlier publishing wanted, or 1
 	Now    func() time.Time
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/esutil"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/core/index"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/create"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/getindextemplate"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/getmapping"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/putindextemplate"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/putmapping"
@@ -34,7 +35,11 @@ type writer struct{ Options }
 // prepare puts the template, makes the index of checkpoints with the alias, adds the fields that the indices of earlier
 // versions lack, and shows what an earlier publishing left.
 func (w *writer) prepare(ctx context.Context) error {
-	template, err := facts.Template(w.Index, max(w.Shards, 1))
+	shards, err := w.shards(ctx)
+	if err != nil {
+		return err
+	}
+	template, err := facts.Template(w.Index, shards)
 	if err != nil {
 		return fmt.Errorf("writing the index template: %w", err)
 	}
@@ -54,6 +59,35 @@ func (w *writer) prepare(ctx context.Context) error {
 		return err
 	}
 	return w.show(ctx)
+}
+
+// shards is how many an index of a month gets: what is wanted, else what an earlier publishing wanted.
+func (w *writer) shards(ctx context.Context) (int, error) {
+	if w.Shards > 0 {
+		return w.Shards, nil
+	}
+	var known struct {
+		Templates []struct {
+			Of struct {
+				Template struct {
+					Settings struct {
+						Index struct {
+							Shards int `json:"number_of_shards,string"`
+						}
+					}
+				}
+			} `json:"index_template"`
+		} `json:"index_templates"`
+	}
+	var status elastic.StatusError
+	err := w.Client.Ask(ctx, "reading the index template", getindextemplate.New(w.Client).Name(w.Index), &known)
+	if errors.As(err, &status) && status.Code == http.StatusNotFound {
+		return 1, nil
+	}
+	if err != nil || len(known.Templates) == 0 {
+		return 1, err
+	}
+	return max(known.Templates[0].Of.Template.Settings.Index.Shards, 1), nil
 }
 
 // extend adds the fields that the indices of earlier versions lack: the template is for new ones only.

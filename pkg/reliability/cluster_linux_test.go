@@ -86,7 +86,7 @@ func inElasticsearch(t *testing.T, url string, now time.Time, jsonData map[strin
 func publishPools(t *testing.T, source *plugin.Datasource, names ...string) (documents int) {
 	t.Helper()
 	for _, name := range names {
-		require.NoError(t, plugin.Publish(t.Context(), source, name, time.Time{}, func(p publish.Part) {
+		require.NoError(t, plugin.Publish(t.Context(), source, publish.Options{Pool: name}, func(p publish.Part) {
 			documents += p.Documents
 		}))
 	}

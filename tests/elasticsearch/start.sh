@@ -6,6 +6,7 @@
 # Jars come from Maven Central (kept in ~/.m2); the assembled server is kept in $ES_FIXTURE_WORK.
 # ES_FIXTURE_WORK  where to assemble (default: work/ beside this script)
 # ES_HEAP          heap (default 512m)
+# ES_FLAGS         further options of Java, such as -XX:TieredStopAtLevel=4 for a server that runs for long
 # ES_TTL           seconds after which the server ends by itself (default 7200)
 # ES_OWNER_PID     if set: the server ends when this process does
 # ES_WAIT          seconds to wait for it to answer (default 180)
@@ -131,7 +132,7 @@ ES_TMPDIR=$home/tmp setsid "$java" \
   -Dfile.encoding=UTF-8 -Djava.locale.providers=CLDR -Djava.awt.headless=true -Djna.nosys=true \
   -Djava.io.tmpdir="$home/tmp" -Dio.netty.noUnsafe=true -Dio.netty.allocator.numDirectArenas=0 \
   -Dlog4j2.disable.jmx=true -Dlog4j.shutdownHookEnabled=false \
-  --add-opens=java.base/java.io=ALL-UNNAMED \
+  --add-opens=java.base/java.io=ALL-UNNAMED ${ES_FLAGS:-} \
   -cp "$dist/lib/*" esfixture.Main "$home" "${ES_TTL:-7200}" \
   >"$home/logs/console.log" 2>&1 </dev/null &
 pid=$!

@@ -17,6 +17,7 @@ type benchCommand struct {
 	Bucket        bool   `help:"Measure with snapshots and finished days in a bucket of an S3 server of its own, and nothing else."`
 	Fleet         bool   `help:"Measure facts of many pools in Elasticsearch, and nothing else."`
 	Pools         int    `help:"Pools of --fleet." default:"10"`
+	Shards        int    `help:"Shards of an index of --fleet." default:"1"`
 	Format        string `enum:"table,markdown,json" default:"table" help:"table, markdown or json."`
 }
 
@@ -28,7 +29,7 @@ func (b *benchCommand) Run(ctx context.Context, c *console) error {
 	}
 	figures, err := bench.Run(ctx, bench.Options{
 		Machines: b.Machines, GPUs: b.GPUs, Days: b.Days, Large: b.Large, Dir: b.Dir, Binary: binary,
-		Elasticsearch: b.Elasticsearch, Bucket: b.Bucket, Fleet: b.Fleet, Pools: b.Pools,
+		Elasticsearch: b.Elasticsearch, Bucket: b.Bucket, Fleet: b.Fleet, Pools: b.Pools, Shards: b.Shards,
 		Progress: c.err,
 	})
 	if err != nil {

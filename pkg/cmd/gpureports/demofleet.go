@@ -88,7 +88,7 @@ func (d *demoCommand) publishSample(ctx context.Context, url, dir string, i int,
 	source := plugin.Open(settings, time.Now)
 	defer source.Dispose()
 	begin, documents := time.Now(), 0
-	if err := plugin.Publish(ctx, source, p.name, time.Time{}, func(part publish.Part) {
+	if err := plugin.Publish(ctx, source, publish.Options{Pool: p.name}, func(part publish.Part) {
 		documents += part.Documents
 	}); err != nil {
 		return err

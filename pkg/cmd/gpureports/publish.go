@@ -16,6 +16,7 @@ type publishCommand struct {
 	Settings string        `required:"" placeholder:"FILE" help:"Settings of the pool's data source, with factsIndex and the URL of Elasticsearch."`
 	Pool     string        `required:"" placeholder:"NAME" help:"Name of the pool among the pools."`
 	Since    string        `placeholder:"T" help:"First hour: RFC 3339 or now-7d. Default: where publishing ended, or all."`
+	Shards   int           `placeholder:"N" help:"Shards of the indices of months to come, such as one for each 10 million documents. Default: as before, or 1."`
 	Every    time.Duration `placeholder:"1h" help:"Go on publishing, each hour or so. Default: publish once."`
 }
 
@@ -30,6 +31,9 @@ func (p *publishCommand) Run(ctx context.Context, c *console) error {
 	}
 	if p.Every != 0 && p.Every < time.Minute {
 		return usage("--every %s is too short: use a minute or more", p.Every)
+	}
+	if most := 1024; p.Shards < 0 || p.Shards > most {
+		return usage("--shards %d is not between 1 and %d", p.Shards, most)
 	}
 	settings, err := readSettings(p.Settings)
 	if err != nil {
@@ -64,7 +68,8 @@ func endless(ctx context.Context, err error, every time.Duration) error {
 func (p *publishCommand) once(ctx context.Context, c *console, source *plugin.Datasource, since time.Time) error {
 	begin := time.Now()
 	var documents, removed int
-	err := plugin.Publish(ctx, source, p.Pool, since, func(part publish.Part) {
+	o := publish.Options{Pool: p.Pool, Since: since, Shards: p.Shards}
+	err := plugin.Publish(ctx, source, o, func(part publish.Part) {
 		documents, removed = documents+part.Documents, removed+part.Removed
 		for _, warning := range part.Warnings {
 			fmt.Fprintf(c.err, "Warning: %s\n", warning)
