@@ -239,7 +239,8 @@ func (b *bench) askFleet(ctx context.Context, es *elasticsearch.TypedClient, url
 			return err
 		}
 		b.add(Figure{Area: "many pools", What: fmt.Sprintf("%s, %d d of %d pools", p.name, factsDays, pools),
-			Value: median, Unit: "ms", Target: p.target, Note: fmt.Sprintf("the slowest of nine %.0f ms; CPU of Elasticsearch %.0f ms, of the plugin %.0f ms", p99,
+			Value: median, Unit: "ms", Target: p.target,
+			Note: fmt.Sprintf("the slowest of nine %.0f ms; CPU of Elasticsearch %.0f ms, of the plugin %.0f ms", p99,
 				(after-server).Seconds()*1000/runs, own.Seconds()*1000/runs)})
 	}
 	return nil
