@@ -16,7 +16,7 @@ type publishCommand struct {
 	Settings string        `required:"" placeholder:"FILE" help:"Settings of the pool's data source, with factsIndex and the URL of Elasticsearch."`
 	Pool     string        `required:"" placeholder:"NAME" help:"Name of the pool among the pools."`
 	Since    string        `placeholder:"T" help:"First hour: RFC 3339 or now-7d. Default: where publishing ended, or all."`
-	Shards   int           `placeholder:"N" help:"Shards of the indices of months to come, such as one for each 10 million documents. Default: as before, or 1."`
+	Shards   int           `placeholder:"N" help:"Shards of months to come. Default: as before, or 1."`
 	Every    time.Duration `placeholder:"1h" help:"Go on publishing, each hour or so. Default: publish once."`
 }
 
