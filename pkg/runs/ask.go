@@ -33,12 +33,17 @@ func (o *Observed) Ask(ctx context.Context, source jobs.Source, q Question) (ads
 	}
 	var telling Wanted
 	for _, step := range []func() error{
-		func() error { return a.ofJobs(q.Wanted) },
+		func() error { _, err := a.ofJobs(q.Wanted); return err },
 		func() error { return a.onMachines(nameless) },
 		func() error { return a.ofShortRuns(q.Unseen) },
 		func() error {
+			a.ads.read()
 			telling = o.tellsOfClocks(a.ads.span(q.Window))
-			return a.ofJobs(telling)
+			more, err := a.ofJobs(telling)
+			if more {
+				a.ads.read()
+			}
+			return err
 		},
 	} {
 		if err := step(); err != nil {
@@ -52,6 +57,7 @@ func (o *Observed) Ask(ctx context.Context, source jobs.Source, q Question) (ads
 	if a.ads.clocks, err = o.measure(ctx, a.ads, telling); err != nil {
 		return nil, nil, nil, fmt.Errorf("measuring clocks: %w", err)
 	}
+	a.ads.correct()
 	return a.ads, a.notices, nil, nil
 }
 
@@ -77,10 +83,10 @@ func (a *asking) note(r jobs.Result) {
 
 // span is a window and the days that the ads belong to.
 func (a *Ads) span(w pool.Window) pool.Window {
-	for _, lists := range [][][]jobs.Ad{a.jobs, a.machines, a.epochs} {
+	for _, lists := range [...][][]record{a.records.jobs, a.records.machines, a.records.epochs} {
 		for _, list := range lists {
 			for i := range list {
-				if r := recordOf(&list[i], nil); r.start != 0 || r.end != 0 {
+				if r := &list[i]; r.start != 0 || r.end != 0 {
 					at := pool.Micros(r.day()) * pool.Day
 					w.From, w.To = min(w.From, at), max(w.To, at)
 				}
@@ -101,8 +107,8 @@ func (o *Observed) tellsOfClocks(w pool.Window) Wanted {
 	}
 }
 
-// ofJobs looks up the ads of the jobs of runs.
-func (a *asking) ofJobs(wanted Wanted) error {
+// ofJobs looks up the ads of the jobs of runs; more reports whether there were any that had not been asked for.
+func (a *asking) ofJobs(wanted Wanted) (more bool, err error) {
 	index := a.jobs()
 	lastSeen := slices.Repeat([]int32{-1}, len(index.jobs))
 	for m := range a.Machines {
@@ -121,15 +127,18 @@ func (a *asking) ofJobs(wanted Wanted) error {
 			numbers = append(numbers, job)
 		}
 	}
+	if len(asked) == 0 {
+		return false, nil
+	}
 	result, err := a.source.Ads(a.ctx, asked)
 	if err != nil {
-		return err
+		return false, err
 	}
 	a.note(result)
 	for i, job := range numbers {
 		a.ads.jobs[job], a.known[job] = result.Ads[i], true
 	}
-	return nil
+	return true, nil
 }
 
 // onMachines looks up the ads that may be of runs without a GlobalJobId: those that began when such a run did, or when

@@ -4,19 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/parallel"
 )
-
-// Ads are the job ads that are known of an observation's jobs.
-type Ads struct {
-	jobs     [][]jobs.Ad          // of each job of the observation, by number
-	machines [][]jobs.Ad          // of each machine, for runs without a GlobalJobId
-	epochs   [][]jobs.Ad          // of each machine: short runs, of whatever job
-	others   map[string][]jobs.Ad // of jobs whose epoch ads do not say how a run ended
-	clocks   clocks
-	holds    []func() bool // of the lookups; one is nil if it must be made again
-}
 
 // Explanations are runs with what ads say about them.
 type Explanations struct {
@@ -84,25 +73,13 @@ func (o *Observed) Explain(ctx context.Context, ads *Ads, wanted Wanted) (*Expla
 func (l *linker) read(o *Observed, m int, ads *Ads) {
 	names := o.View.Names.Texts()
 	l.observed, l.number, l.machine, l.name = o, m, &o.Machines[m], names[o.Machines[m].Name]
-	l.ids, l.nearby, l.ads, l.clocks = l.ids[:0], l.nearby[:0], nil, nil
+	l.ids, l.nearby, l.ads = l.ids[:0], nil, nil
 	for g := range l.machine.GPUs {
 		l.ids = append(l.ids, names[l.machine.GPUs[g].ID])
 	}
-	if ads == nil {
-		return
+	if ads != nil {
+		l.ads, l.nearby = ads.records.jobs, ads.records.machines[m]
 	}
-	l.ads, l.clocks = ads.jobs, ads.clocks
-	for i := range ads.machines[m] {
-		l.nearby = append(l.nearby, recordOf(&ads.machines[m][i], l.clocks))
-	}
-}
-
-// adsOf returns the ads of the job of a run with a GlobalJobId.
-func (l *linker) adsOf(run int) []jobs.Ad {
-	if l.ads == nil {
-		return nil
-	}
-	return l.ads[l.observed.jobs().of[l.number][run]]
 }
 
 // records returns the ads of a run's job; of a run without a GlobalJobId those of the machine.
@@ -110,12 +87,10 @@ func (l *linker) records(run int) []record {
 	if l.machine.Runs[run].Job.IsNone() {
 		return l.nearby
 	}
-	l.known = l.known[:0]
-	ads := l.adsOf(run)
-	for i := range ads {
-		l.known = append(l.known, recordOf(&ads[i], l.clocks))
+	if l.ads == nil {
+		return nil
 	}
-	return l.known
+	return l.ads[l.observed.jobs().of[l.number][run]]
 }
 
 // alone reports whether a run is no piece of another one, and nothing is known about its job.
@@ -123,10 +98,7 @@ func (l *linker) alone(run int) bool {
 	if l.machine.Runs[run].Ending == Interrupted || l.observed.firstPiece(l.number, run) != run {
 		return false
 	}
-	if l.machine.Runs[run].Job.IsNone() {
-		return len(l.nearby) == 0
-	}
-	return len(l.adsOf(run)) == 0
+	return len(l.records(run)) == 0
 }
 
 func (l *linker) machineRuns(wanted Wanted) Explanation {

@@ -66,8 +66,8 @@ func (r *record) day() int32 {
 	return pool.DayOf(r.start + r.ahead)
 }
 
-// recordOf reads an ad; nil clocks are all right.
-func recordOf(ad *jobs.Ad, known clocks) record {
+// recordOf reads an ad by its access point's clock.
+func recordOf(ad *jobs.Ad) record {
 	r := record{Ad: ad, start: micros(ad.JobCurrentStartDate)}
 	wall := pool.Micros(0)
 	if r.start != 0 && ad.LastRemoteWallClockTime > 0 {
@@ -85,18 +85,22 @@ func recordOf(ad *jobs.Ad, known clocks) record {
 	default:
 		r.end = micros(ad.EnteredCurrentStatus)
 	}
-	if days := known[ad.AccessPoint]; days != nil {
-		if clock := days[r.day()]; clock != nil && clock.Error != 0 {
-			r.ahead = clock.Error
-			if r.start != 0 {
-				r.start -= r.ahead
-			}
-			if r.end != 0 {
-				r.end -= r.ahead
-			}
-		}
-	}
 	return r
+}
+
+// correct takes the clock's error of the ad's day out of the record's times.
+func (r *record) correct(days map[int32]*Clock) {
+	clock := days[r.day()]
+	if clock == nil || clock.Error == 0 {
+		return
+	}
+	r.ahead = clock.Error
+	if r.start != 0 {
+		r.start -= r.ahead
+	}
+	if r.end != 0 {
+		r.end -= r.ahead
+	}
 }
 
 // linker explains runs, machine by machine.
@@ -105,13 +109,11 @@ type linker struct {
 	number   int // of the machine
 	machine  *Machine
 	name     string
-	ids      []string    // of the machine's GPUs
-	ads      [][]jobs.Ad // by job number
-	nearby   []record    // ads of the machine, for runs without a GlobalJobId
-	clocks   clocks
+	ids      []string   // of the machine's GPUs
+	ads      [][]record // by job number
+	nearby   []record   // ads of the machine, for runs without a GlobalJobId
 
 	// of one job
-	known  []record
 	pieces []int32
 	starts []pool.Micros
 	joined []Explained

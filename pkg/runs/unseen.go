@@ -124,9 +124,7 @@ func (l *linker) unseen(ads *Ads) []Explained {
 	runs := l.machine.Runs
 	slices.SortStableFunc(l.byClaim, func(a, b int32) int { return compareJobs(&runs[a], &runs[b]) })
 	var found []Explained
-	epochs := ads.epochs[l.number]
-	for i := range epochs {
-		r := recordOf(&epochs[i], ads.clocks)
+	for _, r := range ads.records.epochs[l.number] {
 		if e, ok := l.hidden(r, ads); ok && !l.taken(e, r.Ad) {
 			found = append(found, e)
 		}
@@ -166,11 +164,13 @@ func (l *linker) hidden(r record, ads *Ads) (Explained, bool) {
 	e := Explained{Run: &run, Start: r.start, End: r.end, StartByAd: true, EndByAd: true, Link: AdOnly, number: -1,
 		own: r.Ad, final: true}
 	e.Place = l.machine.GPUs[run.Leader].places[day]
-	l.known = l.known[:0]
+	var known []record
 	for i := range ads.others[r.GlobalJobID] {
-		l.known = append(l.known, recordOf(&ads.others[r.GlobalJobID][i], ads.clocks))
+		other := recordOf(&ads.others[r.GlobalJobID][i])
+		other.correct(ads.clocks[other.AccessPoint])
+		known = append(known, other)
 	}
-	v := verdictOf(r, l.known)
+	v := verdictOf(r, known)
 	e.Outcome, e.Evidence, e.Cause, e.UnknownCode = v.outcome, v.evidence, v.cause, v.unknown
 	return e, true
 }
