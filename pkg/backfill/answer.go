@@ -144,9 +144,10 @@ func count(marks []bool) (n int) {
 // mark marks the runs that bound periods which reach the window, by machine.
 func (a *answer) mark(seen []bounds, marked [][]bool) {
 	o := a.observed
+	since := o.Since(a.plan.Window)
 	for i := range seen {
-		b := &seen[i]
-		if !b.reaches(o, a.plan.Window) {
+		b := seen[i]
+		if b.from(since); !b.reaches(o, a.plan.Window) {
 			continue
 		}
 		for _, r := range [2]int32{b.startRun, b.endRun} {

@@ -47,6 +47,7 @@ func (t gpuTenures) holding(machine, gpu int32, at pool.Micros) *Period {
 // markStarts marks the backfill runs that begin in a tenure which reaches the window, by machine.
 func (a *answer) markStarts(tenures []bounds, marked [][]bool) {
 	o := a.observed
+	since := o.Since(a.plan.Window)
 	of := map[[2]int32][]*bounds{}
 	for i := range tenures {
 		if b := &tenures[i]; b.reaches(o, a.plan.Window) {
@@ -57,7 +58,7 @@ func (a *answer) markStarts(tenures []bounds, marked [][]bool) {
 	for m := range o.Machines {
 		for r := range o.Machines[m].Runs {
 			run := &o.Machines[m].Runs[r]
-			if run.Side != pool.Backfill {
+			if run.Side != pool.Backfill || run.Last < since {
 				continue
 			}
 			all := of[[2]int32{int32(m), run.Leader}]
@@ -70,16 +71,17 @@ func (a *answer) markStarts(tenures []bounds, marked [][]bool) {
 }
 
 // startKnown reports whether it is known when a run began: an ad says it, or the machine was seen without it right
-// before.
-func startKnown(o *runs.Observed, m int, e *runs.Explained) bool {
+// before, from a snapshot on.
+func startKnown(o *runs.Observed, since int32, m int, e *runs.Explained) bool {
 	before := e.First - 1
-	return e.StartByAd || int(before) >= o.First && !o.GapAfter(before) && o.Reports(&o.Machines[m], before)
+	return e.StartByAd || before >= since && !o.GapAfter(before) && o.Reports(&o.Machines[m], before)
 }
 
 // residuals follows the backfill runs from their start to the end of the tenure that they began in.
 func (a *answer) residuals(x *runs.Explanations, tenures gpuTenures,
 	chosen func(int, *runs.Explained) bool) (found []residual) {
 	o, w := a.observed, a.plan.Window
+	since := o.Since(w)
 	for m := range x.Machines {
 		add := func(e *runs.Explained, at pool.Micros) {
 			p := tenures.holding(int32(m), e.Leader, at)
@@ -96,9 +98,9 @@ func (a *answer) residuals(x *runs.Explanations, tenures gpuTenures,
 			found = append(found, residual{e.Place, item})
 		}
 		for i := range x.Machines[m].Runs {
-			e := &x.Machines[m].Runs[i]
+			e := x.Machines[m].Runs[i].From(o, since)
 			switch {
-			case e.Side != pool.Backfill || !chosen(m, e) || !startKnown(o, m, e):
+			case e.Side != pool.Backfill || !chosen(m, e) || !startKnown(o, since, m, e):
 			case e.Last < e.First: // between two starts, and no snapshot shows it
 				add(e, e.Start)
 			default:

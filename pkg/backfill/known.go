@@ -95,7 +95,7 @@ type chosen struct {
 	periods []*Period // by machine, GPU and time; shared: read only
 	// place is where each of the known periods stands among them; −1: nowhere, or not with the length that is known.
 	place []int32
-	cut   []int32 // those with another length: they go on, or end after the window
+	cut   []int32 // those with another length: they go on, end after the window, or began before what is seen for it
 }
 
 // choose brings the known periods to a window; whole is given all parts of each GPU's, before that, if it is not nil.
@@ -103,6 +103,7 @@ func (k *known) choose(o *runs.Observed, x *runs.Explanations, m measure, w pool
 	whole gpuTenures) *chosen {
 	c := &chosen{known: k, periods: make([]*Period, 0, len(k.periods)), place: make([]int32, len(k.periods))}
 	cutter := cutter{measure: m, observed: o, explained: x}
+	since := o.Since(w)
 	take := func(p *Period) { // a copy
 		if p.cut(w) && pass(p) {
 			c.cut = append(c.cut, int32(len(c.periods)))
@@ -115,10 +116,18 @@ func (k *known) choose(o *runs.Observed, x *runs.Explanations, m measure, w pool
 		if p.open {
 			going := *p
 			going.close(o, w)
+			going.from(o, since)
 			for _, part := range cutter.parts(going) {
 				whole.add(&part)
 				take(&part)
 			}
+			continue
+		}
+		if p.first <= since && p.last >= since {
+			later := *p
+			later.from(o, since)
+			whole.add(&later)
+			take(&later)
 			continue
 		}
 		whole.add(p)

@@ -1,6 +1,8 @@
 package backfill
 
 import (
+	"slices"
+
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -151,6 +153,32 @@ func (p *Period) end(o *runs.Observed, segments []runs.Segment, last int, m meas
 				p.EndedBy = &o.Machines[p.machine].Runs[p.endRun]
 			}
 		}
+	}
+}
+
+// from brings a period, or what unseen runs left of it, to what is seen from a snapshot on: where it began no later,
+// its true start is not looked for.
+func (p *Period) from(o *runs.Observed, since int32) {
+	if p.first > since {
+		return
+	}
+	gpu := &o.Machines[p.machine].GPUs[p.gpu]
+	if p.first < since {
+		at, _ := slices.BinarySearchFunc(gpu.Segments, since,
+			func(s runs.Segment, snapshot int32) int { return int(s.Last - snapshot) })
+		p.Project = gpu.Segments[at].Project
+	}
+	if p.bounds.from(since); p.Start > o.View.Times[since] {
+		return // an unseen run was before
+	}
+	p.UnknownStart = since == 0 || o.GapAfter(since-1)
+	p.Start, p.LeftTruncated = o.View.Times[since], !p.UnknownStart
+}
+
+// from brings bounds to what is seen from a snapshot on.
+func (b *bounds) from(since int32) {
+	if b.first <= since && b.last >= since {
+		b.first, b.startRun = since, -1
 	}
 }
 

@@ -31,7 +31,7 @@ func collect(o *runs.Observed, x *runs.Explanations, w pool.Window) []Run {
 	if n := len(o.View.Times); o.End == n && n > 0 && w.To-o.View.Times[n-1] > o.View.GapLimit(n-1) {
 		until = o.View.Times[n-1]
 	}
-	n := 0
+	n, since := 0, o.Since(w)
 	for m := range x.Machines {
 		n += len(x.Machines[m].Runs) + len(x.Machines[m].Unseen)
 	}
@@ -39,6 +39,7 @@ func collect(o *runs.Observed, x *runs.Explanations, w pool.Window) []Run {
 	for m := range o.Machines {
 		machine := &o.Machines[m]
 		add := func(e *runs.Explained) {
+			e = e.From(o, since)
 			r := Run{Explained: e, Machine: machine, Until: e.End, Result: e.Outcome}
 			if e.Outcome == runs.Running {
 				r.Until = max(until, e.Start)

@@ -40,9 +40,10 @@ func NewObserver(tl *timeline.Timeline, bytes uint64) *Observer {
 // Close forgets what was observed.
 func (w *Observer) Close() { w.kept.InvalidateAll() }
 
-// Look loads the snapshots of a window and of its reach, and observes the GPUs.
+// Look loads the snapshots of a window and of its reach, and observes the GPUs. The reach begins with a UTC day, so
+// that windows that move on share what is observed; what a window sees of it begins at [Observed.Since].
 func (w *Observer) Look(ctx context.Context, window pool.Window, lists pool.Lists) (*Observed, error) {
-	reach := pool.Window{From: window.From - Reach, To: window.To + Reach}
+	reach := pool.Window{From: pool.Micros(pool.DayOf(window.From-Reach)) * pool.Day, To: window.To + Reach}
 	v, err := w.timeline.Load(ctx, reach.From, reach.To)
 	if err != nil {
 		return nil, err
@@ -75,6 +76,26 @@ func (w *Observer) find(key lookKey, v *timeline.View) *Observed {
 		return o
 	}
 	return nil
+}
+
+// Since returns the first observed snapshot of a window's reach: no start is looked for before it (methodology section
+// 8).
+func (o *Observed) Since(w pool.Window) int32 {
+	first, _ := o.View.Snapshots(pool.Window{From: w.From - Reach, To: w.To})
+	return int32(max(first, o.First))
+}
+
+// From returns a run as it is seen from a snapshot on: a copy where it began before.
+func (e *Explained) From(o *Observed, since int32) *Explained {
+	if e.First >= since || e.Last < since {
+		return e
+	}
+	run, cut := *e.Run, *e
+	run.First, cut.Run = since, &run
+	if !cut.StartByAd {
+		cut.Start = o.View.Times[since]
+	}
+	return &cut
 }
 
 // DaysOf returns the days of a view that have a snapshot in the window.

@@ -76,7 +76,7 @@ func collect(o *runs.Observed, x *runs.Explanations, w pool.Window) []Run {
 	if n := len(o.View.Times); o.End == n && n > 0 && w.To-o.View.Times[n-1] > o.View.GapLimit(n-1) {
 		until = o.View.Times[n-1]
 	}
-	n := 0
+	n, since := 0, o.Since(w)
 	for m := range x.Machines {
 		n += len(x.Machines[m].Runs)
 	}
@@ -84,7 +84,7 @@ func collect(o *runs.Observed, x *runs.Explanations, w pool.Window) []Run {
 	for m := range o.Machines {
 		machine := &o.Machines[m]
 		for i := range x.Machines[m].Runs {
-			e := &x.Machines[m].Runs[i]
+			e := x.Machines[m].Runs[i].From(o, since)
 			r := Run{Explained: e, Machine: machine, Until: e.End, IdleSince: frames.NoTime}
 			if e.Outcome == runs.Running {
 				r.Until = max(until, e.Start)
