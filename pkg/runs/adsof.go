@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"slices"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/jobs"
@@ -38,8 +39,30 @@ func (a *Ads) Date(ad *jobs.Ad, date time.Time) pool.Micros {
 	return r.at(date)
 }
 
+// mostBits is how many GPUs of a machine have a bit in record.gpus.
+const mostBits = 64
+
 // read reads the ads, each by its access point's clock.
-func (a *Ads) read() {
+func (a *Ads) read(o *Observed) {
+	names := o.View.Names.Texts()
+	machines := make(map[string]int32, len(o.Machines))
+	for m := range o.Machines {
+		machines[names[o.Machines[m].Name]] = int32(m)
+	}
+	place := func(r *record) {
+		m, known := machines[r.Machine]
+		if !known {
+			return
+		}
+		r.machine = m
+		if gpus := o.Machines[m].GPUs; len(gpus) <= mostBits {
+			for g := range gpus {
+				if slices.Contains(r.GPUs, names[gpus[g].ID]) {
+					r.gpus |= 1 << g
+				}
+			}
+		}
+	}
 	of := func(lists [][]jobs.Ad) [][]record {
 		n := 0
 		for _, list := range lists {
@@ -50,6 +73,7 @@ func (a *Ads) read() {
 			first := len(all)
 			for k := range list {
 				all = append(all, recordOf(&list[k]))
+				place(&all[len(all)-1])
 			}
 			found[i] = all[first:len(all):len(all)]
 		}
@@ -60,10 +84,22 @@ func (a *Ads) read() {
 
 // correct takes the clocks' errors out of the records' times.
 func (a *Ads) correct() {
+	off := clocks{}
+	for point, days := range a.clocks {
+		for _, c := range days {
+			if c.Error != 0 {
+				off[point] = days
+				break
+			}
+		}
+	}
+	if len(off) == 0 {
+		return
+	}
 	for _, lists := range [...][][]record{a.records.jobs, a.records.machines, a.records.epochs} {
 		for _, list := range lists {
 			for i := range list {
-				if days := a.clocks[list[i].AccessPoint]; days != nil {
+				if days := off[list[i].AccessPoint]; days != nil {
 					list[i].correct(days)
 				}
 			}

@@ -37,11 +37,11 @@ func (o *Observed) Ask(ctx context.Context, source jobs.Source, q Question) (ads
 		func() error { return a.onMachines(nameless) },
 		func() error { return a.ofShortRuns(q.Unseen) },
 		func() error {
-			a.ads.read()
+			a.ads.read(a.Observed)
 			telling = o.tellsOfClocks(a.ads.span(q.Window))
 			more, err := a.ofJobs(telling)
 			if more {
-				a.ads.read()
+				a.ads.read(a.Observed)
 			}
 			return err
 		},

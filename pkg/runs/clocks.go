@@ -190,7 +190,7 @@ func (l *linker) constrain(run *Run, ads []record, into []constraint) []constrai
 	distance := func(r *record) pool.Micros { return max(r.start-first, first-r.start) }
 	var own record
 	for _, next := range ads {
-		if next.Machine != l.name || next.start == 0 || next.end == 0 || distance(&next) >= nearStart ||
+		if int(next.machine) != l.number || next.start == 0 || next.end == 0 || distance(&next) >= nearStart ||
 			max(next.end-last, last-next.end) >= nearEnd || !l.sharesGPU(next, run.GPUs) {
 			continue
 		}

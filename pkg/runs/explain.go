@@ -72,7 +72,7 @@ func (o *Observed) Explain(ctx context.Context, ads *Ads, wanted Wanted) (*Expla
 // read prepares for a machine.
 func (l *linker) read(o *Observed, m int, ads *Ads) {
 	names := o.View.Names.Texts()
-	l.observed, l.number, l.machine, l.name = o, m, &o.Machines[m], names[o.Machines[m].Name]
+	l.observed, l.number, l.machine = o, m, &o.Machines[m]
 	l.ids, l.nearby, l.ads = l.ids[:0], nil, nil
 	for g := range l.machine.GPUs {
 		l.ids = append(l.ids, names[l.machine.GPUs[g].ID])

@@ -41,6 +41,8 @@ type record struct {
 	*jobs.Ad
 	start, end pool.Micros // 0 = not stored
 	ahead      pool.Micros // the clock's error
+	machine    int32       // the number of the ad's machine, −1: none of those observed
+	gpus       uint64      // those of the ad on that machine, a bit each, where it has no more than 64
 }
 
 func micros(t time.Time) pool.Micros {
@@ -68,7 +70,7 @@ func (r *record) day() int32 {
 
 // recordOf reads an ad by its access point's clock.
 func recordOf(ad *jobs.Ad) record {
-	r := record{Ad: ad, start: micros(ad.JobCurrentStartDate)}
+	r := record{Ad: ad, start: micros(ad.JobCurrentStartDate), machine: -1}
 	wall := pool.Micros(0)
 	if r.start != 0 && ad.LastRemoteWallClockTime > 0 {
 		wall = r.start + pool.Micros(ad.LastRemoteWallClockTime*float64(pool.Second)+0.5)
@@ -108,7 +110,6 @@ type linker struct {
 	observed *Observed
 	number   int // of the machine
 	machine  *Machine
-	name     string
 	ids      []string   // of the machine's GPUs
 	ads      [][]record // by job number
 	nearby   []record   // ads of the machine, for runs without a GlobalJobId
@@ -133,10 +134,14 @@ type part struct {
 
 // on reports whether an ad's run was on this machine, with one of the GPUs. An ad without GPUs says nothing against it.
 func (l *linker) on(r record, gpus []int32) bool {
-	return r.Machine == l.name && (len(r.GPUs) == 0 || l.sharesGPU(r, gpus))
+	return int(r.machine) == l.number && (r.gpus == 0 && len(r.GPUs) == 0 || l.sharesGPU(r, gpus))
 }
 
+// sharesGPU reports whether the ad of a run on this machine names one of the GPUs.
 func (l *linker) sharesGPU(r record, gpus []int32) bool {
+	if len(l.ids) <= mostBits {
+		return slices.ContainsFunc(gpus, func(g int32) bool { return r.gpus&(1<<g) != 0 })
+	}
 	return slices.ContainsFunc(gpus, func(g int32) bool { return slices.Contains(r.GPUs, l.ids[g]) })
 }
 
