@@ -99,7 +99,17 @@ func Key(parts ...string) string {
 // that are known from before are returned, with a notice; without any, the source's error. A failing source is left
 // alone for 30 seconds.
 func (c *Cache) Source(source Source, key string, disk *keep.Disk) Source {
-	return &cached{Source: source, cache: c, key: key, disk: disk, turn: semaphore.NewWeighted(1)}
+	return c.SharedSource(source, key, disk, Sharing{})
+}
+
+// SharedSource is Source, with what the source says about finished days shared with other processes; the zero Sharing
+// shares nothing.
+func (c *Cache) SharedSource(source Source, key string, disk *keep.Disk, with Sharing) Source {
+	s := &cached{Source: source, cache: c, key: key, disk: disk, turn: semaphore.NewWeighted(1)}
+	if with.Through != nil {
+		s.shared = &sharing{Sharing: with, looked: map[keep.Blob]time.Time{}}
+	}
+	return s
 }
 
 type cached struct {
@@ -107,6 +117,7 @@ type cached struct {
 	cache  *Cache
 	key    string
 	disk   *keep.Disk // nil: none
+	shared *sharing   // nil: none
 	turn   *semaphore.Weighted
 
 	// The last failure, under turn.
@@ -229,13 +240,23 @@ func (s *cached) lookup(ctx context.Context, n int, q lookup) (Result, error) {
 		all[i] = i
 	}
 	missing := s.known(source, all, found, q)
+	var notices []string
+	answer := func() Result {
+		result := merge(found)
+		result.Notices = append(result.Notices, notices...)
+		return result
+	}
 	if len(missing) > 0 {
 		s.restore(ctx, missing, found, q)
-		now := s.cache.now()
-		missing = slices.DeleteFunc(missing, func(i int) bool { return found[i].stands(i, now, q) })
+		missing = s.due(missing, found, q)
+		var adopted bool
+		if adopted, notices = s.adopt(ctx, missing, found, q); adopted {
+			changes++ // by this question
+		}
+		missing = s.due(missing, found, q)
 	}
 	if len(missing) == 0 {
-		return s.standing(merge(found), source, changes, found, q), nil
+		return s.standing(answer(), source, changes, found, q), nil
 	}
 	missing, changed, err := s.inTurn(ctx, source, missing, found, q)
 	if err != nil {
@@ -243,7 +264,7 @@ func (s *cached) lookup(ctx context.Context, n int, q lookup) (Result, error) {
 		if !known || pool.FaultOf(err) != pool.FaultSource {
 			return Result{}, err
 		}
-		result := merge(found)
+		result := answer()
 		result.Partial = true
 		result.Notices = append(result.Notices, fmt.Sprintf(q.missing+" could not be asked for; what was known before is "+
 			"used. %v", len(missing), n, err))
@@ -252,7 +273,13 @@ func (s *cached) lookup(ctx context.Context, n int, q lookup) (Result, error) {
 	if changed {
 		changes++ // by this question
 	}
-	return s.standing(merge(found), source, changes, found, q), nil
+	return s.standing(answer(), source, changes, found, q), nil
+}
+
+// due returns the positions that no entry answers any more.
+func (s *cached) due(positions []int, found []entry, q lookup) []int {
+	now := s.cache.now()
+	return slices.DeleteFunc(positions, func(i int) bool { return found[i].stands(i, now, q) })
 }
 
 // name is the source's key, and what distinguishes its contents now from earlier ones.
@@ -298,6 +325,7 @@ func (s *cached) inTurn(ctx context.Context, source unique.Handle[string], missi
 	}
 	if changed, err = s.fetch(source, missing, found, q); err == nil {
 		s.save(ctx, missing, found, q)
+		s.share(ctx, missing, found, q)
 	}
 	return missing, changed, err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/jobs/jobstest"
 	"github.com/chtc/gpureports/pkg/timeline/keep"
@@ -47,12 +48,22 @@ type disked struct {
 	*clock
 	dir    string
 	memory *jobstest.Memory
+	bucket *bucket.Bucket // instead of dir
+}
+
+// started is a process that has just been started.
+func (d *disked) started(t *testing.T, source jobs.Source, key string) jobs.Source {
+	t.Helper()
+	if d.bucket == nil {
+		return started(t, d.dir, source, key, d.now)
+	}
+	return sharing(t, d.bucket, source, key, d.now)
 }
 
 func newDisked(t *testing.T) *disked {
 	t.Helper()
 	noon := time.Date(2025, 10, 5, 12, 0, 0, 0, time.UTC)
-	return &disked{&clock{noon}, t.TempDir(), jobstest.NewMemory(history("a", noon.AddDate(0, 0, -2)))}
+	return &disked{clock: &clock{noon}, dir: t.TempDir(), memory: jobstest.NewMemory(history("a", noon.AddDate(0, 0, -2)))}
 }
 
 const finishedDay = 20364 // 2025-10-03
@@ -60,7 +71,7 @@ const finishedDay = 20364 // 2025-10-03
 // ask returns the number of ads that a process finds that has just been started, and whom it asked about.
 func (d *disked) ask(t *testing.T, source jobs.Source, key string) (ads int, asked []string) {
 	t.Helper()
-	s := started(t, d.dir, source, key, d.now)
+	s := d.started(t, source, key)
 	seen := time.Date(2025, 10, 3, 11, 59, 0, 0, time.UTC)
 	day := jobs.MachineDay{Machine: "m1", Day: finishedDay}
 	jobResult, err := s.Ads(t.Context(), []jobs.Wanted{{Job: "a", LastSeen: seen}, {Job: "b", LastSeen: seen}})
@@ -80,8 +91,10 @@ func (d *disked) ask(t *testing.T, source jobs.Source, key string) (ads int, ask
 var everything = []string{"a", "b", "m1", "m1"}
 
 // After a restart finished days are asked for when they would have been without one, so late ads are found.
-func TestFinishedDaysAreOnDisk(t *testing.T) {
-	d := newDisked(t)
+func TestFinishedDaysAreOnDisk(t *testing.T) { testFinishedDays(t, newDisked(t)) }
+
+func testFinishedDays(t *testing.T, d *disked) {
+	t.Helper()
 	ads, asked := d.ask(t, d.memory, "k")
 	require.Equal(t, everything, asked)
 	require.Equal(t, 2, ads)

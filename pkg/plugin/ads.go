@@ -2,6 +2,9 @@ package plugin
 
 import (
 	"context"
+	"crypto/pbkdf2"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -25,9 +28,10 @@ import (
 // openAds opens the job source that the settings name; nil is none. What keeps it from being used is reported by its
 // answers, so that queries that need no job ads are answered.
 func openAds(ctx context.Context, dir *snapshots.Dir, instance backend.DataSourceInstanceSettings, settings Settings,
-	kept *jobs.Cache) jobs.Source {
+	kept *jobs.Cache, shared *keep.Shared) jobs.Source {
 	var source jobs.Source
 	var key string
+	var with jobs.Sharing // a job file is at hand anyway
 	var err error
 	switch settings.Jobs {
 	case jobsNone:
@@ -36,11 +40,23 @@ func openAds(ctx context.Context, dir *snapshots.Dir, instance backend.DataSourc
 		source, key, err = openJobFile(dir, settings)
 	case jobsElasticsearch:
 		source, key, err = openElasticsearch(ctx, instance, settings)
+		if err == nil && shared != nil {
+			with.Through = shared
+			with.Source, err = sharedKey(key)
+		}
 	}
 	if err != nil {
 		return unreachable{err}
 	}
-	return traced{kept.Source(source, key, openAdsOnDisk(settings, key))}
+	return traced{kept.SharedSource(source, key, openAdsOnDisk(settings, key), with)}
+}
+
+// sharedKey makes a source's key fit for a bucket, which others may read: the key depends on passwords, which must not
+// be found by trying many.
+func sharedKey(key string) (string, error) {
+	const rounds = 200_000
+	derived, err := pbkdf2.Key(sha256.New, key, []byte("gpureports job ads"), rounds, sha256.Size)
+	return hex.EncodeToString(derived), err
 }
 
 // openAdsOnDisk opens where job ads are kept beside the segments; nil without a cache directory. If it cannot be used,

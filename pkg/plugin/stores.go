@@ -46,7 +46,8 @@ func openStores(ctx context.Context, instance backend.DataSourceInstanceSettings
 	o.Queues = pressure.NewStore(pressure.Options{
 		Root: o.dir.Root(), Path: o.dir.Path(), Names: o.Timeline.Names(), MaxBytes: int64(budget.Queues),
 	})
-	o.Ads = openAds(ctx, o.dir, instance, settings, jobs.NewCache(budget.Ads, time.Now))
+	o.Ads = openAds(ctx, o.dir, instance, settings, jobs.NewCache(budget.Ads, time.Now),
+		o.Timeline.Shared())
 	return o, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/bucket"
@@ -13,8 +14,8 @@ import (
 )
 
 // Shared keeps blobs of finished days in a bucket, for all processes that read the same snapshots. Each is an object
-// that is written once and never changed, under a key of what it was made from. An object that is damaged or foreign is
-// not believed, and not removed either. It is safe for concurrent use.
+// under a key of what it was made from, that is written once; only what grows is replaced. An object that is damaged or
+// foreign is not believed, and not removed either. It is safe for concurrent use.
 type Shared struct {
 	bucket *bucket.Bucket
 
@@ -37,7 +38,8 @@ func NewShared(b *bucket.Bucket) *Shared {
 // Key is the object's key: segments/5/2026-05-14-<hash of the identity>.
 func (b Blob) Key(identity string) string {
 	sum := sha256.Sum256([]byte(identity))
-	return fmt.Sprintf("%ss/%d/%s-%s", b.Kind, b.Version, b.day(), hex.EncodeToString(sum[:16]))
+	folder := strings.TrimSuffix(b.Kind, "s") + "s"
+	return fmt.Sprintf("%s/%d/%s-%s", folder, b.Version, b.day(), hex.EncodeToString(sum[:16]))
 }
 
 // Read returns a function that hands the body of a blob to take, valid during the call; nil if there is none. identity
@@ -45,22 +47,30 @@ func (b Blob) Key(identity string) string {
 // object is not believed; ctx's.
 func (s *Shared) Read(ctx context.Context, b Blob, identity string) (body func(take func([]byte) error) error,
 	err error) {
+	body, _, err = s.Latest(ctx, b, identity)
+	return body, err
+}
+
+// Latest is Read of a blob that may be replaced, with the object's ETag.
+func (s *Shared) Latest(ctx context.Context, b Blob, identity string) (body func(take func([]byte) error) error,
+	etag string, err error) {
 	key := b.Key(identity)
 	var content []byte
+	var object bucket.Object
 	err = s.reads.Ask(ctx, func(ctx context.Context) (err error) {
-		content, _, err = s.bucket.Get(ctx, key)
+		content, object, err = s.bucket.Get(ctx, key)
 		return err
 	})
 	if errors.Is(err, bucket.ErrNotFound) {
-		return nil, nil
+		return nil, "", nil
 	}
 	switch {
 	case ctx.Err() != nil:
-		return nil, ctx.Err()
+		return nil, "", ctx.Err()
 	case errors.Is(err, bucket.ErrDenied):
-		return nil, pool.SourceError("the bucket %s refuses to be read (%s)", s.bucket.Name(), s.reads.Since())
+		return nil, "", pool.SourceError("the bucket %s refuses to be read (%s)", s.bucket.Name(), s.reads.Since())
 	case err != nil:
-		return nil, pool.SourceError("the bucket %s cannot be reached (%s)", s.bucket.Name(), s.reads.Since())
+		return nil, "", pool.SourceError("the bucket %s cannot be reached (%s)", s.bucket.Name(), s.reads.Since())
 	}
 	unbelieved := func(err error) error {
 		return pool.SourceError("the bucket %s: %s is not believed (%w), and not used: remove it", s.bucket.Name(), key, err)
@@ -71,25 +81,35 @@ func (s *Shared) Read(ctx context.Context, b Blob, identity string) (body func(t
 		err = errForeign
 	}
 	if err != nil {
-		return nil, unbelieved(err)
+		return nil, "", unbelieved(err)
 	}
 	return func(take func([]byte) error) error {
 		if err := use(take); err != nil {
 			return unbelieved(err)
 		}
 		return nil
-	}, nil
+	}, object.ETag, nil
 }
 
 // Write puts a blob's body into the bucket unless it is there already. won is false if it was. Errors: the bucket
 // failed; ctx's.
 func (s *Shared) Write(ctx context.Context, b Blob, identity string, body []byte) (won bool, err error) {
+	return s.Replace(ctx, b, identity, "", body)
+}
+
+// Replace puts a blob's body in the place of the object with an ETag; "": if there is none. won is false if there is
+// another one by now. Errors: the bucket failed; ctx's.
+func (s *Shared) Replace(ctx context.Context, b Blob, identity, etag string, body []byte) (won bool, err error) {
 	content, err := b.pack(identity, body)
 	if err != nil {
 		return false, err
 	}
+	condition := bucket.IfAbsent()
+	if etag != "" {
+		condition = bucket.IfETag(etag)
+	}
 	err = s.writes.Ask(ctx, func(ctx context.Context) error {
-		_, err := s.bucket.Put(ctx, b.Key(identity), content, bucket.IfAbsent())
+		_, err := s.bucket.Put(ctx, b.Key(identity), content, condition)
 		return err
 	})
 	if errors.Is(err, bucket.ErrPrecondition) {

@@ -1,0 +1,150 @@
+package jobs_test
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/bucket"
+	"github.com/chtc/gpureports/pkg/bucket/buckettest"
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/jobs/jobstest"
+	"github.com/chtc/gpureports/pkg/timeline/keep"
+)
+
+// sharing is a source as a process on another machine has it that has just been started.
+func sharing(t *testing.T, b *bucket.Bucket, source jobs.Source, key string, now func() time.Time) jobs.Source {
+	t.Helper()
+	s := jobs.NewCache(megabyte, now).SharedSource(source, key, nil,
+		jobs.Sharing{Through: keep.NewShared(b), Source: "of " + key})
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// A source that is shared is a source.
+func TestSharedSource(t *testing.T) {
+	b := buckettest.Start(t).Open(t)
+	n := 0
+	jobstest.Run(t, func(t *testing.T, documents [][]byte) jobs.Source {
+		n++
+		return sharing(t, b, jobstest.NewMemory(documents...), fmt.Sprint(n), time.Now)
+	})
+}
+
+// What one process was told, others need not ask for; it is asked for again when it would have been by one process.
+func TestFinishedDaysAreShared(t *testing.T) {
+	d := newDisked(t)
+	d.bucket = buckettest.Start(t).Open(t)
+	testFinishedDays(t, d)
+	objects, err := d.bucket.List(t.Context(), "")
+	require.NoError(t, err)
+	require.Len(t, objects, 3)
+	for i, kind := range []string{"epochads", "jobads", "machineads"} {
+		require.Regexp(t, `^`+kind+`/1/2025-10-03-[0-9a-f]{32}$`, objects[i].Key)
+	}
+	_, asked := d.ask(t, d.memory, "another source")
+	require.Equal(t, everything, asked)
+}
+
+// A process that has been running for long takes over what another one was told since, with late ads; its answers of
+// before do not hold any more.
+func TestLateAdsAreTakenOver(t *testing.T) {
+	d := newDisked(t)
+	d.bucket = buckettest.Start(t).Open(t)
+	wanted := []jobs.Wanted{{Job: "b", LastSeen: time.Date(2025, 10, 3, 11, 59, 0, 0, time.UTC)}}
+	ask := func(s jobs.Source, ads int, asked ...string) jobs.Result {
+		t.Helper()
+		r, err := s.Ads(t.Context(), wanted)
+		require.NoError(t, err)
+		require.Empty(t, r.Notices)
+		require.Len(t, r.Ads[0], ads)
+		require.Equal(t, asked, d.memory.Asked())
+		return r
+	}
+	running, other := d.started(t, d.memory, "k"), d.started(t, d.memory, "k")
+	before := ask(running, 0, "b")
+	ask(other, 0)
+	d.memory.Add(history("b", d.t.Add(-48*time.Hour)))
+	d.t = d.t.Add(6 * time.Hour)
+	ask(other, 1, "b")
+	require.False(t, before.Holds())
+	after := ask(running, 1)
+	require.True(t, after.Holds())
+	d.t = d.t.Add(time.Hour)
+	ask(running, 1)
+}
+
+// Several processes that ask for different jobs of a day at the same time: what each was told is there for all.
+func TestNobodysAdsAreLost(t *testing.T) {
+	d := newDisked(t)
+	d.bucket = buckettest.Start(t).Open(t)
+	seen := time.Date(2025, 10, 3, 11, 59, 0, 0, time.UTC)
+	var wanted []jobs.Wanted
+	var wait sync.WaitGroup
+	for n := range 3 {
+		wanted = append(wanted, jobs.Wanted{Job: fmt.Sprint("job", n), LastSeen: seen})
+		s, own := d.started(t, d.memory, "k"), wanted[n:]
+		wait.Go(func() {
+			if _, err := s.Ads(t.Context(), own); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	require.Len(t, d.memory.Asked(), 3)
+	_, err := d.started(t, d.memory, "k").Ads(t.Context(), wanted)
+	require.NoError(t, err)
+	require.Empty(t, d.memory.Asked())
+}
+
+// Objects that are damaged, foreign or of another version are not believed, named in a notice, and left as they are. A
+// bucket that cannot be reached costs a notice.
+func TestSharedAdsNotBelieved(t *testing.T) {
+	server := buckettest.Start(t)
+	seen := time.Date(2025, 10, 3, 11, 59, 0, 0, time.UTC)
+	wanted := []jobs.Wanted{{Job: "a", LastSeen: seen}}
+	for name, harm := range map[string]func([]byte) []byte{
+		"foreign": func([]byte) []byte { return []byte("something else") },
+		"cut":     func(data []byte) []byte { return data[:len(data)-3] },
+		"a bit":   func(data []byte) []byte { data[len(data)-6] ^= 8; return data },
+		"version": func(data []byte) []byte { return bytes.Replace(data, []byte(" 1\n"), []byte(" 2\n"), 1) },
+	} {
+		d := newDisked(t)
+		d.bucket = server.Open(t)
+		_, err := d.started(t, d.memory, "k").Ads(t.Context(), wanted)
+		require.NoError(t, err)
+		objects, err := d.bucket.List(t.Context(), "jobads/")
+		require.NoError(t, err)
+		require.Len(t, objects, 1)
+		data, _, err := d.bucket.Get(t.Context(), objects[0].Key)
+		require.NoError(t, err)
+		harmed := harm(bytes.Clone(data))
+		_, err = d.bucket.Put(t.Context(), objects[0].Key, harmed, bucket.Always())
+		require.NoError(t, err)
+		d.memory.Asked()
+		r, err := d.started(t, d.memory, "k").Ads(t.Context(), wanted)
+		require.NoError(t, err)
+		require.Len(t, r.Ads[0], 1)
+		require.Equal(t, []string{"a"}, d.memory.Asked(), name)
+		require.Len(t, r.Notices, 1, name)
+		require.Contains(t, r.Notices[0], objects[0].Key+" is not believed")
+		left, _, err := d.bucket.Get(t.Context(), objects[0].Key)
+		require.NoError(t, err)
+		require.Equal(t, harmed, left, name)
+	}
+	proxy := buckettest.NewProxy(t, server, false)
+	o := server.Bucket(t)
+	o.Endpoint = proxy.Endpoint
+	proxy.Set(buckettest.Gone)
+	d := newDisked(t)
+	d.bucket = buckettest.Open(t, o)
+	r, err := d.started(t, d.memory, "k").Ads(t.Context(), wanted)
+	require.NoError(t, err)
+	require.Len(t, r.Ads[0], 1)
+	require.Len(t, r.Notices, 1)
+	require.Contains(t, r.Notices[0], o.URL+" cannot be reached (since ")
+}
