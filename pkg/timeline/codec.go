@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"sync"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -157,29 +158,48 @@ func (e *encoder) gpus(d *Day, names *Names) {
 // decoder reads what encode wrote. After the first fault it reads zeros and keeps the fault.
 type decoder struct {
 	b       []byte
+	at      int // how far it has been read
 	err     error
 	symbols []Symbol
+	*scratch
 }
 
+// scratch is memory for what a day's sizes are not known ahead of, for one decoder after the other.
+type scratch struct {
+	texts   [][]byte
+	gpuKeys []gpuKey
+	first   []uint16
+	status  []uint32
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
 func (r *decoder) uint() uint64 {
-	v, n := binary.Uvarint(r.b)
+	if r.at < len(r.b) && r.b[r.at] < 0x80 { // most are of one byte
+		r.at++
+		return uint64(r.b[r.at-1])
+	}
+	return r.long()
+}
+
+// long reads a number of several bytes.
+func (r *decoder) long() uint64 {
+	v, n := binary.Uvarint(r.b[r.at:])
 	if n <= 0 {
-		r.err, r.b = errDamaged, nil
+		r.fail()
 		return 0
 	}
-	r.b = r.b[n:]
+	r.at += n
 	return v
 }
 
 func (r *decoder) int() int64 {
-	v, n := binary.Varint(r.b)
-	if n <= 0 {
-		r.err, r.b = errDamaged, nil
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
+	v := r.uint()
+	return int64(v>>1) ^ -int64(v&1)
 }
+
+// fail keeps the fault and leaves nothing to read.
+func (r *decoder) fail() { r.err, r.at = errDamaged, len(r.b) }
 
 // below reads a number that must be less than the limit.
 func (r *decoder) below(limit int) int {
@@ -192,19 +212,18 @@ func (r *decoder) below(limit int) int {
 }
 
 // count reads a number of things that take at least a byte each.
-func (r *decoder) count() int { return r.below(len(r.b) + 1) }
+func (r *decoder) count() int { return r.below(len(r.b) - r.at + 1) }
 
 // uint32 reads a number of 32 bits.
 func (r *decoder) uint32() uint32 { return uint32(r.below(1 << 32)) }
 
 func (r *decoder) bytes(n int) []byte {
-	if n > len(r.b) {
+	if n > len(r.b)-r.at {
 		r.err = errDamaged
 		return make([]byte, n&0xff)
 	}
-	b := r.b[:n]
-	r.b = r.b[n:]
-	return b
+	r.at += n
+	return r.b[r.at-n : r.at]
 }
 
 func (r *decoder) symbol() Symbol {
@@ -221,19 +240,22 @@ func (r *decoder) job(before Job) Job {
 
 // decode reads a day and enters its texts into names.
 func decode(b []byte, names *Names) (*Day, error) {
-	r := &decoder{b: b}
-	for range r.count() {
-		r.symbols = append(r.symbols, names.Symbol(string(r.bytes(r.count()))))
+	r := &decoder{b: b, scratch: scratches.Get().(*scratch)}
+	defer scratches.Put(r.scratch)
+	r.texts = r.texts[:0]
+	for n := r.count(); n > 0 && r.err == nil; n-- {
+		r.texts = append(r.texts, r.bytes(r.count()))
 	}
-	if len(r.symbols) == 0 {
+	if len(r.texts) == 0 || r.err != nil {
 		return nil, errDamaged
 	}
+	r.symbols = names.enter(r.texts)
 	d := &Day{}
 	r.times(d)
 	r.machines(d)
 	r.statuses(d)
 	r.gpus(d, names)
-	if r.err == nil && len(r.b) > 0 {
+	if r.err == nil && r.at < len(r.b) {
 		r.err = errDamaged
 	}
 	if r.err != nil {
@@ -255,6 +277,7 @@ func decodeOf(date int32, b []byte, names *Names) (*Day, error) {
 func (r *decoder) times(d *Day) {
 	d.Date = int32(r.int())
 	n := r.below(1 << 16)
+	d.Times, d.RowsWithoutGPU = make([]pool.Micros, 0, n), make([]uint32, 0, n)
 	before := pool.Micros(0)
 	for i := 0; i < n && r.err == nil; i++ {
 		t := before + r.int()
@@ -270,7 +293,8 @@ func (r *decoder) times(d *Day) {
 
 func (r *decoder) machines(d *Day) {
 	n := r.count()
-	for i := 0; i < n && r.err == nil; i++ {
+	d.machines = make([]Machine, 0, n)
+	for ; n > 0 && r.err == nil; n-- {
 		m := Machine{Name: r.symbol()}
 		flags := r.uint()
 		m.HasPrimary, m.PrimaryProject, m.AnyProject = flags&1 != 0, flags&2 != 0, flags&4 != 0
@@ -310,7 +334,7 @@ func (r *decoder) statuses(d *Day) {
 	end := 0
 	for n := r.count(); n > 0 && r.err == nil; n-- {
 		status, claims := uint32(r.below(len(d.statuses))), r.count()
-		if m := len(d.further); m > 0 && d.further[m-1].status >= status || end+claims > len(r.b) {
+		if m := len(d.further); m > 0 && d.further[m-1].status >= status || end+claims > len(r.b)-r.at {
 			r.err = errDamaged
 			return
 		}
@@ -333,24 +357,38 @@ func (r *decoder) gpus(d *Day, names *Names) {
 	}
 	n := r.count()
 	d.gpus, d.offsets = make([]gpuDay, 0, n), make([]uint32, 0, n+1)
+	r.gpuKeys, r.first, r.status = r.gpuKeys[:0], r.first[:0], r.status[:0]
 	for ; n > 0 && r.err == nil; n-- {
 		id, machine, model := r.symbol(), r.below(len(d.machines)), r.below(len(d.models))
 		if r.err != nil {
 			return
 		}
-		d.gpus = append(d.gpus, gpuDay{names.gpu(d.machines[machine].Name, id), uint32(machine), uint32(model)})
-		d.offsets = append(d.offsets, uint32(len(d.first)))
-		spans, at := r.count(), 0
-		for k := 0; k < spans && r.err == nil; k++ {
-			step := r.below(len(d.Times))
-			if at += step; at >= len(d.Times) || (step == 0) != (k == 0) {
-				r.err = errDamaged
-			}
-			d.first, d.status = append(d.first, uint16(at)), append(d.status, uint32(r.below(len(d.statuses))))
-		}
-		if spans == 0 {
+		r.gpuKeys = append(r.gpuKeys, gpuKey{d.machines[machine].Name, id})
+		d.gpus = append(d.gpus, gpuDay{machine: uint32(machine), model: uint32(model)})
+		d.offsets = append(d.offsets, uint32(len(r.first)))
+		r.spans(len(d.Times), len(d.statuses))
+	}
+	if r.err != nil {
+		return
+	}
+	for i, g := range names.enterGPUs(r.gpuKeys) {
+		d.gpus[i].gpu = g
+	}
+	d.offsets = append(d.offsets, uint32(len(r.first)))
+	d.first, d.status = exact(r.first), exact(r.status)
+}
+
+// spans reads those of a GPU.
+func (r *decoder) spans(times, statuses int) {
+	n, at := r.count(), 0
+	for k := 0; k < n && r.err == nil; k++ {
+		step := r.below(times)
+		if at += step; at >= times || (step == 0) != (k == 0) {
 			r.err = errDamaged
 		}
+		r.first, r.status = append(r.first, uint16(at)), append(r.status, uint32(r.below(statuses)))
 	}
-	d.offsets = append(d.offsets, uint32(len(d.first)))
+	if n == 0 {
+		r.err = errDamaged
+	}
 }

@@ -205,8 +205,16 @@ func (d *Day) Bytes() int { return d.bytes }
 // clip gives back what append reserved.
 func clip[T any](s *[]T) {
 	if len(*s) < cap(*s) {
-		*s = append(make([]T, 0, len(*s)), *s...)
+		*s = exact(*s)
 	}
+}
+
+// exact returns a copy without room for more, nil of nothing.
+func exact[T any](s []T) []T {
+	if len(s) == 0 {
+		return nil
+	}
+	return append(make([]T, 0, len(s)), s...)
 }
 
 func sizeOf[T any](s []T) int {

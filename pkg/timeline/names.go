@@ -105,16 +105,40 @@ func (n *Names) Symbol(text string) Symbol {
 	return s
 }
 
-func (n *Names) gpu(machine, id Symbol) GPU {
-	key := gpuKey{machine, id}
+// enter returns the symbols of texts, new ones for those that have none.
+func (n *Names) enter(texts [][]byte) []Symbol {
+	symbols := make([]Symbol, len(texts))
+	var unknown []int
+	n.mu.RLock()
+	for i, text := range texts {
+		s, ok := n.symbols[string(text)]
+		if symbols[i] = s; !ok {
+			unknown = append(unknown, i)
+		}
+	}
+	n.mu.RUnlock()
+	for _, i := range unknown {
+		symbols[i] = n.Symbol(string(texts[i]))
+	}
+	return symbols
+}
+
+func (n *Names) gpu(machine, id Symbol) GPU { return n.enterGPUs([]gpuKey{{machine, id}})[0] }
+
+// enterGPUs returns the GPUs of pairs of machine and id, new ones for those that have none.
+func (n *Names) enterGPUs(keys []gpuKey) []GPU {
+	gpus := make([]GPU, len(keys))
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	g, ok := n.gpus[key]
-	if !ok {
-		g = GPU(len(n.keys))
-		n.gpus[key], n.keys = g, append(n.keys, key)
+	for i, key := range keys {
+		g, ok := n.gpus[key]
+		if !ok {
+			g = GPU(len(n.keys))
+			n.gpus[key], n.keys = g, append(n.keys, key)
+		}
+		gpus[i] = g
 	}
-	return g
+	return gpus
 }
 
 // Job parses a GlobalJobId from the right; the schedd's name may hold a #.
