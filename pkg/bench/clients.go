@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -20,9 +21,20 @@ const (
 )
 
 // clients lets clients ask all panels, in any order, over a day, a week and a month that end when they ask, to the
-// second, as a dashboard's do that is refreshed.
+// second, as a dashboard's do that is refreshed. The data source has as much memory as one whose settings say nothing.
 func (b *bench) clients(ctx context.Context) error {
-	return b.built(b.month(), "", func(process *host.Process, source backend.QueryDataHandler) error {
+	if b.Binary == "" {
+		return nil
+	}
+	absolute, err := filepath.Abs(b.month())
+	if err != nil {
+		return err
+	}
+	settings, err := instance(map[string]any{"snapshotDir": absolute, "cacheMaxMB": 512}, nil)
+	if err != nil {
+		return err
+	}
+	return b.start(settings, func(process *host.Process, source backend.QueryDataHandler) error {
 		return b.askBuilt(ctx, process, source)
 	})
 }

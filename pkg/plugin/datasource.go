@@ -5,6 +5,7 @@ package plugin
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -97,7 +98,9 @@ func (d *Datasource) warm(ctx context.Context) error {
 		return nil // queries and the health check say so
 	}
 	defer done()
-	return stores.Timeline.Warm(ctx)
+	err = stores.Timeline.Warm(ctx)
+	debug.FreeOSMemory() // what reading left behind, which may be as much as half of what is kept
+	return err
 }
 
 var errDisposed = errors.New("the data source was closed while its settings were saved: ask again")
