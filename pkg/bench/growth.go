@@ -227,8 +227,8 @@ func (b *bench) resident(ctx context.Context, dir, name string, days int, target
 		if err != nil {
 			return err
 		}
-		b.add(Figure{Area: name, What: "resident memory of the plugin after it, with all days read ahead", Value: float64(bytes) / 1e6, Unit: "MB",
-			Target: target, Note: "made as segments"})
+		b.add(Figure{Area: name, What: "resident memory of the plugin after it, with all days read ahead",
+			Value: float64(bytes) / 1e6, Unit: "MB", Target: target, Note: "made as segments"})
 		return nil
 	}
 	return b.built(dir, filepath.Join(dir, "cache"), ask)
