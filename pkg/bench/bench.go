@@ -91,6 +91,7 @@ func (b *bench) steps() []step {
 		{"utilization and demand", b.heldAndWaiting},
 		{"job ads", b.jobAds},
 		{"a new snapshot", b.newSnapshot},
+		{"runs after a new snapshot", b.runsAfterSnapshot},
 		{"many viewers", b.viewers},
 		{"many clients", b.clients},
 		{"plain SQL", b.plainSQL},

@@ -14,6 +14,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
 	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/plugin/host"
 	"github.com/chtc/gpureports/pkg/samplepool"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -72,6 +73,55 @@ func (b *bench) newSnapshot(ctx context.Context) error {
 	median, p99 := percentiles(took)
 	b.add(Figure{Area: "new snapshot", What: "its way into a panel over 24 h", Value: median, P99: p99, Unit: "ms",
 		Target: 10})
+	return nil
+}
+
+// runsAfterSnapshot asks the kinds that are about runs over the month each time a snapshot has been appended to a copy
+// of its newest file, and read.
+func (b *bench) runsAfterSnapshot(ctx context.Context) error {
+	dir := b.path("growing-month")
+	if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(b.month()))); err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	db, err := sql.Open("sqlite", filepath.Join(dir, snapshots.MonthFile(now.Format("2006-01"), "db")))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	newest, days, cadence := now, min(30, b.Days-2), options(b.Machines, b.GPUs, 1).Cadence
+	for _, jobs := range []string{"none", "sqlite"} {
+		settings, err := b.settings(dir, "", jobs)
+		if err != nil {
+			return err
+		}
+		for _, p := range withAds {
+			source := plugin.Open(settings, func() time.Time { return newest })
+			ask := func() error { return answer(ctx, source, p.json, newest.AddDate(0, 0, -days), newest) }
+			err := ask()
+			took := make([]float64, 10)
+			for i := 0; i < len(took) && err == nil; i++ {
+				newest = newest.Add(cadence)
+				if err = repeatLast(ctx, db, newest); err != nil {
+					break
+				}
+				if err = answer(ctx, source, byCategory, newest.AddDate(0, 0, -1), newest); err != nil { // reads it
+					break
+				}
+				begin := time.Now()
+				err = ask()
+				took[i] = time.Since(begin).Seconds() * 1000
+			}
+			source.Dispose()
+			if err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			median, p99 := percentiles(took)
+			b.add(Figure{Area: fmt.Sprintf("job ads, %d d", days), What: p.name + map[string]string{"none": " without job ads",
+				"sqlite": " with the job file"}[jobs] + ", after a new snapshot", Value: median, P99: p99, Unit: "ms",
+				Target: 20})
+		}
+	}
 	return nil
 }
 
