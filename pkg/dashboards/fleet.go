@@ -98,8 +98,8 @@ func sideBySide(chosen query.Filter) []Panel {
 				"HTCondor's reports of their use.",
 			Query: ask("utilization", "summary").by("pool", "device").
 				of("heldGpuHours", "measuredPercent", "utilizationPercent").where(chosen).withoutTotals(),
-			View: sortedBy(fleetTable(Override{"device", width(220)}, Override{"heldGpuHours", with(amountBar, "custom.width", 150)}),
-				"Held GPU hours"),
+			View: sortedBy(fleetTable(Override{"device", width(220)},
+				Override{"heldGpuHours", with(amountBar, "custom.width", 150)}), "Held GPU hours"),
 		},
 	}
 }
