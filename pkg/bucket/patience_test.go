@@ -3,6 +3,7 @@ package bucket
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,10 +16,10 @@ import (
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPatience(&Bucket{name: "s3://b"}, 10*time.Second, 2*time.Second)
-		asked := 0
+		var asked atomic.Int32
 		ask := func(takes time.Duration, result error) error {
 			return p.Ask(t.Context(), func(ctx context.Context) error {
-				asked++
+				asked.Add(1)
 				select {
 				case <-time.After(takes):
 					return result
@@ -34,10 +35,10 @@ func TestPatience(t *testing.T) {
 		first := ask(11*time.Second, nil)
 		require.ErrorIs(t, first, ErrUnreachable)
 		require.ErrorContains(t, first, "the bucket s3://b: it cannot be reached: no answer within 10s (since "+since+")")
-		asked = 0
+		asked.Store(0)
 		time.Sleep(pause - time.Second)
 		require.Equal(t, first, ask(0, nil))
-		require.Zero(t, asked)
+		require.Zero(t, asked.Load())
 		time.Sleep(2 * time.Second)
 		second := ask(3*time.Second, nil)
 		require.ErrorContains(t, second, "no answer within 2s (since "+since+")")
