@@ -63,7 +63,8 @@ func TestFleet(t *testing.T) {
 	figures, err := Run(t.Context(), Options{Machines: 6, GPUs: 20, Days: 32, Dir: t.TempDir(), Fleet: true, Pools: 2,
 		Elasticsearch: url, Progress: io.Discard})
 	require.NoError(t, err)
-	require.Len(t, figures, 15) // of the sample pool, its facts, what the publisher makes, and six for one pool and for two
+	// of the sample pool, of its facts, of what the publisher makes, and six for one pool and for two
+	require.Len(t, figures, 15)
 	documents := map[string]int{}
 	for _, f := range figures[1:] {
 		require.Equal(t, "many pools", f.Area)
