@@ -109,6 +109,9 @@ func Lint() error {
 var compared = []string{"accuracy", "allocation", "backfill", "bench", "check", "cmd/gpureports", "demand", "evictions",
 	"fleet", "oracle", "utilization"}
 
+// goldenPools are tests of pkg/plugin that do the same, and are left out with the race detector as well.
+const goldenPools = "^TestGoldenPools"
+
 // Test sets everything up and runs every test: form, Go with the race detector, some seconds of fuzzing, jest, browser.
 func Test() error {
 	mg.SerialDeps(Setup, Lint)
@@ -122,7 +125,9 @@ func Test() error {
 	if err != nil {
 		return err
 	}
-	race, plain := []string{"go", "test", "-race", "-timeout", "40m"}, []string{"go", "test", "-timeout", "40m"}
+	race := []string{"go", "test", "-race", "-timeout", "40m", "-skip", goldenPools}
+	plain := []string{"go", "test", "-timeout", "40m"}
+	golden := []string{"go", "test", "-timeout", "40m", "-run", goldenPools, "./pkg/plugin"}
 	for _, p := range strings.Fields(list) {
 		if _, path, _ := strings.Cut(p, "/pkg/"); slices.Contains(compared, path) {
 			plain = append(plain, p)
@@ -136,7 +141,8 @@ func Test() error {
 		}
 		race = slices.Delete(race, 2, 3)
 	}
-	if err := runAll(slices.Concat([][]string{race, plain}, fuzz(10), [][]string{{"npm", "run", "test:ci"}})); err != nil {
+	if err := runAll(slices.Concat([][]string{race, plain, golden}, fuzz(10),
+		[][]string{{"npm", "run", "test:ci"}})); err != nil {
 		return err
 	}
 	if chromium() == "" {
