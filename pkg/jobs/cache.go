@@ -324,8 +324,9 @@ func (s *cached) inTurn(ctx context.Context, source unique.Handle[string], missi
 		return nil, false, nil
 	}
 	if changed, err = s.fetch(source, missing, found, q); err == nil {
-		s.save(ctx, missing, found, q)
-		s.share(ctx, missing, found, q)
+		finished := q.finished(missing, found)
+		s.save(ctx, finished, found, q)
+		s.share(ctx, finished, found, q)
 	}
 	return missing, changed, err
 }

@@ -47,12 +47,7 @@ func (s *cached) restore(ctx context.Context, missing []int, found []entry, q lo
 	if s.disk == nil {
 		return
 	}
-	byDay := map[int32][]int{}
-	for _, i := range missing {
-		if day, ok := q.day(i); ok && found[i].asked.IsZero() {
-			byDay[day] = append(byDay[day], i)
-		}
-	}
+	byDay := q.byDay(missing, func(i int, _ time.Time) bool { return found[i].asked.IsZero() })
 	days := slices.Collect(maps.Keys(byDay))
 	name := unique.Make(s.name())
 	_ = parallel.Each(ctx, len(days), func(_ *struct{}, n int) { // what is not read is asked for
@@ -66,17 +61,28 @@ func (s *cached) restore(ctx context.Context, missing []int, found []entry, q lo
 	})
 }
 
-// save keeps what was answered about finished days, beside what is known of them.
-func (s *cached) save(ctx context.Context, answered []int, found []entry, q lookup) {
-	if s.disk == nil {
-		return
-	}
+// byDay sorts those positions by their days that are wanted; ended is the end of a position's day.
+func (q *lookup) byDay(positions []int, wanted func(i int, ended time.Time) bool) map[int32][]int {
 	byDay := map[int32][]int{}
-	for _, i := range answered {
-		day, ok := q.day(i)
-		if ended := (MachineDay{Day: day}).End(); ok && !found[i].partial() && found[i].asked.Sub(ended) > arriveIn {
+	for _, i := range positions {
+		if day, ok := q.day(i); ok && wanted(i, (MachineDay{Day: day}).End()) {
 			byDay[day] = append(byDay[day], i)
 		}
+	}
+	return byDay
+}
+
+// finished are the answers about finished days that are complete: what is kept for others, and for later.
+func (q *lookup) finished(answered []int, found []entry) map[int32][]int {
+	return q.byDay(answered, func(i int, ended time.Time) bool {
+		return !found[i].partial() && found[i].asked.Sub(ended) > arriveIn
+	})
+}
+
+// save keeps finished answers by day, beside what is known of them.
+func (s *cached) save(ctx context.Context, byDay map[int32][]int, found []entry, q lookup) {
+	if s.disk == nil {
+		return
 	}
 	days := slices.Collect(maps.Keys(byDay))
 	_ = parallel.Each(ctx, len(days), func(_ *struct{}, n int) { // what is not kept is asked for after a restart
@@ -101,21 +107,28 @@ func (s *cached) said() saidBy {
 }
 
 // load reads what the disk holds of a day, by key; nil: nothing that can be used.
-func (s *cached) load(about question, day int32) (kept map[string]entry) {
+func (s *cached) load(about question, day int32) map[string]entry {
 	var said saidBy
 	body, ok := s.disk.Read(about.on(day), &said)
 	if !ok || said != s.said() {
 		return nil
 	}
-	if body(func(written []byte) (err error) {
-		kept, err = decode(written)
-		return err
-	}) != nil {
+	kept, err := s.entriesOf(body)
+	if err != nil {
 		return nil
 	}
-	now := s.cache.now()
-	maps.DeleteFunc(kept, func(_ string, e entry) bool { return e.asked.After(now) }) // the clock was set back
 	return kept
+}
+
+// entriesOf reads what encode wrote, but for entries from the future: a clock is or was ahead.
+func (s *cached) entriesOf(body func(take func([]byte) error) error) (entries map[string]entry, err error) {
+	err = body(func(written []byte) (err error) {
+		entries, err = decode(written)
+		return err
+	})
+	now := s.cache.now()
+	maps.DeleteFunc(entries, func(_ string, e entry) bool { return e.asked.After(now) })
+	return entries, err
 }
 
 // keyed is an entry with its key, as the disk holds it.

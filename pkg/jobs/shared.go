@@ -36,27 +36,16 @@ type sharing struct {
 // daysAtOnce bounds the days that are asked for together.
 const daysAtOnce = 16
 
-// daysOf sorts positions by their finished days: of others nothing is kept.
-func (s *cached) daysOf(positions []int, q lookup) map[int32][]int {
-	byDay := map[int32][]int{}
-	now := s.cache.now()
-	for _, i := range positions {
-		if day, ok := q.day(i); ok && now.Sub((MachineDay{Day: day}).End()) > arriveIn {
-			byDay[day] = append(byDay[day], i)
-		}
-	}
-	return byDay
-}
-
 // adopt fills in what other processes were told of the missing positions since this one asked. changed is as that of
 // fetch. Notices say which objects are not used.
 func (s *cached) adopt(ctx context.Context, missing []int, found []entry, q lookup) (changed bool, notices []string) {
 	if s.shared == nil || len(missing) == 0 {
 		return false, nil
 	}
-	name, said := unique.Make(s.name()), map[string]bool{}
+	name, said, now := unique.Make(s.name()), map[string]bool{}, s.cache.now()
+	byDay := q.byDay(missing, func(_ int, ended time.Time) bool { return now.Sub(ended) > arriveIn })
 	var mu sync.Mutex
-	s.eachDay(ctx, s.daysOf(missing, q), func(ctx context.Context, day int32, positions []int) {
+	s.eachDay(ctx, byDay, func(ctx context.Context, day int32, positions []int) {
 		if !s.shared.due(q.about.on(day), s.cache.now()) {
 			return
 		}
@@ -112,12 +101,7 @@ func (s *cached) theirs(ctx context.Context, b keep.Blob) (entries map[string]en
 	if body == nil || err != nil {
 		return nil, "", err
 	}
-	err = body(func(written []byte) (err error) {
-		entries, err = decode(written)
-		return err
-	})
-	now := s.cache.now()
-	maps.DeleteFunc(entries, func(_ string, e entry) bool { return e.asked.After(now) }) // of a clock that is ahead
+	entries, err = s.entriesOf(body)
 	return entries, etag, err
 }
 
@@ -126,31 +110,24 @@ func (s *cached) sharedIdentity() string {
 	return fmt.Sprintf("%s %s", s.shared.Source, s.said().Revision)
 }
 
-// share puts what was answered about finished days beside what others know of them. An object that is not believed
-// stays as it is.
-func (s *cached) share(ctx context.Context, answered []int, found []entry, q lookup) {
+// share puts finished answers by day beside what others know of them. An object that is not believed stays as it is.
+func (s *cached) share(ctx context.Context, byDay map[int32][]int, found []entry, q lookup) {
 	if s.shared == nil {
 		return
 	}
-	s.eachDay(ctx, s.daysOf(answered, q), func(ctx context.Context, day int32, positions []int) {
-		ours := map[string]entry{}
-		for _, i := range positions {
-			if !found[i].partial() {
-				ours[q.key(i)] = found[i]
-			}
-		}
+	s.eachDay(ctx, byDay, func(ctx context.Context, day int32, positions []int) {
 		const patience = 3
 		for range patience {
 			all, etag, err := s.theirs(ctx, q.about.on(day))
-			if len(ours) == 0 || err != nil {
+			if err != nil {
 				return
 			}
 			if all == nil {
 				all = map[string]entry{}
 			}
-			for key, e := range ours {
-				if e.asked.After(all[key].asked) {
-					all[key] = e
+			for _, i := range positions {
+				if key := q.key(i); found[i].asked.After(all[key].asked) {
+					all[key] = found[i]
 				}
 			}
 			won, err := s.shared.Through.Replace(ctx, q.about.on(day), s.sharedIdentity(), etag, encode(all))
