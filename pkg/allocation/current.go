@@ -67,8 +67,7 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		about.Warn("the newest snapshot is %s h old: %s UTC", frames.Decimal(pool.Hours(age)), frames.Stamp(at))
 	}
 	names := view.Names.Texts()
-	classify := counts.NewClassifier(p, names)
-	history := newHistory(view, snapshot)
+	classify, history := counts.NewClassifier(p, names), newHistory(view, snapshot)
 	index := view.DayAt(snapshot)
 	day := view.Days[index]
 	if missing := missing(classify, view, index, snapshot-view.Base[index]); missing > 0 {
@@ -85,16 +84,17 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 			continue
 		}
 		first, spans := day.Spans(i)
-		state, row, side := stateAt(day, spans[spanAt(first, snapshot-view.Base[index])])
+		status := spans[spanAt(first, snapshot-view.Base[index])]
+		state, row, side := stateAt(day, status)
 		if state == stateNone || !classify.Keeps(class, side, row) {
 			continue
 		}
-		model := day.Model(i)
-		since := history.since(day.GPU(i), state, row)
+		model, job := day.Model(i), history.jobs(index).Of(status, side)
+		since := history.since(day.GPU(i), state, row, job)
 		r := gpuRow{
 			device: p.Shown("device", names[model.Device]), memory: model.Memory / 1024,
 			category: counts.CategoryOf(class, side, row).String(),
-			state:    state.String(), job: p.Shown("job", view.Names.JobText(row.Job)), since: since,
+			state:    state.String(), job: p.Shown("job", view.Names.JobText(job)), since: since,
 			hours: pool.Hours(at - since), preventReason: names[row.Reason],
 		}
 		machine, id := view.Names.GPU(day.GPU(i))
@@ -149,10 +149,12 @@ type history struct {
 	last  int // the snapshot that is asked about
 	first int // the earliest snapshot without a gap in between, at most 7 days back
 	gpus  []map[timeline.GPU]int
+	read  []*timeline.Jobs
 }
 
 func newHistory(view *timeline.View, snapshot int) *history {
-	h := &history{view: view, last: snapshot, first: snapshot, gpus: make([]map[timeline.GPU]int, len(view.Days))}
+	h := &history{view: view, last: snapshot, first: snapshot, gpus: make([]map[timeline.GPU]int, len(view.Days)),
+		read: make([]*timeline.Jobs, len(view.Days))}
 	for h.first > 0 && !view.GapAfter(h.first-1) && view.Times[h.first-1] >= view.Times[snapshot]-lookBack {
 		h.first--
 	}
@@ -160,7 +162,7 @@ func newHistory(view *timeline.View, snapshot int) *history {
 }
 
 // since returns the beginning of the unbroken sequence with the same state, user and job.
-func (h *history) since(gpu timeline.GPU, state gpuState, row *timeline.Row) pool.Micros {
+func (h *history) since(gpu timeline.GPU, state gpuState, row *timeline.Row, job timeline.Job) pool.Micros {
 	since := h.last
 	for d := h.view.DayAt(h.last); d >= 0 && h.view.Base[d]+len(h.view.Days[d].Times) > h.first; d-- {
 		day, base := h.view.Days[d], h.view.Base[d]
@@ -171,7 +173,7 @@ func (h *history) since(gpu timeline.GPU, state gpuState, row *timeline.Row) poo
 		first, spans := day.Spans(i)
 		k := spanAt(first, min(h.last-base, len(day.Times)-1))
 		for ; k >= 0; k-- {
-			if s, r, _ := stateAt(day, spans[k]); s != state || r.User != row.User || r.Job != row.Job {
+			if s, r, side := stateAt(day, spans[k]); s != state || r.User != row.User || h.jobs(d).Of(spans[k], side) != job {
 				break
 			}
 			since = base + int(first[k])
@@ -181,6 +183,14 @@ func (h *history) since(gpu timeline.GPU, state gpuState, row *timeline.Row) poo
 		}
 	}
 	return h.view.Times[max(since, h.first)]
+}
+
+// jobs returns the jobs of a day.
+func (h *history) jobs(day int) *timeline.Jobs {
+	if h.read[day] == nil {
+		h.read[day] = h.view.Days[day].Jobs()
+	}
+	return h.read[day]
 }
 
 // on returns the places of a day's GPUs.

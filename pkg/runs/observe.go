@@ -85,9 +85,10 @@ func (d *day) read(v *timeline.View, index int) {
 	of := v.Days[index]
 	backfill := make([]bool, of.Statuses())
 	d.statuses, d.others = make([]status, of.Statuses()), map[uint32]*others{}
+	jobs := of.Jobs()
 	for i := range d.statuses {
 		t := of.Status(uint32(i))
-		s, other := statusOf(&t)
+		s, other := statusOf(&t, jobs.Of(uint32(i), pool.Primary), jobs.Of(uint32(i), pool.Backfill))
 		backfill[i] = t.Backfill.State != pool.None
 		if other.extra != nil || other.stale != nil {
 			s.others = true
@@ -105,18 +106,19 @@ func (d *day) read(v *timeline.View, index int) {
 	}
 }
 
-func statusOf(t *timeline.Status) (s status, o others) {
+// statusOf takes a status with the jobs of its two rows.
+func statusOf(t *timeline.Status, primary, backfill timeline.Job) (s status, o others) {
 	s.project = t.Backfill.Project
 	switch {
 	case t.Silent:
 		s.state = Unknown
 	case t.Primary.State == pool.Claimed:
-		s = status{state: Taken, job: t.Primary.Job, user: t.Primary.User, project: t.Primary.Project}
+		s = status{state: Taken, job: primary, user: t.Primary.User, project: t.Primary.Project}
 		if t.Backfill.State == pool.Claimed {
-			o.stale = append(o.stale, t.Backfill.Job)
+			o.stale = append(o.stale, backfill)
 		}
 	case t.Backfill.State == pool.Claimed:
-		s.state, s.job, s.user = Used, t.Backfill.Job, t.Backfill.User
+		s.state, s.job, s.user = Used, backfill, t.Backfill.User
 	case t.Backfill.State == pool.Unclaimed:
 		s.state = Available
 	case t.Backfill.State != pool.None:

@@ -17,7 +17,7 @@ type builder struct {
 	gpus     []gpuBuild
 	touched  []uint32
 	machines []machineBuild
-	known    map[statusRows]uint32 // statuses without further claims
+	known    map[statusRows]uint32 // statuses without further claims, by rows of the table
 }
 
 type gpuBuild struct {
@@ -80,9 +80,13 @@ func (b *builder) resume(d *Day) {
 	b.day.Times = slices.Clone(d.Times[:keep])
 	b.day.RowsWithoutGPU = slices.Clone(d.RowsWithoutGPU[:keep])
 	b.day.statuses, b.day.further, b.day.extras = slices.Clone(d.statuses), slices.Clone(d.further), slices.Clone(d.extras)
+	jobs := d.Jobs()
 	for s := Absent + 1; s < uint32(len(d.statuses)); s++ {
+		rows := &b.day.statuses[s]
+		rows.primary = b.table.index(heldRow{d.rows[rows.primary], jobs.Of(s, pool.Primary)})
+		rows.backfill = b.table.index(heldRow{d.rows[rows.backfill], jobs.Of(s, pool.Backfill)})
 		if len(d.claims(s)) == 0 {
-			b.known[d.statuses[s]] = s
+			b.known[*rows] = s
 		}
 	}
 	for i := range d.machines {
@@ -228,7 +232,6 @@ func (b *builder) furtherClaims(g *gpuBuild) []Claim {
 func (b *builder) finish() *Day {
 	b.grow()
 	d := b.day
-	d.rows = slices.Clone(b.table.distinct)
 	machines := b.finishMachines()
 	order := make([]uint32, 0, len(b.gpus))
 	for i := range b.gpus {
@@ -270,7 +273,46 @@ func (b *builder) finish() *Day {
 		b.emit(g.spans, &d.machines[machine])
 	}
 	d.offsets = append(d.offsets, uint32(len(d.first)))
+	b.finishStatuses()
 	return d
+}
+
+// finishStatuses numbers the statuses anew, in the order of the spans, and their rows without the jobs.
+func (b *builder) finishStatuses() {
+	d := b.day
+	old := *d
+	var jobs []Job
+	numbers := map[Row]uint32{}
+	number := func(row uint32) uint32 {
+		held := &b.table.distinct[row]
+		if held.State == pool.Claimed {
+			jobs = append(jobs, held.Job)
+		}
+		n, known := numbers[held.Row]
+		if !known {
+			n = uint32(len(d.rows))
+			numbers[held.Row], d.rows = n, append(d.rows, held.Row)
+		}
+		return n
+	}
+	number(0)
+	d.statuses, d.further, d.extras = make([]statusRows, Absent+1, len(old.statuses)), nil, nil
+	renumbered := make([]uint32, len(old.statuses)) // 0: not yet
+	renumbered[Absent] = Absent
+	for i, s := range d.status {
+		if renumbered[s] == 0 && s > Absent {
+			renumbered[s] = uint32(len(d.statuses))
+			rows := &old.statuses[s]
+			d.statuses = append(d.statuses, statusRows{number(rows.primary), number(rows.backfill)})
+			if claims := old.claims(s); len(claims) > 0 {
+				from := uint32(len(d.extras))
+				d.extras = append(d.extras, claims...)
+				d.further = append(d.further, further{renumbered[s], from, uint32(len(d.extras))})
+			}
+		}
+		d.status[i] = renumbered[s]
+	}
+	d.jobs = pack(jobs)
 }
 
 // finishMachines orders the day's machines by name and returns each one's new number.

@@ -9,6 +9,7 @@ func (v *View) Claims(w pool.Window, look func(t pool.Micros, job Job)) {
 		if len(d.Times) == 0 || d.Times[0] > w.To || d.Times[len(d.Times)-1] < w.From {
 			continue
 		}
+		jobs := d.Jobs()
 		for i := range d.GPUs() {
 			first, statuses := d.Spans(i)
 			for k, number := range statuses {
@@ -16,13 +17,12 @@ func (v *View) Claims(w pool.Window, look func(t pool.Micros, job Job)) {
 				if !w.Contains(t) {
 					continue
 				}
-				status := d.Status(number)
-				for _, row := range []*Row{&status.Primary, &status.Backfill} {
-					if !row.Job.IsNone() {
-						look(t, row.Job)
+				for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
+					if job := jobs.Of(number, side); !job.IsNone() {
+						look(t, job)
 					}
 				}
-				for _, claim := range status.Extra {
+				for _, claim := range d.claims(number) {
 					if !claim.Job.IsNone() {
 						look(t, claim.Job)
 					}

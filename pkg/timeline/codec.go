@@ -4,14 +4,17 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// A segment on disk is a sequence of variable-length integers. Symbols are written as numbers of a dictionary of their
-// own, since they mean nothing in another process; times, snapshots and job numbers as differences.
+// A segment on disk is a sequence of variable-length integers, the tables of a day column by column. Symbols are
+// written as numbers of a dictionary of their own, since they mean nothing in another process; times and snapshots as
+// differences. What is numbered in the order of its first use, as symbols and statuses are, is written as 0 the first
+// time. The jobs stand at the end, as the day holds them.
 
 // errDamaged is a segment that cannot have been written by encode.
 var errDamaged = errors.New("damaged segment")
@@ -29,27 +32,34 @@ func (e *encoder) int(v int64)   { e.b = binary.AppendVarint(e.b, v) }
 func (e *encoder) symbol(s Symbol) {
 	n, known := e.numbers[s]
 	if !known {
-		n = uint64(len(e.texts))
-		e.numbers[s], e.texts = n, append(e.texts, s)
+		e.numbers[s], e.texts = uint64(len(e.texts)), append(e.texts, s)
+		e.uint(0)
+		return
 	}
-	e.uint(n)
+	e.uint(n + 1)
 }
 
-func (e *encoder) flags(flags ...bool) {
-	var bits uint64
+// column writes a number of each item.
+func column[T any](e *encoder, items []T, number func(*T) uint64) {
+	for i := range items {
+		e.uint(number(&items[i]))
+	}
+}
+
+// symbols writes a symbol of each item.
+func symbols[T any](e *encoder, items []T, symbol func(*T) Symbol) {
+	for i := range items {
+		e.symbol(symbol(&items[i]))
+	}
+}
+
+func bits(flags ...bool) (bits uint64) {
 	for i, f := range flags {
 		if f {
 			bits |= 1 << i
 		}
 	}
-	e.uint(bits)
-}
-
-func (e *encoder) job(j, before Job) {
-	e.symbol(j.Schedd)
-	e.int(int64(j.Cluster) - int64(before.Cluster))
-	e.uint(uint64(j.Proc))
-	e.int(int64(j.QDate) - int64(before.QDate))
+	return bits
 }
 
 // encode writes a day.
@@ -59,13 +69,15 @@ func encode(d *Day, names *Names) []byte {
 	e.machines(d)
 	e.statuses(d)
 	e.gpus(d, names)
+	e.jobs(d)
 	body := e.b
 	e.b = nil
 	e.uint(uint64(len(e.texts)))
 	for _, s := range e.texts {
-		text := names.Text(s)
-		e.uint(uint64(len(text)))
-		e.b = append(e.b, text...)
+		e.uint(uint64(len(names.Text(s))))
+	}
+	for _, s := range e.texts {
+		e.b = append(e.b, names.Text(s)...)
 	}
 	return append(e.b, body...)
 }
@@ -86,73 +98,71 @@ func (e *encoder) times(d *Day) {
 
 func (e *encoder) machines(d *Day) {
 	e.uint(uint64(len(d.machines)))
-	for _, m := range d.machines {
-		e.symbol(m.Name)
-		e.flags(m.HasPrimary, m.PrimaryProject, m.AnyProject)
-		silent := d.silent[m.silentFrom:m.silentTo]
-		e.uint(uint64(len(silent)))
-		for _, s := range silent {
-			e.uint(uint64(s.first))
-			e.uint(uint64(s.last))
-		}
-	}
+	symbols(e, d.machines, func(m *Machine) Symbol { return m.Name })
+	column(e, d.machines, func(m *Machine) uint64 { return bits(m.HasPrimary, m.PrimaryProject, m.AnyProject) })
+	column(e, d.machines, func(m *Machine) uint64 { return uint64(m.silentTo - m.silentFrom) })
+	column(e, d.silent, func(s *interval) uint64 { return uint64(s.first) })
+	column(e, d.silent, func(s *interval) uint64 { return uint64(s.last) })
 }
 
 func (e *encoder) statuses(d *Day) {
 	e.uint(uint64(len(d.rows)))
-	var before Job
-	for _, r := range d.rows {
-		e.uint(uint64(r.State))
-		e.flags(r.Prevented)
-		if r.Prevented {
-			e.symbol(r.Reason)
-		}
-		e.symbol(r.Project)
-		if r.State == pool.Claimed {
-			e.symbol(r.User)
-			e.job(r.Job, before)
-			before = r.Job
-		}
-	}
+	column(e, d.rows, func(r *Row) uint64 { return uint64(r.State)<<1 | bits(r.Prevented) })
+	symbols(e, d.rows, func(r *Row) Symbol { return r.Reason })
+	symbols(e, d.rows, func(r *Row) Symbol { return r.Project })
+	symbols(e, d.rows, func(r *Row) Symbol { return r.User })
 	e.uint(uint64(len(d.statuses)))
-	for _, s := range d.statuses {
-		e.uint(uint64(s.primary))
-		e.uint(uint64(s.backfill))
-	}
+	column(e, d.statuses, func(s *statusRows) uint64 { return uint64(s.primary) })
+	column(e, d.statuses, func(s *statusRows) uint64 { return uint64(s.backfill) })
 	e.uint(uint64(len(d.further)))
-	for _, f := range d.further {
-		e.uint(uint64(f.status))
-		e.uint(uint64(f.to - f.from))
-	}
-	e.uint(uint64(len(d.extras)))
-	for _, c := range d.extras {
-		e.uint(uint64(c.Side))
-		e.symbol(c.User)
-		e.job(c.Job, Job{})
-	}
+	column(e, d.further, func(f *further) uint64 { return uint64(f.status) })
+	column(e, d.further, func(f *further) uint64 { return uint64(f.to - f.from) })
+	column(e, d.extras, func(c *Claim) uint64 { return uint64(c.Side) })
+	symbols(e, d.extras, func(c *Claim) Symbol { return c.User })
+	symbols(e, d.extras, func(c *Claim) Symbol { return c.Job.Schedd })
+	column(e, d.extras, func(c *Claim) uint64 { return uint64(c.Job.Cluster) })
+	column(e, d.extras, func(c *Claim) uint64 { return uint64(c.Job.Proc) })
+	column(e, d.extras, func(c *Claim) uint64 { return uint64(c.Job.QDate) })
 }
 
 func (e *encoder) gpus(d *Day, names *Names) {
 	e.uint(uint64(len(d.models)))
+	symbols(e, d.models, func(m *Model) Symbol { return m.Device })
 	for _, m := range d.models {
-		e.symbol(m.Device)
 		e.b = binary.LittleEndian.AppendUint64(e.b, math.Float64bits(m.Memory))
 	}
 	e.uint(uint64(len(d.gpus)))
-	for i, g := range d.gpus {
+	symbols(e, d.gpus, func(g *gpuDay) Symbol {
 		_, id := names.GPU(g.gpu)
-		e.symbol(id)
-		e.uint(uint64(g.machine))
-		e.uint(uint64(g.model))
-		first, status := d.Spans(i)
-		e.uint(uint64(len(first)))
+		return id
+	})
+	column(e, d.gpus, func(g *gpuDay) uint64 { return uint64(g.machine) })
+	column(e, d.gpus, func(g *gpuDay) uint64 { return uint64(g.model) })
+	for i := range d.gpus {
+		e.uint(uint64(d.offsets[i+1] - d.offsets[i]))
+	}
+	for i := range d.gpus {
+		first, _ := d.Spans(i)
 		before := uint16(0)
-		for k := range first {
-			e.uint(uint64(first[k] - before))
-			e.uint(uint64(status[k]))
-			before = first[k]
+		for _, f := range first {
+			e.uint(uint64(f - before))
+			before = f
 		}
 	}
+	unused := Absent + 1
+	column(e, d.status, func(s *uint32) uint64 {
+		if *s == unused {
+			unused++
+			return 0
+		}
+		return uint64(*s) + 1
+	})
+}
+
+func (e *encoder) jobs(d *Day) {
+	e.uint(uint64(len(d.jobs.schedds)))
+	symbols(e, d.jobs.schedds, func(s *Symbol) Symbol { return *s })
+	e.b = append(e.b, d.jobs.packed...)
 }
 
 // decoder reads what encode wrote. After the first fault it reads zeros and keeps the fault.
@@ -161,29 +171,20 @@ type decoder struct {
 	at      int // how far it has been read
 	err     error
 	symbols []Symbol
+	unused  int // the first of the symbols that was not read yet
 	*scratch
 }
 
-// scratch is memory for what a day's sizes are not known ahead of, for one decoder after the other.
+// scratch is memory for what does not stay, for one decoder after the other.
 type scratch struct {
 	texts   [][]byte
 	gpuKeys []gpuKey
-	first   []uint16
-	status  []uint32
+	numbers []uint32
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 func (r *decoder) uint() uint64 {
-	if r.at < len(r.b) && r.b[r.at] < 0x80 { // most are of one byte
-		r.at++
-		return uint64(r.b[r.at-1])
-	}
-	return r.long()
-}
-
-// long reads a number of several bytes.
-func (r *decoder) long() uint64 {
 	v, n := binary.Uvarint(r.b[r.at:])
 	if n <= 0 {
 		r.fail()
@@ -205,7 +206,7 @@ func (r *decoder) fail() { r.err, r.at = errDamaged, len(r.b) }
 func (r *decoder) below(limit int) int {
 	v := r.uint()
 	if v >= uint64(limit) {
-		r.err = errDamaged
+		r.fail()
 		return 0
 	}
 	return int(v)
@@ -219,32 +220,71 @@ func (r *decoder) uint32() uint32 { return uint32(r.below(1 << 32)) }
 
 func (r *decoder) bytes(n int) []byte {
 	if n > len(r.b)-r.at {
-		r.err = errDamaged
-		return make([]byte, n&0xff)
+		r.fail()
+		return nil
 	}
 	r.at += n
 	return r.b[r.at-n : r.at]
 }
 
-func (r *decoder) symbol() Symbol {
-	if n := r.below(len(r.symbols)); r.err == nil {
-		return r.symbols[n]
+// column reads n numbers that must be less than the limit. They are valid until the next column is read; after a fault
+// they are zeros.
+func (r *decoder) column(n, limit int) []uint32 {
+	numbers := slices.Grow(r.numbers[:0], n)[:n]
+	r.numbers = numbers
+	b, at := r.b, r.at
+	for i := range numbers {
+		var v uint64
+		if at < len(b) && b[at] < 0x80 { // most are of one byte
+			v = uint64(b[at])
+			at++
+		} else {
+			long, read := binary.Uvarint(b[min(at, len(b)):])
+			if read <= 0 {
+				long = math.MaxUint64
+			}
+			v = long
+			at += read
+		}
+		if v >= uint64(limit) {
+			r.fail()
+			clear(numbers)
+			return numbers
+		}
+		numbers[i] = uint32(v)
 	}
-	return 0
+	r.at = at
+	return numbers
 }
 
-func (r *decoder) job(before Job) Job {
-	return Job{Schedd: r.symbol(), Cluster: uint32(int64(before.Cluster) + r.int()), Proc: r.uint32(),
-		QDate: uint32(int64(before.QDate) + r.int())}
+// columnOfSymbols is column of symbols.
+func (r *decoder) columnOfSymbols(n int) []uint32 {
+	numbers := r.column(n, len(r.symbols)+1)
+	for i, v := range numbers {
+		if v == 0 {
+			if r.unused >= len(r.symbols) {
+				r.fail()
+				clear(numbers)
+				break
+			}
+			v = uint32(r.unused) + 1
+			r.unused++
+		}
+		numbers[i] = uint32(r.symbols[v-1])
+	}
+	return numbers
 }
 
 // decode reads a day and enters its texts into names.
 func decode(b []byte, names *Names) (*Day, error) {
-	r := &decoder{b: b, scratch: scratches.Get().(*scratch)}
+	r := &decoder{b: b, scratch: scratches.Get().(*scratch), unused: 1}
 	defer scratches.Put(r.scratch)
 	r.texts = r.texts[:0]
-	for n := r.count(); n > 0 && r.err == nil; n-- {
-		r.texts = append(r.texts, r.bytes(r.count()))
+	for _, length := range r.column(r.count(), len(b)) {
+		r.texts = append(r.texts, r.b[:length]) // so long, but not there
+	}
+	for i, text := range r.texts {
+		r.texts[i] = r.bytes(len(text))
 	}
 	if len(r.texts) == 0 || r.err != nil {
 		return nil, errDamaged
@@ -255,6 +295,7 @@ func decode(b []byte, names *Names) (*Day, error) {
 	r.machines(d)
 	r.statuses(d)
 	r.gpus(d, names)
+	r.jobs(d)
 	if r.err == nil && r.at < len(r.b) {
 		r.err = errDamaged
 	}
@@ -282,7 +323,7 @@ func (r *decoder) times(d *Day) {
 	for i := 0; i < n && r.err == nil; i++ {
 		t := before + r.int()
 		if i > 0 && t <= before {
-			r.err = errDamaged
+			r.fail()
 		}
 		d.Times = append(d.Times, t)
 		d.RowsWithoutGPU = append(d.RowsWithoutGPU, r.uint32())
@@ -293,102 +334,185 @@ func (r *decoder) times(d *Day) {
 
 func (r *decoder) machines(d *Day) {
 	n := r.count()
-	d.machines = make([]Machine, 0, n)
-	for ; n > 0 && r.err == nil; n-- {
-		m := Machine{Name: r.symbol()}
-		flags := r.uint()
+	d.machines = make([]Machine, n)
+	for i, name := range r.columnOfSymbols(n) {
+		d.machines[i].Name = Symbol(name)
+	}
+	for i, flags := range r.column(n, 8) {
+		m := &d.machines[i]
 		m.HasPrimary, m.PrimaryProject, m.AnyProject = flags&1 != 0, flags&2 != 0, flags&4 != 0
-		m.silentFrom = uint32(len(d.silent))
-		for k := r.count(); k > 0 && r.err == nil; k-- {
-			s := interval{uint16(r.below(len(d.Times))), uint16(r.below(len(d.Times)))}
-			if s.last < s.first {
-				r.err = errDamaged
-			}
-			d.silent = append(d.silent, s)
+	}
+	end := uint32(0)
+	for i, to := range r.ends(n) {
+		d.machines[i].silentFrom, d.machines[i].silentTo, end = end, to, to
+	}
+	d.silent = make([]interval, end)
+	for i, first := range r.column(len(d.silent), len(d.Times)) {
+		d.silent[i].first = uint16(first)
+	}
+	for i, last := range r.column(len(d.silent), len(d.Times)) {
+		if d.silent[i].last = uint16(last); d.silent[i].last < d.silent[i].first {
+			r.fail()
 		}
-		m.silentTo = uint32(len(d.silent))
-		d.machines = append(d.machines, m)
 	}
 }
 
 func (r *decoder) statuses(d *Day) {
-	var before Job
-	n := r.count()
-	for d.rows = make([]Row, 0, n); n > 0 && r.err == nil; n-- {
-		row := Row{State: pool.State(r.below(int(pool.Claimed) + 1)), Prevented: r.uint()&1 != 0}
-		if row.Prevented {
-			row.Reason = r.symbol()
+	d.rows = make([]Row, r.count())
+	for i, v := range r.column(len(d.rows), int(pool.Claimed)<<1+2) {
+		d.rows[i].State, d.rows[i].Prevented = pool.State(v>>1), v&1 != 0
+	}
+	for i, reason := range r.columnOfSymbols(len(d.rows)) {
+		d.rows[i].Reason = Symbol(reason)
+	}
+	for i, project := range r.columnOfSymbols(len(d.rows)) {
+		d.rows[i].Project = Symbol(project)
+	}
+	for i, user := range r.columnOfSymbols(len(d.rows)) {
+		d.rows[i].User = Symbol(user)
+	}
+	d.statuses = make([]statusRows, r.count())
+	for i, row := range r.column(len(d.statuses), len(d.rows)) {
+		d.statuses[i].primary = row
+	}
+	for i, row := range r.column(len(d.statuses), len(d.rows)) {
+		d.statuses[i].backfill = row
+	}
+	if len(d.statuses) <= int(Absent) {
+		r.fail()
+	}
+	r.claims(d)
+}
+
+func (r *decoder) claims(d *Day) {
+	d.further = make([]further, r.count())
+	for i, status := range r.column(len(d.further), len(d.statuses)) {
+		if d.further[i].status = status; i > 0 && d.further[i-1].status >= status {
+			r.fail()
 		}
-		row.Project = r.symbol()
-		if row.State == pool.Claimed {
-			row.User = r.symbol()
-			row.Job = r.job(before)
-			before = row.Job
-		}
-		d.rows = append(d.rows, row)
 	}
-	n = r.count()
-	for d.statuses = make([]statusRows, 0, n); n > 0 && r.err == nil; n-- {
-		d.statuses = append(d.statuses, statusRows{uint32(r.below(len(d.rows))), uint32(r.below(len(d.rows)))})
+	end := uint32(0)
+	for i, to := range r.ends(len(d.further)) {
+		d.further[i].from, d.further[i].to, end = end, to, to
 	}
-	end := 0
-	for n := r.count(); n > 0 && r.err == nil; n-- {
-		status, claims := uint32(r.below(len(d.statuses))), r.count()
-		if m := len(d.further); m > 0 && d.further[m-1].status >= status || end+claims > len(r.b)-r.at {
-			r.err = errDamaged
-			return
-		}
-		d.further = append(d.further, further{status, uint32(end), uint32(end + claims)})
-		end += claims
+	d.extras = make([]Claim, end)
+	for i, side := range r.column(len(d.extras), 2) {
+		d.extras[i].Side = pool.Side(side)
 	}
-	for n := r.count(); n > 0 && r.err == nil; n-- {
-		d.extras = append(d.extras, Claim{pool.Side(r.below(2)), r.symbol(), r.job(Job{})})
+	for i, user := range r.columnOfSymbols(len(d.extras)) {
+		d.extras[i].User = Symbol(user)
 	}
-	if end != len(d.extras) || len(d.statuses) <= int(Absent) {
-		r.err = errDamaged
+	for i, schedd := range r.columnOfSymbols(len(d.extras)) {
+		d.extras[i].Job.Schedd = Symbol(schedd)
+	}
+	for i, cluster := range r.column(len(d.extras), 1<<32) {
+		d.extras[i].Job.Cluster = cluster
+	}
+	for i, proc := range r.column(len(d.extras), 1<<32) {
+		d.extras[i].Job.Proc = proc
+	}
+	for i, queued := range r.column(len(d.extras), 1<<32) {
+		d.extras[i].Job.QDate = queued
 	}
 }
 
 func (r *decoder) gpus(d *Day, names *Names) {
-	for n := r.count(); n > 0 && r.err == nil; n-- {
-		m := Model{Device: r.symbol()}
-		m.Memory = math.Float64frombits(binary.LittleEndian.Uint64(r.bytes(8)))
-		d.models = append(d.models, m)
+	d.models = make([]Model, r.count())
+	for i, device := range r.columnOfSymbols(len(d.models)) {
+		d.models[i].Device = Symbol(device)
 	}
-	n := r.count()
-	d.gpus, d.offsets = make([]gpuDay, 0, n), make([]uint32, 0, n+1)
-	r.gpuKeys, r.first, r.status = r.gpuKeys[:0], r.first[:0], r.status[:0]
-	for ; n > 0 && r.err == nil; n-- {
-		id, machine, model := r.symbol(), r.below(len(d.machines)), r.below(len(d.models))
-		if r.err != nil {
-			return
+	for i := range d.models {
+		if memory := r.bytes(8); r.err == nil {
+			d.models[i].Memory = math.Float64frombits(binary.LittleEndian.Uint64(memory))
 		}
-		r.gpuKeys = append(r.gpuKeys, gpuKey{d.machines[machine].Name, id})
-		d.gpus = append(d.gpus, gpuDay{machine: uint32(machine), model: uint32(model)})
-		d.offsets = append(d.offsets, uint32(len(r.first)))
-		r.spans(len(d.Times), len(d.statuses))
 	}
+	d.gpus = make([]gpuDay, r.count())
+	r.gpuKeys = slices.Grow(r.gpuKeys[:0], len(d.gpus))[:len(d.gpus)]
+	for i, id := range r.columnOfSymbols(len(d.gpus)) {
+		r.gpuKeys[i].id = Symbol(id)
+	}
+	for i, machine := range r.column(len(d.gpus), len(d.machines)) {
+		d.gpus[i].machine = machine
+	}
+	for i, model := range r.column(len(d.gpus), len(d.models)) {
+		d.gpus[i].model = model
+	}
+	d.offsets = make([]uint32, len(d.gpus)+1)
+	copy(d.offsets[1:], r.ends(len(d.gpus)))
+	r.spans(d)
 	if r.err != nil {
 		return
+	}
+	for i := range d.gpus {
+		r.gpuKeys[i].machine = d.machines[d.gpus[i].machine].Name
 	}
 	for i, g := range names.enterGPUs(r.gpuKeys) {
 		d.gpus[i].gpu = g
 	}
-	d.offsets = append(d.offsets, uint32(len(r.first)))
-	d.first, d.status = exact(r.first), exact(r.status)
 }
 
-// spans reads those of a GPU.
-func (r *decoder) spans(times, statuses int) {
-	n, at := r.count(), 0
-	for k := 0; k < n && r.err == nil; k++ {
-		step := r.below(times)
-		if at += step; at >= times || (step == 0) != (k == 0) {
-			r.err = errDamaged
+func (r *decoder) spans(d *Day) {
+	n := int(d.offsets[len(d.gpus)])
+	d.first, d.status = make([]uint16, n), make([]uint32, n)
+	steps := r.column(n, len(d.Times))
+	for i := range d.gpus {
+		from, to := d.offsets[i], d.offsets[i+1]
+		if from == to || steps[from] != 0 {
+			r.fail()
+			return
 		}
-		r.first, r.status = append(r.first, uint16(at)), append(r.status, uint32(r.below(statuses)))
+		at := uint32(0)
+		for k := from; k < to; k++ {
+			at += steps[k]
+			if at >= uint32(len(d.Times)) || steps[k] == 0 && k > from {
+				r.fail()
+				return
+			}
+			d.first[k] = uint16(at)
+		}
 	}
-	if n == 0 {
-		r.err = errDamaged
+	unused := Absent + 1
+	for i, s := range r.column(n, len(d.statuses)+1) {
+		if s == 0 {
+			unused++
+			s = unused
+		}
+		d.status[i] = s - 1
 	}
+	if n > 0 && int(unused) > len(d.statuses) {
+		r.fail()
+	}
+}
+
+// jobs takes over the jobs as they are. They are what was written, as the body's checksum says, so they are read when
+// somebody asks for them; here only that they can be.
+func (r *decoder) jobs(d *Day) {
+	d.jobs.schedds = make([]Symbol, r.count())
+	for i, schedd := range r.columnOfSymbols(len(d.jobs.schedds)) {
+		d.jobs.schedds[i] = Symbol(schedd)
+	}
+	packed := r.b[r.at:]
+	n := d.claimed()
+	r.column(n, len(d.jobs.schedds))
+	if r.err == nil && !holds(r.b[r.at:], 3*n) {
+		r.fail()
+	}
+	d.jobs.packed = exact(packed)
+	r.at = len(r.b)
+}
+
+// ends reads the sizes of n ranges, one after the other, and returns where each ends. What is in them takes at least a
+// byte each.
+func (r *decoder) ends(n int) []uint32 {
+	sizes := r.column(n, len(r.b)-r.at+1)
+	end := 0
+	for i, size := range sizes {
+		if end += int(size); end > len(r.b)-r.at {
+			r.fail()
+			clear(sizes)
+			break
+		}
+		sizes[i] = uint32(end)
+	}
+	return sizes
 }

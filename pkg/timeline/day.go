@@ -17,10 +17,9 @@ type Row struct {
 	Reason    Symbol // PreventJobsReason, without blanks around it; 0 = none
 	Project   Symbol // PrioritizedProjects as a sorted list joined by commas; 0 = none
 	User      Symbol // RemoteOwner of a Claimed row; 0 = unknown
-	Job       Job    // GlobalJobId of a Claimed row
 }
 
-// Status is what all rows of one GPU say in a snapshot.
+// Status is what all rows of one GPU say in a snapshot, but for the jobs of the two (Day.Jobs).
 type Status struct {
 	Primary, Backfill Row
 	Extra             []Claim // further claims in the same snapshot, beside those of the two rows
@@ -62,6 +61,7 @@ type Day struct {
 
 	rows     []Row
 	statuses []statusRows
+	jobs     packedJobs
 	further  []further // ascending by status
 	extras   []Claim   // of all statuses with further claims, one after the other
 
@@ -193,18 +193,20 @@ func (d *Day) seal() {
 	clip(&d.statuses)
 	clip(&d.further)
 	clip(&d.extras)
+	clip(&d.jobs.schedds)
+	clip(&d.jobs.packed)
 	d.cadence = ownCadence(d.Times)
 	d.bytes = sizeOf(d.Times) + sizeOf(d.RowsWithoutGPU) + sizeOf(d.gpus) + sizeOf(d.models) + sizeOf(d.offsets) +
 		sizeOf(d.first) + sizeOf(d.status) + sizeOf(d.rows) + sizeOf(d.statuses) + sizeOf(d.further) + sizeOf(d.extras) +
-		sizeOf(d.machines) + sizeOf(d.silent) + int(unsafe.Sizeof(*d))
+		sizeOf(d.machines) + sizeOf(d.silent) + sizeOf(d.jobs.schedds) + sizeOf(d.jobs.packed) + int(unsafe.Sizeof(*d))
 }
 
 // Bytes is the live memory of the day.
 func (d *Day) Bytes() int { return d.bytes }
 
-// clip gives back what append reserved.
+// clip gives back what append reserved; nothing is nil.
 func clip[T any](s *[]T) {
-	if len(*s) < cap(*s) {
+	if len(*s) < cap(*s) || len(*s) == 0 {
 		*s = exact(*s)
 	}
 }

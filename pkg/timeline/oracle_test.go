@@ -177,6 +177,7 @@ func requireEqual(t require.TestingT, o oracle, v *View) {
 	require.Equal(t, o.times, v.Times)
 	cells := 0
 	for n, d := range v.Days {
+		jobs := d.Jobs()
 		for i := range d.GPUs() {
 			machineSymbol, idSymbol := v.Names.GPU(d.GPU(i))
 			machine, id := v.Names.Text(machineSymbol), v.Names.Text(idSymbol)
@@ -208,11 +209,12 @@ func requireEqual(t require.TestingT, o oracle, v *View) {
 						want, ok := o.sides[key]
 						if !ok {
 							require.Equal(t, Row{}, row)
+							require.True(t, jobs.Of(status[k], side).IsNone())
 							continue
 						}
 						cells++
-						got := said{row.State.String(), v.Names.Text(row.Project), v.Names.Text(row.User), v.Names.JobText(row.Job),
-							v.Names.Text(row.Reason)}
+						got := said{row.State.String(), v.Names.Text(row.Project), v.Names.Text(row.User),
+							v.Names.JobText(jobs.Of(status[k], side)), v.Names.Text(row.Reason)}
 						require.Equal(t, row.Reason != 0, row.Prevented)
 						require.Equal(t, want, got)
 						claims := map[string]bool{}
@@ -274,9 +276,12 @@ func TestSpansSayWhatTheRowsSay(testingT *testing.T) {
 			copied, err := decode(encode(d, v.Names), v.Names)
 			require.NoError(t, err)
 			require.Equal(t, d.first, copied.first)
+			require.Equal(t, d.status, copied.status)
+			require.Equal(t, d.rows, copied.rows)
 			require.Equal(t, d.further, copied.further)
 			require.Equal(t, d.extras, copied.extras)
 			require.Equal(t, d.statuses, copied.statuses)
+			require.Equal(t, d.Jobs().jobs, copied.Jobs().jobs)
 		}
 		again := open(testingT, dir, name, cache) // after a restart, with finished days on disk
 		defer again.Close()

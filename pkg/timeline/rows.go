@@ -16,12 +16,18 @@ type rowTable struct {
 	names *Names
 
 	parsed   []parsedRow // by the rows' numbers
-	distinct []Row
-	indices  map[Row]uint32
+	distinct []heldRow
+	indices  map[heldRow]uint32
 	gpus     []gpuOfDay
 	gpuIndex map[GPU]uint32
 	machines []Symbol
 	machine  map[Symbol]uint32
+}
+
+// heldRow is a Row with its job.
+type heldRow struct {
+	Row
+	Job Job // GlobalJobId of a Claimed row
 }
 
 // parsedRow is what a row says. gpu is noGPU for a row without a GPU id or Machine.
@@ -43,19 +49,16 @@ type gpuOfDay struct {
 const noGPU = 1<<32 - 1
 
 func newRowTable(names *Names) *rowTable {
-	t := &rowTable{names: names, indices: map[Row]uint32{}, gpuIndex: map[GPU]uint32{}, machine: map[Symbol]uint32{}}
-	t.index(Row{})
+	t := &rowTable{names: names, indices: map[heldRow]uint32{}, gpuIndex: map[GPU]uint32{}, machine: map[Symbol]uint32{}}
+	t.index(heldRow{})
 	return t
 }
 
 // add parses the next distinct row.
 func (t *rowTable) add(row snapshots.Row) { t.parsed = append(t.parsed, t.parse(row.Columns())) }
 
-// know numbers the rows, GPUs and machines of a day as the day does. The table must be new.
+// know numbers the GPUs and machines of a day as the day does. The table must be new.
 func (t *rowTable) know(d *Day) {
-	for _, row := range d.rows {
-		t.index(row)
-	}
 	for i := range d.machines {
 		t.machineIndex(d.machines[i].Name)
 	}
@@ -84,7 +87,7 @@ func (t *rowTable) parse(text [snapshots.Columns]string) parsedRow {
 			p.memory = math.NaN()
 		}
 	}
-	row := Row{State: p.state}
+	row := heldRow{Row: Row{State: p.state}}
 	if reason := strings.TrimSpace(text[snapshots.PreventJobsReason]); reason != "" {
 		row.Prevented, row.Reason = true, t.names.Symbol(reason)
 	}
@@ -100,7 +103,7 @@ func (t *rowTable) parse(text [snapshots.Columns]string) parsedRow {
 	return p
 }
 
-func (t *rowTable) index(row Row) uint32 {
+func (t *rowTable) index(row heldRow) uint32 {
 	i, ok := t.indices[row]
 	if !ok {
 		i = uint32(len(t.distinct))

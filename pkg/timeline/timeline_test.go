@@ -321,10 +321,13 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
+		jobs := d.Jobs()
 		for i := range d.GPUs() {
 			first, status := d.Spans(i)
 			for k := range first {
 				d.Status(status[k])
+				jobs.Of(status[k], pool.Primary)
+				jobs.Of(status[k], pool.Backfill)
 				_ = d.Times[first[k]]
 			}
 			d.Model(i)

@@ -82,7 +82,7 @@ func readReports(t *testing.T, tl *Timeline, v *View) map[string]float64 {
 		reports[key] = value
 	}
 	for k, d := range v.Days {
-		values := make([]float64, len(d.Times))
+		values, jobs := make([]float64, len(d.Times)), d.Jobs()
 		at := func(gpu, s int) uint32 {
 			first, statuses := d.Spans(gpu)
 			i := len(first) - 1
@@ -99,7 +99,7 @@ func readReports(t *testing.T, tl *Timeline, v *View) map[string]float64 {
 						status := d.Status(at(g, s))
 						row := status.Row(side)
 						require.Equal(t, pool.Claimed, row.State)
-						note(d.Times[s], d.GPU(g), side, row.User, row.Job, value)
+						note(d.Times[s], d.GPU(g), side, row.User, jobs.Of(at(g, s), side), value)
 					}
 				}
 			}

@@ -19,6 +19,7 @@ var errOtherRows = fmt.Errorf("the rows are not those of the segment: %w", snaps
 // user on one side of a GPU.
 type usageIngest struct {
 	day     *Day
+	jobs    *Jobs
 	names   *Names
 	index   map[GPU]int // the day's number of each GPU
 	earlier *usageEntry // nil if there is none
@@ -57,7 +58,7 @@ type claimState struct {
 }
 
 func newUsageIngest(day *Day, names *Names, earlier *usageEntry) *usageIngest {
-	in := &usageIngest{day: day, names: names, earlier: earlier, index: make(map[GPU]int, day.GPUs()),
+	in := &usageIngest{day: day, jobs: day.Jobs(), names: names, earlier: earlier, index: make(map[GPU]int, day.GPUs()),
 		ids: map[usageClaim]int{}, builder: usage.NewBuilder(day.GPUs())}
 	for i := range day.GPUs() {
 		in.index[day.GPU(i)] = i
@@ -127,8 +128,7 @@ func (in *usageIngest) Snapshot(s snapshots.Snapshot) error {
 			c.value = s.Usage[i]
 		}
 		c.first = min(c.first, r.gpu)
-		if row := in.day.Row(in.rowAt(r.gpu, number, c.side)); (c.leader < 0 || r.gpu < c.leader) &&
-			row.State == pool.Claimed && c.is(row.User, row.Job) {
+		if (c.leader < 0 || r.gpu < c.leader) && in.gives(in.statusAt(r.gpu, number), &c.usageClaim) {
 			c.leader = r.gpu
 		}
 	}
@@ -169,12 +169,14 @@ func (in *usageIngest) statusAt(gpu, snapshot int) uint32 {
 	return statuses[*at]
 }
 
-func (in *usageIngest) rowAt(gpu, snapshot int, side pool.Side) uint32 {
-	primary, backfill := in.day.StatusRows(in.statusAt(gpu, snapshot))
-	if side == pool.Backfill {
-		return backfill
+// gives reports whether the claim gives its side's state in a status.
+func (in *usageIngest) gives(status uint32, c *usageClaim) bool {
+	primary, backfill := in.day.StatusRows(status)
+	row := in.day.Row(primary)
+	if c.side == pool.Backfill {
+		row = in.day.Row(backfill)
 	}
-	return primary
+	return row.State == pool.Claimed && c.is(row.User, in.jobs.Of(status, c.side))
 }
 
 // block returns the day's block. Returns errOtherRows if snapshots of the day are missing.

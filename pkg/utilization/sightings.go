@@ -3,6 +3,7 @@ package utilization
 import (
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -17,6 +18,7 @@ type reported struct {
 	first  int            // the first day, as an index in view.Days
 	blocks []*usage.Block // of the days from it on
 	of     [][]int32      // each day's index of each GPU of the timeline, −1 without a row
+	jobs   []func() *timeline.Jobs
 }
 
 func newReported(v *timeline.View, first int, blocks []*usage.Block) *reported {
@@ -27,7 +29,7 @@ func newReported(v *timeline.View, first int, blocks []*usage.Block) *reported {
 		for i := range d.GPUs() {
 			of[d.GPU(i)] = int32(i)
 		}
-		r.of = append(r.of, of)
+		r.of, r.jobs = append(r.of, of), append(r.jobs, sync.OnceValue(d.Jobs))
 	}
 	return r
 }
@@ -122,7 +124,7 @@ func (d *reader) fill(r *reported, k int, gpu int32, run *runs.Run, from, to int
 	if values := d.usage(r, k, gpu, run.Side); len(values) > 0 {
 		for i := spanAt(from); i < len(first) && int(first[i]) <= to; i++ {
 			row := day.Row(rowOf(day, statuses[i], run.Side))
-			if row.State != pool.Claimed || !isClaim(row.User, row.Job) {
+			if row.State != pool.Claimed || !isClaim(row.User, r.jobs[k]().Of(statuses[i], run.Side)) {
 				continue
 			}
 			end := to + 1

@@ -1,0 +1,137 @@
+package timeline
+
+import (
+	"encoding/binary"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// packedJobs are the jobs of a day's claims as numbers of variable length, in columns: the place of the access point
+// in schedds; and cluster, proc and the time of queueing as differences from the job before of the same access point.
+// They are as much as all the rest of a day, and few ask for them: Day.Jobs reads them each time.
+//
+// Their order is that of statuses, of each the primary one first.
+type packedJobs struct {
+	schedds []Symbol
+	packed  []byte
+}
+
+// pack packs jobs. Differences are those of 32 bits that wrap around, so that there is none that is wrong.
+func pack(jobs []Job) (p packedJobs) {
+	numbers := map[Symbol]uint64{}
+	for _, j := range jobs {
+		n, known := numbers[j.Schedd]
+		if !known {
+			n = uint64(len(p.schedds))
+			numbers[j.Schedd], p.schedds = n, append(p.schedds, j.Schedd)
+		}
+		p.packed = binary.AppendUvarint(p.packed, n)
+	}
+	for _, column := range jobColumns {
+		before := map[Symbol]uint32{}
+		for i := range jobs {
+			v := *column(&jobs[i])
+			p.packed = binary.AppendVarint(p.packed, int64(int32(v-before[jobs[i].Schedd])))
+			before[jobs[i].Schedd] = v
+		}
+	}
+	return p
+}
+
+var jobColumns = [...]func(*Job) *uint32{
+	func(j *Job) *uint32 { return &j.Cluster },
+	func(j *Job) *uint32 { return &j.Proc },
+	func(j *Job) *uint32 { return &j.QDate },
+}
+
+// holds reports whether bytes are n numbers of variable length: where each one ends is all that can be wrong.
+func holds(b []byte, n int) bool {
+	for _, c := range b {
+		n -= int(^c >> 7)
+	}
+	return n == 0 && (len(b) == 0 || b[len(b)-1] < 0x80)
+}
+
+// unpack reads n jobs.
+func (p *packedJobs) unpack(n int) []Job {
+	b := p.packed
+	next := func() (v uint64) {
+		for shift := 0; ; shift += 7 {
+			c := b[0]
+			b = b[1:]
+			v |= uint64(c&0x7f) << shift
+			if c < 0x80 {
+				return v
+			}
+		}
+	}
+	jobs, of := make([]Job, n), make([]uint32, n)
+	for i := range jobs {
+		of[i] = uint32(next())
+		jobs[i].Schedd = p.schedds[of[i]]
+	}
+	before := make([]uint32, len(p.schedds))
+	for _, column := range jobColumns {
+		clear(before)
+		for i := range jobs {
+			v := next()
+			at := &before[of[i]]
+			*at += uint32(v>>1) ^ -uint32(v&1)
+			*column(&jobs[i]) = *at
+		}
+	}
+	return jobs
+}
+
+// Jobs are the jobs of a day's claims that give a state, by status.
+type Jobs struct {
+	day  *Day
+	from []uint32 // the first job of each status
+	jobs []Job
+}
+
+// Jobs reads the jobs of the day's claims. They are not kept.
+func (d *Day) Jobs() *Jobs {
+	j := &Jobs{day: d, from: make([]uint32, len(d.statuses))}
+	n := uint32(0)
+	for s := range d.statuses {
+		j.from[s] = n
+		n += d.claimsOf(&d.statuses[s])
+	}
+	j.jobs = d.jobs.unpack(int(n))
+	return j
+}
+
+// Of returns the job of a side's row of a status, none if it is not Claimed.
+func (j *Jobs) Of(status uint32, side pool.Side) Job {
+	s := &j.day.statuses[status]
+	row, at := s.primary, j.from[status]
+	if side == pool.Backfill {
+		row = s.backfill
+		if j.day.rows[s.primary].State == pool.Claimed {
+			at++
+		}
+	}
+	if j.day.rows[row].State != pool.Claimed {
+		return Job{}
+	}
+	return j.jobs[at]
+}
+
+// claimed is the number of rows of statuses that are Claimed.
+func (d *Day) claimed() (n int) {
+	for s := range d.statuses {
+		n += int(d.claimsOf(&d.statuses[s]))
+	}
+	return n
+}
+
+func (d *Day) claimsOf(s *statusRows) (n uint32) {
+	if d.rows[s.primary].State == pool.Claimed {
+		n++
+	}
+	if d.rows[s.backfill].State == pool.Claimed {
+		n++
+	}
+	return n
+}
