@@ -31,7 +31,7 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	if err := a.find(ctx, s.Ads); err != nil {
 		return nil, err
 	}
-	return a.frames()
+	return a.frames(ctx)
 }
 
 // measures are the kinds of periods that the answer is made of.

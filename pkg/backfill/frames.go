@@ -2,6 +2,7 @@ package backfill
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
 
@@ -28,22 +29,22 @@ type answer struct {
 	residualRuns []residual // of the view jobLength
 }
 
-func (a *answer) frames() (data.Frames, error) {
+func (a *answer) frames(ctx context.Context) (data.Frames, error) {
 	switch a.plan.View {
 	case "summary":
-		return a.summary()
+		return a.summary(ctx)
 	case "timeseries":
-		return a.timeseries()
+		return a.timeseries(ctx)
 	case "periods":
 		return a.list(), nil
 	case "transitions":
-		return a.transitions(), nil
+		return a.transitions(ctx)
 	case "survival":
 		return a.survival(), nil
 	case "jobLength":
 		return a.jobLength(), nil
 	}
-	return a.hourOfWeek()
+	return a.hourOfWeek(ctx)
 }
 
 // whole is one bucket over all of the window's snapshots.
@@ -61,7 +62,7 @@ type cells struct {
 	of     [2]statistics // by measure
 }
 
-func (a *answer) summary() (data.Frames, error) {
+func (a *answer) summary(ctx context.Context) (data.Frames, error) {
 	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
 	groups := map[group]*cells{}
 	var total cells
@@ -72,7 +73,7 @@ func (a *answer) summary() (data.Frames, error) {
 		return groups[k]
 	}
 	calendar, buckets := a.whole()
-	states, err := occupy(a.observed, calendar, buckets, &g, a.chosen)
+	states, err := occupy(ctx, a.observed, calendar, buckets, &g, a.chosen)
 	if err != nil {
 		return nil, err
 	}
@@ -157,15 +158,19 @@ func (a *answer) list() data.Frames {
 }
 
 // transitions counts changes of state, by group, then from and to in the order of states.
-func (a *answer) transitions() data.Frames {
+func (a *answer) transitions(ctx context.Context) (data.Frames, error) {
 	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
 	type row struct {
 		group    []string
 		from, to runs.State
 		count    int
 	}
-	var rows []row
-	for t, n := range transitions(a.observed, a.first, a.end, &g, a.chosen) {
+	counted, err := transitions(ctx, a.observed, a.first, a.end, &g, a.chosen)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]row, 0, len(counted))
+	for t, n := range counted {
 		rows = append(rows, row{g.texts(t.group), t.from, t.to, n})
 	}
 	slices.SortFunc(rows, func(x, y row) int {
@@ -191,7 +196,7 @@ func (a *answer) transitions() data.Frames {
 	}
 	count := frames.Numbers("count", counts)
 	count.Config.DisplayNameFromDS, count.Config.Description = "Changes", "Changes of state from one snapshot to the next"
-	return frames.List(a.plan, a.about, append(fields, count)...)
+	return frames.List(a.plan, a.about, append(fields, count)...), nil
 }
 
 // order is the order of states in the design: available, used, taken, blocked, absent.
@@ -223,7 +228,7 @@ type ended struct {
 	hours float64
 }
 
-func (a *answer) timeseries() (data.Frames, error) {
+func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 	p := a.plan
 	buckets, err := p.Buckets(p.Window.From)
 	if err != nil {
@@ -232,7 +237,7 @@ func (a *answer) timeseries() (data.Frames, error) {
 	times := a.observed.View.Times
 	calendar := newCalendar(times, a.first, a.end, buckets)
 	g := grouping{p.GroupBy, a.names, p.Shown}
-	states, err := occupy(a.observed, calendar, buckets.Len(), &g, a.chosen)
+	states, err := occupy(ctx, a.observed, calendar, buckets.Len(), &g, a.chosen)
 	if err != nil {
 		return nil, err
 	}
@@ -308,7 +313,7 @@ func (a *answer) point(buckets query.Buckets, b int) pool.Micros {
 }
 
 // hourOfWeek averages over the window by local weekday and hour.
-func (a *answer) hourOfWeek() (data.Frames, error) {
+func (a *answer) hourOfWeek(ctx context.Context) (data.Frames, error) {
 	hours, cells, err := a.plan.Hours()
 	if err != nil {
 		return nil, err
@@ -319,7 +324,7 @@ func (a *answer) hourOfWeek() (data.Frames, error) {
 	for b, at := range cells {
 		snapshots[at[0]][at[1]] += calendar.snapshots(b)
 	}
-	states, err := occupy(a.observed, calendar, hours.Len(), &grouping{}, a.chosen)
+	states, err := occupy(ctx, a.observed, calendar, hours.Len(), &grouping{}, a.chosen)
 	if err != nil || len(states) == 0 {
 		return a.about.Finish(nil), err
 	}

@@ -51,7 +51,7 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	everything := func(string) bool { return true }
 	all := runs.Choose(runs.Filter{Machine: everything, Device: everything, Project: everything, User: everything,
 		Ownership: func(pool.Ownership) bool { return true }}, o.View)
-	groups, err := occupy(o, c, len(hours)-1, g, all)
+	groups, err := occupy(ctx, o, c, len(hours)-1, g, all)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ func TestManyGPUSnapshots(t *testing.T) {
 	c := newCalendar(times, 0, snapshots, buckets)
 	o := newOccupancy(buckets.Len())
 	for range gpus {
-		o.add(c, runs.Available, 0, snapshots-1)
+		o.change(runs.Available, 1, 0, c.left(0))
 	}
 	o.finish(c)
 	require.EqualValues(t, gpus*10, o.counts[0][runs.Available])

@@ -24,27 +24,37 @@ type Known struct {
 	derived derived
 }
 
-// derived is what kinds have made of all runs, by a key of theirs.
+// derived is what kinds have made of all GPUs or runs, by a key of theirs.
 type derived struct {
 	turn *semaphore.Weighted
 	kept sync.Map
 }
 
-// Derived returns what a kind makes of all runs, once for as long as these are known. It is shared: read only. Errors
-// are those of make, and ctx's.
-func Derived[T any](ctx context.Context, k *Known, key any, make func() (T, error)) (made T, err error) {
-	if known, ok := k.derived.kept.Load(key); ok {
+func newDerived() derived { return derived{turn: semaphore.NewWeighted(1)} }
+
+// Origin is what kinds derive something from: what snapshots show, or what is known of runs.
+type Origin interface{ keeps() *derived }
+
+func (o *Observed) keeps() *derived { return &o.derived }
+
+func (k *Known) keeps() *derived { return &k.derived }
+
+// Derived returns what a kind makes of all GPUs or runs, once for as long as the same is known of them. It is shared:
+// read only. Errors are those of make, and ctx's.
+func Derived[T any](ctx context.Context, from Origin, key any, make func() (T, error)) (made T, err error) {
+	d := from.keeps()
+	if known, ok := d.kept.Load(key); ok {
 		return known.(T), nil
 	}
-	if err := k.derived.turn.Acquire(ctx, 1); err != nil {
+	if err := d.turn.Acquire(ctx, 1); err != nil {
 		return made, fmt.Errorf("waiting for what is made of runs: %w", err)
 	}
-	defer k.derived.turn.Release(1)
-	if known, ok := k.derived.kept.Load(key); ok { // made meanwhile
+	defer d.turn.Release(1)
+	if known, ok := d.kept.Load(key); ok { // made meanwhile
 		return known.(T), nil
 	}
 	if made, err = make(); err == nil {
-		k.derived.kept.Store(key, made)
+		d.kept.Store(key, made)
 	}
 	return made, err
 }
@@ -106,7 +116,7 @@ func (o *Observed) withoutAds(ctx context.Context, source jobs.Source) (*Known, 
 
 // explainAll asks for the ads of all runs, and explains them.
 func (o *Observed) explainAll(ctx context.Context, source jobs.Source) (k *Known, err error) {
-	k = &Known{source: source, Clocks: &Ads{}, derived: derived{turn: semaphore.NewWeighted(1)}}
+	k = &Known{source: source, Clocks: &Ads{}, derived: newDerived()}
 	all := func(int, int) bool { return true }
 	var ads *Ads
 	if source != nil && o.First < o.End {

@@ -24,11 +24,13 @@ type Observed struct {
 	gaps              []int32 // see gapsAfter
 	jobs              func() *jobIndex
 	known             knowing
+	derived           derived
 }
 
 // Observe reads the snapshots of a range of time.
 func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists pool.Lists) (*Observed, error) {
-	o := &Observed{View: v, gaps: gapsAfter(v), dayOf: make([]int32, 0, len(v.Times)), known: newKnowing()}
+	o := &Observed{View: v, gaps: gapsAfter(v), dayOf: make([]int32, 0, len(v.Times)), known: newKnowing(),
+		derived: newDerived()}
 	for k := range v.Days {
 		o.dayOf = append(o.dayOf, slices.Repeat([]int32{int32(k)}, len(v.Days[k].Times))...)
 	}

@@ -1,0 +1,84 @@
+package backfill
+
+import (
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// class is all that groups and filters tell GPUs apart by. A pool has few of them, so that what is kept of its GPUs
+// refers to them by number, and each query asks once about each.
+type class struct {
+	place   runs.Place
+	project timeline.Symbol // of the row that gives the state
+}
+
+// classes numbers the classes that are met.
+type classes struct {
+	all     []class
+	numbers map[class]int32
+}
+
+func newClasses() *classes { return &classes{numbers: map[class]int32{}} }
+
+func (c *classes) number(k class) int32 {
+	n, ok := c.numbers[k]
+	if !ok {
+		n = int32(len(c.all))
+		c.all = append(c.all, k)
+		c.numbers[k] = n
+	}
+	return n
+}
+
+// groups are a query's groups of classes, in the order in which they were met. Only those exist of which something was
+// met.
+type groups struct {
+	grouping *grouping
+	chosen   *runs.Chosen
+	buckets  int // that a group takes; 0 = none
+	classes  []class
+	of       []int32 // of each class: 1 + its group's number; 0 = not met yet, outside = does not pass
+	keys     []group
+	numbers  map[group]int32
+}
+
+const outside = -1
+
+func (g *grouping) among(c *classes, chosen *runs.Chosen, buckets int) *groups {
+	return &groups{grouping: g, chosen: chosen, buckets: buckets, classes: c.all, of: make([]int32, len(c.all)),
+		numbers: map[group]int32{}}
+}
+
+// number returns the number of a class' group, −1 if the filter leaves it out. An error says that there are too many
+// groups.
+func (g *groups) number(class int32) (int32, error) {
+	switch n := g.of[class]; n {
+	case 0:
+		return g.meet(class)
+	case outside:
+		return -1, nil
+	default:
+		return n - 1, nil
+	}
+}
+
+func (g *groups) meet(class int32) (int32, error) {
+	c := &g.classes[class]
+	if !g.chosen.Place(c.place) || !g.chosen.Project(c.project) {
+		g.of[class] = outside
+		return -1, nil
+	}
+	k := g.grouping.within(c.place, c.project)
+	n, ok := g.numbers[k]
+	if !ok {
+		n = int32(len(g.keys))
+		if err := query.Hold(len(g.keys)+1, g.buckets); err != nil {
+			return -1, err
+		}
+		g.keys = append(g.keys, k)
+		g.numbers[k] = n
+	}
+	g.of[class] = n + 1
+	return n, nil
+}
