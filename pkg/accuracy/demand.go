@@ -57,8 +57,8 @@ func (p *opened) measureDemand(ctx context.Context, source jobs.Source, truth *s
 	}
 	d.Polls = p.polls
 	items := d.Compare(waits, p.stores.Timeline.Names().JobText, polls.Times, truth, p.window)
-	really, known := survival.KaplanMeier(items).Median()
-	found, drawn := survival.KaplanMeier(demand.Items(waits, plan)).Median()
+	really, known := survival.CohortOf(items).KaplanMeier().Median()
+	found, drawn := survival.CohortOf(demand.Items(waits, plan)).KaplanMeier().Median()
 	if known && drawn {
 		d.Median.add(pool.Hours(found - really))
 		d.really.add(pool.Hours(really))

@@ -63,37 +63,45 @@ func (a *answer) find(ctx context.Context, source jobs.Source) error {
 		return nil
 	}
 	o, w := a.observed, a.plan.Window
-	known, err := linked.Known(ctx, o, source, w, "periods start and end at snapshots, half a cadence off on average",
+	of, err := linked.Known(ctx, o, source, w, "periods start and end at snapshots, half a cadence off on average",
 		a.about)
 	if err != nil {
 		return err
 	}
 	a.names = o.View.Names.Texts() // unseen runs can have new ones
-	x, marked := known.Explanations, make([][]bool, len(o.Machines))
-	var whole gpuTenures
-	if a.plan.View == "jobLength" {
-		whole = gpuTenures{}
-	}
+	var all [2]*known
 	for _, m := range measures {
-		all, err := periodsOf(ctx, o, known, m)
-		if err != nil {
+		if all[m], err = periodsOf(ctx, o, of, m); err != nil {
 			return fmt.Errorf("listing periods: %w", err)
 		}
-		a.mark(all.seen, marked)
-		a.periods[m] = all.choose(o, x, m, w, func(p *Period) bool {
-			return a.chosen.Place(p.Place) && a.chosen.Project(p.Project)
-		}, whole)
-		if a.plan.View == "jobLength" {
-			a.markStarts(all.seen, marked)
+	}
+	choosing := &choosing{observed: o, window: w, since: o.Since(w)}
+	if a.plan.View == "jobLength" {
+		choosing.whole = gpuTenures{}
+	}
+	g := &grouping{a.plan.GroupBy, a.names, a.plan.Shown}
+	for _, m := range measures {
+		choosing.cutter = cutter{measure: m, observed: o, explained: of.Explanations}
+		if a.periods[m], err = all[m].choose(choosing, g.among(all[m].classes, a.chosen, 0)); err != nil {
+			return err
 		}
 	}
-	bounding := x.Choose(func(m, r int) bool { return marked[m] != nil && marked[m][r] })
-	if known.Sharp {
-		a.tellLinks(x, bounding)
+	switch a.plan.View {
+	case "periods":
+		if a.order, err = newestFirst(ctx, of, a.measure(), all[a.measure()]); err != nil {
+			return fmt.Errorf("listing periods: %w", err)
+		}
+	case "jobLength":
+		a.follow(of, all[tenure], choosing.whole)
+		a.tellPeriods()
+		return nil
 	}
-	if a.plan.View == "jobLength" {
-		a.residualRuns = a.residuals(x, whole, bounding)
-		a.about.Stat("Runs", "short", float64(len(a.residualRuns)))
+	if of.Sharp {
+		b, err := boundingOf(ctx, of, measures, all)
+		if err != nil {
+			return fmt.Errorf("linking periods: %w", err)
+		}
+		a.tellLinks(b.share(o, w, a.plan.Now))
 	}
 	a.tellPeriods()
 	return nil
@@ -106,26 +114,13 @@ func (a *answer) tellPeriods() {
 		if of == nil {
 			continue
 		}
-		list := of.periods
 		name := [...]string{vacancy: "Vacancies", tenure: "Tenures"}[m]
-		machines := make([]bool, len(a.observed.Machines))
-		censored, unknown, truncated := 0, 0, 0
-		for _, p := range list {
-			machines[p.machine] = true
-			switch {
-			case p.UnknownStart:
-				unknown++
-			case p.LeftTruncated:
-				truncated++
-			case p.Censored():
-				censored++
-			}
-		}
-		a.about.Stat(name, "locale", float64(len(list)))
-		a.about.Stat(name+": machines", "locale", float64(count(machines)))
-		a.about.Stat(name+": censored", "locale", float64(censored))
-		a.about.Stat(name+": unknown start", "locale", float64(unknown))
-		if truncated > 0 {
+		n := of.total()
+		a.about.Stat(name, "locale", float64(n[complete]+n[censored]+n[unknownStart]+n[leftTruncated]))
+		a.about.Stat(name+": machines", "locale", float64(count(of.seen)))
+		a.about.Stat(name+": censored", "locale", float64(n[censored]))
+		a.about.Stat(name+": unknown start", "locale", float64(n[unknownStart]))
+		if truncated := n[leftTruncated]; truncated > 0 {
 			a.about.Info("%d %s began more than 7 days before the window: left out of all statistics", truncated,
 				strings.ToLower(name))
 		}
@@ -141,33 +136,8 @@ func count(marks []bool) (n int) {
 	return n
 }
 
-// mark marks the runs that bound periods which reach the window, by machine.
-func (a *answer) mark(seen []bounds, marked [][]bool) {
-	o := a.observed
-	since := o.Since(a.plan.Window)
-	for i := range seen {
-		b := seen[i]
-		if b.from(since); !b.reaches(o, a.plan.Window) {
-			continue
-		}
-		for _, r := range [2]int32{b.startRun, b.endRun} {
-			if r >= 0 {
-				a.markRun(marked, int(b.machine), int(r))
-			}
-		}
-	}
-}
-
-func (a *answer) markRun(marked [][]bool, machine, run int) {
-	if marked[machine] == nil {
-		marked[machine] = make([]bool, len(a.observed.Machines[machine].Runs))
-	}
-	marked[machine][run] = true
-}
-
 // tellLinks says how many of the runs that bound periods have an ad.
-func (a *answer) tellLinks(x *runs.Explanations, chosen func(int, *runs.Explained) bool) {
-	share := linked.ShareOf(x, a.plan.Now, chosen)
+func (a *answer) tellLinks(share linked.Share) {
 	a.about.Stat("Runs without a job ad", "locale", float64(share.Counted-share.Linked))
 	rate := share.Rate()
 	if math.IsNaN(rate) {

@@ -38,7 +38,7 @@ type groups struct {
 	chosen   *runs.Chosen
 	buckets  int // that a group takes; 0 = none
 	classes  []class
-	of       []int32 // of each class: 1 + its group's number; 0 = not met yet, outside = does not pass
+	known    []int32 // of each class: 1 + its group's number; 0 = not met yet, outside = does not pass
 	keys     []group
 	numbers  map[group]int32
 }
@@ -46,16 +46,20 @@ type groups struct {
 const outside = -1
 
 func (g *grouping) among(c *classes, chosen *runs.Chosen, buckets int) *groups {
-	return &groups{grouping: g, chosen: chosen, buckets: buckets, classes: c.all, of: make([]int32, len(c.all)),
+	return &groups{grouping: g, chosen: chosen, buckets: buckets, classes: c.all, known: make([]int32, len(c.all)),
 		numbers: map[group]int32{}}
 }
 
 // number returns the number of a class' group, −1 if the filter leaves it out. An error says that there are too many
 // groups.
 func (g *groups) number(class int32) (int32, error) {
-	switch n := g.of[class]; n {
+	switch n := g.known[class]; n {
 	case 0:
-		return g.meet(class)
+		n, err := g.of(g.classes[class])
+		if g.known[class] = n + 1; n < 0 {
+			g.known[class] = outside
+		}
+		return n, err
 	case outside:
 		return -1, nil
 	default:
@@ -63,10 +67,9 @@ func (g *groups) number(class int32) (int32, error) {
 	}
 }
 
-func (g *groups) meet(class int32) (int32, error) {
-	c := &g.classes[class]
+// of returns the number of the group of a class, as number does.
+func (g *groups) of(c class) (int32, error) {
 	if !g.chosen.Place(c.place) || !g.chosen.Project(c.project) {
-		g.of[class] = outside
 		return -1, nil
 	}
 	k := g.grouping.within(c.place, c.project)
@@ -79,6 +82,5 @@ func (g *groups) meet(class int32) (int32, error) {
 		g.keys = append(g.keys, k)
 		g.numbers[k] = n
 	}
-	g.of[class] = n + 1
 	return n, nil
 }

@@ -74,37 +74,28 @@ func (g *grouping) texts(k group) []string {
 
 // statistics are what a group's periods say.
 type statistics struct {
-	hours                  []float64 // of the complete ones that end in the window
-	censored, unknownStart int
-	items                  []survival.Item // those with a known start
-	expected               int             // periods to be added
-	curveOnly              bool            // hours are not asked for
+	fates  [fates]int
+	hours  []float64 // of the complete ones that end in the window, ascending
+	cohort survival.Cohort
+	curve  *survival.Summary // of the cohort, once it was asked for
 }
 
-func (s *statistics) add(p *Period, w pool.Window) {
-	if s.items == nil {
-		s.items = make([]survival.Item, 0, s.expected)
-		if !s.curveOnly {
-			s.hours = make([]float64, 0, s.expected)
-		}
+// expect makes room for periods that are to be added.
+func (s *statistics) expect(n [fates]int, m measure) {
+	for f := range n {
+		s.fates[f] += n[f]
 	}
-	switch {
-	case p.UnknownStart:
-		s.unknownStart++
-		return
-	case p.LeftTruncated:
-		return
-	case p.Censored():
-		s.censored++
-	case !s.curveOnly:
-		s.hours = append(s.hours, pool.Hours(p.Length()))
+	s.cohort.Grow(n[complete] + n[censored])
+	if m == vacancy {
+		s.hours = slices.Grow(s.hours, n[complete])
 	}
-	fate := survival.Event
-	if p.Censored() {
-		fate = survival.Censored
-	}
-	s.items = append(s.items, survival.Item{Entry: max(0, w.From-p.Start), Exit: p.Length(), Fate: fate})
 }
+
+// levels are what is read off curves, in the order of levelsOf.
+var (
+	levels   = []float64{survival.AtMost(0.5), 0.9, 0.75, 0.5}
+	levelsOf = []string{"kmMedianHours", "hours90", "hours75", "hours50"}
+)
 
 func (s *statistics) metric(name string) float64 {
 	n := float64(len(s.hours))
@@ -112,9 +103,9 @@ func (s *statistics) metric(name string) float64 {
 	case "count":
 		return n
 	case "censored":
-		return float64(s.censored)
+		return float64(s.fates[censored])
 	case "unknownStart":
-		return float64(s.unknownStart)
+		return float64(s.fates[unknownStart])
 	case "gpuHours":
 		return floats.Sum(s.hours)
 	}
@@ -127,9 +118,9 @@ func (s *statistics) metric(name string) float64 {
 	case "medianHours":
 		return pool.Median(s.hours)
 	case "minHours":
-		return slices.Min(s.hours)
+		return s.hours[0]
 	case "maxHours":
-		return slices.Max(s.hours)
+		return s.hours[len(s.hours)-1]
 	}
 	// sdHours
 	if n < 2 {
@@ -138,28 +129,22 @@ func (s *statistics) metric(name string) float64 {
 	return stat.StdDev(s.hours, nil)
 }
 
-// ofCurve reads a metric off a Kaplan–Meier curve; NaN when it is not reached.
-func ofCurve(name string, c survival.Curve) float64 {
-	age, ok := pool.Micros(0), false
-	switch name {
-	case "restrictedMeanHours":
-		if c.Until == 0 {
+// ofCurve reads a metric off the Kaplan–Meier curve; NaN when it is not reached.
+func (s *statistics) ofCurve(name string) float64 {
+	if s.curve == nil {
+		curve := s.cohort.Summary(levels)
+		s.curve = &curve
+	}
+	if name == "restrictedMeanHours" {
+		if s.curve.Until == 0 {
 			return math.NaN()
 		}
-		return c.RestrictedMean()
-	case "kmMedianHours":
-		age, ok = c.Median()
-	case "hours90":
-		age, ok = c.FirstBelow(0.9)
-	case "hours75":
-		age, ok = c.FirstBelow(0.75)
-	case "hours50":
-		age, ok = c.FirstBelow(0.5)
+		return s.curve.Area
 	}
-	if !ok {
-		return math.NaN()
+	if age := s.curve.Reached[slices.Index(levelsOf, name)]; age >= 0 {
+		return pool.Hours(age)
 	}
-	return pool.Hours(age)
+	return math.NaN()
 }
 
 // ofOccupancy reads a metric off a bucket's counts.

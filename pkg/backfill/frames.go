@@ -25,6 +25,7 @@ type answer struct {
 	chosen     *runs.Chosen
 	first, end int        // the window's snapshots
 	periods    [2]*chosen // by measure; nil: not asked for
+	order      []int32    // of the view periods: the known ones by their end
 
 	residualRuns []residual // of the view jobLength
 }
@@ -84,22 +85,22 @@ func (a *answer) summary(ctx context.Context) (data.Frames, error) {
 		}
 	}
 	for m, chosen := range a.periods {
-		periods := chosen.periods
-		of := make([]*cells, len(periods))
-		for i, p := range periods {
-			if i > 0 && p.Place == periods[i-1].Place {
-				of[i] = of[i-1]
-			} else {
-				of[i] = at(g.of(p.Place))
+		of := make([]*statistics, len(chosen.groups.keys))
+		all := &total.of[m]
+		all.expect(chosen.total(), measure(m))
+		for k, key := range chosen.groups.keys {
+			of[k] = &at(key).of[m]
+			of[k].expect(chosen.fates[k], measure(m))
+		}
+		chosen.byLength(func(group int32, r *row) { // for all medians and curves
+			it, into := r.item(a.plan.Window), of[group]
+			into.cohort.Add(it)
+			all.cohort.Add(it)
+			if measure(m) == vacancy && r.fate == complete {
+				hours := pool.Hours(it.Exit)
+				into.hours, all.hours = append(into.hours, hours), append(all.hours, hours)
 			}
-			of[i].of[m].expected++
-			of[i].of[m].curveOnly = measure(m) == tenure
-		}
-		total.of[m].expected, total.of[m].curveOnly = len(periods), measure(m) == tenure
-		for _, i := range chosen.byLength() { // for all medians and curves
-			of[i].of[m].add(periods[i], a.plan.Window)
-			total.of[m].add(periods[i], a.plan.Window)
-		}
+		})
 	}
 	var rows []frames.Row
 	for k, c := range groups {
@@ -109,17 +110,12 @@ func (a *answer) summary(ctx context.Context) (data.Frames, error) {
 }
 
 func (a *answer) values(c *cells) []float64 {
-	var curves [2]*survival.Curve
 	values := make([]float64, len(a.plan.Metrics))
 	for i, name := range a.plan.Metrics {
 		m, fromCurve := ofCurves[name]
 		switch {
 		case fromCurve:
-			if curves[m] == nil {
-				curve := survival.KaplanMeier(c.of[m].items)
-				curves[m] = &curve
-			}
-			values[i] = ofCurve(name, *curves[m])
+			values[i] = c.of[m].ofCurve(name)
 		case slices.Contains([]string{"available", "used", "taken", "usedPercent"}, name):
 			values[i] = ofOccupancy(name, c.counts, a.end-a.first)
 		default:
@@ -129,11 +125,13 @@ func (a *answer) values(c *cells) []float64 {
 	return values
 }
 
-// list shows the periods, newest first; they come by machine and GPU.
+// list shows the periods, newest first.
 func (a *answer) list() data.Frames {
-	periods := slices.Clone(a.periods[a.measure()].periods)
-	runs.Sort(periods, func(p *Period) pool.Micros { return -p.End })
-	periods = periods[:frames.Shown(a.plan, a.about, len(periods))]
+	chosen, shown := a.periods[a.measure()], 0
+	for _, n := range chosen.total() {
+		shown += n
+	}
+	periods := chosen.newest(a.order, frames.Shown(a.plan, a.about, shown))
 	return frames.Columns(a.plan, a.about,
 		frames.Text("machine", frames.Each(periods, func(p *Period) string { return a.names[p.Place.Machine] })),
 		frames.Text("gpu", frames.Each(periods, func(p *Period) string { return a.names[p.id(a.observed)] })),
@@ -206,20 +204,14 @@ func order(s runs.State) int {
 
 func (a *answer) survival() data.Frames {
 	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
-	m := a.measure()
-	groups := map[group]*statistics{}
-	for _, p := range a.periods[m].periods {
-		k := g.of(p.Place)
-		if groups[k] == nil {
-			groups[k] = &statistics{}
-		}
-		groups[k].add(p, a.plan.Window)
+	chosen := a.periods[a.measure()]
+	lives := make([]frames.Lives, len(chosen.groups.keys))
+	for k, key := range chosen.groups.keys {
+		lives[k] = frames.Lives{Group: g.texts(key), Items: &survival.Cohort{}}
+		lives[k].Items.Grow(chosen.fates[k][complete] + chosen.fates[k][censored])
 	}
-	lives := make([]frames.Lives, 0, len(groups))
-	for k, s := range groups {
-		lives = append(lives, frames.Lives{Group: g.texts(k), Items: s.items})
-	}
-	return frames.Curves(a.plan, a.about, a.plan.Duration, "GPUs", lives, survival.KaplanMeier)
+	chosen.byLength(func(group int32, r *row) { lives[group].Items.Add(r.item(a.plan.Window)) })
+	return frames.Curves(a.plan, a.about, a.plan.Duration, "GPUs", lives, (*survival.Cohort).KaplanMeier)
 }
 
 // ended counts the complete periods that end in a bucket.
@@ -241,7 +233,7 @@ func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 	if err != nil {
 		return nil, err
 	}
-	ends, err := a.endsBy(&g, buckets, len(states))
+	ends, err := a.endsBy(buckets, len(states))
 	if err != nil {
 		return nil, err
 	}
@@ -274,22 +266,28 @@ func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 
 // endsBy counts the complete vacancies of each group by the bucket in which they end; others are the groups that the
 // answer holds besides.
-func (a *answer) endsBy(g *grouping, buckets query.Buckets, others int) (map[group][]ended, error) {
-	ends := map[group][]ended{}
-	for _, v := range a.periods[vacancy].periods {
-		k := g.of(v.Place)
-		if ends[k] == nil {
-			if err := query.Hold(others+len(ends)+1, buckets.Len()); err != nil {
-				return nil, err
-			}
-			ends[k] = make([]ended, buckets.Len())
-		}
-		if !v.UnknownStart && !v.LeftTruncated && !v.Censored() {
-			b := buckets.Of(v.End)
-			ends[k][b].count++
-			ends[k][b].hours += pool.Hours(v.Length())
-		}
+func (a *answer) endsBy(buckets query.Buckets, others int) (map[group][]ended, error) {
+	chosen := a.periods[vacancy]
+	if err := query.Hold(others+len(chosen.groups.keys), buckets.Len()); err != nil {
+		return nil, err
 	}
+	of := make([][]ended, len(chosen.groups.keys))
+	ends := make(map[group][]ended, len(of))
+	for k, key := range chosen.groups.keys {
+		of[k] = make([]ended, buckets.Len())
+		ends[key] = of[k]
+	}
+	at := 0 // the bucket of the period before: those of a GPU come in order
+	chosen.each(func(group int32, r *row) {
+		if r.fate != complete {
+			return
+		}
+		if r.end < buckets.Starts[at] || r.end >= buckets.Starts[at+1] {
+			at = buckets.Of(r.end)
+		}
+		of[group][at].count++
+		of[group][at].hours += pool.Hours(r.end - r.start)
+	})
 	return ends, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
@@ -42,6 +43,44 @@ func (t gpuTenures) holding(machine, gpu int32, at pool.Micros) *Period {
 		return nil
 	}
 	return &all[i]
+}
+
+// follow finds what was left of the tenures in which backfill runs began.
+func (a *answer) follow(of *runs.Known, tenures *known, whole gpuTenures) {
+	marked := make([][]bool, len(a.observed.Machines))
+	a.mark(tenures.seen, marked)
+	a.markStarts(tenures.seen, marked)
+	x := of.Explanations
+	bounding := x.Choose(func(m, r int) bool { return marked[m] != nil && marked[m][r] })
+	if of.Sharp {
+		a.tellLinks(linked.ShareOf(x, a.plan.Now, bounding))
+	}
+	a.residualRuns = a.residuals(x, whole, bounding)
+	a.about.Stat("Runs", "short", float64(len(a.residualRuns)))
+}
+
+// mark marks the runs that bound periods which reach the window, by machine.
+func (a *answer) mark(seen []bounds, marked [][]bool) {
+	o := a.observed
+	since := o.Since(a.plan.Window)
+	for i := range seen {
+		b := seen[i]
+		if b.from(since); !b.reaches(o, a.plan.Window) {
+			continue
+		}
+		for _, r := range [2]int32{b.startRun, b.endRun} {
+			if r >= 0 {
+				a.markRun(marked, int(b.machine), int(r))
+			}
+		}
+	}
+}
+
+func (a *answer) markRun(marked [][]bool, machine, run int) {
+	if marked[machine] == nil {
+		marked[machine] = make([]bool, len(a.observed.Machines[machine].Runs))
+	}
+	marked[machine][run] = true
 }
 
 // markStarts marks the backfill runs that begin in a tenure which reaches the window, by machine.
@@ -119,16 +158,25 @@ func (a *answer) residuals(x *runs.Explanations, tenures gpuTenures,
 // hoursOf turns hours into an age.
 func hoursOf(hours float64) pool.Micros { return pool.Micros(math.Round(hours * float64(pool.Hour))) }
 
+// firstBelow returns the first hours with a survival below p; NaN when there are none.
+func firstBelow(c survival.Curve, p float64) float64 {
+	age, ok := c.FirstBelow(p)
+	if !ok {
+		return math.NaN()
+	}
+	return pool.Hours(age)
+}
+
 // lengthMetric returns a metric of jobs of some hours; NaN where it has no value.
 func lengthMetric(name string, hours float64, overhead pool.Micros, items []survival.Item, c survival.Curve) float64 {
 	length := hoursOf(hours)
 	switch name {
 	case "longestHours90":
-		return ofCurve("hours90", c)
+		return firstBelow(c, 0.9)
 	case "longestHours75":
-		return ofCurve("hours75", c)
+		return firstBelow(c, 0.75)
 	case "longestHours50":
-		return ofCurve("hours50", c)
+		return firstBelow(c, 0.5)
 	case "bestCheckpointHours":
 		interval, _ := bestCheckpoint(hours, overhead, items, c)
 		return interval
@@ -195,7 +243,7 @@ func (a *answer) jobLength() data.Frames {
 	overhead := pool.Micros(a.plan.Overhead * float64(pool.Minute))
 	var rows []row
 	for k, items := range groups {
-		curve := survival.KaplanMeier(items)
+		curve := survival.CohortOf(items).KaplanMeier()
 		for _, hours := range a.plan.JobHours {
 			values := make([]float64, len(a.plan.Metrics))
 			for i, name := range a.plan.Metrics {

@@ -8,6 +8,7 @@ import (
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/survival"
 )
 
 // known are the periods of all machines: what does not depend on a window is made once for as long as the same is known
@@ -16,10 +17,64 @@ type known struct {
 	// periods come by machine, GPU and time. Their ends are those of the runs that bound them (if there are ads), and what
 	// unseen runs cover is left out; those that go on at the last observed snapshot are as the snapshots show them.
 	periods []Period
-	// byLength has their numbers by length, ascending, those of one length as they come; open ones are left out.
+	rows    []row // what choosing among the periods needs
+	classes *classes
+	// byLength has the numbers of those in statistics by length, ascending, of one length the censored ones first.
 	byLength []int32
 	// seen is where snapshots show them, before unseen runs were left out.
 	seen []bounds
+}
+
+// fate is what a period is for statistics.
+type fate uint8
+
+const (
+	complete fate = iota
+	censored
+	unknownStart  // in no statistics
+	leftTruncated // in no statistics
+	fates
+	open // not known before there is a window
+)
+
+func (p *Period) fate() fate {
+	switch {
+	case p.open:
+		return open
+	case p.UnknownStart:
+		return unknownStart
+	case p.LeftTruncated:
+		return leftTruncated
+	case p.Censored():
+		return censored
+	}
+	return complete
+}
+
+// row is a period without what only lists show.
+type row struct {
+	start, end           pool.Micros
+	class                int32
+	machine, first, last int32
+	fate                 fate
+}
+
+// item is the row as a survival curve takes it.
+func (r *row) item(w pool.Window) survival.Item {
+	it := survival.Item{Entry: max(0, w.From-r.start), Exit: r.end - r.start}
+	if r.fate == complete {
+		it.Fate = survival.Event
+	}
+	return it
+}
+
+// rank orders rows by length; of one length those come first that curves take first.
+func (r *row) rank() pool.Micros {
+	rank := (r.end - r.start) * 2
+	if r.fate == complete {
+		rank++
+	}
+	return rank
 }
 
 // periodsOf returns the periods that are known of a measure. Errors are ctx's.
@@ -36,14 +91,38 @@ func periodsOf(ctx context.Context, o *runs.Observed, of *runs.Known, m measure)
 		for i := range byMachine {
 			periods, seen = periods+len(byMachine[i].periods), seen+len(byMachine[i].seen)
 		}
-		all := &known{periods: make([]Period, 0, periods), seen: make([]bounds, 0, seen)}
+		all := &known{periods: make([]Period, 0, periods), seen: make([]bounds, 0, seen), classes: newClasses()}
 		for i := range byMachine {
 			all.periods = append(all.periods, byMachine[i].periods...)
 			all.seen = append(all.seen, byMachine[i].seen...)
 		}
-		all.byLength = sorted(len(all.periods), func(i int) pool.Micros { return all.periods[i].Length() })
-		all.byLength = slices.DeleteFunc(all.byLength, func(i int32) bool { return all.periods[i].open })
+		all.sort()
 		return all, nil
+	})
+}
+
+// sort makes the rows of the periods, and their order.
+func (k *known) sort() {
+	k.rows = make([]row, len(k.periods))
+	for i := range k.periods {
+		k.rows[i] = k.periods[i].row(k.classes)
+	}
+	k.byLength = sorted(len(k.rows), func(i int) pool.Micros { return k.rows[i].rank() })
+	k.byLength = slices.DeleteFunc(k.byLength, func(i int32) bool {
+		f := k.rows[i].fate
+		return f != complete && f != censored
+	})
+}
+
+func (p *Period) row(c *classes) row {
+	return row{p.Start, p.End, c.number(class{p.Place, p.Project}), p.machine, p.first, p.last, p.fate()}
+}
+
+// newestFirst returns the numbers of known periods by their end, the latest first. Errors are ctx's.
+func newestFirst(ctx context.Context, of *runs.Known, m measure, k *known) ([]int32, error) {
+	type key measure
+	return runs.Derived(ctx, of, key(m), func() ([]int32, error) {
+		return sorted(len(k.rows), func(i int) pool.Micros { return -k.rows[i].end }), nil
 	})
 }
 
@@ -89,76 +168,188 @@ func sorted(n int, by func(i int) pool.Micros) []int32 {
 	return numbers
 }
 
-// chosen are the periods that overlap a window and pass a filter.
+// chosen are the periods that overlap a window and pass a filter, in groups.
 type chosen struct {
-	known   *known
-	periods []*Period // by machine, GPU and time; shared: read only
-	// place is where each of the known periods stands among them; −1: nowhere, or not with the length that is known.
-	place []int32
-	cut   []int32 // those with another length: they go on, end after the window, or began before what is seen for it
+	known  *known
+	groups *groups
+	of     []int32      // of each of the known periods: its group, −1 = it is none of these as it is known
+	cut    []cutPeriod  // those that go on, end after the window, or began before what is seen for it; in the order of known
+	fates  [][fates]int // how many there are, by group
+	seen   []bool       // the machines that they are of
 }
 
-// choose brings the known periods to a window; whole is given all parts of each GPU's, before that, if it is not nil.
-func (k *known) choose(o *runs.Observed, x *runs.Explanations, m measure, w pool.Window, pass func(*Period) bool,
-	whole gpuTenures) *chosen {
-	c := &chosen{known: k, periods: make([]*Period, 0, len(k.periods)), place: make([]int32, len(k.periods))}
-	cutter := cutter{measure: m, observed: o, explained: x}
-	since := o.Since(w)
-	take := func(p *Period) { // a copy
-		if p.cut(w) && pass(p) {
-			c.cut = append(c.cut, int32(len(c.periods)))
-			c.periods = append(c.periods, p)
-		}
-	}
-	for i := range k.periods {
-		p := &k.periods[i]
-		c.place[i] = -1
-		if p.open {
-			going := *p
-			going.close(o, w)
-			going.from(o, since)
-			for _, part := range cutter.parts(going) {
-				whole.add(&part)
-				take(&part)
+// cutPeriod is a period that a window cuts.
+type cutPeriod struct {
+	Period
+	row
+	number, group int32
+}
+
+// choosing brings known periods to a window.
+type choosing struct {
+	observed *runs.Observed
+	window   pool.Window
+	since    int32
+	cutter   cutter
+	whole    gpuTenures // nil, or to be given all parts of each GPU's, before they are cut to the window
+}
+
+// choose brings the known periods to a window.
+func (k *known) choose(c *choosing, g *groups) (*chosen, error) {
+	found := &chosen{known: k, groups: g, of: make([]int32, len(k.rows)), seen: make([]bool, len(c.observed.Machines))}
+	w := c.window
+	for i := range k.rows {
+		r := &k.rows[i]
+		found.of[i] = -1
+		if r.fate == open || r.first <= c.since && r.last >= c.since {
+			if err := found.takeParts(c, int32(i)); err != nil {
+				return nil, err
 			}
 			continue
 		}
-		if p.first <= since && p.last >= since {
-			later := *p
-			later.from(o, since)
-			whole.add(&later)
-			take(&later)
+		if c.whole != nil {
+			c.whole.add(&k.periods[i])
+		}
+		if r.end < w.From || r.start > w.To {
 			continue
 		}
-		whole.add(p)
-		switch {
-		case p.End < w.From || p.Start > w.To:
-		case p.End > w.To:
-			shorter := *p
-			take(&shorter)
-		case pass(p):
-			c.place[i] = int32(len(c.periods))
-			c.periods = append(c.periods, p)
+		if r.end > w.To {
+			if err := found.take(k.periods[i], w, int32(i)); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		group, err := g.number(r.class)
+		if err != nil {
+			return nil, err
+		}
+		if group >= 0 {
+			found.of[i] = group
+			found.count(group, r)
 		}
 	}
-	return c
+	return found, nil
 }
 
-// byLength returns the periods' numbers by their lengths, ascending; those with the same length keep their order.
-func (c *chosen) byLength() []int32 {
-	length := func(i int32) pool.Micros { return c.periods[i].Length() }
-	cut := slices.Clone(c.cut)
-	slices.SortStableFunc(cut, func(a, b int32) int { return cmp.Compare(length(a), length(b)) })
-	numbers := make([]int32, 0, len(c.periods))
+// takeParts takes what a window sees of a period that goes on or began before what is seen.
+func (c *chosen) takeParts(of *choosing, number int32) error {
+	p := c.known.periods[number]
+	wasOpen := p.open
+	p.close(of.observed, of.window)
+	p.from(of.observed, of.since)
+	parts := []Period{p}
+	if wasOpen {
+		parts = of.cutter.parts(p)
+	}
+	for i := range parts {
+		if of.whole != nil {
+			of.whole.add(&parts[i])
+		}
+		if err := c.take(parts[i], of.window, number); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take cuts a period to the window.
+func (c *chosen) take(p Period, w pool.Window, number int32) error {
+	if p.open = false; !p.cut(w) {
+		return nil
+	}
+	group, err := c.groups.of(class{p.Place, p.Project})
+	if err != nil || group < 0 {
+		return err
+	}
+	cut := cutPeriod{Period: p, row: row{start: p.Start, end: p.End, machine: p.machine, fate: p.fate()}, number: number,
+		group: group}
+	c.cut = append(c.cut, cut)
+	c.count(group, &cut.row)
+	return nil
+}
+
+func (c *chosen) count(group int32, r *row) {
+	if int(group) == len(c.fates) {
+		c.fates = append(c.fates, [fates]int{})
+	}
+	c.fates[group][r.fate]++
+	c.seen[r.machine] = true
+}
+
+// total is how many there are in all groups.
+func (c *chosen) total() (all [fates]int) {
+	for _, of := range c.fates {
+		for f, n := range of {
+			all[f] += n
+		}
+	}
+	return all
+}
+
+// each yields all of them with their groups, by machine, GPU and time.
+func (c *chosen) each(yield func(group int32, r *row)) {
+	cut := c.cut
+	for i, group := range c.of {
+		for len(cut) > 0 && cut[0].number == int32(i) {
+			yield(cut[0].group, &cut[0].row)
+			cut = cut[1:]
+		}
+		if group >= 0 {
+			yield(group, &c.known.rows[i])
+		}
+	}
+}
+
+// byLength yields those that are in statistics with their groups, by rank.
+func (c *chosen) byLength(yield func(group int32, r *row)) {
+	cut := make([]*cutPeriod, 0, len(c.cut))
+	for i := range c.cut {
+		if f := c.cut[i].row.fate; f == complete || f == censored {
+			cut = append(cut, &c.cut[i])
+		}
+	}
+	runs.Sort(cut, func(p *cutPeriod) pool.Micros { return p.row.rank() })
 	for _, i := range c.known.byLength {
-		at := c.place[i]
-		if at < 0 {
+		group := c.of[i]
+		if group < 0 {
 			continue
 		}
-		for len(cut) > 0 && cmp.Or(cmp.Compare(length(cut[0]), length(at)), cmp.Compare(cut[0], at)) < 0 {
-			numbers, cut = append(numbers, cut[0]), cut[1:]
+		r := &c.known.rows[i]
+		for len(cut) > 0 && cut[0].row.rank() < r.rank() {
+			yield(cut[0].group, &cut[0].row)
+			cut = cut[1:]
 		}
-		numbers = append(numbers, at)
+		yield(group, r)
 	}
-	return append(numbers, cut...)
+	for _, p := range cut {
+		yield(p.group, &p.row)
+	}
+}
+
+// newest returns the n that end last, the latest first; those that end together by machine, GPU and time. order is that
+// of all known ones.
+func (c *chosen) newest(order []int32, n int) []*Period {
+	cut := make([]*cutPeriod, len(c.cut))
+	for i := range c.cut {
+		cut[i] = &c.cut[i]
+	}
+	runs.Sort(cut, func(p *cutPeriod) pool.Micros { return -p.row.end })
+	list := make([]*Period, 0, n)
+	for _, i := range order {
+		if len(list) == n {
+			break
+		}
+		if c.of[i] < 0 {
+			continue
+		}
+		end := c.known.rows[i].end
+		for len(cut) > 0 && (cut[0].row.end > end || cut[0].row.end == end && cut[0].number < i) {
+			list, cut = append(list, &cut[0].Period), cut[1:]
+		}
+		list = append(list, &c.known.periods[i])
+	}
+	for _, p := range cut {
+		list = append(list, &p.Period)
+	}
+	return list[:n]
 }

@@ -58,7 +58,7 @@ func BenchmarkMonth(b *testing.B) {
 			for i := range waits {
 				m.add(&waits[i], w, p.Times[len(p.Times)-1])
 			}
-			survival.KaplanMeier(m.items)
+			survival.CohortOf(m.items).KaplanMeier()
 		}
 	})
 	var starts []pool.Micros

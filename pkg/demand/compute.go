@@ -114,7 +114,7 @@ func (m *measures) metric(name string) float64 {
 // quantile is when so small a share is still waiting.
 func (m *measures) quantile(share float64) float64 {
 	if m.curve == nil {
-		curve := survival.KaplanMeier(m.items)
+		curve := survival.CohortOf(m.items).KaplanMeier()
 		m.curve = &curve
 	}
 	if age, ok := m.curve.AtMost(share); ok {

@@ -417,9 +417,9 @@ func (a *answer) survival() data.Frames {
 		for _, w := range lists[n] {
 			m.add(w, a.plan.Window, 0)
 		}
-		lives = append(lives, frames.Lives{Group: a.values(k), Items: m.items})
+		lives = append(lives, frames.Lives{Group: a.values(k), Items: survival.CohortOf(m.items)})
 	}
-	return frames.Curves(a.plan, a.about, "survival", "waits", lives, survival.KaplanMeier)
+	return frames.Curves(a.plan, a.about, "survival", "waits", lives, (*survival.Cohort).KaplanMeier)
 }
 
 // hourOfWeek averages over the window by local weekday and hour.

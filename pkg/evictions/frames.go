@@ -200,9 +200,9 @@ func (a *answer) survival() data.Frames {
 	}
 	lives := make([]frames.Lives, 0, len(groups))
 	for k, list := range groups {
-		lives = append(lives, frames.Lives{Group: g.texts(k), Items: items(list, a.plan.Window)})
+		lives = append(lives, frames.Lives{Group: g.texts(k), Items: survival.CohortOf(items(list, a.plan.Window))})
 	}
-	return frames.Curves(a.plan, a.about, "survival", "runs", lives, survival.AalenJohansen)
+	return frames.Curves(a.plan, a.about, "survival", "runs", lives, (*survival.Cohort).AalenJohansen)
 }
 
 func (a *answer) annotations() data.Frames {

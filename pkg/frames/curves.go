@@ -14,23 +14,23 @@ import (
 // Lives are what a group's survival curve rests on.
 type Lives struct {
 	Group []string // by the plan's groupings
-	Items []survival.Item
+	Items *survival.Cohort
 }
 
 // Curves draws a survival curve for each group. duration names what lasts, subjects whose it is ("GPUs"), in notices:
 // of curves that are conditional on reaching an age, and of groups that never have enough at risk for one.
 func Curves(p *query.Plan, a *About, duration, subjects string, groups []Lives,
-	estimator func([]survival.Item) survival.Curve) data.Frames {
+	estimator func(*survival.Cohort) survival.Curve) data.Frames {
 	slices.SortStableFunc(groups, func(x, y Lives) int { return query.CompareGroups(p.GroupBy, x.Group, y.Group) })
 	var curves []Curve
 	few := 0
 	for _, g := range groups {
-		drawn, ok := survival.Drawn(g.Items, estimator)
+		drawn, ok := g.Items.Drawn(estimator)
 		if !ok {
 			few++
 			continue
 		}
-		hours, heights := drawn.Steps()
+		hours, heights := drawn.Steps(p.Metrics)
 		curves = append(curves, Curve{Group: g.Group, From: pool.Hours(drawn.From), To: pool.Hours(drawn.Until),
 			Hours: hours, Values: heights})
 		if drawn.From > 0 {

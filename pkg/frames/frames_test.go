@@ -426,14 +426,14 @@ func TestNoticesOfCurvesAreInOrder(t *testing.T) {
 	p := planOf(t, `{"queryType": "evictions", "view": "survival", "groupBy": ["device"]}`)
 	var lives []Lives
 	for _, device := range []string{"D", "B", "C", "A"} {
-		l := Lives{Group: []string{device}}
+		l := Lives{Group: []string{device}, Items: &survival.Cohort{}}
 		for i := range pool.Micros(8) {
-			l.Items = append(l.Items, survival.Item{Entry: pool.Hour, Exit: (i + 2) * pool.Hour, Fate: survival.Event})
+			l.Items.Add(survival.Item{Entry: pool.Hour, Exit: (i + 2) * pool.Hour, Fate: survival.Event})
 		}
 		lives = append(lives, l)
 	}
-	lives = append(lives, Lives{Group: []string{"E"}})
-	f := Curves(p, aboutOf(p), "survival", "runs", lives, survival.AalenJohansen)[0]
+	lives = append(lives, Lives{Group: []string{"E"}, Items: &survival.Cohort{}})
+	f := Curves(p, aboutOf(p), "survival", "runs", lives, (*survival.Cohort).AalenJohansen)[0]
 	var texts []string
 	for _, n := range f.Meta.Notices {
 		texts = append(texts, n.Text)

@@ -3,7 +3,6 @@ package frames
 import (
 	"math"
 	"slices"
-	"sort"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
@@ -34,14 +33,15 @@ func Survival(p *query.Plan, a *About, curves []Curve) data.Frames {
 		steps += len(curves[i].Hours) + 2
 		return len(p.Metrics) * (steps*(i+1) - before)
 	})]
-	var hours []float64
+	hours := make([]float64, 0, steps)
 	for _, c := range curves {
-		hours = append(hours, c.From, c.To)
+		hours = append(hours, c.From)
 		for _, h := range c.Hours {
 			if c.From <= h && h <= c.To {
 				hours = append(hours, h)
 			}
 		}
+		hours = append(hours, c.To)
 	}
 	slices.Sort(hours)
 	hours = slices.Compact(hours)
@@ -51,16 +51,7 @@ func Survival(p *query.Plan, a *About, curves []Curve) data.Frames {
 	for i, c := range curves {
 		band := bandOf(p, i, c.Group)
 		for _, metric := range p.Metrics {
-			values := make([]float64, len(hours))
-			for i, h := range hours {
-				step := sort.Search(len(c.Hours), func(k int) bool { return c.Hours[k] > h }) - 1
-				if h < c.From || h > c.To || step < 0 {
-					values[i] = math.NaN()
-				} else {
-					values[i] = c.Values[metric][step]
-				}
-			}
-			f := Number(metric, values)
+			f := Number(metric, c.at(hours, metric))
 			f.Labels = data.Labels{}
 			for g, name := range p.GroupBy {
 				f.Labels[name] = c.Group[g]
@@ -72,4 +63,18 @@ func Survival(p *query.Plan, a *About, curves []Curve) data.Frames {
 		}
 	}
 	return tableOf(p, a, fields)
+}
+
+// at returns a metric's values at ascending hours, NaN outside the drawn range.
+func (c *Curve) at(hours []float64, metric string) []float64 {
+	heights, values, step := c.Values[metric], make([]float64, len(hours)), -1
+	for i, h := range hours {
+		for step+1 < len(c.Hours) && c.Hours[step+1] <= h {
+			step++
+		}
+		if values[i] = math.NaN(); c.From <= h && h <= c.To && step >= 0 {
+			values[i] = heights[step]
+		}
+	}
+	return values
 }

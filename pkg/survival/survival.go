@@ -4,6 +4,7 @@
 package survival
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -48,18 +49,20 @@ type Curve struct {
 }
 
 // KaplanMeier estimates the survival of all items, to the longest exit age.
-func KaplanMeier(items []Item) Curve { return estimate(items, false) }
+func (c *Cohort) KaplanMeier() Curve { return c.estimate(false) }
 
 // AalenJohansen estimates 1 − cumulative incidence of the event, with the competing fate as another way to end.
 // Without competing items it equals KaplanMeier.
-func AalenJohansen(items []Item) Curve { return estimate(items, true) }
+func (c *Cohort) AalenJohansen() Curve { return c.estimate(true) }
 
 // Drawn estimates the curve over the range in which it says something: from the smallest age from which at least
 // MinAtRisk items are at risk to where fewer are. It is conditional on reaching the age From, where it is 1: the first
 // point. ok is false when there are never that many.
-func Drawn(items []Item, estimator func([]Item) Curve) (c Curve, ok bool) {
-	r := riskOf(items)
+func (c *Cohort) Drawn(estimator func(*Cohort) Curve) (drawn Curve, ok bool) {
+	r := c.risk()
 	from, until := pool.Micros(-1), pool.Micros(0)
+	var inside Cohort
+	first, entered := 0, 0 // end and entry inside
 	for r.next < len(r.ends) {
 		age := r.ends[r.next].age()
 		if r.entered < len(r.entries) {
@@ -70,7 +73,7 @@ func Drawn(items []Item, estimator func([]Item) Curve) (c Curve, ok bool) {
 		}
 		n := r.after(age)
 		if from < 0 && n >= MinAtRisk {
-			from = age
+			from, inside.prompt, first, entered = age, n, r.next, r.entered
 		} else if from >= 0 && n < MinAtRisk {
 			until = age
 			break
@@ -79,24 +82,13 @@ func Drawn(items []Item, estimator func([]Item) Curve) (c Curve, ok bool) {
 	if from < 0 {
 		return Curve{}, false
 	}
-	inside := make([]Item, 0, len(items))
-	start := 0
-	for _, it := range items {
-		it.Entry = max(it.Entry, from)
-		if it.Exit > until {
-			it.Exit, it.Fate = until, Censored
-		}
-		if it.Entry < it.Exit {
-			inside = append(inside, it)
-			if it.Entry == from {
-				start++
-			}
-		}
-	}
-	c = estimator(inside)
-	c.From, c.Until = from, until
-	c.Points = append([]Point{{Age: from, Survival: 1, AtRisk: start}}, c.Points...)
-	return c, true
+	last, _ := slices.BinarySearchFunc(r.ends, until+1, func(e end, age pool.Micros) int { return cmp.Compare(e.age(), age) })
+	before, _ := slices.BinarySearch(r.entries, until)
+	inside.ends, inside.entries = r.ends[first:last], r.entries[entered:max(entered, before)]
+	drawn = estimator(&inside)
+	drawn.From, drawn.Until = from, until
+	drawn.Points = slices.Insert(drawn.Points, 0, Point{Age: from, Survival: 1, AtRisk: inside.prompt})
+	return drawn, true
 }
 
 // rounding is what products of shares may be off by: half of the items leave exactly 0.5.
@@ -113,7 +105,7 @@ func (c Curve) FirstBelow(p float64) (age pool.Micros, ok bool) {
 }
 
 // AtMost returns the first age at which survival is at most p. ok is false when it never is.
-func (c Curve) AtMost(p float64) (age pool.Micros, ok bool) { return c.FirstBelow(p + 2*rounding) }
+func (c Curve) AtMost(p float64) (age pool.Micros, ok bool) { return c.FirstBelow(AtMost(p)) }
 
 // Median is the first age at which survival is at most one half.
 func (c Curve) Median() (age pool.Micros, ok bool) { return c.AtMost(0.5) }
@@ -159,16 +151,32 @@ func (c Curve) RestrictedMean() float64 {
 }
 
 // Steps returns the curve's steps as columns: the hours at which they begin, and their height by name: survival, low,
-// high (NaN where there is none), atRisk.
-func (c Curve) Steps() (hours []float64, heights map[string][]float64) {
-	heights = map[string][]float64{}
-	for _, p := range c.Points {
-		low, high := p.Interval()
-		hours = append(hours, pool.Hours(p.Age))
-		heights["survival"] = append(heights["survival"], p.Survival)
-		heights["low"] = append(heights["low"], low)
-		heights["high"] = append(heights["high"], high)
-		heights["atRisk"] = append(heights["atRisk"], float64(p.AtRisk))
+// high (NaN where there is none), atRisk, as far as they are asked for.
+func (c Curve) Steps(names []string) (hours []float64, heights map[string][]float64) {
+	column := func() []float64 { return make([]float64, len(c.Points)) }
+	hours, heights = column(), map[string][]float64{}
+	for _, name := range names {
+		heights[name] = column()
+	}
+	survival, low, high, atRisk := heights["survival"], heights["low"], heights["high"], heights["atRisk"]
+	for i, p := range c.Points {
+		hours[i] = pool.Hours(p.Age)
+		if survival != nil {
+			survival[i] = p.Survival
+		}
+		if atRisk != nil {
+			atRisk[i] = float64(p.AtRisk)
+		}
+		if low == nil && high == nil {
+			continue
+		}
+		bottom, top := p.Interval()
+		if low != nil {
+			low[i] = bottom
+		}
+		if high != nil {
+			high[i] = top
+		}
 	}
 	return hours, heights
 }
@@ -179,31 +187,103 @@ type end uint64
 func (e end) age() pool.Micros { return pool.Micros(e >> 2) }
 func (e end) fate() Fate       { return Fate(e & 3) }
 
-// risk walks the ages at which items enter and leave the risk set.
-type risk struct {
-	prompt  int           // items that enter at age 0, as most do
-	entries []pool.Micros // of the others, ascending
-	ends    []end         // ascending
-	entered int           // entries before the age that was asked for
-	next    int           // ends before it
+// Cohort are items as estimates need them: it takes 8 bytes for each that entered at age 0. Items that are added by exit
+// age and, of one age, by fate need no sorting. The zero value has none.
+type Cohort struct {
+	prompt   int           // items that enter at age 0, as most do
+	entries  []pool.Micros // of the others
+	ends     []end
+	unsorted bool
 }
 
-func riskOf(items []Item) *risk {
-	r := &risk{ends: make([]end, 0, len(items))}
+// Grow makes room for n more items.
+func (c *Cohort) Grow(n int) { c.ends = slices.Grow(c.ends, n) }
+
+// Clear takes all items out, and keeps their room.
+func (c *Cohort) Clear() { *c = Cohort{entries: c.entries[:0], ends: c.ends[:0]} }
+
+// Add adds an item. One that was never at risk changes nothing.
+func (c *Cohort) Add(it Item) {
+	if it.Entry >= it.Exit {
+		return
+	}
+	e := end(it.Exit)<<2 | end(it.Fate)
+	if n := len(c.ends); n > 0 && c.ends[n-1] > e {
+		c.unsorted = true
+	}
+	c.ends = append(c.ends, e)
+	if it.Entry == 0 {
+		c.prompt++
+	} else {
+		c.entries = append(c.entries, it.Entry)
+	}
+}
+
+// CohortOf returns the cohort of items.
+func CohortOf(items []Item) *Cohort {
+	c := &Cohort{}
+	c.Grow(len(items))
 	for _, it := range items {
-		if it.Entry >= it.Exit {
+		c.Add(it)
+	}
+	return c
+}
+
+// risk walks the ages at which items enter and leave the risk set.
+type risk struct {
+	*Cohort
+	entered int // entries before the age that was asked for
+	next    int // ends before it
+}
+
+func (c *Cohort) risk() *risk {
+	slices.Sort(c.entries)
+	if c.unsorted {
+		slices.Sort(c.ends)
+		c.unsorted = false
+	}
+	return &risk{Cohort: c}
+}
+
+// Summary is what a Kaplan–Meier curve is reduced to.
+type Summary struct {
+	Until   pool.Micros   // the longest exit age
+	Area    float64       // under the curve up to it, in hours: the restricted mean
+	Reached []pool.Micros // of each level the first age with survival below it, −1 = never
+}
+
+// AtMost is the level of which the first age with survival of at most p is below.
+func AtMost(p float64) float64 { return p + 2*rounding }
+
+// Summary returns what KaplanMeier's curve says, without its points.
+func (c *Cohort) Summary(levels []float64) Summary {
+	r := c.risk()
+	s := Summary{Reached: slices.Repeat([]pool.Micros{-1}, len(levels))}
+	if len(r.ends) > 0 {
+		s.Until = r.ends[len(r.ends)-1].age()
+	}
+	product, last := 1.0, pool.Micros(0)
+	for i := 0; i < len(r.ends); {
+		age, events := r.ends[i].age(), 0
+		for ; i < len(r.ends) && r.ends[i].age() == age; i++ {
+			if r.ends[i].fate() == Event {
+				events++
+			}
+		}
+		if events == 0 {
 			continue
 		}
-		r.ends = append(r.ends, end(it.Exit)<<2|end(it.Fate))
-		if it.Entry == 0 {
-			r.prompt++
-		} else {
-			r.entries = append(r.entries, it.Entry)
+		s.Area += product * pool.Hours(age-last)
+		product *= 1 - float64(events)/float64(r.at(age))
+		last = age
+		for k, level := range levels {
+			if s.Reached[k] < 0 && product < level-rounding {
+				s.Reached[k] = age
+			}
 		}
 	}
-	slices.Sort(r.entries)
-	slices.Sort(r.ends)
-	return r
+	s.Area += product * pool.Hours(s.Until-last)
+	return s
 }
 
 // steps is the number of ages with an event.
@@ -237,11 +317,11 @@ func (r *risk) after(age pool.Micros) int { return r.at(age + 1) }
 // estimate walks the ages with an end. With d events and c competing ends among n at risk, the share that has had
 // neither falls by 1 − (d+c)/n and the share with the event grows by the former times d/n. Its variance is the delta
 // method's (Marubini and Valsecchi 1995, section 10.2), which without competing ends is Greenwood's.
-func estimate(items []Item, competing bool) Curve {
-	r := riskOf(items)
-	c := Curve{Points: make([]Point, 0, r.steps())}
+func (c *Cohort) estimate(competing bool) Curve {
+	r := c.risk()
+	curve := Curve{Points: make([]Point, 0, 1+r.steps())}
 	if len(r.ends) > 0 {
-		c.Until = r.ends[len(r.ends)-1].age()
+		curve.Until = r.ends[len(r.ends)-1].age()
 	}
 	free, product := 1.0, 1.0 // the share with neither; survival when nothing competes
 	incidence := 0.0          // the share with the event
@@ -276,9 +356,9 @@ func estimate(items []Item, competing bool) Curve {
 		if other {
 			s = 1 - incidence
 		}
-		c.Points = append(c.Points, Point{age, s, v.of(incidence), atRisk})
+		curve.Points = append(curve.Points, Point{age, s, v.of(incidence), atRisk})
 	}
-	return c
+	return curve
 }
 
 // variance gathers the sums over ages that the variance of a cumulative incidence F(t) needs:

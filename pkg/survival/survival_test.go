@@ -26,7 +26,7 @@ func hours(exit []float64, status []int) []Item {
 
 // The figures that R prints: survfit(Surv(time, status) ~ x, aml, conf.type = "log-log").
 func TestLeukaemia(t *testing.T) {
-	c := KaplanMeier(amlMaintained)
+	c := CohortOf(amlMaintained).KaplanMeier()
 	want := [][5]float64{ // time, n.risk, survival, lower, upper
 		{9, 11, 0.909, 0.5081, 0.987}, {13, 10, 0.818, 0.4474, 0.951}, {18, 8, 0.716, 0.3502, 0.899},
 		{23, 7, 0.614, 0.2658, 0.835},
@@ -46,7 +46,7 @@ func TestLeukaemia(t *testing.T) {
 	require.Equal(t, 31.0, pool.Hours(median))
 	require.InDelta(t, 52.6, c.RestrictedMean(), 0.05)
 
-	c = KaplanMeier(amlNot)
+	c = CohortOf(amlNot).KaplanMeier()
 	wantS := []float64{0.8333, 0.6667, 0.5833, 0.4861, 0.3889, 0.2917, 0.1944, 0.0972, 0}
 	require.Len(t, c.Points, len(wantS))
 	for i, s := range wantS {
@@ -116,7 +116,7 @@ func count(items []Item, x pool.Micros, fate Fate) (n int) {
 func TestKaplanMeierByDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		items := drawItems(t)
-		c := KaplanMeier(items)
+		c := CohortOf(items).KaplanMeier()
 		s, greenwood, area, k := 1.0, 0.0, 0.0, 0
 		median := pool.Micros(-1)
 		longest := pool.Micros(0)
@@ -161,7 +161,7 @@ func TestKaplanMeierByDefinition(t *testing.T) {
 func TestAalenJohansenByDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		items := drawItems(t)
-		c := AalenJohansen(items)
+		c := CohortOf(items).AalenJohansen()
 		s, f, k := 1.0, 0.0, 0
 		type term struct{ f, s, n, d, all float64 }
 		var terms []term
@@ -199,7 +199,7 @@ func TestAalenJohansenByDefinition(t *testing.T) {
 }
 
 func TestQuantiles(t *testing.T) {
-	c := KaplanMeier(hours([]float64{1, 2, 3, 4}, []int{1, 1, 1, 1})) // 0.75, 0.5, 0.25, 0
+	c := CohortOf(hours([]float64{1, 2, 3, 4}, []int{1, 1, 1, 1})).KaplanMeier() // 0.75, 0.5, 0.25, 0
 	for p, want := range map[float64]float64{0.9: 1, 0.75: 2, 0.5: 3} {
 		age, ok := c.FirstBelow(p)
 		require.True(t, ok)
@@ -207,16 +207,16 @@ func TestQuantiles(t *testing.T) {
 	}
 	age, _ := c.Median()
 	require.Equal(t, 2.0, pool.Hours(age))
-	_, ok := KaplanMeier(hours([]float64{1, 2, 2}, []int{1, 0, 0})).Median()
+	_, ok := CohortOf(hours([]float64{1, 2, 2}, []int{1, 0, 0})).KaplanMeier().Median()
 	require.False(t, ok, "not reached")
 }
 
 // Everybody is seen to the end: the incidence is a plain share.
 func TestAalenJohansenIsShare(t *testing.T) {
 	items := hours([]float64{1, 2, 3, 4, 5, 6, 7, 8}, []int{1, 2, 2, 1, 1, 2, 2, 2})
-	c := AalenJohansen(items)
+	c := CohortOf(items).AalenJohansen()
 	require.InDelta(t, 1-3.0/8, c.Points[len(c.Points)-1].Survival, 1e-12)
-	require.Less(t, KaplanMeier(items).Points[2].Survival, 1-3.0/8, "1 − KM overstates the incidence")
+	require.Less(t, CohortOf(items).KaplanMeier().Points[2].Survival, 1-3.0/8, "1 − KM overstates the incidence")
 }
 
 func TestAalenJohansenWithoutCompetitionIsKaplanMeier(t *testing.T) {
@@ -227,7 +227,7 @@ func TestAalenJohansenWithoutCompetitionIsKaplanMeier(t *testing.T) {
 				items[i].Fate = Censored
 			}
 		}
-		require.Equal(t, KaplanMeier(items), AalenJohansen(items))
+		require.Equal(t, CohortOf(items).KaplanMeier(), CohortOf(items).AalenJohansen())
 	})
 }
 
@@ -245,7 +245,7 @@ func at(c Curve, age pool.Micros) float64 {
 func TestDrawnByDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		items := drawItems(t)
-		c, ok := Drawn(items, KaplanMeier)
+		c, ok := CohortOf(items).Drawn((*Cohort).KaplanMeier)
 		const half = pool.Hour / 2 // ages are whole hours: what holds in between holds for an open interval
 		from := pool.Micros(-1)
 		for x := pool.Micros(0); x <= 12*pool.Hour && from < 0; x += pool.Hour {
@@ -281,6 +281,6 @@ func BenchmarkKaplanMeier(b *testing.B) {
 		items[i] = Item{Exit: 1 + pool.Micros(rnd.ExpFloat64()*float64(pool.Hour)), Fate: Fate(rnd.IntN(2))}
 	}
 	for b.Loop() {
-		KaplanMeier(items)
+		CohortOf(items).KaplanMeier()
 	}
 }
