@@ -92,11 +92,11 @@ func (a *answer) summary(ctx context.Context) (data.Frames, error) {
 			of[k] = &at(key).of[m]
 			of[k].expect(chosen.fates[k], measure(m))
 		}
-		chosen.byLength(func(group int32, r *row) { // for all medians and curves
-			it, into := r.item(a.plan.Window), of[group]
+		chosen.byLength(a.plan.Window, func(group int32, it survival.Item) { // for all medians and curves
+			into := of[group]
 			into.cohort.Add(it)
 			all.cohort.Add(it)
-			if measure(m) == vacancy && r.fate == complete {
+			if measure(m) == vacancy && it.Fate == survival.Event {
 				hours := pool.Hours(it.Exit)
 				into.hours, all.hours = append(into.hours, hours), append(all.hours, hours)
 			}
@@ -147,10 +147,10 @@ func (a *answer) list() data.Frames {
 		frames.Bool("leftTruncated", frames.Each(periods, func(p *Period) bool { return p.LeftTruncated })),
 		frames.Bool("unknownStart", frames.Each(periods, func(p *Period) bool { return p.UnknownStart })),
 		frames.Text("job", frames.Each(periods, func(p *Period) string {
-			if p.EndedBy == nil {
+			if p.Job.IsNone() {
 				return ""
 			}
-			return a.plan.Shown("job", a.observed.View.Names.JobText(p.EndedBy.Job))
+			return a.plan.Shown("job", a.observed.View.Names.JobText(p.Job))
 		})),
 		frames.Text("link", frames.Each(periods, func(p *Period) string { return p.Link.String() })))
 }
@@ -210,7 +210,7 @@ func (a *answer) survival() data.Frames {
 		lives[k] = frames.Lives{Group: g.texts(key), Items: &survival.Cohort{}}
 		lives[k].Items.Grow(chosen.fates[k][complete] + chosen.fates[k][censored])
 	}
-	chosen.byLength(func(group int32, r *row) { lives[group].Items.Add(r.item(a.plan.Window)) })
+	chosen.byLength(a.plan.Window, func(group int32, it survival.Item) { lives[group].Items.Add(it) })
 	return frames.Curves(a.plan, a.about, a.plan.Duration, "GPUs", lives, (*survival.Cohort).KaplanMeier)
 }
 

@@ -16,11 +16,10 @@ import (
 type known struct {
 	// periods come by machine, GPU and time. Their ends are those of the runs that bound them (if there are ads), and what
 	// unseen runs cover is left out; those that go on at the last observed snapshot are as the snapshots show them.
-	periods []Period
-	rows    []row // what choosing among the periods needs
-	classes *classes
-	// byLength has the numbers of those in statistics by length, ascending, of one length the censored ones first.
-	byLength []int32
+	periods  []Period
+	rows     []row // what choosing among the periods needs
+	classes  *classes
+	byLength []ranked // those in statistics by rank
 	// seen is where snapshots show them, before unseen runs were left out.
 	seen []bounds
 }
@@ -59,22 +58,27 @@ type row struct {
 	fate                 fate
 }
 
-// item is the row as a survival curve takes it.
-func (r *row) item(w pool.Window) survival.Item {
-	it := survival.Item{Entry: max(0, w.From-r.start), Exit: r.end - r.start}
+// rank orders rows by length; of one length those come first that curves take first. It is twice the length, and one
+// more if the row is complete.
+func (r *row) rank() rank {
+	k := rank(r.end-r.start) * 2
 	if r.fate == complete {
-		it.Fate = survival.Event
+		k++
 	}
-	return it
+	return k
 }
 
-// rank orders rows by length; of one length those come first that curves take first.
-func (r *row) rank() pool.Micros {
-	rank := (r.end - r.start) * 2
-	if r.fate == complete {
-		rank++
-	}
-	return rank
+type rank int64
+
+// item is a row of the rank as a survival curve takes it, without entry.
+func (k rank) item() survival.Item {
+	return survival.Item{Exit: pool.Micros(k >> 1), Fate: [...]survival.Fate{survival.Censored, survival.Event}[k&1]}
+}
+
+// ranked is a known row's number with its rank.
+type ranked struct {
+	rank   rank
+	number int32
 }
 
 // periodsOf returns the periods that are known of a measure. Errors are ctx's.
@@ -107,10 +111,13 @@ func (k *known) sort() {
 	for i := range k.periods {
 		k.rows[i] = k.periods[i].row(k.classes)
 	}
-	k.byLength = sorted(len(k.rows), func(i int) pool.Micros { return k.rows[i].rank() })
-	k.byLength = slices.DeleteFunc(k.byLength, func(i int32) bool {
-		f := k.rows[i].fate
-		return f != complete && f != censored
+	for i := range k.rows {
+		if r := &k.rows[i]; r.fate == complete || r.fate == censored {
+			k.byLength = append(k.byLength, ranked{r.rank(), int32(i)})
+		}
+	}
+	slices.SortFunc(k.byLength, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.number, b.number))
 	})
 }
 
@@ -172,10 +179,12 @@ func sorted(n int, by func(i int) pool.Micros) []int32 {
 type chosen struct {
 	known  *known
 	groups *groups
-	of     []int32      // of each of the known periods: its group, −1 = it is none of these as it is known
-	cut    []cutPeriod  // those that go on, end after the window, or began before what is seen for it; in the order of known
-	fates  [][fates]int // how many there are, by group
-	seen   []bool       // the machines that they are of
+	// Of each of the known periods twice its group, and one more if it began before the window; negative = it is none of
+	// these as it is known.
+	of    []int32
+	cut   []cutPeriod  // those that go on, end after the window, or began before what is seen for it; in the order of known
+	fates [][fates]int // how many there are, by group
+	seen  []bool       // the machines that they are of
 }
 
 // cutPeriod is a period that a window cuts.
@@ -224,7 +233,10 @@ func (k *known) choose(c *choosing, g *groups) (*chosen, error) {
 			return nil, err
 		}
 		if group >= 0 {
-			found.of[i] = group
+			found.of[i] = group << 1
+			if r.start < w.From {
+				found.of[i]++
+			}
 			found.count(group, r)
 		}
 	}
@@ -295,34 +307,43 @@ func (c *chosen) each(yield func(group int32, r *row)) {
 			cut = cut[1:]
 		}
 		if group >= 0 {
-			yield(group, &c.known.rows[i])
+			yield(group>>1, &c.known.rows[i])
 		}
 	}
 }
 
-// byLength yields those that are in statistics with their groups, by rank.
-func (c *chosen) byLength(yield func(group int32, r *row)) {
+// byLength yields those that are in statistics with their groups, by rank: as survival curves take them, of which the
+// event is that they are complete.
+func (c *chosen) byLength(w pool.Window, yield func(group int32, it survival.Item)) {
 	cut := make([]*cutPeriod, 0, len(c.cut))
 	for i := range c.cut {
 		if f := c.cut[i].row.fate; f == complete || f == censored {
 			cut = append(cut, &c.cut[i])
 		}
 	}
-	runs.Sort(cut, func(p *cutPeriod) pool.Micros { return p.row.rank() })
-	for _, i := range c.known.byLength {
-		group := c.of[i]
+	runs.Sort(cut, func(p *cutPeriod) pool.Micros { return pool.Micros(p.row.rank()) })
+	next := func() {
+		it := cut[0].row.rank().item()
+		it.Entry = max(0, w.From-cut[0].row.start)
+		yield(cut[0].group, it)
+		cut = cut[1:]
+	}
+	for _, k := range c.known.byLength {
+		group := c.of[k.number]
 		if group < 0 {
 			continue
 		}
-		r := &c.known.rows[i]
-		for len(cut) > 0 && cut[0].row.rank() < r.rank() {
-			yield(cut[0].group, &cut[0].row)
-			cut = cut[1:]
+		for len(cut) > 0 && cut[0].row.rank() < k.rank {
+			next()
 		}
-		yield(group, r)
+		it := k.rank.item()
+		if group&1 != 0 {
+			it.Entry = w.From - c.known.rows[k.number].start
+		}
+		yield(group>>1, it)
 	}
-	for _, p := range cut {
-		yield(p.group, &p.row)
+	for len(cut) > 0 {
+		next()
 	}
 }
 

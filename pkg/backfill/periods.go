@@ -35,9 +35,9 @@ type Period struct {
 	UnknownStart bool
 	// The true start lies further before the window than is looked.
 	LeftTruncated bool
-	Link          runs.Link // of EndedBy
-	open          bool      // it goes on at the last observed snapshot
-	EndedBy       *runs.Run // that ended it: Claimed, Reclaimed only
+	Link          runs.Link    // of the run that ended it
+	open          bool         // it goes on at the last observed snapshot
+	Job           timeline.Job // that ended it: Claimed, Reclaimed only
 
 	bounds
 }
@@ -150,7 +150,7 @@ func (p *Period) end(o *runs.Observed, segments []runs.Segment, last int, m meas
 		if p.Reason == Claimed || p.Reason == Reclaimed {
 			p.endRun = segments[next].RunFirst
 			if p.endRun >= 0 {
-				p.EndedBy = &o.Machines[p.machine].Runs[p.endRun]
+				p.Job = o.Machines[p.machine].Runs[p.endRun].Job
 			}
 		}
 	}
@@ -217,7 +217,7 @@ func (p *Period) close(o *runs.Observed, w pool.Window) {
 // cut brings a period to the window; false when it does not overlap it.
 func (p *Period) cut(w pool.Window) bool {
 	if p.End > w.To {
-		p.End, p.Reason, p.EndedBy, p.Link = w.To, Window, nil, runs.NoLink
+		p.End, p.Reason, p.Job, p.Link = w.To, Window, timeline.Job{}, runs.NoLink
 	}
 	return p.Start <= w.To && p.End >= w.From
 }

@@ -39,7 +39,7 @@ func (c *cutter) parts(p Period) []Period {
 		}
 		if h.run.Start > p.Start {
 			before := p
-			before.End, before.Reason, before.EndedBy, before.Link = h.run.Start, Claimed, h.run.Run, h.run.Link
+			before.End, before.Reason, before.Job, before.Link = h.run.Start, Claimed, h.run.Job, h.run.Link
 			if h.run.Side == pool.Primary {
 				before.Reason = Reclaimed
 			}
