@@ -181,8 +181,9 @@ type chosen struct {
 	groups *groups
 	// Of each of the known periods twice its group, and one more if it began before the window; negative = it is none of
 	// these as it is known.
-	of    []int32
-	cut   []cutPeriod  // those that go on, end after the window, or began before what is seen for it; in the order of known
+	of []int32
+	// Those that go on, end after the window, or began before what is seen for it, in the order of the known ones.
+	cut   []cutPeriod
 	fates [][fates]int // how many there are, by group
 	seen  []bool       // the machines that they are of
 }

@@ -36,7 +36,8 @@ func curvesOf(p *query.Plan, group ...string) data.Frames {
 	for i := range items {
 		items[i] = survival.Item{Exit: pool.Micros(i+1) * pool.Hour, Fate: survival.Event}
 	}
-	return Curves(p, aboutOf(p), "tenure", "GPUs", []Lives{{group, survival.CohortOf(items)}}, (*survival.Cohort).KaplanMeier)
+	lives := []Lives{{group, survival.CohortOf(items)}}
+	return Curves(p, aboutOf(p), "tenure", "GPUs", lives, (*survival.Cohort).KaplanMeier)
 }
 
 func TestLegendNamesSeries(t *testing.T) {

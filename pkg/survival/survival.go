@@ -82,7 +82,9 @@ func (c *Cohort) Drawn(estimator func(*Cohort) Curve) (drawn Curve, ok bool) {
 	if from < 0 {
 		return Curve{}, false
 	}
-	last, _ := slices.BinarySearchFunc(r.ends, until+1, func(e end, age pool.Micros) int { return cmp.Compare(e.age(), age) })
+	last, _ := slices.BinarySearchFunc(r.ends, until+1, func(e end, age pool.Micros) int {
+		return cmp.Compare(e.age(), age)
+	})
 	before, _ := slices.BinarySearch(r.entries, until)
 	inside.ends, inside.entries = r.ends[first:last], r.entries[entered:max(entered, before)]
 	drawn = estimator(&inside)
@@ -187,8 +189,8 @@ type end uint64
 func (e end) age() pool.Micros { return pool.Micros(e >> 2) }
 func (e end) fate() Fate       { return Fate(e & 3) }
 
-// Cohort are items as estimates need them: it takes 8 bytes for each that entered at age 0. Items that are added by exit
-// age and, of one age, by fate need no sorting. The zero value has none.
+// Cohort are items as estimates need them: it takes 8 bytes for each that entered at age 0. Items that are added by
+// their exit age and, of one age, by fate need no sorting. The zero value has none.
 type Cohort struct {
 	prompt   int           // items that enter at age 0, as most do
 	entries  []pool.Micros // of the others
