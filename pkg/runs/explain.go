@@ -33,8 +33,8 @@ func (x *Explanation) Of(run, snapshot int32) *Explained {
 	return &x.Runs[i]
 }
 
-// Claim returns the number of a run's claim, all pieces of which are explained together; −1 when the run was not asked
-// for.
+// Claim returns the number of a run's claim, all pieces of which are explained together; −1 when the run was not
+// asked for.
 func (x *Explanation) Claim(run int) int32 {
 	if i := x.of[run]; i >= 0 {
 		return x.groups[i]
