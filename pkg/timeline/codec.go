@@ -233,27 +233,30 @@ func (r *decoder) column(n, limit int) []uint32 {
 	numbers := slices.Grow(r.numbers[:0], n)[:n]
 	r.numbers = numbers
 	b, at := r.b, r.at
-	for i := range numbers {
-		var v uint64
-		if at < len(b) && b[at] < 0x80 { // most are of one byte
-			v = uint64(b[at])
-			at++
-		} else {
-			long, read := binary.Uvarint(b[min(at, len(b)):])
-			if read <= 0 {
-				long = math.MaxUint64
+	highest := uint64(0)
+	for i := 0; i < n; {
+		if i+8 <= n && at+8 <= len(b) { // most are of one byte: eight at once
+			if eight := binary.LittleEndian.Uint64(b[at:]); eight&0x8080808080808080 == 0 {
+				for k := range numbers[i : i+8] {
+					v := eight >> (8 * k) & 0x7f
+					numbers[i+k], highest = uint32(v), max(highest, v)
+				}
+				i, at = i+8, at+8
+				continue
 			}
-			v = long
-			at += read
 		}
-		if v >= uint64(limit) {
-			r.fail()
-			clear(numbers)
-			return numbers
+		v, size := binary.Uvarint(b[at:])
+		if size <= 0 {
+			highest = math.MaxUint64
+			break
 		}
-		numbers[i] = uint32(v)
+		numbers[i], highest = uint32(v), max(highest, v)
+		i, at = i+1, at+size
 	}
-	r.at = at
+	if r.at = at; n > 0 && highest >= uint64(limit) {
+		r.fail()
+		clear(numbers)
+	}
 	return numbers
 }
 
@@ -490,6 +493,9 @@ func (r *decoder) jobs(d *Day) {
 	d.jobs.schedds = make([]Symbol, r.count())
 	for i, schedd := range r.columnOfSymbols(len(d.jobs.schedds)) {
 		d.jobs.schedds[i] = Symbol(schedd)
+	}
+	if r.err != nil {
+		return
 	}
 	packed := r.b[r.at:]
 	n := d.claimed()

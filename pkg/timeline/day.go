@@ -147,6 +147,13 @@ func (d *Day) Status(s uint32) Status {
 
 // claims returns the further claims of a status.
 func (d *Day) claims(s uint32) []Claim {
+	if len(d.further) == 0 { // as on most days
+		return nil
+	}
+	return d.furtherClaims(s)
+}
+
+func (d *Day) furtherClaims(s uint32) []Claim {
 	i, found := slices.BinarySearchFunc(d.further, s, func(f further, s uint32) int { return cmp.Compare(f.status, s) })
 	if !found {
 		return nil

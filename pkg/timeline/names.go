@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,6 +35,8 @@ type Names struct {
 	texts   []string
 	gpus    map[gpuKey]GPU
 	keys    []gpuKey
+	entered []gpuKey // of the last call of enterGPUs: the next day has the same as a rule
+	as      []GPU    // what it returned
 }
 
 type gpuKey struct{ machine, id Symbol }
@@ -123,22 +126,36 @@ func (n *Names) enter(texts [][]byte) []Symbol {
 	return symbols
 }
 
-func (n *Names) gpu(machine, id Symbol) GPU { return n.enterGPUs([]gpuKey{{machine, id}})[0] }
-
-// enterGPUs returns the GPUs of pairs of machine and id, new ones for those that have none.
-func (n *Names) enterGPUs(keys []gpuKey) []GPU {
-	gpus := make([]GPU, len(keys))
+func (n *Names) gpu(machine, id Symbol) GPU {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for i, key := range keys {
-		g, ok := n.gpus[key]
-		if !ok {
-			g = GPU(len(n.keys))
-			n.gpus[key], n.keys = g, append(n.keys, key)
-		}
-		gpus[i] = g
+	return n.enterGPU(gpuKey{machine, id})
+}
+
+// enterGPUs returns the GPUs of pairs of machine and id, new ones for those that have none. The slice must not be
+// changed.
+func (n *Names) enterGPUs(keys []gpuKey) []GPU {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if slices.Equal(keys, n.entered) {
+		return n.as
 	}
+	gpus := make([]GPU, len(keys))
+	for i, key := range keys {
+		gpus[i] = n.enterGPU(key)
+	}
+	n.entered, n.as = append(n.entered[:0], keys...), gpus
 	return gpus
+}
+
+// enterGPU returns a GPU. n.mu is held.
+func (n *Names) enterGPU(key gpuKey) GPU {
+	g, ok := n.gpus[key]
+	if !ok {
+		g = GPU(len(n.keys))
+		n.gpus[key], n.keys = g, append(n.keys, key)
+	}
+	return g
 }
 
 // Job parses a GlobalJobId from the right; the schedd's name may hold a #.

@@ -175,12 +175,17 @@ func (c *content) unordered(ctx context.Context) (bool, error) {
 		local, err := c.local(ctx, upwards, before.info.Rows.Last+1) // it was in order, and only grew
 		return months.FellBack(before.info.Last, local), err
 	}
+	probe, err := c.handle.watch.PrepareContext(ctx, upwards)
+	if err != nil {
+		return false, err
+	}
+	defer probe.Close()
 	highest := months.None
 	for i := int64(0); i <= probes; i++ {
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
-		local, err := c.local(ctx, upwards, rows.First+(rows.Last-rows.First)/probes*i)
+		local, err := found(probe.QueryContext(ctx, rows.First+(rows.Last-rows.First)/probes*i))
 		switch {
 		case err != nil && sqlitefile.IsDamage(err):
 			continue // it shows where its rows are read
@@ -245,7 +250,10 @@ const (
 
 // local returns the first readable timestamp of such a query, None if there is none.
 func (c *content) local(ctx context.Context, query string, rowid int64) (months.Local, error) {
-	rows, err := c.handle.watch.QueryContext(ctx, query, rowid)
+	return found(c.handle.watch.QueryContext(ctx, query, rowid))
+}
+
+func found(rows *sql.Rows, err error) (months.Local, error) {
 	if err != nil {
 		return months.None, err
 	}

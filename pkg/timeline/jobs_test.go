@@ -1,0 +1,102 @@
+package timeline
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
+	"github.com/chtc/gpureports/pkg/timeline/keep"
+)
+
+// Jobs of any kind are the same after they were packed.
+func TestPackedJobs(testingT *testing.T) {
+	number := rapid.OneOf(rapid.Uint32(), rapid.SampledFrom([]uint32{0, 1, 1 << 31, raw - 1, raw}))
+	rapid.Check(testingT, func(t *rapid.T) {
+		jobs := rapid.SliceOf(rapid.Custom(func(t *rapid.T) Job {
+			return Job{Symbol(rapid.Uint32Range(0, 300).Draw(t, "schedd")), number.Draw(t, "cluster"), number.Draw(t, "proc"),
+				number.Draw(t, "queued")}
+		})).Draw(t, "jobs")
+		p := pack(jobs)
+		require.True(t, holds(p.packed, 4*len(jobs)))
+		require.Equal(t, append([]Job{}, jobs...), p.unpack(len(jobs)))
+		require.False(t, holds(p.packed, 4*len(jobs)+1))
+		if len(jobs) > 0 {
+			require.False(t, holds(p.packed[:len(p.packed)-1], 4*len(jobs)))
+			require.False(t, holds(append(p.packed[:len(p.packed):len(p.packed)], 0x80), 4*len(jobs)))
+		}
+	})
+}
+
+// Whichever byte of a segment's file is another one, from the first to the last of the packed jobs, and wherever it is
+// cut, the answers stay the same, and the file is made anew.
+func TestDamageAnywhere(t *testing.T) {
+	dir, cache := t.TempDir(), t.TempDir()
+	rows := quarterly(0, 300)
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: plain(rows)})
+	tl := open(t, dir, "UTC", cache)
+	load(t, tl, rows)
+	require.NoError(t, tl.Close())
+	files, err := filepath.Glob(filepath.Join(cache, keep.Folder, "*-2025-09-02.segment"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	whole, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	random, want, made := rand.New(rand.NewPCG(3, 4)), ask(rows), 0
+	check := func(content []byte, what string) {
+		require.NoError(t, os.WriteFile(files[0], content, 0o600))
+		tl := open(t, dir, "UTC", cache)
+		defer tl.Close()
+		v := load(t, tl, rows)
+		requireEqual(t, want, v)
+		if v.Work.Read > 1 { // the running day, and the damaged one
+			again, err := os.ReadFile(files[0])
+			require.NoError(t, err)
+			require.Equal(t, whole, again, what)
+			made++
+		}
+	}
+	check(whole, "whole")
+	const ranges = 20
+	for from := 0; from < len(whole); from += len(whole)/ranges + 1 { // some byte of each range
+		at := min(len(whole)-1, from+random.IntN(len(whole)/ranges+1))
+		content := append([]byte{}, whole...)
+		content[at] ^= byte(1 + random.IntN(255))
+		check(content, fmt.Sprint("byte ", at))
+		check(whole[:at], fmt.Sprint("cut at ", at))
+	}
+	require.Greater(t, made, ranges, "most was noticed; what was not is a description that says the same")
+}
+
+// Bytes that no checksum guards are a day whose jobs can be read, or damaged.
+func TestDecodingOfDamage(t *testing.T) {
+	dir := t.TempDir()
+	rows := quarterly(0, 200)
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: plain(rows)})
+	tl := open(t, dir, "UTC", "")
+	defer tl.Close()
+	random, read := rand.New(rand.NewPCG(5, 6)), 0
+	for _, d := range load(t, tl, rows).Days {
+		whole := encode(d, tl.names)
+		for at := range whole {
+			other := append([]byte{}, whole...)
+			other[at] ^= byte(1 + random.IntN(255))
+			lacking := append(whole[:at:at], whole[min(len(whole), at+1+random.IntN(9)):]...)
+			for _, b := range [][]byte{other, whole[:at], lacking} {
+				damaged, err := decode(b, NewNames())
+				if err != nil {
+					require.ErrorIs(t, err, errDamaged)
+					continue
+				}
+				require.Len(t, damaged.Jobs().jobs, damaged.claimed())
+				read++
+			}
+		}
+	}
+	require.Positive(t, read)
+}
