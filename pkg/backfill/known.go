@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runs"
@@ -18,7 +19,7 @@ type known struct {
 	// unseen runs cover is left out; those that go on at the last observed snapshot are as the snapshots show them.
 	periods  []Period
 	rows     []row // what choosing among the periods needs
-	classes  *classes
+	classes  *linked.Classes
 	byLength []ranked // those in statistics by rank
 	// seen is where snapshots show them, before unseen runs were left out.
 	seen []bounds
@@ -95,7 +96,7 @@ func periodsOf(ctx context.Context, o *runs.Observed, of *runs.Known, m measure)
 		for i := range byMachine {
 			periods, seen = periods+len(byMachine[i].periods), seen+len(byMachine[i].seen)
 		}
-		all := &known{periods: make([]Period, 0, periods), seen: make([]bounds, 0, seen), classes: newClasses()}
+		all := &known{periods: make([]Period, 0, periods), seen: make([]bounds, 0, seen), classes: linked.NewClasses()}
 		for i := range byMachine {
 			all.periods = append(all.periods, byMachine[i].periods...)
 			all.seen = append(all.seen, byMachine[i].seen...)
@@ -121,8 +122,8 @@ func (k *known) sort() {
 	})
 }
 
-func (p *Period) row(c *classes) row {
-	return row{p.Start, p.End, c.number(class{p.Place, p.Project}), p.machine, p.first, p.last, p.fate()}
+func (p *Period) row(c *linked.Classes) row {
+	return row{p.Start, p.End, c.Number(linked.Class{p.Place, p.Project}), p.machine, p.first, p.last, p.fate()}
 }
 
 // newestFirst returns the numbers of known periods by their end, the latest first. Errors are ctx's.
@@ -270,7 +271,7 @@ func (c *chosen) take(p Period, w pool.Window, number int32) error {
 	if p.open = false; !p.cut(w) {
 		return nil
 	}
-	group, err := c.groups.of(class{p.Place, p.Project})
+	group, err := c.groups.of(linked.Class{p.Place, p.Project})
 	if err != nil || group < 0 {
 		return err
 	}

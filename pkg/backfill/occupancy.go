@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -11,7 +12,7 @@ import (
 // stays is how the states of all GPUs of the pool change, made once for an observation. A stay is a GPU's time in one
 // class and state; its key is class · runs.States + state.
 type stays struct {
-	classes *classes
+	classes *linked.Classes
 	// The keys of the stays that begin at each snapshot, and of those that ended at the one before.
 	begun, ended bySnapshot
 }
@@ -47,7 +48,7 @@ func sortEvents(events []event, snapshots int) bySnapshot {
 func staysOf(ctx context.Context, o *runs.Observed) (*stays, error) {
 	type key struct{}
 	return runs.Derived(ctx, o, key{}, func() (*stays, error) {
-		s := &stays{classes: newClasses()}
+		s := &stays{classes: linked.NewClasses()}
 		var begun, ended []event
 		for m := range o.Machines {
 			if ctx.Err() != nil {
@@ -86,7 +87,7 @@ func (s *stays) read(o *runs.Observed, gpu *runs.GPU, begun, ended []event) ([]e
 			}
 			if p := o.PlaceAt(gpu, first); number < 0 || p != place || segment.Project != project {
 				place, project = p, segment.Project
-				number = s.classes.number(class{place, project})
+				number = s.classes.Number(linked.Class{place, project})
 			}
 			if key := number*int32(runs.States) + int32(segment.State); key != stay || first != next {
 				end()
@@ -183,7 +184,7 @@ func occupy(ctx context.Context, o *runs.Observed, c *calendar, buckets int, g *
 
 // at returns the number of GPUs in each stay's key at a snapshot.
 func (s *stays) at(snapshot int) []int32 {
-	now := make([]int32, len(s.classes.all)*runs.States)
+	now := make([]int32, len(s.classes.All)*runs.States)
 	for _, key := range s.begun.values[:s.begun.begin[snapshot+1]] {
 		now[key]++
 	}

@@ -3,6 +3,7 @@ package backfill
 import (
 	"context"
 
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/runs"
 )
 
@@ -15,7 +16,7 @@ type transition struct {
 // switches are all changes of state between consecutive snapshots without a gap, at the later one: the value is the
 // class there · States² + from · States + to.
 type switches struct {
-	classes *classes
+	classes *linked.Classes
 	bySnapshot
 }
 
@@ -24,7 +25,7 @@ const pairs = int32(runs.States * runs.States)
 func switchesOf(ctx context.Context, o *runs.Observed) (*switches, error) {
 	type key struct{}
 	return runs.Derived(ctx, o, key{}, func() (*switches, error) {
-		s := &switches{classes: newClasses()}
+		s := &switches{classes: linked.NewClasses()}
 		inPool := func(s runs.State) bool { return s != runs.Unknown && s != runs.Outside }
 		var events []event
 		for m := range o.Machines {
@@ -42,7 +43,7 @@ func switchesOf(ctx context.Context, o *runs.Observed) (*switches, error) {
 					if before.State == after.State && (after.State != runs.Used || sameJob(machine.Runs, before, after)) {
 						continue
 					}
-					of := s.classes.number(class{o.PlaceAt(gpu, after.First), after.Project})
+					of := s.classes.Number(linked.Class{o.PlaceAt(gpu, after.First), after.Project})
 					events = append(events, event{after.First, of*pairs + int32(before.State)*int32(runs.States) +
 						int32(after.State)})
 				}
@@ -60,7 +61,7 @@ func transitions(ctx context.Context, o *runs.Observed, first, end int, g *group
 	if err != nil {
 		return nil, err
 	}
-	counts := make([]int, len(all.classes.all)*int(pairs))
+	counts := make([]int, len(all.classes.All)*int(pairs))
 	for _, value := range all.values[all.begin[first]:all.begin[end]] {
 		counts[value]++
 	}

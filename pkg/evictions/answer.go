@@ -4,6 +4,7 @@ package evictions
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -32,17 +33,20 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	if err != nil {
 		return nil, err
 	}
-	x := known.Explanations
-	all := collect(o, x, p.Window)
-	blind := !known.Sharp || addLinks(linked.ShareOf(x, p.Now, linked.OnBackfill(p.Window)), about)
-	chosen := runs.Choose(linked.BackfillFilter(&p.Select), o.View)
-	all = slices.DeleteFunc(all, func(r Run) bool {
-		return !chosen.Place(r.Place) || !chosen.User(r.User) ||
-			!chosen.Project(r.Project)
-	})
-	tellOddities(all, about)
-	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), runs: all, blind: blind,
-		slices: opened.Slices.Begin}
+	all, err := tableOf(ctx, known)
+	if err != nil {
+		return nil, fmt.Errorf("listing backfill runs: %w", err)
+	}
+	names := o.View.Names.Texts()
+	g := grouping{p.GroupBy, names, p.Shown}
+	a := answer{plan: p, about: about, observed: o, names: names, explanations: known.Explanations,
+		runs: all.in(o, p.Window), slices: opened.Slices.Begin,
+		groups: g.among(all.classes, runs.Choose(linked.BackfillFilter(&p.Select), o.View))}
+	a.blind = !known.Sharp || addLinks(all.share(p.Window, p.Now), about)
+	if a.odd, err = a.oddities(ctx); err != nil {
+		return nil, err
+	}
+	a.odd.tell(about)
 	return a.frames(ctx)
 }
 
@@ -77,46 +81,58 @@ func addLinks(share linked.Share, about *frames.About) (blind bool) {
 	return false
 }
 
-// tellOddities says what was odd about the runs.
-func tellOddities(all []Run, about *frames.About) {
-	machines := 0
-	clamped, lost, running, unseen := 0, 0, 0, 0
-	codes := map[int32]int{}
-	for i := range all {
-		r := &all[i]
-		if i == 0 || r.Machine != all[i-1].Machine { // they come by machine
-			machines++
+// oddities are what was odd about the runs.
+type oddities struct {
+	runs, machines                 int
+	clamped, lost, running, unseen int
+	codes                          map[int32]int
+}
+
+func (a *answer) oddities(ctx context.Context) (o oddities, err error) {
+	o.codes = map[int32]int{}
+	machine := int32(-1)
+	err = a.runs.each(ctx, a.groups, func(_ int32, r *Run) error {
+		o.runs++
+		if r.machine != machine { // they come by machine
+			o.machines++
+			machine = r.machine
 		}
-		if r.Clamped {
-			clamped++
+		if r.clamped {
+			o.clamped++
 		}
 		if r.Link == runs.AdOnly {
-			unseen++
+			o.unseen++
 		}
 		switch r.Result {
 		case runs.Lost:
-			lost++
+			o.lost++
 		case runs.Running:
-			running++
+			o.running++
 		}
 		if r.UnknownCode != 0 {
-			codes[r.UnknownCode]++
+			o.codes[r.UnknownCode]++
 		}
+		return nil
+	})
+	return o, err
+}
+
+// tell says what was odd.
+func (o *oddities) tell(about *frames.About) {
+	about.Stat("Runs", "locale", float64(o.runs))
+	about.Stat("Runs: machines", "locale", float64(o.machines)) // GPUs of a machine are reclaimed together
+	about.Stat("Runs: censored", "locale", float64(o.lost+o.running))
+	if o.unseen > 0 {
+		about.Stat("Runs between snapshots", "short", float64(o.unseen))
 	}
-	about.Stat("Runs", "locale", float64(len(all)))
-	about.Stat("Runs: machines", "locale", float64(machines)) // GPUs of a machine are reclaimed together
-	about.Stat("Runs: censored", "locale", float64(lost+running))
-	if unseen > 0 {
-		about.Stat("Runs between snapshots", "short", float64(unseen))
+	if o.clamped > 0 {
+		about.Info("%d runs end before they start by their job ads: their end is set to the start", o.clamped)
 	}
-	if clamped > 0 {
-		about.Info("%d runs end before they start by their job ads: their end is set to the start", clamped)
+	if o.lost > 0 {
+		about.Info("%d runs were lost from sight in a gap or while their machine was silent", o.lost)
 	}
-	if lost > 0 {
-		about.Info("%d runs were lost from sight in a gap or while their machine was silent", lost)
-	}
-	for _, code := range slices.Sorted(maps.Keys(codes)) {
+	for _, code := range slices.Sorted(maps.Keys(o.codes)) {
 		about.Info("%d runs have the vacate code %d, whose meaning is not known: counted as evicted, cause unknown",
-			codes[code], code)
+			o.codes[code], code)
 	}
 }

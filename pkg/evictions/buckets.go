@@ -14,36 +14,40 @@ import (
 
 // tally counts the runs of each group by bucket.
 type tally struct {
-	grouping
+	*groups
 	buckets query.Buckets
 	from    pool.Micros // the window's beginning
-	counted map[group][]Bucket
+	held    int         // groups with buckets
+	counted [][]Bucket  // by group; nil = none
 	// whole has the GPU hours of all runs where groups are causes, which only evicted runs have: rates are over all.
-	whole map[group][]Bucket
+	whole [][]Bucket
 }
 
 // into returns a group's buckets.
-func (t *tally) into(groups map[group][]Bucket, k group) ([]Bucket, error) {
-	if groups[k] == nil {
-		if err := query.Hold(len(t.counted)+len(t.whole)+1, t.buckets.Len()); err != nil {
-			return nil, err
-		}
-		groups[k] = make([]Bucket, t.buckets.Len())
+func (t *tally) into(groups *[][]Bucket, k int32) ([]Bucket, error) {
+	for len(*groups) <= int(k) {
+		*groups = append(*groups, nil)
 	}
-	return groups[k], nil
+	if (*groups)[k] == nil {
+		if t.held++; query.Hold(t.held, t.buckets.Len()) != nil {
+			return nil, query.Hold(t.held, t.buckets.Len())
+		}
+		(*groups)[k] = make([]Bucket, t.buckets.Len())
+	}
+	return (*groups)[k], nil
 }
 
 // add counts an eviction in the bucket that holds its time, and hours and runs in every bucket that they overlap.
 func (t *tally) add(r *Run) (err error) {
 	var own, all []Bucket
-	evicted := r.Result == runs.Evicted
-	if evicted || !t.byEviction() {
-		if own, err = t.into(t.counted, t.of(r, false)); err != nil {
+	evicted, byEviction := r.Result == runs.Evicted, t.byCause || t.byEvidence
+	if evicted || !byEviction {
+		if own, err = t.into(&t.counted, t.number(r.row, false)); err != nil {
 			return err
 		}
 	}
-	if t.byEviction() {
-		if all, err = t.into(t.whole, t.of(r, true)); err != nil {
+	if byEviction {
+		if all, err = t.into(&t.whole, t.number(r.row, true)); err != nil {
 			return err
 		}
 	}
@@ -68,12 +72,13 @@ func (t *tally) add(r *Run) (err error) {
 }
 
 // over returns the buckets whose GPU hours a group's rates are over.
-func (t *tally) over(k group) []Bucket {
+func (t *tally) over(n int) []Bucket {
 	if !t.byEviction() {
-		return t.counted[k]
+		return t.counted[n]
 	}
+	k := t.keys[n]
 	k.cause, k.evidence = 0, 0
-	return t.whole[k]
+	return t.whole[t.numbers[k]]
 }
 
 // timeseries are the figures of the window's buckets.
@@ -83,27 +88,25 @@ func (a *answer) timeseries(ctx context.Context) (*Figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := tally{grouping{p.GroupBy, a.names, p.Shown}, buckets, w.From, map[group][]Bucket{}, map[group][]Bucket{}}
-	for i := range a.runs {
-		if i%1024 == 0 && ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if err := t.add(&a.runs[i]); err != nil {
-			return nil, err
-		}
+	t := tally{groups: a.groups, buckets: buckets, from: w.From}
+	if err := a.runs.each(ctx, a.groups, func(_ int32, r *Run) error { return t.add(r) }); err != nil {
+		return nil, err
 	}
 	f := &Figures{Times: buckets.Starts}
 	if buckets.Whole {
 		f.Times = []pool.Micros{a.newestSlice()}
 	}
 	live, times := a.live(buckets), a.observed.View.Times
-	for k, counts := range t.counted {
-		over := t.over(k)
+	for n, counts := range t.counted {
+		if counts == nil {
+			continue
+		}
+		over := t.over(n)
 		for b := range counts {
 			counts[b].Over = over[b].GPUHours
 			counts[b].Drawn = (live[b] || counts[b].Evictions > 0) && p.Keep(buckets, b, times[len(times)-1])
 		}
-		f.Groups = append(f.Groups, GroupFigures{Texts: t.texts(k), Buckets: counts})
+		f.Groups = append(f.Groups, GroupFigures{Texts: t.texts(t.keys[n]), Buckets: counts})
 	}
 	return f, nil
 }
@@ -127,10 +130,10 @@ func (a *answer) newestSlice() pool.Micros {
 }
 
 // hourOfWeek sums over the window by local weekday and hour.
-func (a *answer) hourOfWeek() (data.Frames, error) {
+func (a *answer) hourOfWeek(ctx context.Context) (data.Frames, error) {
 	w := a.plan.Window
 	buckets, cells, err := a.plan.Hours()
-	if err != nil || len(a.runs) == 0 {
+	if err != nil || a.odd.runs == 0 {
 		return a.about.Finish(nil), err
 	}
 	var evictions, hours frames.Week
@@ -140,8 +143,7 @@ func (a *answer) hourOfWeek() (data.Frames, error) {
 		at := cells[buckets.Of(t)]
 		seen[at[0]][at[1]] = true
 	}
-	for i := range a.runs {
-		r := &a.runs[i]
+	err = a.runs.each(ctx, a.groups, func(_ int32, r *Run) error {
 		if r.Result == runs.Evicted {
 			at := cells[buckets.Of(r.End)]
 			evictions[at[0]][at[1]]++
@@ -153,6 +155,10 @@ func (a *answer) hourOfWeek() (data.Frames, error) {
 			// clocks differ: it may end before it starts
 			hours[at[0]][at[1]] += r.gpuHours(max(0, min(r.Until, buckets.Starts[b+1])-max(from, buckets.Starts[b])))
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	week := &evictions
 	var rates rates

@@ -16,19 +16,26 @@ import (
 
 // answer builds one answer's frames.
 type answer struct {
-	plan     *query.Plan
-	about    *frames.About
-	observed *runs.Observed
-	names    []string
-	runs     []Run         // that overlap the window and pass the filter
-	blind    bool          // completions cannot be seen
-	slices   []pool.Micros // beginnings of the window's slices
+	plan         *query.Plan
+	about        *frames.About
+	observed     *runs.Observed
+	names        []string
+	runs         looking
+	groups       *groups
+	odd          oddities
+	explanations *runs.Explanations
+	blind        bool          // completions cannot be seen
+	slices       []pool.Micros // beginnings of the window's slices
 }
 
 func (a *answer) frames(ctx context.Context) (data.Frames, error) {
 	switch a.plan.View {
 	case "summary":
-		return Frames(a.summary(), a.plan, a.about), nil
+		f, err := a.summary(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return Frames(f, a.plan, a.about), nil
 	case "timeseries":
 		f, err := a.timeseries(ctx)
 		if err != nil {
@@ -36,189 +43,259 @@ func (a *answer) frames(ctx context.Context) (data.Frames, error) {
 		}
 		return Frames(f, a.plan, a.about), nil
 	case "events":
-		return a.events(), nil
+		return a.events(ctx)
 	case "runs":
-		return a.list(), nil
+		return a.list(ctx)
 	case "survival":
-		return a.survival(), nil
+		return a.survival(ctx)
 	case "hourOfWeek":
-		return a.hourOfWeek()
+		return a.hourOfWeek(ctx)
 	}
-	return a.annotations(), nil
+	return a.annotations(ctx)
 }
 
 // summary are the figures of the window.
-func (a *answer) summary() *Figures {
-	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
-	groups, whole := map[group]*Sums{}, map[group]float64{}
+func (a *answer) summary(ctx context.Context) (*Figures, error) {
+	g := a.groups
+	var counted []*Sums // by group; nil = none
+	var whole []float64
 	f := &Figures{Total: GroupFigures{Blind: a.blind}}
-	var last group // of neighbours, most are in one
-	var into *Sums
-	for i := range a.runs {
-		r := &a.runs[i]
+	byEviction := g.byEviction()
+	err := a.runs.each(ctx, g, func(_ int32, r *Run) error {
 		f.Total.Sums.add(r)
-		if g.byEviction() {
-			whole[g.of(r, true)] += r.gpuHours(r.Inside)
+		if byEviction {
+			n := int(g.number(r.row, true))
+			for len(whole) <= n {
+				whole = append(whole, 0)
+			}
+			whole[n] += r.gpuHours(r.Inside)
 			if r.Result != runs.Evicted {
-				continue
+				return nil
 			}
 		}
-		if k := g.of(r, false); into == nil || k != last {
-			if groups[k] == nil {
-				groups[k] = &Sums{}
-			}
-			last, into = k, groups[k]
+		n := int(g.number(r.row, false))
+		for len(counted) <= n {
+			counted = append(counted, nil)
 		}
-		into.add(r)
+		if counted[n] == nil {
+			counted[n] = &Sums{}
+		}
+		counted[n].add(r)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	f.Total.Hours = f.Total.Sums.GPUHours
-	for k, sums := range groups {
-		hours := sums.GPUHours
-		if g.byEviction() {
-			k := k
-			k.cause, k.evidence = 0, 0
-			hours = whole[k]
+	for n, sums := range counted {
+		if sums == nil {
+			continue
+		}
+		k, hours := g.keys[n], sums.GPUHours
+		if byEviction {
+			whose := k
+			whose.cause, whose.evidence = 0, 0
+			hours = whole[g.numbers[whose]]
 		}
 		f.Groups = append(f.Groups, GroupFigures{Texts: g.texts(k), Sums: *sums, Hours: hours, Blind: a.blind})
 	}
-	return f
+	return f, nil
 }
 
 // events are the evictions, newest first.
-func (a *answer) events() data.Frames {
-	evicted := a.evicted()
+func (a *answer) events(ctx context.Context) (data.Frames, error) {
+	evicted, err := a.evicted(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return frames.Columns(a.plan, a.about,
-		frames.Time("time", frames.Each(evicted, func(r *Run) pool.Micros { return r.End })),
+		frames.Time("time", frames.Each(evicted, func(r *listed) pool.Micros { return r.End })),
 		a.machine(evicted), gpuCount(evicted), a.gpuIDs(evicted), a.device(evicted), category(evicted), a.user(evicted),
 		a.job(evicted),
-		frames.Number("ranHours", frames.Each(evicted, func(r *Run) float64 { return pool.Hours(r.Whole()) })),
-		frames.Number("gpuHours", frames.Each(evicted, func(r *Run) float64 { return r.gpuHours(r.Whole()) })),
-		frames.Text("cause", frames.Each(evicted, func(r *Run) string { return r.Cause.String() })),
-		frames.Text("evidence", frames.Each(evicted, func(r *Run) string { return r.Evidence.String() })),
-		frames.Text("takenOverBy", frames.Each(evicted, a.takenOverBy)))
+		frames.Number("ranHours", frames.Each(evicted, func(r *listed) float64 { return pool.Hours(r.Whole()) })),
+		frames.Number("gpuHours", frames.Each(evicted, func(r *listed) float64 { return r.gpuHours(r.Whole()) })),
+		frames.Text("cause", frames.Each(evicted, func(r *listed) string { return r.Cause.String() })),
+		frames.Text("evidence", frames.Each(evicted, func(r *listed) string { return r.Evidence.String() })),
+		frames.Text("takenOverBy", frames.Each(evicted, a.takenOverBy))), nil
 }
 
 // evicted returns the runs that were evicted in the window, newest first.
-func (a *answer) evicted() []*Run {
-	return a.newest(func(r *Run) bool { return r.Result == runs.Evicted })
+func (a *answer) evicted(ctx context.Context) ([]*listed, error) {
+	return a.newest(ctx, func(r *Run) bool { return r.Result == runs.Evicted })
 }
 
-// newest returns the runs that a list shows, newest first; they come by machine and first snapshot.
-func (a *answer) newest(shows func(*Run) bool) []*Run {
-	list := make([]*Run, 0, len(a.runs))
-	for i := range a.runs {
-		if shows(&a.runs[i]) {
-			list = append(list, &a.runs[i])
+// listed is a run in a list.
+type listed struct {
+	Run
+	at        int32 // its number
+	explained *runs.Explained
+}
+
+// newest returns the runs that a list shows, newest first; those that end together by machine and first snapshot.
+func (a *answer) newest(ctx context.Context, shows func(*Run) bool) ([]*listed, error) {
+	all, ended := 0, make([]bool, len(a.runs.rows)) // ended: in the list, and the window does not cut its end
+	var going []*listed
+	err := a.runs.each(ctx, a.groups, func(number int32, r *Run) error {
+		if !shows(r) {
+			return nil
+		}
+		all++
+		if r.Until == r.End {
+			ended[number] = true
+		} else {
+			going = append(going, a.listed(number))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	runs.Sort(going, func(l *listed) pool.Micros { return -l.Until })
+	list := make([]*listed, 0, frames.Shown(a.plan, a.about, all))
+	for _, number := range a.runs.newest {
+		if len(list) == cap(list) {
+			return list, nil
+		}
+		if !ended[number] {
+			continue
+		}
+		end := a.runs.rows[number].End
+		for len(going) > 0 && len(list) < cap(list) &&
+			(going[0].Until > end || going[0].Until == end && going[0].at < number) {
+			list, going = append(list, going[0]), going[1:]
+		}
+		if len(list) < cap(list) {
+			list = append(list, a.listed(number))
 		}
 	}
-	runs.Sort(list, func(r *Run) pool.Micros { return -r.Until })
-	return list[:frames.Shown(a.plan, a.about, len(list))]
+	return append(list, going[:cap(list)-len(list)]...), nil
 }
 
-func (a *answer) list() data.Frames {
-	list := a.newest(func(*Run) bool { return true })
+func (a *answer) listed(number int32) *listed {
+	l := &listed{at: number}
+	r := &a.runs.rows[number]
+	a.runs.show(r, &l.Run)
+	l.Class, l.explained = a.runs.classes.All[r.class], r.explained(a.explanations)
+	return l
+}
+
+func (a *answer) list(ctx context.Context) (data.Frames, error) {
+	list, err := a.newest(ctx, func(*Run) bool { return true })
+	if err != nil {
+		return nil, err
+	}
 	return frames.Columns(a.plan, a.about,
 		a.machine(list), gpuCount(list), a.gpuIDs(list), a.device(list), category(list), a.user(list), a.job(list),
-		frames.Time("start", frames.Each(list, func(r *Run) pool.Micros { return r.Start })),
-		frames.Time("end", frames.Each(list, func(r *Run) pool.Micros { return r.Until })),
-		frames.Number("hours", frames.Each(list, func(r *Run) float64 { return pool.Hours(r.Whole()) })),
-		frames.Text("outcome", frames.Each(list, func(r *Run) string { return r.Result.String() })),
-		frames.Text("evidence", frames.Each(list, func(r *Run) string {
+		frames.Time("start", frames.Each(list, func(r *listed) pool.Micros { return r.Start })),
+		frames.Time("end", frames.Each(list, func(r *listed) pool.Micros { return r.Until })),
+		frames.Number("hours", frames.Each(list, func(r *listed) float64 { return pool.Hours(r.Whole()) })),
+		frames.Text("outcome", frames.Each(list, func(r *listed) string { return r.Result.String() })),
+		frames.Text("evidence", frames.Each(list, func(r *listed) string {
 			if r.Result == runs.Running {
 				return runs.None.String()
 			}
 			return r.Evidence.String()
 		})),
-		frames.Text("cause", frames.Each(list, func(r *Run) string {
+		frames.Text("cause", frames.Each(list, func(r *listed) string {
 			if r.Result == runs.Running {
 				return runs.NoCause.String()
 			}
 			return r.Cause.String()
 		})),
-		frames.Text("link", frames.Each(list, func(r *Run) string { return r.Link.String() })))
+		frames.Text("link", frames.Each(list, func(r *listed) string { return r.Link.String() }))), nil
 }
 
-func (a *answer) machine(list []*Run) *data.Field {
-	return frames.Text("machine", frames.Each(list, func(r *Run) string { return a.names[r.Place.Machine] }))
+func (a *answer) machine(list []*listed) *data.Field {
+	return frames.Text("machine", frames.Each(list, func(r *listed) string { return a.names[r.Class.Place.Machine] }))
 }
 
-func gpuCount(list []*Run) *data.Field {
-	return frames.Numbers("gpus", frames.Each(list, func(r *Run) int64 { return int64(len(r.GPUs)) }))
+func gpuCount(list []*listed) *data.Field {
+	return frames.Numbers("gpus", frames.Each(list, func(r *listed) int64 { return int64(r.gpus) }))
 }
 
-func (a *answer) ids(r *Run) string {
-	ids := make([]string, len(r.GPUs))
-	for i, g := range r.GPUs {
-		ids[i] = a.names[r.Machine.GPUs[g].ID]
+func (a *answer) ids(r *listed) string {
+	gpus := a.observed.Machines[r.machine].GPUs
+	if len(r.explained.GPUs) == 1 {
+		return a.names[gpus[r.explained.GPUs[0]].ID]
+	}
+	ids := make([]string, len(r.explained.GPUs))
+	for i, g := range r.explained.GPUs {
+		ids[i] = a.names[gpus[g].ID]
 	}
 	return strings.Join(ids, ", ")
 }
 
-func (a *answer) gpuIDs(list []*Run) *data.Field {
+func (a *answer) gpuIDs(list []*listed) *data.Field {
 	return frames.Text("gpuIds", frames.Each(list, a.ids))
 }
 
-func (a *answer) device(list []*Run) *data.Field {
-	return frames.Text("device", frames.Each(list, func(r *Run) string {
+func (a *answer) device(list []*listed) *data.Field {
+	return frames.Text("device", frames.Each(list, func(r *listed) string {
 		return a.plan.Shown("device",
-			a.names[r.Place.Device])
+			a.names[r.Class.Place.Device])
 	}))
 }
 
-func category(list []*Run) *data.Field {
-	return frames.Text("category", frames.Each(list, func(r *Run) string { return r.Place.Category().String() }))
+func category(list []*listed) *data.Field {
+	return frames.Text("category", frames.Each(list, func(r *listed) string { return r.Class.Place.Category().String() }))
 }
 
-func (a *answer) user(list []*Run) *data.Field {
-	return frames.Text("user", frames.Each(list, func(r *Run) string { return a.plan.Shown("user", a.names[r.User]) }))
+func (a *answer) user(list []*listed) *data.Field {
+	return frames.Text("user", frames.Each(list, func(r *listed) string { return a.plan.Shown("user", a.names[r.User]) }))
 }
 
-func (a *answer) job(list []*Run) *data.Field {
-	return frames.Text("job", frames.Each(list, func(r *Run) string {
+func (a *answer) job(list []*listed) *data.Field {
+	return frames.Text("job", frames.Each(list, func(r *listed) string {
 		return a.plan.Shown("job",
-			a.observed.View.Names.JobText(r.Job))
+			a.observed.View.Names.JobText(r.explained.Job))
 	}))
 }
 
-func (a *answer) takenOverBy(r *Run) string {
-	if !r.Takeover {
+func (a *answer) takenOverBy(r *listed) string {
+	if !r.explained.Takeover {
 		return ""
 	}
-	return a.plan.Shown("takenOverBy", a.names[r.TakenBy])
+	return a.plan.Shown("takenOverBy", a.names[r.explained.TakenBy])
 }
 
 // survival draws 1 − the share evicted, with completion competing.
-func (a *answer) survival() data.Frames {
+func (a *answer) survival(ctx context.Context) (data.Frames, error) {
 	if a.blind {
-		return a.about.Finish(nil)
+		return a.about.Finish(nil), nil
 	}
-	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
-	groups := map[group][]*Run{}
-	for i := range a.runs {
-		k := g.of(&a.runs[i], false)
-		groups[k] = append(groups[k], &a.runs[i])
+	g := a.groups
+	var lives []frames.Lives
+	err := a.runs.each(ctx, g, func(_ int32, r *Run) error {
+		n := g.number(r.row, false)
+		for len(lives) < len(g.keys) {
+			lives = append(lives, frames.Lives{Group: g.texts(g.keys[len(lives)]), Items: &survival.Cohort{}})
+		}
+		lives[n].Items.Add(r.item(a.plan.Window))
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	lives := make([]frames.Lives, 0, len(groups))
-	for k, list := range groups {
-		lives = append(lives, frames.Lives{Group: g.texts(k), Items: survival.CohortOf(items(list, a.plan.Window))})
-	}
-	return frames.Curves(a.plan, a.about, "survival", "runs", lives, (*survival.Cohort).AalenJohansen)
+	return frames.Curves(a.plan, a.about, "survival", "runs", lives, (*survival.Cohort).AalenJohansen), nil
 }
 
-func (a *answer) annotations() data.Frames {
-	evicted := a.evicted()
+func (a *answer) annotations(ctx context.Context) (data.Frames, error) {
+	evicted, err := a.evicted(ctx)
+	if err != nil {
+		return nil, err
+	}
 	return frames.Columns(a.plan, a.about,
-		frames.Time("time", frames.Each(evicted, func(r *Run) pool.Micros { return r.End })),
-		frames.Time("timeEnd", frames.Each(evicted, func(r *Run) pool.Micros { return r.End })),
-		frames.Text("title", frames.Each(evicted, func(r *Run) string { return "Evicted: " + a.names[r.Place.Machine] })),
-		frames.Text("text", frames.Each(evicted, func(r *Run) string {
+		frames.Time("time", frames.Each(evicted, func(r *listed) pool.Micros { return r.End })),
+		frames.Time("timeEnd", frames.Each(evicted, func(r *listed) pool.Micros { return r.End })),
+		frames.Text("title", frames.Each(evicted, func(r *listed) string { return "Evicted: " + a.names[r.Class.Place.Machine] })),
+		frames.Text("text", frames.Each(evicted, func(r *listed) string {
 			text := fmt.Sprintf("%s ran %s h on %s (%s); %s, by %s", a.plan.Shown("user", a.names[r.User]),
-				frames.Decimal(pool.Hours(r.Whole())), a.ids(r), a.plan.Shown("device", a.names[r.Place.Device]), r.Cause,
+				frames.Decimal(pool.Hours(r.Whole())), a.ids(r), a.plan.Shown("device", a.names[r.Class.Place.Device]), r.Cause,
 				r.Evidence)
 			if by := a.takenOverBy(r); by != "" {
 				text += "; taken over by " + by
 			}
 			return text
 		})),
-		frames.Text("tags", frames.Each(evicted, func(r *Run) string { return "eviction," + r.Cause.String() })))
+		frames.Text("tags", frames.Each(evicted, func(r *listed) string { return "eviction," + r.Cause.String() }))), nil
 }

@@ -83,9 +83,13 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	h := &hourly{Hours{Runs: map[HourOf]*Hourly{}, Evictions: map[Ended]*Eviction{},
 		Links: make([]Links, len(hours)-1), Sharp: known.Sharp, Notices: known.Notices}, query.Buckets{Starts: hours}, p,
 		o.View.Names.Texts()}
-	all := collect(o, known.Explanations, p.Window)
-	for i := range all {
-		h.add(&all[i])
+	all, err := tableOf(ctx, known)
+	if err != nil {
+		return nil, fmt.Errorf("listing backfill runs: %w", err)
+	}
+	looking := all.in(o, p.Window)
+	if err := looking.each(ctx, nil, func(_ int32, r *Run) error { h.add(r); return nil }); err != nil {
+		return nil, err
 	}
 	return &h.Hours, nil
 }
@@ -99,7 +103,7 @@ type hourly struct {
 }
 
 func (h *hourly) add(r *Run) {
-	group := linked.GroupOf(r.Place.Category(), r.Place, h.names[r.Project], h.names[r.User], h.names)
+	group := linked.GroupOf(r.Class.Place.Category(), r.Class.Place, h.names[r.Class.Project], h.names[r.User], h.names)
 	starts, counted := h.hours.Starts, r.Outcome != runs.Running && r.End < h.plan.Now-30*pool.Minute
 	unseen := r.Link == runs.AdOnly
 	for b := h.hours.Of(max(r.Start, starts[0])); b < h.hours.Len() && starts[b] <= r.Until; b++ {
@@ -141,7 +145,7 @@ func (h *hourly) evicted(at HourOf, r *Run) {
 	}
 	begin := h.hours.Starts[at.Hour]
 	of.Count++
-	of.GPUs += len(r.GPUs)
+	of.GPUs += int(r.gpus)
 	of.Lost += r.gpuHours(r.End - r.Start)
 	of.Last += r.gpuHours(r.End - max(r.Start, begin))
 	if r.Start < begin {

@@ -1,35 +1,10 @@
 package backfill
 
 import (
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
-	"github.com/chtc/gpureports/pkg/timeline"
 )
-
-// class is all that groups and filters tell GPUs apart by. A pool has few of them, so that what is kept of its GPUs
-// refers to them by number, and each query asks once about each.
-type class struct {
-	place   runs.Place
-	project timeline.Symbol // of the row that gives the state
-}
-
-// classes numbers the classes that are met.
-type classes struct {
-	all     []class
-	numbers map[class]int32
-}
-
-func newClasses() *classes { return &classes{numbers: map[class]int32{}} }
-
-func (c *classes) number(k class) int32 {
-	n, ok := c.numbers[k]
-	if !ok {
-		n = int32(len(c.all))
-		c.all = append(c.all, k)
-		c.numbers[k] = n
-	}
-	return n
-}
 
 // groups are a query's groups of classes, in the order in which they were met. Only those exist of which something was
 // met.
@@ -37,7 +12,7 @@ type groups struct {
 	grouping *grouping
 	chosen   *runs.Chosen
 	buckets  int // that a group takes; 0 = none
-	classes  []class
+	classes  []linked.Class
 	known    []int32 // of each class: 1 + its group's number; 0 = not met yet, outside = does not pass
 	keys     []group
 	numbers  map[group]int32
@@ -45,8 +20,8 @@ type groups struct {
 
 const outside = -1
 
-func (g *grouping) among(c *classes, chosen *runs.Chosen, buckets int) *groups {
-	return &groups{grouping: g, chosen: chosen, buckets: buckets, classes: c.all, known: make([]int32, len(c.all)),
+func (g *grouping) among(c *linked.Classes, chosen *runs.Chosen, buckets int) *groups {
+	return &groups{grouping: g, chosen: chosen, buckets: buckets, classes: c.All, known: make([]int32, len(c.All)),
 		numbers: map[group]int32{}}
 }
 
@@ -68,11 +43,11 @@ func (g *groups) number(class int32) (int32, error) {
 }
 
 // of returns the number of the group of a class, as number does.
-func (g *groups) of(c class) (int32, error) {
-	if !g.chosen.Place(c.place) || !g.chosen.Project(c.project) {
+func (g *groups) of(c linked.Class) (int32, error) {
+	if !g.chosen.Place(c.Place) || !g.chosen.Project(c.Project) {
 		return -1, nil
 	}
-	k := g.grouping.within(c.place, c.project)
+	k := g.grouping.within(c.Place, c.Project)
 	n, ok := g.numbers[k]
 	if !ok {
 		n = int32(len(g.keys))

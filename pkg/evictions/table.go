@@ -1,0 +1,171 @@
+package evictions
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/linked"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// table holds all backfill runs by machine and first snapshot, a machine's unseen ones behind its others: what does not
+// depend on a window is made once for as long as the same is known of runs.
+type table struct {
+	rows    []row
+	classes *linked.Classes
+	newest  []int32 // the numbers of the rows by their end, the latest first
+}
+
+// row is an explained run without what only lists show.
+type row struct {
+	Begin, End  pool.Micros // as all that is observed shows it
+	User        timeline.Symbol
+	UnknownCode int32
+	class       int32
+	machine     int32
+	number      int32 // in the machine's explained runs; of unseen ones among these
+	first, last int32 // the snapshots that show it
+	gpus        int32
+	Outcome     runs.Outcome
+	Cause       runs.Cause
+	Evidence    runs.Evidence
+	Link        runs.Link
+	clamped     bool
+	startByAd   bool
+	unseen      bool
+}
+
+// tableOf returns the backfill runs. Errors are ctx's.
+func tableOf(ctx context.Context, known *runs.Known) (*table, error) {
+	type key struct{}
+	return runs.Derived(ctx, known, key{}, func() (*table, error) {
+		t := &table{classes: linked.NewClasses()}
+		for m := range known.Machines {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			t.add(m, known.Machines[m].Runs, false)
+			t.add(m, known.Machines[m].Unseen, true)
+		}
+		t.newest = make([]int32, len(t.rows))
+		for i := range t.newest {
+			t.newest[i] = int32(i)
+		}
+		slices.SortFunc(t.newest, func(a, b int32) int {
+			return cmp.Or(cmp.Compare(t.rows[b].End, t.rows[a].End), cmp.Compare(a, b))
+		})
+		return t, nil
+	})
+}
+
+func (t *table) add(machine int, explained []runs.Explained, unseen bool) {
+	for i := range explained {
+		e := &explained[i]
+		if e.Side != pool.Backfill {
+			continue
+		}
+		t.rows = append(t.rows, row{Begin: e.Start, End: e.End, User: e.User, UnknownCode: e.UnknownCode,
+			class: t.classes.Number(linked.Class{Place: e.Place, Project: e.Project}), machine: int32(machine),
+			number: int32(i), first: e.First, last: e.Last, gpus: int32(len(e.GPUs)), Outcome: e.Outcome, Cause: e.Cause,
+			Evidence: e.Evidence, Link: e.Link, clamped: e.Clamped, startByAd: e.StartByAd, unseen: unseen})
+	}
+}
+
+// explained is the run of a row.
+func (r *row) explained(x *runs.Explanations) *runs.Explained {
+	if r.unseen {
+		return &x.Machines[r.machine].Unseen[r.number]
+	}
+	return &x.Machines[r.machine].Runs[r.number]
+}
+
+// share counts the runs of a window that have an ad, of those that ended more than 30 minutes before now.
+func (t *table) share(w pool.Window, now pool.Micros) (s linked.Share) {
+	for i := range t.rows {
+		r := &t.rows[i]
+		if r.unseen || r.Outcome == runs.Running || r.End >= now-30*pool.Minute || r.Begin > w.To || r.End < w.From {
+			continue
+		}
+		s.Counted++
+		if r.Link.Linked() {
+			s.Linked++
+		}
+	}
+	return s
+}
+
+// Run is a run on backfill as a window shows it.
+type Run struct {
+	*row
+	Class  linked.Class
+	Start  pool.Micros
+	Until  pool.Micros  // its end, cut to the window
+	Result runs.Outcome // Running when it ends after the window
+	Inside pool.Micros  // its time in the window
+}
+
+// Whole is the run's length until Until; where clocks differ by more than it, 0.
+func (r *Run) Whole() pool.Micros { return max(0, r.Until-r.Start) }
+
+// gpuHours is a length of the run times its GPUs.
+func (r *Run) gpuHours(d pool.Micros) float64 { return pool.Hours(d) * float64(r.gpus) }
+
+// looking is how a window looks at the table.
+type looking struct {
+	*table
+	observed *runs.Observed
+	window   pool.Window
+	since    int32
+	until    pool.Micros // the end of runs that go on at the end of the data
+}
+
+func (t *table) in(o *runs.Observed, w pool.Window) looking {
+	l := looking{table: t, observed: o, window: w, since: o.Since(w), until: w.To}
+	if n := len(o.View.Times); o.End == n && n > 0 && w.To-o.View.Times[n-1] > o.View.GapLimit(n-1) {
+		l.until = o.View.Times[n-1]
+	}
+	return l
+}
+
+// show shows a row in the window; false if it does not overlap it.
+func (l *looking) show(r *row, as *Run) bool {
+	w := l.window
+	as.row, as.Start, as.Until, as.Result = r, r.Begin, r.End, r.Outcome
+	if r.first < l.since && r.last >= l.since && !r.startByAd {
+		as.Start = l.observed.View.Times[l.since]
+	}
+	if r.Outcome == runs.Running {
+		as.Until = max(l.until, as.Start)
+	}
+	if as.Until > w.To {
+		as.Until, as.Result = w.To, runs.Running
+	}
+	if as.Start > w.To || as.Until < w.From {
+		return false
+	}
+	as.Inside = max(0, as.Until-max(as.Start, w.From))
+	return true
+}
+
+// each yields the runs that overlap the window and pass the filter of groups, if there are any, by machine and first
+// snapshot. A run is good until the next one. An error of yield ends it, and so does ctx.
+func (l *looking) each(ctx context.Context, g *groups, yield func(number int32, r *Run) error) error {
+	var as Run
+	for i := range l.rows {
+		if i%4096 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		r := &l.rows[i]
+		if !l.show(r, &as) || g != nil && !g.passes(r) {
+			continue
+		}
+		as.Class = l.classes.All[r.class]
+		if err := yield(int32(i), &as); err != nil {
+			return err
+		}
+	}
+	return nil
+}
