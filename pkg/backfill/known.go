@@ -123,7 +123,8 @@ func (k *known) sort() {
 }
 
 func (p *Period) row(c *linked.Classes) row {
-	return row{p.Start, p.End, c.Number(linked.Class{p.Place, p.Project}), p.machine, p.first, p.last, p.fate()}
+	of := c.Number(linked.Class{Place: p.Place, Project: p.Project})
+	return row{p.Start, p.End, of, p.machine, p.first, p.last, p.fate()}
 }
 
 // newestFirst returns the numbers of known periods by their end, the latest first. Errors are ctx's.
@@ -271,7 +272,7 @@ func (c *chosen) take(p Period, w pool.Window, number int32) error {
 	if p.open = false; !p.cut(w) {
 		return nil
 	}
-	group, err := c.groups.of(linked.Class{p.Place, p.Project})
+	group, err := c.groups.of(linked.Class{Place: p.Place, Project: p.Project})
 	if err != nil || group < 0 {
 		return err
 	}

@@ -87,7 +87,7 @@ func (s *stays) read(o *runs.Observed, gpu *runs.GPU, begun, ended []event) ([]e
 			}
 			if p := o.PlaceAt(gpu, first); number < 0 || p != place || segment.Project != project {
 				place, project = p, segment.Project
-				number = s.classes.Number(linked.Class{place, project})
+				number = s.classes.Number(linked.Class{Place: place, Project: project})
 			}
 			if key := number*int32(runs.States) + int32(segment.State); key != stay || first != next {
 				end()

@@ -287,7 +287,9 @@ func (a *answer) annotations(ctx context.Context) (data.Frames, error) {
 	return frames.Columns(a.plan, a.about,
 		frames.Time("time", frames.Each(evicted, func(r *listed) pool.Micros { return r.End })),
 		frames.Time("timeEnd", frames.Each(evicted, func(r *listed) pool.Micros { return r.End })),
-		frames.Text("title", frames.Each(evicted, func(r *listed) string { return "Evicted: " + a.names[r.Class.Place.Machine] })),
+		frames.Text("title", frames.Each(evicted, func(r *listed) string {
+			return "Evicted: " + a.names[r.Class.Place.Machine]
+		})),
 		frames.Text("text", frames.Each(evicted, func(r *listed) string {
 			text := fmt.Sprintf("%s ran %s h on %s (%s); %s, by %s", a.plan.Shown("user", a.names[r.User]),
 				frames.Decimal(pool.Hours(r.Whole())), a.ids(r), a.plan.Shown("device", a.names[r.Class.Place.Device]), r.Cause,
