@@ -43,7 +43,7 @@ func switchesOf(ctx context.Context, o *runs.Observed) (*switches, error) {
 					if before.State == after.State && (after.State != runs.Used || sameJob(machine.Runs, before, after)) {
 						continue
 					}
-					of := s.classes.Number(linked.Class{o.PlaceAt(gpu, after.First), after.Project})
+					of := s.classes.Number(linked.Class{Place: o.PlaceAt(gpu, after.First), Project: after.Project})
 					events = append(events, event{after.First, of*pairs + int32(before.State)*int32(runs.States) +
 						int32(after.State)})
 				}
