@@ -11,10 +11,10 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// A segment on disk is a sequence of variable-length integers, the tables of a day column by column. Symbols are
-// written as numbers of a dictionary of their own, since they mean nothing in another process; times and snapshots as
-// differences. What is numbered in the order of its first use, as symbols and statuses are, is written as 0 the first
-// time. The jobs stand at the end, as the day holds them.
+// A segment on disk is the tables of a day, column by column: the numbers of a column are of one width, and read many
+// at a time. Symbols are written as numbers of a dictionary of their own, since they mean nothing in another process;
+// times and snapshots as differences. What is numbered in the order of its first use, as symbols and statuses are, is
+// written as 0 the first time. The jobs stand at the end, as the day holds them.
 
 // errDamaged is a segment that cannot have been written by encode.
 var errDamaged = errors.New("damaged segment")
@@ -22,38 +22,55 @@ var errDamaged = errors.New("damaged segment")
 // encoder appends to a buffer.
 type encoder struct {
 	b       []byte
-	numbers map[Symbol]uint64
+	numbers map[Symbol]uint32
 	texts   []Symbol
 }
 
 func (e *encoder) uint(v uint64) { e.b = binary.AppendUvarint(e.b, v) }
 func (e *encoder) int(v int64)   { e.b = binary.AppendVarint(e.b, v) }
 
-func (e *encoder) symbol(s Symbol) {
+// symbol numbers a symbol.
+func (e *encoder) symbol(s Symbol) uint32 {
 	n, known := e.numbers[s]
 	if !known {
-		e.numbers[s], e.texts = uint64(len(e.texts)), append(e.texts, s)
-		e.uint(0)
-		return
+		e.numbers[s], e.texts = uint32(len(e.texts)), append(e.texts, s)
+		return 0
 	}
-	e.uint(n + 1)
+	return n + 1
 }
 
-// column writes a number of each item.
-func column[T any](e *encoder, items []T, number func(*T) uint64) {
+// column writes a number of each item, with as many bytes as the highest one takes.
+func column[T any](e *encoder, items []T, number func(*T) uint32) {
+	numbers, highest := make([]uint32, len(items)), uint32(0)
 	for i := range items {
-		e.uint(number(&items[i]))
+		numbers[i] = number(&items[i])
+		highest = max(highest, numbers[i])
+	}
+	switch {
+	case highest < 1<<8:
+		e.b = append(e.b, 1)
+		for _, v := range numbers {
+			e.b = append(e.b, byte(v))
+		}
+	case highest < 1<<16:
+		e.b = append(e.b, 2)
+		for _, v := range numbers {
+			e.b = binary.LittleEndian.AppendUint16(e.b, uint16(v))
+		}
+	default:
+		e.b = append(e.b, 4)
+		for _, v := range numbers {
+			e.b = binary.LittleEndian.AppendUint32(e.b, v)
+		}
 	}
 }
 
 // symbols writes a symbol of each item.
 func symbols[T any](e *encoder, items []T, symbol func(*T) Symbol) {
-	for i := range items {
-		e.symbol(symbol(&items[i]))
-	}
+	column(e, items, func(item *T) uint32 { return e.symbol(symbol(item)) })
 }
 
-func bits(flags ...bool) (bits uint64) {
+func bits(flags ...bool) (bits uint32) {
 	for i, f := range flags {
 		if f {
 			bits |= 1 << i
@@ -64,7 +81,7 @@ func bits(flags ...bool) (bits uint64) {
 
 // encode writes a day.
 func encode(d *Day, names *Names) []byte {
-	e := &encoder{numbers: map[Symbol]uint64{0: 0}, texts: []Symbol{0}}
+	e := &encoder{numbers: map[Symbol]uint32{0: 0}, texts: []Symbol{0}}
 	e.times(d)
 	e.machines(d)
 	e.statuses(d)
@@ -73,9 +90,7 @@ func encode(d *Day, names *Names) []byte {
 	body := e.b
 	e.b = nil
 	e.uint(uint64(len(e.texts)))
-	for _, s := range e.texts {
-		e.uint(uint64(len(names.Text(s))))
-	}
+	column(e, e.texts, func(s *Symbol) uint32 { return uint32(len(names.Text(*s))) })
 	for _, s := range e.texts {
 		e.b = append(e.b, names.Text(s)...)
 	}
@@ -99,30 +114,30 @@ func (e *encoder) times(d *Day) {
 func (e *encoder) machines(d *Day) {
 	e.uint(uint64(len(d.machines)))
 	symbols(e, d.machines, func(m *Machine) Symbol { return m.Name })
-	column(e, d.machines, func(m *Machine) uint64 { return bits(m.HasPrimary, m.PrimaryProject, m.AnyProject) })
-	column(e, d.machines, func(m *Machine) uint64 { return uint64(m.silentTo - m.silentFrom) })
-	column(e, d.silent, func(s *interval) uint64 { return uint64(s.first) })
-	column(e, d.silent, func(s *interval) uint64 { return uint64(s.last) })
+	column(e, d.machines, func(m *Machine) uint32 { return bits(m.HasPrimary, m.PrimaryProject, m.AnyProject) })
+	column(e, d.machines, func(m *Machine) uint32 { return m.silentTo - m.silentFrom })
+	column(e, d.silent, func(s *interval) uint32 { return uint32(s.first) })
+	column(e, d.silent, func(s *interval) uint32 { return uint32(s.last) })
 }
 
 func (e *encoder) statuses(d *Day) {
 	e.uint(uint64(len(d.rows)))
-	column(e, d.rows, func(r *Row) uint64 { return uint64(r.State)<<1 | bits(r.Prevented) })
+	column(e, d.rows, func(r *Row) uint32 { return uint32(r.State)<<1 | bits(r.Prevented) })
 	symbols(e, d.rows, func(r *Row) Symbol { return r.Reason })
 	symbols(e, d.rows, func(r *Row) Symbol { return r.Project })
 	symbols(e, d.rows, func(r *Row) Symbol { return r.User })
 	e.uint(uint64(len(d.statuses)))
-	column(e, d.statuses, func(s *statusRows) uint64 { return uint64(s.primary) })
-	column(e, d.statuses, func(s *statusRows) uint64 { return uint64(s.backfill) })
+	column(e, d.statuses, func(s *statusRows) uint32 { return s.primary })
+	column(e, d.statuses, func(s *statusRows) uint32 { return s.backfill })
 	e.uint(uint64(len(d.further)))
-	column(e, d.further, func(f *further) uint64 { return uint64(f.status) })
-	column(e, d.further, func(f *further) uint64 { return uint64(f.to - f.from) })
-	column(e, d.extras, func(c *Claim) uint64 { return uint64(c.Side) })
+	column(e, d.further, func(f *further) uint32 { return f.status })
+	column(e, d.further, func(f *further) uint32 { return f.to - f.from })
+	column(e, d.extras, func(c *Claim) uint32 { return uint32(c.Side) })
 	symbols(e, d.extras, func(c *Claim) Symbol { return c.User })
 	symbols(e, d.extras, func(c *Claim) Symbol { return c.Job.Schedd })
-	column(e, d.extras, func(c *Claim) uint64 { return uint64(c.Job.Cluster) })
-	column(e, d.extras, func(c *Claim) uint64 { return uint64(c.Job.Proc) })
-	column(e, d.extras, func(c *Claim) uint64 { return uint64(c.Job.QDate) })
+	column(e, d.extras, func(c *Claim) uint32 { return c.Job.Cluster })
+	column(e, d.extras, func(c *Claim) uint32 { return c.Job.Proc })
+	column(e, d.extras, func(c *Claim) uint32 { return c.Job.QDate })
 }
 
 func (e *encoder) gpus(d *Day, names *Names) {
@@ -136,26 +151,30 @@ func (e *encoder) gpus(d *Day, names *Names) {
 		_, id := names.GPU(g.gpu)
 		return id
 	})
-	column(e, d.gpus, func(g *gpuDay) uint64 { return uint64(g.machine) })
-	column(e, d.gpus, func(g *gpuDay) uint64 { return uint64(g.model) })
-	for i := range d.gpus {
-		e.uint(uint64(d.offsets[i+1] - d.offsets[i]))
-	}
-	for i := range d.gpus {
-		first, _ := d.Spans(i)
-		before := uint16(0)
-		for _, f := range first {
-			e.uint(uint64(f - before))
-			before = f
+	column(e, d.gpus, func(g *gpuDay) uint32 { return g.machine })
+	column(e, d.gpus, func(g *gpuDay) uint32 { return g.model })
+	end := d.offsets[0]
+	column(e, d.offsets[1:], func(to *uint32) uint32 {
+		spans := *to - end
+		end = *to
+		return spans
+	})
+	before := uint16(0)
+	column(e, d.first, func(first *uint16) uint32 {
+		step := *first - before
+		if *first == 0 { // of the next GPU
+			step = 0
 		}
-	}
+		before = *first
+		return uint32(step)
+	})
 	unused := Absent + 1
-	column(e, d.status, func(s *uint32) uint64 {
+	column(e, d.status, func(s *uint32) uint32 {
 		if *s == unused {
 			unused++
 			return 0
 		}
-		return uint64(*s) + 1
+		return *s + 1
 	})
 }
 
@@ -232,29 +251,31 @@ func (r *decoder) bytes(n int) []byte {
 func (r *decoder) column(n, limit int) []uint32 {
 	numbers := slices.Grow(r.numbers[:0], n)[:n]
 	r.numbers = numbers
-	b, at := r.b, r.at
-	highest := uint64(0)
-	for i := 0; i < n; {
-		if i+8 <= n && at+8 <= len(b) { // most are of one byte: eight at once
-			if eight := binary.LittleEndian.Uint64(b[at:]); eight&0x8080808080808080 == 0 {
-				for k := range numbers[i : i+8] {
-					v := eight >> (8 * k) & 0x7f
-					numbers[i+k], highest = uint32(v), max(highest, v)
-				}
-				i, at = i+8, at+8
-				continue
-			}
+	width, highest := r.below(5), uint32(0)
+	b := r.bytes(n * width)
+	switch {
+	case r.err != nil:
+	case width == 1:
+		for i, v := range b {
+			numbers[i], highest = uint32(v), max(highest, uint32(v))
 		}
-		v, size := binary.Uvarint(b[at:])
-		if size <= 0 {
-			highest = math.MaxUint64
-			break
+	case width == 2:
+		for i := range numbers {
+			v := uint32(binary.LittleEndian.Uint16(b[2*i:]))
+			numbers[i], highest = v, max(highest, v)
 		}
-		numbers[i], highest = uint32(v), max(highest, v)
-		i, at = i+1, at+size
-	}
-	if r.at = at; n > 0 && highest >= uint64(limit) {
+	case width == 4:
+		for i := range numbers {
+			v := binary.LittleEndian.Uint32(b[4*i:])
+			numbers[i], highest = v, max(highest, v)
+		}
+	default:
 		r.fail()
+	}
+	if n > 0 && uint64(highest) >= uint64(limit) {
+		r.fail()
+	}
+	if r.err != nil {
 		clear(numbers)
 	}
 	return numbers
@@ -499,7 +520,9 @@ func (r *decoder) jobs(d *Day) {
 	}
 	packed := r.b[r.at:]
 	n := d.claimed()
-	r.column(n, len(d.jobs.schedds))
+	for range n {
+		r.below(len(d.jobs.schedds))
+	}
 	if r.err == nil && !holds(r.b[r.at:], 3*n) {
 		r.fail()
 	}

@@ -21,7 +21,7 @@ type entry struct {
 func (e *entry) bytes() int { return e.day.Bytes() }
 
 // segmentVersion is that of the form that encode writes.
-const segmentVersion = 6
+const segmentVersion = 7
 
 func segmentOf(date int32) keep.Blob {
 	return keep.Blob{Kind: "segment", Version: segmentVersion, Date: date}

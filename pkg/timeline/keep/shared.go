@@ -35,7 +35,7 @@ func NewShared(b *bucket.Bucket) *Shared {
 		writes: bucket.NewPatience(b, writeWithin, triedAgain)}
 }
 
-// Key is the object's key: segments/6/2026-05-14-<hash of the identity>.
+// Key is the object's key: segments/7/2026-05-14-<hash of the identity>.
 func (b Blob) Key(identity string) string {
 	sum := sha256.Sum256([]byte(identity))
 	folder := strings.TrimSuffix(b.Kind, "s") + "s"
