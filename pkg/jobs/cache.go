@@ -36,7 +36,8 @@ const (
 type Cache struct {
 	entries *otter.Cache[cacheKey, entry]
 	now     func() time.Time
-	changes atomic.Uint64 // how often an answer replaced one that was different
+	changes journal
+	newest  atomic.Uint64 // version of ads
 }
 
 type cacheKey struct {
@@ -46,15 +47,21 @@ type cacheKey struct {
 
 // entry is what a source said about one job, or about one machine on one day.
 type entry struct {
-	ads    []Ad
-	asked  time.Time
-	remark *remark // nil when the answer was complete and without notices
+	ads     []Ad
+	version uint64 // of the ads, see Standing
+	asked   time.Time
+	remark  *Remark // nil when the answer was complete and without notices
 }
 
-// remark is what an answer said about itself; its entries share it.
-type remark struct {
-	partial bool
-	notices []string
+// replacing is an entry that takes the place of an earlier one; the zero entry is none. changed reports whether the
+// earlier one was different.
+func (c *Cache) replacing(earlier, e entry) (now entry, changed bool) {
+	if !earlier.asked.IsZero() && reflect.DeepEqual(earlier.ads, e.ads) {
+		e.ads, e.version = earlier.ads, earlier.version
+		return e, false
+	}
+	e.version = c.newest.Add(1)
+	return e, !earlier.asked.IsZero()
 }
 
 // NewCache returns an empty cache of maxBytes; now is the clock.
@@ -219,7 +226,7 @@ func (e entry) until(lastSeen, now time.Time) time.Time {
 // forever is later than any clock shows.
 var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func (e entry) partial() bool { return e.remark != nil && e.remark.partial }
+func (e entry) partial() bool { return e.remark != nil && e.remark.Partial }
 
 // lookup is one question in terms of positions: the key and day of each, until when an entry answers it, and how to ask
 // for some.
@@ -233,7 +240,7 @@ type lookup struct {
 }
 
 func (s *cached) lookup(ctx context.Context, n int, q lookup) (Result, error) {
-	source, changes := unique.Make(s.name()), s.cache.changes.Load()
+	source, changes := unique.Make(s.name()), s.cache.changes.position()
 	found := make([]entry, n)
 	all := make([]int, n)
 	for i := range all {
@@ -249,16 +256,15 @@ func (s *cached) lookup(ctx context.Context, n int, q lookup) (Result, error) {
 	if len(missing) > 0 {
 		s.restore(ctx, missing, found, q)
 		missing = s.due(missing, found, q)
-		var adopted bool
-		if adopted, notices = s.adopt(ctx, missing, found, q); adopted {
-			changes++ // by this question
-		}
+		var adopted int
+		adopted, notices = s.adopt(ctx, missing, found, q)
+		changes += uint64(adopted) // by this question
 		missing = s.due(missing, found, q)
 	}
 	if len(missing) == 0 {
 		return s.standing(answer(), source, changes, found, q), nil
 	}
-	missing, changed, err := s.inTurn(ctx, source, missing, found, q)
+	missing, replaced, err := s.inTurn(ctx, source, missing, found, q)
 	if err != nil {
 		known := slices.ContainsFunc(found, func(e entry) bool { return !e.asked.IsZero() })
 		if !known || pool.FaultOf(err) != pool.FaultSource {
@@ -270,9 +276,7 @@ func (s *cached) lookup(ctx context.Context, n int, q lookup) (Result, error) {
 			"used. %v", len(missing), n, err))
 		return result, nil
 	}
-	if changed {
-		changes++ // by this question
-	}
+	changes += uint64(replaced) // by this question
 	return s.standing(answer(), source, changes, found, q), nil
 }
 
@@ -290,45 +294,47 @@ func (s *cached) name() string {
 	return s.key
 }
 
-// standing adds how long the result holds: until one of its entries is asked for again, the source's contents change,
-// or an answer to somebody else replaces a different one.
+// standing adds how long the result and its entries hold: the result until one of its entries is asked for again, the
+// source's contents change, or an answer to somebody else replaces a different one.
 func (s *cached) standing(r Result, source unique.Handle[string], changes uint64, found []entry, q lookup) Result {
 	now, until := s.cache.now(), forever
+	r.Standing = make([]Standing, len(found))
 	for i, e := range found {
-		if t := q.until(i, e, now); t.Before(until) {
+		r.Standing[i] = Standing{Until: q.until(i, e, now), Version: e.version, Remark: e.remark}
+		if t := r.Standing[i].Until; t.Before(until) {
 			until = t
 		}
 	}
 	r.Holds = func() bool {
-		return s.cache.now().Before(until) && s.cache.changes.Load() == changes && s.name() == source.Value()
+		return s.cache.now().Before(until) && s.cache.changes.position() == changes && s.name() == source.Value()
 	}
 	return r
 }
 
 // inTurn asks the source for the missing positions when no other lookup does, and returns those that it asked for;
-// changed as fetch.
+// replaced as fetch.
 func (s *cached) inTurn(ctx context.Context, source unique.Handle[string], missing []int, found []entry,
-	q lookup) (asked []int, changed bool, err error) {
+	q lookup) (asked []int, replaced int, err error) {
 	limited, cancel := Limited(ctx)
 	defer cancel()
 	if err := s.turn.Acquire(limited, 1); err != nil {
 		if ctx.Err() != nil {
-			return missing, false, fmt.Errorf("waiting for job ads: %w", ctx.Err())
+			return missing, 0, fmt.Errorf("waiting for job ads: %w", ctx.Err())
 		}
-		return missing, false, pool.SourceError("the source of the job ads has not answered another query yet: try " +
+		return missing, 0, pool.SourceError("the source of the job ads has not answered another query yet: try " +
 			"again later")
 	}
 	defer s.turn.Release(1)
 	missing = s.known(source, missing, found, q) // somebody else may have asked meanwhile
 	if len(missing) == 0 {
-		return nil, false, nil
+		return nil, 0, nil
 	}
-	if changed, err = s.fetch(source, missing, found, q); err == nil {
+	if replaced, err = s.fetch(source, missing, found, q); err == nil {
 		finished := q.finished(missing, found)
 		s.save(ctx, finished, found, q)
 		s.share(ctx, finished, found, q)
 	}
-	return missing, changed, err
+	return missing, replaced, err
 }
 
 // known fills found from the cache, stale entries too, and returns the positions that must be asked for.
@@ -350,11 +356,11 @@ func (e entry) stands(i int, now time.Time, q lookup) bool {
 	return !e.asked.IsZero() && now.Before(q.until(i, e, now))
 }
 
-// fetch asks the source for the missing positions; changed reports whether an answer replaced one that was different.
-func (s *cached) fetch(source unique.Handle[string], missing []int, found []entry, q lookup) (changed bool, err error) {
+// fetch asks the source for the missing positions; replaced is how many answers took the place of different ones.
+func (s *cached) fetch(source unique.Handle[string], missing []int, found []entry, q lookup) (replaced int, err error) {
 	now := s.cache.now()
 	if s.failure != nil && now.Sub(s.failedAt) < askFailed {
-		return false, s.failure
+		return 0, s.failure
 	}
 	result, err := q.ask(missing)
 	s.failure = nil
@@ -362,37 +368,37 @@ func (s *cached) fetch(source unique.Handle[string], missing []int, found []entr
 		if pool.FaultOf(err) == pool.FaultSource && !errors.Is(err, context.Canceled) {
 			s.failure, s.failedAt = err, s.cache.now()
 		}
-		return false, err
+		return 0, err
 	}
-	var said *remark
+	var said *Remark
 	if result.Partial || len(result.Notices) > 0 {
-		said = &remark{result.Partial, result.Notices}
+		said = &Remark{result.Partial, result.Notices}
 	}
+	var others []cacheKey
 	for j, i := range missing {
-		if earlier := found[i]; !earlier.asked.IsZero() && !reflect.DeepEqual(earlier.ads, result.Ads[j]) {
-			changed = true
+		key, changed := cacheKey{source, q.key(i)}, false
+		found[i], changed = s.cache.replacing(found[i], entry{ads: result.Ads[j], asked: now, remark: said})
+		s.cache.entries.Set(key, found[i])
+		if changed {
+			others = append(others, key)
 		}
-		found[i] = entry{ads: result.Ads[j], asked: now, remark: said}
-		s.cache.entries.Set(cacheKey{source, q.key(i)}, found[i])
 	}
-	if changed {
-		s.cache.changes.Add(1)
-	}
-	return changed, nil
+	s.cache.changes.add(others)
+	return len(others), nil
 }
 
 // merge makes a result of entries.
 func merge(found []entry) Result {
 	result := Result{Ads: make([][]Ad, len(found))}
-	remarks := map[*remark]bool{}
+	remarks := map[*Remark]bool{}
 	for i, e := range found {
 		result.Ads[i] = e.ads
 		if e.remark == nil || remarks[e.remark] {
 			continue
 		}
 		remarks[e.remark] = true
-		result.Partial = result.Partial || e.remark.partial
-		for _, notice := range e.remark.notices {
+		result.Partial = result.Partial || e.remark.Partial
+		for _, notice := range e.remark.Notices {
 			if !slices.Contains(result.Notices, notice) {
 				result.Notices = append(result.Notices, notice)
 			}

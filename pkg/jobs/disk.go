@@ -54,6 +54,7 @@ func (s *cached) restore(ctx context.Context, missing []int, found []entry, q lo
 		kept := s.load(q.about, days[n])
 		for _, i := range byDay[days[n]] {
 			if e, ok := kept[q.key(i)]; ok {
+				e, _ = s.cache.replacing(entry{}, e)
 				found[i] = e
 				s.cache.entries.Set(cacheKey{name, q.key(i)}, e)
 			}
@@ -154,7 +155,7 @@ func encode(entries map[string]entry) []byte {
 		e := entries[key]
 		s := keyed{key: key, asked: e.asked.UnixNano(), ads: e.ads}
 		if e.remark != nil {
-			s.notices = e.remark.notices
+			s.notices = e.remark.Notices
 		}
 		c.keyed(&s)
 	}
@@ -169,13 +170,13 @@ func decode(written []byte) (map[string]entry, error) {
 	if c.damaged || len(c.bytes) > 0 {
 		return nil, keep.ErrDamaged
 	}
-	entries, said := make(map[string]entry, len(all)), []*remark{}
+	entries, said := make(map[string]entry, len(all)), []*Remark{}
 	for _, s := range all {
 		e := entry{ads: s.ads, asked: time.Unix(0, s.asked)}
 		if s.notices != nil {
-			n := slices.IndexFunc(said, func(r *remark) bool { return slices.Equal(r.notices, s.notices) })
+			n := slices.IndexFunc(said, func(r *Remark) bool { return slices.Equal(r.Notices, s.notices) })
 			if n < 0 {
-				n, said = len(said), append(said, &remark{notices: s.notices})
+				n, said = len(said), append(said, &Remark{Notices: s.notices})
 			}
 			e.remark = said[n]
 		}

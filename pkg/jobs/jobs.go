@@ -106,6 +106,45 @@ type Result struct {
 	// Holds reports whether the same question would have the same answer without asking the store. Nil: only the store
 	// can tell.
 	Holds func() bool
+	// Standing says of each entry of Ads how long it answers its question. Nil: only the store can tell.
+	Standing []Standing
+}
+
+// Standing is how long an answer about one job, or one machine and day, holds.
+type Standing struct {
+	Until time.Time // then it is time to ask again
+	// Version is that of the ads: as long as it is the same, they are. Different answers have different versions.
+	Version uint64
+	Remark  *Remark // nil when the answer was complete and without notices
+}
+
+// Remark is what an answer said about itself; all that it answered share it.
+type Remark struct {
+	Partial bool
+	Notices []string
+}
+
+// Remembering is a Source that knows which of its answers have been replaced.
+type Remembering interface {
+	Source
+	// Since returns what has changed since a mark that an earlier call returned.
+	Since(mark Mark) Changes
+}
+
+// Mark is a moment in the life of a [Remembering] source. The zero mark is before all others.
+type Mark struct {
+	source   string
+	position uint64
+}
+
+// Changes are what has changed since a mark.
+type Changes struct {
+	Mark Mark      // of now
+	Now  time.Time // by the source's clock
+	// Keys are those of the answers that were replaced by different ones: a GlobalJobId, or the Key of a machine and day.
+	Keys []string
+	// Lost: they are not known, anything may have changed.
+	Lost bool
 }
 
 // Health describes a store that answers.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -36,15 +35,16 @@ type sharing struct {
 // daysAtOnce bounds the days that are asked for together.
 const daysAtOnce = 16
 
-// adopt fills in what other processes were told of the missing positions since this one asked. changed is as that of
+// adopt fills in what other processes were told of the missing positions since this one asked. replaced is as that of
 // fetch. Notices say which objects are not used.
-func (s *cached) adopt(ctx context.Context, missing []int, found []entry, q lookup) (changed bool, notices []string) {
+func (s *cached) adopt(ctx context.Context, missing []int, found []entry, q lookup) (replaced int, notices []string) {
 	if s.shared == nil || len(missing) == 0 {
-		return false, nil
+		return 0, nil
 	}
 	name, said, now := unique.Make(s.name()), map[string]bool{}, s.cache.now()
 	byDay := q.byDay(missing, func(_ int, ended time.Time) bool { return now.Sub(ended) > arriveIn })
 	var mu sync.Mutex
+	var others []cacheKey
 	s.eachDay(ctx, byDay, func(ctx context.Context, day int32, positions []int) {
 		if !s.shared.due(q.about.on(day), s.cache.now()) {
 			return
@@ -60,15 +60,16 @@ func (s *cached) adopt(ctx context.Context, missing []int, found []entry, q look
 			if !ok || !e.asked.After(found[i].asked) {
 				continue
 			}
-			changed = changed || !found[i].asked.IsZero() && !reflect.DeepEqual(found[i].ads, e.ads)
-			found[i] = e
-			s.cache.entries.Set(cacheKey{name, q.key(i)}, e)
+			key, changed := cacheKey{name, q.key(i)}, false
+			found[i], changed = s.cache.replacing(found[i], e)
+			s.cache.entries.Set(key, found[i])
+			if changed {
+				others = append(others, key)
+			}
 		}
 	})
-	if changed {
-		s.cache.changes.Add(1)
-	}
-	return changed, slices.Sorted(maps.Keys(said))
+	s.cache.changes.add(others)
+	return len(others), slices.Sorted(maps.Keys(said))
 }
 
 // eachDay calls do for some days at a time.

@@ -86,11 +86,11 @@ func anEmptyStore(t *testing.T, open Open) {
 	source := open(t, nil)
 	result, err := source.Ads(t.Context(), []jobs.Wanted{{Job: "ap#1.0#1"}})
 	require.NoError(t, err)
-	result.Holds = nil
+	result.Holds, result.Standing = nil, nil
 	require.Equal(t, jobs.Result{Ads: [][]jobs.Ad{nil}}, result)
 	result, err = source.AdsOnMachines(t.Context(), []jobs.MachineDay{{Machine: "m1", Day: theDay}})
 	require.NoError(t, err)
-	result.Holds = nil
+	result.Holds, result.Standing = nil, nil
 	require.Equal(t, jobs.Result{Ads: [][]jobs.Ad{nil}}, result)
 	newest, err := source.Newest(t.Context())
 	require.NoError(t, err)

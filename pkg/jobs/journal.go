@@ -1,0 +1,60 @@
+package jobs
+
+import (
+	"sync"
+	"unique"
+)
+
+// journal remembers which answers were replaced by different ones, the latest of them.
+type journal struct {
+	mu       sync.Mutex
+	replaced []cacheKey
+	dropped  uint64 // that came before them
+}
+
+// mostReplaced bounds what a journal remembers.
+const mostReplaced = 1 << 14
+
+func (j *journal) add(replaced []cacheKey) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.replaced = append(j.replaced, replaced...)
+	if over := len(j.replaced) - mostReplaced; over > 0 {
+		j.replaced, j.dropped = append([]cacheKey(nil), j.replaced[over:]...), j.dropped+uint64(over)
+	}
+}
+
+// position is how many answers were replaced so far.
+func (j *journal) position() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.dropped + uint64(len(j.replaced))
+}
+
+// since returns the keys of a source's answers that were replaced since a position; known is false if that was too long
+// ago.
+func (j *journal) since(position uint64, source unique.Handle[string]) (keys []string, known bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if position < j.dropped {
+		return nil, false
+	}
+	for _, k := range j.replaced[position-j.dropped:] {
+		if k.source == source {
+			keys = append(keys, k.key)
+		}
+	}
+	return keys, true
+}
+
+// Since implements [Remembering].
+func (s *cached) Since(mark Mark) Changes {
+	name := unique.Make(s.name())
+	now := Changes{Mark: Mark{name.Value(), s.cache.changes.position()}, Now: s.cache.now(), Lost: true}
+	if mark.source == now.Mark.source {
+		var known bool
+		now.Keys, known = s.cache.changes.since(mark.position, name)
+		now.Lost = !known
+	}
+	return now
+}
