@@ -156,7 +156,7 @@ func (s *cached) Ads(ctx context.Context, wanted []Wanted) (Result, error) {
 			}
 			return e.until(wanted[i].LastSeen, now)
 		},
-		missing: "job ads of %d of %d jobs",
+		missing: "job ads of %d jobs",
 		ask: func(missing []int) (Result, error) {
 			part := make([]Wanted, len(missing))
 			for j, i := range missing {
@@ -174,7 +174,7 @@ func (s *cached) AdsOnMachines(ctx context.Context, days []MachineDay) (Result, 
 		day:     func(i int) (int32, bool) { return days[i].Day, true },
 		key:     func(i int) string { return days[i].Key() },
 		until:   func(i int, e entry, now time.Time) time.Time { return e.until(days[i].End(), now) },
-		missing: "job ads of %d of %d days of machines",
+		missing: "job ads of %d days of machines",
 		ask: func(missing []int) (Result, error) {
 			part := make([]MachineDay, len(missing))
 			for j, i := range missing {
@@ -192,7 +192,7 @@ func (s *cached) Epochs(ctx context.Context, days []EpochDay) (Result, error) {
 		day:     func(i int) (int32, bool) { return days[i].Day, true },
 		key:     func(i int) string { return days[i].Key() },
 		until:   func(i int, e entry, now time.Time) time.Time { return e.until(days[i].End(), now) },
-		missing: "epoch ads of %d of %d days of machines",
+		missing: "epoch ads of %d days of machines",
 		ask: func(missing []int) (Result, error) {
 			part := make([]EpochDay, len(missing))
 			for j, i := range missing {
@@ -273,7 +273,7 @@ func (s *cached) lookup(ctx context.Context, n int, q lookup) (Result, error) {
 		result := answer()
 		result.Partial = true
 		result.Notices = append(result.Notices, fmt.Sprintf(q.missing+" could not be asked for; what was known before is "+
-			"used. %v", len(missing), n, err))
+			"used. %v", len(missing), err))
 		return result, nil
 	}
 	changes += uint64(replaced) // by this question

@@ -232,7 +232,7 @@ func TestCacheFailures(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, result.Partial)
 	require.Len(t, result.Ads[1], 1)
-	require.Equal(t, []string{"job ads of 2 of 3 jobs could not be asked for; what was known before is used. the store " +
+	require.Equal(t, []string{"job ads of 2 jobs could not be asked for; what was known before is used. the store " +
 		"is down"}, result.Notices)
 
 	// A question that was given up says nothing about the source; a bug is no matter of the source.

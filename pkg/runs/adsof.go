@@ -17,6 +17,11 @@ type Ads struct {
 	records  records
 	clocks   clocks
 	holds    []func() bool // of the lookups; one is nil if it must be made again
+
+	again    *again     // what else was known before; nil: nothing
+	measured *measured  // the clocks, and what they rest on
+	standing []standing // of each job's ads
+	besides  []standing // of machines, epochs and others
 }
 
 // records are all ads, read once: of each job, and of each machine.
@@ -44,6 +49,12 @@ const mostBits = 64
 
 // read reads the ads, each by its access point's clock.
 func (a *Ads) read(o *Observed) {
+	read := o.reader()
+	a.records = records{read(a.jobs), read(a.machines), read(a.epochs)}
+}
+
+// reader returns what reads lists of ads.
+func (o *Observed) reader() func([][]jobs.Ad) [][]record {
 	names := o.View.Names.Texts()
 	machines := make(map[string]int32, len(o.Machines))
 	for m := range o.Machines {
@@ -63,7 +74,7 @@ func (a *Ads) read(o *Observed) {
 			}
 		}
 	}
-	of := func(lists [][]jobs.Ad) [][]record {
+	return func(lists [][]jobs.Ad) [][]record {
 		n := 0
 		for _, list := range lists {
 			n += len(list)
@@ -79,7 +90,6 @@ func (a *Ads) read(o *Observed) {
 		}
 		return found
 	}
-	a.records = records{of(a.jobs), of(a.machines), of(a.epochs)}
 }
 
 // correct takes the clocks' errors out of the records' times.

@@ -23,16 +23,12 @@ type Question struct {
 // the epoch ads of short runs. A source that does not answer is no error: the result is nil, and failure says why.
 func (o *Observed) Ask(ctx context.Context, source jobs.Source, q Question) (ads *Ads, notices []string, failure,
 	err error) {
-	count := len(o.jobs().jobs)
-	a := asking{Observed: o, ctx: ctx, source: source, known: make([]bool, count), ads: &Ads{
-		jobs: make([][]jobs.Ad, count), machines: make([][]jobs.Ad, len(o.Machines)),
-		epochs: make([][]jobs.Ad, len(o.Machines)),
-	}}
+	a := o.asking(ctx, source)
 	nameless := func(m, r int) bool {
 		return q.Wanted(m, r) || q.Unseen.Contains(o.View.Times[o.Machines[m].Runs[r].First])
 	}
 	var telling Wanted
-	for _, step := range []func() error{
+	failure, err = a.follow(
 		func() error { _, err := a.ofJobs(q.Wanted); return err },
 		func() error { return a.onMachines(nameless) },
 		func() error { return a.ofShortRuns(q.Unseen) },
@@ -45,20 +41,143 @@ func (o *Observed) Ask(ctx context.Context, source jobs.Source, q Question) (ads
 			}
 			return err
 		},
-	} {
-		if err := step(); err != nil {
-			if ctx.Err() != nil || pool.FaultOf(err) == 0 {
-				return nil, nil, nil, fmt.Errorf("looking up job ads: %w", err)
-			}
-			return nil, nil, err, nil
-		}
-	}
-	a.ads.holds = a.holds
-	if a.ads.clocks, err = o.measure(ctx, a.ads, telling); err != nil {
-		return nil, nil, nil, fmt.Errorf("measuring clocks: %w", err)
+		func() error { return a.measure(telling) },
+	)
+	if failure != nil || err != nil {
+		return nil, nil, failure, err
 	}
 	a.ads.correct()
 	return a.ads, a.notices, nil, nil
+}
+
+// asking begins a question.
+func (o *Observed) asking(ctx context.Context, source jobs.Source) *asking {
+	count := len(o.jobs().jobs)
+	return &asking{Observed: o, ctx: ctx, source: source, known: make([]bool, count), ads: &Ads{
+		jobs: make([][]jobs.Ad, count), machines: make([][]jobs.Ad, len(o.Machines)),
+		epochs: make([][]jobs.Ad, len(o.Machines)), standing: make([]standing, count),
+	}}
+}
+
+// follow takes steps. A source that does not answer is a failure, no error.
+func (a *asking) follow(steps ...func() error) (failure, err error) {
+	for _, step := range steps {
+		if err := step(); err != nil {
+			if a.ctx.Err() != nil || pool.FaultOf(err) == 0 {
+				return nil, fmt.Errorf("looking up job ads: %w", err)
+			}
+			return err, nil
+		}
+	}
+	a.ads.holds = a.holds
+	return nil, nil
+}
+
+// measure measures the clocks by the ads that were read.
+func (a *asking) measure(telling Wanted) (err error) {
+	if a.ads.measured, err = a.Observed.measure(a.ctx, a.ads, telling); err != nil {
+		return fmt.Errorf("measuring clocks: %w", err)
+	}
+	a.ads.clocks = a.ads.measured.clocks
+	return nil
+}
+
+// askAll looks up the ads of all runs' jobs and those of runs that no snapshot shows. Jobs that are what they were, with
+// the ads that they had, are left out. Errors as those of Ask.
+func (o *Observed) askAll(ctx context.Context, source jobs.Source, before *Known) (ads *Ads, notices []string, failure,
+	err error) {
+	all := func(int, int) bool { return true }
+	// Runs that began after the last snapshot belong to a window that ends later; no ads are asked for on days without
+	// snapshots.
+	seen := pool.Window{From: o.View.Times[o.First], To: o.View.Times[o.End-1] + pool.Day}
+	a := o.asking(ctx, source)
+	a.ads.again = o.again(before)
+	failure, err = a.follow(
+		func() error { return a.ofDueJobs() },
+		func() error { return a.onMachines(all) },
+		func() error { return a.ofShortRuns(seen) },
+		func() error { a.ads.read(o); return a.measure(all) },
+		func() error { return a.ofCorrectedJobs() },
+	)
+	if failure != nil || err != nil {
+		return nil, nil, failure, err
+	}
+	a.ads.correct()
+	return a.ads, a.notices, nil, nil
+}
+
+// ofDueJobs looks up the ads of all jobs but those whose ads are what they were.
+func (a *asking) ofDueJobs() error {
+	again := a.ads.again
+	if again != nil {
+		changes := a.source.(jobs.Remembering).Since(again.basis.mark)
+		if changes.Lost {
+			a.ads.again, again = nil, nil
+		} else {
+			return a.ofAgain(changes)
+		}
+	}
+	_, err := a.ofJobs(func(int, int) bool { return true })
+	return err
+}
+
+// ofAgain looks up the ads that may have changed.
+func (a *asking) ofAgain(changes jobs.Changes) error {
+	again, index := a.ads.again, a.jobs()
+	due := again.due(a.Observed, changes)
+	if _, err := a.ofJobs(func(m, r int) bool { return index.of[m][r] >= 0 && due[index.of[m][r]] }); err != nil {
+		return err
+	}
+	asked := a.notices
+	a.notices = nil
+	for job, was := range again.was {
+		if was < 0 {
+			a.tell(a.ads.standing[job].notices())
+			continue
+		}
+		if before := again.basis.standing[was]; !a.known[job] {
+			a.ads.standing[job] = before
+		} else if a.ads.standing[job].version != before.version {
+			again.explain(int32(job))
+		} else {
+			a.ads.jobs[job] = nil // taken over
+		}
+		a.tell(a.ads.standing[job].notices())
+	}
+	a.tell(asked)
+	return nil
+}
+
+// ofCorrectedJobs looks up the ads that other errors of clocks date than before.
+func (a *asking) ofCorrectedJobs() error {
+	again := a.ads.again
+	if again == nil {
+		return nil
+	}
+	corrected := a.ads.measured.corrected(again)
+	if len(corrected) == 0 {
+		return nil
+	}
+	wanted, known := make([]bool, len(a.known)), slices.Clone(a.ads.standing)
+	for _, job := range corrected {
+		wanted[job], a.known[job] = true, false
+		again.explain(job)
+	}
+	index := a.jobs()
+	if _, err := a.ofJobs(func(m, r int) bool { return index.of[m][r] >= 0 && wanted[index.of[m][r]] }); err != nil {
+		return err
+	}
+	lists := make([][]jobs.Ad, len(a.known))
+	for _, job := range corrected {
+		lists[job] = a.ads.jobs[job]
+	}
+	for job, list := range a.reader()(lists) {
+		if wanted[job] {
+			a.ads.records.jobs[job] = list
+			a.ads.standing[job].version = known[job].version // what the constraints rest on
+		}
+	}
+	return nil
 }
 
 // asking is a question on its way.
@@ -74,10 +193,23 @@ type asking struct {
 
 func (a *asking) note(r jobs.Result) {
 	a.holds = append(a.holds, r.Holds)
-	for _, n := range r.Notices {
+	a.tell(r.Notices)
+}
+
+// tell adds notices, each once.
+func (a *asking) tell(notices []string) {
+	for _, n := range notices {
 		if !slices.Contains(a.notices, n) {
 			a.notices = append(a.notices, n)
 		}
+	}
+}
+
+// beside notes a result that is not about the jobs of runs.
+func (a *asking) beside(r jobs.Result) {
+	a.note(r)
+	for _, s := range r.Standing {
+		a.ads.besides = append(a.ads.besides, standingOf(s))
 	}
 }
 
@@ -137,6 +269,9 @@ func (a *asking) ofJobs(wanted Wanted) (more bool, err error) {
 	a.note(result)
 	for i, job := range numbers {
 		a.ads.jobs[job], a.known[job] = result.Ads[i], true
+		if result.Standing != nil {
+			a.ads.standing[job] = standingOf(result.Standing[i])
+		}
 	}
 	return true, nil
 }
@@ -170,7 +305,7 @@ func (a *asking) onMachines(wanted Wanted) error {
 	if err != nil {
 		return err
 	}
-	a.note(result)
+	a.beside(result)
 	for i, m := range machines {
 		a.ads.machines[m] = append(a.ads.machines[m], result.Ads[i]...)
 	}

@@ -2,12 +2,10 @@ package runs
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
 
-	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -128,64 +126,8 @@ func ClockNotices(all []Clock) (notices []string) {
 // clocks are the known errors by access point and day.
 type clocks map[string]map[int32]*Clock
 
-// constraint says that the error of an access point's clock on a day lies in (low, high].
-type constraint struct {
-	point     string
-	day       int32
-	low, high pool.Micros
-}
-
-// measure finds the constraints that the runs give and the clocks' errors on all days with ads.
-func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (clocks, error) {
-	byMachine := make([][]constraint, len(o.Machines))
-	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
-		l.read(o, m, ads)
-		for r := range l.machine.Runs {
-			if l.machine.Runs[r].Job.IsNone() || o.firstPiece(m, r) != r {
-				continue
-			}
-			l.pieces = l.piecesOf(r, l.pieces[:0])
-			if !slices.ContainsFunc(l.pieces, func(p int32) bool { return wanted(m, int(p)) }) {
-				continue
-			}
-			known := l.records(r)
-			for i := 0; i < len(l.pieces); {
-				var run *Run
-				run, i = l.join(l.pieces, i, known)
-				byMachine[m] = l.constrain(run, known, byMachine[m])
-			}
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	byPoint := map[string]map[int32][]constraint{}
-	for _, list := range byMachine {
-		for _, c := range list {
-			if byPoint[c.point] == nil {
-				byPoint[c.point] = map[int32][]constraint{}
-			}
-			byPoint[c.point][c.day] = append(byPoint[c.point][c.day], c)
-		}
-	}
-	found := clocks{}
-	for point, days := range byPoint {
-		found[point] = map[int32]*Clock{}
-		for day := range days {
-			for d := day - clockDays; d <= day+clockDays; d++ { // ads of a day without constraints need one as well
-				if found[point][d] == nil {
-					c := fit(around(days, d))
-					c.AccessPoint, c.Day = point, d
-					found[point][d] = &c
-				}
-			}
-		}
-	}
-	return found, nil
-}
-
 // constrain adds what a run says about the clock of its job's access point.
-func (l *linker) constrain(run *Run, ads []record, into []constraint) []constraint {
+func (l *linker) constrain(run *Run, ads []record, job int32, into []finding) []finding {
 	first, last := l.time(run.First), l.time(run.Last)
 	distance := func(r *record) pool.Micros { return max(r.start-first, first-r.start) }
 	var own record
@@ -201,7 +143,7 @@ func (l *linker) constrain(run *Run, ads []record, into []constraint) []constrai
 	if own.Ad == nil {
 		return into
 	}
-	c := constraint{point: own.AccessPoint, day: own.day()}
+	c := finding{own.AccessPoint, constraint{dated: dated{job: job, day: own.day()}}}
 	if before := run.First - 1; int(before) >= l.observed.First && !l.observed.GapAfter(before) &&
 		l.observed.Reports(l.machine, before) {
 		c.low, c.high = own.start-first, own.start-l.time(before)
@@ -212,15 +154,6 @@ func (l *linker) constrain(run *Run, ads []record, into []constraint) []constrai
 		into = append(into, c)
 	}
 	return into
-}
-
-// around are a day's constraints; while they are too few, with those of the days before and after it.
-func around(days map[int32][]constraint, day int32) []constraint {
-	found := slices.Clone(days[day])
-	for d := int32(1); d <= clockDays && len(found) < enoughConstraints; d++ {
-		found = append(append(found, days[day-d]...), days[day+d]...)
-	}
-	return found
 }
 
 // fit finds the middle of the interval that most constraints contain, of several the one nearest to 0.

@@ -66,16 +66,22 @@ func (x *Explanations) Choose(wanted Wanted) func(machine int, e *Explained) boo
 // Explain finds times, outcome and cause of the wanted runs; nil ads are none. All pieces of a job on a machine are
 // explained together.
 func (o *Observed) Explain(ctx context.Context, ads *Ads, wanted Wanted) (*Explanations, error) {
+	return o.explain(ctx, ads, wanted, nil)
+}
+
+// explain is Explain that takes over what is not explained again; nil: nothing.
+func (o *Observed) explain(ctx context.Context, ads *Ads, wanted Wanted, again *again) (*Explanations, error) {
 	x := &Explanations{Machines: make([]Explanation, len(o.Machines))}
 	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
 		l.read(o, m, ads)
+		l.again = again
 		x.Machines[m] = l.machineRuns(wanted)
-		x.Machines[m].Unseen = l.unseen(ads)
+		x.Machines[m].Unseen = l.unseen(ads, &x.Machines[m])
 	})
 	if err != nil {
 		return nil, err
 	}
-	return x, o.reappeared(ctx, x, ads)
+	return x, o.reappeared(ctx, x, ads, again)
 }
 
 // read prepares for a machine.
@@ -131,6 +137,11 @@ func (l *linker) machineRuns(wanted Wanted) Explanation {
 		first := int32(len(x.Runs))
 		if first > 0 {
 			group++
+		}
+		if !l.again.explained(l.observed.jobs().of[l.number][i]) {
+			l.takeOver(&x, i)
+			x.groups = append(x.groups, slices.Repeat([]int32{group}, len(x.Runs)-int(first))...)
+			continue
 		}
 		if l.alone(i) {
 			x.of[i] = first

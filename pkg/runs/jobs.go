@@ -76,11 +76,12 @@ func (o *Observed) indexJobs() *jobIndex {
 }
 
 // reappeared decides runs that nothing else decided: the same job has a later run on backfill, so this one was evicted.
-func (o *Observed) reappeared(ctx context.Context, x *Explanations, ads *Ads) error {
+func (o *Observed) reappeared(ctx context.Context, x *Explanations, ads *Ads, again *again) error {
 	return parallel.Each(ctx, len(x.Machines), func(l *linker, m int) {
 		for i := range x.Machines[m].Runs {
 			e := &x.Machines[m].Runs[i]
-			if e.Side == pool.Backfill && !e.final && e.Evidence == None && !e.Job.IsNone() && l.later(o, m, e, ads) {
+			if e.Side == pool.Backfill && !e.final && e.Evidence == None && !e.Job.IsNone() &&
+				again.explained(o.jobs().of[m][e.number]) && l.later(o, m, e, ads) {
 				e.Outcome, e.Evidence, e.Cause = Evicted, Reappeared, UnknownCause
 			}
 		}

@@ -3,7 +3,9 @@ package runs
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
 
@@ -22,6 +24,7 @@ type Known struct {
 
 	source  jobs.Source
 	derived derived
+	basis   atomic.Pointer[basis] // nil: nothing can be taken over
 }
 
 // derived is what kinds have made of all GPUs or runs, by a key of theirs.
@@ -60,15 +63,32 @@ func Derived[T any](ctx context.Context, from Origin, key any, make func() (T, e
 }
 
 // perExplained is about what a run takes that was explained.
-const perExplained = 96
+const perExplained = 112
 
 // knowing keeps what is known of an observation: the panels of a dashboard ask for it one after the other.
 type knowing struct {
-	turn *semaphore.Weighted // one explains at a time: it takes all cores
-	kept [2]*Known           // without and with a source
+	turn   *semaphore.Weighted // one explains at a time: it takes all cores
+	kept   [2]*Known           // without and with a source
+	before [2]*Known           // of an earlier observation, until this one is known
 }
 
 func newKnowing() knowing { return knowing{turn: semaphore.NewWeighted(1)} }
+
+// after has what is known of an earlier observation taken over where nothing changed since. Nothing is if that is being
+// explained just now.
+func (o *Observed) after(earlier *Observed) {
+	if !earlier.known.turn.TryAcquire(1) {
+		return
+	}
+	defer earlier.known.turn.Release(1)
+	o.known.before = earlier.known.before
+	for i, k := range earlier.known.kept {
+		if k != nil {
+			o.known.before[i] = k
+		}
+	}
+	earlier.known.before = [2]*Known{} // no chain of observations
+}
 
 // Known explains all runs, once for as long as the source would give the same ads. A nil source is none. Errors are
 // those of [Observed.Ask] and [Observed.Explain].
@@ -85,27 +105,47 @@ func (o *Observed) Known(ctx context.Context, source jobs.Source) (*Known, error
 		return o.withoutAds(ctx, source)
 	}
 	defer o.known.turn.Release(1)
-	place := &o.known.kept[0]
+	n := 0
 	if source != nil {
-		place = &o.known.kept[1]
+		n = 1
 	}
-	if k := *place; k != nil && k.source == source && k.Clocks.Holds() {
-		return k, nil
+	place, before := &o.known.kept[n], &o.known.before[n]
+	if k := *place; k != nil && k.source == source {
+		if k.holds() {
+			return k, nil
+		}
+		*before = k
 	}
-	k, err := o.explainAll(ctx, source)
+	if *before != nil && (*before).source != source {
+		*before = nil
+	}
+	k, err := o.explainAll(ctx, source, *before)
 	if err != nil {
 		return nil, err
 	}
 	*place = nil
 	if k.Failure == nil {
-		*place = k
+		*place, *before = k, nil
 	}
 	return k, nil
 }
 
+// holds reports whether asking the source again would change nothing.
+func (k *Known) holds() bool {
+	b, source := k.basis.Load(), k.source
+	if source == nil {
+		return true
+	}
+	if b == nil {
+		return k.Clocks.Holds()
+	}
+	changes := source.(jobs.Remembering).Since(b.mark)
+	return !changes.Lost && len(changes.Keys) == 0 && changes.Now.UnixNano() < b.until
+}
+
 // withoutAds explains all runs by snapshots alone while the source keeps another question waiting.
 func (o *Observed) withoutAds(ctx context.Context, source jobs.Source) (*Known, error) {
-	k, err := o.explainAll(ctx, nil)
+	k, err := o.explainAll(ctx, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -114,29 +154,45 @@ func (o *Observed) withoutAds(ctx context.Context, source jobs.Source) (*Known, 
 	return k, nil
 }
 
-// explainAll asks for the ads of all runs, and explains them.
-func (o *Observed) explainAll(ctx context.Context, source jobs.Source) (k *Known, err error) {
+// explainAll asks for the ads of all runs, and explains them. What was known before of jobs that are the same since is
+// taken over.
+func (o *Observed) explainAll(ctx context.Context, source jobs.Source, before *Known) (k *Known, err error) {
 	k = &Known{source: source, Clocks: &Ads{}, derived: newDerived()}
-	all := func(int, int) bool { return true }
+	remembering, remembers := source.(jobs.Remembering)
+	var mark jobs.Mark
+	if remembers {
+		mark = remembering.Since(mark).Mark
+	}
 	var ads *Ads
-	if source != nil && o.First < o.End {
-		times := o.View.Times
-		// Runs that began after the last snapshot belong to a window that ends later; no ads are asked for on days without
-		// snapshots.
-		seen := pool.Window{From: times[o.First], To: times[o.End-1]}
-		ads, k.Notices, k.Failure, err = o.Ask(ctx, source, Question{Window: seen, Wanted: all,
-			Unseen: pool.Window{From: seen.From, To: seen.To + pool.Day}})
-		if err != nil {
+	var again *again
+	if source == nil {
+		again = o.again(before)
+	} else if o.First < o.End {
+		if ads, k.Notices, k.Failure, err = o.askAll(ctx, source, before); err != nil {
 			return nil, err
 		}
 	}
-	if k.Explanations, err = o.Explain(ctx, ads, all); err != nil {
+	if ads != nil {
+		again, k.Clocks = ads.again, ads.OnlyClocks()
+	}
+	next := o.basisOf(ads, mark)
+	if again.nothing(o, next) && slices.Equal(k.Notices, before.Notices) {
+		before.basis.Store(next)
+		return before, nil
+	}
+	if k.Explanations, err = o.explain(ctx, ads, func(int, int) bool { return true }, again); err != nil {
 		return nil, fmt.Errorf("explaining runs: %w", err)
 	}
-	if k.Sharp = source != nil && k.Failure == nil; ads == nil {
-		return k, nil
+	k.Sharp = source != nil && k.Failure == nil
+	if source == nil || ads != nil && remembers {
+		k.basis.Store(next)
 	}
-	k.Clocks = ads.OnlyClocks()
+	k.forget()
+	return k, nil
+}
+
+// forget lets go of ads.
+func (k *Known) forget() {
 	for m := range k.Machines {
 		for _, list := range [][]Explained{k.Machines[m].Runs, k.Machines[m].Unseen} {
 			for i := range list {
@@ -144,5 +200,4 @@ func (o *Observed) explainAll(ctx context.Context, source jobs.Source) (k *Known
 			}
 		}
 	}
-	return k, nil
 }

@@ -27,7 +27,18 @@ type Explained struct {
 
 	number int32    // of the (first) run in Machine.Runs
 	own    *jobs.Ad // that describes it
+	epoch  epochID  // of own, where it is an epoch ad
 	final  bool     // nothing more can be known: a later run of the job proves nothing
+}
+
+// epochID tells the epoch ads of a job apart: when the run began, and when the ad was written, in seconds since 1970.
+type epochID struct{ start, written int64 }
+
+func epochOf(ad *jobs.Ad) epochID {
+	if ad == nil || ad.Kind != jobs.Epoch {
+		return epochID{}
+	}
+	return epochID{ad.JobCurrentStartDate.Unix(), ad.RecordTime.Unix()}
 }
 
 // Ad returns the ad that describes the run itself; nil without. It is shared: read only.
@@ -113,6 +124,7 @@ type linker struct {
 	ids      []string   // of the machine's GPUs
 	ads      [][]record // by job number
 	nearby   []record   // ads of the machine, for runs without a GlobalJobId
+	again    *again     // what is taken over; nil: nothing
 
 	// of one job
 	pieces []int32
@@ -199,7 +211,8 @@ func (l *linker) one(a, b *Run, covering, starting []record) bool {
 
 func joined(a, b *Run) *Run {
 	run := *b
-	run.First, run.User, run.Project, run.Leader, run.Opening = a.First, a.User, a.Project, a.Leader, a.Opening
+	run.First, run.User, run.Project, run.Leader, run.Opening = a.First, a.User, a.Project, a.Leader,
+		slices.Clone(a.Opening) // it may outlive the observation
 	run.GPUs = slices.Compact(slices.Sorted(slices.Values(slices.Concat(a.GPUs, b.GPUs))))
 	return &run
 }
@@ -261,7 +274,8 @@ func (l *linker) part(p part, ads []record) Explained {
 // explainPart explains a part of a run by the ad that describes it and by that of a later run of the job, if there are
 // any.
 func (l *linker) explainPart(p part, seen seen, link Link, own, later record, ads []record) Explained {
-	e := Explained{Run: l.cut(p), Link: link, number: p.number, own: own.Ad}
+	e := Explained{Run: l.cut(p), Link: link, number: p.number, own: own.Ad,
+		epoch: epochOf(own.Ad)}
 	e.Place = l.observed.PlaceAt(&l.machine.GPUs[e.Leader], e.First)
 	e.Start = seen.first
 	switch {
@@ -314,6 +328,7 @@ func (l *linker) cut(p part) *Run {
 	}
 	run := *p.run
 	run.First, run.Last = p.first, p.last
+	run.GPUs, run.Opening = slices.Clone(run.GPUs), slices.Clone(run.Opening) // it may outlive the observation
 	if p.until != 0 {
 		run.Gone = p.last + 1
 		run.Ending, run.Takeover, run.TakenBy = Vanished, false, 0

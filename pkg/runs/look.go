@@ -20,7 +20,11 @@ type Observer struct {
 	timeline *timeline.Timeline
 	turn     *semaphore.Weighted // one observation at a time: it takes all cores
 	kept     *otter.Cache[lookKey, *Observed]
+	lately   []lookKey // what was observed last, under turn
 }
+
+// mostLately bounds the observations among which an earlier one is looked for.
+const mostLately = 16
 
 // lookKey is what an observation is made from, beside the days of the view, which are looked at when it is found.
 type lookKey struct {
@@ -66,8 +70,25 @@ func (w *Observer) Look(ctx context.Context, window pool.Window, lists pool.List
 	if err != nil {
 		return nil, fmt.Errorf("observing the pool: %w", err)
 	}
+	if earlier := w.earlier(key); earlier != nil {
+		o.after(earlier)
+	}
+	w.lately = append(w.lately, key)
+	w.lately = w.lately[max(0, len(w.lately)-mostLately):]
 	w.kept.Set(key, o)
 	return o, nil
+}
+
+// earlier returns the latest observation that began with the same snapshot, nil without.
+func (w *Observer) earlier(key lookKey) *Observed {
+	for _, k := range slices.Backward(w.lately) {
+		if k.first == key.first && k.lists == key.lists {
+			if o, ok := w.kept.GetIfPresent(k); ok {
+				return o
+			}
+		}
+	}
+	return nil
 }
 
 // find returns what was observed before over the same days, nil without.

@@ -41,7 +41,7 @@ func (a *asking) ofShortRuns(w pool.Window) error {
 	if err != nil {
 		return err
 	}
-	a.note(result)
+	a.beside(result)
 	for i, m := range machines {
 		a.ads.epochs[m] = append(a.ads.epochs[m], result.Ads[i]...)
 	}
@@ -67,7 +67,7 @@ func (a *asking) ofOtherJobs() error {
 	if err != nil {
 		return err
 	}
-	a.note(result)
+	a.beside(result)
 	for i, w := range asked {
 		a.ads.others[w.Job] = result.Ads[i]
 	}
@@ -112,8 +112,8 @@ func neverBegan(ad *jobs.Ad) bool {
 	return ad.HasVacateReasonCode && (code == 1003 || code == 1006 || code >= 1026 && code <= 1036)
 }
 
-// unseen returns the machine's runs that no snapshot shows, by their start.
-func (l *linker) unseen(ads *Ads) []Explained {
+// unseen returns the machine's runs that no snapshot shows, by their start; x are those that snapshots show.
+func (l *linker) unseen(ads *Ads, x *Explanation) []Explained {
 	if ads == nil || len(ads.epochs[l.number]) == 0 {
 		return nil
 	}
@@ -125,7 +125,7 @@ func (l *linker) unseen(ads *Ads) []Explained {
 	slices.SortStableFunc(l.byClaim, func(a, b int32) int { return compareJobs(&runs[a], &runs[b]) })
 	var found []Explained
 	for _, r := range ads.records.epochs[l.number] {
-		if e, ok := l.hidden(r, ads); ok && !l.taken(e, r.Ad) {
+		if e, ok := l.hidden(r, ads); ok && !l.taken(e, r.Ad, x) {
 			found = append(found, e)
 		}
 	}
@@ -177,7 +177,7 @@ func (l *linker) hidden(r record, ads *Ads) (Explained, bool) {
 
 // taken reports whether an ad describes a run that snapshots show: one of its job on the machine, on either side, or
 // one without a GlobalJobId that began then.
-func (l *linker) taken(e Explained, ad *jobs.Ad) bool {
+func (l *linker) taken(e Explained, ad *jobs.Ad, x *Explanation) bool {
 	runs := l.machine.Runs
 	same := func(job *Run) []int32 {
 		first := sort.Search(len(l.byClaim), func(i int) bool { return compareJobs(&runs[l.byClaim[i]], job) >= 0 })
@@ -187,16 +187,12 @@ func (l *linker) taken(e Explained, ad *jobs.Ad) bool {
 		}
 		return l.byClaim[first:last]
 	}
-	is := func(x Explained) bool {
-		return x.own != nil && x.own.Kind == jobs.Epoch && x.own.GlobalJobID == ad.GlobalJobID &&
-			x.own.RecordTime.Equal(ad.RecordTime) && x.own.JobCurrentStartDate.Equal(ad.JobCurrentStartDate)
-	}
+	of := epochOf(ad)
+	is := func(x Explained) bool { return x.epoch == of }
 	for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
-		if pieces := same(&Run{Job: e.Job, Side: side}); len(pieces) > 0 {
-			l.joined = l.explain(pieces, l.records(int(pieces[0])), l.joined[:0])
-			if slices.ContainsFunc(l.joined, is) {
-				return true
-			}
+		pieces := same(&Run{Job: e.Job, Side: side})
+		if len(pieces) > 0 && slices.ContainsFunc(l.explained(pieces, x), is) {
+			return true
 		}
 	}
 	for _, r := range same(&Run{Side: e.Side}) {
@@ -205,11 +201,28 @@ func (l *linker) taken(e Explained, ad *jobs.Ad) bool {
 		}
 		l.pieces = l.piecesOf(int(r), l.pieces[:0])
 		l.joined = l.withoutID(l.pieces, l.nearby, l.joined[:0])
-		if slices.ContainsFunc(l.joined, is) {
+		if slices.ContainsFunc(l.joined, func(x Explained) bool {
+			return is(x) && x.own.GlobalJobID == ad.GlobalJobID
+		}) {
 			return true
 		}
 	}
 	return false
+}
+
+// explained returns the explained runs of a job's pieces, as they are known or as its ads explain them.
+func (l *linker) explained(pieces []int32, x *Explanation) []Explained {
+	l.joined = l.joined[:0]
+	for _, p := range pieces {
+		i := x.of[p]
+		if i < 0 { // it was not asked for
+			return l.explain(pieces, l.records(int(pieces[0])), l.joined[:0])
+		}
+		for n := i; int(n) < len(x.Runs) && x.groups[n] == x.groups[i]; n++ {
+			l.joined = append(l.joined, x.Runs[n])
+		}
+	}
+	return l.joined
 }
 
 func compareJobs(a, b *Run) int {

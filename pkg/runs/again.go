@@ -1,0 +1,189 @@
+package runs
+
+import (
+	"math"
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// A new snapshot changes little of what is known: most runs ended long ago, and so did their ads arrive. What jobs did
+// that are the same as before is taken over; only the others are explained again. A run is what it was if it ended
+// before everything that changed; a job, if all its runs and ads and the clocks that dated these are.
+
+// basis is what explanations of all runs rest on, beside the observed runs.
+type basis struct {
+	observed *Observed
+	mark     jobs.Mark  // of the source, before it was asked
+	until    int64      // nanoseconds since 1970: then it is time to ask again
+	standing []standing // of each job's ads, by number
+	besides  []standing // of what else was asked
+	measured *measured
+}
+
+// standing is a jobs.Standing in few bytes.
+type standing struct {
+	until   int64 // nanoseconds since 1970
+	version uint64
+	remark  *jobs.Remark
+}
+
+func standingOf(s jobs.Standing) standing {
+	until := int64(math.MaxInt64)
+	if s.Until.Year() < 2262 { // later moments have no number of nanoseconds
+		until = s.Until.UnixNano()
+	}
+	return standing{until, s.Version, s.Remark}
+}
+
+// again says what of an observation is explained again. What is known before of the other jobs is taken over.
+type again struct {
+	before *Known
+	basis  *basis  // of before
+	fresh  []bool  // by job number: explained again
+	was    []int32 // by job number: its number before; −1 where it is fresh
+}
+
+// again compares an observation with the one that something is known of; nil: they have nothing in common.
+func (o *Observed) again(before *Known) *again {
+	if before == nil {
+		return nil
+	}
+	b := before.basis.Load()
+	if b == nil || !o.sameGPUs(b.observed) {
+		return nil
+	}
+	a := &again{before: before, basis: b, fresh: make([]bool, len(o.jobs().jobs)),
+		was: slices.Repeat([]int32{-1}, len(o.jobs().jobs))}
+	settled := o.settled(b.observed)
+	gone := make([]bool, len(b.observed.jobs().jobs)) // jobs that a run of theirs changed
+	for m := range o.Machines {
+		now, then := o.Machines[m].Runs, b.observed.Machines[m].Runs
+		nowOf, thenOf := o.jobs().of[m], b.observed.jobs().of[m]
+		for r := range max(len(now), len(then)) {
+			same := r < len(now) && r < len(then) && now[r].Last < settled && now[r].equal(&then[r])
+			if r < len(now) && nowOf[r] >= 0 {
+				if same {
+					a.was[nowOf[r]] = thenOf[r]
+				} else {
+					a.fresh[nowOf[r]] = true
+				}
+			}
+			if r < len(then) && thenOf[r] >= 0 && !same {
+				gone[thenOf[r]] = true
+			}
+		}
+	}
+	for job, was := range a.was {
+		a.fresh[job] = a.fresh[job] || was < 0 || gone[was]
+		if a.fresh[job] {
+			a.was[job] = -1
+		}
+	}
+	return a
+}
+
+// sameGPUs reports whether another observation begins with the same snapshot and has the same machines and GPUs.
+func (o *Observed) sameGPUs(b *Observed) bool {
+	if o.First >= o.End || b.First >= b.End || o.View.Names != b.View.Names || o.First != b.First ||
+		o.View.Days[0] != b.View.Days[0] || o.View.Times[o.First] != b.View.Times[b.First] {
+		return false
+	}
+	return slices.EqualFunc(o.Machines, b.Machines, func(x, y Machine) bool {
+		return x.Name == y.Name && slices.EqualFunc(x.GPUs, y.GPUs, func(g, h GPU) bool { return g.GPU == h.GPU })
+	})
+}
+
+// settled returns the snapshot before which runs must have ended so that nothing that changed since another observation
+// concerns them: a run goes on after one silent snapshot, and is gone in the one behind it.
+func (o *Observed) settled(b *Observed) int32 {
+	if slices.Equal(o.View.Days, b.View.Days) && o.End == b.End {
+		return math.MaxInt32
+	}
+	same := 0
+	for same < min(len(o.View.Days), len(b.View.Days)) && o.View.Days[same] == b.View.Days[same] {
+		same++
+	}
+	changed := min(o.End, b.End)
+	if same < len(o.View.Days) {
+		changed = min(changed, o.View.Base[same])
+	}
+	return int32(changed - 3)
+}
+
+// equal reports whether two runs of the same machine are the same.
+func (r *Run) equal(s *Run) bool {
+	return r.Job == s.Job && r.User == s.User && r.Project == s.Project && r.Leader == s.Leader && r.First == s.First &&
+		r.Last == s.Last && r.Gone == s.Gone && r.Side == s.Side && r.Ending == s.Ending && r.Takeover == s.Takeover &&
+		r.TakenBy == s.TakenBy && slices.Equal(r.GPUs, s.GPUs) && slices.Equal(r.Opening, s.Opening)
+}
+
+// explained reports whether a job is explained again.
+func (a *again) explained(job int32) bool { return a == nil || job < 0 || a.fresh[job] }
+
+// due finds the jobs whose ads must be asked for: those that are explained again, and those whose ads may have changed.
+func (a *again) due(o *Observed, changes jobs.Changes) []bool {
+	due := slices.Clone(a.fresh)
+	now := changes.Now.UnixNano()
+	replaced := make(map[timeline.Job]bool, len(changes.Keys))
+	for _, key := range changes.Keys {
+		replaced[o.View.Names.Job(key)] = true
+	}
+	for job, was := range a.was {
+		due[job] = due[job] || a.basis.standing[was].until <= now || len(replaced) > 0 && replaced[o.jobs().jobs[job]]
+	}
+	return due
+}
+
+// takeOver takes over what was known of the claim that a run is the first piece of.
+func (l *linker) takeOver(x *Explanation, run int) {
+	before, then := &l.again.before.Machines[l.number], l.again.basis.observed.Machines[l.number].Runs
+	from, first := before.of[run], int32(len(x.Runs))
+	for i := from; int(i) < len(before.Runs) && before.groups[i] == before.groups[from]; i++ {
+		e := before.Runs[i]
+		if e.Run == &then[e.number] {
+			e.Run = &l.machine.Runs[e.number]
+		}
+		x.Runs = append(x.Runs, e)
+	}
+	l.pieces = append(l.pieces[:0], int32(run))
+	if l.machine.Runs[run].Ending == Interrupted {
+		l.pieces = l.piecesOf(run, l.pieces[:0])
+	}
+	for _, p := range l.pieces {
+		x.of[p] = before.of[p] - from + first
+	}
+}
+
+// explain has a job explained again.
+func (a *again) explain(job int32) { a.fresh[job], a.was[job] = true, -1 }
+
+// notices are those of the answer.
+func (s *standing) notices() []string {
+	if s.remark == nil {
+		return nil
+	}
+	return s.remark.Notices
+}
+
+// basisOf is what explanations by some ads rest on; nil ads are none.
+func (o *Observed) basisOf(ads *Ads, mark jobs.Mark) *basis {
+	b := &basis{observed: o, mark: mark, until: math.MaxInt64}
+	if ads == nil {
+		return b
+	}
+	b.standing, b.besides, b.measured = ads.standing, ads.besides, ads.measured
+	for _, list := range [][]standing{b.standing, b.besides} {
+		for i := range list {
+			b.until = min(b.until, list[i].until)
+		}
+	}
+	return b
+}
+
+// nothing reports whether nothing at all is explained again: what was known of the same observation is known still.
+func (a *again) nothing(o *Observed, next *basis) bool {
+	return a != nil && a.basis.observed == o && !slices.Contains(a.fresh, true) &&
+		slices.EqualFunc(a.basis.besides, next.besides, func(x, y standing) bool { return x.version == y.version })
+}

@@ -1,0 +1,204 @@
+package runs_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/jobs/jobstest"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/runs/runstest"
+	"github.com/chtc/gpureports/pkg/samplepool"
+	"github.com/chtc/gpureports/pkg/snapshots"
+)
+
+// growing is a directory into which a sample pool's snapshots come one after the other.
+type growing struct {
+	t     *testing.T
+	dir   string
+	shots []collected
+	next  int
+	open  map[string]*sql.DB // by month
+	rows  map[string]int     // that are there
+}
+
+// collected is a snapshot of the pool: rows of a month's file.
+type collected struct {
+	month string
+	time  time.Time
+	rows  int
+}
+
+func grow(t *testing.T, p *samplepool.Pool) *growing {
+	t.Helper()
+	full := t.TempDir()
+	require.NoError(t, p.WriteSnapshots(t.Context(), full))
+	g := &growing{t: t, dir: t.TempDir(), open: map[string]*sql.DB{}, rows: map[string]int{}}
+	for _, name := range []string{"chtc_owned", "masked_hosts.yaml"} {
+		list, err := os.ReadFile(filepath.Join(full, name))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(g.dir, name), list, 0o600))
+	}
+	for s, err := range p.Snapshots(t.Context()) {
+		require.NoError(t, err)
+		g.shots = append(g.shots, collected{s.Month, s.Time, len(s.Rows)})
+		if g.open[s.Month] != nil {
+			continue
+		}
+		name := snapshots.MonthFile(s.Month, "db")
+		db, err := sql.Open("sqlite", filepath.Join(g.dir, name))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, db.Close()) })
+		db.SetMaxOpenConns(1)
+		g.open[s.Month] = db
+		g.exec(s.Month, "ATTACH ? AS whole", filepath.Join(full, name))
+		g.exec(s.Month, "CREATE TABLE gpu_state AS SELECT * FROM whole.gpu_state LIMIT 0")
+	}
+	return g
+}
+
+func (g *growing) exec(month, statement string, values ...any) {
+	g.t.Helper()
+	_, err := g.open[month].ExecContext(g.t.Context(), statement, values...)
+	require.NoError(g.t, err, statement)
+}
+
+// add adds snapshots, and returns the time of the last one.
+func (g *growing) add(n int) time.Time {
+	for ; n > 0; n-- {
+		s := g.shots[g.next]
+		g.exec(s.month, "INSERT INTO gpu_state SELECT * FROM whole.gpu_state LIMIT ? OFFSET ?", s.rows, g.rows[s.month])
+		g.rows[s.month] += s.rows
+		g.next++
+	}
+	return g.shots[g.next-1].time
+}
+
+// edit changes rows of an earlier time.
+func (g *growing) edit(random *rand.Rand) {
+	s := g.shots[random.IntN(g.next)]
+	g.exec(s.month, "UPDATE gpu_state SET State = 'Unclaimed', GlobalJobId = NULL, RemoteOwner = NULL "+
+		"WHERE rowid % 7 = 3 AND rowid BETWEEN ? AND ?", random.IntN(g.rows[s.month]), g.rows[s.month])
+}
+
+// counting counts the jobs that a source is asked for.
+type counting struct {
+	jobs.Remembering
+	asked int
+}
+
+func (c *counting) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
+	c.asked += len(wanted)
+	return c.Remembering.Ads(ctx, wanted)
+}
+
+// whole is all that is known of an observation, as texts.
+func whole(o *runs.Observed, k *runs.Known) []string {
+	texts := []string{fmt.Sprint(k.Sharp, k.Failure, k.Notices, o.First, o.End)}
+	for _, c := range k.Clocks.ClocksIn(pool.Window{To: 1 << 60}) {
+		texts = append(texts, fmt.Sprint(c))
+	}
+	describe := func(m int, e *runs.Explained) string {
+		names := o.View.Names
+		return fmt.Sprint(names.Text(o.Machines[m].Name), names.JobText(e.Job), names.Text(e.User), names.Text(e.Project),
+			names.Text(e.TakenBy), e.GPUs, e.Opening, e.Leader, e.First, e.Last, e.Gone, e.Side, e.Ending, e.Takeover,
+			e.Number(), e.Place.Ownership, e.Place.Memory, names.Text(e.Place.Device), e.Start, e.End, e.Outcome,
+			e.Evidence, e.Cause, e.Link, e.StartByAd, e.EndByAd, e.Clamped, e.UnknownCode)
+	}
+	for m := range k.Machines {
+		for _, list := range [][]runs.Explained{k.Machines[m].Runs, k.Machines[m].Unseen} {
+			for i := range list {
+				texts = append(texts, describe(m, &list[i]))
+			}
+		}
+		for r := range o.Machines[m].Runs {
+			run := &o.Machines[m].Runs[r]
+			for _, at := range []int32{run.First, run.Last} {
+				texts = append(texts, fmt.Sprint(r, at, describe(m, k.Machines[m].Of(int32(r), at))))
+			}
+		}
+	}
+	return texts
+}
+
+// What is taken over when snapshots and ads come, or when either changes, is what explaining everything again gives.
+func TestOnlyWhatChangedIsExplainedAgain(t *testing.T) {
+	for seed := range uint64(4) {
+		options := samplepool.Default()
+		options.Seed, options.Machines = seed+1, 8
+		if seed%2 == 1 {
+			options.ShortRuns, options.MissingJobIDs, options.ClockSkew = 0.2, 0.1, 10*time.Minute
+		}
+		p, err := samplepool.New(options)
+		require.NoError(t, err)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { explainAgain(t, p, rand.New(rand.NewPCG(seed, 3))) })
+	}
+}
+
+func explainAgain(t *testing.T, p *samplepool.Pool, random *rand.Rand) {
+	g := grow(t, p)
+	all, err := p.Ads(t.Context())
+	require.NoError(t, err)
+	var now time.Time
+	archive := jobstest.NewMemory()
+	source := &counting{jobs.NewCache(1<<28, func() time.Time { return now }).Source(archive, "archive",
+		nil).(jobs.Remembering), 0}
+	s, fresh := runstest.Open(t, g.dir, "America/Chicago"), runstest.Open(t, g.dir, "America/Chicago")
+	g.add(100)
+	asked, everything := 0, 0
+	for step := range 50 {
+		now = g.add(random.IntN(14)).Add(time.Duration(random.IntN(600)) * time.Second)
+		switch random.IntN(12) {
+		case 0:
+			g.edit(random)
+		case 1:
+			now = now.Add(8 * time.Hour) // nobody asked for long
+		}
+		all = slices.DeleteFunc(all, func(ad samplepool.Ad) bool {
+			arrived := now.Unix() >= ad.RecordTime && random.IntN(3) > 0 // the others are late
+			if arrived {
+				archive.Add(ad.JSON)
+			}
+			return arrived
+		})
+		archive.Err = nil
+		if random.IntN(10) == 0 {
+			archive.Err = pool.SourceError("the archive is away")
+			now = now.Add(time.Hour)
+		}
+		w := pool.NewWindow(now.Add(-24*time.Hour), now)
+		o, err := s.Runs.Look(t.Context(), w, s.Env.Lists)
+		require.NoError(t, err)
+		source.asked = 0
+		known, err := o.Known(t.Context(), source)
+		require.NoError(t, err)
+		asked += source.asked
+		archive.Err = nil
+		fresh.Runs.Close()
+		again, err := fresh.Runs.Look(t.Context(), w, s.Env.Lists)
+		require.NoError(t, err)
+		require.NotSame(t, o, again)
+		source.asked = 0
+		want, err := again.Known(t.Context(), source)
+		require.NoError(t, err)
+		everything += source.asked
+		require.Equal(t, whole(again, want), whole(o, known), "step %d, %v", step, now)
+		without, err := o.Known(t.Context(), nil)
+		require.NoError(t, err)
+		want, err = again.Known(t.Context(), nil)
+		require.NoError(t, err)
+		require.Equal(t, whole(again, want), whole(o, without), "step %d, without ads", step)
+	}
+	t.Logf("asked for %d of %d", asked, everything)
+	require.Less(t, asked, everything*2/3)
+}

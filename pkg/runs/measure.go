@@ -1,0 +1,207 @@
+package runs
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// measured is what ads reveal about the access points' clocks, and what that rests on.
+type measured struct {
+	clocks      clocks
+	points      []string // access points
+	numbers     map[string]int32
+	constraints []constraint
+	dates       []dated // of each ad of a job: whose clock dated it
+}
+
+// dated names the clock that dated an ad of a job.
+type dated struct {
+	job        int32 // by number
+	point, day int32 // access point, by number, and UTC day
+}
+
+// constraint says that the error of an access point's clock on a day lies in (low, high].
+type constraint struct {
+	dated
+	low, high pool.Micros
+}
+
+// finding is a constraint of an access point by name.
+type finding struct {
+	point string
+	constraint
+}
+
+// clockDay is an access point, by number, on a UTC day.
+type clockDay struct{ point, day int32 }
+
+// measure finds the constraints that the runs give and the clocks' errors on all days with ads.
+func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (*measured, error) {
+	byMachine := make([][]finding, len(o.Machines))
+	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
+		l.read(o, m, ads)
+		for r := range l.machine.Runs {
+			job := o.jobs().of[m][r]
+			if job < 0 || !ads.again.explained(job) || o.firstPiece(m, r) != r {
+				continue
+			}
+			l.pieces = l.piecesOf(r, l.pieces[:0])
+			if !slices.ContainsFunc(l.pieces, func(p int32) bool { return wanted(m, int(p)) }) {
+				continue
+			}
+			known := l.records(r)
+			for i := 0; i < len(l.pieces); {
+				var run *Run
+				run, i = l.join(l.pieces, i, known)
+				byMachine[m] = l.constrain(run, known, job, byMachine[m])
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	m := &measured{numbers: map[string]int32{}, clocks: clocks{}}
+	touched := map[clockDay]bool{}
+	if ads.again != nil {
+		m.takeOver(ads.again, touched)
+	}
+	for _, list := range byMachine {
+		for _, c := range list {
+			c.constraint.point = m.number(c.point)
+			touched[clockDay{c.constraint.point, c.day}] = true
+			m.constraints = append(m.constraints, c.constraint)
+		}
+	}
+	for job, list := range ads.records.jobs {
+		for i := range list {
+			m.dates = append(m.dates, dated{int32(job), m.number(list[i].AccessPoint), list[i].day()})
+		}
+	}
+	m.fit(touched)
+	return m, nil
+}
+
+// number is the number of an access point.
+func (m *measured) number(point string) int32 {
+	n, known := m.numbers[point]
+	if !known {
+		n = int32(len(m.points))
+		m.numbers[point] = n
+		m.points = append(m.points, point)
+	}
+	return n
+}
+
+// takeOver takes over what rests on jobs that are what they were. The days that lose a constraint are touched.
+func (m *measured) takeOver(a *again, touched map[clockDay]bool) {
+	before := a.basis.measured
+	m.points, m.numbers, m.clocks = slices.Clone(before.points), maps.Clone(before.numbers), maps.Clone(before.clocks)
+	now := slices.Repeat([]int32{-1}, len(a.basis.standing))
+	for job, was := range a.was {
+		if was >= 0 && !a.fresh[job] {
+			now[was] = int32(job)
+		}
+	}
+	m.constraints = make([]constraint, 0, len(before.constraints))
+	for _, c := range before.constraints {
+		if job := now[c.job]; job >= 0 {
+			c.job = job
+			m.constraints = append(m.constraints, c)
+		} else {
+			touched[clockDay{c.point, c.day}] = true
+		}
+	}
+	m.dates = make([]dated, 0, len(before.dates))
+	for _, d := range before.dates {
+		if job := now[d.job]; job >= 0 {
+			d.job = job
+			m.dates = append(m.dates, d)
+		}
+	}
+}
+
+// fit measures clocks on the touched days and on those around them, which use their constraints as well.
+func (m *measured) fit(touched map[clockDay]bool) {
+	from, to := int32(math.MaxInt32), int32(math.MinInt32)
+	again := map[clockDay]bool{}
+	for t := range touched {
+		for d := t.day - clockDays; d <= t.day+clockDays; d++ { // ads of a day without constraints need one as well
+			again[clockDay{t.point, d}] = true
+			from, to = min(from, d-clockDays), max(to, d+clockDays)
+		}
+	}
+	byDay := map[clockDay][]constraint{}
+	for _, c := range m.constraints {
+		if from <= c.day && c.day <= to {
+			at := clockDay{c.point, c.day}
+			byDay[at] = append(byDay[at], c)
+		}
+	}
+	own := map[string]bool{} // maps that are not shared
+	for t := range again {
+		point := m.points[t.point]
+		if !own[point] {
+			own[point] = true
+			m.clocks[point] = maps.Clone(m.clocks[point])
+			if m.clocks[point] == nil {
+				m.clocks[point] = map[int32]*Clock{}
+			}
+		}
+		near := false
+		for d := t.day - clockDays; d <= t.day+clockDays; d++ {
+			near = near || byDay[clockDay{t.point, d}] != nil
+		}
+		if !near {
+			delete(m.clocks[point], t.day)
+			continue
+		}
+		c := fit(around(byDay, t))
+		c.AccessPoint, c.Day = point, t.day
+		m.clocks[point][t.day] = &c
+	}
+}
+
+// around are a day's constraints; while they are too few, with those of the days before and after it.
+func around(byDay map[clockDay][]constraint, at clockDay) []constraint {
+	found := slices.Clone(byDay[at])
+	for d := int32(1); d <= clockDays && len(found) < enoughConstraints; d++ {
+		found = append(append(found, byDay[clockDay{at.point, at.day - d}]...), byDay[clockDay{at.point, at.day + d}]...)
+	}
+	return found
+}
+
+// corrected returns the jobs whose ads other errors of clocks date than before: they are explained again as well.
+func (m *measured) corrected(a *again) (jobs []int32) {
+	other := make(map[clockDay]bool)
+	errorOf := func(c clocks, point string, day int32) pool.Micros {
+		if clock := c[point][day]; clock != nil {
+			return clock.Error
+		}
+		return 0
+	}
+	for n, point := range m.points {
+		for _, days := range []map[int32]*Clock{m.clocks[point], a.basis.measured.clocks[point]} {
+			for day := range days {
+				if errorOf(m.clocks, point, day) != errorOf(a.basis.measured.clocks, point, day) {
+					other[clockDay{int32(n), day}] = true
+				}
+			}
+		}
+	}
+	if len(other) == 0 {
+		return nil
+	}
+	for _, d := range m.dates {
+		if other[clockDay{d.point, d.day}] && !a.fresh[d.job] {
+			jobs = append(jobs, d.job)
+		}
+	}
+	slices.SortFunc(jobs, cmp.Compare[int32])
+	return slices.Compact(jobs)
+}
