@@ -105,13 +105,13 @@ func Key(parts ...string) string {
 // Lookups that must ask the source do so one after the other: many panels at once ask once. When the source fails, ads
 // that are known from before are returned, with a notice; without any, the source's error. A failing source is left
 // alone for 30 seconds.
-func (c *Cache) Source(source Source, key string, disk *keep.Disk) Source {
+func (c *Cache) Source(source Source, key string, disk *keep.Disk) Remembering {
 	return c.SharedSource(source, key, disk, Sharing{})
 }
 
 // SharedSource is Source, with what the source says about finished days shared with other processes; the zero Sharing
 // shares nothing.
-func (c *Cache) SharedSource(source Source, key string, disk *keep.Disk, with Sharing) Source {
+func (c *Cache) SharedSource(source Source, key string, disk *keep.Disk, with Sharing) Remembering {
 	s := &cached{Source: source, cache: c, key: key, disk: disk, turn: semaphore.NewWeighted(1)}
 	if with.Through != nil {
 		s.shared = &sharing{Sharing: with, looked: map[keep.Blob]time.Time{}}

@@ -134,27 +134,27 @@ func (r remote) Close() error {
 }
 
 // traced gives each lookup a span of its own.
-type traced struct{ jobs.Source }
+type traced struct{ jobs.Remembering }
 
 func (s traced) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
 	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link",
 		trace.WithAttributes(attribute.Int("jobs", len(wanted))))
 	defer span.End()
-	return s.Source.Ads(ctx, wanted)
+	return s.Remembering.Ads(ctx, wanted)
 }
 
 func (s traced) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
 	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link",
 		trace.WithAttributes(attribute.Int("machines", len(days))))
 	defer span.End()
-	return s.Source.AdsOnMachines(ctx, days)
+	return s.Remembering.AdsOnMachines(ctx, days)
 }
 
 func (s traced) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
 	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link",
 		trace.WithAttributes(attribute.Int("machines", len(days))))
 	defer span.End()
-	return s.Source.Epochs(ctx, days)
+	return s.Remembering.Epochs(ctx, days)
 }
 
 // unreachable is a job source that cannot be used, and says why to whoever asks.

@@ -152,7 +152,7 @@ func explainAgain(t *testing.T, p *samplepool.Pool, random *rand.Rand) {
 	var now time.Time
 	archive := jobstest.NewMemory()
 	source := &counting{jobs.NewCache(1<<28, func() time.Time { return now }).Source(archive, "archive",
-		nil).(jobs.Remembering), 0}
+		nil), 0}
 	s, fresh := runstest.Open(t, g.dir, "America/Chicago"), runstest.Open(t, g.dir, "America/Chicago")
 	g.add(100)
 	asked, everything := 0, 0
