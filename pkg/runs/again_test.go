@@ -133,7 +133,7 @@ func whole(o *runs.Observed, k *runs.Known) []string {
 
 // What is taken over when snapshots and ads come, or when either changes, is what explaining everything again gives.
 func TestOnlyWhatChangedIsExplainedAgain(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range uint64(2) {
 		options := samplepool.Default()
 		options.Seed, options.Machines = seed+1, 8
 		if seed%2 == 1 {
@@ -156,7 +156,7 @@ func explainAgain(t *testing.T, p *samplepool.Pool, random *rand.Rand) {
 	s, fresh := runstest.Open(t, g.dir, "America/Chicago"), runstest.Open(t, g.dir, "America/Chicago")
 	g.add(100)
 	asked, everything := 0, 0
-	for step := range 50 {
+	for step := range 40 {
 		now = g.add(random.IntN(14)).Add(time.Duration(random.IntN(600)) * time.Second)
 		switch random.IntN(12) {
 		case 0:
@@ -179,26 +179,32 @@ func explainAgain(t *testing.T, p *samplepool.Pool, random *rand.Rand) {
 		w := pool.NewWindow(now.Add(-24*time.Hour), now)
 		o, err := s.Runs.Look(t.Context(), w, s.Env.Lists)
 		require.NoError(t, err)
-		source.asked = 0
-		known, err := o.Known(t.Context(), source)
-		require.NoError(t, err)
-		asked += source.asked
-		archive.Err = nil
 		fresh.Runs.Close()
 		again, err := fresh.Runs.Look(t.Context(), w, s.Env.Lists)
 		require.NoError(t, err)
 		require.NotSame(t, o, again)
-		source.asked = 0
-		want, err := again.Known(t.Context(), source)
-		require.NoError(t, err)
-		everything += source.asked
-		require.Equal(t, whole(again, want), whole(o, known), "step %d, %v", step, now)
+		known := func(o *runs.Observed, asked *int) *runs.Known {
+			source.asked = 0
+			k, err := o.Known(t.Context(), source)
+			require.NoError(t, err)
+			*asked += source.asked
+			archive.Err = nil
+			return k
+		}
+		var want, got *runs.Known
+		if random.IntN(2) == 0 { // somebody else finds the late ads first
+			want = known(again, &everything)
+			got = known(o, &asked)
+		} else {
+			got = known(o, &asked)
+			want = known(again, &everything)
+		}
+		require.Equal(t, whole(again, want), whole(o, got), "step %d, %v", step, now)
 		without, err := o.Known(t.Context(), nil)
 		require.NoError(t, err)
 		want, err = again.Known(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, whole(again, want), whole(o, without), "step %d, without ads", step)
 	}
-	t.Logf("asked for %d of %d", asked, everything)
 	require.Less(t, asked, everything*2/3)
 }
