@@ -120,6 +120,49 @@ func TestCacheAsksForMissingOnly(t *testing.T) {
 	require.Len(t, ask(shared, jobs.Wanted{Job: "b", LastSeen: morning}).Ads[0], 1)
 }
 
+// changing is a source whose contents have a revision.
+type changing struct {
+	jobs.Source
+	revision string
+}
+
+func (c *changing) Revision() string { return c.revision }
+
+// What was replaced is known by its key, and ads have another version only if they are others.
+func TestCacheKnowsWhatWasReplaced(t *testing.T) {
+	clock := &clock{time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)}
+	memory := jobstest.NewMemory(history("ap#1.0#1", clock.t.Add(-5*time.Hour)))
+	cache, file := jobs.NewCache(megabyte, clock.now), &changing{Source: memory}
+	source, other := cache.Source(file, "memory", nil), cache.Source(jobstest.NewMemory(), "another", nil)
+	ask := func() []jobs.Standing {
+		result, err := source.Ads(t.Context(), []jobs.Wanted{{Job: "ap#1.0#1", LastSeen: clock.t},
+			{Job: "ap#2.0#1", LastSeen: clock.t}})
+		require.NoError(t, err)
+		return result.Standing
+	}
+	require.True(t, source.Since(jobs.Mark{}).Lost)
+	mark := source.Since(jobs.Mark{}).Mark
+	first := ask()
+	require.Equal(t, clock.t.Add(5*time.Minute), first[0].Until)
+	require.Empty(t, source.Since(mark).Keys, "a first answer replaces none")
+
+	memory.Add(history("ap#2.0#1", clock.t))
+	clock.t = clock.t.Add(6 * time.Minute)
+	second := ask()
+	require.Equal(t, first[0].Version, second[0].Version)
+	require.NotEqual(t, first[1].Version, second[1].Version)
+	changes := source.Since(mark)
+	require.False(t, changes.Lost)
+	require.Equal(t, []string{"ap#2.0#1"}, changes.Keys)
+	require.Equal(t, clock.t, changes.Now)
+	require.Empty(t, source.Since(changes.Mark).Keys)
+	require.Empty(t, other.Since(other.Since(jobs.Mark{}).Mark).Keys)
+	require.True(t, other.Since(mark).Lost, "a mark of another source")
+
+	file.revision = "2"
+	require.True(t, source.Since(mark).Lost, "the contents have changed")
+}
+
 // An answer holds until one of its jobs is asked for again, or a different answer to somebody else has come.
 func TestCacheTellsHowLongAnAnswerHolds(t *testing.T) {
 	clock := &clock{time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)}

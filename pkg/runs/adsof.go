@@ -11,8 +11,8 @@ import (
 // Ads are the job ads that are known of an observation's jobs.
 type Ads struct {
 	jobs     [][]jobs.Ad          // of each job of the observation, by number
-	machines [][]jobs.Ad          // of each machine, for runs without a GlobalJobId
-	epochs   [][]jobs.Ad          // of each machine: short runs, of whatever job
+	machines []onMachine          // for runs without a GlobalJobId
+	epochs   []onMachine          // short runs, of whatever job
 	others   map[string][]jobs.Ad // of jobs whose epoch ads do not say how a run ended
 	records  records
 	clocks   clocks
@@ -50,7 +50,25 @@ const mostBits = 64
 // read reads the ads, each by its access point's clock.
 func (a *Ads) read(o *Observed) {
 	read := o.reader()
-	a.records = records{read(a.jobs), read(a.machines), read(a.epochs)}
+	// of each machine; the ads of several days come one after the other
+	ofMachines := func(lists []onMachine) [][]record {
+		ads, all := make([][]jobs.Ad, len(lists)), make([][]record, len(o.Machines))
+		for i, l := range lists {
+			ads[i] = l.ads
+		}
+		for i, list := range read(ads) {
+			m := lists[i].machine
+			all[m] = append(all[m], list...)
+		}
+		return all
+	}
+	a.records = records{read(a.jobs), ofMachines(a.machines), ofMachines(a.epochs)}
+}
+
+// onMachine are ads on a machine, by its number.
+type onMachine struct {
+	machine int
+	ads     []jobs.Ad
 }
 
 // reader returns what reads lists of ads.

@@ -54,8 +54,7 @@ func (o *Observed) Ask(ctx context.Context, source jobs.Source, q Question) (ads
 func (o *Observed) asking(ctx context.Context, source jobs.Source) *asking {
 	count := len(o.jobs().jobs)
 	return &asking{Observed: o, ctx: ctx, source: source, known: make([]bool, count), ads: &Ads{
-		jobs: make([][]jobs.Ad, count), machines: make([][]jobs.Ad, len(o.Machines)),
-		epochs: make([][]jobs.Ad, len(o.Machines)), standing: make([]standing, count),
+		jobs: make([][]jobs.Ad, count), standing: make([]standing, count),
 	}}
 }
 
@@ -307,7 +306,7 @@ func (a *asking) onMachines(wanted Wanted) error {
 	}
 	a.beside(result)
 	for i, m := range machines {
-		a.ads.machines[m] = append(a.ads.machines[m], result.Ads[i]...)
+		a.ads.machines = append(a.ads.machines, onMachine{m, result.Ads[i]})
 	}
 	return nil
 }

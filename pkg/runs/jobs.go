@@ -11,10 +11,11 @@ import (
 
 // jobIndex numbers the jobs of all runs, and finds the runs of a job on one side.
 type jobIndex struct {
-	jobs   []timeline.Job
-	of     [][]int32     // of each machine's runs: the job's number, −1 without a GlobalJobId
-	newest [2][]sighting // by side, of each job
-	before [][]sighting  // of each machine's runs: the claim's run before it, on the same side
+	jobs    []timeline.Job
+	numbers map[timeline.Job]int32
+	of      [][]int32     // of each machine's runs: the job's number, −1 without a GlobalJobId
+	newest  [2][]sighting // by side, of each job
+	before  [][]sighting  // of each machine's runs: the claim's run before it, on the same side
 }
 
 // claim is what makes runs of one machine pieces of one: side and job; without a GlobalJobId side, user and GPU.
@@ -41,7 +42,7 @@ func (o *Observed) indexJobs() *jobIndex {
 		n += len(o.Machines[m].Runs)
 	}
 	x := &jobIndex{of: make([][]int32, len(o.Machines)), before: make([][]sighting, len(o.Machines))}
-	numbers := make(map[timeline.Job]int32, n)
+	x.numbers = make(map[timeline.Job]int32, n)
 	nameless := map[claim]int32{} // of a machine: the newest run of each claim without a GlobalJobId
 	for m := range o.Machines {
 		machine := &o.Machines[m]
@@ -58,10 +59,10 @@ func (o *Observed) indexJobs() *jobIndex {
 				nameless[claim] = int32(r)
 				continue
 			}
-			job, known := numbers[run.Job]
+			job, known := x.numbers[run.Job]
 			if !known {
 				job = int32(len(x.jobs))
-				numbers[run.Job] = job
+				x.numbers[run.Job] = job
 				x.jobs = append(x.jobs, run.Job)
 				for side := range x.newest {
 					x.newest[side] = append(x.newest[side], sighting{-1, -1})

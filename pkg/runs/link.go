@@ -131,8 +131,8 @@ type linker struct {
 	starts []pool.Micros
 	joined []Explained
 
-	chosen  []bool  // runs of the machine
-	byClaim []int32 // the machine's runs, by side and job
+	chosen   []bool  // runs of the machine
+	nameless []int32 // those without a GlobalJobId
 }
 
 // part is a run, or the part of one between two starts that ads show.

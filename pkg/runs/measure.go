@@ -29,8 +29,10 @@ type dated struct {
 // constraint says that the error of an access point's clock on a day lies in (low, high].
 type constraint struct {
 	dated
-	low, high pool.Micros
+	interval
 }
+
+type interval struct{ low, high pool.Micros }
 
 // finding is a constraint of an access point by name.
 type finding struct {
@@ -67,14 +69,15 @@ func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (*measu
 		return nil, err
 	}
 	m := &measured{numbers: map[string]int32{}, clocks: clocks{}}
-	touched := map[clockDay]bool{}
+	gone, come := map[clockDay][]interval{}, map[clockDay][]interval{}
 	if ads.again != nil {
-		m.takeOver(ads.again, touched)
+		m.takeOver(ads.again, gone)
 	}
 	for _, list := range byMachine {
 		for _, c := range list {
 			c.constraint.point = m.number(c.point)
-			touched[clockDay{c.constraint.point, c.day}] = true
+			at := clockDay{c.constraint.point, c.day}
+			come[at] = append(come[at], c.interval)
 			m.constraints = append(m.constraints, c.constraint)
 		}
 	}
@@ -83,8 +86,26 @@ func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (*measu
 			m.dates = append(m.dates, dated{int32(job), m.number(list[i].AccessPoint), list[i].day()})
 		}
 	}
-	m.fit(touched)
+	m.fit(differing(gone, come))
 	return m, nil
+}
+
+// differing returns the days of which not the same constraints came as had gone.
+func differing(gone, come map[clockDay][]interval) map[clockDay]bool {
+	days := map[clockDay]bool{}
+	for _, those := range []map[clockDay][]interval{gone, come} {
+		for at := range those {
+			for _, list := range [][]interval{gone[at], come[at]} {
+				slices.SortFunc(list, func(x, y interval) int {
+					return cmp.Or(cmp.Compare(x.low, y.low), cmp.Compare(x.high, y.high))
+				})
+			}
+			if !slices.Equal(gone[at], come[at]) {
+				days[at] = true
+			}
+		}
+	}
+	return days
 }
 
 // number is the number of an access point.
@@ -98,8 +119,8 @@ func (m *measured) number(point string) int32 {
 	return n
 }
 
-// takeOver takes over what rests on jobs that are what they were. The days that lose a constraint are touched.
-func (m *measured) takeOver(a *again, touched map[clockDay]bool) {
+// takeOver takes over what rests on jobs that are what they were. The constraints of others have gone.
+func (m *measured) takeOver(a *again, gone map[clockDay][]interval) {
 	before := a.basis.measured
 	m.points, m.numbers, m.clocks = slices.Clone(before.points), maps.Clone(before.numbers), maps.Clone(before.clocks)
 	now := slices.Repeat([]int32{-1}, len(a.basis.standing))
@@ -114,7 +135,8 @@ func (m *measured) takeOver(a *again, touched map[clockDay]bool) {
 			c.job = job
 			m.constraints = append(m.constraints, c)
 		} else {
-			touched[clockDay{c.point, c.day}] = true
+			at := clockDay{c.point, c.day}
+			gone[at] = append(gone[at], c.interval)
 		}
 	}
 	m.dates = make([]dated, 0, len(before.dates))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // This file finds the runs that no snapshot shows: those that begin and end between two snapshots, as epoch ads show
@@ -43,7 +44,7 @@ func (a *asking) ofShortRuns(w pool.Window) error {
 	}
 	a.beside(result)
 	for i, m := range machines {
-		a.ads.epochs[m] = append(a.ads.epochs[m], result.Ads[i]...)
+		a.ads.epochs = append(a.ads.epochs, onMachine{m, result.Ads[i]})
 	}
 	return a.ofOtherJobs()
 }
@@ -52,11 +53,11 @@ func (a *asking) ofShortRuns(w pool.Window) error {
 func (a *asking) ofOtherJobs() error {
 	var asked []jobs.Wanted
 	a.ads.others = map[string][]jobs.Ad{}
-	for _, epochs := range a.ads.epochs {
-		for i := range epochs {
-			if job := epochs[i].GlobalJobID; !byEpoch(&epochs[i]).decided && a.ads.others[job] == nil {
-				a.ads.others[job] = []jobs.Ad{}
-				asked = append(asked, jobs.Wanted{Job: job, LastSeen: epochs[i].EpochWriteDate})
+	for _, on := range a.ads.epochs {
+		for i := range on.ads {
+			if ad := &on.ads[i]; !byEpoch(ad).decided && a.ads.others[ad.GlobalJobID] == nil {
+				a.ads.others[ad.GlobalJobID] = []jobs.Ad{}
+				asked = append(asked, jobs.Wanted{Job: ad.GlobalJobID, LastSeen: ad.EpochWriteDate})
 			}
 		}
 	}
@@ -114,15 +115,15 @@ func neverBegan(ad *jobs.Ad) bool {
 
 // unseen returns the machine's runs that no snapshot shows, by their start; x are those that snapshots show.
 func (l *linker) unseen(ads *Ads, x *Explanation) []Explained {
-	if ads == nil || len(ads.epochs[l.number]) == 0 {
+	if ads == nil || len(ads.records.epochs[l.number]) == 0 {
 		return nil
 	}
-	l.byClaim = l.byClaim[:0]
+	l.nameless = l.nameless[:0]
 	for r := range l.machine.Runs {
-		l.byClaim = append(l.byClaim, int32(r))
+		if l.machine.Runs[r].Job.IsNone() {
+			l.nameless = append(l.nameless, int32(r))
+		}
 	}
-	runs := l.machine.Runs
-	slices.SortStableFunc(l.byClaim, func(a, b int32) int { return compareJobs(&runs[a], &runs[b]) })
 	var found []Explained
 	for _, r := range ads.records.epochs[l.number] {
 		if e, ok := l.hidden(r, ads); ok && !l.taken(e, r.Ad, x) {
@@ -179,24 +180,16 @@ func (l *linker) hidden(r record, ads *Ads) (Explained, bool) {
 // one without a GlobalJobId that began then.
 func (l *linker) taken(e Explained, ad *jobs.Ad, x *Explanation) bool {
 	runs := l.machine.Runs
-	same := func(job *Run) []int32 {
-		first := sort.Search(len(l.byClaim), func(i int) bool { return compareJobs(&runs[l.byClaim[i]], job) >= 0 })
-		last := first
-		for last < len(l.byClaim) && compareJobs(&runs[l.byClaim[last]], job) == 0 {
-			last++
-		}
-		return l.byClaim[first:last]
-	}
 	of := epochOf(ad)
 	is := func(x Explained) bool { return x.epoch == of }
 	for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
-		pieces := same(&Run{Job: e.Job, Side: side})
+		pieces := l.runsOf(e.Job, side)
 		if len(pieces) > 0 && slices.ContainsFunc(l.explained(pieces, x), is) {
 			return true
 		}
 	}
-	for _, r := range same(&Run{Side: e.Side}) {
-		if d := runs[r].First - e.First; d < -1 || d > 1 || !slices.Contains(e.GPUs, runs[r].GPUs[0]) {
+	for _, r := range l.nameless {
+		if d := runs[r].First - e.First; runs[r].Side != e.Side || d < -1 || d > 1 || !slices.Contains(e.GPUs, runs[r].GPUs[0]) {
 			continue
 		}
 		l.pieces = l.piecesOf(int(r), l.pieces[:0])
@@ -225,7 +218,19 @@ func (l *linker) explained(pieces []int32, x *Explanation) []Explained {
 	return l.joined
 }
 
-func compareJobs(a, b *Run) int {
-	return cmp.Or(cmp.Compare(a.Side, b.Side), cmp.Compare(a.Job.Schedd, b.Job.Schedd),
-		cmp.Compare(a.Job.Cluster, b.Job.Cluster), cmp.Compare(a.Job.Proc, b.Job.Proc), cmp.Compare(a.Job.QDate, b.Job.QDate))
+// runsOf returns a job's runs on the machine and one side, in their order.
+func (l *linker) runsOf(job timeline.Job, side pool.Side) []int32 {
+	index := l.observed.jobs()
+	number, known := index.numbers[job]
+	if !known {
+		return nil
+	}
+	l.pieces = l.pieces[:0]
+	for s := index.newest[side][number]; s.machine >= 0; s = index.before[s.machine][s.run] {
+		if int(s.machine) == l.number {
+			l.pieces = append(l.pieces, s.run)
+		}
+	}
+	slices.Reverse(l.pieces)
+	return l.pieces
 }

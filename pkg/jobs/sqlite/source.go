@@ -98,11 +98,7 @@ func (s *Source) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (job
 	}
 	defer db.Close()
 
-	if err := s.collect(ctx, db, found, "SELECT ad FROM ads WHERE RecordTime >= ? OR coalesce(RecordTime, 0) = 0",
-		first.Start().Unix()); err != nil {
-		return jobs.Result{}, err
-	}
-	return found.Result(), nil
+	return s.scan(ctx, db, found, "(RecordTime >= ? OR coalesce(RecordTime, 0) = 0)", first.Start().Unix())
 }
 
 // Epochs implements [jobs.Source]. Every epoch ad that was final after the first day began is parsed.
@@ -118,11 +114,8 @@ func (s *Source) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result,
 	}
 	defer db.Close()
 
-	const query = "SELECT ad FROM ads WHERE kind = 'epoch' AND (RecordTime >= ? OR coalesce(RecordTime, 0) = 0)"
-	if err := s.collect(ctx, db, found, query, first.Start().Unix()); err != nil {
-		return jobs.Result{}, err
-	}
-	return found.Result(), nil
+	return s.scan(ctx, db, found, "kind = 'epoch' AND (RecordTime >= ? OR coalesce(RecordTime, 0) = 0)",
+		first.Start().Unix())
 }
 
 // Newest implements [jobs.Source].
@@ -170,6 +163,29 @@ func (s *Source) open(ctx context.Context) (*sql.DB, error) {
 func dsn(path, mode string) string {
 	query := url.Values{"mode": {mode}, "_pragma": {fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds())}}
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String()
+}
+
+// scan adds the ads that fulfil a condition on a second: parts of the file are read at the same time.
+func (s *Source) scan(ctx context.Context, db *sql.DB, found *jobs.Collector, condition string, second int64) (
+	jobs.Result, error) {
+	var first, last int64
+	if err := db.QueryRowContext(ctx, "SELECT coalesce(min(rowid), 0), coalesce(max(rowid), -1) FROM ads").Scan(&first,
+		&last); err != nil {
+		return jobs.Result{}, s.failed(ctx, err)
+	}
+	group, groupCtx := parallel.WithContext(ctx)
+	group.SetLimit(concurrency)
+	part := (last-first)/concurrency + 1
+	for from := first; from <= last; from += part {
+		group.Go(func() error {
+			return s.collect(groupCtx, db, found, "SELECT ad FROM ads WHERE rowid BETWEEN ? AND ? AND "+condition, from,
+				from+part-1, second)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return jobs.Result{}, err
+	}
+	return found.Result(), nil
 }
 
 // collect adds the ads that a query selects.
