@@ -376,7 +376,8 @@ func (s *cached) fetch(source unique.Handle[string], missing []int, found []entr
 	}
 	var others []cacheKey
 	for j, i := range missing {
-		key, changed := cacheKey{source, q.key(i)}, false
+		key := cacheKey{source, q.key(i)}
+		var changed bool
 		found[i], changed = s.cache.replacing(found[i], entry{ads: result.Ads[j], asked: now, remark: said})
 		s.cache.entries.Set(key, found[i])
 		if changed {

@@ -60,7 +60,8 @@ func (s *cached) adopt(ctx context.Context, missing []int, found []entry, q look
 			if !ok || !e.asked.After(found[i].asked) {
 				continue
 			}
-			key, changed := cacheKey{name, q.key(i)}, false
+			key := cacheKey{name, q.key(i)}
+			var changed bool
 			found[i], changed = s.cache.replacing(found[i], e)
 			s.cache.entries.Set(key, found[i])
 			if changed {

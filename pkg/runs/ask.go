@@ -81,8 +81,8 @@ func (a *asking) measure(telling Wanted) (err error) {
 	return nil
 }
 
-// askAll looks up the ads of all runs' jobs and those of runs that no snapshot shows. Jobs that are what they were, with
-// the ads that they had, are left out. Errors as those of Ask.
+// askAll looks up the ads of all runs' jobs and those of runs that no snapshot shows. Jobs that are what they were,
+// with the ads that they had, are left out. Errors as those of Ask.
 func (o *Observed) askAll(ctx context.Context, source jobs.Source, before *Known) (ads *Ads, notices []string, failure,
 	err error) {
 	all := func(int, int) bool { return true }
@@ -107,14 +107,11 @@ func (o *Observed) askAll(ctx context.Context, source jobs.Source, before *Known
 
 // ofDueJobs looks up the ads of all jobs but those whose ads are what they were.
 func (a *asking) ofDueJobs() error {
-	again := a.ads.again
-	if again != nil {
-		changes := a.source.(jobs.Remembering).Since(again.basis.mark)
-		if changes.Lost {
-			a.ads.again, again = nil, nil
-		} else {
+	if again := a.ads.again; again != nil {
+		if changes := a.source.(jobs.Remembering).Since(again.basis.mark); !changes.Lost {
 			return a.ofAgain(changes)
 		}
+		a.ads.again = nil
 	}
 	_, err := a.ofJobs(func(int, int) bool { return true })
 	return err

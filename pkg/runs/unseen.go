@@ -189,7 +189,8 @@ func (l *linker) taken(e Explained, ad *jobs.Ad, x *Explanation) bool {
 		}
 	}
 	for _, r := range l.nameless {
-		if d := runs[r].First - e.First; runs[r].Side != e.Side || d < -1 || d > 1 || !slices.Contains(e.GPUs, runs[r].GPUs[0]) {
+		d := runs[r].First - e.First
+		if runs[r].Side != e.Side || d < -1 || d > 1 || !slices.Contains(e.GPUs, runs[r].GPUs[0]) {
 			continue
 		}
 		l.pieces = l.piecesOf(int(r), l.pieces[:0])
