@@ -8,7 +8,7 @@ import (
 
 // packedJobs are the jobs of a day's claims as numbers of variable length, in columns: the place of the access point
 // in schedds; and cluster, proc and the time of queueing as differences from the job before of the same access point.
-// They are as much as all the rest of a day, and few ask for them: Day.Jobs reads them each time.
+// They are nearly half of a day on disk, and few kinds ask for them: Day.Jobs reads them each time.
 //
 // Their order is that of statuses, of each the primary one first.
 type packedJobs struct {
