@@ -15,6 +15,7 @@ import (
 	"github.com/maypok86/otter/v2"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline/keep"
 )
@@ -246,7 +247,10 @@ func (s *cached) lookup(ctx context.Context, n int, q lookup) (Result, error) {
 	for i := range all {
 		all[i] = i
 	}
-	missing := s.known(source, all, found, q)
+	missing, err := s.known(ctx, source, all, found, q)
+	if err != nil {
+		return Result{}, fmt.Errorf("looking for job ads: %w", err)
+	}
 	var notices []string
 	answer := func() Result {
 		result := merge(found)
@@ -325,9 +329,9 @@ func (s *cached) inTurn(ctx context.Context, source unique.Handle[string], missi
 			"again later")
 	}
 	defer s.turn.Release(1)
-	missing = s.known(source, missing, found, q) // somebody else may have asked meanwhile
-	if len(missing) == 0 {
-		return nil, 0, nil
+	missing, err = s.known(ctx, source, missing, found, q) // somebody else may have asked meanwhile
+	if len(missing) == 0 || err != nil {
+		return nil, 0, err
 	}
 	if replaced, err = s.fetch(source, missing, found, q); err == nil {
 		finished := q.finished(missing, found)
@@ -338,17 +342,17 @@ func (s *cached) inTurn(ctx context.Context, source unique.Handle[string], missi
 }
 
 // known fills found from the cache, stale entries too, and returns the positions that must be asked for.
-func (s *cached) known(source unique.Handle[string], positions []int, found []entry, q lookup) (missing []int) {
-	now := s.cache.now()
-	for _, i := range positions {
-		if e, ok := s.cache.entries.GetIfPresent(cacheKey{source, q.key(i)}); ok {
-			found[i] = e
+func (s *cached) known(ctx context.Context, source unique.Handle[string], positions []int, found []entry,
+	q lookup) (missing []int, err error) {
+	const together = 1000
+	err = parallel.Each(ctx, (len(positions)+together-1)/together, func(_ *struct{}, part int) {
+		for _, i := range positions[part*together : min((part+1)*together, len(positions))] {
+			if e, ok := s.cache.entries.GetIfPresent(cacheKey{source, q.key(i)}); ok {
+				found[i] = e
+			}
 		}
-		if !found[i].stands(i, now, q) {
-			missing = append(missing, i)
-		}
-	}
-	return missing
+	})
+	return s.due(positions, found, q), err
 }
 
 // stands reports whether an entry answers a position without asking again.

@@ -1,10 +1,12 @@
 package runs
 
 import (
+	"context"
 	"slices"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -48,8 +50,14 @@ func (a *Ads) Date(ad *jobs.Ad, date time.Time) pool.Micros {
 const mostBits = 64
 
 // read reads the ads, each by its access point's clock.
-func (a *Ads) read(o *Observed) {
-	read := o.reader()
+func (a *Ads) read(ctx context.Context, o *Observed) (err error) {
+	place := o.placer()
+	read := func(lists [][]jobs.Ad) (all [][]record) {
+		if err == nil {
+			all, err = recordsOf(ctx, lists, place)
+		}
+		return all
+	}
 	// of each machine; the ads of several days come one after the other
 	ofMachines := func(lists []onMachine) [][]record {
 		ads, all := make([][]jobs.Ad, len(lists)), make([][]record, len(o.Machines))
@@ -63,6 +71,7 @@ func (a *Ads) read(o *Observed) {
 		return all
 	}
 	a.records = records{read(a.jobs), ofMachines(a.machines), ofMachines(a.epochs)}
+	return err
 }
 
 // onMachine are ads on a machine, by its number.
@@ -71,14 +80,14 @@ type onMachine struct {
 	ads     []jobs.Ad
 }
 
-// reader returns what reads lists of ads.
-func (o *Observed) reader() func([][]jobs.Ad) [][]record {
+// placer returns what finds the machine and the GPUs of records.
+func (o *Observed) placer() func(*record) {
 	names := o.View.Names.Texts()
 	machines := make(map[string]int32, len(o.Machines))
 	for m := range o.Machines {
 		machines[names[o.Machines[m].Name]] = int32(m)
 	}
-	place := func(r *record) {
+	return func(r *record) {
 		m, known := machines[r.Machine]
 		if !known {
 			return
@@ -92,22 +101,30 @@ func (o *Observed) reader() func([][]jobs.Ad) [][]record {
 			}
 		}
 	}
-	return func(lists [][]jobs.Ad) [][]record {
+}
+
+// recordsOf reads lists of ads, some of them together.
+func recordsOf(ctx context.Context, lists [][]jobs.Ad, place func(*record)) ([][]record, error) {
+	const together = 1000
+	found := make([][]record, len(lists))
+	err := parallel.Each(ctx, (len(lists)+together-1)/together, func(_ *struct{}, part int) {
+		first := part * together
+		some := lists[first:min(first+together, len(lists))]
 		n := 0
-		for _, list := range lists {
+		for _, list := range some {
 			n += len(list)
 		}
-		found, all := make([][]record, len(lists)), make([]record, 0, n)
-		for i, list := range lists {
-			first := len(all)
+		all := make([]record, 0, n)
+		for i, list := range some {
+			begin := len(all)
 			for k := range list {
 				all = append(all, recordOf(&list[k]))
 				place(&all[len(all)-1])
 			}
-			found[i] = all[first:len(all):len(all)]
+			found[first+i] = all[begin:len(all):len(all)]
 		}
-		return found
-	}
+	})
+	return found, err
 }
 
 // correct takes the clocks' errors out of the records' times.

@@ -32,12 +32,12 @@ func (o *Observed) Ask(ctx context.Context, source jobs.Source, q Question) (ads
 		func() error { _, err := a.ofJobs(q.Wanted); return err },
 		func() error { return a.onMachines(nameless) },
 		func() error { return a.ofShortRuns(q.Unseen) },
+		func() error { return a.ads.read(ctx, o) },
 		func() error {
-			a.ads.read(a.Observed)
 			telling = o.tellsOfClocks(a.ads.span(q.Window))
 			more, err := a.ofJobs(telling)
-			if more {
-				a.ads.read(a.Observed)
+			if more && err == nil {
+				err = a.ads.read(ctx, o)
 			}
 			return err
 		},
@@ -95,7 +95,8 @@ func (o *Observed) askAll(ctx context.Context, source jobs.Source, before *Known
 		func() error { return a.ofDueJobs() },
 		func() error { return a.onMachines(all) },
 		func() error { return a.ofShortRuns(seen) },
-		func() error { a.ads.read(o); return a.measure(all) },
+		func() error { return a.ads.read(ctx, o) },
+		func() error { return a.measure(all) },
 		func() error { return a.ofCorrectedJobs() },
 	)
 	if failure != nil || err != nil {
@@ -167,7 +168,11 @@ func (a *asking) ofCorrectedJobs() error {
 	for _, job := range corrected {
 		lists[job] = a.ads.jobs[job]
 	}
-	for job, list := range a.reader()(lists) {
+	read, err := recordsOf(a.ctx, lists, a.placer())
+	if err != nil {
+		return fmt.Errorf("reading job ads: %w", err)
+	}
+	for job, list := range read {
 		if wanted[job] {
 			a.ads.records.jobs[job] = list
 			a.ads.standing[job].version = known[job].version // what the constraints rest on

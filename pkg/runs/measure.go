@@ -95,16 +95,18 @@ func differing(gone, come map[clockDay][]interval) map[clockDay]bool {
 	days := map[clockDay]bool{}
 	for _, those := range []map[clockDay][]interval{gone, come} {
 		for at := range those {
+			if days[at] = len(gone[at]) != len(come[at]); days[at] {
+				continue
+			}
 			for _, list := range [][]interval{gone[at], come[at]} {
 				slices.SortFunc(list, func(x, y interval) int {
 					return cmp.Or(cmp.Compare(x.low, y.low), cmp.Compare(x.high, y.high))
 				})
 			}
-			if !slices.Equal(gone[at], come[at]) {
-				days[at] = true
-			}
+			days[at] = !slices.Equal(gone[at], come[at])
 		}
 	}
+	maps.DeleteFunc(days, func(_ clockDay, differs bool) bool { return !differs })
 	return days
 }
 
