@@ -225,7 +225,7 @@ func (b *bench) viewers(ctx context.Context) error {
 }
 
 // built starts the plugin's binary and lets do ask its data source over a directory. Without a binary it does nothing.
-func (b *bench) built(dir, cache string, do func(*host.Process, backend.QueryDataHandler) error) error {
+func (b *bench) built(dir, cache string, do func(*host.Process, *host.Source) error) error {
 	if b.Binary == "" {
 		return nil
 	}
@@ -238,7 +238,7 @@ func (b *bench) built(dir, cache string, do func(*host.Process, backend.QueryDat
 
 // start is built with settings of its own.
 func (b *bench) start(settings backend.DataSourceInstanceSettings,
-	do func(*host.Process, backend.QueryDataHandler) error) error {
+	do func(*host.Process, *host.Source) error) error {
 	process, err := host.Start(b.Binary, io.Discard)
 	if err != nil {
 		return err
@@ -249,7 +249,7 @@ func (b *bench) start(settings backend.DataSourceInstanceSettings,
 
 // protocol measures what the plugin protocol adds: it asks the built binary, as Grafana does, and the code itself.
 func (b *bench) protocol(ctx context.Context) error {
-	return b.built(b.month(), "", func(_ *host.Process, asked backend.QueryDataHandler) error {
+	return b.built(b.month(), "", func(_ *host.Process, asked *host.Source) error {
 		return b.compare(ctx, asked)
 	})
 }

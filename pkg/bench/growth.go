@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/plugin"
@@ -269,7 +268,7 @@ func (b *bench) segments(ctx context.Context, dir, name string, days int, l limi
 
 // resident measures the memory that the plugin's binary holds after a panel over all days.
 func (b *bench) resident(ctx context.Context, dir, name string, days int, target float64) error {
-	ask := func(process *host.Process, source backend.QueryDataHandler) error {
+	ask := func(process *host.Process, source *host.Source) error {
 		if err := answer(ctx, source, byCategory, windowEnd.AddDate(0, 0, -days), windowEnd); err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func wide(p *query.Plan, f *data.Field) {
 	}
 	longest := 0
 	for i := range f.Len() {
-		longest = max(longest, utf8.RuneCountInString(f.At(i).(string)))
+		longest = max(longest, utf8.RuneCountInString(*f.PointerAt(i).(*string))) // At would copy each
 	}
 	width := min(longest*characterWidth+paddingWidth, mostWidth)
 	if width <= defaultWidth {

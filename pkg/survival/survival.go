@@ -395,8 +395,9 @@ func (p Point) Interval() (low, high float64) {
 	case s <= 0:
 		return math.NaN(), math.NaN()
 	}
-	w := z * math.Sqrt(max(0, p.Variance)) / (s * -math.Log(s))
-	return math.Pow(s, math.Exp(w)), math.Pow(s, math.Exp(-w))
+	log := math.Log(s)
+	w := math.Exp(z * math.Sqrt(max(0, p.Variance)) / (s * -log))
+	return math.Exp(log * w), math.Exp(log / w)
 }
 
 // Garwood returns the 95 % interval of the mean of a Poisson count of which n were seen.

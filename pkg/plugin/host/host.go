@@ -110,6 +110,26 @@ func (p *Process) QueryData(ctx context.Context, req *backend.QueryDataRequest) 
 	return backend.FromProto().QueryDataResponse(response)
 }
 
+// receive asks the plugin and leaves the frames of the answers as they come. An answer without an error that has none is
+// one.
+func (p *Process) receive(ctx context.Context, req *backend.QueryDataRequest) (*backend.QueryDataResponse, error) {
+	response, err := p.data.QueryData(ctx, backend.ToProto().QueryDataRequest(req))
+	if err != nil {
+		return nil, err
+	}
+	answers := backend.NewQueryDataResponse()
+	for refID, r := range response.Responses {
+		answer := backend.DataResponse{Status: backend.Status(r.Status)}
+		if r.Error != "" {
+			answer.Error = errors.New(r.Error)
+		} else if len(r.Frames) == 0 {
+			answer.Error = errors.New("the plugin sent no frames")
+		}
+		answers.Responses[refID] = answer
+	}
+	return answers, nil
+}
+
 // CheckHealth asks the plugin for a data source's health.
 func (p *Process) CheckHealth(ctx context.Context, req *backend.CheckHealthRequest) (*backend.CheckHealthResult,
 	error) {

@@ -280,6 +280,21 @@ func TestBinaryHealthResourcesAndMetrics(t *testing.T) {
 	require.NotEqual(t, count(metrics, "unknown"), count(after, "unknown"))
 }
 
+// What is not decoded has arrived, and errors with it.
+func TestUndecoded(t *testing.T) {
+	binary, _ := source(t, map[string]any{"snapshotDir": golden.Pool(t, "pool-a")})
+	for i, answer := range ask(t, binary.Undecoded(), pool.Window{From: 0, To: 1},
+		`{"queryType": "allocation", "view": "health"}`, `{"queryType": "weather"}`) {
+		require.Empty(t, answer.Frames)
+		if i == 0 {
+			require.NoError(t, answer.Error)
+		} else {
+			require.ErrorContains(t, answer.Error, "weather")
+			require.Equal(t, backend.StatusBadRequest, answer.Status)
+		}
+	}
+}
+
 func count(metrics []byte, kind string) string {
 	for _, line := range strings.Split(string(metrics), "\n") {
 		if strings.HasPrefix(line, `gpureports_queries_total{kind="`+kind+`"`) {

@@ -10,13 +10,15 @@ import (
 
 // Source is a data source of a running plugin: its settings go along with every request, as Grafana sends them.
 type Source struct {
-	process *Process
-	context backend.PluginContext
+	process   *Process
+	context   backend.PluginContext
+	undecoded bool
 }
 
 // Source returns the data source with these settings. Settings with a later Updated replace those before.
 func (p *Process) Source(settings backend.DataSourceInstanceSettings) *Source {
-	return &Source{p, backend.PluginContext{OrgID: 1, PluginID: settings.Type, DataSourceInstanceSettings: &settings}}
+	return &Source{process: p, context: backend.PluginContext{OrgID: 1, PluginID: settings.Type,
+		DataSourceInstanceSettings: &settings}}
 }
 
 // As returns the same data source, asked by someone with a role; "" is someone whom Grafana does not name.
@@ -29,10 +31,21 @@ func (s *Source) As(role string) *Source {
 	return &asked
 }
 
+// Undecoded returns the same data source, whose answers come without frames: what the plugin sends is received, and not
+// decoded. Many clients on the plugin's own machine take less of it.
+func (s *Source) Undecoded() *Source {
+	asked := *s
+	asked.undecoded = true
+	return &asked
+}
+
 // QueryData answers queries.
 func (s *Source) QueryData(ctx context.Context, req *backend.QueryDataRequest) (*backend.QueryDataResponse, error) {
 	withContext := *req
 	withContext.PluginContext = s.context
+	if s.undecoded {
+		return s.process.receive(ctx, &withContext)
+	}
 	return s.process.QueryData(ctx, &withContext)
 }
 
