@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/plugin/host"

@@ -110,8 +110,8 @@ func (p *Process) QueryData(ctx context.Context, req *backend.QueryDataRequest) 
 	return backend.FromProto().QueryDataResponse(response)
 }
 
-// receive asks the plugin and leaves the frames of the answers as they come. An answer without an error that has none is
-// one.
+// receive asks the plugin and leaves the frames of the answers as they come. An answer with neither frames nor an error
+// is an error.
 func (p *Process) receive(ctx context.Context, req *backend.QueryDataRequest) (*backend.QueryDataResponse, error) {
 	response, err := p.data.QueryData(ctx, backend.ToProto().QueryDataRequest(req))
 	if err != nil {
