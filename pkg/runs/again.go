@@ -22,6 +22,9 @@ type basis struct {
 	measured *measured
 }
 
+// perBasis is about what a run's share of a basis takes: a standing, and of two ads the dates and constraints.
+const perBasis = 120
+
 // standing is a jobs.Standing in few bytes.
 type standing struct {
 	until   int64 // nanoseconds since 1970

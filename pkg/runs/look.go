@@ -130,9 +130,9 @@ func DaysOf(v *timeline.View, w pool.Window) []*timeline.Day {
 
 // bytes is about what an observation takes.
 func (o *Observed) bytes() int {
-	// A run with its job in the index, explained with and without job ads, and as kinds keep it; a segment with the
-	// changes of state that begin with it; a period as kinds keep it.
-	const perSnapshot, perRun, perSegment, perPlace, perPeriod = 8, 184 + 2*perExplained + 76, 28 + 12, 12, 168
+	// A run with its job in the index, explained with and without job ads, with what that rests on, and as kinds keep it;
+	// a segment with the changes of state that begin with it; a period as kinds keep it.
+	const perSnapshot, perRun, perSegment, perPlace, perPeriod = 8, 224 + 2*perExplained + perBasis + 76, 28 + 12, 12, 168
 	n := len(o.gaps) * perSnapshot
 	for m := range o.Machines {
 		n += len(o.Machines[m].Runs) * perRun
