@@ -103,11 +103,11 @@ func Lint() error {
 	})
 }
 
-// compared are the packages whose tests ask thousands of questions and compare the answers with others. The race
-// detector would take half an hour for them, and sees the same code at work in pkg/plugin, where all kinds answer at
-// once.
-var compared = []string{"accuracy", "allocation", "backfill", "bench", "check", "cmd/gpureports", "demand", "evictions",
-	"fleet", "oracle", "utilization"}
+// compared are the packages whose tests ask thousands of questions and compare the answers with others, or make whole
+// pools. The race detector would take half an hour for them, and sees the same code at work in pkg/plugin, where all
+// kinds answer at once.
+var compared = []string{"accuracy", "allocation", "backfill", "bench", "check", "cmd/gpureports", "convert",
+	"dashboards", "demand", "evictions", "fleet", "oracle", "samplepool", "utilization"}
 
 // goldenPools are tests of pkg/plugin that do the same, and are left out with the race detector as well.
 const goldenPools = "^TestGoldenPools"

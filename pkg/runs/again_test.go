@@ -156,7 +156,7 @@ func explainAgain(t *testing.T, p *samplepool.Pool, random *rand.Rand) {
 	s, fresh := runstest.Open(t, g.dir, "America/Chicago"), runstest.Open(t, g.dir, "America/Chicago")
 	g.add(100)
 	asked, everything := 0, 0
-	for step := range 40 {
+	for step := range 24 {
 		now = g.add(random.IntN(14)).Add(time.Duration(random.IntN(600)) * time.Second)
 		switch random.IntN(12) {
 		case 0:
