@@ -16,7 +16,6 @@ import (
 // group is what GPUs are counted under; what is not asked for is zero.
 type group struct {
 	place   runs.Place
-	shared  bool
 	project timeline.Symbol
 }
 
@@ -27,27 +26,9 @@ type grouping struct {
 	shown func(column, stored string) string // as answers show it
 }
 
-func (g *grouping) of(p runs.Place) (k group) {
-	for _, name := range g.by {
-		switch name {
-		case "category", "ownership":
-			k.place.Ownership = p.Ownership
-		case "device":
-			k.place.Device = p.Device
-		case "machineType":
-			k.shared = p.Ownership == pool.OpenCapacity
-		case "machine":
-			k.place.Machine = p.Machine
-		case "memory":
-			k.place.Memory = p.Memory
-		}
-	}
-	return k
-}
-
 // within returns the group of a GPU whose row has a project, where that matters.
 func (g *grouping) within(p runs.Place, project timeline.Symbol) group {
-	k := g.of(p)
+	k := group{place: p.Within(g.by)}
 	if g.byProject() {
 		k.project = project
 	}
@@ -60,14 +41,7 @@ func (g *grouping) byProject() bool { return slices.Contains(g.by, "project") }
 func (g *grouping) texts(k group) []string {
 	values := make([]string, len(g.by))
 	for i, name := range g.by {
-		if name != "machineType" {
-			values[i] = g.shown(name, k.place.Text(name, g.names))
-			continue
-		}
-		values[i] = pool.ResearcherOwned.MachineType()
-		if k.shared {
-			values[i] = pool.OpenCapacity.MachineType()
-		}
+		values[i] = g.shown(name, k.place.Text(name, g.names))
 	}
 	return values
 }

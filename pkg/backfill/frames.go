@@ -85,10 +85,10 @@ func (a *answer) summary(ctx context.Context) (data.Frames, error) {
 		}
 	}
 	for m, chosen := range a.periods {
-		of := make([]*statistics, len(chosen.groups.keys))
+		of := make([]*statistics, len(chosen.groups.keys.All))
 		all := &total.of[m]
 		all.expect(chosen.total(), measure(m))
-		for k, key := range chosen.groups.keys {
+		for k, key := range chosen.groups.keys.All {
 			of[k] = &at(key).of[m]
 			of[k].expect(chosen.fates[k], measure(m))
 		}
@@ -205,8 +205,8 @@ func order(s runs.State) int {
 func (a *answer) survival() data.Frames {
 	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
 	chosen := a.periods[a.measure()]
-	lives := make([]frames.Lives, len(chosen.groups.keys))
-	for k, key := range chosen.groups.keys {
+	lives := make([]frames.Lives, len(chosen.groups.keys.All))
+	for k, key := range chosen.groups.keys.All {
 		lives[k] = frames.Lives{Group: g.texts(key), Items: &survival.Cohort{}}
 		lives[k].Items.Grow(chosen.fates[k][complete] + chosen.fates[k][censored])
 	}
@@ -268,12 +268,12 @@ func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 // answer holds besides.
 func (a *answer) endsBy(buckets query.Buckets, others int) (map[group][]ended, error) {
 	chosen := a.periods[vacancy]
-	if err := query.Hold(others+len(chosen.groups.keys), buckets.Len()); err != nil {
+	if err := query.Hold(others+len(chosen.groups.keys.All), buckets.Len()); err != nil {
 		return nil, err
 	}
-	of := make([][]ended, len(chosen.groups.keys))
+	of := make([][]ended, len(chosen.groups.keys.All))
 	ends := make(map[group][]ended, len(of))
-	for k, key := range chosen.groups.keys {
+	for k, key := range chosen.groups.keys.All {
 		of[k] = make([]ended, buckets.Len())
 		ends[key] = of[k]
 	}

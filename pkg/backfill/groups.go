@@ -2,6 +2,7 @@ package backfill
 
 import (
 	"github.com/chtc/gpureports/pkg/linked"
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 )
@@ -14,15 +15,13 @@ type groups struct {
 	buckets  int // that a group takes; 0 = none
 	classes  []linked.Class
 	known    []int32 // of each class: 1 + its group's number; 0 = not met yet, outside = does not pass
-	keys     []group
-	numbers  map[group]int32
+	keys     pool.Numbered[group]
 }
 
 const outside = -1
 
 func (g *grouping) among(c *linked.Classes, chosen *runs.Chosen, buckets int) *groups {
-	return &groups{grouping: g, chosen: chosen, buckets: buckets, classes: c.All, known: make([]int32, len(c.All)),
-		numbers: map[group]int32{}}
+	return &groups{grouping: g, chosen: chosen, buckets: buckets, classes: c.All, known: make([]int32, len(c.All))}
 }
 
 // number returns the number of a class' group, −1 if the filter leaves it out. An error says that there are too many
@@ -48,14 +47,11 @@ func (g *groups) of(c linked.Class) (int32, error) {
 		return -1, nil
 	}
 	k := g.grouping.within(c.Place, c.Project)
-	n, ok := g.numbers[k]
-	if !ok {
-		n = int32(len(g.keys))
-		if err := query.Hold(len(g.keys)+1, g.buckets); err != nil {
-			return -1, err
-		}
-		g.keys = append(g.keys, k)
-		g.numbers[k] = n
+	if n, ok := g.keys.Find(k); ok {
+		return n, nil
 	}
-	return n, nil
+	if err := query.Hold(len(g.keys.All)+1, g.buckets); err != nil {
+		return -1, err
+	}
+	return g.keys.Number(k), nil
 }

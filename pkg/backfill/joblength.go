@@ -232,7 +232,7 @@ func (a *answer) jobLength() data.Frames {
 	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
 	groups := map[group][]survival.Item{}
 	for _, r := range a.residualRuns {
-		k := g.of(r.place)
+		k := group{place: r.place.Within(g.by)}
 		groups[k] = append(groups[k], r.item)
 	}
 	type row struct {

@@ -96,7 +96,7 @@ func periodsOf(ctx context.Context, o *runs.Observed, of *runs.Known, m measure)
 		for i := range byMachine {
 			periods, seen = periods+len(byMachine[i].periods), seen+len(byMachine[i].seen)
 		}
-		all := &known{periods: make([]Period, 0, periods), seen: make([]bounds, 0, seen), classes: linked.NewClasses()}
+		all := &known{periods: make([]Period, 0, periods), seen: make([]bounds, 0, seen), classes: &linked.Classes{}}
 		for i := range byMachine {
 			all.periods = append(all.periods, byMachine[i].periods...)
 			all.seen = append(all.seen, byMachine[i].seen...)
@@ -131,7 +131,7 @@ func (p *Period) row(c *linked.Classes) row {
 func newestFirst(ctx context.Context, of *runs.Known, m measure, k *known) ([]int32, error) {
 	type key measure
 	return runs.Derived(ctx, of, key(m), func() ([]int32, error) {
-		return sorted(len(k.rows), func(i int) pool.Micros { return -k.rows[i].end }), nil
+		return runs.Order(len(k.rows), func(i int) pool.Micros { return -k.rows[i].end }), nil
 	})
 }
 
@@ -152,29 +152,6 @@ func knownOf(o *runs.Observed, of *runs.Known, machine int, m measure) (k known)
 		}
 	}
 	return k
-}
-
-// sorted returns the numbers of n items by a time, ascending; those with the same time keep their order.
-func sorted(n int, by func(i int) pool.Micros) []int32 {
-	type keyed struct {
-		key  pool.Micros
-		from int32
-	}
-	keys := make([]keyed, n)
-	for i := range keys {
-		keys[i] = keyed{by(i), int32(i)}
-	}
-	slices.SortFunc(keys, func(a, b keyed) int {
-		if a.key != b.key {
-			return cmp.Compare(a.key, b.key)
-		}
-		return int(a.from - b.from)
-	})
-	numbers := make([]int32, n)
-	for i, k := range keys {
-		numbers[i] = k.from
-	}
-	return numbers
 }
 
 // chosen are the periods that overlap a window and pass a filter, in groups.

@@ -110,8 +110,7 @@ func (b *bounding) add(x *runs.Explanation, bound []bounds) {
 	}
 }
 
-// share counts the runs of claims that bound periods which reach the window, of those that ended more than 30 minutes
-// before now.
+// share counts the runs of claims that bound periods which reach the window, of those that are due.
 func (b *bounding) share(o *runs.Observed, w pool.Window, now pool.Micros) (s linked.Share) {
 	times := o.View.Times[:o.End]
 	reaching := int32(sort.Search(len(times), func(i int) bool { return times[i] >= w.From })) - 1
@@ -129,11 +128,8 @@ func (b *bounding) share(o *runs.Observed, w pool.Window, now pool.Micros) (s li
 			continue
 		}
 		for ; next < c.runs; next++ {
-			if r := b.runs[next]; r.end < now-30*pool.Minute {
-				s.Counted++
-				if r.linked {
-					s.Linked++
-				}
+			if r := b.runs[next]; linked.Due(r.end, now) {
+				s.Add(r.linked)
 			}
 		}
 	}

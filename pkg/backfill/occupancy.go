@@ -48,7 +48,7 @@ func sortEvents(events []event, snapshots int) bySnapshot {
 func staysOf(ctx context.Context, o *runs.Observed) (*stays, error) {
 	type key struct{}
 	return runs.Derived(ctx, o, key{}, func() (*stays, error) {
-		s := &stays{classes: linked.NewClasses()}
+		s := &stays{classes: &linked.Classes{}}
 		var begun, ended []event
 		for m := range o.Machines {
 			if ctx.Err() != nil {
@@ -177,7 +177,7 @@ func occupy(ctx context.Context, o *runs.Observed, c *calendar, buckets int, g *
 	found := make(map[group]*occupancy, len(counted))
 	for k, into := range counted {
 		into.finish(c)
-		found[groups.keys[k]] = into
+		found[groups.keys.All[k]] = into
 	}
 	return found, nil
 }

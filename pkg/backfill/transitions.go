@@ -25,7 +25,7 @@ const pairs = int32(runs.States * runs.States)
 func switchesOf(ctx context.Context, o *runs.Observed) (*switches, error) {
 	type key struct{}
 	return runs.Derived(ctx, o, key{}, func() (*switches, error) {
-		s := &switches{classes: linked.NewClasses()}
+		s := &switches{classes: &linked.Classes{}}
 		inPool := func(s runs.State) bool { return s != runs.Unknown && s != runs.Outside }
 		var events []event
 		for m := range o.Machines {
@@ -76,7 +76,7 @@ func transitions(ctx context.Context, o *runs.Observed, first, end int, g *group
 		}
 		if k >= 0 {
 			pair := value % int(pairs)
-			found[transition{groups.keys[k], runs.State(pair / runs.States), runs.State(pair % runs.States)}] += n
+			found[transition{groups.keys.All[k], runs.State(pair / runs.States), runs.State(pair % runs.States)}] += n
 		}
 	}
 	return found, nil

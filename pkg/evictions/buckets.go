@@ -76,9 +76,9 @@ func (t *tally) over(n int) []Bucket {
 	if !t.byEviction() {
 		return t.counted[n]
 	}
-	k := t.keys[n]
+	k := t.keys.All[n]
 	k.cause, k.evidence = 0, 0
-	return t.whole[t.numbers[k]]
+	return t.whole[t.keys.Number(k)]
 }
 
 // timeseries are the figures of the window's buckets.
@@ -106,7 +106,7 @@ func (a *answer) timeseries(ctx context.Context) (*Figures, error) {
 			counts[b].Over = over[b].GPUHours
 			counts[b].Drawn = (live[b] || counts[b].Evictions > 0) && p.Keep(buckets, b, times[len(times)-1])
 		}
-		f.Groups = append(f.Groups, GroupFigures{Texts: t.texts(t.keys[n]), Buckets: counts})
+		f.Groups = append(f.Groups, GroupFigures{Texts: t.texts(t.keys.All[n]), Buckets: counts})
 	}
 	return f, nil
 }

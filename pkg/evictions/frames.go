@@ -91,11 +91,11 @@ func (a *answer) summary(ctx context.Context) (*Figures, error) {
 		if sums == nil {
 			continue
 		}
-		k, hours := g.keys[n], sums.GPUHours
+		k, hours := g.keys.All[n], sums.GPUHours
 		if byEviction {
 			whose := k
 			whose.cause, whose.evidence = 0, 0
-			hours = whole[g.numbers[whose]]
+			hours = whole[g.keys.Number(whose)]
 		}
 		f.Groups = append(f.Groups, GroupFigures{Texts: g.texts(k), Sums: *sums, Hours: hours, Blind: a.blind})
 	}
@@ -267,8 +267,8 @@ func (a *answer) survival(ctx context.Context) (data.Frames, error) {
 	var lives []frames.Lives
 	err := a.runs.each(ctx, g, func(_ int32, r *Run) error {
 		n := g.number(r.row, false)
-		for len(lives) < len(g.keys) {
-			lives = append(lives, frames.Lives{Group: g.texts(g.keys[len(lives)]), Items: &survival.Cohort{}})
+		for len(lives) < len(g.keys.All) {
+			lives = append(lives, frames.Lives{Group: g.texts(g.keys.All[len(lives)]), Items: &survival.Cohort{}})
 		}
 		lives[n].Items.Add(r.item(a.plan.Window))
 		return nil

@@ -12,7 +12,6 @@ import (
 // group is what runs are counted under; what is not asked for is zero.
 type group struct {
 	place    runs.Place
-	shared   bool
 	user     timeline.Symbol
 	cause    runs.Cause
 	evidence runs.Evidence
@@ -34,23 +33,6 @@ func ByEviction(groupings []string) bool {
 	return slices.Contains(groupings, "cause") || slices.Contains(groupings, "evidence")
 }
 
-// at returns the group of a place.
-func (g *grouping) at(p runs.Place) (k group) {
-	for _, name := range g.by {
-		switch name {
-		case "category", "ownership":
-			k.place.Ownership = p.Ownership
-		case "device":
-			k.place.Device = p.Device
-		case "machineType":
-			k.shared = p.Ownership == pool.OpenCapacity
-		case "machine":
-			k.place.Machine = p.Machine
-		}
-	}
-	return k
-}
-
 // texts are a group's values.
 func (g *grouping) texts(k group) []string {
 	values := make([]string, len(g.by))
@@ -62,11 +44,6 @@ func (g *grouping) texts(k group) []string {
 			values[i] = k.cause.String()
 		case "evidence":
 			values[i] = k.evidence.String()
-		case "machineType":
-			values[i] = pool.ResearcherOwned.MachineType()
-			if k.shared {
-				values[i] = pool.OpenCapacity.MachineType()
-			}
 		default:
 			values[i] = g.shown(name, k.place.Text(name, g.names))
 		}
@@ -80,15 +57,14 @@ type groups struct {
 	chosen  *runs.Chosen
 	classes []linked.Class
 	known   []answered // about each class
-	keys    []group
-	numbers map[group]int32
+	keys    pool.Numbered[group]
 
 	byUser, byCause, byEvidence bool
 }
 
 // answered is what is known of a class.
 type answered struct {
-	place  group
+	place  runs.Place
 	number int32 // of place among the groups, 1 more
 	passes bool
 	asked  bool
@@ -96,7 +72,7 @@ type answered struct {
 
 func (g grouping) among(c *linked.Classes, chosen *runs.Chosen) *groups {
 	return &groups{grouping: g, chosen: chosen, classes: c.All, known: make([]answered, len(c.All)),
-		numbers: map[group]int32{}, byUser: slices.Contains(g.by, "user"), byCause: slices.Contains(g.by, "cause"),
+		byUser: slices.Contains(g.by, "user"), byCause: slices.Contains(g.by, "cause"),
 		byEvidence: slices.Contains(g.by, "evidence")}
 }
 
@@ -105,7 +81,8 @@ func (g *groups) passes(r *row) bool {
 	k := &g.known[r.class]
 	if !k.asked {
 		c := &g.classes[r.class]
-		*k = answered{place: g.at(c.Place), passes: g.chosen.Place(c.Place) && g.chosen.Project(c.Project), asked: true}
+		passes := g.chosen.Place(c.Place) && g.chosen.Project(c.Project)
+		*k = answered{place: c.Place.Within(g.by), passes: passes, asked: true}
 	}
 	return k.passes && g.chosen.User(r.User)
 }
@@ -118,7 +95,7 @@ func (g *groups) number(r *row, whole bool) int32 {
 	if plain && known.number > 0 {
 		return known.number - 1
 	}
-	k := known.place
+	k := group{place: known.place}
 	if g.byUser {
 		k.user = r.User
 	}
@@ -128,12 +105,7 @@ func (g *groups) number(r *row, whole bool) int32 {
 	if g.byEvidence && !whole {
 		k.evidence = r.Evidence
 	}
-	n, ok := g.numbers[k]
-	if !ok {
-		n = int32(len(g.keys))
-		g.keys = append(g.keys, k)
-		g.numbers[k] = n
-	}
+	n := g.keys.Number(k)
 	if plain {
 		known.number = n + 1
 	}

@@ -104,7 +104,7 @@ type hourly struct {
 
 func (h *hourly) add(r *Run) {
 	group := linked.GroupOf(r.Class.Place.Category(), r.Class.Place, h.names[r.Class.Project], h.names[r.User], h.names)
-	starts, counted := h.hours.Starts, r.Outcome != runs.Running && r.End < h.plan.Now-30*pool.Minute
+	starts, counted := h.hours.Starts, r.Outcome != runs.Running && linked.Due(r.End, h.plan.Now)
 	unseen := r.Link == runs.AdOnly
 	for b := h.hours.Of(max(r.Start, starts[0])); b < h.hours.Len() && starts[b] <= r.Until; b++ {
 		of, begun := h.of(HourOf{group, b}), r.Start >= starts[b]

@@ -1,9 +1,7 @@
 package evictions
 
 import (
-	"cmp"
 	"context"
-	"slices"
 
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -42,7 +40,7 @@ type row struct {
 func tableOf(ctx context.Context, known *runs.Known) (*table, error) {
 	type key struct{}
 	return runs.Derived(ctx, known, key{}, func() (*table, error) {
-		t := &table{classes: linked.NewClasses()}
+		t := &table{classes: &linked.Classes{}}
 		for m := range known.Machines {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
@@ -50,13 +48,7 @@ func tableOf(ctx context.Context, known *runs.Known) (*table, error) {
 			t.add(m, known.Machines[m].Runs, false)
 			t.add(m, known.Machines[m].Unseen, true)
 		}
-		t.newest = make([]int32, len(t.rows))
-		for i := range t.newest {
-			t.newest[i] = int32(i)
-		}
-		slices.SortFunc(t.newest, func(a, b int32) int {
-			return cmp.Or(cmp.Compare(t.rows[b].End, t.rows[a].End), cmp.Compare(a, b))
-		})
+		t.newest = runs.Order(len(t.rows), func(i int) pool.Micros { return -t.rows[i].End })
 		return t, nil
 	})
 }
@@ -82,16 +74,12 @@ func (r *row) explained(x *runs.Explanations) *runs.Explained {
 	return &x.Machines[r.machine].Runs[r.number]
 }
 
-// share counts the runs of a window that have an ad, of those that ended more than 30 minutes before now.
+// share counts the runs of a window that have an ad, of those that are due.
 func (t *table) share(w pool.Window, now pool.Micros) (s linked.Share) {
 	for i := range t.rows {
 		r := &t.rows[i]
-		if r.unseen || r.Outcome == runs.Running || r.End >= now-30*pool.Minute || r.Begin > w.To || r.End < w.From {
-			continue
-		}
-		s.Counted++
-		if r.Link.Linked() {
-			s.Linked++
+		if !r.unseen && r.Outcome != runs.Running && linked.Due(r.End, now) && r.Begin <= w.To && r.End >= w.From {
+			s.Add(r.Link.Linked())
 		}
 	}
 	return s

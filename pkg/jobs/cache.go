@@ -54,15 +54,23 @@ type entry struct {
 	remark  *Remark // nil when the answer was complete and without notices
 }
 
-// replacing is an entry that takes the place of an earlier one; the zero entry is none. changed reports whether the
-// earlier one was different.
-func (c *Cache) replacing(earlier, e entry) (now entry, changed bool) {
-	if !earlier.asked.IsZero() && reflect.DeepEqual(earlier.ads, e.ads) {
-		e.ads, e.version = earlier.ads, earlier.version
-		return e, false
+// replace keeps an entry that takes the place of an earlier one; the zero entry is none. It returns 1 if the earlier
+// one was different, else 0.
+func (c *Cache) replace(key cacheKey, held *entry, by entry) int {
+	earlier := *held
+	same := reflect.DeepEqual(earlier.ads, by.ads)
+	if earlier.asked.IsZero() || !same {
+		by.version = c.newest.Add(1)
+	} else {
+		by.ads, by.version = earlier.ads, earlier.version
 	}
-	e.version = c.newest.Add(1)
-	return e, !earlier.asked.IsZero()
+	*held = by
+	c.entries.Set(key, by)
+	if earlier.asked.IsZero() || same {
+		return 0
+	}
+	c.changes.add(key)
+	return 1
 }
 
 // NewCache returns an empty cache of maxBytes; now is the clock.
@@ -374,22 +382,15 @@ func (s *cached) fetch(source unique.Handle[string], missing []int, found []entr
 		}
 		return 0, err
 	}
-	var said *Remark
+	var remark *Remark
 	if result.Partial || len(result.Notices) > 0 {
-		said = &Remark{result.Partial, result.Notices}
+		remark = &Remark{result.Partial, result.Notices}
 	}
-	var others []cacheKey
 	for j, i := range missing {
-		key := cacheKey{source, q.key(i)}
-		var changed bool
-		found[i], changed = s.cache.replacing(found[i], entry{ads: result.Ads[j], asked: now, remark: said})
-		s.cache.entries.Set(key, found[i])
-		if changed {
-			others = append(others, key)
-		}
+		said := entry{ads: result.Ads[j], asked: now, remark: remark}
+		replaced += s.cache.replace(cacheKey{source, q.key(i)}, &found[i], said)
 	}
-	s.cache.changes.add(others)
-	return len(others), nil
+	return replaced, nil
 }
 
 // merge makes a result of entries.

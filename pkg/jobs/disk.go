@@ -54,9 +54,7 @@ func (s *cached) restore(ctx context.Context, missing []int, found []entry, q lo
 		kept := s.load(q.about, days[n])
 		for _, i := range byDay[days[n]] {
 			if e, ok := kept[q.key(i)]; ok {
-				e, _ = s.cache.replacing(entry{}, e)
-				found[i] = e
-				s.cache.entries.Set(cacheKey{name, q.key(i)}, e)
+				s.cache.replace(cacheKey{name, q.key(i)}, &found[i], e)
 			}
 		}
 	})

@@ -12,16 +12,16 @@ type journal struct {
 	dropped  uint64 // that came before them
 }
 
-// mostReplaced bounds what a journal remembers.
-const mostReplaced = 1 << 14
+// mostReplaced bounds what a journal remembers; half of it is forgotten at a time.
+const mostReplaced = 1 << 15
 
-func (j *journal) add(replaced []cacheKey) {
+func (j *journal) add(replaced cacheKey) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.replaced = append(j.replaced, replaced...)
-	if over := len(j.replaced) - mostReplaced; over > 0 {
-		j.replaced, j.dropped = append([]cacheKey(nil), j.replaced[over:]...), j.dropped+uint64(over)
+	if len(j.replaced) == mostReplaced {
+		j.replaced, j.dropped = append([]cacheKey(nil), j.replaced[mostReplaced/2:]...), j.dropped+mostReplaced/2
 	}
+	j.replaced = append(j.replaced, replaced)
 }
 
 // position is how many answers were replaced so far.

@@ -44,7 +44,6 @@ func (s *cached) adopt(ctx context.Context, missing []int, found []entry, q look
 	name, said, now := unique.Make(s.name()), map[string]bool{}, s.cache.now()
 	byDay := q.byDay(missing, func(_ int, ended time.Time) bool { return now.Sub(ended) > arriveIn })
 	var mu sync.Mutex
-	var others []cacheKey
 	s.eachDay(ctx, byDay, func(ctx context.Context, day int32, positions []int) {
 		if !s.shared.due(q.about.on(day), s.cache.now()) {
 			return
@@ -57,20 +56,12 @@ func (s *cached) adopt(ctx context.Context, missing []int, found []entry, q look
 		}
 		for _, i := range positions {
 			e, ok := theirs[q.key(i)]
-			if !ok || !e.asked.After(found[i].asked) {
-				continue
-			}
-			key := cacheKey{name, q.key(i)}
-			var changed bool
-			found[i], changed = s.cache.replacing(found[i], e)
-			s.cache.entries.Set(key, found[i])
-			if changed {
-				others = append(others, key)
+			if ok && e.asked.After(found[i].asked) {
+				replaced += s.cache.replace(cacheKey{name, q.key(i)}, &found[i], e)
 			}
 		}
 	})
-	s.cache.changes.add(others)
-	return len(others), slices.Sorted(maps.Keys(said))
+	return replaced, slices.Sorted(maps.Keys(said))
 }
 
 // eachDay calls do for some days at a time.

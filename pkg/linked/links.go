@@ -17,18 +17,25 @@ type Share struct {
 	Linked, Counted int // runs that an ad says something about, of all that were counted
 }
 
-// ShareOf counts the explained runs that pass, of those that ended more than 30 minutes before now: job ads come late
-// (methodology section 9). Runs that only ads show are not among them.
+// Due reports whether a run that ended counts: it did more than 30 minutes before now, for job ads come late
+// (methodology section 9).
+func Due(end, now pool.Micros) bool { return end < now-30*pool.Minute }
+
+// Add counts a run.
+func (s *Share) Add(linked bool) {
+	s.Counted++
+	if linked {
+		s.Linked++
+	}
+}
+
+// ShareOf counts the explained runs that pass and are due. Runs that only ads show are not among them.
 func ShareOf(x *runs.Explanations, now pool.Micros, pass func(machine int, e *runs.Explained) bool) (s Share) {
 	for m := range x.Machines {
 		for i := range x.Machines[m].Runs {
 			e := &x.Machines[m].Runs[i]
-			if e.Outcome == runs.Running || e.End >= now-30*pool.Minute || !pass(m, e) {
-				continue
-			}
-			s.Counted++
-			if e.Link.Linked() {
-				s.Linked++
+			if e.Outcome != runs.Running && Due(e.End, now) && pass(m, e) {
+				s.Add(e.Link.Linked())
 			}
 		}
 	}

@@ -95,13 +95,12 @@ type Store struct {
 	closed bool
 
 	asked    sync.Mutex // of requests: files ask for their numbers while they are read
-	requests []Request
-	numbers  map[Request]uint32
+	requests pool.Numbered[Request]
 }
 
 // NewStore returns a store. Nothing is read yet.
 func NewStore(o Options) *Store {
-	return &Store{options: o, files: map[string]*file{}, numbers: map[Request]uint32{}}
+	return &Store{options: o, files: map[string]*file{}}
 }
 
 // Close closes every file. Loads under way end with an error.
@@ -163,7 +162,7 @@ func (s *Store) Load(ctx context.Context, w pool.Window) (*View, error) {
 	}
 	slices.SortStableFunc(v.Days, func(a, b *Day) int { return cmp.Compare(a.Date, b.Date) })
 	s.asked.Lock()
-	v.Requests = slices.Clip(s.requests)
+	v.Requests = slices.Clip(s.requests.All)
 	s.asked.Unlock()
 	return v, nil
 }
@@ -253,11 +252,5 @@ func (s *Store) shrink(keep *file) {
 func (s *Store) request(r Request) uint32 {
 	s.asked.Lock()
 	defer s.asked.Unlock()
-	n, known := s.numbers[r]
-	if !known {
-		n = uint32(len(s.requests))
-		s.requests = append(s.requests, r)
-		s.numbers[r] = n
-	}
-	return n
+	return uint32(s.requests.Number(r))
 }

@@ -14,8 +14,7 @@ import (
 // measured is what ads reveal about the access points' clocks, and what that rests on.
 type measured struct {
 	clocks      clocks
-	points      []string // access points
-	numbers     map[string]int32
+	points      pool.Numbered[string] // access points
 	constraints []constraint
 	dates       []dated // of each ad of a job: whose clock dated it
 }
@@ -68,14 +67,14 @@ func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (*measu
 	if err != nil {
 		return nil, err
 	}
-	m := &measured{numbers: map[string]int32{}, clocks: clocks{}}
+	m := &measured{clocks: clocks{}}
 	gone, come := map[clockDay][]interval{}, map[clockDay][]interval{}
 	if ads.again != nil {
 		m.takeOver(ads.again, gone)
 	}
 	for _, list := range byMachine {
 		for _, c := range list {
-			c.constraint.point = m.number(c.point)
+			c.constraint.point = m.points.Number(c.point)
 			at := clockDay{c.constraint.point, c.day}
 			come[at] = append(come[at], c.interval)
 			m.constraints = append(m.constraints, c.constraint)
@@ -83,7 +82,7 @@ func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (*measu
 	}
 	for job, list := range ads.records.jobs {
 		for i := range list {
-			m.dates = append(m.dates, dated{int32(job), m.number(list[i].AccessPoint), list[i].day()})
+			m.dates = append(m.dates, dated{int32(job), m.points.Number(list[i].AccessPoint), list[i].day()})
 		}
 	}
 	m.fit(differing(gone, come))
@@ -110,21 +109,10 @@ func differing(gone, come map[clockDay][]interval) map[clockDay]bool {
 	return days
 }
 
-// number is the number of an access point.
-func (m *measured) number(point string) int32 {
-	n, known := m.numbers[point]
-	if !known {
-		n = int32(len(m.points))
-		m.numbers[point] = n
-		m.points = append(m.points, point)
-	}
-	return n
-}
-
 // takeOver takes over what rests on jobs that are what they were. The constraints of others have gone.
 func (m *measured) takeOver(a *again, gone map[clockDay][]interval) {
 	before := a.basis.measured
-	m.points, m.numbers, m.clocks = slices.Clone(before.points), maps.Clone(before.numbers), maps.Clone(before.clocks)
+	m.points, m.clocks = before.points.Clone(), maps.Clone(before.clocks)
 	now := slices.Repeat([]int32{-1}, len(a.basis.standing))
 	for job, was := range a.was {
 		if was >= 0 && !a.fresh[job] {
@@ -169,7 +157,7 @@ func (m *measured) fit(touched map[clockDay]bool) {
 	}
 	own := map[string]bool{} // maps that are not shared
 	for t := range again {
-		point := m.points[t.point]
+		point := m.points.All[t.point]
 		if !own[point] {
 			own[point] = true
 			m.clocks[point] = maps.Clone(m.clocks[point])
@@ -209,7 +197,7 @@ func (m *measured) corrected(a *again) (jobs []int32) {
 		}
 		return 0
 	}
-	for n, point := range m.points {
+	for n, point := range m.points.All {
 		for _, days := range []map[int32]*Clock{m.clocks[point], a.basis.measured.clocks[point]} {
 			for day := range days {
 				if errorOf(m.clocks, point, day) != errorOf(a.basis.measured.clocks, point, day) {

@@ -9,13 +9,21 @@ import (
 
 // Sort sorts items by a time that each has, ascending; those with the same time keep their order.
 func Sort[T any](items []*T, by func(*T) pool.Micros) {
+	unsorted := slices.Clone(items)
+	for i, from := range Order(len(items), func(i int) pool.Micros { return by(unsorted[i]) }) {
+		items[i] = unsorted[from]
+	}
+}
+
+// Order returns the numbers of n items by a time that each has, ascending; those with the same time keep their order.
+func Order(n int, by func(i int) pool.Micros) []int32 {
 	type keyed struct {
 		key  pool.Micros
 		from int32
 	}
-	keys := make([]keyed, len(items)) // comparing them side by side is quicker than asking the items again and again
-	for i, item := range items {
-		keys[i] = keyed{by(item), int32(i)}
+	keys := make([]keyed, n) // comparing them side by side is quicker than asking the items again and again
+	for i := range keys {
+		keys[i] = keyed{by(i), int32(i)}
 	}
 	slices.SortFunc(keys, func(x, y keyed) int {
 		if x.key != y.key {
@@ -23,8 +31,9 @@ func Sort[T any](items []*T, by func(*T) pool.Micros) {
 		}
 		return int(x.from - y.from)
 	})
-	unsorted := slices.Clone(items)
+	order := make([]int32, n)
 	for i, k := range keys {
-		items[i] = unsorted[k.from]
+		order[i] = k.from
 	}
+	return order
 }

@@ -19,6 +19,27 @@ func (o *Observed) PlaceAt(g *GPU, snapshot int32) Place { return g.places[o.day
 // Category is the backfill category of the machine's owner.
 func (p Place) Category() pool.Category { return pool.BackfillCategory(p.Ownership) }
 
+// Within returns what groupings tell apart of a place; the rest is zero.
+func (p Place) Within(groupings []string) (within Place) {
+	for _, name := range groupings {
+		switch name {
+		case "category", "ownership":
+			within.Ownership = p.Ownership
+		case "device":
+			within.Device = p.Device
+		case "machineType":
+			if p.Ownership == pool.OpenCapacity { // the others are of one type
+				within.Ownership = pool.OpenCapacity
+			}
+		case "machine":
+			within.Machine = p.Machine
+		case "memory":
+			within.Memory = p.Memory
+		}
+	}
+	return within
+}
+
 // Text is the stored value of a grouping: category, device, ownership, machineType, memory or machine.
 func (p Place) Text(grouping string, names []string) string {
 	switch grouping {

@@ -52,7 +52,7 @@ func (b *builder) grow() {
 	for len(b.gpus) < len(b.table.gpus) {
 		b.gpus = append(b.gpus, gpuBuild{seen: -1, memory: math.NaN()})
 	}
-	for len(b.machines) < len(b.table.machines) {
+	for len(b.machines) < len(b.table.machines.All) {
 		b.machines = append(b.machines, machineBuild{seen: -1})
 	}
 }
@@ -143,7 +143,7 @@ func (b *builder) row(number int, p *parsedRow) {
 	if current == p.row {
 		return
 	}
-	held := &b.table.distinct[current]
+	held := &b.table.distinct.All[current]
 	if p.state >= held.State { // of equals the last one
 		g.side[p.side] = p.row
 		if held.State == pool.Claimed {
@@ -164,7 +164,7 @@ func (b *builder) report(number int, p *parsedRow) {
 	if p.gpu == noGPU {
 		return
 	}
-	hasProject := b.table.distinct[p.row].Project != 0
+	hasProject := b.table.distinct.All[p.row].Project != 0
 	m.bits.AnyProject = m.bits.AnyProject || hasProject
 	if p.side == pool.Primary {
 		m.bits.HasPrimary = true
@@ -220,7 +220,7 @@ func (b *builder) same(rows statusRows, claims []Claim) (uint32, bool) {
 func (b *builder) furtherClaims(g *gpuBuild) []Claim {
 	var claims []Claim
 	for _, c := range g.extras {
-		row := &b.table.distinct[g.side[c.Side]]
+		row := &b.table.distinct.All[g.side[c.Side]]
 		if (c.User != row.User || c.Job != row.Job) && !slices.Contains(claims, c) {
 			claims = append(claims, c)
 		}
@@ -282,18 +282,13 @@ func (b *builder) finishStatuses() {
 	d := b.day
 	old := *d
 	var jobs []Job
-	numbers := map[Row]uint32{}
+	var rows pool.Numbered[Row]
 	number := func(row uint32) uint32 {
-		held := &b.table.distinct[row]
+		held := &b.table.distinct.All[row]
 		if held.State == pool.Claimed {
 			jobs = append(jobs, held.Job)
 		}
-		n, known := numbers[held.Row]
-		if !known {
-			n = uint32(len(d.rows))
-			numbers[held.Row], d.rows = n, append(d.rows, held.Row)
-		}
-		return n
+		return uint32(rows.Number(held.Row))
 	}
 	number(0)
 	d.statuses, d.further, d.extras = make([]statusRows, Absent+1, len(old.statuses)), nil, nil
@@ -312,7 +307,7 @@ func (b *builder) finishStatuses() {
 		}
 		d.status[i] = renumbered[s]
 	}
-	d.jobs = pack(jobs)
+	d.rows, d.jobs = rows.All, pack(jobs)
 }
 
 // finishMachines orders the day's machines by name and returns each one's new number.
@@ -326,7 +321,7 @@ func (b *builder) finishMachines() (number []uint32) {
 	}
 	texts := b.table.names.Texts()
 	slices.SortFunc(order, func(i, j uint32) int {
-		return cmp.Compare(texts[b.table.machines[i]], texts[b.table.machines[j]])
+		return cmp.Compare(texts[b.table.machines.All[i]], texts[b.table.machines.All[j]])
 	})
 	number = make([]uint32, len(b.machines))
 	for n, i := range order {
@@ -334,7 +329,7 @@ func (b *builder) finishMachines() (number []uint32) {
 		if m.seen < len(d.Times)-1 {
 			m.silent = append(m.silent, interval{uint16(m.seen + 1), uint16(len(d.Times) - 1)})
 		}
-		m.bits.Name = b.table.machines[i]
+		m.bits.Name = b.table.machines.All[i]
 		m.bits.silentFrom = uint32(len(d.silent))
 		d.silent = append(d.silent, m.silent...)
 		m.bits.silentTo = uint32(len(d.silent))

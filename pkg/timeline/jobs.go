@@ -18,15 +18,11 @@ type packedJobs struct {
 
 // pack packs jobs. Differences are those of 32 bits that wrap around, so that there is none that is wrong.
 func pack(jobs []Job) (p packedJobs) {
-	numbers := map[Symbol]uint64{}
+	var schedds pool.Numbered[Symbol]
 	for _, j := range jobs {
-		n, known := numbers[j.Schedd]
-		if !known {
-			n = uint64(len(p.schedds))
-			numbers[j.Schedd], p.schedds = n, append(p.schedds, j.Schedd)
-		}
-		p.packed = binary.AppendUvarint(p.packed, n)
+		p.packed = binary.AppendUvarint(p.packed, uint64(schedds.Number(j.Schedd)))
 	}
+	p.schedds = schedds.All
 	for _, column := range jobColumns {
 		before := map[Symbol]uint32{}
 		for i := range jobs {

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/chtc/gpureports/pkg/pool"
 )
 
 // Symbol stands for a text: a machine, GPU id, device, user, project or access point. Equal texts of one timeline have
@@ -33,8 +35,7 @@ type Names struct {
 	mu      sync.RWMutex
 	symbols map[string]Symbol
 	texts   []string
-	gpus    map[gpuKey]GPU
-	keys    []gpuKey
+	gpus    pool.Numbered[gpuKey]
 	entered []gpuKey // of the last call of enterGPUs: the next day has the same as a rule
 	as      []GPU    // what it returned
 }
@@ -43,7 +44,7 @@ type gpuKey struct{ machine, id Symbol }
 
 // NewNames returns names without any text but the empty one.
 func NewNames() *Names {
-	return &Names{symbols: map[string]Symbol{"": 0}, texts: []string{""}, gpus: map[gpuKey]GPU{}}
+	return &Names{symbols: map[string]Symbol{"": 0}, texts: []string{""}}
 }
 
 // Text returns the text of a symbol.
@@ -64,14 +65,14 @@ func (n *Names) Texts() []string {
 func (n *Names) GPUs() int {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	return len(n.keys)
+	return len(n.gpus.All)
 }
 
 // GPU returns a GPU's machine and id.
 func (n *Names) GPU(g GPU) (machine, id Symbol) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	return n.keys[g].machine, n.keys[g].id
+	return n.gpus.All[g].machine, n.gpus.All[g].id
 }
 
 // JobText returns the GlobalJobId, "" for none.
@@ -129,7 +130,7 @@ func (n *Names) enter(texts [][]byte) []Symbol {
 func (n *Names) gpu(machine, id Symbol) GPU {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.enterGPU(gpuKey{machine, id})
+	return GPU(n.gpus.Number(gpuKey{machine, id}))
 }
 
 // enterGPUs returns the GPUs of pairs of machine and id, new ones for those that have none. The slice must not be
@@ -142,20 +143,10 @@ func (n *Names) enterGPUs(keys []gpuKey) []GPU {
 	}
 	gpus := make([]GPU, len(keys))
 	for i, key := range keys {
-		gpus[i] = n.enterGPU(key)
+		gpus[i] = GPU(n.gpus.Number(key))
 	}
 	n.entered, n.as = append(n.entered[:0], keys...), gpus
 	return gpus
-}
-
-// enterGPU returns a GPU. n.mu is held.
-func (n *Names) enterGPU(key gpuKey) GPU {
-	g, ok := n.gpus[key]
-	if !ok {
-		g = GPU(len(n.keys))
-		n.gpus[key], n.keys = g, append(n.keys, key)
-	}
-	return g
 }
 
 // Job parses a GlobalJobId from the right; the schedd's name may hold a #.

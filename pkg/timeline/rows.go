@@ -16,12 +16,10 @@ type rowTable struct {
 	names *Names
 
 	parsed   []parsedRow // by the rows' numbers
-	distinct []heldRow
-	indices  map[heldRow]uint32
+	distinct pool.Numbered[heldRow]
 	gpus     []gpuOfDay
 	gpuIndex map[GPU]uint32
-	machines []Symbol
-	machine  map[Symbol]uint32
+	machines pool.Numbered[Symbol]
 }
 
 // heldRow is a Row with its job.
@@ -49,7 +47,7 @@ type gpuOfDay struct {
 const noGPU = 1<<32 - 1
 
 func newRowTable(names *Names) *rowTable {
-	t := &rowTable{names: names, indices: map[heldRow]uint32{}, gpuIndex: map[GPU]uint32{}, machine: map[Symbol]uint32{}}
+	t := &rowTable{names: names, gpuIndex: map[GPU]uint32{}}
 	t.index(heldRow{})
 	return t
 }
@@ -103,23 +101,9 @@ func (t *rowTable) parse(text [snapshots.Columns]string) parsedRow {
 	return p
 }
 
-func (t *rowTable) index(row heldRow) uint32 {
-	i, ok := t.indices[row]
-	if !ok {
-		i = uint32(len(t.distinct))
-		t.indices[row], t.distinct = i, append(t.distinct, row)
-	}
-	return i
-}
+func (t *rowTable) index(row heldRow) uint32 { return uint32(t.distinct.Number(row)) }
 
-func (t *rowTable) machineIndex(name Symbol) uint32 {
-	m, ok := t.machine[name]
-	if !ok {
-		m = uint32(len(t.machines))
-		t.machine[name], t.machines = m, append(t.machines, name)
-	}
-	return m
-}
+func (t *rowTable) machineIndex(name Symbol) uint32 { return uint32(t.machines.Number(name)) }
 
 func (t *rowTable) gpu(g GPU, machine uint32) uint32 {
 	i, ok := t.gpuIndex[g]

@@ -1,0 +1,36 @@
+package pool
+
+import (
+	"maps"
+	"slices"
+)
+
+// Numbered are different values with numbers: 0, 1, … in the order in which they were met. The zero Numbered has none.
+type Numbered[T comparable] struct {
+	All     []T // by number
+	numbers map[T]int32
+}
+
+// Number returns the number of a value, the next one if it was not met before.
+func (n *Numbered[T]) Number(v T) int32 {
+	number, ok := n.numbers[v]
+	if !ok {
+		if n.numbers == nil {
+			n.numbers = map[T]int32{}
+		}
+		number = int32(len(n.All))
+		n.numbers[v], n.All = number, append(n.All, v)
+	}
+	return number
+}
+
+// Find returns the number of a value; ok is false if it was not met.
+func (n *Numbered[T]) Find(v T) (number int32, ok bool) {
+	number, ok = n.numbers[v]
+	return number, ok
+}
+
+// Clone returns a copy with numbers of its own from here on.
+func (n *Numbered[T]) Clone() Numbered[T] {
+	return Numbered[T]{slices.Clone(n.All), maps.Clone(n.numbers)}
+}
