@@ -62,17 +62,31 @@ func Derived[T any](ctx context.Context, from Origin, key any, make func() (T, e
 	return made, err
 }
 
-// perExplained is about what a run takes that was explained.
-const perExplained = 112
+// bytes is about what is known of runs takes; nil takes nothing.
+func (k *Known) bytes() (n int) {
+	if k == nil {
+		return 0
+	}
+	perRun := perExplained + perRow
+	if k.Sharp {
+		perRun += perBasis
+	}
+	for m := range k.Machines {
+		n += (len(k.Machines[m].Runs) + len(k.Machines[m].Unseen)) * perRun
+	}
+	return n
+}
+
+// perExplained is about what a run takes that was explained, and perRow what kinds keep of it.
+const perExplained, perRow = 112, 76
 
 // knowing keeps what is known of an observation: the panels of a dashboard ask for it one after the other.
 type knowing struct {
 	turn   *semaphore.Weighted // one explains at a time: it takes all cores
 	kept   [2]*Known           // without and with a source
 	before [2]*Known           // of an earlier observation, until this one is known
+	size   atomic.Int64        // of kept, about, in bytes
 }
-
-func newKnowing() knowing { return knowing{turn: semaphore.NewWeighted(1)} }
 
 // after has what is known of an earlier observation taken over where nothing changed since. Nothing is if that is being
 // explained just now.
@@ -127,6 +141,7 @@ func (o *Observed) Known(ctx context.Context, source jobs.Source) (*Known, error
 	if k.Failure == nil {
 		*place, *before = k, nil
 	}
+	o.known.size.Store(int64(o.known.kept[0].bytes() + o.known.kept[1].bytes()))
 	return k, nil
 }
 

@@ -6,8 +6,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 
-	"github.com/maypok86/otter/v2"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -19,12 +19,18 @@ import (
 type Observer struct {
 	timeline *timeline.Timeline
 	turn     *semaphore.Weighted // one observation at a time: it takes all cores
-	kept     *otter.Cache[lookKey, *Observed]
-	lately   []lookKey // what was observed last, under turn
+	budget   int                 // bytes
+
+	mu   sync.Mutex
+	kept []kept // what was asked for last comes first: each new snapshot makes what was asked for often useless
 }
 
-// mostLately bounds the observations among which an earlier one is looked for.
-const mostLately = 16
+// kept is an observation that is kept. It grows when its runs are explained.
+type kept struct {
+	lookKey
+	*Observed
+	bytes int // without what is known of it
+}
 
 // lookKey is what an observation is made from, beside the days of the view, which are looked at when it is found.
 type lookKey struct {
@@ -34,15 +40,15 @@ type lookKey struct {
 
 // NewObserver returns an observer of a timeline that keeps so many bytes.
 func NewObserver(tl *timeline.Timeline, bytes uint64) *Observer {
-	return &Observer{timeline: tl, turn: semaphore.NewWeighted(1), kept: otter.Must(&otter.Options[lookKey, *Observed]{
-		MaximumWeight: max(bytes, 1),
-		Weigher:       func(key lookKey, o *Observed) uint32 { return uint32(min(o.bytes()+len(key.lists), math.MaxUint32)) },
-		Executor:      func(maintain func()) { maintain() },
-	})}
+	return &Observer{timeline: tl, turn: semaphore.NewWeighted(1), budget: int(min(bytes, math.MaxInt))}
 }
 
 // Close forgets what was observed.
-func (w *Observer) Close() { w.kept.InvalidateAll() }
+func (w *Observer) Close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kept = nil
+}
 
 // Look loads the snapshots of a window and of its reach, and observes the GPUs. The reach begins with a UTC day, so
 // that windows that move on share what is observed; what a window sees of it begins at [Observed.Since].
@@ -73,19 +79,38 @@ func (w *Observer) Look(ctx context.Context, window pool.Window, lists pool.List
 	if earlier := w.earlier(key); earlier != nil {
 		o.after(earlier)
 	}
-	w.lately = append(w.lately, key)
-	w.lately = w.lately[max(0, len(w.lately)-mostLately):]
-	w.kept.Set(key, o)
+	w.keep(key, o)
 	return o, nil
 }
 
-// earlier returns the latest observation that began with the same snapshot, nil without.
+// keep keeps an observation, and lets go of those that were not asked for the longest time where there is no room.
+func (w *Observer) keep(key lookKey, o *Observed) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	others := slices.DeleteFunc(w.kept, func(k kept) bool { return k.lookKey == key })
+	w.kept = slices.Insert(others, 0, kept{key, o, o.bytes()})
+	w.shrink()
+}
+
+// shrink lets go of what there is no room for. w.mu is held.
+func (w *Observer) shrink() {
+	bytes := 0
+	for i, k := range w.kept {
+		if bytes += k.bytes + int(k.known.size.Load()); bytes > w.budget {
+			clear(w.kept[i:])
+			w.kept = w.kept[:i]
+			return
+		}
+	}
+}
+
+// earlier returns the observation that was asked for last of those that began with the same snapshot, nil without.
 func (w *Observer) earlier(key lookKey) *Observed {
-	for _, k := range slices.Backward(w.lately) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, k := range w.kept {
 		if k.first == key.first && k.lists == key.lists {
-			if o, ok := w.kept.GetIfPresent(k); ok {
-				return o
-			}
+			return k.Observed
 		}
 	}
 	return nil
@@ -93,8 +118,15 @@ func (w *Observer) earlier(key lookKey) *Observed {
 
 // find returns what was observed before over the same days, nil without.
 func (w *Observer) find(key lookKey, v *timeline.View) *Observed {
-	if o, ok := w.kept.GetIfPresent(key); ok && slices.Equal(o.View.Days, v.Days) {
-		return o
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, k := range w.kept {
+		if k.lookKey == key && slices.Equal(k.View.Days, v.Days) {
+			copy(w.kept[1:], w.kept[:i])
+			w.kept[0] = k
+			w.shrink()
+			return k.Observed
+		}
 	}
 	return nil
 }
@@ -128,11 +160,10 @@ func DaysOf(v *timeline.View, w pool.Window) []*timeline.Day {
 	return v.Days[v.DayAt(first) : v.DayAt(end-1)+1]
 }
 
-// bytes is about what an observation takes.
+// bytes is about what an observation takes, without what is known of it.
 func (o *Observed) bytes() int {
-	// A run with its job in the index, explained with and without job ads, with what that rests on, and as kinds keep it;
-	// a segment with the changes of state that begin with it; a period as kinds keep it.
-	const perSnapshot, perRun, perSegment, perPlace, perPeriod = 8, 224 + 2*perExplained + perBasis + 76, 28 + 12, 12, 168
+	// A run with its job in the index; a segment with the changes of state that begin with it; a period as kinds keep it.
+	const perSnapshot, perRun, perSegment, perPlace, perPeriod = 8, 224, 28 + 12, 12, 168
 	n := len(o.gaps) * perSnapshot
 	for m := range o.Machines {
 		n += len(o.Machines[m].Runs) * perRun

@@ -22,7 +22,7 @@ func observer(t *testing.T) (*Observer, pool.Window) {
 	var rows []snapshotstest.Row
 	for i := range 4 {
 		rows = append(rows, snapshotstest.Row{"Name": "backfill1@m", "Machine": "m", "AssignedGPUs": "GPU-a",
-			"State":     "Unclaimed",
+			"State": "Claimed", "RemoteOwner": "u@pool", "GlobalJobId": "ap#1.0#1756771200",
 			"timestamp": at.Add(time.Duration(i) * 15 * time.Minute).Format("2006-01-02 15:04:05.000000")})
 	}
 	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-09.db": rows})
@@ -56,4 +56,31 @@ func TestObserversDoNotWaitForEachOther(t *testing.T) {
 	fresh, err := busy.Look(t.Context(), w, pool.Lists{})
 	require.NoError(t, err)
 	require.NotSame(t, known, fresh, "closed observers keep nothing")
+}
+
+// What was asked for last stays, as far as there is room, also for what becomes known of it.
+func TestObserversKeepWhatWasAskedForLast(t *testing.T) {
+	w, window := observer(t)
+	look := func(minutes pool.Micros) *Observed {
+		o, err := w.Look(t.Context(), pool.Window{From: window.From, To: window.From + minutes*pool.Minute - Reach},
+			pool.Lists{})
+		require.NoError(t, err)
+		return o
+	}
+	one, two := look(10), look(20)
+	room := one.bytes() + two.bytes()
+	w.budget = room
+	require.Same(t, one, look(10), "there is room for both")
+	three := look(40)
+	require.NotSame(t, two, look(20), "it was not asked for the longest time")
+	require.NotSame(t, one, look(10), "nor was it then")
+	require.NotSame(t, three, look(40))
+
+	one, two = look(10), look(20)
+	require.Same(t, one, look(10))
+	require.Same(t, two, look(20))
+	_, err := two.Known(t.Context(), nil)
+	require.NoError(t, err)
+	require.Same(t, two, look(20))
+	require.NotSame(t, one, look(10), "what is known of the other one takes its room")
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -29,8 +31,8 @@ type Observed struct {
 
 // Observe reads the snapshots of a range of time.
 func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists pool.Lists) (*Observed, error) {
-	o := &Observed{View: v, gaps: gapsAfter(v), dayOf: make([]int32, 0, len(v.Times)), known: newKnowing(),
-		derived: newDerived()}
+	o := &Observed{View: v, gaps: gapsAfter(v), dayOf: make([]int32, 0, len(v.Times)),
+		known: knowing{turn: semaphore.NewWeighted(1)}, derived: newDerived()}
 	for k := range v.Days {
 		o.dayOf = append(o.dayOf, slices.Repeat([]int32{int32(k)}, len(v.Days[k].Times))...)
 	}
