@@ -32,8 +32,8 @@ type Budget struct {
 	Figures      uint64 // of runs and waits
 }
 
-// Divide divides the setting cacheMaxMB: five sixteenths each are for days and for observations, an eighth each for idle
-// jobs and for job ads, a sixteenth for figures, a thirty-second each for counts and answers.
+// Divide divides the setting cacheMaxMB: five sixteenths each are for days and for observations, an eighth each for
+// idle jobs and for job ads, a sixteenth for figures, a thirty-second each for counts and answers.
 func Divide(bytes uint64) Budget {
 	part := bytes / 32
 	return Budget{Days: 10 * part, Observations: 10 * part, Queues: 4 * part, Ads: 4 * part, Counts: part, Answers: part,

@@ -19,6 +19,7 @@ type content struct {
 	schema schema
 
 	header  header
+	log     log
 	witness string
 	size    int64   // of the file
 	samples []int64 // rowids whose hashes show that a file did not only grow
@@ -61,7 +62,7 @@ func (f *file) look(ctx context.Context) (*content, error) {
 	f.stale = true // until this look succeeds
 	c := &content{file: f, handle: h, info: months.Info{Warning: h.warning, Exact: true}, size: now.file.size,
 		prints: newPrints()}
-	if err := c.read(ctx); err != nil {
+	if err := c.readWithLog(ctx); err != nil {
 		return nil, err
 	}
 	grew, err := c.onlyGrew(ctx, f.last)
@@ -122,6 +123,22 @@ func (c *content) onlyGrew(ctx context.Context, before *content) (bool, error) {
 		return false, err
 	}
 	return c.appendedAlone(ctx, before)
+}
+
+// readWithLog fills in what the file and its log hold. The log is read first: a commit that comes between is one too
+// many later, never one too few.
+func (c *content) readWithLog(ctx context.Context) error {
+	if before := c.file.last; before != nil {
+		c.log = before.log
+	}
+	c.log = c.file.log(ctx, c.log)
+	if err := c.read(ctx); err != nil {
+		return err
+	}
+	if c.log.commits > 0 && !c.shows(ctx) {
+		c.log = log{}
+	}
+	return nil
 }
 
 // sampled returns some rowids of a range, the first and the last among them.

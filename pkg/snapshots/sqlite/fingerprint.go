@@ -169,12 +169,13 @@ func headerOf(page []byte) header {
 // appendedAlone reports whether the commits since an earlier content are as many as the snapshots that are new: those
 // of a collector that commits each by itself.
 func (c *content) appendedAlone(ctx context.Context, before *content) (bool, error) {
-	if c.header.wal || before.header.wal {
+	commits, known := c.commits(before)
+	if !known {
 		return false, nil
 	}
 	var snapshots int64
 	err := c.handle.watch.QueryRowContext(ctx,
 		"SELECT count(DISTINCT timestamp) FROM gpu_state WHERE rowid > ? AND rowid <= ?",
 		before.info.Rows.Last, c.info.Rows.Last).Scan(&snapshots)
-	return err == nil && int64(c.header.commits-before.header.commits) == snapshots, err
+	return err == nil && commits == snapshots, err
 }
