@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -33,11 +32,10 @@ func TestKilledWhileWritingItsCache(t *testing.T) {
 		}
 	}
 	answered, kill := work(0)
-	begun := time.Now()
 	<-answered
-	whole := time.Since(begun)
 	kill()
-	segments := len(files(t, cache, ".segment"))
+	written := func() int { return len(files(t, cache, ".segment")) }
+	segments := written()
 	require.Greater(t, segments, 10)
 
 	rounds, random := 10, rand.New(rand.NewPCG(5, 5))
@@ -51,11 +49,17 @@ func TestKilledWhileWritingItsCache(t *testing.T) {
 				require.NoError(t, os.Remove(name))
 			}
 		}
-		before := len(files(t, cache, ".segment"))
-		_, kill := work(round + 1)
-		time.Sleep(time.Duration(random.Int64N(int64(whole)))) // a random moment
+		before := written()
+		answered, kill := work(round + 1)
+		for until := before + random.IntN(segments-before+1); written() < until; { // a random moment
+			select {
+			case <-answered:
+				until = 0
+			default:
+			}
+		}
 		kill()
-		if after := len(files(t, cache, ".segment")); before < after && after < segments {
+		if after := written(); before < after && after < segments {
 			between++
 		}
 		parts += len(files(t, cache, ".part"))
