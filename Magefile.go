@@ -109,8 +109,12 @@ func Lint() error {
 var compared = []string{"accuracy", "allocation", "backfill", "bench", "check", "cmd/gpureports", "convert",
 	"dashboards", "demand", "evictions", "fleet", "oracle", "samplepool", "utilization"}
 
-// goldenPools are tests of pkg/plugin that do the same, and are left out with the race detector as well.
-const goldenPools = "^TestGoldenPools"
+// comparisons are single tests of other packages, those of comparing, that do the same and are left out as well.
+const comparisons = "^Test(GoldenPools.*|NoNamePasses|HealthTimeZoneChange|AlertFrames|DamagedFiles|" +
+	"OnlyWhatChangedIsExplainedAgain|FormatsAgree)$"
+
+var comparing = []string{"./pkg/plugin", "./pkg/plugin/host", "./pkg/reliability", "./pkg/runs",
+	"./pkg/snapshots/registry"}
 
 // Test sets everything up and runs every test: form, Go with the race detector, some seconds of fuzzing, jest, browser.
 func Test() error {
@@ -125,9 +129,9 @@ func Test() error {
 	if err != nil {
 		return err
 	}
-	race := []string{"go", "test", "-race", "-timeout", "40m", "-skip", goldenPools}
+	race := []string{"go", "test", "-race", "-timeout", "40m", "-skip", comparisons}
 	plain := []string{"go", "test", "-timeout", "40m"}
-	golden := []string{"go", "test", "-timeout", "40m", "-run", goldenPools, "./pkg/plugin"}
+	compare := append([]string{"go", "test", "-timeout", "40m", "-run", comparisons}, comparing...)
 	for _, p := range strings.Fields(list) {
 		if _, path, _ := strings.Cut(p, "/pkg/"); slices.Contains(compared, path) {
 			plain = append(plain, p)
@@ -141,7 +145,7 @@ func Test() error {
 		}
 		race = slices.Delete(race, 2, 3)
 	}
-	if err := runAll(slices.Concat([][]string{race, plain, golden}, fuzz(10),
+	if err := runAll(slices.Concat([][]string{race, plain, compare}, fuzz(10),
 		[][]string{{"npm", "run", "test:ci"}})); err != nil {
 		return err
 	}
