@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -241,6 +242,25 @@ func TestHealthCache(t *testing.T) {
 	require.Equal(t, severityWarning, found["cache"].Severity)
 	require.Contains(t, found["cache"].Text, file+" cannot be used")
 	require.Contains(t, found["cache"].Text, "the right to write")
+}
+
+// What has no room is said once a panel has asked for it, with the setting that has room for it.
+func TestHealthMemory(t *testing.T) {
+	o := small(func(o *samplepool.Options) { o.Machines, o.GPUs = 40, 160 })
+	dir, _ := writePool(t, o)
+	asked := func(cacheMaxMB int) map[string]finding {
+		d := open(t, o.End, map[string]any{"snapshotDir": dir, "cacheMaxMB": cacheMaxMB})
+		_, found := health(t, d)
+		require.NotContains(t, found, "memory")
+		require.Len(t, answered(t, d, queryOf(t, o, "A", `{"queryType": "evictions", "view": "summary"}`)), 1)
+		_, found = health(t, d)
+		return found
+	}
+	little := asked(1)["memory"]
+	require.Equal(t, severityWarning, little.Severity)
+	enough := int(little.Details["cacheMaxMB"].(float64))
+	require.Contains(t, little.Text, "Set it to "+strconv.Itoa(enough)+" or more")
+	require.NotContains(t, asked(enough+1), "memory")
 }
 
 func TestHealthOutsideAllowedDirectories(t *testing.T) {

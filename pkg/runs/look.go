@@ -23,6 +23,7 @@ type Observer struct {
 
 	mu   sync.Mutex
 	kept []kept // what was asked for last comes first: each new snapshot makes what was asked for often useless
+	lack int    // bytes of the largest observation that has no room even alone, with all that is known of it; 0 = none
 }
 
 // kept is an observation that is kept. It grows when its runs are explained.
@@ -97,11 +98,21 @@ func (w *Observer) shrink() {
 	bytes := 0
 	for i, k := range w.kept {
 		if bytes += k.bytes + int(k.known.size.Load()); bytes > w.budget {
+			if i == 0 {
+				w.lack = max(w.lack, k.bytes/4*7) // what is known of runs takes at most as much as three quarters of the rest
+			}
 			clear(w.kept[i:])
 			w.kept = w.kept[:i]
 			return
 		}
 	}
+}
+
+// Lack returns about how many bytes the largest observation takes that could not be kept; 0 if there was none.
+func (w *Observer) Lack() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lack
 }
 
 // earlier returns the observation that was asked for last of those that began with the same snapshot, nil without.

@@ -35,10 +35,16 @@ type Budget struct {
 // Divide divides the setting cacheMaxMB: five sixteenths each are for days and for observations, an eighth each for
 // idle jobs and for job ads, a sixteenth for figures, a thirty-second each for counts and answers.
 func Divide(bytes uint64) Budget {
-	part := bytes / 32
-	return Budget{Days: 10 * part, Observations: 10 * part, Queues: 4 * part, Ads: 4 * part, Counts: part, Answers: part,
+	part := bytes / parts
+	return Budget{Days: 10 * part, Observations: observations * part, Queues: 4 * part, Ads: 4 * part, Counts: part, Answers: part,
 		Figures: 2 * part}
 }
+
+// The parts of the setting, and those for observations.
+const parts, observations = 32, 10
+
+// Lack returns what cacheMaxMB must be at least, in MB, so that what was observed of runs has room; 0 if it had.
+func (s *Stores) Lack() int { return s.Runs.Lack() * parts / observations >> 20 }
 
 // New returns stores over a timeline, which they close, as well as the sources that are added. The budget's days, ads,
 // queues and answers are for those who make them.
