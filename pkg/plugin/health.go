@@ -91,8 +91,8 @@ func (d *Datasource) findings(ctx context.Context) []finding {
 	if least := stores.Lack(); least > 0 {
 		findings = append(findings, finding{Store: "memory", Severity: severityWarning,
 			Details: map[string]any{"cacheMaxMB": least},
-			Text: fmt.Sprintf("memory: what panels about runs need has no room in a cacheMaxMB of %d, so each of them finds the "+
-				"runs anew. Set it to %d or more", d.parsed.CacheMaxMB, least)})
+			Text: fmt.Sprintf("memory: what panels about runs need has no room in a cacheMaxMB of %d, so each of them finds "+
+				"the runs anew. Set it to %d or more", d.parsed.CacheMaxMB, least)})
 	}
 	if stores.bucket != nil {
 		findings = append(findings, bucketFinding(stores))

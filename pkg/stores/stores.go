@@ -36,8 +36,8 @@ type Budget struct {
 // idle jobs and for job ads, a sixteenth for figures, a thirty-second each for counts and answers.
 func Divide(bytes uint64) Budget {
 	part := bytes / parts
-	return Budget{Days: 10 * part, Observations: observations * part, Queues: 4 * part, Ads: 4 * part, Counts: part, Answers: part,
-		Figures: 2 * part}
+	return Budget{Days: 10 * part, Observations: observations * part, Queues: 4 * part, Ads: 4 * part,
+		Counts: part, Answers: part, Figures: 2 * part}
 }
 
 // The parts of the setting, and those for observations.
