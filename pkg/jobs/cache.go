@@ -57,20 +57,21 @@ type entry struct {
 // replace keeps an entry that takes the place of an earlier one; the zero entry is none. It returns 1 if the earlier
 // one was different, else 0.
 func (c *Cache) replace(key cacheKey, held *entry, by entry) int {
-	earlier := *held
-	same := reflect.DeepEqual(earlier.ads, by.ads)
-	if earlier.asked.IsZero() || !same {
+	replaced := 0
+	switch {
+	case held.asked.IsZero():
 		by.version = c.newest.Add(1)
-	} else {
-		by.ads, by.version = earlier.ads, earlier.version
+	case reflect.DeepEqual(held.ads, by.ads):
+		by.ads, by.version = held.ads, held.version
+	default:
+		by.version, replaced = c.newest.Add(1), 1
 	}
 	*held = by
 	c.entries.Set(key, by)
-	if earlier.asked.IsZero() || same {
-		return 0
+	if replaced > 0 {
+		c.changes.add(key)
 	}
-	c.changes.add(key)
-	return 1
+	return replaced
 }
 
 // NewCache returns an empty cache of maxBytes; now is the clock.
