@@ -20,6 +20,7 @@ const (
 	logHeader   = 32
 	frameHeader = 24
 	logMagic    = 0x377f0682 // the last bit says how checksums are made
+	largestPage = 65536
 )
 
 // openLog opens the log beside the file. SQLite locks other files: one that it has locked must not be closed by others.
@@ -41,6 +42,9 @@ func (f *file) log(ctx context.Context, earlier log) log {
 		return log{}
 	}
 	l := log{salt: binary.BigEndian.Uint64(header[16:]), page: int64(binary.BigEndian.Uint32(header[8:]))}
+	if l.page > largestPage { // damage
+		return log{}
+	}
 	if l.salt == earlier.salt {
 		l = earlier
 	}
