@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Collector builds a [Result] from stored documents; all sources use it, so that they agree on order, duplicates and
 // what is left out. Add may be called from several goroutines.
 type Collector struct {
-	by    func(*Ad) string
+	by    func(Label) string
 	asked []string
 	most  int // ads; 0 = any number
 
@@ -19,8 +20,8 @@ type Collector struct {
 	kept, cut            int
 }
 
-// NewCollector collects the ads whose key is one of asked; by gives an ad's key.
-func NewCollector(asked []string, by func(*Ad) string) *Collector {
+// NewCollector collects the ads whose key is one of asked; by makes an ad's key of its label.
+func NewCollector(asked []string, by func(Label) string) *Collector {
 	c := &Collector{by: by, asked: asked, found: make(map[string][]Ad, len(asked))}
 	for _, key := range asked {
 		c.found[key] = nil
@@ -28,15 +29,27 @@ func NewCollector(asked []string, by func(*Ad) string) *Collector {
 	return c
 }
 
+// Label is what lookups find an ad by, a part of its fields.
+type Label struct {
+	Kind                                Kind
+	GlobalJobID, Machine                string
+	JobCurrentStartDate, EpochWriteDate time.Time
+}
+
+// Label returns the ad's label.
+func (a *Ad) Label() Label {
+	return Label{a.Kind, a.GlobalJobID, a.Machine, a.JobCurrentStartDate, a.EpochWriteDate}
+}
+
 // ByJob is the key of the ads that Source.Ads looks up.
-func ByJob(ad *Ad) string { return ad.GlobalJobID }
+func ByJob(l Label) string { return l.GlobalJobID }
 
 // ByMachineDay is the key of the ads that Source.AdsOnMachines looks up.
-func ByMachineDay(ad *Ad) string {
-	if ad.JobCurrentStartDate.IsZero() {
+func ByMachineDay(l Label) string {
+	if l.JobCurrentStartDate.IsZero() {
 		return ""
 	}
-	return MachineDay{ad.Machine, int32(ad.JobCurrentStartDate.Unix() / secondsOfDay)}.Key()
+	return MachineDay{l.Machine, int32(l.JobCurrentStartDate.Unix() / secondsOfDay)}.Key()
 }
 
 // NewEpochCollector collects the ads that Source.Epochs looks up, at most that many.
@@ -47,12 +60,12 @@ func NewEpochCollector(days []EpochDay, most int) *Collector {
 		keys[i] = d.Key()
 		longest[d.MachineDay.Key()] = d
 	}
-	c := NewCollector(keys, func(ad *Ad) string {
-		if ad.Kind != Epoch {
+	c := NewCollector(keys, func(l Label) string {
+		if l.Kind != Epoch {
 			return ""
 		}
-		d, asked := longest[ByMachineDay(ad)]
-		if !asked || d.Longest > 0 && ad.EpochWriteDate.Sub(ad.JobCurrentStartDate) > d.Longest {
+		d, asked := longest[ByMachineDay(l)]
+		if !asked || d.Longest > 0 && l.EpochWriteDate.Sub(l.JobCurrentStartDate) > d.Longest {
 			return ""
 		}
 		return d.Key()
@@ -79,30 +92,39 @@ func JobIDs(wanted []Wanted) []string {
 	return ids
 }
 
-// Add parses a document and keeps it if it is a history or epoch ad with a key that was asked for.
-func (c *Collector) Add(stored []byte) {
+// Add parses a document and keeps it if it is a history or epoch ad with a key that was asked for. It returns the
+// ad's label; ok is false if the document is no ad.
+func (c *Collector) Add(stored []byte) (label Label, ok bool) {
 	ad, err := ParseAd(stored)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
 		c.unusable++
-		return
+		return Label{}, false
 	}
-	key := c.by(&ad)
+	label = ad.Label()
+	key := c.by(label)
 	ads, asked := c.found[key]
-	if !asked {
-		return
-	}
-	if ad.Kind == Other {
+	switch {
+	case !asked:
+	case ad.Kind == Other:
 		c.other++
-		return
-	}
-	if c.kept++; c.most > 0 && c.kept > c.most {
+	case c.most > 0 && c.kept == c.most:
 		c.cut++
-		return
+	default:
+		c.kept++
+		c.bad += ad.Unread
+		c.found[key] = append(ads, ad)
 	}
-	c.bad += ad.Unread
-	c.found[key] = append(ads, ad)
+	return label, true
+}
+
+// Asked reports whether an ad with that label has a key that was asked for: whether Add would do anything with it.
+func (c *Collector) Asked(label Label) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, asked := c.found[c.by(label)]
+	return asked
 }
 
 // Result sorts what was added and says what was left out.

@@ -13,8 +13,8 @@ import (
 	"unique"
 )
 
-// document is what is read of a stored ad. encoding/json matches names in any case; where a document holds an
-// attribute in two spellings (an index that changed from the legacy schema), the first usable value counts.
+// document is what is read of a stored ad, by encoding/json's rules: names match in any case. Where a document holds
+// an attribute in two spellings (an index that changed from the legacy schema), the first usable value counts.
 type document struct {
 	GlobalJobId text
 	ScheddName  text
@@ -63,8 +63,9 @@ var Attributes = []string{
 // seconds or ISO 8601 (UTC without an offset), lists as text or arrays. It fails when stored is no JSON object or has
 // no GlobalJobId.
 func ParseAd(stored []byte) (Ad, error) {
-	var d document
-	if err := json.Unmarshal(stored, &d); err != nil {
+	d := documents.Get().(*document)
+	defer documents.Put(d)
+	if err := d.read(stored); err != nil {
 		return Ad{}, fmt.Errorf("job ad: %w", err)
 	}
 	if d.GlobalJobId.value == "" {
@@ -112,9 +113,8 @@ func ParseAd(stored []byte) (Ad, error) {
 		RequestCPUs:      d.RequestCpus.value,
 		RequestMemory:    d.RequestMemory.value,
 		RequestGPUMemory: d.RequestGPUMemory.value,
-
-		Refactored: d.Timestamp.set,
-		Unread:     d.unread(),
+		Refactored:       d.Timestamp.set,
+		Unread:           d.unread(),
 	}
 	if ad.RecordTime.IsZero() {
 		ad.RecordTime = firstDate(ad.EpochWriteDate, ad.CompletionDate, ad.EnteredCurrentStatus)
@@ -200,24 +200,27 @@ func (s *stored) unread() int {
 }
 
 // plain returns the text of a JSON text, number or boolean; ok is false for null, and bad notes anything else.
-func (s *stored) plain(raw []byte) (plain string, ok bool) {
+func (s *stored) plain(raw []byte) (plain []byte, ok bool) {
 	switch raw[0] {
 	case 'n': // null
-		return "", false
+		return nil, false
 	case '{', '[':
 		s.bad = true
-		return "", false
+		return nil, false
 	case '"':
-		if inside := raw[1 : len(raw)-1]; bytes.IndexByte(inside, '\\') < 0 && utf8.Valid(inside) { // nearly all: quick
-			plain = string(inside)
-		} else if err := json.Unmarshal(raw, &plain); err != nil {
-			s.bad = true
-			return "", false
+		plain = raw[1 : len(raw)-1]
+		if bytes.IndexByte(plain, '\\') >= 0 || !utf8.Valid(plain) { // hardly any
+			var unquoted string
+			if err := json.Unmarshal(raw, &unquoted); err != nil {
+				s.bad = true
+				return nil, false
+			}
+			plain = []byte(unquoted)
 		}
-		plain = strings.TrimSpace(plain)
-		return plain, plain != "" && !strings.EqualFold(plain, "undefined")
+		plain = bytes.TrimSpace(plain)
+		return plain, len(plain) > 0 && !bytes.EqualFold(plain, []byte("undefined"))
 	}
-	return string(raw), true
+	return raw, true
 }
 
 type text struct {
@@ -227,7 +230,7 @@ type text struct {
 
 func (t *text) UnmarshalJSON(raw []byte) error {
 	if plain, ok := t.plain(raw); ok && !t.set {
-		t.value, t.set = plain, true
+		t.value, t.set = string(plain), true
 	}
 	return nil
 }
@@ -243,14 +246,14 @@ func (n *number) UnmarshalJSON(raw []byte) error {
 		return nil
 	}
 	switch {
-	case strings.EqualFold(plain, "true"):
+	case bytes.EqualFold(plain, []byte("true")):
 		n.value, n.set = 1, true
 		return nil
-	case strings.EqualFold(plain, "false"):
+	case bytes.EqualFold(plain, []byte("false")):
 		n.value, n.set = 0, true
 		return nil
 	}
-	value, err := strconv.ParseFloat(plain, 64)
+	value, err := strconv.ParseFloat(string(plain), 64)
 	if err != nil || math.IsNaN(value) || math.Abs(value) > 1<<53 {
 		n.bad = true
 		return nil
@@ -275,12 +278,12 @@ func (d *date) UnmarshalJSON(raw []byte) error {
 	if !ok || d.set {
 		return nil
 	}
-	if seconds, err := strconv.ParseFloat(plain, 64); err == nil {
+	if seconds, err := strconv.ParseFloat(string(plain), 64); err == nil {
 		d.epoch(seconds)
 		return nil
 	}
 	for _, layout := range dateLayouts {
-		if t, err := time.Parse(layout, plain); err == nil {
+		if t, err := time.Parse(layout, string(plain)); err == nil {
 			d.epoch(float64(t.Unix()))
 			return nil
 		}
@@ -317,7 +320,7 @@ func (l *list) UnmarshalJSON(raw []byte) error {
 			return nil
 		}
 	} else if plain, ok := l.plain(raw); ok {
-		members = strings.FieldsFunc(plain, func(r rune) bool { return strings.ContainsRune(`,;{}[]"' `, r) })
+		members = strings.FieldsFunc(string(plain), func(r rune) bool { return strings.ContainsRune(`,;{}[]"' `, r) })
 	}
 	for _, member := range members {
 		if member = strings.TrimSpace(member); member != "" && !strings.HasSuffix(member, "...") {
@@ -334,7 +337,12 @@ func (m *metadata) UnmarshalJSON(raw []byte) error {
 	var members struct {
 		Source text `json:"condor_adstash_source"`
 	}
-	if raw[0] == '{' {
+	if raw[0] == '{' && !eachMember(raw, func(name, value []byte) {
+		if string(name) == "condor_adstash_source" {
+			_ = members.Source.UnmarshalJSON(value)
+		}
+	}) {
+		members.Source = text{}
 		if err := json.Unmarshal(raw, &members); err != nil {
 			return err
 		}

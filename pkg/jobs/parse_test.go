@@ -2,6 +2,8 @@ package jobs
 
 import (
 	"bufio"
+	"encoding/json"
+	"fmt"
 	"os"
 	"reflect"
 	"strings"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 func at(seconds int64) time.Time { return time.Unix(seconds, 0).UTC() }
@@ -151,6 +154,74 @@ func TestAttributes(t *testing.T) {
 	require.ElementsMatch(t, append(read, "metadata.condor_adstash_source"), Attributes)
 }
 
+// requireReadAsByEncodingJSON holds that a document is read as encoding/json reads it, with the same error.
+func requireReadAsByEncodingJSON(t require.TestingT, stored []byte) {
+	var got, want document
+	err, wantErr := got.read(stored), json.Unmarshal(stored, &want)
+	require.Equal(t, wantErr == nil, err == nil, "%s", stored)
+	if err != nil {
+		require.EqualError(t, err, wantErr.Error())
+		return
+	}
+	require.Equal(t, want, got, "%s", stored)
+}
+
+// encoding/json, with its reflection, is the oracle: whatever attributes, spellings and values an ad has, and however
+// it is broken.
+func TestReadAsByEncodingJSON(t *testing.T) {
+	spelling := rapid.Custom(func(t *rapid.T) string {
+		name := rapid.SampledFrom(append([]string{"metadata", "Cmd", "", "Übung", "uſer", "\xff", `a\u0062`, `\"`},
+			Attributes...)).Draw(t, "name")
+		return rapid.SampledFrom([]func(string) string{strings.ToLower, strings.ToUpper, strings.Clone}).Draw(t, "case")(name)
+	})
+	good := []string{"null", "true", "false", "0", "-0", "1.5e3", "-7", "1759147521", "1e999", "[]", "{}", `""`, `"x"`,
+		`" 12 "`, `"TRUE"`, `"1759147521.5"`, `"2025-09-29T12:00:00Z"`, `"undefined"`, `"a\u0031\ud800"`, `"é\n"`,
+		"\"\xff\"", `["GPU-a", "GPU-b..."]`, `[1, {"a": [null]}]`, `"GPU-a, GPU-b"`, `{"User": "u"}`,
+		`{"condor_adstash_source": "a", "Condor_Adstash_Source": "b"}`, `{"condor_adstash_ſource": "epoch"}`,
+		`{"condor_adstash_source": null, "x": {}}`}
+	bad := []string{"01", "1.", "+1", "nul", "'x'", "\"\n\"", `"\x"`, `"\u12"`, "[1,]", `{"a"}`, "", "\xff", `1, "a"`}
+	space := rapid.SampledFrom([]string{"", " ", "\n\t\r"})
+	readable := 0
+	rapid.Check(t, func(t *rapid.T) {
+		members := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string {
+			return fmt.Sprintf(`%s"%s"%s:%s`, space.Draw(t, "space"), spelling.Draw(t, "spelling"), space.Draw(t, "space"),
+				rapid.SampledFrom(good).Draw(t, "value"))
+		}), 0, 12).Draw(t, "members")
+		open, end := "{", "}"
+		switch rapid.IntRange(0, 9).Draw(t, "broken") {
+		case 0:
+			members = append(members, `"Owner":`+rapid.SampledFrom(bad).Draw(t, "bad"))
+		case 1:
+			open = rapid.SampledFrom([]string{"[", "", "\f{", "\ufeff{", "{,", "{{", "null", "7 ", `"`}).Draw(t, "open")
+		case 2:
+			end = rapid.SampledFrom([]string{",}", "", "}}", "]", "} x", "},", "}\x00"}).Draw(t, "end")
+		}
+		stored := space.Draw(t, "space") + open + strings.Join(members, ",") + end + space.Draw(t, "space")
+		requireReadAsByEncodingJSON(t, []byte(stored))
+		if json.Valid([]byte(stored)) {
+			readable++
+		}
+	})
+	require.Greater(t, readable, 10)
+	for _, depth := range []int{10, 9_999, 10_000, 10_001} {
+		requireReadAsByEncodingJSON(t, []byte(`{"a":`+strings.Repeat("[", depth)+strings.Repeat("]", depth)+`}`))
+	}
+}
+
+// Every attribute is read, and under its own name.
+func TestEveryFieldIsRead(t *testing.T) {
+	for _, name := range Attributes {
+		stored := fmt.Sprintf(`{%q: "2025-09-29T12:00:00Z"}`, name)
+		if group, member, nested := strings.Cut(name, "."); nested {
+			stored = fmt.Sprintf(`{%q: {%q: "history"}}`, group, member)
+		}
+		var read document
+		require.NoError(t, read.read([]byte(stored)))
+		require.NotEqual(t, document{}, read, name)
+		requireReadAsByEncodingJSON(t, []byte(stored))
+	}
+}
+
 func FuzzParseAd(f *testing.F) {
 	for _, name := range []string{"testdata/history_legacy.jsonl", "testdata/history_refactored.jsonl",
 		"testdata/epochs.jsonl"} {
@@ -164,6 +235,7 @@ func FuzzParseAd(f *testing.F) {
 	}
 	f.Add([]byte(`{"globaljobid": 7, "recordtime": "2025-01-01", "vacateReasonCode": "1e3", "metadata": {"condor_adstash_source": []}}`))
 	f.Fuzz(func(t *testing.T, stored []byte) {
+		requireReadAsByEncodingJSON(t, stored)
 		ad, err := ParseAd(stored)
 		if err != nil {
 			return

@@ -3,6 +3,7 @@ package jobs_test
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -78,10 +79,22 @@ func TestLateAdsAreTakenOver(t *testing.T) {
 	ask(running, 1)
 }
 
-// Several processes that ask for different jobs of a day at the same time: what each was told is there for all.
+// Several processes that ask for different jobs of a day at the same time: what each was told is there for all. Their
+// requests meet in any order, but one by one: while it replaces an object, the server may answer with the old content
+// and the new ETag.
 func TestNobodysAdsAreLost(t *testing.T) {
 	d := newDisked(t)
-	d.bucket = buckettest.Start(t).Open(t)
+	server := buckettest.Start(t)
+	proxy := buckettest.NewProxy(t, server, false)
+	var one sync.Mutex
+	proxy.Set(func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+		one.Lock()
+		defer one.Unlock()
+		server.ServeHTTP(w, r)
+	})
+	o := server.Bucket(t)
+	o.Endpoint = proxy.Endpoint
+	d.bucket = buckettest.Open(t, o)
 	seen := time.Date(2025, 10, 3, 11, 59, 0, 0, time.UTC)
 	var wanted []jobs.Wanted
 	var wait sync.WaitGroup

@@ -2,6 +2,7 @@ package elasticsearch
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ type fields struct {
 
 	// Fields that mark an epoch ad: with the EpochWriteDate, and keyword fields with adstash's name of the ad's source.
 	epochDate, adSource []string
+	ended               []string // those with the EpochWriteDate that hold numbers everywhere
 
 	recordTime  string   // the field of the RecordTime
 	recordTimes []string // index expressions in which it has one type each
@@ -102,7 +104,15 @@ func (s *Source) askFields(ctx context.Context) (fields, error) {
 	numbers := []string{"date", "long", "integer", "double", "date_nanos"}
 	mapping := fields{job: answer.with(job, keywords...), machine: answer.with(machine, keywords...),
 		start:     answer.with(start, append(numbers, keywords...)...),
-		epochDate: answer.with(epochDate, append(numbers, keywords...)...), adSource: answer.with(adSource, keywords...)}
+		epochDate: answer.with(epochDate, append(numbers, keywords...)...),
+		adSource:  answer.with(adSource, keywords...)}
+	for _, name := range mapping.epochDate {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(answer.Fields[name])), func(kind string) bool {
+			return !slices.Contains([]string{"date", "long", "integer", "double"}, kind)
+		}) {
+			mapping.ended = append(mapping.ended, name)
+		}
+	}
 	if len(mapping.job) == 0 {
 		return fields{}, pool.SourceError("Elasticsearch at %s: index %s has no GlobalJobId that can be searched as a "+
 			"keyword: check that jobsIndex names adstash's indexes, or reindex them with adstash's mapping", s.es.Shown(),

@@ -1,11 +1,13 @@
 package elasticsearch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -31,34 +33,28 @@ const (
 // Ads implements [jobs.Source].
 func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
 	of := func(mapping fields, ids []string) types.Query { return anyOf(mapping.job, ids) }
-	keys := jobs.JobIDs(wanted)
-	return s.lookup(ctx, question{keys: keys, found: func() *jobs.Collector {
-		return jobs.NewCollector(keys,
-			jobs.ByJob)
-	}, query: of})
+	ids := jobs.JobIDs(wanted)
+	return s.lookup(ctx, question{keys: slices.Compact(slices.Sorted(slices.Values(ids))),
+		found: func() *jobs.Collector { return jobs.NewCollector(ids, jobs.ByJob) }, query: of})
 }
 
 // AdsOnMachines implements [jobs.Source]. It relies on StartdName, which adstash gives every ad of a job that ran.
 func (s *Source) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
-	keys := jobs.MachineDayKeys(days)
-	of := make(map[string]jobs.MachineDay, len(days))
+	of := make(map[string]jobs.EpochDay, len(days))
 	for _, d := range days {
-		of[d.Key()] = d
+		of[d.Key()] = jobs.EpochDay{MachineDay: d}
 	}
 	query := func(mapping fields, keys []string) types.Query { return began(mapping, keys, of) }
-	return s.lookup(ctx, question{keys: keys, found: func() *jobs.Collector {
-		return jobs.NewCollector(keys,
-			jobs.ByMachineDay)
+	return s.lookup(ctx, question{keys: byDay(of), found: func() *jobs.Collector {
+		return jobs.NewCollector(jobs.MachineDayKeys(days), jobs.ByMachineDay)
 	}, query: query})
 }
 
-// Epochs implements [jobs.Source]. Lengths are not stored: longer runs are read and dropped.
+// Epochs implements [jobs.Source]. Lengths are not stored: most of the longer runs are not read, the others dropped.
 func (s *Source) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
-	keys := make([]string, len(days))
-	of := make(map[string]jobs.MachineDay, len(days))
-	for i, d := range days {
-		keys[i] = d.Key()
-		of[keys[i]] = d.MachineDay
+	of := make(map[string]jobs.EpochDay, len(days))
+	for _, d := range days {
+		of[d.Key()] = d
 	}
 	query := func(mapping fields, keys []string) types.Query {
 		var epoch []types.Query
@@ -69,18 +65,67 @@ func (s *Source) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result,
 		for _, name := range mapping.adSource {
 			epoch = append(epoch, types.Query{Wildcard: map[string]types.WildcardQuery{name: {Value: &pattern}}})
 		}
-		return types.Query{Bool: &types.BoolQuery{Filter: []types.Query{either(epoch), began(mapping, keys, of)}}}
+		return types.Query{Bool: &types.BoolQuery{Filter: []types.Query{either(epoch), began(mapping, keys, of)},
+			MustNot: longer(mapping, keys, of)}}
 	}
-	return s.lookup(ctx, question{keys: keys, found: func() *jobs.Collector {
-		return jobs.NewEpochCollector(days,
-			jobs.MaxEpochs)
+	return s.lookup(ctx, question{keys: byDay(of), found: func() *jobs.Collector {
+		return jobs.NewEpochCollector(days, jobs.MaxEpochs)
 	}, query: query})
 }
 
-// began matches the ads whose run began on one of the machines and days; of returns them by key.
-func began(mapping fields, keys []string, of map[string]jobs.MachineDay) types.Query {
+// byDay sorts keys by their days: so a search is about few of them.
+func byDay(of map[string]jobs.EpochDay) []string {
+	return slices.SortedFunc(maps.Keys(of), func(a, b string) int {
+		return cmp.Or(cmp.Compare(of[a].Day, of[b].Day), cmp.Compare(a, b))
+	})
+}
+
+// mostParts bounds the parts of days that a search tells apart, two clauses each in every spelling: a server may allow
+// no more than 1024.
+const mostParts = 160
+
+// longer matches ads of runs that lasted longer than is asked for, most of them and no others: those that began in one
+// part of a day, and ended so long after the part.
+func longer(mapping fields, keys []string, of map[string]jobs.EpochDay) (queries []types.Query) {
+	longest := map[int32]time.Duration{} // of each day
+	for _, key := range keys {
+		d := of[key]
+		if known, ok := longest[d.Day]; !ok || known != 0 && (d.Longest == 0 || d.Longest > known) {
+			longest[d.Day] = d.Longest
+		}
+	}
+	parts := min(24, mostParts/len(longest))
+	const never = 253402300800 // no clock of a pool shows the year 10000
+	for _, day := range slices.Sorted(maps.Keys(longest)) {
+		if longest[day] == 0 {
+			continue
+		}
+		for part := range parts {
+			const length = 24 * 60 * 60
+			begin := jobs.MachineDay{Day: day}.Start().Unix()
+			from, to := begin+int64(length*part/parts), begin+int64(length*(part+1)/parts)-1
+			started := within(mapping.start, from, to)
+			ended := within(mapping.ended, to+int64(math.Ceil(longest[day].Seconds()))+1, never-1)
+			queries = append(queries, types.Query{Bool: &types.BoolQuery{Filter: []types.Query{started, ended}}})
+		}
+	}
+	return queries
+}
+
+// within matches documents in which one of the fields holds a date from a second to another, both included.
+func within(fields []string, from, to int64) types.Query {
 	format := "epoch_second" // a bare number would mean milliseconds
-	second := func(t time.Time) json.RawMessage { return strconv.AppendInt(nil, t.Unix(), 10) }
+	second := func(t int64) json.RawMessage { return strconv.AppendInt(nil, t, 10) }
+	var queries []types.Query
+	for _, name := range fields {
+		queries = append(queries, types.Query{Range: map[string]types.RangeQuery{
+			name: types.UntypedRangeQuery{Gte: second(from), Lte: second(to), Format: &format}}})
+	}
+	return either(queries)
+}
+
+// began matches the ads whose run began on one of the machines and days; of returns them by key.
+func began(mapping fields, keys []string, of map[string]jobs.EpochDay) types.Query {
 	machines := map[int32][]string{} // of each day
 	for _, key := range keys {
 		machines[of[key].Day] = append(machines[of[key].Day], of[key].Machine)
@@ -88,18 +133,13 @@ func began(mapping fields, keys []string, of map[string]jobs.MachineDay) types.Q
 	var queries []types.Query
 	for _, day := range slices.Sorted(maps.Keys(machines)) {
 		d := jobs.MachineDay{Day: day}
-		within := types.UntypedRangeQuery{Gte: second(d.Start()), Lte: second(d.End()), Format: &format}
-		var start []types.Query
-		for _, name := range mapping.start {
-			start = append(start, types.Query{Range: map[string]types.RangeQuery{name: within}})
-		}
 		queries = append(queries, types.Query{Bool: &types.BoolQuery{Filter: []types.Query{anyOf(mapping.machine,
-			machines[day]), either(start)}}})
+			machines[day]), within(mapping.start, d.Start().Unix(), d.End().Unix())}}})
 	}
 	return either(queries)
 }
 
-// question is what a lookup asks: the keys, what collects their ads, and the search for some of the keys.
+// question is what a lookup asks: the keys, each once, what collects their ads, and the search for some of the keys.
 type question struct {
 	keys  []string
 	found func() *jobs.Collector
@@ -165,9 +205,7 @@ func (s *Source) search(ctx context.Context, q question, mapping fields, found *
 	defer state.close(ctx)
 	group, groupCtx := parallel.WithContext(ctx)
 	group.SetLimit(concurrency)
-	unique := slices.Clone(q.keys)
-	slices.Sort(unique)
-	for part := range slices.Chunk(slices.Compact(unique), batch) {
+	for part := range slices.Chunk(q.keys, batch) {
 		group.Go(func() error { return state.pages(groupCtx, q.query(mapping, part)) })
 	}
 	if err := group.Wait(); err != nil {

@@ -4,6 +4,7 @@ package jobstest
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -49,6 +50,7 @@ func Run(t *testing.T, open Open) {
 		{"by machine and start", byMachine},
 		{"days begin at midnight", daysBeginAtMidnight},
 		{"short runs by machine and start", shortRuns},
+		{"short runs: of any length, at any time", runsOfAnyLength},
 		{"short runs: what is no epoch ad", noEpochs},
 		{"a document stored twice counts once", storedTwice},
 		{"newest and health", newestAndHealth},
@@ -266,6 +268,52 @@ func shortRuns(t *testing.T, open Open) {
 	check(t, [][]jobs.Ad{{ad(t, string(first)), ad(t, string(longer)), ad(t, string(last))}, nil}, result, err)
 	result, err = source.Epochs(t.Context(), []jobs.EpochDay{day("m3", theDay, 601*time.Second)})
 	check(t, [][]jobs.Ad{{ad(t, string(first)), ad(t, string(longer)), ad(t, string(last))}}, result, err)
+}
+
+// runsOfAnyLength: no run that is short enough is left out, none that is too long is there. An epoch ad without an
+// EpochWriteDate ends at its RecordTime; milliseconds are no date.
+func runsOfAnyLength(t *testing.T, open Open) {
+	random := rand.New(rand.NewPCG(1, 2))
+	const hour = 3600
+	type run struct {
+		machine       string
+		start, length int64
+		document      string
+	}
+	var all []run
+	var stored [][]byte
+	for i := range 900 {
+		r := run{machine: fmt.Sprintf("m%d", random.IntN(3)), start: theDay*24*hour + random.Int64N(48)*hour +
+			[]int64{0, 1, 1799, 1800, 3599}[random.IntN(5)],
+			length: []int64{0, 899, 900, 901, 960, 961, hour, hour + 900, hour + 901, 3 * hour, 40 * hour}[random.IntN(11)]}
+		written := []string{fmt.Sprintf(`"EpochWriteDate": %d,`, r.start+r.length), "",
+			fmt.Sprintf(`"EpochWriteDate": %d000,`, r.start+r.length)}[max(0, random.IntN(6)-3)]
+		r.document = fmt.Sprintf(`{"GlobalJobId": "ap#%d.0#1", "StartdName": %q, "JobCurrentStartDate": %d, %s "RecordTime": %d,
+			"metadata": {"condor_adstash_source": "schedd_job_epoch_history"}}`, i, r.machine, r.start, written,
+			r.start+r.length)
+		all, stored = append(all, r), append(stored, []byte(r.document))
+	}
+	source := open(t, stored)
+	for _, longest := range []int64{0, 900, 960, hour} {
+		var asked []jobs.EpochDay
+		var want [][]jobs.Ad
+		for m := range 3 {
+			for day := range int32(3) {
+				d := jobs.EpochDay{MachineDay: jobs.MachineDay{Machine: fmt.Sprintf("m%d", m), Day: theDay + day},
+					Longest: time.Duration(longest) * time.Second}
+				var ads []jobs.Ad
+				for _, r := range all {
+					if r.machine == d.Machine && r.start/(24*hour) == int64(d.Day) && (longest == 0 || r.length <= longest) {
+						ads = append(ads, ad(t, r.document))
+					}
+				}
+				slices.SortFunc(ads, jobs.Compare)
+				asked, want = append(asked, d), append(want, ads)
+			}
+		}
+		result, err := source.Epochs(t.Context(), asked)
+		check(t, want, result, err)
+	}
 }
 
 // noEpochs: history ads and those of file transfers are no runs of their own.

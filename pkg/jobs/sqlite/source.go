@@ -27,14 +27,17 @@ import (
 )
 
 const (
-	batch       = 1000 // jobs of one statement
+	batch       = 1000 // jobs, or rows, of one statement
 	concurrency = 4    // statements at a time
 	busyTimeout = 2 * time.Second
 )
 
 // Source is a job file. It is opened anew, read only, for each lookup: a file that is replaced or extended is seen at
 // once, and nothing stays open.
-type Source struct{ path string }
+type Source struct {
+	path string
+	seen seen
+}
 
 // Open returns the job file at path, an absolute path that the caller has checked. Only lookups open the file.
 func Open(path string) *Source { return &Source{path: path} }
@@ -60,62 +63,48 @@ func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, er
 	if len(ids) == 0 {
 		return found.Result(), nil
 	}
-	db, err := s.open(ctx)
+	file, err := s.open(ctx)
 	if err != nil {
 		return jobs.Result{}, err
 	}
-	defer db.Close()
+	defer file.Close()
 
-	group, groupCtx := parallel.WithContext(ctx)
-	group.SetLimit(concurrency)
-	for part := range slices.Chunk(ids, batch) {
-		group.Go(func() error {
-			list, err := json.Marshal(part)
-			if err != nil {
-				return fmt.Errorf("list of jobs: %w", err)
-			}
-			return s.collect(groupCtx, db, found, "SELECT ad FROM ads WHERE GlobalJobId IN (SELECT value FROM json_each(?))",
-				string(list))
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return jobs.Result{}, err
-	}
-	return found.Result(), nil
+	// rows that stand together are read together
+	return collect(ctx, file, found, "GlobalJobId IN (SELECT value FROM json_each(?))",
+		slices.Sorted(slices.Values(ids)))
 }
 
-// AdsOnMachines implements [jobs.Source]. The job file does not index machines: every ad that was final after the
-// first day began is parsed.
+// AdsOnMachines implements [jobs.Source]. The job file does not index machines: of the ads that were final after
+// the first day began, all are parsed that have not been seen.
 func (s *Source) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
 	found := jobs.NewCollector(jobs.MachineDayKeys(days), jobs.ByMachineDay)
 	if len(days) == 0 {
 		return found.Result(), nil
 	}
 	first := slices.MinFunc(days, func(a, b jobs.MachineDay) int { return cmp.Compare(a.Day, b.Day) })
-	db, err := s.open(ctx)
+	file, err := s.open(ctx)
 	if err != nil {
 		return jobs.Result{}, err
 	}
-	defer db.Close()
+	defer file.Close()
 
-	return s.scan(ctx, db, found, "(RecordTime >= ? OR coalesce(RecordTime, 0) = 0)", first.Start().Unix())
+	return file.scan(ctx, found, first.Start(), "TRUE")
 }
 
-// Epochs implements [jobs.Source]. Every epoch ad that was final after the first day began is parsed.
+// Epochs implements [jobs.Source], as AdsOnMachines.
 func (s *Source) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
 	found := jobs.NewEpochCollector(days, jobs.MaxEpochs)
 	if len(days) == 0 {
 		return found.Result(), nil
 	}
 	first := slices.MinFunc(days, func(a, b jobs.EpochDay) int { return cmp.Compare(a.Day, b.Day) })
-	db, err := s.open(ctx)
+	file, err := s.open(ctx)
 	if err != nil {
 		return jobs.Result{}, err
 	}
-	defer db.Close()
+	defer file.Close()
 
-	return s.scan(ctx, db, found, "kind = 'epoch' AND (RecordTime >= ? OR coalesce(RecordTime, 0) = 0)",
-		first.Start().Unix())
+	return file.scan(ctx, found, first.Start(), "kind = 'epoch'")
 }
 
 // Newest implements [jobs.Source].
@@ -130,13 +119,13 @@ func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
 }
 
 func (s *Source) health(ctx context.Context, query string) (jobs.Health, error) {
-	db, err := s.open(ctx)
+	file, err := s.open(ctx)
 	if err != nil {
 		return jobs.Health{}, err
 	}
-	defer db.Close()
+	defer file.Close()
 	health, newest := jobs.Health{Store: "job file " + filepath.Base(s.path)}, int64(0)
-	if err := db.QueryRowContext(ctx, query).Scan(&health.Ads, &newest); err != nil {
+	if err := file.QueryRowContext(ctx, query).Scan(&health.Ads, &newest); err != nil {
 		return jobs.Health{}, s.failed(ctx, err)
 	}
 	if newest > 0 {
@@ -145,7 +134,15 @@ func (s *Source) health(ctx context.Context, query string) (jobs.Health, error) 
 	return health, nil
 }
 
-func (s *Source) open(ctx context.Context) (*sql.DB, error) {
+// file is the job file, open for one lookup.
+type file struct {
+	*sql.DB
+	source   *Source
+	revision string // before it was opened
+}
+
+func (s *Source) open(ctx context.Context) (*file, error) {
+	revision := s.Revision()
 	if info, err := os.Stat(s.path); err != nil {
 		return nil, s.failed(ctx, err)
 	} else if !info.Mode().IsRegular() {
@@ -156,7 +153,7 @@ func (s *Source) open(ctx context.Context) (*sql.DB, error) {
 		return nil, s.failed(ctx, err)
 	}
 	db.SetMaxOpenConns(concurrency)
-	return db, nil
+	return &file{db, s, revision}, nil
 }
 
 // dsn opens the file at path in one of SQLite's modes: ro, rwc.
@@ -165,47 +162,63 @@ func dsn(path, mode string) string {
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String()
 }
 
-// scan adds the ads that fulfil a condition on a second: parts of the file are read at the same time.
-func (s *Source) scan(ctx context.Context, db *sql.DB, found *jobs.Collector, condition string, second int64) (
-	jobs.Result, error) {
-	var first, last int64
-	if err := db.QueryRowContext(ctx, "SELECT coalesce(min(rowid), 0), coalesce(max(rowid), -1) FROM ads").Scan(&first,
-		&last); err != nil {
-		return jobs.Result{}, s.failed(ctx, err)
+// scan adds the ads that fulfil a condition and were final after a moment, or nobody knows when.
+func (f *file) scan(ctx context.Context, found *jobs.Collector, since time.Time, condition string) (jobs.Result,
+	error) {
+	var list []byte
+	if err := f.QueryRowContext(ctx, "SELECT json_group_array(rowid) FROM ads WHERE RecordTime >= ? OR "+
+		"coalesce(RecordTime, 0) = 0", since.Unix()).Scan(&list); err != nil {
+		return jobs.Result{}, f.source.failed(ctx, err)
 	}
+	var rows []int64
+	if err := json.Unmarshal(list, &rows); err != nil {
+		return jobs.Result{}, fmt.Errorf("list of job ads: %w", err)
+	}
+	rows = slices.DeleteFunc(rows, func(row int64) bool {
+		label, seen := f.source.seen.label(f.revision, row)
+		return seen && !found.Asked(label)
+	})
+	slices.Sort(rows)
+	return collect(ctx, f, found, condition+" AND rowid IN (SELECT value FROM json_each(?))", rows)
+}
+
+// collect adds the ads that fulfil a condition on some keys at a time.
+func collect[K any](ctx context.Context, f *file, found *jobs.Collector, condition string, keys []K) (jobs.Result,
+	error) {
 	group, groupCtx := parallel.WithContext(ctx)
 	group.SetLimit(concurrency)
-	part := (last-first)/concurrency + 1
-	for from := first; from <= last; from += part {
+	for part := range slices.Chunk(keys, batch) {
 		group.Go(func() error {
-			return s.collect(groupCtx, db, found, "SELECT ad FROM ads WHERE rowid BETWEEN ? AND ? AND "+condition, from,
-				from+part-1, second)
+			list, err := json.Marshal(part)
+			if err != nil {
+				return fmt.Errorf("list of job ads: %w", err)
+			}
+			// as bytes, which the driver copies once
+			rows, err := f.QueryContext(groupCtx, "SELECT rowid, CAST(ad AS BLOB) FROM ads WHERE "+condition, string(list))
+			if err != nil {
+				return f.source.failed(groupCtx, err)
+			}
+			defer rows.Close()
+			var row int64
+			var stored sql.RawBytes
+			for rows.Next() {
+				if err := rows.Scan(&row, &stored); err != nil {
+					return f.source.failed(groupCtx, err)
+				}
+				if label, ok := found.Add(stored); ok {
+					f.source.seen.note(f.revision, row, label)
+				}
+			}
+			if err := rows.Err(); err != nil {
+				return f.source.failed(groupCtx, err)
+			}
+			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return jobs.Result{}, err
 	}
 	return found.Result(), nil
-}
-
-// collect adds the ads that a query selects.
-func (s *Source) collect(ctx context.Context, db *sql.DB, found *jobs.Collector, query string, args ...any) error {
-	rows, err := db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return s.failed(ctx, err)
-	}
-	defer rows.Close()
-	var ad sql.RawBytes
-	for rows.Next() {
-		if err := rows.Scan(&ad); err != nil {
-			return s.failed(ctx, err)
-		}
-		found.Add(ad)
-	}
-	if err := rows.Err(); err != nil {
-		return s.failed(ctx, err)
-	}
-	return nil
 }
 
 // failed turns an error of the file into one for the user, with the file's base name only.
