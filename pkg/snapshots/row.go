@@ -36,11 +36,12 @@ var ColumnNames = [Columns]string{
 // NULL is the empty text. Equal rows have equal bytes.
 type Row []byte
 
-// Columns returns the texts of a row.
+// Columns returns the texts of a row. They share their memory: who keeps one keeps a copy of it.
 func (r Row) Columns() (texts [Columns]string) {
+	rest := string(r)
 	for i := range texts {
 		n, size := binary.Uvarint(r)
-		texts[i] = string(r[size : size+int(n)])
+		texts[i], rest = rest[size:size+int(n)], rest[size+int(n):]
 		r = r[size+int(n):]
 	}
 	return texts

@@ -49,10 +49,12 @@ func (r *reading) scan(ctx context.Context, n int, p piece, rows Range) error {
 		reading: r, reader: &r.readers[n], source: n, piece: p,
 		begin: pool.Micros(r.date) * pool.Day, beginning: rows.First == p.info.Rows.First,
 	}
+	count := max(0, rows.Last-rows.First+1)
+	r.table.expect(count)
 	if err := p.content.Scan(ctx, rows, r.usage, v); err != nil {
 		return err
 	}
-	r.rows += max(0, rows.Last-rows.First+1)
+	r.rows += count
 	return nil
 }
 
@@ -116,6 +118,10 @@ func (v *visitor) start(number int64, local Local) {
 		return
 	}
 	got := r.Resolve(local)
+	likely := 0 // rows: as many as in the block before
+	if len(v.blocks) > 0 {
+		likely = len(v.blocks[len(v.blocks)-1].rows)
+	}
 	r.last = len(v.blocks)
 	if r.date = pool.DayOf(got.Time); r.date == v.date {
 		v.oddities.Unreadable += r.lost
@@ -123,6 +129,7 @@ func (v *visitor) start(number int64, local Local) {
 	r.lost = 0
 	v.blocks = append(v.blocks, block{
 		time: got.Time, number: number, ahead: v.oddities, source: v.source, order: len(v.blocks), repeated: got.Repeated,
+		rows: make([]uint32, 0, likely),
 	})
 	if r.date == v.date {
 		if got.Back {

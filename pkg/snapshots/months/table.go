@@ -1,6 +1,7 @@
 package months
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/cespare/xxhash/v2"
@@ -23,6 +24,17 @@ type table struct {
 const noRow = 1<<32 - 1
 
 func newTable() *table { return &table{ids: map[uint64]uint32{}, last: noRow} }
+
+// expect makes room for what so many rows hold as a rule: each tenth of them is another row, of 160 bytes.
+func (t *table) expect(rows int64) {
+	const most = 1 << 15
+	n := int(min(rows/10, most))
+	t.bytes = slices.Grow(t.bytes, 160*n)
+	t.ends, t.after, t.next = slices.Grow(t.ends, n), slices.Grow(t.after, n), slices.Grow(t.next, n)
+	if len(t.ids) == 0 {
+		t.ids = make(map[uint64]uint32, n)
+	}
+}
 
 func (t *table) len() int { return len(t.ends) }
 

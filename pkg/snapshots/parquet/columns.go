@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -155,16 +156,10 @@ func (d *decoder) indexed(p page) error {
 		}
 		return nil
 	}
-	next := 0
-	for _, b := range p.present[:first] {
+	next := bytes.Count(p.present[:first], []byte{1})
+	for i, b := range p.present[first:last] { // without a branch, which would be mispredicted often
+		codes[i] = uint32(b) * (uint32(indices[min(next, p.values-1)]) + 1)
 		next += int(b)
-	}
-	for i, b := range p.present[first:last] {
-		codes[i] = 0
-		if b != 0 {
-			codes[i] = uint32(indices[next]) + 1
-			next++
-		}
 	}
 	return nil
 }

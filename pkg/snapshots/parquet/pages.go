@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"io"
@@ -265,10 +266,7 @@ func (p *pages) levels(one *page, data []byte) error {
 	}
 	p.present = present
 	one.present = present[:one.rows]
-	one.values = 0
-	for _, b := range one.present {
-		one.values += int(b)
-	}
+	one.values = bytes.Count(one.present, []byte{1})
 	return nil
 }
 

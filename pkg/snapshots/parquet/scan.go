@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -112,14 +113,21 @@ type distinct struct {
 	numbers map[[snapshots.Columns]uint32]uint32
 	keys    [][snapshots.Columns]uint32
 	rows    []snapshots.Row
+	bytes   []byte // where the next rows are made
 	after   []uint32
 	last    uint32 // the row before
 }
 
 const noRow = math.MaxUint32
 
+// start begins with rows, of which each tenth is another one as a rule.
 func (d *distinct) start(columns *[snapshots.Columns]Texts) {
-	*d = distinct{columns: columns, numbers: map[[snapshots.Columns]uint32]uint32{}, last: noRow}
+	likely := len(columns[0].Codes) / 10
+	*d = distinct{
+		columns: columns, numbers: make(map[[snapshots.Columns]uint32]uint32, likely), last: noRow,
+		keys: make([][snapshots.Columns]uint32, 0, likely), rows: make([]snapshots.Row, 0, likely),
+		after: make([]uint32, 0, likely),
+	}
 	for i := range columns {
 		d.codes[i] = columns[i].Codes
 	}
@@ -154,14 +162,19 @@ func (d *distinct) row(i int) snapshots.Row {
 func (d *distinct) make(key [snapshots.Columns]uint32) snapshots.Row {
 	size := 0
 	for c, code := range key {
-		size += binary.MaxVarintLen16 + len(d.columns[c].Values[code])
+		size += binary.MaxVarintLen32 + len(d.columns[c].Values[code])
 	}
-	row := make(snapshots.Row, 0, size)
+	if cap(d.bytes)-len(d.bytes) < size {
+		const together = 64 << 10
+		d.bytes = make([]byte, 0, max(size, together))
+	}
+	row := d.bytes[len(d.bytes):]
 	for c, code := range key {
 		text := d.columns[c].Values[code]
 		row = append(binary.AppendUvarint(row, uint64(len(text))), text...)
 	}
-	return row
+	d.bytes = d.bytes[:len(d.bytes)+len(row)]
+	return slices.Clip(row)
 }
 
 // hash goes on with a hash of rows of a row group: of their timestamps, usage and the columns of a snapshots.Row. How

@@ -27,7 +27,7 @@ func BenchmarkScan(b *testing.B) {
 	r := months.Range{First: first, Last: first + 140_000}
 	for name, usage := range map[string]bool{"columns": false, "columns and usage": true} {
 		for way, scan := range map[string]func(months.Range, *runs) error{
-			"sql": func(r months.Range, run *runs) error { return c.scanSQL(b.Context(), &r, run) },
+			"sql": func(r months.Range, run *runs) error { return c.scanSQL(b.Context(), &r, &lineTaker{runs: run}) },
 			"pages": func(r months.Range, run *runs) error {
 				return c.scanPages(b.Context(), &r, &taker{runs: run, parser: newParser(&c.schema, run.usage)})
 			},

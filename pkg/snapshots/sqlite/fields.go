@@ -15,7 +15,7 @@ import (
 // fields are the texts of one row as SQL gives them, by place.
 type fields struct {
 	texts  [places][]byte
-	count  int // of places that are read: the usage is the last one
+	line   []byte // all of them, as one that no other texts have
 	buffer snapshots.Row
 }
 
@@ -24,14 +24,14 @@ const separator = 0x1f
 
 // line is an expression for a row's rowid and texts as one text: a driver's call for each column takes most of the time
 // of reading a row.
-func (s *schema) line(usage bool) string {
-	return "concat(rowid, X'1F', " + strings.Join(s.columns(usage), ", X'1F', ") + ")"
+func (s *schema) line() string {
+	return "concat(rowid, X'1F', " + strings.Join(s.columns(), ", X'1F', ") + ")"
 }
 
 // selection lists what is read, as text: the driver would parse the timestamp, which is slow, and would
 // apply a zone that is ours to apply.
-func (s *schema) selection(usage bool) string {
-	parts := s.columns(usage)
+func (s *schema) selection() string {
+	parts := s.columns()
 	for i, column := range parts {
 		parts[i] = "CAST(" + column + " AS TEXT)"
 	}
@@ -39,8 +39,8 @@ func (s *schema) selection(usage bool) string {
 }
 
 // columns names what is read, by place, NULL for what the table lacks.
-func (s *schema) columns(usage bool) (names []string) {
-	for _, position := range s.positions[:count(usage)] {
+func (s *schema) columns() (names []string) {
+	for _, position := range s.positions {
 		if position < 0 {
 			names = append(names, "NULL")
 		} else {
@@ -48,14 +48,6 @@ func (s *schema) columns(usage bool) (names []string) {
 		}
 	}
 	return names
-}
-
-// count is how many places are read.
-func count(usage bool) int {
-	if usage {
-		return places
-	}
-	return usagePlace
 }
 
 func quoted(column string) string { return `"` + strings.ReplaceAll(column, `"`, `""`) + `"` }
@@ -69,36 +61,38 @@ func cutRowid(line []byte) (rowid int64, texts []byte) {
 
 // split takes a line over; ok is false if it does not show where the texts end.
 func (f *fields) split(line []byte) (rowid int64, ok bool) {
+	f.line = line
 	rowid, rest := cutRowid(line)
-	for i := range f.count - 1 {
+	for i := range places - 1 {
 		end := bytes.IndexByte(rest, separator)
 		if end < 0 {
 			return rowid, false
 		}
 		f.texts[i], rest = rest[:end], rest[end+1:]
 	}
-	f.texts[f.count-1] = rest
+	f.texts[places-1] = rest
 	return rowid, bytes.IndexByte(rest, separator) < 0
 }
 
 // read asks for the row with a rowid column by column.
 func (f *fields) read(ctx context.Context, db *sql.DB, s *schema, rowid int64) error {
-	targets := make([]any, f.count)
+	targets := make([]any, places)
 	for i := range targets {
 		targets[i] = &f.texts[i]
 	}
-	query := "SELECT " + s.selection(f.count == places) + " FROM gpu_state WHERE rowid = ?"
-	return db.QueryRowContext(ctx, query, rowid).Scan(targets...) //nolint:gosec // columns are quoted by the schema
+	query := "SELECT " + s.selection() + " FROM gpu_state WHERE rowid = ?"
+	err := db.QueryRowContext(ctx, query, rowid).Scan(targets...) //nolint:gosec // columns are quoted by the schema
+	// no line that SQL gives begins so
+	f.line = []byte{separator}
+	for _, text := range f.texts {
+		f.line = append(binary.AppendUvarint(f.line, uint64(len(text))), text...)
+	}
+	return err
 }
 
 func (f *fields) timestamp() []byte { return f.texts[timestampPlace] }
 
-func (f *fields) usage() float64 {
-	if f.count < places {
-		return notMeasured
-	}
-	return usageOf(f.texts[usagePlace])
-}
+func (f *fields) usage() float64 { return usageOf(f.texts[usagePlace]) }
 
 // notMeasured is the usage of a row without one.
 var notMeasured = math.NaN()

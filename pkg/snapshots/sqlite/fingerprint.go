@@ -13,8 +13,9 @@ import (
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
-// prints are the hashes of ranges of rows that were read as pages, by their first row: of all columns, as they are
-// stored. They are continued where rows are appended behind a range.
+// prints are the hashes of ranges of rows, by their first row. They are continued where rows are appended behind a
+// range. Rows that were read as pages are hashed as they are stored, with all columns, others as SQL shows what is read
+// of them.
 type prints struct {
 	mu    sync.Mutex
 	first map[int64]print
@@ -39,24 +40,25 @@ func emptyPrint(first int64) print {
 
 func newPrints() *prints { return &prints{first: map[int64]print{}} }
 
-// of returns the hash of the rows from first on, of none if they were not hashed yet.
-func (p *prints) of(first int64) (print, bool) {
+// of returns the hash of the rows of a range as far as they were hashed.
+func (p *prints) of(r months.Range) print {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known, ok := p.first[first]
-	if !ok {
-		known = emptyPrint(first)
+	if known, ok := p.first[r.First]; ok && known.last <= r.Last {
+		return known
 	}
-	return known, ok
+	return emptyPrint(r.First)
 }
 
-func (p *prints) keep(first int64, hash print) {
+// keep keeps the hash of all rows of a range.
+func (p *prints) keep(r months.Range, hash print) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.first) >= maxPrints {
 		clear(p.first)
 	}
-	p.first[first] = hash
+	hash.last = r.Last
+	p.first[r.First] = hash
 }
 
 func (p *print) text() string { return strconv.FormatUint(p.digest.Sum64(), 36) }
@@ -69,14 +71,19 @@ func (p *print) add(rowid int64, record []byte) {
 	_, _ = p.digest.Write(record)
 }
 
-// take adds a row of a scan.
+// take adds a row of a scan of pages.
 func (p *print) take(rowid int64, record []byte) error {
 	p.add(rowid, record)
 	return nil
 }
 
-// Fingerprint implements months.Content. Where the table cannot be read as pages, it is a hash of what is read of the
-// rows instead.
+// takeLine adds a row of a scan by SQL.
+func (p *print) takeLine(rowid int64, row *fields) error {
+	p.add(rowid, row.line)
+	return nil
+}
+
+// Fingerprint implements months.Content.
 func (c *content) Fingerprint(ctx context.Context, r months.Range) (string, error) {
 	if r.Empty() {
 		return "none", nil
@@ -92,24 +99,24 @@ func (c *content) Fingerprint(ctx context.Context, r months.Range) (string, erro
 }
 
 func (c *content) fingerprint(ctx context.Context, r months.Range) (string, error) {
-	if !c.schema.odd && !c.file.plain {
-		hash, _ := c.prints.of(r.First)
-		if hash.last > r.Last {
-			hash = emptyPrint(r.First)
-		}
-		rest := months.Range{First: hash.last + 1, Last: r.Last}
+	hash := c.prints.of(r)
+	rest := months.Range{First: hash.last + 1, Last: r.Last}
+	if c.usual() {
 		err := c.scanPages(ctx, &rest, &hash)
 		if err == nil {
-			hash.last = r.Last
-			c.prints.keep(r.First, hash)
+			c.prints.keep(r, hash)
 			return hash.text(), nil
 		}
 		if ctx.Err() != nil || errors.Is(err, sqlitefile.ErrCircle) {
 			return "", err
 		}
+		hash, rest = emptyPrint(r.First), r
 	}
-	rows, err := months.RowsIdentity(ctx, c, r)
-	return "rows-" + rows, err
+	err := c.scanSQL(ctx, &rest, &hash)
+	if err == nil && !c.usual() {
+		c.prints.keep(r, hash)
+	}
+	return "lines-" + hash.text(), err
 }
 
 // affordable is the size up to which a file is hashed each time that it grows, in bytes: some 20 ms. Of a larger one

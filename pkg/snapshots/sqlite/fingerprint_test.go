@@ -14,15 +14,25 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
+// formats are the ways of reading.
+var formats = map[string]months.Format{"pages": Format, "plain SQL": PlainSQL}
+
 // An edit of any row shows in the fingerprint of its range, and in no other, for another process too; what is edited
 // back has the fingerprint that it had.
 func TestEveryEditShowsInTheFingerprint(t *testing.T) {
+	for name, format := range formats {
+		t.Run(name, func(t *testing.T) { everyEditShows(t, format) })
+	}
+}
+
+func everyEditShows(t *testing.T, format months.Format) {
+	t.Helper()
 	dir := t.TempDir()
 	db := snapshotstest.Open(t, dir, month, snapshotstest.Schema)
 	snapshotstest.Append(t, db, snapshotstest.Schema, hourly(4000)...)
 	edited, other := months.Range{First: 1001, Last: 2000}, months.Range{First: 2001, Last: 4000}
 	prints := func() (string, string) {
-		c := lookAt(t, dir, month)
+		c := openedAs(t, format, dir, month).mustLook(t)
 		a, err := c.Fingerprint(t.Context(), edited)
 		require.NoError(t, err)
 		b, err := c.Fingerprint(t.Context(), other)
@@ -50,12 +60,16 @@ func TestEveryEditShowsInTheFingerprint(t *testing.T) {
 // The fingerprint of a range that grows is continued, and is what another process finds from the beginning; also where
 // a scan read the range, in either way of reading.
 func TestFingerprintsGrow(t *testing.T) {
-	for _, journal := range []string{"DELETE", "WAL"} {
-		dir := t.TempDir()
+	for _, way := range []struct {
+		journal string
+		format  months.Format
+	}{{"DELETE", Format}, {"WAL", Format}, {"DELETE", PlainSQL}} {
+		dir, journal := t.TempDir(), way.journal
+		lookAt := func(t *testing.T, dir, name string) *content { return openedAs(t, way.format, dir, name).mustLook(t) }
 		db := snapshotstest.Open(t, dir, month, snapshotstest.Schema, "journal_mode="+journal)
 		rows := hourly(900)
 		snapshotstest.Append(t, db, snapshotstest.Schema, rows[:100]...)
-		f := opened(t, dir, month)
+		f := openedAs(t, way.format, dir, month)
 		for n := 100; n < len(rows); n += 100 {
 			c := f.mustLook(t)
 			for _, r := range []months.Range{c.info.Rows, {First: 51, Last: c.info.Rows.Last}} {
@@ -76,6 +90,55 @@ func TestFingerprintsGrow(t *testing.T) {
 			snapshotstest.Append(t, db, snapshotstest.Schema, rows[n:n+100]...)
 		}
 		require.NoError(t, db.Close())
+	}
+}
+
+// A fingerprint that is asked for after a scan is that of the rows that the scan gave, whatever was known before it or
+// was committed after it: what is made of them is kept under it.
+func TestFingerprintOfWhatWasScanned(t *testing.T) {
+	for name, format := range formats {
+		dir := t.TempDir()
+		db := snapshotstest.Open(t, dir, month, snapshotstest.Schema)
+		snapshotstest.Append(t, db, snapshotstest.Schema, hourly(500)...)
+		r := months.Range{First: 100, Last: 400}
+		print := func(c *content) string {
+			text, err := c.Fingerprint(t.Context(), r)
+			require.NoError(t, err)
+			return text
+		}
+		anew := func() string { return print(openedAs(t, format, dir, month).mustLook(t)) }
+		edit := func() {
+			_, err := db.Exec("UPDATE gpu_state SET State = State || 'x' WHERE rowid = 222")
+			require.NoError(t, err)
+		}
+		scanned, known := openedAs(t, format, dir, month).mustLook(t), openedAs(t, format, dir, month).mustLook(t)
+		before := anew()
+		require.NoError(t, scanned.Scan(t.Context(), r, false, &tape{}))
+		require.Equal(t, before, print(known), name)
+		edit()
+		require.Equal(t, before, print(scanned), name)
+		require.NoError(t, known.Scan(t.Context(), r, true, &tape{}))
+		after := anew()
+		require.NotEqual(t, before, after, name)
+		edit()
+		require.Equal(t, after, print(known), name)
+		require.NoError(t, db.Close())
+	}
+}
+
+// What separates texts where SQL gives them, and lies in one of them, does not hide an edit.
+func TestFingerprintsOfSeparators(t *testing.T) {
+	seen := map[string]bool{}
+	for _, texts := range [][2]string{{"a\x1fb", "c"}, {"a", "b\x1fc"}, {"a\x1f", "b\x1fc"}, {"", "a\x1fb\x1fc"}} {
+		dir := t.TempDir()
+		db := snapshotstest.Open(t, dir, month, snapshotstest.Schema)
+		snapshotstest.Append(t, db, snapshotstest.Schema, snapshotstest.Row{"Name": texts[0], "AssignedGPUs": texts[1],
+			"State": "Unclaimed", "Machine": "m", "timestamp": "2025-10-01 12:00:00"})
+		require.NoError(t, db.Close())
+		print, err := openedAs(t, PlainSQL, dir, month).mustLook(t).Fingerprint(t.Context(), months.Range{First: 1, Last: 1})
+		require.NoError(t, err)
+		require.False(t, seen[print], "%q", texts)
+		seen[print] = true
 	}
 }
 

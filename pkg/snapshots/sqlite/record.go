@@ -11,16 +11,24 @@ import (
 // parser takes the columns that are read out of a record (https://sqlite.org/fileformat2.html, section 2.1).
 type parser struct {
 	want   []int // for each column of the table: 0 not read, else 1 + its place
-	values [places][]byte
+	bytes  []byte
+	texts  [places]text
 	digits [places][24]byte // of numbers
 	used   float64
 	buffer snapshots.Row
 }
 
+// text says where the text of a column is: no pointer, which would be written for each column of each row, with the
+// garbage collector's share of the work.
+type text struct {
+	begin, end int32
+	digits     bool // it is among the digits, not in the record
+}
+
 func newParser(s *schema, usage bool) *parser {
 	p := &parser{want: make([]int, len(s.order))}
-	for place, position := range s.positions[:count(usage)] {
-		if position >= 0 {
+	for place, position := range s.positions {
+		if position >= 0 && (usage || place != usagePlace) {
 			p.want[position] = 1 + place
 		}
 	}
@@ -32,8 +40,8 @@ func newParser(s *schema, usage bool) *parser {
 
 // record parses a record. Columns that it ends before are NULL.
 func (p *parser) record(b []byte) error {
-	clear(p.values[:])
-	p.used = notMeasured
+	clear(p.texts[:])
+	p.bytes, p.used = b, notMeasured
 	size, n := varint(b)
 	if n == 0 || size > uint64(len(b)) || int(size) < n {
 		return errUnusual
@@ -55,16 +63,19 @@ func (p *parser) record(b []byte) error {
 			return errUnusual
 		}
 		if want > 0 {
-			value := body[:length]
-			if want-1 == usagePlace {
-				p.used, value = p.measured(kind, value), nil
-			} else if kind < 12 {
-				var ok bool
-				if value, ok = p.number(want-1, kind, value); !ok {
+			switch value := body[:length]; {
+			case want-1 == usagePlace:
+				p.used = p.measured(kind, value)
+			case kind >= 12:
+				end := len(b) - len(body) + length
+				p.texts[want-1] = text{begin: int32(end - length), end: int32(end)}
+			default:
+				digits, ok := p.number(want-1, kind, value)
+				if !ok {
 					return errUnusual
 				}
+				p.texts[want-1] = text{end: int32(len(digits)), digits: true}
 			}
-			p.values[want-1] = value
 		}
 		body = body[length:]
 	}
@@ -118,13 +129,23 @@ func (p *parser) measured(kind uint64, value []byte) float64 {
 	return usageOf(value)
 }
 
-func (p *parser) timestamp() []byte { return p.values[timestampPlace] }
+// text returns the text at a place.
+func (p *parser) text(place int) []byte {
+	t := p.texts[place]
+	if t.digits {
+		return p.digits[place][:t.end]
+	}
+	return p.bytes[t.begin:t.end]
+}
+
+func (p *parser) timestamp() []byte { return p.text(timestampPlace) }
 
 func (p *parser) usage() float64 { return p.used }
 
 func (p *parser) row() snapshots.Row {
 	b := p.buffer[:0]
-	for _, value := range p.values[firstPlace:usagePlace] {
+	for place := firstPlace; place < usagePlace; place++ {
+		value := p.text(place)
 		if len(value) < 0x80 {
 			b = append(b, byte(len(value)))
 		} else {

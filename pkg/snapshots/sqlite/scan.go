@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"math"
 
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
@@ -25,18 +24,15 @@ func (c *content) Scan(ctx context.Context, r months.Range, usage bool, v months
 	return err
 }
 
+// scan hashes what it gives, so that who asks for the fingerprint of the range gets that of the rows that were given,
+// and they need not be read again.
 func (c *content) scan(ctx context.Context, r *months.Range, run *runs) error {
-	if !c.schema.odd && !c.file.plain {
-		first, last := r.First, r.Last
-		taker := &taker{runs: run, parser: newParser(&c.schema, run.usage)}
-		var hashed bool
-		if taker.hash, hashed = c.prints.of(first); hashed {
-			taker.hash.last = math.MaxInt64
-		}
+	whole, usual := *r, c.usual()
+	if usual {
+		taker := &taker{runs: run, parser: newParser(&c.schema, run.usage), hash: emptyPrint(r.First)}
 		err := c.scanPages(ctx, r, taker)
-		if err == nil && !hashed {
-			taker.hash.last = last
-			c.prints.keep(first, taker.hash)
+		if err == nil {
+			c.prints.keep(whole, taker.hash)
 		}
 		if err == nil || ctx.Err() != nil || run.failed != nil {
 			return cmp.Or(run.failed, err)
@@ -47,10 +43,18 @@ func (c *content) scan(ctx context.Context, r *months.Range, run *runs) error {
 		// Unusual, or SQLite's own complaint: SQL reads the rest, or says what is wrong.
 		run.resumed = true
 	}
-	return c.scanSQL(ctx, r, run)
+	taker := &lineTaker{runs: run, hash: emptyPrint(r.First)}
+	err := c.scanSQL(ctx, r, taker)
+	if err == nil && !usual {
+		c.prints.keep(whole, taker.hash)
+	}
+	return err
 }
 
-// taker gives rows to the visitor, and hashes them on the way unless that was done.
+// usual reports whether rows are read as pages, as long as nothing is odd about these.
+func (c *content) usual() bool { return !c.schema.odd && !c.file.plain }
+
+// taker gives rows to the visitor, and hashes them on the way.
 type taker struct {
 	*runs
 	parser *parser
@@ -58,25 +62,39 @@ type taker struct {
 }
 
 func (t *taker) take(rowid int64, record []byte) error {
-	if rowid > t.hash.last {
-		t.hash.add(rowid, record)
-	}
+	t.hash.add(rowid, record)
 	if err := t.parser.record(record); err != nil {
 		return err
 	}
 	return t.give(rowid, t.parser)
 }
 
-// scanSQL is the plain way, and the oracle of the other one.
-func (c *content) scanSQL(ctx context.Context, r *months.Range, run *runs) error {
-	lines, err := c.handle.db.PrepareContext(ctx, //nolint:gosec // columns are quoted by the schema
-		"SELECT "+c.schema.line(run.usage)+" FROM gpu_state WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?")
+// lineTaker does the same with rows that SQL gives.
+type lineTaker struct {
+	*runs
+	hash print
+}
+
+func (t *lineTaker) takeLine(rowid int64, row *fields) error {
+	t.hash.add(rowid, row.line)
+	return t.give(rowid, row)
+}
+
+// lines takes the rows of a table as SQL gives them, ascending.
+type lines interface {
+	takeLine(rowid int64, row *fields) error
+}
+
+// scanSQL is the plain way, and the oracle of the other one. It moves r.First behind the rows that were given.
+func (c *content) scanSQL(ctx context.Context, r *months.Range, to lines) error {
+	statement, err := c.handle.db.PrepareContext(ctx, //nolint:gosec // columns are quoted by the schema
+		"SELECT "+c.schema.line()+" FROM gpu_state WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?")
 	if err != nil {
 		return c.explain(err)
 	}
-	defer lines.Close()
+	defer statement.Close()
 	for !r.Empty() {
-		n, err := c.page(ctx, lines, r, run)
+		n, err := c.page(ctx, statement, r, to)
 		if err != nil || n == 0 {
 			return err
 		}
@@ -84,15 +102,15 @@ func (c *content) scanSQL(ctx context.Context, r *months.Range, run *runs) error
 	return nil
 }
 
-// page reads one statement's worth of rows and moves r.First behind them.
-func (c *content) page(ctx context.Context, lines *sql.Stmt, r *months.Range, run *runs) (n int, err error) {
-	rows, err := lines.QueryContext(ctx, r.First, r.Last, maxRows)
+// page reads one statement's worth of rows.
+func (c *content) page(ctx context.Context, statement *sql.Stmt, r *months.Range, to lines) (n int, err error) {
+	rows, err := statement.QueryContext(ctx, r.First, r.Last, maxRows)
 	if err != nil {
 		return 0, c.explain(err)
 	}
 	defer rows.Close()
 	var line sql.RawBytes
-	row := fields{count: count(run.usage)}
+	var row fields
 	for rows.Next() {
 		if err := rows.Scan(&line); err != nil {
 			return n, c.explain(err)
@@ -108,7 +126,7 @@ func (c *content) page(ctx context.Context, lines *sql.Stmt, r *months.Range, ru
 		}
 		r.First = rowid + 1
 		n++
-		if err := run.give(rowid, &row); err != nil {
+		if err := to.takeLine(rowid, &row); err != nil {
 			return n, err
 		}
 	}
@@ -157,7 +175,11 @@ func (r *runs) give(rowid int64, read record) error {
 		r.wanted, r.failed = r.visitor.Run(rowid, local)
 	}
 	if r.wanted && r.failed == nil {
-		r.failed = r.visitor.Row(read.row(), read.usage())
+		usage := notMeasured
+		if r.usage {
+			usage = read.usage()
+		}
+		r.failed = r.visitor.Row(read.row(), usage)
 	}
 	return r.failed
 }

@@ -43,9 +43,14 @@ func (t *tape) Row(row snapshots.Row, usage float64) error {
 // opened opens a month file of a directory.
 func opened(t testing.TB, dir, name string) *file {
 	t.Helper()
+	return openedAs(t, Format, dir, name)
+}
+
+func openedAs(t testing.TB, format months.Format, dir, name string) *file {
+	t.Helper()
 	d, err := snapshots.OpenDir(dir)
 	require.NoError(t, err)
-	f := Format.Open(d, name).(*file)
+	f := format.Open(d, name).(*file)
 	t.Cleanup(func() {
 		f.Close()
 		require.NoError(t, d.Close())
@@ -140,7 +145,8 @@ func TestScansAgree(tt *testing.T) {
 		skip := func(local months.Local) bool { return local/pool.Minute%60 == 15 }
 		want, got := &tape{skip: skip}, &tape{skip: skip}
 		sql := r
-		require.NoError(t, c.scanSQL(tt.Context(), &sql, &runs{visitor: want, usage: usage, before: months.None}))
+		require.NoError(t, c.scanSQL(tt.Context(), &sql, &lineTaker{runs: &runs{visitor: want, usage: usage,
+			before: months.None}}))
 		require.NoError(t, c.Scan(tt.Context(), r, usage, got))
 		require.Equal(t, want.lines, got.lines)
 	})
@@ -164,7 +170,8 @@ func TestPlainFilesAreReadByPages(t *testing.T) {
 			r, again := months.Range{First: 17, Last: 4800}, months.Range{First: 17, Last: 4800}
 			paged := runs{visitor: got, usage: usage, before: months.None}
 			require.NoError(t, c.scanPages(t.Context(), &r, &taker{runs: &paged, parser: newParser(&c.schema, usage)}))
-			require.NoError(t, c.scanSQL(t.Context(), &again, &runs{visitor: want, usage: usage, before: months.None}))
+			plain := runs{visitor: want, usage: usage, before: months.None}
+			require.NoError(t, c.scanSQL(t.Context(), &again, &lineTaker{runs: &plain}))
 			require.Equal(t, want.lines, got.lines)
 			require.Len(t, got.lines, 1+4784)
 		}

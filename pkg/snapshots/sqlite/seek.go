@@ -141,7 +141,7 @@ func (c *content) hash(ctx context.Context, rowids []int64) ([]uint64, error) {
 		return nil, err
 	}
 	rows, err := c.handle.db.QueryContext(ctx,
-		"SELECT "+c.schema.line(true)+" FROM gpu_state WHERE rowid IN (SELECT value FROM json_each(?))", string(list))
+		"SELECT "+c.schema.line()+" FROM gpu_state WHERE rowid IN (SELECT value FROM json_each(?))", string(list))
 	if err != nil {
 		return nil, err
 	}

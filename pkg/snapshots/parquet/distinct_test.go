@@ -1,0 +1,43 @@
+package parquet
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/snapshots"
+)
+
+// Rows that are made of codes are those of their texts, whatever their length, and stay so while others are made.
+func TestDistinctRows(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 1))
+	values := []string{"", "a", strings.Repeat("b", 200), strings.Repeat("c", 70_000), strings.Repeat("d", 3<<20)}
+	var columns [snapshots.Columns]Texts
+	const rows = 300
+	for c := range columns {
+		columns[c].Values = values
+		for range rows {
+			code := random.IntN(3)
+			if random.IntN(300) == 0 {
+				code += 2
+			}
+			columns[c].Codes = append(columns[c].Codes, uint32(code))
+		}
+	}
+	columns[0].Codes[7] = 4
+	var made distinct
+	made.start(&columns)
+	var got, want []snapshots.Row
+	for i := range rows {
+		var texts [snapshots.Columns]string
+		for c := range texts {
+			texts[c] = values[columns[c].Codes[i]]
+		}
+		got, want = append(got, made.row(i)), append(want, snapshots.NewRow(texts))
+	}
+	for i := range want {
+		require.True(t, string(want[i]) == string(got[i]), "row %d", i)
+	}
+}
