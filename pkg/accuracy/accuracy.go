@@ -213,10 +213,6 @@ func measurePool(ctx context.Context, options samplepool.Options) ([]Measurement
 	if err != nil {
 		return nil, err
 	}
-	ads, err := made.Ads(ctx)
-	if err != nil {
-		return nil, err
-	}
 	pool, err := openPool(dir, options)
 	if err != nil {
 		return nil, err
@@ -229,9 +225,9 @@ func measurePool(ctx context.Context, options samplepool.Options) ([]Measurement
 		var source jobs.Source
 		switch sources[i] {
 		case epochAds:
-			source, err = adsOf(ads, true)
+			source, err = made.AdSource(ctx, func(a *samplepool.Ad) bool { return a.Epoch })
 		case historyAds:
-			source, err = adsOf(ads, false)
+			source, err = made.AdSource(ctx, func(a *samplepool.Ad) bool { return !a.Epoch })
 		}
 		if err != nil {
 			return nil, err

@@ -86,8 +86,9 @@ type ranked struct {
 func periodsOf(ctx context.Context, o *runs.Observed, of *runs.Known, m measure) (*known, error) {
 	return runs.Derived(ctx, of, m, func() (*known, error) {
 		byMachine := make([]known, len(o.Machines))
-		err := parallel.Each(ctx, len(o.Machines), func(_ *struct{}, n int) {
-			byMachine[n] = knownOf(o, of, n, m)
+		err := parallel.Each(ctx, len(o.Machines), func(found *[]Period, n int) {
+			*found = find((*found)[:0], o, n, m)
+			byMachine[n] = knownOf(o, of, n, m, *found)
 		})
 		if err != nil {
 			return nil, err
@@ -108,7 +109,7 @@ func periodsOf(ctx context.Context, o *runs.Observed, of *runs.Known, m measure)
 
 // sort makes the rows of the periods, and their order.
 func (k *known) sort() {
-	k.rows = make([]row, len(k.periods))
+	k.rows, k.byLength = make([]row, len(k.periods)), make([]ranked, 0, len(k.periods))
 	for i := range k.periods {
 		k.rows[i] = k.periods[i].row(k.classes)
 	}
@@ -118,7 +119,10 @@ func (k *known) sort() {
 		}
 	}
 	slices.SortFunc(k.byLength, func(a, b ranked) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.number, b.number))
+		if a.rank != b.rank {
+			return cmp.Compare(a.rank, b.rank)
+		}
+		return int(a.number - b.number)
 	})
 }
 
@@ -135,11 +139,11 @@ func newestFirst(ctx context.Context, of *runs.Known, m measure, k *known) ([]in
 	})
 }
 
-// knownOf returns the periods of a machine.
-func knownOf(o *runs.Observed, of *runs.Known, machine int, m measure) (k known) {
+// knownOf returns the periods of a machine, made of those that snapshots show.
+func knownOf(o *runs.Observed, of *runs.Known, machine int, m measure, found []Period) (k known) {
 	cutter := cutter{measure: m, observed: o, explained: of.Explanations}
-	found := find(o, machine, m)
-	k.periods, k.seen = make([]Period, 0, len(found)), make([]bounds, 0, len(found))
+	k.periods = make([]Period, 0, len(found)+len(of.Machines[machine].Unseen)) // which cut most into two
+	k.seen = make([]bounds, 0, len(found))
 	for _, p := range found {
 		k.seen = append(k.seen, p.bounds)
 		if of.Sharp {

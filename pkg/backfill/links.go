@@ -1,6 +1,7 @@
 package backfill
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sort"
@@ -12,13 +13,13 @@ import (
 
 // bounding are the claims whose runs bound periods, made once for as long as the same is known of runs.
 type bounding struct {
-	claims []claim
+	claims []bounded
 	begun  []span
 	runs   []ending
 }
 
-// claim is a job's hold of GPUs, all pieces of which are explained together.
-type claim struct {
+// bounded is a claim, a job's hold of GPUs, all pieces of which are explained together.
+type bounded struct {
 	ended int32 // the last snapshot of the latest period that it ended, −1 = none
 	begun int32 // where the list of the periods ends that it began; only those that last longer
 	runs  int32 // where the list of its explained runs ends that are over
@@ -40,73 +41,79 @@ func boundingOf(ctx context.Context, of *runs.Known, measures []measure, all [2]
 		key[m] = true
 	}
 	return runs.Derived(ctx, of, key, func() (*bounding, error) {
-		b := &bounding{}
+		b := &bounder{}
 		var seen [2][]bounds
 		for _, m := range measures {
 			seen[m] = all[m].seen
 		}
 		for m := range of.Machines {
-			var bound []bounds
+			b.bound = b.bound[:0]
 			for i := range seen {
 				n := sort.Search(len(seen[i]), func(k int) bool { return int(seen[i][k].machine) > m })
-				bound, seen[i] = append(bound, seen[i][:n]...), seen[i][n:]
+				b.bound, seen[i] = append(b.bound, seen[i][:n]...), seen[i][n:]
 			}
-			b.add(&of.Machines[m], bound)
+			b.add(&of.Machines[m])
 		}
-		return b, ctx.Err()
+		return &b.bounding, ctx.Err()
 	})
 }
 
+// bounder reads machines, one after the other.
+type bounder struct {
+	bounding
+	bound []bounds // of the machine
+	ended []int32  // of each claim of the machine, as claim.ended; unbound = it bounds no period
+	began []began
+}
+
+const unbound = -2
+
+// began is a period that a claim began.
+type began struct {
+	claim int32
+	span
+}
+
 // add adds the claims that bound periods of a machine.
-func (b *bounding) add(x *runs.Explanation, bound []bounds) {
-	type lists struct {
-		claim
-		begun []span
-		runs  []ending
+func (b *bounder) add(x *runs.Explanation) {
+	b.ended, b.began = b.ended[:0], b.began[:0]
+	for range x.Runs { // there are no more claims than runs
+		b.ended = append(b.ended, unbound)
 	}
-	claims := map[int]*lists{}
-	var order []int
-	of := func(run int32) *lists {
+	bounds := func(run, ended int32) (claim int32) {
 		if run < 0 {
-			return nil
+			return -1
 		}
-		n := x.Claim(int(run))
-		if n < 0 {
-			return nil
+		if claim = x.Claim(int(run)); claim >= 0 {
+			b.ended[claim] = max(b.ended[claim], ended)
 		}
-		if claims[int(n)] == nil {
-			claims[int(n)] = &lists{claim: claim{ended: -1}}
-			order = append(order, int(n))
-		}
-		return claims[int(n)]
+		return claim
 	}
-	for i := range bound {
-		if c := of(bound[i].endRun); c != nil {
-			c.ended = max(c.ended, bound[i].last)
-		}
-		if c := of(bound[i].startRun); c != nil {
-			c.begun = append(c.begun, span{bound[i].first, bound[i].last})
+	for i := range b.bound {
+		of := &b.bound[i]
+		bounds(of.endRun, of.last)
+		if claim := bounds(of.startRun, -1); claim >= 0 {
+			b.began = append(b.began, began{claim, span{of.first, of.last}})
 		}
 	}
-	for i := range x.Runs {
-		e := &x.Runs[i]
-		if c := claims[int(x.Claim(e.Number()))]; c != nil && e.Outcome != runs.Running {
-			c.runs = append(c.runs, ending{e.End, e.Link.Linked()})
-		}
-	}
-	slices.Sort(order)
-	for _, n := range order {
-		c := claims[n]
-		if len(c.runs) == 0 {
-			continue
-		}
-		for _, s := range c.begun {
-			if s.last > c.ended {
-				b.begun = append(b.begun, s)
+	slices.SortStableFunc(b.began, func(x, y began) int { return cmp.Compare(x.claim, y.claim) })
+	began := b.began
+	for i := 0; i < len(x.Runs); {
+		claim, before := x.Claim(x.Runs[i].Number()), len(b.runs)
+		for ; i < len(x.Runs) && x.Claim(x.Runs[i].Number()) == claim; i++ {
+			if e := &x.Runs[i]; b.ended[claim] != unbound && e.Outcome != runs.Running {
+				b.runs = append(b.runs, ending{e.End, e.Link.Linked()})
 			}
 		}
-		b.runs = append(b.runs, c.runs...)
-		b.claims = append(b.claims, claim{c.ended, int32(len(b.begun)), int32(len(b.runs))})
+		over := len(b.runs) > before
+		for ; len(began) > 0 && began[0].claim == claim; began = began[1:] {
+			if over && began[0].last > b.ended[claim] {
+				b.begun = append(b.begun, began[0].span)
+			}
+		}
+		if over {
+			b.claims = append(b.claims, bounded{b.ended[claim], int32(len(b.begun)), int32(len(b.runs))})
+		}
 	}
 }
 

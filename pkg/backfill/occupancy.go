@@ -49,7 +49,13 @@ func staysOf(ctx context.Context, o *runs.Observed) (*stays, error) {
 	type key struct{}
 	return runs.Derived(ctx, o, key{}, func() (*stays, error) {
 		s := &stays{classes: &linked.Classes{}}
-		var begun, ended []event
+		segments := 0
+		for m := range o.Machines {
+			for i := range o.Machines[m].GPUs {
+				segments += len(o.Machines[m].GPUs[i].Segments)
+			}
+		}
+		begun, ended := make([]event, 0, segments), make([]event, 0, segments)
 		for m := range o.Machines {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()

@@ -1,8 +1,6 @@
 package backfill
 
 import (
-	"slices"
-
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -91,8 +89,8 @@ func (m measure) ends(next runs.State) Reason {
 	return Left
 }
 
-// find returns a machine's periods by the snapshots alone, in the order of its GPUs.
-func find(o *runs.Observed, number int, m measure) (all []Period) {
+// find appends a machine's periods by the snapshots alone, in the order of its GPUs.
+func find(all []Period, o *runs.Observed, number int, m measure) []Period {
 	times := o.View.Times
 	machine := &o.Machines[number]
 	for g := range machine.GPUs {
@@ -164,9 +162,7 @@ func (p *Period) from(o *runs.Observed, since int32) {
 	}
 	gpu := &o.Machines[p.machine].GPUs[p.gpu]
 	if p.first < since {
-		at, _ := slices.BinarySearchFunc(gpu.Segments, since,
-			func(s runs.Segment, snapshot int32) int { return int(s.Last - snapshot) })
-		p.Project = gpu.Segments[at].Project
+		p.Project = gpu.Segments[gpu.At(since)].Project
 	}
 	if p.bounds.from(since); p.Start > o.View.Times[since] {
 		return // an unseen run was before

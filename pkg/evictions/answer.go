@@ -39,7 +39,7 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	}
 	names := o.View.Names.Texts()
 	g := grouping{p.GroupBy, names, p.Shown}
-	a := answer{plan: p, about: about, observed: o, names: names, explanations: known.Explanations,
+	a := answer{plan: p, about: about, observed: o, names: names, known: known,
 		runs: all.in(o, p.Window), slices: opened.Slices.Begin,
 		groups: g.among(all.classes, runs.Choose(linked.BackfillFilter(&p.Select), o.View))}
 	a.blind = !known.Sharp || addLinks(all.share(p.Window, p.Now), about)

@@ -16,16 +16,16 @@ import (
 
 // answer builds one answer's frames.
 type answer struct {
-	plan         *query.Plan
-	about        *frames.About
-	observed     *runs.Observed
-	names        []string
-	runs         looking
-	groups       *groups
-	odd          oddities
-	explanations *runs.Explanations
-	blind        bool          // completions cannot be seen
-	slices       []pool.Micros // beginnings of the window's slices
+	plan     *query.Plan
+	about    *frames.About
+	observed *runs.Observed
+	names    []string
+	runs     looking
+	groups   *groups
+	odd      oddities
+	known    *runs.Known
+	blind    bool          // completions cannot be seen
+	slices   []pool.Micros // beginnings of the window's slices
 }
 
 func (a *answer) frames(ctx context.Context) (data.Frames, error) {
@@ -152,7 +152,11 @@ func (a *answer) newest(ctx context.Context, shows func(*Run) bool) ([]*listed, 
 	}
 	runs.Sort(going, func(l *listed) pool.Micros { return -l.Until })
 	list := make([]*listed, 0, frames.Shown(a.plan, a.about, all))
-	for _, number := range a.runs.newest {
+	order, err := newestFirst(ctx, a.known, a.runs.table)
+	if err != nil {
+		return nil, fmt.Errorf("listing backfill runs: %w", err)
+	}
+	for _, number := range order {
 		if len(list) == cap(list) {
 			return list, nil
 		}
@@ -175,7 +179,7 @@ func (a *answer) listed(number int32) *listed {
 	l := &listed{at: number}
 	r := &a.runs.rows[number]
 	a.runs.show(r, &l.Run)
-	l.Class, l.explained = a.runs.classes.All[r.class], r.explained(a.explanations)
+	l.Class, l.explained = a.runs.classes.All[r.class], r.explained(a.known.Explanations)
 	return l
 }
 

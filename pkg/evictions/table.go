@@ -14,7 +14,6 @@ import (
 type table struct {
 	rows    []row
 	classes *linked.Classes
-	newest  []int32 // the numbers of the rows by their end, the latest first
 }
 
 // row is an explained run without what only lists show.
@@ -40,7 +39,7 @@ type row struct {
 func tableOf(ctx context.Context, known *runs.Known) (*table, error) {
 	type key struct{}
 	return runs.Derived(ctx, known, key{}, func() (*table, error) {
-		t := &table{classes: &linked.Classes{}}
+		t := &table{rows: make([]row, 0, backfillRuns(known)), classes: &linked.Classes{}}
 		for m := range known.Machines {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
@@ -48,9 +47,30 @@ func tableOf(ctx context.Context, known *runs.Known) (*table, error) {
 			t.add(m, known.Machines[m].Runs, false)
 			t.add(m, known.Machines[m].Unseen, true)
 		}
-		t.newest = runs.Order(len(t.rows), func(i int) pool.Micros { return -t.rows[i].End })
 		return t, nil
 	})
+}
+
+// newestFirst returns the numbers of the rows by their end, the latest first. Errors are ctx's.
+func newestFirst(ctx context.Context, known *runs.Known, t *table) ([]int32, error) {
+	type key struct{}
+	return runs.Derived(ctx, known, key{}, func() ([]int32, error) {
+		return runs.Order(len(t.rows), func(i int) pool.Micros { return -t.rows[i].End }), nil
+	})
+}
+
+// backfillRuns is the number of the runs on backfill.
+func backfillRuns(known *runs.Known) (n int) {
+	for m := range known.Machines {
+		for _, list := range [][]runs.Explained{known.Machines[m].Runs, known.Machines[m].Unseen} {
+			for i := range list {
+				if list[i].Side == pool.Backfill {
+					n++
+				}
+			}
+		}
+	}
+	return n
 }
 
 func (t *table) add(machine int, explained []runs.Explained, unseen bool) {

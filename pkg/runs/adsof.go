@@ -52,25 +52,31 @@ const mostBits = 64
 // read reads the ads, each by its access point's clock.
 func (a *Ads) read(ctx context.Context, o *Observed) (err error) {
 	place := o.placer()
-	read := func(lists [][]jobs.Ad) (all [][]record) {
+	read := func(lists [][]jobs.Ad, place func(*record)) (all [][]record) {
 		if err == nil {
 			all, err = recordsOf(ctx, lists, place)
 		}
 		return all
 	}
 	// of each machine; the ads of several days come one after the other
-	ofMachines := func(lists []onMachine) [][]record {
+	ofMachines := func(lists []onMachine, place func(*record)) [][]record {
 		ads, all := make([][]jobs.Ad, len(lists)), make([][]record, len(o.Machines))
+		count := make([]int, len(o.Machines))
 		for i, l := range lists {
 			ads[i] = l.ads
+			count[l.machine] += len(l.ads)
 		}
-		for i, list := range read(ads) {
+		for i, list := range read(ads, place) {
 			m := lists[i].machine
+			if all[m] == nil {
+				all[m] = make([]record, 0, count[m])
+			}
 			all[m] = append(all[m], list...)
 		}
 		return all
 	}
-	a.records = records{read(a.jobs), ofMachines(a.machines), ofMachines(a.epochs)}
+	nowhere := func(*record) {} // those of short runs are read with their machine, and compared with it by id
+	a.records = records{read(a.jobs, place), ofMachines(a.machines, place), ofMachines(a.epochs, nowhere)}
 	return err
 }
 

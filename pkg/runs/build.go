@@ -128,7 +128,7 @@ func (w *walker) build() {
 	for n := range b.runs {
 		b.end(n)
 	}
-	w.machine.Runs = b.runs
+	w.number(b.runs)
 	b.runs, b.gpus = nil, nil
 }
 

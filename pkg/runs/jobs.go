@@ -2,7 +2,9 @@ package runs
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"sync"
 
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -12,10 +14,11 @@ import (
 // jobIndex numbers the jobs of all runs, and finds the runs of a job on one side.
 type jobIndex struct {
 	jobs    []timeline.Job
-	numbers map[timeline.Job]int32
-	of      [][]int32     // of each machine's runs: the job's number, −1 without a GlobalJobId
-	newest  [2][]sighting // by side, of each job
-	before  [][]sighting  // of each machine's runs: the claim's run before it, on the same side
+	numbers map[timeline.Job]int32 // shared with later observations
+	added   map[timeline.Job]int32 // of jobs that numbers lacks; nil: none, and numbers is not shared yet
+	of      [][]int32              // of each machine's runs: the job's number, −1 without a GlobalJobId
+	newest  [2][]sighting          // by side, of each job
+	before  [][]sighting           // of each machine's runs: the claim's run before it, on the same side
 }
 
 // claim is what makes runs of one machine pieces of one: side and job; without a GlobalJobId side, user and GPU.
@@ -36,17 +39,53 @@ func claimOf(r *Run) claim {
 // sighting names a run; none has machine −1. A job's runs stand by machine, then as in Machine.Runs.
 type sighting struct{ machine, run int32 }
 
-func (o *Observed) indexJobs() *jobIndex {
-	n := 0
-	for m := range o.Machines {
-		n += len(o.Machines[m].Runs)
+// number returns a job's number.
+func (x *jobIndex) number(job timeline.Job) (number int32, known bool) {
+	if number, known = x.numbers[job]; !known {
+		number, known = x.added[job]
 	}
+	return number, known
+}
+
+// indexAfter has jobs keep the numbers that they had in an earlier observation.
+func (o *Observed) indexAfter(earlier *Observed, rests []rest) {
+	kept, sum := make([]int, len(rests)), 0
+	for m := range rests {
+		kept[m] = rests[m].kept
+		sum += kept[m]
+	}
+	if sum == 0 {
+		return
+	}
+	before := earlier.jobs()
+	o.jobs = sync.OnceValue(func() *jobIndex { return o.indexJobs(before, kept) })
+}
+
+// indexJobs numbers the jobs. Those of the first runs of each machine, as many as kept, are known from before; nil:
+// nothing is.
+func (o *Observed) indexJobs(before *jobIndex, kept []int) *jobIndex {
 	x := &jobIndex{of: make([][]int32, len(o.Machines)), before: make([][]sighting, len(o.Machines))}
-	x.numbers = make(map[timeline.Job]int32, n)
+	if before == nil {
+		runs := 0
+		for m := range o.Machines {
+			runs += len(o.Machines[m].Runs)
+		}
+		x.numbers = make(map[timeline.Job]int32, runs)
+	} else {
+		x.jobs, x.numbers, x.added = slices.Clone(before.jobs), before.numbers, map[timeline.Job]int32{}
+		maps.Copy(x.added, before.added)
+	}
+	for side := range x.newest {
+		x.newest[side] = slices.Repeat([]sighting{{-1, -1}}, len(x.jobs))
+	}
 	nameless := map[claim]int32{} // of a machine: the newest run of each claim without a GlobalJobId
 	for m := range o.Machines {
 		machine := &o.Machines[m]
 		x.of[m], x.before[m] = make([]int32, len(machine.Runs)), make([]sighting, len(machine.Runs))
+		known := 0
+		if before != nil {
+			known = copy(x.of[m][:kept[m]], before.of[m])
+		}
 		clear(nameless)
 		for r := range machine.Runs {
 			run := &machine.Runs[r]
@@ -59,21 +98,39 @@ func (o *Observed) indexJobs() *jobIndex {
 				nameless[claim] = int32(r)
 				continue
 			}
-			job, known := x.numbers[run.Job]
-			if !known {
-				job = int32(len(x.jobs))
-				x.numbers[run.Job] = job
-				x.jobs = append(x.jobs, run.Job)
-				for side := range x.newest {
-					x.newest[side] = append(x.newest[side], sighting{-1, -1})
-				}
+			if r >= known {
+				x.of[m][r] = x.add(run.Job)
 			}
-			newest := &x.newest[run.Side][job]
-			x.of[m][r], x.before[m][r] = job, *newest
+			newest := &x.newest[run.Side][x.of[m][r]]
+			x.before[m][r] = *newest
 			*newest = sighting{int32(m), int32(r)}
 		}
 	}
+	for job := range x.jobs {
+		if x.newest[pool.Primary][job].machine < 0 && x.newest[pool.Backfill][job].machine < 0 {
+			return o.indexJobs(nil, nil) // all runs of a job have gone
+		}
+	}
 	return x
+}
+
+// add returns a job's number, a new one if it has none.
+func (x *jobIndex) add(job timeline.Job) int32 {
+	number, known := x.number(job)
+	if known {
+		return number
+	}
+	number = int32(len(x.jobs))
+	x.jobs = append(x.jobs, job)
+	if x.added != nil {
+		x.added[job] = number
+	} else {
+		x.numbers[job] = number
+	}
+	for side := range x.newest {
+		x.newest[side] = append(x.newest[side], sighting{-1, -1})
+	}
+	return number
 }
 
 // reappeared decides runs that nothing else decided: the same job has a later run on backfill, so this one was evicted.

@@ -73,11 +73,12 @@ func (w *Observer) Look(ctx context.Context, window pool.Window, lists pool.List
 	if o := w.find(key, v); o != nil { // observed meanwhile
 		return o, nil
 	}
-	o, err := Observe(ctx, v, reach, lists)
+	earlier := w.earlier(key)
+	o, err := observe(ctx, v, reach, lists, earlier)
 	if err != nil {
 		return nil, fmt.Errorf("observing the pool: %w", err)
 	}
-	if earlier := w.earlier(key); earlier != nil {
+	if earlier != nil {
 		o.after(earlier)
 	}
 	w.keep(key, o)

@@ -69,6 +69,18 @@ func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (*measu
 	}
 	m := &measured{clocks: clocks{}}
 	gone, come := map[clockDay][]interval{}, map[clockDay][]interval{}
+	constraints, dates := 0, 0
+	for _, list := range byMachine {
+		constraints += len(list)
+	}
+	for _, list := range ads.records.jobs {
+		dates += len(list)
+	}
+	if ads.again != nil {
+		before := ads.again.basis.measured
+		constraints, dates = constraints+len(before.constraints), dates+len(before.dates)
+	}
+	m.constraints, m.dates = make([]constraint, 0, constraints), make([]dated, 0, dates)
 	if ads.again != nil {
 		m.takeOver(ads.again, gone)
 	}
@@ -119,7 +131,6 @@ func (m *measured) takeOver(a *again, gone map[clockDay][]interval) {
 			now[was] = int32(job)
 		}
 	}
-	m.constraints = make([]constraint, 0, len(before.constraints))
 	for _, c := range before.constraints {
 		if job := now[c.job]; job >= 0 {
 			c.job = job
@@ -129,7 +140,6 @@ func (m *measured) takeOver(a *again, gone map[clockDay][]interval) {
 			gone[at] = append(gone[at], c.interval)
 		}
 	}
-	m.dates = make([]dated, 0, len(before.dates))
 	for _, d := range before.dates {
 		if job := now[d.job]; job >= 0 {
 			d.job = job

@@ -31,34 +31,57 @@ type Observed struct {
 
 // Observe reads the snapshots of a range of time.
 func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists pool.Lists) (*Observed, error) {
+	return observe(ctx, v, reach, lists, nil)
+}
+
+// observe is Observe that takes over what an earlier observation with the same lists found; nil: nothing.
+func observe(ctx context.Context, v *timeline.View, reach pool.Window, lists pool.Lists, earlier *Observed) (*Observed,
+	error) {
 	o := &Observed{View: v, gaps: gapsAfter(v), dayOf: make([]int32, 0, len(v.Times)),
 		known: knowing{turn: semaphore.NewWeighted(1)}, derived: newDerived()}
 	for k := range v.Days {
 		o.dayOf = append(o.dayOf, slices.Repeat([]int32{int32(k)}, len(v.Days[k].Times))...)
 	}
-	o.jobs = sync.OnceValue(o.indexJobs)
+	o.jobs = sync.OnceValue(func() *jobIndex { return o.indexJobs(nil, nil) })
 	o.First, o.End = v.Snapshots(reach)
 	if o.First == o.End {
 		return o, nil
 	}
 	o.firstDay, o.lastDay = v.DayAt(o.First), v.DayAt(o.End-1)
-	days := make([]day, len(v.Days))
-	err := parallel.Each(ctx, o.lastDay-o.firstDay+1, func(_ *struct{},
-		i int) {
-		days[o.firstDay+i].read(v, o.firstDay+i)
-	})
+	o.list(lists)
+	rests, err := o.rests(ctx, earlier)
 	if err != nil {
 		return nil, err
 	}
-	o.list(days, lists)
+	days, err := o.read(ctx, rests)
+	if err != nil {
+		return nil, err
+	}
+	o.place(days, rests, lists)
 	err = parallel.Each(ctx, len(o.Machines), func(w *walker, i int) {
-		w.observed, w.days, w.machine = o, days, &o.Machines[i]
+		w.observed, w.days, w.machine, w.rest = o, days, &o.Machines[i], &rests[i]
 		w.run()
 	})
 	if err != nil {
 		return nil, err
 	}
+	if slices.ContainsFunc(rests, func(r rest) bool { return r.differs }) {
+		return observe(ctx, v, reach, lists, nil)
+	}
+	o.indexAfter(earlier, rests)
 	return o, nil
+}
+
+// read reads the days that are walked, and the one before: a GPU is in the pool the day after it had a backfill row.
+func (o *Observed) read(ctx context.Context, rests []rest) ([]day, error) {
+	first := o.lastDay
+	for m := range rests {
+		first = min(first, int(o.dayOf[rests[m].from]))
+	}
+	first = max(first-1, o.firstDay)
+	days := make([]day, len(o.View.Days))
+	err := parallel.Each(ctx, o.lastDay-first+1, func(_ *struct{}, i int) { days[first+i].read(o.View, first+i) })
+	return days, err
 }
 
 // day is a day of the view with its statuses read once.
@@ -147,15 +170,15 @@ func (s *status) equal(t *status) bool {
 	return s.state == t.state && s.job == t.job && (s.user == t.user || !s.job.IsNone())
 }
 
-// list finds the machines and GPUs, and what each GPU is counted under on each day.
-func (o *Observed) list(days []day, lists pool.Lists) {
+// list finds the machines and GPUs.
+func (o *Observed) list(lists pool.Lists) {
 	v := o.View
 	names := v.Names.Texts()
 	machines := map[timeline.Symbol]int{}
 	seen := make([]bool, v.Names.GPUs())
-	for k := o.firstDay; k <= o.lastDay; k++ {
-		for i := range days[k].pool {
-			g := v.Days[k].GPU(i)
+	for _, d := range v.Days[o.firstDay : o.lastDay+1] {
+		for i := range d.GPUs() {
+			g := d.GPU(i)
 			if seen[g] {
 				continue
 			}
@@ -177,20 +200,27 @@ func (o *Observed) list(days []day, lists pool.Lists) {
 	}
 	slices.SortFunc(o.Machines, func(a, b Machine) int { return cmp.Compare(names[a.Name], names[b.Name]) })
 	for m := range o.Machines {
-		machine := &o.Machines[m]
-		slices.SortFunc(machine.GPUs, func(a, b GPU) int { return cmp.Compare(names[a.ID], names[b.ID]) })
-		machine.days = o.machineDays(days, machine.Name)
+		slices.SortFunc(o.Machines[m].GPUs, func(a, b GPU) int { return cmp.Compare(names[a.ID], names[b.ID]) })
+	}
+}
+
+// place finds what each machine and GPU is counted under on each day.
+func (o *Observed) place(days []day, rests []rest, lists pool.Lists) {
+	names := o.View.Names.Texts()
+	for m := range o.Machines {
+		machine, r := &o.Machines[m], &rests[m]
+		machine.days = o.machineDays(days, machine.Name, r)
 		chtc := lists.CHTCOwned[names[machine.Name]]
 		for g := range machine.GPUs {
-			machine.GPUs[g].places = o.places(days, machine.GPUs[g].GPU, machine.Name, chtc)
+			machine.GPUs[g].places = o.places(days, machine.GPUs[g].GPU, machine.Name, chtc, r.placesOf(g))
 		}
 	}
 }
 
 // machineDays returns what is known of a machine on each day.
-func (o *Observed) machineDays(days []day, name timeline.Symbol) []machineDay {
+func (o *Observed) machineDays(days []day, name timeline.Symbol, r *rest) []machineDay {
 	known := make([]machineDay, len(o.View.Days))
-	for k := range known {
+	for k := copy(known, r.days()); k < len(known); k++ {
 		d := o.View.Days[k]
 		index := slices.IndexFunc(d.Machines(), func(m timeline.Machine) bool { return m.Name == name })
 		known[k].index = int32(index)
@@ -199,11 +229,11 @@ func (o *Observed) machineDays(days []day, name timeline.Symbol) []machineDay {
 	return known
 }
 
-// places returns what a GPU is counted under on each day: on a day without rows of its own as on the day before
-// (methodology section 12).
-func (o *Observed) places(days []day, g timeline.GPU, machine timeline.Symbol, chtcOwned bool) []Place {
+// places returns what a GPU is counted under on each day, on the first ones as is known: on a day without rows of its
+// own as on the day before (methodology section 12).
+func (o *Observed) places(days []day, g timeline.GPU, machine timeline.Symbol, chtcOwned bool, known []Place) []Place {
 	places := make([]Place, len(o.View.Days))
-	for k := o.firstDay; k <= o.lastDay; k++ {
+	for k := max(copy(places, known), o.firstDay); k <= o.lastDay; k++ {
 		d := o.View.Days[k]
 		if i := days[k].index(g); i >= 0 {
 			memory := slices.Index(pool.MemoryClasses, pool.MemoryClass(d.Model(i).Memory))

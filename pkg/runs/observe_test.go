@@ -21,16 +21,21 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// drawShots draws snapshots of two machines with three GPUs: jobs that come, go, change their GPUs and are taken over,
-// stale rows, jobs without an id, machines that miss snapshots, gaps within and between days.
+// drawShots draws up to 24 snapshots, mostly of one night.
 func drawShots(t *rapid.T) []shot {
+	// few jobs, so that they meet again
+	return draw(t, 24, []string{"ap#1.0#7", "ap#2.0#7", "ap#3.0#7", ""})
+}
+
+// draw draws snapshots of two machines with three GPUs: jobs that come, go, change their GPUs and are taken over, stale
+// rows, machines that miss snapshots, gaps within and between days. A job "" has no id.
+func draw(t *rapid.T, most int, jobs []string) []shot {
 	at := time.Date(2025, 6, 2, 22, 30, 0, 0, time.UTC).UnixMicro()
 	var shots []shot
 	type slot struct{ state, job string }
 	now := map[string]slot{} // of a side of a GPU
-	// mostly what was there stays; few jobs, so that they meet again
-	jobs := []string{"ap#1.0#7", "ap#2.0#7", "ap#3.0#7", ""}
-	for range rapid.IntRange(2, 24).Draw(t, "snapshots") {
+	// mostly what was there stays
+	for range rapid.IntRange(2, most).Draw(t, "snapshots") {
 		at += int64(rapid.SampledFrom([]int{15, 15, 15, 15, 15, 30, 45, 24 * 60}).Draw(t, "minutes")) * 60e6
 		s := shot{at: at}
 		for m := range 2 {
@@ -59,7 +64,7 @@ func drawShots(t *rapid.T) []shot {
 						r.job, r.user = is.job, "user-"+is.job
 						if backfill && rapid.IntRange(0, 9).Draw(t, "two claims") == 0 { // a second claim of the GPU
 							second := r
-							second.job = rapid.SampledFrom(jobs[:3]).Draw(t, "second")
+							second.job = rapid.SampledFrom(jobs[:len(jobs)-1]).Draw(t, "second")
 							second.user = "user-" + second.job
 							s.rows = append(s.rows, second)
 						}
@@ -74,6 +79,23 @@ func drawShots(t *rapid.T) []shot {
 }
 
 func load(t *rapid.T, tb testing.TB, dir string, shots []shot) *timeline.View {
+	appendShots(t, tb, dir, shots)
+	tl := open(t, dir)
+	defer func() { require.NoError(t, tl.Close()) }()
+	v, err := tl.Load(context.Background(), shots[0].at, shots[len(shots)-1].at)
+	require.NoError(t, err)
+	require.Len(t, v.Times, len(shots))
+	return v
+}
+
+func open(t *rapid.T, dir string) *timeline.Timeline {
+	d, err := snapshots.OpenDir(dir)
+	require.NoError(t, err)
+	return timeline.New(timeline.Options{Source: registry.OpenDir(d, localtime.UTC), MaxBytes: 1 << 24})
+}
+
+// appendShots appends snapshots to the month files.
+func appendShots(t *rapid.T, tb testing.TB, dir string, shots []shot) {
 	files := map[string][]snapshotstest.Row{}
 	for _, s := range shots {
 		text := pool.Time(s.at).Format("2006-01-02 15:04:05.000000")
@@ -99,14 +121,6 @@ func load(t *rapid.T, tb testing.TB, dir string, shots []shot) *timeline.View {
 		snapshotstest.Append(tb, db, snapshotstest.Schema, lines...)
 		require.NoError(t, db.Close())
 	}
-	d, err := snapshots.OpenDir(dir)
-	require.NoError(t, err)
-	tl := timeline.New(timeline.Options{Source: registry.OpenDir(d, localtime.UTC), MaxBytes: 1 << 24})
-	defer func() { require.NoError(t, tl.Close()) }()
-	v, err := tl.Load(context.Background(), shots[0].at, shots[len(shots)-1].at)
-	require.NoError(t, err)
-	require.Len(t, v.Times, len(shots))
-	return v
 }
 
 // States and runs are those of the oracle, on pools that hold everything that can happen.

@@ -9,6 +9,8 @@
 package runs
 
 import (
+	"sort"
+
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -53,6 +55,11 @@ type GPU struct {
 	ID       timeline.Symbol
 	Segments []Segment // of all observed snapshots, ascending
 	places   []Place   // on each day of the view
+}
+
+// At returns the index of the segment that holds a snapshot.
+func (g *GPU) At(snapshot int32) int {
+	return sort.Search(len(g.Segments), func(i int) bool { return g.Segments[i].Last >= snapshot })
 }
 
 // Ending says how the snapshots see a run end.

@@ -12,12 +12,15 @@ type walker struct {
 	observed *Observed
 	days     []day
 	machine  *Machine
+	rest     *rest
 
 	walked   []segment   // of a GPU
 	segments [][]segment // of each GPU of the machine
 	holds    []hold
 	stale    []stale
 	builder  builder
+	numbers  []int32 // of the runs that were found, in Machine.Runs; −1: what is known of it from before is more
+	offsets  []int   // of each GPU: from the numbers of segments to those in GPU.Segments
 }
 
 // segment is a Segment in the making.
@@ -82,7 +85,7 @@ func (w *walker) inPool(g timeline.GPU, k int) bool {
 func (w *walker) walk(g timeline.GPU) {
 	o := w.observed
 	w.walked = w.walked[:0]
-	for k := o.firstDay; k <= o.lastDay; k++ {
+	for k := int(o.dayOf[w.rest.from]); k <= o.lastDay; k++ {
 		d, base := o.View.Days[k], int32(o.View.Base[k])
 		s := segment{day: int32(k), outside: !w.inPool(g, k)}
 		i := w.days[k].index(g)
@@ -103,7 +106,7 @@ func (w *walker) walk(g timeline.GPU) {
 
 // add appends a segment, cut to what is observed and at gaps.
 func (w *walker) add(s segment) {
-	s.first, s.last = max(s.first, int32(w.observed.First)), min(s.last, int32(w.observed.End-1))
+	s.first, s.last = max(s.first, w.rest.from), min(s.last, int32(w.observed.End-1))
 	for last := s.last; s.first <= last; s.first = s.last + 1 {
 		s.last = min(last, w.observed.gaps[s.first])
 		if n := len(w.walked) - 1; n >= 0 && w.same(&w.walked[n], &s) && !w.gapAfter(w.walked[n].last) {
@@ -170,36 +173,45 @@ func (w *walker) at(g, snapshot int32) int {
 // silent reports whether the machine had no row at a snapshot, as a GPU's segment says.
 func (w *walker) silent(s *segment) bool { return s.bridged || w.status(s).state == Unknown }
 
-// finish turns the machine's segments into Segments. Holds say which runs they belong to.
+// finish turns the machine's segments into Segments, behind those that are known. Holds say which runs they belong to.
 func (w *walker) finish() {
+	w.offsets = w.offsets[:0]
 	for g := range w.machine.GPUs {
-		all := make([]Segment, len(w.segments[g]))
-		for i := range all {
-			s := &w.segments[g][i]
+		known, was, next := w.known(g)
+		all := make([]Segment, len(known), len(known)+len(w.segments[g])-next)
+		copy(all, known)
+		for i := range w.segments[g][next:] {
+			s := &w.segments[g][next+i]
 			t := w.status(s)
-			all[i] = Segment{First: s.first, Last: s.last, RunFirst: -1, RunLast: -1, Project: t.project, State: t.state}
+			all = append(all, Segment{First: s.first, Last: s.last, RunFirst: -1, RunLast: -1, Project: t.project,
+				State: t.state})
 			if s.outside {
-				all[i].State = Outside
+				all[len(all)-1].State = Outside
 			}
 		}
+		if was != nil && was.First < w.rest.settled { // it began before what is walked, or with a run that is over
+			s := &all[len(known)]
+			s.First, s.RunFirst, s.Project = was.First, was.RunFirst, was.Project
+		}
 		w.machine.GPUs[g].Segments = all
+		w.offsets = append(w.offsets, len(known)-next)
 	}
 	for h := range w.holds {
 		hold := &w.holds[h]
-		if hold.run < 0 {
+		if hold.run < 0 || w.numbers[hold.run] < 0 {
 			continue
 		}
-		segments := w.machine.GPUs[hold.gpu].Segments
-		for i := hold.segFirst; i <= hold.segLast; i++ {
+		segments, offset := w.machine.GPUs[hold.gpu].Segments, w.offsets[hold.gpu]
+		for i := max(int(hold.segFirst), -offset); i <= int(hold.segLast); i++ {
 			if t := w.status(&w.segments[hold.gpu][i]); t.job != hold.job || t.user != hold.user && hold.job.IsNone() {
 				continue // it is an extra claim there
 			}
-			s := &segments[i]
+			s := &segments[i+offset]
 			if hold.first <= s.First && s.First <= hold.last {
-				s.RunFirst = hold.run
+				s.RunFirst = w.numbers[hold.run]
 			}
 			if hold.first <= s.Last && s.Last <= hold.last {
-				s.RunLast = hold.run
+				s.RunLast = w.numbers[hold.run]
 			}
 		}
 	}

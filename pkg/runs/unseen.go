@@ -222,7 +222,7 @@ func (l *linker) explained(pieces []int32, x *Explanation) []Explained {
 // runsOf returns a job's runs on the machine and one side, in their order.
 func (l *linker) runsOf(job timeline.Job, side pool.Side) []int32 {
 	index := l.observed.jobs()
-	number, known := index.numbers[job]
+	number, known := index.number(job)
 	if !known {
 		return nil
 	}
