@@ -8,7 +8,6 @@ import (
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/pressure"
-	"github.com/chtc/gpureports/pkg/survival"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -58,7 +57,7 @@ func BenchmarkMonth(b *testing.B) {
 			for i := range waits {
 				m.add(&waits[i], w, p.Times[len(p.Times)-1])
 			}
-			survival.CohortOf(m.items).KaplanMeier()
+			m.quantiles()
 		}
 	})
 	var starts []pool.Micros

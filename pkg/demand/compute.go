@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"unique"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/pressure"
@@ -55,35 +56,41 @@ func rowsByJob(v *pressure.View, after pool.Micros) [][]*pressure.Row {
 // measures are what a group of waits adds up to in a window.
 type measures struct {
 	waits, started, left int
-	items                []survival.Item
-	curve                *survival.Curve // of them, once it is asked for
-	waited               float64         // hours, of those that started
-	efforts, ran         float64         // GPU-hours: wait + run, and run
+	cohort               survival.Cohort
+	hours                []float64 // see quantiles, once they are asked for
+	waited               float64   // hours, of those that started
+	efforts, ran         float64   // GPU-hours: wait + run, and run
 	oldest               pool.Micros
 }
 
 // add adds a wait that overlaps the window. newest is the newest poll in the window.
 func (m *measures) add(w *Wait, window pool.Window, newest pool.Micros) {
 	m.waits++
-	inside := window.Contains(w.End)
-	fate := survival.Censored
+	it := itemOf(w, window)
 	switch {
-	case w.Outcome == Started && inside:
-		fate = survival.Event
+	case it.Fate == survival.Event:
 		m.started++
 		m.waited += pool.Hours(w.End - w.Begin)
 		if w.RanUntil != 0 && w.RanUntil <= window.To {
 			m.efforts += w.Request.GPUs * pool.Hours(w.End-w.Begin+w.Ran)
 			m.ran += w.Request.GPUs * pool.Hours(w.Ran)
 		}
-	case w.Outcome == Left && inside:
+	case w.Outcome == Left && window.Contains(w.End):
 		m.left++
 	}
-	m.items = append(m.items, survival.Item{Entry: max(w.Known, window.From) - w.Begin,
-		Exit: min(w.End, window.To) - w.Begin, Fate: fate})
+	m.cohort.Add(it)
 	if w.sees(newest) {
 		m.oldest = max(m.oldest, newest-w.Begin+1) // 0: none waits
 	}
+}
+
+// itemOf returns a wait as a survival curve of a window takes it.
+func itemOf(w *Wait, window pool.Window) survival.Item {
+	it := survival.Item{Entry: max(w.Known, window.From) - w.Begin, Exit: min(w.End, window.To) - w.Begin}
+	if w.Outcome == Started && window.Contains(w.End) {
+		it.Fate = survival.Event
+	}
+	return it
 }
 
 // metric returns a metric of waits; NaN where it has no value. Averages over time are not among them.
@@ -96,9 +103,9 @@ func (m *measures) metric(name string) float64 {
 	case "left":
 		return float64(m.left)
 	case "medianWaitHours":
-		return m.quantile(0.5)
+		return m.quantiles()[0]
 	case "p90WaitHours":
-		return m.quantile(0.1)
+		return m.quantiles()[1]
 	case "meanWaitHours":
 		return m.waited / float64(m.started) // NaN without any
 	case "expansionFactor":
@@ -111,16 +118,18 @@ func (m *measures) metric(name string) float64 {
 	return math.NaN()
 }
 
-// quantile is when so small a share is still waiting.
-func (m *measures) quantile(share float64) float64 {
-	if m.curve == nil {
-		curve := survival.CohortOf(m.items).KaplanMeier()
-		m.curve = &curve
+// quantiles are the hours until a half and a tenth still wait.
+func (m *measures) quantiles() []float64 {
+	if m.hours == nil {
+		for _, age := range m.cohort.Summary([]float64{survival.AtMost(0.5), survival.AtMost(0.1)}).Reached {
+			hours := math.NaN()
+			if age >= 0 {
+				hours = pool.Hours(age)
+			}
+			m.hours = append(m.hours, hours)
+		}
 	}
-	if age, ok := m.curve.AtMost(share); ok {
-		return pool.Hours(age)
-	}
-	return math.NaN()
+	return m.hours
 }
 
 func ratio(a, b float64) float64 {
@@ -133,7 +142,7 @@ func ratio(a, b float64) float64 {
 // group is what waits are counted under; what is not asked for is zero.
 type group struct {
 	user, project, schedd timeline.Symbol
-	gpus, memory          string
+	gpus, memory          unique.Handle[string] // quicker to hash than texts
 }
 
 // groupOf returns the group of a wait by some groupings.
@@ -147,9 +156,9 @@ func groupOf(w *Wait, by []string) (k group) {
 		case "schedd":
 			k.schedd = w.Schedd
 		case "gpus":
-			k.gpus = gpusClass(w.Request.GPUs)
+			k.gpus = unique.Make(gpusClass(w.Request.GPUs))
 		case "gpuMemory":
-			k.memory = memoryClass(w.Request.GPUMemory)
+			k.memory = unique.Make(memoryClass(w.Request.GPUMemory))
 		}
 	}
 	return k

@@ -10,6 +10,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/survival"
@@ -49,18 +50,17 @@ func (a *answer) frames(ctx context.Context) (data.Frames, error) {
 // choose finds the waits that the window and the filter choose.
 func (a *answer) choose() {
 	s := &a.plan.Select
-	projects := map[string]bool{}
+	projects := map[timeline.Symbol]bool{}
 	for i := range a.all {
 		w := &a.all[i]
 		if !w.overlaps(a.plan.Window) || !s.MatchUser(a.texts[w.Owner]) || !s.Schedds.Match(a.texts[w.Schedd]) ||
 			!s.GPUs.Match(gpusClass(w.Request.GPUs)) || !s.GPUMemory.Match(memoryClass(w.Request.GPUMemory)) {
 			continue
 		}
-		list := a.texts[w.Project]
-		matches, known := projects[list]
+		matches, known := projects[w.Project]
 		if !known {
-			matches = s.MatchProjects(list)
-			projects[list] = matches
+			matches = s.MatchProjects(a.texts[w.Project])
+			projects[w.Project] = matches
 		}
 		if matches {
 			a.chosen = append(a.chosen, int32(i))
@@ -81,10 +81,10 @@ func (a *answer) countAdOnly() {
 
 func (a *answer) user(w *Wait) string { return a.plan.Shown("user", a.texts[w.Owner]) }
 
-// values are a group's values.
-func (a *answer) values(k group) []string {
-	values := make([]string, len(a.plan.GroupBy))
-	for i, name := range a.plan.GroupBy {
+// values are a group's values of some groupings.
+func (a *answer) values(k group, by []string) []string {
+	values := make([]string, len(by))
+	for i, name := range by {
 		switch name {
 		case "user":
 			values[i] = a.plan.Shown(name, a.texts[k.user])
@@ -93,9 +93,9 @@ func (a *answer) values(k group) []string {
 		case "schedd":
 			values[i] = a.texts[k.schedd]
 		case "gpus":
-			values[i] = k.gpus
+			values[i] = k.gpus.Value()
 		case "gpuMemory":
-			values[i] = k.memory
+			values[i] = k.memory.Value()
 		}
 	}
 	return values
@@ -221,7 +221,8 @@ func (a *answer) summary(ctx context.Context) (data.Frames, error) {
 	starts := []pool.Micros{w.From, w.To}
 	c := newClock(starts, w, a.polls.coveredUntil)
 	values := func(list []*Wait, taken float64) []float64 {
-		m := measures{items: make([]survival.Item, 0, len(list))}
+		var m measures
+		m.cohort.Grow(len(list))
 		newest, _ := a.newest()
 		for _, wait := range list {
 			m.add(wait, w, newest)
@@ -247,17 +248,21 @@ func (a *answer) summary(ctx context.Context) (data.Frames, error) {
 			return nil, err
 		}
 		keys, lists := a.groups(by, sorted)
-		for n, k := range keys {
+		rows = make([]frames.Row, len(keys))
+		err = parallel.Each(ctx, len(keys), func(_ *struct{}, n int) {
 			free := math.NaN()
 			if clock != nil && clock.covered[0] > 0 {
 				free = 0
-				if l, some := taken[k]; some {
+				if l, some := taken[keys[n]]; some {
 					free = l.means()[0]
 				}
 			}
-			rows = append(rows, frames.Row{Group: a.values(k), Values: values(lists[n], free)})
+			rows[n].Values = values(lists[n], free)
+		})
+		for n, k := range keys {
+			rows[n].Group = a.values(k, by)
 		}
-		return rows, nil
+		return rows, err
 	}
 	rows, err := row(a.plan.GroupBy)
 	if err != nil || len(rows) == 0 {
@@ -304,7 +309,7 @@ func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 			values[freeWhileWaiting] = l.means()
 		}
 		for _, metric := range a.plan.Metrics {
-			s := frames.Series{Group: a.values(k), Metric: metric}
+			s := frames.Series{Group: a.values(k, a.plan.GroupBy), Metric: metric}
 			for b, v := range values[metric] {
 				if a.plan.Keep(buckets, b, newest) {
 					s.Times, s.Values = append(s.Times, a.time(buckets, b)), append(s.Values, v)
@@ -413,11 +418,12 @@ func (a *answer) survival() data.Frames {
 	keys, lists := a.groups(a.plan.GroupBy, a.chosen)
 	lives := make([]frames.Lives, 0, len(keys))
 	for n, k := range keys {
-		var m measures
+		cohort := &survival.Cohort{}
+		cohort.Grow(len(lists[n]))
 		for _, w := range lists[n] {
-			m.add(w, a.plan.Window, 0)
+			cohort.Add(itemOf(w, a.plan.Window))
 		}
-		lives = append(lives, frames.Lives{Group: a.values(k), Items: survival.CohortOf(m.items)})
+		lives = append(lives, frames.Lives{Group: a.values(k, a.plan.GroupBy), Items: cohort})
 	}
 	return frames.Curves(a.plan, a.about, "survival", "waits", lives, (*survival.Cohort).KaplanMeier)
 }

@@ -102,6 +102,13 @@ func (q *asked) checkSummaries(e *expectedDemand) {
 				q.same(groups[group][metric], row[metric], "%s %s %s", grouping, group, metric)
 			}
 		}
+		rows = q.rows(`{"queryType": "demand", "view": "summary", "groupBy": %s}`, by)
+		require.Len(q, rows, len(groups)+1, "%s: with the total", grouping)
+		total := rows[len(groups)]
+		require.Equal(q, "total", total["rowType"])
+		for _, metric := range summaryMetrics {
+			q.same(e.All[metric], total[metric], "%s: the total's %s", grouping, metric)
+		}
 	}
 }
 

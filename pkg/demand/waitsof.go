@@ -25,12 +25,11 @@ func WaitsOf(ctx context.Context, s *stores.Stores, p *query.Plan) ([]Wait, *Pol
 }
 
 // Items are the waits that overlap a plan's window as a survival curve takes them.
-func Items(waits []Wait, p *query.Plan) []survival.Item {
-	var m measures
+func Items(waits []Wait, p *query.Plan) (items []survival.Item) {
 	for i := range waits {
 		if waits[i].overlaps(p.Window) {
-			m.add(&waits[i], p.Window, 0)
+			items = append(items, itemOf(&waits[i], p.Window))
 		}
 	}
-	return m.items
+	return items
 }
