@@ -25,8 +25,11 @@ const byCategory = `{"queryType":"allocation","view":"timeseries","groupBy":["ca
 
 const evictionsByDevice = `{"queryType":"evictions","view":"summary","groupBy":["device"]}`
 
+// panel is a query with its name in the table.
+type panel struct{ name, json string }
+
 // panels are a query of each kind and view, and those that dashboards hold.
-var panels = []struct{ name, json string }{
+var panels = []panel{
 	{"allocation series by category", byCategory},
 	{"allocation series by device, three metrics", `{"queryType":"allocation","view":"timeseries","groupBy":["device"],"metrics":["allocated","available","free"]}`},
 	{"allocation table by category and device", `{"queryType":"allocation","view":"summary","groupBy":["category","device"]}`},

@@ -190,8 +190,12 @@ func (b *bench) year(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.segments(ctx, dir, fmt.Sprintf("%d GPUs, %d d", b.GPUs, b.Days), b.Days,
-		limits{restart: 150, series: 50, disk: 35, memory: 120})
+	if err := b.segments(ctx, dir, fmt.Sprintf("%d GPUs, %d d", b.GPUs, b.Days), b.Days,
+		limits{restart: 150, series: 50, disk: 35, memory: 120}); err != nil {
+		return err
+	}
+	return manyAds{machines: b.Machines, gpus: b.GPUs, made: b.Days, days: b.Days, cacheMaxMB: 4096, target: 150,
+		panels: withAds}.measure(ctx, b)
 }
 
 // large measures 10,000 GPUs.
@@ -203,8 +207,13 @@ func (b *bench) large(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.segments(ctx, dir, fmt.Sprintf("10,000 GPUs, %d d", b.Days), b.Days,
-		limits{restart: 1000, memory: 1500, month: 40, evictions: 200})
+	if err := b.segments(ctx, dir, fmt.Sprintf("10,000 GPUs, %d d", b.Days), b.Days,
+		limits{restart: 1000, memory: 1500, month: 40, evictions: 200}); err != nil {
+		return err
+	}
+	// 40 days hold the window, which ends 36 hours before the pool does, and the week before it
+	return manyAds{machines: 1250, gpus: 10_000, made: 40, days: 30, cacheMaxMB: 4096, target: 200,
+		panels: []panel{{"evictions", evictionsByDevice}}}.measure(ctx, b)
 }
 
 // limits are the targets of a pool of segments: milliseconds and megabytes, 0 = none.

@@ -29,7 +29,7 @@ const (
 )
 
 // withAds are the panels that the job ads are measured with: one of each kind.
-var withAds = []struct{ name, json string }{
+var withAds = []panel{
 	{"backfill availability", `{"queryType":"backfillAvailability","view":"summary","groupBy":["device"]}`},
 	{"evictions", `{"queryType":"evictions","view":"summary","groupBy":["device"]}`},
 }

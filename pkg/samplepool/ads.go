@@ -29,26 +29,15 @@ type Ad struct {
 // Ads are the ads of backfill and primary jobs that were written between the pool's Start and End and reached the
 // archive: the history ads by RecordTime, then the epoch ads. Its only error is that of ctx.
 func (p *Pool) Ads(ctx context.Context) ([]Ad, error) {
-	rnd := p.random("ads")
-	start, end := p.options.Start.UnixMilli(), p.options.End.UnixMilli()
 	var history, epochs []Ad
-	archived := func(written int64) bool {
-		missing := rnd.Float64() < p.options.MissingAds
-		return !missing && written >= start && written <= end
-	}
-	s := p.simulate(observer{
-		ended: func(r *run) {
-			if archived(r.reported()) {
-				epochs = append(epochs, epochAd(r))
-			}
-		},
-		left: func(j *job) {
-			if archived(j.entered) {
-				history = append(history, historyAd(j))
-			}
-		},
+	err := p.EachAd(ctx, func(a Ad) {
+		if a.Epoch {
+			epochs = append(epochs, a)
+		} else {
+			history = append(history, a)
+		}
 	})
-	if err := s.advance(ctx, s.end); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	for _, ads := range [][]Ad{history, epochs} {
@@ -57,6 +46,30 @@ func (p *Pool) Ads(ctx context.Context) ([]Ad, error) {
 		})
 	}
 	return append(history, epochs...), nil
+}
+
+// EachAd gives the same ads as they are written, so that those of a large pool need not be held. Its only error is that
+// of ctx.
+func (p *Pool) EachAd(ctx context.Context, take func(Ad)) error {
+	rnd := p.random("ads")
+	start, end := p.options.Start.UnixMilli(), p.options.End.UnixMilli()
+	archived := func(written int64) bool {
+		missing := rnd.Float64() < p.options.MissingAds
+		return !missing && written >= start && written <= end
+	}
+	s := p.simulate(observer{
+		ended: func(r *run) {
+			if archived(r.reported()) {
+				take(epochAd(r))
+			}
+		},
+		left: func(j *job) {
+			if archived(j.entered) {
+				take(historyAd(j))
+			}
+		},
+	})
+	return s.advance(ctx, s.end)
 }
 
 // vacate is what HTCondor says about the end of a run that did not complete.
