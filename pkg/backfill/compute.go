@@ -65,6 +65,23 @@ func (s *statistics) expect(n [fates]int, m measure) {
 	}
 }
 
+// addUp adds periods of a measure to the statistics of their groups and to those of all.
+func (c *chosen) addUp(w pool.Window, m measure, of []*statistics, all *statistics) {
+	all.expect(c.total(), m)
+	for k := range of {
+		of[k].expect(c.fates[k], m)
+	}
+	c.byLength(w, func(group int32, it survival.Item) { // for all medians and curves
+		into := of[group]
+		into.cohort.Add(it)
+		all.cohort.Add(it)
+		if m == vacancy && it.Fate == survival.Event {
+			hours := pool.Hours(it.Exit)
+			into.hours, all.hours = append(into.hours, hours), append(all.hours, hours)
+		}
+	})
+}
+
 // levels are what is read off curves, in the order of levelsOf.
 var (
 	levels   = []float64{survival.AtMost(0.5), 0.9, 0.75, 0.5}

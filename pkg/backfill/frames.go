@@ -9,6 +9,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
@@ -84,23 +85,17 @@ func (a *answer) summary(ctx context.Context) (data.Frames, error) {
 			total.counts[s] += n
 		}
 	}
+	var of [2][]*statistics // by measure and group
 	for m, chosen := range a.periods {
-		of := make([]*statistics, len(chosen.groups.keys.All))
-		all := &total.of[m]
-		all.expect(chosen.total(), measure(m))
-		for k, key := range chosen.groups.keys.All {
-			of[k] = &at(key).of[m]
-			of[k].expect(chosen.fates[k], measure(m))
+		for _, key := range chosen.groups.keys.All {
+			of[m] = append(of[m], &at(key).of[m])
 		}
-		chosen.byLength(a.plan.Window, func(group int32, it survival.Item) { // for all medians and curves
-			into := of[group]
-			into.cohort.Add(it)
-			all.cohort.Add(it)
-			if measure(m) == vacancy && it.Fate == survival.Event {
-				hours := pool.Hours(it.Exit)
-				into.hours, all.hours = append(into.hours, hours), append(all.hours, hours)
-			}
-		})
+	}
+	err = parallel.Each(ctx, len(a.periods), func(_ *struct{}, m int) {
+		a.periods[m].addUp(a.plan.Window, measure(m), of[m], &total.of[m])
+	})
+	if err != nil {
+		return nil, err
 	}
 	var rows []frames.Row
 	for k, c := range groups {

@@ -28,6 +28,7 @@ type gpuBuild struct {
 	memory float64
 
 	spans []span
+	alone uint32 // the last status that it had without further claims; 0 = none is known
 }
 
 type span struct {
@@ -185,24 +186,33 @@ func (b *builder) extend(number int, g *gpuBuild) {
 // status numbers what the GPU's rows say.
 func (b *builder) status(g *gpuBuild) uint32 {
 	rows := statusRows{g.side[pool.Primary], g.side[pool.Backfill]}
-	claims := b.furtherClaims(g)
-	s, known := b.known[rows]
-	if len(claims) > 0 {
-		s, known = b.same(rows, claims)
-	}
-	if known {
-		return s
-	}
 	d := b.day
-	s = uint32(len(d.statuses))
-	d.statuses = append(d.statuses, rows)
+	claims := b.furtherClaims(g)
 	if len(claims) == 0 {
-		b.known[rows] = s
+		if g.alone == 0 || d.statuses[g.alone] != rows { // most go on as they were
+			g.alone = b.statusOf(rows)
+		}
+		return g.alone
+	}
+	if s, known := b.same(rows, claims); known {
 		return s
 	}
+	s := uint32(len(d.statuses))
+	d.statuses = append(d.statuses, rows)
 	from := uint32(len(d.extras))
 	d.extras = append(d.extras, claims...)
 	d.further = append(d.further, further{s, from, uint32(len(d.extras))})
+	return s
+}
+
+// statusOf numbers rows without further claims.
+func (b *builder) statusOf(rows statusRows) uint32 {
+	s, known := b.known[rows]
+	if !known {
+		s = uint32(len(b.day.statuses))
+		b.day.statuses = append(b.day.statuses, rows)
+		b.known[rows] = s
+	}
 	return s
 }
 
