@@ -157,8 +157,8 @@ func ownerOf(ad *jobs.Ad) string {
 
 // queuedAt is a job's QDate; 0 = not known.
 func queuedAt(list []jobs.Ad, job timeline.Job) pool.Micros {
-	if i := slices.IndexFunc(list, func(ad jobs.Ad) bool { return !ad.QDate.IsZero() }); i >= 0 {
-		return list[i].QDate.UnixMicro()
+	if i := slices.IndexFunc(list, func(ad jobs.Ad) bool { return ad.QDate != 0 }); i >= 0 {
+		return list[i].QDate.Micros()
 	}
 	return micros(job.QDate)
 }

@@ -3,7 +3,6 @@ package jobs
 import (
 	"cmp"
 	"strings"
-	"time"
 )
 
 // Kind is what a job ad describes.
@@ -25,8 +24,8 @@ func (k Kind) String() string { return [...]string{"other", "history", "epoch"}[
 // Ad is one job ad document, of either adstash schema, with what runs and their outcomes are found from
 // (htcondor.md, "Which run do an ad's dates describe?"). Names are HTCondor's attribute names.
 //
-// Times are UTC with a resolution of a second; the zero time means "not stored", which HTCondor and adstash also
-// express by 0 or null. Numbers that are not stored are 0, texts "".
+// A date that is not stored is 0, which HTCondor and adstash also express by 0 or null. Numbers that are not stored are
+// 0, texts "".
 type Ad struct {
 	Kind        Kind
 	GlobalJobID string // schedd#cluster.proc#qdate
@@ -35,7 +34,7 @@ type Ad struct {
 
 	// RecordTime is when the ad was final. Where it is not stored it follows from the other dates by adstash's rule:
 	// EpochWriteDate, else CompletionDate, else EnteredCurrentStatus.
-	RecordTime time.Time
+	RecordTime Date
 
 	// Where the last run was (an epoch ad: that run).
 	Machine string   // StartdName, else LastRemoteHost: what follows the last @
@@ -45,13 +44,13 @@ type Ad struct {
 	JobStatus     int // 1 idle, 2 running, 3 removed, 4 completed, 5 held, 6 transferring output, 7 suspended
 	LastJobStatus int // the status before
 
-	JobStartDate         time.Time // start of the first run
-	JobLastStartDate     time.Time // start of the run before the last
-	JobCurrentStartDate  time.Time // start of the last run (an epoch ad: of that run)
-	CompletionDate       time.Time // end, of a completed job only
-	EnteredCurrentStatus time.Time // when the job was removed or held, maybe long after its last run
-	LastVacateTime       time.Time // the last vacate; survives a later completion
-	EpochWriteDate       time.Time // end of the run, epoch ads only; RecordTime where it is not stored
+	JobStartDate         Date // start of the first run
+	JobLastStartDate     Date // start of the run before the last
+	JobCurrentStartDate  Date // start of the last run (an epoch ad: of that run)
+	CompletionDate       Date // end, of a completed job only
+	EnteredCurrentStatus Date // when the job was removed or held, maybe long after its last run
+	LastVacateTime       Date // the last vacate; survives a later completion
+	EpochWriteDate       Date // end of the run, epoch ads only; RecordTime where it is not stored
 
 	LastRemoteWallClockTime float64 // seconds of the last run
 	RemoteWallClockTime     float64 // seconds of all runs
@@ -70,7 +69,7 @@ type Ad struct {
 
 	// What the job asked for, and for whom. Sizes of memory are in MiB.
 	Owner            string
-	QDate            time.Time
+	QDate            Date
 	ChtcProjects     string // a list as it is stored
 	RequestGPUs      float64
 	RequestCPUs      float64
@@ -91,6 +90,6 @@ func (a *Ad) OnBackfill() bool { return strings.Contains(strings.ToLower(a.Slot)
 
 // Compare orders ads by RecordTime, then GlobalJobID, then history before epoch.
 func Compare(a, b Ad) int {
-	return cmp.Or(a.RecordTime.Compare(b.RecordTime), strings.Compare(a.GlobalJobID, b.GlobalJobID),
+	return cmp.Or(cmp.Compare(a.RecordTime, b.RecordTime), strings.Compare(a.GlobalJobID, b.GlobalJobID),
 		cmp.Compare(a.Kind, b.Kind))
 }

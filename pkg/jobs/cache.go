@@ -218,7 +218,7 @@ func (e entry) describes(lastSeen time.Time) bool {
 	if len(e.ads) == 0 || e.partial() {
 		return false
 	}
-	newest := e.ads[len(e.ads)-1].RecordTime
+	newest := e.ads[len(e.ads)-1].RecordTime.Time()
 	return !newest.Before(lastSeen.Add(-clockError)) && e.asked.Sub(newest) >= arriveIn
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
-	"time"
 )
 
 // coder writes entries to bytes, or reads them: the same walk over their fields does both. Numbers are varints, a text
@@ -73,18 +72,10 @@ func (c *coder) float(v *float64) {
 	*v = math.Float64frombits(bits.ReverseBytes64(u))
 }
 
-// date is a time with the resolution of ads, a second; the zero time is 0.
-func (c *coder) date(t *time.Time) {
-	seconds := int64(0)
-	if !t.IsZero() {
-		seconds = t.Unix()
-	}
-	if c.signed(&seconds); !c.reading {
-		return
-	}
-	if *t = (time.Time{}); seconds != 0 {
-		*t = time.Unix(seconds, 0).UTC()
-	}
+func (c *coder) date(d *Date) {
+	seconds := int64(*d)
+	c.signed(&seconds)
+	*d = Date(seconds)
 }
 
 func (c *coder) text(s *string) {
@@ -135,9 +126,9 @@ func (c *coder) ad(a *Ad) {
 		c.text(s)
 	}
 	members(c, &a.GPUs, c.text)
-	for _, t := range []*time.Time{&a.RecordTime, &a.JobStartDate, &a.JobLastStartDate, &a.JobCurrentStartDate,
+	for _, d := range []*Date{&a.RecordTime, &a.JobStartDate, &a.JobLastStartDate, &a.JobCurrentStartDate,
 		&a.CompletionDate, &a.EnteredCurrentStatus, &a.LastVacateTime, &a.EpochWriteDate, &a.QDate} {
-		c.date(t)
+		c.date(d)
 	}
 	for _, v := range []*float64{&a.LastRemoteWallClockTime, &a.RemoteWallClockTime, &a.CommittedTime, &a.RequestGPUs,
 		&a.RequestCPUs, &a.RequestMemory, &a.RequestGPUMemory} {

@@ -24,8 +24,8 @@ func fill(t *testing.T, random *rand.Rand) (ad Ad) {
 			f.SetString(fields.Type().Field(i).Name + string(rune('a'+random.IntN(3))))
 		case []string:
 			f.Set(reflect.ValueOf([]string{"GPU-1", "", "GPU-2"}))
-		case time.Time:
-			f.Set(reflect.ValueOf(time.Unix(random.Int64N(1<<33)-1<<20, 0).UTC()))
+		case Date:
+			f.SetInt(random.Int64N(1<<33) - 1<<20)
 		case float64:
 			f.SetFloat([]float64{1, 3600, 0.1, -2.5, math.MaxFloat64}[random.IntN(5)])
 		case int:

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 )
 
 // Collector builds a [Result] from stored documents; all sources use it, so that they agree on order, duplicates and
@@ -33,7 +32,7 @@ func NewCollector(asked []string, by func(Label) string) *Collector {
 type Label struct {
 	Kind                                Kind
 	GlobalJobID, Machine                string
-	JobCurrentStartDate, EpochWriteDate time.Time
+	JobCurrentStartDate, EpochWriteDate Date
 }
 
 // Label returns the ad's label.
@@ -46,10 +45,10 @@ func ByJob(l Label) string { return l.GlobalJobID }
 
 // ByMachineDay is the key of the ads that Source.AdsOnMachines looks up.
 func ByMachineDay(l Label) string {
-	if l.JobCurrentStartDate.IsZero() {
+	if l.JobCurrentStartDate == 0 {
 		return ""
 	}
-	return MachineDay{l.Machine, int32(l.JobCurrentStartDate.Unix() / secondsOfDay)}.Key()
+	return MachineDay{l.Machine, l.JobCurrentStartDate.day()}.Key()
 }
 
 // NewEpochCollector collects the ads that Source.Epochs looks up, at most that many.
@@ -65,7 +64,7 @@ func NewEpochCollector(days []EpochDay, most int) *Collector {
 			return ""
 		}
 		d, asked := longest[ByMachineDay(l)]
-		if !asked || d.Longest > 0 && l.EpochWriteDate.Sub(l.JobCurrentStartDate) > d.Longest {
+		if !asked || d.Longest > 0 && l.EpochWriteDate.Since(l.JobCurrentStartDate) > d.Longest {
 			return ""
 		}
 		return d.Key()

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func ParseAd(stored []byte) (Ad, error) {
 		Kind:        d.kind(),
 		GlobalJobID: d.GlobalJobId.value,
 		AccessPoint: shared(d.accessPoint()),
-		User:        shared(firstOf(d.User.value, d.Owner.value)),
+		User:        shared(cmp.Or(d.User.value, d.Owner.value)),
 		RecordTime:  d.RecordTime.value,
 
 		Machine: shared(d.machine()),
@@ -116,10 +117,10 @@ func ParseAd(stored []byte) (Ad, error) {
 		Refactored:       d.Timestamp.set,
 		Unread:           d.unread(),
 	}
-	if ad.RecordTime.IsZero() {
-		ad.RecordTime = firstDate(ad.EpochWriteDate, ad.CompletionDate, ad.EnteredCurrentStatus)
+	if ad.RecordTime == 0 {
+		ad.RecordTime = cmp.Or(ad.EpochWriteDate, ad.CompletionDate, ad.EnteredCurrentStatus)
 	}
-	if ad.Kind == Epoch && ad.EpochWriteDate.IsZero() {
+	if ad.Kind == Epoch && ad.EpochWriteDate == 0 {
 		ad.EpochWriteDate = ad.RecordTime
 	}
 	return ad, nil
@@ -135,7 +136,7 @@ func (d *document) kind() Kind {
 		return Other
 	case d.EpochAdType.value != "" && !strings.EqualFold(d.EpochAdType.value, "EPOCH"):
 		return Other
-	case !d.EpochWriteDate.value.IsZero() || strings.Contains(source, "epoch"):
+	case d.EpochWriteDate.value != 0 || strings.Contains(source, "epoch"):
 		return Epoch
 	}
 	return History
@@ -266,7 +267,7 @@ func (n *number) int() int { return int(n.value) }
 
 type date struct {
 	stored
-	value time.Time
+	value Date
 }
 
 // dateLayouts are read besides epoch seconds; without an offset they are UTC.
@@ -298,7 +299,7 @@ func (d *date) epoch(seconds float64) {
 	switch {
 	case seconds == 0:
 	case seconds > 0 && seconds < 253402300800:
-		d.value, d.set = time.Unix(int64(seconds), 0).UTC(), true
+		d.value, d.set = Date(seconds), true
 	default:
 		d.bad = true
 	}
@@ -353,21 +354,3 @@ func (m *metadata) UnmarshalJSON(raw []byte) error {
 
 // shared returns one copy of a text that many ads have in common.
 func shared(text string) string { return unique.Make(text).Value() }
-
-func firstOf(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
-}
-
-func firstDate(dates ...time.Time) time.Time {
-	for _, d := range dates {
-		if !d.IsZero() {
-			return d
-		}
-	}
-	return time.Time{}
-}

@@ -15,8 +15,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-func at(seconds int64) time.Time { return time.Unix(seconds, 0).UTC() }
-
 func TestParseAd(t *testing.T) {
 	for name, c := range map[string]struct {
 		stored string
@@ -31,18 +29,18 @@ func TestParseAd(t *testing.T) {
 			"LastVacateTime": 1759145000,
 			"NumVacatesByReason": {"StartdPreemptExpression": 1}, "metadata": {"condor_adstash_source": "schedd_history"}}`,
 			Ad{Kind: History, GlobalJobID: "ap#1.0#1759139166", AccessPoint: "ap", User: "u@d", Owner: "u",
-				RecordTime: at(1759147521), Machine: "m1", Slot: "backfill2_1", GPUs: []string{"GPU-a", "GPU-b"},
-				JobStatus: 3, LastJobStatus: 1, EnteredCurrentStatus: at(1759147521), LastRemoteWallClockTime: 2520.5,
+				RecordTime: 1759147521, Machine: "m1", Slot: "backfill2_1", GPUs: []string{"GPU-a", "GPU-b"},
+				JobStatus: 3, LastJobStatus: 1, EnteredCurrentStatus: 1759147521, LastRemoteWallClockTime: 2520.5,
 				HasVacateReasonCode: true, VacateReasonCode: 1011,
-				NumHolds: 2, JobStartDate: at(1759144997), JobCurrentStartDate: at(1759144998), JobLastStartDate: at(1759144996),
-				LastVacateTime: at(1759145000)},
+				NumHolds: 2, JobStartDate: 1759144997, JobCurrentStartDate: 1759144998, JobLastStartDate: 1759144996,
+				LastVacateTime: 1759145000},
 		},
 		"legacy strings, cut GPU list": {
 			`{"GlobalJobId": "j", "RecordTime": 1759147521, "AssignedGPUs": "GPU-a,GPU-b,GPU-c...", "vacatereasoncode": "1019", "lastremotewallclocktime": "2520.0",
 			"numvacates": "1", "numvacatesbyreason": "[ StartdPreemptExpression = 1 ]", "EpochwriteDate": 1759147000, "FirstjobmatchDate": 1}`,
-			Ad{Kind: Epoch, GlobalJobID: "j", AccessPoint: "j", RecordTime: at(1759147521), GPUs: []string{"GPU-a", "GPU-b"},
+			Ad{Kind: Epoch, GlobalJobID: "j", AccessPoint: "j", RecordTime: 1759147521, GPUs: []string{"GPU-a", "GPU-b"},
 				HasVacateReasonCode: true, VacateReasonCode: 1019,
-				LastRemoteWallClockTime: 2520, NumVacates: 1, EpochWriteDate: at(1759147000)},
+				LastRemoteWallClockTime: 2520, NumVacates: 1, EpochWriteDate: 1759147000},
 		},
 		"both spellings: the first usable value": {
 			`{"GlobalJobId": "j", "vacatereasoncode": {"cut": 1}, "VacateReasonCode": 1011, "lastremotewallclocktime": "7", "LastRemoteWallClockTime": null}`,
@@ -51,38 +49,38 @@ func TestParseAd(t *testing.T) {
 		},
 		"what a job asks for": {
 			`{"GlobalJobId": "j", "Owner": "u", "QDate": 1759147000, "RequestGPUs": 2, "RequestCpus": 8, "RequestMemory": 65536, "RequestGPUMemory": 40000.0, "ChtcProjects": "B,A"}`,
-			Ad{Kind: History, GlobalJobID: "j", AccessPoint: "j", User: "u", Owner: "u", QDate: at(1759147000), RequestGPUs: 2,
+			Ad{Kind: History, GlobalJobID: "j", AccessPoint: "j", User: "u", Owner: "u", QDate: 1759147000, RequestGPUs: 2,
 				RequestCPUs: 8, RequestMemory: 65536, RequestGPUMemory: 40000, ChtcProjects: "B,A"},
 		},
 		"the same in the legacy schema, one value an expression": {
 			`{"GlobalJobId": "j", "QDate": 1759147000, "RequestGpus": 2, "RequestCpus": 8, "RequestMemory": "/Expr(1024 * NumJobStarts)/", "requestgpumemory": "40000", "chtcprojects": "B,A"}`,
-			Ad{Kind: History, GlobalJobID: "j", AccessPoint: "j", QDate: at(1759147000), RequestGPUs: 2, RequestCPUs: 8,
+			Ad{Kind: History, GlobalJobID: "j", AccessPoint: "j", QDate: 1759147000, RequestGPUs: 2, RequestCPUs: 8,
 				RequestGPUMemory: 40000, ChtcProjects: "B,A"},
 		},
 		"zero, null and ISO dates": {
 			`{"GlobalJobId": "j", "CompletionDate": 0, "LastVacateTime": null, "JobStartDate": "0", "RecordTime": "2025-09-29T12:00:00Z", "JobCurrentStartDate": "2025-09-29T07:00:00.5-05:00",
 			"JobLastStartDate": "2025-09-29 12:00:00", "EnteredCurrentStatus": "1759147200.9"}`,
-			Ad{Kind: History, GlobalJobID: "j", AccessPoint: "j", RecordTime: at(1759147200),
-				JobCurrentStartDate: at(1759147200), JobLastStartDate: at(1759147200), EnteredCurrentStatus: at(1759147200)},
+			Ad{Kind: History, GlobalJobID: "j", AccessPoint: "j", RecordTime: 1759147200,
+				JobCurrentStartDate: 1759147200, JobLastStartDate: 1759147200, EnteredCurrentStatus: 1759147200},
 		},
 		"condor_history: no adstash names": {
 			`{"GlobalJobId": "j", "Owner": "u", "LastRemoteHost": "backfill2_1@glidein_7@m1", "AssignedGPUs": "GPU-a, GPU-b", "CompletionDate": 1759147521, "EnteredCurrentStatus": 1759147522, "ExitBySignal": false, "ExitCode": 0}`,
 			Ad{Kind: History, GlobalJobID: "j", AccessPoint: "j", User: "u", Owner: "u", Machine: "m1", Slot: "backfill2_1",
-				GPUs: []string{"GPU-a", "GPU-b"}, RecordTime: at(1759147521), CompletionDate: at(1759147521),
-				EnteredCurrentStatus: at(1759147522), Exited: true},
+				GPUs: []string{"GPU-a", "GPU-b"}, RecordTime: 1759147521, CompletionDate: 1759147521,
+				EnteredCurrentStatus: 1759147522, Exited: true},
 		},
 		"epoch by its source only": {
 			`{"GlobalJobId": "j", "RecordTime": 1759147521, "metadata": {"condor_adstash_source": "schedd_job_epoch_history"}, "ExitBySignal": true}`,
-			Ad{Kind: Epoch, GlobalJobID: "j", AccessPoint: "j", RecordTime: at(1759147521), EpochWriteDate: at(1759147521),
+			Ad{Kind: Epoch, GlobalJobID: "j", AccessPoint: "j", RecordTime: 1759147521, EpochWriteDate: 1759147521,
 				Exited: true},
 		},
 		"ExitBySignal false proves nothing": {
 			`{"GlobalJobId": "j", "EpochWriteDate": 1759147521, "EpochAdType": "EPOCH", "ExitBySignal": false}`,
-			Ad{Kind: Epoch, GlobalJobID: "j", AccessPoint: "j", RecordTime: at(1759147521), EpochWriteDate: at(1759147521)},
+			Ad{Kind: Epoch, GlobalJobID: "j", AccessPoint: "j", RecordTime: 1759147521, EpochWriteDate: 1759147521},
 		},
 		"begin of an epoch": {`{"GlobalJobId": "j", "EpochWriteDate": 1759147521, "epochadtype": "SPAWN"}`,
-			Ad{Kind: Other, GlobalJobID: "j", AccessPoint: "j", RecordTime: at(1759147521), EpochWriteDate: at(1759147521)}},
-		"file transfer": {`{"GlobalJobId": "j", "RecordTime": 1, "metadata": {"condor_adstash_source": "schedd_transfer_epoch_history"}}`, Ad{Kind: Other, GlobalJobID: "j", AccessPoint: "j", RecordTime: at(1)}},
+			Ad{Kind: Other, GlobalJobID: "j", AccessPoint: "j", RecordTime: 1759147521, EpochWriteDate: 1759147521}},
+		"file transfer": {`{"GlobalJobId": "j", "RecordTime": 1, "metadata": {"condor_adstash_source": "schedd_transfer_epoch_history"}}`, Ad{Kind: Other, GlobalJobID: "j", AccessPoint: "j", RecordTime: 1}},
 		"never ran":     {`{"GlobalJobId": "j", "StartdName": "UNKNOWN", "StartdSlot": "UNKNOWN", "AssignedGPUs": "undefined"}`, Ad{Kind: History, GlobalJobID: "j", AccessPoint: "j"}},
 		"lists": {`{"GlobalJobId": "j", "AssignedGPUs": ["GPU-a", "MIG-b", ""]}`,
 			Ad{Kind: History, GlobalJobID: "j", AccessPoint: "j", GPUs: []string{"GPU-a", "MIG-b"}}},
@@ -123,7 +121,7 @@ func TestSchemasAgree(t *testing.T) {
 	}
 	for _, ad := range parsed(t, "testdata/epochs.jsonl") {
 		require.Equal(t, Epoch, ad.Kind)
-		require.False(t, ad.EpochWriteDate.IsZero())
+		require.NotZero(t, ad.EpochWriteDate)
 	}
 }
 
@@ -243,10 +241,10 @@ func FuzzParseAd(f *testing.F) {
 		if ad.GlobalJobID == "" {
 			t.Error("an ad without a job")
 		}
-		for _, date := range []time.Time{ad.RecordTime, ad.JobStartDate, ad.JobCurrentStartDate, ad.EpochWriteDate,
+		for _, date := range []Date{ad.RecordTime, ad.JobStartDate, ad.JobCurrentStartDate, ad.EpochWriteDate,
 			ad.CompletionDate} {
-			if !date.IsZero() && (date.Year() < 1970 || date.Year() > 9999 || date.Location() != time.UTC) {
-				t.Errorf("date %v", date)
+			if date < 0 || date.Time().Year() > 9999 || date.Time().Location() != time.UTC {
+				t.Errorf("date %v", date.Time())
 			}
 		}
 		for _, gpu := range ad.GPUs {
@@ -254,7 +252,7 @@ func FuzzParseAd(f *testing.F) {
 				t.Errorf("GPU id %q", gpu)
 			}
 		}
-		if ad.Kind == Epoch && ad.EpochWriteDate != ad.RecordTime && ad.EpochWriteDate.IsZero() {
+		if ad.Kind == Epoch && ad.EpochWriteDate != ad.RecordTime && ad.EpochWriteDate == 0 {
 			t.Error("an epoch without an end")
 		}
 		again, err := ParseAd(stored)

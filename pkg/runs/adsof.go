@@ -3,7 +3,6 @@ package runs
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/parallel"
@@ -40,7 +39,7 @@ func (a *Ads) Of(o *Observed, machine, run int) []jobs.Ad {
 }
 
 // Date returns a date of one of the ads, corrected by the error of its access point's clock; 0 = not stored.
-func (a *Ads) Date(ad *jobs.Ad, date time.Time) pool.Micros {
+func (a *Ads) Date(ad *jobs.Ad, date jobs.Date) pool.Micros {
 	r := recordOf(ad)
 	r.correct(a.clocks[ad.AccessPoint])
 	return r.at(date)

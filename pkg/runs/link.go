@@ -3,7 +3,6 @@ package runs
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -31,14 +30,14 @@ type Explained struct {
 	final  bool     // nothing more can be known: a later run of the job proves nothing
 }
 
-// epochID tells the epoch ads of a job apart: when the run began, and when the ad was written, in seconds since 1970.
-type epochID struct{ start, written int64 }
+// epochID tells the epoch ads of a job apart: when the run began, and when the ad was written.
+type epochID struct{ start, written jobs.Date }
 
 func epochOf(ad *jobs.Ad) epochID {
 	if ad == nil || ad.Kind != jobs.Epoch {
 		return epochID{}
 	}
-	return epochID{ad.JobCurrentStartDate.Unix(), ad.RecordTime.Unix()}
+	return epochID{ad.JobCurrentStartDate, ad.RecordTime}
 }
 
 // Ad returns the ad that describes the run itself; nil without. It is shared: read only.
@@ -56,19 +55,12 @@ type record struct {
 	gpus       uint64      // those of the ad on that machine, a bit each, where it has no more than 64
 }
 
-func micros(t time.Time) pool.Micros {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
-}
-
 // at corrects a date of the ad; 0 = not stored.
-func (r *record) at(t time.Time) pool.Micros {
-	if t.IsZero() {
+func (r *record) at(d jobs.Date) pool.Micros {
+	if d == 0 {
 		return 0
 	}
-	return t.UnixMicro() - r.ahead
+	return d.Micros() - r.ahead
 }
 
 // day is the UTC day that an ad belongs to, by its own dates.
@@ -81,22 +73,22 @@ func (r *record) day() int32 {
 
 // recordOf reads an ad by its access point's clock.
 func recordOf(ad *jobs.Ad) record {
-	r := record{Ad: ad, start: micros(ad.JobCurrentStartDate), machine: -1}
+	r := record{Ad: ad, start: ad.JobCurrentStartDate.Micros(), machine: -1}
 	wall := pool.Micros(0)
 	if r.start != 0 && ad.LastRemoteWallClockTime > 0 {
 		wall = r.start + pool.Micros(ad.LastRemoteWallClockTime*float64(pool.Second)+0.5)
 	}
 	switch {
 	case ad.Kind == jobs.Epoch:
-		r.end = micros(ad.EpochWriteDate)
-	case !ad.CompletionDate.IsZero():
-		r.end = micros(ad.CompletionDate)
-	case removedWhileIdle(ad) && !ad.LastVacateTime.IsZero() && !ofEarlierRun(ad):
-		r.end = micros(ad.LastVacateTime)
+		r.end = ad.EpochWriteDate.Micros()
+	case ad.CompletionDate != 0:
+		r.end = ad.CompletionDate.Micros()
+	case removedWhileIdle(ad) && ad.LastVacateTime != 0 && !ofEarlierRun(ad):
+		r.end = ad.LastVacateTime.Micros()
 	case wall != 0:
 		r.end = wall
 	default:
-		r.end = micros(ad.EnteredCurrentStatus)
+		r.end = ad.EnteredCurrentStatus.Micros()
 	}
 	return r
 }
@@ -439,7 +431,7 @@ func (l *linker) own(p part, s seen, ads []record) (record, Link) {
 	var epoch, history record
 	better := func(r, than record, overlap func(record) int) bool {
 		return than.Ad == nil || cmp.Or(overlap(r)-overlap(than), cmp.Compare(r.start, than.start),
-			r.RecordTime.Compare(than.RecordTime)) > 0
+			cmp.Compare(r.RecordTime, than.RecordTime)) > 0
 	}
 	overlap := func(r record) int {
 		if r.start <= s.last && r.end >= s.first {

@@ -137,7 +137,7 @@ func removedWhileIdle(ad *jobs.Ad) bool {
 
 // ofEarlierRun reports whether the last vacate that an ad has was that of an earlier run.
 func ofEarlierRun(ad *jobs.Ad) bool {
-	return !ad.LastVacateTime.IsZero() && ad.LastVacateTime.Before(ad.JobCurrentStartDate)
+	return ad.LastVacateTime != 0 && ad.LastVacateTime < ad.JobCurrentStartDate
 }
 
 // byHistory reads the outcome of a job's last run from its history ad.
@@ -145,7 +145,7 @@ func byHistory(ad *jobs.Ad) verdict {
 	switch {
 	case ad.HasVacateReasonCode:
 		return byCode(ad.VacateReasonCode)
-	case ad.JobStatus == statusCompleted, !ad.CompletionDate.IsZero():
+	case ad.JobStatus == statusCompleted, ad.CompletionDate != 0:
 		return byAd(Completed, NoCause)
 	case ad.JobStatus == statusHeld, ad.JobStatus == statusRemoved && ad.LastJobStatus == statusHeld:
 		return byAd(Held, NoCause)

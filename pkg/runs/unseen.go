@@ -57,7 +57,7 @@ func (a *asking) ofOtherJobs() error {
 		for i := range on.ads {
 			if ad := &on.ads[i]; !byEpoch(ad).decided && a.ads.others[ad.GlobalJobID] == nil {
 				a.ads.others[ad.GlobalJobID] = []jobs.Ad{}
-				asked = append(asked, jobs.Wanted{Job: ad.GlobalJobID, LastSeen: ad.EpochWriteDate})
+				asked = append(asked, jobs.Wanted{Job: ad.GlobalJobID, LastSeen: ad.EpochWriteDate.Time()})
 			}
 		}
 	}

@@ -113,7 +113,7 @@ func documentID(schema Schema, document []byte) (string, error) {
 	case schema == Automatic:
 		return "", nil
 	case schema == Refactored && ad.Kind == jobs.Epoch:
-		return fmt.Sprintf("%s#%d#%d", ad.GlobalJobID, ad.NumShadowStarts, ad.RecordTime.Unix()), nil
+		return fmt.Sprintf("%s#%d#%d", ad.GlobalJobID, ad.NumShadowStarts, ad.RecordTime), nil
 	}
-	return fmt.Sprintf("%s#%d", ad.GlobalJobID, ad.RecordTime.Unix()), nil
+	return fmt.Sprintf("%s#%d", ad.GlobalJobID, ad.RecordTime), nil
 }

@@ -240,7 +240,7 @@ func BenchmarkFetch100k(b *testing.B) {
 	wanted := make([]jobs.Wanted, n)
 	for i := range wanted {
 		wanted[i] = jobs.Wanted{Job: fmt.Sprintf("ap2001.chtc.example.org#%d.0#1761929243", 1_000_000+i),
-			LastSeen: original.RecordTime}
+			LastSeen: original.RecordTime.Time()}
 	}
 	es, err := client.NewTypedClient(client.Config{Addresses: []string{server}, Transport: http.DefaultTransport})
 	require.NoError(b, err)

@@ -111,8 +111,8 @@ func (s *Source) newest(ctx context.Context) (time.Time, error) {
 			return time.Time{}, err
 		}
 		for _, hit := range page.Hits.Hits {
-			if ad, err := jobs.ParseAd(hit.Source); err == nil && ad.RecordTime.After(newest) {
-				newest = ad.RecordTime
+			if ad, err := jobs.ParseAd(hit.Source); err == nil && ad.RecordTime.Time().After(newest) {
+				newest = ad.RecordTime.Time()
 			}
 		}
 	}

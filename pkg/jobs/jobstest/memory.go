@@ -99,8 +99,8 @@ func (m *Memory) Health(ctx context.Context) (jobs.Health, error) {
 	}
 	health := jobs.Health{Store: "memory", Ads: int64(len(m.documents))}
 	for _, document := range m.documents {
-		if ad, err := jobs.ParseAd(document); err == nil && ad.RecordTime.After(health.Newest) {
-			health.Newest = ad.RecordTime
+		if ad, err := jobs.ParseAd(document); err == nil && ad.RecordTime.Time().After(health.Newest) {
+			health.Newest = ad.RecordTime.Time()
 		}
 	}
 	return health, ctx.Err()

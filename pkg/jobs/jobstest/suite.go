@@ -207,7 +207,7 @@ func manyJobs(t *testing.T, open Open) {
 		require.Len(t, result.Ads[i], i%3)
 		for run, ad := range result.Ads[i] {
 			require.Equal(t, wanted[i].Job, ad.GlobalJobID)
-			require.Equal(t, at(int64(1759130000+run)), ad.RecordTime)
+			require.Equal(t, jobs.Date(1759130000+run), ad.RecordTime)
 		}
 	}
 	result, err = source.AdsOnMachines(t.Context(), []jobs.MachineDay{{Machine: "m1", Day: theDay}})

@@ -44,7 +44,7 @@ func BenchmarkJobFile100k(b *testing.B) {
 	b.Run("by machine", func(b *testing.B) {
 		for b.Loop() {
 			result, err := Open(path).AdsOnMachines(b.Context(),
-				[]jobs.MachineDay{{Machine: original.Machine, Day: int32(original.JobCurrentStartDate.Unix() / 86400)}})
+				[]jobs.MachineDay{{Machine: original.Machine, Day: int32(original.JobCurrentStartDate / 86400)}})
 			require.NoError(b, err)
 			require.Len(b, result.Ads[0], n)
 		}

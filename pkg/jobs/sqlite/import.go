@@ -138,7 +138,7 @@ func (i *importer) read(ctx context.Context, input Input) error {
 			bad(line, err.Error())
 		case ad.Kind == jobs.Other || i.only != jobs.Other && ad.Kind != i.only:
 			i.report.Other++
-		case ad.RecordTime.IsZero():
+		case ad.RecordTime == 0:
 			bad(line, "job ad: no RecordTime, and no other date to take it from")
 		default:
 			return i.store(ctx, &ad, object)
@@ -157,7 +157,7 @@ func (i *importer) store(ctx context.Context, ad *jobs.Ad, object []byte) error 
 	if err := json.Compact(&compact, object); err != nil {
 		return fmt.Errorf("job ad: %w", err)
 	}
-	added, err := i.insert.ExecContext(ctx, ad.Kind.String(), ad.GlobalJobID, ad.RecordTime.Unix(), compact.String())
+	added, err := i.insert.ExecContext(ctx, ad.Kind.String(), ad.GlobalJobID, ad.RecordTime, compact.String())
 	if err != nil {
 		return i.failed(err)
 	}

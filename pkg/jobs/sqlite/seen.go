@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"sync"
-	"time"
 	"unique"
 
 	"github.com/chtc/gpureports/pkg/jobs"
@@ -19,7 +18,7 @@ type seen struct {
 // run is what lookups by machine tell ads apart by.
 type run struct {
 	machine      unique.Handle[string]
-	start, ended int64 // JobCurrentStartDate and EpochWriteDate in seconds since 1970
+	start, ended jobs.Date // JobCurrentStartDate and EpochWriteDate
 	kind         jobs.Kind
 }
 
@@ -33,7 +32,7 @@ func (s *seen) note(revision string, row int64, label jobs.Label) {
 		s.revision, s.runs = revision, map[int64]run{}
 	}
 	if len(s.runs) < mostSeen {
-		s.runs[row] = run{unique.Make(label.Machine), label.JobCurrentStartDate.Unix(), label.EpochWriteDate.Unix(),
+		s.runs[row] = run{unique.Make(label.Machine), label.JobCurrentStartDate, label.EpochWriteDate,
 			label.Kind}
 	}
 }
@@ -49,6 +48,6 @@ func (s *seen) label(revision string, row int64) (label jobs.Label, known bool) 
 	if !known {
 		return jobs.Label{}, false
 	}
-	return jobs.Label{Kind: r.kind, Machine: r.machine.Value(), JobCurrentStartDate: time.Unix(r.start, 0).UTC(),
-		EpochWriteDate: time.Unix(r.ended, 0).UTC()}, true
+	return jobs.Label{Kind: r.kind, Machine: r.machine.Value(), JobCurrentStartDate: r.start,
+		EpochWriteDate: r.ended}, true
 }

@@ -43,7 +43,7 @@ func TestPlainFile(t *testing.T) {
 		for _, document := range documents {
 			ad, err := jobs.ParseAd(document)
 			require.NoError(t, err)
-			_, err = tx.Exec("INSERT INTO ads VALUES (?, ?, ?, ?)", ad.Kind.String(), ad.GlobalJobID, ad.RecordTime.Unix(),
+			_, err = tx.Exec("INSERT INTO ads VALUES (?, ?, ?, ?)", ad.Kind.String(), ad.GlobalJobID, ad.RecordTime,
 				string(document))
 			require.NoError(t, err)
 		}
