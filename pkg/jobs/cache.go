@@ -49,6 +49,7 @@ type cacheKey struct {
 // entry is what a source said about one job, or about one machine on one day.
 type entry struct {
 	ads     []Ad
+	newest  Date   // RecordTime of the last of them, once it is kept
 	version uint64 // of the ads, see Standing
 	asked   time.Time
 	remark  *Remark // nil when the answer was complete and without notices
@@ -58,6 +59,9 @@ type entry struct {
 // one was different, else 0.
 func (c *Cache) replace(key cacheKey, held *entry, by entry) int {
 	replaced := 0
+	if n := len(by.ads); n > 0 {
+		by.newest = by.ads[n-1].RecordTime
+	}
 	switch {
 	case held.asked.IsZero():
 		by.version = c.newest.Add(1)
@@ -87,7 +91,7 @@ func (c *Cache) Bytes() uint64 { return c.entries.WeightedSize() }
 
 const (
 	entryBytes = 250 // of an entry without ads, with the cache's own records
-	adBytes    = 520 // of an Ad, without its texts
+	adBytes    = 376 // of an Ad, without its texts
 )
 
 func (e entry) bytes(key cacheKey) int {
@@ -218,7 +222,7 @@ func (e entry) describes(lastSeen time.Time) bool {
 	if len(e.ads) == 0 || e.partial() {
 		return false
 	}
-	newest := e.ads[len(e.ads)-1].RecordTime.Time()
+	newest := e.newest.Time()
 	return !newest.Before(lastSeen.Add(-clockError)) && e.asked.Sub(newest) >= arriveIn
 }
 

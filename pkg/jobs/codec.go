@@ -24,6 +24,10 @@ func (c *coder) uint(v *uint64) {
 		c.bytes = binary.AppendUvarint(c.bytes, *v)
 		return
 	}
+	if len(c.bytes) > 0 && c.bytes[0] < 0x80 { // as most of them
+		*v, c.bytes = uint64(c.bytes[0]), c.bytes[1:]
+		return
+	}
 	value, n := binary.Uvarint(c.bytes)
 	if n <= 0 {
 		c.damaged = true

@@ -157,7 +157,7 @@ func (l *linker) constrain(run *Run, ads []record, job int32, into []finding) []
 }
 
 // fit finds the middle of the interval that most constraints contain, of several the one nearest to 0.
-func fit(constraints []constraint) Clock {
+func fit(constraints []interval) Clock {
 	c := Clock{Constraints: len(constraints)}
 	if c.Constraints < enoughConstraints {
 		return c

@@ -97,8 +97,27 @@ func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (*measu
 			m.dates = append(m.dates, dated{int32(job), m.points.Number(list[i].AccessPoint), list[i].day()})
 		}
 	}
-	m.fit(differing(gone, come))
-	return m, nil
+	touched, byDay := differing(gone, come), come
+	if ads.again != nil {
+		byDay = m.near(touched)
+	}
+	return m, m.fit(ctx, touched, byDay)
+}
+
+// near are the constraints that clocks are measured by on the touched days and on those around them.
+func (m *measured) near(touched map[clockDay]bool) map[clockDay][]interval {
+	from, to := int32(math.MaxInt32), int32(math.MinInt32)
+	for t := range touched {
+		from, to = min(from, t.day-2*clockDays), max(to, t.day+2*clockDays)
+	}
+	byDay := map[clockDay][]interval{}
+	for _, c := range m.constraints {
+		if from <= c.day && c.day <= to {
+			at := clockDay{c.point, c.day}
+			byDay[at] = append(byDay[at], c.interval)
+		}
+	}
+	return byDay
 }
 
 // differing returns the days of which not the same constraints came as had gone.
@@ -149,24 +168,31 @@ func (m *measured) takeOver(a *again, gone map[clockDay][]interval) {
 }
 
 // fit measures clocks on the touched days and on those around them, which use their constraints as well.
-func (m *measured) fit(touched map[clockDay]bool) {
-	from, to := int32(math.MaxInt32), int32(math.MinInt32)
+func (m *measured) fit(ctx context.Context, touched map[clockDay]bool, byDay map[clockDay][]interval) error {
 	again := map[clockDay]bool{}
 	for t := range touched {
 		for d := t.day - clockDays; d <= t.day+clockDays; d++ { // ads of a day without constraints need one as well
 			again[clockDay{t.point, d}] = true
-			from, to = min(from, d-clockDays), max(to, d+clockDays)
 		}
 	}
-	byDay := map[clockDay][]constraint{}
-	for _, c := range m.constraints {
-		if from <= c.day && c.day <= to {
-			at := clockDay{c.point, c.day}
-			byDay[at] = append(byDay[at], c)
+	days := slices.Collect(maps.Keys(again))
+	fitted := make([]*Clock, len(days)) // nil: nothing shows it
+	err := parallel.Each(ctx, len(days), func(_ *struct{}, n int) {
+		t := days[n]
+		for d := t.day - clockDays; d <= t.day+clockDays; d++ {
+			if byDay[clockDay{t.point, d}] != nil {
+				c := fit(around(byDay, t))
+				c.AccessPoint, c.Day = m.points.All[t.point], t.day
+				fitted[n] = &c
+				return
+			}
 		}
+	})
+	if err != nil {
+		return err
 	}
 	own := map[string]bool{} // maps that are not shared
-	for t := range again {
+	for n, t := range days {
 		point := m.points.All[t.point]
 		if !own[point] {
 			own[point] = true
@@ -175,22 +201,17 @@ func (m *measured) fit(touched map[clockDay]bool) {
 				m.clocks[point] = map[int32]*Clock{}
 			}
 		}
-		near := false
-		for d := t.day - clockDays; d <= t.day+clockDays; d++ {
-			near = near || byDay[clockDay{t.point, d}] != nil
-		}
-		if !near {
+		if fitted[n] == nil {
 			delete(m.clocks[point], t.day)
-			continue
+		} else {
+			m.clocks[point][t.day] = fitted[n]
 		}
-		c := fit(around(byDay, t))
-		c.AccessPoint, c.Day = point, t.day
-		m.clocks[point][t.day] = &c
 	}
+	return nil
 }
 
 // around are a day's constraints; while they are too few, with those of the days before and after it.
-func around(byDay map[clockDay][]constraint, at clockDay) []constraint {
+func around(byDay map[clockDay][]interval, at clockDay) []interval {
 	found := slices.Clone(byDay[at])
 	for d := int32(1); d <= clockDays && len(found) < enoughConstraints; d++ {
 		found = append(append(found, byDay[clockDay{at.point, at.day - d}]...), byDay[clockDay{at.point, at.day + d}]...)
