@@ -81,8 +81,9 @@ func (c *Cache) replace(key cacheKey, held *entry, by entry) int {
 // NewCache returns an empty cache of maxBytes; now is the clock.
 func NewCache(maxBytes uint64, now func() time.Time) *Cache {
 	return &Cache{now: now, entries: otter.Must(&otter.Options[cacheKey, entry]{
-		MaximumWeight: max(maxBytes, 1),
-		Weigher:       func(key cacheKey, e entry) uint32 { return uint32(min(e.bytes(key), 1<<31)) },
+		InitialCapacity: 1 << 16, // some 1 MB, for the jobs of a month
+		MaximumWeight:   max(maxBytes, 1),
+		Weigher:         func(key cacheKey, e entry) uint32 { return uint32(min(e.bytes(key), 1<<31)) },
 	})}
 }
 

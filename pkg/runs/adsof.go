@@ -108,9 +108,11 @@ func (o *Observed) placer() func(*record) {
 	}
 }
 
-// recordsOf reads lists of ads, some of them together.
+// together is how many lists of ads one goroutine takes at a time.
+const together = 1000
+
+// recordsOf reads lists of ads.
 func recordsOf(ctx context.Context, lists [][]jobs.Ad, place func(*record)) ([][]record, error) {
-	const together = 1000
 	found := make([][]record, len(lists))
 	err := parallel.Each(ctx, (len(lists)+together-1)/together, func(_ *struct{}, part int) {
 		first := part * together
@@ -132,8 +134,8 @@ func recordsOf(ctx context.Context, lists [][]jobs.Ad, place func(*record)) ([][
 	return found, err
 }
 
-// correct takes the clocks' errors out of the records' times.
-func (a *Ads) correct() {
+// correct takes the clocks' errors out of the records' times. Errors are ctx's.
+func (a *Ads) correct(ctx context.Context) error {
 	off := clocks{}
 	for point, days := range a.clocks {
 		for _, c := range days {
@@ -144,17 +146,23 @@ func (a *Ads) correct() {
 		}
 	}
 	if len(off) == 0 {
-		return
+		return nil
 	}
 	for _, lists := range [...][][]record{a.records.jobs, a.records.machines, a.records.epochs} {
-		for _, list := range lists {
-			for i := range list {
-				if days := off[list[i].AccessPoint]; days != nil {
-					list[i].correct(days)
+		err := parallel.Each(ctx, (len(lists)+together-1)/together, func(_ *struct{}, part int) {
+			for _, list := range lists[part*together : min((part+1)*together, len(lists))] {
+				for i := range list {
+					if days := off[list[i].AccessPoint]; days != nil {
+						list[i].correct(days)
+					}
 				}
 			}
+		})
+		if err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // Holds reports whether asking the source again would change nothing.

@@ -42,11 +42,11 @@ func (o *Observed) Ask(ctx context.Context, source jobs.Source, q Question) (ads
 			return err
 		},
 		func() error { return a.measure(telling) },
+		func() error { return a.ads.correct(ctx) },
 	)
 	if failure != nil || err != nil {
 		return nil, nil, failure, err
 	}
-	a.ads.correct()
 	return a.ads, a.notices, nil, nil
 }
 
@@ -98,11 +98,11 @@ func (o *Observed) askAll(ctx context.Context, source jobs.Source, before *Known
 		func() error { return a.ads.read(ctx, o) },
 		func() error { return a.measure(all) },
 		func() error { return a.ofCorrectedJobs() },
+		func() error { return a.ads.correct(ctx) },
 	)
 	if failure != nil || err != nil {
 		return nil, nil, failure, err
 	}
-	a.ads.correct()
 	return a.ads, a.notices, nil, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -92,10 +93,8 @@ func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (*measu
 			m.constraints = append(m.constraints, c.constraint)
 		}
 	}
-	for job, list := range ads.records.jobs {
-		for i := range list {
-			m.dates = append(m.dates, dated{int32(job), m.points.Number(list[i].AccessPoint), list[i].day()})
-		}
+	if err := m.date(ctx, ads.records.jobs); err != nil {
+		return nil, err
 	}
 	touched, byDay := differing(gone, come), come
 	if ads.again != nil {
@@ -118,6 +117,36 @@ func (m *measured) near(touched map[clockDay]bool) map[clockDay][]interval {
 		}
 	}
 	return byDay
+}
+
+// date adds whose clock dated each ad of a job.
+func (m *measured) date(ctx context.Context, byJob [][]record) error {
+	begin := make([]int, len(byJob)) // of each job's ads in m.dates
+	n := len(m.dates)
+	for job, list := range byJob {
+		begin[job] = n
+		n += len(list)
+	}
+	m.dates = slices.Grow(m.dates, n-len(m.dates))[:n]
+	var mu sync.Mutex
+	return parallel.Each(ctx, (len(byJob)+together-1)/together, func(points *map[string]int32, part int) {
+		if *points == nil {
+			*points = map[string]int32{}
+		}
+		for job := part * together; job < min((part+1)*together, len(byJob)); job++ {
+			for i := range byJob[job] {
+				r := &byJob[job][i]
+				point, known := (*points)[r.AccessPoint]
+				if !known {
+					mu.Lock()
+					point = m.points.Number(r.AccessPoint)
+					mu.Unlock()
+					(*points)[r.AccessPoint] = point
+				}
+				m.dates[begin[job]+i] = dated{int32(job), point, r.day()}
+			}
+		}
+	})
 }
 
 // differing returns the days of which not the same constraints came as had gone.
