@@ -12,10 +12,10 @@ import (
 )
 
 func main() {
-	// Most of what lives is segments without pointers, which cost the collector nothing: it can go round twice as often,
-	// and the process needs a quarter less.
+	// Most of what lives is segments without pointers, which cost the collector nothing: it can go round more often than
+	// it would, and the process needs a quarter less (docs/performance.md, "Many viewers").
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(50)
+		debug.SetGCPercent(40)
 	}
 	options := datasource.ManageOpts{QueryConversionHandler: backend.ConvertQueryFunc(plugin.ConvertQueries)}
 	if err := datasource.Manage(plugin.ID, plugin.New, options); err != nil {

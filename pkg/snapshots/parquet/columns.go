@@ -149,9 +149,9 @@ func (d *decoder) indexed(p page) error {
 		return damaged("index %d in a dictionary of %d", highest, d.entries)
 	}
 	first, last := max(d.from-p.first, 0), min(d.to-p.first, p.rows) // rows of the page
-	codes := d.texts.Codes[p.first+first-d.from:]
+	codes := d.texts.Codes[p.first+first-d.from : p.first+last-d.from]
 	if p.present == nil {
-		for i, index := range indices[first:last] {
+		for i, index := range indices[first:last][:len(codes)] {
 			codes[i] = uint32(index) + 1
 		}
 		return nil
