@@ -109,7 +109,7 @@ func (o *Observed) placer() func(*record) {
 }
 
 // together is how many lists of ads one goroutine takes at a time.
-const together = 1000
+const together = 100
 
 // recordsOf reads lists of ads.
 func recordsOf(ctx context.Context, lists [][]jobs.Ad, place func(*record)) ([][]record, error) {
