@@ -359,8 +359,8 @@ func (s *cached) inTurn(ctx context.Context, source unique.Handle[string], missi
 func (s *cached) known(ctx context.Context, source unique.Handle[string], positions []int, found []entry,
 	q lookup) (missing []int, err error) {
 	const together = 1000
-	err = parallel.Each(ctx, (len(positions)+together-1)/together, func(_ *struct{}, part int) {
-		for _, i := range positions[part*together : min((part+1)*together, len(positions))] {
+	err = parallel.Chunks(ctx, len(positions), together, func(_ *struct{}, from, end int) {
+		for _, i := range positions[from:end] {
 			if e, ok := s.cache.entries.GetIfPresent(cacheKey{source, q.key(i)}); ok {
 				found[i] = e
 			}

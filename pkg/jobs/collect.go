@@ -64,7 +64,7 @@ func NewEpochCollector(days []EpochDay, most int) *Collector {
 			return ""
 		}
 		d, asked := longest[ByMachineDay(l)]
-		if !asked || d.Longest > 0 && l.EpochWriteDate.Since(l.JobCurrentStartDate) > d.Longest {
+		if !asked || !d.Allows(l) {
 			return ""
 		}
 		return d.Key()

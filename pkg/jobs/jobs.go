@@ -45,6 +45,11 @@ type EpochDay struct {
 	Longest time.Duration
 }
 
+// Allows reports whether the run of an epoch ad lasted no longer than is asked for.
+func (d EpochDay) Allows(l Label) bool {
+	return d.Longest <= 0 || l.EpochWriteDate.Since(l.JobCurrentStartDate) <= d.Longest
+}
+
 // Key is d as one text.
 func (d EpochDay) Key() string {
 	return d.MachineDay.Key() + "\x00" + strconv.Itoa(int(d.Longest.Seconds()))

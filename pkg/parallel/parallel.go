@@ -77,3 +77,8 @@ func Each[S any](ctx context.Context, n int, do func(state *S, i int)) error {
 	}
 	return group.Wait()
 }
+
+// Chunks is Each for numbers that cost little: it calls do for size of them at a time, from the first up to before end.
+func Chunks[S any](ctx context.Context, n, size int, do func(state *S, first, end int)) error {
+	return Each(ctx, (n+size-1)/size, func(state *S, i int) { do(state, i*size, min((i+1)*size, n)) })
+}

@@ -40,6 +40,20 @@ func TestEachCallsEveryNumberOnce(t *testing.T) {
 	}
 }
 
+func TestChunksHoldEveryNumberOnce(t *testing.T) {
+	for _, n := range []int{0, 1, 6, 7, 8, 100} {
+		counts := make([]int, n)
+		require.NoError(t, Chunks(t.Context(), n, 7, func(_ *struct{}, from, end int) {
+			for i := from; i < end; i++ {
+				counts[i]++
+			}
+		}))
+		for i, count := range counts {
+			require.Equal(t, 1, count, "%d of %d", i, n)
+		}
+	}
+}
+
 func TestEachEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

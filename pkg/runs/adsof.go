@@ -114,9 +114,8 @@ const together = 100
 // recordsOf reads lists of ads.
 func recordsOf(ctx context.Context, lists [][]jobs.Ad, place func(*record)) ([][]record, error) {
 	found := make([][]record, len(lists))
-	err := parallel.Each(ctx, (len(lists)+together-1)/together, func(_ *struct{}, part int) {
-		first := part * together
-		some := lists[first:min(first+together, len(lists))]
+	err := parallel.Chunks(ctx, len(lists), together, func(_ *struct{}, first, end int) {
+		some := lists[first:end]
 		n := 0
 		for _, list := range some {
 			n += len(list)
@@ -149,8 +148,8 @@ func (a *Ads) correct(ctx context.Context) error {
 		return nil
 	}
 	for _, lists := range [...][][]record{a.records.jobs, a.records.machines, a.records.epochs} {
-		err := parallel.Each(ctx, (len(lists)+together-1)/together, func(_ *struct{}, part int) {
-			for _, list := range lists[part*together : min((part+1)*together, len(lists))] {
+		err := parallel.Chunks(ctx, len(lists), together, func(_ *struct{}, from, end int) {
+			for _, list := range lists[from:end] {
 				for i := range list {
 					if days := off[list[i].AccessPoint]; days != nil {
 						list[i].correct(days)

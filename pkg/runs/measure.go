@@ -70,21 +70,14 @@ func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (*measu
 	}
 	m := &measured{clocks: clocks{}}
 	gone, come := map[clockDay][]interval{}, map[clockDay][]interval{}
-	constraints, dates := 0, 0
-	for _, list := range byMachine {
-		constraints += len(list)
-	}
-	for _, list := range ads.records.jobs {
-		dates += len(list)
-	}
-	if ads.again != nil {
-		before := ads.again.basis.measured
-		constraints, dates = constraints+len(before.constraints), dates+len(before.dates)
-	}
-	m.constraints, m.dates = make([]constraint, 0, constraints), make([]dated, 0, dates)
 	if ads.again != nil {
 		m.takeOver(ads.again, gone)
 	}
+	constraints := 0
+	for _, list := range byMachine {
+		constraints += len(list)
+	}
+	m.constraints = slices.Grow(m.constraints, constraints)
 	for _, list := range byMachine {
 		for _, c := range list {
 			c.constraint.point = m.points.Number(c.point)
@@ -129,11 +122,11 @@ func (m *measured) date(ctx context.Context, byJob [][]record) error {
 	}
 	m.dates = slices.Grow(m.dates, n-len(m.dates))[:n]
 	var mu sync.Mutex
-	return parallel.Each(ctx, (len(byJob)+together-1)/together, func(points *map[string]int32, part int) {
+	return parallel.Chunks(ctx, len(byJob), together, func(points *map[string]int32, from, end int) {
 		if *points == nil {
 			*points = map[string]int32{}
 		}
-		for job := part * together; job < min((part+1)*together, len(byJob)); job++ {
+		for job := from; job < end; job++ {
 			for i := range byJob[job] {
 				r := &byJob[job][i]
 				point, known := (*points)[r.AccessPoint]
@@ -179,6 +172,7 @@ func (m *measured) takeOver(a *again, gone map[clockDay][]interval) {
 			now[was] = int32(job)
 		}
 	}
+	m.constraints, m.dates = make([]constraint, 0, len(before.constraints)), make([]dated, 0, len(before.dates))
 	for _, c := range before.constraints {
 		if job := now[c.job]; job >= 0 {
 			c.job = job

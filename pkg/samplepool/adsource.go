@@ -80,7 +80,7 @@ func (s *AdSource) Epochs(_ context.Context, days []jobs.EpochDay) (jobs.Result,
 	result := jobs.Result{Ads: make([][]jobs.Ad, len(days))}
 	for i, day := range days {
 		result.Ads[i] = slices.DeleteFunc(s.began(day.MachineDay), func(ad jobs.Ad) bool {
-			return ad.Kind != jobs.Epoch || day.Longest > 0 && ad.EpochWriteDate.Since(ad.JobCurrentStartDate) > day.Longest
+			return ad.Kind != jobs.Epoch || !day.Allows(ad.Label())
 		})
 	}
 	return result, nil

@@ -151,7 +151,7 @@ func (d *decoder) indexed(p page) error {
 	first, last := max(d.from-p.first, 0), min(d.to-p.first, p.rows) // rows of the page
 	codes := d.texts.Codes[p.first+first-d.from : p.first+last-d.from]
 	if p.present == nil {
-		for i, index := range indices[first:last][:len(codes)] {
+		for i, index := range indices[first:last][:len(codes)] { // of one length, which the compiler sees so
 			codes[i] = uint32(index) + 1
 		}
 		return nil
