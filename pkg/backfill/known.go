@@ -1,9 +1,7 @@
 package backfill
 
 import (
-	"cmp"
 	"context"
-	"slices"
 
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/parallel"
@@ -84,45 +82,24 @@ type ranked struct {
 
 // periodsOf returns the periods that are known of a measure. Errors are ctx's.
 func periodsOf(ctx context.Context, o *runs.Observed, of *runs.Known, m measure) (*known, error) {
-	return runs.Derived(ctx, of, m, func() (*known, error) {
-		byMachine := make([]known, len(o.Machines))
+	return runs.DerivedAgain(ctx, of, m, func(before *known, same *runs.Same) (*known, error) {
+		if same == nil {
+			before, same = &known{classes: &linked.Classes{}}, &runs.Same{}
+		}
+		machines := make([]finding, len(o.Machines))
 		err := parallel.Each(ctx, len(o.Machines), func(found *[]Period, n int) {
-			*found = find((*found)[:0], o, n, m)
-			byMachine[n] = knownOf(o, of, n, m, *found)
+			f := &machines[n]
+			f.takeOver(o, before, same, n)
+			*found = (*found)[:0]
+			for g := range f.gpus {
+				*found = find(*found, o, n, g, f.gpus[g].behind, m)
+			}
+			f.explain(o, of, m, *found)
 		})
 		if err != nil {
 			return nil, err
 		}
-		periods, seen := 0, 0
-		for i := range byMachine {
-			periods, seen = periods+len(byMachine[i].periods), seen+len(byMachine[i].seen)
-		}
-		all := &known{periods: make([]Period, 0, periods), seen: make([]bounds, 0, seen), classes: &linked.Classes{}}
-		for i := range byMachine {
-			all.periods = append(all.periods, byMachine[i].periods...)
-			all.seen = append(all.seen, byMachine[i].seen...)
-		}
-		all.sort()
-		return all, nil
-	})
-}
-
-// sort makes the rows of the periods, and their order.
-func (k *known) sort() {
-	k.rows, k.byLength = make([]row, len(k.periods)), make([]ranked, 0, len(k.periods))
-	for i := range k.periods {
-		k.rows[i] = k.periods[i].row(k.classes)
-	}
-	for i := range k.rows {
-		if r := &k.rows[i]; r.fate == complete || r.fate == censored {
-			k.byLength = append(k.byLength, ranked{r.rank(), int32(i)})
-		}
-	}
-	slices.SortFunc(k.byLength, func(a, b ranked) int {
-		if a.rank != b.rank {
-			return cmp.Compare(a.rank, b.rank)
-		}
-		return int(a.number - b.number)
+		return joined(before, machines), nil
 	})
 }
 
@@ -137,25 +114,6 @@ func newestFirst(ctx context.Context, of *runs.Known, m measure, k *known) ([]in
 	return runs.Derived(ctx, of, key(m), func() ([]int32, error) {
 		return runs.Order(len(k.rows), func(i int) pool.Micros { return -k.rows[i].end }), nil
 	})
-}
-
-// knownOf returns the periods of a machine, made of those that snapshots show.
-func knownOf(o *runs.Observed, of *runs.Known, machine int, m measure, found []Period) (k known) {
-	cutter := cutter{measure: m, observed: o, explained: of.Explanations}
-	k.periods = make([]Period, 0, len(found)+len(of.Machines[machine].Unseen)) // which cut most into two
-	k.seen = make([]bounds, 0, len(found))
-	for _, p := range found {
-		k.seen = append(k.seen, p.bounds)
-		if of.Sharp {
-			p.sharpen(o, &of.Machines[machine])
-		}
-		if p.open {
-			k.periods = append(k.periods, p)
-		} else {
-			k.periods = append(k.periods, cutter.parts(p)...)
-		}
-	}
-	return k
 }
 
 // chosen are the periods that overlap a window and pass a filter, in groups.

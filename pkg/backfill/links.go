@@ -1,12 +1,11 @@
 package backfill
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"sort"
 
 	"github.com/chtc/gpureports/pkg/linked"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runs"
 )
@@ -41,44 +40,58 @@ func boundingOf(ctx context.Context, of *runs.Known, measures []measure, all [2]
 		key[m] = true
 	}
 	return runs.Derived(ctx, of, key, func() (*bounding, error) {
-		b := &bounder{}
-		var seen [2][]bounds
-		for _, m := range measures {
-			seen[m] = all[m].seen
+		byMachine := make([]bounding, len(of.Machines))
+		err := parallel.Each(ctx, len(of.Machines), func(b *bounder, machine int) {
+			b.bounding = &byMachine[machine]
+			b.read(&of.Machines[machine], machine, measures, all)
+			b.add(&of.Machines[machine])
+		})
+		if err != nil {
+			return nil, err
 		}
-		for m := range of.Machines {
-			b.bound = b.bound[:0]
-			for i := range seen {
-				n := sort.Search(len(seen[i]), func(k int) bool { return int(seen[i][k].machine) > m })
-				b.bound, seen[i] = append(b.bound, seen[i][:n]...), seen[i][n:]
-			}
-			b.add(&of.Machines[m])
-		}
-		return &b.bounding, ctx.Err()
+		return joinedBounds(byMachine), nil
 	})
+}
+
+// joinedBounds joins the claims of all machines.
+func joinedBounds(machines []bounding) *bounding {
+	claims, begun, runs := 0, 0, 0
+	for i := range machines {
+		m := &machines[i]
+		claims, begun, runs = claims+len(m.claims), begun+len(m.begun), runs+len(m.runs)
+	}
+	b := &bounding{make([]bounded, 0, claims), make([]span, 0, begun), make([]ending, 0, runs)}
+	for i := range machines {
+		m := &machines[i]
+		for _, c := range m.claims {
+			b.claims = append(b.claims, bounded{c.ended, c.begun + int32(len(b.begun)), c.runs + int32(len(b.runs))})
+		}
+		b.begun, b.runs = append(b.begun, m.begun...), append(b.runs, m.runs...)
+	}
+	return b
 }
 
 // bounder reads machines, one after the other.
 type bounder struct {
-	bounding
-	bound []bounds // of the machine
-	ended []int32  // of each claim of the machine, as claim.ended; unbound = it bounds no period
-	began []began
+	*bounding
+	ended  []int32 // of each claim of the machine, as bounded.ended; unbound = it bounds no period
+	newest []int32 // of each claim: the last of the periods that it began, in began; −1 = none
+	began  []began
 }
 
 const unbound = -2
 
-// began is a period that a claim began.
+// began is a period that a claim began, and the one before it that the same claim began; −1 = none.
 type began struct {
-	claim int32
 	span
+	before int32
 }
 
-// add adds the claims that bound periods of a machine.
-func (b *bounder) add(x *runs.Explanation) {
-	b.ended, b.began = b.ended[:0], b.began[:0]
+// read reads the periods of a machine.
+func (b *bounder) read(x *runs.Explanation, machine int, measures []measure, all [2]*known) {
+	b.ended, b.newest, b.began = b.ended[:0], b.newest[:0], b.began[:0]
 	for range x.Runs { // there are no more claims than runs
-		b.ended = append(b.ended, unbound)
+		b.ended, b.newest = append(b.ended, unbound), append(b.newest, -1)
 	}
 	bounds := func(run, ended int32) (claim int32) {
 		if run < 0 {
@@ -89,15 +102,21 @@ func (b *bounder) add(x *runs.Explanation) {
 		}
 		return claim
 	}
-	for i := range b.bound {
-		of := &b.bound[i]
-		bounds(of.endRun, of.last)
-		if claim := bounds(of.startRun, -1); claim >= 0 {
-			b.began = append(b.began, began{claim, span{of.first, of.last}})
+	for _, m := range measures {
+		seen := all[m].seen
+		i := sort.Search(len(seen), func(i int) bool { return int(seen[i].machine) >= machine })
+		for ; i < len(seen) && int(seen[i].machine) == machine; i++ {
+			bounds(seen[i].endRun, seen[i].last)
+			if claim := bounds(seen[i].startRun, -1); claim >= 0 {
+				b.began = append(b.began, began{span{seen[i].first, seen[i].last}, b.newest[claim]})
+				b.newest[claim] = int32(len(b.began) - 1)
+			}
 		}
 	}
-	slices.SortStableFunc(b.began, func(x, y began) int { return cmp.Compare(x.claim, y.claim) })
-	began := b.began
+}
+
+// add adds the claims that bound periods of a machine.
+func (b *bounder) add(x *runs.Explanation) {
 	for i := 0; i < len(x.Runs); {
 		claim, before := x.Claim(x.Runs[i].Number()), len(b.runs)
 		for ; i < len(x.Runs) && x.Claim(x.Runs[i].Number()) == claim; i++ {
@@ -105,15 +124,15 @@ func (b *bounder) add(x *runs.Explanation) {
 				b.runs = append(b.runs, ending{e.End, e.Link.Linked()})
 			}
 		}
-		over := len(b.runs) > before
-		for ; len(began) > 0 && began[0].claim == claim; began = began[1:] {
-			if over && began[0].last > b.ended[claim] {
-				b.begun = append(b.begun, began[0].span)
+		if len(b.runs) == before {
+			continue
+		}
+		for n := b.newest[claim]; n >= 0; n = b.began[n].before {
+			if b.began[n].last > b.ended[claim] {
+				b.begun = append(b.begun, b.began[n].span)
 			}
 		}
-		if over {
-			b.claims = append(b.claims, bounded{b.ended[claim], int32(len(b.begun)), int32(len(b.runs))})
-		}
+		b.claims = append(b.claims, bounded{b.ended[claim], int32(len(b.begun)), int32(len(b.runs))})
 	}
 }
 

@@ -89,31 +89,28 @@ func (m measure) ends(next runs.State) Reason {
 	return Left
 }
 
-// find appends a machine's periods by the snapshots alone, in the order of its GPUs.
-func find(all []Period, o *runs.Observed, number int, m measure) []Period {
+// find appends a GPU's periods by the snapshots alone that begin behind a snapshot.
+func find(all []Period, o *runs.Observed, machine, g int, behind int32, m measure) []Period {
 	times := o.View.Times
-	machine := &o.Machines[number]
-	for g := range machine.GPUs {
-		gpu := &machine.GPUs[g]
-		segments := gpu.Segments
-		for i := 0; i < len(segments); i++ {
-			if !m.holds(segments[i].State) {
-				continue
-			}
-			first := i
-			for i+1 < len(segments) && m.holds(segments[i+1].State) && !o.GapAfter(segments[i].Last) {
-				i++
-			}
-			p := Period{
-				Place: o.PlaceAt(gpu, segments[first].First), Project: segments[first].Project,
-				Start: times[segments[first].First], End: times[segments[i].Last],
-				bounds: bounds{machine: int32(number), gpu: int32(g), first: segments[first].First, last: segments[i].Last,
-					startRun: -1, endRun: -1},
-			}
-			p.begin(o, segments, first)
-			p.end(o, segments, i, m)
-			all = append(all, p)
+	gpu := &o.Machines[machine].GPUs[g]
+	segments := gpu.Segments
+	for i := gpu.At(behind + 1); i < len(segments); i++ {
+		if !m.holds(segments[i].State) {
+			continue
 		}
+		first := i
+		for i+1 < len(segments) && m.holds(segments[i+1].State) && !o.GapAfter(segments[i].Last) {
+			i++
+		}
+		p := Period{
+			Place: o.PlaceAt(gpu, segments[first].First), Project: segments[first].Project,
+			Start: times[segments[first].First], End: times[segments[i].Last],
+			bounds: bounds{machine: int32(machine), gpu: int32(g), first: segments[first].First, last: segments[i].Last,
+				startRun: -1, endRun: -1},
+		}
+		p.begin(o, segments, first)
+		p.end(o, segments, i, m)
+		all = append(all, p)
 	}
 	return all
 }

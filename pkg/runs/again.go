@@ -46,6 +46,8 @@ type again struct {
 	basis  *basis  // of before
 	fresh  []bool  // by job number: explained again
 	was    []int32 // by job number: its number before; −1 where it is fresh
+
+	settled int32 // see Observed.settled
 }
 
 // again compares an observation with the one that something is known of; nil: they have nothing in common.
@@ -59,13 +61,13 @@ func (o *Observed) again(before *Known) *again {
 	}
 	a := &again{before: before, basis: b, fresh: make([]bool, len(o.jobs().jobs)),
 		was: slices.Repeat([]int32{-1}, len(o.jobs().jobs))}
-	settled := o.settled(b.observed)
+	a.settled = o.settled(b.observed)
 	gone := make([]bool, len(b.observed.jobs().jobs)) // jobs that a run of theirs changed
 	for m := range o.Machines {
 		now, then := o.Machines[m].Runs, b.observed.Machines[m].Runs
 		nowOf, thenOf := o.jobs().of[m], b.observed.jobs().of[m]
 		for r := range max(len(now), len(then)) {
-			same := r < len(now) && r < len(then) && now[r].Last < settled && now[r].equal(&then[r])
+			same := r < len(now) && r < len(then) && now[r].Last < a.settled && now[r].equal(&then[r])
 			if r < len(now) && nowOf[r] >= 0 {
 				if same {
 					a.was[nowOf[r]] = thenOf[r]

@@ -25,6 +25,7 @@ type Known struct {
 	source  jobs.Source
 	derived derived
 	basis   atomic.Pointer[basis] // nil: nothing can be taken over
+	earlier *earlier              // nil: nothing was known before
 }
 
 // derived is what kinds have made of all GPUs or runs, by a key of theirs.
@@ -203,6 +204,7 @@ func (o *Observed) explainAll(ctx context.Context, source jobs.Source, before *K
 		k.basis.Store(next)
 	}
 	k.forget()
+	k.earlier = again.earlier(o, k.Explanations)
 	return k, nil
 }
 

@@ -1,0 +1,94 @@
+package runs
+
+import (
+	"context"
+	"math"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Same says what is known of runs, and shown by snapshots, as it was earlier. Machines, GPUs and runs have the numbers
+// that they had.
+type Same struct {
+	settled int32         // all snapshots before it show what they showed
+	index   *jobIndex     // of the observation
+	fresh   []bool        // by job number: explained again
+	unseen  []pool.Micros // of each machine: unseen runs that begin before it are what they were
+}
+
+// Before reports whether all that a machine's snapshots and unseen runs show before a snapshot, at a time, is what it
+// was. What runs are known to be is not part of it.
+func (s *Same) Before(machine int, snapshot int32, at pool.Micros) bool {
+	return snapshot < s.settled && at <= s.unseen[machine]
+}
+
+// Run reports whether a run is explained as it was; true of −1, none.
+func (s *Same) Run(machine int, run int32) bool {
+	if run < 0 {
+		return true
+	}
+	job := s.index.of[machine][run]
+	return job >= 0 && !s.fresh[job]
+}
+
+// earlier is what kinds made of what was known before.
+type earlier struct {
+	made map[any]any // by key; each until it is made again
+	same Same
+}
+
+// earlier is what kinds made of what was known before, with what is the same since; nil: nothing is.
+func (a *again) earlier(o *Observed, x *Explanations) *earlier {
+	if a == nil {
+		return nil
+	}
+	e := &earlier{map[any]any{}, Same{a.settled, o.jobs(), a.fresh, make([]pool.Micros, len(x.Machines))}}
+	a.before.derived.kept.Range(func(key, made any) bool {
+		e.made[key] = made
+		return true
+	})
+	for m := range x.Machines {
+		e.same.unseen[m] = firstOther(a.before.Machines[m].Unseen, x.Machines[m].Unseen)
+	}
+	return e
+}
+
+// firstOther returns the time from which on two lists of unseen runs, each by their start, are not the same.
+func firstOther(a, b []Explained) pool.Micros {
+	n := 0
+	for n < min(len(a), len(b)) && a[n].same(&b[n]) {
+		n++
+	}
+	first := pool.Micros(math.MaxInt64)
+	for _, list := range [][]Explained{a, b} {
+		if n < len(list) {
+			first = min(first, list[n].Start)
+		}
+	}
+	return first
+}
+
+// same reports whether the same is known of two runs of a machine.
+func (e *Explained) same(f *Explained) bool {
+	x, y := *e, *f
+	x.Run, y.Run, x.own, y.own = nil, nil, nil, nil
+	return x == y && e.Run.equal(f.Run)
+}
+
+// DerivedAgain is [Derived] that is given what was made by the same key of what was known earlier, and what of it is
+// the same since; nil: nothing was.
+func DerivedAgain[T any](ctx context.Context, of *Known, key any, make func(before T, same *Same) (T, error)) (T, error) {
+	return Derived(ctx, of, key, func() (made T, err error) {
+		var before T
+		var same *Same
+		if e := of.earlier; e != nil {
+			if kept, ok := e.made[key]; ok {
+				before, same = kept.(T), &e.same
+			}
+		}
+		if made, err = make(before, same); err == nil && same != nil {
+			delete(of.earlier.made, key)
+		}
+		return made, err
+	})
+}
