@@ -14,10 +14,17 @@ import (
 
 // measured is what ads reveal about the access points' clocks, and what that rests on.
 type measured struct {
-	clocks      clocks
-	points      pool.Numbered[string] // access points
+	clocks clocks
+	points pool.Numbered[string] // access points
+	kept   *evidence             // what is taken over; shared
+	gone   []bool                // by job number: what is kept of the job counts no more
+	own    evidence
+}
+
+// evidence is what the ads of jobs show of clocks.
+type evidence struct {
 	constraints []constraint
-	dates       []dated // of each ad of a job: whose clock dated it
+	dates       []dated // of each ad: whose clock dated it
 }
 
 // dated names the clock that dated an ad of a job.
@@ -68,7 +75,7 @@ func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (*measu
 	if err != nil {
 		return nil, err
 	}
-	m := &measured{clocks: clocks{}}
+	m := &measured{clocks: clocks{}, kept: &evidence{}}
 	gone, come := map[clockDay][]interval{}, map[clockDay][]interval{}
 	if ads.again != nil {
 		m.takeOver(ads.again, gone)
@@ -77,13 +84,13 @@ func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (*measu
 	for _, list := range byMachine {
 		constraints += len(list)
 	}
-	m.constraints = slices.Grow(m.constraints, constraints)
+	m.own.constraints = slices.Grow(m.own.constraints, constraints)
 	for _, list := range byMachine {
 		for _, c := range list {
 			c.constraint.point = m.points.Number(c.point)
 			at := clockDay{c.constraint.point, c.day}
 			come[at] = append(come[at], c.interval)
-			m.constraints = append(m.constraints, c.constraint)
+			m.own.constraints = append(m.own.constraints, c.constraint)
 		}
 	}
 	if err := m.date(ctx, ads.records.jobs); err != nil {
@@ -103,24 +110,32 @@ func (m *measured) near(touched map[clockDay]bool) map[clockDay][]interval {
 		from, to = min(from, t.day-2*clockDays), max(to, t.day+2*clockDays)
 	}
 	byDay := map[clockDay][]interval{}
-	for _, c := range m.constraints {
+	add := func(c *constraint) {
 		if from <= c.day && c.day <= to {
 			at := clockDay{c.point, c.day}
 			byDay[at] = append(byDay[at], c.interval)
 		}
+	}
+	for i := range m.kept.constraints {
+		if c := &m.kept.constraints[i]; !m.gone[c.job] {
+			add(c)
+		}
+	}
+	for i := range m.own.constraints {
+		add(&m.own.constraints[i])
 	}
 	return byDay
 }
 
 // date adds whose clock dated each ad of a job.
 func (m *measured) date(ctx context.Context, byJob [][]record) error {
-	begin := make([]int, len(byJob)) // of each job's ads in m.dates
-	n := len(m.dates)
+	begin := make([]int, len(byJob)) // of each job's ads in m.own.dates
+	n := len(m.own.dates)
 	for job, list := range byJob {
 		begin[job] = n
 		n += len(list)
 	}
-	m.dates = slices.Grow(m.dates, n-len(m.dates))[:n]
+	m.own.dates = slices.Grow(m.own.dates, n-len(m.own.dates))[:n]
 	var mu sync.Mutex
 	return parallel.Chunks(ctx, len(byJob), together, func(points *map[string]int32, from, end int) {
 		if *points == nil {
@@ -136,7 +151,7 @@ func (m *measured) date(ctx context.Context, byJob [][]record) error {
 					mu.Unlock()
 					(*points)[r.AccessPoint] = point
 				}
-				m.dates[begin[job]+i] = dated{int32(job), point, r.day()}
+				m.own.dates[begin[job]+i] = dated{int32(job), point, r.day()}
 			}
 		}
 	})
@@ -166,29 +181,54 @@ func differing(gone, come map[clockDay][]interval) map[clockDay]bool {
 func (m *measured) takeOver(a *again, gone map[clockDay][]interval) {
 	before := a.basis.measured
 	m.points, m.clocks = before.points.Clone(), maps.Clone(before.clocks)
-	now := slices.Repeat([]int32{-1}, len(a.basis.standing))
+	now, same := slices.Repeat([]int32{-1}, len(a.basis.standing)), true
 	for job, was := range a.was {
 		if was >= 0 && !a.fresh[job] {
 			now[was] = int32(job)
+			same = same && was == int32(job)
 		}
 	}
-	m.constraints, m.dates = make([]constraint, 0, len(before.constraints)), make([]dated, 0, len(before.dates))
-	for _, c := range before.constraints {
-		if job := now[c.job]; job >= 0 {
-			c.job = job
-			m.constraints = append(m.constraints, c)
-		} else {
-			at := clockDay{c.point, c.day}
-			gone[at] = append(gone[at], c.interval)
+	m.gone = make([]bool, len(a.was))
+	into := m.kept
+	if same && before.own.size() <= before.kept.size()/4 {
+		copy(m.gone, before.gone)
+		for job, fresh := range a.fresh {
+			m.gone[job] = m.gone[job] || fresh
 		}
+		m.kept, into = before.kept, &m.own
 	}
-	for _, d := range before.dates {
-		if job := now[d.job]; job >= 0 {
-			d.job = job
-			m.dates = append(m.dates, d)
+	for _, list := range [...]*evidence{before.kept, &before.own} {
+		shared := list == m.kept
+		if !shared {
+			into.constraints = slices.Grow(into.constraints, len(list.constraints))
+			into.dates = slices.Grow(into.dates, len(list.dates))
+		}
+		counts := func(job int32) bool { return list == &before.own || !before.gone[job] }
+		for _, c := range list.constraints {
+			switch job := now[c.job]; {
+			case !counts(c.job):
+			case job < 0:
+				at := clockDay{c.point, c.day}
+				gone[at] = append(gone[at], c.interval)
+			case !shared:
+				c.job = job
+				into.constraints = append(into.constraints, c)
+			}
+		}
+		if shared {
+			continue
+		}
+		for _, d := range list.dates {
+			if job := now[d.job]; job >= 0 && counts(d.job) {
+				d.job = job
+				into.dates = append(into.dates, d)
+			}
 		}
 	}
 }
+
+// size is how much it is.
+func (e *evidence) size() int { return len(e.constraints) + len(e.dates) }
 
 // fit measures clocks on the touched days and on those around them, which use their constraints as well.
 func (m *measured) fit(ctx context.Context, touched map[clockDay]bool, byDay map[clockDay][]interval) error {
@@ -263,9 +303,11 @@ func (m *measured) corrected(a *again) (jobs []int32) {
 	if len(other) == 0 {
 		return nil
 	}
-	for _, d := range m.dates {
-		if other[clockDay{d.point, d.day}] && !a.fresh[d.job] {
-			jobs = append(jobs, d.job)
+	for _, list := range [...]*evidence{m.kept, &m.own} {
+		for _, d := range list.dates {
+			if other[clockDay{d.point, d.day}] && !a.fresh[d.job] && (list == &m.own || !m.gone[d.job]) {
+				jobs = append(jobs, d.job)
+			}
 		}
 	}
 	slices.SortFunc(jobs, cmp.Compare[int32])
