@@ -13,8 +13,9 @@ import (
 type Ads struct {
 	jobs     [][]jobs.Ad          // of each job of the observation, by number
 	machines []onMachine          // for runs without a GlobalJobId
-	epochs   []onMachine          // short runs, of whatever job
+	short    []shortDay           // by machine and day, of whatever job
 	others   map[string][]jobs.Ad // of jobs whose epoch ads do not say how a run ended
+	versions map[string]uint64    // of others
 	records  records
 	clocks   clocks
 	holds    []func() bool // of the lookups; one is nil if it must be made again
@@ -25,8 +26,8 @@ type Ads struct {
 	besides  []standing // of machines, epochs and others
 }
 
-// records are all ads, read once: of each job, and of each machine.
-type records struct{ jobs, machines, epochs [][]record }
+// records are ads, read once: of each job, and of each machine.
+type records struct{ jobs, machines [][]record }
 
 // Of returns the ads of a run's job, in the order of their sources; none for a run without a GlobalJobId. They are
 // shared: read only.
@@ -51,32 +52,23 @@ const mostBits = 64
 // read reads the ads, each by its access point's clock.
 func (a *Ads) read(ctx context.Context, o *Observed) (err error) {
 	place := o.placer()
-	read := func(lists [][]jobs.Ad, place func(*record)) (all [][]record) {
-		if err == nil {
-			all, err = recordsOf(ctx, lists, place)
-		}
-		return all
+	if a.records.jobs, err = recordsOf(ctx, a.jobs, place); err != nil {
+		return err
 	}
-	// of each machine; the ads of several days come one after the other
-	ofMachines := func(lists []onMachine, place func(*record)) [][]record {
-		ads, all := make([][]jobs.Ad, len(lists)), make([][]record, len(o.Machines))
-		count := make([]int, len(o.Machines))
-		for i, l := range lists {
-			ads[i] = l.ads
-			count[l.machine] += len(l.ads)
-		}
-		for i, list := range read(ads, place) {
-			m := lists[i].machine
-			if all[m] == nil {
-				all[m] = make([]record, 0, count[m])
-			}
-			all[m] = append(all[m], list...)
-		}
-		return all
+	lists := make([][]jobs.Ad, len(a.machines))
+	for i, l := range a.machines {
+		lists[i] = l.ads
 	}
-	nowhere := func(*record) {} // those of short runs are read with their machine, and compared with it by id
-	a.records = records{read(a.jobs, place), ofMachines(a.machines, place), ofMachines(a.epochs, nowhere)}
-	return err
+	read, err := recordsOf(ctx, lists, place)
+	if err != nil {
+		return err
+	}
+	a.records.machines = make([][]record, len(o.Machines)) // the ads of several days come one after the other
+	for i, list := range read {
+		m := a.machines[i].machine
+		a.records.machines[m] = append(a.records.machines[m], list...)
+	}
+	return a.readShort(ctx)
 }
 
 // onMachine are ads on a machine, by its number.
@@ -133,6 +125,15 @@ func recordsOf(ctx context.Context, lists [][]jobs.Ad, place func(*record)) ([][
 	return found, err
 }
 
+// lists are all records.
+func (a *Ads) lists() [3][][]record {
+	short := make([][]record, len(a.short))
+	for i := range a.short {
+		short[i] = a.short[i].records
+	}
+	return [...][][]record{a.records.jobs, a.records.machines, short}
+}
+
 // correct takes the clocks' errors out of the records' times. Errors are ctx's.
 func (a *Ads) correct(ctx context.Context) error {
 	off := clocks{}
@@ -147,7 +148,7 @@ func (a *Ads) correct(ctx context.Context) error {
 	if len(off) == 0 {
 		return nil
 	}
-	for _, lists := range [...][][]record{a.records.jobs, a.records.machines, a.records.epochs} {
+	for _, lists := range a.lists() {
 		err := parallel.Chunks(ctx, len(lists), together, func(_ *struct{}, from, end int) {
 			for _, list := range lists[from:end] {
 				for i := range list {

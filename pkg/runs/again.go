@@ -20,6 +20,8 @@ type basis struct {
 	standing []standing // of each job's ads, by number
 	besides  []standing // of what else was asked
 	measured *measured
+	short    []shortDay        // without ads
+	versions map[string]uint64 // see Ads
 }
 
 // perBasis is about what a run's share of a basis takes: a standing, and of two ads the dates and constraints.
@@ -48,6 +50,7 @@ type again struct {
 	was    []int32 // by job number: its number before; −1 where it is fresh
 
 	settled int32 // see Observed.settled
+	lost    bool  // jobs have no runs any more
 }
 
 // again compares an observation with the one that something is known of; nil: they have nothing in common.
@@ -61,7 +64,7 @@ func (o *Observed) again(before *Known) *again {
 	}
 	a := &again{before: before, basis: b, fresh: make([]bool, len(o.jobs().jobs)),
 		was: slices.Repeat([]int32{-1}, len(o.jobs().jobs))}
-	a.settled = o.settled(b.observed)
+	a.settled, a.lost = o.settled(b.observed), !o.jobs().continues(b.observed.jobs())
 	gone := make([]bool, len(b.observed.jobs().jobs)) // jobs that a run of theirs changed
 	for m := range o.Machines {
 		now, then := o.Machines[m].Runs, b.observed.Machines[m].Runs
@@ -179,12 +182,26 @@ func (o *Observed) basisOf(ads *Ads, mark jobs.Mark) *basis {
 		return b
 	}
 	b.standing, b.besides, b.measured = ads.standing, ads.besides, ads.measured
+	b.short, b.versions = ads.short, ads.versions
 	for _, list := range [][]standing{b.standing, b.besides} {
 		for i := range list {
 			b.until = min(b.until, list[i].until)
 		}
 	}
 	return b
+}
+
+// forget lets go of ads.
+func (b *basis) forget() {
+	for i := range b.short {
+		d := &b.short[i]
+		d.ads, d.records = nil, nil
+		for n := range d.unseen {
+			if d.unseen[n].own != nil { // what is taken over is shared
+				d.unseen[n].own = nil
+			}
+		}
+	}
 }
 
 // nothing reports whether nothing at all is explained again: what was known of the same observation is known still.

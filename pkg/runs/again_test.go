@@ -133,15 +133,16 @@ func whole(o *runs.Observed, k *runs.Known) []string {
 
 // What is taken over when snapshots and ads come, or when either changes, is what explaining everything again gives.
 func TestOnlyWhatChangedIsExplainedAgain(t *testing.T) {
-	for seed := range uint64(2) {
+	for seed, odd := range []struct {
+		shortRuns, missingJobIDs float64
+		clockSkew                time.Duration
+	}{{}, {0.2, 0.1, 10 * time.Minute}, {0.4, 0, 0}, {0.4, 0, 10 * time.Minute}} {
 		options := samplepool.Default()
-		options.Seed, options.Machines = seed+1, 8
-		if seed%2 == 1 {
-			options.ShortRuns, options.MissingJobIDs, options.ClockSkew = 0.2, 0.1, 10*time.Minute
-		}
+		options.Seed, options.Machines = uint64(seed+1), 8
+		options.ShortRuns, options.MissingJobIDs, options.ClockSkew = odd.shortRuns, odd.missingJobIDs, odd.clockSkew
 		p, err := samplepool.New(options)
 		require.NoError(t, err)
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { explainAgain(t, p, rand.New(rand.NewPCG(seed, 3))) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { explainAgain(t, p, rand.New(rand.NewPCG(uint64(seed), 3))) })
 	}
 }
 
@@ -157,6 +158,7 @@ func explainAgain(t *testing.T, p *samplepool.Pool, random *rand.Rand) {
 	g.add(100)
 	asked, everything := 0, 0
 	for step := range 24 {
+		early := time.Duration(random.IntN(2)*random.IntN(180)) * time.Minute // before the snapshots
 		now = g.add(random.IntN(14)).Add(time.Duration(random.IntN(600)) * time.Second)
 		switch random.IntN(12) {
 		case 0:
@@ -165,7 +167,7 @@ func explainAgain(t *testing.T, p *samplepool.Pool, random *rand.Rand) {
 			now = now.Add(8 * time.Hour) // nobody asked for long
 		}
 		all = slices.DeleteFunc(all, func(ad samplepool.Ad) bool {
-			arrived := now.Unix() >= ad.RecordTime && random.IntN(3) > 0 // the others are late
+			arrived := now.Add(early).Unix() >= ad.RecordTime && random.IntN(3) > 0 // the others are late
 			if arrived {
 				archive.Add(ad.JSON)
 			}

@@ -151,7 +151,17 @@ func (a *asking) ofCorrectedJobs() error {
 	if again == nil {
 		return nil
 	}
-	corrected := a.ads.measured.corrected(again)
+	moved := a.ads.measured.moved(again)
+	if len(moved) == 0 {
+		return nil
+	}
+	for i := range a.ads.short {
+		a.ads.short[i].same = false
+	}
+	if err := a.ads.readShort(a.ctx); err != nil {
+		return fmt.Errorf("reading job ads: %w", err)
+	}
+	corrected := a.ads.measured.corrected(again, moved)
 	if len(corrected) == 0 {
 		return nil
 	}
@@ -216,7 +226,7 @@ func (a *asking) beside(r jobs.Result) {
 
 // span is a window and the days that the ads belong to.
 func (a *Ads) span(w pool.Window) pool.Window {
-	for _, lists := range [...][][]record{a.records.jobs, a.records.machines, a.records.epochs} {
+	for _, lists := range a.lists() {
 		for _, list := range lists {
 			for i := range list {
 				if r := &list[i]; r.start != 0 || r.end != 0 {

@@ -72,7 +72,7 @@ func firstOther(a, b []Explained) pool.Micros {
 func (e *Explained) same(f *Explained) bool {
 	x, y := *e, *f
 	x.Run, y.Run, x.own, y.own = nil, nil, nil, nil
-	return x == y && e.Run.equal(f.Run)
+	return x == y && (e.Run == f.Run || e.Run.equal(f.Run))
 }
 
 // DerivedAgain is [Derived] that is given what was made by the same key of what was known earlier, and what of it is

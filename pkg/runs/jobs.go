@@ -47,6 +47,12 @@ func (x *jobIndex) number(job timeline.Job) (number int32, known bool) {
 	return number, known
 }
 
+// continues reports whether all jobs of an earlier index are in this one, with their numbers.
+func (x *jobIndex) continues(earlier *jobIndex) bool {
+	n := len(earlier.jobs)
+	return n <= len(x.jobs) && slices.Equal(x.jobs[:n], earlier.jobs)
+}
+
 // indexAfter has jobs keep the numbers that they had in an earlier observation.
 func (o *Observed) indexAfter(earlier *Observed, rests []rest) {
 	kept, sum := make([]int, len(rests)), 0

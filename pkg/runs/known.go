@@ -193,6 +193,7 @@ func (o *Observed) explainAll(ctx context.Context, source jobs.Source, before *K
 	}
 	next := o.basisOf(ads, mark)
 	if again.nothing(o, next) && slices.Equal(k.Notices, before.Notices) {
+		next.forget()
 		before.basis.Store(next)
 		return before, nil
 	}
@@ -204,6 +205,7 @@ func (o *Observed) explainAll(ctx context.Context, source jobs.Source, before *K
 		k.basis.Store(next)
 	}
 	k.forget()
+	next.forget()
 	k.earlier = again.earlier(o, k.Explanations)
 	return k, nil
 }

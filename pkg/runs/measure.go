@@ -282,9 +282,9 @@ func around(byDay map[clockDay][]interval, at clockDay) []interval {
 	return found
 }
 
-// corrected returns the jobs whose ads other errors of clocks date than before: they are explained again as well.
-func (m *measured) corrected(a *again) (jobs []int32) {
-	other := make(map[clockDay]bool)
+// moved are the days on which clocks are wrong by something else than before.
+func (m *measured) moved(a *again) map[clockDay]bool {
+	moved := map[clockDay]bool{}
 	errorOf := func(c clocks, point string, day int32) pool.Micros {
 		if clock := c[point][day]; clock != nil {
 			return clock.Error
@@ -295,17 +295,19 @@ func (m *measured) corrected(a *again) (jobs []int32) {
 		for _, days := range []map[int32]*Clock{m.clocks[point], a.basis.measured.clocks[point]} {
 			for day := range days {
 				if errorOf(m.clocks, point, day) != errorOf(a.basis.measured.clocks, point, day) {
-					other[clockDay{int32(n), day}] = true
+					moved[clockDay{int32(n), day}] = true
 				}
 			}
 		}
 	}
-	if len(other) == 0 {
-		return nil
-	}
+	return moved
+}
+
+// corrected returns the jobs whose ads clocks dated on days on which they moved: they are explained again as well.
+func (m *measured) corrected(a *again, moved map[clockDay]bool) (jobs []int32) {
 	for _, list := range [...]*evidence{m.kept, &m.own} {
 		for _, d := range list.dates {
-			if other[clockDay{d.point, d.day}] && !a.fresh[d.job] && (list == &m.own || !m.gone[d.job]) {
+			if moved[clockDay{d.point, d.day}] && !a.fresh[d.job] && (list == &m.own || !m.gone[d.job]) {
 				jobs = append(jobs, d.job)
 			}
 		}

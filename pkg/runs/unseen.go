@@ -2,10 +2,8 @@ package runs
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 	"sort"
-	"time"
 
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -14,86 +12,6 @@ import (
 
 // This file finds the runs that no snapshot shows: those that begin and end between two snapshots, as epoch ads show
 // (methodology section 8).
-
-// ofShortRuns looks up the epoch ads of runs that are no longer than the distance of two snapshots of their day.
-func (a *asking) ofShortRuns(w pool.Window) error {
-	if w.To <= w.From || a.First == a.End {
-		return nil
-	}
-	before := max(a.First, sort.Search(len(a.View.Times), func(i int) bool { return a.View.Times[i] >= w.From })-1)
-	first := pool.DayOf(min(w.From, a.View.Times[before]) - nearEnd)
-	var machines []int
-	var asked []jobs.EpochDay
-	for m := range a.Machines {
-		for day := first; day <= pool.DayOf(w.To+nearEnd); day++ {
-			// clocks may be wrong
-			if a.dayWithBackfill(&a.Machines[m], day) < 0 && a.dayWithBackfill(&a.Machines[m], day+1) < 0 {
-				continue
-			}
-			name := a.View.Names.Text(a.Machines[m].Name)
-			asked = append(asked, jobs.EpochDay{MachineDay: jobs.MachineDay{Machine: name, Day: day}, Longest: a.longest(day)})
-			machines = append(machines, m)
-		}
-	}
-	if len(asked) == 0 {
-		return nil
-	}
-	result, err := a.source.Epochs(a.ctx, asked)
-	if err != nil {
-		return err
-	}
-	a.beside(result)
-	for i, m := range machines {
-		a.ads.epochs = append(a.ads.epochs, onMachine{m, result.Ads[i]})
-	}
-	return a.ofOtherJobs()
-}
-
-// ofOtherJobs looks up the history ads that have the outcome where an epoch ad does not.
-func (a *asking) ofOtherJobs() error {
-	var asked []jobs.Wanted
-	a.ads.others = map[string][]jobs.Ad{}
-	for _, on := range a.ads.epochs {
-		for i := range on.ads {
-			if ad := &on.ads[i]; !byEpoch(ad).decided && a.ads.others[ad.GlobalJobID] == nil {
-				a.ads.others[ad.GlobalJobID] = []jobs.Ad{}
-				asked = append(asked, jobs.Wanted{Job: ad.GlobalJobID, LastSeen: ad.EpochWriteDate.Time()})
-			}
-		}
-	}
-	if len(asked) == 0 {
-		return nil
-	}
-	result, err := a.source.Ads(a.ctx, asked)
-	if err != nil {
-		return err
-	}
-	a.beside(result)
-	for i, w := range asked {
-		a.ads.others[w.Job] = result.Ads[i]
-	}
-	return nil
-}
-
-// longest is what a run that begins on a UTC day may last without a snapshot showing it, as a power of two minutes so
-// that what is known of a day stays known while it grows; 0 = any time, before the first snapshot and after the last
-// one.
-func (o *Observed) longest(day int32) time.Duration {
-	times := o.View.Times
-	from, to := pool.Micros(day)*pool.Day-nearEnd, pool.Micros(day+1)*pool.Day+nearEnd
-	first := sort.Search(len(times), func(i int) bool { return times[i] > from }) - 1
-	if first < 0 {
-		return 0
-	}
-	most := pool.Micros(0)
-	for i := first; times[i] < to; i++ {
-		if i+1 == len(times) {
-			return 0
-		}
-		most = max(most, times[i+1]-times[i])
-	}
-	return time.Minute << bits.Len64(uint64(most/pool.Minute))
-}
 
 // dayWithBackfill returns the number of the view's day on which a machine has backfill rows: a UTC day or the one
 // before; −1 when there are none on both.
@@ -115,7 +33,7 @@ func neverBegan(ad *jobs.Ad) bool {
 
 // unseen returns the machine's runs that no snapshot shows, by their start; x are those that snapshots show.
 func (l *linker) unseen(ads *Ads, x *Explanation) []Explained {
-	if ads == nil || len(ads.records.epochs[l.number]) == 0 {
+	if ads == nil || len(ads.short) == 0 {
 		return nil
 	}
 	l.nameless = l.nameless[:0]
@@ -125,13 +43,26 @@ func (l *linker) unseen(ads *Ads, x *Explanation) []Explained {
 		}
 	}
 	var found []Explained
-	for _, r := range ads.records.epochs[l.number] {
-		if e, ok := l.hidden(r, ads); ok && !l.taken(e, r.Ad, x) {
-			found = append(found, e)
+	days := ads.shortOn(l.number)
+	for i := range days {
+		if d := &days[i]; !d.same {
+			l.unseenOn(d, ads, x)
 		}
+		found = append(found, days[i].unseen...)
 	}
 	slices.SortStableFunc(found, func(a, b Explained) int { return cmp.Compare(a.Start, b.Start) })
 	return found
+}
+
+// unseenOn finds the runs of a day.
+func (l *linker) unseenOn(d *shortDay, ads *Ads, x *Explanation) {
+	d.unseen, d.jobs, d.until = nil, make([]timeline.Job, 0, len(d.records)), 0
+	for _, r := range d.records {
+		d.jobs, d.until = append(d.jobs, l.observed.View.Names.Job(r.GlobalJobID)), max(d.until, r.start, r.end)
+		if e, ok := l.hidden(r, ads); ok && !l.taken(e, r.Ad, x) {
+			d.unseen = append(d.unseen, e)
+		}
+	}
 }
 
 // hidden makes a run of an epoch ad that lies between two snapshots.
