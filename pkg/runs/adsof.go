@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"slices"
+	"sort"
 
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/parallel"
@@ -12,11 +13,12 @@ import (
 // Ads are the job ads that are known of an observation's jobs.
 type Ads struct {
 	jobs     [][]jobs.Ad          // of each job of the observation, by number
-	machines []onMachine          // for runs without a GlobalJobId
+	machines []onMachine          // for runs without a GlobalJobId, by machine
 	short    []shortDay           // by machine and day, of whatever job
 	others   map[string][]jobs.Ad // of jobs whose epoch ads do not say how a run ended
 	versions map[string]uint64    // of others
-	records  records
+	records  [][]record           // of each job
+	place    func(*record)        // finds the machine and the GPUs of a record
 	clocks   clocks
 	holds    []func() bool // of the lookups; one is nil if it must be made again
 
@@ -25,9 +27,6 @@ type Ads struct {
 	standing []standing // of each job's ads
 	besides  []standing // of machines, epochs and others
 }
-
-// records are ads, read once: of each job, and of each machine.
-type records struct{ jobs, machines [][]record }
 
 // Of returns the ads of a run's job, in the order of their sources; none for a run without a GlobalJobId. They are
 // shared: read only.
@@ -49,31 +48,37 @@ func (a *Ads) Date(ad *jobs.Ad, date jobs.Date) pool.Micros {
 // mostBits is how many GPUs of a machine have a bit in record.gpus.
 const mostBits = 64
 
-// read reads the ads, each by its access point's clock.
+// read reads the ads of jobs and of short runs.
 func (a *Ads) read(ctx context.Context, o *Observed) (err error) {
-	place := o.placer()
-	if a.records.jobs, err = recordsOf(ctx, a.jobs, place); err != nil {
+	a.place = o.placer()
+	if a.records, err = recordsOf(ctx, a.jobs, a.place); err != nil {
 		return err
-	}
-	lists := make([][]jobs.Ad, len(a.machines))
-	for i, l := range a.machines {
-		lists[i] = l.ads
-	}
-	read, err := recordsOf(ctx, lists, place)
-	if err != nil {
-		return err
-	}
-	a.records.machines = make([][]record, len(o.Machines)) // the ads of several days come one after the other
-	for i, list := range read {
-		m := a.machines[i].machine
-		a.records.machines[m] = append(a.records.machines[m], list...)
 	}
 	return a.readShort(ctx)
 }
 
-// onMachine are ads on a machine, by its number.
+// on reads the ads on a machine, for runs without a GlobalJobId, by the access points' clocks.
+func (a *Ads) on(machine int, into []record) []record {
+	first := sort.Search(len(a.machines), func(i int) bool { return a.machines[i].machine >= machine })
+	for _, of := range a.machines[first:] {
+		if of.machine != machine {
+			break
+		}
+		for i := range of.ads {
+			r := recordOf(&of.ads[i])
+			a.place(&r)
+			r.correct(a.clocks[r.AccessPoint])
+			into = append(into, r)
+		}
+	}
+	return into
+}
+
+// onMachine are ads on a machine, by its number, on a UTC day.
 type onMachine struct {
 	machine int
+	day     int32
+	version uint64
 	ads     []jobs.Ad
 }
 
@@ -125,13 +130,13 @@ func recordsOf(ctx context.Context, lists [][]jobs.Ad, place func(*record)) ([][
 	return found, err
 }
 
-// lists are all records.
-func (a *Ads) lists() [3][][]record {
+// lists are the records of jobs and of short runs.
+func (a *Ads) lists() [2][][]record {
 	short := make([][]record, len(a.short))
 	for i := range a.short {
 		short[i] = a.short[i].records
 	}
-	return [...][][]record{a.records.jobs, a.records.machines, short}
+	return [...][][]record{a.records, short}
 }
 
 // correct takes the clocks' errors out of the records' times. Errors are ctx's.

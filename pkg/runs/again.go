@@ -20,6 +20,7 @@ type basis struct {
 	standing []standing // of each job's ads, by number
 	besides  []standing // of what else was asked
 	measured *measured
+	machines []onMachine       // without ads
 	short    []shortDay        // without ads
 	versions map[string]uint64 // see Ads
 }
@@ -44,13 +45,12 @@ func standingOf(s jobs.Standing) standing {
 
 // again says what of an observation is explained again. What is known before of the other jobs is taken over.
 type again struct {
+	*Same
 	before *Known
 	basis  *basis  // of before
-	fresh  []bool  // by job number: explained again
 	was    []int32 // by job number: its number before; −1 where it is fresh
 
-	settled int32 // see Observed.settled
-	lost    bool  // jobs have no runs any more
+	lost bool // jobs have no runs any more
 }
 
 // again compares an observation with the one that something is known of; nil: they have nothing in common.
@@ -62,24 +62,34 @@ func (o *Observed) again(before *Known) *again {
 	if b == nil || !o.sameGPUs(b.observed) {
 		return nil
 	}
-	a := &again{before: before, basis: b, fresh: make([]bool, len(o.jobs().jobs)),
-		was: slices.Repeat([]int32{-1}, len(o.jobs().jobs))}
-	a.settled, a.lost = o.settled(b.observed), !o.jobs().continues(b.observed.jobs())
+	count := len(o.jobs().jobs)
+	a := &again{before: before, basis: b, was: slices.Repeat([]int32{-1}, count),
+		lost: !o.jobs().continues(b.observed.jobs()), Same: &Same{
+			observed: o, settled: o.settled(b.observed), fresh: make([]bool, count),
+			nameless: slices.Repeat([]int32{math.MaxInt32}, len(o.Machines)),
+		}}
 	gone := make([]bool, len(b.observed.jobs().jobs)) // jobs that a run of theirs changed
 	for m := range o.Machines {
 		now, then := o.Machines[m].Runs, b.observed.Machines[m].Runs
 		nowOf, thenOf := o.jobs().of[m], b.observed.jobs().of[m]
 		for r := range max(len(now), len(then)) {
 			same := r < len(now) && r < len(then) && now[r].Last < a.settled && now[r].equal(&then[r])
-			if r < len(now) && nowOf[r] >= 0 {
-				if same {
-					a.was[nowOf[r]] = thenOf[r]
-				} else {
+			if r < len(now) {
+				switch {
+				case nowOf[r] < 0 && !same:
+					a.nameless[m] = min(a.nameless[m], now[o.firstPiece(m, r)].First)
+				case nowOf[r] >= 0 && !same:
 					a.fresh[nowOf[r]] = true
+				case nowOf[r] >= 0:
+					a.was[nowOf[r]] = thenOf[r]
 				}
 			}
-			if r < len(then) && thenOf[r] >= 0 && !same {
-				gone[thenOf[r]] = true
+			if r < len(then) && !same {
+				if thenOf[r] >= 0 {
+					gone[thenOf[r]] = true
+				} else {
+					a.nameless[m] = min(a.nameless[m], then[b.observed.firstPiece(m, r)].First)
+				}
 			}
 		}
 	}
@@ -164,6 +174,30 @@ func (l *linker) takeOver(x *Explanation, run int) {
 	}
 }
 
+// compareMachines has all runs without a GlobalJobId of a machine explained again if the ads on it are not what they
+// were.
+func (a *again) compareMachines(now []onMachine) {
+	if a == nil {
+		return
+	}
+	before := a.basis.machines
+	for m := range a.nameless {
+		n, b := daysOn(now, m), daysOn(before, m)
+		if !slices.EqualFunc(now[:n], before[:b], func(x, y onMachine) bool { return x.day == y.day && x.version == y.version }) {
+			a.nameless[m] = 0
+		}
+		now, before = now[n:], before[b:]
+	}
+}
+
+// daysOn returns how many of the first ones are of a machine.
+func daysOn(list []onMachine, machine int) (n int) {
+	for n < len(list) && list[n].machine == machine {
+		n++
+	}
+	return n
+}
+
 // explain has a job explained again.
 func (a *again) explain(job int32) { a.fresh[job], a.was[job] = true, -1 }
 
@@ -182,7 +216,7 @@ func (o *Observed) basisOf(ads *Ads, mark jobs.Mark) *basis {
 		return b
 	}
 	b.standing, b.besides, b.measured = ads.standing, ads.besides, ads.measured
-	b.short, b.versions = ads.short, ads.versions
+	b.machines, b.short, b.versions = ads.machines, ads.short, ads.versions
 	for _, list := range [][]standing{b.standing, b.besides} {
 		for i := range list {
 			b.until = min(b.until, list[i].until)
@@ -193,6 +227,9 @@ func (o *Observed) basisOf(ads *Ads, mark jobs.Mark) *basis {
 
 // forget lets go of ads.
 func (b *basis) forget() {
+	for i := range b.machines {
+		b.machines[i].ads = nil
+	}
 	for i := range b.short {
 		d := &b.short[i]
 		d.ads, d.records = nil, nil

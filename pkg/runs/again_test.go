@@ -136,7 +136,7 @@ func TestOnlyWhatChangedIsExplainedAgain(t *testing.T) {
 	for seed, odd := range []struct {
 		shortRuns, missingJobIDs float64
 		clockSkew                time.Duration
-	}{{}, {0.2, 0.1, 10 * time.Minute}, {0.4, 0, 0}, {0.4, 0, 10 * time.Minute}} {
+	}{{}, {0.2, 0.4, 10 * time.Minute}, {0.4, 0.4, 0}, {0.4, 0, 0}, {0.4, 0, 10 * time.Minute}} {
 		options := samplepool.Default()
 		options.Seed, options.Machines = uint64(seed+1), 8
 		options.ShortRuns, options.MissingJobIDs, options.ClockSkew = odd.shortRuns, odd.missingJobIDs, odd.clockSkew

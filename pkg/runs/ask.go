@@ -158,6 +158,7 @@ func (a *asking) ofCorrectedJobs() error {
 	for i := range a.ads.short {
 		a.ads.short[i].same = false
 	}
+	clear(again.nameless)
 	if err := a.ads.readShort(a.ctx); err != nil {
 		return fmt.Errorf("reading job ads: %w", err)
 	}
@@ -178,13 +179,13 @@ func (a *asking) ofCorrectedJobs() error {
 	for _, job := range corrected {
 		lists[job] = a.ads.jobs[job]
 	}
-	read, err := recordsOf(a.ctx, lists, a.placer())
+	read, err := recordsOf(a.ctx, lists, a.ads.place)
 	if err != nil {
 		return fmt.Errorf("reading job ads: %w", err)
 	}
 	for job, list := range read {
 		if wanted[job] {
-			a.ads.records.jobs[job] = list
+			a.ads.records[job] = list
 			a.ads.standing[job].version = known[job].version // what the constraints rest on
 		}
 	}
@@ -226,14 +227,23 @@ func (a *asking) beside(r jobs.Result) {
 
 // span is a window and the days that the ads belong to.
 func (a *Ads) span(w pool.Window) pool.Window {
+	include := func(r *record) {
+		if r.start != 0 || r.end != 0 {
+			at := pool.Micros(r.day()) * pool.Day
+			w.From, w.To = min(w.From, at), max(w.To, at)
+		}
+	}
 	for _, lists := range a.lists() {
 		for _, list := range lists {
 			for i := range list {
-				if r := &list[i]; r.start != 0 || r.end != 0 {
-					at := pool.Micros(r.day()) * pool.Day
-					w.From, w.To = min(w.From, at), max(w.To, at)
-				}
+				include(&list[i])
 			}
+		}
+	}
+	for _, on := range a.machines {
+		for i := range on.ads {
+			r := recordOf(&on.ads[i])
+			include(&r)
 		}
 	}
 	return w
@@ -290,7 +300,6 @@ func (a *asking) ofJobs(wanted Wanted) (more bool, err error) {
 // onMachines looks up the ads that may be of runs without a GlobalJobId: those that began when such a run did, or when
 // it is seen again after a gap.
 func (a *asking) onMachines(wanted Wanted) error {
-	var machines []int // of days
 	var days []jobs.MachineDay
 	for m := range a.Machines {
 		known := len(days)
@@ -304,21 +313,26 @@ func (a *asking) onMachines(wanted Wanted) error {
 			for day := first; day <= pool.DayOf(a.View.Times[run.First]+nearEnd); day++ {
 				d := jobs.MachineDay{Machine: a.View.Names.Text(a.Machines[m].Name), Day: day}
 				if !slices.Contains(days[known:], d) {
-					machines, days = append(machines, m), append(days, d)
+					days = append(days, d)
+					a.ads.machines = append(a.ads.machines, onMachine{machine: m, day: day})
 				}
 			}
 		}
 	}
-	if len(days) == 0 {
-		return nil
+	if len(days) > 0 {
+		result, err := a.source.AdsOnMachines(a.ctx, days)
+		if err != nil {
+			return err
+		}
+		a.beside(result)
+		for i := range days {
+			on := &a.ads.machines[i]
+			on.ads = result.Ads[i]
+			if result.Standing != nil {
+				on.version = result.Standing[i].Version
+			}
+		}
 	}
-	result, err := a.source.AdsOnMachines(a.ctx, days)
-	if err != nil {
-		return err
-	}
-	a.beside(result)
-	for i, m := range machines {
-		a.ads.machines = append(a.ads.machines, onMachine{m, result.Ads[i]})
-	}
+	a.ads.again.compareMachines(a.ads.machines)
 	return nil
 }

@@ -10,10 +10,12 @@ import (
 // Same says what is known of runs, and shown by snapshots, as it was earlier. Machines, GPUs and runs have the numbers
 // that they had.
 type Same struct {
-	settled int32         // all snapshots before it show what they showed
-	index   *jobIndex     // of the observation
-	fresh   []bool        // by job number: explained again
-	unseen  []pool.Micros // of each machine: unseen runs that begin before it are what they were
+	observed *Observed
+	settled  int32   // all snapshots before it show what they showed
+	fresh    []bool  // by job number: explained again
+	nameless []int32 // of each machine: runs without a GlobalJobId that begin at this snapshot or later are explained again
+	// Of each machine: unseen runs that begin before it are what they were.
+	unseen []pool.Micros
 }
 
 // Before reports whether all that a machine's snapshots and unseen runs show before a snapshot, at a time, is what it
@@ -27,26 +29,29 @@ func (s *Same) Run(machine int, run int32) bool {
 	if run < 0 {
 		return true
 	}
-	job := s.index.of[machine][run]
-	return job >= 0 && !s.fresh[job]
+	if job := s.observed.jobs().of[machine][run]; job >= 0 {
+		return !s.fresh[job]
+	}
+	return s.observed.Machines[machine].Runs[run].First < s.nameless[machine]
 }
 
 // earlier is what kinds made of what was known before.
 type earlier struct {
 	made map[any]any // by key; each until it is made again
-	same Same
+	same *Same
 }
 
 // earlier is what kinds made of what was known before, with what is the same since; nil: nothing is.
-func (a *again) earlier(o *Observed, x *Explanations) *earlier {
+func (a *again) earlier(x *Explanations) *earlier {
 	if a == nil {
 		return nil
 	}
-	e := &earlier{map[any]any{}, Same{a.settled, o.jobs(), a.fresh, make([]pool.Micros, len(x.Machines))}}
+	e := &earlier{map[any]any{}, a.Same}
 	a.before.derived.kept.Range(func(key, made any) bool {
 		e.made[key] = made
 		return true
 	})
+	e.same.unseen = make([]pool.Micros, len(x.Machines))
 	for m := range x.Machines {
 		e.same.unseen[m] = firstOther(a.before.Machines[m].Unseen, x.Machines[m].Unseen)
 	}
@@ -83,7 +88,7 @@ func DerivedAgain[T any](ctx context.Context, of *Known, key any, make func(befo
 		var same *Same
 		if e := of.earlier; e != nil {
 			if kept, ok := e.made[key]; ok {
-				before, same = kept.(T), &e.same
+				before, same = kept.(T), e.same
 			}
 		}
 		if made, err = make(before, same); err == nil && same != nil {

@@ -88,24 +88,32 @@ func (o *Observed) explain(ctx context.Context, ads *Ads, wanted Wanted, again *
 func (l *linker) read(o *Observed, m int, ads *Ads) {
 	names := o.View.Names.Texts()
 	l.observed, l.number, l.machine = o, m, &o.Machines[m]
-	l.ids, l.nearby, l.ads = l.ids[:0], nil, nil
+	l.ids, l.near, l.ads, l.all = l.ids[:0], l.near[:0], nil, ads
 	for g := range l.machine.GPUs {
 		l.ids = append(l.ids, names[l.machine.GPUs[g].ID])
 	}
 	if ads != nil {
-		l.ads, l.nearby = ads.records.jobs, ads.records.machines[m]
+		l.ads = ads.records
 	}
 }
 
 // records returns the ads of a run's job; of a run without a GlobalJobId those of the machine.
 func (l *linker) records(run int) []record {
 	if l.machine.Runs[run].Job.IsNone() {
-		return l.nearby
+		return l.nearby()
 	}
 	if l.ads == nil {
 		return nil
 	}
 	return l.ads[l.observed.jobs().of[l.number][run]]
+}
+
+// nearby returns the ads on the machine, for runs without a GlobalJobId.
+func (l *linker) nearby() []record {
+	if l.all != nil && len(l.near) == 0 {
+		l.near = l.all.on(l.number, l.near)
+	}
+	return l.near
 }
 
 // alone reports whether a run is no piece of another one, and nothing is known about its job.
@@ -138,7 +146,7 @@ func (l *linker) machineRuns(wanted Wanted) Explanation {
 		if first > 0 {
 			group++
 		}
-		if !l.again.explained(l.observed.jobs().of[l.number][i]) {
+		if l.again != nil && l.again.Run(l.number, int32(i)) {
 			l.takeOver(&x, i)
 			x.groups = append(x.groups, slices.Repeat([]int32{group}, len(x.Runs)-int(first))...)
 			continue

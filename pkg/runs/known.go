@@ -206,7 +206,7 @@ func (o *Observed) explainAll(ctx context.Context, source jobs.Source, before *K
 	}
 	k.forget()
 	next.forget()
-	k.earlier = again.earlier(o, k.Explanations)
+	k.earlier = again.earlier(k.Explanations)
 	return k, nil
 }
 

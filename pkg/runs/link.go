@@ -115,7 +115,8 @@ type linker struct {
 	machine  *Machine
 	ids      []string   // of the machine's GPUs
 	ads      [][]record // by job number
-	nearby   []record   // ads of the machine, for runs without a GlobalJobId
+	all      *Ads       // nil: none
+	near     []record   // those on the machine, once they were asked for
 	again    *again     // what is taken over; nil: nothing
 
 	// of one job

@@ -93,7 +93,7 @@ func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (*measu
 			m.own.constraints = append(m.own.constraints, c.constraint)
 		}
 	}
-	if err := m.date(ctx, ads.records.jobs); err != nil {
+	if err := m.date(ctx, ads.records); err != nil {
 		return nil, err
 	}
 	touched, byDay := differing(gone, come), come

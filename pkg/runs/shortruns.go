@@ -147,8 +147,8 @@ func (a *asking) ofOtherJobs() error {
 	return nil
 }
 
-// compareShort finds the days on which nothing is as it was: those that did not end before anything changed, those with
-// a job that is explained again, and those of machines with runs that name no job.
+// compareShort finds the days on which not all is what it was: those that did not end before anything changed, and those
+// with a job, or near a run without a GlobalJobId, that is explained again.
 func (a *asking) compareShort() {
 	again := a.ads.again
 	if again == nil {
@@ -166,11 +166,14 @@ func (a *asking) compareShort() {
 		}
 	}
 	for m := range a.Machines {
-		nameless := slices.Contains(index.of[m], -1)
+		until := until
+		if n := int(again.nameless[m]); n-2 < len(a.View.Times) { // a run may be near those of the snapshot before
+			until = min(until, a.View.Times[max(n-2, 0)])
+		}
 		days := a.ads.shortOn(m)
 		for i := range days {
 			d := &days[i]
-			d.same = d.same && !nameless && !again.lost && d.until < until &&
+			d.same = d.same && !again.lost && d.until < until &&
 				!slices.ContainsFunc(d.jobs, func(j timeline.Job) bool { return fresh[j] }) &&
 				!slices.ContainsFunc(d.others, func(w jobs.Wanted) bool {
 					return a.ads.versions[w.Job] != again.basis.versions[w.Job]

@@ -125,7 +125,7 @@ func (l *linker) taken(e Explained, ad *jobs.Ad, x *Explanation) bool {
 			continue
 		}
 		l.pieces = l.piecesOf(int(r), l.pieces[:0])
-		l.joined = l.withoutID(l.pieces, l.nearby, l.joined[:0])
+		l.joined = l.withoutID(l.pieces, l.nearby(), l.joined[:0])
 		if slices.ContainsFunc(l.joined, func(x Explained) bool {
 			return is(x) && x.own.GlobalJobID == ad.GlobalJobID
 		}) {
