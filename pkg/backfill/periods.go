@@ -145,7 +145,7 @@ func (p *Period) end(o *runs.Observed, segments []runs.Segment, last int, m meas
 		if p.Reason == Claimed || p.Reason == Reclaimed {
 			p.endRun = segments[next].RunFirst
 			if p.endRun >= 0 {
-				p.Job = o.Machines[p.machine].Runs[p.endRun].Job
+				p.Job = o.Machines[p.machine].Runs.At(int(p.endRun)).Job
 			}
 		}
 	}

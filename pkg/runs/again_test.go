@@ -116,19 +116,35 @@ func whole(o *runs.Observed, k *runs.Known) []string {
 			e.Evidence, e.Cause, e.Link, e.StartByAd, e.EndByAd, e.Clamped, e.UnknownCode)
 	}
 	for m := range k.Machines {
-		for _, list := range [][]runs.Explained{k.Machines[m].Runs, k.Machines[m].Unseen} {
-			for i := range list {
-				texts = append(texts, describe(m, &list[i]))
-			}
+		for _, e := range explained(&k.Machines[m]) {
+			texts = append(texts, describe(m, e))
 		}
-		for r := range o.Machines[m].Runs {
-			run := &o.Machines[m].Runs[r]
+		for r, run := range o.Machines[m].Runs.All() {
 			for _, at := range []int32{run.First, run.Last} {
 				texts = append(texts, fmt.Sprint(r, at, describe(m, k.Machines[m].Of(int32(r), at))))
 			}
 		}
 	}
 	return texts
+}
+
+// shared are the numbers of runs and of explained runs that two observations have in common.
+func shared(o, p *runs.Observed, x, y *runs.Known) (observed, explained int) {
+	for m := range min(len(o.Machines), len(p.Machines)) {
+		observed += common(&o.Machines[m].Runs, &p.Machines[m].Runs)
+		explained += common(&x.Machines[m].Runs, &y.Machines[m].Runs)
+	}
+	return observed, explained
+}
+
+// common is the number of elements that two lists share.
+func common[T any](a, b *runs.List[T]) (n int) {
+	for i := range min(a.Len(), b.Len()) {
+		if a.At(i) == b.At(i) {
+			n++
+		}
+	}
+	return n
 }
 
 // What is taken over when snapshots and ads come, or when either changes, is what explaining everything again gives.
@@ -156,6 +172,10 @@ func explainAgain(t *testing.T, p *samplepool.Pool, random *rand.Rand) {
 	s, fresh := runstest.Open(t, g.dir, "America/Chicago"), runstest.Open(t, g.dir, "America/Chicago")
 	g.add(100)
 	asked, everything := 0, 0
+	var before *runs.Observed
+	var knownBefore *runs.Known
+	var textsBefore []string
+	sharedRuns, sharedExplained := 0, 0
 	for step := range 24 {
 		now = g.add(random.IntN(14)).Add(time.Duration(random.IntN(600)) * time.Second)
 		switch random.IntN(12) {
@@ -199,7 +219,14 @@ func explainAgain(t *testing.T, p *samplepool.Pool, random *rand.Rand) {
 			got = known(o, &asked)
 			want = known(again, &everything)
 		}
-		require.Equal(t, whole(again, want), whole(o, got), "step %d, %v", step, now)
+		texts := whole(o, got)
+		require.Equal(t, whole(again, want), texts, "step %d, %v", step, now)
+		if before != nil && before != o {
+			require.Equal(t, textsBefore, whole(before, knownBefore), "step %d, what was known before", step)
+			observed, explained := shared(before, o, knownBefore, got)
+			sharedRuns, sharedExplained = sharedRuns+observed, sharedExplained+explained
+		}
+		before, knownBefore, textsBefore = o, got, texts
 		without, err := o.Known(t.Context(), nil)
 		require.NoError(t, err)
 		want, err = again.Known(t.Context(), nil)
@@ -207,4 +234,7 @@ func explainAgain(t *testing.T, p *samplepool.Pool, random *rand.Rand) {
 		require.Equal(t, whole(again, want), whole(o, without), "step %d, without ads", step)
 	}
 	require.Less(t, asked, everything*2/3)
+	require.Positive(t, sharedRuns)
+	require.Positive(t, sharedExplained)
+	t.Log(sharedRuns, "runs shared,", sharedExplained, "explained ones")
 }

@@ -178,7 +178,7 @@ func (o *Observed) bytes() int {
 	const perSnapshot, perRun, perSegment, perPlace, perPeriod = 8, 224, 28 + 12, 12, 168
 	n := len(o.gaps) * perSnapshot
 	for m := range o.Machines {
-		n += len(o.Machines[m].Runs) * perRun
+		n += o.Machines[m].Runs.Len() * perRun
 		for g := range o.Machines[m].GPUs {
 			gpu := &o.Machines[m].GPUs[g]
 			n += len(gpu.Segments)*perSegment + len(gpu.places)*perPlace + perPeriod*gpu.periods()

@@ -90,8 +90,8 @@ type Run struct {
 // Machine is a machine with a GPU.
 type Machine struct {
 	Name timeline.Symbol
-	GPUs []GPU // by id
-	Runs []Run // by first snapshot
+	GPUs []GPU     // by id
+	Runs List[Run] // by first snapshot
 
 	days []machineDay // of each day of the view
 }
@@ -106,7 +106,7 @@ type machineDay struct {
 func (o *Observed) InReach(w pool.Window) Wanted {
 	times := o.View.Times
 	return func(m, i int) bool {
-		r := &o.Machines[m].Runs[i]
+		r := o.Machines[m].Runs.At(i)
 		if int(r.First) > o.First && times[r.First-1]-Tolerance > w.To {
 			return false
 		}
