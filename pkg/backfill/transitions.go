@@ -35,8 +35,8 @@ func switchesOf(ctx context.Context, o *runs.Observed) (*switches, error) {
 			machine := &o.Machines[m]
 			for i := range machine.GPUs {
 				gpu := &machine.GPUs[i]
-				for n := 1; n < len(gpu.Segments); n++ {
-					before, after := &gpu.Segments[n-1], &gpu.Segments[n]
+				for n := 1; n < gpu.Segments.Len(); n++ {
+					before, after := gpu.Segments.At(n-1), gpu.Segments.At(n)
 					if o.GapAfter(before.Last) || !inPool(before.State) || !inPool(after.State) {
 						continue
 					}

@@ -151,7 +151,7 @@ func TestObserveByDefinition(t *testing.T) {
 				id := v.Names.Text(gpu.ID)
 				inPool[name+" "+id] = true
 				next := int32(0)
-				for _, s := range gpu.Segments {
+				for _, s := range gpu.Segments.All() {
 					require.Equal(rt, next, s.First, "segments follow each other")
 					next = s.Last + 1
 					for i := s.First; i <= s.Last; i++ {

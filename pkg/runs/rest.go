@@ -57,7 +57,7 @@ func (o *Observed) restOf(before *Machine, settled int32) rest {
 		r.live[claim] = run.First
 		r.from = min(r.from, run.First)
 		for _, g := range run.GPUs {
-			r.from = min(r.from, before.GPUs[g].Segments[before.GPUs[g].At(run.First)].First)
+			r.from = min(r.from, before.GPUs[g].Segments.At(before.GPUs[g].At(run.First)).First)
 		}
 	}
 	first := int32(o.First)
@@ -136,15 +136,15 @@ func firstRun(runs *List[Run], snapshot int32) int {
 	return sort.Search(runs.Len(), func(i int) bool { return runs.At(i).First >= snapshot })
 }
 
-// known returns the segments of a GPU that are what they were, the one behind them as it was (nil: nothing is known),
-// and the number of the walked one behind them.
-func (w *walker) known(g int) (known []Segment, was *Segment, next int) {
+// known returns the segments of a GPU as they were, how many of them still are, the one behind these (nil: nothing is
+// known), and the number of the walked one behind them.
+func (w *walker) known(g int) (before List[Segment], known int, was *Segment, next int) {
 	r := w.rest
 	if r.before == nil {
-		return nil, nil, 0
+		return before, 0, nil, 0
 	}
 	of := &r.before.GPUs[g]
-	n := of.At(r.settled)
-	was = &of.Segments[n]
-	return of.Segments[:n], was, w.at(int32(g), max(was.First, r.from+margin))
+	known = of.At(r.settled)
+	was = of.Segments.At(known)
+	return of.Segments, known, was, w.at(int32(g), max(was.First, r.from+margin))
 }

@@ -53,13 +53,13 @@ type Segment struct {
 type GPU struct {
 	GPU      timeline.GPU
 	ID       timeline.Symbol
-	Segments []Segment // of all observed snapshots, ascending
-	places   []Place   // on each day of the view
+	Segments List[Segment] // of all observed snapshots, ascending
+	places   []Place       // on each day of the view
 }
 
 // At returns the index of the segment that holds a snapshot.
 func (g *GPU) At(snapshot int32) int {
-	return sort.Search(len(g.Segments), func(i int) bool { return g.Segments[i].Last >= snapshot })
+	return sort.Search(g.Segments.Len(), func(i int) bool { return g.Segments.At(i).Last >= snapshot })
 }
 
 // Ending says how the snapshots see a run end.
