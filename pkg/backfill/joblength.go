@@ -78,7 +78,7 @@ func (a *answer) mark(seen []bounds, marked [][]bool) {
 
 func (a *answer) markRun(marked [][]bool, machine, run int) {
 	if marked[machine] == nil {
-		marked[machine] = make([]bool, len(a.observed.Machines[machine].Runs))
+		marked[machine] = make([]bool, a.observed.Machines[machine].Runs.Len())
 	}
 	marked[machine][run] = true
 }
@@ -95,8 +95,7 @@ func (a *answer) markStarts(tenures []bounds, marked [][]bool) {
 		}
 	}
 	for m := range o.Machines {
-		for r := range o.Machines[m].Runs {
-			run := &o.Machines[m].Runs[r]
+		for r, run := range o.Machines[m].Runs.All() {
 			if run.Side != pool.Backfill || run.Last < since {
 				continue
 			}
@@ -136,8 +135,8 @@ func (a *answer) residuals(x *runs.Explanations, tenures gpuTenures,
 			}
 			found = append(found, residual{e.Place, item})
 		}
-		for i := range x.Machines[m].Runs {
-			e := x.Machines[m].Runs[i].From(o, since)
+		for _, e := range x.Machines[m].Runs.All() {
+			e = e.From(o, since)
 			switch {
 			case e.Side != pool.Backfill || !chosen(m, e) || !startKnown(o, since, m, e):
 			case e.Last < e.First: // between two starts, and no snapshot shows it

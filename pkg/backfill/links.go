@@ -90,7 +90,7 @@ type began struct {
 // read reads the periods of a machine.
 func (b *bounder) read(x *runs.Explanation, machine int, measures []measure, all [2]*known) {
 	b.ended, b.newest, b.began = b.ended[:0], b.newest[:0], b.began[:0]
-	for range x.Runs { // there are no more claims than runs
+	for range x.Runs.Len() { // there are no more claims than runs
 		b.ended, b.newest = append(b.ended, unbound), append(b.newest, -1)
 	}
 	bounds := func(run, ended int32) (claim int32) {
@@ -117,10 +117,10 @@ func (b *bounder) read(x *runs.Explanation, machine int, measures []measure, all
 
 // add adds the claims that bound periods of a machine.
 func (b *bounder) add(x *runs.Explanation) {
-	for i := 0; i < len(x.Runs); {
-		claim, before := x.Claim(x.Runs[i].Number()), len(b.runs)
-		for ; i < len(x.Runs) && x.Claim(x.Runs[i].Number()) == claim; i++ {
-			if e := &x.Runs[i]; b.ended[claim] != unbound && e.Outcome != runs.Running {
+	for i := 0; i < x.Runs.Len(); {
+		claim, before := x.Claim(x.Runs.At(i).Number()), len(b.runs)
+		for ; i < x.Runs.Len() && x.Claim(x.Runs.At(i).Number()) == claim; i++ {
+			if e := x.Runs.At(i); b.ended[claim] != unbound && e.Outcome != runs.Running {
 				b.runs = append(b.runs, ending{e.End, e.Link.Linked()})
 			}
 		}

@@ -52,7 +52,7 @@ func staysOf(ctx context.Context, o *runs.Observed) (*stays, error) {
 		segments := 0
 		for m := range o.Machines {
 			for i := range o.Machines[m].GPUs {
-				segments += len(o.Machines[m].GPUs[i].Segments)
+				segments += o.Machines[m].GPUs[i].Segments.Len()
 			}
 		}
 		begun, ended := make([]event, 0, segments), make([]event, 0, segments)
@@ -82,7 +82,7 @@ func (s *stays) read(o *runs.Observed, gpu *runs.GPU, begun, ended []event) ([]e
 	var place runs.Place
 	var project timeline.Symbol
 	number := int32(-1)
-	for _, segment := range gpu.Segments {
+	for _, segment := range gpu.Segments.All() {
 		if segment.State == runs.Outside {
 			continue
 		}

@@ -93,19 +93,19 @@ func (m measure) ends(next runs.State) Reason {
 func find(all []Period, o *runs.Observed, machine, g int, behind int32, m measure) []Period {
 	times := o.View.Times
 	gpu := &o.Machines[machine].GPUs[g]
-	segments := gpu.Segments
-	for i := gpu.At(behind + 1); i < len(segments); i++ {
-		if !m.holds(segments[i].State) {
+	segments := &gpu.Segments
+	for i := gpu.At(behind + 1); i < segments.Len(); i++ {
+		if !m.holds(segments.At(i).State) {
 			continue
 		}
 		first := i
-		for i+1 < len(segments) && m.holds(segments[i+1].State) && !o.GapAfter(segments[i].Last) {
+		for i+1 < segments.Len() && m.holds(segments.At(i+1).State) && !o.GapAfter(segments.At(i).Last) {
 			i++
 		}
 		p := Period{
-			Place: o.PlaceAt(gpu, segments[first].First), Project: segments[first].Project,
-			Start: times[segments[first].First], End: times[segments[i].Last],
-			bounds: bounds{machine: int32(machine), gpu: int32(g), first: segments[first].First, last: segments[i].Last,
+			Place: o.PlaceAt(gpu, segments.At(first).First), Project: segments.At(first).Project,
+			Start: times[segments.At(first).First], End: times[segments.At(i).Last],
+			bounds: bounds{machine: int32(machine), gpu: int32(g), first: segments.At(first).First, last: segments.At(i).Last,
 				startRun: -1, endRun: -1},
 		}
 		p.begin(o, segments, first)
@@ -116,36 +116,36 @@ func find(all []Period, o *runs.Observed, machine, g int, behind int32, m measur
 }
 
 // begin sets what the snapshots show of the start.
-func (p *Period) begin(o *runs.Observed, segments []runs.Segment, first int) {
+func (p *Period) begin(o *runs.Observed, segments *runs.List[runs.Segment], first int) {
 	before := int(p.first) - 1
 	switch {
 	case before < 0 || o.GapAfter(int32(before)):
 		p.UnknownStart = true
 	case before < o.First:
 		p.LeftTruncated = true
-	case segments[first-1].State == runs.Unknown:
+	case segments.At(first-1).State == runs.Unknown:
 		p.UnknownStart = true
 	default:
-		p.startRun = segments[first-1].RunLast
+		p.startRun = segments.At(first - 1).RunLast
 	}
 }
 
 // end sets what the snapshots show of the end.
-func (p *Period) end(o *runs.Observed, segments []runs.Segment, last int, m measure) {
+func (p *Period) end(o *runs.Observed, segments *runs.List[runs.Segment], last int, m measure) {
 	switch next := last + 1; {
-	case next == len(segments):
+	case next == segments.Len():
 		p.open = true
 	case o.GapAfter(p.last):
 		p.Reason = Gap
 	default:
-		p.Reason = m.ends(segments[next].State)
+		p.Reason = m.ends(segments.At(next).State)
 		if p.Reason != Gap {
-			p.End = o.View.Times[segments[next].First]
+			p.End = o.View.Times[segments.At(next).First]
 		}
 		if p.Reason == Claimed || p.Reason == Reclaimed {
-			p.endRun = segments[next].RunFirst
+			p.endRun = segments.At(next).RunFirst
 			if p.endRun >= 0 {
-				p.Job = o.Machines[p.machine].Runs[p.endRun].Job
+				p.Job = o.Machines[p.machine].Runs.At(int(p.endRun)).Job
 			}
 		}
 	}
@@ -159,7 +159,7 @@ func (p *Period) from(o *runs.Observed, since int32) {
 	}
 	gpu := &o.Machines[p.machine].GPUs[p.gpu]
 	if p.first < since {
-		p.Project = gpu.Segments[gpu.At(since)].Project
+		p.Project = gpu.Segments.At(gpu.At(since)).Project
 	}
 	if p.bounds.from(since); p.Start > o.View.Times[since] {
 		return // an unseen run was before

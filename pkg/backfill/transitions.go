@@ -35,12 +35,12 @@ func switchesOf(ctx context.Context, o *runs.Observed) (*switches, error) {
 			machine := &o.Machines[m]
 			for i := range machine.GPUs {
 				gpu := &machine.GPUs[i]
-				for n := 1; n < len(gpu.Segments); n++ {
-					before, after := &gpu.Segments[n-1], &gpu.Segments[n]
+				for n := 1; n < gpu.Segments.Len(); n++ {
+					before, after := gpu.Segments.At(n-1), gpu.Segments.At(n)
 					if o.GapAfter(before.Last) || !inPool(before.State) || !inPool(after.State) {
 						continue
 					}
-					if before.State == after.State && (after.State != runs.Used || sameJob(machine.Runs, before, after)) {
+					if before.State == after.State && (after.State != runs.Used || sameJob(&machine.Runs, before, after)) {
 						continue
 					}
 					of := s.classes.Number(linked.Class{Place: o.PlaceAt(gpu, after.First), Project: after.Project})
@@ -84,11 +84,11 @@ func transitions(ctx context.Context, o *runs.Observed, first, end int, g *group
 
 // sameJob reports whether one job holds a GPU in two used segments. Stale rows alone have no run: they are of another
 // job.
-func sameJob(all []runs.Run, before, after *runs.Segment) bool {
+func sameJob(all *runs.List[runs.Run], before, after *runs.Segment) bool {
 	x, y := max(before.RunFirst, before.RunLast), max(after.RunFirst, after.RunLast)
 	if x < 0 || y < 0 {
 		return false
 	}
-	a, b := &all[x], &all[y]
+	a, b := all.At(int(x)), all.At(int(y))
 	return a.Job == b.Job && (!a.Job.IsNone() || a.User == b.User)
 }

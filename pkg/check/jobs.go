@@ -30,7 +30,7 @@ func jobFindings(ctx context.Context, in Installation, w pool.Window) ([]Finding
 		return failed(err)
 	}
 	wanted := func(m, r int) bool {
-		run := &o.Machines[m].Runs[r]
+		run := o.Machines[m].Runs.At(r)
 		return o.View.Times[run.First] <= w.To && o.View.Times[run.Last] >= w.From
 	}
 	ads, notices, failure, err := o.Ask(ctx, in.Ads, runs.Question{Window: w, Wanted: wanted})
@@ -64,7 +64,7 @@ type observed struct {
 func (o *observed) each(look func(machine *runs.Machine, m, r int)) {
 	for m := range o.Machines {
 		machine := &o.Machines[m]
-		for r := range machine.Runs {
+		for r := range machine.Runs.Len() {
 			if o.wanted(m, r) {
 				look(machine, m, r)
 			}
@@ -78,7 +78,7 @@ type schemas struct{ jobs, without, refactored, legacy int }
 func (o *observed) schema() (s schemas) {
 	known := map[timeline.Job]bool{}
 	o.each(func(machine *runs.Machine, m, r int) {
-		job := machine.Runs[r].Job
+		job := machine.Runs.At(r).Job
 		if job.IsNone() || known[job] {
 			return
 		}

@@ -20,8 +20,7 @@ func wantedJobs(o *runs.Observed, queued [][]*pressure.Row, rows *pressure.View,
 		points := polledPoints(rows)
 		began := map[timeline.Job]pool.Micros{} // at the latest
 		for m := range o.Machines {
-			for i := range o.Machines[m].Runs {
-				r := &o.Machines[m].Runs[i]
+			for _, r := range o.Machines[m].Runs.All() {
 				if first := o.View.Times[r.First]; !r.Job.IsNone() && points[r.Job.Schedd] &&
 					(began[r.Job] == 0 || first < began[r.Job]) {
 					began[r.Job] = first
@@ -74,8 +73,7 @@ func runsByJob(o *runs.Observed, x *runs.Explanations, ads *runs.Ads) (known map
 		}
 	}
 	for m := range x.Machines {
-		for i := range x.Machines[m].Runs {
-			e := &x.Machines[m].Runs[i]
+		for _, e := range x.Machines[m].Runs.All() {
 			add(e, func() []jobs.Ad { return ads.Of(o, m, e.Number()) })
 		}
 		for i := range x.Machines[m].Unseen {

@@ -74,7 +74,7 @@ func makeWaits(ctx context.Context, source jobs.Source, o *runs.Observed, rows *
 	w pool.Window) (*remembered, error) {
 	queued := rowsByJob(rows, w.From)
 	wanted := wantedJobs(o, queued, rows, w, source != nil)
-	choose := func(m, r int) bool { return wanted[o.Machines[m].Runs[r].Job] }
+	choose := func(m, r int) bool { return wanted[o.Machines[m].Runs.At(r).Job] }
 	asked, err := linked.Ask(ctx, o, source, runs.Question{Window: w, Wanted: choose,
 		Unseen: pool.Window{From: w.From - runs.Reach, To: w.To + pool.Day}})
 	if err != nil {

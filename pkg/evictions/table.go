@@ -44,8 +44,12 @@ func tableOf(ctx context.Context, known *runs.Known) (*table, error) {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			t.add(m, known.Machines[m].Runs, false)
-			t.add(m, known.Machines[m].Unseen, true)
+			for i, e := range known.Machines[m].Runs.All() {
+				t.add(m, i, e, false)
+			}
+			for i := range known.Machines[m].Unseen {
+				t.add(m, i, &known.Machines[m].Unseen[i], true)
+			}
 		}
 		return t, nil
 	})
@@ -62,28 +66,29 @@ func newestFirst(ctx context.Context, known *runs.Known, t *table) ([]int32, err
 // backfillRuns is the number of the runs on backfill.
 func backfillRuns(known *runs.Known) (n int) {
 	for m := range known.Machines {
-		for _, list := range [][]runs.Explained{known.Machines[m].Runs, known.Machines[m].Unseen} {
-			for i := range list {
-				if list[i].Side == pool.Backfill {
-					n++
-				}
+		for _, e := range known.Machines[m].Runs.All() {
+			if e.Side == pool.Backfill {
+				n++
+			}
+		}
+		for i := range known.Machines[m].Unseen {
+			if known.Machines[m].Unseen[i].Side == pool.Backfill {
+				n++
 			}
 		}
 	}
 	return n
 }
 
-func (t *table) add(machine int, explained []runs.Explained, unseen bool) {
-	for i := range explained {
-		e := &explained[i]
-		if e.Side != pool.Backfill {
-			continue
-		}
-		t.rows = append(t.rows, row{Begin: e.Start, End: e.End, User: e.User, UnknownCode: e.UnknownCode,
-			class: t.classes.Number(linked.Class{Place: e.Place, Project: e.Project}), machine: int32(machine),
-			number: int32(i), first: e.First, last: e.Last, gpus: int32(len(e.GPUs)), Outcome: e.Outcome, Cause: e.Cause,
-			Evidence: e.Evidence, Link: e.Link, clamped: e.Clamped, startByAd: e.StartByAd, unseen: unseen})
+// add adds a machine's run by its number, if it is on backfill.
+func (t *table) add(machine, number int, e *runs.Explained, unseen bool) {
+	if e.Side != pool.Backfill {
+		return
 	}
+	t.rows = append(t.rows, row{Begin: e.Start, End: e.End, User: e.User, UnknownCode: e.UnknownCode,
+		class: t.classes.Number(linked.Class{Place: e.Place, Project: e.Project}), machine: int32(machine),
+		number: int32(number), first: e.First, last: e.Last, gpus: int32(len(e.GPUs)), Outcome: e.Outcome, Cause: e.Cause,
+		Evidence: e.Evidence, Link: e.Link, clamped: e.Clamped, startByAd: e.StartByAd, unseen: unseen})
 }
 
 // explained is the run of a row.
@@ -91,7 +96,7 @@ func (r *row) explained(x *runs.Explanations) *runs.Explained {
 	if r.unseen {
 		return &x.Machines[r.machine].Unseen[r.number]
 	}
-	return &x.Machines[r.machine].Runs[r.number]
+	return x.Machines[r.machine].Runs.At(int(r.number))
 }
 
 // share counts the runs of a window that have an ad, of those that are due.

@@ -70,25 +70,25 @@ func (o *Observed) again(before *Known) *again {
 		}}
 	gone := make([]bool, len(b.observed.jobs().jobs)) // jobs that a run of theirs changed
 	for m := range o.Machines {
-		now, then := o.Machines[m].Runs, b.observed.Machines[m].Runs
+		now, then := &o.Machines[m].Runs, &b.observed.Machines[m].Runs
 		nowOf, thenOf := o.jobs().of[m], b.observed.jobs().of[m]
-		for r := range max(len(now), len(then)) {
-			same := r < len(now) && r < len(then) && now[r].Last < a.settled && now[r].equal(&then[r])
-			if r < len(now) {
+		for r := range max(now.Len(), then.Len()) {
+			same := r < now.Len() && r < then.Len() && now.At(r).Last < a.settled && now.At(r).equal(then.At(r))
+			if r < now.Len() {
 				switch {
 				case nowOf[r] < 0 && !same:
-					a.nameless[m] = min(a.nameless[m], now[o.firstPiece(m, r)].First)
+					a.nameless[m] = min(a.nameless[m], now.At(o.firstPiece(m, r)).First)
 				case nowOf[r] >= 0 && !same:
 					a.fresh[nowOf[r]] = true
 				case nowOf[r] >= 0:
 					a.was[nowOf[r]] = thenOf[r]
 				}
 			}
-			if r < len(then) && !same {
+			if r < then.Len() && !same {
 				if thenOf[r] >= 0 {
 					gone[thenOf[r]] = true
 				} else {
-					a.nameless[m] = min(a.nameless[m], then[b.observed.firstPiece(m, r)].First)
+					a.nameless[m] = min(a.nameless[m], then.At(b.observed.firstPiece(m, r)).First)
 				}
 			}
 		}
@@ -132,9 +132,10 @@ func (o *Observed) settled(b *Observed) int32 {
 
 // equal reports whether two runs of the same machine are the same.
 func (r *Run) equal(s *Run) bool {
-	return r.Job == s.Job && r.User == s.User && r.Project == s.Project && r.Leader == s.Leader && r.First == s.First &&
-		r.Last == s.Last && r.Gone == s.Gone && r.Side == s.Side && r.Ending == s.Ending && r.Takeover == s.Takeover &&
-		r.TakenBy == s.TakenBy && slices.Equal(r.GPUs, s.GPUs) && slices.Equal(r.Opening, s.Opening)
+	return r == s || // in a part that both observations share
+		r.Job == s.Job && r.User == s.User && r.Project == s.Project && r.Leader == s.Leader && r.First == s.First &&
+			r.Last == s.Last && r.Gone == s.Gone && r.Side == s.Side && r.Ending == s.Ending && r.Takeover == s.Takeover &&
+			r.TakenBy == s.TakenBy && slices.Equal(r.GPUs, s.GPUs) && slices.Equal(r.Opening, s.Opening)
 }
 
 // explained reports whether a job is explained again.
@@ -154,23 +155,27 @@ func (a *again) due(o *Observed, changes jobs.Changes) []bool {
 	return due
 }
 
-// takeOver takes over what was known of the claim that a run is the first piece of.
-func (l *linker) takeOver(x *Explanation, run int) {
-	before, then := &l.again.before.Machines[l.number], l.again.basis.observed.Machines[l.number].Runs
-	from, first := before.of[run], int32(len(x.Runs))
-	for i := from; int(i) < len(before.Runs) && before.groups[i] == before.groups[from]; i++ {
-		e := before.Runs[i]
-		if e.Run == &then[e.number] {
-			e.Run = &l.machine.Runs[e.number]
+// takeOver takes over what was known of the claim that a run is the first piece of, into all; of is Explanation.of.
+func (l *linker) takeOver(all *maker[Explained], of []int32, run int) {
+	before, then := &l.again.before.Machines[l.number], &l.again.basis.observed.Machines[l.number].Runs
+	from, first := before.of[run], int32(all.Len())
+	for i := int(from); i < before.Runs.Len() && before.groups[i] == before.groups[from]; i++ {
+		e := *before.Runs.At(i)
+		if e.Run == then.At(int(e.number)) {
+			e.Run = l.machine.Runs.At(int(e.number)) // the earlier observation is let go of
 		}
-		x.Runs = append(x.Runs, e)
+		if i == all.Len() && e.Run == before.Runs.At(i).Run {
+			all.keep(1)
+		} else {
+			all.append(e)
+		}
 	}
 	l.pieces = append(l.pieces[:0], int32(run))
-	if l.machine.Runs[run].Ending == Interrupted {
+	if l.machine.Runs.At(run).Ending == Interrupted {
 		l.pieces = l.piecesOf(run, l.pieces[:0])
 	}
 	for _, p := range l.pieces {
-		x.of[p] = before.of[p] - from + first
+		of[p] = before.of[p] - from + first
 	}
 }
 

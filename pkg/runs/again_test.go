@@ -116,19 +116,39 @@ func whole(o *runs.Observed, k *runs.Known) []string {
 			e.Evidence, e.Cause, e.Link, e.StartByAd, e.EndByAd, e.Clamped, e.UnknownCode)
 	}
 	for m := range k.Machines {
-		for _, list := range [][]runs.Explained{k.Machines[m].Runs, k.Machines[m].Unseen} {
-			for i := range list {
-				texts = append(texts, describe(m, &list[i]))
-			}
+		for _, e := range explained(&k.Machines[m]) {
+			texts = append(texts, describe(m, e))
 		}
-		for r := range o.Machines[m].Runs {
-			run := &o.Machines[m].Runs[r]
+		for r, run := range o.Machines[m].Runs.All() {
 			for _, at := range []int32{run.First, run.Last} {
 				texts = append(texts, fmt.Sprint(r, at, describe(m, k.Machines[m].Of(int32(r), at))))
 			}
 		}
 	}
 	return texts
+}
+
+// sharing is how many runs, explained runs and segments two observations have in common.
+type sharing struct{ runs, explained, segments int }
+
+func (s *sharing) add(o, p *runs.Observed, x, y *runs.Known) {
+	for m := range min(len(o.Machines), len(p.Machines)) {
+		s.runs += common(&o.Machines[m].Runs, &p.Machines[m].Runs)
+		s.explained += common(&x.Machines[m].Runs, &y.Machines[m].Runs)
+		for g := range min(len(o.Machines[m].GPUs), len(p.Machines[m].GPUs)) {
+			s.segments += common(&o.Machines[m].GPUs[g].Segments, &p.Machines[m].GPUs[g].Segments)
+		}
+	}
+}
+
+// common is the number of elements that two lists share.
+func common[T any](a, b *runs.List[T]) (n int) {
+	for i := range min(a.Len(), b.Len()) {
+		if a.At(i) == b.At(i) {
+			n++
+		}
+	}
+	return n
 }
 
 // What is taken over when snapshots and ads come, or when either changes, is what explaining everything again gives.
@@ -157,6 +177,10 @@ func explainAgain(t *testing.T, p *samplepool.Pool, random *rand.Rand) {
 	s, fresh := runstest.Open(t, g.dir, "America/Chicago"), runstest.Open(t, g.dir, "America/Chicago")
 	g.add(100)
 	asked, everything := 0, 0
+	var before *runs.Observed
+	var knownBefore *runs.Known
+	var textsBefore []string
+	var shared sharing
 	for step := range 24 {
 		early := time.Duration(random.IntN(2)*random.IntN(180)) * time.Minute // before the snapshots
 		now = g.add(random.IntN(14)).Add(time.Duration(random.IntN(600)) * time.Second)
@@ -201,7 +225,13 @@ func explainAgain(t *testing.T, p *samplepool.Pool, random *rand.Rand) {
 			got = known(o, &asked)
 			want = known(again, &everything)
 		}
-		require.Equal(t, whole(again, want), whole(o, got), "step %d, %v", step, now)
+		texts := whole(o, got)
+		require.Equal(t, whole(again, want), texts, "step %d, %v", step, now)
+		if before != nil && before != o {
+			require.Equal(t, textsBefore, whole(before, knownBefore), "step %d, what was known before", step)
+			shared.add(before, o, knownBefore, got)
+		}
+		before, knownBefore, textsBefore = o, got, texts
 		without, err := o.Known(t.Context(), nil)
 		require.NoError(t, err)
 		want, err = again.Known(t.Context(), nil)
@@ -209,4 +239,6 @@ func explainAgain(t *testing.T, p *samplepool.Pool, random *rand.Rand) {
 		require.Equal(t, whole(again, want), whole(o, without), "step %d, without ads", step)
 	}
 	require.Less(t, asked, everything*2/3)
+	t.Logf("shared: %+v", shared)
+	require.True(t, shared.runs > 0 && shared.explained > 0 && shared.segments > 0)
 }

@@ -25,7 +25,7 @@ func (o *Observed) Ask(ctx context.Context, source jobs.Source, q Question) (ads
 	err error) {
 	a := o.asking(ctx, source)
 	nameless := func(m, r int) bool {
-		return q.Wanted(m, r) || q.Unseen.Contains(o.View.Times[o.Machines[m].Runs[r].First])
+		return q.Wanted(m, r) || q.Unseen.Contains(o.View.Times[o.Machines[m].Runs.At(r).First])
 	}
 	var telling Wanted
 	failure, err = a.follow(
@@ -254,7 +254,7 @@ func (o *Observed) tellsOfClocks(w pool.Window) Wanted {
 	from := pool.Micros(pool.DayOf(w.From)-clockDays)*pool.Day - nearEnd
 	to := pool.Micros(pool.DayOf(w.To)+clockDays+1)*pool.Day + nearEnd
 	return func(m, r int) bool {
-		run := &o.Machines[m].Runs[r]
+		run := o.Machines[m].Runs.At(r)
 		last := o.View.Times[run.Last]
 		return !run.Job.IsNone() && from <= last && last <= to
 	}
@@ -265,9 +265,9 @@ func (a *asking) ofJobs(wanted Wanted) (more bool, err error) {
 	index := a.jobs()
 	lastSeen := slices.Repeat([]int32{-1}, len(index.jobs))
 	for m := range a.Machines {
-		for r := range a.Machines[m].Runs {
+		for r, run := range a.Machines[m].Runs.All() {
 			if job := index.of[m][r]; job >= 0 && !a.known[job] && wanted(m, r) {
-				lastSeen[job] = max(lastSeen[job], a.Machines[m].Runs[r].Last)
+				lastSeen[job] = max(lastSeen[job], run.Last)
 			}
 		}
 	}
@@ -303,12 +303,11 @@ func (a *asking) onMachines(wanted Wanted) error {
 	var days []jobs.MachineDay
 	for m := range a.Machines {
 		known := len(days)
-		for r := range a.Machines[m].Runs {
-			run := &a.Machines[m].Runs[r]
+		for r, run := range a.Machines[m].Runs.All() {
 			if !run.Job.IsNone() || !wanted(m, r) {
 				continue
 			}
-			begin := a.Machines[m].Runs[a.firstPiece(m, r)].First
+			begin := a.Machines[m].Runs.At(a.firstPiece(m, r)).First
 			first := pool.DayOf(a.View.Times[max(int(begin)-1, a.First)] - nearEnd) // by a clock that may be wrong
 			for day := first; day <= pool.DayOf(a.View.Times[run.First]+nearEnd); day++ {
 				d := jobs.MachineDay{Machine: a.View.Names.Text(a.Machines[m].Name), Day: day}

@@ -32,7 +32,7 @@ func (s *Same) Run(machine int, run int32) bool {
 	if job := s.observed.jobs().of[machine][run]; job >= 0 {
 		return !s.fresh[job]
 	}
-	return s.observed.Machines[machine].Runs[run].First < s.nameless[machine]
+	return s.observed.Machines[machine].Runs.At(int(run)).First < s.nameless[machine]
 }
 
 // earlier is what kinds made of what was known before.

@@ -14,7 +14,7 @@ type Explanations struct {
 
 // Explanation holds one machine's explained runs.
 type Explanation struct {
-	Runs []Explained
+	Runs List[Explained]
 	// Unseen are runs that no snapshot shows, by their start: on either side, not only backfill.
 	Unseen []Explained
 	of     []int32 // Machine.Runs → the first of its explained runs, −1: not asked for
@@ -27,10 +27,12 @@ func (x *Explanation) Of(run, snapshot int32) *Explained {
 	if i < 0 {
 		return nil
 	}
-	for snapshot > x.Runs[i].Last && int(i)+1 < len(x.Runs) && x.Runs[i+1].number == x.Runs[i].number {
+	e := x.Runs.At(int(i))
+	for snapshot > e.Last && int(i)+1 < x.Runs.Len() && x.Runs.At(int(i)+1).number == e.number {
 		i++
+		e = x.Runs.At(int(i))
 	}
-	return &x.Runs[i]
+	return e
 }
 
 // Claim returns the number of a run's claim, all pieces of which are explained together; −1 when the run was not
@@ -50,7 +52,7 @@ func (x *Explanations) Choose(wanted Wanted) func(machine int, e *Explained) boo
 	chosen := make([][]bool, len(x.Machines))
 	for m := range x.Machines {
 		of := &x.Machines[m]
-		chosen[m] = make([]bool, len(of.Runs))
+		chosen[m] = make([]bool, of.Runs.Len())
 		for r, i := range of.of {
 			if i >= 0 && wanted(m, r) {
 				chosen[m][of.groups[i]] = true
@@ -99,7 +101,7 @@ func (l *linker) read(o *Observed, m int, ads *Ads) {
 
 // records returns the ads of a run's job; of a run without a GlobalJobId those of the machine.
 func (l *linker) records(run int) []record {
-	if l.machine.Runs[run].Job.IsNone() {
+	if l.machine.Runs.At(run).Job.IsNone() {
 		return l.nearby()
 	}
 	if l.ads == nil {
@@ -118,72 +120,79 @@ func (l *linker) nearby() []record {
 
 // alone reports whether a run is no piece of another one, and nothing is known about its job.
 func (l *linker) alone(run int) bool {
-	if l.machine.Runs[run].Ending == Interrupted || l.observed.firstPiece(l.number, run) != run {
+	if l.machine.Runs.At(run).Ending == Interrupted || l.observed.firstPiece(l.number, run) != run {
 		return false
 	}
 	return len(l.records(run)) == 0
 }
 
+// machineRuns explains the machine's wanted runs. It shares what it takes over.
 func (l *linker) machineRuns(wanted Wanted) Explanation {
-	m := l.machine
-	x := Explanation{of: slices.Repeat([]int32{-1}, len(m.Runs))}
+	m := &l.machine.Runs
+	x := Explanation{of: slices.Repeat([]int32{-1}, m.Len())}
 	l.chosen = l.chosen[:0]
 	n := 0
-	for i := range m.Runs {
+	for i := range m.Len() {
 		want := wanted(l.number, i)
 		l.chosen = append(l.chosen, want)
 		if want {
 			n++
 		}
 	}
-	x.Runs, x.groups = make([]Explained, 0, n), make([]int32, 0, n)
+	var before List[Explained]
+	if l.again != nil {
+		before = l.again.before.Machines[l.number].Runs
+	}
+	all := newMaker(before, n)
+	x.groups = make([]int32, 0, n)
 	group := int32(0)
-	for i := range m.Runs {
+	for i, run := range m.All() {
 		if !l.chosen[i] || x.of[i] >= 0 {
 			continue
 		}
-		first := int32(len(x.Runs))
+		first := int32(all.Len())
 		if first > 0 {
 			group++
 		}
 		if l.again != nil && l.again.Run(l.number, int32(i)) {
-			l.takeOver(&x, i)
-			x.groups = append(x.groups, slices.Repeat([]int32{group}, len(x.Runs)-int(first))...)
+			l.takeOver(&all, x.of, i)
+			x.groups = append(x.groups, slices.Repeat([]int32{group}, all.Len()-int(first))...)
 			continue
 		}
 		if l.alone(i) {
 			x.of[i] = first
-			x.Runs = append(x.Runs, l.part(part{run: &m.Runs[i], number: int32(i), first: m.Runs[i].First,
-				last: m.Runs[i].Last}, nil))
+			all.append(l.part(part{run: run, number: int32(i), first: run.First, last: run.Last}, nil))
 			x.groups = append(x.groups, group)
 			continue
 		}
 		l.pieces = l.piecesOf(i, l.pieces[:0])
-		if m.Runs[i].Job.IsNone() {
-			x.Runs = l.withoutID(l.pieces, l.records(i), x.Runs)
+		if run.Job.IsNone() {
+			l.joined = l.withoutID(l.pieces, l.records(i), l.joined[:0])
 		} else {
-			x.Runs = l.explain(l.pieces, l.records(i), x.Runs)
+			l.joined = l.explain(l.pieces, l.records(i), l.joined[:0])
 		}
-		x.groups = append(x.groups, slices.Repeat([]int32{group}, len(x.Runs)-int(first))...)
+		all.append(l.joined...)
+		x.groups = append(x.groups, slices.Repeat([]int32{group}, len(l.joined))...)
 		for _, p := range l.pieces {
-			for x.of[p] = first; x.Runs[x.of[p]].Last < m.Runs[p].First; x.of[p]++ {
+			for x.of[p] = first; all.At(int(x.of[p])).Last < m.At(int(p)).First; x.of[p]++ {
 			}
 		}
 	}
+	x.Runs = all.List
 	return x
 }
 
 // piecesOf returns the runs of a claim that may be one: a run, those before it that were interrupted, and as long as
 // one was, the next.
 func (l *linker) piecesOf(run int, pieces []int32) []int32 {
-	runs := l.machine.Runs
+	runs := &l.machine.Runs
 	run = l.observed.firstPiece(l.number, run)
 	pieces = append(pieces, int32(run))
-	interrupted := runs[run].Ending == Interrupted
-	for i := run + 1; interrupted && i < len(runs); i++ {
-		if claimOf(&runs[run]) == claimOf(&runs[i]) {
+	interrupted := runs.At(run).Ending == Interrupted
+	for i := run + 1; interrupted && i < runs.Len(); i++ {
+		if claimOf(runs.At(run)) == claimOf(runs.At(i)) {
 			pieces = append(pieces, int32(i))
-			interrupted = runs[i].Ending == Interrupted
+			interrupted = runs.At(i).Ending == Interrupted
 		}
 	}
 	return pieces
@@ -193,7 +202,7 @@ func (l *linker) piecesOf(run int, pieces []int32) []int32 {
 func (o *Observed) firstPiece(machine, run int) int {
 	for {
 		before := o.sameClaimBefore(machine, run)
-		if before < 0 || o.Machines[machine].Runs[before].Ending != Interrupted {
+		if before < 0 || o.Machines[machine].Runs.At(before).Ending != Interrupted {
 			return run
 		}
 		run = before

@@ -74,7 +74,7 @@ func (o *Observed) indexJobs(before *jobIndex, kept []int) *jobIndex {
 	if before == nil {
 		runs := 0
 		for m := range o.Machines {
-			runs += len(o.Machines[m].Runs)
+			runs += o.Machines[m].Runs.Len()
 		}
 		x.numbers = make(map[timeline.Job]int32, runs)
 	} else {
@@ -87,14 +87,13 @@ func (o *Observed) indexJobs(before *jobIndex, kept []int) *jobIndex {
 	nameless := map[claim]int32{} // of a machine: the newest run of each claim without a GlobalJobId
 	for m := range o.Machines {
 		machine := &o.Machines[m]
-		x.of[m], x.before[m] = make([]int32, len(machine.Runs)), make([]sighting, len(machine.Runs))
+		x.of[m], x.before[m] = make([]int32, machine.Runs.Len()), make([]sighting, machine.Runs.Len())
 		known := 0
 		if before != nil {
 			known = copy(x.of[m][:kept[m]], before.of[m])
 		}
 		clear(nameless)
-		for r := range machine.Runs {
-			run := &machine.Runs[r]
+		for r, run := range machine.Runs.All() {
 			if run.Job.IsNone() {
 				x.of[m][r], x.before[m][r] = -1, sighting{-1, -1}
 				claim := claimOf(run)
@@ -140,10 +139,10 @@ func (x *jobIndex) add(job timeline.Job) int32 {
 }
 
 // reappeared decides runs that nothing else decided: the same job has a later run on backfill, so this one was evicted.
+// It changes only runs of jobs that are explained again; the parts of the list that an earlier one shares hold none.
 func (o *Observed) reappeared(ctx context.Context, x *Explanations, ads *Ads, again *again) error {
 	return parallel.Each(ctx, len(x.Machines), func(l *linker, m int) {
-		for i := range x.Machines[m].Runs {
-			e := &x.Machines[m].Runs[i]
+		for _, e := range x.Machines[m].Runs.All() {
 			if e.Side == pool.Backfill && !e.final && e.Evidence == None && !e.Job.IsNone() &&
 				again.explained(o.jobs().of[m][e.number]) && l.later(o, m, e, ads) {
 				e.Outcome, e.Evidence, e.Cause = Evicted, Reappeared, UnknownCause
@@ -159,7 +158,7 @@ func (l *linker) later(o *Observed, m int, e *Explained, ads *Ads) bool {
 	for s := index.newest[pool.Backfill][index.of[m][e.number]]; s.machine >= 0; {
 		machine, after := s.machine, false
 		for l.pieces = l.pieces[:0]; s.machine == machine; s = index.before[machine][s.run] {
-			after = after || o.Machines[machine].Runs[s.run].First > e.Last
+			after = after || o.Machines[machine].Runs.At(int(s.run)).First > e.Last
 			l.pieces = append(l.pieces, s.run)
 		}
 		if !after {

@@ -73,7 +73,7 @@ func (k *Known) bytes() (n int) {
 		perRun += perBasis
 	}
 	for m := range k.Machines {
-		n += (len(k.Machines[m].Runs) + len(k.Machines[m].Unseen)) * perRun
+		n += (k.Machines[m].Runs.Len() + len(k.Machines[m].Unseen)) * perRun
 	}
 	return n
 }
@@ -210,13 +210,16 @@ func (o *Observed) explainAll(ctx context.Context, source jobs.Source, before *K
 	return k, nil
 }
 
-// forget lets go of ads.
+// forget lets go of ads. Runs that were taken over have none: they are shared, and not written to.
 func (k *Known) forget() {
 	for m := range k.Machines {
-		for _, list := range [][]Explained{k.Machines[m].Runs, k.Machines[m].Unseen} {
-			for i := range list {
-				list[i].own = nil
+		for _, e := range k.Machines[m].Runs.All() {
+			if e.own != nil {
+				e.own = nil
 			}
+		}
+		for i := range k.Machines[m].Unseen {
+			k.Machines[m].Unseen[i].own = nil
 		}
 	}
 }

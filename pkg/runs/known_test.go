@@ -19,18 +19,26 @@ import (
 	"github.com/chtc/gpureports/pkg/runs/runstest"
 )
 
+// explained are a machine's runs, the unseen ones last.
+func explained(x *runs.Explanation) (all []*runs.Explained) {
+	for _, e := range x.Runs.All() {
+		all = append(all, e)
+	}
+	for i := range x.Unseen {
+		all = append(all, &x.Unseen[i])
+	}
+	return all
+}
+
 // overlapping are the explained runs that overlap a window, as texts, by machine.
 func overlapping(o *runs.Observed, x *runs.Explanations, w pool.Window, pass func(int, *runs.Explained) bool) []string {
 	var texts []string
 	for m := range x.Machines {
 		var of []*runs.Explained
-		for _, list := range [][]runs.Explained{x.Machines[m].Runs, x.Machines[m].Unseen} {
-			for i := range list {
-				e := &list[i]
-				if e.Side == pool.Backfill && e.Start <= w.To && (e.End >= w.From || e.Outcome == runs.Running) &&
-					(e.Link == runs.AdOnly || pass(m, e)) {
-					of = append(of, e)
-				}
+		for _, e := range explained(&x.Machines[m]) {
+			if e.Side == pool.Backfill && e.Start <= w.To && (e.End >= w.From || e.Outcome == runs.Running) &&
+				(e.Link == runs.AdOnly || pass(m, e)) {
+				of = append(of, e)
 			}
 		}
 		slices.SortStableFunc(of, func(a, b *runs.Explained) int { return cmp.Compare(a.Start, b.Start) })
@@ -55,7 +63,7 @@ func TestKnownIsWhatAWindowAsksFor(t *testing.T) {
 			o, err := s.Runs.Look(t.Context(), w, s.Env.Lists)
 			require.NoError(t, err)
 			near := o.InReach(w)
-			wanted := func(m, r int) bool { return o.Machines[m].Runs[r].Side == pool.Backfill && near(m, r) }
+			wanted := func(m, r int) bool { return o.Machines[m].Runs.At(r).Side == pool.Backfill && near(m, r) }
 			var ads *runs.Ads
 			if sources[0] != nil {
 				var failure error
@@ -97,8 +105,8 @@ func TestKnownSeesLateAds(t *testing.T) {
 	}
 	linked := func(k *runs.Known) (n int) {
 		for m := range k.Machines {
-			for i := range k.Machines[m].Runs {
-				if k.Machines[m].Runs[i].Link.Linked() {
+			for _, e := range k.Machines[m].Runs.All() {
+				if e.Link.Linked() {
 					n++
 				}
 			}
@@ -155,7 +163,7 @@ func TestKnownDoesNotWaitForAHangingSource(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, known.Failure, "has not answered another query yet")
 	require.False(t, known.Sharp)
-	require.NotEmpty(t, known.Machines[0].Runs)
+	require.Positive(t, known.Machines[0].Runs.Len())
 	cancel()
 	_, err = o.Known(ctx, source)
 	require.ErrorIs(t, err, context.Canceled)

@@ -164,9 +164,13 @@ func (l *linker) explain(pieces []int32, ads []record, into []Explained) []Expla
 
 // join makes a run of a job's pieces, from one on; next is the first that is no part of it.
 func (l *linker) join(pieces []int32, first int, ads []record) (run *Run, next int) {
-	run = &l.machine.Runs[pieces[first]]
-	for next = first + 1; next < len(pieces) && l.one(run, &l.machine.Runs[pieces[next]], ads, ads); next++ {
-		run = joined(run, &l.machine.Runs[pieces[next]])
+	run = l.machine.Runs.At(int(pieces[first]))
+	for next = first + 1; next < len(pieces); next++ {
+		piece := l.machine.Runs.At(int(pieces[next]))
+		if !l.one(run, piece, ads, ads) {
+			break
+		}
+		run = joined(run, piece)
 	}
 	return run, next
 }
@@ -213,7 +217,8 @@ func joined(a, b *Run) *Run {
 // shows reports whether a snapshot shows a run of these pieces.
 func (l *linker) shows(pieces []int32, snapshot int32) bool {
 	return l.observed.Reports(l.machine, snapshot) && slices.ContainsFunc(pieces, func(p int32) bool {
-		return l.machine.Runs[p].First <= snapshot && snapshot <= l.machine.Runs[p].Last
+		run := l.machine.Runs.At(int(p))
+		return run.First <= snapshot && snapshot <= run.Last
 	})
 }
 
@@ -399,7 +404,7 @@ func (l *linker) otherBegan(p part, t pool.Micros, ads []record) bool {
 	job := index.of[l.number][p.number]
 	for side := range index.newest {
 		for s := index.newest[side][job]; s.machine >= 0; s = index.before[s.machine][s.run] {
-			r := &o.Machines[s.machine].Runs[s.run]
+			r := o.Machines[s.machine].Runs.At(int(s.run))
 			same := int(s.machine) == l.number && r.Side == p.run.Side && p.run.First <= r.First && r.First <= p.run.Last
 			if same || r.First > p.first {
 				continue
@@ -500,10 +505,10 @@ func (e *Explained) settle(v verdict) {
 func (l *linker) withoutID(pieces []int32, ads []record, into []Explained) []Explained {
 	for i := 0; i < len(pieces); i++ {
 		number := pieces[i]
-		run := &l.machine.Runs[number]
+		run := l.machine.Runs.At(int(number))
 		own := l.nearest(run, ads)
 		for i+1 < len(pieces) {
-			next := &l.machine.Runs[pieces[i+1]]
+			next := l.machine.Runs.At(int(pieces[i+1]))
 			if !l.one(run, next, known(own), known(l.nearest(next, ads))) {
 				break
 			}

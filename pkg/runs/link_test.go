@@ -342,7 +342,7 @@ func (c *linkCase) explain(t *testing.T) []string {
 		require.NoError(t, err)
 		source.Add(text)
 	}
-	wanted := func(m, r int) bool { return o.Machines[m].Runs[r].Side == pool.Backfill }
+	wanted := func(m, r int) bool { return o.Machines[m].Runs.At(r).Side == pool.Backfill }
 	ads, notices, failure, err := o.Ask(context.Background(), source,
 		runs.Question{Window: pool.Window{From: times[0], To: times[len(times)-1]}, Wanted: wanted})
 	require.NoError(t, err)
@@ -352,7 +352,9 @@ func (c *linkCase) explain(t *testing.T) []string {
 	require.NoError(t, err)
 	var all []runs.Explained
 	for _, m := range x.Machines {
-		all = append(all, m.Runs...)
+		for _, e := range m.Runs.All() {
+			all = append(all, *e)
+		}
 	}
 	slices.SortFunc(all, func(a, b runs.Explained) int { return int(a.Start - b.Start) })
 	minutes := func(at pool.Micros) string {

@@ -178,10 +178,10 @@ func (o *Observed) bytes() int {
 	const perSnapshot, perRun, perSegment, perPlace, perPeriod = 8, 224, 28 + 12, 12, 168
 	n := len(o.gaps) * perSnapshot
 	for m := range o.Machines {
-		n += len(o.Machines[m].Runs) * perRun
+		n += o.Machines[m].Runs.Len() * perRun
 		for g := range o.Machines[m].GPUs {
 			gpu := &o.Machines[m].GPUs[g]
-			n += len(gpu.Segments)*perSegment + len(gpu.places)*perPlace + perPeriod*gpu.periods()
+			n += gpu.Segments.Len()*perSegment + len(gpu.places)*perPlace + perPeriod*gpu.periods()
 		}
 	}
 	return n
@@ -190,15 +190,14 @@ func (o *Observed) bytes() int {
 // periods is about how many periods kinds make of the GPU's segments, in which it is available, or that and used.
 func (g *GPU) periods() (n int) {
 	before := Outside
-	for i := range g.Segments {
-		s := g.Segments[i].State
-		if s == Available {
+	for _, s := range g.Segments.All() {
+		if s.State == Available {
 			n++
 		}
-		if (s == Available || s == Used) && before != Available && before != Used {
+		if (s.State == Available || s.State == Used) && before != Available && before != Used {
 			n++
 		}
-		before = s
+		before = s.State
 	}
 	return n
 }

@@ -55,7 +55,7 @@ func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (*measu
 	byMachine := make([][]finding, len(o.Machines))
 	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
 		l.read(o, m, ads)
-		for r := range l.machine.Runs {
+		for r := range l.machine.Runs.Len() {
 			job := o.jobs().of[m][r]
 			if job < 0 || !ads.again.explained(job) || o.firstPiece(m, r) != r {
 				continue

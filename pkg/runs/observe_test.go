@@ -151,14 +151,14 @@ func TestObserveByDefinition(t *testing.T) {
 				id := v.Names.Text(gpu.ID)
 				inPool[name+" "+id] = true
 				next := int32(0)
-				for _, s := range gpu.Segments {
+				for _, s := range gpu.Segments.All() {
 					require.Equal(rt, next, s.First, "segments follow each other")
 					next = s.Last + 1
 					for i := s.First; i <= s.Last; i++ {
 						is := n.state(name, id, int(i))
 						require.Equal(rt, is.state, s.State.String(), "%s %s at %d", name, id, i)
 						if run := s.RunFirst; run >= 0 && i == s.First && s.State != runs.Outside {
-							r := &machine.Runs[run]
+							r := machine.Runs.At(int(run))
 							require.True(rt, r.First <= i && i <= max(r.Last, r.Gone-1) && slices.Contains(r.GPUs, int32(g)),
 								"the run of %s %s at %d", name, id, i)
 							require.Equal(rt, is.job, v.Names.JobText(r.Job), "%s %s at %d: %+v of %+v", name, id, i, s, machine.Runs)
@@ -167,8 +167,7 @@ func TestObserveByDefinition(t *testing.T) {
 				}
 				require.Equal(rt, int32(len(shots)), next)
 			}
-			for i := range machine.Runs {
-				r := &machine.Runs[i]
+			for _, r := range machine.Runs.All() {
 				var ids []string
 				for _, g := range r.GPUs {
 					ids = append(ids, v.Names.Text(machine.GPUs[g].ID))

@@ -2,7 +2,6 @@ package runs
 
 import (
 	"context"
-	"slices"
 	"sort"
 
 	"github.com/chtc/gpureports/pkg/parallel"
@@ -46,8 +45,8 @@ func (o *Observed) rests(ctx context.Context, earlier *Observed) ([]rest, error)
 // restOf finds what must be walked of a machine.
 func (o *Observed) restOf(before *Machine, settled int32) rest {
 	r := rest{from: settled, settled: settled, before: before, live: map[claim]int32{}}
-	for i := len(before.Runs) - 1; i >= 0; i-- {
-		run := &before.Runs[i]
+	for i := before.Runs.Len() - 1; i >= 0; i-- {
+		run := before.Runs.At(i)
 		if run.Last < min(settled, r.from-margin) {
 			continue
 		}
@@ -58,7 +57,7 @@ func (o *Observed) restOf(before *Machine, settled int32) rest {
 		r.live[claim] = run.First
 		r.from = min(r.from, run.First)
 		for _, g := range run.GPUs {
-			r.from = min(r.from, before.GPUs[g].Segments[before.GPUs[g].At(run.First)].First)
+			r.from = min(r.from, before.GPUs[g].Segments.At(before.GPUs[g].At(run.First)).First)
 		}
 	}
 	first := int32(o.First)
@@ -95,53 +94,57 @@ func (r *rest) again(run *Run) bool {
 // number puts the runs that were found behind those that are known, and in the place of those that they are now.
 func (w *walker) number(found []Run) {
 	r := w.rest
-	var before []Run
+	var before List[Run]
 	if r.before != nil {
-		before = r.before.Runs[:firstRun(r.before.Runs, r.settled)]
+		before = r.before.Runs
+		r.kept = firstRun(&before, r.settled)
 	}
-	r.kept = len(before)
-	runs := make([]Run, len(before), len(before)+len(found)-firstRun(found, r.settled))
-	copy(runs, before)
+	later := sort.Search(len(found), func(i int) bool { return found[i].First >= r.settled })
+	runs := newMaker(before, r.kept+len(found)-later)
+	runs.keep(r.kept)
 	w.numbers = w.numbers[:0]
-	next := firstRun(before, r.from)
-	for i := range found {
+	next := firstRun(&before, r.from)
+	for i := range found[:later] {
 		run, number := &found[i], -1
-		switch {
-		case run.First >= r.settled:
-			number = len(runs)
-			runs = append(runs, *run)
-		case r.again(run):
-			for next < len(before) && !r.again(&before[next]) {
+		if r.again(run) {
+			for next < r.kept && !r.again(before.At(next)) {
 				next++
 			}
-			if next == len(before) || before[next].First != run.First || claimOf(&before[next]) != claimOf(run) {
+			if next < r.kept && before.At(next).First == run.First && claimOf(before.At(next)) == claimOf(run) {
+				if number = next; !run.equal(before.At(next)) {
+					runs.set(next, *run)
+				}
+				next++
+			} else {
 				r.differs = true
-				break
 			}
-			number = next
-			runs[next] = *run
-			next++
 		}
 		w.numbers = append(w.numbers, int32(number))
 	}
-	r.differs = r.differs || slices.ContainsFunc(before[next:], func(run Run) bool { return r.again(&run) })
-	w.machine.Runs = runs
+	for ; next < r.kept; next++ {
+		r.differs = r.differs || r.again(before.At(next))
+	}
+	for i := range found[later:] {
+		w.numbers = append(w.numbers, int32(r.kept+i))
+	}
+	runs.append(found[later:]...)
+	w.machine.Runs = runs.List
 }
 
 // firstRun returns the index of the first run that begins at a snapshot or later.
-func firstRun(runs []Run, snapshot int32) int {
-	return sort.Search(len(runs), func(i int) bool { return runs[i].First >= snapshot })
+func firstRun(runs *List[Run], snapshot int32) int {
+	return sort.Search(runs.Len(), func(i int) bool { return runs.At(i).First >= snapshot })
 }
 
-// known returns the segments of a GPU that are what they were, the one behind them as it was (nil: nothing is known),
-// and the number of the walked one behind them.
-func (w *walker) known(g int) (known []Segment, was *Segment, next int) {
+// known returns the segments of a GPU as they were, how many of them still are, the one behind these (nil: nothing is
+// known), and the number of the walked one behind them.
+func (w *walker) known(g int) (before List[Segment], known int, was *Segment, next int) {
 	r := w.rest
 	if r.before == nil {
-		return nil, nil, 0
+		return before, 0, nil, 0
 	}
 	of := &r.before.GPUs[g]
-	n := of.At(r.settled)
-	was = &of.Segments[n]
-	return of.Segments[:n], was, w.at(int32(g), max(was.First, r.from+margin))
+	known = of.At(r.settled)
+	was = of.Segments.At(known)
+	return of.Segments, known, was, w.at(int32(g), max(was.First, r.from+margin))
 }

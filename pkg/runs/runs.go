@@ -53,13 +53,13 @@ type Segment struct {
 type GPU struct {
 	GPU      timeline.GPU
 	ID       timeline.Symbol
-	Segments []Segment // of all observed snapshots, ascending
-	places   []Place   // on each day of the view
+	Segments List[Segment] // of all observed snapshots, ascending
+	places   []Place       // on each day of the view
 }
 
 // At returns the index of the segment that holds a snapshot.
 func (g *GPU) At(snapshot int32) int {
-	return sort.Search(len(g.Segments), func(i int) bool { return g.Segments[i].Last >= snapshot })
+	return sort.Search(g.Segments.Len(), func(i int) bool { return g.Segments.At(i).Last >= snapshot })
 }
 
 // Ending says how the snapshots see a run end.
@@ -90,8 +90,8 @@ type Run struct {
 // Machine is a machine with a GPU.
 type Machine struct {
 	Name timeline.Symbol
-	GPUs []GPU // by id
-	Runs []Run // by first snapshot
+	GPUs []GPU     // by id
+	Runs List[Run] // by first snapshot
 
 	days []machineDay // of each day of the view
 }
@@ -106,7 +106,7 @@ type machineDay struct {
 func (o *Observed) InReach(w pool.Window) Wanted {
 	times := o.View.Times
 	return func(m, i int) bool {
-		r := &o.Machines[m].Runs[i]
+		r := o.Machines[m].Runs.At(i)
 		if int(r.First) > o.First && times[r.First-1]-Tolerance > w.To {
 			return false
 		}

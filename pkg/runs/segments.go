@@ -19,8 +19,9 @@ type walker struct {
 	holds    []hold
 	stale    []stale
 	builder  builder
-	numbers  []int32 // of the runs that were found, in Machine.Runs; −1: what is known of it from before is more
-	offsets  []int   // of each GPU: from the numbers of segments to those in GPU.Segments
+	numbers  []int32          // of the runs that were found, in Machine.Runs; −1: what is known of it from before is more
+	made     []maker[Segment] // of each GPU
+	offsets  []int            // of each GPU: from the numbers of segments to those in made
 }
 
 // segment is a Segment in the making.
@@ -175,45 +176,49 @@ func (w *walker) silent(s *segment) bool { return s.bridged || w.status(s).state
 
 // finish turns the machine's segments into Segments, behind those that are known. Holds say which runs they belong to.
 func (w *walker) finish() {
-	w.offsets = w.offsets[:0]
+	w.made, w.offsets = w.made[:0], w.offsets[:0]
 	for g := range w.machine.GPUs {
-		known, was, next := w.known(g)
-		all := make([]Segment, len(known), len(known)+len(w.segments[g])-next)
-		copy(all, known)
+		before, known, was, next := w.known(g)
+		all := newMaker(before, known+len(w.segments[g])-next)
+		all.keep(known)
 		for i := range w.segments[g][next:] {
 			s := &w.segments[g][next+i]
 			t := w.status(s)
-			all = append(all, Segment{First: s.first, Last: s.last, RunFirst: -1, RunLast: -1, Project: t.project,
-				State: t.state})
+			is := Segment{First: s.first, Last: s.last, RunFirst: -1, RunLast: -1, Project: t.project, State: t.state}
 			if s.outside {
-				all[len(all)-1].State = Outside
+				is.State = Outside
 			}
+			if i == 0 && was != nil && was.First < w.rest.settled { // it began before what is walked, or with a run that is over
+				is.First, is.RunFirst, is.Project = was.First, was.RunFirst, was.Project
+			}
+			all.append(is)
 		}
-		if was != nil && was.First < w.rest.settled { // it began before what is walked, or with a run that is over
-			s := &all[len(known)]
-			s.First, s.RunFirst, s.Project = was.First, was.RunFirst, was.Project
-		}
-		w.machine.GPUs[g].Segments = all
-		w.offsets = append(w.offsets, len(known)-next)
+		w.made, w.offsets = append(w.made, all), append(w.offsets, known-next)
 	}
 	for h := range w.holds {
 		hold := &w.holds[h]
 		if hold.run < 0 || w.numbers[hold.run] < 0 {
 			continue
 		}
-		segments, offset := w.machine.GPUs[hold.gpu].Segments, w.offsets[hold.gpu]
+		all, offset := &w.made[hold.gpu], w.offsets[hold.gpu]
 		for i := max(int(hold.segFirst), -offset); i <= int(hold.segLast); i++ {
 			if t := w.status(&w.segments[hold.gpu][i]); t.job != hold.job || t.user != hold.user && hold.job.IsNone() {
 				continue // it is an extra claim there
 			}
-			s := &segments[i+offset]
+			s := *all.At(i + offset)
 			if hold.first <= s.First && s.First <= hold.last {
 				s.RunFirst = w.numbers[hold.run]
 			}
 			if hold.first <= s.Last && s.Last <= hold.last {
 				s.RunLast = w.numbers[hold.run]
 			}
+			if s != *all.At(i + offset) {
+				all.set(i+offset, s)
+			}
 		}
+	}
+	for g := range w.machine.GPUs {
+		w.machine.GPUs[g].Segments = w.made[g].List
 	}
 }
 

@@ -37,8 +37,8 @@ func (l *linker) unseen(ads *Ads, x *Explanation) []Explained {
 		return nil
 	}
 	l.nameless = l.nameless[:0]
-	for r := range l.machine.Runs {
-		if l.machine.Runs[r].Job.IsNone() {
+	for r, run := range l.machine.Runs.All() {
+		if run.Job.IsNone() {
 			l.nameless = append(l.nameless, int32(r))
 		}
 	}
@@ -110,7 +110,6 @@ func (l *linker) hidden(r record, ads *Ads) (Explained, bool) {
 // taken reports whether an ad describes a run that snapshots show: one of its job on the machine, on either side, or
 // one without a GlobalJobId that began then.
 func (l *linker) taken(e Explained, ad *jobs.Ad, x *Explanation) bool {
-	runs := l.machine.Runs
 	of := epochOf(ad)
 	is := func(x Explained) bool { return x.epoch == of }
 	for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
@@ -120,8 +119,9 @@ func (l *linker) taken(e Explained, ad *jobs.Ad, x *Explanation) bool {
 		}
 	}
 	for _, r := range l.nameless {
-		d := runs[r].First - e.First
-		if runs[r].Side != e.Side || d < -1 || d > 1 || !slices.Contains(e.GPUs, runs[r].GPUs[0]) {
+		run := l.machine.Runs.At(int(r))
+		d := run.First - e.First
+		if run.Side != e.Side || d < -1 || d > 1 || !slices.Contains(e.GPUs, run.GPUs[0]) {
 			continue
 		}
 		l.pieces = l.piecesOf(int(r), l.pieces[:0])
@@ -143,8 +143,8 @@ func (l *linker) explained(pieces []int32, x *Explanation) []Explained {
 		if i < 0 { // it was not asked for
 			return l.explain(pieces, l.records(int(pieces[0])), l.joined[:0])
 		}
-		for n := i; int(n) < len(x.Runs) && x.groups[n] == x.groups[i]; n++ {
-			l.joined = append(l.joined, x.Runs[n])
+		for n := int(i); n < x.Runs.Len() && x.groups[n] == x.groups[i]; n++ {
+			l.joined = append(l.joined, *x.Runs.At(n))
 		}
 	}
 	return l.joined

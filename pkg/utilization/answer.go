@@ -86,7 +86,7 @@ func heldAt(o *runs.Observed, w pool.Window) runs.Wanted {
 	_, end := o.View.Snapshots(w)
 	newest := int32(end - 1)
 	return func(m, i int) bool {
-		r := &o.Machines[m].Runs[i]
+		r := o.Machines[m].Runs.At(i)
 		return r.First <= newest && newest <= r.Last
 	}
 }

@@ -78,13 +78,13 @@ func collect(o *runs.Observed, x *runs.Explanations, w pool.Window) []Run {
 	}
 	n, since := 0, o.Since(w)
 	for m := range x.Machines {
-		n += len(x.Machines[m].Runs)
+		n += x.Machines[m].Runs.Len()
 	}
 	all := make([]Run, 0, n)
 	for m := range o.Machines {
 		machine := &o.Machines[m]
-		for i := range x.Machines[m].Runs {
-			e := x.Machines[m].Runs[i].From(o, since)
+		for _, e := range x.Machines[m].Runs.All() {
+			e = e.From(o, since)
 			r := Run{Explained: e, Machine: machine, Until: e.End, IdleSince: frames.NoTime}
 			if e.Outcome == runs.Running {
 				r.Until = max(until, e.Start)
