@@ -85,11 +85,20 @@ func (w *Observer) Look(ctx context.Context, window pool.Window, lists pool.List
 	return o, nil
 }
 
-// keep keeps an observation, and lets go of those that were not asked for the longest time where there is no room.
+// keep keeps an observation, and lets go of those that nobody can ask for any more as a day of theirs has changed, and,
+// where there is no room, of those that were not asked for the longest time.
 func (w *Observer) keep(key lookKey, o *Observed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	others := slices.DeleteFunc(w.kept, func(k kept) bool { return k.lookKey == key })
+	days := make(map[int32]*timeline.Day, len(o.View.Days))
+	for _, d := range o.View.Days {
+		days[d.Date] = d
+	}
+	others := slices.DeleteFunc(w.kept, func(k kept) bool {
+		return k.lookKey == key || slices.ContainsFunc(k.View.Days, func(d *timeline.Day) bool {
+			return days[d.Date] != nil && days[d.Date] != d
+		})
+	})
 	w.kept = slices.Insert(others, 0, kept{key, o, o.bytes()})
 	w.shrink()
 }
