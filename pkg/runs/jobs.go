@@ -39,6 +39,8 @@ func claimOf(r *Run) claim {
 // sighting names a run; none has machine −1. A job's runs stand by machine, then as in Machine.Runs.
 type sighting struct{ machine, run int32 }
 
+var nowhere = sighting{-1, -1}
+
 // number returns a job's number.
 func (x *jobIndex) number(job timeline.Job) (number int32, known bool) {
 	if number, known = x.numbers[job]; !known {
@@ -64,38 +66,30 @@ func (o *Observed) indexAfter(earlier *Observed, rests []rest) {
 		return
 	}
 	before := earlier.jobs()
-	o.jobs = sync.OnceValue(func() *jobIndex { return o.indexJobs(before, kept) })
+	o.jobs = sync.OnceValue(func() *jobIndex {
+		if x := o.continueIndex(before, kept); x != nil {
+			return x
+		}
+		return o.indexJobs()
+	})
 }
 
-// indexJobs numbers the jobs. Those of the first runs of each machine, as many as kept, are known from before; nil:
-// nothing is.
-func (o *Observed) indexJobs(before *jobIndex, kept []int) *jobIndex {
+// indexJobs numbers the jobs.
+func (o *Observed) indexJobs() *jobIndex {
 	x := &jobIndex{of: make([][]int32, len(o.Machines)), before: make([][]sighting, len(o.Machines))}
-	if before == nil {
-		runs := 0
-		for m := range o.Machines {
-			runs += o.Machines[m].Runs.Len()
-		}
-		x.numbers = make(map[timeline.Job]int32, runs)
-	} else {
-		x.jobs, x.numbers, x.added = slices.Clone(before.jobs), before.numbers, map[timeline.Job]int32{}
-		maps.Copy(x.added, before.added)
+	runs := 0
+	for m := range o.Machines {
+		runs += o.Machines[m].Runs.Len()
 	}
-	for side := range x.newest {
-		x.newest[side] = slices.Repeat([]sighting{{-1, -1}}, len(x.jobs))
-	}
+	x.numbers = make(map[timeline.Job]int32, runs)
 	nameless := map[claim]int32{} // of a machine: the newest run of each claim without a GlobalJobId
 	for m := range o.Machines {
-		machine := &o.Machines[m]
-		x.of[m], x.before[m] = make([]int32, machine.Runs.Len()), make([]sighting, machine.Runs.Len())
-		known := 0
-		if before != nil {
-			known = copy(x.of[m][:kept[m]], before.of[m])
-		}
+		n := o.Machines[m].Runs.Len()
+		x.of[m], x.before[m] = make([]int32, n), make([]sighting, n)
 		clear(nameless)
-		for r, run := range machine.Runs.All() {
+		for r, run := range o.Machines[m].Runs.All() {
 			if run.Job.IsNone() {
-				x.of[m][r], x.before[m][r] = -1, sighting{-1, -1}
+				x.of[m][r], x.before[m][r] = -1, nowhere
 				claim := claimOf(run)
 				if before, known := nameless[claim]; known {
 					x.before[m][r] = sighting{int32(m), before}
@@ -103,20 +97,89 @@ func (o *Observed) indexJobs(before *jobIndex, kept []int) *jobIndex {
 				nameless[claim] = int32(r)
 				continue
 			}
-			if r >= known {
-				x.of[m][r] = x.add(run.Job)
-			}
+			x.of[m][r] = x.add(run.Job)
 			newest := &x.newest[run.Side][x.of[m][r]]
 			x.before[m][r] = *newest
 			*newest = sighting{int32(m), int32(r)}
 		}
 	}
-	for job := range x.jobs {
+	return x
+}
+
+// continueIndex numbers the jobs of an observation that continues an earlier one, of which the first runs of each
+// machine, as many as kept, are of the jobs that they were of; nil if all runs of a job have gone.
+func (o *Observed) continueIndex(earlier *jobIndex, kept []int) *jobIndex {
+	x := &jobIndex{jobs: slices.Clone(earlier.jobs), numbers: earlier.numbers, added: maps.Clone(earlier.added),
+		of: make([][]int32, len(o.Machines)), before: make([][]sighting, len(o.Machines))}
+	if x.added == nil {
+		x.added = map[timeline.Job]int32{}
+	}
+	for side := range x.newest {
+		x.newest[side] = slices.Clone(earlier.newest[side])
+	}
+	for m := range o.Machines {
+		n := o.Machines[m].Runs.Len()
+		x.of[m], x.before[m] = make([]int32, n), make([]sighting, n)
+		copy(x.of[m], earlier.of[m][:kept[m]])
+		copy(x.before[m], earlier.before[m][:kept[m]])
+	}
+	var lost []int32 // jobs of runs that are not kept
+	for m, of := range earlier.of {
+		for _, job := range of[kept[m]:] {
+			if job < 0 {
+				continue
+			}
+			lost = append(lost, job)
+			for side := range x.newest {
+				x.forget(earlier, job, side, kept)
+			}
+		}
+	}
+	for m := range o.Machines {
+		runs := &o.Machines[m].Runs
+		for r := kept[m]; r < runs.Len(); r++ {
+			run, at := runs.At(r), sighting{int32(m), int32(r)}
+			if run.Job.IsNone() {
+				x.of[m][r], x.before[m][r] = -1, o.Machines[m].namelessBefore(m, r)
+				continue
+			}
+			x.of[m][r] = x.add(run.Job)
+			link := &x.newest[run.Side][x.of[m][r]]
+			for link.machine > at.machine || link.machine == at.machine && link.run > at.run {
+				link = &x.before[link.machine][link.run]
+			}
+			x.before[m][r], *link = *link, at
+		}
+	}
+	for _, job := range lost {
 		if x.newest[pool.Primary][job].machine < 0 && x.newest[pool.Backfill][job].machine < 0 {
-			return o.indexJobs(nil, nil) // all runs of a job have gone
+			return nil
 		}
 	}
 	return x
+}
+
+// forget takes the runs of a job on a side that are not kept out of their list.
+func (x *jobIndex) forget(earlier *jobIndex, job int32, side int, kept []int) {
+	link := &x.newest[side][job]
+	for s := earlier.newest[side][job]; s.machine >= 0; s = earlier.before[s.machine][s.run] {
+		if int(s.run) < kept[s.machine] {
+			*link = s
+			link = &x.before[s.machine][s.run]
+		}
+	}
+	*link = nowhere
+}
+
+// namelessBefore returns the run of the same claim without a GlobalJobId before a run of the machine.
+func (m *Machine) namelessBefore(machine, run int) sighting {
+	claim := claimOf(m.Runs.At(run))
+	for r := run - 1; r >= 0; r-- {
+		if before := m.Runs.At(r); before.Job.IsNone() && claimOf(before) == claim {
+			return sighting{int32(machine), int32(r)}
+		}
+	}
+	return nowhere
 }
 
 // add returns a job's number, a new one if it has none.
@@ -133,7 +196,7 @@ func (x *jobIndex) add(job timeline.Job) int32 {
 		x.numbers[job] = number
 	}
 	for side := range x.newest {
-		x.newest[side] = append(x.newest[side], sighting{-1, -1})
+		x.newest[side] = append(x.newest[side], nowhere)
 	}
 	return number
 }

@@ -42,7 +42,7 @@ func observe(ctx context.Context, v *timeline.View, reach pool.Window, lists poo
 	for k := range v.Days {
 		o.dayOf = append(o.dayOf, slices.Repeat([]int32{int32(k)}, len(v.Days[k].Times))...)
 	}
-	o.jobs = sync.OnceValue(func() *jobIndex { return o.indexJobs(nil, nil) })
+	o.jobs = sync.OnceValue(func() *jobIndex { return o.indexJobs() })
 	o.First, o.End = v.Snapshots(reach)
 	if o.First == o.End {
 		return o, nil
