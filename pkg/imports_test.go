@@ -81,7 +81,7 @@ var layers = map[string][]string{
 	"schema":          {"kinds", "query", "fleet"},
 	"schema/generate": {"schema"},
 	"runs/runstest": {"pool", "localtime", "snapshots", "snapshots/registry", "timeline", "query", "jobs",
-		"jobs/jobstest", "golden", "stores", "kinds"},
+		"jobs/jobstest", "golden", "samplepool", "stores", "kinds"},
 	"accuracy": {"parallel", "pool", "localtime", "timeline", "jobs", "runs", "stores", "kinds",
 		"samplepool", "snapshots", "snapshots/registry", "survival", "query", "demand", "pressure"},
 	"check": {"pool", "localtime", "sqlitefile", "snapshots", "timeline", "jobs", "runlog", "runs", "linked",

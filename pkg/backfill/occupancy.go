@@ -30,30 +30,50 @@ type event struct{ snapshot, value int32 }
 
 // sortEvents brings events into order; those of a snapshot stay as they come.
 func sortEvents(events []event, snapshots int) bySnapshot {
-	b := bySnapshot{make([]int32, len(events)), make([]int32, snapshots+1)}
+	none := bySnapshot{begin: []int32{0}}
+	return none.upTo(0, events, snapshots)
+}
+
+// upTo returns the values before a snapshot, and those of events at it and later; events of a snapshot stay as they
+// come.
+func (b *bySnapshot) upTo(snapshot int, events []event, snapshots int) bySnapshot {
+	known := int(b.begin[snapshot])
+	c := bySnapshot{make([]int32, known+len(events)), make([]int32, snapshots+1)}
+	copy(c.values, b.values[:known])
 	for _, e := range events {
-		b.begin[e.snapshot+1]++
+		c.begin[e.snapshot+1]++
 	}
-	for i := range snapshots {
-		b.begin[i+1] += b.begin[i]
+	copy(c.begin, b.begin[:snapshot+1])
+	for i := snapshot; i < snapshots; i++ {
+		c.begin[i+1] += c.begin[i]
 	}
-	next := slices.Clone(b.begin)
+	next := slices.Clone(c.begin)
 	for _, e := range events {
-		b.values[next[e.snapshot]] = e.value
+		c.values[next[e.snapshot]] = e.value
 		next[e.snapshot]++
 	}
-	return b
+	return c
 }
 
 func staysOf(ctx context.Context, o *runs.Observed) (*stays, error) {
 	type key struct{}
-	return runs.Derived(ctx, o, key{}, func() (*stays, error) {
-		s := &stays{classes: &linked.Classes{}}
+	return runs.DerivedAgain(ctx, o, key{}, func(before *stays, same *runs.Same) (*stays, error) {
+		s, from := &stays{classes: &linked.Classes{}}, 0 // what begins before it is known
+		none := bySnapshot{begin: []int32{0}}
+		begunBefore, endedBefore := &none, &none
+		if same != nil && same.Settled() > int32(o.First) {
+			classes := before.classes.Clone()
+			s.classes, from = &classes, int(same.Settled())
+			begunBefore, endedBefore = &before.begun, &before.ended
+		}
 		segments := 0
 		for m := range o.Machines {
 			for i := range o.Machines[m].GPUs {
 				segments += o.Machines[m].GPUs[i].Segments.Len()
 			}
+		}
+		if from > 0 {
+			segments /= 32 // about
 		}
 		begun, ended := make([]event, 0, segments), make([]event, 0, segments)
 		for m := range o.Machines {
@@ -61,32 +81,34 @@ func staysOf(ctx context.Context, o *runs.Observed) (*stays, error) {
 				return nil, ctx.Err()
 			}
 			for i := range o.Machines[m].GPUs {
-				begun, ended = s.read(o, &o.Machines[m].GPUs[i], begun, ended)
+				begun, ended = s.read(o, &o.Machines[m].GPUs[i], int32(from), begun, ended)
 			}
 		}
 		n := len(o.View.Times) + 1
-		s.begun, s.ended = sortEvents(begun, n), sortEvents(ended, n)
+		s.begun, s.ended = begunBefore.upTo(from, begun, n), endedBefore.upTo(from, ended, n)
 		return s, nil
 	})
 }
 
-// read appends a GPU's stays.
-func (s *stays) read(o *runs.Observed, gpu *runs.GPU, begun, ended []event) ([]event, []event) {
+// read appends a GPU's stays that begin or end at a snapshot or later.
+func (s *stays) read(o *runs.Observed, gpu *runs.GPU, from int32, begun, ended []event) ([]event, []event) {
 	bases := o.View.Base
 	stay, next := int32(-1), int32(-1) // the one that goes on, and the snapshot behind it
-	end := func() {
-		if stay >= 0 {
-			ended = append(ended, event{next, stay})
+	add := func(into []event, snapshot, key int32) []event {
+		if key < 0 || snapshot < from {
+			return into
 		}
+		return append(into, event{snapshot, key})
 	}
 	var place runs.Place
 	var project timeline.Symbol
 	number := int32(-1)
-	for _, segment := range gpu.Segments.All() {
+	for n := gpu.At(max(from-1, int32(o.First))); n < gpu.Segments.Len(); n++ {
+		segment := gpu.Segments.At(n)
 		if segment.State == runs.Outside {
 			continue
 		}
-		for first := segment.First; first <= segment.Last; {
+		for first := max(segment.First, from-1); first <= segment.Last; {
 			until := segment.Last
 			if day := o.View.DayAt(int(first)); day+1 < len(bases) {
 				until = min(until, int32(bases[day+1]-1))
@@ -96,16 +118,15 @@ func (s *stays) read(o *runs.Observed, gpu *runs.GPU, begun, ended []event) ([]e
 				number = s.classes.Number(linked.Class{Place: place, Project: project})
 			}
 			if key := number*int32(runs.States) + int32(segment.State); key != stay || first != next {
-				end()
-				begun = append(begun, event{first, key})
+				ended = add(ended, next, stay)
+				begun = add(begun, first, key)
 				stay = key
 			}
 			next = until + 1
 			first = next
 		}
 	}
-	end()
-	return begun, ended
+	return begun, add(ended, next, stay)
 }
 
 // occupancy counts GPU-snapshots by bucket: how many GPUs were in each state, summed over snapshots.

@@ -2,11 +2,8 @@ package runs_test
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -19,77 +16,7 @@ import (
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/runs/runstest"
 	"github.com/chtc/gpureports/pkg/samplepool"
-	"github.com/chtc/gpureports/pkg/snapshots"
 )
-
-// growing is a directory into which a sample pool's snapshots come one after the other.
-type growing struct {
-	t     *testing.T
-	dir   string
-	shots []collected
-	next  int
-	open  map[string]*sql.DB // by month
-	rows  map[string]int     // that are there
-}
-
-// collected is a snapshot of the pool: rows of a month's file.
-type collected struct {
-	month string
-	time  time.Time
-	rows  int
-}
-
-func grow(t *testing.T, p *samplepool.Pool) *growing {
-	t.Helper()
-	full := t.TempDir()
-	require.NoError(t, p.WriteSnapshots(t.Context(), full))
-	g := &growing{t: t, dir: t.TempDir(), open: map[string]*sql.DB{}, rows: map[string]int{}}
-	for _, name := range []string{"chtc_owned", "masked_hosts.yaml"} {
-		list, err := os.ReadFile(filepath.Join(full, name))
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(g.dir, name), list, 0o600))
-	}
-	for s, err := range p.Snapshots(t.Context()) {
-		require.NoError(t, err)
-		g.shots = append(g.shots, collected{s.Month, s.Time, len(s.Rows)})
-		if g.open[s.Month] != nil {
-			continue
-		}
-		name := snapshots.MonthFile(s.Month, "db")
-		db, err := sql.Open("sqlite", filepath.Join(g.dir, name))
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, db.Close()) })
-		db.SetMaxOpenConns(1)
-		g.open[s.Month] = db
-		g.exec(s.Month, "ATTACH ? AS whole", filepath.Join(full, name))
-		g.exec(s.Month, "CREATE TABLE gpu_state AS SELECT * FROM whole.gpu_state LIMIT 0")
-	}
-	return g
-}
-
-func (g *growing) exec(month, statement string, values ...any) {
-	g.t.Helper()
-	_, err := g.open[month].ExecContext(g.t.Context(), statement, values...)
-	require.NoError(g.t, err, statement)
-}
-
-// add adds snapshots, and returns the time of the last one.
-func (g *growing) add(n int) time.Time {
-	for ; n > 0; n-- {
-		s := g.shots[g.next]
-		g.exec(s.month, "INSERT INTO gpu_state SELECT * FROM whole.gpu_state LIMIT ? OFFSET ?", s.rows, g.rows[s.month])
-		g.rows[s.month] += s.rows
-		g.next++
-	}
-	return g.shots[g.next-1].time
-}
-
-// edit changes rows of an earlier time.
-func (g *growing) edit(random *rand.Rand) {
-	s := g.shots[random.IntN(g.next)]
-	g.exec(s.month, "UPDATE gpu_state SET State = 'Unclaimed', GlobalJobId = NULL, RemoteOwner = NULL "+
-		"WHERE rowid % 7 = 3 AND rowid BETWEEN ? AND ?", random.IntN(g.rows[s.month]), g.rows[s.month])
-}
 
 // counting counts the jobs that a source is asked for.
 type counting struct {
@@ -167,15 +94,15 @@ func TestOnlyWhatChangedIsExplainedAgain(t *testing.T) {
 }
 
 func explainAgain(t *testing.T, p *samplepool.Pool, random *rand.Rand) {
-	g := grow(t, p)
+	g := runstest.Grow(t, p)
 	all, err := p.Ads(t.Context())
 	require.NoError(t, err)
 	var now time.Time
 	archive := jobstest.NewMemory()
 	source := &counting{jobs.NewCache(1<<28, func() time.Time { return now }).Source(archive, "archive",
 		nil), 0}
-	s, fresh := runstest.Open(t, g.dir, "America/Chicago"), runstest.Open(t, g.dir, "America/Chicago")
-	g.add(100)
+	s, fresh := runstest.Open(t, g.Dir, "America/Chicago"), runstest.Open(t, g.Dir, "America/Chicago")
+	g.Add(100)
 	asked, everything := 0, 0
 	var before *runs.Observed
 	var knownBefore *runs.Known
@@ -183,10 +110,10 @@ func explainAgain(t *testing.T, p *samplepool.Pool, random *rand.Rand) {
 	var shared sharing
 	for step := range 24 {
 		early := time.Duration(random.IntN(2)*random.IntN(180)) * time.Minute // before the snapshots
-		now = g.add(random.IntN(14)).Add(time.Duration(random.IntN(600)) * time.Second)
+		now = g.Add(random.IntN(14)).Add(time.Duration(random.IntN(600)) * time.Second)
 		switch random.IntN(12) {
 		case 0:
-			g.edit(random)
+			g.Edit(random)
 		case 1:
 			now = now.Add(8 * time.Hour) // nobody asked for long
 		}

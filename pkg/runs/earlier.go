@@ -18,6 +18,9 @@ type Same struct {
 	unseen []pool.Micros
 }
 
+// Settled is the snapshot before which all snapshots show what they showed.
+func (s *Same) Settled() int32 { return s.settled }
+
 // Before reports whether all that a machine's snapshots and unseen runs show before a snapshot, at a time, is what it
 // was. What runs are known to be is not part of it.
 func (s *Same) Before(machine int, snapshot int32, at pool.Micros) bool {
@@ -41,16 +44,22 @@ type earlier struct {
 	same *Same
 }
 
+// again is what kinds made, for what continues this.
+func (d *derived) again(same *Same) *earlier {
+	e := &earlier{map[any]any{}, same}
+	d.kept.Range(func(key, made any) bool {
+		e.made[key] = made
+		return true
+	})
+	return e
+}
+
 // earlier is what kinds made of what was known before, with what is the same since; nil: nothing is.
 func (a *again) earlier(x *Explanations) *earlier {
 	if a == nil {
 		return nil
 	}
-	e := &earlier{map[any]any{}, a.Same}
-	a.before.derived.kept.Range(func(key, made any) bool {
-		e.made[key] = made
-		return true
-	})
+	e := a.before.derived.again(a.Same)
 	e.same.unseen = make([]pool.Micros, len(x.Machines))
 	for m := range x.Machines {
 		e.same.unseen[m] = firstOther(a.before.Machines[m].Unseen, x.Machines[m].Unseen)
@@ -80,19 +89,20 @@ func (e *Explained) same(f *Explained) bool {
 	return x == y && (e.Run == f.Run || e.Run.equal(f.Run))
 }
 
-// DerivedAgain is [Derived] that is given what was made by the same key of what was known earlier, and what of it is
-// the same since; nil: nothing was.
-func DerivedAgain[T any](ctx context.Context, of *Known, key any, make func(before T, same *Same) (T, error)) (T, error) {
-	return Derived(ctx, of, key, func() (made T, err error) {
+// DerivedAgain is [Derived] that is given what was made earlier by the same key, and what is the same since; nil:
+// nothing was.
+func DerivedAgain[T any](ctx context.Context, from Origin, key any, make func(before T, same *Same) (T, error)) (T, error) {
+	return Derived(ctx, from, key, func() (made T, err error) {
 		var before T
 		var same *Same
-		if e := of.earlier; e != nil {
+		e := from.keeps().earlier
+		if e != nil {
 			if kept, ok := e.made[key]; ok {
 				before, same = kept.(T), e.same
 			}
 		}
 		if made, err = make(before, same); err == nil && same != nil {
-			delete(of.earlier.made, key)
+			delete(e.made, key)
 		}
 		return made, err
 	})

@@ -25,13 +25,13 @@ type Known struct {
 	source  jobs.Source
 	derived derived
 	basis   atomic.Pointer[basis] // nil: nothing can be taken over
-	earlier *earlier              // nil: nothing was known before
 }
 
 // derived is what kinds have made of all GPUs or runs, by a key of theirs.
 type derived struct {
-	turn *semaphore.Weighted
-	kept sync.Map
+	turn    *semaphore.Weighted
+	kept    sync.Map
+	earlier *earlier // nil: nothing was known before
 }
 
 func newDerived() derived { return derived{turn: semaphore.NewWeighted(1)} }
@@ -206,7 +206,7 @@ func (o *Observed) explainAll(ctx context.Context, source jobs.Source, before *K
 	}
 	k.forget()
 	next.forget()
-	k.earlier = again.earlier(k.Explanations)
+	k.derived.earlier = again.earlier(k.Explanations)
 	return k, nil
 }
 

@@ -69,6 +69,9 @@ func observe(ctx context.Context, v *timeline.View, reach pool.Window, lists poo
 		return observe(ctx, v, reach, lists, nil)
 	}
 	o.indexAfter(earlier, rests)
+	if earlier != nil && o.sameGPUs(earlier) {
+		o.derived.earlier = earlier.derived.again(&Same{observed: o, settled: o.settledAfter(earlier)})
+	}
 	return o, nil
 }
 

@@ -35,11 +35,16 @@ func (o *Observed) rests(ctx context.Context, earlier *Observed) ([]rest, error)
 	if earlier == nil || !o.sameGPUs(earlier) {
 		return rests, nil
 	}
-	settled := min(o.settled(earlier), int32(min(o.End, earlier.End)-margin))
+	settled := o.settledAfter(earlier)
 	err := parallel.Each(ctx, len(o.Machines), func(_ *struct{}, m int) {
 		rests[m] = o.restOf(&earlier.Machines[m], settled)
 	})
 	return rests, err
+}
+
+// settledAfter returns the snapshot before which all is what it was in an earlier observation.
+func (o *Observed) settledAfter(earlier *Observed) int32 {
+	return min(o.settled(earlier), int32(min(o.End, earlier.End)-margin))
 }
 
 // restOf finds what must be walked of a machine.
