@@ -85,16 +85,18 @@ func (t *table) add(machine, number int, e *runs.Explained, unseen bool) {
 	if e.Side != pool.Backfill {
 		return
 	}
-	class, of := linked.Class{Place: e.Place, Project: e.Project}, int32(0)
-	if n := len(t.rows); n > 0 && t.classes.All[t.rows[n-1].class] == class { // mostly so
-		of = t.rows[n-1].class
-	} else {
-		of = t.classes.Number(class)
-	}
 	t.rows = append(t.rows, row{Begin: e.Start, End: e.End, User: e.User, UnknownCode: e.UnknownCode,
-		class: of, machine: int32(machine),
+		class: t.classOf(linked.Class{Place: e.Place, Project: e.Project}), machine: int32(machine),
 		number: int32(number), first: e.First, last: e.Last, gpus: int32(len(e.GPUs)), Outcome: e.Outcome, Cause: e.Cause,
 		Evidence: e.Evidence, Link: e.Link, clamped: e.Clamped, startByAd: e.StartByAd, unseen: unseen})
+}
+
+// classOf is the number of a class, mostly that of the row before.
+func (t *table) classOf(class linked.Class) int32 {
+	if n := len(t.rows); n > 0 && t.classes.All[t.rows[n-1].class] == class {
+		return t.rows[n-1].class
+	}
+	return t.classes.Number(class)
 }
 
 // explained is the run of a row.

@@ -70,28 +70,7 @@ func (o *Observed) again(before *Known) *again {
 		}}
 	gone := make([]bool, len(b.observed.jobs().jobs)) // jobs that a run of theirs changed
 	for m := range o.Machines {
-		now, then := &o.Machines[m].Runs, &b.observed.Machines[m].Runs
-		nowOf, thenOf := o.jobs().of[m], b.observed.jobs().of[m]
-		for r := range max(now.Len(), then.Len()) {
-			same := r < now.Len() && r < then.Len() && now.At(r).Last < a.settled && now.At(r).equal(then.At(r))
-			if r < now.Len() {
-				switch {
-				case nowOf[r] < 0 && !same:
-					a.nameless[m] = min(a.nameless[m], now.At(o.firstPiece(m, r)).First)
-				case nowOf[r] >= 0 && !same:
-					a.fresh[nowOf[r]] = true
-				case nowOf[r] >= 0:
-					a.was[nowOf[r]] = thenOf[r]
-				}
-			}
-			if r < then.Len() && !same {
-				if thenOf[r] >= 0 {
-					gone[thenOf[r]] = true
-				} else {
-					a.nameless[m] = min(a.nameless[m], then.At(b.observed.firstPiece(m, r)).First)
-				}
-			}
-		}
+		a.compareRuns(m, gone)
 	}
 	for job, was := range a.was {
 		a.fresh[job] = a.fresh[job] || was < 0 || gone[was]
@@ -100,6 +79,33 @@ func (o *Observed) again(before *Known) *again {
 		}
 	}
 	return a
+}
+
+// compareRuns finds which runs of a machine are what they were, and marks the jobs of earlier runs that are not.
+func (a *again) compareRuns(m int, gone []bool) {
+	o, b := a.observed, a.basis
+	now, then := &o.Machines[m].Runs, &b.observed.Machines[m].Runs
+	nowOf, thenOf := o.jobs().of[m], b.observed.jobs().of[m]
+	for r := range max(now.Len(), then.Len()) {
+		same := r < now.Len() && r < then.Len() && now.At(r).Last < a.settled && now.At(r).equal(then.At(r))
+		if r < now.Len() {
+			switch {
+			case nowOf[r] < 0 && !same:
+				a.nameless[m] = min(a.nameless[m], now.At(o.firstPiece(m, r)).First)
+			case nowOf[r] >= 0 && !same:
+				a.fresh[nowOf[r]] = true
+			case nowOf[r] >= 0:
+				a.was[nowOf[r]] = thenOf[r]
+			}
+		}
+		if r < then.Len() && !same {
+			if thenOf[r] >= 0 {
+				gone[thenOf[r]] = true
+			} else {
+				a.nameless[m] = min(a.nameless[m], then.At(b.observed.firstPiece(m, r)).First)
+			}
+		}
+	}
 }
 
 // sameGPUs reports whether another observation begins with the same snapshot and has the same machines and GPUs.
@@ -188,7 +194,8 @@ func (a *again) compareMachines(now []onMachine) {
 	before := a.basis.machines
 	for m := range a.nameless {
 		n, b := daysOn(now, m), daysOn(before, m)
-		if !slices.EqualFunc(now[:n], before[:b], func(x, y onMachine) bool { return x.day == y.day && x.version == y.version }) {
+		same := func(x, y onMachine) bool { return x.day == y.day && x.version == y.version }
+		if !slices.EqualFunc(now[:n], before[:b], same) {
 			a.nameless[m] = 0
 		}
 		now, before = now[n:], before[b:]

@@ -11,11 +11,11 @@ import (
 // that they had.
 type Same struct {
 	observed *Observed
-	settled  int32   // all snapshots before it show what they showed
-	fresh    []bool  // by job number: explained again
-	nameless []int32 // of each machine: runs without a GlobalJobId that begin at this snapshot or later are explained again
-	// Of each machine: unseen runs that begin before it are what they were.
-	unseen []pool.Micros
+	settled  int32  // all snapshots before it show what they showed
+	fresh    []bool // by job number: explained again
+	// Of each machine: runs without a GlobalJobId that begin at this snapshot or later are explained again.
+	nameless []int32
+	unseen   []pool.Micros // of each machine: unseen runs that begin before it are what they were
 }
 
 // Settled is the snapshot before which all snapshots show what they showed.
@@ -91,7 +91,8 @@ func (e *Explained) same(f *Explained) bool {
 
 // DerivedAgain is [Derived] that is given what was made earlier by the same key, and what is the same since; nil:
 // nothing was.
-func DerivedAgain[T any](ctx context.Context, from Origin, key any, make func(before T, same *Same) (T, error)) (T, error) {
+func DerivedAgain[T any](ctx context.Context, from Origin, key any, make func(before T, same *Same) (T, error)) (T,
+	error) {
 	return Derived(ctx, from, key, func() (made T, err error) {
 		var before T
 		var same *Same

@@ -63,6 +63,16 @@ func (a *asking) ofShortRuns(w pool.Window) error {
 		return err
 	}
 	a.beside(result)
+	a.takeShort(result)
+	if err := a.ofOtherJobs(); err != nil {
+		return err
+	}
+	a.compareShort()
+	return nil
+}
+
+// takeShort takes the epoch ads of short runs, and over what is known of days with the ads that they had.
+func (a *asking) takeShort(result jobs.Result) {
 	known := a.knownShort()
 	for i := range a.ads.short {
 		d := &a.ads.short[i]
@@ -83,11 +93,6 @@ func (a *asking) ofShortRuns(w pool.Window) error {
 			}
 		}
 	}
-	if err := a.ofOtherJobs(); err != nil {
-		return err
-	}
-	a.compareShort()
-	return nil
 }
 
 // knownShort are the days of short runs of which something is known from before.
@@ -147,8 +152,8 @@ func (a *asking) ofOtherJobs() error {
 	return nil
 }
 
-// compareShort finds the days on which not all is what it was: those that did not end before anything changed, and those
-// with a job, or near a run without a GlobalJobId, that is explained again.
+// compareShort finds the days on which not all is what it was: those that did not end before anything changed, and
+// those with a job, or near a run without a GlobalJobId, that is explained again.
 func (a *asking) compareShort() {
 	again := a.ads.again
 	if again == nil {
