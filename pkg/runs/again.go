@@ -68,6 +68,11 @@ func (o *Observed) again(before *Known) *again {
 			observed: o, settled: o.settled(b.observed), fresh: make([]bool, count),
 			nameless: slices.Repeat([]int32{math.MaxInt32}, len(o.Machines)),
 		}}
+	if !a.lost {
+		for job := range b.observed.jobs().jobs {
+			a.was[job] = int32(job)
+		}
+	}
 	gone := make([]bool, len(b.observed.jobs().jobs)) // jobs that a run of theirs changed
 	for m := range o.Machines {
 		a.compareRuns(m, gone)
@@ -86,7 +91,11 @@ func (a *again) compareRuns(m int, gone []bool) {
 	o, b := a.observed, a.basis
 	now, then := &o.Machines[m].Runs, &b.observed.Machines[m].Runs
 	nowOf, thenOf := o.jobs().of[m], b.observed.jobs().of[m]
-	for r := range max(now.Len(), then.Len()) {
+	for r := 0; r < max(now.Len(), then.Len()); r++ {
+		if p := r / partLen; !a.lost && now.isPart(then, p) && o.Machines[m].last[p] < a.settled {
+			r += partLen - 1
+			continue
+		}
 		same := r < now.Len() && r < then.Len() && now.At(r).Last < a.settled && now.At(r).equal(then.At(r))
 		if r < now.Len() {
 			switch {
@@ -161,28 +170,82 @@ func (a *again) due(o *Observed, changes jobs.Changes) []bool {
 	return due
 }
 
-// takeOver takes over what was known of the claim that a run is the first piece of, into all; of is Explanation.of.
-func (l *linker) takeOver(all *maker[Explained], of []int32, run int) {
-	before, then := &l.again.before.Machines[l.number], &l.again.basis.observed.Machines[l.number].Runs
-	from, first := before.of[run], int32(all.Len())
-	for i := int(from); i < before.Runs.Len() && before.groups[i] == before.groups[from]; i++ {
-		e := *before.Runs.At(i)
-		if e.Run == then.At(int(e.number)) {
-			e.Run = l.machine.Runs.At(int(e.number)) // the earlier observation is let go of
+// whole reports of each part of each machine's runs whether all of them are explained as they were, and it is part of
+// the earlier observation as well; nil of nil.
+func (a *again) whole() [][]bool {
+	if a == nil {
+		return nil
+	}
+	machines := a.observed.Machines
+	whole := make([][]bool, len(machines))
+	for m := range machines {
+		runs := &machines[m].Runs
+		whole[m] = make([]bool, len(runs.parts))
+		for p, part := range runs.parts {
+			whole[m][p] = runs.isPart(&a.basis.observed.Machines[m].Runs, p) && part[len(part)-1].First < a.nameless[m]
 		}
-		if i == all.Len() && e.Run == before.Runs.At(i).Run {
-			all.keep(1)
-		} else {
-			all.append(e)
+	}
+	for job, fresh := range a.fresh {
+		if fresh {
+			for s := range a.observed.jobs().sightings(int32(job)) {
+				whole[s.machine][s.run/partLen] = false
+			}
 		}
 	}
-	l.pieces = append(l.pieces[:0], int32(run))
-	if l.machine.Runs.At(run).Ending == Interrupted {
-		l.pieces = l.piecesOf(run, l.pieces[:0])
+	return whole
+}
+
+// takeOver takes over what was known of a run that is explained as it was, and of those behind it as long as their
+// parts are whole; next is the run behind them. Claims come in the order of their first pieces, as they did.
+func (l *linker) takeOver(all *maker[Explained], x *Explanation, run int) (next int) {
+	before := &l.again.before.Machines[l.number]
+	next = run + 1
+	if p := run / partLen; l.whole[p] {
+		for ; p < len(l.whole) && l.whole[p]; p++ {
+			next = min((p+1)*partLen, len(x.of))
+		}
 	}
-	for _, p := range l.pieces {
-		of[p] = before.of[p] - from + first
+	first, begin, end := int32(all.Len()), l.passed, l.passed
+	for r := run; r < next; r++ {
+		of := before.of[r]
+		if of < l.passed { // its claim began before
+			piece := l.observed.firstPiece(l.number, r)
+			x.of[r] = x.of[piece] + of - before.of[piece]
+			continue
+		}
+		if end == l.passed {
+			begin = of
+		}
+		end = max(end, of+1)
+		x.of[r] = first + of - begin
 	}
+	if end > l.passed {
+		for int(end) < len(before.groups) && before.groups[end] == before.groups[end-1] {
+			end++
+		}
+		l.passed = end
+		group := x.nextGroup()
+		for _, g := range before.groups[begin:end] {
+			x.groups = append(x.groups, g-before.groups[begin]+group)
+		}
+		all.take(int(begin), int(end))
+	}
+	// The earlier observation is let go of.
+	then, now := l.again.basis.observed.Machines[l.number].Runs.At(run), l.machine.Runs.At(run)
+	if e := all.At(int(x.of[run])); e.Run == then && then != now {
+		renewed := *e
+		renewed.Run = now
+		all.set(int(x.of[run]), renewed)
+	}
+	return next
+}
+
+// explainedRuns are a machine's runs with what was known of them; none of nil.
+func (a *again) explainedRuns(machine int) *List[Explained] {
+	if a == nil {
+		return &List[Explained]{}
+	}
+	return &a.before.Machines[machine].Runs
 }
 
 // compareMachines has all runs without a GlobalJobId of a machine explained again if the ads on it are not what they

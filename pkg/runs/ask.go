@@ -120,9 +120,8 @@ func (a *asking) ofDueJobs() error {
 
 // ofAgain looks up the ads that may have changed.
 func (a *asking) ofAgain(changes jobs.Changes) error {
-	again, index := a.ads.again, a.jobs()
-	due := again.due(a.Observed, changes)
-	if _, err := a.ofJobs(func(m, r int) bool { return index.of[m][r] >= 0 && due[index.of[m][r]] }); err != nil {
+	again := a.ads.again
+	if err := a.ofThese(again.due(a.Observed, changes)); err != nil {
 		return err
 	}
 	asked := a.notices
@@ -171,8 +170,7 @@ func (a *asking) ofCorrectedJobs() error {
 		wanted[job], a.known[job] = true, false
 		again.explain(job)
 	}
-	index := a.jobs()
-	if _, err := a.ofJobs(func(m, r int) bool { return index.of[m][r] >= 0 && wanted[index.of[m][r]] }); err != nil {
+	if err := a.ofThese(wanted); err != nil {
 		return err
 	}
 	lists := make([][]jobs.Ad, len(a.known))
@@ -265,17 +263,38 @@ func (a *asking) ofJobs(wanted Wanted) (more bool, err error) {
 	index := a.jobs()
 	lastSeen := slices.Repeat([]int32{-1}, len(index.jobs))
 	for m := range a.Machines {
-		for r, run := range a.Machines[m].Runs.All() {
-			if job := index.of[m][r]; job >= 0 && !a.known[job] && wanted(m, r) {
-				lastSeen[job] = max(lastSeen[job], run.Last)
+		for r, job := range index.of[m] {
+			if job >= 0 && !a.known[job] && wanted(m, r) {
+				lastSeen[job] = max(lastSeen[job], a.Machines[m].Runs.At(r).Last)
 			}
 		}
 	}
+	return a.ofSeen(lastSeen)
+}
+
+// ofThese looks up the ads of jobs, by number, of all their runs.
+func (a *asking) ofThese(these []bool) error {
+	index := a.jobs()
+	lastSeen := slices.Repeat([]int32{-1}, len(these))
+	for job, is := range these {
+		if !is {
+			continue
+		}
+		for s := range index.sightings(int32(job)) {
+			lastSeen[job] = max(lastSeen[job], a.Machines[s.machine].Runs.At(int(s.run)).Last)
+		}
+	}
+	_, err := a.ofSeen(lastSeen)
+	return err
+}
+
+// ofSeen looks up the ads of jobs, given the last snapshot that shows each; −1: not of this one.
+func (a *asking) ofSeen(lastSeen []int32) (more bool, err error) {
 	var asked []jobs.Wanted
 	var numbers []int
 	for job, seen := range lastSeen {
 		if seen >= 0 {
-			asked = append(asked, jobs.Wanted{Job: a.View.Names.JobText(index.jobs[job]),
+			asked = append(asked, jobs.Wanted{Job: a.View.Names.JobText(a.jobs().jobs[job]),
 				LastSeen: pool.Time(a.View.Times[seen])})
 			numbers = append(numbers, job)
 		}
@@ -303,10 +322,11 @@ func (a *asking) onMachines(wanted Wanted) error {
 	var days []jobs.MachineDay
 	for m := range a.Machines {
 		known := len(days)
-		for r, run := range a.Machines[m].Runs.All() {
-			if !run.Job.IsNone() || !wanted(m, r) {
+		for r, job := range a.jobs().of[m] {
+			if job >= 0 || !wanted(m, r) {
 				continue
 			}
+			run := a.Machines[m].Runs.At(r)
 			begin := a.Machines[m].Runs.At(a.firstPiece(m, r)).First
 			first := pool.DayOf(a.View.Times[max(int(begin)-1, a.First)] - nearEnd) // by a clock that may be wrong
 			for day := first; day <= pool.DayOf(a.View.Times[run.First]+nearEnd); day++ {

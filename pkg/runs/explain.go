@@ -74,9 +74,12 @@ func (o *Observed) Explain(ctx context.Context, ads *Ads, wanted Wanted) (*Expla
 // explain is Explain that takes over what is not explained again; nil: nothing.
 func (o *Observed) explain(ctx context.Context, ads *Ads, wanted Wanted, again *again) (*Explanations, error) {
 	x := &Explanations{Machines: make([]Explanation, len(o.Machines))}
+	whole := again.whole()
 	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
 		l.read(o, m, ads)
-		l.again = again
+		if l.again = again; again != nil {
+			l.whole, l.passed = whole[m], 0
+		}
 		x.Machines[m] = l.machineRuns(wanted)
 		x.Machines[m].Unseen = l.unseen(ads, &x.Machines[m])
 	})
@@ -139,30 +142,21 @@ func (l *linker) machineRuns(wanted Wanted) Explanation {
 			n++
 		}
 	}
-	var before List[Explained]
-	if l.again != nil {
-		before = l.again.before.Machines[l.number].Runs
-	}
-	all := newMaker(before, n)
+	all := newMaker(*l.again.explainedRuns(l.number), n)
 	x.groups = make([]int32, 0, n)
-	group := int32(0)
-	for i, run := range m.All() {
+	for i := 0; i < m.Len(); i++ {
 		if !l.chosen[i] || x.of[i] >= 0 {
 			continue
 		}
-		first := int32(all.Len())
-		if first > 0 {
-			group++
-		}
-		if l.again != nil && l.again.Run(l.number, int32(i)) {
-			l.takeOver(&all, x.of, i)
-			x.groups = append(x.groups, slices.Repeat([]int32{group}, all.Len()-int(first))...)
+		if l.again != nil && l.again.Run(l.number, int32(l.observed.firstPiece(l.number, i))) {
+			i = l.takeOver(&all, &x, i) - 1
 			continue
 		}
+		run, first := m.At(i), int32(all.Len())
 		if l.alone(i) {
 			x.of[i] = first
 			all.append(l.part(part{run: run, number: int32(i), first: run.First, last: run.Last}, nil))
-			x.groups = append(x.groups, group)
+			x.groups = append(x.groups, x.nextGroup())
 			continue
 		}
 		l.pieces = l.piecesOf(i, l.pieces[:0])
@@ -172,7 +166,7 @@ func (l *linker) machineRuns(wanted Wanted) Explanation {
 			l.joined = l.explain(l.pieces, l.records(i), l.joined[:0])
 		}
 		all.append(l.joined...)
-		x.groups = append(x.groups, slices.Repeat([]int32{group}, len(l.joined))...)
+		x.groups = append(x.groups, slices.Repeat([]int32{x.nextGroup()}, len(l.joined))...)
 		for _, p := range l.pieces {
 			for x.of[p] = first; all.At(int(x.of[p])).Last < m.At(int(p)).First; x.of[p]++ {
 			}
@@ -180,6 +174,14 @@ func (l *linker) machineRuns(wanted Wanted) Explanation {
 	}
 	x.Runs = all.List
 	return x
+}
+
+// nextGroup is the number of a further claim.
+func (x *Explanation) nextGroup() int32 {
+	if n := len(x.groups); n > 0 {
+		return x.groups[n-1] + 1
+	}
+	return 0
 }
 
 // piecesOf returns the runs of a claim that may be one: a run, those before it that were interrupted, and as long as

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"context"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -47,6 +48,19 @@ func (x *jobIndex) number(job timeline.Job) (number int32, known bool) {
 		number, known = x.added[job]
 	}
 	return number, known
+}
+
+// sightings yields the runs of a job.
+func (x *jobIndex) sightings(job int32) iter.Seq[sighting] {
+	return func(yield func(sighting) bool) {
+		for side := range x.newest {
+			for s := x.newest[side][job]; s.machine >= 0; s = x.before[s.machine][s.run] {
+				if !yield(s) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // continues reports whether all jobs of an earlier index are in this one, with their numbers.
@@ -205,7 +219,7 @@ func (x *jobIndex) add(job timeline.Job) int32 {
 // It changes only runs of jobs that are explained again; the parts of the list that an earlier one shares hold none.
 func (o *Observed) reappeared(ctx context.Context, x *Explanations, ads *Ads, again *again) error {
 	return parallel.Each(ctx, len(x.Machines), func(l *linker, m int) {
-		for _, e := range x.Machines[m].Runs.All() {
+		for _, e := range x.Machines[m].Runs.others(again.explainedRuns(m)) {
 			if e.Side == pool.Backfill && !e.final && e.Evidence == None && !e.Job.IsNone() &&
 				again.explained(o.jobs().of[m][e.number]) && l.later(o, m, e, ads) {
 				e.Outcome, e.Evidence, e.Cause = Evicted, Reappeared, UnknownCause

@@ -204,16 +204,16 @@ func (o *Observed) explainAll(ctx context.Context, source jobs.Source, before *K
 	if source == nil || ads != nil && remembers {
 		k.basis.Store(next)
 	}
-	k.forget()
+	k.forget(again)
 	next.forget()
 	k.derived.earlier = again.earlier(k.Explanations)
 	return k, nil
 }
 
 // forget lets go of ads. Runs that were taken over have none: they are shared, and not written to.
-func (k *Known) forget() {
+func (k *Known) forget(again *again) {
 	for m := range k.Machines {
-		for _, e := range k.Machines[m].Runs.All() {
+		for _, e := range k.Machines[m].Runs.others(again.explainedRuns(m)) {
 			if e.own != nil {
 				e.own = nil
 			}

@@ -118,6 +118,8 @@ type linker struct {
 	all      *Ads       // nil: none
 	near     []record   // those on the machine, once they were asked for
 	again    *again     // what is taken over; nil: nothing
+	whole    []bool     // see again.whole
+	passed   int32      // as many of the explained runs known before came before those that are taken over next
 
 	// of one job
 	pieces []int32
@@ -402,20 +404,18 @@ func (l *linker) otherBegan(p part, t pool.Micros, ads []record) bool {
 	o := l.observed
 	index := o.jobs()
 	job := index.of[l.number][p.number]
-	for side := range index.newest {
-		for s := index.newest[side][job]; s.machine >= 0; s = index.before[s.machine][s.run] {
-			r := o.Machines[s.machine].Runs.At(int(s.run))
-			same := int(s.machine) == l.number && r.Side == p.run.Side && p.run.First <= r.First && r.First <= p.run.Last
-			if same || r.First > p.first {
-				continue
-			}
-			other := seen{first: l.time(r.First)}
-			if int(r.First) > o.First {
-				other.previous = l.time(r.First - 1)
-			}
-			if other.begins(t) {
-				return true
-			}
+	for s := range index.sightings(job) {
+		r := o.Machines[s.machine].Runs.At(int(s.run))
+		same := int(s.machine) == l.number && r.Side == p.run.Side && p.run.First <= r.First && r.First <= p.run.Last
+		if same || r.First > p.first {
+			continue
+		}
+		other := seen{first: l.time(r.First)}
+		if int(r.First) > o.First {
+			other.previous = l.time(r.First - 1)
+		}
+		if other.begins(t) {
+			return true
 		}
 	}
 	return false

@@ -29,6 +29,28 @@ func (l *List[T]) All() iter.Seq2[int, *T] {
 	}
 }
 
+// isPart reports whether a part is one of another list as well, with the same number.
+func (l *List[T]) isPart(other *List[T], p int) bool {
+	return p < len(l.parts) && p < len(other.parts) && len(l.parts[p]) == len(other.parts[p]) &&
+		&l.parts[p][0] == &other.parts[p][0]
+}
+
+// others yields the elements, with their indices, of the parts that are none of another list.
+func (l *List[T]) others(than *List[T]) iter.Seq2[int, *T] {
+	return func(yield func(int, *T) bool) {
+		for p := range l.parts {
+			if l.isPart(than, p) {
+				continue
+			}
+			for i := range l.parts[p] {
+				if !yield(p*partLen+i, &l.parts[p][i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // maker makes a list from its first element on. It shares the parts that it keeps of another list as a whole.
 type maker[T any] struct {
 	List[T]
@@ -70,6 +92,17 @@ func (m *maker[T]) append(elements ...T) {
 		m.parts[p] = append(m.parts[p], elements[:n]...)
 		m.n += n
 		elements = elements[n:]
+	}
+}
+
+// take appends elements of the base, from one to another. Those with the same indices are kept.
+func (m *maker[T]) take(from, to int) {
+	if from == m.n {
+		m.keep(to - from)
+		return
+	}
+	for i := from; i < to; i++ {
+		m.append(*m.base.At(i))
 	}
 }
 

@@ -51,10 +51,11 @@ func (o *Observed) settledAfter(earlier *Observed) int32 {
 func (o *Observed) restOf(before *Machine, settled int32) rest {
 	r := rest{from: settled, settled: settled, before: before, live: map[claim]int32{}}
 	for i := before.Runs.Len() - 1; i >= 0; i-- {
-		run := before.Runs.At(i)
-		if run.Last < min(settled, r.from-margin) {
+		if before.last[i/partLen] < min(settled, r.from-margin) {
+			i -= i % partLen
 			continue
 		}
+		run := before.Runs.At(i)
 		claim := claimOf(run)
 		if first, live := r.live[claim]; run.Last < settled && (!live || run.Last < first-margin) {
 			continue
@@ -134,6 +135,23 @@ func (w *walker) number(found []Run) {
 	}
 	runs.append(found[later:]...)
 	w.machine.Runs = runs.List
+	w.machine.last = lastOf(&w.machine.Runs, r.before)
+}
+
+// lastOf returns of each part of a list the last snapshot that shows one of its runs; before is the machine as it was
+// earlier, nil: not known.
+func lastOf(runs *List[Run], before *Machine) []int32 {
+	last := make([]int32, len(runs.parts))
+	for p, part := range runs.parts {
+		if before != nil && runs.isPart(&before.Runs, p) {
+			last[p] = before.last[p]
+			continue
+		}
+		for i := range part {
+			last[p] = max(last[p], part[i].Last)
+		}
+	}
+	return last
 }
 
 // firstRun returns the index of the first run that begins at a snapshot or later.

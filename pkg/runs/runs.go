@@ -94,6 +94,7 @@ type Machine struct {
 	Runs List[Run] // by first snapshot
 
 	days []machineDay // of each day of the view
+	last []int32      // of each part of Runs: the last snapshot that shows one of them
 }
 
 // machineDay is what is known of a machine on a day.

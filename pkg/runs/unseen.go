@@ -37,8 +37,8 @@ func (l *linker) unseen(ads *Ads, x *Explanation) []Explained {
 		return nil
 	}
 	l.nameless = l.nameless[:0]
-	for r, run := range l.machine.Runs.All() {
-		if run.Job.IsNone() {
+	for r, job := range l.observed.jobs().of[l.number] {
+		if job < 0 {
 			l.nameless = append(l.nameless, int32(r))
 		}
 	}
