@@ -14,6 +14,7 @@ import (
 type table struct {
 	rows    []row
 	classes *linked.Classes
+	parts   [][]int32 // of each machine: the row with which each part of its explained runs begins, and its unseen ones
 }
 
 // row is an explained run without what only lists show.
@@ -38,21 +39,45 @@ type row struct {
 // tableOf returns the backfill runs. Errors are ctx's.
 func tableOf(ctx context.Context, known *runs.Known) (*table, error) {
 	type key struct{}
-	return runs.Derived(ctx, known, key{}, func() (*table, error) {
-		t := &table{rows: make([]row, 0, backfillRuns(known)), classes: &linked.Classes{}}
-		for m := range known.Machines {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
+	return runs.DerivedAgain(ctx, known, key{}, func(before *table, same *runs.Same) (*table, error) {
+		if same == nil {
+			return newTable(ctx, known, &table{classes: &linked.Classes{}}, func(int, int) bool { return false })
+		}
+		return newTable(ctx, known, before, same.Part)
+	})
+}
+
+// newTable lists the backfill runs. Those of the parts that are the same are taken over from an earlier table.
+func newTable(ctx context.Context, known *runs.Known, before *table, same func(machine, part int) bool) (*table,
+	error) {
+	classes := before.classes.Clone()
+	t := &table{classes: &classes, parts: make([][]int32, len(known.Machines))}
+	if len(before.rows) > 0 {
+		t.rows = make([]row, 0, len(before.rows)+len(before.rows)/64)
+	}
+	for m := range known.Machines {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		of := &known.Machines[m]
+		t.parts[m] = make([]int32, of.Runs.Parts()+1)
+		for p := range of.Runs.Parts() {
+			t.parts[m][p] = int32(len(t.rows))
+			if same(m, p) {
+				t.rows = append(t.rows, before.rows[before.parts[m][p]:before.parts[m][p+1]]...)
+				continue
 			}
-			for i, e := range known.Machines[m].Runs.All() {
-				t.add(m, i, e, false)
-			}
-			for i := range known.Machines[m].Unseen {
-				t.add(m, i, &known.Machines[m].Unseen[i], true)
+			part, first := of.Runs.Part(p)
+			for i := range part {
+				t.add(m, first+i, &part[i], false)
 			}
 		}
-		return t, nil
-	})
+		t.parts[m][of.Runs.Parts()] = int32(len(t.rows))
+		for i := range of.Unseen {
+			t.add(m, i, &of.Unseen[i], true)
+		}
+	}
+	return t, nil
 }
 
 // newestFirst returns the numbers of the rows by their end, the latest first. Errors are ctx's.
@@ -61,23 +86,6 @@ func newestFirst(ctx context.Context, known *runs.Known, t *table) ([]int32, err
 	return runs.Derived(ctx, known, key{}, func() ([]int32, error) {
 		return runs.Order(len(t.rows), func(i int) pool.Micros { return -t.rows[i].End }), nil
 	})
-}
-
-// backfillRuns is the number of the runs on backfill.
-func backfillRuns(known *runs.Known) (n int) {
-	for m := range known.Machines {
-		for _, e := range known.Machines[m].Runs.All() {
-			if e.Side == pool.Backfill {
-				n++
-			}
-		}
-		for i := range known.Machines[m].Unseen {
-			if known.Machines[m].Unseen[i].Side == pool.Backfill {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 // add adds a machine's run by its number, if it is on backfill.

@@ -16,6 +16,7 @@ type Same struct {
 	// Of each machine: runs without a GlobalJobId that begin at this snapshot or later are explained again.
 	nameless []int32
 	unseen   []pool.Micros // of each machine: unseen runs that begin before it are what they were
+	parts    [][]bool      // of each machine's explained runs: the parts in which all is what it was
 }
 
 // Settled is the snapshot before which all snapshots show what they showed.
@@ -26,6 +27,9 @@ func (s *Same) Settled() int32 { return s.settled }
 func (s *Same) Before(machine int, snapshot int32, at pool.Micros) bool {
 	return snapshot < s.settled && at <= s.unseen[machine]
 }
+
+// Part reports whether all of a part of a machine's explained runs is what it was, with the same numbers.
+func (s *Same) Part(machine, part int) bool { return s.parts[machine][part] }
 
 // Run reports whether a run is explained as it was; true of −1, none.
 func (s *Same) Run(machine int, run int32) bool {
@@ -60,9 +64,14 @@ func (a *again) earlier(x *Explanations) *earlier {
 		return nil
 	}
 	e := a.before.derived.again(a.Same)
-	e.same.unseen = make([]pool.Micros, len(x.Machines))
+	e.same.unseen, e.same.parts = make([]pool.Micros, len(x.Machines)), make([][]bool, len(x.Machines))
 	for m := range x.Machines {
-		e.same.unseen[m] = firstOther(a.before.Machines[m].Unseen, x.Machines[m].Unseen)
+		before, now := &a.before.Machines[m], &x.Machines[m]
+		e.same.unseen[m] = firstOther(before.Unseen, now.Unseen)
+		e.same.parts[m] = make([]bool, now.Runs.Parts())
+		for p := range e.same.parts[m] {
+			e.same.parts[m][p] = now.Runs.isPart(&before.Runs, p)
+		}
 	}
 	return e
 }

@@ -16,6 +16,12 @@ func (l *List[T]) Len() int { return l.n }
 // At returns an element. It may be shared: read only.
 func (l *List[T]) At(i int) *T { return &l.parts[uint(i)/partLen][uint(i)%partLen] }
 
+// Parts returns the number of parts. Lists that continue each other share them.
+func (l *List[T]) Parts() int { return len(l.parts) }
+
+// Part returns the elements of a part, and the index of the first one. They may be shared: read only.
+func (l *List[T]) Part(p int) (elements []T, first int) { return l.parts[p], p * partLen }
+
 // All yields the elements with their indices.
 func (l *List[T]) All() iter.Seq2[int, *T] {
 	return func(yield func(int, *T) bool) {
