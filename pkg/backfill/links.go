@@ -2,6 +2,7 @@ package backfill
 
 import (
 	"context"
+	"slices"
 	"sort"
 
 	"github.com/chtc/gpureports/pkg/linked"
@@ -42,9 +43,10 @@ func boundingOf(ctx context.Context, of *runs.Known, measures []measure, all [2]
 	return runs.Derived(ctx, of, key, func() (*bounding, error) {
 		byMachine := make([]bounding, len(of.Machines))
 		err := parallel.Each(ctx, len(of.Machines), func(b *bounder, machine int) {
-			b.bounding = &byMachine[machine]
+			b.claims, b.begun, b.runs = b.claims[:0], b.begun[:0], b.runs[:0]
 			b.read(&of.Machines[machine], machine, measures, all)
 			b.add(&of.Machines[machine])
+			byMachine[machine] = bounding{slices.Clone(b.claims), slices.Clone(b.begun), slices.Clone(b.runs)}
 		})
 		if err != nil {
 			return nil, err
@@ -73,7 +75,7 @@ func joinedBounds(machines []bounding) *bounding {
 
 // bounder reads machines, one after the other.
 type bounder struct {
-	*bounding
+	bounding
 	ended  []int32 // of each claim of the machine, as bounded.ended; unbound = it bounds no period
 	newest []int32 // of each claim: the last of the periods that it began, in began; −1 = none
 	began  []began
@@ -118,9 +120,12 @@ func (b *bounder) read(x *runs.Explanation, machine int, measures []measure, all
 // add adds the claims that bound periods of a machine.
 func (b *bounder) add(x *runs.Explanation) {
 	for i := 0; i < x.Runs.Len(); {
-		claim, before := x.Claim(x.Runs.At(i).Number()), len(b.runs)
-		for ; i < x.Runs.Len() && x.Claim(x.Runs.At(i).Number()) == claim; i++ {
-			if e := x.Runs.At(i); b.ended[claim] != unbound && e.Outcome != runs.Running {
+		claim, before := x.ClaimOf(i), len(b.runs)
+		for ; i < x.Runs.Len() && x.ClaimOf(i) == claim; i++ {
+			if b.ended[claim] == unbound {
+				continue
+			}
+			if e := x.Runs.At(i); e.Outcome != runs.Running {
 				b.runs = append(b.runs, ending{e.End, e.Link.Linked()})
 			}
 		}

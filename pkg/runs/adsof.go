@@ -12,12 +12,14 @@ import (
 
 // Ads are the job ads that are known of an observation's jobs.
 type Ads struct {
-	jobs     [][]jobs.Ad          // of each job of the observation, by number
+	numbers  []int32              // of each job of the observation: its number in asked, 1 more; 0 = it is not in it
+	asked    []int32              // jobs
+	jobs     [][]jobs.Ad          // of each of asked; none where what is known is taken over
+	records  [][]record           // of jobs
 	machines []onMachine          // for runs without a GlobalJobId, by machine
 	short    []shortDay           // by machine and day, of whatever job
 	others   map[string][]jobs.Ad // of jobs whose epoch ads do not say how a run ended
 	versions map[string]uint64    // of others
-	records  [][]record           // of each job
 	place    func(*record)        // finds the machine and the GPUs of a record
 	clocks   clocks
 	holds    []func() bool // of the lookups; one is nil if it must be made again
@@ -31,11 +33,28 @@ type Ads struct {
 // Of returns the ads of a run's job, in the order of their sources; none for a run without a GlobalJobId. They are
 // shared: read only.
 func (a *Ads) Of(o *Observed, machine, run int) []jobs.Ad {
-	job := o.jobs().of[machine][run]
-	if job < 0 {
+	if job := o.jobs().of[machine][run]; job >= 0 && a.numbers[job] > 0 {
+		return a.jobs[a.numbers[job]-1]
+	}
+	return nil
+}
+
+// add adds the ads of a job, in place of those that it has.
+func (a *Ads) add(job int, ads []jobs.Ad) {
+	if n := a.numbers[job]; n > 0 {
+		a.jobs[n-1] = ads
+		return
+	}
+	a.asked, a.jobs = append(a.asked, int32(job)), append(a.jobs, ads)
+	a.numbers[job] = int32(len(a.asked))
+}
+
+// of returns the records of a job; none of nil.
+func (a *Ads) of(job int32) []record {
+	if a == nil || a.numbers[job] == 0 {
 		return nil
 	}
-	return a.jobs[job]
+	return a.records[a.numbers[job]-1]
 }
 
 // Date returns a date of one of the ads, corrected by the error of its access point's clock; 0 = not stored.

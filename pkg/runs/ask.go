@@ -54,7 +54,7 @@ func (o *Observed) Ask(ctx context.Context, source jobs.Source, q Question) (ads
 func (o *Observed) asking(ctx context.Context, source jobs.Source) *asking {
 	count := len(o.jobs().jobs)
 	return &asking{Observed: o, ctx: ctx, source: source, known: make([]bool, count), ads: &Ads{
-		jobs: make([][]jobs.Ad, count), standing: make([]standing, count),
+		numbers: make([]int32, count), standing: make([]standing, count),
 	}}
 }
 
@@ -136,7 +136,7 @@ func (a *asking) ofAgain(changes jobs.Changes) error {
 		} else if a.ads.standing[job].version != before.version {
 			again.explain(int32(job))
 		} else {
-			a.ads.jobs[job] = nil // taken over
+			a.ads.add(job, nil) // taken over
 		}
 		a.tell(a.ads.standing[job].notices())
 	}
@@ -173,19 +173,18 @@ func (a *asking) ofCorrectedJobs() error {
 	if err := a.ofThese(wanted); err != nil {
 		return err
 	}
-	lists := make([][]jobs.Ad, len(a.known))
-	for _, job := range corrected {
-		lists[job] = a.ads.jobs[job]
+	lists := make([][]jobs.Ad, len(corrected))
+	for i, job := range corrected {
+		lists[i] = a.ads.jobs[a.ads.numbers[job]-1]
+		a.ads.standing[job].version = known[job].version // what the constraints rest on
 	}
 	read, err := recordsOf(a.ctx, lists, a.ads.place)
 	if err != nil {
 		return fmt.Errorf("reading job ads: %w", err)
 	}
-	for job, list := range read {
-		if wanted[job] {
-			a.ads.records[job] = list
-			a.ads.standing[job].version = known[job].version // what the constraints rest on
-		}
+	a.ads.records = append(a.ads.records, make([][]record, len(a.ads.jobs)-len(a.ads.records))...)
+	for i, job := range corrected {
+		a.ads.records[a.ads.numbers[job]-1] = read[i]
 	}
 	return nil
 }
@@ -308,7 +307,8 @@ func (a *asking) ofSeen(lastSeen []int32) (more bool, err error) {
 	}
 	a.note(result)
 	for i, job := range numbers {
-		a.ads.jobs[job], a.known[job] = result.Ads[i], true
+		a.ads.add(job, result.Ads[i])
+		a.known[job] = true
 		if result.Standing != nil {
 			a.ads.standing[job] = standingOf(result.Standing[i])
 		}

@@ -44,6 +44,9 @@ func (x *Explanation) Claim(run int) int32 {
 	return -1
 }
 
+// ClaimOf returns the number of the claim of one of Runs.
+func (x *Explanation) ClaimOf(explained int) int32 { return x.groups[explained] }
+
 // Wanted chooses runs by the numbers of their machine and run.
 type Wanted func(machine, run int) bool
 
@@ -93,30 +96,25 @@ func (o *Observed) explain(ctx context.Context, ads *Ads, wanted Wanted, again *
 func (l *linker) read(o *Observed, m int, ads *Ads) {
 	names := o.View.Names.Texts()
 	l.observed, l.number, l.machine = o, m, &o.Machines[m]
-	l.ids, l.near, l.ads, l.all = l.ids[:0], l.near[:0], nil, ads
+	l.ids, l.near, l.ads = l.ids[:0], l.near[:0], ads
 	for g := range l.machine.GPUs {
 		l.ids = append(l.ids, names[l.machine.GPUs[g].ID])
-	}
-	if ads != nil {
-		l.ads = ads.records
 	}
 }
 
 // records returns the ads of a run's job; of a run without a GlobalJobId those of the machine.
 func (l *linker) records(run int) []record {
-	if l.machine.Runs.At(run).Job.IsNone() {
+	job := l.observed.jobs().of[l.number][run]
+	if job < 0 {
 		return l.nearby()
 	}
-	if l.ads == nil {
-		return nil
-	}
-	return l.ads[l.observed.jobs().of[l.number][run]]
+	return l.ads.of(job)
 }
 
 // nearby returns the ads on the machine, for runs without a GlobalJobId.
 func (l *linker) nearby() []record {
-	if l.all != nil && len(l.near) == 0 {
-		l.near = l.all.on(l.number, l.near)
+	if l.ads != nil && len(l.near) == 0 {
+		l.near = l.ads.on(l.number, l.near)
 	}
 	return l.near
 }

@@ -113,13 +113,12 @@ type linker struct {
 	observed *Observed
 	number   int // of the machine
 	machine  *Machine
-	ids      []string   // of the machine's GPUs
-	ads      [][]record // by job number
-	all      *Ads       // nil: none
-	near     []record   // those on the machine, once they were asked for
-	again    *again     // what is taken over; nil: nothing
-	whole    []bool     // see again.whole
-	passed   int32      // as many of the explained runs known before came before those that are taken over next
+	ids      []string // of the machine's GPUs
+	ads      *Ads     // nil: none
+	near     []record // those on the machine, once they were asked for
+	again    *again   // what is taken over; nil: nothing
+	whole    []bool   // see again.whole
+	passed   int32    // as many of the explained runs known before came before those that are taken over next
 
 	// of one job
 	pieces []int32

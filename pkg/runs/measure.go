@@ -93,7 +93,7 @@ func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (*measu
 			m.own.constraints = append(m.own.constraints, c.constraint)
 		}
 	}
-	if err := m.date(ctx, ads.records); err != nil {
+	if err := m.date(ctx, ads); err != nil {
 		return nil, err
 	}
 	touched, byDay := differing(gone, come), come
@@ -128,22 +128,22 @@ func (m *measured) near(touched map[clockDay]bool) map[clockDay][]interval {
 }
 
 // date adds whose clock dated each ad of a job.
-func (m *measured) date(ctx context.Context, byJob [][]record) error {
-	begin := make([]int, len(byJob)) // of each job's ads in m.own.dates
+func (m *measured) date(ctx context.Context, ads *Ads) error {
+	begin := make([]int, len(ads.asked)) // of each job's ads in m.own.dates
 	n := len(m.own.dates)
-	for job, list := range byJob {
-		begin[job] = n
+	for i, list := range ads.records {
+		begin[i] = n
 		n += len(list)
 	}
 	m.own.dates = slices.Grow(m.own.dates, n-len(m.own.dates))[:n]
 	var mu sync.Mutex
-	return parallel.Chunks(ctx, len(byJob), together, func(points *map[string]int32, from, end int) {
+	return parallel.Chunks(ctx, len(ads.asked), together, func(points *map[string]int32, from, end int) {
 		if *points == nil {
 			*points = map[string]int32{}
 		}
-		for job := from; job < end; job++ {
-			for i := range byJob[job] {
-				r := &byJob[job][i]
+		for list := from; list < end; list++ {
+			for i := range ads.records[list] {
+				r := &ads.records[list][i]
 				point, known := (*points)[r.AccessPoint]
 				if !known {
 					mu.Lock()
@@ -151,7 +151,7 @@ func (m *measured) date(ctx context.Context, byJob [][]record) error {
 					mu.Unlock()
 					(*points)[r.AccessPoint] = point
 				}
-				m.own.dates[begin[job]+i] = dated{int32(job), point, r.day()}
+				m.own.dates[begin[list]+i] = dated{ads.asked[list], point, r.day()}
 			}
 		}
 	})

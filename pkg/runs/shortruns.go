@@ -42,7 +42,9 @@ func (a *asking) ofShortRuns(w pool.Window) error {
 	for i := range longest {
 		longest[i] = a.longest(first + int32(i))
 	}
-	var asked []jobs.EpochDay
+	most := len(a.Machines) * len(longest)
+	asked := make([]jobs.EpochDay, 0, most)
+	a.ads.short = make([]shortDay, 0, most)
 	for m := range a.Machines {
 		for day := first; day <= last; day++ {
 			// clocks may be wrong
@@ -196,8 +198,8 @@ func (a *Ads) readShort(ctx context.Context) error {
 			lists, days = append(lists, d.ads), append(days, d)
 		}
 	}
-	nowhere := func(*record) {} // they are read with their machine, and compared with it by id
-	read, err := recordsOf(ctx, lists, nowhere)
+	asRead := func(*record) {} // their machine is known, and they are compared with it by id
+	read, err := recordsOf(ctx, lists, asRead)
 	for i := range read {
 		days[i].records = read[i]
 	}

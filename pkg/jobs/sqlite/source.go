@@ -167,7 +167,7 @@ func (f *file) scan(ctx context.Context, found *jobs.Collector, since time.Time,
 	error) {
 	var list []byte
 	if err := f.QueryRowContext(ctx, "SELECT json_group_array(rowid) FROM ads WHERE RecordTime >= ? OR "+
-		"coalesce(RecordTime, 0) = 0", since.Unix()).Scan(&list); err != nil {
+		"RecordTime = 0 OR RecordTime IS NULL", since.Unix()).Scan(&list); err != nil {
 		return jobs.Result{}, f.source.failed(ctx, err)
 	}
 	var rows []int64
