@@ -2,9 +2,11 @@ package backfill
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"sort"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/runs"
 )
 
@@ -12,6 +14,8 @@ import (
 type finding struct {
 	gpus    []taken
 	periods []Period
+	rows    []row    // of periods
+	ranks   []ranked // of those that are in statistics
 	seen    []bounds
 }
 
@@ -75,51 +79,65 @@ func (f *finding) explain(o *runs.Observed, of *runs.Known, m measure, found []P
 	}
 }
 
-// joined joins the periods of all machines, with their rows and the order of these.
-func joined(before *known, machines []finding) *known {
-	periods, seen := 0, 0
-	for i := range machines {
-		periods, seen = periods+len(machines[i].periods), seen+len(machines[i].seen)
-		for _, t := range machines[i].gpus {
-			periods, seen = periods+t.periods.end-t.periods.begin, seen+t.seen.end-t.seen.begin
-		}
-	}
+// joined joins the periods of all machines, with their rows and the order of these. Errors are ctx's.
+func joined(ctx context.Context, before *known, machines []finding) (*known, error) {
 	classes := before.classes.Clone()
-	k := &known{periods: make([]Period, 0, periods), rows: make([]row, 0, periods), seen: make([]bounds, 0, seen),
+	begin := make([]struct{ periods, seen int }, len(machines)+1) // of each machine
+	for i := range machines {
+		f, next := &machines[i], begin[i]
+		f.rows = make([]row, len(f.periods))
+		for n := range f.periods {
+			f.rows[n] = f.periods[n].row(&classes)
+		}
+		next.periods, next.seen = next.periods+len(f.periods), next.seen+len(f.seen)
+		for _, t := range f.gpus {
+			next.periods, next.seen = next.periods+t.periods.end-t.periods.begin, next.seen+t.seen.end-t.seen.begin
+		}
+		begin[i+1] = next
+	}
+	end := begin[len(machines)]
+	k := &known{periods: make([]Period, end.periods), rows: make([]row, end.periods), seen: make([]bounds, end.seen),
 		classes: &classes}
 	now := slices.Repeat([]int32{-1}, len(before.periods)) // the numbers of those that are taken over
+	err := parallel.Each(ctx, len(machines), func(_ *struct{}, i int) {
+		machines[i].join(k, before, begin[i].periods, begin[i].seen, now)
+	})
+	if err != nil {
+		return nil, err
+	}
 	var fresh []ranked
 	for i := range machines {
-		f := &machines[i]
-		for g := range f.gpus {
-			t := &f.gpus[g]
-			for n := t.periods.begin; n < t.periods.end; n++ {
-				now[n] = int32(len(k.periods) + n - t.periods.begin)
-			}
-			k.periods = append(k.periods, before.periods[t.periods.begin:t.periods.end]...)
-			k.rows = append(k.rows, before.rows[t.periods.begin:t.periods.end]...)
-			k.seen = append(k.seen, before.seen[t.seen.begin:t.seen.end]...)
-			for ; len(f.periods) > 0 && int(f.periods[0].gpu) == g; f.periods = f.periods[1:] {
-				fresh = k.add(&f.periods[0], fresh)
-			}
-			for ; len(f.seen) > 0 && int(f.seen[0].gpu) == g; f.seen = f.seen[1:] {
-				k.seen = append(k.seen, f.seen[0])
-			}
-		}
+		fresh = append(fresh, machines[i].ranks...)
 	}
 	slices.SortFunc(fresh, ranked.compare)
 	k.byLength = merged(before.byLength, now, fresh)
-	return k
+	return k, nil
 }
 
-// add adds a period, and its rank to the others where it has one.
-func (k *known) add(p *Period, fresh []ranked) []ranked {
-	r := p.row(k.classes)
-	if r.fate == complete || r.fate == censored {
-		fresh = append(fresh, ranked{r.rank(), int32(len(k.rows))})
+// join puts the machine's periods into their place among all, and ranks those that were found.
+func (f *finding) join(k, before *known, periods, seen int, now []int32) {
+	found, shown := 0, 0
+	for g := range f.gpus {
+		t := &f.gpus[g]
+		for n := t.periods.begin; n < t.periods.end; n++ {
+			now[n] = int32(periods + n - t.periods.begin)
+		}
+		copy(k.rows[periods:], before.rows[t.periods.begin:t.periods.end])
+		periods += copy(k.periods[periods:], before.periods[t.periods.begin:t.periods.end])
+		seen += copy(k.seen[seen:], before.seen[t.seen.begin:t.seen.end])
+		for ; found < len(f.periods) && int(f.periods[found].gpu) == g; found++ {
+			r := &f.rows[found]
+			if r.fate == complete || r.fate == censored {
+				f.ranks = append(f.ranks, ranked{r.rank(), int32(periods)})
+			}
+			k.periods[periods], k.rows[periods] = f.periods[found], *r
+			periods++
+		}
+		for ; shown < len(f.seen) && int(f.seen[shown].gpu) == g; shown++ {
+			k.seen[seen] = f.seen[shown]
+			seen++
+		}
 	}
-	k.periods, k.rows = append(k.periods, *p), append(k.rows, r)
-	return fresh
 }
 
 // merged merges the ranks that are taken over, by the numbers that they have now, with others.

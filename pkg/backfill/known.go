@@ -99,7 +99,7 @@ func periodsOf(ctx context.Context, o *runs.Observed, of *runs.Known, m measure)
 		if err != nil {
 			return nil, err
 		}
-		return joined(before, machines), nil
+		return joined(ctx, before, machines)
 	})
 }
 
