@@ -2,12 +2,15 @@ package runstest
 
 import (
 	"database/sql"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/golden"
@@ -88,7 +91,20 @@ func (g *Growing) Edit(random *rand.Rand) {
 		"WHERE rowid % 7 = 3 AND rowid BETWEEN ? AND ?", random.IntN(g.rows[s.month]), g.rows[s.month])
 }
 
-// AnswersWhileGrowing compares answers to queries, in JSON, while a sample pool grows and changes, with those of a
+// told are the notices of an answer, and its statistics but those of how it came about.
+func told(answer data.Frames) (all []string) {
+	for _, n := range answer[0].Meta.Notices {
+		all = append(all, n.Text)
+	}
+	for _, s := range answer[0].Meta.Stats {
+		if !strings.HasPrefix(s.DisplayName, "Days ") && s.DisplayName != "Rows read" {
+			all = append(all, fmt.Sprint(s.DisplayName, " ", s.Value))
+		}
+	}
+	return all
+}
+
+// AnswersWhileGrowing compares answers to queries, in JSON, and what they tell about themselves while a sample pool grows and changes, with those of a
 // source that is asked for the first time: with job ads, of which some come late, and without.
 func AnswersWhileGrowing(t *testing.T, queries ...string) {
 	t.Helper()
@@ -123,8 +139,9 @@ func AnswersWhileGrowing(t *testing.T, queries ...string) {
 		fresh.Runs.Close()
 		for _, source := range []jobs.Source{ads, nil} {
 			for _, q := range queries {
-				want := golden.Rows(fresh.Ask(t, source, w, q))
-				require.Equal(t, want, golden.Rows(s.Ask(t, source, w, q)), "step %d: %s", step, q)
+				want, got := fresh.Ask(t, source, w, q), s.Ask(t, source, w, q)
+				require.Equal(t, golden.Rows(want), golden.Rows(got), "step %d: %s", step, q)
+				require.Equal(t, told(want), told(got), "step %d: %s", step, q)
 			}
 		}
 	}
