@@ -104,8 +104,9 @@ func told(answer data.Frames) (all []string) {
 	return all
 }
 
-// AnswersWhileGrowing compares answers to queries, in JSON, and what they tell about themselves while a sample pool grows and changes, with those of a
-// source that is asked for the first time: with job ads, of which some come late, and without.
+// AnswersWhileGrowing compares answers to queries, in JSON, and what they tell about themselves while a sample pool
+// grows and changes, with those of a source that is asked for the first time: with job ads, of which some come late,
+// and without.
 func AnswersWhileGrowing(t *testing.T, queries ...string) {
 	t.Helper()
 	options := samplepool.Default()

@@ -1,0 +1,60 @@
+package backfill_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/backfill"
+	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/linked"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/runs/runstest"
+)
+
+// A run counts if its claim ended a period that does not end before the window, or began one whose beginning is seen.
+func TestLinksByDefinition(t *testing.T) {
+	s := open(t, golden.Pool(t, "pool-b"), "America/Chicago")
+	ads := runstest.Ads(t, "pool-b", "jobs_epochs.jsonl")
+	all := golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z")
+	random := rand.New(rand.NewPCG(1, 9))
+	counts := map[linked.Share]bool{}
+	for range 30 {
+		length := pool.Hour + random.Int64N(all.To-all.From-pool.Hour)
+		from := all.From + random.Int64N(all.To-all.From-length)
+		w := pool.Window{From: from, To: from + length}
+		now := w.To + random.Int64N(pool.Day) - pool.Hour
+		o, err := s.Runs.Look(t.Context(), w, s.Env.Lists)
+		require.NoError(t, err)
+		known, err := o.Known(t.Context(), ads)
+		require.NoError(t, err)
+		got, seen, err := backfill.Links(t.Context(), o, known, w, now)
+		require.NoError(t, err)
+
+		type claim struct {
+			machine int
+			number  int32
+		}
+		counted := map[claim]bool{}
+		for _, p := range seen {
+			x := &known.Machines[p.Machine]
+			if next := int(p.Last) + 1; next < o.End && o.View.Times[next] < w.From {
+				continue
+			}
+			if p.EndRun >= 0 {
+				counted[claim{p.Machine, x.Claim(int(p.EndRun))}] = true
+			}
+			if since := o.Since(w); p.StartRun >= 0 && (p.First > since || p.Last < since) {
+				counted[claim{p.Machine, x.Claim(int(p.StartRun))}] = true
+			}
+		}
+		want := linked.ShareOf(known.Explanations, now, func(machine int, e *runs.Explained) bool {
+			return counted[claim{machine, known.Machines[machine].Claim(e.Number())}]
+		})
+		require.Equal(t, want, got, "%v", w)
+		counts[want] = true
+	}
+	require.Greater(t, len(counts), 20)
+}
