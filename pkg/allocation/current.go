@@ -71,7 +71,7 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 	index := view.DayAt(snapshot)
 	day := view.Days[index]
 	if missing := missing(classify, view, index, snapshot-view.Base[index]); missing > 0 {
-		about.Info("%d GPUs of machines that are missing from the newest snapshot are not listed", missing)
+		about.Info("not listed: %s of machines that are missing from the newest snapshot", frames.Count(missing, "GPU"))
 	}
 
 	var rows []gpuRow

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
@@ -121,8 +120,8 @@ func (a *answer) tellPeriods() {
 		a.about.Stat(name+": censored", "locale", float64(n[censored]))
 		a.about.Stat(name+": unknown start", "locale", float64(n[unknownStart]))
 		if truncated := n[leftTruncated]; truncated > 0 {
-			a.about.Info("%d %s began more than 7 days before the window: left out of all statistics", truncated,
-				strings.ToLower(name))
+			a.about.Info("%s that began more than 7 days before the window: %d left out of all statistics", name,
+				truncated)
 		}
 	}
 }

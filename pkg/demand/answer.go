@@ -97,7 +97,7 @@ func describePolls(polls *Polls, rows *pressure.View, w pool.Window, about *fram
 	about.Stat("Polls", "short", float64(max(0, polls.upTo(w.To)-polls.from(w.From)+1)))
 	about.Stat("Covered hours of polls", "h", pool.Hours(polls.Covered(w.From, w.To)))
 	if n := polls.Gaps(w); n > 0 {
-		about.Info("%d gaps between polls: nothing is known in them", n)
+		about.Info("%s between polls, of which nothing is known", frames.Count(n, "gap"))
 	}
 }
 

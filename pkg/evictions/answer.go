@@ -126,13 +126,13 @@ func (o *oddities) tell(about *frames.About) {
 		about.Stat("Runs between snapshots", "short", float64(o.unseen))
 	}
 	if o.clamped > 0 {
-		about.Info("%d runs end before they start by their job ads: their end is set to the start", o.clamped)
+		about.Info("%s ended before the start by the job ads: the end is set to the start", frames.Count(o.clamped, "run"))
 	}
 	if o.lost > 0 {
-		about.Info("%d runs were lost from sight in a gap or while their machine was silent", o.lost)
+		about.Info("%s lost from sight in a gap or while the machine was silent", frames.Count(o.lost, "run"))
 	}
 	for _, code := range slices.Sorted(maps.Keys(o.codes)) {
-		about.Info("%d runs have the vacate code %d, whose meaning is not known: counted as evicted, cause unknown",
-			o.codes[code], code)
+		about.Info("%s with the vacate code %d, whose meaning is not known: counted as evicted, cause unknown",
+			frames.Count(o.codes[code], "run"), code)
 	}
 }

@@ -42,7 +42,7 @@ func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 	}
 	if c.RowsWithoutGPU > 0 {
 		a.Standing("Rows without a GPU id or machine, skipped", c.RowsWithoutGPU,
-			count(c.RowsWithoutGPU, "row")+" without a GPU id or machine skipped")
+			Count(c.RowsWithoutGPU, "row")+" without a GPU id or machine skipped")
 	}
 	worthTelling := !p.OnDashboard || !wellCovers(c) // else it is among the figures below
 	switch {
@@ -54,11 +54,11 @@ func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 			hours += pool.Hours(min(g.To, c.Window.To) - max(g.From, c.Window.From))
 		}
 		a.add(!wellCovers(c), fmt.Sprintf("%s between snapshots, %s h in all, the first from %s to %s UTC",
-			count(len(c.Gaps), "gap"), Decimal(hours), Stamp(c.Gaps[0].From), Stamp(c.Gaps[0].To)))
+			Count(len(c.Gaps), "gap"), Decimal(hours), Stamp(c.Gaps[0].From), Stamp(c.Gaps[0].To)))
 	}
 	if window := c.Window.To - c.Window.From; c.Snapshots > 0 && window > 0 && c.Covered < window && worthTelling {
 		a.Info("coverage %s %%: %s of %s h, %s, %s", Decimal(100*float64(c.Covered)/float64(window)),
-			Decimal(pool.Hours(c.Covered)), Decimal(c.Window.Hours()), count(c.Snapshots, "snapshot"), count(c.Slices, "slice"))
+			Decimal(pool.Hours(c.Covered)), Decimal(c.Window.Hours()), Count(c.Snapshots, "snapshot"), Count(c.Slices, "slice"))
 	}
 	a.Stat("Snapshots", "locale", float64(c.Snapshots))
 	a.Stat("Slices (N)", "locale", float64(c.Slices))
@@ -253,12 +253,13 @@ func some(names []string, what string) string {
 	const most = 5
 	text := strings.Join(names[:min(len(names), most)], ", ")
 	if more := len(names) - most; more > 0 {
-		text += fmt.Sprintf(" and %s", count(more, "more "+what))
+		text += fmt.Sprintf(" and %s", Count(more, "more "+what))
 	}
 	return text
 }
 
-func count(n int, what string) string {
+// Count writes a number with what is counted, whose plural ends in s: 1 run, 62,113 runs.
+func Count(n int, what string) string {
 	if n != 1 {
 		what += "s"
 	}

@@ -40,7 +40,7 @@ func Curves(p *query.Plan, a *About, duration, subjects string, groups []Lives,
 		}
 	}
 	if few > 0 {
-		a.Info("%d groups never have %d %s at risk: no curve", few, survival.MinAtRisk, subjects)
+		a.Info("%s without a curve: never %d %s at risk", Count(few, "group"), survival.MinAtRisk, subjects)
 	}
 	return Survival(p, a, curves)
 }

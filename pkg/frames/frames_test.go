@@ -443,6 +443,6 @@ func TestNoticesOfCurvesAreInOrder(t *testing.T) {
 		"survival B: the curve is conditional on reaching 1 h, from where at least 5 runs are at risk",
 		"survival C: the curve is conditional on reaching 1 h, from where at least 5 runs are at risk",
 		"survival D: the curve is conditional on reaching 1 h, from where at least 5 runs are at risk",
-		"1 groups never have 5 runs at risk: no curve",
+		"1 group without a curve: never 5 runs at risk",
 	}, texts)
 }

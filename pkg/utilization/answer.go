@@ -193,9 +193,9 @@ func (a *answer) notices(r *reported) {
 	a.about.Stat("Runs", "locale", float64(len(a.runs)))
 	a.about.Stat("Measured", "percent", a.total.metric("measuredPercent"))
 	if clamped > 0 {
-		a.about.Standing("Stretches of usage cut to 0 to 1", clamped, frames.Thousands(clamped)+" stretches between two "+
-			"reports of GPUsAverageUsage show less than no or more than full work and are cut to it: a start that is off, "+
-			"or a GPU that is used from outside")
+		a.about.Standing("Intervals of usage cut to 0 to 1", clamped, frames.Count(clamped, "interval")+" between two "+
+			"reports of GPUsAverageUsage cut to no or full work, having shown less or more: a start that is off, or a GPU "+
+			"that is used from outside")
 	}
 	if a.total.Measured == 0 && a.total.Held > 0 {
 		a.about.Warn("nothing is measured: GPUsAverageUsage has no value in any snapshot of these runs, or its column is " +
@@ -203,7 +203,7 @@ func (a *answer) notices(r *reported) {
 		return
 	}
 	if dates := r.missing(a.plan.Window); len(dates) > 0 {
-		a.about.Info("%d of the window's days have no value of GPUsAverageUsage, the first %s: their GPU hours are held, "+
-			"not measured", len(dates), dates[0])
+		a.about.Info("%s of the window without a value of GPUsAverageUsage, the first %s: GPU hours held then are not "+
+			"measured", frames.Count(len(dates), "day"), dates[0])
 	}
 }

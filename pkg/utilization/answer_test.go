@@ -40,7 +40,7 @@ func TestSourceFaults(t *testing.T) {
 	alone := s.Ask(t, nil, day(t), summary)
 	require.Contains(t, notices(alone, data.NoticeSeverityInfo),
 		"no job source is set up: starts and ends of runs are those of snapshots")
-	require.Contains(t, notices(alone, data.NoticeSeverityInfo), "8 stretches between two reports of GPUsAverageUsage")
+	require.Contains(t, notices(alone, data.NoticeSeverityInfo), "8 intervals between two reports of GPUsAverageUsage")
 	down := s.Ask(t, &jobstest.Memory{Err: pool.SourceError("Elasticsearch does not answer: start it")}, day(t), summary)
 	require.Equal(t, golden.Rows(alone), golden.Rows(down))
 	require.Contains(t, notices(down, data.NoticeSeverityWarning), "job ads could not be read")
@@ -98,7 +98,7 @@ func TestNothingMeasured(t *testing.T) {
 	change(t, dir, "UPDATE gpu_state SET GPUsAverageUsage = NULL WHERE timestamp < '2025-09-30 19:00:00'")
 	frames := open(t, dir, zoneC).Ask(t, nil, day(t), summary)
 	require.Contains(t, notices(frames, data.NoticeSeverityInfo),
-		"1 of the window's days have no value of GPUsAverageUsage, the first 2025-09-30")
+		"1 day of the window without a value of GPUsAverageUsage, the first 2025-09-30")
 	require.NotNil(t, golden.Rows(frames)[0]["idleGpuHours"])
 }
 

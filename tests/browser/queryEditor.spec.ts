@@ -19,6 +19,7 @@ for (const kind of kindNames) {
 const mayBeEmpty = [
   'Idle machines',
   'Evictions one by one',
+  'GPUs held idle now',
   ...presets.filter(({ query }) => query.queryType === 'demand').map(({ name }) => name),
 ];
 
