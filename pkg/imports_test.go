@@ -24,6 +24,7 @@ const (
 var layers = map[string][]string{
 	"pool":              {},
 	"parallel":          {},
+	"headroom":          {},
 	"bucket":            {"pool"},
 	"bucket/buckettest": {"bucket"},
 	"localtime":         {"pool"},
@@ -100,7 +101,7 @@ var layers = map[string][]string{
 	"bench":               nil, // tools and tests of the whole
 	"reliability":         nil,
 	"cmd/gpureports":      nil,
-	"":                    {"plugin"},
+	"":                    {"headroom", "plugin"},
 }
 
 // computing folders have no clock and no I/O: the same input gives the same answer. (What answers measures how long it

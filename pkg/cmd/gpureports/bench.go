@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/chtc/gpureports/pkg/bench"
+	"github.com/chtc/gpureports/pkg/headroom"
 )
 
 type benchCommand struct {
@@ -27,6 +28,7 @@ func (b *benchCommand) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
+	headroom.Keep() // as the plugin does
 	figures, err := bench.Run(ctx, bench.Options{
 		Machines: b.Machines, GPUs: b.GPUs, Days: b.Days, Large: b.Large, Dir: b.Dir, Binary: binary,
 		Elasticsearch: b.Elasticsearch, Bucket: b.Bucket, Fleet: b.Fleet, Pools: b.Pools, Shards: b.Shards,

@@ -1,0 +1,46 @@
+// Package headroom says how far the heap may grow between two rounds of Go's garbage collector.
+package headroom
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+)
+
+// A round costs what it scans, memory that holds pointers; the days' segments hold none. So the headroom is in
+// proportion to what is scanned, and collecting takes the same part of the time of whatever is allocated.
+const (
+	least     = 16 << 20 // bytes
+	ofScanned = 1.4      // of the bytes that are scanned
+	most      = 100      // percent of what lives: as Go itself
+)
+
+// Keep keeps the headroom right from now on, in place of what GOGC says by default; where the environment sets GOGC, it
+// stays at that.
+func Keep() {
+	if os.Getenv("GOGC") == "" {
+		afterRound(debug.SetGCPercent(most))
+	}
+}
+
+// round is garbage from the beginning: it is cleaned up after the next round of the collector.
+type round struct{ _ *byte }
+
+// afterRound sets the headroom for what lives now, and again after each round.
+func afterRound(set int) {
+	now := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/heap:bytes"}}
+	metrics.Read(now)
+	// Setting it stops the world for a moment: not for a few percent.
+	if p := percent(now[0].Value.Uint64(), now[1].Value.Uint64()); max(p-set, set-p) > 5 {
+		debug.SetGCPercent(p)
+		set = p
+	}
+	runtime.AddCleanup(new(round), afterRound, set)
+}
+
+// percent is the headroom in percent of what lives, which is what debug.SetGCPercent wants.
+func percent(live, scanned uint64) int {
+	headroom := max(least, ofScanned*float64(scanned))
+	return int(min(most, 100*headroom/float64(max(live, 1))))
+}

@@ -1,0 +1,64 @@
+package headroom
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/metrics"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Segments leave little headroom, observed runs with their ads as much as Go itself, a small heap what it needs.
+func TestHeadroomIsInProportionToWhatIsScanned(t *testing.T) {
+	const mb = 1 << 20
+	require.Equal(t, 100, percent(0, 0), "nothing lives yet")
+	require.Equal(t, 100, percent(5*mb, mb), "more than Go itself")
+	require.Equal(t, 32, percent(50*mb, 2*mb), "at least 16 MB")
+	require.Equal(t, 35, percent(200*mb, 50*mb))
+	require.Equal(t, 100, percent(200*mb, 150*mb), "more than Go itself")
+}
+
+// The headroom follows what lives, round by round.
+func TestKeep(t *testing.T) {
+	follows := func(right func(percent uint64) bool) {
+		t.Helper()
+		require.Eventually(t, func() bool { return right(set()) }, time.Minute, time.Millisecond)
+	}
+	t.Setenv("GOGC", "")
+	Keep()
+	follows(func(percent uint64) bool { return percent == 100 })
+	texts := make([]byte, 256<<20) // nothing in it is scanned
+	follows(func(percent uint64) bool { return percent < 20 })
+	lists := make([]*byte, 32<<20)
+	follows(func(percent uint64) bool { return percent > 50 })
+	runtime.KeepAlive(texts)
+	texts = nil
+	follows(func(percent uint64) bool { return percent == 100 })
+	runtime.KeepAlive(texts)
+	runtime.KeepAlive(lists)
+}
+
+// Who runs the plugin has the last word: Go reads GOGC as a process starts.
+func TestEnvironmentSetsTheHeadroom(t *testing.T) {
+	if os.Getenv("GOGC") == "75" {
+		Keep()
+		require.EqualValues(t, 75, set())
+		return
+	}
+	again := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	again.Env = append(os.Environ(), "GOGC=75")
+	said, err := again.CombinedOutput()
+	require.NoError(t, err, "%s", said)
+	require.Contains(t, string(said), "PASS")
+}
+
+// set is the headroom in percent after another round.
+func set() uint64 {
+	runtime.GC()
+	now := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+	metrics.Read(now)
+	return now[0].Value.Uint64()
+}
