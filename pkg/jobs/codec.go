@@ -10,7 +10,8 @@ import (
 // is written out once and has a number from then on.
 type coder struct {
 	reading bool
-	bytes   []byte // written, or still to be read
+	bytes   []byte // written, or to be read
+	at      int    // as many of them were read
 	damaged bool   // what was read cannot have been written
 
 	numbers map[string]uint64 // of texts, when writing
@@ -24,16 +25,18 @@ func (c *coder) uint(v *uint64) {
 		c.bytes = binary.AppendUvarint(c.bytes, *v)
 		return
 	}
-	if len(c.bytes) > 0 && c.bytes[0] < 0x80 { // as most of them
-		*v, c.bytes = uint64(c.bytes[0]), c.bytes[1:]
+	if c.at < len(c.bytes) && c.bytes[c.at] < 0x80 { // as most of them
+		*v = uint64(c.bytes[c.at])
+		c.at++
 		return
 	}
-	value, n := binary.Uvarint(c.bytes)
+	value, n := binary.Uvarint(c.bytes[c.at:])
 	if n <= 0 {
 		c.damaged = true
 		return
 	}
-	*v, c.bytes = value, c.bytes[n:]
+	*v = value
+	c.at += n
 }
 
 func (c *coder) signed(v *int64) {
@@ -51,7 +54,7 @@ func (c *coder) int(v *int) {
 // count is the length of a list; each member takes a byte at least.
 func (c *coder) count(n int) int {
 	u := uint64(n)
-	if c.uint(&u); c.reading && u > uint64(len(c.bytes)) {
+	if c.uint(&u); c.reading && u > uint64(len(c.bytes)-c.at) {
 		c.damaged = true
 	}
 	if c.damaged {
@@ -99,7 +102,8 @@ func (c *coder) text(s *string) {
 		c.damaged = true
 	case number == uint64(len(c.texts)): // its first time
 		if n := c.count(0); !c.damaged {
-			c.texts, c.bytes = append(c.texts, string(c.bytes[:n])), c.bytes[n:]
+			c.texts = append(c.texts, string(c.bytes[c.at:c.at+n]))
+			c.at += n
 			*s = c.texts[number]
 		}
 	default:

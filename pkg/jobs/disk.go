@@ -165,7 +165,7 @@ func decode(written []byte) (map[string]entry, error) {
 	c := coder{reading: true, bytes: written}
 	var all []keyed
 	members(&c, &all, c.keyed)
-	if c.damaged || len(c.bytes) > 0 {
+	if c.damaged || c.at < len(c.bytes) {
 		return nil, keep.ErrDamaged
 	}
 	entries, said := make(map[string]entry, len(all)), []*Remark{}
