@@ -18,7 +18,7 @@ func evictions() Dashboard {
 						"a job source it is a lower bound.",
 					Query: ask("evictions", "timeseries").by("machineType").of("ratePer100GpuHours").
 						where(chosen),
-					View: lines(machineTypeColors...),
+					View: ratios(machineTypeColors...),
 				},
 				Panel{
 					Title: "Evictions by cause", Width: 12, Height: 9, MaxDataPoints: 60,

@@ -112,7 +112,7 @@ func fleetTrends(chosen query.Filter) []Panel {
 			Title: "Allocated % by pool", Width: 12, Height: 8,
 			Description: "Share of the available GPUs of each pool that jobs hold on primary slots.",
 			Query:       ask("allocation", "timeseries").by("pool").of("allocatedPercent").where(real(chosen)),
-			View:        percent(lines()), Transformations: withoutSlots,
+			View:        percent(ratios()), Transformations: withoutSlots,
 		},
 		{
 			Title: "Free GPUs by pool", Width: 12, Height: 8,
@@ -130,13 +130,13 @@ func fleetTrends(chosen query.Filter) []Panel {
 			Title: "Utilisation by pool", Width: 12, Height: 8,
 			Description: "Share of the held GPU hours in which GPUs computed, by HTCondor's reports of their use.",
 			Query:       ask("utilization", "timeseries").by("pool").of("utilizationPercent").where(chosen),
-			View:        percent(lines()),
+			View:        percent(ratios()),
 		},
 		{
 			Title: "Evictions by pool", Width: 24, Height: 8, MaxDataPoints: 60,
 			Description: "Evictions of backfill jobs per 100 GPU hours that they held, in each pool.",
 			Query:       ask("evictions", "timeseries").by("pool").of("ratePer100GpuHours").where(chosen),
-			View:        lines(),
+			View:        ratios(),
 		},
 	}
 }

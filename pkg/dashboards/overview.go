@@ -31,7 +31,7 @@ func poolOverview() Dashboard {
 						" line is the threshold of the alert rule.",
 					Query: ask("allocation", "timeseries").by("category").of("allocatedPercent").
 						where(real(chosen)),
-					View:            alertsBelow(percent(lines(ownershipLooks(fixed)...)), underused),
+					View:            alertsBelow(percent(ratios(ownershipLooks(fixed)...)), underused),
 					Transformations: byOwnership,
 				},
 				{

@@ -90,9 +90,10 @@ var jobLengthColumns = []Override{
 	{"longestHours90", object{"displayName": "90 % finish: jobs up to", "unit": "suffix:h"}},
 	{"longestHours75", object{"displayName": "75 % finish: jobs up to", "unit": "suffix:h"}},
 	{"finishPercent", with(percentBar, "displayName", "Of 12 h finish")},
-	{"gpuHoursPerJob", object{"displayName": "GPU hours for 12 h, from the beginning each time", "unit": "suffix:h"}},
+	{"gpuHoursPerJob", object{"displayName": "GPU hours for 12 h, from the beginning each time", "unit": "suffix:h",
+		"decimals": 1}},
 	{"bestCheckpointHours", object{"displayName": "Longer ones: save every", "unit": "suffix:h", "decimals": 2}},
-	{"gpuHoursWithCheckpoints", object{"displayName": "GPU hours for 12 h with that", "unit": "suffix:h"}},
+	{"gpuHoursWithCheckpoints", object{"displayName": "GPU hours for 12 h with that", "unit": "suffix:h", "decimals": 1}},
 }
 
 // supplyFigures are what a user of backfill asks first.

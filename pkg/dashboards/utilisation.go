@@ -35,7 +35,7 @@ func utilisation() Dashboard {
 						" the alert rule for H200.",
 					Query: ask("utilization", "timeseries").by("device").of("utilizationPercent").
 						where(chosen),
-					View:            alertsBelow(percent(lines(deviceColors()...)), halfUsed),
+					View:            alertsBelow(percent(ratios(deviceColors()...)), halfUsed),
 					Transformations: shortDevices,
 				},
 				Panel{

@@ -5,10 +5,11 @@ const hour = 3600_000
 
 // Ways to draw a series. Units, decimals and names come with the frames.
 
-// lines draws series as lines.
-func lines(overrides ...Override) View {
-	return series(object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 0, "showPoints": "auto", "spanNulls": hour},
-		overrides)
+// ratios draws shares and rates as lines. Their legend has no mean: that of the points is not the ratio over the range.
+func ratios(overrides ...Override) View {
+	v := series(line(), overrides)
+	v.Options["legend"] = object{"showLegend": true, "displayMode": "list", "placement": "right", "calcs": []string{}}
+	return v
 }
 
 // areas stacks series: their sum has a meaning.
@@ -21,10 +22,13 @@ func areas(overrides ...Override) View {
 
 // steps draws counts that hold until the next point.
 func steps(overrides ...Override) View {
-	v := lines(overrides...)
-	custom := v.Defaults["custom"].(object)
+	custom := line()
 	custom["lineInterpolation"], custom["axisSoftMax"] = "stepAfter", 1
-	return v
+	return series(custom, overrides)
+}
+
+func line() object {
+	return object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 0, "showPoints": "auto", "spanNulls": hour}
 }
 
 // bars stacks series of amounts: a bar is what fell into its bucket.

@@ -36,7 +36,6 @@ type Datasource struct {
 	mu       sync.Mutex
 	stores   *opened
 	fleet    *openedFleet // instead of stores, where the mode says so
-	users    int          // requests under way
 	disposed bool
 }
 
@@ -73,7 +72,7 @@ func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instan
 func Open(settings backend.DataSourceInstanceSettings, now func() time.Time) *Datasource {
 	d := &Datasource{settings: settings, now: now, stop: func() {}}
 	if d.parsed, d.invalid = ParseSettings(settings.JSONData); d.invalid == nil {
-		d.invalid = errors.Join(allow("snapshotDir", d.parsed.SnapshotDir), allow("cacheDir", d.parsed.CacheDir))
+		d.invalid = d.parsed.allowDirs()
 	}
 	if d.invalid == nil && d.parsed.Pseudonymous() {
 		d.names, d.invalid = newPseudonyms(settings.DecryptedSecureJSONData[pseudonymSecret])
@@ -88,7 +87,10 @@ func (d *Datasource) Dispose() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.disposed = true
-	d.closeUnused()
+	if d.stores != nil {
+		d.closeUnused(d.stores)
+	}
+	d.closeFleet()
 }
 
 // warm reads ahead what queries will ask for.
@@ -105,7 +107,8 @@ func (d *Datasource) warm(ctx context.Context) error {
 
 var errDisposed = errors.New("the data source was closed while its settings were saved: ask again")
 
-// use returns the stores for one request, which must call done at its end.
+// use returns the stores for one request, which must call done at its end. They are opened anew where another directory
+// has taken the place of one of theirs.
 func (d *Datasource) use(ctx context.Context) (s *opened, done func(), err error) {
 	if d.invalid != nil {
 		return nil, nil, d.invalid
@@ -113,36 +116,54 @@ func (d *Datasource) use(ctx context.Context) (s *opened, done func(), err error
 	if d.parsed.Mode == modeFleet {
 		return nil, nil, errOfPool
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.disposed && d.users == 0 {
-		return nil, nil, errDisposed
+	if s, err = d.enter(ctx, nil); err != nil {
+		return nil, nil, err
 	}
-	if d.stores == nil {
-		if d.stores, err = openStores(ctx, d.settings, d.parsed); err != nil {
+	if s.replaced() { // not under the lock: a file system can hang
+		d.leave(s)
+		if s, err = d.enter(ctx, s); err != nil {
 			return nil, nil, err
 		}
 	}
-	d.users++
-	return d.stores, d.leave, nil
+	return s, func() { d.leave(s) }, nil
 }
 
-func (d *Datasource) leave() {
+// enter returns the stores, others than the replaced ones, and counts who asks among their users.
+func (d *Datasource) enter(ctx context.Context, replaced *opened) (_ *opened, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.users--
-	d.closeUnused()
+	if d.disposed && d.stores == nil {
+		return nil, errDisposed
+	}
+	if s := d.stores; s != nil && s == replaced && !d.disposed {
+		d.stores = nil
+		d.closeUnused(s)
+	}
+	if d.stores == nil {
+		if d.stores, err = openStores(ctx, d.settings, d.parsed); err != nil {
+			return nil, err
+		}
+	}
+	d.stores.users++
+	return d.stores, nil
 }
 
-func (d *Datasource) closeUnused() {
-	if d.disposed && d.users == 0 && d.fleet != nil {
-		d.fleet.close()
-		d.fleet = nil
+func (d *Datasource) leave(s *opened) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s.users--
+	d.closeUnused(s)
+}
+
+// closeUnused closes stores that nobody uses and nobody will ask for. d.mu is held.
+func (d *Datasource) closeUnused(s *opened) {
+	if s.users > 0 || s == d.stores && !d.disposed {
+		return
 	}
-	if d.disposed && d.users == 0 && d.stores != nil {
-		if err := d.stores.Close(); err != nil {
-			backend.Logger.Warn("closing a data source", "name", instanceName(d.settings), "error", err)
-		}
+	if err := s.Close(); err != nil {
+		backend.Logger.Warn("closing a data source", "name", instanceName(d.settings), "error", err)
+	}
+	if s == d.stores {
 		d.stores = nil
 	}
 }

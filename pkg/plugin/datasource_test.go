@@ -217,7 +217,10 @@ func TestCancelStopsTheWork(t *testing.T) {
 	inUse := func() int {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return d.users
+		if d.stores == nil {
+			return 0
+		}
+		return d.stores.users
 	}
 	require.Eventually(t, func() bool { return inUse() == 1 }, testPatience, 10*time.Microsecond, "the query works")
 	begin := time.Now()
@@ -354,6 +357,6 @@ func TestNewReadsAhead(t *testing.T) {
 			return false
 		}
 		used, _ := d.stores.Timeline.Memory()
-		return used > 0 && d.users == 0
+		return used > 0 && d.stores.users == 0
 	}, testPatience, testPause)
 }

@@ -27,6 +27,7 @@ var errOfPool = pool.BadQuery("the data source's mode is %s: it answers for many
 type openedFleet struct {
 	*fleet.Store
 	connections *http.Transport // nil: none
+	users       int             // requests under way
 }
 
 func (f *openedFleet) close() {
@@ -42,7 +43,7 @@ func (d *Datasource) useFleet(ctx context.Context) (f *openedFleet, done func(),
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.disposed && d.users == 0 {
+	if d.disposed && d.fleet == nil {
 		return nil, nil, errDisposed
 	}
 	if d.fleet == nil {
@@ -50,8 +51,23 @@ func (d *Datasource) useFleet(ctx context.Context) (f *openedFleet, done func(),
 			return nil, nil, err
 		}
 	}
-	d.users++
-	return d.fleet, d.leave, nil
+	d.fleet.users++
+	return d.fleet, d.leaveFleet, nil
+}
+
+func (d *Datasource) leaveFleet() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fleet.users--
+	d.closeFleet()
+}
+
+// closeFleet closes the facts if nobody uses them and nobody will ask for them. d.mu is held.
+func (d *Datasource) closeFleet() {
+	if d.disposed && d.fleet != nil && d.fleet.users == 0 {
+		d.fleet.close()
+		d.fleet = nil
+	}
 }
 
 func openFleet(ctx context.Context, instance backend.DataSourceInstanceSettings, settings Settings) (*openedFleet,
@@ -64,7 +80,7 @@ func openFleet(ctx context.Context, instance backend.DataSourceInstanceSettings,
 	if err != nil {
 		return nil, err
 	}
-	return &openedFleet{store, connections}, nil
+	return &openedFleet{Store: store, connections: connections}, nil
 }
 
 // fleetEnv is what the settings say of answers from facts, which are of full hours.

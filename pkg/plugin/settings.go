@@ -3,6 +3,7 @@ package plugin
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -219,6 +220,11 @@ func listed(variable string) (entries []string) {
 		}
 	}
 	return entries
+}
+
+// allowDirs refuses settings with a directory outside the allowed ones.
+func (s *Settings) allowDirs() error {
+	return errors.Join(allow("snapshotDir", s.SnapshotDir), allow("cacheDir", s.CacheDir))
 }
 
 // allow refuses a directory outside the allowed ones. Links are followed first, on both sides; what of the path does

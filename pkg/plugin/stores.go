@@ -8,6 +8,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
 	"github.com/chtc/gpureports/pkg/bucket"
+	"github.com/chtc/gpureports/pkg/folder"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pressure"
 	"github.com/chtc/gpureports/pkg/query"
@@ -25,9 +26,14 @@ type opened struct {
 	dir      *snapshots.Dir  // of the snapshots, or of the mirror
 	mirror   *objects.Mirror // nil without a bucket
 	bucket   *bucket.Bucket  // nil without one
+	users    int             // requests under way
 }
 
+// openStores opens what the settings name. Errors: a directory that is not allowed or cannot be opened, a bucket.
 func openStores(ctx context.Context, instance backend.DataSourceInstanceSettings, settings Settings) (*opened, error) {
+	if err := settings.allowDirs(); err != nil {
+		return nil, err // a link can lead elsewhere than when the settings were saved
+	}
 	o := &opened{settings: settings}
 	source, cacheName, err := o.openSnapshots(instance)
 	if err != nil {
@@ -92,6 +98,12 @@ func (s *opened) place() (path, kind string) {
 		return s.bucket.Name(), "object"
 	}
 	return resolve(s.dir.Path()), "month file"
+}
+
+// replaced reports whether a directory is not the one any more that was opened: what is read, or kept, would be of the
+// old one for ever.
+func (s *opened) replaced() bool {
+	return folder.Replaced(s.dir.Root(), s.dir.Path()) || s.Timeline.CacheReplaced()
 }
 
 // Close closes everything that is open.

@@ -59,6 +59,9 @@ func New(o Options) *Timeline {
 // Source returns what the timeline is made from.
 func (t *Timeline) Source() snapshots.Source { return t.source }
 
+// CacheReplaced reports whether another directory, or none, is where the cache was opened.
+func (t *Timeline) CacheReplaced() bool { return t.disk != nil && t.disk.Replaced() }
+
 // Close closes everything that is open. Loads under way end with an error.
 func (t *Timeline) Close() error {
 	if t.shared != nil {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/chtc/gpureports/pkg/folder"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -21,6 +23,7 @@ import (
 // damaged is dropped, never trusted. It is safe for concurrent use.
 type Disk struct {
 	root   *os.Root
+	path   string // of the root
 	prefix string // of the owner's file names
 	max    int64
 
@@ -48,7 +51,8 @@ func OpenDisk(dir, owner string, max int64) (*Disk, error) {
 	if err != nil {
 		return nil, pool.SourceError("cache directory cannot be opened: %w: check the setting cacheDir", bare(err))
 	}
-	d := &Disk{root: root, prefix: fmt.Sprintf("%016x", xxhash.Sum64String(owner)), max: max, bytes: -1}
+	d := &Disk{root: root, path: filepath.Join(dir, Folder),
+		prefix: fmt.Sprintf("%016x", xxhash.Sum64String(owner)), max: max, bytes: -1}
 	d.err = d.sweep()
 	return d, nil
 }
@@ -108,12 +112,12 @@ func (d *Disk) sweep() error {
 
 // list returns the files whose names match.
 func (d *Disk) list(name *regexp.Regexp) (files []fs.FileInfo, err error) {
-	folder, err := d.root.Open(".")
+	handle, err := d.root.Open(".")
 	if err != nil {
 		return nil, err
 	}
-	defer folder.Close()
-	entries, err := folder.ReadDir(-1)
+	defer handle.Close()
+	entries, err := handle.ReadDir(-1)
 	if err != nil {
 		return nil, err
 	}
@@ -251,6 +255,9 @@ func (d *Disk) Err() error {
 	defer d.mu.Unlock()
 	return d.err
 }
+
+// Replaced reports whether another folder, or none, is where this one was: nothing can be kept in it any more.
+func (d *Disk) Replaced() bool { return folder.Replaced(d.root, d.path) }
 
 // Close closes the folder.
 func (d *Disk) Close() error { return d.root.Close() }
