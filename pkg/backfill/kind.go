@@ -91,7 +91,7 @@ func jobLength() query.View {
 		JobHours: []float64{1, 2, 4, 6, 8, 12, 24},
 		Alerting: query.AlertNone, Frame: query.FrameTable,
 		Columns: []query.Column{
-			query.Metric("jobHours", "Job length", query.Hours, 2, "Hours that a job computes"),
+			query.Metric("jobHours", "Job length", query.Hours, -1, "Hours that a job computes"),
 			query.Metric("finishPercent", "Finishes", query.Percent, 1, "Share of jobs of this length that finish in one run"),
 			query.Metric("finishLow", "95 % low", query.Percent, 1, "Lower bound of the 95 % interval"),
 			query.Metric("finishHigh", "95 % high", query.Percent, 1, "Upper bound of the 95 % interval"),

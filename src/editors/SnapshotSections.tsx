@@ -1,5 +1,5 @@
 import React from 'react';
-import { Combobox, Divider, Field, Input } from '@grafana/ui';
+import { Combobox, Divider, Field, Input, Space } from '@grafana/ui';
 import { ConfigSection } from '@grafana/plugin-ui';
 
 import { settingDefaults, sliceLengths } from '../settings';
@@ -44,6 +44,7 @@ export function SnapshotSections(props: SettingsEditorProps) {
           {text('snapshotDir', '/srv/gpu-snapshots')}
         </Field>
         <BucketSection {...props} />
+        <Space v={2} />
         <TimezoneField value={jsonData.timezone} onChange={(timezone) => change({ timezone })} readOnly={readOnly} />
         <Field
           label="Slice"
