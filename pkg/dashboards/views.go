@@ -8,8 +8,13 @@ const hour = 3600_000
 // ratios draws shares and rates as lines. Their legend has no mean: that of the points is not the ratio over the range.
 func ratios(overrides ...Override) View {
 	v := series(line(), overrides)
-	v.Options["legend"] = object{"showLegend": true, "displayMode": "list", "placement": "right", "calcs": []string{}}
+	v.Options["legend"] = namesAt("right")
 	return v
+}
+
+// namesAt is a legend of names alone.
+func namesAt(placement string) object {
+	return object{"showLegend": true, "displayMode": "list", "placement": placement, "calcs": []string{}}
 }
 
 // areas stacks series: their sum has a meaning.
@@ -123,7 +128,7 @@ func curves(overrides ...Override) View {
 		"showPoints": "never", "spanNulls": false}, nil)
 	v.Type = "trend"
 	v.Options["xField"] = "hours"
-	v.Options["legend"] = object{"showLegend": true, "displayMode": "list", "placement": "bottom", "calcs": []string{}}
+	v.Options["legend"] = namesAt("bottom")
 	delete(v.Defaults, "min") // would hold for the hours too
 	custom := v.Defaults["custom"].(object)
 	custom["axisSoftMin"], custom["axisSoftMax"] = 0, 1
