@@ -92,7 +92,7 @@ func (c *Cache) Bytes() uint64 { return c.entries.WeightedSize() }
 
 const (
 	entryBytes = 250 // of an entry without ads, with the cache's own records
-	adBytes    = 376 // of an Ad, without its texts
+	adBytes    = 336 // of an Ad, without its texts
 )
 
 func (e entry) bytes(key cacheKey) int {

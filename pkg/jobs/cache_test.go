@@ -310,7 +310,7 @@ func TestCacheAsksOnce(t *testing.T) {
 }
 
 func TestCacheIsBounded(t *testing.T) {
-	require.LessOrEqual(t, int(unsafe.Sizeof(jobs.Ad{})), 376, "adBytes is too small")
+	require.LessOrEqual(t, int(unsafe.Sizeof(jobs.Ad{})), 336, "adBytes is too small")
 	memory := jobstest.NewMemory()
 	cache := jobs.NewCache(100_000, time.Now)
 	source := cache.Source(memory, "k", nil)

@@ -16,6 +16,7 @@ type coder struct {
 
 	numbers map[string]uint64 // of texts, when writing
 	texts   []string          // by number, when reading
+	remarks []*Remark         // that were read
 }
 
 func newCoder() *coder { return &coder{numbers: map[string]uint64{}} }

@@ -43,7 +43,7 @@ func fill(t *testing.T, random *rand.Rand) (ad Ad) {
 func TestEntriesComeBackAsTheyWere(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	said := &Remark{Notices: []string{"3 values could not be read"}}
-	entries := map[string]entry{
+	entries := map[string]*entry{
 		"none":     {asked: time.Unix(1_700_000_000, 123)},
 		"":         {asked: time.Unix(0, 1), ads: []Ad{{}}},
 		"several":  {asked: time.Unix(1_700_000_001, 0), ads: []Ad{fill(t, random), {}, fill(t, random)}, remark: said},

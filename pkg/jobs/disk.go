@@ -54,7 +54,7 @@ func (s *cached) restore(ctx context.Context, missing []int, found []entry, q lo
 		kept := s.load(q.about, days[n])
 		for _, i := range byDay[days[n]] {
 			if e, ok := kept[q.key(i)]; ok {
-				s.cache.replace(cacheKey{name, q.key(i)}, &found[i], e)
+				s.cache.replace(cacheKey{name, q.key(i)}, &found[i], *e)
 			}
 		}
 	})
@@ -87,10 +87,10 @@ func (s *cached) save(ctx context.Context, byDay map[int32][]int, found []entry,
 	_ = parallel.Each(ctx, len(days), func(_ *struct{}, n int) { // what is not kept is asked for after a restart
 		kept := s.load(q.about, days[n])
 		if kept == nil {
-			kept = map[string]entry{}
+			kept = map[string]*entry{}
 		}
 		for _, i := range byDay[days[n]] {
-			kept[q.key(i)] = found[i]
+			kept[q.key(i)] = &found[i]
 		}
 		s.disk.Write(q.about.on(days[n]), s.said(), encode(kept))
 	})
@@ -106,7 +106,7 @@ func (s *cached) said() saidBy {
 }
 
 // load reads what the disk holds of a day, by key; nil: nothing that can be used.
-func (s *cached) load(about question, day int32) map[string]entry {
+func (s *cached) load(about question, day int32) map[string]*entry {
 	var said saidBy
 	body, ok := s.disk.Read(about.on(day), &said)
 	if !ok || said != s.said() {
@@ -120,65 +120,79 @@ func (s *cached) load(about question, day int32) map[string]entry {
 }
 
 // entriesOf reads what encode wrote, but for entries from the future: a clock is or was ahead.
-func (s *cached) entriesOf(body func(take func([]byte) error) error) (entries map[string]entry, err error) {
+func (s *cached) entriesOf(body func(take func([]byte) error) error) (entries map[string]*entry, err error) {
 	err = body(func(written []byte) (err error) {
 		entries, err = decode(written)
 		return err
 	})
 	now := s.cache.now()
-	maps.DeleteFunc(entries, func(_ string, e entry) bool { return e.asked.After(now) })
+	maps.DeleteFunc(entries, func(_ string, e *entry) bool { return e.asked.After(now) })
 	return entries, err
 }
 
 // keyed is an entry with its key, as the disk holds it.
 type keyed struct {
-	key     string
-	asked   int64 // nanoseconds since 1970
-	notices []string
-	ads     []Ad
+	key string
+	entry
 }
 
+// keyed walks over an entry's key, the nanoseconds from 1970 until it was asked, its notices and its ads.
 func (c *coder) keyed(s *keyed) {
 	c.text(&s.key)
-	c.signed(&s.asked)
-	members(c, &s.notices, c.text)
+	asked, notices := int64(0), []string(nil)
+	if !c.reading {
+		asked = s.asked.UnixNano()
+		if s.remark != nil {
+			notices = s.remark.Notices
+		}
+	}
+	c.signed(&asked)
+	members(c, &notices, c.text)
 	members(c, &s.ads, c.ad)
+	if c.reading {
+		s.asked, s.remark = time.Unix(0, asked), c.remark(notices)
+	}
+}
+
+// remark returns the remark of what was read with these notices, one for all that have the same; nil without.
+func (c *coder) remark(notices []string) *Remark {
+	if notices == nil {
+		return nil
+	}
+	for _, r := range c.remarks {
+		if slices.Equal(r.Notices, notices) {
+			return r
+		}
+	}
+	r := &Remark{Notices: notices}
+	c.remarks = append(c.remarks, r)
+	return r
 }
 
 // encode writes entries, by key.
-func encode(entries map[string]entry) []byte {
+func encode(entries map[string]*entry) []byte {
 	c := newCoder()
 	c.count(len(entries))
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
-		e := entries[key]
-		s := keyed{key: key, asked: e.asked.UnixNano(), ads: e.ads}
-		if e.remark != nil {
-			s.notices = e.remark.Notices
-		}
-		c.keyed(&s)
+		c.keyed(&keyed{key, *entries[key]})
 	}
 	return c.bytes
 }
 
 // decode reads what encode wrote. Error: keep.ErrDamaged.
-func decode(written []byte) (map[string]entry, error) {
-	c := coder{reading: true, bytes: written}
+func decode(written []byte) (map[string]*entry, error) {
+	c := coder{reading: true, bytes: written, texts: make([]string, 0, len(written)/perText)}
 	var all []keyed
 	members(&c, &all, c.keyed)
 	if c.damaged || c.at < len(c.bytes) {
 		return nil, keep.ErrDamaged
 	}
-	entries, said := make(map[string]entry, len(all)), []*Remark{}
-	for _, s := range all {
-		e := entry{ads: s.ads, asked: time.Unix(0, s.asked)}
-		if s.notices != nil {
-			n := slices.IndexFunc(said, func(r *Remark) bool { return slices.Equal(r.Notices, s.notices) })
-			if n < 0 {
-				n, said = len(said), append(said, &Remark{Notices: s.notices})
-			}
-			e.remark = said[n]
-		}
-		entries[s.key] = e
+	entries := make(map[string]*entry, len(all))
+	for i := range all {
+		entries[all[i].key] = &all[i].entry
 	}
 	return entries, nil
 }
+
+// perText is about how many bytes are written for each different text, with the ads that it is in.
+const perText = 64

@@ -57,7 +57,7 @@ func (s *cached) adopt(ctx context.Context, missing []int, found []entry, q look
 		for _, i := range positions {
 			e, ok := theirs[q.key(i)]
 			if ok && e.asked.After(found[i].asked) {
-				replaced += s.cache.replace(cacheKey{name, q.key(i)}, &found[i], e)
+				replaced += s.cache.replace(cacheKey{name, q.key(i)}, &found[i], *e)
 			}
 		}
 	})
@@ -89,7 +89,7 @@ func (s *sharing) due(b keep.Blob, now time.Time) bool {
 }
 
 // theirs returns the entries of an object by key, nil if there is none, and its ETag.
-func (s *cached) theirs(ctx context.Context, b keep.Blob) (entries map[string]entry, etag string, err error) {
+func (s *cached) theirs(ctx context.Context, b keep.Blob) (entries map[string]*entry, etag string, err error) {
 	body, etag, err := s.shared.Through.Latest(ctx, b, s.sharedIdentity())
 	if body == nil || err != nil {
 		return nil, "", err
@@ -116,11 +116,11 @@ func (s *cached) share(ctx context.Context, byDay map[int32][]int, found []entry
 				return
 			}
 			if all == nil {
-				all = map[string]entry{}
+				all = map[string]*entry{}
 			}
 			for _, i := range positions {
-				if key := q.key(i); found[i].asked.After(all[key].asked) {
-					all[key] = found[i]
+				if e := all[q.key(i)]; e == nil || found[i].asked.After(e.asked) {
+					all[q.key(i)] = &found[i]
 				}
 			}
 			won, err := s.shared.Through.Replace(ctx, q.about.on(day), s.sharedIdentity(), etag, encode(all))

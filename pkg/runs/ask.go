@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -289,23 +290,32 @@ func (a *asking) ofThese(these []bool) error {
 
 // ofSeen looks up the ads of jobs, given the last snapshot that shows each; −1: not of this one.
 func (a *asking) ofSeen(lastSeen []int32) (more bool, err error) {
-	var asked []jobs.Wanted
 	var numbers []int
 	for job, seen := range lastSeen {
 		if seen >= 0 {
-			asked = append(asked, jobs.Wanted{Job: a.View.Names.JobText(a.jobs().jobs[job]),
-				LastSeen: pool.Time(a.View.Times[seen])})
 			numbers = append(numbers, job)
 		}
 	}
-	if len(asked) == 0 {
+	if len(numbers) == 0 {
 		return false, nil
+	}
+	asked := make([]jobs.Wanted, len(numbers))
+	err = parallel.Chunks(a.ctx, len(asked), together, func(_ *struct{}, from, end int) {
+		for i := from; i < end; i++ {
+			job := numbers[i]
+			asked[i] = jobs.Wanted{Job: a.View.Names.JobText(a.jobs().jobs[job]),
+				LastSeen: pool.Time(a.View.Times[lastSeen[job]])}
+		}
+	})
+	if err != nil {
+		return false, fmt.Errorf("naming jobs: %w", err)
 	}
 	result, err := a.source.Ads(a.ctx, asked)
 	if err != nil {
 		return false, err
 	}
 	a.note(result)
+	a.ads.asked, a.ads.jobs = slices.Grow(a.ads.asked, len(numbers)), slices.Grow(a.ads.jobs, len(numbers))
 	for i, job := range numbers {
 		a.ads.add(job, result.Ads[i])
 		a.known[job] = true

@@ -95,7 +95,10 @@ func (o *Observed) indexJobs() *jobIndex {
 	for m := range o.Machines {
 		runs += o.Machines[m].Runs.Len()
 	}
-	x.numbers = make(map[timeline.Job]int32, runs)
+	x.numbers, x.jobs = make(map[timeline.Job]int32, runs), make([]timeline.Job, 0, runs)
+	for side := range x.newest {
+		x.newest[side] = make([]sighting, 0, runs)
+	}
 	nameless := map[claim]int32{} // of a machine: the newest run of each claim without a GlobalJobId
 	for m := range o.Machines {
 		n := o.Machines[m].Runs.Len()

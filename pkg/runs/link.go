@@ -125,8 +125,9 @@ type linker struct {
 	starts []pool.Micros
 	joined []Explained
 
-	chosen   []bool  // runs of the machine
-	nameless []int32 // those without a GlobalJobId
+	chosen   []bool    // runs of the machine
+	nameless []int32   // those without a GlobalJobId
+	found    []finding // about clocks
 }
 
 // part is a run, or the part of one between two starts that ads show.

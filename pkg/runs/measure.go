@@ -55,6 +55,7 @@ func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (*measu
 	byMachine := make([][]finding, len(o.Machines))
 	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
 		l.read(o, m, ads)
+		l.found = l.found[:0]
 		for r := range l.machine.Runs.Len() {
 			job := o.jobs().of[m][r]
 			if job < 0 || !ads.again.explained(job) || o.firstPiece(m, r) != r {
@@ -68,9 +69,10 @@ func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (*measu
 			for i := 0; i < len(l.pieces); {
 				var run *Run
 				run, i = l.join(l.pieces, i, known)
-				byMachine[m] = l.constrain(run, known, job, byMachine[m])
+				l.found = l.constrain(run, known, job, l.found)
 			}
 		}
+		byMachine[m] = slices.Clone(l.found)
 	})
 	if err != nil {
 		return nil, err

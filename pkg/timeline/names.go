@@ -84,8 +84,7 @@ func (n *Names) JobText(j Job) string {
 	if j.Cluster == raw {
 		return schedd
 	}
-	b := make([]byte, 0, len(schedd)+32)
-	b = append(append(b, schedd...), '#')
+	b := append(append(make([]byte, 0, 128), schedd...), '#') // on the stack, as a rule
 	b = append(strconv.AppendUint(b, uint64(j.Cluster), 10), '.')
 	b = append(strconv.AppendUint(b, uint64(j.Proc), 10), '#')
 	return string(strconv.AppendUint(b, uint64(j.QDate), 10))

@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver
@@ -69,9 +70,11 @@ func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, er
 	}
 	defer file.Close()
 
-	// rows that stand together are read together
-	return collect(ctx, file, found, "GlobalJobId IN (SELECT value FROM json_each(?))",
-		slices.Sorted(slices.Values(ids)))
+	rows, err := file.rowsOf(ctx, slices.Sorted(slices.Values(ids)))
+	if err != nil {
+		return jobs.Result{}, err
+	}
+	return file.collect(ctx, found, "TRUE", rows)
 }
 
 // AdsOnMachines implements [jobs.Source]. The job file does not index machines: of the ads that were final after
@@ -178,13 +181,51 @@ func (f *file) scan(ctx context.Context, found *jobs.Collector, since time.Time,
 		label, seen := f.source.seen.label(f.revision, row)
 		return seen && !found.Asked(label)
 	})
-	slices.Sort(rows)
-	return collect(ctx, f, found, condition+" AND rowid IN (SELECT value FROM json_each(?))", rows)
+	return f.collect(ctx, found, condition, rows)
 }
 
-// collect adds the ads that fulfil a condition on some keys at a time.
-func collect[K any](ctx context.Context, f *file, found *jobs.Collector, condition string, keys []K) (jobs.Result,
+// rowsOf returns the rows of jobs.
+func (f *file) rowsOf(ctx context.Context, ids []string) (rows []int64, err error) {
+	var mu sync.Mutex
+	err = each(ctx, f, "SELECT rowid FROM ads WHERE GlobalJobId IN (SELECT value FROM json_each(?))", ids,
+		func(found *sql.Rows) error {
+			var row int64
+			if err := found.Scan(&row); err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			rows = append(rows, row)
+			return nil
+		})
+	return rows, err
+}
+
+// collect adds the ads of rows that fulfil a condition, in their order: rows that stand together are read together.
+func (f *file) collect(ctx context.Context, found *jobs.Collector, condition string, rows []int64) (jobs.Result,
 	error) {
+	slices.Sort(rows)
+	// ads as bytes, which the driver copies once
+	err := each(ctx, f, "SELECT rowid, CAST(ad AS BLOB) FROM ads WHERE rowid IN (SELECT value FROM json_each(?)) AND "+
+		condition, rows, func(ads *sql.Rows) error {
+		var row int64
+		var stored sql.RawBytes
+		if err := ads.Scan(&row, &stored); err != nil {
+			return err
+		}
+		if label, ok := found.Add(stored); ok {
+			f.source.seen.note(f.revision, row, label)
+		}
+		return nil
+	})
+	if err != nil {
+		return jobs.Result{}, err
+	}
+	return found.Result(), nil
+}
+
+// each asks about some keys at a time, in the place of the query's parameter, and calls do for each row of the answers.
+func each[K any](ctx context.Context, f *file, query string, keys []K, do func(*sql.Rows) error) error {
 	group, groupCtx := parallel.WithContext(ctx)
 	group.SetLimit(concurrency)
 	for part := range slices.Chunk(keys, batch) {
@@ -193,20 +234,14 @@ func collect[K any](ctx context.Context, f *file, found *jobs.Collector, conditi
 			if err != nil {
 				return fmt.Errorf("list of job ads: %w", err)
 			}
-			// as bytes, which the driver copies once
-			rows, err := f.QueryContext(groupCtx, "SELECT rowid, CAST(ad AS BLOB) FROM ads WHERE "+condition, string(list))
+			rows, err := f.QueryContext(groupCtx, query, string(list))
 			if err != nil {
 				return f.source.failed(groupCtx, err)
 			}
 			defer rows.Close()
-			var row int64
-			var stored sql.RawBytes
 			for rows.Next() {
-				if err := rows.Scan(&row, &stored); err != nil {
+				if err := do(rows); err != nil {
 					return f.source.failed(groupCtx, err)
-				}
-				if label, ok := found.Add(stored); ok {
-					f.source.seen.note(f.revision, row, label)
 				}
 			}
 			if err := rows.Err(); err != nil {
@@ -215,10 +250,7 @@ func collect[K any](ctx context.Context, f *file, found *jobs.Collector, conditi
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return jobs.Result{}, err
-	}
-	return found.Result(), nil
+	return group.Wait()
 }
 
 // failed turns an error of the file into one for the user, with the file's base name only.
