@@ -20,7 +20,8 @@ import (
 // machineRow is a machine over the window.
 type machineRow struct {
 	name, ownership, excludedReason         string
-	projects, devices                       map[string]bool
+	projects                                map[timeline.Symbol]bool // lists of them
+	devices                                 map[string]bool
 	gpus                                    map[timeline.GPU]timeline.Symbol // with their last devices
 	reasons                                 map[string]pool.Micros           // PreventJobsReason, with its last sight
 	lastSeen                                pool.Micros
@@ -70,10 +71,10 @@ func machines(ctx context.Context, kept *counts.Cache, s *timeline.Slices, p *qu
 		rows = slices.DeleteFunc(rows, func(r *machineRow) bool { return r.excludedReason != "" })
 	}
 	slices.SortFunc(rows, func(a, b *machineRow) int { return cmp.Compare(a.name, b.name) })
-	return machineTable(p, about, rows), nil
+	return machineTable(p, about, rows, names), nil
 }
 
-func machineTable(p *query.Plan, about *frames.About, rows []*machineRow) data.Frames {
+func machineTable(p *query.Plan, about *frames.About, rows []*machineRow, names []string) data.Frames {
 	text := func(name string, value func(*machineRow) string) *data.Field {
 		return frames.Text(name, frames.Each(rows, value))
 	}
@@ -83,7 +84,7 @@ func machineTable(p *query.Plan, about *frames.About, rows []*machineRow) data.F
 	return frames.List(p, about,
 		text("machine", func(r *machineRow) string { return r.name }),
 		text("ownership", func(r *machineRow) string { return r.ownership }),
-		text("projects", func(r *machineRow) string { return joined(r.projects) }),
+		text("projects", func(r *machineRow) string { return joined(r.projectsIn(names)) }),
 		text("devices", func(r *machineRow) string { return joined(r.devices) }),
 		number("gpus", func(r *machineRow) float64 { return r.count }),
 		number("allocated", func(r *machineRow) float64 { return r.allocated }),
@@ -163,9 +164,7 @@ func (s *machineScan) gpu(day *timeline.DaySlices, g int) {
 				continue
 			}
 			last, r = row.Project, s.machine(day.Machines()[day.MachineOf(g)].Name)
-			for _, project := range pool.Projects(s.names[row.Project]) {
-				r.projects[project] = true
-			}
+			r.projects[row.Project] = true
 			if reason := s.names[row.Reason]; reason != "" {
 				r.reasons[reason] = max(r.reasons[reason], day.Times[end-1])
 			}
@@ -186,12 +185,23 @@ func (s *machineScan) machine(name timeline.Symbol) *machineRow {
 }
 
 func newMachineRow(name string, p *query.Plan) *machineRow {
-	r := &machineRow{name: name, projects: map[string]bool{}, devices: map[string]bool{},
+	r := &machineRow{name: name, projects: map[timeline.Symbol]bool{}, devices: map[string]bool{},
 		gpus: map[timeline.GPU]timeline.Symbol{}, reasons: map[string]pool.Micros{}, allocatedPercent: nan}
 	if e := p.Env.Lists.ExclusionOf(name); e != nil {
 		r.excludedReason = cmp.Or(e.Reason, "excluded")
 	}
 	return r
+}
+
+// projectsIn are all projects of the lists.
+func (r *machineRow) projectsIn(names []string) map[string]bool {
+	all := map[string]bool{}
+	for list := range r.projects {
+		for _, project := range pool.Projects(names[list]) {
+			all[project] = true
+		}
+	}
+	return all
 }
 
 // countGPUs counts GPUs that are whole, and parts of GPUs by profile.

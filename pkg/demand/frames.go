@@ -108,6 +108,11 @@ func (a *answer) groups(by []string, chosen []int32) (keys []group, lists [][]*W
 	var sizes []int
 	for n, i := range chosen {
 		k := groupOf(&a.all[i], by)
+		if n > 0 && k == keys[of[n-1]] { // jobs come in clusters
+			of[n] = of[n-1]
+			sizes[of[n]]++
+			continue
+		}
 		number, known := numbers[k]
 		if !known {
 			number = int32(len(keys))

@@ -2,7 +2,6 @@ package query
 
 import (
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -113,9 +112,23 @@ func Hold(groups, buckets int) error {
 // Len is the number of buckets.
 func (b Buckets) Len() int { return len(b.Starts) - 1 }
 
-// Of returns the bucket that holds t.
+// Of returns the bucket that holds t: the first one for what is before it, their number for what is behind the last.
 func (b Buckets) Of(t pool.Micros) int {
-	return sort.Search(b.Len(), func(i int) bool { return b.Starts[i+1] > t })
+	n, first, end := b.Len(), b.Starts[0], b.Starts[b.Len()]
+	if t < first {
+		return 0
+	}
+	if t >= end {
+		return n
+	}
+	i := int((t - first) / ((end-first)/pool.Micros(n) + 1)) // about there: not all are of the same length
+	for b.Starts[i+1] <= t {
+		i++
+	}
+	for b.Starts[i] > t {
+		i--
+	}
+	return i
 }
 
 // Keep reports whether the i-th bucket is drawn: with completeBucketsOnly none that begins before the window, ends

@@ -266,6 +266,14 @@ func TestBuckets(t *testing.T) {
 				require.False(t, p.Keep(b, i, b.Starts[i+1]-1), "no snapshot after its end")
 			}
 		}
+		at := rapid.Int64Range(b.Starts[0]-pool.Day, b.Starts[b.Len()]+pool.Day).Draw(t, "at")
+		before := 0 // the buckets that end before it or at it
+		for _, end := range b.Starts[1:] {
+			if end <= at {
+				before++
+			}
+		}
+		require.Equal(t, before, b.Of(at))
 	})
 	p, err := plan(t, `{"queryType": "allocation", "bucket": "15m"}`,
 		func(r *query.Request, _ *query.Env) { r.Window.To = 100 * 365 * pool.Day })

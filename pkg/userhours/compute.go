@@ -64,11 +64,21 @@ func compute(ctx context.Context, kept *counts.Cache, p *query.Plan, s *timeline
 
 // Sort sorts usages by group, then by hours, the most first, and user.
 func (h *Hours) Sort(p *query.Plan) {
-	by := Groupings(p)
-	slices.SortFunc(h.Usages, func(a, b Usage) int {
-		return cmp.Or(query.CompareGroups(by, a.Group, b.Group), cmp.Compare(b.total(), a.total()),
+	type summed struct {
+		Usage
+		total float64
+	}
+	by, order := Groupings(p), make([]summed, len(h.Usages))
+	for i, u := range h.Usages {
+		order[i] = summed{u, u.total()}
+	}
+	slices.SortFunc(order, func(a, b summed) int {
+		return cmp.Or(query.CompareGroups(by, a.Group, b.Group), cmp.Compare(b.total, a.total),
 			cmp.Compare(a.User, b.User))
 	})
+	for i := range order {
+		h.Usages[i] = order[i].Usage
+	}
 }
 
 // Groupings are the plan's without the user.
