@@ -52,9 +52,7 @@ func newTable(ctx context.Context, known *runs.Known, before *table, same func(m
 	error) {
 	classes := before.classes.Clone()
 	t := &table{classes: &classes, parts: make([][]int32, len(known.Machines))}
-	if len(before.rows) > 0 {
-		t.rows = make([]row, 0, len(before.rows)+len(before.rows)/64)
-	}
+	t.rows = make([]row, 0, max(len(before.rows)+len(before.rows)/64, onBackfill(known)))
 	for m := range known.Machines {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -78,6 +76,19 @@ func newTable(ctx context.Context, known *runs.Known, before *table, same func(m
 		}
 	}
 	return t, nil
+}
+
+// onBackfill is how many runs are on backfill, at most.
+func onBackfill(known *runs.Known) (n int) {
+	for m := range known.Machines {
+		for _, e := range known.Machines[m].Runs.All() {
+			if e.Side == pool.Backfill {
+				n++
+			}
+		}
+		n += len(known.Machines[m].Unseen)
+	}
+	return n
 }
 
 // newestFirst returns the numbers of the rows by their end, the latest first. Errors are ctx's.

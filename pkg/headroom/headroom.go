@@ -9,18 +9,21 @@ import (
 )
 
 // A round costs what it scans, memory that holds pointers; the days' segments hold none. So the headroom is in
-// proportion to what is scanned, and collecting takes the same part of the time of whatever is allocated.
+// proportion to what is scanned, and collecting takes the same part of the time of whatever is allocated. A small heap
+// has room for the first answers before anything is collected.
 const (
 	least     = 16 << 20 // bytes
 	ofScanned = 1.4      // of the bytes that are scanned
 	most      = 100      // percent of what lives: as Go itself
+	small     = 64 << 20 // bytes: a heap that is not collected yet
+	first     = 1600     // percent of 4 MB, as Go has it before anything lives: `small`
 )
 
 // Keep keeps the headroom right from now on, in place of what GOGC says by default; where the environment sets GOGC, it
 // stays at that.
 func Keep() {
 	if os.Getenv("GOGC") == "" {
-		afterRound(debug.SetGCPercent(most))
+		afterRound(debug.SetGCPercent(first))
 	}
 }
 
@@ -41,6 +44,7 @@ func afterRound(set int) {
 
 // percent is the headroom in percent of what lives, which is what debug.SetGCPercent wants.
 func percent(live, scanned uint64) int {
-	headroom := max(least, ofScanned*float64(scanned))
-	return int(min(most, 100*headroom/float64(max(live, 1))))
+	lives := float64(max(live, 1))
+	headroom := min(most*lives/100, max(least, ofScanned*float64(scanned)))
+	return int(min(first, 100*max(headroom, small-lives)/lives))
 }

@@ -36,8 +36,10 @@ var migProfile = regexp.MustCompile(`\bMIG (\S+)$`)
 // MIGProfile distinguishes parts of a GPU (Multi-Instance GPU) from whole ones, by the GPU's id and device, and returns
 // a part's profile ("1g.10gb"), "" where the device does not name it.
 func MIGProfile(id, device string) (profile string, part bool) {
-	if m := migProfile.FindStringSubmatch(device); m != nil {
-		return m[1], true
+	if strings.Contains(device, "MIG ") { // it is read of each GPU, and few have one
+		if m := migProfile.FindStringSubmatch(device); m != nil {
+			return m[1], true
+		}
 	}
 	return "", strings.HasPrefix(id, "MIG-")
 }

@@ -98,8 +98,8 @@ func key(first int32, hold int) uint64 { return uint64(first)<<32 | uint64(hold)
 // GPUs that a run held just before: they keep it going, and then others can join it.
 func (w *walker) build() {
 	b := &w.builder
-	*b = builder{walker: w, order: b.order[:0], pieces: b.pieces[:0], active: b.active[:0],
-		runs: make([]Run, 0, len(w.holds)), gpus: make([]int32, 0, len(w.holds))}
+	*b = builder{walker: w, order: b.order[:0], runs: b.runs[:0], pieces: b.pieces[:0], active: b.active[:0],
+		gpus: make([]int32, 0, len(w.holds))}
 	for h := range w.holds {
 		b.order = append(b.order, key(w.holds[h].first, h))
 	}
@@ -129,7 +129,6 @@ func (w *walker) build() {
 		b.end(n)
 	}
 	w.number(b.runs)
-	b.runs, b.gpus = nil, nil
 }
 
 // fresh reports whether a run can begin with a hold. Where a backfill row of the job stands beside a primary claim of
