@@ -74,14 +74,10 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		about.Info("not listed: %s of machines that are missing from the newest snapshot", frames.Count(missing, "GPU"))
 	}
 
-	var rows []gpuRow
-	for i := range day.GPUs() {
+	rows := make([]gpuRow, 0, day.GPUs())
+	for i, class := range classify.GPUs(day) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
-		}
-		class, in := classify.GPU(day, i)
-		if !in {
-			continue
 		}
 		first, spans := day.Spans(i)
 		status := spans[spanAt(first, snapshot-view.Base[index])]
@@ -148,12 +144,12 @@ type history struct {
 	view  *timeline.View
 	last  int // the snapshot that is asked about
 	first int // the earliest snapshot without a gap in between, at most 7 days back
-	gpus  []map[timeline.GPU]int
+	gpus  [][]int32 // of each day: the places of GPUs, −1 = none
 	read  []*timeline.Jobs
 }
 
 func newHistory(view *timeline.View, snapshot int) *history {
-	h := &history{view: view, last: snapshot, first: snapshot, gpus: make([]map[timeline.GPU]int, len(view.Days)),
+	h := &history{view: view, last: snapshot, first: snapshot, gpus: make([][]int32, len(view.Days)),
 		read: make([]*timeline.Jobs, len(view.Days))}
 	for h.first > 0 && !view.GapAfter(h.first-1) && view.Times[h.first-1] >= view.Times[snapshot]-lookBack {
 		h.first--
@@ -166,11 +162,11 @@ func (h *history) since(gpu timeline.GPU, state gpuState, row *timeline.Row, job
 	since := h.last
 	for d := h.view.DayAt(h.last); d >= 0 && h.view.Base[d]+len(h.view.Days[d].Times) > h.first; d-- {
 		day, base := h.view.Days[d], h.view.Base[d]
-		i, known := h.on(d)[gpu]
-		if !known {
+		i := h.on(d)[gpu]
+		if i < 0 {
 			break
 		}
-		first, spans := day.Spans(i)
+		first, spans := day.Spans(int(i))
 		k := spanAt(first, min(h.last-base, len(day.Times)-1))
 		for ; k >= 0; k-- {
 			if s, r, side := stateAt(day, spans[k]); s != state || r.User != row.User || h.jobs(d).Of(spans[k], side) != job {
@@ -193,13 +189,13 @@ func (h *history) jobs(day int) *timeline.Jobs {
 	return h.read[day]
 }
 
-// on returns the places of a day's GPUs.
-func (h *history) on(day int) map[timeline.GPU]int {
+// on returns the places of GPUs on a day.
+func (h *history) on(day int) []int32 {
 	if h.gpus[day] == nil {
 		d := h.view.Days[day]
-		h.gpus[day] = make(map[timeline.GPU]int, d.GPUs())
+		h.gpus[day] = slices.Repeat([]int32{-1}, h.view.Names.GPUs())
 		for i := range d.GPUs() {
-			h.gpus[day][d.GPU(i)] = i
+			h.gpus[day][d.GPU(i)] = int32(i)
 		}
 	}
 	return h.gpus[day]
@@ -222,11 +218,9 @@ func seen(classify *counts.Classifier, view *timeline.View, index, snapshot int)
 			break
 		}
 		begin, _ := slices.BinarySearch(day.Times, from)
-		for i := range day.GPUs() {
-			if _, in := classify.GPU(day, i); !in {
-				continue
-			}
+		for i := range classify.GPUs(day) {
 			first, spans := day.Spans(i)
+			before, now := false, false
 			for k := range first {
 				end := last + 1
 				if k+1 < len(first) {
@@ -235,7 +229,10 @@ func seen(classify *counts.Classifier, view *timeline.View, index, snapshot int)
 				if spans[k] == timeline.Silent || spans[k] == timeline.Absent || max(int(first[k]), begin) >= end {
 					continue
 				}
-				gpus[day.GPU(i)] = gpus[day.GPU(i)] || d == index && end == last+1
+				before, now = true, now || d == index && end == last+1
+			}
+			if before {
+				gpus[day.GPU(i)] = gpus[day.GPU(i)] || now
 			}
 		}
 	}

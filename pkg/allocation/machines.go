@@ -113,8 +113,8 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan,
 			return nil, err
 		}
 		day := &s.Days[i]
-		for g := range day.GPUs() {
-			seen.gpu(day, g)
+		for g, class := range seen.classify.GPUs(day.Day) {
+			seen.gpu(day, g, class)
 		}
 		from, to := day.Snapshots()
 		for m, machine := range day.Machines() { // rows without a GPU show that the machine reports, too
@@ -139,11 +139,7 @@ type machineScan struct {
 }
 
 // gpu looks at a day's GPU.
-func (s *machineScan) gpu(day *timeline.DaySlices, g int) {
-	class, in := s.classify.GPU(day.Day, g)
-	if !in {
-		return
-	}
+func (s *machineScan) gpu(day *timeline.DaySlices, g int, class counts.GPUClass) {
 	from, to := day.Snapshots()
 	first, spans := day.Spans(g)
 	var r *machineRow
@@ -172,8 +168,11 @@ func (s *machineScan) gpu(day *timeline.DaySlices, g int) {
 	}
 	if r != nil {
 		r.ownership = class.Ownership.String() // of the last day
-		r.gpus[day.GPU(g)] = day.Model(g).Device
-		r.devices[s.plan.Shown("device", s.names[day.Model(g).Device])] = true
+		gpu, device := day.GPU(g), day.Model(g).Device
+		if before, known := r.gpus[gpu]; !known || before != device {
+			r.gpus[gpu] = device
+			r.devices[s.plan.Shown("device", s.names[device])] = true
+		}
 	}
 }
 

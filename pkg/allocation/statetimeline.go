@@ -80,11 +80,7 @@ func changesOf(ctx context.Context, s *timeline.Slices, p *query.Plan) ([]*state
 		base := view.Base[day.Index]
 		ends := gapEnds(view, base+from, base+to, p.Window.To)
 		here := map[timeline.GPU]bool{}
-		for g := range day.GPUs() {
-			class, in := classify.GPU(day.Day, g)
-			if !in {
-				continue
-			}
+		for g, class := range classify.GPUs(day.Day) {
 			gpu := day.GPU(g)
 			here[gpu] = true
 			c := changes[gpu]

@@ -15,9 +15,9 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Cache keeps the counts of days that lie in a window as a whole, so that a repeated or moved panel adds up a few
-// numbers a day. Days never change: one that grows or is read again is another one, and the parts of days that are gone
-// age out.
+// Cache keeps the counts of days, so that a repeated or moved panel adds up a few numbers a day: also of the two days in
+// which a window begins and ends, as the count changes only when the window passes a snapshot. Days never change: one
+// that grows or is read again is another one, and the parts of days that are gone age out.
 type Cache struct{ parts *otter.Cache[memoKey, *part] }
 
 // NewCache returns an empty cache of so many bytes.
@@ -63,7 +63,7 @@ func questionOf(p *query.Plan, by grouping) (question [sha256.Size]byte, err err
 
 // remembered returns a day's count, counted now if it is not known.
 func (c *dayCount) remembered(kept *Cache, question [sha256.Size]byte, d *timeline.DaySlices, bucketOf []int32) *part {
-	if !d.Whole || d.First > d.Last {
+	if d.First > d.Last {
 		return c.count(d, bucketOf)
 	}
 	key := memoKey{day: weak.Make(d.Day), question: question}

@@ -326,24 +326,21 @@ func (c *dayCount) divide(bucketOf []int32) {
 	c.starts = append(c.starts, int32(len(c.bucketOf)))
 }
 
-// classifyGPUs puts the day's GPUs into classes. GPUs of one machine stand together.
+// classifyGPUs puts the day's GPUs into classes.
 func (c *dayCount) classifyGPUs() {
 	c.ofGPU, c.gpus = slices.Grow(c.ofGPU[:0], c.day.GPUs())[:c.day.GPUs()], c.gpus[:0]
-	index := map[GPUClass]int32{}
 	for i := range c.ofGPU {
-		if i > 0 && c.day.MachineOf(i) == c.day.MachineOf(i-1) && c.day.ModelIndex(i) == c.day.ModelIndex(i-1) {
-			c.ofGPU[i] = c.ofGPU[i-1]
-			continue
-		}
-		class, counts := c.classify.GPU(c.day.Day, i)
-		if !counts {
-			c.ofGPU[i] = -1
-			continue
-		}
-		n, known := index[class]
-		if !known {
-			n = int32(len(c.gpus))
-			index[class], c.gpus = n, append(c.gpus, class)
+		c.ofGPU[i] = -1
+	}
+	index := map[GPUClass]int32{}
+	n := int32(-1)
+	for i, class := range c.classify.GPUs(c.day.Day) {
+		if n < 0 || c.gpus[n] != class { // mostly that of the GPU before
+			known := false
+			if n, known = index[class]; !known {
+				n = int32(len(c.gpus))
+				index[class], c.gpus = n, append(c.gpus, class)
+			}
 		}
 		c.ofGPU[i] = n
 	}

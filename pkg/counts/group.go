@@ -1,6 +1,7 @@
 package counts
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -159,6 +160,22 @@ func (c *Classifier) GPU(d *timeline.Day, i int) (GPUClass, bool) {
 		class.machine = machine.Name
 	}
 	return class, true
+}
+
+// GPUs yields the day's GPUs that count, with their classes.
+func (c *Classifier) GPUs(d *timeline.Day) iter.Seq2[int, GPUClass] {
+	return func(yield func(int, GPUClass) bool) {
+		var class GPUClass
+		counts := false
+		for i := range d.GPUs() { // those of one machine stand together
+			if i == 0 || d.MachineOf(i) != d.MachineOf(i-1) || d.ModelIndex(i) != d.ModelIndex(i-1) {
+				class, counts = c.GPU(d, i)
+			}
+			if counts && !yield(i, class) {
+				return
+			}
+		}
+	}
 }
 
 // CategoryOf is the category of a row of a side.

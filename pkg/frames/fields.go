@@ -59,11 +59,11 @@ func Each[I, V any](list []*I, of func(*I) V) []V {
 
 // Time is a column of times; NoTime is null.
 func Time(name string, values []pool.Micros) *data.Field {
-	nullable := make([]*time.Time, len(values))
+	nullable, at := make([]*time.Time, len(values)), make([]time.Time, len(values))
 	for i, t := range values {
 		if t != NoTime {
-			at := pool.Time(t)
-			nullable[i] = &at
+			at[i] = pool.Time(t)
+			nullable[i] = &at[i]
 		}
 	}
 	f := data.NewField(name, nil, nullable)

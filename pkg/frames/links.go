@@ -45,7 +45,9 @@ func wide(p *query.Plan, f *data.Field) {
 	}
 	longest := 0
 	for i := range f.Len() {
-		longest = max(longest, utf8.RuneCountInString(*f.PointerAt(i).(*string))) // At would copy each
+		if text := f.PointerAt(i).(*string); len(*text) > longest { // At would copy each
+			longest = max(longest, utf8.RuneCountInString(*text))
+		}
 	}
 	width := min(longest*characterWidth+paddingWidth, mostWidth)
 	if width <= defaultWidth {

@@ -37,24 +37,29 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 	shown = shown[:a.fit(len(shown), "series", func(i int) int { return len(shown[i].Values) })]
 	var frames data.Frames
 	interval := pointDistance(p)
-	var of []pool.Micros // series mostly have the same times
-	var instants []time.Time
+	timeField := func(at []pool.Micros) *data.Field {
+		f := data.NewField("time", nil, timesOf(at))
+		if p.Bucket != nil {
+			f.Config = &data.FieldConfig{Interval: float64(interval.Milliseconds())}
+		}
+		return f
+	}
+	var of []pool.Micros // series mostly have the same times, and share their field
+	var whole *data.Field
 	for _, s := range shown {
 		if len(of) != len(s.Times) || &of[0] != &s.Times[0] {
-			of, instants = s.Times, timesOf(s.Times)
+			of, whole = s.Times, timeField(s.Times)
 		}
-		at, values := instants, s.Values
+		time, values := whole, s.Values
 		if slices.ContainsFunc(s.Values, missing) {
-			at, values = nil, nil
+			var at []pool.Micros
+			values = nil
 			for i, v := range s.Values {
 				if finite(v) {
-					at, values = append(at, instants[i]), append(values, v)
+					at, values = append(at, s.Times[i]), append(values, v)
 				}
 			}
-		}
-		time := data.NewField("time", nil, at)
-		if p.Bucket != nil {
-			time.Config = &data.FieldConfig{Interval: float64(interval.Milliseconds())}
+			time = timeField(at)
 		}
 		labels := data.Labels{}
 		for g, name := range p.GroupBy {

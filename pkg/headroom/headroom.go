@@ -12,11 +12,11 @@ import (
 // proportion to what is scanned, and collecting takes the same part of the time of whatever is allocated. A small heap
 // has room for the first answers before anything is collected.
 const (
-	least     = 16 << 20 // bytes
-	ofScanned = 1.4      // of the bytes that are scanned
-	most      = 100      // percent of what lives: as Go itself
-	small     = 64 << 20 // bytes: a heap that is not collected yet
-	first     = 1600     // percent of 4 MB, as Go has it before anything lives: `small`
+	least     = 16 << 20  // bytes
+	ofScanned = 1.4       // of the bytes that are scanned
+	most      = 100       // percent of what lives: as Go itself
+	small     = 128 << 20 // bytes: a heap that is not collected yet
+	first     = 3200      // percent of 4 MB, as Go has it before anything lives: `small`
 )
 
 // Keep keeps the headroom right from now on, in place of what GOGC says by default; where the environment sets GOGC, it

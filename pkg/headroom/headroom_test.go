@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Segments leave little headroom, observed runs with their ads as much as Go itself; a small heap may grow to 64 MB.
+// Segments leave little headroom, observed runs with their ads as much as Go itself; a small heap may grow to 128 MB.
 func TestHeadroomIsInProportionToWhatIsScanned(t *testing.T) {
 	const mb = 1 << 20
-	require.Equal(t, 1600, percent(0, 0), "nothing lives yet")
-	require.Equal(t, 540, percent(10*mb, mb), "to 64 MB")
-	require.Equal(t, 100, percent(32*mb, 32*mb), "to 64 MB, and as Go itself")
-	require.Equal(t, 32, percent(50*mb, 2*mb), "at least 16 MB")
+	require.Equal(t, 3200, percent(0, 0), "nothing lives yet")
+	require.Equal(t, 1180, percent(10*mb, mb), "to 128 MB")
+	require.Equal(t, 100, percent(64*mb, 64*mb), "to 128 MB, and as Go itself")
+	require.Equal(t, 10, percent(160*mb, 2*mb), "at least 16 MB")
 	require.Equal(t, 35, percent(200*mb, 50*mb))
 	require.Equal(t, 100, percent(200*mb, 150*mb), "more than Go itself")
 }

@@ -26,7 +26,7 @@ type Budget struct {
 	Days         uint64 // segments of the timeline
 	Observations uint64 // runs seen in snapshots
 	Ads          uint64 // job ads
-	Counts       uint64 // counts of whole days
+	Counts       uint64 // counts of days
 	Queues       uint64 // idle jobs
 	Answers      uint64 // answers of the last second
 	Figures      uint64 // of runs and waits

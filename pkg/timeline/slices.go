@@ -27,9 +27,8 @@ type Slices struct {
 // DaySlices are the slices of one day of the view.
 type DaySlices struct {
 	*Day
-	Index       int  // in View.Days
-	First, Last int  // its slices without those that it shares with a neighbour; none if First > Last
-	Whole       bool // all its snapshots lie in the window
+	Index       int // in View.Days
+	First, Last int // its slices without those that it shares with a neighbour; none if First > Last
 
 	lo, hi  int     // its snapshots in those slices: [lo, hi)
 	from    int     // its first snapshot in the window
@@ -41,6 +40,7 @@ func (v *View) Slices(ctx context.Context, zone *localtime.Zone, minutes int, w 
 	s := &Slices{View: v, Window: w, zone: zone, minutes: minutes}
 	s.first, s.end = v.Snapshots(w)
 	ordinals := make([]int32, 0, s.end-s.first)
+	s.Begin, s.Days = make([]pool.Micros, 0, s.end-s.first), make([]DaySlices, 0, len(v.Days))
 	for i, d := range v.Days {
 		base, n := v.Base[i], len(d.Times)
 		if base+n <= s.first || base >= s.end {
@@ -59,7 +59,7 @@ func (v *View) Slices(ctx context.Context, zone *localtime.Zone, minutes int, w 
 			}
 			ordinals = append(ordinals, int32(len(s.Begin)-1))
 		}
-		s.Days = append(s.Days, DaySlices{Day: d, Index: i, Whole: from == 0 && to == n, lo: from, hi: to, from: from,
+		s.Days = append(s.Days, DaySlices{Day: d, Index: i, lo: from, hi: to, from: from,
 			ordinal: ordinals[begin:len(ordinals):len(ordinals)]})
 	}
 	for i := range s.Days {

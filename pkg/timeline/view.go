@@ -27,7 +27,12 @@ type Notice = snapshots.Notice
 
 // newView joins days, ascending by date.
 func newView(names *Names, days []*Day, notices []Notice) *View {
-	v := &View{Names: names, Notices: notices}
+	snapshots := 0
+	for _, d := range days {
+		snapshots += len(d.Times)
+	}
+	v := &View{Names: names, Notices: notices, Days: make([]*Day, 0, len(days)), Base: make([]int, 0, len(days)),
+		Times: make([]pool.Micros, 0, snapshots), limits: make([]pool.Micros, 0, len(days))}
 	for _, d := range days {
 		if len(d.Times) == 0 {
 			continue
