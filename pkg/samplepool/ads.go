@@ -349,6 +349,7 @@ func (p *Pool) WriteAds(ctx context.Context, dir string) error {
 	return nil
 }
 
+// writeJobFile writes ads as `import-jobs` does.
 func writeJobFile(ctx context.Context, path string, ads []Ad) (err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return errors.New("it exists already")
@@ -381,7 +382,8 @@ func writeJobFile(ctx context.Context, path string, ads []Ad) (err error) {
 			return err
 		}
 	}
-	if _, err := tx.ExecContext(ctx, "CREATE INDEX ads_GlobalJobId ON ads (GlobalJobId)"); err != nil {
+	if _, err := tx.ExecContext(ctx, "CREATE INDEX ads_GlobalJobId ON ads (GlobalJobId); CREATE INDEX ads_RecordTime ON ads "+
+		"(RecordTime)"); err != nil {
 		return err
 	}
 	return tx.Commit()
