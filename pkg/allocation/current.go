@@ -142,8 +142,8 @@ func column[R, V any](rows []R, value func(*R) V) []V {
 // history finds since when GPUs are as they are.
 type history struct {
 	view  *timeline.View
-	last  int // the snapshot that is asked about
-	first int // the earliest snapshot without a gap in between, at most 7 days back
+	last  int       // the snapshot that is asked about
+	first int       // the earliest snapshot without a gap in between, at most 7 days back
 	gpus  [][]int32 // of each day: the places of GPUs, −1 = none
 	read  []*timeline.Jobs
 }

@@ -336,11 +336,11 @@ func (c *dayCount) classifyGPUs() {
 	n := int32(-1)
 	for i, class := range c.classify.GPUs(c.day.Day) {
 		if n < 0 || c.gpus[n] != class { // mostly that of the GPU before
-			known := false
-			if n, known = index[class]; !known {
-				n = int32(len(c.gpus))
-				index[class], c.gpus = n, append(c.gpus, class)
+			if _, known := index[class]; !known {
+				index[class] = int32(len(c.gpus))
+				c.gpus = append(c.gpus, class)
 			}
+			n = index[class]
 		}
 		c.ofGPU[i] = n
 	}

@@ -11,15 +11,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Segments leave little headroom, observed runs with their ads as much as Go itself; a small heap may grow to 128 MB.
+// Segments leave little headroom, observed runs with their ads as much as Go itself. While rounds are frequent, a small
+// heap may grow to 128 MB.
 func TestHeadroomIsInProportionToWhatIsScanned(t *testing.T) {
 	const mb = 1 << 20
-	require.Equal(t, 3200, percent(0, 0), "nothing lives yet")
-	require.Equal(t, 1180, percent(10*mb, mb), "to 128 MB")
-	require.Equal(t, 100, percent(64*mb, 64*mb), "to 128 MB, and as Go itself")
-	require.Equal(t, 10, percent(160*mb, 2*mb), "at least 16 MB")
-	require.Equal(t, 35, percent(200*mb, 50*mb))
-	require.Equal(t, 100, percent(200*mb, 150*mb), "more than Go itself")
+	for _, c := range []struct {
+		live, scanned          uint64
+		whenFrequent, whenRare int
+		what                   string
+	}{
+		{0, 0, 3200, 100, "nothing lives yet"},
+		{10 * mb, mb, 1180, 100, "to 128 MB; more than Go itself"},
+		{50 * mb, 2 * mb, 156, 32, "to 128 MB; at least 16 MB"},
+		{64 * mb, 64 * mb, 100, 100, "to 128 MB; as Go itself"},
+		{160 * mb, 2 * mb, 10, 10, "at least 16 MB"},
+		{200 * mb, 50 * mb, 35, 35, "1.4 times what is scanned"},
+		{200 * mb, 150 * mb, 100, 100, "more than Go itself"},
+	} {
+		require.Equal(t, c.whenFrequent, percent(c.live, c.scanned, time.Second), c.what)
+		require.Equal(t, c.whenRare, percent(c.live, c.scanned, 2*time.Minute), c.what)
+	}
 }
 
 // The headroom follows what lives, round by round.

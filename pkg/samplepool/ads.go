@@ -382,8 +382,8 @@ func writeJobFile(ctx context.Context, path string, ads []Ad) (err error) {
 			return err
 		}
 	}
-	if _, err := tx.ExecContext(ctx, "CREATE INDEX ads_GlobalJobId ON ads (GlobalJobId); CREATE INDEX ads_RecordTime ON ads "+
-		"(RecordTime)"); err != nil {
+	if _, err := tx.ExecContext(ctx, "CREATE INDEX ads_GlobalJobId ON ads (GlobalJobId); "+
+		"CREATE INDEX ads_RecordTime ON ads (RecordTime)"); err != nil {
 		return err
 	}
 	return tx.Commit()
