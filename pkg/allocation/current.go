@@ -192,11 +192,7 @@ func (h *history) jobs(day int) *timeline.Jobs {
 // on returns the places of GPUs on a day.
 func (h *history) on(day int) []int32 {
 	if h.gpus[day] == nil {
-		d := h.view.Days[day]
-		h.gpus[day] = slices.Repeat([]int32{-1}, h.view.Names.GPUs())
-		for i := range d.GPUs() {
-			h.gpus[day][d.GPU(i)] = int32(i)
-		}
+		h.gpus[day] = h.view.Places(day)
 	}
 	return h.gpus[day]
 }

@@ -52,7 +52,11 @@ func newTable(ctx context.Context, known *runs.Known, before *table, same func(m
 	error) {
 	classes := before.classes.Clone()
 	t := &table{classes: &classes, parts: make([][]int32, len(known.Machines))}
-	t.rows = make([]row, 0, max(len(before.rows)+len(before.rows)/64, onBackfill(known)))
+	room := len(before.rows) + len(before.rows)/64
+	if len(before.rows) == 0 {
+		room = onBackfill(known)
+	}
+	t.rows = make([]row, 0, room)
 	for m := range known.Machines {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()

@@ -127,9 +127,8 @@ func (d *day) read(v *timeline.View, index int) {
 		d.statuses[i] = s
 	}
 	d.pool, d.machines = make([]bool, of.GPUs()), make([]bool, len(of.Machines()))
-	d.of = slices.Repeat([]int32{-1}, v.Names.GPUs())
+	d.of = v.Places(index)
 	for i := range d.pool {
-		d.of[of.GPU(i)] = int32(i)
 		_, statuses := of.Spans(i)
 		d.pool[i] = slices.ContainsFunc(statuses, func(s uint32) bool { return backfill[s] })
 		d.machines[of.MachineOf(i)] = d.machines[of.MachineOf(i)] || d.pool[i]

@@ -27,12 +27,12 @@ type Notice = snapshots.Notice
 
 // newView joins days, ascending by date.
 func newView(names *Names, days []*Day, notices []Notice) *View {
-	snapshots := 0
+	n := 0
 	for _, d := range days {
-		snapshots += len(d.Times)
+		n += len(d.Times)
 	}
 	v := &View{Names: names, Notices: notices, Days: make([]*Day, 0, len(days)), Base: make([]int, 0, len(days)),
-		Times: make([]pool.Micros, 0, snapshots), limits: make([]pool.Micros, 0, len(days))}
+		Times: make([]pool.Micros, 0, n), limits: make([]pool.Micros, 0, len(days))}
 	for _, d := range days {
 		if len(d.Times) == 0 {
 			continue
@@ -57,6 +57,15 @@ func (v *View) Snapshots(w pool.Window) (first, end int) {
 // DayAt returns the index in Days of the day that holds a snapshot.
 func (v *View) DayAt(snapshot int) int {
 	return sort.Search(len(v.Base), func(i int) bool { return v.Base[i] > snapshot }) - 1
+}
+
+// Places returns the index of each GPU among those of Days[day], −1 for one without a row on it.
+func (v *View) Places(day int) []int32 {
+	places := slices.Repeat([]int32{-1}, v.Names.GPUs())
+	for i := range v.Days[day].GPUs() {
+		places[v.Days[day].GPU(i)] = int32(i)
+	}
+	return places
 }
 
 // Cadence is the cadence of a UTC day (methodology section 1).

@@ -24,12 +24,7 @@ type reported struct {
 func newReported(v *timeline.View, first int, blocks []*usage.Block) *reported {
 	r := &reported{view: v, first: first, blocks: blocks}
 	for k := range blocks {
-		d := v.Days[first+k]
-		of := slices.Repeat([]int32{-1}, v.Names.GPUs())
-		for i := range d.GPUs() {
-			of[d.GPU(i)] = int32(i)
-		}
-		r.of, r.jobs = append(r.of, of), append(r.jobs, sync.OnceValue(d.Jobs))
+		r.of, r.jobs = append(r.of, v.Places(first+k)), append(r.jobs, sync.OnceValue(v.Days[first+k].Jobs))
 	}
 	return r
 }
