@@ -57,8 +57,8 @@ func (a *answer) measure() measure {
 
 // find finds the periods of the answer, and says how well the ads describe the runs that bound them.
 func (a *answer) find(ctx context.Context, source jobs.Source) error {
-	measures := a.measures()
-	if measures == nil {
+	wanted := a.measures()
+	if wanted == nil {
 		return nil
 	}
 	o, w := a.observed, a.plan.Window
@@ -68,8 +68,9 @@ func (a *answer) find(ctx context.Context, source jobs.Source) error {
 		return err
 	}
 	a.names = o.View.Names.Texts() // unseen runs can have new ones
-	var all [2]*known
-	for _, m := range measures {
+	a.explained = of.Explanations
+	var all [measures]*known
+	for _, m := range wanted {
 		if all[m], err = periodsOf(ctx, o, of, m); err != nil {
 			return fmt.Errorf("listing periods: %w", err)
 		}
@@ -79,7 +80,7 @@ func (a *answer) find(ctx context.Context, source jobs.Source) error {
 		choosing.whole = gpuTenures{}
 	}
 	g := &grouping{a.plan.GroupBy, a.names, a.plan.Shown}
-	for _, m := range measures {
+	for _, m := range wanted {
 		choosing.cutter = cutter{measure: m, observed: o, explained: of.Explanations}
 		if a.periods[m], err = all[m].choose(choosing, g.among(all[m].classes, a.chosen, 0)); err != nil {
 			return err
@@ -96,11 +97,11 @@ func (a *answer) find(ctx context.Context, source jobs.Source) error {
 		return nil
 	}
 	if of.Sharp {
-		b, err := boundingOf(ctx, of, measures, all)
+		b, err := boundingOf(ctx, of, wanted, all)
 		if err != nil {
 			return fmt.Errorf("linking periods: %w", err)
 		}
-		a.tellLinks(b.share(o, w, a.plan.Now))
+		a.tellLinks(shareOf(b, o, w, a.plan.Now))
 	}
 	a.tellPeriods()
 	return nil

@@ -51,7 +51,7 @@ type statistics struct {
 	fates  [fates]int
 	hours  []float64 // of the complete ones that end in the window, ascending
 	cohort survival.Cohort
-	curve  *survival.Summary // of the cohort, once it was asked for
+	curve  survival.Summary // of the cohort, where it is asked for
 }
 
 // expect makes room for periods that are to be added.
@@ -120,13 +120,12 @@ func (s *statistics) metric(name string) float64 {
 	return stat.StdDev(s.hours, nil)
 }
 
-// ofCurve reads a metric off the Kaplan–Meier curve; NaN when it is not reached.
+// ofCurve reads a metric off the summary of the Kaplan–Meier curve; NaN when it is not reached.
 func (s *statistics) ofCurve(name string) float64 {
-	if s.curve == nil {
-		curve := s.cohort.Summary(levels)
-		s.curve = &curve
-	}
-	if name == "restrictedMeanHours" {
+	switch {
+	case s.curve.Reached == nil: // no periods
+		return math.NaN()
+	case name == "restrictedMeanHours":
 		if s.curve.Until == 0 {
 			return math.NaN()
 		}

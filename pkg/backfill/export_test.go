@@ -18,7 +18,7 @@ type Bounded struct {
 // Links are the runs that bound periods which reach a window, counted, and all periods as snapshots show them.
 func Links(ctx context.Context, o *runs.Observed, of *runs.Known, w pool.Window, now pool.Micros) (linked.Share,
 	[]Bounded, error) {
-	var all [2]*known
+	var all [measures]*known
 	var seen []Bounded
 	for _, m := range []measure{vacancy, tenure} {
 		k, err := periodsOf(ctx, o, of, m)
@@ -34,5 +34,5 @@ func Links(ctx context.Context, o *runs.Observed, of *runs.Known, w pool.Window,
 	if err != nil {
 		return linked.Share{}, nil, err
 	}
-	return b.share(o, w, now), seen, nil
+	return shareOf(b, o, w, now), seen, nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/runs"
 )
@@ -13,16 +14,17 @@ import (
 // finding are the periods of a machine: of each GPU those that are what they were, and those that were found.
 type finding struct {
 	gpus    []taken
-	periods []Period
-	rows    []row    // of periods
-	ranks   []ranked // of those that are in statistics
+	rows    []row // numbers of bounds and classes are those of seen and classes
 	seen    []bounds
+	classes linked.Classes
+	numbers []int32  // of each class among all
+	ranks   []ranked // of those that are in statistics
 }
 
 // taken is what is taken over of a GPU's periods, by their numbers.
 type taken struct {
-	seen, periods stretch
-	behind        int32 // the last snapshot of those that are taken over, −1 = none are
+	seen, rows stretch
+	behind     int32 // the last snapshot of those that are taken over, −1 = none are
 }
 
 // stretch are the numbers from begin up to before end.
@@ -32,20 +34,20 @@ type stretch struct{ begin, end int }
 func (f *finding) takeOver(o *runs.Observed, before *known, same *runs.Same, machine int) {
 	f.gpus = make([]taken, len(o.Machines[machine].GPUs))
 	s := sort.Search(len(before.seen), func(i int) bool { return int(before.seen[i].machine) >= machine })
-	p := sort.Search(len(before.periods), func(i int) bool { return int(before.periods[i].machine) >= machine })
+	r := 0
+	upTo := func(seen int) int { // the rows before those of such bounds
+		r += sort.Search(len(before.rows)-r, func(i int) bool { return int(before.rows[r+i].seen) >= seen })
+		return r
+	}
 	for g := range f.gpus {
 		t := &f.gpus[g]
 		of := func(b *bounds) bool { return int(b.machine) == machine && int(b.gpu) == g }
-		t.behind, t.seen.begin, t.periods.begin = -1, s, p
+		t.behind, t.seen.begin, t.rows.begin = -1, s, upTo(s)
 		for ; s < len(before.seen) && of(&before.seen[s]) && before.seen[s].same(o, same); s++ {
 			t.behind = before.seen[s].last
 		}
-		for ; p < len(before.periods) && of(&before.periods[p].bounds) && before.periods[p].last <= t.behind; p++ {
-		}
-		t.seen.end, t.periods.end = s, p
+		t.seen.end, t.rows.end = s, upTo(s)
 		for ; s < len(before.seen) && of(&before.seen[s]); s++ {
-		}
-		for ; p < len(before.periods) && of(&before.periods[p].bounds); p++ {
 		}
 	}
 }
@@ -57,50 +59,53 @@ func (b *bounds) same(o *runs.Observed, same *runs.Same) bool {
 		same.Run(machine, b.endRun)
 }
 
-// explain makes periods of those that snapshots show.
+// explain makes rows of the periods that snapshots show.
 func (f *finding) explain(o *runs.Observed, of *runs.Known, m measure, found []Period) {
 	if len(found) == 0 {
 		return
 	}
 	machine := &of.Machines[found[0].machine]
 	cutter := cutter{measure: m, observed: o, explained: of.Explanations}
-	f.periods = make([]Period, 0, len(found)+len(machine.Unseen)) // which cut most into two
-	f.seen = make([]bounds, 0, len(found))
-	for _, p := range found {
-		f.seen = append(f.seen, p.bounds)
+	f.rows = make([]row, 0, len(found)+len(machine.Unseen)) // which cut most into two
+	f.seen = make([]bounds, len(found))
+	for i := range found {
+		p := &found[i]
+		f.seen[i] = p.bounds
+		class := f.classes.Number(linked.Class{Place: p.Place, Project: p.Project})
 		if of.Sharp {
 			p.sharpen(o, machine)
 		}
 		if p.open {
-			f.periods = append(f.periods, p)
-		} else {
-			f.periods = append(f.periods, cutter.parts(p)...)
+			f.rows = append(f.rows, p.row(class, int32(i)))
+			continue
+		}
+		parts := cutter.parts(*p)
+		for n := range parts {
+			f.rows = append(f.rows, parts[n].row(class, int32(i)))
 		}
 	}
 }
 
-// joined joins the periods of all machines, with their rows and the order of these. Errors are ctx's.
+// joined joins the periods of all machines, and brings them into order. Errors are ctx's.
 func joined(ctx context.Context, before *known, machines []finding) (*known, error) {
 	classes := before.classes.Clone()
-	begin := make([]struct{ periods, seen int }, len(machines)+1) // of each machine
+	begin := make([]struct{ rows, seen int }, len(machines)+1) // of each machine
 	for i := range machines {
 		f, next := &machines[i], begin[i]
-		f.rows = make([]row, len(f.periods))
-		for n := range f.periods {
-			f.rows[n] = f.periods[n].row(&classes)
+		for _, c := range f.classes.All {
+			f.numbers = append(f.numbers, classes.Number(c))
 		}
-		next.periods, next.seen = next.periods+len(f.periods), next.seen+len(f.seen)
+		next.rows, next.seen = next.rows+len(f.rows), next.seen+len(f.seen)
 		for _, t := range f.gpus {
-			next.periods, next.seen = next.periods+t.periods.end-t.periods.begin, next.seen+t.seen.end-t.seen.begin
+			next.rows, next.seen = next.rows+t.rows.end-t.rows.begin, next.seen+t.seen.end-t.seen.begin
 		}
 		begin[i+1] = next
 	}
 	end := begin[len(machines)]
-	k := &known{periods: make([]Period, end.periods), rows: make([]row, end.periods), seen: make([]bounds, end.seen),
-		classes: &classes}
-	now := slices.Repeat([]int32{-1}, len(before.periods)) // the numbers of those that are taken over
+	k := &known{rows: make([]row, end.rows), seen: make([]bounds, end.seen), classes: &classes}
+	now := slices.Repeat([]int32{-1}, len(before.rows)) // the numbers of those that are taken over
 	err := parallel.Each(ctx, len(machines), func(_ *struct{}, i int) {
-		machines[i].join(k, before, begin[i].periods, begin[i].seen, now)
+		machines[i].join(k, before, begin[i].rows, begin[i].seen, now)
 	})
 	if err != nil {
 		return nil, err
@@ -115,23 +120,27 @@ func joined(ctx context.Context, before *known, machines []finding) (*known, err
 }
 
 // join puts the machine's periods into their place among all, and ranks those that were found.
-func (f *finding) join(k, before *known, periods, seen int, now []int32) {
+func (f *finding) join(k, before *known, rows, seen int, now []int32) {
 	found, shown := 0, 0
+	add := func(r row, moved int) {
+		r.seen += int32(moved)
+		k.rows[rows] = r
+		rows++
+	}
 	for g := range f.gpus {
 		t := &f.gpus[g]
-		for n := t.periods.begin; n < t.periods.end; n++ {
-			now[n] = int32(periods + n - t.periods.begin)
+		for n := t.rows.begin; n < t.rows.end; n++ {
+			now[n] = int32(rows)
+			add(before.rows[n], seen-t.seen.begin)
 		}
-		copy(k.rows[periods:], before.rows[t.periods.begin:t.periods.end])
-		periods += copy(k.periods[periods:], before.periods[t.periods.begin:t.periods.end])
 		seen += copy(k.seen[seen:], before.seen[t.seen.begin:t.seen.end])
-		for ; found < len(f.periods) && int(f.periods[found].gpu) == g; found++ {
-			r := &f.rows[found]
+		for ; found < len(f.rows) && int(f.seen[f.rows[found].seen].gpu) == g; found++ {
+			r := f.rows[found]
 			if r.fate == complete || r.fate == censored {
-				f.ranks = append(f.ranks, ranked{r.rank(), int32(periods)})
+				f.ranks = append(f.ranks, ranked{r.rank(), int32(rows)})
 			}
-			k.periods[periods], k.rows[periods] = f.periods[found], *r
-			periods++
+			r.class = f.numbers[r.class]
+			add(r, seen-shown)
 		}
 		for ; shown < len(f.seen) && int(f.seen[shown].gpu) == g; shown++ {
 			k.seen[seen] = f.seen[shown]

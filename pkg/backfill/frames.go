@@ -24,9 +24,10 @@ type answer struct {
 	names      []string
 	slices     []pool.Micros // beginnings of the window's slices
 	chosen     *runs.Chosen
-	first, end int        // the window's snapshots
-	periods    [2]*chosen // by measure; nil: not asked for
-	order      []int32    // of the view periods: the known ones by their end
+	first, end int               // the window's snapshots
+	periods    [measures]*chosen // by measure; nil: not asked for
+	explained  *runs.Explanations
+	order      []int32 // of the view periods: the known ones by their end
 
 	residualRuns []residual // of the view jobLength
 }
@@ -61,7 +62,7 @@ var ofCurves = map[string]measure{"kmMedianHours": vacancy, "restrictedMeanHours
 // cells are a group's figures of the summary.
 type cells struct {
 	counts [runs.States]int64
-	of     [2]statistics // by measure
+	of     [measures]statistics // by measure
 }
 
 func (a *answer) summary(ctx context.Context) (data.Frames, error) {
@@ -74,9 +75,31 @@ func (a *answer) summary(ctx context.Context) (data.Frames, error) {
 		}
 		return groups[k]
 	}
-	calendar, buckets := a.whole()
-	states, err := occupy(ctx, a.observed, calendar, buckets, &g, a.chosen)
-	if err != nil {
+	var of [measures][]*statistics // by measure and group
+	for m, chosen := range a.periods {
+		for _, key := range chosen.groups.keys.All {
+			of[m] = append(of[m], &at(key).of[m])
+		}
+	}
+	var states map[group]*occupancy
+	tasks, tasksCtx := parallel.WithContext(ctx)
+	tasks.Go(func() (err error) {
+		calendar, buckets := a.whole()
+		states, err = occupy(tasksCtx, a.observed, calendar, buckets, &g, a.chosen)
+		return err
+	})
+	for m := range measures {
+		tasks.Go(func() error {
+			a.periods[m].addUp(a.plan.Window, m, of[m], &total.of[m])
+			if a.wantsCurves(m) {
+				for _, s := range append(of[m], &total.of[m]) {
+					s.curve = s.cohort.Summary(levels)
+				}
+			}
+			return nil
+		})
+	}
+	if err := tasks.Wait(); err != nil {
 		return nil, err
 	}
 	for k, o := range states {
@@ -85,23 +108,19 @@ func (a *answer) summary(ctx context.Context) (data.Frames, error) {
 			total.counts[s] += n
 		}
 	}
-	var of [2][]*statistics // by measure and group
-	for m, chosen := range a.periods {
-		for _, key := range chosen.groups.keys.All {
-			of[m] = append(of[m], &at(key).of[m])
-		}
-	}
-	err = parallel.Each(ctx, len(a.periods), func(_ *struct{}, m int) {
-		a.periods[m].addUp(a.plan.Window, measure(m), of[m], &total.of[m])
-	})
-	if err != nil {
-		return nil, err
-	}
 	var rows []frames.Row
 	for k, c := range groups {
 		rows = append(rows, frames.Row{Group: g.texts(k), Values: a.values(c)})
 	}
 	return frames.Table(a.plan, a.about, rows, frames.Total{Name: "All", Values: a.values(&total)}), nil
+}
+
+// wantsCurves reports whether a metric is read off the curve of a measure.
+func (a *answer) wantsCurves(m measure) bool {
+	return slices.ContainsFunc(a.plan.Metrics, func(name string) bool {
+		of, fromCurve := ofCurves[name]
+		return fromCurve && of == m
+	})
 }
 
 func (a *answer) values(c *cells) []float64 {
@@ -139,13 +158,14 @@ func (a *answer) list() data.Frames {
 		frames.Number("hours", frames.Each(periods, func(p *Period) float64 { return pool.Hours(p.Length()) })),
 		frames.Text("endReason", frames.Each(periods, func(p *Period) string { return p.Reason.String() })),
 		frames.Bool("censored", frames.Each(periods, (*Period).Censored)),
-		frames.Bool("leftTruncated", frames.Each(periods, func(p *Period) bool { return p.LeftTruncated })),
-		frames.Bool("unknownStart", frames.Each(periods, func(p *Period) bool { return p.UnknownStart })),
+		frames.Bool("leftTruncated", frames.Each(periods, func(p *Period) bool { return p.Beginning == LeftTruncated })),
+		frames.Bool("unknownStart", frames.Each(periods, func(p *Period) bool { return p.Beginning == UnknownStart })),
 		frames.Text("job", frames.Each(periods, func(p *Period) string {
-			if p.Job.IsNone() {
+			job := p.job(a.observed, a.explained)
+			if job.IsNone() {
 				return ""
 			}
-			return a.plan.Shown("job", a.observed.View.Names.JobText(p.Job))
+			return a.plan.Shown("job", a.observed.View.Names.JobText(job))
 		})),
 		frames.Text("link", frames.Each(periods, func(p *Period) string { return p.Link.String() })))
 }

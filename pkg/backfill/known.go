@@ -13,13 +13,12 @@ import (
 // known are the periods of all machines: what does not depend on a window is made once for as long as the same is known
 // of runs.
 type known struct {
-	// periods come by machine, GPU and time. Their ends are those of the runs that bound them (if there are ads), and what
+	// rows come by machine, GPU and time. Their ends are those of the runs that bound them (if there are ads), and what
 	// unseen runs cover is left out; those that go on at the last observed snapshot are as the snapshots show them.
-	periods  []Period
-	rows     []row // what choosing among the periods needs
+	rows     []row
 	classes  *linked.Classes
 	byLength []ranked // those in statistics by rank
-	// seen is where snapshots show them, before unseen runs were left out.
+	// seen is where snapshots show them, before unseen runs were left out: by machine, GPU and time.
 	seen []bounds
 }
 
@@ -39,9 +38,9 @@ func (p *Period) fate() fate {
 	switch {
 	case p.open:
 		return open
-	case p.UnknownStart:
+	case p.Beginning == UnknownStart:
 		return unknownStart
-	case p.LeftTruncated:
+	case p.Beginning == LeftTruncated:
 		return leftTruncated
 	case p.Censored():
 		return censored
@@ -49,12 +48,28 @@ func (p *Period) fate() fate {
 	return complete
 }
 
-// row is a period without what only lists show.
+// row is a period in few bytes: there are many.
 type row struct {
-	start, end           pool.Micros
-	class                int32
-	machine, first, last int32
-	fate                 fate
+	start, end pool.Micros
+	class      int32
+	seen       int32 // its bounds, in known.seen
+	unseen     int32
+	fate       fate
+	beginning  Beginning
+	reason     Reason
+	link       runs.Link
+}
+
+// row returns a period of a class, with the number of its bounds.
+func (p *Period) row(class, seen int32) row {
+	return row{p.Start, p.End, class, seen, p.unseen, p.fate(), p.Beginning, p.Reason, p.Link}
+}
+
+// period returns the period of a row.
+func (k *known) period(r *row) Period {
+	class := &k.classes.All[r.class]
+	return Period{Place: class.Place, Project: class.Project, Start: r.start, End: r.end, Beginning: r.beginning, Reason: r.reason,
+		Link: r.link, open: r.fate == open, unseen: r.unseen, bounds: k.seen[r.seen]}
 }
 
 // rank orders rows by length; of one length those come first that curves take first. It is twice the length, and one
@@ -103,11 +118,6 @@ func periodsOf(ctx context.Context, o *runs.Observed, of *runs.Known, m measure)
 	})
 }
 
-func (p *Period) row(c *linked.Classes) row {
-	of := c.Number(linked.Class{Place: p.Place, Project: p.Project})
-	return row{p.Start, p.End, of, p.machine, p.first, p.last, p.fate()}
-}
-
 // newestFirst returns the numbers of known periods by their end, the latest first. Errors are ctx's.
 func newestFirst(ctx context.Context, of *runs.Known, m measure, k *known) ([]int32, error) {
 	type key measure
@@ -151,21 +161,23 @@ func (k *known) choose(c *choosing, g *groups) (*chosen, error) {
 	w := c.window
 	for i := range k.rows {
 		r := &k.rows[i]
+		seen := &k.seen[r.seen]
 		found.of[i] = -1
-		if r.fate == open || r.first <= c.since && r.last >= c.since {
+		if r.fate == open || seen.first <= c.since && seen.last >= c.since {
 			if err := found.takeParts(c, int32(i)); err != nil {
 				return nil, err
 			}
 			continue
 		}
 		if c.whole != nil {
-			c.whole.add(&k.periods[i])
+			p := k.period(r)
+			c.whole.add(&p)
 		}
 		if r.end < w.From || r.start > w.To {
 			continue
 		}
 		if r.end > w.To {
-			if err := found.take(k.periods[i], w, int32(i)); err != nil {
+			if err := found.take(k.period(r), w, int32(i)); err != nil {
 				return nil, err
 			}
 			continue
@@ -179,7 +191,7 @@ func (k *known) choose(c *choosing, g *groups) (*chosen, error) {
 			if r.start < w.From {
 				found.of[i]++
 			}
-			found.count(group, r)
+			found.count(group, r.fate, seen.machine)
 		}
 	}
 	return found, nil
@@ -187,7 +199,7 @@ func (k *known) choose(c *choosing, g *groups) (*chosen, error) {
 
 // takeParts takes what a window sees of a period that goes on or began before what is seen.
 func (c *chosen) takeParts(of *choosing, number int32) error {
-	p := c.known.periods[number]
+	p := c.known.period(&c.known.rows[number])
 	wasOpen := p.open
 	p.close(of.observed, of.window)
 	p.from(of.observed, of.since)
@@ -215,19 +227,18 @@ func (c *chosen) take(p Period, w pool.Window, number int32) error {
 	if err != nil || group < 0 {
 		return err
 	}
-	cut := cutPeriod{Period: p, row: row{start: p.Start, end: p.End, machine: p.machine, fate: p.fate()}, number: number,
-		group: group}
+	cut := cutPeriod{Period: p, row: row{start: p.Start, end: p.End, fate: p.fate()}, number: number, group: group}
 	c.cut = append(c.cut, cut)
-	c.count(group, &cut.row)
+	c.count(group, cut.row.fate, p.machine)
 	return nil
 }
 
-func (c *chosen) count(group int32, r *row) {
+func (c *chosen) count(group int32, f fate, machine int32) {
 	if int(group) == len(c.fates) {
 		c.fates = append(c.fates, [fates]int{})
 	}
-	c.fates[group][r.fate]++
-	c.seen[r.machine] = true
+	c.fates[group][f]++
+	c.seen[machine] = true
 }
 
 // total is how many there are in all groups.
@@ -297,7 +308,7 @@ func (c *chosen) newest(order []int32, n int) []*Period {
 		cut[i] = &c.cut[i]
 	}
 	runs.Sort(cut, func(p *cutPeriod) pool.Micros { return -p.row.end })
-	list := make([]*Period, 0, n)
+	list, whole := make([]*Period, 0, n), make([]Period, 0, n)
 	for _, i := range order {
 		if len(list) == n {
 			break
@@ -309,7 +320,8 @@ func (c *chosen) newest(order []int32, n int) []*Period {
 		for len(cut) > 0 && (cut[0].row.end > end || cut[0].row.end == end && cut[0].number < i) {
 			list, cut = append(list, &cut[0].Period), cut[1:]
 		}
-		list = append(list, &c.known.periods[i])
+		whole = append(whole, c.known.period(&c.known.rows[i]))
+		list = append(list, &whole[len(whole)-1])
 	}
 	for _, p := range cut {
 		list = append(list, &p.Period)

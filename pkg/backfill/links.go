@@ -11,7 +11,7 @@ import (
 	"github.com/chtc/gpureports/pkg/runs"
 )
 
-// bounding are the claims whose runs bound periods, made once for as long as the same is known of runs.
+// bounding are the claims of a machine whose runs bound periods, made once for as long as the same is known of runs.
 type bounding struct {
 	claims []bounded
 	begun  []span
@@ -34,43 +34,22 @@ type ending struct {
 	linked bool
 }
 
-// boundingOf returns the claims that bound the periods of measures. Errors are ctx's.
-func boundingOf(ctx context.Context, of *runs.Known, measures []measure, all [2]*known) (*bounding, error) {
-	var key [2]bool
-	for _, m := range measures {
+// boundingOf returns the claims of each machine that bound the periods of measures. Errors are ctx's.
+func boundingOf(ctx context.Context, of *runs.Known, wanted []measure, all [measures]*known) ([]bounding, error) {
+	var key [measures]bool
+	for _, m := range wanted {
 		key[m] = true
 	}
-	return runs.Derived(ctx, of, key, func() (*bounding, error) {
+	return runs.Derived(ctx, of, key, func() ([]bounding, error) {
 		byMachine := make([]bounding, len(of.Machines))
 		err := parallel.Each(ctx, len(of.Machines), func(b *bounder, machine int) {
 			b.claims, b.begun, b.runs = b.claims[:0], b.begun[:0], b.runs[:0]
-			b.read(&of.Machines[machine], machine, measures, all)
+			b.read(&of.Machines[machine], machine, wanted, all)
 			b.add(&of.Machines[machine])
 			byMachine[machine] = bounding{slices.Clone(b.claims), slices.Clone(b.begun), slices.Clone(b.runs)}
 		})
-		if err != nil {
-			return nil, err
-		}
-		return joinedBounds(byMachine), nil
+		return byMachine, err
 	})
-}
-
-// joinedBounds joins the claims of all machines.
-func joinedBounds(machines []bounding) *bounding {
-	claims, begun, runs := 0, 0, 0
-	for i := range machines {
-		m := &machines[i]
-		claims, begun, runs = claims+len(m.claims), begun+len(m.begun), runs+len(m.runs)
-	}
-	b := &bounding{make([]bounded, 0, claims), make([]span, 0, begun), make([]ending, 0, runs)}
-	for i := range machines {
-		m := &machines[i]
-		for _, c := range m.claims {
-			b.claims = append(b.claims, bounded{c.ended, c.begun + int32(len(b.begun)), c.runs + int32(len(b.runs))})
-		}
-		b.begun, b.runs = append(b.begun, m.begun...), append(b.runs, m.runs...)
-	}
-	return b
 }
 
 // bounder reads machines, one after the other.
@@ -90,7 +69,7 @@ type began struct {
 }
 
 // read reads the periods of a machine.
-func (b *bounder) read(x *runs.Explanation, machine int, measures []measure, all [2]*known) {
+func (b *bounder) read(x *runs.Explanation, machine int, wanted []measure, all [measures]*known) {
 	b.ended, b.newest, b.began = b.ended[:0], b.newest[:0], b.began[:0]
 	for range x.Runs.Len() { // there are no more claims than runs
 		b.ended, b.newest = append(b.ended, unbound), append(b.newest, -1)
@@ -104,7 +83,7 @@ func (b *bounder) read(x *runs.Explanation, machine int, measures []measure, all
 		}
 		return claim
 	}
-	for _, m := range measures {
+	for _, m := range wanted {
 		seen := all[m].seen
 		i := sort.Search(len(seen), func(i int) bool { return int(seen[i].machine) >= machine })
 		for ; i < len(seen) && int(seen[i].machine) == machine; i++ {
@@ -141,11 +120,20 @@ func (b *bounder) add(x *runs.Explanation) {
 	}
 }
 
-// share counts the runs of claims that bound periods which reach the window, of those that are due.
-func (b *bounding) share(o *runs.Observed, w pool.Window, now pool.Micros) (s linked.Share) {
+// shareOf counts the runs of claims that bound periods which reach the window, of those that are due.
+func shareOf(machines []bounding, o *runs.Observed, w pool.Window, now pool.Micros) (s linked.Share) {
 	times := o.View.Times[:o.End]
 	reaching := int32(sort.Search(len(times), func(i int) bool { return times[i] >= w.From })) - 1
 	since := o.Since(w)
+	for m := range machines {
+		machines[m].share(&s, reaching, since, now)
+	}
+	return s
+}
+
+// share counts those of a machine. Periods reach the window if their last snapshot is `reaching` or later; since is the
+// first snapshot that is seen for it.
+func (b *bounding) share(s *linked.Share, reaching, since int32, now pool.Micros) {
 	begun, next := int32(0), int32(0)
 	for i := range b.claims {
 		c := &b.claims[i]
@@ -164,5 +152,4 @@ func (b *bounding) share(o *runs.Observed, w pool.Window, now pool.Micros) (s li
 			}
 		}
 	}
-	return s
 }

@@ -24,21 +24,26 @@ func (r Reason) String() string {
 
 // Period is an availability period (vacancy) or a tenure of one GPU (methodology section 7).
 type Period struct {
-	Place   runs.Place // of its first snapshot
-	Project timeline.Symbol
-	Start   pool.Micros
-	End     pool.Micros
-	Reason  Reason
-	// The start is not known: before the first snapshot seen the GPU was unknown, or the data begin there.
-	UnknownStart bool
-	// The true start lies further before the window than is looked.
-	LeftTruncated bool
-	Link          runs.Link    // of the run that ended it
-	open          bool         // it goes on at the last observed snapshot
-	Job           timeline.Job // that ended it: Claimed, Reclaimed only
-
+	Place     runs.Place // of its first snapshot
+	Project   timeline.Symbol
+	Start     pool.Micros
+	End       pool.Micros
+	Beginning Beginning
+	Reason    Reason
+	Link      runs.Link // of the run that ended it
+	open      bool      // it goes on at the last observed snapshot
+	unseen    int32     // the machine's unseen run that ended it, −1 = none
 	bounds
 }
+
+// Beginning says what is known of a period's start.
+type Beginning uint8
+
+const (
+	Seen          Beginning = iota
+	UnknownStart            // before the first snapshot seen the GPU was unknown, or the data begin there
+	LeftTruncated           // the true start lies further before the window than is looked
+)
 
 // bounds are where the snapshots show a period of a GPU.
 type bounds struct {
@@ -56,6 +61,18 @@ func (b *bounds) reaches(o *runs.Observed, w pool.Window) bool {
 // id is the GPU's id.
 func (p *Period) id(o *runs.Observed) timeline.Symbol { return o.Machines[p.machine].GPUs[p.gpu].ID }
 
+// job returns the job that ended it: Claimed and Reclaimed only.
+func (p *Period) job(o *runs.Observed, x *runs.Explanations) timeline.Job {
+	switch {
+	case p.Reason != Claimed && p.Reason != Reclaimed:
+	case p.unseen >= 0:
+		return x.Machines[p.machine].Unseen[p.unseen].Job
+	case p.endRun >= 0:
+		return o.Machines[p.machine].Runs.At(int(p.endRun)).Job
+	}
+	return timeline.Job{}
+}
+
 // Censored reports whether its end was not seen.
 func (p *Period) Censored() bool { return p.Reason == Gap || p.Reason == Window }
 
@@ -66,8 +83,9 @@ func (p *Period) Length() pool.Micros { return p.End - p.Start }
 type measure uint8
 
 const (
-	vacancy measure = iota // available
-	tenure                 // available or used
+	vacancy  measure = iota // available
+	tenure                  // available or used
+	measures                // their number
 )
 
 func (m measure) holds(s runs.State) bool {
@@ -107,6 +125,7 @@ func find(all []Period, o *runs.Observed, machine, g int, behind int32, m measur
 			Start: times[segments.At(first).First], End: times[segments.At(i).Last],
 			bounds: bounds{machine: int32(machine), gpu: int32(g), first: segments.At(first).First, last: segments.At(i).Last,
 				startRun: -1, endRun: -1},
+			unseen: -1,
 		}
 		p.begin(o, segments, first)
 		p.end(o, segments, i, m)
@@ -120,11 +139,11 @@ func (p *Period) begin(o *runs.Observed, segments *runs.List[runs.Segment], firs
 	before := int(p.first) - 1
 	switch {
 	case before < 0 || o.GapAfter(int32(before)):
-		p.UnknownStart = true
+		p.Beginning = UnknownStart
 	case before < o.First:
-		p.LeftTruncated = true
+		p.Beginning = LeftTruncated
 	case segments.At(first-1).State == runs.Unknown:
-		p.UnknownStart = true
+		p.Beginning = UnknownStart
 	default:
 		p.startRun = segments.At(first - 1).RunLast
 	}
@@ -144,9 +163,6 @@ func (p *Period) end(o *runs.Observed, segments *runs.List[runs.Segment], last i
 		}
 		if p.Reason == Claimed || p.Reason == Reclaimed {
 			p.endRun = segments.At(next).RunFirst
-			if p.endRun >= 0 {
-				p.Job = o.Machines[p.machine].Runs.At(int(p.endRun)).Job
-			}
 		}
 	}
 }
@@ -164,8 +180,10 @@ func (p *Period) from(o *runs.Observed, since int32) {
 	if p.bounds.from(since); p.Start > o.View.Times[since] {
 		return // an unseen run was before
 	}
-	p.UnknownStart = since == 0 || o.GapAfter(since-1)
-	p.Start, p.LeftTruncated = o.View.Times[since], !p.UnknownStart
+	p.Start, p.Beginning = o.View.Times[since], LeftTruncated
+	if since == 0 || o.GapAfter(since-1) {
+		p.Beginning = UnknownStart
+	}
 }
 
 // from brings bounds to what is seen from a snapshot on.
@@ -210,7 +228,7 @@ func (p *Period) close(o *runs.Observed, w pool.Window) {
 // cut brings a period to the window; false when it does not overlap it.
 func (p *Period) cut(w pool.Window) bool {
 	if p.End > w.To {
-		p.End, p.Reason, p.Job, p.Link = w.To, Window, timeline.Job{}, runs.NoLink
+		p.End, p.Reason, p.Link = w.To, Window, runs.NoLink
 	}
 	return p.Start <= w.To && p.End >= w.From
 }

@@ -19,8 +19,9 @@ type cutter struct {
 
 // hole is an unseen run on a GPU.
 type hole struct {
-	run   *runs.Explained
-	until pool.Micros // the latest end of this and the runs before
+	run    *runs.Explained
+	number int32       // in Explanation.Unseen
+	until  pool.Micros // the latest end of this and the runs before
 }
 
 // parts returns what is left of a period; the result is good until the next call.
@@ -39,7 +40,7 @@ func (c *cutter) parts(p Period) []Period {
 		}
 		if h.run.Start > p.Start {
 			before := p
-			before.End, before.Reason, before.Job, before.Link = h.run.Start, Claimed, h.run.Job, h.run.Link
+			before.End, before.Reason, before.Link, before.unseen = h.run.Start, Claimed, h.run.Link, h.number
 			if h.run.Side == pool.Primary {
 				before.Reason = Reclaimed
 			}
@@ -48,7 +49,7 @@ func (c *cutter) parts(p Period) []Period {
 		if h.run.End >= p.End {
 			return c.found
 		}
-		p.Start, p.UnknownStart, p.LeftTruncated = h.run.End, false, false
+		p.Start, p.Beginning = h.run.End, Seen
 	}
 	return append(c.found, p)
 }
@@ -63,7 +64,7 @@ func (c *cutter) read(p *Period) {
 			continue
 		}
 		for _, g := range unseen[i].GPUs {
-			h := hole{run: &unseen[i], until: unseen[i].End}
+			h := hole{run: &unseen[i], number: int32(i), until: unseen[i].End}
 			if n := len(c.unseen[g]); n > 0 {
 				h.until = max(h.until, c.unseen[g][n-1].until)
 			}

@@ -183,30 +183,16 @@ func DaysOf(v *timeline.View, w pool.Window) []*timeline.Day {
 
 // bytes is about what an observation takes, without what is known of it.
 func (o *Observed) bytes() int {
-	// A run with its job in the index; a segment with the changes of state that begin with it; a period as kinds keep it.
-	const perSnapshot, perRun, perSegment, perPlace, perPeriod = 8, 224, 28 + 12, 12, 168
+	// A run with its job in the index; a segment with the changes of state that begin with it, and what kinds keep of the
+	// periods, of which there are about two for five segments.
+	const perSnapshot, perRun, perSegment, perPlace = 8, 224, 28 + 12 + 76*2/5, 12
 	n := len(o.gaps) * perSnapshot
 	for m := range o.Machines {
 		n += o.Machines[m].Runs.Len() * perRun
 		for g := range o.Machines[m].GPUs {
 			gpu := &o.Machines[m].GPUs[g]
-			n += gpu.Segments.Len()*perSegment + len(gpu.places)*perPlace + perPeriod*gpu.periods()
+			n += gpu.Segments.Len()*perSegment + len(gpu.places)*perPlace
 		}
-	}
-	return n
-}
-
-// periods is about how many periods kinds make of the GPU's segments, in which it is available, or that and used.
-func (g *GPU) periods() (n int) {
-	before := Outside
-	for _, s := range g.Segments.All() {
-		if s.State == Available {
-			n++
-		}
-		if (s.State == Available || s.State == Used) && before != Available && before != Used {
-			n++
-		}
-		before = s.State
 	}
 	return n
 }
