@@ -21,6 +21,7 @@ import (
 type machineRow struct {
 	name, ownership, excludedReason         string
 	projects                                map[timeline.Symbol]bool // lists of them
+	project                                 timeline.Symbol          // the one that was added last
 	devices                                 map[string]bool
 	gpus                                    map[timeline.GPU]timeline.Symbol // with their last devices
 	reasons                                 map[string]pool.Micros           // PreventJobsReason, with its last sight
@@ -107,7 +108,8 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan,
 	names []string) (map[timeline.Symbol]*machineRow, error) {
 	all := *p
 	all.Env.Lists.Excluded = nil
-	seen := machineScan{p, names, counts.NewClassifier(&all, names), map[timeline.Symbol]*machineRow{}}
+	seen := machineScan{plan: p, names: names, classify: counts.NewClassifier(&all, names),
+		found: map[timeline.Symbol]*machineRow{}}
 	for i := range s.Days {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -136,6 +138,8 @@ type machineScan struct {
 	names    []string
 	classify *counts.Classifier
 	found    map[timeline.Symbol]*machineRow
+	last     timeline.Symbol // the machine that was looked at last, with its row
+	lastRow  *machineRow
 }
 
 // gpu looks at a day's GPU.
@@ -160,7 +164,9 @@ func (s *machineScan) gpu(day *timeline.DaySlices, g int, class counts.GPUClass)
 				continue
 			}
 			last, r = row.Project, s.machine(day.Machines()[day.MachineOf(g)].Name)
-			r.projects[row.Project] = true
+			if r.project != row.Project || len(r.projects) == 0 {
+				r.project, r.projects[row.Project] = row.Project, true
+			}
 			if reason := s.names[row.Reason]; reason != "" {
 				r.reasons[reason] = max(r.reasons[reason], day.Times[end-1])
 			}
@@ -177,10 +183,13 @@ func (s *machineScan) gpu(day *timeline.DaySlices, g int, class counts.GPUClass)
 }
 
 func (s *machineScan) machine(name timeline.Symbol) *machineRow {
-	if s.found[name] == nil {
-		s.found[name] = newMachineRow(s.names[name], s.plan)
+	if s.lastRow == nil || s.last != name { // a machine's GPUs stand together
+		if s.found[name] == nil {
+			s.found[name] = newMachineRow(s.names[name], s.plan)
+		}
+		s.last, s.lastRow = name, s.found[name]
 	}
-	return s.found[name]
+	return s.lastRow
 }
 
 func newMachineRow(name string, p *query.Plan) *machineRow {

@@ -165,5 +165,8 @@ func merged(before []ranked, now []int32, fresh []ranked) []ranked {
 }
 
 func (r ranked) compare(other ranked) int {
-	return cmp.Or(cmp.Compare(r.rank, other.rank), cmp.Compare(r.number, other.number))
+	if r.rank != other.rank {
+		return cmp.Compare(r.rank, other.rank)
+	}
+	return cmp.Compare(r.number, other.number)
 }

@@ -66,12 +66,7 @@ func staysOf(ctx context.Context, o *runs.Observed) (*stays, error) {
 			s.classes, from = &classes, int(same.Settled())
 			begunBefore, endedBefore = &before.begun, &before.ended
 		}
-		segments := 0
-		for m := range o.Machines {
-			for i := range o.Machines[m].GPUs {
-				segments += o.Machines[m].GPUs[i].Segments.Len()
-			}
-		}
+		segments := o.Segments()
 		if from > 0 {
 			segments /= 32 // about
 		}

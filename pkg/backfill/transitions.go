@@ -27,7 +27,7 @@ func switchesOf(ctx context.Context, o *runs.Observed) (*switches, error) {
 	return runs.Derived(ctx, o, key{}, func() (*switches, error) {
 		s := &switches{classes: &linked.Classes{}}
 		inPool := func(s runs.State) bool { return s != runs.Unknown && s != runs.Outside }
-		var events []event
+		events := make([]event, 0, o.Segments())
 		for m := range o.Machines {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()

@@ -51,7 +51,8 @@ func (c *cutter) parts(p Period) []Period {
 		}
 		p.Start, p.Beginning = h.run.End, Seen
 	}
-	return append(c.found, p)
+	c.found = append(c.found, p)
+	return c.found
 }
 
 // read sorts a machine's unseen runs by GPU. Backfill jobs end vacancies, no tenures.

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
@@ -19,6 +20,7 @@ import (
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/plugin/host"
+	"github.com/chtc/gpureports/pkg/pool"
 )
 
 const byCategory = `{"queryType":"allocation","view":"timeseries","groupBy":["category"],"metrics":["allocatedPercent"]}`
@@ -188,20 +190,46 @@ func (b *bench) warm(ctx context.Context, source *plugin.Datasource, name string
 	return nil
 }
 
-// viewers lets 10 viewers open a dashboard of 20 panels at the same moment: 200 requests, over 24 hours and 30 days.
-func (b *bench) viewers(ctx context.Context) error {
+// viewers is how many people open a dashboard at the same moment, and bursts how often that is measured.
+const viewers, bursts = 10, 5
+
+// manyViewers lets viewers open a dashboard of 20 panels at the same moment: 200 requests, over 24 hours and 30 days.
+func (b *bench) manyViewers(ctx context.Context) error {
+	var medians, p99s, heaps []float64
+	for range bursts {
+		runtime.GC() // a new process has no garbage of the one before
+		took, heap, err := b.burst(ctx)
+		if err != nil {
+			return err
+		}
+		median, p99 := percentiles(took)
+		medians, p99s, heaps = append(medians, median), append(p99s, p99), append(heaps, heap)
+	}
+	what := fmt.Sprintf("%d panels at once, 24 h and 30 d", viewers*len(panels))
+	b.add(Figure{Area: "many viewers", What: what + ": the 99th percentile", Value: pool.Median(p99s), Unit: "ms",
+		Target: 250, Note: fmt.Sprintf("median %.3g ms, of %d data sources that had one panel before",
+			pool.Median(medians), bursts)})
+	b.add(Figure{Area: "many viewers", What: what + ": heap after it", Value: pool.Median(heaps), Unit: "MB", Target: 200,
+		Note: fmt.Sprintf("at most %.3g MB", slices.Max(heaps))})
+	return nil
+}
+
+// burst returns what the panels of all viewers took in milliseconds, in a new data source whose snapshots are in memory,
+// and the megabytes of the heap after them.
+func (b *bench) burst(ctx context.Context) (took []float64, heap float64, err error) {
 	source, err := b.source(b.month(), "")
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
 	defer source.Dispose()
 	to := windowEnd
 	if err := answer(ctx, source, byCategory, to.AddDate(0, 0, -min(30, b.Days-2)), to); err != nil {
-		return err
+		return nil, 0, err
 	}
 	group, ctx := parallel.WithContext(ctx)
-	took, errs := make([]float64, 10*len(panels)), make([]error, 10*len(panels))
-	for viewer := range 10 {
+	took = make([]float64, viewers*len(panels))
+	errs := make([]error, len(took))
+	for viewer := range viewers {
 		for i, p := range panels {
 			group.Go(func() error {
 				n := viewer*len(panels) + i
@@ -213,18 +241,10 @@ func (b *bench) viewers(ctx context.Context) error {
 			})
 		}
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	median, p99 := percentiles(took)
+	err = errors.Join(group.Wait(), errors.Join(errs...))
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	what := fmt.Sprintf("%d panels at once, 24 h and 30 d", len(took))
-	b.add(Figure{Area: "many viewers", What: what + ": the 99th percentile", Value: p99, Unit: "ms", Target: 250,
-		Note: fmt.Sprintf("median %.3g ms", median)})
-	b.add(Figure{Area: "many viewers", What: what + ": heap after it", Value: float64(memory.HeapAlloc) / 1e6, Unit: "MB",
-		Target: 200})
-	return errors.Join(errs...)
+	return took, float64(memory.HeapAlloc) / 1e6, err
 }
 
 // built starts the plugin's binary and lets do ask its data source over a directory. Without a binary it does nothing.

@@ -92,7 +92,7 @@ func (b *bench) steps() []step {
 		{"job ads", b.jobAds},
 		{"a new snapshot", b.newSnapshot},
 		{"runs after a new snapshot", b.runsAfterSnapshot},
-		{"many viewers", b.viewers},
+		{"many viewers", b.manyViewers},
 		{"many clients", b.clients},
 		{"plain SQL", b.plainSQL},
 		{"the plugin protocol", b.protocol},

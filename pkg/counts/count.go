@@ -111,8 +111,9 @@ func (c *Count) group(g Group) (int, error) {
 		return n, nil
 	}
 	var sums Sums
-	for _, class := range c.wants {
-		sums[class] = make([]float64, len(c.Slices))
+	all, buckets := make([]float64, len(c.wants)*len(c.Slices)), len(c.Slices)
+	for i, class := range c.wants {
+		sums[class] = all[i*buckets : (i+1)*buckets : (i+1)*buckets]
 	}
 	if c.cells += len(c.wants) * len(c.Slices); c.cells > maxCells {
 		return 0, pool.BadQuery("more than %d groups over %d buckets are too many: group by less, filter, or choose a "+
@@ -125,10 +126,13 @@ func (c *Count) group(g Group) (int, error) {
 
 // add adds a day's part.
 func (c *Count) add(p *part) error {
+	n := -1
 	for g := range p.groups {
-		n, err := c.group(p.groups[g])
-		if err != nil {
-			return err
+		if n++; n >= len(c.Groups) || c.Groups[n] != p.groups[g] { // days mostly have the same groups in the same order
+			var err error
+			if n, err = c.group(p.groups[g]); err != nil {
+				return err
+			}
 		}
 		for _, class := range c.wants {
 			if int(class) >= p.classes {

@@ -109,17 +109,9 @@ func (t *table) add(machine, number int, e *runs.Explained, unseen bool) {
 		return
 	}
 	t.rows = append(t.rows, row{Begin: e.Start, End: e.End, User: e.User, UnknownCode: e.UnknownCode,
-		class: t.classOf(linked.Class{Place: e.Place, Project: e.Project}), machine: int32(machine),
+		class: t.classes.Number(linked.Class{Place: e.Place, Project: e.Project}), machine: int32(machine),
 		number: int32(number), first: e.First, last: e.Last, gpus: int32(len(e.GPUs)), Outcome: e.Outcome, Cause: e.Cause,
 		Evidence: e.Evidence, Link: e.Link, clamped: e.Clamped, startByAd: e.StartByAd, unseen: unseen})
-}
-
-// classOf is the number of a class, mostly that of the row before.
-func (t *table) classOf(class linked.Class) int32 {
-	if n := len(t.rows); n > 0 && t.classes.All[t.rows[n-1].class] == class {
-		return t.rows[n-1].class
-	}
-	return t.classes.Number(class)
 }
 
 // explained is the run of a row.
@@ -176,21 +168,21 @@ func (t *table) in(o *runs.Observed, w pool.Window) looking {
 
 // show shows a row in the window; false if it does not overlap it.
 func (l *looking) show(r *row, as *Run) bool {
-	w := l.window
-	as.row, as.Start, as.Until, as.Result = r, r.Begin, r.End, r.Outcome
+	w, start, until, result := l.window, r.Begin, r.End, r.Outcome
 	if r.first < l.since && r.last >= l.since && !r.startByAd {
-		as.Start = l.observed.View.Times[l.since]
+		start = l.observed.View.Times[l.since]
 	}
-	if r.Outcome == runs.Running {
-		as.Until = max(l.until, as.Start)
+	if result == runs.Running {
+		until = max(l.until, start)
 	}
-	if as.Until > w.To {
-		as.Until, as.Result = w.To, runs.Running
+	if until > w.To {
+		until, result = w.To, runs.Running
 	}
-	if as.Start > w.To || as.Until < w.From {
+	if start > w.To || until < w.From {
 		return false
 	}
-	as.Inside = max(0, as.Until-max(as.Start, w.From))
+	as.row, as.Start, as.Until, as.Result = r, start, until, result
+	as.Inside = max(0, until-max(start, w.From))
 	return true
 }
 

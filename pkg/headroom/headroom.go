@@ -17,8 +17,8 @@ const (
 	least     = 16 << 20         // bytes
 	ofScanned = 1.4              // of the bytes that are scanned
 	most      = 100              // percent of what lives: as Go itself
-	small     = 128 << 20        // bytes: a heap that is not collected yet
-	first     = 3200             // percent of 4 MB, as Go has it before anything lives: `small`
+	small     = 192 << 20        // bytes: a heap that is not collected yet
+	first     = 4800             // percent of 4 MB, as Go has it before anything lives: `small`
 	rare      = 10 * time.Second // between two rounds
 )
 

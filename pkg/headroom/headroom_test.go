@@ -12,7 +12,7 @@ import (
 )
 
 // Segments leave little headroom, observed runs with their ads as much as Go itself. While rounds are frequent, a small
-// heap may grow to 128 MB.
+// heap may grow to 192 MB.
 func TestHeadroomIsInProportionToWhatIsScanned(t *testing.T) {
 	const mb = 1 << 20
 	for _, c := range []struct {
@@ -20,11 +20,12 @@ func TestHeadroomIsInProportionToWhatIsScanned(t *testing.T) {
 		whenFrequent, whenRare int
 		what                   string
 	}{
-		{0, 0, 3200, 100, "nothing lives yet"},
-		{10 * mb, mb, 1180, 100, "to 128 MB; more than Go itself"},
-		{50 * mb, 2 * mb, 156, 32, "to 128 MB; at least 16 MB"},
-		{64 * mb, 64 * mb, 100, 100, "to 128 MB; as Go itself"},
-		{160 * mb, 2 * mb, 10, 10, "at least 16 MB"},
+		{0, 0, 4800, 100, "nothing lives yet"},
+		{10 * mb, mb, 1820, 100, "to 192 MB; more than Go itself"},
+		{50 * mb, 2 * mb, 284, 32, "to 192 MB; at least 16 MB"},
+		{64 * mb, 64 * mb, 200, 100, "to 192 MB; as Go itself"},
+		{96 * mb, 96 * mb, 100, 100, "to 192 MB; as Go itself"},
+		{180 * mb, 2 * mb, 8, 8, "at least 16 MB"},
 		{200 * mb, 50 * mb, 35, 35, "1.4 times what is scanned"},
 		{200 * mb, 150 * mb, 100, 100, "more than Go itself"},
 	} {

@@ -9,10 +9,15 @@ import (
 type Numbered[T comparable] struct {
 	All     []T // by number
 	numbers map[T]int32
+	last    int32 // that was asked for
 }
 
-// Number returns the number of a value, the next one if it was not met before.
+// Number returns the number of a value, the next one if it was not met before. Asking for one value again and again is
+// quick.
 func (n *Numbered[T]) Number(v T) int32 {
+	if int(n.last) < len(n.All) && n.All[n.last] == v {
+		return n.last
+	}
 	number, ok := n.numbers[v]
 	if !ok {
 		if n.numbers == nil {
@@ -21,6 +26,7 @@ func (n *Numbered[T]) Number(v T) int32 {
 		number = int32(len(n.All))
 		n.numbers[v], n.All = number, append(n.All, v)
 	}
+	n.last = number
 	return number
 }
 
@@ -32,5 +38,5 @@ func (n *Numbered[T]) Find(v T) (number int32, ok bool) {
 
 // Clone returns a copy with numbers of its own from here on.
 func (n *Numbered[T]) Clone() Numbered[T] {
-	return Numbered[T]{slices.Clone(n.All), maps.Clone(n.numbers)}
+	return Numbered[T]{All: slices.Clone(n.All), numbers: maps.Clone(n.numbers)}
 }

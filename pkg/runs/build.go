@@ -195,7 +195,7 @@ func (b *builder) join(h int, belongs func(*Run, *hold) bool) bool {
 			continue
 		}
 		if p.holds == nil {
-			p.holds = []int{p.hold}
+			p.holds = append(make([]int, 0, 4), p.hold)
 		}
 		p.holds = append(p.holds, h)
 		r.Last = max(r.Last, of.last)

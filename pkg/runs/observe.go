@@ -122,7 +122,8 @@ func (d *day) read(v *timeline.View, index int) {
 		backfill[i] = t.Backfill.State != pool.None
 		if other.extra != nil || other.stale != nil {
 			s.others = true
-			d.others[uint32(i)] = &other
+			kept := other // most statuses have none: they take no memory
+			d.others[uint32(i)] = &kept
 		}
 		d.statuses[i] = s
 	}

@@ -62,6 +62,16 @@ func (g *GPU) At(snapshot int32) int {
 	return sort.Search(g.Segments.Len(), func(i int) bool { return g.Segments.At(i).Last >= snapshot })
 }
 
+// Segments returns the number of segments of all GPUs.
+func (o *Observed) Segments() (n int) {
+	for m := range o.Machines {
+		for g := range o.Machines[m].GPUs {
+			n += o.Machines[m].GPUs[g].Segments.Len()
+		}
+	}
+	return n
+}
+
 // Ending says how the snapshots see a run end.
 type Ending uint8
 
