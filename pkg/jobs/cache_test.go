@@ -144,7 +144,7 @@ func TestCacheKnowsWhatWasReplaced(t *testing.T) {
 	mark := source.Since(jobs.Mark{}).Mark
 	first := ask()
 	require.Equal(t, clock.t.Add(5*time.Minute), first[0].Until)
-	require.Empty(t, source.Since(mark).Keys, "a first answer replaces none")
+	require.Empty(t, source.Since(mark).Jobs, "a first answer replaces none")
 
 	memory.Add(history("ap#2.0#1", clock.t))
 	clock.t = clock.t.Add(6 * time.Minute)
@@ -153,10 +153,10 @@ func TestCacheKnowsWhatWasReplaced(t *testing.T) {
 	require.NotEqual(t, first[1].Version, second[1].Version)
 	changes := source.Since(mark)
 	require.False(t, changes.Lost)
-	require.Equal(t, []string{"ap#2.0#1"}, changes.Keys)
+	require.Equal(t, []string{"ap#2.0#1"}, changes.Jobs)
 	require.Equal(t, clock.t, changes.Now)
-	require.Empty(t, source.Since(changes.Mark).Keys)
-	require.Empty(t, other.Since(other.Since(jobs.Mark{}).Mark).Keys)
+	require.Empty(t, source.Since(changes.Mark).Jobs)
+	require.Empty(t, other.Since(other.Since(jobs.Mark{}).Mark).Jobs)
 	require.True(t, other.Since(mark).Lost, "a mark of another source")
 
 	file.revision = "2"

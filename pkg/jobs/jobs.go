@@ -34,10 +34,11 @@ func (d MachineDay) End() time.Time { return time.Unix(int64(d.Day+1)*secondsOfD
 
 const secondsOfDay = 24 * 60 * 60
 
+// zeroByte parts the texts of a Key. No GlobalJobId holds one.
+const zeroByte = "\x00"
+
 // Key is d as one text.
-func (d MachineDay) Key() string {
-	return d.Machine + "\x00" + strconv.Itoa(int(d.Day)) // no GlobalJobId holds a zero byte
-}
+func (d MachineDay) Key() string { return d.Machine + zeroByte + strconv.Itoa(int(d.Day)) }
 
 // EpochDay asks for the runs that began on a machine on a UTC day and lasted no longer than Longest; 0 = any.
 type EpochDay struct {
@@ -52,7 +53,7 @@ func (d EpochDay) Allows(l Label) bool {
 
 // Key is d as one text.
 func (d EpochDay) Key() string {
-	return d.MachineDay.Key() + "\x00" + strconv.Itoa(int(d.Longest.Seconds()))
+	return d.MachineDay.Key() + zeroByte + strconv.Itoa(int(d.Longest.Seconds()))
 }
 
 // MaxEpochs is the number of ads that one lookup of [Source.Epochs] holds at most.
@@ -146,8 +147,8 @@ type Mark struct {
 type Changes struct {
 	Mark Mark      // of now
 	Now  time.Time // by the source's clock
-	// Keys are those of the answers that were replaced by different ones: a GlobalJobId, or the Key of a machine and day.
-	Keys []string
+	// Of the answers that were replaced by different ones: GlobalJobIds, and the Keys of machines and days.
+	Jobs, Days []string
 	// Lost: they are not known, anything may have changed.
 	Lost bool
 }

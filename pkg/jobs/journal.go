@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"strings"
 	"sync"
 	"unique"
 )
@@ -31,20 +32,24 @@ func (j *journal) position() uint64 {
 	return j.dropped + uint64(len(j.replaced))
 }
 
-// since returns the keys of a source's answers that were replaced since a position; known is false if that was too long
-// ago.
-func (j *journal) since(position uint64, source unique.Handle[string]) (keys []string, known bool) {
+// since adds the answers of a source that were replaced since a position; without those, if that was too long ago, they
+// stay lost.
+func (j *journal) since(position uint64, source unique.Handle[string], now *Changes) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if position < j.dropped {
-		return nil, false
+		return
 	}
+	now.Lost = false
 	for _, k := range j.replaced[position-j.dropped:] {
-		if k.source == source {
-			keys = append(keys, k.key)
+		switch {
+		case k.source != source:
+		case strings.Contains(k.key, zeroByte):
+			now.Days = append(now.Days, k.key)
+		default:
+			now.Jobs = append(now.Jobs, k.key)
 		}
 	}
-	return keys, true
 }
 
 // Since implements [Remembering].
@@ -52,9 +57,7 @@ func (s *cached) Since(mark Mark) Changes {
 	name := unique.Make(s.name())
 	now := Changes{Mark: Mark{name.Value(), s.cache.changes.position()}, Now: s.cache.now(), Lost: true}
 	if mark.source == now.Mark.source {
-		var known bool
-		now.Keys, known = s.cache.changes.since(mark.position, name)
-		now.Lost = !known
+		s.cache.changes.since(mark.position, name, &now)
 	}
 	return now
 }

@@ -50,7 +50,8 @@ type again struct {
 	basis  *basis  // of before
 	was    []int32 // by job number: its number before; −1 where it is fresh
 
-	lost bool // jobs have no runs any more
+	lost    bool         // jobs have no runs any more
+	changes jobs.Changes // of the ads since
 }
 
 // again compares an observation with the one that something is known of; nil: they have nothing in common.
@@ -157,12 +158,12 @@ func (r *Run) equal(s *Run) bool {
 func (a *again) explained(job int32) bool { return a == nil || job < 0 || a.fresh[job] }
 
 // due finds the jobs whose ads must be asked for: those that are explained again, and those whose ads may have changed.
-func (a *again) due(o *Observed, changes jobs.Changes) []bool {
-	due := slices.Clone(a.fresh)
-	now := changes.Now.UnixNano()
-	replaced := make(map[timeline.Job]bool, len(changes.Keys))
-	for _, key := range changes.Keys {
-		replaced[o.View.Names.Job(key)] = true
+func (a *again) due() []bool {
+	o, due := a.observed, slices.Clone(a.fresh)
+	now := a.changes.Now.UnixNano()
+	replaced := make(map[timeline.Job]bool, len(a.changes.Jobs))
+	for _, id := range a.changes.Jobs {
+		replaced[o.View.Names.Job(id)] = true
 	}
 	for job, was := range a.was {
 		due[job] = due[job] || a.basis.standing[was].until <= now || len(replaced) > 0 && replaced[o.jobs().jobs[job]]

@@ -111,7 +111,8 @@ func (o *Observed) askAll(ctx context.Context, source jobs.Source, before *Known
 func (a *asking) ofDueJobs() error {
 	if again := a.ads.again; again != nil {
 		if changes := a.source.(jobs.Remembering).Since(again.basis.mark); !changes.Lost {
-			return a.ofAgain(changes)
+			again.changes = changes
+			return a.ofAgain()
 		}
 		a.ads.again = nil
 	}
@@ -120,9 +121,9 @@ func (a *asking) ofDueJobs() error {
 }
 
 // ofAgain looks up the ads that may have changed.
-func (a *asking) ofAgain(changes jobs.Changes) error {
+func (a *asking) ofAgain() error {
 	again := a.ads.again
-	if err := a.ofThese(again.due(a.Observed, changes)); err != nil {
+	if err := a.ofThese(again.due()); err != nil {
 		return err
 	}
 	asked := a.notices
@@ -159,6 +160,9 @@ func (a *asking) ofCorrectedJobs() error {
 		a.ads.short[i].same = false
 	}
 	clear(again.nameless)
+	if err := a.ofChangedShort(); err != nil {
+		return err
+	}
 	if err := a.ads.readShort(a.ctx); err != nil {
 		return fmt.Errorf("reading job ads: %w", err)
 	}

@@ -156,7 +156,7 @@ func (k *Known) holds() bool {
 		return k.Clocks.Holds()
 	}
 	changes := source.(jobs.Remembering).Since(b.mark)
-	return !changes.Lost && len(changes.Keys) == 0 && changes.Now.UnixNano() < b.until
+	return !changes.Lost && len(changes.Jobs)+len(changes.Days) == 0 && changes.Now.UnixNano() < b.until
 }
 
 // withoutAds explains all runs by snapshots alone while the source keeps another question waiting.

@@ -18,13 +18,15 @@ import (
 
 // shortDay are the epoch ads of the short runs that began on a machine on a UTC day.
 type shortDay struct {
-	machine int // number
-	day     int32
-	version uint64 // of the ads
-	ads     []jobs.Ad
-	others  []jobs.Wanted // of each ad that does not say how its run ended: the job
-	records []record
-	same    bool // the runs that no snapshot shows are what they were; the ads are not read
+	machine  int // number
+	day      int32
+	longest  time.Duration // see longest
+	standing standing      // of the ads; its version is 0 as long as nothing is known of them
+	asked    bool
+	ads      []jobs.Ad     // once they were asked for
+	others   []jobs.Wanted // of each ad that does not say how its run ended: the job
+	records  []record
+	same     bool // the runs that no snapshot shows are what they were; the ads are not read
 
 	unseen []Explained    // the runs that no snapshot shows
 	jobs   []timeline.Job // of the ads
@@ -42,67 +44,114 @@ func (a *asking) ofShortRuns(w pool.Window) error {
 	for i := range longest {
 		longest[i] = a.longest(first + int32(i))
 	}
-	most := len(a.Machines) * len(longest)
-	asked := make([]jobs.EpochDay, 0, most)
-	a.ads.short = make([]shortDay, 0, most)
+	a.ads.short = make([]shortDay, 0, len(a.Machines)*len(longest))
 	for m := range a.Machines {
 		for day := first; day <= last; day++ {
 			// clocks may be wrong
 			if a.dayWithBackfill(&a.Machines[m], day) < 0 && a.dayWithBackfill(&a.Machines[m], day+1) < 0 {
 				continue
 			}
-			name := a.View.Names.Text(a.Machines[m].Name)
-			asked = append(asked, jobs.EpochDay{MachineDay: jobs.MachineDay{Machine: name, Day: day},
-				Longest: longest[day-first]})
-			a.ads.short = append(a.ads.short, shortDay{machine: m, day: day})
+			a.ads.short = append(a.ads.short, shortDay{machine: m, day: day, longest: longest[day-first]})
 		}
 	}
-	if len(asked) == 0 {
-		return nil
-	}
-	result, err := a.source.Epochs(a.ctx, asked)
-	if err != nil {
+	due := a.takeShort()
+	if _, err := a.askShort(func(d *shortDay) bool { return !d.same || due(d) }); err != nil {
 		return err
 	}
-	a.beside(result)
-	a.takeShort(result)
 	if err := a.ofOtherJobs(); err != nil {
 		return err
 	}
 	a.compareShort()
+	if err := a.ofChangedShort(); err != nil {
+		return err
+	}
+	for i := range a.ads.short {
+		a.ads.besides = append(a.ads.besides, a.ads.short[i].standing)
+	}
 	return nil
 }
 
-// takeShort takes the epoch ads of short runs, and over what is known of days with the ads that they had.
-func (a *asking) takeShort(result jobs.Result) {
-	known := a.knownShort()
+// takeShort takes over what is known of days of short runs. Their ads are asked for where they are due, as they may have
+// changed.
+func (a *asking) takeShort() (due func(*shortDay) bool) {
+	again := a.ads.again
+	if again == nil {
+		return func(*shortDay) bool { return true }
+	}
+	replaced := make(map[string]bool, len(again.changes.Days))
+	for _, key := range again.changes.Days {
+		replaced[key] = true
+	}
+	now := again.changes.Now.UnixNano()
+	due = func(d *shortDay) bool {
+		return d.standing.until <= now || len(replaced) > 0 && replaced[a.epochDay(d).Key()]
+	}
+	known := again.basis.short
 	for i := range a.ads.short {
 		d := &a.ads.short[i]
-		d.ads = result.Ads[i]
 		for len(known) > 0 && (known[0].machine < d.machine || known[0].machine == d.machine && known[0].day < d.day) {
 			known = known[1:]
 		}
-		if result.Standing != nil {
-			d.version = result.Standing[i].Version
+		if len(known) > 0 && known[0].machine == d.machine && known[0].day == d.day && known[0].longest == d.longest {
+			*d = known[0]
+			d.asked, d.same = false, true
+			if !due(d) {
+				a.tell(d.standing.notices())
+			}
 		}
-		if len(known) > 0 && known[0].machine == d.machine && known[0].day == d.day && known[0].version == d.version {
-			d.same, d.others, d.unseen, d.jobs, d.until = true, known[0].others, known[0].unseen, known[0].jobs, known[0].until
+	}
+	return due
+}
+
+func (a *asking) epochDay(d *shortDay) jobs.EpochDay {
+	return jobs.EpochDay{Longest: d.longest,
+		MachineDay: jobs.MachineDay{Machine: a.View.Names.Text(a.Machines[d.machine].Name), Day: d.day}}
+}
+
+// askShort looks up the epoch ads of wanted days that were not asked for yet; changed reports whether others came than
+// were known.
+func (a *asking) askShort(wanted func(*shortDay) bool) (changed bool, err error) {
+	var days []*shortDay
+	var asked []jobs.EpochDay
+	for i := range a.ads.short {
+		if d := &a.ads.short[i]; !d.asked && wanted(d) {
+			days, asked = append(days, d), append(asked, a.epochDay(d))
+		}
+	}
+	if len(days) == 0 {
+		return false, nil
+	}
+	result, err := a.source.Epochs(a.ctx, asked)
+	if err != nil {
+		return false, err
+	}
+	a.note(result)
+	for i, d := range days {
+		known := d.standing.version
+		d.asked, d.ads = true, result.Ads[i]
+		if result.Standing != nil {
+			d.standing = standingOf(result.Standing[i])
+		}
+		if known != 0 && d.standing.version == known {
 			continue
 		}
-		for i := range d.ads {
-			if ad := &d.ads[i]; !byEpoch(ad).decided {
+		changed, d.same, d.others = true, false, nil
+		for n := range d.ads {
+			if ad := &d.ads[n]; !byEpoch(ad).decided {
 				d.others = append(d.others, jobs.Wanted{Job: ad.GlobalJobID, LastSeen: ad.EpochWriteDate.Time()})
 			}
 		}
 	}
+	return changed, nil
 }
 
-// knownShort are the days of short runs of which something is known from before.
-func (a *asking) knownShort() []shortDay {
-	if a.ads.again == nil {
-		return nil
+// ofChangedShort looks up the ads of days on which not all is what it was.
+func (a *asking) ofChangedShort() error {
+	changed, err := a.askShort(func(d *shortDay) bool { return !d.same })
+	if changed && err == nil { // by somebody else, since the changes were asked for
+		err = a.ofOtherJobs()
 	}
-	return a.ads.again.basis.short
+	return err
 }
 
 // longest is what a run that begins on a UTC day may last without a snapshot showing it, as a power of two minutes so
