@@ -43,10 +43,6 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 		runs: all.in(o, p.Window), slices: opened.Slices.Begin,
 		groups: g.among(all.classes, runs.Choose(linked.BackfillFilter(&p.Select), o.View))}
 	a.blind = !known.Sharp || addLinks(all.share(p.Window, p.Now), about)
-	if a.odd, err = a.oddities(ctx); err != nil {
-		return nil, err
-	}
-	a.odd.tell(about)
 	return a.frames(ctx)
 }
 
@@ -86,35 +82,43 @@ type oddities struct {
 	runs, machines                 int
 	clamped, lost, running, unseen int
 	codes                          map[int32]int
+	machine                        int32 // of the run that was added last
 }
 
-func (a *answer) oddities(ctx context.Context) (o oddities, err error) {
-	o.codes = map[int32]int{}
-	machine := int32(-1)
-	err = a.runs.each(ctx, a.groups, func(_ int32, r *Run) error {
-		o.runs++
-		if r.machine != machine { // they come by machine
-			o.machines++
-			machine = r.machine
-		}
-		if r.clamped {
-			o.clamped++
-		}
-		if r.Link == runs.AdOnly {
-			o.unseen++
-		}
-		switch r.Result {
-		case runs.Lost:
-			o.lost++
-		case runs.Running:
-			o.running++
-		}
-		if r.UnknownCode != 0 {
-			o.codes[r.UnknownCode]++
-		}
-		return nil
+// each yields the answer's runs, as looking.each does, and then says what was odd about them.
+func (a *answer) each(ctx context.Context, yield func(number int32, r *Run) error) error {
+	odd := oddities{codes: map[int32]int{}, machine: -1}
+	err := a.runs.each(ctx, a.groups, func(number int32, r *Run) error {
+		odd.add(r)
+		return yield(number, r)
 	})
-	return o, err
+	if err == nil {
+		odd.tell(a.about)
+	}
+	return err
+}
+
+func (o *oddities) add(r *Run) {
+	o.runs++
+	if r.machine != o.machine { // they come by machine
+		o.machines++
+		o.machine = r.machine
+	}
+	if r.clamped {
+		o.clamped++
+	}
+	if r.Link == runs.AdOnly {
+		o.unseen++
+	}
+	switch r.Result {
+	case runs.Lost:
+		o.lost++
+	case runs.Running:
+		o.running++
+	}
+	if r.UnknownCode != 0 {
+		o.codes[r.UnknownCode]++
+	}
 }
 
 // tell says what was odd.

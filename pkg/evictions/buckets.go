@@ -89,7 +89,7 @@ func (a *answer) timeseries(ctx context.Context) (*Figures, error) {
 		return nil, err
 	}
 	t := tally{groups: a.groups, buckets: buckets, from: w.From}
-	if err := a.runs.each(ctx, a.groups, func(_ int32, r *Run) error { return t.add(r) }); err != nil {
+	if err := a.each(ctx, func(_ int32, r *Run) error { return t.add(r) }); err != nil {
 		return nil, err
 	}
 	f := &Figures{Times: buckets.Starts}
@@ -133,8 +133,8 @@ func (a *answer) newestSlice() pool.Micros {
 func (a *answer) hourOfWeek(ctx context.Context) (data.Frames, error) {
 	w := a.plan.Window
 	buckets, cells, err := a.plan.Hours()
-	if err != nil || a.odd.runs == 0 {
-		return a.about.Finish(nil), err
+	if err != nil {
+		return nil, err
 	}
 	var evictions, hours frames.Week
 	var seen [7][24]bool
@@ -143,7 +143,9 @@ func (a *answer) hourOfWeek(ctx context.Context) (data.Frames, error) {
 		at := cells[buckets.Of(t)]
 		seen[at[0]][at[1]] = true
 	}
-	err = a.runs.each(ctx, a.groups, func(_ int32, r *Run) error {
+	some := false
+	err = a.each(ctx, func(_ int32, r *Run) error {
+		some = true
 		if r.Result == runs.Evicted {
 			at := cells[buckets.Of(r.End)]
 			evictions[at[0]][at[1]]++
@@ -157,8 +159,8 @@ func (a *answer) hourOfWeek(ctx context.Context) (data.Frames, error) {
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
+	if err != nil || !some {
+		return a.about.Finish(nil), err
 	}
 	week := &evictions
 	var rates rates

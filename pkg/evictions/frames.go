@@ -22,7 +22,6 @@ type answer struct {
 	names    []string
 	runs     looking
 	groups   *groups
-	odd      oddities
 	known    *runs.Known
 	blind    bool          // completions cannot be seen
 	slices   []pool.Micros // beginnings of the window's slices
@@ -61,7 +60,7 @@ func (a *answer) summary(ctx context.Context) (*Figures, error) {
 	var whole []float64
 	f := &Figures{Total: GroupFigures{Blind: a.blind}}
 	byEviction := g.byEviction()
-	err := a.runs.each(ctx, g, func(_ int32, r *Run) error {
+	err := a.each(ctx, func(_ int32, r *Run) error {
 		f.Total.Sums.add(r)
 		if byEviction {
 			n := int(g.number(r.row, true))
@@ -135,7 +134,7 @@ type listed struct {
 func (a *answer) newest(ctx context.Context, shows func(*Run) bool) ([]*listed, error) {
 	all, ended := 0, make([]bool, len(a.runs.rows)) // ended: in the list, and the window does not cut its end
 	var going []*listed
-	err := a.runs.each(ctx, a.groups, func(number int32, r *Run) error {
+	err := a.each(ctx, func(number int32, r *Run) error {
 		if !shows(r) {
 			return nil
 		}
@@ -264,12 +263,12 @@ func (a *answer) takenOverBy(r *listed) string {
 
 // survival draws 1 − the share evicted, with completion competing.
 func (a *answer) survival(ctx context.Context) (data.Frames, error) {
-	if a.blind {
-		return a.about.Finish(nil), nil
-	}
 	g := a.groups
 	var lives []frames.Lives
-	err := a.runs.each(ctx, g, func(_ int32, r *Run) error {
+	err := a.each(ctx, func(_ int32, r *Run) error {
+		if a.blind {
+			return nil
+		}
 		n := g.number(r.row, false)
 		for len(lives) < len(g.keys.All) {
 			lives = append(lives, frames.Lives{Group: g.texts(g.keys.All[len(lives)]), Items: &survival.Cohort{}})
@@ -277,8 +276,8 @@ func (a *answer) survival(ctx context.Context) (data.Frames, error) {
 		lives[n].Items.Add(r.item(a.plan.Window))
 		return nil
 	})
-	if err != nil {
-		return nil, err
+	if err != nil || a.blind {
+		return a.about.Finish(nil), err
 	}
 	return frames.Curves(a.plan, a.about, "survival", "runs", lives, (*survival.Cohort).AalenJohansen), nil
 }
