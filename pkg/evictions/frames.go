@@ -8,6 +8,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
@@ -126,6 +127,7 @@ func (a *answer) evicted(ctx context.Context) ([]*listed, error) {
 // listed is a run in a list.
 type listed struct {
 	Run
+	class     linked.Class
 	at        int32 // its number
 	explained *runs.Explained
 }
@@ -178,7 +180,7 @@ func (a *answer) listed(number int32) *listed {
 	l := &listed{at: number}
 	r := &a.runs.rows[number]
 	a.runs.show(r, &l.Run)
-	l.Class, l.explained = a.runs.classes.All[r.class], r.explained(a.known.Explanations)
+	l.class, l.explained = a.runs.classes.All[r.class], r.explained(a.known.Explanations)
 	return l
 }
 
@@ -209,7 +211,7 @@ func (a *answer) list(ctx context.Context) (data.Frames, error) {
 }
 
 func (a *answer) machine(list []*listed) *data.Field {
-	return frames.Text("machine", frames.Each(list, func(r *listed) string { return a.names[r.Class.Place.Machine] }))
+	return frames.Text("machine", frames.Each(list, func(r *listed) string { return a.names[r.class.Place.Machine] }))
 }
 
 func gpuCount(list []*listed) *data.Field {
@@ -235,12 +237,12 @@ func (a *answer) gpuIDs(list []*listed) *data.Field {
 func (a *answer) device(list []*listed) *data.Field {
 	return frames.Text("device", frames.Each(list, func(r *listed) string {
 		return a.plan.Shown("device",
-			a.names[r.Class.Place.Device])
+			a.names[r.class.Place.Device])
 	}))
 }
 
 func category(list []*listed) *data.Field {
-	return frames.Text("category", frames.Each(list, func(r *listed) string { return r.Class.Place.Category().String() }))
+	return frames.Text("category", frames.Each(list, func(r *listed) string { return r.class.Place.Category().String() }))
 }
 
 func (a *answer) user(list []*listed) *data.Field {
@@ -291,11 +293,11 @@ func (a *answer) annotations(ctx context.Context) (data.Frames, error) {
 		frames.Time("time", frames.Each(evicted, func(r *listed) pool.Micros { return r.End })),
 		frames.Time("timeEnd", frames.Each(evicted, func(r *listed) pool.Micros { return r.End })),
 		frames.Text("title", frames.Each(evicted, func(r *listed) string {
-			return "Evicted: " + a.names[r.Class.Place.Machine]
+			return "Evicted: " + a.names[r.class.Place.Machine]
 		})),
 		frames.Text("text", frames.Each(evicted, func(r *listed) string {
 			text := fmt.Sprintf("%s ran %s h on %s (%s); %s, by %s", a.plan.Shown("user", a.names[r.User]),
-				frames.Decimal(pool.Hours(r.Whole())), a.ids(r), a.plan.Shown("device", a.names[r.Class.Place.Device]), r.Cause,
+				frames.Decimal(pool.Hours(r.Whole())), a.ids(r), a.plan.Shown("device", a.names[r.class.Place.Device]), r.Cause,
 				r.Evidence)
 			if by := a.takenOverBy(r); by != "" {
 				text += "; taken over by " + by

@@ -88,7 +88,11 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 		return nil, fmt.Errorf("listing backfill runs: %w", err)
 	}
 	looking := all.in(o, p.Window)
-	if err := looking.each(ctx, nil, func(_ int32, r *Run) error { h.add(r); return nil }); err != nil {
+	err = looking.each(ctx, nil, func(_ int32, r *Run) error {
+		h.add(r, &all.classes.All[r.class])
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
 	return &h.Hours, nil
@@ -102,8 +106,8 @@ type hourly struct {
 	names []string
 }
 
-func (h *hourly) add(r *Run) {
-	group := linked.GroupOf(r.Class.Place.Category(), r.Class.Place, h.names[r.Class.Project], h.names[r.User], h.names)
+func (h *hourly) add(r *Run, class *linked.Class) {
+	group := linked.GroupOf(class.Place.Category(), class.Place, h.names[class.Project], h.names[r.User], h.names)
 	starts, counted := h.hours.Starts, r.Outcome != runs.Running && linked.Due(r.End, h.plan.Now)
 	unseen := r.Link == runs.AdOnly
 	for b := h.hours.Of(max(r.Start, starts[0])); b < h.hours.Len() && starts[b] <= r.Until; b++ {

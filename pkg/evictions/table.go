@@ -136,7 +136,6 @@ func (t *table) share(w pool.Window, now pool.Micros) (s linked.Share) {
 // Run is a run on backfill as a window shows it.
 type Run struct {
 	*row
-	Class  linked.Class
 	Start  pool.Micros
 	Until  pool.Micros  // its end, cut to the window
 	Result runs.Outcome // Running when it ends after the window
@@ -198,7 +197,6 @@ func (l *looking) each(ctx context.Context, g *groups, yield func(number int32, 
 		if !l.show(r, &as) || g != nil && !g.passes(r) {
 			continue
 		}
-		as.Class = l.classes.All[r.class]
 		if err := yield(int32(i), &as); err != nil {
 			return err
 		}

@@ -18,15 +18,20 @@ import (
 	"github.com/chtc/gpureports/pkg/samplepool"
 )
 
-// counting counts the jobs that a source is asked for.
+// counting counts the jobs that a source is asked for, and the days of short runs.
 type counting struct {
 	jobs.Remembering
-	asked int
+	asked, days int
 }
 
 func (c *counting) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
 	c.asked += len(wanted)
 	return c.Remembering.Ads(ctx, wanted)
+}
+
+func (c *counting) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
+	c.days += len(days)
+	return c.Remembering.Epochs(ctx, days)
 }
 
 // whole is all that is known of an observation, as texts.
@@ -99,11 +104,10 @@ func explainAgain(t *testing.T, p *samplepool.Pool, random *rand.Rand) {
 	require.NoError(t, err)
 	var now time.Time
 	archive := jobstest.NewMemory()
-	source := &counting{jobs.NewCache(1<<28, func() time.Time { return now }).Source(archive, "archive",
-		nil), 0}
+	source := &counting{Remembering: jobs.NewCache(1<<28, func() time.Time { return now }).Source(archive, "archive", nil)}
 	s, fresh := runstest.Open(t, g.Dir, "America/Chicago"), runstest.Open(t, g.Dir, "America/Chicago")
 	g.Add(100)
-	asked, everything := 0, 0
+	var asked, everything counting
 	var before *runs.Observed
 	var knownBefore *runs.Known
 	var textsBefore []string
@@ -136,11 +140,11 @@ func explainAgain(t *testing.T, p *samplepool.Pool, random *rand.Rand) {
 		again, err := fresh.Runs.Look(t.Context(), w, s.Env.Lists)
 		require.NoError(t, err)
 		require.NotSame(t, o, again)
-		known := func(o *runs.Observed, asked *int) *runs.Known {
-			source.asked = 0
+		known := func(o *runs.Observed, sum *counting) *runs.Known {
+			source.asked, source.days = 0, 0
 			k, err := o.Known(t.Context(), source)
 			require.NoError(t, err)
-			*asked += source.asked
+			sum.asked, sum.days = sum.asked+source.asked, sum.days+source.days
 			archive.Err = nil
 			return k
 		}
@@ -165,7 +169,8 @@ func explainAgain(t *testing.T, p *samplepool.Pool, random *rand.Rand) {
 		require.NoError(t, err)
 		require.Equal(t, whole(again, want), whole(o, without), "step %d, without ads", step)
 	}
-	require.Less(t, asked, everything*2/3)
+	require.Less(t, asked.asked, everything.asked*2/3)
+	require.Less(t, asked.days, everything.days) // most are of these days, and fresh
 	t.Logf("shared: %+v", shared)
 	require.True(t, shared.runs > 0 && shared.explained > 0 && shared.segments > 0)
 }

@@ -2,6 +2,8 @@ package runs
 
 import (
 	"cmp"
+	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -17,23 +19,24 @@ func Sort[T any](items []*T, by func(*T) pool.Micros) {
 
 // Order returns the numbers of n items by a time that each has, ascending; those with the same time keep their order.
 func Order(n int, by func(i int) pool.Micros) []int32 {
-	type keyed struct {
-		key  pool.Micros
-		from int32
+	order, times := make([]int32, n), make([]pool.Micros, n)
+	least, most := pool.Micros(math.MaxInt64), pool.Micros(math.MinInt64)
+	for i := range times {
+		order[i], times[i] = int32(i), by(i)
+		least, most = min(least, times[i]), max(most, times[i])
 	}
-	keys := make([]keyed, n) // comparing them side by side is quicker than asking the items again and again
-	for i := range keys {
-		keys[i] = keyed{by(i), int32(i)}
+	room := bits.Len(uint(n)) // for a number
+	if bits.Len64(uint64(most-least)) > 64-room {
+		slices.SortStableFunc(order, func(x, y int32) int { return cmp.Compare(times[x], times[y]) })
+		return order
 	}
-	slices.SortFunc(keys, func(x, y keyed) int {
-		if x.key != y.key {
-			return cmp.Compare(x.key, y.key)
-		}
-		return int(x.from - y.from)
-	})
-	order := make([]int32, n)
-	for i, k := range keys {
-		order[i] = k.from
+	keys := make([]uint64, n) // time and number side by side are sorted in half the time
+	for i, t := range times {
+		keys[i] = uint64(t-least)<<room | uint64(i)
+	}
+	slices.Sort(keys)
+	for i, key := range keys {
+		order[i] = int32(key & (1<<room - 1))
 	}
 	return order
 }
