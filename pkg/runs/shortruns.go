@@ -109,17 +109,26 @@ func (a *asking) epochDay(d *shortDay) jobs.EpochDay {
 }
 
 // askShort looks up the epoch ads of wanted days that were not asked for yet; changed reports whether others came than
-// were known.
+// were known. One more day that is known is asked for with them: the source's cache then knows of one, as it does where
+// all days are asked for, and what is known is used if the source does not answer.
 func (a *asking) askShort(wanted func(*shortDay) bool) (changed bool, err error) {
 	var days []*shortDay
 	var asked []jobs.EpochDay
+	var known *shortDay
 	for i := range a.ads.short {
-		if d := &a.ads.short[i]; !d.asked && wanted(d) {
+		switch d := &a.ads.short[i]; {
+		case d.asked:
+		case wanted(d):
 			days, asked = append(days, d), append(asked, a.epochDay(d))
+		case d.standing.version != 0:
+			known = d
 		}
 	}
 	if len(days) == 0 {
 		return false, nil
+	}
+	if known != nil {
+		asked = append(asked, a.epochDay(known))
 	}
 	result, err := a.source.Epochs(a.ctx, asked)
 	if err != nil {
