@@ -68,8 +68,8 @@ func (p *Period) row(class, seen int32) row {
 // period returns the period of a row.
 func (k *known) period(r *row) Period {
 	class := &k.classes.All[r.class]
-	return Period{Place: class.Place, Project: class.Project, Start: r.start, End: r.end, Beginning: r.beginning, Reason: r.reason,
-		Link: r.link, open: r.fate == open, unseen: r.unseen, bounds: k.seen[r.seen]}
+	return Period{Place: class.Place, Project: class.Project, Start: r.start, End: r.end, Beginning: r.beginning,
+		Reason: r.reason, Link: r.link, open: r.fate == open, unseen: r.unseen, bounds: k.seen[r.seen]}
 }
 
 // rank orders rows by length; of one length those come first that curves take first. It is twice the length, and one

@@ -214,8 +214,8 @@ func (b *bench) manyViewers(ctx context.Context) error {
 	return nil
 }
 
-// burst returns what the panels of all viewers took in milliseconds, in a new data source whose snapshots are in memory,
-// and the megabytes of the heap after them.
+// burst returns what the panels of all viewers took in milliseconds, in a new data source whose snapshots are in
+// memory, and the megabytes of the heap after them.
 func (b *bench) burst(ctx context.Context) (took []float64, heap float64, err error) {
 	source, err := b.source(b.month(), "")
 	if err != nil {

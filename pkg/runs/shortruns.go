@@ -71,8 +71,8 @@ func (a *asking) ofShortRuns(w pool.Window) error {
 	return nil
 }
 
-// takeShort takes over what is known of days of short runs. Their ads are asked for where they are due, as they may have
-// changed.
+// takeShort takes over what is known of days of short runs. Their ads are asked for where they are due, as they may
+// have changed.
 func (a *asking) takeShort() (due func(*shortDay) bool) {
 	again := a.ads.again
 	if again == nil {
