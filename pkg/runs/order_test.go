@@ -15,7 +15,7 @@ import (
 // the times are.
 func TestOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
-	for _, span := range []int64{1, 3, 1000, int64(400 * pool.Day), 1 << 60, math.MaxInt64} {
+	for _, span := range []int64{1, 3, 1000, 400 * pool.Day, 1 << 60, math.MaxInt64} {
 		for n := range 40 {
 			times := make([]pool.Micros, n)
 			for i := range times {
