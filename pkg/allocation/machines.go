@@ -147,7 +147,6 @@ func (s *machineScan) gpu(day *timeline.DaySlices, g int, class counts.GPUClass)
 	from, to := day.Snapshots()
 	first, spans := day.Spans(g)
 	var r *machineRow
-	last := timeline.Symbol(0) // rows of a GPU mostly have the same projects
 	for k := range first {
 		begin, end := int(first[k]), to
 		if k+1 < len(first) {
@@ -159,11 +158,12 @@ func (s *machineScan) gpu(day *timeline.DaySlices, g int, class counts.GPUClass)
 		primary, backfill := day.StatusRows(spans[k])
 		for side, number := range [2]uint32{primary, backfill} {
 			row := day.Row(number)
-			known := r != nil && row.Project == last && row.Reason == 0 // it has nothing that was not seen before
+			// rows of a GPU mostly have the same projects: this one has nothing that was not seen before
+			known := r != nil && row.Project == r.project && row.Reason == 0
 			if number == 0 || known || !s.classify.Keeps(class, pool.Side(side), row) {
 				continue
 			}
-			last, r = row.Project, s.machine(day.Machines()[day.MachineOf(g)].Name)
+			r = s.machine(day.Machines()[day.MachineOf(g)].Name)
 			if r.project != row.Project || len(r.projects) == 0 {
 				r.project, r.projects[row.Project] = row.Project, true
 			}

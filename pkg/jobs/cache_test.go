@@ -3,6 +3,7 @@ package jobs_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -128,6 +129,9 @@ type changing struct {
 
 func (c *changing) Revision() string { return c.revision }
 
+// keysOf are all answers that were replaced.
+func keysOf(c jobs.Changes) []string { return slices.Concat(c.Jobs, c.Days) }
+
 // What was replaced is known by its key, and ads have another version only if they are others.
 func TestCacheKnowsWhatWasReplaced(t *testing.T) {
 	clock := &clock{time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)}
@@ -144,7 +148,7 @@ func TestCacheKnowsWhatWasReplaced(t *testing.T) {
 	mark := source.Since(jobs.Mark{}).Mark
 	first := ask()
 	require.Equal(t, clock.t.Add(5*time.Minute), first[0].Until)
-	require.Empty(t, source.Since(mark).Jobs, "a first answer replaces none")
+	require.Empty(t, keysOf(source.Since(mark)), "a first answer replaces none")
 
 	memory.Add(history("ap#2.0#1", clock.t))
 	clock.t = clock.t.Add(6 * time.Minute)
@@ -154,9 +158,10 @@ func TestCacheKnowsWhatWasReplaced(t *testing.T) {
 	changes := source.Since(mark)
 	require.False(t, changes.Lost)
 	require.Equal(t, []string{"ap#2.0#1"}, changes.Jobs)
+	require.Empty(t, changes.Days)
 	require.Equal(t, clock.t, changes.Now)
-	require.Empty(t, source.Since(changes.Mark).Jobs)
-	require.Empty(t, other.Since(other.Since(jobs.Mark{}).Mark).Jobs)
+	require.Empty(t, keysOf(source.Since(changes.Mark)))
+	require.Empty(t, keysOf(other.Since(other.Since(jobs.Mark{}).Mark)))
 	require.True(t, other.Since(mark).Lost, "a mark of another source")
 
 	file.revision = "2"

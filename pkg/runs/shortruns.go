@@ -55,7 +55,14 @@ func (a *asking) ofShortRuns(w pool.Window) error {
 		}
 	}
 	due := a.takeShort()
-	if _, err := a.askShort(func(d *shortDay) bool { return !d.same || due(d) }); err != nil {
+	_, err := a.askShort(func(d *shortDay) bool {
+		if !d.same || due(d) {
+			return true
+		}
+		a.tell(d.standing.notices())
+		return false
+	})
+	if err != nil {
 		return err
 	}
 	if err := a.ofOtherJobs(); err != nil {
@@ -71,8 +78,7 @@ func (a *asking) ofShortRuns(w pool.Window) error {
 	return nil
 }
 
-// takeShort takes over what is known of days of short runs. Their ads are asked for where they are due, as they may
-// have changed.
+// takeShort takes over what is known of days of short runs. due reports whether the ads of such a day may have changed.
 func (a *asking) takeShort() (due func(*shortDay) bool) {
 	again := a.ads.again
 	if again == nil {
@@ -95,9 +101,6 @@ func (a *asking) takeShort() (due func(*shortDay) bool) {
 		if len(known) > 0 && known[0].machine == d.machine && known[0].day == d.day && known[0].longest == d.longest {
 			*d = known[0]
 			d.asked, d.same = false, true
-			if !due(d) {
-				a.tell(d.standing.notices())
-			}
 		}
 	}
 	return due
@@ -136,12 +139,12 @@ func (a *asking) askShort(wanted func(*shortDay) bool) (changed bool, err error)
 	}
 	a.note(result)
 	for i, d := range days {
-		known := d.standing.version
+		before := d.standing.version
 		d.asked, d.ads = true, result.Ads[i]
 		if result.Standing != nil {
 			d.standing = standingOf(result.Standing[i])
 		}
-		if known != 0 && d.standing.version == known {
+		if before != 0 && d.standing.version == before {
 			continue
 		}
 		changed, d.same, d.others = true, false, nil
