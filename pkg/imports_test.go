@@ -32,7 +32,7 @@ var layers = map[string][]string{
 	"sqlitefile":        {"pool"},
 	"snapshots":         {"pool"},
 	"snapshots/months":  {"parallel", "pool", "localtime", "snapshots"},
-	"snapshots/sqlite":  {"pool", "localtime", "sqlitefile", "snapshots", "snapshots/months"},
+	"snapshots/sqlite":  {"parallel", "pool", "localtime", "sqlitefile", "snapshots", "snapshots/months"},
 	"snapshots/objects": {"parallel", "pool", "localtime", "bucket", "snapshots", "snapshots/months",
 		"snapshots/parquet"},
 	"snapshots/registry": {"localtime", "bucket", "snapshots", "snapshots/months", "snapshots/objects",

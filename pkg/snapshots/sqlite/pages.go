@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/binary"
@@ -76,6 +77,11 @@ func readChunk(ctx context.Context, conn *sql.Conn, root int64, r months.Range, 
 	if err := p.walk(ctx, child{uint32(root), math.MaxInt64}, r, 0); err != nil {
 		return err
 	}
+	return p.readLeaves(ctx, tx, r, to)
+}
+
+// readLeaves gives the rows of the leaves, which one statement asks for.
+func (p *pages) readLeaves(ctx context.Context, tx *sql.Tx, r months.Range, to records) error {
 	numbers := make([]uint32, len(p.leaves))
 	for i, leaf := range p.leaves {
 		numbers[i] = leaf.page
@@ -84,27 +90,43 @@ func readChunk(ctx context.Context, conn *sql.Conn, root int64, r months.Range, 
 	if err != nil {
 		return err
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT p.data FROM json_each(?) AS list CROSS JOIN sqlite_dbpage AS p ON p.pgno "+
-		"= list.value", string(list))
+	n := 0
+	take := func(page []byte, inPlace bool) (later bool, err error) {
+		if n >= len(p.leaves) || len(page) < p.usable || page[0] != leafPage {
+			return false, errUnusual
+		}
+		page = page[:p.usable]
+		if inPlace && p.overflows(page) { // other pages are asked for when SQLite is done with this one
+			return true, nil
+		}
+		if err := p.leaf(ctx, page, p.leaves[n].last, r, to); err != nil {
+			return false, err
+		}
+		p.last = max(p.last, p.leaves[n].last)
+		n++
+		return false, nil
+	}
+	scan := &inPlace{look: func(page []byte) (later bool, err error) { return take(page, true) }}
+	number, end := scan.begin()
+	defer end()
+	rows, err := tx.QueryContext(ctx, "SELECT "+pageFunction+"(?, p.data) FROM json_each(?) AS list CROSS JOIN "+
+		"sqlite_dbpage AS p ON p.pgno = list.value", number, string(list))
 	if err != nil {
-		return err
+		return cmp.Or(scan.err, err)
 	}
 	defer rows.Close()
 	var page sql.RawBytes
-	n := 0
-	for ; rows.Next(); n++ {
+	for rows.Next() {
 		if err := rows.Scan(&page); err != nil {
 			return err
 		}
-		if n >= len(p.leaves) || len(page) < p.usable || page[0] != leafPage {
-			return errUnusual
+		if page != nil {
+			if _, err := take(page, false); err != nil {
+				return err
+			}
 		}
-		if err := p.leaf(ctx, page[:p.usable], p.leaves[n].last, r, to); err != nil {
-			return err
-		}
-		p.last = max(p.last, p.leaves[n].last)
 	}
-	if err := rows.Err(); err != nil {
+	if err := cmp.Or(scan.err, rows.Err()); err != nil {
 		return err
 	}
 	if n != len(p.leaves) {
@@ -214,6 +236,24 @@ func childrenOf(page []byte, greatest int64, r months.Range) (children []child, 
 		}
 	}
 	return append(children, child{binary.BigEndian.Uint32(page[8:]), greatest}), nil
+}
+
+// overflows reports whether a record of a leaf page goes on in other pages, or the page is damaged.
+func (p *pages) overflows(page []byte) bool {
+	cells := int(binary.BigEndian.Uint16(page[3:]))
+	if 8+2*cells > len(page) {
+		return true
+	}
+	for i := range cells {
+		at := int(binary.BigEndian.Uint16(page[8+2*i:]))
+		if at >= len(page) {
+			return true
+		}
+		if size, n := varint(page[at:]); n == 0 || size > uint64(p.usable-35) {
+			return true
+		}
+	}
+	return false
 }
 
 // leaf gives the rows of a leaf page, which can hold rowids up to greatest.

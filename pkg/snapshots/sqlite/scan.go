@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
@@ -34,7 +35,8 @@ func (c *content) scan(ctx context.Context, r *months.Range, run *runs) error {
 		if err == nil {
 			c.prints.keep(whole, taker.hash)
 		}
-		if err == nil || ctx.Err() != nil || run.failed != nil {
+		var bug *parallel.Panic
+		if err == nil || ctx.Err() != nil || run.failed != nil || errors.As(err, &bug) {
 			return cmp.Or(run.failed, err)
 		}
 		if errors.Is(err, sqlitefile.ErrCircle) {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
@@ -235,3 +236,26 @@ func TestVisitorEndsScan(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, c.Scan(ctx, months.Range{First: 1, Last: 2}, false, &tape{}), context.Canceled)
 }
+
+// A bug in what takes the rows is told as one, and what SQLite was doing can be done again.
+func TestPanicOfVisitor(t *testing.T) {
+	dir := t.TempDir()
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{month: {{"Name": "a", "timestamp": "2025-09-01 00:00:00"},
+		{"Name": "b", "timestamp": "2025-09-01 00:00:00"}}})
+	c := lookAt(t, dir, month)
+	c.handle.db.SetMaxOpenConns(2) // one of them watches for changes
+	var bug *parallel.Panic
+	require.ErrorAs(t, c.Scan(t.Context(), months.Range{First: 1, Last: 2}, false, &broken{}), &bug)
+	require.Contains(t, string(bug.Stack), "broken")
+	v := &tape{}
+	require.NoError(t, c.Scan(t.Context(), months.Range{First: 1, Last: 2}, false, v))
+	require.Len(t, v.lines, 3)
+	inPlaceScans.Range(func(number, _ any) bool {
+		t.Errorf("scan %v is still known", number)
+		return true
+	})
+}
+
+type broken struct{ tape }
+
+func (*broken) Row(snapshots.Row, float64) error { panic("broken") }
