@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/fresh"
 	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -67,6 +68,7 @@ func distinguish(queries []backend.DataQuery, answers backend.Responses) {
 func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, naming query.Naming, fromAlert,
 	onDashboard bool) backend.DataResponse {
 	begin := time.Now()
+	ctx = fresh.Asked(ctx, begin)
 	model, err := query.Parse(q.JSON)
 	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports query", trace.WithAttributes(
 		attribute.String("kind", model.QueryType), attribute.String("view", model.View), attribute.Bool("alert", fromAlert)))

@@ -9,7 +9,9 @@ import (
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/folder"
+	"github.com/chtc/gpureports/pkg/fresh"
 	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/pressure"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -27,6 +29,7 @@ type opened struct {
 	mirror   *objects.Mirror // nil without a bucket
 	bucket   *bucket.Bucket  // nil without one
 	users    int             // requests under way
+	lists    fresh.Seen[pool.Lists]
 }
 
 // openStores opens what the settings name. Errors: a directory that is not allowed or cannot be opened, a bucket.
@@ -133,15 +136,20 @@ func (s *opened) retry() {
 
 // env is what settings and list files say now.
 func (s *opened) env(ctx context.Context) (query.Env, error) {
-	if s.mirror != nil {
-		if err := s.mirror.Refresh(ctx); err != nil {
-			return query.Env{}, err
-		}
-	}
-	lists, err := s.dir.Lists(s.settings.CHTCOwnedFile, s.settings.HostExclusionsFile)
-	if err == nil {
-		lists.Tiers, err = s.dir.Tiers(s.settings.GPUTiersFile)
-	}
+	lists, err := s.lists.Look(ctx, func() (pool.Lists, error) { return s.readLists(ctx) })
 	return query.Env{Zone: s.settings.zone, SliceMinutes: s.settings.SliceMinutes, YearStart: s.settings.FiscalYearStart,
 		Lists: lists}, err
+}
+
+// readLists reads the list files.
+func (s *opened) readLists(ctx context.Context) (lists pool.Lists, err error) {
+	if s.mirror != nil {
+		if err := s.mirror.Refresh(ctx); err != nil {
+			return lists, err
+		}
+	}
+	if lists, err = s.dir.Lists(s.settings.CHTCOwnedFile, s.settings.HostExclusionsFile); err == nil {
+		lists.Tiers, err = s.dir.Tiers(s.settings.GPUTiersFile)
+	}
+	return lists, err
 }

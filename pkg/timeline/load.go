@@ -6,9 +6,11 @@ import (
 	"errors"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/otel"
 
+	"github.com/chtc/gpureports/pkg/fresh"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -64,11 +66,17 @@ func (t *Timeline) settled(ctx context.Context, do func(snapshots.State) error) 
 		if !errors.Is(err, snapshots.ErrStale) || i == patience {
 			return err
 		}
+		ctx = fresh.Asked(ctx, time.Now())
 	}
 }
 
-// look returns the source as it is now, and drops from disk what has been edited since the last look.
+// look returns the source as it is now, or as it was at a moment since the question was asked.
 func (t *Timeline) look(ctx context.Context) (snapshots.State, error) {
+	return t.seen.Look(ctx, func() (snapshots.State, error) { return t.lookNow(ctx) })
+}
+
+// lookNow looks at the source, and drops from disk what has been edited since the last look.
+func (t *Timeline) lookNow(ctx context.Context) (snapshots.State, error) {
 	state, err := t.source.Look(ctx)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/chtc/gpureports/pkg/bucket"
+	"github.com/chtc/gpureports/pkg/fresh"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/timeline/keep"
 )
@@ -37,6 +38,7 @@ type Timeline struct {
 	shared    *keep.Shared  // nil without a bucket
 	slots     chan struct{} // bounds the days that are read at once
 	busy      atomic.Int64  // loads under way
+	seen      fresh.Seen[snapshots.State]
 
 	lock sync.Mutex
 	last snapshots.State // of the last look: what was edited since is dropped from disk
