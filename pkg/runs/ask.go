@@ -336,8 +336,9 @@ func (a *asking) onMachines(wanted Wanted) error {
 	var days []jobs.MachineDay
 	for m := range a.Machines {
 		known := len(days)
-		for r, job := range a.jobs().of[m] {
-			if job >= 0 || !wanted(m, r) {
+		for _, n := range a.jobs().without[m] {
+			r := int(n)
+			if !wanted(m, r) {
 				continue
 			}
 			run := a.Machines[m].Runs.At(r)

@@ -20,6 +20,7 @@ type jobIndex struct {
 	of      [][]int32              // of each machine's runs: the job's number, −1 without a GlobalJobId
 	newest  [2][]sighting          // by side, of each job
 	before  [][]sighting           // of each machine's runs: the claim's run before it, on the same side
+	without [][]int32              // of each machine: the runs without a GlobalJobId
 }
 
 // claim is what makes runs of one machine pieces of one: side and job; without a GlobalJobId side, user and GPU.
@@ -90,7 +91,8 @@ func (o *Observed) indexAfter(earlier *Observed, rests []rest) {
 
 // indexJobs numbers the jobs.
 func (o *Observed) indexJobs() *jobIndex {
-	x := &jobIndex{of: make([][]int32, len(o.Machines)), before: make([][]sighting, len(o.Machines))}
+	x := &jobIndex{of: make([][]int32, len(o.Machines)), before: make([][]sighting, len(o.Machines)),
+		without: make([][]int32, len(o.Machines))}
 	runs := 0
 	for m := range o.Machines {
 		runs += o.Machines[m].Runs.Len()
@@ -112,6 +114,7 @@ func (o *Observed) indexJobs() *jobIndex {
 					x.before[m][r] = sighting{int32(m), before}
 				}
 				nameless[claim] = int32(r)
+				x.without[m] = append(x.without[m], int32(r))
 				continue
 			}
 			x.of[m][r] = x.add(run.Job)
@@ -127,7 +130,8 @@ func (o *Observed) indexJobs() *jobIndex {
 // machine, as many as kept, are of the jobs that they were of; nil if all runs of a job have gone.
 func (o *Observed) continueIndex(earlier *jobIndex, kept []int) *jobIndex {
 	x := &jobIndex{jobs: slices.Clone(earlier.jobs), numbers: earlier.numbers, added: maps.Clone(earlier.added),
-		of: make([][]int32, len(o.Machines)), before: make([][]sighting, len(o.Machines))}
+		of: make([][]int32, len(o.Machines)), before: make([][]sighting, len(o.Machines)),
+		without: make([][]int32, len(o.Machines))}
 	if x.added == nil {
 		x.added = map[timeline.Job]int32{}
 	}
@@ -139,6 +143,8 @@ func (o *Observed) continueIndex(earlier *jobIndex, kept []int) *jobIndex {
 		x.of[m], x.before[m] = make([]int32, n), make([]sighting, n)
 		copy(x.of[m], earlier.of[m][:kept[m]])
 		copy(x.before[m], earlier.before[m][:kept[m]])
+		n, _ = slices.BinarySearch(earlier.without[m], int32(kept[m]))
+		x.without[m] = slices.Clip(earlier.without[m][:n])
 	}
 	var lost []int32 // jobs of runs that are not kept
 	for m, of := range earlier.of {
@@ -157,7 +163,8 @@ func (o *Observed) continueIndex(earlier *jobIndex, kept []int) *jobIndex {
 		for r := kept[m]; r < runs.Len(); r++ {
 			run, at := runs.At(r), sighting{int32(m), int32(r)}
 			if run.Job.IsNone() {
-				x.of[m][r], x.before[m][r] = -1, o.Machines[m].namelessBefore(m, r)
+				x.of[m][r], x.before[m][r] = -1, o.Machines[m].namelessBefore(m, x.without[m], run)
+				x.without[m] = append(x.without[m], int32(r))
 				continue
 			}
 			x.of[m][r] = x.add(run.Job)
@@ -188,12 +195,12 @@ func (x *jobIndex) forget(earlier *jobIndex, job int32, side int, kept []int) {
 	*link = nowhere
 }
 
-// namelessBefore returns the run of the same claim without a GlobalJobId before a run of the machine.
-func (m *Machine) namelessBefore(machine, run int) sighting {
-	claim := claimOf(m.Runs.At(run))
-	for r := run - 1; r >= 0; r-- {
-		if before := m.Runs.At(r); before.Job.IsNone() && claimOf(before) == claim {
-			return sighting{int32(machine), int32(r)}
+// namelessBefore returns the last of a machine's runs without a GlobalJobId that are of the same claim as another one.
+func (m *Machine) namelessBefore(machine int, without []int32, run *Run) sighting {
+	claim := claimOf(run)
+	for _, r := range slices.Backward(without) {
+		if claimOf(m.Runs.At(int(r))) == claim {
+			return sighting{int32(machine), r}
 		}
 	}
 	return nowhere

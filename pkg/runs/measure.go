@@ -112,10 +112,15 @@ func (m *measured) near(touched map[clockDay]bool) map[clockDay][]interval {
 		from, to = min(from, t.day-2*clockDays), max(to, t.day+2*clockDays)
 	}
 	byDay := map[clockDay][]interval{}
+	if from > to {
+		return byDay
+	}
+	days := int(to-from) + 1
+	lists := make([][]interval, days*len(m.points.All)) // by point and day: there are many constraints
 	add := func(c *constraint) {
 		if from <= c.day && c.day <= to {
-			at := clockDay{c.point, c.day}
-			byDay[at] = append(byDay[at], c.interval)
+			list := &lists[int(c.point)*days+int(c.day-from)]
+			*list = append(*list, c.interval)
 		}
 	}
 	for i := range m.kept.constraints {
@@ -125,6 +130,11 @@ func (m *measured) near(touched map[clockDay]bool) map[clockDay][]interval {
 	}
 	for i := range m.own.constraints {
 		add(&m.own.constraints[i])
+	}
+	for i, list := range lists {
+		if list != nil {
+			byDay[clockDay{int32(i / days), from + int32(i%days)}] = list
+		}
 	}
 	return byDay
 }
