@@ -56,7 +56,7 @@ func (b *bench) newSnapshot(ctx context.Context) error {
 	if err := ask(last); err != nil {
 		return err
 	}
-	took := make([]float64, 20)
+	took := make([]float64, runs)
 	for i := range took {
 		at := last.Add(time.Duration(i+1) * o.Cadence)
 		if err := repeatLast(ctx, db, at); err != nil {
@@ -97,7 +97,7 @@ func (b *bench) runsAfterSnapshot(ctx context.Context) error {
 			source := plugin.Open(settings, func() time.Time { return newest })
 			ask := func() error { return answer(ctx, source, p.json, newest.AddDate(0, 0, -days), newest) }
 			err := ask()
-			took := make([]float64, 10)
+			took := make([]float64, runs)
 			for i := 0; i < len(took) && err == nil; i++ {
 				newest = newest.Add(cadence)
 				if err = repeatLast(ctx, db, newest); err != nil {

@@ -49,7 +49,7 @@ func (m manyAds) measure(ctx context.Context, b *bench) (err error) {
 		if err := ask(0); err != nil {
 			return err
 		}
-		median, p99, err := timed(50, func(i int) error { return ask(i + 1) })
+		median, p99, err := timed(runs, func(i int) error { return ask(i + 1) })
 		if err != nil {
 			return err
 		}

@@ -175,8 +175,10 @@ func reach(ctx context.Context, dir string, month, end time.Time) error {
 // repeatLast appends the newest snapshot's rows once more, with a later time.
 func repeatLast(ctx context.Context, db *sql.DB, later time.Time) error {
 	db.SetMaxOpenConns(1)
-	_, err := db.ExecContext(ctx, "CREATE TEMP TABLE again AS SELECT * FROM gpu_state WHERE timestamp = (SELECT "+
-		"timestamp FROM gpu_state ORDER BY rowid DESC LIMIT 1); UPDATE again SET timestamp = ?; INSERT INTO gpu_state "+
-		"SELECT * FROM again; DROP TABLE again", later.Format("2006-01-02 15:04:05.000000"))
+	// a snapshot has fewer rows than that: the whole file need not be read for it
+	_, err := db.ExecContext(ctx, "CREATE TEMP TABLE again AS SELECT * FROM gpu_state WHERE rowid > (SELECT max(rowid) "+
+		"FROM gpu_state) - 100000 AND timestamp = (SELECT timestamp FROM gpu_state ORDER BY rowid DESC LIMIT 1); UPDATE "+
+		"again SET timestamp = ?; INSERT INTO gpu_state SELECT * FROM again; DROP TABLE again",
+		later.Format("2006-01-02 15:04:05.000000"))
 	return err
 }
