@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/chtc/gpureports/pkg/fresh"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 	"github.com/chtc/gpureports/pkg/timeline/keep"
@@ -81,6 +82,26 @@ func TestNewRowsAreSeen(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Questions that wait together share a look at the files; whoever asks after that look sees what came meanwhile.
+func TestQuestionsShareLooks(t *testing.T) {
+	dir := t.TempDir()
+	db := snapshotstest.Open(t, dir, september, snapshotstest.Schema)
+	snapshotstest.Append(t, db, snapshotstest.Schema, plain(quarterly(0, 250))...)
+	tl := open(t, dir, "UTC", "")
+	defer tl.Close()
+	snapshotsFor := func(ctx context.Context) int {
+		v, err := tl.Load(ctx, start, start+10*pool.Day)
+		require.NoError(t, err)
+		return len(v.Times)
+	}
+	waiting := fresh.Asked(t.Context(), time.Now())
+	require.Equal(t, 250, snapshotsFor(waiting))
+	snapshotstest.Append(t, db, snapshotstest.Schema, plain(quarterly(250, 260))...)
+	require.Equal(t, 250, snapshotsFor(waiting), "asked before the look")
+	require.Equal(t, 260, snapshotsFor(fresh.Asked(t.Context(), time.Now())), "asked after it")
+	require.Equal(t, 260, snapshotsFor(t.Context()))
 }
 
 // A file that is edited or replaced gives new answers.
