@@ -23,15 +23,14 @@ func (s *Settings) bucketOptions(url string, secrets map[string]string) bucket.O
 
 // Asked returns what the data source's buckets were asked since it was opened.
 func (d *Datasource) Asked() (asked bucket.Counts) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.stores == nil {
+	stores, _, open := d.stores.look()
+	if !open {
 		return asked
 	}
-	if d.stores.bucket != nil {
-		asked = d.stores.bucket.Counts()
+	if stores.bucket != nil {
+		asked = stores.bucket.Counts()
 	}
-	if shared := d.stores.Timeline.Shared(); shared != nil {
+	if shared := stores.Timeline.Shared(); shared != nil {
 		counts := shared.Counts()
 		asked.Requests += counts.Requests
 		asked.Received += counts.Received

@@ -4,9 +4,7 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
@@ -33,10 +31,8 @@ type Datasource struct {
 
 	publisher *publisher // nil: the plugin does not publish
 
-	mu       sync.Mutex
-	stores   *opened
-	fleet    *openedFleet // instead of stores, where the mode says so
-	disposed bool
+	stores sharing[*opened]
+	fleet  sharing[*openedFleet] // instead of stores, where the mode says so
 }
 
 // New makes a data source for Grafana: a fresh one each time, which begins to read what queries will ask for.
@@ -71,6 +67,12 @@ func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instan
 // Open makes a data source. now is the clock: of ages, and of what is still going on.
 func Open(settings backend.DataSourceInstanceSettings, now func() time.Time) *Datasource {
 	d := &Datasource{settings: settings, now: now, stop: func() {}}
+	d.stores.open = func(ctx context.Context) (*opened, error) { return openStores(ctx, d.settings, d.parsed) }
+	d.fleet.open = func(ctx context.Context) (*openedFleet, error) { return openFleet(ctx, d.settings, d.parsed) }
+	failed := func(err error) {
+		backend.Logger.Warn("closing a data source", "name", instanceName(d.settings), "error", err)
+	}
+	d.stores.failed, d.fleet.failed = failed, failed
 	if d.parsed, d.invalid = ParseSettings(settings.JSONData); d.invalid == nil {
 		d.invalid = d.parsed.allowDirs()
 	}
@@ -84,13 +86,8 @@ func Open(settings backend.DataSourceInstanceSettings, now func() time.Time) *Da
 // (Grafana calls it seconds after a settings save, while a new instance is already serving.)
 func (d *Datasource) Dispose() {
 	d.stop()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.disposed = true
-	if d.stores != nil {
-		d.closeUnused(d.stores)
-	}
-	d.closeFleet()
+	d.stores.close()
+	d.fleet.close()
 }
 
 // warm reads ahead what queries will ask for.
@@ -105,8 +102,6 @@ func (d *Datasource) warm(ctx context.Context) error {
 	return err
 }
 
-var errDisposed = errors.New("the data source was closed while its settings were saved: ask again")
-
 // use returns the stores for one request, which must call done at its end. They are opened anew where another directory
 // has taken the place of one of theirs.
 func (d *Datasource) use(ctx context.Context) (s *opened, done func(), err error) {
@@ -116,54 +111,15 @@ func (d *Datasource) use(ctx context.Context) (s *opened, done func(), err error
 	if d.parsed.Mode == modeFleet {
 		return nil, nil, errOfPool
 	}
-	if s, err = d.enter(ctx, nil); err != nil {
+	taken, err := d.stores.take(ctx, nil)
+	if err != nil {
 		return nil, nil, err
 	}
-	if s.replaced() { // not under the lock: a file system can hang
-		d.leave(s)
-		if s, err = d.enter(ctx, s); err != nil {
+	if taken.of.replaced() { // not under a lock: a file system can hang
+		d.stores.leave(taken)
+		if taken, err = d.stores.take(ctx, taken); err != nil {
 			return nil, nil, err
 		}
 	}
-	return s, func() { d.leave(s) }, nil
-}
-
-// enter returns the stores, others than the replaced ones, and counts who asks among their users.
-func (d *Datasource) enter(ctx context.Context, replaced *opened) (_ *opened, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.disposed && d.stores == nil {
-		return nil, errDisposed
-	}
-	if s := d.stores; s != nil && s == replaced && !d.disposed {
-		d.stores = nil
-		d.closeUnused(s)
-	}
-	if d.stores == nil {
-		if d.stores, err = openStores(ctx, d.settings, d.parsed); err != nil {
-			return nil, err
-		}
-	}
-	d.stores.users++
-	return d.stores, nil
-}
-
-func (d *Datasource) leave(s *opened) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s.users--
-	d.closeUnused(s)
-}
-
-// closeUnused closes stores that nobody uses and nobody will ask for. d.mu is held.
-func (d *Datasource) closeUnused(s *opened) {
-	if s.users > 0 || s == d.stores && !d.disposed {
-		return
-	}
-	if err := s.Close(); err != nil {
-		backend.Logger.Warn("closing a data source", "name", instanceName(d.settings), "error", err)
-	}
-	if s == d.stores {
-		d.stores = nil
-	}
+	return taken.of, func() { d.stores.leave(taken) }, nil
 }

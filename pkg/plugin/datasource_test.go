@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -215,12 +216,8 @@ func TestCancelStopsTheWork(t *testing.T) {
 		answered <- response.Responses["A"]
 	}()
 	inUse := func() int {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if d.stores == nil {
-			return 0
-		}
-		return d.stores.users
+		_, users, _ := d.stores.look()
+		return users
 	}
 	require.Eventually(t, func() bool { return inUse() == 1 }, testPatience, 10*time.Microsecond, "the query works")
 	begin := time.Now()
@@ -294,9 +291,11 @@ func TestSettingsSavedUnderLoad(t *testing.T) {
 		}
 		// the manager disposes of an instance seconds after it was replaced
 		require.Eventually(t, func() bool {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			return d.disposed && d.stores == nil
+			_, done, err := d.use(context.Background())
+			if err == nil {
+				done()
+			}
+			return errors.Is(err, errDisposed)
 		}, testPatience, 10*testPause)
 	}
 	require.NotEmpty(t, openFiles(t, dir), "the one in use has files open")
@@ -351,12 +350,11 @@ func TestNewReadsAhead(t *testing.T) {
 	d := instance.(*Datasource)
 	defer d.Dispose()
 	require.Eventually(t, func() bool {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if d.stores == nil {
+		stores, users, open := d.stores.look()
+		if !open {
 			return false
 		}
-		used, _ := d.stores.Timeline.Memory()
-		return used > 0 && d.stores.users == 0
+		used, _ := stores.Timeline.Memory()
+		return used > 0 && users == 0
 	}, testPatience, testPause)
 }

@@ -27,13 +27,14 @@ var errOfPool = pool.BadQuery("the data source's mode is %s: it answers for many
 type openedFleet struct {
 	*fleet.Store
 	connections *http.Transport // nil: none
-	users       int             // requests under way
 }
 
-func (f *openedFleet) close() {
+// Close closes the connections that nobody uses.
+func (f *openedFleet) Close() error {
 	if f.connections != nil {
 		f.connections.CloseIdleConnections()
 	}
+	return nil
 }
 
 // useFleet returns the facts for one request, which must call done at its end.
@@ -41,33 +42,11 @@ func (d *Datasource) useFleet(ctx context.Context) (f *openedFleet, done func(),
 	if d.invalid != nil {
 		return nil, nil, d.invalid
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.disposed && d.fleet == nil {
-		return nil, nil, errDisposed
+	taken, err := d.fleet.take(ctx, nil)
+	if err != nil {
+		return nil, nil, err
 	}
-	if d.fleet == nil {
-		if d.fleet, err = openFleet(ctx, d.settings, d.parsed); err != nil {
-			return nil, nil, err
-		}
-	}
-	d.fleet.users++
-	return d.fleet, d.leaveFleet, nil
-}
-
-func (d *Datasource) leaveFleet() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.fleet.users--
-	d.closeFleet()
-}
-
-// closeFleet closes the facts if nobody uses them and nobody will ask for them. d.mu is held.
-func (d *Datasource) closeFleet() {
-	if d.disposed && d.fleet != nil && d.fleet.users == 0 {
-		d.fleet.close()
-		d.fleet = nil
-	}
+	return taken.of, func() { d.fleet.leave(taken) }, nil
 }
 
 func openFleet(ctx context.Context, instance backend.DataSourceInstanceSettings, settings Settings) (*openedFleet,

@@ -28,7 +28,6 @@ type opened struct {
 	dir      *snapshots.Dir  // of the snapshots, or of the mirror
 	mirror   *objects.Mirror // nil without a bucket
 	bucket   *bucket.Bucket  // nil without one
-	users    int             // requests under way
 	lists    fresh.Seen[pool.Lists]
 }
 
