@@ -91,12 +91,12 @@ func (p *pages) readLeaves(ctx context.Context, tx *sql.Tx, r months.Range, to r
 		return err
 	}
 	n := 0
-	take := func(page []byte, inPlace bool) (later bool, err error) {
+	take := func(page []byte, lent bool) (later bool, err error) {
 		if n >= len(p.leaves) || len(page) < p.usable || page[0] != leafPage {
 			return false, errUnusual
 		}
 		page = page[:p.usable]
-		if inPlace && p.overflows(page) { // other pages are asked for when SQLite is done with this one
+		if lent && p.overflows(page) { // other pages are asked for when SQLite is done with this one
 			return true, nil
 		}
 		if err := p.leaf(ctx, page, p.leaves[n].last, r, to); err != nil {
