@@ -23,7 +23,7 @@ func (s *Settings) bucketOptions(url string, secrets map[string]string) bucket.O
 
 // Asked returns what the data source's buckets were asked since it was opened.
 func (d *Datasource) Asked() (asked bucket.Counts) {
-	stores, _, open := d.stores.look()
+	stores, open := d.stores.look()
 	if !open {
 		return asked
 	}

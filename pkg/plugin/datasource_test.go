@@ -215,10 +215,7 @@ func TestCancelStopsTheWork(t *testing.T) {
 		}
 		answered <- response.Responses["A"]
 	}()
-	inUse := func() int {
-		_, users, _ := d.stores.look()
-		return users
-	}
+	inUse := d.stores.users
 	require.Eventually(t, func() bool { return inUse() == 1 }, testPatience, 10*time.Microsecond, "the query works")
 	begin := time.Now()
 	cancel()
@@ -350,11 +347,11 @@ func TestNewReadsAhead(t *testing.T) {
 	d := instance.(*Datasource)
 	defer d.Dispose()
 	require.Eventually(t, func() bool {
-		stores, users, open := d.stores.look()
+		stores, open := d.stores.look()
 		if !open {
 			return false
 		}
 		used, _ := stores.Timeline.Memory()
-		return used > 0 && users == 0
+		return used > 0 && d.stores.users() == 0
 	}, testPatience, testPause)
 }

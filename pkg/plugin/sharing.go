@@ -79,12 +79,12 @@ func (s *sharing[T]) closeUnused(o *share[T]) {
 	}
 }
 
-// look returns what is open, and how many requests use it, without asking for it; ok is false if nothing is.
-func (s *sharing[T]) look() (of T, users int, ok bool) {
+// look returns what is open without asking for it; ok is false if nothing is.
+func (s *sharing[T]) look() (of T, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.now == nil {
-		return of, 0, false
+		return of, false
 	}
-	return s.now.of, s.now.users, true
+	return s.now.of, true
 }

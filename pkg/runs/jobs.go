@@ -89,10 +89,14 @@ func (o *Observed) indexAfter(earlier *Observed, rests []rest) {
 	})
 }
 
+func newJobIndex(machines int) *jobIndex {
+	return &jobIndex{of: make([][]int32, machines), before: make([][]sighting, machines),
+		without: make([][]int32, machines)}
+}
+
 // indexJobs numbers the jobs.
 func (o *Observed) indexJobs() *jobIndex {
-	x := &jobIndex{of: make([][]int32, len(o.Machines)), before: make([][]sighting, len(o.Machines)),
-		without: make([][]int32, len(o.Machines))}
+	x := newJobIndex(len(o.Machines))
 	runs := 0
 	for m := range o.Machines {
 		runs += o.Machines[m].Runs.Len()
@@ -129,9 +133,8 @@ func (o *Observed) indexJobs() *jobIndex {
 // continueIndex numbers the jobs of an observation that continues an earlier one, of which the first runs of each
 // machine, as many as kept, are of the jobs that they were of; nil if all runs of a job have gone.
 func (o *Observed) continueIndex(earlier *jobIndex, kept []int) *jobIndex {
-	x := &jobIndex{jobs: slices.Clone(earlier.jobs), numbers: earlier.numbers, added: maps.Clone(earlier.added),
-		of: make([][]int32, len(o.Machines)), before: make([][]sighting, len(o.Machines)),
-		without: make([][]int32, len(o.Machines))}
+	x := newJobIndex(len(o.Machines))
+	x.jobs, x.numbers, x.added = slices.Clone(earlier.jobs), earlier.numbers, maps.Clone(earlier.added)
 	if x.added == nil {
 		x.added = map[timeline.Job]int32{}
 	}
@@ -163,7 +166,7 @@ func (o *Observed) continueIndex(earlier *jobIndex, kept []int) *jobIndex {
 		for r := kept[m]; r < runs.Len(); r++ {
 			run, at := runs.At(r), sighting{int32(m), int32(r)}
 			if run.Job.IsNone() {
-				x.of[m][r], x.before[m][r] = -1, o.Machines[m].namelessBefore(m, x.without[m], run)
+				x.of[m][r], x.before[m][r] = -1, x.namelessBefore(&o.Machines[m], m, claimOf(run))
 				x.without[m] = append(x.without[m], int32(r))
 				continue
 			}
@@ -195,12 +198,11 @@ func (x *jobIndex) forget(earlier *jobIndex, job int32, side int, kept []int) {
 	*link = nowhere
 }
 
-// namelessBefore returns the last of a machine's runs without a GlobalJobId that are of the same claim as another one.
-func (m *Machine) namelessBefore(machine int, without []int32, run *Run) sighting {
-	claim := claimOf(run)
-	for _, r := range slices.Backward(without) {
-		if claimOf(m.Runs.At(int(r))) == claim {
-			return sighting{int32(machine), r}
+// namelessBefore returns the last run of a claim without a GlobalJobId among those that are listed of the machine.
+func (x *jobIndex) namelessBefore(machine *Machine, number int, c claim) sighting {
+	for _, r := range slices.Backward(x.without[number]) {
+		if claimOf(machine.Runs.At(int(r))) == c {
+			return sighting{int32(number), r}
 		}
 	}
 	return nowhere

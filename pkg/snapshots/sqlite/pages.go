@@ -238,6 +238,9 @@ func childrenOf(page []byte, greatest int64, r months.Range) (children []child, 
 	return append(children, child{binary.BigEndian.Uint32(page[8:]), greatest}), nil
 }
 
+// largest is how long a record can be that does not go on in other pages.
+func (p *pages) largest() int { return p.usable - 35 }
+
 // overflows reports whether a record of a leaf page goes on in other pages, or the page is damaged.
 func (p *pages) overflows(page []byte) bool {
 	cells := int(binary.BigEndian.Uint16(page[3:]))
@@ -249,7 +252,7 @@ func (p *pages) overflows(page []byte) bool {
 		if at >= len(page) {
 			return true
 		}
-		if size, n := varint(page[at:]); n == 0 || size > uint64(p.usable-35) {
+		if size, n := varint(page[at:]); n == 0 || size > uint64(p.largest()) {
 			return true
 		}
 	}
@@ -301,14 +304,14 @@ func (p *pages) payload(ctx context.Context, cell []byte, size uint64) ([]byte, 
 		return nil, errUnusual
 	}
 	total, usable := int(size), p.usable
-	if total <= usable-35 {
+	if total <= p.largest() {
 		if total > len(cell) {
 			return nil, errUnusual
 		}
 		return cell[:total], nil
 	}
 	local := (usable-12)*32/255 - 23
-	if k := local + (total-local)%(usable-4); k <= usable-35 {
+	if k := local + (total-local)%(usable-4); k <= p.largest() {
 		local = k
 	}
 	if local+4 > len(cell) {
