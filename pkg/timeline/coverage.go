@@ -111,11 +111,12 @@ func (s *Slices) cover() {
 	}
 	end = min(end+1, len(v.Times))
 
-	floor, day := s.flooring, -1
+	day, next := -1, first // the day of the snapshot, and the first one after it
 	var begin func(pool.Micros) pool.Micros
 	for i := first; i < end; i++ {
-		if d := v.DayAt(i); d != day {
-			day, begin = d, floor(v.Days[d])
+		if i == next {
+			day = v.DayAt(i)
+			begin, next = s.flooring(v.Days[day]), v.Base[day]+len(v.Days[day].Times)
 		}
 		t := v.Times[i]
 		from := t

@@ -56,6 +56,21 @@ func (t *Timeline) day(ctx context.Context, state snapshots.State, date int32, w
 	return e.day, nil
 }
 
+// atHand is day that waits for nothing and looks at nothing but the memory; nil: the day has to be looked for.
+func (t *Timeline) atHand(state snapshots.State, date int32, work *tally) *Day {
+	held, ok, done := t.memory.Try(segmentOf(date))
+	if !ok {
+		return nil
+	}
+	defer done()
+	e, ok := held.(*entry)
+	if !ok || e.growing || e.known.State != state {
+		return nil
+	}
+	work.kept.Add(1)
+	return e.day
+}
+
 // worthWriting is how many new snapshots make it worth to write a day that still grows.
 const worthWriting = 8
 

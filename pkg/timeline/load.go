@@ -145,8 +145,9 @@ func (t *Timeline) load(ctx context.Context, state snapshots.State, from, to poo
 // reaches reports whether the day has a snapshot before t.
 func (d *Day) reaches(t pool.Micros) bool { return len(d.Times) > 0 && d.Times[0] < t }
 
-// days loads those of the given UTC days that may have a snapshot, in parallel. The newest goes first: it alone may
-// have to be read from the source. A day that cannot be read is left out, and one of the work's failures.
+// days loads those of the given UTC days that may have a snapshot, in parallel where they are not at hand. The newest
+// goes first: as a rule it alone has to be read from the source. A day that cannot be read is left out, and one of the
+// work's failures.
 func (t *Timeline) days(ctx context.Context, state snapshots.State, first, last int32, work *tally) ([]*Day, error) {
 	dates := slices.DeleteFunc(slices.Clone(state.Dates()), func(date int32) bool { return date < first || date > last })
 	days := make([]*Day, len(dates))
@@ -155,6 +156,9 @@ func (t *Timeline) days(ctx context.Context, state snapshots.State, first, last 
 	for i, date := range slices.Backward(dates) {
 		if inner.Err() != nil {
 			break
+		}
+		if days[i] = t.atHand(state, date, work); days[i] != nil {
+			continue
 		}
 		group.Go(func() (err error) {
 			days[i], err = t.day(inner, state, date, work)

@@ -85,7 +85,11 @@ func (v *View) GapLimit(snapshot int) pool.Micros { return v.limits[v.DayAt(snap
 
 // GapAfter reports whether there is a gap between a snapshot and the next one; false for the last.
 func (v *View) GapAfter(snapshot int) bool {
-	return snapshot+1 < len(v.Times) && v.Times[snapshot+1]-v.Times[snapshot] > v.GapLimit(snapshot)
+	if snapshot+1 >= len(v.Times) {
+		return false
+	}
+	distance := v.Times[snapshot+1] - v.Times[snapshot]
+	return distance > leastGapLimit && distance > v.GapLimit(snapshot) // which is looked for
 }
 
 const defaultCadence = 15 * pool.Minute
@@ -108,4 +112,6 @@ func ownCadence(times []pool.Micros) pool.Micros {
 	return pool.MedianDistance(times)
 }
 
-func gapLimit(cadence pool.Micros) pool.Micros { return max(cadence*5/2, 20*pool.Minute) }
+const leastGapLimit = 20 * pool.Minute
+
+func gapLimit(cadence pool.Micros) pool.Micros { return max(cadence*5/2, leastGapLimit) }

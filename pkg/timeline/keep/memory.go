@@ -31,13 +31,7 @@ func NewMemory[K comparable, V any](max int64, weigh func(V) int) *Memory[K, V] 
 // Acquire waits for a key's turn and returns its value; ok is false if none is kept. Whoever has the turn makes or
 // checks the value, the others wait for the result until done is called.
 func (m *Memory[K, V]) Acquire(ctx context.Context, key K) (value V, ok bool, done func(), err error) {
-	m.mu.Lock()
-	turn := m.turns[key]
-	if turn == nil {
-		turn = make(chan struct{}, 1)
-		m.turns[key] = turn
-	}
-	m.mu.Unlock()
+	turn := m.turn(key)
 	select {
 	case turn <- struct{}{}:
 	case <-ctx.Done():
@@ -45,6 +39,33 @@ func (m *Memory[K, V]) Acquire(ctx context.Context, key K) (value V, ok bool, do
 	}
 	value, ok = m.values.GetIfPresent(key)
 	return value, ok, func() { <-turn }, nil
+}
+
+// Try is Acquire that does not wait: ok is false, too, while somebody else has the turn. done is nil then.
+func (m *Memory[K, V]) Try(key K) (value V, ok bool, done func()) {
+	turn := m.turn(key)
+	select {
+	case turn <- struct{}{}:
+	default:
+		return value, false, nil
+	}
+	if value, ok = m.values.GetIfPresent(key); !ok {
+		<-turn
+		return value, false, nil
+	}
+	return value, true, func() { <-turn }
+}
+
+// turn returns the channel that holds the token of a key while somebody has its turn.
+func (m *Memory[K, V]) turn(key K) chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	turn := m.turns[key]
+	if turn == nil {
+		turn = make(chan struct{}, 1)
+		m.turns[key] = turn
+	}
+	return turn
 }
 
 // Keep keeps a value in place of an earlier one. The caller has the key's turn.
