@@ -115,6 +115,7 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan,
 			return nil, err
 		}
 		day := &s.Days[i]
+		seen.begin(day.Day)
 		for g, class := range seen.classify.GPUs(day.Day) {
 			seen.gpu(day, g, class)
 		}
@@ -140,6 +141,28 @@ type machineScan struct {
 	found    map[timeline.Symbol]*machineRow
 	last     timeline.Symbol // the machine that was looked at last, with its row
 	lastRow  *machineRow
+	statuses []rowsOfStatus // of the day
+}
+
+// rowsOfStatus is what the rows of a status have in common, if they have: the same projects, and no reason.
+type rowsOfStatus struct {
+	alike   bool
+	project timeline.Symbol // the list of them
+}
+
+// begin prepares for a day's GPUs. There are far fewer statuses than spans.
+func (s *machineScan) begin(day *timeline.Day) {
+	s.statuses = s.statuses[:0]
+	for status := range uint32(day.Statuses()) {
+		primary, backfill := day.StatusRows(status)
+		if primary == 0 {
+			primary = backfill
+		} else if backfill == 0 {
+			backfill = primary
+		}
+		p, b := day.Row(primary), day.Row(backfill)
+		s.statuses = append(s.statuses, rowsOfStatus{p.Project == b.Project && p.Reason|b.Reason == 0, p.Project})
+	}
 }
 
 // gpu looks at a day's GPU.
@@ -148,6 +171,10 @@ func (s *machineScan) gpu(day *timeline.DaySlices, g int, class counts.GPUClass)
 	first, spans := day.Spans(g)
 	var r *machineRow
 	for k := range first {
+		// rows of a GPU mostly have the same projects: these have nothing that was not seen before
+		if of := s.statuses[spans[k]]; r != nil && of.alike && of.project == r.project {
+			continue
+		}
 		begin, end := int(first[k]), to
 		if k+1 < len(first) {
 			end = min(to, int(first[k+1]))
@@ -158,9 +185,7 @@ func (s *machineScan) gpu(day *timeline.DaySlices, g int, class counts.GPUClass)
 		primary, backfill := day.StatusRows(spans[k])
 		for side, number := range [2]uint32{primary, backfill} {
 			row := day.Row(number)
-			// rows of a GPU mostly have the same projects: this one has nothing that was not seen before
-			known := r != nil && row.Project == r.project && row.Reason == 0
-			if number == 0 || known || !s.classify.Keeps(class, pool.Side(side), row) {
+			if number == 0 || !s.classify.Keeps(class, pool.Side(side), row) {
 				continue
 			}
 			r = s.machine(day.Machines()[day.MachineOf(g)].Name)

@@ -69,7 +69,7 @@ func New(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, gr
 	if err != nil {
 		return nil, err
 	}
-	c := &Count{Slices: make([]int, buckets.Len()), Begin: s.Begin, Buckets: buckets, index: map[Group]int{}, wants: wants}
+	c := &Count{Slices: make([]int, buckets.Len()), Begin: s.Begin, Buckets: buckets, wants: wants}
 	bucketOf := make([]int32, s.N())
 	b := 0
 	for i, begin := range s.Begin {
@@ -96,6 +96,11 @@ func New(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, gr
 	if err != nil {
 		return nil, err
 	}
+	groups := 0 // of the day that has the most
+	for _, part := range parts {
+		groups = max(groups, len(part.groups))
+	}
+	c.index, c.Groups, c.sums = make(map[Group]int, groups), make([]Group, 0, groups), make([]Sums, 0, groups)
 	for _, part := range parts {
 		if err := c.add(part); err != nil {
 			return nil, err

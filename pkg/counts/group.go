@@ -3,21 +3,34 @@ package counts
 import (
 	"iter"
 	"slices"
+	"unique"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Group is what counted GPU-slices are grouped by. Fields that are not grouped by are zero.
+// Group is what counted GPU-slices are grouped by. Fields that are not grouped by are zero. Groups are compared and
+// hashed often: they are 32 bytes without a gap and without a text.
 type Group struct {
 	Category                       pool.Category
 	Side                           pool.Side
 	Ownership                      pool.Ownership
 	Memory                         uint8 // index of pool.MemoryClasses
-	Tier                           string
 	Device, Machine, Project, User timeline.Symbol
 	PreventReason                  timeline.Symbol
+	Tier                           Tier
+}
+
+// Tier is the name of a performance tier; the zero Tier is none.
+type Tier struct{ name unique.Handle[string] }
+
+// Name returns the name, "" of none.
+func (t Tier) Name() string {
+	if t == (Tier{}) {
+		return ""
+	}
+	return t.name.Value()
 }
 
 // Texts returns the group's values by grouping, as tables show them.
@@ -34,7 +47,7 @@ func (g *Group) Texts(p *query.Plan, groupings, names []string) []string {
 		case "memory":
 			texts[i] = pool.MemoryClasses[g.Memory]
 		case "tier":
-			texts[i] = g.Tier
+			texts[i] = g.Tier.Name()
 		case "preventReason":
 			texts[i] = names[g.PreventReason]
 		case "device":
@@ -130,8 +143,8 @@ type GPUClass struct {
 	Ownership       pool.Ownership // of the machine on this day
 	chtcOwned       bool
 	memory          uint8
-	tier            string
 	device, machine timeline.Symbol
+	tier            Tier
 }
 
 // GPU classifies a day's i-th GPU; false: a filter or an exclusion leaves it out.
@@ -151,7 +164,7 @@ func (c *Classifier) GPU(d *timeline.Day, i int) (GPUClass, bool) {
 		class.memory = uint8(slices.Index(pool.MemoryClasses, pool.MemoryClass(model.Memory)))
 	}
 	if c.by.tier {
-		class.tier = c.lists.TierOf(c.names[model.Device])
+		class.tier = Tier{unique.Make(c.lists.TierOf(c.names[model.Device]))}
 	}
 	if c.by.device {
 		class.device = model.Device

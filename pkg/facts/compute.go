@@ -263,7 +263,7 @@ func (c *computation) added(fact *Fact) *Fact {
 
 func groupOf(g *counts.Group, names []string) *Group {
 	return &Group{Category: g.Category.Key(), Slots: g.Side.String(), Device: names[g.Device],
-		Memory: pool.MemoryClasses[g.Memory], Tier: g.Tier, Ownership: g.Ownership.String(), Project: names[g.Project]}
+		Memory: pool.MemoryClasses[g.Memory], Tier: g.Tier.Name(), Ownership: g.Ownership.String(), Project: names[g.Project]}
 }
 
 func gpusOf(c *counts.Count, g, b int) GPUs {

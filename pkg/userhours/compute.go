@@ -51,12 +51,12 @@ func compute(ctx context.Context, kept *counts.Cache, p *query.Plan, s *timeline
 	}
 	names := s.View.Names.Texts()
 	for g := range count.Groups {
-		u := Usage{Group: count.Groups[g].Texts(p, by, names), User: count.Groups[g].Texts(p, []string{"user"}, names)[0],
-			Hours: make([]float64, len(drawn))}
+		hours := count.Of(g)[counts.Claimed] // in place: nobody else has the count
 		for i, b := range drawn {
-			u.Hours[i] = count.Sum(g, counts.Claimed, b) * perSlice[i]
+			hours[i] = hours[b] * perSlice[i]
 		}
-		h.Usages = append(h.Usages, u)
+		h.Usages = append(h.Usages, Usage{Group: count.Groups[g].Texts(p, by, names),
+			User: count.Groups[g].Texts(p, []string{"user"}, names)[0], Hours: hours[:len(drawn)]})
 	}
 	h.Sort(p)
 	return h, nil
