@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,21 +17,22 @@ import (
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/runs/runstest"
 	"github.com/chtc/gpureports/pkg/samplepool"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // counting counts the jobs that a source is asked for, and the days of short runs.
 type counting struct {
 	jobs.Remembering
-	asked, days int
+	asked, days atomic.Int64
 }
 
 func (c *counting) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
-	c.asked += len(wanted)
+	c.asked.Add(int64(len(wanted)))
 	return c.Remembering.Ads(ctx, wanted)
 }
 
 func (c *counting) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
-	c.days += len(days)
+	c.days.Add(int64(len(days)))
 	return c.Remembering.Epochs(ctx, days)
 }
 
@@ -141,10 +143,10 @@ func explainAgain(t *testing.T, p *samplepool.Pool, random *rand.Rand) {
 		require.NoError(t, err)
 		require.NotSame(t, o, again)
 		known := func(o *runs.Observed, asked *int) *runs.Known {
-			source.asked = 0
+			source.asked.Store(0)
 			k, err := o.Known(t.Context(), source)
 			require.NoError(t, err)
-			*asked += source.asked
+			*asked += int(source.asked.Load())
 			archive.Err = nil
 			return k
 		}
@@ -194,13 +196,65 @@ func TestOnlyDaysThatMayHaveChangedAreAskedFor(t *testing.T) {
 		now = g.Add(snapshots)
 		o, err := s.Runs.Look(t.Context(), pool.NewWindow(now.Add(-24*time.Hour), now), s.Env.Lists)
 		require.NoError(t, err)
-		source.days = 0
+		source.days.Store(0)
 		_, err = o.Known(t.Context(), source)
 		require.NoError(t, err)
-		return source.days
+		return int(source.days.Load())
 	}
 	first := ask(4 * 96)
 	again := ask(1)
 	require.Greater(t, again, 0, "the newest days are fresh")
 	require.Less(t, again, first*2/3)
+}
+
+// Where rows lose the jobs that were numbered last, the others keep their numbers, and nothing is left of those.
+func TestTheLastJobsGo(t *testing.T) {
+	options := samplepool.Default()
+	options.Machines = 5
+	p, err := samplepool.New(options)
+	require.NoError(t, err)
+	g := runstest.Grow(t, p)
+	var now time.Time
+	archive := jobstest.NewMemory()
+	all, err := p.Ads(t.Context())
+	require.NoError(t, err)
+	for _, ad := range all {
+		archive.Add(ad.JSON)
+	}
+	source := jobs.NewCache(1<<28, func() time.Time { return now }).Source(archive, "archive", nil)
+	s, fresh := runstest.Open(t, g.Dir, "America/Chicago"), runstest.Open(t, g.Dir, "America/Chicago")
+	know := func(snapshots int) (*runs.Observed, *runs.Known) {
+		now = g.Add(snapshots)
+		w := pool.NewWindow(now.Add(-48*time.Hour), now)
+		o, err := s.Runs.Look(t.Context(), w, s.Env.Lists)
+		require.NoError(t, err)
+		got, err := o.Known(t.Context(), source)
+		require.NoError(t, err)
+		fresh.Runs.Close()
+		again, err := fresh.Runs.Look(t.Context(), w, s.Env.Lists)
+		require.NoError(t, err)
+		want, err := again.Known(t.Context(), source)
+		require.NoError(t, err)
+		require.Equal(t, whole(again, want), whole(o, got))
+		return o, got
+	}
+	know(4 * 96)
+	know(96)
+	for range 3 {
+		o, known := know(1)
+		var last []timeline.Job // as they are numbered: machine by machine
+		elsewhere := map[timeline.Job]bool{}
+		for m := range known.Machines {
+			for _, e := range known.Machines[m].Runs.All() {
+				if m+1 == len(known.Machines) && !elsewhere[e.Job] {
+					last = append(last, e.Job)
+				}
+				elsewhere[e.Job] = true
+			}
+		}
+		for _, job := range last[len(last)-8:] {
+			g.Unname(o.View.Names.JobText(job))
+		}
+		know(0)
+	}
 }

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -32,7 +33,8 @@ func (o *Observed) Ask(ctx context.Context, source jobs.Source, q Question) (ads
 	failure, err = a.follow(
 		func() error { _, err := a.ofJobs(q.Wanted); return err },
 		func() error { return a.onMachines(nameless) },
-		func() error { return a.ofShortRuns(q.Unseen) },
+		func() error { return a.findShort(q.Unseen) },
+		func() error { return a.compareShort() },
 		func() error { return a.ads.read(ctx, o) },
 		func() error {
 			telling = o.tellsOfClocks(a.ads.span(q.Window))
@@ -93,9 +95,8 @@ func (o *Observed) askAll(ctx context.Context, source jobs.Source, before *Known
 	a := o.asking(ctx, source)
 	a.ads.again = o.again(before)
 	failure, err = a.follow(
-		func() error { return a.ofDueJobs() },
-		func() error { return a.onMachines(all) },
-		func() error { return a.ofShortRuns(seen) },
+		func() error { return a.lookUp(all, seen) },
+		func() error { return a.compareShort() },
 		func() error { return a.ads.read(ctx, o) },
 		func() error { return a.measure(all) },
 		func() error { return a.ofCorrectedJobs() },
@@ -107,17 +108,35 @@ func (o *Observed) askAll(ctx context.Context, source jobs.Source, before *Known
 	return a.ads, a.notices, nil, nil
 }
 
-// ofDueJobs looks up the ads of all jobs but those whose ads are what they were.
-func (a *asking) ofDueJobs() error {
+// lookUp looks up the ads of all jobs, of those on machines, and of short runs, but for those that are what they were.
+func (a *asking) lookUp(all Wanted, seen pool.Window) error {
 	if again := a.ads.again; again != nil {
-		if changes := a.source.(jobs.Remembering).Since(again.basis.mark); !changes.Lost {
-			again.changes = changes
-			return a.ofAgain()
+		if again.changes = a.source.(jobs.Remembering).Since(again.basis.mark); again.changes.Lost {
+			a.ads.again = nil
 		}
-		a.ads.again = nil
 	}
-	_, err := a.ofJobs(func(int, int) bool { return true })
-	return err
+	beside := a
+	ofOthers := func() error {
+		if err := beside.onMachines(all); err != nil {
+			return err
+		}
+		return beside.findShort(seen)
+	}
+	if a.ads.again == nil { // the source finds the others by what it read for jobs
+		if _, err := a.ofJobs(all); err != nil {
+			return err
+		}
+		return ofOthers()
+	}
+	beside = &asking{Observed: a.Observed, ctx: a.ctx, source: a.source, ads: a.ads}
+	tasks, _ := parallel.WithContext(a.ctx)
+	tasks.Go(ofOthers)
+	if err := cmp.Or(a.ofAgain(), tasks.Wait()); err != nil {
+		return err
+	}
+	a.holds = append(a.holds, beside.holds...)
+	a.tell(beside.notices)
+	return nil
 }
 
 // ofAgain looks up the ads that may have changed.
@@ -129,18 +148,20 @@ func (a *asking) ofAgain() error {
 	asked := a.notices
 	a.notices = nil
 	for job, was := range again.was {
-		if was < 0 {
-			a.tell(a.ads.standing[job].notices())
-			continue
+		standing := &a.ads.standing[job]
+		if was >= 0 {
+			switch before := &again.basis.standing[was]; {
+			case !a.known[job]:
+				*standing = *before
+			case standing.version != before.version:
+				again.explain(int32(job))
+			default:
+				a.ads.add(job, nil) // taken over
+			}
 		}
-		if before := again.basis.standing[was]; !a.known[job] {
-			a.ads.standing[job] = before
-		} else if a.ads.standing[job].version != before.version {
-			again.explain(int32(job))
-		} else {
-			a.ads.add(job, nil) // taken over
+		if standing.remark != nil {
+			a.tell(standing.remark.Notices)
 		}
-		a.tell(a.ads.standing[job].notices())
 	}
 	a.tell(asked)
 	return nil

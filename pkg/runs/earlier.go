@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"math"
+	"sync"
 
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -44,15 +45,15 @@ func (s *Same) Run(machine int, run int32) bool {
 
 // earlier is what kinds made of what was known before.
 type earlier struct {
-	made map[any]any // by key; each until it is made again
+	made sync.Map // by key; each until it is made again
 	same *Same
 }
 
 // again is what kinds made, for what continues this.
 func (d *derived) again(same *Same) *earlier {
-	e := &earlier{map[any]any{}, same}
+	e := &earlier{same: same}
 	d.kept.Range(func(key, made any) bool {
-		e.made[key] = made
+		e.made.Store(key, made)
 		return true
 	})
 	return e
@@ -107,12 +108,12 @@ func DerivedAgain[T any](ctx context.Context, from Origin, key any, make func(be
 		var same *Same
 		e := from.keeps().earlier
 		if e != nil {
-			if kept, ok := e.made[key]; ok {
+			if kept, ok := e.made.Load(key); ok {
 				before, same = kept.(T), e.same
 			}
 		}
 		if made, err = make(before, same); err == nil && same != nil {
-			delete(e.made, key)
+			e.made.Delete(key)
 		}
 		return made, err
 	})

@@ -21,6 +21,8 @@ type jobIndex struct {
 	newest  [2][]sighting          // by side, of each job
 	before  [][]sighting           // of each machine's runs: the claim's run before it, on the same side
 	without [][]int32              // of each machine: the runs without a GlobalJobId
+
+	mark, after *byte // name this index and the one that it continues: its jobs have the numbers that they had there
 }
 
 // claim is what makes runs of one machine pieces of one: side and job; without a GlobalJobId side, user and GPU.
@@ -67,7 +69,8 @@ func (x *jobIndex) sightings(job int32) iter.Seq[sighting] {
 // continues reports whether all jobs of an earlier index are in this one, with their numbers.
 func (x *jobIndex) continues(earlier *jobIndex) bool {
 	n := len(earlier.jobs)
-	return n <= len(x.jobs) && slices.Equal(x.jobs[:n], earlier.jobs)
+	return x.mark == earlier.mark || x.after == earlier.mark ||
+		n <= len(x.jobs) && slices.Equal(x.jobs[:n], earlier.jobs)
 }
 
 // indexAfter has jobs keep the numbers that they had in an earlier observation.
@@ -91,7 +94,7 @@ func (o *Observed) indexAfter(earlier *Observed, rests []rest) {
 
 func newJobIndex(machines int) *jobIndex {
 	return &jobIndex{of: make([][]int32, machines), before: make([][]sighting, machines),
-		without: make([][]int32, machines)}
+		without: make([][]int32, machines), mark: new(byte)}
 }
 
 // indexJobs numbers the jobs.
@@ -134,6 +137,7 @@ func (o *Observed) indexJobs() *jobIndex {
 // machine, as many as kept, are of the jobs that they were of; nil if all runs of a job have gone.
 func (o *Observed) continueIndex(earlier *jobIndex, kept []int) *jobIndex {
 	x := newJobIndex(len(o.Machines))
+	x.after = earlier.mark
 	x.jobs, x.numbers, x.added = slices.Clone(earlier.jobs), earlier.numbers, maps.Clone(earlier.added)
 	if x.added == nil {
 		x.added = map[timeline.Job]int32{}

@@ -27,14 +27,12 @@ type Known struct {
 	basis   atomic.Pointer[basis] // nil: nothing can be taken over
 }
 
-// derived is what kinds have made of all GPUs or runs, by a key of theirs.
+// derived is what kinds have made of all GPUs or runs, by a key of theirs. The zero derived is nothing.
 type derived struct {
-	turn    *semaphore.Weighted
-	kept    sync.Map
+	kept    sync.Map // by key
+	turns   sync.Map // of each key a *semaphore.Weighted
 	earlier *earlier // nil: nothing was known before
 }
-
-func newDerived() derived { return derived{turn: semaphore.NewWeighted(1)} }
 
 // Origin is what kinds derive something from: what snapshots show, or what is known of runs.
 type Origin interface{ keeps() *derived }
@@ -50,10 +48,12 @@ func Derived[T any](ctx context.Context, from Origin, key any, make func() (T, e
 	if known, ok := d.kept.Load(key); ok {
 		return known.(T), nil
 	}
-	if err := d.turn.Acquire(ctx, 1); err != nil {
+	waiting, _ := d.turns.LoadOrStore(key, semaphore.NewWeighted(1))
+	turn := waiting.(*semaphore.Weighted)
+	if err := turn.Acquire(ctx, 1); err != nil {
 		return made, fmt.Errorf("waiting for what is made of runs: %w", err)
 	}
-	defer d.turn.Release(1)
+	defer turn.Release(1)
 	if known, ok := d.kept.Load(key); ok { // made meanwhile
 		return known.(T), nil
 	}
@@ -173,7 +173,7 @@ func (o *Observed) withoutAds(ctx context.Context, source jobs.Source) (*Known, 
 // explainAll asks for the ads of all runs, and explains them. What was known before of jobs that are the same since is
 // taken over.
 func (o *Observed) explainAll(ctx context.Context, source jobs.Source, before *Known) (k *Known, err error) {
-	k = &Known{source: source, Clocks: &Ads{}, derived: newDerived()}
+	k = &Known{source: source, Clocks: &Ads{}}
 	remembering, remembers := source.(jobs.Remembering)
 	var mark jobs.Mark
 	if remembers {

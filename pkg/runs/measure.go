@@ -52,6 +52,15 @@ type clockDay struct{ point, day int32 }
 
 // measure finds the constraints that the runs give and the clocks' errors on all days with ads.
 func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (*measured, error) {
+	m := &measured{clocks: clocks{}, kept: &evidence{}}
+	gone, come := map[clockDay][]interval{}, map[clockDay][]interval{}
+	takingOver, _ := parallel.WithContext(ctx)
+	if ads.again != nil {
+		takingOver.Go(func() error {
+			m.takeOver(ads.again, gone)
+			return nil
+		})
+	}
 	byMachine := make([][]finding, len(o.Machines))
 	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
 		l.read(o, m, ads)
@@ -74,13 +83,8 @@ func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (*measu
 		}
 		byMachine[m] = slices.Clone(l.found)
 	})
-	if err != nil {
+	if err = cmp.Or(takingOver.Wait(), err); err != nil {
 		return nil, err
-	}
-	m := &measured{clocks: clocks{}, kept: &evidence{}}
-	gone, come := map[clockDay][]interval{}, map[clockDay][]interval{}
-	if ads.again != nil {
-		m.takeOver(ads.again, gone)
 	}
 	constraints := 0
 	for _, list := range byMachine {
@@ -193,7 +197,7 @@ func differing(gone, come map[clockDay][]interval) map[clockDay]bool {
 func (m *measured) takeOver(a *again, gone map[clockDay][]interval) {
 	before := a.basis.measured
 	m.points, m.clocks = before.points.Clone(), maps.Clone(before.clocks)
-	now, same := slices.Repeat([]int32{-1}, len(a.basis.standing)), true
+	now, same := slices.Repeat([]int32{-1}, len(a.basis.standing)), !a.lost
 	for job, was := range a.was {
 		if was >= 0 && !a.fresh[job] {
 			now[was] = int32(job)
@@ -210,11 +214,12 @@ func (m *measured) takeOver(a *again, gone map[clockDay][]interval) {
 		m.kept, into = before.kept, &m.own
 	}
 	for _, list := range [...]*evidence{before.kept, &before.own} {
-		shared := list == m.kept
-		if !shared {
-			into.constraints = slices.Grow(into.constraints, len(list.constraints))
-			into.dates = slices.Grow(into.dates, len(list.dates))
+		if list == m.kept {
+			before.lose(a.fresh, gone)
+			continue
 		}
+		into.constraints = slices.Grow(into.constraints, len(list.constraints))
+		into.dates = slices.Grow(into.dates, len(list.dates))
 		counts := func(job int32) bool { return list == &before.own || !before.gone[job] }
 		for _, c := range list.constraints {
 			switch job := now[c.job]; {
@@ -222,19 +227,26 @@ func (m *measured) takeOver(a *again, gone map[clockDay][]interval) {
 			case job < 0:
 				at := clockDay{c.point, c.day}
 				gone[at] = append(gone[at], c.interval)
-			case !shared:
+			default:
 				c.job = job
 				into.constraints = append(into.constraints, c)
 			}
-		}
-		if shared {
-			continue
 		}
 		for _, d := range list.dates {
 			if job := now[d.job]; job >= 0 && counts(d.job) {
 				d.job = job
 				into.dates = append(into.dates, d)
 			}
+		}
+	}
+}
+
+// lose adds the constraints of shared evidence that go with fresh jobs, which have the numbers that they had.
+func (m *measured) lose(fresh []bool, gone map[clockDay][]interval) {
+	for i := range m.kept.constraints {
+		if c := &m.kept.constraints[i]; fresh[c.job] && !m.gone[c.job] {
+			at := clockDay{c.point, c.day}
+			gone[at] = append(gone[at], c.interval)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists poo
 func observe(ctx context.Context, v *timeline.View, reach pool.Window, lists pool.Lists, earlier *Observed) (*Observed,
 	error) {
 	o := &Observed{View: v, gaps: gapsAfter(v), dayOf: make([]int32, 0, len(v.Times)),
-		known: knowing{turn: semaphore.NewWeighted(1)}, derived: newDerived()}
+		known: knowing{turn: semaphore.NewWeighted(1)}}
 	for k := range v.Days {
 		o.dayOf = append(o.dayOf, slices.Repeat([]int32{int32(k)}, len(v.Days[k].Times))...)
 	}

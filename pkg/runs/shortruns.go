@@ -33,8 +33,8 @@ type shortDay struct {
 	until  pool.Micros    // the latest of their dates
 }
 
-// ofShortRuns looks up the epoch ads of runs that are no longer than the distance of two snapshots of their day.
-func (a *asking) ofShortRuns(w pool.Window) error {
+// findShort looks up the epoch ads of runs that are no longer than the distance of two snapshots of their day.
+func (a *asking) findShort(w pool.Window) error {
 	if w.To <= w.From || a.First == a.End {
 		return nil
 	}
@@ -65,10 +65,12 @@ func (a *asking) ofShortRuns(w pool.Window) error {
 	if err != nil {
 		return err
 	}
-	if err := a.ofOtherJobs(); err != nil {
-		return err
-	}
-	a.compareShort()
+	return a.ofOtherJobs()
+}
+
+// compareShort finds out on which days not all is what it was, and looks up the ads of those.
+func (a *asking) compareShort() error {
+	a.findChangedShort()
 	if err := a.ofChangedShort(); err != nil {
 		return err
 	}
@@ -215,9 +217,9 @@ func (a *asking) ofOtherJobs() error {
 	return nil
 }
 
-// compareShort finds the days on which not all is what it was: those that did not end before anything changed, and
+// findChangedShort finds the days on which not all is what it was: those that did not end before anything changed, and
 // those with a job, or near a run without a GlobalJobId, that is explained again.
-func (a *asking) compareShort() {
+func (a *asking) findChangedShort() {
 	again := a.ads.again
 	if again == nil {
 		return

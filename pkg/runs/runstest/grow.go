@@ -91,6 +91,13 @@ func (g *Growing) Edit(random *rand.Rand) {
 		"WHERE rowid % 7 = 3 AND rowid BETWEEN ? AND ?", random.IntN(g.rows[s.month]), g.rows[s.month])
 }
 
+// Unname takes the GlobalJobId out of all rows of a job.
+func (g *Growing) Unname(job string) {
+	for month := range g.open {
+		g.exec(month, "UPDATE gpu_state SET GlobalJobId = NULL WHERE GlobalJobId = ?", job)
+	}
+}
+
 // told are the notices of an answer, and its statistics but those of how it came about.
 func told(answer data.Frames) (all []string) {
 	for _, n := range answer[0].Meta.Notices {
