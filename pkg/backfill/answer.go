@@ -3,6 +3,7 @@
 package backfill
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/linked"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/stores"
@@ -24,10 +26,20 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 		return nil, err
 	}
 	o, about := opened.Observed, opened.About
+	chosen := func() *runs.Chosen { return runs.Choose(linked.BackfillFilter(&p.Select), o.View) } // for one goroutine
 	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), slices: opened.Slices.Begin,
-		chosen: runs.Choose(linked.BackfillFilter(&p.Select), o.View)}
+		chosen: chosen()}
 	a.first, a.end = o.View.Snapshots(p.Window)
-	if err := a.find(ctx, s.Ads); err != nil {
+	// What snapshots alone show is counted while ads are asked for, which takes one core most of the time.
+	tasks, _ := parallel.WithContext(ctx)
+	beside := a
+	beside.chosen = chosen()
+	tasks.Go(func() (err error) {
+		a.states, err = beside.occupied(ctx)
+		return err
+	})
+	err = a.find(ctx, s.Ads)
+	if err := cmp.Or(err, tasks.Wait()); err != nil {
 		return nil, err
 	}
 	return a.frames(ctx)
@@ -70,11 +82,44 @@ func (a *answer) find(ctx context.Context, source jobs.Source) error {
 	a.names = o.View.Names.Texts() // unseen runs can have new ones
 	a.explained = of.Explanations
 	var all [measures]*known
+	listing, _ := parallel.WithContext(ctx)
 	for _, m := range wanted {
-		if all[m], err = periodsOf(ctx, o, of, m); err != nil {
-			return fmt.Errorf("listing periods: %w", err)
-		}
+		listing.Go(func() (err error) {
+			all[m], err = periodsOf(ctx, o, of, m)
+			return err
+		})
 	}
+	if err := listing.Wait(); err != nil {
+		return fmt.Errorf("listing periods: %w", err)
+	}
+	var share linked.Share
+	linking, _ := parallel.WithContext(ctx) // beside choosing and adding up
+	if of.Sharp && a.plan.View != "jobLength" {
+		linking.Go(func() error {
+			b, err := boundingOf(ctx, of, wanted, all)
+			if err != nil {
+				return fmt.Errorf("linking periods: %w", err)
+			}
+			share = shareOf(b, o, w, a.plan.Now)
+			return nil
+		})
+	}
+	if err = a.choose(ctx, of, wanted, &all); err == nil && a.plan.View == "summary" {
+		err = a.addUp(ctx)
+	}
+	if err := cmp.Or(err, linking.Wait()); err != nil {
+		return err
+	}
+	if of.Sharp && a.plan.View != "jobLength" {
+		a.tellLinks(share)
+	}
+	a.tellPeriods()
+	return nil
+}
+
+// choose brings the wanted periods to the window, in the order in which the view shows them.
+func (a *answer) choose(ctx context.Context, of *runs.Known, wanted []measure, all *[measures]*known) (err error) {
+	o, w := a.observed, a.plan.Window
 	choosing := &choosing{observed: o, window: w, since: o.Since(w)}
 	if a.plan.View == "jobLength" {
 		choosing.whole = gpuTenures{}
@@ -93,17 +138,7 @@ func (a *answer) find(ctx context.Context, source jobs.Source) error {
 		}
 	case "jobLength":
 		a.follow(of, all[tenure], choosing.whole)
-		a.tellPeriods()
-		return nil
 	}
-	if of.Sharp {
-		b, err := boundingOf(ctx, of, wanted, all)
-		if err != nil {
-			return fmt.Errorf("linking periods: %w", err)
-		}
-		a.tellLinks(shareOf(b, o, w, a.plan.Now))
-	}
-	a.tellPeriods()
 	return nil
 }
 

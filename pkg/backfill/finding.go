@@ -8,6 +8,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runs"
 )
 
@@ -114,8 +115,11 @@ func joined(ctx context.Context, before *known, machines []finding) (*known, err
 	for i := range machines {
 		fresh = append(fresh, machines[i].ranks...)
 	}
-	slices.SortFunc(fresh, ranked.compare)
-	k.byLength = merged(before.byLength, now, fresh)
+	sorted := make([]ranked, len(fresh)) // their numbers ascend
+	for i, n := range runs.Order(len(fresh), func(i int) pool.Micros { return pool.Micros(fresh[i].rank) }) {
+		sorted[i] = fresh[n]
+	}
+	k.byLength = merged(before.byLength, now, sorted)
 	return k, nil
 }
 

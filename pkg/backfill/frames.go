@@ -24,8 +24,11 @@ type answer struct {
 	names      []string
 	slices     []pool.Micros // beginnings of the window's slices
 	chosen     *runs.Chosen
-	first, end int               // the window's snapshots
-	periods    [measures]*chosen // by measure; nil: not asked for
+	first, end int                  // the window's snapshots
+	periods    [measures]*chosen    // by measure; nil: not asked for
+	states     map[group]*occupancy // of the views summary and timeseries
+	cells      map[group]*cells     // of the view summary, with total
+	total      cells
 	explained  *runs.Explanations
 	order      []int32 // of the view periods: the known ones by their end
 
@@ -35,7 +38,7 @@ type answer struct {
 func (a *answer) frames(ctx context.Context) (data.Frames, error) {
 	switch a.plan.View {
 	case "summary":
-		return a.summary(ctx)
+		return a.summary(), nil
 	case "timeseries":
 		return a.timeseries(ctx)
 	case "periods":
@@ -50,10 +53,28 @@ func (a *answer) frames(ctx context.Context) (data.Frames, error) {
 	return a.hourOfWeek(ctx)
 }
 
-// whole is one bucket over all of the window's snapshots.
-func (a *answer) whole() (*calendar, int) {
+// calendar divides the window's snapshots into buckets.
+func (a *answer) calendar(buckets query.Buckets) *calendar {
+	return newCalendar(a.observed.View.Times, a.first, a.end, buckets)
+}
+
+// occupied counts the states of GPUs by group and bucket, for the views that show them beside periods.
+func (a *answer) occupied(ctx context.Context) (map[group]*occupancy, error) {
 	w := a.plan.Window
-	return newCalendar(a.observed.View.Times, a.first, a.end, query.Buckets{Starts: []pool.Micros{w.From, w.To + 1}}), 1
+	var buckets query.Buckets
+	switch a.plan.View {
+	case "summary":
+		buckets.Starts = []pool.Micros{w.From, w.To + 1}
+	case "timeseries":
+		var err error
+		if buckets, err = a.plan.Buckets(w.From); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, nil
+	}
+	return occupy(ctx, a.observed, a.calendar(buckets), buckets.Len(), &grouping{a.plan.GroupBy, a.names, a.plan.Shown},
+		a.chosen)
 }
 
 var ofCurves = map[string]measure{"kmMedianHours": vacancy, "restrictedMeanHours": vacancy, "hours90": tenure,
@@ -65,54 +86,48 @@ type cells struct {
 	of     [measures]statistics // by measure
 }
 
-func (a *answer) summary(ctx context.Context) (data.Frames, error) {
-	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
-	groups := map[group]*cells{}
-	var total cells
-	at := func(k group) *cells {
-		if groups[k] == nil {
-			groups[k] = &cells{}
-		}
-		return groups[k]
-	}
-	var of [measures][]*statistics // by measure and group
+// addUp adds up the periods of each group.
+func (a *answer) addUp(ctx context.Context) error {
+	a.cells = map[group]*cells{}
+	tasks, _ := parallel.WithContext(ctx)
 	for m, chosen := range a.periods {
+		var of []*statistics // by group
 		for _, key := range chosen.groups.keys.All {
-			of[m] = append(of[m], &at(key).of[m])
+			of = append(of, &a.cellsOf(key).of[m])
 		}
-	}
-	var states map[group]*occupancy
-	tasks, tasksCtx := parallel.WithContext(ctx)
-	tasks.Go(func() (err error) {
-		calendar, buckets := a.whole()
-		states, err = occupy(tasksCtx, a.observed, calendar, buckets, &g, a.chosen)
-		return err
-	})
-	for m := range measures {
 		tasks.Go(func() error {
-			a.periods[m].addUp(a.plan.Window, m, of[m], &total.of[m])
-			if a.wantsCurves(m) {
-				for _, s := range append(of[m], &total.of[m]) {
+			chosen.addUp(a.plan.Window, measure(m), of, &a.total.of[m])
+			if a.wantsCurves(measure(m)) {
+				for _, s := range append(of, &a.total.of[m]) {
 					s.curve = s.cohort.Summary(levels)
 				}
 			}
 			return nil
 		})
 	}
-	if err := tasks.Wait(); err != nil {
-		return nil, err
+	return tasks.Wait()
+}
+
+func (a *answer) cellsOf(k group) *cells {
+	if a.cells[k] == nil {
+		a.cells[k] = &cells{}
 	}
-	for k, o := range states {
-		at(k).counts = o.counts[0]
+	return a.cells[k]
+}
+
+func (a *answer) summary() data.Frames {
+	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
+	for k, o := range a.states {
+		a.cellsOf(k).counts = o.counts[0]
 		for s, n := range o.counts[0] {
-			total.counts[s] += n
+			a.total.counts[s] += n
 		}
 	}
 	var rows []frames.Row
-	for k, c := range groups {
+	for k, c := range a.cells {
 		rows = append(rows, frames.Row{Group: g.texts(k), Values: a.values(c)})
 	}
-	return frames.Table(a.plan, a.about, rows, frames.Total{Name: "All", Values: a.values(&total)}), nil
+	return frames.Table(a.plan, a.about, rows, frames.Total{Name: "All", Values: a.values(&a.total)})
 }
 
 // wantsCurves reports whether a metric is read off the curve of a measure.
@@ -241,13 +256,8 @@ func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 	if err != nil {
 		return nil, err
 	}
-	times := a.observed.View.Times
-	calendar := newCalendar(times, a.first, a.end, buckets)
+	times, states, calendar := a.observed.View.Times, a.states, a.calendar(buckets)
 	g := grouping{p.GroupBy, a.names, p.Shown}
-	states, err := occupy(ctx, a.observed, calendar, buckets.Len(), &g, a.chosen)
-	if err != nil {
-		return nil, err
-	}
 	ends, err := a.endsBy(buckets, len(states))
 	if err != nil {
 		return nil, err
