@@ -158,15 +158,16 @@ func (r *Run) equal(s *Run) bool {
 func (a *again) explained(job int32) bool { return a == nil || job < 0 || a.fresh[job] }
 
 // due finds the jobs whose ads must be asked for: those that are explained again, and those whose ads may have changed.
-func (a *again) due() []bool {
-	o, due := a.observed, slices.Clone(a.fresh)
-	now := a.changes.Now.UnixNano()
+func (a *again) due() (due []int32) {
+	o, now := a.observed, a.changes.Now.UnixNano()
 	replaced := make(map[timeline.Job]bool, len(a.changes.Jobs))
 	for _, id := range a.changes.Jobs {
 		replaced[o.View.Names.Job(id)] = true
 	}
 	for job, was := range a.was {
-		due[job] = due[job] || a.basis.standing[was].until <= now || len(replaced) > 0 && replaced[o.jobs().jobs[job]]
+		if a.fresh[job] || a.basis.standing[was].until <= now || len(replaced) > 0 && replaced[o.jobs().jobs[job]] {
+			due = append(due, int32(job))
+		}
 	}
 	return due
 }

@@ -191,12 +191,12 @@ func (a *asking) ofCorrectedJobs() error {
 	if len(corrected) == 0 {
 		return nil
 	}
-	wanted, known := make([]bool, len(a.known)), slices.Clone(a.ads.standing)
+	known := slices.Clone(a.ads.standing)
 	for _, job := range corrected {
-		wanted[job], a.known[job] = true, false
+		a.known[job] = false
 		again.explain(job)
 	}
-	if err := a.ofThese(wanted); err != nil {
+	if err := a.ofThese(corrected); err != nil {
 		return err
 	}
 	lists := make([][]jobs.Ad, len(corrected))
@@ -294,61 +294,54 @@ func (a *asking) ofJobs(wanted Wanted) (more bool, err error) {
 			}
 		}
 	}
-	return a.ofSeen(lastSeen)
+	var numbers []int32
+	for job, last := range lastSeen {
+		if last >= 0 {
+			numbers = append(numbers, int32(job))
+		}
+	}
+	return len(numbers) > 0, a.ofSeen(numbers, func(job int32) int32 { return lastSeen[job] })
 }
 
 // ofThese looks up the ads of jobs, by number, of all their runs.
-func (a *asking) ofThese(these []bool) error {
-	index := a.jobs()
-	lastSeen := slices.Repeat([]int32{-1}, len(these))
-	for job, is := range these {
-		if !is {
-			continue
+func (a *asking) ofThese(these []int32) error {
+	return a.ofSeen(these, func(job int32) (last int32) {
+		for s := range a.jobs().sightings(job) {
+			last = max(last, a.Machines[s.machine].Runs.At(int(s.run)).Last)
 		}
-		for s := range index.sightings(int32(job)) {
-			lastSeen[job] = max(lastSeen[job], a.Machines[s.machine].Runs.At(int(s.run)).Last)
-		}
-	}
-	_, err := a.ofSeen(lastSeen)
-	return err
+		return last
+	})
 }
 
-// ofSeen looks up the ads of jobs, given the last snapshot that shows each; −1: not of this one.
-func (a *asking) ofSeen(lastSeen []int32) (more bool, err error) {
-	var numbers []int
-	for job, seen := range lastSeen {
-		if seen >= 0 {
-			numbers = append(numbers, job)
-		}
-	}
+// ofSeen looks up the ads of jobs, by number; lastSeen gives the last snapshot that shows one.
+func (a *asking) ofSeen(numbers []int32, lastSeen func(job int32) int32) error {
 	if len(numbers) == 0 {
-		return false, nil
+		return nil
 	}
 	asked := make([]jobs.Wanted, len(numbers))
-	err = parallel.Chunks(a.ctx, len(asked), together, func(_ *struct{}, from, end int) {
+	err := parallel.Chunks(a.ctx, len(asked), together, func(_ *struct{}, from, end int) {
 		for i := from; i < end; i++ {
-			job := numbers[i]
-			asked[i] = jobs.Wanted{Job: a.View.Names.JobText(a.jobs().jobs[job]),
-				LastSeen: pool.Time(a.View.Times[lastSeen[job]])}
+			asked[i] = jobs.Wanted{Job: a.View.Names.JobText(a.jobs().jobs[numbers[i]]),
+				LastSeen: pool.Time(a.View.Times[lastSeen(numbers[i])])}
 		}
 	})
 	if err != nil {
-		return false, fmt.Errorf("naming jobs: %w", err)
+		return fmt.Errorf("naming jobs: %w", err)
 	}
 	result, err := a.source.Ads(a.ctx, asked)
 	if err != nil {
-		return false, err
+		return err
 	}
 	a.note(result)
 	a.ads.asked, a.ads.jobs = slices.Grow(a.ads.asked, len(numbers)), slices.Grow(a.ads.jobs, len(numbers))
 	for i, job := range numbers {
-		a.ads.add(job, result.Ads[i])
+		a.ads.add(int(job), result.Ads[i])
 		a.known[job] = true
 		if result.Standing != nil {
 			a.ads.standing[job] = standingOf(result.Standing[i])
 		}
 	}
-	return true, nil
+	return nil
 }
 
 // onMachines looks up the ads that may be of runs without a GlobalJobId: those that began when such a run did, or when
