@@ -27,17 +27,20 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	}
 	o, about := opened.Observed, opened.About
 	chosen := func() *runs.Chosen { return runs.Choose(linked.BackfillFilter(&p.Select), o.View) } // for one goroutine
-	a := answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), slices: opened.Slices.Begin,
-		chosen: chosen()}
+	names := o.View.Names.Texts()
+	a := answer{plan: p, about: about, observed: o, names: names, slices: opened.Slices.Begin, chosen: chosen()}
 	a.first, a.end = o.View.Snapshots(p.Window)
+	if err := a.divide(); err != nil {
+		return nil, err
+	}
 	// What snapshots alone show is counted while ads are asked for, which takes one core most of the time.
 	tasks, _ := parallel.WithContext(ctx)
-	beside := a
-	beside.chosen = chosen()
-	tasks.Go(func() (err error) {
-		a.states, err = beside.occupied(ctx)
-		return err
-	})
+	if a.calendar != nil {
+		tasks.Go(func() (err error) {
+			a.states, err = occupy(ctx, o, a.calendar, a.buckets.Len(), &grouping{p.GroupBy, names, p.Shown}, chosen())
+			return err
+		})
+	}
 	err = a.find(ctx, s.Ads)
 	if err := cmp.Or(err, tasks.Wait()); err != nil {
 		return nil, err
@@ -93,8 +96,9 @@ func (a *answer) find(ctx context.Context, source jobs.Source) error {
 		return fmt.Errorf("listing periods: %w", err)
 	}
 	var share linked.Share
+	links := of.Sharp && a.plan.View != "jobLength"
 	linking, _ := parallel.WithContext(ctx) // beside choosing and adding up
-	if of.Sharp && a.plan.View != "jobLength" {
+	if links {
 		linking.Go(func() error {
 			b, err := boundingOf(ctx, of, wanted, all)
 			if err != nil {
@@ -110,7 +114,7 @@ func (a *answer) find(ctx context.Context, source jobs.Source) error {
 	if err := cmp.Or(err, linking.Wait()); err != nil {
 		return err
 	}
-	if of.Sharp && a.plan.View != "jobLength" {
+	if links {
 		a.tellLinks(share)
 	}
 	a.tellPeriods()

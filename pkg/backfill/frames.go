@@ -24,13 +24,18 @@ type answer struct {
 	names      []string
 	slices     []pool.Micros // beginnings of the window's slices
 	chosen     *runs.Chosen
-	first, end int                  // the window's snapshots
-	periods    [measures]*chosen    // by measure; nil: not asked for
-	states     map[group]*occupancy // of the views summary and timeseries
-	cells      map[group]*cells     // of the view summary, with total
-	total      cells
+	first, end int               // the window's snapshots
+	periods    [measures]*chosen // by measure; nil: not asked for
 	explained  *runs.Explanations
 	order      []int32 // of the view periods: the known ones by their end
+
+	// Of the views that show states of GPUs beside periods: the window's buckets, and the states by group and bucket.
+	buckets  query.Buckets
+	calendar *calendar // nil in other views
+	states   map[group]*occupancy
+
+	cells map[group]*cells // of the view summary, with total
+	total cells
 
 	residualRuns []residual // of the view jobLength
 }
@@ -40,7 +45,7 @@ func (a *answer) frames(ctx context.Context) (data.Frames, error) {
 	case "summary":
 		return a.summary(), nil
 	case "timeseries":
-		return a.timeseries(ctx)
+		return a.timeseries()
 	case "periods":
 		return a.list(), nil
 	case "transitions":
@@ -53,28 +58,22 @@ func (a *answer) frames(ctx context.Context) (data.Frames, error) {
 	return a.hourOfWeek(ctx)
 }
 
-// calendar divides the window's snapshots into buckets.
-func (a *answer) calendar(buckets query.Buckets) *calendar {
-	return newCalendar(a.observed.View.Times, a.first, a.end, buckets)
-}
-
-// occupied counts the states of GPUs by group and bucket, for the views that show them beside periods.
-func (a *answer) occupied(ctx context.Context) (map[group]*occupancy, error) {
+// divide divides the window's snapshots into buckets, for the views that show states of GPUs beside periods: the
+// summary has one over all of them.
+func (a *answer) divide() (err error) {
 	w := a.plan.Window
-	var buckets query.Buckets
 	switch a.plan.View {
 	case "summary":
-		buckets.Starts = []pool.Micros{w.From, w.To + 1}
+		a.buckets.Starts = []pool.Micros{w.From, w.To + 1}
 	case "timeseries":
-		var err error
-		if buckets, err = a.plan.Buckets(w.From); err != nil {
-			return nil, err
+		if a.buckets, err = a.plan.Buckets(w.From); err != nil {
+			return err
 		}
 	default:
-		return nil, nil
+		return nil
 	}
-	return occupy(ctx, a.observed, a.calendar(buckets), buckets.Len(), &grouping{a.plan.GroupBy, a.names, a.plan.Shown},
-		a.chosen)
+	a.calendar = newCalendar(a.observed.View.Times, a.first, a.end, a.buckets)
+	return nil
 }
 
 var ofCurves = map[string]measure{"kmMedianHours": vacancy, "restrictedMeanHours": vacancy, "hours90": tenure,
@@ -250,13 +249,8 @@ type ended struct {
 	hours float64
 }
 
-func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
-	p := a.plan
-	buckets, err := p.Buckets(p.Window.From)
-	if err != nil {
-		return nil, err
-	}
-	times, states, calendar := a.observed.View.Times, a.states, a.calendar(buckets)
+func (a *answer) timeseries() (data.Frames, error) {
+	p, buckets, times, states := a.plan, a.buckets, a.observed.View.Times, a.states
 	g := grouping{p.GroupBy, a.names, p.Shown}
 	ends, err := a.endsBy(buckets, len(states))
 	if err != nil {
@@ -276,7 +270,7 @@ func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 				if ends[k] != nil {
 					e = ends[k][b]
 				}
-				n := calendar.snapshots(b)
+				n := a.calendar.snapshots(b)
 				if n == 0 && e.count == 0 || !p.Keep(buckets, b, times[len(times)-1]) {
 					continue
 				}

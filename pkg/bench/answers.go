@@ -198,8 +198,8 @@ func (b *bench) manyViewers(ctx context.Context) error {
 	what := fmt.Sprintf("%d panels at once, 24 h and 30 d", viewers*len(panels))
 	for _, of := range []struct {
 		what      string
-		around    bool // the days around the windows are in memory, too
-		p99, heap float64
+		around    bool    // the days around the windows are in memory, too
+		p99, heap float64 // that are wanted; 0: no matter
 	}{{what, true, 250, 200}, {what + ", the days around them to be read", false, 0, 0}} {
 		var medians, p99s, heaps []float64
 		for range bursts {

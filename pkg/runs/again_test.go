@@ -176,21 +176,26 @@ func explainAgain(t *testing.T, p *samplepool.Pool, random *rand.Rand) {
 	require.True(t, shared.runs > 0 && shared.explained > 0 && shared.segments > 0)
 }
 
-// After a snapshot, only the days of short runs are asked for whose ads may have changed or are read again.
-func TestOnlyDaysThatMayHaveChangedAreAskedFor(t *testing.T) {
-	options := samplepool.Default()
-	options.Machines, options.ShortRuns, options.ClockSkew = 8, 0.1, 0
+// growing makes a directory for a sample pool's snapshots, and a source that has all of its ads from the beginning.
+func growing(t *testing.T, options samplepool.Options, now *time.Time) (*runstest.Growing, jobs.Remembering) {
 	p, err := samplepool.New(options)
 	require.NoError(t, err)
-	g := runstest.Grow(t, p)
-	var now time.Time
 	archive := jobstest.NewMemory()
 	all, err := p.Ads(t.Context())
 	require.NoError(t, err)
 	for _, ad := range all {
 		archive.Add(ad.JSON)
 	}
-	source := &counting{Remembering: jobs.NewCache(1<<28, func() time.Time { return now }).Source(archive, "archive", nil)}
+	return runstest.Grow(t, p), jobs.NewCache(1<<28, func() time.Time { return *now }).Source(archive, "archive", nil)
+}
+
+// After a snapshot, only the days of short runs are asked for whose ads may have changed or are read again.
+func TestOnlyDaysThatMayHaveChangedAreAskedFor(t *testing.T) {
+	options := samplepool.Default()
+	options.Machines, options.ShortRuns, options.ClockSkew = 8, 0.1, 0
+	var now time.Time
+	g, archive := growing(t, options, &now)
+	source := &counting{Remembering: archive}
 	s := runstest.Open(t, g.Dir, "America/Chicago")
 	ask := func(snapshots int) (days int) {
 		now = g.Add(snapshots)
@@ -211,17 +216,8 @@ func TestOnlyDaysThatMayHaveChangedAreAskedFor(t *testing.T) {
 func TestTheLastJobsGo(t *testing.T) {
 	options := samplepool.Default()
 	options.Machines = 5
-	p, err := samplepool.New(options)
-	require.NoError(t, err)
-	g := runstest.Grow(t, p)
 	var now time.Time
-	archive := jobstest.NewMemory()
-	all, err := p.Ads(t.Context())
-	require.NoError(t, err)
-	for _, ad := range all {
-		archive.Add(ad.JSON)
-	}
-	source := jobs.NewCache(1<<28, func() time.Time { return now }).Source(archive, "archive", nil)
+	g, source := growing(t, options, &now)
 	s, fresh := runstest.Open(t, g.Dir, "America/Chicago"), runstest.Open(t, g.Dir, "America/Chicago")
 	know := func(snapshots int) (*runs.Observed, *runs.Known) {
 		now = g.Add(snapshots)

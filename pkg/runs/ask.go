@@ -115,28 +115,29 @@ func (a *asking) lookUp(all Wanted, seen pool.Window) error {
 			a.ads.again = nil
 		}
 	}
-	beside := a
-	ofOthers := func() error {
-		if err := beside.onMachines(all); err != nil {
-			return err
-		}
-		return beside.findShort(seen)
-	}
 	if a.ads.again == nil { // the source finds the others by what it read for jobs
 		if _, err := a.ofJobs(all); err != nil {
 			return err
 		}
-		return ofOthers()
+		return a.ofOthers(all, seen)
 	}
-	beside = &asking{Observed: a.Observed, ctx: a.ctx, source: a.source, ads: a.ads}
+	beside := &asking{Observed: a.Observed, ctx: a.ctx, source: a.source, ads: a.ads}
 	tasks, _ := parallel.WithContext(a.ctx)
-	tasks.Go(ofOthers)
+	tasks.Go(func() error { return beside.ofOthers(all, seen) })
 	if err := cmp.Or(a.ofAgain(), tasks.Wait()); err != nil {
 		return err
 	}
 	a.holds = append(a.holds, beside.holds...)
 	a.tell(beside.notices)
 	return nil
+}
+
+// ofOthers looks up the ads that are not found by jobs: those on machines, and of short runs.
+func (a *asking) ofOthers(all Wanted, seen pool.Window) error {
+	if err := a.onMachines(all); err != nil {
+		return err
+	}
+	return a.findShort(seen)
 }
 
 // ofAgain looks up the ads that may have changed.
@@ -159,9 +160,7 @@ func (a *asking) ofAgain() error {
 				a.ads.add(job, nil) // taken over
 			}
 		}
-		if standing.remark != nil {
-			a.tell(standing.remark.Notices)
-		}
+		a.tell(standing.notices())
 	}
 	a.tell(asked)
 	return nil

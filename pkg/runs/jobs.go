@@ -69,7 +69,7 @@ func (x *jobIndex) sightings(job int32) iter.Seq[sighting] {
 // continues reports whether all jobs of an earlier index are in this one, with their numbers.
 func (x *jobIndex) continues(earlier *jobIndex) bool {
 	n := len(earlier.jobs)
-	return x.mark == earlier.mark || x.after == earlier.mark ||
+	return x == earlier || x.after == earlier.mark ||
 		n <= len(x.jobs) && slices.Equal(x.jobs[:n], earlier.jobs)
 }
 

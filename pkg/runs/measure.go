@@ -214,12 +214,11 @@ func (m *measured) takeOver(a *again, gone map[clockDay][]interval) {
 		m.kept, into = before.kept, &m.own
 	}
 	for _, list := range [...]*evidence{before.kept, &before.own} {
-		if list == m.kept {
-			before.lose(a.fresh, gone)
-			continue
+		shared := list == m.kept
+		if !shared {
+			into.constraints = slices.Grow(into.constraints, len(list.constraints))
+			into.dates = slices.Grow(into.dates, len(list.dates))
 		}
-		into.constraints = slices.Grow(into.constraints, len(list.constraints))
-		into.dates = slices.Grow(into.dates, len(list.dates))
 		counts := func(job int32) bool { return list == &before.own || !before.gone[job] }
 		for _, c := range list.constraints {
 			switch job := now[c.job]; {
@@ -227,26 +226,19 @@ func (m *measured) takeOver(a *again, gone map[clockDay][]interval) {
 			case job < 0:
 				at := clockDay{c.point, c.day}
 				gone[at] = append(gone[at], c.interval)
-			default:
+			case !shared:
 				c.job = job
 				into.constraints = append(into.constraints, c)
 			}
+		}
+		if shared {
+			continue
 		}
 		for _, d := range list.dates {
 			if job := now[d.job]; job >= 0 && counts(d.job) {
 				d.job = job
 				into.dates = append(into.dates, d)
 			}
-		}
-	}
-}
-
-// lose adds the constraints of shared evidence that go with fresh jobs, which have the numbers that they had.
-func (m *measured) lose(fresh []bool, gone map[clockDay][]interval) {
-	for i := range m.kept.constraints {
-		if c := &m.kept.constraints[i]; fresh[c.job] && !m.gone[c.job] {
-			at := clockDay{c.point, c.day}
-			gone[at] = append(gone[at], c.interval)
 		}
 	}
 }
