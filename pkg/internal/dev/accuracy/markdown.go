@@ -1,0 +1,133 @@
+package accuracy
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
+)
+
+const preface = `# Accuracy
+
+What the figures are worth, measured on made-up pools whose truth is known (%d of each kind and cadence, of %d machines
+over %d days; their jobs, owners and faults are drawn by pkg/internal/dev/samplepool).
+Made by ` + "`gpudev accuracy --markdown docs/accuracy.md`" + `; methodology.md says how the figures are computed.
+"Right clocks" are ordinary pools; "hard" ones have clocks that are off by up to 2 minutes, 15 %% of their runs are
+shorter than a cadence, and owners follow one completion in ten at once; the others are hard ones with one more fault.
+
+- **Precision** is the share of the reported evictions that happened, at that place within one cadence; **recall** the
+  share of all evictions that are reported, also of runs that no snapshot shows.
+- Errors are medians of absolute errors: of the end of evicted runs, of the length of availability periods, and of the
+  mean length of a device's availability periods.
+- **Lost** GPU-hours are those of evicted runs since their jobs' last checkpoints, **evicted** ones those of the whole
+  runs: reported − true. Only epoch ads say when jobs saved: with others all that evicted runs held counts as lost.
+`
+
+const limits = `
+## Where the data allow no more
+
+- Without epoch ads a run between two snapshots cannot be seen: recall of all evictions, and the outcomes of waits,
+  end at the share of runs that a snapshot shows. Of hard pools 0.92 of the outcomes of waits are required then,
+  else 0.95.
+- Without job ads a completion that an owner's job follows within one cadence looks like an eviction.
+- An access point's clock is known to the interval that the day's snapshots leave: some seconds at a 15-minute
+  cadence. Where it is minutes off, availability periods, which lie between the clocks of two access points, are as
+  much off.
+- Availability periods that a gap cuts are censored: with outages the mean over complete ones leaves the longest
+  out. Survival curves count them.
+`
+
+const againstReal = `
+## Against a real pool
+
+A real HTCondor 25.14 pool was recorded for 24 minutes, with a snapshot every 75 s (testdata/golden/README.md): jobs
+that save, owners that take GPUs back, a machine that is drained. Its jobs' event logs say what really happened to its
+backfill runs. The ads are those that condor_history prints; what adstash makes of them is worth as much in two indices,
+and in one but for what the jobs' last runs had saved.
+
+| Job ads | Runs found | Outcomes right | That never were | Evictions | Yields | Starts, s | Ends, s | Lost GPU hours |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|
+`
+
+func (m *RealRuns) row() string {
+	invented := 0
+	for _, wrong := range m.Wrong {
+		if strings.HasPrefix(wrong, "never was") {
+			invented++
+		}
+	}
+	return fmt.Sprintf("| %s | %d of %d | %d | %d | %d of %d | %d of %d | %s | %s | %.2f of %.2f |\n", m.Source, m.Found,
+		m.Runs, m.Right, invented, m.Evicted, m.TrueEvicted, m.Yielded, m.TrueYielded, figure(m.Starts.Median, 0),
+		figure(m.Ends.Median, 0), m.Lost, m.TrueLost)
+}
+
+// Markdown writes the measurements as a document, with the required figures that are not reached.
+func Markdown(all []Measurement, recorded []RealRuns, o Options) string {
+	var b strings.Builder
+	size := samplepool.Hard()
+	pools, machines := cmp.Or(o.Seeds, defaultSeeds), cmp.Or(o.Machines, size.Machines)
+	days := cmp.Or(o.Days, int(size.End.Sub(size.Start).Hours()/24))
+	fmt.Fprintf(&b, preface, pools, machines, days)
+	table := func(title, head string, row func(m *Measurement) string) {
+		fmt.Fprintf(&b, "\n## %s\n\n| Pools | Cadence | Job ads | %s |\n|---|---|---|%s\n", title, head,
+			strings.Repeat("---:|", strings.Count(head, "|")+1))
+		for i := range all {
+			m := &all[i]
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", m.Kind, minutes(m.Cadence), m.Source, row(m))
+		}
+	}
+	table("Evictions and durations", "Evictions | Precision | Recall | Ends, s | Durations, s | Mean vacancy, min | "+
+		"GPU hours", func(m *Measurement) string {
+		return fmt.Sprintf("%d | %s | %s | %s | %s | %s | %+.2f %%", m.True, figure(m.Precision(), 3),
+			figure(m.RecallOfAll(), 3), figure(60*m.EventError.Median, 0), figure(60*m.DurationError.Median, 0),
+			figure(m.Vacancies.Median, 2), m.GPUHoursError)
+	})
+	table("What evictions cost", "Lost, GPU h | Error | Evicted, GPU h | Error | Interval of checkpoints, error",
+		func(m *Measurement) string {
+			c := &m.Cost
+			interval := "–"
+			if !math.IsNaN(c.Interval.Median) {
+				interval = figure(c.Interval.Median, 2) + " %"
+			}
+			return fmt.Sprintf("%.0f | %+.2f %% | %.0f | %+.2f %% | %s", c.Lost.really, c.Lost.Error(), c.Evicted.really,
+				c.Evicted.Error(), interval)
+		})
+	table("Utilisation", "Runs | Error, points | Idle time error, min | Idle 2 h or more | Precision | Recall",
+		func(m *Measurement) string {
+			u := &m.Usage
+			return fmt.Sprintf("%d | %s | %s | %d | %s | %s", len(u.Utilization.values), figure(u.Utilization.Median, 2),
+				figure(u.IdleMinutes.Median, 1), u.LongIdle, figure(u.Precision(), 3), figure(u.Recall(), 3))
+		})
+	table("Demand", "Waits seen | Outcomes right | Starts reported | That never were | True median, h | Its error, h",
+		func(m *Measurement) string {
+			d := &m.Demand
+			return fmt.Sprintf("%d | %s | %d | %d | %s | %s", d.Seen, figure(d.OutcomesRight(), 3), d.Starts, d.NeverWas,
+				figure(d.really.Median, 2), figure(d.Median.Median, 2))
+		})
+	b.WriteString(againstReal)
+	for i := range recorded {
+		b.WriteString(recorded[i].row())
+	}
+	b.WriteString(limits)
+	b.WriteString("\n## Required figures\n\n")
+	failures := Failures(all)
+	if len(failures) == 0 {
+		b.WriteString("All are reached.\n")
+	} else {
+		b.WriteString("All are reached but:\n\n")
+	}
+	for _, f := range failures {
+		fmt.Fprintf(&b, "- %s\n", f)
+	}
+	return b.String()
+}
+
+// figure formats a number; a dash if there is none.
+func figure(x float64, decimals int) string {
+	if math.IsNaN(x) {
+		return "–"
+	}
+	return fmt.Sprintf("%.*f", decimals, x)
+}

@@ -1,0 +1,140 @@
+// Package bench measures, on made-up pools, the times that a user notices, next to the required bounds. Its figures are
+// medians on the machine that it runs on; it asserts nothing.
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Options choose the pool.
+type Options struct {
+	Machines int    // of the pool whose month is made as real files
+	GPUs     int    // of the same
+	Days     int    // of the longest window, made as segments; up to 32 of them also as real files
+	Runs     int    // repetitions of a warm panel's query
+	Large    bool   // also measure 10,000 GPUs
+	Dir      string // where pools are made, or found from an earlier run; "" = a temporary directory
+	Binary   string // the plugin's binary, for resident memory and many clients; "" = left out
+	// Elasticsearch is a server's URL, or StartElasticsearch; "" = left out. An index of its own is made in it, and
+	// removed.
+	Elasticsearch string
+	Progress      io.Writer // progress messages
+}
+
+// Figure is one line of the table.
+type Figure struct {
+	What    string  `json:"what"`
+	Value   float64 `json:"value"` // a median where there are several runs
+	Unit    string  `json:"unit"`
+	CPU     float64 `json:"cpuMs,omitempty"` // the processor time of one run, on all cores
+	Bound   float64 `json:"bound"`
+	AtLeast bool    `json:"atLeast,omitempty"` // the bound is the least, not the most
+	Note    string  `json:"note,omitempty"`
+}
+
+// Missed reports whether the figure is outside its bound.
+func (f Figure) Missed() bool { return f.AtLeast != (f.Value > f.Bound) && f.Value != f.Bound }
+
+// Run makes the pools and measures. A figure that cannot be taken is an error.
+func Run(ctx context.Context, o Options) ([]Figure, error) {
+	if o.Days < 32 {
+		return nil, pool.BadQuery("bench: %d days; 32 are the least: a month of files, and days before it", o.Days)
+	}
+	if o.Dir == "" {
+		dir, err := os.MkdirTemp("", "gpureports-bench-")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(dir)
+		o.Dir = dir
+	}
+	b := &bench{Options: o}
+	for _, step := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"making a month of files", b.makeMonth},
+		{"warm panels", b.warm},
+		{"after a new snapshot", b.newSnapshot},
+		{"after a restart", b.restart},
+		{"nothing cached", b.nothingCached},
+		{"job ads in Elasticsearch", b.elasticsearch},
+		{"plain SQL", b.plainSQL},
+		{"many clients", b.clients},
+		{"panels at once", b.atOnce},
+		{"open dashboards", b.openDashboards},
+		{"a year", b.year},
+		{"10,000 GPUs", b.large},
+	} {
+		fmt.Fprintf(o.Progress, "%s …\n", step.name)
+		if err := step.run(ctx); err != nil {
+			return b.figures, fmt.Errorf("measuring %s: %w", step.name, err)
+		}
+		runtime.GC()
+	}
+	return b.figures, nil
+}
+
+type bench struct {
+	Options
+	figures []Figure
+}
+
+func (b *bench) add(f Figure) { b.figures = append(b.figures, f) }
+
+func (b *bench) path(parts ...string) string {
+	return filepath.Join(append([]string{b.Dir}, parts...)...)
+}
+
+// monthDays is the window over the month of files.
+func (b *bench) monthDays() int { return min(30, b.Days-2) }
+
+// timing is what runs of the same work take, in milliseconds.
+type timing struct{ median, p99, cpu float64 }
+
+// timed runs f the given number of times. Its processor time is the average of all runs.
+func timed(runs int, f func(i int) error) (t timing, err error) {
+	took := make([]float64, runs)
+	before := processorTime()
+	for i := range took {
+		begin := time.Now()
+		if err := f(i); err != nil {
+			return t, err
+		}
+		took[i] = time.Since(begin).Seconds() * 1000
+	}
+	t.cpu = (processorTime() - before).Seconds() * 1000 / float64(runs)
+	t.median = pool.Median(took) // sorts them
+	t.p99 = took[min(runs-1, runs*99/100)]
+	return t, nil
+}
+
+// milliseconds is a timing as a figure.
+func (t timing) milliseconds(what string, bound float64, note string) Figure {
+	return Figure{What: what, Value: t.median, Unit: "ms", CPU: t.cpu, Bound: bound, Note: note}
+}
+
+// slowest measures several panels and adds the one that takes longest.
+func (b *bench) slowest(what string, bound float64, panels []panel, measure func(panel) (timing, error)) error {
+	var worst timing
+	var name string
+	for _, p := range panels {
+		t, err := measure(p)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
+		}
+		if t.median >= worst.median {
+			worst, name = t, p.name
+		}
+	}
+	b.add(worst.milliseconds(what, bound, "the slowest: "+name))
+	return nil
+}

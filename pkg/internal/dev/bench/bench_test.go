@@ -1,0 +1,52 @@
+package bench
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"os"
+	"testing"
+
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/backend/log"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) {
+	log.DefaultLogger = log.NewNullLogger()
+	backend.Logger = log.DefaultLogger
+	os.Exit(m.Run())
+}
+
+// On a tiny pool every figure is taken, and every form of the table holds them all.
+func TestRun(t *testing.T) {
+	figures, err := Run(t.Context(), Options{Machines: 6, GPUs: 20, Days: 32, Runs: 2, Dir: t.TempDir(),
+		Progress: io.Discard})
+	require.NoError(t, err)
+	for _, f := range figures {
+		require.Positive(t, f.Value, f.What)
+		require.Positive(t, f.Bound, f.What)
+		require.False(t, math.IsInf(f.Value, 0), f.What)
+	}
+	require.Len(t, figures, 19, "all but those of the built binary, of Elasticsearch and of 10,000 GPUs")
+	for name, print := range map[string]func(io.Writer, []Figure) error{"table": Print, "Markdown": PrintMarkdown,
+		"JSON": PrintJSON} {
+		var out bytes.Buffer
+		require.NoError(t, print(&out, figures), name)
+		for _, f := range figures {
+			require.Contains(t, out.String(), f.What, name)
+		}
+	}
+}
+
+func TestMissed(t *testing.T) {
+	require.False(t, Figure{Value: 1, Bound: 1}.Missed())
+	require.True(t, Figure{Value: 2, Bound: 1}.Missed())
+	require.False(t, Figure{Value: 2, Bound: 1, AtLeast: true}.Missed())
+	require.True(t, Figure{Value: 1, Bound: 2, AtLeast: true}.Missed())
+}
+
+func TestTooFewDays(t *testing.T) {
+	_, err := Run(t.Context(), Options{Machines: 6, GPUs: 20, Days: 7, Progress: io.Discard})
+	require.ErrorContains(t, err, "32 are the least")
+}

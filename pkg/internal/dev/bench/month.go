@@ -1,0 +1,193 @@
+package bench
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver
+
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
+)
+
+// warm asks every panel over the month again and again.
+func (b *bench) warm(ctx context.Context) error {
+	for _, of := range []struct {
+		what, jobs string
+		bound      float64
+		panels     []panel
+	}{
+		{"a warm panel over 30 d", "none", 25, panels}, {"a warm panel over 30 d with job ads", "sqlite", 50, withAds},
+	} {
+		source, err := b.open(b.month(), "", of.jobs, atEnd)
+		if err != nil {
+			return err
+		}
+		err = b.slowest(of.what, of.bound, of.panels, func(p panel) (timing, error) {
+			return moving(ctx, source, p.json, b.monthDays(), b.Runs)
+		})
+		source.Dispose()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newSnapshot asks the kinds that are about runs each time that a snapshot has been appended to a copy of the month.
+func (b *bench) newSnapshot(ctx context.Context) error {
+	dir := b.path("growing")
+	if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(b.month()))); err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	newest := now
+	for _, of := range []struct {
+		what, jobs string
+		bound      float64
+	}{
+		{"after a new snapshot, 30 d", "none", 100}, {"after a new snapshot, 30 d with job ads", "sqlite", 200},
+	} {
+		source, err := b.open(dir, "", of.jobs, func() time.Time { return newest })
+		if err != nil {
+			return err
+		}
+		err = b.slowest(of.what, of.bound, withAds[:2], func(p panel) (timing, error) {
+			again := func(end time.Time) error { return ask(ctx, source, p.json, b.monthDays(), end) }
+			return growing(ctx, dir, &newest, max(2, b.Runs/5), again)
+		})
+		source.Dispose()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// growing appends a snapshot to the newest file of a directory, and asks, again and again.
+func growing(ctx context.Context, dir string, newest *time.Time, runs int, ask func(end time.Time) error) (t timing,
+	err error) {
+	db, err := sql.Open("sqlite", filepath.Join(dir, snapshots.MonthFile(now.Format("2006-01"), "db")))
+	if err != nil {
+		return t, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := ask(*newest); err != nil {
+		return t, err
+	}
+	took, cpu := make([]float64, runs), make([]float64, runs)
+	for i := range took {
+		*newest = newest.Add(samplepool.Default().Cadence)
+		if err := repeatLast(ctx, db, *newest); err != nil {
+			return t, err
+		}
+		once, err := timed(1, func(int) error { return ask(*newest) })
+		if err != nil {
+			return t, err
+		}
+		took[i], cpu[i] = once.median, once.cpu
+	}
+	return timing{median: pool.Median(took), cpu: pool.Median(cpu)}, nil
+}
+
+// restart asks data sources that find the cache directory of an earlier one.
+func (b *bench) restart(ctx context.Context) error {
+	for _, of := range []struct {
+		what, jobs, query string
+		bound             float64
+	}{
+		{"after a restart, 30 d", "none", byCategory, 50},
+		{"after a restart, 30 d with job ads", "sqlite", evictionsByDevice.json, 1000},
+	} {
+		cache := b.path("cache-" + of.jobs)
+		if err := os.RemoveAll(cache); err != nil {
+			return err
+		}
+		first := func(int) error { return b.firstOf(ctx, b.month(), cache, of.jobs, of.query, b.monthDays()) }
+		if err := first(0); err != nil { // the earlier one
+			return err
+		}
+		t, err := timed(5, first)
+		if err != nil {
+			return err
+		}
+		b.add(t.milliseconds(of.what, of.bound, "with the cache directory"))
+	}
+	return nil
+}
+
+// nothingCached asks new data sources.
+func (b *bench) nothingCached(ctx context.Context) error {
+	parquet, err := b.makeFiles(ctx, "parquet")
+	if err != nil {
+		return err
+	}
+	for _, of := range []struct {
+		what, dir, jobs, query string
+		bound                  float64
+	}{
+		{"nothing cached, 30 d of SQLite", b.month(), "none", byCategory, 5000},
+		{"nothing cached, 30 d of Parquet", parquet, "none", byCategory, 1500},
+		{"nothing cached, 30 d of SQLite with the job file", b.month(), "sqlite", evictionsByDevice.json, 4000},
+	} {
+		t, err := timed(3, func(int) error { return b.firstOf(ctx, of.dir, "", of.jobs, of.query, b.monthDays()) })
+		if err != nil {
+			return err
+		}
+		b.add(t.milliseconds(of.what, of.bound, ""))
+	}
+	return nil
+}
+
+// plainSQL runs what a user would write for the allocation by category in a generic SQLite data source.
+func (b *bench) plainSQL(ctx context.Context) error {
+	files, err := filepath.Glob(filepath.Join(b.month(), "gpu_state_*.db"))
+	if err != nil {
+		return err
+	}
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	var parts []string
+	for i, file := range files {
+		if _, err := db.ExecContext(ctx, fmt.Sprintf("ATTACH ? AS m%d", i), "file:"+file+"?mode=ro"); err != nil {
+			return err
+		}
+		parts = append(parts, fmt.Sprintf("SELECT timestamp, Name, State, Machine, AssignedGPUs, PrioritizedProjects FROM "+
+			"m%d.gpu_state WHERE timestamp BETWEEN $1 AND $2", i))
+	}
+	query := `SELECT count(*) FROM (SELECT substr(timestamp, 1, 13), instr(lower(Name), 'backfill') > 0,
+		PrioritizedProjects <> '', 100.0 * count(DISTINCT CASE WHEN State = 'Claimed' THEN timestamp || Machine ||
+			AssignedGPUs END) / count(DISTINCT timestamp || Machine || AssignedGPUs) AS percent
+		FROM (` + strings.Join(parts, " UNION ALL ") + `) GROUP BY 1, 2, 3) WHERE percent >= 0`
+	from := windowEnd.AddDate(0, 0, -b.monthDays())
+	plain, err := timed(1, func(int) error {
+		var rows int
+		return db.QueryRowContext(ctx, query, from.Format(time.DateTime), windowEnd.Format(time.DateTime)).Scan(&rows)
+	})
+	if err != nil {
+		return err
+	}
+	source, err := b.open(b.month(), "", "none", atEnd)
+	if err != nil {
+		return err
+	}
+	defer source.Dispose()
+	ours, err := moving(ctx, source, byCategory, b.monthDays(), b.Runs)
+	if err != nil {
+		return err
+	}
+	b.add(Figure{What: "the same panel by plain SQL, 30 d", Value: plain.median / ours.median, Unit: "times as long",
+		CPU: plain.cpu, Bound: 1000, AtLeast: true, Note: fmt.Sprintf("%s ms", digits(plain.median))})
+	return nil
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/chtc/gpureports/pkg/cmd/cli"
+	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
+	"github.com/chtc/gpureports/pkg/internal/dev/sbom"
+)
+
+// gatewayCommand and billCommand are parts of the project's build: Magefile.go calls them.
+type gatewayCommand struct{}
+
+// Run builds the S3 server of the tests.
+func (gatewayCommand) Run(c *cli.Console) error {
+	path, err := buckettest.Install()
+	if err == nil {
+		fmt.Fprintln(c.Out, path)
+	}
+	return err
+}
+
+type billCommand struct {
+	Output string `arg:"" type:"path" help:"Where to write it."`
+	Folder string `type:"path" default:"dist" help:"The plugin's folder."`
+	Lock   string `type:"path" default:"package-lock.json" help:"The versions of npm packages."`
+
+	Program string `type:"path" placeholder:"FILE" help:"Instead of the plugin: this program alone."`
+	Release string `placeholder:"VERSION" help:"The version of --program."`
+}
+
+// Run writes the bill of materials.
+func (b *billCommand) Run(context.Context, *cli.Console) (err error) {
+	file, err := os.Create(b.Output)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if b.Program != "" {
+		return sbom.WriteProgram(file, b.Program, b.Release)
+	}
+	return sbom.Write(file, b.Folder, b.Lock)
+}

@@ -1,0 +1,232 @@
+package dashboards
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/query"
+)
+
+// Rule is an alert rule: queries over the newest data, and an expression of them that fires where it is not zero.
+type Rule struct {
+	UID, Title string
+	Queries    []RuleQuery
+	// Condition combines the queries' numbers ($A, $B …), group by group.
+	Condition string
+	For       time.Duration
+	Severity  string
+	// NoData and Failed are the states when no query has an answer and when one fails. A rule keeps its last state if
+	// another rule reports missing data, so that one failure causes one alert.
+	NoData, Failed       string
+	Summary, Description string
+	Dashboard, Panel     string // where to look, by UID and title
+}
+
+// RuleQuery asks over the time from Since to Until before now. An answer of series is reduced to one number each.
+type RuleQuery struct {
+	Query
+	Since, Until time.Duration
+	Reduce       string // min, max, mean, last … of a series; "" for tables
+}
+
+// States of a rule without an answer.
+const (
+	alerting = "Alerting"
+	normal   = "OK"
+	keepLast = "KeepLast"
+)
+
+const day = 24 * time.Hour
+
+// Thresholds that panels show too.
+const (
+	underused  = 30   // percent allocated
+	stale      = 2700 // seconds since the newest snapshot: three at the usual distance of 15 minutes
+	jobsBehind = 7200 // seconds since the newest job ad
+	fewLinked  = 80   // percent of backfill runs that have a job ad
+	clockOff   = 120  // seconds by which an access point's clock is off
+
+	freeWhileWaiting = 8  // GPUs
+	stranded         = 4  // GPUs, for one reason
+	evictedOften     = 5  // evictions of one job in a day
+	idleGPUs         = 4  // of a model
+	halfUsed         = 50 // percent
+)
+
+// Rules are the alert rules. Their thresholds are a beginning: every pool will want to set its own.
+func Rules() []Rule {
+	realSlots := query.Filter{Slots: []string{"Real"}}
+	h200 := real(query.Filter{Devices: []string{`/\bH200\b/`}})
+	freeByMachine := ask("allocation", "timeseries").by("machine").of("free").where(h200)
+	freeByMachine.Bucket, freeByMachine.Limit, freeByMachine.CompleteBucketsOnly = "1h", 2000, true
+	health := func(metric string) []RuleQuery {
+		return []RuleQuery{{Query: ask("allocation", "health").of(metric), Since: day}}
+	}
+	return []Rule{
+		{
+			UID: "gpureports-underused", Title: "GPU category under-used",
+			Queries: []RuleQuery{{Query: ask("allocation", "summary").by("category").of("allocatedPercent").
+				where(realSlots), Since: 6 * time.Hour}},
+			Condition: fmt.Sprintf("$A < %d", underused), For: time.Hour, Severity: "warning", NoData: normal, Failed: keepLast,
+			Summary: `{{ $labels.category }}: {{ printf "%.0f" $values.A.Value }}% of the GPUs are allocated`,
+			Description: "Over the last 6 hours jobs held less than 30% of the GPUs that could be allocated in " +
+				"this category.",
+			Dashboard: "gpureports-pool", Panel: "Allocated % over time",
+		},
+		{
+			UID: "gpureports-stale", Title: "GPU snapshots stale",
+			Queries:   health("snapshotAgeSeconds"),
+			Condition: fmt.Sprintf("$A > %d", stale), For: 5 * time.Minute, Severity: "critical", NoData: alerting,
+			Failed:  alerting,
+			Summary: `{{ with $values.A }}The newest snapshot of the GPU pool is {{ humanizeDuration .Value }} old{{ else }}There is no snapshot of the GPU pool{{ end }}`,
+			Description: "For 45 minutes the collector has written no snapshot, or the snapshots cannot be read: " +
+				"check the collector and the data source's health check. Other rules can't be evaluated until then.",
+			Dashboard: "gpureports-pool", Panel: newestSnapshot,
+		},
+		{
+			UID: "gpureports-vanished", Title: "GPUs vanished",
+			Queries: []RuleQuery{
+				{Query: ask("allocation", "health").of("gpusLost"), Since: day},
+				{Query: ask("allocation", "health").of("gpusSeen"), Since: day},
+			},
+			Condition: "100 * $A > 2 * ($A + $B)", For: 30 * time.Minute, Severity: "warning", NoData: normal, Failed: keepLast,
+			Summary: `{{ printf "%.0f" $values.A.Value }} GPUs have vanished from the pool`,
+			Description: "More than 2% of the GPUs that were seen in the last 24 hours are missing from the " +
+				"newest snapshot.",
+			Dashboard: "gpureports-pool", Panel: "Machines",
+		},
+		{
+			UID: "gpureports-h200-free", Title: "Machine with a free H200 for a day",
+			Queries:   []RuleQuery{{Query: freeByMachine, Since: 25 * time.Hour, Reduce: "min"}},
+			Condition: "$A >= 1", For: 30 * time.Minute, Severity: "info", NoData: normal, Failed: keepLast,
+			Summary: `{{ $labels.machine }} has had {{ printf "%.1f" $values.A.Value }} H200 free for a day`,
+			Description: "In each of the last 24 complete hours at least one H200 of this machine was free on average: no " +
+				"job held it, on a primary or a backfill slot, and none was kept away from it.",
+			Dashboard: "gpureports-machine", Panel: "State of each GPU",
+		},
+		{
+			UID: "gpureports-evictions", Title: "Spike of backfill evictions",
+			Queries: []RuleQuery{
+				{Query: ask("evictions", "summary").by("device").of("ratePer100GpuHours"), Since: 6 * time.Hour},
+				{Query: ask("evictions", "summary").by("device").of("evictions"), Since: 6 * time.Hour},
+				{Query: ask("evictions", "summary").by("device").
+					of("ratePer100GpuHours"), Since: 7*day + 6*time.Hour, Until: 6 * time.Hour},
+			},
+			Condition: "$B >= 10 && $A > 3 * $C", For: 15 * time.Minute, Severity: "warning", NoData: normal, Failed: keepLast,
+			Summary: `{{ $labels.device }}: {{ printf "%.1f" $values.A.Value }} evictions per 100 backfill GPU hours`,
+			Description: "In the last 6 hours backfill jobs on this device were evicted more than three times as " +
+				"often per GPU hour as in the 7 days before, and at least 10 times.",
+			Dashboard: "gpureports-backfill-evictions", Panel: "Evictions by device",
+		},
+		{
+			UID: "gpureports-evicted-often", Title: "A job was evicted five times today",
+			Queries:   []RuleQuery{{Query: ask("evictions", "summary").by("user").of("maxEvictionsPerJob"), Since: day}},
+			Condition: fmt.Sprintf("$A >= %d", evictedOften), For: 15 * time.Minute, Severity: "info", NoData: normal,
+			Failed:  keepLast,
+			Summary: `{{ $labels.user }}: a backfill job was evicted {{ printf "%.0f" $values.A.Value }} times in 24 hours`,
+			Description: "A job that is evicted again and again may never get through: it should save checkpoints more often, " +
+				"be shorter, or run elsewhere. The panel lists such jobs.",
+			Dashboard: "gpureports-backfill-evictions", Panel: jobsEvicted,
+		},
+		{
+			UID: "gpureports-supply", Title: "Backfill supply collapsed",
+			Queries: []RuleQuery{
+				{Query: ask("backfillAvailability", "summary").by().of("available"), Since: 2 * time.Hour},
+				{Query: ask("backfillAvailability", "summary").by().of("used"), Since: 2 * time.Hour},
+				{Query: ask("backfillAvailability", "summary").by().
+					of("available"), Since: 7*day + 2*time.Hour, Until: 2 * time.Hour},
+				{Query: ask("backfillAvailability", "summary").by().
+					of("used"), Since: 7*day + 2*time.Hour, Until: 2 * time.Hour},
+			},
+			Condition: "$C + $D >= 5 && $A + $B < 0.5 * ($C + $D)", For: time.Hour, Severity: "warning", NoData: normal,
+			Failed:  keepLast,
+			Summary: `Backfill supply is below half its usual level`,
+			Description: "Over the last 2 hours backfill jobs used or could have had less than half of the GPUs of " +
+				"the 7 days before.",
+			Dashboard: "gpureports-backfill", Panel: "Backfill pool",
+		},
+		{
+			UID: "gpureports-idle", Title: "GPUs held idle for 2 h",
+			Queries: []RuleQuery{{
+				Query: ask("utilization", "summary").by("device").of("idleNow"), Since: 3 * time.Hour,
+			}},
+			Condition: fmt.Sprintf("$A >= %d", idleGPUs), For: 15 * time.Minute, Severity: "warning", NoData: normal,
+			Failed:  keepLast,
+			Summary: `{{ $labels.device }}: {{ printf "%.0f" $values.A.Value }} GPUs are held but idle`,
+			Description: "Jobs hold these GPUs in the newest snapshot and have not computed on them for 2 hours or more, by " +
+				"HTCondor's GPUsAverageUsage. The panel lists them.",
+			Dashboard: "gpureports-utilisation", Panel: idleNow,
+		},
+		{
+			UID: "gpureports-h200-unused", Title: "Utilization of H200 below 50% for a day",
+			Queries: []RuleQuery{{
+				Query: ask("utilization", "summary").by().of("utilizationPercent").
+					where(query.Filter{Devices: []string{`/\bH200\b/`}}),
+				Since: day,
+			}},
+			Condition: fmt.Sprintf("$A < %d", halfUsed), For: time.Hour, Severity: "info", NoData: normal, Failed: keepLast,
+			Summary: `Held H200 compute {{ printf "%.0f" $values.A.Value }}% of the time`,
+			Description: "Over the last 24 hours the H200 that jobs held computed for less than half of the time that " +
+				"HTCondor's reports cover.",
+			Dashboard: "gpureports-utilisation", Panel: usedOverTime,
+		},
+		{
+			UID: "gpureports-free-while-waiting", Title: "GPUs stay free while jobs wait for them",
+			Queries: []RuleQuery{{
+				Query: ask("demand", "summary").by().of("freeWhileWaiting"), Since: 6 * time.Hour,
+			}},
+			Condition: fmt.Sprintf("$A >= %d", freeWhileWaiting), For: time.Hour, Severity: "info", NoData: normal,
+			Failed:  keepLast,
+			Summary: `{{ printf "%.0f" $values.A.Value }} GPUs are free that match waiting jobs by number and memory`,
+			Description: "Over the last 6 hours these GPUs were free on average while jobs waited for such GPUs. " +
+				"Something other than GPUs is missing: processors, memory, disk, or requirements that no machine meets.",
+			Dashboard: "gpureports-demand", Panel: waitingAndFree,
+		},
+		{
+			UID: "gpureports-stranded", Title: "GPUs stranded by CPUs or memory for 2 h while jobs wait",
+			Queries: []RuleQuery{{
+				Query: ask("demand", "unused").by().of("gpus").where(query.Filter{Reasons: []string{"cpus", "memory"}}),
+				Since: 2 * time.Hour, Reduce: "min",
+			}},
+			Condition: fmt.Sprintf("$A >= %d", stranded), For: 15 * time.Minute, Severity: "info", NoData: normal,
+			Failed:  keepLast,
+			Summary: `{{ printf "%.0f" $values.A.Value }} GPUs are free that waiting jobs cannot use: {{ $labels.reason }}`,
+			Description: "Over the last 2 hours these GPUs were free on average while jobs that they would serve waited: the " +
+				"CPUs or the memory of their machines are used up. The panel lists the machines and what is missing there.",
+			Dashboard: "gpureports-demand", Panel: unusedNow,
+		},
+		{
+			UID: "gpureports-jobs-behind", Title: "Job ads behind",
+			Queries:   health("jobsLagSeconds"),
+			Condition: fmt.Sprintf("$A > %d", jobsBehind), For: 15 * time.Minute, Severity: "warning", NoData: normal,
+			Failed:  alerting,
+			Summary: `{{ with $values.A }}The newest job ad is {{ humanizeDuration .Value }} old{{ else }}Job ads cannot be read{{ end }}`,
+			Description: "For 2 hours no job ad has arrived in Elasticsearch (or the job file), or can't be " +
+				"queried: check condor_adstash. Until then, ends of backfill runs and evictions are inferred from " +
+				"snapshots only.",
+			Dashboard: "gpureports-pool", Panel: "Freshness",
+		},
+		{
+			UID: "gpureports-link-rate", Title: "Few backfill runs have a job ad",
+			Queries:   health("linkRate"),
+			Condition: fmt.Sprintf("$A < %d", fewLinked), For: 2 * time.Hour, Severity: "warning", NoData: normal,
+			Failed:  keepLast,
+			Summary: `{{ printf "%.0f" $values.A.Value }}% of the backfill runs have a job ad`,
+			Description: "Over the last 24 hours fewer than 80% of the backfill runs that ended could be linked " +
+				"with a job ad; below 50% figures on completions are not given at all. An access point may not " +
+				"send its ads, or clocks may differ by minutes.",
+			Dashboard: "gpureports-pool", Panel: "Freshness",
+		},
+		{
+			UID: "gpureports-clock", Title: "Clock of an access point is off",
+			Queries:   health("clockErrorSeconds"),
+			Condition: fmt.Sprintf("$A > %d", clockOff), For: 2 * time.Hour, Severity: "warning", NoData: normal,
+			Failed:  keepLast,
+			Summary: `The clock of an access point is off by {{ humanizeDuration $values.A.Value }}`,
+			Description: "The dates in the job ads of an access point differ from the snapshots by more than 2 minutes. " +
+				"They are corrected before jobs are linked with their ads, and answers name the access point in a notice: " +
+				"check its time synchronization.",
+			Dashboard: "gpureports-pool", Panel: "Freshness",
+		},
+	}
+}

@@ -1,0 +1,160 @@
+package dashboards
+
+import "github.com/chtc/gpureports/pkg/query"
+
+func demand() Dashboard {
+	chosen := query.Filter{Projects: []string{"$project"}, Schedds: []string{"$schedd"}}
+	return Dashboard{
+		UID: "gpureports-demand", Title: "GPU demand",
+		Description: "Who waits for GPUs, how long, for which GPUs, and how many were free meanwhile",
+		From:        "now-7d",
+		Variables: []Variable{
+			{Name: "project", Label: "Project", Dimension: "project", Description: "Projects of the jobs"},
+			{Name: "schedd", Label: "Access point", Dimension: "schedd", Description: "Where jobs were submitted"},
+		},
+		Annotations: []Annotation{gaps},
+		Rows: []Row{
+			{Title: "Who waits", Panels: append(demandFigures(chosen),
+				Panel{
+					Title: waitingAndFree, Width: 12, Height: 9,
+					Description: "GPUs requested by waiting jobs, and free GPUs that would have fitted them. The " +
+						"latter is an upper bound: free GPUs on different machines count towards a job that " +
+						"needs several.",
+					Query: ask("demand", "timeseries").by().of("waitingGpus", "freeWhileWaiting").where(chosen),
+					View: steps(state("waitingGpus", "Waiting", vermilion),
+						state("freeWhileWaiting", "Free while waiting", freeColor)),
+				},
+				Panel{
+					Title: "Waiting GPUs by memory", Width: 12, Height: 9,
+					Description: "GPUs requested by waiting jobs, by the GPU memory that the jobs ask for.",
+					Query:       ask("demand", "timeseries").by("gpuMemory").of("waitingGpus").where(chosen),
+					View:        areas(memoryColors...),
+				},
+				Panel{
+					Title: "Waits by user", Width: 12, Height: 12,
+					Description: "Waits of each user's jobs that overlap the time range: the hours after which half " +
+						"and 90% of them are over (Kaplan–Meier), and the GPUs requested on average.",
+					Query: ask("demand", "summary").by("user").
+						of("waits", "medianWaitHours", "p90WaitHours", "waitingGpus").
+						where(chosen).withoutTotals(),
+					View: sortedBy(table(owner), "Waiting GPUs (avg.)"),
+				},
+				Panel{
+					Title: "How long jobs wait", Width: 12, Height: 12,
+					Description: "Share of the waits that last longer than an age, by number of GPUs requested, over " +
+						"the first 48 hours (Kaplan–Meier).",
+					Query: ask("demand", "survival").by("gpus").of("survival").where(chosen),
+					View:  curves(requestColors...),
+				},
+				Panel{
+					Title: "The oldest waits", Width: 24, Height: 11,
+					Description: "Jobs that are waiting at the newest poll of the time range, longest first, with the " +
+						"number of free GPUs that have enough memory. If there are any, the job lacks " +
+						"something other than GPUs.",
+					Query: ask("demand", "waiting").where(chosen),
+					View: sortedBy(list(owner, hidden("schedd"), hidden("cpus"), Override{"hours", object{"custom.width": 90}},
+						Override{"job", atLeast(300)}), "Hours"),
+				},
+			)},
+			{Title: "Why jobs wait while GPUs stand unused", Panels: []Panel{
+				{
+					Title: "Why jobs wait", Width: 24, Height: 9,
+					Description: "GPUs requested by waiting jobs, by the first thing that keeps them waiting. An estimate: " +
+						"what jobs require beside GPUs, CPUs and memory is not known.",
+					Query: ask("demand", "obstacles").by().of("waitingGpus").where(chosen),
+					View:  areas(),
+				},
+				{
+					Title: "Why GPUs are unused", Width: 24, Height: 9,
+					Description: "Unused GPUs, by reason, at the times that polls of the queues cover.",
+					Query:       ask("demand", "unused").by().of("gpus"),
+					View:        areas(),
+				},
+				{
+					Title: unusedNow, Width: 24, Height: 10,
+					Description: "Where GPUs stand unused at the newest poll: the CPUs or GiB of memory that are missing " +
+						"there, and the jobs for which so much is enough.",
+					Query: ask("demand", "unusedNow"),
+					View:  sortedBy(list(), "GPUs"),
+				},
+			}},
+			{Title: "By project and request", Collapsed: true, Panels: []Panel{
+				{
+					Title: "Waits by project", Width: 24, Height: 9,
+					Description: "The same figures for each list of projects.",
+					Query:       waitsBy("project").where(chosen).withoutTotals(),
+					View:        sortedBy(table(), "Waiting GPUs (avg.)"),
+				},
+				{
+					Title: "Waits by request", Width: 24, Height: 10,
+					Description: "The same figures by the number of GPUs and the GPU memory that jobs ask for.",
+					Query:       waitsBy("gpus", "gpuMemory").where(chosen),
+					View:        metrics(),
+				},
+				{
+					Title: "Waiting GPUs by hour of the week", Width: 24, Height: 8,
+					Description: "GPUs requested by waiting jobs, on average, by weekday and local hour (time zone of " +
+						"the data source).",
+					Query: ask("demand", "hourOfWeek").of("waitingGpus").where(chosen),
+					View:  week(vermilion),
+				},
+			}},
+		},
+	}
+}
+
+// The panels that alert rules lead to.
+const (
+	waitingAndFree = "Waiting and free GPUs"
+	unusedNow      = "Unused GPUs now"
+)
+
+func waitsBy(groupings ...string) Query {
+	return ask("demand", "summary").by(groupings...).
+		of("waits", "started", "medianWaitHours", "p90WaitHours", "meanWaitHours", "expansionFactor", "waitingGpus",
+			"oldestHours")
+}
+
+// demandFigures lead with the newest poll; the waits are those of the time range.
+func demandFigures(chosen query.Filter) (panels []Panel) {
+	for _, f := range []struct{ title, description, metric string }{
+		{"GPUs wanted now", "GPUs requested by waiting jobs.", "waitingGpus"},
+		{"Jobs waiting now", "Jobs that wait for GPUs.", "waitingJobs"},
+		{"Users waiting now", "Users with a waiting job.", "waitingUsers"},
+		{"Free GPUs that fit", "GPUs that are free now and would fit waiting jobs: an upper bound. Red from " +
+			"the threshold of the alert rule on.", "freeWhileWaiting"},
+	} {
+		panels = append(panels, Panel{
+			Title: f.title, Description: f.description, Width: 4, Height: 4, MaxDataPoints: finest, Last: lastDays,
+			Query: ask("demand", "timeseries").by().of(f.metric).where(chosen), View: sparkline(stat("", waitFigures...)),
+		})
+	}
+	for _, f := range []struct{ title, description, metric string }{
+		{"Median wait", "Hours after which half of the waits in the time range are over (Kaplan–Meier).", "medianWaitHours"},
+		{"90% wait", "Hours after which 90% of the waits in the time range are over (Kaplan–Meier).", "p90WaitHours"},
+	} {
+		panels = append(panels, Panel{
+			Title: f.title, Description: f.description, Width: 4, Height: 4,
+			Query: ask("demand", "summary").by().of(f.metric).where(chosen), View: stat("/.*/"),
+		})
+	}
+	return panels
+}
+
+// waitFigures show whole things without decimals.
+var waitFigures = []Override{
+	{"waitingGpus", object{"decimals": 0}}, {"waitingJobs", object{"decimals": 0}},
+	{"waitingUsers", object{"decimals": 0}},
+	{"freeWhileWaiting", object{"decimals": 0, "thresholds": levels("text", freeWhileWaiting, vermilion)}},
+}
+
+// owner is a user as the queue names him, without the domain that a running job has: the link finds him with any.
+var owner = Override{"user", object{"custom.width": 150, "links": []Link{{Title: toUser.Title, UID: toUser.UID,
+	Variable: "user", Value: "%2F%5E${__data.fields.user:percentencode}%28%40%7C%24%29%2F"}}}} // /^user(@|$)/
+
+// Classes of requests.
+var (
+	requestColors = colors(map[string]string{"1": blue, "2": green, "3-4": orange, "5-8": purple, ">8": vermilion})
+	memoryColors  = colors(map[string]string{"any": grey, "<48GB": blue, "48GB": purple, "80GB": orange,
+		">80GB": vermilion})
+)

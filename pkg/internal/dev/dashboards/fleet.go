@@ -1,0 +1,166 @@
+package dashboards
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/query"
+)
+
+// FleetSourceUID is the data source of many pools that their alert rules ask: the one of provisioning/fleet.
+const FleetSourceUID = "gpureports-fleet"
+
+// fleetTag is that of dashboards on many pools, which links of a pool's dashboards must not hand their data source to.
+const fleetTag = "gpureports-fleet"
+
+// toPools is the menu that leads to the dashboards of a pool, which choose a data source of their own.
+var toPools = object{
+	"type": "dashboards", "title": "Dashboards of a pool", "tags": []string{tag}, "asDropdown": true,
+	"icon": "external link", "tooltip": "", "url": "", "keepTime": true, "includeVars": false, "targetBlank": false,
+}
+
+// factsLate is the age of a pool's newest facts, in hours, from which its publishing counts as stopped.
+const factsLate = 4
+
+const poolList = "Pools"
+
+// Fleet are the dashboards that a data source of many pools answers.
+func Fleet() []Dashboard { return []Dashboard{fleetOverview()} }
+
+// FleetRules are the alert rules that it answers.
+func FleetRules() []Rule {
+	return []Rule{{
+		UID: "gpureports-facts-late", Title: "Facts of a pool are late",
+		Queries:   []RuleQuery{{Query: ask("allocation", "pools").of("ageHours"), Since: day}},
+		Condition: fmt.Sprintf("$A > %d", factsLate), For: 15 * time.Minute, Severity: "warning", NoData: alerting,
+		Failed:      alerting,
+		Summary:     `{{ with $values.A }}{{ $labels.pool }}: facts {{ humanize .Value }}h old{{ else }}No facts{{ end }}`,
+		Description: "Look at gpureports publish, at the collector of the pool, and at Elasticsearch.",
+		Dashboard:   "gpureports-fleet", Panel: poolList,
+	}}
+}
+
+func fleetOverview() Dashboard {
+	chosen := query.Filter{Pools: []string{"$pool"}, Devices: []string{"$device"}}
+	return Dashboard{
+		UID: "gpureports-fleet", Title: "GPU fleet", Fleet: true,
+		Description: "Many pools side by side, from the facts that they publish",
+		From:        "now-7d",
+		Variables: []Variable{
+			{Name: "pool", Label: "Pool", Dimension: "pool", Description: "Pools that publish facts"},
+			{Name: "device", Label: "Device", Dimension: "device", Description: "GPU models",
+				Filter: query.Filter{Pools: []string{"$pool"}}},
+		},
+		Rows: []Row{
+			{Title: "Side by side", Panels: sideBySide(chosen)},
+			{Title: "Trends", Panels: fleetTrends(chosen)},
+			{Title: "Hours", Panels: []Panel{{
+				Title: "Allocated % of each hour", Width: 24, Height: 9,
+				Description: "Share of the available GPUs of each pool that jobs hold on primary slots: a row for each pool, " +
+					"a cell for each hour (over longer time ranges for several).",
+				Query: ask("allocation", "timeseries").by("pool").of("allocatedPercent").where(real(chosen)),
+				View:  hourMap(), Transformations: []Transformation{renamed(`^(.*?)(?: · Real)?$`)},
+			}}},
+			{Title: "Users", Panels: []Panel{
+				{
+					Title: "GPU hours of the largest users", Width: 24, Height: 9, MaxDataPoints: 60,
+					Description: "GPU hours in all pools of the ten users with the most, and of all others together.",
+					Query:       ask("userHours", "timeseries").by("user").where(chosen),
+					View:        bars(otherUsers...),
+				},
+			}},
+		},
+	}
+}
+
+// sideBySide are tables with a row for each pool.
+func sideBySide(chosen query.Filter) []Panel {
+	return []Panel{
+		{
+			Title: poolList, Width: 24, Height: 7,
+			Description: "How far the facts of each pool reach, and the share of the time range that they cover. Facts that " +
+				"are older than a few hours: the pool does not publish.",
+			Query: ask("allocation", "pools").where(query.Filter{Pools: []string{"$pool"}}),
+			View: fleetTable(Override{"since", minutes}, Override{"through", minutes},
+				Override{"completeThrough", minutes}, Override{"ageHours", with(colouredText, "thresholds",
+					levels("text", factsLate, vermilion))}, Override{"coveragePercent", percentBar}),
+		},
+		{
+			Title: "Allocation by pool", Width: 11, Height: 9,
+			Description: "GPUs of each pool on primary slots, on average over the time range.",
+			Query: ask("allocation", "summary").by("pool").of("allocatedPercent", "allocated", "available", "free").
+				where(real(chosen)).withoutTotals(),
+			View: sortedBy(fleetTable(Override{"allocatedPercent", percentBar}, hidden("slots")), "Available (avg.)"),
+		},
+		{
+			Title: "GPU hours by pool and device", Width: 13, Height: 9,
+			Description: "GPU hours that jobs held on all slots, what is measured of them, and how busy the GPUs were, by " +
+				"HTCondor's reports of their use.",
+			Query: ask("utilization", "summary").by("pool", "device").
+				of("heldGpuHours", "measuredPercent", "utilizationPercent").where(chosen).withoutTotals(),
+			View: sortedBy(fleetTable(Override{"device", width(220)},
+				Override{"heldGpuHours", with(amountBar, "custom.width", 150)}), "Held GPU hours"),
+		},
+	}
+}
+
+// fleetTrends are series with a line for each pool.
+func fleetTrends(chosen query.Filter) []Panel {
+	withoutSlots := []Transformation{renamed(`^(.*?)(?: · Real)?$`)}
+	return []Panel{
+		{
+			Title: "Allocated % by pool", Width: 12, Height: 8,
+			Description: "Share of the available GPUs of each pool that jobs hold on primary slots.",
+			Query:       ask("allocation", "timeseries").by("pool").of("allocatedPercent").where(real(chosen)),
+			View:        percent(ratios()), Transformations: withoutSlots,
+		},
+		{
+			Title: "Free GPUs by pool", Width: 12, Height: 8,
+			Description: "GPUs that no job holds and on which jobs may start, stacked by pool.",
+			Query:       ask("allocation", "timeseries").by("pool").of("free").where(real(chosen)),
+			View:        areas(), Transformations: withoutSlots,
+		},
+		{
+			Title: "GPU hours by pool", Width: 12, Height: 8, MaxDataPoints: 60,
+			Description: "GPU hours that users held on all slots, stacked by pool.",
+			Query:       ask("userHours", "timeseries").by("pool").where(chosen),
+			View:        bars(),
+		},
+		{
+			Title: "Utilization by pool", Width: 12, Height: 8,
+			Description: "Share of the held GPU hours in which GPUs computed, by HTCondor's reports of their use.",
+			Query:       ask("utilization", "timeseries").by("pool").of("utilizationPercent").where(chosen),
+			View:        percent(ratios()),
+		},
+		{
+			Title: "Evictions by pool", Width: 24, Height: 8, MaxDataPoints: 60,
+			Description: "Evictions of backfill jobs per 100 GPU hours that they held, in each pool.",
+			Query:       ask("evictions", "timeseries").by("pool").of("ratePer100GpuHours").where(chosen),
+			View:        ratios(),
+		},
+	}
+}
+
+// colouredText shows a number in the colour of its threshold.
+var colouredText = object{"custom.cellOptions": object{"type": "color-text"}, "color": object{"mode": "thresholds"}}
+
+// hourMap shows a row for each series and a cell for each point, darker where it is more of 100.
+func hourMap() View {
+	return View{
+		Type: "status-history",
+		Options: object{
+			"showValue": "never", "rowHeight": 0.9, "colWidth": 0.98, "perPage": 0,
+			"legend":  object{"showLegend": false, "displayMode": "list", "placement": "bottom"},
+			"tooltip": object{"mode": "single", "sort": "none"},
+		},
+		Defaults: object{"custom": object{"lineWidth": 0, "fillOpacity": 90}, "min": 0, "max": 100,
+			"color": object{"mode": "continuous-blues"}},
+	}
+}
+
+// fleetTable is a table without the columns of a pool's tables, whose names lead to the pool's dashboards.
+func fleetTable(overrides ...Override) View {
+	v := table()
+	v.Overrides = overrides
+	return v
+}

@@ -1,0 +1,235 @@
+package dashboards
+
+import "github.com/chtc/gpureports/pkg/query"
+
+// owned is the name of an owner's GPUs: those of primary slots that could be allocated or were drained.
+const owned = "Capacity"
+
+// What owners' GPUs did, as series and columns.
+const (
+	ownUse = "Own use"
+	given  = "Given"
+)
+
+// owners shows the figures of the report of a project (methodology section 5, GPU owners).
+func owners() Dashboard {
+	chosen := query.Filter{Projects: []string{"$project"}}
+	devices, devicesGiven := ofOwner(chosen, "summary", "device")
+	byMonth, byMonthGiven := ofOwner(chosen, "timeseries")
+	return Dashboard{
+		UID: "gpureports-owners", Title: "GPU owners",
+		Description: "A project's machines: what they could do, what their owner used, and what backfill jobs of others got",
+		From:        "now-90d",
+		Variables: []Variable{{
+			Name: "project", Label: "Project", Dimension: "project", Description: "The project with priority on the machines",
+			Filter: query.Filter{Projects: []string{"!/^$/"}}, Single: true, // machines without a project have no owner here
+		}},
+		Annotations: []Annotation{gaps},
+		Rows: []Row{
+			{Title: "Machines of $project", Panels: append(ownerFigures(chosen),
+				Panel{
+					Title: "Use of the GPUs", Width: 10, Height: 9,
+					Description: "GPUs held on primary slots (own use) and on backfill slots (given to others), stacked.",
+					Query:       ask("allocation", "timeseries").by().of("allocated").where(real(chosen)).called(ownUse),
+					More: []Query{
+						ask("allocation", "timeseries").by().of("allocated").where(onBackfill(chosen)).called(given),
+					},
+					View: areas(colors(map[string]string{ownUse: claimedColor, given: backfillColor})...),
+				},
+				Panel{
+					Title: "By device", Width: 14, Height: 9,
+					Description: "GPUs of each model on average: those that could be allocated or were drained, those held on " +
+						"primary slots, and those held on backfill slots, with their shares of the first.",
+					Query:           devices.withoutTotals(),
+					More:            []Query{devicesGiven.withoutTotals()},
+					View:            table(append([]Override{{"Device", width(220)}}, shareColumns...)...),
+					Transformations: sharesBy("Device", "Device"),
+				},
+				Panel{
+					Title: "Given to others by user", Width: 12, Height: 11,
+					Description: "GPU hours of each user on the backfill slots of these machines, and the share of all that were " +
+						"given.",
+					Query:           ask("userHours", "summary").by().where(onBackfill(chosen)).withoutTotals(),
+					View:            usersOfGroups(),
+					Transformations: heldOnly,
+				},
+				Panel{
+					Title: "Own use by user", Width: 12, Height: 11,
+					Description:     "GPU hours of each user on the primary slots of these machines, and the share of all own use.",
+					Query:           ask("userHours", "summary").by().where(real(chosen)).withoutTotals(),
+					View:            usersOfGroups(),
+					Transformations: heldOnly,
+				},
+			)},
+			{Title: "By month", Panels: []Panel{
+				{
+					Title: "GPU hours by month", Width: 10, Height: 9,
+					Description: "GPU hours on primary slots (own use) and on backfill slots (given to others). The first and the " +
+						"last month count as far as the time range has them.",
+					Query: monthly(ask("userHours", "timeseries").by().where(real(chosen)).called(ownUse)),
+					More: []Query{
+						monthly(ask("userHours", "timeseries").by().where(onBackfill(chosen)).called(given)),
+					},
+					View:            months(colors(map[string]string{ownUse: claimedColor, given: backfillColor})...),
+					Transformations: []Transformation{{ID: "joinByField", Options: object{"byField": "time", "mode": "outer"}}},
+				},
+				{
+					Title: "Shares by month", Width: 14, Height: 9,
+					Description: "GPUs of these machines on average in each month, as above, and the shares of them that were used " +
+						"by the owner and given to others.",
+					Query:           monthly(byMonth.called("{{metric}}")),
+					More:            []Query{monthly(byMonthGiven.called(given))},
+					View:            table(append([]Override{{"Month", month}}, shareColumns...)...),
+					Transformations: sharesBy("time", "Month"),
+				},
+			}},
+			{Title: "Evictions", Collapsed: true, Panels: []Panel{
+				lostTo("Lost by backfill jobs", "What evictions on these machines cost the users of their backfill slots since "+
+					"their jobs' last checkpoints, by the user whose job took the GPUs over.", chosen, "takenOverBy", "user"),
+			}},
+			{Title: "Machines", Collapsed: true, Panels: []Panel{
+				{
+					Title: "Machines", Width: 24, Height: 10,
+					Description: "Devices and use of each machine that gave the project priority in the time range.",
+					Query:       ask("allocation", "machines").where(chosen),
+					View:        list(),
+				},
+			}},
+		},
+	}
+}
+
+// called gives the query's series a name.
+func (q Query) called(name string) Query {
+	q.Legend = name
+	return q
+}
+
+// monthly asks for the months of the calendar.
+func monthly(q Query) Query {
+	q.Bucket = "1M"
+	return q
+}
+
+var month = object{"custom.width": 90, "unit": "time:YYYY-MM"}
+
+// months stacks a table's amounts of each month. A month that began before the time range has its bar, too.
+func months(overrides ...Override) View {
+	return View{
+		Type: "barchart",
+		Options: object{
+			"xField": "time", "orientation": "vertical", "stacking": "normal", "showValue": "never", "barWidth": 0.8,
+			"groupWidth": 0.7, "xTickLabelRotation": 0, "xTickLabelSpacing": 0, "fullHighlight": false,
+			"legend":  object{"showLegend": true, "displayMode": "table", "placement": "right", "calcs": []string{"sum"}},
+			"tooltip": object{"mode": "multi", "sort": "none"},
+		},
+		Defaults: object{
+			"custom": object{"lineWidth": 0, "fillOpacity": 80}, "min": 0, "decimals": 0, "color": byName,
+		},
+		Overrides: append([]Override{{"time", object{"unit": "time:YYYY-MM"}}}, overrides...),
+	}
+}
+
+// shareColumns are those that sharesBy makes.
+var shareColumns = []Override{
+	{owned, oneDecimal}, {ownUse, oneDecimal}, {given, oneDecimal},
+	{ownUse + " %", percentBar}, {given + " %", percentBar},
+}
+
+// sharesBy joins the GPUs of primary slots (query A: available, drained and allocated) and those held on backfill slots
+// (query B: allocated) by a column, which gets a title, and relates the GPUs held to the possible ones.
+func sharesBy(column, title string) []Transformation {
+	all := shares(Transformation{ID: "joinByField", Options: object{"byField": column, "mode": "outer"}}, column)
+	all[len(all)-1].Options["renameByName"] = object{column: title}
+	return all
+}
+
+// sharesOfAll does so for answers of one row.
+func sharesOfAll() []Transformation {
+	return shares(Transformation{ID: "concatenate", Options: object{"frameNameMode": "drop"}})
+}
+
+func shares(join Transformation, columns ...string) []Transformation {
+	order := object{}
+	for i, name := range append(columns, owned, ownUse, ownUse+" %", given, given+" %") {
+		order[name] = i
+	}
+	return []Transformation{
+		{ID: "organize", From: "A", Options: object{
+			"excludeByName": object{"Slots": true}, "renameByName": object{"Allocated (avg.)": ownUse},
+		}},
+		{ID: "organize", From: "B", Options: object{
+			"excludeByName": object{"Slots": true},
+			"renameByName":  object{"Allocated (avg.)": heldOnBackfill, given: heldOnBackfill},
+		}},
+		join,
+		nothingIsZero(heldOnBackfill, given),
+		calculated(owned, "Available (avg.)", "+", "Drained (avg.)"),
+		calculated(ownPart, ownUse, "/", owned),
+		calculated(ownUse+" %", ownPart, "*", "100"),
+		calculated(givenPart, given, "/", owned),
+		calculated(given+" %", givenPart, "*", "100"),
+		{ID: "organize", Options: object{
+			"excludeByName": object{"Available (avg.)": true, "Drained (avg.)": true, ownPart: true, givenPart: true,
+				heldOnBackfill: true},
+			"indexByName": order,
+		}},
+	}
+}
+
+// Columns that only lead to others.
+const (
+	heldOnBackfill = "Held on backfill"
+	ownPart        = "Own part"
+	givenPart      = "Given part"
+)
+
+// nothingIsZero makes a column of a column, with 0 where that has no value.
+func nothingIsZero(from, name string) Transformation {
+	return Transformation{ID: "calculateField", Options: object{
+		"mode": "reduceRow", "alias": name, "replaceFields": false,
+		"reduce": object{"reducer": "sum", "include": []string{from}},
+	}}
+}
+
+// ofOwner are the queries that shares relates.
+func ofOwner(chosen query.Filter, view string, groupings ...string) (a, b Query) {
+	return ask("allocation", view).by(groupings...).of("available", "drained", "allocated").where(real(chosen)),
+		ask("allocation", view).by(groupings...).of("allocated").where(onBackfill(chosen))
+}
+
+// ownerFigures sum up the time range.
+func ownerFigures(chosen query.Filter) (panels []Panel) {
+	a, b := ofOwner(chosen, "summary")
+	hours := ask("userHours", "summary").by()
+	for _, f := range []struct {
+		title, description, shown string
+		query                     Query
+	}{
+		{"Capacity (GPUs)", "GPUs on average: those that could be allocated and those that were drained, on primary slots.",
+			owned, a},
+		{"Own use (GPU h)", "GPU hours held on primary slots.", "GPU hours", hours.where(real(chosen))},
+		{"Own use (%)", "GPUs held on primary slots, of the capacity.", ownUse + " %", a},
+		{"Given (GPU h)", "GPU hours held by others, on backfill slots.", "GPU hours", hours.where(onBackfill(chosen))},
+		{"Given (%)", "Share given: GPUs held by others, on backfill slots, of the capacity.", given + " %", a},
+		{"Given to (users)", "Users who held these GPUs on backfill slots.", "Users", hours.where(onBackfill(chosen))},
+	} {
+		panel := Panel{
+			Title: f.title, Description: f.description, Width: 4, Height: 4, Query: f.query,
+			View: stat("/^"+f.shown+"$/", Override{"gpuHours", wholeHours}),
+		}
+		if f.query.QueryType == a.QueryType {
+			panel.View = stat("/^"+f.shown+"$/", shareFigures...)
+			panel.Query, panel.More = a.withoutTotals(), []Query{b.withoutTotals()}
+			panel.Transformations = sharesOfAll()
+		}
+		panels = append(panels, panel)
+	}
+	return panels
+}
+
+// shareFigures are the units of what sharesOfAll makes.
+var shareFigures = []Override{
+	{owned, oneDecimal}, {ownUse + " %", object{"unit": "percent", "decimals": 1}},
+	{given + " %", object{"unit": "percent", "decimals": 1}},
+}

@@ -1,0 +1,199 @@
+package dashboards
+
+import (
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+)
+
+// chosenOfBackfill is what the viewer of a dashboard on backfill chose.
+var chosenOfBackfill = query.Filter{
+	Devices: []string{"$device"}, Machines: []string{"$machine"}, Ownerships: []string{"$ownership"},
+}
+
+func supply() Dashboard {
+	chosen := chosenOfBackfill
+	usedByDevice := ask("backfillAvailability", "summary").by("device").
+		of("available", "used", "usedPercent", "hours90", "hours75", "hours50").where(chosen).withoutTotals()
+	return Dashboard{
+		UID: "gpureports-backfill", Title: "GPU backfill supply",
+		Description: "How many GPUs backfill jobs can get, how long a GPU stays free, and how long a job " +
+			"can keep it",
+		From:        "now-30d",
+		Variables:   []Variable{ownershipVariable, deviceVariable, machineVariable},
+		Annotations: []Annotation{gaps},
+		Rows: []Row{
+			{Title: "Backfill supply", Panels: append(supplyFigures(chosen),
+				Panel{
+					Title: "Backfill pool", Width: 12, Height: 10,
+					Description: "GPUs of the backfill pool, on average: used by backfill jobs, available to them, and" +
+						" taken by jobs of their owners.",
+					Query: ask("backfillAvailability", "timeseries").by().of("used", "available", "taken").
+						where(chosen),
+					View: areas(backfillPoolColors...),
+				},
+				Panel{
+					Title: "How long a backfill GPU can be kept", Width: 12, Height: 10,
+					Description: "Share of GPUs that their owners have not taken back by an age, counted from when the" +
+						" GPU joined the backfill pool, by machine type, over the first 48 hours " +
+						"(Kaplan–Meier with 95% intervals).",
+					Query: ask("backfillAvailability", "survival").by("machineType").where(chosen),
+					View:  curves(curvesOfMachineTypes...),
+				},
+				Panel{
+					Title: "Supply by device", Width: 24, Height: 12,
+					Description: "GPUs of each model that were available to backfill jobs and used by them, on " +
+						"average, and the hours for which 90, 75 and 50 % of them can be kept before their " +
+						"owners take them back. No value: too few were ever taken back.",
+					Query: usedByDevice,
+					View:  sortedBy(table(Override{"usedPercent", percentBar}), "Available (avg.)"),
+				},
+				Panel{
+					Title: "How long may a backfill job be?", Width: 24, Height: 11,
+					Description: "For each model: the longest job that finishes in one run with a probability of 90% and of " +
+						"75%; the share of 12-hour jobs that finish in one run; and how often longer jobs should checkpoint to " +
+						"cost the fewest GPU hours, if each checkpoint takes 5 minutes.",
+					Query: longJobs(chosen),
+					View:  table(jobLengthColumns...),
+				},
+				Panel{
+					Title: "Used share by hour of the week", Width: 12, Height: 8,
+					Description: "Share of the backfill GPUs in use, by weekday and local hour (time zone of the " +
+						"data source).",
+					Query: ask("backfillAvailability", "hourOfWeek").of("usedPercent").where(chosen),
+					View:  week(backfillColor),
+				},
+				Panel{
+					Title: "Available GPUs by hour of the week", Width: 12, Height: 8,
+					Description: "GPUs that a backfill job could get at once, by weekday and local hour.",
+					Query:       ask("backfillAvailability", "hourOfWeek").of("available").where(chosen),
+					View:        week(freeColor),
+				},
+			)},
+			{Title: "Details: free periods and transitions", Collapsed: true, Panels: vacancies(chosen)},
+		},
+	}
+}
+
+// longJobs asks what becomes of jobs that are longer than most GPUs are kept.
+func longJobs(chosen query.Filter) Query {
+	q := ask("backfillAvailability", "jobLength").by("device").
+		of("longestHours90", "longestHours75", "finishPercent", "gpuHoursPerJob", "bestCheckpointHours",
+			"gpuHoursWithCheckpoints").
+		where(chosen)
+	q.JobHours = []float64{12}
+	return q
+}
+
+// jobLengthColumns say what the figures mean for a job.
+var jobLengthColumns = []Override{
+	hidden("jobHours"),
+	{"longestHours90", object{"displayName": "90% finish: jobs up to", "unit": "suffix:h"}},
+	{"longestHours75", object{"displayName": "75% finish: jobs up to", "unit": "suffix:h"}},
+	{"finishPercent", with(percentBar, "displayName", "Of 12 h finish")},
+	{"gpuHoursPerJob", object{"displayName": "GPU hours for 12 h, from the beginning each time", "unit": "suffix:h",
+		"decimals": 1}},
+	{"bestCheckpointHours", object{"displayName": "Longer ones: checkpoint every", "unit": "suffix:h", "decimals": 2}},
+	{"gpuHoursWithCheckpoints", object{"displayName": "GPU hours for 12 h with that", "unit": "suffix:h", "decimals": 1}},
+}
+
+// supplyFigures are what a user of backfill asks first.
+func supplyFigures(chosen query.Filter) []Panel {
+	figure := func(title, description, metric string) Panel {
+		return Panel{
+			Title: title, Description: description, Width: 4, Height: 4,
+			Query: ask("backfillAvailability", "summary").by().of(metric).where(chosen), View: stat("/.*/"),
+		}
+	}
+	evicted := func(title, description, metric string) Panel {
+		p := figure(title, description, metric)
+		p.Query = ask("evictions", "summary").by().of(metric).where(chosen)
+		p.View = linked(stat("/.*/", Override{"ratePer100GpuHours", per100Hours}), []Link{toEvictions})
+		return p
+	}
+	available := figure("Available GPUs now", "GPUs that a backfill job could get at the end of the time range.",
+		"available")
+	available.Query = ask("backfillAvailability", "timeseries").by().of("available").where(chosen)
+	available.View, available.MaxDataPoints = stat("", Override{"available", object{"decimals": 0}}), finest
+	return []Panel{
+		available,
+		figure("Used (% of supply)", "Share of the GPUs available to backfill jobs over the time range that they used.",
+			"usedPercent"),
+		figure("Median tenure (h)", "Hours after which the owners have taken back half of the GPUs, counted from when a "+
+			"GPU joined the backfill pool. No value: fewer were ever taken back.", "hours50"),
+		figure("90% tenure (h)", "Hours after which the owners have taken back 10% of the GPUs.", "hours90"),
+		evicted("Evictions per 100 h", "Evictions of backfill jobs per 100 backfill GPU hours over the time range. "+
+			"Without job ads it can be too high or too low.", "ratePer100GpuHours"),
+		evicted("Lost (% of GPU hours)", "GPU hours of evicted runs since their jobs' last checkpoints, of all "+
+			"backfill GPU hours.", "lostPercent"),
+	}
+}
+
+// vacancies are the statistics of free periods.
+func vacancies(chosen query.Filter) []Panel {
+	curve := ask("backfillAvailability", "survival").by("machineType").where(chosen)
+	curve.Duration = "vacancy"
+	return []Panel{
+		{
+			Title: "Free periods by device", Width: 24, Height: 10,
+			Description: "Periods in which a GPU was free for backfill jobs. The figures from Mean to GPU " +
+				"hours are for complete periods that ended in the time range. Censored periods are " +
+				"still going on or were cut by a gap; the Kaplan–Meier figures include them.",
+			Query: ask("backfillAvailability", "summary").by("device").
+				of("count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "gpuHours", "censored", "unknownStart",
+					"kmMedianHours", "restrictedMeanHours").
+				where(chosen).withoutTotals(),
+			View: sortedBy(table(), "GPU hours"),
+		},
+		{
+			Title: "By machine type", Width: 24, Height: 6,
+			Description: "The same figures for machines of researchers and CHTC (Priority) and for open " +
+				"capacity (Shared), with the hours for which 90, 75 and 50 % of the GPUs can be kept.",
+			Query: ask("backfillAvailability", "summary").by("machineType").
+				of("count", "meanHours", "medianHours", "gpuHours", "available", "used", "taken", "usedPercent", "hours90",
+					"hours75", "hours50").
+				where(chosen),
+			View: metrics(),
+		},
+		{
+			Title: "How long a GPU stays free", Width: 12, Height: 9,
+			Description: "Share of the free periods that last longer than an age, by machine type " +
+				"(Kaplan–Meier with 95 % intervals). A period ends when a job takes the GPU or the " +
+				"slot disappears.",
+			Query: curve,
+			View:  curves(curvesOfMachineTypes...),
+		},
+		{
+			Title: "Transitions", Width: 12, Height: 9,
+			Description: "How often a GPU changed from the state in the row to the state in the column between" +
+				" two consecutive snapshots. From used to used: another job.",
+			Query: ask("backfillAvailability", "transitions").by().of("count").where(chosen),
+			View:  transitionMatrix(),
+			Transformations: []Transformation{
+				{ID: "groupingToMatrix", Options: object{"columnField": "to", "rowField": "from", "valueField": "count",
+					"emptyValue": "null"}},
+			},
+		},
+	}
+}
+
+// curvesOfMachineTypes colours both machine types with their intervals.
+var curvesOfMachineTypes = func() (overrides []Override) {
+	for _, o := range []pool.Ownership{pool.ResearcherOwned, pool.OpenCapacity} {
+		name := o.MachineType()
+		for _, field := range []string{name, name + " · 95 % low", name + " · 95 % high"} {
+			overrides = append(overrides, Override{field, fixed(ownershipHues[o])})
+		}
+	}
+	return overrides
+}()
+
+func transitionMatrix() View {
+	var names []Override
+	for _, state := range []string{"available", "used", "taken", "blocked", "absent"} {
+		names = append(names, Override{state, object{"displayName": state}}) // or each would be called as the count
+	}
+	v := table(names...)
+	v.Defaults["custom"].(object)["cellOptions"] = object{"type": "color-background", "mode": "basic"}
+	v.Defaults["color"] = object{"mode": "continuous-blues"}
+	return v
+}

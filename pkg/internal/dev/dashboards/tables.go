@@ -1,0 +1,155 @@
+package dashboards
+
+import "slices"
+
+// table shows a table as it comes. Only columns that viewers search have a filter.
+func table(overrides ...Override) View {
+	return View{
+		Type:    "table",
+		Options: object{"showHeader": true, "cellHeight": "sm", "frameIndex": 0},
+		Defaults: object{"custom": object{
+			"align": "auto", "cellOptions": object{"type": "auto"}, "filterable": false, "inspect": false, "minWidth": 80,
+			"wrapHeaderText": true,
+		}},
+		Overrides: slices.Concat(textColumns, overrides),
+	}
+}
+
+// textColumns gives columns of texts room, and links to those that name something that a dashboard shows.
+var textColumns = []Override{
+	{"category", width(190)},
+	{"machine", searched(linkedTo(toMachine, "machine", 200))},
+	{"user", searched(linkedTo(toUser, "user", 180))},
+	{"device", searched(linkedTo(toDevice, "device", 200))},
+	{"project", with(noProject, "links", toOwner.ofRows("project"))},
+	{"job", atLeast(120)},
+	{"cause", width(170)},
+}
+
+// noProject says it where a machine has no project.
+var noProject = object{"custom.width": 165, "mappings": []object{
+	{"type": "special", "options": object{"match": "empty", "result": object{"text": "No project"}}},
+}}
+
+// list shows a table of things: machines, GPUs, runs, events. What none of them has is left out.
+func list(overrides ...Override) View {
+	v := table(slices.Concat([]Override{
+		{"time", minutes},
+		{"start", minutes},
+		{"end", minutes},
+		{"since", with(minutes, "displayName", "Since")},
+		{"lastSeen", minutes},
+		{"gpu", width(115)},
+		{"gpuIds", width(130)},
+		{"memoryGB", width(80)},
+		{"projects", object{"custom.minWidth": 140, "mappings": noProject["mappings"]}},
+		{"devices", width(210)},
+		{"ownership", width(140)},
+		{"takenOverBy", atLeast(150)},
+		{"excludedReason", width(240)},
+		{"allocatedPercent", percentBar},
+		{"state", searched(stateColors)},
+		{"hours", width(80)},
+		{"ranHours", width(80)},
+		{"evidence", width(100)},
+		{"gpus", width(60)},
+		{empty, object{"custom.hideFrom.viz": true}},
+	}, overrides)...)
+	v.Defaults["custom"].(object)["inspect"] = true // a job's id is longer than its column
+	return v
+}
+
+// stateShades are the hues of the state timeline, dark enough for Grafana's light text on them.
+var stateShades = map[string]string{
+	"Free": "#007A59", "Claimed": claimedColor, "Backfill": "#A3527F", "Drained": "#8F6400", "Prevented": "#B84E00",
+	"Other": "#6B6B6B",
+}
+
+// stateColors colour the cells of a column of states.
+var stateColors = func() object {
+	colors := object{}
+	for state, shade := range stateShades {
+		colors[state] = object{"color": shade}
+	}
+	return object{"custom.width": 105, "custom.cellOptions": object{"type": "color-background", "mode": "basic"},
+		"mappings": []object{{"type": "value", "options": colors}}}
+}()
+
+// minutes shows a time without seconds.
+var minutes = object{"custom.width": 145, "unit": "time:YYYY-MM-DD HH:mm"}
+
+func width(pixels int) object { return object{"custom.width": pixels} }
+
+// atLeast is the width below which a column does not shrink; it takes what the others leave.
+func atLeast(pixels int) object { return object{"custom.minWidth": pixels} }
+
+func linkedTo(l Link, column string, pixels int) object {
+	return object{"custom.width": pixels, "links": l.ofRows(column)}
+}
+
+// searched gives a column a filter.
+func searched(column object) object {
+	column["custom.filterable"] = true
+	return column
+}
+
+// metrics is a table of metrics. Rows that add others up are set off, told by rowType; a table whose rows have links
+// must not have any, for such rows lead nowhere.
+func metrics(overrides ...Override) View {
+	return table(append([]Override{{"rowType", object{
+		"custom.cellOptions":  object{"type": "color-background", "mode": "basic", "applyToRow": true},
+		"custom.hideFrom.viz": true,
+		"color":               object{"mode": "thresholds"},
+		"thresholds":          levels("transparent"),
+		"mappings": []object{{"type": "value",
+			"options": object{"total": object{"color": "rgba(128, 128, 128, 0.24)"}}}},
+	}}}, overrides...)...)
+}
+
+// percentBar shows a column of percentages as bars.
+var percentBar = object{
+	"custom.cellOptions": object{"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}, "custom.width": 130,
+	"min": 0, "max": 100, "color": object{"mode": "fixed", "fixedColor": blue},
+}
+
+// amountBar shows a column of amounts as bars, the largest of them in full.
+var amountBar = object{
+	"custom.cellOptions": object{"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}, "custom.minWidth": 160,
+	"min": 0, "fieldMinMax": true, "unit": "none", "decimals": 1, "color": object{"mode": "fixed", "fixedColor": blue},
+}
+
+// hidden takes a column out of a table.
+func hidden(name string) Override { return Override{name, object{"custom.hideFrom.viz": true}} }
+
+// sortedBy shows the rows with the largest numbers of a column first.
+func sortedBy(v View, column string) View {
+	v.Options["sortBy"] = []object{{"displayName": column, "desc": true}}
+	return v
+}
+
+// lastPoints makes a table of series: a row each with its label, under the title, and its last point, under the name,
+// the largest first; what rounds to nothing is left out.
+func lastPoints(label, title, name string) []Transformation {
+	return []Transformation{
+		{ID: "reduce", Options: object{"reducers": []string{"lastNotNull"}, "mode": "seriesToRows", "labelsToFields": true,
+			"includeTimeField": false}},
+		including("Last *", "greaterOrEqual", 0.5),
+		{ID: "filterFieldsByName", Options: object{"include": object{"names": []string{label, "Last *"}}}},
+		{ID: "organize", Options: object{"excludeByName": object{}, "indexByName": object{label: 0, "Last *": 1},
+			"renameByName": object{label: title, "Last *": name}}},
+		{ID: "sortBy", Options: object{"fields": object{}, "sort": []object{{"field": name, "desc": true}}}},
+	}
+}
+
+// usersOfGroups is a table of user hours with a row for each user of each group.
+func usersOfGroups() View {
+	return sortedBy(table(Override{"gpuHours", amountBar}, Override{"percentOfTotal", width(110)}, hidden("userCount")),
+		"GPU hours")
+}
+
+// including leaves rows out whose value in a column does not match.
+func including(column, matcher string, value any) Transformation {
+	return Transformation{ID: "filterByValue", Options: object{"type": "include", "match": "any", "filters": []object{
+		{"fieldName": column, "config": object{"id": matcher, "options": object{"value": value}}},
+	}}}
+}

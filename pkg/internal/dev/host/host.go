@@ -1,0 +1,199 @@
+// Package host builds and starts the plugin's binary and talks to it over the plugin protocol, as Grafana does.
+// The demo, the bridge for browser tests, benchmarks and tests use it.
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+	"github.com/grafana/grafana-plugin-sdk-go/backend/grpcplugin"
+	"github.com/grafana/grafana-plugin-sdk-go/genproto/pluginv2"
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+)
+
+// Process is a running plugin binary. It is safe for concurrent use.
+type Process struct {
+	client      *goplugin.Client
+	data        grpcplugin.DataClient
+	diagnostics grpcplugin.DiagnosticsClient
+	resources   grpcplugin.ResourceClient
+	conversion  grpcplugin.ConversionClient
+}
+
+// Start starts a plugin binary. Its log goes to log, in the SDK's JSON lines; environment is added to this process's
+// own. The process ends with Close.
+func Start(binary string, log io.Writer, environment ...string) (*Process, error) {
+	return StartIn(append(os.Environ(), environment...), binary, log)
+}
+
+// StartIn is Start with no other environment, as Grafana 12.4 and newer start plugins.
+func StartIn(environment []string, binary string, log io.Writer) (*Process, error) {
+	command := exec.CommandContext(context.Background(), binary) // #nosec G204 -- the plugin's own binary; Close ends it
+	command.Env = slices.Concat([]string{}, environment)         // nil would inherit this process's
+	client := goplugin.NewClient(&goplugin.ClientConfig{
+		Cmd:         command,
+		SkipHostEnv: true, // command.Env holds it
+		HandshakeConfig: goplugin.HandshakeConfig{
+			ProtocolVersion:  grpcplugin.ProtocolVersion,
+			MagicCookieKey:   grpcplugin.MagicCookieKey,
+			MagicCookieValue: grpcplugin.MagicCookieValue,
+		},
+		VersionedPlugins: map[int]goplugin.PluginSet{grpcplugin.ProtocolVersion: {
+			"data":        &grpcplugin.DataGRPCPlugin{},
+			"diagnostics": &grpcplugin.DiagnosticsGRPCPlugin{},
+			"resource":    &grpcplugin.ResourceGRPCPlugin{},
+			"conversion":  &grpcplugin.ConversionGRPCPlugin{},
+		}},
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		StartTimeout:     time.Minute,
+		Logger:           hclog.NewNullLogger(),
+		Stderr:           log,
+		GRPCDialOptions:  []grpc.DialOption{grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(256 << 20))},
+	})
+	p := &Process{client: client}
+	if err := p.connect(); err != nil {
+		client.Kill()
+		return nil, fmt.Errorf("starting the plugin %s: %w", binary, err)
+	}
+	return p, nil
+}
+
+func (p *Process) connect() error {
+	protocol, err := p.client.Client()
+	if err != nil {
+		return err
+	}
+	if p.data, err = dispense[grpcplugin.DataClient](protocol, "data"); err != nil {
+		return err
+	}
+	if p.diagnostics, err = dispense[grpcplugin.DiagnosticsClient](protocol, "diagnostics"); err != nil {
+		return err
+	}
+	if p.resources, err = dispense[grpcplugin.ResourceClient](protocol, "resource"); err != nil {
+		return err
+	}
+	p.conversion, err = dispense[grpcplugin.ConversionClient](protocol, "conversion")
+	return err
+}
+
+func dispense[Service any](protocol goplugin.ClientProtocol, name string) (service Service, err error) {
+	raw, err := protocol.Dispense(name)
+	if err != nil {
+		return service, fmt.Errorf("%s: %w", name, err)
+	}
+	service, ok := raw.(Service)
+	if !ok {
+		return service, fmt.Errorf("%s: the plugin offers a %T", name, raw)
+	}
+	return service, nil
+}
+
+// Close ends the process.
+func (p *Process) Close() { p.client.Kill() }
+
+// Exited reports whether the process has ended.
+func (p *Process) Exited() bool { return p.client.Exited() }
+
+// PID is the operating system's number of the process.
+func (p *Process) PID() int { return p.client.ReattachConfig().Pid }
+
+// QueryData asks the plugin.
+func (p *Process) QueryData(ctx context.Context, req *backend.QueryDataRequest) (*backend.QueryDataResponse, error) {
+	response, err := p.data.QueryData(ctx, backend.ToProto().QueryDataRequest(req))
+	if err != nil {
+		return nil, err
+	}
+	return backend.FromProto().QueryDataResponse(response)
+}
+
+// receive asks the plugin and leaves the frames of the answers as they come. An answer with neither frames nor an error
+// is an error.
+func (p *Process) receive(ctx context.Context, req *backend.QueryDataRequest) (*backend.QueryDataResponse, error) {
+	response, err := p.data.QueryData(ctx, backend.ToProto().QueryDataRequest(req))
+	if err != nil {
+		return nil, err
+	}
+	answers := backend.NewQueryDataResponse()
+	for refID, r := range response.Responses {
+		answer := backend.DataResponse{Status: backend.Status(r.Status)}
+		if r.Error != "" {
+			answer.Error = errors.New(r.Error)
+		} else if len(r.Frames) == 0 {
+			answer.Error = errors.New("the plugin sent no frames")
+		}
+		answers.Responses[refID] = answer
+	}
+	return answers, nil
+}
+
+// CheckHealth asks the plugin for a data source's health.
+func (p *Process) CheckHealth(ctx context.Context, req *backend.CheckHealthRequest) (*backend.CheckHealthResult,
+	error) {
+	response, err := p.diagnostics.CheckHealth(ctx, &pluginv2.CheckHealthRequest{
+		PluginContext: backend.ToProto().PluginContext(req.PluginContext)})
+	if err != nil {
+		return nil, err
+	}
+	return backend.FromProto().CheckHealthResponse(response), nil
+}
+
+// CollectMetrics returns the plugin's metrics in Prometheus' text format.
+func (p *Process) CollectMetrics(ctx context.Context) ([]byte, error) {
+	response, err := p.diagnostics.CollectMetrics(ctx, &pluginv2.CollectMetricsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return response.GetMetrics().GetPrometheus(), nil
+}
+
+// CallResource asks the plugin for a resource.
+func (p *Process) CallResource(ctx context.Context, req *backend.CallResourceRequest,
+	sender backend.CallResourceResponseSender) error {
+	stream, err := p.resources.CallResource(ctx, backend.ToProto().CallResourceRequest(req))
+	if err != nil {
+		return err
+	}
+	for {
+		response, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := sender.Send(backend.FromProto().CallResourceResponse(response)); err != nil {
+			return err
+		}
+	}
+}
+
+// ConvertQueries asks the plugin to bring stored queries to its version.
+func (p *Process) ConvertQueries(ctx context.Context, req *backend.QueryDataRequest) ([]json.RawMessage, error) {
+	stored, err := json.Marshal(req)
+	if err != nil {
+		return nil, err
+	}
+	response, err := p.conversion.ConvertObjects(ctx, &pluginv2.ConversionRequest{
+		PluginContext: backend.ToProto().PluginContext(req.PluginContext),
+		TargetVersion: &pluginv2.GroupVersion{},
+		Objects:       []*pluginv2.RawObject{{Raw: stored, ContentType: "application/json"}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	var queries []json.RawMessage
+	for _, object := range response.GetObjects() {
+		queries = append(queries, object.GetRaw())
+	}
+	return queries, nil
+}

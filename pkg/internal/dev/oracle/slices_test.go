@@ -1,0 +1,327 @@
+package oracle
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// asking are a pool's records with the settings that answers depend on (methodology sections 4 to 6).
+type asking struct {
+	*records
+	zone    *time.Location // the collector's
+	minutes int            // of slices; 0: each snapshot is one
+}
+
+// sliceOf is the slice of a snapshot: its name, and its beginning.
+func (a *asking) sliceOf(at int64) (name string, begin int64) {
+	if a.minutes == 0 {
+		return fmt.Sprint(at), at
+	}
+	local := time.UnixMicro(at).In(a.zone)
+	past := time.Duration(local.Minute()%a.minutes)*time.Minute + time.Duration(local.Second())*time.Second +
+		time.Duration(local.Nanosecond())
+	return local.Add(-past).Format("2006-01-02 15:04 ") + local.Format("-07:00"), at - past.Microseconds()
+}
+
+// slot is what a GPU is on one side in a slice.
+type slot struct {
+	slice                        string
+	begin                        int64
+	machine, id, category, slots string
+	gpu                          gpu
+	project, prevented           string
+	state                        string
+	users                        []string // of a claim
+	free, kept, busy             bool     // kept: prevented; busy: the GPU is claimed on one of the sides
+}
+
+var ranks = map[string]int{"Claimed": 4, "Unclaimed": 3, "Drained": 2}
+
+// projectsOf is a sorted list as one value.
+func projectsOf(text string) string {
+	words := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+	slices.Sort(words)
+	return strings.Join(words, ",")
+}
+
+// slots are all GPUs of the slices with a snapshot in [from, to], and the beginnings of these.
+func (a *asking) slots(from, to int64) (list []slot, begins map[string]int64) {
+	begins = map[string]int64{}
+	type place struct{ slice, gpu string }
+	rows := map[place][]row{}
+	at := map[place][]int64{}
+	var order []place
+	for _, s := range a.snapshots {
+		if s.at < from || s.at > to {
+			continue
+		}
+		name, begin := a.sliceOf(s.at)
+		begins[name] = begin
+		for _, w := range s.rows {
+			p := place{name, key(w.machine, w.gpu)}
+			if rows[p] == nil {
+				order = append(order, p)
+			}
+			rows[p], at[p] = append(rows[p], w), append(at[p], s.at)
+		}
+	}
+	for _, p := range order {
+		best := func(backfill bool) (found int) {
+			found = -1
+			for i, w := range rows[p] {
+				if w.backfill == backfill && (found < 0 || ranks[w.state] >= ranks[rows[p][found].state]) {
+					found = i
+				}
+			}
+			return found
+		}
+		primary, backfill := best(false), best(true)
+		if primary >= 0 && rows[p][primary].state == "Claimed" {
+			backfill = -1
+		}
+		holds := func(i int) bool { return i >= 0 && rows[p][i].state == "Claimed" }
+		claimed := holds(primary) || holds(backfill)
+		for _, i := range []int{primary, backfill} {
+			if i < 0 {
+				continue
+			}
+			w := rows[p][i]
+			x := slot{slice: p.slice, begin: begins[p.slice], machine: w.machine, id: w.gpu,
+				gpu: a.attribute[at[p][i]/day][p.gpu], project: projectsOf(w.projects), busy: claimed, slots: "Real",
+				state: map[int]string{4: "claimed", 3: "unclaimed", 2: "drained"}[ranks[w.state]]}
+			switch {
+			case w.backfill:
+				x.slots, x.category = "Backfill", x.gpu.category()
+			case a.chtc[w.machine]:
+				x.category = "Prioritized (CHTC Owned)"
+			case w.projects != "":
+				x.category = "Prioritized (Researcher Owned)"
+			default:
+				x.category = "Open Capacity"
+			}
+			if x.state == "claimed" {
+				for _, other := range rows[p] {
+					if other.backfill == w.backfill && other.state == "Claimed" && !slices.Contains(x.users, other.owner) {
+						x.users = append(x.users, other.owner)
+					}
+				}
+			}
+			if !claimed && (i == primary || primary < 0) {
+				x.kept = w.prevented != ""
+				x.free = !x.kept && x.state == "unclaimed"
+			}
+			x.prevented = w.prevented
+			list = append(list, x)
+		}
+	}
+	return list, begins
+}
+
+// hoursCovered is D of [from, to].
+func (a *asking) hoursCovered(from, to int64) float64 {
+	type stretch struct{ from, to int64 }
+	var all []stretch
+	for i, s := range a.snapshots {
+		last := i+1 == len(a.snapshots)
+		switch {
+		case a.minutes > 0:
+			_, begin := a.sliceOf(s.at)
+			all = append(all, stretch{begin, begin + int64(a.minutes)*minute})
+		case last:
+			all = append(all, stretch{s.at, s.at + a.cadence(s.at/day)})
+		default:
+			all = append(all, stretch{s.at, min(a.snapshots[i+1].at, s.at+a.limit(s.at))})
+		}
+		if !last && a.snapshots[i+1].at-s.at <= a.limit(s.at) {
+			all = append(all, stretch{s.at, a.snapshots[i+1].at})
+		}
+	}
+	slices.SortFunc(all, func(x, y stretch) int { return cmp.Compare(x.from, y.from) })
+	sum, end := int64(0), from
+	for _, x := range all {
+		begin := max(x.from, end)
+		if stop := min(x.to, to); stop > begin {
+			sum += stop - begin
+			end = stop
+		}
+	}
+	return float64(sum) / float64(hour)
+}
+
+// calendar are the beginnings of the buckets that a window touches, and the end of the last one.
+type calendar []int64
+
+// bucketsOf finds the buckets of a window minute by minute: one begins where the wall clock shows its beginning, or
+// jumps over it (methodology section 5).
+func bucketsOf(name string, zone *time.Location, from, to int64) (c calendar) {
+	if name == "window" {
+		return calendar{from, to + 1}
+	}
+	minutes := map[string]int{"5m": 5, "10m": 10, "15m": 15, "30m": 30, "1h": 60}[name]
+	label := func(at int64) string {
+		w := time.UnixMicro(at).In(zone)
+		switch name {
+		case "3h", "6h", "12h":
+			hours := map[string]int{"3h": 3, "6h": 6, "12h": 12}[name]
+			return w.Format("2006-01-02 ") + string(rune('A'+w.Hour()/hours))
+		case "1d":
+			return w.Format(time.DateOnly)
+		case "1w":
+			return w.AddDate(0, 0, -(int(w.Weekday())+6)%7).Format(time.DateOnly)
+		}
+		return ""
+	}
+	wall := func(at int64) int {
+		w := time.UnixMicro(at).In(zone)
+		return (w.YearDay()*24+w.Hour())*60 + w.Minute()
+	}
+	begun := map[string]bool{}
+	back := map[string]int64{"1w": 8 * day, "1d": 25 * hour, "12h": 13 * hour, "6h": 7 * hour, "3h": 4*hour + hour/2}[name]
+	if back == 0 {
+		back = 2 * hour
+	}
+	start := (from/minute)*minute - back
+	begun[label(start)] = true
+	for at := start + minute; ; at += minute {
+		begins := false
+		if minutes > 0 {
+			now, before := wall(at), wall(at-minute)
+			begins = now%minutes == 0 || now > before+1 && now/minutes > before/minutes
+		} else if l := label(at); !begun[l] { // else the clock was set back over the boundary
+			begins, begun[l] = true, true
+		}
+		if begins {
+			if at <= from {
+				c = c[:0]
+			}
+			c = append(c, at)
+			if at > to {
+				return c
+			}
+		}
+	}
+}
+
+// of is the beginning of the bucket that holds t; of the first one where that lies before.
+func (c calendar) of(t int64) int64 {
+	for i := len(c) - 2; i > 0; i-- {
+		if c[i] <= t {
+			return c[i]
+		}
+	}
+	return c[0]
+}
+
+// each calls do with each bucket, as far as it lies in [from, to].
+func (c calendar) each(from, to int64, do func(start, a, b int64)) {
+	for i := range len(c) - 1 {
+		do(c[i], max(c[i], from), min(c[i+1], to))
+	}
+}
+
+// memoryClass is a GPU's memory in the words of groups.
+func memoryClass(mib float64) string {
+	switch gib := mib / 1024; {
+	case mib < 0:
+		return "Unknown"
+	case gib < 44:
+		return "<48GB"
+	case gib <= 50:
+		return "48GB"
+	case gib >= 75 && gib <= 85:
+		return "80GB"
+	case gib > 85:
+		return ">80GB"
+	}
+	return "Other"
+}
+
+// by is a slot's value of a grouping.
+func (x *slot) by(grouping string) string {
+	return map[string]string{"category": x.category, "slots": x.slots, "device": x.gpu.device,
+		"memory": memoryClass(x.gpu.memory), "machine": x.machine, "ownership": x.gpu.ownership,
+		"project": x.project}[grouping]
+}
+
+func group(by []string, of func(string) string) string {
+	var parts []string
+	for _, g := range by {
+		parts = append(parts, of(g))
+	}
+	return strings.Join(parts, "|")
+}
+
+// allocationFigures are the figures of allocation by bucket.
+func (a *asking) allocationFigures(by []string, keeps func(*slot) bool, c calendar, from, to int64) map[cell]float64 {
+	list, begins := a.slots(from, to)
+	n := map[int64]float64{}
+	for _, begin := range begins {
+		n[c.of(begin)]++
+	}
+	sums, groups := map[cell]float64{}, map[string]bool{}
+	for i := range list {
+		x := &list[i]
+		if !keeps(x) {
+			continue
+		}
+		g, b := group(by, x.by), c.of(x.begin)
+		groups[g] = true
+		sums[cell{g, x.state, b}]++
+		if x.free {
+			sums[cell{g, "free", b}]++
+		}
+		if x.kept {
+			sums[cell{g, "prevented", b}]++
+		}
+	}
+	points := map[cell]float64{}
+	for g := range groups {
+		for b, n := range n {
+			sum := func(name string) float64 { return sums[cell{g, name, b}] }
+			available := sum("claimed") + sum("unclaimed")
+			points[cell{g, "allocated", b}], points[cell{g, "available", b}] = sum("claimed")/n, available/n
+			for _, name := range []string{"unclaimed", "drained", "free", "prevented"} {
+				points[cell{g, name, b}] = sum(name) / n
+			}
+			points[cell{g, "allocatedPercent", b}] = 100 * sum("claimed") / available
+		}
+	}
+	return points
+}
+
+// userFigures are the GPU hours of users by bucket.
+func (a *asking) userFigures(by []string, keeps func(*slot) bool, user func(string) bool, c calendar, from,
+	to int64) map[cell]float64 {
+	list, begins := a.slots(from, to)
+	n, hours, points := map[int64]float64{}, map[int64]float64{}, map[cell]float64{}
+	for _, begin := range begins {
+		n[c.of(begin)]++
+	}
+	c.each(from, to, func(start, x, y int64) { hours[start] = a.hoursCovered(x, y) })
+	for i := range list {
+		x := &list[i]
+		if !keeps(x) {
+			continue
+		}
+		for _, u := range x.users {
+			if user(u) {
+				g := group(by, func(name string) string {
+					if name == "user" {
+						return u
+					}
+					return x.by(name)
+				})
+				b := c.of(x.begin)
+				points[cell{g, "gpuHours", b}] += hours[b] / n[b] / float64(len(x.users))
+			}
+		}
+	}
+	return points
+}
+
+// nan reports whether a figure is none.
+func nan(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }

@@ -1,0 +1,81 @@
+package plugintest
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+	"github.com/stretchr/testify/require"
+)
+
+func frame(kind data.FrameType, fields ...*data.Field) *data.Frame {
+	f := data.NewFrame("", fields...)
+	f.Meta = &data.FrameMeta{Type: kind, TypeVersion: data.FrameTypeVersion{0, 1}}
+	return f
+}
+
+func at(hours ...int) *data.Field {
+	var times []time.Time
+	for _, h := range hours {
+		times = append(times, time.Unix(int64(h)*3600, 0))
+	}
+	return data.NewField("time", nil, times)
+}
+
+var (
+	multi = data.FrameTypeTimeSeriesMulti
+	long  = data.FrameTypeNumericLong
+	nan   = math.NaN()
+	a, b  = data.Labels{"device": "A"}, data.Labels{"device": "B"}
+)
+
+func TestAlertable(t *testing.T) {
+	values, err := Alertable(data.Frames{frame(multi, at(1, 2), data.NewField("x", a, []float64{3, 4})),
+		frame(multi, at(1), data.NewField("x", b, []float64{5}))})
+	require.NoError(t, err)
+	require.Equal(t, map[string]Value{"device=A": {a, []float64{3, 4}}, "device=B": {b, []float64{5}}}, values)
+
+	values, err = Alertable(data.Frames{frame(long, data.NewField("device", nil, []string{"A", "B"}),
+		data.NewField("x", nil, []int64{3, 4}))})
+	require.NoError(t, err)
+	require.Equal(t, map[string]Value{"device=A": {a, []float64{3}}, "device=B": {b, []float64{4}}}, values)
+
+	values, err = Alertable(data.Frames{frame(multi)})
+	require.NoError(t, err)
+	require.Empty(t, values, "no data")
+}
+
+func TestNotAlertable(t *testing.T) {
+	untyped := data.NewFrame("", at(1), data.NewField("x", a, []float64{3}))
+	unversioned := frame(multi, at(1), data.NewField("x", a, []float64{3}))
+	unversioned.Meta.TypeVersion = data.FrameTypeVersion{}
+	three := 3.0
+	for words, frames := range map[string]data.Frames{
+		"no frame":     {},
+		"no metadata":  {untyped},
+		"version":      {unversioned},
+		"cannot alert": {frame(data.FrameTypeTable, data.NewField("x", nil, []float64{3}))},
+		"types": {frame(multi, at(1), data.NewField("x", a, []float64{3})),
+			frame(long, data.NewField("x", b, []float64{3}))},
+		"no data beside data": {frame(multi, at(1), data.NewField("x", a, []float64{3})), frame(multi)},
+		"duplicate": {frame(multi, at(1), data.NewField("x", a, []float64{3})),
+			frame(multi, at(1), data.NewField("y", a, []float64{3}))},
+		"not ascend":     {frame(multi, at(2, 2), data.NewField("x", a, []float64{3, 4}))},
+		"without points": {frame(multi, at(), data.NewField("x", a, []float64{}))},
+		"null":           {frame(multi, at(1, 2), data.NewField("x", a, []*float64{&three, nil}))},
+		"NaN":            {frame(multi, at(1), data.NewField("x", a, []float64{nan}))},
+		"one number": {frame(multi, at(1), data.NewField("x", a, []float64{3}),
+			data.NewField("y", b, []float64{3}))},
+		"duplicate results": {frame(long, data.NewField("device", nil, []string{"A", "A"}),
+			data.NewField("x", nil, []float64{3, 4}))},
+		"texts and one": {frame(long, data.NewField("device", nil, []string{"A"}),
+			data.NewField("x", nil, []float64{3}), data.NewField("y", nil, []float64{3}))},
+		"rowType": {frame(long, data.NewField("rowType", nil, []string{"row"}),
+			data.NewField("x", nil, []float64{3}))},
+		"no number": {frame(long, data.NewField("device", nil, []string{"A"}))},
+	} {
+		_, err := Alertable(frames)
+		require.ErrorContains(t, err, words)
+	}
+}

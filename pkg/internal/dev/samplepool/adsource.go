@@ -1,0 +1,96 @@
+package samplepool
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/jobs"
+)
+
+// AdSource is a [jobs.Source] over a sample pool's ads, which it holds in memory.
+type AdSource struct {
+	byJob     map[string][]jobs.Ad
+	onMachine map[string][]string // the jobs with an ad of a run that began on a machine on a day
+}
+
+// AdSource returns a source of the ads that fit.
+func (p *Pool) AdSource(ctx context.Context, fits func(*Ad) bool) (*AdSource, error) {
+	s := &AdSource{map[string][]jobs.Ad{}, map[string][]string{}}
+	var failed error
+	err := p.EachAd(ctx, func(a Ad) {
+		if failed == nil && fits(&a) {
+			failed = s.add(a.JSON)
+		}
+	})
+	return s, cmp.Or(err, failed)
+}
+
+func (s *AdSource) add(document []byte) error {
+	ad, err := jobs.ParseAd(document)
+	if err != nil {
+		return fmt.Errorf("reading an ad of a sample pool: %w", err)
+	}
+	ads := s.byJob[ad.GlobalJobID]
+	at, _ := slices.BinarySearchFunc(ads, ad, jobs.Compare)
+	s.byJob[ad.GlobalJobID] = slices.Insert(ads, at, ad)
+	key := jobs.ByMachineDay(ad.Label())
+	if of := s.onMachine[key]; !slices.Contains(of, ad.GlobalJobID) {
+		s.onMachine[key] = append(of, ad.GlobalJobID)
+	}
+	return nil
+}
+
+// began returns the ads of runs that began on a machine on a day.
+func (s *AdSource) began(day jobs.MachineDay) (ads []jobs.Ad) {
+	key := day.Key()
+	for _, job := range s.onMachine[key] {
+		for _, ad := range s.byJob[job] {
+			if jobs.ByMachineDay(ad.Label()) == key {
+				ads = append(ads, ad)
+			}
+		}
+	}
+	slices.SortFunc(ads, jobs.Compare)
+	return ads
+}
+
+// Ads implements [jobs.Source].
+func (s *AdSource) Ads(_ context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
+	result := jobs.Result{Ads: make([][]jobs.Ad, len(wanted))}
+	for i, w := range wanted {
+		result.Ads[i] = s.byJob[w.Job]
+	}
+	return result, nil
+}
+
+// AdsOnMachines implements [jobs.Source].
+func (s *AdSource) AdsOnMachines(_ context.Context, days []jobs.MachineDay) (jobs.Result, error) {
+	result := jobs.Result{Ads: make([][]jobs.Ad, len(days))}
+	for i, day := range days {
+		result.Ads[i] = s.began(day)
+	}
+	return result, nil
+}
+
+// Epochs implements [jobs.Source].
+func (s *AdSource) Epochs(_ context.Context, days []jobs.EpochDay) (jobs.Result, error) {
+	result := jobs.Result{Ads: make([][]jobs.Ad, len(days))}
+	for i, day := range days {
+		result.Ads[i] = slices.DeleteFunc(s.began(day.MachineDay), func(ad jobs.Ad) bool {
+			return !day.Allows(ad.Label())
+		})
+	}
+	return result, nil
+}
+
+// Newest implements [jobs.Source].
+func (s *AdSource) Newest(context.Context) (time.Time, error) { return time.Time{}, nil }
+
+// Health implements [jobs.Source].
+func (s *AdSource) Health(context.Context) (jobs.Health, error) { return jobs.Health{}, nil }
+
+// Close implements [jobs.Source].
+func (s *AdSource) Close() error { return nil }

@@ -1,0 +1,266 @@
+package samplepool
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+const (
+	maxGPUs = 16 // of a machine
+	domain  = ".chtc.example.org"
+)
+
+// Machine is an execute machine of the pool.
+type Machine struct {
+	Name      string
+	Ownership pool.Ownership // what its rows and chtc_owned say at the pool's Start
+	Device    string         // GPUs_DeviceName
+	MemoryMB  int            // GPUs_GlobalMemoryMb, MiB
+	GPUs      []string       // ids
+	Projects  string         // PrioritizedProjects at the pool's Start
+	Backfill  bool           // it has backfill slots
+	Excluded  bool           // masked_hosts.yaml excludes it
+
+	load         float64 // share of its GPUs that its owner wants, on average
+	primarySlot  string  // slot1, or interactive1
+	nullProjects bool    // NULL instead of an empty PrioritizedProjects
+	nullMemory   bool
+	nullDevice   bool      // on dynamic slots
+	changed      time.Time // from here on newProjects are its projects; zero: never
+	newProjects  string
+}
+
+// Pool is a made-up pool. It is safe for concurrent use.
+type Pool struct {
+	options  Options
+	zone     *time.Location
+	machines []Machine
+	schedds  []AccessPoint
+	users    []string // user@domain; the front ones ask for more
+	runs     []time.Time
+}
+
+// AccessPoint queues jobs and writes their ads, by its own clock.
+type AccessPoint struct {
+	Name       string // the first part of its jobs' GlobalJobId
+	ClockAhead int64  // seconds; negative: its clock is slow
+}
+
+// New makes a pool; an error says which option is impossible.
+func New(o Options) (*Pool, error) {
+	zone, err := o.check()
+	if err != nil {
+		return nil, err
+	}
+	o.Start, o.End = o.Start.UTC(), o.End.UTC()
+	if o.NewColumns.IsZero() {
+		start := o.Start.In(zone)
+		o.NewColumns = time.Date(start.Year(), start.Month()+1, 1, 0, 0, 0, 0, zone)
+	}
+	p := &Pool{options: o, zone: zone}
+	p.makeMachines(p.random("machines"))
+	p.makeSchedds(p.random("access points"))
+	for i := range min(10+o.Machines, 400) {
+		p.users = append(p.users, fmt.Sprintf("user%03d@chtc.example.org", i))
+	}
+	p.users[1] = "osg@ospool.example.org"
+	p.runs = p.collectorRuns(p.random("collector"))
+	return p, nil
+}
+
+// Options are the options that the pool was made with.
+func (p *Pool) Options() Options { return p.options }
+
+// Machines lists the pool's machines in the order of their rows.
+func (p *Pool) Machines() []Machine { return slices.Clone(p.machines) }
+
+// AccessPoints lists the pool's access points.
+func (p *Pool) AccessPoints() []AccessPoint { return slices.Clone(p.schedds) }
+
+// random is the stream of random numbers for one purpose: what one part draws never changes what another one sees.
+func (p *Pool) random(purpose string) *rand.Rand {
+	const prime = 1099511628211 // FNV-1a
+	hash := uint64(14695981039346656037)
+	for _, b := range []byte(purpose) {
+		hash = (hash ^ uint64(b)) * prime
+	}
+	return rand.New(rand.NewPCG(p.options.Seed, hash))
+}
+
+// devices with their memory in MiB; a pool's first machines get the first ones, so that small pools have variety too.
+var devices = []struct {
+	name   string
+	memory int
+	gpus   int // of a typical machine
+	share  float64
+}{
+	{"NVIDIA H200", 143771, 8, 0.08},
+	{"NVIDIA L40S", 45589, 8, 0.16},
+	{"NVIDIA A100-SXM4-80GB", 81153, 4, 0.14},
+	{"NVIDIA GeForce RTX 2080 Ti", 11019, 8, 0.14},
+	{"NVIDIA GeForce GTX 1080 Ti", 11172, 8, 0.08},
+	{"NVIDIA H100 80GB HBM3", 81559, 8, 0.10},
+	{"NVIDIA A100-SXM4-40GB", 40445, 4, 0.10},
+	{"NVIDIA H200 NVL", 143156, 4, 0.03},
+	{"NVIDIA A40", 45634, 4, 0.04},
+	{"Quadro RTX 6000", 24220, 4, 0.03},
+	{"NVIDIA RTX A4000", 16117, 2, 0.03},
+	{"NVIDIA B200", 183359, 8, 0.02},
+	{"Tesla P100-PCIE-16GB", 16276, 2, 0.03},
+	{"NVIDIA RTX 6000 Ada Generation", 49140, 4, 0.02},
+}
+
+var projects = []string{"Bio_One", "Chem_Two", "CS_Three", "Geo_Four", "CS_Five", "Stat_Six", "Physics_Seven",
+	"ChemE_Eight", "DSI", "IceCube"}
+
+func (p *Pool) makeMachines(rnd *rand.Rand) {
+	o := p.options
+	kinds := [...]pool.Ownership{pool.CHTCOwned, pool.ResearcherOwned, pool.OpenCapacity, pool.ResearcherOwned,
+		pool.OpenCapacity}
+	p.machines = make([]Machine, o.Machines)
+	for i := range p.machines {
+		m := &p.machines[i]
+		m.Ownership, m.primarySlot = kinds[i%len(kinds)], "slot1"
+		device := i
+		if i >= len(devices) {
+			device = 0
+			for x := rnd.Float64(); device < len(devices)-1 && x >= devices[device].share; device++ {
+				x -= devices[device].share
+			}
+		}
+		m.Device, m.MemoryMB = devices[device].name, devices[device].memory
+		m.GPUs = make([]string, max(1, devices[device].gpus-rnd.IntN(2)*rnd.IntN(3)))
+		backfill := 1.0
+		switch m.Ownership {
+		case pool.CHTCOwned:
+			m.Name, m.load = fmt.Sprintf("greekgpu%d", 4000+i), 0.5+0.4*rnd.Float64()
+			m.Projects = projects[rnd.IntN(len(projects))]
+			backfill = 0.9
+		case pool.ResearcherOwned:
+			m.Name, m.load = fmt.Sprintf("%s%d", [...]string{"isye", "lab", "gitter", "geo"}[rnd.IntN(4)], 2000+i),
+				0.25+0.6*rnd.Float64()
+			m.Projects = projects[rnd.IntN(len(projects))]
+			if rnd.IntN(4) == 0 {
+				m.Projects += "," + projects[rnd.IntN(len(projects))]
+			}
+			backfill = 0.85
+		case pool.OpenCapacity:
+			m.Name, m.load = fmt.Sprintf("gpu%d", 2000+i), 0.55+0.35*rnd.Float64()
+			backfill = 0.5
+		}
+		m.Backfill = i < len(kinds) || rnd.Float64() < backfill
+		if i >= o.Machines-o.ExcludedMachines {
+			m.Name, m.Excluded = fmt.Sprintf("voyles%d", 2000+i), true
+		}
+		m.Name += domain
+	}
+	p.shareOutGPUs(rnd)
+	seen := map[uint32]bool{}
+	for i := range p.machines {
+		for g := range p.machines[i].GPUs {
+			id := rnd.Uint32()
+			for seen[id] {
+				id = rnd.Uint32()
+			}
+			seen[id] = true
+			p.machines[i].GPUs[g] = fmt.Sprintf("GPU-%08x", id)
+		}
+	}
+	if o.OddMachines {
+		p.makeOdd()
+	}
+}
+
+// shareOutGPUs makes the machines' GPUs add up to the requested number.
+func (p *Pool) shareOutGPUs(rnd *rand.Rand) {
+	if p.options.GPUs == 0 {
+		return
+	}
+	missing := p.options.GPUs
+	for i := range p.machines {
+		missing -= len(p.machines[i].GPUs)
+	}
+	for missing != 0 {
+		m := &p.machines[rnd.IntN(len(p.machines))]
+		switch {
+		case missing > 0 && len(m.GPUs) < maxGPUs:
+			m.GPUs = append(m.GPUs, "")
+			missing--
+		case missing < 0 && len(m.GPUs) > 1:
+			m.GPUs = m.GPUs[1:]
+			missing++
+		}
+	}
+}
+
+// makeOdd gives a machine each, after the first five, something that naive readers stumble over.
+func (p *Pool) makeOdd() {
+	odd := []struct {
+		kind pool.Ownership
+		make func(m *Machine)
+	}{
+		{pool.CHTCOwned, func(m *Machine) { m.Projects = "" }},
+		{pool.ResearcherOwned, func(m *Machine) { m.nullMemory = true }},
+		{pool.OpenCapacity, func(m *Machine) { m.nullProjects = true }},
+		{pool.ResearcherOwned, func(m *Machine) { m.nullDevice = true }},
+		{pool.OpenCapacity, func(m *Machine) {
+			m.changed, m.newProjects = p.options.Start.Add(p.options.End.Sub(p.options.Start)/2), "CS_Five"
+		}},
+		{pool.CHTCOwned, func(m *Machine) {
+			for g, id := range m.GPUs {
+				m.GPUs[g] = strings.Replace(id, "GPU-", "MIG-", 1) + "-5e06-5e22-9d00-0123456789ab"
+			}
+		}},
+		{pool.ResearcherOwned, func(m *Machine) { m.GPUs[0] = p.machines[0].GPUs[0] }},
+		{pool.OpenCapacity, func(m *Machine) { m.Projects = "  " }},
+		{pool.OpenCapacity, func(m *Machine) { m.primarySlot = "interactive1" }},
+	}
+	for i := 5; i < len(p.machines); i++ {
+		m := &p.machines[i]
+		for k := range odd {
+			if odd[k].kind == m.Ownership && !m.Excluded {
+				odd[k].make(m)
+				odd = slices.Delete(odd, k, k+1)
+				break
+			}
+		}
+	}
+}
+
+func (p *Pool) makeSchedds(rnd *rand.Rand) {
+	skew := p.options.ClockSkew.Seconds()
+	for i := range min(3+p.options.Machines/40, 12) {
+		s := AccessPoint{Name: fmt.Sprintf("ap%d%s", 2001+i, domain)}
+		switch i {
+		case 0:
+			s.ClockAhead = int64(0.98 * skew)
+		case 1:
+			s.ClockAhead = -int64(0.9 * skew)
+		default:
+			s.ClockAhead = int64((rnd.Float64()*2 - 1) * skew)
+		}
+		p.schedds = append(p.schedds, s)
+	}
+}
+
+// ownersUser draws from the handful of users of a machine's first project; open capacity is anybody's.
+func (p *Pool) ownersUser(m *Machine, rnd *rand.Rand) string {
+	if m.Ownership == pool.OpenCapacity {
+		return p.anyUser(rnd)
+	}
+	of := slices.Index(projects, strings.SplitN(m.Projects, ",", 2)[0]) + 1
+	return p.users[(of*7+skewed(rnd, 5))%len(p.users)]
+}
+
+func (p *Pool) anyUser(rnd *rand.Rand) string { return p.users[skewed(rnd, len(p.users))] }
+
+// skewed draws from 0..n-1, small ones far more often.
+func skewed(rnd *rand.Rand, n int) int {
+	x := rnd.Float64()
+	return int(float64(n) * x * x * x)
+}

@@ -1,0 +1,303 @@
+package samplepool
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// How a time in the queue ended.
+const (
+	IdleStarted = "started"
+	IdleRemoved = "removed"
+	IdleHeld    = "held"
+	IdleWaiting = "waiting" // at the pool's End
+)
+
+// Idle is a time in which a job was idle in the queue of its access point, as it really was.
+type Idle struct {
+	Job       string // GlobalJobId
+	Schedd    string
+	Polled    bool // its access point is polled
+	User      string
+	Project   string
+	GPUs      int
+	GPUMemory int // MiB of each GPU that the job asks for; 0: any
+	Stretch   int // 1: before its first run
+	Begin     time.Time
+	End       time.Time
+	How       string
+	QDate     int64 // Unix seconds of the access point's clock
+}
+
+// queue watches jobs become idle and leave that state.
+type queue struct {
+	pool *Pool
+	open map[*job]*Idle
+	all  []Idle
+}
+
+// idle receives that a job is idle from a time on.
+func (q *queue) idle(j *job, from int64) {
+	owner, _, _ := strings.Cut(j.user, "@")
+	q.open[j] = &Idle{
+		Job: j.id, Schedd: j.schedd.Name, Polled: q.pool.polled(j.schedd), User: owner, Project: projectOf(j.user),
+		GPUs: j.gpus, Stretch: len(j.runs) + 1,
+		Begin: moment(from), QDate: j.stamp(j.queued),
+	}
+}
+
+// over records that a job is no longer idle.
+func (q *queue) over(j *job, at int64, how string) {
+	if i := q.open[j]; i != nil {
+		delete(q.open, j)
+		i.GPUMemory, i.End, i.How = j.memory(), moment(at), how
+		q.all = append(q.all, *i)
+	}
+}
+
+// polled reports whether an access point is polled: all but the last one are.
+func (p *Pool) polled(s *AccessPoint) bool { return s != &p.schedds[len(p.schedds)-1] }
+
+// draw is a number that a text always gives, below n.
+func draw(text string, n int) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(text)) // a hash takes everything
+	return int(h.Sum32() % uint32(n))
+}
+
+func projectOf(user string) string {
+	if draw(user, 8) == 0 {
+		return ""
+	}
+	list := projects[draw(user, len(projects))]
+	if draw(user, 5) == 0 {
+		list += "," + projects[draw(user+"+", len(projects))]
+	}
+	return list
+}
+
+// memory is what each of the job's GPUs must have: never more than the machine has that it first ran on, or that it
+// waits for.
+func (j *job) memory() int {
+	has := 0
+	switch {
+	case len(j.runs) > 0:
+		has = j.runs[0].host.MemoryMB
+	case j.owner != nil:
+		has = j.owner.MemoryMB
+	}
+	asks := [...]int{0, 0, 0, 10000, 20000, 40000, 79000, 120000}[draw(fmt.Sprint(j.schedd.Name, j.cluster), 8)]
+	if asks > has {
+		return 0
+	}
+	return asks
+}
+
+// Queues are all times in which jobs were idle and that touch the pool's time, by beginning. Its only error is that of
+// ctx.
+func (p *Pool) Queues(ctx context.Context) ([]Idle, error) {
+	q := &queue{pool: p, open: map[*job]*Idle{}}
+	s := p.simulate(observer{idle: q.idle, idleNoMore: q.over})
+	if err := s.advance(ctx, s.end); err != nil {
+		return nil, err
+	}
+	for j := range q.open {
+		q.over(j, s.end, IdleWaiting)
+	}
+	q.all = append(q.all, p.hopeless()...)
+	q.all = slices.DeleteFunc(q.all, func(i Idle) bool {
+		return i.End.Before(p.options.Start) ||
+			i.Begin.After(p.options.End)
+	})
+	slices.SortFunc(q.all, func(a, b Idle) int {
+		return cmp.Or(a.Begin.Compare(b.Begin), strings.Compare(a.Job, b.Job), cmp.Compare(a.Stretch, b.Stretch))
+	})
+	return q.all, nil
+}
+
+// hopeless are jobs that never run, because they ask for more than any machine has: their users remove them or put them
+// on hold.
+func (p *Pool) hopeless() (all []Idle) {
+	rnd := p.random("hopeless")
+	cluster := 5000000
+	for at := p.options.Start.Add(-12 * time.Hour); ; {
+		at = at.Add(time.Duration(rnd.ExpFloat64() * float64(14*time.Hour)))
+		if !at.Before(p.options.End) {
+			return all
+		}
+		cluster++
+		schedd := &p.schedds[rnd.IntN(len(p.schedds))]
+		user := p.users[skewed(rnd, len(p.users))]
+		owner, _, _ := strings.Cut(user, "@")
+		gpus := [...]int{1, 8, 16}[rnd.IntN(3)]
+		memory := 0
+		if gpus == 1 {
+			memory = 200000
+		}
+		for proc := range 1 + rnd.IntN(12) {
+			i := Idle{
+				Schedd: schedd.Name, Polled: p.polled(schedd), User: owner, Project: projectOf(user), GPUs: gpus,
+				GPUMemory: memory, Stretch: 1, Begin: at.Truncate(time.Millisecond),
+				End:   at.Add(time.Duration(rnd.ExpFloat64() * float64(8*time.Hour))).Truncate(time.Millisecond),
+				How:   [...]string{IdleRemoved, IdleRemoved, IdleHeld}[rnd.IntN(3)],
+				QDate: at.Unix() + schedd.ClockAhead,
+			}
+			i.Job = fmt.Sprintf("%s#%d.%d#%d", schedd.Name, cluster, proc, i.QDate)
+			if !i.End.Before(p.options.End) {
+				i.End, i.How = p.options.End, IdleWaiting
+			}
+			all = append(all, i)
+		}
+	}
+}
+
+// Polls are the moments, in whole seconds, at which the access points were polled; with an outage of three hours in a
+// pool that has any and lasts two days.
+func (p *Pool) Polls() (polls []time.Time) {
+	every := p.options.Polls
+	if every == 0 {
+		return nil
+	}
+	rnd := p.random("polls")
+	length := p.options.End.Sub(p.options.Start)
+	down := p.options.Start.Add(time.Duration((0.2 + 0.6*rnd.Float64()) * float64(length)))
+	for tick := p.options.Start.Truncate(every); tick.Before(p.options.End); tick = tick.Add(every) {
+		t := tick.Add(time.Duration(1+rnd.IntN(3)) * time.Second)
+		if p.options.Outages > 0 && length >= 48*time.Hour && t.After(down) && t.Before(down.Add(3*time.Hour)) {
+			continue
+		}
+		if !t.Before(p.options.Start) {
+			polls = append(polls, t)
+		}
+	}
+	return polls
+}
+
+// awayAtMost is how long a job may be away between two polls for its row to continue.
+const awayAtMost = 5400 * time.Second
+
+// idleRow is a row of job_pressure.
+type idleRow struct {
+	*Idle
+	month       string // of the file
+	first, last time.Time
+}
+
+// idleRows are the rows that the poller would have written, in its order.
+func (p *Pool) idleRows(all []Idle) []*idleRow {
+	polls := p.Polls()
+	open := map[string]*idleRow{}
+	var rows []*idleRow
+	for i := range all {
+		idle := &all[i]
+		if !idle.Polled {
+			continue
+		}
+		first, _ := slices.BinarySearchFunc(polls, idle.Begin, time.Time.Compare)
+		for _, t := range polls[first:] {
+			if !t.Before(idle.End) {
+				break
+			}
+			month := t.In(p.zone).Format("2006-01")
+			row := open[idle.Job]
+			if row == nil || row.month != month || t.Sub(row.last) > awayAtMost {
+				row = &idleRow{Idle: idle, month: month, first: t}
+				open[idle.Job] = row
+				rows = append(rows, row)
+			}
+			row.last = t
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b *idleRow) int { return a.first.Compare(b.first) })
+	return rows
+}
+
+// WriteQueues writes job_pressure_YYYY-MM.db into dir, as the poller of the queues would have. A file that exists is an
+// error.
+func (p *Pool) WriteQueues(ctx context.Context, dir string) error {
+	all, err := p.Queues(ctx)
+	if err != nil {
+		return err
+	}
+	rows := p.idleRows(all)
+	for len(rows) > 0 {
+		n := 0
+		for n < len(rows) && rows[n].month == rows[0].month {
+			n++
+		}
+		if err := writeIdleRows(ctx, dir, rows[:n]); err != nil {
+			return fmt.Errorf("writing a sample pool's queues: %w", err)
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+func writeIdleRows(ctx context.Context, dir string, rows []*idleRow) (err error) {
+	name := "job_pressure_" + rows[0].month + ".db"
+	path := filepath.Join(dir, name)
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("%s exists already", name)
+	}
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(OFF)&_pragma=synchronous(OFF)")
+	if err != nil {
+		return err
+	}
+	db.SetMaxOpenConns(1)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	_, err = db.ExecContext(ctx, `CREATE TABLE job_pressure (GlobalJobId TEXT NOT NULL, ScheddName TEXT, Owner TEXT, RequestGPUs REAL, RequestCPUs REAL,
+		RequestMemory REAL, RequestGPUMemory REAL, QDate INTEGER, ChtcProjects TEXT, first_seen INTEGER NOT NULL,
+		last_seen INTEGER NOT NULL);
+		CREATE INDEX idx_last_seen ON job_pressure (last_seen); CREATE INDEX idx_first_seen ON job_pressure (first_seen)`)
+	if err != nil {
+		return err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	for _, r := range rows {
+		var memory any
+		if r.GPUMemory > 0 {
+			memory = float64(r.GPUMemory)
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO job_pressure VALUES (?,?,?,?,?,?,?,?,?,?,?)", r.Job, r.Schedd, r.User,
+			float64(r.GPUs), float64(cpusOfJob*r.GPUs), float64(memoryOfJob*r.GPUs),
+			memory, r.QDate, r.Project, r.first.Unix(), r.last.Unix())
+		if err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+// writeIdle writes truth_waits.jsonl: every true time in a queue, also of access points that are not polled.
+func writeIdle(root *os.Root, all []Idle) error {
+	return writeLines(root, "truth_waits.jsonl", all, func(i Idle) any {
+		return struct {
+			Job       string  `json:"job"`
+			Schedd    string  `json:"schedd"`
+			Polled    bool    `json:"polled"`
+			User      string  `json:"user"`
+			GPUs      int     `json:"gpus"`
+			GPUMemory int     `json:"gpuMemory"`
+			Stretch   int     `json:"stretch"`
+			Begin     string  `json:"begin"`
+			End       string  `json:"end"`
+			Hours     float64 `json:"hours"`
+			How       string  `json:"how"`
+		}{i.Job, i.Schedd, i.Polled, i.User, i.GPUs, i.GPUMemory, i.Stretch, iso(i.Begin), iso(i.End),
+			math.Round(i.End.Sub(i.Begin).Hours()*1e6) / 1e6, i.How}
+	})
+}

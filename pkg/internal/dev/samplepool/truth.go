@@ -1,0 +1,225 @@
+package samplepool
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// Reason says how a run really ended.
+type Reason string
+
+const (
+	Completed Reason = "completed"
+	// an owner's job claimed a GPU of a backfill run, seconds before the run's end
+	EvictedByPrimary Reason = "evicted_by_primary"
+	DrainedReason    Reason = "drained"   // the machine was drained
+	Removed          Reason = "removed"   // by its user, while running
+	Held             Reason = "held"      // put on hold while running
+	HostDown         Reason = "host_down" // the machine went away
+	Running          Reason = "running"   // still running at the pool's End
+)
+
+// Run is one execution attempt of a job, as it really was. Times are exact to the millisecond.
+type Run struct {
+	Machine     string
+	GPUs        []string // ids
+	Job         string   // GlobalJobId
+	User        string   // user@domain, the slot's RemoteOwner
+	Slot        string   // slot1_2@host, backfill2_1@host
+	Backfill    bool     // on a backfill slot
+	Number      int      // 1, 2, … of its job
+	Start       time.Time
+	End         time.Time // Running: the pool's End
+	Reason      Reason
+	SavedUntil  time.Time // the last checkpoint of its job in this run; zero if there is none
+	HiddenJobID bool      // its rows carry no GlobalJobId
+	Excluded    bool      // its machine is an excluded host
+
+	Course Course
+	Busy   time.Duration  // GPU time that it computed
+	Idle   [][2]time.Time // stretches of at least 30 minutes in which less than 1 % of its GPUs computed
+}
+
+// Stretch is a time in which a GPU was truly free for backfill, on a machine with backfill slots that is not excluded.
+type Stretch struct {
+	Machine string
+	GPU     string
+	Start   time.Time // can lie before the pool's Start
+	End     time.Time
+	Reason  string // claimed, reclaimed, blocked (drained or prevented), down, window (the pool's End)
+}
+
+// Truth is what really happened between a pool's Start and End.
+type Truth struct {
+	Runs      []Run       // all that touch the pool's time, by end, then start
+	Available []Stretch   // likewise
+	Queues    []Idle      // times in the access points' queues, by beginning
+	Snapshots []time.Time // UTC time of each collector run that wrote rows, ascending
+}
+
+// Truth is what really happened. Its only error is that of ctx.
+func (p *Pool) Truth(ctx context.Context) (*Truth, error) {
+	truth := &Truth{Snapshots: slices.Clone(p.runs)}
+	start := p.options.Start.UnixMilli()
+	s := p.simulate(observer{
+		ended: func(r *run) {
+			if r.end < start {
+				return
+			}
+			var saved time.Time
+			if at := p.savedUntil(r); at > 0 {
+				saved = moment(at)
+			}
+			truth.Runs = append(truth.Runs, Run{
+				Machine: r.host.Name, GPUs: ids(r.gpus), Job: r.job.id, User: r.job.user, Slot: r.slotName(),
+				Backfill: r.side() == 1,
+				Number:   r.number, Start: moment(r.start), End: moment(r.end), Reason: r.reason, SavedUntil: saved,
+				HiddenJobID: r.hidden, Excluded: r.host.Excluded,
+				Course: r.trace.course, Busy: time.Duration(r.trace.busy(r.end) * float64(time.Millisecond)),
+				Idle: r.trace.idle(r.end),
+			})
+		},
+		free: func(g *gpu, from, to int64, reason string) {
+			if to >= start && !g.host.Excluded {
+				truth.Available = append(truth.Available, Stretch{g.host.Name, g.id, moment(from), moment(to), reason})
+			}
+		},
+	})
+	if err := s.advance(ctx, s.end); err != nil {
+		return nil, err
+	}
+	s.finish()
+	var err error
+	if truth.Queues, err = p.Queues(ctx); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(truth.Runs, func(a, b Run) int { return cmp.Or(a.End.Compare(b.End), a.Start.Compare(b.Start)) })
+	slices.SortStableFunc(truth.Available, func(a, b Stretch) int {
+		return cmp.Or(a.End.Compare(b.End),
+			a.Start.Compare(b.Start))
+	})
+	return truth, nil
+}
+
+func moment(t int64) time.Time { return time.UnixMilli(t).UTC() }
+
+// WriteTruth writes truth.jsonl (runs), truth_available.jsonl (stretches), truth_usage.jsonl (what the runs' GPUs did),
+// truth_waits.jsonl (times in queues) and truth_snapshots.txt into dir, one a line.
+func (p *Pool) WriteTruth(ctx context.Context, dir string) error {
+	truth, err := p.Truth(ctx)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("writing a sample pool's truth: %w", err)
+	}
+	defer root.Close()
+	if err := writeRuns(root, truth.Runs); err != nil {
+		return err
+	}
+	if err := writeAvailable(root, truth.Available); err != nil {
+		return err
+	}
+	if err := writeUsage(root, truth.Runs); err != nil {
+		return err
+	}
+	if err := writeIdle(root, truth.Queues); err != nil {
+		return err
+	}
+	return writeFile(root, "truth_snapshots.txt", func(w *bufio.Writer) error {
+		for _, t := range truth.Snapshots {
+			if _, err := fmt.Fprintln(w, t.Format("2006-01-02T15:04:05.000000Z")); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func writeRuns(root *os.Root, runs []Run) error {
+	return writeLines(root, "truth.jsonl", runs, func(r Run) any {
+		saved := ""
+		if !r.SavedUntil.IsZero() {
+			saved = iso(r.SavedUntil)
+		}
+		return struct {
+			Machine   string      `json:"machine"`
+			GPUs      []string    `json:"gpus"`
+			Job       string      `json:"job"`
+			User      string      `json:"user"`
+			Slot      string      `json:"slot"`
+			Backfill  bool        `json:"backfill"`
+			Run       int         `json:"run"`
+			Start     string      `json:"start"`
+			End       string      `json:"end"`
+			StartSec  json.Number `json:"startSec"`
+			EndSec    json.Number `json:"endSec"`
+			Reason    Reason      `json:"reason"`
+			Saved     string      `json:"savedUntil,omitempty"`
+			GidHidden bool        `json:"gidHidden"`
+			Masked    bool        `json:"masked"`
+		}{
+			r.Machine, r.GPUs, r.Job, r.User, r.Slot, r.Backfill, r.Number, iso(r.Start), iso(r.End), seconds(r.Start),
+			seconds(r.End), r.Reason, saved, r.HiddenJobID, r.Excluded,
+		}
+	})
+}
+
+func writeAvailable(root *os.Root, stretches []Stretch) error {
+	return writeLines(root, "truth_available.jsonl", stretches, func(a Stretch) any {
+		return struct {
+			Machine  string      `json:"machine"`
+			GPU      string      `json:"gpu"`
+			Start    string      `json:"start"`
+			End      string      `json:"end"`
+			StartSec json.Number `json:"startSec"`
+			EndSec   json.Number `json:"endSec"`
+			Reason   string      `json:"reason"`
+		}{a.Machine, a.GPU, iso(a.Start), iso(a.End), seconds(a.Start), seconds(a.End), a.Reason}
+	})
+}
+
+func iso(t time.Time) string { return t.Format("2006-01-02T15:04:05.000Z") }
+
+func seconds(t time.Time) json.Number {
+	return json.Number(fmt.Sprintf("%d.%03d", t.Unix(), t.Nanosecond()/1e6))
+}
+
+func writeLines[T any](root *os.Root, name string, items []T, line func(T) any) error {
+	return writeFile(root, name, func(w *bufio.Writer) error {
+		encoder := json.NewEncoder(w)
+		for _, item := range items {
+			if err := encoder.Encode(line(item)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// writeFile makes a file; one that exists is an error.
+func writeFile(root *os.Root, name string, fill func(*bufio.Writer) error) (err error) {
+	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return fmt.Errorf("writing a sample pool: %w", err)
+	}
+	w := bufio.NewWriter(file)
+	err = fill(w)
+	if err == nil {
+		err = w.Flush()
+	}
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return fmt.Errorf("writing a sample pool's %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,149 @@
+package schema
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	sdkapi "github.com/grafana/grafana-plugin-sdk-go/experimental/apis/datasource/v0alpha1"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/chtc/gpureports/pkg/fleet"
+	"github.com/chtc/gpureports/pkg/query"
+)
+
+// queries describes each kind as a query type, and gives an example of each of its views.
+func queries(catalog query.Catalog) (*sdkapi.QueryTypeDefinitionList, *sdkapi.QueryExamples) {
+	types := &sdkapi.QueryTypeDefinitionList{
+		TypeMeta: sdkapi.TypeMeta{Kind: "QueryTypeDefinitionList", APIVersion: "datasource.grafana.app/" + Version},
+	}
+	examples := &sdkapi.QueryExamples{}
+	for i := range catalog {
+		k := &catalog[i]
+		schema := object(k.Description, properties(withFleet(*k)))
+		schema.Required = []string{"queryType"}
+		types.Items = append(types.Items, sdkapi.QueryTypeDefinition{
+			ObjectMeta: sdkapi.ObjectMeta{Name: k.Name},
+			Spec: sdkapi.QueryTypeDefinitionSpec{
+				Description:    k.Description,
+				Discriminators: sdkapi.NewDiscriminators("queryType", k.Name),
+				Schema:         sdkapi.JSONSchema{Spec: &schema},
+			},
+		})
+		for _, v := range k.Views {
+			examples.Examples = append(examples.Examples, sdkapi.QueryExample{
+				Name: k.Label + ": " + v.Label, QueryType: k.Name, Description: v.Description,
+				SaveModel: sdkapi.AsUnstructured(query.Model{QueryType: k.Name, View: v.Name, Version: query.Version}),
+			})
+		}
+	}
+	return types, examples
+}
+
+// withFleet adds to a kind the views that only data sources of many pools know.
+func withFleet(k query.Kind) *query.Kind {
+	ofMany := fleet.Catalog.Kind(k.Name)
+	if ofMany == nil {
+		return &k
+	}
+	k.Views, k.Columns = slices.Clone(k.Views), ofMany.Columns
+	for _, v := range ofMany.Views {
+		if k.View(v.Name) == nil {
+			k.Views = append(k.Views, v)
+		}
+	}
+	return &k
+}
+
+// properties are the fields of a kind's queries. An empty text is the default everywhere.
+func properties(k *query.Kind) map[string]spec.Schema {
+	var views []string
+	p := map[string]spec.Schema{
+		"queryType": word(k.Label, []string{k.Name}),
+		"filter":    object("Chooses GPUs, and results; an empty list is all", filter(k)),
+		"version":   whole("Version of the query model"),
+	}
+	for _, v := range k.Views {
+		views = append(views, v.Name+": "+v.Description)
+		for _, option := range v.Options {
+			p[option] = options[option]
+		}
+	}
+	p["view"] = word(strings.Join(views, "; "), append(names(k.Views), ""))
+	if groupings := of(k, func(v *query.View) []string { return v.GroupBy }); len(groupings) > 0 {
+		p["groupBy"] = list(described(k, "Groupings, in order; an empty list is none", groupings), word("", groupings))
+	}
+	if metrics := k.Metrics(); len(metrics) > 0 {
+		p["metrics"] = list(described(k, "Metrics; an empty list is all in tables, the first in series", metrics),
+			word("", metrics))
+	}
+	return p
+}
+
+// options are the fields that only some views know.
+var options = map[string]spec.Schema{
+	"bucket": word("Length of a point; auto fits the panel, window is the whole time range",
+		append(slices.Clone(query.BucketNames), "")),
+	"timezone":            text("IANA name of the zone of buckets and hours; empty: the data source's"),
+	"completeBucketsOnly": flag("Leaves out buckets that the time range cuts, or that still grow"),
+	"includeOldDevices":   flag("Whether GPUs of older models count, too; they do unless false"),
+	"totals":              flag("Whether the table ends with totals; it does unless exactly one metric is named"),
+	"duration":            word("What curves and periods measure", append(slices.Clone(query.Durations), "")),
+	"jobHours":            list("Lengths of jobs in hours", *spec.Float64Property()),
+	"overheadMinutes":     *spec.Float64Property().WithDescription("What a checkpoint costs, in minutes; default 5"),
+	"legend": text("Names of series: {{device}} or another grouping is replaced by its value, {{metric}} by the " +
+		"metric; empty: the answer's own names"),
+	"limit": whole(fmt.Sprintf("Most rows, series or frames, at most %d; 0: the view's own limit", query.MaxRows)),
+}
+
+// filter are the fields of the filter that a view of the kind knows.
+func filter(k *query.Kind) map[string]spec.Schema {
+	known := of(k, func(v *query.View) []string { return v.Filters })
+	p := map[string]spec.Schema{}
+	for _, w := range query.FilterWords {
+		switch {
+		case !slices.Contains(known, w.Name):
+		case w.Name == "idle":
+			p[w.Name] = flag(w.Description)
+		default:
+			p[w.Name] = list(w.Description+". A value, /a pattern/, or either with ! before it, which excludes",
+				*spec.StringProperty())
+		}
+	}
+	return p
+}
+
+// described is a description with the labels of the columns that can be named.
+func described(k *query.Kind, what string, columns []string) string {
+	for i, name := range columns {
+		separator := "; "
+		if i == 0 {
+			separator = ". "
+		}
+		what += fmt.Sprintf("%s%s: %s", separator, name, k.Column(&query.View{}, name).Label)
+	}
+	return what
+}
+
+// of unites what the views of a kind know, those of many pools included.
+func of(k *query.Kind, list func(*query.View) []string) (all []string) {
+	views := k.Views
+	if ofMany := fleet.Catalog.Kind(k.Name); ofMany != nil {
+		views = slices.Concat(views, ofMany.Views)
+	}
+	for i := range views {
+		for _, name := range list(&views[i]) {
+			if !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
+}
+
+func names(views []query.View) (names []string) {
+	for _, v := range views {
+		names = append(names, v.Name)
+	}
+	return names
+}
