@@ -14,7 +14,7 @@ const range: TimeRange = {
   raw: { from: 'now-1h', to: 'now' },
 };
 
-/** Without a toast of Grafana's: who asks says what went wrong. */
+/** Without a toast of Grafana's: the caller shows the error. */
 const quietly = { showErrorAlert: false };
 
 describe('DataSource', () => {
@@ -105,6 +105,25 @@ it('hands on what panels can say of answers without data', async () => {
     ...frame.fields.map((field: { name: string }) => field.name),
   ];
   expect(data.map(names)).toEqual([['curve', 'hours'], ['table'], ['full', 'x']]);
+  answer.mockRestore();
+});
+
+it('draws in Explore what is neither series nor table with its own panel', async () => {
+  const { datasource } = testDatasource();
+  const targets = [
+    { refId: 'cells', queryType: 'evictions', view: 'hourOfWeek' },
+    { refId: 'states', queryType: 'allocation', view: 'stateTimeline' },
+    { refId: 'curve', queryType: 'evictions', view: 'survival' },
+    { refId: 'table', queryType: 'evictions', view: 'summary' },
+  ];
+  const frames = targets.map(({ refId }) => ({ refId, length: 0, fields: [{ name: 'x' }] }));
+  const answer = jest.spyOn(DataSourceWithBackend.prototype, 'query').mockReturnValue(of({ data: frames }));
+  const panels = async (app: CoreApp) => {
+    const { data } = await lastValueFrom(datasource.query({ targets, app } as DataQueryRequest<GpuQuery>));
+    return data.map((frame) => frame.meta?.preferredVisualisationPluginId);
+  };
+  expect(await panels(CoreApp.Explore)).toEqual(['heatmap', 'state-timeline', 'trend', undefined]);
+  expect(await panels(CoreApp.Dashboard)).toEqual([undefined, undefined, undefined, undefined]);
   answer.mockRestore();
 });
 
@@ -201,7 +220,7 @@ describe('a data source of many pools', () => {
     });
     expect(datasource.getQueryDisplayText(query)).toBe(
       'Allocated % of GPUs over time, by pool. Only pools $p. ' +
-        'Real and backfill slots are separate: they are never added together.'
+        'Real and backfill slots are listed separately and never added.'
     );
   });
 

@@ -21,11 +21,12 @@ import { from, map, mergeMap, Observable, of } from 'rxjs';
 
 import { hasLinks, installedDashboards, keepLinksTo } from './dashboardLinks';
 import { fieldOf, filtered, hasFilter, narrowed, toggled, withAdHocFilters } from './query/adhoc';
+import { withUserColors } from './query/colors';
 import { defaultAnnotationQuery, defaultQuery, fitFilter } from './query/defaults';
 import { describe } from './query/describe';
 import { isUsable } from './query/entries';
 import { hasVariable, interpolate, interpolateFilter } from './query/interpolate';
-import { commonFields, dimensionOf, filterFields, viewOf } from './query/kinds';
+import { commonFields, dimensionOf, filterFields, viewOf, ViewSpec } from './query/kinds';
 import { filterLabels } from './query/labels';
 import { migrate } from './query/migration';
 import { GpuQuery, QueryFilter, VariableQuery } from './query/types';
@@ -48,7 +49,7 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
 
   annotations: AnnotationSupport<GpuQuery> = {
     getDefaultQuery: () => defaultAnnotationQuery,
-    // Grafana shows a new annotation's default query, but runs and stores only what the annotation holds.
+    // Grafana shows a new annotation's default query, but runs and stores only the annotation's own query.
     prepareAnnotation: (annotation: AnnotationQuery<GpuQuery>) =>
       annotation.target?.queryType
         ? annotation
@@ -73,11 +74,15 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
   query(request: DataQueryRequest<GpuQuery>): Observable<DataQueryResponse> {
     return super.query(request).pipe(
       map((response) => withoutData(response, request.targets, this.mode)),
+      map((response) => ({ ...response, data: withUserColors(response.data) })),
+      map((response) =>
+        request.app === CoreApp.Explore ? forExplore(response, request.targets, this.mode) : response
+      ),
       mergeMap((response) => (hasLinks(response) ? from(this.linked(response)) : of(response)))
     );
   }
 
-  /** The answers with those of their links that lead somewhere; which dashboards there are is asked once a page. */
+  /** The answers with those of their links that lead somewhere; the existing dashboards are requested once per page. */
   private async linked(response: DataQueryResponse): Promise<DataQueryResponse> {
     this.dashboards ??= installedDashboards().catch(() => new Set());
     return keepLinksTo(await this.dashboards, response);
@@ -92,7 +97,7 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
     return withAdHocFilters(filled, filters, this.mode);
   }
 
-  /** What queries are called in lists, such as Explore's history. */
+  /** The name of a query in lists, such as Explore's history. */
   getQueryDisplayText(query: GpuQuery): string {
     return describe(migrate({ ...defaultQuery, ...query }), this.mode);
   }
@@ -142,7 +147,7 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
       ...(fitted && { filter: JSON.stringify(fitted) }),
       ...(range && { from: range.from.valueOf(), to: range.to.valueOf() }),
     };
-    // Who asks says what went wrong where it was asked.
+    // The caller shows the error in place.
     return this.getResource<MetricFindValue[]>(`values/${dimension}`, parameters, { showErrorAlert: false });
   }
 
@@ -171,6 +176,30 @@ function withoutData(response: DataQueryResponse, targets: GpuQuery[], mode: Mod
       return [{ ...frame, fields: [{ name: 'hours', type: FieldType.number, config: {}, values: [] }] }];
     }
     return shape === 'heatmap-cells' || shape === 'state-timeline' ? [] : [frame];
+  });
+  return { ...response, data };
+}
+
+/** The panels in which Explore draws answers that are neither series nor tables. */
+const explorePanels: Partial<Record<ViewSpec['frame'], string>> = {
+  'state-timeline': 'state-timeline',
+  'heatmap-cells': 'heatmap',
+  survival: 'trend',
+};
+
+/** The answers with the panels that Explore draws them with. */
+function forExplore(response: DataQueryResponse, targets: GpuQuery[], mode: Mode): DataQueryResponse {
+  const panels = new Map(
+    targets.map((target) => {
+      const frame = viewOf(target, mode)?.spec.frame;
+      return [target.refId, frame && explorePanels[frame]];
+    })
+  );
+  const data = response.data.map((frame) => {
+    const preferredVisualisationPluginId = panels.get(frame.refId);
+    return preferredVisualisationPluginId
+      ? { ...frame, meta: { ...frame.meta, preferredVisualisationPluginId } }
+      : frame;
   });
   return { ...response, data };
 }

@@ -11,7 +11,7 @@ export interface ZoneChange {
 /** Where job ads come from. */
 export type JobsSource = 'none' | 'sqlite' | 'elasticsearch';
 
-/** What answers are made from: the snapshots of a pool, or the facts that many pools publish. */
+/** The source of answers: the snapshots of a pool, or the facts that many pools publish. */
 export type Mode = 'pool' | 'fleet';
 
 /** How the plugin publishes a pool's facts each hour. */
@@ -22,12 +22,12 @@ export interface PublishTo {
   index?: string;
 }
 
-/** What viewers see of users and jobs; editors and administrators always see names. */
+/** How viewers see users and jobs; editors and administrators always see names. */
 export type UserNames = 'full' | 'pseudonyms';
 
-/** What Grafana keeps encrypted beside the settings. */
+/** The secrets that Grafana encrypts, stored next to the settings. */
 export interface GpuSecrets {
-  /** What pseudonyms are made with: at least 16 characters. */
+  /** The secret of the pseudonyms: at least 16 characters. */
   pseudonymSecret?: string;
   /** Keys to the bucket; none: those of the server's environment or machine. */
   bucketAccessKey?: string;
@@ -53,7 +53,7 @@ export interface GpuSettings extends DataSourceJsonData {
   bucketRegion?: string;
   /** The bucket is part of the path, not of the host's name. */
   bucketPathStyle?: boolean;
-  /** Certificates in PEM, beside the system's. */
+  /** Certificates in PEM, in addition to the system's. */
   bucketCA?: string;
   /** Zone of the snapshots' timestamps; the last zone is the calendar's. Default UTC. */
   timezone?: string | ZoneChange[];
@@ -62,6 +62,7 @@ export interface GpuSettings extends DataSourceJsonData {
   chtcOwnedFile?: string;
   hostExclusionsFile?: string;
   gpuTiersFile?: string;
+  gpuNamesFile?: string;
   /** Absolute path; missing or empty keeps the cache in memory only. */
   cacheDir?: string;
   cacheMaxMB?: number;
@@ -77,7 +78,7 @@ export interface GpuSettings extends DataSourceJsonData {
   links?: boolean;
 }
 
-/** What the backend takes for a setting that is missing. */
+/** The backend's defaults of missing settings. */
 export const settingDefaults = {
   mode: 'pool',
   timezone: 'UTC',
@@ -85,6 +86,7 @@ export const settingDefaults = {
   chtcOwnedFile: 'chtc_owned',
   hostExclusionsFile: 'masked_hosts.yaml',
   gpuTiersFile: 'gpu_tiers.yaml',
+  gpuNamesFile: 'gpu_names.yaml',
   jobsPath: 'jobs.db',
   cacheMaxMB: 512,
   cacheDiskMB: 2048,
@@ -92,5 +94,33 @@ export const settingDefaults = {
   userNames: 'full',
   links: true,
 } as const;
+
+/** Whether answers need the Elasticsearch server: facts, or job ads. */
+export function usesElasticsearch({ mode, jobs, factsIndex, publishTo }: GpuSettings): boolean {
+  return mode === 'fleet' || jobs === 'elasticsearch' || factsIndex !== undefined || publishTo !== undefined;
+}
+
+/**
+ * The settings without those whose fields are not shown: the backend would refuse or use what nobody can see. For example,
+ * a data source of many pools has neither snapshots nor job ads and publishes no facts.
+ */
+export function shownOnly(settings: GpuSettings): GpuSettings {
+  const shown = { ...settings };
+  if (settings.mode === 'fleet') {
+    for (const field of ofOnePool) {
+      delete shown[field];
+    }
+  }
+  if (shown.jobs !== 'sqlite') {
+    delete shown.jobsPath;
+  }
+  if (shown.jobs !== 'elasticsearch') {
+    delete shown.jobsIndex;
+    delete shown.jobsEpochIndex;
+  }
+  return shown;
+}
+
+const ofOnePool = ['snapshotDir', 'snapshotBucket', 'publishTo', 'jobs'] as const;
 
 export const sliceLengths = [15, 5, 10, 30, 60, 0];

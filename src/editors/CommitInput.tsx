@@ -6,7 +6,7 @@ interface Props extends Omit<ComponentProps<typeof Input>, 'value' | 'onChange' 
   onCommit: (value: string) => void;
 }
 
-/** A text field that reports what was typed on blur and on Enter, not on every key. */
+/** A text field that reports its text on blur and on Enter, not on every key. */
 export function CommitInput({ value, onCommit, ...props }: Props) {
   const [draft, setDraft] = useState<string>();
 

@@ -59,9 +59,10 @@ describe('ConfigEditor', () => {
 
   it.each<[RegExp, string, keyof GpuSettings, string | number]>([
     [/^Directory.*gpu_state/, '/data', 'snapshotDir', '/data'],
-    [/^CHTC owned machines/, 'own', 'chtcOwnedFile', 'own'],
+    [/^CHTC-owned machines/, 'own', 'chtcOwnedFile', 'own'],
     [/^Excluded hosts/, 'out.yaml', 'hostExclusionsFile', 'out.yaml'],
     [/^GPU tiers/, 'tiers.yaml', 'gpuTiersFile', 'tiers.yaml'],
+    [/^GPU names/, 'names.yaml', 'gpuNamesFile', 'names.yaml'],
     [/^Directory.*can write/, '/cache', 'cacheDir', '/cache'],
     [/^Memory/, '100', 'cacheMaxMB', 100],
     [/^Disk/, '200', 'cacheDiskMB', 200],
@@ -74,8 +75,8 @@ describe('ConfigEditor', () => {
   });
 
   it.each<[RegExp, string, keyof GpuSettings]>([
-    [/^Bucket of the snapshots/, 's3://pool/a', 'snapshotBucket'],
-    [/^Bucket of finished days/, 's3://pool/b', 'segmentBucket'],
+    [/^Snapshot bucket/, 's3://pool/a', 'snapshotBucket'],
+    [/^Shared cache bucket/, 's3://pool/b', 'segmentBucket'],
     [/^Endpoint/, 'https://s3.example.com', 'bucketEndpoint'],
     [/^Region/, 'eu', 'bucketRegion'],
     [/^CA certificates/, 'pem', 'bucketCA'],
@@ -93,7 +94,7 @@ describe('ConfigEditor', () => {
     [true, { snapshotDir: '/data', segmentBucket: 's3://x' }],
   ])('shows the buckets: %s', (shown, jsonData) => {
     setup(jsonData);
-    expect(screen.queryAllByLabelText(/^Bucket of finished days/)).toHaveLength(shown ? 1 : 0);
+    expect(screen.queryAllByLabelText(/^Shared cache bucket/)).toHaveLength(shown ? 1 : 0);
   });
 
   it('keeps the keys to a bucket where Grafana encrypts them', async () => {
@@ -103,7 +104,7 @@ describe('ConfigEditor', () => {
     await user.click(screen.getByRole('button', { name: 'Reset' }));
     expect(settings().secureJsonFields).toEqual({ bucketAccessKey: false, bucketSecretKey: false });
     expect(settings().secureJsonData).toEqual({ bucketAccessKey: 'key', bucketSecretKey: '' });
-    await user.click(screen.getByLabelText(/^Bucket in the path/));
+    await user.click(screen.getByLabelText(/^Path-style access/));
     expect(settings().jsonData).toEqual({ snapshotBucket: 's3://x', bucketPathStyle: true });
   });
 
@@ -150,12 +151,12 @@ describe('the time zone', () => {
 
   it('is a list where it changed', async () => {
     const { user, settings } = setup({ timezone: 'UTC' });
-    await user.click(screen.getByRole('radio', { name: 'It changed' }));
+    await user.click(screen.getByRole('radio', { name: 'Changed over time' }));
     await user.type(screen.getByLabelText('until'), '2026-05-14 00:00:00');
     expect(settings().jsonData.timezone).toEqual([{ until: '2026-05-14 00:00:00', zone: 'UTC' }, { zone: 'UTC' }]);
     await user.type(screen.getAllByLabelText('Zone')[0], 'America/Chic');
     await user.click(await screen.findByRole('option', { name: 'America/Chicago' }));
-    await user.click(screen.getByRole('button', { name: 'Add a change' }));
+    await user.click(screen.getByRole('button', { name: 'Add zone change' }));
     expect(settings().jsonData.timezone).toEqual([
       { until: '2026-05-14 00:00:00', zone: 'America/Chicago' },
       { until: '', zone: 'UTC' },
@@ -163,7 +164,7 @@ describe('the time zone', () => {
     ]);
     await user.click(screen.getByRole('button', { name: 'Remove zone 2' }));
     expect(settings().jsonData.timezone).toHaveLength(2);
-    await user.click(screen.getByRole('radio', { name: 'One zone' }));
+    await user.click(screen.getByRole('radio', { name: 'Single zone' }));
     expect(settings().jsonData.timezone).toBe('UTC');
   });
 });
@@ -225,11 +226,11 @@ describe('privacy', () => {
 describe('publishing', () => {
   it('is of a name, and under another alias than the facts index if one is given', async () => {
     const { user, settings } = setup({ snapshotDir: '/data', factsIndex: 'all-facts' });
-    expect(screen.queryByLabelText(/^Publish under/)).not.toBeInTheDocument();
-    await user.type(screen.getByLabelText(/^Publish as/), 'CHTC');
+    expect(screen.queryByLabelText(/^Target index/)).not.toBeInTheDocument();
+    await user.type(screen.getByLabelText(/^Pool name/), 'CHTC');
     expect(settings().jsonData.publishTo).toEqual({ pool: 'CHTC' });
-    expect(screen.getByLabelText(/^Publish under/)).toHaveAttribute('placeholder', 'all-facts');
-    await user.type(screen.getByLabelText(/^Publish under/), 'gpu-facts');
+    expect(screen.getByLabelText(/^Target index/)).toHaveAttribute('placeholder', 'all-facts');
+    await user.type(screen.getByLabelText(/^Target index/), 'gpu-facts');
     expect(settings().jsonData).toEqual({
       snapshotDir: '/data',
       factsIndex: 'all-facts',
@@ -239,25 +240,25 @@ describe('publishing', () => {
 
   it('keeps what is left when one of the two is cleared, and nothing of both', async () => {
     const { user, settings } = setup({ snapshotDir: '/data', publishTo: { pool: 'CHTC', index: 'gpu-facts' } });
-    await user.clear(screen.getByLabelText(/^Publish as/));
+    await user.clear(screen.getByLabelText(/^Pool name/));
     expect(settings().jsonData.publishTo).toEqual({ index: 'gpu-facts' });
-    expect(screen.getByLabelText(/^Publish under/)).toHaveValue('gpu-facts');
-    await user.clear(screen.getByLabelText(/^Publish under/));
+    expect(screen.getByLabelText(/^Target index/)).toHaveValue('gpu-facts');
+    await user.clear(screen.getByLabelText(/^Target index/));
     expect(settings().jsonData.publishTo).toBeUndefined();
-    expect(screen.queryByLabelText(/^Publish under/)).not.toBeInTheDocument();
+    expect(screen.queryByLabelText(/^Target index/)).not.toBeInTheDocument();
   });
 
   it('asks for Elasticsearch, which the facts are published into', async () => {
     const { user } = setup({ snapshotDir: '/data', publishTo: { pool: 'CHTC', index: 'gpu-facts' } });
     expect(screen.getByLabelText('Data source connection URL')).toBeInTheDocument();
-    await user.clear(screen.getByLabelText(/^Publish as/));
-    await user.clear(screen.getByLabelText(/^Publish under/));
+    await user.clear(screen.getByLabelText(/^Pool name/));
+    await user.clear(screen.getByLabelText(/^Target index/));
     expect(screen.queryByLabelText('Data source connection URL')).not.toBeInTheDocument();
   });
 
   it('cannot be changed where it was provisioned', () => {
     setup({ snapshotDir: '/data', factsIndex: 'gpu-facts', publishTo: { pool: 'CHTC' } }, { readOnly: true });
-    for (const field of [/^Facts index/, /^Publish as/, /^Publish under/]) {
+    for (const field of [/^Facts index/, /^Pool name/, /^Target index/]) {
       expect(screen.getByLabelText(field)).toBeDisabled();
     }
   });
@@ -267,7 +268,7 @@ describe('publishing', () => {
     const { user, settings } = setup({ snapshotDir: '/data', factsIndex: 'gpu-facts', publishTo });
     await user.click(screen.getByRole('radio', { name: 'Many pools' }));
     expect(settings().jsonData).toEqual({ mode: 'fleet', factsIndex: 'gpu-facts' });
-    expect(screen.queryByLabelText(/^Publish as/)).not.toBeInTheDocument();
+    expect(screen.queryByLabelText(/^Pool name/)).not.toBeInTheDocument();
   });
 });
 

@@ -11,18 +11,19 @@ import {
   Space,
 } from '@grafana/plugin-ui';
 
+import { elasticsearchTexts } from '../labels';
 import { SettingsEditorProps } from './settingInputs';
 
 /** How the server is reached that holds job ads, facts or both. */
 export function ElasticsearchSection({ options, onOptionsChange }: SettingsEditorProps) {
   return (
-    <ConfigSection title="Elasticsearch" description="The server with the indices named above.">
+    <ConfigSection title="Elasticsearch" description={elasticsearchTexts.section}>
       <ConnectionSettings
         config={options}
         onChange={onOptionsChange}
         urlLabel="Elasticsearch URL"
         urlPlaceholder="https://elasticsearch.example.org:9200"
-        urlTooltip="Reached from Grafana's server"
+        urlTooltip={elasticsearchTexts.url}
       />
       <Space v={3} />
       <Auth

@@ -2,12 +2,13 @@ import React from 'react';
 import { Field } from '@grafana/ui';
 import { ConfigSection } from '@grafana/plugin-ui';
 
+import { factsTexts } from '../labels';
 import { settingInputs, SettingsEditorProps } from './settingInputs';
 
-/** What the documentation calls the alias of the facts. */
+/** The alias of the facts in the documentation. */
 const factsIndex = 'gpu-facts';
 
-/** The facts that many pools publish: what answers for them are made from, and where a pool publishes its own. */
+/** The facts that many pools publish: the source of answers for them, and the place where a pool publishes its own. */
 export function FactsSection(props: SettingsEditorProps) {
   const { jsonData, readOnly } = props.options;
   const { text, publishing } = settingInputs(props);
@@ -17,11 +18,7 @@ export function FactsSection(props: SettingsEditorProps) {
     <ConfigSection
       key={String(isOfPool)}
       title="Facts"
-      description={
-        isOfPool
-          ? 'Hourly sums that a pool publishes into Elasticsearch, for data sources of many pools.'
-          : 'Hourly sums that the pools publish. Times are those of full hours.'
-      }
+      description={isOfPool ? factsTexts.ofPool : factsTexts.ofFleet}
       isCollapsible={isOfPool}
       isInitiallyOpen={!isOfPool || Boolean(jsonData.factsIndex || jsonData.publishTo)}
     >
@@ -38,23 +35,12 @@ export function FactsSection(props: SettingsEditorProps) {
         {text('factsIndex', factsIndex)}
       </Field>
       {isOfPool && (
-        <Field
-          label="Publish as"
-          description={
-            'Name of this pool among the pools: under it the plugin publishes the facts each hour, for as long as ' +
-            'Grafana runs. Empty: the plugin does not publish them.'
-          }
-          disabled={readOnly}
-        >
+        <Field label={factsTexts.pool} description={factsTexts.poolHelp} disabled={readOnly}>
           {publishing('pool', 'CHTC')}
         </Field>
       )}
       {isOfPool && jsonData.publishTo && (
-        <Field
-          label="Publish under"
-          description="Alias under which the plugin publishes. Empty: the facts index."
-          disabled={readOnly}
-        >
+        <Field label={factsTexts.index} description={factsTexts.indexHelp} disabled={readOnly}>
           {publishing('index', jsonData.factsIndex ?? factsIndex)}
         </Field>
       )}

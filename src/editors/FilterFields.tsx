@@ -20,7 +20,7 @@ interface Props {
   filter: QueryFilter;
   onChange: (filter: QueryFilter) => void;
   range?: TimeRange;
-  /** References to dashboard variables, to be offered beside the values. */
+  /** References to dashboard variables, to be offered in addition to the values. */
   references: () => string[];
 }
 

@@ -6,8 +6,12 @@ import { JobsSource, settingDefaults } from '../settings';
 import { settingInputs, SettingsEditorProps } from './settingInputs';
 
 const sources: Array<{ value: JobsSource; label: string; description: string }> = [
-  { value: 'none', label: 'None', description: 'Evictions are known from the snapshots alone: a lower bound' },
-  { value: 'sqlite', label: 'Job file', description: 'Job ads in a SQLite file beside the snapshots' },
+  {
+    value: 'none',
+    label: 'None',
+    description: 'Evictions are inferred from snapshots only; their rate can be too high or too low',
+  },
+  { value: 'sqlite', label: 'Job file', description: 'Job ads in a SQLite file next to the snapshots' },
   { value: 'elasticsearch', label: 'Elasticsearch', description: 'Job ads as condor_adstash stores them' },
 ];
 

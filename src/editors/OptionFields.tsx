@@ -3,6 +3,7 @@ import { getTimeZones } from '@grafana/data';
 import { ClipboardButton, Collapse, Combobox, Stack } from '@grafana/ui';
 import { EditorField, EditorSwitch } from '@grafana/plugin-ui';
 
+import { optionTexts } from '../labels';
 import { durations, ViewSpec } from '../query/kinds';
 import { durationLabels, optionsOf } from '../query/labels';
 import { GpuQuery } from '../query/types';
@@ -12,7 +13,7 @@ import { CommitInput } from './CommitInput';
 interface Props {
   id: string;
   query: GpuQuery;
-  /** What the query's view knows. */
+  /** The options that the query's view supports. */
   spec: ViewSpec;
   onChange: (change: Partial<GpuQuery>) => void;
   asCommandLine: () => string;
@@ -30,29 +31,24 @@ export function OptionFields({ id, query, spec, onChange, asCommandLine }: Props
     <Collapse label="Options" isOpen={isOpen} onToggle={setIsOpen}>
       <Stack gap={2} wrap="wrap">
         {shown.includes('duration') && (
-          <EditorField label="Duration" htmlFor={`${id}-duration`} tooltip="Which duration is measured" width={20}>
+          <EditorField label="Duration" htmlFor={`${id}-duration`} tooltip={optionTexts.duration} width={20}>
             <Combobox
               id={`${id}-duration`}
               options={optionsOf(durations, durationLabels)}
               value={query.duration || null}
-              placeholder="Default of the view"
+              placeholder={optionTexts.durationPlaceholder}
               isClearable
               onChange={(option) => onChange({ duration: option?.value })}
             />
           </EditorField>
         )}
         {shown.includes('timezone') && (
-          <EditorField
-            label="Time zone"
-            htmlFor={`${id}-timezone`}
-            tooltip="Time zone of hours, days and weeks, the same for all viewers and alert rules"
-            width={25}
-          >
+          <EditorField label="Time zone" htmlFor={`${id}-timezone`} tooltip={optionTexts.timezone} width={25}>
             <Combobox
               id={`${id}-timezone`}
               options={zones}
               value={query.timezone || null}
-              placeholder="The data source's"
+              placeholder={optionTexts.timezonePlaceholder}
               isClearable
               createCustomValue
               onChange={(option) => onChange({ timezone: option?.value })}
@@ -60,7 +56,7 @@ export function OptionFields({ id, query, spec, onChange, asCommandLine }: Props
           </EditorField>
         )}
         {shown.includes('jobHours') && (
-          <EditorField label="Job lengths" htmlFor={`${id}-jobHours`} tooltip="Hours, separated by commas">
+          <EditorField label="Job lengths" htmlFor={`${id}-jobHours`} tooltip={optionTexts.jobHours}>
             <CommitInput
               id={`${id}-jobHours`}
               width={20}
@@ -88,11 +84,7 @@ export function OptionFields({ id, query, spec, onChange, asCommandLine }: Props
           </EditorField>
         )}
         {shown.includes('legend') && (
-          <EditorField
-            label="Legend"
-            htmlFor={`${id}-legend`}
-            tooltip="Names of series. {{device}} or another grouping is replaced by its value, {{metric}} by the metric"
-          >
+          <EditorField label="Legend" htmlFor={`${id}-legend`} tooltip={optionTexts.legend}>
             <CommitInput
               id={`${id}-legend`}
               width={25}
@@ -103,11 +95,7 @@ export function OptionFields({ id, query, spec, onChange, asCommandLine }: Props
           </EditorField>
         )}
         {shown.includes('limit') && (
-          <EditorField
-            label="Limit"
-            htmlFor={`${id}-limit`}
-            tooltip="Maximum number of series, rows or users. A notice reports what is left out"
-          >
+          <EditorField label="Limit" htmlFor={`${id}-limit`} tooltip={optionTexts.limit}>
             <CommitInput
               id={`${id}-limit`}
               type="number"
@@ -121,7 +109,7 @@ export function OptionFields({ id, query, spec, onChange, asCommandLine }: Props
           </EditorField>
         )}
         {shown.includes('totals') && (
-          <EditorField label="Totals" htmlFor={`${id}-totals`} tooltip="Adds rows with totals at the end of the table">
+          <EditorField label="Totals" htmlFor={`${id}-totals`} tooltip={optionTexts.totals}>
             <EditorSwitch
               id={`${id}-totals`}
               value={totals}
@@ -133,7 +121,7 @@ export function OptionFields({ id, query, spec, onChange, asCommandLine }: Props
           <EditorField
             label="Complete buckets only"
             htmlFor={`${id}-completeBucketsOnly`}
-            tooltip="Leaves out buckets that the time range cuts off or that are not complete yet"
+            tooltip={optionTexts.completeBucketsOnly}
           >
             <EditorSwitch
               id={`${id}-completeBucketsOnly`}

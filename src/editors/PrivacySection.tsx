@@ -2,6 +2,7 @@ import React from 'react';
 import { Button, Field, RadioButtonGroup, Stack } from '@grafana/ui';
 import { ConfigSection } from '@grafana/plugin-ui';
 
+import { privacyTexts } from '../labels';
 import { settingDefaults, UserNames } from '../settings';
 import { settingInputs, SettingsEditorProps } from './settingInputs';
 
@@ -17,15 +18,8 @@ export function PrivacySection(props: SettingsEditorProps) {
   const userNames = jsonData.userNames ?? settingDefaults.userNames;
 
   return (
-    <ConfigSection
-      title="Privacy"
-      description="What viewers see of users and jobs. Editors and administrators see names."
-    >
-      <Field
-        label="Viewers see"
-        description="Pseudonyms such as “User 482913377” are also in variables, annotations and alert rules."
-        disabled={readOnly}
-      >
+    <ConfigSection title="Privacy" description={privacyTexts.section}>
+      <Field label="Viewers see" description={privacyTexts.names} disabled={readOnly}>
         <RadioButtonGroup
           aria-label="What viewers see of users"
           options={choices}
@@ -36,10 +30,7 @@ export function PrivacySection(props: SettingsEditorProps) {
       {userNames === 'pseudonyms' && (
         <Field
           label="Secret"
-          description={
-            'At least 16 characters that nobody can guess. Pseudonyms are made with it; with another ' +
-            'one, users get other numbers.'
-          }
+          description={privacyTexts.secret}
           required
           disabled={readOnly}
           htmlFor="config-pseudonymSecret"

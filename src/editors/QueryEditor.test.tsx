@@ -19,7 +19,7 @@ interface Options {
   mode?: Mode;
 }
 
-/** The editor as Grafana holds it: what it changes comes back to it, at once as in Explore, merged as in alert rules. */
+/** The editor in Grafana: its changes come back to it, immediately as in Explore, or merged as in alert rules. */
 function setup(
   initial: Partial<GpuQuery>,
   { app = CoreApp.PanelEditor, inAnnotations = false, minutes = 60, mode }: Options = {}
@@ -87,21 +87,21 @@ describe('QueryEditor', () => {
 
   it('shows of a new query the default, which Grafana runs, but not of a new annotation', () => {
     const { unmount } = setup({});
-    expect(screen.getByLabelText('Kind')).toHaveValue('Allocation');
+    expect(screen.getByLabelText('Query type')).toHaveValue('Allocation');
     expect(screen.getByLabelText('View')).toHaveValue('Time series');
     expect(screen.getByRole('status')).toHaveTextContent('Allocated % of GPUs over time, by category.');
     unmount();
     setup({}, { inAnnotations: true });
-    expect(screen.getByLabelText('Kind')).toHaveValue('');
+    expect(screen.getByLabelText('Query type')).toHaveValue('');
     expect(screen.queryByLabelText('View')).not.toBeInTheDocument();
   });
 
   it('says which panel draws the answer, where there is a panel', () => {
     const { unmount } = setup({ queryType: 'evictions', view: 'hourOfWeek' });
-    expect(screen.getByRole('status')).toHaveTextContent('Draw it as a heat map.');
+    expect(screen.getByRole('status')).toHaveTextContent('Use the Heatmap visualization.');
     unmount();
     setup({ queryType: 'evictions', view: 'hourOfWeek' }, { app: CoreApp.Explore });
-    expect(screen.getByRole('status')).not.toHaveTextContent('Draw it');
+    expect(screen.getByRole('status')).not.toHaveTextContent('visualization');
   });
 
   it.each(kindNames.flatMap((kind) => Object.keys(kinds[kind].views).map((view) => ({ kind, view }))))(
@@ -153,7 +153,7 @@ describe('QueryEditor', () => {
   it('shows users that cannot choose, and says why', () => {
     setup({ queryType: 'allocation', metrics: ['free'], filter: { users: ['u'] } });
     expect(screen.getByLabelText('Users')).toBeInTheDocument();
-    expect(screen.getByRole('alert')).toHaveTextContent('name "allocated" as the only metric');
+    expect(screen.getByRole('alert')).toHaveTextContent('needs "allocated" as the only metric');
   });
 
   it('gives every control a name', async () => {
@@ -172,7 +172,7 @@ describe('QueryEditor', () => {
       bucket: '1h',
       filter: { devices: ['NVIDIA A100'] },
     });
-    await choose(user, 'Kind', /User hours/);
+    await choose(user, 'Query type', /User hours/);
     expect(onChange).toHaveBeenCalledTimes(1);
     expect(onChange).toHaveBeenCalledWith({
       refId: 'A',
@@ -317,7 +317,7 @@ describe('filters', () => {
     const { getResource, user } = setup(defaultQuery);
     getResource.mockRejectedValue({ status: 400, data: { message: 'no such directory' } });
     await user.click(screen.getByLabelText('Devices'));
-    expect(await screen.findByText('The values could not be loaded: no such directory')).toBeInTheDocument();
+    expect(await screen.findByText('Failed to load values: no such directory')).toBeInTheDocument();
     expect(screen.getByText('$machine')).toBeInTheDocument();
   });
 
@@ -407,7 +407,7 @@ describe('options', () => {
 
 describe('picking by mouse', () => {
   it.each([
-    ['Kind', /User hours/],
+    ['Query type', /User hours/],
     ['View', /^Machines/],
     ['Bucket', '1h'],
     ['Group by', /^Device/],
@@ -445,7 +445,7 @@ describe('in alert rules', () => {
     await user.keyboard('{Backspace}');
     expect(held().filter).toBeUndefined();
     await user.keyboard('{Escape}');
-    await choose(user, 'Kind', /User hours/);
+    await choose(user, 'Query type', /User hours/);
     expect(JSON.parse(JSON.stringify(held()))).toEqual({
       refId: 'A',
       queryType: 'userHours',
@@ -456,7 +456,7 @@ describe('in alert rules', () => {
 
   it('warns about a time range that can be without a finished slice', () => {
     setup({ queryType: 'allocation', view: 'timeseries' }, { app: CoreApp.UnifiedAlerting, minutes: 10 });
-    expect(screen.getByRole('alert', { name: /time range of 10 minutes/ })).toHaveTextContent('choose at least 30');
+    expect(screen.getByRole('alert', { name: /range of 10 minutes/ })).toHaveTextContent('Use at least 30');
   });
 
   it('hands a new rule its default query, which Grafana would only show, and leaves a stored query alone', () => {
@@ -471,21 +471,21 @@ describe('in alert rules', () => {
       { queryType: 'allocation', view: 'current', filter: { machines: ['$machine'] } },
       { app: CoreApp.UnifiedAlerting }
     );
-    const warning = screen.getByRole('alert', { name: /allocation\/current cannot alert/ });
-    expect(warning).toHaveTextContent('Alert rules know no dashboard variables: replace $machine.');
+    const warning = screen.getByRole('alert', { name: /can't be used in alert rules/ });
+    expect(warning).toHaveTextContent("Alert rules don't support dashboard variables. Replace $machine.");
   });
 
   it('does not warn about what can alert, nor outside of alert rules', () => {
     setup(defaultQuery, { app: CoreApp.UnifiedAlerting });
     setup({ queryType: 'allocation', view: 'current' });
-    expect(screen.queryByText(/cannot alert/)).not.toBeInTheDocument();
+    expect(screen.queryByText(/can't be used/)).not.toBeInTheDocument();
   });
 });
 
 it('works with the keyboard alone', async () => {
   const { onChange, user } = setup(defaultQuery);
   await user.tab();
-  expect(screen.getByLabelText('Kind')).toHaveFocus();
+  expect(screen.getByLabelText('Query type')).toHaveFocus();
   await user.keyboard('{ArrowDown}');
   expect(await screen.findAllByRole('option')).toHaveLength(kindNames.length);
   await user.keyboard('{ArrowDown}{Enter}');
@@ -519,7 +519,7 @@ describe('in a data source of many pools', () => {
 
   it('offers the kinds and views that there are', async () => {
     const { user } = setup(defaultQuery, { mode: 'fleet' });
-    await user.click(screen.getByLabelText('Kind'));
+    await user.click(screen.getByLabelText('Query type'));
     expect(await screen.findAllByRole('option')).toHaveLength(Object.keys(kindsOf.fleet).length);
     await user.keyboard('{Escape}');
     await user.click(screen.getByLabelText('View'));
@@ -539,8 +539,8 @@ describe('in a data source of many pools', () => {
 
   it("says that a question is one for the pool's data source", () => {
     setup({ queryType: 'allocation', view: 'current' }, { mode: 'fleet' });
-    expect(screen.getByRole('alert')).toHaveTextContent('"current" is no view of allocation');
-    expect(screen.getByRole('alert')).toHaveTextContent('The data source of the pool itself can answer it');
+    expect(screen.getByRole('alert')).toHaveTextContent('Unknown view "current" of allocation');
+    expect(screen.getByRole('alert')).toHaveTextContent("Use the pool's own data source");
   });
 
   it('has presets that can be answered', async () => {

@@ -3,6 +3,7 @@ import { AnnotationQuery, CoreApp, QueryEditorProps } from '@grafana/data';
 import { Combobox, Stack } from '@grafana/ui';
 import { EditorField, EditorRow, FlexItem } from '@grafana/plugin-ui';
 
+import { queryTexts } from '../labels';
 import { commandLine } from '../query/commandLine';
 import { defaultQuery, fit, textOf } from '../query/defaults';
 import { bucketsOf, filtersOf, groupByOf, kindsOf, viewOf, ViewSpec } from '../query/kinds';
@@ -10,7 +11,7 @@ import { bucketLabels, groupByLabels, kindLabels, metricLabels, optionsOf, viewL
 import { migrate } from '../query/migration';
 import { annotationPresets, answerable, applyPreset, presets } from '../query/presets';
 import { GpuQuery } from '../query/types';
-import { GpuSource } from '../query/values';
+import { atLeastADay, GpuSource } from '../query/values';
 import { GpuSettings } from '../settings';
 import { ChoicesField } from './ChoicesField';
 import { EvenRow } from './EvenRow';
@@ -53,7 +54,7 @@ export function QueryEditor(props: Props) {
   };
   const change = (fields: Partial<GpuQuery>) => save(fit({ ...query, ...fields }, mode));
 
-  // Grafana shows a new rule's default query, but previews and stores only what the editor has handed over.
+  // Grafana shows a new rule's default query, but previews and stores only the query that the editor reported.
   const isNewRule = inAlertRule && props.query.view === undefined;
   useEffect(() => {
     if (isNewRule) {
@@ -66,19 +67,19 @@ export function QueryEditor(props: Props) {
     // not plugin-ui's EditorRows: it wraps its rows, and browsers then make them as high as for another width
     <Stack direction="column" gap={0.5}>
       <EditorRow>
-        <EditorField label="Kind" htmlFor={`${id}-kind`} width={26}>
+        <EditorField label={queryTexts.type} htmlFor={`${id}-kind`} width={26}>
           <Combobox
             id={`${id}-kind`}
             options={optionsOf(Object.keys(kindsOf[mode]), kindLabels)}
             value={query.queryType ?? null}
-            placeholder="Choose a kind, or a preset"
+            placeholder={queryTexts.typePlaceholder}
             onChange={({ value }) =>
               change({ queryType: value, view: undefined, groupBy: undefined, metrics: undefined })
             }
           />
         </EditorField>
         {found && (
-          <EditorField label="View" htmlFor={`${id}-view`} width={22}>
+          <EditorField label={queryTexts.view} htmlFor={`${id}-view`} width={22}>
             <Combobox
               id={`${id}-view`}
               options={optionsOf(Object.keys(kindsOf[mode][found.kind].views), viewLabels[found.kind])}
@@ -101,6 +102,7 @@ export function QueryEditor(props: Props) {
         range={range}
         sliceMinutes={datasource.sliceMinutes}
         mode={mode}
+        panel={props.data?.request?.panelPluginId}
       />
 
       {found && (
@@ -111,17 +113,17 @@ export function QueryEditor(props: Props) {
                 {found.spec.groupBy.length > 0 && (
                   <ChoicesField
                     id={`${id}-groupBy`}
-                    label="Group by"
+                    label={queryTexts.groupBy}
                     options={optionsOf(found.spec.groupBy, groupByLabels)}
                     value={groupByOf(query, mode)}
-                    placeholder="All together"
+                    placeholder={queryTexts.noGrouping}
                     onChange={(groupBy) => change({ groupBy })}
                   />
                 )}
                 {found.spec.metrics.length > 0 && (
                   <ChoicesField
                     id={`${id}-metrics`}
-                    label="Metrics"
+                    label={queryTexts.metrics}
                     options={optionsOf(found.spec.metrics, metricLabels[found.kind])}
                     value={query.metrics ?? []}
                     placeholder={defaultMetricsText(found.kind, found.spec)}
@@ -129,7 +131,7 @@ export function QueryEditor(props: Props) {
                   />
                 )}
                 {found.spec.options.includes('bucket') && (
-                  <EditorField label="Bucket" htmlFor={`${id}-bucket`} tooltip="Length of time that each point covers">
+                  <EditorField label={queryTexts.bucket} htmlFor={`${id}-bucket`} tooltip={queryTexts.bucketTooltip}>
                     <Combobox
                       id={`${id}-bucket`}
                       options={optionsOf(bucketsOf(found.spec), bucketLabels)}
@@ -149,7 +151,7 @@ export function QueryEditor(props: Props) {
                 fields={filtersOf(query, mode)}
                 filter={query.filter ?? {}}
                 onChange={(filter) => change({ filter })}
-                range={range}
+                range={inAlertRule ? atLeastADay(range) : range}
                 references={() => (inAlertRule ? [] : datasource.variableReferences())}
               />
             </EditorRow>
@@ -169,12 +171,12 @@ export function QueryEditor(props: Props) {
   );
 }
 
-/** Whether there is anything to choose beside filters and options. */
+/** Whether there is anything to choose apart from filters and options. */
 function hasShape(spec: ViewSpec): boolean {
   return spec.groupBy.length > 0 || spec.metrics.length > 0 || spec.options.includes('bucket');
 }
 
-/** What an empty choice of metrics means. */
+/** The meaning of an empty choice of metrics. */
 function defaultMetricsText(kind: string, { metrics, defaultMetrics }: ViewSpec): string {
   return metrics.length === defaultMetrics.length
     ? 'All'

@@ -2,7 +2,8 @@ import React from 'react';
 import { CoreApp, TimeRange } from '@grafana/data';
 import { Alert, Text } from '@grafana/ui';
 
-import { describe, drawAs } from '../query/describe';
+import { queryTexts } from '../labels';
+import { describe, drawAs, panelFor } from '../query/describe';
 import { GpuQuery } from '../query/types';
 import { validate, validateForAlert } from '../query/validation';
 import { Mode } from '../settings';
@@ -14,13 +15,19 @@ interface Props {
   range?: TimeRange;
   sliceMinutes: number;
   mode: Mode;
+  /** The panel's type, as far as Grafana tells. */
+  panel?: string;
 }
 
-/** Says in words what the query answers, and what keeps it from answering. */
-export function QuerySummary({ query, app, inAlertRule, range, sliceMinutes, mode }: Props) {
+/** Describes the query in words, with the reason if it cannot be answered. */
+export function QuerySummary({ query, app, inAlertRule, range, sliceMinutes, mode, panel }: Props) {
   const errors = validate(query, mode);
   const rangeMinutes = range && range.to.diff(range.from, 'minutes', true);
   const warnings = inAlertRule ? validateForAlert(query, sliceMinutes, rangeMinutes, mode) : [];
+  const wanted = panel === 'timeseries' && panelFor(query, mode);
+  if (wanted) {
+    warnings.push(queryTexts.wrongPanel(wanted));
+  }
   const sentences = [describe(query, mode), app === CoreApp.PanelEditor && drawAs(query, mode)];
   return (
     <>

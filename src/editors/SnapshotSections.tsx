@@ -2,12 +2,13 @@ import React from 'react';
 import { Combobox, Divider, Field, Input, Space } from '@grafana/ui';
 import { ConfigSection } from '@grafana/plugin-ui';
 
+import { snapshotTexts } from '../labels';
 import { settingDefaults, sliceLengths } from '../settings';
 import { BucketSection } from './BucketSection';
 import { settingInputs, SettingsEditorProps } from './settingInputs';
 import { TimezoneField } from './TimezoneField';
 
-/** Where a pool's snapshots are, how they are read, and what is kept of them. */
+/** Where a pool's snapshots are, how they are read, and how they are cached. */
 export function SnapshotSections(props: SettingsEditorProps) {
   const { jsonData, readOnly } = props.options;
   const { change, text } = settingInputs(props);
@@ -46,16 +47,7 @@ export function SnapshotSections(props: SettingsEditorProps) {
         <BucketSection {...props} />
         <Space v={2} />
         <TimezoneField value={jsonData.timezone} onChange={(timezone) => change({ timezone })} readOnly={readOnly} />
-        <Field
-          label="Slice"
-          description={
-            'Length of time in which a GPU counts once. 15 minutes suits the usual collector. If ' +
-            'snapshots are more frequent than slices, GPU hours are too high; then choose a shorter ' +
-            'slice, or every snapshot.'
-          }
-          disabled={readOnly}
-          htmlFor="config-sliceMinutes"
-        >
+        <Field label="Slice length" description={snapshotTexts.slice} disabled={readOnly} htmlFor="config-sliceMinutes">
           <Combobox
             id="config-sliceMinutes"
             width={30}
@@ -67,14 +59,11 @@ export function SnapshotSections(props: SettingsEditorProps) {
         </Field>
       </ConfigSection>
       <Divider />
-      <ConfigSection
-        title="Ownership, exclusions and tiers"
-        description="Files in the snapshot directory. The default files may be missing."
-      >
+      <ConfigSection title="Ownership, exclusions and tiers" description={snapshotTexts.lists}>
         <Field
-          label="CHTC owned machines"
+          label={snapshotTexts.chtcOwned}
           description={
-            'File with one host name per line; # begins a comment. These machines are CHTC owned ' +
+            'File with one host name per line; # begins a comment. These machines are CHTC-owned ' +
             'regardless of their projects.'
           }
           disabled={readOnly}
@@ -101,15 +90,16 @@ export function SnapshotSections(props: SettingsEditorProps) {
         >
           {text('gpuTiersFile', settingDefaults.gpuTiersFile)}
         </Field>
+        <Field
+          label="GPU names"
+          description="YAML file with names: {stored name: shown name} for devices in tables and legends."
+          disabled={readOnly}
+        >
+          {text('gpuNamesFile', settingDefaults.gpuNamesFile)}
+        </Field>
       </ConfigSection>
       <Divider />
-      <ConfigSection
-        title="Cache"
-        description={
-          'Keeps what has been read from the snapshots, so that queries over a year take no longer than' + ' a moment.'
-        }
-        isCollapsible
-      >
+      <ConfigSection title="Cache" description={snapshotTexts.cache} isCollapsible>
         <Field
           label="Directory"
           description={

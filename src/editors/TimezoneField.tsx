@@ -2,22 +2,30 @@ import React from 'react';
 import { getTimeZones } from '@grafana/data';
 import { Button, Combobox, Field, IconButton, InlineField, Input, RadioButtonGroup, Stack } from '@grafana/ui';
 
+import { settingTexts } from '../labels';
 import { settingDefaults, ZoneChange } from '../settings';
 
 interface Props {
   value: string | ZoneChange[] | undefined;
+  /** The times that the zone is for; by default the snapshots' timestamps. */
+  description?: string;
   onChange: (value: string | ZoneChange[]) => void;
   readOnly?: boolean;
 }
 
 const zones = getTimeZones().map((zone) => ({ value: zone, label: zone }));
 const forms = [
-  { value: false, label: 'One zone' },
-  { value: true, label: 'It changed' },
+  { value: false, label: settingTexts.oneZone },
+  { value: true, label: settingTexts.changedZone },
 ];
 
 /** The zone of the collector's clock: one name, or a list where it changed. */
-export function TimezoneField({ value = settingDefaults.timezone, onChange, readOnly }: Props) {
+export function TimezoneField({
+  value = settingDefaults.timezone,
+  description = settingTexts.timezone,
+  onChange,
+  readOnly,
+}: Props) {
   const changes: ZoneChange[] = Array.isArray(value) ? value : [{ zone: value }];
   const isList = Array.isArray(value);
   const last = changes.length - 1;
@@ -28,7 +36,7 @@ export function TimezoneField({ value = settingDefaults.timezone, onChange, read
   return (
     <Field
       label="Time zone"
-      description="Of the timestamps in the files: the clock of the machine that runs the collector. “Save & test” compares them with the job ids and says when they do not fit. The last zone is also the calendar of days and weeks."
+      description={description}
       disabled={readOnly}
       htmlFor={isList ? undefined : 'config-timezone'}
     >
@@ -93,7 +101,7 @@ export function TimezoneField({ value = settingDefaults.timezone, onChange, read
                   onChange([...changes.slice(0, last), { until: '', zone: changes[last].zone }, changes[last]])
                 }
               >
-                Add a change
+                {settingTexts.addZone}
               </Button>
             </div>
           </>

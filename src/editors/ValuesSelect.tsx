@@ -1,9 +1,10 @@
 import React, { useRef, useState } from 'react';
 import { SelectableValue } from '@grafana/data';
-// MultiCombobox forgets on Enter and on blur what was typed; free text and patterns need it kept.
-import { MultiSelect } from '@grafana/ui';
+// MultiCombobox forgets the typed text on Enter and on blur; free text and patterns need it kept.
+import { FieldValidationMessage, MultiSelect } from '@grafana/ui';
 
-import { entryOf, excludes, negated } from '../query/entries';
+import { containing, entryOf, entryOfTyped, excludes, isPattern, matchesSome, named, negated } from '../query/entries';
+import { valuesTexts } from '../labels';
 
 type Option = SelectableValue<string>;
 
@@ -13,9 +14,9 @@ interface Props {
   onChange: (value: string[]) => void;
   /** Entries whose names are known before the menu is opened. */
   known?: Option[];
-  /** The values to choose from; asked for when the menu opens, never while typing. */
+  /** The values to choose from; requested when the menu opens, never while typing. */
   load: () => Promise<Option[]>;
-  /** Entries that are offered beside the values, whatever becomes of these. */
+  /** Entries that are offered in addition to the values, even if these cannot be loaded. */
   references: () => Option[];
   /** Whether a value may be typed that is not offered. */
   allowCustomValue: boolean;
@@ -38,6 +39,8 @@ export function ValuesSelect({
   const [values, setValues] = useState(known);
   const [loading, setLoading] = useState(false);
   const [isExcluding, setIsExcluding] = useState(false);
+  const [loaded, setLoaded] = useState<string[]>();
+  const [text, setText] = useState('');
   const typed = useRef('');
   const loads = useRef(0);
 
@@ -52,53 +55,73 @@ export function ValuesSelect({
     };
     setLoading(true);
     try {
-      show(await load());
+      const found = await load();
+      show(found);
+      setLoaded(found.flatMap((option) => (option.value === undefined ? [] : named(option.value))));
     } catch (error) {
-      show([{ label: `The values could not be loaded: ${messageOf(error)}`, isDisabled: true }, ...known]);
+      setLoaded(undefined);
+      show([{ label: valuesTexts.failed(messageOf(error)), isDisabled: true }, ...known]);
     }
   };
 
   const takeTyped = () => {
     const text = typed.current.trim();
-    if (allowCustomValue && text !== '' && !value.includes(text)) {
-      onChange([...value, text]);
+    const entry = entryOfTyped(text, loaded ?? []);
+    if (allowCustomValue && text !== '' && !value.includes(entry)) {
+      onChange([...value, entry]);
     }
     typed.current = '';
+    setText('');
     setIsExcluding(false);
   };
 
-  // Variables are above: nothing moves under the mouse when the values come.
-  const options = [...references(), ...values];
+  // Variables are above: nothing moves under the mouse when the values come. After the values that fit a typed text
+  // comes the pattern for all that contain it, and last the text itself.
+  const options = [...references(), ...values, ...(allowCustomValue ? patternOption(text, loaded) : [])];
+  const unmatched = loaded && allowCustomValue ? value.filter((entry) => !matchesSome(entry, loaded)) : [];
   return (
-    // eslint-disable-next-line @typescript-eslint/no-deprecated
-    <MultiSelect<string>
-      inputId={inputId}
-      value={value.map((entry) => optionOf(entry, [...options, ...known]))}
-      options={isExcluding ? options.map(excluding) : options}
-      onChange={(chosen) => onChange(chosen.flatMap((option) => option.value ?? []))}
-      onOpenMenu={open}
-      onInputChange={(text, { action }) => {
-        typed.current = action === 'input-change' ? text : '';
-        setIsExcluding(excludes(typed.current));
-      }}
-      onBlur={takeTyped}
-      isLoading={loading}
-      noOptionsMessage={allowCustomValue ? 'No values found: type one' : 'No values found'}
-      allowCustomValue={allowCustomValue}
-      allowCreateWhileLoading
-      formatCreateLabel={(text) => `Use "${text}"`}
-      createOptionPosition="first"
-      closeMenuOnSelect={false}
-      blurInputOnSelect={false}
-      isClearable
-      placeholder={placeholder}
-      disabled={disabled}
-      width="auto"
-    />
+    <div>
+      {/* eslint-disable-next-line @typescript-eslint/no-deprecated */}
+      <MultiSelect<string>
+        inputId={inputId}
+        value={value.map((entry) => optionOf(entry, [...options, ...known]))}
+        options={isExcluding ? options.map(excluding) : options}
+        onChange={(chosen) => onChange(chosen.flatMap((option) => option.value ?? []))}
+        onOpenMenu={open}
+        onInputChange={(text, { action }) => {
+          typed.current = action === 'input-change' ? text : '';
+          setText(typed.current.trim());
+          setIsExcluding(excludes(typed.current));
+        }}
+        onBlur={takeTyped}
+        isLoading={loading}
+        noOptionsMessage={allowCustomValue ? valuesTexts.typeOne : valuesTexts.none}
+        allowCustomValue={allowCustomValue}
+        allowCreateWhileLoading
+        formatCreateLabel={valuesTexts.exact}
+        createOptionPosition="last"
+        closeMenuOnSelect={false}
+        blurInputOnSelect={false}
+        isClearable
+        placeholder={placeholder}
+        disabled={disabled}
+      />
+      {unmatched.length > 0 && (
+        <FieldValidationMessage>{valuesTexts.unmatched(unmatched.map(named))}</FieldValidationMessage>
+      )}
+    </div>
   );
 }
 
-/** The option that excludes what another chooses: what is offered once `!` is typed. */
+/** The option that chooses, or excludes, all values that contain a typed text; none if no value does. */
+function patternOption(typed: string, values: string[] = []): Option[] {
+  const text = named(typed);
+  return text === '' || isPattern(text) || !values.some((value) => value.includes(text))
+    ? []
+    : [{ value: containing(text), label: excludes(typed) ? valuesTexts.contained(text) : valuesTexts.contains(text) }];
+}
+
+/** The option that excludes the value of another, offered once `!` is typed. */
 function excluding(option: Option): Option {
   return option.value === undefined
     ? option

@@ -56,7 +56,7 @@ export function VariableQueryEditor({ datasource, query, onChange, range }: Prop
   );
 }
 
-/** The filter fields that can narrow a dimension: the common ones, but for its own. */
+/** The filter fields that can narrow a dimension: the common ones, except its own. */
 function fieldsBeside(mode: Mode, dimension: string | undefined): FilterField[] {
   return commonFields(mode).filter((field) => dimensionOf[field] !== dimension);
 }

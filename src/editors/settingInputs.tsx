@@ -2,9 +2,9 @@ import React from 'react';
 import { DataSourcePluginOptionsEditorProps } from '@grafana/data';
 import { Input, SecretInput } from '@grafana/ui';
 
-import { GpuSecrets, GpuSettings, PublishTo } from '../settings';
+import { GpuSecrets, GpuSettings, PublishTo, shownOnly, usesElasticsearch } from '../settings';
 
-/** What Grafana gives an editor of the data source's settings. */
+/** The props that Grafana passes to an editor of the data source's settings. */
 export type SettingsEditorProps = DataSourcePluginOptionsEditorProps<GpuSettings, GpuSecrets>;
 
 const width = 60;
@@ -13,8 +13,12 @@ const width = 60;
 export function settingInputs({ options, onOptionsChange }: SettingsEditorProps) {
   const { jsonData, readOnly, secureJsonData, secureJsonFields } = options;
 
-  const change = (fields: Partial<GpuSettings>) =>
-    onOptionsChange({ ...options, jsonData: { ...jsonData, ...fields } });
+  const change = (fields: Partial<GpuSettings>) => {
+    const shown = shownOnly({ ...jsonData, ...fields });
+    // A URL that is not shown must not keep the settings from being saved.
+    const url = usesElasticsearch(shown) ? options.url : '';
+    onOptionsChange({ ...options, url, jsonData: shown });
+  };
 
   const changeSecret = (field: keyof GpuSecrets, value: string) =>
     onOptionsChange({
@@ -34,6 +38,7 @@ export function settingInputs({ options, onOptionsChange }: SettingsEditorProps)
       | 'chtcOwnedFile'
       | 'hostExclusionsFile'
       | 'gpuTiersFile'
+      | 'gpuNamesFile'
       | 'cacheDir'
       | 'jobsPath'
       | 'jobsIndex'

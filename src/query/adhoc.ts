@@ -26,7 +26,7 @@ export function withAdHocFilters(query: GpuQuery, filters: AdHocVariableFilter[]
   return usable.length ? { ...query, filter: narrowed(query.filter ?? {}, usable) } : query;
 }
 
-/** A filter that lets pass what it does and all ad-hoc filters do. */
+/** A filter that lets pass only values that pass the given filter and all ad-hoc filters. */
 export function narrowed(filter: QueryFilter, filters: AdHocVariableFilter[]): QueryFilter {
   const result = { ...filter };
   for (const adHoc of filters) {
@@ -38,7 +38,7 @@ export function narrowed(filter: QueryFilter, filters: AdHocVariableFilter[]): Q
   return result;
 }
 
-/** The entries that an ad-hoc filter stands for. */
+/** The entries that are equivalent to an ad-hoc filter. */
 function entriesOf(field: FilterField, { key, operator, value, values }: AdHocVariableFilter): string[] {
   const several = (values ?? [value]).map((each) => entryFor(field, each));
   switch (operator) {
@@ -55,7 +55,7 @@ function entriesOf(field: FilterField, { key, operator, value, values }: AdHocVa
     case '!~':
       return [negated(patternOf(value))];
     default:
-      throw new Error(`The filter of ${key} by "${operator}" is not possible: =, !=, =|, !=|, =~ and !~ are.`);
+      throw new Error(`Operator "${operator}" isn't supported for ${key}. Use =, !=, =|, !=|, =~ or !~.`);
   }
 }
 
@@ -70,7 +70,7 @@ function patternOf(value: string): string {
   return isPattern(value) ? value : `/${value}/`;
 }
 
-/** The entries that let pass what both lists do. */
+/** The entries that let pass only values that pass both lists. */
 function both(list: string[], added: string[]): string[] {
   const chosen = list.filter((entry) => !excludes(entry));
   const further = added.filter((entry) => !excludes(entry));
@@ -82,7 +82,7 @@ function both(list: string[], added: string[]): string[] {
     ...chosen.filter((entry) => further.some((other) => includes(other, entry))),
     ...further.filter((entry) => chosen.some((other) => includes(other, entry))),
   ]);
-  // What is chosen and excluded at once is nothing.
+  // A value that is both chosen and excluded does not pass.
   return common.length ? unique([...common, ...excluded]) : unique([further[0], negated(further[0]), ...excluded]);
 }
 
@@ -92,7 +92,7 @@ function includes(wide: string, narrow: string): boolean {
     return wide === narrow;
   }
   if (isPattern(narrow)) {
-    throw new Error(`The patterns ${wide} and ${narrow} cannot both be asked for: make one of them.`);
+    throw new Error(`Can't combine the patterns ${wide} and ${narrow}. Merge them into one.`);
   }
   return new RegExp(wide.slice(1, -1)).test(named(narrow));
 }
@@ -104,7 +104,7 @@ export function hasFilter(query: GpuQuery, { key, value }: KeyValue, out = false
   return Boolean(entry && query.filter?.[field]?.includes(out ? negated(entry) : entry));
 }
 
-/** The query that chooses a value, or with `out` leaves it out; what it said of the value before is gone. */
+/** The query that chooses a value, or with `out` excludes it; an earlier entry for the value is removed. */
 export function filtered(query: GpuQuery, pair: KeyValue, out = false, mode?: Mode): GpuQuery {
   return changed(query, pair, mode, (entry) => [out ? negated(entry) : entry]);
 }

@@ -9,7 +9,7 @@ import { filterFields, optionNames, QueryOption, queryVersion, viewOf } from './
  */
 export const defaultQuery: Partial<GpuQuery> = { queryType: 'allocation', version: queryVersion };
 
-/** What a new annotation asks: the evictions of backfill jobs. */
+/** The default of a new annotation: the evictions of backfill jobs. */
 export const defaultAnnotationQuery: Partial<GpuQuery> = {
   queryType: 'evictions',
   view: 'annotations',
@@ -39,7 +39,7 @@ export function fit(query: GpuQuery, mode?: Mode): GpuQuery {
   };
 }
 
-/** What the plugin's own fields of a query say, as a text: equal texts mean the same query. */
+/** The plugin's own fields of a query, as a text: equal texts mean the same query. */
 export function textOf(query: GpuQuery): string {
   const { refId, queryType, view, groupBy, metrics, filter, version } = query;
   return JSON.stringify([
@@ -72,7 +72,7 @@ export function fitFilter(
   return Object.keys(fitted).length > 0 ? fitted : undefined;
 }
 
-/** The filter without one of its fields: what the values offered for that field depend on. */
+/** The filter without one of its fields. The values offered for that field depend on it. */
 export function withoutField(filter: QueryFilter | undefined, field: FilterField): QueryFilter {
   return { ...filter, [field]: undefined };
 }

@@ -30,12 +30,12 @@ it.each<[Partial<GpuQuery>, string]>([
       bucket: '1h',
     },
     'Free, Drained and Prevented of GPUs over time, by device and machine, in buckets of 1h. ' +
-      'Real and backfill slots are separate: they are never added together.',
+      'Real and backfill slots are listed separately and never added.',
   ],
   [
     { queryType: 'allocation', groupBy: [], bucket: 'window' },
     'Allocated % of GPUs over time, all together, one value for the whole time range. ' +
-      'Real and backfill slots are separate: they are never added together.',
+      'Real and backfill slots are listed separately and never added.',
   ],
   [
     {
@@ -60,7 +60,7 @@ it.each<[Partial<GpuQuery>, string]>([
       metrics: ['$metric'],
     },
     '$metric of GPUs over time, by category. Hours and days are those of America/Chicago. ' +
-      'Only buckets that lie entirely within the time range and the data. Old devices are left out. At most 5.',
+      'Complete buckets only. Old devices are left out. At most 5.',
   ],
   [
     { queryType: 'allocation', view: 'machines', filter: { idle: true } },
@@ -95,10 +95,10 @@ it('counts what a sentence cannot hold', () => {
 
 it.each([
   ['allocation', 'timeseries', ''],
-  ['allocation', 'summary', 'Draw it as a table.'],
-  ['allocation', 'stateTimeline', 'Draw it as a state timeline.'],
-  ['evictions', 'survival', 'Draw it as a trend.'],
-  ['evictions', 'hourOfWeek', 'Draw it as a heat map.'],
+  ['allocation', 'summary', 'Use the Table visualization.'],
+  ['allocation', 'stateTimeline', 'Use the State timeline visualization.'],
+  ['evictions', 'survival', 'Use the Trend visualization.'],
+  ['evictions', 'hourOfWeek', 'Use the Heatmap visualization.'],
   ['future', 'any', ''],
 ])('says which panel draws %s/%s', (queryType, view, sentence) =>
   expect(drawAs(query({ queryType, view }))).toBe(sentence)

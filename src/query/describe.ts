@@ -4,7 +4,7 @@ import { closedValues, filterFields, groupByOf, metricsOf, QueryOption, viewOf }
 import { dimensionLabels, filterLabels, groupByLabels, metricLabels, panelLabels, viewLabels } from './labels';
 import { FilterField, GpuQuery, QueryFilter, VariableQuery } from './types';
 
-/** Says in words what a query answers; empty while the kind or view is unknown. */
+/** Describes a query in words; empty while the kind or view is unknown. */
 export function describe(query: GpuQuery, mode?: Mode): string {
   const found = viewOf(query, mode);
   if (!found) {
@@ -21,13 +21,13 @@ export function describe(query: GpuQuery, mode?: Mode): string {
       .filter(Boolean)
       .join(', '),
     filters(query.filter),
-    standApart(query, mode) ? 'Real and backfill slots are separate: they are never added together' : '',
+    standApart(query, mode) ? 'Real and backfill slots are listed separately and never added' : '',
   ];
   if (knows('timezone') && query.timezone) {
     sentences.push(`Hours and days are those of ${query.timezone}`);
   }
   if (knows('completeBucketsOnly') && query.completeBucketsOnly) {
-    sentences.push('Only buckets that lie entirely within the time range and the data');
+    sentences.push('Complete buckets only');
   }
   if (knows('includeOldDevices') && query.includeOldDevices === false) {
     sentences.push('Old devices are left out');
@@ -44,16 +44,19 @@ export function describe(query: GpuQuery, mode?: Mode): string {
   return joined(sentences);
 }
 
-/** Says which panel draws the answer to a query; empty for series, which Grafana's default panel draws. */
-export function drawAs(query: GpuQuery, mode?: Mode): string {
-  const found = viewOf(query, mode);
-  if (!found || found.spec.frame === 'timeseries-multi') {
-    return '';
-  }
-  return `Draw it as a ${panelLabels[found.spec.frame].label.toLowerCase()}.`;
+/** The panel that draws the answer to a query; undefined for series, which Grafana's default panel draws. */
+export function panelFor(query: GpuQuery, mode?: Mode): string | undefined {
+  const frame = viewOf(query, mode)?.spec.frame;
+  return frame && frame !== 'timeseries-multi' ? panelLabels[frame].label : undefined;
 }
 
-/** Says in words what the values of a dashboard variable are; empty while there is no dimension. */
+/** Says which panel draws the answer to a query; empty for series. */
+export function drawAs(query: GpuQuery, mode?: Mode): string {
+  const panel = panelFor(query, mode);
+  return panel ? `Use the ${panel} visualization.` : '';
+}
+
+/** Describes the values of a dashboard variable in words; empty while there is no dimension. */
 export function describeVariable({ dimension, filter }: Pick<VariableQuery, 'dimension' | 'filter'>): string {
   return dimension ? joined([dimensionLabels[dimension]?.label ?? dimension, filters(filter)]) : '';
 }
@@ -65,7 +68,7 @@ function joined(sentences: string[]): string {
     .join(' ');
 }
 
-/** Whether an answer about all slots has groups for real and for backfill ones, though it was not asked to. */
+/** Whether an answer about all slots has groups for real and for backfill ones, without being grouped by slots. */
 function standApart(query: GpuQuery, mode?: Mode): boolean {
   const found = viewOf(query, mode);
   const groupBy = groupByOf(query, mode);
@@ -78,7 +81,7 @@ function standApart(query: GpuQuery, mode?: Mode): boolean {
   );
 }
 
-/** What each view answers, where the schema's description of it is no sentence of a query. */
+/** A description of each view whose description in the schema does not fit into a sentence. */
 const subjects: Record<string, (query: GpuQuery, metrics: string) => string> = {
   'allocation/timeseries': (_, metrics) => `${metrics} of GPUs over time`,
   'allocation/summary': (_, metrics) => `${metrics} of GPUs, averaged over the time range`,
@@ -184,7 +187,7 @@ function filters(filter: QueryFilter | undefined): string {
   return parts.length ? `Only ${parts.join('; ')}` : '';
 }
 
-/** What an entry of a filter names, as people know it. */
+/** The readable name of a filter's entry. */
 function entryName(field: FilterField, name: string): string {
   const known = field === 'projects' ? [noProject] : (closedValues[field] ?? []);
   return known.find(({ value }) => value === name)?.label ?? name;

@@ -1,4 +1,4 @@
-import { entryOf, excludes, isPattern, isUsable, negated } from './entries';
+import { containing, entryOf, entryOfTyped, excludes, isPattern, isUsable, matchesSome, negated } from './entries';
 
 it('a pattern stands between slashes, whether it excludes or not', () => {
   expect(['/a/', '//', '/', 'a/', '/a', '!/a/', '!/', '!a/'].map(isPattern)).toEqual([
@@ -33,3 +33,34 @@ it.each([
   ['/a(?<!b)/', false],
   ['/(a)\\1/', false],
 ])('isUsable(%s) is %s', (entry, expected) => expect(isUsable(entry)).toBe(expected));
+
+describe('a typed text', () => {
+  const devices = ['NVIDIA H200', 'NVIDIA H200 NVL', 'NVIDIA A100'];
+
+  it.each([
+    ['H200', '/H200/'],
+    ['!H200', '!/H200/'],
+    ['NVIDIA H200', 'NVIDIA H200'],
+    ['/^NVIDIA/', '/^NVIDIA/'],
+    ['$device', '$device'],
+    ['B200', 'B200'],
+  ])('%s means %s', (typed, entry) => expect(entryOfTyped(typed, devices)).toBe(entry));
+
+  it('is not read as a pattern', () => {
+    expect(containing('A100 (80GB)')).toBe('/A100 \\(80GB\\)/');
+    expect(matchesSome(containing('A100 (80GB)'), ['NVIDIA A100 (80GB)'])).toBe(true);
+  });
+});
+
+it.each([
+  ['NVIDIA H200', true],
+  ['H200', false],
+  ['/H200/', true],
+  ['!/H200/', true],
+  ['!H200', false],
+  ['/B200/', false],
+  ['$device', true],
+  ['/(?P<n>[/', true],
+])('the entry %s matches some value: %s', (entry, matches) =>
+  expect(matchesSome(entry, ['NVIDIA H200'])).toBe(matches)
+);

@@ -3,17 +3,17 @@
  * value that begins with `!` is chosen by a backslash before it, and excluded by a second `!`.
  */
 
-/** Whether an entry excludes what it names. */
+/** Whether an entry excludes its value. */
 export function excludes(entry: string): boolean {
   return entry.startsWith('!');
 }
 
-/** The entry that excludes what another chooses, and the other way round. */
+/** The entry that excludes the value that another chooses, and the other way round. */
 export function negated(entry: string): string {
   return excludes(entry) ? entryOf(entry.slice(1)) : '!' + named(entry);
 }
 
-/** What an entry names: a value or a pattern. */
+/** The value or the pattern of an entry. */
 export function named(entry: string): string {
   return excludes(entry) || entry.startsWith('\\!') ? entry.slice(1) : entry;
 }
@@ -29,7 +29,7 @@ export function isPattern(entry: string): boolean {
   return text.length > 1 && text.startsWith('/') && text.endsWith('/');
 }
 
-/** Whether an entry is no broken pattern, as far as JavaScript can tell of RE2. */
+/** Whether an entry is not a broken pattern, as far as JavaScript can tell of RE2. */
 export function isUsable(entry: string): boolean {
   if (!isPattern(entry)) {
     return true;
@@ -46,6 +46,39 @@ export function isUsable(entry: string): boolean {
   } catch {
     return false;
   }
+}
+
+/** The entry that chooses every value that contains a text. */
+export function containing(text: string): string {
+  return `/${text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}/`;
+}
+
+/** Whether an entry chooses or excludes one of some values, as far as JavaScript can tell of RE2; variables do. */
+export function matchesSome(entry: string, values: string[]): boolean {
+  const text = named(entry);
+  if (text.includes('$') && !isPattern(entry)) {
+    return true;
+  }
+  if (!isPattern(entry)) {
+    return values.includes(text);
+  }
+  try {
+    const pattern = new RegExp(text.slice(1, -1));
+    return values.some((value) => pattern.test(value));
+  } catch {
+    return true; // a pattern that JavaScript cannot read is for the backend to judge
+  }
+}
+
+/**
+ * The entry that a typed text means where it is not chosen from the menu: the value of this name, a pattern or a variable
+ * as it stands, otherwise every value that contains the text, and if none does the text itself.
+ */
+export function entryOfTyped(typed: string, values: string[]): string {
+  const prefix = excludes(typed) ? '!' : '';
+  const text = named(typed).trim();
+  const isExact = isPattern(text) || text.includes('$') || values.includes(text);
+  return prefix + (isExact || !values.some((value) => value.includes(text)) ? text : containing(text));
 }
 
 /** GPUs without a project, as an entry: the empty text itself would be no entry. */

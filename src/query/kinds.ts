@@ -5,7 +5,7 @@ import { FilterField, GpuQuery, QueryFilter } from './types';
 
 export type Kind = keyof typeof schema.kinds;
 
-/** A query field that only some views know, beside groupBy, metrics and filter. */
+/** A query field that only some views support, in addition to groupBy, metrics and filter. */
 export type QueryOption =
   | 'bucket'
   | 'timezone'
@@ -24,11 +24,11 @@ export interface Label {
   description?: string;
 }
 
-/** What one view of a kind knows; the document that Go and TypeScript share says what each field means. */
+/** The options of one view of a kind; the document that Go and TypeScript share says what each field means. */
 export interface ViewSpec extends Label {
   groupBy: string[];
   metrics: string[];
-  /** What an empty list of metrics means. */
+  /** The meaning of an empty list of metrics. */
   defaultMetrics: string[];
   filters: Array<keyof QueryFilter>;
   options: QueryOption[];
@@ -90,6 +90,7 @@ export const closedValues: Partial<Record<FilterField, Array<{ value: string; la
   ownerships: schema.ownerships.map(itself),
   gpus: schema.gpuCounts.map(itself),
   gpuMemory: schema.gpuMemories.map(itself),
+  reasons: schema.reasons.map(({ key, name }) => ({ value: key, label: name })),
 };
 
 function itself(value: string) {
@@ -105,7 +106,7 @@ export function isKind(name: string | undefined): name is Kind {
   return name !== undefined && Object.hasOwn(kinds, name);
 }
 
-/** The view a query asks for and what it knows; undefined when the kind or the view does not exist. */
+/** The view of a query and its options; undefined if the kind or the view does not exist. */
 export function viewOf(query: GpuQuery, mode: Mode = 'pool'): { kind: Kind; view: string; spec: ViewSpec } | undefined {
   if (!isKind(query.queryType) || !Object.hasOwn(kindsOf[mode], query.queryType)) {
     return undefined;
@@ -115,7 +116,7 @@ export function viewOf(query: GpuQuery, mode: Mode = 'pool'): { kind: Kind; view
   return Object.hasOwn(views, view) ? { kind: query.queryType, view, spec: views[view] } : undefined;
 }
 
-/** The groupings in force: the query's own, else the kind's default where the view can group. */
+/** The groupings in force: the query's own, otherwise the kind's default if the view can group. */
 export function groupByOf(query: GpuQuery, mode?: Mode): string[] {
   const found = viewOf(query, mode);
   if (!found || found.spec.groupBy.length === 0) {
@@ -124,7 +125,7 @@ export function groupByOf(query: GpuQuery, mode?: Mode): string[] {
   return query.groupBy ?? kinds[found.kind].defaultGroupBy;
 }
 
-/** The metrics in force: the named ones, else the view's default. */
+/** The metrics in force: the named ones, otherwise the view's default. */
 export function metricsOf(query: GpuQuery, mode?: Mode): string[] {
   return query.metrics?.length ? query.metrics : (viewOf(query, mode)?.spec.defaultMetrics ?? []);
 }

@@ -18,10 +18,10 @@ export const panelLabels: Record<ViewSpec['frame'], Label> = {
   table: { label: 'Table' },
   'state-timeline': { label: 'State timeline' },
   survival: { label: 'Trend' },
-  'heatmap-cells': { label: 'Heat map' },
+  'heatmap-cells': { label: 'Heatmap' },
 };
 
-/** The words of a list as options of a Combobox, in the list's order; a word without a label stands for itself. */
+/** The words of a list as options of a Combobox, in the list's order; a word without a label is its own label. */
 export function optionsOf(names: string[], labels: Record<string, Label> = {}): Array<Label & { value: string }> {
   return names.map((name) => {
     const { label, description } = labels[name] ?? { label: name };

@@ -10,14 +10,14 @@ interface Renamed {
   to: string;
 }
 
-/** What a missing field of a kind's queries meant before the default changed. */
+/** The meaning of a field that was missing in a kind's queries before the default changed. */
 interface Default {
   kind: string;
   field: string;
   value: unknown;
 }
 
-/** What a version of the query model changed about stored queries; the backend has the same table. */
+/** The change that a version of the query model made to stored queries; the backend has the same table. */
 export interface Migration {
   renamed: Renamed[];
   defaults: Default[];

@@ -30,6 +30,8 @@ it('has the questions that the pool asks daily', () => {
       'Free GPUs by device now',
       'How long do backfill GPUs stay free',
       'Eviction rate by device',
+      'Jobs that are evicted again and again',
+      'GPU hours lost since the last checkpoint',
     ])
   );
 });

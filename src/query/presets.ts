@@ -74,7 +74,7 @@ export const presets: Preset[] = [
     query: { queryType: 'backfillAvailability', view: 'jobLength', groupBy: ['device'] },
   },
   {
-    name: 'Backfill utilisation over time',
+    name: 'Backfill utilization over time',
     description: 'Used, available and taken GPUs of the backfill pool',
     query: {
       queryType: 'backfillAvailability',
@@ -90,7 +90,7 @@ export const presets: Preset[] = [
   },
   {
     name: 'Eviction rate by device',
-    description: 'Evictions per 100 backfill GPU hours with their 95 % interval',
+    description: 'Evictions per 100 backfill GPU hours with their 95% interval',
     query: {
       queryType: 'evictions',
       view: 'summary',
@@ -102,6 +102,21 @@ export const presets: Preset[] = [
     name: 'Evictions one by one',
     description: 'Time, machine, job, and the user who took over',
     query: { queryType: 'evictions', view: 'events' },
+  },
+  {
+    name: 'Jobs that are evicted again and again',
+    description: 'Runs, evictions, yields and lost GPU hours of each job, the most evicted first',
+    query: { queryType: 'evictions', view: 'jobs' },
+  },
+  {
+    name: 'GPU hours lost since the last checkpoint',
+    description: 'Lost GPU hours of each user, beside those of the whole evicted runs, and how many runs had saved',
+    query: {
+      queryType: 'evictions',
+      view: 'summary',
+      groupBy: ['user'],
+      metrics: ['evictions', 'yielded', 'lostGpuHours', 'evictedGpuHours', 'checkpointedPercent', 'lostPercent'],
+    },
   },
   {
     name: 'Who waits for GPUs now',
@@ -119,6 +134,21 @@ export const presets: Preset[] = [
     },
   },
   {
+    name: 'Why jobs wait',
+    description: 'GPUs requested by waiting jobs, by the first thing that keeps them waiting',
+    query: { queryType: 'demand', view: 'obstacles' },
+  },
+  {
+    name: 'Why GPUs are unused',
+    description: 'Unused GPUs, by reason',
+    query: { queryType: 'demand', view: 'unused' },
+  },
+  {
+    name: 'Stranded GPUs now',
+    description: 'Where GPUs stand unused, what is missing there, and how many jobs it would serve',
+    query: { queryType: 'demand', view: 'unusedNow' },
+  },
+  {
     name: 'How long do jobs wait for GPUs',
     description: 'Share of jobs that still wait after x hours, by requested GPU memory',
     query: { queryType: 'demand', view: 'survival', groupBy: ['gpuMemory'] },
@@ -129,7 +159,7 @@ export const presets: Preset[] = [
     query: { queryType: 'utilization', view: 'idle' },
   },
   {
-    name: 'Utilisation by user',
+    name: 'Utilization by user',
     description: 'Held, measured, busy and idle GPU hours of each user',
     query: { queryType: 'utilization', view: 'summary', groupBy: ['user'] },
   },
@@ -184,7 +214,7 @@ export const annotationPresets: Preset[] = [
   },
 ];
 
-/** The query a preset asks, in the place of another: what Grafana itself keeps in a query stays. */
+/** The query of a preset, in place of another; Grafana's own fields of the query stay. */
 export function applyPreset(query: GpuQuery, preset: Preset, mode?: Mode): GpuQuery {
   const { refId, hide, key, datasource } = query;
   return fit({ refId, hide, key, datasource, ...preset.query }, mode);
@@ -195,7 +225,7 @@ export function answerable(all: Preset[], mode?: Mode): Preset[] {
   return all.filter(({ query }) => validate({ refId: '', ...query }, mode).length === 0);
 }
 
-/** The presets by the shape of their answers, which is what says in which panel they can be drawn. */
+/** The presets by the shape of their answers, which determines the panels that can draw them. */
 export function byFrame(all: Preset[], mode?: Mode): Array<[ViewSpec['frame'], Preset[]]> {
   const groups = new Map<ViewSpec['frame'], Preset[]>();
   for (const preset of all) {

@@ -13,10 +13,14 @@ export interface QueryFilter {
   ownerships?: string[];
   projects?: string[];
   users?: string[];
+  memories?: string[];
+  takenOverBy?: string[];
   tiers?: string[];
   schedds?: string[];
   gpus?: string[];
   gpuMemory?: string[];
+  /** demand/unused and demand/unusedNow only. */
+  reasons?: string[];
   /** Data sources of many pools only. */
   pools?: string[];
   /** allocation/machines only: machines on which nothing was claimed on primary slots. */
@@ -45,11 +49,11 @@ export interface GpuQuery extends DataQuery {
   includeOldDevices?: boolean;
   /** Total rows of a table; missing means: unless exactly one metric is named. */
   totals?: boolean;
-  /** What survival curves and periods measure. */
+  /** The measure of survival curves and periods. */
   duration?: string;
   /** Lengths of jobs, in hours; missing or empty means the view's own. */
   jobHours?: number[];
-  /** What one checkpoint costs; missing means the backend's default. */
+  /** The cost of one checkpoint; missing means the backend's default. */
   overheadMinutes?: number;
   /** Names of series, with `{{device}}` and the like for what the series are of; missing means the backend's names. */
   legend?: string;
@@ -63,6 +67,6 @@ export interface VariableQuery extends DataQuery {
   /** One of schema.json's dimensions. */
   dimension?: string;
   filter?: QueryFilter;
-  /** The variable in words: what Grafana shows as its definition in the list of variables. */
+  /** The variable in words: its definition in Grafana's list of variables. */
   query?: string;
 }

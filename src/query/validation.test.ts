@@ -21,23 +21,27 @@ describe('validate', () => {
   });
 
   it.each<[string, Partial<GpuQuery>, string]>([
-    ['kind', { queryType: 'gpus' }, '"gpus" is no kind of query; there are allocation, userHours'],
-    ['view', { view: 'runs' }, '"runs" is no view of allocation; there are timeseries, summary'],
-    ['grouping', { groupBy: ['user'] }, 'allocation/timeseries cannot be grouped by "user"; possible: category'],
-    ['grouping of a view without any', { view: 'health', groupBy: ['user'] }, 'by "user"; there is none.'],
-    ['metric', { metrics: ['gpuHours'] }, 'allocation/timeseries has no metric "gpuHours"; possible: allocatedPercent'],
-    ['category', { filter: { categories: ['Sharde'] } }, 'There is no category "Sharde"; possible: Priority-'],
-    ['slots', { filter: { slots: ['real'] } }, 'There is no slots "real"; possible: Real, Backfill.'],
-    ['ownership', { filter: { ownerships: ['CHTC'] } }, 'There is no ownership "CHTC"; possible: Researcher Owned'],
+    ['kind', { queryType: 'gpus' }, 'Unknown query type "gpus". Valid types: allocation, userHours'],
+    ['view', { view: 'runs' }, 'Unknown view "runs" of allocation. Valid views: timeseries, summary'],
+    ['grouping', { groupBy: ['user'] }, 'allocation/timeseries cannot be grouped by "user". Valid values: category'],
+    ['grouping of a view without any', { view: 'health', groupBy: ['user'] }, 'by "user". There is none.'],
+    [
+      'metric',
+      { metrics: ['gpuHours'] },
+      'allocation/timeseries has no metric "gpuHours". Valid values: allocatedPercent',
+    ],
+    ['category', { filter: { categories: ['Sharde'] } }, 'There is no category "Sharde". Valid values: Priority-'],
+    ['slots', { filter: { slots: ['real'] } }, 'There is no slots "real". Valid values: Real, Backfill.'],
+    ['ownership', { filter: { ownerships: ['CHTC'] } }, 'There is no ownership "CHTC". Valid values: Researcher Owned'],
     ['filter', { view: 'health', filter: { devices: ['x'] } }, 'allocation/health cannot be filtered by devices.'],
     ['idle', { filter: { idle: true } }, 'allocation/timeseries cannot be filtered by idle.'],
-    ['users', { filter: { users: ['u'] } }, 'name "allocated" as the only metric'],
-    ['bucket', { bucket: '2h' }, 'There is no bucket "2h"; possible: auto, window, 5m'],
-    ['duration', { duration: 'life' }, 'There is no duration "life"; possible: tenure, vacancy.'],
+    ['users', { filter: { users: ['u'] } }, 'needs "allocated" as the only metric'],
+    ['bucket', { bucket: '2h' }, 'There is no bucket "2h". Valid values: auto, window, 5m'],
+    ['duration', { duration: 'life' }, 'There is no duration "life". Valid values: tenure, vacancy.'],
     ['negative limit', { limit: -1 }, 'The limit is a whole number'],
     ['broken limit', { limit: 1.5 }, 'The limit is a whole number'],
     ['large limit', { limit: maxLimit + 1 }, 'The limit is a whole number'],
-    ['version', { version: 2 }, 'of version 2, made by a newer plugin; this one knows 1'],
+    ['version', { version: 2 }, 'query version 2, supported: 1'],
   ])('names a wrong %s and what is possible', (_, fields, message) => {
     expect(validate(query(fields))).toEqual([expect.stringContaining(message)]);
   });
@@ -67,13 +71,13 @@ describe('validateForAlert', () => {
     [
       'a view that cannot alert',
       { view: 'current' },
-      'allocation/current cannot alert; of this kind timeseries, summary',
+      "This view can't be used in alert rules. Use timeseries, summary",
     ],
     ['a table of all metrics', { view: 'summary' }, 'exactly one metric'],
     ['a table of two metrics', { view: 'summary', metrics: ['free', 'drained'] }, 'exactly one metric'],
-    ['totals', { view: 'summary', metrics: ['free'], totals: true }, 'switch totals off'],
-    ['variables', { filter: { devices: ['$d', '/[[x]]/'], machines: ['${m}', '$d'] } }, 'replace $d, ${m}.'],
-    ['a variable bucket', { bucket: '$b' }, 'replace $b.'],
+    ['totals', { view: 'summary', metrics: ['free'], totals: true }, 'Turn off totals'],
+    ['variables', { filter: { devices: ['$d', '/[[x]]/'], machines: ['${m}', '$d'] } }, 'Replace $d, ${m}.'],
+    ['a variable bucket', { bucket: '$b' }, 'Replace $b.'],
   ])('warns about %s', (_, fields, message) => {
     expect(validateForAlert(query(fields))).toEqual([expect.stringContaining(message)]);
   });
@@ -81,7 +85,7 @@ describe('validateForAlert', () => {
 
 describe('the time range of an alert rule', () => {
   it('holds two slices, so that one of them is finished', () => {
-    expect(validateForAlert(query({}), 15, 10)).toEqual([expect.stringContaining('choose at least 30')]);
+    expect(validateForAlert(query({}), 15, 10)).toEqual([expect.stringContaining('Use at least 30')]);
     expect(validateForAlert(query({}), 15, 30)).toEqual([]);
   });
 
@@ -103,7 +107,7 @@ describe('a data source of many pools', () => {
     expect(validate(asked, 'fleet')).toEqual([]);
     expect(validate(asked)).toHaveLength(2);
     expect(validate({ ...asked, bucket: '15m' }, 'fleet')).toEqual([
-      expect.stringContaining('There is no bucket "15m"; possible: auto, window, 1h'),
+      expect.stringContaining('There is no bucket "15m". Valid values: auto, window, 1h'),
     ]);
   });
 
@@ -111,7 +115,7 @@ describe('a data source of many pools', () => {
     'refers %j to the data source of the pool',
     (fields) => {
       expect(validate(query(fields))).toEqual([]);
-      expect(validate(query(fields), 'fleet')).toContain('The data source of the pool itself can answer it.');
+      expect(validate(query(fields), 'fleet')).toContain("Use the pool's own data source for this query.");
     }
   );
 

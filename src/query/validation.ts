@@ -18,28 +18,28 @@ import { GpuQuery } from './types';
 /** The most rows a query may ask for. */
 export const maxLimit = 50_000;
 
-/** Whether a query says enough to be sent. Anything else that is wrong is for the backend to say. */
+/** Whether a query is complete enough to be sent. The backend reports all other errors. */
 export function isComplete(query: GpuQuery): boolean {
   return Boolean(query.queryType);
 }
 
-/** What is wrong with a query, in sentences that say what is possible. The backend refuses the same. */
+/** The errors of a query, in sentences that list the valid values. The backend refuses the same. */
 export function validate(query: GpuQuery, mode: Mode = 'pool'): string[] {
   const problems = problemsOf(query, mode);
   const isOfPool = mode === 'fleet' && problems.length > 0 && problemsOf(query, 'pool').length === 0;
-  return isOfPool ? [...problems, 'The data source of the pool itself can answer it.'] : problems;
+  return isOfPool ? [...problems, "Use the pool's own data source for this query."] : problems;
 }
 
 function problemsOf(query: GpuQuery, mode: Mode): string[] {
   const kinds = kindsOf[mode];
   if (!query.queryType || !Object.hasOwn(kinds, query.queryType)) {
     const names = Object.keys(kinds).join(', ');
-    return query.queryType ? [`"${query.queryType}" is no kind of query; there are ${names}.`] : [];
+    return query.queryType ? [`Unknown query type "${query.queryType}". Valid types: ${names}.`] : [];
   }
   const found = viewOf(query, mode);
   if (!found) {
     const views = Object.keys(kinds[query.queryType].views).join(', ');
-    return [`"${query.view}" is no view of ${query.queryType}; there are ${views}.`];
+    return [`Unknown view "${query.view}" of ${query.queryType}. Valid views: ${views}.`];
   }
   const { kind, view, spec } = found;
   const place = `${kind}/${view}`;
@@ -61,7 +61,9 @@ function problemsOf(query: GpuQuery, mode: Mode): string[] {
   }
   if (query.filter?.users?.length && !canFilterUsers(query, mode)) {
     const possible = spec.userMetrics?.map((name) => `"${name}"`).join(' or ');
-    problems.push(`${filterLabels.users.label} choose among GPUs that have one: name ${possible} as the only metric.`);
+    problems.push(
+      `The ${filterLabels.users.label} filter needs ${possible} as the only metric, because free GPUs have no user.`
+    );
   }
   problems.push(...unknown(query.bucket ? [query.bucket] : [], bucketsOf(spec), 'There is no bucket'));
   problems.push(...unknown(query.duration ? [query.duration] : [], durations, 'There is no duration'));
@@ -70,7 +72,7 @@ function problemsOf(query: GpuQuery, mode: Mode): string[] {
     problems.push(`The limit is a whole number from 0 (the view's default) to ${maxLimit}.`);
   }
   if ((query.version ?? queryVersion) > queryVersion) {
-    problems.push(`The query is of version ${query.version}, made by a newer plugin; this one knows ${queryVersion}.`);
+    problems.push(`Saved by a newer plugin (query version ${query.version}, supported: ${queryVersion}).`);
   }
   return problems;
 }
@@ -90,23 +92,23 @@ export function validateForAlert(
     return [];
   }
   const problems: string[] = [];
-  const { kind, view, spec } = found;
+  const { kind, spec } = found;
   if (spec.alerting === 'none') {
     const possible = Object.entries(kindsOf[mode][kind].views)
       .filter(([, other]) => other.alerting !== 'none')
       .map(([name]) => name);
-    problems.push(`${kind}/${view} cannot alert; of this kind ${possible.join(', ')} can.`);
+    problems.push(`This view can't be used in alert rules. Use ${possible.join(', ')}.`);
   }
   if (spec.alerting === 'single-metric' && query.metrics?.length !== 1) {
-    problems.push('A table can alert with exactly one metric: choose it.');
+    problems.push('An alert rule on a table needs exactly one metric.');
   }
   if (spec.alerting === 'single-metric' && query.totals) {
-    problems.push('A table with totals cannot alert: switch totals off.');
+    problems.push('Turn off totals to alert on this table.');
   }
   if (spec.frame === 'timeseries-multi' && rangeMinutes !== undefined && rangeMinutes < 2 * sliceMinutes) {
     problems.push(
-      `The time range of ${rangeMinutes} minutes can be without a finished slice of ${sliceMinutes} minutes, and the rule ` +
-        `without data: choose at least ${2 * sliceMinutes}.`
+      `A range of ${rangeMinutes} minutes may contain no complete slice, so the rule may return no data. ` +
+        `Use at least ${2 * sliceMinutes}.`
     );
   }
   const texts = [
@@ -117,7 +119,7 @@ export function validateForAlert(
   ];
   const variables = texts.filter(hasVariable);
   if (variables.length > 0) {
-    problems.push(`Alert rules know no dashboard variables: replace ${[...new Set(variables)].join(', ')}.`);
+    problems.push(`Alert rules don't support dashboard variables. Replace ${[...new Set(variables)].join(', ')}.`);
   }
   return problems;
 }
@@ -125,5 +127,5 @@ export function validateForAlert(
 function unknown(values: string[], known: string[], what: string): string[] {
   return values
     .filter((value) => !known.includes(value) && !hasVariable(value))
-    .map((value) => `${what} "${value}"; ${known.length ? `possible: ${known.join(', ')}` : 'there is none'}.`);
+    .map((value) => `${what} "${value}". ${known.length ? `Valid values: ${known.join(', ')}` : 'There is none'}.`);
 }

@@ -1,4 +1,4 @@
-import { DataSourceApi, MetricFindValue, ScopedVars, TimeRange } from '@grafana/data';
+import { DataSourceApi, dateTime, MetricFindValue, ScopedVars, TimeRange } from '@grafana/data';
 
 import { GpuSettings, Mode } from '../settings';
 import { GpuQuery, QueryFilter, VariableQuery } from './types';
@@ -18,6 +18,13 @@ export interface ValueSource {
 
   /** References to the dashboard's variables that can stand in a filter; not to the variable that is being edited. */
   variableReferences(edited?: VariableQuery): string[];
+}
+
+/** A range with at least its last day: that of a new alert rule, ten minutes, can be without a snapshot. */
+export function atLeastADay(range: TimeRange | undefined): TimeRange | undefined {
+  return range && range.to.diff(range.from, 'hours') < 24
+    ? { ...range, from: dateTime(range.to).subtract(1, 'day') }
+    : range;
 }
 
 /** The data source as its editors see it. */

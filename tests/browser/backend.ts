@@ -16,13 +16,13 @@ export interface Backend {
 /** Makes a sample pool that ends now and starts the plugin's binary on it, as Grafana starts it. */
 export async function startBackend(): Promise<Backend> {
   const directory = mkdtempSync(path.join(tmpdir(), 'gpureports-browser-'));
-  const gpureports = path.join(directory, 'gpureports');
+  const gpudev = path.join(directory, 'gpudev');
   const pool = path.join(directory, 'pool');
-  execFileSync('go', ['build', '-o', gpureports, './pkg/cmd/gpureports'], { cwd: root, stdio: 'inherit' });
-  execFileSync(gpureports, ['sample', pool], { cwd: root, stdio: 'inherit' });
+  execFileSync('go', ['build', '-o', gpudev, './pkg/internal/dev/cmd/gpudev'], { cwd: root, stdio: 'inherit' });
+  execFileSync(gpudev, ['sample', pool], { cwd: root, stdio: 'inherit' });
   const settings = path.join(pool, 'settings.json');
   hideNames(settings);
-  const bridge = spawn(gpureports, ['bridge', '--settings', settings], {
+  const bridge = spawn(gpudev, ['bridge', '--settings', settings], {
     cwd: root,
     stdio: ['ignore', 'pipe', 'inherit'],
   });

@@ -5,7 +5,7 @@ test('is filled in from top to bottom', async ({ editor }) => {
   const { page } = editor;
   await editor.open({ editor: 'config' });
   await editor.fill(/^Directory.*gpu_state/, '/srv/gpu-snapshots');
-  await page.getByRole('radio', { name: 'It changed' }).check();
+  await page.getByRole('radio', { name: 'Changed over time' }).check();
   await editor.fill('until', '2026-05-14 00:00:00');
   await page.getByLabel('Zone', { exact: true }).first().fill('America/Chic');
   await editor.pick('America/Chicago');

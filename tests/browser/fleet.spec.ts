@@ -87,7 +87,7 @@ test('keeps the grouping and the filter by pool whatever else is chosen', async 
   await editor.expectSaved({ ...byPool, bucket: '1d' });
   await editor.choose('View', /^Summary/);
   await editor.expectSaved({ ...byPool, view: 'summary' });
-  await editor.choose('Kind', /^User hours/);
+  await editor.choose('Query type', /^User hours/);
   await editor.expectSaved({ queryType: 'userHours', filter: byPool.filter });
   await expect(editor.page.getByRole('alert')).toHaveCount(0);
 });

@@ -51,7 +51,7 @@ test('shows what the backend refuses', async ({ editor }) => {
 
 test('changes kind, view, grouping, metrics and bucket by mouse', async ({ editor }) => {
   await editor.open({});
-  await editor.choose('Kind', /^Evictions/);
+  await editor.choose('Query type', /^Evictions/);
   await editor.choose('View', /^Time series/);
   await editor.choose('Group by', /^Device/, /^User/);
   await editor.choose('Metrics', /^Evictions per 100/);
@@ -79,7 +79,7 @@ for (const app of ['explore', 'panel-editor', 'unified-alerting']) {
     await choose('Group by', /^Device/, { groupBy: ['category', 'device'] });
     await choose('Metrics', /^Free/, { metrics: ['free'] });
     await choose('View', /^Summary/, { view: 'summary' });
-    await choose('Kind', /^Evictions/, { queryType: 'evictions' });
+    await choose('Query type', /^Evictions/, { queryType: 'evictions' });
   });
 }
 
@@ -89,7 +89,7 @@ test('takes away in an alert rule what is cleared there', async ({ editor }) => 
   await editor.field('Machines').focus();
   await editor.page.keyboard.press('Backspace');
   await expect.poll(async () => (await editor.saved()).filter).toBeUndefined();
-  await editor.choose('Kind', /^User hours/);
+  await editor.choose('Query type', /^User hours/);
   await expect.poll(() => editor.saved()).toEqual({ refId: 'A', queryType: 'userHours', view: 'summary', version: 1 });
 });
 
@@ -173,7 +173,7 @@ test('works with the keyboard alone', async ({ editor }) => {
   const { keyboard } = editor.page;
   await editor.open({ query: allocation });
   await keyboard.press('Tab');
-  await expect(editor.field('Kind')).toBeFocused();
+  await expect(editor.field('Query type')).toBeFocused();
   await keyboard.press('ArrowDown');
   await keyboard.press('ArrowDown');
   await keyboard.press('Enter');
@@ -246,7 +246,7 @@ test('warns in alert rules', async ({ editor }) => {
     app: 'unified-alerting',
     query: { queryType: 'allocation', view: 'current', filter: { machines: ['$m'] } },
   });
-  await expect(editor.page.getByRole('alert')).toContainText('allocation/current cannot alert');
+  await expect(editor.page.getByRole('alert')).toContainText("can't be used in alert rules");
   await expect(editor.page.getByRole('alert')).toContainText('replace $m');
 });
 

@@ -9,7 +9,7 @@ const generations: Generation[] = ['current', 'lowest'];
 /**
  * Builds the page on each generation of Grafana's packages and serves it while the tests run, with the plugin's binary
  * behind it; they find it at PAGE_URL_CURRENT and PAGE_URL_LOWEST.
- * GPUREPORTS_BRIDGE_URL names a backend that runs already (`gpureports bridge`).
+ * GPUREPORTS_BRIDGE_URL names a backend that runs already (`gpudev bridge`).
  */
 export default async function setup() {
   const running = process.env.GPUREPORTS_BRIDGE_URL;

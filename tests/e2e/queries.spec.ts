@@ -13,7 +13,7 @@ test('a table has its columns', async ({ panelEditPage, readProvisionedDataSourc
   await panelEditPage.datasource.set(name);
   await panelEditPage.setVisualization('Table');
   const row = panelEditPage.getQueryEditorRow('A');
-  await choose(row, page, 'Kind', /^User hours/);
+  await choose(row, page, 'Query type', /^User hours/);
   await expect(refreshed(page)).toBeOK();
   await expect(panelEditPage.panel.fieldNames).toContainText([/category/i, /user/i]);
 });
@@ -32,7 +32,7 @@ test('a choice by mouse in Explore counts one query', async ({ explorePage, read
   for (const [label, option] of [
     ['Bucket', '3h'],
     ['View', /^Summary/],
-    ['Kind', /^User hours/],
+    ['Query type', /^User hours/],
   ] as const) {
     const queries = await queriesDuring(page, () => choose(row, page, label, option));
     expect({ label, queries }).toEqual({ label, queries: 1 });

@@ -1,0 +1,95 @@
+/** Texts of the editors that are not words of the query model; those come with the schema (query/labels.ts). */
+
+export const valuesTexts = {
+  contains: (text: string) => `Contains "${text}"`,
+  /** Offered after a `!` if it contains the typed text. */
+  contained: (text: string) => `${text} (contained)`,
+  exact: (text: string) => `Exactly "${text}"`,
+  failed: (reason: string) => `Failed to load values: ${reason}`,
+  none: 'No values found',
+  typeOne: 'No values found. Type one.',
+  unmatched: (entries: string[]) => `No value in the time range matches ${entries.join(', ')}.`,
+};
+
+export const queryTexts = {
+  type: 'Query type',
+  typePlaceholder: 'Select a query type or preset',
+  view: 'View',
+  groupBy: 'Group by',
+  noGrouping: 'No grouping',
+  metrics: 'Metrics',
+  bucket: 'Bucket',
+  bucketTooltip: 'Time span of each point',
+  wrongPanel: (panel: string) => `A time series panel cannot show this answer. Switch the visualization to ${panel}.`,
+};
+
+export const optionTexts = {
+  duration: 'Which duration is measured',
+  durationPlaceholder: 'View default',
+  timezone: 'Time zone for calendar buckets, for all viewers and alert rules',
+  timezonePlaceholder: 'Data source default',
+  jobHours: 'Comma-separated, in hours',
+  legend: 'Series name template, for example {{device}} {{metric}}',
+  limit: 'Maximum number of series, rows or users. A notice reports what is left out',
+  totals: 'Adds rows with totals at the end of the table',
+  completeBucketsOnly: 'Omits buckets that are cut off or still incomplete',
+};
+
+export const settingTexts = {
+  scope: 'Scope',
+  pool: 'Query one pool from its snapshots',
+  fleet: 'Query several pools from the hourly facts they publish',
+  links: 'Link names to dashboards',
+  linksHelp: "Link machines, users, and devices in tables to the plugin's dashboards, if imported.",
+  timezone:
+    "Time zone of the snapshot timestamps, that is, of the collector's machine. Save & test warns if it doesn't match " +
+    'the job IDs. The last zone also defines days and weeks.',
+  fleetTimezone: 'Time zone of days and weeks.',
+  oneZone: 'Single zone',
+  changedZone: 'Changed over time',
+  addZone: 'Add zone change',
+};
+
+export const bucketTexts = {
+  section:
+    'S3 buckets shared by several Grafana servers. A server administrator must allow them (allowed_buckets). Both use ' +
+    'the same S3 server and keys.',
+  snapshots: 'Snapshot bucket',
+  snapshotsHelp: 'Name and prefix of the Parquet files. Use this instead of Directory.',
+  segments: 'Shared cache bucket',
+  segmentsHelp: 'The first server that needs a finished day computes it; the others reuse it.',
+  endpoint: 'URL of the S3 server. Leave empty for Amazon S3.',
+  region: "Leave empty for the server's default.",
+  pathStyle: 'Path-style access',
+  pathStyleHelp: 'Most Ceph installations need this.',
+  certificates: "PEM certificate of the CA, if the system doesn't trust it.",
+  keys: "Leave both keys empty to use the server's own credentials, if allowed and forwarded to the plugin.",
+};
+
+export const factsTexts = {
+  ofPool: 'Hourly aggregates that this pool publishes to Elasticsearch for fleet data sources.',
+  ofFleet: 'Hourly aggregates that the pools publish. Time ranges are rounded to full hours.',
+  pool: 'Pool name',
+  poolHelp: 'Facts are published under this name every hour. Leave empty to disable.',
+  index: 'Target index',
+  indexHelp: 'Defaults to Facts index.',
+};
+
+export const privacyTexts = {
+  section: 'Choose whether viewers see user and job names. Editors and admins always do.',
+  names: 'Pseudonyms such as “User 482913377” also apply to variables, annotations, and alerts.',
+  secret: 'At least 16 random characters. Changing the secret changes every pseudonym.',
+};
+
+export const snapshotTexts = {
+  slice:
+    'A GPU counts once per slice. Choose a slice no longer than the collector interval; otherwise GPU hours are too high.',
+  lists: 'Files in the snapshot directory. Missing default files are ignored.',
+  chtcOwned: 'CHTC-owned machines',
+  cache: 'Keeps what has been read from the snapshots, so that queries over a year return almost instantly.',
+};
+
+export const elasticsearchTexts = {
+  section: 'Elasticsearch server that hosts these indices.',
+  url: 'URL as seen from the Grafana server',
+};
