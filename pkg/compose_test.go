@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/chtc/gpureports/pkg/dashboards"
+	"github.com/chtc/gpureports/pkg/internal/dev/dashboards"
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/plugin"
-	"github.com/chtc/gpureports/pkg/samplepool"
 )
 
-// docker-compose.yaml cannot run where there is no Docker. What it and provisioning/ name is checked here: paths, ids,
+// docker-compose.yaml cannot run without Docker. This test checks the names in it and in provisioning/: paths, ids,
 // environment and uids must fit each other and the plugin.
 
 const (
@@ -168,7 +168,7 @@ func TestComposeFitsPluginAndProvisioning(t *testing.T) {
 		}
 		require.Equal(t, "service_healthy", service.DependsOn["elasticsearch"].Condition)
 		mounted := mounts(t, service.Volumes)
-		require.Equal(t, [2]string{"./artifacts/gpureports", "ro"}, mounted[service.Entrypoint[0]])
+		require.Equal(t, [2]string{"./artifacts/gpudev", "ro"}, mounted[service.Entrypoint[0]])
 		require.Equal(t, "load-ads", service.Entrypoint[1])
 		option := func(option string) string {
 			return service.Entrypoint[slices.Index(service.Entrypoint, option)+1]
@@ -281,7 +281,7 @@ func TestComposeBucket(t *testing.T) {
 		require.Equal(t, []string{"bucket"}, c.Services[name].Profiles, name)
 	}
 	s3, loader, first := c.Services["s3"], c.Services["bucket-loader"], c.Services["grafana-1"]
-	gateway, err := os.ReadFile(filepath.Join(root, "pkg/bucket/buckettest/server.go"))
+	gateway, err := os.ReadFile(filepath.Join(root, "pkg/internal/dev/buckettest/server.go"))
 	require.NoError(t, err)
 	_, version, found := strings.Cut(s3.Image, "versity/versitygw:")
 	require.True(t, found)

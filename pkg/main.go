@@ -7,12 +7,10 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/grafana/grafana-plugin-sdk-go/backend/datasource"
 
-	"github.com/chtc/gpureports/pkg/headroom"
 	"github.com/chtc/gpureports/pkg/plugin"
 )
 
 func main() {
-	headroom.Keep()
 	options := datasource.ManageOpts{QueryConversionHandler: backend.ConvertQueryFunc(plugin.ConvertQueries)}
 	if err := datasource.Manage(plugin.ID, plugin.New, options); err != nil {
 		backend.Logger.Error(err.Error())

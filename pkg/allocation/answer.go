@@ -1,4 +1,4 @@
-// Package allocation answers who holds the GPUs and what is free (methodology sections 4 and 5).
+// Package allocation answers who holds the GPUs and which are free (methodology sections 4 and 5).
 package allocation
 
 import (
@@ -12,15 +12,16 @@ import (
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
-// JobFigures returns the metrics of the view `health` that need job ads, as far as they are asked for. One that is
-// missing or NaN does not exist, because of no job ad or too few runs.
+// JobFigures returns those requested metrics of the view `health` that need job ads. A metric is missing or NaN if
+// there is no job ad or there are too few runs.
 type JobFigures func(ctx context.Context, p *query.Plan) (map[string]float64, error)
 
 // ofJobs are those metrics.
 var ofJobs = []string{"jobsLagSeconds", "linkRate", "clockErrorSeconds"}
 
-// Answer answers a query of the kind. jobs gives the figures of the view `health` that need job ads; nil: none. Errors
-// are those of the timeline; of `health`, when it is asked for one figure of jobs, those of the job source.
+// Answer answers a query of the kind. jobs gives the figures of the view `health` that need job ads; nil if there is no
+// job source. Errors are those of the timeline; if only one figure of jobs is requested from `health`, also those of
+// the job source.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan, jobs JobFigures) (data.Frames, error) {
 	switch p.View {
 	case "current":

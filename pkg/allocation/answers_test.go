@@ -10,12 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/plugintest"
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/kinds"
-	"github.com/chtc/gpureports/pkg/plugin/plugintest"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
 // What can alert is acceptable to the alert engine, with data and without.
@@ -45,7 +45,7 @@ func TestAnswersAlert(t *testing.T) {
 		require.NoError(t, err, text)
 		require.Empty(t, values)
 		require.Len(t, frames, 1)
-		require.True(t, hasNotice(frames, "no snapshot in the window"))
+		require.True(t, hasNotice(frames, "no snapshot in the time range"))
 	}
 	values, err := plugintest.Alertable(s.ask(t, with,
 		`{"queryType": "allocation", "view": "health", "metrics": ["snapshotAgeSeconds"]}`))
@@ -60,18 +60,18 @@ func TestNotices(t *testing.T) {
 	s := open(t, golden.Pool(t, "pool-b"), "America/Chicago", 15)
 	w := golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z")
 	frames := s.ask(t, w, `{"queryType": "allocation", "filter": {"devices": ["NVIDIA H200", "H300"], "machines": ["/gpu/", "/nowhere$/"]}}`)
-	require.True(t, hasNotice(frames, "filter.devices: nothing on the window's days matches H300"))
-	require.True(t, hasNotice(frames, "filter.machines: nothing on the window's days matches /nowhere$/"))
+	require.True(t, hasNotice(frames, "filter.devices: no value in the time range matches H300"))
+	require.True(t, hasNotice(frames, "filter.machines: no value in the time range matches /nowhere$/"))
 	require.True(t, hasNotice(frames, "excluded by"))
 	require.True(t, hasNotice(frames, "rows without a GPU id"))
 	require.True(t, hasNotice(frames, "gap between snapshots"))
 	require.True(t, hasNotice(frames, "coverage 96.67 %: 58 of 60 h, 228 snapshots, 224 slices"))
 	frames = s.ask(t, w, `{"queryType": "userHours", "filter": {"users": ["nobody@x", "/^user00/"], "projects": ["DSI", "Art"]}}`)
-	require.True(t, hasNotice(frames, "filter.users: nothing on the window's days matches nobody@x"))
-	require.True(t, hasNotice(frames, "filter.projects: nothing on the window's days matches Art"))
+	require.True(t, hasNotice(frames, "filter.users: no value in the time range matches nobody@x"))
+	require.True(t, hasNotice(frames, "filter.projects: no value in the time range matches Art"))
 }
 
-// An excluded machine is in `machines` with its reason, and in nothing else.
+// An excluded machine is in `machines` with its reason, and in no other answer.
 func TestExcludedMachine(t *testing.T) {
 	s := open(t, golden.Pool(t, "pool-a"), "UTC", 15)
 	w := golden.Window(t, "2025-09-29T12:00:00Z", "2025-10-02T00:00:00Z")
@@ -206,7 +206,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// A window without a file's reach is no data; a broken file beside good ones is a notice.
+// A window outside the reach of any file has no data; a broken file among good ones is a notice.
 func TestNoSnapshots(t *testing.T) {
 	p := &naivePool{zone: "UTC", rows: []*naiveRow{{file: "2025-06", text: "2025-06-02 12:00:00.000000",
 		name: ptr("slot1@m"), machine: ptr("m"), gpu: ptr("GPU-0"), state: ptr("Claimed"), owner: ptr("ann")}}}

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/counts"
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
-	"github.com/chtc/gpureports/pkg/samplepool"
 )
 
 // benchmarkDays is how long the pool of the benchmarks lasts.
@@ -39,7 +39,7 @@ func benchmarkPool(b *testing.B) (source, pool.Micros) {
 	return open(b, dir, o.Timezone, 15), o.End.UnixMicro()
 }
 
-// A question that was not asked before: nothing but the segments is there.
+// A question that is not cached, with only the segments in memory.
 func BenchmarkCount(b *testing.B) {
 	s, end := benchmarkPool(b)
 	for _, days := range []int64{1, 7, 30} {
@@ -65,7 +65,7 @@ func BenchmarkCount(b *testing.B) {
 	}
 }
 
-// Warm answers, asked again: computation and frames, over windows of a pool of 900 GPUs.
+// Warm answers to repeated questions: computation and frames, over windows of a pool of 900 GPUs.
 func BenchmarkAnswers(b *testing.B) {
 	s, end := benchmarkPool(b)
 	for _, days := range []int64{1, 7, 30} {

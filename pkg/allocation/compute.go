@@ -1,16 +1,16 @@
 package allocation
 
 import (
-	"math"
 	"slices"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Figures are what summaries and series are made from: GPU-slices by group and bucket.
+// Figures are the data of summaries and series: GPU-slices by group and bucket.
 type Figures struct {
 	Groups []GroupFigures
 	Slices []float64     // N of each bucket
@@ -36,35 +36,27 @@ func figuresOf(c *counts.Count, s *timeline.Slices, p *query.Plan) *Figures {
 		f.Times = append(f.Times, c.Point(b))
 	}
 	for g := range c.Groups {
-		f.Groups = append(f.Groups, GroupFigures{Texts: c.Groups[g].Texts(p, p.GroupBy, names),
-			Side: c.Groups[g].SideOf(p.GroupBy), Sums: c.Of(g)})
+		key := &c.Groups[g]
+		side := key.Side
+		if slices.Contains(p.GroupBy, "category") { // groupings have the category or the side
+			side = key.Category.Side()
+		}
+		f.Groups = append(f.Groups, GroupFigures{Texts: key.Texts(p, p.GroupBy, names), Side: side, Sums: c.Of(g)})
 	}
 	return f
 }
 
-// needs are the classes that a metric is made from.
-func needs(metric string) []counts.Class {
-	switch metric {
-	case "allocatedPercent", "available":
-		return []counts.Class{counts.Claimed, counts.Unclaimed}
-	case "allocated":
-		return []counts.Class{counts.Claimed}
-	case "free":
-		return []counts.Class{counts.Free}
-	case "unclaimed":
-		return []counts.Class{counts.Unclaimed}
-	case "drained":
-		return []counts.Class{counts.Drained}
-	case "prevented":
-		return []counts.Class{counts.Prevented}
-	}
-	return nil
+// needs are the classes that metrics are made from.
+var needs = map[string][]counts.Class{
+	"allocatedPercent": {counts.Claimed, counts.Unclaimed}, "available": {counts.Claimed, counts.Unclaimed},
+	"allocated": {counts.Claimed}, "free": {counts.Free}, "unclaimed": {counts.Unclaimed},
+	"drained": {counts.Drained}, "prevented": {counts.Prevented},
 }
 
 // ClassesOf are the classes that metrics are made from.
 func ClassesOf(metrics []string) (all []counts.Class) {
 	for _, m := range metrics {
-		for _, class := range needs(m) {
+		for _, class := range needs[m] {
 			if !slices.Contains(all, class) {
 				all = append(all, class)
 			}
@@ -73,18 +65,25 @@ func ClassesOf(metrics []string) (all []counts.Class) {
 	return all
 }
 
-// metric is the formula of methodology section 5 over the sums of GPU-slices in a bucket and its N; NaN where it has
-// none.
-func metric(name string, sums *counts.Sums, bucket int, n float64) float64 {
-	switch name {
-	case "allocatedPercent":
-		available := sums[counts.Claimed][bucket] + sums[counts.Unclaimed][bucket]
-		if available == 0 {
-			return math.NaN()
-		}
-		return 100 * sums[counts.Claimed][bucket] / available
-	case "available":
-		return (sums[counts.Claimed][bucket] + sums[counts.Unclaimed][bucket]) / n
-	}
-	return sums[needs(name)[0]][bucket] / n
+// point is a bucket of a group's GPU-slices.
+type point struct {
+	sums   *counts.Sums
+	bucket int
+	slices float64 // N
+}
+
+func (p *point) of(class counts.Class) float64 { return p.sums[class][p.bucket] }
+
+// allocatedPercent is the allocated share of the GPUs that can be; NaN if there are none.
+func (p *point) allocatedPercent() float64 {
+	return aggregate.Percent(p.of(counts.Claimed), p.of(counts.Claimed)+p.of(counts.Unclaimed))
+}
+
+func (p *point) available() float64 {
+	return (p.of(counts.Claimed) + p.of(counts.Unclaimed)) / p.slices
+}
+
+// average is the number of GPUs that count as a class, on average over the slices.
+func average(class counts.Class) func(*point) float64 {
+	return func(p *point) float64 { return p.of(class) / p.slices }
 }

@@ -18,8 +18,8 @@ import (
 // lookBack is how far the beginning of a state is looked for.
 const lookBack = 7 * pool.Day
 
-// loadNewest loads the newest snapshot at or before a time, whatever lies between, and the given time before it.
-// snapshot is its number in the view, -1: there is none.
+// loadNewest loads the newest snapshot at or before a time, however long before, and the given time before it. snapshot
+// is its number in the view, -1 if there is none.
 func loadNewest(ctx context.Context, tl *timeline.Timeline, at, before pool.Micros) (view *timeline.View, snapshot int,
 	err error) {
 	first, newest, ok, err := tl.Range(ctx)
@@ -74,7 +74,7 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		about.Info("not listed: %s of machines that are missing from the newest snapshot", frames.Count(missing, "GPU"))
 	}
 
-	rows := make([]gpuRow, 0, day.GPUs())
+	rows := make([]*gpuRow, 0, day.GPUs())
 	for i, class := range classify.GPUs(day) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -87,7 +87,7 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		}
 		model, job := day.Model(i), history.jobs(index).Of(status, side)
 		since := history.since(day.GPU(i), state, row, job)
-		r := gpuRow{
+		r := &gpuRow{
 			device: p.Shown("device", names[model.Device]), memory: model.Memory / 1024,
 			category: counts.CategoryOf(class, side, row).String(),
 			state:    state.String(), job: p.Shown("job", view.Names.JobText(job)), since: since,
@@ -100,12 +100,12 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		}
 		rows = append(rows, r)
 	}
-	slices.SortFunc(rows, gpuRow.compare)
+	slices.SortFunc(rows, (*gpuRow).compare)
 	return gpuTable(p, about, rows), nil
 }
 
 // compare orders rows by machine and GPU.
-func (r gpuRow) compare(other gpuRow) int {
+func (r *gpuRow) compare(other *gpuRow) int {
 	return cmp.Or(cmp.Compare(r.machine, other.machine), cmp.Compare(r.gpu, other.gpu))
 }
 
@@ -115,34 +115,26 @@ type gpuRow struct {
 	since                                                           pool.Micros
 }
 
-func gpuTable(p *query.Plan, about *frames.About, rows []gpuRow) data.Frames {
+func gpuTable(p *query.Plan, about *frames.About, rows []*gpuRow) data.Frames {
 	return frames.List(p, about,
-		frames.Text("machine", column(rows, func(r *gpuRow) string { return r.machine })),
-		frames.Text("gpu", column(rows, func(r *gpuRow) string { return r.gpu })),
-		frames.Text("device", column(rows, func(r *gpuRow) string { return r.device })),
-		frames.Number("memoryGB", column(rows, func(r *gpuRow) float64 { return r.memory })),
-		frames.Text("category", column(rows, func(r *gpuRow) string { return r.category })),
-		frames.Text("state", column(rows, func(r *gpuRow) string { return r.state })),
-		frames.Text("user", column(rows, func(r *gpuRow) string { return r.user })),
-		frames.Text("job", column(rows, func(r *gpuRow) string { return r.job })),
-		frames.Time("since", column(rows, func(r *gpuRow) pool.Micros { return r.since })),
-		frames.Number("hours", column(rows, func(r *gpuRow) float64 { return r.hours })),
-		frames.Text("preventReason", column(rows, func(r *gpuRow) string { return r.preventReason })),
+		frames.Text("machine", frames.Each(rows, func(r *gpuRow) string { return r.machine })),
+		frames.Text("gpu", frames.Each(rows, func(r *gpuRow) string { return r.gpu })),
+		frames.Text("device", frames.Each(rows, func(r *gpuRow) string { return r.device })),
+		frames.Number("memoryGB", frames.Each(rows, func(r *gpuRow) float64 { return r.memory })),
+		frames.Text("category", frames.Each(rows, func(r *gpuRow) string { return r.category })),
+		frames.Text("state", frames.Each(rows, func(r *gpuRow) string { return r.state })),
+		frames.Text("user", frames.Each(rows, func(r *gpuRow) string { return r.user })),
+		frames.Text("job", frames.Each(rows, func(r *gpuRow) string { return r.job })),
+		frames.Time("since", frames.Each(rows, func(r *gpuRow) pool.Micros { return r.since })),
+		frames.Number("hours", frames.Each(rows, func(r *gpuRow) float64 { return r.hours })),
+		frames.Text("preventReason", frames.Each(rows, func(r *gpuRow) string { return r.preventReason })),
 	)
-}
-
-func column[R, V any](rows []R, value func(*R) V) []V {
-	values := make([]V, len(rows))
-	for i := range rows {
-		values[i] = value(&rows[i])
-	}
-	return values
 }
 
 // history finds since when GPUs are as they are.
 type history struct {
 	view  *timeline.View
-	last  int       // the snapshot that is asked about
+	last  int       // the snapshot in question
 	first int       // the earliest snapshot without a gap in between, at most 7 days back
 	gpus  [][]int32 // of each day: the places of GPUs, −1 = none
 	read  []*timeline.Jobs

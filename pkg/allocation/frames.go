@@ -11,7 +11,7 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// Frames returns the table of the view `summary`, whose figures have one bucket, else series.
+// Frames returns the table of the view `summary`, whose figures have one bucket, otherwise series.
 func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 	if p.View == "summary" {
 		return summary(f, p, about)
@@ -22,11 +22,8 @@ func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 // summary returns the table of figures of one bucket.
 func summary(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 	wants := ClassesOf(p.Metrics)
-	values := func(sums *counts.Sums) (row []float64) {
-		for _, m := range p.Metrics {
-			row = append(row, metric(m, sums, 0, f.Slices[0]))
-		}
-		return row
+	values := func(sums *counts.Sums) []float64 {
+		return metrics.Values(p.Metrics, &point{sums, 0, f.Slices[0]})
 	}
 	var rows []frames.Row
 	var sides [2]counts.Sums
@@ -51,11 +48,12 @@ func summary(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 // series returns the series of figures.
 func series(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 	var all []frames.Series
+	figures := metrics.Figures(p.Metrics)
 	for _, g := range f.Groups {
-		for _, m := range p.Metrics {
+		for k, m := range p.Metrics {
 			values := make([]float64, len(f.Drawn))
 			for i, b := range f.Drawn {
-				values[i] = metric(m, g.Sums, b, f.Slices[b])
+				values[i] = figures[k](&point{g.Sums, b, f.Slices[b]})
 			}
 			// A free GPU counts on its primary slot where it has one: backfill's series are mostly zero throughout.
 			hidden := g.Side == pool.Backfill && m == "free" &&

@@ -79,14 +79,17 @@ func health(ctx context.Context, tl *timeline.Timeline, p *query.Plan, jobs JobF
 
 // gaps lists the collector's gaps in the window, as annotations.
 func gaps(s *timeline.Slices, p *query.Plan, about *frames.About) data.Frames {
-	all := s.View.Gaps(p.Window)
+	var all []*timeline.Gap
+	for _, g := range s.View.Gaps(p.Window) {
+		all = append(all, &g)
+	}
 	return frames.List(p, about,
-		frames.Time("time", column(all, func(g *timeline.Gap) pool.Micros { return g.From })),
-		frames.Time("timeEnd", column(all, func(g *timeline.Gap) pool.Micros { return g.To })),
-		frames.Text("title", column(all, func(*timeline.Gap) string { return "Collector gap" })),
-		frames.Text("text", column(all, func(g *timeline.Gap) string {
+		frames.Time("time", frames.Each(all, func(g *timeline.Gap) pool.Micros { return g.From })),
+		frames.Time("timeEnd", frames.Each(all, func(g *timeline.Gap) pool.Micros { return g.To })),
+		frames.Text("title", frames.Each(all, func(*timeline.Gap) string { return "Collector gap" })),
+		frames.Text("text", frames.Each(all, func(g *timeline.Gap) string {
 			return "No snapshot for " + frames.Decimal(pool.Hours(g.To-g.From)) + " h"
 		})),
-		frames.Text("tags", column(all, func(*timeline.Gap) string { return "gap" })),
+		frames.Text("tags", frames.Each(all, func(*timeline.Gap) string { return "gap" })),
 	)
 }

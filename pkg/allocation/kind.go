@@ -1,23 +1,50 @@
 package allocation
 
-import "github.com/chtc/gpureports/pkg/query"
+import (
+	"github.com/chtc/gpureports/pkg/aggregate"
+	"github.com/chtc/gpureports/pkg/counts"
+	"github.com/chtc/gpureports/pkg/query"
+)
 
 var (
 	groupings = []string{"category", "slots", "device", "memory", "tier", "machine", "ownership", "project",
 		"preventReason"}
-	metrics       = []string{"allocatedPercent", "allocated", "available", "free", "unclaimed", "drained", "prevented"}
+	gpuMetrics    = []string{"allocatedPercent", "allocated", "available", "free", "unclaimed", "drained", "prevented"}
 	healthMetrics = []string{"snapshotAgeSeconds", "coveragePercent", "gpusSeen", "gpusLost", "jobsLagSeconds",
 		"linkRate", "clockErrorSeconds"}
-	machineFilters = []string{"devices", "tiers", "machines", "ownerships", "projects", "idle"}
+	machineFilters = []string{"devices", "memories", "tiers", "machines", "ownerships", "projects", "idle"}
 )
+
+var metrics = aggregate.Metrics[point]{
+	aggregate.Define("allocatedPercent", "Allocated %", query.Percent, 1,
+		"Allocated share of the GPUs that can be: 100 · Σ claimed / Σ (claimed + unclaimed) over the slices",
+		(*point).allocatedPercent),
+	aggregate.Define("allocated", "Allocated (avg.)", query.Count, 1,
+		"GPUs held by jobs, on average over the slices: Σ claimed / N",
+		average(counts.Claimed)),
+	aggregate.Define("available", "Available (avg.)", query.Count, 1,
+		"GPUs that can be allocated: Σ (claimed + unclaimed) / N",
+		(*point).available),
+	aggregate.Define("free", "Free (avg.)", query.Count, 1, "GPUs without a job on primary and backfill slots that a job "+
+		"may start on, / N; each counted once",
+		average(counts.Free)),
+	aggregate.Define("unclaimed", "Unclaimed (avg.)", query.Count, 1,
+		"GPUs not claimed in their category, also those that a backfill job uses: Σ unclaimed / N",
+		average(counts.Unclaimed)),
+	aggregate.Define("drained", "Drained (avg.)", query.Count, 1, "GPUs that drain: Σ drained / N",
+		average(counts.Drained)),
+	aggregate.Define("prevented", "Prevented (avg.)", query.Count, 1,
+		"GPUs without a job on which none may start (PreventJobsReason), / N",
+		average(counts.Prevented)),
+}
 
 // Kind describes the kind.
 var Kind = query.Kind{
 	Name: "allocation", Label: "Allocation", Description: "How many GPUs are allocated, available, free or drained",
 	DefaultGroupBy: []string{"category"},
 	Views: []query.View{
-		sided(query.SeriesView(groupings, metrics, query.UserFilters)),
-		sided(query.TableView("Averages over the time range, with totals", groupings, metrics, query.UserFilters)),
+		sided(query.SeriesView(groupings, gpuMetrics, query.UserFilters)),
+		sided(query.TableView("Averages over the time range, with totals", groupings, gpuMetrics, query.UserFilters)),
 		query.ListView("current", "Current", "What every GPU does at the newest snapshot", query.UserFilters),
 		{
 			Name: "stateTimeline", Label: "State timeline", Description: "The state of every GPU over time; of more " +
@@ -36,21 +63,7 @@ var Kind = query.Kind{
 			Options: []string{"limit"}, Alerting: query.AlertNone, Frame: query.FrameTable,
 		},
 	},
-	Columns: []query.Column{
-		query.Metric("allocatedPercent", "Allocated %", query.Percent, 1,
-			"Allocated share of the GPUs that can be: 100 · Σ claimed / Σ (claimed + unclaimed) over the slices"),
-		query.Metric("allocated", "Allocated (avg.)", query.Count, 1,
-			"GPUs held by jobs, on average over the slices: Σ claimed / N"),
-		query.Metric("available", "Available (avg.)", query.Count, 1,
-			"GPUs that can be allocated: Σ (claimed + unclaimed) / N"),
-		query.Metric("free", "Free (avg.)", query.Count, 1, "GPUs without a job on primary and backfill slots that a job "+
-			"may start on, / N; each counted once"),
-		query.Metric("unclaimed", "Unclaimed (avg.)", query.Count, 1,
-			"GPUs not claimed in their category, also those that a backfill job uses: Σ unclaimed / N"),
-		query.Metric("drained", "Drained (avg.)", query.Count, 1, "GPUs that drain: Σ drained / N"),
-		query.Metric("prevented", "Prevented (avg.)", query.Count, 1,
-			"GPUs without a job on which none may start (PreventJobsReason), / N"),
-
+	Columns: append(metrics.Columns(),
 		query.Metric("snapshotAgeSeconds", "Age of the newest snapshot", query.Seconds, 0,
 			"Now − newest snapshot of all files"),
 		query.Metric("coveragePercent", "Coverage", query.Percent, 1,
@@ -60,10 +73,8 @@ var Kind = query.Kind{
 			"in it"),
 		query.Metric("jobsLagSeconds", "Lag of job ads", query.Seconds, 0, "Now − newest job ad"),
 		query.Metric("linkRate", "Link rate", query.Percent, 1, "Share of ended backfill runs that a job ad explains"),
-
 		query.Metric("clockErrorSeconds", "Clock error", query.Seconds, 0,
 			"Largest error of an access point's clock, as job ads and snapshots tell; dates are corrected"),
-
 		query.TextColumn("state", "State", ""),
 		query.TextColumn("since", "Since", "Beginning of the unbroken sequence with the same state, user and job, at most "+
 			"7 days back"),
@@ -76,12 +87,11 @@ var Kind = query.Kind{
 		query.Metric("wholeGpus", "Whole GPUs", query.Count, 0, "GPUs that are not divided"),
 		query.TextColumn("migParts", "MIG parts", "Parts of GPUs (Multi-Instance GPU), by profile"),
 		query.TextColumn("preventReasons", "Prevented by", "PreventJobsReason of the machine's slots, the last seen first"),
-		query.TextColumn("preventState", "Prevented", "active: a reason stands in the last snapshot with the machine; "+
-			"lifted: it stood before"),
+		query.TextColumn("preventState", "Prevented", "active: set in the machine's last snapshot; lifted: set earlier"),
 		query.TextColumn("preventLastSeen", "Last prevented", "The last snapshot with a reason"),
 		query.Metric("backfillAllocated", "Backfill allocated (avg.)", query.Count, 1,
 			"GPUs claimed on backfill slots: Σ claimed / N"),
-	},
+	),
 }
 
 // sided is a view that never adds real and backfill slots, and that knows users of claimed GPUs only.

@@ -47,13 +47,13 @@ func machines(ctx context.Context, kept *counts.Cache, s *timeline.Slices, p *qu
 	}
 	for g, group := range count.Groups {
 		r := found[group.Machine]
-		sums := count.Of(g)
+		of := &point{count.Of(g), 0, float64(s.N())}
 		if group.Side == pool.Backfill {
-			r.backfillAllocated = metric("allocated", sums, 0, float64(s.N()))
+			r.backfillAllocated = average(counts.Claimed)(of)
 			continue
 		}
-		r.allocated, r.drained = metric("allocated", sums, 0, float64(s.N())), metric("drained", sums, 0, float64(s.N()))
-		r.allocatedPercent = metric("allocatedPercent", sums, 0, float64(s.N()))
+		r.allocated, r.drained = average(counts.Claimed)(of), average(counts.Drained)(of)
+		r.allocatedPercent = of.allocatedPercent()
 	}
 	covered := pool.Hours(s.Coverage(p.Env.Lists).Covered)
 	rows := make([]*machineRow, 0, len(found))
@@ -133,18 +133,18 @@ func machinesSeen(ctx context.Context, s *timeline.Slices, p *query.Plan,
 	return seen.found, nil
 }
 
-// machineScan looks at GPUs, day after day, for what their machines are.
+// machineScan collects the properties of machines from their GPUs, day after day.
 type machineScan struct {
 	plan     *query.Plan
 	names    []string
 	classify *counts.Classifier
 	found    map[timeline.Symbol]*machineRow
-	last     timeline.Symbol // the machine that was looked at last, with its row
+	last     timeline.Symbol // the machine that was added last, with its row
 	lastRow  *machineRow
 	statuses []rowsOfStatus // of the day
 }
 
-// rowsOfStatus is what the rows of a status have in common, if they have: the same projects, and no reason.
+// rowsOfStatus has the common values of the rows of a status, if they agree: the same projects, and no reason.
 type rowsOfStatus struct {
 	alike   bool
 	project timeline.Symbol // the list of them
@@ -165,7 +165,7 @@ func (s *machineScan) begin(day *timeline.Day) {
 	}
 }
 
-// gpu looks at a day's GPU.
+// gpu adds a day's GPU.
 func (s *machineScan) gpu(day *timeline.DaySlices, g int, class counts.GPUClass) {
 	from, to := day.Snapshots()
 	first, spans := day.Spans(g)
@@ -208,7 +208,7 @@ func (s *machineScan) gpu(day *timeline.DaySlices, g int, class counts.GPUClass)
 }
 
 func (s *machineScan) machine(name timeline.Symbol) *machineRow {
-	if s.lastRow == nil || s.last != name { // a machine's GPUs stand together
+	if s.lastRow == nil || s.last != name { // a machine's GPUs are adjacent
 		if s.found[name] == nil {
 			s.found[name] = newMachineRow(s.names[name], s.plan)
 		}
@@ -256,7 +256,7 @@ func (r *machineRow) countGPUs(known *timeline.Names, names []string) {
 	r.parts = strings.Join(parts, ", ")
 }
 
-// preventReasons are the reasons that keep or kept jobs away, the last seen first. Where some still stand, those that
+// preventReasons are the reasons that keep or kept jobs away, the last seen first. If some are still set, those that
 // are lifted are marked.
 func (r *machineRow) preventReasons() string {
 	reasons := slices.SortedFunc(maps.Keys(r.reasons), func(a, b string) int {

@@ -15,16 +15,16 @@ import (
 // ranked are the states in the order in which they fit: of equal shares the first one names a machine's state.
 var ranked = [...]gpuState{stateClaimed, stateBackfill, statePrevented, stateDrained, stateFree, stateOther}
 
-// byMachine returns a frame for the GPUs of each device on each machine: the state that most of them are in, and beside
-// it the share of each state, on average over the plan's buckets. all are ordered by device and machine.
+// byMachine returns a frame for the GPUs of each device on each machine: the state that most of them are in, and the
+// share of each state, on average over the plan's buckets. all are ordered by device and machine.
 func byMachine(ctx context.Context, all []*stateChanges, p *query.Plan, about *frames.About) (data.Frames, error) {
 	buckets, err := p.Buckets(p.Window.From)
 	if err != nil {
 		return nil, err
 	}
-	about.Info("%s GPUs are more than the %d that are shown one by one: a row stands for the GPUs of a device on a "+
-		"machine, "+
-		"with the state of most of them, and the share of each state as further fields", frames.Thousands(len(all)), maxGPUs)
+	about.Info("%s GPUs are more than the %d that are shown one by one: each row shows the GPUs of one device on one "+
+		"machine, with the state of most of them, and the share of each state in further "+
+		"fields", frames.Thousands(len(all)), maxGPUs)
 	var shown []frames.States
 	for len(all) > 0 {
 		if err := ctx.Err(); err != nil {

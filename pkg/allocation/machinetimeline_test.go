@@ -12,12 +12,12 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
-	"github.com/chtc/gpureports/pkg/samplepool"
 )
 
-// Of more than 500 GPUs the state timeline shows by device and machine what it shows of each GPU, and leaves none out.
+// For more than 500 GPUs the state timeline shows devices and machines, with the states of all their GPUs.
 func TestStateTimelineByMachine(t *testing.T) {
 	o := samplepool.Default()
 	o.Machines, o.GPUs, o.Timezone, o.Drains, o.Prevented, o.MachineDown = 100, 560, "UTC", 30, 30, 30

@@ -238,7 +238,7 @@ func covered(stretches []interval, from, to int64) float64 {
 	return float64(sum) / float64(usHour)
 }
 
-// result is a GPU in a slice, one side: what it counts as, and for whom.
+// result is a GPU in a slice, one side: its category and its users.
 type result struct {
 	slice, machine, gpu, category, slots, device, memory, ownership, project string
 	begin                                                                    int64

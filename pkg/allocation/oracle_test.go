@@ -15,9 +15,9 @@ import (
 	_ "modernc.org/sqlite"
 	"pgregory.net/rapid"
 
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/samplepool"
 )
 
 var sliceLengths = []int{0, 5, 10, 15, 30, 60}
@@ -33,7 +33,7 @@ func TestOddPoolsEqualOracle(t *testing.T) {
 	})
 }
 
-// The same where the zone's offset is no multiple of the slice: two UTC days share slices.
+// The same if the zone's offset is not a multiple of the slice: two UTC days share slices.
 func TestSlicesAcrossDaysEqualOracle(t *testing.T) {
 	checkOddPools(t, []int{60}, []string{"Asia/Kolkata", "Asia/Kathmandu"},
 		[]time.Time{time.Date(2025, 6, 30, 22, 31, 0, 0, time.UTC), time.Date(2025, 12, 30, 23, 20, 0, 0, time.UTC)})
@@ -273,7 +273,7 @@ func (p *naivePool) write(t tester, dir string) {
 	}
 }
 
-// comparison is one query, asked of both.
+// comparison is one query to both the product and the oracle.
 type comparison struct {
 	t        tester
 	pool     *naivePool

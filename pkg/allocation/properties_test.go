@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -71,7 +71,7 @@ func TestFiguresAddUp(t *testing.T) {
 	})
 }
 
-// Slices that lie wholly inside two windows give the same figures in both, whatever else was asked before.
+// Slices that lie wholly inside two windows give the same figures in both, after any other questions.
 func TestWindowsAgree(t *testing.T) {
 	eachWindow(t, func(t *testing.T, dir, zone string, whole pool.Window, _ *expectedWindow) {
 		rnd := rand.New(rand.NewPCG(3, 4))
@@ -111,7 +111,7 @@ func TestWindowsAgree(t *testing.T) {
 	})
 }
 
-// A question asked again, after others and over another window, has the answer of one that is asked for the first time.
+// A repeated question, after others and over another window, has the same answer as one on an empty cache.
 func TestRememberedCounts(t *testing.T) {
 	dir := golden.Pool(t, "pool-b")
 	whole := golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z")

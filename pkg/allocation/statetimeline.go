@@ -65,8 +65,8 @@ func stateTimeline(ctx context.Context, s *timeline.Slices, p *query.Plan, about
 	return frames.StateTimeline(p, about, maxGPUs, shown, stateMappings()), nil
 }
 
-// changesOf returns the GPUs' ways through the window, in no order. A gap begins a cadence after its earlier snapshot,
-// which stands for that long.
+// changesOf returns the GPUs' states over the window, in no order. A gap begins one cadence after its earlier snapshot,
+// because a snapshot represents that much time.
 func changesOf(ctx context.Context, s *timeline.Slices, p *query.Plan) ([]*stateChanges, error) {
 	view, names := s.View, s.View.Names.Texts()
 	classify := counts.NewClassifier(p, names)
@@ -122,7 +122,7 @@ func changesOf(ctx context.Context, s *timeline.Slices, p *query.Plan) ([]*state
 	return all, nil
 }
 
-// addGaps adds the gaps of a day that lie in its snapshots [begin, end), where the state goes on behind them.
+// addGaps adds the gaps of a day that are in its snapshots [begin, end), after which the state continues.
 func (c *stateChanges) addGaps(day *timeline.DaySlices, ends []gapEnd, base, begin, end int, state gpuState) {
 	for _, e := range ends { // few
 		if begin <= e.snapshot-base && e.snapshot-base < end {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -22,7 +22,8 @@ func sums(rows []map[string]any, metric string, by func(row map[string]any) stri
 	return found
 }
 
-// Tiers are the devices that the lists put into them, as a grouping and as a filter; reasons part what is prevented.
+// Tiers consist of the devices that the lists put into them, as a grouping and as a filter; prevented GPUs are divided
+// by reason.
 func TestTiersAndReasons(t *testing.T) {
 	w := golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z")
 	for _, tiers := range [][]pool.Tier{nil, {{Name: "Big", Patterns: []string{"A100"}}}} {

@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/chtc/gpureports/pkg/allocation"
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -392,7 +392,7 @@ func checkHealth(t tester, p *naivePool, all []naiveSnapshot, s source, w pool.W
 	require.Empty(t, gaps)
 }
 
-// The job figures of health come from whoever knows job ads; there is none when it says NaN.
+// The job figures of health come from the given function; a figure that is NaN does not exist.
 func TestHealthWithJobs(t *testing.T) {
 	s := open(t, golden.Pool(t, "pool-a"), "UTC", 15)
 	w := golden.Window(t, "2025-09-30T00:00:00Z", "2025-10-01T00:00:00Z")
@@ -410,7 +410,7 @@ func TestHealthWithJobs(t *testing.T) {
 	require.Equal(t, 88.0, rows[0]["linkRate"])
 }
 
-// A window that lies far behind the data, or in an outage, still knows the newest snapshot before its end.
+// A window that is long after the data, or in an outage, still finds the newest snapshot before its end.
 func TestCurrentLooksBack(t *testing.T) {
 	p := &naivePool{zone: "UTC"}
 	for _, text := range []string{"2025-06-02 12:00:00.000000", "2025-06-02 12:15:00.000000",

@@ -10,9 +10,12 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
+	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/stores"
@@ -25,19 +28,19 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	if err != nil {
 		return nil, err
 	}
-	o, about := opened.Observed, opened.About
-	chosen := func() *runs.Chosen { return runs.Choose(linked.BackfillFilter(&p.Select), o.View) } // for one goroutine
-	names := o.View.Names.Texts()
-	a := answer{plan: p, about: about, observed: o, names: names, slices: opened.Slices.Begin, chosen: chosen()}
+	o := opened.Observed
+	a := answer{plan: p, about: opened.About, observed: o, names: o.View.Names.Texts(), slices: opened.Slices.Begin,
+		sliceOf: opened.Slices.Snapshots()}
 	a.first, a.end = o.View.Snapshots(p.Window)
-	if err := a.divide(); err != nil {
-		return nil, err
-	}
-	// What snapshots alone show is counted while ads are asked for, which takes one core most of the time.
+	// GPU-snapshots are counted while ads are requested, which takes one core most of the time.
 	tasks, _ := parallel.WithContext(ctx)
-	if a.calendar != nil {
+	if p.View == "summary" || p.View == "timeseries" {
+		if err := a.divide(); err != nil {
+			return nil, err
+		}
+		c := newCalendar(a.sliceOf, a.first, a.buckets)
 		tasks.Go(func() (err error) {
-			a.states, err = occupy(ctx, o, a.calendar, a.buckets.Len(), &grouping{p.GroupBy, names, p.Shown}, chosen())
+			a.states, err = occupy(ctx, o, c, p.GroupBy, a.newFilter())
 			return err
 		})
 	}
@@ -48,8 +51,68 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	return a.frames(ctx)
 }
 
-// measures are the kinds of periods that the answer is made of.
-func (a *answer) measures() []measure {
+// answer builds one answer's frames.
+type answer struct {
+	plan       *query.Plan
+	about      *frames.About
+	observed   *runs.Observed
+	names      []string
+	slices     []pool.Micros      // beginnings of the window's slices
+	sliceOf    []pool.Micros      // beginning of the slice of each of the window's snapshots
+	first, end int                // the window's snapshots
+	periods    [measures][]Period // by measure: those that overlap the window and pass the filter
+	explained  *runs.Explanations
+
+	buckets    query.Buckets // of the views summary, which has one, and timeseries
+	states     *states       // of the same
+	statistics [measures]struct {
+		keys  pool.Numbered[aggregate.Key]
+		of    []*statistics // by the number of their key
+		total *statistics
+	}
+
+	residualRuns []residual // of the view jobLength
+}
+
+// newFilter returns the query's filter of GPUs, for one goroutine.
+func (a *answer) newFilter() *runs.Chosen {
+	return runs.Choose(linked.BackfillFilter(&a.plan.Select), a.observed.View)
+}
+
+// divide divides the window into buckets: the summary has one.
+func (a *answer) divide() (err error) {
+	if a.plan.View == "summary" {
+		a.buckets.Starts = []pool.Micros{a.plan.Window.From, a.plan.Window.To + 1}
+		return nil
+	}
+	a.buckets, err = a.plan.Buckets(a.plan.Window.From)
+	return err
+}
+
+func (a *answer) frames(ctx context.Context) (data.Frames, error) {
+	switch a.plan.View {
+	case "summary":
+		return Frames(a.summary(), a.plan, a.about), nil
+	case "timeseries":
+		f, err := a.timeseries()
+		if err != nil {
+			return nil, err
+		}
+		return Frames(f, a.plan, a.about), nil
+	case "periods":
+		return a.list(), nil
+	case "transitions":
+		return a.transitions(ctx)
+	case "survival":
+		return a.survival(), nil
+	case "jobLength":
+		return a.jobLength(), nil
+	}
+	return a.hourOfWeek(ctx)
+}
+
+// wanted are the measures of periods that the answer is made of.
+func (a *answer) wanted() []measure {
 	switch a.plan.View {
 	case "summary":
 		return []measure{vacancy, tenure}
@@ -72,107 +135,69 @@ func (a *answer) measure() measure {
 
 // find finds the periods of the answer, and says how well the ads describe the runs that bound them.
 func (a *answer) find(ctx context.Context, source jobs.Source) error {
-	wanted := a.measures()
+	wanted := a.wanted()
 	if wanted == nil {
 		return nil
 	}
-	o, w := a.observed, a.plan.Window
-	of, err := linked.Known(ctx, o, source, w, "periods start and end at snapshots, half a cadence off on average",
-		a.about)
+	o := a.observed
+	of, err := linked.Known(ctx, o, source, a.plan.Window,
+		"periods start and end at snapshots, half a cadence off on average", a.about)
 	if err != nil {
 		return err
 	}
 	a.names = o.View.Names.Texts() // unseen runs can have new ones
 	a.explained = of.Explanations
 	var all [measures]*known
-	listing, _ := parallel.WithContext(ctx)
+	var whole gpuTenures
+	if a.plan.View == "jobLength" {
+		whole = gpuTenures{}
+	}
+	tasks, _ := parallel.WithContext(ctx)
 	for _, m := range wanted {
-		listing.Go(func() (err error) {
-			all[m], err = periodsOf(ctx, o, of, m)
-			return err
-		})
-	}
-	if err := listing.Wait(); err != nil {
-		return fmt.Errorf("listing periods: %w", err)
-	}
-	var share linked.Share
-	links := of.Sharp && a.plan.View != "jobLength"
-	linking, _ := parallel.WithContext(ctx) // beside choosing and adding up
-	if links {
-		linking.Go(func() error {
-			b, err := boundingOf(ctx, of, wanted, all)
-			if err != nil {
-				return fmt.Errorf("linking periods: %w", err)
+		tasks.Go(func() (err error) {
+			if all[m], err = periodsOf(ctx, o, of, m); err != nil {
+				return fmt.Errorf("listing periods: %w", err)
 			}
-			share = shareOf(b, o, w, a.plan.Now)
+			a.periods[m] = all[m].in(a, m, whole)
+			a.addUp(m)
 			return nil
 		})
 	}
-	if err = a.choose(ctx, of, wanted, &all); err == nil && a.plan.View == "summary" {
-		err = a.addUp(ctx)
-	}
-	if err := cmp.Or(err, linking.Wait()); err != nil {
+	if err := tasks.Wait(); err != nil {
 		return err
 	}
-	if links {
-		a.tellLinks(share)
+	switch {
+	case a.plan.View == "jobLength":
+		a.follow(of, all[tenure], whole)
+	case of.Sharp:
+		bounding := newMarks(o, a.plan.Window)
+		for _, m := range wanted {
+			bounding.boundaries(all[m].seen)
+		}
+		a.tellLinks(linked.ShareOf(of.Explanations, a.plan.Now, of.Choose(bounding.has)))
 	}
 	a.tellPeriods()
 	return nil
 }
 
-// choose brings the wanted periods to the window, in the order in which the view shows them.
-func (a *answer) choose(ctx context.Context, of *runs.Known, wanted []measure, all *[measures]*known) (err error) {
-	o, w := a.observed, a.plan.Window
-	choosing := &choosing{observed: o, window: w, since: o.Since(w)}
-	if a.plan.View == "jobLength" {
-		choosing.whole = gpuTenures{}
-	}
-	g := &grouping{a.plan.GroupBy, a.names, a.plan.Shown}
-	for _, m := range wanted {
-		choosing.cutter = cutter{measure: m, observed: o, explained: of.Explanations}
-		if a.periods[m], err = all[m].choose(choosing, g.among(all[m].classes, a.chosen, 0)); err != nil {
-			return err
-		}
-	}
-	switch a.plan.View {
-	case "periods":
-		if a.order, err = newestFirst(ctx, of, a.measure(), all[a.measure()]); err != nil {
-			return fmt.Errorf("listing periods: %w", err)
-		}
-	case "jobLength":
-		a.follow(of, all[tenure], choosing.whole)
-	}
-	return nil
-}
-
-// tellPeriods counts what is in no statistics (methodology section 10). The GPUs of a machine are reclaimed together:
-// the number of machines says how much the number of periods is worth.
+// tellPeriods counts the periods that are in no statistics (methodology section 10). The number of machines shows how
+// many periods are independent, because the GPUs of a machine are reclaimed together.
 func (a *answer) tellPeriods() {
-	for m, of := range a.periods {
-		if of == nil {
-			continue
-		}
+	for _, m := range a.wanted() {
 		name := [...]string{vacancy: "Vacancies", tenure: "Tenures"}[m]
-		n := of.total()
-		a.about.Stat(name, "locale", float64(n[complete]+n[censored]+n[unknownStart]+n[leftTruncated]))
-		a.about.Stat(name+": machines", "locale", float64(count(of.seen)))
+		machines, n := map[int32]bool{}, a.statistics[m].total.fates
+		for i := range a.periods[m] {
+			machines[a.periods[m][i].machine] = true
+		}
+		a.about.Stat(name, "locale", float64(len(a.periods[m])))
+		a.about.Stat(name+": machines", "locale", float64(len(machines)))
 		a.about.Stat(name+": censored", "locale", float64(n[censored]))
 		a.about.Stat(name+": unknown start", "locale", float64(n[unknownStart]))
 		if truncated := n[leftTruncated]; truncated > 0 {
-			a.about.Info("%s that began more than 7 days before the window: %d left out of all statistics", name,
+			a.about.Info("%s that began more than 7 days before the time range: %d left out of all statistics", name,
 				truncated)
 		}
 	}
-}
-
-func count(marks []bool) (n int) {
-	for _, m := range marks {
-		if m {
-			n++
-		}
-	}
-	return n
 }
 
 // tellLinks says how many of the runs that bound periods have an ad.

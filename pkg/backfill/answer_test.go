@@ -11,13 +11,13 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/jobs/jobstest"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
-	"github.com/chtc/gpureports/pkg/runs/runstest"
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
 func notices(frames data.Frames, severity data.NoticeSeverity) string {
@@ -109,7 +109,7 @@ func TestLeftTruncated(t *testing.T) {
 		"first seen 7 days before the window")
 	require.Equal(t, "count 0 censored 0 unknown 0 km <nil>", counts)
 	require.Contains(t, notices(s.Ask(t, nil, pool.Window{From: end.Add(-24 * time.Hour).UnixMicro(),
-		To: end.UnixMicro()}, summary), data.NoticeSeverityInfo), "more than 7 days before the window")
+		To: end.UnixMicro()}, summary), data.NoticeSeverityInfo), "more than 7 days before the time range")
 
 	lines, counts = list(begin.Add(7*24*time.Hour), end)
 	require.Equal(t, []string{"15m0s 215h0m0s reclaimed left=false unknown=false"}, lines)

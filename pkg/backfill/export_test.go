@@ -18,21 +18,17 @@ type Bounded struct {
 // Links are the runs that bound periods which reach a window, counted, and all periods as snapshots show them.
 func Links(ctx context.Context, o *runs.Observed, of *runs.Known, w pool.Window, now pool.Micros) (linked.Share,
 	[]Bounded, error) {
-	var all [measures]*known
+	bounding := newMarks(o, w)
 	var seen []Bounded
 	for _, m := range []measure{vacancy, tenure} {
 		k, err := periodsOf(ctx, o, of, m)
 		if err != nil {
 			return linked.Share{}, nil, err
 		}
-		all[m] = k
+		bounding.boundaries(k.seen)
 		for _, b := range k.seen {
 			seen = append(seen, Bounded{int(b.machine), b.first, b.last, b.startRun, b.endRun})
 		}
 	}
-	b, err := boundingOf(ctx, of, []measure{vacancy, tenure}, all)
-	if err != nil {
-		return linked.Share{}, nil, err
-	}
-	return shareOf(b, o, w, now), seen, nil
+	return linked.ShareOf(of.Explanations, now, of.Choose(bounding.has)), seen, nil
 }

@@ -1,6 +1,7 @@
 package backfill_test
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -12,10 +13,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/runs/runstest"
 )
 
 // figures are a group's of expected.json.
@@ -139,7 +140,8 @@ func checkPeriods(t *testing.T, s runstest.Source, ads jobs.Source, w pool.Windo
 		line := strings.Join([]string{r["machine"].(string), r["gpu"].(string), r["start"].(time.Time).Format(stamp),
 			r["end"].(time.Time).Format(stamp), r["endReason"].(string), c.Key(), r["device"].(string)}, "|")
 		got = append(got, line)
-		gotMore = append(gotMore, fmt.Sprintf("%s|%v|%v|%v|%v|%v|%.9g", line, r["job"], r["link"], r["censored"],
+		gotMore = append(gotMore, fmt.Sprintf("%s|%v|%v|%v|%v|%v|%.9g", line, r["job"], cmp.Or(r["link"].(string), "none"),
+			r["censored"],
 			r["leftTruncated"], r["unknownStart"], r["hours"]))
 	}
 	slices.Sort(got)
@@ -161,11 +163,8 @@ func checkPeriods(t *testing.T, s runstest.Source, ads jobs.Source, w pool.Windo
 	var wanted []string
 	for _, p := range periods {
 		line := strings.Join([]string{p.Machine, p.GPU, p.Start, p.End, p.EndReason, p.Category, p.Device}, "|")
-		link := p.Link
-		if link == "" {
-			link = "none"
-		}
-		wanted = append(wanted, fmt.Sprintf("%s|%v|%v|%v|%v|%v|%.9g", line, p.Job, link, p.Censored, p.LeftTruncated,
+		wanted = append(wanted, fmt.Sprintf("%s|%v|%v|%v|%v|%v|%.9g", line, p.Job, cmp.Or(p.Link, "none"),
+			p.Censored, p.LeftTruncated,
 			p.UnknownStart, p.Hours))
 	}
 	slices.Sort(wanted)
@@ -218,6 +217,7 @@ func TestCases(t *testing.T) {
 	for _, c := range golden.Cases(t, "backfillAvailability") {
 		t.Run(c.Name, func(t *testing.T) {
 			s := open(t, c.Write(t), c.Settings.Timezone)
+			s.Env.SliceMinutes = cmp.Or(c.Settings.SliceMinutes, s.Env.SliceMinutes)
 			for _, q := range c.Queries {
 				t.Log(q.Window, q.Jobs, string(q.Query))
 				q.Expect.Check(t, s.Ask(t, runstest.AdsOf(t, &c, &q), golden.Window(t, q.Window[0], q.Window[1]), string(q.Query)))

@@ -3,10 +3,10 @@ package backfill_test
 import (
 	"testing"
 
-	"github.com/chtc/gpureports/pkg/runs/runstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
 )
 
-// What is taken over when snapshots and ads come, or change, is what a source gives that is asked for the first time.
+// Periods that are reused when snapshots and ads come, or change, equal those of a newly opened source.
 func TestAnswersWhileAPoolGrows(t *testing.T) {
 	runstest.AnswersWhileGrowing(t, summary, `{"queryType": "backfillAvailability", "groupBy": ["machine"]}`,
 		`{"queryType": "backfillAvailability", "view": "periods", "limit": 50000}`,

@@ -2,11 +2,7 @@ package backfill
 
 import (
 	"context"
-	"math"
 
-	"github.com/grafana/grafana-plugin-sdk-go/data"
-
-	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -45,22 +41,21 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	if first == end {
 		return h, nil
 	}
-	c := newCalendar(o.View.Times, first, end, query.Buckets{Starts: hours})
+	c := newCalendar(o.View.Times[first:end], first, query.Buckets{Starts: hours})
 	names := o.View.Names.Texts()
-	g := &grouping{by: []string{"category", "device", "memory", "project"}, names: names}
 	everything := func(string) bool { return true }
 	all := runs.Choose(runs.Filter{Machine: everything, Device: everything, Project: everything, User: everything,
-		Ownership: func(pool.Ownership) bool { return true }}, o.View)
-	groups, err := occupy(ctx, o, c, len(hours)-1, g, all)
+		Ownership: func(pool.Ownership) bool { return true }, Memory: func(uint8) bool { return true }}, o.View)
+	found, err := occupy(ctx, o, c, []string{"category", "ownership", "device", "memory", "project"}, all)
 	if err != nil {
 		return nil, err
 	}
 	for b := range h.Snapshots {
 		h.Snapshots[b] = c.snapshots(b)
 	}
-	for k, of := range groups {
-		group := linked.GroupOf(k.place.Category(), k.place, names[k.project], "", names)
-		for b, counts := range of.counts {
+	for n, key := range found.keys.All {
+		group := linked.GroupOf(key, names)
+		for b, counts := range found.counts[n] {
 			sums := Hourly{Available: counts[runs.Available], Used: counts[runs.Used], Taken: counts[runs.Taken]}
 			for state, n := range counts {
 				if s := runs.State(state); s != runs.Available && s != runs.Used && s != runs.Taken {
@@ -73,40 +68,4 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 		}
 	}
 	return h, nil
-}
-
-// Occupied is how many GPUs of a group were in each state on average, by point of a series. NaN: there is none.
-type Occupied struct {
-	Texts                  []string
-	Available, Used, Taken []float64
-}
-
-// OccupiedFrames returns the series of the pool's occupancy.
-func OccupiedFrames(groups []Occupied, times []pool.Micros, p *query.Plan, about *frames.About) data.Frames {
-	var series []frames.Series
-	for i := range groups {
-		for _, metric := range p.Metrics {
-			series = append(series, frames.Series{Group: groups[i].Texts, Metric: metric, Times: times,
-				Values: groups[i].metric(metric)})
-		}
-	}
-	return frames.TimeSeries(p, about, series)
-}
-
-func (o *Occupied) metric(name string) []float64 {
-	switch name {
-	case "available":
-		return o.Available
-	case "used":
-		return o.Used
-	case "taken":
-		return o.Taken
-	}
-	percent := make([]float64, len(o.Used)) // usedPercent
-	for i, used := range o.Used {
-		if percent[i] = math.NaN(); used+o.Available[i] > 0 {
-			percent[i] = 100 * used / (used + o.Available[i])
-		}
-	}
-	return percent
 }

@@ -7,7 +7,9 @@ import (
 	"sort"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
+	"gonum.org/v1/gonum/stat"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -18,7 +20,7 @@ import (
 
 // This file answers how long a backfill job may be and how often it should save its state (methodology section 15).
 
-// residual is what was left of a tenure when a backfill run began.
+// residual is the rest of a tenure from the start of a backfill run on.
 type residual struct {
 	place runs.Place
 	item  survival.Item
@@ -45,67 +47,17 @@ func (t gpuTenures) holding(machine, gpu int32, at pool.Micros) *Period {
 	return &all[i]
 }
 
-// follow finds what was left of the tenures in which backfill runs began.
+// follow finds the rest of the tenures in which backfill runs began.
 func (a *answer) follow(of *runs.Known, tenures *known, whole gpuTenures) {
-	marked := make([][]bool, len(a.observed.Machines))
-	a.mark(tenures.seen, marked)
-	a.markStarts(tenures.seen, marked)
-	x := of.Explanations
-	bounding := x.Choose(func(m, r int) bool { return marked[m] != nil && marked[m][r] })
+	marked := newMarks(a.observed, a.plan.Window)
+	marked.boundaries(tenures.seen)
+	marked.startedIn(tenures.seen)
+	bounding := of.Choose(marked.has)
 	if of.Sharp {
-		a.tellLinks(linked.ShareOf(x, a.plan.Now, bounding))
+		a.tellLinks(linked.ShareOf(of.Explanations, a.plan.Now, bounding))
 	}
-	a.residualRuns = a.residuals(x, whole, bounding)
+	a.residualRuns = a.residuals(of.Explanations, whole, bounding)
 	a.about.Stat("Runs", "short", float64(len(a.residualRuns)))
-}
-
-// mark marks the runs that bound periods which reach the window, by machine.
-func (a *answer) mark(seen []bounds, marked [][]bool) {
-	o := a.observed
-	since := o.Since(a.plan.Window)
-	for i := range seen {
-		b := seen[i]
-		if b.from(since); !b.reaches(o, a.plan.Window) {
-			continue
-		}
-		for _, r := range [2]int32{b.startRun, b.endRun} {
-			if r >= 0 {
-				a.markRun(marked, int(b.machine), int(r))
-			}
-		}
-	}
-}
-
-func (a *answer) markRun(marked [][]bool, machine, run int) {
-	if marked[machine] == nil {
-		marked[machine] = make([]bool, a.observed.Machines[machine].Runs.Len())
-	}
-	marked[machine][run] = true
-}
-
-// markStarts marks the backfill runs that begin in a tenure which reaches the window, by machine.
-func (a *answer) markStarts(tenures []bounds, marked [][]bool) {
-	o := a.observed
-	since := o.Since(a.plan.Window)
-	of := map[[2]int32][]*bounds{}
-	for i := range tenures {
-		if b := &tenures[i]; b.reaches(o, a.plan.Window) {
-			at := [2]int32{b.machine, b.gpu}
-			of[at] = append(of[at], b)
-		}
-	}
-	for m := range o.Machines {
-		for r, run := range o.Machines[m].Runs.All() {
-			if run.Side != pool.Backfill || run.Last < since {
-				continue
-			}
-			all := of[[2]int32{int32(m), run.Leader}]
-			i := sort.Search(len(all), func(i int) bool { return all[i].last >= run.First })
-			if i < len(all) && all[i].first <= run.First {
-				a.markRun(marked, m, r)
-			}
-		}
-	}
 }
 
 // startKnown reports whether it is known when a run began: an ad says it, or the machine was seen without it right
@@ -119,11 +71,11 @@ func startKnown(o *runs.Observed, since int32, m int, e *runs.Explained) bool {
 func (a *answer) residuals(x *runs.Explanations, tenures gpuTenures,
 	chosen func(int, *runs.Explained) bool) (found []residual) {
 	o, w := a.observed, a.plan.Window
-	since := o.Since(w)
+	since, filter := o.Since(w), a.newFilter()
 	for m := range x.Machines {
 		add := func(e *runs.Explained, at pool.Micros) {
 			p := tenures.holding(int32(m), e.Leader, at)
-			if p == nil || !a.chosen.Place(e.Place) || !a.chosen.Project(e.Project) || e.Start > w.To || p.End < w.From {
+			if p == nil || !filter.Place(e.Place) || !filter.Project(e.Project) || e.Start > w.To || p.End < w.From {
 				return
 			}
 			item := survival.Item{Entry: max(0, w.From-e.Start), Exit: p.End - e.Start, Fate: survival.Event}
@@ -135,8 +87,8 @@ func (a *answer) residuals(x *runs.Explanations, tenures gpuTenures,
 			}
 			found = append(found, residual{e.Place, item})
 		}
-		for _, e := range x.Machines[m].Runs.All() {
-			e = e.From(o, since)
+		for i := range x.Machines[m].Runs {
+			e := x.Machines[m].Runs[i].From(o, since)
 			switch {
 			case e.Side != pool.Backfill || !chosen(m, e) || !startKnown(o, since, m, e):
 			case e.Last < e.First: // between two starts, and no snapshot shows it
@@ -157,68 +109,56 @@ func (a *answer) residuals(x *runs.Explanations, tenures gpuTenures,
 // hoursOf turns hours into an age.
 func hoursOf(hours float64) pool.Micros { return pool.Micros(math.Round(hours * float64(pool.Hour))) }
 
-// firstBelow returns the first hours with a survival below p; NaN when there are none.
-func firstBelow(c survival.Curve, p float64) float64 {
-	age, ok := c.FirstBelow(p)
-	if !ok {
-		return math.NaN()
-	}
-	return pool.Hours(age)
+// job is a job of some hours, with the known runs of a group.
+type job struct {
+	hours    float64
+	saves    []float64   // hours between the last checkpoint of evicted runs and their ends
+	overhead pool.Micros // of a checkpoint
+	items    []survival.Item
+	curve    survival.Curve
 }
 
-// lengthMetric returns a metric of jobs of some hours; NaN where it has no value.
-func lengthMetric(name string, hours float64, overhead pool.Micros, items []survival.Item, c survival.Curve) float64 {
-	length := hoursOf(hours)
-	switch name {
-	case "longestHours90":
-		return firstBelow(c, 0.9)
-	case "longestHours75":
-		return firstBelow(c, 0.75)
-	case "longestHours50":
-		return firstBelow(c, 0.5)
-	case "bestCheckpointHours":
-		interval, _ := bestCheckpoint(hours, overhead, items, c)
-		return interval
-	case "gpuHoursWithCheckpoints":
-		_, cost := bestCheckpoint(hours, overhead, items, c)
-		return cost
-	}
-	if survival.AtRisk(items, length) < survival.MinAtRisk {
-		return math.NaN()
-	}
-	at := c.At(length)
-	low, high := at.Interval()
-	switch name {
-	case "finishPercent":
-		return 100 * at.Survival
-	case "finishLow":
-		return 100 * low
-	case "finishHigh":
-		return 100 * high
-	case "gpuHoursPerJob":
-		if at.Survival > 0 {
-			return c.Area(length) / at.Survival
+// point is the curve's at the job's length; ok is false if too few runs tell.
+func (j *job) point() (at survival.Point, ok bool) {
+	length := hoursOf(j.hours)
+	return j.curve.At(length), survival.AtRisk(j.items, length) >= survival.MinAtRisk
+}
+
+// finishes is the share of jobs of this length that finish, or a bound of it, in percent; NaN if too few runs tell.
+func finishes(share func(survival.Point) float64) func(*job) float64 {
+	return func(j *job) float64 {
+		at, ok := j.point()
+		if !ok {
+			return math.NaN()
 		}
+		return 100 * share(at)
 	}
-	return math.NaN()
 }
 
-// bestCheckpoint returns the interval with the lowest cost, of equal ones the smaller, and the cost; NaN where too few
-// runs tell.
-func bestCheckpoint(hours float64, overhead pool.Micros, items []survival.Item, c survival.Curve) (interval,
-	cost float64) {
+// gpuHours are the expected hours of a job that begins again when it is evicted; NaN if none finishes.
+func (j *job) gpuHours() float64 {
+	at, ok := j.point()
+	if !ok || at.Survival <= 0 {
+		return math.NaN()
+	}
+	return j.curve.Area(hoursOf(j.hours)) / at.Survival
+}
+
+// checkpoints returns the interval of checkpoints with the lowest cost, of equal ones the smaller, and the cost; NaN if
+// too few runs tell.
+func (j *job) checkpoints() (interval, cost float64) {
 	const rounding = 1e-12
 	interval, cost = math.NaN(), math.NaN()
-	for _, every := range []float64{0.25, 0.5, 1, 2, 3, 4, 6, hours} {
-		age := hoursOf(every) + overhead
-		if every > hours || survival.AtRisk(items, age) < survival.MinAtRisk {
+	for _, every := range []float64{0.25, 0.5, 1, 2, 3, 4, 6, j.hours} {
+		age := hoursOf(every) + j.overhead
+		if every > j.hours || survival.AtRisk(j.items, age) < survival.MinAtRisk {
 			continue
 		}
-		s := c.At(age).Survival
+		s := j.curve.At(age).Survival
 		if s <= 0 {
 			continue
 		}
-		next := math.Ceil(hours/every-1e-9) * c.Area(age) / s
+		next := math.Ceil(j.hours/every-1e-9) * j.curve.Area(age) / s
 		if math.IsNaN(cost) || next < cost*(1-rounding) || next <= cost*(1+rounding) && every < interval {
 			interval, cost = every, next
 		}
@@ -226,52 +166,75 @@ func bestCheckpoint(hours float64, overhead pool.Micros, items []survival.Item, 
 	return interval, cost
 }
 
+// usedInterval is the interval of checkpoints that jobs use: an eviction strikes a regular schedule at an age that is
+// uniform in it. NaN if too few evicted runs have saved.
+func (j *job) usedInterval() float64 {
+	if len(j.saves) < survival.MinAtRisk {
+		return math.NaN()
+	}
+	return 2 * stat.Mean(j.saves, nil)
+}
+
+// savesOf finds the hours between the last checkpoint and the end of the window's evicted runs whose jobs had saved in
+// them, by group.
+func (a *answer) savesOf(keys *pool.Numbered[aggregate.Key]) map[int32][]float64 {
+	filter, w, saves := a.newFilter(), a.plan.Window, map[int32][]float64{}
+	for m := range a.explained.Machines {
+		of := &a.explained.Machines[m]
+		for _, list := range [][]runs.Explained{of.Runs, of.Unseen} {
+			for i := range list {
+				e := &list[i]
+				if e.Side == pool.Backfill && e.Outcome == runs.Evicted && e.SavedUntil > e.Start &&
+					w.Contains(e.End) && filter.Place(e.Place) && filter.Project(e.Project) {
+					key := aggregate.PlaceKey(e.Place)
+					n := keys.Number(key.Within(a.plan.GroupBy))
+					saves[n] = append(saves[n], pool.Hours(e.End-e.SavedUntil))
+				}
+			}
+		}
+	}
+	return saves
+}
+
 // jobLength tables the groups by job length.
 func (a *answer) jobLength() data.Frames {
-	g := grouping{a.plan.GroupBy, a.names, a.plan.Shown}
-	groups := map[group][]survival.Item{}
+	var keys pool.Numbered[aggregate.Key]
+	var groups [][]survival.Item
 	for _, r := range a.residualRuns {
-		k := group{place: r.place.Within(g.by)}
-		groups[k] = append(groups[k], r.item)
+		key := aggregate.PlaceKey(r.place)
+		n := int(keys.Number(key.Within(a.plan.GroupBy)))
+		if n == len(groups) {
+			groups = append(groups, nil)
+		}
+		groups[n] = append(groups[n], r.item)
 	}
 	type row struct {
 		group  []string
 		hours  float64
 		values []float64
 	}
+	residualGroups := len(groups)
+	saves := a.savesOf(&keys)
 	overhead := pool.Micros(a.plan.Overhead * float64(pool.Minute))
-	var rows []row
-	for k, items := range groups {
-		curve := survival.CohortOf(items).KaplanMeier()
+	var rows []*row
+	for n, key := range keys.All[:residualGroups] {
+		curve := survival.CohortOf(groups[n]).KaplanMeier()
 		for _, hours := range a.plan.JobHours {
-			values := make([]float64, len(a.plan.Metrics))
-			for i, name := range a.plan.Metrics {
-				values[i] = lengthMetric(name, hours, overhead, items, curve)
-			}
-			rows = append(rows, row{g.texts(k), hours, values})
+			of := job{hours: hours, saves: saves[int32(n)], overhead: overhead, items: groups[n], curve: curve}
+			rows = append(rows, &row{key.Texts(a.plan, a.plan.GroupBy, a.names), hours,
+				lengthMetrics.Values(a.plan.Metrics, &of)})
 		}
 	}
-	slices.SortFunc(rows, func(x, y row) int {
-		return cmp.Or(query.CompareGroups(g.by, x.group, y.group), cmp.Compare(x.hours, y.hours))
+	slices.SortFunc(rows, func(x, y *row) int {
+		return cmp.Or(query.CompareGroups(a.plan.GroupBy, x.group, y.group), cmp.Compare(x.hours, y.hours))
 	})
-	column := func(of func(*row) float64) []float64 {
-		values := make([]float64, len(rows))
-		for i := range rows {
-			values[i] = of(&rows[i])
-		}
-		return values
-	}
 	var fields []*data.Field
-	for i, name := range g.by {
-		texts := make([]string, len(rows))
-		for n := range rows {
-			texts[n] = rows[n].group[i]
-		}
-		fields = append(fields, frames.Text(name, texts))
+	for i, name := range a.plan.GroupBy {
+		fields = append(fields, frames.Text(name, frames.Each(rows, func(r *row) string { return r.group[i] })))
 	}
-	fields = append(fields, frames.Number("jobHours", column(func(r *row) float64 { return r.hours })))
+	fields = append(fields, frames.Number("jobHours", frames.Each(rows, func(r *row) float64 { return r.hours })))
 	for i, name := range a.plan.Metrics {
-		fields = append(fields, frames.Number(name, column(func(r *row) float64 { return r.values[i] })))
+		fields = append(fields, frames.Number(name, frames.Each(rows, func(r *row) float64 { return r.values[i] })))
 	}
 	return frames.List(a.plan, a.about, fields...)
 }

@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
 	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/runs/runstest"
 )
 
 var lengthMetrics = []string{"finishPercent", "finishLow", "finishHigh", "gpuHoursPerJob", "bestCheckpointHours",

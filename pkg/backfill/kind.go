@@ -1,26 +1,80 @@
 package backfill
 
-import "github.com/chtc/gpureports/pkg/query"
+import (
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/chtc/gpureports/pkg/aggregate"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/survival"
+)
 
 var (
-	groupings = []string{"category", "device", "ownership", "machineType", "machine"}
-	metrics   = []string{
+	groupings    = []string{"category", "device", "ownership", "machineType", "machine"}
+	tableMetrics = []string{
 		"count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "gpuHours", "censored", "unknownStart",
 		"kmMedianHours", "restrictedMeanHours", "available", "used", "taken", "usedPercent", "hours90", "hours75", "hours50",
 	}
-	lengthMetrics = []string{
+	jobMetrics = []string{
 		"finishPercent", "finishLow", "finishHigh", "gpuHoursPerJob", "bestCheckpointHours", "gpuHoursWithCheckpoints",
+		"usedCheckpointHours",
 		"longestHours90", "longestHours75", "longestHours50",
 	}
 	seriesMetrics = []string{"available", "used", "taken", "usedPercent", "ended", "meanHours"}
 )
+
+var metrics = aggregate.Metrics[Sums]{
+	aggregate.Define("count", "Periods", query.Count, 0, "Number of complete periods; of transitions, changes of state",
+		func(s *Sums) float64 { return float64(len(s.periods[vacancy].hours)) }),
+	aggregate.Define("meanHours", "Mean", query.Hours, 1, "Mean length of complete periods",
+		(*Sums).meanHours),
+	aggregate.Define("medianHours", "Median", query.Hours, 1, "Median length of complete periods",
+		vacancies(1, pool.Median)),
+	aggregate.Define("minHours", "Minimum", query.Hours, 1, "Shortest complete period",
+		vacancies(1, slices.Min[[]float64])),
+	aggregate.Define("maxHours", "Maximum", query.Hours, 1, "Longest complete period",
+		vacancies(1, slices.Max[[]float64])),
+	aggregate.Define("sdHours", "Standard deviation", query.Hours, 1, "Sample standard deviation of complete periods",
+		vacancies(2, func(hours []float64) float64 { return stat.StdDev(hours, nil) })),
+	aggregate.Define("gpuHours", "GPU hours", query.GPUHours, 1, "Hours of all complete periods together",
+		vacancies(0, floats.Sum)),
+	aggregate.Define("censored", "Censored", query.Count, 0, "Periods whose end was not seen",
+		number(censored)),
+	aggregate.Define("unknownStart", "Unknown start", query.Count, 0, "Periods whose start was not seen; in no statistics",
+		number(unknownStart)),
+	aggregate.Define("kmMedianHours", "Kaplan–Meier median", query.Hours, 1,
+		"Age by which half the periods have ended, counting unfinished ones; empty if not reached",
+		func(s *Sums) float64 { return s.periods[vacancy].curve.HoursTo(0.5) }),
+	aggregate.Define("restrictedMeanHours", "Restricted mean", query.Hours, 1,
+		"Area under the Kaplan–Meier curve to the longest age",
+		func(s *Sums) float64 { return s.periods[vacancy].restrictedMean() }),
+	aggregate.Define("available", "Available (avg.)", query.Count, 1, "Pool GPUs free for backfill, per snapshot",
+		func(s *Sums) float64 { return s.average(s.Available) }),
+	aggregate.Define("used", "Used (avg.)", query.Count, 1, "Pool GPUs with a backfill job, per snapshot",
+		func(s *Sums) float64 { return s.average(s.Used) }),
+	aggregate.Define("taken", "Taken (avg.)", query.Count, 1, "Pool GPUs claimed on a primary slot, per snapshot",
+		func(s *Sums) float64 { return s.average(s.Taken) }),
+	aggregate.Define("usedPercent", "Used %", query.Percent, 1, "100 · used / (used + available)",
+		func(s *Sums) float64 { return s.usedPercent() }),
+	aggregate.Define("hours90", "90 % keep it for", query.Hours, 1, "First hour at which the tenure curve is below 0.90",
+		tenureBelow(0.9)),
+	aggregate.Define("hours75", "75 % keep it for", query.Hours, 1, "First hour at which the tenure curve is below 0.75",
+		tenureBelow(0.75)),
+	aggregate.Define("hours50", "50 % keep it for", query.Hours, 1, "First hour at which the tenure curve is below 0.50",
+		tenureBelow(0.5)),
+	aggregate.Define("ended", "Ended", query.Count, 0, "Complete periods that ended",
+		func(s *Sums) float64 { return float64(s.ended) }),
+}
 
 // Kind describes the kind.
 var Kind = query.Kind{
 	Name: "backfillAvailability", Label: "Backfill availability",
 	Description: "How long GPUs stay free for backfill, and how they are used",
 	Views: []query.View{
-		query.TableView("Statistics of the times for which a GPU was free for backfill", groupings, metrics,
+		query.TableView("Statistics of the times for which a GPU was free for backfill", groupings, tableMetrics,
 			query.GPUFilters),
 		query.SeriesView(groupings, seriesMetrics, query.GPUFilters),
 		periods(),
@@ -35,34 +89,12 @@ var Kind = query.Kind{
 		query.HeatMapView([]string{"usedPercent", "available"}, query.GPUFilters),
 		jobLength(),
 	},
-	Columns: []query.Column{
-		query.Metric("count", "Periods", query.Count, 0, "Number of complete periods; of transitions, changes of state"),
-		query.Metric("meanHours", "Mean", query.Hours, 1, "Mean length of complete periods"),
-		query.Metric("medianHours", "Median", query.Hours, 1, "Median length of complete periods"),
-		query.Metric("minHours", "Minimum", query.Hours, 1, "Shortest complete period"),
-		query.Metric("maxHours", "Maximum", query.Hours, 1, "Longest complete period"),
-		query.Metric("sdHours", "Standard deviation", query.Hours, 1, "Sample standard deviation of complete periods"),
-		query.Metric("gpuHours", "GPU hours", query.GPUHours, 1, "Hours of all complete periods together"),
-		query.Metric("censored", "Censored", query.Count, 0, "Periods whose end was not seen"),
-		query.Metric("unknownStart", "Unknown start", query.Count, 0, "Periods whose start was not seen; in no statistics"),
-		query.Metric("kmMedianHours", "Kaplan–Meier median", query.Hours, 1,
-			"First age at which no more than half the periods go on, unfinished ones counted in; none: not reached"),
-		query.Metric("restrictedMeanHours", "Restricted mean", query.Hours, 1,
-			"Area under the Kaplan–Meier curve to the longest age"),
-		query.Metric("available", "Available (avg.)", query.Count, 1, "Pool GPUs free for backfill, per snapshot"),
-		query.Metric("used", "Used (avg.)", query.Count, 1, "Pool GPUs with a backfill job, per snapshot"),
-		query.Metric("taken", "Taken (avg.)", query.Count, 1, "Pool GPUs claimed on a primary slot, per snapshot"),
-		query.Metric("usedPercent", "Used %", query.Percent, 1, "100 · used / (used + available)"),
-		query.Metric("hours90", "90 % keep it for", query.Hours, 1, "First hour at which the tenure curve is below 0.90"),
-		query.Metric("hours75", "75 % keep it for", query.Hours, 1, "First hour at which the tenure curve is below 0.75"),
-		query.Metric("hours50", "50 % keep it for", query.Hours, 1, "First hour at which the tenure curve is below 0.50"),
-		query.Metric("ended", "Ended", query.Count, 0, "Complete periods that ended"),
-
+	Columns: append(metrics.Columns(),
 		query.TextColumn("endReason", "Ended by", ""),
 		query.TextColumn("leftTruncated", "Began earlier", "True start more than 7 days before the time range"),
 		query.TextColumn("from", "From", ""),
 		query.TextColumn("to", "To", ""),
-	},
+	),
 }
 
 func periods() query.View {
@@ -82,27 +114,42 @@ func survivalView() query.View {
 	return v
 }
 
+// lengthMetrics are those of the view jobLength.
+var lengthMetrics = aggregate.Metrics[job]{
+	aggregate.Define("finishPercent", "Finishes", query.Percent, 1, "Share of jobs of this length that finish in one run",
+		finishes(func(at survival.Point) float64 { return at.Survival })),
+	aggregate.Define("finishLow", "95 % low", query.Percent, 1, "Lower bound of the 95 % interval",
+		finishes(func(at survival.Point) float64 { low, _ := at.Interval(); return low })),
+	aggregate.Define("finishHigh", "95 % high", query.Percent, 1, "Upper bound of the 95 % interval",
+		finishes(func(at survival.Point) float64 { _, high := at.Interval(); return high })),
+	aggregate.Define("gpuHoursPerJob", "GPU hours a job", query.GPUHours, 2,
+		"Expected hours that a GPU is held until the job has finished, if an evicted one begins again",
+		(*job).gpuHours),
+	aggregate.Define("bestCheckpointHours", "Save every", query.Hours, 2, "Interval of checkpoints with the lowest cost",
+		func(j *job) float64 { interval, _ := j.checkpoints(); return interval }),
+	aggregate.Define("gpuHoursWithCheckpoints", "GPU hours with checkpoints", query.GPUHours, 2,
+		"Expected hours that a GPU is held until the job has finished, if it saves that often",
+		func(j *job) float64 { _, cost := j.checkpoints(); return cost }),
+	aggregate.Define("usedCheckpointHours", "They save every", query.Hours, 2, "Interval of checkpoints that evicted "+
+		"jobs used: twice the mean time since the last one",
+		(*job).usedInterval),
+	aggregate.Define("longestHours90", "90 % finish up to", query.Hours, 1, "First length that fewer than 90 % finish",
+		func(j *job) float64 { return j.curve.HoursBelow(0.9) }),
+	aggregate.Define("longestHours75", "75 % finish up to", query.Hours, 1, "First length that fewer than 75 % finish",
+		func(j *job) float64 { return j.curve.HoursBelow(0.75) }),
+	aggregate.Define("longestHours50", "50 % finish up to", query.Hours, 1, "First length that fewer than 50 % finish",
+		func(j *job) float64 { return j.curve.HoursBelow(0.5) }),
+}
+
 func jobLength() query.View {
 	return query.View{
-		Name: "jobLength", Label: "Job length", Description: "How likely backfill jobs of some hours finish, what they " +
-			"cost, and how often they should save",
-		GroupBy: groupings, Metrics: lengthMetrics, DefaultMetrics: lengthMetrics, Filters: query.GPUFilters,
+		Name: "jobLength", Label: "Job length", Description: "How likely backfill jobs of given lengths finish, their " +
+			"cost, and how often to checkpoint",
+		GroupBy: groupings, Metrics: jobMetrics, DefaultMetrics: jobMetrics, Filters: query.GPUFilters,
 		Options:  []string{"includeOldDevices", "jobHours", "overheadMinutes", "limit"},
 		JobHours: []float64{1, 2, 4, 6, 8, 12, 24},
 		Alerting: query.AlertNone, Frame: query.FrameTable,
-		Columns: []query.Column{
-			query.Metric("jobHours", "Job length", query.Hours, -1, "Hours that a job computes"),
-			query.Metric("finishPercent", "Finishes", query.Percent, 1, "Share of jobs of this length that finish in one run"),
-			query.Metric("finishLow", "95 % low", query.Percent, 1, "Lower bound of the 95 % interval"),
-			query.Metric("finishHigh", "95 % high", query.Percent, 1, "Upper bound of the 95 % interval"),
-			query.Metric("gpuHoursPerJob", "GPU hours a job", query.GPUHours, 2,
-				"Expected hours that a GPU is held until the job has finished, if an evicted one begins again"),
-			query.Metric("bestCheckpointHours", "Save every", query.Hours, 2, "Interval of checkpoints with the lowest cost"),
-			query.Metric("gpuHoursWithCheckpoints", "GPU hours with checkpoints", query.GPUHours, 2,
-				"Expected hours that a GPU is held until the job has finished, if it saves that often"),
-			query.Metric("longestHours90", "90 % finish up to", query.Hours, 1, "First length that fewer than 90 % finish"),
-			query.Metric("longestHours75", "75 % finish up to", query.Hours, 1, "First length that fewer than 75 % finish"),
-			query.Metric("longestHours50", "50 % finish up to", query.Hours, 1, "First length that fewer than 50 % finish"),
-		},
+		Columns: append(lengthMetrics.Columns(), query.Metric("jobHours", "Job length", query.Hours, -1,
+			"Hours that a job computes")),
 	}
 }

@@ -10,14 +10,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
 	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/jobs/jobstest"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Answers from what is kept are those of a source that is asked for the first time, whatever was asked before and
-// whatever has changed since: the window, the ads, the lists, the snapshots.
+// Answers from the cache equal those of a newly opened source, after any queries and any changes: of the window, the
+// ads, the lists, the snapshots.
 func TestKeptPeriodsAreDropped(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS(golden.Pool(t, "pool-b"))))

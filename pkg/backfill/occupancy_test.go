@@ -18,13 +18,13 @@ func TestManyGPUSnapshots(t *testing.T) {
 		times[i] = pool.Micros(i) * pool.Minute
 	}
 	buckets := query.Buckets{Starts: []pool.Micros{0, times[10], times[snapshots-10], times[snapshots-1] + 1}}
-	c := newCalendar(times, 0, snapshots, buckets)
-	o := newOccupancy(buckets.Len())
+	c := newCalendar(times, 0, buckets)
+	counts := make([][runs.States]int64, buckets.Len())
 	for range gpus {
-		o.change(runs.Available, 1, 0, c.left(0))
+		c.spread(0, snapshots-1, func(b int, n int64) { counts[b][runs.Available] += n })
 	}
-	o.finish(c)
-	require.EqualValues(t, gpus*10, o.counts[0][runs.Available])
-	require.EqualValues(t, gpus*(snapshots-20), o.counts[1][runs.Available])
-	require.InDelta(t, gpus, ofOccupancy("available", o.counts[1], snapshots-20), 1e-9)
+	require.EqualValues(t, gpus*10, counts[0][runs.Available])
+	require.EqualValues(t, gpus*(snapshots-20), counts[1][runs.Available])
+	o := occupancyOf(counts[1], snapshots-20)
+	require.InDelta(t, gpus, o.average(o.Available), 1e-9)
 }

@@ -3,7 +3,7 @@ package backfill_test
 import (
 	"testing"
 
-	"github.com/chtc/gpureports/pkg/runs/runstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
 )
 
 func open(t testing.TB, dir string, zone any) runstest.Source {

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/runs/runstest"
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
 // The oracle of this file finds periods, averages and transitions with plain loops over the snapshots of a small
@@ -60,8 +60,18 @@ func (n *naive) gapLimit() int64 {
 
 func (n *naive) gap(s int) bool { return n.shots[s+1].at-n.shots[s].at > n.gapLimit() }
 
-// state is a letter, '?' when unknown.
+// state is a letter, '?' when unknown. A slot that is recreated between two jobs has not left.
 func (n *naive) state(gpu, s int) byte {
+	inUse := func(s int) bool { return strings.IndexByte(".12", n.shown(gpu, s)) >= 0 }
+	if s > 0 && s+1 < len(n.shots) && n.shots[s].gpus != nil && n.shown(gpu, s) == '-' && inUse(s-1) && inUse(s+1) &&
+		!n.gap(s-1) && !n.gap(s) {
+		return '.'
+	}
+	return n.shown(gpu, s)
+}
+
+// shown is the state that the snapshots show.
+func (n *naive) shown(gpu, s int) byte {
 	if n.shots[s].gpus != nil {
 		return n.shots[s].gpus[gpu]
 	}

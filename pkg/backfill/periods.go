@@ -6,7 +6,7 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Reason is what ends a period.
+// Reason is the reason why a period ends.
 type Reason uint8
 
 const (
@@ -15,7 +15,7 @@ const (
 	Blocked                 // its backfill slot is in another state
 	Left                    // it has no backfill slot any more
 	Gap                     // out of sight: censored
-	Window                  // it goes on: censored
+	Window                  // still open: censored
 )
 
 func (r Reason) String() string {
@@ -31,12 +31,12 @@ type Period struct {
 	Beginning Beginning
 	Reason    Reason
 	Link      runs.Link // of the run that ended it
-	open      bool      // it goes on at the last observed snapshot
+	open      bool      // not over at the last observed snapshot
 	unseen    int32     // the machine's unseen run that ended it, −1 = none
 	bounds
 }
 
-// Beginning says what is known of a period's start.
+// Beginning is the kind of a period's start.
 type Beginning uint8
 
 const (
@@ -68,7 +68,7 @@ func (p *Period) job(o *runs.Observed, x *runs.Explanations) timeline.Job {
 	case p.unseen >= 0:
 		return x.Machines[p.machine].Unseen[p.unseen].Job
 	case p.endRun >= 0:
-		return o.Machines[p.machine].Runs.At(int(p.endRun)).Job
+		return o.Machines[p.machine].Runs[p.endRun].Job
 	}
 	return timeline.Job{}
 }
@@ -79,7 +79,30 @@ func (p *Period) Censored() bool { return p.Reason == Gap || p.Reason == Window 
 // Length is End − Start.
 func (p *Period) Length() pool.Micros { return p.End - p.Start }
 
-// measure is what periods are made of.
+// fate is the role of a period in statistics.
+type fate uint8
+
+const (
+	complete fate = iota
+	censored
+	unknownStart  // in no statistics
+	leftTruncated // in no statistics
+	fates
+)
+
+func (p *Period) fate() fate {
+	switch {
+	case p.Beginning == UnknownStart:
+		return unknownStart
+	case p.Beginning == LeftTruncated:
+		return leftTruncated
+	case p.Censored():
+		return censored
+	}
+	return complete
+}
+
+// measure is the kind of periods.
 type measure uint8
 
 const (
@@ -92,7 +115,7 @@ func (m measure) holds(s runs.State) bool {
 	return s == runs.Available || m == tenure && s == runs.Used
 }
 
-// ends returns what ends a period when a state follows.
+// ends returns the reason why a period ends when a state follows.
 func (m measure) ends(next runs.State) Reason {
 	switch next {
 	case runs.Used:
@@ -107,23 +130,23 @@ func (m measure) ends(next runs.State) Reason {
 	return Left
 }
 
-// find appends a GPU's periods by the snapshots alone that begin behind a snapshot.
-func find(all []Period, o *runs.Observed, machine, g int, behind int32, m measure) []Period {
+// find appends a GPU's periods, from the snapshots only.
+func find(all []Period, o *runs.Observed, machine, g int, m measure) []Period {
 	times := o.View.Times
 	gpu := &o.Machines[machine].GPUs[g]
-	segments := &gpu.Segments
-	for i := gpu.At(behind + 1); i < segments.Len(); i++ {
-		if !m.holds(segments.At(i).State) {
+	segments := gpu.Segments
+	for i := 0; i < len(segments); i++ {
+		if !m.holds(segments[i].State) {
 			continue
 		}
 		first := i
-		for i+1 < segments.Len() && m.holds(segments.At(i+1).State) && !o.GapAfter(segments.At(i).Last) {
+		for i+1 < len(segments) && m.holds(segments[i+1].State) && !o.GapAfter(segments[i].Last) {
 			i++
 		}
 		p := Period{
-			Place: o.PlaceAt(gpu, segments.At(first).First), Project: segments.At(first).Project,
-			Start: times[segments.At(first).First], End: times[segments.At(i).Last],
-			bounds: bounds{machine: int32(machine), gpu: int32(g), first: segments.At(first).First, last: segments.At(i).Last,
+			Place: o.PlaceAt(gpu, segments[first].First), Project: segments[first].Project,
+			Start: times[segments[first].First], End: times[segments[i].Last],
+			bounds: bounds{machine: int32(machine), gpu: int32(g), first: segments[first].First, last: segments[i].Last,
 				startRun: -1, endRun: -1},
 			unseen: -1,
 		}
@@ -134,48 +157,48 @@ func find(all []Period, o *runs.Observed, machine, g int, behind int32, m measur
 	return all
 }
 
-// begin sets what the snapshots show of the start.
-func (p *Period) begin(o *runs.Observed, segments *runs.List[runs.Segment], first int) {
+// begin sets the start by the snapshots.
+func (p *Period) begin(o *runs.Observed, segments []runs.Segment, first int) {
 	before := int(p.first) - 1
 	switch {
 	case before < 0 || o.GapAfter(int32(before)):
 		p.Beginning = UnknownStart
 	case before < o.First:
 		p.Beginning = LeftTruncated
-	case segments.At(first-1).State == runs.Unknown:
+	case segments[first-1].State == runs.Unknown:
 		p.Beginning = UnknownStart
 	default:
-		p.startRun = segments.At(first - 1).RunLast
+		p.startRun = segments[first-1].RunLast
 	}
 }
 
-// end sets what the snapshots show of the end.
-func (p *Period) end(o *runs.Observed, segments *runs.List[runs.Segment], last int, m measure) {
+// end sets the end by the snapshots.
+func (p *Period) end(o *runs.Observed, segments []runs.Segment, last int, m measure) {
 	switch next := last + 1; {
-	case next == segments.Len():
+	case next == len(segments):
 		p.open = true
 	case o.GapAfter(p.last):
 		p.Reason = Gap
 	default:
-		p.Reason = m.ends(segments.At(next).State)
+		p.Reason = m.ends(segments[next].State)
 		if p.Reason != Gap {
-			p.End = o.View.Times[segments.At(next).First]
+			p.End = o.View.Times[segments[next].First]
 		}
 		if p.Reason == Claimed || p.Reason == Reclaimed {
-			p.endRun = segments.At(next).RunFirst
+			p.endRun = segments[next].RunFirst
 		}
 	}
 }
 
-// from brings a period, or what unseen runs left of it, to what is seen from a snapshot on: where it began no later,
-// its true start is not looked for.
+// from cuts a period, or the part that unseen runs left of it, to the time from a snapshot on. The true start of a
+// period that began no later is not searched for.
 func (p *Period) from(o *runs.Observed, since int32) {
 	if p.first > since {
 		return
 	}
 	gpu := &o.Machines[p.machine].GPUs[p.gpu]
 	if p.first < since {
-		p.Project = gpu.Segments.At(gpu.At(since)).Project
+		p.Project = gpu.Segments[gpu.At(since)].Project
 	}
 	if p.bounds.from(since); p.Start > o.View.Times[since] {
 		return // an unseen run was before
@@ -186,7 +209,7 @@ func (p *Period) from(o *runs.Observed, since int32) {
 	}
 }
 
-// from brings bounds to what is seen from a snapshot on.
+// from cuts bounds to the time from a snapshot on.
 func (b *bounds) from(since int32) {
 	if b.first <= since && b.last >= since {
 		b.first, b.startRun = since, -1
@@ -212,7 +235,7 @@ func (p *Period) sharpen(o *runs.Observed, x *runs.Explanation) {
 	}
 }
 
-// close gives a period that goes on at the last observed snapshot an end.
+// close gives a period that is open at the last observed snapshot an end.
 func (p *Period) close(o *runs.Observed, w pool.Window) {
 	if !p.open {
 		return

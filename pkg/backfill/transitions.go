@@ -1,94 +1,93 @@
 package backfill
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
-	"github.com/chtc/gpureports/pkg/linked"
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/aggregate"
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 )
 
 // transition is a change of state; used → used is a change of job.
 type transition struct {
-	group    group
+	group    aggregate.Key
 	from, to runs.State
 }
 
-// switches are all changes of state between consecutive snapshots without a gap, at the later one: the value is the
-// class there · States² + from · States + to.
-type switches struct {
-	classes *linked.Classes
-	bySnapshot
-}
-
-const pairs = int32(runs.States * runs.States)
-
-func switchesOf(ctx context.Context, o *runs.Observed) (*switches, error) {
-	type key struct{}
-	return runs.Derived(ctx, o, key{}, func() (*switches, error) {
-		s := &switches{classes: &linked.Classes{}}
-		inPool := func(s runs.State) bool { return s != runs.Unknown && s != runs.Outside }
-		events := make([]event, 0, o.Segments())
-		for m := range o.Machines {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			machine := &o.Machines[m]
-			for i := range machine.GPUs {
-				gpu := &machine.GPUs[i]
-				for n := 1; n < gpu.Segments.Len(); n++ {
-					before, after := gpu.Segments.At(n-1), gpu.Segments.At(n)
-					if o.GapAfter(before.Last) || !inPool(before.State) || !inPool(after.State) {
-						continue
-					}
-					if before.State == after.State && (after.State != runs.Used || sameJob(&machine.Runs, before, after)) {
-						continue
-					}
-					of := s.classes.Number(linked.Class{Place: o.PlaceAt(gpu, after.First), Project: after.Project})
-					events = append(events, event{after.First, of*pairs + int32(before.State)*int32(runs.States) +
-						int32(after.State)})
+// countTransitions counts the changes between consecutive snapshots without a gap, the later one in the window.
+func (a *answer) countTransitions(ctx context.Context) (map[transition]int64, error) {
+	o, chosen, found := a.observed, a.newFilter(), map[transition]int64{}
+	inPool := func(s runs.State) bool { return s != runs.Unknown && s != runs.Outside }
+	for m := range o.Machines {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		machine := &o.Machines[m]
+		for i := range machine.GPUs {
+			gpu := &machine.GPUs[i]
+			for n := max(1, gpu.At(int32(a.first))); n < len(gpu.Segments); n++ {
+				before, after := &gpu.Segments[n-1], &gpu.Segments[n]
+				if int(after.First) >= a.end {
+					break
+				}
+				if int(after.First) < a.first || o.GapAfter(before.Last) || !inPool(before.State) || !inPool(after.State) {
+					continue
+				}
+				if before.State == after.State && (after.State != runs.Used || sameJob(before, after)) {
+					continue
+				}
+				p := o.PlaceAt(gpu, after.First)
+				if chosen.Place(p) && chosen.Project(after.Project) {
+					key := keyOf(p, after.Project)
+					found[transition{key.Within(a.plan.GroupBy), before.State, after.State}]++
 				}
 			}
-		}
-		s.bySnapshot = sortEvents(events, len(o.View.Times)+1)
-		return s, nil
-	})
-}
-
-// transitions counts the changes between consecutive snapshots without a gap, the later one in the window.
-func transitions(ctx context.Context, o *runs.Observed, first, end int, g *grouping,
-	chosen *runs.Chosen) (map[transition]int, error) {
-	all, err := switchesOf(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	counts := make([]int, len(all.classes.All)*int(pairs))
-	for _, value := range all.values[all.begin[first]:all.begin[end]] {
-		counts[value]++
-	}
-	groups, found := g.among(all.classes, chosen, 0), map[transition]int{}
-	for value, n := range counts {
-		if n == 0 {
-			continue
-		}
-		k, err := groups.number(int32(value) / pairs)
-		if err != nil {
-			return nil, err
-		}
-		if k >= 0 {
-			pair := value % int(pairs)
-			found[transition{groups.keys.All[k], runs.State(pair / runs.States), runs.State(pair % runs.States)}] += n
 		}
 	}
 	return found, nil
 }
 
-// sameJob reports whether one job holds a GPU in two used segments. Stale rows alone have no run: they are of another
-// job.
-func sameJob(all *runs.List[runs.Run], before, after *runs.Segment) bool {
-	x, y := max(before.RunFirst, before.RunLast), max(after.RunFirst, after.RunLast)
-	if x < 0 || y < 0 {
-		return false
+// sameJob reports whether one job, or one user without a job's id, holds a GPU in two used segments.
+func sameJob(before, after *runs.Segment) bool {
+	return before.Job == after.Job && (!before.Job.IsNone() || before.User == after.User)
+}
+
+// transitions lists changes of state, by group, then from and to in the order of states.
+func (a *answer) transitions(ctx context.Context) (data.Frames, error) {
+	type row struct {
+		group []string
+		transition
+		count int64
 	}
-	a, b := all.At(int(x)), all.At(int(y))
-	return a.Job == b.Job && (!a.Job.IsNone() || a.User == b.User)
+	counted, err := a.countTransitions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]*row, 0, len(counted))
+	for t, n := range counted {
+		rows = append(rows, &row{t.group.Texts(a.plan, a.plan.GroupBy, a.names), t, n})
+	}
+	slices.SortFunc(rows, func(x, y *row) int {
+		return cmp.Or(query.CompareGroups(a.plan.GroupBy, x.group, y.group), cmp.Compare(order(x.from), order(y.from)),
+			cmp.Compare(order(x.to), order(y.to)))
+	})
+	var fields []*data.Field
+	for i, name := range a.plan.GroupBy {
+		fields = append(fields, frames.Text(name, frames.Each(rows, func(r *row) string { return r.group[i] })))
+	}
+	count := frames.Numbers("count", frames.Each(rows, func(r *row) int64 { return r.count }))
+	count.Config.DisplayNameFromDS, count.Config.Description = "Changes", "Changes of state from one snapshot to the next"
+	return frames.List(a.plan, a.about, append(fields,
+		frames.Text("from", frames.Each(rows, func(r *row) string { return r.from.String() })),
+		frames.Text("to", frames.Each(rows, func(r *row) string { return r.to.String() })), count)...), nil
+}
+
+// order is the order of states in the design: available, used, taken, blocked, absent.
+func order(s runs.State) int {
+	return slices.Index([]runs.State{runs.Available, runs.Used, runs.Taken, runs.Blocked, runs.Absent}, s)
 }

@@ -13,12 +13,14 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/remote"
 )
 
 // Bucket is an open bucket, or the part of one below a prefix. It is safe for concurrent use.
@@ -26,19 +28,20 @@ type Bucket struct {
 	place     place
 	name      string
 	client    *minio.Core
+	keys      *credentials.Credentials
 	transport *http.Transport
 	counts    *counting
 	running   chan struct{}
-	patience  *Patience
+	breaker   *remote.Breaker
 }
 
-// How long who reads waits for a bucket at most, and for one that failed before.
+// Limits of a read, and of one after a failure.
 const (
-	readFirst = 20 * time.Second
-	readAgain = 5 * time.Second
+	readLimit      = 20 * time.Second
+	readRetryLimit = 5 * time.Second
 )
 
-// Object is what the server says of an object.
+// Object is the server's description of an object.
 type Object struct {
 	Key      string // without the bucket's prefix
 	Size     int64
@@ -46,7 +49,7 @@ type Object struct {
 	Modified time.Time
 }
 
-// Open returns a bucket. It asks the server nothing yet. Errors: what Options.Check returns.
+// Open returns a bucket. It does not contact the server yet. Errors: those of Options.Check.
 func Open(o Options) (*Bucket, error) {
 	p, err := o.place()
 	if err != nil {
@@ -57,7 +60,8 @@ func Open(o Options) (*Bucket, error) {
 	keys := credentials.NewStaticV4(o.AccessKey, o.SecretKey, "")
 	if !o.OwnKeys() {
 		keys = credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{},
-			&credentials.FileAWSCredentials{}, &credentials.IAM{Client: &http.Client{Timeout: 5 * time.Second}}})
+			&credentials.FileAWSCredentials{},
+			&machineKeys{IAM: credentials.IAM{Client: &http.Client{Timeout: 5 * time.Second}}}})
 	}
 	region, lookup := o.Region, minio.BucketLookupDNS
 	if o.PathStyle {
@@ -71,14 +75,44 @@ func Open(o Options) (*Bucket, error) {
 	if err != nil {
 		return nil, pool.BadQuery("the bucket %s cannot be opened: %w", p.name(), err)
 	}
-	b := &Bucket{place: p, name: p.name(), client: client, transport: transport, counts: counts,
+	b := &Bucket{place: p, name: p.name(), client: client, keys: keys, transport: transport, counts: counts,
 		running: make(chan struct{}, parallelRequests)}
-	b.patience = NewPatience(b, readFirst, readAgain)
+	b.breaker = b.NewBreaker(readLimit, readRetryLimit)
 	return b, nil
 }
 
 // Name returns s3://bucket/prefix, without a slash at its end.
 func (b *Bucket) Name() string { return b.name }
+
+// machineKeys are the keys of a machine at Amazon. Where there is none, its service of keys is not asked again for a
+// minute: each request to the bucket would wait for it.
+type machineKeys struct {
+	credentials.IAM
+
+	mu     sync.Mutex
+	failed time.Time
+	err    error
+}
+
+// RetrieveWithCredContext implements credentials.Provider.
+func (m *machineKeys) RetrieveWithCredContext(c *credentials.CredContext) (credentials.Value, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.err != nil && time.Since(m.failed) < time.Minute {
+		return credentials.Value{}, m.err
+	}
+	var keys credentials.Value
+	keys, m.err = m.IAM.RetrieveWithCredContext(c)
+	m.failed = time.Now()
+	return keys, m.err
+}
+
+// HasKeys reports whether there are keys to sign requests with: those of the options, of the environment, or of the
+// machine, which takes seconds if it has none.
+func (b *Bucket) HasKeys() bool {
+	keys, err := b.keys.GetWithContext(b.client.CredContext())
+	return err == nil && keys.AccessKeyID != ""
+}
 
 // Counts returns what the bucket has been asked so far.
 func (b *Bucket) Counts() Counts {
@@ -108,7 +142,7 @@ func (b *Bucket) object(o minio.ObjectInfo) Object {
 	return Object{strings.TrimPrefix(o.Key, b.place.prefix), o.Size, strings.Trim(o.ETag, `"`), o.LastModified}
 }
 
-// Stat returns what the server says of an object. ErrNotFound: there is none.
+// Stat returns the server's description of an object, ErrNotFound if there is none.
 func (b *Bucket) Stat(ctx context.Context, key string) (object Object, err error) {
 	err = b.do(ctx, "looking at "+key, 0, func(ctx context.Context) error {
 		info, err := b.client.StatObject(ctx, b.place.bucket, b.place.prefix+key, minio.StatObjectOptions{})
@@ -128,8 +162,8 @@ func (b *Bucket) Get(ctx context.Context, key string) (data []byte, object Objec
 	return data, object, err
 }
 
-// GetRange returns n bytes of an object from a byte on. If etag is not "", the object must be of that ETag, else the
-// error is ErrPrecondition. It is ErrPrecondition too if the object ends before.
+// GetRange returns n bytes of an object from a byte on. If etag is not "", the object must be of that ETag, otherwise
+// the error is ErrPrecondition. The error is the same if the object ends before.
 func (b *Bucket) GetRange(ctx context.Context, key, etag string, from, n int64) (data []byte, err error) {
 	if n <= 0 {
 		return nil, ctx.Err()
@@ -169,7 +203,7 @@ func (b *Bucket) get(ctx context.Context, key string, o minio.GetObjectOptions) 
 	}
 	defer body.Close()
 	if header.Get("Content-Range") == "" && o.Header().Get("Range") != "" {
-		return nil, Object{}, &failure{ErrDenied, "the server does not know ranges", false}
+		return nil, Object{}, &failure{kind: ErrDenied, detail: "the server does not know ranges"}
 	}
 	var data bytes.Buffer
 	data.Grow(int(min(max(0, info.Size), 1<<26)) + bytes.MinRead)
@@ -182,13 +216,13 @@ func (b *Bucket) get(ctx context.Context, key string, o minio.GetObjectOptions) 
 	return data.Bytes(), object, err
 }
 
-// Condition is what a Put asks of the object that is there.
+// Condition is the condition of a Put on the existing object.
 type Condition struct {
 	absent bool
 	etag   string
 }
 
-// Always puts the object whatever is there.
+// Always puts the object unconditionally.
 func Always() Condition { return Condition{} }
 
 // IfAbsent puts the object if there is none (If-None-Match: *).
@@ -198,8 +232,8 @@ func IfAbsent() Condition { return Condition{absent: true} }
 func IfETag(etag string) Condition { return Condition{etag: etag} }
 
 // Put puts an object in one request, so that it is there as a whole or not at all, and returns its ETag.
-// ErrPrecondition: the condition does not hold. It can also mean that an earlier try arrived whose answer was lost:
-// look at the object that is there.
+// ErrPrecondition: the condition does not hold. It can also mean that an earlier try arrived whose answer was lost;
+// compare the existing object.
 func (b *Bucket) Put(ctx context.Context, key string, data []byte, condition Condition) (etag string, err error) {
 	options := minio.PutObjectOptions{ContentType: "application/octet-stream"}
 	switch {
@@ -218,7 +252,7 @@ func (b *Bucket) Put(ctx context.Context, key string, data []byte, condition Con
 	return etag, err
 }
 
-// Delete removes an object. It is no error if there is none.
+// Delete removes an object. It is not an error if there is none.
 func (b *Bucket) Delete(ctx context.Context, key string) error {
 	err := b.do(ctx, "removing "+key, 0, func(ctx context.Context) error {
 		return b.client.RemoveObject(ctx, b.place.bucket, b.place.prefix+key, minio.RemoveObjectOptions{})

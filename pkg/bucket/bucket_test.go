@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/bucket"
-	"github.com/chtc/gpureports/pkg/bucket/buckettest"
+	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -115,7 +115,7 @@ func TestRace(t *testing.T) {
 	require.Equal(t, bytes.Repeat(data[:1], 100_000), data)
 }
 
-// What fails for a while succeeds; what goes on failing is an error that names the bucket, and no key.
+// A temporary failure is retried with success; a lasting one is an error that names the bucket, and no key.
 func TestFaults(t *testing.T) {
 	s := buckettest.Start(t)
 	o := s.Bucket(t)
@@ -299,7 +299,7 @@ func TestOptions(t *testing.T) {
 		{bucket.Options{}, "the bucket must be written as s3://bucket/prefix"},
 		{bucket.Options{URL: "https://pool-a/x"}, "the bucket must be written as s3://bucket/prefix"},
 		{bucket.Options{URL: "s3://key:secret@pool-a"}, "the bucket must be written as s3://bucket/prefix"},
-		{bucket.Options{URL: "s3://a_b"}, `"a_b" is no name of a bucket`},
+		{bucket.Options{URL: "s3://a_b"}, `"a_b" is not a bucket`},
 		{bucket.Options{URL: "s3://pool-a/x/../y"}, `the prefix "x/../y" of the bucket has an empty part, or . or ..`},
 		{bucket.Options{URL: "s3://pool-a", Endpoint: "s3.example.com"}, "the endpoint of the bucket must be written as"},
 		{bucket.Options{URL: "s3://pool-a", Endpoint: "http://a:b@s3.example.com"}, "the endpoint of the bucket must be"},

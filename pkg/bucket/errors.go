@@ -14,10 +14,10 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// What errors of a Bucket are, for errors.Is. All are pool.SourceErrors that name the bucket, and never hold a key.
+// Errors of a Bucket, for errors.Is. All are pool.SourceErrors that name the bucket, and never hold a key.
 var (
 	// ErrNotFound: there is no object of the key.
-	ErrNotFound = errors.New("there is no such object")
+	ErrNotFound = errors.New("the object does not exist")
 	// ErrPrecondition: the object is not as the request wanted it: changed, removed, or there already.
 	ErrPrecondition = errors.New("the object is another one by now")
 	// ErrUnreachable: the server did not answer as a server does, again and again.
@@ -26,11 +26,12 @@ var (
 	ErrDenied = errors.New("the server refuses")
 )
 
-// failure is one of the errors above, with what the server or the network said.
+// failure is one of the errors above, with details from the server or the network.
 type failure struct {
 	kind   error
 	detail string
 	retry  bool
+	remedy string // "": that of the kind
 }
 
 func (f *failure) Error() string {
@@ -42,10 +43,10 @@ func (f *failure) Error() string {
 
 func (f *failure) Unwrap() error { return f.kind }
 
-// plainCode is a code of S3. What else a server says is not repeated: it could repeat a key.
+// plainCode is a code of S3. No other text of a server is repeated, because it could contain a key.
 var plainCode = regexp.MustCompile(`^[A-Za-z0-9]{1,60}$`)
 
-// classify says what an error of the client is.
+// classify finds the kind of a client's error.
 func classify(err error) *failure {
 	var f *failure
 	if errors.As(err, &f) {
@@ -59,6 +60,9 @@ func classify(err error) *failure {
 	if !plainCode.MatchString(detail) {
 		detail = http.StatusText(answer.StatusCode)
 	}
+	if remedy := remedyOf(&answer); remedy != "" {
+		return &failure{kind: ErrDenied, detail: detail, remedy: remedy}
+	}
 	switch {
 	case answer.Code == minio.NoSuchKey,
 		answer.StatusCode == http.StatusNotFound && answer.Code != minio.NoSuchBucket:
@@ -66,55 +70,82 @@ func classify(err error) *failure {
 	case answer.StatusCode == http.StatusPreconditionFailed, answer.Code == minio.PreconditionFailed:
 		return &failure{kind: ErrPrecondition}
 	case answer.StatusCode == http.StatusConflict: // two conditional requests met: the other one is not done yet
-		return &failure{ErrPrecondition, "", true}
+		return &failure{kind: ErrPrecondition, retry: true}
 	case answer.StatusCode >= 500, answer.StatusCode == http.StatusTooManyRequests,
 		answer.StatusCode == http.StatusRequestTimeout, answer.Code == "SlowDown", answer.Code == "RequestTimeout",
 		answer.Code == "BadDigest":
-		return &failure{ErrUnreachable, detail, true}
+		return &failure{kind: ErrUnreachable, detail: detail, retry: true}
 	}
-	return &failure{ErrDenied, detail, false}
+	return &failure{kind: ErrDenied, detail: detail}
 }
 
-// network says what an error is that no server sent.
+// plainRegion is a name of a region.
+var plainRegion = regexp.MustCompile(`^[A-Za-z0-9-]{1,40}$`)
+
+// remedyOf is what to do about a refusal that has a reason of its own; "" for others.
+func remedyOf(answer *minio.ErrorResponse) string {
+	switch answer.Code {
+	case "AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRedirect", "IllegalLocationConstraintException",
+		"InvalidRegion", "AuthorizationQueryParametersError":
+		if plainRegion.MatchString(answer.Region) {
+			return "the bucket is in the region " + answer.Region + ": set bucketRegion to it"
+		}
+		return "the server wants another region: set bucketRegion to that of the bucket"
+	case "RequestTimeTooSkewed", "RequestExpired":
+		return "the clock of this machine and that of the server differ too much: keep both with NTP"
+	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken", "TokenRefreshRequired":
+		return "the access key or the secret key is wrong or has expired: correct bucketAccessKey and bucketSecretKey"
+	case minio.NoSuchBucket:
+		return "there is no such bucket: check its name"
+	case "NotImplemented":
+		return "the server does not support a request that is needed (listing by list-type=2, conditional writes): use a " +
+			"server that has it, such as Ceph or MinIO"
+	}
+	return ""
+}
+
+// network finds the kind of an error that did not come from a server.
 func network(err error) *failure {
 	var timeout net.Error
 	var untrusted *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &untrusted):
-		return &failure{ErrUnreachable, "its certificate is not trusted: " + untrusted.Err.Error() +
-			"; set the CA that signed it", false}
+		return &failure{kind: ErrUnreachable, detail: "its certificate is not trusted: " + untrusted.Err.Error() +
+			"; set the CA that signed it"}
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return &failure{ErrUnreachable, "no answer in time", true}
+		return &failure{kind: ErrUnreachable, detail: "no answer in time", retry: true}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return &failure{ErrUnreachable, "it closed the connection", true}
+		return &failure{kind: ErrUnreachable, detail: "it closed the connection", retry: true}
 	}
-	// other texts may hold addresses, which whoever sees a panel need not know, or repeat what a stranger answered, who
-	// was sent the access key
+	// other texts may contain addresses, which viewers need not know, or repeat the answer of a wrong server, to which the
+	// access key was sent
 	var operation *net.OpError
 	var lookup *net.DNSError
 	switch {
 	case errors.As(err, &lookup):
-		return &failure{ErrUnreachable, lookup.Err, true}
+		return &failure{kind: ErrUnreachable, detail: lookup.Err, retry: true}
 	case errors.As(err, &operation):
 		inner := operation.Err
 		for errors.As(inner, &operation) { // one that went through a proxy
 			inner = operation.Err
 		}
-		return &failure{ErrUnreachable, inner.Error(), true}
+		return &failure{kind: ErrUnreachable, detail: inner.Error(), retry: true}
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return &failure{ErrUnreachable, "it speaks HTTP, not HTTPS", false}
+		return &failure{kind: ErrUnreachable, detail: "it speaks HTTP, not HTTPS"}
 	}
-	return &failure{ErrUnreachable, "it closes connections, or is no S3 server", true}
+	return &failure{kind: ErrUnreachable, detail: "it closes connections, or is not an S3 server", retry: true}
 }
 
 // explain makes an error fit for a user.
 func (b *Bucket) explain(doing string, err error) error {
 	f := classify(err)
 	switch {
+	case f.remedy != "":
+		return pool.SourceError("the bucket %s: %s: %w: %s", b.name, doing, f, f.remedy)
 	case errors.Is(f.kind, ErrUnreachable):
 		return pool.SourceError("the bucket %s: %s: %w: check its endpoint, and the network to it", b.name, doing, f)
 	case errors.Is(f.kind, ErrDenied):
-		return pool.SourceError("the bucket %s: %s: %w: check its name, its keys and what they may do", b.name, doing, f)
+		return pool.SourceError("the bucket %s: %s: %w: check its name, the keys and their permissions", b.name, doing, f)
 	}
 	return pool.SourceError("the bucket %s: %s: %w", b.name, doing, f)
 }

@@ -18,7 +18,7 @@ type Options struct {
 	Endpoint  string // the server's URL, such as https://s3.example.com; "" is Amazon's
 	Region    string // "" asks Amazon for the bucket's, and is us-east-1 of any other server
 	PathStyle bool   // the bucket is part of the path, not of the host name
-	CA        string // certificates in PEM that the server's may be signed with, beside the system's
+	CA        string // certificates in PEM that the server's may be signed with, in addition to the system's
 
 	// AccessKey and SecretKey are the keys to the bucket. Both "": those of the environment (AWS_ACCESS_KEY_ID …), of
 	// the user's AWS configuration, or of the machine that this runs on.
@@ -36,7 +36,7 @@ type place struct {
 	roots          *x509.CertPool // nil = the system's
 }
 
-// Check returns what is wrong with the options, as far as can be known without asking the server: a pool.BadQuery.
+// Check returns the faults of the options that can be found without a request to the server, as a pool.BadQuery.
 func (o Options) Check() error {
 	_, err := o.place()
 	return err
@@ -62,7 +62,7 @@ func (o Options) place() (place, error) {
 		return place{}, pool.BadQuery("the bucket must be written as s3://bucket/prefix")
 	}
 	if err := s3utils.CheckValidBucketNameStrict(u.Host); err != nil {
-		return place{}, pool.BadQuery("%q is no name of a bucket: write s3://bucket/prefix", u.Host)
+		return place{}, pool.BadQuery("%q is not a bucket: write s3://bucket/prefix", u.Host)
 	}
 	p := place{bucket: u.Host}
 	if inside := strings.Trim(u.Path, "/"); inside != "" {

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Counts is what a bucket was asked, and what went over the network for it.
+// Counts are the numbers of requests to a bucket, and of bytes that they moved over the network.
 type Counts struct {
 	Requests int64 // each try counts
 	Received int64 // bytes of bodies
 	Sent     int64
 }
 
-// counting counts what passes a transport.
+// counting counts the bytes that pass a transport.
 type counting struct {
 	inner                    http.RoundTripper
 	requests, received, sent atomic.Int64

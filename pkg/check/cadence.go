@@ -6,7 +6,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// cadenceFindings looks at the cadence of the newest day.
+// cadenceFindings checks the cadence of the newest day.
 func cadenceFindings(all []month, sliceMinutes int) []Finding {
 	newest := &all[len(all)-1]
 	if 2*len(newest.times) < 8 { // too few to find a cadence
@@ -27,7 +27,8 @@ func CadenceFindings(cadence pool.Micros, sliceMinutes int) []Finding {
 			"slice shows claimed counts as claimed for all of it, so averages and hours come out too high. Set sliceMinutes "+
 			"to 0, or to the cadence", shortLength(cadence), sliceMinutes)
 	case cadence > 31*pool.Minute:
-		found.Text = fmt.Sprintf("cadence: snapshots come every %s only: what is shorter is not seen. Take one every 15 min",
+		found.Text = fmt.Sprintf("cadence: there is only one snapshot every %s, and shorter events are not seen. Take one "+
+			"every 15 min",
 			shortLength(cadence))
 	default:
 		return nil

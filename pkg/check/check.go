@@ -1,5 +1,5 @@
-// Package check reports what a new user needs to know of an installation, in sentences with a remedy where something is
-// wrong: month files, lists and job ads, beyond what queries show. The health check is a part of it (pkg/plugin).
+// Package check reports the state of an installation to a new user, in sentences with a remedy if something is wrong:
+// month files, lists and job ads, beyond what queries show. The health check is a part of it (pkg/plugin).
 package check
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
-// Finding is what was found about one thing.
+// Finding is a result about one part of the installation.
 type Finding struct {
 	Store    string         `json:"store"`
 	Severity string         `json:"severity"`
@@ -25,7 +25,7 @@ type Finding struct {
 // Severities.
 const (
 	OK      = "ok"
-	Note    = "note"    // worth knowing; answers are what they should be
+	Note    = "note"    // worth knowing; answers are correct
 	Warning = "warning" // answers are poorer, or numbers wrong
 	Error   = "error"   // queries are not answered
 )
@@ -33,7 +33,7 @@ const (
 // Severities are all of them, the worst first.
 var Severities = []string{Error, Warning, Note, OK}
 
-// Installation is what is looked at.
+// Installation is the installation to check.
 type Installation struct {
 	*stores.Stores
 	Dir          *snapshots.Dir  // of the timeline
@@ -44,8 +44,8 @@ type Installation struct {
 	Last         pool.Micros // how much of the newest data gaps, links and clocks are found in
 }
 
-// Look reads all month files, the lists, the collector's run log and the job ads of the newest data, and says what it
-// found. What cannot be read is a finding; the only error is ctx's.
+// Look reads all month files, the lists, the collector's run log and the job ads of the newest data, and returns its
+// findings. A part that cannot be read is a finding; the only error is ctx's.
 func Look(ctx context.Context, in Installation) ([]Finding, error) {
 	months, unread, err := readMonths(ctx, in)
 	if err != nil {
@@ -53,10 +53,10 @@ func Look(ctx context.Context, in Installation) ([]Finding, error) {
 	}
 	findings := unread
 	if len(months.months) == 0 {
-		return findings, nil // the health check says what is wrong with the files
+		return findings, nil // the health check reports the fault of the files
 	}
 	entries := entries(in.Dir)
-	recent := pool.Window{From: max(months.newest()-in.Last, months.months[0].window.From), To: months.newest()}
+	recent := pool.Window{From: max(months.newest()-in.Last, months.months[0].Window.From), To: months.newest()}
 	log, err := runlog.Read(ctx, in.Dir, recent)
 	if err != nil {
 		findings = append(findings, Finding{Store: "run log", Severity: Note, Text: err.Error()})
@@ -69,6 +69,19 @@ func Look(ctx context.Context, in Installation) ([]Finding, error) {
 	findings = append(findings, gapsFinding(months.months, recent, log))
 	findings = append(findings, columnsFindings(months.months)...)
 	if found, suspicious := usageFinding(months.months); suspicious {
+		findings = append(findings, found)
+	}
+	if found, vanished := vanishedFinding(months.months, recent); vanished {
+		findings = append(findings, found)
+	}
+	findings = append(findings, gpuFindings(ctx, in, recent)...)
+	if found, alike := caseFinding(months.machines); alike {
+		findings = append(findings, found)
+	}
+	if len(in.Lists.Notices) > 0 {
+		findings = append(findings, listsFinding(in.Lists.Notices))
+	}
+	if found, broken := brokenFinding(ctx, in, months.newest()); broken {
 		findings = append(findings, found)
 	}
 	findings = append(findings, zoneFinding(months.months, in.Zone))
@@ -123,6 +136,19 @@ func length(d pool.Micros) string {
 		return two(pool.Minute, pool.Second, "min", "s")
 	}
 	return fmt.Sprintf("%d s", (d+pool.Second/2)/pool.Second)
+}
+
+// WholeLength is a length of time in two units at most, each rounded down: 3 h 12 min.
+func WholeLength(d pool.Micros) string {
+	switch {
+	case d >= 2*pool.Day:
+		return fmt.Sprintf("%d d %d h", d/pool.Day, d%pool.Day/pool.Hour)
+	case d >= pool.Hour:
+		return fmt.Sprintf("%d h %d min", d/pool.Hour, d%pool.Hour/pool.Minute)
+	case d >= pool.Minute:
+		return fmt.Sprintf("%d min", d/pool.Minute)
+	}
+	return fmt.Sprintf("%d s", d/pool.Second)
 }
 
 // minute writes a time in UTC.

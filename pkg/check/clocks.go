@@ -10,8 +10,8 @@ import (
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
-// Clocks measures the access points' clocks on the UTC days of a window, as answers do. What keeps it from that is a
-// note.
+// Clocks measures the access points' clocks on the UTC days of a window, as answers do. If it cannot, a note gives
+// the reason.
 func Clocks(ctx context.Context, s *stores.Stores, lists pool.Lists, w pool.Window) []Finding {
 	links, err := linked.LinksOf(ctx, s.Runs, s.Ads, lists, w, w.To)
 	if err != nil {

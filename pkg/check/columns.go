@@ -6,22 +6,27 @@ import (
 	"strings"
 )
 
-// knownColumns are those of the collector (methodology section 1), with what is lost without one of those that are
-// read. A file without Name, AssignedGPUs, State, Machine or timestamp is not read at all.
+// knownColumns are those of the collector (methodology section 1); for those that are read, with the loss if one is
+// missing. A file without Name, AssignedGPUs, State, Machine or timestamp is not read at all.
 var knownColumns = []struct{ name, lost string }{
 	{"Name", ""}, {"AssignedGPUs", ""}, {"AvailableGPUs", ""}, {"State", ""}, {"Machine", ""}, {"timestamp", ""},
-	{"GPUsAverageUsage", ""}, {"Disk", ""},
+	{"GPUsAverageUsage", ""}, {"Disk", ""}, {"BackfillSlot", ""}, {"SlotType", ""}, {"Memory", ""},
 	{"GPUs_DeviceName", "devices are unknown"},
 	{"GPUs_GlobalMemoryMb", "memory categories are unknown"},
 	{"PrioritizedProjects", "machines outside chtc_owned count as Open Capacity"},
 	{"RemoteOwner", "users are unknown"},
-	{"GlobalJobId", "runs are told apart by user and GPU only, and job ads are linked by machine and time"},
+	{"GlobalJobId", "runs are distinguished by user and GPU only, and job ads are linked by machine and time"},
 	{"PreventJobsReason", "GPUs on which no job may start count as free"},
+	{"SlotBrokenReason", "GPUs of broken slots count as free"},
+	{"Cpus", "it is not known whether jobs wait for CPUs or memory"},
 }
 
-// columnsFindings reports columns that files lack, and those that nobody reads.
+// newer are columns that older collectors do not write.
+var newer = []string{"PreventJobsReason", "SlotBrokenReason", "Cpus"}
+
+// columnsFindings reports columns that files lack, and those that are never read.
 func columnsFindings(all []month) (findings []Finding) {
-	newest := all[len(all)-1].name
+	newest := all[len(all)-1].Month
 	var missing []map[string]any
 	var texts []string
 	severity := Note
@@ -31,8 +36,8 @@ func columnsFindings(all []month) (findings []Finding) {
 		}
 		var in []string
 		for _, m := range all {
-			if !slices.ContainsFunc(m.columns, func(c string) bool { return strings.EqualFold(c, column.name) }) {
-				in = append(in, m.name)
+			if !named(m.Columns, column.name) {
+				in = append(in, m.Month)
 			}
 		}
 		if len(in) == 0 {
@@ -40,17 +45,17 @@ func columnsFindings(all []month) (findings []Finding) {
 		}
 		missing = append(missing, map[string]any{"column": column.name, "months": in})
 		texts = append(texts, fmt.Sprintf("no column %s in %s: %s", column.name, some(in), column.lost))
-		if slices.Contains(in, newest) && column.name != "PreventJobsReason" {
+		if slices.Contains(in, newest) && !slices.Contains(newer, column.name) {
 			severity = Warning
 		}
 	}
-	var unknown []string
+	var known, unknown []string
+	for _, column := range knownColumns {
+		known = append(known, column.name)
+	}
 	for _, m := range all {
-		for _, c := range m.columns {
-			if !slices.ContainsFunc(knownColumns, func(k struct{ name, lost string }) bool {
-				return strings.EqualFold(k.name,
-					c)
-			}) && !slices.Contains(unknown, c) {
+		for _, c := range m.Columns {
+			if !named(known, c) && !slices.Contains(unknown, c) {
 				unknown = append(unknown, c)
 			}
 		}
@@ -71,4 +76,9 @@ func columnsFindings(all []month) (findings []Finding) {
 		findings = append(findings, Finding{Store: "columns", Severity: OK, Text: "columns: all there in each month file"})
 	}
 	return findings
+}
+
+// named reports whether a column is among others, in any case.
+func named(columns []string, name string) bool {
+	return slices.ContainsFunc(columns, func(c string) bool { return strings.EqualFold(c, name) })
 }

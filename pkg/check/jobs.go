@@ -12,7 +12,7 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// jobFindings looks at the job ads of the window's runs. A source that does not answer is the health check's finding.
+// jobFindings checks the job ads of the window's runs. A source that does not answer is the health check's finding.
 func jobFindings(ctx context.Context, in Installation, w pool.Window) ([]Finding, error) {
 	newest, err := in.Ads.Newest(ctx)
 	if err != nil {
@@ -30,7 +30,7 @@ func jobFindings(ctx context.Context, in Installation, w pool.Window) ([]Finding
 		return failed(err)
 	}
 	wanted := func(m, r int) bool {
-		run := o.Machines[m].Runs.At(r)
+		run := &o.Machines[m].Runs[r]
 		return o.View.Times[run.First] <= w.To && o.View.Times[run.Last] >= w.From
 	}
 	ads, notices, failure, err := o.Ask(ctx, in.Ads, runs.Question{Window: w, Wanted: wanted})
@@ -64,7 +64,7 @@ type observed struct {
 func (o *observed) each(look func(machine *runs.Machine, m, r int)) {
 	for m := range o.Machines {
 		machine := &o.Machines[m]
-		for r := range machine.Runs.Len() {
+		for r := range machine.Runs {
 			if o.wanted(m, r) {
 				look(machine, m, r)
 			}
@@ -78,7 +78,7 @@ type schemas struct{ jobs, without, refactored, legacy int }
 func (o *observed) schema() (s schemas) {
 	known := map[timeline.Job]bool{}
 	o.each(func(machine *runs.Machine, m, r int) {
-		job := machine.Runs.At(r).Job
+		job := machine.Runs[r].Job
 		if job.IsNone() || known[job] {
 			return
 		}
@@ -121,7 +121,7 @@ func schemaFinding(s schemas) Finding {
 	return found
 }
 
-// late is how far job ads may lie behind the snapshots: adstash asks every 20 minutes.
+// late is how much older than the snapshots the newest job ads may be; adstash polls every 20 minutes.
 const late = 2 * time.Hour
 
 // lagFinding compares the newest ad with the newest snapshot, so that a stop of both is reported once.
@@ -129,8 +129,7 @@ func lagFinding(newest time.Time, snapshot, now pool.Micros) Finding {
 	found := Finding{Store: "lag", Severity: OK}
 	if newest.IsZero() {
 		found.Severity = Warning
-		found.Text = "lag: there is no job ad at all. Check that adstash runs and that the index, or the job file, is the " +
-			"right one"
+		found.Text = "lag: no job ads found. Check that adstash is running, and that the index or the job file is correct"
 		return found
 	}
 	lag := snapshot - newest.UnixMicro()
@@ -153,7 +152,7 @@ func lagFinding(newest time.Time, snapshot, now pool.Micros) Finding {
 	return found
 }
 
-// linksFinding judges the link rate; schema names what may be the reason for a low one.
+// linksFinding judges the link rate; s names possible reasons for a low one.
 func linksFinding(rate float64, s schemas, w pool.Window) Finding {
 	found := Finding{Store: "links", Severity: OK, Details: map[string]any{"jobs": s.jobs, "jobsWithoutAd": s.without}}
 	period := fmt.Sprintf("the newest %s", length(w.To-w.From))

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/jobs/jobstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -39,7 +39,7 @@ func TestLag(t *testing.T) {
 		severity string
 		text     string
 	}{
-		{time.Time{}, Warning, "no job ad at all"},
+		{time.Time{}, Warning, "no job ads found"},
 		{now.Add(-30 * time.Minute), OK, "20 min older than the newest snapshot"},
 		{now.Add(-5 * time.Minute), OK, "newer than the newest snapshot"},
 		{now.Add(-5 * time.Hour), Warning, "4 h 50 min before the snapshots"},

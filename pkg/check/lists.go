@@ -17,16 +17,16 @@ func ownershipFinding(lists pool.Lists, machines []string) Finding {
 			"Write the machines that the pool's staff own into it, one a line"
 		return found
 	}
-	short := map[string]string{} // first label, in lower case → machine
+	short, all := map[string]string{}, map[string]bool{} // machines by first label; all of them; in lower case
 	for _, m := range machines {
-		short[label(m)] = m
+		short[label(m)], all[strings.ToLower(m)] = m, true
 	}
 	var unknown, misspelled []string
 	for entry := range lists.CHTCOwned {
-		if _, known := slices.BinarySearch(machines, entry); known {
+		if all[entry] {
 			continue
 		}
-		if machine, near := short[label(entry)]; near && !lists.CHTCOwned[machine] {
+		if machine, near := short[label(entry)]; near && !lists.IsCHTCOwned(machine) {
 			misspelled = append(misspelled, fmt.Sprintf("%s (it is %s)", entry, machine))
 		} else {
 			unknown = append(unknown, entry)
@@ -45,7 +45,7 @@ func ownershipFinding(lists pool.Lists, machines []string) Finding {
 	}
 	if len(misspelled) > 0 {
 		found.Severity = Warning
-		found.Text += fmt.Sprintf(". Names must be exact, and these are not: %s. Correct them", some(misspelled))
+		found.Text += fmt.Sprintf(". Names must be whole, and these are not: %s. Correct them", some(misspelled))
 	}
 	return found
 }
@@ -56,7 +56,7 @@ func label(machine string) string {
 	return first
 }
 
-// exclusionsFinding says what the exclusions match.
+// exclusionsFinding lists the machines that the exclusions match.
 func exclusionsFinding(lists pool.Lists, machines []string) Finding {
 	found := Finding{Store: "exclusions", Severity: OK}
 	if len(lists.Excluded) == 0 {

@@ -30,7 +30,7 @@ func TestOwnership(t *testing.T) {
 		{[]string{"beta1.example.org", "gone.example.org"}, Note, "snapshots know 1; no snapshot knows gone.example.org"},
 		{[]string{"Beta1.example.org"}, Warning, "Beta1.example.org (it is beta1.example.org)"},
 		{[]string{"beta1", "gone"}, Warning, "no snapshot knows gone: gone, without a GPU, or misspelled. Names must be " +
-			"exact, and these are not: beta1 (it is beta1.example.org)"},
+			"whole, and these are not: beta1 (it is beta1.example.org)"},
 		{[]string{"beta1.elsewhere.org", "beta1.example.org"}, Note, "no snapshot knows beta1.elsewhere.org"},
 	} {
 		found := ownershipFinding(owned(c.entries...), machines)

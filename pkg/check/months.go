@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -14,14 +15,9 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// month is what one month file holds.
+// month is the content of one month file.
 type month struct {
-	file           string
-	name           string // 2025-10
-	columns        []string
-	rows           int64
-	unordered      bool
-	window         pool.Window // its first and its last snapshot
+	snapshots.Part
 	times          []pool.Micros
 	cadences       []pool.Micros  // of its UTC days
 	gaps           []timeline.Gap // that end in it
@@ -29,6 +25,7 @@ type month struct {
 	rowsWithoutGPU int
 	waits          []Wait // of its pieces of a week each
 	usages         usages
+	vanished       []vanishing
 }
 
 // months are all month files that can be read and hold a snapshot, ascending.
@@ -37,7 +34,7 @@ type months struct {
 	machines []string // all that have a row, ascending
 }
 
-func (m *months) newest() pool.Micros { return m.months[len(m.months)-1].window.To }
+func (m *months) newest() pool.Micros { return m.months[len(m.months)-1].Window.To }
 
 // week is how much of a file one statement on the time zone is about: long enough that some job starts at once.
 const week = 7 * pool.Day
@@ -59,16 +56,18 @@ func readMonths(ctx context.Context, in Installation) (all months, unread []Find
 		if part.Err != nil {
 			continue
 		}
-		m := month{
-			file: part.Name, name: part.Month, columns: part.Columns, rows: part.Rows, unordered: part.Unordered,
-			window: part.Window,
-		}
+		m := month{Part: part}
 		if !part.Dated {
-			unread = append(unread, Finding{Store: part.Name, Severity: Note,
-				Text: fmt.Sprintf("%s: %d rows, none with a timestamp that can be read", part.Name, m.rows)})
+			found := Finding{Store: part.Name, Severity: Note, Text: part.Name + ": no rows"}
+			if part.Rows > 0 {
+				found.Severity = Warning
+				found.Text = fmt.Sprintf("%s: %d rows, none with a timestamp that can be read, such as %q. %s", part.Name,
+					part.Rows, part.Sample, formOfTimestamps)
+			}
+			unread = append(unread, found)
 			continue
 		}
-		v, err := in.Timeline.Load(ctx, m.window.From, m.window.To)
+		v, err := in.Timeline.Load(ctx, m.Window.From, m.Window.To)
 		if err != nil {
 			if ctx.Err() != nil {
 				return all, nil, ctx.Err()
@@ -88,7 +87,7 @@ func readMonths(ctx context.Context, in Installation) (all months, unread []Find
 			all.machines = names(v.Names, machines)
 		}
 	}
-	slices.SortFunc(all.months, func(a, b month) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(all.months, func(a, b month) int { return strings.Compare(a.Month, b.Month) })
 	return all, unread, nil
 }
 
@@ -102,7 +101,7 @@ func names(texts *timeline.Names, symbols map[timeline.Symbol]bool) []string {
 }
 
 func (m *month) read(v *timeline.View, counted *int32, machines map[timeline.Symbol]bool) {
-	first, end := v.Snapshots(m.window)
+	first, end := v.Snapshots(m.Window)
 	m.times = v.Times[first:end]
 	if first == end {
 		return
@@ -117,26 +116,28 @@ func (m *month) read(v *timeline.View, counted *int32, machines map[timeline.Sym
 			continue // the file before has rows of this day too
 		}
 		*counted = d.Date
+		m.vanished = append(m.vanished, vanishings(v, i)...)
 		odd := d.Oddities()
 		m.oddities.Back += odd.Back
 		m.oddities.Missing += odd.Missing
 		m.oddities.Unreadable += odd.Unreadable
+		m.oddities.Sample = cmp.Or(m.oddities.Sample, odd.Sample)
 		m.oddities.Twice += odd.Twice
 		for _, rows := range d.RowsWithoutGPU {
 			m.rowsWithoutGPU += int(rows)
 		}
 	}
-	for _, gap := range v.Gaps(pool.Window{From: m.window.From - 1, To: m.window.To}) { // the one before the file too
-		if m.window.Contains(gap.To) {
+	for _, gap := range v.Gaps(pool.Window{From: m.Window.From - 1, To: m.Window.To}) { // the one before the file too
+		if m.Window.Contains(gap.To) {
 			m.gaps = append(m.gaps, gap)
 		}
 	}
-	for from := m.window.From; from <= m.window.To; {
+	for from := m.Window.From; from <= m.Window.To; {
 		to := from + week - 1
-		if m.window.To-to < week/2 { // what is left says too little by itself
-			to = m.window.To
+		if m.Window.To-to < week/2 { // the rest is too short to judge
+			to = m.Window.To
 		}
-		m.waits = append(m.waits, ShortestWait(v, pool.Window{From: from, To: to}))
+		m.waits = append(m.waits, shortestWait(v, pool.Window{From: from, To: to}))
 		from = to + 1
 	}
 }
@@ -154,18 +155,21 @@ func (m *month) gapTime() (all pool.Micros) {
 	return all
 }
 
+// formOfTimestamps is the remedy for those that cannot be read.
+const formOfTimestamps = "Let the collector write YYYY-MM-DD HH:MM:SS, with or without an offset from UTC"
+
 // monthFinding says what one file holds.
 func monthFinding(m *month) Finding {
-	found := Finding{Store: m.file, Severity: OK, Details: map[string]any{
-		"month": m.name, "rows": m.rows, "snapshots": len(m.times), "first": pool.Time(m.window.From),
-		"last": pool.Time(m.window.To), "cadenceSeconds": seconds(m.cadence()),
+	found := Finding{Store: m.Name, Severity: OK, Details: map[string]any{
+		"month": m.Month, "rows": m.Rows, "snapshots": len(m.times), "first": pool.Time(m.Window.From),
+		"last": pool.Time(m.Window.To), "cadenceSeconds": seconds(m.cadence()),
 		"gaps": len(m.gaps), "gapSeconds": seconds(m.gapTime()), "outOfOrder": int(m.oddities.Back),
 		"missingLocalTimes":    int(m.oddities.Missing),
 		"unreadableTimestamps": int(m.oddities.Unreadable), "repeatedTexts": int(m.oddities.Twice),
 		"rowsWithoutGPU": m.rowsWithoutGPU,
 	}}
-	found.Text = fmt.Sprintf("%s: %s from %s to %s UTC, every %s", m.name, count(len(m.times), "snapshot"),
-		minute(m.window.From), minute(m.window.To), shortLength(m.cadence()))
+	found.Text = fmt.Sprintf("%s: %s from %s to %s UTC, every %s", m.Month, count(len(m.times), "snapshot"),
+		minute(m.Window.From), minute(m.Window.To), shortLength(m.cadence()))
 	if low, high := slices.Min(m.cadences), slices.Max(m.cadences); 2*low < high {
 		found.Text += fmt.Sprintf(" (days from %s to %s)", shortLength(low), shortLength(high))
 	}
@@ -185,16 +189,16 @@ func monthFinding(m *month) Finding {
 		found.Severity = Note
 		found.Text += ". " + fmt.Sprintf(format, args...)
 	}
-	if m.unordered {
-		note("Its rows are not in the order of time: answers are right, but all of it is read each time. Write it " +
-			"anew, ordered by timestamp")
+	if m.Unordered {
+		note("Its rows are not in chronological order: answers are right, but the whole file is read each time. Rewrite " +
+			"it, ordered by timestamp")
 	}
 	if n := int(m.oddities.Back); n > 0 {
 		note("%s out of order, as when the clock was put back: sorted by time. Keep the collector's clock with NTP",
 			count(n, "snapshot"))
 	}
 	if n := int(m.oddities.Missing); n > 0 {
-		note("%s with a local time that does not exist: the collector's time zone is not what the setting timezone says",
+		note("%s with a local time that does not exist: the collector's time zone differs from the setting timezone",
 			count(n, "snapshot"))
 		found.Severity = Warning
 	}
@@ -203,7 +207,9 @@ func monthFinding(m *month) Finding {
 			count(n, "snapshot"))
 	}
 	if n := int(m.oddities.Unreadable); n > 0 {
-		note("%s without a readable timestamp, left out", count(n, "row"))
+		note("%s without a readable timestamp, such as %q, left out. %s", count(n, "row"), m.oddities.Sample,
+			formOfTimestamps)
+		found.Severity = Warning
 	}
 	return found
 }
@@ -244,15 +250,15 @@ var (
 // filesFindings reports months without a file, and files that are not read for their names.
 func filesFindings(all []month, entries []string) (findings []Finding) {
 	has := func(name string) bool {
-		return slices.ContainsFunc(all, func(m month) bool { return m.name == name }) ||
+		return slices.ContainsFunc(all, func(m month) bool { return m.Month == name }) ||
 			slices.ContainsFunc(entries, func(entry string) bool {
 				month, _, ok := snapshots.ParseMonthFile(entry)
 				return ok && month == name
 			})
 	}
 	var lacking []string
-	last, err := time.Parse("2006-01", all[len(all)-1].name)
-	for t, err2 := time.Parse("2006-01", all[0].name); err == nil && err2 == nil &&
+	last, err := time.Parse("2006-01", all[len(all)-1].Month)
+	for t, err2 := time.Parse("2006-01", all[0].Month); err == nil && err2 == nil &&
 		t.Before(last); t = t.AddDate(0, 1, 0) {
 		if name := t.Format("2006-01"); !has(name) {
 			lacking = append(lacking, name)
@@ -261,14 +267,14 @@ func filesFindings(all []month, entries []string) (findings []Finding) {
 	if len(lacking) > 0 {
 		findings = append(findings, Finding{Store: "files", Severity: Note, Details: map[string]any{"missingMonths": lacking},
 			Text: fmt.Sprintf("files: no month file for %s between %s and %s, so nothing is known of that time. Copy the "+
-				"files into the snapshot directory if they are elsewhere", some(lacking), all[0].name, all[len(all)-1].name)})
+				"files into the snapshot directory if they are elsewhere", some(lacking), all[0].Month, all[len(all)-1].Month)})
 	}
 	strays := slices.DeleteFunc(slices.Clone(entries),
 		func(n string) bool { return !nearlyMonth.MatchString(n) || monthFile.MatchString(n) })
 	if len(strays) > 0 {
 		findings = append(findings, Finding{Store: "other files", Severity: Note, Details: map[string]any{"files": strays},
-			Text: fmt.Sprintf("files: %s not read, because month files are named exactly gpu_state_YYYY-MM.db. Rename what "+
-				"is data", are(strays))})
+			Text: fmt.Sprintf("files: %s not read, because month files are named exactly gpu_state_YYYY-MM.db. Rename those "+
+				"that hold data", are(strays))})
 	}
 	return findings
 }

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,9 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/samplepool"
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
 // row is a row of one machine with one GPU.
@@ -93,18 +94,18 @@ func TestOddTimestamps(t *testing.T) {
 	rows = slices.Insert(rows, 40, row("soon"), row("2025-10-01 01:00"))
 	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": rows})
 	f := look(t, open(t, dir, "UTC", now))["gpu_state_2025-10.db"]
-	require.Equal(t, Note, f.Severity)
+	require.Equal(t, Warning, f.Severity)
 	require.Equal(t, 1, f.Details["outOfOrder"])
 	require.Equal(t, 2, f.Details["unreadableTimestamps"])
 	require.Contains(t, f.Text, "1 snapshot out of order")
-	require.Contains(t, f.Text, "2 rows without a readable timestamp")
+	require.Contains(t, f.Text, `2 rows without a readable timestamp, such as "soon", left out. Let the collector write`)
 
 	unordered := t.TempDir()
 	snapshotstest.Write(t, unordered, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": slices.Concat(
 		every("2025-10-05 00:00:00", 15*time.Minute, 100),
 		every("2025-10-01 00:00:00", 15*time.Minute, 100))})
 	f = look(t, open(t, unordered, "UTC", now))["gpu_state_2025-10.db"]
-	require.Contains(t, f.Text, "are not in the order of time")
+	require.Contains(t, f.Text, "are not in chronological order")
 
 	spring := t.TempDir() // 02:00 to 03:00 does not exist in Chicago on that day
 	snapshotstest.Write(t, spring, map[string][]snapshotstest.Row{"gpu_state_2025-03.db": every("2025-03-09 00:00:00",
@@ -116,12 +117,12 @@ func TestOddTimestamps(t *testing.T) {
 	none := t.TempDir()
 	snapshotstest.Write(t, none, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": {row("never")}})
 	require.Contains(t, look(t, open(t, none, "UTC", now))["gpu_state_2025-10.db"].Text,
-		"none with a timestamp that can be read")
+		`none with a timestamp that can be read, such as "never". Let the collector write`)
 }
 
 func TestCadence(t *testing.T) {
 	for distance, want := range map[time.Duration]string{5 * time.Minute: "every 5 min, but slices last 15 min",
-		15 * time.Minute: "", time.Hour: "every 1 h only"} {
+		15 * time.Minute: "", time.Hour: "only one snapshot every 1 h"} {
 		dir := t.TempDir()
 		snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": every("2025-10-01 00:00:00",
 			distance, 300)})
@@ -140,6 +141,41 @@ func TestCadence(t *testing.T) {
 	found := look(t, in)
 	require.Contains(t, found["gpu_state_2025-10.db"].Text, "every 15 min (days from 5 min to 15 min)")
 	require.NotContains(t, found, "cadence", "each snapshot is a slice of its own")
+}
+
+// Of m1 the backfill GPUs vanish together, and nothing takes them. Of m2 an owner takes one at that moment; m3 is
+// silent then; of m4 one snapshot lacks the rows.
+func TestVanishedBackfill(t *testing.T) {
+	var rows []snapshotstest.Row
+	start := time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 40 {
+		for _, machine := range []string{"m1", "m2", "m3", "m4"} {
+			if machine == "m3" && i >= 20 {
+				continue
+			}
+			for _, gpu := range []string{"GPU-1", "GPU-2"} {
+				state := "Unclaimed"
+				if machine == "m2" && i >= 20 && gpu == "GPU-1" {
+					state = "Claimed"
+				}
+				r := row(start.Add(time.Duration(i) * 15 * time.Minute).Format("2006-01-02 15:04:05.000000"))
+				r["Machine"], r["Name"], r["AssignedGPUs"], r["State"] = machine, "slot1@"+machine, gpu, state
+				rows = append(rows, r)
+				if i >= 20 && machine != "m4" || i == 20 {
+					continue
+				}
+				backfill := maps.Clone(r)
+				backfill["Name"], backfill["State"] = "backfill2@"+machine, "Unclaimed"
+				rows = append(rows, backfill)
+			}
+		}
+	}
+	dir := t.TempDir()
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-10.db": rows})
+	found := look(t, open(t, dir, "UTC", now))["backfill"]
+	require.Equal(t, Warning, found.Severity)
+	require.Contains(t, found.Text, "1 time of m1, the last time 2 GPUs of m1 at 2025-10-01 05:00 UTC")
+	require.Contains(t, found.Text, "HTCONDOR-3072")
 }
 
 func TestFiles(t *testing.T) {
@@ -177,8 +213,9 @@ func TestColumns(t *testing.T) {
 	write("gpu_state_2025-10.db", append(without("Machine"), "MACHINE TEXT", `"Watts" REAL`), "2025-10-01 00:00:00")
 	found := look(t, open(t, dir, "UTC", now))
 	require.Equal(t, Note, found["columns"].Severity, "old months stay as they are")
-	require.Equal(t, "columns: no column GlobalJobId in 2025-08: runs are told apart by user and GPU only, and job ads "+
-		"are linked by machine and time; no column PreventJobsReason in 2025-08, 2025-09: GPUs on which no job may start "+
+	require.Equal(t, "columns: no column GlobalJobId in 2025-08: runs are distinguished by user and GPU only, and job "+
+		"ads are linked by machine and time; no column PreventJobsReason in 2025-08, 2025-09: GPUs on which no job may "+
+		"start "+
 		"count as free", found["columns"].Text)
 	require.Equal(t, []string{"Watts"}, found["unknown columns"].Details["unknown"])
 

@@ -10,10 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/jobs/jobstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/samplepool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/registry"
 	"github.com/chtc/gpureports/pkg/stores"
@@ -130,10 +130,13 @@ func TestGoodPool(t *testing.T) {
 	p, dir := made(t, good())
 	found := look(t, withAds(open(t, dir, "UTC", p.Options().End), documents(t, p)...))
 	require.Empty(t, worse(found))
-	for _, store := range []string{"gpu_state_2025-10.db", "gpu_state_2025-11.db", "gaps", "columns", "timezone",
-		"exclusions", "lag", "schema", "links", "clocks"} {
+	for _, store := range []string{"gpu_state_2025-10.db", "gpu_state_2025-11.db", "gaps", "timezone", "exclusions", "lag",
+		"schema", "links", "clocks"} {
 		require.Equal(t, OK, found[store].Severity, "%s: %+v", store, found[store])
 	}
+	require.Equal(t, Note, found["columns"].Severity)
+	require.Contains(t, found["columns"].Text, "no column SlotBrokenReason in 2025-10, 2025-11",
+		"the sample pool has none")
 	require.Contains(t, found["gpu_state_2025-10.db"].Text, "2025-10: 384 snapshots from 2025-10-28 00:00 to "+
 		"2025-10-31 23:45 UTC, every 15 min")
 	require.Contains(t, found["schema"].Text, "refactored")

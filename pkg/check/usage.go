@@ -13,7 +13,7 @@ import (
 // usages counts the values of GPUsAverageUsage in some days of a month.
 type usages struct{ values, zeros, wholes int }
 
-// fewUsages are too few to expect one that is no whole number.
+// fewUsages are too few to expect one that is not a whole number.
 const fewUsages = 50
 
 // Begin implements snapshots.Visitor.
@@ -38,11 +38,11 @@ func (u *usages) Snapshot(s snapshots.Snapshot) error {
 	return nil
 }
 
-// readUsages looks at the first, the middle and the last whole day of a month.
+// readUsages reads the first, the middle and the last whole day of a month.
 func readUsages(ctx context.Context, state snapshots.State, m *month) error {
-	first, last := pool.DayOf(m.window.From)+1, pool.DayOf(m.window.To)-1
+	first, last := pool.DayOf(m.Window.From)+1, pool.DayOf(m.Window.To)-1
 	if first > last {
-		first, last = pool.DayOf(m.window.From), pool.DayOf(m.window.To)
+		first, last = pool.DayOf(m.Window.From), pool.DayOf(m.Window.To)
 	}
 	read := map[int32]bool{}
 	for _, date := range []int32{first, first + (last-first)/2, last} {
@@ -57,7 +57,7 @@ func readUsages(ctx context.Context, state snapshots.State, m *month) error {
 	return nil
 }
 
-// suspicion says what is odd about the usages; "" if nothing.
+// suspicion describes an implausible pattern of the usages; "" if there is none.
 func (u *usages) suspicion() string {
 	switch {
 	case u.values < fewUsages:
@@ -70,17 +70,17 @@ func (u *usages) suspicion() string {
 	return ""
 }
 
-// usageFinding names the months in which GPUsAverageUsage cannot be what the startds report. A collector that takes a
-// column's type from its first value makes whole numbers of all when that one is 0 or 1.
+// usageFinding names the months in which GPUsAverageUsage cannot be as the startds reported it. A collector that takes
+// a column's type from its first value makes whole numbers of all when that one is 0 or 1.
 func usageFinding(all []month) (found Finding, suspicious bool) {
 	var texts []string
 	var details []map[string]any
 	for i := range all {
 		m := &all[i]
 		if odd := m.usages.suspicion(); odd != "" {
-			texts = append(texts, m.name+" ("+odd+")")
+			texts = append(texts, m.Month+" ("+odd+")")
 			details = append(details, map[string]any{
-				"file": m.file, "month": m.name, "values": m.usages.values, "zeros": m.usages.zeros,
+				"file": m.Name, "month": m.Month, "values": m.usages.values, "zeros": m.usages.zeros,
 				"wholeNumbers": m.usages.wholes,
 			})
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/samplepool"
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 )
 
 // Months whose averages have lost their fractions are named, in either format; those of startds are not.

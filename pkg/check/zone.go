@@ -11,8 +11,8 @@ import (
 )
 
 // Wait is the shortest time from a job's queue date (qdate in its GlobalJobId, always UTC) to a snapshot that shows it,
-// in a window: no job is seen before it was queued, and in a week some job starts soon after (htcondor.md). So it tells
-// how far the collector's local time is from what the setting timezone says.
+// in a window: no job is seen before it was queued, and in a week some job starts soon after (htcondor.md). So it shows
+// how far the collector's local time is from the setting timezone.
 type Wait struct {
 	Window   pool.Window
 	Jobs     int         // different ones; 0: nothing is known
@@ -21,8 +21,8 @@ type Wait struct {
 	Schedd   string      // the access point of that job
 }
 
-// ShortestWait looks at the claims of a window.
-func ShortestWait(v *timeline.View, w pool.Window) Wait {
+// shortestWait finds the shortest wait among the claims of a window.
+func shortestWait(v *timeline.View, w pool.Window) Wait {
 	wait := Wait{Window: w}
 	jobs := map[timeline.Job]struct{}{}
 	var schedd timeline.Symbol
@@ -41,26 +41,27 @@ func ShortestWait(v *timeline.View, w pool.Window) Wait {
 }
 
 const (
-	// ClockSkew is what clocks of access points and collector may differ by (htcondor.md).
+	// ClockSkew is the greatest assumed difference between the clocks of access points and collector (htcondor.md).
 	ClockSkew = 2 * pool.Minute
 	// longestFirstWait: in a week of a pool some job starts within this time after it was queued.
 	longestFirstWait = pool.Hour
-	// zoneStep is what time zones differ by. (Those by a quarter of an hour are rare, and no first wait is that exact.)
+	// zoneStep is the step by which time zones differ. (Those by a quarter of an hour are rare, and no first wait is
+	// that exact.)
 	zoneStep = 30 * pool.Minute
 )
 
-// Early reports whether a job was seen before it was queued, by more than clocks differ.
-func (w *Wait) Early() bool { return w.Jobs > 0 && w.Shortest < -ClockSkew }
+// early reports whether a job was seen before it was queued, by more than clocks differ.
+func (w *Wait) early() bool { return w.Jobs > 0 && w.Shortest < -ClockSkew }
 
-// Late reports whether no job was seen soon after it was queued.
-func (w *Wait) Late() bool { return w.Jobs > 0 && w.Shortest > longestFirstWait }
+// late reports whether no job was seen soon after it was queued.
+func (w *Wait) late() bool { return w.Jobs > 0 && w.Shortest > longestFirstWait }
 
 // fewJobs are too few to expect one among them that starts at once.
 const fewJobs = 20
 
-// shift is how far the collector's local time seems to be ahead of what the setting says, in steps of time zones.
+// shift is how far the collector's local time seems to be ahead of the setting, in steps of time zones.
 func (w *Wait) shift() pool.Micros {
-	if !w.Early() && (!w.Late() || w.Jobs < fewJobs) {
+	if !w.early() && (!w.late() || w.Jobs < fewJobs) {
 		return 0
 	}
 	steps := (w.Shortest + ClockSkew) / zoneStep
@@ -124,14 +125,14 @@ func zoneFinding(all []month, zone *localtime.Zone) Finding {
 				continue
 			}
 			told++
-			entry := map[string]any{"month": m.name, "from": pool.Time(w.Window.From), "to": pool.Time(w.Window.To),
+			entry := map[string]any{"month": m.Month, "from": pool.Time(w.Window.From), "to": pool.Time(w.Window.To),
 				"shortestWaitSeconds": seconds(w.Shortest), "jobs": w.Jobs}
 			switch shift := w.shift(); {
 			case shift != 0:
 				shifted = append(shifted, *w)
 				entry["shiftSeconds"] = seconds(shift)
-				affected = append(affected, m.name)
-			case w.Early():
+				affected = append(affected, m.Month)
+			case w.early():
 				if ahead == nil || w.Shortest < ahead.Shortest {
 					ahead = w
 				}
@@ -172,7 +173,7 @@ func shiftText(zone *localtime.Zone, shifted, fitting []Wait, affected []string)
 			minute(shifted[len(shifted)-1].Window.To), some(affected))
 	}
 	text := fmt.Sprintf("time zone: %s does not fit %s: ", shown(zone), where)
-	if worst.Early() {
+	if worst.early() {
 		text += fmt.Sprintf("a job is seen %s before it was queued", length(-worst.Shortest))
 	} else {
 		text += fmt.Sprintf("no job is seen sooner than %s after it was queued", length(worst.Shortest))
@@ -185,11 +186,17 @@ func shiftText(zone *localtime.Zone, shifted, fitting []Wait, affected []string)
 	if isList(zone) {
 		return text + ". Correct the list that timezone is"
 	}
-	const list = `. Give timezone as a list: [{"until": "%s", "zone": "%s"}, {"zone": "%s"}], with the time of the change`
+	text += ". Give timezone as a list: "
+	const change = ", with the time of the change"
 	if first := shifted[0].Window.From; fitting[0].Window.From < first {
-		return text + fmt.Sprintf(list, zone.Text(first), zone.Key(), name)
+		return text + zoneList(zone.Text(first), zone.Key(), name) + change
 	}
-	return text + fmt.Sprintf(list, zone.Text(fitting[0].Window.From), name, zone.Key())
+	return text + zoneList(zone.Text(fitting[0].Window.From), name, zone.Key()) + change
+}
+
+// zoneList is the setting of two zones, the first one until a local time.
+func zoneList(until, before, after string) string {
+	return fmt.Sprintf(`[{"until": "%s", "zone": "%s"}, {"zone": "%s"}]`, until, before, after)
 }
 
 // isList reports whether the setting names several zones.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/samplepool"
 )
 
 func TestShift(t *testing.T) {
@@ -35,7 +35,7 @@ func TestShift(t *testing.T) {
 	}
 }
 
-// A list that is wrong is not written anew.
+// A wrong list is not replaced.
 func TestTimeZoneList(t *testing.T) {
 	p, dir := made(t, good(chicago))
 	found := look(t, open(t, dir, `[{"until": "2025-11-01 00:00:00", "zone": "America/Chicago"}, {"zone": "UTC"}]`,
@@ -46,15 +46,15 @@ func TestTimeZoneList(t *testing.T) {
 	require.Contains(t, found.Text, "Correct the list")
 }
 
-// An access point whose clock is ahead queues jobs in the future; that is no time zone.
+// An access point whose clock is ahead queues jobs in the future; that is not a matter of the time zone.
 func TestTimeZoneOrClock(t *testing.T) {
 	zone, err := localtime.Parse(nil)
 	require.NoError(t, err)
-	found := zoneFinding([]month{{name: "2025-10", waits: []Wait{{Jobs: 90, Shortest: 30 * pool.Second},
+	found := zoneFinding([]month{{waits: []Wait{{Jobs: 90, Shortest: 30 * pool.Second},
 		{Jobs: 90, Shortest: -9 * pool.Minute, Schedd: "ap7"}}}}, zone)
 	require.Equal(t, Warning, found.Severity)
 	require.Contains(t, found.Text, "UTC fits, but a job of ap7 is seen 9 min before it was queued")
-	found = zoneFinding([]month{{name: "2025-10", waits: []Wait{{}}}}, zone)
+	found = zoneFinding([]month{{waits: []Wait{{}}}}, zone)
 	require.Equal(t, Note, found.Severity)
 }
 
@@ -119,7 +119,7 @@ func TestShortestWait(t *testing.T) {
 	}
 	v, err := in.Timeline.Load(t.Context(), w.From, w.To)
 	require.NoError(t, err)
-	got := ShortestWait(v, w)
+	got := shortestWait(v, w)
 	require.LessOrEqual(t, got.Jobs, len(jobs), "a job that was there before, and of which nothing changes, is not "+
 		"counted")
 	require.Greater(t, got.Jobs, len(jobs)*3/4)

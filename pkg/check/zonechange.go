@@ -4,16 +4,56 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"sort"
 
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// ZoneAdvice says what to set timezone to when the newest data do not fit it: another zone, or, if older data fit, the
-// list form with the time at which the collector's clock changed. "" if a time zone is not what is wrong.
+// NewestZoneFinding compares the snapshots of the newest week, of which the view is, with the times at which their jobs
+// were queued.
+func NewestZoneFinding(ctx context.Context, t *timeline.Timeline, zone *localtime.Zone, view *timeline.View,
+	w pool.Window) Finding {
+	found := Finding{Store: "timezone", Severity: OK, Details: map[string]any{"timezone": zone.Key()}}
+	wait := shortestWait(view, w)
+	if wait.Jobs == 0 {
+		found.Text = fmt.Sprintf("time zone: %s; no job in the newest 7 days of snapshots shows whether it is right",
+			zone.Key())
+		return found
+	}
+	found.Details["shortestWaitSeconds"] = seconds(wait.Shortest)
+	var remedy string // unless there is a better one
+	switch {
+	case wait.early():
+		found.Text = fmt.Sprintf("time zone: with %s a job of %s is seen %s before it was queued: the collector's clock is "+
+			"behind the setting timezone. ", zone.Key(), wait.Schedd, WholeLength(-wait.Shortest))
+		remedy = "It is too little for another zone: keep the collector's clock and that access point's with NTP"
+	case wait.late():
+		found.Text = fmt.Sprintf("time zone: with %s no job is seen sooner than %s after it was queued: the collector's "+
+			"clock is ahead of the setting timezone, for example because it writes "+
+			"UTC. ", zone.Key(), WholeLength(wait.Shortest))
+		remedy = fmt.Sprintf("Only %d jobs tell: look whether snapshots have the right time", wait.Jobs)
+	default:
+		found.Text = fmt.Sprintf("time zone: %s fits the jobs' queue dates", zone.Key())
+		return found
+	}
+	found.Severity = Warning
+	advice, err := zoneAdvice(ctx, t, zone, wait)
+	switch {
+	case err != nil:
+		remedy = "Older data do not show since when: " + err.Error()
+	case advice != "":
+		remedy = advice
+	}
+	found.Text += remedy
+	return found
+}
+
+// zoneAdvice proposes a value for timezone if the newest data do not fit the current one: another zone, or, if older
+// data fit, the list form with the time at which the collector's clock changed. "" if the time zone is not the fault.
 // wait is that of the newest week.
-func ZoneAdvice(ctx context.Context, t *timeline.Timeline, zone *localtime.Zone, wait Wait) (string, error) {
+func zoneAdvice(ctx context.Context, t *timeline.Timeline, zone *localtime.Zone, wait Wait) (string, error) {
 	if wait.shift() == 0 {
 		return "", nil
 	}
@@ -29,8 +69,7 @@ func ZoneAdvice(ctx context.Context, t *timeline.Timeline, zone *localtime.Zone,
 	if !found {
 		return "Set timezone to " + name, nil
 	}
-	const list = `The older data fit: set timezone to [{"until": "%s", "zone": "%s"}, {"zone": "%s"}]`
-	return fmt.Sprintf(list, zone.Text(change), zone.Key(), name), nil
+	return "The older data fit: set timezone to " + zoneList(zone.Text(change), zone.Key(), name), nil
 }
 
 // zoneSearch looks for the time from which on the time zone does not fit. It has changed once.
@@ -48,35 +87,18 @@ func (s *zoneSearch) change() (at pool.Micros, found bool, err error) {
 		return 0, false, err
 	}
 	weeks := int((s.newest - first) / week)
-	bad, good := 0, 1
-	for ; ; good = min(2*good, weeks) { // weeks before the newest
-		if good > weeks {
-			return 0, false, nil
-		}
-		fits, err := s.fits(s.week(good))
+	fitting := 1 + sort.Search(weeks, func(n int) bool { // weeks before the newest
 		if err != nil {
-			return 0, false, err
+			return false
 		}
-		if fits {
-			break
-		}
-		if bad = good; good == weeks {
-			return 0, false, nil
-		}
+		var fits bool
+		fits, err = s.fits(s.week(n + 1))
+		return fits
+	})
+	if err != nil || fitting > weeks {
+		return 0, false, err
 	}
-	for good-bad > 1 {
-		middle := (good + bad) / 2
-		fits, err := s.fits(s.week(middle))
-		if err != nil {
-			return 0, false, err
-		}
-		if fits {
-			good = middle
-		} else {
-			bad = middle
-		}
-	}
-	return s.within(pool.Window{From: s.week(good).From, To: s.week(bad).To})
+	return s.within(pool.Window{From: s.week(fitting).From, To: s.week(fitting - 1).To})
 }
 
 // week is the n-th week before the newest one.
@@ -91,12 +113,12 @@ func (s *zoneSearch) fits(w pool.Window) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	wait := ShortestWait(v, w)
+	wait := shortestWait(v, w)
 	return wait.Jobs > 0 && wait.shift() == 0, nil
 }
 
-// within finds the change in a window: where the collector went on in another format, else at the first snapshot of the
-// first day that does not fit.
+// within finds the change in a window: where the collector switched to another format, otherwise at the first snapshot
+// of the first day that does not fit.
 func (s *zoneSearch) within(w pool.Window) (at pool.Micros, found bool, err error) {
 	state, err := s.timeline.Source().Look(s.ctx)
 	if err != nil {
@@ -125,7 +147,7 @@ func (s *zoneSearch) within(w pool.Window) (at pool.Micros, found bool, err erro
 		if err != nil {
 			return 0, false, err
 		}
-		wait := ShortestWait(v, day)
+		wait := shortestWait(v, day)
 		if first, end := v.Snapshots(day); first < end && wait.shift() != 0 {
 			return v.Times[first], true, nil
 		}

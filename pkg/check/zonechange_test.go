@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/convert"
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/samplepool"
 )
 
-// advice is what is said of the newest week of an installation.
+// advice is the advice about the newest week of an installation.
 func advice(t *testing.T, in Installation) string {
 	t.Helper()
 	_, newest, ok, err := in.Timeline.Range(t.Context())
@@ -24,7 +24,7 @@ func advice(t *testing.T, in Installation) string {
 	w := pool.Window{From: newest - week + 1, To: newest}
 	v, err := in.Timeline.Load(t.Context(), w.From, w.To)
 	require.NoError(t, err)
-	text, err := ZoneAdvice(t.Context(), in.Timeline, in.Zone, ShortestWait(v, w))
+	text, err := zoneAdvice(t.Context(), in.Timeline, in.Zone, shortestWait(v, w))
 	require.NoError(t, err)
 	return text
 }
@@ -38,8 +38,7 @@ func long(change ...func(*samplepool.Options)) samplepool.Options {
 	return o
 }
 
-// A collector that went over from Chicago's time and SQLite to UTC and Parquet: what is proposed names the very
-// snapshot.
+// A collector switched from Chicago's time and SQLite to UTC and Parquet: the proposal names the very snapshot.
 func TestZoneAdvice(t *testing.T) {
 	list := regexp.MustCompile(`\[\{.*\}\]`)
 	_, local := made(t, long(chicago))
@@ -51,7 +50,7 @@ func TestZoneAdvice(t *testing.T) {
 	exec(t, filepath.Join(dir, "gpu_state_2025-10.db"), "DELETE FROM gpu_state WHERE timestamp >= '2025-10-18 12:00'")
 	for name, from := range map[string]string{"gpu_state_2025-10.db": "2025-10-18 17:00", "gpu_state_2025-11.db": ""} {
 		exec(t, filepath.Join(utc, name), "DELETE FROM gpu_state WHERE timestamp < '"+from+"'")
-		_, err := convert.File(t.Context(), filepath.Join(utc, name), dir)
+		_, err := convert.File(t.Context(), filepath.Join(utc, name), dir, nil)
 		require.NoError(t, err)
 	}
 	in := open(t, dir, "America/Chicago", p.Options().End)

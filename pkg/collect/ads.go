@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// slotAd is what a snapshot keeps of a slot's ad. JSON names are matched in any case, as ClassAds do.
+// slotAd is the part of a slot's ad that a snapshot keeps. JSON names are matched in any case, as ClassAds do.
 type slotAd struct {
 	Name                text
 	Machine             text
@@ -26,67 +27,120 @@ type slotAd struct {
 	GlobalJobID         text `json:"GlobalJobId"`
 	PreventJobsReason   text
 	Disk                integer
+	Cpus                integer
+	Memory              integer
+	SlotType            text
+	SlotBrokenReason    text
+	BackfillSlot        flag
+	OfflineGPUs         text
+	Offline             flag // the machine sleeps
 }
 
-// attributes are what condor_status is asked for.
+// attributes are requested from condor_status.
 var attributes = []string{
 	"Name", "Machine", "State", "AssignedGPUs", "AvailableGPUs", "GPUs_DeviceName", "GPUs_GlobalMemoryMb",
 	"PrioritizedProjects",
-	"GPUsAverageUsage", "RemoteOwner", "GlobalJobId", "PreventJobsReason", "Disk",
+	"GPUsAverageUsage", "RemoteOwner", "GlobalJobId", "PreventJobsReason", "Disk", "Cpus", "Memory", "SlotType",
+	"SlotBrokenReason", "BackfillSlot", "OfflineGPUs", "Offline",
 }
 
-// answer is what condor_status printed.
+// answer is the output of condor_status.
 type answer struct {
-	ads   []slotAd
-	notes notes
+	ads    []slotAd
+	models map[gpuAttribute]model
+	asleep int // ads of machines that sleep, which are left out
+	notes  notes
+}
+
+// gpuAttribute is a GPU by its id as attribute names have it.
+type gpuAttribute struct{ machine, id string }
+
+// model is a GPU's nested ad, GPUs_<id>. A machine whose GPUs differ has no common GPUs_DeviceName.
+type model struct {
+	DeviceName     text
+	GlobalMemoryMb integer
 }
 
 // decode reads the JSON array that condor_status -json prints; it prints nothing when no slot fits. Name, Machine and
 // State are texts in every ad of a slot, so anything else is not condor_status's output and an error. Another attribute
 // that cannot be read (an expression, which only HTCondor can evaluate; a wrong type) is stored as NULL and noted.
 func decode(r io.Reader) (answer, error) {
-	var a answer
-	d := json.NewDecoder(r)
-	open, err := d.Token()
-	if errors.Is(err, io.EOF) {
-		return a, nil
-	}
-	if err != nil {
-		return a, brokenOutput(0, err)
-	}
-	if open != json.Delim('[') {
-		return a, brokenOutput(0, fmt.Errorf("it begins with %v, not with a list", open))
-	}
-	var raw json.RawMessage
-	for d.More() {
+	a := answer{notes: notes{attributes: attributes, things: "slots", missing: "stored as NULL"}}
+	err := eachAd(r, "condor_status", "slots", func(raw json.RawMessage) error {
 		var ad slotAd
-		if err := d.Decode(&raw); err != nil {
-			return a, brokenOutput(len(a.ads), err)
-		}
 		if err := json.Unmarshal(raw, &ad); err != nil {
-			return a, brokenOutput(len(a.ads), err)
+			return err
 		}
 		if err := ad.check(); err != nil {
-			return a, brokenOutput(len(a.ads), err)
+			return err
 		}
-		a.notes.of(&ad, utf8.Valid(raw))
+		if ad.Offline.set {
+			a.asleep++
+			return nil
+		}
+		a.notes.of(ad.Name.Text, utf8.Valid(raw), ad.unread())
 		a.ads = append(a.ads, ad)
-	}
-	if _, err := d.Token(); err != nil {
-		return a, brokenOutput(len(a.ads), err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return a, brokenOutput(len(a.ads), errors.New("it goes on after the list"))
-	}
+		return nil
+	})
 	nameGPUs(a.ads)
-	return a, nil
+	return a, err
 }
 
-func brokenOutput(ads int, err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = errors.New("it ends in the middle")
+// lacksModels reports whether a slot with GPUs has no common device or memory.
+func (a *answer) lacksModels() bool {
+	return slices.ContainsFunc(a.ads, func(ad slotAd) bool {
+		return ad.gpuIDs()[0] != nil && (!ad.GPUsDeviceName.Valid || !ad.GPUsGlobalMemoryMb.Valid)
+	})
+}
+
+// decodeModels reads the nested ads of GPUs.
+func decodeModels(r io.Reader) (map[gpuAttribute]model, error) {
+	models := map[gpuAttribute]model{}
+	err := eachAd(r, "condor_status", "slots", func(raw json.RawMessage) error {
+		var ad map[string]json.RawMessage
+		var of struct{ Machine text }
+		if err := errors.Join(json.Unmarshal(raw, &ad), json.Unmarshal(raw, &of)); err != nil {
+			return err
+		}
+		for name, value := range ad {
+			id, nested := strings.CutPrefix(name, "GPUs_")
+			if nested && len(value) > 0 && value[0] == '{' {
+				var m model
+				if err := json.Unmarshal(value, &m); err != nil {
+					return err
+				}
+				models[gpuAttribute{of.Machine.Text, id}] = m
+			}
+		}
+		return nil
+	})
+	return models, err
+}
+
+// leftOut says which GPUs and ads have no row.
+func (a *answer) leftOut() string {
+	offline := map[[2]string]bool{}
+	for i := range a.ads {
+		for _, id := range idsOf(a.ads[i].OfflineGPUs) {
+			offline[[2]string{a.ads[i].Machine.Text, id}] = true
+		}
 	}
-	return pool.SourceError("condor_status's output is not what it should be, after %d slots: %w", ads, err)
+	for i := range a.ads {
+		if ad := &a.ads[i]; pool.ParseState(ad.State.Text) == pool.Claimed {
+			for _, id := range idsOf(ad.AssignedGPUs) {
+				delete(offline, [2]string{ad.Machine.Text, id})
+			}
+		}
+	}
+	var parts []string
+	if n := len(offline); n > 0 {
+		parts = append(parts, fmt.Sprintf("GPUs left out because they are offline (OfflineGPUs) and no job holds them: %d",
+			n))
+	}
+	if a.asleep > 0 {
+		parts = append(parts, fmt.Sprintf("slots left out because their machine sleeps (Offline): %d", a.asleep))
+	}
+	return strings.Join(parts, "; ")
 }
 
 func (ad *slotAd) check() error {
@@ -95,57 +149,21 @@ func (ad *slotAd) check() error {
 		value text
 	}{{"Name", ad.Name}, {"Machine", ad.Machine}, {"State", ad.State}} {
 		if a.value.bad || a.value.Text == "" {
-			return fmt.Errorf("%s of slot %q is no text", a.name, ad.Name.Text)
+			return fmt.Errorf("%s of slot %q is not a text", a.name, ad.Name.Text)
 		}
 	}
 	return nil
 }
 
-// notes are what could not be stored as it was.
-type notes struct {
-	unread  map[string]int // by attribute
-	foreign int            // ads with bytes that are no UTF-8
-	first   string         // slot of the first of them
-}
-
-func (n *notes) of(ad *slotAd, valid bool) {
-	note := func() {
-		if n.first == "" {
-			n.first = ad.Name.Text
-		}
+// unread returns the attributes that cannot be read.
+func (ad *slotAd) unread() map[string]bool {
+	return map[string]bool{
+		"AssignedGPUs": ad.AssignedGPUs.bad, "AvailableGPUs": ad.AvailableGPUs.bad,
+		"GPUs_DeviceName": ad.GPUsDeviceName.bad, "GPUs_GlobalMemoryMb": ad.GPUsGlobalMemoryMb.bad,
+		"PrioritizedProjects": ad.PrioritizedProjects.bad, "GPUsAverageUsage": ad.GPUsAverageUsage.bad,
+		"RemoteOwner": ad.RemoteOwner.bad, "GlobalJobId": ad.GlobalJobID.bad,
+		"PreventJobsReason": ad.PreventJobsReason.bad, "Disk": ad.Disk.bad, "Cpus": ad.Cpus.bad, "Memory": ad.Memory.bad,
+		"SlotType": ad.SlotType.bad, "SlotBrokenReason": ad.SlotBrokenReason.bad, "BackfillSlot": ad.BackfillSlot.bad,
+		"OfflineGPUs": ad.OfflineGPUs.bad, "Offline": ad.Offline.bad,
 	}
-	if !valid {
-		n.foreign++
-		note()
-	}
-	for i, bad := range [...]bool{
-		ad.AssignedGPUs.bad, ad.AvailableGPUs.bad, ad.GPUsDeviceName.bad, ad.GPUsGlobalMemoryMb.bad,
-		ad.PrioritizedProjects.bad,
-		ad.GPUsAverageUsage.bad, ad.RemoteOwner.bad, ad.GlobalJobID.bad, ad.PreventJobsReason.bad, ad.Disk.bad,
-	} {
-		if bad {
-			if n.unread == nil {
-				n.unread = map[string]int{}
-			}
-			n.unread[attributes[3+i]]++
-			note()
-		}
-	}
-}
-
-// String returns the notes as sentences, "" without any.
-func (n *notes) String() string {
-	var parts []string
-	for _, name := range attributes {
-		if count := n.unread[name]; count > 0 {
-			parts = append(parts, fmt.Sprintf("%s of %d slots is an expression or of a wrong type: stored as NULL", name, count))
-		}
-	}
-	if n.foreign > 0 {
-		parts = append(parts, fmt.Sprintf("%d slots hold bytes that are no UTF-8: stored as U+FFFD", n.foreign))
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return strings.Join(parts, "; ") + " (first: " + n.first + ")"
 }

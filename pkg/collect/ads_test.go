@@ -30,13 +30,11 @@ func TestDecodeOutputOfCondorStatus(t *testing.T) {
 	)
 	var rows [][]any
 	for i := range got.ads {
-		rows = append(rows, got.ads[i].rows(stamp)...)
+		rows = append(rows, got.ads[i].rows(stamp, nil)...)
 	}
 	// Name, AssignedGPUs, AvailableGPUs, State, GPUs_DeviceName, GPUs_GlobalMemoryMb, PrioritizedProjects,
 	// GPUsAverageUsage, Machine, PreventJobsReason, RemoteOwner, GlobalJobId, timestamp, Disk
 	want := [][]any{
-		{"slot1@" + gpu, "GPU-a0223334", "GPU-b1223334", "Unclaimed", a100, int64(81153), "Bio_One,CS_Two", nil, gpu, "",
-			nil, nil, stamp, int64(1929379840)},
 		{"slot1@" + gpu, "GPU-b1223334", "GPU-b1223334", "Unclaimed", a100, int64(81153), "Bio_One,CS_Two", nil, gpu, "",
 			nil, nil, stamp, int64(1929379840)},
 		{"slot1_1@" + gpu, "GPU-a0223334", "GPU-a0223334", "Claimed", a100, int64(81153), "Bio_One,CS_Two",
@@ -55,6 +53,9 @@ func TestDecodeOutputOfCondorStatus(t *testing.T) {
 		{"slot1@old.example.org", "CUDA1", nil, "Drained", nil, nil, nil, nil, "old.example.org", nil, nil, nil, stamp,
 			int64(17)},
 		{"backfill2@old.example.org", nil, "", "Owner", nil, nil, nil, nil, "old.example.org", nil, nil, nil, stamp, nil},
+	}
+	for i := range want { // Cpus, Memory, SlotType, SlotBrokenReason, BackfillSlot
+		want[i] = append(want[i], nil, nil, nil, nil, nil)
 	}
 	require.Empty(t, cmp.Diff(want, rows))
 	require.Equal(t, "GPUs_GlobalMemoryMb of 1 slots is an expression or of a wrong type: stored as NULL; "+
@@ -77,7 +78,7 @@ func TestDecodeMIGWithSlashes(t *testing.T) {
 	for i := range got.ads {
 		ids = append(ids, got.ads[i].gpuIDs())
 	}
-	require.Equal(t, [][]any{{id, "GPU-b1223334"}, {"GPU-a0223334", id},
+	require.Equal(t, [][]any{{id, "GPU-b1223334"}, {id},
 		{"MIG-GPU-6f8a01c2-2b2e-5f5a-9a51-0d3f2b7c11aa-7-0"}}, ids)
 	require.Equal(t, id, got.ads[1].AvailableGPUs.column())
 }
@@ -101,15 +102,15 @@ func TestDecodeRefusesWhatIsNoListOfSlots(t *testing.T) {
 		`[` + slot + `,`:              "after 1 slots: it ends in the middle",
 		`[` + slot + `,{"Name": "slo`: "after 1 slots: it ends in the middle",
 		`[` + slot + `}`:              "invalid character '}'",
-		`[` + slot + `][`:             "it goes on after the list",
-		`[` + slot + `] Total 1`:      "it goes on after the list",
+		`[` + slot + `][`:             "there is more after the list",
+		`[` + slot + `] Total 1`:      "there is more after the list",
 		`[7]`:                         "cannot unmarshal number",
-		`[null]`:                      `Name of slot "" is no text`,
-		`[{"Name": 7, "Machine": "m", "State": "Claimed"}]`:                           `Name of slot "" is no text`,
-		`[{"Name": "s", "Machine": ["m"], "State": "Claimed"}]`:                       `Machine of slot "s" is no text`,
-		`[{"Name": "s", "Machine": "", "State": "Claimed"}]`:                          `Machine of slot "s" is no text`,
-		`[{"Name": "s", "Machine": "m"}]`:                                             `State of slot "s" is no text`,
-		`[{"Name": "s", "Machine": "m", "State": "\/Expr(ifThenElse(a,\"b\",c))\/"}]`: `State of slot "s" is no text`,
+		`[null]`:                      `Name of slot "" is not a text`,
+		`[{"Name": 7, "Machine": "m", "State": "Claimed"}]`:                           `Name of slot "" is not a text`,
+		`[{"Name": "s", "Machine": ["m"], "State": "Claimed"}]`:                       `Machine of slot "s" is not a text`,
+		`[{"Name": "s", "Machine": "", "State": "Claimed"}]`:                          `Machine of slot "s" is not a text`,
+		`[{"Name": "s", "Machine": "m"}]`:                                             `State of slot "s" is not a text`,
+		`[{"Name": "s", "Machine": "m", "State": "\/Expr(ifThenElse(a,\"b\",c))\/"}]`: `State of slot "s" is not a text`,
 	} {
 		_, err := decode(strings.NewReader(output))
 		require.ErrorContains(t, err, reason, output)
@@ -119,10 +120,13 @@ func TestDecodeRefusesWhatIsNoListOfSlots(t *testing.T) {
 
 func TestDecodeWrongTypes(t *testing.T) {
 	got, err := decode(strings.NewReader(`[{"Name": "s", "Machine": "m", "State": "Claimed", "AssignedGPUs": 4, "AvailableGPUs": "GPU-1", "GPUs_DeviceName": {"a": [1]},
-		"GPUs_GlobalMemoryMb": "80", "PrioritizedProjects": true, "GPUsAverageUsage": [1], "RemoteOwner": 1.5, "GlobalJobId": ["x"], "PreventJobsReason": false, "Disk": 1e300}]`))
+		"GPUs_GlobalMemoryMb": "80", "PrioritizedProjects": true, "GPUsAverageUsage": [1], "RemoteOwner": 1.5,
+			"GlobalJobId": ["x"], "PreventJobsReason": false, "Disk": 1e300, "Cpus": "4", "Memory": 0.5,
+		"SlotType": 1, "SlotBrokenReason": [], "BackfillSlot": "true", "OfflineGPUs": 3, "Offline": 1}]`))
 	require.NoError(t, err)
-	require.Equal(t, []any{"s", nil, nil, "Claimed", nil, nil, nil, nil, "m", nil, nil, nil, "now", nil},
-		got.ads[0].rows("now")[0])
+	require.Equal(t, []any{"s", nil, nil, "Claimed", nil, nil, nil, nil, "m", nil, nil, nil, "now", nil, nil,
+		nil, nil, nil, nil},
+		got.ads[0].rows("now", nil)[0])
 	for _, name := range attributes[3:] {
 		require.Equal(t, 1, got.notes.unread[name], name)
 	}
@@ -140,7 +144,7 @@ func TestDecodeBytesThatAreNoUTF8(t *testing.T) {
 		"\"RemoteOwner\": \"J\xf6rg@x\"}]"))
 	require.NoError(t, err)
 	require.Equal(t, "J\uFFFDrg@x", got.ads[0].RemoteOwner.Text)
-	require.Equal(t, "1 slots hold bytes that are no UTF-8: stored as U+FFFD (first: s)", got.notes.String())
+	require.Equal(t, "1 slots hold bytes that are not UTF-8: stored as U+FFFD (first: s)", got.notes.String())
 }
 
 // FuzzDecode: any output is either refused with a known fault or gives rows that fit the table.
@@ -159,7 +163,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		for i := range got.ads {
-			rows := got.ads[i].rows("now")
+			rows := got.ads[i].rows("now", nil)
 			require.NotEmpty(t, rows)
 			for _, row := range rows {
 				require.Len(t, row, len(columns))

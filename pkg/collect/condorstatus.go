@@ -13,9 +13,12 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// query runs condor_status and decodes what it prints while it prints it.
+// constraint chooses slots with GPUs, also one whose only GPU was taken offline under its job: it has GPUs = 0.
+const constraint = "GPUs >= 1 || AssignedGPUs isnt undefined"
+
+// query runs condor_status and decodes its output as it arrives.
 func query(asked context.Context, o Options) (answer, error) {
-	args := []string{"-constraint", "GPUs >= 1", "-json", "-attributes", strings.Join(attributes, ",")}
+	args := []string{"-constraint", constraint, "-json", "-attributes", strings.Join(attributes, ",")}
 	var got answer
 	complaint, err := o.ask(asked, o.CondorStatus, args, func(output io.Reader) (err error) {
 		got, err = decode(output)
@@ -27,12 +30,19 @@ func query(asked context.Context, o Options) (answer, error) {
 	case len(got.ads) == 0:
 		return answer{}, pool.SourceError("%s knows no slot with a GPU%s: is it the right pool, and may this machine ask it?",
 			o.CondorStatus, complaint)
+	case !got.lacksModels():
+		return got, nil
 	}
-	return got, nil
+	args = []string{"-constraint", "(" + constraint + ") && (GPUs_DeviceName is undefined || " +
+		"GPUs_GlobalMemoryMb is undefined)", "-json"}
+	_, err = o.ask(asked, o.CondorStatus, args, func(output io.Reader) (err error) {
+		got.models, err = decodeModels(output)
+		return err
+	})
+	return got, err
 }
 
-// ask runs one of HTCondor's tools, and decodes what it prints while it prints it. complaint is what it wrote to its
-// standard error.
+// ask runs one of HTCondor's tools, and decodes its output as it arrives. complaint is its standard error.
 func (o Options) ask(asked context.Context, program string, args []string,
 	decode func(io.Reader) error) (complaint *head, err error) {
 	ctx, cancel := context.WithTimeoutCause(asked, o.Timeout, errTimeout)
@@ -74,7 +84,7 @@ func (o Options) ask(asked context.Context, program string, args []string,
 	case errors.As(failed, &exit):
 		err = pool.SourceError("%s failed (%w)%s", program, failed, complaint)
 	case errors.Is(failed, exec.ErrNotFound):
-		err = pool.SourceError("%w: install HTCondor's tools, or say where it is", failed)
+		err = pool.SourceError("%w: install HTCondor's tools, or give its path", failed)
 	case failed != nil:
 		err = pool.SourceError("running %s: %w%s", program, failed, complaint)
 	}
@@ -83,7 +93,7 @@ func (o Options) ask(asked context.Context, program string, args []string,
 
 var errTimeout = errors.New("time is up")
 
-// bounded passes so many bytes on.
+// bounded passes at most left bytes on.
 type bounded struct {
 	w    io.Writer
 	left int
@@ -96,7 +106,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.w.Write(p)
 }
 
-// head keeps the beginning of what is written.
+// head keeps the beginning of the written text.
 type head struct {
 	limit int
 	text  []byte
@@ -110,7 +120,7 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is what is kept, as the end of a sentence.
+// String is the kept text, as the end of a sentence.
 func (h *head) String() string {
 	text := strings.TrimSpace(strings.ToValidUTF8(string(h.text), "\uFFFD"))
 	if text == "" {

@@ -175,7 +175,7 @@ const (
 	adsPerMachine  = 4
 )
 
-// printPool prints a pool of so many machines as condor_status does.
+// printPool prints a pool of the given number of machines as condor_status does.
 func printPool(w *bufio.Writer, machines int) {
 	for m := range machines {
 		machine := fmt.Sprintf("gpu%05d.chtc.example.org", m)
@@ -205,8 +205,8 @@ func printPool(w *bufio.Writer, machines int) {
 		}
 		slot("slot1", "Unclaimed", "", ids, ids[2:])
 		slot("slot1_1", "Claimed", job, ids[:2], ids[:2])
-		slot("backfill2", "Unclaimed", "", nil, ids[3:])
-		slot("backfill2_1", "Claimed", job, nil, ids[2:3])
+		slot("backfill2", "Unclaimed", "", nil, ids[2:])
+		slot("backfill2_1", "Claimed", job, ids[2:], ids[2:])
 	}
 	if machines > 0 {
 		io.WriteString(w, "]\n")
@@ -223,7 +223,7 @@ func TestPrintedPoolIsWhatTheTestsCount(t *testing.T) {
 	require.Len(t, got.ads, 3*adsPerMachine)
 	rows := 0
 	for i := range got.ads {
-		rows += len(got.ads[i].rows(""))
+		rows += len(got.ads[i].rows("", nil))
 	}
 	require.Equal(t, 3*rowsPerMachine, rows)
 	require.Empty(t, got.notes.String())

@@ -17,14 +17,16 @@ type format struct {
 	// count returns the rows of a snapshot in a file that exists.
 	count func(ctx context.Context, path, timestamp string) (int, error)
 	// add appends a snapshot to a file, which it creates if there is none, and returns its rows: all of them, or none.
-	// afterwards is what failed when they were already written.
+	// afterwards is a failure after they were written.
 	add func(ctx context.Context, path string, s snapshot) (rows int, afterwards, err error)
+	// poll writes a poll of the queues into a file, which it creates if there is none. begun is the number of new rows.
+	poll func(ctx context.Context, path string, p *queuePoll) (begun int, err error)
 }
 
 // formats by their name on the command line.
 var formats = map[string]format{
-	"sqlite":  {"db", countSQLite, addSQLite},
-	"parquet": {"parquet", countParquet, addParquet},
+	"sqlite":  {"db", countSQLite, addSQLite, pollSQLite},
+	"parquet": {"parquet", countParquet, addParquet, pollParquet},
 }
 
 // monthFile is the name of the file that holds the snapshot of a local time: that of its month.
@@ -48,8 +50,8 @@ func rowsOf(ctx context.Context, dir, timestamp string) (rows int, err error) {
 	return rows, nil
 }
 
-// write appends the snapshot to its month file and returns the number of its rows.
-// note says what failed when the snapshot was already written, "" nothing.
+// write appends the snapshot to its month file and returns the number of its rows. note describes a failure after the
+// snapshot was written, "" if there was none.
 func (s snapshot) write(ctx context.Context, dir string, f format) (rows int, note string, err error) {
 	name := f.monthFile(s.timestamp)
 	rows, afterwards, err := f.add(ctx, filepath.Join(dir, name), s)
@@ -57,7 +59,7 @@ func (s snapshot) write(ctx context.Context, dir string, f format) (rows int, no
 		return 0, "", pool.SourceError("writing to %s: %w", name, err)
 	}
 	if afterwards != nil {
-		note = fmt.Sprintf("%s was written, but not closed as it should be: %v", name, afterwards)
+		note = fmt.Sprintf("%s was written, but closing it failed: %v", name, afterwards)
 	}
 	return rows, note, nil
 }

@@ -18,6 +18,7 @@ import (
 type snapshot struct {
 	timestamp string // YYYY-MM-DD HH:MM:SS.ffffff in the collector's local time
 	ads       []slotAd
+	models    map[gpuAttribute]model
 }
 
 // countSQLite counts the rows of a snapshot.
@@ -38,7 +39,7 @@ func addSQLite(ctx context.Context, path string, s snapshot) (rows int, afterwar
 	return s.append(ctx, path)
 }
 
-// createFile makes a month file if there is none. It appears with its table, so that nobody ever finds it without.
+// createFile makes a month file if there is none. It appears with its table, so that no reader ever finds it without.
 func createFile(ctx context.Context, path string, prepare func(context.Context, *sql.DB) error) error {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -59,7 +60,7 @@ func createFile(ctx context.Context, path string, prepare func(context.Context, 
 	return os.Rename(fresh, path)
 }
 
-// open opens a file for writing, in WAL mode, in which readers go on while it is written.
+// open opens a file for writing, in WAL mode, in which readers can continue while it is written.
 func open(ctx context.Context, path string) (*sql.DB, error) {
 	db, err := sql.Open("sqlite", sqlitefile.URI(path, sqlitefile.Wait(), sqlitefile.Pragma("journal_mode", "WAL"),
 		sqlitefile.Pragma("synchronous", "FULL"), "_txlock=immediate"))
@@ -73,40 +74,43 @@ func open(ctx context.Context, path string) (*sql.DB, error) {
 	return db, nil
 }
 
-// prepareTable creates what is missing of gpu_state: all of it, or columns that an older collector did not have.
+// prepareTable creates the missing parts of gpu_state: all of it, or columns that an older collector did not have.
 func prepareTable(ctx context.Context, db *sql.DB) error {
+	return prepareColumns(ctx, db, "gpu_state", columns,
+		"CREATE INDEX IF NOT EXISTS gpu_state_timestamp ON gpu_state (timestamp)")
+}
+
+// prepareColumns creates the missing parts of a table: all of it, or some columns. Then it executes statements.
+func prepareColumns(ctx context.Context, db *sql.DB, table string, columns []column, statements ...string) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	there, err := tableColumns(ctx, tx)
+	there, err := tableColumns(ctx, tx, table)
 	if err != nil {
 		return err
 	}
+	var changes []string
 	if len(there) == 0 {
-		if _, err := tx.ExecContext(ctx, "CREATE TABLE gpu_state ("+definitions(columns)+")"); err != nil {
-			return err
-		}
+		changes = append(changes, "CREATE TABLE "+table+" ("+definitions(columns)+")")
 	} else {
 		for _, c := range columns {
-			if slices.ContainsFunc(there, func(name string) bool { return strings.EqualFold(name, c.name) }) {
-				continue
-			}
-			if _, err := tx.ExecContext(ctx, "ALTER TABLE gpu_state ADD COLUMN "+definitions([]column{c})); err != nil {
-				return err
+			if !slices.ContainsFunc(there, func(name string) bool { return strings.EqualFold(name, c.name) }) {
+				changes = append(changes, "ALTER TABLE "+table+" ADD COLUMN "+definitions([]column{c}))
 			}
 		}
 	}
-	if _, err := tx.ExecContext(ctx,
-		"CREATE INDEX IF NOT EXISTS gpu_state_timestamp ON gpu_state (timestamp)"); err != nil {
-		return err
+	for _, statement := range append(changes, statements...) {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return err
+		}
 	}
 	return tx.Commit()
 }
 
-func tableColumns(ctx context.Context, tx *sql.Tx) (names []string, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT name FROM pragma_table_info('gpu_state')")
+func tableColumns(ctx context.Context, tx *sql.Tx, table string) (names []string, err error) {
+	rows, err := tx.QueryContext(ctx, "SELECT name FROM pragma_table_info(?)", table)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +133,15 @@ func definitions(columns []column) string {
 	return strings.Join(parts, ", ")
 }
 
-// append writes the snapshot. afterwards is what failed once it was committed: it stands all the same.
+func quotedNames(columns []column) string {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = fmt.Sprintf("%q", c.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// append writes the snapshot. afterwards is a failure after the commit, which leaves the snapshot valid.
 func (s snapshot) append(ctx context.Context, path string) (rows int, afterwards, err error) {
 	db, err := open(ctx, path)
 	if err != nil {
@@ -162,8 +174,8 @@ func (s snapshot) commit(ctx context.Context, db *sql.DB) (rows int, err error) 
 	return rows, tx.Commit()
 }
 
-// keepLog leaves the -wal and -shm files in place: whoever may only read the directory could not make them, nor read
-// without.
+// keepLog leaves the -wal and -shm files in place, because a reader without the right to write to the directory could
+// not create them, and cannot read without them.
 func keepLog(ctx context.Context, db *sql.DB) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -184,12 +196,8 @@ func keepLog(ctx context.Context, db *sql.DB) error {
 const rowsAtOnce = 32
 
 func (s snapshot) insert(ctx context.Context, tx *sql.Tx) (rows int, err error) {
-	names := make([]string, len(columns))
-	for i, c := range columns {
-		names[i] = fmt.Sprintf("%q", c.name)
-	}
 	row := "(?" + strings.Repeat(",?", len(columns)-1) + ")"
-	into := "INSERT INTO gpu_state (" + strings.Join(names, ", ") + ") VALUES " + row
+	into := "INSERT INTO gpu_state (" + quotedNames(columns) + ") VALUES " + row
 	many, err := tx.PrepareContext(ctx, into+strings.Repeat(","+row, rowsAtOnce-1))
 	if err != nil {
 		return 0, err
@@ -202,7 +210,7 @@ func (s snapshot) insert(ctx context.Context, tx *sql.Tx) (rows int, err error) 
 	defer one.Close()
 	values := make([]any, 0, rowsAtOnce*len(columns))
 	for i := range s.ads {
-		for _, row := range s.ads[i].rows(s.timestamp) {
+		for _, row := range s.ads[i].rows(s.timestamp, s.models) {
 			rows++
 			if values = append(values, row...); len(values) == cap(values) {
 				if _, err := many.ExecContext(ctx, values...); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 )
 
-// schemaOrder is where the values of a row (slotAd.rows) stand for each column of a Parquet file.
+// schemaOrder is the index among a row's values (slotAd.rows) for each column of a Parquet file.
 var schemaOrder = func() []int {
 	order := make([]int, len(parquet.Schema))
 	for i, f := range parquet.Schema {
@@ -30,7 +30,7 @@ func addParquet(ctx context.Context, path string, s snapshot) (n int, afterwards
 // schemaRows are the rows of the snapshot with a value for each field of parquet.Schema.
 func (s snapshot) schemaRows() (rows [][]any) {
 	for i := range s.ads {
-		for _, values := range s.ads[i].rows(s.timestamp) {
+		for _, values := range s.ads[i].rows(s.timestamp, s.models) {
 			row := make([]any, len(schemaOrder))
 			for k, n := range schemaOrder {
 				row[k] = values[n]

@@ -59,7 +59,8 @@ func TestFormatsHoldTheSame(t *testing.T) {
 	for _, month := range []string{"gpu_state_2026-06", "gpu_state_2026-07"} {
 		db := readOnly(t, filepath.Join(o.SnapshotDir, month+".db"))
 		found, err := db.Query(`SELECT Name, AssignedGPUs, AvailableGPUs, State, GPUs_DeviceName, GPUs_GlobalMemoryMb, PrioritizedProjects,
-			GPUsAverageUsage, Machine, PreventJobsReason, RemoteOwner, GlobalJobId, CAST(timestamp AS TEXT), Disk FROM gpu_state ORDER BY rowid`)
+			GPUsAverageUsage, Machine, PreventJobsReason, RemoteOwner, GlobalJobId, CAST(timestamp AS TEXT), Disk,
+			Cpus, Memory, SlotType, SlotBrokenReason, BackfillSlot FROM gpu_state ORDER BY rowid`)
 		require.NoError(t, err)
 		var want [][]any
 		for found.Next() {
@@ -84,7 +85,7 @@ func TestFormatsHoldTheSame(t *testing.T) {
 	}
 }
 
-// A run that was killed after its snapshot was written is recorded by the next one, whatever format either writes.
+// A run that was killed after its snapshot was written is recorded by the next one, in any combination of formats.
 func TestKilledRunsOfEitherFormat(t *testing.T) {
 	o := fake(t, "machines:1")
 	o.Format = "parquet"

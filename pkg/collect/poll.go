@@ -12,31 +12,32 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Polled is what a poll of the queues did.
+// Polled is the result of a poll of the queues.
 type Polled struct {
 	Time     time.Time     // of the poll, to the second; zero: none was written
 	Schedds  int           // access points that answered
 	Failed   []string      // those that did not, each with the reason
-	Jobs     int           // idle jobs that ask for GPUs
-	New      int           // of them those with a new row: the others' rows go on
-	Notes    string        // what could not be stored as it was, and who failed; "" nothing
+	Jobs     int           // idle and running jobs that ask for GPUs
+	Running  int           // of them those that run
+	New      int           // of them those with a new row: the others' rows are extended
+	Notes    string        // values not stored unchanged, and failed access points; "" if none
 	Duration time.Duration // of the poll
 }
 
 const (
 	// pollLockName is the file whose lock a poll holds: it does not keep snapshots from being taken.
 	pollLockName = "collector_jobs.lock"
-	// atOnce bounds the access points that are asked at the same time.
+	// atOnce bounds the access points that are polled at the same time.
 	atOnce = 4
-	// awayAtMost is how long a job may be away between two polls for its row to go on, unless the interval of polls is
+	// awayAtMost is how long a job may be away between two polls for its row to continue, unless the interval of polls is
 	// known: then it is three of them.
 	awayAtMost = 90 * time.Minute
 )
 
-// Poll polls the access points once. An access point that does not answer is named, and the others go on: its jobs'
-// rows go on with the next poll that sees them. Errors: another poll is under way in the directory, no access point
-// answers, the clock is behind the last poll, the file cannot be written. Nothing is written then, and the run log says
-// why.
+// Poll polls the access points once. An access point that does not answer is named, and the others are polled all the
+// same: its jobs' rows continue at the next poll that sees them. Errors: another poll is under way in the directory, no
+// access point answers, the clock is behind the last poll, the file cannot be written. Nothing is written then, and the
+// run log has the reason.
 func Poll(ctx context.Context, o Options) (Polled, error) {
 	return poll(ctx, o, awayAtMost, time.Now)
 }
@@ -56,11 +57,13 @@ func poll(ctx context.Context, o Options, away time.Duration, now func() time.Ti
 	if err != nil {
 		return Polled{}, err
 	}
-	result, err := pollQueues(ctx, o, zone, began, away)
+	result, err := pollQueues(ctx, o, zone, began, away, now)
 	result.Duration = now().Sub(began)
 	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	if failed := log.end(finish, result, err); err == nil {
+	failed := log.end(finish, result.Duration, result.Notes, err, "schedds = ?, jobs = ?, added = ?", result.Schedds,
+		result.Jobs, result.New)
+	if err == nil {
 		err = failed
 	}
 	return result, err
@@ -68,8 +71,8 @@ func poll(ctx context.Context, o Options, away time.Duration, now func() time.Ti
 
 // pollQueues asks the access points and writes their answers. The poll's time is when it began, as that of the poller
 // in use.
-func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.Time, away time.Duration) (Polled,
-	error) {
+func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.Time, away time.Duration,
+	now func() time.Time) (Polled, error) {
 	names := o.Schedds
 	if len(names) == 0 {
 		var err error
@@ -77,24 +80,14 @@ func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.
 			return Polled{}, err
 		}
 	}
-	answers := make([]queueAnswer, len(names))
-	group, inner := parallel.WithContext(ctx)
-	group.SetLimit(atOnce)
-	for i, name := range names {
-		group.Go(func() error {
-			answers[i] = o.idleJobs(inner, name)
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
+	answers, err := o.pollAccessPoints(ctx, names)
+	if err != nil {
 		return Polled{}, err
-	}
-	if err := ctx.Err(); err != nil {
-		return Polled{}, fmt.Errorf("polling the access points: %w", err)
 	}
 	result := Polled{Schedds: len(names)}
 	var ads []jobAd
-	var notes jobNotes
+	notes := notes{attributes: jobAttributes, things: "jobs", missing: "stored as missing",
+		instead: map[string]string{"RequestGPUs": "each counts as 1 GPU"}}
 	for i, a := range answers {
 		if a.err != nil {
 			result.Schedds--
@@ -108,7 +101,10 @@ func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.
 		return Polled{Failed: result.Failed}, pool.SourceError("no access point answers: %s",
 			strings.Join(result.Failed, "; "))
 	}
-	parts := notes.parts()
+	var parts []string
+	if text := notes.String(); text != "" {
+		parts = append(parts, text)
+	}
 	if n := len(result.Failed); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d access points did not answer: %s", n, strings.Join(result.Failed, "; ")))
 	}
@@ -117,12 +113,50 @@ func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.
 	if len(ads) == 0 {
 		return result, nil // nothing to write, as the poller in use does
 	}
-	var err error
-	if result.New, err = writePoll(ctx, o.SnapshotDir, began.In(zone), ads, away); err != nil {
+	for i := range ads {
+		if ads[i].running() {
+			result.Running++
+		}
+	}
+	if result.New, err = o.writePoll(ctx, zone, began, away, now, ads); err != nil {
 		return Polled{}, err
 	}
 	result.Time = began
 	return result, nil
+}
+
+// pollAccessPoints polls access points, some at a time, and returns their answers in the order of names.
+func (o *Options) pollAccessPoints(ctx context.Context, names []string) ([]queueAnswer, error) {
+	answers := make([]queueAnswer, len(names))
+	group, inner := parallel.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i, name := range names {
+		group.Go(func() error {
+			answers[i] = o.gpuJobs(inner, name)
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("polling the access points: %w", err)
+	}
+	return answers, nil
+}
+
+// writePoll writes a poll into the directory or the bucket. The month is the collector's, in Parquet that of UTC.
+func (o Options) writePoll(ctx context.Context, zone *time.Location, at time.Time, away time.Duration,
+	now func() time.Time, ads []jobAd) (begun int, err error) {
+	p := &queuePoll{at: at.Unix(), now: at.Unix() - 1, away: int64(away / time.Second), ads: ads}
+	if o.To.URL != "" {
+		return o.To.writePoll(ctx, at.UTC(), now, p)
+	}
+	f := formats[o.Format]
+	if f.extension == "parquet" {
+		zone = time.UTC
+	}
+	return writePoll(ctx, queueDirectory{o.SnapshotDir, f}, f.extension, at.In(zone), p)
 }
 
 // accessPoints returns the names of all access points that the collector knows.
@@ -139,16 +173,16 @@ func (o Options) accessPoints(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// queueAnswer is what an access point answered.
+// queueAnswer is the answer of an access point.
 type queueAnswer struct {
 	ads   []jobAd
-	notes jobNotes
+	notes notes
 	err   error
 }
 
-// idleJobs asks an access point for its idle jobs that ask for GPUs, of all users.
-func (o Options) idleJobs(ctx context.Context, schedd string) (a queueAnswer) {
-	args := []string{"-name", schedd, "-allusers", "-constraint", idleJobs, "-json", "-attributes",
+// gpuJobs asks an access point for its idle and running jobs that ask for GPUs, of all users.
+func (o Options) gpuJobs(ctx context.Context, schedd string) (a queueAnswer) {
+	args := []string{"-name", schedd, "-allusers", "-constraint", gpuJobs, "-json", "-attributes",
 		strings.Join(jobAttributes, ",")}
 	_, a.err = o.ask(ctx, o.CondorQ, args, func(output io.Reader) (err error) {
 		a.ads, err = decodeJobs(output, schedd, &a.notes)

@@ -1,19 +1,27 @@
 package collect
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runlog"
+	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 )
 
 // queues makes Options with access points that answer with the given texts.
@@ -31,10 +39,13 @@ func fill(t *testing.T, dir string, texts map[string]string) {
 	}
 }
 
-func idle(jobs ...string) string {
+func idle(jobs ...string) string { return queue(1, jobs...) }
+
+// queue is what condor_q prints of jobs in a JobStatus.
+func queue(status int, jobs ...string) string {
 	var ads []string
 	for _, job := range jobs {
-		ads = append(ads, fmt.Sprintf(`{"GlobalJobId": %q, "Owner": "u", "RequestGPUs": 2, "RequestCpus": 4, "RequestMemory": 32768, "RequestGPUMemory": 40000, "QDate": 1780000000, "ChtcProjects": "Bio,Chem"}`, job))
+		ads = append(ads, fmt.Sprintf(`{"GlobalJobId": %q, "Owner": "u", "RequestGPUs": 2, "RequestCpus": 4, "RequestMemory": 32768, "RequestGPUMemory": 40000, "QDate": 1780000000, "ChtcProjects": "Bio,Chem", "JobStatus": %d}`, job, status))
 	}
 	return "[\n" + strings.Join(ads, ",\n") + "\n]\n"
 }
@@ -48,79 +59,244 @@ func at(text string) func() time.Time {
 	return func() time.Time { return t }
 }
 
-func pressureRows(t *testing.T, dir, name string) (rows []string) {
-	db := readOnly(t, filepath.Join(dir, name))
-	all, err := db.Query(`SELECT concat_ws('|', GlobalJobId, ScheddName, Owner, RequestGPUs, RequestCPUs, RequestMemory, ifnull(RequestGPUMemory, '-'), QDate, ChtcProjects,
-		time(first_seen, 'unixepoch'), time(last_seen, 'unixepoch')) FROM job_pressure ORDER BY rowid`)
+// pressureRows reads a queue file of either format.
+func pressureRows(t *testing.T, path string) (rows []string) {
+	const idColumn, firstColumn = 0, 10
+	texts, names := make([]string, len(pressureColumns)), make([]string, len(pressureColumns))
+	targets, casts := make([]any, len(texts)), make([]string, len(texts))
+	for i, c := range pressureColumns {
+		names[i], targets[i], casts[i] = c.name, &texts[i], "coalesce(CAST("+c.name+" AS TEXT), '')"
+	}
+	line := func(texts []string) string {
+		texts = slices.Clone(texts)
+		for i, text := range texts {
+			x, err := strconv.ParseFloat(text, 64)
+			switch {
+			case i >= firstColumn:
+				texts[i] = time.Unix(int64(x), 0).UTC().Format(time.TimeOnly)
+			case err == nil && i > idColumn:
+				texts[i] = strconv.FormatFloat(x, 'f', -1, 64)
+			}
+		}
+		return strings.Join(texts, "|")
+	}
+	if strings.HasSuffix(path, ".parquet") {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, parquet.EachRow(t.Context(), bytes.NewReader(data), int64(len(data)), names,
+			func(func(string) bool) error { return nil }, func(row []string) { rows = append(rows, line(row)) }))
+		return rows
+	}
+	all, err := readOnly(t, path).Query("SELECT " + strings.Join(casts, ", ") + " FROM job_pressure ORDER BY rowid")
 	require.NoError(t, err)
 	defer all.Close()
 	for all.Next() {
-		var row string
-		require.NoError(t, all.Scan(&row))
-		rows = append(rows, row)
+		require.NoError(t, all.Scan(targets...))
+		rows = append(rows, line(texts))
 	}
 	require.NoError(t, all.Err())
 	return rows
 }
 
 func TestPollsExtendRows(t *testing.T) {
-	o, dir := queues(t, map[string]string{"ap1": idle("a", "b"), "ap2": ""})
-	poll1, err := poll(t.Context(), o, awayAtMost, at("2026-07-01T12:00:00Z"))
-	require.NoError(t, err)
-	require.Equal(t, Polled{Time: time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC), Schedds: 2, Jobs: 2, New: 2}, poll1)
-	fill(t, dir, map[string]string{"ap1": idle("a"), "ap2": idle("c", "c")})
-	poll2, err := poll(t.Context(), o, awayAtMost, at("2026-07-01T12:30:00Z"))
-	require.NoError(t, err)
-	require.Equal(t, []int{2, 1}, []int{poll2.Jobs, poll2.New}, "an ad that comes twice counts once")
-	fill(t, dir, map[string]string{"ap1": idle("a", "b"), "ap2": "[ ]"})
-	// b was away for longer than 90 minutes, a was not
-	_, err = poll(t.Context(), o, awayAtMost, at("2026-07-01T14:00:01Z"))
-	require.NoError(t, err)
-	const ad = "|ap1|u|2.0|4.0|32768.0|40000.0|1780000000|Bio,Chem|"
-	require.Equal(t, []string{
-		"a" + ad + "12:00:00|12:30:00", "b" + ad + "12:00:00|12:00:00",
-		"c" + strings.Replace(ad, "ap1", "ap2", 1) + "12:30:00|12:30:00",
-		"a" + ad + "14:00:01|14:00:01", "b" + ad + "14:00:01|14:00:01",
-	}, pressureRows(t, o.SnapshotDir, "job_pressure_2026-07.db"))
-	_, err = poll(t.Context(), o, 3*time.Hour, at("2026-07-01T15:40:00Z"))
-	require.NoError(t, err)
-	require.Contains(t, pressureRows(t, o.SnapshotDir, "job_pressure_2026-07.db")[4], "14:00:01|15:40:00",
-		"rows go on for three of the service's intervals")
+	for _, place := range []string{"sqlite", "parquet", "bucket"} {
+		t.Run(place, func(t *testing.T) {
+			o, dir := queues(t, map[string]string{"ap1": idle("a", "b"), "ap2": ""})
+			month := pollPlace(t, &o, place)
+			poll1, err := poll(t.Context(), o, awayAtMost, at("2026-07-01T12:00:00Z"))
+			require.NoError(t, err)
+			require.Equal(t, Polled{Time: time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC), Schedds: 2, Jobs: 2, New: 2}, poll1)
+			fill(t, dir, map[string]string{"ap1": idle("a"), "ap2": queue(2, "c", "c")})
+			poll2, err := poll(t.Context(), o, awayAtMost, at("2026-07-01T12:30:00Z"))
+			require.NoError(t, err)
+			require.Equal(t, []int{2, 1, 1}, []int{poll2.Jobs, poll2.Running, poll2.New}, "an ad that comes twice counts once")
+			fill(t, dir, map[string]string{"ap1": queue(2, "a"), "ap2": queue(2, "c")})
+			_, err = poll(t.Context(), o, awayAtMost, at("2026-07-01T13:00:00Z"))
+			require.NoError(t, err)
+			fill(t, dir, map[string]string{"ap1": idle("a", "b"), "ap2": "[ ]"})
+			// b was away for longer than 90 minutes; a was not, but it ran meanwhile
+			_, err = poll(t.Context(), o, awayAtMost, at("2026-07-01T13:30:01Z"))
+			require.NoError(t, err)
+			const ad, ad2 = "|ap1|u|2|4|32768|40000|1780000000|Bio,Chem|", "|ap2|u|2|4|32768|40000|1780000000|Bio,Chem|"
+			require.Equal(t, []string{
+				"a" + ad + "idle|12:00:00|12:30:00", "b" + ad + "idle|12:00:00|12:00:00",
+				"c" + ad2 + "running|12:30:00|13:00:00", "a" + ad + "running|13:00:00|13:00:00",
+				"a" + ad + "idle|13:30:01|13:30:01", "b" + ad + "idle|13:30:01|13:30:01",
+			}, month("2026-07"))
+			_, err = poll(t.Context(), o, 3*time.Hour, at("2026-07-01T15:40:00Z"))
+			require.NoError(t, err)
+			require.Contains(t, month("2026-07")[4], "13:30:01|15:40:00",
+				"rows are extended for three of the service's "+
+					"intervals")
+
+			_, err = poll(t.Context(), o, 30*24*time.Hour, at("2026-08-01T00:00:00Z"))
+			require.NoError(t, err)
+			require.Equal(t, []string{"a" + ad + "idle|00:00:00|00:00:00", "b" + ad + "idle|00:00:00|00:00:00"},
+				month("2026-08"),
+				"a month begins with rows of its own")
+			require.Contains(t, month("2026-07")[4], "13:30:01|15:40:00")
+			_, err = poll(t.Context(), o, awayAtMost, at("2026-07-31T23:59:00Z"))
+			require.ErrorContains(t, err, "a poll of the next month was taken")
+		})
+	}
 }
 
-// The file is the one that the poller in use makes.
+// pollPlace has polls go to a place, and returns how the rows of a month are read there.
+func pollPlace(t *testing.T, o *Options, place string) (month func(string) []string) {
+	switch place {
+	case "bucket":
+		to, b := target(t)
+		o.To = to
+		return func(month string) []string {
+			data, _, err := b.Get(t.Context(), queueFile(month, "parquet"))
+			require.NoError(t, err)
+			path := filepath.Join(t.TempDir(), "copy.parquet")
+			require.NoError(t, os.WriteFile(path, data, 0o600))
+			return pressureRows(t, path)
+		}
+	case "parquet":
+		o.Format = "parquet"
+	}
+	return func(month string) []string {
+		return pressureRows(t, filepath.Join(o.SnapshotDir, queueFile(month, formats[cmp.Or(o.Format, "sqlite")].extension)))
+	}
+}
+
+// A collector that polls other access points is faster: the slower one reads its file again. An answer that is lost
+// doubles nothing.
+func TestPollersShareBucket(t *testing.T) {
+	o, dir := queues(t, map[string]string{"ap1": idle("a"), "ap2": idle("b")})
+	month := pollPlace(t, &o, "bucket")
+	other := o
+	other.SnapshotDir, o.Schedds, other.Schedds = t.TempDir(), []string{"ap1"}, []string{"ap2"}
+	proxy := buckettest.NewProxy(t, &buckettest.Server{Endpoint: o.To.Endpoint}, false)
+	o.To.Endpoint = proxy.Endpoint
+	put := func(r *http.Request) bool { return r.Method == http.MethodPut }
+	for i, want := range [][]string{
+		{"b 12:00:01|12:00:01", "a 12:00:00|12:00:00"},
+		{"b 12:00:01|12:30:01", "a 12:00:00|12:30:00"},
+		{"b 12:00:01|12:30:01", "a 12:00:00|13:00:00", "c 13:00:00|13:00:00"},
+	} {
+		began := time.Date(2026, 7, 1, 12, 30*i, 0, 0, time.UTC)
+		proxy.Set(buckettest.Times(1, put, func(w http.ResponseWriter, r *http.Request, server http.Handler) {
+			if i == 2 {
+				buckettest.Lost(w, r, server)
+			}
+			_, err := poll(t.Context(), other, awayAtMost, func() time.Time { return began.Add(time.Second) })
+			assert.NoError(t, err)
+			server.ServeHTTP(w, r)
+		}))
+		if i == 2 {
+			fill(t, dir, map[string]string{"ap1": idle("a", "c")})
+		}
+		now := began
+		got, err := poll(t.Context(), o, awayAtMost, func() time.Time {
+			defer func() { now = now.Add(5 * time.Second) }()
+			return now
+		})
+		require.NoError(t, err)
+		require.Equal(t, []int{1, 0, 1}[i], got.New)
+		var rows []string
+		for _, row := range month("2026-07") {
+			parts := strings.Split(row, "|")
+			rows = append(rows, parts[0]+" "+strings.Join(parts[10:], "|"))
+		}
+		require.Equal(t, want, rows)
+	}
+}
+
+// A SQLite file is the one that the poller in use made, with a column for the state; months are the collector's.
 func TestPressureFileIsThatOfThePollerInUse(t *testing.T) {
 	o, _ := queues(t, map[string]string{"ap1": idle("a")})
 	o.Timezone = "America/Chicago"
-	_, err := poll(t.Context(), o, awayAtMost, at("2026-08-01T04:59:59Z"))
+	old := filepath.Join(o.SnapshotDir, "job_pressure_2026-07.db")
+	db, err := sql.Open("sqlite", "file:"+old)
 	require.NoError(t, err)
-	db := readOnly(t, filepath.Join(o.SnapshotDir, "job_pressure_2026-07.db"))
+	_, err = db.Exec(`CREATE TABLE job_pressure (GlobalJobId TEXT NOT NULL, ScheddName TEXT, Owner TEXT,
+		RequestGPUs REAL, RequestCPUs REAL, RequestMemory REAL, RequestGPUMemory REAL, QDate INTEGER, ChtcProjects TEXT,
+		first_seen INTEGER NOT NULL, last_seen INTEGER NOT NULL);
+		INSERT INTO job_pressure (GlobalJobId, first_seen, last_seen) VALUES ('a', 1785558600, 1785558600)`)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	_, err = poll(t.Context(), o, awayAtMost, at("2026-08-01T04:59:59Z"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"a||||||||||04:30:00|04:59:59"}, pressureRows(t, old), "a row without a state is of an "+
+		"idle job")
+	_, err = poll(t.Context(), o, awayAtMost, at("2026-08-01T05:00:00Z"))
+	require.NoError(t, err)
+	db = readOnly(t, filepath.Join(o.SnapshotDir, "job_pressure_2026-08.db"))
 	require.Equal(t, "GlobalJobId TEXT 1,ScheddName TEXT 0,Owner TEXT 0,RequestGPUs REAL 0,RequestCPUs REAL "+
 		"0,RequestMemory REAL 0,RequestGPUMemory REAL 0,QDate INTEGER 0,"+
-		"ChtcProjects TEXT 0,first_seen INTEGER 1,last_seen INTEGER 1",
+		"ChtcProjects TEXT 0,JobState TEXT 0,first_seen INTEGER 1,last_seen INTEGER 1",
 		one[string](t, db, `SELECT group_concat(name || ' ' || type || ' ' || "notnull") FROM (SELECT * FROM pragma_table_info('job_pressure') ORDER BY cid)`))
 	require.Equal(t, "idx_first_seen,idx_last_seen", one[string](t, db,
 		"SELECT group_concat(name) FROM (SELECT name FROM pragma_index_list('job_pressure') ORDER BY name)"))
 	require.Equal(t, "wal", one[string](t, db, "PRAGMA journal_mode"))
-	_, err = poll(t.Context(), o, awayAtMost, at("2026-08-01T05:00:00Z"))
-	require.NoError(t, err)
-	require.Len(t, pressureRows(t, o.SnapshotDir, "job_pressure_2026-08.db"), 1, "a new month, a new row")
 }
 
+// A Parquet file is the one that the poller in use makes; months are those of UTC.
+func TestParquetPressureFile(t *testing.T) {
+	o, _ := queues(t, map[string]string{"ap1": `[{"GlobalJobId": "a", "RequestGPUs": 1}]`})
+	o.Timezone, o.Format = "America/Chicago", "parquet"
+	_, err := poll(t.Context(), o, awayAtMost, at("2026-07-31T23:59:59Z"))
+	require.NoError(t, err)
+	_, err = poll(t.Context(), o, awayAtMost, at("2026-08-01T00:00:00Z"))
+	require.NoError(t, err)
+	require.FileExists(t, filepath.Join(o.SnapshotDir, "job_pressure_2026-07.parquet"))
+	path := filepath.Join(o.SnapshotDir, "job_pressure_2026-08.parquet")
+	for _, time := range []string{"2026-08-01T00:30:00Z", "2026-08-01T01:00:00Z"} { // some columns have no value yet
+		_, err = poll(t.Context(), o, awayAtMost, at(time))
+		require.NoError(t, err)
+	}
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	f, err := parquet.Open(bytes.NewReader(data), int64(len(data)))
+	require.NoError(t, err)
+	fields, err := f.Fields()
+	require.NoError(t, err)
+	require.Equal(t, parquet.QueueSchema, fields)
+	require.Equal(t, []string{"a|ap1||1||||||idle|00:00:00|01:00:00"}, pressureRows(t, path))
+}
+
+// Of two files of one month, the Parquet file counts: nothing is written that would not be read, or that would hide
+// existing data.
+func TestPollBesideOtherFormat(t *testing.T) {
+	o, _ := queues(t, map[string]string{"ap1": idle("a")})
+	_, err := poll(t.Context(), o, awayAtMost, at("2026-07-01T12:00:00Z"))
+	require.NoError(t, err)
+	o.Format = "parquet"
+	_, err = poll(t.Context(), o, awayAtMost, at("2026-07-01T12:30:00Z"))
+	require.ErrorContains(t, err, "`gpureports convert job_pressure_2026-07.db`")
+	_, err = poll(t.Context(), o, awayAtMost, at("2026-08-01T12:30:00Z"))
+	require.NoError(t, err)
+	o.Format = "sqlite"
+	_, err = poll(t.Context(), o, awayAtMost, at("2026-08-01T13:00:00Z"))
+	require.ErrorContains(t, err, "poll with --format parquet")
+	require.NoFileExists(t, filepath.Join(o.SnapshotDir, "job_pressure_2026-08.db"))
+}
+
+// Nothing is evaluated: an expression counts as 1 GPU. The submit file's gpus_minimum_memory is in GPUsMinMemory.
 func TestPollValues(t *testing.T) {
 	o, _ := queues(t, map[string]string{"ap1": "[{\"GlobalJobId\": \"a\", \"requestgpus\": 1, \"RequestMemory\": " +
 		"\"\\/Expr(1024 * NumJobStarts)\\/\", \"RequestGPUMemory\": 0, \"QDate\": \"x\"},\n" +
-		"{\"GlobalJobId\": \"b\", \"Owner\": \"J\xf6rg\", \"RequestGPUs\": 1.0}]"})
+		"{\"GlobalJobId\": \"b\", \"Owner\": \"J\xf6rg\", \"RequestGPUs\": \"\\/Expr(NumJobStarts + 1)\\/\", " +
+		"\"GPUsMinMemory\": 20000},\n" +
+		"{\"GlobalJobId\": \"c\", \"RequestGPUMemory\": 40000, \"GPUsMinMemory\": 20000, \"JobStatus\": 2},\n" +
+		"{\"GlobalJobId\": \"d\", \"RequestGPUMemory\": \"\\/Expr(x)\\/\", \"GPUsMinMemory\": 20000}]"})
 	got, err := poll(t.Context(), o, awayAtMost, at("2026-07-01T12:00:00Z"))
 	require.NoError(t, err)
-	require.Equal(t, "RequestMemory of 1 jobs is an expression or of a wrong type: stored as missing; QDate of 1 jobs "+
-		"is an expression or of a wrong type: stored as missing; "+
-		"1 jobs hold bytes that are no UTF-8: stored as U+FFFD (first: a)", got.Notes)
-	require.Equal(t, []string{"a|ap1||1.0|-||12:00:00|12:00:00", "b|ap1|J\uFFFDrg|1.0|-||12:00:00|12:00:00"},
-		pressureRows(t, o.SnapshotDir, "job_pressure_2026-07.db"))
+	require.Equal(t, "RequestGPUs of 1 jobs is an expression or of a wrong type: each counts as 1 GPU; "+
+		"RequestMemory of 1 jobs is an expression or of a wrong type: stored as missing; "+
+		"RequestGPUMemory of 1 jobs is an expression or of a wrong type: stored as missing; "+
+		"QDate of 1 jobs is an expression or of a wrong type: stored as missing; "+
+		"1 jobs hold bytes that are not UTF-8: stored as U+FFFD (first: a)", got.Notes)
+	require.Equal(t, []string{"a|ap1||1||||||idle|12:00:00|12:00:00", "b|ap1|J\uFFFDrg||||20000|||idle|12:00:00|12:00:00",
+		"c|ap1|||||40000|||running|12:00:00|12:00:00", "d|ap1||||||||idle|12:00:00|12:00:00"},
+		pressureRows(t, filepath.Join(o.SnapshotDir, "job_pressure_2026-07.db")))
 }
 
-// An access point that does not answer, or not in time, is named; the others go on, and its rows with its next answer.
+// An access point that does not answer, or not in time, is named; the others are polled, and its rows continue with its
+// next answer.
 func TestPollWithoutSomeAccessPoints(t *testing.T) {
 	o, dir := queues(t, map[string]string{"ap1": idle("a"), "ap2": idle("b"), "ap3": idle("c"), "ap4": idle("d")})
 	_, err := poll(t.Context(), o, awayAtMost, at("2026-07-01T12:00:00Z"))
@@ -131,7 +307,7 @@ func TestPollWithoutSomeAccessPoints(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, got.Schedds)
 	require.Len(t, got.Failed, 3)
-	for i, reason := range []string{"ap2: ", "ap3: ", "ap4: condor_q's output is not what it should be, after 0 ads: " +
+	for i, reason := range []string{"ap2: ", "ap3: ", "ap4: condor_q's output is not as expected, after 0 ads: " +
 		"it ends in the middle"} {
 		require.Contains(t, got.Failed[i], reason)
 	}
@@ -142,7 +318,7 @@ func TestPollWithoutSomeAccessPoints(t *testing.T) {
 	fill(t, dir, map[string]string{"ap2": idle("b"), "ap3": idle("c"), "ap4": idle("d")})
 	_, err = poll(t.Context(), o, awayAtMost, at("2026-07-01T13:00:00Z"))
 	require.NoError(t, err)
-	for _, row := range pressureRows(t, o.SnapshotDir, "job_pressure_2026-07.db") {
+	for _, row := range pressureRows(t, filepath.Join(o.SnapshotDir, "job_pressure_2026-07.db")) {
 		require.Contains(t, row, "12:00:00|13:00:00")
 	}
 	log := readOnly(t, filepath.Join(o.SnapshotDir, runlog.Name))
@@ -178,7 +354,8 @@ func TestPollErrors(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
 	_, err = poll(t.Context(), o, awayAtMost, at("2026-08-02T12:00:00Z"))
-	require.ErrorContains(t, err, "job_pressure_2026-08.db: it has the older layout")
+	require.ErrorContains(t, err, "job_pressure_2026-08.db: it has the older layout, with a row for each poll: convert "+
+		"it with `gpureports convert`")
 
 	_, err = Poll(t.Context(), Options{SnapshotDir: t.TempDir(), Schedds: []string{"ap1"}})
 	require.ErrorContains(t, err, "with --jobs only")
@@ -186,7 +363,7 @@ func TestPollErrors(t *testing.T) {
 	require.Equal(t, 4, one[int](t, log, "SELECT count(*) FROM polls WHERE error IS NOT NULL"))
 }
 
-// Without an idle job nothing is written, as by the poller in use.
+// Without a job nothing is written, as by the poller in use.
 func TestPollOfEmptyQueues(t *testing.T) {
 	o, _ := queues(t, map[string]string{"ap1": ""})
 	got, err := poll(t.Context(), o, awayAtMost, at("2026-07-01T12:00:00Z"))
@@ -195,12 +372,13 @@ func TestPollOfEmptyQueues(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(o.SnapshotDir, "job_pressure_2026-07.db"))
 }
 
-func TestPollAsksForIdleGPUJobsOfNamedAccessPoints(t *testing.T) {
+func TestPollAsksForGPUJobsOfNamedAccessPoints(t *testing.T) {
 	o := fake(t, "arguments")
 	o.Jobs, o.CondorQ, o.Schedds, o.Pool = true, itself(), []string{"ap1"}, "cm"
 	_, err := poll(t.Context(), o, awayAtMost, at("2026-07-01T12:00:00Z"))
-	require.ErrorContains(t, err, `["-name","ap1","-allusers","-constraint","RequestGPUs \u003e= 1 \u0026\u0026 JobStatus == 1","-json","-attributes",`+
-		`"GlobalJobId,Owner,RequestGPUs,RequestCPUs,RequestMemory,RequestGPUMemory,QDate,ChtcProjects","-pool","cm"]`)
+	require.ErrorContains(t, err, `["-name","ap1","-allusers","-constraint","RequestGPUs \u003e= 1 \u0026\u0026 " +
+		"(JobStatus == 1 || JobStatus == 2)","-json","-attributes",`+
+		`"GlobalJobId,Owner,RequestGPUs,RequestCPUs,RequestMemory,RequestGPUMemory,GPUsMinMemory,QDate,ChtcProjects,JobStatus","-pool","cm"]`)
 }
 
 func TestPollThatIsCancelled(t *testing.T) {

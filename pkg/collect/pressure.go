@@ -5,57 +5,225 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 )
 
-// pressureColumns of job_pressure in their order (methodology section 14), as the poller in use makes them.
-const pressureColumns = `GlobalJobId TEXT NOT NULL, ScheddName TEXT, Owner TEXT, RequestGPUs REAL, RequestCPUs REAL, RequestMemory REAL,
-	RequestGPUMemory REAL, QDate INTEGER, ChtcProjects TEXT, first_seen INTEGER NOT NULL, last_seen INTEGER NOT NULL`
+var affinities = map[parquet.Kind]string{parquet.Text: "TEXT", parquet.Real: "REAL", parquet.Integer: "INTEGER"}
 
-// writePoll writes a poll to its month file, in one transaction: rows of jobs that were idle not too long ago go on,
-// the others are new.
-func writePoll(ctx context.Context, dir string, at time.Time, ads []jobAd, away time.Duration) (added int, err error) {
-	name := "job_pressure_" + at.Format("2006-01") + ".db"
-	path := filepath.Join(dir, name)
-	if err = createFile(ctx, path, preparePressure); err == nil {
-		added, err = appendPoll(ctx, path, at.Unix(), ads, away)
+// pressureColumns of job_pressure (methodology section 14).
+var pressureColumns = func() (all []column) {
+	for _, f := range parquet.QueueSchema {
+		c := column{f.Name, affinities[f.Kind]}
+		if slices.Contains([]string{"GlobalJobId", "first_seen", "last_seen"}, f.Name) {
+			c.affinity += " NOT NULL"
+		}
+		all = append(all, c)
 	}
-	switch {
-	case err == nil, pool.FaultOf(err) != 0:
-		return added, err
-	}
-	return 0, pool.SourceError("writing to %s: %w", name, err)
+	return all
+}()
+
+// queuePoll is the data of a poll of the queues.
+type queuePoll struct {
+	at   int64 // Unix seconds
+	now  int64 // when it is written: no poll that was written before can be later
+	away int64 // seconds for which a job may be away before its row is not extended
+	ads  []jobAd
 }
 
-// preparePressure creates what is missing of job_pressure. A table of the older layout is left alone, with an error.
-func preparePressure(ctx context.Context, db *sql.DB) error {
-	var older int
-	err := db.QueryRowContext(ctx, "SELECT count(*) FROM pragma_table_info('job_pressure') WHERE name = 'timestamp' "+
-		"COLLATE NOCASE").Scan(&older)
-	if err != nil {
-		return err
+// stretches holds the latest row of each job.
+type stretches map[string]stretch
+
+// stretch is a row: a job in one state over some polls.
+type stretch struct {
+	row     int64
+	running bool
+	last    int64
+}
+
+// add adds a row; rows come in the order of the file.
+func (s stretches) add(job, state string, row, last int64) {
+	if known, is := s[job]; !is || last >= known.last {
+		s[job] = stretch{row, state == running, last}
 	}
-	if older > 0 {
-		return errors.New("it has the older layout, with a row for each poll: convert it with migrate_job_pressure.py, or " +
-			"move it away")
+}
+
+// newest returns the time of the newest poll, 0 without any.
+func (s stretches) newest() (last int64) {
+	for _, row := range s {
+		last = max(last, row.last)
 	}
-	for _, statement := range []string{
-		"CREATE TABLE IF NOT EXISTS job_pressure (" + pressureColumns + ")",
-		"CREATE INDEX IF NOT EXISTS idx_last_seen ON job_pressure (last_seen)",
-		"CREATE INDEX IF NOT EXISTS idx_first_seen ON job_pressure (first_seen)",
-	} {
-		if _, err := db.ExecContext(ctx, statement); err != nil {
+	return last
+}
+
+// extend returns which rows the poll extends, each with its new last_seen, and the rows that it begins. A job's row is
+// extended only while the job stays in its state: if it was idle at one poll, running at the next and idle again at the
+// third, that is three rows, though its first row is young enough. Errors: the clock is earlier than the newest poll.
+func (p *queuePoll) extend(latest stretches) (extended map[int64]int64, begun [][]any, err error) {
+	if newest := latest.newest(); newest > p.now {
+		return nil, nil, pool.SourceError("this machine's clock shows %s UTC, but a poll was taken at %s: set the clock; "+
+			"polls must be in the order of time", time.Unix(p.at, 0).UTC().Format(time.DateTime),
+			time.Unix(newest, 0).UTC().Format(time.DateTime))
+	}
+	extended = map[int64]int64{}
+	for i := range p.ads {
+		ad := &p.ads[i]
+		row, is := latest[ad.GlobalJobID.Text]
+		if is && row.running == ad.running() && row.last >= p.at-p.away {
+			extended[row.row] = max(row.last, p.at) // where several machines poll into a bucket, theirs may be later
+		} else {
+			begun = append(begun, ad.row(p.at))
+		}
+	}
+	return extended, begun, nil
+}
+
+// queueFiles is where queue files are written: a directory or a bucket.
+type queueFiles interface {
+	// has reports whether there is a file of a name.
+	has(ctx context.Context, name string) (bool, error)
+	// add writes a poll into the file of a name, as a whole or not at all, and returns how many rows it begins.
+	add(ctx context.Context, name string, p *queuePoll) (begun int, err error)
+}
+
+// queueDirectory is a directory of queue files in one format.
+type queueDirectory struct {
+	dir    string
+	format format
+}
+
+func (d queueDirectory) has(_ context.Context, name string) (bool, error) {
+	_, err := os.Lstat(filepath.Join(d.dir, name))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (d queueDirectory) add(ctx context.Context, name string, p *queuePoll) (int, error) {
+	return d.format.poll(ctx, filepath.Join(d.dir, name), p)
+}
+
+// queueFile is the name of the file of a month, YYYY-MM.
+func queueFile(month, extension string) string { return "job_pressure_" + month + "." + extension }
+
+// writePoll writes a poll to its month file and returns how many rows it begins. at is in the zone of the months.
+func writePoll(ctx context.Context, files queueFiles, extension string, at time.Time, p *queuePoll) (begun int,
+	err error) {
+	month := at.Format("2006-01")
+	name := queueFile(month, extension)
+	if err := checkMonths(ctx, files, extension, at); err != nil {
+		return 0, err
+	}
+	begun, err = files.add(ctx, name, p)
+	if err != nil && pool.FaultOf(err) == 0 {
+		err = pool.SourceError("writing to %s: %w", name, err)
+	}
+	return begun, err
+}
+
+// checkMonths returns an error if a poll of a later month was taken, or if not all rows of a month would be read: of
+// two files of one month Parquet counts.
+func checkMonths(ctx context.Context, files queueFiles, extension string, at time.Time) error {
+	month, next := at.Format("2006-01"), at.AddDate(0, 1, 1-at.Day()).Format("2006-01")
+	there := map[string]bool{}
+	for _, name := range []string{queueFile(next, extension), queueFile(month, "db"), queueFile(month, "parquet")} {
+		var err error
+		if there[name], err = files.has(ctx, name); err != nil {
 			return err
 		}
+	}
+	switch later, own, other := queueFile(next, extension), queueFile(month, "parquet"), queueFile(month, "db"); {
+	case there[later]:
+		return pool.SourceError("this machine's clock shows %s, but a poll of the next month was taken (%s): set the "+
+			"clock; polls must be in the order of time", at.Format(time.DateTime), later)
+	case extension == "parquet" && !there[own] && there[other]:
+		return pool.SourceError("%s would be ignored next to a Parquet file of the month: convert it with "+
+			"`gpureports convert %s`, or move it away", other, other)
+	case extension == "db" && there[own]:
+		return pool.SourceError("of two files of one month Parquet counts, and there is %s: poll with --format parquet, "+
+			"or convert it with `gpureports convert` and move it away", own)
 	}
 	return nil
 }
 
-func appendPoll(ctx context.Context, path string, at int64, ads []jobAd, away time.Duration) (added int, err error) {
+// pollParquet writes a poll into a Parquet file, which is replaced as a whole.
+func pollParquet(ctx context.Context, path string, p *queuePoll) (begun int, err error) {
+	in, err := os.Open(path)
+	var size int64
+	var old io.ReaderAt // nil: there is none
+	switch {
+	case err == nil:
+		defer in.Close()
+		info, err := in.Stat()
+		if err != nil {
+			return 0, err
+		}
+		old, size = in, info.Size()
+	case !errors.Is(err, os.ErrNotExist):
+		return 0, err
+	}
+	err = parquet.Replace(path, func(out io.Writer) error {
+		begun, err = p.revise(ctx, old, size, out)
+		return err
+	})
+	return begun, err
+}
+
+// revise writes a Parquet file (nil: there is none yet) with the poll.
+func (p *queuePoll) revise(ctx context.Context, in io.ReaderAt, size int64, out io.Writer) (begun int, err error) {
+	latest := stretches{}
+	if in != nil {
+		if latest, err = parquetStretches(ctx, in, size); err != nil {
+			return 0, err
+		}
+	}
+	extended, rows, err := p.extend(latest)
+	if err != nil {
+		return 0, err
+	}
+	values := map[int]any{}
+	for row, last := range extended {
+		values[int(row)] = last
+	}
+	return len(rows), parquet.Revise(ctx, in, size, out, parquet.QueueSchema, "last_seen", values, rows)
+}
+
+// parquetStretches returns the latest rows of a Parquet file.
+func parquetStretches(ctx context.Context, in io.ReaderAt, size int64) (stretches, error) {
+	latest := stretches{}
+	n := int64(-1)
+	needed := []string{"GlobalJobId", "JobState", "last_seen"}
+	check := func(has func(string) bool) error {
+		for _, column := range []string{"GlobalJobId", "first_seen", "last_seen"} {
+			if !has(column) {
+				return fmt.Errorf("it has no column %s: move it away, and a new one is begun", column)
+			}
+		}
+		return nil
+	}
+	err := parquet.EachRow(ctx, in, size, needed, check, func(row []string) {
+		n++
+		if last, err := strconv.ParseFloat(row[2], 64); err == nil { // a row without it is of no poll
+			latest.add(row[0], row[1], n, int64(last))
+		}
+	})
+	return latest, err
+}
+
+// pollSQLite writes a poll into a SQLite file, in one transaction.
+func pollSQLite(ctx context.Context, path string, p *queuePoll) (begun int, err error) {
+	if err := createFile(ctx, path, preparePressure); err != nil {
+		return 0, err
+	}
 	db, err := open(ctx, path)
 	if err != nil {
 		return 0, err
@@ -72,7 +240,7 @@ func appendPoll(ctx context.Context, path string, at int64, ads []jobAd, away ti
 		return 0, err
 	}
 	defer func() { _ = tx.Rollback() }()
-	if added, err = pollInto(ctx, tx, at, ads, away); err != nil {
+	if begun, err = pollInto(ctx, tx, p); err != nil {
 		return 0, err
 	}
 	if err := tx.Commit(); err != nil {
@@ -80,63 +248,75 @@ func appendPoll(ctx context.Context, path string, at int64, ads []jobAd, away ti
 	}
 	// The main file is complete then, for those who copy it. A reader can prevent this; the next poll does it.
 	_, err = db.ExecContext(ctx, "PRAGMA busy_timeout = 1000; PRAGMA wal_checkpoint(TRUNCATE)")
-	return added, err
+	return begun, err
 }
 
-func pollInto(ctx context.Context, tx *sql.Tx, at int64, ads []jobAd, away time.Duration) (added int, err error) {
-	var newest sql.NullInt64
-	if err := tx.QueryRowContext(ctx, "SELECT max(last_seen) FROM job_pressure").Scan(&newest); err != nil {
-		return 0, err
-	}
-	if newest.Int64 >= at {
-		return 0, pool.SourceError("this machine's clock shows %s UTC, but a poll was taken at %s: set the clock; polls "+
-			"must be in the order of time",
-			time.Unix(at, 0).UTC().Format(time.DateTime), time.Unix(newest.Int64, 0).UTC().Format(time.DateTime))
-	}
-	open, err := openRows(ctx, tx, at-int64(away/time.Second))
+// preparePressure creates the missing parts of job_pressure. A table of the older layout is not changed, and an error.
+func preparePressure(ctx context.Context, db *sql.DB) error {
+	var older int
+	err := db.QueryRowContext(ctx, "SELECT count(*) FROM pragma_table_info('job_pressure') WHERE name = 'timestamp' "+
+		"COLLATE NOCASE").Scan(&older)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	goOn, err := tx.PrepareContext(ctx, "UPDATE job_pressure SET last_seen = ? WHERE rowid = ?")
-	if err != nil {
-		return 0, err
+	if older > 0 {
+		return errors.New("it has the older layout, with a row for each poll: convert it with `gpureports convert`, and " +
+			"move it away")
 	}
-	defer goOn.Close()
-	begin, err := tx.PrepareContext(ctx, "INSERT INTO job_pressure VALUES (?"+strings.Repeat(",?", 10)+")")
-	if err != nil {
-		return 0, err
-	}
-	defer begin.Close()
-	for i := range ads {
-		if rowid, is := open[ads[i].GlobalJobID.Text]; is {
-			_, err = goOn.ExecContext(ctx, at, rowid)
-		} else {
-			added++
-			_, err = begin.ExecContext(ctx, ads[i].row(at)...)
-		}
-		if err != nil {
-			return 0, fmt.Errorf("job %s: %w", ads[i].GlobalJobID.Text, err)
-		}
-	}
-	return added, nil
+	return prepareColumns(ctx, db, "job_pressure", pressureColumns,
+		"CREATE INDEX IF NOT EXISTS idx_last_seen ON job_pressure (last_seen)",
+		"CREATE INDEX IF NOT EXISTS idx_first_seen ON job_pressure (first_seen)")
 }
 
-// openRows are the rows, by job, that were seen since a time: the latest of each job.
-func openRows(ctx context.Context, tx *sql.Tx, since int64) (map[string]int64, error) {
-	rows, err := tx.QueryContext(ctx, "SELECT GlobalJobId, rowid FROM job_pressure WHERE last_seen >= ? ORDER BY rowid",
-		since)
+func pollInto(ctx context.Context, tx *sql.Tx, p *queuePoll) (begun int, err error) {
+	latest, err := sqliteStretches(ctx, tx, p.at-p.away)
+	if err != nil {
+		return 0, err
+	}
+	extended, rows, err := p.extend(latest)
+	if err != nil {
+		return 0, err
+	}
+	update, err := tx.PrepareContext(ctx, "UPDATE job_pressure SET last_seen = ? WHERE rowid = ?")
+	if err != nil {
+		return 0, err
+	}
+	defer update.Close()
+	for rowid, last := range extended {
+		if _, err := update.ExecContext(ctx, last, rowid); err != nil {
+			return 0, err
+		}
+	}
+	insert, err := tx.PrepareContext(ctx, "INSERT INTO job_pressure ("+quotedNames(pressureColumns)+") VALUES (?"+
+		strings.Repeat(",?", len(pressureColumns)-1)+")")
+	if err != nil {
+		return 0, err
+	}
+	defer insert.Close()
+	for _, row := range rows {
+		if _, err := insert.ExecContext(ctx, row...); err != nil {
+			return 0, fmt.Errorf("job %v: %w", row[0], err)
+		}
+	}
+	return len(rows), nil
+}
+
+// sqliteStretches returns the latest rows that were seen since a time, and the newest of all.
+func sqliteStretches(ctx context.Context, tx *sql.Tx, since int64) (stretches, error) {
+	rows, err := tx.QueryContext(ctx, "SELECT GlobalJobId, coalesce(JobState, ''), rowid, last_seen FROM job_pressure "+
+		"WHERE last_seen >= min(?, (SELECT max(last_seen) FROM job_pressure)) ORDER BY rowid", since)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	open := map[string]int64{}
+	latest := stretches{}
 	for rows.Next() {
-		var job string
-		var rowid int64
-		if err := rows.Scan(&job, &rowid); err != nil {
+		var job, state string
+		var rowid, last int64
+		if err := rows.Scan(&job, &state, &rowid, &last); err != nil {
 			return nil, err
 		}
-		open[job] = rowid
+		latest.add(job, state, rowid, last)
 	}
-	return open, rows.Err()
+	return latest, rows.Err()
 }

@@ -1,6 +1,9 @@
 package collect
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -11,21 +14,25 @@ var columns = []column{
 	{"Name", "TEXT"}, {"AssignedGPUs", "TEXT"}, {"AvailableGPUs", "TEXT"}, {"State", "TEXT"}, {"GPUs_DeviceName", "TEXT"},
 	{"GPUs_GlobalMemoryMb", "BIGINT"}, {"PrioritizedProjects", "TEXT"}, {"GPUsAverageUsage", "FLOAT"}, {"Machine", "TEXT"},
 	{"PreventJobsReason", "TEXT"}, {"RemoteOwner", "TEXT"}, {"GlobalJobId", "TEXT"}, {"timestamp", "DATETIME"},
-	{"Disk", "INTEGER"},
+	{"Disk", "INTEGER"}, {"Cpus", "INTEGER"}, {"Memory", "INTEGER"}, {"SlotType", "TEXT"}, {"SlotBrokenReason", "TEXT"},
+	{"BackfillSlot", "INTEGER"},
 }
 
 type column struct{ name, affinity string }
 
-// gpuIDs are the GPUs of a slot, for each of which it has a row. A primary slot's are those that it holds: all of the
-// machine's for the partitionable one, the job's for a dynamic one. A backfill slot holds none of its own: it
-// may use what AvailableGPUs lists, and a GPU that its owner takes vanishes from there. A slot without any has one
-// row without an id, which shows that the machine reports.
+// gpuIDs are the GPUs of a slot, for each of which it has a row. A claimed slot's are those that it is assigned, also
+// one that was taken offline under its job. Another slot may use the GPUs that AvailableGPUs lists: a GPU that an owner
+// takes vanishes from a backfill slot's list, one that is taken offline from each. If a startd does not have one of the
+// attributes, the other counts. A slot without any has one row without an id, which shows that the machine reports.
 func (ad *slotAd) gpuIDs() []any {
-	var ids []string
-	if pool.SideOf(ad.Name.Text) == pool.Backfill {
-		ids = ad.AvailableGPUs.IDs
-	} else {
-		ids = ad.assigned()
+	claimed := pool.ParseState(ad.State.Text) == pool.Claimed
+	ids := ad.AvailableGPUs.IDs
+	if assigned := idsOf(ad.AssignedGPUs); claimed && len(assigned) > 0 || !ad.AvailableGPUs.Valid {
+		ids = assigned
+	}
+	if !claimed {
+		offline := idsOf(ad.OfflineGPUs)
+		ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(offline, id) })
 	}
 	if len(ids) == 0 {
 		return []any{nil}
@@ -37,8 +44,8 @@ func (ad *slotAd) gpuIDs() []any {
 	return list
 }
 
-func (ad *slotAd) assigned() []string {
-	return strings.FieldsFunc(ad.AssignedGPUs.Text, func(r rune) bool { return r == ',' || r == ' ' })
+func idsOf(list text) []string {
+	return strings.FieldsFunc(list.Text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // attributeName is an id as the startd writes it into attribute names, which hold letters, digits and "_" only.
@@ -57,7 +64,7 @@ func nameGPUs(ads []slotAd) {
 	type place struct{ machine, attribute string }
 	ids := map[place]string{}
 	for i := range ads {
-		for _, id := range ads[i].assigned() {
+		for _, id := range idsOf(ads[i].AssignedGPUs) {
 			ids[place{ads[i].Machine.Text, attributeName(id)}] = id
 		}
 	}
@@ -72,17 +79,22 @@ func nameGPUs(ads []slotAd) {
 }
 
 // rows are the values of the ad's rows, in the order of columns.
-func (ad *slotAd) rows(timestamp string) [][]any {
+func (ad *slotAd) rows(timestamp string, models map[gpuAttribute]model) [][]any {
 	row := []any{
 		ad.Name.column(), nil, ad.AvailableGPUs.column(), ad.State.column(), ad.GPUsDeviceName.column(),
 		ad.GPUsGlobalMemoryMb.column(), ad.PrioritizedProjects.column(), ad.GPUsAverageUsage.column(), ad.Machine.column(),
 		ad.PreventJobsReason.column(), ad.RemoteOwner.column(), ad.GlobalJobID.column(), timestamp, ad.Disk.column(),
+		ad.Cpus.column(), ad.Memory.column(), ad.SlotType.column(), ad.SlotBrokenReason.column(), ad.BackfillSlot.column(),
 	}
 	ids := ad.gpuIDs()
 	rows := make([][]any, len(ids))
 	for i, id := range ids {
 		rows[i] = append([]any(nil), row...)
 		rows[i][1] = id
+		if own, known := models[gpuAttribute{ad.Machine.Text, attributeName(fmt.Sprint(id))}]; known && id != nil {
+			rows[i][4], rows[i][5] = cmp.Or(rows[i][4], own.DeviceName.column()), cmp.Or(rows[i][5],
+				own.GlobalMemoryMb.column())
+		}
 	}
 	return rows
 }

@@ -10,18 +10,18 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Result is what a run did.
+// Result is the result of a run.
 type Result struct {
 	Timestamp string        // of the snapshot, as gpu_state has it (collector's local time); "": none was written
 	Slots     int           // ads of slots
 	Rows      int           // rows of the snapshot: one for each GPU of each slot
-	Notes     string        // what could not be stored as it was, "" nothing
+	Notes     string        // values that were not stored unchanged, "" if none
 	Duration  time.Duration // of the run
 }
 
 // Run takes one snapshot. Errors: another run is under way in the directory, condor_status failed or printed something
-// else than slots with GPUs, a file cannot be written. Nothing of the snapshot is written then, and
-// the run log says why.
+// else than slots with GPUs, a file cannot be written. Nothing of the snapshot is written then, and the run log has
+// the reason.
 func Run(ctx context.Context, o Options) (Result, error) {
 	return run(ctx, o, time.Now)
 }
@@ -45,12 +45,21 @@ func run(ctx context.Context, o Options, now func() time.Time) (Result, error) {
 	result.Duration = now().Sub(began)
 	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	return result, errors.Join(err, log.end(finish, result, err))
+	var rows any // NULL without a snapshot
+	if err == nil {
+		rows = result.Rows
+	}
+	failed := log.end(finish, result.Duration, result.Notes, err, "timestamp = nullif(?, ''), rows = ?", result.Timestamp,
+		rows)
+	if err == nil && failed != nil { // the snapshot was taken all the same
+		result.Notes, failed = strings.TrimPrefix(result.Notes+"; "+failed.Error(), "; "), nil
+	}
+	return result, errors.Join(err, failed)
 }
 
 // collect asks the pool and writes its answer. The snapshot's time is when the answer was complete: no job in it began
 // later.
-func collect(ctx context.Context, o Options, zone *time.Location, log runLog, now func() time.Time) (Result, error) {
+func collect(ctx context.Context, o Options, zone *time.Location, log logEntry, now func() time.Time) (Result, error) {
 	answer, err := query(ctx, o)
 	if err != nil {
 		return Result{}, err
@@ -61,11 +70,11 @@ func collect(ctx context.Context, o Options, zone *time.Location, log runLog, no
 		return Result{}, pool.SourceError("reading the run log: %w", err)
 	}
 	if utc := t.UTC().Format(timestampFormat); utc <= newest {
-		return Result{}, pool.SourceError("this machine's clock shows %s UTC, but a snapshot was taken after %s: set the "+
-			"clock; snapshots must be in the order of time", utc, newest)
+		return Result{}, pool.SourceError("this machine's clock shows %s UTC, but the last run that took a "+
+			"snapshot ended at %s: set the clock; snapshots must be in the order of time", utc, newest)
 	}
-	s := snapshot{timestamp: t.In(zone).Format(timestampFormat), ads: answer.ads}
-	if err := log.writes(ctx, s.timestamp); err != nil {
+	s := snapshot{timestamp: t.In(zone).Format(timestampFormat), ads: answer.ads, models: answer.models}
+	if err := log.set(ctx, "timestamp = ?", s.timestamp); err != nil {
 		return Result{}, pool.SourceError("writing to the run log: %w", err)
 	}
 	var rows int
@@ -78,6 +87,7 @@ func collect(ctx context.Context, o Options, zone *time.Location, log runLog, no
 	if err != nil {
 		return Result{}, err
 	}
-	notes := slices.DeleteFunc([]string{answer.notes.String(), note}, func(text string) bool { return text == "" })
+	notes := slices.DeleteFunc([]string{answer.notes.String(), answer.leftOut(), note},
+		func(text string) bool { return text == "" })
 	return Result{Timestamp: s.timestamp, Slots: len(s.ads), Rows: rows, Notes: strings.Join(notes, "; ")}, nil
 }

@@ -66,7 +66,8 @@ func TestRunWritesASnapshot(t *testing.T) {
 	require.Equal(t, "gpu_state_timestamp", one[string](t, july, "SELECT name FROM pragma_index_list('gpu_state')"))
 	require.Equal(t, "Name TEXT,AssignedGPUs TEXT,AvailableGPUs TEXT,State TEXT,GPUs_DeviceName "+
 		"TEXT,GPUs_GlobalMemoryMb BIGINT,PrioritizedProjects TEXT,GPUsAverageUsage FLOAT,"+
-		"Machine TEXT,PreventJobsReason TEXT,RemoteOwner TEXT,GlobalJobId TEXT,timestamp DATETIME,Disk INTEGER",
+		"Machine TEXT,PreventJobsReason TEXT,RemoteOwner TEXT,GlobalJobId TEXT,timestamp DATETIME,Disk INTEGER,"+
+		"Cpus INTEGER,Memory INTEGER,SlotType TEXT,SlotBrokenReason TEXT,BackfillSlot INTEGER",
 		one[string](t, july, "SELECT group_concat(name || ' ' || type) FROM (SELECT * FROM pragma_table_info('gpu_state') "+
 			"ORDER BY cid)"))
 	require.Equal(t, "text", one[string](t, july, "SELECT DISTINCT typeof(CAST(timestamp AS TEXT)) FROM gpu_state"))
@@ -103,8 +104,8 @@ func TestRunRefusesAClockThatWentBack(t *testing.T) {
 	_, err := run(t.Context(), o, now)
 	require.NoError(t, err)
 	_, err = run(t.Context(), o, now)
-	require.ErrorContains(t, err, "this machine's clock shows 2026-07-01 11:00:01.000000 UTC, but a snapshot was taken "+
-		"after 2026-07-01 12:00:00.000000")
+	require.ErrorContains(t, err, "this machine's clock shows 2026-07-01 11:00:01.000000 UTC, but the last run "+
+		"that took a snapshot ended at 2026-07-01 12:00:02.000000")
 	_, err = run(t.Context(), o, now)
 	require.NoError(t, err)
 }
@@ -127,7 +128,7 @@ func TestRunGoesOnWithAnOlderFile(t *testing.T) {
 	require.Equal(t, 1+2*rowsPerMachine, one[int](t, after, "SELECT count(*) FROM gpu_state"))
 	require.Equal(t, 2*rowsPerMachine, one[int](t, after, "SELECT count(*) FROM gpu_state WHERE Disk = 1929379840 AND "+
 		"Machine LIKE 'gpu%' AND Extra IS NULL"))
-	require.Equal(t, 15, one[int](t, after, "SELECT count(*) FROM pragma_table_info('gpu_state')"))
+	require.Equal(t, 20, one[int](t, after, "SELECT count(*) FROM pragma_table_info('gpu_state')"))
 }
 
 func TestRunWithoutASnapshot(t *testing.T) {
@@ -136,7 +137,7 @@ func TestRunWithoutASnapshot(t *testing.T) {
 		"fail":         "failed (exit status 1): Error: communication error\nCEDAR:6001",
 		"failAfterAll": "failed (exit status 1): Error: lost the collector",
 		"half":         "it ends in the middle",
-		"types":        `Name of slot "" is no text`,
+		"types":        `Name of slot "" is not a text`,
 		"wordy":        "bytes more)",
 		"endless":      "prints more than 8 MiB",
 	} {
@@ -201,7 +202,7 @@ func TestRunNotesWhatItCannotStore(t *testing.T) {
 	o := fake(t, "latin1")
 	got, err := Run(t.Context(), o)
 	require.NoError(t, err)
-	require.Equal(t, "1 slots hold bytes that are no UTF-8: stored as U+FFFD (first: slot1@m)", got.Notes)
+	require.Equal(t, "1 slots hold bytes that are not UTF-8: stored as U+FFFD (first: slot1@m)", got.Notes)
 	log := readOnly(t, filepath.Join(o.SnapshotDir, runlog.Name))
 	require.Equal(t, got.Notes, one[string](t, log, "SELECT notes FROM runs"))
 }
@@ -223,7 +224,7 @@ func TestRunTakesOverFromAKilledOne(t *testing.T) {
 		killed, err := beginRun(t.Context(), o, time.Now())
 		require.NoError(t, err)
 		if timestamp != "" {
-			require.NoError(t, killed.writes(t.Context(), timestamp))
+			require.NoError(t, killed.set(t.Context(), "timestamp = ?", timestamp))
 		}
 		require.NoError(t, killed.db.Close())
 	}
@@ -251,8 +252,9 @@ func TestRunGivesCondorStatusItsArguments(t *testing.T) {
 	o := fake(t, "arguments")
 	o.Pool = "cm.example.org"
 	_, err := Run(t.Context(), o)
-	require.ErrorContains(t, err, `["-constraint","GPUs \u003e= 1","-json","-attributes","Name,Machine,State,AssignedGPUs,AvailableGPUs,GPUs_DeviceName,GPUs_GlobalMemoryMb,`+
-		`PrioritizedProjects,GPUsAverageUsage,RemoteOwner,GlobalJobId,PreventJobsReason,Disk","-pool","cm.example.org"]`)
+	require.ErrorContains(t, err, `["-constraint","GPUs \u003e= 1 || AssignedGPUs isnt undefined","-json","-attributes","Name,Machine,State,AssignedGPUs,AvailableGPUs,GPUs_DeviceName,GPUs_GlobalMemoryMb,`+
+		`PrioritizedProjects,GPUsAverageUsage,RemoteOwner,GlobalJobId,PreventJobsReason,Disk,Cpus,Memory,`+
+		`SlotType,SlotBrokenReason,BackfillSlot,OfflineGPUs,Offline","-pool","cm.example.org"]`)
 }
 
 func TestWrongOptions(t *testing.T) {
@@ -262,7 +264,7 @@ func TestWrongOptions(t *testing.T) {
 	for reason, o := range map[string]Options{
 		"no snapshot directory is given":     {},
 		"create it, writable":                {SnapshotDir: filepath.Join(dir, "missing")},
-		"is no directory":                    {SnapshotDir: file},
+		"is not a directory":                 {SnapshotDir: file},
 		`time zone "Mars/Phobos" is unknown`: {SnapshotDir: dir, Timezone: "Mars/Phobos"},
 		"a timeout of -1s is impossible":     {SnapshotDir: dir, Timeout: -time.Second},
 		"install HTCondor's tools":           {SnapshotDir: dir, CondorStatus: "no-such-condor_status"},
@@ -322,4 +324,49 @@ func TestSignalAfterTheCommit(t *testing.T) {
 	require.Equal(t, 2*rowsPerMachine, got.Rows)
 	log := readOnly(t, filepath.Join(o.SnapshotDir, runlog.Name))
 	require.Equal(t, 2, one[int](t, log, "SELECT count(*) FROM runs WHERE rows > 0 AND error IS NULL"))
+}
+
+// The clock is set back by three minutes between two runs, of which the first one waited four minutes for
+// condor_status.
+func TestRunAfterClockWasSetBack(t *testing.T) {
+	o := fake(t, "machines:5")
+	at := func(text string) time.Time {
+		v, err := time.Parse(time.RFC3339, text)
+		require.NoError(t, err)
+		return v
+	}
+	times := []time.Time{at("2026-06-10T12:00:00Z"), at("2026-06-10T12:04:00Z"), at("2026-06-10T12:04:01Z"),
+		at("2026-06-10T12:02:00Z"), at("2026-06-10T12:02:10Z"), at("2026-06-10T12:02:11Z")}
+	n := -1
+	now := func() time.Time { n++; return times[min(n, len(times)-1)] }
+	first, err := run(t.Context(), o, now)
+	require.NoError(t, err)
+	second, err := run(t.Context(), o, now)
+	require.Error(t, err, "%s was written behind %s: snapshots must be in the order of time", second.Timestamp,
+		first.Timestamp)
+}
+
+// Where the run log cannot be written at the end (a full disk, a lock), there is a snapshot all the same.
+func TestSnapshotWithoutRunLog(t *testing.T) {
+	o := fake(t, "machines:5")
+	calls := 0
+	var locked *sql.DB
+	now := func() time.Time {
+		if calls++; calls == 3 { // the snapshot is written
+			var err error
+			locked, err = sql.Open("sqlite", filepath.Join(o.SnapshotDir, "collector_runs.db"))
+			require.NoError(t, err)
+			locked.SetMaxOpenConns(1)
+			_, err = locked.Exec("BEGIN IMMEDIATE")
+			require.NoError(t, err)
+		}
+		return time.Date(2026, 6, 10, 12, 0, calls, 0, time.UTC)
+	}
+	result, err := run(t.Context(), o, now)
+	require.NoError(t, locked.Close())
+	require.NotEmpty(t, result.Timestamp)
+	db := readOnly(t, filepath.Join(o.SnapshotDir, "gpu_state_2026-06.db"))
+	require.Positive(t, one[int](t, db, "SELECT count(*) FROM gpu_state"))
+	require.NoError(t, err)
+	require.Contains(t, result.Notes, "writing to the run log")
 }

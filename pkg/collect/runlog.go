@@ -4,15 +4,77 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"path/filepath"
 	"time"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/runlog"
 )
 
-// runLog is a row of the table runs of the run log.
-type runLog struct{ logEntry }
+const timestampFormat = "2006-01-02 15:04:05.000000"
 
-// beginRun records that a run begins. The caller holds the directory's lock, so that a run without an end was killed.
-func beginRun(ctx context.Context, o Options, now time.Time) (runLog, error) {
-	e, err := beginEntry(ctx, o.SnapshotDir, "runs", now, func(ctx context.Context, db *sql.DB) error {
+// logEntry is a row of a table of the run log (package runlog), which is open as long as the run or poll of the row is
+// under way.
+type logEntry struct {
+	db    *sql.DB
+	table string
+	id    int64
+}
+
+// beginEntry opens the run log, prepares it (creates the table, ends the row of a killed run) and inserts a row into
+// the table, whose column started is the time. Because the caller holds the lock of the files that it records, a row
+// without an end belongs to a killed run.
+func beginEntry(ctx context.Context, dir, table string, now time.Time,
+	prepare func(context.Context, *sql.DB) error) (logEntry, error) {
+	db, err := open(ctx, filepath.Join(dir, runlog.Name))
+	if err != nil {
+		return logEntry{}, pool.SourceError("opening the run log %s: %w", runlog.Name, err)
+	}
+	e := logEntry{db: db, table: table}
+	if err = prepare(ctx, db); err == nil {
+		err = db.QueryRowContext(ctx, `INSERT INTO `+table+` (started) VALUES (?) RETURNING rowid`,
+			now.UTC().Format(runlog.TimeFormat)).Scan(&e.id)
+	}
+	if err != nil {
+		return logEntry{}, errors.Join(pool.SourceError("writing to the run log %s: %w", runlog.Name, err), db.Close())
+	}
+	return e, nil
+}
+
+// set gives columns of the row their values: "a = ?, b = ?".
+func (e logEntry) set(ctx context.Context, columns string, values ...any) error {
+	_, err := e.db.ExecContext(ctx, `UPDATE `+e.table+` SET `+columns+` WHERE rowid = ?`, append(values, e.id)...)
+	return err
+}
+
+// end records the end of the run or poll, and closes the log.
+func (e logEntry) end(ctx context.Context, took time.Duration, notes string, failed error, columns string,
+	values ...any) error {
+	reason := ""
+	if failed != nil {
+		reason = failed.Error()
+	}
+	values = append([]any{took.Seconds(), notes, reason}, values...)
+	err := e.set(ctx, "seconds = ?, notes = nullif(?, ''), error = nullif(?, ''), "+columns, values...)
+	if err = errors.Join(err, e.db.Close()); err != nil {
+		return pool.SourceError("writing to the run log %s: %w", runlog.Name, err)
+	}
+	return nil
+}
+
+// execute executes statements one after the other.
+func execute(ctx context.Context, db *sql.DB, statements ...string) error {
+	for _, s := range statements {
+		if _, err := db.ExecContext(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// beginRun records that a run begins, in the table runs. The caller holds the directory's lock.
+func beginRun(ctx context.Context, o Options, now time.Time) (logEntry, error) {
+	return beginEntry(ctx, o.SnapshotDir, "runs", now, func(ctx context.Context, db *sql.DB) error {
 		err := execute(ctx, db,
 			`CREATE TABLE IF NOT EXISTS runs (started TEXT NOT NULL, seconds REAL, timestamp TEXT, rows INTEGER, notes TEXT, `+
 				`error TEXT)`,
@@ -22,7 +84,6 @@ func beginRun(ctx context.Context, o Options, now time.Time) (runLog, error) {
 		}
 		return endKilled(ctx, db, o)
 	})
-	return runLog{e}, err
 }
 
 // endKilled ends the run before this one if it did not do so itself. Whether its snapshot was written, its month file
@@ -45,31 +106,48 @@ func endKilled(ctx context.Context, db *sql.DB, o Options) error {
 	case err != nil:
 		return err
 	case rows > 0:
-		_, err = db.ExecContext(ctx, `UPDATE runs SET rows = ?, notes = 'killed after the snapshot was written' WHERE rowid = ?`, rows, id)
+		_, err = db.ExecContext(ctx, `UPDATE runs SET rows = ?, notes = 'killed after the snapshot was written' `+
+			`WHERE rowid = ?`, rows, id)
 	default:
-		_, err = db.ExecContext(ctx, `UPDATE runs SET timestamp = NULL, error = 'killed: the collector was ended, or the machine stopped' WHERE rowid = ?`, id)
+		_, err = db.ExecContext(ctx, `UPDATE runs SET timestamp = NULL, error = 'killed: the collector was ended, or the `+
+			`machine stopped' WHERE rowid = ?`, id)
 	}
 	return err
 }
 
-// writes records that the run is about to write this snapshot.
-func (l runLog) writes(ctx context.Context, timestamp string) error {
-	return l.set(ctx, "timestamp = ?", timestamp)
-}
-
-// newest returns the latest beginning of a run that wrote a snapshot, "" if there is none.
-func (l runLog) newest(ctx context.Context) (started string, err error) {
-	var found sql.NullString
-	err = l.db.QueryRowContext(ctx, `SELECT max(started) FROM runs WHERE timestamp IS NOT NULL`).Scan(&found)
-	return found.String, err
-}
-
-// end records how the run ended and closes the log.
-func (l runLog) end(ctx context.Context, r Result, failed error) error {
-	var rows any
-	if failed == nil {
-		rows = r.Rows
+// newest returns when the last of the runs that wrote a snapshot ended, or began if it was killed; "" if there is none.
+// Its snapshot was taken before.
+func (e logEntry) newest(ctx context.Context) (ended string, err error) {
+	var started sql.NullString
+	var seconds float64
+	err = e.db.QueryRowContext(ctx, `SELECT started, coalesce(seconds, 0) FROM runs WHERE timestamp IS NOT NULL `+
+		`ORDER BY started DESC LIMIT 1`).Scan(&started, &seconds)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
 	}
-	return l.close(ctx, "seconds = ?, timestamp = ?, rows = ?, notes = ?, error = ?",
-		r.Duration.Seconds(), textOrNull(r.Timestamp), rows, textOrNull(r.Notes), reasonOrNull(failed))
+	if err != nil {
+		return "", err
+	}
+	at, err := time.Parse(runlog.TimeFormat, started.String)
+	return at.Add(time.Duration(seconds * float64(time.Second))).Format(runlog.TimeFormat), err
+}
+
+// beginPoll records that a poll of the queues begins, in the table polls. The caller holds the lock of polls. Its
+// columns:
+//
+//	started TEXT    when it began, UTC, YYYY-MM-DD HH:MM:SS.ffffff: the poll's time
+//	seconds REAL    how long it took; NULL: it runs, or was killed
+//	schedds INTEGER the access points that answered
+//	jobs    INTEGER idle and running jobs that ask for GPUs
+//	added   INTEGER of them those with a new row
+//	notes   TEXT    what could not be stored as it was, and which access points did not answer; NULL: nothing
+//	error   TEXT    why nothing was written; NULL: it was
+func beginPoll(ctx context.Context, dir string, now time.Time) (logEntry, error) {
+	return beginEntry(ctx, dir, "polls", now, func(ctx context.Context, db *sql.DB) error {
+		return execute(ctx, db,
+			`CREATE TABLE IF NOT EXISTS polls (started TEXT NOT NULL, seconds REAL, schedds INTEGER, jobs INTEGER, `+
+				`added INTEGER, notes TEXT, error TEXT)`,
+			`UPDATE polls SET error = 'killed: the poller was ended, or the machine stopped' `+
+				`WHERE seconds IS NULL AND error IS NULL`)
+	})
 }

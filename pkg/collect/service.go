@@ -33,36 +33,33 @@ func Service(ctx context.Context, o Options, every time.Duration) error {
 // pollOnce is one poll of the service.
 func (o Options) pollOnce(ctx context.Context, every time.Duration) {
 	result, err := poll(ctx, o, 3*every, time.Now)
-	attributes := []any{"time", result.Time, "schedds", result.Schedds, "jobs", result.Jobs, "new", result.New,
-		"duration", result.Duration}
-	switch {
-	case err != nil:
-		o.Log.Error("no poll", "error", err, "duration", result.Duration)
-	case result.Notes != "":
-		o.Log.Warn("poll", append(attributes, "notes", result.Notes)...)
-	default:
-		o.Log.Info("poll", attributes...)
-	}
+	o.report("poll", err, result.Notes, result.Duration, "time", result.Time, "schedds", result.Schedds, "jobs",
+		result.Jobs, "new", result.New)
 }
 
 // once takes one snapshot of the service.
 func (o Options) once(ctx context.Context) {
 	result, err := Run(ctx, o)
+	o.report("snapshot", err, result.Notes, result.Duration, "timestamp", result.Timestamp, "slots", result.Slots,
+		"rows", result.Rows)
+}
+
+// report logs how a poll or a snapshot ended.
+func (o Options) report(what string, err error, notes string, took time.Duration, figures ...any) {
+	figures = append(figures, "duration", took)
 	switch {
 	case err != nil:
-		o.Log.Error("no snapshot", "error", err, "duration", result.Duration)
-	case result.Notes != "":
-		o.Log.Warn("snapshot", "timestamp", result.Timestamp, "slots", result.Slots, "rows", result.Rows, "duration",
-			result.Duration, "notes", result.Notes)
+		o.Log.Error("no "+what, "error", err, "duration", took)
+	case notes != "":
+		o.Log.Warn(what, append(figures, "notes", notes)...)
 	default:
-		o.Log.Info("snapshot", "timestamp", result.Timestamp, "slots", result.Slots, "rows", result.Rows, "duration",
-			result.Duration)
+		o.Log.Info(what, figures...)
 	}
 }
 
-// atMultiples calls do at the multiples of the interval since the epoch, until ctx ends. Each one is computed from the
-// clock, so nothing adds up; those that pass while do runs are left out. A clock that is set is looked at within a
-// minute.
+// atMultiples calls do at the multiples of the interval since the epoch, until ctx ends. Each one is computed from
+// the clock, so nothing adds up; those that pass while do runs are left out. A clock that was set is noticed within
+// a minute.
 func atMultiples(ctx context.Context, every time.Duration, do func()) {
 	next := time.Now().Truncate(every).Add(every)
 	timer := time.NewTimer(0)

@@ -1,42 +1,40 @@
 package collect
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"io"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/bucket"
-	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots/objects"
 )
 
-// Target is a bucket that snapshots go to, in place of month files. Its keys are those of the environment or of the
-// machine: on a command line everybody on the machine would see them.
+// Target is a bucket that snapshots and polls go to, in place of month files. Its keys are those of the environment or
+// of the machine: on a command line everybody on the machine would see them.
 type Target struct {
-	URL       string `name:"to" help:"Bucket that the snapshots go to, an object each, merged into an object a day when it is over. Its keys are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of the environment, or the machine's." placeholder:"s3://BUCKET/PREFIX"`
+	URL       string `name:"to" help:"Bucket that the snapshots go to, one object each, merged into one object per day when it is over; and polls, into job_pressure_YYYY-MM.parquet. Its keys are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of the environment, or the machine's." placeholder:"s3://BUCKET/PREFIX"`
 	Endpoint  string `name:"bucket-endpoint" help:"URL of the S3 server; default: Amazon's." placeholder:"URL"`
 	Region    string `name:"bucket-region" help:"Region of the bucket." placeholder:"REGION"`
 	PathStyle bool   `name:"bucket-path-style" help:"The bucket's name is part of the path, as Ceph has it without a wildcard in its DNS."`
-	CA        []byte `name:"bucket-ca" help:"File of certificates (PEM) that the server's may be signed with, beside the system's." type:"filecontent" placeholder:"FILE"`
+	CA        []byte `name:"bucket-ca" help:"File of CA certificates (PEM) for the server, in addition to the system's." type:"filecontent" placeholder:"FILE"`
 }
 
 func (t Target) options() bucket.Options {
 	return bucket.Options{URL: t.URL, Endpoint: t.Endpoint, Region: t.Region, PathStyle: t.PathStyle, CA: string(t.CA)}
 }
 
-// check reports whether the target can be used with the other options.
-func (t Target) check(jobs bool) error {
-	switch {
-	case t.URL == "":
+// check reports whether the target can be used.
+func (t Target) check() error {
+	if t.URL == "" {
 		return nil
-	case jobs:
-		return pool.BadQuery("collect: polls go into the snapshot directory only: use --jobs without --to, and copy the " +
-			"job_pressure files into the bucket")
 	}
 	return t.options().Check()
 }
 
-// write puts the snapshot into the bucket, and merges the days before it. note says what failed when the snapshot was
-// already written.
+// write puts the snapshot into the bucket, and merges the days before it. note describes a failure after the snapshot
+// was written.
 func (t Target) write(ctx context.Context, s snapshot, at time.Time) (rows int, note string, err error) {
 	b, err := bucket.Open(t.options())
 	if err != nil {
@@ -48,9 +46,63 @@ func (t Target) write(ctx context.Context, s snapshot, at time.Time) (rows int, 
 		return 0, "", err
 	}
 	if _, err := objects.Merge(ctx, b, s.timestamp[:len("2026-07-01")]); err != nil {
-		note = err.Error() + " (the next run goes on with it)"
+		note = err.Error() + " (the next run continues with it)"
 	}
 	return len(all), note, nil
+}
+
+// writePoll writes a poll into the bucket's file of its month.
+func (t Target) writePoll(ctx context.Context, at time.Time, now func() time.Time, p *queuePoll) (begun int,
+	err error) {
+	b, err := bucket.Open(t.options())
+	if err != nil {
+		return 0, err
+	}
+	defer b.Close()
+	return writePoll(ctx, queueBucket{b, now}, "parquet", at, p)
+}
+
+// queueBucket is a bucket with queue files in Parquet.
+type queueBucket struct {
+	*bucket.Bucket
+	now func() time.Time
+}
+
+func (b queueBucket) has(ctx context.Context, name string) (bool, error) {
+	_, err := b.Stat(ctx, name)
+	if errors.Is(err, bucket.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// add puts the file in the place of the one that it read; if another collector was faster, it reads that one's.
+func (b queueBucket) add(ctx context.Context, name string, p *queuePoll) (begun int, err error) {
+	const patience = 10
+	var sent []byte
+	for n := 1; ; n++ {
+		there, object, err := b.Get(ctx, name)
+		condition := bucket.IfETag(object.ETag)
+		var in io.ReaderAt = bytes.NewReader(there)
+		switch {
+		case errors.Is(err, bucket.ErrNotFound):
+			in, condition = nil, bucket.IfAbsent()
+		case err != nil:
+			return 0, err
+		case sent != nil && bytes.Equal(there, sent):
+			return begun, nil // it had arrived, only its answer had not
+		}
+		p.now = b.now().Unix()
+		var out bytes.Buffer
+		if begun, err = p.revise(ctx, in, int64(len(there)), &out); err != nil {
+			return 0, err
+		}
+		sent = out.Bytes()
+		_, err = b.Put(ctx, name, sent, condition)
+		if !errors.Is(err, bucket.ErrPrecondition) || n == patience {
+			return begun, err
+		}
+	}
 }
 
 // count returns the rows of a snapshot in the bucket.

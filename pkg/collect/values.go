@@ -2,14 +2,58 @@ package collect
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"math"
 	"strings"
+
+	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// The values of a ClassAd in JSON, as HTCondor's ClassAdJsonUnParser prints them: undefined is null, an expression that
-// is no literal is the text /Expr(…)/. A value that cannot be read is bad and counts as missing.
+// eachAd reads the JSON array of ads that one of HTCondor's tools prints; it prints nothing when nothing fits. Errors
+// count the ads before as things: slots or ads.
+func eachAd(r io.Reader, program, things string, take func(json.RawMessage) error) error {
+	n := 0
+	broken := func(err error) error {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errors.New("it ends in the middle")
+		}
+		return pool.SourceError("%s's output is not as expected, after %d %s: %w", program, n, things, err)
+	}
+	d := json.NewDecoder(r)
+	open, err := d.Token()
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	if err != nil {
+		return broken(err)
+	}
+	if open != json.Delim('[') {
+		return broken(fmt.Errorf("it begins with %v, not with a list", open))
+	}
+	for ; d.More(); n++ {
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return broken(err)
+		}
+		if err := take(raw); err != nil {
+			return broken(err)
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return broken(err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return broken(errors.New("there is more after the list"))
+	}
+	return nil
+}
 
-// text is a string; what is missing is not Valid.
+// The values of a ClassAd in JSON, as HTCondor's ClassAdJsonUnParser prints them: undefined is null, an expression that
+// is not a literal is the text /Expr(…)/. A value that cannot be read is bad and counts as missing.
+
+// text is a string; a missing one is not Valid.
 type text struct {
 	Text  string
 	Valid bool
@@ -86,6 +130,29 @@ func (n integer) column() any {
 	return int64(n.Number)
 }
 
+// flag is a Boolean.
+type flag struct{ set, Valid, bad bool }
+
+func (f *flag) UnmarshalJSON(raw []byte) error {
+	*f = flag{}
+	if string(raw) == "null" {
+		return nil
+	}
+	f.Valid = json.Unmarshal(raw, &f.set) == nil
+	f.bad = !f.Valid
+	return nil
+}
+
+func (f flag) column() any {
+	switch {
+	case !f.Valid:
+		return nil
+	case f.set:
+		return int64(1)
+	}
+	return int64(0)
+}
+
 // idList is AvailableGPUs, the list of the GPUs that are the slot's own now: each a reference to the attribute that
 // describes the GPU, /Expr(GPUs_GPU_a0223334)/ for GPU-a0223334. In attribute names the startd writes "_" for "-".
 type idList struct {
@@ -134,7 +201,7 @@ func (l idList) column() any {
 	return strings.Join(l.IDs, ",")
 }
 
-// expression returns what is inside /Expr(…)/.
+// expression returns the inner text of /Expr(…)/.
 func expression(s string) (inner string, is bool) {
 	inner, begins := strings.CutPrefix(s, "/Expr(")
 	inner, ends := strings.CutSuffix(inner, ")/")

@@ -1,8 +1,9 @@
-// Package convert turns month files of SQLite into Parquet and back. What was written is read again and compared with
-// the source row by row before the file gets its name.
+// Package convert turns month files of SQLite into Parquet and back: of snapshots (gpu_state) and of queues
+// (job_pressure). The output is read again and compared with the source row by row before the file gets its name.
 package convert
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -13,32 +14,52 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
-// Result is what a conversion did.
+// Result is the result of a conversion.
 type Result struct {
 	Path  string   // of the file that was written
 	Rows  int      // that both files hold, in the same order
 	Notes []string // columns that hold other values than the collector writes
 }
 
-// File converts a month file into a file of the other format in a directory, which may be its own. Errors: the file
-// exists already, the source cannot be read in full, what was written differs from it. Nothing is left behind then.
-func File(ctx context.Context, path, directory string) (Result, error) {
+// layout is the table of a month file.
+type layout struct {
+	table   string
+	schema  []parquet.Field
+	indexes []string // of columns, when it is written
+}
+
+var (
+	snapshotLayout = layout{"gpu_state", parquet.Schema, []string{"timestamp"}}
+	queueLayout    = layout{"job_pressure", parquet.QueueSchema, []string{"last_seen", "first_seen"}}
+)
+
+// File converts a month file into a file of the other format in a directory, which may be its own. zone is that of the
+// local times in queue files of the older layout; UTC if nil. Errors: the file exists already, the source cannot be
+// read in full, the output differs from it. No file is left then.
+func File(ctx context.Context, path, directory string, zone *localtime.Zone) (Result, error) {
 	name := filepath.Base(path)
 	base, format, _ := strings.Cut(name, ".")
+	l, zone := snapshotLayout, cmp.Or(zone, localtime.UTC)
+	if strings.HasPrefix(name, queueLayout.table) {
+		l = queueLayout
+	}
 	var other string
 	var convert func(ctx context.Context, from, to string) (Result, error)
 	switch format {
 	case "db":
-		other, convert = base+".parquet", toParquet
+		other = base + ".parquet"
+		convert = func(ctx context.Context, from, to string) (Result, error) { return l.toParquet(ctx, from, to, zone) }
 	case "parquet":
-		other, convert = base+".db", toSQLite
+		other, convert = base+".db", l.toSQLite
 	default:
-		return Result{}, pool.BadQuery("%s is no month file: gpu_state_YYYY-MM.db or gpu_state_YYYY-MM.parquet", name)
+		return Result{}, pool.BadQuery("%s is not a month file: gpu_state_YYYY-MM or job_pressure_YYYY-MM, .db or "+
+			".parquet", name)
 	}
 	to := filepath.Join(directory, other)
 	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
@@ -63,7 +84,7 @@ func File(ctx context.Context, path, directory string) (Result, error) {
 // column is a column of a month file.
 type column struct {
 	parquet.Field
-	expression string // that reads it from gpu_state
+	expression string // that reads it from the table
 }
 
 // openSource opens a month file of SQLite for reading, as it is at one moment.
@@ -80,12 +101,12 @@ func openSource(ctx context.Context, path string) (*sql.DB, *sql.Tx, error) {
 }
 
 // selection reads the columns, row by row in the order of the file.
-func selection(columns []column) string {
+func (l layout) selection(columns []column) string {
 	parts := make([]string, len(columns))
 	for i, c := range columns {
 		parts[i] = c.expression
 	}
-	return "SELECT " + strings.Join(parts, ", ") + " FROM gpu_state ORDER BY rowid"
+	return "SELECT " + strings.Join(parts, ", ") + " FROM " + l.table + " ORDER BY rowid"
 }
 
 // cursor gives the rows of a query one after the other.
@@ -95,8 +116,8 @@ type cursor struct {
 	into   []any
 }
 
-func newCursor(ctx context.Context, tx *sql.Tx, columns []column) (*cursor, error) {
-	rows, err := tx.QueryContext(ctx, selection(columns))
+func (l layout) newCursor(ctx context.Context, tx *sql.Tx, columns []column) (*cursor, error) {
+	rows, err := tx.QueryContext(ctx, l.selection(columns))
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +137,7 @@ func (c *cursor) next() (bool, error) {
 }
 
 // compare reads both files from the beginning and returns how many rows they hold.
-func compare(ctx context.Context, tx *sql.Tx, columns []column, path string) (rows int, err error) {
+func (l layout) compare(ctx context.Context, tx *sql.Tx, columns []column, path string) (rows int, err error) {
 	in, err := os.Open(path)
 	if err != nil {
 		return 0, err
@@ -135,7 +156,7 @@ func compare(ctx context.Context, tx *sql.Tx, columns []column, path string) (ro
 		return 0, err
 	}
 	defer reader.Close()
-	c, err := newCursor(ctx, tx, columns)
+	c, err := l.newCursor(ctx, tx, columns)
 	if err != nil {
 		return 0, err
 	}

@@ -3,18 +3,26 @@ package convert
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/samplepool"
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
+	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 )
 
 // table reads all rows of a SQLite month file as text, with their types.
 func table(t testing.TB, path string, columns ...string) (rows [][]string) {
+	t.Helper()
+	return tableOf(t, path, "gpu_state", columns...)
+}
+
+func tableOf(t testing.TB, path, table string, columns ...string) (rows [][]string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
 	require.NoError(t, err)
@@ -23,7 +31,7 @@ func table(t testing.TB, path string, columns ...string) (rows [][]string) {
 	for _, c := range columns {
 		query += ", ifnull(CAST(" + c + " AS TEXT), 'NULL') || ' ' || typeof(" + c + ")"
 	}
-	found, err := db.Query(query + " FROM gpu_state ORDER BY rowid")
+	found, err := db.Query(query + " FROM " + table + " ORDER BY rowid")
 	require.NoError(t, err)
 	defer found.Close()
 	for found.Next() {
@@ -55,16 +63,16 @@ func TestRoundTrip(t *testing.T) {
 	dir, there, back := t.TempDir(), t.TempDir(), t.TempDir()
 	require.NoError(t, p.WriteSnapshots(t.Context(), dir))
 	for month, columns := range map[string][]string{"gpu_state_2025-10": append(all[:11:11], "timestamp"),
-		"gpu_state_2025-11": all} {
+		"gpu_state_2025-11": all[:14:14]} {
 		want := table(t, filepath.Join(dir, month+".db"), columns...)
-		result, err := File(t.Context(), filepath.Join(dir, month+".db"), there)
+		result, err := File(t.Context(), filepath.Join(dir, month+".db"), there, nil)
 		require.NoError(t, err)
 		require.Equal(t, Result{Path: filepath.Join(there, month+".parquet"), Rows: len(want)}, result)
-		result, err = File(t.Context(), result.Path, back)
+		result, err = File(t.Context(), result.Path, back, nil)
 		require.NoError(t, err)
 		require.Equal(t, Result{Path: filepath.Join(back, month+".db"), Rows: len(want)}, result)
 		require.Equal(t, want, table(t, result.Path, columns...))
-		_, err = File(t.Context(), filepath.Join(dir, month+".db"), there)
+		_, err = File(t.Context(), filepath.Join(dir, month+".db"), there, nil)
 		require.ErrorContains(t, err, "exists already")
 	}
 	entries, err := os.ReadDir(there)
@@ -72,9 +80,72 @@ func TestRoundTrip(t *testing.T) {
 	require.Len(t, entries, 2)
 }
 
+// Queue files are converted both ways, with the columns and the indexes that a poller needs to continue.
+func TestQueueFileThereAndBack(t *testing.T) {
+	path := file(t, "job_pressure_2025-10.db", "CREATE TABLE job_pressure (GlobalJobId TEXT NOT NULL, RequestGPUs REAL, "+
+		"QDate INTEGER, first_seen INTEGER NOT NULL, last_seen INTEGER NOT NULL, JobState TEXT, Extra TEXT)",
+		"INSERT INTO job_pressure VALUES ('a', 2.0, 10, 20, 30, 'running', 'x'), ('b', NULL, NULL, 20, 20, NULL, NULL)")
+	result, err := File(t.Context(), path, t.TempDir(), nil)
+	require.NoError(t, err)
+	require.Equal(t, Result{Path: result.Path, Rows: 2}, result)
+	require.Equal(t, "job_pressure_2025-10.parquet", filepath.Base(result.Path))
+	back, err := File(t.Context(), result.Path, t.TempDir(), nil)
+	require.NoError(t, err)
+	columns := []string{"GlobalJobId", "RequestGPUs", "QDate", "JobState", "first_seen", "last_seen", "Extra"}
+	require.Equal(t, tableOf(t, path, "job_pressure", columns...), tableOf(t, back.Path, "job_pressure", columns...))
+	require.Equal(t, [][]string{{"job_pressure_first_seen text"}, {"job_pressure_last_seen text"}},
+		tableOf(t, back.Path, "(SELECT row_number() OVER (ORDER BY name) rowid, name FROM sqlite_schema WHERE type = "+
+			"'index')", "name"))
+}
+
+// Of a file with a row for each poll, each run of polls that saw a job becomes a row. The poll at 01:30 is there twice,
+// because clocks were set back; after 05:00 there was none until 09:00.
+func TestOlderQueueFile(t *testing.T) {
+	var statements []string
+	poll := func(timestamp string, jobs ...string) {
+		for _, job := range jobs {
+			statements = append(statements, fmt.Sprintf(
+				"INSERT INTO job_pressure VALUES ('2025-11-%s', '%s', 'ap1', 'u', 2.0, NULL, 7)", timestamp, job))
+		}
+	}
+	poll("02T00:30:00.500000", "a", "b", "a")
+	poll("02T01:30:00.500000", "a", "b")
+	poll("02T01:30:00.400000", "a")
+	poll("02T02:30:00.500000", "a", "b")
+	poll("02T03:30:00.500000", "a", "b")
+	poll("02T04:30:00.500000", "b", "")
+	poll("02T05:00:00.500000", "b")
+	poll("02T09:00:00.500000", "b", "c")
+	path := file(t, "job_pressure_2025-11.db", append([]string{"CREATE TABLE job_pressure (timestamp TEXT, GlobalJobId " +
+		"TEXT, ScheddName TEXT, Owner TEXT, RequestGPUs REAL, RequestGPUMemory REAL, QDate INTEGER)"}, statements...)...)
+	zone, err := localtime.Parse([]byte(`"America/Chicago"`))
+	require.NoError(t, err)
+	result, err := File(t.Context(), path, t.TempDir(), zone)
+	require.NoError(t, err)
+	require.Equal(t, 5, result.Rows)
+	require.Equal(t, []string{"it had a row for each job and poll: 13 sightings at 8 polls, whose times are read as " +
+		"those of America/Chicago", "1 rows without GlobalJobId or timestamp are left out"}, result.Notes)
+	back, err := File(t.Context(), result.Path, t.TempDir(), nil)
+	require.NoError(t, err)
+	var rows []string
+	for _, row := range tableOf(t, back.Path, "job_pressure", "GlobalJobId", "RequestGPUs", "QDate", "JobState",
+		"datetime(first_seen, 'unixepoch')", "datetime(last_seen, 'unixepoch')") {
+		rows = append(rows, strings.ReplaceAll(strings.Join(row, " "), " text", ""))
+	}
+	const day = " 2.0 real 7 integer idle 2025-11-02 "
+	require.Equal(t, []string{"a" + day + "05:30:00 2025-11-02 09:30:00", "b" + day + "05:30:00 2025-11-02 06:30:00",
+		"b" + day + "08:30:00 2025-11-02 11:00:00", "b" + day + "15:00:00 2025-11-02 15:00:00",
+		"c" + day + "15:00:00 2025-11-02 15:00:00"}, rows)
+}
+
 func month(t testing.TB, statements ...string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "gpu_state_2025-10.db")
+	return file(t, "gpu_state_2025-10.db", statements...)
+}
+
+func file(t testing.TB, name string, statements ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
 	db, err := sql.Open("sqlite", path)
 	require.NoError(t, err)
 	for _, s := range statements {
@@ -91,14 +162,14 @@ func TestOddColumns(t *testing.T) {
 		`CREATE TABLE gpu_state ("Extra" BLOB, "name" TEXT, "GPUs_GlobalMemoryMb" TEXT, "Disk" TEXT, "GPUsAverageUsage", "timestamp" DATETIME)`,
 		`INSERT INTO gpu_state VALUES (1, 'a', '81251', '12 GB', 1, '2025-10-01 00:00:00'), (NULL, '', NULL, NULL, 0.5, '2025-10-01 00:15:00.5'),
 			(2, NULL, '46068', '', NULL, NULL)`)
-	result, err := File(t.Context(), path, t.TempDir())
+	result, err := File(t.Context(), path, t.TempDir(), nil)
 	require.NoError(t, err)
 	require.Equal(t, 3, result.Rows)
 	require.Equal(t, []string{
 		"GPUs_GlobalMemoryMb: 2 whole numbers stored as text are written as numbers",
-		"Disk is written as text: 2 values are no numbers",
+		"Disk is written as text: 2 values are not numbers",
 	}, result.Notes)
-	back, err := File(t.Context(), result.Path, t.TempDir())
+	back, err := File(t.Context(), result.Path, t.TempDir(), nil)
 	require.NoError(t, err)
 	require.Equal(t, [][]string{
 		{"a text", "81251 integer", "12 GB text", "1.0 real", "2025-10-01 00:00:00.000000 text", "1 integer"},
@@ -108,30 +179,30 @@ func TestOddColumns(t *testing.T) {
 
 	odd := month(t, `CREATE TABLE gpu_state ("timestamp" DATETIME)`,
 		`INSERT INTO gpu_state VALUES ('noon'), ('2025-10-01 00:00:00')`)
-	result, err = File(t.Context(), odd, t.TempDir())
+	result, err = File(t.Context(), odd, t.TempDir(), nil)
 	require.NoError(t, err)
-	require.Equal(t, []string{"timestamp is written as text: it has 1 different values that are no time"}, result.Notes)
+	require.Equal(t, []string{"timestamp is written as text: it has 1 different values that are not times"}, result.Notes)
 }
 
-// What cannot be converted in full is an error, and leaves nothing behind.
+// A file that cannot be converted in full is an error, and no output is left.
 func TestFailures(t *testing.T) {
 	out := t.TempDir()
 	fails := func(path, want string) {
 		t.Helper()
-		_, err := File(t.Context(), path, out)
+		_, err := File(t.Context(), path, out, nil)
 		require.ErrorContains(t, err, want)
 	}
 	fails(month(t, `CREATE TABLE gpu_state ("Name" BLOB)`, `INSERT INTO gpu_state VALUES (x'00ff')`),
 		"column Name holds 1 binary values")
 	fails(month(t, `CREATE TABLE other ("Name" TEXT)`), "it has no table gpu_state")
-	fails(filepath.Join(out, "jobs.txt"), "is no month file")
+	fails(filepath.Join(out, "jobs.txt"), "is not a month file")
 	fails(filepath.Join(out, "gpu_state_2025-09.parquet"), "no such file")
 	broken := filepath.Join(t.TempDir(), "gpu_state_2025-09.parquet")
 	require.NoError(t, os.WriteFile(broken, []byte("PAR1 PAR1 PAR1"), 0o600))
 	fails(broken, "damaged or truncated")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := File(ctx, month(t, `CREATE TABLE gpu_state ("Name" TEXT)`, `INSERT INTO gpu_state VALUES ('a')`), out)
+	_, err := File(ctx, month(t, `CREATE TABLE gpu_state ("Name" TEXT)`, `INSERT INTO gpu_state VALUES ('a')`), out, nil)
 	require.ErrorIs(t, err, context.Canceled)
 	entries, err := os.ReadDir(out)
 	require.NoError(t, err)
@@ -142,7 +213,7 @@ func TestFailures(t *testing.T) {
 func TestCompareFindsDifferences(t *testing.T) {
 	path := month(t, `CREATE TABLE gpu_state ("Name" TEXT, "Disk" INTEGER)`,
 		`INSERT INTO gpu_state VALUES ('a', 1), ('b', NULL), (NULL, 3)`)
-	result, err := File(t.Context(), path, t.TempDir())
+	result, err := File(t.Context(), path, t.TempDir(), nil)
 	require.NoError(t, err)
 	for change, want := range map[string]string{
 		`UPDATE gpu_state SET Name = 'c' WHERE rowid = 2`: "row 2, column Name: c became b",
@@ -162,9 +233,11 @@ func TestCompareFindsDifferences(t *testing.T) {
 		require.NoError(t, db.Close())
 		db, tx, err := openSource(t.Context(), changed)
 		require.NoError(t, err)
-		columns, _, err := columnsOf(t.Context(), tx)
+		names, err := snapshotLayout.columnNames(t.Context(), tx)
 		require.NoError(t, err)
-		_, err = compare(t.Context(), tx, columns, result.Path)
+		columns, _, err := snapshotLayout.columnsOf(t.Context(), tx, names)
+		require.NoError(t, err)
+		_, err = snapshotLayout.compare(t.Context(), tx, columns, result.Path)
 		require.ErrorContains(t, err, want)
 		require.NoError(t, tx.Rollback())
 		require.NoError(t, db.Close())

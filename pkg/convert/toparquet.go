@@ -9,69 +9,81 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 )
 
-func toParquet(ctx context.Context, from, to string) (result Result, err error) {
+func (l layout) toParquet(ctx context.Context, from, to string, zone *localtime.Zone) (result Result, err error) {
 	db, tx, err := openSource(ctx, from)
 	if err != nil {
 		return result, err
 	}
 	defer db.Close()
 	defer func() { _ = tx.Rollback() }() // nothing was written
-	columns, notes, err := columnsOf(ctx, tx)
+	names, err := l.columnNames(ctx, tx)
+	if err != nil {
+		return result, err
+	}
+	if l.table == queueLayout.table && older(names) {
+		return stretches(ctx, tx, names, zone, to)
+	}
+	columns, notes, err := l.columnsOf(ctx, tx, names)
 	if err != nil {
 		return result, err
 	}
 	result.Notes = notes
-	if err := writeParquet(ctx, tx, columns, to); err != nil {
+	if err := l.writeParquet(ctx, tx, columns, to); err != nil {
 		return result, err
 	}
-	result.Rows, err = compare(ctx, tx, columns, to)
+	result.Rows, err = l.compare(ctx, tx, columns, to)
 	return result, err
 }
 
-func writeParquet(ctx context.Context, tx *sql.Tx, columns []column, to string) (err error) {
+func (l layout) writeParquet(ctx context.Context, tx *sql.Tx, columns []column, to string) error {
+	c, err := l.newCursor(ctx, tx, columns)
+	if err != nil {
+		return err
+	}
+	defer c.rows.Close()
+	return writeFile(to, fieldsOf(columns), func(w *parquet.Writer) error {
+		for {
+			there, err := c.next()
+			if err != nil || !there {
+				return err
+			}
+			if err := w.Write(c.values); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// writeFile writes a Parquet file.
+func writeFile(to string, fields []parquet.Field, rows func(*parquet.Writer) error) (err error) {
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644) // #nosec G302 -- Grafana's user reads it
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	c, err := newCursor(ctx, tx, columns)
-	if err != nil {
+	w := parquet.NewWriter(out, fields)
+	if err := rows(w); err != nil {
 		return err
 	}
-	defer c.rows.Close()
-	w := parquet.NewWriter(out, fieldsOf(columns))
-	for {
-		there, err := c.next()
-		if err != nil {
-			return err
-		}
-		if !there {
-			return errors.Join(w.Close(), out.Sync())
-		}
-		if err := w.Write(c.values); err != nil {
-			return err
-		}
-	}
+	return errors.Join(w.Close(), out.Sync())
 }
 
-// columnsOf returns the columns of gpu_state in the order of a Parquet month, then those that it does not have, each in
+// columnsOf returns the columns of the table in the order of a Parquet month, then those that it does not have, each in
 // a kind that holds all of its values.
-func columnsOf(ctx context.Context, tx *sql.Tx) (columns []column, notes []string, err error) {
-	names, err := columnNames(ctx, tx)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, f := range parquet.Schema {
+func (l layout) columnsOf(ctx context.Context, tx *sql.Tx, names []string) (columns []column, notes []string,
+	err error) {
+	for _, f := range l.schema {
 		i := slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, f.Name) })
 		if i < 0 {
 			continue
 		}
 		c := column{Field: f}
 		var note string
-		if c.Kind, note, err = kindOf(ctx, tx, names[i], f.Kind); err != nil {
+		if c.Kind, note, err = l.kindOf(ctx, tx, names[i], f.Kind); err != nil {
 			return nil, nil, err
 		}
 		if note != "" {
@@ -82,7 +94,7 @@ func columnsOf(ctx context.Context, tx *sql.Tx) (columns []column, notes []strin
 		names = slices.Delete(names, i, i+1)
 	}
 	for _, name := range names {
-		kind, _, err := kindOf(ctx, tx, name, parquet.Integer)
+		kind, _, err := l.kindOf(ctx, tx, name, parquet.Integer)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -91,8 +103,8 @@ func columnsOf(ctx context.Context, tx *sql.Tx) (columns []column, notes []strin
 	return columns, notes, nil
 }
 
-func columnNames(ctx context.Context, tx *sql.Tx) (names []string, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT name FROM pragma_table_info('gpu_state') ORDER BY cid")
+func (l layout) columnNames(ctx context.Context, tx *sql.Tx) (names []string, err error) {
+	rows, err := tx.QueryContext(ctx, "SELECT name FROM pragma_table_info(?) ORDER BY cid", l.table)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +117,7 @@ func columnNames(ctx context.Context, tx *sql.Tx) (names []string, err error) {
 		names = append(names, name)
 	}
 	if len(names) == 0 && rows.Err() == nil {
-		return nil, errors.New("it has no table gpu_state")
+		return nil, fmt.Errorf("it has no table %s", l.table)
 	}
 	return names, rows.Err()
 }
@@ -121,15 +133,16 @@ func expression(name string, kind parquet.Kind) string {
 	return "CAST(" + quoted(name) + " AS TEXT)"
 }
 
-// kindOf returns the kind wanted if it holds all values of a column, else the narrowest that does, with a note.
-func kindOf(ctx context.Context, tx *sql.Tx, name string, wanted parquet.Kind) (kind parquet.Kind, note string,
+// kindOf returns the kind wanted if it holds all values of a column, otherwise the narrowest that does, with a note.
+func (l layout) kindOf(ctx context.Context, tx *sql.Tx, name string, wanted parquet.Kind) (
+	kind parquet.Kind, note string,
 	err error) {
 	var integers, reals, texts, wholeTexts, blobs int
 	q := quoted(name)
 	err = tx.QueryRowContext(ctx, "SELECT count(*) FILTER (WHERE typeof("+q+") = 'integer'), "+
 		"count(*) FILTER (WHERE typeof("+q+") = 'real'), count(*) FILTER (WHERE typeof("+q+") = 'text'), "+
 		"count(*) FILTER (WHERE typeof("+q+") = 'text' AND CAST(CAST("+q+" AS INTEGER) AS TEXT) = "+q+"), "+
-		"count(*) FILTER (WHERE typeof("+q+") = 'blob') FROM gpu_state").Scan(&integers, &reals, &texts, &wholeTexts, &blobs)
+		"count(*) FILTER (WHERE typeof("+q+") = 'blob') FROM "+l.table).Scan(&integers, &reals, &texts, &wholeTexts, &blobs)
 	switch {
 	case err != nil:
 		return 0, "", err
@@ -138,11 +151,12 @@ func kindOf(ctx context.Context, tx *sql.Tx, name string, wanted parquet.Kind) (
 	case wanted == parquet.Text:
 		return parquet.Text, "", nil
 	case wanted == parquet.Moment:
-		bad, err := unreadableMoments(ctx, tx, q)
+		bad, err := l.unreadableMoments(ctx, tx, q)
 		if err != nil || bad == 0 {
 			return parquet.Moment, "", err
 		}
-		return parquet.Text, fmt.Sprintf("%s is written as text: it has %d different values that are no time", name, bad), nil
+		return parquet.Text, fmt.Sprintf("%s is written as text: it has %d different values that are not "+
+			"times", name, bad), nil
 	case wanted == parquet.Real && texts == 0:
 		return parquet.Real, "", nil
 	case wanted == parquet.Integer && reals == 0 && texts == wholeTexts:
@@ -151,15 +165,15 @@ func kindOf(ctx context.Context, tx *sql.Tx, name string, wanted parquet.Kind) (
 		}
 		return parquet.Integer, note, nil
 	case wanted == parquet.Integer && texts == 0:
-		return parquet.Real, fmt.Sprintf("%s is written as real numbers: %d values are no whole numbers", name, reals), nil
+		return parquet.Real, fmt.Sprintf("%s is written as real numbers: %d values are not whole numbers", name, reals), nil
 	}
-	return parquet.Text, fmt.Sprintf("%s is written as text: %d values are no numbers", name, texts), nil
+	return parquet.Text, fmt.Sprintf("%s is written as text: %d values are not numbers", name, texts), nil
 }
 
-// unreadableMoments counts the timestamps that a Parquet timestamp cannot stand for.
-func unreadableMoments(ctx context.Context, tx *sql.Tx, column string) (bad int, err error) {
+// unreadableMoments counts the timestamps that a Parquet timestamp cannot represent.
+func (l layout) unreadableMoments(ctx context.Context, tx *sql.Tx, column string) (bad int, err error) {
 	rows, err := tx.QueryContext(ctx,
-		"SELECT DISTINCT CAST("+column+" AS TEXT) FROM gpu_state WHERE "+column+" IS NOT NULL")
+		"SELECT DISTINCT CAST("+column+" AS TEXT) FROM "+l.table+" WHERE "+column+" IS NOT NULL")
 	if err != nil {
 		return 0, err
 	}

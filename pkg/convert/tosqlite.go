@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -17,7 +18,7 @@ var affinities = map[parquet.Kind]string{
 	parquet.Text: "TEXT", parquet.Integer: "BIGINT", parquet.Real: "FLOAT", parquet.Moment: "DATETIME",
 }
 
-func toSQLite(ctx context.Context, from, to string) (result Result, err error) {
+func (l layout) toSQLite(ctx context.Context, from, to string) (result Result, err error) {
 	in, err := os.Open(from)
 	if err != nil {
 		return result, err
@@ -39,7 +40,7 @@ func toSQLite(ctx context.Context, from, to string) (result Result, err error) {
 	for _, field := range fields {
 		columns = append(columns, column{field, expressionOf(field)})
 	}
-	if err := writeSQLite(ctx, f, in, columns, to); err != nil {
+	if err := l.writeSQLite(ctx, f, in, columns, to); err != nil {
 		return result, err
 	}
 	db, tx, err := openSource(ctx, to)
@@ -48,7 +49,7 @@ func toSQLite(ctx context.Context, from, to string) (result Result, err error) {
 	}
 	defer db.Close()
 	defer func() { _ = tx.Rollback() }() // nothing was written
-	result.Rows, err = compare(ctx, tx, columns, from)
+	result.Rows, err = l.compare(ctx, tx, columns, from)
 	return result, err
 }
 
@@ -60,7 +61,8 @@ func expressionOf(f parquet.Field) string {
 	return quoted(f.Name)
 }
 
-func writeSQLite(ctx context.Context, f *parquet.File, in io.ReaderAt, columns []column, to string) (err error) {
+func (l layout) writeSQLite(ctx context.Context, f *parquet.File, in io.ReaderAt, columns []column,
+	to string) (err error) {
 	db, err := sql.Open("sqlite", sqlitefile.URI(to, sqlitefile.Pragma("journal_mode", "OFF"),
 		sqlitefile.Pragma("locking_mode", "EXCLUSIVE")))
 	if err != nil {
@@ -73,7 +75,7 @@ func writeSQLite(ctx context.Context, f *parquet.File, in io.ReaderAt, columns [
 		names[i] = quoted(c.Name)
 		definitions[i] = names[i] + " " + affinities[c.Kind]
 	}
-	if _, err := db.ExecContext(ctx, "CREATE TABLE gpu_state ("+strings.Join(definitions, ", ")+")"); err != nil {
+	if _, err := db.ExecContext(ctx, "CREATE TABLE "+l.table+" ("+strings.Join(definitions, ", ")+")"); err != nil {
 		return err
 	}
 	tx, err := db.BeginTx(ctx, nil)
@@ -81,7 +83,7 @@ func writeSQLite(ctx context.Context, f *parquet.File, in io.ReaderAt, columns [
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing once it is committed
-	insert, err := tx.PrepareContext(ctx, "INSERT INTO gpu_state VALUES (?"+strings.Repeat(", ?", len(columns)-1)+")")
+	insert, err := tx.PrepareContext(ctx, "INSERT INTO "+l.table+" VALUES (?"+strings.Repeat(", ?", len(columns)-1)+")")
 	if err != nil {
 		return err
 	}
@@ -100,8 +102,12 @@ func writeSQLite(ctx context.Context, f *parquet.File, in io.ReaderAt, columns [
 			return err
 		}
 	}
-	if f.Column("timestamp") != nil {
-		if _, err := tx.ExecContext(ctx, "CREATE INDEX gpu_state_timestamp ON gpu_state (timestamp)"); err != nil {
+	for _, name := range l.indexes {
+		if f.Column(name) == nil {
+			continue
+		}
+		statement := fmt.Sprintf("CREATE INDEX %s_%s ON %[1]s (%[2]s)", l.table, name)
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -20,19 +21,19 @@ import (
 // grows or is read again is another one, and the parts of days that are gone age out.
 type Cache struct{ parts *otter.Cache[memoKey, *part] }
 
-// NewCache returns an empty cache of so many bytes.
+// NewCache returns an empty cache that is bounded to the given number of bytes.
 func NewCache(bytes uint64) *Cache {
 	return &Cache{otter.Must(&otter.Options[memoKey, *part]{
 		MaximumWeight: max(bytes, 1),
 		Weigher: func(_ memoKey, p *part) uint32 {
 			return uint32(unsafe.Sizeof(memoKey{})) + uint32(unsafe.Sizeof(*p)) +
-				uint32(len(p.groups))*uint32(unsafe.Sizeof(Group{})) + 8*uint32(cap(p.sums))
+				uint32(len(p.groups))*uint32(unsafe.Sizeof(aggregate.Key{})) + 8*uint32(cap(p.sums))
 		},
 		Executor: func(maintain func()) { maintain() },
 	})}
 }
 
-// Bytes is the estimated size of what is kept.
+// Bytes is the estimated size of the cached counts.
 func (c *Cache) Bytes() uint64 { return c.parts.WeightedSize() }
 
 // Close forgets everything.
@@ -44,14 +45,15 @@ type memoKey struct {
 	question    [sha256.Size]byte
 }
 
-// questionOf names what a day's count depends on beside the day: slices, buckets, groupings, filter and lists.
-func questionOf(p *query.Plan, by grouping) (question [sha256.Size]byte, err error) {
+// Question identifies everything that a day's count depends on except the day: slices, buckets, groupings, filter
+// and lists.
+func Question(p *query.Plan, by []string) (question [sha256.Size]byte, err error) {
 	bucket := "window"
 	if p.Bucket != nil {
 		bucket = fmt.Sprint(p.Bucket.Name, " ", p.Bucket.YearStart)
 	}
 	text, err := json.Marshal([]any{
-		p.Env.Zone.Key(), p.Env.SliceMinutes, bucket, p.Location.String(), fmt.Sprint(by), p.Filter, p.Env.Naming.Key,
+		p.Env.Zone.Key(), p.Env.SliceMinutes, bucket, p.Location.String(), by, p.Filter, p.Env.Naming.Key,
 		p.Select.OldDevices,
 		slices.Sorted(maps.Keys(p.Env.Lists.CHTCOwned)), p.Env.Lists.Excluded, p.Env.Lists.Tiers,
 	})

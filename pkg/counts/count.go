@@ -3,15 +3,15 @@ package counts
 
 import (
 	"context"
-	"slices"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Class is what a GPU-slice is counted as. A GPU can count as a state on both sides, and as Free or Prevented beside.
+// Class is a category of GPU-slices. A GPU can count as a state on both sides, and in addition as Free or Prevented.
 type Class uint8
 
 // Classes of methodology section 5.
@@ -30,24 +30,24 @@ var classOf = [...]Class{pool.Other: OtherState, pool.Drained: Drained, pool.Unc
 
 // Count holds GPU-slices by group, class and bucket.
 type Count struct {
-	Groups  []Group // in no order
-	Slices  []int   // N of each bucket
+	Groups  []aggregate.Key // in no order
+	Slices  []int           // N of each bucket
 	Begin   []pool.Micros
 	Buckets query.Buckets
 
-	index map[Group]int
+	index map[aggregate.Key]int
 	sums  []Sums // by group
 	wants []Class
 	cells int
 }
 
-// Sums are GPU-slices by class and bucket; nil for classes that were not asked for.
+// Sums are GPU-slices by class and bucket; nil for classes that were not requested.
 type Sums [Classes][]float64
 
 // Of returns the sums of a group.
 func (c *Count) Of(group int) *Sums { return &c.sums[group] }
 
-// Wants are the classes that were asked for.
+// Wants are the requested classes.
 func (c *Count) Wants() []Class { return c.wants }
 
 // Sum returns the GPU-slices of a group in a bucket.
@@ -81,15 +81,14 @@ func New(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, gr
 	}
 
 	names := s.View.Names.Texts()
-	by := groupingOf(groupings)
-	question, err := questionOf(p, by)
+	question, err := Question(p, groupings)
 	if err != nil {
 		return nil, err
 	}
 	parts := make([]*part, len(s.Days))
 	err = parallel.Each(ctx, len(s.Days), func(day *dayCount, i int) {
 		if day.classify == nil {
-			day.classify, day.index = newClassifier(p, by, names), map[Group]int32{}
+			day.classify, day.index = newClassifier(p, groupings, names), map[aggregate.Key]int32{}
 		}
 		parts[i] = day.remembered(kept, question, &s.Days[i], bucketOf)
 	})
@@ -100,17 +99,18 @@ func New(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, gr
 	for _, part := range parts {
 		groups = max(groups, len(part.groups))
 	}
-	c.index, c.Groups, c.sums = make(map[Group]int, groups), make([]Group, 0, groups), make([]Sums, 0, groups)
+	c.index, c.Groups = make(map[aggregate.Key]int, groups), make([]aggregate.Key, 0, groups)
+	c.sums = make([]Sums, 0, groups)
 	for _, part := range parts {
 		if err := c.add(part); err != nil {
 			return nil, err
 		}
 	}
-	return c, c.addShared(ctx, newClassifier(p, by, names), s, bucketOf)
+	return c, c.addShared(ctx, newClassifier(p, groupings, names), s, bucketOf)
 }
 
 // group returns a group's number.
-func (c *Count) group(g Group) (int, error) {
+func (c *Count) group(g aggregate.Key) (int, error) {
 	n, known := c.index[g]
 	if known {
 		return n, nil
@@ -200,7 +200,7 @@ func (c *Count) addShared(ctx context.Context, classify *Classifier, s *timeline
 
 func prevented(s *timeline.SharedSide) bool { return s.Row != 0 && s.Day.Row(s.Row).Prevented }
 
-// tally says what a GPU-slice is counted as: methodology sections 4 (backfill is None where primary is Claimed) and 5.
+// tally returns the classes of a GPU-slice: methodology sections 4 (backfill is None where primary is Claimed) and 5.
 func tally(primary, backfill pool.State, preventedPrimary, preventedBackfill, claimsOnly bool,
 	add func(pool.Side, Class)) {
 	if primary != pool.None && (primary == pool.Claimed || !claimsOnly) {
@@ -226,7 +226,7 @@ func tally(primary, backfill pool.State, preventedPrimary, preventedBackfill, cl
 
 // part is the count of one day without the slices that it shares with a neighbour.
 type part struct {
-	groups  []Group
+	groups  []aggregate.Key
 	classes int       // all, or 1: only Claimed
 	first   int       // the first bucket
 	buckets int       // their number
@@ -238,52 +238,27 @@ type dayCount struct {
 	*part
 	classify *Classifier
 	day      *timeline.DaySlices
-	rows     []timeline.Row
-	index    map[Group]int32
+	index    map[aggregate.Key]int32
+	gpus     pool.Numbered[GPUClass]
+	cells    map[cell]int32 // the groups of the day's cells; noGroup: left out by a filter
+	pieces   []timeline.Piece
+	filled   []float64 // like sums: buckets that pieces fill, which are added last
 
-	gpus       []GPUClass // distinct
-	ofGPU      []int32    // the class of each of the day's GPUs, -1 for those left out
-	ofRow      []int32    // the class of each row: what it brings into its groups
-	rowClasses int
-	codes      []code  // of each row
-	cells      []int32 // groups by side, GPU class and row class; unset, or no group
-	pieces     []timeline.Piece
-
-	bucketOf []int32   // of each slice, from the first one of the day
-	starts   []int32   // of each bucket its first slice, from the first one of the day
-	whole    []float64 // changes of the number that fills whole buckets, like sums
-
-	gpu  GPUClass
-	base [2]int32 // where the GPU's cells begin
+	bucketOf []int32 // of each slice, from the first one of the day
+	starts   []int32 // of each bucket its first slice, from the first one of the day
 }
 
-// code is what a row says of its state, in a byte: rows themselves are too many for the processor's nearest cache.
-type code uint8
-
-const (
-	codePrevented code = 8
-	codeState     code = 7
-)
-
-func codeOf(r *timeline.Row) code {
-	c := code(r.State)
-	if r.Prevented {
-		c |= codePrevented
-	}
-	return c
+// cell is a row on a side of GPUs of one class.
+type cell struct {
+	gpu  int32 // number of the class
+	row  uint32
+	side pool.Side
 }
 
-const (
-	unset   = -1
-	noGroup = -2
-)
+const noGroup = -1
 
 // count counts a day without the slices that it shares with a neighbour.
 func (c *dayCount) count(d *timeline.DaySlices, bucketOf []int32) *part {
-	before := 0 // the groups of the day before: this one has about as many
-	if c.part != nil {
-		before = len(c.groups)
-	}
 	c.part = &part{classes: Classes}
 	if d.First > d.Last {
 		return c.part
@@ -291,32 +266,20 @@ func (c *dayCount) count(d *timeline.DaySlices, bucketOf []int32) *part {
 	if c.classify.byUser {
 		c.classes = 1
 	}
-	c.day, c.rows = d, d.Rows()
-	clear(c.index)
+	c.day = d
+	c.index, c.cells, c.gpus = map[aggregate.Key]int32{}, map[cell]int32{}, pool.Numbered[GPUClass]{}
+	c.filled = nil
 	c.divide(bucketOf)
-	c.classifyGPUs()
-	c.classifyRows()
-	c.cells = slices.Grow(c.cells[:0], 2*len(c.gpus)*c.rowClasses)[:2*len(c.gpus)*c.rowClasses]
-	for i := range c.cells {
-		c.cells[i] = unset
-	}
-	c.whole = c.whole[:0]
-	c.groups, c.sums = make([]Group, 0, before), make([]float64, 0, before*c.classes*c.buckets)
-	for i, class := range c.ofGPU {
-		if class < 0 {
-			continue
-		}
-		c.gpu = c.gpus[class]
-		c.base[pool.Primary] = class * int32(c.rowClasses)
-		c.base[pool.Backfill] = (int32(len(c.gpus)) + class) * int32(c.rowClasses)
+	for i, class := range c.classify.GPUs(d.Day) {
+		number := c.gpus.Number(class)
 		c.pieces = d.Pieces(i, c.pieces[:0])
-		if c.classify.byUser {
-			c.countClaims()
-		} else {
-			c.countStates()
+		for k := range c.pieces {
+			c.countPiece(number, &c.pieces[k])
 		}
 	}
-	c.finish()
+	for i, slices := range c.filled {
+		c.sums[i] += slices
+	}
 	return c.part
 }
 
@@ -335,182 +298,73 @@ func (c *dayCount) divide(bucketOf []int32) {
 	c.starts = append(c.starts, int32(len(c.bucketOf)))
 }
 
-// classifyGPUs puts the day's GPUs into classes.
-func (c *dayCount) classifyGPUs() {
-	c.ofGPU, c.gpus = slices.Grow(c.ofGPU[:0], c.day.GPUs())[:c.day.GPUs()], c.gpus[:0]
-	for i := range c.ofGPU {
-		c.ofGPU[i] = -1
-	}
-	index := map[GPUClass]int32{}
-	n := int32(-1)
-	for i, class := range c.classify.GPUs(c.day.Day) {
-		if n < 0 || c.gpus[n] != class { // mostly that of the GPU before
-			if _, known := index[class]; !known {
-				index[class] = int32(len(c.gpus))
-				c.gpus = append(c.gpus, class)
+// countPiece counts a piece of a GPU: the states of its rows, and the GPU as free or prevented. Several users share a
+// claim.
+func (c *dayCount) countPiece(gpu int32, p *timeline.Piece) {
+	primary, backfill := c.day.Row(p.Primary), c.day.Row(p.Backfill)
+	tally(primary.State, backfill.State, primary.Prevented, backfill.Prevented, c.classify.byUser,
+		func(side pool.Side, class Class) {
+			number, row := p.Primary, primary
+			if side == pool.Backfill {
+				number, row = p.Backfill, backfill
 			}
-			n = index[class]
-		}
-		c.ofGPU[i] = n
-	}
-}
-
-// classifyRows puts rows into classes: those with equal projects, users and reasons as far as they matter.
-func (c *dayCount) classifyRows() {
-	c.codes, c.ofRow = c.codes[:0], c.ofRow[:0]
-	for i := range c.rows {
-		c.codes = append(c.codes, codeOf(&c.rows[i]))
-	}
-	byProject := c.classify.by.project || !c.classify.selected.Projects.All()
-	if !byProject && !c.classify.byUser && !c.classify.by.preventReason {
-		for i := range c.rows {
-			class := int32(0)
-			if c.rows[i].Project != 0 {
-				class = 1
+			var users []timeline.Symbol
+			if c.classify.byUser {
+				users = p.UsersOf(side)
 			}
-			c.ofRow = append(c.ofRow, class)
-		}
-		c.rowClasses = 2
-		return
-	}
-	type key struct {
-		hasProject            bool
-		project, user, reason timeline.Symbol
-	}
-	index := map[key]int32{}
-	for i := range c.rows {
-		k := key{hasProject: c.rows[i].Project != 0}
-		if byProject {
-			k.project = c.rows[i].Project
-		}
-		if c.classify.by.preventReason {
-			k.reason = c.rows[i].Reason
-		}
-		if c.classify.byUser {
-			k.user = c.rows[i].User
-		}
-		n, known := index[k]
-		if !known {
-			n = int32(len(index))
-			index[k] = n
-		}
-		c.ofRow = append(c.ofRow, n)
-	}
-	c.rowClasses = len(index)
-}
-
-// countStates counts a GPU's pieces by state, and as free or prevented.
-func (c *dayCount) countStates() {
-	for i := range c.pieces {
-		p := &c.pieces[i]
-		primary, backfill := c.codes[p.Primary], c.codes[p.Backfill]
-		lead, group := primary, int32(noGroup)
-		if p.Backfill != 0 {
-			group = c.group(pool.Backfill, p.Backfill)
-			c.add(group, classOf[backfill&codeState], p)
-			lead = backfill
-		}
-		if p.Primary != 0 {
-			group = c.group(pool.Primary, p.Primary)
-			c.add(group, classOf[primary&codeState], p)
-			lead = primary
-		}
-		switch {
-		case pool.State(primary&codeState) == pool.Claimed || pool.State(backfill&codeState) == pool.Claimed:
-		case lead&codePrevented != 0:
-			c.add(group, Prevented, p)
-		case pool.State(lead) == pool.Unclaimed:
-			c.add(group, Free, p)
-		}
-	}
-}
-
-// countClaims counts a GPU's claimed pieces by user; several users share a piece.
-func (c *dayCount) countClaims() {
-	for i := range c.pieces {
-		p := &c.pieces[i]
-		for side, row := range [2]uint32{p.Primary, p.Backfill} {
-			if pool.State(c.codes[row]&codeState) != pool.Claimed {
-				continue
-			}
-			users := p.UsersOf(pool.Side(side))
 			if users == nil {
-				c.add(c.group(pool.Side(side), row), Claimed, p)
-				continue
+				of := cell{gpu, number, side}
+				group, known := c.cells[of]
+				if !known {
+					group = c.group(gpu, side, row, row.User)
+					c.cells[of] = group
+				}
+				c.add(group, class, p, 1)
 			}
 			for _, u := range users {
-				group := c.find(pool.Side(side), row, u)
-				if group < 0 {
-					continue
-				}
-				sums := c.sums[int(group)*c.classes*c.buckets:]
-				for slice := p.First; slice <= p.Last; slice++ {
-					sums[c.bucketOf[int(slice)-c.day.First]] += 1 / float64(len(users))
-				}
+				c.add(c.group(gpu, side, row, u), class, p, 1/float64(len(users)))
 			}
-		}
-	}
+		})
 }
 
-// group returns the group of a row, held by its own user, or noGroup.
-func (c *dayCount) group(side pool.Side, row uint32) int32 {
-	cell := &c.cells[c.base[side]+c.ofRow[row]]
-	if *cell == unset {
-		*cell = c.find(side, row, c.rows[row].User)
-	}
-	return *cell
-}
-
-func (c *dayCount) find(side pool.Side, row uint32, user timeline.Symbol) int32 {
-	g, counts := c.classify.group(c.gpu, side, &c.rows[row], user)
+// group returns the group of a row that a user holds, or noGroup.
+func (c *dayCount) group(gpu int32, side pool.Side, row *timeline.Row, user timeline.Symbol) int32 {
+	key, counts := c.classify.group(c.gpus.All[gpu], side, row, user)
 	if !counts {
 		return noGroup
 	}
-	n, known := c.index[g]
+	n, known := c.index[key]
 	if !known {
 		n = int32(len(c.groups))
-		c.index[g], c.groups = n, append(c.groups, g)
-		empty := len(c.sums)
-		c.sums = slices.Grow(c.sums, c.classes*c.buckets)[:empty+c.classes*c.buckets]
-		c.whole = slices.Grow(c.whole, c.classes*c.buckets)[:empty+c.classes*c.buckets]
-		clear(c.sums[empty:])
-		clear(c.whole[empty:])
+		c.index[key], c.groups = n, append(c.groups, key)
+		c.sums = append(c.sums, make([]float64, c.classes*c.buckets)...)
+		c.filled = append(c.filled, make([]float64, c.classes*c.buckets)...)
 	}
 	return n
 }
 
-// add counts a GPU in a piece's slices: in part in the buckets at the ends, and as a change of the number that fills
-// the buckets in between.
-func (c *dayCount) add(group int32, class Class, p *timeline.Piece) {
+// add counts a GPU, or a user's share of it, in each of a piece's slices. Shares are not exact, so that their sums
+// depend on the order: a bucket that a whole GPU fills is added after all shares.
+func (c *dayCount) add(group int32, class Class, p *timeline.Piece, share float64) {
 	if group < 0 {
 		return
 	}
-	first, last := p.First-int32(c.day.First), p.Last-int32(c.day.First)
 	at := (int(group)*c.classes + int(class)) * c.buckets
-	a, b := c.bucketOf[first], c.bucketOf[last]
-	sums := c.sums[at : at+c.buckets]
-	if a == b {
-		sums[a] += float64(last - first + 1)
-		return
-	}
-	sums[a] += float64(c.starts[a+1] - first)
-	sums[b] += float64(last - c.starts[b] + 1)
-	whole := c.whole[at : at+c.buckets]
-	whole[a+1]++
-	whole[b]--
-}
-
-// finish adds what fills whole buckets.
-func (c *dayCount) finish() {
-	if c.buckets < 3 {
-		return
-	}
-	for at := 0; at < len(c.sums); at += c.buckets {
-		filling := 0.0
-		for b := range c.buckets {
-			if filling += c.whole[at+b]; filling != 0 {
-				c.sums[at+b] += filling * float64(c.starts[b+1]-c.starts[b])
+	sums, filled := c.sums[at:at+c.buckets], c.filled[at:at+c.buckets]
+	first, end := p.First-int32(c.day.First), p.Last-int32(c.day.First)+1
+	for slice := first; slice < end; {
+		b := c.bucketOf[slice]
+		n := min(end, c.starts[b+1]) - slice
+		switch {
+		case share != 1:
+			for range n {
+				sums[b] += share
 			}
+		case b > c.bucketOf[first] && b < c.bucketOf[end-1]:
+			filled[b] += float64(n)
+		default:
+			sums[b] += float64(n)
 		}
+		slice += n
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Load forms the slices of the plan's window, with what there is to say about its data.
+// Load forms the slices of the plan's window, with the notices about its data.
 func Load(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (*timeline.Slices, *frames.About, error) {
 	start := time.Now()
 	view, err := tl.Load(ctx, p.Window.From, p.Window.To)

@@ -1,4 +1,4 @@
-// Package demand answers who waits for GPUs, how long and for what, and what stood free meanwhile: queries of kind
+// Package demand answers who waits for GPUs, how long and for what, and which GPUs were free meanwhile: queries of kind
 // demand (methodology section 14).
 package demand
 
@@ -11,13 +11,13 @@ import (
 
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/pressure"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Answer answers a query. Without a job source (nil), and when it does not answer, polls and snapshots alone count, and
+// Answer answers a query. Without a job source (nil), or if it does not answer, only polls and snapshots count, and
 // waits between two polls are not seen. Errors: pool.BadQuery, pool.SourceError when nothing can be read, ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
 	near, err := s.Timeline.Load(ctx, p.Window.From, p.Window.To)
@@ -35,36 +35,46 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	}
 	about.Notices(rows.Notices)
 	if rows.Files == 0 {
-		about.Warn("no file job_pressure_YYYY-MM.db in the snapshot directory: who waits is not known. Collect it with " +
-			"`gpureports collect --jobs`")
+		about.Warn("no file job_pressure_YYYY-MM.db or .parquet in the snapshot directory: who waits is not known. " +
+			"Collect it with `gpureports collect --jobs`")
 		return about.Finish(nil), nil
 	}
 	polls := NewPolls(rows.Days)
 	describePolls(polls, rows, p.Window, about)
 	if polls.upTo(p.Window.To) < polls.from(p.Window.From) {
-		about.Warn("no poll of the queues in the window")
+		about.Warn("no poll of the queues in the time range")
 	}
 	waits, err := allWaits(ctx, s, p, rows, polls, about)
 	if err != nil {
 		return nil, err
 	}
 	a := answer{plan: p, about: about, polls: polls, names: rows.Names, texts: rows.Names.Texts(), all: waits.waits,
-		sorted: waits.sorted, slices: times.Begin}
-	a.choose()
+		slices: times.Begin, waits: waits, memo: s.Memo}
+	if !slices.Contains([]string{"obstacles", "unused", "unusedNow"}, p.View) { // they choose after the turns
+		a.choose()
+	}
 	if s.Ads != nil {
 		a.countAdOnly()
 	}
-	if p.View == "waiting" || slices.Contains(p.Metrics, freeWhileWaiting) {
-		if a.free, err = loadFree(ctx, s.Timeline, p, polls); err != nil {
-			return nil, err
+	switch {
+	case p.View == "waiting": // free now: by the snapshots in the time range
+		a.free, err = NewFree(ctx, times, p.Env.Lists)
+	case slices.Contains(p.Metrics, freeWhileWaiting):
+		var held *timeline.Slices
+		if held, err = pollSlices(ctx, s.Timeline, p, polls, p.Window); err == nil {
+			a.free, err = NewFree(ctx, held, p.Env.Lists)
 		}
 	}
-	return a.frames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a.frames(ctx, s.Timeline)
 }
 
-// loadFree counts the GPUs that are free in the slices that hold the window's polls, and the one before it.
-func loadFree(ctx context.Context, tl *timeline.Timeline, p *query.Plan, polls *Polls) (*Free, error) {
-	w, minutes := p.Window, p.Env.SliceMinutes
+// pollSlices are the slices that hold the polls that a window touches, and the one before it.
+func pollSlices(ctx context.Context, tl *timeline.Timeline, p *query.Plan, polls *Polls, w pool.Window) (
+	*timeline.Slices, error) {
+	minutes := p.Env.SliceMinutes
 	if i := polls.upTo(w.From); i >= 0 {
 		w.From = min(w.From, polls.Times[i])
 	}
@@ -79,14 +89,19 @@ func loadFree(ctx context.Context, tl *timeline.Timeline, p *query.Plan, polls *
 		return nil, err
 	}
 	s, err := view.Slices(ctx, p.Env.Zone, minutes, w)
+	if err != nil || minutes != 0 || s.Newest >= w.To {
+		return s, err
+	}
+	_, newest, _, err := tl.Range(ctx) // the view ends before the window: do the data?
 	if err != nil {
 		return nil, err
 	}
-	return NewFree(ctx, s, minutes, p.Env.Lists)
+	s.GoOn(newest)
+	return s, nil
 }
 
-// describePolls says what the polls cover, and whose queues they are of.
-func describePolls(polls *Polls, rows *pressure.View, w pool.Window, about *frames.About) {
+// describePolls describes the coverage of the polls, and the polled access points.
+func describePolls(polls *Polls, rows *queues.View, w pool.Window, about *frames.About) {
 	var points []string
 	for s := range polledPoints(rows) {
 		points = append(points, rows.Names.Text(s))
@@ -102,7 +117,7 @@ func describePolls(polls *Polls, rows *pressure.View, w pool.Window, about *fram
 }
 
 // polledPoints are the access points that have a row.
-func polledPoints(rows *pressure.View) map[timeline.Symbol]bool {
+func polledPoints(rows *queues.View) map[timeline.Symbol]bool {
 	points := map[timeline.Symbol]bool{}
 	for _, d := range rows.Days {
 		for i := range d.Rows {

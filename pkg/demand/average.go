@@ -43,7 +43,7 @@ func newLevel(c *clock) level {
 	return level{c, make([]float64, len(c.covered)), make([]float64, len(c.covered)+1)}
 }
 
-// add adds so much over an interval of time.
+// add adds much to the level over an interval of time.
 func (l *level) add(from, to pool.Micros, much float64) {
 	n := len(l.covered)
 	from, to = max(from, l.edges[0]), min(to, l.edges[n])

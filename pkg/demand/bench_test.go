@@ -7,23 +7,24 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/pressure"
+	"github.com/chtc/gpureports/pkg/queues"
+	"github.com/chtc/gpureports/pkg/survival"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // A month of 200,000 rows, polled every half hour, thousands of jobs waiting at a time.
-func monthOfRows() *pressure.View {
+func monthOfRows() *queues.View {
 	const n, days, first = 200_000, 30, 1_759_276_800
-	v := &pressure.View{Names: timeline.NewNames(), Requests: []pressure.Request{{GPUs: 1}, {GPUs: 1, GPUMemory: 40000},
+	v := &queues.View{Names: timeline.NewNames(), Requests: []queues.Request{{GPUs: 1}, {GPUs: 1, GPUMemory: 40000},
 		{GPUs: 2}, {GPUs: 4, GPUMemory: 80000}, {GPUs: 8}}}
 	for d := range days {
-		day := &pressure.Day{Date: int32(first/86400 + d)}
+		day := &queues.Day{Date: int32(first/86400 + d)}
 		for poll := range 48 {
 			day.Times = append(day.Times, uint32(first+d*86400+poll*1800))
 		}
 		for i := range n / days {
 			at := uint32(first + d*86400 + i*48/(n/days)*1800)
-			r := pressure.Row{Job: v.Names.Job(fmt.Sprintf("ap1#%d.%d#%d", 1000+i/10, i%10, first+d)),
+			r := queues.Row{Job: v.Names.Job(fmt.Sprintf("ap1#%d.%d#%d", 1000+i/10, i%10, first+d)),
 				Owner: timeline.Symbol(i % 200), Request: uint32(i % 5), QDate: at - 600, First: at}
 			r.Last = min(r.First+uint32(i%40)*1800, first+days*86400-1800)
 			day.Rows, day.Last = append(day.Rows, r), max(day.Last, r.Last)
@@ -47,17 +48,19 @@ func BenchmarkMonth(b *testing.B) {
 		for b.Loop() {
 			waits = waits[:0]
 			for _, rows := range rowsByJob(v, since(p, w)) {
-				waits = append(waits, waitsOf(p, rows, nil, v.Requests, false)...)
+				waits = append(waits, waitsOf(p, rows.idle, nil, v.Requests, false)...)
 			}
 		}
 	})
 	b.Run("measures", func(b *testing.B) {
 		for b.Loop() {
-			var m measures
+			var s Sums
+			var cohort survival.Cohort
 			for i := range waits {
-				m.add(&waits[i], w, p.Times[len(p.Times)-1])
+				s.add(&waits[i], w, p.Times[len(p.Times)-1])
+				cohort.Add(itemOf(&waits[i], w))
 			}
-			m.quantiles()
+			s.quantiles(&cohort)
 		}
 	})
 	var starts []pool.Micros

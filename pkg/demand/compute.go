@@ -5,10 +5,14 @@ import (
 	"math"
 	"slices"
 	"sort"
-	"unique"
 
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/aggregate"
+	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/pressure"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/survival"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -17,71 +21,108 @@ import (
 func since(p *Polls, w pool.Window) pool.Micros {
 	after := w.From - joining*p.longest() // a run may have begun so long after the last poll that saw the job idle
 	if i := p.upTo(w.From); i >= 0 {
-		after = min(after, p.Times[i]) // what waited at the poll before the window takes free GPUs
+		after = min(after, p.Times[i]) // jobs that waited at the poll before the window take free GPUs
 	}
 	return after
 }
 
-// rowsByJob gathers all rows of the jobs that were seen idle after a time, each job's in the order of time.
-func rowsByJob(v *pressure.View, after pool.Micros) [][]*pressure.Row {
+// sightings are the rows of one job, in the order of time.
+type sightings struct{ idle, running []*queues.Row }
+
+// rowsByJob gathers all rows of the jobs that were seen idle after a time.
+func rowsByJob(v *queues.View, after pool.Micros) []sightings {
 	numbers := map[timeline.Job]int{}
 	for _, d := range v.Days {
 		if micros(d.Last) < after {
 			continue
 		}
 		for i := range d.Rows {
-			if r := &d.Rows[i]; micros(r.Last) >= after {
+			if r := &d.Rows[i]; micros(r.Last) >= after && !r.Running {
 				if _, known := numbers[r.Job]; !known {
 					numbers[r.Job] = len(numbers)
 				}
 			}
 		}
 	}
-	all := make([][]*pressure.Row, len(numbers))
+	all := make([]sightings, len(numbers))
 	for _, d := range v.Days {
 		for i := range d.Rows {
-			if n, wanted := numbers[d.Rows[i].Job]; wanted {
-				all[n] = append(all[n], &d.Rows[i])
+			r := &d.Rows[i]
+			if n, wanted := numbers[r.Job]; wanted && r.Running {
+				all[n].running = append(all[n].running, r)
+			} else if wanted {
+				all[n].idle = append(all[n].idle, r)
 			}
 		}
 	}
-	for _, rows := range all {
-		slices.SortStableFunc(rows, func(a, b *pressure.Row) int {
-			return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last))
-		})
+	inOrder := func(a, b *queues.Row) int {
+		return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last))
+	}
+	for i := range all {
+		slices.SortStableFunc(all[i].idle, inOrder)
+		slices.SortStableFunc(all[i].running, inOrder)
 	}
 	return all
 }
 
-// measures are what a group of waits adds up to in a window.
-type measures struct {
-	waits, started, left int
-	cohort               survival.Cohort
-	hours                []float64 // see quantiles, once they are asked for
-	waited               float64   // hours, of those that started
-	efforts, ran         float64   // GPU-hours: wait + run, and run
+// Sums are the figures of a group of waits in a window or in a bucket of it. NaN means that there is no value.
+type Sums struct {
+	Waits, Started, Left float64
+	Elsewhere            float64 // of those that started: on machines outside the snapshots
+	Waited               float64 // hours, of those that started
+	Jobs, GPUs, Users    float64 // waiting on average
+	free                 float64 // GPUs that waiting jobs could have taken, on average
+	efforts, ran         float64 // GPU-hours: wait + run, and run
+	median, p90          float64 // hours until a half and a tenth still wait, only if requested
 	oldest               pool.Micros
 }
 
 // add adds a wait that overlaps the window. newest is the newest poll in the window.
-func (m *measures) add(w *Wait, window pool.Window, newest pool.Micros) {
-	m.waits++
-	it := itemOf(w, window)
+func (s *Sums) add(w *Wait, window pool.Window, newest pool.Micros) {
+	s.Waits++
 	switch {
-	case it.Fate == survival.Event:
-		m.started++
-		m.waited += pool.Hours(w.End - w.Begin)
+	case w.Outcome == Started && window.Contains(w.End):
+		s.Started++
+		s.Waited += pool.Hours(w.End - w.Begin)
+		if w.Elsewhere {
+			s.Elsewhere++
+		}
 		if w.RanUntil != 0 && w.RanUntil <= window.To {
-			m.efforts += w.Request.GPUs * pool.Hours(w.End-w.Begin+w.Ran)
-			m.ran += w.Request.GPUs * pool.Hours(w.Ran)
+			s.efforts += w.Request.GPUs * pool.Hours(w.End-w.Begin+w.Ran)
+			s.ran += w.Request.GPUs * pool.Hours(w.Ran)
 		}
 	case w.Outcome == Left && window.Contains(w.End):
-		m.left++
+		s.Left++
 	}
-	m.cohort.Add(it)
 	if w.sees(newest) {
-		m.oldest = max(m.oldest, newest-w.Begin+1) // 0: none waits
+		s.oldest = max(s.oldest, newest-w.Begin+1) // 0: none waits
 	}
+}
+
+// oldestHours is the longest wait that the newest poll sees.
+func (s *Sums) oldestHours() float64 {
+	if s.oldest == 0 {
+		return math.NaN()
+	}
+	return pool.Hours(s.oldest - 1)
+}
+
+// quantiles fills in the hours until a half and a tenth still wait.
+func (s *Sums) quantiles(waits *survival.Cohort) {
+	curve := waits.KaplanMeier()
+	s.median, s.p90 = curve.HoursTo(0.5), curve.HoursTo(0.1)
+}
+
+type (
+	// Figures are the sums over the waits of a window.
+	Figures = aggregate.Figures[Sums]
+	// GroupFigures are those of one group.
+	GroupFigures = aggregate.Group[Sums]
+)
+
+// Frames returns the table of the view `summary`, otherwise series.
+func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
+	return f.Frames(metrics, p, about)
 }
 
 // itemOf returns a wait as a survival curve of a window takes it.
@@ -93,73 +134,12 @@ func itemOf(w *Wait, window pool.Window) survival.Item {
 	return it
 }
 
-// metric returns a metric of waits; NaN where it has no value. Averages over time are not among them.
-func (m *measures) metric(name string) float64 {
-	switch name {
-	case "waits":
-		return float64(m.waits)
-	case "started":
-		return float64(m.started)
-	case "left":
-		return float64(m.left)
-	case "medianWaitHours":
-		return m.quantiles()[0]
-	case "p90WaitHours":
-		return m.quantiles()[1]
-	case "meanWaitHours":
-		return m.waited / float64(m.started) // NaN without any
-	case "expansionFactor":
-		return ratio(m.efforts, m.ran)
-	case "oldestHours":
-		if m.oldest > 0 {
-			return pool.Hours(m.oldest - 1)
-		}
-	}
-	return math.NaN()
-}
-
-// quantiles are the hours until a half and a tenth still wait.
-func (m *measures) quantiles() []float64 {
-	if m.hours == nil {
-		for _, age := range m.cohort.Summary([]float64{survival.AtMost(0.5), survival.AtMost(0.1)}).Reached {
-			hours := math.NaN()
-			if age >= 0 {
-				hours = pool.Hours(age)
-			}
-			m.hours = append(m.hours, hours)
-		}
-	}
-	return m.hours
-}
-
-func ratio(a, b float64) float64 {
-	if b == 0 {
-		return math.NaN()
-	}
-	return a / b
-}
-
-// group is what waits are counted under; what is not asked for is zero.
-type group struct {
-	user, project, schedd timeline.Symbol
-	gpus, memory          unique.Handle[string] // quicker to hash than texts
-}
-
-// groupOf returns the group of a wait by some groupings.
-func groupOf(w *Wait, by []string) (k group) {
-	for _, name := range by {
-		switch name {
-		case "user":
-			k.user = w.Owner
-		case "project":
-			k.project = w.Project
-		case "schedd":
-			k.schedd = w.Schedd
-		case "gpus":
-			k.gpus = unique.Make(gpusClass(w.Request.GPUs))
-		case "gpuMemory":
-			k.memory = unique.Make(memoryClass(w.Request.GPUMemory))
-		}
+// keyOf is the key under which a wait is counted.
+func keyOf(w *Wait) aggregate.Key {
+	k := aggregate.Key{User: w.Owner, Project: w.Project, Schedd: w.Schedd,
+		GPUs: uint8(slices.Index(query.GPUCounts, gpusClass(w.Request.GPUs)))}
+	if w.Request.GPUMemory != 0 {
+		k.GPUMemory = 1 + uint8(slices.Index(pool.MemoryClasses, pool.MemoryClass(w.Request.GPUMemory)))
 	}
 	return k
 }
@@ -203,18 +183,20 @@ func addUsers(l *level, all []*Wait) {
 	}
 }
 
-// takenUntil returns a clock's measure of the time in which it is known how many free GPUs waiting jobs could have
-// taken.
-func takenUntil(all []Taken) func(pool.Micros) pool.Micros {
+// interval is the time over which what a poll saw holds.
+type interval struct{ from, to pool.Micros }
+
+// coveredBy returns a clock's measure of the time that intervals cover; they are in order.
+func coveredBy(all []interval) func(pool.Micros) pool.Micros {
 	before := make([]pool.Micros, len(all)+1)
 	for i, t := range all {
-		before[i+1] = before[i] + t.To - t.From
+		before[i+1] = before[i] + t.to - t.from
 	}
 	return func(t pool.Micros) pool.Micros {
-		i := sort.Search(len(all), func(i int) bool { return all[i].From >= t })
+		i := sort.Search(len(all), func(i int) bool { return all[i].from >= t })
 		if i == 0 {
 			return 0
 		}
-		return before[i-1] + min(t, all[i-1].To) - all[i-1].From
+		return before[i-1] + min(t, all[i-1].to) - all[i-1].from
 	}
 }

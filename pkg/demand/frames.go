@@ -9,10 +9,12 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/survival"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -25,47 +27,65 @@ type answer struct {
 	about  *frames.About
 	polls  *Polls
 	names  *timeline.Names
-	texts  []string      // of names, by symbol
-	all    []Wait        // that the window may need: all take part in taking free GPUs
-	sorted []int32       // their numbers by length, ascending
+	texts  []string // of names, by symbol
+	waits  *remembered
+	memo   *stores.Memo
+	all    []Wait        // the waits that the window may need: all take part in taking free GPUs
 	chosen []int32       // those that overlap the window and pass the filter
-	free   *Free         // nil: not asked for
+	free   *Free         // nil if not requested
 	slices []pool.Micros // beginnings of the window's slices
+	stock  *stock        // unused GPUs; nil if not requested
+
+	projects map[timeline.Symbol]bool // whether the filter lets them pass
 }
 
-func (a *answer) frames(ctx context.Context) (data.Frames, error) {
+func (a *answer) frames(ctx context.Context, tl *timeline.Timeline) (data.Frames, error) {
 	switch a.plan.View {
-	case "summary":
-		return a.summary(ctx)
+	case "summary", "timeseries":
+		f, err := a.figures(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return Frames(f, a.plan, a.about), nil
 	case "waiting":
-		return a.waiting(), nil
+		return a.waiting(ctx, tl)
+	case "obstacles":
+		return a.obstacles(ctx, tl)
+	case "unused":
+		return a.unused(ctx, tl)
+	case "unusedNow":
+		return a.unusedNow(ctx, tl)
 	case "survival":
 		return a.survival(), nil
-	case "hourOfWeek":
-		return a.hourOfWeek()
 	}
-	return a.timeseries(ctx)
+	return a.hourOfWeek()
 }
 
 // choose finds the waits that the window and the filter choose.
 func (a *answer) choose() {
-	s := &a.plan.Select
-	projects := map[timeline.Symbol]bool{}
 	for i := range a.all {
-		w := &a.all[i]
-		if !w.overlaps(a.plan.Window) || !s.MatchUser(a.texts[w.Owner]) || !s.Schedds.Match(a.texts[w.Schedd]) ||
-			!s.GPUs.Match(gpusClass(w.Request.GPUs)) || !s.GPUMemory.Match(memoryClass(w.Request.GPUMemory)) {
-			continue
-		}
-		matches, known := projects[w.Project]
-		if !known {
-			matches = s.MatchProjects(a.texts[w.Project])
-			projects[w.Project] = matches
-		}
-		if matches {
+		if w := &a.all[i]; w.overlaps(a.plan.Window) && a.matches(w) {
 			a.chosen = append(a.chosen, int32(i))
 		}
 	}
+}
+
+// matches reports whether the filter chooses a wait.
+func (a *answer) matches(w *Wait) bool {
+	s := &a.plan.Select
+	if !s.MatchUser(a.texts[w.Owner]) || !s.Schedds.Match(a.texts[w.Schedd]) ||
+		!s.GPUs.Match(gpusClass(w.Request.GPUs)) || !s.GPUMemory.Match(memoryClass(w.Request.GPUMemory)) {
+		return false
+	}
+	matches, known := a.projects[w.Project]
+	if !known {
+		if a.projects == nil {
+			a.projects = map[timeline.Symbol]bool{}
+		}
+		matches = s.MatchProjects(a.texts[w.Project])
+		a.projects[w.Project] = matches
+	}
+	return matches
 }
 
 // countAdOnly counts the window's waits that no poll saw.
@@ -81,80 +101,21 @@ func (a *answer) countAdOnly() {
 
 func (a *answer) user(w *Wait) string { return a.plan.Shown("user", a.texts[w.Owner]) }
 
-// values are a group's values of some groupings.
-func (a *answer) values(k group, by []string) []string {
-	values := make([]string, len(by))
-	for i, name := range by {
-		switch name {
-		case "user":
-			values[i] = a.plan.Shown(name, a.texts[k.user])
-		case "project":
-			values[i] = a.texts[k.project]
-		case "schedd":
-			values[i] = a.texts[k.schedd]
-		case "gpus":
-			values[i] = k.gpus.Value()
-		case "gpuMemory":
-			values[i] = k.memory.Value()
-		}
-	}
-	return values
-}
+// textsOf are the values of a key of some groupings.
+func (a *answer) textsOf(k aggregate.Key, by []string) []string { return k.Texts(a.plan, by, a.texts) }
 
 // groups puts chosen waits into groups, in the order of their first waits.
-func (a *answer) groups(by []string, chosen []int32) (keys []group, lists [][]*Wait) {
-	numbers := map[group]int32{}
-	of := make([]int32, len(chosen)) // the number of each one's group
-	var sizes []int
-	for n, i := range chosen {
-		k := groupOf(&a.all[i], by)
-		if n > 0 && k == keys[of[n-1]] { // jobs come in clusters
-			of[n] = of[n-1]
-			sizes[of[n]]++
-			continue
+func (a *answer) groups(by []string, chosen []int32) (keys []aggregate.Key, lists [][]*Wait) {
+	var numbers pool.Numbered[aggregate.Key]
+	for _, i := range chosen {
+		k := keyOf(&a.all[i])
+		n := int(numbers.Number(k.Within(by)))
+		if n == len(lists) {
+			lists = append(lists, nil)
 		}
-		number, known := numbers[k]
-		if !known {
-			number = int32(len(keys))
-			numbers[k] = number
-			keys, sizes = append(keys, k), append(sizes, 0)
-		}
-		of[n] = number
-		sizes[number]++
+		lists[n] = append(lists[n], &a.all[i])
 	}
-	lists = make([][]*Wait, len(keys))
-	for number, size := range sizes {
-		lists[number] = make([]*Wait, 0, size)
-	}
-	for n, i := range chosen {
-		lists[of[n]] = append(lists[of[n]], &a.all[i])
-	}
-	return keys, lists
-}
-
-// byLength returns the chosen waits by their lengths up to the end of the window, ascending: for all medians.
-func (a *answer) byLength() []int32 {
-	end := a.plan.Window.To
-	chosen := make([]bool, len(a.all))
-	var cut []int32 // those that end later
-	for _, i := range a.chosen {
-		if chosen[i] = a.all[i].End <= end; !chosen[i] {
-			cut = append(cut, i)
-		}
-	}
-	begin := func(i int32) pool.Micros { return a.all[i].Begin }
-	slices.SortStableFunc(cut, func(x, y int32) int { return cmp.Compare(begin(y), begin(x)) })
-	sorted := make([]int32, 0, len(a.chosen))
-	for _, i := range a.sorted {
-		if !chosen[i] {
-			continue
-		}
-		for len(cut) > 0 && end-begin(cut[0]) < a.all[i].End-begin(i) {
-			sorted, cut = append(sorted, cut[0]), cut[1:]
-		}
-		sorted = append(sorted, i)
-	}
-	return append(sorted, cut...)
+	return numbers.All, lists
 }
 
 // newest is the newest poll in the window; false: there is none.
@@ -166,124 +127,142 @@ func (a *answer) newest() (pool.Micros, bool) {
 	return a.polls.Times[i], true
 }
 
-// levels computes the averages that the plan names, by metric, then bucket, for one group's waits.
-func (a *answer) levels(c *clock, list []*Wait) map[string][]float64 {
-	found := map[string][]float64{}
+// average fills in the averages that the plan names, of one group's waits in each bucket.
+func (a *answer) average(c *clock, list []*Wait, into []Sums) {
 	for _, name := range a.plan.Metrics {
 		l := newLevel(c)
+		var of func(*Sums) *float64
 		switch name {
 		case "waitingUsers":
+			of = func(s *Sums) *float64 { return &s.Users }
 			addUsers(&l, list)
 		case "waitingJobs":
+			of = func(s *Sums) *float64 { return &s.Jobs }
 			for _, w := range list {
 				l.add(w.Counted, w.End, 1)
 			}
 		case "waitingGpus":
+			of = func(s *Sums) *float64 { return &s.GPUs }
 			for _, w := range list {
 				l.add(w.Counted, w.End, w.Request.GPUs)
 			}
 		default:
 			continue
 		}
-		found[name] = l.means()
+		for b, mean := range l.means() {
+			*of(&into[b]) = mean //nolint:gosec // a point for each bucket of the level
+		}
 	}
-	return found
 }
 
-// taken computes freeWhileWaiting, by group, then bucket; none when it was not asked for.
-func (a *answer) taken(ctx context.Context, starts []pool.Micros, by []string) (map[group]level, *clock, error) {
+// freeLevels are the free GPUs that the waits of groups could have taken.
+type freeLevels struct {
+	clock  *clock // nil if they are not requested
+	levels map[aggregate.Key]level
+}
+
+// taken computes freeWhileWaiting, if requested.
+func (a *answer) taken(ctx context.Context, starts []pool.Micros, by []string) (f freeLevels, err error) {
 	if !slices.Contains(a.plan.Metrics, freeWhileWaiting) {
-		return nil, nil, nil
+		return f, nil
 	}
 	taken, err := TakeFree(ctx, a.polls, a.free, a.all, a.names, a.plan.Window)
 	if err != nil {
-		return nil, nil, err
+		return f, err
 	}
-	c := newClock(starts, a.plan.Window, takenUntil(taken))
-	groups := make([]*group, len(a.all))
+	held := make([]interval, len(taken))
+	for i := range taken {
+		held[i] = taken[i].interval
+	}
+	f = freeLevels{newClock(starts, a.plan.Window, coveredBy(held)), map[aggregate.Key]level{}}
+	groups := make([]*aggregate.Key, len(a.all))
 	for _, i := range a.chosen {
-		k := groupOf(&a.all[i], by)
+		k := keyOf(&a.all[i])
+		k = k.Within(by)
 		groups[i] = &k
 	}
-	levels := map[group]level{}
 	for i := range taken {
 		t := &taken[i]
 		for n, wait := range t.Waits {
 			if k := groups[wait]; k != nil {
-				if _, known := levels[*k]; !known {
-					levels[*k] = newLevel(c)
+				l, known := f.levels[*k]
+				if !known {
+					l = newLevel(f.clock)
+					f.levels[*k] = l
 				}
-				l := levels[*k]
-				l.add(t.From, t.To, float64(t.GPUs[n]))
+				l.add(t.from, t.to, float64(t.GPUs[n]))
 			}
 		}
 	}
-	return levels, c, nil
+	return f, nil
 }
 
-func (a *answer) summary(ctx context.Context) (data.Frames, error) {
-	w := a.plan.Window
-	starts := []pool.Micros{w.From, w.To}
-	c := newClock(starts, w, a.polls.coveredUntil)
-	values := func(list []*Wait, taken float64) []float64 {
-		var m measures
-		m.cohort.Grow(len(list))
-		newest, _ := a.newest()
-		for _, wait := range list {
-			m.add(wait, w, newest)
-		}
-		levels := a.levels(c, list)
-		v := make([]float64, len(a.plan.Metrics))
-		for i, name := range a.plan.Metrics {
-			switch {
-			case name == freeWhileWaiting:
-				v[i] = taken
-			case levels[name] != nil:
-				v[i] = levels[name][0]
-			default:
-				v[i] = m.metric(name)
-			}
-		}
-		return v
+// fill fills in the averages of a group in each bucket.
+func (f *freeLevels) fill(of aggregate.Key, into []Sums) {
+	if f.clock == nil {
+		return
 	}
-	sorted := a.byLength()
-	row := func(by []string) (rows []frames.Row, err error) {
-		taken, clock, err := a.taken(ctx, starts, by)
-		if err != nil {
-			return nil, err
-		}
-		keys, lists := a.groups(by, sorted)
-		rows = make([]frames.Row, len(keys))
-		err = parallel.Each(ctx, len(keys), func(_ *struct{}, n int) {
-			free := math.NaN()
-			if clock != nil && clock.covered[0] > 0 {
-				free = 0
-				if l, some := taken[keys[n]]; some {
-					free = l.means()[0]
-				}
-			}
-			rows[n].Values = values(lists[n], free)
-		})
-		for n, k := range keys {
-			rows[n].Group = a.values(k, by)
-		}
-		return rows, err
+	l, some := f.levels[of]
+	if !some {
+		l = newLevel(f.clock)
 	}
-	rows, err := row(a.plan.GroupBy)
-	if err != nil || len(rows) == 0 {
-		return a.about.Finish(nil), err
+	for b, mean := range l.means() {
+		into[b].free = mean //nolint:gosec // a point for each bucket of the level
 	}
-	if !a.plan.Totals {
-		return frames.Table(a.plan, a.about, rows), nil
+}
+
+// figures are the sums over the chosen waits, by group.
+func (a *answer) figures(ctx context.Context) (*Figures, error) {
+	if a.plan.View == "timeseries" {
+		return a.timeseries(ctx)
 	}
-	total, err := row(nil)
+	sorted := slices.Clone(a.chosen) // by length up to the window's end, in which order hours are added up
+	length := func(i int32) pool.Micros { return min(a.all[i].End, a.plan.Window.To) - a.all[i].Begin }
+	slices.SortStableFunc(sorted, func(x, y int32) int { return cmp.Compare(length(x), length(y)) })
+	f := &Figures{}
+	var err error
+	if f.Groups, err = a.summary(ctx, sorted, a.plan.GroupBy); err != nil || len(f.Groups) == 0 || !a.plan.Totals {
+		return f, err
+	}
+	total, err := a.summary(ctx, sorted, nil)
 	if err != nil {
 		return nil, err
 	}
-	return frames.Table(a.plan, a.about, rows, frames.Total{Name: "All", Values: total[0].Values}), nil
+	f.Total = total[0].Sums
+	return f, nil
 }
 
-func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
+// summary adds up waits over the window by some groupings.
+func (a *answer) summary(ctx context.Context, sorted []int32, by []string) ([]GroupFigures, error) {
+	w := a.plan.Window
+	starts := []pool.Micros{w.From, w.To}
+	c := newClock(starts, w, a.polls.coveredUntil)
+	free, err := a.taken(ctx, starts, by)
+	if err != nil {
+		return nil, err
+	}
+	newest, _ := a.newest()
+	wantsCurve := slices.Contains(a.plan.Metrics, "medianWaitHours") || slices.Contains(a.plan.Metrics, "p90WaitHours")
+	keys, lists := a.groups(by, sorted)
+	groups := make([]GroupFigures, len(keys))
+	err = parallel.Each(ctx, len(keys), func(_ *struct{}, n int) {
+		sums := make([]Sums, 1)
+		var waits survival.Cohort
+		for _, wait := range lists[n] {
+			sums[0].add(wait, w, newest)
+			waits.Add(itemOf(wait, w))
+		}
+		if wantsCurve {
+			sums[0].quantiles(&waits)
+		}
+		a.average(c, lists[n], sums)
+		free.fill(keys[n], sums)
+		groups[n] = GroupFigures{Texts: a.textsOf(keys[n], by), Sums: sums[0]}
+	})
+	return groups, err
+}
+
+func (a *answer) timeseries(ctx context.Context) (*Figures, error) {
 	w := a.plan.Window
 	buckets, err := a.plan.Buckets(w.From)
 	if err != nil {
@@ -293,71 +272,60 @@ func (a *answer) timeseries(ctx context.Context) (data.Frames, error) {
 	if err := query.Hold(len(keys), buckets.Len()); err != nil {
 		return nil, err
 	}
-	taken, known, err := a.taken(ctx, buckets.Starts, a.plan.GroupBy)
+	free, err := a.taken(ctx, buckets.Starts, a.plan.GroupBy)
 	if err != nil {
 		return nil, err
 	}
 	c := newClock(buckets.Starts, w, a.polls.coveredUntil)
-	newest, _ := a.newest()
-	var all []frames.Series
+	drawn := a.drawn(buckets)
+	f := &Figures{Times: aggregate.Times(buckets, a.slices, w.To)}
 	for n, k := range keys {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		values := a.levels(c, lists[n])
-		values["started"] = startedIn(c, lists[n], w)
-		if known != nil {
-			l, some := taken[k]
-			if !some {
-				l = newLevel(known)
-			}
-			values[freeWhileWaiting] = l.means()
-		}
-		for _, metric := range a.plan.Metrics {
-			s := frames.Series{Group: a.values(k, a.plan.GroupBy), Metric: metric}
-			for b, v := range values[metric] {
-				if a.plan.Keep(buckets, b, newest) {
-					s.Times, s.Values = append(s.Times, a.time(buckets, b)), append(s.Values, v)
-				}
-			}
-			all = append(all, s)
-		}
+		points := make([]Sums, buckets.Len())
+		a.average(c, lists[n], points)
+		countStarted(c, lists[n], w, points)
+		free.fill(k, points)
+		f.Groups = append(f.Groups, GroupFigures{Texts: a.textsOf(k, a.plan.GroupBy), Points: points, Drawn: drawn})
 	}
-	return frames.TimeSeries(a.plan, a.about, all), nil
+	return f, nil
 }
 
-// startedIn counts the waits that ended with a run, by bucket; NaN where nothing is covered.
-func startedIn(c *clock, list []*Wait, w pool.Window) []float64 {
-	counts := make([]float64, len(c.covered))
+// drawn tells which buckets the plan keeps.
+func (a *answer) drawn(buckets query.Buckets) []bool {
+	newest := a.polls.newest()
+	drawn := make([]bool, buckets.Len())
+	for b := range drawn {
+		drawn[b] = a.plan.Keep(buckets, b, newest)
+	}
+	return drawn
+}
+
+// countStarted counts the waits that ended with a run, and of them those elsewhere, by bucket; NaN where nothing is
+// covered.
+func countStarted(c *clock, list []*Wait, w pool.Window, points []Sums) {
 	for _, wait := range list {
 		if wait.Outcome == Started && w.Contains(wait.End) {
-			counts[c.bucket(wait.End)]++
+			point := &points[c.bucket(wait.End)]
+			point.Started++
+			if wait.Elsewhere {
+				point.Elsewhere++
+			}
 		}
 	}
 	for b, covered := range c.covered {
-		if covered == 0 && counts[b] == 0 {
-			counts[b] = math.NaN()
+		if covered == 0 && points[b].Started == 0 {
+			points[b].Started, points[b].Elsewhere = math.NaN(), math.NaN()
 		}
 	}
-	return counts
-}
-
-// time is a bucket's time: its beginning; of the whole window that of its newest slice.
-func (a *answer) time(buckets query.Buckets, b int) pool.Micros {
-	switch n := len(a.slices); {
-	case !buckets.Whole:
-		return buckets.Starts[b]
-	case n > 0:
-		return a.slices[n-1]
-	}
-	return a.plan.Window.To
 }
 
 // waiting lists the jobs that the newest poll in the window saw idle, the longest wait first.
-func (a *answer) waiting() data.Frames {
+func (a *answer) waiting(ctx context.Context, tl *timeline.Timeline) (data.Frames, error) {
 	newest, ok := a.newest()
 	if !ok {
-		return a.about.Finish(nil)
+		return a.about.Finish(nil), nil
 	}
 	var list []*Wait
 	for _, i := range a.chosen {
@@ -368,8 +336,21 @@ func (a *answer) waiting() data.Frames {
 	a.longestFirst(list)
 	list = list[:frames.Shown(a.plan, a.about, len(list))]
 	free := a.freeNow(list)
+	now, err := a.obstaclesNow(ctx, tl, newest)
+	if err != nil {
+		return nil, err
+	}
+	why := make([]*string, len(list)) // null: it is not known
+	for i, w := range list {
+		if obstacle, known := now[w]; known {
+			why[i] = &obstacle
+		}
+	}
+	obstacle := data.NewField("obstacle", nil, why)
+	obstacle.Config = &data.FieldConfig{}
 	if age := a.plan.Window.To - newest; age > joining*a.polls.Cadence(newest) {
-		a.about.Warn("the newest poll of the queues is %s h older than the window's end", frames.Decimal(pool.Hours(age)))
+		a.about.Warn("the newest poll of the queues is %s h older than the end of the time "+
+			"range", frames.Decimal(pool.Hours(age)))
 	}
 	memory := func(mib float64) float64 {
 		if mib == 0 {
@@ -389,20 +370,20 @@ func (a *answer) waiting() data.Frames {
 		frames.Time("since", frames.Each(list, func(w *Wait) pool.Micros { return w.Begin })),
 		frames.Number("hours", frames.Each(list, func(w *Wait) float64 { return pool.Hours(newest - w.Begin) })),
 		frames.Numbers("attempts", frames.Each(list, func(w *Wait) int64 { return int64(w.Attempts) })),
-		frames.Number("freeNow", free))
+		frames.Number("freeNow", free), obstacle), nil
 }
 
-// longestFirst sorts waits by their beginning, equal ones by job.
+// longestFirst sorts waits by their beginning, equal ones by job as it is shown: the order tells nothing of pseudonyms.
 func (a *answer) longestFirst(list []*Wait) {
 	slices.SortFunc(list, func(x, y *Wait) int {
 		if c := cmp.Compare(x.Begin, y.Begin); c != 0 {
 			return c
 		}
-		return strings.Compare(a.names.JobText(x.Job), a.names.JobText(y.Job))
+		return strings.Compare(a.plan.Shown("job", a.names.JobText(x.Job)), a.plan.Shown("job", a.names.JobText(y.Job)))
 	})
 }
 
-// freeNow are the GPUs that are free in the window's newest slice and have what each job asks for; NaN without a slice.
+// freeNow are the GPUs that are free in the window's newest slice and fit each job's request; NaN without a slice.
 func (a *answer) freeNow(list []*Wait) []float64 {
 	free := slices.Repeat([]float64{math.NaN()}, len(list))
 	n := len(a.slices)
@@ -424,11 +405,10 @@ func (a *answer) survival() data.Frames {
 	lives := make([]frames.Lives, 0, len(keys))
 	for n, k := range keys {
 		cohort := &survival.Cohort{}
-		cohort.Grow(len(lists[n]))
 		for _, w := range lists[n] {
 			cohort.Add(itemOf(w, a.plan.Window))
 		}
-		lives = append(lives, frames.Lives{Group: a.values(k, a.plan.GroupBy), Items: cohort})
+		lives = append(lives, frames.Lives{Group: a.textsOf(k, a.plan.GroupBy), Items: cohort})
 	}
 	return frames.Curves(a.plan, a.about, "survival", "waits", lives, (*survival.Cohort).KaplanMeier)
 }
@@ -444,16 +424,17 @@ func (a *answer) hourOfWeek() (data.Frames, error) {
 	for _, i := range a.chosen {
 		l.add(a.all[i].Counted, a.all[i].End, a.all[i].Request.GPUs)
 	}
-	var sums, covered frames.Week
+	var sums aggregate.Week[Sums]
+	var covered [7][24]float64
 	for b, sum := range l.totals() {
 		at := cells[b]
-		sums[at[0]][at[1]] += sum
+		sums[at[0]][at[1]].GPUs += sum
 		covered[at[0]][at[1]] += float64(c.covered[b])
 	}
 	for day := range sums {
 		for hour := range sums[day] {
-			sums[day][hour] = ratio(sums[day][hour], covered[day][hour])
+			sums[day][hour].GPUs = aggregate.Ratio(sums[day][hour].GPUs, covered[day][hour])
 		}
 	}
-	return frames.HeatMap(a.plan, a.about, &sums), nil
+	return frames.HeatMap(a.plan, a.about, sums.Figures(metrics, a.plan.Metrics[0])), nil
 }

@@ -8,7 +8,6 @@ import (
 	"math"
 	"math/bits"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -22,14 +21,13 @@ const unknownMemory = -1
 // Free counts the GPUs that are free in each slice (methodology section 5), by the size of their memory.
 type Free struct {
 	slices *timeline.Slices
-	lasts  pool.Micros // how long a slice lasts; 0: each is a snapshot that lasts to the gap limit at most
-	Sizes  []float64   // MiB, ascending
-	counts []int32     // by slice, then by size
+	Sizes  []float64 // MiB, ascending
+	counts []int32   // by slice, then by size
 }
 
 // NewFree counts the free GPUs of a range of time, excluded machines left out.
-func NewFree(ctx context.Context, s *timeline.Slices, minutes int, lists pool.Lists) (*Free, error) {
-	f := &Free{slices: s, lasts: pool.Micros(minutes) * pool.Minute}
+func NewFree(ctx context.Context, s *timeline.Slices, lists pool.Lists) (*Free, error) {
+	f := &Free{slices: s}
 	numbers := f.findSizes(s)
 	width := len(f.Sizes)
 	changes := make([]int32, (s.N()+1)*width) // where free GPUs begin and end
@@ -113,35 +111,22 @@ func rowOf(s *timeline.SharedSide) *timeline.Row {
 	return s.Day.Row(s.Row)
 }
 
-// isFree reports whether a GPU with these rows of a slice is free: Unclaimed on primary (without a row there: on
-// backfill), no job on either side, and jobs are not prevented.
+// isFree reports whether a GPU with these rows of a slice is free: unused, and only for want of a job.
 func isFree(primary, backfill *timeline.Row) bool {
-	if primary.State == pool.Claimed || backfill.State == pool.Claimed {
-		return false
-	}
-	row := primary
-	if primary.State == pool.None {
-		row = backfill
-	}
-	return row.State == pool.Unclaimed && !row.Prevented
+	why, unused := unusedBy(primary, backfill)
+	return unused && why == noDemand
 }
 
 // At returns the free GPUs of each size in the slice that holds t; false: there is none.
 func (f *Free) At(t pool.Micros) ([]int32, bool) {
-	s := f.slices
-	i := sort.Search(s.N(), func(i int) bool { return s.Begin[i] > t }) - 1
-	if i < 0 {
+	i, ok := f.slices.At(t)
+	if !ok {
 		return nil, false
 	}
-	lasts := f.lasts
-	if lasts == 0 {
-		first, _ := s.View.Snapshots(pool.Window{From: s.Begin[i], To: s.Begin[i]})
-		lasts = s.View.GapLimit(first)
-	}
-	return f.counts[i*len(f.Sizes) : (i+1)*len(f.Sizes)], t < s.Begin[i]+lasts
+	return f.counts[i*len(f.Sizes) : (i+1)*len(f.Sizes)], true
 }
 
-// Fit counts those of some free GPUs that have at least so much memory.
+// Fit counts those of the given free GPUs that have at least the given memory.
 func (f *Free) Fit(counts []int32, memory float64) (n int) {
 	for i := f.firstFit(memory); i < len(counts); i++ {
 		n += int(counts[i])
@@ -149,7 +134,7 @@ func (f *Free) Fit(counts []int32, memory float64) (n int) {
 	return n
 }
 
-// firstFit is the first size with at least so much memory; 0 asks for none.
+// firstFit is the first size with at least the given memory; 0 means any.
 func (f *Free) firstFit(memory float64) int {
 	if memory == 0 {
 		return 0
@@ -158,11 +143,11 @@ func (f *Free) firstFit(memory float64) int {
 	return i
 }
 
-// Taken is what waiting jobs could have taken at a poll.
+// Taken has the GPUs that waiting jobs could have taken at a poll.
 type Taken struct {
-	From, To pool.Micros // the poll, and the next one
-	Waits    []int32     // by their numbers
-	GPUs     []int32     // of each of them
+	interval         // from the poll to the next one
+	Waits    []int32 // by their numbers
+	GPUs     []int32 // of each of them
 }
 
 // queue holds the waiting jobs of one request, in the order of their GlobalJobIds.
@@ -178,7 +163,26 @@ type queue struct {
 // memory first, then those that ask for most GPUs, then by GlobalJobId. Polls without a slice are left out.
 func TakeFree(ctx context.Context, p *Polls, f *Free, waits []Wait, names *timeline.Names, w pool.Window) ([]Taken,
 	error) {
-	first, last := max(0, p.upTo(w.From)), p.upTo(w.To)
+	var all []Taken
+	first, last := p.touched(w)
+	err := eachPoll(ctx, p, waits, names, first, last, func(poll int, queues []queue) error {
+		from, to, holds := p.interval(poll)
+		if !holds {
+			return nil
+		}
+		if counts, ok := f.At(from); ok {
+			t := Taken{interval: interval{from, to}}
+			t.take(f, slices.Clone(counts), queues)
+			all = append(all, t)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// eachPoll calls visit with the waiting jobs at each poll from a first to a last one.
+func eachPoll(ctx context.Context, p *Polls, waits []Wait, names *timeline.Names, first, last int,
+	visit func(poll int, queues []queue) error) error {
 	queues, places := queuesOf(waits, names)
 	var moves []move
 	for i := range waits {
@@ -191,25 +195,19 @@ func TakeFree(ctx context.Context, p *Polls, f *Free, waits []Wait, names *timel
 		}
 	}
 	slices.SortFunc(moves, func(a, b move) int { return cmp.Or(cmp.Compare(a.poll, b.poll), cmp.Compare(a.wait, b.wait)) })
-	var all []Taken
 	for poll := first; poll <= last; poll++ {
 		for ; len(moves) > 0 && moves[0].poll == poll; moves = moves[1:] {
 			at := places[moves[0].wait]
 			queues[at.queue].set(at.place, moves[0].comes)
 		}
 		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("placing waiting jobs: %w", err)
+			return fmt.Errorf("placing waiting jobs: %w", err)
 		}
-		if poll+1 == len(p.Times) || p.gaps[poll] {
-			continue
-		}
-		if counts, ok := f.At(p.Times[poll]); ok {
-			t := Taken{From: p.Times[poll], To: p.Times[poll+1]}
-			t.take(f, slices.Clone(counts), queues)
-			all = append(all, t)
+		if err := visit(poll, queues); err != nil {
+			return err
 		}
 	}
-	return all, nil
+	return nil
 }
 
 // move is a job that comes into its queue at a poll, or leaves it.
@@ -219,7 +217,7 @@ type move struct {
 	comes bool
 }
 
-// place is where a wait stands.
+// place is the position of a wait.
 type place struct{ queue, place int32 }
 
 // queuesOf sorts waits into queues, those that are served first in front.
@@ -276,6 +274,21 @@ func (q *queue) set(place int32, waits bool) {
 		q.idle[place/64] &^= bit
 		q.n--
 	}
+}
+
+// waiting is how many jobs wait from a place on, up to another one.
+func (q *queue) waiting(from, to int32) (n int32) {
+	for word := from / 64; word*64 < to; word++ {
+		idle := q.idle[word]
+		if before := from - word*64; before > 0 {
+			idle &= ^uint64(0) << before
+		}
+		if behind := (word+1)*64 - to; behind > 0 {
+			idle &= ^uint64(0) >> behind
+		}
+		n += int32(bits.OnesCount64(idle))
+	}
+	return n
 }
 
 // take lets the queues take free GPUs, the smallest that do first. A job that does not get all it asks for gets none.

@@ -10,10 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/runs/runstest"
 )
 
 const poolC = "pool-c"
@@ -39,7 +39,7 @@ type expectedDemand struct {
 	}
 }
 
-// The answers of an oracle written from the methodology alone (testdata/golden/README.md).
+// The answers of an oracle that implements only the methodology (testdata/golden/README.md).
 func TestGolden(t *testing.T) {
 	var expected struct {
 		Timezone string
@@ -67,7 +67,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// asked is a window with job documents.
+// asked is a requested window with job documents.
 type asked struct {
 	*testing.T
 	s   runstest.Source
@@ -169,11 +169,18 @@ func (q *asked) checkSurvival(e *expectedDemand) {
 	}
 }
 
+// disagreeing are cases with which answers do not agree yet.
+var disagreeing = map[string]string{}
+
 // Hand-worked cases, one rule each.
 func TestCases(t *testing.T) {
 	for _, c := range golden.Cases(t, "demand") {
 		t.Run(c.Name, func(t *testing.T) {
+			if reason, waits := disagreeing[c.Name]; waits {
+				t.Skip(reason)
+			}
 			s := open(t, c.Write(t), c.Settings.Timezone)
+			s.Env.SliceMinutes = c.Settings.SliceMinutes
 			for i := range c.Queries {
 				q := &c.Queries[i]
 				q.Expect.Check(t, s.Ask(t, runstest.AdsOf(t, &c, q), golden.Window(t, q.Window[0], q.Window[1]), string(q.Query)))

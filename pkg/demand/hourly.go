@@ -2,9 +2,6 @@ package demand
 
 import (
 	"context"
-	"math"
-
-	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -26,7 +23,7 @@ type HourOf struct {
 	Hour                                   int
 }
 
-// Hourly is what the waits of a group add up to in an hour.
+// Hourly is the sum over the waits of a group in an hour.
 type Hourly struct {
 	JobHours, GPUHours float64 // in covered time
 	Begun, Carried     int     // waits that begin in the hour, and those that began before
@@ -60,7 +57,7 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 		h.Covered = append(h.Covered, pool.Hours(covered))
 	}
 	for i := range all.waits {
-		if w := &all.waits[i]; w.Begin < p.Window.To && w.End >= p.Window.From {
+		if w := &all.waits[i]; w.Counted < p.Window.To && w.End >= p.Window.From {
 			h.add(w, c, rows.Names)
 		}
 	}
@@ -78,14 +75,14 @@ func (h *Hours) add(w *Wait, c *clock, names *timeline.Names) {
 		}
 		return h.Waits[k]
 	}
-	for b := hours.Of(max(w.Begin, c.edges[0])); b < hours.Len() && c.edges[b] <= w.End; b++ {
+	for b := hours.Of(max(w.Counted, c.edges[0])); b < hours.Len() && c.edges[b] <= w.End; b++ {
 		in := of(b)
 		if from, to := max(w.Counted, c.edges[b]), min(w.End, c.edges[b+1]); from < to {
 			waited := pool.Hours(c.until(to) - c.until(from))
 			in.JobHours += waited
 			in.GPUHours += w.Request.GPUs * waited
 		}
-		if w.Begin >= c.edges[b] {
+		if w.Counted >= c.edges[b] {
 			in.Begun++
 		} else {
 			in.Carried++
@@ -101,64 +98,4 @@ func (h *Hours) add(w *Wait, c *clock, names *timeline.Names) {
 	case Left:
 		in.Left++
 	}
-}
-
-// Summed is what the waits of a group add up to over hours.
-type Summed struct {
-	Texts  []string // by the plan's groupings, as answers show them
-	Sums   Sums     // of a table
-	Points []Sums   // of a series
-}
-
-// Sums are counts of waits, and averages. NaN: there is no value.
-type Sums struct {
-	Waits, Started, Left, Waited float64
-	Jobs, GPUs                   float64 // waiting on average
-}
-
-func (s *Sums) metric(name string) float64 {
-	switch name {
-	case "waits":
-		return s.Waits
-	case "started":
-		return s.Started
-	case "left":
-		return s.Left
-	case "meanWaitHours":
-		return ratio(s.Waited, s.Started)
-	case "waitingJobs":
-		return s.Jobs
-	case "waitingGpus":
-		return s.GPUs
-	}
-	return math.NaN()
-}
-
-// SummedFrames returns the table of the view `summary`, else series.
-func SummedFrames(groups []Summed, total Sums, times []pool.Micros, p *query.Plan, about *frames.About) data.Frames {
-	if p.View == "summary" {
-		values := func(s *Sums) []float64 {
-			v := make([]float64, len(p.Metrics))
-			for i, name := range p.Metrics {
-				v[i] = s.metric(name)
-			}
-			return v
-		}
-		var rows []frames.Row
-		for i := range groups {
-			rows = append(rows, frames.Row{Group: groups[i].Texts, Values: values(&groups[i].Sums)})
-		}
-		return frames.Table(p, about, rows, frames.Total{Name: "All", Values: values(&total)})
-	}
-	var series []frames.Series
-	for i := range groups {
-		for _, metric := range p.Metrics {
-			s := frames.Series{Group: groups[i].Texts, Metric: metric, Times: times}
-			for b := range groups[i].Points {
-				s.Values = append(s.Values, groups[i].Points[b].metric(metric))
-			}
-			series = append(series, s)
-		}
-	}
-	return frames.TimeSeries(p, about, series)
 }

@@ -3,18 +3,63 @@ package demand
 import (
 	"slices"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/query"
 )
 
 var (
 	groupings     = []string{"user", "project", "schedd", "gpus", "gpuMemory"}
-	seriesMetrics = []string{"waitingGpus", "waitingJobs", "waitingUsers", "started", freeWhileWaiting}
-	tableMetrics  = []string{
-		"waits", "started", "left", "medianWaitHours", "p90WaitHours", "meanWaitHours", "expansionFactor",
+	seriesMetrics = []string{"waitingGpus", "waitingJobs", "waitingUsers", "started", freeWhileWaiting,
+		"startedElsewhere"}
+	tableMetrics = []string{
+		"waits", "started", "startedElsewhere", "left", "medianWaitHours", "p90WaitHours", "meanWaitHours", "expansionFactor",
 		"waitingJobs", "waitingGpus", "waitingUsers", "oldestHours", freeWhileWaiting,
 	}
-	filters = []string{"users", "projects", "schedds", "gpus", "gpuMemory"}
+	filters    = []string{"users", "projects", "schedds", "gpus", "gpuMemory"}
+	gpuFilters = []string{"devices", "machines", "ownerships", "memories", "reasons"}
 )
+
+var metrics = aggregate.Metrics[Sums]{
+	aggregate.Define("waits", "Waits", query.Count, 0, "Waits that overlap the time range",
+		func(s *Sums) float64 { return s.Waits }),
+	aggregate.Define("started", "Started", query.Count, 0, "Waits that ended with a run of the job",
+		func(s *Sums) float64 { return s.Started }),
+	aggregate.Define("startedElsewhere", "Started elsewhere", query.Count, 0, "Started waits whose run only the poller "+
+		"saw: no snapshot or job ad shows the machine",
+		func(s *Sums) float64 { return s.Elsewhere }),
+	aggregate.Define("left", "Left", query.Count, 0, "Waits that ended otherwise: the job was removed or held, or ran "+
+		"unseen by snapshots and the poller",
+		func(s *Sums) float64 { return s.Left }),
+	aggregate.Define("medianWaitHours", "Median wait", query.Hours, 1,
+		"Kaplan–Meier: first age at which no more than half still wait; none: not reached",
+		func(s *Sums) float64 { return s.median }),
+	aggregate.Define("p90WaitHours", "90 % wait at most", query.Hours, 1,
+		"Kaplan–Meier: first age at which no more than a tenth still waits; none: not reached",
+		func(s *Sums) float64 { return s.p90 }),
+	aggregate.Define("meanWaitHours", "Mean wait (started)", query.Hours, 1,
+		"Plain mean of the waits that ended with a run, as XDMoD counts them",
+		func(s *Sums) float64 { return aggregate.Ratio(s.Waited, s.Started) }),
+	aggregate.Define("expansionFactor", "Expansion factor", query.Count, 2,
+		"Σ (wait + run) / Σ run, weighted by GPUs, of jobs whose run has ended",
+		func(s *Sums) float64 { return aggregate.Ratio(s.efforts, s.ran) }),
+	aggregate.Define("waitingJobs", "Waiting jobs (avg.)", query.Count, 1,
+		"Jobs in a wait, on average over the time between polls",
+		func(s *Sums) float64 { return s.Jobs }),
+	aggregate.Define("waitingGpus", "Waiting GPUs (avg.)", query.Count, 1,
+		"GPUs that waiting jobs ask for, on average over the time between polls",
+		func(s *Sums) float64 { return s.GPUs }),
+	aggregate.Define("gpus", "GPUs", query.Count, 0, "RequestGPUs of a job; of unused GPUs how many there are",
+		func(s *Sums) float64 { return s.GPUs }),
+	aggregate.Define("waitingUsers", "Waiting users (avg.)", query.Count, 1,
+		"Users with a waiting job, on average over the time between polls",
+		func(s *Sums) float64 { return s.Users }),
+	aggregate.Define("oldestHours", "Oldest wait", query.Hours, 1,
+		"Longest wait of the jobs that the newest poll saw idle",
+		(*Sums).oldestHours),
+	aggregate.Define(freeWhileWaiting, "Free while waiting (avg.)", query.Count, 1,
+		"Free GPUs that waiting jobs could have taken by number and memory: an upper bound",
+		func(s *Sums) float64 { return s.free }),
+}
 
 // Kind describes the kind.
 var Kind = query.Kind{
@@ -27,42 +72,37 @@ var Kind = query.Kind{
 		aboutJobs(query.SurvivalView("Share of jobs that still wait after x hours",
 			[]string{"user", "project", "gpus", "gpuMemory"}, filters)),
 		aboutJobs(query.HeatMapView([]string{"waitingGpus"}, filters)),
+		aboutJobs(always("obstacle", "obstacles", "Obstacles", "Requests of waiting jobs, by the first obstacle",
+			[]string{"obstacle", "user", "project", "gpus", "gpuMemory"}, []string{"waitingGpus", "waitingJobs"}, filters)),
+		aboutJobs(always("reason", "unused", "Unused GPUs", "Unused GPUs, by reason",
+			[]string{"reason", "device", "memory", "ownership"}, []string{"gpus"}, gpuFilters)),
+		aboutJobs(query.ListView("unusedNow", "Unused now", "Unused GPUs by machine at the newest poll, and what would help",
+			gpuFilters)),
 	},
-	Columns: []query.Column{
-		query.Metric("waits", "Waits", query.Count, 0, "Waits that overlap the time range"),
-		query.Metric("started", "Started", query.Count, 0, "Waits that ended with a run of the job"),
-		query.Metric("left", "Left", query.Count, 0, "Waits that ended otherwise: removed, held, or run where no snapshot "+
-			"shows it"),
-		query.Metric("medianWaitHours", "Median wait", query.Hours, 1,
-			"Kaplan–Meier: first age at which no more than half still wait; none: not reached"),
-		query.Metric("p90WaitHours", "90 % wait at most", query.Hours, 1,
-			"Kaplan–Meier: first age at which no more than a tenth still waits; none: not reached"),
-		query.Metric("meanWaitHours", "Mean wait (started)", query.Hours, 1,
-			"Plain mean of the waits that ended with a run, as XDMoD counts them"),
-		query.Metric("expansionFactor", "Expansion factor", query.Count, 2,
-			"Σ (wait + run) / Σ run, weighted by GPUs, of jobs whose run has ended"),
-		query.Metric("waitingJobs", "Waiting jobs (avg.)", query.Count, 1,
-			"Jobs in a wait, on average over the time between polls"),
-		query.Metric("waitingGpus", "Waiting GPUs (avg.)", query.Count, 1,
-			"GPUs that waiting jobs ask for, on average over the time between polls"),
-		query.Metric("waitingUsers", "Waiting users (avg.)", query.Count, 1,
-			"Users with a waiting job, on average over the time between polls"),
-		query.Metric("oldestHours", "Oldest wait", query.Hours, 1, "Longest wait of the jobs that the newest poll saw idle"),
-		query.Metric(freeWhileWaiting, "Free while waiting (avg.)", query.Count, 1,
-			"Free GPUs that waiting jobs could have taken by number and memory: an upper bound"),
-
+	Columns: append(metrics.Columns(),
 		query.NameColumn(query.Users, "user", "User", "Owner of the jobs"),
 		query.TextColumn("project", "Project", "Projects of the jobs (ChtcProjects)"),
 		query.TextColumn("schedd", "Access point", "ScheddName"),
-		query.Metric("gpus", "GPUs", query.Count, 0, "RequestGPUs"),
-		query.TextColumn("gpuMemory", "GPU memory asked for", "Class of RequestGPUMemory"),
+		query.TextColumn("obstacle", "Obstacle",
+			"The first thing that keeps a job waiting; fits: it would fit, the reason is not in the data"),
+		query.TextColumn("reason", "Reason", "Why a GPU is unused; fits: a waiting job would fit"),
+		query.Metric("missing", "Missing", query.Count, 1, "Further CPUs, or GiB of memory, that would let a job run there"),
+		query.Metric("servesJobs", "Serves jobs", query.Count, 0,
+			"Jobs for which that is enough, each by itself; fits: jobs that take GPUs of the row"),
+		query.TextColumn("gpuMemory", "Requested GPU memory", "Class of RequestGPUMemory"),
 		query.Metric("cpus", "CPUs", query.Count, 0, "RequestCPUs"),
 		query.Metric("memoryGb", "Memory", "decgbytes", 0, "RequestMemory / 1024"),
 		query.Metric("gpuMemoryGb", "GPU memory", "decgbytes", 0, "RequestGPUMemory / 1024; none: any"),
 		query.Metric("attempts", "Attempts", query.Count, 0, "Runs of the job that began before this wait"),
-		query.Metric("freeNow", "Free now", query.Count, 0, "GPUs free in the newest slice that have the memory that the "+
-			"job asks for"),
-	},
+		query.Metric("freeNow", "Free now", query.Count, 0, "GPUs free in the newest slice with the requested memory"),
+	),
+}
+
+// always is a series view with a grouping that is there whether a query names it or not.
+func always(grouping, name, label, description string, groupBy, metrics, filters []string) query.View {
+	v := query.SeriesView(groupBy, metrics, filters)
+	v.Name, v.Label, v.Description, v.Always = name, label, description, grouping
+	return v
 }
 
 // aboutJobs is a view to which no device matters.

@@ -6,21 +6,22 @@ import (
 
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/pressure"
+	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // wantedJobs are the jobs whose runs matter to a window: those that were idle, and with job ads those of polled access
 // points that no poll saw and that may have begun in the window.
-func wantedJobs(o *runs.Observed, queued [][]*pressure.Row, rows *pressure.View, w pool.Window,
+func wantedJobs(o *runs.Observed, queued []sightings, rows *queues.View, w pool.Window,
 	withAds bool) map[timeline.Job]bool {
 	wanted := map[timeline.Job]bool{}
 	if withAds {
 		points := polledPoints(rows)
 		began := map[timeline.Job]pool.Micros{} // at the latest
 		for m := range o.Machines {
-			for _, r := range o.Machines[m].Runs.All() {
+			for i := range o.Machines[m].Runs {
+				r := &o.Machines[m].Runs[i]
 				if first := o.View.Times[r.First]; !r.Job.IsNone() && points[r.Job.Schedd] &&
 					(began[r.Job] == 0 || first < began[r.Job]) {
 					began[r.Job] = first
@@ -33,16 +34,18 @@ func wantedJobs(o *runs.Observed, queued [][]*pressure.Row, rows *pressure.View,
 		dropIdle(wanted, rows)
 	}
 	for _, list := range queued {
-		wanted[list[0].Job] = true
+		wanted[list.idle[0].Job] = true
 	}
 	return wanted
 }
 
-// dropIdle drops the jobs that have a row.
-func dropIdle(of map[timeline.Job]bool, rows *pressure.View) {
+// dropIdle drops the jobs that were seen idle.
+func dropIdle(of map[timeline.Job]bool, rows *queues.View) {
 	for _, d := range rows.Days {
 		for i := range d.Rows {
-			delete(of, d.Rows[i].Job)
+			if !d.Rows[i].Running {
+				delete(of, d.Rows[i].Job)
+			}
 		}
 	}
 }
@@ -53,8 +56,7 @@ type jobRuns struct {
 	ads  []jobs.Ad
 }
 
-// runsByJob gathers the runs that were asked for, and those that only ads show. order holds their jobs in the order
-// of machines.
+// runsByJob gathers the wanted runs, and those that only ads show. order holds their jobs in the order of machines.
 func runsByJob(o *runs.Observed, x *runs.Explanations, ads *runs.Ads) (known map[timeline.Job]*jobRuns,
 	order []timeline.Job) {
 	known = map[timeline.Job]*jobRuns{}
@@ -73,7 +75,8 @@ func runsByJob(o *runs.Observed, x *runs.Explanations, ads *runs.Ads) (known map
 		}
 	}
 	for m := range x.Machines {
-		for _, e := range x.Machines[m].Runs.All() {
+		for i := range x.Machines[m].Runs {
+			e := &x.Machines[m].Runs[i]
 			add(e, func() []jobs.Ad { return ads.Of(o, m, e.Number()) })
 		}
 		for i := range x.Machines[m].Unseen {
@@ -104,12 +107,31 @@ func runOf(o *runs.Observed, e *runs.Explained) Run {
 	return r
 }
 
+// elsewhere returns a run on a machine outside the snapshots for each running row that no known run overlaps. A run
+// began between the poll before the first one that saw it and that one.
+func elsewhere(p *Polls, running []*queues.Row, runs []Run) (all []Run) {
+	for _, r := range running {
+		first, last := micros(r.First), micros(r.Last)
+		if slices.ContainsFunc(runs, func(run Run) bool {
+			return run.Start <= last && run.End >= first-p.Cadence(first)
+		}) {
+			continue
+		}
+		run := Run{Start: first, End: last, Elsewhere: true}
+		if i := p.from(first); i > 0 {
+			run.Start = middle(p.Times[i-1], first)
+		}
+		all = append(all, run)
+	}
+	return all
+}
+
 func middle(a, b pool.Micros) pool.Micros { return a + (b-a)/2 }
 
 // adOnly makes the waits of jobs of polled access points that began between two polls: their ads say when they were
 // queued.
 func adOnly(ads *runs.Ads, known map[timeline.Job]*jobRuns, order []timeline.Job, p *Polls,
-	rows *pressure.View) []Wait {
+	rows *queues.View) []Wait {
 	points := polledPoints(rows)
 	missed := map[timeline.Job]bool{}
 	for job, of := range known {
@@ -125,10 +147,13 @@ func adOnly(ads *runs.Ads, known map[timeline.Job]*jobRuns, order []timeline.Job
 		}
 		of := known[job]
 		ad := &of.ads[len(of.ads)-1]
+		if ad.RequestGPUs > queues.MostGPUs {
+			continue
+		}
 		w := Wait{
 			Job: job, Schedd: job.Schedd, Owner: rows.Names.Symbol(ownerOf(ad)),
 			Project: rows.Names.Symbol(pool.ProjectList(ad.ChtcProjects)),
-			Request: pressure.Request{GPUs: max(1, ad.RequestGPUs), CPUs: ad.RequestCPUs, Memory: ad.RequestMemory,
+			Request: queues.Request{GPUs: max(1, ad.RequestGPUs), CPUs: ad.RequestCPUs, Memory: ad.RequestMemory,
 				GPUMemory: max(0, ad.RequestGPUMemory)},
 			Begin: queuedAt(of.ads, job), First: 1, Last: 0,
 		}
@@ -144,7 +169,7 @@ func adOnly(ads *runs.Ads, known map[timeline.Job]*jobRuns, order []timeline.Job
 	return waits
 }
 
-// ownerOf is the ad's Owner, else the user without a domain.
+// ownerOf is the ad's Owner, or the user without a domain if it has none.
 func ownerOf(ad *jobs.Ad) string {
 	if ad.Owner != "" {
 		return ad.Owner

@@ -1,7 +1,6 @@
 package demand
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -12,8 +11,8 @@ import (
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/pressure"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
@@ -30,21 +29,22 @@ type memoKey struct {
 	source   jobs.Source // nil: none
 }
 
-// remembered are waits, and what they were made from.
+// remembered are waits, and the data that they were made from.
 type remembered struct {
-	days   []*pressure.Day
-	asked  *linked.Asked // without the ads themselves
-	waits  []Wait
-	sorted []int32 // their numbers by length, ascending
+	days  []*queues.Day
+	asked *linked.Asked // without the ads themselves
+	waits []Wait
+
+	window pool.Window // of whole days, which they are of
 }
 
 // Bytes is the live memory of the waits; the rows are those of the queues.
 func (r *remembered) Bytes() int {
-	return len(r.waits)*(int(unsafe.Sizeof(Wait{}))+4) + len(r.days)*8 + 200
+	return len(r.waits)*int(unsafe.Sizeof(Wait{})) + len(r.days)*8 + 200
 }
 
 // allWaits makes the waits that a window needs, and maybe more, of rows, runs and ads.
-func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *pressure.View, polls *Polls,
+func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *queues.View, polls *Polls,
 	about *frames.About) (*remembered, error) {
 	o, err := s.Runs.Look(ctx, p.Window, p.Env.Lists)
 	if err != nil {
@@ -70,11 +70,11 @@ func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *pressu
 }
 
 // makeWaits makes the waits that a window of whole days needs.
-func makeWaits(ctx context.Context, source jobs.Source, o *runs.Observed, rows *pressure.View, polls *Polls,
+func makeWaits(ctx context.Context, source jobs.Source, o *runs.Observed, rows *queues.View, polls *Polls,
 	w pool.Window) (*remembered, error) {
 	queued := rowsByJob(rows, w.From)
 	wanted := wantedJobs(o, queued, rows, w, source != nil)
-	choose := func(m, r int) bool { return wanted[o.Machines[m].Runs.At(r).Job] }
+	choose := func(m, r int) bool { return wanted[o.Machines[m].Runs[r].Job] }
 	asked, err := linked.Ask(ctx, o, source, runs.Question{Window: w, Wanted: choose,
 		Unseen: pool.Window{From: w.From - runs.Reach, To: w.To + pool.Day}})
 	if err != nil {
@@ -85,29 +85,27 @@ func makeWaits(ctx context.Context, source jobs.Source, o *runs.Observed, rows *
 		return nil, fmt.Errorf("explaining runs: %w", err)
 	}
 	known, order := runsByJob(o, x, asked.Ads)
-	r := &remembered{days: rows.Days, asked: asked.WithoutAds(),
+	r := &remembered{days: rows.Days, asked: asked.WithoutAds(), window: w,
 		waits: waitsOfAll(polls, queued, known, rows, asked.Ads != nil)}
 	if asked.Ads != nil {
 		r.waits = append(r.waits, adOnly(asked.Ads, known, order, polls, rows)...)
 	}
-	length := func(i int32) pool.Micros { return r.waits[i].End - r.waits[i].Begin }
-	r.sorted = make([]int32, len(r.waits))
-	for i := range r.sorted {
-		r.sorted[i] = int32(i)
-	}
-	slices.SortStableFunc(r.sorted, func(x, y int32) int { return cmp.Compare(length(x), length(y)) })
 	return r, nil
 }
 
 // waitsOfAll makes the waits of all jobs.
-func waitsOfAll(polls *Polls, queued [][]*pressure.Row, known map[timeline.Job]*jobRuns, rows *pressure.View,
+func waitsOfAll(polls *Polls, queued []sightings, known map[timeline.Job]*jobRuns, rows *queues.View,
 	withAds bool) (waits []Wait) {
 	for _, list := range queued {
 		var own []Run
-		if of := known[list[0].Job]; of != nil {
+		if of := known[list.idle[0].Job]; of != nil {
 			own = of.runs
 		}
-		waits = append(waits, waitsOf(polls, list, own, rows.Requests, withAds)...)
+		if others := elsewhere(polls, list.running, own); len(others) > 0 {
+			own = append(others, own...)
+			sortRuns(own)
+		}
+		waits = append(waits, waitsOf(polls, list.idle, own, rows.Requests, withAds)...)
 	}
 	return waits
 }

@@ -8,11 +8,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Answers with remembered waits are those without, whatever was asked before, and also when the files grow.
+// Answers with remembered waits equal those without, after any other queries, and also when the files grow.
 func TestRememberedWaits(t *testing.T) {
 	dir := golden.Pool(t, "pool-c")
 	s := open(t, dir, "America/Chicago")
@@ -28,6 +28,9 @@ func TestRememberedWaits(t *testing.T) {
 			`{"queryType": "demand", "view": "survival"}`,
 			`{"queryType": "demand", "view": "hourOfWeek"}`,
 			`{"queryType": "demand", "bucket": "1h", "metrics": ["waitingGpus", "started", "freeWhileWaiting"]}`,
+			`{"queryType": "demand", "view": "obstacles", "bucket": "1h", "groupBy": ["user"],
+				"metrics": ["waitingJobs", "waitingGpus"]}`,
+			`{"queryType": "demand", "view": "unused", "bucket": "3h", "groupBy": ["device"]}`,
 		} {
 			kept := s.Ask(t, nil, w, q)
 			fresh := open(t, dir, "America/Chicago")

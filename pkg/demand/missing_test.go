@@ -8,10 +8,11 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 )
 
-// Without files of the queues every view says what is missing and how to collect it, and other kinds answer as before.
+// Without files of the queues, every view names the missing files and how to collect them, and other kinds answer
+// as before.
 func TestWithoutFiles(t *testing.T) {
 	dir := golden.Pool(t, "pool-c")
 	files, err := filepath.Glob(filepath.Join(dir, "job_pressure_*.db"))
@@ -29,8 +30,8 @@ func TestWithoutFiles(t *testing.T) {
 		require.Len(t, frames, 1)
 		require.Empty(t, frames[0].Fields, view)
 		require.Contains(t, frames[0].Meta.Notices, data.Notice{Severity: data.NoticeSeverityWarning,
-			Text: "no file job_pressure_YYYY-MM.db in the snapshot directory: who waits is not known. Collect it with " +
-				"`gpureports collect --jobs`"})
+			Text: "no file job_pressure_YYYY-MM.db or .parquet in the snapshot directory: who waits is not known. " +
+				"Collect it with `gpureports collect --jobs`"})
 	}
 	require.Equal(t, golden.Rows(with), golden.Rows(s.Ask(t, nil, w, others)))
 }

@@ -11,16 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/naive"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/pressure"
+	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// The oracle takes methodology section 14 sentence by sentence, in minutes, with plain loops over all rows, polls and
-// runs.
-
-// sight is a row as the oracle knows it; times are minutes.
-type sight struct{ job, first, last, queued int }
+// sight is a row of a queue file; times are minutes.
+type sight struct {
+	job, first, last, queued int
+	running                  bool
+}
 
 // held is a run of a job.
 type held struct {
@@ -28,174 +29,25 @@ type held struct {
 	whole      bool
 }
 
-type naive struct {
-	rows  []sight
-	polls []int
+func at(minutes int) int64 { return int64(minutes) * 60e6 }
+
+// oracle is the drawn case as pkg/internal/dev/naive takes it.
+func (d *drawn) oracle() *naive.Queues {
+	var rows []naive.Row
+	for _, r := range d.rows {
+		rows = append(rows, naive.Row{Job: jobText(r.job), First: at(r.first), Last: at(r.last), Queued: at(r.queued),
+			Running: r.running})
+	}
+	return naive.New(rows)
 }
 
-func newNaive(rows []sight) *naive {
-	n := &naive{rows: rows}
-	for _, r := range rows {
-		for _, t := range []int{r.first, r.last} {
-			if !slices.Contains(n.polls, t) {
-				n.polls = append(n.polls, t)
-			}
-		}
+// waits are those of a job by the oracle.
+func (d *drawn) waits(n *naive.Queues, job int) []naive.Wait {
+	var runs []naive.Run
+	for _, r := range d.runs[job] {
+		runs = append(runs, naive.Run{Start: at(r.start), End: at(r.end), Whole: r.whole})
 	}
-	sort.Ints(n.polls)
-	return n
-}
-
-const minutesOfDay = 24 * 60
-
-func (n *naive) cadence(t int) float64 {
-	var distances []int
-	for i := 1; i < len(n.polls); i++ {
-		if n.polls[i]/minutesOfDay == t/minutesOfDay && n.polls[i-1]/minutesOfDay == t/minutesOfDay {
-			distances = append(distances, n.polls[i]-n.polls[i-1])
-		}
-	}
-	if len(distances) < 8 {
-		return 30
-	}
-	sort.Ints(distances)
-	k := len(distances)
-	return float64(distances[(k-1)/2]+distances[k/2]) / 2
-}
-
-// known reports whether the time between the i-th poll and the next one is covered.
-func (n *naive) known(i int) bool {
-	if float64(n.polls[i+1]-n.polls[i]) <= 3*n.cadence(n.polls[i]) {
-		return true
-	}
-	for _, r := range n.rows {
-		if r.first <= n.polls[i] && r.last >= n.polls[i+1] {
-			return true
-		}
-	}
-	return false
-}
-
-// covered reports whether the minute that begins at t is covered.
-func (n *naive) covered(t int) bool {
-	for i := 0; i+1 < len(n.polls); i++ {
-		if n.polls[i] <= t && t < n.polls[i+1] {
-			return n.known(i)
-		}
-	}
-	return false
-}
-
-// wait is an answer of the oracle.
-type wait struct {
-	begin, end, first, last, counted, attempts int
-	outcome                                    string
-	ran                                        int
-}
-
-func (n *naive) waits(job int, runs []held) (all []wait) {
-	type piece struct {
-		first, last, queued int
-		run                 *held
-	}
-	var pieces []piece
-	for _, r := range n.rows {
-		if r.job != job {
-			continue
-		}
-		rest := piece{r.first, r.last, r.queued, nil}
-		for i := range runs {
-			if run := &runs[i]; run.start > rest.first && run.end < r.last {
-				before, after := rest.first, -1
-				for _, p := range n.polls {
-					if p <= run.start {
-						before = p
-					}
-					if after < 0 && p >= run.end {
-						after = p
-					}
-				}
-				pieces = append(pieces, piece{rest.first, before, r.queued, run})
-				rest.first = after
-			}
-		}
-		pieces = append(pieces, rest)
-	}
-	ranBetween := func(last, first int) bool {
-		for _, r := range runs {
-			if r.start < first && r.end > last {
-				return true
-			}
-		}
-		return false
-	}
-	for i := 0; i+1 < len(pieces); {
-		a, b := pieces[i], pieces[i+1]
-		if a.run == nil && float64(b.first-a.last) <= 3*n.cadence(a.last) && !ranBetween(a.last, b.first) {
-			pieces[i] = piece{a.first, b.last, a.queued, b.run}
-			pieces = slices.Delete(pieces, i+1, i+2)
-			continue
-		}
-		i++
-	}
-	for i, p := range pieces {
-		w := wait{first: p.first, last: p.last}
-		var ended int
-		for _, r := range runs {
-			if r.start < p.first {
-				w.attempts++
-				ended = max(ended, r.end)
-			}
-		}
-		previous := math.MinInt
-		for _, t := range n.polls {
-			if t < p.first {
-				previous = t
-			}
-		}
-		switch {
-		case i > 0 && all[i-1].outcome == "unknown" && !ranBetween(all[i-1].last, p.first):
-			w.begin, w.counted = all[i-1].begin, p.first
-		case i == 0 && w.attempts == 0:
-			w.begin, w.counted = p.queued, p.queued
-		case w.attempts > 0 && ended > previous && ended <= p.first:
-			w.begin, w.counted = ended, ended
-		default:
-			w.begin, w.counted = p.first, p.first
-		}
-		n.endWait(&w, p.run, runs)
-		all = append(all, w)
-	}
-	return all
-}
-
-func (n *naive) endWait(w *wait, run *held, runs []held) {
-	c := n.cadence(w.last)
-	for i := len(runs) - 1; i >= 0 && run == nil; i-- {
-		first := true // of the runs in the interval
-		for k := range i {
-			first = first && !(runs[k].start > w.first && float64(runs[k].start) > float64(w.last)-c &&
-				float64(runs[k].start) <= float64(w.last)+3*c)
-		}
-		if first && runs[i].start > w.first && float64(runs[i].start) > float64(w.last)-c &&
-			float64(runs[i].start) <= float64(w.last)+3*c {
-			run = &runs[i]
-		}
-	}
-	at := slices.Index(n.polls, w.last)
-	switch {
-	case run != nil:
-		w.outcome, w.end = "started", run.start
-		if run.whole {
-			w.ran = run.end - run.start
-		}
-	case at == len(n.polls)-1:
-		w.outcome, w.end = "waiting", w.last
-	case !n.known(at):
-		w.outcome, w.end = "unknown", w.last
-	default:
-		w.outcome, w.end = "left", w.last
-	}
+	return n.Waits(jobText(job), runs)
 }
 
 // case drawn at random: polls at irregular distances with gaps, jobs that idle and run.
@@ -204,12 +56,15 @@ type drawn struct {
 	runs map[int][]held
 }
 
-const base = 1_800_000 // minutes since 1970, of a UTC midnight
+const (
+	minutesOfDay = 24 * 60
+	base         = 1_800_000 // minutes since 1970, of a UTC midnight
+)
 
 func draw(t *rapid.T) (d drawn) {
 	d.runs = map[int][]held{}
-	regular := rapid.SampledFrom([]int{5, 30, 47}).Draw(t, "cadence")
-	now := base + rapid.IntRange(0, minutesOfDay).Draw(t, "begin")
+	regular := rapid.SampledFrom([]int{6, 30, 48}).Draw(t, "cadence")
+	now := base + 2*rapid.IntRange(0, minutesOfDay/2).Draw(t, "begin")
 	var polls []int
 	for range rapid.IntRange(2, 40).Draw(t, "polls") {
 		polls = append(polls, now)
@@ -224,34 +79,35 @@ func draw(t *rapid.T) (d drawn) {
 			if last >= len(polls) {
 				break
 			}
-			d.rows = append(d.rows, sight{job, polls[first], polls[last], min(queued, polls[first])})
+			d.rows = append(d.rows, sight{job, polls[first], polls[last], min(queued, polls[first]),
+				rapid.IntRange(0, 3).Draw(t, "runs") == 0})
 			at = last + 1
 		}
 		t0 := polls[0] - 50
 		for range rapid.IntRange(0, 4).Draw(t, "runs") {
-			start := t0 + rapid.IntRange(1, 8*regular).Draw(t, "start")
+			start := t0 + rapid.SampledFrom([]int{0, 1, 2, 5, regular, 3 * regular, 8 * regular}).Draw(t, "start")
 			end := start + rapid.IntRange(0, 6*regular).Draw(t, "ran")
-			d.runs[job] = append(d.runs[job], held{start, end, rapid.Bool().Draw(t, "whole")})
-			t0 = end
+			d.runs[job] = append(d.runs[job], held{start: start, end: end, whole: rapid.Bool().Draw(t, "whole")})
+			t0 = rapid.SampledFrom([]int{start, end, end, end}).Draw(t, "next")
 		}
 	}
 	return d
 }
 
 // view is what the product reads of drawn rows.
-func (d *drawn) view() (*pressure.View, *timeline.Names) {
+func (d *drawn) view() (*queues.View, *timeline.Names) {
 	names := timeline.NewNames()
-	days := map[int32]*pressure.Day{}
+	days := map[int32]*queues.Day{}
 	for _, r := range d.rows {
-		row := pressure.Row{Job: names.Job(jobText(r.job)), First: uint32(r.first * 60), Last: uint32(r.last * 60),
-			QDate: uint32(r.queued * 60), Request: uint32(r.job)}
+		row := queues.Row{Job: names.Job(jobText(r.job)), First: uint32(r.first * 60), Last: uint32(r.last * 60),
+			QDate: uint32(r.queued * 60), Request: uint32(r.job), Running: r.running}
 		date := pool.DayOf(micros(row.First))
 		if days[date] == nil {
-			days[date] = &pressure.Day{Date: date}
+			days[date] = &queues.Day{Date: date}
 		}
 		days[date].Rows = append(days[date].Rows, row)
 	}
-	v := &pressure.View{Names: names}
+	v := &queues.View{Names: names}
 	for date := int32(0); len(days) > 0; date++ {
 		day := days[date]
 		if day == nil {
@@ -264,19 +120,22 @@ func (d *drawn) view() (*pressure.View, *timeline.Names) {
 		}
 		v.Days = append(v.Days, day)
 	}
-	v.Requests = []pressure.Request{{GPUs: 1}, {GPUs: 2, GPUMemory: 40000}, {GPUs: 1, GPUMemory: 80000}, {GPUs: 3}}
+	v.Requests = []queues.Request{{GPUs: 1}, {GPUs: 2, GPUMemory: 40000}, {GPUs: 1, GPUMemory: 80000}, {GPUs: 3}}
 	return v, names
 }
 
 func jobText(job int) string { return fmt.Sprintf("ap1#%d.0#1", 100+job) }
 
-func (d *drawn) known(names *timeline.Names) map[timeline.Job][]Run {
-	known := map[timeline.Job][]Run{}
+func (d *drawn) known(names *timeline.Names) map[timeline.Job]*jobRuns {
+	known := map[timeline.Job]*jobRuns{}
 	for job, runs := range d.runs {
+		of := &jobRuns{}
+		known[names.Job(jobText(job))] = of
 		for _, r := range runs {
-			known[names.Job(jobText(job))] = append(known[names.Job(jobText(job))],
+			of.runs = append(of.runs,
 				Run{Start: pool.Micros(r.start) * pool.Minute, End: pool.Micros(r.end) * pool.Minute, Whole: r.whole})
 		}
+		sortRuns(of.runs)
 	}
 	return known
 }
@@ -289,34 +148,27 @@ func TestWaitsAreThoseOfTheOracle(t *testing.T) {
 		v, names := d.view()
 		known := d.known(names)
 		p := NewPolls(v.Days)
-		n := newNaive(d.rows)
-		require.Len(t, p.Times, len(n.polls))
-		for i, poll := range n.polls {
-			require.Equal(t, poll, minutes(p.Times[i]))
-			require.InDelta(t, n.cadence(poll)*60e6, p.Cadence(p.Times[i]), 0.5)
-			if i+1 < len(n.polls) {
-				require.Equal(t, !n.known(i), p.gapAfter(p.Times[i]), "gap after %d", poll)
+		n := d.oracle()
+		require.Equal(t, n.Polls, p.Times)
+		for i, poll := range n.Polls {
+			require.InDelta(t, n.Cadence(poll), p.Cadence(poll), 0.5)
+			if i+1 < len(n.Polls) {
+				require.Equal(t, !n.Known(i), p.gapAfter(poll), "gap after %d", poll)
 			}
 		}
-		for job := range 4 {
-			var rows []*pressure.Row
-			for _, day := range v.Days {
-				for i := range day.Rows {
-					if day.Rows[i].Request == uint32(job) {
-						rows = append(rows, &day.Rows[i])
-					}
-				}
+		for _, rows := range rowsByJob(v, 0) {
+			job := int(rows.idle[0].Request)
+			var got []naive.Wait
+			for _, w := range waitsOfAll(p, []sightings{rows}, known, v, false) {
+				got = append(got, naive.Wait{Begin: w.Begin, End: w.End, First: w.First, Last: w.Last, Counted: w.Counted,
+					Attempts: w.Attempts, Outcome: []string{"waiting", "started", "left", "unknown"}[w.Outcome], Ran: w.Ran,
+					RanUntil: w.RanUntil, Elsewhere: w.Elsewhere})
 			}
-			if rows == nil {
-				continue
+			want := d.waits(n, job)
+			for i := range want {
+				want[i].AtQDate = false
 			}
-			var got []wait
-			for _, w := range waitsOf(p, rows, known[rows[0].Job], v.Requests, false) {
-				got = append(got, wait{minutes(w.Begin), minutes(w.End), minutes(w.First), minutes(w.Last), minutes(w.Counted),
-					w.Attempts,
-					[]string{"waiting", "started", "left", "unknown"}[w.Outcome], minutes(w.Ran)})
-			}
-			require.Equal(t, n.waits(job, d.runs[job]), got, "%v %v", d.rows, d.runs[job])
+			require.Equal(t, want, got, "%v %v", d.rows, d.runs[job])
 		}
 	})
 }
@@ -328,13 +180,13 @@ func TestAveragesAreThoseOfTheOracle(t *testing.T) {
 		v, names := d.view()
 		known := d.known(names)
 		p := NewPolls(v.Days)
-		n := newNaive(d.rows)
+		n := d.oracle()
 		from := base + rapid.IntRange(-100, 600).Draw(t, "from")
 		to := from + rapid.IntRange(1, 3000).Draw(t, "length")
 		w := pool.Window{From: pool.Micros(from) * pool.Minute, To: pool.Micros(to) * pool.Minute}
 		var waits []*Wait
 		for _, rows := range rowsByJob(v, since(p, w)) {
-			for _, one := range waitsOf(p, rows, known[rows[0].Job], v.Requests, false) {
+			for _, one := range waitsOfAll(p, []sightings{rows}, known, v, false) {
 				if one.overlaps(w) {
 					one.Owner = timeline.Symbol(one.Request.GPUs) // jobs 0 and 2 are of one user
 					waits = append(waits, &one)
@@ -355,14 +207,14 @@ func TestAveragesAreThoseOfTheOracle(t *testing.T) {
 		for b := range c.covered {
 			var covered, wantJobs, wantGPUs, wantUsers float64
 			for m := max(from, minutes(starts[b])); m < min(to, minutes(starts[b+1])); m++ {
-				if !n.covered(m) {
+				if !n.Covered(at(m)) {
 					continue
 				}
 				covered++
 				owners := map[timeline.Symbol]bool{}
 				for job := range 4 {
-					for _, one := range n.waits(job, d.runs[job]) {
-						if one.counted <= m && m < one.end && one.begin <= to && one.end >= from {
+					for _, one := range d.waits(n, job) {
+						if one.Counted <= at(m) && at(m) < one.End && one.Begin <= w.To && one.End >= w.From {
 							wantJobs++
 							wantGPUs += v.Requests[job].GPUs
 							owners[timeline.Symbol(v.Requests[job].GPUs)] = true
@@ -380,7 +232,7 @@ func TestAveragesAreThoseOfTheOracle(t *testing.T) {
 	})
 }
 
-// Waiting jobs take free GPUs one by one, and each looks at every GPU.
+// Waiting jobs take free GPUs one by one, and each considers every GPU.
 func TestTakingIsThatOfTheOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := timeline.NewNames()
@@ -397,7 +249,7 @@ func TestTakingIsThatOfTheOracle(t *testing.T) {
 		var waits []Wait
 		for i := range rapid.IntRange(0, 12).Draw(t, "jobs") {
 			waits = append(waits, Wait{Job: names.Job(fmt.Sprintf("ap#%d.%d#1", rapid.IntRange(1, 200).Draw(t, "cluster"), i)),
-				First: 1, Last: 1, Request: pressure.Request{
+				First: 1, Last: 1, Request: queues.Request{
 					GPUs:      rapid.SampledFrom([]float64{1, 1, 2, 3, 8}).Draw(t, "gpus"),
 					GPUMemory: rapid.SampledFrom([]float64{0, 0, 1, 20000, 40001, 80000, 90000}).Draw(t, "memory"),
 				}})

@@ -5,10 +5,10 @@ import (
 	"sort"
 
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/pressure"
+	"github.com/chtc/gpureports/pkg/queues"
 )
 
-// Polls are the moments at which the queues were polled, and what they cover (methodology section 14).
+// Polls are the moments at which the queues were polled, and the time that they cover (methodology section 14).
 type Polls struct {
 	Times []pool.Micros // ascending, distinct
 
@@ -24,7 +24,7 @@ const (
 )
 
 // NewPolls finds the polls of all rows in reach, their cadences and gaps.
-func NewPolls(days []*pressure.Day) *Polls {
+func NewPolls(days []*queues.Day) *Polls {
 	found := map[uint32]bool{}
 	for _, d := range days {
 		for _, t := range d.Times {
@@ -68,7 +68,7 @@ func (p *Polls) findCadences() {
 
 // spanned reports whether one row goes from a poll to the next one, so that it saw the job at both: polls between them
 // then found nothing to write, and the time is known.
-func spanned(days []*pressure.Day, before, next pool.Micros) bool {
+func spanned(days []*queues.Day, before, next pool.Micros) bool {
 	for _, d := range days {
 		if pool.Micros(d.Date)*pool.Day > before || micros(d.Last) < next {
 			continue
@@ -107,13 +107,33 @@ func (p *Polls) from(t pool.Micros) int {
 // upTo returns the number of the last poll at or before t, −1 if there is none.
 func (p *Polls) upTo(t pool.Micros) int { return p.from(t+1) - 1 }
 
+// touched are the numbers of the polls that a window touches, the one before it included; last < first: none.
+func (p *Polls) touched(w pool.Window) (first, last int) { return max(0, p.upTo(w.From)), p.upTo(w.To) }
+
 // isNewest reports whether no poll is later than t.
 func (p *Polls) isNewest(t pool.Micros) bool { return p.from(t+1) == len(p.Times) }
+
+// newest returns the newest poll that is known, in the time range or after it; 0 if there is none.
+func (p *Polls) newest() pool.Micros {
+	if len(p.Times) == 0 {
+		return 0
+	}
+	return p.Times[len(p.Times)-1]
+}
 
 // gapAfter reports whether there is a poll gap right after a poll.
 func (p *Polls) gapAfter(poll pool.Micros) bool { return p.gaps[p.from(poll)] }
 
-// Covered is the covered time between two moments: time between polls that is no poll gap.
+// interval is the time over which the state that a poll saw is assumed: until the next poll; false if there is none, or
+// a gap.
+func (p *Polls) interval(poll int) (from, to pool.Micros, holds bool) {
+	if poll+1 == len(p.Times) || p.gaps[poll] {
+		return 0, 0, false
+	}
+	return p.Times[poll], p.Times[poll+1], true
+}
+
+// Covered is the covered time between two moments: the time between polls except poll gaps.
 func (p *Polls) Covered(from, to pool.Micros) pool.Micros {
 	return max(0, p.coveredUntil(to)-p.coveredUntil(from))
 }

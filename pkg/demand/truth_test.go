@@ -7,18 +7,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/accuracy"
 	"github.com/chtc/gpureports/pkg/demand"
+	"github.com/chtc/gpureports/pkg/internal/dev/accuracy"
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/jobs/jobstest"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
-	"github.com/chtc/gpureports/pkg/samplepool"
 	"github.com/chtc/gpureports/pkg/survival"
 )
 
-// What is reported of the queues of a made-up pool against what really happened there, with epoch ads and by snapshots
-// alone: the outcomes of waits that a poll saw, starts that never were, and the median.
+// The figures about the queues of a made-up pool against the events that really happened there, with epoch ads and from
+// snapshots only: the outcomes of waits that a poll saw, starts that never were, and the median.
 func TestAgainstTheTruth(t *testing.T) {
 	for name, of := range map[string]func() samplepool.Options{"right clocks": samplepool.RightClocks,
 		"hard": samplepool.Hard} {

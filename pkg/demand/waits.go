@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/pressure"
+	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -25,16 +25,17 @@ type Wait struct {
 	Owner   timeline.Symbol
 	Project timeline.Symbol // a list of projects is one value
 	Schedd  timeline.Symbol
-	Request pressure.Request
+	Request queues.Request
 
 	Begin, End  pool.Micros
-	First, Last pool.Micros // the polls that saw the job idle; Last < First: none did, an ad alone shows the wait
+	First, Last pool.Micros // the polls that saw the job idle; Last < First if none did and only an ad shows the wait
 	Known       pool.Micros // from when on it is under observation
 	Counted     pool.Micros // from when on it counts in averages
 	Outcome     Outcome
 	Attempts    int         // runs of the job that began before First
-	Ran         pool.Micros // length of the run that ended it, if that is known whole; else 0
+	Ran         pool.Micros // length of the run that ended it, if its whole length is known; otherwise 0
 	RanUntil    pool.Micros // its end
+	Elsewhere   bool        // the run that ended it is on a machine outside the snapshots
 }
 
 // AdOnly reports whether no poll saw the wait.
@@ -47,7 +48,8 @@ func (w *Wait) sees(poll pool.Micros) bool { return w.First <= poll && poll <= w
 // lies.
 type Run struct {
 	Start, End pool.Micros
-	Whole      bool // its end is known: it neither goes on nor was lost
+	Whole      bool // its end is known: it is neither unfinished nor lost
+	Elsewhere  bool // only the poller saw it, on a machine outside the snapshots
 }
 
 // sortRuns puts a job's runs into the order in which they began.
@@ -58,53 +60,88 @@ func sortRuns(all []Run) {
 // stretch is a time in which polls saw a job idle.
 type stretch struct {
 	first, last pool.Micros
-	row         *pressure.Row
-	started     *Run // the run that cut the row here
+	row         *queues.Row
+	begin       pool.Micros // end of the run that cut the row before it; 0 without one
+	started     *Run        // the run that cut the row at its end; nil without one
 }
 
-// waitsOf makes the waits of one job, of its rows and its runs, both in the order of time. withAds says that there are
-// job ads: then short waits are known as well, and a first wait is under observation from its beginning.
-func waitsOf(p *Polls, rows []*pressure.Row, runs []Run, requests []pressure.Request, withAds bool) []Wait {
+// waitsOf builds the waits of one job from its rows and its runs, both in chronological order. withAds says that there
+// are job ads: then short waits are known as well, and a first wait is under observation from its beginning.
+func waitsOf(p *Polls, rows []*queues.Row, runs []Run, requests []queues.Request, withAds bool) []Wait {
 	waits := make([]Wait, 0, len(rows))
 	for i, s := range join(p, split(p, rows, runs), runs) {
 		r := s.row
 		w := Wait{Job: r.Job, Owner: r.Owner, Project: r.Project, Schedd: r.Schedd, Request: requests[r.Request],
 			First: s.first, Last: s.last, Known: s.first}
-		w.Attempts, _ = slices.BinarySearchFunc(runs, s.first,
-			func(run Run, t pool.Micros) int { return cmp.Compare(run.Start, t) })
-		switch goesOn := i > 0 && waits[i-1].Outcome == Unknown && !between(runs, waits[i-1].Last, s.first); {
-		case goesOn:
+		for _, run := range runs {
+			if run.Start < s.first && !run.Elsewhere {
+				w.Attempts++
+			}
+		}
+		run := s.started
+		if run == nil {
+			run = w.ender(p, runs)
+		}
+		switch resumed := i > 0 && waits[i-1].Outcome == Unknown && !between(p, runs, waits[i-1].Last, s.first); {
+		case resumed:
 			w.Begin, w.Counted = waits[i-1].Begin, s.first
-		case i == 0 && w.Attempts == 0 && r.QDate != 0:
+		case s.begin != 0:
+			w.Begin, w.Counted = s.begin, s.begin
+		case i == 0 && r.QDate != 0 && !ranBefore(runs, s.first, run):
 			w.Begin = min(micros(r.QDate), s.first)
 			if withAds && p.Covers(w.Begin) {
 				w.Known = w.Begin
 			}
 			w.Counted = w.Begin
 		default:
-			w.Begin = beginOf(p, s.first, runs[:w.Attempts])
+			w.Begin = beginOf(p, s.first, lastEnd(runs, s.first))
 			w.Counted = w.Begin
 		}
-		w.end(p, s, runs)
+		if s.started == nil && run != nil && run.Start < w.Begin {
+			run = nil // e.g. a run that began, by the snapshots, before the job was in the queue
+		}
+		w.end(p, run)
 		waits = append(waits, w)
 	}
 	return waits
 }
 
-// split cuts rows where a run began and ended inside: the poller did not open a new row.
-func split(p *Polls, rows []*pressure.Row, runs []Run) []stretch {
+// split cuts rows where runs began and ended inside, because the poller did not open a new row. Of runs that
+// overlap or touch, the wait continues at the latest end. Two runs between two polls leave a part that no poll saw:
+// it is first seen at its end, e.g. runs 12:03–12:08 and 12:20–12:25 between the polls of 12:00 and 12:30 leave the
+// wait 12:08–12:20.
+func split(p *Polls, rows []*queues.Row, runs []Run) []stretch {
 	var all []stretch
 	for _, r := range rows {
-		first, last := micros(r.First), micros(r.Last)
+		last := micros(r.Last)
+		part := stretch{first: micros(r.First), row: r}
 		for i := range runs {
-			if run := &runs[i]; run.Start > first && run.End < last {
-				all = append(all, stretch{first, p.Times[p.upTo(run.Start)], r, run})
-				first = p.Times[p.from(run.End)]
+			run := &runs[i]
+			switch {
+			case run.Start <= micros(r.First) || run.End > last:
+			case part.begin != 0 && run.Start <= part.begin:
+				part.begin = max(part.begin, run.End)
+			default:
+				all = append(all, part.until(p, run))
+				part = stretch{row: r, begin: run.End}
 			}
 		}
-		all = append(all, stretch{first, last, r, nil})
+		if part.begin != 0 {
+			part.first = p.Times[p.from(part.begin)]
+		}
+		part.last = last
+		all = append(all, part)
 	}
 	return all
+}
+
+// until ends a part of a row at the start of a run.
+func (s stretch) until(p *Polls, run *Run) stretch {
+	if s.begin != 0 {
+		s.first = min(p.Times[p.from(s.begin)], run.Start)
+	}
+	s.last, s.started = max(s.first, p.Times[p.upTo(run.Start)]), run
+	return s
 }
 
 // join makes one of stretches that follow each other soon, without a run between them.
@@ -112,7 +149,7 @@ func join(p *Polls, all []stretch, runs []Run) []stretch {
 	joined := all[:0]
 	for _, s := range all {
 		if n := len(joined) - 1; n >= 0 && joined[n].started == nil &&
-			s.first-joined[n].last <= joining*p.Cadence(joined[n].last) && !between(runs, joined[n].last, s.first) {
+			s.first-joined[n].last <= joining*p.Cadence(joined[n].last) && !between(p, runs, joined[n].last, s.first) {
 			joined[n].last, joined[n].started = max(joined[n].last, s.last), s.started
 			continue
 		}
@@ -121,36 +158,65 @@ func join(p *Polls, all []stretch, runs []Run) []stretch {
 	return joined
 }
 
-// between reports whether a run was seen between the polls that saw the job idle.
-func between(runs []Run, last, first pool.Micros) bool {
-	return slices.ContainsFunc(runs, func(r Run) bool { return r.End > last && r.Start < first })
+// between reports whether a run was seen between the polls that saw the job idle: one that could end a wait at last. A
+// run that began long before is none, because the poll at last contradicts it: where a poller extends a running row
+// over polls at which the job was idle, the idle rows are joined.
+func between(p *Polls, runs []Run, last, first pool.Micros) bool {
+	cadence := p.Cadence(last)
+	return slices.ContainsFunc(runs, func(r Run) bool {
+		return r.End > last && r.Start > last-cadence && r.Start < first
+	})
 }
 
-// beginOf is when a wait began that is not the job's first: at the end of the run before it, if that lies between the
-// poll before the first one that saw the job idle and this one.
-func beginOf(p *Polls, first pool.Micros, before []Run) pool.Micros {
-	var end pool.Micros
-	for _, r := range before {
-		end = max(end, r.End)
+// ranBefore reports whether a run was seen before a moment, other than the one that ends the wait: its estimated start
+// can lie before the poll that still saw the job idle.
+func ranBefore(runs []Run, t pool.Micros, ender *Run) bool {
+	for i := range runs {
+		if runs[i].Start < t && &runs[i] != ender {
+			return true
+		}
 	}
-	if i := p.from(first); end <= first && end > 0 && (i == 0 || end > p.Times[i-1]) {
-		return end
+	return false
+}
+
+// lastEnd returns the end of the last run before a moment; 0 if there is none. A run that is not over at the moment is
+// not before it.
+func lastEnd(runs []Run, t pool.Micros) (end pool.Micros) {
+	for _, r := range runs {
+		if r.End <= t {
+			end = max(end, r.End)
+		}
+	}
+	return end
+}
+
+// beginOf returns when a wait began that is not the job's first: at the end of the run before it, if that lies between
+// the previous poll and the first one that saw the job idle. The first poll has no previous one.
+func beginOf(p *Polls, first, ended pool.Micros) pool.Micros {
+	if i := p.from(first); i > 0 && ended > p.Times[i-1] {
+		return ended
 	}
 	return first
 }
 
-// end finds how the wait ended.
-func (w *Wait) end(p *Polls, s stretch, runs []Run) {
-	run := s.started
-	if run == nil {
-		cadence := p.Cadence(w.Last)
-		i := slices.IndexFunc(runs, func(r Run) bool {
-			return r.Start > w.First && r.Start > w.Last-cadence && r.Start <= w.Last+joining*cadence
-		})
-		if i >= 0 {
-			run = &runs[i]
-		}
+// ender returns the run that ended the wait; nil if none did.
+func (w *Wait) ender(p *Polls, runs []Run) *Run {
+	cadence := p.Cadence(w.Last)
+	until := w.Last + joining*cadence
+	if !p.isNewest(w.Last) && !p.gapAfter(w.Last) {
+		until = max(until, p.Times[p.from(w.Last+1)])
 	}
+	i := slices.IndexFunc(runs, func(r Run) bool {
+		return r.End > w.First && r.Start > w.Last-cadence && r.Start <= until
+	})
+	if i < 0 {
+		return nil
+	}
+	return &runs[i]
+}
+
+// end finds how the wait ended: with a run, or without one (nil).
+func (w *Wait) end(p *Polls, run *Run) {
 	switch {
 	case run != nil:
 		w.started(run)
@@ -164,11 +230,14 @@ func (w *Wait) end(p *Polls, s stretch, runs []Run) {
 }
 
 func (w *Wait) started(run *Run) {
-	w.Outcome, w.End = Started, run.Start
+	w.Outcome, w.End, w.Elsewhere = Started, max(run.Start, w.Begin), run.Elsewhere
+	w.Known = min(w.Known, w.End) // an estimated start can lie before the poll that saw the job
 	if run.Whole {
 		w.Ran, w.RanUntil = max(0, run.End-run.Start), run.End
 	}
 }
 
-// overlaps reports whether the wait overlaps a window.
-func (w *Wait) overlaps(window pool.Window) bool { return w.Begin <= window.To && w.End >= window.From }
+// overlaps reports whether the wait overlaps a window, by the time that counts.
+func (w *Wait) overlaps(window pool.Window) bool {
+	return w.Counted <= window.To && w.End >= window.From
+}

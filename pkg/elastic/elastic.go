@@ -1,5 +1,5 @@
-// Package elastic is the way to an Elasticsearch: requests that are repeated while the server is busy, and errors that
-// say what was being done and what to do.
+// Package elastic is a client of Elasticsearch: it repeats requests while the server is busy, and its errors name the
+// operation and a remedy.
 package elastic
 
 import (
@@ -17,19 +17,20 @@ import (
 // Client is a server, for the requests of typedapi. (The TypedClient would link all of the API, 27 MB.)
 type Client struct {
 	*client.BaseClient
+	address  string // the URL
 	shown    string // the URL without credentials
 	remedies Remedies
 	retry    *retrying
 }
 
-// Remedies are what to do about answers that depend on who asks.
+// Remedies are the remedies for answers that depend on the user of the requests.
 type Remedies struct {
 	Forbidden string // where a right is missing
 	NotFound  string // where an index is missing
 }
 
-// New checks the URL; the server is first asked by a request. Credentials in the URL are used for basic authentication
-// and never shown. The transport does the requests: authentication, TLS, headers and proxies are its own; nil is Go's
+// New checks the URL; it does not contact the server yet. Credentials in the URL are used for basic authentication and
+// never shown. The transport does the requests: authentication, TLS, headers and proxies are its own; nil is Go's
 // default. Errors are pool.BadQuery.
 func New(address string, transport http.RoundTripper, remedies Remedies) (*Client, error) {
 	parsed, err := url.Parse(address)
@@ -40,7 +41,7 @@ func New(address string, transport http.RoundTripper, remedies Remedies) (*Clien
 	if transport == nil {
 		transport = http.DefaultTransport
 	}
-	retry := &retrying{next: transport, first: firstPause}
+	retry := &retrying{next: transport, policy: retries}
 	es, err := client.NewBaseClient(client.Config{
 		Addresses:    []string{address},
 		Transport:    retry,
@@ -50,16 +51,16 @@ func New(address string, transport http.RoundTripper, remedies Remedies) (*Clien
 		return nil, pool.BadQuery("the URL of Elasticsearch is not usable: check it in the data source's settings")
 	}
 	shown := url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: strings.TrimRight(parsed.Path, "/")}
-	return &Client{BaseClient: es, shown: shown.String(), remedies: remedies, retry: retry}, nil
+	return &Client{BaseClient: es, address: address, shown: shown.String(), remedies: remedies, retry: retry}, nil
 }
 
 // Shown is the URL without credentials.
 func (c *Client) Shown() string { return c.shown }
 
 // PauseFirst sets the pause before a request is repeated for the first time.
-func (c *Client) PauseFirst(pause time.Duration) { c.retry.first = pause }
+func (c *Client) PauseFirst(pause time.Duration) { c.retry.policy.First = pause }
 
-// Shards is what an answer says of the shards that it was made from.
+// Shards is the state of the shards that an answer was made from.
 type Shards struct {
 	Total, Failed int
 	Failures      []struct {
@@ -68,12 +69,12 @@ type Shards struct {
 	}
 }
 
-// Complete returns an error, with numbers, if a shard failed: what it holds is in no answer.
+// Complete returns an error, with numbers, if a shard failed, because the answer lacks the shard's data.
 func (c *Client) Complete(doing string, s *Shards) error {
 	if s.Failed == 0 {
 		return nil
 	}
-	return c.Fault(doing, fmt.Errorf("%d of %d %w (%s), and what they hold is missing", s.Failed, s.Total, ErrShards,
+	return c.Fault(doing, fmt.Errorf("%d of %d %w (%s), and their documents are missing", s.Failed, s.Total, ErrShards,
 		s.Why()), "check the cluster's health")
 }
 

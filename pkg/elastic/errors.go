@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -24,7 +25,7 @@ var ErrLostPIT = errors.New("the server lost the point in time of the search")
 var ErrShards = errors.New("shards failed")
 
 // Elsewhere reports whether a search failed because a node went away: the same search, with a point in time of its own,
-// finds the copies of what that node held, where there are any.
+// finds copies of that node's data, if there are any.
 func Elsewhere(err error) bool {
 	var status StatusError
 	return errors.Is(err, ErrLostPIT) || errors.Is(err, ErrShards) ||
@@ -36,9 +37,14 @@ type Performer interface {
 	Perform(ctx context.Context) (*http.Response, error)
 }
 
-// Ask does a request and reads the JSON answer into answer. Every error of the server or the way to it becomes a
-// [pool.SourceError] with the URL, what was being done, and a remedy.
+// Ask does a request and reads the JSON answer into answer, or ignores it if answer is nil. Every error of the server
+// or the way to it becomes a [pool.SourceError] with the URL, the operation, and a remedy. Meanwhile ctx's computation
+// holds no slot.
 func (c *Client) Ask(ctx context.Context, doing string, request Performer, answer any) error {
+	return parallel.Idle(ctx, func() error { return c.ask(ctx, doing, request, answer) })
+}
+
+func (c *Client) ask(ctx context.Context, doing string, request Performer, answer any) error {
 	res, err := request.Perform(ctx)
 	if err != nil {
 		return c.Unanswered(ctx, doing, err)
@@ -47,6 +53,9 @@ func (c *Client) Ask(ctx context.Context, doing string, request Performer, answe
 	if res.StatusCode >= 300 {
 		return c.refused(doing, res)
 	}
+	if answer == nil {
+		answer = new(any)
+	}
 	if err := json.NewDecoder(res.Body).Decode(answer); err != nil {
 		if ctx.Err() != nil {
 			return c.Unanswered(ctx, doing, err)
@@ -54,7 +63,7 @@ func (c *Client) Ask(ctx context.Context, doing string, request Performer, answe
 		if kind := res.Header.Get("Content-Type"); !strings.Contains(kind, "json") {
 			return c.Fault(doing, fmt.Errorf("the answer is %q, not JSON", kind), remedyURL)
 		}
-		return c.Fault(doing, fmt.Errorf("the answer broke off or is no JSON: %w", err),
+		return c.Fault(doing, fmt.Errorf("the response is incomplete or not JSON: %w", err),
 			"try again; if it stays, look for a proxy that cuts answers")
 	}
 	return nil
@@ -80,20 +89,20 @@ func (c *Client) Unanswered(ctx context.Context, doing string, err error) error 
 	case errors.As(err, &unknown) || errors.As(err, &hostname) || errors.As(err, &invalid):
 		return c.Fault(doing, err, "check the data source's TLS settings and the server's certificate")
 	case strings.Contains(text, "not Elasticsearch"):
-		return c.Fault(doing, errors.New("what answers is not Elasticsearch"), remedyURL)
+		return c.stranger(ctx, doing)
 	default:
 		return c.Fault(doing, err, "check that the server runs and that the URL, the network and the proxy settings are "+
 			"right")
 	}
 }
 
+// longestExplanation bounds the bytes that are read of an answer with an error status.
+const longestExplanation = 64 << 10
+
 // refused explains an answer with an error status.
 func (c *Client) refused(doing string, res *http.Response) error {
-	const enough = 64 << 10
-	body, _ := io.ReadAll(io.LimitReader(res.Body, enough)) // half an explanation is better than none
-	var answer struct{ Error Reason }
-	_ = json.Unmarshal(body, &answer) // a proxy's page has none
-	why := answer.Error
+	body, _ := io.ReadAll(io.LimitReader(res.Body, longestExplanation)) // half an explanation is better than none
+	why := reasonOf(body, res.Header.Get("Content-Type"))
 	if len(why.RootCause) > 0 {
 		why = why.RootCause[0]
 	}
@@ -110,6 +119,9 @@ func (c *Client) refused(doing string, res *http.Response) error {
 		remedy = "check user and password, or the API key, in the data source's settings"
 	case res.StatusCode == http.StatusForbidden:
 		remedy = c.remedies.Forbidden
+	case res.StatusCode == http.StatusNotAcceptable:
+		remedy = "Elasticsearch before 7.11 is not supported: upgrade it, or import job ads into a job file with " +
+			"`gpureports import-jobs`"
 	case res.StatusCode == http.StatusNotFound && why.Type != "":
 		remedy = c.remedies.NotFound
 	case res.StatusCode == http.StatusNotFound || res.StatusCode < 400:
@@ -122,14 +134,60 @@ func (c *Client) refused(doing string, res *http.Response) error {
 	return c.Fault(doing, problem, remedy)
 }
 
+// reasonOf is why the server refused something: an object, or a text, in JSON, or a plain text. A proxy's page has
+// none.
+func reasonOf(body []byte, kind string) (why Reason) {
+	var answer struct{ Error json.RawMessage }
+	if json.Unmarshal(body, &answer) == nil {
+		if json.Unmarshal(answer.Error, &why) != nil {
+			_ = json.Unmarshal(answer.Error, &why.Reason) // else there is none
+		}
+		return why
+	}
+	if strings.HasPrefix(kind, "text/plain") {
+		first, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n")
+		why.Reason = strings.ToValidUTF8(first, "")
+	}
+	return why
+}
+
+// stranger explains what answers without Elasticsearch's product header.
+func (c *Client) stranger(ctx context.Context, doing string) error {
+	what, remedy := "the response is not from Elasticsearch", remedyURL
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.address, nil)
+	if err == nil {
+		if user := request.URL.User; user != nil {
+			password, _ := user.Password()
+			request.SetBasicAuth(user.Username(), password)
+		}
+		if res, err := c.retry.RoundTrip(request); err == nil {
+			body, _ := io.ReadAll(io.LimitReader(res.Body, longestExplanation))
+			_ = res.Body.Close()
+			switch text := strings.ToLower(string(body)); {
+			case strings.Contains(text, "opensearch"):
+				what, remedy = "this is OpenSearch", "it is not supported: import job ads into a job file with `gpureports "+
+					"import-jobs`, or let adstash write into Elasticsearch"
+			case strings.Contains(text, "you know, for search"):
+				what, remedy = "a proxy removes the header X-Elastic-Product from the server's answers", "let it pass"
+			}
+		}
+	}
+	return c.Fault(doing, errors.New(what), remedy)
+}
+
 // Lost is the error of a search whose point in time is gone.
 func (c *Client) Lost(doing string) error {
 	return c.Fault(doing, ErrLostPIT, "try again; if it stays, look for nodes of the cluster that restart")
 }
 
-// Fault is a [pool.SourceError] of the server: what was being done, the problem, and a remedy.
+// Fault is a [pool.SourceError] of the server: the operation, the problem, and a remedy.
 func (c *Client) Fault(doing string, problem error, remedy string) error {
 	return pool.SourceError("Elasticsearch at %s: %s: %w: %s", c.shown, doing, problem, remedy)
+}
+
+// Unreadable is the error of an answer in JSON with unexpected content.
+func (c *Client) Unreadable(doing string, err error) error {
+	return c.Fault(doing, fmt.Errorf("the answer cannot be read: %w", err), "check the server's version")
 }
 
 // StatusError is an answer with an error status.

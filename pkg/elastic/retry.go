@@ -1,68 +1,77 @@
 package elastic
 
 import (
+	"bytes"
+	"errors"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
 
-	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/remote"
 )
 
 // Attempts is how often a request is sent at most.
 const Attempts = 5
 
-const firstPause = 250 * time.Millisecond
+var retries = remote.Policy{Attempts: Attempts, First: 250 * time.Millisecond, Longest: 2 * time.Second}
 
-// retrying repeats requests that the server could not take at the moment (429, 502, 503), with growing pauses, as long
-// as the next attempt begins before the context's deadline; otherwise the last answer stands. Requests only read, or
-// put documents of given ids, so repeating them is harmless.
+// retrying repeats requests that the server could not take at the moment (429, 502, 503); the last answer is returned.
+// Requests only read, or put documents of given ids, so repeating them is harmless.
 type retrying struct {
-	next  http.RoundTripper
-	first time.Duration
+	next   http.RoundTripper
+	policy remote.Policy
 }
+
+var errBusy = errors.New("the server is busy")
 
 func (r *retrying) RoundTrip(req *http.Request) (*http.Response, error) {
-	ctx := req.Context()
-	for attempt := 1; ; attempt++ {
-		res, err := r.next.RoundTrip(req)
-		if err != nil {
-			return nil, err
-		}
-		switch res.StatusCode {
-		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable:
-		default:
-			return res, nil
-		}
-		pause := r.pause(attempt, res)
-		if deadline, ok := ctx.Deadline(); attempt == Attempts || ok && time.Until(deadline) <= pause {
-			return res, nil
-		}
-		repeated := req.Clone(ctx)
-		if req.GetBody != nil {
-			if repeated.Body, err = req.GetBody(); err != nil {
-				return res, nil
+	var res *http.Response
+	err := remote.Retry(req.Context(), r.policy, func() (err error) {
+		attempt := req
+		if res != nil {
+			attempt = req.Clone(req.Context())
+			if req.GetBody != nil {
+				if attempt.Body, err = req.GetBody(); err != nil {
+					return err
+				}
 			}
-		} else if req.Body != nil && req.Body != http.NoBody {
-			return res, nil
 		}
-		_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 64<<10)) // so that the connection can be used again
-		_ = res.Body.Close()
-		if err := parallel.Wait(ctx, pause); err != nil {
-			return nil, err
+		res, err = r.next.RoundTrip(attempt) //nolint:bodyclose // the caller closes the last answer, detachBody the others
+		if err != nil || !busy(res) || !repeatable(req) {
+			return err
 		}
-		req = repeated
+		detachBody(res)
+		return &remote.Temporary{Err: errBusy, RetryAfter: retryAfter(res)}
+	})
+	if err != nil && !errors.Is(err, errBusy) {
+		return nil, err
 	}
+	return res, nil
 }
 
-// pause doubles with each attempt, is spread by ±25 % so that many clients do not return together, and is at least
-// what the server asks for.
-func (r *retrying) pause(attempt int, res *http.Response) time.Duration {
-	pause := r.first << (attempt - 1)
-	pause += time.Duration((rand.Float64() - 0.5) / 2 * float64(pause))
-	if seconds, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil {
-		pause = max(pause, time.Duration(seconds)*time.Second)
+func busy(res *http.Response) bool {
+	switch res.StatusCode {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable:
+		return true
 	}
-	return pause
+	return false
+}
+
+// repeatable reports whether a request can be sent again: its body can be had again, or it has none.
+func repeatable(req *http.Request) bool {
+	return req.GetBody != nil || req.Body == nil || req.Body == http.NoBody
+}
+
+// retryAfter is the pause that the server asks for; 0 if it asks for none.
+func retryAfter(res *http.Response) time.Duration {
+	seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // a date is not a number: 0
+	return time.Duration(seconds) * time.Second
+}
+
+// detachBody reads an explanation, so that the connection can be used again during a pause.
+func detachBody(res *http.Response) {
+	body, _ := io.ReadAll(io.LimitReader(res.Body, longestExplanation)) // half an explanation is better than none
+	_ = res.Body.Close()
+	res.Body = io.NopCloser(bytes.NewReader(body))
 }

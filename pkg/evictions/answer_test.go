@@ -12,12 +12,12 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
 	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/jobs/jobstest"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
-	"github.com/chtc/gpureports/pkg/runs/runstest"
 )
 
 const zoneB = "America/Chicago"
@@ -118,7 +118,7 @@ func TestLinkRate(t *testing.T) {
 	require.NotNil(t, golden.Rows(frames)[0]["evictedPercent"])
 }
 
-// Zooming never changes an outcome: what ends in two windows is the same in both, whatever is asked for.
+// Zooming never changes an outcome: a run that ends in two windows has the same outcome in both, in any query.
 func TestZoom(t *testing.T) {
 	s := open(t, golden.Pool(t, "pool-b"), zoneB)
 	whole := windowB(t)

@@ -1,118 +1,362 @@
 package evictions
 
 import (
+	"context"
 	"math"
 	"slices"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/survival"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Figures are what the backfill runs of a window add up to, in no order of groups.
-type Figures struct {
-	Groups []GroupFigures
-	Total  GroupFigures  // of a table
-	Times  []pool.Micros // of the points of a series, by bucket
+// Sums are the sums over a group of runs in a window or in a bucket of it (methodology section 8).
+type Sums struct {
+	Runs     int
+	Unseen   int
+	Outcomes [runs.Outcomes]int
+	GPUHours float64
+	Lost     float64              // GPU-hours of the evicted runs since their jobs last saved their work
+	Evicted  float64              // GPU-hours of the evicted runs
+	Saved    int                  // evicted runs in which the job saved something
+	Over     float64              // the GPU-hours that rates are over
+	Blind    bool                 // completions cannot be seen
+	Partly   bool                 // yields, evicted hours and saves are not known of all runs
+	toEnd    []float64            // hours of the evicted runs
+	perJob   map[timeline.Job]int // evictions
+	most     int                  // of one job
 }
 
-// GroupFigures are those of one group.
-type GroupFigures struct {
-	Texts   []string // by the plan's groupings, as answers show them
-	Sums    Sums     // of a table
-	Hours   float64  // of a table: the GPU-hours that its rates are over
-	Blind   bool     // completions cannot be seen
-	Buckets []Bucket // of a series
-}
-
-// Bucket is what a group of runs adds up to in a bucket of time.
-type Bucket struct {
-	Runs, Evictions int
-	GPUHours, Lost  float64
-	Over            float64 // the GPU-hours that its rate is over
-	Drawn           bool    // there is a point
-}
-
-// Frames returns the table of the view `summary`, else series.
-func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
-	if p.View == "summary" {
-		return f.summary(p, about)
+// evict counts an eviction.
+func (s *Sums) evict(r *Run) {
+	if r.saved() {
+		s.Saved++
 	}
-	return f.series(p, about)
+	if r.Job.IsNone() {
+		return
+	}
+	if s.perJob == nil {
+		s.perJob = map[timeline.Job]int{}
+	}
+	s.perJob[r.Job]++
+	s.most = max(s.most, s.perJob[r.Job])
 }
 
-// ofEvictions are the metrics that exist by cause and evidence.
-var ofEvictions = []string{"evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "lostGpuHours",
-	"medianHoursToEviction"}
+// add adds a run, as far as it lies in the window.
+func (s *Sums) add(r *Run, w pool.Window) {
+	s.Runs++
+	s.Outcomes[r.result]++
+	if r.Link == runs.AdOnly {
+		s.Unseen++
+	}
+	s.GPUHours += r.gpuHours(r.inside)
+	if r.result == runs.Evicted {
+		s.Lost += r.gpuHoursIn(r.savedUntil(), w.From, w.To)
+		s.Evicted += r.gpuHours(r.inside)
+		s.evict(r)
+		s.toEnd = append(s.toEnd, pool.Hours(r.length()))
+	}
+}
+
+// known is a figure that there is unless it is not known of all runs.
+func (s *Sums) known(figure float64) float64 {
+	if s.Partly {
+		return math.NaN()
+	}
+	return figure
+}
+
+// evictedPercent is the share of evictions among the ends that say how the job fared.
+func (s *Sums) evictedPercent() float64 {
+	if s.Blind {
+		return math.NaN()
+	}
+	ended := s.Outcomes[runs.Evicted] + s.Outcomes[runs.Yielded] + s.Outcomes[runs.Completed] +
+		s.Outcomes[runs.Removed] + s.Outcomes[runs.Held]
+	return aggregate.Percent(float64(s.Outcomes[runs.Evicted]), float64(ended))
+}
+
+func (s *Sums) medianHours() float64 {
+	if s.Blind || len(s.toEnd) == 0 {
+		return math.NaN()
+	}
+	return pool.Median(s.toEnd)
+}
+
+// leastHours are the GPU-hours below which there is no rate, because it would be meaningless (methodology section 8).
+const leastHours = 1
+
+// tooFew reports whether there are too few GPU-hours for a rate.
+func tooFew(hours float64) bool {
+	return hours < leastHours*(1-1e-9) // a sum of hours is as exact as floating point is
+}
+
+// rate is events per 100 GPU-hours, NaN over too few of them.
+func (s *Sums) rate(events float64) float64 {
+	if tooFew(s.Over) {
+		return math.NaN()
+	}
+	return 100 * events / s.Over
+}
+
+func (s *Sums) rateLow() float64 {
+	low, _ := survival.Garwood(s.Outcomes[runs.Evicted])
+	return s.rate(low)
+}
+
+func (s *Sums) rateHigh() float64 {
+	_, high := survival.Garwood(s.Outcomes[runs.Evicted])
+	return s.rate(high)
+}
+
+type (
+	// Figures are the sums over the backfill runs of a window.
+	Figures = aggregate.Figures[Sums]
+	// GroupFigures are those of one group.
+	GroupFigures = aggregate.Group[Sums]
+)
+
+// ofEvictions are the metrics that exist by cause, evidence and who took over.
+var ofEvictions = []string{"evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "lostGpuHours", "evictedGpuHours",
+	"checkpointedPercent", "medianHoursToEviction"}
 
 // ofRates are the metrics that have no value over too few GPU-hours.
 var ofRates = []string{"ratePer100GpuHours", "rateLow", "rateHigh"}
 
-func (f *Figures) summary(p *query.Plan, about *frames.About) data.Frames {
-	values := func(g *GroupFigures) []float64 {
-		v := make([]float64, len(p.Metrics))
-		for i, name := range p.Metrics {
-			v[i] = math.NaN()
-			if !ByEviction(p.GroupBy) || slices.Contains(ofEvictions, name) {
-				v[i] = g.Sums.metric(name, g.Hours, g.Blind)
-			}
-		}
-		return v
-	}
-	told := slices.ContainsFunc(p.Metrics, func(name string) bool { return slices.Contains(ofRates, name) })
-	var rates rates
-	rows := make([]frames.Row, len(f.Groups))
-	for i := range f.Groups {
-		g := &f.Groups[i]
-		if told {
-			rates.add(g.Sums.Outcomes[runs.Evicted], g.Hours)
-		}
-		rows[i] = frames.Row{Group: g.Texts, Values: values(g)}
-	}
-	rates.notice(about)
-	return frames.Table(p, about, rows, frames.Total{Name: "All", Values: values(&f.Total)})
+// ByEviction reports whether groupings know evictions only: a run that did not end so has no cause, and its evidence is
+// about another outcome (methodology section 8).
+func ByEviction(groupings []string) bool {
+	return slices.ContainsFunc(groupings, func(g string) bool {
+		return slices.Contains([]string{"cause", "evidence", "takenOverBy"}, g)
+	})
 }
 
-func (f *Figures) series(p *query.Plan, about *frames.About) data.Frames {
-	metrics := p.Metrics
-	if ByEviction(p.GroupBy) && slices.Contains(metrics, "runs") {
-		about.Info("runs have a cause only when they were evicted: by cause there is no metric runs")
-		metrics = slices.DeleteFunc(slices.Clone(metrics), func(m string) bool { return m == "runs" })
-	}
-	var rates rates
-	var series []frames.Series
-	for i := range f.Groups {
-		g := &f.Groups[i]
-		for _, metric := range metrics {
-			s := frames.Series{Group: g.Texts, Metric: metric}
-			for b := range g.Buckets {
-				of := &g.Buckets[b]
-				if !of.Drawn {
-					continue
-				}
-				if metric == "ratePer100GpuHours" {
-					rates.add(of.Evictions, of.Over)
-				}
-				s.Times, s.Values = append(s.Times, f.Times[b]), append(s.Values, of.metric(metric))
-			}
-			series = append(series, s)
+// Frames returns the table of the view `summary`, otherwise series.
+func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
+	shown := metrics
+	if ByEviction(p.GroupBy) || !p.Select.TakenOverBy.All() {
+		if p.View != "summary" && slices.Contains(p.Metrics, "runs") {
+			about.Info("only evicted runs have a cause and are taken over, so the metric runs is not available")
 		}
+		shown = metrics.Without(func(name string) bool { return !slices.Contains(ofEvictions, name) })
 	}
-	rates.notice(about)
-	return frames.TimeSeries(p, about, series)
+	if slices.ContainsFunc(p.Metrics, func(name string) bool { return slices.Contains(ofRates, name) }) {
+		var rates rates
+		for i := range f.Groups {
+			g := &f.Groups[i]
+			if p.View == "summary" {
+				rates.add(&g.Sums)
+			}
+			for b := range g.Points {
+				if g.Drawn[b] {
+					rates.add(&g.Points[b])
+				}
+			}
+		}
+		rates.notice(about)
+	}
+	return f.Frames(shown, p, about)
 }
 
-func (b *Bucket) metric(name string) float64 {
-	switch name {
-	case "evictions":
-		return float64(b.Evictions)
-	case "ratePer100GpuHours":
-		return rate(float64(b.Evictions), b.Over)
-	case "lostGpuHours":
-		return b.Lost
+// rates counts an answer's rates, so that those without a value are not taken for hours without evictions.
+type rates struct{ all, leftOut int }
+
+// add counts the rate of a cell. A cell without a run has none.
+func (r *rates) add(s *Sums) {
+	if s.Outcomes[runs.Evicted] == 0 && s.Over == 0 {
+		return
 	}
-	return float64(b.Runs)
+	r.all++
+	if tooFew(s.Over) {
+		r.leftOut++
+	}
+}
+
+// notice adds a notice if rates were left out.
+func (r *rates) notice(about *frames.About) {
+	if r.leftOut > 0 {
+		about.Info("%s of %s eviction rates rest on less than %d GPU hour and have no value", frames.Thousands(r.leftOut),
+			frames.Thousands(r.all), leastHours)
+	}
+}
+
+// summary are the figures of the window.
+func (a *answer) summary(ctx context.Context) (*Figures, error) {
+	f := &Figures{Total: Sums{Blind: a.blind}}
+	var keys pool.Numbered[aggregate.Key]
+	over := map[aggregate.Key]float64{} // GPU-hours of all runs, where groups know evictions only
+	err := a.each(ctx, func(r *Run) error {
+		key := r.key()
+		if a.byEviction {
+			over[key.Within(a.overBy)] += r.gpuHours(r.inside)
+			if f.Total.Over += r.gpuHours(r.inside); !a.takenOver(r) {
+				return nil
+			}
+		}
+		if f.Total.add(r, a.plan.Window); a.byEviction && r.result != runs.Evicted {
+			return nil
+		}
+		n := int(keys.Number(key.Within(a.plan.GroupBy)))
+		if n == len(f.Groups) {
+			f.Groups = append(f.Groups, GroupFigures{Sums: Sums{Blind: a.blind}})
+		}
+		f.Groups[n].Sums.add(r, a.plan.Window)
+		return nil
+	})
+	if !a.byEviction {
+		f.Total.Over = f.Total.GPUHours
+	}
+	for n, key := range keys.All {
+		g := &f.Groups[n]
+		g.Texts = key.Texts(a.plan, a.plan.GroupBy, a.names)
+		if g.Sums.Over = g.Sums.GPUHours; a.byEviction {
+			g.Sums.Over = over[key.Within(a.overBy)]
+		}
+	}
+	return f, err
+}
+
+// series counts the runs of each group by bucket.
+type series struct {
+	*answer
+	buckets query.Buckets
+	keys    pool.Numbered[aggregate.Key]
+	points  [][]Sums                    // by group
+	over    map[aggregate.Key][]float64 // GPU-hours of all runs, where groups know evictions only
+}
+
+// add counts an eviction in the bucket that holds its time, and hours and runs in every bucket that they overlap.
+func (s *series) add(r *Run) error {
+	var own []Sums
+	var over []float64
+	key, evicted := r.key(), r.result == runs.Evicted && s.takenOver(r)
+	if evicted || !s.byEviction {
+		n := int(s.keys.Number(key.Within(s.plan.GroupBy)))
+		if n == len(s.points) {
+			s.points = append(s.points, make([]Sums, s.buckets.Len()))
+		}
+		own = s.points[n]
+	}
+	if s.byEviction {
+		key = key.Within(s.overBy)
+		if over = s.over[key]; over == nil {
+			over = make([]float64, s.buckets.Len())
+			s.over[key] = over
+		}
+	}
+	if err := query.Hold(len(s.points)+len(s.over), s.buckets.Len()); err != nil {
+		return err
+	}
+	from, starts := max(r.begin, s.plan.Window.From), s.buckets.Starts
+	for b := s.buckets.Of(from); b < s.buckets.Len() && starts[b] <= r.until; b++ {
+		hours := r.gpuHours(max(0, min(r.until, starts[b+1])-max(from, starts[b])))
+		if own != nil {
+			own[b].Runs++
+			own[b].GPUHours += hours
+		}
+		if evicted {
+			own[b].Lost += r.gpuHoursIn(r.savedUntil(), max(from, starts[b]), starts[b+1])
+			own[b].Evicted += hours
+		}
+		if over != nil {
+			over[b] += hours
+		}
+	}
+	if evicted || own != nil && r.result == runs.Yielded {
+		at := &own[s.buckets.Of(r.End)]
+		if at.Outcomes[r.result]++; evicted {
+			at.evict(r)
+		}
+	}
+	return nil
+}
+
+// timeseries are the figures of the window's buckets.
+func (a *answer) timeseries(ctx context.Context) (*Figures, error) {
+	buckets, err := a.plan.Buckets(a.plan.Window.From)
+	if err != nil {
+		return nil, err
+	}
+	s := series{answer: a, buckets: buckets, over: map[aggregate.Key][]float64{}}
+	if err := a.each(ctx, s.add); err != nil {
+		return nil, err
+	}
+	f := &Figures{Times: aggregate.Times(buckets, a.slices, a.plan.Window.To)}
+	live, times := a.live(buckets), a.observed.View.Times
+	for n, key := range s.keys.All {
+		g := GroupFigures{Texts: key.Texts(a.plan, a.plan.GroupBy, a.names), Points: s.points[n],
+			Drawn: make([]bool, buckets.Len())}
+		over := s.over[key.Within(a.overBy)]
+		for b := range g.Points {
+			of := &g.Points[b]
+			if of.Over = of.GPUHours; a.byEviction {
+				of.Over = over[b]
+			}
+			left := of.Outcomes[runs.Evicted]+of.Outcomes[runs.Yielded] > 0
+			g.Drawn[b] = (live[b] || left) && a.plan.Keep(buckets, b, times[len(times)-1])
+		}
+		f.Groups = append(f.Groups, g)
+	}
+	return f, nil
+}
+
+// live reports which buckets have a slice: the others do not exist, unless an ad shows an eviction or a yield in them.
+func (a *answer) live(buckets query.Buckets) []bool {
+	live := make([]bool, buckets.Len())
+	for _, t := range a.slices {
+		live[buckets.Of(max(t, buckets.Starts[0]))] = true
+	}
+	return live
+}
+
+// hourOfWeek sums over the window by local weekday and hour.
+func (a *answer) hourOfWeek(ctx context.Context) (data.Frames, error) {
+	buckets, cells, err := a.plan.Hours()
+	if err != nil {
+		return nil, err
+	}
+	var sums aggregate.Week[Sums]
+	var seen [7][24]bool // with a snapshot, or an eviction
+	for b, live := range a.live(buckets) {
+		at := cells[b]
+		seen[at[0]][at[1]] = seen[at[0]][at[1]] || live
+	}
+	some := false
+	err = a.each(ctx, func(r *Run) error {
+		some = true
+		if r.result == runs.Evicted && a.takenOver(r) {
+			at := cells[buckets.Of(r.End)]
+			sums[at[0]][at[1]].Outcomes[runs.Evicted]++
+			seen[at[0]][at[1]] = true
+		}
+		from := max(r.begin, a.plan.Window.From)
+		for b := buckets.Of(from); b < buckets.Len() && buckets.Starts[b] < r.until; b++ {
+			at := cells[b]
+			// clocks differ: it may end before it starts
+			sums[at[0]][at[1]].Over += r.gpuHours(max(0, min(r.until, buckets.Starts[b+1])-max(from, buckets.Starts[b])))
+		}
+		return nil
+	})
+	if err != nil || !some {
+		return a.about.Finish(nil), err
+	}
+	var rates rates
+	values := sums.Figures(metrics, a.plan.Metrics[0])
+	for day := range values {
+		for hour := range values[day] {
+			if a.plan.Metrics[0] == "ratePer100GpuHours" {
+				rates.add(&sums[day][hour])
+			} else if !seen[day][hour] {
+				values[day][hour] = math.NaN()
+			}
+		}
+	}
+	rates.notice(a.about)
+	return frames.HeatMap(a.plan, a.about, values), nil
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
-// Hours is what backfill runs did in consecutive hours. Sums over hours and groups are those of longer windows; a
+// Hours has the sums over backfill runs in consecutive hours. Sums over hours and groups are those of longer windows; a
 // window has the runs that began in its hours, and those that were carried into its first one.
 type Hours struct {
 	Runs      map[HourOf]*Hourly
 	Evictions map[Ended]*Eviction
 	Links     []Links  // of each hour
 	Sharp     bool     // job ads are used
-	Notices   []string // of the job source: what it left out
+	Notices   []string // of the job source, about omitted ads
 }
 
 // HourOf is a group's hour, by its number.
@@ -27,7 +27,7 @@ type HourOf struct {
 	Hour int
 }
 
-// Hourly is what the runs of a group did in an hour.
+// Hourly is the sum over the runs of a group in an hour.
 type Hourly struct {
 	GPUHours                   float64
 	Begun, Carried             int                // runs that start in the hour, and those that started before
@@ -35,32 +35,38 @@ type Hourly struct {
 	Ended                      [runs.Outcomes]int // runs that end in the hour
 }
 
-// Ended says which evictions are added up: those of runs that began in one hour and were evicted in another.
+// Ended says which evictions are added up: those of runs that were evicted in one hour, began in another, and whose
+// jobs had last saved their work in a third: in that in which the run began where they never did.
 type Ended struct {
 	HourOf
-	Began           pool.Micros // beginning of the hour
+	Saved, Began    pool.Micros // hours of the last save and of the run's beginning, by their beginnings
 	Cause, Evidence string
 }
 
-// Eviction is what evicted runs that began in one hour and ended in another held, so that the part in any full hours is
-// known.
+// Eviction has the GPU-hours of evicted runs since their jobs last saved, and since they began, so that the parts in
+// any full hours are known.
 type Eviction struct {
-	Count int
-	GPUs  int     // held in the hours between the two
-	First float64 // GPU-hours in the hour of the start, where that is another than the one of the end
-	Last  float64 // GPU-hours in the hour of the end
-	Lost  float64 // all GPU-hours
+	Count, Saved  int     // runs, and those whose jobs saved in them
+	GPUs          int     // held in the hours between the first and the last one
+	Lost, Evicted Stretch // since the last save, and since the beginning
 }
 
-// Links is what tells a link rate: how many runs have an ad, of those that count.
+// Stretch is the GPU-hours of runs from an hour to that of their ends.
+type Stretch struct {
+	First float64 // in the first hour, where that is another than the last one
+	Last  float64 // in the hour of the end
+	All   float64
+}
+
+// Links are the counts of a link rate: how many runs have an ad, of those that count.
 type Links struct {
 	CountedBegun, CountedCarried int
 	LinkedBegun, LinkedCarried   int
 }
 
-// ByHour returns what backfill runs did in each of consecutive hours, given by their beginnings and the end of the last
-// one. Errors are those of Answer, and pool.SourceError where the job source does not answer: figures without it are
-// others.
+// ByHour returns the sums over backfill runs in each of consecutive hours, given by their beginnings and the end of the
+// last one. Errors are those of Answer, and pool.SourceError if the job source does not answer, because figures without
+// it differ.
 func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.Micros, now pool.Micros) (*Hours,
 	error) {
 	p, err := query.Catalog{Kind}.Plan(query.Request{Model: query.Model{QueryType: Kind.Name, View: "timeseries",
@@ -83,16 +89,8 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	h := &hourly{Hours{Runs: map[HourOf]*Hourly{}, Evictions: map[Ended]*Eviction{},
 		Links: make([]Links, len(hours)-1), Sharp: known.Sharp, Notices: known.Notices}, query.Buckets{Starts: hours}, p,
 		o.View.Names.Texts()}
-	all, err := tableOf(ctx, known)
-	if err != nil {
-		return nil, fmt.Errorf("listing backfill runs: %w", err)
-	}
-	looking := all.in(o, p.Window)
-	err = looking.each(ctx, nil, func(_ int32, r *Run) error {
-		h.add(r, &all.classes.All[r.class])
-		return nil
-	})
-	if err != nil {
+	v := newView(o, p.Window)
+	if err := v.each(ctx, known.Explanations, func(r *Run) error { h.add(r); return nil }); err != nil {
 		return nil, err
 	}
 	return &h.Hours, nil
@@ -106,13 +104,13 @@ type hourly struct {
 	names []string
 }
 
-func (h *hourly) add(r *Run, class *linked.Class) {
-	group := linked.GroupOf(class.Place.Category(), class.Place, h.names[class.Project], h.names[r.User], h.names)
+func (h *hourly) add(r *Run) {
+	group := linked.GroupOf(r.key(), h.names)
 	starts, counted := h.hours.Starts, r.Outcome != runs.Running && linked.Due(r.End, h.plan.Now)
 	unseen := r.Link == runs.AdOnly
-	for b := h.hours.Of(max(r.Start, starts[0])); b < h.hours.Len() && starts[b] <= r.Until; b++ {
-		of, begun := h.of(HourOf{group, b}), r.Start >= starts[b]
-		of.GPUHours += r.gpuHours(max(0, min(r.Until, starts[b+1])-max(r.Start, starts[b])))
+	for b := h.hours.Of(max(r.begin, starts[0])); b < h.hours.Len() && starts[b] <= r.until; b++ {
+		of, begun := h.of(HourOf{group, b}), r.begin >= starts[b]
+		of.GPUHours += r.gpuHours(max(0, min(r.until, starts[b+1])-max(r.begin, starts[b])))
 		count(begun, &of.Begun, &of.Carried)
 		switch l := &h.Links[b]; {
 		case unseen:
@@ -141,20 +139,28 @@ func (h *hourly) of(k HourOf) *Hourly {
 }
 
 func (h *hourly) evicted(at HourOf, r *Run) {
-	k := Ended{at, h.plan.Bucket.Floor(r.Start, h.plan.Location), r.Cause.String(), r.Evidence.String()}
+	floor := func(t pool.Micros) pool.Micros { return h.plan.Bucket.Floor(t, h.plan.Location) }
+	k := Ended{at, floor(r.savedUntil()), floor(r.begin), r.Cause.String(), r.Evidence.String()}
 	of := h.Evictions[k]
 	if of == nil {
 		of = &Eviction{}
 		h.Evictions[k] = of
 	}
-	begin := h.hours.Starts[at.Hour]
 	of.Count++
-	of.GPUs += int(r.gpus)
-	of.Lost += r.gpuHours(r.End - r.Start)
-	of.Last += r.gpuHours(r.End - max(r.Start, begin))
-	if r.Start < begin {
-		of.First += r.gpuHours(h.plan.Bucket.Next(k.Began, h.plan.Location) - r.Start)
+	if r.saved() {
+		of.Saved++
 	}
+	of.GPUs += len(r.GPUs)
+	add := func(to *Stretch, since, hour pool.Micros) {
+		begin := h.hours.Starts[at.Hour]
+		to.All += r.gpuHours(r.End - since)
+		to.Last += r.gpuHours(r.End - max(since, begin))
+		if since < begin {
+			to.First += r.gpuHours(h.plan.Bucket.Next(hour, h.plan.Location) - since)
+		}
+	}
+	add(&of.Lost, r.savedUntil(), k.Saved)
+	add(&of.Evicted, r.begin, k.Began)
 }
 
 // count counts a run that began in an hour, or was carried into it.

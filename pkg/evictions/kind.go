@@ -1,53 +1,106 @@
 package evictions
 
-import "github.com/chtc/gpureports/pkg/query"
+import (
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/aggregate"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/runs"
+)
 
 var (
-	groupings = []string{"category", "device", "ownership", "machineType", "machine", "user", "cause", "evidence"}
-	metrics   = []string{
-		"runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous", "unseen", "gpuHours",
+	groupings = []string{"category", "device", "memory", "tier", "ownership", "machineType", "machine", "user", "cause",
+		"evidence", "takenOverBy"}
+	seriesGroupings = append(slices.Clone(groupings[:9]), "takenOverBy")
+	tableMetrics    = []string{
+		"runs", "evictions", "yielded", "completed", "removed", "held", "running", "lost", "ambiguous", "unseen", "gpuHours",
 		"ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "medianHoursToEviction", "lostGpuHours", "lostPercent",
+		"evictedGpuHours", "checkpointedPercent", "maxEvictionsPerJob",
 	}
-	seriesMetrics = []string{"evictions", "ratePer100GpuHours", "lostGpuHours", "runs"}
+	seriesMetrics = []string{"evictions", "ratePer100GpuHours", "lostGpuHours", "runs", "yielded", "evictedGpuHours",
+		"maxEvictionsPerJob"}
+	filters = append(slices.Clone(query.UserFilters), "takenOverBy")
 )
+
+var metrics = aggregate.Metrics[Sums]{
+	aggregate.Define("runs", "Runs", query.Count, 0, "Runs of backfill jobs that overlap the time range",
+		func(s *Sums) float64 { return float64(s.Runs) }),
+	aggregate.Define("evictions", "Evictions", query.Count, 0, "Runs that ended in an eviction",
+		ended(runs.Evicted)),
+	aggregate.Define("yielded", "Yielded", query.Count, 0, "Runs whose job saved a checkpoint and left, because its slot "+
+		"would not take it back: no evictions, and nothing is lost",
+		func(s *Sums) float64 { return s.known(float64(s.Outcomes[runs.Yielded])) }),
+	aggregate.Define("completed", "Completed", query.Count, 0, "Runs whose job completed",
+		ended(runs.Completed)),
+	aggregate.Define("removed", "Removed", query.Count, 0, "Runs whose job was removed",
+		ended(runs.Removed)),
+	aggregate.Define("held", "Held", query.Count, 0, "Runs whose job was put on hold",
+		ended(runs.Held)),
+	aggregate.Define("running", "Running", query.Count, 0, "Runs still open at the end of the time range",
+		ended(runs.Running)),
+	aggregate.Define("lost", "Lost", query.Count, 0, "Runs that a gap or the machine's absence hides the end of",
+		ended(runs.Lost)),
+	aggregate.Define("ambiguous", "Ambiguous", query.Count, 0, "Runs that ended without evidence how; never counted as "+
+		"evictions",
+		ended(runs.Ambiguous)),
+	aggregate.Define("unseen", "Unseen", query.Count, 0, "Runs between two snapshots, known from epoch ads only; counted "+
+		"in all other figures",
+		func(s *Sums) float64 { return float64(s.Unseen) }),
+	aggregate.Define("gpuHours", "GPU hours", query.GPUHours, 1, "GPUs that backfill jobs held, over time",
+		func(s *Sums) float64 { return s.GPUHours }),
+	aggregate.Define("ratePer100GpuHours", "Evictions per 100 GPU hours", query.Count, 2,
+		"100 · evictions / backfill GPU hours",
+		func(s *Sums) float64 { return s.rate(float64(s.Outcomes[runs.Evicted])) }),
+	aggregate.Define("rateLow", "Rate, 95 % low", query.Count, 2, "Lower bound of the 95 % interval (Garwood)",
+		(*Sums).rateLow),
+	aggregate.Define("rateHigh", "Rate, 95 % high", query.Count, 2, "Upper bound of the 95 % interval (Garwood)",
+		(*Sums).rateHigh),
+	aggregate.Define("evictedPercent", "Evicted %", query.Percent, 1,
+		"100 · evicted / (evicted + yielded + completed + removed + held)",
+		(*Sums).evictedPercent),
+	aggregate.Define("medianHoursToEviction", "Median to eviction", query.Hours, 1, "Median length of evicted runs",
+		(*Sums).medianHours),
+	aggregate.Define("lostGpuHours", "Lost GPU hours", query.GPUHours, 1,
+		"GPU hours of evicted runs since their jobs last saved a checkpoint, as far as epoch ads say so",
+		func(s *Sums) float64 { return s.Lost }),
+	aggregate.Define("lostPercent", "Lost %", query.Percent, 1, "100 · lost GPU hours / backfill GPU hours",
+		func(s *Sums) float64 { return aggregate.Percent(s.Lost, s.GPUHours) }),
+	aggregate.Define("evictedGpuHours", "Evicted GPU hours", query.GPUHours, 1,
+		"GPU hours of evicted runs: the loss if no checkpoint was ever saved",
+		func(s *Sums) float64 { return s.known(s.Evicted) }),
+	aggregate.Define("checkpointedPercent", "Checkpointed %", query.Percent, 1,
+		"100 · evicted runs in which the job had saved a checkpoint / evicted runs",
+		func(s *Sums) float64 {
+			return s.known(aggregate.Percent(float64(s.Saved), float64(s.Outcomes[runs.Evicted])))
+		}),
+	aggregate.Define("maxEvictionsPerJob", "Most evictions of a job", query.Count, 0,
+		"The most evictions of one job: runs without a GlobalJobId count for none",
+		func(s *Sums) float64 { return float64(s.most) }),
+}
+
+// ended is the figure of the runs with an outcome.
+func ended(as runs.Outcome) func(*Sums) float64 {
+	return func(s *Sums) float64 { return float64(s.Outcomes[as]) }
+}
 
 // Kind describes the kind.
 var Kind = query.Kind{
 	Name: "evictions", Label: "Evictions", Description: "Runs of backfill jobs: how they ended and what evictions cost",
 	Views: []query.View{
-		query.TableView("Runs, evictions, their rate and the hours lost", groupings, metrics, query.UserFilters),
-		query.SeriesView(groupings[:7], seriesMetrics, query.UserFilters),
-		query.ListView("events", "Events", "Every single eviction", query.UserFilters),
+		query.TableView("Runs, evictions, their rate and the hours lost", groupings, tableMetrics, filters),
+		query.SeriesView(seriesGroupings, seriesMetrics, filters),
+		query.ListView("events", "Events", "Every single eviction", filters),
 		query.ListView("runs", "Runs", "Every run of a backfill job and its outcome", query.UserFilters),
-		query.SurvivalView("Share of runs that are not evicted within x hours", groupings[:4], query.UserFilters),
-		query.HeatMapView([]string{"ratePer100GpuHours", "evictions"}, query.UserFilters),
-		query.ListView("annotations", "Eviction marks", "Evictions as annotations", query.UserFilters),
+		query.ListView("jobs", "Jobs", "How often each job ran, was evicted and yielded, and what it lost",
+			query.UserFilters),
+		query.SurvivalView("Share of runs that are not evicted within x hours", groupings[:6], query.UserFilters),
+		query.HeatMapView([]string{"ratePer100GpuHours", "evictions"}, filters),
+		query.ListView("annotations", "Eviction marks", "Evictions as annotations", filters),
 	},
-	Columns: []query.Column{
-		query.Metric("runs", "Runs", query.Count, 0, "Runs of backfill jobs that overlap the time range"),
-		query.Metric("evictions", "Evictions", query.Count, 0, "Runs that ended in an eviction"),
-		query.Metric("completed", "Completed", query.Count, 0, "Runs whose job completed"),
-		query.Metric("removed", "Removed", query.Count, 0, "Runs whose job was removed"),
-		query.Metric("held", "Held", query.Count, 0, "Runs whose job was put on hold"),
-		query.Metric("running", "Running", query.Count, 0, "Runs that go on at the end of the time range"),
-		query.Metric("lost", "Lost", query.Count, 0, "Runs that a gap or the machine's absence hides the end of"),
-		query.Metric("ambiguous", "Ambiguous", query.Count, 0, "Runs that ended without evidence how; never counted as "+
-			"evictions"),
-		query.Metric("unseen", "Unseen", query.Count, 0, "Runs between two snapshots, known from epoch ads only; counted "+
-			"in all other figures"),
-		query.Metric("gpuHours", "GPU hours", query.GPUHours, 1, "GPUs that backfill jobs held, over time"),
-		query.Metric("ratePer100GpuHours", "Evictions per 100 GPU hours", query.Count, 2,
-			"100 · evictions / backfill GPU hours"),
-		query.Metric("rateLow", "Rate, 95 % low", query.Count, 2, "Lower bound of the 95 % interval (Garwood)"),
-		query.Metric("rateHigh", "Rate, 95 % high", query.Count, 2, "Upper bound of the 95 % interval (Garwood)"),
-		query.Metric("evictedPercent", "Evicted %", query.Percent, 1,
-			"100 · evicted / (evicted + completed + removed + held)"),
-		query.Metric("medianHoursToEviction", "Median to eviction", query.Hours, 1, "Median length of evicted runs"),
-		query.Metric("lostGpuHours", "Lost GPU hours", query.GPUHours, 1,
-			"GPU hours of evicted runs: an upper bound where jobs checkpoint"),
-		query.Metric("lostPercent", "Lost %", query.Percent, 1, "100 · lost GPU hours / backfill GPU hours"),
-
+	Columns: append(metrics.Columns(),
 		query.Metric("ranHours", "Ran", query.Hours, 1, "Length of the run"),
+		query.TextColumn("savedUntil", "Saved until", "When the job last saved a checkpoint in this run; otherwise its "+
+			"start"),
 		query.NameColumn(query.Users, "takenOverBy", "Taken over by", "RemoteOwner of the primary claim"),
-	},
+	),
 }

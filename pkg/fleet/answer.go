@@ -27,9 +27,9 @@ func (s *Store) Answer(ctx context.Context, all query.Catalog, env query.Env, r 
 	return retried(ctx, s, func(ctx context.Context) (data.Frames, error) { return s.answerOnce(ctx, p) })
 }
 
-// retried asks within the store's time, and within three quarters of the time until ctx's deadline: so the error says
-// what did not answer before nobody waits for it any more. If a node went away meanwhile, it asks once more: others may
-// hold what it held.
+// retried calls ask with a deadline: the store's, or three quarters of the time until ctx's, if that is earlier, so
+// that the error names the server before the caller gives up. If a node went away meanwhile, it calls ask once more,
+// because other nodes may have its data.
 func retried[T any](ctx context.Context, s *Store, ask func(context.Context) (T, error)) (T, error) {
 	within := s.timeout
 	if deadline, ok := ctx.Deadline(); ok {
@@ -67,7 +67,7 @@ func (s *Store) answerOnce(ctx context.Context, p *query.Plan) (data.Frames, err
 	return answer(), nil
 }
 
-// asked is a question under way.
+// asked is a running query.
 type asked struct {
 	store   *Store
 	pinned  *elastic.Pinned
@@ -77,16 +77,15 @@ type asked struct {
 	cover   map[string]*coverage // by pool
 }
 
-// answer asks for the figures of the plan's kind, and returns what makes frames of them.
+// answer requests the figures of the plan's kind, and returns a function that makes frames of them.
 func (a *asked) answer(ctx context.Context, about *frames.About) (func() data.Frames, error) {
 	switch a.plan.Kind {
 	case userhours.Kind.Name:
 		hours, err := a.userHours(ctx)
 		return func() data.Frames { return userhours.Frames(hours, a.plan, about) }, err
 	case backfill.Kind.Name:
-		groups, err := a.backfill(ctx)
-		_, times := a.points()
-		return func() data.Frames { return backfill.OccupiedFrames(groups, times, a.plan, about) }, err
+		figures, err := a.backfill(ctx)
+		return func() data.Frames { return backfill.Frames(figures, a.plan, about) }, err
 	case demand.Kind.Name:
 		d, err := a.demand(ctx, about)
 		return func() data.Frames { return d.frames(about) }, err

@@ -4,33 +4,39 @@ import (
 	"context"
 
 	"github.com/chtc/gpureports/pkg/backfill"
-	"github.com/chtc/gpureports/pkg/facts"
+	"github.com/chtc/gpureports/pkg/fleet/facts"
 )
 
 // backfill returns how the backfill pools are used: of each pool Σ of GPU-snapshots / snapshots, added up over pools.
-func (a *asked) backfill(ctx context.Context) ([]backfill.Occupied, error) {
+func (a *asked) backfill(ctx context.Context) (*backfill.Figures, error) {
 	snapshots, err := a.ofHours(ctx, "snapshots")
 	if err != nil {
 		return nil, err
 	}
-	drawn, _ := a.points()
-	at := pointsOf(drawn)
-	var found groups[backfill.Occupied]
+	var found groups[backfill.GroupFigures]
 	w := wanted{kind: facts.KindGPUs, fields: []string{"poolAvailable", "poolUsed", "poolTaken"},
 		having: []string{"poolAvailable", "poolUsed", "poolTaken", "poolOther"}}
-	err = a.each(ctx, w, func(c cell) {
+	err = a.each(ctx, w, func(c cell) error {
 		n := a.cover[c.pool]
 		if n == nil || !n.drawn[c.bucket] {
-			return
+			return nil
 		}
 		texts := a.textsOf(a.plan.GroupBy, c.texts)
-		of := found.of(texts, func() backfill.Occupied {
-			point := func() []float64 { return a.emptyPoints(c.pool, drawn) }
-			return backfill.Occupied{Texts: texts, Available: point(), Used: point(), Taken: point()}
+		of, err := found.of(texts, a.buckets.Len(), func() backfill.GroupFigures {
+			g := backfill.GroupFigures{Texts: texts, Points: make([]backfill.Sums, a.buckets.Len()), Drawn: a.drawn(c.pool)}
+			for b := range g.Points {
+				g.Points[b].Snapshots = 1 // the added values are averages
+			}
+			return g
 		})
-		for i, values := range [][]float64{of.Available, of.Used, of.Taken} {
-			values[at[c.bucket]] += c.values[i] / snapshots[c.pool][c.bucket]
+		if err != nil {
+			return err
 		}
+		at := &of.Points[c.bucket]
+		for i, average := range []*float64{&at.Available, &at.Used, &at.Taken} {
+			*average += c.values[i] / snapshots[c.pool][c.bucket]
+		}
+		return nil
 	})
-	return found.all, err
+	return &backfill.Figures{Groups: found.all, Times: a.times()}, err
 }

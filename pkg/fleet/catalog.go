@@ -26,11 +26,12 @@ var Catalog = query.Catalog{
 }
 
 // withoutFacts are groupings and filters that facts do not tell apart.
-var withoutFacts = []string{"machine", "machines", "preventReason", "idle"}
+var withoutFacts = []string{"machine", "machines", "preventReason", "idle", "takenOverBy"}
 
 // noSums are metrics that cannot be made from sums over hours.
-var noSums = []string{"idleRuns", "medianHoursToEviction", "ended", "meanHours",
-	"medianWaitHours", "p90WaitHours", "expansionFactor", "waitingUsers", "oldestHours", "freeWhileWaiting"}
+var noSums = []string{"idleRuns", "idleNow", "medianHoursToEviction", "maxEvictionsPerJob", "ended", "meanHours",
+	"medianWaitHours", "p90WaitHours", "expansionFactor", "waitingUsers", "oldestHours", "freeWhileWaiting",
+	"startedElsewhere"}
 
 // ofFacts returns the views of a kind that facts can answer: by pool, too, and in buckets of full hours.
 func ofFacts(k query.Kind, views ...string) query.Kind {

@@ -10,9 +10,8 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/demand"
-	"github.com/chtc/gpureports/pkg/facts"
+	"github.com/chtc/gpureports/pkg/fleet/facts"
 	"github.com/chtc/gpureports/pkg/frames"
-	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 )
 
@@ -22,7 +21,7 @@ type demanding struct {
 	polled  map[string][]float64 // hours that polls cover, by pool and bucket
 	unknown bool                 // no pool was polled
 	total   demand.Sums
-	found   groups[demand.Summed]
+	found   groups[demand.GroupFigures]
 }
 
 // demand returns who waits: waits by where they began and ended, and averages of each pool's polled time, added up over
@@ -36,13 +35,13 @@ func (a *asked) demand(ctx context.Context, about *frames.About) (*demanding, er
 	d.noticeUnpolled(about)
 	w := wanted{kind: facts.KindWaits, fields: []string{"waitsBegun", "waitsStarted", "waitsLeft", "waited",
 		"waitingJobHours", "waitingGpuHours"}, having: []string{"waitsBegun", "waitsCarried"}}
-	err = a.each(ctx, w, func(c cell) {
-		d.add(c, demand.Sums{Waits: c.values[0], Started: c.values[1], Left: c.values[2], Waited: c.values[3],
+	err = a.each(ctx, w, func(c cell) error {
+		return d.add(c, demand.Sums{Waits: c.values[0], Started: c.values[1], Left: c.values[2], Waited: c.values[3],
 			Jobs: c.values[4], GPUs: c.values[5]})
 	})
 	if err == nil && slices.Contains(a.plan.Metrics, "waits") {
-		err = a.each(ctx, wanted{kind: facts.KindWaits, fields: []string{"waitsCarried"}, also: a.first}, func(c cell) {
-			d.add(c, demand.Sums{Waits: c.values[0]})
+		err = a.each(ctx, wanted{kind: facts.KindWaits, fields: []string{"waitsCarried"}, also: a.first}, func(c cell) error {
+			return d.add(c, demand.Sums{Waits: c.values[0]})
 		})
 	}
 	return d, err
@@ -68,11 +67,12 @@ func (d *demanding) frames(about *frames.About) data.Frames {
 	if d.unknown {
 		return about.Finish(nil)
 	}
-	return demand.SummedFrames(d.found.all, d.total, d.times(), d.plan, about)
+	f := demand.Figures{Groups: d.found.all, Total: d.total, Times: d.times()}
+	return demand.Frames(&f, d.plan, about)
 }
 
 // add adds sums, whose averages are hours yet.
-func (d *demanding) add(c cell, s demand.Sums) {
+func (d *demanding) add(c cell, s demand.Sums) error {
 	covered := 0.0
 	if of := d.polled[c.pool]; of != nil {
 		covered = of[c.bucket]
@@ -81,16 +81,22 @@ func (d *demanding) add(c cell, s demand.Sums) {
 		s.Jobs, s.GPUs = 0, 0
 	}
 	texts := d.textsOf(d.plan.GroupBy, c.texts)
-	group := d.found.of(texts, func() demand.Summed { return demand.Summed{Texts: texts, Points: d.empty(c.pool)} })
+	group, err := d.found.of(texts, d.buckets.Len(), func() demand.GroupFigures {
+		return demand.GroupFigures{Texts: texts, Points: d.empty(c.pool)}
+	})
+	if err != nil {
+		return err
+	}
 	if group.Points != nil {
 		if at := &group.Points[c.bucket]; s.Started > 0 && math.IsNaN(at.Started) {
 			at.Started = 0
 		}
 		into(&group.Points[c.bucket], s)
-		return
+		return nil
 	}
 	into(&group.Sums, s)
 	into(&d.total, s)
+	return nil
 }
 
 func into(of *demand.Sums, s demand.Sums) {
@@ -121,12 +127,4 @@ func (d *demanding) empty(of string) []demand.Sums {
 		}
 	}
 	return points
-}
-
-// times are those of the points of a series.
-func (d *demanding) times() []pool.Micros {
-	if _, times := d.points(); d.buckets.Whole {
-		return times
-	}
-	return d.buckets.Starts[:d.buckets.Len()]
 }

@@ -7,23 +7,23 @@ import (
 	"math"
 	"slices"
 
-	"github.com/chtc/gpureports/pkg/facts"
+	"github.com/chtc/gpureports/pkg/fleet/facts"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// wanted says which facts are added up, beside what the plan's groupings and filter need.
+// wanted says which facts are added up, in addition to those that the plan's groupings and filter need.
 type wanted struct {
 	kind   string
-	by     []string // fields that are told apart as well
-	fields []string // what is added up
+	by     []string // further fields to group by
+	fields []string // fields to add up
 	having []string // fields of which a fact has at least one; nil: of those that are added up
-	hours  bool     // hours are told apart
+	hours  bool     // group by hour
 	// also is a further query for the facts of pools in a window; nil: none
-	also func(from, to pool.Micros) map[string]any
+	also func(hours) map[string]any
 }
 
-// cell is what facts of one group of one pool add up to in one bucket.
+// cell is the sum of the facts of one group of one pool in one bucket.
 type cell struct {
 	sum
 	pool   string
@@ -36,8 +36,8 @@ var stored = map[string]string{"machineType": "ownership"}
 // ofEvictions are the groupings that only evictions have.
 var ofEvictions = []string{"cause", "evidence"}
 
-// each calls use with the sums of the groups that the filter chooses, by pool and bucket.
-func (a *asked) each(ctx context.Context, w wanted, use func(cell)) error {
+// each calls use with the sums of the groups that the filter chooses, by pool and bucket. Its errors are returned.
+func (a *asked) each(ctx context.Context, w wanted, use func(cell) error) error {
 	s := &a.plan.Select
 	by := []string{"pool"}
 	need := func(field string, needed bool) {
@@ -51,16 +51,18 @@ func (a *asked) each(ctx context.Context, w wanted, use func(cell)) error {
 	need("category", !s.AllCategories())
 	need("ownership", !s.AllOwnerships())
 	need("device", !s.Devices.All() || !s.OldDevices && w.kind != facts.KindWaits)
+	need("memory", !s.AllMemories())
 	need("tier", !s.Tiers.All())
 	need("project", !s.Projects.All())
 	need("user", !s.Users.All())
 	need("schedd", !s.Schedds.All())
 	need("gpus", !s.GPUs.All())
 	need("gpuMemory", !s.GPUMemory.All())
-	return a.store.aggregate(ctx, a.pinned, a.sums(w, by), func(found sum) {
-		if chosen(s, found.texts) {
-			use(cell{found, found.texts["pool"], a.bucket(found.time)})
+	return a.store.aggregate(ctx, a.pinned, a.sums(w, by), func(found sum) error {
+		if !chosen(s, found.texts) {
+			return nil
 		}
+		return use(cell{found, found.texts["pool"], a.bucket(found.time)})
 	})
 }
 
@@ -77,8 +79,8 @@ func chosen(s *query.Selection, texts map[string]string) bool {
 		}
 	}
 	for field, match := range map[string]func(string) bool{"device": s.MatchModel, "tier": s.Tiers.Match,
-		"project": s.MatchProjects, "user": s.MatchUser, "schedd": s.Schedds.Match, "gpus": s.GPUs.Match,
-		"gpuMemory": s.GPUMemory.Match} {
+		"memory": s.MatchMemory, "project": s.MatchProjects, "user": s.MatchUser, "schedd": s.Schedds.Match,
+		"gpus": s.GPUs.Match, "gpuMemory": s.GPUMemory.Match} {
 		if text, ok := texts[field]; ok && !match(text) {
 			return false
 		}
@@ -128,12 +130,36 @@ func (a *asked) points() (drawn []int, times []pool.Micros) {
 		at := a.buckets.Starts[b]
 		if a.buckets.Whole {
 			for _, p := range a.pools {
-				at = max(at, p.to-pool.Hour)
+				at = max(at, facts.FloorHour(p.zone, p.to-1))
 			}
 		}
 		drawn, times = append(drawn, b), append(times, at)
 	}
 	return drawn, times
+}
+
+// times are those of the points of buckets.
+func (a *asked) times() []pool.Micros {
+	if _, times := a.points(); a.buckets.Whole {
+		return times
+	}
+	return a.buckets.Starts[:a.buckets.Len()]
+}
+
+// drawn returns which buckets have a point: those of any pool, or of the pool that is the group.
+func (a *asked) drawn(of string) []bool {
+	all := make([]bool, a.buckets.Len())
+	if slices.Contains(a.plan.GroupBy, "pool") {
+		if c := a.cover[of]; c != nil {
+			copy(all, c.drawn)
+		}
+		return all
+	}
+	drawn, _ := a.points()
+	for _, b := range drawn {
+		all[b] = true
+	}
+	return all
 }
 
 // empty returns zeros for each bucket; of one pool's group NaN where the pool has no point.
@@ -150,7 +176,7 @@ func (a *asked) empty(of string) []float64 {
 	return values
 }
 
-// emptyPoints returns what empty does, of the buckets that are drawn.
+// emptyPoints returns the values of empty for the buckets that are drawn.
 func (a *asked) emptyPoints(of string, drawn []int) []float64 {
 	empty, values := a.empty(of), make([]float64, len(drawn))
 	for i, b := range drawn {
@@ -172,24 +198,26 @@ func pointsOf(drawn []int) map[int]int {
 func (a *asked) ofHours(ctx context.Context, field string) (map[string][]float64, error) {
 	sums := map[string][]float64{}
 	q := a.sums(wanted{kind: facts.KindHour, fields: []string{field}}, []string{"pool"})
-	err := a.store.aggregate(ctx, a.pinned, q, func(found sum) {
+	err := a.store.aggregate(ctx, a.pinned, q, func(found sum) error {
 		name := found.texts["pool"]
 		if sums[name] == nil {
 			sums[name] = make([]float64, a.buckets.Len())
 		}
 		sums[name][a.bucket(found.time)] += found.values[0]
+		return nil
 	})
 	return sums, err
 }
 
-// groups are what an answer has for each group of texts, in the order in which they are found first.
+// groups are the values of an answer for each group of texts, in the order in which they are found first.
 type groups[T any] struct {
 	at  map[string]int
 	all []T
 }
 
-// of returns a group's, made where it is not there yet. It is valid until the next call.
-func (g *groups[T]) of(texts []string, make func() T) *T {
+// of returns a group's value, created if there is none yet. It is valid until the next call. Errors: pool.BadQuery if
+// there are too many groups for that number of buckets.
+func (g *groups[T]) of(texts []string, buckets int, make func() T) (*T, error) {
 	key := fmt.Sprintf("%q", texts)
 	at, known := g.at[key]
 	if !known {
@@ -197,7 +225,10 @@ func (g *groups[T]) of(texts []string, make func() T) *T {
 			g.at = map[string]int{}
 		}
 		at = len(g.all)
+		if err := query.Hold(at+1, buckets); err != nil {
+			return nil, err
+		}
 		g.at[key], g.all = at, append(g.all, make())
 	}
-	return &g.all[at]
+	return &g.all[at], nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	neturl "net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,13 +18,14 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/golden"
-	"github.com/chtc/gpureports/pkg/jobs/jobstest"
+	"github.com/chtc/gpureports/pkg/fleet/facts"
+	"github.com/chtc/gpureports/pkg/fleet/publish"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/publish"
-	"github.com/chtc/gpureports/pkg/samplepool"
 )
 
 func TestMain(m *testing.M) {
@@ -41,6 +43,7 @@ type member struct {
 	source *plugin.Datasource
 	dir    string
 	zone   string
+	begin  time.Time // the first day of windows; zero: that of made
 }
 
 func settings(t testing.TB, url string, jsonData map[string]any) backend.DataSourceInstanceSettings {
@@ -132,7 +135,7 @@ func parse(t *testing.T, text string) (q map[string]any) {
 	return q
 }
 
-// questions that a pool and a fleet can be asked.
+// questions that both a pool and a fleet can answer.
 var questions = []string{
 	`{"queryType": "allocation", "view": "summary"}`,
 	`{"queryType": "allocation", "view": "summary", "groupBy": []}`,
@@ -173,7 +176,7 @@ var questions = []string{
 	`{"queryType": "evictions", "view": "timeseries", "bucket": "1h", "groupBy": ["device"], "metrics": ["evictions",
 		"ratePer100GpuHours", "lostGpuHours", "runs"]}`,
 	`{"queryType": "evictions", "view": "timeseries", "bucket": "6h", "groupBy": ["cause"], "metrics": ["evictions",
-		"ratePer100GpuHours", "lostGpuHours"]}`,
+		"ratePer100GpuHours", "lostGpuHours", "evictedGpuHours"]}`,
 	`{"queryType": "demand", "view": "summary", "metrics": ` + ofDemand + `}`,
 	`{"queryType": "demand", "view": "summary", "groupBy": ["user", "gpus"], "metrics": ` + ofDemand + `}`,
 	`{"queryType": "demand", "view": "summary", "groupBy": ["schedd", "project"], "metrics": ` + ofDemand + `,
@@ -186,11 +189,12 @@ var questions = []string{
 		"metrics": ["available", "taken", "usedPercent"], "filter": {"projects": ["!/^$/"]}}`,
 	`{"queryType": "backfillAvailability", "view": "timeseries", "bucket": "1w", "filter": {"devices": ["/A100/"]}}`,
 	`{"queryType": "evictions", "view": "timeseries", "bucket": "1d", "groupBy": ["ownership"], "metrics": ["runs",
-		"lostGpuHours"]}`,
+		"lostGpuHours", "yielded", "evictedGpuHours"]}`,
 }
 
-const ofEvictions = `["runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous", "unseen",
-	"gpuHours", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "lostGpuHours", "lostPercent"]`
+const ofEvictions = `["runs", "evictions", "yielded", "completed", "removed", "held", "running", "lost", "ambiguous", "unseen",
+	"gpuHours", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent", "lostGpuHours", "lostPercent",
+	"evictedGpuHours", "checkpointedPercent"]`
 
 const ofDemand = `["waits", "started", "left", "meanWaitHours", "waitingJobs", "waitingGpus"]`
 
@@ -198,11 +202,17 @@ const ofUsage = `["heldGpuHours", "measuredPercent", "utilizationPercent", "busy
 	"idlePercent", "runs"]`
 
 // windows of full hours of a zone: the pool's whole time, days, an hour.
-func windows(t *testing.T, zone string) (all []pool.Window) {
+func windows(t *testing.T, m member) (all []pool.Window) {
 	t.Helper()
-	place, err := localtime.Location(zone)
+	place, err := localtime.Location(m.zone)
 	require.NoError(t, err)
-	at := func(day, hour int) pool.Micros { return time.Date(2025, 10, 31+day, hour, 0, 0, 0, place).UnixMicro() }
+	if m.begin.IsZero() {
+		m.begin = time.Date(2025, 10, 31, 0, 0, 0, 0, time.UTC)
+	}
+	year, month, first := m.begin.Date()
+	at := func(day, hour int) pool.Micros {
+		return time.Date(year, month, first+day, hour, 0, 0, 0, place).UnixMicro()
+	}
 	for _, w := range []pool.Window{{From: at(0, 6), To: at(3, 0)}, {From: at(0, 20), To: at(2, 13)},
 		{From: at(1, 9), To: at(1, 10)}, {From: at(1, 23), To: at(2, 4)}} {
 		all = append(all, pool.Window{From: w.From, To: w.To - 1}) // a snapshot at its end is of the next hour
@@ -264,6 +274,79 @@ func TestFleetEqualsPools(t *testing.T) {
 	testPools(t, url, alias, all, now)
 	testResources(t, url, alias, all, now)
 	testAgain(t, url, alias, all, now)
+	testEarlier(t, url, alias, now)
+}
+
+// testEarlier: facts of the previous version are read as well. Figures that they lack have no value, for that pool and
+// for all together; other figures are there, and a notice names the pool.
+func testEarlier(t *testing.T, url, alias string, now time.Time) {
+	t.Helper()
+	fleet := plugin.Open(settings(t, url, map[string]any{"mode": "fleet", "factsIndex": alias}),
+		func() time.Time { return now })
+	t.Cleanup(fleet.Dispose)
+	q := parse(t, `{"queryType": "evictions", "groupBy": ["pool"], "totals": true, "metrics": ["runs", "evictions",
+		"lostGpuHours", "yielded", "evictedGpuHours", "checkpointedPercent"]}`)
+	series := parse(t, `{"queryType": "evictions", "view": "timeseries", "bucket": "1d", "groupBy": ["pool"],
+		"metrics": ["evictedGpuHours"]}`)
+	w := windows(t, member{zone: "UTC"})[1]
+	before, seriesBefore := labelled(ask(t, fleet, q, w).Frames), labelled(ask(t, fleet, series, w).Frames)
+	facts2(t, url, alias, "pool c")
+	answer := ask(t, fleet, q, w)
+	require.NoError(t, answer.Error)
+	require.Contains(t, fmt.Sprint(answer.Frames[0].Meta.Notices), "whose facts are of version 2: pool c")
+	rows := labelled(answer.Frames)
+	require.Len(t, rows, len(before))
+	for i, row := range rows {
+		whole := row["pool"] == "pool b"
+		for name, was := range before[i] {
+			if whole || !slices.Contains([]string{"yielded", "evictedGpuHours", "checkpointedPercent"}, name) {
+				require.True(t, golden.Same(was, row[name]), "%s of %v: %v, not %v", name, row, row[name], was)
+				continue
+			}
+			require.NotNil(t, was, name)
+			require.Nil(t, row[name], name)
+		}
+	}
+	seriesBefore = slices.DeleteFunc(seriesBefore, func(row map[string]any) bool { return row["pool"] == "pool c" })
+	answer = ask(t, fleet, series, w)
+	require.NoError(t, answer.Error)
+	require.Equal(t, seriesBefore, slices.DeleteFunc(labelled(answer.Frames),
+		func(row map[string]any) bool { return row["evictedGpuHours"] == nil }))
+}
+
+// facts2 makes the facts of a pool such as version 2 wrote them.
+func facts2(t *testing.T, url, alias, name string) {
+	t.Helper()
+	var found struct {
+		Hits struct {
+			Hits []struct {
+				Index  string         `json:"_index"`
+				ID     string         `json:"_id"`
+				Source map[string]any `json:"_source"`
+			}
+		}
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/"+alias+"/_search?size=10000&q="+
+		neturl.QueryEscape(fmt.Sprintf("pool:%q AND (kind:evictions OR kind:pool)", name)), nil)
+	require.NoError(t, err)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	require.NoError(t, json.NewDecoder(response.Body).Decode(&found))
+	var bulk strings.Builder
+	for _, hit := range found.Hits.Hits {
+		if hit.Source["kind"] == facts.KindPool {
+			hit.Source["version"] = facts.Earlier
+		}
+		for _, field := range []string{"runBegan", "evictedSaved", "evictedFirst", "evictedLast", "evicted"} {
+			delete(hit.Source, field)
+		}
+		text, err := json.Marshal(hit.Source)
+		require.NoError(t, err)
+		fmt.Fprintf(&bulk, `{"index": {"_index": %q, "_id": %q}}`+"\n%s\n", hit.Index, hit.ID, text)
+	}
+	require.Greater(t, len(found.Hits.Hits), 10)
+	send(t, http.MethodPost, url+"/_bulk?refresh=true", bulk.String())
 }
 
 // testPool compares the fleet's answers of a pool with those of its own data source, and returns their number of rows.
@@ -273,7 +356,7 @@ func testPool(t *testing.T, url, alias string, m member, now time.Time) (rows in
 		func() time.Time { return now })
 	t.Cleanup(fleet.Dispose)
 	for _, text := range questions {
-		for i, w := range windows(t, m.zone) {
+		for i, w := range windows(t, m) {
 			q := parse(t, text)
 			if !slices.Contains([]any{"allocation", "userHours"}, q["queryType"]) {
 				w.To++ // a window is closed: of the time of runs nothing may be missing
@@ -308,14 +391,14 @@ func oldIndex(t *testing.T, url, alias string) {
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 }
 
-// testRefused: what facts cannot answer is refused with advice, what is wrong anywhere with what is possible.
+// testRefused: queries that facts cannot answer are refused with advice, and invalid ones with the valid values.
 func testRefused(t *testing.T, url, alias string, now time.Time) {
 	t.Helper()
 	fleet := plugin.Open(settings(t, url, map[string]any{"mode": "fleet", "factsIndex": alias}),
 		func() time.Time { return now })
 	t.Cleanup(fleet.Dispose)
 	const advice = "ask the data source of the pool itself"
-	w := windows(t, "UTC")[0]
+	w := windows(t, member{zone: "UTC"})[0]
 	for text, want := range map[string]string{
 		`{"queryType": "allocation", "view": "current"}`:                                    advice,
 		`{"queryType": "allocation", "groupBy": ["machine"]}`:                               advice,
@@ -324,8 +407,8 @@ func testRefused(t *testing.T, url, alias string, now time.Time) {
 		`{"queryType": "evictions", "metrics": ["medianHoursToEviction"]}`:                  advice,
 		`{"queryType": "utilization", "view": "summary", "metrics": ["idleRuns"]}`:          advice,
 		`{"queryType": "demand", "view": "summary", "metrics": ["medianWaitHours"]}`:        advice,
-		`{"queryType": "allocation", "bucket": "15m"}`:                                      "possible are auto, window, 1h",
-		`{"queryType": "allocation", "groupBy": ["colour"]}`:                                "possible are pool, category",
+		`{"queryType": "allocation", "bucket": "15m"}`:                                      "valid values: auto, window, 1h",
+		`{"queryType": "allocation", "groupBy": ["colour"]}`:                                "valid values: pool, category",
 		`{"queryType": "allocation", "filter": {"machines": ["gpu1"]}}`:                     advice,
 		`{"queryType": "allocation", "filter": {"pools": ["/(/"]}, "bucket": ""}`:           "cannot be used",
 	} {
@@ -356,7 +439,7 @@ func testPools(t *testing.T, url, alias string, all []member, now time.Time) {
 	fleet := plugin.Open(settings(t, url, map[string]any{"mode": "fleet", "factsIndex": alias}),
 		func() time.Time { return later })
 	t.Cleanup(fleet.Dispose)
-	whole := windows(t, "UTC")[1]
+	whole := windows(t, member{zone: "UTC"})[1]
 	list := ask(t, fleet, parse(t, `{"queryType": "allocation", "view": "pools"}`), whole)
 	require.NoError(t, list.Error)
 	rows := labelled(list.Frames)
@@ -415,7 +498,7 @@ func testResources(t *testing.T, url, alias string, all []member, now time.Time)
 	}
 	require.Len(t, get(fleet, "values/device"), len(devices))
 	require.Equal(t, get(all[0].source, "values/schedd"), get(fleet, "values/schedd"), "of one site")
-	require.Contains(t, get(fleet, "values/machine").(map[string]any)["message"], "possible are pool, category")
+	require.Contains(t, get(fleet, "values/machine").(map[string]any)["message"], "valid values: pool, category")
 	require.NotNil(t, get(fleet, "range").(map[string]any)["newest"])
 	health, err := fleet.CheckHealth(t.Context(), &backend.CheckHealthRequest{})
 	require.NoError(t, err)
@@ -423,8 +506,8 @@ func testResources(t *testing.T, url, alias string, all []member, now time.Time)
 	require.Contains(t, health.Message, "Facts of pool pool c: from 2025-10-30 to 2025-11-03")
 }
 
-// testAgain: publishing again writes nothing where nothing has changed; job ads that come late correct what is there,
-// and what is no more is removed.
+// testAgain: publishing again writes nothing if nothing has changed; late job ads correct the documents, and obsolete
+// documents are removed.
 func testAgain(t *testing.T, url, alias string, all []member, now time.Time) {
 	t.Helper()
 	for _, since := range []time.Time{{}, time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC)} {
@@ -455,7 +538,7 @@ func testUnion(t *testing.T, url, alias string, all []member, now time.Time) {
 	fleet := plugin.Open(settings(t, url, map[string]any{"mode": "fleet", "factsIndex": alias}),
 		func() time.Time { return now })
 	t.Cleanup(fleet.Dispose)
-	w := windows(t, "UTC")[1]
+	w := windows(t, member{zone: "UTC"})[1]
 	w.From += 30 * pool.Minute // so that it has the full hours of every zone, and the notice of what is left out
 	for _, text := range []string{
 		`{"queryType": "allocation", "view": "summary", "groupBy": ["device", "slots"], "totals": false, "metrics": []}`,

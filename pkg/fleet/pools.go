@@ -5,7 +5,7 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
-	"github.com/chtc/gpureports/pkg/facts"
+	"github.com/chtc/gpureports/pkg/fleet/facts"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -13,7 +13,7 @@ import (
 
 var freshness = []string{"ageHours", "coveragePercent"}
 
-// poolsView lists the pools. It is of facts alone: a pool's own data source has its health instead.
+// poolsView lists the pools. Only fleets have it, because a pool's own data source has its health check instead.
 var poolsView = query.View{
 	Name: "pools", Label: "Pools",
 	Description: "How far the facts of each pool reach, and how much of the time range they cover",

@@ -15,11 +15,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/jobs/jobstest"
+	"github.com/chtc/gpureports/pkg/fleet/facts"
+	"github.com/chtc/gpureports/pkg/fleet/publish"
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/publish"
-	"github.com/chtc/gpureports/pkg/samplepool"
 )
 
 // send sends something to Elasticsearch.
@@ -60,8 +61,7 @@ func once(t *testing.T, m member, since time.Time) (all publish.Part, err error)
 	return all, err
 }
 
-// Publishing each hour reads only hours in which something has changed; what is missing is written again, and so is
-// what was half written.
+// Publishing each hour reads only hours that have changed; missing and half-written documents are written again.
 func TestPublishingAgainIsCheap(t *testing.T) {
 	server := jobstest.Elasticsearch(t)
 	alias := fmt.Sprintf("facts-hourly-%d", time.Now().UnixNano()) // the server may be one that others use
@@ -86,7 +86,7 @@ func TestPublishingAgainIsCheap(t *testing.T) {
 			proxy.ServeHTTP(w, r)
 			return
 		}
-		proxy.ServeHTTP(httptest.NewRecorder(), r) // it is written, and nobody knows
+		proxy.ServeHTTP(httptest.NewRecorder(), r) // it is written, but the writer does not learn of it
 		http.Error(w, "no answer", http.StatusInternalServerError)
 	}))
 	t.Cleanup(broken.Close)
@@ -123,7 +123,7 @@ func TestPublishingNeedsTheJobSource(t *testing.T) {
 	fleet := plugin.Open(settings(t, server, map[string]any{"mode": "fleet", "factsIndex": alias}),
 		func() time.Time { return now })
 	t.Cleanup(fleet.Dispose)
-	answer := ask(t, fleet, parse(t, `{"queryType": "allocation", "view": "summary"}`), windows(t, "UTC")[0])
+	answer := ask(t, fleet, parse(t, `{"queryType": "allocation", "view": "summary"}`), windows(t, member{zone: "UTC"})[0])
 	require.NoError(t, answer.Error)
 	require.Contains(t, answer.Frames[0].Meta.Notices[0].Text, "no pool has published facts")
 }
@@ -135,7 +135,8 @@ func TestFactsOfAnOlderVersion(t *testing.T) {
 	open, now := single(t, alias)
 	_, err := once(t, open(server, "none"), time.Time{})
 	require.NoError(t, err)
-	send(t, http.MethodPut, server+"/"+alias+"-pools/_doc/"+strings.Repeat("o", 24)+"?refresh=true",
+	point := facts.Checkpoint{Pool: "old"}
+	send(t, http.MethodPut, server+"/"+alias+"-pools/_doc/"+point.ID()+"?refresh=true",
 		`{"pool": "old", "kind": "pool", "version": 1, "zone": "America/Chicago", "sliceMinutes": 15,
 			"since": 1761800400000, "completeThrough": 1761800400000, "through": 1762000000000, "publishedAt": 0}`)
 	old := open(server, "none")
@@ -147,7 +148,7 @@ func TestFactsOfAnOlderVersion(t *testing.T) {
 	fleet := plugin.Open(settings(t, server, map[string]any{"mode": "fleet", "factsIndex": alias}),
 		func() time.Time { return now })
 	t.Cleanup(fleet.Dispose)
-	answer := ask(t, fleet, parse(t, `{"queryType": "allocation", "view": "summary"}`), windows(t, "UTC")[0])
+	answer := ask(t, fleet, parse(t, `{"queryType": "allocation", "view": "summary"}`), windows(t, member{zone: "UTC"})[0])
 	require.ErrorContains(t, answer.Error, "the facts of pool old are of version 1")
 	require.ErrorContains(t, answer.Error, "publish again")
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// A shard that failed is an error with numbers, never an answer without what it holds; so is time that ran out.
+// A failed shard is an error with numbers, never an answer without the shard's data; a search that timed out is an
+// error as well.
 func TestNothingIsAnsweredInPart(t *testing.T) {
 	for text, want := range map[string]string{
 		`"_shards": {"total": 12, "failed": 1, "failures": [{"index": "facts-2025-11", "reason": {"type": "io_exception"}}]}`: "1 of 12 shards failed (index facts-2025-11: io_exception)",
@@ -45,8 +46,8 @@ func TestIndexNames(t *testing.T) {
 	require.NoError(t, CheckIndex("gpu-facts_2"))
 }
 
-// A server that does not answer is given up, with an error that says so: after the store's own time where nobody sets
-// another, otherwise before the caller's deadline.
+// A server that does not answer is given up, with an error that says so: after the store's own time if the caller sets
+// none, otherwise before the caller's deadline.
 func TestHangingServer(t *testing.T) {
 	ended := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-ended }))

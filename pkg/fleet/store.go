@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/chtc/gpureports/pkg/elastic"
-	"github.com/chtc/gpureports/pkg/facts"
+	"github.com/chtc/gpureports/pkg/fleet/facts"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -31,7 +31,7 @@ type Config struct {
 	Timeout   time.Duration     // the longest that an answer may take; 0 = a minute
 }
 
-// Connect checks the configuration; the server is first asked by a request. Errors are pool.BadQuery.
+// Connect checks the configuration; it does not contact the server yet. Errors are pool.BadQuery.
 func Connect(c Config) (*elastic.Client, error) {
 	if err := CheckIndex(c.Index); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func Open(c Config) (*Store, error) {
 	return &Store{client, c.Index, cmp.Or(c.Timeout, time.Minute)}, nil
 }
 
-// CheckIndex refuses what cannot be the alias of facts. Errors are pool.BadQuery.
+// CheckIndex refuses a name that cannot be the alias of facts. Errors are pool.BadQuery.
 func CheckIndex(name string) error {
 	if name == "" {
 		return pool.BadQuery("factsIndex is not set: name the alias of the pools' facts in Elasticsearch, such as gpu-facts")
@@ -81,7 +81,7 @@ func (s *Store) Pools(ctx context.Context) ([]facts.Checkpoint, error) {
 const mostPools = 10_000
 
 func (s *Store) pools(ctx context.Context, pinned *elastic.Pinned) ([]facts.Checkpoint, error) {
-	const doing = "reading what pools have published"
+	const doing = "reading the published pools"
 	page, err := pinned.Search(ctx, doing, map[string]any{"size": mostPools,
 		"query": map[string]any{"term": map[string]any{"kind": facts.KindPool}},
 		"sort":  []any{map[string]any{"pool": "asc"}}})
@@ -97,47 +97,50 @@ func (s *Store) pools(ctx context.Context, pinned *elastic.Pinned) ([]facts.Chec
 		if err := json.Unmarshal(hit.Source, &all[i]); err != nil {
 			return nil, s.client.Fault(doing, fmt.Errorf("a checkpoint cannot be read: %w", err), "publish the pool again")
 		}
-		if all[i].Version != facts.Version {
-			return nil, s.client.Fault(doing, fmt.Errorf("the facts of pool %s are of version %d, this plugin reads %d",
-				all[i].Pool, all[i].Version, facts.Version), "update the older one of plugin and gpureports, and publish again")
+		if v := all[i].Version; v != facts.Version && v != facts.Earlier {
+			return nil, s.client.Fault(doing, fmt.Errorf("the facts of pool %s are of version %d, this plugin reads %d and %d",
+				all[i].Pool, v, facts.Earlier, facts.Version), "update the older one of plugin and gpureports, and publish again")
 		}
 	}
 	return all, nil
 }
 
-// sums are what composite aggregations add up.
+// sums is a query that adds fields up in composite aggregations.
 type sums struct {
 	kind   string           // of facts
-	by     []string         // fields that are told apart; the first is pool
-	day    string           // zone of days that are told apart; "" none
-	hours  bool             // hours are told apart
+	by     []string         // fields to group by; the first is pool
+	day    string           // zone of the days to group by; "" if none
+	hours  bool             // group by hour
 	filter []map[string]any // further queries that facts must match
-	fields []string         // what is added up
+	fields []string         // fields to add up
 }
 
 // sum is one group's.
 type sum struct {
 	texts  map[string]string // by field
 	time   pool.Micros       // beginning of the hour or day
-	began  pool.Micros       // the field of evictions, where it is told apart
+	began  pool.Micros       // one of the two hours of evictions, if grouped by it
 	values []float64
 }
 
 // timeSource is the name of the time among the sources of a composite aggregation.
 const timeSource = "time"
 
-// fieldBegan is the hour in which evicted runs began.
-const fieldBegan = "began"
+// Fields of evictions: the hour in which jobs last saved their work, and that in which the runs began.
+const (
+	fieldSaved = "began"
+	fieldBegan = "runBegan"
+)
 
 // pageOf is how many groups an answer brings: as many as the server's usual search.max_buckets allows, since without a
 // time each further page reads all documents again.
 const pageOf = 60_000
 
-// mostGroups bounds what is read for one answer.
+// mostGroups bounds the groups that are read for one answer.
 const mostGroups = 2_000_000
 
-// aggregate calls each with every group, exactly: all pages of a composite aggregation.
-func (s *Store) aggregate(ctx context.Context, pinned *elastic.Pinned, q sums, each func(sum)) error {
+// aggregate calls each with every group, exactly: all pages of a composite aggregation. An error of each is returned.
+func (s *Store) aggregate(ctx context.Context, pinned *elastic.Pinned, q sums, each func(sum) error) error {
 	composite := map[string]any{"size": pageOf, "sources": q.sources()}
 	added := map[string]any{}
 	for _, field := range q.fields {
@@ -158,14 +161,16 @@ func (s *Store) aggregate(ctx context.Context, pinned *elastic.Pinned, q sums, e
 			Buckets  []map[string]json.RawMessage
 		}
 		if err := json.Unmarshal(page.Aggregations["groups"], &groups); err != nil {
-			return s.client.Fault(doing, fmt.Errorf("the answer cannot be read: %w", err), "check the server's version")
+			return s.client.Unreadable(doing, err)
 		}
 		for _, bucket := range groups.Buckets {
 			found, err := q.read(bucket)
 			if err != nil {
-				return s.client.Fault(doing, fmt.Errorf("the answer cannot be read: %w", err), "check the server's version")
+				return s.client.Unreadable(doing, err)
 			}
-			each(found)
+			if err := each(found); err != nil {
+				return err
+			}
 		}
 		if read += len(groups.Buckets); read > mostGroups {
 			return pool.BadQuery("more than %d groups are too many: group by less, choose a longer bucket or a shorter time "+
@@ -178,7 +183,7 @@ func (s *Store) aggregate(ctx context.Context, pinned *elastic.Pinned, q sums, e
 	}
 }
 
-// sources are what is told apart: pool and time first, the order in which documents are stored, so that a further page
+// sources are the fields to group by: pool and time first, because documents are stored in this order, so that a page
 // begins where the last one ended.
 func (q *sums) sources() (sources []map[string]any) {
 	for _, field := range q.by {
@@ -211,7 +216,7 @@ func (q *sums) read(bucket map[string]json.RawMessage) (sum, error) {
 		case string:
 			found.texts[name] = value
 		case float64:
-			if at := facts.Micros(int64(value)); name == fieldBegan {
+			if at := facts.Micros(int64(value)); name == fieldBegan || name == fieldSaved {
 				found.began = at
 			} else {
 				found.time = at

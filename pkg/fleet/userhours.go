@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/chtc/gpureports/pkg/counts"
-	"github.com/chtc/gpureports/pkg/facts"
+	"github.com/chtc/gpureports/pkg/fleet/facts"
 	"github.com/chtc/gpureports/pkg/userhours"
 )
 
@@ -15,16 +15,20 @@ func (a *asked) userHours(ctx context.Context) (*userhours.Hours, error) {
 	by := userhours.Groupings(a.plan)
 	var found groups[userhours.Usage]
 	w := wanted{kind: facts.KindUsers, by: []string{"user"}, fields: []string{facts.ClassFields[counts.Claimed]}}
-	err := a.each(ctx, w, func(c cell) {
+	err := a.each(ctx, w, func(c cell) error {
 		n := a.cover[c.pool]
 		if n == nil || !n.drawn[c.bucket] {
-			return
+			return nil
 		}
 		group, user := a.textsOf(by, c.texts), a.plan.Shown("user", c.texts["user"])
-		usage := found.of(append(group, user), func() userhours.Usage {
+		usage, err := found.of(append(group, user), len(drawn), func() userhours.Usage {
 			return userhours.Usage{Group: group, User: user, Hours: a.emptyPoints(c.pool, drawn)}
 		})
+		if err != nil {
+			return err
+		}
 		usage.Hours[at[c.bucket]] += c.values[0] / n.slices[c.bucket] * n.covered[c.bucket]
+		return nil
 	})
 	h := &userhours.Hours{Times: times, Usages: found.all}
 	h.Sort(a.plan)

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/chtc/gpureports/pkg/facts"
+	"github.com/chtc/gpureports/pkg/fleet/facts"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 )
@@ -47,15 +47,16 @@ func (s *Store) valuesOnce(ctx context.Context, dimension string, p *query.Plan)
 		case dimension == "user" || !p.Select.Users.All():
 			kind = facts.KindUsers
 		}
-		err = a.each(ctx, wanted{kind: kind}, func(c cell) {
+		err = a.each(ctx, wanted{kind: kind}, func(c cell) error {
 			text := c.texts[dimension]
 			if projects := pool.Projects(text); dimension == "project" && len(projects) > 0 {
 				for _, project := range projects {
 					found[project] = true
 				}
-				return
+				return nil
 			}
 			found[text] = true
+			return nil
 		})
 	}
 	compare := func(a, b string) int { return query.CompareValues(dimension, a, b) }

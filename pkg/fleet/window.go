@@ -6,28 +6,36 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/chtc/gpureports/pkg/facts"
+	"github.com/chtc/gpureports/pkg/allocation"
+	"github.com/chtc/gpureports/pkg/backfill"
+	"github.com/chtc/gpureports/pkg/evictions"
+	"github.com/chtc/gpureports/pkg/fleet/facts"
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/userhours"
 )
 
-// published is a pool with the full hours of the window: [from, to) of what it has published.
+// published is a pool with the full hours of the window that it has published: [from, to).
 type published struct {
 	facts.Checkpoint
+	zone     *time.Location
 	from, to pool.Micros
-	cut      pool.Micros // what full hours leave out of the window
-	late     pool.Micros // what the facts lack at the window's end
+	cut      pool.Micros // time of the window outside full hours
+	late     pool.Micros // time without facts at the window's end
 }
 
 // coverage is N and D of a pool in each bucket.
 type coverage struct {
 	slices, covered []float64
 	drawn           []bool // the buckets that have a point
+	some            bool   // any of them has data
 }
 
-// look begins to answer from the facts as they are now. Whoever does so closes what is pinned.
+// look begins to answer from a point in time of the facts, which the caller must close.
 func (s *Store) look(ctx context.Context, p *query.Plan) (*asked, error) {
 	pinned, err := s.client.Pin(ctx, s.index)
 	if err != nil {
@@ -41,7 +49,7 @@ func (s *Store) look(ctx context.Context, p *query.Plan) (*asked, error) {
 	return a, nil
 }
 
-// look reads what the pools have published and which hours have snapshots.
+// look reads which hours the pools have published and which hours have snapshots.
 func (a *asked) look(ctx context.Context) error {
 	points, err := a.store.pools(ctx, a.pinned)
 	if err != nil {
@@ -59,9 +67,14 @@ func (a *asked) look(ctx context.Context) error {
 	if len(a.within(nil)) == 0 {
 		return nil
 	}
+	bySlices := slices.Contains([]string{allocation.Kind.Name, userhours.Kind.Name, ofValues[0].Name}, p.Kind)
+	bySnapshots := slices.Contains([]string{backfill.Kind.Name, evictions.Kind.Name}, p.Kind)
 	n := a.buckets.Len()
-	q := a.sums(wanted{kind: facts.KindHour, fields: []string{"slices", "coveredHours"}}, []string{"pool"})
-	err = a.store.aggregate(ctx, a.pinned, q, func(found sum) {
+	if err := query.Hold(len(a.pools), n); err != nil {
+		return err
+	}
+	q := a.sums(wanted{kind: facts.KindHour, fields: []string{"slices", "coveredHours", "snapshots"}}, []string{"pool"})
+	err = a.store.aggregate(ctx, a.pinned, q, func(found sum) error {
 		c := a.cover[found.texts["pool"]]
 		if c == nil {
 			c = &coverage{slices: make([]float64, n), covered: make([]float64, n), drawn: make([]bool, n)}
@@ -70,36 +83,42 @@ func (a *asked) look(ctx context.Context) error {
 		b := a.bucket(found.time)
 		c.slices[b] += found.values[0]
 		c.covered[b] += found.values[1]
+		// figures that are counted by slices need a slice; an hour can be covered without one
+		c.drawn[b] = c.drawn[b] || found.values[0] > 0 || bySnapshots && found.values[2] > 0
+		c.some = c.some || c.drawn[b] || !bySlices && (found.values[1] > 0 || found.values[2] > 0)
+		return nil
 	})
 	a.draw()
 	return err
 }
 
-// draw finds the buckets that have a point: those with a slice. Pools without any are left out.
+// draw finds the buckets that have a point. Pools without data are left out.
 func (a *asked) draw() {
 	for _, p := range a.pools {
 		c := a.cover[p.Pool]
 		if c == nil {
 			continue
 		}
-		seen := false
-		for b, n := range c.slices {
-			c.drawn[b] = n > 0 && a.plan.Keep(a.buckets, b, facts.Micros(p.Through))
-			seen = seen || n > 0
-		}
-		if !seen {
+		if !c.some {
 			delete(a.cover, p.Pool)
+		}
+		for b := range c.drawn {
+			c.drawn[b] = c.drawn[b] && a.plan.Keep(a.buckets, b, facts.Micros(p.Through))
 		}
 	}
 }
 
-// hoursOf returns which hours of a pool lie in a window as a whole. A window that ends with the last millisecond of an
-// hour holds it.
+// hoursOf returns which hours of a pool's zone lie in a window as a whole. A window that ends with the last millisecond
+// of an hour holds it.
 func hoursOf(point facts.Checkpoint, w pool.Window) published {
-	minute := facts.Micros(point.Through) % pool.Hour // with which the zone's hours begin
-	p := published{Checkpoint: point}
-	p.from = minute + (w.From-minute+pool.Hour-1)/pool.Hour*pool.Hour
-	p.to = minute + (w.To+pool.Second/1000-minute)/pool.Hour*pool.Hour
+	p := published{Checkpoint: point, zone: time.UTC}
+	if zone, err := localtime.Location(point.Zone); err == nil {
+		p.zone = zone
+	}
+	if p.from = facts.FloorHour(p.zone, w.From); p.from < w.From {
+		p.from = facts.NextHour(p.zone, p.from)
+	}
+	p.to = facts.FloorHour(p.zone, w.To+pool.Second/1000)
 	if p.cut = w.To - w.From - max(0, p.to-p.from); p.cut < pool.Second {
 		p.cut = 0
 	}
@@ -108,7 +127,7 @@ func hoursOf(point facts.Checkpoint, w pool.Window) published {
 	return p
 }
 
-// sums are what is wanted in the window, by pool and what else is told apart, in the plan's buckets.
+// sums is the query for the wanted facts of the window, by pool and further fields, in the plan's buckets.
 func (a *asked) sums(w wanted, by []string) sums {
 	q := sums{kind: w.kind, by: by, fields: w.fields, filter: []map[string]any{anyOf(a.within(w.also))}}
 	having := w.having
@@ -134,19 +153,24 @@ func (a *asked) sums(w wanted, by []string) sums {
 	return q
 }
 
-// anyOf matches what any of several queries does.
+// anyOf matches documents that match any of several queries.
 func anyOf(queries []map[string]any) map[string]any {
 	return map[string]any{"bool": map[string]any{"should": queries, "minimum_should_match": 1}}
 }
 
+// hours are those of a zone from one to another.
+type hours struct {
+	from, to pool.Micros
+	zone     string
+}
+
 // within matches the hours of the pools, and what is wanted of them besides: pools with the same hours are asked for
 // together.
-func (a *asked) within(also func(from, to pool.Micros) map[string]any) (either []map[string]any) {
-	type hours struct{ from, to pool.Micros }
+func (a *asked) within(also func(hours) map[string]any) (either []map[string]any) {
 	names := map[hours][]string{}
 	for _, p := range a.pools {
-		if p.from < p.to {
-			names[hours{p.from, p.to}] = append(names[hours{p.from, p.to}], p.Pool)
+		if h := (hours{p.from, p.to, p.zone.String()}); h.from < h.to {
+			names[h] = append(names[h], p.Pool)
 		}
 	}
 	for _, h := range slices.SortedFunc(maps.Keys(names), func(x, y hours) int {
@@ -155,7 +179,7 @@ func (a *asked) within(also func(from, to pool.Micros) map[string]any) (either [
 		all := []map[string]any{{"terms": map[string]any{"pool": names[h]}},
 			between("hour", map[string]any{"gte": facts.Millis(h.from), "lt": facts.Millis(h.to)})}
 		if also != nil {
-			all = append(all, also(h.from, h.to))
+			all = append(all, also(h))
 		}
 		either = append(either, map[string]any{"bool": map[string]any{"filter": all}})
 	}
@@ -169,19 +193,20 @@ func between(field string, bounds map[string]any) map[string]any {
 }
 
 // first matches the first hours of buckets.
-func (a *asked) first(from, to pool.Micros) map[string]any {
+func (a *asked) first(h hours) map[string]any {
 	if a.plan.Bucket != nil && pool.Micros(a.plan.Bucket.Minutes)*pool.Minute <= pool.Hour {
 		return map[string]any{"match_all": map[string]any{}}
 	}
-	return map[string]any{"terms": map[string]any{"hour": a.firstHours(from, to)}}
+	return map[string]any{"terms": map[string]any{"hour": a.firstHours(h)}}
 }
 
-// firstHours are the first hours of each bucket, in ms, of those from one to another.
-func (a *asked) firstHours(from, to pool.Micros) (first []int64) {
+// firstHours are the first hours of each bucket, in ms.
+func (a *asked) firstHours(h hours) (first []int64) {
+	i := slices.IndexFunc(a.pools, func(p published) bool { return p.zone.String() == h.zone })
 	last := -1
-	for h := from; h < to; h += pool.Hour {
-		if b := a.bucket(h); b != last {
-			first, last = append(first, facts.Millis(h)), b
+	for at := h.from; at < h.to; at = facts.NextHour(a.pools[i].zone, at) {
+		if b := a.bucket(at); b != last {
+			first, last = append(first, facts.Millis(at)), b
 		}
 	}
 	return first
@@ -198,7 +223,7 @@ func (a *asked) bucket(t pool.Micros) int {
 // lateWarning is how late facts are when that is a warning: publishing each hour has them within two.
 const lateWarning = 3 * pool.Hour
 
-// tell says what full hours leave out of the window, and what facts lack.
+// tell adds notices about the omitted parts of hours, and about missing facts.
 func (a *asked) tell(about *frames.About) {
 	if len(a.pools) == 0 {
 		if a.plan.Select.Pools.All() {
@@ -231,7 +256,7 @@ func (a *asked) tell(about *frames.About) {
 	a.figuresAbout(about)
 }
 
-// tellLate says what the facts of a pool lack at the window's end.
+// tellLate adds a notice about a pool's missing facts at the window's end.
 func (a *asked) tellLate(about *frames.About, p published) {
 	text := fmt.Sprintf("the facts of pool %s end at %s UTC: the newest %s h of the time range are missing", p.Pool,
 		frames.Stamp(facts.Micros(p.Through)), frames.Decimal(pool.Hours(p.late)))

@@ -4,6 +4,7 @@ package frames
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// About is what an answer says beside its figures: notices, statistics and the query as it was understood.
+// About has the parts of an answer besides its figures: notices, statistics and the query as it was understood.
 type About struct {
 	plan    *query.Plan
 	notices []data.Notice
@@ -31,11 +32,14 @@ func wellCovers(c timeline.Coverage) bool {
 // Plain begins with nothing, for answers that are not made from snapshots themselves.
 func Plain(p *query.Plan) *About { return &About{plan: p} }
 
-// NewAbout begins with what the coverage says: excluded hosts, rows without a GPU, gaps, missing data (methodology
+// NewAbout begins with the notices of the coverage: excluded hosts, rows without a GPU, gaps, missing data (methodology
 // section 10).
 func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 	a := &About{plan: p}
 	a.Notices(v.Notices)
+	for _, text := range p.Env.Lists.Notices {
+		a.Warn("%s", text)
+	}
 	for _, e := range c.Excluded {
 		a.Standing(fmt.Sprintf("Machines excluded by %q (%s)", e.Pattern, e.Reason), len(e.Machines),
 			fmt.Sprintf("%s excluded by %q: %s", some(e.Machines, "machine"), e.Pattern, e.Reason))
@@ -44,10 +48,10 @@ func NewAbout(p *query.Plan, v *timeline.View, c timeline.Coverage) *About {
 		a.Standing("Rows without a GPU id or machine, skipped", c.RowsWithoutGPU,
 			Count(c.RowsWithoutGPU, "row")+" without a GPU id or machine skipped")
 	}
-	worthTelling := !p.OnDashboard || !wellCovers(c) // else it is among the figures below
+	worthTelling := !p.OnDashboard || !wellCovers(c) // otherwise it is among the figures below
 	switch {
 	case c.Snapshots == 0:
-		a.Warn("no snapshot in the window")
+		a.Warn("no snapshot in the time range")
 	case len(c.Gaps) > 0 && worthTelling:
 		var hours float64
 		for _, g := range c.Gaps {
@@ -90,7 +94,7 @@ func (a *About) Cadence(v *timeline.View, days []*timeline.Day) {
 		a.Info("the collector runs every %s min, slices last %d min: a GPU counts as claimed for a whole slice once any "+
 			"of its "+
 			"snapshots says so, so averages and GPU hours are too high (5 %% at 15 min, 15 %% at 60 min, measured at 5 min); "+
-			"set sliceMinutes to 0 to be without that bias", Decimal(float64(shortest)/float64(pool.Minute)),
+			"set sliceMinutes to 0 to avoid this bias", Decimal(float64(shortest)/float64(pool.Minute)),
 			a.plan.Env.SliceMinutes)
 	}
 }
@@ -98,8 +102,8 @@ func (a *About) Cadence(v *timeline.View, days []*timeline.Day) {
 // Info adds a notice.
 func (a *About) Info(format string, args ...any) { a.add(false, fmt.Sprintf(format, args...)) }
 
-// Standing adds notices of what is the same in every answer. On dashboards, where each panel would repeat them, they
-// are one of the figures of Inspect → Stats.
+// Standing adds notices that are the same in every answer. On dashboards, where each panel would repeat them, they
+// become one of the figures of Inspect → Stats.
 func (a *About) Standing(name string, n int, notices ...string) {
 	if a.plan.OnDashboard {
 		a.Stat(name, "locale", float64(n))
@@ -110,10 +114,10 @@ func (a *About) Standing(name string, n int, notices ...string) {
 	}
 }
 
-// Warn adds a notice that the answer may not be what it seems.
+// Warn adds a notice that the answer may be misleading.
 func (a *About) Warn(format string, args ...any) { a.add(true, fmt.Sprintf(format, args...)) }
 
-// Notices adds what was wrong with data that an answer rests on.
+// Notices adds notices about faults of the data that an answer is based on.
 func (a *About) Notices(all []timeline.Notice) {
 	for _, n := range all {
 		a.add(n.Warning, n.Text)
@@ -133,8 +137,44 @@ func (a *About) Stat(name, unit string, value float64) {
 	a.stats = append(a.stats, data.QueryStat{FieldConfig: data.FieldConfig{DisplayName: name, Unit: unit}, Value: value})
 }
 
-// Unmatched adds a notice for each filter with values that match nothing on the window's days.
+// leftOut adds a notice of the GPUs on the window's days that includeOldDevices: false leaves out, by device.
+func (a *About) leftOut(v *timeline.View, days []*timeline.Day) {
+	s := &a.plan.Select
+	if s.OldDevices {
+		return
+	}
+	gpus := map[string]map[timeline.GPU]bool{}
+	for _, d := range days {
+		old := make([]string, len(d.Models())) // names of devices that are left out
+		for i, m := range d.Models() {
+			if device := v.Names.Text(m.Device); pool.IsOldDevice(device) && s.Devices.Match(device) {
+				old[i] = device
+				if gpus[device] == nil {
+					gpus[device] = map[timeline.GPU]bool{}
+				}
+			}
+		}
+		for i := range d.GPUs() {
+			if device := old[d.ModelIndex(i)]; device != "" {
+				gpus[device][d.GPU(i)] = true
+			}
+		}
+	}
+	all, texts := 0, []string{}
+	for _, device := range slices.Sorted(maps.Keys(gpus)) {
+		all += len(gpus[device])
+		texts = append(texts, fmt.Sprintf("%s %s", Thousands(len(gpus[device])), device))
+	}
+	if all > 0 {
+		a.Standing("GPUs of old devices, left out", all, fmt.Sprintf("old devices are left out: %s (%s)", Count(all, "GPU"),
+			some(texts, "device")))
+	}
+}
+
+// Unmatched adds notices of old devices that are left out, and of each filter with values that match nothing on the
+// window's days.
 func (a *About) Unmatched(v *timeline.View, days []*timeline.Day) {
+	a.leftOut(v, days)
 	s := &a.plan.Select
 	check := func(filter string, t *query.Texts, find func(*timeline.Day, func(timeline.Symbol)),
 		texts func(string) []string) {
@@ -155,7 +195,7 @@ func (a *About) Unmatched(v *timeline.View, days []*timeline.Day) {
 			}
 		})
 		if len(missing) > 0 {
-			a.Warn("filter.%s: nothing on the window's days matches %s", filter, some(missing, "value"))
+			a.Warn("filter.%s: no value in the time range matches %s", filter, some(missing, "value"))
 		}
 	}
 	shown := func(grouping string) func(string) []string {
@@ -213,6 +253,7 @@ func (a *About) Finish(frames data.Frames) data.Frames {
 	}
 	frames[0].Meta.Notices = append(frames[0].Meta.Notices, a.notices...)
 	frames[0].Meta.Stats = append(frames[0].Meta.Stats, a.stats...)
+	leaveOutOdd(frames)
 	executed := a.plan.Executed()
 	for _, f := range frames {
 		f.Meta.ExecutedQueryString = executed
@@ -258,7 +299,7 @@ func some(names []string, what string) string {
 	return text
 }
 
-// Count writes a number with what is counted, whose plural ends in s: 1 run, 62,113 runs.
+// Count writes a number with the counted noun, whose plural ends in s: 1 run, 62,113 runs.
 func Count(n int, what string) string {
 	if n != 1 {
 		what += "s"

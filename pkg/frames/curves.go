@@ -11,14 +11,14 @@ import (
 	"github.com/chtc/gpureports/pkg/survival"
 )
 
-// Lives are what a group's survival curve rests on.
+// Lives are the data of a group's survival curve.
 type Lives struct {
 	Group []string // by the plan's groupings
 	Items *survival.Cohort
 }
 
-// Curves draws a survival curve for each group. duration names what lasts, subjects whose it is ("GPUs"), in notices:
-// of curves that are conditional on reaching an age, and of groups that never have enough at risk for one.
+// Curves draws a survival curve for each group. duration and subjects ("GPUs") are words for notices: of curves that
+// are conditional on reaching an age, and of groups that never have enough at risk for one.
 func Curves(p *query.Plan, a *About, duration, subjects string, groups []Lives,
 	estimator func(*survival.Cohort) survival.Curve) data.Frames {
 	slices.SortStableFunc(groups, func(x, y Lives) int { return query.CompareGroups(p.GroupBy, x.Group, y.Group) })
@@ -30,7 +30,7 @@ func Curves(p *query.Plan, a *About, duration, subjects string, groups []Lives,
 			few++
 			continue
 		}
-		hours, heights := drawn.Steps(p.Metrics)
+		hours, heights := drawn.Steps()
 		curves = append(curves, Curve{Group: g.Group, From: pool.Hours(drawn.From), To: pool.Hours(drawn.Until),
 			Hours: hours, Values: heights})
 		if drawn.From > 0 {

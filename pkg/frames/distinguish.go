@@ -14,9 +14,8 @@ type Named struct {
 	Label  func(metric string) string // the metric's readable name
 }
 
-// Distinguish gives series of different answers different names. Where names are the same, each gets its metric's label
-// if the metrics differ, and else its query's refId. Fields may be shared with other answers: what is renamed is a
-// copy.
+// Distinguish gives series of different answers different names. Equal names get their metric's label if the metrics
+// differ, and otherwise their query's refId. Because fields may be shared with other answers, a copy is renamed.
 func Distinguish(answers []Named) {
 	metric := func(_ *Named, f *data.Field) string { return f.Name }
 	refID := func(a *Named, _ *data.Field) string { return a.RefID }
@@ -47,7 +46,7 @@ func ambiguous(answers []Named, in func(*Named, *data.Field) string) map[string]
 // isSeries reports whether legends name a field: it has labels, though they may be none.
 func isSeries(f *data.Field) bool { return f.Labels != nil && f.Config != nil }
 
-// extend adds what distinguishes fields to their names.
+// extend adds distinguishing texts to the names of fields.
 func extend(answers []Named, names map[string]bool, by func(*Named, *data.Field) string) {
 	if len(names) == 0 {
 		return
@@ -74,13 +73,16 @@ func extend(answers []Named, names map[string]bool, by func(*Named, *data.Field)
 
 // followBands lets bands end at the renamed bounds.
 func followBands(frame *data.Frame, renamed map[string]string) {
-	for _, f := range frame.Fields {
+	for k, f := range frame.Fields {
 		if f.Config == nil {
 			continue
 		}
 		if low, ok := f.Config.Custom["fillBelowTo"].(string); ok && renamed[low] != "" {
-			f.Config.Custom = maps.Clone(f.Config.Custom)
-			f.Config.Custom["fillBelowTo"] = renamed[low]
+			own, config := *f, *f.Config // others are given the same answer
+			config.Custom = maps.Clone(config.Custom)
+			config.Custom["fillBelowTo"] = renamed[low]
+			own.Config = &config
+			frame.Fields[k] = &own
 		}
 	}
 }

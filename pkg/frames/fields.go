@@ -87,7 +87,7 @@ func column(p *query.Plan, name string) *data.FieldConfig {
 	return c
 }
 
-// present completes a column's configuration by what the kind says of it.
+// present completes a column's configuration with the kind's description of it.
 func present(p *query.Plan, name string, c *data.FieldConfig) {
 	said := p.Column(name)
 	c.DisplayNameFromDS = cmp.Or(c.DisplayNameFromDS, said.Label)
@@ -96,6 +96,13 @@ func present(p *query.Plan, name string, c *data.FieldConfig) {
 	if said.Decimals >= 0 && c.Decimals == nil {
 		d := uint16(said.Decimals)
 		c.Decimals = &d
+	}
+	if words := p.ShownAs(name); len(words) > 0 {
+		shown := data.ValueMapper{}
+		for value, word := range words {
+			shown[value] = data.ValueMappingResult{Text: word}
+		}
+		c.Mappings = data.ValueMappings{shown}
 	}
 	if name == "category" && c.Custom == nil {
 		keys := map[string]any{}

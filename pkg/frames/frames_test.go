@@ -283,7 +283,7 @@ func TestSurvivalBands(t *testing.T) {
 	require.Nil(t, f.Fields[1].Config.Color)
 }
 
-// What is stored as the empty text has a name to show: a GPU without a project.
+// An empty text has a name to show: a GPU without a project.
 func TestGroupsWithoutAValue(t *testing.T) {
 	p := planOf(t, `{"queryType": "userHours", "view": "timeseries", "groupBy": ["project", "device"]}`)
 	f := TimeSeries(p, aboutOf(p), []Series{{[]string{"", "A"}, "gpuHours", []pool.Micros{0}, []float64{1}, false}})[0]
@@ -332,10 +332,10 @@ func TestNoticesOnTheData(t *testing.T) {
 		"info coverage 66.67 %: 16 of 24 h, 62 snapshots, 61 slices",
 	}, got)
 	f = NewAbout(p, &timeline.View{}, timeline.Coverage{Window: p.Window}).Finish(nil)[0]
-	require.Equal(t, "no snapshot in the window", f.Meta.Notices[0].Text)
+	require.Equal(t, "no snapshot in the time range", f.Meta.Notices[0].Text)
 }
 
-// On a dashboard every panel would repeat what is the same in every answer.
+// On a dashboard every panel would repeat notices that are the same in every answer.
 func TestStandingNoticesOnDashboards(t *testing.T) {
 	p := planOf(t, `{"queryType": "allocation"}`)
 	p.OnDashboard = true
@@ -363,7 +363,7 @@ func TestStandingNoticesOnDashboards(t *testing.T) {
 	require.Contains(t, f.Meta.Notices[2].Text, "coverage 83.33 %")
 }
 
-// A kind's own standing notices stand one by one, on dashboards as one figure.
+// A kind's own standing notices are added one by one, on dashboards as one figure.
 func TestStandingNoticesOfKinds(t *testing.T) {
 	p := planOf(t, `{"queryType": "demand"}`)
 	ask := func() *data.FrameMeta {
@@ -381,7 +381,7 @@ func TestStandingNoticesOfKinds(t *testing.T) {
 	require.Equal(t, 2.0, ask().Stats[0].Value)
 }
 
-// A gap in a window that is well covered warns nobody.
+// A gap in a well-covered window is not a warning.
 func TestSeverityOfGaps(t *testing.T) {
 	p := planOf(t, `{"queryType": "allocation"}`)
 	for covered, want := range map[pool.Micros]data.NoticeSeverity{
@@ -406,7 +406,7 @@ func TestNumbersInWords(t *testing.T) {
 	}
 }
 
-// Every grouping and metric that can be asked for has its presentation.
+// Every valid grouping and metric has its presentation.
 func TestEveryColumnIsPresented(t *testing.T) {
 	for _, k := range kinds.Catalog {
 		for _, v := range k.Views {
@@ -421,7 +421,7 @@ func TestEveryColumnIsPresented(t *testing.T) {
 	}
 }
 
-// Notices of curves come in the order of the groups, whatever the order in which a map gives them.
+// Notices of curves come in the order of the groups, not in the order of a map.
 func TestNoticesOfCurvesAreInOrder(t *testing.T) {
 	p := planOf(t, `{"queryType": "evictions", "view": "survival", "groupBy": ["device"]}`)
 	var lives []Lives

@@ -11,8 +11,8 @@ import (
 // Week holds a value for each weekday (0 = Monday) and local hour; NaN is null.
 type Week [7][24]float64
 
-// HeatMap returns a week as heatmap-cells: x is the hour, y the weekday, y fastest; 168 rows. Without any value there
-// are no data.
+// HeatMap returns a week as heatmap-cells: x is the hour, y the weekday, y fastest; 168 rows. If there is no value,
+// there are no data.
 func HeatMap(p *query.Plan, a *About, values *Week) data.Frames {
 	var x, y []int64
 	var cells []float64

@@ -25,8 +25,12 @@ func linked(p *query.Plan, f *data.Field) {
 	if !ok || p.FromAlert || p.Env.LinksFrom == "" || p.Totals && slices.Contains(p.GroupBy, f.Name) {
 		return
 	}
+	value := "text"
+	if f.Name == "device" { // which may be shown by another name
+		value = "raw"
+	}
 	f.Config.Links = []data.DataLink{{Title: to.title, URL: "/d/" + to.dashboard + "?var-datasource=" +
-		url.QueryEscape(p.Env.LinksFrom) + "&var-" + f.Name + "=${__value.text:percentencode}&${__url_time_range}"}}
+		url.QueryEscape(p.Env.LinksFrom) + "&var-" + f.Name + "=${__value." + value + ":percentencode}&${__url_time_range}"}}
 }
 
 // A column's width in pixels.

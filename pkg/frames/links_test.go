@@ -7,8 +7,8 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/dashboards"
 	. "github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/internal/dev/dashboards"
 	"github.com/chtc/gpureports/pkg/query"
 )
 
@@ -62,7 +62,7 @@ func TestShippedDashboards(t *testing.T) {
 	}
 }
 
-// Columns of Explore's tables are as wide as what they show.
+// Columns of Explore's tables are as wide as their content.
 func TestWideColumns(t *testing.T) {
 	device := "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition"
 	width := func(onDashboard bool, text string) any {

@@ -1,17 +1,18 @@
 package frames
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// curve is the metric of a survival curve itself, beside its bounds.
+// curve is the metric of a survival curve itself, without its bounds.
 const curve = "survival"
 
-// seriesName is what legends call a group's metric: as the query's legend says, else the group, or the metric where
-// there is no group. Of several metrics each is named, but for a curve among its bounds.
+// seriesName is the name of a group's metric in legends: by the query's legend, or else the group, or the metric if
+// there is no group. If there are several metrics, each name has its metric, except a curve among its bounds.
 func seriesName(p *query.Plan, group []string, metric string) string {
 	label := p.Column(metric).Label
 	name := p.Legend.Name(func(key string) string {
@@ -44,7 +45,7 @@ func groupValue(p *query.Plan, group []string, i int) string {
 	if group[i] == "" {
 		return Nameless(p.Column(p.GroupBy[i]).Label)
 	}
-	return group[i]
+	return cmp.Or(p.ShownAs(p.GroupBy[i])[group[i]], group[i])
 }
 
 // Nameless is how a group without a value is shown, where it is stored as the empty text, by the label of the grouping.

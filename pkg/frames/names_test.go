@@ -92,6 +92,22 @@ func TestLegendNamesSeries(t *testing.T) {
 	}
 }
 
+// Devices are shown by names of a list: in legends, and in cells by a mapping; values and labels stay as stored.
+func TestDeviceNames(t *testing.T) {
+	p := planOf(t, `{"queryType": "allocation", "groupBy": ["device"], "metrics": ["free"]}`)
+	p.Env.Lists.DeviceNames = map[string]string{"NVIDIA H200": "H200 SXM"}
+	series := TimeSeries(p, aboutOf(p), []Series{pointsOf("free", "NVIDIA H200", "Real"), pointsOf("free", "L40", "Real")})
+	require.Equal(t, []string{"L40 · Real", "H200 SXM · Real"}, seriesNames(series))
+	require.Equal(t, "NVIDIA H200", series[1].Fields[1].Labels["device"])
+	table := Columns(p, aboutOf(p), Text("device", []string{"NVIDIA H200"}), Text("machine", []string{"m1"}))[0].Fields
+	require.Equal(t, data.ValueMappings{data.ValueMapper{"NVIDIA H200": {Text: "H200 SXM"}}}, table[0].Config.Mappings)
+	require.Nil(t, table[1].Config.Mappings)
+	one := int8(1)
+	states := StateTimeline(p, aboutOf(p), 500, []States{{Device: "NVIDIA H200", Machine: "m1", Times: []pool.Micros{0},
+		States: []*int8{&one}}}, nil)
+	require.Contains(t, seriesNames(states), "H200 SXM · m1")
+}
+
 func TestQueriesOfAPanelHaveDifferentNames(t *testing.T) {
 	answer := func(refID, text string, groups ...string) Named {
 		p := planOf(t, text)
@@ -105,17 +121,21 @@ func TestQueriesOfAPanelHaveDifferentNames(t *testing.T) {
 	drained := `{"queryType": "allocation", "groupBy": ["category"], "metrics": ["drained"]}`
 	shared, owned := "Open Capacity", "Prioritized (CHTC Owned)"
 	answers := []Named{answer("A", free, owned, shared), answer("B", drained, shared), answer("C", drained, shared)}
-	before := answers[0].Frames[1].Fields[1]
+	fields := answers[0].Frames[1].Fields
+	before := fields[1]
 	Distinguish(answers)
 	require.Equal(t, []string{owned, shared + " · Free (avg.)"}, seriesNames(answers[0].Frames))
 	require.Equal(t, []string{shared + " · Drained (avg.) · B"}, seriesNames(answers[1].Frames))
 	require.Equal(t, []string{shared + " · Drained (avg.) · C"}, seriesNames(answers[2].Frames))
 	require.Equal(t, shared, before.Config.DisplayNameFromDS, "what other answers share is left alone")
+	require.Same(t, before, fields[1])
 
 	kept := planOf(t, `{"queryType": "backfillAvailability", "view": "survival", "groupBy": ["device"]}`)
 	label := func(metric string) string { return kept.Column(metric).Label }
 	curves := []Named{{"A", curvesOf(kept, "H200"), label}, {"B", curvesOf(kept, "H200"), label}}
+	high := curves[1].Frames[0].Fields[3]
 	Distinguish(curves)
+	require.Equal(t, "H200 · 95 % low", high.Config.Custom["fillBelowTo"])
 	require.Equal(t, []string{"H200 · B", "H200 · 95 % low · B", "H200 · 95 % high · B"}, seriesNames(curves[1].Frames))
 	require.Equal(t, "H200 · 95 % low · B", curves[1].Frames[0].Fields[3].Config.Custom["fillBelowTo"])
 	require.Equal(t, "H200 · 95 % low · A", curves[0].Frames[0].Fields[3].Config.Custom["fillBelowTo"])

@@ -22,8 +22,8 @@ type Series struct {
 	Hidden bool          // in the answer, but neither drawn nor in legends
 }
 
-// TimeSeries returns a frame a series (timeseries-multi), ordered by group, then by metric as asked. Points without a
-// value and series without a point are left out.
+// TimeSeries returns one frame per series (timeseries-multi), ordered by group, then by metric in the query's order.
+// Points without a value and series without a point are left out.
 func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 	slices.SortStableFunc(all, func(x, y Series) int {
 		if c := query.CompareGroups(p.GroupBy, x.Group, y.Group); c != 0 {

@@ -1,6 +1,7 @@
 package frames
 
 import (
+	"cmp"
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -13,7 +14,7 @@ type States struct {
 	Device, Machine, GPU string // no GPU: all of the device on the machine
 	Times                []pool.Micros
 	States               []*int8
-	Shares               []Share // beside the state, of several GPUs
+	Shares               []Share // in addition to the state, for several GPUs
 }
 
 // Share is the part of GPUs that are in a state, in percent, by the times of States; nil where it is unknown.
@@ -22,7 +23,7 @@ type Share struct {
 	Values []*float64
 }
 
-// StateTimeline returns a frame for each of the ways, at most so many unless the query names a limit.
+// StateTimeline returns a frame for each entry of all, at most most unless the query has a limit.
 func StateTimeline(p *query.Plan, a *About, most int, all []States, mappings data.ValueMappings) data.Frames {
 	what := "GPUs"
 	if len(all) > 0 && all[0].GPU == "" {
@@ -62,14 +63,15 @@ func (s *States) labels() data.Labels {
 	return labels
 }
 
-// name is as the query's legend says, else it names what the states are of.
+// name is the name by the query's legend, or otherwise that of the GPU, or of the device and machine.
 func (s *States) name(p *query.Plan) string {
 	labels := s.labels()
+	labels["device"] = cmp.Or(p.ShownAs("device")[s.Device], s.Device)
 	if name := p.Legend.Name(func(key string) string { return labels[key] }); name != "" {
 		return name
 	}
 	if s.GPU == "" {
-		return s.Device + " · " + s.Machine
+		return labels["device"] + " · " + s.Machine
 	}
 	return s.Machine + " " + s.GPU
 }

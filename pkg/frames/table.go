@@ -74,7 +74,7 @@ func Table(p *query.Plan, a *About, rows []Row, totals ...Total) data.Frames {
 	return tableOf(p, a, fields)
 }
 
-// Cut returns rows up to the limit, with those that stand last in any case.
+// Cut returns rows up to the limit, and all rows of last after them.
 func Cut[R any](p *query.Plan, a *About, rows, last []R) []R {
 	shown := rows[:min(len(rows), p.Max(5000))]
 	a.cut(len(shown), len(rows), "rows")

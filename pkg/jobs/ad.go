@@ -3,9 +3,11 @@ package jobs
 import (
 	"cmp"
 	"strings"
+
+	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Kind is what a job ad describes.
+// Kind is the kind of a job ad.
 type Kind uint8
 
 const (
@@ -21,25 +23,27 @@ const (
 // String is the kind as the job file stores it.
 func (k Kind) String() string { return [...]string{"other", "history", "epoch"}[k] }
 
-// Ad is one job ad document, of either adstash schema, with what runs and their outcomes are found from
-// (htcondor.md, "Which run do an ad's dates describe?"). Names are HTCondor's attribute names.
+// Ad is one job ad document, of either adstash schema, with the attributes that runs and their outcomes are derived
+// from (htcondor.md, "Which run do an ad's dates describe?"). Names are HTCondor's attribute names.
 //
-// A date that is not stored is 0, which HTCondor and adstash also express by 0 or null. Numbers that are not stored are
-// 0, texts "". Texts come first, small fields last: a process holds many ads, and looks through them for pointers.
+// A date that is not stored is 0, which HTCondor and adstash also express by 0 or null. Numbers that are not stored
+// are 0, texts "". Texts come first, small fields last: a process holds many ads, which the garbage collector scans
+// for pointers.
 type Ad struct {
 	GlobalJobID  string // schedd#cluster.proc#qdate
 	AccessPoint  string // ScheddName; where it is missing the part of GlobalJobID before the first #
 	User         string // user@domain; Owner where User is missing
 	Owner        string
-	ChtcProjects string // a list as it is stored
+	ChtcProjects string // a list
 
-	// Where the last run was (an epoch ad: that run).
-	Machine string   // StartdName, else LastRemoteHost: what follows the last @
-	Slot    string   // StartdSlot, else LastRemoteHost before the first @: slot1_2, backfill2_1
+	// Where the last run was (an epoch ad: that run). Ads as HTCondor prints them have neither StartdName nor StartdSlot,
+	// which adstash makes; an epoch ad has its slot in RemoteHost, and in LastRemoteHost that of the run before.
+	Machine string   // the part after the last @ of StartdName, or RemoteHost, or LastRemoteHost
+	Slot    string   // StartdSlot, or the host's name before the first @: slot1_2, backfill2_1
 	GPUs    []string // AssignedGPUs in stored order; ids that were cut ("...") are dropped
 
-	// RecordTime is when the ad was final. Where it is not stored it follows from the other dates by adstash's rule:
-	// EpochWriteDate, else CompletionDate, else EnteredCurrentStatus.
+	// RecordTime is when the ad was final. If it is not stored, adstash's rule gives it: EpochWriteDate, or
+	// CompletionDate, or EnteredCurrentStatus, the first that exists.
 	RecordTime           Date
 	QDate                Date
 	JobStartDate         Date // start of the first run
@@ -47,14 +51,17 @@ type Ad struct {
 	JobCurrentStartDate  Date // start of the last run (an epoch ad: of that run)
 	CompletionDate       Date // end, of a completed job only
 	EnteredCurrentStatus Date // when the job was removed or held, maybe long after its last run
-	LastVacateTime       Date // the last vacate; survives a later completion
+	LastVacateTime       Date // the first vacate or hold (before HTCondor 25.4 the last); survives a completion
 	EpochWriteDate       Date // end of the run, epoch ads only; RecordTime where it is not stored
+	JobDisconnectedDate  Date // when the job was lost with its machine
+	// JobLastCheckpointTime is when the job last stored a checkpoint in this run: epoch ads only.
+	JobLastCheckpointTime Date
 
 	LastRemoteWallClockTime float64 // seconds of the last run
 	RemoteWallClockTime     float64 // seconds of all runs
 	CommittedTime           float64 // seconds of the runs that committed
 
-	// What the job asked for. Sizes of memory are in MiB.
+	// The job's requests. Sizes of memory are in MiB.
 	RequestGPUs      float64
 	RequestCPUs      float64
 	RequestMemory    float64
@@ -68,18 +75,67 @@ type Ad struct {
 	NumVacates       int
 	NumHolds         int
 
-	// Unread counts the attributes above whose stored value is of no use (a word for a number, say); they count as
-	// not stored.
+	HoldReasonCode      int // of an epoch ad: why this run was held; 0: it was not
+	VacateReasonSubCode int
+	// How all runs of the job ended, and of these the attempts that never began, by the names of the vacate codes: such as
+	// StartdDraining=2,ReconnectFailed=1.
+	NumVacatesByReason             string
+	NumVacatesByReasonPreExecution string
+
+	// Unread counts the attributes that figures use whose stored value is of no use (a word for a number, say); they count
+	// as not stored.
 	Unread int
+	// Cut counts the texts that [pool.Cut] has cut.
+	Cut int
 
 	Kind                Kind
 	HasVacateReasonCode bool // whether VacateReasonCode is stored
 	// Exited: the job ended by itself in this run: ExitCode is stored or ExitBySignal is true. (A stored false alone
-	// proves nothing: condor_submit writes it into every job.)
+	// proves nothing: condor_submit writes it into every job. An ExitCode equal to SuccessCheckpointExitCode does not
+	// count, because the job saved its work in order to continue.)
 	Exited bool
 	// Refactored: the document has an @timestamp, as adstash writes it since HTCondor 25.14. (In the schema before, and in
 	// condor_history's own output, there is none.)
 	Refactored bool
+}
+
+// ReconnectFailed is the vacate code of a run that was lost with its machine.
+const ReconnectFailed = 1008
+
+// HTCondor's JobStatus.
+const (
+	StatusIdle      = 1
+	StatusRunning   = 2
+	StatusRemoved   = 3
+	StatusCompleted = 4
+	StatusHeld      = 5
+)
+
+// RemovedWhileIdle reports whether a job was removed between two runs, and no code says why the last one ended.
+func (a *Ad) RemovedWhileIdle() bool {
+	return a.JobStatus == StatusRemoved && a.LastJobStatus == StatusIdle && !a.HasVacateReasonCode
+}
+
+// VacatedBefore reports whether the vacate that the ad has was that of an earlier run.
+func (a *Ad) VacatedBefore() bool {
+	return a.LastVacateTime != 0 && a.LastVacateTime < a.JobCurrentStartDate
+}
+
+// RunEnd is when the run that the ad describes ended, by its access point's clock; 0 = the ad does not tell.
+func (a *Ad) RunEnd() pool.Micros {
+	switch {
+	case a.Kind == Epoch && a.VacateReasonCode == ReconnectFailed && a.JobDisconnectedDate > a.JobCurrentStartDate:
+		return a.JobDisconnectedDate.Micros() // the ad was written JobLeaseDuration, 40 minutes, later
+	case a.Kind == Epoch:
+		return a.EpochWriteDate.Micros()
+	case a.CompletionDate != 0:
+		return a.CompletionDate.Micros()
+	case a.RemovedWhileIdle() && a.LastVacateTime != 0 && !a.VacatedBefore():
+		return a.LastVacateTime.Micros()
+	case a.JobCurrentStartDate != 0 && a.LastRemoteWallClockTime > 0:
+		return a.JobCurrentStartDate.Micros() + pool.Micros(a.LastRemoteWallClockTime*float64(pool.Second)+0.5)
+	}
+	return 0
 }
 
 // OnBackfill reports whether the last run was on a backfill slot.

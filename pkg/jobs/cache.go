@@ -17,11 +17,11 @@ import (
 
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/timeline/keep"
+	"github.com/chtc/gpureports/pkg/segcache"
 )
 
-// Ads come late: adstash polls every 20 minutes. So what was not (yet) there is asked for again, often while the run
-// is fresh, rarely afterwards; and ads are taken for all there will be only when they had time to arrive.
+// Ads come late: adstash polls every 20 minutes. So missing ads are requested again, often while the run is fresh,
+// rarely afterwards; and an answer counts as complete only after ads have had time to arrive.
 const (
 	freshFor   = 2 * time.Hour   // since the run was last seen
 	askFresh   = 5 * time.Minute // when the run is fresh, or the answer was incomplete
@@ -37,8 +37,8 @@ const (
 type Cache struct {
 	entries *otter.Cache[cacheKey, entry]
 	now     func() time.Time
-	changes journal
-	newest  atomic.Uint64 // version of ads
+	// Answers that were replaced by different ones, and the newest version of an answer.
+	replaced, newest atomic.Uint64
 }
 
 type cacheKey struct {
@@ -46,19 +46,23 @@ type cacheKey struct {
 	key    string
 }
 
-// entry is what a source said about one job, or about one machine on one day.
+// entry is a source's answer about one job, or about one machine on one day.
 type entry struct {
 	ads     []Ad
 	newest  Date   // RecordTime of the last of them, once it is kept
-	version uint64 // of the ads, see Standing
+	version uint64 // the same as long as the ads are
 	asked   time.Time
-	remark  *Remark // nil when the answer was complete and without notices
+	remark  *remark // nil when the answer was complete and without notices
 }
 
-// replace keeps an entry that takes the place of an earlier one; the zero entry is none. It returns 1 if the earlier
-// one was different, else 0.
-func (c *Cache) replace(key cacheKey, held *entry, by entry) int {
-	replaced := 0
+// remark has the notices of an answer of the source; all its entries share it.
+type remark struct {
+	partial bool
+	notices []string
+}
+
+// replace keeps an entry that takes the place of an earlier one; the zero entry is none.
+func (c *Cache) replace(key cacheKey, held *entry, by entry) {
 	if n := len(by.ads); n > 0 {
 		by.newest = by.ads[n-1].RecordTime
 	}
@@ -68,14 +72,11 @@ func (c *Cache) replace(key cacheKey, held *entry, by entry) int {
 	case reflect.DeepEqual(held.ads, by.ads):
 		by.ads, by.version = held.ads, held.version
 	default:
-		by.version, replaced = c.newest.Add(1), 1
+		by.version = c.newest.Add(1)
+		defer c.replaced.Add(1)
 	}
 	*held = by
 	c.entries.Set(key, by)
-	if replaced > 0 {
-		c.changes.add(key)
-	}
-	return replaced
 }
 
 // NewCache returns an empty cache of maxBytes; now is the clock.
@@ -87,24 +88,35 @@ func NewCache(maxBytes uint64, now func() time.Time) *Cache {
 	})}
 }
 
-// Bytes is the estimated size of what the cache holds.
+// Bytes is the estimated size of the cached entries.
 func (c *Cache) Bytes() uint64 { return c.entries.WeightedSize() }
 
 const (
 	entryBytes = 250 // of an entry without ads, with the cache's own records
-	adBytes    = 336 // of an Ad, without its texts
+	adBytes    = 410 // of an Ad, without its texts
 )
 
 func (e entry) bytes(key cacheKey) int {
 	n := entryBytes + len(key.key)
 	for i := range e.ads {
-		n += adBytes + len(e.ads[i].GlobalJobID) + 24*len(e.ads[i].GPUs)
+		n += adBytes + e.ads[i].textBytes()
 	}
 	return n
 }
 
-// Key makes a source's key for [Cache.Source] of what identifies it: URL, indexes, credentials. It reveals none of
-// them.
+// textBytes is the size of the ad's texts, as if it shared none with others: users can write a new one into each job.
+func (a *Ad) textBytes() int {
+	n := len(a.GlobalJobID)
+	for _, text := range a.sharedTexts() {
+		n += len(*text)
+	}
+	for _, id := range a.GPUs {
+		n += 16 + len(id)
+	}
+	return n
+}
+
+// Key makes a source's key for [Cache.Source] from its identity: URL, indexes, credentials. It reveals none of them.
 func Key(parts ...string) string {
 	sum := sha256.New()
 	for _, part := range parts {
@@ -113,23 +125,22 @@ func Key(parts ...string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// Source returns source with the cache before it. Sources with the same key share what is cached. What it says about
-// finished days is kept on disk, too, and found there after a restart; a nil disk is none. Closing the source closes
-// the disk.
+// Source returns source with the cache before it. Sources with the same key share cached ads. Its answers about
+// finished days are also kept on disk, for use after a restart, unless disk is nil. Closing the source closes the disk.
 //
-// Lookups that must ask the source do so one after the other: many panels at once ask once. When the source fails, ads
-// that are known from before are returned, with a notice; without any, the source's error. A failing source is left
-// alone for 30 seconds.
-func (c *Cache) Source(source Source, key string, disk *keep.Disk) Remembering {
+// Requests to the source are sent one after the other, so that concurrent panels cause one request. When the source
+// fails, cached ads are returned, with a notice; without any, the source's error. A failing source gets no request for
+// 30 seconds.
+func (c *Cache) Source(source Source, key string, disk *segcache.Disk) Source {
 	return c.SharedSource(source, key, disk, Sharing{})
 }
 
-// SharedSource is Source, with what the source says about finished days shared with other processes; the zero Sharing
+// SharedSource is Source, with the answers about finished days shared with other processes; the zero Sharing
 // shares nothing.
-func (c *Cache) SharedSource(source Source, key string, disk *keep.Disk, with Sharing) Remembering {
+func (c *Cache) SharedSource(source Source, key string, disk *segcache.Disk, with Sharing) Source {
 	s := &cached{Source: source, cache: c, key: key, disk: disk, turn: semaphore.NewWeighted(1)}
 	if with.Through != nil {
-		s.shared = &sharing{Sharing: with, looked: map[keep.Blob]time.Time{}}
+		s.shared = &sharing{Sharing: with, looked: map[segcache.Blob]time.Time{}}
 	}
 	return s
 }
@@ -138,8 +149,8 @@ type cached struct {
 	Source // Newest, Health
 	cache  *Cache
 	key    string
-	disk   *keep.Disk // nil: none
-	shared *sharing   // nil: none
+	disk   *segcache.Disk // nil: none
+	shared *sharing       // nil: none
 	turn   *semaphore.Weighted
 
 	// The last failure, under turn.
@@ -162,64 +173,55 @@ type revisioned interface{ Revision() string }
 // Ads implements [Source].
 func (s *cached) Ads(ctx context.Context, wanted []Wanted) (Result, error) {
 	return s.lookup(ctx, len(wanted), lookup{
-		about: ofJobs,
-		key:   func(i int) string { return wanted[i].Job },
-		day:   func(i int) (int32, bool) { return dayOf(wanted[i].LastSeen) },
-		until: func(i int, e entry, now time.Time) time.Time {
-			if e.describes(wanted[i].LastSeen) {
+		kind: ofJobs,
+		key:  func(i int) string { return wanted[i].Job },
+		day:  func(i int) (int32, bool) { return dayOf(wanted[i].LastSeen) },
+		expiresAt: func(i int, e entry, now time.Time) time.Time {
+			if e.final(wanted[i].LastSeen) {
 				return forever
 			}
-			return e.until(wanted[i].LastSeen, now)
+			return e.expiresAt(wanted[i].LastSeen, now)
 		},
 		missing: "job ads of %d jobs",
-		ask: func(missing []int) (Result, error) {
-			part := make([]Wanted, len(missing))
-			for j, i := range missing {
-				part[j] = wanted[i]
-			}
-			return s.Source.Ads(ctx, part)
-		},
+		ask:     func(missing []int) (Result, error) { return s.Source.Ads(ctx, pick(wanted, missing)) },
 	})
 }
 
 // AdsOnMachines implements [Source].
 func (s *cached) AdsOnMachines(ctx context.Context, days []MachineDay) (Result, error) {
 	return s.lookup(ctx, len(days), lookup{
-		about:   onMachines,
-		day:     func(i int) (int32, bool) { return days[i].Day, true },
-		key:     func(i int) string { return days[i].Key() },
-		until:   func(i int, e entry, now time.Time) time.Time { return e.until(days[i].End(), now) },
-		missing: "job ads of %d days of machines",
-		ask: func(missing []int) (Result, error) {
-			part := make([]MachineDay, len(missing))
-			for j, i := range missing {
-				part[j] = days[i]
-			}
-			return s.Source.AdsOnMachines(ctx, part)
-		},
+		kind:      onMachines,
+		day:       func(i int) (int32, bool) { return days[i].Day, true },
+		key:       func(i int) string { return days[i].Key() },
+		expiresAt: func(i int, e entry, now time.Time) time.Time { return e.expiresAt(days[i].End(), now) },
+		missing:   "job ads of %d days of machines",
+		ask:       func(missing []int) (Result, error) { return s.Source.AdsOnMachines(ctx, pick(days, missing)) },
 	})
 }
 
 // Epochs implements [Source].
 func (s *cached) Epochs(ctx context.Context, days []EpochDay) (Result, error) {
 	return s.lookup(ctx, len(days), lookup{
-		about:   ofEpochs,
-		day:     func(i int) (int32, bool) { return days[i].Day, true },
-		key:     func(i int) string { return days[i].Key() },
-		until:   func(i int, e entry, now time.Time) time.Time { return e.until(days[i].End(), now) },
-		missing: "epoch ads of %d days of machines",
-		ask: func(missing []int) (Result, error) {
-			part := make([]EpochDay, len(missing))
-			for j, i := range missing {
-				part[j] = days[i]
-			}
-			return s.Source.Epochs(ctx, part)
-		},
+		kind:      ofEpochs,
+		day:       func(i int) (int32, bool) { return days[i].Day, true },
+		key:       func(i int) string { return days[i].Key() },
+		expiresAt: func(i int, e entry, now time.Time) time.Time { return e.expiresAt(days[i].End(), now) },
+		missing:   "epoch ads of %d days of machines",
+		ask:       func(missing []int) (Result, error) { return s.Source.Epochs(ctx, pick(days, missing)) },
 	})
 }
 
-// describes reports whether the entry holds all ads there will be of runs up to lastSeen.
-func (e entry) describes(lastSeen time.Time) bool {
+// pick returns the elements at positions.
+func pick[T any](all []T, positions []int) []T {
+	picked := make([]T, len(positions))
+	for j, i := range positions {
+		picked[j] = all[i]
+	}
+	return picked
+}
+
+// final reports whether the entry holds all ads there will be of runs up to lastSeen.
+func (e entry) final(lastSeen time.Time) bool {
 	if len(e.ads) == 0 || e.partial() {
 		return false
 	}
@@ -227,8 +229,8 @@ func (e entry) describes(lastSeen time.Time) bool {
 	return !newest.Before(lastSeen.Add(-clockError)) && e.asked.Sub(newest) >= arriveIn
 }
 
-// until is when it is time to ask again.
-func (e entry) until(lastSeen, now time.Time) time.Time {
+// expiresAt is when it is time to ask again.
+func (e entry) expiresAt(lastSeen, now time.Time) time.Time {
 	wait := askOld
 	if lastSeen.IsZero() || now.Sub(lastSeen) < freshFor || e.partial() {
 		wait = askFresh
@@ -241,21 +243,21 @@ func (e entry) until(lastSeen, now time.Time) time.Time {
 // forever is later than any clock shows.
 var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func (e entry) partial() bool { return e.remark != nil && e.remark.Partial }
+func (e entry) partial() bool { return e.remark != nil && e.remark.partial }
 
 // lookup is one question in terms of positions: the key and day of each, until when an entry answers it, and how to ask
 // for some.
 type lookup struct {
-	about   question
-	key     func(i int) string
-	day     func(i int) (day int32, ok bool) // the UTC day that it is about; ok is false if none is known
-	until   func(i int, e entry, now time.Time) time.Time
-	missing string
-	ask     func(missing []int) (Result, error)
+	kind      lookupKind
+	key       func(i int) string
+	day       func(i int) (day int32, ok bool) // the UTC day that it is about; ok is false if none is known
+	expiresAt func(i int, e entry, now time.Time) time.Time
+	missing   string
+	ask       func(missing []int) (Result, error)
 }
 
 func (s *cached) lookup(ctx context.Context, n int, q lookup) (Result, error) {
-	source, changes := unique.Make(s.name()), s.cache.changes.position()
+	source, replaced := unique.Make(s.name()), s.cache.replaced.Load()
 	found := make([]entry, n)
 	all := make([]int, n)
 	for i := range all {
@@ -269,42 +271,40 @@ func (s *cached) lookup(ctx context.Context, n int, q lookup) (Result, error) {
 	answer := func() Result {
 		result := merge(found)
 		result.Notices = append(result.Notices, notices...)
+		result.Holds = s.holds(source, replaced, found, q)
 		return result
 	}
 	if len(missing) > 0 {
 		s.restore(ctx, missing, found, q)
-		missing = s.due(missing, found, q)
-		var adopted int
-		adopted, notices = s.adopt(ctx, missing, found, q)
-		changes += uint64(adopted) // by this question
-		missing = s.due(missing, found, q)
+		missing = s.expired(missing, found, q)
+		notices = s.adopt(ctx, missing, found, q)
+		missing = s.expired(missing, found, q)
 	}
 	if len(missing) == 0 {
-		return s.standing(answer(), source, changes, found, q), nil
+		return answer(), nil
 	}
-	missing, replaced, err := s.inTurn(ctx, source, missing, found, q)
+	missing, err = s.fetchOne(ctx, source, missing, found, q)
 	if err != nil {
 		known := slices.ContainsFunc(found, func(e entry) bool { return !e.asked.IsZero() })
 		if !known || pool.FaultOf(err) != pool.FaultSource {
 			return Result{}, err
 		}
 		result := answer()
-		result.Partial = true
-		result.Notices = append(result.Notices, fmt.Sprintf(q.missing+" could not be asked for; what was known before is "+
-			"used. %v", len(missing), err))
+		result.Partial, result.Holds = true, nil
+		result.Notices = append(result.Notices, fmt.Sprintf(q.missing+" could not be fetched; using earlier results. "+
+			"%v", len(missing), err))
 		return result, nil
 	}
-	changes += uint64(replaced) // by this question
-	return s.standing(answer(), source, changes, found, q), nil
+	return answer(), nil
 }
 
-// due returns the positions that no entry answers any more.
-func (s *cached) due(positions []int, found []entry, q lookup) []int {
+// expired returns the positions that no entry answers anymore.
+func (s *cached) expired(positions []int, found []entry, q lookup) []int {
 	now := s.cache.now()
-	return slices.DeleteFunc(positions, func(i int) bool { return found[i].stands(i, now, q) })
+	return slices.DeleteFunc(positions, func(i int) bool { return found[i].fresh(i, now, q) })
 }
 
-// name is the source's key, and what distinguishes its contents now from earlier ones.
+// name is the source's key, and the revision of its contents.
 func (s *cached) name() string {
 	if r, ok := s.Source.(revisioned); ok {
 		return s.key + " " + r.Revision()
@@ -312,50 +312,48 @@ func (s *cached) name() string {
 	return s.key
 }
 
-// standing adds how long the result and its entries hold: the result until one of its entries is asked for again, the
-// source's contents change, or an answer to somebody else replaces a different one.
-func (s *cached) standing(r Result, source unique.Handle[string], changes uint64, found []entry, q lookup) Result {
+// holds returns a function that reports whether entries still answer a question: until one of them is due to be
+// requested again, the source's contents change, or an answer replaces a different one.
+func (s *cached) holds(source unique.Handle[string], replaced uint64, found []entry, q lookup) func() bool {
 	now, until := s.cache.now(), forever
-	r.Standing = make([]Standing, len(found))
 	for i, e := range found {
-		r.Standing[i] = Standing{Until: q.until(i, e, now), Version: e.version, Remark: e.remark}
-		if t := r.Standing[i].Until; t.Before(until) {
+		if t := q.expiresAt(i, e, now); t.Before(until) {
 			until = t
 		}
 	}
-	r.Holds = func() bool {
-		return s.cache.now().Before(until) && s.cache.changes.position() == changes && s.name() == source.Value()
+	return func() bool {
+		return s.cache.now().Before(until) && s.cache.replaced.Load() == replaced && s.name() == source.Value()
 	}
-	return r
 }
 
-// inTurn asks the source for the missing positions when no other lookup does, and returns those that it asked for;
-// replaced as fetch.
-func (s *cached) inTurn(ctx context.Context, source unique.Handle[string], missing []int, found []entry,
-	q lookup) (asked []int, replaced int, err error) {
+// fetchOne requests the missing positions from the source while no other lookup does so, and returns those that
+// it requested.
+func (s *cached) fetchOne(ctx context.Context, source unique.Handle[string], missing []int, found []entry,
+	q lookup) (asked []int, err error) {
 	limited, cancel := Limited(ctx)
 	defer cancel()
-	if err := s.turn.Acquire(limited, 1); err != nil {
+	if err := parallel.Acquire(limited, s.turn); err != nil {
 		if ctx.Err() != nil {
-			return missing, 0, fmt.Errorf("waiting for job ads: %w", ctx.Err())
+			return missing, fmt.Errorf("waiting for job ads: %w", ctx.Err())
 		}
-		return missing, 0, pool.SourceError("the source of the job ads has not answered another query yet: try " +
+		return missing, pool.SourceError("the source of the job ads has not answered another query yet: try " +
 			"again later")
 	}
 	defer s.turn.Release(1)
-	missing, err = s.known(ctx, source, missing, found, q) // somebody else may have asked meanwhile
+	missing, err = s.known(ctx, source, missing, found, q) // another lookup may have fetched them meanwhile
 	if len(missing) == 0 || err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	if replaced, err = s.fetch(source, missing, found, q); err == nil {
+	id := s.id() // before asking: ads that arrive meanwhile need not be in the answer
+	if err = s.fetch(source, missing, found, q); err == nil {
 		finished := q.finished(missing, found)
-		s.save(ctx, finished, found, q)
-		s.share(ctx, finished, found, q)
+		s.save(ctx, id, finished, found, q)
+		s.upload(ctx, id, finished, found, q)
 	}
-	return missing, replaced, err
+	return missing, err
 }
 
-// known fills found from the cache, stale entries too, and returns the positions that must be asked for.
+// known fills found from the cache, stale entries too, and returns the positions that must be requested.
 func (s *cached) known(ctx context.Context, source unique.Handle[string], positions []int, found []entry,
 	q lookup) (missing []int, err error) {
 	const together = 1000
@@ -366,19 +364,19 @@ func (s *cached) known(ctx context.Context, source unique.Handle[string], positi
 			}
 		}
 	})
-	return s.due(positions, found, q), err
+	return s.expired(positions, found, q), err
 }
 
-// stands reports whether an entry answers a position without asking again.
-func (e entry) stands(i int, now time.Time, q lookup) bool {
-	return !e.asked.IsZero() && now.Before(q.until(i, e, now))
+// fresh reports whether an entry answers a position without asking again.
+func (e entry) fresh(i int, now time.Time, q lookup) bool {
+	return !e.asked.IsZero() && now.Before(q.expiresAt(i, e, now))
 }
 
-// fetch asks the source for the missing positions; replaced is how many answers took the place of different ones.
-func (s *cached) fetch(source unique.Handle[string], missing []int, found []entry, q lookup) (replaced int, err error) {
+// fetch asks the source for the missing positions.
+func (s *cached) fetch(source unique.Handle[string], missing []int, found []entry, q lookup) error {
 	now := s.cache.now()
 	if s.failure != nil && now.Sub(s.failedAt) < askFailed {
-		return 0, s.failure
+		return s.failure
 	}
 	result, err := q.ask(missing)
 	s.failure = nil
@@ -386,31 +384,31 @@ func (s *cached) fetch(source unique.Handle[string], missing []int, found []entr
 		if pool.FaultOf(err) == pool.FaultSource && !errors.Is(err, context.Canceled) {
 			s.failure, s.failedAt = err, s.cache.now()
 		}
-		return 0, err
+		return err
 	}
-	var remark *Remark
+	var about *remark
 	if result.Partial || len(result.Notices) > 0 {
-		remark = &Remark{result.Partial, result.Notices}
+		about = &remark{result.Partial, result.Notices}
 	}
 	for j, i := range missing {
-		said := entry{ads: result.Ads[j], asked: now, remark: remark}
-		replaced += s.cache.replace(cacheKey{source, q.key(i)}, &found[i], said)
+		s.cache.replace(cacheKey{source, q.key(i)}, &found[i], entry{ads: result.Ads[j], asked: now, remark: about})
 	}
-	return replaced, nil
+	return nil
 }
 
 // merge makes a result of entries.
 func merge(found []entry) Result {
-	result := Result{Ads: make([][]Ad, len(found))}
-	remarks := map[*Remark]bool{}
+	result := Result{Ads: make([][]Ad, len(found)), Version: 14695981039346656037}
+	remarks := map[*remark]bool{}
 	for i, e := range found {
 		result.Ads[i] = e.ads
+		result.Version = (result.Version ^ e.version) * 1099511628211 // FNV-1a, by words
 		if e.remark == nil || remarks[e.remark] {
 			continue
 		}
 		remarks[e.remark] = true
-		result.Partial = result.Partial || e.remark.Partial
-		for _, notice := range e.remark.Notices {
+		result.Partial = result.Partial || e.remark.partial
+		for _, notice := range e.remark.notices {
 			if !slices.Contains(result.Notices, notice) {
 				result.Notices = append(result.Notices, notice)
 			}

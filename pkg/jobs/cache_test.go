@@ -3,7 +3,7 @@ package jobs_test
 import (
 	"context"
 	"fmt"
-	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
 	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/jobs/jobstest"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const megabyte = 1 << 20
 
-// A cached source is a source, also when asked for the second time.
+// A cached source is a source, even for a repeated lookup.
 func TestCachedSource(t *testing.T) {
 	cache := jobs.NewCache(64*megabyte, time.Now)
 	n := 0
@@ -31,7 +31,7 @@ func TestCachedSource(t *testing.T) {
 	})
 }
 
-// clock is a clock that stands until it is moved.
+// clock is a clock that does not run by itself.
 type clock struct{ t time.Time }
 
 func (c *clock) now() time.Time { return c.t }
@@ -85,7 +85,7 @@ func TestCacheAsksAgain(t *testing.T) {
 	}
 }
 
-// The same job with a later run is asked for again; only what is missing is asked for; keys keep sources apart.
+// The same job with a later run is requested again; only missing ads are requested; keys keep sources apart.
 func TestCacheAsksForMissingOnly(t *testing.T) {
 	ctx := t.Context()
 	clock := &clock{time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)}
@@ -129,46 +129,32 @@ type changing struct {
 
 func (c *changing) Revision() string { return c.revision }
 
-// keysOf are all answers that were replaced.
-func keysOf(c jobs.Changes) []string { return slices.Concat(c.Jobs, c.Days) }
-
-// What was replaced is known by its key, and ads have another version only if they are others.
-func TestCacheKnowsWhatWasReplaced(t *testing.T) {
+// An answer has another version only if its ads are others.
+func TestAnswersHaveVersions(t *testing.T) {
 	clock := &clock{time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)}
 	memory := jobstest.NewMemory(history("ap#1.0#1", clock.t.Add(-5*time.Hour)))
-	cache, file := jobs.NewCache(megabyte, clock.now), &changing{Source: memory}
-	source, other := cache.Source(file, "memory", nil), cache.Source(jobstest.NewMemory(), "another", nil)
-	ask := func() []jobs.Standing {
+	file := &changing{Source: memory}
+	source := jobs.NewCache(megabyte, clock.now).Source(file, "memory", nil)
+	version := func() uint64 {
 		result, err := source.Ads(t.Context(), []jobs.Wanted{{Job: "ap#1.0#1", LastSeen: clock.t},
 			{Job: "ap#2.0#1", LastSeen: clock.t}})
 		require.NoError(t, err)
-		return result.Standing
+		require.NotZero(t, result.Version)
+		return result.Version
 	}
-	require.True(t, source.Since(jobs.Mark{}).Lost)
-	mark := source.Since(jobs.Mark{}).Mark
-	first := ask()
-	require.Equal(t, clock.t.Add(5*time.Minute), first[0].Until)
-	require.Empty(t, keysOf(source.Since(mark)), "a first answer replaces none")
-
+	first := version()
+	clock.t = clock.t.Add(6 * time.Minute)
+	require.Equal(t, first, version(), "the source was asked again, and said the same")
 	memory.Add(history("ap#2.0#1", clock.t))
 	clock.t = clock.t.Add(6 * time.Minute)
-	second := ask()
-	require.Equal(t, first[0].Version, second[0].Version)
-	require.NotEqual(t, first[1].Version, second[1].Version)
-	changes := source.Since(mark)
-	require.False(t, changes.Lost)
-	require.Equal(t, []string{"ap#2.0#1"}, changes.Jobs)
-	require.Empty(t, changes.Days)
-	require.Equal(t, clock.t, changes.Now)
-	require.Empty(t, keysOf(source.Since(changes.Mark)))
-	require.Empty(t, keysOf(other.Since(other.Since(jobs.Mark{}).Mark)))
-	require.True(t, other.Since(mark).Lost, "a mark of another source")
-
+	second := version()
+	require.NotEqual(t, first, second)
+	require.Equal(t, second, version())
 	file.revision = "2"
-	require.True(t, source.Since(mark).Lost, "the contents have changed")
+	require.NotEqual(t, second, version(), "the contents may have changed")
 }
 
-// An answer holds until one of its jobs is asked for again, or a different answer to somebody else has come.
+// An answer holds until one of its jobs is due to be requested again, or another lookup got a different answer.
 func TestCacheTellsHowLongAnAnswerHolds(t *testing.T) {
 	clock := &clock{time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)}
 	memory := jobstest.NewMemory(history("ap#1.0#1", clock.t.Add(-5*time.Hour)))
@@ -190,8 +176,9 @@ func TestCacheTellsHowLongAnAnswerHolds(t *testing.T) {
 
 	memory.Add(history("ap#2.0#1", clock.t))
 	clock.t = clock.t.Add(6 * time.Minute)
-	require.True(t, ask(running)())
+	ask(running)
 	require.False(t, alone(), "what is known has changed")
+	require.True(t, ask(running)())
 	require.True(t, ask(finished)())
 
 	result, err := memory.Ads(t.Context(), []jobs.Wanted{finished})
@@ -222,7 +209,7 @@ func TestCacheOfMachines(t *testing.T) {
 	require.Equal(t, []string{"m1", "m2"}, ask(today-1, 0))
 }
 
-// A partial answer is used, with its notices, and asked for again soon.
+// A partial answer is used, with its notices, and requested again soon.
 func TestCachePartial(t *testing.T) {
 	ctx := t.Context()
 	clock := &clock{time.Date(2025, 10, 1, 12, 0, 0, 0, time.UTC)}
@@ -256,7 +243,7 @@ func TestCacheFailures(t *testing.T) {
 	source := jobs.NewCache(megabyte, clock.now).Source(memory, "k", nil)
 	down := pool.SourceError("the store is down")
 
-	// Without anything known: the error, and the source is left alone for a while.
+	// Without cached ads: the error, and no further request for a while.
 	memory.Err = down
 	_, err := source.Ads(ctx, []jobs.Wanted{a, b})
 	require.ErrorIs(t, err, down)
@@ -270,7 +257,7 @@ func TestCacheFailures(t *testing.T) {
 	_, err = source.Ads(ctx, []jobs.Wanted{a, b})
 	require.NoError(t, err)
 
-	// What is known stays known; what should be asked for again is used as it was, and said.
+	// Cached ads are kept; stale ones are used, with a notice.
 	memory.Err = down
 	clock.t = clock.t.Add(time.Hour)
 	result, err := source.Ads(ctx, []jobs.Wanted{a})
@@ -280,10 +267,10 @@ func TestCacheFailures(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, result.Partial)
 	require.Len(t, result.Ads[1], 1)
-	require.Equal(t, []string{"job ads of 2 jobs could not be asked for; what was known before is used. the store " +
+	require.Equal(t, []string{"job ads of 2 jobs could not be fetched; using earlier results. the store " +
 		"is down"}, result.Notices)
 
-	// A question that was given up says nothing about the source; a bug is no matter of the source.
+	// A cancelled lookup says nothing about the source; a bug is not a failure of the source.
 	clock.t = clock.t.Add(6 * time.Hour)
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
@@ -315,7 +302,7 @@ func TestCacheAsksOnce(t *testing.T) {
 }
 
 func TestCacheIsBounded(t *testing.T) {
-	require.LessOrEqual(t, int(unsafe.Sizeof(jobs.Ad{})), 336, "adBytes is too small")
+	require.LessOrEqual(t, int(unsafe.Sizeof(jobs.Ad{})), 410, "adBytes is too small")
 	memory := jobstest.NewMemory()
 	cache := jobs.NewCache(100_000, time.Now)
 	source := cache.Source(memory, "k", nil)
@@ -332,6 +319,35 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return cache.Bytes() <= 100_000 }, 10*time.Second, time.Millisecond)
 	require.Positive(t, cache.Bytes())
+}
+
+// Any user can write long texts into each job: they are cut, and count as what the cache holds.
+func TestTextsOfUsersAreCounted(t *testing.T) {
+	memory := jobstest.NewMemory()
+	cache := jobs.NewCache(200_000, time.Now)
+	source := cache.Source(memory, "k", nil)
+	var wanted []jobs.Wanted
+	for i := range 150 { // of 700 bytes each, and their texts
+		job, long := fmt.Sprintf("ap#%d.0#1", i), strings.Repeat("x", 10_000)
+		memory.Add(fmt.Appendf(nil, `{"GlobalJobId": %q, "RecordTime": 1759130000, "ChtcProjects": "%s%d"}`, job, long, i))
+		wanted = append(wanted, jobs.Wanted{Job: job, LastSeen: time.Unix(1759129990, 0)})
+	}
+	result, err := source.Ads(t.Context(), wanted)
+	require.NoError(t, err)
+	require.Equal(t, []string{"150 texts in job ads are longer than 1024 bytes and were cut."}, result.Notices)
+	projects := map[string]bool{}
+	for _, ads := range result.Ads {
+		require.LessOrEqual(t, len(ads[0].ChtcProjects), pool.MostText)
+		projects[ads[0].ChtcProjects] = true
+	}
+	require.Len(t, projects, len(wanted))
+	require.Eventually(t, func() bool { return cache.Bytes() <= 200_000 }, 10*time.Second, time.Millisecond)
+	memory.Asked()
+	require.Eventually(t, func() bool { // the cache evicts in the background
+		_, err = source.Ads(t.Context(), wanted)
+		return err != nil || len(memory.Asked()) > 0
+	}, 10*time.Second, time.Millisecond, "there is not room for all")
+	require.NoError(t, err)
 }
 
 func BenchmarkCacheHit100k(b *testing.B) {

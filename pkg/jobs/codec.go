@@ -1,153 +1,72 @@
 package jobs
 
 import (
-	"encoding/binary"
-	"math"
-	"math/bits"
+	"bytes"
+	"encoding/gob"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/segcache"
 )
 
-// coder writes entries to bytes, or reads them: the same walk over their fields does both. Numbers are varints, a text
-// is written out once and has a number from then on.
-type coder struct {
-	reading bool
-	bytes   []byte // written, or to be read
-	at      int    // as many of them were read
-	damaged bool   // what was read cannot have been written
-
-	numbers map[string]uint64 // of texts, when writing
-	texts   []string          // by number, when reading
-	remarks []*Remark         // that were read
+// storedEntry is an entry as disk and bucket hold it, by gob. Package keep adds the version, a checksum and zstd.
+type storedEntry struct {
+	Asked   int64 // nanoseconds since 1970
+	Notices []string
+	Ads     []Ad
 }
 
-func newCoder() *coder { return &coder{numbers: map[string]uint64{}} }
-
-func (c *coder) uint(v *uint64) {
-	if !c.reading {
-		c.bytes = binary.AppendUvarint(c.bytes, *v)
-		return
-	}
-	if c.at < len(c.bytes) && c.bytes[c.at] < 0x80 { // as most of them
-		*v = uint64(c.bytes[c.at])
-		c.at++
-		return
-	}
-	value, n := binary.Uvarint(c.bytes[c.at:])
-	if n <= 0 {
-		c.damaged = true
-		return
-	}
-	*v = value
-	c.at += n
-}
-
-func (c *coder) signed(v *int64) {
-	u := uint64(*v<<1) ^ uint64(*v>>63)
-	c.uint(&u)
-	*v = int64(u>>1) ^ -int64(u&1)
-}
-
-func (c *coder) int(v *int) {
-	n := int64(*v)
-	c.signed(&n)
-	*v = int(n)
-}
-
-// count is the length of a list; each member takes a byte at least.
-func (c *coder) count(n int) int {
-	u := uint64(n)
-	if c.uint(&u); c.reading && u > uint64(len(c.bytes)-c.at) {
-		c.damaged = true
-	}
-	if c.damaged {
-		return 0
-	}
-	return int(u)
-}
-
-func (c *coder) bool(v *bool) {
-	var u uint64
-	if *v {
-		u = 1
-	}
-	c.uint(&u)
-	*v = u == 1
-}
-
-// float writes small whole numbers short.
-func (c *coder) float(v *float64) {
-	u := bits.ReverseBytes64(math.Float64bits(*v))
-	c.uint(&u)
-	*v = math.Float64frombits(bits.ReverseBytes64(u))
-}
-
-func (c *coder) date(d *Date) {
-	seconds := int64(*d)
-	c.signed(&seconds)
-	*d = Date(seconds)
-}
-
-func (c *coder) text(s *string) {
-	number, known := c.numbers[*s]
-	if !c.reading && !known {
-		number = uint64(len(c.numbers))
-		c.numbers[*s] = number
-	}
-	c.uint(&number)
-	switch {
-	case !c.reading:
-		if !known {
-			c.bytes = binary.AppendUvarint(c.bytes, uint64(len(*s)))
-			c.bytes = append(c.bytes, *s...)
+// encode writes entries, by key.
+func encode(entries map[string]*entry) []byte {
+	all := make(map[string]storedEntry, len(entries))
+	for key, e := range entries {
+		stored := storedEntry{Asked: e.asked.UnixNano(), Ads: e.ads}
+		if e.remark != nil {
+			stored.Notices = e.remark.notices
 		}
-	case c.damaged || number > uint64(len(c.texts)):
-		c.damaged = true
-	case number == uint64(len(c.texts)): // its first time
-		if n := c.count(0); !c.damaged {
-			c.texts = append(c.texts, string(c.bytes[c.at:c.at+n]))
-			c.at += n
-			*s = c.texts[number]
+		all[key] = stored
+	}
+	var written bytes.Buffer
+	_ = gob.NewEncoder(&written).Encode(all) // fails for types that gob does not support, which a test would show
+	return written.Bytes()
+}
+
+// decode reads the output of encode. Error: segcache.ErrDamaged.
+func decode(written []byte) (map[string]*entry, error) {
+	var all map[string]storedEntry
+	if err := gob.NewDecoder(bytes.NewReader(written)).Decode(&all); err != nil {
+		return nil, segcache.ErrDamaged
+	}
+	entries := make(map[string]*entry, len(all))
+	for key, stored := range all {
+		e := &entry{asked: time.Unix(0, stored.Asked), ads: stored.Ads}
+		if stored.Notices != nil {
+			share(stored.Notices)
+			e.remark = &remark{notices: stored.Notices}
 		}
-	default:
-		*s = c.texts[number]
+		for i := range e.ads {
+			e.ads[i].shareTexts()
+		}
+		entries[key] = e
 	}
+	return entries, nil
 }
 
-// members walks over the members of a list; an empty one is nil.
-func members[T any](c *coder, all *[]T, member func(*T)) {
-	n := c.count(len(*all))
-	if c.reading && n > 0 {
-		*all = make([]T, n)
+// shareTexts replaces texts by one copy for all ads, because most ads have the same: gob makes a copy for each.
+func (a *Ad) shareTexts() {
+	for _, text := range a.sharedTexts() {
+		*text = shared(*text)
 	}
-	for i := 0; i < n && !c.damaged; i++ {
-		member(&(*all)[i])
-	}
+	share(a.GPUs)
 }
 
-// ad walks over all fields of an ad.
-func (c *coder) ad(a *Ad) {
-	kind := int(a.Kind)
-	c.int(&kind)
-	if a.Kind = Kind(kind); kind < int(Other) || kind > int(Epoch) {
-		c.damaged = true
-	}
-	for _, s := range []*string{&a.GlobalJobID, &a.AccessPoint, &a.User, &a.Machine, &a.Slot, &a.Owner,
-		&a.ChtcProjects} {
-		c.text(s)
-	}
-	members(c, &a.GPUs, c.text)
-	for _, d := range []*Date{&a.RecordTime, &a.JobStartDate, &a.JobLastStartDate, &a.JobCurrentStartDate,
-		&a.CompletionDate, &a.EnteredCurrentStatus, &a.LastVacateTime, &a.EpochWriteDate, &a.QDate} {
-		c.date(d)
-	}
-	for _, v := range []*float64{&a.LastRemoteWallClockTime, &a.RemoteWallClockTime, &a.CommittedTime, &a.RequestGPUs,
-		&a.RequestCPUs, &a.RequestMemory, &a.RequestGPUMemory} {
-		c.float(v)
-	}
-	for _, v := range []*int{&a.JobStatus, &a.LastJobStatus, &a.VacateReasonCode, &a.NumJobStarts, &a.NumShadowStarts,
-		&a.NumVacates, &a.NumHolds, &a.Unread} {
-		c.int(v)
-	}
-	for _, v := range []*bool{&a.HasVacateReasonCode, &a.Exited, &a.Refactored} {
-		c.bool(v)
+func (a *Ad) sharedTexts() []*string {
+	return []*string{&a.AccessPoint, &a.User, &a.Machine, &a.Slot, &a.Owner, &a.ChtcProjects, &a.NumVacatesByReason,
+		&a.NumVacatesByReasonPreExecution}
+}
+
+// share replaces texts by one copy for all ads.
+func share(texts []string) {
+	for i, text := range texts {
+		texts[i] = shared(text)
 	}
 }

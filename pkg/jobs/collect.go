@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/chtc/gpureports/pkg/pool"
 )
 
 // Collector builds a [Result] from stored documents; all sources use it, so that they agree on order, duplicates and
-// what is left out. Add may be called from several goroutines.
+// omitted ads. Add may be called from several goroutines.
 type Collector struct {
 	by    func(Label) string
 	asked []string
@@ -16,10 +18,11 @@ type Collector struct {
 	mu                   sync.Mutex
 	found                map[string][]Ad
 	unusable, other, bad int
+	long                 int // texts that were cut
 	kept, cut            int
 }
 
-// NewCollector collects the ads whose key is one of asked; by makes an ad's key of its label.
+// NewCollector collects the ads whose key is in asked; by returns the key for an ad's label.
 func NewCollector(asked []string, by func(Label) string) *Collector {
 	c := &Collector{by: by, asked: asked, found: make(map[string][]Ad, len(asked))}
 	for _, key := range asked {
@@ -28,16 +31,17 @@ func NewCollector(asked []string, by func(Label) string) *Collector {
 	return c
 }
 
-// Label is what lookups find an ad by, a part of its fields.
+// Label has the fields of an ad by which lookups find it.
 type Label struct {
-	Kind                                Kind
-	GlobalJobID, Machine                string
-	JobCurrentStartDate, EpochWriteDate Date
+	Kind                 Kind
+	GlobalJobID, Machine string
+	JobCurrentStartDate  Date
+	RunEnd               pool.Micros
 }
 
 // Label returns the ad's label.
 func (a *Ad) Label() Label {
-	return Label{a.Kind, a.GlobalJobID, a.Machine, a.JobCurrentStartDate, a.EpochWriteDate}
+	return Label{a.Kind, a.GlobalJobID, a.Machine, a.JobCurrentStartDate, a.RunEnd()}
 }
 
 // ByJob is the key of the ads that Source.Ads looks up.
@@ -60,9 +64,6 @@ func NewEpochCollector(days []EpochDay, most int) *Collector {
 		longest[d.MachineDay.Key()] = d
 	}
 	c := NewCollector(keys, func(l Label) string {
-		if l.Kind != Epoch {
-			return ""
-		}
 		d, asked := longest[ByMachineDay(l)]
 		if !asked || !d.Allows(l) {
 			return ""
@@ -91,8 +92,8 @@ func JobIDs(wanted []Wanted) []string {
 	return ids
 }
 
-// Add parses a document and keeps it if it is a history or epoch ad with a key that was asked for. It returns the
-// ad's label; ok is false if the document is no ad.
+// Add parses a document and keeps it if it is a history or epoch ad with a wanted key. It returns the ad's label; ok is
+// false if the document is not an ad.
 func (c *Collector) Add(stored []byte) (label Label, ok bool) {
 	ad, err := ParseAd(stored)
 	c.mu.Lock()
@@ -113,12 +114,13 @@ func (c *Collector) Add(stored []byte) (label Label, ok bool) {
 	default:
 		c.kept++
 		c.bad += ad.Unread
+		c.long += ad.Cut
 		c.found[key] = append(ads, ad)
 	}
 	return label, true
 }
 
-// Asked reports whether an ad with that label has a key that was asked for: whether Add would do anything with it.
+// Asked reports whether an ad with that label has a wanted key, that is, whether Add would keep it.
 func (c *Collector) Asked(label Label) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +128,7 @@ func (c *Collector) Asked(label Label) bool {
 	return asked
 }
 
-// Result sorts what was added and says what was left out.
+// Result sorts the added ads and counts the omitted ones.
 func (c *Collector) Result() Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +146,7 @@ func (c *Collector) Result() Result {
 			"for a shorter time range.", c.most, c.cut))
 	}
 	if c.unusable > 0 {
-		result.Notices = append(result.Notices, fmt.Sprintf("%d stored documents are no job ads (broken JSON or no "+
+		result.Notices = append(result.Notices, fmt.Sprintf("%d stored documents are not job ads (invalid JSON or no "+
 			"GlobalJobId) and were left out.", c.unusable))
 	}
 	if c.other > 0 {
@@ -154,6 +156,10 @@ func (c *Collector) Result() Result {
 	if c.bad > 0 {
 		result.Notices = append(result.Notices, fmt.Sprintf("%d values in job ads could not be read and count as missing.",
 			c.bad))
+	}
+	if c.long > 0 {
+		result.Notices = append(result.Notices, fmt.Sprintf("%d texts in job ads are longer than %d bytes and were cut.",
+			c.long, pool.MostText))
 	}
 	return result
 }

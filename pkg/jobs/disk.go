@@ -8,31 +8,32 @@ import (
 	"unique"
 
 	"github.com/chtc/gpureports/pkg/parallel"
-	"github.com/chtc/gpureports/pkg/timeline/keep"
+	"github.com/chtc/gpureports/pkg/segcache"
 )
 
-// What a source said about finished days is kept on disk as well, beside the segments, so that the first answer after
-// a restart asks for nothing that an answer before would not have asked for: an entry says when it was asked, and is
-// asked for again at the same time as if the process had gone on.
+// A source's answers about finished days are also kept on disk, next to the segments, so that the first query after a
+// restart requests nothing that a query before would not have requested: an entry records when it was requested, and is
+// due again at the same time as without the restart.
 
-// adsVersion is that of the form that coder writes, and of how ParseAd reads an ad.
-const adsVersion = 1
+// adsVersion is the version of encode's format, and of how ParseAd reads an ad. Files of another version are ignored.
+const adsVersion = 3
 
-// question is what a lookup asks about, as its files are named.
-type question string
+// lookupKind is the kind of a lookup. Files are named after it.
+type lookupKind string
 
 const (
-	ofJobs     question = "jobads"
-	onMachines question = "machineads"
-	ofEpochs   question = "epochads"
+	ofJobs     lookupKind = "jobads"
+	onMachines lookupKind = "machineads"
+	ofEpochs   lookupKind = "epochads"
 )
 
-func (q question) on(day int32) keep.Blob {
-	return keep.Blob{Kind: string(q), Version: adsVersion, Date: day}
+// blob names the answers about a day.
+func (k lookupKind) blob(day int32) segcache.Blob {
+	return segcache.Blob{Kind: string(k), Version: adsVersion, Date: day}
 }
 
-// saidBy is whose answers a file holds.
-type saidBy struct {
+// sourceID names the source whose answers a file holds.
+type sourceID struct {
 	Source   string `json:"source"`   // its key
 	Revision string `json:"revision"` // of its contents, where it knows them
 }
@@ -42,16 +43,16 @@ func dayOf(t time.Time) (day int32, ok bool) {
 	return int32(t.Unix() / secondsOfDay), !t.IsZero()
 }
 
-// restore fills in what the disk holds of the missing positions. What is there may be due to be asked for again.
+// restore fills in the missing positions from the disk. Its entries may be due to be requested again.
 func (s *cached) restore(ctx context.Context, missing []int, found []entry, q lookup) {
 	if s.disk == nil {
 		return
 	}
 	byDay := q.byDay(missing, func(i int, _ time.Time) bool { return found[i].asked.IsZero() })
 	days := slices.Collect(maps.Keys(byDay))
-	name := unique.Make(s.name())
-	_ = parallel.Each(ctx, len(days), func(_ *struct{}, n int) { // what is not read is asked for
-		kept := s.load(q.about, days[n])
+	name, id := unique.Make(s.name()), s.id()
+	_ = parallel.Each(ctx, len(days), func(_ *struct{}, n int) { // entries that are not read are requested
+		kept := s.load(id, q.kind, days[n])
 		for _, i := range byDay[days[n]] {
 			if e, ok := kept[q.key(i)]; ok {
 				s.cache.replace(cacheKey{name, q.key(i)}, &found[i], *e)
@@ -71,128 +72,60 @@ func (q *lookup) byDay(positions []int, wanted func(i int, ended time.Time) bool
 	return byDay
 }
 
-// finished are the answers about finished days that are complete: what is kept for others, and for later.
+// finished returns the complete answers about finished days, by day: the only ones that are shared and written to disk.
 func (q *lookup) finished(answered []int, found []entry) map[int32][]int {
 	return q.byDay(answered, func(i int, ended time.Time) bool {
 		return !found[i].partial() && found[i].asked.Sub(ended) > arriveIn
 	})
 }
 
-// save keeps finished answers by day, beside what is known of them.
-func (s *cached) save(ctx context.Context, byDay map[int32][]int, found []entry, q lookup) {
+// save keeps finished answers of a source by day, in addition to the days' other entries.
+func (s *cached) save(ctx context.Context, id sourceID, byDay map[int32][]int, found []entry, q lookup) {
 	if s.disk == nil {
 		return
 	}
 	days := slices.Collect(maps.Keys(byDay))
-	_ = parallel.Each(ctx, len(days), func(_ *struct{}, n int) { // what is not kept is asked for after a restart
-		kept := s.load(q.about, days[n])
+	_ = parallel.Each(ctx, len(days), func(_ *struct{}, n int) { // unwritten ones are requested after a restart
+		kept := s.load(id, q.kind, days[n])
 		if kept == nil {
 			kept = map[string]*entry{}
 		}
 		for _, i := range byDay[days[n]] {
 			kept[q.key(i)] = &found[i]
 		}
-		s.disk.Write(q.about.on(days[n]), s.said(), encode(kept))
+		s.disk.Write(q.kind.blob(days[n]), id, encode(kept))
 	})
 }
 
-// said names the source as it is now.
-func (s *cached) said() saidBy {
-	said := saidBy{Source: s.key}
+// id names the source as it is now.
+func (s *cached) id() sourceID {
+	id := sourceID{Source: s.key}
 	if r, ok := s.Source.(revisioned); ok {
-		said.Revision = r.Revision()
+		id.Revision = r.Revision()
 	}
-	return said
+	return id
 }
 
-// load reads what the disk holds of a day, by key; nil: nothing that can be used.
-func (s *cached) load(about question, day int32) map[string]*entry {
-	var said saidBy
-	body, ok := s.disk.Read(about.on(day), &said)
-	if !ok || said != s.said() {
+// load reads the entries of a source and day on disk, by key; nil if there are none.
+func (s *cached) load(id sourceID, kind lookupKind, day int32) map[string]*entry {
+	var by sourceID
+	body, ok := s.disk.Read(kind.blob(day), &by)
+	if !ok || by != id {
 		return nil
 	}
-	kept, err := s.entriesOf(body)
-	if err != nil {
-		return nil
-	}
+	kept, _ := s.entriesOf(body) // damaged entries are requested
 	return kept
 }
 
-// entriesOf reads what encode wrote, but for entries from the future: a clock is or was ahead.
+// entriesOf decodes entries. It omits those from the future, because a clock is or was ahead.
 func (s *cached) entriesOf(body func(take func([]byte) error) error) (entries map[string]*entry, err error) {
-	err = body(func(written []byte) (err error) {
+	if err = body(func(written []byte) (err error) {
 		entries, err = decode(written)
 		return err
-	})
+	}); err != nil {
+		return nil, err
+	}
 	now := s.cache.now()
 	maps.DeleteFunc(entries, func(_ string, e *entry) bool { return e.asked.After(now) })
 	return entries, err
 }
-
-// keyed is an entry with its key, as the disk holds it.
-type keyed struct {
-	key string
-	entry
-}
-
-// keyed walks over an entry's key, the nanoseconds from 1970 until it was asked, its notices and its ads.
-func (c *coder) keyed(s *keyed) {
-	c.text(&s.key)
-	asked, notices := int64(0), []string(nil)
-	if !c.reading {
-		asked = s.asked.UnixNano()
-		if s.remark != nil {
-			notices = s.remark.Notices
-		}
-	}
-	c.signed(&asked)
-	members(c, &notices, c.text)
-	members(c, &s.ads, c.ad)
-	if c.reading {
-		s.asked, s.remark = time.Unix(0, asked), c.remark(notices)
-	}
-}
-
-// remark returns the remark of what was read with these notices, one for all that have the same; nil without.
-func (c *coder) remark(notices []string) *Remark {
-	if notices == nil {
-		return nil
-	}
-	for _, r := range c.remarks {
-		if slices.Equal(r.Notices, notices) {
-			return r
-		}
-	}
-	r := &Remark{Notices: notices}
-	c.remarks = append(c.remarks, r)
-	return r
-}
-
-// encode writes entries, by key.
-func encode(entries map[string]*entry) []byte {
-	c := newCoder()
-	c.count(len(entries))
-	for _, key := range slices.Sorted(maps.Keys(entries)) {
-		c.keyed(&keyed{key, *entries[key]})
-	}
-	return c.bytes
-}
-
-// decode reads what encode wrote. Error: keep.ErrDamaged.
-func decode(written []byte) (map[string]*entry, error) {
-	c := coder{reading: true, bytes: written, texts: make([]string, 0, len(written)/perText)}
-	var all []keyed
-	members(&c, &all, c.keyed)
-	if c.damaged || c.at < len(c.bytes) {
-		return nil, keep.ErrDamaged
-	}
-	entries := make(map[string]*entry, len(all))
-	for i := range all {
-		entries[all[i].key] = &all[i].entry
-	}
-	return entries, nil
-}
-
-// perText is about how many bytes are written for each different text, with the ads that it is in.
-const perText = 64

@@ -1,6 +1,7 @@
 package jobs_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,15 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/bucket"
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
 	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/jobs/jobstest"
-	"github.com/chtc/gpureports/pkg/timeline/keep"
+	"github.com/chtc/gpureports/pkg/segcache"
 )
 
 // started is a source as a process that has just been started has it, with the cache directory of those before.
 func started(t *testing.T, dir string, source jobs.Source, key string, now func() time.Time) jobs.Source {
 	t.Helper()
-	disk, err := keep.OpenDisk(dir, "ads "+key, megabyte)
+	disk, err := segcache.OpenDisk(dir, "ads "+key, megabyte)
 	require.NoError(t, err)
 	s := jobs.NewCache(megabyte, now).Source(source, key, disk)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
@@ -68,7 +69,7 @@ func newDisked(t *testing.T) *disked {
 
 const finishedDay = 20364 // 2025-10-03
 
-// ask returns the number of ads that a process finds that has just been started, and whom it asked about.
+// ask returns the number of ads that a newly started process finds, and the jobs that it requested.
 func (d *disked) ask(t *testing.T, source jobs.Source, key string) (ads int, asked []string) {
 	t.Helper()
 	s := d.started(t, source, key)
@@ -90,7 +91,7 @@ func (d *disked) ask(t *testing.T, source jobs.Source, key string) (ads int, ask
 
 var everything = []string{"a", "b", "m1", "m1"}
 
-// After a restart finished days are asked for when they would have been without one, so late ads are found.
+// After a restart finished days are requested when they would have been without one, so late ads are found.
 func TestFinishedDaysAreOnDisk(t *testing.T) { testFinishedDays(t, newDisked(t)) }
 
 func testFinishedDays(t *testing.T, d *disked) {
@@ -120,7 +121,7 @@ func testFinishedDays(t *testing.T, d *disked) {
 	require.Equal(t, everything[2:], asked)
 }
 
-// What is not this source's, or not as it was written, is not believed; nor are incomplete answers and running days.
+// Entries of another source and changed ones are ignored; incomplete answers and running days are not written.
 func TestOnlyWhatHoldsIsBelieved(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, d *disked) (key, revision string){
 		"nothing":       func(*testing.T, *disked) (key, revision string) { return "k", "1" },
@@ -143,7 +144,7 @@ func TestOnlyWhatHoldsIsBelieved(t *testing.T) {
 		},
 		"of another version": func(t *testing.T, d *disked) (key, revision string) {
 			rewrite(t, d.dir, func(content []byte) []byte {
-				return []byte(strings.Replace(string(content), "ads 1\n", "ads 0\n", 1))
+				return []byte(strings.Replace(string(content), "ads 3\n", "ads 2\n", 1))
 			})
 			return "k", "1"
 		},
@@ -169,7 +170,7 @@ func TestOnlyWhatHoldsIsBelieved(t *testing.T) {
 // rewrite rewrites the files of job ads in a cache directory.
 func rewrite(t *testing.T, dir string, by func([]byte) []byte) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, keep.Folder, "*ads"))
+	files, err := filepath.Glob(filepath.Join(dir, segcache.Folder, "*ads"))
 	require.NoError(t, err)
 	require.Len(t, files, 3)
 	for _, name := range files {
@@ -195,4 +196,35 @@ func TestRunningDaysAndIncompleteAnswersAreNotKept(t *testing.T) {
 	require.Equal(t, everything, asked)
 	_, asked = d.ask(t, d.memory, "k")
 	require.Empty(t, asked)
+}
+
+// growing is a source whose contents change while it answers.
+type growing struct {
+	*revised
+	arrive func()
+}
+
+func (g *growing) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
+	result, err := g.Memory.Ads(ctx, wanted)
+	g.arrive()
+	return result, err
+}
+
+// An ad that arrives between the asking and the saving is in the next answer, with a cache directory and without.
+func TestAdsThatArriveWhileTheyAreAskedFor(t *testing.T) {
+	d := newDisked(t)
+	source := &growing{revised: &revised{d.memory, "1"}}
+	source.arrive = func() {
+		if source.revision == "1" {
+			d.memory.Add(history("b", d.t.Add(-48*time.Hour)))
+			source.revision = "2"
+		}
+	}
+	ads, _ := d.ask(t, source, "k")
+	require.Equal(t, 3, ads, "of the job itself not yet")
+	for range 2 { // other processes
+		d.t = d.t.Add(time.Minute)
+		ads, _ = d.ask(t, source, "k")
+		require.Equal(t, 4, ads)
+	}
 }

@@ -1,8 +1,8 @@
-// Package jobs reads job ads: what HTCondor's access points recorded about jobs and their runs, as adstash
-// stores them in Elasticsearch (elasticsearch/) or as a small SQLite job file (sqlite/).
+// Package jobs reads job ads: the records of HTCondor's access points about jobs and their runs, as adstash stores them
+// in Elasticsearch (elasticsearch/) or as a small SQLite job file (sqlite/).
 //
-// An [Ad] is one document, normalised. A [Source] looks ads up; both sources pass the suite in jobstest/.
-// [Cache] keeps the ads of finished runs in memory.
+// An [Ad] is one document, normalised. A [Source] looks ads up; both sources pass the suite in jobstest/. [Cache] keeps
+// the ads of finished runs in memory.
 package jobs
 
 import (
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Wanted is a job whose ads are asked for.
+// Wanted is a job whose ads are requested.
 type Wanted struct {
 	Job string // GlobalJobId, exactly as stored: schedd#cluster.proc#qdate
 	// LastSeen is the newest snapshot that shows a run of the job; zero = not known. It lets a [Cache] decide whether the
@@ -19,8 +19,8 @@ type Wanted struct {
 	LastSeen time.Time
 }
 
-// MachineDay is a machine on a UTC day, counted from 1970-01-01. Whole days, because what a window that moves on asks
-// for is then known already.
+// MachineDay is a machine on a UTC day, counted from 1970-01-01. Whole days, because then a moving window finds its ads
+// in the cache.
 type MachineDay struct {
 	Machine string
 	Day     int32
@@ -41,20 +41,26 @@ const zeroByte = "\x00"
 func (d MachineDay) Key() string { return d.Machine + zeroByte + strconv.Itoa(int(d.Day)) }
 
 // EpochDay asks for the runs that began on a machine on a UTC day and lasted no longer than Longest; 0 = any.
+// Those count whose end an ad tells.
 type EpochDay struct {
 	MachineDay
 	Longest time.Duration
 }
 
-// Allows reports whether the run of an epoch ad lasted no longer than is asked for.
+// Allows reports whether the run that an ad describes lasted no longer than wanted.
 func (d EpochDay) Allows(l Label) bool {
-	return d.Longest <= 0 || l.EpochWriteDate.Since(l.JobCurrentStartDate) <= d.Longest
+	length := l.RunEnd - l.JobCurrentStartDate.Micros()
+	return l.RunEnd != 0 && (d.Longest <= 0 || length <= d.Longest.Microseconds())
 }
 
 // Key is d as one text.
 func (d EpochDay) Key() string {
 	return d.MachineDay.Key() + zeroByte + strconv.Itoa(int(d.Longest.Seconds()))
 }
+
+// WriteEpochs says how a site gets epoch ads.
+const WriteEpochs = "let adstash write epoch ads (ADSTASH_SCHEDD_JOB_EPOCH_HISTORY = True) into an index of their " +
+	"own, and set jobsEpochIndex; or import what `condor_history -epochs` prints"
 
 // MaxEpochs is the number of ads that one lookup of [Source.Epochs] holds at most.
 const MaxEpochs = 500_000
@@ -64,29 +70,29 @@ const MaxEpochs = 500_000
 // Errors are [pool.SourceError] (the store, with its address and a remedy) or ctx's own error, wrapped. An error means
 // no result at all; an answer from which something is missing is a result with notices.
 type Source interface {
-	// Ads returns all ads of the given jobs. Result.Ads has one entry for each entry of wanted, in its order: nil for
-	// a job without an ad. A job may be given more than once. None given: an empty Result, the store is not asked.
+	// Ads returns all ads of the given jobs. Result.Ads has one entry for each entry of wanted, in its order: nil for a
+	// job without an ad. A job may be given more than once. Without jobs it returns an empty Result, without a request to
+	// the store.
 	Ads(ctx context.Context, wanted []Wanted) (Result, error)
 
 	// AdsOnMachines returns the ads whose run (JobCurrentStartDate) began on a machine on a UTC day. It serves runs that
 	// the snapshots show without a GlobalJobId (methodology section 9, step 2). Result.Ads has one entry for each of the
-	// given, in their order. None given: an empty Result, the store is not asked.
+	// given, in their order. Without any it returns an empty Result, without a request to the store.
 	AdsOnMachines(ctx context.Context, days []MachineDay) (Result, error)
 
-	// Epochs returns the epoch ads of short runs on machines, whatever their job: those that no snapshot may show
-	// (methodology section 8). Of an ad, JobCurrentStartDate gives the day, and EpochWriteDate the length. No machine and
-	// day may be given with two lengths. Result.Ads has one entry for each of the given, in their order. At most MaxEpochs
-	// ads are held; a notice says that some were left out. None given: an empty Result, the store is not asked.
+	// Epochs returns the ads of short runs on machines, of any job: those that no snapshot may show (methodology section
+	// 8). Of an ad, JobCurrentStartDate gives the day, and RunEnd the length. Each machine and day must be given with one
+	// length only. Result.Ads has one entry for each of the given, in their order. At most MaxEpochs ads are held; a
+	// notice says that some were left out. Without any it returns an empty Result, without a request to the store.
 	Epochs(ctx context.Context, days []EpochDay) (Result, error)
 
-	// Newest returns the newest RecordTime of all ads (of an epoch ad it equals EpochWriteDate); zero when there is
-	// no ad at all.
+	// Newest returns the newest RecordTime of all ads (of an epoch ad it equals EpochWriteDate); zero if there are no ads.
 	Newest(ctx context.Context) (time.Time, error)
 
-	// Health asks the store what it is and holds, for the health check.
+	// Health requests the store's kind and contents, for the health check.
 	Health(ctx context.Context) (Health, error)
 
-	// Close frees what the source holds. No other method may be called after it.
+	// Close frees the source's resources. No other method may be called after it.
 	Close() error
 }
 
@@ -102,61 +108,26 @@ func Limited(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // Result is the answer of a lookup.
 type Result struct {
-	// Ads of each job, or machine and day, asked for. Those of one entry are sorted by [Compare] and differ in Kind,
-	// GlobalJobID or RecordTime: a document stored twice counts once. They are shared: read only.
+	// Ads of each requested job, or machine and day. Those of one entry are sorted by [Compare] and differ in Kind,
+	// GlobalJobID or RecordTime: a document stored twice counts once. Callers must not modify them, because they
+	// are shared.
 	Ads [][]Ad
 	// Partial: documents may be missing (shards failed, time ran out, a limit was hit). The notices say why.
 	Partial bool
 	// Notices are sentences for the user, with numbers. Nil when there is nothing to say.
 	Notices []string
-	// Holds reports whether the same question would have the same answer without asking the store. Nil: only the store
+	// Holds reports whether the same question would have the same answer without asking the store. Nil if only the store
 	// can tell.
 	Holds func() bool
-	// Standing says of each entry of Ads how long it answers its question. Nil: only the store can tell.
-	Standing []Standing
-}
-
-// Standing is how long an answer about one job, or one machine and day, holds.
-type Standing struct {
-	Until time.Time // then it is time to ask again
-	// Version is that of the ads: as long as it is the same, they are. Different answers have different versions.
+	// Version is the same as long as the same question finds the same ads; 0 if it is not known.
 	Version uint64
-	Remark  *Remark // nil when the answer was complete and without notices
-}
-
-// Remark is what an answer said about itself; all that it answered share it.
-type Remark struct {
-	Partial bool
-	Notices []string
-}
-
-// Remembering is a Source that knows which of its answers have been replaced.
-type Remembering interface {
-	Source
-	// Since returns what has changed since a mark that an earlier call returned.
-	Since(mark Mark) Changes
-}
-
-// Mark is a moment in the life of a [Remembering] source. The zero mark is before all others.
-type Mark struct {
-	source   string
-	position uint64
-}
-
-// Changes are what has changed since a mark.
-type Changes struct {
-	Mark Mark      // of now
-	Now  time.Time // by the source's clock
-	// Of the answers that were replaced by different ones: GlobalJobIds, and the Keys of machines and days.
-	Jobs, Days []string
-	// Lost: they are not known, anything may have changed.
-	Lost bool
 }
 
 // Health describes a store that answers.
 type Health struct {
-	Store   string    // what it is and where, without credentials
+	Store   string    // kind and location, without credentials
 	Ads     int64     // number of documents
 	Newest  time.Time // as Source.Newest
-	Notices []string  // what limits its use, each with a remedy
+	Saves   bool      // an ad has JobLastCheckpointTime
+	Notices []string  // limits of its use, each with a remedy
 }

@@ -12,24 +12,26 @@ import (
 	"time"
 	"unicode/utf8"
 	"unique"
+
+	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// document is what is read of a stored ad, by encoding/json's rules: names match in any case. Where a document holds
-// an attribute in two spellings (an index that changed from the legacy schema), the first usable value counts.
+// document is the part of a stored ad that is read, by encoding/json's rules: names match in any case. Where a document
+// holds an attribute in two spellings (an index that changed from the legacy schema), the first usable value counts.
 type document struct {
 	GlobalJobId text
 	ScheddName  text
 	User, Owner text
 	RecordTime  date
 
-	StartdName, StartdSlot, LastRemoteHost text
-	AssignedGPUs                           list
+	StartdName, StartdSlot, RemoteHost, LastRemoteHost text
+	AssignedGPUs                                       list
 
 	JobStatus, LastJobStatus number
 
 	JobStartDate, JobLastStartDate, JobCurrentStartDate  date
 	CompletionDate, EnteredCurrentStatus, LastVacateTime date
-	EpochWriteDate                                       date
+	EpochWriteDate, JobDisconnectedDate                  date
 	EpochAdType                                          text
 
 	LastRemoteWallClockTime, RemoteWallClockTime, CommittedTime number
@@ -44,6 +46,10 @@ type document struct {
 	RequestGPUs, RequestCpus, RequestMemory, RequestGPUMemory number
 	ChtcProjects                                              text
 
+	JobLastCheckpointTime                                          date
+	HoldReasonCode, VacateReasonSubCode, SuccessCheckpointExitCode number
+	NumVacatesByReason, NumVacatesByReasonPreExecution             counts
+
 	Metadata metadata
 
 	Timestamp date `json:"@timestamp"`
@@ -51,17 +57,20 @@ type document struct {
 
 // Attributes are the names that [ParseAd] reads, in HTCondor's spelling. A store need not deliver more.
 var Attributes = []string{
-	"GlobalJobId", "ScheddName", "User", "Owner", "RecordTime", "StartdName", "StartdSlot", "LastRemoteHost",
+	"GlobalJobId", "ScheddName", "User", "Owner", "RecordTime", "StartdName", "StartdSlot", "RemoteHost",
+	"LastRemoteHost",
 	"AssignedGPUs",
 	"JobStatus", "LastJobStatus", "JobStartDate", "JobLastStartDate", "JobCurrentStartDate", "CompletionDate",
 	"EnteredCurrentStatus", "LastVacateTime", "EpochWriteDate", "EpochAdType", "LastRemoteWallClockTime",
 	"RemoteWallClockTime", "CommittedTime", "VacateReasonCode", "ExitCode", "ExitBySignal", "NumJobStarts",
 	"NumShadowStarts", "NumVacates", "NumHolds", "QDate", "RequestGPUs", "RequestCpus", "RequestMemory",
-	"RequestGPUMemory", "ChtcProjects", "metadata.condor_adstash_source", "@timestamp",
+	"RequestGPUMemory", "ChtcProjects", "JobLastCheckpointTime", "HoldReasonCode", "VacateReasonSubCode",
+	"SuccessCheckpointExitCode", "NumVacatesByReason", "NumVacatesByReasonPreExecution", "JobDisconnectedDate",
+	"metadata.condor_adstash_source", "@timestamp",
 }
 
 // ParseAd reads one document: a JSON object with attribute names in any case, numbers also as text, dates in epoch
-// seconds or ISO 8601 (UTC without an offset), lists as text or arrays. It fails when stored is no JSON object or has
+// seconds or ISO 8601 (UTC without an offset), lists as text or arrays. It fails if stored is not a JSON object or has
 // no GlobalJobId.
 func ParseAd(stored []byte) (Ad, error) {
 	d := documents.Get().(*document)
@@ -93,6 +102,7 @@ func ParseAd(stored []byte) (Ad, error) {
 		EnteredCurrentStatus: d.EnteredCurrentStatus.value,
 		LastVacateTime:       d.LastVacateTime.value,
 		EpochWriteDate:       d.EpochWriteDate.value,
+		JobDisconnectedDate:  d.JobDisconnectedDate.value,
 
 		LastRemoteWallClockTime: d.LastRemoteWallClockTime.value,
 		RemoteWallClockTime:     d.RemoteWallClockTime.value,
@@ -100,7 +110,7 @@ func ParseAd(stored []byte) (Ad, error) {
 
 		HasVacateReasonCode: d.VacateReasonCode.set,
 		VacateReasonCode:    d.VacateReasonCode.int(),
-		Exited:              d.ExitCode.set || d.ExitBySignal.value != 0,
+		Exited:              d.exited(),
 
 		NumJobStarts:    d.NumJobStarts.int(),
 		NumShadowStarts: d.NumShadowStarts.int(),
@@ -114,21 +124,38 @@ func ParseAd(stored []byte) (Ad, error) {
 		RequestCPUs:      d.RequestCpus.value,
 		RequestMemory:    d.RequestMemory.value,
 		RequestGPUMemory: d.RequestGPUMemory.value,
-		Refactored:       d.Timestamp.set,
-		Unread:           d.unread(),
+
+		Refactored: d.Timestamp.set,
+		Unread:     d.unread(),
+		Cut:        d.cut(),
 	}
+	d.addVacates(&ad)
+	ad.fillDates()
+	return ad, nil
+}
+
+// fillDates derives the dates that some documents lack from others: when the ad was recorded, and when its epoch ended.
+func (ad *Ad) fillDates() {
 	if ad.RecordTime == 0 {
 		ad.RecordTime = cmp.Or(ad.EpochWriteDate, ad.CompletionDate, ad.EnteredCurrentStatus)
 	}
 	if ad.Kind == Epoch && ad.EpochWriteDate == 0 {
 		ad.EpochWriteDate = ad.RecordTime
 	}
-	return ad, nil
+}
+
+// addVacates adds the document's attributes about checkpoints, and about how runs ended.
+func (d *document) addVacates(ad *Ad) {
+	ad.JobLastCheckpointTime = d.JobLastCheckpointTime.value
+	ad.HoldReasonCode = d.HoldReasonCode.int()
+	ad.VacateReasonSubCode = d.VacateReasonSubCode.int()
+	ad.NumVacatesByReason = d.NumVacatesByReason.value
+	ad.NumVacatesByReasonPreExecution = d.NumVacatesByReasonPreExecution.value
 }
 
 var errNoJob = errors.New("job ad: no GlobalJobId")
 
-// kind classifies by content: an index holds what its site puts into it. Held jobs are known from startd history.
+// kind classifies by content: because sites put different ads into an index. Held jobs are known from startd history.
 func (d *document) kind() Kind {
 	source := strings.ToLower(d.Metadata.source.value)
 	switch {
@@ -157,34 +184,64 @@ func (d *document) machine() string {
 	if host := d.StartdName.value; host != "" && host != unknownHost {
 		return host[strings.LastIndexByte(host, '@')+1:]
 	}
-	if _, _, found := strings.Cut(d.LastRemoteHost.value, "@"); found {
-		return d.LastRemoteHost.value[strings.LastIndexByte(d.LastRemoteHost.value, '@')+1:]
+	if at := strings.LastIndexByte(d.host(), '@'); at >= 0 {
+		return d.host()[at+1:]
 	}
 	return ""
 }
+
+// host names slot and machine as HTCondor does: slot1_2@host. LastRemoteHost of an epoch ad is that of the run before.
+func (d *document) host() string { return cmp.Or(d.RemoteHost.value, d.LastRemoteHost.value) }
 
 func (d *document) slot() string {
 	if slot := d.StartdSlot.value; slot != "" && slot != unknownHost {
 		return slot
 	}
-	slot, _, _ := strings.Cut(d.LastRemoteHost.value, "@")
+	slot, _, _ := strings.Cut(d.host(), "@")
 	return slot
+}
+
+// exited reports whether the job ended by itself, and not in order to continue from a checkpoint that it saved.
+func (d *document) exited() bool {
+	saved := d.SuccessCheckpointExitCode.set && d.ExitCode.value == d.SuccessCheckpointExitCode.value
+	return d.ExitBySignal.value != 0 || d.ExitCode.set && !saved
+}
+
+// texts are the texts that are kept, or that parts of are, except the projects.
+func (d *document) texts() []*text {
+	return []*text{&d.GlobalJobId, &d.ScheddName, &d.User, &d.Owner, &d.StartdName, &d.StartdSlot,
+		&d.RemoteHost, &d.LastRemoteHost, &d.EpochAdType, &d.Metadata.source}
+}
+
+func (d *document) cut() (n int) {
+	for _, t := range append(d.texts(), &d.ChtcProjects) {
+		if pool.IsCut(t.value) {
+			n++
+		}
+	}
+	for _, id := range d.AssignedGPUs.value {
+		if pool.IsCut(id) {
+			n++
+		}
+	}
+	return n
 }
 
 func (d *document) unread() int {
 	n := 0
-	for _, t := range []*text{&d.GlobalJobId, &d.ScheddName, &d.User, &d.Owner, &d.StartdName, &d.StartdSlot,
-		&d.LastRemoteHost, &d.EpochAdType, &d.Metadata.source} {
+	for _, t := range d.texts() {
 		n += t.unread()
 	}
 	for _, t := range []*date{&d.RecordTime, &d.JobStartDate, &d.JobLastStartDate, &d.JobCurrentStartDate,
 		&d.CompletionDate,
-		&d.EnteredCurrentStatus, &d.LastVacateTime, &d.EpochWriteDate} {
+		&d.EnteredCurrentStatus, &d.LastVacateTime, &d.EpochWriteDate, &d.JobDisconnectedDate,
+		&d.JobLastCheckpointTime} {
 		n += t.unread()
 	}
 	for _, t := range []*number{&d.JobStatus, &d.LastJobStatus, &d.LastRemoteWallClockTime, &d.RemoteWallClockTime,
 		&d.CommittedTime,
-		&d.VacateReasonCode, &d.ExitCode, &d.ExitBySignal, &d.NumJobStarts, &d.NumShadowStarts, &d.NumVacates, &d.NumHolds} {
+		&d.VacateReasonCode, &d.ExitCode, &d.ExitBySignal, &d.NumJobStarts, &d.NumShadowStarts, &d.NumVacates, &d.NumHolds,
+		&d.HoldReasonCode, &d.VacateReasonSubCode, &d.SuccessCheckpointExitCode} {
 		n += t.unread()
 	}
 	return n + d.AssignedGPUs.unread()
@@ -200,7 +257,7 @@ func (s *stored) unread() int {
 	return 0
 }
 
-// plain returns the text of a JSON text, number or boolean; ok is false for null, and bad notes anything else.
+// plain returns the text of a JSON text, number or boolean; ok is false for null, and bad records any other value.
 func (s *stored) plain(raw []byte) (plain []byte, ok bool) {
 	switch raw[0] {
 	case 'n': // null
@@ -231,7 +288,7 @@ type text struct {
 
 func (t *text) UnmarshalJSON(raw []byte) error {
 	if plain, ok := t.plain(raw); ok && !t.set {
-		t.value, t.set = string(plain), true
+		t.value, t.set = pool.Cut(string(plain)), true
 	}
 	return nil
 }
@@ -270,7 +327,7 @@ type date struct {
 	value Date
 }
 
-// dateLayouts are read besides epoch seconds; without an offset they are UTC.
+// dateLayouts are accepted in addition to epoch seconds; without an offset they are UTC.
 var dateLayouts = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05",
 	"2006-01-02T15:04:05Z0700"}
 
@@ -293,12 +350,16 @@ func (d *date) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// epoch stores a date given in epoch seconds. Zero is "not stored"; what no clock of a pool can show is unusable
-// (milliseconds, for instance, would lie after the year 9999).
+// epoch stores a date given in epoch seconds, or in milliseconds, which as seconds would lie after the year 5000. Zero
+// is "not stored"; what no clock of a pool can show is unusable.
 func (d *date) epoch(seconds float64) {
+	const milliseconds = 1e11
+	if seconds >= milliseconds {
+		seconds /= 1000
+	}
 	switch {
 	case seconds == 0:
-	case seconds > 0 && seconds < 253402300800:
+	case seconds > 0 && seconds < milliseconds:
 		d.value, d.set = Date(seconds), true
 	default:
 		d.bad = true
@@ -325,10 +386,26 @@ func (l *list) UnmarshalJSON(raw []byte) error {
 	}
 	for _, member := range members {
 		if member = strings.TrimSpace(member); member != "" && !strings.HasSuffix(member, "...") {
-			l.value = append(l.value, shared(member))
+			l.value = append(l.value, shared(pool.Cut(member)))
 		}
 	}
 	l.set = l.value != nil
+	return nil
+}
+
+// counts are numbers by name, such as StartdDraining=2,ReconnectFailed=1. The legacy schema stores them as the text of
+// a ClassAd, [ StartdDraining = 2; ReconnectFailed = 1 ], the other one as an object.
+type counts struct{ value string }
+
+var plainCounts = strings.NewReplacer("{", "", "}", "", "[", "", "]", "", `"`, "", " ", "", ":", "=", ";", ",")
+
+func (c *counts) UnmarshalJSON(raw []byte) error {
+	if len(raw) > pool.MostText {
+		return nil
+	}
+	if value := plainCounts.Replace(string(raw)); c.value == "" && strings.Contains(value, "=") {
+		c.value = shared(strings.Trim(value, ","))
+	}
 	return nil
 }
 

@@ -13,9 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/chtc/gpureports/pkg/pool"
 )
 
 func TestParseAd(t *testing.T) {
+	long := strings.Repeat("x", 2*pool.MostText)
 	for name, c := range map[string]struct {
 		stored string
 		want   Ad
@@ -33,14 +36,15 @@ func TestParseAd(t *testing.T) {
 				JobStatus: 3, LastJobStatus: 1, EnteredCurrentStatus: 1759147521, LastRemoteWallClockTime: 2520.5,
 				HasVacateReasonCode: true, VacateReasonCode: 1011,
 				NumHolds: 2, JobStartDate: 1759144997, JobCurrentStartDate: 1759144998, JobLastStartDate: 1759144996,
-				LastVacateTime: 1759145000},
+				LastVacateTime: 1759145000, NumVacatesByReason: "StartdPreemptExpression=1"},
 		},
 		"legacy strings, cut GPU list": {
 			`{"GlobalJobId": "j", "RecordTime": 1759147521, "AssignedGPUs": "GPU-a,GPU-b,GPU-c...", "vacatereasoncode": "1019", "lastremotewallclocktime": "2520.0",
 			"numvacates": "1", "numvacatesbyreason": "[ StartdPreemptExpression = 1 ]", "EpochwriteDate": 1759147000, "FirstjobmatchDate": 1}`,
 			Ad{Kind: Epoch, GlobalJobID: "j", AccessPoint: "j", RecordTime: 1759147521, GPUs: []string{"GPU-a", "GPU-b"},
 				HasVacateReasonCode: true, VacateReasonCode: 1019,
-				LastRemoteWallClockTime: 2520, NumVacates: 1, EpochWriteDate: 1759147000},
+				LastRemoteWallClockTime: 2520, NumVacates: 1, EpochWriteDate: 1759147000,
+				NumVacatesByReason: "StartdPreemptExpression=1"},
 		},
 		"both spellings: the first usable value": {
 			`{"GlobalJobId": "j", "vacatereasoncode": {"cut": 1}, "VacateReasonCode": 1011, "lastremotewallclocktime": "7", "LastRemoteWallClockTime": null}`,
@@ -57,6 +61,8 @@ func TestParseAd(t *testing.T) {
 			Ad{Kind: History, GlobalJobID: "j", AccessPoint: "j", QDate: 1759147000, RequestGPUs: 2, RequestCPUs: 8,
 				RequestGPUMemory: 40000, ChtcProjects: "B,A"},
 		},
+		"epoch milliseconds": {`{"GlobalJobId": "j", "RecordTime": 1759147200500, "CompletionDate": "1759147199000"}`,
+			Ad{Kind: History, GlobalJobID: "j", AccessPoint: "j", RecordTime: 1759147200, CompletionDate: 1759147199}},
 		"zero, null and ISO dates": {
 			`{"GlobalJobId": "j", "CompletionDate": 0, "LastVacateTime": null, "JobStartDate": "0", "RecordTime": "2025-09-29T12:00:00Z", "JobCurrentStartDate": "2025-09-29T07:00:00.5-05:00",
 			"JobLastStartDate": "2025-09-29 12:00:00", "EnteredCurrentStatus": "1759147200.9"}`,
@@ -84,7 +90,11 @@ func TestParseAd(t *testing.T) {
 		"never ran":     {`{"GlobalJobId": "j", "StartdName": "UNKNOWN", "StartdSlot": "UNKNOWN", "AssignedGPUs": "undefined"}`, Ad{Kind: History, GlobalJobID: "j", AccessPoint: "j"}},
 		"lists": {`{"GlobalJobId": "j", "AssignedGPUs": ["GPU-a", "MIG-b", ""]}`,
 			Ad{Kind: History, GlobalJobID: "j", AccessPoint: "j", GPUs: []string{"GPU-a", "MIG-b"}}},
-		"unreadable": {`{"GlobalJobId": "j", "VacateReasonCode": "/Expr(x)/", "RecordTime": "soon", "JobStartDate": 1759147521000, "NumHolds": [1], "metadata": 5, "JobStatus": "NaN", "AssignedGPUs": [1]}`, Ad{Kind: History, GlobalJobID: "j", AccessPoint: "j", Unread: 6}},
+		"unreadable": {`{"GlobalJobId": "j", "VacateReasonCode": "/Expr(x)/", "RecordTime": "soon", "JobStartDate": 1e300, "NumHolds": [1], "metadata": 5, "JobStatus": "NaN", "AssignedGPUs": [1]}`, Ad{Kind: History, GlobalJobID: "j", AccessPoint: "j", Unread: 6}},
+		"long texts": {`{"GlobalJobId": "j", "Owner": "` + long + `", "AssignedGPUs": "GPU-a,` + long + `",
+			"NumVacatesByReason": "[ ` + long + ` = 1 ]"}`,
+			Ad{Kind: History, GlobalJobID: "j", AccessPoint: "j", User: pool.Cut(long), Owner: pool.Cut(long),
+				GPUs: []string{"GPU-a", pool.Cut(long)}, Cut: 2}},
 		"a negative duration": {`{"GlobalJobId": "j", "LastRemoteWallClockTime": -3}`,
 			Ad{Kind: History, GlobalJobID: "j", AccessPoint: "j", LastRemoteWallClockTime: -3}},
 	} {
@@ -164,8 +174,8 @@ func requireReadAsByEncodingJSON(t require.TestingT, stored []byte) {
 	require.Equal(t, want, got, "%s", stored)
 }
 
-// encoding/json, with its reflection, is the oracle: whatever attributes, spellings and values an ad has, and however
-// it is broken.
+// encoding/json, with its reflection, is the oracle for any attributes, spellings and values of an ad, and for
+// any damage.
 func TestReadAsByEncodingJSON(t *testing.T) {
 	spelling := rapid.Custom(func(t *rapid.T) string {
 		name := rapid.SampledFrom(append([]string{"metadata", "Cmd", "", "Übung", "uſer", "\xff", `a\u0062`, `\"`},

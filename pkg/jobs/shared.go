@@ -10,58 +10,58 @@ import (
 	"unique"
 
 	"github.com/chtc/gpureports/pkg/parallel"
-	"github.com/chtc/gpureports/pkg/timeline/keep"
+	"github.com/chtc/gpureports/pkg/segcache"
 )
 
-// What a source said about finished days is shared through a bucket as well, with all processes that ask the same
-// source: an object a day and kind of question, in the form in which it is kept on disk. An entry says when it was
-// asked, and is due again at the same time for all. Whoever asks puts its entries beside those of others, by requests
-// that fail if somebody else was faster.
+// A source's answers about finished days are also shared through a bucket, with all processes that use the same source:
+// one object per day and kind of question, in the format of the disk. An entry records when it was requested, and is
+// due again at the same time for all. A process adds its entries to those of other processes, with conditional requests
+// that fail if another process was faster.
 
-// Sharing is where processes that ask one source share what it said.
+// Sharing is the place where processes that use the same source share its answers.
 type Sharing struct {
-	Through *keep.Shared
+	Through *segcache.Shared
 	// Source identifies the source and who asks it, the same in every process; it is seen by all who may read the bucket.
 	Source string
 }
 
-// sharing is a Sharing with what was looked at.
+// sharing is a Sharing with the objects that were read.
 type sharing struct {
 	Sharing
 	mu     sync.Mutex
-	looked map[keep.Blob]time.Time // until then nobody had what was missing
+	looked map[segcache.Blob]time.Time // when an object was last read and lacked the missing entries
 }
 
-// daysAtOnce bounds the days that are asked for together.
+// daysAtOnce bounds the days that are requested together.
 const daysAtOnce = 16
 
-// adopt fills in what other processes were told of the missing positions since this one asked. replaced is as that of
-// fetch. Notices say which objects are not used.
-func (s *cached) adopt(ctx context.Context, missing []int, found []entry, q lookup) (replaced int, notices []string) {
+// adopt fills in the missing positions with entries that other processes requested later than this one. Notices name
+// the objects that are not used.
+func (s *cached) adopt(ctx context.Context, missing []int, found []entry, q lookup) (notices []string) {
 	if s.shared == nil || len(missing) == 0 {
-		return 0, nil
+		return nil
 	}
-	name, said, now := unique.Make(s.name()), map[string]bool{}, s.cache.now()
+	name, id, said, now := unique.Make(s.name()), s.id(), map[string]bool{}, s.cache.now()
 	byDay := q.byDay(missing, func(_ int, ended time.Time) bool { return now.Sub(ended) > arriveIn })
 	var mu sync.Mutex
 	s.eachDay(ctx, byDay, func(ctx context.Context, day int32, positions []int) {
-		if !s.shared.due(q.about.on(day), s.cache.now()) {
+		if !s.shared.mayHaveChanged(q.kind.blob(day), s.cache.now()) {
 			return
 		}
-		theirs, _, err := s.theirs(ctx, q.about.on(day))
+		theirs, _, err := s.theirs(ctx, id, q.kind.blob(day))
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil && ctx.Err() == nil {
-			said["job ads that other servers asked for are not used: "+err.Error()] = true
+			said["job ads cached by other servers are not used: "+err.Error()] = true
 		}
 		for _, i := range positions {
 			e, ok := theirs[q.key(i)]
 			if ok && e.asked.After(found[i].asked) {
-				replaced += s.cache.replace(cacheKey{name, q.key(i)}, &found[i], *e)
+				s.cache.replace(cacheKey{name, q.key(i)}, &found[i], *e)
 			}
 		}
 	})
-	return replaced, slices.Sorted(maps.Keys(said))
+	return slices.Sorted(maps.Keys(said))
 }
 
 // eachDay calls do for some days at a time.
@@ -74,11 +74,11 @@ func (s *cached) eachDay(ctx context.Context, byDay map[int32][]int, do func(con
 			return inner.Err()
 		})
 	}
-	_ = group.Wait() // what is not shared is asked for
+	_ = group.Wait() // entries that are not shared are requested
 }
 
-// due reports whether it is time to look for a blob again.
-func (s *sharing) due(b keep.Blob, now time.Time) bool {
+// mayHaveChanged reports whether it is time to look for a blob again.
+func (s *sharing) mayHaveChanged(b segcache.Blob, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.Sub(s.looked[b]) < askFresh {
@@ -89,8 +89,9 @@ func (s *sharing) due(b keep.Blob, now time.Time) bool {
 }
 
 // theirs returns the entries of an object by key, nil if there is none, and its ETag.
-func (s *cached) theirs(ctx context.Context, b keep.Blob) (entries map[string]*entry, etag string, err error) {
-	body, etag, err := s.shared.Through.Latest(ctx, b, s.sharedIdentity())
+func (s *cached) theirs(ctx context.Context, id sourceID, b segcache.Blob) (
+	entries map[string]*entry, etag string, err error) {
+	body, etag, err := s.shared.Through.Latest(ctx, b, s.sharedIdentity(id))
 	if body == nil || err != nil {
 		return nil, "", err
 	}
@@ -98,20 +99,20 @@ func (s *cached) theirs(ctx context.Context, b keep.Blob) (entries map[string]*e
 	return entries, etag, err
 }
 
-// sharedIdentity names the source as it is now.
-func (s *cached) sharedIdentity() string {
-	return fmt.Sprintf("%s %s", s.shared.Source, s.said().Revision)
+// sharedIdentity names the source as others do.
+func (s *cached) sharedIdentity(id sourceID) string {
+	return fmt.Sprintf("%s %s", s.shared.Source, id.Revision)
 }
 
-// share puts finished answers by day beside what others know of them. An object that is not believed stays as it is.
-func (s *cached) share(ctx context.Context, byDay map[int32][]int, found []entry, q lookup) {
+// upload adds finished answers by day to the entries of other processes. An invalid object is left unchanged.
+func (s *cached) upload(ctx context.Context, id sourceID, byDay map[int32][]int, found []entry, q lookup) {
 	if s.shared == nil {
 		return
 	}
 	s.eachDay(ctx, byDay, func(ctx context.Context, day int32, positions []int) {
 		const patience = 3
 		for range patience {
-			all, etag, err := s.theirs(ctx, q.about.on(day))
+			all, etag, err := s.theirs(ctx, id, q.kind.blob(day))
 			if err != nil {
 				return
 			}
@@ -123,7 +124,7 @@ func (s *cached) share(ctx context.Context, byDay map[int32][]int, found []entry
 					all[q.key(i)] = &found[i]
 				}
 			}
-			won, err := s.shared.Through.Replace(ctx, q.about.on(day), s.sharedIdentity(), etag, encode(all))
+			won, err := s.shared.Through.Replace(ctx, q.kind.blob(day), s.sharedIdentity(id), etag, encode(all))
 			if won || err != nil {
 				return
 			}

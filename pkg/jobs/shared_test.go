@@ -11,17 +11,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/bucket"
-	"github.com/chtc/gpureports/pkg/bucket/buckettest"
+	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
 	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/jobs/jobstest"
-	"github.com/chtc/gpureports/pkg/timeline/keep"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/segcache"
 )
 
 // sharing is a source as a process on another machine has it that has just been started.
 func sharing(t *testing.T, b *bucket.Bucket, source jobs.Source, key string, now func() time.Time) jobs.Source {
 	t.Helper()
 	s := jobs.NewCache(megabyte, now).SharedSource(source, key, nil,
-		jobs.Sharing{Through: keep.NewShared(b), Source: "of " + key})
+		jobs.Sharing{Through: segcache.NewShared(b), Source: "of " + key})
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
@@ -36,7 +37,7 @@ func TestSharedSource(t *testing.T) {
 	})
 }
 
-// What one process was told, others need not ask for; it is asked for again when it would have been by one process.
+// An answer to one process serves the others; it is requested again when a single process would have done so.
 func TestFinishedDaysAreShared(t *testing.T) {
 	d := newDisked(t)
 	d.bucket = buckettest.Start(t).Open(t)
@@ -45,7 +46,7 @@ func TestFinishedDaysAreShared(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, objects, 3)
 	for i, kind := range []string{"epochads", "jobads", "machineads"} {
-		require.Regexp(t, `^`+kind+`/1/2025-10-03-[0-9a-f]{32}$`, objects[i].Key)
+		require.Regexp(t, `^`+kind+`/3/2025-10-03-[0-9a-f]{32}$`, objects[i].Key)
 	}
 	_, asked := d.ask(t, d.memory, "another source")
 	require.Equal(t, everything, asked)
@@ -73,9 +74,43 @@ func TestLateAdsAreTakenOver(t *testing.T) {
 	d.t = d.t.Add(6 * time.Hour)
 	ask(other, 1, "b")
 	require.False(t, before.Holds())
-	after := ask(running, 1)
-	require.True(t, after.Holds())
+	ask(running, 1)
+	require.True(t, ask(running, 1).Holds())
 	d.t = d.t.Add(time.Hour)
+	ask(running, 1)
+}
+
+// Of two answers the later one counts, in a process that has it and in the bucket: late ads are not lost to what
+// another process was told before.
+func TestOlderAdsAreNotTakenOver(t *testing.T) {
+	d := newDisked(t)
+	d.bucket = buckettest.Start(t).Open(t)
+	wanted := []jobs.Wanted{{Job: "b", LastSeen: time.Date(2025, 10, 3, 11, 59, 0, 0, time.UTC)}}
+	ask := func(s jobs.Source, ads int) {
+		t.Helper()
+		r, err := s.Ads(t.Context(), wanted)
+		require.NoError(t, err)
+		require.Len(t, r.Ads[0], ads)
+	}
+	ask(d.started(t, d.memory, "k"), 0)
+	objects, err := d.bucket.List(t.Context(), "jobads/")
+	require.NoError(t, err)
+	older, _, err := d.bucket.Get(t.Context(), objects[0].Key)
+	require.NoError(t, err)
+	d.memory.Add(history("b", d.t.Add(-48*time.Hour)))
+	d.t = d.t.Add(6 * time.Hour)
+	running := d.started(t, d.memory, "k")
+	ask(running, 1)
+	newer, _, err := d.bucket.Get(t.Context(), objects[0].Key)
+	require.NoError(t, err)
+	require.NotEqual(t, older, newer)
+
+	// a slower process puts what it was told before, and the source fails when it is asked again
+	_, err = d.bucket.Put(t.Context(), objects[0].Key, older, bucket.Always())
+	require.NoError(t, err)
+	wanted[0].LastSeen = time.Date(2025, 10, 3, 23, 0, 0, 0, time.UTC) // a later run: what is known is not final
+	d.t = d.t.Add(24 * time.Hour)
+	d.memory.Err = pool.SourceError("gone")
 	ask(running, 1)
 }
 
@@ -114,8 +149,8 @@ func TestNobodysAdsAreLost(t *testing.T) {
 	require.Empty(t, d.memory.Asked())
 }
 
-// Objects that are damaged, foreign or of another version are not believed, named in a notice, and left as they are. A
-// bucket that cannot be reached costs a notice.
+// Objects that are damaged, foreign or of another version are ignored, named in a notice, and left unchanged. A bucket
+// that cannot be reached costs a notice.
 func TestSharedAdsNotBelieved(t *testing.T) {
 	server := buckettest.Start(t)
 	seen := time.Date(2025, 10, 3, 11, 59, 0, 0, time.UTC)
@@ -124,7 +159,7 @@ func TestSharedAdsNotBelieved(t *testing.T) {
 		"foreign": func([]byte) []byte { return []byte("something else") },
 		"cut":     func(data []byte) []byte { return data[:len(data)-3] },
 		"a bit":   func(data []byte) []byte { data[len(data)-6] ^= 8; return data },
-		"version": func(data []byte) []byte { return bytes.Replace(data, []byte(" 1\n"), []byte(" 2\n"), 1) },
+		"version": func(data []byte) []byte { return bytes.Replace(data, []byte(" 3\n"), []byte(" 2\n"), 1) },
 	} {
 		d := newDisked(t)
 		d.bucket = server.Open(t)
@@ -144,7 +179,7 @@ func TestSharedAdsNotBelieved(t *testing.T) {
 		require.Len(t, r.Ads[0], 1)
 		require.Equal(t, []string{"a"}, d.memory.Asked(), name)
 		require.Len(t, r.Notices, 1, name)
-		require.Contains(t, r.Notices[0], objects[0].Key+" is not believed")
+		require.Contains(t, r.Notices[0], objects[0].Key+" is invalid")
 		left, _, err := d.bucket.Get(t.Context(), objects[0].Key)
 		require.NoError(t, err)
 		require.Equal(t, harmed, left, name)

@@ -11,7 +11,8 @@ import (
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
-// jobFigures returns what the view `health` shows of job ads, as far as it is asked for; nil without a job source.
+// jobFigures returns the function for the requested figures of the view `health` that need job ads; nil without a
+// job source.
 func jobFigures(s *stores.Stores) allocation.JobFigures {
 	if s.Ads == nil {
 		return nil

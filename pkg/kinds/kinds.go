@@ -16,7 +16,7 @@ import (
 	"github.com/chtc/gpureports/pkg/utilization"
 )
 
-//go:generate go run ./generate
+//go:generate go run ../internal/dev/generate
 
 // kind is a kind of question: its description, and how its queries are answered. Errors of an answer are pool.BadQuery,
 // pool.SourceError when no snapshot can be read, and ctx's.

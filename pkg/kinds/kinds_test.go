@@ -1,26 +1,12 @@
 package kinds
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// What the front end and the documents say of the kinds is what the kinds say of themselves.
-func TestDocumentsAreFresh(t *testing.T) {
-	read := func(path string) ([]byte, error) { return os.ReadFile(filepath.Join("../..", path)) }
-	documents, err := Documents(read)
-	require.NoError(t, err)
-	for path, want := range documents {
-		stored, err := read(path)
-		require.NoError(t, err)
-		require.Equal(t, string(want), string(stored), "%s is not what the kinds say: go generate ./pkg/kinds", path)
-	}
-}
-
-// Each view of a kind can be planned and is described, and what it names exists.
+// Each view of a kind can be planned and is described, and the columns that it names exist.
 func TestKindsDescribeThemselves(t *testing.T) {
 	names := map[string]bool{}
 	for _, k := range Catalog {

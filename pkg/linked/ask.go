@@ -18,7 +18,7 @@ type Asked struct {
 	failure error
 }
 
-// Ask looks up the job ads of runs. A nil source is none; one that does not answer is no error. Errors are ctx's and
+// Ask looks up the job ads of runs. source may be nil; one that does not answer is not an error. Errors are ctx's and
 // those of the snapshots.
 func Ask(ctx context.Context, o *runs.Observed, source jobs.Source, q runs.Question) (*Asked, error) {
 	a := &Asked{source: source}
@@ -32,8 +32,8 @@ func Ask(ctx context.Context, o *runs.Observed, source jobs.Source, q runs.Quest
 	return a, nil
 }
 
-// Tell adds notices about the ads of a window, and about clocks that are off. Without ads, a notice says so with what
-// that means for the answer.
+// Tell adds notices about the ads of a window, and about clocks that are off. Without ads, a notice says so, with
+// meaning, the consequence for the answer.
 func (a *Asked) Tell(w pool.Window, meaning string, about *frames.About) {
 	switch {
 	case a.source == nil:
@@ -53,14 +53,15 @@ func (a *Asked) Tell(w pool.Window, meaning string, about *frames.About) {
 // Holds reports whether asking again would change nothing.
 func (a *Asked) Holds() bool { return a.source == nil || a.failure == nil && a.Ads.Holds() }
 
-// WithoutAds is the answer with the ads left out, but for what they reveal about clocks: to be kept.
+// WithoutAds returns a copy for caching, without the ads, except their evidence about clocks.
 func (a *Asked) WithoutAds() *Asked {
 	kept := *a
 	kept.Ads = a.Ads.OnlyClocks()
 	return &kept
 }
 
-// Known explains all runs by their job ads: what the panels of a dashboard share. Notices are those of [Asked.Tell].
+// Known explains all runs by their job ads; the panels of a dashboard share the result. Notices are those
+// of [Asked.Tell].
 func Known(ctx context.Context, o *runs.Observed, source jobs.Source, w pool.Window, meaning string,
 	about *frames.About) (*runs.Known, error) {
 	known, err := o.Known(ctx, source)

@@ -6,8 +6,8 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Class is all that groups and filters tell GPUs apart by. A pool has few of them, so that what is kept of its GPUs
-// refers to them by number, and each query asks once about each.
+// Class has all properties by which groups and filters distinguish GPUs. Because a pool has few classes, cached data of
+// its GPUs refer to them by number, and each query evaluates each class once.
 type Class struct {
 	Place   runs.Place
 	Project timeline.Symbol // of the row that gives the state

@@ -1,11 +1,11 @@
 package linked
 
 import (
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/runs"
 )
 
-// Group is what hourly sums over runs or GPUs are told apart by, as the pool stores it.
+// Group is the key of hourly sums over runs or GPUs, as the pool stores it.
 type Group struct {
 	Category  pool.Category
 	Device    string
@@ -15,8 +15,8 @@ type Group struct {
 	User      string // of runs
 }
 
-// GroupOf returns the group of what is counted at a place. names are those of the view's symbols.
-func GroupOf(c pool.Category, p runs.Place, project, user string, names []string) Group {
-	return Group{Category: c, Device: names[p.Device], Memory: pool.MemoryClasses[p.Memory], Ownership: p.Ownership,
-		Project: project, User: user}
+// GroupOf returns the group of a key. names are those of the view's symbols.
+func GroupOf(k aggregate.Key, names []string) Group {
+	return Group{Category: k.Category, Device: names[k.Device], Memory: pool.MemoryClasses[k.Memory],
+		Ownership: k.Ownership, Project: names[k.Project], User: names[k.User]}
 }

@@ -32,7 +32,8 @@ func (s *Share) Add(linked bool) {
 // ShareOf counts the explained runs that pass and are due. Runs that only ads show are not among them.
 func ShareOf(x *runs.Explanations, now pool.Micros, pass func(machine int, e *runs.Explained) bool) (s Share) {
 	for m := range x.Machines {
-		for _, e := range x.Machines[m].Runs.All() {
+		for i := range x.Machines[m].Runs {
+			e := &x.Machines[m].Runs[i]
 			if e.Outcome != runs.Running && Due(e.End, now) && pass(m, e) {
 				s.Add(e.Link.Linked())
 			}

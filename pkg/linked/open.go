@@ -1,5 +1,5 @@
-// Package linked opens answers that are made of runs linked with job ads: what the kinds backfillAvailability,
-// evictions, utilization and demand share (methodology sections 8 and 9).
+// Package linked begins answers about runs linked with job ads, for the kinds backfillAvailability, evictions,
+// utilization and demand (methodology sections 8 and 9).
 package linked
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Opening is what an answer about runs begins with.
+// Opening is the common beginning of an answer about runs.
 type Opening struct {
 	Observed *runs.Observed
 	Slices   *timeline.Slices
@@ -45,6 +45,7 @@ func Filter(s *query.Selection) runs.Filter {
 		Machine: s.Machines.Match, Device: s.MatchDevice, Project: s.MatchProjects,
 		User:      s.MatchUser,
 		Ownership: func(o pool.Ownership) bool { return s.Ownerships[o] },
+		Memory:    func(class uint8) bool { return s.Memories[class] },
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Zones are those of the embedded database, whatever the machine's own files say.
+// Zones are those of the embedded database, regardless of the machine's own files.
 func TestZonesAreEmbedded(t *testing.T) {
 	const name = "America/Chicago"
 	if os.Getenv("ZONEINFO") == "" {
@@ -36,7 +36,7 @@ func TestZonesAreEmbedded(t *testing.T) {
 	require.Equal(t, 7, at.In(location).Hour())
 }
 
-// What is kept rests on a zone's transitions, not on its name alone.
+// Cached data depend on a zone's transitions, not only on its name.
 func TestRulesNameTheTransitions(t *testing.T) {
 	chicago, berlin := parse(t, `"America/Chicago"`), parse(t, `"Europe/Berlin"`)
 	require.Equal(t, chicago.Rules(), parse(t, `"America/Chicago"`).Rules())

@@ -43,7 +43,7 @@ func TestParse(t *testing.T) {
 		`{}`:                                 "timezone: want",
 		`[{"zone": "UTC"}, {"zone": "UTC"}]`: "needs `until`",
 		`[{"until": "2026-01-01 00:00:00", "zone": "UTC"}]`:                                                                   "must not have it",
-		`[{"until": "soon", "zone": "UTC"}, {"zone": "UTC"}]`:                                                                 "is no time",
+		`[{"until": "soon", "zone": "UTC"}, {"zone": "UTC"}]`:                                                                 "is not a time",
 		`[{"until": "2026-01-01 00:00:00", "zone": "UTC"}, {"until": "2025-01-01 00:00:00", "zone": "UTC"}, {"zone": "UTC"}]`: "not later",
 	} {
 		_, err := Parse(json.RawMessage(setting))
@@ -150,7 +150,7 @@ func TestBuckets(t *testing.T) {
 			require.Equal(t, wallFloor(at, b.Minutes, zone), start, "%s of %s", b.Name, pool.Time(at))
 			return
 		}
-		label := func(at pool.Micros) string { // of the bucket by the wall clock alone
+		label := func(at pool.Micros) string { // of the bucket, only by the wall clock
 			w := time.UnixMicro(at).In(zone)
 			if b.Minutes < 1440 {
 				return w.Format("2006-01-02 ") + string(rune('a'+w.Hour()*60/b.Minutes))
@@ -175,7 +175,8 @@ func TestBuckets(t *testing.T) {
 	})
 }
 
-// wallFloor goes back minute by minute to where the wall clock shows a multiple of so many minutes, or jumps over one.
+// wallFloor goes back minute by minute to where the wall clock shows a multiple of the given minutes, or jumps
+// over one.
 func wallFloor(at pool.Micros, minutes int, zone *time.Location) pool.Micros {
 	wall := func(at pool.Micros) int {
 		w := time.UnixMicro(at).In(zone)

@@ -1,8 +1,10 @@
 package localtime
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -17,16 +19,16 @@ type Resolver struct {
 // Reading is one timestamp read.
 type Reading struct {
 	Time     pool.Micros
-	Back     bool // a backward step outside a repeated hour: the time stands, the file is out of order here
-	Repeated bool // the text stands for two times
+	Back     bool // a backward step outside a repeated hour: the time is used, the file is out of order here
+	Repeated bool // the text is ambiguous between two times
 	Missing  bool // the local time does not exist: read with the offset before the change
 }
 
 // NewResolver begins at the beginning of the data.
 func (z *Zone) NewResolver() *Resolver { return &Resolver{zone: z, previous: beginning} }
 
-// Read resolves the next timestamp: YYYY-MM-DD HH:MM:SS[.ffffff]. Where the text stands for several times,
-// the first one later than the previous timestamp is meant.
+// Read resolves the next timestamp: YYYY-MM-DD HH:MM:SS[.ffffff]. If the text is ambiguous, the first time later than
+// the previous timestamp is meant.
 func (r *Resolver) Read(text []byte) (Reading, error) {
 	local, err := ParseLocal(text)
 	if err != nil {
@@ -135,6 +137,30 @@ func ParseLocal(text []byte) (pool.Micros, error) {
 		fraction *= 10
 	}
 	return t.UnixMicro() + pool.Micros(fraction), nil
+}
+
+// ReadLocal reads a timestamp as ParseLocal does. One with an offset from UTC (Z, +00:00, -0500) is unambiguous: it is
+// given as the zone's clock showed it.
+func (z *Zone) ReadLocal(text []byte) (pool.Micros, error) {
+	i := -1
+	if len(text) > len(form) {
+		i = bytes.IndexAny(text[len(form):], "Zz+-")
+	}
+	if i < 0 {
+		return ParseLocal(text)
+	}
+	end := len(form) + i
+	local, err := ParseLocal(bytes.TrimRight(text[:end], " "))
+	if err != nil {
+		return 0, err
+	}
+	for _, layout := range []string{"Z07:00", "Z0700", "Z07"} {
+		if t, err := time.Parse(layout, strings.ToUpper(string(text[end:]))); err == nil {
+			_, seconds := t.Zone()
+			return z.Local(local - pool.Micros(seconds)*pool.Second), nil
+		}
+	}
+	return 0, fmt.Errorf("timestamp %.40q has no readable offset from UTC", text)
 }
 
 // formed reports whether the text has digits and marks where the form has them.

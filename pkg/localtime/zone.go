@@ -66,7 +66,7 @@ func Parse(setting json.RawMessage) (*Zone, error) {
 		} else if !last {
 			local, err := ParseLocal([]byte(entry.Until))
 			if err != nil {
-				return nil, pool.BadQuery("timezone: until %q is no time such as 2026-05-14 00:00:00", entry.Until)
+				return nil, pool.BadQuery("timezone: until %q is not a time such as 2026-05-14 00:00:00", entry.Until)
 			}
 			until = occurrences(location, local).times[0]
 		}
@@ -87,7 +87,7 @@ func (z *Zone) Calendar() *time.Location { return z.parts[len(z.parts)-1].locati
 // Key names the zone as the setting does.
 func (z *Zone) Key() string { return z.key }
 
-// Rules identifies what the zone makes of a text, by its names and hashes of their transitions: equal rules read equal
+// Rules identifies how the zone reads a text, by its names and hashes of their transitions: equal rules read equal
 // texts alike, in every version of the product.
 func (z *Zone) Rules() string { return z.rules }
 
@@ -101,8 +101,8 @@ func (z *Zone) Offset(t pool.Micros) pool.Micros {
 	return 0 // not reached: the last part has no end
 }
 
-// Slice returns the beginning of the slice that holds t: floored to so many minutes of local time (methodology section
-// 4).
+// Slice returns the beginning of the slice that holds t: floored to a multiple of minutes in local time (methodology
+// section 4).
 func (z *Zone) Slice(t pool.Micros, minutes int) pool.Micros {
 	return floor(t, pool.Micros(minutes)*pool.Minute, z.Offset(t))
 }

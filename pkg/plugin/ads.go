@@ -21,17 +21,17 @@ import (
 	"github.com/chtc/gpureports/pkg/jobs/elasticsearch"
 	"github.com/chtc/gpureports/pkg/jobs/sqlite"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/segcache"
 	"github.com/chtc/gpureports/pkg/snapshots"
-	"github.com/chtc/gpureports/pkg/timeline/keep"
 )
 
-// openAds opens the job source that the settings name; nil is none. What keeps it from being used is reported by its
-// answers, so that queries that need no job ads are answered.
+// openAds opens the job source that the settings name; nil if there is none. A source that cannot be used reports the
+// reason in its answers, so that queries that need no job ads are answered.
 func openAds(ctx context.Context, dir *snapshots.Dir, instance backend.DataSourceInstanceSettings, settings Settings,
-	kept *jobs.Cache, shared *keep.Shared) jobs.Source {
+	kept *jobs.Cache, shared *segcache.Shared) jobs.Source {
 	var source jobs.Source
 	var key string
-	var with jobs.Sharing // a job file is at hand anyway
+	var with jobs.Sharing // a job file is local anyway
 	var err error
 	switch settings.Jobs {
 	case jobsNone:
@@ -59,13 +59,13 @@ func sharedKey(key string) (string, error) {
 	return hex.EncodeToString(derived), err
 }
 
-// openAdsOnDisk opens where job ads are kept beside the segments; nil without a cache directory. If it cannot be used,
-// the health check says so because of the segments.
-func openAdsOnDisk(settings Settings, key string) *keep.Disk {
+// openAdsOnDisk opens the disk cache of job ads, which is in the segments' directory; nil without a cache directory. If
+// it cannot be used, the health check reports that with the segments.
+func openAdsOnDisk(settings Settings, key string) *segcache.Disk {
 	if settings.CacheDir == "" {
 		return nil
 	}
-	disk, err := keep.OpenDisk(settings.CacheDir, "ads "+key, int64(settings.CacheDiskMB)<<20)
+	disk, err := segcache.OpenDisk(settings.CacheDir, "ads "+key, int64(settings.CacheDiskMB)<<20)
 	if err != nil {
 		return nil
 	}
@@ -103,7 +103,8 @@ func openElasticsearch(ctx context.Context, instance backend.DataSourceInstanceS
 	return remote{source, connections}, key, nil
 }
 
-// openTransport returns what does the requests of the data source's own HTTP settings, and the connections beneath it.
+// openTransport returns the client that applies the data source's own HTTP settings to requests, and its
+// underlying connections.
 func openTransport(ctx context.Context, instance backend.DataSourceInstanceSettings) (http.RoundTripper,
 	*http.Transport, error) {
 	options, err := instance.HTTPClientOptions(ctx)
@@ -134,30 +135,30 @@ func (r remote) Close() error {
 }
 
 // traced gives each lookup a span of its own.
-type traced struct{ jobs.Remembering }
+type traced struct{ jobs.Source }
 
 func (s traced) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
 	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link",
 		trace.WithAttributes(attribute.Int("jobs", len(wanted))))
 	defer span.End()
-	return s.Remembering.Ads(ctx, wanted)
+	return s.Source.Ads(ctx, wanted)
 }
 
 func (s traced) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
 	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link",
 		trace.WithAttributes(attribute.Int("machines", len(days))))
 	defer span.End()
-	return s.Remembering.AdsOnMachines(ctx, days)
+	return s.Source.AdsOnMachines(ctx, days)
 }
 
 func (s traced) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
 	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link",
 		trace.WithAttributes(attribute.Int("machines", len(days))))
 	defer span.End()
-	return s.Remembering.Epochs(ctx, days)
+	return s.Source.Epochs(ctx, days)
 }
 
-// unreachable is a job source that cannot be used, and says why to whoever asks.
+// unreachable is a job source that cannot be used; it returns the reason to every caller.
 type unreachable struct{ err error }
 
 func (u unreachable) Ads(context.Context, []jobs.Wanted) (jobs.Result, error) {

@@ -12,10 +12,10 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/bucket/buckettest"
+	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
 )
 
-// Elasticsearch is asked with the data source's own HTTP settings, secrets out of secureJsonData.
+// Requests to Elasticsearch use the data source's own HTTP settings, with secrets from secureJsonData.
 func TestElasticsearchUsesTheDataSourcesHTTPSettings(t *testing.T) {
 	o := small()
 	dir, _ := writePool(t, o)

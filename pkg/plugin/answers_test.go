@@ -1,8 +1,11 @@
 package plugin
 
 import (
+	"database/sql"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,10 +17,12 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
 // everyView is a query of each view that there is.
@@ -26,8 +31,14 @@ func everyView() []string {
 	for _, kind := range kinds.Catalog {
 		for _, view := range kind.Views {
 			m := map[string]any{"queryType": kind.Name, "view": view.Name}
-			if slices.Contains(view.GroupBy, "device") {
-				m["groupBy"] = []string{"device", "category"}
+			var by []string
+			for _, g := range []string{"device", "category"} {
+				if slices.Contains(view.GroupBy, g) {
+					by = append(by, g)
+				}
+			}
+			if by != nil {
+				m["groupBy"] = by
 			}
 			text, err := json.Marshal(m)
 			if err != nil {
@@ -77,7 +88,172 @@ func TestTheSameQuestionHasTheSameAnswer(t *testing.T) {
 	}
 }
 
-// The lists are read with each query: what was kept of days and observations under other lists is not used.
+// Windows of one instant are answered by each view, with each of its metrics by itself and each grouping: no error,
+// and no number that is none, which JSON does not have and so costs all answers of a request.
+func TestWindowsOfOneInstant(t *testing.T) {
+	var models []string
+	for _, kind := range kinds.Catalog {
+		for _, view := range kind.Views {
+			asked := func(more string) {
+				models = append(models, fmt.Sprintf(`{"queryType": %q, "view": %q%s}`, kind.Name, view.Name, more))
+			}
+			asked("")
+			for _, metric := range view.Metrics {
+				asked(fmt.Sprintf(`, "metrics": [%q]`, metric))
+			}
+			for _, grouping := range view.GroupBy {
+				asked(fmt.Sprintf(`, "groupBy": [%q]`, grouping))
+			}
+		}
+	}
+	for _, settings := range []map[string]any{{"sliceMinutes": 0}, {"jobs": "sqlite", "jobsPath": "jobs.db"}} {
+		o := small(func(o *samplepool.Options) {
+			if settings["jobs"] == nil {
+				o.Polls = 0 // no queue files
+			}
+		})
+		dir, p := writePool(t, o)
+		truth, err := p.Truth(t.Context())
+		require.NoError(t, err)
+		seen, middle := truth.Snapshots, len(truth.Snapshots)/2
+		instants := []time.Time{seen[0].Add(-time.Hour), seen[0], seen[middle], seen[middle].Add(time.Microsecond),
+			seen[middle].Add(seen[middle+1].Sub(seen[middle]) / 2).Truncate(time.Millisecond), seen[len(seen)-1],
+			o.End.Add(time.Hour)}
+		if o.Polls > 0 {
+			polls := newestPoll(t, dir)
+			instants = append(instants, polls, polls.Add(-o.Polls), polls.Add(-o.Polls/2))
+		}
+		settings["snapshotDir"] = dir
+		d := open(t, o.End, settings)
+		for _, at := range instants {
+			var queries []backend.DataQuery
+			for i, model := range models {
+				q := queryOf(t, o, fmt.Sprint(i), model)
+				q.TimeRange = backend.TimeRange{From: at, To: at}
+				queries = append(queries, q)
+			}
+			r, err := d.QueryData(t.Context(), &backend.QueryDataRequest{Queries: queries})
+			require.NoError(t, err)
+			_, err = json.Marshal(r)
+			require.NoError(t, err)
+			for i, model := range models {
+				answer := r.Responses[fmt.Sprint(i)]
+				require.NoError(t, answer.Error, "%s at %s", model, at)
+				requireFinite(t, answer.Frames, model)
+			}
+		}
+	}
+}
+
+func requireFinite(t *testing.T, all data.Frames, model string) {
+	t.Helper()
+	for _, frame := range all {
+		for _, stat := range frame.Meta.Stats {
+			require.False(t, math.IsNaN(stat.Value) || math.IsInf(stat.Value, 0), "%s: %s", model, stat.DisplayName)
+		}
+		for _, field := range frame.Fields {
+			for i := range field.Len() {
+				value, there := field.ConcreteAt(i)
+				number, is := value.(float64)
+				require.False(t, there && is && (math.IsNaN(number) || math.IsInf(number, 0)), "%s: %s", model, field.Name)
+			}
+		}
+	}
+}
+
+// newestPoll is the newest poll of the queues.
+func newestPoll(t *testing.T, dir string) (at time.Time) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "job_pressure_*.db"))
+	require.NoError(t, err)
+	for _, file := range files {
+		db, err := sql.Open("sqlite", file)
+		require.NoError(t, err)
+		var seconds int64
+		require.NoError(t, db.QueryRow("SELECT max(last_seen) FROM job_pressure").Scan(&seconds))
+		require.NoError(t, db.Close())
+		at = time.Unix(seconds, 0).UTC()
+	}
+	require.False(t, at.IsZero())
+	return at
+}
+
+// Broken slots are not free: the lists name them with their reason, and so does the check.
+func TestBrokenSlots(t *testing.T) {
+	dir := t.TempDir()
+	var rows []snapshotstest.Row
+	end := time.Date(2025, 9, 2, 12, 0, 0, 0, time.UTC)
+	for at := end.Add(-6 * time.Hour); !at.After(end); at = at.Add(15 * time.Minute) {
+		for m, machine := range []string{"broken", "mended", "whole"} {
+			slot := func(name, gpu, state string, more map[string]any) {
+				r := snapshotstest.Row{"Name": name + "@" + machine, "Machine": machine, "AssignedGPUs": gpu,
+					"State": state, "GPUs_DeviceName": "A100", "GPUs_GlobalMemoryMb": 81920, "SlotType": "Partitionable",
+					"Cpus": 0, "Memory": 0, "timestamp": at.Format("2006-01-02 15:04:05.000000")}
+				maps.Copy(r, more)
+				rows = append(rows, r)
+			}
+			why := map[string]any{"SlotBrokenReason": "execute directory is gone"}
+			if machine == "whole" || machine == "mended" && at.After(end.Add(-time.Hour)) {
+				why = map[string]any{"Cpus": 32, "Memory": 1 << 18}
+			}
+			slot("slot1", fmt.Sprintf("GPU-%d0", m), "Unclaimed", why)
+			slot("slot1", fmt.Sprintf("GPU-%d1", m), "Unclaimed", why)
+			slot("backfill2_1", fmt.Sprintf("GPU-%d1", m), "Claimed", map[string]any{"RemoteOwner": "bob@x",
+				"GlobalJobId": "ap#1.0#1756000000", "SlotType": "Dynamic"})
+		}
+	}
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{"gpu_state_2025-09.db": rows})
+	writeQueue(t, dir, end.Unix()-3*3600, end.Unix())
+	d := open(t, end, map[string]any{"snapshotDir": dir})
+	ask := func(model string) []map[string]any {
+		r, err := d.QueryData(t.Context(), &backend.QueryDataRequest{Queries: []backend.DataQuery{{RefID: "A",
+			JSON: []byte(model), Interval: time.Minute, TimeRange: backend.TimeRange{From: end.Add(-3 * time.Hour), To: end}}}})
+		require.NoError(t, err)
+		require.NoError(t, r.Responses["A"].Error)
+		return golden.Rows(r.Responses["A"].Frames)
+	}
+	states := map[any][2]any{}
+	for _, r := range ask(`{"queryType": "allocation", "view": "current"}`) {
+		states[r["gpu"]] = [2]any{r["state"], r["preventReason"]}
+	}
+	require.Equal(t, [2]any{"Other", "execute directory is gone"}, states["GPU-00"])
+	require.Equal(t, "Backfill", states["GPU-01"][0], "jobs do run on the backfill slots of a broken machine")
+	require.Equal(t, [2]any{"Free", ""}, states["GPU-10"])
+	require.Equal(t, [2]any{"Free", ""}, states["GPU-20"])
+	for _, r := range ask(`{"queryType": "allocation", "view": "machines"}`) {
+		want := map[any][2]any{"broken": {"execute directory is gone", "active"},
+			"mended": {"execute directory is gone", "lifted"}, "whole": {"", ""}}[r["machine"]]
+		require.Equal(t, want, [2]any{r["preventReasons"], r["preventState"]}, "%v", r)
+	}
+	why := map[any]any{}
+	for _, r := range ask(`{"queryType": "demand", "view": "unusedNow"}`) {
+		why[r["machine"]] = r["reason"]
+	}
+	require.Equal(t, map[any]any{"broken": "other", "mended": "fits", "whole": "noDemand"}, why)
+	findings, err := d.Check(t.Context(), 24*time.Hour)
+	require.NoError(t, err)
+	at := slices.IndexFunc(findings, func(f finding) bool { return f.Store == "broken slots" })
+	require.GreaterOrEqual(t, at, 0, "%v", findings)
+	require.Equal(t, severityWarning, findings[at].Severity)
+	require.Contains(t, findings[at].Text, "2 GPUs of 1 machine (broken: execute directory is gone)")
+}
+
+// writeQueue writes a job that waits for a GPU, polled every 30 minutes.
+func writeQueue(t *testing.T, dir string, from, to int64) {
+	t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(dir, "job_pressure_2025-09.db"))
+	require.NoError(t, err)
+	_, err = db.Exec("CREATE TABLE job_pressure(GlobalJobId TEXT, ScheddName TEXT, Owner TEXT, RequestGPUs REAL, " +
+		"RequestCPUs REAL, RequestMemory REAL, RequestGPUMemory REAL, QDate INTEGER, ChtcProjects TEXT, " +
+		"first_seen INTEGER, last_seen INTEGER)")
+	require.NoError(t, err)
+	_, err = db.Exec("INSERT INTO job_pressure VALUES ('ap#2.0#1756000000', 'ap', 'ann', 1, 1, 1024, NULL, ?, '', ?, ?)",
+		from, from, to)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+}
+
+// The lists are read with each query: days and observations cached under other lists are not used.
 func TestListsAreEditedMeanwhile(t *testing.T) {
 	o := small()
 	dir, p := writePool(t, o)
@@ -123,7 +299,7 @@ func TestUnknownDeviceHasNoCells(t *testing.T) {
 	}
 }
 
-// Series of one panel's queries can be told apart in its legend, and those of a query alone keep their names.
+// Series of one panel's queries have different names in its legend; those of a single query keep their names.
 func TestQueriesOfARequestHaveDifferentNames(t *testing.T) {
 	o := small()
 	dir, _ := writePool(t, o)
@@ -208,6 +384,6 @@ func TestFarTimes(t *testing.T) {
 	for _, ms := range []string{"9223372036854775807", "-9223372036854775808", "253402300800000", "soon"} {
 		status, _, body := get(t, d, "values/device", map[string][]string{"from": {"0"}, "to": {ms}})
 		require.Equal(t, 400, status, string(body))
-		require.Contains(t, string(body), "is no time")
+		require.Contains(t, string(body), "is not a time")
 	}
 }

@@ -21,7 +21,7 @@ func (s *Settings) bucketOptions(url string, secrets map[string]string) bucket.O
 	}
 }
 
-// Asked returns what the data source's buckets were asked since it was opened.
+// Asked counts the requests to the data source's buckets since it was opened.
 func (d *Datasource) Asked() (asked bucket.Counts) {
 	stores, open := d.stores.look()
 	if !open {
@@ -44,8 +44,9 @@ func (d *Datasource) Asked() (asked bucket.Counts) {
 func allowedBuckets() (entries []string) { return listed("GF_PLUGIN_ALLOWED_BUCKETS") }
 
 // allowBucket refuses a bucket that no entry of allowed_buckets names. An entry is s3://bucket/prefix, that bucket on
-// whatever server, https://server/bucket/prefix, that on this server only, or *. Nothing is allowed by default: whoever
-// may edit a data source could else have this server read, with its own keys, what they may not.
+// any server, https://server/bucket/prefix, that bucket on this server only, or *. Nothing is allowed by default,
+// because otherwise an editor of a data source could make this server read, with its own keys, buckets that the editor
+// may not read.
 //
 // The server's own keys go only to Amazon or to a server that an entry names: an editor chooses the endpoint.
 func allowBucket(setting string, o bucket.Options) error {
@@ -68,8 +69,8 @@ func allowBucket(setting string, o bucket.Options) error {
 			"the operator name the server and the bucket in allowed_buckets of [plugin.%s] in grafana.ini",
 			setting, o.Name(), ID)
 	}
-	return pool.BadQuery("%s %s is not among the buckets that this server allows (%s): have the operator add it to "+
-		"allowed_buckets of [plugin.%s] in grafana.ini", setting, o.Name(), orNone(strings.Join(entries, ", ")), ID)
+	return pool.BadQuery("%s %s is not among the buckets that this server allows: have the operator add it to "+
+		"allowed_buckets of [plugin.%s] in grafana.ini", setting, o.Name(), ID)
 }
 
 // within reports whether a place is another one or below it.

@@ -11,7 +11,7 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// BuiltDay is what became of one finished day.
+// BuiltDay is the result for one finished day.
 type BuiltDay struct {
 	Date    string // YYYY-MM-DD, UTC
 	Missing bool   // the bucket lacks it, or did before it was built
@@ -19,9 +19,10 @@ type BuiltDay struct {
 	Err     error
 }
 
-// Build puts into segmentBucket what it lacks of the finished days in [from, to], several at a time, and hands each day
-// to done, one after the other. list only says what is missing. What is there is not made again, so that a building
-// that was ended can be begun anew. Errors: pool.BadQuery without the setting; the snapshots cannot be read; ctx's.
+// Build computes the finished days in [from, to] that segmentBucket lacks, several at a time, uploads them, and passes
+// each day to done, one after the other. With list, it only reports the missing days. Because existing objects are not
+// rebuilt, an interrupted build can be restarted. Errors: pool.BadQuery without the setting; the snapshots cannot be
+// read; ctx's.
 func (d *Datasource) Build(ctx context.Context, from, to time.Time, list bool, done func(BuiltDay)) error {
 	stores, leave, err := d.use(ctx)
 	if err != nil {

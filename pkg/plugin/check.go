@@ -9,8 +9,8 @@ import (
 	"github.com/chtc/gpureports/pkg/check"
 )
 
-// Check is the health check and a look at all month files, the lists, and the job ads of the newest data: of so much
-// time up to the newest snapshot. The findings come the worst first. Its only error is ctx's.
+// Check runs the health check and checks all month files, the lists, and the job ads of the given length of time up to
+// the newest snapshot. It returns the findings, the worst first. Its only error is ctx's.
 func (d *Datasource) Check(ctx context.Context, last time.Duration) ([]check.Finding, error) {
 	findings := d.findings(ctx)
 	if err := ctx.Err(); err != nil {

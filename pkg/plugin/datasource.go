@@ -9,33 +9,38 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/grafana/grafana-plugin-sdk-go/backend/instancemgmt"
+	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/snapshots/objects"
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
 // ID is the plugin's id, as in plugin.json.
 const ID = "chtc-gpureports-datasource"
 
-// Datasource is a data source with its settings. It opens its stores when they are first asked for, so that settings
-// that are wrong, or a directory that is not mounted yet, are reported in answers and by the health check.
+// Datasource is a data source with its settings. It opens its stores with the first request, so that wrong settings, or
+// a directory that is not mounted yet, are reported in answers and by the health check.
 type Datasource struct {
 	settings backend.DataSourceInstanceSettings
 	parsed   Settings
 	invalid  error // why the settings cannot be used
+	once     bool  // see OpenOnce
 	now      func() time.Time
-	flights  flights
-	recent   recent
+	answers  answerCache[data.Frames]
+	lookups  answerCache[any]   // values and health checks, which are kept while they are made only
 	names    *pseudonyms        // nil: everyone sees names
 	stop     context.CancelFunc // of the reading ahead and the publishing
 
 	publisher *publisher // nil: the plugin does not publish
 
-	stores sharing[*opened]
-	fleet  sharing[*openedFleet] // instead of stores, where the mode says so
+	listing *objects.Listing // of the snapshots' bucket before the settings were saved; nil if there is none
+
+	stores refCounted[*opened]
+	fleet  refCounted[*openedFleet] // instead of stores, where the mode says so
 }
 
-// New makes a data source for Grafana: a fresh one each time, which begins to read what queries will ask for.
+// New makes a data source for Grafana: a new one each time, which begins to read the data that queries will need.
 func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instancemgmt.Instance, error) {
 	d := Open(settings, time.Now)
 	for _, place := range [][2]string{{"snapshotBucket", d.parsed.SnapshotBucket},
@@ -44,7 +49,8 @@ func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instan
 			d.invalid = allowBucket(place[0], d.parsed.bucketOptions(place[1], settings.DecryptedSecureJSONData))
 		}
 	}
-	d.recent.max, d.recent.stand = int64(stores.Divide(uint64(d.parsed.CacheMaxMB)<<20).Answers), answersStand
+	d.answers.maxBytes = int64(stores.Divide(uint64(d.parsed.CacheMaxMB) << 20).Answers)
+	d.inherit()
 	ctx, stop := context.WithCancel(context.Background())
 	d.stop = stop
 	// it outlives the request that makes the data source
@@ -64,10 +70,13 @@ func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instan
 	return d, nil
 }
 
-// Open makes a data source. now is the clock: of ages, and of what is still going on.
+// Open makes a data source. now is the clock that ages are computed with, and that ends open periods.
 func Open(settings backend.DataSourceInstanceSettings, now func() time.Time) *Datasource {
 	d := &Datasource{settings: settings, now: now, stop: func() {}}
-	d.stores.open = func(ctx context.Context) (*opened, error) { return openStores(ctx, d.settings, d.parsed) }
+	d.answers.lifetime, d.answers.size, d.lookups.lifetime = answerLifetime, bytesOf, answerLifetime
+	d.stores.open = func(ctx context.Context) (*opened, error) {
+		return openStores(ctx, d.settings, d.parsed, d.listing, d.once)
+	}
 	d.fleet.open = func(ctx context.Context) (*openedFleet, error) { return openFleet(ctx, d.settings, d.parsed) }
 	failed := func(err error) {
 		backend.Logger.Warn("closing a data source", "name", instanceName(d.settings), "error", err)
@@ -82,6 +91,14 @@ func Open(settings backend.DataSourceInstanceSettings, now func() time.Time) *Da
 	return d
 }
 
+// OpenOnce makes a data source for a process that answers once and ends. It compares the data of earlier processes in
+// the cache directory with the snapshots before it answers, because no later answer could correct it.
+func OpenOnce(settings backend.DataSourceInstanceSettings, now func() time.Time) *Datasource {
+	d := Open(settings, now)
+	d.once = true
+	return d
+}
+
 // Dispose closes everything that the data source opened: at once, or with the last of the requests under way.
 // (Grafana calls it seconds after a settings save, while a new instance is already serving.)
 func (d *Datasource) Dispose() {
@@ -90,7 +107,16 @@ func (d *Datasource) Dispose() {
 	d.fleet.close()
 }
 
-// warm reads ahead what queries will ask for.
+// inherit reuses the previous instance's listing of the snapshot bucket, if that used the same bucket. So the data
+// source still answers if its settings are saved while the bucket is unreachable.
+func (d *Datasource) inherit() {
+	if d.invalid == nil && d.parsed.SnapshotBucket != "" {
+		o := d.parsed.bucketOptions(d.parsed.SnapshotBucket, d.settings.DecryptedSecureJSONData)
+		d.listing = objects.ListingOf(d.settings.UID, o)
+	}
+}
+
+// warm reads ahead the data that queries will need.
 func (d *Datasource) warm(ctx context.Context) error {
 	stores, done, err := d.use(ctx)
 	if err != nil {
@@ -98,12 +124,12 @@ func (d *Datasource) warm(ctx context.Context) error {
 	}
 	defer done()
 	err = stores.Timeline.Warm(ctx)
-	debug.FreeOSMemory() // what reading left behind, which may be as much as half of what is kept
+	debug.FreeOSMemory() // reading leaves garbage of up to half the size of the cached data
 	return err
 }
 
-// use returns the stores for one request, which must call done at its end. They are opened anew where another directory
-// has taken the place of one of theirs.
+// use returns the stores for one request, which must call done at its end. They are opened anew if another directory
+// has taken the place of one of theirs, or their texts have outgrown their share of memory.
 func (d *Datasource) use(ctx context.Context) (s *opened, done func(), err error) {
 	if d.invalid != nil {
 		return nil, nil, d.invalid
@@ -115,11 +141,13 @@ func (d *Datasource) use(ctx context.Context) (s *opened, done func(), err error
 	if err != nil {
 		return nil, nil, err
 	}
-	if taken.of.replaced() { // not under a lock: a file system can hang
+	if taken.of.outgrown() || taken.of.replaced() { // not under a lock: a file system can hang
+		anew, err := d.stores.take(ctx, taken)
 		d.stores.leave(taken)
-		if taken, err = d.stores.take(ctx, taken); err != nil {
+		if err != nil {
 			return nil, nil, err
 		}
+		taken = anew
 	}
 	return taken.of, func() { d.stores.leave(taken) }, nil
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend/datasource"
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/samplepool"
 )
 
 // queryOf is a query as Grafana sends it, over all of a pool.
@@ -70,7 +70,7 @@ func TestEachQueryFailsAlone(t *testing.T) {
 	bad["inverted"] = struct {
 		model string
 		words []string
-	}{"", []string{"window"}}
+	}{"", []string{"time range"}}
 	for refID, b := range bad {
 		answer := response.Responses[refID]
 		require.Error(t, answer.Error, refID)
@@ -167,8 +167,8 @@ func TestTenEqualQueriesLoadOnce(t *testing.T) {
 	o := small()
 	dir, _ := writePool(t, o)
 	d := open(t, o.End, map[string]any{"snapshotDir": dir})
-	// the computation waits until all ten are there
-	require.NoError(t, computing.Acquire(context.Background(), computingLimit))
+	d.answers.lifetime = time.Hour
+	free := takeSlots(t) // the computation waits until all ten are there
 	request := &backend.QueryDataRequest{}
 	for i := range 10 {
 		request.Queries = append(request.Queries, queryOf(t, o, string(rune('A'+i)),
@@ -183,15 +183,15 @@ func TestTenEqualQueriesLoadOnce(t *testing.T) {
 		answered <- response
 	}()
 	require.Eventually(t, func() bool {
-		d.flights.mu.Lock()
-		defer d.flights.mu.Unlock()
+		d.answers.mu.Lock()
+		defer d.answers.mu.Unlock()
 		n := 0
-		for _, f := range d.flights.running {
-			n += f.waiting
+		for _, c := range d.answers.computations {
+			n += c.waiting
 		}
-		return n == 10 && len(d.flights.running) == 1
+		return n == 10 && len(d.answers.computations) == 1
 	}, testPatience, testPause, "ten callers wait for one computation")
-	computing.Release(computingLimit)
+	free()
 	response := <-answered
 	require.Len(t, response.Responses, 10)
 	for refID, answer := range response.Responses {
@@ -200,7 +200,7 @@ func TestTenEqualQueriesLoadOnce(t *testing.T) {
 	}
 }
 
-// A cancelled query stops its work: what it held is free again, though its answer has not been waited for.
+// A cancelled query stops its work and frees its place, although its answer was not awaited.
 func TestCancelStopsTheWork(t *testing.T) {
 	o := small(func(o *samplepool.Options) { o.Machines, o.GPUs = 20, 160 })
 	dir, _ := writePool(t, o)
@@ -225,7 +225,7 @@ func TestCancelStopsTheWork(t *testing.T) {
 	require.Equal(t, backend.ErrorSourceDownstream, answer.ErrorSource)
 	require.Eventually(t, func() bool { return inUse() == 0 }, testPatience, testPause, "the work has stopped")
 	t.Logf("stopped %v after the cancel", time.Since(begin))
-	require.Empty(t, d.flights.running)
+	require.Empty(t, d.answers.computations)
 }
 
 // Settings are saved again and again while queries run: none fails, and the instances before close all they had open.
@@ -303,7 +303,7 @@ func TestSettingsSavedUnderLoad(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A request under way keeps what it uses; the last one closes it.
+// A request under way keeps its stores open; the last one closes it.
 func TestDisposeWaitsForRequests(t *testing.T) {
 	o := small()
 	dir, _ := writePool(t, o)

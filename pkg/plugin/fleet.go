@@ -11,25 +11,25 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
-	"github.com/chtc/gpureports/pkg/facts"
 	"github.com/chtc/gpureports/pkg/fleet"
+	"github.com/chtc/gpureports/pkg/fleet/facts"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// errOfPool refuses what needs a pool's snapshots.
+// errOfPool refuses queries that need a pool's snapshots.
 var errOfPool = pool.BadQuery("the data source's mode is %s: it answers for many pools from their facts and has no "+
 	"snapshots. Ask the data source of a pool", modeFleet)
 
-// openedFleet is what a data source of many pools has open.
+// openedFleet has the open connections of a data source of many pools.
 type openedFleet struct {
 	*fleet.Store
 	connections *http.Transport // nil: none
 }
 
-// Close closes the connections that nobody uses.
+// Close closes the idle connections.
 func (f *openedFleet) Close() error {
 	if f.connections != nil {
 		f.connections.CloseIdleConnections()
@@ -62,7 +62,7 @@ func openFleet(ctx context.Context, instance backend.DataSourceInstanceSettings,
 	return &openedFleet{Store: store, connections: connections}, nil
 }
 
-// fleetEnv is what the settings say of answers from facts, which are of full hours.
+// fleetEnv has the settings for answers from facts, which are of full hours.
 func (d *Datasource) fleetEnv(naming query.Naming) query.Env {
 	return query.Env{Zone: d.parsed.zone, SliceMinutes: 60, YearStart: d.parsed.FiscalYearStart, Naming: naming}
 }
@@ -77,11 +77,11 @@ func (d *Datasource) computeFleet(ctx context.Context, naming query.Naming, r qu
 	return store.Answer(ctx, kinds.Catalog, d.fleetEnv(naming), r)
 }
 
-// fleetValues lists what a dimension's values are in a window, of the pools' facts.
+// fleetValues lists a dimension's values in a window, from the pools' facts.
 func (d *Datasource) fleetValues(ctx context.Context, naming query.Naming, dimension string, filter query.Filter,
 	r *http.Request) ([]option, error) {
 	if !slices.Contains(fleet.Dimensions, dimension) {
-		return nil, notFound{fmt.Errorf("dimension %q is unknown among facts of many pools: possible are %s", dimension,
+		return nil, notFound{fmt.Errorf("unknown dimension %q for a fleet; valid values: %s", dimension,
 			strings.Join(fleet.Dimensions, ", "))}
 	}
 	store, done, err := d.useFleet(ctx)
@@ -117,6 +117,9 @@ func (d *Datasource) fleetValues(ctx context.Context, naming query.Naming, dimen
 		}
 		options = append(options, o)
 	}
+	if dimension == "user" && naming.User != nil { // the order of names would tell whose a pseudonym is
+		slices.SortFunc(options, func(a, b option) int { return query.CompareValues(dimension, a.Text, b.Text) })
+	}
 	return options, nil
 }
 
@@ -144,7 +147,7 @@ func reach(points []facts.Checkpoint) (from, to pool.Micros) {
 	return from, to
 }
 
-// lateFacts is the age of a pool's newest facts from which on its publishing is taken to stand still.
+// lateFacts is the age of a pool's newest facts from which its publishing counts as stopped.
 const lateFacts = 4 * time.Hour
 
 // fleetFindings tell how far the facts of each pool reach.
@@ -172,7 +175,7 @@ func (d *Datasource) fleetFindings(ctx context.Context) []finding {
 			pool.Time(facts.Micros(p.Since)).Format("2006-01-02"), through.Format("2006-01-02 15:04"), ageText(age))
 		if age > lateFacts {
 			found.Severity = severityWarning
-			found.Text += ". Its publishing seems to stand still: check gpureports publish and the pool's collector"
+			found.Text += ". Its publishing appears to have stopped: check gpureports publish and the pool's collector"
 		}
 		findings = append(findings, found)
 	}

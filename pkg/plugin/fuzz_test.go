@@ -11,8 +11,8 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// FuzzSettings: whatever jsonData is, it is refused with a fault of the settings, or names directories by whole paths
-// and files by plain names.
+// FuzzSettings: any jsonData is either refused with a fault of the settings, or names directories by whole paths and
+// files by plain names.
 func FuzzSettings(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `null`, `[]`, ``, `{"snapshotDir": "/data"}`,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,12 +14,13 @@ import (
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/check"
-	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/timeline/keep"
+	"github.com/chtc/gpureports/pkg/segcache"
+	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// finding is what the health check says of one store.
+// finding is the health check's result for one store.
 type finding = check.Finding
 
 const (
@@ -28,28 +30,35 @@ const (
 	severityError   = check.Error
 )
 
-// stale is the age of the newest snapshot from which on the collector is taken to stand still.
+// stale is the age of the newest snapshot from which the collector counts as stopped.
 const stale = 2 * time.Hour
 
-// CheckHealth says a sentence a store: what was found, and what to do where something is wrong. It never returns an
-// error. An error is what keeps queries from being answered; what makes answers poorer is a warning in the text.
-func (d *Datasource) CheckHealth(ctx context.Context, _ *backend.CheckHealthRequest) (*backend.CheckHealthResult,
+// CheckHealth returns one sentence per store: the findings, and a remedy if something is wrong. It never returns an
+// error. A finding is an error if it keeps queries from being answered; if it only makes answers poorer, it is a
+// warning in the text. Viewers see only whether the data source works, because the findings name paths, servers, and
+// what the operator allows.
+func (d *Datasource) CheckHealth(ctx context.Context, req *backend.CheckHealthRequest) (*backend.CheckHealthResult,
 	error) {
-	var findings []finding
-	err := parallel.Recovered(func() error {
-		findings = append(d.findings(ctx), d.newestFindings(ctx)...)
-		return nil
+	findings, err := lookUp(ctx, d, "health", func(ctx context.Context) ([]finding, error) {
+		return append(d.findings(ctx), d.newestFindings(ctx)...), nil
 	})
 	if err != nil {
 		logFailure(backend.Logger.FromContext(ctx), "health check failed", err)
 		findings = []finding{{Store: "plugin", Severity: severityError, Text: err.Error()}}
 	}
-	return healthResult(findings), nil
+	result := healthResult(findings)
+	if user := req.PluginContext.User; user != nil && !trusted(user) {
+		result.JSONDetails = nil
+		if result.Message = "The data source works."; result.Status != backend.HealthStatusOk {
+			result.Message = "The data source does not work: an editor or administrator sees why."
+		}
+	}
+	return result, nil
 }
 
 func healthResult(findings []finding) *backend.CheckHealthResult {
 	result := &backend.CheckHealthResult{Status: backend.HealthStatusOk}
-	var errors, warnings, others []string // what is wrong comes first, the rest as it was looked at
+	var errors, warnings, others []string // errors come first, the rest in the order of the checks
 	for _, f := range findings {
 		switch text := sentence(f.Text); f.Severity {
 		case severityError:
@@ -72,7 +81,9 @@ func healthResult(findings []finding) *backend.CheckHealthResult {
 // findings returns those of each store.
 func (d *Datasource) findings(ctx context.Context) []finding {
 	if d.invalid != nil {
-		return []finding{{Store: "settings", Severity: severityError, Text: "settings: " + d.invalid.Error()}}
+		return []finding{{Store: "settings", Severity: severityError, Text: "settings: " + d.invalid.Error()},
+			directoriesFinding(), {Store: "buckets", Severity: severityNote,
+				Text: "buckets: this server allows " + orNone(strings.Join(allowedBuckets(), ", "))}}
 	}
 	if d.parsed.Mode == modeFleet {
 		return d.fleetFindings(ctx)
@@ -83,6 +94,12 @@ func (d *Datasource) findings(ctx context.Context) []finding {
 	}
 	defer done()
 	stores.retry()
+	findings := d.storeFindings(ctx, stores)
+	return append(findings, d.keysFindings(findings)...)
+}
+
+// storeFindings are those of the stores of one pool.
+func (d *Datasource) storeFindings(ctx context.Context, stores *opened) []finding {
 	findings := d.snapshotFindings(ctx, stores)
 	if _, err := stores.env(ctx); err != nil {
 		findings = append(findings, finding{Store: "lists", Severity: severityError, Text: err.Error()})
@@ -91,8 +108,8 @@ func (d *Datasource) findings(ctx context.Context) []finding {
 	if least := stores.Lack(); least > 0 {
 		findings = append(findings, finding{Store: "memory", Severity: severityWarning,
 			Details: map[string]any{"cacheMaxMB": least},
-			Text: fmt.Sprintf("memory: what panels about runs need has no room in a cacheMaxMB of %d, so each of them finds "+
-				"the runs anew. Set it to %d or more", d.parsed.CacheMaxMB, least)})
+			Text: fmt.Sprintf("memory: a cacheMaxMB of %d is too small for the runs, so every panel about runs computes them "+
+				"again. Set it to at least %d", d.parsed.CacheMaxMB, least)})
 	}
 	if stores.bucket != nil {
 		findings = append(findings, bucketFinding(stores))
@@ -106,6 +123,30 @@ func (d *Datasource) findings(ctx context.Context) []finding {
 	return findings
 }
 
+// keysFindings explains findings about a bucket if no keys reached the plugin.
+func (d *Datasource) keysFindings(about []finding) []finding {
+	for _, url := range []string{d.parsed.SnapshotBucket, d.parsed.SegmentBucket} {
+		options := d.parsed.bucketOptions(url, d.settings.DecryptedSecureJSONData)
+		if url == "" || options.OwnKeys() || !slices.ContainsFunc(about, func(f finding) bool {
+			return (f.Severity == severityError || f.Severity == severityWarning) && strings.Contains(f.Text, options.Name())
+		}) {
+			continue
+		}
+		b, err := bucket.Open(options)
+		if err != nil {
+			continue // the bucket's own finding says so
+		}
+		defer b.Close()
+		if !b.HasKeys() {
+			return []finding{{Store: "keys", Severity: severityError, Text: "keys: the data source has no bucket keys, and " +
+				"none of the server reached the plugin: Grafana 12.4 and newer pass no environment to plugins. Set the keys of " +
+				"the data source, or have the operator set forward_host_env_vars = " + ID + " in the section [plugins] of " +
+				"grafana.ini"}}
+		}
+	}
+	return nil
+}
+
 // snapshotFindings reports on the month files and the newest snapshot.
 func (d *Datasource) snapshotFindings(ctx context.Context, s *opened) []finding {
 	path, kind := s.place()
@@ -114,26 +155,11 @@ func (d *Datasource) snapshotFindings(ctx context.Context, s *opened) []finding 
 		return []finding{{Store: "snapshots", Severity: severityError, Details: map[string]any{"path": path},
 			Text: "snapshots: " + err.Error()}}
 	}
-	var findings []finding
-	var rows int64
 	parts, err := state.Parts(ctx)
 	if err != nil {
 		return []finding{{Store: "snapshots", Severity: severityError, Text: "snapshots: " + err.Error()}}
 	}
-	readable := 0
-	for _, part := range parts {
-		switch {
-		case errors.Is(part.Err, bucket.ErrUnreachable): // the notices say so, once
-			continue
-		case part.Err != nil:
-			findings = append(findings, finding{Store: part.Name, Severity: severityWarning, Text: part.Err.Error()})
-			continue
-		case part.Warning != "":
-			findings = append(findings, finding{Store: part.Name, Severity: severityWarning, Text: part.Warning})
-		}
-		readable++
-		rows += part.Rows
-	}
+	findings, readable, rows := partFindings(parts)
 	for _, notice := range state.Notices() {
 		if notice.Warning && s.bucket != nil && !slices.ContainsFunc(findings,
 			func(f finding) bool { return f.Text == notice.Text }) {
@@ -157,10 +183,18 @@ func (d *Datasource) snapshotFindings(ctx context.Context, s *opened) []finding 
 	found.Text = fmt.Sprintf("snapshots: newest %s UTC (%s), %s rows in %d %s(s) since %s in %s",
 		pool.Time(newest).Format("2006-01-02 15:04"), ageText(age), grouped(rows), readable, kind,
 		pool.Time(first).Format("2006-01-02"), path)
+	odd := ""
+	if age > stale {
+		odd = unreadable(ctx, s, newest)
+	}
 	switch {
+	case odd != "":
+		found.Severity = severityWarning
+		found.Text += ". Rows of that day have no readable timestamp, such as " + odd + ": let the collector write " +
+			"YYYY-MM-DD HH:MM:SS, with or without an offset from UTC"
 	case age > stale:
 		found.Severity = severityWarning
-		found.Text += ". The collector seems to stand still: check its cron job or service, and the setting timezone"
+		found.Text += ". The collector appears to have stopped: check its cron job or service, and the setting timezone"
 	case age < -time.Duration(check.ClockSkew)*time.Microsecond:
 		found.Severity = severityWarning
 		found.Text += ". A snapshot of the future: check the setting timezone"
@@ -168,12 +202,43 @@ func (d *Datasource) snapshotFindings(ctx context.Context, s *opened) []finding 
 	return append(findings, found)
 }
 
+// partFindings reports on month files that cannot be read, and returns how many can, with their rows.
+func partFindings(parts []snapshots.Part) (findings []finding, readable int, rows int64) {
+	for _, part := range parts {
+		switch {
+		case errors.Is(part.Err, bucket.ErrUnreachable): // in the notices, once
+			continue
+		case part.Err != nil:
+			findings = append(findings, finding{Store: part.Name, Severity: severityWarning, Text: part.Err.Error()})
+			continue
+		case part.Warning != "":
+			findings = append(findings, finding{Store: part.Name, Severity: severityWarning, Text: part.Warning})
+		}
+		readable++
+		rows += part.Rows
+	}
+	return findings, readable, rows
+}
+
+// unreadable returns a timestamp of the newest day that cannot be read, in quotes; "" if there is none.
+func unreadable(ctx context.Context, s *opened, newest pool.Micros) string {
+	view, err := s.Timeline.Load(ctx, newest, newest)
+	if err != nil || len(view.Days) == 0 {
+		return ""
+	}
+	odd := view.Days[view.DayAt(len(view.Times)-1)].Oddities()
+	if odd.Unreadable == 0 {
+		return ""
+	}
+	return strconv.Quote(odd.Sample)
+}
+
 func (d *Datasource) jobsFinding(ctx context.Context, s *opened) finding {
 	found := finding{Store: "jobs", Severity: severityOK, Details: map[string]any{"source": s.settings.Jobs}}
 	if s.Ads == nil {
 		found.Severity = severityNote
-		found.Text = "jobs: none. Without job ads evictions are told from snapshots only and completions cannot be seen: " +
-			"set jobs to elasticsearch or sqlite to see them"
+		found.Text = "jobs: none. Without job ads, evictions are inferred from snapshots only, and completions cannot be " +
+			"seen. To see them, set jobs to elasticsearch or sqlite"
 		return found
 	}
 	health, err := s.Ads.Health(ctx)
@@ -188,9 +253,14 @@ func (d *Datasource) jobsFinding(ctx context.Context, s *opened) finding {
 		found.Text += fmt.Sprintf(", newest %s UTC (%s)", health.Newest.UTC().Format("2006-01-02 15:04"),
 			ageText(d.now().Sub(health.Newest)))
 	}
-	if health.Ads == 0 {
+	switch {
+	case health.Ads == 0:
 		found.Severity = severityWarning
 		found.Text += ". Check that job ads are collected"
+	case !health.Saves:
+		found.Severity = severityNote
+		found.Text += ". No epoch ad has JobLastCheckpointTime: what evicted runs have saved is not known. HTCondor " +
+			"writes it for jobs with checkpoint_exit_code where JOB_EPOCH_HISTORY is set: " + jobs.WriteEpochs
 	}
 	for _, notice := range health.Notices {
 		found.Severity = severityWarning
@@ -206,7 +276,7 @@ func cacheFinding(s *opened) finding {
 	dir := s.settings.CacheDir
 	if dir == "" {
 		found.Severity = severityNote
-		found.Text = fmt.Sprintf("cache: in memory only (%d MB), so after a restart the files are read anew. Set cacheDir "+
+		found.Text = fmt.Sprintf("cache: in memory only (%d MB), so all files are read again after a restart. Set cacheDir "+
 			"to keep it", budget>>20)
 		return found
 	}
@@ -214,8 +284,8 @@ func cacheFinding(s *opened) finding {
 	found.Text = fmt.Sprintf("cache: %d MB in memory, %d MB in %s", budget>>20, s.settings.CacheDiskMB, resolve(dir))
 	if err := s.Timeline.CacheError(); err != nil {
 		found.Severity = severityWarning
-		found.Text = fmt.Sprintf("cache: %s cannot be used: %v. Answers are right, but after a restart the files are read "+
-			"anew: give the user that runs Grafana the right to write there", resolve(dir), err)
+		found.Text = fmt.Sprintf("cache: %s cannot be used: %v. Answers are right, but all files are read again after a "+
+			"restart: give the user that runs Grafana write access", resolve(dir), err)
 	}
 	return found
 }
@@ -232,7 +302,7 @@ func directoriesFinding() finding {
 	return found
 }
 
-// bucketFinding reports what the bucket was asked.
+// bucketFinding reports the counts of requests to the bucket.
 func bucketFinding(s *opened) finding {
 	counts := s.bucket.Counts()
 	return finding{Store: "buckets", Severity: severityOK, Details: map[string]any{"allowed": allowedBuckets(),
@@ -242,7 +312,7 @@ func bucketFinding(s *opened) finding {
 }
 
 // segmentsFinding reports on the bucket that finished days are shared through.
-func segmentsFinding(shared *keep.Shared) finding {
+func segmentsFinding(shared *segcache.Shared) finding {
 	counts := shared.Counts()
 	found := finding{Store: "segments", Severity: severityOK, Details: map[string]any{"requests": counts.Requests,
 		"received": counts.Received, "sent": counts.Sent},
@@ -255,7 +325,7 @@ func segmentsFinding(shared *keep.Shared) finding {
 		found.Text = fmt.Sprintf("finished days are made of the snapshots, not taken from segmentBucket: %v", reading)
 	case writing != nil:
 		found.Severity = severityWarning
-		found.Text = fmt.Sprintf("what is made of finished days is not shared through segmentBucket: %v", writing)
+		found.Text = fmt.Sprintf("finished days are not shared through segmentBucket: %v", writing)
 	}
 	return found
 }
@@ -273,22 +343,9 @@ func sentence(text string) string {
 
 func ageText(age time.Duration) string {
 	if age < 0 {
-		return length(-age.Microseconds()) + " ahead"
+		return check.WholeLength(-age.Microseconds()) + " ahead"
 	}
-	return length(age.Microseconds()) + " old"
-}
-
-// length is a length of time in two units at most: 3 h 12 min.
-func length(d pool.Micros) string {
-	switch {
-	case d >= 2*pool.Day:
-		return fmt.Sprintf("%d d %d h", d/pool.Day, d%pool.Day/pool.Hour)
-	case d >= pool.Hour:
-		return fmt.Sprintf("%d h %d min", d/pool.Hour, d%pool.Hour/pool.Minute)
-	case d >= pool.Minute:
-		return fmt.Sprintf("%d min", d/pool.Minute)
-	}
-	return fmt.Sprintf("%d s", d/pool.Second)
+	return check.WholeLength(age.Microseconds()) + " old"
 }
 
 // grouped writes a number's digits in groups of three.

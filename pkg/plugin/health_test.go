@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -15,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/check"
-	"github.com/chtc/gpureports/pkg/samplepool"
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 )
 
 // health runs a health check and returns its findings by store.
@@ -60,6 +61,21 @@ func TestHealthAllWell(t *testing.T) {
 	require.Contains(t, found["jobs"].Text, "jobs.db")
 	require.Contains(t, found["cache"].Text, cache)
 	require.Contains(t, found["directories"].Text, "this server allows")
+}
+
+// Without epoch ads that tell what jobs have saved a note says how to get them.
+func TestHealthWithoutCheckpoints(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	db, err := sql.Open("sqlite", filepath.Join(dir, "jobs.db"))
+	require.NoError(t, err)
+	_, err = db.Exec("DELETE FROM ads WHERE kind = 'epoch'")
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	_, found := health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "jobs": "sqlite"}))
+	require.Equal(t, severityNote, found["jobs"].Severity)
+	require.Contains(t, found["jobs"].Text, "No epoch ad has JobLastCheckpointTime")
+	require.Contains(t, found["jobs"].Text, "ADSTASH_SCHEDD_JOB_EPOCH_HISTORY = True")
 }
 
 func TestHealthRowsAndNewest(t *testing.T) {
@@ -123,16 +139,14 @@ func TestHealthPermission(t *testing.T) {
 	dir, _ := writePool(t, o)
 	require.NoError(t, os.Chmod(dir, 0))
 	t.Cleanup(func() { _ = os.Chmod(dir, 0o755) })
-	unprivileged(t, func() {
-		d := Open(settingsOf(t, map[string]any{"snapshotDir": dir}), func() time.Time { return o.End })
-		defer d.Dispose()
-		result, err := d.CheckHealth(context.Background(), nil)
-		if err != nil || result.Status != backend.HealthStatusError ||
-			!strings.Contains(result.Message, dir+" may not be read") ||
-			!strings.Contains(result.Message, "give the user that runs Grafana the right") {
-			t.Errorf("error %v, health %+v", err, result)
-		}
-	})
+	d := open(t, o.End, map[string]any{"snapshotDir": dir})
+	var refused error
+	unprivileged(t, func() { _, refused = openStores(t.Context(), d.settings, d.parsed, nil, false) })
+	d.stores.open = func(context.Context) (*opened, error) { return nil, refused } // in a thread with all rights
+	result, _ := health(t, d)
+	require.Equal(t, backend.HealthStatusError, result.Status)
+	require.Contains(t, result.Message, dir+": permission denied")
+	require.Contains(t, result.Message, "give the user that runs Grafana read access")
 }
 
 func TestHealthBrokenFileAmongGoodOnes(t *testing.T) {
@@ -143,7 +157,7 @@ func TestHealthBrokenFileAmongGoodOnes(t *testing.T) {
 	result, found := health(t, open(t, o.End, map[string]any{"snapshotDir": dir}))
 	require.Equal(t, backend.HealthStatusOk, result.Status, "the other files answer")
 	require.Equal(t, severityWarning, found["gpu_state_2025-09.db"].Severity)
-	require.Contains(t, found["gpu_state_2025-09.db"].Text, "no SQLite file: restore it")
+	require.Contains(t, found["gpu_state_2025-09.db"].Text, "not a SQLite file: restore it")
 	require.Equal(t, severityOK, found["snapshots"].Severity)
 	require.Contains(t, found["snapshots"].Text, "2 month file(s)", "those that can be read")
 
@@ -159,7 +173,7 @@ func TestHealthTimeZone(t *testing.T) {
 	dir, _ := writePool(t, o)
 	for zone, words := range map[string]string{
 		"America/Chicago":  "fits",
-		"UTC":              "before it was queued", // texts five hours behind
+		"UTC":              "before it was queued", // texts five hours late
 		"Pacific/Auckland": "before it was queued",
 		"Pacific/Honolulu": "no job is seen sooner than", // the clock is ahead of the setting
 	} {
@@ -241,10 +255,10 @@ func TestHealthCache(t *testing.T) {
 	require.Equal(t, backend.HealthStatusOk, result.Status)
 	require.Equal(t, severityWarning, found["cache"].Severity)
 	require.Contains(t, found["cache"].Text, file+" cannot be used")
-	require.Contains(t, found["cache"].Text, "the right to write")
+	require.Contains(t, found["cache"].Text, "write access")
 }
 
-// What has no room is said once a panel has asked for it, with the setting that has room for it.
+// A cache that is too small is reported once a panel has needed it, with a setting that suffices.
 func TestHealthMemory(t *testing.T) {
 	o := small(func(o *samplepool.Options) { o.Machines, o.GPUs = 40, 160 })
 	dir, _ := writePool(t, o)
@@ -259,7 +273,7 @@ func TestHealthMemory(t *testing.T) {
 	little := asked(1)["memory"]
 	require.Equal(t, severityWarning, little.Severity)
 	enough := int(little.Details["cacheMaxMB"].(float64))
-	require.Contains(t, little.Text, "Set it to "+strconv.Itoa(enough)+" or more")
+	require.Contains(t, little.Text, "Set it to at least "+strconv.Itoa(enough))
 	require.NotContains(t, asked(enough+1), "memory")
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Health shows what job ads say. A job source that fails takes its own figures away, not the others; who asks for one
-// of them alone, as an alert rule does, gets the error.
+// Health shows the figures of job ads. If a job source fails, only its own figures are missing; a query for only one of
+// them, such as an alert rule's, gets the error.
 func TestHealthOfJobAds(t *testing.T) {
 	o := small()
 	dir, _ := writePool(t, o)

@@ -14,10 +14,10 @@ import (
 
 var (
 	queries = promauto.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "gpureports", Name: "queries_total", Help: "Queries answered, by kind, view and status.",
+		Namespace: "gpureports", Name: "queries_total", Help: "Queries answered, by query type, view and status.",
 	}, []string{"kind", "view", "status"})
 	seconds = promauto.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: "gpureports", Name: "query_seconds", Help: "Time to answer a query, by kind.",
+		Namespace: "gpureports", Name: "query_seconds", Help: "Time to answer a query, by query type.",
 		Buckets: []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 100},
 	}, []string{"kind"})
 )

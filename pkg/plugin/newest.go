@@ -2,16 +2,14 @@ package plugin
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/check"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// newestFindings reports what the newest data show: whether the time zone can be right, whether slices fit the cadence,
-// and how far the access points' clocks are off. Where there are no data, [Datasource.findings] says why.
+// newestFindings checks the newest data: whether the time zone can be right, whether slices fit the cadence, and how
+// far the access points' clocks are off. If there are no data, [Datasource.findings] reports why.
 func (d *Datasource) newestFindings(ctx context.Context) []finding {
 	if d.invalid != nil {
 		return nil
@@ -30,46 +28,9 @@ func (d *Datasource) newestFindings(ctx context.Context) []finding {
 	if err != nil {
 		return []finding{{Store: "timezone", Severity: severityWarning, Text: err.Error()}}
 	}
-	findings := append([]finding{zoneFinding(ctx, s, view, week)},
+	findings := append([]finding{check.NewestZoneFinding(ctx, s.Timeline, s.settings.zone, view, week)},
 		check.CadenceFindings(view.Cadence(pool.DayOf(newest)), s.settings.SliceMinutes)...)
 	return append(findings, d.clockFindings(ctx, s, pool.Window{From: newest - pool.Day, To: newest})...)
-}
-
-// zoneFinding compares snapshots with the times at which their jobs were queued.
-func zoneFinding(ctx context.Context, s *opened, view *timeline.View, w pool.Window) finding {
-	zone := s.settings.zone
-	found := finding{Store: "timezone", Severity: severityOK, Details: map[string]any{"timezone": zone.Key()}}
-	wait := check.ShortestWait(view, w)
-	if wait.Jobs == 0 {
-		found.Text = fmt.Sprintf("time zone: %s; no job in the newest 7 days of snapshots shows whether it is right",
-			zone.Key())
-		return found
-	}
-	found.Details["shortestWaitSeconds"] = float64(wait.Shortest) / float64(pool.Second)
-	var remedy string // unless there is a better one
-	switch {
-	case wait.Early():
-		found.Text = fmt.Sprintf("time zone: with %s a job of %s is seen %s before it was queued: the collector's clock is "+
-			"behind what the setting timezone says. ", zone.Key(), wait.Schedd, length(-wait.Shortest))
-		remedy = "It is too little for another zone: keep the collector's clock and that access point's with NTP"
-	case wait.Late():
-		found.Text = fmt.Sprintf("time zone: with %s no job is seen sooner than %s after it was queued: the collector's "+
-			"clock is ahead of what the setting timezone says, as when it writes UTC. ", zone.Key(), length(wait.Shortest))
-		remedy = fmt.Sprintf("Only %d jobs tell: look whether snapshots have the right time", wait.Jobs)
-	default:
-		found.Text = fmt.Sprintf("time zone: %s fits the jobs' queue dates", zone.Key())
-		return found
-	}
-	found.Severity = severityWarning
-	advice, err := check.ZoneAdvice(ctx, s.Timeline, zone, wait)
-	switch {
-	case err != nil:
-		remedy = "Older data do not show since when: " + err.Error()
-	case advice != "":
-		remedy = advice
-	}
-	found.Text += remedy
-	return found
 }
 
 // clocksWithin is how long a health check may ask for job ads.

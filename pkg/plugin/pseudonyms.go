@@ -18,7 +18,7 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// What the setting userNames can be.
+// The values of the setting userNames.
 const (
 	userNamesFull       = "full"       // everyone sees names
 	userNamesPseudonyms = "pseudonyms" // editors and administrators do, others see "User 482913377"
@@ -30,18 +30,17 @@ const (
 	shortestSecret  = 16 // characters: a shorter one could be guessed, and names tried with it
 )
 
-// naming is how the one who asks sees users and jobs. Editors and administrators see names, and their filters take
-// pseudonyms as well; others, also those whose role is not known, see pseudonyms, and their filters take nothing else:
-// a filter that took names would show which pseudonym is whose. Answers to alert rules have pseudonyms in any case,
-// because notifications reach people of all roles.
+// naming decides how a user sees users and jobs. Editors and administrators see names, and their filters also accept
+// pseudonyms. Everyone else, including users whose role is unknown, sees pseudonyms, and their filters accept nothing
+// but these, because a filter that accepted names would show which pseudonym belongs to which name. Answers to alert
+// rules always have pseudonyms, because notifications reach people of all roles.
 func (d *Datasource) naming(user *backend.User, fromAlert bool) query.Naming {
 	if d.names == nil {
 		return query.Naming{}
 	}
-	trusted := user != nil && (user.Role == "Editor" || user.Role == "Admin")
 	pseudonymous := query.Naming{Key: userNamesPseudonyms, User: d.names.user, Job: d.names.job,
 		Taken: func(name string) []string { return []string{d.names.user(name)} }}
-	if !trusted {
+	if !trusted(user) {
 		return pseudonymous
 	}
 	both := query.Naming{Key: userNamesFull, Taken: func(name string) []string {
@@ -53,9 +52,14 @@ func (d *Datasource) naming(user *backend.User, fromAlert bool) query.Naming {
 	return both
 }
 
+// trusted reports whether a user may see names, and where things lie: editors and administrators do.
+func trusted(user *backend.User) bool {
+	return user != nil && (user.Role == "Editor" || user.Role == "Admin")
+}
+
 // pseudonyms number users and jobs. A number comes from the name and a secret, not from the order of anything: it stays
-// the same as the pool grows, in each replica and after a restart, and reveals nothing about the name to whoever does
-// not know the secret. It is safe for concurrent use.
+// the same as the pool grows, in each replica and after a restart, and reveals nothing about the name without the
+// secret. It is safe for concurrent use.
 type pseudonyms struct {
 	secret []byte
 	mu     sync.RWMutex
@@ -65,8 +69,8 @@ type pseudonyms struct {
 
 func newPseudonyms(secret string) (*pseudonyms, error) {
 	if len(secret) < shortestSecret {
-		return nil, pool.BadQuery("userNames is %s, and %s of the secure settings has %d characters: write at least %d that "+
-			"nobody can guess, and keep them: with others users get other numbers", userNamesPseudonyms, pseudonymSecret,
+		return nil, pool.BadQuery("userNames is %s, and %s of the secure settings has %d characters: write at least %d "+
+			"random ones, and keep them: changing the secret changes every pseudonym", userNamesPseudonyms, pseudonymSecret,
 			len(secret), shortestSecret)
 	}
 	return &pseudonyms{secret: []byte(secret), shown: map[string]string{}, taken: map[string]bool{}}, nil
@@ -79,7 +83,7 @@ const (
 	jobNumbers  = 1_000_000_000_000_000
 )
 
-// user is a user's pseudonym. Where two users have the same number, the one asked for later gets the next of their own.
+// user is a user's pseudonym. If two users have the same number, the one requested later gets the next free number.
 func (p *pseudonyms) user(name string) string {
 	p.mu.RLock()
 	shown, known := p.shown[name]
@@ -112,11 +116,11 @@ func (p *pseudonyms) number(of, name string, try uint64) uint64 {
 
 var (
 	numbered = regexp.MustCompile(`^(User|Job) \d+$`)
-	nobody   = map[string]bool{"": true, query.Unknown: true, query.Other: true, "All": true} // groups that are no one
+	nobody   = map[string]bool{"": true, query.Unknown: true, query.Other: true, "All": true} // groups that are not users
 )
 
-// check refuses an answer in which a column or label that holds users or jobs, as its kind describes it, has anything
-// but pseudonyms where the one who asks may see nothing else. It keeps a mistake in a kind from showing names.
+// check refuses an answer if a column or label that contains users or jobs, as its kind describes it, has anything but
+// pseudonyms and the user may see nothing else. It keeps a mistake in a kind from showing names.
 func (p *pseudonyms) check(naming query.Naming, r query.Request, answer data.Frames) error {
 	if naming.User == nil {
 		return nil
@@ -126,7 +130,7 @@ func (p *pseudonyms) check(naming query.Naming, r query.Request, answer data.Fra
 		if holds[column] == query.Anything || nobody[text] || numbered.MatchString(text) {
 			return nil
 		}
-		return fmt.Errorf("the column %s of %s has names where only pseudonyms may be shown: please report this", column,
+		return fmt.Errorf("the column %s of %s has names although only pseudonyms may be shown: please report this", column,
 			strings.TrimSuffix(r.QueryType+"/"+r.View, "/"))
 	}
 	for _, frame := range answer {

@@ -9,14 +9,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/query"
-	"github.com/chtc/gpureports/pkg/samplepool"
 )
 
 // realNames finds users and jobs of the sample pool.
@@ -223,7 +224,7 @@ func fieldOf(frame *data.Frame, name string) *data.Field {
 	return f
 }
 
-// A filter reveals nothing about names to viewers: whatever they ask for, a real name is answered as one that does not
+// A filter reveals nothing about names to viewers: in every query, a real name is answered like one that does not
 // exist, and a pattern over names as one over nothing.
 func TestFiltersTellNothing(t *testing.T) {
 	o := small()
@@ -247,7 +248,7 @@ func TestFiltersTellNothing(t *testing.T) {
 	want, got := askAs(t, d, "Viewer", false, queriesOf(t, o, unknown)...),
 		askAs(t, d, "Viewer", false, queriesOf(t, o, models)...)
 	for i := range models {
-		// what was asked is in the executed query and in the notice that nothing matches
+		// the query's own text is in the executed query and in the notice that nothing matches
 		require.Equal(t, strings.ReplaceAll(want[i], "nope", "user"), got[i], "%+v", models[i])
 	}
 }
@@ -322,4 +323,34 @@ func TestForgottenNamesAreRefused(t *testing.T) {
 	fine := data.NewFrame("", data.NewField("user", nil, []string{"User 1", "", "Unknown"}),
 		data.NewField("job", nil, []string{"Job 7", "", ""}), data.NewField("machine", nil, []string{"a", "b", "c"}))
 	require.NoError(t, p.check(naming, question, data.Frames{fine}))
+}
+
+// Jobs that have waited since the same moment are in the order of their pseudonyms, which reveals nothing about
+// their ids.
+func TestWaitingJobsAreInTheOrderOfPseudonyms(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	d := openPseudonymous(t, o, dir)
+	ties := 0
+	for h := 2; h < 34; h++ {
+		q := queryOf(t, o, "A", `{"queryType": "demand", "view": "waiting"}`)
+		q.TimeRange.To = q.TimeRange.From.Add(time.Duration(h) * time.Hour)
+		r, err := d.QueryData(t.Context(), &backend.QueryDataRequest{PluginContext: someone("Viewer"),
+			Queries: []backend.DataQuery{q}})
+		require.NoError(t, err)
+		require.NoError(t, r.Responses["A"].Error)
+		f := r.Responses["A"].Frames[0]
+		job, since := fieldOf(f, "job"), fieldOf(f, "since")
+		for i := 1; job != nil && i < job.Len(); i++ {
+			before, _ := since.ConcreteAt(i - 1)
+			same, _ := since.ConcreteAt(i)
+			if before == same {
+				ties++
+				one, _ := job.ConcreteAt(i - 1)
+				next, _ := job.ConcreteAt(i)
+				require.Less(t, one, next)
+			}
+		}
+	}
+	require.Positive(t, ties)
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 
 	"github.com/chtc/gpureports/pkg/fleet"
+	"github.com/chtc/gpureports/pkg/fleet/publish"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/publish"
 )
 
-// Publish puts the facts of a data source's pool into Elasticsearch, under the name, since when and with as many shards
-// as the options say, and hands what is published at once to done. Client, index and clock are the data source's own.
+// Publish writes the facts of a data source's pool to Elasticsearch. The options give the pool's name, the start, and
+// the number of shards. It passes each published part to done. Client, index, and clock are the data source's own.
 // Errors are those of publish.Run.
 func Publish(ctx context.Context, d *Datasource, o publish.Options, done func(publish.Part)) error {
 	o.Index = d.parsed.FactsIndex

@@ -8,8 +8,8 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
+	"github.com/chtc/gpureports/pkg/fleet/publish"
 	"github.com/chtc/gpureports/pkg/parallel"
-	"github.com/chtc/gpureports/pkg/publish"
 )
 
 // Pauses of a publisher: hours are published when they are over, and a failure may be over soon.
@@ -22,7 +22,7 @@ const (
 type publisher struct {
 	mu      sync.Mutex
 	begun   time.Time
-	through time.Time // the end of what is published; zero: nothing yet
+	through time.Time // end of the published range; zero before the first hour
 	failure error     // of the last attempt
 	failed  time.Time // when it was
 }
@@ -32,8 +32,10 @@ func (p *publisher) run(ctx context.Context, d *Datasource) error {
 	p.note(func() { p.begun = d.now() })
 	to := d.parsed.PublishTo
 	for {
-		err := d.publish(ctx, publish.Options{Pool: to.Pool, Index: to.Index}, func(part publish.Part) {
-			p.note(func() { p.through = part.To })
+		err := parallel.Recovered(func() error {
+			return d.publish(ctx, publish.Options{Pool: to.Pool, Index: to.Index}, func(part publish.Part) {
+				p.note(func() { p.publishedThrough(part.To) })
+			})
 		})
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -53,6 +55,14 @@ func (p *publisher) note(what func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	what()
+}
+
+// publishedThrough records how far facts are published. Correcting hours of the last days, which happens from time to
+// time, does not move that end back.
+func (p *publisher) publishedThrough(t time.Time) {
+	if t.After(p.through) {
+		p.through = t
+	}
 }
 
 // finding reports how far the pool's facts are published, and why no further.

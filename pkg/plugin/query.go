@@ -14,40 +14,87 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend/log"
 	"github.com/grafana/grafana-plugin-sdk-go/backend/tracing"
 	"github.com/grafana/grafana-plugin-sdk-go/data"
-	"github.com/grafana/grafana-plugin-sdk-go/experimental/concurrent"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/chtc/gpureports/pkg/frames"
-	"github.com/chtc/gpureports/pkg/fresh"
 	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// perRequest is how many queries of one request are answered at the same time.
-const perRequest = 10
+const (
+	// perRequest is how many queries of one request are answered at the same time.
+	perRequest = 10
+)
 
-// computing bounds the computations that run at the same time, of all data sources of the process.
+// computing bounds the computations that run at the same time, of all data sources of the process: of queries, values
+// and health checks.
 var (
 	computingLimit = int64(2 * runtime.GOMAXPROCS(0))
-	computing      = semaphore.NewWeighted(computingLimit)
+	computing      = parallel.NewSlots(computingLimit)
 )
 
-// QueryData answers each query on its own. It never returns an error.
+// QueryData answers each query on its own, as long as all answers together obey [query.MaxCells]: in the order of the
+// request, so that the same request always has the same answers. It never returns an error.
 func (d *Datasource) QueryData(ctx context.Context, req *backend.QueryDataRequest) (*backend.QueryDataResponse, error) {
 	fromAlert, onDashboard := isFromAlert(req.Headers), req.GetHTTPHeader("X-Dashboard-Uid") != ""
-	answers, err := concurrent.QueryData(ctx, req, func(ctx context.Context, q concurrent.Query) backend.DataResponse {
-		return d.respond(ctx, q.DataQuery, d.naming(req.PluginContext.User, fromAlert), fromAlert, onDashboard)
-	}, perRequest)
-	// A panel and Explore draw what they ask for in one request into one chart; they send this header, others do not.
-	if err == nil && len(req.Queries) > 1 && req.GetHTTPHeader("X-Datasource-Uid") != "" {
-		distinguish(req.Queries, answers.Responses)
+	answers := make([]backend.DataResponse, len(req.Queries))
+	group, ctx := parallel.WithContext(ctx)
+	group.SetLimit(perRequest)
+	cells := 0
+	before := make(chan struct{})
+	close(before)
+	for i, q := range req.Queries {
+		earlier, decided := before, make(chan struct{})
+		before = decided
+		group.Go(func() error {
+			defer close(decided)
+			err := parallel.Recovered(func() error {
+				answers[i] = d.respond(ctx, q, d.naming(req.PluginContext.User, fromAlert), fromAlert, onDashboard)
+				return nil
+			})
+			if err != nil {
+				answers[i] = failure(err)
+			}
+			<-earlier
+			admit(&answers[i], &cells)
+			return nil
+		})
 	}
-	return answers, err
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	responses := backend.Responses{}
+	for i, q := range req.Queries {
+		responses[q.RefID] = answers[i]
+	}
+	// Panels and Explore draw all queries of a request into one chart. Only they send this header.
+	if len(req.Queries) > 1 && req.GetHTTPHeader("X-Datasource-Uid") != "" {
+		distinguish(req.Queries, responses)
+	}
+	return &backend.QueryDataResponse{Responses: responses}, nil
+}
+
+// admit adds an answer's numbers to those of the answers before it, or puts an error in the answer's place where they
+// are too many together.
+func admit(answer *backend.DataResponse, cells *int) {
+	n := 0
+	for _, f := range answer.Frames {
+		for _, field := range f.Fields {
+			n += field.Len()
+		}
+	}
+	if n+*cells > query.MaxCells {
+		*answer = failure(pool.BadQuery("this answer has %s numbers, those before it in the request %s: together more than "+
+			"%s. Ask for less at once, with a limit, longer buckets or fewer queries", frames.Thousands(n),
+			frames.Thousands(*cells), frames.Thousands(query.MaxCells)))
+		return
+	}
+	*cells += n
 }
 
 // distinguish gives the series of a request's queries different names.
@@ -68,7 +115,7 @@ func distinguish(queries []backend.DataQuery, answers backend.Responses) {
 func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, naming query.Naming, fromAlert,
 	onDashboard bool) backend.DataResponse {
 	begin := time.Now()
-	ctx = fresh.Asked(ctx, begin)
+	ctx = timeline.WithStart(ctx, begin)
 	model, err := query.Parse(q.JSON)
 	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports query", trace.WithAttributes(
 		attribute.String("kind", model.QueryType), attribute.String("view", model.View), attribute.Bool("alert", fromAlert)))
@@ -89,7 +136,7 @@ func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, naming qu
 	logger := backend.Logger.FromContext(ctx).With("refId", q.RefID, "kind", model.QueryType, "view", model.View, "took",
 		time.Since(begin))
 	if err != nil {
-		response = failure(d.forViewers(err))
+		response = failure(d.redact(err))
 		span.RecordError(err)
 		span.SetStatus(codes.Error, err.Error())
 		logFailure(logger.With("status", int(response.Status)), "query failed", err)
@@ -100,8 +147,8 @@ func (d *Datasource) respond(ctx context.Context, q backend.DataQuery, naming qu
 	return response
 }
 
-// answer computes equal queries that are asked within a second once, for each naming. What an answer depends on is in
-// the request and the naming, but for what the data source itself reads.
+// answer computes equal queries within a second once, for each naming. An answer depends only on the request, the
+// naming, and the data that the data source itself reads.
 func (d *Datasource) answer(ctx context.Context, naming query.Naming, r query.Request) (data.Frames, error) {
 	same := r
 	same.RefID, same.Now = "", 0
@@ -110,25 +157,37 @@ func (d *Datasource) answer(ctx context.Context, naming query.Naming, r query.Re
 		return nil, fmt.Errorf("naming the query: %w", err)
 	}
 	question := naming.Key + string(key)
-	if frames, ok := d.recent.find(question); ok {
-		return frames, nil
-	}
-	return d.flights.do(ctx, question, func(ctx context.Context) (data.Frames, error) {
-		if err := computing.Acquire(ctx, 1); err != nil {
-			return nil, err
-		}
-		defer computing.Release(1)
-		ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports compute")
-		defer span.End()
-		answer, err := d.compute(ctx, naming, r)
-		if err == nil {
-			err = d.names.check(naming, r, answer)
-		}
-		if err == nil {
-			d.recent.keep(question, answer)
-		}
-		return answer, err
+	answer, err := d.answers.get(ctx, question, func(ctx context.Context) (data.Frames, error) {
+		return inSlot(ctx, computing, func(ctx context.Context) (data.Frames, error) {
+			ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports compute")
+			defer span.End()
+			answer, err := d.compute(ctx, naming, r)
+			if err == nil {
+				err = d.names.check(naming, r, answer)
+			}
+			return answer, err
+		})
 	})
+	return copies(answer), err
+}
+
+// inSlot calls compute when fewer run than may at the same time.
+func inSlot[T any](ctx context.Context, slots *parallel.Slots, compute func(context.Context) (T, error)) (result T,
+	err error) {
+	err = slots.Compute(ctx, func(ctx context.Context) error {
+		result, err = compute(ctx)
+		return err
+	})
+	return result, err
+}
+
+// lookUp computes equal requests that are not queries once, under the same bound as queries.
+func lookUp[T any](ctx context.Context, d *Datasource, key string, get func(context.Context) (T, error)) (T, error) {
+	found, err := d.lookups.get(ctx, key, func(ctx context.Context) (any, error) {
+		return inSlot(ctx, computing, func(ctx context.Context) (any, error) { return get(ctx) })
+	})
+	result, _ := found.(T)
+	return result, err
 }
 
 // compute answers a query from the stores, or from the facts of many pools.
@@ -162,7 +221,7 @@ func logFailure(logger log.Logger, what string, err error) {
 	logger.Warn(what, "error", err)
 }
 
-// statusClientClosed is what web servers log when the caller has gone away.
+// statusClientClosed is the status that web servers log when the caller has gone away.
 const statusClientClosed backend.Status = 499
 
 // failure says whose fault an error is: a wrong query or a store that does not answer are not the plugin's.

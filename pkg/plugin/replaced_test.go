@@ -2,14 +2,17 @@ package plugin
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/samplepool"
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 )
 
 // A directory of snapshots can give way to another one while the data source is used.
@@ -130,4 +133,32 @@ func TestCacheDirEmptied(t *testing.T) {
 		require.Equal(t, before, answered(t, d, query))
 		require.Equal(t, files, kept(), what)
 	}
+}
+
+// Texts that take more than their share of memory are freed with the stores that hold them, once an hour at most.
+func TestTextsThatNothingUsesAreFreed(t *testing.T) {
+	o := small()
+	dir, _ := writePool(t, o)
+	d := open(t, o.End, map[string]any{"snapshotDir": dir})
+	query := queryOf(t, o, "A", `{"queryType": "userHours"}`)
+	before := answered(t, d, query)
+	use := func() *opened {
+		s, done, err := d.use(t.Context())
+		require.NoError(t, err)
+		done()
+		return s
+	}
+	first := use()
+	for i := range 40_000 { // of jobs that are gone
+		first.Timeline.Names().Symbol(fmt.Sprint(strings.Repeat("x", 500), i))
+	}
+	require.Same(t, first, use(), "not yet")
+	first.since = first.since.Add(-2 * time.Hour)
+	second := use()
+	require.NotSame(t, first, second)
+	require.Equal(t, before, answered(t, d, query))
+	require.Positive(t, second.Timeline.Names().Bytes())
+	require.Less(t, second.Timeline.Names().Bytes(), second.names)
+	second.since = second.since.Add(-2 * time.Hour)
+	require.Same(t, second, use())
 }

@@ -31,7 +31,7 @@ func (d *Datasource) resources(naming query.Naming) http.Handler {
 	}))
 	mux.HandleFunc("GET /range", d.resource(d.dataRange))
 	mux.HandleFunc("/", d.resource(func(_ http.Header, r *http.Request) (any, error) {
-		return nil, notFound{fmt.Errorf("resource %s is unknown: possible are GET /values/{dimension} and GET /range",
+		return nil, notFound{fmt.Errorf("unknown resource %s; valid: GET /values/{dimension} and GET /range",
 			r.URL.Path)}
 	}))
 	return mux
@@ -57,7 +57,7 @@ func (d *Datasource) resource(get func(header http.Header, r *http.Request) (any
 			logFailure(backend.Logger.FromContext(r.Context()).With("path", r.URL.Path, "status", status), "resource failed",
 				err)
 			w.WriteHeader(status)
-			result = map[string]string{"message": d.forViewers(err).Error()}
+			result = map[string]string{"message": d.redact(err).Error()}
 		}
 		if err := json.NewEncoder(w).Encode(result); err != nil {
 			backend.Logger.FromContext(r.Context()).Warn("resource not sent", "path", r.URL.Path, "error", err)
@@ -87,25 +87,25 @@ const (
 var ofValues = query.Catalog{{Name: "values", Views: []query.View{query.ListView("values", "Values",
 	"What there is to choose", query.UserFilters)}}}
 
-// values lists what a dimension's values are in a window: from, to in ms (default: the newest 7 days), filter as in
-// queries.
+// values lists a dimension's values in a window: from, to in ms (default: the newest 7 days), filter as in queries.
 func (d *Datasource) values(naming query.Naming, header http.Header, r *http.Request) (any, error) {
 	ctx, dimension := r.Context(), r.PathValue("dimension")
 	ofFleet := d.parsed.Mode == modeFleet
 	if !ofFleet && !slices.Contains(query.Dimensions, dimension) {
-		return nil, notFound{fmt.Errorf("dimension %q is unknown: possible are %s", dimension,
+		return nil, notFound{fmt.Errorf("unknown dimension %q; valid values: %s", dimension,
 			strings.Join(query.Dimensions, ", "))}
 	}
 	filter, err := query.ParseFilter(json.RawMessage(r.URL.Query().Get(parameterFilter)))
 	if err != nil {
 		return nil, err
 	}
-	var options []option
-	if ofFleet {
-		options, err = d.fleetValues(ctx, naming, dimension, filter, r)
-	} else {
-		options, err = d.poolValues(ctx, naming, dimension, filter, r)
-	}
+	key := strings.Join([]string{"values", naming.Key, dimension, r.URL.RawQuery}, " ")
+	options, err := lookUp(ctx, d, key, func(ctx context.Context) ([]option, error) {
+		if ofFleet {
+			return d.fleetValues(ctx, naming, dimension, filter, r)
+		}
+		return d.poolValues(ctx, naming, dimension, filter, r)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (d *Datasource) values(naming query.Naming, header http.Header, r *http.Req
 	return options, nil
 }
 
-// poolValues lists what a dimension's values are in a window, of the pool's snapshots.
+// poolValues lists a dimension's values in a window, from the pool's snapshots.
 func (d *Datasource) poolValues(ctx context.Context, naming query.Naming, dimension string, filter query.Filter,
 	r *http.Request) ([]option, error) {
 	stores, done, err := d.use(ctx)
@@ -165,10 +165,18 @@ func (s *opened) options(ctx context.Context, plan *query.Plan, dimension string
 
 // dataRange returns from when to when there are snapshots, in whole ms around them; all null without one.
 func (d *Datasource) dataRange(_ http.Header, r *http.Request) (any, error) {
-	first, newest, ok, err := d.reach(r.Context())
+	type limits struct {
+		first, newest pool.Micros
+		ok            bool
+	}
+	found, err := lookUp(r.Context(), d, "range", func(ctx context.Context) (l limits, err error) {
+		l.first, l.newest, l.ok, err = d.reach(ctx)
+		return l, err
+	})
 	if err != nil {
 		return nil, err
 	}
+	first, newest, ok := found.first, found.newest, found.ok
 	var answer struct {
 		From   *int64 `json:"from"`
 		To     *int64 `json:"to"`
@@ -202,7 +210,7 @@ func readMillis(r *http.Request, name string, t *pool.Micros) error {
 	}
 	ms, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || ms < earliest || ms > latest {
-		return pool.BadQuery("%s %q is no time: want %s", name, text, parameterExample)
+		return pool.BadQuery("%s %q is not a time; expected %s", name, text, parameterExample)
 	}
 	*t = ms * millisecond
 	return nil

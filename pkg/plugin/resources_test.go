@@ -18,9 +18,9 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/samplepool"
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
 // get asks for a resource as Grafana does.
@@ -223,7 +223,7 @@ func TestResourceErrors(t *testing.T) {
 		{"values/device", url.Values{"filter": {`{"devices": ["/(/"]}`}}, 400, []string{"pattern"}},
 		{"values/device", url.Values{"filter": {`{"devices": ["$device"]}`}}, 400, []string{"$device"}},
 		{"values/device", url.Values{"from": {"yesterday"}}, 400, []string{"yesterday"}},
-		{"values/device", url.Values{"from": {"2"}, "to": {"1"}}, 400, []string{"window"}},
+		{"values/device", url.Values{"from": {"2"}, "to": {"1"}}, 400, []string{"time range"}},
 	} {
 		status, header, body := get(t, d, c.path, c.parameters)
 		require.Equal(t, c.status, status, "%s %s", c.path, body)

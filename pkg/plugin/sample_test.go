@@ -9,7 +9,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/samplepool"
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 )
 
 // small is a small pool of two days; change may alter it.
@@ -42,7 +42,7 @@ func settingsOf(t *testing.T, jsonData map[string]any) backend.DataSourceInstanc
 	return backend.DataSourceInstanceSettings{ID: 1, UID: "gpureports", Name: "GPU Reports", Type: ID, JSONData: text}
 }
 
-// open opens a data source whose clock stands.
+// open opens a data source whose clock is fixed.
 func open(t *testing.T, now time.Time, jsonData map[string]any) *Datasource {
 	t.Helper()
 	d := Open(settingsOf(t, jsonData), func() time.Time { return now })

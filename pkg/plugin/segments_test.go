@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/bucket/buckettest"
+	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -28,7 +29,7 @@ func TestGoldenPoolsWithSharedDays(t *testing.T) {
 				d := Open(settings, func() time.Time { return g.end })
 				t.Cleanup(d.Dispose)
 				g.requireAnswers(t, d, fmt.Sprintf("round %d", round))
-				checked, err := d.CheckHealth(t.Context(), nil)
+				checked, err := d.CheckHealth(t.Context(), &backend.CheckHealthRequest{})
 				require.NoError(t, err)
 				require.Contains(t, checked.Message, "Finished days are shared through "+o.URL)
 				require.NotContains(t, checked.Message, buckettest.SecretKey)

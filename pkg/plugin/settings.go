@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -31,16 +32,17 @@ type Settings struct {
 	PublishTo          PublishTo       `json:"publishTo"`
 	SnapshotDir        string          `json:"snapshotDir"`    // absolute
 	SnapshotBucket     string          `json:"snapshotBucket"` // s3://bucket/prefix, instead of SnapshotDir
-	SegmentBucket      string          `json:"segmentBucket"`  // s3://bucket/prefix, for what is made of finished days
+	SegmentBucket      string          `json:"segmentBucket"`  // s3://bucket/prefix, for data derived from finished days
 	BucketEndpoint     string          `json:"bucketEndpoint"` // URL of the S3 server; "" is Amazon's
 	BucketRegion       string          `json:"bucketRegion"`
 	BucketPathStyle    bool            `json:"bucketPathStyle"` // the bucket is in the path, not in the host's name
-	BucketCA           string          `json:"bucketCA"`        // certificates in PEM, beside the system's
+	BucketCA           string          `json:"bucketCA"`        // certificates in PEM, in addition to the system's
 	Timezone           json.RawMessage `json:"timezone"`        // as localtime.Parse reads it
 	SliceMinutes       int             `json:"sliceMinutes"`
 	CHTCOwnedFile      string          `json:"chtcOwnedFile"`
 	HostExclusionsFile string          `json:"hostExclusionsFile"`
 	GPUTiersFile       string          `json:"gpuTiersFile"`
+	GPUNamesFile       string          `json:"gpuNamesFile"`
 	CacheDir           string          `json:"cacheDir"`    // absolute; "" keeps the cache in memory only
 	CacheMaxMB         int             `json:"cacheMaxMB"`  // in memory
 	CacheDiskMB        int             `json:"cacheDiskMB"` // on disk
@@ -49,7 +51,7 @@ type Settings struct {
 	JobsIndex          string          `json:"jobsIndex"`
 	JobsEpochIndex     string          `json:"jobsEpochIndex"`
 	FiscalYearStart    int             `json:"fiscalYearStart"` // month with which years and quarters begin, 1 to 12
-	UserNames          string          `json:"userNames"`       // full or pseudonyms: what viewers see
+	UserNames          string          `json:"userNames"`       // full or pseudonyms, for viewers
 	Links              bool            `json:"links"`           // from names in tables to the shipped dashboards
 
 	zone *localtime.Zone
@@ -90,7 +92,11 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 		Links:           true,
 	}
 	if len(bytes.TrimSpace(jsonData)) > 0 {
-		if err := json.Unmarshal(jsonData, &s); err != nil {
+		jsonData, err := asDeclared(jsonData, reflect.TypeFor[Settings]())
+		if err == nil {
+			err = json.Unmarshal(jsonData, &s)
+		}
+		if err != nil {
 			return Settings{}, pool.BadQuery("the settings cannot be read: %w", err)
 		}
 	}
@@ -98,6 +104,7 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 		value *string
 		empty string
 	}{{&s.CHTCOwnedFile, "chtc_owned"}, {&s.HostExclusionsFile, "masked_hosts.yaml"}, {&s.GPUTiersFile, "gpu_tiers.yaml"},
+		{&s.GPUNamesFile, "gpu_names.yaml"},
 		{&s.JobsPath, "jobs.db"}, {&s.Jobs, jobsNone}, {&s.UserNames, userNamesFull}, {&s.Mode, modePool},
 		{&s.FactsIndex, ""}, {&s.PublishTo.Pool, ""}, {&s.PublishTo.Index, s.FactsIndex}} {
 		if *d.value = strings.TrimSpace(*d.value); *d.value == "" {
@@ -114,7 +121,8 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 	if err := s.checkValues(); err != nil {
 		return Settings{}, err
 	}
-	return s, s.checkPaths()
+	err = s.checkPaths()
+	return s, err
 }
 
 // checkValues refuses numbers and words that are not possible.
@@ -130,7 +138,7 @@ func (s *Settings) checkValues() error {
 	case s.CacheMaxMB > mostMB, s.CacheDiskMB > mostMB:
 		return pool.BadQuery("cacheMaxMB and cacheDiskMB are %d at most (a terabyte)", mostMB)
 	case s.FiscalYearStart < 1 || s.FiscalYearStart > 12:
-		return pool.BadQuery("fiscalYearStart %d is no month: use 1 (January, the default) to 12",
+		return pool.BadQuery("fiscalYearStart must be 1 (January, the default) to 12; got %d",
 			s.FiscalYearStart)
 	case !slices.Contains([]string{jobsNone, jobsSQLite, jobsElasticsearch}, s.Jobs):
 		return pool.BadQuery("jobs %q is unknown: use %s, %s or %s", s.Jobs, jobsNone, jobsSQLite,
@@ -143,15 +151,23 @@ func (s *Settings) checkValues() error {
 	return nil
 }
 
-// checkPaths refuses directories that are not absolute, and files that are no plain names.
+// checkPaths refuses directories that are not absolute, and files that are not plain names. It cleans the directories,
+// so that the path that is compared with the allowed ones is also the path that is opened.
 func (s *Settings) checkPaths() error {
-	for _, dir := range [][2]string{{"snapshotDir", s.SnapshotDir}, {"cacheDir", s.CacheDir}} {
-		if dir[1] != "" && !filepath.IsAbs(dir[1]) {
-			return pool.BadQuery("%s is not absolute: write the whole path", dir[0])
+	for _, dir := range []struct {
+		name string
+		path *string
+	}{{"snapshotDir", &s.SnapshotDir}, {"cacheDir", &s.CacheDir}} {
+		if *dir.path == "" {
+			continue
 		}
+		if !filepath.IsAbs(*dir.path) {
+			return pool.BadQuery("%s is not absolute: write the whole path", dir.name)
+		}
+		*dir.path = filepath.Clean(*dir.path)
 	}
 	for _, setting := range [][2]string{{"chtcOwnedFile", s.CHTCOwnedFile}, {"hostExclusionsFile", s.HostExclusionsFile},
-		{"jobsPath", s.JobsPath}} {
+		{"gpuTiersFile", s.GPUTiersFile}, {"gpuNamesFile", s.GPUNamesFile}, {"jobsPath", s.JobsPath}} {
 		name, file := setting[0], setting[1]
 		if file != filepath.Base(file) || !filepath.IsLocal(file) || file == "." {
 			return pool.BadQuery("%s %q is not a plain file name: the file must lie inside snapshotDir", name, file)
@@ -166,11 +182,11 @@ func (s *Settings) checkPlace() error {
 	s.SnapshotBucket, s.BucketEndpoint = strings.TrimSpace(s.SnapshotBucket), strings.TrimSpace(s.BucketEndpoint)
 	if s.Mode == modeFleet {
 		if s.SnapshotDir != "" || s.SnapshotBucket != "" {
-			return pool.BadQuery("mode is %s, and snapshotDir or snapshotBucket is set: answers for many pools are made from "+
-				"facts alone. Make a data source of its own for the pool", modeFleet)
+			return pool.BadQuery("mode is %s, and snapshotDir or snapshotBucket is set: a fleet answers from published facts "+
+				"only. Add a separate data source for the pool", modeFleet)
 		}
 		if s.PublishTo.Pool != "" {
-			return pool.BadQuery("mode is %s, and publishTo is set: what has no snapshots has no facts to publish", modeFleet)
+			return pool.BadQuery("mode is %s, and publishTo is set: publishing requires snapshots", modeFleet)
 		}
 		return fleet.CheckIndex(s.FactsIndex)
 	}
@@ -227,8 +243,8 @@ func (s *Settings) allowDirs() error {
 	return errors.Join(allow("snapshotDir", s.SnapshotDir), allow("cacheDir", s.CacheDir))
 }
 
-// allow refuses a directory outside the allowed ones. Links are followed first, on both sides; what of the path does
-// not exist yet is taken as it stands.
+// allow refuses a directory outside the allowed ones. Links are resolved first, on both sides; a part of the path that
+// does not exist yet is compared unresolved.
 func allow(setting, dir string) error {
 	dirs, restricted := allowedDirs()
 	if !restricted || dir == "" {
@@ -240,9 +256,8 @@ func allow(setting, dir string) error {
 			return nil
 		}
 	}
-	return pool.BadQuery("%s %s is outside the directories that this server allows (%s): use one inside them, or have "+
-		"the operator extend allowed_dirs of [plugin.%s] in grafana.ini",
-		setting, dir, strings.Join(dirs, ", "), ID)
+	return pool.BadQuery("%s %s is outside the directories that this server allows: use one inside them, or have the "+
+		"operator extend allowed_dirs of [plugin.%s] in grafana.ini", setting, dir, ID)
 }
 
 // resolve follows the links of the part of a path that exists.

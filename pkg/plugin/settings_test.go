@@ -18,7 +18,8 @@ func TestSettingsDefaults(t *testing.T) {
 	s.zone = nil
 	require.Equal(t, Settings{Mode: "pool", SnapshotDir: "/data", SliceMinutes: 15, CHTCOwnedFile: "chtc_owned",
 		HostExclusionsFile: "masked_hosts.yaml", GPUTiersFile: "gpu_tiers.yaml",
-		CacheMaxMB: 512, CacheDiskMB: 2048, Jobs: "none", JobsPath: "jobs.db", FiscalYearStart: 1, UserNames: "full",
+		GPUNamesFile: "gpu_names.yaml",
+		CacheMaxMB:   512, CacheDiskMB: 2048, Jobs: "none", JobsPath: "jobs.db", FiscalYearStart: 1, UserNames: "full",
 		Links: true}, s)
 	s, err = ParseSettings(json.RawMessage(`{"snapshotDir": "/data", "sliceMinutes": 0, "timezone": [{"until": "2026-05-14 00:00:00", "zone": "America/Chicago"}, {"zone": "UTC"}]}`))
 	require.NoError(t, err)
@@ -31,7 +32,7 @@ func TestSettingsRefused(t *testing.T) {
 		`{"snapshotDir": "/data", "mode": "herd"}`:                         {"mode", "use pool or fleet"},
 		`{"mode": "fleet"}`:                                                {"factsIndex is not set"},
 		`{"mode": "fleet", "factsIndex": "Facts*"}`:                        {"small letters"},
-		`{"mode": "fleet", "factsIndex": "facts", "snapshotDir": "/data"}`: {"a data source of its own"},
+		`{"mode": "fleet", "factsIndex": "facts", "snapshotDir": "/data"}`: {"a separate data source"},
 		``:                        {"snapshotDir is not set"},
 		`{}`:                      {"snapshotDir is not set"},
 		`{"snapshotDir": "data"}`: {"snapshotDir", "not absolute"},
@@ -39,8 +40,6 @@ func TestSettingsRefused(t *testing.T) {
 			"not absolute"},
 		`{"snapshotDir": "/data", "sliceMinutes": 7}`: {"sliceMinutes 7", "0",
 			"5", "10", "15", "30", "60"},
-		`{"snapshotDir": "/data", "sliceMinutes": "15"}`: {"cannot be read",
-			"sliceMinutes"},
 		`{"snapshotDir": "/data", "timezone": "Chicago"}`: {"Chicago",
 			"America/Chicago"},
 		`{"snapshotDir": "/data", "timezone": [{"zone": "UTC", "until": "soon"}, {"zone": "UTC"}]}`: {"until", "soon"},
@@ -54,8 +53,9 @@ func TestSettingsRefused(t *testing.T) {
 			"plain file name"},
 		`{"snapshotDir": "/data", "hostExclusionsFile": ".."}`: {"hostExclusionsFile",
 			"plain file name"},
-		`{"snapshotDir": "/data", "cacheMaxMB": 0}`:   {"cacheMaxMB 0"},
-		`{"snapshotDir": "/data", "cacheDiskMB": -1}`: {"cacheDiskMB -1"},
+		`{"snapshotDir": "/data", "gpuTiersFile": "other/tiers.yaml"}`: {"gpuTiersFile", "plain file name"},
+		`{"snapshotDir": "/data", "cacheMaxMB": 0}`:                    {"cacheMaxMB 0"},
+		`{"snapshotDir": "/data", "cacheDiskMB": -1}`:                  {"cacheDiskMB -1"},
 	} {
 		_, err := ParseSettings(json.RawMessage(settings))
 		require.Error(t, err, settings)
@@ -85,7 +85,7 @@ func TestAllowedDirectories(t *testing.T) {
 		filepath.Join(allowed, "pool"):         true,
 		filepath.Join(allowed, "not", "there"): true,
 		filepath.Join(outside, "in"):           true,  // a link that leads inside
-		filepath.Join(outside, "in", "new"):    true,  // … and what does not exist yet below it
+		filepath.Join(outside, "in", "new"):    true,  // … and a folder that does not exist yet below it
 		filepath.Join(allowed, "out"):          false, // a link that leads outside
 		filepath.Join(allowed, "out", "new"):   false,
 		allowed + "/../outside":                false,
@@ -100,5 +100,33 @@ func TestAllowedDirectories(t *testing.T) {
 			require.ErrorContains(t, err, "cacheDir "+dir, dir)
 			require.ErrorContains(t, err, "allowed_dirs", "the remedy")
 		}
+	}
+}
+
+// The path that is compared with the allowed ones is the path that is opened: a .. after a link is removed before the
+// link is followed.
+func TestDirectoriesAreClean(t *testing.T) {
+	s, err := ParseSettings(json.RawMessage(`{"snapshotDir": "/allowed/current/..", "cacheDir": "/allowed//cache/"}`))
+	require.NoError(t, err)
+	require.Equal(t, "/allowed", s.SnapshotDir)
+	require.Equal(t, "/allowed/cache", s.CacheDir)
+}
+
+// Settings that provisioning makes of variables of the environment are read: numbers and booleans as texts, texts of
+// digits as numbers.
+func TestSettingsOfOtherTypes(t *testing.T) {
+	s, err := ParseSettings([]byte(`{"snapshotDir": "/x", "sliceMinutes": "30", "cacheMaxMB": " 160 ", "links": "false",
+		"cacheDiskMB": "", "jobsIndex": 2025, "factsIndex": "facts", "publishTo": {"pool": 7}}`))
+	require.NoError(t, err)
+	require.Equal(t, 30, s.SliceMinutes)
+	require.Equal(t, 160, s.CacheMaxMB)
+	require.Equal(t, 2048, s.CacheDiskMB)
+	require.False(t, s.Links)
+	require.Equal(t, "2025", s.JobsIndex)
+	require.Equal(t, "7", s.PublishTo.Pool)
+	for _, wrong := range []string{`{"snapshotDir": "/x", "sliceMinutes": "many"}`, `{"snapshotDir": "/x", "links": "1"}`,
+		`[1]`, `{"snapshotDir": ["/x"]}`} {
+		_, err := ParseSettings([]byte(wrong))
+		require.ErrorContains(t, err, "the settings cannot be read", wrong)
 	}
 }

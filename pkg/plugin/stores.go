@@ -8,12 +8,11 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
 	"github.com/chtc/gpureports/pkg/bucket"
-	"github.com/chtc/gpureports/pkg/folder"
-	"github.com/chtc/gpureports/pkg/fresh"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/pressure"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/queues"
+	"github.com/chtc/gpureports/pkg/segcache"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/objects"
 	"github.com/chtc/gpureports/pkg/snapshots/registry"
@@ -21,38 +20,47 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// opened is what a data source has opened, as its settings say.
+// opened has the open stores of a data source, according to its settings.
 type opened struct {
 	*stores.Stores
 	settings Settings
 	dir      *snapshots.Dir  // of the snapshots, or of the mirror
 	mirror   *objects.Mirror // nil without a bucket
 	bucket   *bucket.Bucket  // nil without one
-	lists    fresh.Seen[pool.Lists]
+	names    int64           // bytes that texts may take
+	since    time.Time       // when the stores were opened
 }
 
-// openStores opens what the settings name. Errors: a directory that is not allowed or cannot be opened, a bucket.
-func openStores(ctx context.Context, instance backend.DataSourceInstanceSettings, settings Settings) (*opened, error) {
+// openStores opens the stores that the settings name. Errors: a directory that is not allowed or cannot be opened, a
+// bucket. listing: the bucket's before; nil if there is none. With recheck, data that earlier processes derived from
+// the snapshots are compared with them first.
+func openStores(ctx context.Context, instance backend.DataSourceInstanceSettings, settings Settings,
+	listing *objects.Listing, recheck bool) (*opened, error) {
 	if err := settings.allowDirs(); err != nil {
 		return nil, err // a link can lead elsewhere than when the settings were saved
 	}
-	o := &opened{settings: settings}
-	source, cacheName, err := o.openSnapshots(instance)
+	o := &opened{settings: settings, since: time.Now()}
+	source, cacheName, err := o.openSnapshots(instance, listing)
 	if err != nil {
 		return nil, errors.Join(err, o.closeBucket())
+	}
+	if recheck {
+		source.Recheck()
 	}
 	segments, err := o.openSegments(instance)
 	if err != nil {
 		return nil, errors.Join(err, source.Close(), o.closeBucket())
 	}
 	budget := stores.Divide(uint64(settings.CacheMaxMB) << 20)
+	o.names = int64(budget.Names)
 	o.Stores = stores.New(timeline.New(timeline.Options{
 		Source: source, MaxBytes: int64(budget.Days),
 		CacheDir: settings.CacheDir, CacheName: cacheName, MaxDiskBytes: int64(settings.CacheDiskMB) << 20,
 		Bucket: segments,
 	}), budget)
-	o.Queues = pressure.NewStore(pressure.Options{
+	o.Queues = queues.NewStore(queues.Options{
 		Root: o.dir.Root(), Path: o.dir.Path(), Names: o.Timeline.Names(), MaxBytes: int64(budget.Queues),
+		Parquet: registry.QueueRows,
 	})
 	o.Ads = openAds(ctx, o.dir, instance, settings, jobs.NewCache(budget.Ads, time.Now),
 		o.Timeline.Shared())
@@ -60,7 +68,7 @@ func openStores(ctx context.Context, instance backend.DataSourceInstanceSettings
 }
 
 // openSnapshots opens the directory or the bucket of the snapshots, without asking it anything.
-func (s *opened) openSnapshots(instance backend.DataSourceInstanceSettings) (
+func (s *opened) openSnapshots(instance backend.DataSourceInstanceSettings, listing *objects.Listing) (
 	source snapshots.Source, cacheName string, err error) {
 	if s.settings.SnapshotBucket == "" {
 		if s.dir, err = snapshots.OpenDir(s.settings.SnapshotDir); err != nil {
@@ -72,7 +80,8 @@ func (s *opened) openSnapshots(instance backend.DataSourceInstanceSettings) (
 	if s.bucket, err = bucket.Open(options); err != nil {
 		return nil, "", err
 	}
-	names := []string{s.settings.CHTCOwnedFile, s.settings.HostExclusionsFile, s.settings.GPUTiersFile}
+	names := []string{s.settings.CHTCOwnedFile, s.settings.HostExclusionsFile, s.settings.GPUTiersFile,
+		s.settings.GPUNamesFile}
 	if s.settings.Jobs == jobsSQLite {
 		names = append(names, s.settings.JobsPath)
 	}
@@ -82,11 +91,14 @@ func (s *opened) openSnapshots(instance backend.DataSourceInstanceSettings) (
 	if s.dir, err = snapshots.OpenDir(s.mirror.Path()); err != nil {
 		return nil, "", err
 	}
-	source = registry.OpenBucket(s.bucket, s.settings.zone, s.mirror.Kept())
+	if listing == nil {
+		listing = objects.NewListing()
+	}
+	source = registry.OpenBucket(s.bucket, s.settings.zone, listing)
 	return source, objects.CacheName(options, s.settings.zone), nil
 }
 
-// openSegments opens the bucket of what is made of finished days; nil: there is none.
+// openSegments opens the bucket for data derived from finished days; nil if there is none.
 func (s *opened) openSegments(instance backend.DataSourceInstanceSettings) (*bucket.Bucket, error) {
 	if s.settings.SegmentBucket == "" {
 		return nil, nil
@@ -94,7 +106,7 @@ func (s *opened) openSegments(instance backend.DataSourceInstanceSettings) (*buc
 	return bucket.Open(s.settings.bucketOptions(s.settings.SegmentBucket, instance.DecryptedSecureJSONData))
 }
 
-// place returns where the snapshots are, and what they are stored in.
+// place returns the location of the snapshots and their storage format.
 func (s *opened) place() (path, kind string) {
 	if s.bucket != nil {
 		return s.bucket.Name(), "object"
@@ -102,10 +114,16 @@ func (s *opened) place() (path, kind string) {
 	return resolve(s.dir.Path()), "month file"
 }
 
-// replaced reports whether a directory is not the one any more that was opened: what is read, or kept, would be of the
-// old one for ever.
+// replaced reports whether an opened directory has been replaced by another; reads and writes would go to the old one
+// for ever.
 func (s *opened) replaced() bool {
-	return folder.Replaced(s.dir.Root(), s.dir.Path()) || s.Timeline.CacheReplaced()
+	return segcache.Replaced(s.dir.Root(), s.dir.Path()) || s.Timeline.CacheReplaced()
+}
+
+// outgrown reports whether texts take more than their share of memory. Most are of segments and queues that are no
+// longer kept then, and new stores do without them. At most once an hour: some are in use.
+func (s *opened) outgrown() bool {
+	return s.Timeline.Names().Bytes() > s.names && time.Since(s.since) > time.Hour
 }
 
 // Close closes everything that is open.
@@ -123,19 +141,20 @@ func (s *opened) closeBucket() error {
 	return errors.Join(err, s.mirror.Close())
 }
 
-// retry has buckets asked again that failed a moment ago.
+// retry makes buckets that have just failed be requested again, and known snapshots be compared with them.
 func (s *opened) retry() {
+	s.Timeline.Source().Recheck()
 	if s.bucket != nil {
-		s.bucket.Patience().Retry()
+		s.bucket.Breaker().Retry()
 	}
 	if shared := s.Timeline.Shared(); shared != nil {
 		shared.Retry()
 	}
 }
 
-// env is what settings and list files say now.
+// env is the current environment of queries, from the settings and the list files.
 func (s *opened) env(ctx context.Context) (query.Env, error) {
-	lists, err := s.lists.Look(ctx, func() (pool.Lists, error) { return s.readLists(ctx) })
+	lists, err := s.readLists(ctx)
 	return query.Env{Zone: s.settings.zone, SliceMinutes: s.settings.SliceMinutes, YearStart: s.settings.FiscalYearStart,
 		Lists: lists}, err
 }
@@ -148,7 +167,14 @@ func (s *opened) readLists(ctx context.Context) (lists pool.Lists, err error) {
 		}
 	}
 	if lists, err = s.dir.Lists(s.settings.CHTCOwnedFile, s.settings.HostExclusionsFile); err == nil {
-		lists.Tiers, err = s.dir.Tiers(s.settings.GPUTiersFile)
+		var notices []string
+		lists.Tiers, notices, err = s.dir.Tiers(s.settings.GPUTiersFile)
+		lists.Notices = append(lists.Notices, notices...)
+	}
+	if err == nil {
+		var notices []string
+		lists.DeviceNames, notices, err = s.dir.DeviceNames(s.settings.GPUNamesFile)
+		lists.Notices = append(lists.Notices, notices...)
 	}
 	return lists, err
 }

@@ -7,13 +7,13 @@ import (
 
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/pressure"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // dimensionValues returns the values that a dimension has within the plan's window and filter, in the order of tables.
-// A value is what a filter takes: a category's key, one project of a list.
+// Values are as filters take them: a category's key, one project of a list.
 func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan, dimension string) ([]option, error) {
 	c := collector{view: view, plan: plan, dimension: dimension, found: map[string]bool{}}
 	first, end := view.Snapshots(plan.Window)
@@ -46,7 +46,7 @@ func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan,
 
 // accessPoints returns the access points with jobs that waited in the plan's window, of the users and projects that its
 // filter chooses.
-func accessPoints(view *pressure.View, plan *query.Plan) []option {
+func accessPoints(view *queues.View, plan *query.Plan) []option {
 	found := map[string]bool{}
 	for _, day := range view.Days {
 		for i := range day.Rows {
@@ -87,12 +87,12 @@ func (c *collector) day(day *timeline.Day, from, to int) {
 	for i := range day.GPUs() {
 		machine := &day.Machines()[day.MachineOf(i)]
 		name := names.Text(machine.Name)
-		chtcOwned := lists.CHTCOwned[name]
+		chtcOwned := lists.IsCHTCOwned(name)
 		ownership := machine.Ownership(chtcOwned)
 		model := day.Model(i)
 		device := names.Text(model.Device)
 		if lists.ExclusionOf(name) != nil || !chosen.Ownerships[ownership] || !chosen.Machines.Match(name) ||
-			!chosen.MatchDevice(device) {
+			!chosen.MatchDevice(device) || !chosen.MatchMemory(pool.MemoryClass(model.Memory)) {
 			continue
 		}
 		spans, statuses := day.Spans(i)
@@ -159,6 +159,12 @@ func (c *collector) status(status timeline.Status, chtcOwned bool, ownership poo
 		case "user":
 			for _, user := range users {
 				if c.plan.Select.MatchUser(user) {
+					c.add(c.plan.Shown("user", user))
+				}
+			}
+		case "takenOverBy":
+			for _, user := range users {
+				if side == pool.Primary {
 					c.add(c.plan.Shown("user", user))
 				}
 			}

@@ -46,7 +46,7 @@ func ParseCategory(text string) (Category, bool) {
 	return 0, false
 }
 
-// PrimaryCategory classifies a primary row: by the machine's entry in chtc_owned, else by the row's own projects.
+// PrimaryCategory classifies a primary row: by the machine's entry in chtc_owned, otherwise by the row's own projects.
 func PrimaryCategory(chtcOwned, hasProject bool) Category {
 	switch {
 	case chtcOwned:

@@ -1,3 +1,3 @@
-// Package pool holds the words of the domain: what a slot, a GPU, a state, a category and an ownership are
-// (methodology sections 2, 3 and 5). It imports the standard library only; everything else imports it.
+// Package pool defines the terms of the domain: slot, GPU, state, category and ownership (methodology sections 2, 3 and
+// 5). It imports the standard library only; everything else imports it.
 package pool

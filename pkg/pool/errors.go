@@ -9,9 +9,9 @@ import (
 type Fault uint8
 
 const (
-	// FaultQuery: the query or the settings are wrong. The text says what is wrong and what is possible.
+	// FaultQuery: the query or the settings are wrong. The text names the fault and the valid values.
 	FaultQuery Fault = iota + 1
-	// FaultSource: a data file or a server did not answer as it should. The text says what and what to do.
+	// FaultSource: a data file or a server did not answer as it should. The text names the problem and a remedy.
 	FaultSource
 )
 

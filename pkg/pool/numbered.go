@@ -9,11 +9,10 @@ import (
 type Numbered[T comparable] struct {
 	All     []T // by number
 	numbers map[T]int32
-	last    int32 // that was asked for
+	last    int32 // the last one returned
 }
 
-// Number returns the number of a value, the next one if it was not met before. Asking for one value again and again is
-// quick.
+// Number returns the number of a value, the next one if it was not met before. Repeating the same value is quick.
 func (n *Numbered[T]) Number(v T) int32 {
 	if int(n.last) < len(n.All) && n.All[n.last] == v {
 		return n.last

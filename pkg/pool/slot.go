@@ -1,6 +1,9 @@
 package pool
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // Side is one of the two kinds of slot that a GPU can be in (methodology section 2).
 type Side uint8
@@ -10,15 +13,21 @@ const (
 	Backfill             // slots that use what the owner leaves: backfill2, backfill2_1
 )
 
-// SideOf returns the side that a slot's Name stands for.
+// SideOf returns the side that a slot's Name denotes. A machine's name after the @ says nothing about its slots.
 func SideOf(slotName string) Side {
-	const word = "backfill"
-	for i := 0; i+len(word) <= len(slotName); i++ {
-		if strings.EqualFold(slotName[i:i+len(word)], word) {
-			return Backfill
-		}
+	slot, _, _ := strings.Cut(slotName, "@")
+	if strings.Contains(strings.ToLower(slot), "backfill") {
+		return Backfill
 	}
 	return Primary
+}
+
+var dataSlot = regexp.MustCompile(`^data\d+(_\d+)?(@|$)`)
+
+// IsDataSlot reports whether a slot's Name is that of a slot for transfers of data, which holds no GPU for a job
+// (HTCondor ≥ 25.11).
+func IsDataSlot(slotName string) bool {
+	return strings.HasPrefix(slotName, "data") && dataSlot.MatchString(slotName)
 }
 
 // String is the side as the `slots` grouping and filter name it: Real or Backfill.

@@ -62,10 +62,11 @@ func (p *Plan) chooseBucket(name string, interval time.Duration) (*localtime.Buc
 	}
 	if i := slices.IndexFunc(localtime.Buckets, func(b localtime.Bucket) bool { return b.Name == name }); i >= 0 &&
 		localtime.Buckets[i].Minutes < p.view.BucketMinutes {
-		return nil, pool.BadQuery("%s: bucket %s is too short: possible are auto, window, %s", p.name(), name,
+		return nil, pool.BadQuery("%s: bucket %s is too short; valid values: auto, window, %s", p.name(), name,
 			strings.Join(names, ", "))
 	}
-	return nil, pool.BadQuery("bucket %s does not hold whole slices of %d minutes: possible are auto, window, %s", name,
+	return nil, pool.BadQuery("bucket %s is not a multiple of the slice of %d minutes; valid values: auto, window, "+
+		"%s", name,
 		p.Env.SliceMinutes, strings.Join(names, ", "))
 }
 
@@ -86,7 +87,7 @@ func (p *Plan) Buckets(from pool.Micros) (Buckets, error) {
 		return Buckets{Starts: []pool.Micros{min(from, p.Window.From), p.Window.To + 1}, Whole: true}, nil
 	}
 	if n := (p.Window.To - from) / (pool.Micros(p.Bucket.Minutes) * pool.Minute); n > maxBuckets {
-		return Buckets{}, pool.BadQuery("bucket %s gives %d points a series over this window: choose a longer one",
+		return Buckets{}, pool.BadQuery("bucket %s gives %d points per series over this time range: choose a longer one",
 			p.Bucket.Name, n)
 	}
 	starts := []pool.Micros{p.Bucket.Floor(from, p.Location)}
@@ -100,7 +101,7 @@ func (p *Plan) Buckets(from pool.Micros) (Buckets, error) {
 // compute.
 const MaxCells = 5_000_000
 
-// Hold refuses more groups over so many buckets than can be held in memory.
+// Hold refuses more groups over the given number of buckets than fit in memory.
 func Hold(groups, buckets int) error {
 	if groups*buckets > MaxCells {
 		return pool.BadQuery("%d groups or more over %d buckets are too many: group by less, filter, or choose a longer "+
@@ -112,7 +113,7 @@ func Hold(groups, buckets int) error {
 // Len is the number of buckets.
 func (b Buckets) Len() int { return len(b.Starts) - 1 }
 
-// Of returns the bucket that holds t: the first one for what is before it, their number for what is behind the last.
+// Of returns the bucket that holds t: the first one if t is earlier than all, the number of buckets if t is later.
 func (b Buckets) Of(t pool.Micros) int {
 	n, first, end := b.Len(), b.Starts[0], b.Starts[b.Len()]
 	if t < first {

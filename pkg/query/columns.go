@@ -1,7 +1,7 @@
 package query
 
-// Column is how a column of answers is shown: a metric, a grouping, or what a list says. Tables keep the column's own
-// name; the readable one is only displayed.
+// Column describes a column of answers: a metric, a grouping, or a field of a list. Tables keep the column's own name;
+// the readable one is only displayed.
 type Column struct {
 	Name, Label string
 	// Unit is Grafana's. "locale" is a number with separators, never in thousands; "GPU h" stays GPU hours and never
@@ -22,7 +22,7 @@ func TextColumn(name, label, description string) Column {
 	return Column{Name: name, Label: label, Decimals: -1, Description: description}
 }
 
-// NameColumn is a column that names users or jobs: what it shows goes through Plan.Shown.
+// NameColumn is a column that names users or jobs: its values go through Plan.Shown.
 func NameColumn(holds Holds, name, label, description string) Column {
 	c := TextColumn(name, label, description)
 	c.Holds = holds
@@ -47,7 +47,7 @@ var Groupings = []Column{
 	TextColumn("slots", "Slots", "Real or backfill"),
 	TextColumn("device", "Device", "Model of the GPU"),
 	TextColumn("memory", "Memory", "Class of the GPU's memory"),
-	TextColumn("tier", "Tier", "Class of GPUs, as the file of tiers says"),
+	TextColumn("tier", "Tier", "Performance tier of the GPU"),
 	TextColumn("machine", "Machine", "Name of the machine, as the pool reports it"),
 	TextColumn("machineType", "Machine type", "Priority: owned by researchers or CHTC; Shared: open capacity"),
 	TextColumn("ownership", "Ownership", "Researcher owned, CHTC owned or open capacity"),
@@ -57,8 +57,8 @@ var Groupings = []Column{
 	TextColumn("cause", "Cause", "Why runs were evicted"),
 	TextColumn("evidence", "Evidence", "What the outcome rests on"),
 	TextColumn("schedd", "Access point", "Where the job was submitted"),
-	TextColumn("gpus", "GPUs", "Number of GPUs that the job asks for"),
-	TextColumn("gpuMemory", "GPU memory", "Class of the GPU memory that the job asks for"),
+	TextColumn("gpus", "GPUs", "Number of requested GPUs"),
+	TextColumn("gpuMemory", "GPU memory", "Class of the requested GPU memory"),
 }
 
 // SharedColumns mean the same in all kinds.
@@ -79,7 +79,7 @@ var SharedColumns = append([]Column{
 	TextColumn("title", "Title", ""),
 	TextColumn("text", "Text", ""),
 	TextColumn("tags", "Tags", ""),
-	Metric("survival", "Survival", Share, 2, "Share that goes on beyond this age"),
+	Metric("survival", "Survival", Share, 2, "Share still ongoing at this age"),
 	Metric("low", "95 % low", Share, 2, "Lower bound of the 95 % interval"),
 	Metric("high", "95 % high", Share, 2, "Upper bound of the 95 % interval"),
 	Metric("atRisk", "At risk", Count, 0, "How many the curve rests on at this age"),
@@ -95,7 +95,7 @@ type Word struct {
 
 // FilterWords are the fields of the filter, in their order.
 var FilterWords = []Word{
-	{"pools", "Pools", "HTCondor pools, where the data source answers for many", "pool"},
+	{"pools", "Pools", "HTCondor pools (fleet data sources only)", "pool"},
 	{"categories", "Categories", "Real and backfill slots by the ownership of their machines", "category"},
 	{"slots", "Slots", "Real slots, or backfill slots", "slots"},
 	{"devices", "Devices", "Models of GPUs", "device"},
@@ -103,10 +103,13 @@ var FilterWords = []Word{
 	{"ownerships", "Ownership", "Of machines: researcher owned, CHTC owned or open capacity", "ownership"},
 	{"projects", "Projects", "Projects with priority on the machine", "project"},
 	{"users", "Users", "Who holds the GPUs", "user"},
-	{"tiers", "Tiers", "Classes of GPUs, as the file of tiers says", "tier"},
+	{"memories", "Memory", "Classes of GPU memory", "memory"},
+	{"takenOverBy", "Taken over by", "Who held the GPUs on primary slots after an eviction", "takenOverBy"},
+	{"tiers", "Tiers", "Performance tiers", "tier"},
 	{"schedds", "Access points", "Where jobs were submitted", "schedd"},
 	{"gpus", "GPUs", "Number of GPUs that jobs ask for", ""},
 	{"gpuMemory", "GPU memory", "Class of the GPU memory that jobs ask for", ""},
+	{"reasons", "Reasons", "Why a GPU is unused", ""},
 	{"idle", "Idle only", "Only machines on which nothing was claimed on primary slots", ""},
 }
 
@@ -120,6 +123,7 @@ var DimensionWords = []Word{
 	{Name: "ownership", Label: "Ownerships"},
 	{Name: "project", Label: "Projects"},
 	{Name: "user", Label: "Users"},
+	{Name: "takenOverBy", Label: "Taken over by", Description: "Who took GPUs back from backfill jobs"},
 	{Name: "memory", Label: "Memory", Description: "Classes of GPU memory"},
 	{Name: "tier", Label: "Tiers", Description: "Classes of GPUs by performance"},
 	{Name: "schedd", Label: "Access points", Description: "Whose queues are polled, with jobs that waited"},
@@ -131,7 +135,7 @@ var DurationWords = []Word{
 	{Name: "vacancy", Label: "Vacancy", Description: "How long a GPU stays free"},
 }
 
-// BucketWords are the words of the field `bucket` that are no lengths of time.
+// BucketWords are the words of the field `bucket` that are not lengths of time.
 var BucketWords = []Word{
 	{Name: bucketAuto, Label: "Auto", Description: "Fits the panel; the whole time range in alert rules"},
 	{Name: bucketWindow, Label: "Whole range", Description: "One value for the time range"},

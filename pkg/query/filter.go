@@ -12,15 +12,17 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Selection is a compiled filter. Devices, machines, ownerships and tiers choose GPUs before the slice rules;
+// Selection is a compiled filter. Devices, machines, ownerships, memories and tiers choose GPUs before the slice rules;
 // categories, projects and users choose among the results after them. Access points, numbers of GPUs and their memory
-// choose jobs.
+// choose jobs, reasons unused GPUs.
 type Selection struct {
 	Devices, Machines, Tiers Texts
 	Ownerships               [pool.Ownerships]bool
+	Memories                 []bool                // of pool.MemoryClasses
+	Reasons                  []bool                // of Reasons
 	Categories               [pool.Categories]bool // those of both filters, categories and slots
 	Projects                 Texts                 // of members: see MatchProjects
-	Users                    Texts
+	Users, TakenOverBy       Texts
 	Schedds, GPUs, GPUMemory Texts
 	Pools                    Texts
 	Idle                     bool
@@ -36,12 +38,20 @@ func (s *Selection) AllCategories() bool { return !slices.Contains(s.Categories[
 // AllOwnerships reports whether no ownership is left out.
 func (s *Selection) AllOwnerships() bool { return !slices.Contains(s.Ownerships[:], false) }
 
+// AllMemories reports whether no class of GPU memory is left out.
+func (s *Selection) AllMemories() bool { return !slices.Contains(s.Memories, false) }
+
+// MatchMemory reports whether GPUs of a class of memory count.
+func (s *Selection) MatchMemory(class string) bool {
+	return s.Memories[slices.Index(pool.MemoryClasses, class)]
+}
+
 // MatchDevice reports whether GPUs with the device's name count, and their tier; "" is a device without a name.
 func (s *Selection) MatchDevice(device string) bool {
 	return s.MatchModel(device) && (s.Tiers.All() || s.Tiers.Match(s.tierOf(device)))
 }
 
-// MatchModel reports whether GPUs with the device's name count, of whatever tier they are.
+// MatchModel reports whether GPUs with the device's name count, of any tier.
 func (s *Selection) MatchModel(device string) bool {
 	return (s.OldDevices || !pool.IsOldDevice(device)) && s.Devices.Match(shownDevice(device))
 }
@@ -60,19 +70,16 @@ func (f *Filter) compile(includeOldDevices bool) (Selection, error) {
 		name   string
 		values []string
 		into   *Texts
-		closed []string // what is possible; nil: anything
+		closed []string // the valid values; nil if any is valid
 	}{
 		{"devices", f.Devices, &s.Devices, nil}, {"machines", f.Machines, &s.Machines, nil},
 		{"projects", f.Projects, &s.Projects, nil}, {"pools", f.Pools, &s.Pools, nil},
-		{"users", f.Users, &s.Users, nil}, {"tiers", f.Tiers, &s.Tiers, nil}, {"schedds", f.Schedds, &s.Schedds, nil},
+		{"users", f.Users, &s.Users, nil}, {"takenOverBy", f.TakenOver, &s.TakenOverBy, nil},
+		{"tiers", f.Tiers, &s.Tiers, nil}, {"schedds", f.Schedds, &s.Schedds, nil},
 		{"gpus", f.GPUs, &s.GPUs, GPUCounts}, {"gpuMemory", f.GPUMemory, &s.GPUMemory, GPUMemories},
 	} {
 		if t.closed != nil {
-			_, err = chooseWords(t.name, t.values, len(t.closed), t.closed, func(text string) (int, bool) {
-				i := slices.Index(t.closed, text)
-				return i, i >= 0
-			})
-			if err != nil {
+			if _, err = chooseListed(t.name, t.values, t.closed); err != nil {
 				return s, err
 			}
 		}
@@ -98,17 +105,28 @@ func (f *Filter) compile(includeOldDevices bool) (Selection, error) {
 		return s, err
 	}
 	sides := []string{pool.Primary.String(), pool.Backfill.String()}
-	slots, err := chooseWords("slots", f.Slots, len(sides), sides, func(text string) (int, bool) {
-		i := slices.Index(sides, text)
-		return i, i >= 0
-	})
+	slots, err := chooseListed("slots", f.Slots, sides)
 	if err != nil {
+		return s, err
+	}
+	if s.Memories, err = chooseListed("memories", f.Memories, pool.MemoryClasses); err != nil {
+		return s, err
+	}
+	if s.Reasons, err = chooseListed("reasons", f.Reasons, Reasons); err != nil {
 		return s, err
 	}
 	for c := range s.Categories {
 		s.Categories[c] = categories[c] && slots[pool.Category(c).Side()]
 	}
 	return s, nil
+}
+
+// chooseListed is chooseWords of the words themselves.
+func chooseListed(name string, values, words []string) ([]bool, error) {
+	return chooseWords(name, values, len(words), words, func(text string) (int, bool) {
+		i := slices.Index(words, text)
+		return i, i >= 0
+	})
 }
 
 // chooseWords marks the n values of a closed list that a filter lets pass.
@@ -119,7 +137,7 @@ func chooseWords(name string, values []string, n int, words []string, parse func
 		i, known := parse(text)
 		switch {
 		case !known:
-			return nil, pool.BadQuery("filter.%s: %q is unknown: possible are %s", name, text, strings.Join(words, ", "))
+			return nil, pool.BadQuery("filter.%s: unknown value %q; valid values: %s", name, text, strings.Join(words, ", "))
 		case isExcluded:
 			excluded[i] = true
 		default:
@@ -158,7 +176,7 @@ func OwnershipNames() (names []string) {
 // begin with "!" exclude. A text passes if an entry includes it, or none includes, and none excludes it. The zero value
 // lets everything pass. It is safe for concurrent use.
 type Texts struct {
-	values   []string           // as asked
+	values   []string           // as given
 	exact    map[string]verdict // of exact values
 	patterns []pattern
 	anybody  bool      // no entry includes
@@ -171,7 +189,7 @@ type pattern struct {
 	verdict
 }
 
-// verdict is what a list says of a text.
+// verdict is the result of a list for a text.
 type verdict struct{ included, excluded bool }
 
 func (v verdict) and(w verdict) verdict {
@@ -181,8 +199,8 @@ func (v verdict) and(w verdict) verdict {
 // exclusion begins an entry that excludes.
 const exclusion = "!"
 
-// entryOf returns what an entry names, and whether it excludes that. A backslash before the "!" makes it a part of the
-// value.
+// entryOf returns the value of an entry, and whether the entry excludes it. A backslash before the "!" makes it a part
+// of the value.
 func entryOf(value string) (text string, excludes bool) {
 	if rest, ok := strings.CutPrefix(value, exclusion); ok {
 		return rest, true
@@ -197,7 +215,7 @@ func entryOf(value string) (text string, excludes bool) {
 const (
 	maxValues       = 10_000
 	maxPattern      = 1000 // bytes of a pattern
-	maxInstructions = 5000 // of all its patterns' programs: matching a text takes at most so many steps a character
+	maxInstructions = 5000 // of all its patterns' programs: matching takes at most this many steps per character
 )
 
 func isPattern(text string) bool {

@@ -12,8 +12,7 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// FuzzQuery: whatever a query's JSON is, it is refused with a fault of the query, or means a plan that can be written
-// as JSON.
+// FuzzQuery: any JSON as a query is refused with a fault of the query, or means a plan that can be written as JSON.
 func FuzzQuery(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `null`, `[]`, `7`, `{"queryType": "allocation"}`,

@@ -7,7 +7,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Texts of groups that are no values of their own; they stand last.
+// Texts of groups that are not values of their own; they come last.
 const (
 	Unknown = "Unknown" // without a value
 	Other   = "Other"   // the rest
@@ -22,13 +22,39 @@ var fixed = map[string][]string{
 	"gpuMemory":   {"any", "<48GB", "48GB", "80GB", ">80GB"},
 	"ownership":   OwnershipNames(),
 	"machineType": {"Priority", "Shared"},
+	"obstacle":    Obstacles,
+	"reason":      Reasons,
 }
+
+// Why jobs wait, and why GPUs are unused, in the order in which the reasons apply (methodology section 16).
+var (
+	Obstacles = []string{"gpus", "gpuMemory", "shape", "cpus", "memory", "fits"}
+	Reasons   = []string{"prevented", "drained", "other", "fits", "cpus", "memory", "shape", "gpuMemory", "noDemand"}
+)
 
 func categoryNames() (names []string) {
 	for c := range pool.Category(pool.Categories) {
 		names = append(names, c.String())
 	}
 	return names
+}
+
+// ShownAs are the words for values of groupings that do not speak for themselves.
+var ShownAs = map[string]map[string]string{
+	"obstacle": {"gpus": "Too few free GPUs", "gpuMemory": "Too few with the GPU memory",
+		"shape": "Too few on one machine", "cpus": "Too few CPUs next to the GPUs",
+		"memory": "Too little memory next to the GPUs", "fits": "Would fit: the reason is not in the data"},
+	"reason": {"prevented": "No jobs wanted", "drained": "Drained", "other": "Another state",
+		"fits": "A waiting job would fit", "cpus": "CPUs are used up", "memory": "Memory is used up",
+		"shape": "Too few on the machine", "gpuMemory": "Too little GPU memory", "noDemand": "No demand"},
+}
+
+// ShownAs returns how values of a grouping are shown that are stored otherwise, by value.
+func (p *Plan) ShownAs(grouping string) map[string]string {
+	if grouping == "device" {
+		return p.Env.Lists.DeviceNames
+	}
+	return ShownAs[grouping]
 }
 
 // CompareValues orders two values of a grouping: categories, slots, memories, ownerships in their own order, everything

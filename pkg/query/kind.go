@@ -2,8 +2,8 @@ package query
 
 import "slices"
 
-// Kind describes a kind of question: what can be asked, and how answers are shown. The editor, the documents and the
-// report take their words from here.
+// Kind describes a query type: its options, and how answers are shown. The editor, the documents and the report take
+// their words from here.
 type Kind struct {
 	Name           string // its queryType
 	Label          string
@@ -31,10 +31,11 @@ type View struct {
 	JobHours      []float64 `json:"jobHours,omitempty"`      // the default of the option
 	BucketMinutes int       `json:"bucketMinutes,omitempty"` // its shortest bucket; 0: none
 	Sides         bool      `json:"-"`                       // without category its groups are distinguished by slots
-	Columns       []Column  `json:"-"`                       // what columns are called here, other than in the kind
+	Always        string    `json:"-"`                       // a grouping that its answers have, named or not
+	Columns       []Column  `json:"-"`                       // columns with another label here than in the kind
 }
 
-// What of a view an alert rule can use.
+// The parts of a view that an alert rule can use.
 const (
 	AlertSeries       = "series"        // every series
 	AlertSingleMetric = "single-metric" // the table, when exactly one metric is named
@@ -52,7 +53,7 @@ const (
 
 // Filters of views.
 var (
-	GPUFilters  = []string{"categories", "slots", "devices", "tiers", "machines", "ownerships", "projects"}
+	GPUFilters  = []string{"categories", "slots", "devices", "memories", "tiers", "machines", "ownerships", "projects"}
 	UserFilters = append(slices.Clone(GPUFilters), "users")
 )
 
@@ -176,7 +177,7 @@ func (k *Kind) holds(view *View) map[string]Holds {
 	return found
 }
 
-// Label is what a column is called in the answer to a query; the column itself if there is no such query.
+// Label is the label of a column in the answer to a query; the column itself if there is no such query.
 func (c Catalog) Label(m Model, column string) string {
 	if kind, view, err := c.find(m.QueryType, m.View); err == nil {
 		return kind.Column(view, column).Label
@@ -185,8 +186,8 @@ func (c Catalog) Label(m Model, column string) string {
 }
 
 // Dimensions are the dimensions whose values can be listed for editors and variables.
-var Dimensions = []string{"category", "slots", "device", "machine", "ownership", "project", "user", "memory", "tier",
-	"schedd"}
+var Dimensions = []string{"category", "slots", "device", "machine", "ownership", "project", "user", "takenOverBy",
+	"memory", "tier", "schedd"}
 
-// Durations are what curves and periods of backfillAvailability can measure.
+// Durations are the measures of curves and periods of backfillAvailability.
 var Durations = []string{"tenure", "vacancy"}

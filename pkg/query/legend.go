@@ -45,7 +45,7 @@ func (p *Plan) legend() error {
 	}
 	legend := Legend(strings.TrimSpace(p.model.Legend))
 	if n := utf8.RuneCountInString(string(legend)); n > longestLegend {
-		return pool.BadQuery("%s: legend has %d characters: %d are possible", p.name(), n, longestLegend)
+		return pool.BadQuery("%s: legend: at most %[3]d characters; got %[2]d", p.name(), n, longestLegend)
 	}
 	possible := p.LegendKeys()
 	for _, key := range legend.keys() {
@@ -53,10 +53,10 @@ func (p *Plan) legend() error {
 			continue
 		}
 		if slices.Contains(p.view.GroupBy, key) {
-			return pool.BadQuery("%s: legend: {{%s}} has no value unless the query is grouped by %s: possible are %s",
+			return pool.BadQuery("%s: legend: {{%s}} has no value unless the query is grouped by %s; valid keys: %s",
 				p.name(), key, key, braced(possible))
 		}
-		return pool.BadQuery("%s: legend: the key {{%s}} is unknown: possible are %s", p.name(), key, braced(possible))
+		return pool.BadQuery("%s: legend: unknown key {{%s}}; valid keys: %s", p.name(), key, braced(possible))
 	}
 	p.Legend = legend
 	return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Migration is what a version of the query model changed about stored queries. The front end reads the same table
+// Migration is the change that a version of the query model made to stored queries. The front end reads the same table
 // (src/query/migration.ts): Grafana's editor and its server bring a query to the current version alike.
 type Migration struct {
 	Renamed  []Renamed `json:"renamed"`
@@ -21,7 +21,7 @@ type Renamed struct {
 	To    string `json:"to"`
 }
 
-// Default is what a missing field of a kind's queries meant before the default changed.
+// Default is the meaning of a field that was missing in a kind's queries before the default changed.
 type Default struct {
 	Kind  string `json:"kind"`
 	Field string `json:"field"`

@@ -1,5 +1,5 @@
-// Package query is the query model: how a kind of question is described (Kind), how a question is written (Model), and
-// what it means for one request (Plan). It knows no kind by name.
+// Package query is the query model: the description of a query type (Kind), the form of a query (Model), and its
+// meaning in one request (Plan). It does not depend on any particular kind.
 package query
 
 import (
@@ -36,8 +36,9 @@ type Model struct {
 	Version             int       `json:"version,omitempty"`
 }
 
-// Filter chooses GPUs (pools, devices, machines, ownerships, tiers) and results (the rest). An empty list is all. An
-// entry that begins with "!" excludes what it names; a value that begins so is written with a backslash before it.
+// Filter chooses GPUs (pools, devices, machines, ownerships, memories, tiers) and results (the rest). An empty list is
+// all. An entry that begins with "!" excludes the value after it; a value that begins so is written with a backslash
+// before it.
 type Filter struct {
 	Categories []string `json:"categories,omitempty"`
 	Slots      []string `json:"slots,omitempty"`
@@ -46,10 +47,13 @@ type Filter struct {
 	Ownerships []string `json:"ownerships,omitempty"`
 	Projects   []string `json:"projects,omitempty"`
 	Users      []string `json:"users,omitempty"`
+	Memories   []string `json:"memories,omitempty"` // of pool.MemoryClasses
+	TakenOver  []string `json:"takenOverBy,omitempty"`
 	Tiers      []string `json:"tiers,omitempty"`
 	Schedds    []string `json:"schedds,omitempty"`
 	GPUs       []string `json:"gpus,omitempty"`      // of GPUCounts
 	GPUMemory  []string `json:"gpuMemory,omitempty"` // of GPUMemories
+	Reasons    []string `json:"reasons,omitempty"`   // of Reasons
 	Pools      []string `json:"pools,omitempty"`     // of many pools: see pkg/fleet
 	Idle       bool     `json:"idle,omitempty"`      // allocation/machines: nothing claimed on primary slots
 }
@@ -63,9 +67,9 @@ type field struct {
 func (f *Filter) fields() []field {
 	return []field{
 		{"categories", &f.Categories}, {"slots", &f.Slots}, {"devices", &f.Devices}, {"machines", &f.Machines},
-		{"ownerships", &f.Ownerships}, {"projects", &f.Projects}, {"users", &f.Users}, {"tiers", &f.Tiers},
-		{"schedds", &f.Schedds}, {"gpus", &f.GPUs}, {"gpuMemory", &f.GPUMemory},
-		{"pools", &f.Pools},
+		{"ownerships", &f.Ownerships}, {"projects", &f.Projects}, {"users", &f.Users}, {"takenOverBy", &f.TakenOver},
+		{"memories", &f.Memories}, {"tiers", &f.Tiers}, {"schedds", &f.Schedds}, {"gpus", &f.GPUs},
+		{"gpuMemory", &f.GPUMemory}, {"reasons", &f.Reasons}, {"pools", &f.Pools},
 	}
 }
 
@@ -78,7 +82,7 @@ func ParseFilter(raw json.RawMessage) (Filter, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&f); err != nil {
-		return f, pool.BadQuery("filter: %w; possible are the lists %s and idle (true or false)", err, fieldNames())
+		return f, pool.BadQuery("filter: %w; valid: the lists %s, and idle (true or false)", err, fieldNames())
 	}
 	for _, l := range f.fields() {
 		*l.values = slices.DeleteFunc(*l.values, func(v string) bool { return strings.TrimSpace(v) == "" })
@@ -165,9 +169,9 @@ func one(what, word string, possible []string) error {
 		return nil
 	}
 	if len(possible) == 0 {
-		return pool.BadQuery("%s %q is not possible here: there is none to choose", what, word)
+		return pool.BadQuery("%s %q is not supported here: there is no choice", what, word)
 	}
-	return pool.BadQuery("%s %q is unknown: possible are %s", what, word, strings.Join(possible, ", "))
+	return pool.BadQuery("unknown %s %q; valid values: %s", what, word, strings.Join(possible, ", "))
 }
 
 // several checks a list of words, none of them twice.

@@ -1,19 +1,19 @@
 package query
 
-// Holds says whom or what a column of texts names, where not everyone may see it.
+// Holds is the kind of names in a column of texts that not everyone may see.
 type Holds uint8
 
-// What columns can hold.
+// The kinds of names in columns.
 const (
 	Anything Holds = iota
 	Users          // of the pool: RemoteOwner, or the owner of a job
 	Jobs           // GlobalJobId
 )
 
-// Naming is how the one who asks sees users and jobs, and by which names a filter may ask for users. The zero value
-// knows them as they are stored.
+// Naming is how the user of a query sees users and jobs, and which names of users a filter accepts. The zero value uses
+// the stored names.
 type Naming struct {
-	Key       string                       // differs where filters choose other users: part of the names of what is kept
+	Key       string                       // differs if filters choose other users; part of cache keys
 	User, Job func(stored string) string   // how answers call them; nil: as they are stored
 	Taken     func(stored string) []string // a user's names in filters; nil: the stored one
 }
@@ -43,7 +43,7 @@ func (n *Naming) taken(stored string) []string {
 func shownStored(holds Holds, stored string) string { return new(Naming).shown(holds, stored) }
 
 // Shown is a stored text of a column as tables, labels and filters show it: a missing device or user is Unknown,
-// missing projects are "", and users and jobs have the names that the one who asks may see.
+// missing projects are "", and users and jobs have the names that the user of the query may see.
 func (p *Plan) Shown(column, stored string) string {
 	if column == "device" {
 		return shownDevice(stored)
@@ -61,6 +61,14 @@ func shownDevice(stored string) string {
 // MatchUser reports whether the filter lets a user pass, by any of the names that it may call them; "" is unknown.
 func (s *Selection) MatchUser(stored string) bool {
 	return s.Users.All() || s.Users.MatchAny(s.naming.taken(stored)...)
+}
+
+// MatchTakenOver reports whether the filter lets pass a run whose GPUs a user took over; taken is false if no user did.
+func (s *Selection) MatchTakenOver(stored string, taken bool) bool {
+	if !taken {
+		return s.TakenOverBy.All()
+	}
+	return s.TakenOverBy.All() || s.TakenOverBy.MatchAny(s.naming.taken(stored)...)
 }
 
 // NamesOfUser are the names by which the filter may call a user.

@@ -11,24 +11,24 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Request is a query with what one call adds.
+// Request is a query with the other parameters of one call.
 type Request struct {
 	Model
 	Window        pool.Window
 	IntervalMs    int64 // the distance of points that the panel can show
 	MaxDataPoints int64
 	FromAlert     bool
-	OnDashboard   bool // asked for by a dashboard's panel
+	OnDashboard   bool // requested by a dashboard's panel
 	Now           pool.Micros
 }
 
-// Env is what the data source's settings say.
+// Env is the part of a request that comes from the data source's settings.
 type Env struct {
 	Zone         *localtime.Zone
 	SliceMinutes int // 0: every snapshot is its own slice
 	YearStart    int // the month with which years begin, 1 to 12; 0: January
 	Lists        pool.Lists
-	Naming       Naming // of users and jobs, for the one who asks
+	Naming       Naming // of users and jobs, for the user of the query
 	LinksFrom    string // UID of the data source whose tables link to the shipped dashboards; "": none do
 }
 
@@ -40,7 +40,7 @@ type Plan struct {
 	Frame      string // shape of the answer: FrameSeries, FrameTable, …
 	Numeric    bool   // a table with one number, for alert rules: no totals, no rowType, no nulls
 	Totals     bool
-	Filter     Filter            // as asked
+	Filter     Filter            // as given
 	Select     Selection         // the same, compiled
 	Bucket     *localtime.Bucket // of a series; nil = the whole window
 	Location   *time.Location    // of calendar buckets and hours of the week
@@ -48,7 +48,7 @@ type Plan struct {
 	JobHours   []float64         // where the view has the option
 	Overhead   float64           // minutes of a checkpoint
 	Legend     Legend            // where the view has the option
-	Limit      int               // as asked; 0 = the view's own
+	Limit      int               // as given; 0 = the view's own
 
 	CompleteBucketsOnly bool
 
@@ -64,7 +64,7 @@ type Plan struct {
 	holds map[string]Holds // by column
 }
 
-// Plan checks a request and fills in its defaults. Errors are pool.BadQuery and say what is possible.
+// Plan checks a request and fills in its defaults. Errors are pool.BadQuery and list the valid values.
 func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 	kind, view, err := c.find(r.QueryType, r.View)
 	if err != nil {
@@ -78,7 +78,7 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 		Env:         env, model: r.Model, kind: kind, view: view, holds: kind.holds(view),
 	}
 	if r.Window.To < r.Window.From {
-		return nil, pool.BadQuery("the window ends (%s) before it begins (%s)", text(r.Window.To), text(r.Window.From))
+		return nil, pool.BadQuery("the time range ends (%s) before it starts (%s)", text(r.Window.To), text(r.Window.From))
 	}
 	if r.Limit < 0 {
 		return nil, pool.BadQuery("limit %d is negative: 0 is the view's own limit", r.Limit)
@@ -114,7 +114,7 @@ func (c Catalog) find(queryType, name string) (*Kind, *View, error) {
 			names = append(names, c[i].Name)
 		}
 		if queryType == "" {
-			return nil, nil, pool.BadQuery("queryType is missing: possible are %s", strings.Join(names, ", "))
+			return nil, nil, pool.BadQuery("queryType is required; valid values: %s", strings.Join(names, ", "))
 		}
 		return nil, nil, one("queryType", queryType, names)
 	}
@@ -141,6 +141,9 @@ func (p *Plan) words() error {
 	}
 	if p.view.Sides && !slices.Contains(p.GroupBy, "category") && !slices.Contains(p.GroupBy, "slots") {
 		p.GroupBy = append(slices.Clone(p.GroupBy), "slots") // real and backfill are never added
+	}
+	if always := p.view.Always; always != "" && !slices.Contains(p.GroupBy, always) {
+		p.GroupBy = append([]string{always}, p.GroupBy...)
 	}
 	if err := several(p.name()+": metric", p.Metrics, p.view.Metrics); err != nil {
 		return err
@@ -185,7 +188,7 @@ const (
 	defaultOverhead = 5.0
 )
 
-// options checks what only some views know.
+// options checks the options that only some views support.
 func (p *Plan) options() error {
 	if p.knows("duration") {
 		p.Duration = cmp.Or(p.model.Duration, p.view.Duration)
@@ -198,11 +201,11 @@ func (p *Plan) options() error {
 			p.JobHours = p.view.JobHours
 		}
 		if len(p.JobHours) > maxJobHours {
-			return pool.BadQuery("%s: jobHours names %d lengths: %d are possible", p.name(), len(p.JobHours), maxJobHours)
+			return pool.BadQuery("%s: jobHours: at most %[3]d lengths; got %[2]d", p.name(), len(p.JobHours), maxJobHours)
 		}
 		for i, hours := range p.JobHours {
 			if !(hours > 0 && hours <= longestJob) {
-				return pool.BadQuery("%s: jobHours %v is no length of a job: possible are numbers above 0, up to %v", p.name(),
+				return pool.BadQuery("%s: jobHours %v is not a job length; valid: numbers above 0, up to %v", p.name(),
 					hours, longestJob)
 			}
 			if slices.Contains(p.JobHours[:i], hours) {
@@ -216,7 +219,7 @@ func (p *Plan) options() error {
 			p.Overhead = *p.model.OverheadMinutes
 		}
 		if !(p.Overhead >= 0 && p.Overhead <= longestOverhead) {
-			return pool.BadQuery("%s: overheadMinutes %v is not possible: possible are 0 to %v", p.name(), p.Overhead,
+			return pool.BadQuery("%s: overheadMinutes must be 0 to %[3]v; got %[2]v", p.name(), p.Overhead,
 				longestOverhead)
 		}
 	}
@@ -234,18 +237,17 @@ func (c Catalog) checkFilter(p *Plan) error {
 	filter := p.Filter
 	for _, f := range filter.fields() {
 		if len(*f.values) > 0 && !slices.Contains(p.view.Filters, f.name) {
-			return pool.BadQuery("%s: filter.%s is not possible here: possible are %s", p.name(), f.name, possible)
+			return pool.BadQuery("%s: filter.%s is not supported here; valid filters: %s", p.name(), f.name, possible)
 		}
 	}
 	if filter.Idle && !slices.Contains(p.view.Filters, "idle") {
 		knows := c.views(func(v *View) bool { return slices.Contains(v.Filters, "idle") })
-		return pool.BadQuery("%s: filter.idle is not possible here (%s knows it): possible are %s", p.name(),
+		return pool.BadQuery("%s: filter.idle is only supported by %s; valid filters: %s", p.name(),
 			strings.Join(knows, ", "), possible)
 	}
 	if ofUsers := p.view.UserMetrics; len(filter.Users) > 0 && len(ofUsers) > 0 {
 		if named := p.model.Metrics; len(named) != 1 || !slices.Contains(ofUsers, named[0]) {
-			return pool.BadQuery("%s: filter.users is possible with the one metric %s only: a GPU that is not claimed has no "+
-				"user",
+			return pool.BadQuery("%s: filter.users requires %s as the only metric, because an unclaimed GPU has no user",
 				p.name(), strings.Join(ofUsers, " or "))
 		}
 	}
@@ -280,7 +282,7 @@ func (c Catalog) whatAlerts(view *View) string {
 			}
 		}
 	}
-	return "this view cannot alert: possible are " + strings.Join(names, ", ")
+	return "this view cannot be used in alert rules; valid: " + strings.Join(names, ", ")
 }
 
 func text(t pool.Micros) string { return pool.Time(t).Format(time.RFC3339Nano) }
@@ -288,7 +290,7 @@ func text(t pool.Micros) string { return pool.Time(t).Format(time.RFC3339Nano) }
 // MaxRows bounds the rows of every table, and the series of every answer.
 const MaxRows = 50_000
 
-// Max is the limit in force: as asked, else the given one of the view; never more than 50,000.
+// Max is the effective limit: the query's, otherwise that of the view; never more than 50,000.
 func (p *Plan) Max(ofView int) int {
 	if p.Limit == 0 {
 		return ofView

@@ -38,58 +38,60 @@ func TestWrongQueriesSayWhatIsPossible(t *testing.T) {
 	}{
 		{`[]`, []string{"cannot be read"}},
 		{`{"queryType": 3}`, []string{"cannot be read"}},
-		{`{}`, []string{"queryType is missing", "allocation, userHours, backfillAvailability, evictions"}},
-		{`{"queryType": "alocation"}`, []string{`"alocation" is unknown`, "allocation, userHours"}},
-		{`{"queryType": "allocation", "view": "pie"}`, []string{`"pie" is unknown`,
+		{`{}`, []string{"queryType is required", "allocation, userHours, backfillAvailability, evictions"}},
+		{`{"queryType": "alocation"}`, []string{`"alocation"`, "allocation, userHours"}},
+		{`{"queryType": "allocation", "view": "pie"}`, []string{`"pie"`,
 			"timeseries, summary, current, stateTimeline, machines, health, annotations"}},
 		{`{"queryType": "allocation", "metrics": ["allocated", "evictions"]}`,
-			[]string{`"evictions" is unknown`, "allocatedPercent, allocated, available"}},
+			[]string{`"evictions"`, "allocatedPercent, allocated, available"}},
 		{`{"queryType": "allocation", "metrics": ["free", "free"]}`, []string{"twice"}},
-		{`{"queryType": "allocation", "groupBy": ["user"]}`, []string{`"user" is unknown`, "category, slots, device"}},
+		{`{"queryType": "allocation", "groupBy": ["user"]}`, []string{`"user"`, "category, slots, device"}},
 		{`{"queryType": "allocation", "groupBy": ["device", "device"]}`, []string{"twice"}},
-		{`{"queryType": "allocation", "view": "current", "groupBy": ["device"]}`, []string{"none to choose"}},
+		{`{"queryType": "allocation", "view": "current", "groupBy": ["device"]}`, []string{"there is no choice"}},
 		{`{"queryType": "evictions", "view": "timeseries", "groupBy": ["evidence"]}`,
-			[]string{`"evidence" is unknown`, "cause"}},
-		{`{"queryType": "allocation", "bucket": "2h"}`, []string{`"2h" is unknown`, "auto, window, 5m"}},
-		{`{"queryType": "allocation", "view": "summary", "bucket": "2h"}`, []string{`"2h" is unknown`}},
-		{`{"queryType": "allocation", "bucket": "10m"}`, []string{"slices of 15 minutes", "auto, window, 15m, 30m"}},
+			[]string{`"evidence"`, "cause"}},
+		{`{"queryType": "allocation", "bucket": "2h"}`, []string{`"2h"`, "auto, window, 5m"}},
+		{`{"queryType": "allocation", "view": "summary", "bucket": "2h"}`, []string{`"2h"`}},
+		{`{"queryType": "allocation", "bucket": "10m"}`, []string{"slice of 15 minutes", "auto, window, 15m, 30m"}},
 		{`{"queryType": "allocation", "timezone": "Mars/Olympus"}`, []string{"Mars/Olympus", "IANA"}},
 		{`{"queryType": "allocation", "filter": {"devices": ["/H200(/"]}}`, []string{"filter.devices", "/H200(/", "RE2"}},
 		{`{"queryType": "allocation", "filter": {"colours": ["x"]}}`,
-			[]string{`"colours"`, "categories, slots, devices, machines, ownerships, projects, users, tiers, schedds, gpus, " +
-				"gpuMemory, pools and idle"}},
+			[]string{`"colours"`, "categories, slots, devices, machines, ownerships, projects, users, takenOverBy, memories, " +
+				"tiers, schedds, gpus, gpuMemory, reasons, pools, and idle"}},
 		{`{"queryType": "allocation", "filter": {"devices": "H200"}}`, []string{"filter", "lists"}},
 		{`{"queryType": "allocation", "filter": {"categories": ["Open"]}}`,
-			[]string{`"Open" is unknown`, "Shared (Open Capacity)"}},
-		{`{"queryType": "allocation", "filter": {"slots": ["Primary"]}}`, []string{`"Primary" is unknown`, "Real, Backfill"}},
+			[]string{`"Open"`, "Shared (Open Capacity)"}},
+		{`{"queryType": "allocation", "filter": {"slots": ["Primary"]}}`, []string{`"Primary"`, "Real, Backfill"}},
 		{`{"queryType": "allocation", "filter": {"ownerships": ["Nobody"]}}`,
-			[]string{`"Nobody" is unknown`, "Researcher Owned, CHTC Owned, Open Capacity"}},
+			[]string{`"Nobody"`, "Researcher Owned, CHTC Owned, Open Capacity"}},
 		{`{"queryType": "allocation", "view": "health", "filter": {"machines": ["m"]}}`,
-			[]string{"filter.machines", "possible are none"}},
+			[]string{"filter.machines", "valid filters: none"}},
 		{`{"queryType": "allocation", "view": "summary", "filter": {"idle": true}}`, []string{"filter.idle", "machines"}},
 		{`{"queryType": "allocation", "view": "summary", "filter": {"users": ["ann"]}}`,
-			[]string{"filter.users", "allocated only"}},
+			[]string{"filter.users", "requires allocated as the only metric"}},
 		{`{"queryType": "allocation", "metrics": ["allocated", "free"], "filter": {"users": ["ann"]}}`,
-			[]string{"allocated only"}},
+			[]string{"requires allocated as the only metric"}},
 		{`{"queryType": "backfillAvailability", "filter": {"users": ["ann"]}}`, []string{"filter.users"}},
 		{`{"queryType": "backfillAvailability", "view": "survival", "duration": "life"}`,
-			[]string{`"life" is unknown`, "tenure, vacancy"}},
+			[]string{`"life"`, "tenure, vacancy"}},
+		{`{"queryType": "allocation", "filter": {"devices": ["/(a?){900}/", "/(b?){900}/", "/(c?){900}/"]}}`,
+			[]string{"filter.devices", "too costly"}},
 		{`{"queryType": "allocation", "filter": {"devices": ["$gpu"]}}`,
 			[]string{"$gpu", "alert rules know no dashboard variables"}},
 		{`{"queryType": "allocation", "filter": {"devices": ["/${gpu:regex}/"]}}`, []string{"${gpu:regex}"}},
 		{`{"queryType": "allocation", "filter": {"devices": ["[[gpu]]"]}}`, []string{"[[gpu]]"}},
 		{`{"queryType": "allocation", "groupBy": ["$g"]}`, []string{"groupBy", "$g"}},
 		{`{"queryType": "allocation", "legend": "{{devise}}"}`,
-			[]string{"legend", "{{devise}} is unknown", "{{category}}, {{metric}}"}},
+			[]string{"legend", "unknown key {{devise}}", "{{category}}, {{metric}}"}},
 		{`{"queryType": "allocation", "legend": "{{device}}"}`,
 			[]string{"unless the query is grouped by device", "{{category}}, {{metric}}"}},
 		{`{"queryType": "allocation", "groupBy": ["device"], "legend": "{{}}"}`,
-			[]string{"{{}} is unknown", "{{device}}, {{slots}}, {{metric}}"}},
+			[]string{"unknown key {{}}", "{{device}}, {{slots}}, {{metric}}"}},
 		{`{"queryType": "allocation", "view": "stateTimeline", "legend": "{{metric}}"}`,
-			[]string{"{{metric}} is unknown", "{{device}}, {{machine}}, {{gpu}}"}},
-		{`{"queryType": "evictions", "view": "survival", "legend": "{{user}}"}`, []string{"{{user}} is unknown"}},
+			[]string{"unknown key {{metric}}", "{{device}}, {{machine}}, {{gpu}}"}},
+		{`{"queryType": "evictions", "view": "survival", "legend": "{{user}}"}`, []string{"unknown key {{user}}"}},
 		{`{"queryType": "allocation", "legend": "Free on $device"}`, []string{"legend", "$device"}},
-		{`{"queryType": "allocation", "legend": "` + strings.Repeat("ü", 201) + `"}`, []string{"201 characters", "200"}},
+		{`{"queryType": "allocation", "legend": "` + strings.Repeat("ü", 201) + `"}`, []string{"got 201", "200"}},
 		{`{"queryType": "allocation", "metrics": ["$m"]}`, []string{"metrics", "$m"}},
 		{`{"queryType": "allocation", "bucket": "$__interval"}`, []string{"bucket", "$__interval"}},
 		{`{"queryType": "allocation", "timezone": "${tz}"}`, []string{"timezone", "${tz}"}},
@@ -108,7 +110,7 @@ func TestWrongQueriesSayWhatIsPossible(t *testing.T) {
 		_ *query.Env) {
 		r.Window = pool.Window{From: 2, To: 1}
 	})
-	require.ErrorContains(t, err, "ends (1970-01-01T00:00:00.000001Z) before it begins (1970-01-01T00:00:00.000002Z)")
+	require.ErrorContains(t, err, "ends (1970-01-01T00:00:00.000001Z) before it starts (1970-01-01T00:00:00.000002Z)")
 }
 
 func TestDefaults(t *testing.T) {
@@ -130,7 +132,7 @@ func TestDefaults(t *testing.T) {
 	p, err = plan(t, `{"queryType": "evictions"}`)
 	require.NoError(t, err)
 	require.Empty(t, p.GroupBy)
-	require.Len(t, p.Metrics, 17)
+	require.Len(t, p.Metrics, 21)
 
 	p, err = plan(t, `{"queryType": "backfillAvailability", "view": "survival"}`)
 	require.NoError(t, err)
@@ -152,7 +154,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, 50_000, p.Max(5000))
 }
 
-// One metric named is a number a group, for alert rules; totals asked for make it a plain table again.
+// One named metric gives one number per group, for alert rules; explicit totals make it a plain table again.
 func TestSingleMetric(t *testing.T) {
 	for text, want := range map[string]struct{ numeric, totals bool }{
 		`{"queryType": "allocation", "view": "summary"}`: {false,
@@ -325,7 +327,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// What was executed can be asked again and means the same.
+// An executed query can be run again and means the same.
 func TestExecutedIsAQuery(t *testing.T) {
 	for _, text := range []string{
 		`{"queryType": "allocation", "filter": {"devices": ["A"]}, "limit": 3, "includeOldDevices": false}`,
@@ -402,7 +404,7 @@ func TestQuartersOfAFiscalYear(t *testing.T) {
 		"2026-02-01 in UTC is January in Chicago")
 }
 
-// The planner reads of a view what options mean there, and what they may be.
+// The planner takes the meaning and the valid values of options from the view.
 func TestOptionsOfViews(t *testing.T) {
 	view := query.TableView("", []string{"device"}, []string{"m"}, query.GPUFilters).With("jobHours", "overheadMinutes")
 	view.JobHours = []float64{1, 24}
@@ -427,11 +429,11 @@ func TestOptionsOfViews(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "1h", p.Bucket.Name)
 	for text, says := range map[string]string{
-		`{"queryType": "k", "jobHours": [0]}`:                                "no length of a job",
+		`{"queryType": "k", "jobHours": [0]}`:                                "not a job length",
 		`{"queryType": "k", "jobHours": [2, 2]}`:                             "twice",
 		`{"queryType": "k", "overheadMinutes": -1}`:                          "overheadMinutes",
 		`{"queryType": "k", "view": "timeseries", "bucket": "30m"}`:          "too short",
-		`{"queryType": "k", "filter": {"schedds": ["ap"]}}`:                  "filter.schedds is not possible here",
+		`{"queryType": "k", "filter": {"schedds": ["ap"]}}`:                  "filter.schedds is not supported here",
 		`{"queryType": "k", "view": "timeseries", "filter": {"idle": true}}`: "filter.idle",
 	} {
 		_, err := ask(text)

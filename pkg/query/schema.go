@@ -43,7 +43,7 @@ func (o object[V]) MarshalJSON() ([]byte, error) {
 }
 
 type (
-	// word is what the editor shows of a name.
+	// word is a name as the editor shows it.
 	word struct {
 		Label       string `json:"label"`
 		Description string `json:"description,omitempty"`
@@ -58,14 +58,14 @@ type (
 		Views          object[View] `json:"views"`
 		Metrics        object[word] `json:"metrics"`
 	}
-	// category is a category of GPUs: what queries and what people call it.
+	// category is a value that queries and people call differently: a category of GPUs, a reason.
 	category struct {
 		Key  string `json:"key"`
 		Name string `json:"name"`
 	}
 )
 
-// Fleet is what a data source of many pools can be asked.
+// Fleet describes the queries that a data source of many pools answers.
 type Fleet struct {
 	Catalog    Catalog
 	Dimensions []string // whose values it lists
@@ -77,8 +77,8 @@ type fleetKinds struct {
 	Dimensions []string     `json:"dimensions"`
 }
 
-// Schema is the query model as a document, the one that the front end reads (src/query/schema.json): what the kinds of
-// the catalog, those of a pool, can be asked, and what a fleet can.
+// Schema is the query model as a document, the one that the front end reads (src/query/schema.json): the options of the
+// catalog's kinds, which are those of a pool, and of a fleet.
 func (c Catalog) Schema(fleet Fleet) any {
 	s := struct {
 		Version     int          `json:"version"`
@@ -97,6 +97,7 @@ func (c Catalog) Schema(fleet Fleet) any {
 		Slots       []string     `json:"slots"`
 		GPUCounts   []string     `json:"gpuCounts"`
 		GPUMemories []string     `json:"gpuMemories"`
+		Reasons     []category   `json:"reasons"`
 		Durations   []string     `json:"durations"`
 		Duration    []Word       `json:"durationWords"`
 	}{
@@ -122,6 +123,9 @@ func (c Catalog) Schema(fleet Fleet) any {
 	}
 	for c := range pool.Category(pool.Categories) {
 		s.Categories = append(s.Categories, category{c.Key(), c.String()})
+	}
+	for _, reason := range Reasons {
+		s.Reasons = append(s.Reasons, category{reason, ShownAs["reason"][reason]})
 	}
 	return s
 }
@@ -155,7 +159,7 @@ func (c Catalog) Table() string {
 		}
 		return strings.Join(names, ", ")
 	}
-	lines := []string{"| kind | view | groupings | metrics |", "|---|---|---|---|"}
+	lines := []string{"| query type | view | groupings | metrics |", "|---|---|---|---|"}
 	for i := range c {
 		kind := "`" + c[i].Name + "`"
 		for _, v := range c[i].Views {

@@ -10,7 +10,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 )
 
-// Answer is what a data source said to one query.
+// Answer is a data source's answer to one query.
 type Answer struct {
 	Name string // heads it; "" where it is the only one, in text
 	backend.DataResponse
@@ -115,7 +115,7 @@ func (l layout) sideBySide(frames data.Frames) *Table {
 	return t
 }
 
-// seriesName names a series by its labels' values, else by its field.
+// seriesName names a series by its labels' values, or by its field if it has none.
 func seriesName(value *data.Field) string {
 	if len(value.Labels) == 0 {
 		return displayName(value)

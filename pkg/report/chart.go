@@ -15,7 +15,7 @@ import (
 // Chart is a drawing in SVG's coordinates, Width x Height, with its text.
 type Chart struct {
 	Width, Height float64
-	Plot          Box // where the data stand
+	Plot          Box // the area of the data
 	YTitle        string
 	XTitle        string
 	X, Y          []Tick
@@ -29,7 +29,7 @@ type Chart struct {
 // Box is a rectangle.
 type Box struct{ Left, Top, Right, Bottom float64 }
 
-// Tick is a mark of an axis: where, and what it says.
+// Tick is a mark of an axis: its position and its text.
 type Tick struct {
 	At    float64
 	Label string
@@ -43,7 +43,7 @@ type Shape struct {
 	Path  string
 }
 
-// Bar is a horizontal bar with its name before it and its value behind.
+// Bar is a horizontal bar with its name before it and its value after it.
 type Bar struct {
 	Y, Length   float64
 	Name, Value string
@@ -168,7 +168,7 @@ func (s *stack) highest() (highest float64) {
 	return highest
 }
 
-// area draws the i-th name above what lies below it, a bucket as a step.
+// area draws the i-th name above the areas below it, each bucket as a step.
 func (s *stack) area(i int, below map[int64]float64, x func(int64) float64, y func(float64) float64) string {
 	var p path
 	for first := 0; first < len(s.times); {
@@ -349,7 +349,7 @@ func steps(field *data.Field, x func(int) float64, y func(float64) float64) stri
 	return p.String()
 }
 
-// band fills what lies between two such functions.
+// band fills the area between two such functions.
 func band(low, high *data.Field, x func(int) float64, y func(float64) float64) string {
 	var p path
 	for r := 0; r < low.Len(); r++ {

@@ -11,7 +11,7 @@ import (
 //go:embed page.gohtml
 var page string
 
-// pages escapes everything that comes from the data by where it stands: html/template knows.
+// pages escapes all data by their context in the page, as html/template does.
 var pages = template.Must(template.New("page").Funcs(template.FuncMap{
 	"at":     func(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) },
 	"add":    func(x, y float64) float64 { return x + y },
@@ -21,7 +21,7 @@ var pages = template.Must(template.New("page").Funcs(template.FuncMap{
 	"bodies": bodies,
 }).Parse(page))
 
-// HTML writes the report as one page that needs nothing else.
+// HTML writes the report as one self-contained page.
 func (r *Report) HTML(out io.Writer) error { return pages.Execute(out, r) }
 
 // bodies are the rows in groups: each heading with its items, the totals by themselves.
@@ -36,7 +36,7 @@ func bodies(t *Table) (groups [][]Row) {
 	return groups
 }
 
-// pair is what a template inside the page is given.
+// pair is the argument of a template inside the page.
 type pair struct {
 	ID    string
 	Value any

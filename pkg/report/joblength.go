@@ -10,13 +10,14 @@ import (
 // likely is how likely a job must be to finish, in percent, to be called safe.
 const likely = 90
 
-// jobLengths is what a device's rows of the view jobLength say, by job hours, the shortest first.
+// jobLengths has a device's rows of the view jobLength, by job hours, the shortest first.
 type jobLengths struct {
 	device string
 	safe   float64 // hours of the longest job that is likely to finish, and so are all shorter ones; 0: none
 	next   float64 // hours of the shortest job that is not; 0: none, or not known
 	finish float64 // percent of the latter that do
 	save   float64 // hours after which the longest job of which it is known should save; NaN: not known
+	used   float64 // hours after which jobs save today; NaN: not known
 	known  bool
 }
 
@@ -29,9 +30,10 @@ func jobLengthSentences(_ layout, frames data.Frames) Block {
 		}
 		device, hours := column(frame, "device"), column(frame, "jobHours")
 		finish, save := column(frame, "finishPercent"), column(frame, "bestCheckpointHours")
+		used := column(frame, "usedCheckpointHours")
 		for r := range hours.Len() {
 			if n := len(all); n == 0 || all[n-1].device != text(device, r) {
-				all = append(all, jobLengths{device: text(device, r), save: math.NaN()})
+				all = append(all, jobLengths{device: text(device, r), save: math.NaN(), used: number(used, r)})
 			}
 			all[len(all)-1].add(number(hours, r), number(finish, r), number(save, r))
 		}
@@ -69,7 +71,11 @@ func (j *jobLengths) sentence() string {
 	if j.next == 0 || math.IsNaN(j.save) {
 		return said + "."
 	}
-	return fmt.Sprintf("%s; longer ones should save every %s.", said, hoursText(j.save))
+	said = fmt.Sprintf("%s; longer ones should save every %s", said, hoursText(j.save))
+	if !math.IsNaN(j.used) {
+		said += fmt.Sprintf(" (jobs that save do so every %s)", hoursText(math.Round(10*j.used)/10))
+	}
+	return said + "."
 }
 
 // hoursText is a length of time in hours, or in minutes below one.

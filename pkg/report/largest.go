@@ -7,7 +7,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 )
 
-// largest shows the rows with the largest values of a column, at most so many, and the total. Rows without a value
+// largest shows the rows with the largest values of a column, at most most of them, and the total. Rows without a value
 // above 0 are left out; without any there is no table.
 func largest(name string, most int) func(layout, data.Frames) Block {
 	return func(l layout, frames data.Frames) Block {

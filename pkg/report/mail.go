@@ -2,9 +2,11 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"os"
 	"strconv"
@@ -14,6 +16,7 @@ import (
 	"github.com/wneessen/go-mail"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/remote"
 )
 
 // Mail says how a report is sent.
@@ -21,12 +24,18 @@ type Mail struct {
 	To       []string // addresses, such as ops@example.org or "Operators <ops@example.org>"
 	From     string   // "" = gpureports@ this machine
 	Server   string   // host:port of the SMTP server; port 25 if none is given
+	Helo     string   // name of this machine in EHLO; "" = the sender's domain
 	TLS      string   // starttls-if-offered (default), starttls, tls or none
-	User     string   // "" = no authentication; else the connection must be encrypted, or the server offer SCRAM
+	User     string   // "" = no authentication; otherwise the connection must be encrypted, or the server offer SCRAM
 	Password string
 
 	roots *x509.CertPool // that the server's certificate is checked with; nil = the machine's
+	pause time.Duration  // before the second try; 0 = a minute
 }
+
+// greylisting is how often a message is offered: servers take one from a stranger only after some minutes. All tries
+// are within half an hour.
+var greylisting = remote.Policy{Attempts: 6, First: time.Minute, Longest: 10 * time.Minute}
 
 // mailTimeout bounds the whole exchange with the server.
 const mailTimeout = time.Minute
@@ -40,9 +49,9 @@ var tlsOptions = map[string]mail.Option{
 	"none":                mail.WithTLSPolicy(mail.NoTLS),
 }
 
-// Send mails the report as text (of a width) and as HTML, in one message to all addresses.
-// Errors: an address or the server's name is wrong, the server cannot be reached or does not take the message for one
-// of the addresses; it was sent to nobody then.
+// Send mails the report as text (of a width) and as HTML, in one message to all addresses. A server that refuses for
+// the moment is asked again for half an hour. Errors: an address or the server's name is wrong, the server cannot be
+// reached or does not take the message for one of the addresses; it was sent to nobody then.
 func (r *Report) Send(ctx context.Context, m Mail, width int) error {
 	message, err := r.message(m, width)
 	if err != nil {
@@ -58,8 +67,13 @@ func (r *Report) Send(ctx context.Context, m Mail, width int) error {
 	}
 	options := []mail.Option{
 		mail.WithPort(port), mail.WithTimeout(mailTimeout), policy,
-		mail.WithTLSConfig(&tls.Config{ServerName: host, MinVersion: tls.VersionTLS12, RootCAs: m.roots}),
+		mail.WithTLSConfig(&tls.Config{ServerName: host, MinVersion: tls.VersionTLS12, RootCAs: m.roots,
+			InsecureSkipVerify: m.trusts(host)}), //nolint:gosec // see trusts
 	}
+	if m.Helo == "" {
+		_, m.Helo, _ = strings.Cut(message.GetFrom()[0].Address, "@")
+	}
+	options = append(options, mail.WithHELO(m.Helo))
 	if m.User != "" {
 		options = append(options,
 			mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(m.User), mail.WithPassword(m.Password))
@@ -68,10 +82,35 @@ func (r *Report) Send(ctx context.Context, m Mail, width int) error {
 	if err != nil {
 		return pool.BadQuery("mail server %s: %w", m.Server, err)
 	}
-	if err := client.DialAndSendWithContext(ctx, message); err != nil {
+	tries := greylisting
+	tries.First = cmp.Or(m.pause, tries.First)
+	err = remote.Retry(ctx, tries, func() error {
+		err := client.DialAndSendWithContext(ctx, message)
+		var refused *mail.SendError
+		if errors.As(err, &refused) && refused.IsTemp() {
+			return &remote.Temporary{Err: err}
+		}
+		return err
+	})
+	var unknown *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &unknown):
+		return pool.SourceError("sending the report by %s: %w: name the server as its certificate does, or use --smtp-tls "+
+			"none inside your own network", m.Server, err)
+	case err != nil:
 		return pool.SourceError("sending the report by %s: %w", m.Server, err)
 	}
 	return nil
+}
+
+// trusts reports whether the server's certificate is not checked: on this machine, where encryption is only used if it
+// is offered. Postfix on Debian offers it with a certificate that it has signed itself.
+func (m Mail) trusts(host string) bool {
+	if m.TLS != "" && m.TLS != "starttls-if-offered" {
+		return false
+	}
+	address := net.ParseIP(host)
+	return host == "localhost" || address != nil && address.IsLoopback()
 }
 
 // message is the report as a mail.
@@ -81,7 +120,7 @@ func (r *Report) message(m Mail, width int) (*mail.Msg, error) {
 	if from == "" {
 		host, err := os.Hostname()
 		if err != nil {
-			return nil, pool.BadQuery("this machine has no name: say from whom the mail comes")
+			return nil, pool.BadQuery("this machine has no host name: set the sender address")
 		}
 		from = "GPU Reports <gpureports@" + host + ">"
 	}
@@ -92,6 +131,9 @@ func (r *Report) message(m Mail, width int) (*mail.Msg, error) {
 		return nil, pool.BadQuery("mail to %s: %w", strings.Join(m.To, ", "), err)
 	}
 	subject := r.Title + ": " + r.Subtitle
+	if r.Headline != "" {
+		subject += "; " + r.Headline
+	}
 	if r.Failed > 0 {
 		subject += " (incomplete)"
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -23,11 +24,13 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// mailbox is an SMTP server that keeps what it is sent.
+// mailbox is an SMTP server that keeps the messages it receives.
 type mailbox struct {
 	mu       sync.Mutex
 	accounts map[string]string // needed to send; none: everybody may
 	refuse   string            // an address that it does not know
+	grey     int               // so often it takes no message
+	helo     string            // name of the last client
 	messages []delivered
 
 	certificate *tls.Certificate // nil: it does not encrypt
@@ -56,7 +59,10 @@ type session struct {
 	known   bool
 }
 
-func (m *mailbox) NewSession(*smtp.Conn) (smtp.Session, error) {
+func (m *mailbox) NewSession(c *smtp.Conn) (smtp.Session, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.helo = c.Hostname()
 	return &session{mailbox: m, known: len(m.accounts) == 0}, nil
 }
 
@@ -81,6 +87,12 @@ func (s *session) Mail(from string, _ *smtp.MailOptions) error {
 }
 
 func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.grey > 0 {
+		s.grey--
+		return &smtp.SMTPError{Code: 450, EnhancedCode: smtp.EnhancedCode{4, 2, 0}, Message: "greylisted"}
+	}
 	if to == s.refuse {
 		return &smtp.SMTPError{Code: 550, Message: "no such user here"}
 	}
@@ -121,7 +133,7 @@ func (m *mailbox) serve(t *testing.T) string {
 
 func mailed() *Report {
 	return &Report{
-		Title: "GPU report für alle", Subtitle: "2025-10-01 to 2025-10-02",
+		Title: "GPU report für alle", Subtitle: "2025-10-01 to 2025-10-02", Headline: "allocated: real 71.3%",
 		Facts: []Fact{{"Coverage", "100 %"}},
 		Sections: []Section{{Key: "real", Title: "Slots",
 			Blocks: []Block{{Paragraphs: []string{strings.Repeat("long ", 400) + "<b>&"}}}}},
@@ -146,7 +158,7 @@ func TestMail(t *testing.T) {
 	require.NoError(t, err)
 	subject, err := new(mime.WordDecoder).DecodeHeader(message.Header.Get("Subject"))
 	require.NoError(t, err)
-	require.Equal(t, "GPU report für alle: 2025-10-01 to 2025-10-02", subject)
+	require.Equal(t, "GPU report für alle: 2025-10-01 to 2025-10-02; allocated: real 71.3%", subject)
 	require.Equal(t, "auto-generated", message.Header.Get("Auto-Submitted"))
 	date, err := message.Header.Date()
 	require.NoError(t, err)
@@ -203,7 +215,7 @@ func TestMailFails(t *testing.T) {
 		"port":     {func(m *Mail) { m.Server = "localhost:mail" }, "use host:port", pool.FaultQuery},
 		"no name":  {func(m *Mail) { m.Server = ":25" }, "use host:port", pool.FaultQuery},
 		"tls":      {func(m *Mail) { m.TLS = "ssl3" }, "unknown way", pool.FaultQuery},
-		"no trust": {func(m *Mail) { m.roots = nil }, "certificate", pool.FaultSource},
+		"no trust": {func(m *Mail) { m.roots, m.TLS = nil, "starttls" }, "or use --smtp-tls none", pool.FaultSource},
 		"no tls":   {func(m *Mail) { m.TLS = "none" }, "sending the report by", pool.FaultSource},
 		"password": {func(m *Mail) { m.Password = "wrong" }, "sending the report by", pool.FaultSource},
 		"unknown":  {func(m *Mail) { m.To = append(m.To, "gone@example.org") }, "no such user here", pool.FaultSource},
@@ -230,4 +242,24 @@ func TestMailWithoutEncryption(t *testing.T) {
 	require.ErrorContains(t, mailed().Send(t.Context(), Mail{
 		To: []string{"ops@example.org"}, From: "a@example.org", Server: box.serve(t), TLS: "starttls",
 	}, 80), "STARTTLS")
+}
+
+// A mail server on this machine offers encryption with a certificate that it has signed itself, wants a full name, and
+// takes the mail of a stranger at the third try.
+func TestMailByThisMachine(t *testing.T) {
+	box := &mailbox{grey: 2}
+	box.encrypted(t)
+	m := Mail{To: []string{"ops@example.org"}, From: "Reports <a@pool.example.org>", Server: box.serve(t),
+		pause: time.Millisecond}
+	require.NoError(t, mailed().Send(t.Context(), m, 80))
+	require.Len(t, box.messages, 1)
+	require.Equal(t, "pool.example.org", box.helo)
+	m.Helo = "gpu.example.org"
+	require.NoError(t, mailed().Send(t.Context(), m, 80))
+	require.Equal(t, "gpu.example.org", box.helo)
+
+	box.grey = 1000
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	require.ErrorContains(t, mailed().Send(ctx, m, 80), "greylisted")
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -20,8 +19,8 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Owner is the account of a project's machines, while they give it priority: what they could do, what their owner used,
-// what others got (methodology section 5).
+// Owner is the account of a project's machines, while they give it priority: their capacity, their owner's use, and the
+// use by others (methodology section 5).
 type Owner struct {
 	Project        string
 	Machines       []string
@@ -35,16 +34,24 @@ type Owner struct {
 
 // Use is GPU hours of a project's machines. Owned are those of real slots that could be allocated or were drained; Own
 // is what real slots were held, Given what backfill slots were; Elsewhere is what those who held the real slots held
-// where the project has no priority, on either kind of slot.
+// where the project has no priority, on either kind of slot. Lost is what evictions cost the users of the backfill
+// slots since their jobs' last checkpoints, Evicted what the evicted runs held in all.
 type Use struct {
 	Name                         string
 	Owned, Own, Given, Elsewhere float64
+	Evictions, Yielded, Saved    float64 // runs; Saved: evicted ones whose jobs had saved in them
+	Lost, Evicted                float64
+}
+
+// figures are those that add up.
+func (u *Use) figures() []*float64 {
+	return []*float64{&u.Owned, &u.Own, &u.Given, &u.Elsewhere, &u.Evictions, &u.Yielded, &u.Saved, &u.Lost, &u.Evicted}
 }
 
 // MakeOwner asks the data source. Errors: an unknown project, with names that are near; a query that has no answer.
 func MakeOwner(ctx context.Context, source backend.QueryDataHandler, project string, o Options) (*Owner, error) {
 	if !o.From.Before(o.To) {
-		return nil, pool.BadQuery("report: the window's end (%s) must lie after its beginning (%s)",
+		return nil, pool.BadQuery("report: the end of the time range (%s) must be after its start (%s)",
 			o.To.Format(time.RFC3339), o.From.Format(time.RFC3339))
 	}
 	r := &Owner{Project: project, options: o}
@@ -80,22 +87,17 @@ func (r *Owner) ask(ctx context.Context, source backend.QueryDataHandler, window
 	queries ...func() query) ([]data.Frames, error) {
 	request := &backend.QueryDataRequest{}
 	for i, ask := range queries {
-		q := ask()
-		text, err := json.Marshal(q)
-		if err != nil {
-			return nil, fmt.Errorf("writing a query: %w", err)
+		if err := ask().addTo(request, strconv.Itoa(i), window, time.Hour); err != nil {
+			return nil, err
 		}
-		kind, _ := q["queryType"].(string)
-		request.Queries = append(request.Queries, backend.DataQuery{RefID: strconv.Itoa(i), QueryType: kind, JSON: text,
-			TimeRange: window, Interval: time.Hour, MaxDataPoints: points})
 	}
-	response, err := source.QueryData(ctx, request)
+	responses, err := answersTo(ctx, source, request)
 	if err != nil {
-		return nil, fmt.Errorf("the data source did not answer: %w", err)
+		return nil, err
 	}
 	answers := make([]data.Frames, len(queries))
 	for i := range queries {
-		answer := response.Responses[strconv.Itoa(i)]
+		answer := responses[strconv.Itoa(i)]
 		if answer.Error != nil {
 			return nil, fmt.Errorf("the owner's figures: %w", answer.Error)
 		}
@@ -128,13 +130,13 @@ func (r *Owner) findMachines(all data.Frames) error {
 	}
 	near := nearest(r.Project, slices.Sorted(maps.Keys(known)))
 	if len(near) == 0 {
-		return pool.BadQuery("report: no machine has the project %q in this window, and none has another", r.Project)
+		return pool.BadQuery("report: no machine has the project %q in this time range, nor any other project", r.Project)
 	}
-	return pool.BadQuery("report: no machine has the project %q in this window: near are %s", r.Project,
+	return pool.BadQuery("report: no machine has the project %q in this time range; similar: %s", r.Project,
 		strings.Join(near, ", "))
 }
 
-// nearest are the few names that differ least from a text, whatever their case.
+// nearest are the few names that differ least from a text, ignoring case.
 func nearest(wanted string, names []string) []string {
 	const few = 5
 	slices.SortStableFunc(names, func(a, b string) int {
@@ -166,7 +168,7 @@ func distance(a, b string) int {
 
 // monthsOf divides a window at the beginnings of the zone's months.
 func monthsOf(w backend.TimeRange, zone *time.Location) (months []backend.TimeRange) {
-	for from := w.From; !from.After(w.To); {
+	for from := w.From; from.Before(w.To); {
 		local := from.In(zone)
 		next := time.Date(local.Year(), local.Month()+1, 1, 0, 0, 0, 0, zone)
 		to := next.Add(-time.Microsecond)
@@ -179,7 +181,7 @@ func monthsOf(w backend.TimeRange, zone *time.Location) (months []backend.TimeRa
 	return months
 }
 
-// account adds up the use of an owner's machines; devices and users are those of the window asked for last.
+// account adds up the use of an owner's machines; devices and users are those of the last window.
 type account struct {
 	owner          *Owner
 	source         backend.QueryDataHandler
@@ -196,12 +198,14 @@ func (a *account) of(ctx context.Context, window backend.TimeRange) (Use, error)
 	answers, err := a.owner.ask(ctx, a.source, window,
 		ask("allocation", "summary", "groupBy", names{"device"}, "metrics", names{"available", "drained"}, "totals", false,
 			"filter", filter{"projects": here, "slots": names{"Real"}}),
-		hours(filter{"projects": here, "slots": names{"Real"}}), hours(filter{"projects": here, "slots": names{"Backfill"}}))
+		hours(filter{"projects": here, "slots": names{"Real"}}), hours(filter{"projects": here, "slots": names{"Backfill"}}),
+		ask("evictions", "summary", "groupBy", names{"device", "user"}, "filter", filter{"projects": here}, "metrics",
+			append(names{"yielded"}, lossFigures...), "totals", false, "limit", mostRows))
 	if err != nil {
 		return Use{}, err
 	}
 	for _, frame := range answers[0] {
-		device, covered := column(frame, "device"), coveredHours(frame)
+		device, covered := column(frame, "device"), stat(frame, "Covered hours (D)")
 		for i := 0; device != nil && i < device.Len(); i++ {
 			gpus := number(column(frame, "available"), i) + number(column(frame, "drained"), i)
 			named(a.devices, text(device, i)).Owned += gpus * covered
@@ -209,6 +213,7 @@ func (a *account) of(ctx context.Context, window backend.TimeRange) (Use, error)
 	}
 	a.add(answers[1], func(u *Use) *float64 { return &u.Own })
 	a.add(answers[2], func(u *Use) *float64 { return &u.Given })
+	a.addEvictions(answers[3])
 	var owners []string
 	for name, u := range a.users {
 		if u.Own > 0 && name != "Unknown" {
@@ -224,8 +229,10 @@ func (a *account) of(ctx context.Context, window backend.TimeRange) (Use, error)
 	}
 	whole := Use{Name: "All"}
 	for _, u := range byName(a.devices) {
-		whole.Owned, whole.Own = whole.Owned+u.Owned, whole.Own+u.Own
-		whole.Given, whole.Elsewhere = whole.Given+u.Given, whole.Elsewhere+u.Elsewhere
+		to := whole.figures()
+		for i, figure := range u.figures() {
+			*to[i] += *figure
+		}
 	}
 	return whole, nil
 }
@@ -245,6 +252,25 @@ func (a *account) add(answer data.Frames, to func(*Use) *float64) {
 	}
 }
 
+// addEvictions adds the cost of evictions, by device and user.
+func (a *account) addEvictions(answer data.Frames) {
+	for _, frame := range answer {
+		device, user := column(frame, "device"), column(frame, "user")
+		for i := 0; device != nil && i < device.Len(); i++ {
+			for _, u := range []*Use{named(a.devices, text(device, i)), named(a.users, text(user, i))} {
+				evictions := number(column(frame, "evictions"), i)
+				u.Evictions += evictions
+				u.Yielded += number(column(frame, "yielded"), i)
+				u.Lost += number(column(frame, "lostGpuHours"), i)
+				u.Evicted += number(column(frame, "evictedGpuHours"), i)
+				if evictions > 0 {
+					u.Saved += math.Round(evictions * number(column(frame, "checkpointedPercent"), i) / 100)
+				}
+			}
+		}
+	}
+}
+
 // literal are entries of a filter that name values as they are.
 func literal(values []string, before string) []string {
 	entries := make([]string, len(values))
@@ -257,10 +283,10 @@ func literal(values []string, before string) []string {
 	return entries
 }
 
-// coveredHours is D of an answer.
-func coveredHours(frame *data.Frame) float64 {
+// stat is a statistic of an answer; NaN without it.
+func stat(frame *data.Frame, name string) float64 {
 	for _, s := range frame.Meta.Stats {
-		if s.DisplayName == "Covered hours (D)" {
+		if s.DisplayName == name {
 			return s.Value
 		}
 	}
@@ -293,15 +319,18 @@ func (r *Owner) Report() *Report {
 		}
 		made.Sections = append(made.Sections, Section{Key: key, Title: title, About: about, Blocks: []Block{block}})
 	}
-	add("devices", "By device", "Owned are GPU hours of real slots that could be allocated or were drained. Own use is "+
-		"what was held on them, given what others held on their backfill slots; used elsewhere is what those who held the "+
-		"real slots held on other machines.", r.table("Device", append(slices.Clone(r.Devices), r.Whole)))
+	add("devices", "By device", "Owned are GPU hours of real slots that could be allocated or were drained. Own use: "+
+		"hours held on these slots. Given: hours that others held on their backfill slots. Used elsewhere: hours that the "+
+		"users of the real slots held on other machines.", r.table("Device", append(slices.Clone(r.Devices), r.Whole)))
 	if len(r.Months) > 0 {
 		add("months", "By month", "Each month has its own slices and covered hours.", r.table("Month", r.Months))
 	}
 	add("own", "Own use by user", "", r.byUser(func(u Use) float64 { return u.Own }))
 	add("given", "Given to others by user", "", r.byUser(func(u Use) float64 { return u.Given }))
 	add("elsewhere", "Used elsewhere by user", "", r.byUser(func(u Use) float64 { return u.Elsewhere }))
+	add("evictions", "What evictions cost the users of backfill slots", "Lost are GPU hours of evicted runs since their "+
+		"jobs' last checkpoints, evicted ones those of the whole runs. Jobs that yield have saved and lose nothing.",
+		r.evictions())
 	return made
 }
 
@@ -341,19 +370,45 @@ func (r *Owner) byUser(of func(Use) float64) *Table {
 	return t
 }
 
+// evictions lists the cost of evictions by user, the largest loss first.
+func (r *Owner) evictions() *Table {
+	t := &Table{Columns: []Column{{Name: "User"}, {"Lost (GPU h)", true}, {"Evicted (GPU h)", true},
+		{"Checkpointed (%)", true}, {"Evictions", true}, {"Yielded", true}}}
+	users := slices.DeleteFunc(slices.Clone(r.Users), func(u Use) bool { return u.Evictions+u.Yielded == 0 })
+	slices.SortStableFunc(users, func(a, b Use) int { return cmp.Compare(b.Lost, a.Lost) })
+	if len(users) == 0 {
+		return t
+	}
+	for i, u := range append(users, r.Whole) {
+		row := Row{Cells: []string{clean(u.Name), gpuHours(u.Lost), gpuHours(u.Evicted), share(u.Saved, u.Evictions),
+			figure(u.Evictions, "", nil), figure(u.Yielded, "", nil)}}
+		if i == len(users) {
+			row.Kind = Total
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
 // CSV writes every figure with its full precision, a row for each device, month and user, and the whole.
 func (r *Owner) CSV(out io.Writer) error {
 	w := csv.NewWriter(out)
-	records := [][]string{{"by", "name", "ownedGpuHours", "ownGpuHours", "givenGpuHours", "elsewhereGpuHours"}}
+	records := [][]string{{"by", "name", "ownedGpuHours", "ownGpuHours", "givenGpuHours", "elsewhereGpuHours", "evictions",
+		"yielded", "lostGpuHours", "evictedGpuHours", "checkpointedPercent"}}
 	for _, part := range []struct {
 		by   string
 		uses []Use
 	}{{"all", []Use{r.Whole}}, {"device", r.Devices}, {"month", r.Months}, {"user", r.Users}} {
 		for _, u := range part.uses {
 			record := []string{part.by, clean(u.Name)}
-			for _, x := range []float64{u.Owned, u.Own, u.Given, u.Elsewhere} {
+			for _, x := range []float64{u.Owned, u.Own, u.Given, u.Elsewhere, u.Evictions, u.Yielded, u.Lost, u.Evicted} {
 				record = append(record, strconv.FormatFloat(x, 'g', -1, 64))
 			}
+			checkpointed := ""
+			if u.Evictions > 0 {
+				checkpointed = strconv.FormatFloat(100*u.Saved/u.Evictions, 'g', -1, 64)
+			}
+			record = append(record, checkpointed)
 			records = append(records, record)
 		}
 	}

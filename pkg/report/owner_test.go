@@ -9,8 +9,8 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/plugin"
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
 // A machine that changes hands counts for each project while it gives that project priority.

@@ -1,5 +1,5 @@
-// Package report lays the data source's answers out as a report for people: text for mail, HTML that stands alone. It
-// computes nothing: every figure is a field of an answer's frame.
+// Package report lays the data source's answers out as a report for people: text for mail, HTML as one self-contained
+// page. It computes nothing: every figure is a field of an answer's frame.
 package report
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Options say what is reported.
+// Options define the contents of a report.
 type Options struct {
 	Title    string         // "" = GPU report
 	From, To time.Time      // the window [From, To]
@@ -32,6 +32,7 @@ type Options struct {
 type Report struct {
 	Title    string
 	Subtitle string // the period
+	Headline string // how much was allocated, for the subject of a mail; "" = not known
 	Facts    []Fact // coverage, freshness, when it was made
 	Notices  []string
 	Sections []Section
@@ -41,7 +42,7 @@ type Report struct {
 // Fact is a figure about the report as a whole.
 type Fact struct{ Name, Value string }
 
-// Section is a heading with what stands beneath.
+// Section is a heading with its contents.
 type Section struct {
 	Key, Title string
 	About      string // one or two sentences
@@ -74,7 +75,7 @@ func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Rep
 		return nil, err
 	}
 	if !o.From.Before(o.To) {
-		return nil, pool.BadQuery("report: the window's end (%s) must lie after its beginning (%s)",
+		return nil, pool.BadQuery("report: the end of the time range (%s) must be after its start (%s)",
 			o.To.Format(time.RFC3339), o.From.Format(time.RFC3339))
 	}
 	if o.Zone == nil {
@@ -96,7 +97,7 @@ func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Rep
 	} else {
 		r.Notices = notices(health.Frames)
 	}
-	r.Facts = l.facts(health.Frames)
+	r.Facts, r.Headline = l.facts(health.Frames), headline(answers[headlineRef].Frames)
 	for _, s := range chosen {
 		section := Section{Key: s.key, Title: s.title, About: s.about}
 		told := slices.Clone(r.Notices)
@@ -146,8 +147,11 @@ func Keys() []string {
 	return keys
 }
 
-// healthRef is the query of the report as a whole.
-const healthRef = "health"
+// Queries of the report as a whole.
+const (
+	healthRef   = "health"
+	headlineRef = "headline"
+)
 
 func refID(s section, part int) string { return fmt.Sprintf("%s %d", s.key, part+1) }
 
@@ -157,21 +161,17 @@ const points = 170
 // ask sends all queries in one request.
 func (l layout) ask(ctx context.Context, source backend.QueryDataHandler, chosen []section) (backend.Responses, error) {
 	window := backend.TimeRange{From: l.options.From, To: l.options.To}
+	interval := max(window.Duration()/points, time.Second)
 	request := &backend.QueryDataRequest{}
 	add := func(refID string, q query) error {
 		q["refId"], q["timezone"] = refID, l.options.Zone.String()
-		text, err := json.Marshal(q)
-		if err != nil {
-			return fmt.Errorf("writing the query of %s: %w", refID, err)
-		}
-		kind, _ := q["queryType"].(string)
-		request.Queries = append(request.Queries, backend.DataQuery{
-			RefID: refID, QueryType: kind, TimeRange: window, JSON: text, MaxDataPoints: points,
-			Interval: max(window.Duration()/points, time.Second),
-		})
-		return nil
+		return q.addTo(request, refID, window, interval)
 	}
 	if err := add(healthRef, query{"queryType": "allocation", "view": "health"}); err != nil {
+		return nil, err
+	}
+	if err := add(headlineRef, query{"queryType": "allocation", "view": "summary", "groupBy": names{"slots"},
+		"metrics": names{allocatedPercent}}); err != nil {
 		return nil, err
 	}
 	for _, s := range chosen {
@@ -184,6 +184,25 @@ func (l layout) ask(ctx context.Context, source backend.QueryDataHandler, chosen
 			}
 		}
 	}
+	return answersTo(ctx, source, request)
+}
+
+// addTo adds the query to a request.
+func (q query) addTo(request *backend.QueryDataRequest, refID string, window backend.TimeRange,
+	interval time.Duration) error {
+	text, err := json.Marshal(q)
+	if err != nil {
+		return fmt.Errorf("writing the query of %s: %w", refID, err)
+	}
+	kind, _ := q["queryType"].(string)
+	request.Queries = append(request.Queries, backend.DataQuery{RefID: refID, QueryType: kind, TimeRange: window,
+		JSON: text, MaxDataPoints: points, Interval: interval})
+	return nil
+}
+
+// answersTo returns the data source's answers to all queries of a request.
+func answersTo(ctx context.Context, source backend.QueryDataHandler, request *backend.QueryDataRequest) (
+	backend.Responses, error) {
 	response, err := source.QueryData(ctx, request)
 	if err != nil {
 		return nil, fmt.Errorf("the data source did not answer: %w", err)
@@ -212,7 +231,7 @@ func (l layout) block(p part, answer backend.DataResponse) Block {
 	return b
 }
 
-// notices are what the answer says beside its figures.
+// notices are the notices of an answer.
 func notices(frames data.Frames) (texts []string) {
 	for _, frame := range frames {
 		if frame.Meta == nil {
@@ -229,6 +248,28 @@ func notices(frames data.Frames) (texts []string) {
 		}
 	}
 	return texts
+}
+
+const allocatedPercent = "allocatedPercent"
+
+// headline says how much of the real and of the backfill slots was allocated: "allocated: real 71.3%, backfill 40.2%".
+func headline(frames data.Frames) string {
+	var parts []string
+	for _, frame := range frames {
+		slots, percent := column(frame, "slots"), column(frame, allocatedPercent)
+		if slots == nil || percent == nil {
+			continue
+		}
+		for i := range percent.Len() {
+			if value, err := percent.NullableFloatAt(i); err == nil && value != nil {
+				parts = append(parts, fmt.Sprintf("%s %.1f%%", strings.ToLower(text(slots, i)), *value))
+			}
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "allocated: " + strings.Join(parts, ", ")
 }
 
 // coverage are the statistics of an answer that belong to a report; others say how it was made.
@@ -271,7 +312,8 @@ func Last(name string, now time.Time, zone *time.Location, yearStart int) (from,
 	}
 	m := lengths.FindStringSubmatch(name)
 	if m == nil {
-		return from, to, pool.BadQuery("report: %q is no window: use a number of hours or days such as 24h or 7d, or month, "+
+		return from, to, pool.BadQuery("report: %q is not a time range: use a number of hours or days such as 24h or 7d, "+
+			"or month, "+
 			"quarter or fiscal-year", name)
 	}
 	n, _ := strconv.Atoi(m[1])

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -133,9 +133,9 @@ func TestFiguresAreTheExpectedOnes(t *testing.T) {
 	checkFigures(t, r, "utilization", 0, use(availability.ByDevice, tenure.ByDevice), uses, 7)
 	checkFigures(t, r, "utilization", 1, use(availability.ByMachineType, tenure.ByMachineType), uses, 2)
 	checkFigures(t, r, "evictions", 0, byDisplayName(jobs.Evictions.ByCategory),
-		names{"runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous"}, 3)
-	rates := names{"gpuHours", "evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent",
-		"medianHoursToEviction", "lostGpuHours", "lostPercent"}
+		names{"runs", "evictions", "yielded", "completed", "removed", "held", "running", "lost", "ambiguous"}, 3)
+	rates := names{"lostGpuHours", "evictedGpuHours", "checkpointedPercent", "lostPercent", "ratePer100GpuHours",
+		"rateLow", "rateHigh", "evictedPercent", "medianHoursToEviction"}
 	checkFigures(t, r, "evictions", 1, byDisplayName(jobs.Evictions.ByCategory), rates, 3)
 	checkFigures(t, r, "evictions", 2, jobs.Evictions.ByDevice, rates, 7)
 
@@ -208,8 +208,8 @@ func checkFigures(t *testing.T, r *Report, key string, block int, want map[strin
 			require.True(t, ok, metric)
 			digits := 1
 			switch metric {
-			case "count", "censored", "unknownStart", "runs", "evictions", "completed", "removed", "held", "running", "lost",
-				"ambiguous":
+			case "count", "censored", "unknownStart", "runs", "evictions", "yielded", "completed", "removed", "held", "running",
+				"lost", "ambiguous":
 				digits = 0
 			case "ratePer100GpuHours", "rateLow", "rateHigh":
 				digits = 2
@@ -240,7 +240,7 @@ func TestOneSection(t *testing.T) {
 	require.Equal(t, pool.FaultQuery, pool.FaultOf(err))
 	o.From, o.Sections = now, nil
 	_, err = Make(t.Context(), source, o)
-	require.ErrorContains(t, err, "must lie after its beginning")
+	require.ErrorContains(t, err, "must be after its start")
 }
 
 // Times are of the report's zone, and the charts' buckets too.
@@ -278,7 +278,7 @@ func TestNoData(t *testing.T) {
 		Options{From: now.AddDate(-1, 0, -1), To: now.AddDate(-1, 0, 0), Now: now})
 	require.NoError(t, err)
 	require.Zero(t, r.Failed)
-	require.Contains(t, r.Notices, "Warning: no snapshot in the window")
+	require.Contains(t, r.Notices, "Warning: no snapshot in the time range")
 	for _, s := range r.Sections {
 		for i, b := range s.Blocks {
 			require.Nil(t, b.Table, "%s %d", s.Key, i)
@@ -304,7 +304,7 @@ func TestLast(t *testing.T) {
 	}
 	for _, name := range []string{"", "h", "0h", "-1d", "5w", "24hh", "24 h", "1e9h", "month2", "24h x"} {
 		_, _, err := Last(name, at, chicago, 1)
-		require.ErrorContains(t, err, "is no window", name)
+		require.ErrorContains(t, err, "is not a time range", name)
 	}
 }
 

@@ -2,7 +2,7 @@ package report
 
 import "github.com/grafana/grafana-plugin-sdk-go/data"
 
-// section is what the report says about one subject.
+// section defines the report's section about one subject.
 type section struct {
 	key, title, about string
 	parts             []part
@@ -13,7 +13,7 @@ type part struct {
 	caption    string
 	query      func() query
 	lay        func(layout, data.Frames) Block
-	empty      string // what no row means
+	empty      string // text if there is no row
 	paragraphs []string
 }
 
@@ -40,15 +40,18 @@ var (
 	slotFigures   = names{"allocatedPercent", "allocated", "available", "free", "drained", "prevented"}
 	lengthFigures = names{"count", "meanHours", "medianHours", "minHours", "maxHours", "sdHours", "kmMedianHours",
 		"censored", "unknownStart"}
-	useFigures      = names{"available", "used", "taken", "usedPercent", "hours90", "hours75", "hours50"}
-	outcomeFigures  = names{"runs", "evictions", "completed", "removed", "held", "running", "lost", "ambiguous"}
-	evictionFigures = names{"gpuHours", "evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "evictedPercent",
-		"medianHoursToEviction", "lostGpuHours", "lostPercent"}
+	useFigures     = names{"available", "used", "taken", "usedPercent", "hours90", "hours75", "hours50"}
+	outcomeFigures = names{"runs", "evictions", "yielded", "completed", "removed", "held", "running", "lost",
+		"ambiguous"}
+	evictionFigures = names{"lostGpuHours", "evictedGpuHours", "checkpointedPercent", "lostPercent", "ratePer100GpuHours",
+		"rateLow", "rateHigh", "evictedPercent", "medianHoursToEviction"}
 	waitFigures = names{"waits", "started", "left", "medianWaitHours", "p90WaitHours", "meanWaitHours",
 		"expansionFactor", "waitingJobs", "waitingGpus", "oldestHours", "freeWhileWaiting"}
 	idleFigures = names{"idleGpuHours", "idlePercent", "utilizationPercent", "heldGpuHours", "measuredPercent",
 		"idleRuns"}
-	causeFigures = names{"evictions", "ratePer100GpuHours", "medianHoursToEviction", "lostGpuHours"}
+	causeFigures = names{"evictions", "ratePer100GpuHours", "medianHoursToEviction", "lostGpuHours", "evictedGpuHours",
+		"checkpointedPercent"}
+	lossFigures = names{"evictions", "lostGpuHours", "evictedGpuHours", "checkpointedPercent"}
 )
 
 // atMachines are columns of machines that a section on others of them leaves out.
@@ -56,16 +59,19 @@ var atMachines = names{"wholeGpus", "migParts", "preventReasons", "preventState"
 
 const noRun = "No job ran on a backfill slot."
 
+const noUnused = "No GPU is unused, or nothing is polled."
+
 const noPoll = "No job waited, or the queues are not polled."
 
 // sections in their order.
 var sections = []section{
 	{"real", "Real slots", "The owners' slots: GPUs that jobs hold (allocated), that can be allocated (available), and " +
-		"that nobody uses (free), on average over the period.", []part{
+		"that are unused (free), on average over the period.", []part{
 		{caption: "Real slots by category", query: summary("allocation", names{"category"}, slotFigures,
 			filter{"slots": names{"Real"}}), lay: table()},
 	}},
-	{"backfill", "Backfill slots", "Slots that use what the owners leave. A GPU that its owner uses is not available " +
+	{"backfill", "Backfill slots", "Slots on GPUs that their owners leave unused. A GPU that its owner uses is not " +
+		"available " +
 		"here, so real and backfill slots are never added.", []part{
 		{caption: "Backfill slots by category", query: summary("allocation", names{"category"},
 			names{"allocatedPercent", "allocated", "available", "drained", "prevented"}, filter{"slots": names{"Backfill"}}),
@@ -111,7 +117,7 @@ var sections = []section{
 				nil), lay: table()},
 			{caption: "Utilization and tenure by machine type",
 				query: summary("backfillAvailability", names{"machineType"}, useFigures, nil), lay: table()},
-			{caption: "Share of GPUs still with backfill after so many hours",
+			{caption: "Share of GPUs still with backfill after a number of hours",
 				query: ask("backfillAvailability", "survival", "groupBy", names{"machineType"}, "duration", "tenure"),
 				lay:   survivalChart,
 				empty: "Too few tenures for a curve."},
@@ -119,16 +125,17 @@ var sections = []section{
 				query: ask("backfillAvailability", "transitions", "groupBy", names{}), lay: transitions},
 		}},
 	{"jobLength", "How long a backfill job may be", "From the start of actual backfill runs to the end of the time that " +
-		"the GPU stayed with backfill. A job that is evicted begins again, unless it saves: GPU hours are what it costs " +
-		"until it has finished, with 5 minutes for each save.", []part{
+		"the GPU stayed with backfill. An evicted job starts over unless it saves checkpoints: GPU hours are its total " +
+		"cost until it finishes, with 5 minutes for each checkpoint.", []part{
 		{caption: "In short", query: ask("backfillAvailability", "jobLength", "groupBy", names{"device"}),
 			lay: jobLengthSentences, empty: noRun},
-		{caption: "Jobs of so many hours, by device", query: ask("backfillAvailability", "jobLength", "groupBy",
+		{caption: "Jobs by length in hours and device", query: ask("backfillAvailability", "jobLength", "groupBy",
 			names{"device"}, "jobHours", []float64{1, 4, 12}), lay: table("longestHours90", "longestHours75", "longestHours50"),
 			empty: noRun},
 	}},
 	{"evictions", "Evictions of backfill jobs", "How the runs of backfill jobs ended. Rates count evictions per 100 " +
-		"GPU hours of backfill, with a 95% interval; lost GPU hours are an upper bound where jobs checkpoint.", []part{
+		"GPU hours of backfill, with a 95% interval. Lost GPU hours count from the last checkpoint that a job saved, " +
+		"evicted ones are those of the whole runs. Jobs that yield have saved and lose nothing.", []part{
 		{caption: "Outcomes by slot type", query: summary("evictions", names{"category"}, outcomeFigures, nil), lay: table()},
 		{caption: "Eviction measures by slot type", query: summary("evictions", names{"category"}, evictionFigures, nil),
 			lay: table()},
@@ -136,25 +143,36 @@ var sections = []section{
 			lay: table()},
 		{caption: "Evictions by cause", query: summary("evictions", names{"cause"}, causeFigures, nil), lay: table(),
 			empty: "No eviction was seen."},
+		{caption: "Lost GPU hours by user, and who took the GPUs over", query: summary("evictions", names{"user",
+			"takenOverBy"}, lossFigures, nil), lay: largest("lostGpuHours", 20), empty: "No eviction cost anything."},
+		{caption: "Jobs that are evicted again and again", query: ask("evictions", "jobs", "limit", 20),
+			lay:   where(func(f *data.Frame, row int) bool { return number(column(f, "evictions"), row) > 0 }),
+			empty: "No job was evicted."},
 	}},
 	{"demand", "Waiting for GPUs", "How long jobs that ask for GPUs waited in the queues that are polled: medians " +
 		"count the waits that went on. GPUs that were free while jobs waited " +
 		"could have run them by number and memory (an upper bound): when they are many, something other than GPUs is " +
 		"missing.", []part{
-		{caption: "Waits by GPU memory asked for", query: summary("demand", names{"gpuMemory"}, waitFigures, nil),
+		{caption: "Waits by requested GPU memory", query: summary("demand", names{"gpuMemory"}, waitFigures, nil),
 			lay: table(), empty: noPoll},
-		{caption: "Waits by number of GPUs asked for", query: summary("demand", names{"gpus"}, waitFigures, nil),
+		{caption: "Waits by number of requested GPUs", query: summary("demand", names{"gpus"}, waitFigures, nil),
 			lay: table(), empty: noPoll},
 		{caption: "Waits by user", query: summary("demand", names{"user"}, waitFigures, nil), lay: table(), empty: noPoll},
-		{caption: "Share of jobs still waiting after so many hours",
+		{caption: "Share of jobs still waiting after a number of hours",
 			query: ask("demand", "survival", "groupBy", names{"gpuMemory"}), lay: survivalChart,
 			empty: "Too few waits for a curve."},
 		{caption: "The longest waits", query: ask("demand", "waiting", "limit", 20), lay: table("schedd"),
 			empty: "No job waits."},
+		{caption: "Why jobs wait", query: ask("demand", "obstacles", "metrics", names{"waitingGpus"}, "bucket", "window"),
+			lay: averages("Obstacle", "Waiting GPUs"), empty: noPoll},
+		{caption: "Why GPUs are unused", query: ask("demand", "unused", "bucket", "window"),
+			lay: averages("Reason", "Unused GPUs"), empty: noUnused},
+		{caption: "Unused GPUs by machine at the newest poll, what is missing there, and how many jobs it would serve",
+			query: ask("demand", "unusedNow", "limit", 20), lay: table(), empty: noUnused},
 	}},
 	{"idleHours", "What the idle hours would have been worth",
-		"GPU hours in which a job held GPUs and computed nothing for 30 minutes or more: others could have had them. " +
-			"Utilisation is busy of measured GPU hours, by what the machines report (GPUsAverageUsage).", []part{
+		"GPU hours in which a job held GPUs and computed nothing for 30 minutes or more: others could have used them. " +
+			"Utilization is the busy share of the measured GPU hours, as machines report it (GPUsAverageUsage).", []part{
 			{caption: "Idle GPU hours by user", query: summary("utilization", names{"user"}, idleFigures, nil),
 				lay: largest("idleGpuHours", 20), empty: "No held GPU was idle, or nothing was measured."},
 			{caption: "Idle GPU hours by project", query: summary("utilization", names{"project"}, idleFigures, nil),
@@ -189,8 +207,9 @@ var sections = []section{
 	{"methodology", "Methodology", "", []part{{paragraphs: names{
 		"A snapshot lists every slot with a GPU at one time. The period is divided into slices of fixed length; slices " +
 			"without a snapshot are not zeros: they do not exist. All averages are over the slices with a snapshot (N).",
-		"A GPU counts once a slice. Its primary state is Claimed if any primary slot with it is Claimed in the slice, " +
-			"else Unclaimed, else Drained. A GPU that is claimed on a primary slot is removed from backfill for the whole " +
+		"A GPU counts once per slice. Its primary state is Claimed if any primary slot with it is Claimed in the slice, " +
+			"otherwise Unclaimed, otherwise Drained. A GPU that is claimed on a primary slot is removed from backfill for the " +
+			"whole " +
 			"slice.",
 		"Allocated (avg.) is the sum of claimed GPUs / N, Available (avg.) that of claimed and unclaimed ones, Allocated " +
 			"% = 100 x allocated / available. Free GPUs have no job on either side and accept one. Drained and prevented " +

@@ -22,10 +22,10 @@ type Column struct {
 // Row is a table's row. Its first cell names it.
 type Row struct {
 	Kind  RowKind
-	Cells []string // as many as columns; a heading may have one alone
+	Cells []string // as many as columns; a heading may have only one
 }
 
-// RowKind says what a row stands for.
+// RowKind is the role of a row.
 type RowKind string
 
 // Kinds of rows.
@@ -51,7 +51,7 @@ func table(hidden ...string) func(layout, data.Frames) Block {
 	}
 }
 
-// where shows only the rows that fit; without any there is no table.
+// where shows only the rows for which fits is true; if there are none, there is no table.
 func where(fits func(frame *data.Frame, row int) bool, hidden ...string) func(layout, data.Frames) Block {
 	return func(l layout, frames data.Frames) Block {
 		return Block{Table: l.table(frames, fits, hidden...)}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/mattn/go-runewidth"
@@ -19,7 +18,7 @@ const (
 // screen measures texts: wide characters take two columns, marks none; the reader's locale does not matter.
 var screen = &runewidth.Condition{StrictEmojiNeutral: true}
 
-// Text writes the report as plain text of so many columns, with words for the charts.
+// Text writes the report as plain text of the given width in columns, with words for the charts.
 func (r *Report) Text(out io.Writer, width int) error {
 	w := writer{bufio.NewWriter(out), max(width, MinWidth)}
 	w.heading(r.Title, "=")
@@ -30,7 +29,7 @@ func (r *Report) Text(out io.Writer, width int) error {
 		names = max(names, screen.StringWidth(f.Name))
 	}
 	for _, f := range r.Facts {
-		w.hanging(pad(f.Name, names, false)+"  ", f.Value)
+		w.hanging(screen.FillRight(f.Name, names)+"  ", f.Value)
 	}
 	w.notices(r.Notices)
 	for _, s := range r.Sections {
@@ -61,7 +60,7 @@ func (w writer) heading(text, underline string) {
 	w.line(strings.Repeat(underline, min(screen.StringWidth(text), w.width)))
 }
 
-// hanging writes a text behind a beginning, beneath which its further lines are empty.
+// hanging writes begin and a text after it, whose further lines are indented by the width of begin.
 func (w writer) hanging(begin, text string) {
 	indent := screen.StringWidth(begin)
 	for i, line := range Wrap(text, w.width-indent) {
@@ -114,69 +113,12 @@ func (w writer) block(s Section, b Block) {
 	w.notices(b.Notices)
 }
 
-// table writes a table in columns. Where it is too wide its texts are broken, figures never: those that find no room
-// follow in a table of their own.
-func (w writer) table(t *Table) {
-	for i, part := range w.parts(t) {
-		if i > 0 {
-			w.line("")
-		}
-		w.columns(part)
-	}
-}
-
-// parts are the table, or the first column with as many of the others as fit each.
-func (w writer) parts(t *Table) (parts []*Table) {
-	for first := 1; first < len(t.Columns) || first == 1; {
-		end := len(t.Columns)
-		var part *Table
-		for part = pick(t, first, end); w.least(part) > w.width && end > first+1; part = pick(t, first, end) {
-			end--
-		}
-		parts, first = append(parts, part), max(end, first+1)
-	}
-	return parts
-}
-
-// pick returns the first column and those of [first, end).
-func pick(t *Table, first, end int) *Table {
-	choose := func(cells []string) []string { return append(cells[:1:1], cells[first:end]...) }
-	p := &Table{Columns: append(t.Columns[:1:1], t.Columns[first:end]...), Rows: make([]Row, len(t.Rows))}
-	for i, row := range t.Rows {
-		p.Rows[i] = row
-		if len(row.Cells) > 1 {
-			p.Rows[i].Cells = choose(row.Cells)
-		}
-	}
-	return p
-}
-
-func (w writer) columns(t *Table) {
-	_, widths := w.widths(t)
-	head := make([]string, len(t.Columns))
-	for i, c := range t.Columns {
-		head[i] = c.Name
-	}
-	w.row(t, widths, head, true)
-	rule := make([]string, len(t.Columns))
-	for i := range rule {
-		rule[i] = strings.Repeat("-", widths[i])
-	}
-	w.row(t, widths, rule, false)
-	for i, row := range t.Rows {
-		if row.Kind == Total && i > 0 && t.Rows[i-1].Kind != Total {
-			w.row(t, widths, rule, false)
-		}
-		if row.Kind == Heading && len(row.Cells) == 1 {
-			w.hanging("", row.Cells[0])
-			continue
-		}
-		cells := slices.Clone(row.Cells)
-		if row.Kind == Item {
-			cells[0] = "  " + cells[0]
-		}
-		w.row(t, widths, cells, false)
-	}
+// textColumn is a column of a table of text.
+type textColumn struct {
+	Column
+	index int // of its cells in the rows
+	least int // its width with its texts broken
+	width int
 }
 
 const between = "  "
@@ -184,94 +126,136 @@ const between = "  "
 // narrowest is the least width of a column of texts.
 const narrowest = 14
 
-// least is the width of the table with its texts broken.
-func (w writer) least(t *Table) int {
-	least, _ := w.widths(t)
-	return sum(least)
-}
-
-func sum(widths []int) int {
-	total := (len(widths) - 1) * len(between)
-	for _, n := range widths {
-		total += n
+// cell returns a row's text of the column.
+func (c *textColumn) cell(row Row) string {
+	switch {
+	case c.index >= len(row.Cells):
+		return ""
+	case c.index == 0 && row.Kind == Item:
+		return "  " + row.Cells[0]
 	}
-	return total
+	return row.Cells[c.index]
 }
 
-// widths are as wide as the cells; then the widest texts are narrowed, not below the least, until the line fits.
-func (w writer) widths(t *Table) (least, widths []int) {
-	least, widths = make([]int, len(t.Columns)), make([]int, len(t.Columns))
-	for i, c := range t.Columns {
+// standsAlone reports whether a row is a heading that spans all columns.
+func standsAlone(row Row) bool { return row.Kind == Heading && len(row.Cells) == 1 }
+
+// textColumns returns a table's columns, as wide as their cells and the words of their names.
+func textColumns(t *Table) []textColumn {
+	columns := make([]textColumn, len(t.Columns))
+	for i := range columns {
+		c := &columns[i]
+		c.Column, c.index = t.Columns[i], i
 		for _, word := range strings.Fields(c.Name) {
-			widths[i] = max(widths[i], screen.StringWidth(word))
+			c.width = max(c.width, screen.StringWidth(word))
 		}
 		for _, row := range t.Rows {
-			if i >= len(row.Cells) || row.Kind == Heading && len(row.Cells) == 1 {
-				continue
+			if !standsAlone(row) {
+				c.width = max(c.width, screen.StringWidth(c.cell(row)))
 			}
-			n := screen.StringWidth(row.Cells[i])
-			if row.Kind == Item && i == 0 {
-				n += 2
-			}
-			widths[i] = max(widths[i], n)
 		}
-		least[i] = widths[i]
+		c.least = c.width
 		if !c.Number {
-			least[i] = min(widths[i], narrowest)
+			c.least = min(c.width, narrowest)
 		}
 	}
-	for total := sum(widths); total > w.width; total-- {
-		widest := -1
-		for i := range widths {
-			if widths[i] > least[i] && (widest < 0 || widths[i] > widths[widest]) {
-				widest = i
+	return columns
+}
+
+// table writes a table in columns. If it is too wide, its texts are broken into lines, but never its figures: columns
+// that do not fit follow in a table of their own, which repeats the first column.
+func (w writer) table(t *Table) {
+	all := textColumns(t)
+	for first := 1; first < len(all) || first == 1; {
+		part, least := []textColumn{all[0]}, all[0].least
+		next := first
+		for ; next < len(all); next++ {
+			if least += len(between) + all[next].least; least > w.width && next > first {
+				break
+			}
+			part = append(part, all[next])
+		}
+		if first > 1 {
+			w.line("")
+		}
+		narrow(part, w.width)
+		w.columns(t.Rows, part)
+		first = max(next, first+1)
+	}
+}
+
+// narrow makes the widest columns narrower, none below its least width, until they fit.
+func narrow(columns []textColumn, width int) {
+	total := (len(columns) - 1) * len(between)
+	for _, c := range columns {
+		total += c.width
+	}
+	for ; total > width; total-- {
+		var widest *textColumn
+		for i := range columns {
+			if c := &columns[i]; c.width > c.least && (widest == nil || c.width > widest.width) {
+				widest = c
 			}
 		}
-		if widest < 0 {
-			break
+		if widest == nil {
+			return
 		}
-		widths[widest]--
+		widest.width--
 	}
-	return least, widths
+}
+
+func (w writer) columns(rows []Row, columns []textColumn) {
+	head, rule := make([]string, len(columns)), make([]string, len(columns))
+	for i, c := range columns {
+		head[i], rule[i] = c.Name, strings.Repeat("-", c.width)
+	}
+	w.row(columns, head, true)
+	w.row(columns, rule, false)
+	for i, row := range rows {
+		if row.Kind == Total && i > 0 && rows[i-1].Kind != Total {
+			w.row(columns, rule, false)
+		}
+		if standsAlone(row) {
+			w.hanging("", row.Cells[0])
+			continue
+		}
+		cells := make([]string, len(columns))
+		for k := range columns {
+			cells[k] = columns[k].cell(row)
+		}
+		w.row(columns, cells, false)
+	}
 }
 
 // row writes cells side by side, a heading's at the bottom, a row's at the top.
-func (w writer) row(t *Table, widths []int, cells []string, bottom bool) {
+func (w writer) row(columns []textColumn, cells []string, bottom bool) {
 	lines, height := make([][]string, len(cells)), 0
 	for i, cell := range cells {
-		lines[i] = Wrap(cell, widths[i])
+		lines[i] = Wrap(cell, columns[i].width)
 		height = max(height, len(lines[i]))
 	}
 	for l := range height {
-		var line strings.Builder
-		for i := range cells {
+		parts := make([]string, len(cells))
+		for i, c := range columns {
 			at := l
 			if bottom {
 				at -= height - len(lines[i])
 			}
-			part := ""
 			if at >= 0 && at < len(lines[i]) {
-				part = lines[i][at]
+				parts[i] = lines[i][at]
 			}
-			if i > 0 {
-				line.WriteString(between)
+			if c.Number {
+				parts[i] = screen.FillLeft(parts[i], c.width)
+			} else {
+				parts[i] = screen.FillRight(parts[i], c.width)
 			}
-			line.WriteString(pad(part, widths[i], t.Columns[i].Number))
 		}
-		w.line(line.String())
+		w.line(strings.Join(parts, between))
 	}
 }
 
-func pad(text string, width int, right bool) string {
-	space := strings.Repeat(" ", max(0, width-screen.StringWidth(text)))
-	if right {
-		return space + text
-	}
-	return text + space
-}
-
-// Wrap breaks a text into lines of at most so many columns: at blanks, and in words that are longer. Further lines are
-// as indented as the first.
+// Wrap breaks a text into lines of at most width columns: at blanks, and in words that are longer. Further lines are as
+// indented as the first.
 func Wrap(text string, width int) (lines []string) {
 	indent := text[:len(text)-len(strings.TrimLeft(text, " "))]
 	line := indent
@@ -300,5 +284,5 @@ func Wrap(text string, width int) (lines []string) {
 	return lines
 }
 
-// shorten cuts a text to so many columns, visibly.
+// shorten cuts a text to width columns, visibly.
 func shorten(text string, width int) string { return screen.Truncate(text, width, "…") }

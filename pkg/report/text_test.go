@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Wrapping loses nothing, and no line is wider than asked where a character fits.
+// Wrapping loses nothing, and no line is wider than the given width if a character fits.
 func TestWrap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOf(rapid.RuneFrom([]rune("abc  \u00e9寬\U0001F600-=\u0301"))).Draw(t, "text")

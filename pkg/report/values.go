@@ -12,7 +12,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 )
 
-// none stands for a figure that there is not.
+// none is the text for a missing figure.
 const none = "-"
 
 // How many characters of a name, and of a sentence that may hold names, are shown.
@@ -32,7 +32,7 @@ func clean(name string) string {
 	return cut(name, longestName)
 }
 
-// Sentence does the same with what the data source says.
+// Sentence does the same with a text of the data source.
 func Sentence(text string) string { return cut(visible(text), longestSentence) }
 
 func visible(text string) string {
@@ -86,10 +86,10 @@ func unitOf(field *data.Field) string {
 
 func isTime(field *data.Field) bool { return field.Type().NonNullableType() == data.FieldTypeTime }
 
-// isNumber reports whether a field's values are figures, not numbers that stand for words.
+// isNumber reports whether a field's values are figures, not numbers that are shown as words.
 func isNumber(field *data.Field) bool { return field.Type().Numeric() && words(field) == nil }
 
-// words are the texts for which a field's values stand, nil without.
+// words are the texts that a field's values are shown as, nil if there are none.
 func words(field *data.Field) data.ValueMapper {
 	if field.Config == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
-// Log is what the run log says of the runs of a window that wrote no snapshot.
+// Log has the run log's rows of a window for runs that wrote no snapshot.
 type Log struct {
 	Began  pool.Micros // of the first run of all
 	Failed []Failed    // in the order of time
@@ -31,7 +31,7 @@ func Read(ctx context.Context, dir *snapshots.Dir, w pool.Window) (*Log, error) 
 		return nil, nil
 	}
 	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is no regular file")
+		err = errors.New("it is not a regular file")
 	}
 	var log *Log
 	if err == nil {

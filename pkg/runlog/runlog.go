@@ -1,5 +1,5 @@
-// Package runlog reads what the collector records of its runs. It is apart from the collector, which starts programs
-// and locks files: who reads the log does neither.
+// Package runlog reads the collector's log of its runs. It is separate from the collector, because the collector starts
+// programs and locks files, and readers of the log must do neither.
 package runlog
 
 // Name of the file in the snapshot directory that records what each run of the collector did. Its table runs:

@@ -12,49 +12,38 @@ import (
 
 // Ads are the job ads that are known of an observation's jobs.
 type Ads struct {
-	numbers  []int32              // of each job of the observation: its number in asked, 1 more; 0 = it is not in it
-	asked    []int32              // jobs
-	jobs     [][]jobs.Ad          // of each of asked; none where what is known is taken over
+	jobs     [][]jobs.Ad          // by job number; nil if the job has none, or was not requested
 	records  [][]record           // of jobs
 	machines []onMachine          // for runs without a GlobalJobId, by machine
-	short    []shortDay           // by machine and day, of whatever job
-	others   map[string][]jobs.Ad // of jobs whose epoch ads do not say how a run ended
-	versions map[string]uint64    // of others
-	place    func(*record)        // finds the machine and the GPUs of a record
+	short    []shortDay           // by machine and day, of any job
+	others   map[string][]jobs.Ad // by GlobalJobId, of jobs whose epoch ads do not say how a run ended
 	clocks   clocks
-	holds    []func() bool // of the lookups; one is nil if it must be made again
-
-	again    *again     // what else was known before; nil: nothing
-	measured *measured  // the clocks, and what they rest on
-	standing []standing // of each job's ads
-	besides  []standing // of machines, epochs and others
+	epochs   bool // there are epoch ads among them
+	answers  []adAnswer
+	place    func(*record) // finds the machine and the GPUs of a record
 }
 
-// Of returns the ads of a run's job, in the order of their sources; none for a run without a GlobalJobId. They are
-// shared: read only.
+// adAnswer describes the answer to one lookup.
+type adAnswer struct {
+	version uint64      // see jobs.Result
+	holds   func() bool // nil if the lookup must be made again
+}
+
+// Of returns the ads of a run's job, in the order of their sources; none for a run without a GlobalJobId. Callers must
+// not modify them.
 func (a *Ads) Of(o *Observed, machine, run int) []jobs.Ad {
-	if job := o.jobs().of[machine][run]; job >= 0 && a.numbers[job] > 0 {
-		return a.jobs[a.numbers[job]-1]
+	if job := o.jobs().of[machine][run]; job >= 0 {
+		return a.jobs[job]
 	}
 	return nil
 }
 
-// add adds the ads of a job, in place of those that it has.
-func (a *Ads) add(job int, ads []jobs.Ad) {
-	if n := a.numbers[job]; n > 0 {
-		a.jobs[n-1] = ads
-		return
-	}
-	a.asked, a.jobs = append(a.asked, int32(job)), append(a.jobs, ads)
-	a.numbers[job] = int32(len(a.asked))
-}
-
 // of returns the records of a job; none of nil.
 func (a *Ads) of(job int32) []record {
-	if a == nil || a.numbers[job] == 0 {
+	if a == nil {
 		return nil
 	}
-	return a.records[a.numbers[job]-1]
+	return a.records[job]
 }
 
 // Date returns a date of one of the ads, corrected by the error of its access point's clock; 0 = not stored.
@@ -73,7 +62,15 @@ func (a *Ads) read(ctx context.Context, o *Observed) (err error) {
 	if a.records, err = recordsOf(ctx, a.jobs, a.place); err != nil {
 		return err
 	}
-	return a.readShort(ctx)
+	if err = a.readShort(ctx); err != nil {
+		return err
+	}
+	for _, lists := range a.lists() {
+		for _, list := range lists {
+			a.epochs = a.epochs || slices.ContainsFunc(list, func(r record) bool { return r.Kind == jobs.Epoch })
+		}
+	}
+	return nil
 }
 
 // on reads the ads on a machine, for runs without a GlobalJobId, by the access points' clocks.
@@ -97,11 +94,10 @@ func (a *Ads) on(machine int, into []record) []record {
 type onMachine struct {
 	machine int
 	day     int32
-	version uint64
 	ads     []jobs.Ad
 }
 
-// placer returns what finds the machine and the GPUs of records.
+// placer returns a function that finds the machine and the GPUs of records.
 func (o *Observed) placer() func(*record) {
 	names := o.View.Names.Texts()
 	machines := make(map[string]int32, len(o.Machines))
@@ -189,20 +185,18 @@ func (a *Ads) correct(ctx context.Context) error {
 	return nil
 }
 
+// Epochs reports whether there are epoch ads among them.
+func (a *Ads) Epochs() bool { return a != nil && a.epochs }
+
 // Holds reports whether asking the source again would change nothing.
 func (a *Ads) Holds() bool {
-	for _, holds := range a.holds {
-		if holds == nil || !holds() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(a.answers, func(of adAnswer) bool { return of.holds == nil || !of.holds() })
 }
 
-// OnlyClocks is what the ads reveal about clocks, without them; nil of nil.
+// OnlyClocks has the ads' evidence about clocks, without the ads; nil if a is nil.
 func (a *Ads) OnlyClocks() *Ads {
 	if a == nil {
 		return nil
 	}
-	return &Ads{clocks: a.clocks, holds: a.holds}
+	return &Ads{clocks: a.clocks, answers: a.answers, epochs: a.epochs}
 }

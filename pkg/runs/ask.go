@@ -1,7 +1,6 @@
 package runs
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -11,7 +10,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Question says what job ads are asked for.
+// Question describes which job ads are needed.
 type Question struct {
 	// Window of the answer. On its days, and as many around them as a correction may need, clocks are measured.
 	Window pool.Window
@@ -21,48 +20,36 @@ type Question struct {
 	Unseen pool.Window
 }
 
-// Ask looks up the ads of the wanted runs' jobs and of those that show the access points' clocks, all at once, and
-// the epoch ads of short runs. A source that does not answer is no error: the result is nil, and failure says why.
+// Ask looks up the ads of the wanted runs' jobs and of those that show the access points' clocks, and the epoch ads of
+// short runs. If the source does not answer, it returns nil ads and the failure, but no error.
 func (o *Observed) Ask(ctx context.Context, source jobs.Source, q Question) (ads *Ads, notices []string, failure,
 	err error) {
-	a := o.asking(ctx, source)
-	nameless := func(m, r int) bool {
-		return q.Wanted(m, r) || q.Unseen.Contains(o.View.Times[o.Machines[m].Runs.At(r).First])
-	}
-	var telling Wanted
-	failure, err = a.follow(
-		func() error { _, err := a.ofJobs(q.Wanted); return err },
-		func() error { return a.onMachines(nameless) },
-		func() error { return a.findShort(q.Unseen) },
-		func() error { return a.compareShort() },
-		func() error { return a.ads.read(ctx, o) },
-		func() error {
-			telling = o.tellsOfClocks(a.ads.span(q.Window))
-			more, err := a.ofJobs(telling)
-			if more && err == nil {
-				err = a.ads.read(ctx, o)
-			}
-			return err
-		},
-		func() error { return a.measure(telling) },
-		func() error { return a.ads.correct(ctx) },
-	)
+	l := o.newLookup(ctx, source)
+	failure, err = l.steps(func() error { return l.lookUp(q) }, func() error { return l.date(q) })
 	if failure != nil || err != nil {
 		return nil, nil, failure, err
 	}
-	return a.ads, a.notices, nil, nil
+	return l.ads, l.notices, nil, nil
 }
 
-// asking begins a question.
-func (o *Observed) asking(ctx context.Context, source jobs.Source) *asking {
+// adLookup looks up the ads of a question.
+type adLookup struct {
+	*Observed
+	ctx       context.Context //nolint:containedctx // lives as long as one call
+	source    jobs.Source
+	ads       *Ads
+	requested []bool // jobs, by number
+	notices   []string
+}
+
+func (o *Observed) newLookup(ctx context.Context, source jobs.Source) *adLookup {
 	count := len(o.jobs().jobs)
-	return &asking{Observed: o, ctx: ctx, source: source, known: make([]bool, count), ads: &Ads{
-		numbers: make([]int32, count), standing: make([]standing, count),
-	}}
+	return &adLookup{Observed: o, ctx: ctx, source: source, requested: make([]bool, count),
+		ads: &Ads{jobs: make([][]jobs.Ad, count)}}
 }
 
-// follow takes steps. A source that does not answer is a failure, no error.
-func (a *asking) follow(steps ...func() error) (failure, err error) {
+// steps takes steps. A source that does not answer is a failure, and not an error.
+func (a *adLookup) steps(steps ...func() error) (failure, err error) {
 	for _, step := range steps {
 		if err := step(); err != nil {
 			if a.ctx.Err() != nil || pool.FaultOf(err) == 0 {
@@ -71,179 +58,49 @@ func (a *asking) follow(steps ...func() error) (failure, err error) {
 			return err, nil
 		}
 	}
-	a.ads.holds = a.holds
 	return nil, nil
 }
 
-// measure measures the clocks by the ads that were read.
-func (a *asking) measure(telling Wanted) (err error) {
-	if a.ads.measured, err = a.Observed.measure(a.ctx, a.ads, telling); err != nil {
+// lookUp looks up the ads of jobs, those on machines, and those of short runs.
+func (a *adLookup) lookUp(q Question) error {
+	if _, err := a.ofJobs(q.Wanted); err != nil {
+		return err
+	}
+	if err := a.onMachines(func(m, r int) bool {
+		return q.Wanted(m, r) || q.Unseen.Contains(a.View.Times[a.Machines[m].Runs[r].First])
+	}); err != nil {
+		return err
+	}
+	return a.findShort(q.Unseen)
+}
+
+// date reads the ads that were found, measures the clocks that dated them, and corrects the dates. Ads of other runs
+// are looked up where clocks need them.
+func (a *adLookup) date(q Question) error {
+	if err := a.ads.read(a.ctx, a.Observed); err != nil {
+		return err
+	}
+	telling := a.tellsOfClocks(a.ads.span(q.Window))
+	more, err := a.ofJobs(telling)
+	if more && err == nil {
+		err = a.ads.read(a.ctx, a.Observed)
+	}
+	if err != nil {
+		return err
+	}
+	if a.ads.clocks, err = a.measure(a.ctx, a.ads, telling); err != nil {
 		return fmt.Errorf("measuring clocks: %w", err)
 	}
-	a.ads.clocks = a.ads.measured.clocks
-	return nil
+	return a.ads.correct(a.ctx)
 }
 
-// askAll looks up the ads of all runs' jobs and those of runs that no snapshot shows. Jobs that are what they were,
-// with the ads that they had, are left out. Errors as those of Ask.
-func (o *Observed) askAll(ctx context.Context, source jobs.Source, before *Known) (ads *Ads, notices []string, failure,
-	err error) {
-	all := func(int, int) bool { return true }
-	// Runs that began after the last snapshot belong to a window that ends later; no ads are asked for on days without
-	// snapshots.
-	seen := pool.Window{From: o.View.Times[o.First], To: o.View.Times[o.End-1] + pool.Day}
-	a := o.asking(ctx, source)
-	a.ads.again = o.again(before)
-	failure, err = a.follow(
-		func() error { return a.lookUp(all, seen) },
-		func() error { return a.compareShort() },
-		func() error { return a.ads.read(ctx, o) },
-		func() error { return a.measure(all) },
-		func() error { return a.ofCorrectedJobs() },
-		func() error { return a.ads.correct(ctx) },
-	)
-	if failure != nil || err != nil {
-		return nil, nil, failure, err
-	}
-	return a.ads, a.notices, nil, nil
-}
-
-// lookUp looks up the ads of all jobs, of those on machines, and of short runs, but for those that are what they were.
-func (a *asking) lookUp(all Wanted, seen pool.Window) error {
-	if again := a.ads.again; again != nil {
-		if again.changes = a.source.(jobs.Remembering).Since(again.basis.mark); again.changes.Lost {
-			a.ads.again = nil
-		}
-	}
-	if a.ads.again == nil { // the source finds the others by what it read for jobs
-		if _, err := a.ofJobs(all); err != nil {
-			return err
-		}
-		return a.ofOthers(all, seen)
-	}
-	beside := &asking{Observed: a.Observed, ctx: a.ctx, source: a.source, ads: a.ads}
-	tasks, _ := parallel.WithContext(a.ctx)
-	tasks.Go(func() error { return beside.ofOthers(all, seen) })
-	if err := cmp.Or(a.ofAgain(), tasks.Wait()); err != nil {
-		return err
-	}
-	a.holds = append(a.holds, beside.holds...)
-	a.tell(beside.notices)
-	return nil
-}
-
-// ofOthers looks up the ads that are not found by jobs: those on machines, and of short runs.
-func (a *asking) ofOthers(all Wanted, seen pool.Window) error {
-	if err := a.onMachines(all); err != nil {
-		return err
-	}
-	return a.findShort(seen)
-}
-
-// ofAgain looks up the ads that may have changed.
-func (a *asking) ofAgain() error {
-	again := a.ads.again
-	if err := a.ofThese(again.due()); err != nil {
-		return err
-	}
-	asked := a.notices
-	a.notices = nil
-	for job, was := range again.was {
-		standing := &a.ads.standing[job]
-		if was >= 0 {
-			switch before := &again.basis.standing[was]; {
-			case !a.known[job]:
-				*standing = *before
-			case standing.version != before.version:
-				again.explain(int32(job))
-			default:
-				a.ads.add(job, nil) // taken over
-			}
-		}
-		a.tell(standing.notices())
-	}
-	a.tell(asked)
-	return nil
-}
-
-// ofCorrectedJobs looks up the ads that other errors of clocks date than before.
-func (a *asking) ofCorrectedJobs() error {
-	again := a.ads.again
-	if again == nil {
-		return nil
-	}
-	moved := a.ads.measured.moved(again)
-	if len(moved) == 0 {
-		return nil
-	}
-	for i := range a.ads.short {
-		a.ads.short[i].same = false
-	}
-	clear(again.nameless)
-	if err := a.ofChangedShort(); err != nil {
-		return err
-	}
-	if err := a.ads.readShort(a.ctx); err != nil {
-		return fmt.Errorf("reading job ads: %w", err)
-	}
-	corrected := a.ads.measured.corrected(again, moved)
-	if len(corrected) == 0 {
-		return nil
-	}
-	known := slices.Clone(a.ads.standing)
-	for _, job := range corrected {
-		a.known[job] = false
-		again.explain(job)
-	}
-	if err := a.ofThese(corrected); err != nil {
-		return err
-	}
-	lists := make([][]jobs.Ad, len(corrected))
-	for i, job := range corrected {
-		lists[i] = a.ads.jobs[a.ads.numbers[job]-1]
-		a.ads.standing[job].version = known[job].version // what the constraints rest on
-	}
-	read, err := recordsOf(a.ctx, lists, a.ads.place)
-	if err != nil {
-		return fmt.Errorf("reading job ads: %w", err)
-	}
-	a.ads.records = append(a.ads.records, make([][]record, len(a.ads.jobs)-len(a.ads.records))...)
-	for i, job := range corrected {
-		a.ads.records[a.ads.numbers[job]-1] = read[i]
-	}
-	return nil
-}
-
-// asking is a question on its way.
-type asking struct {
-	*Observed
-	ctx     context.Context //nolint:containedctx // lives as long as one call
-	source  jobs.Source
-	ads     *Ads
-	known   []bool // jobs that were asked for, by number
-	notices []string
-	holds   []func() bool // of the lookups; one is nil if it must be made again
-}
-
-func (a *asking) note(r jobs.Result) {
-	a.holds = append(a.holds, r.Holds)
-	a.tell(r.Notices)
-}
-
-// tell adds notices, each once.
-func (a *asking) tell(notices []string) {
-	for _, n := range notices {
+// note notes an answer, and its notices, each once.
+func (a *adLookup) note(r jobs.Result) {
+	a.ads.answers = append(a.ads.answers, adAnswer{r.Version, r.Holds})
+	for _, n := range r.Notices {
 		if !slices.Contains(a.notices, n) {
 			a.notices = append(a.notices, n)
 		}
-	}
-}
-
-// beside notes a result that is not about the jobs of runs.
-func (a *asking) beside(r jobs.Result) {
-	a.note(r)
-	for _, s := range r.Standing {
-		a.ads.besides = append(a.ads.besides, standingOf(s))
 	}
 }
 
@@ -276,20 +133,20 @@ func (o *Observed) tellsOfClocks(w pool.Window) Wanted {
 	from := pool.Micros(pool.DayOf(w.From)-clockDays)*pool.Day - nearEnd
 	to := pool.Micros(pool.DayOf(w.To)+clockDays+1)*pool.Day + nearEnd
 	return func(m, r int) bool {
-		run := o.Machines[m].Runs.At(r)
+		run := &o.Machines[m].Runs[r]
 		last := o.View.Times[run.Last]
 		return !run.Job.IsNone() && from <= last && last <= to
 	}
 }
 
-// ofJobs looks up the ads of the jobs of runs; more reports whether there were any that had not been asked for.
-func (a *asking) ofJobs(wanted Wanted) (more bool, err error) {
+// ofJobs looks up the ads of the jobs of runs; more reports whether there were any that had not been requested yet.
+func (a *adLookup) ofJobs(wanted Wanted) (more bool, err error) {
 	index := a.jobs()
 	lastSeen := slices.Repeat([]int32{-1}, len(index.jobs))
 	for m := range a.Machines {
 		for r, job := range index.of[m] {
-			if job >= 0 && !a.known[job] && wanted(m, r) {
-				lastSeen[job] = max(lastSeen[job], a.Machines[m].Runs.At(r).Last)
+			if job >= 0 && !a.requested[job] && wanted(m, r) {
+				lastSeen[job] = max(lastSeen[job], a.Machines[m].Runs[r].Last)
 			}
 		}
 	}
@@ -299,53 +156,33 @@ func (a *asking) ofJobs(wanted Wanted) (more bool, err error) {
 			numbers = append(numbers, int32(job))
 		}
 	}
-	return len(numbers) > 0, a.ofSeen(numbers, func(job int32) int32 { return lastSeen[job] })
-}
-
-// ofThese looks up the ads of jobs, by number, of all their runs.
-func (a *asking) ofThese(these []int32) error {
-	return a.ofSeen(these, func(job int32) (last int32) {
-		for s := range a.jobs().sightings(job) {
-			last = max(last, a.Machines[s.machine].Runs.At(int(s.run)).Last)
-		}
-		return last
-	})
-}
-
-// ofSeen looks up the ads of jobs, by number; lastSeen gives the last snapshot that shows one.
-func (a *asking) ofSeen(numbers []int32, lastSeen func(job int32) int32) error {
 	if len(numbers) == 0 {
-		return nil
+		return false, nil
 	}
-	asked := make([]jobs.Wanted, len(numbers))
-	err := parallel.Chunks(a.ctx, len(asked), together, func(_ *struct{}, from, end int) {
+	requests := make([]jobs.Wanted, len(numbers))
+	err = parallel.Chunks(a.ctx, len(requests), together, func(_ *struct{}, from, end int) {
 		for i := from; i < end; i++ {
-			asked[i] = jobs.Wanted{Job: a.View.Names.JobText(a.jobs().jobs[numbers[i]]),
-				LastSeen: pool.Time(a.View.Times[lastSeen(numbers[i])])}
+			requests[i] = jobs.Wanted{Job: a.View.Names.JobText(index.jobs[numbers[i]]),
+				LastSeen: pool.Time(a.View.Times[lastSeen[numbers[i]]])}
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("naming jobs: %w", err)
+		return true, fmt.Errorf("naming jobs: %w", err)
 	}
-	result, err := a.source.Ads(a.ctx, asked)
+	result, err := a.source.Ads(a.ctx, requests)
 	if err != nil {
-		return err
+		return true, err
 	}
 	a.note(result)
-	a.ads.asked, a.ads.jobs = slices.Grow(a.ads.asked, len(numbers)), slices.Grow(a.ads.jobs, len(numbers))
 	for i, job := range numbers {
-		a.ads.add(int(job), result.Ads[i])
-		a.known[job] = true
-		if result.Standing != nil {
-			a.ads.standing[job] = standingOf(result.Standing[i])
-		}
+		a.ads.jobs[job], a.requested[job] = result.Ads[i], true
 	}
-	return nil
+	return true, nil
 }
 
 // onMachines looks up the ads that may be of runs without a GlobalJobId: those that began when such a run did, or when
 // it is seen again after a gap.
-func (a *asking) onMachines(wanted Wanted) error {
+func (a *adLookup) onMachines(wanted Wanted) error {
 	var days []jobs.MachineDay
 	for m := range a.Machines {
 		known := len(days)
@@ -354,10 +191,10 @@ func (a *asking) onMachines(wanted Wanted) error {
 			if !wanted(m, r) {
 				continue
 			}
-			run := a.Machines[m].Runs.At(r)
-			begin := a.Machines[m].Runs.At(a.firstPiece(m, r)).First
+			all := a.Machines[m].Runs
+			begin := all[a.firstPiece(m, r)].First
 			first := pool.DayOf(a.View.Times[max(int(begin)-1, a.First)] - nearEnd) // by a clock that may be wrong
-			for day := first; day <= pool.DayOf(a.View.Times[run.First]+nearEnd); day++ {
+			for day := first; day <= pool.DayOf(a.View.Times[all[r].First]+nearEnd); day++ {
 				d := jobs.MachineDay{Machine: a.View.Names.Text(a.Machines[m].Name), Day: day}
 				if !slices.Contains(days[known:], d) {
 					days = append(days, d)
@@ -366,20 +203,16 @@ func (a *asking) onMachines(wanted Wanted) error {
 			}
 		}
 	}
-	if len(days) > 0 {
-		result, err := a.source.AdsOnMachines(a.ctx, days)
-		if err != nil {
-			return err
-		}
-		a.beside(result)
-		for i := range days {
-			on := &a.ads.machines[i]
-			on.ads = result.Ads[i]
-			if result.Standing != nil {
-				on.version = result.Standing[i].Version
-			}
-		}
+	if len(days) == 0 {
+		return nil
 	}
-	a.ads.again.compareMachines(a.ads.machines)
+	result, err := a.source.AdsOnMachines(a.ctx, days)
+	if err != nil {
+		return err
+	}
+	a.note(result)
+	for i := range days {
+		a.ads.machines[i].ads = result.Ads[i]
+	}
 	return nil
 }

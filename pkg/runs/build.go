@@ -7,8 +7,8 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// hold is a job's unbroken hold of one GPU.
-type hold struct {
+// claimInterval is a job's unbroken hold of one GPU.
+type claimInterval struct {
 	side              pool.Side
 	gpu               int32
 	first, last       int32
@@ -20,12 +20,13 @@ type hold struct {
 
 // sameClaim reports whether two holds are of one claim: the same job; without a GlobalJobId the same user and GPU
 // (methodology section 8).
-func (h *hold) sameClaim(i *hold) bool {
+func (h *claimInterval) sameClaim(i *claimInterval) bool {
 	return h.side == i.side && h.job == i.job && (!h.job.IsNone() || h.user == i.user && h.gpu == i.gpu)
 }
 
-// hold finds the holds of a GPU. A backfill row beside a primary claim is stale: it holds nothing (see fresh).
-func (w *walker) hold(g int) {
+// findClaims finds the holds of a GPU. A backfill row of a GPU with a primary claim is stale: it holds nothing
+// (see fresh).
+func (w *segmenter) findClaims(g int) {
 	var open, still []int // of the last claimed segment, indices in w.holds
 	for i := range w.segments[g] {
 		s := &w.segments[g][i]
@@ -33,7 +34,7 @@ func (w *walker) hold(g int) {
 		if !t.state.claimed() {
 			continue
 		}
-		claim := hold{side: t.state.side(), gpu: int32(g), first: s.first, last: s.last, job: t.job, user: t.user,
+		claim := claimInterval{side: t.state.side(), gpu: int32(g), first: s.first, last: s.last, job: t.job, user: t.user,
 			segFirst: int32(i), segLast: int32(i), run: -1}
 		still = append(still[:0], w.claim(open, claim))
 		if o := w.others(s); o != nil {
@@ -49,8 +50,8 @@ func (w *walker) hold(g int) {
 	}
 }
 
-// claim adds a hold of one segment to the open one that it goes on with, else to the holds, and returns its index.
-func (w *walker) claim(open []int, h hold) int {
+// claim adds a hold of one segment to the open one that it continues, or otherwise to the holds, and returns its index.
+func (w *segmenter) claim(open []int, h claimInterval) int {
 	for _, n := range open {
 		if o := &w.holds[n]; o.sameClaim(&h) && w.follows(o.last, h.first, h.gpu) {
 			o.last, o.segLast = h.last, h.segLast
@@ -63,7 +64,7 @@ func (w *walker) claim(open []int, h hold) int {
 
 // follows reports whether a snapshot is the next one after last that shows the machine, one silent snapshot aside, and
 // no gap lies between.
-func (w *walker) follows(last, next, g int32) bool {
+func (w *segmenter) follows(last, next, g int32) bool {
 	switch {
 	case w.gapAfter(last):
 		return false
@@ -73,7 +74,7 @@ func (w *walker) follows(last, next, g int32) bool {
 	return next == last+2 && !w.gapAfter(last+1) && w.silent(&w.segments[g][w.at(g, last+1)])
 }
 
-// piece is what building a run needs besides the Run itself.
+// piece has the data for building a run that are not in the Run itself.
 type piece struct {
 	hold  int   // its first hold
 	holds []int // all holds, once there are several
@@ -84,11 +85,11 @@ const never = 1<<31 - 1
 
 // builder joins a machine's holds to runs.
 type builder struct {
-	*walker
+	*segmenter
 	order  []uint64 // holds that are left: first snapshot, index in holds
 	runs   []Run
 	pieces []piece // of each run
-	active []int   // runs that can go on
+	active []int   // runs that can continue
 	gpus   []int32 // where runs with one GPU have theirs
 }
 
@@ -96,9 +97,9 @@ func key(first int32, hold int) uint64 { return uint64(first)<<32 | uint64(hold)
 
 // build joins the holds in the order of their first snapshots. Of those that begin at one snapshot, first come those of
 // GPUs that a run held just before: they keep it going, and then others can join it.
-func (w *walker) build() {
+func (w *segmenter) build() {
 	b := &w.builder
-	*b = builder{walker: w, order: b.order[:0], runs: b.runs[:0], pieces: b.pieces[:0], active: b.active[:0],
+	*b = builder{segmenter: w, order: b.order[:0], runs: b.runs[:0], pieces: b.pieces[:0], active: b.active[:0],
 		gpus: make([]int32, 0, len(w.holds))}
 	for h := range w.holds {
 		b.order = append(b.order, key(w.holds[h].first, h))
@@ -128,11 +129,11 @@ func (w *walker) build() {
 	for n := range b.runs {
 		b.end(n)
 	}
-	w.number(b.runs)
+	w.machine.Runs = slices.Clone(b.runs)
 }
 
-// fresh reports whether a run can begin with a hold. Where a backfill row of the job stands beside a primary claim of
-// its GPU, all rows of the job are stale: they stand for a run that is over. What is left of the hold comes later.
+// fresh reports whether a run can begin with a hold. If a backfill row of the job is on a GPU with a primary claim, all
+// rows of the job are stale, because they belong to a run that is over. The rest of the hold is added later.
 func (b *builder) fresh(h int) bool {
 	of := &b.holds[h]
 	until := of.first - 1
@@ -151,7 +152,7 @@ func (b *builder) fresh(h int) bool {
 }
 
 // later puts the rest of a hold, from a snapshot on, back among the holds that are left.
-func (b *builder) later(rest hold, first int32) {
+func (b *builder) later(rest claimInterval, first int32) {
 	if rest.first = first; first <= rest.last && !b.reports(first) {
 		rest.first++ // within a hold, a machine misses single snapshots only
 	}
@@ -166,12 +167,12 @@ func (b *builder) later(rest hold, first int32) {
 }
 
 // continues reports whether a hold is the next one of a GPU that the run held before.
-func (b *builder) continues(r *Run, h *hold) bool {
+func (b *builder) continues(r *Run, h *claimInterval) bool {
 	return r.Last < h.first && b.follows(r.Last, h.first, h.gpu) && slices.Contains(r.GPUs, h.gpu)
 }
 
 // shares reports whether the run holds another GPU when the hold begins.
-func (b *builder) shares(r *Run, h *hold) bool { return r.Last >= h.first }
+func (b *builder) shares(r *Run, h *claimInterval) bool { return r.Last >= h.first }
 
 func (b *builder) open(h int) {
 	of := &b.holds[h]
@@ -187,7 +188,7 @@ func (b *builder) open(h int) {
 }
 
 // join adds a hold to the run that it belongs to, if there is one.
-func (b *builder) join(h int, belongs func(*Run, *hold) bool) bool {
+func (b *builder) join(h int, belongs func(*Run, *claimInterval) bool) bool {
 	of := &b.holds[h]
 	for _, n := range b.active {
 		r, p := &b.runs[n], &b.pieces[n]
@@ -257,6 +258,11 @@ func (b *builder) reclaim(r *Run, p *piece) {
 // end returns how the snapshots see a run end.
 func (b *builder) end(n int) {
 	r, p := &b.runs[n], &b.pieces[n]
+	for _, h := range p.holds {
+		if of := &b.holds[h]; of.first <= of.last {
+			r.holds = append(r.holds, hold{of.gpu, of.first, of.last})
+		}
+	}
 	if r.Gone = r.Last + 1; p.cut == r.Last+2 {
 		r.Gone = p.cut // the machine was silent before
 	}

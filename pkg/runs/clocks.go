@@ -126,24 +126,23 @@ func ClockNotices(all []Clock) (notices []string) {
 // clocks are the known errors by access point and day.
 type clocks map[string]map[int32]*Clock
 
-// constrain adds what a run says about the clock of its job's access point.
-func (l *linker) constrain(run *Run, ads []record, job int32, into []finding) []finding {
+// constrain adds the constraints of a run on the clock of its job's access point.
+func (l *linker) constrain(run *Run, ads []record, into []constraint) []constraint {
 	first, last := l.time(run.First), l.time(run.Last)
-	distance := func(r *record) pool.Micros { return max(r.start-first, first-r.start) }
 	var own record
 	for _, next := range ads {
-		if int(next.machine) != l.number || next.start == 0 || next.end == 0 || distance(&next) >= nearStart ||
-			max(next.end-last, last-next.end) >= nearEnd || !l.sharesGPU(next, run.GPUs) {
+		if int(next.machine) != l.number || next.start == 0 || next.end == 0 || distance(next.start, first) >= nearStart ||
+			distance(next.end, last) >= nearEnd || !l.sharesGPU(next, run.GPUs) {
 			continue
 		}
-		if own.Ad == nil || distance(&next) < distance(&own) {
+		if own.Ad == nil || distance(next.start, first) < distance(own.start, first) {
 			own = next
 		}
 	}
 	if own.Ad == nil {
 		return into
 	}
-	c := finding{own.AccessPoint, constraint{dated: dated{job: job, day: own.day()}}}
+	c := constraint{clockDay: clockDay{own.AccessPoint, own.day()}}
 	if before := run.First - 1; int(before) >= l.observed.First && !l.observed.GapAfter(before) &&
 		l.observed.Reports(l.machine, before) {
 		c.low, c.high = own.start-first, own.start-l.time(before)

@@ -7,36 +7,36 @@ import (
 	"github.com/chtc/gpureports/pkg/parallel"
 )
 
-// Explanations are runs with what ads say about them.
+// Explanations are runs as explained by ads.
 type Explanations struct {
 	Machines []Explanation // as Observed.Machines
 }
 
 // Explanation holds one machine's explained runs.
 type Explanation struct {
-	Runs List[Explained]
+	Runs []Explained
 	// Unseen are runs that no snapshot shows, by their start: on either side, not only backfill.
 	Unseen []Explained
-	of     []int32 // Machine.Runs → the first of its explained runs, −1: not asked for
+	of     []int32 // Machine.Runs → the first of its explained runs, −1 if not wanted
 	groups []int32 // of each of Runs: its number among the claims, all pieces of which are explained together
 }
 
-// Of returns the explained run that holds a run's GPUs at a snapshot, nil when the run was not asked for.
+// Of returns the explained run that holds a run's GPUs at a snapshot, or nil if the run was not wanted.
 func (x *Explanation) Of(run, snapshot int32) *Explained {
 	i := x.of[run]
 	if i < 0 {
 		return nil
 	}
-	e := x.Runs.At(int(i))
-	for snapshot > e.Last && int(i)+1 < x.Runs.Len() && x.Runs.At(int(i)+1).number == e.number {
+	e := &x.Runs[i]
+	for snapshot > e.Last && int(i)+1 < len(x.Runs) && x.Runs[i+1].number == e.number {
 		i++
-		e = x.Runs.At(int(i))
+		e = &x.Runs[i]
 	}
 	return e
 }
 
-// Claim returns the number of a run's claim, all pieces of which are explained together; −1 when the run was not
-// asked for.
+// Claim returns the number of a run's claim, all pieces of which are explained together; or −1 if the run was
+// not wanted.
 func (x *Explanation) Claim(run int) int32 {
 	if i := x.of[run]; i >= 0 {
 		return x.groups[i]
@@ -50,12 +50,12 @@ func (x *Explanation) ClaimOf(explained int) int32 { return x.groups[explained] 
 // Wanted chooses runs by the numbers of their machine and run.
 type Wanted func(machine, run int) bool
 
-// Choose chooses the explained runs that would have been explained if only some runs had been asked for.
+// Choose chooses the explained runs that would have been explained if only some runs had been wanted.
 func (x *Explanations) Choose(wanted Wanted) func(machine int, e *Explained) bool {
 	chosen := make([][]bool, len(x.Machines))
 	for m := range x.Machines {
 		of := &x.Machines[m]
-		chosen[m] = make([]bool, of.Runs.Len())
+		chosen[m] = make([]bool, len(of.Runs))
 		for r, i := range of.of {
 			if i >= 0 && wanted(m, r) {
 				chosen[m][of.groups[i]] = true
@@ -71,32 +71,23 @@ func (x *Explanations) Choose(wanted Wanted) func(machine int, e *Explained) boo
 // Explain finds times, outcome and cause of the wanted runs; nil ads are none. All pieces of a job on a machine are
 // explained together.
 func (o *Observed) Explain(ctx context.Context, ads *Ads, wanted Wanted) (*Explanations, error) {
-	return o.explain(ctx, ads, wanted, nil)
-}
-
-// explain is Explain that takes over what is not explained again; nil: nothing.
-func (o *Observed) explain(ctx context.Context, ads *Ads, wanted Wanted, again *again) (*Explanations, error) {
 	x := &Explanations{Machines: make([]Explanation, len(o.Machines))}
-	whole := again.whole()
 	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
 		l.read(o, m, ads)
-		if l.again = again; again != nil {
-			l.whole, l.passed = whole[m], 0
-		}
 		x.Machines[m] = l.machineRuns(wanted)
 		x.Machines[m].Unseen = l.unseen(ads, &x.Machines[m])
 	})
 	if err != nil {
 		return nil, err
 	}
-	return x, o.reappeared(ctx, x, ads, again)
+	return x, o.reappeared(ctx, x, ads)
 }
 
 // read prepares for a machine.
 func (l *linker) read(o *Observed, m int, ads *Ads) {
 	names := o.View.Names.Texts()
 	l.observed, l.number, l.machine = o, m, &o.Machines[m]
-	l.ids, l.near, l.ads = l.ids[:0], l.near[:0], ads
+	l.ids, l.near, l.ads, l.known = l.ids[:0], l.near[:0], ads, nil
 	for g := range l.machine.GPUs {
 		l.ids = append(l.ids, names[l.machine.GPUs[g].ID])
 	}
@@ -119,58 +110,55 @@ func (l *linker) nearby() []record {
 	return l.near
 }
 
-// alone reports whether a run is no piece of another one, and nothing is known about its job.
+// alone reports whether a run is not a piece of another one, and nothing is known about its job.
 func (l *linker) alone(run int) bool {
-	if l.machine.Runs.At(run).Ending == Interrupted || l.observed.firstPiece(l.number, run) != run {
+	if l.machine.Runs[run].Ending == Interrupted || l.observed.firstPiece(l.number, run) != run {
 		return false
 	}
 	return len(l.records(run)) == 0
 }
 
-// machineRuns explains the machine's wanted runs. It shares what it takes over.
+// machineRuns explains the machine's wanted runs.
 func (l *linker) machineRuns(wanted Wanted) Explanation {
-	m := &l.machine.Runs
-	x := Explanation{of: slices.Repeat([]int32{-1}, m.Len())}
+	all := l.machine.Runs
+	x := Explanation{of: slices.Repeat([]int32{-1}, len(all))}
 	l.chosen = l.chosen[:0]
 	n := 0
-	for i := range m.Len() {
+	for i := range all {
 		want := wanted(l.number, i)
 		l.chosen = append(l.chosen, want)
 		if want {
 			n++
 		}
 	}
-	all := newMaker(*l.again.explainedRuns(l.number), n)
-	x.groups = make([]int32, 0, n)
-	for i := 0; i < m.Len(); i++ {
+	x.Runs, x.groups = make([]Explained, 0, n), make([]int32, 0, n)
+	for i := range all {
 		if !l.chosen[i] || x.of[i] >= 0 {
 			continue
 		}
-		if l.again != nil && l.again.Run(l.number, int32(l.observed.firstPiece(l.number, i))) {
-			i = l.takeOver(&all, &x, i) - 1
-			continue
-		}
-		run, first := m.At(i), int32(all.Len())
+		run, first, group := &all[i], int32(len(x.Runs)), x.nextGroup()
 		if l.alone(i) {
 			x.of[i] = first
-			all.append(l.part(part{run: run, number: int32(i), first: run.First, last: run.Last}, nil))
-			x.groups = append(x.groups, x.nextGroup())
+			x.Runs = append(x.Runs, l.part(part{run: run, number: int32(i), first: run.First, last: run.Last}, nil))
+			x.groups = append(x.groups, group)
 			continue
 		}
-		l.pieces = l.piecesOf(i, l.pieces[:0])
+		var pieces []int32
 		if run.Job.IsNone() {
-			l.joined = l.withoutID(l.pieces, l.records(i), l.joined[:0])
+			l.pieces = l.piecesOf(i, l.pieces[:0])
+			pieces = l.pieces
+			x.Runs = l.withoutID(pieces, l.records(i), x.Runs)
 		} else {
-			l.joined = l.explain(l.pieces, l.records(i), l.joined[:0])
+			claims := l.ofJob(l.observed.jobs().of[l.number][i], l.records(i))
+			of := claims[slices.IndexFunc(claims, func(c claimed) bool { return slices.Contains(c.pieces, int32(i)) })]
+			pieces, x.Runs = of.pieces, append(x.Runs, of.runs...)
 		}
-		all.append(l.joined...)
-		x.groups = append(x.groups, slices.Repeat([]int32{x.nextGroup()}, len(l.joined))...)
-		for _, p := range l.pieces {
-			for x.of[p] = first; all.At(int(x.of[p])).Last < m.At(int(p)).First; x.of[p]++ {
+		x.groups = append(x.groups, slices.Repeat([]int32{group}, len(x.Runs)-int(first))...)
+		for _, p := range pieces {
+			for x.of[p] = first; x.Runs[x.of[p]].Last < all[p].First; x.of[p]++ {
 			}
 		}
 	}
-	x.Runs = all.List
 	return x
 }
 
@@ -185,14 +173,14 @@ func (x *Explanation) nextGroup() int32 {
 // piecesOf returns the runs of a claim that may be one: a run, those before it that were interrupted, and as long as
 // one was, the next.
 func (l *linker) piecesOf(run int, pieces []int32) []int32 {
-	runs := &l.machine.Runs
+	runs := l.machine.Runs
 	run = l.observed.firstPiece(l.number, run)
 	pieces = append(pieces, int32(run))
-	interrupted := runs.At(run).Ending == Interrupted
-	for i := run + 1; interrupted && i < runs.Len(); i++ {
-		if claimOf(runs.At(run)) == claimOf(runs.At(i)) {
+	interrupted := runs[run].Ending == Interrupted
+	for i := run + 1; interrupted && i < len(runs); i++ {
+		if claimOf(&runs[run]) == claimOf(&runs[i]) {
 			pieces = append(pieces, int32(i))
-			interrupted = runs.At(i).Ending == Interrupted
+			interrupted = runs[i].Ending == Interrupted
 		}
 	}
 	return pieces
@@ -202,7 +190,7 @@ func (l *linker) piecesOf(run int, pieces []int32) []int32 {
 func (o *Observed) firstPiece(machine, run int) int {
 	for {
 		before := o.sameClaimBefore(machine, run)
-		if before < 0 || o.Machines[machine].Runs.At(before).Ending != Interrupted {
+		if before < 0 || o.Machines[machine].Runs[before].Ending != Interrupted {
 			return run
 		}
 		run = before

@@ -11,18 +11,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
 	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/jobs/jobstest"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runs"
-	"github.com/chtc/gpureports/pkg/runs/runstest"
 )
 
 // explained are a machine's runs, the unseen ones last.
 func explained(x *runs.Explanation) (all []*runs.Explained) {
-	for _, e := range x.Runs.All() {
-		all = append(all, e)
+	for i := range x.Runs {
+		all = append(all, &x.Runs[i])
 	}
 	for i := range x.Unseen {
 		all = append(all, &x.Unseen[i])
@@ -47,11 +47,11 @@ func overlapping(o *runs.Observed, x *runs.Explanations, w pool.Window, pass fun
 				e.Start, e.End, e.Outcome, e.Evidence, e.Cause, e.Link, e.StartByAd, e.EndByAd, e.Clamped, e.UnknownCode))
 		}
 	}
-	slices.Sort(texts) // pieces of one run may stand elsewhere when only some of them are asked for
+	slices.Sort(texts) // pieces of one run may have another order when only some are wanted
 	return texts
 }
 
-// What is known of all runs says of those that overlap a window what asking for them alone says.
+// The history of all runs, restricted to those that overlap a window, equals the history of only those.
 func TestKnownIsWhatAWindowAsksFor(t *testing.T) {
 	s := runstest.Open(t, golden.Pool(t, "pool-b"), "America/Chicago")
 	for name, sources := range runstest.Sources(t, "pool-b") {
@@ -63,7 +63,7 @@ func TestKnownIsWhatAWindowAsksFor(t *testing.T) {
 			o, err := s.Runs.Look(t.Context(), w, s.Env.Lists)
 			require.NoError(t, err)
 			near := o.InReach(w)
-			wanted := func(m, r int) bool { return o.Machines[m].Runs.At(r).Side == pool.Backfill && near(m, r) }
+			wanted := func(m, r int) bool { return o.Machines[m].Runs[r].Side == pool.Backfill && near(m, r) }
 			var ads *runs.Ads
 			if sources[0] != nil {
 				var failure error
@@ -105,7 +105,7 @@ func TestKnownSeesLateAds(t *testing.T) {
 	}
 	linked := func(k *runs.Known) (n int) {
 		for m := range k.Machines {
-			for _, e := range k.Machines[m].Runs.All() {
+			for _, e := range k.Machines[m].Runs {
 				if e.Link.Linked() {
 					n++
 				}
@@ -145,7 +145,7 @@ func (h hanging) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, er
 	return h.Source.Ads(ctx, wanted)
 }
 
-// Who waits for another's question to a source that hangs is answered in time, by snapshots alone.
+// A lookup that waits for another's request to a hanging source is answered in time, from snapshots only.
 func TestKnownDoesNotWaitForAHangingSource(t *testing.T) {
 	s := runstest.Open(t, golden.Pool(t, "pool-b"), "America/Chicago")
 	o, err := s.Runs.Look(t.Context(), golden.Window(t, "2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z"), s.Env.Lists)
@@ -163,7 +163,7 @@ func TestKnownDoesNotWaitForAHangingSource(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, known.Failure, "has not answered another query yet")
 	require.False(t, known.Sharp)
-	require.Positive(t, known.Machines[0].Runs.Len())
+	require.Positive(t, len(known.Machines[0].Runs))
 	cancel()
 	_, err = o.Known(ctx, source)
 	require.ErrorIs(t, err, context.Canceled)

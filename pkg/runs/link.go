@@ -3,6 +3,7 @@ package runs
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -11,33 +12,42 @@ import (
 // Explained is a run with its times and its outcome. Pieces that are one run are joined; a run inside which an ad shows
 // a new start is several (methodology sections 8 and 9).
 type Explained struct {
-	*Run              // First, Last: the snapshots that show it; Last < First if none does and only an ad shows it
-	Place       Place // of its first snapshot; of an unseen run of its start
-	Start       pool.Micros
-	End         pool.Micros // the event time; what it is while Running is left open
-	Outcome     Outcome
-	Evidence    Evidence
-	Cause       Cause
-	Link        Link
-	StartByAd   bool  // Start is that of an ad; else it is the first snapshot that shows the run
-	EndByAd     bool  // End is that of an ad
-	Clamped     bool  // by its ad it ends before its start: End is set to Start
+	*Run            // First, Last: the snapshots that show it; Last < First if none does and only an ad shows it
+	Place     Place // of its first snapshot; of an unseen run of its start
+	Start     pool.Micros
+	End       pool.Micros // the event time; unspecified while Running
+	Outcome   Outcome
+	Evidence  Evidence
+	Cause     Cause
+	Link      Link
+	StartByAd bool // Start is that of an ad, not the first snapshot that shows the run
+	EndByAd   bool // End is that of an ad
+	Clamped   bool // by its ad it ends before its start: End is set to Start
+	// SavedUntil is when the job last saved its work in this run, by its ad; otherwise Start.
+	SavedUntil  pool.Micros
+	Yields      bool  // an ad of the job says that a run of it yielded
 	UnknownCode int32 // a vacate code without a meaning in htcondor.md; 0 = none
 
 	number int32    // of the (first) run in Machine.Runs
 	own    *jobs.Ad // that describes it
-	epoch  epochID  // of own, where it is an epoch ad
+	adOf   adID     // of own
 	final  bool     // nothing more can be known: a later run of the job proves nothing
 }
 
-// epochID tells the epoch ads of a job apart: when the run began, and when the ad was written.
-type epochID struct{ start, written jobs.Date }
+// adID tells the runs apart that ads of a job describe: several epoch ads of one start are one run.
+type adID struct {
+	kind           jobs.Kind
+	start, written jobs.Date // written: of a history ad
+}
 
-func epochOf(ad *jobs.Ad) epochID {
-	if ad == nil || ad.Kind != jobs.Epoch {
-		return epochID{}
+func idOf(ad *jobs.Ad) adID {
+	switch {
+	case ad == nil:
+		return adID{}
+	case ad.Kind == jobs.Epoch:
+		return adID{kind: jobs.Epoch, start: ad.JobCurrentStartDate}
 	}
-	return epochID{ad.JobCurrentStartDate, ad.RecordTime}
+	return adID{ad.Kind, ad.JobCurrentStartDate, ad.RecordTime}
 }
 
 // Ad returns the ad that describes the run itself; nil without. It is shared: read only.
@@ -73,24 +83,8 @@ func (r *record) day() int32 {
 
 // recordOf reads an ad by its access point's clock.
 func recordOf(ad *jobs.Ad) record {
-	r := record{Ad: ad, start: ad.JobCurrentStartDate.Micros(), machine: -1}
-	wall := pool.Micros(0)
-	if r.start != 0 && ad.LastRemoteWallClockTime > 0 {
-		wall = r.start + pool.Micros(ad.LastRemoteWallClockTime*float64(pool.Second)+0.5)
-	}
-	switch {
-	case ad.Kind == jobs.Epoch:
-		r.end = ad.EpochWriteDate.Micros()
-	case ad.CompletionDate != 0:
-		r.end = ad.CompletionDate.Micros()
-	case removedWhileIdle(ad) && ad.LastVacateTime != 0 && !ofEarlierRun(ad):
-		r.end = ad.LastVacateTime.Micros()
-	case wall != 0:
-		r.end = wall
-	default:
-		r.end = ad.EnteredCurrentStatus.Micros()
-	}
-	return r
+	return record{Ad: ad, start: ad.JobCurrentStartDate.Micros(), machine: -1,
+		end: cmp.Or(ad.RunEnd(), ad.EnteredCurrentStatus.Micros())}
 }
 
 // correct takes the clock's error of the ad's day out of the record's times.
@@ -115,28 +109,29 @@ type linker struct {
 	machine  *Machine
 	ids      []string // of the machine's GPUs
 	ads      *Ads     // nil: none
-	near     []record // those on the machine, once they were asked for
-	again    *again   // what is taken over; nil: nothing
-	whole    []bool   // see again.whole
-	passed   int32    // as many of the explained runs known before came before those that are taken over next
+	near     []record // those on the machine, once looked up
 
 	// of one job
 	pieces []int32
 	starts []pool.Micros
 	joined []Explained
+	parts  []part
+	known  map[int32][]claimed // explained claims of jobs with several on the machine, by job
 
-	chosen   []bool    // runs of the machine
-	nameless []int32   // those without a GlobalJobId
-	found    []finding // about clocks
+	chosen       []bool       // runs of the machine
+	withoutJobID []int32      // those without a GlobalJobId
+	found        []constraint // of clocks
 }
 
 // part is a run, or the part of one between two starts that ads show.
 type part struct {
 	run         *Run
-	number      int32       // of the run
-	first, last int32       // snapshots
-	from        pool.Micros // the start that an ad shows; 0 = none
-	until       pool.Micros // the next one; 0 = none
+	claim       int           // among those of the job
+	number      int32         // of the run
+	first, last int32         // snapshots
+	from        pool.Micros   // the start that an ad shows; 0 = none
+	until       pool.Micros   // the next one; 0 = none
+	others      []pool.Micros // starts in ads that describe another part of the job's runs
 }
 
 // on reports whether an ad's run was on this machine, with one of the GPUs. An ad without GPUs says nothing against it.
@@ -154,8 +149,8 @@ func (l *linker) sharesGPU(r record, gpus []int32) bool {
 
 func (l *linker) time(snapshot int32) pool.Micros { return l.observed.View.Times[snapshot] }
 
-// explain explains the pieces of one job on one side, in the order of their first snapshots.
-func (l *linker) explain(pieces []int32, ads []record, into []Explained) []Explained {
+// partsOf joins and splits the pieces of one job on one side, in the order of their first snapshots.
+func (l *linker) partsOf(pieces []int32, ads []record, into []part) []part {
 	for i := 0; i < len(pieces); {
 		run, next := l.join(pieces, i, ads)
 		into = l.split(run, pieces[i:next], ads, into)
@@ -164,11 +159,79 @@ func (l *linker) explain(pieces []int32, ads []record, into []Explained) []Expla
 	return into
 }
 
-// join makes a run of a job's pieces, from one on; next is the first that is no part of it.
+// claimed are the explained runs that pieces of one claim are.
+type claimed struct {
+	pieces []int32
+	runs   []Explained
+}
+
+// ofJob explains all runs of a job on the machine, claim by claim, first those on one side. An ad describes one of
+// them, the one that is first seen nearest its start: of the others it, and other ads of that start, tells no more than
+// that the job has another run (methodology section 8, unseen runs).
+func (l *linker) ofJob(number int32, ads []record) []claimed {
+	if known, ok := l.known[number]; ok {
+		return known
+	}
+	var claims []claimed
+	l.parts = l.parts[:0]
+	for side := range l.observed.jobs().newest {
+		pieces := slices.Clone(l.runsOf(number, pool.Side(side)))
+		for len(pieces) > 0 {
+			n := 1
+			for n < len(pieces) && l.machine.Runs[pieces[n-1]].Ending == Interrupted {
+				n++
+			}
+			first := len(l.parts)
+			l.parts = l.partsOf(pieces[:n], ads, l.parts)
+			for i := first; i < len(l.parts); i++ {
+				l.parts[i].claim = len(claims)
+			}
+			claims, pieces = append(claims, claimed{pieces: pieces[:n]}), pieces[n:]
+		}
+	}
+	found := make([]Explained, len(l.parts))
+	for i, p := range l.parts {
+		found[i] = l.part(p, ads)
+	}
+	l.oneRunPerAd(found, ads)
+	for i, p := range l.parts {
+		claims[p.claim].runs = append(claims[p.claim].runs, found[i])
+	}
+	if len(claims) > 1 {
+		if l.known == nil {
+			l.known = map[int32][]claimed{}
+		}
+		l.known[number] = claims
+	}
+	return claims
+}
+
+// oneRunPerAd explains parts of a job's runs again that an ad describes which describes another one better.
+func (l *linker) oneRunPerAd(found []Explained, ads []record) {
+	away := func(e *Explained, r record) pool.Micros { return distance(l.time(e.First), r.start) }
+	for i := 0; i < len(found); i++ {
+		for j := i + 1; j < len(found); j++ {
+			own := found[j].own
+			if own == nil || found[i].own != own {
+				continue
+			}
+			r := ads[slices.IndexFunc(ads, func(r record) bool { return r.Ad == own })]
+			worse := j
+			if away(&found[j], r) < away(&found[i], r) {
+				worse = i
+			}
+			l.parts[worse].others = append(l.parts[worse].others, r.start)
+			found[worse] = l.part(l.parts[worse], ads)
+			i, j = 0, 0 // each time fewer ads may describe a part
+		}
+	}
+}
+
+// join makes a run of a job's pieces, starting with first; next is the first piece that is not part of it.
 func (l *linker) join(pieces []int32, first int, ads []record) (run *Run, next int) {
-	run = l.machine.Runs.At(int(pieces[first]))
+	run = &l.machine.Runs[pieces[first]]
 	for next = first + 1; next < len(pieces); next++ {
-		piece := l.machine.Runs.At(int(pieces[next]))
+		piece := &l.machine.Runs[pieces[next]]
 		if !l.one(run, piece, ads, ads) {
 			break
 		}
@@ -210,25 +273,36 @@ func (l *linker) one(a, b *Run, covering, starting []record) bool {
 
 func joined(a, b *Run) *Run {
 	run := *b
-	run.First, run.User, run.Project, run.Leader, run.Opening = a.First, a.User, a.Project, a.Leader,
-		slices.Clone(a.Opening) // it may outlive the observation
+	run.First, run.User, run.Project, run.Leader, run.Opening = a.First, a.User, a.Project, a.Leader, a.Opening
 	run.GPUs = slices.Compact(slices.Sorted(slices.Values(slices.Concat(a.GPUs, b.GPUs))))
+	run.holds = nil
+	if len(run.GPUs) > 1 {
+		run.holds = slices.Concat(a.allHolds(), b.allHolds())
+	}
 	return &run
+}
+
+// allHolds says when each of the run's GPUs was held, also where it has only one.
+func (r *Run) allHolds() []hold {
+	if r.holds == nil {
+		return []hold{{r.GPUs[0], r.First, r.Last}}
+	}
+	return r.holds
 }
 
 // shows reports whether a snapshot shows a run of these pieces.
 func (l *linker) shows(pieces []int32, snapshot int32) bool {
 	return l.observed.Reports(l.machine, snapshot) && slices.ContainsFunc(pieces, func(p int32) bool {
-		run := l.machine.Runs.At(int(p))
+		run := &l.machine.Runs[p]
 		return run.First <= snapshot && snapshot <= run.Last
 	})
 }
 
-// split cuts a run, joined of pieces, where an ad shows a new start, and explains its parts.
-func (l *linker) split(run *Run, pieces []int32, ads []record, into []Explained) []Explained {
+// split cuts a run, joined of pieces, where an ad shows a new start.
+func (l *linker) split(run *Run, pieces []int32, ads []record, into []part) []part {
 	l.starts = l.starts[:0]
 	for _, r := range ads {
-		if r.start > l.time(run.First)+Tolerance && r.start <= l.time(run.Last) && l.on(r, run.GPUs) {
+		if r.start > l.time(run.First)+Tolerance && r.start <= l.time(run.Last) && l.on(r, run.GPUs) && !neverBegan(r.Ad) {
 			l.starts = append(l.starts, r.start)
 		}
 	}
@@ -246,11 +320,11 @@ func (l *linker) split(run *Run, pieces []int32, ads []record, into []Explained)
 		for !l.shows(pieces, next) {
 			next++
 		}
-		into = append(into, l.part(p, ads))
+		into = append(into, p)
 		p = part{run: run, number: pieces[0], first: next, from: s}
 	}
 	p.last = run.Last
-	return append(into, l.part(p, ads))
+	return append(into, p)
 }
 
 // part explains a part of a run by its job's ads, as htcondor.md says ("For one run seen in snapshots").
@@ -274,17 +348,17 @@ func (l *linker) part(p part, ads []record) Explained {
 // explainPart explains a part of a run by the ad that describes it and by that of a later run of the job, if there are
 // any.
 func (l *linker) explainPart(p part, seen seen, link Link, own, later record, ads []record) Explained {
-	e := Explained{Run: l.cut(p), Link: link, number: p.number, own: own.Ad,
-		epoch: epochOf(own.Ad)}
+	e := Explained{Run: l.cut(p, own), Link: link, number: p.number, own: own.Ad,
+		adOf: idOf(own.Ad), Yields: yields(own.Ad) || yields(later.Ad)}
 	e.Place = l.observed.PlaceAt(&l.machine.GPUs[e.Leader], e.First)
 	e.Start = seen.first
 	switch {
 	case p.from != 0:
 		e.Start, e.StartByAd = p.from, true
-	case own.Ad == nil:
-		e.Start, e.StartByAd = l.startOf(p, &seen, later, ads)
 	case seen.begins(own.start):
 		e.Start, e.StartByAd = own.start, true
+	case link != JobOnly && link != NoLink:
+		e.Start, e.StartByAd = l.startOf(p, &seen, later, own, ads)
 	}
 
 	v := verdict{}
@@ -302,9 +376,12 @@ func (l *linker) explainPart(p part, seen seen, link Link, own, later record, ad
 		end = vacated
 	}
 	if !v.decided && later.Ad != nil { // a later run began: this one did not complete
-		if later.NumHolds == 0 || vacated != 0 {
+		v = byReasons(later.Ad)
+		switch {
+		case v.decided:
+		case later.NumHolds == 0:
 			v = byAd(Evicted, UnknownCause)
-		} else {
+		default:
 			e.final = true
 		}
 	}
@@ -318,17 +395,50 @@ func (l *linker) explainPart(p part, seen seen, link Link, own, later record, ad
 	if e.Outcome != Running && e.End < e.Start {
 		e.End, e.Clamped = e.Start, true
 	}
+	e.saved(own)
 	return e
 }
 
-// cut is the run of a part: it ends with the part.
-func (l *linker) cut(p part) *Run {
+// saved sets until when the job has saved its work in this run, as the run's own ad says.
+func (e *Explained) saved(own record) {
+	e.SavedUntil = e.Start
+	if own.Ad != nil {
+		e.SavedUntil = max(e.Start, min(own.at(own.JobLastCheckpointTime), e.End))
+	}
+}
+
+// yields reports whether an ad says that a run of its job yielded.
+func yields(ad *jobs.Ad) bool {
+	return ad != nil && (ad.VacateReasonCode == checkpointed ||
+		strings.Contains(ad.NumVacatesByReason, successfulCheckpoint))
+}
+
+// keepHeld leaves a part of a run the GPUs that its own snapshots show; of a part between two snapshots those of the ad
+// that describes it.
+func (l *linker) keepHeld(run *Run, own record) {
+	gpus, opening := run.heldIn(run.First, run.Last)
+	if len(gpus) == 0 && own.Ad != nil {
+		gpus = slices.DeleteFunc(slices.Clone(run.GPUs), func(g int32) bool { return !slices.Contains(own.GPUs, l.ids[g]) })
+	}
+	if len(gpus) == 0 {
+		return
+	}
+	if len(opening) == 0 {
+		opening = gpus
+	}
+	run.GPUs, run.Opening, run.Leader = gpus, opening, opening[0]
+}
+
+// cut is the run of a part that an ad describes, if there is one: it ends with the part.
+func (l *linker) cut(p part, own record) *Run {
 	if p.first == p.run.First && p.last == p.run.Last {
 		return p.run
 	}
 	run := *p.run
 	run.First, run.Last = p.first, p.last
-	run.GPUs, run.Opening = slices.Clone(run.GPUs), slices.Clone(run.Opening) // it may outlive the observation
+	if len(run.GPUs) > 1 {
+		l.keepHeld(&run, own)
+	}
 	if p.until != 0 {
 		run.Gone = p.last + 1
 		run.Ending, run.Takeover, run.TakenBy = Vanished, false, 0
@@ -379,25 +489,29 @@ func (s *seen) ends(end pool.Micros) bool {
 	return s.absent == 0 || end <= s.absent+Tolerance
 }
 
-// startOf returns the run's start as the ad of a later run has it, else the first snapshot.
-func (l *linker) startOf(p part, s *seen, later record, ads []record) (start pool.Micros, byAd bool) {
-	if later.Ad == nil {
+// startOf returns the run's start by the newest ad of its job, otherwise the first snapshot. own is the ad that
+// describes the run, later that of a later run of the job, if there are any.
+func (l *linker) startOf(p part, s *seen, later, own record, ads []record) (start pool.Micros, byAd bool) {
+	if later.Ad != nil {
+		if t := later.at(later.JobLastStartDate); s.begins(t) {
+			return t, true
+		}
+	}
+	newest := lastRun(ads)
+	if newest.Ad == nil || p.run.Job.IsNone() {
 		return s.first, false
 	}
-	if t := later.at(later.JobLastStartDate); s.begins(t) {
-		return t, true
-	}
-	if t := later.at(later.JobStartDate); s.begins(t) && !l.otherBegan(p, t, ads) {
+	if t := newest.at(newest.JobStartDate); s.begins(t) && !l.otherBegan(p, t, own, ads) {
 		return t, true
 	}
 	return s.first, false
 }
 
-// otherBegan reports whether another run of a part's job began at the start of the job's first run: one that ads show
-// of elsewhere, or one that is seen no later.
-func (l *linker) otherBegan(p part, t pool.Micros, ads []record) bool {
+// otherBegan reports whether another run of a part's job began at the start of the job's first run: one that ads show,
+// own aside, or one that is seen no later.
+func (l *linker) otherBegan(p part, t pool.Micros, own record, ads []record) bool {
 	if slices.ContainsFunc(ads, func(r record) bool {
-		return max(r.start-t, t-r.start) <= Tolerance && !l.on(r, p.run.GPUs)
+		return r.Ad != own.Ad && distance(r.start, t) <= Tolerance
 	}) {
 		return true
 	}
@@ -405,7 +519,7 @@ func (l *linker) otherBegan(p part, t pool.Micros, ads []record) bool {
 	index := o.jobs()
 	job := index.of[l.number][p.number]
 	for s := range index.sightings(job) {
-		r := o.Machines[s.machine].Runs.At(int(s.run))
+		r := &o.Machines[s.machine].Runs[s.run]
 		same := int(s.machine) == l.number && r.Side == p.run.Side && p.run.First <= r.First && r.First <= p.run.Last
 		if same || r.First > p.first {
 			continue
@@ -446,7 +560,8 @@ func (l *linker) own(p part, s seen, ads []record) (record, Link) {
 		return 0
 	}
 	for _, r := range ads {
-		if r.start == 0 || r.start < p.from || p.until != 0 && r.start >= p.until || !l.on(r, p.run.GPUs) {
+		if r.start == 0 || r.start < p.from || p.until != 0 && r.start >= p.until || !l.on(r, p.run.GPUs) ||
+			slices.Contains(p.others, r.start) {
 			continue
 		}
 		if r.Kind == jobs.Epoch {
@@ -478,14 +593,14 @@ func verdictOf(own record, ads []record) verdict {
 	}
 	for _, r := range ads {
 		if r.Kind == jobs.History && r.GlobalJobID == own.GlobalJobID && r.Machine == own.Machine &&
-			max(r.start-own.start, own.start-r.start) <= Tolerance {
+			distance(r.start, own.start) <= Tolerance {
 			return byHistory(r.Ad)
 		}
 	}
 	return v
 }
 
-// settle takes the outcome that an ad says, else what the snapshots around the run's end show. The evidence Reappeared
+// settle takes the outcome from an ad, or otherwise from the snapshots around the run's end. The evidence Reappeared
 // needs the other machines' runs and comes later.
 func (e *Explained) settle(v verdict) {
 	switch {
@@ -505,10 +620,10 @@ func (e *Explained) settle(v verdict) {
 func (l *linker) withoutID(pieces []int32, ads []record, into []Explained) []Explained {
 	for i := 0; i < len(pieces); i++ {
 		number := pieces[i]
-		run := l.machine.Runs.At(int(number))
+		run := &l.machine.Runs[number]
 		own := l.nearest(run, ads)
 		for i+1 < len(pieces) {
-			next := l.machine.Runs.At(int(pieces[i+1]))
+			next := &l.machine.Runs[pieces[i+1]]
 			if !l.one(run, next, known(own), known(l.nearest(next, ads))) {
 				break
 			}
@@ -541,14 +656,13 @@ func (l *linker) nearest(run *Run, ads []record) record {
 	}
 	first := l.time(run.First)
 	after := l.time(run.First-1) - Tolerance
-	distance := func(r record) pool.Micros { return max(first-r.start, r.start-first) }
 	for _, r := range ads {
 		if r.start <= after || r.start > first+Tolerance || r.OnBackfill() != (run.Side == pool.Backfill) ||
 			!l.sharesGPU(r, run.GPUs) {
 			continue
 		}
-		if best.Ad == nil || distance(r) < distance(best) || distance(r) == distance(best) && r.Kind == jobs.Epoch &&
-			best.Kind != jobs.Epoch {
+		nearer := distance(first, r.start) - distance(first, best.start)
+		if best.Ad == nil || nearer < 0 || nearer == 0 && r.Kind == jobs.Epoch && best.Kind != jobs.Epoch {
 			best = r
 		}
 	}

@@ -12,13 +12,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/jobs/jobstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/registry"
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -144,7 +144,7 @@ var linkCases = []linkCase{
 			"NumHolds": 1})}, []string{"15–45 ambiguous none - earlier run", "70–90 completed job ad - last run"}},
 	{"held before, and vacated then", map[string]string{"m1 a": ".11.."},
 		[]ad{of("history", 90, ad{"JobStatus": 4, "NumHolds": 1, "LastVacateTime": 44.0})},
-		[]string{"15–44 evicted job ad unknown earlier run"}},
+		[]string{"15–44 ambiguous none - earlier run"}},
 	{"held before, and taken over", map[string]string{"m1 a": ".11T."},
 		[]ad{of("history", 90, ad{"JobStatus": 4, "NumHolds": 1})},
 		[]string{"15–45 evicted takeover owner preemption earlier run"}},
@@ -180,7 +180,7 @@ var linkCases = []linkCase{
 			"41–70 completed job ad - epoch"}},
 	{"a restart from a checkpoint", map[string]string{"m1 a": ".1111."},
 		[]ad{epoch(10, 40, ad{"VacateReasonCode": 1025}), epoch(40, 70, ad{"ExitCode": 0})},
-		[]string{"10–40 ambiguous none - epoch", "40–70 completed job ad - epoch"}},
+		[]string{"10–40 yielded job ad - epoch", "40–70 completed job ad - epoch"}},
 	{"last start and first start do not split", map[string]string{"m1 a": ".1111."},
 		[]ad{of("history", 10, ad{"JobStatus": 4, "CompletionDate": 70.0, "JobLastStartDate": 40.0, "JobStartDate": 50.0})},
 		[]string{"10–70 completed job ad - last run"}},
@@ -240,14 +240,14 @@ func TestLink(t *testing.T) {
 
 // The table "Vacate codes → outcome of the run" of htcondor.md.
 func TestVacateCodes(t *testing.T) {
-	want := map[int]string{34: "held job ad -", 0: "held job ad -", 999: "held job ad -", 1025: "ambiguous none -",
-		1037: "evicted job ad unknown", 1500: "evicted job ad unknown"}
+	want := map[int]string{34: "held job ad -", 0: "evicted job ad fault", 999: "held job ad -", 1023: "removed job ad -",
+		1025: "yielded job ad -", 1038: "evicted job ad unknown", 1500: "evicted job ad unknown"}
 	for text, codes := range map[string][]int{
 		"evicted job ad owner preemption":        {1011},
 		"evicted job ad user or rank preemption": {1018, 1019},
-		"evicted job ad drain or maintenance":    {1013, 1014, 1015, 1016},
-		"evicted job ad fault":                   {1002, 1007, 1008, 1012, 1020, 1021, 1024},
-		"removed job ad -":                       {1000, 1001, 1004, 1005, 1009, 1010, 1017, 1022, 1023},
+		"evicted job ad drain or maintenance":    {1010, 1013, 1014, 1015, 1016, 1037},
+		"evicted job ad fault":                   {1002, 1005, 1007, 1008, 1012, 1020, 1021, 1024},
+		"evicted job ad access point":            {1000, 1001, 1004, 1009, 1017, 1022},
 		"ambiguous none -": {1003, 1006, 1026, 1027, 1028, 1029, 1030, 1031, 1032, 1033, 1034, 1035,
 			1036},
 	} {
@@ -255,15 +255,15 @@ func TestVacateCodes(t *testing.T) {
 			want[code] = text
 		}
 	}
-	for code := 1000; code <= 1036; code++ {
-		require.Contains(t, want, code, "every code up to 1036 has a meaning")
+	for code := 1000; code <= 1037; code++ {
+		require.Contains(t, want, code, "every code up to 1037 has a meaning")
 	}
 	for code, text := range want {
 		for kind, a := range map[string]ad{"epoch": epoch(10, 40, ad{"VacateReasonCode": code}),
 			"last run": of("history", 10, ad{"VacateReasonCode": code, "JobStatus": 3, "LastJobStatus": 1,
 				"LastRemoteWallClockTime": 1800.0})} {
 			line := fmt.Sprintf("10–40 %s %s", text, kind)
-			if code > 1036 {
+			if code > 1037 {
 				line += fmt.Sprintf(" code %d", code)
 			}
 			c := linkCase{gpus: map[string]string{"m1 a": ".11.."}, ads: []ad{a}}
@@ -342,7 +342,7 @@ func (c *linkCase) explain(t *testing.T) []string {
 		require.NoError(t, err)
 		source.Add(text)
 	}
-	wanted := func(m, r int) bool { return o.Machines[m].Runs.At(r).Side == pool.Backfill }
+	wanted := func(m, r int) bool { return o.Machines[m].Runs[r].Side == pool.Backfill }
 	ads, notices, failure, err := o.Ask(context.Background(), source,
 		runs.Question{Window: pool.Window{From: times[0], To: times[len(times)-1]}, Wanted: wanted})
 	require.NoError(t, err)
@@ -352,9 +352,7 @@ func (c *linkCase) explain(t *testing.T) []string {
 	require.NoError(t, err)
 	var all []runs.Explained
 	for _, m := range x.Machines {
-		for _, e := range m.Runs.All() {
-			all = append(all, *e)
-		}
+		all = append(all, m.Runs...)
 	}
 	slices.SortFunc(all, func(a, b runs.Explained) int { return int(a.Start - b.Start) })
 	minutes := func(at pool.Micros) string {

@@ -7,15 +7,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/registry"
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-func observer(t *testing.T) (*Observer, pool.Window) {
+func observer(t *testing.T, bytes uint64) (*Observer, pool.Window) {
 	t.Helper()
 	dir := t.TempDir()
 	at := time.Date(2025, 9, 2, 0, 0, 0, 0, time.UTC)
@@ -30,57 +30,58 @@ func observer(t *testing.T) (*Observer, pool.Window) {
 	require.NoError(t, err)
 	tl := timeline.New(timeline.Options{Source: registry.OpenDir(d, localtime.UTC), MaxBytes: 1 << 24})
 	t.Cleanup(func() { require.NoError(t, tl.Close()) })
-	return NewObserver(tl, 1<<24), pool.NewWindow(at, at.Add(time.Hour))
+	return NewObserver(tl, bytes), pool.NewWindow(at, at.Add(time.Hour))
 }
 
-// Who observes keeps nobody waiting: not who asks for what is known, and no other data source.
-func TestObserversDoNotWaitForEachOther(t *testing.T) {
-	busy, w := observer(t)
-	other, _ := observer(t)
-	known, err := busy.Look(t.Context(), w, pool.Lists{})
-	require.NoError(t, err)
-	require.NoError(t, busy.turn.Acquire(t.Context(), 1)) // as if another window were being observed
-	again, err := busy.Look(t.Context(), w, pool.Lists{})
-	require.NoError(t, err)
-	require.Same(t, known, again)
-	_, err = other.Look(t.Context(), w, pool.Lists{})
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	_, err = busy.Look(ctx, pool.Window{From: w.From, To: w.To - 20*pool.Minute},
-		pool.Lists{CHTCOwned: map[string]bool{"m": true}})
-	require.ErrorIs(t, err, context.DeadlineExceeded, "who waits does so no longer than its own deadline")
-	busy.turn.Release(1)
-
-	busy.Close()
-	fresh, err := busy.Look(t.Context(), w, pool.Lists{})
-	require.NoError(t, err)
-	require.NotSame(t, known, fresh, "closed observers keep nothing")
-}
-
-// What was asked for last stays, as far as there is room, also for what becomes known of it.
-func TestObserversKeepWhatWasAskedForLast(t *testing.T) {
-	w, window := observer(t)
-	look := func(minutes pool.Micros) *Observed {
+// Observations are cached as long as they fit.
+func TestObservationsAreCached(t *testing.T) {
+	w, window := observer(t, 1<<24)
+	look := func(w *Observer, minutes pool.Micros) *Observed {
 		o, err := w.Look(t.Context(), pool.Window{From: window.From, To: window.From + minutes*pool.Minute - Reach},
 			pool.Lists{})
 		require.NoError(t, err)
 		return o
 	}
-	one, two := look(10), look(20)
-	room := one.bytes() + two.bytes()
-	w.budget = room
-	require.Same(t, one, look(10), "there is room for both")
-	three := look(40)
-	require.NotSame(t, two, look(20), "it was not asked for the longest time")
-	require.NotSame(t, one, look(10), "nor was it then")
-	require.NotSame(t, three, look(40))
+	one, two := look(w, 10), look(w, 20)
+	require.Same(t, one, look(w, 10))
+	require.Same(t, two, look(w, 20))
+	require.Zero(t, w.Lack())
+	w.Close()
+	require.NotSame(t, one, look(w, 10), "a closed observer keeps nothing")
 
-	one, two = look(10), look(20)
-	require.Same(t, one, look(10))
-	require.Same(t, two, look(20))
-	_, err := two.Known(t.Context(), nil)
+	small, _ := observer(t, 100)
+	require.NotSame(t, look(small, 10), look(small, 10))
+	require.Equal(t, look(small, 10).bytes(), small.Lack())
+}
+
+// A caller that waits for a value that another computes leaves at its own deadline, and a failed value is
+// computed again.
+func TestWaitingEndsAtTheOwnDeadline(t *testing.T) {
+	w, window := observer(t, 1<<24)
+	o, err := w.Look(t.Context(), window, pool.Lists{})
 	require.NoError(t, err)
-	require.Same(t, two, look(20))
-	require.NotSame(t, one, look(10), "what is known of the other one takes its room")
+	first, giveUp := context.WithCancel(t.Context())
+	begun, done := make(chan bool), make(chan error)
+	go func() {
+		_, err := Derived(first, o, "key", func() (int, error) {
+			begun <- true
+			<-first.Done()
+			return 0, first.Err()
+		})
+		done <- err
+	}()
+	<-begun
+	hurried, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	seven := func() (int, error) { return 7, nil }
+	_, err = Derived(hurried, o, "key", seven)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	patient := make(chan int)
+	go func() {
+		n, _ := Derived(t.Context(), o, "key", seven)
+		patient <- n
+	}()
+	giveUp()
+	require.ErrorIs(t, <-done, context.Canceled)
+	require.Equal(t, 7, <-patient)
 }

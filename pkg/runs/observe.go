@@ -6,84 +6,62 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Observed is what snapshots alone say about GPUs and their runs. It is never changed; what is known of it from job ads
-// is kept with it.
+// Observed is the history of GPUs and their runs by snapshots only. It is never changed; histories, and values that
+// kinds derive from it, are cached with it.
 type Observed struct {
 	View     *timeline.View
 	First    int       // the first observed snapshot
-	End      int       // behind the last one
+	End      int       // after the last one
 	Machines []Machine // by name; excluded ones are left out
 
 	firstDay, lastDay int     // of the view, that hold observed snapshots
 	dayOf             []int32 // the day of each snapshot
 	gaps              []int32 // see gapsAfter
 	jobs              func() *jobIndex
-	known             knowing
+	histories         historyCache
 	derived           derived
 }
 
 // Observe reads the snapshots of a range of time.
 func Observe(ctx context.Context, v *timeline.View, reach pool.Window, lists pool.Lists) (*Observed, error) {
-	return observe(ctx, v, reach, lists, nil)
-}
-
-// observe is Observe that takes over what an earlier observation with the same lists found; nil: nothing.
-func observe(ctx context.Context, v *timeline.View, reach pool.Window, lists pool.Lists, earlier *Observed) (*Observed,
-	error) {
-	o := &Observed{View: v, gaps: gapsAfter(v), dayOf: make([]int32, 0, len(v.Times)),
-		known: knowing{turn: semaphore.NewWeighted(1)}}
+	o := &Observed{View: v, gaps: gapsAfter(v), dayOf: make([]int32, 0, len(v.Times)), histories: newHistoryCache(),
+		derived: newDerived()}
 	for k := range v.Days {
 		o.dayOf = append(o.dayOf, slices.Repeat([]int32{int32(k)}, len(v.Days[k].Times))...)
 	}
-	o.jobs = sync.OnceValue(func() *jobIndex { return o.indexJobs() })
+	o.jobs = sync.OnceValue(o.indexJobs)
 	o.First, o.End = v.Snapshots(reach)
 	if o.First == o.End {
 		return o, nil
 	}
 	o.firstDay, o.lastDay = v.DayAt(o.First), v.DayAt(o.End-1)
 	o.list(lists)
-	rests, err := o.rests(ctx, earlier)
+	days, err := o.read(ctx)
 	if err != nil {
 		return nil, err
 	}
-	days, err := o.read(ctx, rests)
-	if err != nil {
-		return nil, err
-	}
-	o.place(days, rests, lists)
-	err = parallel.Each(ctx, len(o.Machines), func(w *walker, i int) {
-		w.observed, w.days, w.machine, w.rest = o, days, &o.Machines[i], &rests[i]
+	o.place(days, lists)
+	err = parallel.Each(ctx, len(o.Machines), func(w *segmenter, i int) {
+		w.observed, w.days, w.machine = o, days, &o.Machines[i]
 		w.run()
 	})
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(rests, func(r rest) bool { return r.differs }) {
-		return observe(ctx, v, reach, lists, nil)
-	}
-	o.indexAfter(earlier, rests)
-	if earlier != nil && o.sameGPUs(earlier) {
-		o.derived.earlier = earlier.derived.again(&Same{observed: o, settled: o.settledAfter(earlier)})
-	}
 	return o, nil
 }
 
-// read reads the days that are walked, and the one before: a GPU is in the pool the day after it had a backfill row.
-func (o *Observed) read(ctx context.Context, rests []rest) ([]day, error) {
-	first := o.lastDay
-	for m := range rests {
-		first = min(first, int(o.dayOf[rests[m].from]))
-	}
-	first = max(first-1, o.firstDay)
+// read reads the observed days.
+func (o *Observed) read(ctx context.Context) ([]day, error) {
 	days := make([]day, len(o.View.Days))
-	err := parallel.Each(ctx, o.lastDay-first+1, func(_ *struct{}, i int) { days[first+i].read(o.View, first+i) })
+	err := parallel.Each(ctx, o.lastDay-o.firstDay+1, func(_ *struct{}, i int) {
+		days[o.firstDay+i].read(o.View, o.firstDay+i)
+	})
 	return days, err
 }
 
@@ -105,10 +83,10 @@ type status struct {
 	others  bool
 }
 
-// others are claims beside the one that gives the state.
+// others are claims in addition to the one that gives the state.
 type others struct {
 	extra []timeline.Claim // on the same side
-	stale []timeline.Job   // of Claimed backfill rows beside the primary claim
+	stale []timeline.Job   // of Claimed backfill rows next to the primary claim
 }
 
 func (d *day) read(v *timeline.View, index int) {
@@ -207,40 +185,47 @@ func (o *Observed) list(lists pool.Lists) {
 	}
 }
 
-// place finds what each machine and GPU is counted under on each day.
-func (o *Observed) place(days []day, rests []rest, lists pool.Lists) {
+// place finds the places under which each machine and GPU is counted, by day.
+func (o *Observed) place(days []day, lists pool.Lists) {
 	names := o.View.Names.Texts()
+	numbers := make(map[timeline.Symbol]int, len(o.Machines))
+	tiers := map[timeline.Symbol]pool.TierName{}
+	tierOf := func(device timeline.Symbol) pool.TierName {
+		if _, known := tiers[device]; !known {
+			tiers[device] = pool.NameTier(lists.TierOf(names[device]))
+		}
+		return tiers[device]
+	}
 	for m := range o.Machines {
-		machine, r := &o.Machines[m], &rests[m]
-		machine.days = o.machineDays(days, machine.Name, r)
-		chtc := lists.CHTCOwned[names[machine.Name]]
+		machine := &o.Machines[m]
+		numbers[machine.Name] = m
+		machine.days = slices.Repeat([]machineDay{{index: -1}}, len(o.View.Days))
+		chtc := lists.IsCHTCOwned(names[machine.Name])
 		for g := range machine.GPUs {
-			machine.GPUs[g].places = o.places(days, machine.GPUs[g].GPU, machine.Name, chtc, r.placesOf(g))
+			machine.GPUs[g].places = o.places(days, machine.GPUs[g].GPU, machine.Name, chtc, tierOf)
+		}
+	}
+	for k, d := range o.View.Days {
+		for i, of := range d.Machines() {
+			if m, listed := numbers[of.Name]; listed && o.Machines[m].days[k].index < 0 {
+				o.Machines[m].days[k] = machineDay{int32(i), i < len(days[k].machines) && days[k].machines[i]}
+			}
 		}
 	}
 }
 
-// machineDays returns what is known of a machine on each day.
-func (o *Observed) machineDays(days []day, name timeline.Symbol, r *rest) []machineDay {
-	known := make([]machineDay, len(o.View.Days))
-	for k := copy(known, r.days()); k < len(known); k++ {
-		d := o.View.Days[k]
-		index := slices.IndexFunc(d.Machines(), func(m timeline.Machine) bool { return m.Name == name })
-		known[k].index = int32(index)
-		known[k].backfill = index >= 0 && index < len(days[k].machines) && days[k].machines[index]
-	}
-	return known
-}
-
-// places returns what a GPU is counted under on each day, on the first ones as is known: on a day without rows of its
-// own as on the day before (methodology section 12).
-func (o *Observed) places(days []day, g timeline.GPU, machine timeline.Symbol, chtcOwned bool, known []Place) []Place {
+// places returns the place of a GPU on each day: on a day without rows of its own as on the day before (methodology
+// section 12).
+func (o *Observed) places(days []day, g timeline.GPU, machine timeline.Symbol, chtcOwned bool,
+	tierOf func(device timeline.Symbol) pool.TierName) []Place {
 	places := make([]Place, len(o.View.Days))
-	for k := max(copy(places, known), o.firstDay); k <= o.lastDay; k++ {
+	for k := o.firstDay; k <= o.lastDay; k++ {
 		d := o.View.Days[k]
 		if i := days[k].index(g); i >= 0 {
-			memory := slices.Index(pool.MemoryClasses, pool.MemoryClass(d.Model(i).Memory))
-			places[k] = Place{machine, d.Model(i).Device, d.Machines()[d.MachineOf(i)].Ownership(chtcOwned), uint8(memory)}
+			model := d.Model(i)
+			memory := slices.Index(pool.MemoryClasses, pool.MemoryClass(model.Memory))
+			places[k] = Place{machine, model.Device, d.Machines()[d.MachineOf(i)].Ownership(chtcOwned), uint8(memory),
+				tierOf(model.Device)}
 		} else if k > 0 {
 			places[k] = places[k-1]
 		}
@@ -259,8 +244,8 @@ func (d *day) index(g timeline.GPU) int {
 // GapAfter reports whether there is a gap right after a snapshot.
 func (o *Observed) GapAfter(snapshot int32) bool { return o.gaps[snapshot] == snapshot }
 
-// gapsAfter returns of each snapshot which is the first one, from itself on, with a gap behind it; the number of
-// snapshots when there is none.
+// gapsAfter returns, for each snapshot, the first one from it on that a gap follows; the number of snapshots if there
+// is none.
 func gapsAfter(v *timeline.View) []int32 {
 	gaps := make([]int32, len(v.Times)+1)
 	gaps[len(v.Times)] = int32(len(v.Times))

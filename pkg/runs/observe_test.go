@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/registry"
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
@@ -34,7 +34,7 @@ func draw(t *rapid.T, most int, jobs []string) []shot {
 	var shots []shot
 	type slot struct{ state, job string }
 	now := map[string]slot{} // of a side of a GPU
-	// mostly what was there stays
+	// rows mostly stay unchanged
 	for range rapid.IntRange(2, most).Draw(t, "snapshots") {
 		at += int64(rapid.SampledFrom([]int{15, 15, 15, 15, 15, 30, 45, 24 * 60}).Draw(t, "minutes")) * 60e6
 		s := shot{at: at}
@@ -151,14 +151,14 @@ func TestObserveByDefinition(t *testing.T) {
 				id := v.Names.Text(gpu.ID)
 				inPool[name+" "+id] = true
 				next := int32(0)
-				for _, s := range gpu.Segments.All() {
+				for _, s := range gpu.Segments {
 					require.Equal(rt, next, s.First, "segments follow each other")
 					next = s.Last + 1
 					for i := s.First; i <= s.Last; i++ {
 						is := n.state(name, id, int(i))
 						require.Equal(rt, is.state, s.State.String(), "%s %s at %d", name, id, i)
 						if run := s.RunFirst; run >= 0 && i == s.First && s.State != runs.Outside {
-							r := machine.Runs.At(int(run))
+							r := &machine.Runs[run]
 							require.True(rt, r.First <= i && i <= max(r.Last, r.Gone-1) && slices.Contains(r.GPUs, int32(g)),
 								"the run of %s %s at %d", name, id, i)
 							require.Equal(rt, is.job, v.Names.JobText(r.Job), "%s %s at %d: %+v of %+v", name, id, i, s, machine.Runs)
@@ -167,7 +167,7 @@ func TestObserveByDefinition(t *testing.T) {
 				}
 				require.Equal(rt, int32(len(shots)), next)
 			}
-			for _, r := range machine.Runs.All() {
+			for _, r := range machine.Runs {
 				var ids []string
 				for _, g := range r.GPUs {
 					ids = append(ids, v.Names.Text(machine.GPUs[g].ID))

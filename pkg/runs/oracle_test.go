@@ -97,13 +97,27 @@ func (n *naive) raw(machine, gpu string, s int) said {
 
 // state is the state of section 7; a GPU outside the pool has none.
 func (n *naive) state(machine, gpu string, s int) said {
+	inUse := func(s int) bool {
+		state := n.bridged(machine, gpu, s).state
+		return state == "available" || state == "used"
+	}
+	is := n.bridged(machine, gpu, s)
+	if is.state == "absent" && n.reports(machine, s) && s > 0 && s+1 < len(n.shots) && !n.gap(s-1) && !n.gap(s) &&
+		inUse(s-1) && inUse(s+1) { // the slot is recreated between two jobs
+		return said{state: "available"}
+	}
+	return is
+}
+
+// bridged is the state that the snapshots show, one missing snapshot aside.
+func (n *naive) bridged(machine, gpu string, s int) said {
 	if !n.onBackfill(machine, gpu, n.day(s)) && !n.onBackfill(machine, gpu, n.day(s)-1) {
 		return said{state: "outside"}
 	}
 	if n.missedOnce(machine, s) {
 		before, after := n.raw(machine, gpu, s-1), n.raw(machine, gpu, s+1)
 		same := before.state == after.state && before.job == after.job && (before.job != "" || before.user == after.user)
-		inPool := n.state(machine, gpu, s-1).state != "outside" && n.state(machine, gpu, s+1).state != "outside"
+		inPool := n.bridged(machine, gpu, s-1).state != "outside" && n.bridged(machine, gpu, s+1).state != "outside"
 		if same && inPool {
 			return before
 		}
@@ -143,8 +157,8 @@ func (n *naive) primaryClaim(machine, gpu string, s int) (user string, claimed b
 	return user, claimed
 }
 
-// held are the GPUs that a claim holds at a snapshot, with the user of the first; stale says that one of its rows
-// stands beside a primary claim.
+// held are the GPUs that a claim holds at a snapshot, with the user of the first; stale reports whether one of its rows
+// is on a GPU with a primary claim.
 func (n *naive) held(c claim, s int) (gpus map[string]string, stale bool) {
 	gpus = map[string]string{}
 	for _, r := range n.shots[s].rows {

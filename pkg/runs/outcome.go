@@ -1,6 +1,11 @@
 package runs
 
-import "github.com/chtc/gpureports/pkg/jobs"
+import (
+	"strconv"
+	"strings"
+
+	"github.com/chtc/gpureports/pkg/jobs"
+)
 
 // Outcome is how a run ended (methodology section 8).
 type Outcome uint8
@@ -11,18 +16,19 @@ const (
 	Completed
 	Removed
 	Held
-	Running // it goes on
+	Running // not over
 	Lost    // cut by a gap or by the machine's silence, and nothing shows it
+	Yielded // the job saved a checkpoint, and its slot would not take it back: displaced, and nothing is lost
 )
 
 // Outcomes is the number of outcomes.
-const Outcomes = 7
+const Outcomes = 8
 
 func (o Outcome) String() string {
-	return [Outcomes]string{"ambiguous", "evicted", "completed", "removed", "held", "running", "lost"}[o]
+	return [Outcomes]string{"ambiguous", "evicted", "completed", "removed", "held", "running", "lost", "yielded"}[o]
 }
 
-// Evidence is what shows the outcome, weakest first.
+// Evidence is the kind of evidence of the outcome, weakest first.
 type Evidence uint8
 
 const (
@@ -45,11 +51,13 @@ const (
 	UserPreemption
 	Drain
 	Fault
+	AccessPoint // the job's user, a policy or the schedd
 	UnknownCause
 )
 
 func (c Cause) String() string {
-	return [...]string{"", "owner preemption", "user or rank preemption", "drain or maintenance", "fault", "unknown"}[c]
+	return [...]string{"", "owner preemption", "user or rank preemption", "drain or maintenance", "fault",
+		"access point", "unknown"}[c]
 }
 
 // Link says which dates of which ad describe a run (htcondor.md, "Which run do an ad's dates describe?").
@@ -62,7 +70,7 @@ const (
 	EarlierRun          // ads of a later run of the job
 	LastRun             // the history ad
 	EpochAd             // an epoch ad
-	AdOnly              // an epoch ad; no snapshot shows the run
+	AdOnly              // only an ad: no snapshot shows the run
 )
 
 func (l Link) String() string {
@@ -72,7 +80,7 @@ func (l Link) String() string {
 // Linked reports whether an ad says something about the run itself.
 func (l Link) Linked() bool { return l >= MachineAndTime }
 
-// verdict is what evidence says about a run's end.
+// verdict is the result of the evidence about a run's end.
 type verdict struct {
 	outcome  Outcome
 	evidence Evidence
@@ -85,76 +93,151 @@ func byAd(o Outcome, c Cause) verdict {
 	return verdict{outcome: o, evidence: JobAd, cause: c, decided: true}
 }
 
-// byCode reads a vacate code (htcondor.md, "Vacate codes").
-func byCode(code int) verdict {
+// vacates are HTCondor's vacate codes from 1000 on, by number, with the outcomes of runs (htcondor.md, "Vacate codes").
+var vacates = map[int]struct {
+	name string
+	verdict
+}{
+	1000: {"JobPolicyVacate", byAd(Evicted, AccessPoint)},
+	1001: {"SystemPolicyVacate", byAd(Evicted, AccessPoint)},
+	1002: {"ShadowException", byAd(Evicted, Fault)},
+	1004: {"UserVacateJob", byAd(Evicted, AccessPoint)},
+	1005: {"JobShouldRequeue", byAd(Evicted, Fault)},
+	1007: {"StarterError", byAd(Evicted, Fault)},
+	1008: {"ReconnectFailed", byAd(Evicted, Fault)},
+	1009: {"ClaimDeactivated", byAd(Evicted, AccessPoint)},
+	1010: {"StartdVacateCommand", byAd(Evicted, Drain)},
+	1011: {"StartdPreemptExpression", byAd(Evicted, OwnerPreemption)},
+	1012: {"StartdException", byAd(Evicted, Fault)},
+	1013: {"StartdShutdown", byAd(Evicted, Drain)},
+	1014: {"StartdDraining", byAd(Evicted, Drain)},
+	1015: {"StartdCoalesce", byAd(Evicted, Drain)},
+	1016: {"StartdHibernate", byAd(Evicted, Drain)},
+	1017: {"StartdReleaseCommand", byAd(Evicted, AccessPoint)},
+	1018: {"StartdPreemptingClaimRank", byAd(Evicted, UserPreemption)},
+	1019: {"StartdPreemptingClaimUserPrio", byAd(Evicted, UserPreemption)},
+	1020: {"VMError", byAd(Evicted, Fault)},
+	1021: {"ContainerError", byAd(Evicted, Fault)},
+	1022: {"ScheddVacate", byAd(Evicted, AccessPoint)},
+	1023: {"JobRemoved", byAd(Removed, NoCause)},
+	1024: {"ScratchDirError", byAd(Evicted, Fault)},
+	1025: {successfulCheckpoint, byAd(Yielded, NoCause)},
+	1037: {"StartdRehoming", byAd(Evicted, Drain)},
+}
+
+const (
+	checkpointed         = 1025
+	successfulCheckpoint = "SuccessfulCheckpoint"
+)
+
+// neverBegan reports whether a vacate code says that the run never began (htcondor.md).
+func neverBegan(ad *jobs.Ad) bool {
+	code := ad.VacateReasonCode
+	return ad.HasVacateReasonCode && (code == 1003 || code == 1006 || code >= 1026 && code <= 1036)
+}
+
+// byCode reads the vacate code of an ad (htcondor.md, "Vacate codes").
+func byCode(ad *jobs.Ad) verdict {
+	known, ok := vacates[ad.VacateReasonCode]
 	switch {
-	case code < 1000:
-		return byAd(Held, NoCause)
-	case code == 1011:
-		return byAd(Evicted, OwnerPreemption)
-	case code == 1018, code == 1019:
-		return byAd(Evicted, UserPreemption)
-	case code >= 1013 && code <= 1016:
-		return byAd(Evicted, Drain)
-	case code == 1002, code == 1007, code == 1008, code == 1012, code == 1020, code == 1021, code == 1024:
+	case ok:
+		return known.verdict
+	case ad.VacateReasonCode == 0, ad.VacateReasonCode < 1000 && ad.VacateReasonSubCode <= -1000:
 		return byAd(Evicted, Fault)
-	case code == 1000, code == 1001, code == 1004, code == 1005, code == 1009, code == 1010, code == 1017, code == 1022,
-		code == 1023:
-		return byAd(Removed, NoCause)
-	case code == 1003, code == 1006, code == 1025, code >= 1026 && code <= 1036:
-		// a checkpoint's restart, or a run that never began: but the snapshots show it (methodology section 12)
+	case ad.VacateReasonCode < 1000:
+		return byAd(Held, NoCause)
+	case neverBegan(ad): // but the snapshots show it (methodology section 12)
 		return verdict{outcome: Ambiguous, decided: true}
 	}
 	v := byAd(Evicted, UnknownCause)
-	v.unknown = int32(code)
+	v.unknown = int32(ad.VacateReasonCode)
 	return v
+}
+
+// byReasons reads how all runs of a job before its last one ended, if they all ended alike: the counts of the vacates
+// less those of attempts that never began and less the last run's own. An epoch ad does not count its own run yet.
+func byReasons(ad *jobs.Ad) verdict {
+	counts := vacatesBy(ad.NumVacatesByReason)
+	for name, n := range vacatesBy(ad.NumVacatesByReasonPreExecution) {
+		counts[name] -= n
+	}
+	if ad.Kind == jobs.History && ad.HasVacateReasonCode {
+		counts[vacates[ad.VacateReasonCode].name]--
+	}
+	var of verdict
+	for name, n := range counts {
+		if n <= 0 {
+			continue
+		}
+		if of.decided {
+			return verdict{}
+		}
+		v, known := vacateNamed(name)
+		if !known {
+			v = byAd(Held, NoCause)
+		}
+		of = v
+	}
+	return of
+}
+
+// vacateNamed returns the outcome of runs that a vacate code of that name ends.
+func vacateNamed(name string) (of verdict, known bool) {
+	for _, v := range vacates {
+		if v.name == name {
+			return v.verdict, true
+		}
+	}
+	return verdict{}, false
+}
+
+// vacatesBy reads counts of vacates by the names of their codes. Names that the table does not have are those of holds:
+// they are counted together, under no name.
+func vacatesBy(text string) map[string]int {
+	counts := map[string]int{}
+	for count := range strings.SplitSeq(text, ",") {
+		name, number, _ := strings.Cut(count, "=")
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			continue
+		}
+		if _, known := vacateNamed(name); !known {
+			name = ""
+		}
+		counts[name] += n
+	}
+	return counts
 }
 
 // byEpoch reads the outcome of the run that an epoch ad describes.
 func byEpoch(ad *jobs.Ad) verdict {
 	switch {
+	case ad.HoldReasonCode != 0:
+		return byAd(Held, NoCause)
 	case ad.HasVacateReasonCode:
-		return byCode(ad.VacateReasonCode)
+		return byCode(ad)
 	case ad.Exited:
 		return byAd(Completed, NoCause)
 	}
 	return verdict{}
 }
 
-// HTCondor's JobStatus.
-const (
-	statusIdle      = 1
-	statusRunning   = 2
-	statusRemoved   = 3
-	statusCompleted = 4
-	statusHeld      = 5
-)
-
-// removedWhileIdle reports whether a job was removed between two runs, and no code says why the last one ended.
-func removedWhileIdle(ad *jobs.Ad) bool {
-	return ad.JobStatus == statusRemoved && ad.LastJobStatus == statusIdle && !ad.HasVacateReasonCode
-}
-
-// ofEarlierRun reports whether the last vacate that an ad has was that of an earlier run.
-func ofEarlierRun(ad *jobs.Ad) bool {
-	return ad.LastVacateTime != 0 && ad.LastVacateTime < ad.JobCurrentStartDate
-}
-
 // byHistory reads the outcome of a job's last run from its history ad.
 func byHistory(ad *jobs.Ad) verdict {
+	removed := ad.JobStatus == jobs.StatusRemoved
 	switch {
 	case ad.HasVacateReasonCode:
-		return byCode(ad.VacateReasonCode)
-	case ad.JobStatus == statusCompleted, ad.CompletionDate != 0:
+		return byCode(ad)
+	case ad.JobStatus == jobs.StatusCompleted, ad.CompletionDate != 0:
 		return byAd(Completed, NoCause)
-	case ad.JobStatus == statusHeld, ad.JobStatus == statusRemoved && ad.LastJobStatus == statusHeld:
+	case ad.JobStatus == jobs.StatusHeld, removed && ad.LastJobStatus == jobs.StatusHeld:
 		return byAd(Held, NoCause)
-	case removedWhileIdle(ad):
-		if ofEarlierRun(ad) {
+	case ad.RemovedWhileIdle():
+		if ad.VacatedBefore() {
 			return verdict{}
 		}
 		return byAd(Evicted, UnknownCause)
-	case ad.JobStatus == statusRemoved && (ad.LastJobStatus == statusRunning || ad.LastJobStatus == 0):
+	case removed && (ad.LastJobStatus == jobs.StatusRunning || ad.LastJobStatus == 0):
 		return byAd(Removed, NoCause)
 	}
 	return verdict{}

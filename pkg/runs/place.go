@@ -5,12 +5,13 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Place is what a GPU of the pool is counted under on a UTC day.
+// Place is the key under which a GPU of the pool is counted on a UTC day.
 type Place struct {
 	Machine   timeline.Symbol
 	Device    timeline.Symbol // 0 = unknown
 	Ownership pool.Ownership
 	Memory    uint8 // index in pool.MemoryClasses
+	Tier      pool.TierName
 }
 
 // PlaceAt is where a GPU is counted on the UTC day of a snapshot.
@@ -19,7 +20,7 @@ func (o *Observed) PlaceAt(g *GPU, snapshot int32) Place { return g.places[o.day
 // Category is the backfill category of the machine's owner.
 func (p Place) Category() pool.Category { return pool.BackfillCategory(p.Ownership) }
 
-// Within returns what groupings tell apart of a place; the rest is zero.
+// Within returns the fields of a place that groupings use; the rest is zero.
 func (p Place) Within(groupings []string) (within Place) {
 	for _, name := range groupings {
 		switch name {
@@ -35,12 +36,14 @@ func (p Place) Within(groupings []string) (within Place) {
 			within.Machine = p.Machine
 		case "memory":
 			within.Memory = p.Memory
+		case "tier":
+			within.Tier = p.Tier
 		}
 	}
 	return within
 }
 
-// Text is the stored value of a grouping: category, device, ownership, machineType, memory or machine.
+// Text is the stored value of a grouping: category, device, ownership, machineType, memory, tier or machine.
 func (p Place) Text(grouping string, names []string) string {
 	switch grouping {
 	case "category":
@@ -53,6 +56,8 @@ func (p Place) Text(grouping string, names []string) string {
 		return p.Ownership.MachineType()
 	case "memory":
 		return pool.MemoryClasses[p.Memory]
+	case "tier":
+		return p.Tier.String()
 	}
 	return names[p.Machine]
 }
@@ -61,16 +66,17 @@ func (p Place) Text(grouping string, names []string) string {
 type Filter struct {
 	Machine, Device, Project, User func(string) bool
 	Ownership                      func(pool.Ownership) bool
+	Memory                         func(class uint8) bool // of an index in pool.MemoryClasses
 }
 
-// Chosen reports what a filter lets pass. It remembers what it was asked, and is for one goroutine.
+// Chosen reports whether texts pass a filter. It remembers its answers, and is for one goroutine.
 type Chosen struct {
 	filter                             Filter
 	names                              []string
 	machines, devices, projects, users []answer
 }
 
-// answer is what a filter said about a text.
+// answer is a filter's result for a text.
 type answer uint8
 
 const (
@@ -97,7 +103,8 @@ func (c *Chosen) remember(known []answer, s timeline.Symbol, test func(string) b
 
 // Place reports whether GPUs counted there pass.
 func (c *Chosen) Place(p Place) bool {
-	return c.filter.Ownership(p.Ownership) && c.remember(c.machines, p.Machine, c.filter.Machine) &&
+	return c.filter.Ownership(p.Ownership) && c.filter.Memory(p.Memory) &&
+		c.remember(c.machines, p.Machine, c.filter.Machine) &&
 		c.remember(c.devices, p.Device, c.filter.Device)
 }
 

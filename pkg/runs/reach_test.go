@@ -9,10 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/runs/runstest"
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
 // lengthy is a pool of machines with one GPU each that keeps its state for days: of each machine a snapshot's state,
@@ -116,7 +116,7 @@ func (l *lengthy) runs(from, to time.Time) (lines []string) {
 	return lines
 }
 
-// since is the first snapshot that is no more than 7 days before the window.
+// since is the first snapshot at most 7 days before the window.
 func (l *lengthy) since(from time.Time) int {
 	since := 0
 	for l.time(since).Before(from.AddDate(0, 0, -7)) {
@@ -125,7 +125,7 @@ func (l *lengthy) since(from time.Time) int {
 	return since
 }
 
-// Windows that move on share what is observed, and each sees what begins up to 7 days before it.
+// Moving windows share an observation, and each sees runs that begin up to 7 days before it.
 func TestWindowsThatMoveOn(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	l := newLengthy(random)

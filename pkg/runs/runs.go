@@ -1,14 +1,15 @@
-// Package runs finds out from snapshots what happened on GPUs: the state of each GPU of the backfill pool, and the runs
-// of jobs on backfill and primary slots (methodology sections 7 and 8). Job ads then explain the runs: exact times,
+// Package runs derives the history of GPUs from snapshots: the state of each GPU of the backfill pool, and the runs of
+// jobs on backfill and primary slots (methodology sections 7 and 8). Job ads then explain the runs: exact times,
 // outcomes and causes (section 9 and htcondor.md).
 //
-// [Look] observes what snapshots say: every GPU, with the runs of both sides. The rules for gaps, pieces and sharpening
-// are the same on primary slots; kinds choose the runs that they are about by Run.Side. A run's First and Last are
+// [Look] observes the snapshots: every GPU, with the runs of both sides. The rules for gaps, pieces and sharpening are
+// the same on primary slots; kinds choose the runs that they are about by Run.Side. A run's First and Last are
 // snapshots of Observed.View. [Observed.Ask] looks up job ads and corrects their dates by the access points' clocks;
 // [Observed.Explain] finds times and outcomes, and the runs between snapshots.
 package runs
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -18,10 +19,10 @@ import (
 // Reach is how far beyond the window snapshots count as evidence, so that zooming never changes an outcome.
 const Reach = 7 * pool.Day
 
-// Tolerance is what clocks of access points and collector may differ by.
+// Tolerance is the greatest assumed difference between the clocks of access points and collector.
 const Tolerance = 120 * pool.Second
 
-// State is what a GPU of the backfill pool is at a snapshot (methodology section 7).
+// State is the state of a GPU of the backfill pool at a snapshot (methodology section 7).
 type State uint8
 
 const (
@@ -39,34 +40,36 @@ func (s State) String() string {
 	return [...]string{"unknown", "taken", "used", "available", "blocked", "absent", "outside"}[s]
 }
 
-// Segment is an unbroken sequence of snapshots without a gap in which a GPU has one state and one job.
+// Segment is an unbroken sequence of snapshots without a gap in which a GPU has one state, one job and one project.
 type Segment struct {
 	First, Last int32 // snapshots, by their number in the view
 	// The run that gives the state, as an index in Machine.Runs: the one that holds the GPU at First, and the one at Last.
 	// They differ only when an owner took another GPU of the run meanwhile. −1: no run.
 	RunFirst, RunLast int32
-	Project           timeline.Symbol // of the row that gives the state at First
-	State             State
+	// Of the row that gives the state, from First to Last.
+	Job           timeline.Job
+	User, Project timeline.Symbol
+	State         State
 }
 
 // GPU is a GPU that a snapshot shows.
 type GPU struct {
 	GPU      timeline.GPU
 	ID       timeline.Symbol
-	Segments List[Segment] // of all observed snapshots, ascending
-	places   []Place       // on each day of the view
+	Segments []Segment // all observed snapshots, ascending
+	places   []Place   // on each day of the view
 }
 
 // At returns the index of the segment that holds a snapshot.
 func (g *GPU) At(snapshot int32) int {
-	return sort.Search(g.Segments.Len(), func(i int) bool { return g.Segments.At(i).Last >= snapshot })
+	return sort.Search(len(g.Segments), func(i int) bool { return g.Segments[i].Last >= snapshot })
 }
 
 // Segments returns the number of segments of all GPUs.
 func (o *Observed) Segments() (n int) {
 	for m := range o.Machines {
 		for g := range o.Machines[m].GPUs {
-			n += o.Machines[m].GPUs[g].Segments.Len()
+			n += len(o.Machines[m].GPUs[g].Segments)
 		}
 	}
 	return n
@@ -90,34 +93,55 @@ type Run struct {
 	Opening     []int32         // those of its first snapshot
 	Leader      int32           // the first GPU, by id, of its first snapshot: its device and category are the run's
 	First, Last int32           // the first and the last snapshot that show it
-	Gone        int32           // the first later snapshot that does not; of EndOfData the one behind the last
+	Gone        int32           // the first later snapshot that does not; of EndOfData the number of snapshots
 	Side        pool.Side
 	Ending      Ending
 	Takeover    bool            // when it ended, a primary slot held one of its GPUs
 	TakenBy     timeline.Symbol // RemoteOwner of that claim
+	holds       []hold          // of several GPUs: when each of them was held
+}
+
+// hold says at which snapshots a run held one of its GPUs.
+type hold struct{ gpu, first, last int32 }
+
+// heldIn returns the GPUs that a run held at some of the snapshots from first to last, and those at the first of them.
+func (r *Run) heldIn(first, last int32) (gpus, opening []int32) {
+	for _, h := range r.holds {
+		if h.first > last || h.last < first {
+			continue
+		}
+		if gpus = append(gpus, h.gpu); h.first <= first {
+			opening = append(opening, h.gpu)
+		}
+	}
+	slices.Sort(gpus)
+	slices.Sort(opening)
+	return slices.Compact(gpus), slices.Compact(opening)
 }
 
 // Machine is a machine with a GPU.
 type Machine struct {
 	Name timeline.Symbol
-	GPUs []GPU     // by id
-	Runs List[Run] // by first snapshot
+	GPUs []GPU // by id
+	Runs []Run // by first snapshot
 
-	days []machineDay // of each day of the view
-	last []int32      // of each part of Runs: the last snapshot that shows one of them
+	days []machineDay // each day of the view
 }
 
-// machineDay is what is known of a machine on a day.
+// machineDay is the state of a machine on a day.
 type machineDay struct {
 	index    int32 // in the day's machines; −1 without a row
 	backfill bool  // it has a backfill row
 }
 
-// InReach reports whether a run may overlap a window, whatever ads say about its times.
+// distance is the time between two moments, in either order.
+func distance(a, b pool.Micros) pool.Micros { return max(a-b, b-a) }
+
+// InReach reports whether a run may overlap a window, for any times that ads may give it.
 func (o *Observed) InReach(w pool.Window) Wanted {
 	times := o.View.Times
 	return func(m, i int) bool {
-		r := o.Machines[m].Runs.At(i)
+		r := &o.Machines[m].Runs[i]
 		if int(r.First) > o.First && times[r.First-1]-Tolerance > w.To {
 			return false
 		}

@@ -7,21 +7,17 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// walker reads machines, one after the other.
-type walker struct {
+// segmenter reads machines, one after the other.
+type segmenter struct {
 	observed *Observed
 	days     []day
 	machine  *Machine
-	rest     *rest
 
 	walked   []segment   // of a GPU
 	segments [][]segment // of each GPU of the machine
-	holds    []hold
+	holds    []claimInterval
 	stale    []stale
 	builder  builder
-	numbers  []int32          // of the runs that were found, in Machine.Runs; −1: what is known of it from before is more
-	made     []maker[Segment] // of each GPU
-	offsets  []int            // of each GPU: from the numbers of segments to those in made
 }
 
 // segment is a Segment in the making.
@@ -31,6 +27,7 @@ type segment struct {
 	status      uint32 // of that day
 	outside     bool   // the GPU is not in the pool
 	bridged     bool   // the machine was silent: the claim that gives the state was seen before and after
+	madeAnew    bool   // the backfill slot was recreated between two jobs: the GPU is available
 }
 
 // stale is a backfill row of a job on a GPU that a primary slot holds.
@@ -39,7 +36,7 @@ type stale struct {
 	first, last int32
 }
 
-func (w *walker) run() {
+func (w *segmenter) run() {
 	if n := len(w.machine.GPUs); len(w.segments) < n {
 		w.segments = append(w.segments, make([][]segment, n-len(w.segments))...)
 	}
@@ -47,26 +44,28 @@ func (w *walker) run() {
 	for g := range w.machine.GPUs {
 		w.walk(w.machine.GPUs[g].GPU)
 		w.segments[g] = w.bridge(w.walked, w.segments[g][:0])
-		w.hold(g)
+		w.keep(w.segments[g])
+		w.findClaims(g)
 	}
 	w.build()
 	w.finish()
 }
 
-func (w *walker) gapAfter(snapshot int32) bool { return w.observed.GapAfter(snapshot) }
+func (w *segmenter) gapAfter(snapshot int32) bool { return w.observed.GapAfter(snapshot) }
 
-func (w *walker) status(s *segment) *status { return &w.days[s.day].statuses[s.status] }
+func (w *segmenter) status(s *segment) *status { return &w.days[s.day].statuses[s.status] }
 
-func (w *walker) others(s *segment) *others {
+func (w *segmenter) others(s *segment) *others {
 	if w.status(s).others && !s.bridged {
 		return w.days[s.day].others[s.status]
 	}
 	return nil
 }
 
-// same reports whether two segments are one state with one job and all other claims are the same.
-func (w *walker) same(a, b *segment) bool {
-	if a.outside != b.outside || a.bridged != b.bridged || !w.status(a).equal(w.status(b)) {
+// same reports whether two segments are one state with one job and one project, and all other claims are the same.
+func (w *segmenter) same(a, b *segment) bool {
+	if a.outside != b.outside || a.bridged != b.bridged || !w.status(a).equal(w.status(b)) ||
+		w.status(a).project != w.status(b).project {
 		return false
 	}
 	x, y := w.others(a), w.others(b)
@@ -74,7 +73,7 @@ func (w *walker) same(a, b *segment) bool {
 }
 
 // inPool reports whether a GPU is in the pool on a day: it has a backfill row on it or on the UTC day before.
-func (w *walker) inPool(g timeline.GPU, k int) bool {
+func (w *segmenter) inPool(g timeline.GPU, k int) bool {
 	has := func(k int) bool {
 		i := w.days[k].index(g)
 		return i >= 0 && w.days[k].pool[i]
@@ -83,10 +82,10 @@ func (w *walker) inPool(g timeline.GPU, k int) bool {
 }
 
 // walk joins a GPU's spans of all days: consecutive snapshots without a gap and with the same status.
-func (w *walker) walk(g timeline.GPU) {
+func (w *segmenter) walk(g timeline.GPU) {
 	o := w.observed
 	w.walked = w.walked[:0]
-	for k := int(o.dayOf[w.rest.from]); k <= o.lastDay; k++ {
+	for k := o.firstDay; k <= o.lastDay; k++ {
 		d, base := o.View.Days[k], int32(o.View.Base[k])
 		s := segment{day: int32(k), outside: !w.inPool(g, k)}
 		i := w.days[k].index(g)
@@ -105,9 +104,9 @@ func (w *walker) walk(g timeline.GPU) {
 	}
 }
 
-// add appends a segment, cut to what is observed and at gaps.
-func (w *walker) add(s segment) {
-	s.first, s.last = max(s.first, w.rest.from), min(s.last, int32(w.observed.End-1))
+// add appends a segment, cut at gaps and at the ends of the observed time.
+func (w *segmenter) add(s segment) {
+	s.first, s.last = max(s.first, int32(w.observed.First)), min(s.last, int32(w.observed.End-1))
 	for last := s.last; s.first <= last; s.first = s.last + 1 {
 		s.last = min(last, w.observed.gaps[s.first])
 		if n := len(w.walked) - 1; n >= 0 && w.same(&w.walked[n], &s) && !w.gapAfter(w.walked[n].last) {
@@ -119,7 +118,7 @@ func (w *walker) add(s segment) {
 }
 
 // reports reports whether the machine has a row in a snapshot.
-func (w *walker) reports(snapshot int32) bool { return w.observed.Reports(w.machine, snapshot) }
+func (w *segmenter) reports(snapshot int32) bool { return w.observed.Reports(w.machine, snapshot) }
 
 // Reports reports whether a machine has rows at a snapshot.
 func (o *Observed) Reports(machine *Machine, snapshot int32) bool {
@@ -129,7 +128,7 @@ func (o *Observed) Reports(machine *Machine, snapshot int32) bool {
 }
 
 // unlisted adds the snapshots of a day on which a GPU has no row.
-func (w *walker) unlisted(s segment) {
+func (w *segmenter) unlisted(s segment) {
 	d, base := w.observed.View.Days[s.day], int32(w.observed.View.Base[s.day])
 	m := int(w.machine.days[s.day].index)
 	for i := range d.Times {
@@ -142,7 +141,7 @@ func (w *walker) unlisted(s segment) {
 }
 
 // bridge closes single snapshots in which the machine was silent, with the same state and job on both sides.
-func (w *walker) bridge(all, into []segment) []segment {
+func (w *segmenter) bridge(all, into []segment) []segment {
 	for i := 0; i < len(all); i++ {
 		s, n := all[i], len(into)-1
 		if n < 0 || i+1 == len(all) || !w.single(&s) || w.gapAfter(into[n].last) || all[i+1].outside != into[n].outside ||
@@ -159,66 +158,72 @@ func (w *walker) bridge(all, into []segment) []segment {
 	return into
 }
 
-// single reports whether a segment is one silent snapshot without a gap behind it.
-func (w *walker) single(s *segment) bool {
+// keep makes a GPU available at single snapshots at which it has no backfill row, between two at which it is available
+// or used: because its slot is recreated between two jobs (methodology section 7).
+func (w *segmenter) keep(all []segment) {
+	inUse := func(s *segment) bool {
+		state := w.status(s).state
+		return !s.outside && (state == Available || state == Used)
+	}
+	for i := 1; i+1 < len(all); i++ {
+		s := &all[i]
+		s.madeAnew = s.first == s.last && !s.outside && !s.bridged && w.status(s).state == Absent &&
+			inUse(&all[i-1]) && inUse(&all[i+1]) && !w.gapAfter(all[i-1].last) && !w.gapAfter(s.last)
+	}
+}
+
+// single reports whether a segment is one silent snapshot without a gap after it.
+func (w *segmenter) single(s *segment) bool {
 	return s.first == s.last && w.status(s).state == Unknown && !w.gapAfter(s.last)
 }
 
 // at returns the index of a GPU's segment that holds a snapshot.
-func (w *walker) at(g, snapshot int32) int {
+func (w *segmenter) at(g, snapshot int32) int {
 	i, _ := slices.BinarySearchFunc(w.segments[g], snapshot,
 		func(s segment, snapshot int32) int { return int(s.last - snapshot) })
 	return i
 }
 
 // silent reports whether the machine had no row at a snapshot, as a GPU's segment says.
-func (w *walker) silent(s *segment) bool { return s.bridged || w.status(s).state == Unknown }
+func (w *segmenter) silent(s *segment) bool { return s.bridged || w.status(s).state == Unknown }
 
-// finish turns the machine's segments into Segments, behind those that are known. Holds say which runs they belong to.
-func (w *walker) finish() {
-	w.made, w.offsets = w.made[:0], w.offsets[:0]
+// finish turns the machine's segments into Segments. Holds say which runs they belong to.
+func (w *segmenter) finish() {
 	for g := range w.machine.GPUs {
-		before, known, was, next := w.known(g)
-		all := newMaker(before, known+len(w.segments[g])-next)
-		all.keep(known)
-		for i := range w.segments[g][next:] {
-			s := &w.segments[g][next+i]
+		all := make([]Segment, 0, len(w.segments[g]))
+		for i := range w.segments[g] {
+			s := &w.segments[g][i]
 			t := w.status(s)
-			is := Segment{First: s.first, Last: s.last, RunFirst: -1, RunLast: -1, Project: t.project, State: t.state}
-			if s.outside {
+			is := Segment{First: s.first, Last: s.last, RunFirst: -1, RunLast: -1, Job: t.job, User: t.user, Project: t.project,
+				State: t.state}
+			switch {
+			case s.outside:
 				is.State = Outside
+			case s.madeAnew:
+				is.State = Available
 			}
-			if i == 0 && was != nil && was.First < w.rest.settled { // it began before what is walked, or with a run that is over
-				is.First, is.RunFirst, is.Project = was.First, was.RunFirst, was.Project
-			}
-			all.append(is)
+			all = append(all, is)
 		}
-		w.made, w.offsets = append(w.made, all), append(w.offsets, known-next)
+		w.machine.GPUs[g].Segments = all
 	}
 	for h := range w.holds {
 		hold := &w.holds[h]
-		if hold.run < 0 || w.numbers[hold.run] < 0 {
+		if hold.run < 0 {
 			continue
 		}
-		all, offset := &w.made[hold.gpu], w.offsets[hold.gpu]
-		for i := max(int(hold.segFirst), -offset); i <= int(hold.segLast); i++ {
+		all := w.machine.GPUs[hold.gpu].Segments
+		for i := hold.segFirst; i <= hold.segLast; i++ {
 			if t := w.status(&w.segments[hold.gpu][i]); t.job != hold.job || t.user != hold.user && hold.job.IsNone() {
 				continue // it is an extra claim there
 			}
-			s := *all.At(i + offset)
+			s := &all[i]
 			if hold.first <= s.First && s.First <= hold.last {
-				s.RunFirst = w.numbers[hold.run]
+				s.RunFirst = hold.run
 			}
 			if hold.first <= s.Last && s.Last <= hold.last {
-				s.RunLast = w.numbers[hold.run]
-			}
-			if s != *all.At(i + offset) {
-				all.set(i+offset, s)
+				s.RunLast = hold.run
 			}
 		}
-	}
-	for g := range w.machine.GPUs {
-		w.machine.GPUs[g].Segments = w.made[g].List
 	}
 }
 

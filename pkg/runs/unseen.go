@@ -7,10 +7,9 @@ import (
 
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// This file finds the runs that no snapshot shows: those that begin and end between two snapshots, as epoch ads show
+// This file finds the runs that snapshots do not show, mostly those that begin and end between two of them, as ads show
 // (methodology section 8).
 
 // dayWithBackfill returns the number of the view's day on which a machine has backfill rows: a UTC day or the one
@@ -19,16 +18,10 @@ func (o *Observed) dayWithBackfill(machine *Machine, day int32) int {
 	end := sort.Search(len(o.View.Days), func(k int) bool { return o.View.Days[k].Date > day })
 	for k := end - 1; k >= 0 && o.View.Days[k].Date >= day-1; k-- {
 		if machine.days[k].backfill {
-			return end - 1 // what is counted on it follows the day before, where it has no rows
+			return end - 1 // a machine without rows on a day counts as on the day before
 		}
 	}
 	return -1
-}
-
-// neverBegan reports whether a vacate code says that the run never began (htcondor.md).
-func neverBegan(ad *jobs.Ad) bool {
-	code := ad.VacateReasonCode
-	return ad.HasVacateReasonCode && (code == 1003 || code == 1006 || code >= 1026 && code <= 1036)
 }
 
 // unseen returns the machine's runs that no snapshot shows, by their start; x are those that snapshots show.
@@ -36,45 +29,26 @@ func (l *linker) unseen(ads *Ads, x *Explanation) []Explained {
 	if ads == nil || len(ads.short) == 0 {
 		return nil
 	}
-	l.nameless = l.nameless[:0]
-	for r, job := range l.observed.jobs().of[l.number] {
-		if job < 0 {
-			l.nameless = append(l.nameless, int32(r))
-		}
-	}
+	l.withoutJobID = l.observed.jobs().without[l.number]
 	var found []Explained
-	days := ads.shortOn(l.number)
-	for i := range days {
-		if d := &days[i]; !d.same {
-			l.unseenOn(d, ads, x)
+	for _, d := range ads.shortOn(l.number) {
+		for _, r := range d.records {
+			if e, ok := l.missedRun(r, ads); ok && !l.alreadySeen(e, r.Ad, x) {
+				found = append(found, e)
+			}
 		}
-		found = append(found, days[i].unseen...)
 	}
 	slices.SortStableFunc(found, func(a, b Explained) int { return cmp.Compare(a.Start, b.Start) })
 	return found
 }
 
-// unseenOn finds the runs of a day.
-func (l *linker) unseenOn(d *shortDay, ads *Ads, x *Explanation) {
-	d.unseen, d.jobs, d.until = nil, make([]timeline.Job, 0, len(d.records)), 0
-	for _, r := range d.records {
-		d.jobs, d.until = append(d.jobs, l.observed.View.Names.Job(r.GlobalJobID)), max(d.until, r.start, r.end)
-		if e, ok := l.hidden(r, ads); ok && !l.taken(e, r.Ad, x) {
-			d.unseen = append(d.unseen, e)
-		}
-	}
-}
-
-// hidden makes a run of an epoch ad that lies between two snapshots.
-func (l *linker) hidden(r record, ads *Ads) (Explained, bool) {
+// missedRun makes a run of an ad where snapshots may have missed it.
+func (l *linker) missedRun(r record, ads *Ads) (Explained, bool) {
 	o := l.observed
-	if r.start == 0 || r.end < r.start || neverBegan(r.Ad) || len(r.GPUs) == 0 {
+	if r.start == 0 || r.end < r.start || neverBegan(r.Ad) || len(r.GPUs) == 0 || !l.tellsOfRun(r, ads) {
 		return Explained{}, false
 	}
 	next := sort.Search(len(o.View.Times), func(i int) bool { return o.View.Times[i] >= r.start })
-	if next < len(o.View.Times) && o.View.Times[next] <= r.end {
-		return Explained{}, false // a snapshot shows it
-	}
 	day := o.dayWithBackfill(l.machine, pool.DayOf(r.start))
 	if day < 0 {
 		return Explained{}, false
@@ -89,12 +63,12 @@ func (l *linker) hidden(r record, ads *Ads) (Explained, bool) {
 			run.GPUs = append(run.GPUs, int32(g))
 		}
 	}
-	if run.GPUs == nil {
+	if run.GPUs == nil || l.disproved(&run, r) {
 		return Explained{}, false
 	}
 	run.Leader, run.Opening = run.GPUs[0], run.GPUs
 	e := Explained{Run: &run, Start: r.start, End: r.end, StartByAd: true, EndByAd: true, Link: AdOnly, number: -1,
-		own: r.Ad, final: true}
+		own: r.Ad, final: true, Yields: yields(r.Ad)}
 	e.Place = l.machine.GPUs[run.Leader].places[day]
 	var known []record
 	for i := range ads.others[r.GlobalJobID] {
@@ -104,22 +78,74 @@ func (l *linker) hidden(r record, ads *Ads) (Explained, bool) {
 	}
 	v := verdictOf(r, known)
 	e.Outcome, e.Evidence, e.Cause, e.UnknownCode = v.outcome, v.evidence, v.cause, v.unknown
+	e.saved(r)
 	return e, true
 }
 
-// taken reports whether an ad describes a run that snapshots show: one of its job on the machine, on either side, or
-// one without a GlobalJobId that began then.
-func (l *linker) taken(e Explained, ad *jobs.Ad, x *Explanation) bool {
-	of := epochOf(ad)
-	is := func(x Explained) bool { return x.epoch == of }
-	for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
-		pieces := l.runsOf(e.Job, side)
-		if len(pieces) > 0 && slices.ContainsFunc(l.explained(pieces, x), is) {
+// tellsOfRun reports whether an ad may be of a run that no other ad describes better: the epoch ad of a start that was
+// written last; where there are epoch ads, the history ad of a job on backfill that has none of its last run and tells
+// its end. (The older form of adstash replaces a job's last epoch ad by its history ad.)
+func (l *linker) tellsOfRun(r record, ads *Ads) bool {
+	last := r.Kind == jobs.Epoch || ads.epochs && r.OnBackfill() && r.RunEnd() != 0
+	ofRun := func(of record) {
+		if of.Kind != jobs.Epoch || of.GlobalJobID != r.GlobalJobID {
+			return
+		}
+		if r.Kind == jobs.Epoch {
+			last = last && (of.start != r.start || of.RecordTime <= r.RecordTime)
+		} else {
+			last = last && distance(of.start, r.start) > Tolerance
+		}
+	}
+	for _, d := range ads.shortOn(l.number) {
+		for _, of := range d.records {
+			ofRun(of)
+		}
+	}
+	if job, known := l.observed.jobs().numbers[l.observed.View.Names.Job(r.GlobalJobID)]; known && r.Kind == jobs.History {
+		for _, of := range ads.of(job) {
+			ofRun(of)
+		}
+	}
+	return last
+}
+
+// disproved reports whether a snapshot shows that a run was not there. A snapshot near its start or end does not, nor
+// one at which an owner has a GPU of a run on backfill already.
+func (l *linker) disproved(run *Run, r record) bool {
+	o := l.observed
+	times := o.View.Times
+	taken := func(s int32) bool {
+		return run.Side == pool.Backfill && int(s) >= o.First && int(s) < o.End && o.Reports(l.machine, s) &&
+			slices.ContainsFunc(run.GPUs, func(g int32) bool {
+				gpu := &l.machine.GPUs[g]
+				return gpu.Segments[gpu.At(s)].State == Taken
+			})
+	}
+	from := sort.Search(len(times), func(i int) bool { return times[i] > r.start+Tolerance })
+	for s := from; s < len(times) && times[s] < r.end-Tolerance; s++ {
+		if !taken(int32(s)) {
 			return true
 		}
 	}
-	for _, r := range l.nameless {
-		run := l.machine.Runs.At(int(r))
+	return false
+}
+
+// alreadySeen reports whether an ad describes a run that snapshots show: one of its job on the machine, on either side,
+// or one without a GlobalJobId that began then.
+func (l *linker) alreadySeen(e Explained, ad *jobs.Ad, x *Explanation) bool {
+	of := idOf(ad)
+	is := func(x Explained) bool { return x.adOf == of }
+	if number, known := l.observed.jobs().numbers[e.Job]; known {
+		for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
+			pieces := l.runsOf(number, side)
+			if len(pieces) > 0 && slices.ContainsFunc(l.explained(pieces, number, x), is) {
+				return true
+			}
+		}
+	}
+	for _, r := range l.withoutJobID {
+		run := &l.machine.Runs[r]
 		d := run.First - e.First
 		if run.Side != e.Side || d < -1 || d > 1 || !slices.Contains(e.GPUs, run.GPUs[0]) {
 			continue
@@ -136,29 +162,29 @@ func (l *linker) taken(e Explained, ad *jobs.Ad, x *Explanation) bool {
 }
 
 // explained returns the explained runs of a job's pieces, as they are known or as its ads explain them.
-func (l *linker) explained(pieces []int32, x *Explanation) []Explained {
+func (l *linker) explained(pieces []int32, number int32, x *Explanation) []Explained {
 	l.joined = l.joined[:0]
 	for _, p := range pieces {
 		i := x.of[p]
-		if i < 0 { // it was not asked for
-			return l.explain(pieces, l.records(int(pieces[0])), l.joined[:0])
+		if i < 0 { // it was not wanted
+			l.joined = l.joined[:0]
+			for _, of := range l.ofJob(number, l.records(int(p))) {
+				l.joined = append(l.joined, of.runs...)
+			}
+			return l.joined
 		}
-		for n := int(i); n < x.Runs.Len() && x.groups[n] == x.groups[i]; n++ {
-			l.joined = append(l.joined, *x.Runs.At(n))
+		for n := int(i); n < len(x.Runs) && x.groups[n] == x.groups[i]; n++ {
+			l.joined = append(l.joined, x.Runs[n])
 		}
 	}
 	return l.joined
 }
 
 // runsOf returns a job's runs on the machine and one side, in their order.
-func (l *linker) runsOf(job timeline.Job, side pool.Side) []int32 {
+func (l *linker) runsOf(job int32, side pool.Side) []int32 {
 	index := l.observed.jobs()
-	number, known := index.number(job)
-	if !known {
-		return nil
-	}
 	l.pieces = l.pieces[:0]
-	for s := index.newest[side][number]; s.machine >= 0; s = index.before[s.machine][s.run] {
+	for s := index.newest[side][job]; s.machine >= 0; s = index.before[s.machine][s.run] {
 		if int(s.machine) == l.number {
 			l.pieces = append(l.pieces, s.run)
 		}

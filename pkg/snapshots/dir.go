@@ -25,7 +25,7 @@ func OpenDir(path string) (*Dir, error) {
 			"snapshot directory %s does not exist: check the setting snapshotDir, and that it is mounted", path)
 	case errors.Is(err, fs.ErrPermission):
 		return nil, pool.SourceError(
-			"snapshot directory %s may not be read: give the user that runs Grafana the right to read it", path)
+			"snapshot directory %s: permission denied; give the user that runs Grafana read access", path)
 	case err != nil:
 		return nil, pool.SourceError("snapshot directory %s cannot be opened: %w", path, Bare(err))
 	}
@@ -41,7 +41,7 @@ func (d *Dir) Join(name string) string { return filepath.Join(d.path, name) }
 // Root returns the directory, for files in it. Links that lead out of it are not followed.
 func (d *Dir) Root() *os.Root { return d.root }
 
-// Names returns the base names of what is in the directory, ascending.
+// Names returns the base names of the directory's files, ascending.
 func (d *Dir) Names() ([]string, error) {
 	handle, err := d.root.Open(".")
 	if err == nil {

@@ -54,7 +54,7 @@ func TestLists(t *testing.T) {
 	require.Equal(t, map[string]bool{"c1.example.org": true, "c2.example.org": true}, lists.CHTCOwned)
 	require.Equal(t, &pool.Exclusion{Pattern: "Lab.1", Reason: "interactive"}, lists.ExclusionOf("gpulab.1x"))
 	require.Nil(t, lists.ExclusionOf("labx1"))
-	for text, want := range map[string]string{"excluded_hosts: [a]": "must map patterns", "{": "no YAML",
+	for text, want := range map[string]string{"excluded_hosts: [a]": "must map patterns", "{": "not YAML",
 		"excluded_hosts: {' ': x}": "empty pattern"} {
 		write("masked_hosts.yaml", text)
 		_, err = d.Lists("", "")
@@ -83,4 +83,35 @@ func TestLongLineInList(t *testing.T) {
 	lists, err := d.Lists("", "")
 	require.NoError(t, err)
 	require.Equal(t, map[string]bool{"first.example.org": true, "last.example.org": true}, lists.CHTCOwned)
+}
+
+// Lists as editors and mistakes leave them: a byte order mark, another encoding, an unused key.
+func TestListsOfOtherEditors(t *testing.T) {
+	dir := t.TempDir()
+	d, err := OpenDir(dir)
+	require.NoError(t, err)
+	defer d.Close()
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	write("chtc_owned", "\ufeffC1.example.org\r\nc2.example.org\r\n")
+	write("masked_hosts.yaml", "\ufeffexclude_hosts:\n  m1: broken\n")
+	lists, err := d.Lists("", "")
+	require.NoError(t, err)
+	require.True(t, lists.IsCHTCOwned("c1.EXAMPLE.org"))
+	require.True(t, lists.IsCHTCOwned("c2.example.org"))
+	require.Empty(t, lists.Excluded)
+	require.Equal(t, []string{"hostExclusionsFile: unknown key exclude_hosts is ignored with everything below it; " +
+		"the list is called excluded_hosts"}, lists.Notices)
+	write("gpu_tiers.yaml", "tiers: {Flagship: [H200]}\nTiers: {Old: [K80]}\n")
+	_, notices, err := d.Tiers("")
+	require.NoError(t, err)
+	require.Len(t, notices, 1)
+	require.Contains(t, notices[0], "unknown key Tiers")
+	for text, want := range map[string]string{"\xff\xfec\x001\x00": "UTF-16", "\xfe\xff\x00c\x001": "UTF-16",
+		"caf\xe9.example.org": "not UTF-8"} {
+		write("chtc_owned", text)
+		_, err = d.Lists("", "")
+		require.ErrorContains(t, err, want)
+	}
 }

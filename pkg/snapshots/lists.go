@@ -1,21 +1,27 @@
 package snapshots
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// The lists' default names. A default that is missing is no error.
+// The lists' default names. A missing default is not an error.
 const (
 	DefaultCHTCOwned      = "chtc_owned"
 	DefaultHostExclusions = "masked_hosts.yaml"
 	DefaultGPUTiers       = "gpu_tiers.yaml"
+	DefaultGPUNames       = "gpu_names.yaml"
 )
 
 // Lists reads the two lists of methodology section 2: chtcOwned (a machine a line, # begins a comment) and
@@ -30,7 +36,7 @@ func (d *Dir) Lists(chtcOwned, hostExclusions string) (pool.Lists, error) {
 	for line := range strings.Lines(string(text)) {
 		machine, _, _ := strings.Cut(line, "#")
 		if machine = strings.TrimSpace(machine); machine != "" {
-			lists.CHTCOwned[machine] = true
+			lists.CHTCOwned[strings.ToLower(machine)] = true
 		}
 	}
 	text, err = d.read("hostExclusionsFile", hostExclusions, DefaultHostExclusions)
@@ -41,9 +47,10 @@ func (d *Dir) Lists(chtcOwned, hostExclusions string) (pool.Lists, error) {
 		ExcludedHosts yaml.Node `yaml:"excluded_hosts"`
 	}
 	if err := yaml.Unmarshal(text, &document); err != nil {
-		return lists, pool.SourceError("hostExclusionsFile is no YAML of the form `excluded_hosts: {pattern: reason}`: %w",
+		return lists, pool.SourceError("hostExclusionsFile is not YAML of the form `excluded_hosts: {pattern: reason}`: %w",
 			err)
 	}
+	lists.Notices = unknownKeys(text, "hostExclusionsFile", "excluded_hosts")
 	node := document.ExcludedHosts
 	if node.Kind != 0 && node.Kind != yaml.MappingNode && node.Tag != "!!null" {
 		return lists, pool.SourceError("hostExclusionsFile: excluded_hosts must map patterns to reasons (line %d)", node.Line)
@@ -59,38 +66,90 @@ func (d *Dir) Lists(chtcOwned, hostExclusions string) (pool.Lists, error) {
 	return lists, nil
 }
 
+// unknownKeys are notices of keys of a YAML list that say nothing.
+func unknownKeys(text []byte, setting, known string) (notices []string) {
+	var document map[string]yaml.Node
+	if yaml.Unmarshal(text, &document) != nil {
+		return nil // an empty one, or of another form, which its reader tells
+	}
+	for _, key := range slices.Sorted(maps.Keys(document)) {
+		if key != known {
+			notices = append(notices, fmt.Sprintf("%s: unknown key %s is ignored with everything below it; the list is called "+
+				"%s", setting, key, known))
+		}
+	}
+	return notices
+}
+
+// plain returns a text without its byte order mark. Errors: it is not UTF-8.
+func plain(text []byte) ([]byte, error) {
+	switch {
+	case bytes.HasPrefix(text, []byte("\xff\xfe")), bytes.HasPrefix(text, []byte("\xfe\xff")):
+		return nil, errors.New("it is UTF-16: save it as UTF-8")
+	case !utf8.Valid(text):
+		return nil, errors.New("it is not UTF-8, perhaps Latin-1 or Windows-1252: save it as UTF-8")
+	}
+	return bytes.TrimPrefix(text, []byte("\ufeff")), nil
+}
+
 // Tiers reads the classes of GPUs (`tiers: {Flagship: [pattern, …], …}`) from a plain name inside the directory, ""
-// means the default. Without the file it returns nil: the default tiers.
-func (d *Dir) Tiers(file string) ([]pool.Tier, error) {
+// means the default. Without the file it returns nil: the default tiers. notices name keys that are not known.
+func (d *Dir) Tiers(file string) (tiers []pool.Tier, notices []string, err error) {
 	text, err := d.read("gpuTiersFile", file, DefaultGPUTiers)
 	if err != nil || text == nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var document struct {
 		Tiers yaml.Node `yaml:"tiers"`
 	}
 	if err := yaml.Unmarshal(text, &document); err != nil {
-		return nil, pool.SourceError("gpuTiersFile is no YAML of the form `tiers: {name: [patterns]}`: %w", err)
+		return nil, nil, pool.SourceError("gpuTiersFile is not YAML of the form `tiers: {name: [patterns]}`: %w", err)
 	}
 	node := document.Tiers
 	if node.Kind != 0 && node.Kind != yaml.MappingNode && node.Tag != "!!null" {
-		return nil, pool.SourceError("gpuTiersFile: tiers must map names to lists of patterns (line %d)", node.Line)
+		return nil, nil, pool.SourceError("gpuTiersFile: tiers must map names to lists of patterns (line %d)", node.Line)
 	}
-	tiers := []pool.Tier{}
+	tiers = []pool.Tier{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		tier := pool.Tier{Name: strings.TrimSpace(node.Content[i].Value)}
 		if err := node.Content[i+1].Decode(&tier.Patterns); err != nil || tier.Name == "" {
-			return nil, pool.SourceError("gpuTiersFile: tiers must map names to lists of patterns (line %d)",
+			return nil, nil, pool.SourceError("gpuTiersFile: tiers must map names to lists of patterns (line %d)",
 				node.Content[i].Line)
 		}
 		for _, p := range tier.Patterns {
 			if strings.TrimSpace(p) == "" {
-				return nil, pool.SourceError("gpuTiersFile: an empty pattern would fit every GPU (line %d)", node.Content[i].Line)
+				return nil, nil, pool.SourceError("gpuTiersFile: an empty pattern would fit every GPU (line %d)",
+					node.Content[i].Line)
 			}
 		}
 		tiers = append(tiers, tier)
 	}
-	return tiers, nil
+	return tiers, unknownKeys(text, "gpuTiersFile", "tiers"), nil
+}
+
+// mostDeviceNames bounds the names that each answer carries.
+const mostDeviceNames = 1000
+
+// DeviceNames reads the names that devices are shown by (`names: {stored name: shown name}`) from a plain name inside
+// the directory, "" means the default. Without the file it returns nil. notices name keys that are not known.
+func (d *Dir) DeviceNames(file string) (names map[string]string, notices []string, err error) {
+	text, err := d.read("gpuNamesFile", file, DefaultGPUNames)
+	if err != nil || text == nil {
+		return nil, nil, err
+	}
+	var document struct {
+		Names map[string]string `yaml:"names"`
+	}
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return nil, nil, pool.SourceError("gpuNamesFile is not YAML of the form `names: {stored name: shown name}`: %w", err)
+	}
+	if n := len(document.Names); n > mostDeviceNames {
+		return nil, nil, pool.SourceError("gpuNamesFile: at most %d names; got %d", mostDeviceNames, n)
+	}
+	maps.DeleteFunc(document.Names, func(stored, shown string) bool {
+		return stored == "" || strings.TrimSpace(shown) == ""
+	})
+	return document.Names, unknownKeys(text, "gpuNamesFile", "names"), nil
 }
 
 // maxList bounds a list file: the longest known one has a hundred lines.
@@ -104,21 +163,24 @@ func (d *Dir) read(setting, name, fallback string) ([]byte, error) {
 	if file != filepath.Base(file) || file == "." || file == ".." {
 		return nil, pool.BadQuery("%s %q must be a plain file name inside the snapshot directory", setting, name)
 	}
-	info, err := d.root.Stat(file)
+	inside := pool.Inside(d.path, file)
+	info, err := d.root.Stat(inside)
 	if name == "" || name == fallback {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
 		}
 	}
 	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is no regular file")
+		err = errors.New("it is not a regular file")
 	}
 	if err == nil && info.Size() > maxList {
 		return nil, pool.SourceError("%s %s has %d bytes: more than %d cannot be a list", setting, file, info.Size(), maxList)
 	}
 	var text []byte
 	if err == nil {
-		text, err = d.root.ReadFile(file)
+		if text, err = d.root.ReadFile(inside); err == nil {
+			text, err = plain(text)
+		}
 	}
 	if err != nil {
 		return nil, pool.SourceError("%s %s cannot be read: %w", setting, file, Bare(err))

@@ -1,6 +1,12 @@
 package snapshots
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"strconv"
+	"strings"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
 
 // Column is a column of gpu_state that makes up a Row.
 type Column int
@@ -17,10 +23,15 @@ const (
 	RemoteOwner
 	GlobalJobID
 	PreventJobsReason
+	SlotBrokenReason
+	BackfillSlot
+	SlotType
+	Cpus
+	Memory
 	Columns int = iota // how many there are
 )
 
-// Columns that are read beside a Row.
+// Columns that are read in addition to a Row.
 const (
 	TimestampColumn = "timestamp"
 	UsageColumn     = "GPUsAverageUsage"
@@ -29,15 +40,18 @@ const (
 // ColumnNames are the names of the columns in gpu_state.
 var ColumnNames = [Columns]string{
 	"Name", "AssignedGPUs", "State", "GPUs_DeviceName", "GPUs_GlobalMemoryMb", "PrioritizedProjects", "Machine",
-	"RemoteOwner", "GlobalJobId", "PreventJobsReason",
+	"RemoteOwner", "GlobalJobId", "PreventJobsReason", "SlotBrokenReason", "BackfillSlot", "SlotType", "Cpus", "Memory",
 }
 
 // Row is a row of gpu_state without its timestamp: the columns in order, each as its length and its text.
 // NULL is the empty text. Equal rows have equal bytes.
 type Row []byte
 
+// Texts are the columns of a row.
+type Texts [Columns]string
+
 // Columns returns the texts of a row. They share their memory: who keeps one keeps a copy of it.
-func (r Row) Columns() (texts [Columns]string) {
+func (r Row) Columns() (texts Texts) {
 	rest := string(r)
 	for i := range texts {
 		n, size := binary.Uvarint(r)
@@ -48,10 +62,47 @@ func (r Row) Columns() (texts [Columns]string) {
 }
 
 // NewRow makes a row from its columns' texts.
-func NewRow(texts [Columns]string) Row {
+func NewRow(texts Texts) Row {
 	var r Row
 	for _, t := range texts {
 		r = append(binary.AppendUvarint(r, uint64(len(t))), t...)
 	}
 	return r
+}
+
+// Side is the side of the row's slot (methodology section 2).
+func (t *Texts) Side() pool.Side {
+	if flag, err := strconv.ParseFloat(strings.TrimSpace(t[BackfillSlot]), 64); err == nil && flag == 1 {
+		return pool.Backfill
+	}
+	return pool.SideOf(t[Name])
+}
+
+// State is the state of the row's slot: Other if it is broken.
+func (t *Texts) State() pool.State {
+	if !pool.IsBlank(t[SlotBrokenReason]) {
+		return pool.Other
+	}
+	return pool.ParseState(t[SlotState])
+}
+
+// GPUs are the ids of the row's GPUs, each of which counts as a row of its own; one empty id if it names none.
+func (t *Texts) GPUs() []string {
+	id := t[AssignedGPUs]
+	if pool.IsBlank(id) {
+		return []string{""}
+	}
+	if !strings.Contains(id, ",") {
+		return []string{id}
+	}
+	var ids []string
+	for part := range strings.SplitSeq(id, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			ids = append(ids, part)
+		}
+	}
+	if len(ids) == 0 {
+		return []string{""}
+	}
+	return ids
 }

@@ -1,6 +1,6 @@
-// Package snapshots says what the product asks of a store of snapshots (methodology section 1): a Source gives the rows
-// of a UTC day, a snapshot at a time, and knows by content whether a day is still what it was. The stores are in
-// packages of their own, chosen in package registry. The two lists beside the snapshots are read here.
+// Package snapshots defines the interface of a store of snapshots (methodology section 1): a Source gives the rows of a
+// UTC day, one snapshot after the other, and detects by content whether a day is unchanged. The stores are in packages
+// of their own, chosen in package registry. The two lists next to the snapshots are read here.
 package snapshots
 
 import (
@@ -12,23 +12,29 @@ import (
 
 // Source is where the snapshots of a pool come from. It is safe for concurrent use.
 type Source interface {
-	// Look returns the source as it is now: what was committed before the call is seen. It is cheap, and done once a
-	// request. Errors: it cannot be reached, there is nothing, or ctx ended. What cannot be read of it is said by the
-	// State's Parts and Notices.
+	// Look returns the current state of the source, with everything that was committed before the call. It is cheap, and
+	// called once per request. Errors: the source cannot be reached, there is nothing, or ctx ended. The State's Parts and
+	// Notices report the parts that cannot be read.
 	Look(ctx context.Context) (State, error)
 
-	// Close closes what is open. Reads under way end with an error.
+	// Recheck makes the source compare rows with their hashes, from the next look on, if it would otherwise trust that
+	// they were only appended to. So an edit that was committed together with appended rows is seen immediately instead of
+	// within an hour.
+	Recheck()
+
+	// Close closes the source. Reads under way end with an error.
 	Close() error
 }
 
 // State is a source as it was at a moment. It is safe for concurrent use and never changes: rows appended later are not
 // in it. States of one Source can be compared by ==: equal ones hold equal rows; unequal ones may.
 type State interface {
-	// Notices returns what cannot be read, or is odd, of the source as a whole, in a fixed order; nil if nothing.
+	// Notices returns notices about unreadable or irregular parts of the source as a whole, in a fixed order; nil
+	// if nothing.
 	Notices() []Notice
 
-	// Parts returns what the source is stored in, such as month files, ascending by name. It looks at all of them, which
-	// may cost a request for each. Errors: ctx's.
+	// Parts returns the parts in which the source is stored, such as month files, ascending by name. It opens all of them,
+	// which may cost a request for each. Errors: ctx's.
 	Parts(ctx context.Context) ([]Part, error)
 
 	// Err returns why none of the parts can be read, nil if one may be.
@@ -49,22 +55,22 @@ type State interface {
 	// Key returns the key of a day without reading its rows. Its Mark is empty.
 	Key(ctx context.Context, date int32) (Key, error)
 
-	// Identity identifies the rows of a day by all that they hold, for processes that share what was made of
-	// them: equal identities mean equal rows, wherever they are stored. It may cost as much as reading them; only a day
-	// that is Finished is worth it.
+	// Identity identifies the rows of a day by all their values, for processes that share data derived from them: equal
+	// identities mean equal rows, wherever they are stored. Because it may cost as much as reading them, it is used only
+	// for a day that is Finished.
 	Identity(ctx context.Context, date int32) (string, error)
 
 	// Witness returns the present trace of the parts that a day's rows are in, see Key; "" if there is none.
 	Witness(date int32) string
 
-	// Holds reports whether a day's rows are those that k stands for.
+	// Holds reports whether a day's rows are those that k describes.
 	Holds(ctx context.Context, date int32, k Known) (bool, error)
 
 	// Rows gives the snapshots of a day to the visitor. If the day only grew since it was known, the reading is resumed
-	// with the day's newest snapshot of then, of which there may be more rows now; Visitor.Begin says whether. The zero
-	// Known reads the whole day. usage asks for GPUsAverageUsage beside the rows.
+	// with the day's newest snapshot of then, of which there may be more rows now, and Visitor.Begin is called with
+	// resumed set. The zero Known reads the whole day. usage requests GPUsAverageUsage in addition to the rows.
 	//
-	// Errors: the visitor's; ctx's; ErrStale; else the day cannot be read, and the error names the part.
+	// Errors: the visitor's; ctx's; ErrStale; otherwise the day cannot be read, and the error names the part.
 	Rows(ctx context.Context, date int32, from Known, usage bool, v Visitor) (Reading, error)
 }
 
@@ -83,23 +89,24 @@ type Part struct {
 	Name      string      // its base name
 	Month     string      // the collector's month, YYYY-MM
 	Err       error       // why it cannot be read; the rest is empty then
-	Warning   string      // what is not as it should be though it can be read; "" if nothing
+	Warning   string      // a fault of a part that can be read nevertheless; "" if none
 	Rows      int64       // how many, to within rows that were deleted
 	Columns   []string    // of the table, in order
 	Dated     bool        // a row has a readable timestamp
+	Sample    string      // a timestamp that cannot be read, where none can
 	Window    pool.Window // the times of the first and the last such row
 	Unordered bool        // rows are not in the order of time
 }
 
-// Key stands for the rows of one day by content alone: their columns, numbers and hashes, and the zone that their times
-// are read in; never a path, an inode or a time of change. Equal contents mean equal rows, in every process that reads
-// the same data.
+// Key identifies the rows of one day by their content only: their columns, numbers and hashes, and the zone that their
+// times are read in; never a path, an inode or a time of change. Equal contents mean equal rows, in every process that
+// reads the same data.
 type Key struct {
 	Content string `json:"content"`
 	Mark    string `json:"mark,omitempty"` // where a reading is resumed; "" if it cannot be
 
-	// Witness is a trace of the parts as they were: while it is the same, nothing was written, and the rows need not be
-	// looked at. It says nothing of what they are.
+	// Witness is a trace of the state of the parts: while it is the same, nothing was written, and the rows need not be
+	// read. It does not identify the rows.
 	Witness string `json:"witness,omitempty"`
 }
 
@@ -109,24 +116,26 @@ type Known struct {
 	State State
 }
 
-// Reading is what reading a day found.
+// Reading is the result of reading a day.
 type Reading struct {
 	Key      Key
 	Oddities Oddities // of the whole day, also if the reading was resumed
 	Rows     int64    // that were read
 }
 
-// Oddities counts what was odd about the timestamps of a day.
+// Oddities counts the irregular timestamps of a day.
 type Oddities struct {
 	Back       uint32 // snapshots out of order in their file
 	Missing    uint32 // snapshots with a local time that does not exist
 	Unreadable uint32 // rows whose timestamp is none
 	Twice      uint32 // snapshots of a repeated hour that may be two with the same text, one of each pass
+
+	Sample string // one of the timestamps that are none, shortened
 }
 
-// Visitor takes the snapshots of a day. What it is given is valid only during the call.
+// Visitor takes the snapshots of a day. Its arguments are valid only during the call.
 type Visitor interface {
-	// Begin is called once, ahead of everything else. resumed: the snapshots begin with the newest one that was known.
+	// Begin is called once, before the other methods. If resumed, the snapshots begin with the newest one that was known.
 	Begin(resumed bool)
 
 	// Distinct gives a row that did not occur before in this reading. Rows are numbered from 0 in the order of these
@@ -141,5 +150,5 @@ type Visitor interface {
 type Snapshot struct {
 	Time  pool.Micros
 	Rows  []uint32  // the numbers of its rows, in the order of their files; whole rows can be doubled
-	Usage []float64 // GPUsAverageUsage of each of Rows, NaN for NULL or no number; nil if not asked for
+	Usage []float64 // GPUsAverageUsage of each of Rows, NaN for NULL or a text; nil if not requested
 }

@@ -1,14 +1,50 @@
 package snapshots
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/pool"
 )
+
+func TestDeviceNames(t *testing.T) {
+	dir := t.TempDir()
+	d, err := OpenDir(dir)
+	require.NoError(t, err)
+	defer d.Close()
+	names, _, err := d.DeviceNames("")
+	require.NoError(t, err)
+	require.Nil(t, names)
+	write := func(text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, DefaultGPUNames), []byte(text), 0o600))
+	}
+	write("names:\n  NVIDIA H200: H200 SXM\n  Tesla V100: ''\nname: {a: b}\n")
+	names, notices, err := d.DeviceNames("")
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"NVIDIA H200": "H200 SXM"}, names)
+	require.Len(t, notices, 1)
+	require.Contains(t, notices[0], "unknown key name")
+	write("names: [H200]\n")
+	_, _, err = d.DeviceNames("")
+	require.ErrorContains(t, err, "gpuNamesFile is not YAML of the form")
+	write("names: {" + many(mostDeviceNames+1) + "}\n")
+	_, _, err = d.DeviceNames("")
+	require.ErrorContains(t, err, "at most 1000 names; got 1001")
+}
+
+// many returns n entries of a mapping.
+func many(n int) string {
+	var entries []string
+	for i := range n {
+		entries = append(entries, fmt.Sprintf("d%d: x", i))
+	}
+	return strings.Join(entries, ", ")
+}
 
 func TestTiers(t *testing.T) {
 	dir := t.TempDir()
@@ -19,18 +55,18 @@ func TestTiers(t *testing.T) {
 		t.Helper()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, DefaultGPUTiers), []byte(text), 0o600))
 	}
-	tiers, err := d.Tiers("")
+	tiers, _, err := d.Tiers("")
 	require.NoError(t, err)
 	require.Nil(t, tiers, "the default tiers")
-	_, err = d.Tiers("other.yaml")
+	_, _, err = d.Tiers("other.yaml")
 	require.ErrorContains(t, err, "gpuTiersFile other.yaml cannot be read")
 	write("tiers:\n  Flagship: [H200, H100]\n  Mid: [L40]\n")
-	tiers, err = d.Tiers("")
+	tiers, _, err = d.Tiers("")
 	require.NoError(t, err)
 	require.Equal(t, []pool.Tier{{Name: "Flagship", Patterns: []string{"H200", "H100"}},
 		{Name: "Mid", Patterns: []string{"L40"}}}, tiers)
 	write("tiers:\n")
-	tiers, err = d.Tiers(DefaultGPUTiers)
+	tiers, _, err = d.Tiers(DefaultGPUTiers)
 	require.NoError(t, err)
 	require.Equal(t, []pool.Tier{}, tiers)
 	for text, want := range map[string]string{
@@ -38,13 +74,13 @@ func TestTiers(t *testing.T) {
 		"tiers: {Flagship: H200}":  "must map names to lists of patterns (line 1)",
 		"tiers:\n  A: [H200, '']":  "an empty pattern would fit every GPU (line 2)",
 		"tiers: {'': [H200]}":      "must map names",
-		"tiers: {Flagship: [H200}": "is no YAML",
+		"tiers: {Flagship: [H200}": "is not YAML",
 	} {
 		write(text)
-		_, err = d.Tiers("")
+		_, _, err = d.Tiers("")
 		require.ErrorContains(t, err, want)
 		require.Equal(t, pool.FaultSource, pool.FaultOf(err))
 	}
-	_, err = d.Tiers("../x")
+	_, _, err = d.Tiers("../x")
 	require.ErrorContains(t, err, "must be a plain file name")
 }

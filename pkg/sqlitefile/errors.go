@@ -17,15 +17,15 @@ import (
 var ErrCircle = errors.New("rows do not follow each other")
 
 var (
-	errNoFile = errors.New("it is no regular file")
+	errNoFile = errors.New("it is not a regular file")
 	errLocked = errors.New("it is locked")
 )
 
-// Explain turns an error of the file into one that says what is wrong and what to do, without a path.
+// Explain turns an error of the file into one with the fault and its remedy, without a path.
 func (f File) Explain(err error) error {
 	switch code, primary := codeOf(err); {
 	case errors.Is(err, fs.ErrPermission), primary == sqlite3.SQLITE_PERM, primary == sqlite3.SQLITE_AUTH:
-		return pool.SourceError("%s may not be read: give the user that runs Grafana the right to read it", f.Name)
+		return pool.SourceError("%s: permission denied; give the user that runs Grafana read access", f.Name)
 	case errors.Is(err, fs.ErrNotExist):
 		return pool.SourceError("%s was removed while it was read: try again", f.Name)
 	case strings.Contains(err.Error(), "escapes"): // os.Root's refusal of a link that leads outside
@@ -37,13 +37,13 @@ func (f File) Explain(err error) error {
 		return pool.SourceError("%s has a hot journal: its writer died in a transaction. Let %s run once, or open the file "+
 			"once with sqlite3, to roll it back", f.Name, f.Writer)
 	case primary == sqlite3.SQLITE_NOTADB:
-		return pool.SourceError("%s is no SQLite file: restore it from a copy, or move it away", f.Name)
+		return pool.SourceError("%s is not a SQLite file: restore it from a backup, or move it away", f.Name)
 	case IsDamage(err):
 		why := ErrCircle
 		if code != 0 {
 			why = errors.New(textOf(code))
 		}
-		return pool.SourceError("%s is damaged or truncated (%w): restore it from a copy, or recover it with `sqlite3 "+
+		return pool.SourceError("%s is damaged or truncated (%w): restore it from a backup, or recover it with `sqlite3 "+
 			".recover`", f.Name, why)
 	case primary == sqlite3.SQLITE_CANTOPEN:
 		return pool.SourceError("%s cannot be opened: check that the user that runs Grafana may read it (and its "+
@@ -58,7 +58,7 @@ func (f File) Explain(err error) error {
 	return pool.SourceError("%s cannot be read: %w", f.Name, err)
 }
 
-// IsDamage reports whether err says that a part of the file does not hold what it should.
+// IsDamage reports whether err says that a part of the file has invalid content.
 func IsDamage(err error) bool {
 	_, primary := codeOf(err)
 	return primary == sqlite3.SQLITE_CORRUPT || primary == sqlite3.SQLITE_IOERR || errors.Is(err, ErrCircle)

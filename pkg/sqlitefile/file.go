@@ -1,6 +1,6 @@
 // Package sqlitefile opens SQLite files that other programs write and the product only reads: read-only, with patience
-// for a writer's locks, and with errors that name the file and what to do. The one exception to reading only are
-// SQLite's own -shm and -wal files beside a file that is already in WAL mode.
+// for a writer's locks, and with errors that name the file and a remedy. The only files that it writes are SQLite's own
+// -shm and -wal files of a file that is already in WAL mode.
 package sqlitefile
 
 import (
@@ -13,6 +13,8 @@ import (
 	"time"
 
 	_ "modernc.org/sqlite" // the driver
+
+	"github.com/chtc/gpureports/pkg/pool"
 )
 
 const (
@@ -20,10 +22,10 @@ const (
 	Settled = 48 * time.Hour
 	// BusyTimeout is how long a statement waits for a writer's lock.
 	BusyTimeout = 10 * time.Second
-	// Idle is how long a connection that nobody uses stays open.
+	// Idle is how long an unused connection stays open.
 	Idle = 5 * time.Minute
-	// pages is the memory for pages of a connection, in KiB. Files are read from end to end, or at a few places: a year of
-	// them would hold 30 MB of what is not read again.
+	// pages is the memory for pages of a connection, in KiB. Files are read from end to end, or at a few places: for a
+	// year of them, larger caches would hold 30 MB that are not read again.
 	pages = 256
 )
 
@@ -47,17 +49,20 @@ type File struct {
 	Writer string   // who writes the file, in messages: "the collector"
 }
 
+// inside is the path of the file itself, in whose folder SQLite puts its log.
+func (f File) inside() string { return pool.Inside(f.Dir, f.Name) }
+
 // Stat describes the file. It returns an error if the file is missing, or no regular file.
 func (f File) Stat() (os.FileInfo, error) {
-	info, err := f.Root.Stat(f.Name)
+	info, err := f.Root.Stat(f.inside())
 	if err == nil && !info.Mode().IsRegular() {
 		return nil, errNoFile
 	}
 	return info, err
 }
 
-// Open returns a pool of so many connections, none of which is open yet. An immutable file is neither locked nor
-// watched for changes.
+// Open returns a pool of the given number of connections, none of which is open yet. An immutable file is neither
+// locked nor watched for changes.
 func (f File) Open(connections int, immutable bool) (*sql.DB, error) {
 	parameters := []string{"mode=ro", Wait(), Pragma("mmap_size", 0), Pragma("cache_size", -pages)}
 	if immutable {
@@ -73,23 +78,23 @@ func (f File) Open(connections int, immutable bool) (*sql.DB, error) {
 	return db, nil
 }
 
-// Unchanging reports whether nothing writes to the file: it is old, and SQLite left no journal or log beside it.
+// Unchanging reports whether nothing writes to the file: it is old, and SQLite left no journal or log of it.
 func (f File) Unchanging(info os.FileInfo) bool {
 	return time.Since(info.ModTime()) >= Settled && f.size("-wal") == 0 && f.size("-journal") == 0
 }
 
-// size returns the size of the file beside this one whose name has a suffix, 0 if it is missing.
+// size returns the size of the file with this one's name and a suffix, 0 if it is missing.
 func (f File) size(suffix string) int64 {
-	info, err := f.Root.Stat(f.Name + suffix)
+	info, err := f.Root.Stat(f.inside() + suffix)
 	if err != nil {
 		return 0
 	}
 	return info.Size()
 }
 
-// InWAL reports whether the file's header says WAL mode and no rollback journal waits beside it.
+// InWAL reports whether the file's header says WAL mode and it has no rollback journal.
 func (f File) InWAL() bool {
-	file, err := f.Root.Open(f.Name)
+	file, err := f.Root.Open(f.inside())
 	if err != nil {
 		return false
 	}
@@ -101,7 +106,7 @@ func (f File) InWAL() bool {
 
 // Unshared returns the warning that belongs to a file in WAL mode that had to be opened as immutable.
 func (f File) Unshared() string {
-	return f.Name + " is in WAL mode in a directory that the plugin may not write: rows that " + f.Writer +
+	return f.Name + " is in WAL mode in a directory that the plugin cannot write to: rows that " + f.Writer +
 		" has not yet moved into the file are not seen. Let the plugin's user write the directory, or use another journal " +
 		"mode"
 }

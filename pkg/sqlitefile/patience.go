@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Patience bounds how long looks at a file wait for a writer that holds it: BusyTimeout, but less while one that has
-// held it for as long still does. Looks at a file are made one at a time; the zero value is ready.
+// Patience bounds how long looks at a file wait for a writer that locks it: BusyTimeout, but less while a writer that
+// has held the lock for that long still holds it. Looks at a file are made one at a time; the zero value is ready.
 type Patience struct {
 	lockedAt time.Time // when a look last had waited for BusyTimeout in vain,
 	waitedAt time.Time // and when it last had, or had for less
@@ -35,8 +35,8 @@ func (p *Patience) Look(ctx context.Context, look func(context.Context) error) e
 	return err
 }
 
-// Lost returns an error if a look has waited in vain since a moment: whoever waited for that look has waited for the
-// writer, too.
+// Lost returns an error if a look has waited in vain since a moment: a caller that waited for that look has waited for
+// the writer as well.
 func (p *Patience) Lost(since time.Time) error {
 	if p.waitedAt.After(since) {
 		return errLocked

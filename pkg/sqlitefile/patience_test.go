@@ -42,7 +42,7 @@ func TestNamesWithSignsOfURIs(t *testing.T) {
 	require.ErrorContains(t, err, "readonly")
 }
 
-// A look soon after one that waited in vain waits for less, and whoever waited for that look has waited enough.
+// A look soon after one that waited in vain waits for less, and a caller that waited for that look waits no more.
 func TestPatience(t *testing.T) {
 	f, writer := create(t, "numbers.db")
 	_, err := writer.ExecContext(t.Context(), "BEGIN EXCLUSIVE")
@@ -78,11 +78,11 @@ func TestExplain(t *testing.T) {
 	f, _ := create(t, "numbers.db")
 	require.ErrorContains(t, f.Explain(fs.ErrNotExist), "numbers.db was removed while it was read")
 	require.ErrorContains(t, f.Explain(&fs.PathError{Op: "open", Path: "/secret", Err: fs.ErrPermission}),
-		"give the user that runs Grafana the right")
+		"give the user that runs Grafana read access")
 	require.ErrorContains(t, f.Explain(ErrCircle), "damaged or truncated (rows do not follow each other)")
 	require.NotContains(t, f.Explain(&fs.PathError{Op: "open", Path: "/secret", Err: fs.ErrInvalid}).Error(), "secret")
 	require.True(t, IsDamage(ErrCircle))
 	require.NoError(t, os.Mkdir(filepath.Join(f.Dir, "directory"), 0o700))
 	_, err := File{Root: f.Root, Dir: f.Dir, Name: "directory"}.Stat()
-	require.ErrorContains(t, err, "no regular file")
+	require.ErrorContains(t, err, "not a regular file")
 }

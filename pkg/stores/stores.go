@@ -1,4 +1,4 @@
-// Package stores holds what a data source has open and what it keeps in memory: queries are answered from it.
+// Package stores holds the open stores of a data source and its caches in memory: queries are answered from them.
 package stores
 
 import (
@@ -6,7 +6,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/pressure"
+	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -17,13 +17,14 @@ type Stores struct {
 	Runs     *runs.Observer
 	Counts   *counts.Cache
 	Memo     *Memo
-	Queues   *pressure.Store // nil: none
-	Ads      jobs.Source     // nil: none
+	Queues   *queues.Store // nil: none
+	Ads      jobs.Source   // nil: none
 }
 
-// Budget is the memory of a data source, in bytes, by what is kept.
+// Budget is the memory of a data source in bytes, per cache.
 type Budget struct {
 	Days         uint64 // segments of the timeline
+	Names        uint64 // their texts, and those of idle jobs
 	Observations uint64 // runs seen in snapshots
 	Ads          uint64 // job ads
 	Counts       uint64 // counts of days
@@ -32,18 +33,19 @@ type Budget struct {
 	Figures      uint64 // of runs and waits
 }
 
-// Divide divides the setting cacheMaxMB: five sixteenths each are for days and for observations, an eighth each for
-// idle jobs and for job ads, a sixteenth for figures, a thirty-second each for counts and answers.
+// Divide divides the setting cacheMaxMB: five sixteenths each are for days with their texts, of which these have a
+// tenth, and for observations, an eighth each for idle jobs and for job ads, a sixteenth for figures, a thirty-second
+// each for counts and answers.
 func Divide(bytes uint64) Budget {
 	part := bytes / parts
-	return Budget{Days: 10 * part, Observations: observations * part, Queues: 4 * part, Ads: 4 * part,
+	return Budget{Days: 9 * part, Names: part, Observations: observations * part, Queues: 4 * part, Ads: 4 * part,
 		Counts: part, Answers: part, Figures: 2 * part}
 }
 
 // The parts of the setting, and those for observations.
 const parts, observations = 32, 10
 
-// Lack returns what cacheMaxMB must be at least, in MB, so that what was observed of runs has room; 0 if it had.
+// Lack returns the smallest cacheMaxMB, in MB, with which the observed runs fit; 0 if they did.
 func (s *Stores) Lack() int { return s.Runs.Lack() * parts / observations >> 20 }
 
 // New returns stores over a timeline, which they close, as well as the sources that are added. The budget's days, ads,
@@ -53,7 +55,7 @@ func New(tl *timeline.Timeline, b Budget) *Stores {
 		Memo: NewMemo(b.Figures)}
 }
 
-// Close ends everything that is open, and frees what is kept.
+// Close closes all stores, and frees the caches.
 func (s *Stores) Close() error {
 	err := s.Timeline.Close()
 	s.Runs.Close()

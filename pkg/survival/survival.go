@@ -21,7 +21,7 @@ type Fate uint8
 
 const (
 	Censored  Fate = iota // still going on, or out of sight
-	Event                 // what the curve is about
+	Event                 // the end that the curve describes
 	Competing             // something that makes the event impossible; Kaplan–Meier takes it as censored
 )
 
@@ -93,7 +93,7 @@ func (c *Cohort) Drawn(estimator func(*Cohort) Curve) (drawn Curve, ok bool) {
 	return drawn, true
 }
 
-// rounding is what products of shares may be off by: half of the items leave exactly 0.5.
+// rounding is the greatest error of products of shares: half of the items leave exactly 0.5.
 const rounding = 1e-12
 
 // FirstBelow returns the first age at which survival is less than p. ok is false when it never is.
@@ -107,7 +107,20 @@ func (c Curve) FirstBelow(p float64) (age pool.Micros, ok bool) {
 }
 
 // AtMost returns the first age at which survival is at most p. ok is false when it never is.
-func (c Curve) AtMost(p float64) (age pool.Micros, ok bool) { return c.FirstBelow(AtMost(p)) }
+func (c Curve) AtMost(p float64) (age pool.Micros, ok bool) { return c.FirstBelow(p + 2*rounding) }
+
+// HoursBelow returns the first hours at which survival is less than p; NaN if it never is.
+func (c Curve) HoursBelow(p float64) float64 { return inHours(c.FirstBelow(p)) }
+
+// HoursTo returns the first hours at which survival is at most p; NaN if it never is.
+func (c Curve) HoursTo(p float64) float64 { return inHours(c.AtMost(p)) }
+
+func inHours(age pool.Micros, ok bool) float64 {
+	if !ok {
+		return math.NaN()
+	}
+	return pool.Hours(age)
+}
 
 // Median is the first age at which survival is at most one half.
 func (c Curve) Median() (age pool.Micros, ok bool) { return c.AtMost(0.5) }
@@ -124,7 +137,7 @@ func (c Curve) At(age pool.Micros) Point {
 	return at
 }
 
-// Area is the area under the curve from age 0 to an age, in hours. Beyond the last point it goes on flat.
+// Area is the area under the curve from age 0 to an age, in hours. The curve is flat after the last point.
 func (c Curve) Area(until pool.Micros) float64 {
 	area, s, last := 0.0, 1.0, pool.Micros(0)
 	for _, q := range c.Points {
@@ -153,34 +166,16 @@ func (c Curve) RestrictedMean() float64 {
 }
 
 // Steps returns the curve's steps as columns: the hours at which they begin, and their height by name: survival, low,
-// high (NaN where there is none), atRisk, as far as they are asked for.
-func (c Curve) Steps(names []string) (hours []float64, heights map[string][]float64) {
+// high (NaN if there is none) and atRisk.
+func (c Curve) Steps() (hours []float64, heights map[string][]float64) {
 	column := func() []float64 { return make([]float64, len(c.Points)) }
-	hours, heights = column(), map[string][]float64{}
-	for _, name := range names {
-		heights[name] = column()
-	}
-	survival, low, high, atRisk := heights["survival"], heights["low"], heights["high"], heights["atRisk"]
+	hours = column()
+	survival, low, high, atRisk := column(), column(), column(), column()
 	for i, p := range c.Points {
-		hours[i] = pool.Hours(p.Age)
-		if survival != nil {
-			survival[i] = p.Survival
-		}
-		if atRisk != nil {
-			atRisk[i] = float64(p.AtRisk)
-		}
-		if low == nil && high == nil {
-			continue
-		}
-		bottom, top := p.Interval()
-		if low != nil {
-			low[i] = bottom
-		}
-		if high != nil {
-			high[i] = top
-		}
+		hours[i], survival[i], atRisk[i] = pool.Hours(p.Age), p.Survival, float64(p.AtRisk)
+		low[i], high[i] = p.Interval()
 	}
-	return hours, heights
+	return hours, map[string][]float64{"survival": survival, "low": low, "high": high, "atRisk": atRisk}
 }
 
 // end is when an item leaves the risk set, and how: its age times 4 plus its fate, for the sake of sorting.
@@ -189,31 +184,19 @@ type end uint64
 func (e end) age() pool.Micros { return pool.Micros(e >> 2) }
 func (e end) fate() Fate       { return Fate(e & 3) }
 
-// Cohort are items as estimates need them: it takes 8 bytes for each that entered at age 0. Items that are added by
-// their exit age and, of one age, by fate need no sorting. The zero value has none.
+// Cohort are items as estimates need them: it takes 8 bytes for each that entered at age 0. The zero value has none.
 type Cohort struct {
-	prompt   int           // items that enter at age 0, as most do
-	entries  []pool.Micros // of the others
-	ends     []end
-	unsorted bool
+	prompt  int           // items that enter at age 0, as most do
+	entries []pool.Micros // of the others
+	ends    []end
 }
-
-// Grow makes room for n more items.
-func (c *Cohort) Grow(n int) { c.ends = slices.Grow(c.ends, n) }
-
-// Clear takes all items out, and keeps their room.
-func (c *Cohort) Clear() { *c = Cohort{entries: c.entries[:0], ends: c.ends[:0]} }
 
 // Add adds an item. One that was never at risk changes nothing.
 func (c *Cohort) Add(it Item) {
 	if it.Entry >= it.Exit {
 		return
 	}
-	e := end(it.Exit)<<2 | end(it.Fate)
-	if n := len(c.ends); n > 0 && c.ends[n-1] > e {
-		c.unsorted = true
-	}
-	c.ends = append(c.ends, e)
+	c.ends = append(c.ends, end(it.Exit)<<2|end(it.Fate))
 	if it.Entry == 0 {
 		c.prompt++
 	} else {
@@ -224,7 +207,6 @@ func (c *Cohort) Add(it Item) {
 // CohortOf returns the cohort of items.
 func CohortOf(items []Item) *Cohort {
 	c := &Cohort{}
-	c.Grow(len(items))
 	for _, it := range items {
 		c.Add(it)
 	}
@@ -234,69 +216,14 @@ func CohortOf(items []Item) *Cohort {
 // risk walks the ages at which items enter and leave the risk set.
 type risk struct {
 	*Cohort
-	entered int // entries before the age that was asked for
+	entered int // entries before the last requested age
 	next    int // ends before it
 }
 
 func (c *Cohort) risk() *risk {
 	slices.Sort(c.entries)
-	if c.unsorted {
-		slices.Sort(c.ends)
-		c.unsorted = false
-	}
+	slices.Sort(c.ends)
 	return &risk{Cohort: c}
-}
-
-// Summary is what a Kaplan–Meier curve is reduced to.
-type Summary struct {
-	Until   pool.Micros   // the longest exit age
-	Area    float64       // under the curve up to it, in hours: the restricted mean
-	Reached []pool.Micros // of each level the first age with survival below it, −1 = never
-}
-
-// AtMost is the level of which the first age with survival of at most p is below.
-func AtMost(p float64) float64 { return p + 2*rounding }
-
-// Summary returns what KaplanMeier's curve says, without its points.
-func (c *Cohort) Summary(levels []float64) Summary {
-	r := c.risk()
-	s := Summary{Reached: slices.Repeat([]pool.Micros{-1}, len(levels))}
-	if len(r.ends) > 0 {
-		s.Until = r.ends[len(r.ends)-1].age()
-	}
-	product, last := 1.0, pool.Micros(0)
-	for i := 0; i < len(r.ends); {
-		age, events := r.ends[i].age(), 0
-		for ; i < len(r.ends) && r.ends[i].age() == age; i++ {
-			if r.ends[i].fate() == Event {
-				events++
-			}
-		}
-		if events == 0 {
-			continue
-		}
-		s.Area += product * pool.Hours(age-last)
-		product *= 1 - float64(events)/float64(r.at(age))
-		last = age
-		for k, level := range levels {
-			if s.Reached[k] < 0 && product < level-rounding {
-				s.Reached[k] = age
-			}
-		}
-	}
-	s.Area += product * pool.Hours(s.Until-last)
-	return s
-}
-
-// steps is the number of ages with an event.
-func (r *risk) steps() (n int) {
-	last := pool.Micros(-1)
-	for _, e := range r.ends {
-		if age := e.age(); e.fate() == Event && age != last {
-			n, last = n+1, age
-		}
-	}
-	return n
 }
 
 // at returns the number of items at risk at an age. Ages must not fall from call to call.
@@ -321,7 +248,7 @@ func (r *risk) after(age pool.Micros) int { return r.at(age + 1) }
 // method's (Marubini and Valsecchi 1995, section 10.2), which without competing ends is Greenwood's.
 func (c *Cohort) estimate(competing bool) Curve {
 	r := c.risk()
-	curve := Curve{Points: make([]Point, 0, 1+r.steps())}
+	curve := Curve{}
 	if len(r.ends) > 0 {
 		curve.Until = r.ends[len(r.ends)-1].age()
 	}
@@ -368,7 +295,7 @@ func (c *Cohort) estimate(competing bool) Curve {
 type variance struct{ a, fa, ffa, b, e, fe float64 }
 
 func (v *variance) add(f, before, n, events, all float64) {
-	if n > all { // else nobody is left, and F(t) = F from here on
+	if n > all { // otherwise none remain, and F(t) = F from here on
 		a := all / (n * (n - all))
 		v.a += a
 		v.fa += f * a

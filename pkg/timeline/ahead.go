@@ -9,7 +9,7 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// errNotShared says that there is no bucket to build for.
+// errNotShared is returned if there is no bucket to build for.
 var errNotShared = errors.New("nothing is shared without a bucket")
 
 // FinishedDays returns the UTC days that touch [from, to] and to which no collector will append any more, ascending.
@@ -23,7 +23,7 @@ func (t *Timeline) FinishedDays(ctx context.Context, from, to pool.Micros) (date
 	return dates, err
 }
 
-// Built is what Build did for a day.
+// Built is the result of Build for a day.
 type Built struct {
 	There bool // all of it was in the bucket
 	Rows  int64
@@ -33,59 +33,53 @@ type Built struct {
 // failed; ctx's.
 func (t *Timeline) Missing(ctx context.Context, date int32) (missing bool, err error) {
 	err = t.settled(ctx, func(state snapshots.State) error {
-		_, segment, usage, err := t.there(ctx, state, date)
-		missing = !segment || !usage
+		_, there, err := t.inBucket(ctx, state, date)
+		missing = !there
 		return err
 	})
 	return missing, err
 }
 
-// there returns the identity of a finished day, and which of its parts the bucket has.
-func (t *Timeline) there(ctx context.Context, state snapshots.State, date int32) (identity string, segment,
-	usage bool, err error) {
-	if t.shared == nil {
-		return "", false, false, errNotShared
+// inBucket returns the identity of a finished day, and whether the bucket has all of it.
+func (t *Timeline) inBucket(ctx context.Context, state snapshots.State, date int32) (identity string, all bool,
+	err error) {
+	if t.cache.shared == nil {
+		return "", false, errNotShared
 	}
-	release, err := t.slot(ctx)
+	release, err := t.cache.slot(ctx)
 	if err != nil {
-		return "", false, false, err
+		return "", false, err
 	}
 	identity, err = state.Identity(ctx, date)
 	release()
 	if err == nil {
-		segment, err = t.shared.Has(ctx, segmentOf(date), identity)
+		all, err = t.segments.inBucket(ctx, date, identity)
 	}
-	if err == nil {
-		usage, err = t.shared.Has(ctx, usageOf(date), identity)
+	if err == nil && all {
+		all, err = t.usages.inBucket(ctx, date, identity)
 	}
-	return identity, segment, usage, err
+	return identity, all, err
 }
 
-// Build puts into the bucket what it lacks of a finished day, made of the source alone. Errors: the day cannot be read;
-// the bucket failed; ctx's.
+// Build puts the parts of a finished day into the bucket that it lacks. Errors: the day cannot be read; the bucket
+// failed; ctx's.
 func (t *Timeline) Build(ctx context.Context, date int32) (built Built, err error) {
 	err = t.settled(ctx, func(state snapshots.State) error {
-		identity, segment, used, err := t.there(ctx, state, date)
-		if built = (Built{There: segment && used}); built.There || err != nil {
+		var stats loadStats
+		identity, all, err := t.inBucket(ctx, state, date)
+		if built = (Built{There: all}); all || err != nil {
 			return err
 		}
-		var work tally
-		e, err := t.fromSource(ctx, state, date, &entry{}, identity, &work)
+		segment := t.segmentOf(state, date, &stats)
+		segment.identity = identity
+		d, err := t.segments.build(ctx, segment)
+		built.Rows = stats.rows.Load()
 		if err != nil {
 			return err
 		}
-		built.Rows = work.rows.Load()
-		if !segment {
-			_, err = t.put(ctx, e.known, segmentOf(date), identity, func() []byte { return encode(e.day, t.names) })
-		}
-		if err != nil || used {
-			return err
-		}
-		var of *usageEntry
-		if of, err = t.readUsage(ctx, state, e.day, nil); err != nil {
-			return err
-		}
-		_, err = t.put(ctx, of.known, usageOf(date), identity, of.block.Encode)
+		usage := t.usageOf(state, d, &stats)
+		usage.identity = identity
+		_, err = t.usages.build(ctx, usage)
 		return err
 	})
 	return built, err

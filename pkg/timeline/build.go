@@ -16,6 +16,7 @@ type builder struct {
 
 	gpus     []gpuBuild
 	touched  []uint32
+	roomy    []uint32 // machines with a row in the snapshot that tells a slot's room
 	machines []machineBuild
 	known    map[statusRows]uint32 // statuses without further claims, by rows of the table
 }
@@ -40,6 +41,14 @@ type machineBuild struct {
 	bits   Machine
 	seen   int // the last snapshot with a row; -1 = none
 	silent []interval
+	slots  []slotRoom // of the newest snapshot, while it is read
+	rooms  []roomSpan
+}
+
+// slotRoom is the room that the last row of a slot in a snapshot tells.
+type slotRoom struct {
+	slot int32
+	Room
 }
 
 func newBuilder(date int32, table *rowTable) *builder {
@@ -64,12 +73,18 @@ func (b *builder) add(s snapshots.Snapshot) {
 	number := len(b.day.Times)
 	b.day.Times = append(b.day.Times, s.Time)
 	b.day.RowsWithoutGPU = append(b.day.RowsWithoutGPU, 0)
-	b.touched = b.touched[:0]
+	b.touched, b.roomy = b.touched[:0], b.roomy[:0]
 	for _, id := range s.Rows {
-		b.row(number, &b.table.parsed[id])
+		rows := b.table.rows(id)
+		for i := range rows {
+			b.row(number, &rows[i])
+		}
 	}
 	for _, g := range b.touched {
 		b.extend(number, &b.gpus[g])
+	}
+	for _, m := range b.roomy {
+		b.machines[m].extendRoom(uint16(number))
 	}
 }
 
@@ -80,12 +95,13 @@ func (b *builder) resume(d *Day) {
 	keep := len(d.Times) - 1
 	b.day.Times = slices.Clone(d.Times[:keep])
 	b.day.RowsWithoutGPU = slices.Clone(d.RowsWithoutGPU[:keep])
-	b.day.statuses, b.day.further, b.day.extras = slices.Clone(d.statuses), slices.Clone(d.further), slices.Clone(d.extras)
+	b.day.statuses, b.day.extraClaims, b.day.extras = slices.Clone(d.statuses), slices.Clone(d.extraClaims),
+		slices.Clone(d.extras)
 	jobs := d.Jobs()
 	for s := Absent + 1; s < uint32(len(d.statuses)); s++ {
 		rows := &b.day.statuses[s]
-		rows.primary = b.table.index(heldRow{d.rows[rows.primary], jobs.Of(s, pool.Primary)})
-		rows.backfill = b.table.index(heldRow{d.rows[rows.backfill], jobs.Of(s, pool.Backfill)})
+		rows.Primary = b.table.index(heldRow{d.rows[rows.Primary], jobs.Of(s, pool.Primary)})
+		rows.Backfill = b.table.index(heldRow{d.rows[rows.Backfill], jobs.Of(s, pool.Backfill)})
 		if len(d.claims(s)) == 0 {
 			b.known[*rows] = s
 		}
@@ -93,12 +109,17 @@ func (b *builder) resume(d *Day) {
 	for i := range d.machines {
 		m := &b.machines[i]
 		m.bits, m.seen = d.machines[i], keep-1
-		for _, s := range d.silent[m.bits.silentFrom:m.bits.silentTo] {
-			if int(s.last) >= keep-1 { // it may go on
-				m.seen = min(m.seen, int(s.first)-1)
+		for _, s := range d.silent[d.silentOffsets[i]:d.silentOffsets[i+1]] {
+			if int(s.Last) >= keep-1 { // it may continue
+				m.seen = min(m.seen, int(s.First)-1)
 				break
 			}
 			m.silent = append(m.silent, s)
+		}
+		for _, r := range d.roomsOf(i) {
+			if r.Last = min(r.Last, uint16(max(keep-1, 0))); int(r.First) < keep {
+				m.rooms = append(m.rooms, r)
+			}
 		}
 	}
 	for i := range d.gpus {
@@ -153,7 +174,7 @@ func (b *builder) row(number int, p *parsedRow) {
 	}
 }
 
-// report notes that the machine has a row in the snapshot, and what the row says of its ownership.
+// report records that the machine has a row in the snapshot, and the row's evidence about its ownership.
 func (b *builder) report(number int, p *parsedRow) {
 	m := &b.machines[p.machine]
 	if m.seen != number {
@@ -161,6 +182,16 @@ func (b *builder) report(number int, p *parsedRow) {
 			m.silent = append(m.silent, interval{uint16(m.seen + 1), uint16(number - 1)})
 		}
 		m.seen = number
+	}
+	if p.slot != noRoom {
+		if len(m.slots) == 0 {
+			b.roomy = append(b.roomy, p.machine)
+		}
+		i := slices.IndexFunc(m.slots, func(s slotRoom) bool { return s.slot == p.slot })
+		if i < 0 {
+			i, m.slots = len(m.slots), append(m.slots, slotRoom{slot: p.slot})
+		}
+		m.slots[i].Room = p.room
 	}
 	if p.gpu == noGPU {
 		return
@@ -173,7 +204,21 @@ func (b *builder) report(number int, p *parsedRow) {
 	}
 }
 
-// extend lets the GPU's last span go on, or begins another.
+// extendRoom adds up the room of the machine's slots in a snapshot.
+func (m *machineBuild) extendRoom(number uint16) {
+	var sum Room
+	for _, s := range m.slots {
+		sum.Cpus, sum.Memory = sum.Cpus+s.Cpus, sum.Memory+s.Memory // unknown if one is: NaN
+	}
+	m.slots = m.slots[:0]
+	if n := len(m.rooms); n > 0 && m.rooms[n-1].Last+1 == number && m.rooms[n-1].equals(sum) {
+		m.rooms[n-1].Last = number
+		return
+	}
+	m.rooms = append(m.rooms, roomSpan{number, number, sum})
+}
+
+// extend extends the GPU's last span, or begins another.
 func (b *builder) extend(number int, g *gpuBuild) {
 	status := b.status(g)
 	if n := len(g.spans); n > 0 && g.spans[n-1].status == status && int(g.spans[n-1].last) == number-1 {
@@ -183,13 +228,13 @@ func (b *builder) extend(number int, g *gpuBuild) {
 	g.spans = append(g.spans, span{uint16(number), uint16(number), status})
 }
 
-// status numbers what the GPU's rows say.
+// status numbers the content of the GPU's rows.
 func (b *builder) status(g *gpuBuild) uint32 {
 	rows := statusRows{g.side[pool.Primary], g.side[pool.Backfill]}
 	d := b.day
 	claims := b.furtherClaims(g)
 	if len(claims) == 0 {
-		if g.alone == 0 || d.statuses[g.alone] != rows { // most go on as they were
+		if g.alone == 0 || d.statuses[g.alone] != rows { // most continue unchanged
 			g.alone = b.statusOf(rows)
 		}
 		return g.alone
@@ -201,7 +246,7 @@ func (b *builder) status(g *gpuBuild) uint32 {
 	d.statuses = append(d.statuses, rows)
 	from := uint32(len(d.extras))
 	d.extras = append(d.extras, claims...)
-	d.further = append(d.further, further{s, from, uint32(len(d.extras))})
+	d.extraClaims = append(d.extraClaims, extraClaims{s, from, uint32(len(d.extras))})
 	return s
 }
 
@@ -218,9 +263,9 @@ func (b *builder) statusOf(rows statusRows) uint32 {
 
 // same finds a status with equal rows and equal further claims. Such statuses are rare: a walk over them is enough.
 func (b *builder) same(rows statusRows, claims []Claim) (uint32, bool) {
-	for _, f := range b.day.further {
-		if b.day.statuses[f.status] == rows && slices.Equal(b.day.extras[f.from:f.to], claims) {
-			return f.status, true
+	for _, f := range b.day.extraClaims {
+		if b.day.statuses[f.Status] == rows && slices.Equal(b.day.extras[f.From:f.To], claims) {
+			return f.Status, true
 		}
 	}
 	return 0, false
@@ -260,7 +305,7 @@ func (b *builder) finish() *Day {
 		return cmp.Or(cmp.Compare(machines[a.machine], machines[c.machine]), cmp.Compare(ids[i], ids[j]))
 	})
 	models := map[Model]uint32{}
-	unknown := map[Symbol]uint32{} // NaN is no key
+	unknown := map[Symbol]uint32{} // NaN cannot be a key
 	for _, i := range order {
 		g := &b.gpus[i]
 		m := Model{g.device, g.memory}
@@ -280,14 +325,14 @@ func (b *builder) finish() *Day {
 		machine := machines[b.table.gpus[i].machine]
 		d.gpus = append(d.gpus, gpuDay{b.table.gpus[i].gpu, machine, index})
 		d.offsets = append(d.offsets, uint32(len(d.first)))
-		b.emit(g.spans, &d.machines[machine])
+		b.emit(g.spans, d.silencesOf(int(machine)))
 	}
 	d.offsets = append(d.offsets, uint32(len(d.first)))
 	b.finishStatuses()
 	return d
 }
 
-// finishStatuses numbers the statuses anew, in the order of the spans, and their rows without the jobs.
+// finishStatuses renumbers the statuses in the order of the spans, and their rows without the jobs.
 func (b *builder) finishStatuses() {
 	d := b.day
 	old := *d
@@ -301,18 +346,18 @@ func (b *builder) finishStatuses() {
 		return uint32(rows.Number(held.Row))
 	}
 	number(0)
-	d.statuses, d.further, d.extras = make([]statusRows, Absent+1, len(old.statuses)), nil, nil
+	d.statuses, d.extraClaims, d.extras = make([]statusRows, Absent+1, len(old.statuses)), nil, nil
 	renumbered := make([]uint32, len(old.statuses)) // 0: not yet
 	renumbered[Absent] = Absent
 	for i, s := range d.status {
 		if renumbered[s] == 0 && s > Absent {
 			renumbered[s] = uint32(len(d.statuses))
 			rows := &old.statuses[s]
-			d.statuses = append(d.statuses, statusRows{number(rows.primary), number(rows.backfill)})
+			d.statuses = append(d.statuses, statusRows{number(rows.Primary), number(rows.Backfill)})
 			if claims := old.claims(s); len(claims) > 0 {
 				from := uint32(len(d.extras))
 				d.extras = append(d.extras, claims...)
-				d.further = append(d.further, further{renumbered[s], from, uint32(len(d.extras))})
+				d.extraClaims = append(d.extraClaims, extraClaims{renumbered[s], from, uint32(len(d.extras))})
 			}
 		}
 		d.status[i] = renumbered[s]
@@ -340,39 +385,40 @@ func (b *builder) finishMachines() (number []uint32) {
 			m.silent = append(m.silent, interval{uint16(m.seen + 1), uint16(len(d.Times) - 1)})
 		}
 		m.bits.Name = b.table.machines.All[i]
-		m.bits.silentFrom = uint32(len(d.silent))
+		d.silentOffsets = append(d.silentOffsets, uint32(len(d.silent)))
 		d.silent = append(d.silent, m.silent...)
-		m.bits.silentTo = uint32(len(d.silent))
+		d.roomOffsets, d.rooms = append(d.roomOffsets, uint32(len(d.rooms))), append(d.rooms, m.rooms...)
 		d.machines = append(d.machines, m.bits)
 		number[i] = uint32(n)
 	}
+	d.silentOffsets = append(d.silentOffsets, uint32(len(d.silent)))
+	d.roomOffsets = append(d.roomOffsets, uint32(len(d.rooms)))
 	return number
 }
 
-func (b *builder) emit(spans []span, m *Machine) {
+func (b *builder) emit(spans []span, silent []interval) {
 	d := b.day
 	next := 0
 	for _, s := range spans {
-		b.fill(next, int(s.first)-1, m)
+		b.fill(next, int(s.first)-1, silent)
 		d.first, d.status = append(d.first, s.first), append(d.status, s.status)
 		next = int(s.last) + 1
 	}
-	b.fill(next, len(d.Times)-1, m)
+	b.fill(next, len(d.Times)-1, silent)
 }
 
-// fill covers snapshots in which a GPU has no row: Silent where its machine has none either, else Absent.
-func (b *builder) fill(first, last int, m *Machine) {
+// fill covers snapshots in which a GPU has no row: Silent if its machine has none either, otherwise Absent.
+func (b *builder) fill(first, last int, silent []interval) {
 	d := b.day
-	silent := d.silent[m.silentFrom:m.silentTo]
 	for first <= last {
 		status, end := Absent, last
 		for _, s := range silent {
-			if int(s.first) <= first && first <= int(s.last) {
-				status, end = Silent, min(last, int(s.last))
+			if int(s.First) <= first && first <= int(s.Last) {
+				status, end = Silent, min(last, int(s.Last))
 				break
 			}
-			if int(s.first) > first {
-				end = min(last, int(s.first)-1)
+			if int(s.First) > first {
+				end = min(last, int(s.First)-1)
 				break
 			}
 		}

@@ -10,14 +10,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
 const october = "gpu_state_2025-10.db"
 
-// settle makes a month file look as if nothing had written to it for days, and gives it a later month beside it: it is
-// then opened as one that does not change.
+// settle makes a month file look as if it had not been written to for days, and adds a later month, so that the file is
+// opened as one that does not change.
 func settle(t *testing.T, dir string, age time.Duration) {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(dir, october)); err != nil {
@@ -110,7 +110,39 @@ func TestLateRowsOfFinishedDay(t *testing.T) {
 	requireEqual(t, ask(all), load(t, warm, all))
 }
 
-// Rows that are edited and rows that are appended between two looks: both are seen.
+// Between two looks a month gets an ordinary snapshot and, after it, one of weeks ago: a running process answers as one
+// that starts, with the same notices. So it does with a snapshot that is late by less than an hour.
+func TestLateSnapshotsBetweenTwoLooks(t *testing.T) {
+	for name, late := range map[string][]drawnRow{"weeks": quarterly(100, 101), "half an hour": quarterly(2398, 2399)} {
+		dir := t.TempDir()
+		before, next := quarterly(0, 100), quarterly(101, 2398)
+		before = append(before, next...)
+		snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: plain(before)})
+		warm := open(t, dir, "UTC", t.TempDir())
+		load(t, warm, before)
+		ordinary := quarterly(2399, 2401)
+		appended := append(append([]drawnRow{}, ordinary...), late...)
+		for n := range 3 { // and continues
+			appended = append(appended, quarterly(2401+n, 2402+n)...)
+			db := snapshotstest.Open(t, dir, september, snapshotstest.Schema)
+			snapshotstest.Append(t, db, snapshotstest.Schema, plain(appended)...)
+			require.NoError(t, db.Close())
+			before, appended = append(before, appended...), nil
+			fresh := open(t, dir, "UTC", "")
+			want := load(t, fresh, before)
+			requireEqual(t, ask(before), want)
+			got := load(t, warm, before)
+			requireEqual(t, ask(before), got)
+			require.Equal(t, want.Notices, got.Notices, "%s, %d", name, n)
+			require.NotEmpty(t, got.Notices)
+			require.NoError(t, fresh.Close())
+		}
+		require.NoError(t, warm.Close())
+	}
+}
+
+// Rows that are edited and rows that are appended between two looks: both are seen, the edits at the latest when the
+// source is rechecked.
 func TestEditsBesideGrowth(t *testing.T) {
 	dir := t.TempDir()
 	rows := quarterly(0, 400)
@@ -126,11 +158,12 @@ func TestEditsBesideGrowth(t *testing.T) {
 	for _, r := range rows[:600] {
 		r.Row["State"], r.Row["RemoteOwner"], r.Row["GlobalJobId"] = "Drained", nil, nil
 	}
+	tl.Source().Recheck()
 	requireEqual(t, ask(rows), load(t, tl, rows))
 }
 
-// Rows that are edited while no process runs are seen by the next one, whichever they are, also if the file's time of
-// change was put back; days that were compared with their rows once are not compared again.
+// Rows that are edited while no process runs are seen by the next one, whichever rows they are, and even if others were
+// appended, provided that it rechecks them. Days that were compared with their rows once are not compared again.
 func TestEditsBetweenProcesses(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	rows := quarterly(0, 400)
@@ -140,6 +173,7 @@ func TestEditsBetweenProcesses(t *testing.T) {
 	day := pool.DayOf(start) + 1
 	random := rand.New(rand.NewPCG(3, 5))
 	for range 8 {
+		then = then.Add(time.Minute)
 		require.NoError(t, os.Chtimes(path, then, then))
 		tl := open(t, dir, "UTC", cache)
 		requireEqual(t, ask(rows), load(t, tl, rows))
@@ -153,8 +187,13 @@ func TestEditsBetweenProcesses(t *testing.T) {
 		require.NoError(t, db.Close())
 		rows[n].Row["State"], rows[n].Row["RemoteOwner"], rows[n].Row["GlobalJobId"] = "Drained", nil, nil
 	}
+	db := snapshotstest.Open(t, dir, september, snapshotstest.Schema)
+	snapshotstest.Append(t, db, snapshotstest.Schema, plain(quarterly(400, 408))...)
+	require.NoError(t, db.Close())
+	rows = append(rows, quarterly(400, 408)...)
 	tl := open(t, dir, "UTC", cache)
-	load(t, tl, rows)
+	tl.Source().Recheck()
+	requireEqual(t, ask(rows), load(t, tl, rows))
 	require.NoError(t, tl.Close())
 
 	then = then.Add(time.Minute) // as if something had been written that is none of the day's
@@ -163,8 +202,8 @@ func TestEditsBetweenProcesses(t *testing.T) {
 		tl := open(t, dir, "UTC", cache)
 		state, err := tl.look(t.Context())
 		require.NoError(t, err)
-		var of about
-		_, ok := tl.disk.Read(segmentOf(day), &of)
+		var of description
+		_, ok := tl.cache.disk.Read(tl.segments.blob(day), &of)
 		require.True(t, ok)
 		v := load(t, tl, rows)
 		requireEqual(t, ask(rows), v)

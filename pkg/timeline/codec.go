@@ -1,547 +1,200 @@
 package timeline
 
 import (
-	"encoding/binary"
+	"bytes"
+	"cmp"
+	"encoding/gob"
 	"errors"
-	"math"
 	"slices"
-	"sync"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// A segment on disk is the tables of a day, column by column: the numbers of a column are of one width, and read many
-// at a time. Symbols are written as numbers of a dictionary of their own, since they mean nothing in another process;
-// times and snapshots as differences. What is numbered in the order of its first use, as symbols and statuses are, is
-// written as 0 the first time. The jobs stand at the end, as the day holds them.
-
-// errDamaged is a segment that cannot have been written by encode.
+// errDamaged is returned for bytes that encode cannot have written.
 var errDamaged = errors.New("damaged segment")
 
-// encoder appends to a buffer.
-type encoder struct {
-	b       []byte
-	numbers map[Symbol]uint32
-	texts   []Symbol
+// storedDay is a Day as gob writes it to disk and to a bucket. Its symbols are indexes of Texts, because a symbol means
+// nothing in another process.
+type storedDay struct {
+	Texts []string
+
+	Date           int32
+	Times          []pool.Micros
+	RowsWithoutGPU []uint32
+	Oddities       snapshots.Oddities
+
+	Machines      []Machine
+	SilentOffsets []uint32
+	Silent        []interval
+	RoomOffsets   []uint32
+	Rooms         []roomSpan
+
+	Rows        []Row
+	Statuses    []statusRows
+	ExtraClaims []extraClaims
+	Extras      []Claim
+
+	Models  []Model
+	GPUs    []storedGPU
+	Offsets []uint32
+	First   []uint16
+	Status  []uint32
+
+	Schedds []Symbol
+	Jobs    []byte
 }
 
-func (e *encoder) uint(v uint64) { e.b = binary.AppendUvarint(e.b, v) }
-func (e *encoder) int(v int64)   { e.b = binary.AppendVarint(e.b, v) }
-
-// symbol numbers a symbol.
-func (e *encoder) symbol(s Symbol) uint32 {
-	n, known := e.numbers[s]
-	if !known {
-		e.numbers[s], e.texts = uint32(len(e.texts)), append(e.texts, s)
-		return 0
-	}
-	return n + 1
-}
-
-// column writes a number of each item, with as many bytes as the highest one takes.
-func column[T any](e *encoder, items []T, number func(*T) uint32) {
-	numbers, highest := make([]uint32, len(items)), uint32(0)
-	for i := range items {
-		numbers[i] = number(&items[i])
-		highest = max(highest, numbers[i])
-	}
-	switch {
-	case highest < 1<<8:
-		e.b = append(e.b, 1)
-		for _, v := range numbers {
-			e.b = append(e.b, byte(v))
-		}
-	case highest < 1<<16:
-		e.b = append(e.b, 2)
-		for _, v := range numbers {
-			e.b = binary.LittleEndian.AppendUint16(e.b, uint16(v))
-		}
-	default:
-		e.b = append(e.b, 4)
-		for _, v := range numbers {
-			e.b = binary.LittleEndian.AppendUint32(e.b, v)
-		}
-	}
-}
-
-// symbols writes a symbol of each item.
-func symbols[T any](e *encoder, items []T, symbol func(*T) Symbol) {
-	column(e, items, func(item *T) uint32 { return e.symbol(symbol(item)) })
-}
-
-func bits(flags ...bool) (bits uint32) {
-	for i, f := range flags {
-		if f {
-			bits |= 1 << i
-		}
-	}
-	return bits
+type storedGPU struct {
+	ID             Symbol
+	Machine, Model uint32
 }
 
 // encode writes a day.
 func encode(d *Day, names *Names) []byte {
-	e := &encoder{numbers: map[Symbol]uint32{0: 0}, texts: []Symbol{0}}
-	e.times(d)
-	e.machines(d)
-	e.statuses(d)
-	e.gpus(d, names)
-	e.jobs(d)
-	body := e.b
-	e.b = nil
-	e.uint(uint64(len(e.texts)))
-	column(e, e.texts, func(s *Symbol) uint32 { return uint32(len(names.Text(*s))) })
-	for _, s := range e.texts {
-		e.b = append(e.b, names.Text(s)...)
+	s := storedDay{
+		Date: d.Date, Times: d.Times, RowsWithoutGPU: d.RowsWithoutGPU, Oddities: d.oddities,
+		Machines: slices.Clone(d.machines), SilentOffsets: d.silentOffsets, Silent: d.silent,
+		RoomOffsets: d.roomOffsets, Rooms: d.rooms,
+		Rows: slices.Clone(d.rows), Statuses: d.statuses, ExtraClaims: d.extraClaims, Extras: slices.Clone(d.extras),
+		Models: slices.Clone(d.models), GPUs: make([]storedGPU, len(d.gpus)),
+		Offsets: d.offsets, First: d.first, Status: d.status,
+		Schedds: slices.Clone(d.jobs.schedds), Jobs: d.jobs.packed,
 	}
-	return append(e.b, body...)
-}
-
-func (e *encoder) times(d *Day) {
-	e.int(int64(d.Date))
-	e.uint(uint64(len(d.Times)))
-	before := pool.Micros(0)
-	for i, t := range d.Times {
-		e.int(t - before)
-		e.uint(uint64(d.RowsWithoutGPU[i]))
-		before = t
-	}
-	for _, n := range []uint32{d.oddities.Back, d.oddities.Missing, d.oddities.Unreadable, d.oddities.Twice} {
-		e.uint(uint64(n))
-	}
-}
-
-func (e *encoder) machines(d *Day) {
-	e.uint(uint64(len(d.machines)))
-	symbols(e, d.machines, func(m *Machine) Symbol { return m.Name })
-	column(e, d.machines, func(m *Machine) uint32 { return bits(m.HasPrimary, m.PrimaryProject, m.AnyProject) })
-	column(e, d.machines, func(m *Machine) uint32 { return m.silentTo - m.silentFrom })
-	column(e, d.silent, func(s *interval) uint32 { return uint32(s.first) })
-	column(e, d.silent, func(s *interval) uint32 { return uint32(s.last) })
-}
-
-func (e *encoder) statuses(d *Day) {
-	e.uint(uint64(len(d.rows)))
-	column(e, d.rows, func(r *Row) uint32 { return uint32(r.State)<<1 | bits(r.Prevented) })
-	symbols(e, d.rows, func(r *Row) Symbol { return r.Reason })
-	symbols(e, d.rows, func(r *Row) Symbol { return r.Project })
-	symbols(e, d.rows, func(r *Row) Symbol { return r.User })
-	e.uint(uint64(len(d.statuses)))
-	column(e, d.statuses, func(s *statusRows) uint32 { return s.primary })
-	column(e, d.statuses, func(s *statusRows) uint32 { return s.backfill })
-	e.uint(uint64(len(d.further)))
-	column(e, d.further, func(f *further) uint32 { return f.status })
-	column(e, d.further, func(f *further) uint32 { return f.to - f.from })
-	column(e, d.extras, func(c *Claim) uint32 { return uint32(c.Side) })
-	symbols(e, d.extras, func(c *Claim) Symbol { return c.User })
-	symbols(e, d.extras, func(c *Claim) Symbol { return c.Job.Schedd })
-	column(e, d.extras, func(c *Claim) uint32 { return c.Job.Cluster })
-	column(e, d.extras, func(c *Claim) uint32 { return c.Job.Proc })
-	column(e, d.extras, func(c *Claim) uint32 { return c.Job.QDate })
-}
-
-func (e *encoder) gpus(d *Day, names *Names) {
-	e.uint(uint64(len(d.models)))
-	symbols(e, d.models, func(m *Model) Symbol { return m.Device })
-	for _, m := range d.models {
-		e.b = binary.LittleEndian.AppendUint64(e.b, math.Float64bits(m.Memory))
-	}
-	e.uint(uint64(len(d.gpus)))
-	symbols(e, d.gpus, func(g *gpuDay) Symbol {
+	for i, g := range d.gpus {
 		_, id := names.GPU(g.gpu)
-		return id
+		s.GPUs[i] = storedGPU{id, g.machine, g.model}
+	}
+	numbers := map[Symbol]Symbol{}
+	s.eachSymbol(func(symbol *Symbol) {
+		n, known := numbers[*symbol]
+		if !known {
+			n = Symbol(len(s.Texts))
+			numbers[*symbol], s.Texts = n, append(s.Texts, names.Text(*symbol))
+		}
+		*symbol = n
 	})
-	column(e, d.gpus, func(g *gpuDay) uint32 { return g.machine })
-	column(e, d.gpus, func(g *gpuDay) uint32 { return g.model })
-	end := d.offsets[0]
-	column(e, d.offsets[1:], func(to *uint32) uint32 {
-		spans := *to - end
-		end = *to
-		return spans
-	})
-	before := uint16(0)
-	column(e, d.first, func(first *uint16) uint32 {
-		step := *first - before
-		if *first == 0 { // of the next GPU
-			step = 0
-		}
-		before = *first
-		return uint32(step)
-	})
-	unused := Absent + 1
-	column(e, d.status, func(s *uint32) uint32 {
-		if *s == unused {
-			unused++
-			return 0
-		}
-		return *s + 1
-	})
-}
-
-func (e *encoder) jobs(d *Day) {
-	e.uint(uint64(len(d.jobs.schedds)))
-	symbols(e, d.jobs.schedds, func(s *Symbol) Symbol { return *s })
-	e.b = append(e.b, d.jobs.packed...)
-}
-
-// decoder reads what encode wrote. After the first fault it reads zeros and keeps the fault.
-type decoder struct {
-	b       []byte
-	at      int // how far it has been read
-	err     error
-	symbols []Symbol
-	unused  int // the first of the symbols that was not read yet
-	*scratch
-}
-
-// scratch is memory for what does not stay, for one decoder after the other.
-type scratch struct {
-	texts   [][]byte
-	gpuKeys []gpuKey
-	numbers []uint32
-}
-
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
-
-func (r *decoder) uint() uint64 {
-	v, n := binary.Uvarint(r.b[r.at:])
-	if n <= 0 {
-		r.fail()
-		return 0
+	var b bytes.Buffer
+	if err := gob.NewEncoder(&b).Encode(&s); err != nil {
+		panic(err) // a buffer takes everything, and gob supports all the types
 	}
-	r.at += n
-	return v
+	return b.Bytes()
 }
 
-func (r *decoder) int() int64 {
-	v := r.uint()
-	return int64(v>>1) ^ -int64(v&1)
-}
-
-// fail keeps the fault and leaves nothing to read.
-func (r *decoder) fail() { r.err, r.at = errDamaged, len(r.b) }
-
-// below reads a number that must be less than the limit.
-func (r *decoder) below(limit int) int {
-	v := r.uint()
-	if v >= uint64(limit) {
-		r.fail()
-		return 0
-	}
-	return int(v)
-}
-
-// count reads a number of things that take at least a byte each.
-func (r *decoder) count() int { return r.below(len(r.b) - r.at + 1) }
-
-// uint32 reads a number of 32 bits.
-func (r *decoder) uint32() uint32 { return uint32(r.below(1 << 32)) }
-
-func (r *decoder) bytes(n int) []byte {
-	if n > len(r.b)-r.at {
-		r.fail()
-		return nil
-	}
-	r.at += n
-	return r.b[r.at-n : r.at]
-}
-
-// column reads n numbers that must be less than the limit. They are valid until the next column is read; after a fault
-// they are zeros.
-func (r *decoder) column(n, limit int) []uint32 {
-	numbers := slices.Grow(r.numbers[:0], n)[:n]
-	r.numbers = numbers
-	width, highest := r.below(5), uint32(0)
-	b := r.bytes(n * width)
-	switch {
-	case r.err != nil:
-	case width == 1:
-		for i, v := range b {
-			numbers[i], highest = uint32(v), max(highest, uint32(v))
-		}
-	case width == 2:
-		for i := range numbers {
-			v := uint32(binary.LittleEndian.Uint16(b[2*i:]))
-			numbers[i], highest = v, max(highest, v)
-		}
-	case width == 4:
-		for i := range numbers {
-			v := binary.LittleEndian.Uint32(b[4*i:])
-			numbers[i], highest = v, max(highest, v)
-		}
-	default:
-		r.fail()
-	}
-	if n > 0 && uint64(highest) >= uint64(limit) {
-		r.fail()
-	}
-	if r.err != nil {
-		clear(numbers)
-	}
-	return numbers
-}
-
-// columnOfSymbols is column of symbols.
-func (r *decoder) columnOfSymbols(n int) []uint32 {
-	numbers := r.column(n, len(r.symbols)+1)
-	for i, v := range numbers {
-		if v == 0 {
-			if r.unused >= len(r.symbols) {
-				r.fail()
-				clear(numbers)
-				break
-			}
-			v = uint32(r.unused) + 1
-			r.unused++
-		}
-		numbers[i] = uint32(r.symbols[v-1])
-	}
-	return numbers
-}
-
-// decode reads a day and enters its texts into names.
-func decode(b []byte, names *Names) (*Day, error) {
-	r := &decoder{b: b, scratch: scratches.Get().(*scratch), unused: 1}
-	defer scratches.Put(r.scratch)
-	r.texts = r.texts[:0]
-	for _, length := range r.column(r.count(), len(b)) {
-		r.texts = append(r.texts, r.b[:length]) // so long, but not there
-	}
-	for i, text := range r.texts {
-		r.texts[i] = r.bytes(len(text))
-	}
-	if len(r.texts) == 0 || r.err != nil {
+// decode reads a day of a date and enters its texts into names. Whatever the bytes are, it returns a day whose indexes
+// are all valid, or errDamaged: objects of a bucket are written by others.
+func decode(date int32, b []byte, names *Names) (*Day, error) {
+	var s storedDay
+	if gob.NewDecoder(bytes.NewReader(b)).Decode(&s) != nil || s.Date != date || !s.valid() {
 		return nil, errDamaged
 	}
-	r.symbols = names.enter(r.texts)
-	d := &Day{}
-	r.times(d)
-	r.machines(d)
-	r.statuses(d)
-	r.gpus(d, names)
-	r.jobs(d)
-	if r.err == nil && r.at < len(r.b) {
-		r.err = errDamaged
+	symbols := make([]Symbol, len(s.Texts))
+	for i, text := range s.Texts {
+		symbols[i] = names.Symbol(text)
 	}
-	if r.err != nil {
-		return nil, r.err
+	s.eachSymbol(func(symbol *Symbol) { *symbol = symbols[*symbol] })
+	d := &Day{
+		Date: s.Date, Times: s.Times, RowsWithoutGPU: s.RowsWithoutGPU, oddities: s.Oddities,
+		machines: s.Machines, silentOffsets: s.SilentOffsets, silent: s.Silent,
+		roomOffsets: s.RoomOffsets, rooms: s.Rooms,
+		rows: s.Rows, statuses: s.Statuses, extraClaims: s.ExtraClaims, extras: s.Extras,
+		models: s.Models, gpus: make([]gpuDay, len(s.GPUs)),
+		offsets: s.Offsets, first: s.First, status: s.Status,
+		jobs: packedJobs{schedds: s.Schedds, packed: s.Jobs},
+	}
+	for i, g := range s.GPUs {
+		d.gpus[i] = gpuDay{names.gpu(d.machines[g.Machine].Name, g.ID), g.Machine, g.Model}
+	}
+	if !d.jobs.valid(d.claimed()) {
+		return nil, errDamaged
 	}
 	d.seal()
 	return d, nil
 }
 
-// decodeOf reads the segment of a date.
-func decodeOf(date int32, b []byte, names *Names) (*Day, error) {
-	d, err := decode(b, names)
-	if err == nil && d.Date != date {
-		err = errDamaged
+// eachSymbol calls do with every symbol.
+func (s *storedDay) eachSymbol(do func(*Symbol)) {
+	for i := range s.Machines {
+		do(&s.Machines[i].Name)
 	}
-	return d, err
-}
-
-func (r *decoder) times(d *Day) {
-	d.Date = int32(r.int())
-	n := r.below(1 << 16)
-	d.Times, d.RowsWithoutGPU = make([]pool.Micros, 0, n), make([]uint32, 0, n)
-	before := pool.Micros(0)
-	for i := 0; i < n && r.err == nil; i++ {
-		t := before + r.int()
-		if i > 0 && t <= before {
-			r.fail()
-		}
-		d.Times = append(d.Times, t)
-		d.RowsWithoutGPU = append(d.RowsWithoutGPU, r.uint32())
-		before = t
+	for i := range s.Rows {
+		do(&s.Rows[i].Reason)
+		do(&s.Rows[i].Project)
+		do(&s.Rows[i].User)
 	}
-	d.oddities = snapshots.Oddities{Back: r.uint32(), Missing: r.uint32(), Unreadable: r.uint32(), Twice: r.uint32()}
-}
-
-func (r *decoder) machines(d *Day) {
-	n := r.count()
-	d.machines = make([]Machine, n)
-	for i, name := range r.columnOfSymbols(n) {
-		d.machines[i].Name = Symbol(name)
+	for i := range s.Extras {
+		do(&s.Extras[i].User)
+		do(&s.Extras[i].Job.Schedd)
 	}
-	for i, flags := range r.column(n, 8) {
-		m := &d.machines[i]
-		m.HasPrimary, m.PrimaryProject, m.AnyProject = flags&1 != 0, flags&2 != 0, flags&4 != 0
+	for i := range s.Models {
+		do(&s.Models[i].Device)
 	}
-	end := uint32(0)
-	for i, to := range r.ends(n) {
-		d.machines[i].silentFrom, d.machines[i].silentTo, end = end, to, to
+	for i := range s.GPUs {
+		do(&s.GPUs[i].ID)
 	}
-	d.silent = make([]interval, end)
-	for i, first := range r.column(len(d.silent), len(d.Times)) {
-		d.silent[i].first = uint16(first)
-	}
-	for i, last := range r.column(len(d.silent), len(d.Times)) {
-		if d.silent[i].last = uint16(last); d.silent[i].last < d.silent[i].first {
-			r.fail()
-		}
+	for i := range s.Schedds {
+		do(&s.Schedds[i])
 	}
 }
 
-func (r *decoder) statuses(d *Day) {
-	d.rows = make([]Row, r.count())
-	for i, v := range r.column(len(d.rows), int(pool.Claimed)<<1+2) {
-		d.rows[i].State, d.rows[i].Prevented = pool.State(v>>1), v&1 != 0
+// valid reports whether all indexes are within their ranges, and everything is in order.
+func (s *storedDay) valid() bool {
+	times := len(s.Times)
+	valid := times < 1<<16 && len(s.RowsWithoutGPU) == times && isAscending(s.Times) &&
+		areOffsets(s.SilentOffsets, len(s.Machines), len(s.Silent)) &&
+		areOffsets(s.RoomOffsets, len(s.Machines), len(s.Rooms)) && s.validStatuses() &&
+		areOffsets(s.Offsets, len(s.GPUs), len(s.First)) && len(s.Status) == len(s.First) && s.validSpans()
+	for _, silent := range s.Silent {
+		valid = valid && silent.First <= silent.Last && int(silent.Last) < times
 	}
-	for i, reason := range r.columnOfSymbols(len(d.rows)) {
-		d.rows[i].Reason = Symbol(reason)
+	for _, g := range s.GPUs {
+		valid = valid && int(g.Machine) < len(s.Machines) && int(g.Model) < len(s.Models)
 	}
-	for i, project := range r.columnOfSymbols(len(d.rows)) {
-		d.rows[i].Project = Symbol(project)
-	}
-	for i, user := range r.columnOfSymbols(len(d.rows)) {
-		d.rows[i].User = Symbol(user)
-	}
-	d.statuses = make([]statusRows, r.count())
-	for i, row := range r.column(len(d.statuses), len(d.rows)) {
-		d.statuses[i].primary = row
-	}
-	for i, row := range r.column(len(d.statuses), len(d.rows)) {
-		d.statuses[i].backfill = row
-	}
-	if len(d.statuses) <= int(Absent) {
-		r.fail()
-	}
-	r.claims(d)
+	s.eachSymbol(func(symbol *Symbol) { valid = valid && int(*symbol) < len(s.Texts) })
+	return valid
 }
 
-func (r *decoder) claims(d *Day) {
-	d.further = make([]further, r.count())
-	for i, status := range r.column(len(d.further), len(d.statuses)) {
-		if d.further[i].status = status; i > 0 && d.further[i-1].status >= status {
-			r.fail()
-		}
+func (s *storedDay) validStatuses() bool {
+	valid := len(s.Statuses) > int(Absent)
+	for _, row := range s.Rows {
+		valid = valid && row.State >= pool.None && row.State <= pool.Claimed
 	}
-	end := uint32(0)
-	for i, to := range r.ends(len(d.further)) {
-		d.further[i].from, d.further[i].to, end = end, to, to
+	for _, rows := range s.Statuses {
+		valid = valid && int(rows.Primary) < len(s.Rows) && int(rows.Backfill) < len(s.Rows)
 	}
-	d.extras = make([]Claim, end)
-	for i, side := range r.column(len(d.extras), 2) {
-		d.extras[i].Side = pool.Side(side)
+	next := Absent + 1
+	for _, claims := range s.ExtraClaims {
+		valid = valid && next <= claims.Status && int(claims.Status) < len(s.Statuses) &&
+			claims.From <= claims.To && int(claims.To) <= len(s.Extras)
+		next = claims.Status + 1
 	}
-	for i, user := range r.columnOfSymbols(len(d.extras)) {
-		d.extras[i].User = Symbol(user)
+	for _, claim := range s.Extras {
+		valid = valid && (claim.Side == pool.Primary || claim.Side == pool.Backfill)
 	}
-	for i, schedd := range r.columnOfSymbols(len(d.extras)) {
-		d.extras[i].Job.Schedd = Symbol(schedd)
-	}
-	for i, cluster := range r.column(len(d.extras), 1<<32) {
-		d.extras[i].Job.Cluster = cluster
-	}
-	for i, proc := range r.column(len(d.extras), 1<<32) {
-		d.extras[i].Job.Proc = proc
-	}
-	for i, queued := range r.column(len(d.extras), 1<<32) {
-		d.extras[i].Job.QDate = queued
-	}
+	return valid
 }
 
-func (r *decoder) gpus(d *Day, names *Names) {
-	d.models = make([]Model, r.count())
-	for i, device := range r.columnOfSymbols(len(d.models)) {
-		d.models[i].Device = Symbol(device)
-	}
-	for i := range d.models {
-		if memory := r.bytes(8); r.err == nil {
-			d.models[i].Memory = math.Float64frombits(binary.LittleEndian.Uint64(memory))
+// validSpans reports whether the spans of each GPU cover the day: they begin with its first snapshot, and ascend.
+func (s *storedDay) validSpans() bool {
+	for i := range s.GPUs {
+		first := s.First[s.Offsets[i]:s.Offsets[i+1]]
+		if len(first) == 0 || first[0] != 0 || !isAscending(first) || int(first[len(first)-1]) >= len(s.Times) {
+			return false
 		}
 	}
-	d.gpus = make([]gpuDay, r.count())
-	r.gpuKeys = slices.Grow(r.gpuKeys[:0], len(d.gpus))[:len(d.gpus)]
-	for i, id := range r.columnOfSymbols(len(d.gpus)) {
-		r.gpuKeys[i].id = Symbol(id)
-	}
-	for i, machine := range r.column(len(d.gpus), len(d.machines)) {
-		d.gpus[i].machine = machine
-	}
-	for i, model := range r.column(len(d.gpus), len(d.models)) {
-		d.gpus[i].model = model
-	}
-	d.offsets = make([]uint32, len(d.gpus)+1)
-	copy(d.offsets[1:], r.ends(len(d.gpus)))
-	r.spans(d)
-	if r.err != nil {
-		return
-	}
-	for i := range d.gpus {
-		r.gpuKeys[i].machine = d.machines[d.gpus[i].machine].Name
-	}
-	for i, g := range names.enterGPUs(r.gpuKeys) {
-		d.gpus[i].gpu = g
-	}
+	return !slices.ContainsFunc(s.Status, func(status uint32) bool { return int(status) >= len(s.Statuses) })
 }
 
-func (r *decoder) spans(d *Day) {
-	n := int(d.offsets[len(d.gpus)])
-	d.first, d.status = make([]uint16, n), make([]uint32, n)
-	steps := r.column(n, len(d.Times))
-	for i := range d.gpus {
-		from, to := d.offsets[i], d.offsets[i+1]
-		if from == to || steps[from] != 0 {
-			r.fail()
-			return
-		}
-		at := uint32(0)
-		for k := from; k < to; k++ {
-			at += steps[k]
-			if at >= uint32(len(d.Times)) || steps[k] == 0 && k > from {
-				r.fail()
-				return
-			}
-			d.first[k] = uint16(at)
-		}
-	}
-	unused := Absent + 1
-	for i, s := range r.column(n, len(d.statuses)+1) {
-		if s == 0 {
-			unused++
-			s = unused
-		}
-		d.status[i] = s - 1
-	}
-	if n > 0 && int(unused) > len(d.statuses) {
-		r.fail()
-	}
+// areOffsets reports whether offsets divide the given number of things among the given number of owners.
+func areOffsets(offsets []uint32, owners, things int) bool {
+	return len(offsets) == owners+1 && offsets[0] == 0 && int(offsets[owners]) == things && slices.IsSorted(offsets)
 }
 
-// jobs takes over the jobs as they are. They are what was written, as the body's checksum says, so they are read when
-// somebody asks for them; here only that they can be.
-func (r *decoder) jobs(d *Day) {
-	d.jobs.schedds = make([]Symbol, r.count())
-	for i, schedd := range r.columnOfSymbols(len(d.jobs.schedds)) {
-		d.jobs.schedds[i] = Symbol(schedd)
-	}
-	if r.err != nil {
-		return
-	}
-	packed := r.b[r.at:]
-	n := d.claimed()
-	for range n {
-		r.below(len(d.jobs.schedds))
-	}
-	if r.err == nil && !holds(r.b[r.at:], 3*n) {
-		r.fail()
-	}
-	d.jobs.packed = exact(packed)
-	r.at = len(r.b)
-}
-
-// ends reads the sizes of n ranges, one after the other, and returns where each ends. What is in them takes at least a
-// byte each.
-func (r *decoder) ends(n int) []uint32 {
-	sizes := r.column(n, len(r.b)-r.at+1)
-	end := 0
-	for i, size := range sizes {
-		if end += int(size); end > len(r.b)-r.at {
-			r.fail()
-			clear(sizes)
-			break
+func isAscending[T cmp.Ordered](values []T) bool {
+	for i := 1; i < len(values); i++ {
+		if values[i-1] >= values[i] {
+			return false
 		}
-		sizes[i] = uint32(end)
 	}
-	return sizes
+	return true
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Coverage is what every answer says about the data it stands on (methodology section 10).
+// Coverage describes the data that an answer is based on (methodology section 10). Every answer has one.
 type Coverage struct {
 	Window         pool.Window
 	Snapshots      int         // in the window
@@ -83,7 +83,7 @@ func (v *View) Gaps(w pool.Window) (gaps []Gap) {
 type stretch struct{ from, to, before pool.Micros }
 
 // Covered is D of a range of time, cut to the window: the union of the slices with data, snapshots outside the window
-// included, and of the time between two consecutive snapshots that is no gap (methodology sections 6 and 12).
+// included, and of the time between two consecutive snapshots, unless it is a gap (methodology sections 6 and 12).
 func (s *Slices) Covered(w pool.Window) pool.Micros {
 	return max(0, s.coveredUntil(min(w.To, s.Window.To))-s.coveredUntil(max(w.From, s.Window.From)))
 }

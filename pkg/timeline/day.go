@@ -3,26 +3,27 @@ package timeline
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"unsafe"
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// Row is what the rows of one side of a GPU say in a snapshot: the row with the highest state, of equals the last
-// in file order (methodology section 4). State None: the side has no row.
+// Row is the state of one side of a GPU in a snapshot: the row with the highest state, of equals the last in file order
+// (methodology section 4). State None: the side has no row.
 type Row struct {
 	State     pool.State
 	Prevented bool   // PreventJobsReason is not blank
-	Reason    Symbol // PreventJobsReason, without blanks around it; 0 = none
+	Reason    Symbol // PreventJobsReason, otherwise SlotBrokenReason, without blanks around it; 0 = none
 	Project   Symbol // PrioritizedProjects as a sorted list joined by commas; 0 = none
 	User      Symbol // RemoteOwner of a Claimed row; 0 = unknown
 }
 
-// Status is what all rows of one GPU say in a snapshot, but for the jobs of the two (Day.Jobs).
+// Status is the content of all rows of one GPU in a snapshot, except the jobs of the two (Day.Jobs).
 type Status struct {
 	Primary, Backfill Row
-	Extra             []Claim // further claims in the same snapshot, beside those of the two rows
+	Extra             []Claim // further claims in the same snapshot, in addition to those of the two rows
 	Silent            bool    // the machine has no row at all in this snapshot (both sides are None)
 }
 
@@ -62,17 +63,19 @@ type Day struct {
 	rows     []Row
 	statuses []statusRows
 	jobs     packedJobs
-	further  []further // ascending by status
-	extras   []Claim   // of all statuses with further claims, one after the other
 
-	machines []Machine
-	silent   []interval // of all machines
+	extraClaims []extraClaims // ascending by status
+	extras      []Claim       // of all statuses with further claims, one after the other
+
+	machines      []Machine
+	silentOffsets []uint32 // silences of machine m: silentOffsets[m] … silentOffsets[m+1]
+	silent        []interval
+	roomOffsets   []uint32 // rooms of machine m: roomOffsets[m] … roomOffsets[m+1]
+	rooms         []roomSpan
 
 	oddities snapshots.Oddities
-	cadence  pool.Micros   // own median distance, 0 with fewer than 8
-	bytes    int           // live memory
-	key      snapshots.Key // of the rows that it was made from, where it was read
-	identity string        // of the same rows; "" where nobody asked for it
+	cadence  pool.Micros // own median distance, 0 with fewer than 8
+	bytes    int         // live memory
 }
 
 type gpuDay struct {
@@ -88,20 +91,40 @@ type Model struct {
 }
 
 // statusRows are the numbers of a status's two rows.
-type statusRows struct{ primary, backfill uint32 }
+type statusRows struct{ Primary, Backfill uint32 }
 
-// further says which of the extras are the further claims of a status: few have any.
-type further struct{ status, from, to uint32 }
+// extraClaims is the range of the further claims of a status in extras. Few statuses have any.
+type extraClaims struct{ Status, From, To uint32 }
 
 // Machine is a machine on one day.
 type Machine struct {
 	Name Symbol
-	// What methodology section 2 asks of the day's rows to find the ownership.
+	// Evidence in the day's rows about the ownership (methodology section 2).
 	HasPrimary, PrimaryProject, AnyProject bool
-	silentFrom, silentTo                   uint32 // range in silent
 }
 
-type interval struct{ first, last uint16 }
+// interval is a range of snapshots, both ends included.
+type interval struct{ First, Last uint16 }
+
+// Room has the resources that a machine's primary partitionable slots have left for further jobs, in total (methodology
+// section 16).
+type Room struct {
+	Cpus   float32 // NaN = unknown
+	Memory float32 // MiB; NaN = unknown
+}
+
+// roomSpan is a range of snapshots, both ends included, in which a machine's room is the same.
+type roomSpan struct {
+	First, Last uint16
+	Room
+}
+
+// equals reports whether two rooms are the same, unknown amounts included.
+func (r Room) equals(other Room) bool {
+	return same(r.Cpus, other.Cpus) && same(r.Memory, other.Memory)
+}
+
+func same(a, b float32) bool { return a == b || a != a && b != b }
 
 // Statuses that every day has.
 const (
@@ -140,25 +163,28 @@ func (d *Day) Statuses() int { return len(d.statuses) }
 // Status returns a status by its number.
 func (d *Day) Status(s uint32) Status {
 	p := &d.statuses[s]
-	status := Status{Primary: d.rows[p.primary], Backfill: d.rows[p.backfill], Silent: s == Silent}
+	status := Status{Primary: d.rows[p.Primary], Backfill: d.rows[p.Backfill], Silent: s == Silent}
 	status.Extra = d.claims(s)
 	return status
 }
 
 // claims returns the further claims of a status.
 func (d *Day) claims(s uint32) []Claim {
-	if len(d.further) == 0 { // as on most days
+	if len(d.extraClaims) == 0 { // as on most days
 		return nil
 	}
 	return d.furtherClaims(s)
 }
 
 func (d *Day) furtherClaims(s uint32) []Claim {
-	i, found := slices.BinarySearchFunc(d.further, s, func(f further, s uint32) int { return cmp.Compare(f.status, s) })
+	i, found := slices.BinarySearchFunc(d.extraClaims, s, func(c extraClaims, s uint32) int {
+		return cmp.Compare(c.Status, s)
+	})
 	if !found {
 		return nil
 	}
-	return d.extras[d.further[i].from:d.further[i].to:d.further[i].to]
+	c := d.extraClaims[i]
+	return d.extras[c.From:c.To:c.To]
 }
 
 // Machines returns the machines with a row on this day, those without a GPU included.
@@ -166,12 +192,28 @@ func (d *Day) Machines() []Machine { return d.machines }
 
 // Reports reports whether the m-th machine has a row in a snapshot.
 func (d *Day) Reports(m, snapshot int) bool {
-	for _, s := range d.silent[d.machines[m].silentFrom:d.machines[m].silentTo] {
-		if int(s.first) <= snapshot && snapshot <= int(s.last) {
+	for _, s := range d.silencesOf(m) {
+		if int(s.First) <= snapshot && snapshot <= int(s.Last) {
 			return false
 		}
 	}
 	return true
+}
+
+// silencesOf returns the intervals in which the m-th machine has no row.
+func (d *Day) silencesOf(m int) []interval { return d.silent[d.silentOffsets[m]:d.silentOffsets[m+1]] }
+
+func (d *Day) roomsOf(m int) []roomSpan { return d.rooms[d.roomOffsets[m]:d.roomOffsets[m+1]] }
+
+// Room returns the m-th machine's room in the latest of the snapshots [from, to) with a row of a primary partitionable
+// slot of it; ok is false if none has one, as in files without the columns SlotType, Cpus, Memory. Broken slots count.
+func (d *Day) Room(m, from, to int) (room Room, ok bool) {
+	rooms := d.roomsOf(m)
+	i := sort.Search(len(rooms), func(i int) bool { return int(rooms[i].First) >= to }) - 1
+	if i < 0 || int(rooms[i].Last) < from {
+		return Room{}, false
+	}
+	return rooms[i].Room, true
 }
 
 // Ownership says who owns the machine on this day; chtcOwned: it is listed in chtc_owned (methodology section 2).
@@ -185,51 +227,27 @@ func (m *Machine) Ownership(chtcOwned bool) pool.Ownership {
 	return pool.OpenCapacity
 }
 
-// seal computes what is derived from the rest, once the day is complete.
+// seal computes the values that are derived from the rest, once the day is complete.
 func (d *Day) seal() {
-	clip(&d.Times)
-	clip(&d.RowsWithoutGPU)
-	clip(&d.gpus)
-	clip(&d.rows)
-	clip(&d.machines)
-	clip(&d.silent)
-	clip(&d.models)
-	clip(&d.offsets)
-	clip(&d.first)
-	clip(&d.status)
-	clip(&d.statuses)
-	clip(&d.further)
-	clip(&d.extras)
-	clip(&d.jobs.schedds)
-	clip(&d.jobs.packed)
 	d.cadence = ownCadence(d.Times)
-	d.bytes = sizeOf(d.Times) + sizeOf(d.RowsWithoutGPU) + sizeOf(d.gpus) + sizeOf(d.models) + sizeOf(d.offsets) +
-		sizeOf(d.first) + sizeOf(d.status) + sizeOf(d.rows) + sizeOf(d.statuses) + sizeOf(d.further) + sizeOf(d.extras) +
-		sizeOf(d.machines) + sizeOf(d.silent) + sizeOf(d.jobs.schedds) + sizeOf(d.jobs.packed) + int(unsafe.Sizeof(*d))
+	d.bytes = int(unsafe.Sizeof(*d)) + trim(&d.Times) + trim(&d.RowsWithoutGPU) +
+		trim(&d.gpus) + trim(&d.models) + trim(&d.offsets) + trim(&d.first) + trim(&d.status) +
+		trim(&d.rows) + trim(&d.statuses) + trim(&d.extraClaims) + trim(&d.extras) +
+		trim(&d.machines) + trim(&d.silentOffsets) + trim(&d.silent) + trim(&d.roomOffsets) + trim(&d.rooms) +
+		trim(&d.jobs.schedds) + trim(&d.jobs.packed)
+}
+
+// trim gives back the memory that append reserved, and returns the bytes of the slice.
+func trim[T any](s *[]T) int {
+	if len(*s) < cap(*s) {
+		*s = append(make([]T, 0, len(*s)), *s...)
+	}
+	var one T
+	return len(*s) * int(unsafe.Sizeof(one))
 }
 
 // Bytes is the live memory of the day.
 func (d *Day) Bytes() int { return d.bytes }
-
-// clip gives back what append reserved; nothing is nil.
-func clip[T any](s *[]T) {
-	if len(*s) < cap(*s) || len(*s) == 0 {
-		*s = exact(*s)
-	}
-}
-
-// exact returns a copy without room for more, nil of nothing.
-func exact[T any](s []T) []T {
-	if len(s) == 0 {
-		return nil
-	}
-	return append(make([]T, 0, len(s)), s...)
-}
-
-func sizeOf[T any](s []T) int {
-	var one T
-	return cap(s) * int(unsafe.Sizeof(one))
-}
 
 // SpanCount is the number of spans of all GPUs.
 func (d *Day) SpanCount() int { return len(d.first) }

@@ -40,12 +40,22 @@ var jobColumns = [...]func(*Job) *uint32{
 	func(j *Job) *uint32 { return &j.QDate },
 }
 
-// holds reports whether bytes are n numbers of variable length: where each one ends is all that can be wrong.
-func holds(b []byte, n int) bool {
-	for _, c := range b {
-		n -= int(^c >> 7)
+// valid reports whether n jobs can be unpacked: their schedds exist, and their differences are n numbers of
+// variable length.
+func (p *packedJobs) valid(n int) bool {
+	b := p.packed
+	for range n {
+		schedd, size := binary.Uvarint(b)
+		if size <= 0 || schedd >= uint64(len(p.schedds)) {
+			return false
+		}
+		b = b[size:]
 	}
-	return n == 0 && (len(b) == 0 || b[len(b)-1] < 0x80)
+	differences := 0
+	for _, c := range b {
+		differences += int(^c >> 7) // the last byte of a number is below 0x80
+	}
+	return differences == len(jobColumns)*n && (len(b) == 0 || b[len(b)-1] < 0x80)
 }
 
 // unpack reads n jobs.
@@ -101,10 +111,10 @@ func (d *Day) Jobs() *Jobs {
 // Of returns the job of a side's row of a status, none if it is not Claimed.
 func (j *Jobs) Of(status uint32, side pool.Side) Job {
 	s := &j.day.statuses[status]
-	row, at := s.primary, j.from[status]
+	row, at := s.Primary, j.from[status]
 	if side == pool.Backfill {
-		row = s.backfill
-		if j.day.rows[s.primary].State == pool.Claimed {
+		row = s.Backfill
+		if j.day.rows[s.Primary].State == pool.Claimed {
 			at++
 		}
 	}
@@ -123,10 +133,10 @@ func (d *Day) claimed() (n int) {
 }
 
 func (d *Day) claimsOf(s *statusRows) (n uint32) {
-	if d.rows[s.primary].State == pool.Claimed {
+	if d.rows[s.Primary].State == pool.Claimed {
 		n++
 	}
-	if d.rows[s.backfill].State == pool.Claimed {
+	if d.rows[s.Backfill].State == pool.Claimed {
 		n++
 	}
 	return n

@@ -6,13 +6,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
-	"github.com/chtc/gpureports/pkg/timeline/keep"
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
+	"github.com/chtc/gpureports/pkg/segcache"
 )
 
 // Jobs of any kind are the same after they were packed.
@@ -24,18 +25,22 @@ func TestPackedJobs(testingT *testing.T) {
 				number.Draw(t, "queued")}
 		})).Draw(t, "jobs")
 		p := pack(jobs)
-		require.True(t, holds(p.packed, 4*len(jobs)))
+		require.True(t, p.valid(len(jobs)))
 		require.Equal(t, append([]Job{}, jobs...), p.unpack(len(jobs)))
-		require.False(t, holds(p.packed, 4*len(jobs)+1))
+		require.False(t, p.valid(len(jobs)+1))
 		if len(jobs) > 0 {
-			require.False(t, holds(p.packed[:len(p.packed)-1], 4*len(jobs)))
-			require.False(t, holds(append(p.packed[:len(p.packed):len(p.packed)], 0x80), 4*len(jobs)))
+			for _, packed := range [][]byte{p.packed[:len(p.packed)-1], append(slices.Clone(p.packed), 0x80)} {
+				damaged := packedJobs{p.schedds, packed}
+				require.False(t, damaged.valid(len(jobs)))
+			}
+			foreign := packedJobs{p.schedds[:len(p.schedds)-1], p.packed}
+			require.False(t, foreign.valid(len(jobs)))
 		}
 	})
 }
 
-// Whichever byte of a segment's file is another one, from the first to the last of the packed jobs, and wherever it is
-// cut, the answers stay the same, and the file is made anew.
+// If any byte of a segment's file is changed, from the first to the last of the packed jobs, or if the file is cut
+// anywhere, the answers stay the same, and the file is rebuilt.
 func TestDamageAnywhere(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
 	rows := quarterly(0, 300)
@@ -43,7 +48,7 @@ func TestDamageAnywhere(t *testing.T) {
 	tl := open(t, dir, "UTC", cache)
 	load(t, tl, rows)
 	require.NoError(t, tl.Close())
-	files, err := filepath.Glob(filepath.Join(cache, keep.Folder, "*-2025-09-02.segment"))
+	files, err := filepath.Glob(filepath.Join(cache, segcache.Folder, "*-2025-09-02.segment"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	whole, err := os.ReadFile(files[0])
@@ -91,7 +96,7 @@ func TestDecodingOfDamage(t *testing.T) {
 			other[at] ^= byte(1 + random.IntN(255))
 			lacking := append(whole[:at:at], whole[min(len(whole), at+1+random.IntN(9)):]...)
 			for _, b := range [][]byte{other, whole[:at], lacking} {
-				damaged, err := decode(b, NewNames())
+				damaged, err := decode(d.Date, b, NewNames())
 				if err != nil {
 					require.ErrorIs(t, err, errDamaged)
 					continue

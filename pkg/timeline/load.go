@@ -5,18 +5,16 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel"
 
-	"github.com/chtc/gpureports/pkg/fresh"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// Work is what it took to make a view.
+// Work counts the work of making a view.
 type Work struct {
 	Kept   int64 // days that were in memory
 	OnDisk int64 // days out of the cache directory
@@ -25,20 +23,13 @@ type Work struct {
 	Rows   int64 // rows read for them
 }
 
-// tally counts work that is done side by side.
-type tally struct {
-	kept, onDisk, shared, read, rows atomic.Int64
-	failures                         failures
-	unshared                         remarks
+func (s *loadStats) work() Work {
+	return Work{s.memory.Load(), s.disk.Load(), s.shared.Load(), s.derived.Load(), s.rows.Load()}
 }
 
-func (t *tally) total() Work {
-	return Work{t.kept.Load(), t.onDisk.Load(), t.shared.Load(), t.read.Load(), t.rows.Load()}
-}
-
-// Load returns a view that holds every snapshot of the UTC days that [from, to] touches, and what is needed of the days
-// around them so that neighbours, cadence and gaps at the edges are known: the snapshot before from, and the one after
-// to, if they are less than a day away.
+// Load returns a view that holds every snapshot of the UTC days that [from, to] touches, and the data of the days
+// around them that determine neighbours, cadence and gaps at the edges: the snapshot before from, and the one after to,
+// if they are less than a day away.
 //
 // A part of the source or a day that cannot be read becomes a notice of the view, and the rest answers. Errors: nothing
 // of the source can be read, or none of the window's days.
@@ -55,28 +46,48 @@ func (t *Timeline) Load(ctx context.Context, from, to pool.Micros) (*View, error
 	return v, err
 }
 
-// settled looks at the source and calls do with its state, again while the source changes under it.
-func (t *Timeline) settled(ctx context.Context, do func(snapshots.State) error) error {
-	const patience = 10
-	for i := 1; ; i++ {
-		state, err := t.look(ctx)
-		if err == nil {
-			err = do(state)
-		}
-		if !errors.Is(err, snapshots.ErrStale) || i == patience {
+// Retry calls do. If the snapshots change meanwhile, it calls do again with a context that demands the current state of
+// the source.
+func Retry(ctx context.Context, do func(context.Context) error) error {
+	const tries = 10
+	for range tries {
+		if err := do(ctx); !errors.Is(err, snapshots.ErrStale) {
 			return err
 		}
-		ctx = fresh.Asked(ctx, time.Now())
+		ctx = WithStart(ctx, time.Now())
 	}
+	return pool.SourceError("%v: ask again", snapshots.ErrStale)
 }
 
-// look returns the source as it is now, or as it was at a moment since the question was asked.
+// settled loads the state of the source and passes it to do, and retries if the source changed meanwhile.
+func (t *Timeline) settled(ctx context.Context, do func(snapshots.State) error) error {
+	return Retry(ctx, func(ctx context.Context) error {
+		state, err := t.look(ctx)
+		if err != nil {
+			return err
+		}
+		return do(state)
+	})
+}
+
+type startKey struct{}
+
+// WithStart returns the context of a question that was asked at a moment. Waiting questions share one reading of the
+// source's state if it began after they were asked, because for a bucket each reading is a listing.
+func WithStart(ctx context.Context, at time.Time) context.Context {
+	return context.WithValue(ctx, startKey{}, at)
+}
+
+// look returns the state of the source, read no earlier than the question was asked. It drops the days from disk that
+// were edited since the last reading.
 func (t *Timeline) look(ctx context.Context) (snapshots.State, error) {
-	return t.seen.Look(ctx, func() (snapshots.State, error) { return t.lookNow(ctx) })
-}
-
-// lookNow looks at the source, and drops from disk what has been edited since the last look.
-func (t *Timeline) lookNow(ctx context.Context) (snapshots.State, error) {
+	t.lock.Lock()
+	last, began := t.last, t.lookBegan
+	t.lock.Unlock()
+	if at, known := ctx.Value(startKey{}).(time.Time); known && began.After(at) {
+		return last, nil
+	}
+	began = time.Now()
 	state, err := t.source.Look(ctx)
 	if err != nil {
 		return nil, err
@@ -86,13 +97,13 @@ func (t *Timeline) lookNow(ctx context.Context) (snapshots.State, error) {
 	}
 	t.lock.Lock()
 	defer t.lock.Unlock()
-	if t.disk != nil && t.last != nil && t.last != state {
+	if t.last != nil && t.last != state {
 		for _, date := range state.Edited(t.last) {
-			t.disk.Drop(segmentOf(date))
-			t.disk.Drop(usageOf(date))
+			t.segments.drop(date)
+			t.usages.drop(date)
 		}
 	}
-	t.last = state
+	t.last, t.lookBegan = state, began
 	return state, nil
 }
 
@@ -101,14 +112,14 @@ const longestSlice = pool.Hour
 
 func (t *Timeline) load(ctx context.Context, state snapshots.State, from, to pool.Micros) (*View, error) {
 	first, last := pool.DayOf(from-longestSlice), pool.DayOf(to)
-	var work tally
-	days, err := t.days(ctx, state, first, last, &work)
+	var stats loadStats
+	days, err := t.days(ctx, state, first, last, &stats)
 	if err != nil {
 		return nil, err
 	}
 	dayBefore := func() error {
 		first--
-		before, err := t.days(ctx, state, first, first, &work)
+		before, err := t.days(ctx, state, first, first, &stats)
 		days = append(before, days...)
 		return err
 	}
@@ -124,46 +135,43 @@ func (t *Timeline) load(ctx context.Context, state snapshots.State, from, to poo
 		}
 	}
 	if n := len(days); n == 0 || len(days[n-1].Times) == 0 || days[n-1].Times[len(days[n-1].Times)-1] <= to {
-		after, err := t.days(ctx, state, last+1, last+1, &work)
+		after, err := t.days(ctx, state, last+1, last+1, &stats)
 		if err != nil {
 			return nil, err
 		}
 		days = append(days, after...)
 	}
-	if err := work.failures.all(pool.Window{From: from, To: to}, days); err != nil {
+	if err := stats.warnings.nothingLeft(pool.Window{From: from, To: to}, days); err != nil {
 		return nil, err
 	}
-	notices := slices.Concat(state.Notices(), work.failures.notices(), work.unshared.notices())
+	notices := slices.Concat(state.Notices(), stats.warnings.segmentNotices())
 	for _, d := range days {
-		notices = append(notices, d.notices()...)
+		notices = append(notices, d.notices(t.names)...)
 	}
 	v := newView(t.names, days, notices)
-	v.Work, v.state = work.total(), state
+	v.Work, v.state = stats.work(), state
 	return v, nil
 }
 
 // reaches reports whether the day has a snapshot before t.
 func (d *Day) reaches(t pool.Micros) bool { return len(d.Times) > 0 && d.Times[0] < t }
 
-// days loads those of the given UTC days that may have a snapshot, in parallel where they are not at hand. The newest
-// goes first: as a rule it alone has to be read from the source. A day that cannot be read is left out, and one of the
-// work's failures.
-func (t *Timeline) days(ctx context.Context, state snapshots.State, first, last int32, work *tally) ([]*Day, error) {
+// days loads those of the given UTC days that may have a snapshot, in parallel. The newest goes first, because usually
+// only it has to be read from the source. A day that cannot be read is left out, with a warning.
+func (t *Timeline) days(ctx context.Context, state snapshots.State, first, last int32, stats *loadStats) ([]*Day,
+	error) {
 	dates := slices.DeleteFunc(slices.Clone(state.Dates()), func(date int32) bool { return date < first || date > last })
 	days := make([]*Day, len(dates))
 	group, inner := parallel.WithContext(ctx)
-	group.SetLimit(t.atOnce())
+	group.SetLimit(t.cache.parallel())
 	for i, date := range slices.Backward(dates) {
 		if inner.Err() != nil {
 			break
 		}
-		if days[i] = t.atHand(state, date, work); days[i] != nil {
-			continue
-		}
 		group.Go(func() (err error) {
-			days[i], err = t.day(inner, state, date, work)
+			days[i], err = t.day(inner, state, date, stats)
 			if err != nil && inner.Err() == nil && !errors.Is(err, snapshots.ErrStale) {
-				work.failures.add(date, err)
+				stats.warnings.addDay(date, err)
 				return nil
 			}
 			return err
@@ -180,10 +188,10 @@ func (t *Timeline) days(ctx context.Context, state snapshots.State, first, last 
 func (t *Timeline) Range(ctx context.Context) (first, newest pool.Micros, ok bool, err error) {
 	err = t.settled(ctx, func(state snapshots.State) error {
 		dates := state.Dates() // not each of them has a snapshot
-		var work tally
+		var stats loadStats
 		ok = false
 		find := func(date int32, take func(d *Day)) (bool, error) {
-			d, err := t.day(ctx, state, date, &work)
+			d, err := t.day(ctx, state, date, &stats)
 			if ctx.Err() != nil || errors.Is(err, snapshots.ErrStale) {
 				return false, cmp.Or(ctx.Err(), err)
 			}

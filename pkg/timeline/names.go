@@ -1,7 +1,6 @@
 package timeline
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -9,7 +8,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Symbol stands for a text: a machine, GPU id, device, user, project or access point. Equal texts of one timeline have
+// Symbol represents a text: a machine, GPU id, device, user, project or access point. Equal texts of one timeline have
 // equal symbols. 0 is the empty text.
 type Symbol uint32
 
@@ -27,18 +26,21 @@ type Job struct {
 // raw marks a Job whose whole text is its Schedd. No real job has this cluster.
 const raw = 1<<32 - 1
 
-// IsNone reports whether there is no job.
+// IsNone reports whether j is the zero Job.
 func (j Job) IsNone() bool { return j == Job{} }
 
-// Names holds the texts of a timeline. It only grows, and is safe for concurrent use.
+// Names holds the texts of a timeline, as [pool.Cut] keeps them. It only grows, and is safe for concurrent use.
 type Names struct {
 	mu      sync.RWMutex
 	symbols map[string]Symbol
 	texts   []string
 	gpus    pool.Numbered[gpuKey]
-	entered []gpuKey // of the last call of enterGPUs: the next day has the same as a rule
-	as      []GPU    // what it returned
+	bytes   int64           // memory of symbols and texts
+	cut     map[Symbol]bool // of texts that are cut, hardly any
 }
+
+// textBytes is what a text takes in addition to its own bytes: two headers, a symbol, and a place in the map.
+const textBytes = 60
 
 type gpuKey struct{ machine, id Symbol }
 
@@ -52,6 +54,28 @@ func (n *Names) Text(s Symbol) string {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.texts[s]
+}
+
+// Bytes is the memory that the texts take.
+func (n *Names) Bytes() int64 {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.bytes
+}
+
+// cutOf is the number of a day's different rows with a text that is cut.
+func (n *Names) cutOf(d *Day) (cut int) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if len(n.cut) == 0 {
+		return 0
+	}
+	for _, r := range d.rows {
+		if n.cut[r.Reason] || n.cut[r.Project] || n.cut[r.User] {
+			cut++
+		}
+	}
+	return cut
 }
 
 // Texts returns all texts so far, by symbol. The slice must not be changed.
@@ -92,6 +116,7 @@ func (n *Names) JobText(j Job) string {
 
 // Symbol returns the symbol of a text, a new one when it has none.
 func (n *Names) Symbol(text string) Symbol {
+	text = pool.Cut(text)
 	n.mu.RLock()
 	s, ok := n.symbols[text]
 	n.mu.RUnlock()
@@ -104,26 +129,15 @@ func (n *Names) Symbol(text string) Symbol {
 		s = Symbol(len(n.texts))
 		text = strings.Clone(text)
 		n.symbols[text], n.texts = s, append(n.texts, text)
-	}
-	return s
-}
-
-// enter returns the symbols of texts, new ones for those that have none.
-func (n *Names) enter(texts [][]byte) []Symbol {
-	symbols := make([]Symbol, len(texts))
-	var unknown []int
-	n.mu.RLock()
-	for i, text := range texts {
-		s, ok := n.symbols[string(text)]
-		if symbols[i] = s; !ok {
-			unknown = append(unknown, i)
+		n.bytes += int64(len(text) + textBytes)
+		if pool.IsCut(text) {
+			if n.cut == nil {
+				n.cut = map[Symbol]bool{}
+			}
+			n.cut[s] = true
 		}
 	}
-	n.mu.RUnlock()
-	for _, i := range unknown {
-		symbols[i] = n.Symbol(string(texts[i]))
-	}
-	return symbols
+	return s
 }
 
 func (n *Names) gpu(machine, id Symbol) GPU {
@@ -132,27 +146,12 @@ func (n *Names) gpu(machine, id Symbol) GPU {
 	return GPU(n.gpus.Number(gpuKey{machine, id}))
 }
 
-// enterGPUs returns the GPUs of pairs of machine and id, new ones for those that have none. The slice must not be
-// changed.
-func (n *Names) enterGPUs(keys []gpuKey) []GPU {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if slices.Equal(keys, n.entered) {
-		return n.as
-	}
-	gpus := make([]GPU, len(keys))
-	for i, key := range keys {
-		gpus[i] = GPU(n.gpus.Number(key))
-	}
-	n.entered, n.as = append(n.entered[:0], keys...), gpus
-	return gpus
-}
-
 // Job parses a GlobalJobId from the right; the schedd's name may hold a #.
 func (n *Names) Job(text string) Job {
 	if text == "" {
 		return Job{}
 	}
+	text = pool.Cut(text)
 	if rest, qdate, ok := cutLast(text, '#'); ok {
 		if schedd, id, ok := cutLast(rest, '#'); ok {
 			if cluster, proc, ok := strings.Cut(id, "."); ok {

@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/registry"
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
 // drawnRow is a row as a test draws it, with the time that its text is meant to say.
@@ -48,11 +48,12 @@ func drawPool(t *rapid.T, zone *time.Location, start pool.Micros) []drawnRow {
 			if rapid.IntRange(0, 7).Draw(t, "silent") == 0 {
 				continue
 			}
-			machine := fmt.Sprintf("m%d", m)
+			machine := []string{"m0", "backfill-m1"}[m] // a machine's name says nothing about its slots
 			for range rapid.IntRange(0, 4).Draw(t, "rows") {
-				slot := rapid.SampledFrom([]string{"slot1", "slot1_1", "backfill2", "Backfill2_1"}).Draw(t, "slot") + "@" + machine
-				row := drawnRow{at: at, slot: slot, gpu: rapid.SampledFrom([]string{"GPU-a", "GPU-b", "CUDA0", "", " "}).Draw(t,
-					"gpu"), Row: snapshotstest.Row{
+				slot := rapid.SampledFrom([]string{"slot1", "slot1_1", "slot3", "backfill2", "Backfill2_1",
+					"data1_1"}).Draw(t, "slot") + "@" + machine
+				row := drawnRow{at: at, slot: slot, gpu: rapid.SampledFrom([]string{"GPU-a", "GPU-b", "CUDA0", "", " ",
+					"GPU-a, GPU-b", ",CUDA0,", " , "}).Draw(t, "gpu"), Row: snapshotstest.Row{
 					"Name": slot, "Machine": machine, "timestamp": text,
 					"State": rapid.SampledFrom([]any{"Claimed", "Claimed", "Preempting", "Unclaimed", "Matched",
 						"Drained", "Owner", nil}).Draw(t, "state"),
@@ -63,6 +64,11 @@ func drawPool(t *rapid.T, zone *time.Location, start pool.Micros) []drawnRow {
 					"GlobalJobId": rapid.SampledFrom([]any{nil, "ap#1.0#1748851200", "ap#12.3#1748851201", "odd id",
 						"ap#01.0#5", "#1.2#3"}).Draw(t, "job"),
 					"PreventJobsReason": rapid.SampledFrom([]any{nil, "", "broken", " maintenance "}).Draw(t, "prevent"),
+					"SlotBrokenReason":  rapid.SampledFrom([]any{nil, nil, nil, " ", "cpuset"}).Draw(t, "broken"),
+					"BackfillSlot":      rapid.SampledFrom([]any{nil, nil, 0, 1}).Draw(t, "backfill slot"),
+					"SlotType":          rapid.SampledFrom([]any{nil, "Dynamic", "Partitionable"}).Draw(t, "type"),
+					"Cpus":              rapid.SampledFrom([]any{nil, 0, 8, 0.5}).Draw(t, "cpus"),
+					"Memory":            rapid.SampledFrom([]any{nil, 1024, 515000}).Draw(t, "memory left"),
 				}}
 				if row.gpu != "" {
 					row.Row["AssignedGPUs"] = row.gpu
@@ -79,7 +85,7 @@ func drawPool(t *rapid.T, zone *time.Location, start pool.Micros) []drawnRow {
 // said is what the oracle finds a side of a GPU to say in a snapshot.
 type said struct {
 	state, project, user, job string
-	reason                    string
+	prevented, reason         string
 }
 
 type oracle struct {
@@ -90,12 +96,60 @@ type oracle struct {
 	without map[pool.Micros]int
 	model   map[string][2]string // day|machine|gpu: device, memory
 	owner   map[string]string    // day|machine
+	rooms   map[string][2]string // time|machine: Cpus and Memory, "?" = unknown
+}
+
+// ids are those that a row's AssignedGPUs names.
+func ids(assigned string) (all []string) {
+	if !strings.Contains(assigned, ",") {
+		return []string{assigned}
+	}
+	for _, id := range strings.Split(assigned, ",") {
+		if id = strings.TrimSpace(id); id != "" {
+			all = append(all, id)
+		}
+	}
+	if all == nil {
+		return []string{""}
+	}
+	return all
+}
+
+func sideOf(r drawnRow) string {
+	slot, _, _ := strings.Cut(r.slot, "@")
+	if strings.Contains(strings.ToLower(slot), "backfill") || r.Row["BackfillSlot"] == 1 {
+		return "Backfill"
+	}
+	return "Real"
+}
+
+// room adds up what the last rows of a machine's slots in a snapshot say.
+func room(rows []drawnRow) [2]string {
+	last := map[string]drawnRow{}
+	for _, r := range rows {
+		last[r.slot] = r
+	}
+	var sum [2]string
+	for i, column := range []string{"Cpus", "Memory"} {
+		total := 0.0
+		for _, r := range last {
+			amount, err := strconv.ParseFloat(fmt.Sprint(r.Row[column]), 64)
+			if err != nil {
+				amount = math.NaN()
+			}
+			total += amount
+		}
+		sum[i] = fmt.Sprint(total)
+	}
+	return sum
 }
 
 // ask answers from the rows by plain loops.
 func ask(rows []drawnRow) oracle {
 	o := oracle{sides: map[string]said{}, claims: map[string]map[string]bool{}, reports: map[string]bool{},
-		without: map[pool.Micros]int{}, model: map[string][2]string{}, owner: map[string]string{}}
+		without: map[pool.Micros]int{}, model: map[string][2]string{}, owner: map[string]string{},
+		rooms: map[string][2]string{}}
+	rows = slices.DeleteFunc(slices.Clone(rows), func(r drawnRow) bool { return strings.HasPrefix(r.slot, "data") })
 	var stamps []pool.Micros
 	for _, r := range rows {
 		stamps = append(stamps, r.at)
@@ -108,7 +162,7 @@ func ask(rows []drawnRow) oracle {
 		}
 		of[s] = o.times[len(o.times)-1]
 	}
-	rows = slices.Clone(rows) // snapshots in the order of time, the rows of each in the order of their file
+	// snapshots in the order of time, the rows of each in the order of their file
 	sort.SliceStable(rows, func(i, j int) bool { return of[rows[i].at] < of[rows[j].at] })
 	text := func(v any) string {
 		if v == nil {
@@ -118,7 +172,20 @@ func ask(rows []drawnRow) oracle {
 	}
 	rank := map[string]int{"Claimed": 4, "Unclaimed": 3, "Drained": 2, "Other": 1}
 	anyProject, primary, primaryProject := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	roomy := map[string][]drawnRow{}
+	var each []drawnRow // a row for each GPU
 	for _, r := range rows {
+		if sideOf(r) == "Real" && r.Row["SlotType"] == "Partitionable" {
+			key := fmt.Sprint(of[r.at], r.Row["Machine"])
+			roomy[key] = append(roomy[key], r)
+			o.rooms[key] = room(roomy[key])
+		}
+		for _, id := range ids(r.gpu) {
+			r.gpu = id
+			each = append(each, r)
+		}
+	}
+	for _, r := range each {
 		at, machine := of[r.at], r.Row["Machine"].(string)
 		date := at / pool.Day
 		o.reports[fmt.Sprint(at, machine)] = true
@@ -128,14 +195,15 @@ func ask(rows []drawnRow) oracle {
 		}
 		state := map[string]string{"Claimed": "Claimed", "Preempting": "Claimed", "Unclaimed": "Unclaimed",
 			"Matched": "Unclaimed", "Drained": "Drained"}[text(r.Row["State"])]
-		if state == "" {
+		broken := text(r.Row["SlotBrokenReason"])
+		if state == "" || broken != "" {
 			state = "Other"
 		}
-		side := "Real"
-		if strings.Contains(strings.ToLower(r.slot), "backfill") {
-			side = "Backfill"
+		side := sideOf(r)
+		s := said{state: state, prevented: text(r.Row["PreventJobsReason"])}
+		if s.reason = s.prevented; s.reason == "" {
+			s.reason = broken
 		}
-		s := said{state: state, reason: text(r.Row["PreventJobsReason"])}
 		projects := strings.Split(text(r.Row["PrioritizedProjects"]), ",")
 		sort.Strings(projects)
 		s.project = strings.Join(projects, ",")
@@ -214,8 +282,8 @@ func requireEqual(t require.TestingT, o oracle, v *View) {
 						}
 						cells++
 						got := said{row.State.String(), v.Names.Text(row.Project), v.Names.Text(row.User),
-							v.Names.JobText(jobs.Of(status[k], side)), v.Names.Text(row.Reason)}
-						require.Equal(t, row.Reason != 0, row.Prevented)
+							v.Names.JobText(jobs.Of(status[k], side)), want.prevented, v.Names.Text(row.Reason)}
+						require.Equal(t, want.prevented != "", row.Prevented)
 						require.Equal(t, want, got)
 						claims := map[string]bool{}
 						if row.State == pool.Claimed {
@@ -234,6 +302,9 @@ func requireEqual(t require.TestingT, o oracle, v *View) {
 				}
 			}
 		}
+		for m := range d.machines {
+			requireRooms(t, o, v, d, m)
+		}
 		for x, at := range d.Times {
 			require.EqualValues(t, o.without[at], d.RowsWithoutGPU[x])
 		}
@@ -242,7 +313,25 @@ func requireEqual(t require.TestingT, o oracle, v *View) {
 	require.Equal(t, len(o.sides), cells, "rows lost")
 }
 
-// Whatever the rows, the zone and the order of days in which they are asked for, spans say what the rows say.
+// requireRooms compares a machine's room, of each snapshot and of all up to it, with the oracle.
+func requireRooms(t require.TestingT, o oracle, v *View, d *Day, m int) {
+	var newest [2]string
+	for x, at := range d.Times {
+		want, known := o.rooms[fmt.Sprint(at, v.Names.Text(d.machines[m].Name))]
+		if known {
+			newest = want
+		}
+		for from, want := range map[int][2]string{x: want, 0: newest} {
+			got, ok := d.Room(m, from, x+1)
+			require.Equal(t, want != [2]string{}, ok)
+			if ok {
+				require.Equal(t, want, [2]string{fmt.Sprint(got.Cpus), fmt.Sprint(got.Memory)})
+			}
+		}
+	}
+}
+
+// For any rows, zone, and order in which the days are requested, spans agree with the rows.
 func TestSpansSayWhatTheRowsSay(testingT *testing.T) {
 	rapid.Check(testingT, func(t *rapid.T) {
 		name := rapid.SampledFrom([]string{"UTC", "America/Chicago", "Asia/Kolkata", "Australia/Lord_Howe"}).Draw(t, "zone")
@@ -273,15 +362,19 @@ func TestSpansSayWhatTheRowsSay(testingT *testing.T) {
 		requireEqual(t, o, v)
 
 		for _, d := range v.Days {
-			copied, err := decode(encode(d, v.Names), v.Names)
+			copied, err := decode(d.Date, encode(d, v.Names), v.Names)
 			require.NoError(t, err)
 			require.Equal(t, d.first, copied.first)
 			require.Equal(t, d.status, copied.status)
 			require.Equal(t, d.rows, copied.rows)
-			require.Equal(t, d.further, copied.further)
+			require.Equal(t, d.extraClaims, copied.extraClaims)
 			require.Equal(t, d.extras, copied.extras)
 			require.Equal(t, d.statuses, copied.statuses)
 			require.Equal(t, d.Jobs().jobs, copied.Jobs().jobs)
+			require.Equal(t, d.roomOffsets, copied.roomOffsets)
+			for m := range d.machines {
+				requireRooms(t, o, v, copied, m)
+			}
 		}
 		again := open(testingT, dir, name, cache) // after a restart, with finished days on disk
 		defer again.Close()
@@ -330,6 +423,9 @@ func TestDaysGrow(testingT *testing.T) {
 				tl = open(testingT, dir, name, cache)
 			}
 			o := ask(rows[:to])
+			if len(o.times) == 0 { // slots for data only
+				continue
+			}
 			v, err := tl.Load(testingT.Context(), o.times[0], o.times[len(o.times)-1])
 			require.NoError(t, err)
 			requireEqual(t, o, v)

@@ -42,22 +42,23 @@ func (r *reader) finish(oddities snapshots.Oddities) *Day {
 	return d
 }
 
-// notices returns what was odd about the day's timestamps.
-func (d *Day) notices() []snapshots.Notice {
+// notices returns what was odd about the rows of the day.
+func (d *Day) notices(names *Names) []snapshots.Notice {
 	var all []snapshots.Notice
 	add := func(n uint32, text string) {
 		if n > 0 {
 			all = append(all, snapshots.Notice{Text: fmt.Sprintf("%s: %d %s", dateText(d.Date), n, text)})
 		}
 	}
-	add(d.oddities.Back, "snapshots stand out of order in their file: sorted by time")
+	add(d.oddities.Back, "snapshots were out of order in their file and have been sorted")
 	add(d.oddities.Missing, "snapshots have a local time that does not exist: read with the offset before the change")
-	add(d.oddities.Unreadable, "rows have no readable timestamp: left out")
+	add(d.oddities.Unreadable, fmt.Sprintf("rows have no readable timestamp, such as %q: left out", d.oddities.Sample))
 	add(d.oddities.Twice, "snapshots of the repeated hour may be two with the same text: counted as one")
+	add(uint32(names.cutOf(d)), fmt.Sprintf("different rows have texts of more than %d bytes: cut", pool.MostText))
 	return all
 }
 
-// Oddities counts what was odd about the day's timestamps.
+// Oddities counts the irregular timestamps of the day.
 func (d *Day) Oddities() snapshots.Oddities { return d.oddities }
 
 // dateText is a day as YYYY-MM-DD.

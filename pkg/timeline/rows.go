@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -10,16 +11,18 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// rowTable holds what the distinct rows of a day say: of the 140,000 rows that 900 GPUs make in a day, 15,000 are
+// rowTable holds the distinct rows of a day, parsed: of the 140,000 rows that 900 GPUs make in a day, 15,000 are
 // distinct, and each is parsed once.
 type rowTable struct {
 	names *Names
 
-	parsed   []parsedRow // by the rows' numbers
+	parsed   []parsedRow // of the first row one for each of its GPUs, of the second row, …
+	ends     []uint32    // of each row's in parsed
 	distinct pool.Numbered[heldRow]
 	gpus     []gpuOfDay
 	gpuIndex map[GPU]uint32
 	machines pool.Numbered[Symbol]
+	slots    pool.Numbered[string] // names of slots with room
 }
 
 // heldRow is a Row with its job.
@@ -28,15 +31,17 @@ type heldRow struct {
 	Job Job // GlobalJobId of a Claimed row
 }
 
-// parsedRow is what a row says. gpu is noGPU for a row without a GPU id or Machine.
+// parsedRow is the content of a row. gpu is noGPU for a row without a GPU id or Machine.
 type parsedRow struct {
 	gpu, machine uint32 // within the day
 	row          uint32 // index in distinct
-	slot, device Symbol
+	device       Symbol
 	memory       float64
 	hasMemory    bool
 	side         pool.Side
 	state        pool.State
+	slot         int32 // its number in slots if it has the slot's room, otherwise noRoom
+	room         Room
 }
 
 type gpuOfDay struct {
@@ -44,7 +49,10 @@ type gpuOfDay struct {
 	machine uint32
 }
 
-const noGPU = 1<<32 - 1
+const (
+	noGPU  = 1<<32 - 1
+	noRoom = -1
+)
 
 func newRowTable(names *Names) *rowTable {
 	t := &rowTable{names: names, gpuIndex: map[GPU]uint32{}}
@@ -53,7 +61,22 @@ func newRowTable(names *Names) *rowTable {
 }
 
 // add parses the next distinct row.
-func (t *rowTable) add(row snapshots.Row) { t.parsed = append(t.parsed, t.parse(row.Columns())) }
+func (t *rowTable) add(row snapshots.Row) {
+	text := row.Columns()
+	for _, id := range text.GPUs() {
+		t.parsed = append(t.parsed, t.parse(&text, id))
+	}
+	t.ends = append(t.ends, uint32(len(t.parsed)))
+}
+
+// rows returns the content of a row, for each of its GPUs.
+func (t *rowTable) rows(id uint32) []parsedRow {
+	begin := uint32(0)
+	if id > 0 {
+		begin = t.ends[id-1]
+	}
+	return t.parsed[begin:t.ends[id]]
+}
 
 // know numbers the GPUs and machines of a day as the day does. The table must be new.
 func (t *rowTable) know(d *Day) {
@@ -65,16 +88,15 @@ func (t *rowTable) know(d *Day) {
 	}
 }
 
-func (t *rowTable) parse(text [snapshots.Columns]string) parsedRow {
-	p := parsedRow{gpu: noGPU, machine: noGPU}
+func (t *rowTable) parse(text *snapshots.Texts, id string) parsedRow {
+	p := parsedRow{gpu: noGPU, machine: noGPU, slot: noRoom}
 	if machine := text[snapshots.Machine]; !pool.IsBlank(machine) {
 		p.machine = t.machineIndex(t.names.Symbol(machine))
-		if id := text[snapshots.AssignedGPUs]; !pool.IsBlank(id) {
-			p.gpu = t.gpu(t.names.gpu(t.names.Symbol(machine), t.names.Symbol(strings.TrimSpace(id))), p.machine)
+		if id != "" {
+			p.gpu = t.gpu(t.names.gpu(t.names.Symbol(machine), t.names.Symbol(id)), p.machine)
 		}
 	}
-	p.side, p.state = pool.SideOf(text[snapshots.Name]), pool.ParseState(text[snapshots.SlotState])
-	p.slot = t.names.Symbol(text[snapshots.Name])
+	p.side, p.state = text.Side(), text.State()
 	if device := strings.TrimSpace(text[snapshots.DeviceName]); device != "" {
 		p.device = t.names.Symbol(device)
 	}
@@ -85,9 +107,15 @@ func (t *rowTable) parse(text [snapshots.Columns]string) parsedRow {
 			p.memory = math.NaN()
 		}
 	}
+	if p.side == pool.Primary && p.machine != noGPU && strings.TrimSpace(text[snapshots.SlotType]) == "Partitionable" {
+		p.slot = t.slots.Number(strings.Clone(text[snapshots.Name]))
+		p.room = Room{amount(text[snapshots.Cpus]), amount(text[snapshots.Memory])}
+	}
 	row := heldRow{Row: Row{State: p.state}}
-	if reason := strings.TrimSpace(text[snapshots.PreventJobsReason]); reason != "" {
-		row.Prevented, row.Reason = true, t.names.Symbol(reason)
+	prevented := strings.TrimSpace(text[snapshots.PreventJobsReason])
+	row.Prevented = prevented != ""
+	if reason := cmp.Or(prevented, strings.TrimSpace(text[snapshots.SlotBrokenReason])); reason != "" {
+		row.Reason = t.names.Symbol(reason)
 	}
 	if projects := pool.Projects(text[snapshots.PrioritizedProjects]); len(projects) > 0 {
 		slices.Sort(projects)
@@ -99,6 +127,15 @@ func (t *rowTable) parse(text [snapshots.Columns]string) parsedRow {
 	}
 	p.row = t.index(row)
 	return p
+}
+
+// amount reads a number, NaN if it is none.
+func amount(text string) float32 {
+	value, err := strconv.ParseFloat(strings.TrimSpace(text), 32)
+	if err != nil {
+		return float32(math.NaN())
+	}
+	return float32(value)
 }
 
 func (t *rowTable) index(row heldRow) uint32 { return uint32(t.distinct.Number(row)) }

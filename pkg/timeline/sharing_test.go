@@ -21,12 +21,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/chtc/gpureports/pkg/bucket"
-	"github.com/chtc/gpureports/pkg/bucket/buckettest"
+	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/registry"
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 	"github.com/chtc/gpureports/pkg/timeline/usage"
 )
 
@@ -142,7 +142,7 @@ func TestSecondReplicaReadsNoRow(t *testing.T) {
 	keys := objects(t, o)
 	require.Len(t, keys, 2*len(want.Days))
 	for _, key := range keys {
-		require.Regexp(t, `^(segments/7|usages/1)/2025-09-0\d-[0-9a-f]{32}$`, key)
+		require.Regexp(t, `^(segments/9|usages/3)/2025-09-0\d-[0-9a-f]{32}$`, key)
 	}
 
 	cache := t.TempDir()
@@ -173,7 +173,7 @@ func TestSecondReplicaReadsNoRow(t *testing.T) {
 	require.Equal(t, keys, objects(t, o))
 }
 
-// The directory is a cache above the bucket: what came from there is at hand when the bucket is not.
+// The directory is a cache above the bucket: days that came from the bucket are available when the bucket is not.
 func TestDirectoryAboveBucket(t *testing.T) {
 	dir, rows, window := finishedDays(t)
 	o, cache := buckettest.Start(t).Bucket(t), t.TempDir()
@@ -195,7 +195,7 @@ func TestDirectoryAboveBucket(t *testing.T) {
 	}
 }
 
-// nobody is an endpoint at which nothing listens.
+// nobody is an endpoint without a listening server.
 func nobody(t testing.TB) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -240,7 +240,7 @@ func TestRaceOfBuilders(t *testing.T) {
 	require.Len(t, objects(t, o), 1)
 }
 
-// Objects that are damaged, foreign or of an earlier format are not believed, said, and left where they are.
+// Objects that are damaged, foreign or of an earlier format are ignored, reported, and left in place.
 func TestObjectsNotBelieved(t *testing.T) {
 	server := buckettest.Start(t)
 	dir, rows, window := finishedDays(t)
@@ -251,7 +251,7 @@ func TestObjectsNotBelieved(t *testing.T) {
 		"a bit":       func(_ string, data, _ []byte) []byte { data[len(data)-9] ^= 4; return data },
 		"another day": func(_ string, _, other []byte) []byte { return other },
 		"other format": func(_ string, data, _ []byte) []byte {
-			return bytes.Replace(data, fmt.Appendf(nil, " %d\n", segmentVersion), []byte(" 4\n"),
+			return bytes.Replace(data, []byte(" 9\n"), []byte(" 4\n"),
 				1)
 		},
 		"a header of nonsense": func(_ string, data, _ []byte) []byte {
@@ -282,13 +282,44 @@ func TestObjectsNotBelieved(t *testing.T) {
 			require.EqualValues(t, []int64{3, 3}, []int64{v.Work.Read, v.Work.Shared})
 			require.Len(t, v.Notices, 3)
 			for i, key := range slices.Sorted(maps.Keys(harmed)) {
-				require.Contains(t, v.Notices[i].Text, key+" is not believed")
+				require.Contains(t, v.Notices[i].Text, key+" is invalid")
 				data, _, err := b.Get(t.Context(), key)
 				require.NoError(t, err)
 				require.True(t, bytes.Equal(harmed[key], data), "it was written over")
 			}
 		})
 	}
+}
+
+// Replicas of another version of the format on the same bucket are not disturbed: each version has objects of its own,
+// under the same identities, and ignores those of the other.
+func TestVersionsShareABucket(t *testing.T) {
+	dir, rows, window := finishedDays(t)
+	o, date := buckettest.Start(t).Bucket(t), pool.DayOf(rows[0].at)+2
+	tl, _ := replica(t, dir, "UTC", "", o)
+	defer tl.Close()
+	state, err := tl.look(t.Context())
+	require.NoError(t, err)
+	identity, err := state.Identity(t.Context(), date)
+	require.NoError(t, err)
+	older := tl.segments.blob(date)
+	older.Version--
+	shared := tl.Shared()
+	won, err := shared.Write(t.Context(), older, identity, []byte("in its own form"))
+	require.NoError(t, err)
+	require.True(t, won)
+
+	v := load(t, tl, window)
+	requireEqual(t, ask(rows[:2*96*6]), v)
+	require.Empty(t, v.Notices)
+	require.EqualValues(t, 6, v.Work.Read)
+	require.Len(t, objects(t, o), 7)
+	body, err := shared.Read(t.Context(), older, identity)
+	require.NoError(t, err)
+	require.NoError(t, body(func(b []byte) error {
+		require.Equal(t, "in its own form", string(b))
+		return nil
+	}))
 }
 
 // A bucket that cannot be reached, or refuses, costs time and a notice; keys that only read are enough for reading.
@@ -340,8 +371,8 @@ func TestBucketThatFails(t *testing.T) {
 	})
 }
 
-// An edit of one row of a finished day that no sample of rows shows is seen by whoever comes later, and by who was
-// there: what was shared before it is not used.
+// An edit of one row of a finished day that a sample of rows misses is seen by later processes and by a running one:
+// they do not use data that were shared before it.
 func TestSharedDayIsEdited(t *testing.T) {
 	dir, rows, window := finishedDays(t)
 	o := buckettest.Start(t).Bucket(t)
@@ -362,8 +393,8 @@ func TestSharedDayIsEdited(t *testing.T) {
 	requireEqual(t, want, load(t, there, window))
 }
 
-// Whatever happens to the month files, replicas that share a bucket say what the rows say: rows come a few at a time,
-// late, and into days that were finished, a month is rewritten, replicas are started anew.
+// Replicas that share a bucket agree with the rows, however the month files change: rows come a few at a time, late,
+// and into days that were finished, a month is rewritten, replicas are restarted.
 func TestReplicasSayWhatTheRowsSay(testingT *testing.T) {
 	server := buckettest.Start(testingT)
 	o := server.Bucket(testingT)
@@ -405,7 +436,7 @@ func TestReplicasSayWhatTheRowsSay(testingT *testing.T) {
 			}
 			for i := range replicas {
 				if replicas[i] != nil && (rapid.IntRange(0, 2).Draw(t, "restart") > 0 || rewrite && caches[i] != "") {
-					continue // what was kept on disk is known by some of its rows only
+					continue // days on disk are compared by a sample of their rows only
 				}
 				if replicas[i] != nil {
 					require.NoError(t, replicas[i].Close())
@@ -454,7 +485,7 @@ func TestGrownDayIsShared(t *testing.T) {
 	tl, _ := replica(t, dir, "UTC", "", o)
 	defer tl.Close()
 	load(t, tl, rows[:150])
-	appendDrawn(t, dir, rows[150:2*96]) // the day's last row, and none behind it
+	appendDrawn(t, dir, rows[150:2*96]) // the day's last row, and none after it
 	load(t, tl, rows[:2*96])
 	date := pool.Time(rows[0].at).Format(time.DateOnly)
 	holds := func() bool {
@@ -472,7 +503,7 @@ func TestGrownDayIsShared(t *testing.T) {
 	require.EqualValues(t, 1, v.Work.Shared)
 }
 
-// What is built ahead of time is all that a replica needs; what is there already is not built again.
+// A replica needs nothing but the days that were built ahead of time; existing objects are not rebuilt.
 func TestBuild(t *testing.T) {
 	dir, rows, window := finishedDays(t)
 	o := buckettest.Start(t).Bucket(t)
@@ -508,4 +539,29 @@ func TestBuild(t *testing.T) {
 	defer alone.Close()
 	_, err = alone.Build(t.Context(), finished[3])
 	require.ErrorIs(t, err, bucket.ErrUnreachable)
+}
+
+// A day that the cache directory holds is built from there: it was derived while there was no bucket.
+func TestBuildFromDisk(t *testing.T) {
+	dir, rows, window := finishedDays(t)
+	o, cache := buckettest.Start(t).Bucket(t), t.TempDir()
+	apart := o
+	apart.Endpoint = nobody(t)
+	tl, _ := replica(t, dir, "UTC", cache, apart)
+	v := load(t, tl, window)
+	_, _, err := tl.Usage(t.Context(), v, 0, len(v.Days))
+	require.NoError(t, err)
+	require.NoError(t, tl.Close())
+	require.Empty(t, objects(t, o))
+
+	builder, readings := replica(t, dir, "UTC", cache, o)
+	defer builder.Close()
+	built, err := builder.Build(t.Context(), pool.DayOf(rows[0].at)+2)
+	require.NoError(t, err)
+	require.Equal(t, Built{}, built)
+	require.Zero(t, readings.Load())
+	require.Len(t, objects(t, o), 2)
+	built, err = builder.Build(t.Context(), pool.DayOf(rows[0].at)+2)
+	require.NoError(t, err)
+	require.True(t, built.There)
 }

@@ -94,10 +94,42 @@ func (s *Slices) GoOn(newest pool.Micros) {
 // Snapshots returns the day's snapshots in the window: [from, to).
 func (d *DaySlices) Snapshots() (from, to int) { return d.from, d.from + len(d.ordinal) }
 
+// Snapshots returns the beginnings of the slices that hold the window's snapshots, a snapshot each, in order.
+func (s *Slices) Snapshots() []pool.Micros {
+	begins := make([]pool.Micros, 0, s.end-s.first)
+	for i := range s.Days {
+		for _, n := range s.Days[i].ordinal {
+			begins = append(begins, s.Begin[n])
+		}
+	}
+	return begins
+}
+
 // N is the number of slices: the denominator of averages.
 func (s *Slices) N() int { return len(s.Begin) }
 
-// flooring returns what gives the beginning of a snapshot's slice on one day.
+// At returns the number of the slice that holds a moment; false if no snapshot of the window lies in that slice. The
+// two passes of a repeated hour are different slices. A slice that is one snapshot lasts to the next one, at most to
+// the gap limit, the data's last one for the cadence.
+func (s *Slices) At(t pool.Micros) (int, bool) {
+	if s.minutes > 0 {
+		return slices.BinarySearch(s.Begin, s.zone.Slice(t, s.minutes))
+	}
+	i, exact := slices.BinarySearch(s.Begin, t)
+	if !exact {
+		i--
+	}
+	if i < 0 {
+		return 0, false
+	}
+	lasts := s.View.GapLimit(s.first + i)
+	if n := s.first + i; n+1 == len(s.View.Times) && s.Newest <= s.Begin[i] { // the data's last one
+		lasts = s.View.Cadence(s.View.Days[s.View.DayAt(n)].Date)
+	}
+	return i, t < s.Begin[i]+lasts
+}
+
+// flooring returns a function that gives the beginning of a snapshot's slice on one day.
 func (s *Slices) flooring(d *Day) func(pool.Micros) pool.Micros {
 	if s.minutes == 0 {
 		return func(t pool.Micros) pool.Micros { return t }
@@ -118,8 +150,8 @@ func (s *Slices) flooring(d *Day) func(pool.Micros) pool.Micros {
 	}
 }
 
-// sharedWithNext reports whether a day's last slice is also the next day's first one: possible where the zone's offset
-// is no multiple of the slice.
+// sharedWithNext reports whether a day's last slice is also the next day's first one: possible if the zone's offset is
+// not a multiple of the slice.
 func (s *Slices) sharedWithNext(i int) bool {
 	return i+1 < len(s.Days) && s.Days[i].ordinal[len(s.Days[i].ordinal)-1] == s.Days[i+1].ordinal[0]
 }
@@ -145,8 +177,7 @@ func (d *DaySlices) before(ordinal int32) int {
 func (d *DaySlices) Own() (first, last uint16) { return uint16(d.lo), uint16(d.hi - 1) }
 
 // Piece is a run of consecutive slices in which both sides of a GPU say the same (methodology section 4): for each side
-// the row that gives its state, by its number in the day, 0 for none. There is no backfill row where the primary one is
-// Claimed.
+// the row that gives its state, by its number in the day, 0 for none. A Claimed primary row hides the backfill row.
 type Piece struct {
 	First, Last       int32
 	Primary, Backfill uint32
@@ -162,23 +193,30 @@ func (p *Piece) UsersOf(side pool.Side) []Symbol {
 	return p.Users[side]
 }
 
+// In returns the day's snapshots in a slice: [from, to), none if both are the same.
+func (d *DaySlices) In(slice int) (from, to int) {
+	i, _ := slices.BinarySearch(d.ordinal, int32(slice))
+	j, _ := slices.BinarySearch(d.ordinal, int32(slice)+1)
+	return d.from + i, d.from + j
+}
+
 // Row returns a row by its number in the day.
 func (d *Day) Row(number uint32) *Row { return &d.rows[number] }
 
 // StatusRows returns the numbers of the two rows of a status.
 func (d *Day) StatusRows(status uint32) (primary, backfill uint32) {
 	s := &d.statuses[status]
-	return s.primary, s.backfill
+	return s.Primary, s.Backfill
 }
 
-// Rows returns the day's distinct rows. Number 0 is no row. The slice must not be changed.
+// Rows returns the day's distinct rows. Number 0 means no row. Callers must not change the slice.
 func (d *Day) Rows() []Row { return d.rows }
 
 // Pieces appends the pieces of the day's i-th GPU, in order. Slices that the day shares with a neighbour are left to
 // Slices.Shared.
 func (d *DaySlices) Pieces(i int, pieces []Piece) []Piece {
 	first, status := d.Spans(i)
-	mixed := mixture{day: d.Day, slice: -1}
+	mixed := sliceState{day: d.Day, slice: -1}
 	for k := range first {
 		begin, end := max(int(first[k]), d.lo), d.hi
 		if k+1 < len(first) {
@@ -191,7 +229,7 @@ func (d *DaySlices) Pieces(i int, pieces []Piece) []Piece {
 		if from == mixed.slice { // the slice began in the span before
 			mixed.add(status[k])
 			if to == from {
-				continue // and may go on in the next one
+				continue // and may continue in the next one
 			}
 			from++
 		}
@@ -207,11 +245,11 @@ func (d *DaySlices) Pieces(i int, pieces []Piece) []Piece {
 		}
 		s := &d.statuses[status[k]]
 		if len(d.claims(status[k])) > 0 {
-			pure := mixture{day: d.Day}
+			pure := sliceState{day: d.Day}
 			pure.add(status[k])
-			pieces = append(pieces, Piece{from, to, s.primary, d.unlessClaimed(s.primary, s.backfill), pure.further()})
-		} else if s.primary|s.backfill != 0 {
-			pieces = append(pieces, Piece{from, to, s.primary, d.unlessClaimed(s.primary, s.backfill), nil})
+			pieces = append(pieces, Piece{from, to, s.Primary, d.maskClaimed(s.Primary, s.Backfill), pure.further()})
+		} else if s.Primary|s.Backfill != 0 {
+			pieces = append(pieces, Piece{from, to, s.Primary, d.maskClaimed(s.Primary, s.Backfill), nil})
 		}
 	}
 	if mixed.slice >= 0 {
@@ -220,31 +258,31 @@ func (d *DaySlices) Pieces(i int, pieces []Piece) []Piece {
 	return pieces
 }
 
-// unlessClaimed is the backfill row, none beside a Claimed primary one.
-func (d *Day) unlessClaimed(primary, backfill uint32) uint32 {
+// maskClaimed returns the backfill row, or 0 next to a Claimed primary one.
+func (d *Day) maskClaimed(primary, backfill uint32) uint32 {
 	if backfill != 0 && d.rows[primary].State == pool.Claimed {
 		return 0
 	}
 	return backfill
 }
 
-// mixture is a slice that holds several statuses: it has the best state of each side, of equals the latest one, and the
-// users of all claims.
-type mixture struct {
+// sliceState is a slice that holds several statuses. It has the best state of each side, of equals the latest one, and
+// the users of all claims.
+type sliceState struct {
 	day   *Day
 	slice int32 // -1: none
 	rows  [2]uint32
 	users [2][]Symbol
 }
 
-func (m *mixture) begin(slice int32, status uint32) {
+func (m *sliceState) begin(slice int32, status uint32) {
 	m.slice, m.rows, m.users = slice, [2]uint32{}, [2][]Symbol{}
 	m.add(status)
 }
 
-func (m *mixture) add(status uint32) {
+func (m *sliceState) add(status uint32) {
 	s := &m.day.statuses[status]
-	for side, row := range [2]uint32{s.primary, s.backfill} {
+	for side, row := range [2]uint32{s.Primary, s.Backfill} {
 		r := &m.day.rows[row]
 		if r.State >= m.day.rows[m.rows[side]].State {
 			m.rows[side] = row
@@ -259,18 +297,18 @@ func (m *mixture) add(status uint32) {
 }
 
 // end appends the slice as a piece.
-func (m *mixture) end(pieces []Piece) []Piece {
+func (m *sliceState) end(pieces []Piece) []Piece {
 	slice := m.slice
 	m.slice = -1
 	primary, backfill := m.rows[pool.Primary], m.rows[pool.Backfill]
 	if primary|backfill == 0 {
 		return pieces
 	}
-	return append(pieces, Piece{slice, slice, primary, m.day.unlessClaimed(primary, backfill), m.further()})
+	return append(pieces, Piece{slice, slice, primary, m.day.maskClaimed(primary, backfill), m.further()})
 }
 
 // further returns the users of the claimed sides that are not just their row's own.
-func (m *mixture) further() (users *[2][]Symbol) {
+func (m *sliceState) further() (users *[2][]Symbol) {
 	for side, row := range m.rows {
 		r, all := &m.day.rows[row], m.users[side]
 		if r.State == pool.Claimed && (len(all) > 1 || len(all) == 1 && all[0] != r.User) {
@@ -321,23 +359,23 @@ func (s *Slices) Shared(ctx context.Context, visit func(slice int, primary, back
 			delete(gpus, a.GPU(i))
 			early := a.mix(i, begin, a.from+len(a.ordinal))
 			if !both {
-				join(slice, early, i, mixture{}, 0, visit)
+				join(slice, early, i, sliceState{}, 0, visit)
 				continue
 			}
 			join(slice, early, i, b.mix(j, b.from, end), j, visit)
 		}
 		for j := range b.GPUs() {
 			if _, only := gpus[b.GPU(j)]; only {
-				join(slice, mixture{}, 0, b.mix(j, b.from, end), j, visit)
+				join(slice, sliceState{}, 0, b.mix(j, b.from, end), j, visit)
 			}
 		}
 	}
 	return nil
 }
 
-// mix unites what a GPU's snapshots [begin, end) say.
-func (d *DaySlices) mix(i, begin, end int) mixture {
-	m := mixture{day: d.Day}
+// mix unites the states of a GPU in its snapshots [begin, end).
+func (d *DaySlices) mix(i, begin, end int) sliceState {
+	m := sliceState{day: d.Day}
 	first, status := d.Spans(i)
 	for k := range first {
 		if int(first[k]) < end && (k+1 == len(first) || int(first[k+1]) > begin) {
@@ -348,7 +386,7 @@ func (d *DaySlices) mix(i, begin, end int) mixture {
 }
 
 // join unites the parts of a slice on two days; a part without a day has no row.
-func join(slice int, a mixture, i int, b mixture, j int, visit func(int, SharedSide, SharedSide)) {
+func join(slice int, a sliceState, i int, b sliceState, j int, visit func(int, SharedSide, SharedSide)) {
 	var sides [2]SharedSide
 	for side := range sides {
 		x, y := SharedSide{a.day, i, a.rows[side], nil}, SharedSide{b.day, j, b.rows[side], nil}
@@ -357,7 +395,7 @@ func join(slice int, a mixture, i int, b mixture, j int, visit func(int, SharedS
 			sides[side] = y
 		}
 		if sides[side].State() == pool.Claimed {
-			for _, m := range []*mixture{&a, &b} {
+			for _, m := range []*sliceState{&a, &b} {
 				for _, u := range m.users[side] {
 					sides[side].Users = withUser(sides[side].Users, u)
 				}

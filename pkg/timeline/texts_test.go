@@ -1,13 +1,14 @@
 package timeline
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
 // Timestamps with a T between date and time are the same times, also in files that hold both forms, where texts are not
@@ -54,5 +55,32 @@ func TestTimestampsWithT(t *testing.T) {
 				require.Equal(t, 2, d.SpanCount())
 			}
 		})
+	}
+}
+
+// Texts of users are kept up to a length, and stay different. A notice counts them, also of a day from disk.
+func TestLongTexts(t *testing.T) {
+	dir, cache := t.TempDir(), t.TempDir()
+	rows := quarterly(0, 96*2)
+	users := map[string]bool{}
+	for i, r := range rows {
+		r.Row["State"], r.Row["RemoteOwner"] = "Claimed", strings.Repeat("x", 20_000)+string(rune('a'+i%8))
+		users[r.Row["RemoteOwner"].(string)] = true
+	}
+	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{september: plain(rows)})
+	for range 2 {
+		tl := open(t, dir, "UTC", cache)
+		v := load(t, tl, rows)
+		seen := map[Symbol]bool{}
+		for _, d := range v.Days {
+			for _, r := range d.rows {
+				seen[r.User] = true
+			}
+		}
+		require.Len(t, seen, 1+len(users), "and none")
+		require.Less(t, v.Names.Bytes(), int64(len(users)*(pool.MostText+textBytes)+10_000))
+		require.Len(t, v.Notices, 2)
+		require.Equal(t, "2025-09-01: 8 different rows have texts of more than 1024 bytes: cut", v.Notices[0].Text)
+		require.NoError(t, tl.Close())
 	}
 }

@@ -4,17 +4,16 @@ package timeline
 
 import (
 	"errors"
-	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/chtc/gpureports/pkg/bucket"
-	"github.com/chtc/gpureports/pkg/fresh"
+	"github.com/chtc/gpureports/pkg/segcache"
 	"github.com/chtc/gpureports/pkg/snapshots"
-	"github.com/chtc/gpureports/pkg/timeline/keep"
 )
 
-// Options say what a timeline is made from and where it is kept.
+// Options define the source of a timeline and where it is kept.
 type Options struct {
 	Source   snapshots.Source // closed with the timeline
 	MaxBytes int64            // memory for segments and usage
@@ -24,7 +23,7 @@ type Options struct {
 	CacheDir, CacheName string
 	MaxDiskBytes        int64
 
-	// Bucket shares what is made of finished days with other processes; nil: it is not shared. Closed with the timeline.
+	// Bucket shares data derived from finished days with other processes; nil if there is none. Closed with the timeline.
 	Bucket *bucket.Bucket
 }
 
@@ -32,45 +31,47 @@ type Options struct {
 type Timeline struct {
 	source    snapshots.Source
 	names     *Names
-	memory    *keep.Memory[keep.Blob, kept]
-	disk      *keep.Disk    // nil without a cache directory
-	diskError error         // why there is none though it was asked for
-	shared    *keep.Shared  // nil without a bucket
-	slots     chan struct{} // bounds the days that are read at once
-	busy      atomic.Int64  // loads under way
-	seen      fresh.Seen[snapshots.State]
+	cache     *dayCache
+	diskError error // why there is no cache directory although one is set
+	segments  *artifact[*Day]
+	usages    *artifact[usageDay]
+	busy      atomic.Int64 // loads under way
 
-	lock sync.Mutex
-	last snapshots.State // of the last look: what was edited since is dropped from disk
+	lock      sync.Mutex
+	last      snapshots.State // state of the source when last read
+	lookBegan time.Time
 }
 
 // New returns a timeline. Nothing is read yet. Without a cache directory that can be used, CacheError says why, and
 // segments are kept in memory only.
 func New(o Options) *Timeline {
-	t := &Timeline{source: o.Source, names: NewNames(), slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
-	t.memory = keep.NewMemory[keep.Blob](o.MaxBytes, kept.bytes)
+	t := &Timeline{source: o.Source, names: NewNames()}
+	var disk *segcache.Disk
 	if o.CacheDir != "" {
-		t.disk, t.diskError = keep.OpenDisk(o.CacheDir, o.CacheName, o.MaxDiskBytes)
+		disk, t.diskError = segcache.OpenDisk(o.CacheDir, o.CacheName, o.MaxDiskBytes)
 	}
+	var shared *segcache.Shared
 	if o.Bucket != nil {
-		t.shared = keep.NewShared(o.Bucket)
+		shared = segcache.NewShared(o.Bucket)
 	}
+	t.cache = newDayCache(o.Source, o.MaxBytes, disk, shared)
+	t.segments, t.usages = t.newSegments(), t.newUsages()
 	return t
 }
 
-// Source returns what the timeline is made from.
+// Source returns the source of the timeline.
 func (t *Timeline) Source() snapshots.Source { return t.source }
 
 // CacheReplaced reports whether another directory, or none, is where the cache was opened.
-func (t *Timeline) CacheReplaced() bool { return t.disk != nil && t.disk.Replaced() }
+func (t *Timeline) CacheReplaced() bool { return t.cache.disk != nil && t.cache.disk.Replaced() }
 
 // Close closes everything that is open. Loads under way end with an error.
 func (t *Timeline) Close() error {
-	if t.shared != nil {
-		t.shared.Close()
+	if t.cache.shared != nil {
+		t.cache.shared.Close()
 	}
-	if t.disk != nil {
-		return errors.Join(t.source.Close(), t.disk.Close())
+	if t.cache.disk != nil {
+		return errors.Join(t.source.Close(), t.cache.disk.Close())
 	}
 	return t.source.Close()
 }
@@ -80,14 +81,14 @@ func (t *Timeline) Names() *Names { return t.names }
 
 // CacheError says why the cache directory cannot be used, or the last write to it failed; nil when all is well.
 func (t *Timeline) CacheError() error {
-	if t.disk == nil {
+	if t.cache.disk == nil {
 		return t.diskError
 	}
-	return t.disk.Err()
+	return t.cache.disk.Err()
 }
 
-// Shared returns what is shared with other processes; nil: nothing is.
-func (t *Timeline) Shared() *keep.Shared { return t.shared }
+// Shared returns the store that is shared with other processes; nil if there is none.
+func (t *Timeline) Shared() *segcache.Shared { return t.cache.shared }
 
 // Memory returns the bytes of the segments that are held, and the budget.
-func (t *Timeline) Memory() (used, budget int64) { return t.memory.Used() }
+func (t *Timeline) Memory() (used, budget int64) { return t.cache.used() }

@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -11,8 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
+	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/timeline/usage"
 )
 
@@ -22,7 +24,7 @@ func claimed(rnd *rand.Rand, from, to int) (rows []drawnRow) {
 	for i := from; i < to; i++ {
 		at := start + pool.Micros(i)*15*pool.Minute
 		for range 6 {
-			machine, gpu := fmt.Sprint("m", rnd.IntN(2)), rnd.IntN(2+i/40) // GPUs appear as time goes on
+			machine, gpu := fmt.Sprint("m", rnd.IntN(2)), rnd.IntN(2+i/40) // GPUs appear over time
 			row := snapshotstest.Row{
 				"Name": []string{"slot1_1", "backfill2_1"}[rnd.IntN(2)] + "@" + machine, "Machine": machine,
 				"AssignedGPUs": fmt.Sprintf("GPU-%d", 9-gpu),
@@ -113,8 +115,8 @@ func readReports(t *testing.T, tl *Timeline, v *View) map[string]float64 {
 	return reports
 }
 
-// What every claim reports is there, whatever else is in its snapshot; while the day grows, out of memory, out of
-// the cache directory, and after that is damaged.
+// The block has every claim's reported value, regardless of the other rows of its snapshot: while the day grows, from
+// memory, from the cache directory, and after that is damaged.
 func TestUsageSaysWhatTheRowsSay(t *testing.T) {
 	for seed := range uint64(4) {
 		rows := claimed(rand.New(rand.NewPCG(seed, 0)), 0, 150) // a day and a half
@@ -148,8 +150,8 @@ func TestUsageSaysWhatTheRowsSay(t *testing.T) {
 	}
 }
 
-// A view is answered as it was made, also if more rows have come since; one whose rows are gone is no answer without a
-// word.
+// A view is answered from its own snapshots, even if more rows have come since; one whose rows are gone fails with
+// an error.
 func TestUsageOfAnOldView(t *testing.T) {
 	rows := claimed(rand.New(rand.NewPCG(9, 9)), 0, 150)
 	dir := t.TempDir()
@@ -169,6 +171,44 @@ func TestUsageOfAnOldView(t *testing.T) {
 	_, notices, err := fresh.Usage(t.Context(), v, 1, 2)
 	require.True(t, err != nil || len(notices) == 1 && notices[0].Warning &&
 		strings.Contains(notices[0].Text, "GPUsAverageUsage of 2025-09-02 cannot be read"), "%v %v", err, notices)
+}
+
+// Rows of a view's day that are edited before its usage is read do not make an answer fail: Retry loads the view again.
+func TestUsageOfRowsThatChange(t *testing.T) {
+	rows := claimed(rand.New(rand.NewPCG(7, 7)), 0, 150)
+	dir := t.TempDir()
+	db := snapshotstest.Open(t, dir, september, snapshotstest.Schema)
+	snapshotstest.Append(t, db, snapshotstest.Schema, plain(rows)...)
+	tl := open(t, dir, "UTC", "")
+	defer tl.Close()
+	tries := 0
+	err := Retry(t.Context(), func(ctx context.Context) error {
+		v, err := tl.Load(ctx, rows[0].at, rows[len(rows)-1].at)
+		require.NoError(t, err)
+		if tries++; tries == 1 {
+			_, err = db.Exec("UPDATE gpu_state SET GlobalJobId = 'ap#9.0#1756000000' WHERE rowid <= 300")
+			require.NoError(t, err)
+		}
+		blocks, notices, err := tl.Usage(ctx, v, 0, len(v.Days))
+		if err != nil {
+			return err
+		}
+		require.Empty(t, notices)
+		require.Len(t, blocks, len(v.Days))
+		for i := range rows[:300] {
+			rows[i].Row["GlobalJobId"] = "ap#9.0#1756000000"
+		}
+		require.Equal(t, reportsOf(rows), readReports(t, tl, v))
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, 2, tries)
+
+	tries = 0
+	err = Retry(t.Context(), func(context.Context) error { tries++; return snapshots.ErrStale })
+	require.EqualError(t, err, "the snapshots changed while they were read: ask again")
+	require.Equal(t, pool.FaultSource, pool.FaultOf(err))
+	require.Equal(t, 10, tries)
 }
 
 // Months without the column have no values.

@@ -22,17 +22,17 @@ type usageIngest struct {
 	jobs    *Jobs
 	names   *Names
 	index   map[GPU]int // the day's number of each GPU
-	earlier *usageEntry // nil if there is none
+	earlier usageDay    // what a reading is resumed from
 	builder *usage.Builder
 
-	rows   []usageRow // the distinct ones
+	rows   [][]usageRow // the distinct ones, of each one for each of its GPUs that it holds
 	ids    map[usageClaim]int
 	claims []claimState
 	active []int // claims of the snapshot, as indices
 	spans  []int // of each GPU, the span that holds the snapshot
 }
 
-// usageRow is a row as far as usage is concerned. gpu is −1 for one that is not Claimed or has no GPU.
+// usageRow is a claimed row of a GPU.
 type usageRow struct{ gpu, claim int }
 
 type usageClaim struct {
@@ -57,8 +57,8 @@ type claimState struct {
 	leader   int // the lowest of its GPUs whose state it gives, −1: none
 }
 
-func newUsageIngest(day *Day, names *Names, earlier *usageEntry) *usageIngest {
-	in := &usageIngest{day: day, jobs: day.Jobs(), names: names, earlier: earlier, index: make(map[GPU]int, day.GPUs()),
+func newUsageIngest(day *Day, names *Names) *usageIngest {
+	in := &usageIngest{day: day, jobs: day.Jobs(), names: names, index: make(map[GPU]int, day.GPUs()),
 		ids: map[usageClaim]int{}, builder: usage.NewBuilder(day.GPUs())}
 	for i := range day.GPUs() {
 		in.index[day.GPU(i)] = i
@@ -67,7 +67,7 @@ func newUsageIngest(day *Day, names *Names, earlier *usageEntry) *usageIngest {
 	return in
 }
 
-// Begin implements snapshots.Visitor. A reading that is resumed goes on with the newest snapshot of the earlier block.
+// Begin implements snapshots.Visitor. A reading that is resumed continues at the newest snapshot of the earlier block.
 func (in *usageIngest) Begin(resumed bool) {
 	if !resumed {
 		return
@@ -76,25 +76,28 @@ func (in *usageIngest) Begin(resumed bool) {
 	for i, g := range in.earlier.gpus {
 		moved[i] = in.index[g] // a day that only grew has it still
 	}
-	in.builder.Resume(in.earlier.block, in.earlier.block.Snapshots()-1, moved)
+	in.builder.Resume(in.earlier.Block, in.earlier.Snapshots()-1, moved)
 }
 
 // Distinct implements snapshots.Visitor.
 func (in *usageIngest) Distinct(row snapshots.Row) {
 	text := row.Columns()
-	r := usageRow{gpu: -1}
-	machine, id := text[snapshots.Machine], strings.TrimSpace(text[snapshots.AssignedGPUs])
-	if pool.ParseState(text[snapshots.SlotState]) == pool.Claimed && !pool.IsBlank(machine) && id != "" {
-		if i, known := in.index[in.names.gpu(in.names.Symbol(machine), in.names.Symbol(id))]; known {
-			c := usageClaim{machine: in.day.MachineOf(i), side: pool.SideOf(text[snapshots.Name]),
+	var rows []usageRow
+	if machine := text[snapshots.Machine]; text.State() == pool.Claimed && !pool.IsBlank(machine) {
+		for _, id := range text.GPUs() {
+			i, known := in.index[in.names.gpu(in.names.Symbol(machine), in.names.Symbol(id))]
+			if id == "" || !known {
+				continue
+			}
+			c := usageClaim{machine: in.day.MachineOf(i), side: text.Side(),
 				job: in.names.Job(strings.TrimSpace(text[snapshots.GlobalJobID]))}
 			if c.job.IsNone() {
 				c.user, c.gpu = in.names.Symbol(strings.TrimSpace(text[snapshots.RemoteOwner])), i
 			}
-			r = usageRow{i, in.claim(c)}
+			rows = append(rows, usageRow{i, in.claim(c)})
 		}
 	}
-	in.rows = append(in.rows, r)
+	in.rows = append(in.rows, rows)
 }
 
 func (in *usageIngest) claim(c usageClaim) int {
@@ -115,21 +118,8 @@ func (in *usageIngest) Snapshot(s snapshots.Snapshot) error {
 	}
 	in.active = in.active[:0]
 	for i, id := range s.Rows {
-		r := &in.rows[id]
-		if r.gpu < 0 {
-			continue
-		}
-		c := &in.claims[r.claim]
-		if c.snapshot != number {
-			c.snapshot, c.value, c.first, c.leader = number, math.NaN(), r.gpu, -1
-			in.active = append(in.active, r.claim)
-		}
-		if s.Usage[i] >= 0 { // NaN is not
-			c.value = s.Usage[i]
-		}
-		c.first = min(c.first, r.gpu)
-		if (c.leader < 0 || r.gpu < c.leader) && in.gives(in.statusAt(r.gpu, number), &c.usageClaim) {
-			c.leader = r.gpu
+		for _, r := range in.rows[id] {
+			in.row(number, r, s.Usage[i])
 		}
 	}
 	for _, n := range in.active {
@@ -138,6 +128,22 @@ func (in *usageIngest) Snapshot(s snapshots.Snapshot) error {
 		}
 	}
 	return nil
+}
+
+// row takes a claimed row of a snapshot.
+func (in *usageIngest) row(number int, r usageRow, value float64) {
+	c := &in.claims[r.claim]
+	if c.snapshot != number {
+		c.snapshot, c.value, c.first, c.leader = number, math.NaN(), r.gpu, -1
+		in.active = append(in.active, r.claim)
+	}
+	if value >= 0 { // NaN is not
+		c.value = value
+	}
+	c.first = min(c.first, r.gpu)
+	if (c.leader < 0 || r.gpu < c.leader) && in.gives(in.statusAt(r.gpu, number), &c.usageClaim) {
+		c.leader = r.gpu
+	}
 }
 
 // note puts a claim's value into the block.
@@ -159,7 +165,7 @@ func (in *usageIngest) note(number int, c *claimState) error {
 	return nil
 }
 
-// statusAt returns a GPU's status in a snapshot; they are asked for in ascending order.
+// statusAt returns a GPU's status in a snapshot; calls must be in ascending order of snapshots.
 func (in *usageIngest) statusAt(gpu, snapshot int) uint32 {
 	first, statuses := in.day.Spans(gpu)
 	at := &in.spans[gpu]

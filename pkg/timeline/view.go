@@ -15,7 +15,7 @@ type View struct {
 	Days    []*Day        // ascending by date; days without a snapshot are left out
 	Base    []int         // number of each day's first snapshot
 	Times   []pool.Micros // of all snapshots, ascending
-	Notices []Notice      // what was wrong with the data that the view was made from
+	Notices []Notice      // faults of the data that the view was made from
 	Work    Work
 
 	limits []pool.Micros   // the gap limit of each day

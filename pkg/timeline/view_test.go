@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
 func rowsAt(times ...pool.Micros) (rows []snapshotstest.Row) {
@@ -26,8 +26,8 @@ func every(step, from pool.Micros, n int) (times []pool.Micros) {
 	return times
 }
 
-// A distance of exactly the limit is no gap, a microsecond more is one (methodology section 1: max(2.5 × cadence, 20
-// min)).
+// A distance of exactly the limit is not a gap, one that is a microsecond longer is (methodology section 1: max(2.5 ×
+// cadence, 20 min)).
 func TestGapOfExactlyTheLimit(t *testing.T) {
 	for _, c := range []struct{ cadence, limit pool.Micros }{
 		{15 * pool.Minute, 37*pool.Minute + 30*pool.Second}, {10 * pool.Minute, 25 * pool.Minute},
@@ -46,7 +46,7 @@ func TestGapOfExactlyTheLimit(t *testing.T) {
 	}
 }
 
-// The cadence of a day with few snapshots is that of the day before, also where only the later day is asked for; and 15
+// The cadence of a day with few snapshots is that of the day before, even if only the later day is requested; and 15
 // minutes without such a day.
 func TestCadenceLooksBack(t *testing.T) {
 	next := start + pool.Day

@@ -15,7 +15,7 @@ func (t *Timeline) Warm(ctx context.Context) error {
 		return err
 	}
 	for _, date := range slices.Backward(state.Dates()) {
-		if t.memory.Full() {
+		if t.cache.full() {
 			return nil
 		}
 		if err := t.idle(ctx); err != nil {
@@ -24,7 +24,7 @@ func (t *Timeline) Warm(ctx context.Context) error {
 		if state, err = t.look(ctx); err != nil {
 			return err
 		}
-		if _, err := t.day(ctx, state, date, new(tally)); ctx.Err() != nil {
+		if _, err := t.day(ctx, state, date, new(loadStats)); ctx.Err() != nil {
 			return cmp.Or(err, ctx.Err())
 		}
 	}

@@ -42,7 +42,7 @@ func compute(ctx context.Context, kept *counts.Cache, p *query.Plan, s *timeline
 		return nil, err
 	}
 	drawn := count.Drawn(p, s.Newest)
-	perSlice := make([]float64, len(drawn)) // hours that a GPU-slice of the bucket stands for
+	perSlice := make([]float64, len(drawn)) // hours that a GPU-slice of the bucket represents
 	h := &Hours{Times: make([]pool.Micros, len(drawn))}
 	for i, b := range drawn {
 		covered := s.Covered(pool.Window{From: count.Buckets.Starts[b], To: count.Buckets.Starts[b+1]})
@@ -51,7 +51,7 @@ func compute(ctx context.Context, kept *counts.Cache, p *query.Plan, s *timeline
 	}
 	names := s.View.Names.Texts()
 	for g := range count.Groups {
-		hours := count.Of(g)[counts.Claimed] // in place: nobody else has the count
+		hours := count.Of(g)[counts.Claimed] // in place: the count is not shared
 		for i, b := range drawn {
 			hours[i] = hours[b] * perSlice[i]
 		}

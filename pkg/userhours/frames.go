@@ -18,10 +18,11 @@ type line struct {
 	user      string
 	userCount float64 // NaN: none
 	hours     float64
+	total     float64 // of the table
 	rowType   string
 }
 
-// Frames returns the table of the view `summary`, whose hours have one bucket, else series.
+// Frames returns the table of the view `summary`, whose hours have one bucket, otherwise series.
 func Frames(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 	if p.View == "summary" {
 		return summary(h, p, about)
@@ -32,11 +33,11 @@ func Frames(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 // summary returns the table: a group's header, its users beneath it, the total last. Where one metric is named it has
 // the groups only.
 func summary(h *Hours, p *query.Plan, about *frames.About) data.Frames {
-	var lines []line
+	var lines []*line
 	total := 0.0
 	for first := 0; first < len(h.Usages); {
 		end := first
-		header := line{group: h.Usages[first].Group, rowType: "group"}
+		header := &line{group: h.Usages[first].Group, rowType: "group"}
 		for end < len(h.Usages) && slices.Equal(h.Usages[end].Group, header.group) {
 			header.hours += h.Usages[end].total()
 			end++
@@ -45,58 +46,47 @@ func summary(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 		total += header.hours
 		lines = append(lines, header)
 		for _, u := range h.Usages[first:end] {
-			lines = append(lines, line{header.group, u.User, math.NaN(), u.total(), "user"})
+			lines = append(lines, &line{group: header.group, user: u.User, userCount: math.NaN(), hours: u.total(),
+				rowType: "user"})
 		}
 		first = end
+	}
+	for _, l := range lines {
+		l.total = total
 	}
 	if p.Numeric {
 		var rows []frames.Row
 		for _, l := range lines {
 			if l.rowType == "group" {
-				rows = append(rows, frames.Row{Group: l.group, Values: values(p, &l, total)})
+				rows = append(rows, frames.Row{Group: l.group, Values: metrics.Values(p.Metrics, l)})
 			}
 		}
 		return frames.Table(p, about, rows)
 	}
-	var last []line
+	var last []*line
 	if p.Totals && len(lines) > 0 {
 		group := make([]string, len(p.GroupBy))
 		if len(group) > 0 {
 			group[0] = "All"
 		}
-		last = []line{{group, "", float64(users(h)), total, "total"}}
+		last = []*line{{group: group, userCount: float64(users(h)), hours: total, total: total, rowType: "total"}}
 	}
 	shown := frames.Cut(p, about, lines, last)
 	var fields []*data.Field
 	for g, name := range p.GroupBy {
-		fields = append(fields, frames.Text(name, column(shown, func(l *line) string { return l.group[g] })))
+		fields = append(fields, frames.Text(name, frames.Each(shown, func(l *line) string { return l.group[g] })))
 	}
 	fields = append(fields,
-		frames.Text("user", column(shown, func(l *line) string { return l.user })),
-		frames.Number("userCount", column(shown, func(l *line) float64 { return l.userCount })))
+		frames.Text("user", frames.Each(shown, func(l *line) string { return l.user })),
+		frames.Number("userCount", frames.Each(shown, func(l *line) float64 { return l.userCount })))
+	figures := metrics.Figures(p.Metrics)
 	for m, name := range p.Metrics {
-		fields = append(fields, frames.Number(name, column(shown, func(l *line) float64 { return values(p, l, total)[m] })))
+		fields = append(fields, frames.Number(name, frames.Each(shown, func(l *line) float64 { return figures[m](l) })))
 	}
 	if p.Totals {
-		fields = append(fields, frames.Text("rowType", column(shown, func(l *line) string { return l.rowType })))
+		fields = append(fields, frames.Text("rowType", frames.Each(shown, func(l *line) string { return l.rowType })))
 	}
 	return frames.Columns(p, about, fields...)
-}
-
-// values are a line's metrics.
-func values(p *query.Plan, l *line, total float64) []float64 {
-	all := make([]float64, len(p.Metrics))
-	for i, m := range p.Metrics {
-		switch {
-		case m == "gpuHours":
-			all[i] = l.hours
-		case total > 0:
-			all[i] = 100 * l.hours / total
-		default:
-			all[i] = math.NaN()
-		}
-	}
-	return all
 }
 
 // users is the number of different users.
@@ -106,14 +96,6 @@ func users(h *Hours) int {
 		all[u.User] = true
 	}
 	return len(all)
-}
-
-func column[V any](lines []line, value func(*line) V) []V {
-	all := make([]V, len(lines))
-	for i := range lines {
-		all[i] = value(&lines[i])
-	}
-	return all
 }
 
 // series returns GPU-hours over time. Grouped by user it has the users with the most hours, and the rest as Other.

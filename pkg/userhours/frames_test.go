@@ -6,14 +6,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/frames"
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// What is computed is tested beside allocation, which it shares its count with. Here: what becomes of it.
+// The computation is tested with allocation, which shares the count. Here: the frames.
 
 func answer(t *testing.T, text string, h *Hours) []map[string]any {
 	t.Helper()

@@ -1,6 +1,16 @@
 package userhours
 
-import "github.com/chtc/gpureports/pkg/query"
+import (
+	"github.com/chtc/gpureports/pkg/aggregate"
+	"github.com/chtc/gpureports/pkg/query"
+)
+
+var metrics = aggregate.Metrics[line]{
+	aggregate.Define("gpuHours", "GPU hours", query.GPUHours, 1, "GPUs held, over time",
+		func(l *line) float64 { return l.hours }),
+	aggregate.Define("percentOfTotal", "% of total", query.Percent, 1, "Share of the table's total",
+		func(l *line) float64 { return aggregate.Percent(l.hours, l.total) }),
+}
 
 // Kind describes the kind.
 var Kind = query.Kind{
@@ -8,13 +18,12 @@ var Kind = query.Kind{
 	DefaultGroupBy: []string{"category"},
 	Views: []query.View{
 		query.TableView("Users beneath each group, with totals",
-			[]string{"category", "device", "machine", "project"}, []string{"gpuHours", "percentOfTotal"}, query.UserFilters),
-		query.SeriesView([]string{"user", "category", "device", "machine", "project"}, []string{"gpuHours"},
+			[]string{"category", "device", "memory", "tier", "machine", "project"},
+			[]string{"gpuHours", "percentOfTotal"}, query.UserFilters),
+		query.SeriesView([]string{"user", "category", "device", "memory", "tier", "machine", "project"}, []string{"gpuHours"},
 			query.UserFilters),
 	},
-	Columns: []query.Column{
-		query.Metric("gpuHours", "GPU hours", query.GPUHours, 1, "GPUs held, over time"),
-		query.Metric("percentOfTotal", "% of total", query.Percent, 1, "Share of the table's total"),
+	Columns: append(metrics.Columns(),
 		query.Metric("userCount", "Users", query.Count, 0, "Number of users"),
-	},
+	),
 }

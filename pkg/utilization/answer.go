@@ -4,10 +4,13 @@ package utilization
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
+	"weak"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/parallel"
@@ -15,20 +18,30 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/runs"
 	"github.com/chtc/gpureports/pkg/stores"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Answer answers a query. Without a job source (nil), and when it does not answer, the snapshots alone give the starts
-// and ends of runs, and a notice says so. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
+// Answer answers a query. Without a job source (nil), or if it does not answer, only the snapshots give the starts and
+// ends of runs, and a notice says so. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
 	a, _, err := load(ctx, s, p)
 	if err != nil {
 		return nil, err
 	}
-	return a.frames(ctx)
+	return a.frames(), nil
 }
 
 // load finds the runs of a plan and what their GPUs did. sharp reports whether job ads were used.
 func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, sharp bool, err error) {
+	err = timeline.Retry(ctx, func(ctx context.Context) (err error) {
+		a, sharp, err = loadOnce(ctx, s, p)
+		return err
+	})
+	return a, sharp, err
+}
+
+// loadOnce is load of the snapshots as they are. Returns snapshots.ErrStale if they change meanwhile.
+func loadOnce(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, sharp bool, err error) {
 	opened, err := linked.Open(ctx, s, p)
 	if err != nil {
 		return nil, false, err
@@ -45,18 +58,51 @@ func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, shar
 		return !p.Select.Categories[r.Category] || !chosen.Place(r.Place) || !chosen.User(r.User) ||
 			!chosen.Project(r.Project)
 	})
-	a = &answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), runs: all, slices: opened.Slices}
-	if err := a.prepare(); err != nil {
+	a = &answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), history: x, runs: all,
+		slices: opened.Slices}
+	switch p.Frame {
+	case query.FrameSeries:
+		a.buckets, err = p.Buckets(p.Window.From)
+	case query.FrameHeatMap:
+		a.buckets, a.cells, err = p.Hours()
+	}
+	if err != nil {
 		return nil, false, err
 	}
-	if err := a.read(ctx, s); err != nil {
-		return nil, false, err
-	}
-	return a, sharp, nil
+	return a, sharp, a.read(ctx, s)
 }
 
-// explained explains the runs of a window: all of them, as the panels of a dashboard share them, but for the view idle
-// those that its newest snapshot shows. sharp reports whether job ads were used.
+// answer builds one answer's frames.
+type answer struct {
+	plan     *query.Plan
+	about    *frames.About
+	observed *runs.Observed
+	names    []string
+	history  *runs.Explanations
+	runs     []Run // that overlap the window and pass the filter, by machine and first snapshot
+	slices   *timeline.Slices
+
+	buckets query.Buckets // of a series or heat map
+	cells   [][2]int      // of a heat map: weekday and hour of each bucket
+
+	keys    pool.Numbered[aggregate.Key]
+	figures Figures // groups by the number of their key
+}
+
+func (a *answer) frames() data.Frames {
+	switch a.plan.View {
+	case "timeseries", "summary":
+		return Frames(a.finish(), a.plan, a.about)
+	case "runs":
+		return a.list()
+	case "idle":
+		return a.idle()
+	}
+	return a.hourOfWeek()
+}
+
+// explained explains the runs of a window: all of them, because the panels of a dashboard share them; for the view idle
+// only those that its newest snapshot shows. sharp reports whether job ads were used.
 func explained(ctx context.Context, s *stores.Stores, p *query.Plan, o *runs.Observed, about *frames.About) (
 	x *runs.Explanations, sharp bool, err error) {
 	const meaning = "starts and ends of runs are those of snapshots, and the time before a run's first snapshot is not " +
@@ -81,17 +127,25 @@ func explained(ctx context.Context, s *stores.Stores, p *query.Plan, o *runs.Obs
 	return x, asked.Ads != nil, nil
 }
 
+// newest is the window's last snapshot; −1: it has none.
+func newest(v *timeline.View, w pool.Window) int32 {
+	first, end := v.Snapshots(w)
+	if first == end {
+		return -1
+	}
+	return int32(end - 1)
+}
+
 // heldAt reports whether the newest snapshot of the window shows a run.
 func heldAt(o *runs.Observed, w pool.Window) runs.Wanted {
-	_, end := o.View.Snapshots(w)
-	newest := int32(end - 1)
+	newest := newest(o.View, w)
 	return func(m, i int) bool {
-		r := o.Machines[m].Runs.At(i)
+		r := &o.Machines[m].Runs[i]
 		return r.First <= newest && newest <= r.Last
 	}
 }
 
-// read fills in what the runs' GPUs did, and adds notices about what is not known of it.
+// read fills in the usage of the runs' GPUs, and adds notices about missing values.
 func (a *answer) read(ctx context.Context, s *stores.Stores) error {
 	if len(a.runs) == 0 {
 		return nil
@@ -122,18 +176,11 @@ const machinesAtOnce = 64
 
 // trace un-averages the usage of all runs that are not remembered, machine by machine, and sums in their order.
 func (a *answer) trace(ctx context.Context, r *reported, memo *stores.Memo) error {
-	_, end := a.observed.View.Snapshots(a.plan.Window)
-	t := tracing{memo: memo, reported: r, plan: a.plan, gaps: gaps(a.observed), newest: int32(end - 1),
-		buckets: cut(a.buckets.Starts, a.plan.Window)}
-	var machines [][]Run
-	for i := 0; i < len(a.runs); {
-		first := i
-		for i++; i < len(a.runs) && a.runs[i].Machine == a.runs[first].Machine; i++ {
-		}
-		machines = append(machines, a.runs[first:i])
-	}
+	t := tracing{answer: a, memo: memo, reported: r, gaps: gaps(a.observed),
+		newest: newest(a.observed.View, a.plan.Window), bucketsName: bucketsOf(a.plan)}
+	machines := slices.Collect(byMachine(a.runs))
 	atOnce := machinesAtOnce
-	if len(t.buckets) == 0 {
+	if a.buckets.Starts == nil {
 		atOnce = max(1, len(machines))
 	}
 	for batch := range slices.Chunk(machines, atOnce) {
@@ -150,60 +197,86 @@ func (a *answer) trace(ctx context.Context, r *reported, memo *stores.Memo) erro
 	return nil
 }
 
+// byMachine yields the runs of each machine.
+func byMachine(all []Run) iter.Seq[[]Run] {
+	return func(yield func([]Run) bool) {
+		for first, end := 0, 1; first < len(all); first, end = end, end+1 {
+			for end < len(all) && all[end].machine == all[first].machine {
+				end++
+			}
+			if !yield(all[first:end]) {
+				return
+			}
+		}
+	}
+}
+
 // tracing is what the runs of all machines are traced with.
 type tracing struct {
-	memo     *stores.Memo
-	reported *reported
-	plan     *query.Plan
-	gaps     []Gap
-	newest   int32         // the window's last snapshot
-	buckets  []pool.Micros // cut to the window
+	*answer
+	memo        *stores.Memo
+	reported    *reported
+	gaps        []Gap
+	newest      int32  // the window's last snapshot; −1: it has none
+	bucketsName string // names the buckets among those that are remembered
 }
 
 // machine fills in what the GPUs of a machine's runs did.
 func (t *tracing) machine(d *reader, list []Run) {
 	d.begin(list[0].Machine, len(t.reported.blocks))
-	known := memory{tracing: t, machine: list[0].Machine, buckets: bucketsOf(t.plan),
-		days: make([]memoryDay, len(t.reported.blocks))}
+	key := memoKey{weak.Make(t.history), list[0].machine, t.bucketsName}
+	before, _ := t.memo.Recall(key).(remembered)
+	var added remembered
 	for i := range list {
 		run := &list[i]
 		now := t.newest >= run.First && t.newest <= run.Last
-		day, key, whole := known.keyOf(run)
-		if whole && !now && known.recall(run, day, &key) {
+		w, version := t.plan.Window, t.reported.version(run.Run)
+		whole := !now && run.Outcome != runs.Running && run.Start >= w.From && run.End <= w.To && run.Last >= run.First
+		if whole && before != nil && before[run.number] != nil && before[run.number].version == version {
+			run.figures = *before[run.number]
 			continue
 		}
 		reports := Reports{len(run.GPUs), run.Start, run.Until, d.sightings(t.reported, run.Run)}
 		d.trace.Read(&reports, t.gaps)
-		run.measure(&d.trace, t.plan.Window, t.buckets)
+		run.measure(&d.trace, w, t.buckets.Starts)
 		if now {
 			run.idleAt(t.reported.view.Times[t.newest], &d.trace, reports, t.gaps)
-		} else if whole {
-			known.note(run, day, &key)
+		}
+		if whole {
+			if added == nil {
+				added = append(make(remembered, 0, len(t.history.Machines[run.machine].Runs)), before...)
+				added = added[:cap(added)]
+			}
+			figures := run.figures
+			figures.version = version
+			added[run.number] = &figures
 		}
 	}
-	known.keep()
+	if added != nil {
+		t.memo.Keep(key, added)
+	}
 }
 
-// notices adds notices about what is not known.
+// notices adds notices about missing values.
 func (a *answer) notices(r *reported) {
 	clamped := 0
 	for i := range a.runs {
-		clamped += a.runs[i].Clamped
+		clamped += a.runs[i].clamped
 	}
 	a.about.Stat("Runs", "locale", float64(len(a.runs)))
-	a.about.Stat("Measured", "percent", a.total.metric("measuredPercent"))
+	a.about.Stat("Measured", "percent", aggregate.Percent(a.figures.Total.Measured, a.figures.Total.Held))
 	if clamped > 0 {
 		a.about.Standing("Intervals of usage cut to 0 to 1", clamped, frames.Count(clamped, "interval")+" between two "+
 			"reports of GPUsAverageUsage cut to no or full work, having shown less or more: a start that is off, or a GPU "+
 			"that is used from outside")
 	}
-	if a.total.Measured == 0 && a.total.Held > 0 {
+	if a.figures.Total.Measured == 0 && a.figures.Total.Held > 0 {
 		a.about.Warn("nothing is measured: GPUsAverageUsage has no value in any snapshot of these runs, or its column is " +
 			"missing")
 		return
 	}
 	if dates := r.missing(a.plan.Window); len(dates) > 0 {
-		a.about.Info("%s of the window without a value of GPUsAverageUsage, the first %s: GPU hours held then are not "+
+		a.about.Info("%s of the time range without a value of GPUsAverageUsage, the first %s: GPU hours held then are not "+
 			"measured", frames.Count(len(dates), "day"), dates[0])
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/golden"
-	"github.com/chtc/gpureports/pkg/jobs/jobstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/runs/runstest"
 )
 
 const summary = `{"queryType": "utilization", "view": "summary", "totals": false}`
@@ -62,8 +62,8 @@ func change(t *testing.T, dir, statement string) {
 	}
 }
 
-// Months without the column, or with all NULL: measured 0 %, a notice, no number; a part without it is told by its
-// days.
+// Months without the column, or with all NULL: measured 0 %, a notice, no number; a part without it is named by
+// its days.
 func TestNothingMeasured(t *testing.T) {
 	for _, statement := range []string{"ALTER TABLE gpu_state DROP COLUMN GPUsAverageUsage",
 		"UPDATE gpu_state SET GPUsAverageUsage = NULL"} {
@@ -98,7 +98,7 @@ func TestNothingMeasured(t *testing.T) {
 	change(t, dir, "UPDATE gpu_state SET GPUsAverageUsage = NULL WHERE timestamp < '2025-09-30 19:00:00'")
 	frames := open(t, dir, zoneC).Ask(t, nil, day(t), summary)
 	require.Contains(t, notices(frames, data.NoticeSeverityInfo),
-		"1 day of the window without a value of GPUsAverageUsage, the first 2025-09-30")
+		"1 day of the time range without a value of GPUsAverageUsage, the first 2025-09-30")
 	require.NotNil(t, golden.Rows(frames)[0]["idleGpuHours"])
 }
 

@@ -6,79 +6,152 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// Figures are what the runs of a window add up to, in no order of groups.
-type Figures struct {
-	Groups []GroupFigures
-	Total  Sums
-	Drawn  []int         // of a series: the buckets that have a point
-	Times  []pool.Micros // of those points
-}
-
-// GroupFigures are those of one group.
-type GroupFigures struct {
-	Texts   []string // by the plan's groupings, as answers show them
-	Sums    Sums     // of the whole window
-	Buckets []Bucket // of a series
-}
-
-// Bucket is what a group's GPUs did in a bucket of time. NaN: there is no point.
-type Bucket struct {
+// Sums are what a group of runs adds up to in a window or in a bucket of it.
+type Sums struct {
 	Amounts
-	BusyGPUs, IdleGPUs float64 // on average over the covered time
+	Runs, IdleRuns     int
+	IdleNow            int     // GPUs of runs that are idle now
+	BusyGPUs, IdleGPUs float64 // of a bucket: on average over the covered time
 }
 
-// Frames returns the table of the view `summary`, else series.
-func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
-	if p.View == "summary" {
-		return f.summary(p, about)
+func (s *Sums) add(r *Run) {
+	s.Add(r.Amounts)
+	s.Runs++
+	if r.isIdle {
+		s.IdleRuns++
 	}
-	var series []frames.Series
-	for _, g := range f.Groups {
-		for _, metric := range p.Metrics {
-			values := make([]float64, len(f.Drawn))
-			for i, b := range f.Drawn {
-				values[i] = f.point(metric, &g.Buckets[b])
-			}
-			series = append(series, frames.Series{Group: g.Texts, Metric: metric, Times: f.Times, Values: values})
-		}
+	if r.IdleSince != frames.NoTime {
+		s.IdleNow += len(r.GPUs)
 	}
-	return frames.TimeSeries(p, about, series)
 }
+
+// percent is a share of the measured GPU-hours in percent, NaN below one of them.
+func (a *Amounts) percent(part float64) float64 {
+	if a.Measured < leastHours*(1-1e-9) { // a sum of hours is as exact as floating point is
+		return math.NaN()
+	}
+	return aggregate.Percent(part, a.Measured)
+}
+
+type (
+	// Figures are what the runs of a window add up to.
+	Figures = aggregate.Figures[Sums]
+	// GroupFigures are those of one group.
+	GroupFigures = aggregate.Group[Sums]
+)
 
 // ofMeasured are the metrics without a value where nothing is measured at all.
-var ofMeasured = []string{"utilizationPercent", "busyGpuHours", "idleGpuHours", "idlePercent", "idleRuns"}
+var ofMeasured = []string{"utilizationPercent", "busy", "idle", "busyGpuHours", "idleGpuHours", "idlePercent",
+	"idleRuns", "idleNow"}
 
-func (f *Figures) summary(p *query.Plan, about *frames.About) data.Frames {
-	values := func(s *Sums) []float64 {
-		v := make([]float64, len(p.Metrics))
-		for i, name := range p.Metrics {
-			if v[i] = s.metric(name); f.Total.Measured == 0 && slices.Contains(ofMeasured, name) {
-				v[i] = math.NaN()
-			}
-		}
-		return v
-	}
-	rows := make([]frames.Row, len(f.Groups))
-	for i := range f.Groups {
-		rows[i] = frames.Row{Group: f.Groups[i].Texts, Values: values(&f.Groups[i].Sums)}
-	}
-	return frames.Table(p, about, rows, frames.Total{Name: "All", Values: values(&f.Total)})
+// metricsOf are the metrics that have a value where runs add up to a total.
+func metricsOf(total *Sums) aggregate.Metrics[Sums] {
+	return metrics.Without(func(name string) bool { return total.Measured == 0 && slices.Contains(ofMeasured, name) })
 }
 
-// point returns a metric of a bucket; NaN where it has no value.
-func (f *Figures) point(metric string, b *Bucket) float64 {
-	switch {
-	case metric == "utilizationPercent":
-		return b.percent(b.Busy)
-	case f.Total.Measured == 0:
-		return math.NaN()
-	case metric == "busy":
-		return b.BusyGPUs
+// Frames returns the table of the view `summary`, otherwise series.
+func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
+	return f.Frames(metricsOf(&f.Total), p, about)
+}
+
+// sum adds up runs.
+func (a *answer) sum(list []Run) error {
+	for i := range list {
+		r := &list[i]
+		a.figures.Total.add(r)
+		key := r.key()
+		n := int(a.keys.Number(key.Within(a.plan.GroupBy)))
+		if n == len(a.figures.Groups) {
+			g := GroupFigures{}
+			if a.buckets.Starts != nil {
+				if err := query.Hold(n+1, a.buckets.Len()); err != nil {
+					return err
+				}
+				g.Points = make([]Sums, a.buckets.Len())
+			}
+			a.figures.Groups = append(a.figures.Groups, g)
+		}
+		g := &a.figures.Groups[n]
+		g.Sums.add(r)
+		for _, of := range r.buckets {
+			g.Points[a.buckets.Of(of.start)].Add(of.Amounts)
+		}
+		r.buckets = nil
 	}
-	return b.IdleGPUs
+	return nil
+}
+
+// finish completes the figures of each group.
+func (a *answer) finish() *Figures {
+	f := &a.figures
+	for n := range f.Groups {
+		f.Groups[n].Texts = a.keys.All[n].Texts(a.plan, a.plan.GroupBy, a.names)
+	}
+	if a.plan.Frame != query.FrameSeries {
+		return f
+	}
+	f.Times = aggregate.Times(a.buckets, a.slices.Begin, a.plan.Window.To)
+	covered, drawn := a.covered(), a.drawn()
+	for n := range f.Groups {
+		g := &f.Groups[n]
+		g.Drawn = drawn
+		for b := range g.Points {
+			of := &g.Points[b]
+			of.BusyGPUs, of.IdleGPUs = aggregate.Ratio(of.Busy, covered[b]), aggregate.Ratio(of.Idle, covered[b])
+		}
+	}
+	return f
+}
+
+// drawn returns which buckets have a point: those with a slice, and with completeBucketsOnly of them the complete ones.
+// The newest bucket has none while usage, which is not known after the newest snapshot, is known for less than half of
+// its covered time: GPUs that compute all the time would seem to stop there.
+func (a *answer) drawn() []bool {
+	var newest pool.Micros
+	if times := a.observed.View.Times; len(times) > 0 {
+		newest = times[len(times)-1]
+	}
+	drawn := make([]bool, a.buckets.Len())
+	for _, begin := range a.slices.Begin {
+		b := a.buckets.Of(max(begin, a.buckets.Starts[0]))
+		from, to := a.buckets.Starts[b], a.buckets.Starts[b+1]
+		known := a.slices.Covered(pool.Window{From: from, To: min(to, newest)})
+		drawn[b] = a.plan.Keep(a.buckets, b, newest) && 2*known >= a.slices.Covered(pool.Window{From: from, To: to})
+	}
+	return drawn
+}
+
+// covered are the covered hours of each bucket.
+func (a *answer) covered() []float64 {
+	hours := make([]float64, a.buckets.Len())
+	for b := range hours {
+		hours[b] = pool.Hours(a.slices.Covered(pool.Window{From: a.buckets.Starts[b], To: a.buckets.Starts[b+1]}))
+	}
+	return hours
+}
+
+// hourOfWeek sums over the window by local weekday and hour.
+func (a *answer) hourOfWeek() data.Frames {
+	var sums aggregate.Week[Sums]
+	var hours [7][24]float64
+	for b, covered := range a.covered() {
+		day, hour := a.cells[b][0], a.cells[b][1]
+		hours[day][hour] += covered
+		for n := range a.figures.Groups { // one: a heat map has no groups
+			sums[day][hour].Add(a.figures.Groups[n].Points[b].Amounts)
+		}
+	}
+	for day := range sums {
+		for hour := range sums[day] {
+			of := &sums[day][hour]
+			of.IdleGPUs = aggregate.Ratio(of.Idle, hours[day][hour])
+		}
+	}
+	return frames.HeatMap(a.plan, a.about, sums.Figures(metricsOf(&a.figures.Total), a.plan.Metrics[0]))
 }

@@ -12,10 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/runs/runstest"
 )
 
 const poolC, zoneC = "pool-c", "America/Chicago"
@@ -73,7 +73,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// check compares the answers of one window with what is expected.
+// check compares the answers of one window with the expected ones.
 type check struct {
 	runstest.Source
 	ads    jobs.Source
@@ -231,7 +231,7 @@ func (c check) idle(t *testing.T) {
 
 func TestCases(t *testing.T) {
 	cases := golden.Cases(t, "utilization")
-	require.Len(t, cases, 10)
+	require.Len(t, cases, 12)
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			s := open(t, c.Write(t), c.Settings.Timezone)

@@ -14,7 +14,7 @@ import (
 type Hourly struct {
 	Amounts
 	Begun   int // runs that start in the hour
-	Carried int // runs that started before the hour, and go on in it
+	Carried int // runs that started before the hour, and continue in it
 }
 
 // HourOf is a group's hour, by its number.
@@ -42,10 +42,10 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 		return nil, pool.SourceError("job ads could not be read")
 	}
 	all := a.countRuns(hours)
-	for k, amounts := range a.series {
-		group := linked.GroupOf(k.category, k.place, a.names[k.project], a.names[k.user], a.names)
-		for b, of := range amounts {
-			if b < len(hours)-1 && of != (Amounts{}) {
+	for n, key := range a.keys.All {
+		group := linked.GroupOf(key, a.names)
+		for b := range hours[1:] {
+			if of := a.figures.Groups[n].Points[b].Amounts; of != (Amounts{}) {
 				all[HourOf{group, b}].Amounts = of
 			}
 		}
@@ -59,7 +59,7 @@ func (a *answer) countRuns(hours []pool.Micros) map[HourOf]*Hourly {
 	buckets := query.Buckets{Starts: hours}
 	for i := range a.runs {
 		r := &a.runs[i]
-		group := linked.GroupOf(r.Category, r.Place, a.names[r.Project], a.names[r.User], a.names)
+		group := linked.GroupOf(r.key(), a.names)
 		for b := buckets.Of(max(r.Start, hours[0])); b < buckets.Len() && hours[b] <= r.Until; b++ {
 			k := HourOf{group, b}
 			if all[k] == nil {

@@ -1,9 +1,14 @@
 package utilization
 
-import "github.com/chtc/gpureports/pkg/query"
+import (
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/aggregate"
+	"github.com/chtc/gpureports/pkg/query"
+)
 
 var (
-	groupings     = []string{"category", "device", "memory", "machine", "ownership", "project", "user"}
+	groupings     = []string{"category", "device", "memory", "tier", "machine", "ownership", "project", "user"}
 	seriesMetrics = []string{"utilizationPercent", "busy", "idle"}
 	tableMetrics  = []string{
 		"heldGpuHours", "measuredPercent", "utilizationPercent", "busyGpuHours", "idleGpuHours", "idlePercent", "runs",
@@ -11,39 +16,62 @@ var (
 	}
 )
 
+var metrics = aggregate.Metrics[Sums]{
+	aggregate.Define("utilizationPercent", "Utilisation %", query.Percent, 1,
+		"100 · busy / measured GPU hours; none below one measured GPU hour",
+		func(s *Sums) float64 { return s.percent(s.Busy) }),
+	aggregate.Define("busy", "Busy (avg.)", query.Count, 1, "GPUs that compute, on average over the covered time",
+		func(s *Sums) float64 { return s.BusyGPUs }),
+	aggregate.Define("idle", "Idle (avg.)", query.Count, 1, "GPUs held in idle stretches of 30 min or more, on average "+
+		"over the covered time",
+		func(s *Sums) float64 { return s.IdleGPUs }),
+	aggregate.Define("heldGpuHours", "Held GPU hours", query.GPUHours, 1, "GPU hours of the runs",
+		func(s *Sums) float64 { return s.Held }),
+	aggregate.Define("measuredPercent", "Measured %", query.Percent, 1,
+		"100 · measured / held GPU hours: between two reports of GPUsAverageUsage without a gap",
+		func(s *Sums) float64 { return aggregate.Percent(s.Measured, s.Held) }),
+	aggregate.Define("busyGpuHours", "Busy GPU hours", query.GPUHours, 1,
+		"GPU hours in which jobs computed, by GPUsAverageUsage un-averaged between two snapshots",
+		func(s *Sums) float64 { return s.Busy }),
+	aggregate.Define("idleGpuHours", "Idle GPU hours", query.GPUHours, 1,
+		"GPU hours of stretches of 30 min or more in which less than 1 % of the run's GPU time was busy",
+		func(s *Sums) float64 { return s.Idle }),
+	aggregate.Define("idlePercent", "Idle %", query.Percent, 1, "100 · idle / measured GPU hours; none below one "+
+		"measured "+
+		"GPU hour",
+		func(s *Sums) float64 { return s.percent(s.Idle) }),
+	aggregate.Define("runs", "Runs", query.Count, 0, "Runs that overlap the time range, on real and backfill slots",
+		func(s *Sums) float64 { return float64(s.Runs) }),
+	aggregate.Define("idleRuns", "Idle runs", query.Count, 0, "Runs with an idle stretch in the time range",
+		func(s *Sums) float64 { return float64(s.IdleRuns) }),
+	aggregate.Define("idleNow", "GPUs idle now", query.Count, 0,
+		"GPUs whose runs have computed nothing for 2 h or more at the newest snapshot: those of the view idle",
+		func(s *Sums) float64 { return float64(s.IdleNow) }),
+}
+
 // Kind describes the kind.
 var Kind = query.Kind{
 	Name: "utilization", Label: "Utilisation", Description: "What held GPUs do: busy, idle, since when, whose",
 	Views: []query.View{
 		hourly(query.SeriesView(groupings, seriesMetrics, query.UserFilters)),
-		query.TableView("Held, measured, busy and idle GPU hours, with totals", groupings, tableMetrics, query.UserFilters),
-		query.ListView("runs", "Runs", "Every run of a job and what its GPUs did", query.UserFilters),
+		withIdleNow(query.TableView("Held, measured, busy and idle GPU hours, with totals", groupings, tableMetrics,
+			query.UserFilters)),
+		query.ListView("runs", "Runs", "Every run of a job and the activity of its GPUs", query.UserFilters),
 		query.ListView("idle", "Idle now", "Runs whose GPUs have computed nothing for 2 h or more, longest first",
 			query.UserFilters),
 		query.HeatMapView([]string{"utilizationPercent", "idle"}, query.UserFilters),
 	},
-	Columns: []query.Column{
-		query.Metric("utilizationPercent", "Utilisation %", query.Percent, 1,
-			"100 · busy / measured GPU hours; none below one measured GPU hour"),
-		query.Metric("busy", "Busy (avg.)", query.Count, 1, "GPUs that compute, on average over the covered time"),
-		query.Metric("idle", "Idle (avg.)", query.Count, 1, "GPUs held in idle stretches of 30 min or more, on average "+
-			"over the covered time"),
-		query.Metric("heldGpuHours", "Held GPU hours", query.GPUHours, 1, "GPU hours of the runs"),
-		query.Metric("measuredPercent", "Measured %", query.Percent, 1,
-			"100 · measured / held GPU hours: between two reports of GPUsAverageUsage without a gap"),
-		query.Metric("busyGpuHours", "Busy GPU hours", query.GPUHours, 1,
-			"GPU hours in which jobs computed, by GPUsAverageUsage un-averaged between two snapshots"),
-		query.Metric("idleGpuHours", "Idle GPU hours", query.GPUHours, 1,
-			"GPU hours of stretches of 30 min or more in which less than 1 % of the run's GPU time was busy"),
-		query.Metric("idlePercent", "Idle %", query.Percent, 1, "100 · idle / measured GPU hours; none below one measured "+
-			"GPU hour"),
-		query.Metric("runs", "Runs", query.Count, 0, "Runs that overlap the time range, on real and backfill slots"),
-		query.Metric("idleRuns", "Idle runs", query.Count, 0, "Runs with an idle stretch in the time range"),
-
-		query.Metric("idleHours", "Idle", query.Hours, 1, "Length of the run's idle stretches in the time range; of runs "+
-			"idle now, of the stretch that goes on"),
+	Columns: append(metrics.Columns(),
+		query.Metric("idleHours", "Idle", query.Hours, 1, "Length of the run's idle stretches in the time range; for runs "+
+			"idle now, of the current stretch"),
 		query.TextColumn("idleSince", "Idle since", "Beginning of the idle stretch of a run that is idle now"),
-	},
+	),
+}
+
+// withIdleNow is a table that can also show the total of the list of runs that are idle now, on request.
+func withIdleNow(v query.View) query.View {
+	v.Metrics = append(slices.Clone(v.Metrics), "idleNow")
+	return v
 }
 
 // hourly is a view of series whose shortest bucket is an hour: reports of usage show no more.

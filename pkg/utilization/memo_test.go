@@ -7,11 +7,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Answers with remembered runs are those without, whatever was asked before, and also when the files are edited.
+// Answers with remembered runs equal those without, after any other queries, and also when the files are edited.
 func TestRememberedRuns(t *testing.T) {
 	dir := golden.Pool(t, poolC)
 	s := open(t, dir, zoneC)

@@ -29,6 +29,14 @@ func newReported(v *timeline.View, first int, blocks []*usage.Block) *reported {
 	return r
 }
 
+// version changes with the blocks of a run's days: a day that grows or is read again has another one.
+func (r *reported) version(run *runs.Run) (version uint64) {
+	for k := r.view.DayAt(int(run.First)); k <= r.view.DayAt(int(run.Last)); k++ {
+		version = (version ^ r.blocks[k-r.first].Number()) * 1099511628211 // FNV-1a, by words
+	}
+	return version
+}
+
 // missing returns the window's days without any value.
 func (r *reported) missing(w pool.Window) (dates []string) {
 	for k, b := range r.blocks {
@@ -42,7 +50,7 @@ func (r *reported) missing(w pool.Window) (dates []string) {
 // reader reads the sightings of runs, machine by machine.
 type reader struct {
 	machine *runs.Machine
-	values  [][]float64 // by day, GPU of the machine and side: what was read of the blocks; nil: not yet
+	values  [][]float64 // by day, GPU of the machine and side: as read from the blocks; nil: not yet
 	arena   []float64   // where the values lie
 	row     []float64   // of a run and day
 	list    []Sighting

@@ -195,7 +195,7 @@ func (t *Trace) IdleIn(w pool.Window) bool {
 }
 
 // IdleSince returns the beginning of the stretch that makes a run idle now, at a snapshot that shows it. The trace must
-// end there: only what is known at that snapshot counts.
+// end there: only data up to that snapshot count.
 func (t *Trace) IdleSince(snapshot pool.Micros) (since pool.Micros, idle bool) {
 	if len(t.Idle) == 0 || snapshot-t.Last > oldest {
 		return 0, false

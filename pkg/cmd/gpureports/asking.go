@@ -10,17 +10,19 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
+	"github.com/chtc/gpureports/pkg/cmd/cli"
 	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/plugin"
 )
 
-// asking says who asks the data source, and about whom not. Whoever can read the settings and the files sees names.
+// asking has the options for the identity of the caller and for excluded users. By default names are shown, because the
+// caller can read the settings and the files.
 type asking struct {
-	Pseudonyms  bool     `help:"Name users and jobs as viewers see them, where the setting userNames is pseudonyms."`
-	ExcludeUser []string `placeholder:"USER" help:"Leave out these users, by name or /pattern/, where answers tell users apart. No denominator changes: GPUs and hours of the pool stay."`
+	Pseudonyms  bool     `help:"Show users and jobs as viewers see them if the setting userNames is pseudonyms."`
+	ExcludeUser []string `placeholder:"USER" help:"Leave out these users, by name or /pattern/, in answers about users. Denominators stay: all GPUs and hours of the pool."`
 }
 
-// asked is a data source with someone who asks it.
+// asked is a data source with the user of its queries.
 type asked struct {
 	*plugin.Datasource
 	user     *backend.User
@@ -45,7 +47,7 @@ func (a asked) QueryData(ctx context.Context, req *backend.QueryDataRequest) (*b
 func exclude(q *backend.DataQuery, entries []string) error {
 	var model map[string]any
 	if err := json.Unmarshal(q.JSON, &model); err != nil || len(entries) == 0 {
-		return nil // the data source says what is wrong
+		return nil // the data source reports the fault
 	}
 	name, _ := model["view"].(string)
 	kind := kinds.Catalog.Kind(q.QueryType)
@@ -72,13 +74,13 @@ func exclude(q *backend.DataQuery, entries []string) error {
 }
 
 // open opens the data source.
-func (a asking) open(settings backend.DataSourceInstanceSettings, c *console) (asked, error) {
+func (a asking) open(settings backend.DataSourceInstanceSettings, c *cli.Console) (asked, error) {
 	parsed, err := plugin.ParseSettings(settings.JSONData)
 	if a.Pseudonyms && err == nil && !parsed.Pseudonymous() {
-		return asked{}, usage("--pseudonyms: the setting userNames is %s: write pseudonyms, and pseudonymSecret into "+
+		return asked{}, cli.Usage("--pseudonyms: the setting userNames is %s: write pseudonyms, and pseudonymSecret into "+
 			"secureJsonData", parsed.UserNames)
 	}
-	source := asked{Datasource: plugin.Open(settings, func() time.Time { return c.now })}
+	source := asked{Datasource: plugin.OpenOnce(settings, func() time.Time { return c.Now })}
 	if !a.Pseudonyms {
 		source.user = &backend.User{Role: "Admin"}
 	}

@@ -6,7 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/cmd/cli"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 )
 
 // hoursAndGPUs asks for GPU hours by user, and for the pool's averages.
@@ -57,7 +58,7 @@ func TestPseudonymsOnTheCommandLine(t *testing.T) {
 	args := []string{"query", "--settings", settings, "--query", "-", "--from", "2025-09-30T00:00:00Z", "--to", "now",
 		"--format", "csv", "--pseudonyms"}
 	code, _, errors := command(t, hoursAndGPUs, args...)
-	require.Equal(t, exitUsage, code)
+	require.Equal(t, cli.ExitUsage, code)
 	require.Contains(t, errors, "userNames is full")
 	args[2] = writeSettings(t, map[string]any{"jsonData": map[string]any{"snapshotDir": golden.Pool(t, "pool-a"),
 		"userNames": "pseudonyms"}, "secureJsonData": map[string]string{"pseudonymSecret": "correct horse battery"}})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/chtc/gpureports/pkg/cmd/cli"
 	"github.com/chtc/gpureports/pkg/plugin"
 )
 
@@ -15,38 +16,38 @@ type buildCommand struct {
 	List     bool   `help:"Only print the days that the bucket lacks, one a line."`
 }
 
-// Run builds what the bucket of finished days lacks.
-func (b *buildCommand) Run(ctx context.Context, c *console) error {
-	window, err := parseWindow(b.From, b.To, c.now)
+// Run builds the days that the bucket of finished days lacks.
+func (b *buildCommand) Run(ctx context.Context, c *cli.Console) error {
+	window, err := cli.ParseWindow(b.From, b.To, c.Now)
 	if err != nil {
 		return err
 	}
-	settings, err := readSettings(b.Settings)
+	settings, err := cli.ReadSettings(b.Settings)
 	if err != nil {
-		return usageError{err}
+		return cli.Usage("%w", err)
 	}
-	source := plugin.Open(settings, func() time.Time { return c.now })
+	source := plugin.OpenOnce(settings, func() time.Time { return c.Now })
 	defer source.Dispose()
 	var built, there, failed int
 	err = source.Build(ctx, window.From, window.To, b.List, func(day plugin.BuiltDay) {
 		switch {
 		case day.Err != nil:
 			failed++
-			fmt.Fprintf(c.err, "%s: %v\n", day.Date, day.Err)
+			fmt.Fprintf(c.Err, "%s: %v\n", day.Date, day.Err)
 		case !day.Missing:
 			there++
 		case b.List:
-			fmt.Fprintln(c.out, day.Date)
+			fmt.Fprintln(c.Out, day.Date)
 		default:
 			built++
-			fmt.Fprintf(c.out, "%s: built from %d rows\n", day.Date, day.Rows)
+			fmt.Fprintf(c.Out, "%s: built from %d rows\n", day.Date, day.Rows)
 		}
 	})
 	if err != nil {
 		return err
 	}
 	if !b.List {
-		fmt.Fprintf(c.out, "%d days built, %d were there, %d failed.\n", built, there, failed)
+		fmt.Fprintf(c.Out, "%d days built, %d were there, %d failed.\n", built, there, failed)
 	}
 	if failed > 0 {
 		return fmt.Errorf("%d days could not be built: run the command again once the cause is mended", failed)

@@ -9,11 +9,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/bucket/buckettest"
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/cmd/cli"
+	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 )
 
-// The command builds what is missing and nothing else, and says so.
+// The command builds the missing days and no others, and reports them.
 func TestBuild(t *testing.T) {
 	o := buckettest.Start(t).Bucket(t)
 	settings := writeSettings(t, map[string]any{
@@ -23,9 +24,9 @@ func TestBuild(t *testing.T) {
 	})
 	command := func(args ...string) string {
 		var out, errs bytes.Buffer
-		code := run(t.Context(), append([]string{"build", "--settings", settings}, args...),
-			&console{out: &out, err: &errs, now: time.Now()})
-		require.Equal(t, exitOK, code, errs.String())
+		code := program().Run(t.Context(), append([]string{"build", "--settings", settings}, args...),
+			&cli.Console{Out: &out, Err: &errs, Now: time.Now()})
+		require.Equal(t, cli.ExitOK, code, errs.String())
 		require.Empty(t, errs.String())
 		return out.String()
 	}
@@ -40,6 +41,7 @@ func TestBuild(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(settings, []byte(`{"jsonData": {"snapshotDir": "/nowhere"}}`), 0o600))
 	var errs bytes.Buffer
-	code := run(t.Context(), []string{"build", "--settings", settings}, &console{out: &errs, err: &errs, now: time.Now()})
-	require.NotEqual(t, exitOK, code, "nothing to build for")
+	code := program().Run(t.Context(), []string{"build", "--settings", settings},
+		&cli.Console{Out: &errs, Err: &errs, Now: time.Now()})
+	require.NotEqual(t, cli.ExitOK, code, "nothing to build for")
 }

@@ -10,35 +10,36 @@ import (
 	"time"
 
 	"github.com/chtc/gpureports/pkg/check"
+	"github.com/chtc/gpureports/pkg/cmd/cli"
 	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/report"
 )
 
 type checkCommand struct {
 	Settings string `required:"" type:"path" placeholder:"FILE" help:"The data source's settings."`
-	Last     string `default:"7d" help:"How much of the newest data gaps, links with job ads and clocks are told from: 24h, 7d."`
+	Last     string `default:"7d" help:"Length of the newest data to check for gaps, links with job ads and clocks: 24h, 7d."`
 	Format   string `enum:"text,json" default:"text" help:"text or json."`
 }
 
 var lastOf = regexp.MustCompile(`^[1-9]\d{0,4}[hdw]$`)
 
-// Run looks at an installation and says what it found. It fails when something is worse than a note.
-func (k *checkCommand) Run(ctx context.Context, c *console) error {
+// Run checks an installation and prints the findings. It fails if one is worse than a note.
+func (k *checkCommand) Run(ctx context.Context, c *cli.Console) error {
 	if !lastOf.MatchString(k.Last) {
-		return usage("--last %q: write a number of hours, days or weeks, such as 24h, 7d or 2w", k.Last)
+		return cli.Usage("--last %q: write a number of hours, days or weeks, such as 24h, 7d or 2w", k.Last)
 	}
-	begin, err := parseTime("now-"+k.Last, c.now)
+	begin, err := cli.ParseTime("now-"+k.Last, c.Now)
 	if err != nil {
 		return err
 	}
-	settings, err := readSettings(k.Settings)
+	settings, err := cli.ReadSettings(k.Settings)
 	if err != nil {
-		return usageError{err}
+		return cli.Usage("%w", err)
 	}
-	source := plugin.Open(settings, func() time.Time { return c.now })
+	source := plugin.Open(settings, func() time.Time { return c.Now })
 	defer source.Dispose()
-	stop := working(c.err, "Checking")
-	findings, err := source.Check(ctx, c.now.Sub(begin))
+	stop := cli.Working(c.Err, "Checking")
+	findings, err := source.Check(ctx, c.Now.Sub(begin))
 	stop()
 	if err != nil {
 		return err
@@ -48,11 +49,11 @@ func (k *checkCommand) Run(ctx context.Context, c *console) error {
 		counts[f.Severity]++
 	}
 	if k.Format == "json" {
-		encoder := json.NewEncoder(c.out)
+		encoder := json.NewEncoder(c.Out)
 		encoder.SetIndent("", "  ")
-		err = encoder.Encode(map[string]any{"checked": c.now.UTC(), "counts": counts, "findings": findings})
+		err = encoder.Encode(map[string]any{"checked": c.Now.UTC(), "counts": counts, "findings": findings})
 	} else {
-		w := bufio.NewWriter(c.out)
+		w := bufio.NewWriter(c.Out)
 		for _, f := range findings {
 			for i, line := range report.Wrap(report.Sentence(strings.ToUpper(f.Text[:1])+strings.TrimRight(f.Text[1:],
 				".")+"."), 88) {

@@ -12,8 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/golden"
-	"github.com/chtc/gpureports/pkg/samplepool"
+	"github.com/chtc/gpureports/pkg/cmd/cli"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 )
 
 // checkOf runs check over a directory with these settings and returns the findings by store, too.
@@ -23,7 +24,7 @@ func checkOf(t *testing.T, dir string, settings map[string]any) (code int, text 
 	settings["snapshotDir"] = dir
 	file := writeSettings(t, map[string]any{"jsonData": settings})
 	code, text, errors := command(t, "", "check", "--settings", file)
-	require.Equal(t, code == exitOK, errors == "", errors)
+	require.Equal(t, code == cli.ExitOK, errors == "", errors)
 	again, out, _ := command(t, "", "check", "--settings", file, "--last", "7d", "--format", "json")
 	require.Equal(t, code, again)
 	var answer struct {
@@ -37,7 +38,7 @@ func checkOf(t *testing.T, dir string, settings map[string]any) (code int, text 
 	for _, f := range answer.Findings {
 		found[f.Store] = struct{ Severity, Text string }{f.Severity, f.Text}
 	}
-	require.Equal(t, answer.Counts["error"]+answer.Counts["warning"] == 0, code == exitOK)
+	require.Equal(t, answer.Counts["error"]+answer.Counts["warning"] == 0, code == cli.ExitOK)
 	for _, line := range strings.Split(text, "\n") {
 		require.LessOrEqual(t, utf8.RuneCountInString(line), 100)
 	}
@@ -53,19 +54,19 @@ func TestCheckGoodPool(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, p.Write(context.Background(), dir))
 	code, text, found := checkOf(t, dir, map[string]any{"jobs": "sqlite"})
-	require.Equal(t, exitOK, code, text)
+	require.Equal(t, cli.ExitOK, code, text)
 	require.Contains(t, text, "ok       Time zone: UTC fits the jobs' queue dates in 2 month files.")
 	require.Contains(t, text, "note     Cache: in memory only")
 	require.Equal(t, "ok", found["clocks"].Severity)
 
 	code, text, found = checkOf(t, dir, map[string]any{})
-	require.Equal(t, exitOK, code, text)
+	require.Equal(t, cli.ExitOK, code, text)
 	require.Equal(t, "note", found["jobs"].Severity, "no job source")
 	require.NotContains(t, found, "links")
 
 	code, text, found = checkOf(t, dir, map[string]any{"jobs": "sqlite", "jobsPath": "none.db",
 		"timezone": "America/Chicago"})
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, cli.ExitFailed, code)
 	require.Equal(t, "error", found["jobs"].Severity)
 	require.True(t, strings.HasPrefix(text, "error    Jobs: "), "the worst first: %s", text)
 	require.Contains(t, text, "warning  Time zone: America/Chicago does not fit in all month files: no job is seen")
@@ -74,7 +75,7 @@ func TestCheckGoodPool(t *testing.T) {
 func TestCheckGolden(t *testing.T) {
 	code, text, found := checkOf(t, golden.Pool(t, "pool-b"),
 		map[string]any{"jobs": "sqlite", "timezone": "America/Chicago"})
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, cli.ExitFailed, code)
 	require.Equal(t, "ok", found["timezone"].Severity, found["timezone"].Text)
 	require.Contains(t, found["other files"].Text, "gpu_state_2025-10_dev.db")
 	require.Contains(t, found["snapshots"].Text, "A snapshot of the future")
@@ -84,15 +85,15 @@ func TestCheckGolden(t *testing.T) {
 func TestCheckNothing(t *testing.T) {
 	dir := t.TempDir()
 	code, text, _ := checkOf(t, dir, map[string]any{})
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, cli.ExitFailed, code)
 	words := strings.Join(strings.Fields(text), " ") // wrapped at the terminal's width
 	require.Contains(t, words, "error Snapshots: no month file gpu_state_YYYY-MM.db or gpu_state_YYYY-MM.parquet in "+
 		"the snapshot directory "+dir)
 	code, text, _ = checkOf(t, filepath.Join(dir, "missing"), map[string]any{})
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, cli.ExitFailed, code)
 	require.Contains(t, text, "does not exist")
 	code, text, _ = checkOf(t, dir, map[string]any{"sliceMinutes": 7})
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, cli.ExitFailed, code)
 	require.Contains(t, text, "sliceMinutes 7 is unknown")
 }
 
@@ -111,7 +112,7 @@ func TestCheckUsage(t *testing.T) {
 	for _, args := range [][]string{{}, {"--settings", settings + "-missing"}, {"--settings", settings, "--last", "soon"},
 		{"--settings", settings, "--last", "0d"}, {"--settings", settings, "--format", "xml"}} {
 		code, out, errors := command(t, "", append([]string{"check"}, args...)...)
-		require.Equal(t, exitUsage, code, args)
+		require.Equal(t, cli.ExitUsage, code, args)
 		require.Empty(t, out)
 		require.NotEmpty(t, errors)
 	}

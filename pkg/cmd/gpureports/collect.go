@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/chtc/gpureports/pkg/cmd/cli"
 	"github.com/chtc/gpureports/pkg/collect"
 )
 
@@ -14,10 +15,10 @@ type collectCommand struct {
 	Every time.Duration `help:"Go on as a service, a snapshot or poll at every multiple of this interval, such as 15m. Default: one." placeholder:"INTERVAL"`
 }
 
-// Run takes one snapshot of a pool, or with --jobs polls its queues once, or goes on doing so.
-func (o *collectCommand) Run(ctx context.Context, c *console) error {
+// Run takes one snapshot of a pool, or with --jobs polls its queues once, or repeats that.
+func (o *collectCommand) Run(ctx context.Context, c *cli.Console) error {
 	if o.Every != 0 {
-		o.Log = slog.New(slog.NewTextHandler(c.err, nil))
+		o.Log = slog.New(slog.NewTextHandler(c.Err, nil))
 		return collect.Service(ctx, o.Options, o.Every)
 	}
 	if o.Jobs {
@@ -27,24 +28,24 @@ func (o *collectCommand) Run(ctx context.Context, c *console) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "Snapshot %s: %d slots, %d rows, in %s.\n", result.Timestamp, result.Slots, result.Rows,
+	fmt.Fprintf(c.Out, "Snapshot %s: %d slots, %d rows, in %s.\n", result.Timestamp, result.Slots, result.Rows,
 		result.Duration.Round(time.Millisecond))
 	if result.Notes != "" {
-		fmt.Fprintln(c.err, result.Notes)
+		fmt.Fprintln(c.Err, result.Notes)
 	}
 	return nil
 }
 
 // poll polls the queues once.
-func (o *collectCommand) poll(ctx context.Context, c *console) error {
+func (o *collectCommand) poll(ctx context.Context, c *cli.Console) error {
 	result, err := collect.Poll(ctx, o.Options)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.out, "%d idle jobs that ask for GPUs at %d access points, %d of them new, in %s.\n", result.Jobs,
-		result.Schedds, result.New, result.Duration.Round(time.Millisecond))
+	fmt.Fprintf(c.Out, "%d idle and %d running jobs that ask for GPUs at %d access points, %d of them new, in %s.\n",
+		result.Jobs-result.Running, result.Running, result.Schedds, result.New, result.Duration.Round(time.Millisecond))
 	if result.Notes != "" {
-		fmt.Fprintln(c.err, result.Notes)
+		fmt.Fprintln(c.Err, result.Notes)
 	}
 	return nil
 }

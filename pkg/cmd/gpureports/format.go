@@ -17,7 +17,7 @@ import (
 	"github.com/chtc/gpureports/pkg/report"
 )
 
-// writers write answers in the formats of the command line: the answers to out, what is said about them to err.
+// writers write answers in the formats of the command line: the answers to out, their notices to err.
 var writers = map[string]func(out, err io.Writer, o report.Options, answers []report.Answer) error{
 	"json":  writeJSON,
 	"csv":   writeCSV,
@@ -25,7 +25,7 @@ var writers = map[string]func(out, err io.Writer, o report.Options, answers []re
 	"html":  writeHTML,
 }
 
-// writeJSON writes [{"refId", "status", "error"?, "frames": [data.Frame JSON]}] and nothing else.
+// writeJSON writes [{"refId", "status", "error"?, "frames": [data.Frame JSON]}] and no other text.
 func writeJSON(out, _ io.Writer, _ report.Options, answers []report.Answer) error {
 	type document struct {
 		RefID  string         `json:"refId"`
@@ -115,7 +115,7 @@ func writeFrame(w *csv.Writer, frame *data.Frame) error {
 	return w.Error()
 }
 
-// csvName names a series by its labels' values, else by its field.
+// csvName names a series by its labels' values, or by its field if it has none.
 func csvName(field *data.Field) string {
 	if len(field.Labels) == 0 {
 		return field.Name

@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/report"
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
 // FuzzNames: machines, users, devices and projects with any name come through the plugin protocol, CSV, JSON, text and

@@ -8,6 +8,8 @@ import (
 
 	"github.com/emersion/go-smtp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/cmd/cli"
 )
 
 // mailbox is an SMTP server that keeps the last message.
@@ -41,17 +43,17 @@ func TestReportByMail(t *testing.T) {
 		listener.Addr().String(),
 	}
 	code, out, errors := command(t, "", args...)
-	require.Equal(t, exitOK, code, errors)
+	require.Equal(t, cli.ExitOK, code, errors)
 	require.Empty(t, out)
 	file := filepath.Join(t.TempDir(), "report.txt")
 	code, _, errors = command(t, "", append(args, "--output", file)...)
-	require.Equal(t, exitOK, code, errors)
+	require.Equal(t, cli.ExitOK, code, errors)
 	require.FileExists(t, file)
 	require.NoError(t, server.Close())
 	<-done
 	require.Equal(t, []string{"ops@example.org", "boss@example.org", "ops@example.org", "boss@example.org"}, box.to)
 	require.Contains(t, box.text, "Subject: Weekly: 2025-09-30 00:00 to 2025-10-01 00:00 UTC")
 	code, _, errors = command(t, "", args...)
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, cli.ExitFailed, code)
 	require.Contains(t, errors, "sending the report by 127.0.0.1:")
 }

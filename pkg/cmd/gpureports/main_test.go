@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,8 +15,9 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend/log"
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/golden"
-	"github.com/chtc/gpureports/pkg/jobs/jobstest"
+	"github.com/chtc/gpureports/pkg/cmd/cli"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
 )
 
 func TestMain(m *testing.M) {
@@ -25,17 +25,17 @@ func TestMain(m *testing.M) {
 	backend.Logger = log.DefaultLogger
 	code := m.Run()
 	jobstest.StopServers()
-	os.RemoveAll(built)
 	os.Exit(code)
 }
 
 var started = time.Date(2025, 10, 2, 0, 0, 0, 0, time.UTC)
 
-// command runs a command line and returns its exit code and what it wrote.
+// command runs a command line and returns its exit code and its output.
 func command(t *testing.T, stdin string, args ...string) (code int, out, errors string) {
 	t.Helper()
 	var o, e bytes.Buffer
-	code = run(context.Background(), args, &console{in: strings.NewReader(stdin), out: &o, err: &e, now: started})
+	code = program().Run(context.Background(), args,
+		&cli.Console{In: strings.NewReader(stdin), Out: &o, Err: &e, Now: started})
 	return code, o.String(), e.String()
 }
 
@@ -49,7 +49,7 @@ func writeSettings(t *testing.T, settings map[string]any) string {
 	return path
 }
 
-// settingsFor writes a settings file beside a golden pool, which it names relatively.
+// settingsFor writes a settings file into the folder of a golden pool, which it names by a relative path.
 func settingsFor(t *testing.T, pool string) string {
 	t.Helper()
 	dir := golden.Pool(t, pool)
@@ -75,7 +75,7 @@ func TestQueryJSON(t *testing.T) {
 		{"queryType": "allocation", "view": "summary", "metrics": ["free"], "fromAlert": true},
 		{"queryType": "allocation", "view": "summary", "fromAlert": true},
 		{"queryType": "allocation", "filter": {"machines": ["nowhere"]}}]`)
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, cli.ExitFailed, code)
 	require.Contains(t, errors, "2 of 5 queries failed")
 	var answers []struct {
 		RefID  string
@@ -110,7 +110,7 @@ func TestQueryJSON(t *testing.T) {
 	require.Empty(t, answers[4].Frames[0].Schema.Fields, "no data")
 
 	code, out, errors = answerTo(t, settings, "json", `{"queryType": "userHours"}`)
-	require.Equal(t, exitOK, code)
+	require.Equal(t, cli.ExitOK, code)
 	require.Empty(t, errors, "only JSON")
 	require.NoError(t, json.Unmarshal([]byte(out), &answers))
 	require.Equal(t, "A", answers[0].RefID)
@@ -120,7 +120,7 @@ func TestQueryInterval(t *testing.T) {
 	settings := settingsFor(t, "pool-a")
 	points := func(extra string) int {
 		code, out, _ := answerTo(t, settings, "csv", `{"queryType": "allocation", "groupBy": ["slots"], "filter": {"slots": ["Real"]}`+extra+`}`)
-		require.Equal(t, exitOK, code)
+		require.Equal(t, cli.ExitOK, code)
 		return strings.Count(out, "\n") - 1
 	}
 	require.Equal(t, points(`, "bucket": "15m"`), points(""), "two days in a thousand points: the smallest")
@@ -131,7 +131,7 @@ func TestQueryInterval(t *testing.T) {
 func TestQueryCSV(t *testing.T) {
 	code, out, errors := answerTo(t, settingsFor(t, "pool-a"), "csv", `[
 		{"queryType": "allocation", "view": "summary"}, {"queryType": "nonsense"}, {"queryType": "userHours", "view": "summary", "groupBy": []}]`)
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, cli.ExitFailed, code)
 	require.Contains(t, errors, "nonsense")
 	parts := strings.Split(out, "\n\n")
 	require.Len(t, parts, 2, "frames separated by an empty line")
@@ -149,7 +149,7 @@ func TestQueryTableAndHTML(t *testing.T) {
 	require.Contains(t, out, "Prioritized (Researcher Owned)")
 	require.Contains(t, out, "Real Slots (total)")
 	require.Contains(t, out, "2025-09-30 00:00 ")
-	require.Contains(t, out, "! queryType")
+	require.Contains(t, out, "! unknown queryType")
 	require.Contains(t, out, "\nB\n=\n")
 	for _, line := range strings.Split(out, "\n") {
 		require.Equal(t, strings.TrimRight(line, " "), line, "no blanks at the end")
@@ -176,58 +176,21 @@ func TestUsage(t *testing.T) {
 		{"query", "--settings", settings, "--query", settings + "-missing", "--from", "now-1h", "--to", "now"},
 	} {
 		code, out, errors := command(t, `{"queryType": "allocation"}`, args...)
-		require.Equal(t, exitUsage, code, args)
+		require.Equal(t, cli.ExitUsage, code, args)
 		require.NotEmpty(t, errors, args)
 		require.Empty(t, out, args)
 	}
 	for _, queries := range []string{``, `7`, `[]`, `{"queryType"`, `[{"refId": "A"}, {"refId": "A"}]`, `{"refId": 7}`} {
 		code, _, errors := answerTo(t, settings, "json", queries)
-		require.Equal(t, exitUsage, code, queries)
+		require.Equal(t, cli.ExitUsage, code, queries)
 		require.NotEmpty(t, errors, queries)
 	}
 	code, out, _ := command(t, "", "--help")
-	require.Equal(t, exitOK, code)
+	require.Equal(t, cli.ExitOK, code)
 	require.Contains(t, out, "query")
 	code, out, _ = command(t, "", "query", "--help")
-	require.Equal(t, exitOK, code)
+	require.Equal(t, cli.ExitOK, code)
 	require.Contains(t, out, "--from")
-}
-
-func TestParseTime(t *testing.T) {
-	now := time.Date(2026, 3, 8, 12, 0, 0, 500, time.UTC)
-	for text, want := range map[string]time.Time{
-		"now":                         now,
-		"now-90s":                     now.Add(-90 * time.Second),
-		"now-5m":                      now.Add(-5 * time.Minute),
-		"now-24h":                     now.Add(-24 * time.Hour),
-		"now-7d":                      now.Add(-7 * 24 * time.Hour),
-		"now-2w":                      now.Add(-14 * 24 * time.Hour),
-		"2026-03-08T06:00:00-06:00":   time.Date(2026, 3, 8, 12, 0, 0, 0, time.UTC),
-		"2026-03-08T12:00:00.123456Z": time.Date(2026, 3, 8, 12, 0, 0, 123456000, time.UTC),
-	} {
-		got, err := parseTime(text, now)
-		require.NoError(t, err, text)
-		require.True(t, want.Equal(got), "%s: want %v, got %v", text, want, got)
-	}
-	for _, text := range []string{"", "now-", "now+1h", "now-1", "now-1y", "2026-03-08", "12:00"} {
-		_, err := parseTime(text, now)
-		require.ErrorContains(t, err, "RFC 3339", text)
-	}
-}
-
-func TestSettingsRelativeToTheirFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "settings.json")
-	require.NoError(t, os.WriteFile(path, []byte(`{"name": "n", "url": "http://es", "basicAuth": true, "basicAuthUser": "u", "jsonData": {"snapshotDir": "pool", "cacheDir": "/cache", "timezone": "UTC"}, "secureJsonData": {"basicAuthPassword": "p"}}`), 0o600))
-	settings, err := readSettings(path)
-	require.NoError(t, err)
-	require.JSONEq(t, `{"snapshotDir": "`+filepath.Join(filepath.Dir(path),
-		"pool")+`", "cacheDir": "/cache", "timezone": "UTC"}`, string(settings.JSONData))
-	require.Equal(t, backend.DataSourceInstanceSettings{Type: "chtc-gpureports-datasource", Name: "n", URL: "http://es",
-		BasicAuthEnabled: true, BasicAuthUser: "u",
-		JSONData: settings.JSONData, DecryptedSecureJSONData: map[string]string{"basicAuthPassword": "p"}}, settings)
-	require.NoError(t, os.WriteFile(path, []byte(`[]`), 0o600))
-	_, err = readSettings(path)
-	require.ErrorContains(t, err, "jsonData")
 }
 
 func TestReport(t *testing.T) {
@@ -235,14 +198,14 @@ func TestReport(t *testing.T) {
 	window := []string{"--from", "2025-09-30T00:00:00Z", "--to", "2025-10-01T00:00:00Z"}
 	code, out, errors := command(t, "", append([]string{"report", "--settings", settings, "--title", "Weekly"},
 		window...)...)
-	require.Equal(t, exitOK, code, errors)
+	require.Equal(t, cli.ExitOK, code, errors)
 	require.True(t, strings.HasPrefix(out, "Weekly\n======\n2025-09-30 00:00 to 2025-10-01 00:00 UTC"), out[:200])
 	require.Contains(t, out, "Real Slots (total)")
 
 	file := filepath.Join(t.TempDir(), "report.html")
 	code, out, errors = command(t, "", "report", "--settings", settings, "--last", "1d", "--timezone", "America/Chicago",
 		"--format", "html", "--output", file)
-	require.Equal(t, exitOK, code, errors)
+	require.Equal(t, cli.ExitOK, code, errors)
 	require.Empty(t, out)
 	page, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -251,7 +214,7 @@ func TestReport(t *testing.T) {
 	for _, args := range [][]string{{}, {"--last", "soon"}, {"--from", "now"}, {"--last", "24h", "--sections", "weather"},
 		{"--last", "24h", "--timezone", "Mars"}, {"--last", "24h", "--format", "pdf"}} {
 		code, _, errors := command(t, "", append([]string{"report", "--settings", settings}, args...)...)
-		require.Equal(t, exitUsage, code, "%v %s", args, errors)
+		require.Equal(t, cli.ExitUsage, code, "%v %s", args, errors)
 	}
 }
 
@@ -260,60 +223,34 @@ func TestImportJobs(t *testing.T) {
 	output := filepath.Join(t.TempDir(), "jobs.db")
 	code, out, errors := command(t, "", "import-jobs", "--output", output,
 		filepath.Join(dir, "jobs_history_refactored.jsonl"), filepath.Join(dir, "jobs_epochs.jsonl"))
-	require.Equal(t, exitOK, code, errors)
-	require.Contains(t, out, " 0 already there, 0 of another kind, 0 not readable")
+	require.Equal(t, cli.ExitOK, code, errors)
+	require.Contains(t, out, " 0 already there, 0 of the other kind, 0 not readable")
 	code, out, _ = command(t, "", "import-jobs", "--output", output, "--kind", "history",
 		filepath.Join(dir, "jobs_epochs.jsonl"))
-	require.Equal(t, exitOK, code)
+	require.Equal(t, cli.ExitOK, code)
 	require.Contains(t, out, " 0 stored")
 	odd := filepath.Join(t.TempDir(), "odd.jsonl")
 	require.NoError(t, os.WriteFile(odd, []byte("{\"GlobalJobId\": \"a#1.0#3\", \"CompletionDate\": "+
 		"7}\nnonsense\n{\"a\": \"\x01\"}\n"), 0o600))
 	code, out, errors = command(t, "", "import-jobs", "--output", output, odd)
-	require.Equal(t, exitFailed, code, "nothing is left out in silence")
-	require.Contains(t, out, " 1 stored, 0 already there, 0 of another kind, 2 not readable")
+	require.Equal(t, cli.ExitFailed, code, "nothing is left out in silence")
+	require.Contains(t, out, " 1 stored, 0 already there, 0 of the other kind, 2 not readable")
 	require.Contains(t, errors, odd+":2: ")
 	require.Contains(t, errors, odd+":3: ")
 	require.NotContains(t, errors, "\x01")
 	code, _, _ = command(t, "", "import-jobs", "--output", output, "--kind", "x", filepath.Join(dir, "jobs_epochs.jsonl"))
-	require.Equal(t, exitUsage, code)
+	require.Equal(t, cli.ExitUsage, code)
 }
 
 func TestCollect(t *testing.T) {
 	dir := t.TempDir()
 	code, _, errors := command(t, "", "collect", "--snapshot-dir", dir, "--condor-status",
 		filepath.Join(dir, "condor_status"))
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, cli.ExitFailed, code)
 	require.Contains(t, errors, "condor_status")
 	code, _, errors = command(t, "", "collect", "--snapshot-dir", dir, "--timezone", "Mars")
-	require.Equal(t, exitUsage, code)
+	require.Equal(t, cli.ExitUsage, code)
 	require.Contains(t, errors, "Mars")
 	code, _, _ = command(t, "", "collect", "--snapshot-dir", dir, "--every", "1s")
-	require.Equal(t, exitUsage, code)
+	require.Equal(t, cli.ExitUsage, code)
 }
-
-func TestWorking(t *testing.T) {
-	var mu sync.Mutex
-	var out strings.Builder
-	text := func() string {
-		mu.Lock()
-		defer mu.Unlock()
-		return out.String()
-	}
-	stop := workingOn(writerFunc(func(text []byte) (int, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		return out.Write(text)
-	}), "Reading", time.Millisecond)
-	require.Eventually(t, func() bool { return strings.HasPrefix(text(), "\rReading … 0s") }, 30*time.Second,
-		time.Millisecond)
-	stop()
-	require.True(t, strings.HasSuffix(text(), "\r\x1b[K"), "the line is removed")
-	var silent bytes.Buffer
-	working(&silent, "Reading")()
-	require.Empty(t, silent.String(), "where there is no terminal")
-}
-
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(text []byte) (int, error) { return f(text) }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 )
 
 // ownersPool writes two machines, of Bio_One and Chem_Two, over two hours: alice holds a GPU of Bio_One's all the time
@@ -58,9 +58,10 @@ func TestReportOfAnOwner(t *testing.T) {
 	code, out, errors := report("Bio_One", "csv")
 	require.Equal(t, 0, code, errors)
 	require.Equal(t, strings.Join([]string{
-		"by,name,ownedGpuHours,ownGpuHours,givenGpuHours,elsewhereGpuHours",
-		"all,All,4,2,2,1", "device,NVIDIA A100,4,2,2,1", "month,2025-09,2,1,1,1", "month,2025-10,2,1,1,0",
-		"user,alice,0,2,0,1", "user,bob,0,0,2,0", "",
+		"by,name,ownedGpuHours,ownGpuHours,givenGpuHours,elsewhereGpuHours,evictions,yielded,lostGpuHours,evictedGpuHours," +
+			"checkpointedPercent",
+		"all,All,4,2,2,1,0,0,0,0,", "device,NVIDIA A100,4,2,2,1,0,0,0,0,", "month,2025-09,2,1,1,1,0,0,0,0,",
+		"month,2025-10,2,1,1,0,0,0,0,0,", "user,alice,0,2,0,1,0,0,0,0,", "user,bob,0,0,2,0,0,0,0,0,", "",
 	}, "\n"), digits.ReplaceAllStringFunc(out, func(number string) string { // a month ends a microsecond before the next
 		hours, err := strconv.ParseFloat(number, 64)
 		require.NoError(t, err)
@@ -75,5 +76,5 @@ func TestReportOfAnOwner(t *testing.T) {
 	}
 	code, _, errors = report("bioone", "text")
 	require.NotEqual(t, 0, code)
-	require.Contains(t, errors, "near are Bio_One, Chem_Two")
+	require.Contains(t, errors, "similar: Bio_One, Chem_Two")
 }

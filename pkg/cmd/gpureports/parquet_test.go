@@ -9,7 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/cmd/cli"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 )
 
 // questions are one of each view that has numbers.
@@ -37,7 +38,7 @@ func answersOf(t *testing.T, dir, zone, from, to string) string {
 	require.NoError(t, err)
 	code, out, errors := command(t, string(query), "query", "--settings", path, "--query", "-", "--from", from, "--to",
 		to, "--format", "json")
-	require.Equal(t, exitOK, code, errors)
+	require.Equal(t, cli.ExitOK, code, errors)
 	return regexp.MustCompile(`"stats":\[[^]]*\]`).ReplaceAllString(out, "")
 }
 
@@ -50,7 +51,7 @@ func TestFormatsGiveTheSameAnswers(t *testing.T) {
 	sqlite, parquet, converted := golden.Pool(t, "pool-c"), golden.Parquet(t), golden.Pool(t, "pool-c")
 	for _, month := range []string{"gpu_state_2025-09.db", "gpu_state_2025-10.db"} {
 		code, out, errors := command(t, "", "convert", filepath.Join(converted, month))
-		require.Equal(t, exitOK, code, errors)
+		require.Equal(t, cli.ExitOK, code, errors)
 		require.Contains(t, out, "compared with "+month+" row by row")
 		require.NoError(t, os.Remove(filepath.Join(converted, month)))
 	}
@@ -62,7 +63,7 @@ func TestFormatsGiveTheSameAnswers(t *testing.T) {
 	}
 	code, _, errors := command(t, "", "convert", filepath.Join(converted, "gpu_state_2025-09.parquet"),
 		filepath.Join(converted, "chtc_owned"))
-	require.Equal(t, exitUsage, code)
-	require.Contains(t, errors, "chtc_owned is no month file")
+	require.Equal(t, cli.ExitUsage, code)
+	require.Contains(t, errors, "chtc_owned is not a month file")
 	require.FileExists(t, filepath.Join(converted, "gpu_state_2025-09.db"), "the others are converted")
 }

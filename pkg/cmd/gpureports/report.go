@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/chtc/gpureports/pkg/cmd/cli"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/report"
@@ -16,10 +17,10 @@ import (
 
 type reportCommand struct {
 	Settings string   `required:"" type:"path" placeholder:"FILE" help:"The data source's settings."`
-	From     string   `placeholder:"T" help:"Begin of the window: RFC 3339 or now-24h."`
-	To       string   `placeholder:"T" default:"now" help:"End of the window."`
+	From     string   `placeholder:"T" help:"Start of the time range: RFC 3339 or now-24h."`
+	To       string   `placeholder:"T" default:"now" help:"End of the time range."`
 	Last     string   `placeholder:"24h" help:"Instead of from and to: 24h, 7d (any number of hours or days), or the calendar's month, quarter or fiscal-year that is over."`
-	Project  string   `placeholder:"NAME" help:"Instead of the pool's: the report of this project's machines, what they could do, what their owner used, what others got."`
+	Project  string   `placeholder:"NAME" help:"Report on this project's machines instead of the pool: capacity, use by the owner, use by others."`
 	Format   string   `enum:"text,html,csv" default:"text" help:"text or html; with --project also csv."`
 	Sections []string `placeholder:"KEY" help:"Only these sections, by key, separated by commas."`
 	Title    string   `help:"Title of the report."`
@@ -37,44 +38,45 @@ type mailOptions struct {
 	MailTo   []string `placeholder:"ADDRESS" help:"Mail it, as text and as HTML, to these addresses, separated by commas."`
 	MailFrom string   `placeholder:"ADDRESS" help:"Whom the mail is from. Default: gpureports@ this machine."`
 	SMTP     string   `name:"smtp" placeholder:"HOST:PORT" default:"localhost:25" help:"The mail server."`
+	SMTPHelo string   `name:"smtp-helo" placeholder:"NAME" help:"Name of this machine for the mail server (EHLO). Default: the sender's domain."`
 	SMTPTLS  string   `name:"smtp-tls" enum:"starttls-if-offered,starttls,tls,none" default:"starttls-if-offered" help:"How the connection is encrypted: starttls-if-offered, starttls, tls or none."`
 	SMTPUser string   `name:"smtp-user" placeholder:"USER" help:"The user at the mail server; the password is the environment variable GPUREPORTS_SMTP_PASSWORD."`
 }
 
-// mail is what the report package needs to know.
+// mail returns the options in the form of the report package.
 func (m mailOptions) mail() report.Mail {
 	return report.Mail{
-		To: m.MailTo, From: m.MailFrom, Server: m.SMTP, TLS: m.SMTPTLS,
+		To: m.MailTo, From: m.MailFrom, Server: m.SMTP, Helo: m.SMTPHelo, TLS: m.SMTPTLS,
 		User: m.SMTPUser, Password: os.Getenv("GPUREPORTS_SMTP_PASSWORD"),
 	}
 }
 
 // Run writes a report of the pool for people to read.
-func (r *reportCommand) Run(ctx context.Context, c *console) (err error) {
-	settings, err := readSettings(r.Settings)
+func (r *reportCommand) Run(ctx context.Context, c *cli.Console) (err error) {
+	settings, err := cli.ReadSettings(r.Settings)
 	if err != nil {
-		return usageError{err}
+		return cli.Usage("%w", err)
 	}
 	parsed, err := plugin.ParseSettings(settings.JSONData)
 	if err != nil {
-		return usageError{err}
+		return cli.Usage("%w", err)
 	}
 	zone, err := r.zone(&parsed)
 	if err != nil {
-		return usageError{err}
+		return cli.Usage("%w", err)
 	}
-	options := report.Options{Title: r.Title, Sections: r.Sections, Zone: zone, Now: c.now}
+	options := report.Options{Title: r.Title, Sections: r.Sections, Zone: zone, Now: c.Now}
 	switch {
 	case r.Last != "":
-		options.From, options.To, err = report.Last(r.Last, c.now, zone, parsed.FiscalYearStart)
+		options.From, options.To, err = report.Last(r.Last, c.Now, zone, parsed.FiscalYearStart)
 	case r.From == "":
-		err = errors.New("name a window: --from T [--to T], or --last 24h")
+		err = errors.New("name a time range: --from T [--to T], or --last 24h")
 	default:
-		window, e := parseWindow(r.From, r.To, c.now)
+		window, e := cli.ParseWindow(r.From, r.To, c.Now)
 		options.From, options.To, err = window.From, window.To, e
 	}
 	if err != nil {
-		return usageError{err}
+		return cli.Usage("%w", err)
 	}
 	if err := r.fits(); err != nil {
 		return err
@@ -87,13 +89,13 @@ func (r *reportCommand) Run(ctx context.Context, c *console) (err error) {
 	if r.Project != "" {
 		return r.ofOwner(ctx, c, source, options)
 	}
-	stop := working(c.err, "Asking")
+	stop := cli.Working(c.Err, "Asking")
 	made, err := report.Make(ctx, source, options)
 	stop()
 	if err != nil {
 		return err
 	}
-	if err := r.hand(ctx, c.out, made); err != nil {
+	if err := r.hand(ctx, c.Out, made); err != nil {
 		return err
 	}
 	if made.Failed > 0 {
@@ -106,18 +108,18 @@ func (r *reportCommand) Run(ctx context.Context, c *console) (err error) {
 func (r *reportCommand) fits() error {
 	switch {
 	case r.Project != "" && len(r.Sections) > 0:
-		return usage("--project has sections of its own: leave --sections out")
+		return cli.Usage("--project has sections of its own: leave --sections out")
 	case r.Format == "csv" && r.Project == "":
-		return usage("--format csv is for --project NAME: use text or html, or `query --format csv`")
+		return cli.Usage("--format csv is for --project NAME: use text or html, or `query --format csv`")
 	case r.Format == "csv" && len(r.MailTo) > 0 && r.Output == "":
-		return usage("a mail holds text and HTML: leave --format csv out, or name an --output for it")
+		return cli.Usage("a mail holds text and HTML: leave --format csv out, or name an --output for it")
 	}
 	return nil
 }
 
 // ofOwner writes the report of a project's machines.
-func (r *reportCommand) ofOwner(ctx context.Context, c *console, source asked, options report.Options) error {
-	stop := working(c.err, "Asking")
+func (r *reportCommand) ofOwner(ctx context.Context, c *cli.Console, source asked, options report.Options) error {
+	stop := cli.Working(c.Err, "Asking")
 	owner, err := report.MakeOwner(ctx, source, r.Project, options)
 	stop()
 	if err != nil {
@@ -128,7 +130,7 @@ func (r *reportCommand) ofOwner(ctx context.Context, c *console, source asked, o
 		made.Title = r.Title
 	}
 	r.csv = owner.CSV
-	return r.hand(ctx, c.out, made)
+	return r.hand(ctx, c.Out, made)
 }
 
 // hand mails the report, or writes it, or both.
@@ -169,7 +171,7 @@ func (r *reportCommand) writeAs(out io.Writer, made *report.Report) error {
 	return made.Text(out, r.Width)
 }
 
-// zone is the zone of the command line, else the calendar's of the settings.
+// zone is the zone of the command line, or the calendar's of the settings if none is given.
 func (r *reportCommand) zone(settings *plugin.Settings) (*time.Location, error) {
 	if strings.TrimSpace(r.Timezone) != "" {
 		return localtime.Location(r.Timezone)

@@ -13,11 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/bucket"
-	"github.com/chtc/gpureports/pkg/bucket/buckettest"
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/cmd/cli"
+	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 )
 
-// Commands print no key of a bucket, whatever fails: keys of the settings, and those of the environment.
+// Commands print no key of a bucket, neither from the settings nor from the environment, in any failure.
 func TestCommandsPrintNoKeys(t *testing.T) {
 	const token, wrong = "made-up-session-token", "another-secret-key"
 	server := buckettest.Start(t)
@@ -39,7 +40,7 @@ func TestCommandsPrintNoKeys(t *testing.T) {
 			code, out, errors := command(t, stdin, args...)
 			mu.Lock()
 			defer mu.Unlock()
-			if printed += out + errors; code != exitOK {
+			if printed += out + errors; code != cli.ExitOK {
 				failed++
 			}
 		})

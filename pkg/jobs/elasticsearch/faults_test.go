@@ -132,6 +132,13 @@ func TestFaults(t *testing.T) {
 			[]string{"403 Forbidden", "is unauthorized", "rights read and view_index_metadata on htcondor"}, 1},
 		"404 index": {status(404, errorBody("index_not_found_exception", "no such index [htcondor]")),
 			[]string{"no such index", "check jobsIndex"}, 1},
+		"406 of 7.10": {status(406, `{"error": "Content-Type header [compatible-with=8] is not supported", "status": 406}`),
+			[]string{"406 Not Acceptable: Content-Type header [compatible-with=8] is not supported", "before 7.11"}, 1},
+		"plain text": {func(w http.ResponseWriter, _ *http.Request, _ int) {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprint(w, "only from inside\nand more")
+		}, []string{"403 Forbidden: only from inside: "}, 1},
 		"404 page": {html(404), []string{"404 Not Found", "check that the URL"}, 1},
 		"redirect": {status(302, ""), []string{"302 Found", "check that the URL"}, 1},
 		"429": {status(429, errorBody("es_rejected_execution_exception", "queue full")),
@@ -141,11 +148,11 @@ func TestFaults(t *testing.T) {
 		"502":     {html(502), []string{"502 Bad Gateway", "try again later"}, elastic.Attempts},
 		"503":     {status(503, ""), []string{"503 Service Unavailable", "try again later"}, elastic.Attempts},
 		"html":    {html(200), []string{`the answer is "text/html", not JSON`, "proxy's page"}, 1},
-		"no json": {status(200, "hello"), []string{"broke off or is no JSON", "try again"}, 1},
+		"no json": {status(200, "hello"), []string{"incomplete or not JSON", "try again"}, 1},
 		"half a body": {func(w http.ResponseWriter, _ *http.Request, _ int) {
 			w.Header().Set("Content-Length", "100000")
 			fmt.Fprint(w, oneHit[:80])
-		}, []string{"broke off", "unexpected EOF", "a proxy that cuts answers"}, 1},
+		}, []string{"incomplete or not JSON", "unexpected EOF", "a proxy that cuts answers"}, 1},
 		"connection cut": {func(http.ResponseWriter, *http.Request, int) { panic(http.ErrAbortHandler) },
 			[]string{"EOF", "check that the server runs"}, 1},
 		"lost point in time": {status(404, `{"error": {"root_cause": [{"type": "search_context_missing_exception", "reason": "No search context found for id [1]"}]}}`),
@@ -240,7 +247,7 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// Half a body that stays away is no answer in time, not a broken one.
+// A body that stops half-way counts as no answer in time, not as a broken one.
 func TestSlowBody(t *testing.T) {
 	f := newFake(t, func(w http.ResponseWriter, r *http.Request, _ int) {
 		fmt.Fprint(w, oneHit[:40])
@@ -253,13 +260,66 @@ func TestSlowBody(t *testing.T) {
 	require.ErrorContains(t, err, "no answer in time")
 }
 
+// What answers without Elasticsearch's header is named, with what to do.
 func TestNotElasticsearch(t *testing.T) {
+	for body, says := range map[string]string{
+		"<html>": "the response is not from Elasticsearch: check that the URL",
+		`{"version": {"distribution": "opensearch"}, "tagline": "The OpenSearch Project: https://opensearch.org/"}`: "this " +
+			"is OpenSearch: it is not supported: import job ads into a job file with `gpureports import-jobs`",
+		`{"version": {"number": "8.19.0"}, "tagline": "You Know, for Search"}`: "a proxy removes the header " +
+			"X-Elastic-Product",
+	} {
+		page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, body) }))
+		_, err := newFake(t, nil).source(t, page.URL).Ads(t.Context(), wanted)
+		page.Close()
+		require.ErrorContains(t, err, says)
+	}
+}
+
+// An index that allows smaller pages is read in smaller pages.
+func TestSmallerPages(t *testing.T) {
+	f := newFake(t, func(w http.ResponseWriter, _ *http.Request, n int) {
+		switch n {
+		case 1:
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"error": {"type": "illegal_argument_exception", "reason": "Result window is too large, from + `+
+				`size must be less than or equal to: [1] but was [5000]. See the scroll api"}}`)
+		case 2:
+			fmt.Fprint(w, oneHit)
+		default:
+			fmt.Fprint(w, strings.Replace(oneHit, `"hits": [{`, `"hits": [], "none": [{`, 1))
+		}
+	})
+	result, err := f.source(t, f.URL).Ads(t.Context(), wanted)
+	require.NoError(t, err)
+	require.Len(t, result.Ads[0], 1)
+	require.Equal(t, 3, f.searches, "a page of one that is full has a next one")
+	require.Contains(t, f.bodies[1], `"size":1`)
+}
+
+// Indexes in which the GlobalJobId is a text only are named: their ads are not found.
+func TestBlindIndexes(t *testing.T) {
+	keyword := func(indices string) string {
+		return `"keyword": {"type": "keyword", "searchable": true` + indices + `}`
+	}
+	const text = `"text": {"type": "text", "searchable": true, "indices": ["i-2", "i-3"]}`
+	for fields, blind := range map[string][]string{
+		`"GlobalJobId": {` + keyword(`, "indices": ["i-1"]`) + `, ` + text + `}`: {"i-2", "i-3"},
+		`"GlobalJobId": {` + keyword(`, "indices": ["i-1"]`) + `, ` + text + `}, "GlobalJobId.keyword": {` +
+			keyword(`, "indices": ["i-3"]`) + `}`: {"i-2"},
+		`"GlobalJobId": {` + keyword("") + `}`:                                            nil,
+		`"GlobalJobId": {"text": {"type": "text"}}, "globaljobid": {` + keyword("") + `}`: nil,
+	} {
+		var c capabilities
+		require.NoError(t, json.Unmarshal([]byte(`{"indices": ["i-1", "i-2", "i-3"], "fields": {`+fields+`}}`), &c))
+		require.Equal(t, blind, c.without("GlobalJobId", "keyword"), fields)
+	}
 	f := newFake(t, nil)
-	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }))
-	defer page.Close()
-	_, err := f.source(t, page.URL).Ads(t.Context(), wanted)
-	require.ErrorContains(t, err, "what answers is not Elasticsearch")
-	require.ErrorContains(t, err, "check that the URL")
+	s := f.source(t, f.URL)
+	s.mapping, s.mappedAt = fields{job: []string{"GlobalJobId"}, blind: []string{"i-2"}}, time.Now()
+	result, err := s.Ads(t.Context(), wanted)
+	require.NoError(t, err)
+	require.Contains(t, result.Notices[0], "GlobalJobId cannot be searched as a keyword in i-2")
 }
 
 func TestUnknownCertificate(t *testing.T) {
@@ -291,7 +351,7 @@ func TestRetries(t *testing.T) {
 		require.NotEmpty(t, body)
 	}
 
-	// A pause that would outlast the deadline: the answer stands, at once.
+	// If a pause would outlast the deadline, the error is returned immediately.
 	f = newFake(t, func(w http.ResponseWriter, _ *http.Request, _ int) {
 		w.Header().Set("Retry-After", "3600")
 		w.WriteHeader(http.StatusTooManyRequests)
@@ -301,7 +361,7 @@ func TestRetries(t *testing.T) {
 	require.Equal(t, 1, f.searches)
 }
 
-// Only what is used is asked for, in both spellings, from a point in time that moves on and is closed.
+// Only used attributes are requested, in both spellings, from a point in time that moves on and is closed.
 func TestSearchBody(t *testing.T) {
 	f := newFake(t, func(w http.ResponseWriter, _ *http.Request, n int) {
 		if n == 1 {
@@ -399,7 +459,7 @@ func TestIncompleteAnswers(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, result.Partial)
 		require.Equal(t, []string{
-			"1 stored documents are no job ads (broken JSON or no GlobalJobId) and were left out.",
+			"1 stored documents are not job ads (invalid JSON or no GlobalJobId) and were left out.",
 			"1 documents are neither history nor epoch ads (file transfers, beginnings of epochs) and were left out.",
 			"1 values in job ads could not be read and count as missing.",
 		}, result.Notices)
@@ -407,7 +467,7 @@ func TestIncompleteAnswers(t *testing.T) {
 	})
 }
 
-// A point in time that is lost once, on one shard or on all, costs a second attempt and nothing else.
+// A point in time that is lost once, on one shard or on all, costs only a second attempt.
 func TestLostPointInTime(t *testing.T) {
 	for name, lost := range map[string]func(http.ResponseWriter, *http.Request, int){
 		"on all shards": status(404, `{"error": {"root_cause": [{"type": "search_context_missing_exception", "reason": "No search context found"}]}}`),
@@ -419,6 +479,10 @@ func TestLostPointInTime(t *testing.T) {
 			f.search = func(w http.ResponseWriter, r *http.Request, n int) {
 				if n == 2 {
 					lost(w, r, n)
+					return
+				}
+				if n == 1 { // an ad that is gone when the lookup is restarted
+					fmt.Fprint(w, strings.Replace(oneHit, "1759130000", "1759120000", 1))
 					return
 				}
 				if n%2 == 1 { // a full page, then the last one
@@ -433,7 +497,7 @@ func TestLostPointInTime(t *testing.T) {
 			require.NoError(t, err)
 			require.False(t, result.Partial)
 			require.Empty(t, result.Notices)
-			require.Len(t, result.Ads[0], 1)
+			require.Len(t, result.Ads[0], 1, "none of the first attempt")
 			require.Equal(t, 2, f.opened)
 			require.Equal(t, 2, f.closed)
 		})
@@ -448,6 +512,7 @@ func TestHealthWithFewRights(t *testing.T) {
 	require.Equal(t, jobs.Health{
 		Store:  "Elasticsearch (version hidden) at " + f.URL + ", index htcondor",
 		Ads:    7,
+		Saves:  true, // the server counts 7 of everything
 		Newest: time.Unix(1759130000, 0).UTC(),
 		Notices: []string{"Elasticsearch at " + f.URL + ": 1 of 3 shards failed (no reason given): job ads may be " +
 			"missing. Check the cluster's health."},
@@ -490,7 +555,7 @@ func TestMappings(t *testing.T) {
 	}
 }
 
-// Who waits for somebody else's question about the mapping waits no longer than its own deadline.
+// A lookup that waits for another's request for the mapping waits no longer than its own deadline.
 func TestWaitingForTheMapping(t *testing.T) {
 	arrived, release := make(chan struct{}, 1), make(chan struct{})
 	fake := newFake(t, nil)

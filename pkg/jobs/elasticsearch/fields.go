@@ -2,6 +2,7 @@ package elasticsearch
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -10,19 +11,19 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/typedapi/core/fieldcaps"
 
 	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// fields are the names under which the indexes hold what is searched by. An attribute can have several: its own, the
-// lower-cased one of the legacy schema, and the subfield .keyword of automatic mappings.
+// fields are the names under which the indexes hold the searched attributes. An attribute can have several: its own,
+// the lower-cased one of the legacy schema, and the subfield .keyword of automatic mappings.
 type fields struct {
 	job     []string // keyword fields with the GlobalJobId
 	machine []string // keyword fields with the StartdName
 	start   []string // fields with the JobCurrentStartDate
+	blind   []string // indexes with a GlobalJobId that cannot be searched as a keyword
 
-	// Fields that mark an epoch ad: with the EpochWriteDate, and keyword fields with adstash's name of the ad's source.
-	epochDate, adSource []string
-	ended               []string // those with the EpochWriteDate that hold numbers everywhere
+	ended []string // fields with the EpochWriteDate, or the CompletionDate, that hold numbers everywhere
 
 	recordTime  string   // the field of the RecordTime
 	recordTimes []string // index expressions in which it has one type each
@@ -47,10 +48,10 @@ var sourceNames = func() []string {
 	return slices.Compact(names)
 }()
 
-// fields returns how the indexes map what is searched by. It asks the server at most once in mappingAge; who waits for
-// somebody else's question waits no longer than ctx.
+// fields returns how the indexes map the searched attributes. It asks the server at most once in mappingAge; a caller
+// that waits for another's request waits no longer than ctx.
 func (s *Source) fields(ctx context.Context) (fields, error) {
-	if err := s.asking.Acquire(ctx, 1); err != nil {
+	if err := parallel.Acquire(ctx, s.asking); err != nil {
 		return fields{}, s.es.Unanswered(ctx, "asking for the mapping", err)
 	}
 	defer s.asking.Release(1)
@@ -84,11 +85,41 @@ func (c *capabilities) with(attribute string, types ...string) (found []string) 
 	return found
 }
 
+// without returns the indexes that have an attribute, and in no spelling one of the types.
+func (c *capabilities) without(attribute string, types ...string) (left []string) {
+	fit, others := map[string]bool{}, map[string]bool{}
+	for _, name := range spellings(attribute) {
+		for kind, field := range c.Fields[name] {
+			into, indices := others, field.Indices
+			if slices.Contains(types, kind) && field.Searchable {
+				into = fit
+				if len(indices) == 0 { // the field is alike everywhere
+					return nil
+				}
+			}
+			for _, index := range indices {
+				into[index] = true
+			}
+		}
+	}
+	maps.DeleteFunc(others, func(index string, _ bool) bool { return fit[index] })
+	return slices.Sorted(maps.Keys(others))
+}
+
+// blindNotice says in which indexes job ads cannot be looked up; "" if they can in all.
+func (s *Source) blindNotice(mapping fields) string {
+	if len(mapping.blind) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Elasticsearch at %s: GlobalJobId cannot be searched as a keyword in %s, so that job ads in it "+
+		"are not found: reindex it with adstash's mapping.", s.es.Shown(), strings.Join(mapping.blind, ", "))
+}
+
 func (s *Source) askFields(ctx context.Context) (fields, error) {
 	const job, machine, start, recordTime = "GlobalJobId", "StartdName", "JobCurrentStartDate", "RecordTime"
-	const epochDate, adSource = "EpochWriteDate", "metadata.condor_adstash_source"
+	const epochDate, completionDate = "EpochWriteDate", "CompletionDate"
 	var names []string
-	for _, attribute := range []string{job, machine, start, recordTime, epochDate, adSource} {
+	for _, attribute := range []string{job, machine, start, recordTime, epochDate, completionDate} {
 		names = append(names, spellings(attribute)...)
 	}
 	var answer capabilities
@@ -103,10 +134,8 @@ func (s *Source) askFields(ctx context.Context) (fields, error) {
 	keywords := []string{"keyword", "constant_keyword", "wildcard"}
 	numbers := []string{"date", "long", "integer", "double", "date_nanos"}
 	mapping := fields{job: answer.with(job, keywords...), machine: answer.with(machine, keywords...),
-		start:     answer.with(start, append(numbers, keywords...)...),
-		epochDate: answer.with(epochDate, append(numbers, keywords...)...),
-		adSource:  answer.with(adSource, keywords...)}
-	for _, name := range mapping.epochDate {
+		start: answer.with(start, append(numbers, keywords...)...)}
+	for _, name := range append(answer.with(epochDate, numbers...), answer.with(completionDate, numbers...)...) {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(answer.Fields[name])), func(kind string) bool {
 			return !slices.Contains([]string{"date", "long", "integer", "double"}, kind)
 		}) {
@@ -118,6 +147,7 @@ func (s *Source) askFields(ctx context.Context) (fields, error) {
 			"keyword: check that jobsIndex names adstash's indexes, or reindex them with adstash's mapping", s.es.Shown(),
 			s.index)
 	}
+	mapping.blind = answer.without(job, keywords...)
 	for _, name := range answer.with(recordTime, numbers...) {
 		mapping.recordTime = name
 		for _, kind := range numbers {

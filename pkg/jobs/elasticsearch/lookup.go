@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"sync"
@@ -57,15 +59,7 @@ func (s *Source) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result,
 		of[d.Key()] = d
 	}
 	query := func(mapping fields, keys []string) types.Query {
-		var epoch []types.Query
-		for _, name := range mapping.epochDate {
-			epoch = append(epoch, types.Query{Exists: &types.ExistsQuery{Field: name}})
-		}
-		pattern := "*epoch*"
-		for _, name := range mapping.adSource {
-			epoch = append(epoch, types.Query{Wildcard: map[string]types.WildcardQuery{name: {Value: &pattern}}})
-		}
-		return types.Query{Bool: &types.BoolQuery{Filter: []types.Query{either(epoch), began(mapping, keys, of)},
+		return types.Query{Bool: &types.BoolQuery{Filter: []types.Query{began(mapping, keys, of)},
 			MustNot: longer(mapping, keys, of)}}
 	}
 	return s.lookup(ctx, question{keys: byDay(of), found: func() *jobs.Collector {
@@ -82,10 +76,10 @@ func byDay(of map[string]jobs.EpochDay) []string {
 
 // mostParts bounds the parts of days that a search tells apart, two clauses each in every spelling: a server may allow
 // no more than 1024.
-const mostParts = 160
+const mostParts = 120
 
-// longer matches ads of runs that lasted longer than is asked for, most of them and no others: those that began in one
-// part of a day, and ended so long after the part.
+// longer matches most of the ads of runs that lasted longer than wanted, and no others: those that began in one part of
+// a day, and ended at least that length after the part.
 func longer(mapping fields, keys []string, of map[string]jobs.EpochDay) (queries []types.Query) {
 	longest := map[int32]time.Duration{} // of each day
 	for _, key := range keys {
@@ -96,6 +90,7 @@ func longer(mapping fields, keys []string, of map[string]jobs.EpochDay) (queries
 	}
 	parts := min(24, mostParts/len(longest))
 	const never = 253402300800 // no clock of a pool shows the year 10000
+	const lease = 60 * 60      // the ad of a job that was lost with its machine is written 40 minutes later
 	for _, day := range slices.Sorted(maps.Keys(longest)) {
 		if longest[day] == 0 {
 			continue
@@ -105,7 +100,7 @@ func longer(mapping fields, keys []string, of map[string]jobs.EpochDay) (queries
 			begin := jobs.MachineDay{Day: day}.Start().Unix()
 			from, to := begin+int64(length*part/parts), begin+int64(length*(part+1)/parts)-1
 			started := within(mapping.start, from, to)
-			ended := within(mapping.ended, to+int64(math.Ceil(longest[day].Seconds()))+1, never-1)
+			ended := within(mapping.ended, to+int64(math.Ceil(longest[day].Seconds()))+lease+1, never-1)
 			queries = append(queries, types.Query{Bool: &types.BoolQuery{Filter: []types.Query{started, ended}}})
 		}
 	}
@@ -139,7 +134,7 @@ func began(mapping fields, keys []string, of map[string]jobs.EpochDay) types.Que
 	return either(queries)
 }
 
-// question is what a lookup asks: the keys, each once, what collects their ads, and the search for some of the keys.
+// question is one lookup: the keys, each once, the collector of their ads, and the search for some of the keys.
 type question struct {
 	keys  []string
 	found func() *jobs.Collector
@@ -156,7 +151,7 @@ func anyOf(fields, values []string) types.Query {
 	return either(queries)
 }
 
-// either matches what one of the queries matches; with none, nothing.
+// either matches ads that one of the queries matches; without queries, it matches none.
 func either(queries []types.Query) types.Query {
 	if len(queries) == 0 {
 		return types.Query{MatchNone: &types.MatchNoneQuery{}}
@@ -165,14 +160,13 @@ func either(queries []types.Query) types.Query {
 		MinimumShouldMatch: 1}}}}}
 }
 
-// lookup collects the ads with the given keys in batches, all from one point in time. When the server loses that
-// (a node restarts), the lookup begins anew, once.
+// lookup collects the ads with the given keys in batches, all from one point in time. When the server loses that (a
+// node restarts), the lookup is restarted, once.
 func (s *Source) lookup(ctx context.Context, q question) (jobs.Result, error) {
 	ctx, cancel := s.limited(ctx)
 	defer cancel()
-	found := q.found()
 	if len(q.keys) == 0 {
-		return found.Result(), nil
+		return q.found().Result(), nil
 	}
 	if err := ctx.Err(); err != nil {
 		return jobs.Result{}, s.es.Unanswered(ctx, "looking job ads up", err)
@@ -181,8 +175,10 @@ func (s *Source) lookup(ctx context.Context, q question) (jobs.Result, error) {
 	if err != nil {
 		return jobs.Result{}, err
 	}
+	found := q.found()
 	missing, err := s.search(ctx, q, mapping, found)
 	if errors.Is(err, elastic.ErrLostPIT) {
+		found = q.found() // the ads of the first attempt would count twice
 		missing, err = s.search(ctx, q, mapping, found)
 	}
 	if err != nil {
@@ -191,10 +187,13 @@ func (s *Source) lookup(ctx context.Context, q question) (jobs.Result, error) {
 	result := found.Result()
 	result.Partial = result.Partial || len(missing) > 0
 	result.Notices = append(missing, result.Notices...)
+	if notice := s.blindNotice(mapping); notice != "" { // no later answer would have more
+		result.Notices = append(result.Notices, notice)
+	}
 	return result, nil
 }
 
-// search does one attempt of a lookup. It returns notices about what is missing.
+// search does one attempt of a lookup. It returns notices about missing ads.
 func (s *Source) search(ctx context.Context, q question, mapping fields, found *jobs.Collector) ([]string, error) {
 	var pit struct{ ID string }
 	request := openpointintime.NewOpenPointInTimeFunc(s.es)(s.index).KeepAlive(keepAlive)
@@ -214,7 +213,7 @@ func (s *Source) search(ctx context.Context, q question, mapping fields, found *
 	return state.notices(), nil
 }
 
-// paging is what the searches of one attempt share.
+// paging is the common state of the searches of one attempt.
 type paging struct {
 	source  *Source
 	found   *jobs.Collector
@@ -233,21 +232,26 @@ type paging struct {
 // pages reads all pages of one search.
 func (p *paging) pages(ctx context.Context, query types.Query) error {
 	var after []types.FieldValue
+	size := p.source.page
 	for {
 		p.mu.Lock()
 		pit := p.pit
 		p.mu.Unlock()
 		request := search.New(p.source.es).Pit(&types.PointInTimeReference{Id: pit, KeepAlive: keepAlive}).Query(&query).
-			Size(p.source.page).TrackTotalHits(false).Sort(p.mapping.order()...).
+			Size(size).TrackTotalHits(false).Sort(p.mapping.order()...).
 			Source_(types.SourceFilter{Includes: sourceNames})
 		if after != nil {
 			request = request.SearchAfter(after...)
 		}
 		var page page
 		if err := p.source.es.Ask(ctx, "searching job ads", request, &page); err != nil {
+			if most := largestPage(err); 0 < most && most < size {
+				size = most
+				continue
+			}
 			return err
 		}
-		more, err := p.note(&page)
+		more, err := p.note(&page, size)
 		if err != nil {
 			return err
 		}
@@ -264,8 +268,24 @@ func (p *paging) pages(ctx context.Context, query types.Query) error {
 	}
 }
 
-// note takes down what a page says about itself; more reports whether to ask for the next.
-func (p *paging) note(page *page) (more bool, err error) {
+var windowLimit = regexp.MustCompile(`less than or equal to: \[(\d+)\]`)
+
+// largestPage is the size that an index allows a page (max_result_window), if a search failed because of it; else 0.
+func largestPage(err error) int {
+	var status elastic.StatusError
+	if !errors.As(err, &status) || status.Code != http.StatusBadRequest {
+		return 0
+	}
+	found := windowLimit.FindStringSubmatch(status.Text)
+	if found == nil {
+		return 0
+	}
+	most, _ := strconv.Atoi(found[1]) // too long a number: 0
+	return most
+}
+
+// note takes down what a page of a size says about itself; more reports whether to ask for the next.
+func (p *paging) note(page *page, size int) (more bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, failure := range page.Shards.Failures {
@@ -287,7 +307,7 @@ func (p *paging) note(page *page) (more bool, err error) {
 		}
 	}
 	p.read += int64(len(page.Hits.Hits))
-	more = len(page.Hits.Hits) == p.source.page
+	more = len(page.Hits.Hits) == size
 	if more && p.read >= p.source.maxAds {
 		p.cut = true
 		return false, nil

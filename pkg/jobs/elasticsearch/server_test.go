@@ -23,9 +23,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/adstash"
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
 	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/jobs/adstash"
-	"github.com/chtc/gpureports/pkg/jobs/jobstest"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -97,7 +97,7 @@ func documents(t testing.TB, name string) (lines [][]byte) {
 	return lines
 }
 
-// A server behind a proxy, with a path of its own.
+// A server behind a proxy, with its own path.
 func TestPathPrefix(t *testing.T) {
 	server := jobstest.Elasticsearch(t)
 	index := load(t, server, adstash.Refactored, documents(t, "epochs.jsonl")[:3])
@@ -143,7 +143,7 @@ func TestMissingIndex(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Loading says what was not stored.
+// Loading reports documents that were not stored.
 func TestLoadFails(t *testing.T) {
 	server := jobstest.Elasticsearch(t)
 	es, err := client.NewTypedClient(client.Config{Addresses: []string{server}, Transport: http.DefaultTransport})

@@ -32,7 +32,7 @@ type Config struct {
 	Transport http.RoundTripper
 	// Index names what to search: indexes, aliases or patterns, separated by commas.
 	Index string
-	// EpochIndex names further indexes, those of the epoch ads; empty = none. An ad's content says what it is.
+	// EpochIndex names further indexes, those of the epoch ads; empty = none. An ad's kind follows from its content.
 	EpochIndex string
 	// Timeout is the longest that a lookup may take; 0 = 30 s. Of the time until the context's deadline a lookup uses
 	// three quarters at most: the caller can still answer without job ads.
@@ -52,7 +52,7 @@ type Source struct {
 	mappedAt time.Time
 }
 
-// New checks the configuration; the server is first asked by a lookup.
+// New checks the configuration; the first request to the server is that of a lookup.
 func New(config Config) (*Source, error) {
 	var names []string
 	for _, name := range strings.Split(config.Index+","+config.EpochIndex, ",") {
@@ -144,10 +144,22 @@ func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
 	if err != nil {
 		return jobs.Health{}, err
 	}
+	saves := types.BoolQuery{}
+	for _, name := range spellings("JobLastCheckpointTime") {
+		saves.Should = append(saves.Should, types.Query{Exists: &types.ExistsQuery{Field: name}})
+	}
+	var saved struct{ Count int64 }
+	if err := s.es.Ask(ctx, "counting job ads with a checkpoint", count.New(s.es).Index(s.index).TerminateAfter("1").
+		Query(&types.Query{Bool: &saves}), &saved); err != nil {
+		return jobs.Health{}, err
+	}
 	store := fmt.Sprintf("Elasticsearch %s at %s, index %s", server.Version.Number, s.es.Shown(), s.index)
-	health := jobs.Health{Store: store, Ads: found.Count, Newest: newest}
+	health := jobs.Health{Store: store, Ads: found.Count, Newest: newest, Saves: saved.Count > 0}
 	if found.Shards.Failed > 0 {
 		health.Notices = append(health.Notices, s.shardNotice(found.Shards))
+	}
+	if mapping, err := s.fields(ctx); err == nil && len(mapping.blind) > 0 {
+		health.Notices = append(health.Notices, s.blindNotice(mapping))
 	}
 	return health, nil
 }

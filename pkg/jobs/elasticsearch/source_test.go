@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/adstash"
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
 	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/jobs/adstash"
-	"github.com/chtc/gpureports/pkg/jobs/jobstest"
 )
 
 func TestMain(m *testing.M) {

@@ -11,24 +11,25 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
 // Input is a file with job ads: JSON objects one after the other, as lines or indented, or arrays of them, as
-// condor_history -json and adstash write them.
+// condor_history -json, -jsonl and adstash write them; or ads as condor_history -long prints them.
 type Input struct {
 	Name   string // for messages
 	Reader io.Reader
 }
 
-// Imported says what became of the ads.
+// Imported counts the ads by their treatment.
 type Imported struct {
 	Read       int // ads found in the inputs
 	Stored     int // added to the job file
 	Duplicates int // already there: same kind, GlobalJobId and RecordTime
-	Other      int // left out: neither history nor epoch ads, or not of the kind asked for
+	Other      int // left out: neither history nor epoch ads, or not of the wanted kind
 	Bad        int // left out: not readable
 	Problems   []string
 }
@@ -36,8 +37,8 @@ type Imported struct {
 // maxProblems bounds Imported.Problems; Bad counts on.
 const maxProblems = 20
 
-// Import adds the ads of the inputs to the job file output, which it makes if there is none. kind "auto" takes all
-// ads, "history" and "epoch" only those of that kind; an ad's content says what it is. All ads are stored or, on an
+// Import adds the ads of the inputs to the job file output, which it makes if there is none. kind "auto" takes all ads,
+// "history" and "epoch" only those of that kind; an ad's kind follows from its content. All ads are stored or, on an
 // error, none.
 func Import(ctx context.Context, output, kind string, inputs ...Input) (Imported, error) {
 	var report Imported
@@ -49,7 +50,7 @@ func Import(ctx context.Context, output, kind string, inputs ...Input) (Imported
 	case "epoch":
 		only = jobs.Epoch
 	default:
-		return report, pool.BadQuery("kind %q is not known: possible are auto, history and epoch", kind)
+		return report, pool.BadQuery("unknown kind %q; valid values: auto, history, epoch", kind)
 	}
 	_, err := os.Stat(output)
 	isNew := errors.Is(err, fs.ErrNotExist)
@@ -118,7 +119,7 @@ func prepare(ctx context.Context, tx *sql.Tx) (*sql.Stmt, error) {
 		}
 	}
 	// + keeps to the other index
-	return tx.PrepareContext(ctx, `INSERT INTO ads SELECT ?1, ?2, ?3, ?4
+	return tx.PrepareContext(ctx, `INSERT INTO ads (kind, GlobalJobId, RecordTime, ad) SELECT ?1, ?2, ?3, ?4
 		WHERE NOT EXISTS (SELECT 1 FROM ads WHERE GlobalJobId = ?2 AND kind = ?1 AND +RecordTime = ?3)`)
 }
 
@@ -133,6 +134,10 @@ func (i *importer) read(ctx context.Context, input Input) error {
 	err := objects(input.Reader, func(line int, object []byte) error {
 		i.report.Read++
 		ad, err := jobs.ParseAd(object)
+		if err != nil {
+			object = finite(object)
+			ad, err = jobs.ParseAd(object)
+		}
 		switch {
 		case err != nil:
 			bad(line, err.Error())
@@ -149,6 +154,18 @@ func (i *importer) read(ctx context.Context, input Input) error {
 		err = pool.SourceError("reading %s: %w", input.Name, err)
 	}
 	return err
+}
+
+var notFinite = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?(?:NaN|Infinity)\b`)
+
+// finite returns the ad without the numbers that JSON does not have and Python writes, such as adstash.
+func finite(object []byte) []byte {
+	return notFinite.ReplaceAllFunc(object, func(token []byte) []byte {
+		if token[0] == '"' {
+			return token
+		}
+		return []byte("null")
+	})
 }
 
 // store adds an ad, if it is not there yet.

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"os"
 	"path/filepath"
@@ -71,7 +72,7 @@ func TestImportBad(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Imported{Read: 5, Stored: 3, Bad: 6, Problems: []string{
 		"a.jsonl:2: a text in the JSON object is not closed",
-		`a.jsonl:3: 'h' is no JSON object`,
+		`a.jsonl:3: 'h' is not a JSON object`,
 		"a.jsonl:5: job ad: no GlobalJobId",
 		"a.jsonl:6: job ad: no RecordTime, and no other date to take it from",
 		"a.jsonl:7: the JSON object ends early",
@@ -114,7 +115,7 @@ func TestImportFails(t *testing.T) {
 	require.False(t, errors.Is(err, os.ErrNotExist))
 }
 
-// Whatever stands between and inside objects, each is found once and in order.
+// Whatever characters are between and inside objects, each object is found once and in order.
 func TestObjects(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := rapid.SliceOf(rapid.SampledFrom([]string{ad1, ad2, ad3, `{}`, `{"a":"}{"}`, "{\n  \"b\": [\n    {}\n  ]\n}"})).Draw(t, "objects")
@@ -132,4 +133,72 @@ func TestObjects(t *testing.T) {
 			require.Equal(t, want, got)
 		}
 	})
+}
+
+// Python writes numbers that JSON does not have: the ad is stored without them.
+func TestImportNumbersOfPython(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "jobs.db")
+	text := `[{"GlobalJobId": "a#1.0#1", "JobStatus": 4, "CompletionDate": 5, "RecordTime": 6, "A": NaN, "B": [-Infinity, 1],
+		"Cmd": "say \"NaN\" -Infinity"}]`
+	report, err := Import(t.Context(), path, "auto", Input{Name: "x.json", Reader: strings.NewReader(text)})
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Stored)
+	db, err := sql.Open("sqlite", path)
+	require.NoError(t, err)
+	defer db.Close()
+	var ad string
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT ad FROM ads").Scan(&ad))
+	require.Contains(t, ad, `"A":null,"B":[null,1],"Cmd":"say \"NaN\" -Infinity"}`)
+}
+
+// What is no text of UTF-8 is named, with the remedy.
+func TestImportEncodings(t *testing.T) {
+	utf16 := func(text string) (wide string) {
+		for _, c := range []byte(text) {
+			wide += string([]byte{c, 0})
+		}
+		return wide
+	}
+	for text, want := range map[string]string{
+		"\xff\xfe" + utf16(ad1):            "reading ads.json: it is UTF-16: save it as UTF-8",
+		utf16(ad1):                         "it is UTF-16",
+		"\x1f\x8b\x08\x00\x00\x00\x00\x00": "it is compressed with gzip: unpack it",
+		"\x28\xb5\x2f\xfd\x04":             "it is compressed with zstd: unpack it",
+		"BZh91AY&SY":                       "it is compressed with bzip2: unpack it",
+	} {
+		_, err := Import(t.Context(), filepath.Join(t.TempDir(), "jobs.db"), "auto",
+			Input{"ads.json", iotest.OneByteReader(strings.NewReader(text))})
+		require.ErrorContains(t, err, want)
+		require.Equal(t, pool.FaultSource, pool.FaultOf(err))
+	}
+}
+
+// A job file that another tool has written has the same ads, also where real columns hide the rowid.
+func TestTablesOfOtherTools(t *testing.T) {
+	for schema, want := range map[string]string{
+		"CREATE TABLE ads (kind TEXT, GlobalJobId TEXT, RecordTime INTEGER, ad TEXT, rowid INTEGER, _rowid_ INTEGER)": "",
+		"CREATE TABLE t (kind, GlobalJobId, RecordTime, ad); CREATE VIEW ads AS SELECT * FROM t": "ads is a view, which " +
+			"is not supported: copy it into an ordinary table",
+	} {
+		path := filepath.Join(t.TempDir(), "jobs.db")
+		db, err := sql.Open("sqlite", path)
+		require.NoError(t, err)
+		_, err = db.ExecContext(t.Context(), schema)
+		require.NoError(t, err)
+		if want == "" {
+			_, err = Import(t.Context(), path, "auto", Input{"ads", strings.NewReader(ad1 + ad2 + ad3)})
+			require.NoError(t, err)
+			_, err = db.ExecContext(t.Context(), "UPDATE ads SET rowid = 1")
+			require.NoError(t, err)
+		}
+		require.NoError(t, db.Close())
+		result, err := Open(path).Ads(t.Context(), []jobs.Wanted{{Job: "ap#1.0#1"}, {Job: "ap#2.0#1"}})
+		if want != "" {
+			require.ErrorContains(t, err, want)
+			continue
+		}
+		require.NoError(t, err)
+		require.Len(t, result.Ads[0], 1)
+		require.Len(t, result.Ads[1], 2)
+	}
 }

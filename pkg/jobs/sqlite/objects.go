@@ -2,19 +2,26 @@ package sqlite
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 )
 
-// maxObject bounds an ad's size; what is longer is no ad.
+// maxObject bounds an ad's size; a longer object is not an ad.
 const maxObject = 64 << 20
 
-// objects calls found for each JSON object at the top level of the input, whatever stands between them: lines, commas,
-// the brackets of arrays. line is where the object begins, from 1. What is no object is given to bad, and reading goes
-// on with the next line: so one broken line loses no other.
+// objects calls found for each JSON object at the top level of the input, with anything between them: lines, commas,
+// the brackets of arrays. Ads in HTCondor's long form become objects. line is where the object begins, from 1. Other
+// content is passed to bad, and reading continues with the next line, so that a broken line does not cost any other.
 func objects(input io.Reader, found func(line int, object []byte) error, bad func(line int, problem string)) error {
 	reader := bufio.NewReaderSize(input, 1<<16)
+	if err := plain(reader); err != nil {
+		return err
+	}
+	if isLong(reader) {
+		return longAds(reader, found, bad)
+	}
 	s := objectScanner{line: 1, last: '\n', bad: bad}
 	for {
 		c, err := reader.ReadByte()
@@ -37,6 +44,23 @@ func objects(input io.Reader, found func(line int, object []byte) error, bad fun
 	}
 	if s.depth > 0 {
 		bad(s.began, "the JSON object ends early")
+	}
+	return nil
+}
+
+// plain returns an error if the input is no text of UTF-8, which names what it is.
+func plain(reader *bufio.Reader) error {
+	start, _ := reader.Peek(4) // who reads on meets the error
+	is := func(prefix string) bool { return bytes.HasPrefix(start, []byte(prefix)) }
+	switch {
+	case is("\xff\xfe"), is("\xfe\xff"), is("{\x00"), is("[\x00"), is("\x00{"), is("\x00["):
+		return errors.New("it is UTF-16: save it as UTF-8, for example with iconv -f UTF-16 -t UTF-8")
+	case is("\x1f\x8b"):
+		return errors.New("it is compressed with gzip: unpack it, for example with zcat")
+	case is("\x28\xb5\x2f\xfd"):
+		return errors.New("it is compressed with zstd: unpack it, for example with zstdcat")
+	case is("BZh"):
+		return errors.New("it is compressed with bzip2: unpack it, for example with bzcat")
 	}
 	return nil
 }
@@ -82,7 +106,7 @@ func (s *objectScanner) next(c byte) (ended bool, err error) {
 	case c == '{':
 		s.depth, s.began, s.object = 1, s.line, append(s.object[:0], c)
 	case !between(c):
-		s.bad(s.line, fmt.Sprintf("%q is no JSON object", c))
+		s.bad(s.line, fmt.Sprintf("%q is not a JSON object", c))
 		s.skip = true
 	}
 	return false, nil
@@ -107,7 +131,7 @@ func (s *objectScanner) inside(c byte) (last bool) {
 	return false
 }
 
-// between reports whether a byte may stand between objects, a byte order mark included.
+// between reports whether a byte is allowed between objects, including those of a byte order mark.
 func between(c byte) bool {
 	switch c {
 	case ' ', '\t', '\r', '\n', '[', ']', ',', 0xEF, 0xBB, 0xBF:

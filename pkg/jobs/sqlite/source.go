@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,11 +19,10 @@ import (
 	"sync"
 	"time"
 
-	_ "modernc.org/sqlite" // the driver
-
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
 const (
@@ -33,12 +31,9 @@ const (
 	busyTimeout = 2 * time.Second
 )
 
-// Source is a job file. It is opened anew, read only, for each lookup: a file that is replaced or extended is seen at
-// once, and nothing stays open.
-type Source struct {
-	path string
-	seen seen
-}
+// Source is a job file. It is opened read only for each lookup, so that a replaced or extended file is seen
+// immediately, and nothing stays open.
+type Source struct{ path string }
 
 // Open returns the job file at path, an absolute path that the caller has checked. Only lookups open the file.
 func Open(path string) *Source { return &Source{path: path} }
@@ -77,8 +72,8 @@ func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, er
 	return file.collect(ctx, found, "TRUE", rows)
 }
 
-// AdsOnMachines implements [jobs.Source]. The job file does not index machines: of the ads that were final after
-// the first day began, all are parsed that have not been seen.
+// AdsOnMachines implements [jobs.Source]. The job file does not index machines: all ads are parsed that were final
+// after the first day began.
 func (s *Source) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
 	found := jobs.NewCollector(jobs.MachineDayKeys(days), jobs.ByMachineDay)
 	if len(days) == 0 {
@@ -107,7 +102,7 @@ func (s *Source) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result,
 	}
 	defer file.Close()
 
-	return file.scan(ctx, found, first.Start(), "kind = 'epoch'")
+	return file.scan(ctx, found, first.Start(), "TRUE")
 }
 
 // Newest implements [jobs.Source].
@@ -118,7 +113,25 @@ func (s *Source) Newest(ctx context.Context) (time.Time, error) {
 
 // Health implements [jobs.Source].
 func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
-	return s.health(ctx, "SELECT count(*), coalesce(max(RecordTime), 0) FROM ads")
+	health, err := s.health(ctx, "SELECT count(*), coalesce(max(RecordTime), 0) FROM ads")
+	if err != nil {
+		return health, err
+	}
+	file, err := s.open(ctx)
+	if err != nil {
+		return health, err
+	}
+	defer file.Close()
+	var without int
+	if err := file.QueryRowContext(ctx, epochs).Scan(&without, &health.Saves); err != nil {
+		return health, s.failed(ctx, err)
+	}
+	if without > 0 {
+		health.Notices = append(health.Notices, fmt.Sprintf("%d epoch ads have neither RemoteHost nor StartdName, so they "+
+			"count on the machine of the run before: delete the job file and import everything that condor_history prints "+
+			"again", without))
+	}
+	return health, nil
 }
 
 func (s *Source) health(ctx context.Context, query string) (jobs.Health, error) {
@@ -137,39 +150,64 @@ func (s *Source) health(ctx context.Context, query string) (jobs.Health, error) 
 	return health, nil
 }
 
+// epochs counts the epoch ads that do not say where their run was (LastRemoteHost is the host of the run before), and
+// tells whether one says what its run has saved.
+const epochs = `SELECT count(*) FILTER (WHERE ad NOT LIKE '%"StartdName"%' AND ad NOT LIKE '%"RemoteHost"%'),
+	coalesce(max(ad LIKE '%"JobLastCheckpointTime"%'), 0) FROM ads WHERE kind = 'epoch'`
+
 // file is the job file, open for one lookup.
 type file struct {
 	*sql.DB
-	source   *Source
-	revision string // before it was opened
+	source *Source
+	rowid  string // a name of the number of a row
 }
 
 func (s *Source) open(ctx context.Context) (*file, error) {
-	revision := s.Revision()
-	if info, err := os.Stat(s.path); err != nil {
+	if err := s.stat(); err != nil {
 		return nil, s.failed(ctx, err)
-	} else if !info.Mode().IsRegular() {
-		return nil, s.failed(ctx, errors.New("not a regular file"))
 	}
 	db, err := sql.Open("sqlite", dsn(s.path, "ro"))
 	if err != nil {
 		return nil, s.failed(ctx, err)
 	}
 	db.SetMaxOpenConns(concurrency)
-	return &file{db, s, revision}, nil
+	columns, err := sqlitefile.Columns(ctx, db, "ads")
+	f := &file{DB: db, source: s}
+	if err == nil {
+		f.rowid, err = sqlitefile.Rowid(ctx, db, "ads", columns)
+	}
+	if err == nil && f.rowid == "" {
+		err = errNoTable
+	}
+	if err != nil {
+		return nil, errors.Join(s.failed(ctx, err), db.Close())
+	}
+	return f, nil
+}
+
+// stat reports whether a regular file is under the path: a link must not lead out of its directory, also not one that
+// was put there since.
+func (s *Source) stat() error {
+	dir := filepath.Dir(s.path)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	_, err = sqlitefile.File{Root: root, Dir: dir, Name: filepath.Base(s.path)}.Stat()
+	return err
 }
 
 // dsn opens the file at path in one of SQLite's modes: ro, rwc.
 func dsn(path, mode string) string {
-	query := url.Values{"mode": {mode}, "_pragma": {fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds())}}
-	return (&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String()
+	return sqlitefile.URI(path, "mode="+mode, sqlitefile.Pragma("busy_timeout", busyTimeout.Milliseconds()))
 }
 
-// scan adds the ads that fulfil a condition and were final after a moment, or nobody knows when.
+// scan adds the ads that fulfil a condition and were final after a moment, or at an unknown time.
 func (f *file) scan(ctx context.Context, found *jobs.Collector, since time.Time, condition string) (jobs.Result,
 	error) {
 	var list []byte
-	if err := f.QueryRowContext(ctx, "SELECT json_group_array(rowid) FROM ads WHERE RecordTime >= ? OR "+
+	if err := f.QueryRowContext(ctx, "SELECT json_group_array("+f.rowid+") FROM ads WHERE RecordTime >= ? OR "+
 		"RecordTime = 0 OR RecordTime IS NULL", since.Unix()).Scan(&list); err != nil {
 		return jobs.Result{}, f.source.failed(ctx, err)
 	}
@@ -177,17 +215,13 @@ func (f *file) scan(ctx context.Context, found *jobs.Collector, since time.Time,
 	if err := json.Unmarshal(list, &rows); err != nil {
 		return jobs.Result{}, fmt.Errorf("list of job ads: %w", err)
 	}
-	rows = slices.DeleteFunc(rows, func(row int64) bool {
-		label, seen := f.source.seen.label(f.revision, row)
-		return seen && !found.Asked(label)
-	})
 	return f.collect(ctx, found, condition, rows)
 }
 
 // rowsOf returns the rows of jobs.
 func (f *file) rowsOf(ctx context.Context, ids []string) (rows []int64, err error) {
 	var mu sync.Mutex
-	err = each(ctx, f, "SELECT rowid FROM ads WHERE GlobalJobId IN (SELECT value FROM json_each(?))", ids,
+	err = each(ctx, f, "SELECT "+f.rowid+" FROM ads WHERE GlobalJobId IN (SELECT value FROM json_each(?))", ids,
 		func(found *sql.Rows) error {
 			var row int64
 			if err := found.Scan(&row); err != nil {
@@ -201,21 +235,18 @@ func (f *file) rowsOf(ctx context.Context, ids []string) (rows []int64, err erro
 	return rows, err
 }
 
-// collect adds the ads of rows that fulfil a condition, in their order: rows that stand together are read together.
+// collect adds the ads of rows that fulfil a condition, in their order. Adjacent rows are read together.
 func (f *file) collect(ctx context.Context, found *jobs.Collector, condition string, rows []int64) (jobs.Result,
 	error) {
 	slices.Sort(rows)
 	// ads as bytes, which the driver copies once
-	err := each(ctx, f, "SELECT rowid, CAST(ad AS BLOB) FROM ads WHERE rowid IN (SELECT value FROM json_each(?)) AND "+
+	err := each(ctx, f, "SELECT CAST(ad AS BLOB) FROM ads WHERE "+f.rowid+" IN (SELECT value FROM json_each(?)) AND "+
 		condition, rows, func(ads *sql.Rows) error {
-		var row int64
 		var stored sql.RawBytes
-		if err := ads.Scan(&row, &stored); err != nil {
+		if err := ads.Scan(&stored); err != nil {
 			return err
 		}
-		if label, ok := found.Add(stored); ok {
-			f.source.seen.note(f.revision, row, label)
-		}
+		found.Add(stored)
 		return nil
 	})
 	if err != nil {
@@ -261,7 +292,13 @@ func (s *Source) failed(ctx context.Context, err error) error {
 	return fileError(filepath.Base(s.path), err)
 }
 
+var errNoTable = errors.New("no such table: ads")
+
 func fileError(name string, err error) error {
+	var noRowid *sqlitefile.NoRowid
+	if errors.As(err, &noRowid) {
+		return pool.SourceError("job file %s: %w", name, err)
+	}
 	var path *fs.PathError
 	if errors.As(err, &path) {
 		err = path.Err // without the full path
@@ -272,11 +309,11 @@ func fileError(name string, err error) error {
 		remedy = "make it with `gpureports import-jobs`, or correct jobsPath"
 	case strings.Contains(text, "no such table") || strings.Contains(text, "no such column") ||
 		strings.Contains(text, "not a database"):
-		remedy = "it is no job file: make one with `gpureports import-jobs`"
+		remedy = "it is not a job file: create one with `gpureports import-jobs`"
 	case strings.Contains(text, "locked") || strings.Contains(text, "busy"):
 		remedy = "another program is writing it: try again when that is done"
 	case strings.Contains(text, "malformed"):
-		remedy = "it is damaged: make it anew with `gpureports import-jobs`"
+		remedy = "it is damaged: create it again with `gpureports import-jobs`"
 	}
 	return pool.SourceError("job file %s: %w: %s", name, err, remedy)
 }

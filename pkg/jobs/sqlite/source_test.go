@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
 	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/jobs/jobstest"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -59,9 +59,9 @@ func TestErrors(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "empty.db"), nil, 0o600))
 	for name, remedy := range map[string]string{
 		"missing.db": "import-jobs",
-		"text.db":    "is no job file",
-		"empty.db":   "is no job file",
-		".":          "not a regular file",
+		"text.db":    "is not a job file",
+		"empty.db":   "is not a job file",
+		".":          "it is not a regular file",
 	} {
 		_, err := Open(filepath.Join(dir, name)).Ads(t.Context(), []jobs.Wanted{{Job: "j"}})
 		require.Equal(t, pool.FaultSource, pool.FaultOf(err), name)
@@ -117,4 +117,22 @@ func TestLocked(t *testing.T) {
 	require.ErrorContains(t, err, "another program")
 	_, err = conn.ExecContext(context.Background(), "ROLLBACK")
 	require.NoError(t, err)
+}
+
+// A job file that becomes a link out of its directory is not followed.
+func TestLinkOutOfTheDirectory(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	for _, at := range []string{dir, outside} {
+		_, err := Import(t.Context(), filepath.Join(at, "jobs.db"), "auto", Input{Name: "x", Reader: strings.NewReader(ad1)})
+		require.NoError(t, err)
+	}
+	path := filepath.Join(dir, "jobs.db")
+	s := Open(path)
+	defer s.Close()
+	_, err := s.Newest(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.Symlink(filepath.Join(outside, "jobs.db"), path))
+	_, err = s.Newest(t.Context())
+	require.ErrorContains(t, err, "jobs.db")
 }

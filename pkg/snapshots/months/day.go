@@ -11,8 +11,8 @@ import (
 )
 
 // margin is how much more is read on both sides of a day: repeated hours and late snapshots are up to an hour elsewhere
-// in the order of local time than in the order of time, and runs within a minute are one snapshot. What is farther off
-// makes a file unordered.
+// in the order of local time than in the order of time, and runs within a minute are one snapshot. Rows that are
+// farther off make a file unordered.
 const margin = pool.Hour + 2*pool.Minute
 
 // around returns the range of local time in which the day's rows can be.
@@ -50,7 +50,7 @@ func (s *state) locate(ctx context.Context, date int32, p piece) (source, error)
 	}, nil
 }
 
-// rows returns those that a source stands for. A sealed file has been opened.
+// rows returns the rows that a source refers to. A sealed file has been opened.
 func (p *piece) rows(ctx context.Context, found source) (Range, error) {
 	if p.sealed() {
 		return p.content.Seek(ctx, p.from, p.to)
@@ -72,36 +72,35 @@ func (s *state) Key(ctx context.Context, date int32) (snapshots.Key, error) {
 	if err := fingerprint(ctx, sources, pieces); err != nil {
 		return snapshots.Key{}, fmt.Errorf("find the rows of the day: %w", err)
 	}
-	return snapshots.Key{Content: s.content(sources), Witness: s.Witness(date)}, nil
+	return snapshots.Key{Content: s.content(sources), Witness: witness(pieces)}, nil
 }
 
 // Witness implements snapshots.State.
 func (s *state) Witness(date int32) string {
-	var all []string
-	for _, p := range s.day(date) {
-		witness := p.witness()
-		if witness == "" {
+	pieces := s.day(date)
+	for _, p := range pieces {
+		if !p.sealed() && !p.content.Verified() {
 			return ""
 		}
-		all = append(all, witness)
+	}
+	return witness(pieces)
+}
+
+// witness returns the traces of the pieces' files, a line each; "" if one has none.
+func witness(pieces []piece) string {
+	var all []string
+	for _, p := range pieces {
+		trace := p.Version
+		if !p.sealed() {
+			trace = p.content.Witness()
+		}
+		if trace == "" {
+			return ""
+		}
+		all = append(all, p.Name+" "+trace)
 	}
 	return strings.Join(all, "\n")
 }
-
-// witness is the line of a piece in the witness of its day, "" if its file has none.
-func (p *piece) witness() string {
-	witness := p.Version
-	if !p.sealed() {
-		witness = p.content.Witness()
-	}
-	if witness == "" {
-		return ""
-	}
-	return p.Name + " " + witness
-}
-
-// isAsIn reports whether a line of a witness says that the piece's file was not written to since.
-func (p *piece) isAsIn(line string) bool { return line != "" && line == p.witness() }
 
 // Identity implements snapshots.State.
 func (s *state) Identity(ctx context.Context, date int32) (string, error) {
@@ -138,7 +137,7 @@ func (s *state) Holds(ctx context.Context, date int32, k snapshots.Known) (bool,
 		return true, nil
 	}
 	pieces := s.day(date)
-	sources, ok, err := s.still(ctx, date, pieces, k)
+	sources, ok, err := s.unchanged(ctx, date, pieces, k)
 	if !ok || len(sources) != len(pieces) || err != nil {
 		return false, err
 	}
@@ -150,11 +149,10 @@ func (s *state) Holds(ctx context.Context, date int32, k snapshots.Known) (bool,
 	return true, nil
 }
 
-// still returns the sources of a key, which are those of the first pieces, in their order; ok reports whether the rows
-// that they name are what they were.
-func (s *state) still(
-	ctx context.Context, date int32, pieces []piece, k snapshots.Known,
-) (sources []source, ok bool, err error) {
+// unchanged returns the sources of a key, which are those of the first pieces, in their order; ok reports whether the
+// rows that they name are unchanged. Other rows may have been appended.
+func (s *state) unchanged(ctx context.Context, date int32, pieces []piece, k snapshots.Known) (
+	sources []source, ok bool, err error) {
 	sources, ok = s.parse(k.Content)
 	if !ok || len(sources) > len(pieces) {
 		return nil, false, nil
@@ -162,50 +160,52 @@ func (s *state) still(
 	before, _ := k.State.(*state)
 	witnesses := strings.Split(k.Witness, "\n")
 	for i := range sources {
+		p, known := pieces[i], sources[i]
+		if p.sealed() {
+			found, err := s.locate(ctx, date, p)
+			if known != found || err != nil {
+				return nil, false, err
+			}
+			continue
+		}
+		if known.name != p.Name || known.cut != p.cut(around(date, s.source.zone)) {
+			return nil, false, nil
+		}
+		var then *file
+		if before != nil && before.source == s.source {
+			then = before.find(p.Name)
+		}
 		witness := ""
 		if i < len(witnesses) {
-			witness = witnesses[i]
+			witness = strings.TrimPrefix(witnesses[i], p.Name+" ")
 		}
-		if ok, err = s.isStill(ctx, date, pieces[i], &sources[i], before, witness); !ok || err != nil {
+		if ok, err = p.unchanged(ctx, &known, then, witness); !ok || err != nil {
 			return nil, false, err
 		}
 	}
 	return sources, true, nil
 }
 
-// isStill reports whether a source of a key is what a piece has. before is the state in which the key held, nil if that
-// is not known.
-func (s *state) isStill(
-	ctx context.Context, date int32, p piece, known *source, before *state, witness string,
-) (bool, error) {
-	if p.sealed() {
-		found, err := s.locate(ctx, date, p)
-		return *known == found, err
-	}
-	if known.name != p.Name || known.columns != columnsKey(p.info.Columns) ||
-		known.cut != p.cut(around(date, s.source.zone)) ||
+// unchanged reports whether the rows of a source are unchanged. If this process read them, the number of edits since
+// decides, provided that the file was in the state then (then is nil otherwise); if another process did, the file's
+// witness. If neither decides, the rows are hashed.
+func (p *piece) unchanged(ctx context.Context, known *source, then *file, witness string) (bool, error) {
+	if known.columns != columnsKey(p.info.Columns) ||
 		p.info.Rows.First > known.rows.First || p.info.Rows.Last < known.rows.Last ||
 		p.info.Unordered && Find(p.info.Stretches, p.from, p.to) != known.rows {
 		return false, nil
 	}
 	switch {
-	case before != nil && before.source == s.source:
-		f := before.find(p.Name)
-		if f != nil && f.err == nil && f.info.Edits == p.info.Edits {
+	case then == nil || then.err != nil:
+		if p.content.Unchanged(witness, known.rows, known.fingerprint) {
 			return true, nil
 		}
-		if !p.info.Exact {
-			return false, nil // an edit need not show in the fingerprint
-		}
-	case p.isAsIn(witness):
+	case then.info.Edits == p.info.Edits:
 		return true, nil
+	case !p.info.Exact:
+		return false, nil // an edit need not show in the fingerprint
 	}
-	return p.same(ctx, known)
-}
-
-// same reports whether the rows of a source are what they were, though something was written to its file.
-func (p *piece) same(ctx context.Context, known *source) (bool, error) {
-	if p.info.Exact { // rows beside them may be of another time now
+	if p.info.Exact { // rows next to them may be of another time now
 		found, err := p.content.Seek(ctx, p.from, p.to)
 		switch {
 		case err != nil:
@@ -282,7 +282,7 @@ func (s *state) resume(ctx context.Context, date int32, from snapshots.Known, us
 		return nil, nil
 	}
 	pieces := s.day(date)
-	before, ok, err := s.still(ctx, date, pieces, from)
+	before, ok, err := s.unchanged(ctx, date, pieces, from)
 	if !ok || err != nil || len(before) == 0 {
 		return nil, err
 	}
@@ -299,11 +299,14 @@ func (s *state) resume(ctx context.Context, date int32, from snapshots.Known, us
 		if err != nil {
 			return nil, err
 		}
+		resolver := *r.zone.NewResolver()
+		if n > last { // the previous snapshot is in the file before
+			resolver = r.readers[n-1].Resolver
+		}
 		r.sources = append(r.sources, found)
-		r.readers = append(r.readers, reader{Resolver: *r.zone.NewResolver(), last: unread, date: date})
+		r.readers = append(r.readers, reader{Resolver: resolver, last: unread, date: date})
 		if n <= last {
-			known := before[n].rows
-			if found.rows.First != known.First || found.rows.Last < known.Last || found.rows.Last > known.Last && n < last {
+			if !grew(before[n].rows, found.rows, n == last) {
 				return nil, nil
 			}
 		}
@@ -325,4 +328,9 @@ func (s *state) resume(ctx context.Context, date int32, from snapshots.Known, us
 		return nil, nil // rows came late
 	}
 	return r, fingerprint(ctx, r.sources, pieces)
+}
+
+// grew reports whether rows are the ones of before, of the newest file also with rows after them.
+func grew(before, now Range, newest bool) bool {
+	return now.First == before.First && now.Last >= before.Last && (newest || now.Last == before.Last)
 }

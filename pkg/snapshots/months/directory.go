@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
@@ -12,6 +13,7 @@ import (
 type directory struct {
 	dir     *snapshots.Dir
 	formats []Format
+	zone    *localtime.Zone
 }
 
 // List implements Place.
@@ -27,7 +29,7 @@ func (d directory) List(context.Context) (all []Listed, err error) {
 			continue
 		}
 		all = append(all, Listed{Name: name, Period: month, Rank: rank,
-			Open: func() File { return d.formats[rank].Open(d.dir, name) }})
+			Open: func() File { return d.formats[rank].Open(d.dir, name, d.zone) }})
 	}
 	if len(all) == 0 {
 		return nil, pool.SourceError(
@@ -37,7 +39,7 @@ func (d directory) List(context.Context) (all []Listed, err error) {
 	return all, nil
 }
 
-// pattern names what is looked for.
+// pattern is the pattern of the files' names.
 func (d directory) pattern() string {
 	names := ""
 	for i, f := range d.formats {

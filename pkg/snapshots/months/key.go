@@ -14,12 +14,12 @@ import (
 
 // A key's content is a line for the zone's rules and one for each piece of a file.
 
-// source is what a day took from one piece of a file.
+// source is the part of a day that comes from one piece of a file.
 type source struct {
 	name        string
 	columns     string // a hash of them
 	rows        Range  // all rows whose local time can belong to the day
-	closed      bool   // a row behind them existed: rows appended later cannot belong to the day
+	closed      bool   // a row after them existed: rows appended later cannot belong to the day
 	cut         string // the piece's bounds where another file of the month counts for a part of the day
 	fingerprint string // of the rows
 }

@@ -5,7 +5,7 @@ import "github.com/chtc/gpureports/pkg/pool"
 // Files out of the order of time: as when the collector's clock was set back, or ran years ahead for a moment.
 
 const (
-	// lateness is how far a timestamp may fall behind one before it: a repeated hour, or a late snapshot.
+	// lateness is how much a timestamp may be earlier than one before it, because of a repeated hour or a late snapshot.
 	lateness = pool.Hour
 
 	// longestMonth is how far the ends of an ordered file lie apart at most. Where a clock ran years ahead for a moment,
@@ -13,7 +13,7 @@ const (
 	longestMonth = 40 * pool.Day
 )
 
-// FellBack reports whether a timestamp is too far behind one before it for the file to be in the order of time.
+// FellBack reports whether a timestamp is too much earlier than one before it for the file to be in the order of time.
 func FellBack(before, local Local) bool {
 	return before != None && local != None && local+lateness < before
 }

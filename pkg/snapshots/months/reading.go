@@ -3,6 +3,8 @@ package months
 import (
 	"context"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -30,6 +32,7 @@ type reader struct {
 	last  int    // its block, or one of the two below
 	date  int32  // of the last one that could be read
 	lost  uint32 // rows ahead of the first timestamp that can be read, of a file's beginning
+	text  string // a timestamp that could not be read
 }
 
 const (
@@ -58,13 +61,16 @@ func (r *reading) scan(ctx context.Context, n int, p piece, rows Range) error {
 	return nil
 }
 
-// snapshots are those of the day among what was read.
-func (r *reading) snapshots() []united { return onDay(unite(r.blocks), r.date) }
+// snapshots are those of the day among the rows that were read.
+func (r *reading) snapshots() []united {
+	blocks := slices.DeleteFunc(slices.Clone(r.blocks), func(b block) bool { return b.dataSlots && len(b.rows) == 0 })
+	return onDay(unite(blocks), r.date)
+}
 
 // give hands the day to a visitor.
 func (r *reading) give(s *state, v snapshots.Visitor) (snapshots.Reading, error) {
 	all := r.snapshots()
-	key := snapshots.Key{Content: s.content(r.sources), Witness: s.Witness(r.date)}
+	key := snapshots.Key{Content: s.content(r.sources), Witness: witness(s.day(r.date))}
 	found := snapshots.Reading{Key: key, Oddities: r.oddities, Rows: r.rows}
 	found.Oddities.Twice = r.table.twice(r.blocks)
 	v.Begin(r.resumed)
@@ -123,8 +129,8 @@ func (v *visitor) start(number int64, local Local) {
 		likely = len(v.blocks[len(v.blocks)-1].rows)
 	}
 	r.last = len(v.blocks)
-	if r.date = pool.DayOf(got.Time); r.date == v.date {
-		v.oddities.Unreadable += r.lost
+	if r.date = pool.DayOf(got.Time); r.date == v.date && r.lost > 0 {
+		v.count(r.lost)
 	}
 	r.lost = 0
 	v.blocks = append(v.blocks, block{
@@ -141,19 +147,40 @@ func (v *visitor) start(number int64, local Local) {
 	}
 }
 
+// Unreadable implements Sampler.
+func (v *visitor) Unreadable(timestamp string) { v.reader.text = timestamp }
+
+// count counts rows of the day whose timestamp is none.
+func (v *visitor) count(rows uint32) {
+	v.oddities.Unreadable += rows
+	if v.oddities.Sample == "" {
+		v.oddities.Sample = shortened(v.reader.text)
+	}
+}
+
+// shortened returns a timestamp that cannot be read as users are shown it.
+func shortened(text string) string {
+	const most = 40
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+}
+
 // Row implements Visitor.
 func (v *visitor) Row(row snapshots.Row, usage float64) error {
 	if r := v.reader; r.last == unreadable { // it belongs to the day of the rows before it
 		switch {
 		case r.date == v.date:
-			v.oddities.Unreadable++
+			v.count(1)
 		case r.date == noDate && v.beginning:
 			r.lost++
 		}
 		return nil
 	}
-	b := &v.blocks[v.reader.last]
-	b.rows = append(b.rows, v.table.id(row))
+	b, id := &v.blocks[v.reader.last], v.table.id(row)
+	if v.table.data[id] {
+		b.dataSlots = true
+		return nil
+	}
+	b.rows = append(b.rows, id)
 	if v.usage {
 		b.usage = append(b.usage, usage)
 	}

@@ -7,15 +7,14 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// Sealed files are never written to. Their versions identify what they hold, and their names say of which times their
-// rows are. So the days of a source are known without looking at each file: one is looked at when its rows are asked
-// for.
+// Sealed files are never written to. Their versions identify their content, and their names give the times of their
+// rows. So the days of a source are known without opening each file: a file is opened when its rows are requested.
 
 // sealed reports whether the file is one of them.
 func (l *Listed) sealed() bool { return l.Version != "" }
 
-// pending reports which files need not be looked at yet: sealed ones, but for the newest, which says how far the rows
-// reach, and for those of whose times another file may have rows as well.
+// pending reports which files need not be opened yet: sealed ones, except the newest, which shows how far the rows
+// reach, and except those for whose times another file may have rows as well.
 func pending(files []listed) []bool {
 	newest := files[len(files)-1].Period
 	months, whole, single := map[string]bool{}, map[string]bool{}, map[string]bool{} // by period
@@ -37,7 +36,7 @@ func pending(files []listed) []bool {
 	return later
 }
 
-// open looks at a sealed file. Errors: ErrStale if it is another one than was listed.
+// open opens a sealed file. Errors: ErrStale if it is not the listed version.
 func (l *listed) open(ctx context.Context) (Content, error) {
 	content, err := l.file.Look(ctx, false)
 	if err == nil && content.Witness() != l.Version {
@@ -46,7 +45,7 @@ func (l *listed) open(ctx context.Context) (Content, error) {
 	return content, err
 }
 
-// opened returns pieces with what their files hold now that are sealed. Errors: the first one of which that fails;
+// opened returns pieces with the current contents of sealed files. Errors: the first one of which that fails;
 // ErrStale; ctx's.
 func (s *state) opened(ctx context.Context, pieces []piece) (all []piece, err error) {
 	all = make([]piece, len(pieces))
@@ -87,7 +86,7 @@ func (f *file) first() Local {
 
 // reaches reports whether rows of the file can lie in [from, to).
 func (f *file) reaches(from, to Local) bool {
-	if f.sealed() { // also once it was looked at: what a day is made of must not depend on that
+	if f.sealed() { // even after it was opened, because the pieces of a day must not depend on that
 		return f.First < to && f.Last >= from
 	}
 	return f.info.reaches(from, to)

@@ -25,13 +25,10 @@ type Place interface {
 	Close() error
 }
 
-// Recalling is a Place that knows what an earlier process saw of it, for when it cannot be reached.
+// Recalling is a Place that can have been listed before the source was opened.
 type Recalling interface {
-	// Looked is called after a look at all that was listed.
-	Looked()
-
-	// Recall returns the files that an earlier process listed last, and when; none if that is not known. What cannot be
-	// known of them is Offline.
+	// Recall returns the files that were listed last, and when; none if there was no listing. For when the place cannot be
+	// reached: files that were not read before are Offline.
 	Recall() (files []Listed, listed time.Time)
 }
 
@@ -45,14 +42,14 @@ type Listed struct {
 	Snapshot bool
 	Open     func() File
 
-	// Version tells apart what is under the name at two moments where nobody writes to a file: it is the Witness of its
-	// content. "" if it is not known. Such a file is sealed, and all its rows have times from First to Last, else it
+	// Version identifies the content under the name if files are never written to: it is the Witness of the content. "" if
+	// it is not known. A file with a Version is sealed, and all its rows must have times from First to Last; otherwise it
 	// cannot be read.
 	Version     string
 	First, Last Local
 }
 
-// Offline is the error of a place that cannot be reached, though it could be before. What was read is answered from.
+// Offline is the error of a place that cannot be reached any more. Answers then come from the earlier data.
 type Offline struct{ Err error }
 
 func (o *Offline) Error() string { return o.Err.Error() }
@@ -64,13 +61,13 @@ type Source struct {
 	place Place
 	zone  *localtime.Zone
 
-	mu       sync.Mutex
-	opened   map[string]File // by name, also those that are gone: they may come back
-	last     *state
-	offline  *state    // last, with a notice that the place cannot be reached
-	listed   time.Time // when last was listed
-	recalled bool      // by an earlier process
-	closed   bool
+	mu      sync.Mutex
+	opened  map[string]File // by name, also those that are gone: they may come back
+	recheck bool            // also files that are opened later
+	last    *state
+	offline *state    // last, with a notice that the place cannot be reached
+	listed  time.Time // when last was listed
+	closed  bool
 }
 
 var _ snapshots.Source = (*Source)(nil)
@@ -78,7 +75,7 @@ var _ snapshots.Source = (*Source)(nil)
 // New returns the source of a directory's month files. formats: of two files of one month the one of the later format
 // counts where both have rows. The directory is closed with the source.
 func New(dir *snapshots.Dir, zone *localtime.Zone, formats ...Format) *Source {
-	return NewAt(directory{dir, formats}, zone)
+	return NewAt(directory{dir, formats, zone}, zone)
 }
 
 // NewAt returns the source of a place's files. The place is closed with the source.
@@ -102,13 +99,10 @@ func (s *Source) Look(ctx context.Context) (snapshots.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	if place, ok := s.place.(Recalling); ok {
-		place.Looked()
-	}
 	now := &state{source: s, files: found}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.offline, s.listed, s.recalled = nil, time.Now(), false
+	s.offline, s.listed = nil, time.Now()
 	if s.last != nil && slices.EqualFunc(s.last.files, now.files, file.same) {
 		return s.last, nil
 	}
@@ -117,7 +111,7 @@ func (s *Source) Look(ctx context.Context) (snapshots.State, error) {
 	return now, nil
 }
 
-// look lists the files and looks at them, again if one of them was replaced meanwhile.
+// look lists the files and opens them, and repeats that if one of them was replaced meanwhile.
 func (s *Source) look(ctx context.Context) (found []file, err error) {
 	for range 3 {
 		listed, err := s.place.List(ctx)
@@ -138,7 +132,7 @@ func (s *Source) look(ctx context.Context) (found []file, err error) {
 	return nil, pool.SourceError("the snapshots change again and again while they are looked at: try again")
 }
 
-// lookBack returns what the last look found, also one of an earlier process, with a notice.
+// lookBack returns the state of the last look, with a notice.
 func (s *Source) lookBack(ctx context.Context, why *Offline) (snapshots.State, error) {
 	s.mu.Lock()
 	known := s.last != nil
@@ -153,12 +147,8 @@ func (s *Source) lookBack(ctx context.Context, why *Offline) (snapshots.State, e
 	if s.last == nil {
 		return nil, why.Err
 	}
-	from := "what was read before"
-	if s.recalled {
-		from = "the cache directory"
-	}
-	text := fmt.Sprintf("%s. Answered from %s: the snapshots were listed last at %s, %s ago; newer ones are missing",
-		why, from, s.listed.UTC().Format("2006-01-02 15:04:05 UTC"), age(s.listed))
+	text := fmt.Sprintf("%s. Answered from data read earlier: the snapshots were last listed at %s, %s ago; newer ones "+
+		"are missing", why, s.listed.UTC().Format("2006-01-02 15:04:05 UTC"), age(s.listed))
 	if s.offline == nil || s.offline.notices[len(s.offline.notices)-1].Text != text {
 		before := *s.last
 		before.notices = append(slices.Clone(before.notices), snapshots.Notice{Warning: true, Text: text})
@@ -179,8 +169,8 @@ func age(since time.Time) string {
 	}
 }
 
-// recall takes what an earlier process listed for the last look. Files of which too little is known are left out, with
-// a notice.
+// recall takes the listing from before the source was opened for the last look. Files of which too little is known are
+// left out, with a notice.
 func (s *Source) recall(ctx context.Context) error {
 	place, ok := s.place.(Recalling)
 	if !ok {
@@ -206,16 +196,16 @@ func (s *Source) recall(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last == nil {
-		s.last, s.listed, s.recalled = now, at, true
+		s.last, s.listed = now, at
 	}
 	return nil
 }
 
-// parallelLooks bounds the files that are looked at together: in a bucket each takes a round trip.
+// parallelLooks bounds the files that are opened in parallel: in a bucket each takes a round trip.
 const parallelLooks = 16
 
-// lookAt looks at the files, but for those that need not be before their rows are asked for. offline: those that cannot
-// be reached are files with an error, and none is written to.
+// lookAt opens the files, except those that can wait until their rows are requested. If offline, files that cannot be
+// reached are returned with an error, and no file counts as written to.
 func lookAt(ctx context.Context, files []listed, offline bool) ([]file, error) {
 	newest := files[len(files)-1].Period
 	found := make([]file, len(files))
@@ -308,6 +298,9 @@ func (s *Source) open(files []Listed) (all []listed, err error) {
 		there[l.Name] = true
 		if s.opened[l.Name] == nil {
 			s.opened[l.Name] = l.Open()
+			if s.recheck {
+				recheck(s.opened[l.Name])
+			}
 		}
 		all = append(all, listed{l, s.opened[l.Name]})
 	}
@@ -320,6 +313,22 @@ func (s *Source) open(files []Listed) (all []listed, err error) {
 		return cmp.Or(cmp.Compare(a.Period, b.Period), cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Name, b.Name))
 	})
 	return all, nil
+}
+
+// Recheck implements snapshots.Source.
+func (s *Source) Recheck() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recheck = true
+	for _, file := range s.opened {
+		recheck(file)
+	}
+}
+
+func recheck(f File) {
+	if r, ok := f.(Rechecker); ok {
+		r.Recheck()
+	}
 }
 
 // Close implements snapshots.Source.

@@ -15,7 +15,7 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// state is what the month files held at a moment.
+// state is the content of the month files at a moment.
 type state struct {
 	source *Source
 	files  []file // ascending by period, those of one period by rank
@@ -97,7 +97,7 @@ func (s *state) find(name string) *file {
 	return &s.files[i]
 }
 
-// describe fills in what is derived from the files.
+// describe fills in the fields that are derived from the files.
 func (s *state) describe() {
 	dates := map[int32]bool{}
 	for i := range s.files {
@@ -115,7 +115,7 @@ func (s *state) describe() {
 			}
 		})
 		switch {
-		case f.err != nil && !f.sealed(): // else the days say so that it is of
+		case f.err != nil && !f.sealed(): // otherwise the days of the file report it
 			s.notices = append(s.notices, snapshots.Notice{Warning: true, Text: f.err.Error()})
 		case f.info != nil:
 			s.note(s.part(f))
@@ -132,7 +132,7 @@ func (s *state) part(f *file) snapshots.Part {
 		return part
 	}
 	part.Warning, part.Columns, part.Unordered = f.info.Warning, f.info.Columns, f.info.Unordered
-	part.Rows = max(0, f.info.Rows.Last-f.info.Rows.First+1)
+	part.Rows, part.Sample = max(0, f.info.Rows.Last-f.info.Rows.First+1), shortened(f.info.Sample)
 	f.info.spans(func(first, last Local) {
 		w := pool.Window{From: s.time(first), To: s.time(last)}
 		if !part.Dated {
@@ -189,12 +189,13 @@ func (s *state) note(p snapshots.Part) {
 	}
 	if !p.Dated && p.Rows > 0 {
 		s.notices = append(s.notices, snapshots.Notice{
-			Warning: true, Text: fmt.Sprintf("%s: none of its rows has a readable timestamp: left out", p.Name),
+			Warning: true, Text: fmt.Sprintf("%s: none of its rows has a readable timestamp, such as %q: left out", p.Name,
+				p.Sample),
 		})
 	}
 }
 
-// time reads a local time without what came before it.
+// time reads a local time regardless of the times before it.
 func (s *state) time(local Local) pool.Micros { return s.source.zone.NewResolver().Resolve(local).Time }
 
 // settle decides which of several files of one month or day counts: where both have rows, that of the higher rank.
@@ -226,7 +227,7 @@ func (s *state) settle() {
 		default:
 			name = fmt.Sprintf("%s and %d more", above[0], len(above)-1)
 		}
-		text := fmt.Sprintf("%s and %s are of one month: %s counts, and %s where it has no rows",
+		text := fmt.Sprintf("%s and %s cover the same month: %s takes precedence, and %s counts if it has no rows",
 			lower.Name, name, name, lower.Name)
 		s.notices = append(s.notices, snapshots.Notice{Text: text})
 	}
@@ -246,7 +247,7 @@ func (p *piece) cut(from, to Local) string {
 	return fmt.Sprintf("%d:%d", p.from, p.to)
 }
 
-// pieces returns what the files hold of [from, to), ascending by period and time: the collector may have gone on in a
+// pieces returns the files' rows of [from, to), ascending by period and time: the collector may have continued in a
 // file of either format.
 func (s *state) pieces(from, to Local) (all []piece) {
 	for i := range s.files {

@@ -18,6 +18,7 @@ type table struct {
 	bytes []byte
 	ends  []uint32 // of each row in bytes
 	after []uint32 // the row that followed last time
+	data  []bool   // the row is of a data slot
 	last  uint32   // the row before
 }
 
@@ -25,7 +26,7 @@ const noRow = 1<<32 - 1
 
 func newTable() *table { return &table{ids: map[uint64]uint32{}, last: noRow} }
 
-// expect makes room for what so many rows hold as a rule: each tenth of them is another row, of 160 bytes.
+// expect makes room for the usual distinct rows among the given number of rows: a tenth of them, of 160 bytes each.
 func (t *table) expect(rows int64) {
 	const most = 1 << 15
 	n := int(min(rows/10, most))
@@ -77,6 +78,7 @@ func (t *table) find(row snapshots.Row) uint32 {
 	t.ends = append(t.ends, uint32(len(t.bytes)))
 	t.after = append(t.after, noRow)
 	t.next = append(t.next, noRow)
+	t.data = append(t.data, pool.IsDataSlot(row.Columns()[snapshots.Name]))
 	if known {
 		t.next[id] = first
 	}

@@ -16,8 +16,10 @@ type block struct {
 	source   int                // in the order of the files
 	order    int                // of reading
 	rows     []uint32           // of the reading's table, in file order
-	usage    []float64          // beside them, if asked for
-	repeated bool               // its timestamp stands for two times
+	usage    []float64          // parallel to rows, if requested
+	repeated bool               // its timestamp is ambiguous between two times
+
+	dataSlots bool // rows of data slots were left out
 }
 
 // union is how soon after the first one runs of the collector must be to be one snapshot with it (methodology section
@@ -32,7 +34,6 @@ type united struct {
 
 // unite sorts blocks into snapshots, ascending by time.
 func unite(blocks []block) (all []united) {
-	blocks = slices.Clone(blocks)
 	slices.SortStableFunc(blocks, func(a, b block) int {
 		return cmp.Or(cmp.Compare(a.time, b.time), cmp.Compare(a.source, b.source), cmp.Compare(a.order, b.order))
 	})

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/bucket"
-	"github.com/chtc/gpureports/pkg/bucket/buckettest"
+	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -16,7 +16,7 @@ import (
 )
 
 // A day in a bucket is identified by its object's ETag: equal objects anywhere are the same day, and an edit of which
-// sizes and statistics in the footer show nothing is another one, also where the footer is kept from before.
+// sizes and statistics in the footer show nothing is another one, also if the listing is kept from before.
 func TestDayIsItsETag(t *testing.T) {
 	server := buckettest.Start(t)
 	var rows [][]any
@@ -31,7 +31,7 @@ func TestDayIsItsETag(t *testing.T) {
 	edited[0][user], edited[other][user] = rows[other][user], rows[0][user]
 
 	date := pool.DayOf(timeOf(20).UnixMicro())
-	kept := t.TempDir()
+	kept := objects.NewListing()
 	put := func(b *bucket.Bucket, rows [][]any) {
 		t.Helper()
 		data, err := parquet.Encode(parquet.Schema, rows)
@@ -54,10 +54,10 @@ func TestDayIsItsETag(t *testing.T) {
 	source := objects.Open(b, localtime.UTC, kept)
 	want, key := identify(source)
 	same, _ := identify(objects.Open(b, localtime.UTC, kept))
-	require.Equal(t, want, same, "out of the footers that are kept")
+	require.Equal(t, want, same, "of the listing that is kept")
 	elsewhere := server.Open(t)
 	put(elsewhere, rows)
-	same, _ = identify(objects.Open(elsewhere, localtime.UTC, ""))
+	same, _ = identify(objects.Open(elsewhere, localtime.UTC, objects.NewListing()))
 	require.Equal(t, want, same, "an equal object in another bucket")
 
 	put(b, edited)

@@ -15,7 +15,7 @@ import (
 
 // A collector puts each snapshot as an object of its own, and merges those of a day that is over into its day. The day
 // is written by one conditional PUT, and only then are the snapshots removed; until they are, readers leave out those
-// whose time the day has. So a crash at any point loses nothing and doubles nothing: the next merge goes on.
+// whose time the day has. So a crash at any point loses nothing and doubles nothing: the next merge continues.
 
 // snapshotKey is the object of the snapshot of a time, which gpu_state has as a local timestamp, YYYY-MM-DD
 // HH:MM:SS.ffffff. Keys are in the order of time: where an hour occurs twice, local timestamps are not.
@@ -109,7 +109,7 @@ func Merge(ctx context.Context, b *bucket.Bucket, before string) (merged int, er
 	return merged, nil
 }
 
-// mergeDay merges snapshots into their day, again if somebody else did so meanwhile.
+// mergeDay merges snapshots into their day, and retries if another process did so meanwhile.
 func mergeDay(ctx context.Context, b *bucket.Bucket, date string, keys []string) error {
 	const patience = 5
 	for n := 1; ; n++ {
@@ -130,7 +130,7 @@ func mergeDay(ctx context.Context, b *bucket.Bucket, date string, keys []string)
 	return nil
 }
 
-// putDay writes a day with the snapshots that it lacks. Those that are gone were merged by somebody else.
+// putDay writes a day with the snapshots that it lacks. Snapshots that are gone were merged by another process.
 func putDay(ctx context.Context, b *bucket.Bucket, date string, keys []string) error {
 	var files [][]byte
 	times := map[string]int{}
@@ -140,7 +140,7 @@ func putDay(ctx context.Context, b *bucket.Bucket, date string, keys []string) e
 	case err == nil:
 		condition = bucket.IfETag(object.ETag)
 		if times, err = parquet.Timestamps(ctx, bytes.NewReader(day), int64(len(day))); err != nil {
-			return fmt.Errorf("%s: %w: restore it from a copy, or move it away", dayKey(date), err)
+			return fmt.Errorf("%s: %w: restore it from a backup, or move it away", dayKey(date), err)
 		}
 		files = append(files, day)
 	case !errors.Is(err, bucket.ErrNotFound):
@@ -157,7 +157,7 @@ func putDay(ctx context.Context, b *bucket.Bucket, date string, keys []string) e
 		}
 		own, err := parquet.Timestamps(ctx, bytes.NewReader(data), int64(len(data)))
 		if err != nil {
-			return fmt.Errorf("%s: %w: restore it from a copy, or move it away", key, err)
+			return fmt.Errorf("%s: %w: restore it from a backup, or move it away", key, err)
 		}
 		if lacks(times, own) {
 			files = append(files, data)

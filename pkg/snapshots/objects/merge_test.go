@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/bucket"
-	"github.com/chtc/gpureports/pkg/bucket/buckettest"
+	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/objects"
@@ -29,7 +29,7 @@ func snapshotRows(n int) (rows [][]any) {
 	for g := range 3 {
 		rows = append(rows, []any{fmt.Sprintf("slot1_%d@m", g), fmt.Sprintf("GPU-%d", g), nil, "Claimed", "NVIDIA L40S",
 			int64(46068), "", 0.5, "m", fmt.Sprintf("user%d@x", n/3), fmt.Sprintf("ap#%d.0#1", n/3), nil, int64(1),
-			timestampOf(n)})
+			timestampOf(n), int64(4), int64(16000), "Dynamic", nil, nil})
 	}
 	return rows
 }
@@ -85,7 +85,7 @@ func TestCrashes(t *testing.T) {
 			for point := 0; ; point++ {
 				o := server.Bucket(t)
 				calm := buckettest.Open(t, o)
-				reader := objects.Open(calm, localtime.UTC, "")
+				reader := objects.Open(calm, localtime.UTC, objects.NewListing())
 				for n := range 12 { // 8 of the first day
 					require.NoError(t, objects.PutSnapshot(t.Context(), calm, timeOf(n), timestampOf(n), snapshotRows(n)))
 				}
@@ -102,7 +102,7 @@ func TestCrashes(t *testing.T) {
 					require.NoError(t, err)
 				}
 				requireSnapshots(t, reader, 12)
-				requireSnapshots(t, objects.Open(calm, localtime.UTC, ""), 12)
+				requireSnapshots(t, objects.Open(calm, localtime.UTC, objects.NewListing()), 12)
 				_, err = objects.Merge(t.Context(), calm, "2026-07-02")
 				require.NoError(t, err)
 				requireSnapshots(t, reader, 12)
@@ -118,7 +118,7 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// dieAt lets so many requests pass, and then kills the client.
+// dieAt lets point requests pass, and then kills the client.
 func dieAt(point int, kill func(), fault buckettest.Fault) buckettest.Fault {
 	var mu sync.Mutex
 	return func(w http.ResponseWriter, r *http.Request, server http.Handler) {
@@ -146,7 +146,7 @@ func TestMergesMeet(t *testing.T) {
 	for n := range count {
 		require.NoError(t, objects.PutSnapshot(t.Context(), b, timeOf(n), timestampOf(n), snapshotRows(n)))
 	}
-	reader := objects.Open(b, localtime.UTC, "")
+	reader := objects.Open(b, localtime.UTC, objects.NewListing())
 	var wait sync.WaitGroup
 	done := make(chan struct{})
 	for range 4 {

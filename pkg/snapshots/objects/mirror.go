@@ -10,16 +10,18 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/segcache"
 )
 
-// Mirror keeps copies of what lies beside the snapshots of a bucket, and is read from files: the lists, the job file
-// and job_pressure files. A copy is of one version of its object as a whole.
+// Mirror keeps copies of a bucket's other objects that are read from files: the lists, the job file and the queue
+// files. A copy is of one version of its object as a whole.
 type Mirror struct {
 	bucket    *bucket.Bucket
 	dir       string
@@ -35,25 +37,23 @@ type Mirror struct {
 const (
 	// freshFor is how old a look may be: the lists change a few times a year, the other files every few minutes.
 	freshFor = 20 * time.Second
-	// piece is what is fetched at once of a large file.
+	// piece is the size of one request for a large file.
 	piece = 8 << 20
 	// ledger names the file with the ETags of the copies.
 	ledger = ".etags.json"
 )
 
-var pressureFile = regexp.MustCompile(`^job_pressure_\d{4}-\d{2}\.db$`)
+var queueFile = regexp.MustCompile(`^job_pressure_\d{4}-\d{2}\.(db|parquet)$`)
 
-// OpenMirror returns a mirror of the files of some names, and of job_pressure files, in a directory of its own below
+// OpenMirror returns a mirror of the files of some names, and of queue files, in a directory of its own below
 // cacheDir, or a temporary one if that is "". It copies nothing yet.
 func OpenMirror(b *bucket.Bucket, o bucket.Options, cacheDir string, names ...string) (*Mirror, error) {
 	m := &Mirror{bucket: b, names: names, turn: make(chan struct{}, 1), etags: map[string]string{}}
 	var err error
-	if cacheDir == "" {
-		m.temporary = true
+	folder := fmt.Sprintf("bucket-%016x", xxhash.Sum64String(o.Endpoint+"\x00"+o.Name()))
+	m.dir = filepath.Join(cacheDir, folder)
+	if m.temporary = cacheDir == "" || !usable(cacheDir, folder); m.temporary { // the health check says what is wrong
 		m.dir, err = os.MkdirTemp("", "gpureports-bucket-")
-	} else {
-		m.dir = filepath.Join(cacheDir, fmt.Sprintf("bucket-%016x", xxhash.Sum64String(o.Endpoint+"\x00"+o.Name())))
-		err = os.MkdirAll(m.dir, 0o700)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("a directory for copies out of the bucket: %w", err)
@@ -66,19 +66,23 @@ func OpenMirror(b *bucket.Bucket, o bucket.Options, cacheDir string, names ...st
 	return m, nil
 }
 
+// usable reports whether a folder of the cache directory is this user's own, and files can be written into it. It makes
+// the folder if there is none.
+func usable(cacheDir, folder string) bool {
+	root, err := segcache.OpenFolder(cacheDir, folder)
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	file, err := os.CreateTemp(filepath.Join(cacheDir, folder), ".copy-*")
+	return err == nil && errors.Join(file.Close(), os.Remove(file.Name())) == nil
+}
+
 // Path is the directory of the copies.
 func (m *Mirror) Path() string { return m.dir }
 
-// Kept is the directory of the copies if it outlives this process, else "".
-func (m *Mirror) Kept() string {
-	if m.temporary {
-		return ""
-	}
-	return m.dir
-}
-
-// Refresh copies what has changed in the bucket, unless it was looked at a moment ago. If the bucket cannot be reached,
-// the copies of an earlier look stay, also of an earlier process; without one it is an error.
+// Refresh copies the changed objects of the bucket, unless it was listed a moment ago. If the bucket cannot be reached,
+// earlier copies stay, even those of an earlier process; without any it is an error.
 func (m *Mirror) Refresh(ctx context.Context) error {
 	select {
 	case m.turn <- struct{}{}:
@@ -101,7 +105,7 @@ func (m *Mirror) Refresh(ctx context.Context) error {
 
 func (m *Mirror) refresh(ctx context.Context) error {
 	var objects map[string]bucket.Object
-	err := m.bucket.Patience().Ask(ctx, func(ctx context.Context) (err error) {
+	err := m.bucket.Breaker().Ask(ctx, func(ctx context.Context) (err error) {
 		objects, err = m.list(ctx)
 		return err
 	})
@@ -109,6 +113,9 @@ func (m *Mirror) refresh(ctx context.Context) error {
 		return err
 	}
 	changed := !m.whole
+	if err := m.removeUnknown(); err != nil {
+		return err
+	}
 	for name := range m.etags {
 		if _, there := objects[name]; !there {
 			if err := os.Remove(filepath.Join(m.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -123,7 +130,7 @@ func (m *Mirror) refresh(ctx context.Context) error {
 			continue
 		}
 		if err := m.copy(ctx, name, o); errors.Is(err, bucket.ErrPrecondition) || errors.Is(err, bucket.ErrNotFound) {
-			continue // it is being replaced: the next look finds what is there then
+			continue // it is being replaced: the next refresh finds the new one
 		} else if err != nil {
 			return err
 		}
@@ -144,10 +151,30 @@ func (m *Mirror) refresh(ctx context.Context) error {
 	})
 }
 
+// removeUnknown removes files that the ledger does not list, because files from elsewhere are not copies.
+func (m *Mirror) removeUnknown() error {
+	entries, err := os.ReadDir(m.dir)
+	for _, e := range entries {
+		name := e.Name()
+		if _, known := m.etags[name]; known || name == ledger || strings.HasPrefix(name, ".copy-") {
+			continue
+		}
+		err = errors.Join(err, os.RemoveAll(filepath.Join(m.dir, name)))
+	}
+	if err != nil {
+		return fmt.Errorf("remove files that are not copies from the bucket: %w", err)
+	}
+	return nil
+}
+
 // list returns the objects that are copied, by name.
 func (m *Mirror) list(ctx context.Context) (map[string]bucket.Object, error) {
+	// first, because the refusal of a HEAD has no body that says why
+	queues, err := m.bucket.List(ctx, "job_pressure_")
+	if err != nil {
+		return nil, err
+	}
 	stats := make([]*bucket.Object, len(m.names))
-	var pressure []bucket.Object
 	group, inner := parallel.WithContext(ctx)
 	for i, name := range m.names {
 		group.Go(func() error {
@@ -160,10 +187,6 @@ func (m *Mirror) list(ctx context.Context) (map[string]bucket.Object, error) {
 			return nil
 		})
 	}
-	group.Go(func() (err error) {
-		pressure, err = m.bucket.List(inner, "job_pressure_")
-		return err
-	})
 	if err := group.Wait(); err != nil {
 		return nil, cmp.Or(ctx.Err(), err)
 	}
@@ -173,8 +196,8 @@ func (m *Mirror) list(ctx context.Context) (map[string]bucket.Object, error) {
 			found[name] = *stats[i]
 		}
 	}
-	for _, o := range pressure {
-		if pressureFile.MatchString(o.Key) {
+	for _, o := range queues {
+		if queueFile.MatchString(o.Key) {
 			found[o.Key] = o
 		}
 	}
@@ -207,4 +230,16 @@ func (m *Mirror) Close() error {
 		return nil
 	}
 	return os.RemoveAll(m.dir)
+}
+
+// replaceFile writes a temporary file in the same folder and renames it.
+func replaceFile(dir, name string, write func(*os.File) error) error {
+	out, err := os.CreateTemp(dir, ".copy-*")
+	if err != nil {
+		return fmt.Errorf("a copy out of the bucket: %w", err)
+	}
+	if err := errors.Join(write(out), out.Close()); err != nil {
+		return errors.Join(err, os.Remove(out.Name()))
+	}
+	return os.Rename(out.Name(), filepath.Join(dir, name))
 }

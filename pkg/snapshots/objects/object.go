@@ -2,9 +2,11 @@ package objects
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/parallel"
@@ -15,12 +17,9 @@ import (
 const (
 	// smallObject is read at once: a snapshot of 2,000 GPUs.
 	smallObject = 256 << 10
-	// keptEnds bounds the bytes of small objects, and of the ends of others, that are kept, so that the running day is not
-	// asked for again and again.
-	keptEnds = 32 << 20
-	// shortTail and longTail bound what is read first of a larger one, which grows with it: the footer.
+	// shortTail and longTail bound the first read of a larger object, which grows with it: the footer.
 	shortTail, longTail = 8 << 10, 64 << 10
-	// oneRequest bounds a request; longer ranges are asked for in parallel.
+	// oneRequest bounds a request; longer ranges are requested in parallel.
 	oneRequest = 4 << 20
 )
 
@@ -36,20 +35,35 @@ type version struct{ bucket.Object }
 // Size implements parquet.Version.
 func (v version) Size() int64 { return v.Object.Size }
 
-// Same implements parquet.Version: the ETag tells contents apart.
+// Same implements parquet.Version. There are servers whose ETags do not tell contents apart.
 func (v version) Same(other parquet.Version) bool {
 	o, ok := other.(version)
-	return ok && v.ETag == o.ETag && v.Object.Size == o.Object.Size
+	return ok && v.Key == o.Key && v.Tag() == o.Tag()
 }
 
-// Tag tells the content apart.
-func (v version) Tag() string { return fmt.Sprintf("%s/%d", url.PathEscape(v.ETag), v.Object.Size) }
+// Tag tells the contents of one key apart.
+func (v version) Tag() string {
+	tag := fmt.Sprintf("%s/%d", url.PathEscape(v.ETag), v.Object.Size)
+	if v.condition() == "" {
+		tag += fmt.Sprintf("/%d", v.Modified.UnixMicro())
+	}
+	return tag
+}
+
+// id tells the contents of all objects apart.
+func (v version) id() string { return fmt.Sprintf("%s/%d/%s", v.Tag(), v.Modified.UnixMicro(), v.Key) }
+
+// condition is the ETag that a request demands, "" if the ETag is weak and therefore does not identify the very bytes.
+func (v version) condition() string {
+	if strings.HasPrefix(v.ETag, "W/") {
+		return ""
+	}
+	return v.ETag
+}
 
 // Version implements parquet.Holder.
 func (o *object) Version() (parquet.Version, error) {
-	o.place.mu.Lock()
-	defer o.place.mu.Unlock()
-	listed, ok := o.place.objects[o.key]
+	listed, ok := o.place.listing.object(o.key)
 	if !ok { // it was removed since it was listed
 		return nil, snapshots.ErrStale
 	}
@@ -70,7 +84,7 @@ type input struct {
 	ctx     context.Context //nolint:containedctx // io.ReaderAt takes none
 	object  *object
 	version version
-	blocks  [3]block // the tail, what was fetched ahead, what was read last
+	blocks  [3]block // the tail, the block fetched ahead, the block read last
 }
 
 // block is a range of the object.
@@ -111,8 +125,8 @@ func (i *input) cover(from, to int64) (block, error) {
 		}
 	}
 	size := i.version.Size()
-	if footer := i.object.place.footer(i.version.ETag); from >= size-int64(len(footer)) {
-		i.blocks[tailBlock] = block{size - int64(len(footer)), footer}
+	if end := i.object.place.listing.end(i.version.id()); from >= size-int64(len(end)) {
+		i.blocks[tailBlock] = block{size - int64(len(end)), end}
 		return i.blocks[tailBlock], nil
 	}
 	slot := lastBlock
@@ -123,6 +137,9 @@ func (i *input) cover(from, to int64) (block, error) {
 		slot, from, to = tailBlock, size-tailOf(size), size
 	}
 	data, err := i.fetch(from, to)
+	if err == nil && slot == tailBlock {
+		i.object.place.listing.keep(i.version.id(), data)
+	}
 	i.blocks[slot] = block{from, data}
 	return i.blocks[slot], err
 }
@@ -143,21 +160,19 @@ func (i *input) Prefetch(from, to int64) error {
 	return err
 }
 
-// fetch gets a range, one at the object's end out of what is kept.
+// fetch gets a range.
 func (i *input) fetch(from, to int64) ([]byte, error) {
 	p := i.object.place
-	atEnd := to == i.version.Size()
-	if atEnd {
-		if data := p.end(i.version.ETag, to-from); data != nil {
-			return data, nil
-		}
-	}
 	data := make([]byte, to-from)
 	group, ctx := parallel.WithContext(i.ctx)
 	for at := from; at < to; at += oneRequest {
 		group.Go(func() error {
-			return p.bucket.Patience().Ask(ctx, func(ctx context.Context) error {
-				part, err := p.bucket.GetRange(ctx, i.object.key, i.version.ETag, at, min(oneRequest, to-at))
+			return p.bucket.Breaker().Ask(ctx, func(ctx context.Context) error {
+				n := min(oneRequest, to-at)
+				part, err := p.bucket.GetRange(ctx, i.object.key, i.version.condition(), at, n)
+				if errors.Is(err, bucket.ErrPrecondition) && i.contradicted(ctx) {
+					part, err = p.bucket.GetRange(ctx, i.object.key, "", at, n)
+				}
 				copy(data[at-from:], part)
 				return err
 			})
@@ -169,42 +184,15 @@ func (i *input) fetch(from, to int64) ([]byte, error) {
 		}
 		return nil, offline(err)
 	}
-	if atEnd {
-		p.keepEnd(i.version.ETag, data)
-	}
 	return data, nil
 }
 
-// end returns so many bytes of the end of an object, nil if they are not kept.
-func (p *place) end(etag string, n int64) []byte {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	data := p.ends[etag]
-	if int64(len(data)) < n {
-		return nil
-	}
-	return data[int64(len(data))-n:]
-}
-
-// keepEnd keeps the end of an object, and its footer.
-func (p *place) keepEnd(etag string, data []byte) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.footers.add(etag, data)
-	if len(data) > smallObject { // a row group that was fetched ahead
-		return
-	}
-	if grown := int64(len(data) - len(p.ends[etag])); grown > 0 && p.kept+grown <= keptEnds {
-		p.ends[etag] = data
-		p.kept += grown
-	}
-}
-
-// footer returns the end of an object from its footer on, nil if it is not kept.
-func (p *place) footer(etag string) []byte {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.footers.byETag[etag]
+// contradicted reports whether the object is the listed one although it has another ETag: on some servers, listings
+// have other ETags than the objects, for example for an object that was uploaded in parts.
+func (i *input) contradicted(ctx context.Context) bool {
+	there, err := i.object.place.bucket.Stat(ctx, i.object.key)
+	return err == nil && there.ETag != i.version.ETag && there.Size == i.version.Object.Size &&
+		there.Modified.Unix() == i.version.Modified.Unix()
 }
 
 // Close implements io.Closer.

@@ -1,14 +1,13 @@
 // Package objects reads the snapshots of a pool from a bucket (methodology section 1), in Parquet: month files
 // gpu_state_YYYY-MM.parquet as collectors write them into a directory, or days date=YYYY-MM-DD/….parquet, which other
 // programs read as one table with a partition a day. The snapshots of the running day are objects of their own,
-// new/date=YYYY-MM-DD/….parquet, until they are merged into its day. Only what a day needs is read.
+// new/date=YYYY-MM-DD/….parquet, until they are merged into its day. Only the objects that a day needs are read.
 package objects
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,33 +32,29 @@ const (
 
 var dayObject = regexp.MustCompile(`^(new/)?date=(\d{4}-\d{2}-\d{2})/(.+)\.parquet$`)
 
-// Open returns the source of a bucket's snapshots. zone is the collector's. The bucket stays open. What it listed is
-// kept in a directory for the next process; "" keeps nothing.
-func Open(b *bucket.Bucket, zone *localtime.Zone, dir string) snapshots.Source {
-	return months.NewAt(&place{bucket: b, turn: make(chan struct{}, 1), ends: map[string][]byte{},
-		footers: footers{dir: dir, byETag: map[string][]byte{}}}, zone)
+// Open returns the source of a bucket's snapshots, which begins with a listing of it. zone is the collector's. The
+// bucket stays open.
+func Open(b *bucket.Bucket, zone *localtime.Zone, listing *Listing) snapshots.Source {
+	return months.NewAt(&place{bucket: b, zone: zone, listing: listing, turn: make(chan struct{}, 1)}, zone)
 }
 
 // place implements months.Place.
 type place struct {
-	bucket *bucket.Bucket
+	bucket  *bucket.Bucket
+	zone    *localtime.Zone
+	listing *Listing
 
-	turn chan struct{} // 1 token: who lists
+	turn   chan struct{} // 1 token: who lists, and uses listed and err
+	listed []months.Listed
+	err    error
 
-	mu       sync.Mutex
-	begun    int // listings that have begun
-	objects  map[string]bucket.Object
-	listed   []months.Listed
-	listedAt time.Time
-	err      error             // of the last listing
-	ends     map[string][]byte // of objects by ETag; small ones as a whole
-	kept     int64             // bytes of them
-	footers  footers
+	mu    sync.Mutex
+	begun int // listings that have begun
 }
 
 var _ months.Recalling = (*place)(nil)
 
-// List implements months.Place. Many that ask at the same time share a listing, if it begins after they asked.
+// List implements months.Place. Concurrent calls share a listing, if it begins after the calls.
 func (p *place) List(ctx context.Context) ([]months.Listed, error) {
 	asked := p.number()
 	select {
@@ -77,7 +72,7 @@ func (p *place) List(ctx context.Context) ([]months.Listed, error) {
 	objects, err := p.list(ctx)
 	if ctx.Err() != nil {
 		p.mu.Lock()
-		p.begun-- // nobody shares this one
+		p.begun-- // no call shares this one
 		p.mu.Unlock()
 		return nil, ctx.Err()
 	}
@@ -99,7 +94,7 @@ func (p *place) number() int {
 func (p *place) list(ctx context.Context) (objects []bucket.Object, err error) {
 	prefixes := []string{monthPrefix, dayPrefix}
 	found := make([][]bucket.Object, len(prefixes))
-	err = p.bucket.Patience().Ask(ctx, func(ctx context.Context) (err error) {
+	err = p.bucket.Breaker().Ask(ctx, func(ctx context.Context) (err error) {
 		if objects, err = p.bucket.List(ctx, newPrefix); err != nil {
 			return err
 		}
@@ -129,30 +124,16 @@ func offline(err error) error {
 	return err
 }
 
-// take takes over a listing.
+// take replaces the listing.
 func (p *place) take(objects []bucket.Object) (all []months.Listed, err error) {
 	now := make(map[string]bucket.Object, len(objects))
-	there := map[string]bool{} // ETags
 	for _, o := range objects {
-		listed, ok := p.describe(o)
-		if !ok {
-			continue
-		}
-		now[o.Key], there[o.ETag] = o, true
-		all = append(all, listed)
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.footers.restore()
-	p.footers.only(there)
-	p.footers.changed = p.footers.changed || !maps.Equal(p.objects, now)
-	p.objects, p.listedAt = now, time.Now()
-	for etag, data := range p.ends {
-		if !there[etag] {
-			delete(p.ends, etag)
-			p.kept -= int64(len(data))
+		if listed, ok := p.describe(o); ok {
+			now[o.Key] = o
+			all = append(all, listed)
 		}
 	}
+	p.listing.replace(now)
 	if len(all) == 0 {
 		return nil, pool.SourceError("no month file gpu_state_YYYY-MM.parquet and no day date=YYYY-MM-DD/….parquet in the "+
 			"bucket %s: check the setting snapshotBucket and that the collector runs", p.bucket.Name())
@@ -160,29 +141,40 @@ func (p *place) take(objects []bucket.Object) (all []months.Listed, err error) {
 	return all, nil
 }
 
-// describe says what an object is by its key; ok is false for what holds no snapshots.
+// Recall implements months.Recalling.
+func (p *place) Recall() (all []months.Listed, listed time.Time) {
+	objects, at := p.listing.all()
+	for _, o := range objects {
+		if l, ok := p.describe(o); ok {
+			all = append(all, l)
+		}
+	}
+	return all, at
+}
+
+// describe derives the description of an object from its key; ok is false for objects without snapshots.
 func (p *place) describe(o bucket.Object) (l months.Listed, ok bool) {
 	key := o.Key
 	l.Name = strings.ReplaceAll(key, " ", "%20") // keys of days have spaces between their fields
 	if month, format, ok := snapshots.ParseMonthFile(key); ok {
 		l.Period = month
-		l.Open = func() months.File { return parquet.NewFile(l.Name, true, &object{p, key}) }
+		l.Open = func() months.File { return parquet.NewFile(l.Name, true, &object{p, key}, p.zone) }
 		if format != parquet.Format.Extension {
 			l.Open = func() months.File { return otherFormat{l.Name} }
 		}
 		return l, format == "db" || format == parquet.Format.Extension
 	}
 	found := dayObject.FindStringSubmatch(key)
-	if found == nil {
-		return l, false
+	if found == nil || strings.Contains("/"+found[3], "/.") || strings.Contains("/"+found[3], "/_") {
+		return l, false // includes unfinished objects of other programs, whose names begin so
 	}
 	l.Period, l.Rank, l.Snapshot = found[2], 1, found[1] != ""
 	if l.First, l.Last, ok = timesOf(found[2], found[3], l.Snapshot); !ok {
-		l.Open = func() months.File { return parquet.NewFile(l.Name, false, &object{p, key}) }
+		l.Open = func() months.File { return parquet.NewFile(l.Name, false, &object{p, key}, p.zone) }
 		return l, true
 	}
 	l.Version = version{o}.Tag()
-	l.Open = func() months.File { return parquet.NewPart(l.Name, l.First, l.Last, &object{p, key}) }
+	l.Open = func() months.File { return parquet.NewPart(l.Name, l.First, l.Last, &object{p, key}, p.zone) }
 	return l, true
 }
 
@@ -213,7 +205,8 @@ func (o otherFormat) Look(context.Context, bool) (months.Content, error) {
 // Close implements months.File.
 func (otherFormat) Close() {}
 
-// CacheName tells apart what is kept of one bucket from what is kept of others in the same cache directory.
+// CacheName returns a name for the cached data of one bucket, different from those of others in the same
+// cache directory.
 func CacheName(o bucket.Options, zone *localtime.Zone) string {
 	return fmt.Sprintf("%s\x00%s\x00%s", o.Endpoint, o.Name(), zone.Key())
 }

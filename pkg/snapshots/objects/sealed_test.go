@@ -3,6 +3,7 @@ package objects_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/bucket"
-	"github.com/chtc/gpureports/pkg/bucket/buckettest"
+	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
@@ -69,8 +70,8 @@ func lookAt(t testing.TB, source snapshots.Source) snapshots.State {
 	return state
 }
 
-// A day is identified without reading anything of it, and read without reading anything of days far away. Only who asks
-// for all parts looks at all.
+// A day is identified without reading any of it, and read without reading any of days far away. Only Parts opens
+// all files.
 func TestOnlyDaysAskedForAreRead(t *testing.T) {
 	server := buckettest.Start(t)
 	o := server.Bucket(t)
@@ -91,7 +92,7 @@ func TestOnlyDaysAskedForAreRead(t *testing.T) {
 		first int // snapshot of the UTC day
 		read  int // objects: the day's own, and those within an hour of it
 	}{{localtime.UTC, 8 + 3*perDay, 3}, {chicago, 8 + 3*perDay - 5*4, 2}} {
-		source := objects.Open(buckettest.Open(t, o), c.zone, "")
+		source := objects.Open(buckettest.Open(t, o), c.zone, objects.NewListing())
 		state := lookAt(t, source)
 		require.Equal(t, 1, seen.take(), "the newest says how far the rows reach")
 		require.Len(t, state.Dates(), days+map[bool]int{true: 2, false: 3}[c.zone == localtime.UTC])
@@ -131,7 +132,7 @@ func TestMistakenKeys(t *testing.T) {
 	other, _ := dayRows(7)
 	undated := snapshotRows(8)
 	for _, row := range undated {
-		row[len(row)-1] = nil
+		row[slices.IndexFunc(parquet.Schema, func(f parquet.Field) bool { return f.Name == "timestamp" })] = nil
 	}
 	snapshot := timeOf(8 + 2*perDay + 5)
 	encode := func(rows [][]any) []byte {
@@ -153,7 +154,7 @@ func TestMistakenKeys(t *testing.T) {
 		"no time":             {day, encode(undated), "none of its rows has a readable timestamp"},
 		"damaged":             {day, encode(rows)[:900], "damaged"},
 		"another snapshot":    {single, encode(other[:3]), "it has a row of 2026-07-09 "},
-		"no Parquet at all":   {day, []byte("this is something else altogether"), "no Parquet file"},
+		"no Parquet at all":   {day, []byte("this is something else altogether"), "not a Parquet file"},
 		"one snapshot's half": {single, encode(snapshotRows(8 + 2*perDay + 5))[:300], "damaged"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +166,7 @@ func TestMistakenKeys(t *testing.T) {
 			}
 			_, err := b.Put(t.Context(), c.key, c.data, bucket.Always())
 			require.NoError(t, err)
-			state := lookAt(t, objects.Open(b, localtime.UTC, ""))
+			state := lookAt(t, objects.Open(b, localtime.UTC, objects.NewListing()))
 			require.NoError(t, state.Err())
 			wrong := pool.DayOf(snapshot.UnixMicro())
 			require.Contains(t, state.Dates(), wrong)
@@ -202,7 +203,7 @@ func TestDayChangesAfterALook(t *testing.T) {
 	}
 	rows, date := dayRows(1)
 	at := pool.DayOf(timeOf(8 + perDay).UnixMicro())
-	source := objects.Open(b, localtime.UTC, "")
+	source := objects.Open(b, localtime.UTC, objects.NewListing())
 	state := lookAt(t, source)
 	key, err := state.Key(t.Context(), at)
 	require.NoError(t, err)
@@ -257,7 +258,7 @@ func TestRunningDayReadsOn(t *testing.T) {
 		put(8 + perDay + n)
 	}
 	at := pool.DayOf(timeOf(8 + perDay).UnixMicro())
-	source := objects.Open(buckettest.Open(t, o), localtime.UTC, "")
+	source := objects.Open(buckettest.Open(t, o), localtime.UTC, objects.NewListing())
 	state := lookAt(t, source)
 	require.Empty(t, read, "the keys of snapshots say how far the rows reach")
 	var all tape
@@ -271,7 +272,7 @@ func TestRunningDayReadsOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int64{timeOf(8 + perDay + 9).UnixMicro(), timeOf(8 + perDay + 10).UnixMicro()}, all.times)
 	require.Len(t, read, 12)
-	again, err := objects.Open(b, localtime.UTC, "").Look(t.Context())
+	again, err := objects.Open(b, localtime.UTC, objects.NewListing()).Look(t.Context())
 	require.NoError(t, err)
 	whole, err := again.Rows(t.Context(), at, snapshots.Known{}, false, &tape{})
 	require.NoError(t, err)
@@ -290,7 +291,7 @@ func TestMonthAndItsDays(t *testing.T) {
 	putDay(t, b, date, first[len(first)/2:]) // the collector went on in days at noon
 	third, next := dayRows(2)
 	putDay(t, b, next, third)
-	state := lookAt(t, objects.Open(b, localtime.UTC, ""))
+	state := lookAt(t, objects.Open(b, localtime.UTC, objects.NewListing()))
 	var times []time.Time
 	for _, date := range state.Dates() {
 		var all tape

@@ -13,12 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/bucket"
-	"github.com/chtc/gpureports/pkg/bucket/buckettest"
+	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/objects"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
 // following is the source of a bucket into which the files of a directory are put ahead of each look.
@@ -27,10 +27,10 @@ type following struct {
 	t      testing.TB
 	dir    string
 	bucket *bucket.Bucket
-	put    map[string]uint64 // hashes of what was put, by name
+	put    map[string]uint64 // hashes of the uploaded files, by name
 }
 
-// Look puts what has changed. (It is called by one goroutine where files change.)
+// Look uploads the changed files. (If files change, one goroutine calls it.)
 func (f *following) Look(ctx context.Context) (snapshots.State, error) {
 	if err := f.follow(); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (f *following) follow() error {
 		if there[name] = true; f.put[name] == sum {
 			continue
 		}
-		if len(data) == 0 { // the test's server loses its place in the connection behind an empty body
+		if len(data) == 0 { // the test's server loses its place in the connection after an empty body
 			data = []byte{0}
 		}
 		if _, err := f.bucket.Put(context.Background(), name, data, bucket.Always()); err != nil {
@@ -94,7 +94,7 @@ func write(t testing.TB, path string, rows [][]any) {
 	require.NoError(t, errors.Join(w.Close(), out.Close()))
 }
 
-// Month files in a bucket are what they are in a directory.
+// Month files in a bucket give the same as in a directory.
 func TestStore(t *testing.T) {
 	server := buckettest.Start(t)
 	options := server.Bucket(t)
@@ -113,7 +113,7 @@ func TestStore(t *testing.T) {
 			o := options
 			o.URL += "/" + strings.Trim(path.Clean(strings.NewReplacer(" ", "-", "#", "-").Replace(filepath.ToSlash(dir))), "/")
 			b := buckettest.Open(t, o)
-			f := &following{objects.Open(b, zone, ""), t, dir, b, map[string]uint64{}}
+			f := &following{objects.Open(b, zone, objects.NewListing()), t, dir, b, map[string]uint64{}}
 			require.NoError(t, f.follow())
 			return f
 		},

@@ -26,9 +26,9 @@ func Append(ctx context.Context, path string, fields []Field, rows [][]any) erro
 	return appendRows(ctx, path, fields, rows, GroupRows)
 }
 
-// appendRows is Append with row groups of at most so many rows.
+// appendRows is Append with row groups of at most the given number of rows.
 func appendRows(ctx context.Context, path string, fields []Field, rows [][]any, most int) error {
-	return replace(path, func(out *os.File) error {
+	return Replace(path, func(out io.Writer) error {
 		in, err := os.Open(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return writeAll(out, fields, func(w *Writer) error { return writeRows(w, fields, fields, rows) })
@@ -68,9 +68,42 @@ func appendRows(ctx context.Context, path string, fields []Field, rows [][]any, 
 	})
 }
 
-// replace writes a file beside the one of a path and puts it in its place. Readers take no file of the name it has
-// meanwhile.
-func replace(path string, write func(*os.File) error) (err error) {
+// Revise writes the rows of a file again, those of some numbers with other values in one column, and further rows, each
+// with a value for each field (Writer.Write). A column that the file lacks is added, one of another type becomes one
+// that holds both. nil as the file: there is none yet.
+func Revise(ctx context.Context, in io.ReaderAt, size int64, out io.Writer, fields []Field, column string,
+	values map[int]any, rows [][]any) error {
+	if in == nil {
+		return writeAll(out, fields, func(w *Writer) error { return writeRows(w, fields, fields, rows) })
+	}
+	old, err := Open(in, size)
+	if err != nil {
+		return err
+	}
+	there, err := old.Fields()
+	if err != nil {
+		return err
+	}
+	union := unite(there, fields)
+	position := slices.IndexFunc(union, func(f Field) bool { return strings.EqualFold(f.Name, column) })
+	return writeAll(out, union, func(w *Writer) error {
+		n := 0
+		err := old.eachRow(ctx, in, 0, union, func(row []any) error {
+			if value, is := values[n]; is {
+				row[position] = union[position].coerce(value)
+			}
+			n++
+			return w.Write(row)
+		})
+		if err != nil {
+			return err
+		}
+		return writeRows(w, union, fields, rows)
+	})
+}
+
+// Replace writes a temporary file in the same folder and renames it to path. Readers ignore the temporary name.
+func Replace(path string, write func(io.Writer) error) (err error) {
 	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
 	out, err := os.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
@@ -141,21 +174,21 @@ func unite(there, added []Field) []Field {
 	return union
 }
 
-// closed returns how many row groups stay as they are when so many rows are added, and where they end.
+// closed returns how many row groups stay unchanged when rows are added, and where they end. It returns 0 if the file
+// has to be written again.
 func (f *File) closed(added, most int) (groups int, end int64) {
 	groups = len(f.Groups)
 	if last := groups - 1; last >= 0 && f.Groups[last].Rows+added <= most {
 		groups--
 	}
-	for _, g := range f.Groups[:groups] {
+	for i, g := range f.Groups {
 		for _, c := range g.chunks {
-			end = max(end, c.end)
-		}
-	}
-	for _, g := range f.Groups[groups:] {
-		for _, c := range g.chunks {
-			if c.at < end { // they are in another order than that of any known writer's
+			// not in the order of any known writer, or damaged
+			if c.check(f.size) != nil || i >= groups && c.at < end {
 				return 0, 0
+			}
+			if i < groups {
+				end = max(end, c.end)
 			}
 		}
 	}
@@ -181,13 +214,19 @@ func (f *File) writtenAlike(fields []Field) bool {
 
 // copyRows writes the rows of the row groups from one on.
 func (f *File) copyRows(ctx context.Context, in io.ReaderAt, w *Writer, from int, fields []Field) error {
+	return f.eachRow(ctx, in, from, fields, w.Write)
+}
+
+// eachRow gives the rows of the row groups from one on to visit.
+func (f *File) eachRow(ctx context.Context, in io.ReaderAt, from int, fields []Field,
+	visit func(row []any) error) error {
 	r, err := f.NewReader(in)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	for g := from; g < len(f.Groups); g++ {
-		if err := r.Rows(ctx, g, 0, f.Groups[g].Rows, fields, w.Write); err != nil {
+		if err := r.Rows(ctx, g, 0, f.Groups[g].Rows, fields, visit); err != nil {
 			return err
 		}
 	}
@@ -203,11 +242,11 @@ func (f *File) extend(
 	if err := writeAll(&tail, fields, last); err != nil {
 		return err
 	}
-	added, _, err := readFooter(bytes.NewReader(tail.Bytes()), int64(tail.Len()))
+	added, err := readFooter(bytes.NewReader(tail.Bytes()), int64(tail.Len()))
 	if err != nil {
 		return err
 	}
-	metadata, _, err := readFooter(in, size)
+	metadata, err := readFooter(in, size)
 	if err != nil {
 		return err
 	}
@@ -230,7 +269,7 @@ func (f *File) extend(
 		}
 		g.Ordinal = int16(i)
 		metadata.NumRows += g.NumRows
-		for j := range g.Columns { // they stood behind the row groups
+		for j := range g.Columns { // they were after the row groups
 			c := &g.Columns[j]
 			c.ColumnIndexOffset, c.ColumnIndexLength, c.OffsetIndexOffset, c.OffsetIndexLength = 0, 0, 0, 0
 		}
@@ -256,7 +295,7 @@ func (f *File) extend(
 	return err
 }
 
-// move shifts where a column of a row group stands, and returns where it ended before.
+// move shifts the position of a column of a row group, and returns its earlier end.
 func move(c *format.ColumnChunk, shift int64) (end int64) {
 	m := &c.MetaData
 	end = m.DataPageOffset

@@ -20,6 +20,7 @@ func rowsOf(snapshot, n int) [][]any {
 		rows[i] = []any{
 			fmt.Sprintf("slot1_%d@m", i), fmt.Sprintf("GPU-%08x", i), nil, "Claimed", "NVIDIA L40S", int64(46068), "",
 			float64(i) / 3, "m", "u@x", fmt.Sprintf("ap#%d.%d#1", snapshot, i%5), nil, int64(1000000), moment,
+			int64(4), int64(16000), "Dynamic", nil, nil,
 		}
 	}
 	return rows
@@ -70,7 +71,7 @@ func TestAppend(t *testing.T) {
 	require.Len(t, entries, 1)
 }
 
-// A file that the collector of another kind began goes on in its own order of columns; what it lacks is added.
+// A file that another kind of collector began is continued in its own order of columns; missing columns are added.
 func TestAppendToFilesOfOthers(t *testing.T) {
 	for _, name := range []string{"polars.parquet", "arrow-nanos-v2.parquet", "arrow-pages.parquet"} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +114,7 @@ func TestAppendFails(t *testing.T) {
 	before := read(t, path)
 	bad := rowsOf(1, 1)
 	bad[0][13] = "noon"
-	require.ErrorContains(t, Append(t.Context(), path, Schema, bad), `"noon" is no time`)
+	require.ErrorContains(t, Append(t.Context(), path, Schema, bad), `"noon" is not a time`)
 	bad = rowsOf(1, 1)
 	bad[0][5] = 1.5
 	require.ErrorContains(t, Append(t.Context(), path, Schema, bad), "GPUs_GlobalMemoryMb cannot hold 1.5")

@@ -10,11 +10,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding"
 	"github.com/parquet-go/parquet-go/encoding/rle"
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// unreadable is a form of Parquet that no known collector writes, and that is not read.
+// unreadable returns the error of a form of Parquet that is not supported.
 func unreadable(format string, args ...any) error {
 	return fmt.Errorf(format+": rewrite it with zstd compression and the default encodings of polars or pyarrow", args...)
 }
@@ -26,319 +29,362 @@ type Texts struct {
 	Values []string
 }
 
-// Reader reads columns of a file's row groups. It is for one goroutine; what it returns is valid until its next read of
+// Reader reads columns of a file's row groups. It is for one goroutine; its results are valid until its next read of
 // the same column.
 type Reader struct {
 	file    *File
-	in      io.ReaderAt
-	inflate *inflater
 	pages   pages
-	indices []int32
+	indices []int32  // buffer of decoded pages
+	codes   []uint32 // buffer of decoded pages
 }
 
 // NewReader returns a reader of the file, whose bytes are in. It must be closed.
 func (f *File) NewReader(in io.ReaderAt) (*Reader, error) {
-	inflate, err := newInflater()
-	if err != nil {
-		return nil, err
-	}
-	return &Reader{file: f, in: in, inflate: inflate}, nil
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecodeAllCapLimit(true))
+	return &Reader{file: f, pages: pages{in: in, size: f.size, zstd: decoder}}, err
 }
 
-// Close frees what the reader holds.
-func (r *Reader) Close() { r.inflate.close() }
-
-// open turns to a column of a row group.
-func (r *Reader) open(group int, c *Column) *pages {
-	g := &r.file.Groups[group]
-	p := &r.pages
-	p.r, p.rows, p.optional, p.chunk, p.inflate = r.in, g.Rows, c.optional, g.chunks[c.leaf], r.inflate
-	p.window, p.windowAt = p.window[:0], 0
-	return p
-}
+// Close frees the reader's resources.
+func (r *Reader) Close() { r.pages.zstd.Close() }
 
 // Texts reads the rows [from, to) of a column of a row group into t: numbers as decimals, times as the collector's
-// clock showed them (YYYY-MM-DD HH:MM:SS.ffffff). A column that the file does not have is NULL everywhere.
+// clock showed them (YYYY-MM-DD HH:MM:SS.ffffff), those of UTC with +00:00 after them, booleans as 1 and 0. A column
+// that the file does not have is NULL everywhere.
 func (r *Reader) Texts(ctx context.Context, group int, c *Column, from, to int, t *Texts) error {
-	if cap(t.Codes) < to-from {
-		t.Codes = make([]uint32, to-from)
-	}
-	t.Codes, t.Values = t.Codes[:to-from], append(t.Values[:0], "")
-	if c == nil {
-		clear(t.Codes)
-		return nil
-	}
-	d := decoder{column: c, texts: t, from: from, to: to, reader: r}
-	err := r.open(group, c).walk(ctx, from, to, d.dictionary, d.page)
-	if err != nil {
-		return fmt.Errorf("column %s: %w", c.Name, err)
-	}
-	return nil
-}
-
-// decoder decodes pages of a column into texts.
-type decoder struct {
-	column   *Column
-	texts    *Texts
-	from, to int
-	reader   *Reader
-
-	entries int               // of the dictionary
-	known   map[string]uint32 // codes of values that are in no dictionary
-	last    string
-	code    uint32
-}
-
-// dictionary takes over the values that pages refer to.
-func (d *decoder) dictionary(values int, data []byte) error {
-	if d.entries > 0 {
-		return damaged("a second dictionary")
-	}
-	d.entries = values
-	n := 0
-	return d.plain(values, data, func(text []byte) {
-		d.texts.Values = append(d.texts.Values, string(text))
-		n++
-	})
-}
-
-// isIndexed reports whether a page holds indices into the dictionary.
-func isIndexed(p page) bool {
-	return p.encoding == format.RLEDictionary ||
-		p.encoding == format.PlainDictionary //nolint:staticcheck // older writers still use it
-}
-
-// page decodes the part of a page that lies within the range.
-func (d *decoder) page(p page) error {
-	switch {
-	case p.values == 0:
-		d.null(p)
-		return nil
-	case isIndexed(p):
-		return d.indexed(p)
-	case p.encoding == format.Plain:
-		return d.listed(p)
-	}
-	return unreadable("its values are encoded as %s", p.encoding)
-}
-
-// null fills in a page without a value.
-func (d *decoder) null(p page) {
-	clear(d.texts.Codes[max(p.first-d.from, 0) : min(p.first+p.rows, d.to)-d.from])
-}
-
-// indexed decodes a page whose values are numbers of dictionary entries.
-func (d *decoder) indexed(p page) error {
-	if len(p.data) == 0 || p.data[0] > 32 {
-		return damaged("a page of indices without a bit width")
-	}
-	if err := checkRuns(p.data[1:], int(p.data[0]), p.values); err != nil {
-		return err
-	}
-	indices, err := new(rle.DictionaryEncoding).DecodeInt32(d.reader.indices, p.data)
-	if err != nil || len(indices) < p.values {
-		return damaged("%d indices, %d expected", len(indices), p.values)
-	}
-	d.reader.indices = indices
-	indices = indices[:p.values]
-	highest := uint32(0)
-	for _, i := range indices {
-		highest = max(highest, uint32(i))
-	}
-	if highest >= uint32(d.entries) {
-		return damaged("index %d in a dictionary of %d", highest, d.entries)
-	}
-	first, last := max(d.from-p.first, 0), min(d.to-p.first, p.rows) // rows of the page
-	codes := d.texts.Codes[p.first+first-d.from : p.first+last-d.from]
-	if p.present == nil {
-		for i, index := range indices[first:last][:len(codes)] { // of one length, which the compiler sees so
-			codes[i] = uint32(index) + 1
-		}
-		return nil
-	}
-	next := bytes.Count(p.present[:first], []byte{1})
-	for i, b := range p.present[first:last] { // without a branch, which would be mispredicted often
-		codes[i] = uint32(b) * (uint32(indices[min(next, p.values-1)]) + 1)
-		next += int(b)
-	}
-	return nil
-}
-
-// listed decodes a page that holds its values themselves.
-func (d *decoder) listed(p page) error {
-	row := p.first
-	i := 0
-	skip := func() {
-		for ; p.present != nil && i < p.rows && p.present[i] == 0; i++ {
-			if row = p.first + i; row >= d.from && row < d.to {
-				d.texts.Codes[row-d.from] = 0
-			}
-		}
-	}
-	err := d.plain(p.values, p.data, func(text []byte) {
-		skip()
-		if row = p.first + i; row >= d.from && row < d.to {
-			d.texts.Codes[row-d.from] = d.intern(text)
-		}
-		i++
-	})
-	skip()
+	t.Values = append(t.Values[:0], "")
+	d := decoder{column: c, reader: r, table: &textTable{column: c, texts: t}}
+	var err error
+	t.Codes, err = d.decode(ctx, group, from, to, t.Codes)
 	return err
 }
 
-// intern returns the code of a value.
-func (d *decoder) intern(text []byte) uint32 {
-	if d.code > 0 && d.last == string(text) {
-		return d.code
-	}
-	if d.known == nil {
-		d.known = map[string]uint32{}
-	}
-	code, ok := d.known[string(text)]
-	if !ok {
-		code = uint32(len(d.texts.Values))
-		d.texts.Values = append(d.texts.Values, string(text))
-		d.known[string(text)] = code
-	}
-	d.code, d.last = code, d.texts.Values[code]
-	return code
-}
-
-// plain gives the texts of values that stand one after the other.
-func (d *decoder) plain(values int, data []byte, give func([]byte)) error {
-	if d.column.Kind == format.ByteArray {
-		for range values {
-			if len(data) < 4 || binary.LittleEndian.Uint32(data) > uint32(len(data)-4) {
-				return damaged("a text beyond the end of its page")
-			}
-			n := 4 + int(binary.LittleEndian.Uint32(data))
-			give(data[4:n])
-			data = data[n:]
-		}
-		return nil
-	}
-	size := 8
-	switch d.column.Kind {
-	case format.Int32, format.Float:
-		size = 4
-	case format.Int64, format.Double:
-	default:
-		return unreadable("its values are of the type %s", d.column.Kind)
-	}
-	if values > len(data)/size {
-		return damaged("%d numbers in %d bytes", values, len(data))
-	}
-	var text [40]byte
-	for i := range values {
-		give(d.column.number(text[:0], data[i*size:]))
-	}
-	return nil
-}
-
-// number appends a number or a time as text.
-func (c *Column) number(text, data []byte) []byte {
-	switch c.Kind {
-	case format.Int32:
-		return strconv.AppendInt(text, int64(int32(binary.LittleEndian.Uint32(data))), 10)
-	case format.Float:
-		return strconv.AppendFloat(text, float64(math.Float32frombits(binary.LittleEndian.Uint32(data))), 'f', -1, 32)
-	case format.Double:
-		return strconv.AppendFloat(text, math.Float64frombits(binary.LittleEndian.Uint64(data)), 'f', -1, 64)
-	}
-	value := int64(binary.LittleEndian.Uint64(data))
-	if c.unit <= noTime {
-		return strconv.AppendInt(text, value, 10)
-	}
-	return c.unit.time(value).AppendFormat(text, momentFormat)
-}
-
-// time returns what the collector's clock showed, as if it were UTC.
-func (u timeUnit) time(value int64) time.Time {
-	perSecond := int64(time.Second) / int64(u)
-	seconds, rest := value/perSecond, value%perSecond
-	return time.Unix(seconds, rest*int64(u)).UTC()
-}
-
-// Floats reads the rows [from, to) of a column of a row group into values; NULL and what is no number are NaN.
+// Floats reads the rows [from, to) of a column of a row group into values. NULL and texts that are not numbers are NaN.
 func (r *Reader) Floats(ctx context.Context, group int, c *Column, from, to int, values []float64) error {
-	if c != nil && c.Kind == format.Double && c.unit == noTime {
-		return r.doubles(ctx, group, c, from, to, values)
+	numbers := numberTable{math.NaN()}
+	var codes []uint32
+	var err error
+	if c != nil && c.Kind == format.Double {
+		d := decoder{column: c, reader: r, table: &numbers}
+		codes, err = d.decode(ctx, group, from, to, nil)
+	} else {
+		var texts Texts
+		if err = r.Texts(ctx, group, c, from, to, &texts); err == nil {
+			codes = texts.Codes
+			for _, text := range texts.Values[1:] {
+				number, failed := strconv.ParseFloat(text, 64)
+				if failed != nil {
+					number = math.NaN()
+				}
+				numbers = append(numbers, number)
+			}
+		}
 	}
-	var texts Texts
-	if err := r.Texts(ctx, group, c, from, to, &texts); err != nil {
+	if err != nil {
 		return err
 	}
-	numbers := make([]float64, len(texts.Values))
-	for i, text := range texts.Values {
-		var err error
-		if numbers[i], err = strconv.ParseFloat(text, 64); err != nil {
-			numbers[i] = math.NaN()
-		}
-	}
-	for i, code := range texts.Codes {
+	for i, code := range codes {
 		values[i] = numbers[code]
 	}
 	return nil
 }
 
-// doubles reads a column of doubles, most of which are distinct.
-func (r *Reader) doubles(ctx context.Context, group int, c *Column, from, to int, values []float64) error {
-	var dictionary []float64
-	take := func(n int, data []byte) error {
-		if n > len(data)/8 {
-			return damaged("%d numbers in %d bytes", n, len(data))
-		}
-		dictionary = make([]float64, n)
-		for i := range dictionary {
-			dictionary[i] = math.Float64frombits(binary.LittleEndian.Uint64(data[8*i:]))
-		}
-		return nil
+// table collects the values of a column. Code 0 is NULL.
+type table interface {
+	// add adds n values and appends the code of each to codes. distinct: they are, because they are a dictionary's.
+	add(codes []uint32, values encoding.Values, n int, distinct bool) []uint32
+}
+
+// decoder decodes rows of a column into codes of a table.
+type decoder struct {
+	column     *Column
+	reader     *Reader
+	table      table
+	dictionary []uint32 // codes of its entries
+}
+
+// decode returns the codes of rows [from, to) of a row group, in the buffer if they fit.
+func (d *decoder) decode(ctx context.Context, group, from, to int, buffer []uint32) (codes []uint32, err error) {
+	if cap(buffer) < to-from {
+		buffer = make([]uint32, to-from)
 	}
-	var indexed Texts
-	err := r.open(group, c).walk(ctx, from, to, take, func(p page) error {
-		if p.encoding != format.Plain && p.values > 0 {
-			return r.indexedDoubles(p, c, from, to, dictionary, &indexed, values)
+	codes = buffer[:to-from]
+	if d.column == nil {
+		clear(codes)
+		return codes, nil
+	}
+	defer func() {
+		if p := recover(); p != nil { // the library's decoders trust their input
+			err = damaged("column %s: %v", d.column.Name, p)
 		}
-		if p.values > len(p.data)/8 {
-			return damaged("%d numbers in %d bytes", p.values, len(p.data))
-		}
-		next := 0
-		for i := range p.rows {
-			value := math.NaN()
-			if p.present == nil && p.values > 0 || p.present != nil && p.present[i] != 0 {
-				value = math.Float64frombits(binary.LittleEndian.Uint64(p.data[8*next:]))
-				next++
-			}
-			if row := p.first + i; row >= from && row < to {
-				values[row-from] = value
-			}
-		}
-		return nil
-	})
+	}()
+	pages, err := d.reader.open(group, d.column)
+	if err == nil {
+		err = pages.walk(ctx, from, to, d.readDictionary, func(p page) error { return d.readPage(p, codes, from, to) })
+	}
 	if err != nil {
-		return fmt.Errorf("column %s: %w", c.Name, err)
+		return nil, fmt.Errorf("column %s: %w", d.column.Name, err)
+	}
+	return codes, nil
+}
+
+// open returns the pages of a column of a row group.
+func (r *Reader) open(group int, c *Column) (*pages, error) {
+	g, p := &r.file.Groups[group], &r.pages
+	if c.leaf >= len(g.chunks) {
+		return nil, damaged("it is missing in row group %d", group)
+	}
+	p.rows, p.optional, p.chunk = g.Rows, c.optional, g.chunks[c.leaf]
+	p.window, p.windowAt = p.window[:0], 0
+	if err := p.chunk.check(r.file.size); g.Rows > 0 && err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (d *decoder) readDictionary(n int, data []byte) error {
+	if d.dictionary != nil {
+		return damaged("a second dictionary")
+	}
+	values, err := d.column.decode(data, format.Plain, n)
+	if err != nil {
+		return err
+	}
+	d.dictionary = d.table.add(make([]uint32, 0, n), values, n, true)
+	return nil
+}
+
+// readPage decodes the rows [from, to) of a page.
+func (d *decoder) readPage(p page, codes []uint32, from, to int) error {
+	list, err := d.values(p)
+	if err != nil {
+		return err
+	}
+	first, last := max(from-p.first, 0), min(to-p.first, p.rows) // rows of the page
+	codes = codes[p.first+first-from : p.first+last-from]
+	switch {
+	case p.values == 0:
+		clear(codes)
+	case p.present == nil:
+		copy(codes, list[first:last])
+	default:
+		next := bytes.Count(p.present[:first], []byte{1})
+		for i, b := range p.present[first:last] { // without a branch, because it would often be mispredicted
+			codes[i] = uint32(b) * list[min(next, p.values-1)]
+			next += int(b)
+		}
 	}
 	return nil
 }
 
-// indexedDoubles decodes a page of dictionary indices.
-func (r *Reader) indexedDoubles(
-	p page, c *Column, from, to int, dictionary []float64, t *Texts, values []float64,
-) error {
-	if t.Codes == nil {
-		t.Codes = make([]uint32, to-from)
+// values returns the codes of a page's values.
+func (d *decoder) values(p page) ([]uint32, error) {
+	list := d.reader.codes[:0]
+	if p.encoding == format.RLE && d.column.Kind == format.Boolean && len(p.data) > 4 { // runs behind their length
+		p.encoding, p.data = format.RLEDictionary, append([]byte{1}, p.data[4:]...)
+		d.dictionary = d.table.add(nil, encoding.BooleanValues([]byte{0b10}), 2, true)
 	}
-	d := decoder{column: c, texts: t, from: from, to: to, reader: r, entries: len(dictionary)}
-	if !isIndexed(p) {
-		return unreadable("its values are encoded as %s", p.encoding)
+	switch p.encoding {
+	case format.RLEDictionary, format.PlainDictionary: //nolint:staticcheck // older writers still use the second
+		indices, err := d.indices(p)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range indices {
+			list = append(list, d.dictionary[i])
+		}
+	default:
+		values, err := d.column.decode(p.data, p.encoding, p.values)
+		if err != nil {
+			return nil, err
+		}
+		list = d.table.add(list, values, p.values, false)
 	}
-	if err := d.indexed(p); err != nil {
-		return err
+	d.reader.codes = list
+	return list, nil
+}
+
+// indices returns the numbers of a page's values in the dictionary.
+func (d *decoder) indices(p page) ([]int32, error) {
+	if p.values == 0 {
+		return nil, nil
 	}
-	for row := max(from, p.first); row < min(to, p.first+p.rows); row++ {
-		if values[row-from] = math.NaN(); t.Codes[row-from] > 0 {
-			values[row-from] = dictionary[t.Codes[row-from]-1]
+	if len(p.data) == 0 || p.data[0] > 32 {
+		return nil, damaged("a page of indices without a bit width")
+	}
+	data, err := boundRuns(p.data[1:], int(p.data[0]), p.values)
+	if err != nil {
+		return nil, err
+	}
+	indices, err := new(rle.DictionaryEncoding).DecodeInt32(d.reader.indices, p.data[:1+len(data)])
+	if err != nil {
+		return nil, damaged("indices: %v", err)
+	}
+	d.reader.indices = indices
+	highest := uint32(0)
+	for _, i := range indices[:p.values] {
+		highest = max(highest, uint32(i))
+	}
+	if highest >= uint32(len(d.dictionary)) {
+		return nil, damaged("index %d in a dictionary of %d", highest, len(d.dictionary))
+	}
+	return indices[:p.values], nil
+}
+
+// types are the library's types of values, by physical type.
+var types = map[format.Type]parquet.Type{
+	format.Int32: parquet.Int32Type, format.Int64: parquet.Int64Type, format.Float: parquet.FloatType,
+	format.Double: parquet.DoubleType, format.ByteArray: parquet.ByteArrayType, format.Boolean: parquet.BooleanType,
+}
+
+// decode decodes n values of a column.
+func (c *Column) decode(data []byte, form format.Encoding, n int) (values encoding.Values, err error) {
+	if n == 0 { // a column of NULLs has any type
+		return values, nil
+	}
+	t, known := types[c.Kind]
+	if !known {
+		return values, unreadable("its values are of the type %s", c.Kind)
+	}
+	switch form {
+	case format.Plain:
+		if c.Kind == format.ByteArray {
+			data, err = firstTexts(data, n)
+		}
+	case format.ByteStreamSplit:
+	case format.DeltaBinaryPacked, format.DeltaLengthByteArray:
+		if claimed := deltaCount(data); claimed != uint64(n) {
+			err = damaged("%d values, %d expected", claimed, n)
+		}
+	default:
+		err = unreadable("its values are encoded as %s", form)
+	}
+	if err != nil {
+		return values, err
+	}
+	if values, err = t.Decode(t.NewValues(nil, nil), data, parquet.LookupEncoding(form)); err != nil {
+		return values, damaged("%v", err)
+	}
+	bytes, offsets := values.Data()
+	have := len(offsets) - 1
+	if c.Kind != format.ByteArray {
+		have = 8 * len(bytes) / t.Length() // in bits
+	}
+	if have < n {
+		return values, damaged("%d values, %d expected", have, n)
+	}
+	return values, nil
+}
+
+// firstTexts returns the part of a page of texts that holds the first n. Each is preceded by its length.
+func firstTexts(data []byte, n int) ([]byte, error) {
+	at := 0
+	for range n {
+		if len(data)-at < 4 || binary.LittleEndian.Uint32(data[at:]) > uint32(len(data)-at-4) {
+			return nil, damaged("a text beyond the end of its page")
+		}
+		at += 4 + int(binary.LittleEndian.Uint32(data[at:]))
+	}
+	return data[:at], nil
+}
+
+// deltaCount returns how many values a page of deltas claims to have: the third number of its header.
+func deltaCount(data []byte) (count uint64) {
+	for range 3 {
+		var n int
+		if count, n = binary.Uvarint(data); n <= 0 {
+			return 0
+		}
+		data = data[n:]
+	}
+	return count
+}
+
+// numberTable collects doubles, most of which are distinct.
+type numberTable []float64
+
+func (t *numberTable) add(codes []uint32, values encoding.Values, n int, _ bool) []uint32 {
+	if n == 0 {
+		return codes
+	}
+	for i := range n {
+		codes = append(codes, uint32(len(*t)+i))
+	}
+	*t = append(*t, values.Double()[:n]...)
+	return codes
+}
+
+// textTable collects texts.
+type textTable struct {
+	column *Column
+	texts  *Texts
+	codes  map[string]uint32 // of the texts that are in no dictionary
+}
+
+func (t *textTable) add(codes []uint32, values encoding.Values, n int, distinct bool) []uint32 {
+	t.column.each(values, n, func(text []byte) {
+		code, known := t.codes[string(text)]
+		if distinct || !known {
+			code = uint32(len(t.texts.Values))
+			t.texts.Values = append(t.texts.Values, string(text))
+		}
+		if !distinct && !known {
+			if t.codes == nil {
+				t.codes = map[string]uint32{}
+			}
+			t.codes[t.texts.Values[code]] = code
+		}
+		codes = append(codes, code)
+	})
+	return codes
+}
+
+// each calls give with the text of each of n values, which is valid until it returns.
+func (c *Column) each(values encoding.Values, n int, give func(text []byte)) {
+	if n == 0 {
+		return
+	}
+	var text [40]byte
+	switch c.Kind {
+	case format.ByteArray:
+		data, offsets := values.ByteArray()
+		for i := range n {
+			give(data[offsets[i]:offsets[i+1]])
+		}
+	case format.Boolean:
+		bits := values.Boolean()
+		for i := range n {
+			give(append(text[:0], '0'+bits[i/8]>>(i%8)&1))
+		}
+	case format.Int32:
+		for _, v := range values.Int32()[:n] {
+			give(strconv.AppendInt(text[:0], int64(v), 10))
+		}
+	case format.Int64:
+		for _, v := range values.Int64()[:n] {
+			if c.unit > noTime {
+				shown := c.unit.time(v).AppendFormat(text[:0], momentFormat)
+				if c.zoned {
+					shown = append(shown, "+00:00"...)
+				}
+				give(shown)
+			} else {
+				give(strconv.AppendInt(text[:0], v, 10))
+			}
+		}
+	case format.Float:
+		for _, v := range values.Float()[:n] {
+			give(strconv.AppendFloat(text[:0], float64(v), 'f', -1, 32))
+		}
+	case format.Double:
+		for _, v := range values.Double()[:n] {
+			give(strconv.AppendFloat(text[:0], v, 'f', -1, 64))
 		}
 	}
-	return nil
+}
+
+// time returns the time that the collector's clock showed, as if it were UTC.
+func (u timeUnit) time(value int64) time.Time {
+	perSecond := int64(time.Second) / int64(u)
+	seconds, rest := value/perSecond, value%perSecond
+	return time.Unix(seconds, rest*int64(u)).UTC()
 }

@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -8,8 +9,6 @@ import (
 	"io"
 	"slices"
 	"sort"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/chtc/gpureports/pkg/localtime"
@@ -25,20 +24,22 @@ type content struct {
 	version Version
 	file    *File
 	info    months.Info
-	begins  []int64 // the number of each row group's first row, and of the one behind the last
+	begins  []int64 // the number of each row group's first row, and the one after the last row
 	groups  []*group
 	whole   bool   // all timestamps were read by the look
 	tail    uint64 // the hash of the last row group's rows; 0 if it is not newest
 }
 
-// group is what is known of the times of a row group: what the footer says, until they are read.
+// group has the known times of a row group: those of the footer, until the timestamps are read.
 type group struct {
-	min, max months.Local // of all runs with a readable timestamp, or what the footer says
+	min, max months.Local // of all runs with a readable timestamp, or as in the footer
 
 	mu     sync.Mutex
 	read   bool
 	runs   []run
-	damage error // why they cannot be read: the runs are empty then
+	sample string // a timestamp that cannot be read; "" if there is none
+	damage error  // why they cannot be read: the runs are empty then
+	hash   string // of its bytes, see content.groupHash; "" until it is needed
 }
 
 // run is where consecutive rows of a row group with the same timestamp begin.
@@ -63,7 +64,7 @@ func (c *content) reader(ctx context.Context) (Input, *Reader, error) {
 	return in, r, nil
 }
 
-// failure makes an error fit for a user; what goes wrong because the file was replaced or written to is ErrStale.
+// failure makes an error fit for a user; a failure because the file was replaced or written to is ErrStale.
 func (c *content) failure(err error) error {
 	if now, failed := c.month.holder.Version(); failed == nil && !now.Same(c.version) {
 		return snapshots.ErrStale
@@ -71,7 +72,7 @@ func (c *content) failure(err error) error {
 	return c.month.explain(err)
 }
 
-// read finds where which times are, taking over what is known of row groups from an earlier content.
+// read finds out where which times are, and reuses the known row groups of an earlier content.
 func (c *content) read(ctx context.Context, in io.ReaderAt, before *content) error {
 	if err := complete(c.file); err != nil {
 		return err
@@ -81,23 +82,21 @@ func (c *content) read(ctx context.Context, in io.ReaderAt, before *content) err
 		return err
 	}
 	defer r.Close()
-	known := map[uint64]int{} // row groups of before, by key
-	if before != nil {
-		for i, g := range before.file.Groups {
-			known[g.Key] = i
-		}
+	if before != nil && !c.newest && !c.version.Same(before.version) {
+		before = nil // rows are only ever appended to the newest file: it was edited
 	}
+	known := before.groupsByKey()
 	begin := int64(0)
-	// files that nobody appends to are many, and most of them are of days that nobody asks for
+	// most of the finished files are of days that no query needs
 	c.whole = c.newest || c.month.unordered.Load()
 	for i := range c.file.Groups {
 		g := &c.file.Groups[i]
 		var found *group
 		if n, ok := known[g.Key]; ok && before.begins[n] == begin && (before.whole || !c.whole) {
 			found = before.groups[n]
-		} else if found = c.file.said(i); found == nil || c.whole {
+		} else if found = c.file.said(i, c.month.zone); found == nil || c.whole {
 			found = &group{read: true}
-			if err = found.take(ctx, r, i, begin); err != nil {
+			if err = found.take(ctx, r, c.month.zone, i, begin); err != nil {
 				return err
 			}
 		}
@@ -117,9 +116,20 @@ func (c *content) read(ctx context.Context, in io.ReaderAt, before *content) err
 	return nil
 }
 
+// groupsByKey numbers the row groups by their keys. A nil content has none.
+func (c *content) groupsByKey() map[uint64]int {
+	numbers := map[uint64]int{}
+	if c != nil {
+		for i, g := range c.file.Groups {
+			numbers[g.Key] = i
+		}
+	}
+	return numbers
+}
+
 // said returns what the footer says of the times of a row group, nil if it says nothing.
-func (f *File) said(n int) *group {
-	from, to, known := f.span(n)
+func (f *File) said(n int, zone *localtime.Zone) *group {
+	from, to, known := f.span(n, zone)
 	if !known || from > to {
 		return nil
 	}
@@ -128,17 +138,17 @@ func (f *File) said(n int) *group {
 
 // take reads the timestamps of a row group. Where they are damaged, the footer still says between which times its rows
 // are, so that the others can be read.
-func (g *group) take(ctx context.Context, r *Reader, n int, begin int64) error {
-	runs, err := r.runs(ctx, n, begin)
+func (g *group) take(ctx context.Context, r *Reader, zone *localtime.Zone, n int, begin int64) error {
+	runs, sample, err := r.runs(ctx, zone, n, begin)
 	if err != nil {
 		var told bool
-		if g.min, g.max, told = r.file.span(n); !told || !errors.Is(err, errDamaged) {
+		if g.min, g.max, told = r.file.span(n, zone); !told || !errors.Is(err, errDamaged) {
 			return err
 		}
 		g.damage = err
 		return nil
 	}
-	g.runs, g.min, g.max = runs, months.None, months.None
+	g.runs, g.sample, g.min, g.max = runs, sample, months.None, months.None
 	for _, run := range runs {
 		if run.local != months.None {
 			g.max = max(g.max, run.local)
@@ -174,7 +184,7 @@ func (c *content) readTimes(ctx context.Context, g *group, n int) error {
 	defer in.Close()
 	defer r.Close()
 	var found group
-	if err := found.take(ctx, r, n, c.begins[n]); err != nil {
+	if err := found.take(ctx, r, c.month.zone, n, c.begins[n]); err != nil {
 		return c.failure(fmt.Errorf("row group %d: %w", n, err))
 	}
 	if found.min < g.min || found.max > g.max {
@@ -188,25 +198,25 @@ func (c *content) readTimes(ctx context.Context, g *group, n int) error {
 		}
 		highest = max(highest, run.local)
 	}
-	g.runs, g.damage = found.runs, found.damage
+	g.runs, g.sample, g.damage = found.runs, found.sample, found.damage
 	return nil
 }
 
-// runs reads the timestamps of a row group.
-func (r *Reader) runs(ctx context.Context, group int, begin int64) ([]run, error) {
+// runs reads the timestamps of a row group. sample is one of those that cannot be read.
+func (r *Reader) runs(ctx context.Context, zone *localtime.Zone, group int, begin int64) (runs []run, sample string,
+	err error) {
 	var times Texts
-	var runs []run
 	column := r.file.Column(snapshots.TimestampColumn)
 	for from := 0; from < r.file.Groups[group].Rows; from += scanRows {
 		to := min(from+scanRows, r.file.Groups[group].Rows)
 		if err := r.Texts(ctx, group, column, from, to, &times); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		locals := make([]months.Local, len(times.Values))
 		for i, text := range times.Values {
 			var err error
-			if locals[i], err = localtime.ParseLocal([]byte(text)); err != nil || i == 0 {
-				locals[i] = months.None
+			if locals[i], err = zone.ReadLocal([]byte(text)); err != nil || i == 0 {
+				locals[i], sample = months.None, text
 			}
 		}
 		last := uint32(0)
@@ -220,12 +230,13 @@ func (r *Reader) runs(ctx context.Context, group int, begin int64) ([]run, error
 			}
 		}
 	}
-	return slices.Clip(runs), nil
+	return slices.Clip(runs), sample, nil
 }
 
 // describe fills in the info.
 func (c *content) describe() {
-	c.info = months.Info{Rows: months.Nothing, First: months.None, Last: months.None}
+	_, local := c.version.(fileVersion)
+	c.info = months.Info{Rows: months.Nothing, First: months.None, Last: months.None, Exact: local}
 	for _, column := range c.file.Columns {
 		c.info.Columns = append(c.info.Columns, column.Name)
 	}
@@ -246,6 +257,7 @@ func (c *content) describe() {
 		highest = max(highest, local)
 	}
 	for _, g := range c.groups {
+		c.info.Sample = cmp.Or(c.info.Sample, g.sample)
 		if !c.whole {
 			add(g.min)
 			add(g.max)
@@ -266,7 +278,7 @@ func (c *content) describe() {
 	}
 }
 
-// end is the number behind the last row of a run of a row group.
+// end is the number of the row after a run of a row group.
 func (c *content) end(n, i int) int64 {
 	if runs := c.groups[n].runs; i+1 < len(runs) {
 		return runs[i+1].number
@@ -353,14 +365,21 @@ func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range
 	return found, nil
 }
 
-// Witness implements months.Content: that of a file that does not grow is what its holder identifies it by. Of others
-// the footer says enough.
+// Witness implements months.Content. The newest file has none: it may be written to while it is read.
 func (c *content) Witness() string {
-	if version, ok := c.version.(tagged); ok && !c.month.grows {
-		return version.Tag()
+	if c.newest {
+		return ""
 	}
-	return ""
+	return c.version.Tag()
 }
+
+// Unchanged implements months.Content.
+func (c *content) Unchanged(witness string, _ months.Range, _ string) bool {
+	return witness != "" && witness == c.Witness()
+}
+
+// Verified implements months.Content.
+func (*content) Verified() bool { return true }
 
 // elsewhereError is a row outside of the times that the name of its file promises.
 type elsewhereError struct{ at months.Local }
@@ -393,42 +412,6 @@ func (c *content) within(s *months.Stretch) error {
 		return &elsewhereError{months.None}
 	}
 	return nil
-}
-
-// Fingerprint implements months.Content: row groups that no rewriting changes any more are identified by their entries
-// in the footer, the rows of the last one by themselves.
-func (c *content) Fingerprint(ctx context.Context, r months.Range) (string, error) {
-	var parts []string
-	for n := c.group(r.First); n < len(c.groups) && !r.Empty() && c.begins[n] <= r.Last; n++ {
-		if n < len(c.groups)-1 || !c.newest {
-			parts = append(parts, strconv.FormatUint(c.file.Groups[n].Key, 36))
-			continue
-		}
-		hash, err := c.hash(ctx, n, max(r.First, c.begins[n])-c.begins[n], min(r.Last+1, c.begins[n+1])-c.begins[n])
-		if err != nil {
-			return "", err
-		}
-		parts = append(parts, "rows-"+strconv.FormatUint(hash, 36))
-	}
-	return strings.Join(parts, "-"), nil
-}
-
-// hash returns the hash of rows of a row group.
-func (c *content) hash(ctx context.Context, n int, from, to int64) (uint64, error) {
-	if from == 0 && to == int64(c.file.Groups[n].Rows) && c.tail != 0 {
-		return c.tail, nil
-	}
-	in, r, err := c.reader(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer in.Close()
-	defer r.Close()
-	hash, err := r.hash(ctx, n, int(from), int(to), 0)
-	if err != nil {
-		return 0, c.failure(fmt.Errorf("row group %d: %w", n, err))
-	}
-	return hash, nil
 }
 
 // group is the row group of a row.
@@ -470,13 +453,17 @@ func (c *content) Scan(ctx context.Context, r months.Range, usage bool, v months
 }
 
 // span returns the smallest and the largest timestamp of a row group by what the footer says of it; known is false if
-// it says nothing.
-func (f *File) span(group int) (from, to months.Local, known bool) {
+// it says nothing. Of times of UTC it does so only where the zone's clock was not changed between them.
+func (f *File) span(group int, zone *localtime.Zone) (from, to months.Local, known bool) {
 	c := f.Column(snapshots.TimestampColumn)
 	chunk := f.Groups[group].chunks[c.leaf]
 	if c.unit <= noTime || len(chunk.min) != 8 || len(chunk.max) != 8 {
 		return months.None, months.None, false
 	}
-	return c.unit.time(int64(binary.LittleEndian.Uint64(chunk.min))).UnixMicro(),
-		c.unit.time(int64(binary.LittleEndian.Uint64(chunk.max))).UnixMicro(), true
+	from = c.unit.time(int64(binary.LittleEndian.Uint64(chunk.min))).UnixMicro()
+	to = c.unit.time(int64(binary.LittleEndian.Uint64(chunk.max))).UnixMicro()
+	if c.zoned {
+		return zone.Local(from), zone.Local(to), zone.Offset(from) == zone.Offset(to)
+	}
+	return from, to, true
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -51,7 +52,7 @@ func openMonth(t testing.TB, dir string) months.File {
 	d, err := snapshots.OpenDir(dir)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = d.Close() })
-	return Format.Open(d, july)
+	return Format.Open(d, july, localtime.UTC)
 }
 
 func look(t testing.TB, f months.File, newest bool) months.Content {
@@ -64,7 +65,7 @@ func look(t testing.TB, f months.File, newest bool) months.Content {
 // writeGroups writes a month of rows of the schema, in row groups of a size.
 func writeGroups(t testing.TB, dir string, fields []Field, rows [][]any, group int) {
 	t.Helper()
-	require.NoError(t, replace(filepath.Join(dir, july), func(out *os.File) error {
+	require.NoError(t, Replace(filepath.Join(dir, july), func(out io.Writer) error {
 		w := NewWriter(out, fields)
 		for i, row := range rows {
 			if i > 0 && i%group == 0 {
@@ -153,7 +154,7 @@ func expected(fields []Field, rows [][]any, r months.Range, usage bool, skip fun
 
 const groupSize = 40
 
-// A scan gives the rows that were written, whatever the columns, the row groups and the range.
+// A scan gives the rows that were written, for any columns, row groups and range.
 func TestScan(tt *testing.T) {
 	rapid.Check(tt, func(t *rapid.T) {
 		dir, err := os.MkdirTemp(tt.TempDir(), "")
@@ -316,7 +317,7 @@ func TestDamagedRowGroups(t *testing.T) {
 	}
 }
 
-// What is no month file of a collector says so, and what to do.
+// A file that is not a collector's month file is an error that says so, with a remedy.
 func TestNoMonths(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, july)
@@ -328,10 +329,10 @@ func TestNoMonths(t *testing.T) {
 		require.Equal(t, pool.FaultSource, pool.FaultOf(err))
 	}
 	require.NoError(t, os.Mkdir(path, 0o700))
-	fails("it is no regular file")
+	fails("it is not a regular file")
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, os.WriteFile(path, []byte("SQLite format 3\x00, not Parquet"), 0o600))
-	fails("is no Parquet file: restore it from a copy")
+	fails("is not a Parquet file: restore it from a backup")
 	require.NoError(t, os.WriteFile(path, read(t, "testdata/polars.parquet")[:5000], 0o600))
 	fails("cannot be read (damaged or truncated: the footer is missing")
 	writeGroups(t, dir, []Field{{"Name", Text}, {"State", Text}}, nil, 1)
@@ -355,4 +356,29 @@ func TestEndsOfAScan(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, c.Scan(ctx, c.Info().Rows, false, &tape{}), context.Canceled)
 	require.NoError(t, c.Scan(ctx, months.Nothing, false, &tape{}))
+}
+
+// An edit that leaves sizes and statistics as they are shows in a file that no collector appends to any more: in the
+// process that read it before, and in another one.
+func TestEditOfEqualSize(t *testing.T) {
+	dir := t.TempDir()
+	rows := rowsOf(0, 10)
+	writeGroups(t, dir, Schema, rows, 10)
+	f := openMonth(t, dir)
+	before := look(t, f, false).(*content)
+	print, err := before.Fingerprint(t.Context(), before.Info().Rows)
+	require.NoError(t, err)
+
+	name := slices.IndexFunc(Schema, func(f Field) bool { return f.Name == "Name" })
+	rows[3][name], rows[4][name] = rows[4][name], rows[3][name]
+	writeGroups(t, dir, Schema, rows, 10)
+	for _, other := range []months.File{f, openMonth(t, dir)} {
+		after := look(t, other, false).(*content)
+		require.Equal(t, before.file.Groups[0].Key, after.file.Groups[0].Key)
+		require.NotEqual(t, before.Witness(), after.Witness())
+		edited, err := after.Fingerprint(t.Context(), after.Info().Rows)
+		require.NoError(t, err)
+		require.NotEqual(t, print, edited)
+	}
+	require.NotEqual(t, before.Info().Edits, look(t, f, false).Info().Edits)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// Rows that are made of codes are those of their texts, whatever their length, and stay so while others are made.
+// Rows that are made of codes are those of their texts, of any length, and stay so while others are made.
 func TestDistinctRows(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 1))
 	values := []string{"", "a", strings.Repeat("b", 200), strings.Repeat("c", 70_000), strings.Repeat("d", 3<<20)}

@@ -14,11 +14,13 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// File is what the footer of a Parquet file says. It is safe for concurrent use.
+// File is the footer of a Parquet file. It is safe for concurrent use.
 type File struct {
 	// Columns are the columns without structure, in the order of the file. Others are not read.
 	Columns []Column
 	Groups  []Group
+	size    int64
+	leaves  int // number of columns in a row group, also of those with structure
 }
 
 // Column is a column that holds at most one value a row.
@@ -28,71 +30,104 @@ type Column struct {
 	leaf     int         // its number among the columns of a row group
 	optional bool
 	unit     timeUnit
+	zoned    bool // its times are of UTC
 }
 
-// timeUnit says what the integers of a column count.
+// timeUnit is the unit of the integers of a column.
 type timeUnit int64
 
 const (
-	noTime    timeUnit = 0       // they are plain numbers
-	nanos     timeUnit = 1       // ns since 1970-01-01 00:00 of the collector's clock
-	micros    timeUnit = 1000    // µs
-	millis    timeUnit = 1000000 // ms
-	zonedTime timeUnit = -1      // the file says that they are UTC
+	noTime timeUnit = 0       // they are plain numbers
+	nanos  timeUnit = 1       // ns since 1970-01-01 00:00 of the collector's clock, or of UTC if they are zoned
+	micros timeUnit = 1000    // µs
+	millis timeUnit = 1000000 // ms
 )
 
 // Group is a row group: rows that are written together, and that no later rewriting of the file changes once another
 // one follows.
 type Group struct {
 	Rows int
-	// Key identifies a row group by its content: their columns, rows, sizes and statistics. Where the group stands in
-	// the file is no part of it.
+	// Key identifies a row group by its content: their columns, rows, sizes and statistics. The group's position in the
+	// file is not part of it.
 	Key    uint64
 	chunks []chunk // by Column.leaf
 }
 
-// chunk is where the file holds a column of a row group.
+// chunk is the place of a column of a row group in the file, as far as the footer is right.
 type chunk struct {
-	at, end  int64
-	codec    format.CompressionCodec
-	min, max []byte // smallest and largest value, as stored; nil = not in the footer
-	nulls    int64
+	at, end   int64
+	codec     format.CompressionCodec
+	min, max  []byte // smallest and largest value, as stored; nil if the footer lacks them
+	nulls     int64
+	elsewhere bool // in another file
+}
+
+// check returns an error unless the chunk lies in a file of a size.
+func (c *chunk) check(size int64) error {
+	switch {
+	case c.elsewhere:
+		return damaged("it is in another file")
+	case c.at < int64(len(magic)) || c.end < c.at || c.end > size:
+		return damaged("it ranges from byte %d to %d of %d", c.at, c.end, size)
+	}
+	return nil
 }
 
 // Open reads the footer of a file of a size. Errors: it is damaged, encrypted or of another format.
 func Open(r io.ReaderAt, size int64) (*File, error) {
-	metadata, end, err := readFooter(r, size)
+	metadata, err := readFooter(r, size)
 	if err != nil {
 		return nil, err
 	}
-	f := new(File)
-	leaves, err := f.readSchema(metadata.Schema)
-	if err != nil {
+	f := &File{size: size}
+	if err := f.readSchema(metadata.Schema); err != nil {
 		return nil, err
 	}
 	schema := schemaKey(metadata.Schema)
-	rows := int64(0)
 	for i := range metadata.RowGroups {
-		g, err := f.readGroup(&metadata.RowGroups[i], leaves, end)
-		if err != nil {
-			return nil, damaged("row group %d: %v", i, err)
+		g := &metadata.RowGroups[i]
+		if g.NumRows < 0 || g.NumRows > maxGroupRows {
+			return nil, damaged("row group %d: %d rows", i, g.NumRows)
 		}
-		if g.Key, err = groupKey(&metadata.RowGroups[i], schema); err != nil {
+		key, err := groupKey(g, schema)
+		if err != nil {
 			return nil, err
 		}
-		f.Groups = append(f.Groups, g)
-		rows += int64(g.Rows)
+		f.Groups = append(f.Groups, Group{Rows: int(g.NumRows), Key: key, chunks: chunksOf(g)})
 	}
-	if rows != metadata.NumRows {
+	if rows := f.Rows(); int64(rows) != metadata.NumRows {
 		return nil, damaged("%d rows in its row groups, %d in its footer", rows, metadata.NumRows)
 	}
 	return f, nil
 }
 
-// bytes returns where the file holds the row group.
-func (g *Group) bytes() (from, to int64) {
-	for i, c := range g.chunks {
-		if i == 0 || c.at < from {
+// chunksOf returns the chunks of a row group. They are checked when they are read, so that a damaged column that no
+// query needs does no harm. Row groups without rows may have any.
+func chunksOf(g *format.RowGroup) []chunk {
+	chunks := make([]chunk, len(g.Columns))
+	for i := range g.Columns {
+		m := &g.Columns[i].MetaData
+		c := chunk{at: m.DataPageOffset, codec: m.Codec, nulls: m.Statistics.NullCount}
+		if d := m.DictionaryPageOffset; d > 0 && d < c.at {
+			c.at = d
+		}
+		if c.min, c.max = m.Statistics.MinValue, m.Statistics.MaxValue; c.min == nil || c.max == nil {
+			c.min, c.max = m.Statistics.Min, m.Statistics.Max
+		}
+		c.end = c.at + m.TotalCompressedSize
+		c.elsewhere = g.Columns[i].FilePath != ""
+		chunks[i] = c
+	}
+	return chunks
+}
+
+// bytes returns the range of the file that holds the row group's columns, apart from those that cannot be read.
+func (f *File) bytes(group int) (from, to int64) {
+	for _, c := range f.Groups[group].chunks {
+		if c.check(f.size) != nil {
+			continue
+		}
+		if to == 0 || c.at < from {
 			from = c.at
 		}
 		to = max(to, c.end)
@@ -120,10 +155,10 @@ func (f *File) Rows() (n int) {
 	return n
 }
 
-// readSchema fills in the columns and returns the number of leaves.
-func (f *File) readSchema(schema []format.SchemaElement) (leaves int, err error) {
+// readSchema fills in the columns.
+func (f *File) readSchema(schema []format.SchemaElement) error {
 	if len(schema) == 0 || !schema[0].NumChildren.Valid {
-		return 0, damaged("no schema")
+		return damaged("no schema")
 	}
 	// open[i] is how many children of the i-th enclosing element are still to come
 	open := []int32{schema[0].NumChildren.V}
@@ -133,7 +168,7 @@ func (f *File) readSchema(schema []format.SchemaElement) (leaves int, err error)
 			open = open[:len(open)-1]
 		}
 		if len(open) == 0 {
-			return 0, damaged("a schema with elements of no parent")
+			return damaged("a schema with elements of no parent")
 		}
 		open[len(open)-1]--
 		if e.NumChildren.Valid && e.NumChildren.V > 0 {
@@ -142,72 +177,39 @@ func (f *File) readSchema(schema []format.SchemaElement) (leaves int, err error)
 		}
 		repetition := e.RepetitionType
 		if len(open) == 1 && e.Type.Valid && repetition.V != format.Repeated {
-			f.Columns = append(f.Columns, Column{
-				Name: e.Name, Kind: e.Type.V, leaf: leaves,
-				optional: repetition.Valid && repetition.V == format.Optional, unit: unitOf(e),
-			})
+			c := Column{Name: e.Name, Kind: e.Type.V, leaf: f.leaves,
+				optional: repetition.Valid && repetition.V == format.Optional}
+			c.unit, c.zoned = unitOf(e)
+			f.Columns = append(f.Columns, c)
 		}
-		leaves++
+		f.leaves++
 	}
 	if slices.ContainsFunc(open, func(n int32) bool { return n != 0 }) {
-		return 0, damaged("a schema that lacks elements")
+		return damaged("a schema that lacks elements")
 	}
-	return leaves, nil
+	return nil
 }
 
-// unitOf returns what a column's integers count.
-func unitOf(e *format.SchemaElement) timeUnit {
+// unitOf returns what a column's integers count, and whether they do so from a moment of UTC.
+func unitOf(e *format.SchemaElement) (unit timeUnit, zoned bool) {
 	if t, ok := e.LogicalType.Value.(*format.TimestampType); ok {
-		if t.IsAdjustedToUTC {
-			return zonedTime
-		}
 		switch t.Unit.Value.(type) {
 		case *format.NanoSeconds:
-			return nanos
+			return nanos, t.IsAdjustedToUTC
 		case *format.MilliSeconds:
-			return millis
+			return millis, t.IsAdjustedToUTC
 		}
-		return micros
+		return micros, t.IsAdjustedToUTC
 	}
 	if e.ConvertedType.Valid { // older writers know no other form, and use it for local times as well
 		switch e.ConvertedType.V {
 		case deprecated.TimestampMicros:
-			return micros
+			return micros, false
 		case deprecated.TimestampMillis:
-			return millis
+			return millis, false
 		}
 	}
-	return noTime
-}
-
-// readGroup checks that a row group lies within the bytes of the file before its footer.
-func (f *File) readGroup(g *format.RowGroup, leaves int, end int64) (Group, error) {
-	if g.NumRows < 0 || g.NumRows > maxGroupRows {
-		return Group{}, damaged("%d rows", g.NumRows)
-	}
-	if len(g.Columns) != leaves {
-		return Group{}, damaged("%d columns, the schema has %d", len(g.Columns), leaves)
-	}
-	group := Group{Rows: int(g.NumRows), chunks: make([]chunk, leaves)}
-	for i := range g.Columns {
-		m := &g.Columns[i].MetaData
-		c := chunk{at: m.DataPageOffset, codec: m.Codec, nulls: m.Statistics.NullCount}
-		if d := m.DictionaryPageOffset; d > 0 && d < c.at {
-			c.at = d
-		}
-		if c.min, c.max = m.Statistics.MinValue, m.Statistics.MaxValue; c.min == nil || c.max == nil {
-			c.min, c.max = m.Statistics.Min, m.Statistics.Max
-		}
-		if m.TotalCompressedSize < 0 || c.at < int64(len(magic)) || c.at > end || m.TotalCompressedSize > end-c.at {
-			return Group{}, damaged("column %d at byte %d, %d bytes long", i, c.at, m.TotalCompressedSize)
-		}
-		c.end = c.at + m.TotalCompressedSize
-		if g.Columns[i].FilePath != "" {
-			return Group{}, damaged("column %d is in another file", i)
-		}
-		group.chunks[i] = c
-	}
-	return group, nil
+	return noTime, false
 }
 
 // schemaKey is a hash of the columns' names and types.
@@ -220,7 +222,7 @@ func schemaKey(schema []format.SchemaElement) uint64 {
 	return h.Sum64()
 }
 
-// groupKey is a hash of a row group's entry in the footer, without where it stands.
+// groupKey is a hash of a row group's entry in the footer, without its position.
 func groupKey(g *format.RowGroup, schema uint64) (uint64, error) {
 	entry := *g
 	entry.FileOffset, entry.Ordinal = 0, 0

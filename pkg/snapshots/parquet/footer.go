@@ -10,8 +10,8 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// The format: https://github.com/apache/parquet-format. A file says about itself how much memory reading it takes, so
-// every size and count is held against the bytes that are there before anything is allocated for it.
+// The format: https://github.com/apache/parquet-format. The sizes and counts in a file may be damaged, so each is
+// compared with the bytes that are there before anything is allocated for it.
 const (
 	magic     = "PAR1"
 	encrypted = "PARE"
@@ -19,11 +19,11 @@ const (
 	maxFooter = 32 << 20
 	// maxList bounds each list of the footer: row groups, columns, encodings.
 	maxList = 1 << 15
-	// maxGroupRows bounds the rows of one row group: writers close them at 100,000 to 1,000,000 rows.
-	maxGroupRows = 1 << 28
+	// maxGroupRows bounds the rows of one row group: 10,000 GPUs every minute make 450,000,000 per month.
+	maxGroupRows = 1 << 29
 )
 
-// errDamaged is a file that is not what a writer leaves behind.
+// errDamaged is the error of a file that no writer has finished like this.
 var errDamaged = errors.New("damaged or truncated")
 
 func damaged(format string, args ...any) error {
@@ -67,48 +67,48 @@ func (b *bounded) Discard(n int) (int, error) {
 	return 0, errors.ErrUnsupported
 }
 
-// readFooter returns the metadata at the end of a file, and where they begin.
-func readFooter(r io.ReaderAt, size int64) (*format.FileMetaData, int64, error) {
+// readFooter returns the metadata at the end of a file.
+func readFooter(r io.ReaderAt, size int64) (*format.FileMetaData, error) {
 	const frame = int64(len(magic))
 	if size < 3*frame {
-		return nil, 0, damaged("%d bytes", size)
+		return nil, damaged("%d bytes", size)
 	}
 	var head [len(magic)]byte
 	var tail [2 * len(magic)]byte
 	if err := readFull(r, tail[:], size-2*frame); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	if string(tail[4:]) == magic { // which is enough: a look at the beginning is a further request to a bucket
+	if string(tail[4:]) == magic { // enough, as reading the beginning takes another request to a bucket
 		copy(head[:], magic)
 	} else if err := readFull(r, head[:], 0); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	switch end := string(tail[4:]); {
 	case string(head[:]) == encrypted || end == encrypted:
-		return nil, 0, errors.New("it is encrypted")
+		return nil, errors.New("it is encrypted")
 	case string(head[:]) != magic:
-		return nil, 0, errNoParquet
+		return nil, errNoParquet
 	case end != magic:
-		return nil, 0, damaged("the footer is missing: its writer died, or the copy is incomplete")
+		return nil, damaged("the footer is missing: its writer died, or the copy is incomplete")
 	}
 	length := int64(binary.LittleEndian.Uint32(tail[:]))
 	begin := size - 2*frame - length
 	if begin < frame || length > maxFooter {
-		return nil, 0, damaged("a footer of %d bytes in a file of %d", length, size)
+		return nil, damaged("a footer of %d bytes in a file of %d", length, size)
 	}
 	data := make([]byte, length)
 	if err := readFull(r, data, begin); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	metadata := new(format.FileMetaData)
 	if err := thrift.NewDecoder(newBounded(data)).Decode(metadata); err != nil {
-		return nil, 0, damaged("footer: %v", err)
+		return nil, damaged("footer: %v", err)
 	}
-	return metadata, begin, nil
+	return metadata, nil
 }
 
 // errNoParquet is a file of another format.
-var errNoParquet = errors.New("it is no Parquet file")
+var errNoParquet = errors.New("it is not a Parquet file")
 
 // readFull reads all of a range. A range that the file does not have any more is damage.
 func readFull(r io.ReaderAt, b []byte, at int64) error {

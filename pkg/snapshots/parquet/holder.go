@@ -3,8 +3,10 @@ package parquet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
@@ -14,11 +16,11 @@ type fileHolder struct {
 	name string
 }
 
-var errNoFile = errors.New("it is no regular file")
+var errNoFile = errors.New("it is not a regular file")
 
 // Version implements Holder.
 func (h fileHolder) Version() (Version, error) {
-	info, err := h.dir.Root().Stat(h.name)
+	info, err := h.dir.Root().Stat(pool.Inside(h.dir.Path(), h.name))
 	if err == nil && !info.Mode().IsRegular() {
 		err = errNoFile
 	}
@@ -27,7 +29,7 @@ func (h fileHolder) Version() (Version, error) {
 
 // Open implements Holder.
 func (h fileHolder) Open(_ context.Context, v Version) (Input, error) {
-	in, err := h.dir.Root().Open(h.name)
+	in, err := h.dir.Root().Open(pool.Inside(h.dir.Path(), h.name))
 	if err != nil {
 		return nil, err
 	}
@@ -44,8 +46,11 @@ func (h fileHolder) Open(_ context.Context, v Version) (Input, error) {
 // fileVersion is a file as it was at a moment.
 type fileVersion struct{ os.FileInfo }
 
-// Same reports whether nobody wrote to the file or replaced it.
+// Same reports whether the file was neither written to nor replaced.
 func (v fileVersion) Same(other Version) bool {
 	o, ok := other.(fileVersion)
 	return ok && os.SameFile(v.FileInfo, o.FileInfo) && v.Size() == o.Size() && v.ModTime().Equal(o.ModTime())
 }
+
+// Tag implements Version.
+func (v fileVersion) Tag() string { return fmt.Sprintf("%d-%d", v.Size(), v.ModTime().UnixNano()) }

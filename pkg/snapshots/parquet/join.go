@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// Join writes the rows of files one behind the other into one, with the columns of all.
+// Join writes the rows of files one after the other into one, with the columns of all.
 func Join(ctx context.Context, out io.Writer, files ...[]byte) error {
 	var fields []Field
 	opened := make([]*File, len(files))
@@ -47,22 +47,5 @@ func Timestamps(ctx context.Context, in io.ReaderAt, size int64) (map[string]int
 	if err := complete(f); err != nil {
 		return nil, err
 	}
-	r, err := f.NewReader(in)
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	found := map[string]int{}
-	var times Texts
-	for g := range f.Groups {
-		if err := r.Texts(ctx, g, f.Column("timestamp"), 0, f.Groups[g].Rows, &times); err != nil {
-			return nil, err
-		}
-		for _, code := range times.Codes {
-			if code > 0 {
-				found[times.Values[code]]++
-			}
-		}
-	}
-	return found, nil
+	return f.timestamps(ctx, in)
 }

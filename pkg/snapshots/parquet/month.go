@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
@@ -19,14 +20,14 @@ import (
 // Format is that of month files in Parquet.
 var Format = months.Format{
 	Extension: "parquet",
-	Open: func(dir *snapshots.Dir, name string) months.File {
-		return NewFile(name, true, fileHolder{dir, name})
+	Open: func(dir *snapshots.Dir, name string, zone *localtime.Zone) months.File {
+		return NewFile(name, true, fileHolder{dir, name}, zone)
 	},
 }
 
-// Holder is what holds a file of a name: a directory, or a bucket.
+// Holder is the place of a file with a name: a directory, or a bucket.
 type Holder interface {
-	// Version returns what the holder has under the name now.
+	// Version returns the version that the holder has under the name now.
 	Version() (Version, error)
 
 	// Open opens a version. Reading it ends with ctx. Errors, also of reads: snapshots.ErrStale if the holder has another
@@ -34,10 +35,13 @@ type Holder interface {
 	Open(ctx context.Context, v Version) (Input, error)
 }
 
-// Version distinguishes what a holder has under one name at two moments.
+// Version distinguishes the contents that a holder has under one name at two moments.
 type Version interface {
 	Size() int64
 	Same(other Version) bool
+
+	// Tag is the same for two versions, also in other processes, if nothing was written between them.
+	Tag() string
 }
 
 // Input reads a version.
@@ -52,10 +56,11 @@ type prefetcher interface {
 }
 
 // month implements months.File. Nothing stays open between calls: a collector puts a new file under the name each time,
-// and what was read of the old one is recognised by its content.
+// and rows of the old one that were read are recognized by their content.
 type month struct {
 	holder Holder
 	name   string
+	zone   *localtime.Zone // of the collector
 	grows  bool            // rows are appended to it
 	times  *months.Stretch // in which all of its rows are; nil: they are anywhere
 
@@ -67,14 +72,14 @@ type month struct {
 }
 
 // NewFile returns the file of a name. grows: collectors append rows to it, by putting a longer one in its place.
-func NewFile(name string, grows bool, holder Holder) months.File {
-	return &month{holder: holder, name: name, grows: grows}
+func NewFile(name string, grows bool, holder Holder, zone *localtime.Zone) months.File {
+	return &month{holder: holder, name: name, zone: zone, grows: grows}
 }
 
 // NewPart returns the file of a name to which no rows are appended, and whose rows have times from first to last. One
 // with others cannot be read.
-func NewPart(name string, first, last months.Local, holder Holder) months.File {
-	return &month{holder: holder, name: name, times: &months.Stretch{First: first, Last: last}}
+func NewPart(name string, first, last months.Local, holder Holder, zone *localtime.Zone) months.File {
+	return &month{holder: holder, name: name, zone: zone, times: &months.Stretch{First: first, Last: last}}
 }
 
 // Look implements months.File.
@@ -99,7 +104,7 @@ func (m *month) Look(ctx context.Context, newest bool) (months.Content, error) {
 	return c, nil
 }
 
-// look reads what is new of the file.
+// look reads the new part of the file.
 func (m *month) look(ctx context.Context, version Version, newest bool) (*content, error) {
 	in, err := m.holder.Open(ctx, version)
 	if err != nil {
@@ -131,18 +136,18 @@ func (m *month) explain(err error) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, snapshots.ErrStale):
 		return err
 	case errors.Is(err, fs.ErrPermission):
-		return pool.SourceError("%s may not be read: give the user that runs Grafana the right to read it", m.name)
+		return pool.SourceError("%s: permission denied; give the user that runs Grafana read access", m.name)
 	case errors.Is(err, fs.ErrNotExist):
 		return pool.SourceError("%s was removed while it was read: try again", m.name)
 	case strings.Contains(err.Error(), "escapes"): // os.Root's refusal has no type
 		return pool.SourceError("%s is a link that leads out of the snapshot directory: links must stay inside", m.name)
 	case errors.As(err, &elsewhere):
-		return pool.SourceError("%s cannot be read: %w: its name says of which times its rows are, in the collector's "+
-			"time: put them under the right name, and remove it", m.name, err)
+		return pool.SourceError("%s cannot be read: %w: it contains rows outside the month in its name (in the collector's "+
+			"time): move them to a file with the right name, and remove it", m.name, err)
 	case errors.Is(err, errNoParquet):
-		return pool.SourceError("%s is no Parquet file: restore it from a copy, or move it away", m.name)
+		return pool.SourceError("%s is not a Parquet file: restore it from a backup, or move it away", m.name)
 	case errors.Is(err, errDamaged):
-		return pool.SourceError("%s cannot be read (%w): restore it from a copy, or move it away", m.name, err)
+		return pool.SourceError("%s cannot be read (%w): restore it from a backup, or move it away", m.name, err)
 	case errors.As(err, &offline):
 		return err
 	}
@@ -155,14 +160,11 @@ var required = []string{
 	snapshots.ColumnNames[snapshots.SlotState], snapshots.ColumnNames[snapshots.Machine], snapshots.TimestampColumn,
 }
 
-// complete returns an error if the file lacks a column that is required, or its timestamps are no local times.
+// complete returns an error if the file lacks a column that is required.
 func complete(f *File) error {
 	lacking := slices.DeleteFunc(slices.Clone(required), func(name string) bool { return f.Column(name) != nil })
 	if len(lacking) > 0 {
 		return fmt.Errorf("it has no column %s", strings.Join(lacking, ", "))
-	}
-	if f.Column(snapshots.TimestampColumn).unit == zonedTime {
-		return errors.New("its timestamps have a time zone: a collector writes its local time without one")
 	}
 	return nil
 }

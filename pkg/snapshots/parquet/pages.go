@@ -2,91 +2,82 @@ package parquet
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"math"
 
+	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go/encoding/rle"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
+	"github.com/pierrec/lz4/v4"
 )
 
+// The library's page reader allocates any size that a page claims, because it has no limits: six bytes can claim two
+// billion values. So pages are found and decompressed here, where each claim is checked before anything is allocated
+// for it. Their values are decoded by the library.
+
 const (
-	// maxPage bounds a page, compressed or not: writers make pages of 1 MB.
-	maxPage = 32 << 20
 	// maxHeader bounds the header of a page, which holds a smallest and a largest value.
 	maxHeader = 1 << 20
-	// readAhead is what is read at once where the chunk goes on.
+	// readAhead is how much is read at once if the column chunk is long enough.
 	readAhead = 256 << 10
 )
 
-// page is a data page, decompressed.
+// maxBytes bounds the decompressed pages that one read of a column visits, and maxValues the values of one page. They
+// grow with the file, because a column of equal values may take a few bytes, but a month does not consist of such
+// columns only.
+func maxBytes(fileSize int64) int64  { return 32<<20 + 64*fileSize }
+func maxValues(fileSize int64) int64 { return 1<<20 + 64*fileSize }
+
+// page is a decompressed data page.
 type page struct {
 	first, rows int    // rows of the row group
-	present     []byte // 1 where a row has a value; nil = all have one
-	values      int    // rows that have one
+	present     []byte // 1 for each row with a value, 0 for NULL; nil if all rows have one
+	values      int    // number of rows with a value
 	encoding    format.Encoding
-	data        []byte // the values, encoded
+	data        []byte // the encoded values
 }
 
-// pages walks over the pages of a column of a row group.
+// pages reads the pages of a column of a row group.
 type pages struct {
-	r         io.ReaderAt
-	rows      int
-	optional  bool
-	chunk     chunk
-	inflate   *inflater
-	pos       int64
-	window    []byte // bytes from windowAt on
-	windowAt  int64
-	present   []byte
-	plain     []byte // the decompressed page
-	dictPlain []byte // the decompressed dictionary
+	in       io.ReaderAt
+	size     int64 // of the file
+	rows     int
+	optional bool
+	chunk    chunk
+	zstd     *zstd.Decoder
+	left     int64  // of maxBytes
+	window   []byte // bytes of the file from windowAt on
+	windowAt int64
+	levels   []byte // buffer for page.present
+	plain    []byte // buffer for decompressed pages
 }
 
-// inflater decompresses pages.
-type inflater struct{ zstd *zstd.Decoder }
-
-// newInflater returns an inflater for one goroutine.
-func newInflater() (*inflater, error) {
-	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPage))
-	return &inflater{d}, err
-}
-
-func (f *inflater) close() { f.zstd.Close() }
-
-// walk visits the dictionary, if there is one, and the data pages with rows of [from, to). The dictionary comes first.
-// What a visit is given is valid until it returns.
+// walk visits the dictionary, if there is one, and then the data pages with rows of [from, to). The visits' arguments
+// are valid until they return.
 func (p *pages) walk(
 	ctx context.Context, from, to int, dictionary func(values int, data []byte) error, data func(page) error,
 ) error {
 	row := 0
-	for p.pos = p.chunk.at; row < to; {
+	p.left = maxBytes(p.size)
+	for at := p.chunk.at; row < to; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		header, body, err := p.header()
+		header, body, err := p.header(at)
 		if err != nil {
 			return err
 		}
-		end := body + int64(header.CompressedPageSize)
+		at = body + int64(header.CompressedPageSize)
 		switch header.Type {
-		case format.DictionaryPage: // also where the footer mentions none
-			h := header.DictionaryPageHeader
-			if !h.Valid || h.V.NumValues < 0 || h.V.NumValues > math.MaxInt32/2 || row > 0 {
-				return damaged("a dictionary page without a header, or behind the values")
-			}
-			packed, err := p.bytes(body, end)
-			if err != nil {
-				return err
-			}
-			if p.dictPlain, err = p.decompress(p.dictPlain, packed, int(header.UncompressedPageSize)); err != nil {
-				return err
-			}
-			if err := dictionary(int(h.V.NumValues), p.dictPlain); err != nil {
+		case format.DictionaryPage: // also if the footer mentions none
+			if err := p.visitDictionary(header, body, dictionary); err != nil {
 				return err
 			}
 		case format.DataPage, format.DataPageV2:
@@ -95,12 +86,8 @@ func (p *pages) walk(
 				return err
 			}
 			if row+rows > from {
-				packed, err := p.bytes(body, end)
-				if err != nil {
-					return err
-				}
-				one, err := p.page(header, packed, row, rows)
-				if err != nil {
+				one := page{first: row, rows: rows, values: rows}
+				if err := p.read(header, body, &one); err != nil {
 					return err
 				}
 				if err := data(one); err != nil {
@@ -109,15 +96,14 @@ func (p *pages) walk(
 			}
 			row += rows
 		}
-		p.pos = end
 	}
 	return nil
 }
 
-// header reads the page header at the current position and returns where the page's body begins.
-func (p *pages) header() (*format.PageHeader, int64, error) {
+// header reads the page header at a position and returns where the page's body begins.
+func (p *pages) header(at int64) (*format.PageHeader, int64, error) {
 	for size := int64(256); ; size *= 16 {
-		data, err := p.bytes(p.pos, min(p.pos+size, p.chunk.end))
+		data, err := p.bytes(at, min(at+size, p.chunk.end))
 		if err != nil {
 			return nil, 0, err
 		}
@@ -127,22 +113,56 @@ func (p *pages) header() (*format.PageHeader, int64, error) {
 		reader := newBounded(data)
 		header := new(format.PageHeader)
 		err = thrift.NewDecoder(reader).Decode(header)
-		if err != nil && size < maxHeader && p.pos+size < p.chunk.end {
-			continue // it is longer than what was read of it
+		if err != nil && size < maxHeader && at+size < p.chunk.end {
+			continue // it is longer than the bytes that were read
 		}
 		if err != nil {
 			return nil, 0, damaged("page header: %v", err)
 		}
-		body := p.pos + int64(reader.BytesRead())
-		packed, plain, left := header.CompressedPageSize, header.UncompressedPageSize, p.chunk.end-body
-		if packed < 0 || plain < 0 || packed > maxPage || plain > maxPage || int64(packed) > left {
+		body := at + int64(reader.BytesRead())
+		packed, plain, left := int64(header.CompressedPageSize), int64(header.UncompressedPageSize), p.chunk.end-body
+		if packed < 0 || packed > left || plain < 0 || plain > p.left {
 			return nil, 0, damaged("a page of %d bytes, %d decompressed, where the column has %d", packed, plain, left)
 		}
 		return header, body, nil
 	}
 }
 
-// rowsOf returns the number of rows of a data page; each has one value or none.
+// bytes returns a part of the file, valid until the next call.
+func (p *pages) bytes(from, to int64) ([]byte, error) {
+	if from < p.windowAt || to > p.windowAt+int64(len(p.window)) {
+		n := int(min(max(to, from+readAhead), p.chunk.end) - from)
+		if cap(p.window) < n {
+			p.window = make([]byte, n)
+		}
+		p.window, p.windowAt = p.window[:n], from
+		if err := readFull(p.in, p.window, from); err != nil {
+			p.window = p.window[:0]
+			return nil, err
+		}
+	}
+	return p.window[from-p.windowAt : to-p.windowAt], nil
+}
+
+func (p *pages) visitDictionary(
+	header *format.PageHeader, body int64, visit func(values int, data []byte) error,
+) error {
+	values := int64(header.DictionaryPageHeader.V.NumValues)
+	if !header.DictionaryPageHeader.Valid || values < 0 || values > maxValues(p.size) {
+		return damaged("a dictionary of %d values", values)
+	}
+	packed, err := p.bytes(body, body+int64(header.CompressedPageSize))
+	if err != nil {
+		return err
+	}
+	data, err := p.decompress(packed, int(header.UncompressedPageSize))
+	if err != nil {
+		return err
+	}
+	return visit(int(values), data)
+}
+
+// rowsOf returns the number of rows of a data page that begins at a row. Each row has one value or none.
 func (p *pages) rowsOf(header *format.PageHeader, row int) (int, error) {
 	rows := int32(-1)
 	if h := header.DataPageHeader; header.Type == format.DataPage && h.Valid {
@@ -151,160 +171,133 @@ func (p *pages) rowsOf(header *format.PageHeader, row int) (int, error) {
 	if h := header.DataPageHeaderV2; header.Type == format.DataPageV2 && h.Valid && h.V.NumRows == h.V.NumValues {
 		rows = h.V.NumRows
 	}
-	if rows < 0 || int(rows) > p.rows-row {
+	if rows < 0 || int(rows) > p.rows-row || int64(rows) > maxValues(p.size) {
 		return 0, damaged("a page of %d rows, where the row group has %d left", rows, p.rows-row)
 	}
 	return int(rows), nil
 }
 
-// bytes returns a part of the file, valid until the next call.
-func (p *pages) bytes(from, to int64) ([]byte, error) {
-	if from < p.windowAt || to > p.windowAt+int64(len(p.window)) {
-		end := min(max(to, from+readAhead), p.chunk.end)
-		n := int(end - from)
-		if cap(p.window) < n {
-			p.window = make([]byte, n)
+// read reads a data page: it decompresses the values and decodes the levels, which say which rows have one.
+func (p *pages) read(header *format.PageHeader, body int64, one *page) error {
+	packed, err := p.bytes(body, body+int64(header.CompressedPageSize))
+	if err != nil {
+		return err
+	}
+	size := int(header.UncompressedPageSize)
+	if header.Type == format.DataPage {
+		one.encoding = header.DataPageHeader.V.Encoding
+		if one.data, err = p.decompress(packed, size); err != nil || !p.optional {
+			return err
 		}
-		p.window, p.windowAt = p.window[:n], from
-		if err := readFull(p.r, p.window, from); err != nil {
-			p.window = p.window[:0]
-			return nil, err
+		if len(one.data) < 4 || binary.LittleEndian.Uint32(one.data) > uint32(len(one.data)-4) {
+			return damaged("a page without its levels")
+		}
+		n := 4 + int(binary.LittleEndian.Uint32(one.data))
+		levels := one.data[4:n]
+		one.data = one.data[n:]
+		return p.decodeLevels(levels, one)
+	}
+	h := header.DataPageHeaderV2.V
+	one.encoding = h.Encoding
+	n := int(h.DefinitionLevelsByteLength)
+	if h.RepetitionLevelsByteLength != 0 || n < 0 || n > len(packed) || n > size {
+		return damaged("levels of %d bytes in a page of %d", n, len(packed))
+	}
+	one.data = packed[n:]
+	if compressed := !h.IsCompressed.Valid || h.IsCompressed.V; compressed && size > n { // a page of NULLs has no values
+		if one.data, err = p.decompress(packed[n:], size-n); err != nil {
+			return err
 		}
 	}
-	return p.window[from-p.windowAt : to-p.windowAt], nil
+	if !p.optional {
+		return nil
+	}
+	return p.decodeLevels(packed[:n], one)
 }
 
-// decompress returns a page's bytes, in the buffer where it can.
-func (p *pages) decompress(buffer, packed []byte, size int) ([]byte, error) {
-	var plain []byte
-	var err error
+// decodeLevels decodes which rows have a value: one bit per row.
+func (p *pages) decodeLevels(data []byte, one *page) error {
+	data, err := boundRuns(data, 1, one.rows)
+	if err != nil {
+		return err
+	}
+	p.levels, err = (&rle.Encoding{BitWidth: 1}).DecodeLevels(p.levels, data)
+	if err != nil {
+		return damaged("levels: %v", err)
+	}
+	one.present = p.levels[:one.rows]
+	if one.values = bytes.Count(one.present, []byte{1}); one.values == one.rows {
+		one.present = nil
+	}
+	return nil
+}
+
+// decompress returns the bytes of a page, valid until the next call. No codec allocates more than size.
+func (p *pages) decompress(packed []byte, size int) (plain []byte, err error) {
+	p.left -= int64(size)
+	if p.chunk.codec == format.Uncompressed {
+		if len(packed) != size {
+			return nil, damaged("a page of %d bytes has %d", size, len(packed))
+		}
+		return packed, nil
+	}
+	if cap(p.plain) < size {
+		p.plain = make([]byte, size)
+	}
+	plain = p.plain[:size]
+	n := 0
 	switch p.chunk.codec {
-	case format.Uncompressed:
-		plain = append(buffer[:0], packed...)
 	case format.Zstd:
-		plain, err = p.inflate.zstd.DecodeAll(packed, buffer[:0])
+		var all []byte
+		all, err = p.zstd.DecodeAll(packed, p.plain[:0:size])
+		n = len(all)
 	case format.Snappy:
-		var n int
-		if n, err = snappy.DecodedLen(packed); err == nil && n != size {
-			err = damaged("%d bytes, %d expected", n, size)
+		if n, err = snappy.DecodedLen(packed); err == nil && n == size {
+			_, err = snappy.Decode(plain, packed)
 		}
-		if err == nil {
-			plain, err = snappy.Decode(buffer[:cap(buffer)], packed)
+	case format.Lz4Raw:
+		n, err = lz4.UncompressBlock(packed, plain)
+	case format.Gzip:
+		var r io.Reader
+		if r, err = gzip.NewReader(bytes.NewReader(packed)); err == nil {
+			n, err = io.ReadFull(r, plain)
 		}
+	case format.Brotli:
+		n, err = io.ReadFull(brotli.NewReader(bytes.NewReader(packed)), plain)
 	default:
 		return nil, unreadable("it is compressed with %s", p.chunk.codec)
+	}
+	if err == nil && n != size {
+		err = fmt.Errorf("%d bytes, %d expected", n, size)
 	}
 	if err != nil {
 		return nil, damaged("decompressing a page: %v", err)
 	}
-	if len(plain) != size {
-		return nil, damaged("a page of %d bytes has %d", size, len(plain))
-	}
 	return plain, nil
 }
 
-// page decompresses a data page and reads which of its rows have a value.
-func (p *pages) page(header *format.PageHeader, packed []byte, first, rows int) (page, error) {
-	one := page{first: first, rows: rows, values: rows}
-	if header.Type == format.DataPage {
-		one.encoding = header.DataPageHeader.V.Encoding
-		plain, err := p.decompress(p.plain, packed, int(header.UncompressedPageSize))
-		if err != nil {
-			return one, err
-		}
-		p.plain, one.data = plain, plain
-		if !p.optional {
-			return one, nil
-		}
-		if len(plain) < 4 || binary.LittleEndian.Uint32(plain) > uint32(len(plain)-4) {
-			return one, damaged("a page without its levels")
-		}
-		n := 4 + int(binary.LittleEndian.Uint32(plain))
-		one.data = plain[n:]
-		return one, p.levels(&one, plain[4:n])
-	}
-	h := header.DataPageHeaderV2.V
-	one.encoding = h.Encoding
-	repetition, levels := int(h.RepetitionLevelsByteLength), int(h.DefinitionLevelsByteLength)
-	if repetition != 0 || levels < 0 || levels > len(packed) || levels > int(header.UncompressedPageSize) {
-		return one, damaged("levels of %d bytes in a page of %d", levels, len(packed))
-	}
-	if one.data = packed[levels:]; !h.IsCompressed.Valid || h.IsCompressed.V {
-		var err error
-		if one.data, err = p.unpackV2(packed[levels:], int(header.UncompressedPageSize)-levels); err != nil {
-			return one, err
-		}
-	}
-	if !p.optional {
-		return one, nil
-	}
-	return one, p.levels(&one, packed[:levels])
-}
-
-func (p *pages) unpackV2(packed []byte, size int) ([]byte, error) {
-	if len(packed) == 0 && size == 0 { // a page of NULLs has nothing to compress
-		return nil, nil
-	}
-	plain, err := p.decompress(p.plain, packed, size)
-	if err == nil {
-		p.plain = plain
-	}
-	return plain, err
-}
-
-// levels reads which rows have a value: one bit a row.
-func (p *pages) levels(one *page, data []byte) error {
-	if allOnes(data, one.rows) {
-		return nil
-	}
-	if err := checkRuns(data, 1, one.rows); err != nil {
-		return err
-	}
-	present, err := (&rle.Encoding{BitWidth: 1}).DecodeLevels(p.present, data)
-	if err != nil || len(present) < one.rows {
-		return damaged("levels of %d rows, %d expected", len(present), one.rows)
-	}
-	p.present = present
-	one.present = present[:one.rows]
-	one.values = bytes.Count(one.present, []byte{1})
-	return nil
-}
-
-// allOnes reports whether levels are one run of ones.
-func allOnes(data []byte, rows int) bool {
-	run, n := binary.Uvarint(data)
-	return n > 0 && n < len(data) && run&1 == 0 && run>>1 >= uint64(rows) && data[n] == 1
-}
-
-// checkRuns checks that runs of a bit width hold the values wanted, and no more than fill up the last eight. The
-// decoder of runs allocates what they say.
-func checkRuns(data []byte, width, wanted int) error {
-	total := 0
-	for len(data) > 0 && total < wanted {
-		run, n := binary.Uvarint(data)
+// boundRuns returns the part of a sequence of runs that holds the given number of values, each of a bit width.
+// Errors: there are too few, or a run claims more values than a writer would fill it up to. The decoder of runs
+// allocates each claim.
+func boundRuns(data []byte, width, values int) ([]byte, error) {
+	const most = 256 // DuckDB fills up the last run to a multiple of it
+	at := 0
+	for left := values; left > 0; {
+		run, n := binary.Uvarint(data[at:])
 		if n <= 0 {
-			return damaged("a run without a length")
+			return nil, damaged("%d values too few", left)
 		}
-		data = data[n:]
-		count, size := run>>1, (width+7)/8
-		if run&1 == 1 {
-			if count > uint64(wanted) {
-				return damaged("a run of %d groups of values, %d values expected", count, wanted)
-			}
-			size = int(count) * width
+		at += n
+		count, size := min(run>>1, math.MaxInt32), uint64(width+7)/8
+		if run&1 == 1 { // groups of eight packed values
+			size = count * uint64(width)
 			count *= 8
 		}
-		if count > uint64(wanted-total)+7 || size > len(data) {
-			return damaged("a run of %d values in %d bytes, %d values expected", count, len(data), wanted-total)
+		if count > uint64(left+most) || size > uint64(len(data)-at) {
+			return nil, damaged("a run of %d values in %d bytes, %d values expected", count, len(data)-at, left)
 		}
-		data = data[size:]
-		total += int(count)
+		at += int(size)
+		left -= int(count)
 	}
-	switch {
-	case total < wanted:
-		return damaged("runs of %d values, %d expected", total, wanted)
-	case len(data) > 0:
-		return damaged("%d bytes behind the values", len(data))
-	}
-	return nil
+	return data[:at], nil
 }

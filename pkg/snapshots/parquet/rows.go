@@ -3,8 +3,12 @@ package parquet
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
+	"slices"
 	"strconv"
+
+	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
 // batchRows bounds the rows of which columns are held at once.
@@ -12,7 +16,7 @@ const batchRows = 1 << 16
 
 // Fields are the file's columns in its order. Errors: one has a form that could not be written again.
 func (f *File) Fields() ([]Field, error) {
-	if len(f.Groups) > 0 && len(f.Groups[0].chunks) != len(f.Columns) {
+	if f.leaves != len(f.Columns) {
 		return nil, fmt.Errorf("it has a column of lists or of other nested values")
 	}
 	fields := make([]Field, len(f.Columns))
@@ -40,9 +44,9 @@ func (f *File) empty(c *Column) bool {
 	return true
 }
 
-// kindOfEmpty is what a column without a value would hold.
+// kindOfEmpty is the kind of a column without a value.
 func kindOfEmpty(name string) Kind {
-	for _, f := range Schema {
+	for _, f := range slices.Concat(Schema, QueueSchema) {
 		if f.Name == name {
 			return f.Kind
 		}
@@ -74,6 +78,39 @@ func (r *Reader) Rows(ctx context.Context, group, from, to int, fields []Field, 
 			if err := visit(row); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// EachRow gives the rows of a file to visit, as the texts of some columns: "" for NULL, and for a column that the file
+// lacks. Before that, check learns which columns the file has, and can refuse it.
+func EachRow(ctx context.Context, in io.ReaderAt, size int64, columns []string,
+	check func(has func(column string) bool) error, visit func(row []string)) error {
+	f, err := Open(in, size)
+	if err != nil {
+		return err
+	}
+	if err := check(func(column string) bool { return f.Column(column) != nil }); err != nil {
+		return err
+	}
+	r, err := f.NewReader(in)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	texts, row := make([]Texts, len(columns)), make([]string, len(columns))
+	for g := range f.Groups {
+		for i, column := range columns {
+			if err := r.Texts(ctx, g, f.Column(column), 0, f.Groups[g].Rows, &texts[i]); err != nil {
+				return err
+			}
+		}
+		for n := range f.Groups[g].Rows {
+			for i := range texts {
+				row[i] = texts[i].Values[texts[i].Codes[n]]
+			}
+			visit(row)
 		}
 	}
 	return nil
@@ -114,21 +151,28 @@ func Count(ctx context.Context, path, timestamp string) (rows int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	times, err := f.timestamps(ctx, in)
+	return times[timestamp], err
+}
+
+// timestamps returns the number of rows with each timestamp.
+func (f *File) timestamps(ctx context.Context, in io.ReaderAt) (map[string]int, error) {
 	r, err := f.NewReader(in)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer r.Close()
+	found := map[string]int{}
 	var times Texts
 	for g := range f.Groups {
-		if err := r.Texts(ctx, g, f.Column("timestamp"), 0, f.Groups[g].Rows, &times); err != nil {
-			return 0, err
+		if err := r.Texts(ctx, g, f.Column(snapshots.TimestampColumn), 0, f.Groups[g].Rows, &times); err != nil {
+			return nil, err
 		}
 		for _, code := range times.Codes {
-			if code > 0 && times.Values[code] == timestamp {
-				rows++
+			if code > 0 {
+				found[times.Values[code]]++
 			}
 		}
 	}
-	return rows, nil
+	return found, nil
 }

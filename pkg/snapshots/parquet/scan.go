@@ -42,6 +42,9 @@ func (s *scan) rows(ctx context.Context, group int, first, end int64) error {
 		if from >= to {
 			continue
 		}
+		if sampler, ok := s.visitor.(months.Sampler); ok && runs[i].local == months.None {
+			sampler.Unreadable(times.sample)
+		}
 		wanted, err := s.visitor.Run(from, runs[i].local)
 		if err != nil {
 			s.failed = err
@@ -71,7 +74,7 @@ func (s *scan) rows(ctx context.Context, group int, first, end int64) error {
 // decode reads the columns of rows of a row group.
 func (s *scan) decode(ctx context.Context, group, from, to int) error {
 	if s.prefetch != nil {
-		if err := s.prefetch.Prefetch(s.content.file.Groups[group].bytes()); err != nil {
+		if err := s.prefetch.Prefetch(s.content.file.bytes(group)); err != nil {
 			return err
 		}
 	}
@@ -177,8 +180,8 @@ func (d *distinct) make(key [snapshots.Columns]uint32) snapshots.Row {
 	return slices.Clip(row)
 }
 
-// hash goes on with a hash of rows of a row group: of their timestamps, usage and the columns of a snapshots.Row. How
-// they are stored does not matter. It begins at 0.
+// hash continues a hash with rows of a row group: their timestamps, usage and the columns of a snapshots.Row. How they
+// are stored does not matter. It begins at 0.
 func (r *Reader) hash(ctx context.Context, group, from, to int, hash uint64) (uint64, error) {
 	const factor = 0x9e3779b97f4a7c15 // odd: no two hashes become one
 	var texts Texts

@@ -1,12 +1,12 @@
 package parquet
 
 import (
-	"os"
+	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 )
 
 // valuesOf puts rows into the order of the collector's columns.
@@ -26,7 +26,7 @@ func TestStore(t *testing.T) {
 		Format: Format,
 		Write: func(t testing.TB, path string, rows []snapshotstest.Row) {
 			t.Helper()
-			require.NoError(t, replace(path, func(out *os.File) error {
+			require.NoError(t, Replace(path, func(out io.Writer) error {
 				return writeAll(out, Schema, func(w *Writer) error { return writeRows(w, Schema, Schema, valuesOf(rows)) })
 			}))
 		},

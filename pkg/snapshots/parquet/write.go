@@ -15,15 +15,15 @@ import (
 // GroupRows is the most rows of a row group that is written, as polars has it.
 const GroupRows = 512 * 512
 
-// Kind is what a column that is written holds.
+// Kind is the kind of a written column's values.
 type Kind int
 
-// The kinds of columns, and what a row holds for each. NULL is nil everywhere.
+// The kinds of columns, and the Go type of their values in a row. NULL is nil everywhere.
 const (
 	Text    Kind = iota // string
 	Integer             // int64
 	Real                // float64
-	Moment              // string: YYYY-MM-DD HH:MM:SS[.ffffff], what the collector's clock showed
+	Moment              // string: YYYY-MM-DD HH:MM:SS[.ffffff], as the collector's clock showed it
 )
 
 // Field is a column to be written.
@@ -32,11 +32,20 @@ type Field struct {
 	Kind Kind
 }
 
-// Schema is what the collector writes, in its order.
+// Schema has the columns that the collector writes, in its order.
 var Schema = []Field{
 	{"Name", Text}, {"AssignedGPUs", Text}, {"AvailableGPUs", Text}, {"State", Text}, {"GPUs_DeviceName", Text},
 	{"GPUs_GlobalMemoryMb", Integer}, {"PrioritizedProjects", Text}, {"GPUsAverageUsage", Real}, {"Machine", Text},
 	{"RemoteOwner", Text}, {"GlobalJobId", Text}, {"PreventJobsReason", Text}, {"Disk", Integer}, {"timestamp", Moment},
+	{"Cpus", Integer}, {"Memory", Integer}, {"SlotType", Text}, {"SlotBrokenReason", Text}, {"BackfillSlot", Integer},
+}
+
+// QueueSchema has the columns that the collector writes for the queues (methodology section 14), in the order of the
+// poller in use.
+var QueueSchema = []Field{
+	{"GlobalJobId", Text}, {"ScheddName", Text}, {"Owner", Text}, {"RequestGPUs", Real}, {"RequestCPUs", Real},
+	{"RequestMemory", Real}, {"RequestGPUMemory", Real}, {"QDate", Integer}, {"ChtcProjects", Text}, {"JobState", Text},
+	{"first_seen", Integer}, {"last_seen", Integer},
 }
 
 // Writer writes a file row by row. Rows are kept in memory, encoded, until their row group is full.
@@ -144,7 +153,7 @@ func (w *Writer) Flush() error {
 	return w.file.Flush()
 }
 
-// Close writes the last row group and the footer. It does not close what the writer writes to.
+// Close writes the last row group and the footer. It does not close the underlying writer.
 func (w *Writer) Close() error {
 	if err := w.Flush(); err != nil {
 		return err
@@ -190,7 +199,7 @@ const momentFormat = "2006-01-02 15:04:05.000000"
 func parseMoment(text string) (int64, error) {
 	t, err := time.Parse("2006-01-02 15:04:05.999999", text)
 	if err != nil {
-		return 0, fmt.Errorf("%s is no time of the form YYYY-MM-DD HH:MM:SS.ffffff", strconv.Quote(text))
+		return 0, fmt.Errorf("%s is not a time of the form YYYY-MM-DD HH:MM:SS.ffffff", strconv.Quote(text))
 	}
 	return t.UnixMicro(), nil
 }
@@ -204,10 +213,10 @@ func ReadMoment(text string) (string, error) {
 // kindOf returns the kind in which a column of a file is written again.
 func kindOf(c *Column) (Kind, bool) {
 	switch {
+	case c.zoned:
+		return 0, false
 	case c.unit > noTime:
 		return Moment, true
-	case c.unit == zonedTime:
-		return 0, false
 	case c.Kind == format.ByteArray:
 		return Text, true
 	case c.Kind == format.Int64 || c.Kind == format.Int32:

@@ -14,19 +14,22 @@ import (
 // formats are those of month files; of two files of one month the one of the later format counts.
 var formats = []months.Format{sqlite.Format, parquet.Format}
 
-// OpenDir returns the source of the month files in a directory, whatever their formats. zone is the collector's. The
-// directory is closed with the source.
+// OpenDir returns the source of the month files in a directory, of any format. zone is the collector's. The directory
+// is closed with the source.
 func OpenDir(dir *snapshots.Dir, zone *localtime.Zone) snapshots.Source {
 	return months.New(dir, zone, formats...)
 }
 
-// OpenBucket returns the source of the snapshots in a bucket, which stays open. What it listed is kept in a directory
-// for the next process; "" keeps nothing.
-func OpenBucket(b *bucket.Bucket, zone *localtime.Zone, dir string) snapshots.Source {
-	return objects.Open(b, zone, dir)
+// OpenBucket returns the source of the snapshots in a bucket, which begins with a listing of it and stays open.
+func OpenBucket(b *bucket.Bucket, zone *localtime.Zone, listing *objects.Listing) snapshots.Source {
+	return objects.Open(b, zone, listing)
 }
 
-// CacheName returns a name for what is kept of one source, unlike those of others in the same cache directory.
+// QueueRows reads the rows of queue files of Parquet.
+var QueueRows = parquet.EachRow
+
+// CacheName returns a name for the cached data of one source, different from those of others in the same
+// cache directory.
 func CacheName(dir *snapshots.Dir, zone *localtime.Zone) string {
 	return dir.Path() + "\x00" + zone.Key()
 }

@@ -12,9 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/convert"
-	"github.com/chtc/gpureports/pkg/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/golden"
+	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/localtime"
-	"github.com/chtc/gpureports/pkg/samplepool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
@@ -78,7 +79,7 @@ func converted(t testing.TB, dir string) string {
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {
-		_, err := convert.File(t.Context(), file, out)
+		_, err := convert.File(t.Context(), file, out, nil)
 		require.NoError(t, err)
 	}
 	return out
@@ -147,8 +148,8 @@ func TestTwoFilesOfAMonth(t *testing.T) {
 		copyFile(t, parquet, filepath.Join(dir, month+".parquet"))
 		got, notices := everything(t, source(t, dir, zone))
 		require.Equal(t, want, got)
-		require.Equal(t, []string{"gpu_state_2025-10.db and gpu_state_2025-10.parquet are of one month: " +
-			"gpu_state_2025-10.parquet counts, and gpu_state_2025-10.db where it has no rows"}, notices)
+		require.Equal(t, []string{"gpu_state_2025-10.db and gpu_state_2025-10.parquet cover the same month: " +
+			"gpu_state_2025-10.parquet takes precedence, and gpu_state_2025-10.db counts if it has no rows"}, notices)
 	})
 	t.Run("Parquet counts", func(t *testing.T) {
 		exec(t, filepath.Join(dir, month+".db"), "UPDATE gpu_state SET RemoteOwner = 'nobody'")
@@ -167,13 +168,13 @@ func TestTwoFilesOfAMonth(t *testing.T) {
 			copyFile(t, filepath.Join(dir, month+".db"), half)
 			exec(t, filepath.Join(dir, month+".db"), "DELETE FROM gpu_state WHERE "+delete[0])
 			exec(t, half, "DELETE FROM gpu_state WHERE "+delete[1])
-			_, err := convert.File(t.Context(), half, dir)
+			_, err := convert.File(t.Context(), half, dir, nil)
 			require.NoError(t, err)
 			got, notices := everything(t, source(t, dir, zone))
 			if name == "SQLite inside" { // Parquet counts from its first row to its last
 				require.Less(t, len(got), len(want))
 				require.True(t, strings.HasPrefix(notices[0],
-					"gpu_state_2025-10.db and gpu_state_2025-10.parquet are of one month"))
+					"gpu_state_2025-10.db and gpu_state_2025-10.parquet cover the same month"))
 				return
 			}
 			require.Equal(t, want, got)
@@ -182,7 +183,7 @@ func TestTwoFilesOfAMonth(t *testing.T) {
 	}
 }
 
-// What a collector leaves beside a month is not read.
+// Other files that a collector leaves next to a month are not read.
 func TestOtherNames(t *testing.T) {
 	dir := golden.Parquet(t)
 	want, _ := everything(t, source(t, dir, "America/Chicago"))
@@ -193,4 +194,36 @@ func TestOtherNames(t *testing.T) {
 	got, notices := everything(t, source(t, dir, "America/Chicago"))
 	require.Equal(t, want, got)
 	require.Empty(t, notices)
+}
+
+// Links that stay in the directory are followed, absolute ones too; those that lead out are not.
+func TestLinks(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "big"), 0o700))
+	name := "gpu_state_2025-09.db"
+	row := snapshotstest.Row{"Name": "slot1@m", "Machine": "m", "AssignedGPUs": "GPU-a", "State": "Unclaimed",
+		"timestamp": "2025-09-01 00:00:00.000000"}
+	for _, at := range []string{filepath.Join(dir, "big"), outside} {
+		snapshotstest.Write(t, at, map[string][]snapshotstest.Row{name: {row}})
+	}
+	link := filepath.Join(dir, name)
+	for target, want := range map[string]string{filepath.Join("big", name): "", filepath.Join(dir, "big", name): "",
+		filepath.Join(outside, name): "leads out of the snapshot directory"} {
+		require.NoError(t, os.Symlink(target, link))
+		d, err := snapshots.OpenDir(dir)
+		require.NoError(t, err)
+		zone, err := localtime.Parse([]byte(`"UTC"`))
+		require.NoError(t, err)
+		source := OpenDir(d, zone)
+		state, err := source.Look(t.Context())
+		require.NoError(t, err)
+		if want == "" {
+			require.NoError(t, state.Err())
+			require.NotEmpty(t, state.Dates())
+		} else {
+			require.ErrorContains(t, state.Err(), want)
+		}
+		require.NoError(t, source.Close())
+		require.NoError(t, os.Remove(link))
+	}
 }

@@ -15,7 +15,7 @@ type counter struct{ runs, rows, bytes int }
 func (c *counter) Run(int64, months.Local) (bool, error) { c.runs++; return true, nil }
 func (c *counter) Row(r snapshots.Row, _ float64) error  { c.rows++; c.bytes += len(r); return nil }
 
-// BenchmarkScan reads a day of a month file in the directory named by GPUREPORTS_BENCH_DIR, in both ways.
+// BenchmarkScan reads a day of a month file in the directory named by GPUREPORTS_BENCH_DIR.
 func BenchmarkScan(b *testing.B) {
 	dir := os.Getenv("GPUREPORTS_BENCH_DIR")
 	if dir == "" {
@@ -26,20 +26,13 @@ func BenchmarkScan(b *testing.B) {
 	first := rows.First + (rows.Last-rows.First)/2
 	r := months.Range{First: first, Last: first + 140_000}
 	for name, usage := range map[string]bool{"columns": false, "columns and usage": true} {
-		for way, scan := range map[string]func(months.Range, *runs) error{
-			"sql": func(r months.Range, run *runs) error { return c.scanSQL(b.Context(), &r, &lineTaker{runs: run}) },
-			"pages": func(r months.Range, run *runs) error {
-				return c.scanPages(b.Context(), &r, &taker{runs: run, parser: newParser(&c.schema, run.usage)})
-			},
-		} {
-			b.Run(way+" "+name, func(b *testing.B) {
-				for b.Loop() {
-					count := &counter{}
-					require.NoError(b, scan(r, &runs{visitor: count, usage: usage, before: months.None}))
-					require.Equal(b, 140_001, count.rows)
-				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/140_001, "ns/row")
-			})
-		}
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				count := &counter{}
+				require.NoError(b, c.Scan(b.Context(), r, usage, count))
+				require.Equal(b, 140_001, count.rows)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/140_001, "ns/row")
+		})
 	}
 }

@@ -15,20 +15,20 @@ import (
 // fields are the texts of one row as SQL gives them, by place.
 type fields struct {
 	texts  [places][]byte
-	line   []byte // all of them, as one that no other texts have
+	line   []byte // the rowid and all of them, as no other row has them
 	buffer snapshots.Row
 }
 
-// separator stands between the texts of a line. A row whose own texts hold it is read column by column.
+// separator separates the texts of a line. A row whose own texts hold it is read column by column.
 const separator = 0x1f
 
 // line is an expression for a row's rowid and texts as one text: a driver's call for each column takes most of the time
 // of reading a row.
 func (s *schema) line() string {
-	return "concat(rowid, X'1F', " + strings.Join(s.columns(), ", X'1F', ") + ")"
+	return "concat(" + s.rowid + ", char(31), " + strings.Join(s.columns(), ", char(31), ") + ")"
 }
 
-// selection lists what is read, as text: the driver would parse the timestamp, which is slow, and would
+// selection lists the expressions to read, as text: the driver would parse the timestamp, which is slow, and would
 // apply a zone that is ours to apply.
 func (s *schema) selection() string {
 	parts := s.columns()
@@ -38,7 +38,7 @@ func (s *schema) selection() string {
 	return strings.Join(parts, ", ")
 }
 
-// columns names what is read, by place, NULL for what the table lacks.
+// columns names the columns to read, by place, NULL for those that the table lacks.
 func (s *schema) columns() (names []string) {
 	for _, position := range s.positions {
 		if position < 0 {
@@ -52,17 +52,11 @@ func (s *schema) columns() (names []string) {
 
 func quoted(column string) string { return `"` + strings.ReplaceAll(column, `"`, `""`) + `"` }
 
-// cutRowid cuts the rowid off a line. SQLite has printed it: it is a number.
-func cutRowid(line []byte) (rowid int64, texts []byte) {
-	number, texts, _ := bytes.Cut(line, []byte{separator})
-	rowid, _ = strconv.ParseInt(string(number), 10, 64)
-	return rowid, texts
-}
-
 // split takes a line over; ok is false if it does not show where the texts end.
 func (f *fields) split(line []byte) (rowid int64, ok bool) {
 	f.line = line
-	rowid, rest := cutRowid(line)
+	number, rest, _ := bytes.Cut(line, []byte{separator})
+	rowid, _ = strconv.ParseInt(string(number), 10, 64) // SQLite has printed it: it is a number
 	for i := range places - 1 {
 		end := bytes.IndexByte(rest, separator)
 		if end < 0 {
@@ -80,10 +74,10 @@ func (f *fields) read(ctx context.Context, db *sql.DB, s *schema, rowid int64) e
 	for i := range targets {
 		targets[i] = &f.texts[i]
 	}
-	query := "SELECT " + s.selection() + " FROM gpu_state WHERE rowid = ?"
+	query := "SELECT " + s.selection() + " FROM gpu_state WHERE " + s.rowid + " = ?"
 	err := db.QueryRowContext(ctx, query, rowid).Scan(targets...) //nolint:gosec // columns are quoted by the schema
 	// no line that SQL gives begins so
-	f.line = []byte{separator}
+	f.line = binary.AppendVarint([]byte{separator}, rowid)
 	for _, text := range f.texts {
 		f.line = append(binary.AppendUvarint(f.line, uint64(len(text))), text...)
 	}

@@ -2,143 +2,154 @@ package sqlite
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
 // file implements months.File.
+//
+// A commit after which the file has no more rows than before is an edit: the rows of a day are hashed again before the
+// day's cached data are used. A commit that appends rows, as a collector's does every five minutes, is trusted to have
+// changed nothing more, because hashing a month takes seconds. So an edit can hide in such a commit. It is found within
+// an hour, when the rows are hashed again in the background; see hashes.go.
 type file struct {
-	dir   *snapshots.Dir
-	name  string
-	on    sqlitefile.File
-	plain bool
+	watched *sqlitefile.Watched
+	zone    *localtime.Zone
 
-	disordered atomic.Bool // a row is too far behind one before it
-
-	mu       sync.Mutex
-	handle   *handle  // nil: closed
-	last     *content // of the last look that succeeded
-	stale    bool     // something changed since
-	edits    uint64   // of the contents so far
-	patience sqlitefile.Patience
-	close    *time.Timer
+	mu         sync.Mutex
+	last       *content // found by the last look that succeeded
+	edits      uint64   // how many edits were seen, see months.Info
+	unordered  bool     // a row is too much earlier than one before it
+	distrust   bool     // appended rows are not trusted to be all that happened while no process looked
+	recheck    bool     // nor those that the next look finds
+	unverified bool     // an edit may hide in a commit that appended rows
+	verify     *time.Timer
 }
 
-func newFile(dir *snapshots.Dir, name string, plain bool) *file {
+func newFile(dir *snapshots.Dir, name string, zone *localtime.Zone) *file {
 	on := sqlitefile.File{Root: dir.Root(), Dir: dir.Path(), Name: name, Writer: "the collector"}
-	return &file{dir: dir, name: name, on: on, plain: plain}
+	return &file{watched: on.Watch(readers), zone: zone}
 }
 
 // Look implements months.File.
 func (f *file) Look(ctx context.Context, newest bool) (months.Content, error) {
-	asked := time.Now()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.open(newest); err != nil {
-		return nil, f.explain(err)
-	}
-	if err := f.patience.Lost(asked); err != nil {
-		return nil, f.explain(err)
-	}
 	var c *content
-	err := f.patience.Look(ctx, func(ctx context.Context) (err error) {
-		c, err = f.look(ctx)
+	err := f.watched.Look(ctx, !newest, func(ctx context.Context, l sqlitefile.Look) (err error) {
+		c, err = f.look(ctx, l)
 		return err
 	})
-	if err != nil && !f.handle.immutable && sqlitefile.IsReadOnly(err) && ctx.Err() == nil && f.on.InWAL() {
-		// A WAL file on a file system that may not be written cannot be shared with a writer.
-		if err = f.reopen(true); err == nil {
-			f.handle.warning = f.on.Unshared()
-			c, err = f.look(ctx)
-		}
-	}
 	if err != nil {
+		if ctx.Err() == nil && errors.Is(err, fs.ErrNotExist) {
+			f.forget() // a file that appears under the name may be another one
+		}
 		return nil, f.explain(err)
 	}
-	f.closeLater()
 	return c, nil
 }
 
-// open opens what is under the name now, unless it is open already in a way that is still right.
-func (f *file) open(newest bool) error {
-	info, err := f.on.Stat()
-	if err != nil {
-		f.retire()
-		f.last = nil
-		return err
+// look returns the current content of the file. Looks are made one at a time.
+func (f *file) look(ctx context.Context, l sqlitefile.Look) (*content, error) {
+	if last := f.known(); last != nil && !os.SameFile(last.handle.Info, l.Info) {
+		f.forget()
 	}
-	switch h := f.handle; {
-	case h == nil:
-	case !os.SameFile(info, h.info):
-		f.last = nil // another file: nothing of it is known
-		f.disordered.Store(false)
-	case !h.immutable, stampOf(info) == stampOf(h.info) && (h.warning != "" || !newest && f.on.Unchanging(info)):
-		return nil
+	last := f.known()
+	if last != nil && !l.Changed && last.info.Unordered == f.isUnordered() {
+		return f.unchanged(last, l), nil
 	}
-	return f.openAs(info, !newest && f.on.Unchanging(info))
+	c := &content{file: f, handle: l.Handle, info: months.Info{Warning: l.Warning, Exact: true}}
+	if err := c.read(ctx, last); err != nil {
+		return nil, err
+	}
+	appended := c.appendedTo(last)
+	if c.info.Unordered {
+		if appended {
+			c.info.Stretches = last.info.Stretches
+		}
+		if err := c.readStretches(ctx); err != nil {
+			return nil, err
+		}
+	}
+	c.trace = trace{l.File, l.Log, c.info.Rows, l.Recent}
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if appended && last.info.Edits == f.edits && !f.recheck {
+		c.hashes = last.hashes
+		f.mayHideEdits()
+	} else {
+		c.hashes = newHashes()
+		f.edited()
+	}
+	f.unordered, f.recheck = f.unordered || c.info.Unordered, false
+	c.info.Edits, f.last = f.edits, c
+	return c, nil
 }
 
-func (f *file) openAs(info os.FileInfo, immutable bool) error {
-	f.retire()
-	db, err := f.on.Open(readers+1, immutable)
-	if err != nil {
-		return err
+// unchanged returns the last content again, or a new one if the file was reopened or an edit has been found in
+// the background.
+func (f *file) unchanged(last *content, l sqlitefile.Look) *content {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	last.trace, f.recheck = trace{l.File, l.Log, last.info.Rows, l.Recent}, false
+	if last.handle == l.Handle && last.info.Edits == f.edits {
+		return last
 	}
-	f.handle, f.stale = &handle{db: db, info: info, immutable: immutable}, true
-	return nil
+	c := &content{file: f, handle: l.Handle, info: last.info, schema: last.schema, hashes: last.hashes, trace: last.trace}
+	if c.info.Warning = l.Warning; c.info.Edits != f.edits {
+		c.info.Edits, c.hashes = f.edits, newHashes()
+	}
+	f.last = c
+	return c
 }
 
-func (f *file) reopen(immutable bool) error { return f.openAs(f.handle.info, immutable) }
-
-func (f *file) retire() {
-	if f.handle != nil {
-		f.handle.retire()
-		f.handle = nil
-	}
+func (f *file) known() *content {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last
 }
 
-// closeLater closes the connection that looks once nobody has looked for a while; the pool closes the others.
-func (f *file) closeLater() {
-	if f.close == nil {
-		f.close = time.AfterFunc(sqlitefile.Idle, func() {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			if f.handle != nil {
-				f.handle.unwatch()
-			}
-		})
-	}
-	f.close.Reset(sqlitefile.Idle)
+func (f *file) isUnordered() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.unordered
+}
+
+// forget drops the state of the file that had the name before.
+func (f *file) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last, f.unordered = nil, false
 }
 
 // Close implements months.File.
 func (f *file) Close() {
+	f.watched.Close()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.retire()
-	if f.close != nil {
-		f.close.Stop()
-		f.close = nil
+	if f.verify != nil {
+		f.verify.Stop()
+		f.verify = nil
 	}
 }
 
-// traces returns what a writer would change.
-func (f *file) traces() traces {
-	stat := func(name string) stamp {
-		info, err := f.dir.Root().Stat(name)
-		if err != nil {
-			return stamp{}
-		}
-		return stampOf(info)
-	}
-	now := time.Now()
-	return traces{stat(f.name), stat(f.name + "-wal"), stat(f.name + "-journal"), now}
-}
+var errNoTable = errors.New("it has no table gpu_state")
 
-func stampOf(info os.FileInfo) stamp { return stamp{info.Size(), info.ModTime(), inodeOf(info)} }
+// explain makes an error of the file fit for a user.
+func (f *file) explain(err error) error {
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, snapshots.ErrStale):
+		return err
+	case errors.Is(err, errNoTable):
+		return pool.SourceError("%s: %w: it is not a month file of the collector, or is still empty", f.watched.Name, err)
+	}
+	return f.watched.Explain(err)
+}

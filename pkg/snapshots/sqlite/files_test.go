@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,10 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
+	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
 func rowAt(text string) snapshotstest.Row {
@@ -72,25 +74,25 @@ func TestBrokenFiles(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "gpu_state_2025-10.db"), 0o700))
 
 	want := map[string]string{
-		empty: "has no table gpu_state", truncated: "damaged or truncated", text: "is no SQLite file",
+		empty: "has no table gpu_state", truncated: "damaged or truncated", text: "is not a SQLite file",
 		short:   "damaged or truncated",
 		corrupt: "damaged or truncated", other: "has no table gpu_state", column: "no column AssignedGPUs, Machine",
-		"gpu_state_2025-09.db": "links must stay inside", "gpu_state_2025-10.db": "no regular file",
+		"gpu_state_2025-09.db": "links must stay inside", "gpu_state_2025-10.db": "not a regular file",
 	}
 	for _, f := range files(t, dir) {
 		c, err := f.Look(t.Context(), false)
 		if err == nil {
 			err = c.Scan(t.Context(), c.Info().Rows, false, &tape{})
 		}
-		if f.name == good {
+		if f.watched.Name == good {
 			require.NoError(t, err)
 			require.EqualValues(t, 3000, c.Info().Rows.Last)
 			continue
 		}
-		require.ErrorContains(t, err, want[f.name], f.name)
-		require.ErrorContains(t, err, f.name)
+		require.ErrorContains(t, err, want[f.watched.Name], f.watched.Name)
+		require.ErrorContains(t, err, f.watched.Name)
 		require.NotContains(t, err.Error(), dir)
-		require.Equal(t, pool.FaultSource, pool.FaultOf(err), f.name)
+		require.Equal(t, pool.FaultSource, pool.FaultOf(err), f.watched.Name)
 	}
 }
 
@@ -108,7 +110,7 @@ func TestChangesAreSeen(t *testing.T) {
 			snapshotstest.Append(t, db, snapshotstest.Schema, rowAt("2025-09-01 10:00:00"))
 			grown := f.mustLook(t)
 			require.EqualValues(t, 11, grown.info.Rows.Last)
-			require.Equal(t, localOf([]byte("2025-09-01 10:00:00")), grown.info.Last)
+			require.Equal(t, localOf(localtime.UTC, []byte("2025-09-01 10:00:00")), grown.info.Last)
 			require.Equal(t, first.info.Edits, grown.info.Edits, "rows were only appended")
 			require.NotSame(t, first, grown)
 
@@ -177,7 +179,7 @@ func TestUnorderedFileIsTold(t *testing.T) {
 	require.False(t, lookAt(t, dir, "gpu_state_2025-10.db").info.Unordered)
 }
 
-// Nothing is ever written beside the data, but SQLite's own files of a file in WAL mode.
+// Nothing is ever written next to the data, except SQLite's own files of a file in WAL mode.
 func TestNothingIsWritten(t *testing.T) {
 	dir := t.TempDir()
 	snapshotstest.Write(t, dir, map[string][]snapshotstest.Row{month: hourly(100)})
@@ -188,9 +190,8 @@ func TestNothingIsWritten(t *testing.T) {
 	before, err := os.ReadFile(filepath.Join(dir, month))
 	require.NoError(t, err)
 	for _, f := range files(t, dir) {
-		c, err := f.Look(t.Context(), f.name != month)
+		c, err := f.Look(t.Context(), f.watched.Name != month)
 		require.NoError(t, err)
-		require.Equal(t, f.name == month, c.(*content).handle.immutable)
 		require.NoError(t, c.Scan(t.Context(), c.Info().Rows, false, &tape{}))
 		f.Close()
 	}
@@ -202,5 +203,55 @@ func TestNothingIsWritten(t *testing.T) {
 	for _, e := range entries {
 		require.Contains(t, []string{month, "gpu_state_2025-10.db", "gpu_state_2025-10.db-wal", "gpu_state_2025-10.db-shm"},
 			e.Name())
+	}
+}
+
+// Columns that hide the rowid, and every encoding of texts, give what a plain file gives.
+func TestTablesOfOtherTools(t *testing.T) {
+	rows := []snapshotstest.Row{}
+	for i := range 50 {
+		rows = append(rows, snapshotstest.Row{"Name": "slöt1@m", "AssignedGPUs": fmt.Sprint("GPU-", i%2), "State": "Claimed",
+			"Machine": "m", "rowid": 1, "_rowid_": 7 - i, "timestamp": fmt.Sprintf("2025-09-01 %02d:%02d:00.000000",
+				i/4, i%4*15)})
+	}
+	read := func(schema []string, pragmas ...string) ([]string, error) {
+		dir := t.TempDir()
+		db := snapshotstest.Open(t, dir, month, schema, pragmas...)
+		snapshotstest.Append(t, db, schema, rows...)
+		require.NoError(t, db.Close())
+		seen, err := opened(t, dir, month).Look(t.Context(), true)
+		if err != nil {
+			return nil, err
+		}
+		c := seen.(*content)
+		var v tape
+		found, err := c.Seek(t.Context(), c.info.First, c.info.Last)
+		require.NoError(t, err)
+		require.NoError(t, c.Scan(t.Context(), c.info.Rows, true, &v))
+		return append(v.lines, fmt.Sprint(found)), nil
+	}
+	plain, err := read(snapshotstest.Schema)
+	require.NoError(t, err)
+	require.Greater(t, len(plain), 100)
+	for _, encoding := range []string{"UTF-8", "UTF-16le", "UTF-16be"} {
+		got, err := read(append(snapshotstest.Schema[:len(snapshotstest.Schema):len(snapshotstest.Schema)], "ROWID INTEGER",
+			"_rowid_ INTEGER"), "encoding='"+encoding+"'")
+		require.NoError(t, err, encoding)
+		require.Equal(t, plain, got, encoding)
+	}
+	for _, statements := range []string{
+		"CREATE TABLE gpu_state(Name, AssignedGPUs, State, Machine, timestamp PRIMARY KEY) WITHOUT ROWID",
+		"CREATE TABLE t(Name, AssignedGPUs, State, Machine, timestamp); CREATE VIEW gpu_state AS SELECT * FROM t",
+		"CREATE TABLE gpu_state(Name, AssignedGPUs, State, Machine, timestamp, rowid, _rowid_, oid)",
+	} {
+		dir := t.TempDir()
+		db, err := sql.Open("sqlite", filepath.Join(dir, month))
+		require.NoError(t, err)
+		_, err = db.ExecContext(t.Context(), statements)
+		require.NoError(t, err)
+		require.NoError(t, db.Close())
+		_, err = opened(t, dir, month).Look(t.Context(), true)
+		require.ErrorContains(t, err, "CREATE TABLE copy AS SELECT * FROM gpu_state", statements)
+		require.NotContains(t, err.Error(), "damaged")
 	}
 }

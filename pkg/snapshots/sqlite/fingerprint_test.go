@@ -4,35 +4,24 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
-	"github.com/chtc/gpureports/pkg/snapshots/snapshotstest"
 )
 
-// formats are the ways of reading.
-var formats = map[string]months.Format{"pages": Format, "plain SQL": PlainSQL}
-
-// An edit of any row shows in the fingerprint of its range, and in no other, for another process too; what is edited
-// back has the fingerprint that it had.
+// An edit of any row shows in the fingerprint of its range, and in no other, for another process as well; undoing the
+// edit restores the fingerprint.
 func TestEveryEditShowsInTheFingerprint(t *testing.T) {
-	for name, format := range formats {
-		t.Run(name, func(t *testing.T) { everyEditShows(t, format) })
-	}
-}
-
-func everyEditShows(t *testing.T, format months.Format) {
-	t.Helper()
 	dir := t.TempDir()
 	db := snapshotstest.Open(t, dir, month, snapshotstest.Schema)
 	snapshotstest.Append(t, db, snapshotstest.Schema, hourly(4000)...)
 	edited, other := months.Range{First: 1001, Last: 2000}, months.Range{First: 2001, Last: 4000}
 	prints := func() (string, string) {
-		c := openedAs(t, format, dir, month).mustLook(t)
+		c := lookAt(t, dir, month)
 		a, err := c.Fingerprint(t.Context(), edited)
 		require.NoError(t, err)
 		b, err := c.Fingerprint(t.Context(), other)
@@ -58,18 +47,14 @@ func everyEditShows(t *testing.T, format months.Format) {
 }
 
 // The fingerprint of a range that grows is continued, and is what another process finds from the beginning; also where
-// a scan read the range, in either way of reading.
+// a scan read the range.
 func TestFingerprintsGrow(t *testing.T) {
-	for _, way := range []struct {
-		journal string
-		format  months.Format
-	}{{"DELETE", Format}, {"WAL", Format}, {"DELETE", PlainSQL}} {
-		dir, journal := t.TempDir(), way.journal
-		lookAt := func(t *testing.T, dir, name string) *content { return openedAs(t, way.format, dir, name).mustLook(t) }
+	for _, journal := range []string{"DELETE", "WAL"} {
+		dir := t.TempDir()
 		db := snapshotstest.Open(t, dir, month, snapshotstest.Schema, "journal_mode="+journal)
 		rows := hourly(900)
 		snapshotstest.Append(t, db, snapshotstest.Schema, rows[:100]...)
-		f := openedAs(t, way.format, dir, month)
+		f := opened(t, dir, month)
 		for n := 100; n < len(rows); n += 100 {
 			c := f.mustLook(t)
 			for _, r := range []months.Range{c.info.Rows, {First: 51, Last: c.info.Rows.Last}} {
@@ -93,37 +78,34 @@ func TestFingerprintsGrow(t *testing.T) {
 	}
 }
 
-// A fingerprint that is asked for after a scan is that of the rows that the scan gave, whatever was known before it or
-// was committed after it: what is made of them is kept under it.
+// A fingerprint that is requested after a scan is that of the rows that the scan gave, regardless of earlier
+// fingerprints and later commits, because data derived from the rows are cached under it.
 func TestFingerprintOfWhatWasScanned(t *testing.T) {
-	for name, format := range formats {
-		dir := t.TempDir()
-		db := snapshotstest.Open(t, dir, month, snapshotstest.Schema)
-		snapshotstest.Append(t, db, snapshotstest.Schema, hourly(500)...)
-		r := months.Range{First: 100, Last: 400}
-		print := func(c *content) string {
-			text, err := c.Fingerprint(t.Context(), r)
-			require.NoError(t, err)
-			return text
-		}
-		anew := func() string { return print(openedAs(t, format, dir, month).mustLook(t)) }
-		edit := func() {
-			_, err := db.Exec("UPDATE gpu_state SET State = State || 'x' WHERE rowid = 222")
-			require.NoError(t, err)
-		}
-		scanned, known := openedAs(t, format, dir, month).mustLook(t), openedAs(t, format, dir, month).mustLook(t)
-		before := anew()
-		require.NoError(t, scanned.Scan(t.Context(), r, false, &tape{}))
-		require.Equal(t, before, print(known), name)
-		edit()
-		require.Equal(t, before, print(scanned), name)
-		require.NoError(t, known.Scan(t.Context(), r, true, &tape{}))
-		after := anew()
-		require.NotEqual(t, before, after, name)
-		edit()
-		require.Equal(t, after, print(known), name)
-		require.NoError(t, db.Close())
+	dir := t.TempDir()
+	db := snapshotstest.Open(t, dir, month, snapshotstest.Schema)
+	snapshotstest.Append(t, db, snapshotstest.Schema, hourly(500)...)
+	r := months.Range{First: 100, Last: 400}
+	print := func(c *content) string {
+		text, err := c.Fingerprint(t.Context(), r)
+		require.NoError(t, err)
+		return text
 	}
+	edit := func() {
+		_, err := db.Exec("UPDATE gpu_state SET State = State || 'x' WHERE rowid = 222")
+		require.NoError(t, err)
+	}
+	scanned, known := lookAt(t, dir, month), lookAt(t, dir, month)
+	before := print(lookAt(t, dir, month))
+	require.NoError(t, scanned.Scan(t.Context(), r, false, &tape{}))
+	require.Equal(t, before, print(known))
+	edit()
+	require.Equal(t, before, print(scanned))
+	require.NoError(t, known.Scan(t.Context(), r, true, &tape{}))
+	after := print(lookAt(t, dir, month))
+	require.NotEqual(t, before, after)
+	edit()
+	require.Equal(t, after, print(known))
+	require.NoError(t, db.Close())
 }
 
 // What separates texts where SQL gives them, and lies in one of them, does not hide an edit.
@@ -135,99 +117,128 @@ func TestFingerprintsOfSeparators(t *testing.T) {
 		snapshotstest.Append(t, db, snapshotstest.Schema, snapshotstest.Row{"Name": texts[0], "AssignedGPUs": texts[1],
 			"State": "Unclaimed", "Machine": "m", "timestamp": "2025-10-01 12:00:00"})
 		require.NoError(t, db.Close())
-		print, err := openedAs(t, PlainSQL, dir, month).mustLook(t).Fingerprint(t.Context(), months.Range{First: 1, Last: 1})
+		print, err := lookAt(t, dir, month).Fingerprint(t.Context(), months.Range{First: 1, Last: 1})
 		require.NoError(t, err)
 		require.False(t, seen[print], "%q", texts)
 		seen[print] = true
 	}
 }
 
-// A file that grew and was edited between two looks is one that was edited: of a small one also if both happened in one
-// transaction, of a large one if they were two.
+// An edit that is committed together with appended rows is found when the rows are hashed again, and at the very next
+// look after Recheck. Merely appending rows is not an edit.
 func TestEditsBesideAppendedRows(t *testing.T) {
 	for _, journal := range []string{"DELETE", "WAL"} {
-		editsBesideAppendedRows(t, journal)
-	}
-}
-
-func editsBesideAppendedRows(t *testing.T, journal string) {
-	t.Helper()
-	for _, c := range []struct {
-		name   string
-		filler int // bytes of each row
-		edit   string
-		one    bool // transaction
-	}{
-		{"small, two commits", 0, "UPDATE gpu_state SET State = 'Claimed' WHERE rowid = 777", false},
-		{"small, one commit", 0, "UPDATE gpu_state SET State = 'Claimed' WHERE rowid = 777", true},
-		{"large, two commits", 20_000, "UPDATE gpu_state SET State = 'Claimed' WHERE rowid = 777", false},
-		{"small, nothing", 0, "", true},
-		{"large, nothing", 20_000, "", true},
-	} {
-		dir := t.TempDir()
-		db := snapshotstest.Open(t, dir, month, snapshotstest.Schema, "journal_mode="+journal)
-		db.SetMaxOpenConns(1)
-		rows := hourly(1200)
-		for _, r := range rows {
-			r["GlobalJobId"] = strings.Repeat("x", c.filler)
-		}
-		snapshotstest.Append(t, db, snapshotstest.Schema, rows[:1000]...)
-		if journal == "WAL" { // all of it into the file; the next commit begins a log
-			for _, sql := range []string{"PRAGMA wal_checkpoint(TRUNCATE)", "UPDATE gpu_state SET State = '' WHERE rowid = 1"} {
+		for name, find := range map[string]func(*file){"in the background": (*file).hashAgain, "rechecked": (*file).Recheck} {
+			dir := t.TempDir()
+			db := snapshotstest.Open(t, dir, month, snapshotstest.Schema, "journal_mode="+journal)
+			db.SetMaxOpenConns(1)
+			execute := func(sql string) {
 				_, err := db.Exec(sql)
 				require.NoError(t, err)
 			}
-		}
-		f := opened(t, dir, month)
-		before := f.mustLook(t)
-		require.Equal(t, c.filler > 0, before.size > affordable, "%s", c.name)
-		if c.one {
-			_, err := db.Exec("BEGIN")
+			snapshotstest.Append(t, db, snapshotstest.Schema, hourly(1000)...)
+			f := opened(t, dir, month)
+			before := f.mustLook(t)
+			day := months.Range{First: 700, Last: 800}
+			print, err := before.Fingerprint(t.Context(), day)
 			require.NoError(t, err)
-		}
-		if c.edit != "" {
-			_, err := db.Exec(c.edit)
+			require.True(t, before.Verified())
+
+			execute("INSERT INTO gpu_state SELECT * FROM gpu_state WHERE rowid = 1000")
+			grown := f.mustLook(t)
+			require.NotSame(t, before, grown)
+			require.Equal(t, before.info.Edits, grown.info.Edits)
+			require.False(t, grown.Verified())
+			f.hashAgain()
+			require.Same(t, grown, f.mustLook(t), "nothing was hidden")
+			require.True(t, grown.Verified())
+
+			execute("BEGIN")
+			execute("UPDATE gpu_state SET State = 'Claimed' WHERE rowid = 777")
+			execute("INSERT INTO gpu_state SELECT * FROM gpu_state WHERE rowid = 1000")
+			execute("COMMIT")
+			hidden := f.mustLook(t)
+			require.EqualValues(t, 1002, hidden.info.Rows.Last)
+			require.Equal(t, before.info.Edits, hidden.info.Edits)
+			find(f)
+			after := f.mustLook(t)
+			require.NotEqual(t, before.info.Edits, after.info.Edits, "%s, %s", journal, name)
+			now, err := after.Fingerprint(t.Context(), day)
 			require.NoError(t, err)
+			require.NotEqual(t, print, now)
+			require.NoError(t, db.Close())
 		}
-		_, err := db.Exec("INSERT INTO gpu_state SELECT * FROM gpu_state WHERE rowid = 1000")
-		require.NoError(t, err)
-		if c.one {
-			_, err := db.Exec("COMMIT")
-			require.NoError(t, err)
-		}
-		after := f.mustLook(t)
-		require.NotSame(t, before, after)
-		require.EqualValues(t, 1001, after.info.Rows.Last)
-		if c.edit == "" {
-			require.Equal(t, before.info.Edits, after.info.Edits, c.name)
-		} else {
-			require.NotEqual(t, before.info.Edits, after.info.Edits, c.name)
-		}
-		require.NoError(t, db.Close())
 	}
 }
 
-// A witness is the same for another process while nothing is written, and another one after any commit.
-func TestWitness(t *testing.T) {
+// What another process kept of a file that only grew since is trusted, but hashed in the background; a file that is to
+// be rechecked trusts only what nothing touched.
+func TestRowsOfAnotherProcess(t *testing.T) {
 	dir := t.TempDir()
 	db := snapshotstest.Open(t, dir, month, snapshotstest.Schema)
-	snapshotstest.Append(t, db, snapshotstest.Schema, hourly(50)...)
-	require.Empty(t, lookAt(t, dir, month).Witness(), "it was written just now")
+	snapshotstest.Append(t, db, snapshotstest.Schema, hourly(100)...)
 	age(t, dir)
-	before := lookAt(t, dir, month).Witness()
-	require.NotEmpty(t, before)
-	require.Equal(t, before, lookAt(t, dir, month).Witness())
-	_, err := db.Exec("UPDATE gpu_state SET State = 'Unclaimec' WHERE rowid = 7")
+	r := months.Range{First: 10, Last: 50}
+	other := lookAt(t, dir, month)
+	print, err := other.Fingerprint(t.Context(), r)
 	require.NoError(t, err)
-	age(t, dir) // as a copying program does that keeps times
-	require.NotEqual(t, before, lookAt(t, dir, month).Witness())
-	require.NoError(t, db.Close())
+	witness := other.Witness()
+	look := func() (*file, *content) {
+		f := opened(t, dir, month)
+		return f, f.mustLook(t)
+	}
+	f, c := look()
+	f.Recheck()
+	require.True(t, c.Unchanged(witness, r, print), "nothing touched the file")
 
-	wal := t.TempDir()
-	db = snapshotstest.Open(t, wal, month, snapshotstest.Schema, "journal_mode=WAL")
-	snapshotstest.Append(t, db, snapshotstest.Schema, hourly(50)...)
-	age(t, wal)
-	require.Empty(t, lookAt(t, wal, month).Witness(), "a log lies beside it")
+	_, err = db.Exec("UPDATE gpu_state SET State = 'Claimed' WHERE rowid = 33")
+	require.NoError(t, err)
+	_, c = look()
+	require.False(t, c.Unchanged(witness, r, print), "a commit without more rows")
+
+	snapshotstest.Append(t, db, snapshotstest.Schema, rowAt("2025-09-10 10:00:00"))
+	f, c = look()
+	require.True(t, c.Unchanged(witness, r, print), "the edit hides behind the row")
+	require.False(t, c.Verified())
+	f.hashAgain()
+	require.NotEqual(t, c.info.Edits, f.mustLook(t).info.Edits)
+	require.False(t, f.mustLook(t).Unchanged(witness, r, print), "a file with edits is not trusted any more")
+	f, c = look()
+	f.Recheck()
+	require.False(t, c.Unchanged(witness, r, print))
+	require.NoError(t, db.Close())
+}
+
+// A collector can commit while its month is hashed: no statement reads more than some thousand rows.
+func TestCommitsBesideTheHash(t *testing.T) {
+	dir := t.TempDir()
+	db := snapshotstest.Open(t, dir, month, snapshotstest.Schema, "busy_timeout=2000")
+	snapshotstest.Append(t, db, snapshotstest.Schema, hourly(20)...)
+	_, err := db.Exec("INSERT INTO gpu_state SELECT a.* FROM gpu_state AS a, gpu_state AS b, gpu_state AS c, " +
+		"gpu_state AS d " +
+		"ORDER BY a.rowid")
+	require.NoError(t, err)
+	f := opened(t, dir, month)
+	c := f.mustLook(t)
+	_, err = c.Fingerprint(t.Context(), c.info.Rows)
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f.hashAgain()
+	}()
+	commits := 0
+	for hashing := true; hashing; {
+		snapshotstest.Append(t, db, snapshotstest.Schema, rowAt("2025-09-30 10:00:00"))
+		select {
+		case <-done:
+			hashing = false
+		default:
+			commits++
+		}
+	}
+	require.NotZero(t, commits, "each took less than the writer waits")
+	require.Equal(t, c.info.Edits, f.mustLook(t).info.Edits)
 	require.NoError(t, db.Close())
 }
 

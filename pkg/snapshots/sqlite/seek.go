@@ -3,10 +3,8 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 
-	"github.com/cespare/xxhash/v2"
-
+	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
@@ -30,13 +28,13 @@ func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range
 }
 
 func (c *content) seek(ctx context.Context, from, to months.Local) (found months.Range, ordered bool, err error) {
-	statement, err := c.handle.db.PrepareContext(ctx, "SELECT rowid, CAST(timestamp AS TEXT) FROM gpu_state "+
-		"WHERE rowid BETWEEN ? AND ? AND timestamp IS NOT NULL ORDER BY rowid")
+	statement, err := c.handle.DB.PrepareContext(ctx, c.schema.sql("SELECT rowid, CAST(timestamp AS TEXT) FROM gpu_state "+
+		"WHERE rowid BETWEEN ? AND ? AND timestamp IS NOT NULL ORDER BY rowid"))
 	if err != nil {
 		return months.Nothing, false, err
 	}
 	defer statement.Close()
-	s := search{statement, &c.info}
+	s := search{statement, &c.info, c.file.zone}
 	first, _, err := s.find(ctx, from)
 	if err != nil {
 		return months.Nothing, false, err
@@ -46,20 +44,21 @@ func (c *content) seek(ctx context.Context, from, to months.Local) (found months
 		return months.Nothing, false, err
 	}
 	if ordered, err = s.before(ctx, first, from); err == nil && ordered {
-		ordered, err = s.behind(ctx, end, to)
+		ordered, err = s.after(ctx, end, to)
 	}
 	return months.Range{First: first, Last: max(end, unknown) - 1}, ordered, err
 }
 
-// search looks at single rows of a file. Rows on damaged pages cannot be told apart: they are taken to be inside of
-// what is looked for, so that who needs them comes upon the damage.
+// search reads single rows of a file. Because the times of rows on damaged pages are unknown, they count as inside the
+// searched range, so that a reader of the range meets the damage.
 type search struct {
 	statement *sql.Stmt
 	info      *months.Info
+	zone      *localtime.Zone
 }
 
 // find returns the smallest rowid whose timestamp is not before the given one, Last + 1 if there is none. If rows from
-// there on cannot be read, unknown is the first one behind that can be.
+// there on cannot be read, unknown is the first readable one after them.
 func (s *search) find(ctx context.Context, local months.Local) (rowid, unknown int64, err error) {
 	rows := s.info.Rows
 	if s.info.Last < local {
@@ -90,8 +89,8 @@ func (s *search) find(ctx context.Context, local months.Local) (rowid, unknown i
 	return low, unknown, nil
 }
 
-// past returns the first row behind a damaged place that can be found, in steps that grow, and its timestamp; what is
-// behind the end of the search is later than anything.
+// past returns the first row after a damaged place that it finds, in growing steps, and its timestamp; the end of the
+// search counts as later than any time.
 func (s *search) past(ctx context.Context, damaged, end int64) (rowid int64, local months.Local, err error) {
 	for step := int64(1); damaged+step < end; step *= 2 {
 		rowid, local, err = s.at(ctx, damaged+step, end-1)
@@ -108,11 +107,11 @@ func (s *search) at(ctx context.Context, from, to int64) (rowid int64, local mon
 	if err != nil {
 		return 0, months.None, err
 	}
-	return readable(rows)
+	return readable(s.zone, rows)
 }
 
-// before looks at some rows ahead of a boundary, ever farther away: a binary search that fell for a few rows at the
-// wrong place ends among them. Repeated hours and late snapshots may be on the wrong side.
+// before reads some rows before a boundary, ever farther away: a binary search that fell for a few rows at the wrong
+// place ends among them. Repeated hours and late snapshots may be on the wrong side.
 func (s *search) before(ctx context.Context, boundary int64, local months.Local) (ordered bool, err error) {
 	for step := int64(1); boundary-step >= s.info.Rows.First; step += (step + 1) / 2 {
 		_, found, err := s.at(ctx, boundary-step, boundary-1)
@@ -123,8 +122,8 @@ func (s *search) before(ctx context.Context, boundary int64, local months.Local)
 	return true, nil
 }
 
-// behind does the same for the rows behind a boundary.
-func (s *search) behind(ctx context.Context, boundary int64, local months.Local) (ordered bool, err error) {
+// after does the same for the rows after a boundary.
+func (s *search) after(ctx context.Context, boundary int64, local months.Local) (ordered bool, err error) {
 	for step := int64(0); boundary+step <= s.info.Rows.Last; step += step/2 + 1 {
 		_, found, err := s.at(ctx, boundary+step, s.info.Rows.Last)
 		if err != nil && !sqlitefile.IsDamage(err) || err == nil && months.FellBack(local, found) {
@@ -132,37 +131,4 @@ func (s *search) behind(ctx context.Context, boundary int64, local months.Local)
 		}
 	}
 	return true, nil
-}
-
-// hash returns a hash of each row's columns and timestamp; 0 where there is no such row.
-func (c *content) hash(ctx context.Context, rowids []int64) ([]uint64, error) {
-	list, err := json.Marshal(rowids)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := c.handle.db.QueryContext(ctx,
-		"SELECT "+c.schema.line()+" FROM gpu_state WHERE rowid IN (SELECT value FROM json_each(?))", string(list))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	hashes := make([]uint64, len(rowids))
-	var line sql.RawBytes
-	for rows.Next() {
-		if err := rows.Scan(&line); err != nil {
-			return nil, err
-		}
-		rowid, texts := cutRowid(line)
-		for i, wanted := range rowids {
-			if wanted == rowid {
-				hashes[i] = max(xxhash.Sum64(texts), 1)
-			}
-		}
-	}
-	return hashes, rows.Err()
-}
-
-// Identity implements months.Content.
-func (c *content) Identity(ctx context.Context, r months.Range) (string, error) {
-	return months.RowsIdentity(ctx, c, r)
 }

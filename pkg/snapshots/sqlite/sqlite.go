@@ -1,8 +1,9 @@
-// Package sqlite reads month files of SQLite, gpu_state_YYYY-MM.db: the only package that opens them. It never writes;
-// the one exception are SQLite's own -shm and -wal files beside a file that is already in WAL mode.
+// Package sqlite reads month files of SQLite, gpu_state_YYYY-MM.db, by SQL. It never writes; the one exception are
+// SQLite's own -shm and -wal files next to a file that is already in WAL mode.
 package sqlite
 
 import (
+	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 )
@@ -10,14 +11,15 @@ import (
 // Format is that of month files in SQLite.
 var Format = months.Format{
 	Extension: "db",
-	Open:      func(dir *snapshots.Dir, name string) months.File { return newFile(dir, name, false) },
+	Open: func(dir *snapshots.Dir, name string, zone *localtime.Zone) months.File {
+		return newFile(dir, name, zone)
+	},
 }
 
-// PlainSQL is Format with its rows read by plain SQL only: to compare with, and to measure.
-var PlainSQL = months.Format{
-	Extension: "db",
-	Open:      func(dir *snapshots.Dir, name string) months.File { return newFile(dir, name, true) },
-}
+const (
+	// readers bounds the connections to one file that read rows.
+	readers = 4
 
-// readers bounds the connections to one file that read rows.
-const readers = 4
+	// maxRows bounds the rows of a statement, because neither a checkpoint nor a writer should wait for a reader.
+	maxRows = 20_000
+)

@@ -1,9 +1,10 @@
 package usage
 
 import (
+	"bytes"
 	"encoding/binary"
+	"encoding/gob"
 	"errors"
-	"math"
 
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -11,154 +12,69 @@ import (
 // ErrDamaged is returned for bytes that Encode cannot have written.
 var ErrDamaged = errors.New("damaged usage block")
 
-// planes are the lowest bytes of the differences, which stand apart from their higher ones: these hardly vary, and
-// compress.
-const planes = 3
+// storedBlock is a Block as gob writes it.
+type storedBlock struct {
+	Snapshots int
+	Offsets   []uint32
+	Code      []byte
+	Further   []Further
+}
 
-// Encode writes a block, to be compressed: stretches of values a place, then the differences, byte by byte.
+// Encode writes a block.
 func (b *Block) Encode() []byte {
-	places := len(b.offsets) - 1
-	var stretches, high []byte
-	var low [planes][]byte
-	for p := range places {
-		var own []byte
-		count, skipped, values := 0, 0, 0
-		flush := func() {
-			if values > 0 {
-				own = binary.AppendUvarint(binary.AppendUvarint(own, uint64(skipped)), uint64(values))
-				count++
-			}
-			skipped, values = 0, 0
-		}
-		b.tokens(p, func(token uint64, _ int64) {
-			if token&1 == 0 {
-				flush()
-				skipped += int(token >> 1)
-				return
-			}
-			values++
-			difference := token >> 1
-			for i := range low {
-				low[i] = append(low[i], byte(difference>>(8*i)))
-			}
-			high = binary.AppendUvarint(high, difference>>(8*planes))
-		})
-		flush()
-		stretches = append(binary.AppendUvarint(stretches, uint64(count)), own...)
+	var encoded bytes.Buffer
+	err := gob.NewEncoder(&encoded).Encode(storedBlock{b.snapshots, b.offsets, b.code, b.further})
+	if err != nil {
+		panic(err) // a buffer takes everything, and gob supports all the types
 	}
-	out := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(b.snapshots)), uint64(places))
-	out = append(out, stretches...)
-	for i := range low {
-		out = append(out, low[i]...)
-	}
-	out = append(out, high...)
-	out = binary.AppendUvarint(out, uint64(len(b.further)))
-	for _, f := range b.further {
-		for _, v := range []int{f.Snapshot, f.index(), f.Claim} {
-			out = binary.AppendUvarint(out, uint64(v))
-		}
-		out = binary.AppendUvarint(out, uint64(math.Round(f.Usage*unit)))
-	}
-	return out
+	return encoded.Bytes()
 }
 
-// decoder reads from a buffer; after the first fault everything is 0.
-type decoder struct {
-	b      []byte
-	failed bool
-}
-
-func (d *decoder) uint(most uint64) uint64 {
-	v, n := binary.Uvarint(d.b)
-	if n <= 0 || v > most || d.failed {
-		d.failed = true
-		return 0
-	}
-	d.b = d.b[n:]
-	return v
-}
-
-// number returns a number from 0 to most.
-func (d *decoder) number(most int) int { return int(d.uint(uint64(max(most, 0)))) }
-
-func (d *decoder) bytes(n int) []byte {
-	if n > len(d.b) {
-		d.failed = true
-	}
-	if d.failed {
-		return make([]byte, n)
-	}
-	taken := d.b[:n]
-	d.b = d.b[n:]
-	return taken
-}
-
-// Bounds of what Encode writes: a segment numbers its snapshots in 16 bits.
-const (
-	mostSnapshots = 1 << 16
-	mostPlaces    = 1 << 24
-	mostBits      = 1<<52 - 1 // of a difference
-)
-
-// Decode reads a block of a day with so many GPUs and snapshots. Returns ErrDamaged if the bytes are not such a block.
+// Decode reads a block of a day with the given number of GPUs and snapshots. Returns ErrDamaged if the bytes are not
+// such a block.
 func Decode(encoded []byte, gpus, snapshots int) (*Block, error) {
-	d := &decoder{b: encoded}
-	if d.number(mostSnapshots) != snapshots || d.number(mostPlaces) != 2*gpus || d.failed {
+	var s storedBlock
+	err := gob.NewDecoder(bytes.NewReader(encoded)).Decode(&s)
+	if err != nil || s.Snapshots != snapshots || len(s.Offsets) != 2*gpus+1 || !s.valid() {
 		return nil, ErrDamaged
 	}
-	type stretch struct{ skip, values int }
-	var stretches []stretch
-	ends := make([]int, 2*gpus) // of each place's stretches
-	total := 0
-	for p := range ends {
-		left := snapshots
-		for range d.number(snapshots) {
-			s := stretch{skip: d.number(left)}
-			s.values = d.number(left - s.skip)
-			left -= s.skip + s.values
-			total += s.values
-			stretches = append(stretches, s)
-		}
-		ends[p] = len(stretches)
+	return &Block{number: blocks.Add(1), snapshots: s.Snapshots, offsets: s.Offsets, code: s.Code, further: s.Further}, nil
+}
+
+// valid reports whether each place's code can be read and has no more values than there are snapshots, and whether the
+// further values are of places and snapshots that exist.
+func (s *storedBlock) valid() bool {
+	places := len(s.Offsets) - 1
+	if s.Offsets[0] != 0 || int(s.Offsets[places]) != len(s.Code) {
+		return false
 	}
-	if d.failed || planes*total > len(d.b) {
-		return nil, ErrDamaged
-	}
-	var low [planes][]byte
-	for i := range low {
-		low[i] = d.bytes(total)
-	}
-	b := &Block{number: blocks.Add(1), snapshots: snapshots, offsets: make([]uint32, 0, 2*gpus+1),
-		code: make([]byte, 0, (planes+2)*total)}
-	next, at := 0, 0
-	for _, end := range ends {
-		b.offsets = append(b.offsets, uint32(len(b.code)))
-		for ; next < end; next++ {
-			if s := stretches[next]; s.skip > 0 {
-				b.code = binary.AppendUvarint(b.code, uint64(s.skip)<<1)
-			}
-			for range stretches[next].values {
-				difference := d.uint(mostBits>>(8*planes)) << (8 * planes)
-				for i := range low {
-					difference |= uint64(low[i][at]) << (8 * i)
-				}
-				at++
-				b.code = binary.AppendUvarint(b.code, difference<<1|1)
-			}
+	for p := range places {
+		from, to := s.Offsets[p], s.Offsets[p+1]
+		if from > to || int(to) > len(s.Code) || !validCode(s.Code[from:to], s.Snapshots) {
+			return false
 		}
 	}
-	b.offsets = append(b.offsets, uint32(len(b.code)))
-	b.code = append(make([]byte, 0, len(b.code)), b.code...)
-	for range d.number(len(d.b)) {
-		f := Further{Snapshot: d.number(snapshots - 1)}
-		place := d.number(2*gpus - 1)
-		f.Place = Place{place / 2, pool.Side(place % 2)}
-		f.Claim = d.number(math.MaxInt32)
-		f.Usage = float64(d.uint(mostBits)) / unit
-		b.further = append(b.further, f)
+	for _, f := range s.Further {
+		if f.Snapshot < 0 || f.Snapshot >= s.Snapshots || f.GPU < 0 || f.GPU >= places/2 ||
+			f.Side > pool.Backfill || f.Claim < 0 {
+			return false
+		}
 	}
-	if d.failed || len(d.b) > 0 {
-		return nil, ErrDamaged
+	return true
+}
+
+func validCode(code []byte, snapshots int) bool {
+	left := uint64(snapshots)
+	for len(code) > 0 {
+		token, n := binary.Uvarint(code)
+		taken := token >> 1 // skipped
+		if token&1 == 1 {
+			taken = 1
+		}
+		if n <= 0 || taken > left {
+			return false
+		}
+		code, left = code[n:], left-taken
 	}
-	return b, nil
+	return true
 }

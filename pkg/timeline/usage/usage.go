@@ -1,9 +1,9 @@
-// Package usage keeps the column GPUsAverageUsage of a UTC day (methodology section 13). It changes with every
-// snapshot, while a segment's spans do not: so it lies in a block of its own beside the segment, which is read and kept
-// only for the questions that need it.
+// Package usage keeps the column GPUsAverageUsage of a UTC day (methodology section 13). Because it changes with every
+// snapshot, while a segment's spans do not, it has a block of its own, which is read and cached only for the questions
+// that need it.
 //
-// What a claim reports in a snapshot is kept once, not once a GPU: with the first of its GPUs. Values are kept to 1e-9
-// of a GPU, as differences to the value before, in 3 to 4 bytes each.
+// A claim's value in a snapshot is stored once, with the first of its GPUs. Values are kept to 1e-9 of a GPU, as
+// differences to the value before, in 3 to 4 bytes each.
 package usage
 
 import (
@@ -48,7 +48,7 @@ type Block struct {
 }
 
 // A place's code is a sequence of unsigned varints. An odd one is a value: half of it is the difference to the value
-// before, zigzag encoded. An even one skips half as many snapshots. What is left at the end has no value.
+// before, zigzag encoded. An even one skips half as many snapshots. Snapshots after the end of the code have no value.
 
 // Snapshots is the number of the day's snapshots.
 func (b *Block) Snapshots() int { return b.snapshots }
@@ -124,7 +124,7 @@ type series struct {
 	last int64
 }
 
-// NewBuilder returns a builder for a day with so many GPUs.
+// NewBuilder returns a builder for a day with the given number of GPUs.
 func NewBuilder(gpus int) *Builder { return &Builder{series: make([]series, 2*gpus)} }
 
 // Resume takes over the values of an earlier block's snapshots before the given one. moved are the numbers of its GPUs
@@ -175,7 +175,7 @@ func (b *Builder) SetFurther(f Further) {
 	b.further = append(b.further, f)
 }
 
-// Block returns what was built.
+// Block returns the finished block.
 func (b *Builder) Block() *Block {
 	size := 0
 	for i := range b.series {

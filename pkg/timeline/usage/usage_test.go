@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"bytes"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -93,7 +94,7 @@ func TestBlocks(t *testing.T) {
 		decoded, err := Decode(b.Encode(), d.gpus, d.snapshots)
 		require.NoError(t, err)
 		d.check(t, decoded)
-		require.Equal(t, b.code, decoded.code)
+		require.True(t, bytes.Equal(b.code, decoded.code))
 		require.Equal(t, b.offsets, decoded.offsets)
 
 		// A day that grows: GPUs that appear later move the others.

@@ -1,0 +1,215 @@
+package backfill
+
+import (
+	"math"
+	"slices"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/chtc/gpureports/pkg/aggregate"
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/survival"
+)
+
+// Sums are the sums over the GPUs of a group in a window or in a bucket of it.
+type Sums struct {
+	Occupancy
+	ended   int                   // of a bucket: the complete vacancies that end in it
+	hours   float64               // of these
+	periods *[measures]statistics // of a table
+}
+
+// statistics are those of a group's periods of a measure.
+type statistics struct {
+	fates  [fates]int
+	hours  []float64 // of the complete ones that end in the window, ascending
+	cohort survival.Cohort
+	curve  survival.Curve // of the cohort, if a metric is read off it
+}
+
+// add adds a period of a window that begins at from.
+func (s *statistics) add(p *Period, from pool.Micros) {
+	fate := p.fate()
+	s.fates[fate]++
+	switch fate {
+	case complete:
+		s.hours = append(s.hours, pool.Hours(p.Length()))
+		s.cohort.Add(survival.Item{Entry: max(0, from-p.Start), Exit: p.Length(), Fate: survival.Event})
+	case censored:
+		s.cohort.Add(survival.Item{Entry: max(0, from-p.Start), Exit: p.Length()})
+	}
+}
+
+// finish sorts the hours, and estimates the curve if it is wanted.
+func (s *statistics) finish(wantsCurve bool) {
+	slices.Sort(s.hours)
+	if wantsCurve {
+		s.curve = s.cohort.KaplanMeier()
+	}
+}
+
+// restrictedMean is the area under the curve in hours; NaN without periods.
+func (s *statistics) restrictedMean() float64 {
+	if s.curve.Until == 0 {
+		return math.NaN()
+	}
+	return s.curve.RestrictedMean()
+}
+
+// vacancies is a figure of the complete vacancies' hours; NaN if there are fewer than least.
+func vacancies(least int, figure func(hours []float64) float64) func(*Sums) float64 {
+	return func(s *Sums) float64 {
+		hours := s.periods[vacancy].hours
+		if len(hours) < least {
+			return math.NaN()
+		}
+		return figure(hours)
+	}
+}
+
+// meanHours is the mean of the vacancies of a table, or of those that end in a bucket; NaN if there are none.
+func (s *Sums) meanHours() float64 {
+	if s.periods == nil {
+		return s.hours / float64(s.ended)
+	}
+	return vacancies(1, func(hours []float64) float64 { return stat.Mean(hours, nil) })(s)
+}
+
+// number is the number of vacancies with a fate.
+func number(of fate) func(*Sums) float64 {
+	return func(s *Sums) float64 { return float64(s.periods[vacancy].fates[of]) }
+}
+
+// tenureBelow is the first hour at which the curve of tenures is below a share.
+func tenureBelow(share float64) func(*Sums) float64 {
+	return func(s *Sums) float64 { return s.periods[tenure].curve.HoursBelow(share) }
+}
+
+// ofCurves are the metrics that are read off the curve of a measure.
+var ofCurves = [measures][]string{vacancy: {"kmMedianHours", "restrictedMeanHours"},
+	tenure: {"hours90", "hours75", "hours50"}}
+
+type (
+	// Figures are the sums over the GPUs of the backfill pool.
+	Figures = aggregate.Figures[Sums]
+	// GroupFigures are those of one group.
+	GroupFigures = aggregate.Group[Sums]
+)
+
+// Frames returns the table of the view `summary`, otherwise series.
+func Frames(f *Figures, p *query.Plan, about *frames.About) data.Frames {
+	return f.Frames(metrics, p, about)
+}
+
+// addUp adds up the periods of a measure, by group.
+func (a *answer) addUp(m measure) {
+	s := &a.statistics[m]
+	s.total = &statistics{}
+	for i := range a.periods[m] {
+		p := &a.periods[m][i]
+		key := keyOf(p.Place, p.Project)
+		n := int(s.keys.Number(key.Within(a.plan.GroupBy)))
+		if n == len(s.of) {
+			s.of = append(s.of, &statistics{})
+		}
+		s.of[n].add(p, a.plan.Window.From)
+		s.total.add(p, a.plan.Window.From)
+	}
+	wantsCurve := slices.ContainsFunc(a.plan.Metrics, func(name string) bool { return slices.Contains(ofCurves[m], name) })
+	for _, of := range append(s.of, s.total) {
+		of.finish(wantsCurve)
+	}
+}
+
+// groups collects the figures of groups by key.
+type groups struct {
+	*answer
+	keys pool.Numbered[aggregate.Key]
+	all  []GroupFigures
+}
+
+// of returns the figures of a key; they are valid until the next call.
+func (g *groups) of(key aggregate.Key, make func() GroupFigures) *GroupFigures {
+	n := int(g.keys.Number(key))
+	if n == len(g.all) {
+		of := make()
+		of.Texts = key.Texts(g.plan, g.plan.GroupBy, g.names)
+		g.all = append(g.all, of)
+	}
+	return &g.all[n]
+}
+
+// summary are the figures of the window.
+func (a *answer) summary() *Figures {
+	g := groups{answer: a}
+	empty := func() GroupFigures {
+		return GroupFigures{Sums: Sums{Occupancy: Occupancy{Snapshots: float64(a.end - a.first)},
+			periods: new([measures]statistics)}}
+	}
+	f := &Figures{Total: empty().Sums}
+	for n, key := range a.states.keys.All {
+		in := occupancyOf(a.states.counts[n][0], a.end-a.first)
+		g.of(key, empty).Sums.Occupancy = in
+		f.Total.Available += in.Available
+		f.Total.Used += in.Used
+		f.Total.Taken += in.Taken
+	}
+	for m := range a.statistics {
+		for n, key := range a.statistics[m].keys.All {
+			g.of(key, empty).Sums.periods[m] = *a.statistics[m].of[n]
+		}
+		f.Total.periods[m] = *a.statistics[m].total
+	}
+	f.Groups = g.all
+	return f
+}
+
+// timeseries are the figures of the window's buckets.
+func (a *answer) timeseries() (*Figures, error) {
+	buckets, times := a.buckets, a.observed.View.Times
+	g := groups{answer: a}
+	empty := func() GroupFigures { return GroupFigures{Points: make([]Sums, buckets.Len())} }
+	for n, key := range a.states.keys.All {
+		of := g.of(key, empty)
+		for b, counts := range a.states.counts[n] {
+			of.Points[b].Occupancy = occupancyOf(counts, a.states.snapshots(b))
+		}
+	}
+	if err := query.Hold(len(g.all)+len(a.statistics[vacancy].keys.All), buckets.Len()); err != nil {
+		return nil, err
+	}
+	for i := range a.periods[vacancy] {
+		p := &a.periods[vacancy][i]
+		key := keyOf(p.Place, p.Project)
+		of := g.of(key.Within(a.plan.GroupBy), empty)
+		if p.fate() == complete {
+			at := &of.Points[buckets.Of(p.End)]
+			at.ended++
+			at.hours += pool.Hours(p.Length())
+		}
+	}
+	f := &Figures{Groups: g.all, Times: aggregate.Times(buckets, a.slices, buckets.Starts[0])}
+	for n := range f.Groups {
+		of := &f.Groups[n]
+		of.Drawn = make([]bool, buckets.Len())
+		for b := range of.Drawn {
+			snapshots := a.states.snapshots(b)
+			of.Points[b].Snapshots = float64(snapshots)
+			of.Drawn[b] = (snapshots > 0 || of.Points[b].ended > 0) && a.plan.Keep(buckets, b, times[len(times)-1])
+		}
+	}
+	return f, nil
+}
+
+// survival draws the share of periods that last longer than an age.
+func (a *answer) survival() data.Frames {
+	of := &a.statistics[a.measure()]
+	lives := make([]frames.Lives, len(of.keys.All))
+	for n, key := range of.keys.All {
+		lives[n] = frames.Lives{Group: key.Texts(a.plan, a.plan.GroupBy, a.names), Items: &of.of[n].cohort}
+	}
+	return frames.Curves(a.plan, a.about, a.plan.Duration, "GPUs", lives, (*survival.Cohort).KaplanMeier)
+}

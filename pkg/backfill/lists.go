@@ -1,0 +1,48 @@
+package backfill
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// list shows the periods, newest first; those that end together by machine, GPU and time.
+func (a *answer) list() data.Frames {
+	periods := make([]*Period, len(a.periods[a.measure()]))
+	for i := range periods {
+		periods[i] = &a.periods[a.measure()][i]
+	}
+	slices.SortStableFunc(periods, func(x, y *Period) int { return cmp.Compare(y.End, x.End) })
+	periods = periods[:frames.Shown(a.plan, a.about, len(periods))]
+	return frames.Columns(a.plan, a.about,
+		frames.Text("machine", frames.Each(periods, func(p *Period) string { return a.names[p.Place.Machine] })),
+		frames.Text("gpu", frames.Each(periods, func(p *Period) string { return a.names[p.id(a.observed)] })),
+		frames.Text("device", frames.Each(periods, func(p *Period) string {
+			return a.plan.Shown("device", a.names[p.Place.Device])
+		})),
+		frames.Text("category", frames.Each(periods, func(p *Period) string { return p.Place.Category().String() })),
+		frames.Time("start", frames.Each(periods, func(p *Period) pool.Micros { return p.Start })),
+		frames.Time("end", frames.Each(periods, func(p *Period) pool.Micros { return p.End })),
+		frames.Number("hours", frames.Each(periods, func(p *Period) float64 { return pool.Hours(p.Length()) })),
+		frames.Text("endReason", frames.Each(periods, func(p *Period) string { return p.Reason.String() })),
+		frames.Bool("censored", frames.Each(periods, (*Period).Censored)),
+		frames.Bool("leftTruncated", frames.Each(periods, func(p *Period) bool { return p.Beginning == LeftTruncated })),
+		frames.Bool("unknownStart", frames.Each(periods, func(p *Period) bool { return p.Beginning == UnknownStart })),
+		frames.Text("job", frames.Each(periods, func(p *Period) string {
+			job := p.job(a.observed, a.explained)
+			if job.IsNone() {
+				return ""
+			}
+			return a.plan.Shown("job", a.observed.View.Names.JobText(job))
+		})),
+		frames.Text("link", frames.Each(periods, func(p *Period) string {
+			if p.Reason != Claimed && p.Reason != Reclaimed { // no run ended it
+				return ""
+			}
+			return p.Link.String()
+		})))
+}

@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/backend"
+
+	"github.com/chtc/gpureports/pkg/report"
+)
+
+// Query is a query of the command line: the data source's JSON and the other fields that Grafana would send with it.
+type Query struct {
+	RefID         string
+	Interval      time.Duration // 0: by the window
+	MaxDataPoints int64
+	FromAlert     bool
+	JSON          json.RawMessage
+}
+
+// ReadQueries reads one query or a list of them.
+func ReadQueries(path string, stdin io.Reader) ([]Query, error) {
+	text, err := func() ([]byte, error) {
+		if path == "-" {
+			return io.ReadAll(stdin)
+		}
+		return os.ReadFile(path)
+	}()
+	if err != nil {
+		return nil, Usage("query: %w", err)
+	}
+	if text = bytes.TrimSpace(text); !bytes.HasPrefix(text, []byte("[")) {
+		text = append(append([]byte("["), text...), ']')
+	}
+	var list []json.RawMessage
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, Usage("query %s: want a query object or a list of them: %w", path, err)
+	}
+	queries, seen := make([]Query, len(list)), map[string]bool{}
+	for i, raw := range list {
+		if queries[i], err = ReadQuery(i, raw); err != nil {
+			return nil, err
+		}
+		if seen[queries[i].RefID] {
+			return nil, Usage("query %d: refId %q is used twice", i+1, queries[i].RefID)
+		}
+		seen[queries[i].RefID] = true
+	}
+	if len(queries) == 0 {
+		return nil, Usage("query %s: the list is empty", path)
+	}
+	return queries, nil
+}
+
+// ReadQuery reads the fields of the i-th query that Grafana would pass separately.
+func ReadQuery(i int, raw json.RawMessage) (Query, error) {
+	var known struct {
+		RefID         string  `json:"refId"`
+		IntervalMs    float64 `json:"intervalMs"`
+		MaxDataPoints int64   `json:"maxDataPoints"`
+		FromAlert     bool    `json:"fromAlert"`
+	}
+	if err := json.Unmarshal(raw, &known); err != nil {
+		return Query{}, Usage("query %d: %w", i+1, err)
+	}
+	if known.RefID == "" {
+		known.RefID = defaultRefID(i)
+	}
+	return Query{known.RefID, time.Duration(known.IntervalMs * float64(time.Millisecond)), known.MaxDataPoints,
+		known.FromAlert, raw}, nil
+}
+
+// defaultRefID names queries as Grafana does: A to Z, then by number.
+func defaultRefID(i int) string {
+	if i < 26 {
+		return string(rune('A' + i))
+	}
+	return fmt.Sprintf("Q%d", i+1)
+}
+
+// Ask sends queries to a data source: those for alert rules in a request of their own, as Grafana does.
+func Ask(ctx context.Context, source backend.QueryDataHandler, queries []Query,
+	window backend.TimeRange) ([]report.Answer, error) {
+	responses := backend.Responses{}
+	for _, fromAlert := range []bool{false, true} {
+		request := &backend.QueryDataRequest{}
+		if fromAlert {
+			request.Headers = map[string]string{"FromAlert": "true"}
+		}
+		for _, q := range queries {
+			if q.FromAlert == fromAlert {
+				request.Queries = append(request.Queries, q.Backend(window))
+			}
+		}
+		if len(request.Queries) == 0 {
+			continue
+		}
+		response, err := source.QueryData(ctx, request)
+		if err != nil {
+			return nil, fmt.Errorf("the data source did not answer: %w", err)
+		}
+		for refID, r := range response.Responses {
+			responses[refID] = r
+		}
+	}
+	answers := make([]report.Answer, len(queries))
+	for i, q := range queries {
+		response, ok := responses[q.RefID]
+		if !ok {
+			return nil, fmt.Errorf("the data source did not answer query %s", q.RefID)
+		}
+		answers[i] = report.Answer{Name: q.RefID, DataResponse: response}
+	}
+	return answers, nil
+}
+
+func (q Query) Backend(window backend.TimeRange) backend.DataQuery {
+	interval := q.Interval
+	if interval <= 0 {
+		interval = max(window.Duration()/1000, time.Second)
+	}
+	var kind struct {
+		QueryType string `json:"queryType"`
+	}
+	_ = json.Unmarshal(q.JSON, &kind) // a queryType of another type is the data source's to refuse
+	return backend.DataQuery{RefID: q.RefID, QueryType: kind.QueryType, MaxDataPoints: q.MaxDataPoints,
+		Interval: interval, TimeRange: window, JSON: q.JSON}
+}

@@ -1,0 +1,342 @@
+package demand
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"sort"
+
+	"github.com/chtc/gpureports/pkg/queues"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// obstacle is the first thing that keeps a job waiting, the number of a word in query.Obstacles (methodology section
+// 16).
+type obstacle uint8
+
+const (
+	tooFewGPUs       obstacle = iota // in the whole pool
+	tooFewWithMemory                 // that have the memory
+	noShape                          // on no machine so many
+	noCPUs                           // on none of those
+	noMemory                         // on none of those
+	itFits
+)
+
+const obstacles = 6
+
+// shelf is a machine with free GPUs.
+type shelf struct {
+	symbol       timeline.Symbol
+	units        []int32 // numbers of units that are left, the smallest GPU first
+	sizes        []float64
+	cpus, memory float64
+}
+
+// suitable is the number of the machine's GPUs that have at least the given memory; 0 means any.
+func (s *shelf) suitable(memory float64) int {
+	if memory == 0 {
+		return len(s.sizes)
+	}
+	return len(s.sizes) - sort.SearchFloat64s(s.sizes, memory)
+}
+
+// wish is what jobs ask for; requested is RequestGPUs before it is rounded up.
+type wish struct{ gpuMemory, gpus, cpus, memory, requested float64 }
+
+// batch is jobs that stand next to each other in a queue, ask for the same and count in the same group: they take their
+// turns together.
+type batch struct {
+	from, to int32 // places in the queue
+	wish     int32
+	group    int32 // −1: they count in none
+}
+
+// step is the turns of jobs of a batch that come to the same.
+type step struct {
+	wish, group int32
+	jobs        int32
+	obstacle    obstacle
+}
+
+// turns are those that the jobs take at a poll.
+type turns struct {
+	units   []unit // the unused GPUs, with why: after the turns the final reason
+	shelves []shelf
+	wishes  []wish
+	answers []answered    // by wish
+	placed  int           // jobs so far
+	steps   []step        // in the order of turns
+	took    map[int32]int // units that were taken: the turns of their jobs
+	unfit   []int         // by wish: jobs that did not fit
+	lacking []int32       // the wishes of those jobs
+}
+
+// each calls visit with the jobs of queues and their obstacles, in the order of their turns.
+func (w *turns) each(all []queue, visit func(wait int32, o obstacle)) {
+	steps, left := w.steps, int32(0)
+	var of obstacle
+	for i := range all {
+		for word, idle := range all[i].idle {
+			for ; idle != 0; idle &= idle - 1 {
+				if left == 0 {
+					left, of, steps = steps[0].jobs, steps[0].obstacle, steps[1:]
+				}
+				left--
+				visit(all[i].waits[word*64+bits.TrailingZeros64(idle)], of)
+			}
+		}
+	}
+}
+
+// answered is the obstacle of a wish, which is valid until the next job takes GPUs.
+type answered struct {
+	obstacle obstacle
+	placed   int // turns.placed then; −1: never asked
+}
+
+// turner lets waiting jobs take their turns at polls.
+type turner struct {
+	stock   *stock
+	wishOf  []int32   // by wait
+	groupOf []int32   // by wait; nil: all count in one
+	batches [][]batch // by queue
+	turns   turns
+}
+
+func newTurner(k *stock, waits []Wait, groupOf []int32) *turner {
+	t := &turner{stock: k, wishOf: make([]int32, len(waits)), groupOf: groupOf}
+	w := &t.turns
+	numbers := map[queues.Request]int32{}
+	for i := range waits {
+		r := waits[i].Request
+		n, known := numbers[r]
+		if !known {
+			n = int32(len(w.wishes))
+			numbers[r] = n
+			w.wishes = append(w.wishes, wish{r.GPUMemory, math.Ceil(r.GPUs), r.CPUs, r.Memory, r.GPUs})
+		}
+		t.wishOf[i] = n
+	}
+	w.answers, w.unfit, w.took = make([]answered, len(w.wishes)), make([]int, len(w.wishes)), map[int32]int{}
+	return t
+}
+
+// divide divides queues into batches.
+func (t *turner) divide(all []queue) {
+	t.batches = make([][]batch, len(all))
+	for i := range all {
+		for place, wait := range all[i].waits {
+			b := batch{from: int32(place), to: int32(place) + 1, wish: t.wishOf[wait]}
+			if t.groupOf != nil {
+				b.group = t.groupOf[wait]
+			}
+			of := t.batches[i]
+			if n := len(of) - 1; n >= 0 && of[n].wish == b.wish && of[n].group == b.group {
+				of[n].to = b.to
+			} else {
+				t.batches[i] = append(of, b)
+			}
+		}
+	}
+}
+
+// at lets the jobs of queues, which are those of each call, take their turns at a slice. The result is valid until the
+// next call.
+func (t *turner) at(ctx context.Context, slice int, all []queue) (*turns, error) {
+	if t.batches == nil {
+		t.divide(all)
+	}
+	w := &t.turns
+	w.units = append(w.units[:0], t.stock.units[slice]...)
+	w.placed, w.steps, w.shelves = 0, w.steps[:0], w.shelves[:0]
+	clear(w.took)
+	for i := range w.answers {
+		w.answers[i].placed = -1
+	}
+	for _, n := range w.lacking {
+		w.unfit[n] = 0
+	}
+	w.lacking = w.lacking[:0]
+	for n, u := range w.units {
+		if u.why != noDemand {
+			continue
+		}
+		g := &t.stock.gpus[u.gpu]
+		if k := len(w.shelves); k == 0 || w.shelves[k-1].symbol != g.symbol {
+			s := shelf{symbol: g.symbol}
+			room := t.stock.room(slice, g.symbol)
+			s.cpus, s.memory = enough(room.Cpus), enough(room.Memory)
+			w.shelves = append(w.shelves, s)
+		}
+		s := &w.shelves[len(w.shelves)-1]
+		s.units, s.sizes = append(s.units, int32(n)), append(s.sizes, g.size)
+	}
+	for i := range all {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("placing waiting jobs: %w", err)
+		}
+		if all[i].n == 0 {
+			continue
+		}
+		for n := range t.batches[i] {
+			b := &t.batches[i][n]
+			w.take(b, all[i].waiting(b.from, b.to))
+		}
+	}
+	w.explain(t.stock)
+	return w, nil
+}
+
+// take is the turns of jobs of a batch.
+func (w *turns) take(b *batch, jobs int32) {
+	for jobs > 0 {
+		n := int32(1)
+		found := w.turn(b.wish)
+		if found != itFits { // nor do the others
+			n = jobs
+			if w.unfit[b.wish] == 0 {
+				w.lacking = append(w.lacking, b.wish)
+			}
+			w.unfit[b.wish] += int(n)
+		}
+		w.steps = append(w.steps, step{b.wish, b.group, n, found})
+		jobs -= n
+	}
+}
+
+// turn is the turn of a job. What a wish was answered holds until a job takes something.
+func (w *turns) turn(number int32) obstacle {
+	known := &w.answers[number]
+	if known.placed != w.placed {
+		wants := &w.wishes[number]
+		found, on := w.find(wants)
+		*known = answered{found, w.placed}
+		if found == itFits {
+			w.place(wants, on)
+		}
+	}
+	return known.obstacle
+}
+
+// find returns the obstacle of a wish among the remaining GPUs, and the machine that serves it.
+func (w *turns) find(wants *wish) (obstacle, *shelf) {
+	n := int(wants.gpus)
+	left, large := 0, 0
+	found := noShape
+	var on *shelf
+	fewest := 0
+	for i := range w.shelves {
+		s := &w.shelves[i]
+		suitable := s.suitable(wants.gpuMemory)
+		left += len(s.sizes)
+		large += suitable
+		switch {
+		case suitable < n:
+		case s.cpus < wants.cpus:
+			found = max(found, noCPUs)
+		case s.memory < wants.memory:
+			found = max(found, noMemory)
+		case on == nil || suitable < fewest:
+			found, on, fewest = itFits, s, suitable
+		}
+	}
+	switch {
+	case left < n:
+		return tooFewGPUs, nil
+	case large < n:
+		return tooFewWithMemory, nil
+	}
+	return found, on
+}
+
+// place gives a job the smallest GPUs of a machine that do.
+func (w *turns) place(wants *wish, on *shelf) {
+	first, n := len(on.sizes)-on.suitable(wants.gpuMemory), int(wants.gpus)
+	for _, u := range on.units[first : first+n] {
+		w.units[u].why = aJobFits
+		w.took[u] = w.placed
+	}
+	on.units = slices.Delete(on.units, first, first+n)
+	on.sizes = slices.Delete(on.sizes, first, first+n)
+	on.cpus -= wants.cpus
+	on.memory -= wants.memory
+	w.placed++
+}
+
+// explain finds why the remaining GPUs are unused.
+func (w *turns) explain(k *stock) {
+	for i := range w.shelves {
+		s := &w.shelves[i]
+		// the least GPU memory with which a GPU here is one of those that a job lacks something beside
+		cpus, memory, shape, some := math.Inf(1), math.Inf(1), math.Inf(1), false
+		for _, n := range w.lacking {
+			some = true
+			wants := &w.wishes[n]
+			switch least := leastSize(wants.gpuMemory); {
+			case s.suitable(wants.gpuMemory) < int(wants.gpus):
+				shape = min(shape, least)
+			case s.cpus < wants.cpus:
+				cpus = min(cpus, least)
+			default:
+				memory = min(memory, least)
+			}
+		}
+		for _, u := range s.units {
+			why := &w.units[u].why
+			switch size := k.gpus[w.units[u].gpu].size; {
+			case size >= cpus:
+				*why = lacksCPUs
+			case size >= memory:
+				*why = lacksMemory
+			case size >= shape:
+				*why = lacksGPUs
+			case some:
+				*why = lacksMemOfGPU
+			}
+		}
+	}
+}
+
+// leastSize is the size of the smallest GPU that serves a job: those of unknown memory if it asks for none.
+func leastSize(memory float64) float64 {
+	if memory == 0 {
+		return unknownMemory
+	}
+	return memory
+}
+
+// help is how much more of something would let jobs run on a machine, and how many.
+type help struct {
+	missing float64 // CPUs, or MiB; NaN: nothing of the kind does
+	jobs    int     // each by itself
+}
+
+// helps returns how many more CPUs, or how much more memory, would serve jobs that lack only this on a machine.
+func (w *turns) helps(s *shelf, ofMemory bool) help {
+	lacks := func(wants *wish) float64 { // +Inf: something else, too
+		switch {
+		case s.suitable(wants.gpuMemory) < int(wants.gpus):
+		case ofMemory && s.cpus >= wants.cpus:
+			return wants.memory - s.memory
+		case !ofMemory && s.memory >= wants.memory:
+			return wants.cpus - s.cpus
+		}
+		return math.Inf(1)
+	}
+	h := help{missing: math.Inf(1)}
+	for _, n := range w.lacking {
+		h.missing = min(h.missing, lacks(&w.wishes[n]))
+	}
+	if math.IsInf(h.missing, 1) {
+		return help{missing: math.NaN()}
+	}
+	for _, n := range w.lacking {
+		if lacks(&w.wishes[n]) <= h.missing {
+			h.jobs += w.unfit[n]
+		}
+	}
+	return h
+}

@@ -1,0 +1,264 @@
+package demand
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/queues"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// The oracle implements methodology section 16 sentence by sentence: each job considers every GPU of every machine.
+
+type naiveGPU struct {
+	machine, id string
+	memory      float64 // −1: unknown
+	why         string
+	taken       bool
+}
+
+type naiveMachine struct {
+	name         string
+	cpus, memory float64
+}
+
+// suits reports whether a GPU is not taken yet and has at least the given memory.
+func (g *naiveGPU) suits(memory float64) bool {
+	return g.why == "" && !g.taken && (memory == 0 || g.memory >= memory)
+}
+
+func countGPUs(gpus []*naiveGPU, suits func(*naiveGPU) bool) (n int) {
+	for _, g := range gpus {
+		if suits(g) {
+			n++
+		}
+	}
+	return n
+}
+
+// naiveTurn is a job's turn.
+func naiveTurn(r queues.Request, machines []*naiveMachine, gpus []*naiveGPU) string {
+	n := int(math.Ceil(r.GPUs))
+	on := func(m *naiveMachine) int {
+		return countGPUs(gpus, func(g *naiveGPU) bool { return g.machine == m.name && g.suits(r.GPUMemory) })
+	}
+	keep := func(all []*naiveMachine, has func(*naiveMachine) bool) (kept []*naiveMachine) {
+		for _, m := range all {
+			if has(m) {
+				kept = append(kept, m)
+			}
+		}
+		return kept
+	}
+	if countGPUs(gpus, func(g *naiveGPU) bool { return g.suits(0) }) < n {
+		return "gpus"
+	}
+	if countGPUs(gpus, func(g *naiveGPU) bool { return g.suits(r.GPUMemory) }) < n {
+		return "gpuMemory"
+	}
+	left := keep(machines, func(m *naiveMachine) bool { return on(m) >= n })
+	if len(left) == 0 {
+		return "shape"
+	}
+	if left = keep(left, func(m *naiveMachine) bool { return m.cpus >= r.CPUs }); len(left) == 0 {
+		return "cpus"
+	}
+	if left = keep(left, func(m *naiveMachine) bool { return m.memory >= r.Memory }); len(left) == 0 {
+		return "memory"
+	}
+	sort.SliceStable(left, func(i, k int) bool {
+		return on(left[i]) < on(left[k]) || on(left[i]) == on(left[k]) && left[i].name < left[k].name
+	})
+	var fitting []*naiveGPU
+	for _, g := range gpus {
+		if g.machine == left[0].name && g.suits(r.GPUMemory) {
+			fitting = append(fitting, g)
+		}
+	}
+	sort.SliceStable(fitting, func(i, k int) bool {
+		return fitting[i].memory < fitting[k].memory ||
+			fitting[i].memory == fitting[k].memory && fitting[i].id < fitting[k].id
+	})
+	for _, g := range fitting[:n] {
+		g.taken = true
+	}
+	left[0].cpus -= r.CPUs
+	left[0].memory -= r.Memory
+	return "fits"
+}
+
+// naiveReason is why a GPU is unused once all jobs have taken their turns.
+func naiveReason(g *naiveGPU, m *naiveMachine, unfit []queues.Request, gpus []*naiveGPU) string {
+	if g.why != "" {
+		return g.why
+	}
+	if g.taken {
+		return "fits"
+	}
+	found := "noDemand"
+	rank := func(reason string) int { return slices.Index(query.Reasons, reason) }
+	for _, r := range unfit {
+		here := countGPUs(gpus, func(o *naiveGPU) bool { return o.machine == m.name && o.suits(r.GPUMemory) })
+		reason := "gpuMemory"
+		if g.suits(r.GPUMemory) {
+			switch n := int(math.Ceil(r.GPUs)); {
+			case here < n:
+				reason = "shape"
+			case m.cpus < r.CPUs:
+				reason = "cpus"
+			case m.memory < r.Memory:
+				reason = "memory"
+			}
+		}
+		if rank(reason) < rank(found) {
+			found = reason
+		}
+	}
+	return found
+}
+
+func TestTurnsAreThoseOfTheOracle(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		names := timeline.NewNames()
+		rooms := map[timeline.Symbol]timeline.Room{}
+		k := &stock{names: names, units: map[int][]unit{},
+			room: func(_ int, machine timeline.Symbol) timeline.Room { return rooms[machine] }}
+		var machines []*naiveMachine
+		var gpus []*naiveGPU
+		for m := range rapid.IntRange(1, 4).Draw(t, "machines") {
+			machine := &naiveMachine{name: fmt.Sprintf("m%d", m), cpus: math.Inf(1), memory: math.Inf(1)}
+			room := timeline.Room{Cpus: float32(math.NaN()), Memory: float32(math.NaN())}
+			if rapid.Bool().Draw(t, "tells") {
+				room.Cpus = float32(rapid.IntRange(0, 20).Draw(t, "cpus"))
+				room.Memory = float32(rapid.IntRange(0, 20).Draw(t, "memory"))
+				machine.cpus, machine.memory = float64(room.Cpus), float64(room.Memory)
+			}
+			symbol := names.Symbol(machine.name)
+			rooms[symbol] = room
+			machines = append(machines, machine)
+			for i := range rapid.IntRange(0, 5).Draw(t, "gpus") {
+				g := &naiveGPU{machine: machine.name, id: fmt.Sprintf("GPU-%d", i),
+					memory: rapid.SampledFrom([]float64{-1, 20, 40, 80}).Draw(t, "size"),
+					why:    rapid.SampledFrom([]string{"", "", "", "", "", "prevented", "drained", "other"}).Draw(t, "why")}
+				gpus = append(gpus, g)
+			}
+		}
+		sort.SliceStable(gpus, func(i, k int) bool {
+			a, b := gpus[i], gpus[k]
+			return a.machine < b.machine ||
+				a.machine == b.machine && (a.memory < b.memory || a.memory == b.memory && a.id < b.id)
+		})
+		for n, g := range gpus {
+			k.gpus = append(k.gpus, stockGPU{machine: g.machine, symbol: names.Symbol(g.machine), id: g.id, size: g.memory})
+			why := noDemand
+			if g.why != "" {
+				why = reason(slices.Index(query.Reasons, g.why))
+			}
+			k.units[0] = append(k.units[0], unit{int32(n), why})
+		}
+		var waits []Wait
+		for i := range rapid.IntRange(0, 15).Draw(t, "jobs") {
+			waits = append(waits, Wait{Job: names.Job(fmt.Sprintf("ap#%d.%d#1", rapid.IntRange(1, 99).Draw(t, "cluster"), i)),
+				First: 1, Last: 1, Request: queues.Request{
+					GPUs:      rapid.SampledFrom([]float64{1, 1, 1, 1.5, 2, 3}).Draw(t, "n"),
+					GPUMemory: rapid.SampledFrom([]float64{0, 0, 30, 40, 90}).Draw(t, "m"),
+					CPUs:      rapid.SampledFrom([]float64{0, 1, 4, 12}).Draw(t, "c"),
+					Memory:    rapid.SampledFrom([]float64{0, 2, 9}).Draw(t, "r"),
+				}})
+		}
+		all, places := queuesOf(waits, names)
+		for i := range waits {
+			all[places[i].queue].set(places[i].place, true)
+		}
+		groupOf := make([]int32, len(waits))
+		for i := range groupOf {
+			groupOf[i] = int32(rapid.IntRange(-1, 1).Draw(t, "group"))
+		}
+		turner := newTurner(k, waits, groupOf)
+		_, err := turner.at(t.Context(), 0, all) // which leaves nothing behind
+		require.NoError(t, err)
+		got, err := turner.at(t.Context(), 0, all)
+		require.NoError(t, err)
+		var turnOf []int32
+		var found []obstacle
+		got.each(all, func(wait int32, o obstacle) { turnOf, found = append(turnOf, wait), append(found, o) })
+		require.Len(t, turnOf, len(waits))
+		counted := map[int32]int{} // by group
+		for _, s := range got.steps {
+			counted[s.group] += int(s.jobs)
+		}
+		for _, group := range groupOf {
+			counted[group]--
+		}
+		for _, more := range counted {
+			require.Zero(t, more)
+		}
+
+		order := slices.Clone(waits)
+		sort.SliceStable(order, func(i, k int) bool {
+			a, b := order[i].Request, order[k].Request
+			if a.GPUMemory != b.GPUMemory {
+				return a.GPUMemory > b.GPUMemory
+			}
+			if math.Ceil(a.GPUs) != math.Ceil(b.GPUs) {
+				return math.Ceil(a.GPUs) > math.Ceil(b.GPUs)
+			}
+			return names.JobText(order[i].Job) < names.JobText(order[k].Job)
+		})
+		var unfit []queues.Request
+		for i, w := range order {
+			want := naiveTurn(w.Request, machines, gpus)
+			require.Equal(t, w.Job, waits[turnOf[i]].Job)
+			require.Equal(t, want, query.Obstacles[found[i]], "turn %d: %+v", i, w.Request)
+			if want != "fits" {
+				unfit = append(unfit, w.Request)
+			}
+		}
+		for n, g := range gpus {
+			m := machines[slices.IndexFunc(machines, func(m *naiveMachine) bool { return m.name == g.machine })]
+			require.Equal(t, naiveReason(g, m, unfit, gpus), query.Reasons[got.units[n].why], "%+v", g)
+		}
+		for i := range got.shelves {
+			s := &got.shelves[i]
+			m := machines[slices.IndexFunc(machines, func(m *naiveMachine) bool { return names.Symbol(m.name) == s.symbol })]
+			for _, ofMemory := range []bool{false, true} {
+				want, jobs := naiveHelp(m, unfit, gpus, ofMemory)
+				h := got.helps(s, ofMemory)
+				require.Equal(t, jobs, h.jobs)
+				require.True(t, want == h.missing || math.IsNaN(want) && math.IsNaN(h.missing))
+			}
+		}
+	})
+}
+
+// naiveHelp tries each amount that one of the jobs lacks.
+func naiveHelp(m *naiveMachine, unfit []queues.Request, gpus []*naiveGPU, ofMemory bool) (missing float64, jobs int) {
+	serves := func(cpus, memory float64) (n int) {
+		for _, r := range unfit {
+			here := countGPUs(gpus, func(o *naiveGPU) bool { return o.machine == m.name && o.suits(r.GPUMemory) })
+			if here >= int(math.Ceil(r.GPUs)) && r.CPUs <= m.cpus+cpus && r.Memory <= m.memory+memory {
+				n++
+			}
+		}
+		return n
+	}
+	missing = math.NaN()
+	for _, r := range unfit {
+		cpus, memory := r.CPUs-m.cpus, 0.0
+		if ofMemory {
+			cpus, memory = 0, r.Memory-m.memory
+		}
+		more := cpus + memory
+		if more > 0 && serves(cpus, memory) > 0 && !(more >= missing) {
+			missing, jobs = more, serves(cpus, memory)
+		}
+	}
+	return missing, jobs
+}

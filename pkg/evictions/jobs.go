@@ -1,0 +1,101 @@
+package evictions
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// jobRuns are the counts of a job's runs in a window (methodology section 8, view jobs).
+type jobRuns struct {
+	job                     string
+	first, last             Run // by their begins
+	runs, evictions, yields int64
+	gpuHours, lost          float64
+	user                    timeline.Symbol // of the last run that names one
+	named                   pool.Micros     // when that run began
+}
+
+// add adds one of the job's runs.
+func (j *jobRuns) add(r *Run, w pool.Window) {
+	if j.runs == 0 || r.begin < j.first.begin {
+		j.first = *r
+	}
+	if j.runs == 0 || r.begin >= j.last.begin {
+		j.last = *r
+	}
+	if r.User != 0 && r.begin >= j.named {
+		j.user, j.named = r.User, r.begin
+	}
+	j.runs++
+	j.gpuHours += r.gpuHours(r.inside)
+	switch r.result {
+	case runs.Evicted:
+		j.evictions++
+		j.lost += r.gpuHoursIn(r.savedUntil(), w.From, w.To)
+	case runs.Yielded:
+		j.yields++
+	}
+}
+
+// compareJobs orders jobs by their evictions, then by the hours lost, the most first; then by name.
+func compareJobs(x, y *jobRuns) int {
+	if c := cmp.Compare(y.evictions, x.evictions); c != 0 {
+		return c
+	}
+	if math.Abs(x.lost-y.lost) > 1e-9 {
+		return cmp.Compare(y.lost, x.lost)
+	}
+	return cmp.Compare(x.job, y.job)
+}
+
+// jobs lists the jobs with runs in the window: which of them never get through?
+func (a *answer) jobs(ctx context.Context) (data.Frames, error) {
+	var keys pool.Numbered[timeline.Job]
+	var list []*jobRuns
+	nameless := 0
+	err := a.each(ctx, func(r *Run) error {
+		if r.Job.IsNone() {
+			nameless++
+			return nil
+		}
+		n := int(keys.Number(r.Job))
+		if n == len(list) {
+			list = append(list, &jobRuns{job: a.observed.View.Names.JobText(r.Job)})
+		}
+		list[n].add(r, a.plan.Window)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if nameless > 0 {
+		a.about.Info("%s without a GlobalJobId left out", frames.Count(nameless, "run"))
+	}
+	slices.SortFunc(list, compareJobs)
+	list = list[:frames.Shown(a.plan, a.about, len(list))]
+	return frames.Columns(a.plan, a.about,
+		frames.Text("job", frames.Each(list, func(j *jobRuns) string { return a.plan.Shown("job", j.job) })),
+		frames.Text("user", frames.Each(list, func(j *jobRuns) string { return a.plan.Shown("user", a.names[j.user]) })),
+		frames.Numbers("runs", frames.Each(list, func(j *jobRuns) int64 { return j.runs })),
+		frames.Numbers("evictions", frames.Each(list, func(j *jobRuns) int64 { return j.evictions })),
+		frames.Numbers("yielded", frames.Each(list, func(j *jobRuns) int64 { return j.yields })),
+		frames.Number("gpuHours", frames.Each(list, func(j *jobRuns) float64 { return j.gpuHours })),
+		frames.Number("lostGpuHours", frames.Each(list, func(j *jobRuns) float64 { return j.lost })),
+		frames.Time("start", frames.Each(list, func(j *jobRuns) pool.Micros { return j.first.begin })),
+		frames.Time("end", frames.Each(list, func(j *jobRuns) pool.Micros {
+			if j.last.result == runs.Running {
+				return frames.NoTime
+			}
+			return j.last.until
+		})),
+		frames.Text("outcome", frames.Each(list, func(j *jobRuns) string { return j.last.result.String() }))), nil
+}

@@ -1,0 +1,283 @@
+package facts
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/aggregate"
+	"github.com/chtc/gpureports/pkg/backfill"
+	"github.com/chtc/gpureports/pkg/counts"
+	"github.com/chtc/gpureports/pkg/demand"
+	"github.com/chtc/gpureports/pkg/evictions"
+	"github.com/chtc/gpureports/pkg/linked"
+	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/stores"
+	"github.com/chtc/gpureports/pkg/timeline"
+	"github.com/chtc/gpureports/pkg/utilization"
+)
+
+// hourly are the buckets of facts.
+var hourly = localtime.Bucket{Name: "1h", Minutes: 60}
+
+// FloorHour is the beginning of the hour of a zone that holds t.
+func FloorHour(zone *time.Location, t pool.Micros) pool.Micros { return hourly.Floor(t, zone) }
+
+// NextHour is the beginning of the hour after the one that begins at start. That is not always an hour later: clocks of
+// Lord Howe Island are changed by half an hour.
+func NextHour(zone *time.Location, start pool.Micros) pool.Micros { return hourly.Next(start, zone) }
+
+// groupings of GPU-slices.
+var groupings = []string{"category", "slots", "device", "memory", "tier", "ownership", "project"}
+
+// catalog plans the counts.
+var catalog = query.Catalog{{Name: "facts", Views: []query.View{
+	query.SeriesView(append(slices.Clone(groupings), "user"), []string{"claimed"}, nil)}}}
+
+// Asked defines the facts to make.
+type Asked struct {
+	Pool     string
+	Hours    []pool.Micros // beginnings of consecutive hours, and the end of the last one
+	Finished pool.Micros   // earlier days are finished
+	Now      pool.Micros   // job ads of runs that ended lately are not there yet
+}
+
+// Compute returns the facts of a pool's hours, in no order, and warnings about faulty snapshots and missing job ads. An
+// hour without a snapshot has only the fact of its coverage. Errors are those of the timeline, and pool.SourceError if
+// the job source does not answer, because facts without it would differ.
+func Compute(ctx context.Context, s *stores.Stores, env query.Env, r Asked) (all []*Fact, warnings []string,
+	err error) {
+	c := &computation{stores: s, env: env, request: r, at: map[pool.Micros]int{}, facts: map[string]*Fact{}}
+	for i, start := range r.Hours[:len(r.Hours)-1] {
+		c.at[start] = i
+	}
+	steps := []func(context.Context) error{
+		func(ctx context.Context) error { return c.count(ctx, KindGPUs, groupings) },
+		func(ctx context.Context) error {
+			return c.count(ctx, KindUsers, append(slices.Clone(groupings), "user"))
+		},
+		c.runs, // whose error says why the job source does not answer
+		c.usage,
+		c.backfill,
+		c.demand,
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	return slices.Collect(maps.Values(c.facts)), c.warnings, nil
+}
+
+type computation struct {
+	stores   *stores.Stores
+	env      query.Env
+	request  Asked
+	at       map[pool.Micros]int // hours by their beginning
+	facts    map[string]*Fact    // by id
+	warnings []string
+}
+
+// count adds the facts of one grouping; with those of GPUs the hours' coverage. The window is longer by an hour at both
+// ends, so that no slice of the hours is cut.
+func (c *computation) count(ctx context.Context, kind string, by []string) error {
+	hours := c.request.Hours
+	p, err := catalog.Plan(query.Request{
+		Model:  query.Model{QueryType: "facts", GroupBy: by, Bucket: hourly.Name},
+		Window: pool.Window{From: hours[0] - pool.Hour, To: hours[len(hours)-1] + pool.Hour - 1},
+	}, c.env)
+	if err != nil {
+		return err
+	}
+	loaded, _, err := counts.Load(ctx, c.stores.Timeline, p)
+	if err != nil {
+		return err
+	}
+	count, err := counts.New(ctx, c.stores.Counts, p, loaded, by, classes(kind)...)
+	if err != nil {
+		return err
+	}
+	if kind == KindGPUs {
+		for _, n := range loaded.View.Notices {
+			if n.Warning {
+				c.warnings = append(c.warnings, n.Text)
+			}
+		}
+		c.coverage(count, loaded)
+	}
+	names := loaded.View.Names.Texts()
+	for g := range count.Groups {
+		group := groupOf(&count.Groups[g], names)
+		for b := range count.Buckets.Len() {
+			sums := gpusOf(count, g, b)
+			if _, asked := c.at[count.Buckets.Starts[b]]; !asked || sums == (GPUs{}) {
+				continue
+			}
+			var user *string
+			if kind == KindUsers {
+				user = &names[count.Groups[g].User]
+			}
+			c.fact(kind, count.Buckets.Starts[b], group, user).GPUs = &sums
+		}
+	}
+	return nil
+}
+
+func classes(kind string) []counts.Class {
+	if kind == KindUsers {
+		return []counts.Class{counts.Claimed}
+	}
+	return []counts.Class{counts.Claimed, counts.Unclaimed, counts.Drained, counts.OtherState, counts.Free,
+		counts.Prevented}
+}
+
+// coverage adds a fact for each hour, with N and D.
+func (c *computation) coverage(count *counts.Count, s *timeline.Slices) {
+	slicesOf := map[pool.Micros]int{}
+	for b, n := range count.Slices {
+		slicesOf[count.Buckets.Starts[b]] = n
+	}
+	for i, start := range c.request.Hours[:len(c.request.Hours)-1] {
+		covered := s.Covered(pool.Window{From: start, To: c.request.Hours[i+1]})
+		c.fact(KindHour, start, nil, nil).Coverage = &Coverage{Slices: slicesOf[start], CoveredHours: pool.Hours(covered)}
+	}
+}
+
+// usage adds the usage by runs to the facts of users.
+func (c *computation) usage(ctx context.Context) error {
+	all, err := utilization.ByHour(ctx, c.stores, c.env, c.request.Hours)
+	if err != nil {
+		return err
+	}
+	for k, h := range all {
+		c.linked(KindUsers, k.Hour, k.Group).Usage = &Usage{Held: h.Held, Measured: h.Measured, Busy: h.Busy, Idle: h.Idle,
+			Begun: h.Begun, Carried: h.Carried}
+	}
+	return nil
+}
+
+// runs adds backfill runs to the facts of users, evictions, and the counts of linked runs to those of hours.
+func (c *computation) runs(ctx context.Context) error {
+	all, err := evictions.ByHour(ctx, c.stores, c.env, c.request.Hours, c.request.Now)
+	if err != nil {
+		return err
+	}
+	c.warnings = append(c.warnings, all.Notices...)
+	for k, h := range all.Runs {
+		c.linked(KindUsers, k.Hour, k.Group).Backfill = &Backfill{GPUHours: h.GPUHours, Begun: h.Begun, Carried: h.Carried,
+			UnseenBegun: h.UnseenBegun, UnseenCarried: h.UnseenCarried,
+			Yielded: h.Ended[runs.Yielded], Completed: h.Ended[runs.Completed],
+			Removed: h.Ended[runs.Removed], Held: h.Ended[runs.Held], Lost: h.Ended[runs.Lost],
+			Ambiguous: h.Ended[runs.Ambiguous]}
+	}
+	for k, e := range all.Evictions {
+		fact := c.newFact(KindEvictions, c.request.Hours[k.Hour], c.groupOf(k.Group), &k.User)
+		fact.Evicted = &Evicted{Cause: k.Cause, Evidence: k.Evidence, Saved: Millis(k.Saved), Began: Millis(k.Began)}
+		fact = c.added(fact)
+		fact.Eviction = &Eviction{Evictions: e.Count, Saved: e.Saved, GPUs: e.GPUs,
+			First: e.Lost.First, Last: e.Lost.Last, Lost: e.Lost.All,
+			EvictedFirst: e.Evicted.First, EvictedLast: e.Evicted.Last, Evicted: e.Evicted.All}
+	}
+	for i, l := range all.Links {
+		of := c.fact(KindHour, c.request.Hours[i], nil, nil)
+		of.Links = &Links{LinkedBegun: l.LinkedBegun, LinkedCarried: l.LinkedCarried, CountedBegun: l.CountedBegun,
+			CountedCarried: l.CountedCarried}
+		if !all.Sharp {
+			of.Links = &Links{WithoutAds: 1}
+		}
+	}
+	return nil
+}
+
+// backfill adds how the backfill pool was used to the facts of GPUs.
+func (c *computation) backfill(ctx context.Context) error {
+	all, err := backfill.ByHour(ctx, c.stores, c.env, c.request.Hours)
+	if err != nil {
+		return err
+	}
+	for k, h := range all.GPUs {
+		c.fact(KindGPUs, c.request.Hours[k.Hour], c.groupOf(k.Group), nil).Occupied = &Occupied{Available: h.Available,
+			Used: h.Used, Taken: h.Taken, Other: h.Other}
+	}
+	for i, n := range all.Snapshots {
+		c.fact(KindHour, c.request.Hours[i], nil, nil).Snapshots = n
+	}
+	return nil
+}
+
+// demand adds the waits, and the coverage of the polls of the queues.
+func (c *computation) demand(ctx context.Context) error {
+	if c.stores.Queues == nil {
+		return nil
+	}
+	all, err := demand.ByHour(ctx, c.stores, c.env, c.request.Hours)
+	if err != nil || all == nil {
+		return err
+	}
+	for k, h := range all.Waits {
+		fact := c.newFact(KindWaits, c.request.Hours[k.Hour], nil, &k.User)
+		fact.Request = &Request{Project: k.Project, Schedd: k.Schedd, GPUs: k.GPUs, GPUMemory: k.GPUMemory}
+		fact.Project = &fact.Request.Project
+		c.added(fact).Waits = &Waits{Begun: h.Begun, Carried: h.Carried, Started: h.Started, Left: h.Left,
+			Waited: h.Waited, JobHours: h.JobHours, GPUHours: h.GPUHours}
+	}
+	for i, covered := range all.Covered {
+		c.fact(KindHour, c.request.Hours[i], nil, nil).PolledHours = covered
+	}
+	return nil
+}
+
+// linked returns the fact of a group of runs or GPUs.
+func (c *computation) linked(kind string, hour int, g linked.Group) *Fact {
+	return c.fact(kind, c.request.Hours[hour], c.groupOf(g), &g.User)
+}
+
+func (c *computation) groupOf(g linked.Group) *Group {
+	return &Group{Category: g.Category.Key(), Slots: g.Category.Side().String(), Device: g.Device, Memory: g.Memory,
+		Tier: c.env.Lists.TierOf(g.Device), Ownership: g.Ownership.String(), Project: g.Project}
+}
+
+// fact returns the fact of an hour and a group, which is added if it is not there.
+func (c *computation) fact(kind string, start pool.Micros, group *Group, user *string) *Fact {
+	return c.added(c.newFact(kind, start, group, user))
+}
+
+func (c *computation) newFact(kind string, start pool.Micros, group *Group, user *string) *Fact {
+	fact := &Fact{Pool: c.request.Pool, Kind: kind, Hour: Millis(start),
+		Complete: c.request.Hours[c.at[start]+1] <= c.request.Finished, Group: group, User: user}
+	if group != nil {
+		fact.Project = &group.Project
+	}
+	return fact
+}
+
+// added returns the fact with the same id, which is this one if there is none yet.
+func (c *computation) added(fact *Fact) *Fact {
+	id := fact.ID()
+	if known := c.facts[id]; known != nil {
+		return known
+	}
+	c.facts[id] = fact
+	return fact
+}
+
+func groupOf(g *aggregate.Key, names []string) *Group {
+	return &Group{Category: g.Category.Key(), Slots: g.Side.String(), Device: names[g.Device],
+		Memory: pool.MemoryClasses[g.Memory], Tier: g.Tier.String(), Ownership: g.Ownership.String(),
+		Project: names[g.Project]}
+}
+
+func gpusOf(c *counts.Count, g, b int) GPUs {
+	sum := func(class counts.Class) float64 {
+		if c.Of(g)[class] == nil {
+			return 0
+		}
+		return c.Sum(g, class, b)
+	}
+	return GPUs{Claimed: sum(counts.Claimed), Unclaimed: sum(counts.Unclaimed), Drained: sum(counts.Drained),
+		Other: sum(counts.OtherState), Free: sum(counts.Free), Prevented: sum(counts.Prevented)}
+}

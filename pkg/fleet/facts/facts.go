@@ -1,0 +1,256 @@
+// Package facts adds up the figures of one pool in each full hour, as documents that can be added up over hours, groups
+// and pools: averages and shares are quotients of such sums (methodology sections 5 and 6).
+package facts
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+
+	"github.com/chtc/gpureports/pkg/counts"
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Version of the documents: pools publish with the newest. Facts of one pool are of one version.
+const Version = 3
+
+// Earlier is the version that is read as well. It has no yields, evicted hours and saves.
+const Earlier = Version - 1
+
+// Kinds of documents.
+const (
+	KindHour      = "hour"      // coverage by the pool's snapshots: one document per hour
+	KindGPUs      = "gpus"      // of a group: GPU-slices by state, and GPU-snapshots of the backfill pool
+	KindUsers     = "users"     // of a group and user: claimed GPU-slices, and runs
+	KindEvictions = "evictions" // of a group and user: runs that began in one hour, and were evicted in another
+	KindWaits     = "waits"     // waits, by user and request
+	KindPool      = "pool"      // the checkpoint of a pool's publishing
+)
+
+// Fact is a document: the sums of a pool in a full hour of its zone, of one group. Fields that are zero are left out.
+type Fact struct {
+	Pool     string `json:"pool"`
+	Kind     string `json:"kind"`
+	Hour     int64  `json:"hour"`     // its beginning, in ms
+	Complete bool   `json:"complete"` // the UTC day of its end is finished: no collector appends to it any more
+
+	*Coverage
+	*Group
+	Project *string `json:"project,omitempty"` // of the machine, or of the waiting jobs
+	User    *string `json:"user,omitempty"`
+	*GPUs
+	*Usage
+	*Backfill
+	*Evicted
+	*Eviction
+	*Links
+	*Occupied
+	*Request
+	*Waits
+}
+
+// Coverage is N and D of an hour, and its snapshots.
+type Coverage struct {
+	Slices       int     `json:"slices"`
+	CoveredHours float64 `json:"coveredHours"` // 0 to 1
+	Snapshots    int     `json:"snapshots"`
+	PolledHours  float64 `json:"polledHours,omitempty"` // covered by polls of the queues, 0 to 1
+}
+
+// Group is the key by which GPU-slices are counted. Texts are as the pool stores them; "" if there is none.
+type Group struct {
+	Category  string `json:"category"` // its key
+	Slots     string `json:"slots"`
+	Device    string `json:"device"`
+	Memory    string `json:"memory"`
+	Tier      string `json:"tier"`
+	Ownership string `json:"ownership"`
+	Project   string `json:"-"` // a field of the fact
+}
+
+// GPUs are sums of GPU-slices by category. A user has claimed ones only.
+type GPUs struct {
+	Claimed   float64 `json:"claimed,omitempty"`
+	Unclaimed float64 `json:"unclaimed,omitempty"`
+	Drained   float64 `json:"drained,omitempty"`
+	Other     float64 `json:"other,omitempty"`
+	Free      float64 `json:"free,omitempty"`
+	Prevented float64 `json:"prevented,omitempty"`
+}
+
+// Usage is the usage by runs on primary and backfill slots, in GPU-hours (methodology section 13). The runs of a window
+// are those that began in its hours, and those that were carried into its first one.
+type Usage struct {
+	Held     float64 `json:"held,omitempty"`
+	Measured float64 `json:"measured,omitempty"`
+	Busy     float64 `json:"busy,omitempty"`
+	Idle     float64 `json:"idle,omitempty"`
+	Begun    int     `json:"begun,omitempty"`
+	Carried  int     `json:"carried,omitempty"`
+}
+
+// Backfill has the figures of backfill runs (methodology section 8): GPU-hours, runs by where they began, and runs that
+// ended in the hour by outcome. Evictions have facts of their own.
+type Backfill struct {
+	GPUHours      float64 `json:"backfillHours,omitempty"`
+	Begun         int     `json:"backfillBegun,omitempty"`
+	Carried       int     `json:"backfillCarried,omitempty"`
+	UnseenBegun   int     `json:"unseenBegun,omitempty"`
+	UnseenCarried int     `json:"unseenCarried,omitempty"`
+	Yielded       int     `json:"yielded,omitempty"`
+	Completed     int     `json:"completed,omitempty"`
+	Removed       int     `json:"removed,omitempty"`
+	Held          int     `json:"onHold,omitempty"`
+	Lost          int     `json:"outOfSight,omitempty"`
+	Ambiguous     int     `json:"ambiguous,omitempty"`
+}
+
+// Evicted is the key of a fact about evictions, in addition to the group and the hour in which they happened.
+type Evicted struct {
+	Cause    string `json:"cause"`
+	Evidence string `json:"evidence"`
+	Saved    int64  `json:"began"`    // the hour in which the jobs last saved their work, or the runs began, in ms
+	Began    int64  `json:"runBegan"` // the hour in which the runs began, in ms
+}
+
+// Eviction is the number of evicted runs, of those whose jobs had saved in them, and of the GPUs that they held, and
+// their GPU-hours since Evicted.Saved (lost) and since Evicted.Began (evicted): those in that first hour, unless it is
+// the hour of the eviction (First), those in the hour of the eviction (Last), and all. In each hour between, they held
+// all the GPUs.
+type Eviction struct {
+	Evictions    int     `json:"evictions"`
+	Saved        int     `json:"evictedSaved,omitempty"`
+	GPUs         int     `json:"evictedGpus"`
+	First        float64 `json:"lostFirst,omitempty"`
+	Last         float64 `json:"lostLast,omitempty"`
+	Lost         float64 `json:"lost,omitempty"`
+	EvictedFirst float64 `json:"evictedFirst,omitempty"`
+	EvictedLast  float64 `json:"evictedLast,omitempty"`
+	Evicted      float64 `json:"evicted,omitempty"`
+}
+
+// Occupied is the GPU-snapshots of the backfill pool by state (methodology section 7).
+type Occupied struct {
+	Available int64 `json:"poolAvailable,omitempty"`
+	Used      int64 `json:"poolUsed,omitempty"`
+	Taken     int64 `json:"poolTaken,omitempty"`
+	Other     int64 `json:"poolOther,omitempty"` // blocked, absent or unknown
+}
+
+// Request is the key by which waiting jobs are counted, in addition to their user.
+type Request struct {
+	Project   string `json:"-"` // a field of the fact
+	Schedd    string `json:"schedd"`
+	GPUs      string `json:"gpus"`
+	GPUMemory string `json:"gpuMemory"`
+}
+
+// Waits has the sums over the waits of jobs (methodology section 14): by where they began and ended, and waiting jobs
+// and GPUs times the covered hours.
+type Waits struct {
+	Begun    int     `json:"waitsBegun,omitempty"`
+	Carried  int     `json:"waitsCarried,omitempty"`
+	Started  int     `json:"waitsStarted,omitempty"`
+	Left     int     `json:"waitsLeft,omitempty"`
+	Waited   float64 `json:"waited,omitempty"` // hours, of those that started
+	JobHours float64 `json:"waitingJobHours,omitempty"`
+	GPUHours float64 `json:"waitingGpuHours,omitempty"`
+}
+
+// Links is how many backfill runs of an hour have a job ad, of those that should.
+type Links struct {
+	LinkedBegun    int `json:"linkedBegun,omitempty"`
+	LinkedCarried  int `json:"linkedCarried,omitempty"`
+	CountedBegun   int `json:"countedBegun,omitempty"`
+	CountedCarried int `json:"countedCarried,omitempty"`
+	WithoutAds     int `json:"withoutAds,omitempty"` // 1: no job ads are used
+}
+
+// ClassFields are the names of GPUs' fields, by class.
+var ClassFields = [counts.Classes]string{counts.Claimed: "claimed", counts.Unclaimed: "unclaimed",
+	counts.Drained: "drained", counts.OtherState: "other", counts.Free: "free", counts.Prevented: "prevented"}
+
+// ID is the document's id: that of the same pool, hour and group is always the same.
+func (f *Fact) ID() string {
+	name := fmt.Sprintf("%q %s %d", f.Pool, f.Kind, f.Hour)
+	if f.Group != nil {
+		name += fmt.Sprintf(" %q", *f.Group)
+	}
+	if f.User != nil {
+		name += fmt.Sprintf(" %q", *f.User)
+	}
+	if f.Evicted != nil {
+		name += fmt.Sprintf(" %q %q %d %d", f.Cause, f.Evidence, f.Evicted.Saved, f.Began)
+	}
+	if f.Request != nil {
+		name += fmt.Sprintf(" %q", *f.Request)
+	}
+	return hashed(name)
+}
+
+// HashGPU is the hash of a GPU in [Seen].
+func HashGPU(machine, gpu string) string { return hashed(fmt.Sprintf("%q %q", machine, gpu)) }
+
+func hashed(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return base64.RawURLEncoding.EncodeToString(sum[:18])
+}
+
+// Checkpoint is the document that records the published range of a pool. Times are in ms. Hours in [Since, Through)
+// are published.
+type Checkpoint struct {
+	Pool            string `json:"pool"`
+	Kind            string `json:"kind"`
+	Version         int    `json:"version"`
+	Zone            string `json:"zone"` // that of the hours
+	SliceMinutes    int    `json:"sliceMinutes"`
+	Since           int64  `json:"since"`
+	CompleteThrough int64  `json:"completeThrough"` // earlier hours are of finished days
+	Through         int64  `json:"through"`
+	PublishedAt     int64  `json:"publishedAt"`
+	// Written describes the documents of each hour that may still change, by its beginning in ms.
+	Written map[int64]Written `json:"written,omitempty"`
+	// Filling is the rest of an interrupted publishing of earlier hours; nil if there is none.
+	Filling *Filling `json:"filling,omitempty"`
+	// Seen are GPUs of the snapshots that the facts are derived from. They distinguish the pool from another one of the
+	// same name.
+	Seen *Seen `json:"seen,omitempty"`
+}
+
+// Filling records an unfinished publishing of earlier hours: those in [Since, Next) are published, and it resumes at
+// Next. Times are in ms.
+type Filling struct {
+	Since int64 `json:"since"`
+	Next  int64 `json:"next"`
+}
+
+// Seen are some of the GPUs that had snapshots on the UTC day of At, in ms, as hashes.
+type Seen struct {
+	At   int64    `json:"at"`
+	GPUs []string `json:"gpus"`
+}
+
+// Written identifies the last written documents of an hour.
+type Written struct {
+	Documents int    `json:"documents"`
+	Hash      string `json:"hash"` // of all documents and their ids
+}
+
+// ID is the document's id.
+func (c *Checkpoint) ID() string { return hashed(fmt.Sprintf("%q %s", c.Pool, KindPool)) }
+
+// Index is the index that holds the facts of an hour: one per month (UTC) under the alias.
+func Index(alias string, hour int64) string {
+	return alias + "-" + pool.Time(hour*millisecond).Format("2006-01")
+}
+
+// CheckpointIndex is the index of checkpoints, under the same alias.
+func CheckpointIndex(alias string) string { return alias + "-pools" }
+
+const millisecond = pool.Second / 1000
+
+// Millis is a time in ms.
+func Millis(t pool.Micros) int64 { return t / millisecond }
+
+// Micros is a time given in ms.
+func Micros(ms int64) pool.Micros { return ms * millisecond }

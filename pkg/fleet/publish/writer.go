@@ -1,0 +1,460 @@
+package publish
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/elastic/go-elasticsearch/v8/esutil"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/core/get"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/core/index"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/create"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/getindextemplate"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/getmapping"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/putindextemplate"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/putmapping"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/indices/refresh"
+	"github.com/elastic/go-elasticsearch/v8/typedapi/types/enums/optype"
+	refreshpolicy "github.com/elastic/go-elasticsearch/v8/typedapi/types/enums/refresh"
+
+	"github.com/chtc/gpureports/pkg/elastic"
+	"github.com/chtc/gpureports/pkg/fleet/facts"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/remote"
+)
+
+// writer writes the facts of one pool.
+type writer struct {
+	Options
+	point version     // of the checkpoint that is there
+	clear pool.Micros // facts from here on to the first hours that are written are removed; 0: none
+}
+
+// version is that of a document.
+type version struct {
+	Sequence int64 `json:"_seq_no"`
+	Term     int64 `json:"_primary_term"` // 0 without a document
+}
+
+// errMet is wrapped by the error of a checkpoint that another publishing has written since it was read.
+var errMet = errors.New("another publishing of the pool is under way")
+
+// prepare puts the template, makes the index of checkpoints with the alias, adds the fields that the indices of earlier
+// versions lack, and makes the documents of an earlier publishing visible.
+func (w *writer) prepare(ctx context.Context) error {
+	shards, err := w.shards(ctx)
+	if err != nil {
+		return err
+	}
+	template, err := facts.Template(w.Index, shards)
+	if err != nil {
+		return fmt.Errorf("writing the index template: %w", err)
+	}
+	put := putindextemplate.NewPutIndexTemplateFunc(w.Client)(w.Index).Raw(bytes.NewReader(template))
+	if err := w.Client.Ask(ctx, "putting the index template", put, nil); err != nil {
+		return err
+	}
+	made := create.NewCreateFunc(w.Client)(facts.CheckpointIndex(w.Index)).Raw(strings.NewReader(
+		`{"settings": {"number_of_shards": 1}}`))
+	var status elastic.StatusError
+	err = w.Client.Ask(ctx, "making the index of checkpoints", made, nil)
+	if err != nil && !(errors.As(err, &status) && strings.Contains(status.Text, "resource_already_exists_exception")) {
+		return err
+	}
+	if err := w.extend(ctx); err != nil {
+		return err
+	}
+	return w.show(ctx)
+}
+
+// shards is the number of shards of a month's index: as in the options, or otherwise as in an earlier publishing.
+func (w *writer) shards(ctx context.Context) (int, error) {
+	if w.Shards > 0 {
+		return w.Shards, nil
+	}
+	var known struct {
+		Templates []struct {
+			Of struct {
+				Template struct {
+					Settings struct {
+						Index struct {
+							Shards int `json:"number_of_shards,string"`
+						}
+					}
+				}
+			} `json:"index_template"`
+		} `json:"index_templates"`
+	}
+	err := w.Client.Ask(ctx, "reading the index template", getindextemplate.New(w.Client).Name(w.Index), &known)
+	if isStatus(err, http.StatusNotFound) {
+		return 1, nil
+	}
+	if err != nil || len(known.Templates) == 0 {
+		return 1, err
+	}
+	return max(known.Templates[0].Of.Template.Settings.Index.Shards, 1), nil
+}
+
+// extend adds the fields that the indices of earlier versions lack: the template is for new ones only.
+func (w *writer) extend(ctx context.Context) error {
+	var indices map[string]struct {
+		Mappings struct{ Properties map[string]json.RawMessage }
+	}
+	there := getmapping.New(w.Client).Index(w.Index)
+	if err := w.Client.Ask(ctx, "reading the fields of the indices of facts", there, &indices); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(indices)) {
+		fields := facts.Fields()
+		for known := range indices[name].Mappings.Properties {
+			delete(fields, known)
+		}
+		if len(fields) == 0 {
+			continue
+		}
+		text, err := json.Marshal(facts.Mapping(fields))
+		if err != nil {
+			return fmt.Errorf("writing the mapping: %w", err)
+		}
+		request := putmapping.NewPutMappingFunc(w.Client)(name).Raw(bytes.NewReader(text))
+		if err := w.Client.Ask(ctx, "adding fields to the indices of facts", request, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// show makes the written documents visible.
+func (w *writer) show(ctx context.Context) error {
+	var answer struct {
+		Shards elastic.Shards `json:"_shards"`
+	}
+	const doing = "refreshing the facts"
+	if err := w.Client.Ask(ctx, doing, refresh.New(w.Client).Index(w.Index), &answer); err != nil {
+		return err
+	}
+	return w.Client.Complete(doing, &answer.Shards)
+}
+
+// checkpoint returns the pool's checkpoint, nil without one.
+func (w *writer) checkpoint(ctx context.Context) (*facts.Checkpoint, error) {
+	var found struct {
+		version
+		Source facts.Checkpoint `json:"_source"`
+	}
+	w.point = version{}
+	id := (&facts.Checkpoint{Pool: w.Pool}).ID()
+	request := get.NewGetFunc(w.Client)(facts.CheckpointIndex(w.Index), id)
+	err := w.Client.Ask(ctx, "reading the checkpoint", request, &found)
+	if isStatus(err, http.StatusNotFound) {
+		return nil, nil
+	}
+	w.point = found.version
+	return &found.Source, err
+}
+
+func isStatus(err error, code int) bool {
+	var status elastic.StatusError
+	return errors.As(err, &status) && status.Code == code
+}
+
+// keep writes the checkpoint, if it is the one that was read. Errors: errMet if it is not.
+func (w *writer) keep(ctx context.Context, c *facts.Checkpoint) error {
+	document, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("writing the checkpoint: %w", err)
+	}
+	request := index.NewIndexFunc(w.Client)(facts.CheckpointIndex(w.Index)).Id(c.ID()).Raw(bytes.NewReader(document)).
+		Refresh(refreshpolicy.True)
+	if w.point.Term == 0 {
+		request.OpType(optype.Create)
+	} else {
+		request.IfSeqNo(strconv.FormatInt(w.point.Sequence, 10)).IfPrimaryTerm(strconv.FormatInt(w.point.Term, 10))
+	}
+	const doing = "writing the checkpoint"
+	err = w.Client.Ask(ctx, doing, request, &w.point)
+	if isStatus(err, http.StatusConflict) {
+		return w.Client.Fault(doing, errMet, fmt.Sprintf("let only one server publish pool %s", w.Pool))
+	}
+	return err
+}
+
+// disown removes hours from the checkpoint that another publishing wrote, because their documents are a mix of both.
+// They are published again. It returns met, or why that failed.
+func (w *writer) disown(ctx context.Context, hours []int64, met error) error {
+	for range meetings {
+		point, err := w.checkpoint(ctx)
+		if err != nil || point == nil {
+			return cmp.Or(err, met)
+		}
+		for _, hour := range hours {
+			delete(point.Written, hour)
+		}
+		point.Filling = filling(point, max(point.Since, slices.Min(hours)))
+		if err := w.keep(ctx, point); !errors.Is(err, errMet) {
+			return cmp.Or(err, met)
+		}
+	}
+	return met
+}
+
+// find returns the pool's documents that match.
+func (w *writer) find(ctx context.Context, doing string, also ...map[string]any) ([]elastic.Hit, error) {
+	pinned, err := w.Client.Pin(ctx, w.Index)
+	if err != nil {
+		return nil, err
+	}
+	defer pinned.Close(ctx)
+	const most = 10_000
+	request := map[string]any{"size": most, "sort": []any{map[string]any{"_shard_doc": "asc"}}, "query": w.own(also...)}
+	var all []elastic.Hit
+	for {
+		page, err := pinned.Search(ctx, doing, request)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Hits.Hits...)
+		if len(page.Hits.Hits) < most {
+			return all, nil
+		}
+		request["search_after"] = page.Hits.Hits[most-1].Sort
+	}
+}
+
+// forget keeps only those of the checkpoint's hours that may still change and whose documents are complete. An hour
+// that is removed is compared with its documents.
+func (w *writer) forget(ctx context.Context, point *facts.Checkpoint, from pool.Micros) error {
+	if !w.Since.IsZero() {
+		point.Written = nil
+	}
+	maps.DeleteFunc(point.Written, func(start int64, _ facts.Written) bool { return start < facts.Millis(from) })
+	if len(point.Written) == 0 {
+		return nil
+	}
+	there, err := w.count(ctx, slices.Min(slices.Collect(maps.Keys(point.Written))))
+	maps.DeleteFunc(point.Written, func(start int64, o facts.Written) bool { return there[start] != o.Documents })
+	return err
+}
+
+// count returns the number of the pool's documents of each hour from one on, in ms.
+func (w *writer) count(ctx context.Context, from int64) (map[int64]int, error) {
+	pinned, err := w.Client.Pin(ctx, w.Index)
+	if err != nil {
+		return nil, err
+	}
+	defer pinned.Close(ctx)
+	const doing, most = "counting earlier facts", 10_000
+	page, err := pinned.Search(ctx, doing, map[string]any{"size": 0,
+		"query": w.own(inHours(map[string]any{"gte": from})),
+		"aggs": map[string]any{"hours": map[string]any{"composite": map[string]any{"size": most, "sources": []any{
+			map[string]any{"hour": map[string]any{"terms": map[string]any{"field": "hour"}}}}}}}})
+	if err != nil {
+		return nil, err
+	}
+	var hours struct {
+		Buckets []struct {
+			Key   struct{ Hour int64 }
+			Count int `json:"doc_count"`
+		}
+	}
+	if err := json.Unmarshal(page.Aggregations["hours"], &hours); err != nil {
+		return nil, w.Client.Unreadable(doing, err)
+	}
+	counts := make(map[int64]int, len(hours.Buckets))
+	for _, b := range hours.Buckets {
+		counts[b.Key.Hour] = b.Count
+	}
+	return counts, nil
+}
+
+// own matches the pool's documents that all queries match.
+func (w *writer) own(also ...map[string]any) map[string]any {
+	return map[string]any{"bool": map[string]any{"filter": append([]map[string]any{
+		{"term": map[string]any{"pool": w.Pool}}}, also...)}}
+}
+
+// inHours matches facts of hours within bounds, in ms.
+func inHours(bounds map[string]any) map[string]any {
+	bounds["format"] = "epoch_millis"
+	return map[string]any{"range": map[string]any{"hour": bounds}}
+}
+
+// publish writes the facts of hours in place of those that are there, and how far they reach into the checkpoint. Hours
+// that have not changed since they were written are skipped.
+func (w *writer) publish(ctx context.Context, point *facts.Checkpoint, starts []pool.Micros, all []*facts.Fact,
+	complete pool.Micros) (Part, error) {
+	last := starts[len(starts)-1]
+	part := Part{From: pool.Time(starts[0]), To: pool.Time(last)}
+	made, err := documents(all)
+	if err != nil {
+		return part, err
+	}
+	now, changed := map[int64]facts.Written{}, map[int64][]document{}
+	same := []int64{} // no null: it is sent
+	known := !w.Since.IsZero() && w.point.Term != 0
+	for _, start := range starts[:len(starts)-1] {
+		hour := facts.Millis(start)
+		now[hour] = written(made[hour])
+		before, there := point.Written[hour]
+		if there && before == now[hour] {
+			same = append(same, hour)
+			continue
+		}
+		known = known || there
+		delete(point.Written, hour)
+		changed[hour] = made[hour]
+	}
+	if known { // a half-written hour must not pass for written
+		if err := w.keep(ctx, point); err != nil {
+			return part, err
+		}
+	}
+	from := facts.Millis(starts[0])
+	if w.clear > 0 {
+		from, w.clear = min(from, facts.Millis(w.clear)), 0
+	}
+	if err := w.replace(ctx, from, facts.Millis(last), changed, same, &part); err != nil {
+		return part, err
+	}
+	if point.Written == nil {
+		point.Written = map[int64]facts.Written{}
+	}
+	maps.Copy(point.Written, now)
+	point.Through = max(point.Through, facts.Millis(last))
+	point.CompleteThrough = max(point.CompleteThrough, facts.Millis(complete))
+	point.PublishedAt = w.Now().UnixMilli()
+	oldest := point.CompleteThrough - facts.Millis(correcting)
+	maps.DeleteFunc(point.Written, func(start int64, _ facts.Written) bool { return start < oldest })
+	filled(point, facts.Millis(last))
+	err = w.keep(ctx, point)
+	if errors.Is(err, errMet) && len(changed) > 0 {
+		err = w.disown(ctx, slices.Collect(maps.Keys(changed)), err)
+	}
+	return part, err
+}
+
+// replace replaces all documents from one time to another, in ms, except those of hours that stay the same, by those of
+// the given hours: documents that differ are put, obsolete ones are removed. (Those of another zone can be of hours
+// that begin at half past.)
+func (w *writer) replace(ctx context.Context, from, to int64, hours map[int64][]document, same []int64,
+	part *Part) error {
+	if len(hours) == 0 {
+		return nil
+	}
+	part.Compared = len(hours)
+	there, err := w.find(ctx, "looking for earlier facts", inHours(map[string]any{"gte": from, "lt": to}),
+		map[string]any{"bool": map[string]any{"must_not": []any{map[string]any{"terms": map[string]any{"hour": same}}}}})
+	if err != nil {
+		return err
+	}
+	earlier := make(map[string]*elastic.Hit, len(there))
+	for i := range there {
+		earlier[there[i].ID] = &there[i]
+	}
+	var changes []change
+	for hour, all := range hours {
+		for _, d := range all {
+			if known := earlier[d.id]; known == nil || !bytes.Equal(known.Source, d.text) {
+				changes = append(changes, change{facts.Index(w.Index, hour), d.id, d.text})
+			}
+			delete(earlier, d.id)
+		}
+	}
+	part.Documents, part.Removed = len(changes), len(earlier)
+	for _, hit := range earlier {
+		changes = append(changes, change{index: hit.Index, id: hit.ID})
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	if err := w.write(ctx, changes); err != nil {
+		return err
+	}
+	return w.show(ctx)
+}
+
+// change is a document that is put, or removed where it has none.
+type change struct {
+	index, id string
+	document  []byte
+}
+
+// write makes changes. Those that the server was too busy for are made again, with growing pauses.
+func (w *writer) write(ctx context.Context, changes []change) error {
+	all := len(changes)
+	return remote.Retry(ctx, retries, func() error {
+		busy, err := w.writeOnce(ctx, changes)
+		if err != nil || len(busy) == 0 {
+			return err
+		}
+		changes = busy
+		return &remote.Temporary{Err: w.Client.Fault("writing facts", fmt.Errorf("%d of %d documents were refused %d times, "+
+			"because too much is written at once", len(busy), all, retries.Attempts),
+			"publish again later: it resumes where it stopped")}
+	})
+}
+
+var retries = remote.Policy{Attempts: elastic.Attempts, First: time.Second, Longest: 8 * time.Second}
+
+// writing is how long the changes of a day may take.
+const writing = 15 * time.Minute
+
+// writeOnce makes changes and returns those that the server was too busy for.
+func (w *writer) writeOnce(ctx context.Context, changes []change) (busy []change, err error) {
+	ctx, cancel := context.WithTimeout(ctx, writing)
+	defer cancel()
+	var mu sync.Mutex
+	fail := func(problem error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil {
+			err = w.Client.Fault("writing facts", problem, "publish again once the cause is fixed: it resumes where it stopped")
+		}
+	}
+	indexer, failure := esutil.NewBulkIndexer(esutil.BulkIndexerConfig{Client: w.Client, QueueSizeMultiplier: 256,
+		FilterPath: []string{"items.*.status", "items.*.error.type", "items.*.error.reason"},
+		OnError:    func(_ context.Context, problem error) { fail(problem) }})
+	if failure != nil {
+		return nil, fmt.Errorf("writing facts: %w", failure)
+	}
+	for _, c := range changes {
+		item := esutil.BulkIndexerItem{Action: "delete", Index: c.index, DocumentID: c.id,
+			OnFailure: func(_ context.Context, _ esutil.BulkIndexerItem, answer esutil.BulkIndexerResponseItem, problem error) {
+				switch {
+				case answer.Status == http.StatusTooManyRequests:
+					mu.Lock()
+					busy = append(busy, c)
+					mu.Unlock()
+				case c.document == nil && answer.Status == http.StatusNotFound: // it is gone already
+				case problem != nil:
+					fail(problem)
+				default:
+					fail(fmt.Errorf("%s: %s", answer.Error.Type, answer.Error.Reason))
+				}
+			}}
+		if c.document != nil {
+			item.Action, item.Body = "index", bytes.NewReader(c.document)
+		}
+		if failure := indexer.Add(ctx, item); failure != nil {
+			fail(failure)
+			break
+		}
+	}
+	if failure := indexer.Close(ctx); failure != nil {
+		fail(failure)
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return busy, err
+}

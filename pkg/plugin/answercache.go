@@ -1,0 +1,173 @@
+package plugin
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/parallel"
+)
+
+// answerLifetime is how long equal questions share an answer, from the beginning of its computation on: viewers of one
+// dashboard ask within a moment of each other, and its panels at the same refresh. Whoever asks later is answered from
+// data that were read later.
+const answerLifetime = time.Second
+
+// answerCache computes equal questions once. A question joins a computation, running or finished, for as long as
+// answers live; a finished one only if it succeeded and its result fits. A computation is cancelled when no caller
+// waits for it anymore. It is safe for concurrent use.
+type answerCache[T any] struct {
+	lifetime time.Duration
+	maxBytes int64 // of all finished answers; 0 keeps none
+	size     func(T) int64
+
+	mu           sync.Mutex
+	bytes        int64
+	computations map[string]*computation[T]
+}
+
+type computation[T any] struct {
+	deadline *longestDeadline // the context of the computation
+	cancel   context.CancelFunc
+	waiting  int           // callers, at least until it is finished
+	done     chan struct{} // closed when result and err are final
+	result   T             // shared: read only
+	err      error
+	bytes    int64 // that the result takes of the room
+}
+
+// get returns compute's result for the key. ctx ends the waiting, not the work that others wait for. A panic of compute
+// is a *parallel.Panic.
+func (c *answerCache[T]) get(ctx context.Context, key string, compute func(context.Context) (T, error)) (T, error) {
+	c.mu.Lock()
+	found := c.computations[key]
+	if found == nil {
+		found = c.start(ctx, key, compute)
+	}
+	found.deadline.extend(ctx)
+	found.waiting++
+	c.mu.Unlock()
+
+	select {
+	case <-found.done:
+		return found.result, found.err
+	case <-ctx.Done():
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if found.waiting--; found.waiting == 0 {
+			found.cancel()
+			c.forget(key, found) // because later callers need an answer that is not cancelled
+		}
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// start begins a computation. It inherits the context values of the first caller, and the deadline of the caller that
+// waits the longest. c.mu is held.
+func (c *answerCache[T]) start(ctx context.Context, key string,
+	compute func(context.Context) (T, error)) *computation[T] {
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	started := &computation[T]{deadline: &longestDeadline{Context: own}, cancel: cancel, done: make(chan struct{})}
+	if c.computations == nil {
+		c.computations = map[string]*computation[T]{}
+	}
+	c.computations[key] = started
+	time.AfterFunc(c.lifetime, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.forget(key, started)
+	})
+	parallel.Go(func() (err error) {
+		started.result, err = compute(started.deadline)
+		return err
+	}, func(err error) {
+		started.err = err
+		c.finish(key, started)
+		close(started.done)
+		cancel()
+	})
+	return started
+}
+
+// finish keeps a finished computation for the rest of its life, if it succeeded and there is room.
+func (c *answerCache[T]) finish(key string, finished *computation[T]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if finished.err != nil || c.maxBytes == 0 {
+		c.forget(key, finished)
+		return
+	}
+	size := int64(len(key)) + c.size(finished.result)
+	if c.bytes+size > c.maxBytes || c.computations[key] != finished {
+		c.forget(key, finished)
+		return
+	}
+	finished.bytes = size
+	c.bytes += size
+}
+
+// forget removes a computation, so that no other caller finds it. c.mu is held.
+func (c *answerCache[T]) forget(key string, old *computation[T]) {
+	if c.computations[key] == old {
+		delete(c.computations, key)
+		c.bytes -= old.bytes
+	}
+}
+
+// longestDeadline is the context of a computation. Its deadline is the latest of the waiting callers', so that a source
+// that does not answer is given up in time to answer without it. The computation ends when the last caller leaves.
+type longestDeadline struct {
+	context.Context //nolint:containedctx // it is one
+	mu              sync.Mutex
+	extended        bool
+	deadline        time.Time // zero if a caller waits without a deadline
+}
+
+// extend adds one more waiting caller.
+func (l *longestDeadline) extend(ctx context.Context) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	deadline, ok := ctx.Deadline()
+	switch {
+	case !ok:
+		l.deadline = time.Time{}
+	case !l.extended || !l.deadline.IsZero() && deadline.After(l.deadline):
+		l.deadline = deadline
+	}
+	l.extended = true
+}
+
+// Deadline implements [context.Context].
+func (l *longestDeadline) Deadline() (deadline time.Time, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.deadline, !l.deadline.IsZero()
+}
+
+// copies lets each caller name its frames; their fields are shared and not changed by anybody.
+func copies(frames data.Frames) data.Frames {
+	if frames == nil {
+		return nil
+	}
+	own := make(data.Frames, len(frames))
+	for i, frame := range frames {
+		c := *frame
+		own[i] = &c
+	}
+	return own
+}
+
+// bytesOf estimates the memory of frames: a value, or the header of a text, in each row.
+func bytesOf(frames data.Frames) (n int64) {
+	const perFrame, perField, perValue = 1024, 256, 24
+	for _, f := range frames {
+		n += perFrame
+		for _, field := range f.Fields {
+			n += perField + perValue*int64(field.Len())
+		}
+	}
+	return n
+}

@@ -1,0 +1,27 @@
+package pool
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+)
+
+// MostText is how many bytes are kept of a text that users write into jobs, such as a project or a job's id.
+const MostText = 1 << 10
+
+// Cut shortens a text that users write: a text longer than [MostText] bytes is cut and ends with … and a hash of the
+// whole text, so that different texts stay different.
+func Cut(text string) string {
+	if len(text) <= MostText {
+		return text
+	}
+	hash := sha256.Sum256([]byte(text))
+	end := "…" + hex.EncodeToString(hash[:8])
+	return strings.ToValidUTF8(text[:MostText-len(end)], "") + end
+}
+
+// IsCut reports whether a text is one that [Cut] has cut.
+func IsCut(text string) bool {
+	const end = len("…") + 16
+	return len(text) > MostText-len("…") && strings.HasPrefix(text[len(text)-end:], "…")
+}

@@ -1,0 +1,286 @@
+// Package queues reads the monthly files in which a poller of the access points' queues records idle and running jobs
+// that request GPUs (methodology section 14): job_pressure_YYYY-MM.db or .parquet, next to the month files of
+// snapshots. It never writes to them.
+//
+// A row is one stretch of polls in which a job was in one state. Rows are kept in memory as compact intervals, by the
+// UTC day on which they began. A file is read again after each commit.
+package queues
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/sqlitefile"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// Row is one stretch of polls in which a job was idle, or was running.
+type Row struct {
+	Job     timeline.Job
+	Schedd  timeline.Symbol // ScheddName; where it is missing, the access point of the GlobalJobId
+	Owner   timeline.Symbol
+	Project timeline.Symbol // ChtcProjects, sorted and joined by commas: a list is one value
+	Request uint32          // index in View.Requests
+	QDate   uint32          // Unix seconds; 0 = not stored
+	First   uint32          // Unix seconds of the first and the last poll that saw the job so
+	Last    uint32
+	Running bool
+}
+
+// Request is the request of a job. 0 means not stored.
+type Request struct {
+	GPUs      float64 // at least 1
+	CPUs      float64
+	Memory    float64 // MiB
+	GPUMemory float64 // MiB of each GPU; 0: any
+}
+
+// Day holds the rows of one file that began on one UTC day. It is never changed.
+type Day struct {
+	Date  int32    // counted from 1970-01-01
+	Rows  []Row    // in the order of the file
+	Times []uint32 // the distinct First and Last of the rows, ascending: moments at which the queue was polled
+	Last  uint32   // the greatest Last
+}
+
+// rowBytes is the size of a row.
+const rowBytes = 48
+
+// Bytes is the memory that the day takes.
+func (d *Day) Bytes() int { return len(d.Rows)*rowBytes + len(d.Times)*4 + 100 }
+
+// View has the files' rows of a range of time, for pure computations to read. It is never changed.
+type View struct {
+	Names    *timeline.Names
+	Files    int               // months that have one, in and outside the window
+	Days     []*Day            // ascending by date; of one date in two months, in the order of the months
+	Requests []Request         // by Row.Request
+	Notices  []timeline.Notice // faults of the files
+}
+
+// Reach is how far around a window rows are read: waits that overlap it may have begun before, and later rows show how
+// they ended. It is in whole month files.
+const (
+	reachBefore = 31 * pool.Day
+	reachAfter  = 7 * pool.Day
+)
+
+// monthFile matches the names of the files: the month, and the format.
+var monthFile = regexp.MustCompile(`^job_pressure_(\d{4}-\d{2})\.(db|parquet)$`)
+
+// EachRow reads the rows of a Parquet file as the texts of some columns, "" for NULL and for those that it lacks,
+// unless check refuses the columns that it has.
+type EachRow func(ctx context.Context, in io.ReaderAt, size int64, columns []string,
+	check func(has func(column string) bool) error, visit func(row []string)) error
+
+// Options define the files of a store and how much it may keep.
+type Options struct {
+	Root     *os.Root        // the directory of the files; not closed with the store
+	Path     string          // the same, as it was given
+	Names    *timeline.Names // of the snapshots, so that jobs and users are the same in both
+	MaxBytes int64           // memory for rows
+	Parquet  EachRow
+}
+
+// Store serves views of the files of a directory. It is safe for concurrent use.
+type Store struct {
+	options Options
+
+	mu     sync.Mutex
+	files  map[string]*file
+	clock  uint64
+	closed bool
+
+	asked    sync.Mutex // of requests: files ask for their numbers while they are read
+	requests pool.Numbered[Request]
+}
+
+// NewStore returns a store. Nothing is read yet.
+func NewStore(o Options) *Store {
+	return &Store{options: o, files: map[string]*file{}}
+}
+
+// Close closes every file. Loads under way end with an error.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, f := range s.files {
+		f.close()
+		f.forget()
+	}
+	s.files = map[string]*file{}
+	return nil
+}
+
+// Bytes is the memory that rows take now.
+func (s *Store) Bytes() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes()
+}
+
+func (s *Store) bytes() (n int64) {
+	for _, f := range s.files {
+		n += f.kept.Load()
+	}
+	return n
+}
+
+// Load returns the files' rows of a window and of its reach. A file that cannot be read becomes a notice, and the
+// others answer. Errors: the directory cannot be listed, or none of the files that the window needs can be read.
+func (s *Store) Load(ctx context.Context, w pool.Window) (*View, error) {
+	months, err := s.list()
+	if err != nil {
+		return nil, err
+	}
+	v := &View{Names: s.options.Names, Files: len(months)}
+	var failure error
+	read := 0
+	for i, month := range months {
+		if !overlaps(month, pool.Window{From: w.From - reachBefore, To: w.To + reachAfter}) {
+			continue
+		}
+		days, notices, err := s.loadMonth(ctx, month, i == len(months)-1)
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("reading the queue files of %s: %w", month.begin, ctx.Err())
+		}
+		if err != nil {
+			failure = cmp.Or(failure, err)
+			v.Notices = append(v.Notices, timeline.Notice{Warning: true, Text: err.Error()})
+			continue
+		}
+		read++
+		v.Notices = append(v.Notices, notices...)
+		v.Days = append(v.Days, days...)
+	}
+	if read == 0 && failure != nil {
+		return nil, failure
+	}
+	slices.SortStableFunc(v.Days, func(a, b *Day) int { return cmp.Compare(a.Date, b.Date) })
+	s.asked.Lock()
+	v.Requests = slices.Clip(s.requests.All)
+	s.asked.Unlock()
+	return v, nil
+}
+
+// month is a month that has files.
+type month struct {
+	begin string   // YYYY-MM
+	names []string // of its files, that of Parquet last
+}
+
+// list returns the months that have files, ascending.
+func (s *Store) list() (months []month, err error) {
+	handle, err := s.options.Root.Open(".")
+	if err == nil {
+		defer handle.Close()
+		var all []string
+		if all, err = handle.Readdirnames(-1); err == nil {
+			slices.Sort(all)
+			for _, name := range all {
+				parts := monthFile.FindStringSubmatch(name)
+				if parts == nil {
+					continue
+				}
+				if n := len(months); n == 0 || months[n-1].begin != parts[1] {
+					months = append(months, month{begin: parts[1]})
+				}
+				last := &months[len(months)-1]
+				last.names = append(last.names, name)
+			}
+			return months, nil
+		}
+	}
+	return nil, pool.SourceError("snapshot directory %s cannot be listed: %w", s.options.Path, snapshots.Bare(err))
+}
+
+// overlaps reports whether a month's rows can lie in the window. The month is the collector's local one, or of UTC.
+func overlaps(m month, w pool.Window) bool {
+	begin, err := time.Parse("2006-01", m.begin)
+	if err != nil {
+		return false // a month that no calendar has
+	}
+	return begin.AddDate(0, 0, -1).UnixMicro() <= w.To && begin.AddDate(0, 1, 1).UnixMicro() >= w.From
+}
+
+// loadMonth returns a month's current days: those of the Parquet file if it has rows, otherwise of the other one.
+func (s *Store) loadMonth(ctx context.Context, m month, newest bool) (
+	days []*Day, notices []timeline.Notice, err error) {
+	for i := len(m.names) - 1; i >= 0; i-- {
+		days, notices, err = s.load(ctx, m.names[i], newest)
+		if err != nil || len(days) > 0 || len(notices) > 0 { // a notice says which rows are left out
+			break
+		}
+	}
+	return days, notices, err
+}
+
+// load returns a file's days as they are now.
+func (s *Store) load(ctx context.Context, name string, newest bool) ([]*Day, []timeline.Notice, error) {
+	f, err := s.file(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	days, notices, err := f.load(ctx, newest)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clock++
+	f.used = s.clock
+	s.shrink(f)
+	return days, notices, err
+}
+
+// file returns the file of a name.
+func (s *Store) file(name string) (*file, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errors.New("the queue files are closed")
+	}
+	f := s.files[name]
+	if f == nil {
+		f = &file{name: name, store: s}
+		if strings.HasSuffix(name, ".db") {
+			on := sqlitefile.File{Root: s.options.Root, Dir: s.options.Path, Name: name, Writer: "the poller"}
+			f.watched = on.Watch(readers)
+		}
+		s.files[name] = f
+	}
+	return f, nil
+}
+
+// shrink forgets the rows of the files that were not used for the longest time, never those of the given one. Views
+// that hold them keep them alive.
+func (s *Store) shrink(keep *file) {
+	for s.bytes() > s.options.MaxBytes {
+		var oldest *file
+		for _, f := range s.files {
+			if f != keep && f.kept.Load() > 0 && (oldest == nil || f.used < oldest.used) {
+				oldest = f
+			}
+		}
+		if oldest == nil {
+			return
+		}
+		oldest.forget()
+	}
+}
+
+// request numbers the requests of jobs.
+func (s *Store) request(r Request) uint32 {
+	s.asked.Lock()
+	defer s.asked.Unlock()
+	return uint32(s.requests.Number(r))
+}

@@ -1,0 +1,454 @@
+package queues
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/snapshots/parquet"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+const monthName = "job_pressure_2025-10.db"
+
+// schema is that of the poller in use.
+const schema = `CREATE TABLE IF NOT EXISTS job_pressure (GlobalJobId TEXT NOT NULL, ScheddName TEXT, Owner TEXT, RequestGPUs REAL, RequestCPUs REAL,
+	RequestMemory REAL, RequestGPUMemory REAL, QDate INTEGER, ChtcProjects TEXT, first_seen INTEGER NOT NULL,
+		last_seen INTEGER NOT NULL);
+	CREATE INDEX IF NOT EXISTS idx_last_seen ON job_pressure (last_seen); CREATE INDEX IF NOT EXISTS idx_first_seen ON job_pressure (first_seen)`
+
+// october is 2025-10-01 00:00 UTC.
+const october = 1759276800
+
+// line is a row as the tests write it: times are minutes after october.
+type line struct {
+	job         string
+	gpus        any
+	memory      any
+	first, last int
+}
+
+func open(t *testing.T, dir, name string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, name)+"?_pragma=busy_timeout(5000)")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	db.SetMaxOpenConns(1)
+	return db
+}
+
+func create(t *testing.T, dir, name string, lines ...line) *sql.DB {
+	t.Helper()
+	db := open(t, dir, name)
+	exec(t, db, schema)
+	insert(t, db, lines...)
+	return db
+}
+
+func exec(t *testing.T, db *sql.DB, statement string, values ...any) {
+	t.Helper()
+	_, err := db.Exec(statement, values...)
+	require.NoError(t, err)
+}
+
+func insert(t *testing.T, db *sql.DB, lines ...line) {
+	t.Helper()
+	tx, err := db.Begin()
+	require.NoError(t, err)
+	for _, l := range lines {
+		_, err := tx.Exec("INSERT INTO job_pressure VALUES (?,?,?,?,?,?,?,?,?,?,?)", l.job, "ap1.example.org", "user",
+			l.gpus, 4.0, 32768.0,
+			l.memory, october-60, "B, A", october+60*l.first, october+60*l.last)
+		require.NoError(t, err)
+	}
+	require.NoError(t, tx.Commit())
+}
+
+func job(n int) string { return fmt.Sprintf("ap1.example.org#%d.0#1759276000", n) }
+
+func openStore(t *testing.T, dir string) *Store {
+	t.Helper()
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	s := NewStore(Options{Root: root, Path: dir, Names: timeline.NewNames(), MaxBytes: 64 << 20,
+		Parquet: parquet.EachRow})
+	t.Cleanup(func() { _ = s.Close(); _ = root.Close() })
+	return s
+}
+
+var inOctober = pool.Window{From: october * pool.Second, To: (october + 86400) * pool.Second}
+
+// texts are the rows of a view, in the order of their files.
+func texts(v *View) (all []string) {
+	for _, d := range v.Days {
+		for i := range d.Rows {
+			r := &d.Rows[i]
+			q := v.Requests[r.Request]
+			all = append(all, fmt.Sprintf("%s %s %s %q %g×%g %g %g q%d %d–%d", v.Names.JobText(r.Job), v.Names.Text(r.Schedd),
+				v.Names.Text(r.Owner), v.Names.Text(r.Project),
+				q.GPUs, q.GPUMemory, q.CPUs, q.Memory, r.QDate, (int(r.First)-october)/60, (int(r.Last)-october)/60))
+		}
+	}
+	return all
+}
+
+func load(t *testing.T, s *Store) *View {
+	t.Helper()
+	v, err := s.Load(t.Context(), inOctober)
+	require.NoError(t, err)
+	return v
+}
+
+func warnings(v *View) (all []string) {
+	for _, n := range v.Notices {
+		all = append(all, n.Text)
+	}
+	return all
+}
+
+func TestRowsAsTheyAreStored(t *testing.T) {
+	dir := t.TempDir()
+	create(t, dir, monthName, line{job(1), 2.0, 40000.0, 0, 60}, line{job(2), nil, nil, 30, 30},
+		line{job(3), 0.5, 0.0, 1500, 1530})
+	create(t, dir, "job_pressure_2025-10_dev.db", line{job(9), 1.0, nil, 0, 0})
+	v := load(t, openStore(t, dir))
+	require.Empty(t, v.Notices)
+	require.Equal(t, 1, v.Files)
+	require.Equal(t, []string{
+		job(1) + ` ap1.example.org user "A,B" 2×40000 4 32768 q1759276740 0–60`,
+		job(2) + ` ap1.example.org user "A,B" 1×0 4 32768 q1759276740 30–30`,
+		job(3) + ` ap1.example.org user "A,B" 1×0 4 32768 q1759276740 1500–1530`,
+	}, texts(v))
+	require.Len(t, v.Days, 2)
+	require.Equal(t, []uint32{october, october + 1800, october + 3600}, v.Days[0].Times)
+	require.EqualValues(t, october+3600, v.Days[0].Last)
+}
+
+func TestOddRows(t *testing.T) {
+	dir := t.TempDir()
+	db := create(t, dir, monthName, line{"no such id\x1fat all", 1.0, nil, 0, 5}, line{"", 1.0, nil, 0, 5},
+		line{job(1), 1.0, nil, 30, 20})
+	exec(t, db, "INSERT INTO job_pressure (GlobalJobId, first_seen, last_seen) VALUES ('ap7#1.0#5', 'never', 7), "+
+		"('ap7#1.0#5', 1759276800, 1759276800)")
+	v := load(t, openStore(t, dir))
+	require.Equal(t, []string{
+		"no such id\x1fat all" + ` ap1.example.org user "A,B" 1×0 4 32768 q1759276740 0–5`,
+		job(1) + ` ap1.example.org user "A,B" 1×0 4 32768 q1759276740 30–30`,
+		`ap7#1.0#5 ap7  "" 1×0 0 0 q0 0–0`,
+	}, texts(v))
+	require.Equal(t, []string{
+		"job_pressure_2025-10.db: 2 rows have no GlobalJobId or no readable first_seen and last_seen: left out",
+		"job_pressure_2025-10.db: 1 rows end before they begin (the poller's clock was set back): they count as seen once",
+	}, warnings(v))
+}
+
+// Without a column the other rows still answer; without one that is needed the file is named.
+func TestOtherLayouts(t *testing.T) {
+	dir := t.TempDir()
+	db := open(t, dir, monthName)
+	exec(t, db, "CREATE TABLE job_pressure (last_seen INTEGER, first_seen INTEGER, globaljobid TEXT, Extra TEXT)")
+	exec(t, db, "INSERT INTO job_pressure VALUES (1759276860, 1759276800, 'ap7#1.0#5', 'x')")
+	older := open(t, dir, "job_pressure_2025-09.db")
+	exec(t, older, "CREATE TABLE job_pressure (GlobalJobId TEXT, Owner TEXT, timestamp TEXT)")
+	exec(t, open(t, dir, "job_pressure_2025-11.db"), "CREATE TABLE other (a)")
+	s := openStore(t, dir)
+	v, err := s.Load(t.Context(), pool.Window{From: inOctober.From, To: inOctober.To + 28*pool.Day})
+	require.NoError(t, err)
+	require.Equal(t, []string{`ap7#1.0#5 ap7  "" 1×0 0 0 q0 0–1`}, texts(v))
+	require.Equal(t, []string{
+		"job_pressure_2025-09.db is left out: it has the older layout, with a row for each poll and a column timestamp. " +
+			"Convert it with `gpureports convert` and move it away",
+		"job_pressure_2025-11.db: it has no table job_pressure: it is not a file of the queue poller, or is still empty",
+	}, warnings(v))
+	_, err = s.Load(t.Context(), pool.Window{From: inOctober.From + 70*pool.Day, To: inOctober.To + 70*pool.Day})
+	require.ErrorContains(t, err, "no table job_pressure", "no file that is needed can be read")
+	require.Equal(t, pool.FaultSource, pool.FaultOf(err))
+}
+
+func TestWithoutFiles(t *testing.T) {
+	v := load(t, openStore(t, t.TempDir()))
+	require.Zero(t, v.Files)
+	require.Empty(t, v.Days)
+}
+
+// While a file grows as the poller makes it grow, only changed rows are read, and the result equals that of
+// reading everything.
+func TestGrowth(t *testing.T) {
+	for _, mode := range []string{"DELETE", "WAL"} {
+		t.Run(mode, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(7, 7))
+			dir := t.TempDir()
+			db := create(t, dir, monthName)
+			exec(t, db, "PRAGMA journal_mode = "+mode)
+			kept := openStore(t, dir)
+			waiting := map[int]int64{}
+			next := 0
+			var before *View
+			for poll := range 120 {
+				now := october + 60*(poll*30)
+				if poll == 60 {
+					now -= 7200 // the clock was set back
+				}
+				tx, err := db.Begin()
+				require.NoError(t, err)
+				for n, rowid := range waiting {
+					if random.IntN(4) == 0 {
+						delete(waiting, n)
+						continue
+					}
+					_, err := tx.Exec("UPDATE job_pressure SET last_seen = ? WHERE rowid = ?", now, rowid)
+					require.NoError(t, err)
+				}
+				for range random.IntN(5) {
+					next++
+					result, err := tx.Exec("INSERT INTO job_pressure VALUES (?,'ap1','u',1.0,1.0,1.0,NULL,0,'',?,?)", job(next), now,
+						now)
+					require.NoError(t, err)
+					waiting[next], err = result.LastInsertId()
+					require.NoError(t, err)
+				}
+				require.NoError(t, tx.Commit())
+				frozen := texts(load(t, kept))
+				require.Equal(t, texts(load(t, openStore(t, dir))), frozen, "poll %d", poll)
+				if before != nil {
+					require.NotEmpty(t, before.Days, "views are never changed")
+				}
+				before = load(t, kept)
+			}
+		})
+	}
+}
+
+// Each commit is seen, even one that edits a row among many.
+func TestEditedFile(t *testing.T) {
+	dir := t.TempDir()
+	db := create(t, dir, monthName, line{job(1), 1.0, nil, 0, 30}, line{job(2), 1.0, nil, 30, 60})
+	for n := range 60 {
+		insert(t, db, line{job(100 + n), 1.0, 0.0, n, n + 30})
+	}
+	s := openStore(t, dir)
+	before := load(t, s)
+	exec(t, db, "UPDATE job_pressure SET Owner = 'other', RequestGPUs = 8 WHERE rowid = 33")
+	edited := texts(load(t, s))
+	require.NotEqual(t, texts(before), edited)
+	require.Equal(t, texts(load(t, openStore(t, dir))), edited)
+	exec(t, db, "DELETE FROM job_pressure WHERE rowid > 2")
+	exec(t, db, "UPDATE job_pressure SET Owner = 'other' WHERE rowid = 1")
+	require.Contains(t, texts(load(t, s))[0], "other")
+	exec(t, db, "DELETE FROM job_pressure WHERE rowid = 1")
+	require.Len(t, texts(load(t, s)), 1)
+	fresh := t.TempDir()
+	require.NoError(t, create(t, fresh, monthName, line{job(8), 1.0, nil, 0, 0}).Close())
+	require.NoError(t, os.Rename(filepath.Join(fresh, monthName), filepath.Join(dir, monthName)))
+	require.Contains(t, texts(load(t, s))[0], job(8), "another file took its place")
+}
+
+func TestMonthsInReach(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"job_pressure_2025-07.db", "job_pressure_2025-08.db",
+		"job_pressure_2025-09.db", monthName,
+		"job_pressure_2025-11.db", "job_pressure_2025-13.db"} {
+		require.NoError(t, create(t, dir, name, line{name, 1.0, nil, 0, 0}).Close())
+	}
+	var jobs []string
+	v := load(t, openStore(t, dir))
+	for _, text := range texts(v) {
+		jobs = append(jobs, strings.Fields(text)[0])
+	}
+	slices.Sort(jobs)
+	require.Equal(t, []string{"job_pressure_2025-08.db", "job_pressure_2025-09.db", monthName}, jobs)
+	require.Equal(t, 6, v.Files)
+}
+
+func TestBudget(t *testing.T) {
+	dir := t.TempDir()
+	var lines []line
+	for i := range 100 {
+		lines = append(lines, line{job(i), 1.0, nil, 0, 0})
+	}
+	for _, name := range []string{"job_pressure_2025-06.db", monthName} {
+		require.NoError(t, create(t, dir, name, lines...).Close())
+	}
+	s := openStore(t, dir)
+	s.options.MaxBytes = 8000
+	require.Len(t, texts(load(t, s)), 100)
+	first := s.Bytes()
+	require.LessOrEqual(t, first, int64(100*60))
+	june := pool.Window{From: inOctober.From - 110*pool.Day, To: inOctober.To - 110*pool.Day}
+	v, err := s.Load(t.Context(), june)
+	require.NoError(t, err)
+	require.Len(t, texts(v), 100)
+	require.Equal(t, first, s.Bytes(), "October is forgotten")
+	require.Len(t, texts(load(t, s)), 100)
+}
+
+func TestFilesThatCannotBeRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(t *testing.T, path string)
+		want  string
+	}{
+		"no SQLite": {func(t *testing.T, path string) {
+			require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("no", 999)), 0o600))
+		}, "is not a SQLite file"},
+		"truncated": {func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 8192)) },
+			"damaged or truncated"},
+		"a directory": {func(t *testing.T, path string) {
+			require.NoError(t, os.Remove(path))
+			require.NoError(t, os.Mkdir(path, 0o700))
+		}, "not a regular file"},
+		"a link that leads outside": {func(t *testing.T, path string) {
+			require.NoError(t, os.Rename(path, filepath.Join(filepath.Dir(filepath.Dir(path)), "elsewhere.db")))
+			require.NoError(t, os.Symlink("../elsewhere.db", path))
+		}, "leads out of the snapshot directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			require.NoError(t, os.Mkdir(dir, 0o700))
+			var lines []line
+			for i := range 2000 {
+				lines = append(lines, line{job(i), 1.0, nil, 0, 0})
+			}
+			require.NoError(t, create(t, dir, monthName, lines...).Close())
+			require.NoError(t, create(t, dir, "job_pressure_2025-09.db", line{job(1), 1.0, nil, 0, 0}).Close())
+			c.spoil(t, filepath.Join(dir, monthName))
+			s := openStore(t, dir)
+			v := load(t, s)
+			require.Len(t, texts(v), 1, "the other file answers")
+			require.Len(t, v.Notices, 1)
+			require.Contains(t, v.Notices[0].Text, c.want)
+			require.NotContains(t, v.Notices[0].Text, dir)
+		})
+	}
+}
+
+func TestLockedFile(t *testing.T) {
+	dir := t.TempDir()
+	db := create(t, dir, monthName, line{job(1), 1.0, nil, 0, 0})
+	s := openStore(t, dir)
+	exec(t, db, "PRAGMA locking_mode = EXCLUSIVE")
+	exec(t, db, "BEGIN EXCLUSIVE")
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err := s.Load(ctx, inOctober)
+	require.ErrorIs(t, err, context.DeadlineExceeded, "it waits for the writer, but no longer than it may")
+	exec(t, db, "ROLLBACK")
+	require.NoError(t, db.Close())
+	require.Len(t, texts(load(t, s)), 1)
+}
+
+func TestReadingNeverWrites(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, create(t, dir, monthName, line{job(1), 1.0, nil, 0, 0}).Close())
+	before, err := os.ReadFile(filepath.Join(dir, monthName))
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(dir, 0o500))
+	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
+	require.Len(t, texts(load(t, openStore(t, dir))), 1)
+	after, err := os.ReadFile(filepath.Join(dir, monthName))
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+}
+
+// BenchmarkFirst reads a month with half a million rows; BenchmarkWarm has read it before.
+func BenchmarkFirst(b *testing.B) { benchmark(b, true) }
+func BenchmarkWarm(b *testing.B)  { benchmark(b, false) }
+
+func benchmark(b *testing.B, fresh bool) {
+	const n = 500_000
+	dir := b.TempDir()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, monthName))
+	require.NoError(b, err)
+	_, err = db.Exec(schema)
+	require.NoError(b, err)
+	tx, err := db.Begin()
+	require.NoError(b, err)
+	statement, err := tx.Prepare("INSERT INTO job_pressure VALUES (?,?,?,?,?,?,?,?,?,?,?)")
+	require.NoError(b, err)
+	for i := range n {
+		first := october + i*30*86400/n/1800*1800
+		_, err := statement.Exec(fmt.Sprintf("ap2001.chtc.example.org#%d.%d#%d", 1000000+i/20, i%20, first-100),
+			"ap2001.chtc.example.org", fmt.Sprintf("user%03d", i%200),
+			1.0, 4.0, 32768.0, nil, first-100, "Physics_Seven", first, first+1800*(i%40))
+		require.NoError(b, err)
+	}
+	require.NoError(b, tx.Commit())
+	require.NoError(b, db.Close())
+	root, err := os.OpenRoot(dir)
+	require.NoError(b, err)
+	defer root.Close()
+	s := NewStore(Options{Root: root, Path: dir, Names: timeline.NewNames(), MaxBytes: 256 << 20})
+	window := pool.Window{From: october * pool.Second, To: (october + 30*86400) * pool.Second}
+	for b.Loop() {
+		if fresh {
+			s = NewStore(Options{Root: root, Path: dir, Names: timeline.NewNames(), MaxBytes: 256 << 20})
+		}
+		_, err := s.Load(b.Context(), window)
+		require.NoError(b, err)
+	}
+	b.ReportMetric(float64(s.Bytes())/n, "B/row")
+}
+
+// Of two files of a month that of Parquet counts if it has rows, and both formats of the same rows are read alike.
+func TestParquet(t *testing.T) {
+	fields := []parquet.Field{{Name: "GlobalJobId"}, {Name: "ScheddName"}, {Name: "Owner"},
+		{Name: "RequestGPUs", Kind: parquet.Real}, {Name: "RequestCPUs", Kind: parquet.Real},
+		{Name: "RequestMemory", Kind: parquet.Real}, {Name: "RequestGPUMemory", Kind: parquet.Real},
+		{Name: "QDate", Kind: parquet.Integer}, {Name: "ChtcProjects"}, {Name: "first_seen", Kind: parquet.Integer},
+		{Name: "last_seen", Kind: parquet.Integer}, {Name: "JobState"}}
+	rows := [][]any{
+		{job(1), "ap1", "u", 2.0, 4.0, -1.0, 40000.0, int64(october - 60), "B, A", int64(october), int64(october + 600), nil},
+		{job(2), "ap1", nil, nil, 1e15, nil, 1e8, int64(october + 900), "", int64(october), int64(october + 60), "running"},
+		{job(3), "ap1", "u", 20000.0, nil, nil, nil, nil, nil, int64(october), int64(october + 60), "idle"},
+		{job(4), "ap1", "u", 0.5, nil, nil, nil, nil, nil, int64(october + 90000), int64(october + 90000), "Running"},
+	}
+	write := func(dir string, rows [][]any) {
+		content, err := parquet.Encode(fields, rows)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "job_pressure_2025-10.parquet"), content, 0o600))
+	}
+	dir, other := t.TempDir(), t.TempDir()
+	db := create(t, other, monthName)
+	exec(t, db, "ALTER TABLE job_pressure ADD COLUMN JobState TEXT")
+	for _, row := range rows {
+		exec(t, db, "INSERT INTO job_pressure VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", row...)
+	}
+	write(dir, rows)
+	v, same := load(t, openStore(t, dir)), load(t, openStore(t, other))
+	want := []string{job(1) + ` ap1 u "A,B" 2×40000 4 0 q1759276740 0–10`,
+		job(2) + ` ap1  "" 1×0 1.099511627776e+12 0 q1759276000 0–1`, job(4) + ` ap1 u "" 1×0 0 0 q0 1500–1500`}
+	require.Equal(t, want, texts(v))
+	require.Equal(t, want, texts(same))
+	for _, v := range []*View{v, same} {
+		require.Equal(t, []bool{false, true}, []bool{v.Days[0].Rows[0].Running, v.Days[0].Rows[1].Running})
+		require.False(t, v.Days[1].Rows[0].Running)
+		require.Len(t, v.Notices, 2)
+		require.Contains(t, v.Notices[0].Text, "1 rows ask for more than 10000 GPUs")
+		require.Contains(t, v.Notices[1].Text, "3 amounts of CPUs")
+	}
+
+	s := openStore(t, dir)
+	create(t, dir, monthName, line{job(9), 1.0, nil, 0, 5})
+	require.Equal(t, want, texts(load(t, s)), "that of Parquet counts")
+	write(dir, nil)
+	require.Equal(t, []string{job(9) + ` ap1.example.org user "A,B" 1×0 4 32768 q1759276740 0–5`}, texts(load(t, s)))
+	write(dir, rows[:1])
+	require.Equal(t, want[:1], texts(load(t, s)), "it was replaced")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "job_pressure_2025-10.parquet"), []byte("PAR1"), 0o600))
+	create(t, dir, "job_pressure_2025-09.db", line{job(8), 1.0, nil, -5, 5})
+	v = load(t, s)
+	require.Len(t, texts(v), 1, "the other months still answer")
+	require.Contains(t, v.Notices[0].Text, "job_pressure_2025-10.parquet cannot be read")
+}

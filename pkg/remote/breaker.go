@@ -1,0 +1,109 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Breaker bounds how long callers wait for a server that fails. After a failure, requests return that failure at once
+// for 30 s. After that they are made again, but callers wait for them only RetryLimit. If that is too short, the next
+// limit is twice as long, up to Limit, because a server that is slow and well must be found well again: with limits of
+// 20 and 5 s, a listing of 7 s times out once and succeeds half a minute later. It is safe for concurrent use.
+type Breaker struct {
+	Limit      time.Duration // of a request
+	RetryLimit time.Duration // of a request after a failure
+	Harmless   func(error) bool
+	TimedOut   func(limit time.Duration) error // the error of a request that took longer than its limit
+
+	mu        sync.Mutex
+	failure   error         // of the last request, nil if it succeeded
+	limit     time.Duration // of requests after the failure
+	since     time.Time     // time of the first failure in a row
+	openUntil time.Time     // until then no request is made
+	answered  time.Time     // time of the last success
+}
+
+const openFor = 30 * time.Second
+
+// Ask makes a request, unless the server failed a moment ago: then it returns that failure, which says since when the
+// server fails. Harmless errors do not count as failures.
+func (b *Breaker) Ask(ctx context.Context, request func(context.Context) error) error {
+	begin := time.Now()
+	limit, failure := b.admit(begin)
+	if failure != nil {
+		return failure
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := request(limited)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	next := b.RetryLimit
+	if err != nil && limited.Err() != nil {
+		err = b.TimedOut(limit)
+		if limit < b.Limit {
+			next = min(2*limit, b.Limit)
+		}
+	}
+	return b.record(err, begin, next)
+}
+
+// admit returns the limit of a request that begins now, or the failure that it returns instead.
+func (b *Breaker) admit(now time.Time) (time.Duration, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.failure == nil:
+		return b.Limit, nil
+	case now.Before(b.openUntil):
+		return 0, b.failure
+	}
+	return b.limit, nil
+}
+
+// record keeps the outcome of a request. A failure sets the limit of the next one.
+func (b *Breaker) record(err error, begin time.Time, next time.Duration) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err == nil || b.Harmless(err) {
+		b.failure, b.answered = nil, time.Now()
+		return err
+	}
+	if b.answered.After(begin) { // another request succeeded meanwhile
+		return err
+	}
+	if b.failure == nil {
+		b.since = begin
+	}
+	b.failure = fmt.Errorf("%w (%s)", err, b.sinceText())
+	b.limit, b.openUntil = next, time.Now().Add(openFor)
+	return b.failure
+}
+
+// Failure returns the error of the last request, nil if it succeeded.
+func (b *Breaker) Failure() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failure
+}
+
+// Since says since when the server fails.
+func (b *Breaker) Since() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.sinceText()
+}
+
+func (b *Breaker) sinceText() string {
+	return "since " + b.since.UTC().Format("2006-01-02 15:04:05 UTC")
+}
+
+// Retry lets the next request be made, also if the server failed a moment ago.
+func (b *Breaker) Retry() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.openUntil = time.Time{}
+}

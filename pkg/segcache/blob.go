@@ -1,0 +1,99 @@
+// Package segcache keeps bytes that were made of one UTC day, in the plugin's own cache directory and in a bucket that
+// servers share. It knows only their kind, the version of their form, and the day.
+package segcache
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Blob names an entry of the cache: a kind with its format's version, and the UTC day that it describes.
+type Blob struct {
+	Kind    string // lower-case letters
+	Version int    // blobs of other versions are not read
+	Date    int32
+}
+
+// blobMagic is the beginning of blobs of all kinds and versions.
+const blobMagic = "gpureports "
+
+func (b Blob) magic() string { return fmt.Sprintf("%s%s %d\n", blobMagic, b.Kind, b.Version) }
+
+// day is the date as YYYY-MM-DD.
+func (b Blob) day() string { return pool.Time(pool.Micros(b.Date) * pool.Day).Format(time.DateOnly) }
+
+// header is ahead of the compressed body, as one line of JSON.
+type header struct {
+	About json.RawMessage `json:"about"`
+	Hash  uint64          `json:"hash"` // xxHash of the body
+	Size  int             `json:"size"` // of the body
+}
+
+// maxBody bounds the memory that a header can make a reader allocate.
+const maxBody = 1 << 30
+
+var (
+	// compressor and decompressor are safe for concurrent use by EncodeAll and DecodeAll.
+	compressor, _ = zstd.NewWriter(nil,
+		zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(1))
+	decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxBody))
+)
+
+// buffers are for uncompressed bodies: for a year they would take as much memory again as the cached data.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// pack writes a body with a description of it.
+func (b Blob) pack(about any, body []byte) ([]byte, error) {
+	described, err := json.Marshal(about)
+	if err != nil {
+		return nil, err
+	}
+	line, err := json.Marshal(header{described, xxhash.Sum64(body), len(body)})
+	if err != nil {
+		return nil, err
+	}
+	content := append(append([]byte(b.magic()), line...), '\n')
+	return compressor.EncodeAll(body, content), nil
+}
+
+var (
+	errForeign = errors.New("of another version, or foreign")
+
+	// ErrDamaged is returned for a body that differs from the written one.
+	ErrDamaged = errors.New("damaged file of the segment cache")
+)
+
+// open reads the description that pack wrote into about, and returns a function that hands the body to take, valid
+// during the call. Errors: errForeign, ErrDamaged.
+func (b Blob) open(content []byte, about any) (use func(take func([]byte) error) error, err error) {
+	rest, ours := bytes.CutPrefix(content, []byte(b.magic()))
+	if !ours {
+		return nil, errForeign
+	}
+	var h header
+	line, packed, _ := bytes.Cut(rest, []byte("\n"))
+	if json.Unmarshal(line, &h) != nil || json.Unmarshal(h.About, about) != nil || h.Size < 0 || h.Size > maxBody {
+		return nil, ErrDamaged
+	}
+	return func(take func([]byte) error) error { return unpack(h, packed, take) }, nil
+}
+
+func unpack(h header, packed []byte, take func([]byte) error) error {
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	body, err := decompressor.DecodeAll(packed, (*buffer)[:0])
+	*buffer = body
+	if err != nil || len(body) != h.Size || xxhash.Sum64(body) != h.Hash {
+		return ErrDamaged
+	}
+	return take(body)
+}

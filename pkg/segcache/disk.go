@@ -1,0 +1,280 @@
+package segcache
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/chtc/gpureports/pkg/pool"
+)
+
+// Disk keeps blobs in a folder of its own, under a byte budget. A file is whole or not there; one that is foreign or
+// damaged is dropped, never trusted. It is safe for concurrent use.
+type Disk struct {
+	root   *os.Root
+	path   string // of the root
+	prefix string // of the owner's file names
+	max    int64
+
+	mu    sync.Mutex
+	bytes int64 // as far as known; -1 = not counted yet
+	err   error // of the last write
+}
+
+// The name of a blob's file, and of one that is being written. Other files are never deleted.
+var (
+	blobName = regexp.MustCompile(`^[0-9a-f]{16}-\d{4}-\d{2}-\d{2}\.[a-z]+$`)
+	partName = regexp.MustCompile(`^[0-9a-f]{16}-\d{4}-\d{2}-\d{2}\.[a-z]+\.[0-9a-f]{16}\.part$`)
+)
+
+// Folder is the folder inside the cache directory.
+const Folder = "gpureports-segments"
+
+// abandoned is the age from which a file under construction counts as left over from a process that died.
+const abandoned = time.Hour
+
+// OpenDisk makes the folder inside dir, for this user only. owner distinguishes data sources that share the directory:
+// each has files of its own.
+func OpenDisk(dir, owner string, max int64) (*Disk, error) {
+	root, err := OpenFolder(dir, Folder)
+	if err != nil {
+		return nil, pool.SourceError("cache directory cannot be opened: %w: check the setting cacheDir", bare(err))
+	}
+	d := &Disk{root: root, path: filepath.Join(dir, Folder),
+		prefix: fmt.Sprintf("%016x", xxhash.Sum64String(owner)), max: max, bytes: -1}
+	d.err = d.sweep()
+	return d, nil
+}
+
+// OpenFolder opens a folder inside dir for this user only, and makes it if there is none. It does not follow a link
+// that leads out of dir, and refuses a folder that belongs to another user: what is in it would be believed.
+func OpenFolder(dir, name string) (*os.Root, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	outer, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer outer.Close()
+	if err := outer.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	root, err := outer.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := root.Stat(".")
+	if err == nil && !isOwn(info) {
+		err = fmt.Errorf("%s in it belongs to another user", name)
+	}
+	if err == nil {
+		err = root.Chmod(".", 0o700)
+	}
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return root, nil
+}
+
+// bare strips paths from a file error.
+func bare(err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return path.Err
+	case errors.As(err, &link):
+		return link.Err
+	}
+	return err
+}
+
+// sweep removes the unfinished files of processes that died while writing.
+func (d *Disk) sweep() error {
+	files, err := d.list(partName)
+	if err != nil {
+		return fmt.Errorf("read the segment cache: %w", bare(err))
+	}
+	for _, info := range files {
+		if time.Since(info.ModTime()) > abandoned {
+			if err := d.root.Remove(info.Name()); ignoreMissing(err) != nil {
+				return fmt.Errorf("tidy the segment cache: %w", bare(err))
+			}
+		}
+	}
+	return nil
+}
+
+// list returns the files whose names match.
+func (d *Disk) list(name *regexp.Regexp) (files []fs.FileInfo, err error) {
+	handle, err := d.root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer handle.Close()
+	entries, err := handle.ReadDir(-1)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil || !name.MatchString(entry.Name()) || !info.Mode().IsRegular() {
+			continue
+		}
+		files = append(files, info)
+	}
+	return files, nil
+}
+
+func (d *Disk) name(b Blob) string {
+	return d.prefix + "-" + b.day() + "." + b.Kind
+}
+
+// Write keeps a body with a description of it, as JSON. A failure is kept for Err: the disk only saves time.
+func (d *Disk) Write(b Blob, about any, body []byte) {
+	err := d.write(b, about, body)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err = err
+}
+
+func (d *Disk) write(b Blob, about any, body []byte) error {
+	content, err := b.pack(about, body)
+	if err != nil {
+		return err
+	}
+	return d.put(d.name(b), content)
+}
+
+// put writes a file atomically and keeps the budget.
+func (d *Disk) put(name string, content []byte) error {
+	temporary := fmt.Sprintf("%s.%016x.part", name, rand.Uint64())
+	err := d.root.WriteFile(temporary, content, 0o600)
+	if err == nil {
+		err = d.root.Rename(temporary, name)
+	}
+	if err != nil {
+		_ = d.root.Remove(temporary) // otherwise swept up later
+		return fmt.Errorf("write the segment cache: %w", bare(err))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.bytes >= 0 {
+		d.bytes += int64(len(content)) // too much if a file was replaced: recounted below
+	}
+	if d.bytes < 0 || d.bytes > d.max {
+		return d.shrink()
+	}
+	return nil
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// shrink counts the files and drops the least recently used ones above the budget. d.mu is held.
+func (d *Disk) shrink() error {
+	files, err := d.list(blobName)
+	if err != nil {
+		return fmt.Errorf("read the segment cache: %w", bare(err))
+	}
+	d.bytes = 0
+	for _, info := range files {
+		d.bytes += info.Size()
+	}
+	slices.SortFunc(files, func(a, b fs.FileInfo) int {
+		return cmp.Compare(a.ModTime().UnixNano(), b.ModTime().UnixNano())
+	})
+	for _, info := range files {
+		if d.bytes <= d.max {
+			break
+		}
+		if !d.isOurs(info.Name()) {
+			continue
+		}
+		if err := d.root.Remove(info.Name()); ignoreMissing(err) != nil {
+			return fmt.Errorf("tidy the segment cache: %w", bare(err))
+		}
+		d.bytes -= info.Size()
+	}
+	return nil
+}
+
+// isOurs reports whether first bytes are those of a blob, of any version.
+func (d *Disk) isOurs(name string) bool {
+	file, err := d.root.Open(name)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	magic := make([]byte, len(blobMagic))
+	n, _ := file.Read(magic) // a short file is not ours
+	return string(magic[:n]) == blobMagic
+}
+
+// Read reads the description of a blob into about, and returns a function that hands its body to use, valid during the
+// call; ok is false if there is none that can be used. A body that is damaged, or that use refuses, is dropped.
+func (d *Disk) Read(b Blob, about any) (body func(use func([]byte) error) error, ok bool) {
+	name := d.name(b)
+	content, err := d.root.ReadFile(name)
+	if err != nil {
+		return nil, false
+	}
+	use, err := b.open(content, about)
+	if err != nil {
+		if !errors.Is(err, errForeign) { // written over later
+			d.Drop(b)
+		}
+		return nil, false
+	}
+	return func(take func([]byte) error) error {
+		if err := use(take); err != nil {
+			d.Drop(b)
+			return err
+		}
+		now := time.Now()
+		_ = d.root.Chtimes(name, now, now) // only the order of eviction depends on it
+		return nil
+	}, true
+}
+
+// Drop removes a blob. If it cannot be removed it is written over, or found wrong again.
+func (d *Disk) Drop(b Blob) { _ = d.root.Remove(d.name(b)) }
+
+// Err is the error of the last write, nil if it succeeded.
+func (d *Disk) Err() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.err
+}
+
+// Replaced reports whether another folder, or none, is where this one was: nothing can be kept in it any more.
+func (d *Disk) Replaced() bool { return Replaced(d.root, d.path) }
+
+// Replaced reports whether a path no longer leads to the directory that was opened there: it was renamed or deleted, a
+// link to it was turned to another one, or something was mounted over it.
+func Replaced(opened *os.Root, path string) bool {
+	was, err := opened.Stat(".")
+	if err != nil {
+		return true // a stale handle of a network file system
+	}
+	is, err := os.Stat(path)
+	return err != nil || !os.SameFile(was, is)
+}
+
+// Close closes the folder.
+func (d *Disk) Close() error { return d.root.Close() }

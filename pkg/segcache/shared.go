@@ -1,0 +1,152 @@
+package segcache
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/chtc/gpureports/pkg/bucket"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/remote"
+)
+
+// Shared keeps blobs of finished days in a bucket, for all processes that read the same snapshots. Each is an object
+// whose key is derived from its source rows. Objects are written once; only growing ones are replaced. An object that
+// is damaged or foreign is ignored, but not removed. It is safe for concurrent use.
+type Shared struct {
+	bucket *bucket.Bucket
+
+	reads, writes *remote.Breaker // apart: keys may be such that only read
+}
+
+// The longest waits of a query, because it can be answered from the snapshots instead.
+const (
+	readWithin  = 5 * time.Second
+	writeWithin = 20 * time.Second
+	triedAgain  = time.Second // if the bucket failed before
+)
+
+// NewShared returns the blobs in a bucket.
+func NewShared(b *bucket.Bucket) *Shared {
+	return &Shared{bucket: b, reads: b.NewBreaker(readWithin, triedAgain),
+		writes: b.NewBreaker(writeWithin, triedAgain)}
+}
+
+// Key is the object's key: segments/7/2026-05-14-<hash of the identity>.
+func (b Blob) Key(identity string) string {
+	sum := sha256.Sum256([]byte(identity))
+	folder := strings.TrimSuffix(b.Kind, "s") + "s"
+	return fmt.Sprintf("%s/%d/%s-%s", folder, b.Version, b.day(), hex.EncodeToString(sum[:16]))
+}
+
+// Read returns a function that hands the body of a blob to take, valid during the call; nil if there is none. identity
+// is that of the rows that the blob was made from. Errors, for a notice: the bucket failed, without its details, or the
+// object is invalid; ctx's.
+func (s *Shared) Read(ctx context.Context, b Blob, identity string) (body func(take func([]byte) error) error,
+	err error) {
+	body, _, err = s.Latest(ctx, b, identity)
+	return body, err
+}
+
+// Latest is Read of a blob that may be replaced, with the object's ETag.
+func (s *Shared) Latest(ctx context.Context, b Blob, identity string) (body func(take func([]byte) error) error,
+	etag string, err error) {
+	key := b.Key(identity)
+	var content []byte
+	var object bucket.Object
+	err = s.reads.Ask(ctx, func(ctx context.Context) (err error) {
+		content, object, err = s.bucket.Get(ctx, key)
+		return err
+	})
+	if errors.Is(err, bucket.ErrNotFound) {
+		return nil, "", nil
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, "", ctx.Err()
+	case errors.Is(err, bucket.ErrDenied):
+		return nil, "", pool.SourceError("the bucket %s refuses to be read (%s)", s.bucket.Name(), s.reads.Since())
+	case err != nil:
+		return nil, "", pool.SourceError("the bucket %s cannot be reached (%s)", s.bucket.Name(), s.reads.Since())
+	}
+	unbelieved := func(err error) error {
+		return pool.SourceError("the bucket %s: %s is invalid (%w) and ignored: remove it", s.bucket.Name(), key, err)
+	}
+	var of string
+	use, err := b.open(content, &of)
+	if err == nil && of != identity {
+		err = errForeign
+	}
+	if err != nil {
+		return nil, "", unbelieved(err)
+	}
+	return func(take func([]byte) error) error {
+		if err := use(take); err != nil {
+			return unbelieved(err)
+		}
+		return nil
+	}, object.ETag, nil
+}
+
+// Write puts a blob's body into the bucket unless it is there already. won is false if it was. Errors: the bucket
+// failed; ctx's.
+func (s *Shared) Write(ctx context.Context, b Blob, identity string, body []byte) (won bool, err error) {
+	return s.Replace(ctx, b, identity, "", body)
+}
+
+// Replace puts a blob's body in the place of the object with an ETag; "": if there is none. won is false if there is
+// another one by now. Errors: the bucket failed; ctx's.
+func (s *Shared) Replace(ctx context.Context, b Blob, identity, etag string, body []byte) (won bool, err error) {
+	content, err := b.pack(identity, body)
+	if err != nil {
+		return false, err
+	}
+	condition := bucket.IfAbsent()
+	if etag != "" {
+		condition = bucket.IfETag(etag)
+	}
+	err = s.writes.Ask(ctx, func(ctx context.Context) error {
+		_, err := s.bucket.Put(ctx, b.Key(identity), content, condition)
+		return err
+	})
+	if errors.Is(err, bucket.ErrPrecondition) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Has reports whether there is an object of a blob. Errors: the bucket failed; ctx's.
+func (s *Shared) Has(ctx context.Context, b Blob, identity string) (bool, error) {
+	err := s.reads.Ask(ctx, func(ctx context.Context) error {
+		_, err := s.bucket.Stat(ctx, b.Key(identity))
+		return err
+	})
+	if errors.Is(err, bucket.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Err returns the errors of the last request that read and of the last one that wrote, nil where it succeeded.
+func (s *Shared) Err() (reading, writing error) {
+	return s.reads.Failure(), s.writes.Failure()
+}
+
+// Retry has the next requests made, also if the bucket failed a moment ago.
+func (s *Shared) Retry() {
+	s.reads.Retry()
+	s.writes.Retry()
+}
+
+// Name is the bucket's.
+func (s *Shared) Name() string { return s.bucket.Name() }
+
+// Counts returns the counts of requests to the bucket.
+func (s *Shared) Counts() bucket.Counts { return s.bucket.Counts() }
+
+// Close closes the connections.
+func (s *Shared) Close() { s.bucket.Close() }

@@ -1,0 +1,312 @@
+package sqlitefile
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// Watched is a file that is read again and again while another program writes it. It is safe for concurrent use.
+type Watched struct {
+	File
+	readers int // connections that read rows, in addition to the one that watches
+
+	lock     chan struct{} // holds a token while a look is under way; it guards everything below
+	handle   *Handle       // nil: closed
+	dirty    bool          // something changed since the last look that succeeded
+	seen     traces        // before that look
+	stamp    Stamp         // after it
+	patience Patience
+	idle     *time.Timer // closes the connection that watches
+}
+
+// Handle is an opened file: it stays the same file if another takes its place.
+type Handle struct {
+	DB      *sql.DB
+	Conn    *sql.Conn // the connection that watches, for reading during a look
+	Info    os.FileInfo
+	Warning string // names the changes that are not seen, "" if all are
+
+	immutable bool // SQLite neither locks the file nor looks for changes
+	version   int64
+	retired   atomic.Bool
+}
+
+// Retired reports whether the handle is closed, or about to be: errors of its reads say nothing about the file.
+func (h *Handle) Retired() bool { return h.retired.Load() }
+
+// Stamp changes when a program writes to a file.
+type Stamp struct {
+	Size     int64
+	Modified int64 // Unix nanoseconds
+	Inode    uint64
+}
+
+// traces are the stamps of a file and of SQLite's files next to it.
+type traces struct {
+	file, wal, journal Stamp
+	at                 time.Time
+}
+
+// clockStep is how exact the times of files are: a file that was modified just before a look may have been modified
+// again within the same step of the file system's clock.
+const clockStep = 2 * time.Second
+
+// recent reports whether the file was written to so shortly before a moment that its stamp need not show a later write.
+func (s Stamp) recent(at time.Time) bool { return at.Sub(time.Unix(0, s.Modified)) <= clockStep }
+
+// unchanged reports whether nothing was written since the traces were taken.
+func (t traces) unchanged(before traces) bool {
+	same := func(now, then Stamp) bool { return now == then && !then.recent(before.at) }
+	return same(t.file, before.file) && same(t.wal, before.wal) && same(t.journal, before.journal)
+}
+
+// Watch returns the file, not opened yet. readers bounds the connections that read rows.
+func (f File) Watch(readers int) *Watched {
+	return &Watched{File: f, readers: readers, lock: make(chan struct{}, 1)}
+}
+
+// Look is the state of a file as found before reading it.
+type Look struct {
+	*Handle
+	Changed   bool  // something may have been committed since the last look whose reading succeeded
+	File, Log Stamp // of the file and of its write-ahead log
+	Recent    bool  // they are so new that a later write need not show in them
+}
+
+// Look calls read with the file that is under the name now, one look at a time. settled means that no program is
+// expected to write to the file, for example because a later month has one: a settled file that is old is opened as
+// immutable.
+func (w *Watched) Look(ctx context.Context, settled bool, read func(context.Context, Look) error) error {
+	asked := time.Now()
+	select {
+	case w.lock <- struct{}{}:
+		defer func() { <-w.lock }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := w.open(settled); err != nil {
+		return err
+	}
+	if err := w.patience.Lost(asked); err != nil {
+		return err
+	}
+	look := func(ctx context.Context) error { return w.look(ctx, read) }
+	err := w.patience.Look(ctx, look)
+	if err != nil && !w.handle.immutable && IsReadOnly(err) && ctx.Err() == nil && w.InWAL() {
+		// A WAL file on a file system that may not be written cannot be shared with a writer.
+		if err = w.openAs(w.handle.Info, true); err == nil {
+			w.handle.Warning = w.Unshared()
+			err = look(ctx)
+		}
+	}
+	if err == nil {
+		w.closeLater()
+	}
+	return err
+}
+
+// Close closes the file until the next look.
+func (w *Watched) Close() {
+	w.lock <- struct{}{}
+	defer func() { <-w.lock }()
+	w.retire()
+	if w.idle != nil {
+		w.idle.Stop()
+		w.idle = nil
+	}
+}
+
+// open opens the file under the name, unless it is open already in a way that is still right.
+func (w *Watched) open(settled bool) error {
+	info, err := w.Stat()
+	if err != nil {
+		w.retire()
+		return err
+	}
+	immutable := settled && w.Unchanging(info)
+	if h := w.handle; h != nil && os.SameFile(info, h.Info) {
+		same := stampOf(info) == stampOf(h.Info)
+		if !h.immutable || same && (immutable || h.Warning != "") {
+			return nil
+		}
+	}
+	return w.openAs(info, immutable)
+}
+
+func (w *Watched) openAs(info os.FileInfo, immutable bool) error {
+	w.retire()
+	db, err := w.Open(w.readers+1, immutable)
+	if err != nil {
+		return err
+	}
+	w.handle = &Handle{DB: db, Info: info, immutable: immutable}
+	return nil
+}
+
+func (w *Watched) look(ctx context.Context, read func(context.Context, Look) error) error {
+	now := w.traces()
+	changed, err := w.changed(ctx, now)
+	if err != nil {
+		return err
+	}
+	w.dirty = w.dirty || changed // until a look succeeds
+	recent := now.file.recent(now.at) || now.wal.recent(now.at)
+	if err := read(ctx, Look{w.handle, w.dirty, now.file, now.wal, recent}); err != nil {
+		return err
+	}
+	w.dirty, w.seen, w.stamp = false, now, now.file
+	if changed { // a commit that was under way wrote to the file before it could be read
+		w.stamp = w.stampOf(w.Name)
+	}
+	return nil
+}
+
+// changed reports whether anything may have been committed since the last look. The connection that watches sees each
+// commit of others as another data_version, also in WAL mode. If that connection was closed in the meantime, the traces
+// of writing decide.
+func (w *Watched) changed(ctx context.Context, now traces) (bool, error) {
+	h := w.handle
+	watched := h.Conn != nil
+	if !watched {
+		conn, err := h.DB.Conn(ctx)
+		if err != nil {
+			return true, err
+		}
+		h.Conn = conn
+	}
+	version, err := h.Version(ctx)
+	if err != nil {
+		h.unwatch()
+		w.seen = traces{}
+		return true, err
+	}
+	committed := version != h.version
+	h.version = version
+	if watched {
+		return committed || now.file != w.stamp, nil
+	}
+	return !now.unchanged(w.seen), nil
+}
+
+// Version returns a number that changes with each commit of others, for use during a look.
+func (h *Handle) Version(ctx context.Context) (version int64, err error) {
+	err = h.Conn.QueryRowContext(ctx, "PRAGMA data_version").Scan(&version)
+	return version, err
+}
+
+// traces returns the stamps that a writer would change.
+func (w *Watched) traces() traces {
+	at := time.Now()
+	return traces{w.stampOf(w.Name), w.stampOf(w.Name + "-wal"), w.stampOf(w.Name + "-journal"), at}
+}
+
+func (w *Watched) stampOf(name string) Stamp {
+	info, err := w.Root.Stat(name)
+	if err != nil {
+		return Stamp{}
+	}
+	return stampOf(info)
+}
+
+func stampOf(info os.FileInfo) Stamp {
+	return Stamp{info.Size(), info.ModTime().UnixNano(), inodeOf(info)}
+}
+
+// closeLater closes the connection that watches once there has been no look for a while; the pool closes the others.
+func (w *Watched) closeLater() {
+	if w.idle == nil {
+		w.idle = time.AfterFunc(Idle, func() {
+			w.lock <- struct{}{}
+			defer func() { <-w.lock }()
+			if w.handle != nil {
+				w.handle.unwatch()
+			}
+		})
+	}
+	w.idle.Reset(Idle)
+}
+
+// retire closes the connections once the reads under way have ended.
+func (w *Watched) retire() {
+	if w.handle != nil {
+		w.handle.retired.Store(true)
+		w.handle.unwatch()
+		_ = w.handle.DB.Close() // nothing was written
+		w.handle = nil
+	}
+}
+
+func (h *Handle) unwatch() {
+	if h.Conn != nil {
+		_ = h.Conn.Close()
+		h.Conn = nil
+	}
+}
+
+// Querier is a connection, or a pool of them.
+type Querier interface {
+	QueryContext(ctx context.Context, query string, values ...any) (*sql.Rows, error)
+}
+
+// Columns returns the names of a table's columns, in order; nil if there is no such table. Queries need them because
+// SQLite reads the quoted name of a column that is missing as a text.
+func Columns(ctx context.Context, conn Querier, table string) (names []string, err error) {
+	rows, err := conn.QueryContext(ctx, "SELECT c.name FROM sqlite_schema AS s, pragma_table_xinfo(s.name) AS c "+
+		"WHERE s.type = 'table' AND s.name = ? COLLATE NOCASE ORDER BY c.cid", table)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, rows.Err()
+}
+
+// Rowid returns a name of the number that SQLite gives each row of a table with these columns: a column of its name
+// hides it. "" if there is no such table. Errors: a NoRowid, where rows have none.
+func Rowid(ctx context.Context, conn Querier, table string, columns []string) (string, error) {
+	rows, err := conn.QueryContext(ctx, "SELECT type, wr FROM pragma_table_list WHERE schema = 'main' AND "+
+		"name = ? COLLATE NOCASE", table)
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		return "", rows.Err()
+	}
+	var kind string
+	var without bool
+	switch err := rows.Scan(&kind, &without); {
+	case err != nil:
+		return "", err
+	case kind != "table":
+		return "", &NoRowid{table, "a " + kind}
+	case without:
+		return "", &NoRowid{table, "a table WITHOUT ROWID"}
+	}
+	for _, name := range []string{"rowid", "_rowid_", "oid"} {
+		if !slices.ContainsFunc(columns, func(c string) bool { return strings.EqualFold(c, name) }) {
+			return name, nil
+		}
+	}
+	return "", &NoRowid{table, "a table with columns rowid, _rowid_ and oid"}
+}
+
+// NoRowid is the error of a table whose rows have no number by which they can be read in parts.
+type NoRowid struct{ table, kind string }
+
+func (e *NoRowid) Error() string {
+	return fmt.Sprintf("%s is %s, which is not supported: copy it into an ordinary table, `CREATE TABLE copy AS SELECT * "+
+		"FROM %s`, and give that one its name", e.table, e.kind, e.table)
+}

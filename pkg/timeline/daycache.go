@@ -1,0 +1,102 @@
+package timeline
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+
+	"github.com/maypok86/otter/v2"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/chtc/gpureports/pkg/segcache"
+	"github.com/chtc/gpureports/pkg/snapshots"
+)
+
+// dayCache keeps values that are derived from the rows of one UTC day: in memory, in the plugin's own cache directory,
+// and in a bucket that servers share. The directory and the bucket only save time: no answer depends on them. It is
+// safe for concurrent use.
+type dayCache struct {
+	source snapshots.Source
+	disk   *segcache.Disk   // nil without a cache directory
+	shared *segcache.Shared // nil without a bucket
+
+	memory *otter.Cache[segcache.Blob, weighed]
+	locks  sync.Map // segcache.Blob → *semaphore.Weighted, held while a value is looked up, derived or checked
+	slots  *semaphore.Weighted
+}
+
+// weighed is an entry of any artifact.
+type weighed interface{ bytes() int }
+
+// newDayCache returns an empty cache of maxBytes for values that are derived from a source. disk and shared may be nil.
+func newDayCache(source snapshots.Source, maxBytes int64, disk *segcache.Disk, shared *segcache.Shared) *dayCache {
+	return &dayCache{source: source, disk: disk, shared: shared,
+		slots: semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0))),
+		memory: otter.Must(&otter.Options[segcache.Blob, weighed]{
+			MaximumWeight: uint64(maxBytes),
+			Weigher:       func(_ segcache.Blob, e weighed) uint32 { return uint32(e.bytes()) },
+			Executor:      func(maintain func()) { maintain() },
+		})}
+}
+
+// requestsAtOnce is how many days are requested from a bucket at the same time, where most of the time is waiting.
+const requestsAtOnce = 16
+
+// parallel is how many values are worth getting at the same time. Those that take computing wait for a slot.
+func (c *dayCache) parallel() int {
+	if c.shared != nil {
+		return max(requestsAtOnce, runtime.GOMAXPROCS(0))
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// slot waits until one of the values that are decoded or derived at the same time may be.
+func (c *dayCache) slot(ctx context.Context) (release func(), err error) {
+	if err := c.slots.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	return func() { c.slots.Release(1) }, nil
+}
+
+// lock waits until no other caller looks up or derives a value. A waiter whose context ends leaves with its error.
+func (c *dayCache) lock(ctx context.Context, b segcache.Blob) (unlock func(), err error) {
+	lock, _ := c.locks.LoadOrStore(b, semaphore.NewWeighted(1))
+	turn := lock.(*semaphore.Weighted)
+	if err := turn.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	return func() { turn.Release(1) }, nil
+}
+
+// identity returns the identity of a day's rows, "" for a day that is not shared: the bucket holds finished days only.
+func (c *dayCache) identity(ctx context.Context, state snapshots.State, date int32) (string, error) {
+	if c.shared == nil || !state.Finished(date) {
+		return "", nil
+	}
+	release, err := c.slot(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	identity, err := state.Identity(ctx, date)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, snapshots.ErrStale) {
+		return "", nil // reading the rows reports the same error
+	}
+	return identity, err
+}
+
+// used returns the bytes of the values in memory, and the budget.
+func (c *dayCache) used() (bytes, budget int64) {
+	return int64(c.memory.WeightedSize()), int64(c.memory.GetMaximum())
+}
+
+// full reports whether another value may evict one from memory.
+func (c *dayCache) full() bool {
+	largest := 0
+	for e := range c.memory.Values() {
+		largest = max(largest, e.bytes())
+	}
+	bytes, budget := c.used()
+	return bytes+int64(largest) > budget
+}

@@ -1,0 +1,102 @@
+package timeline
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/chtc/gpureports/pkg/segcache"
+	"github.com/chtc/gpureports/pkg/snapshots"
+)
+
+type weight int
+
+func (w weight) bytes() int { return int(w) }
+
+func day(date int) segcache.Blob { return segcache.Blob{Date: int32(date)} }
+
+// The memory stays within its budget, however many put values into it, and counts exactly those that it holds.
+func TestMemoryIsWhatIsHeld(t *testing.T) {
+	c := newDayCache(nil, 1000, nil, nil)
+	var wait sync.WaitGroup
+	for worker := range 4 {
+		wait.Go(func() {
+			for i := range 500 {
+				c.memory.Set(day((i*7+worker*3)%11), weight(100+i%300))
+			}
+		})
+	}
+	wait.Wait()
+	c.memory.CleanUp()
+	held := 0
+	for w := range c.memory.Values() {
+		held += w.bytes()
+	}
+	used, budget := c.used()
+	require.EqualValues(t, held, used)
+	require.LessOrEqual(t, used, budget)
+	require.Positive(t, used)
+}
+
+// A value that is used again and again stays while others come and go.
+func TestMemoryKeepsWhatIsUsed(t *testing.T) {
+	c := newDayCache(nil, 1000, nil, nil)
+	c.memory.Set(day(1), weight(100))
+	for date := 100; date < 300; date++ {
+		_, kept := c.memory.GetIfPresent(day(1))
+		require.True(t, kept, date)
+		c.memory.Set(day(date), weight(300))
+	}
+}
+
+// slowSource answers when it is released.
+type slowSource struct {
+	snapshots.Source
+	reached chan struct{}
+	release chan struct{}
+}
+
+type slowState struct {
+	snapshots.State
+	source *slowSource
+}
+
+func (s *slowSource) Look(ctx context.Context) (snapshots.State, error) {
+	state, err := s.Source.Look(ctx)
+	return slowState{state, s}, err
+}
+
+func (s slowState) Holds(context.Context, int32, snapshots.Known) (bool, error) { return false, nil }
+
+func (s slowState) Rows(ctx context.Context, date int32, from snapshots.Known, usage bool, v snapshots.Visitor) (
+	snapshots.Reading, error) {
+	s.source.reached <- struct{}{}
+	<-s.source.release
+	from.State = nil
+	return s.State.Rows(ctx, date, from, usage, v)
+}
+
+// Whoever waits for a day that another question derives leaves at its own deadline.
+func TestWaiterLeavesAtItsDeadline(t *testing.T) {
+	dir, rows, _ := finishedDays(t)
+	tl := open(t, dir, "UTC", "")
+	slow := &slowSource{Source: tl.source, reached: make(chan struct{}, 100), release: make(chan struct{})}
+	tl.source, tl.cache.source = slow, slow
+	defer tl.Close()
+	at := rows[2*96*2+100].at
+	first := make(chan error)
+	go func() {
+		_, err := tl.Load(t.Context(), at, at)
+		first <- err
+	}()
+	<-slow.reached
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := tl.Load(ctx, at, at)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	close(slow.release)
+	require.NoError(t, <-first)
+}

@@ -1,0 +1,116 @@
+package utilization
+
+import (
+	"slices"
+
+	"github.com/chtc/gpureports/pkg/aggregate"
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/runs"
+)
+
+// Run is a run, on primary or backfill slots, as a window shows it.
+type Run struct {
+	*runs.Explained
+	Machine         *runs.Machine
+	machine, number int // where it is among those that are explained
+	Category        pool.Category
+	Until           pool.Micros // its end, cut to the window
+
+	figures               // of its part in the window
+	IdleSince pool.Micros // frames.NoTime: it is not idle now
+	idleUntil pool.Micros // its last sighting, if it is idle now
+}
+
+// figures are what the GPUs of a run did.
+type figures struct {
+	Amounts
+	clamped int  // see Trace.Clamped
+	isIdle  bool // an idle stretch lies in the window, at least in part
+	buckets []bucketAmount
+	version uint64 // of the blocks of usage that they are read from
+}
+
+// bucketAmount is what a run's GPUs did in the bucket of a series that begins at start.
+type bucketAmount struct {
+	start pool.Micros
+	Amounts
+}
+
+// measure fills in what the run's GPUs did in the window, and in buckets of it if there are any.
+func (r *Run) measure(t *Trace, w pool.Window, buckets []pool.Micros) {
+	r.figures = figures{Amounts: t.Within(w), clamped: t.Clamped, isIdle: t.IdleIn(w)}
+	if len(buckets) == 0 {
+		return
+	}
+	cut := make([]pool.Micros, len(buckets))
+	for i, start := range buckets {
+		cut[i] = min(max(start, w.From), w.To)
+	}
+	t.Spread(cut, func(b int, a Amounts) { r.buckets = append(r.buckets, bucketAmount{buckets[b], a}) })
+}
+
+// idleAt fills in since when the run is idle at the window's newest snapshot, which shows it, using only the data up to
+// that snapshot.
+func (r *Run) idleAt(snapshot pool.Micros, t *Trace, reports Reports, gaps []Gap) {
+	known := len(reports.Sightings)
+	for known > 0 && reports.Sightings[known-1].Time > snapshot {
+		known--
+	}
+	if known < len(reports.Sightings) {
+		reports.Sightings = reports.Sightings[:known]
+		t.Read(&reports, gaps)
+	}
+	if since, idle := t.IdleSince(snapshot); idle {
+		r.IdleSince, r.idleUntil = since, t.Last
+	}
+}
+
+// Whole is the run's length until Until.
+func (r *Run) Whole() pool.Micros { return max(0, r.Until-r.Start) }
+
+// key is what the run is counted under.
+func (r *Run) key() aggregate.Key {
+	k := aggregate.PlaceKey(r.Place)
+	k.Category, k.Project, k.User = r.Category, r.Project, r.User
+	return k
+}
+
+// collect returns the runs that overlap the window, by machine and first snapshot.
+func collect(o *runs.Observed, x *runs.Explanations, w pool.Window) (all []Run) {
+	until := w.To // of runs that are open at the end of the data
+	if n := len(o.View.Times); o.End == n && n > 0 && w.To-o.View.Times[n-1] > o.View.GapLimit(n-1) {
+		until = o.View.Times[n-1]
+	}
+	since := o.Since(w)
+	for m := range o.Machines {
+		for i := range x.Machines[m].Runs {
+			e := x.Machines[m].Runs[i].From(o, since)
+			r := Run{Explained: e, Machine: &o.Machines[m], machine: m, number: i, Until: e.End, IdleSince: frames.NoTime}
+			if e.Outcome == runs.Running {
+				r.Until = max(until, e.Start)
+			}
+			r.Until = min(r.Until, w.To)
+			if e.Start > w.To || r.Until < w.From {
+				continue
+			}
+			r.Category = e.Place.Category()
+			if e.Side == pool.Primary {
+				r.Category = pool.PrimaryCategory(e.Place.Ownership == pool.CHTCOwned, e.Project != 0)
+			}
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// gaps are the collector's gaps in a view, ascending.
+func gaps(o *runs.Observed) (all []Gap) {
+	times := o.View.Times
+	for s := o.First; s+1 < o.End; s++ {
+		if o.GapAfter(int32(s)) {
+			all = append(all, Gap{times[s], times[s+1]})
+		}
+	}
+	return slices.Clip(all)
+}
