@@ -4,10 +4,16 @@
 package main
 
 import (
+	"archive/tar"
 	"archive/zip"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -15,13 +21,11 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/build"
 	"github.com/magefile/mage/mg"
 	"github.com/magefile/mage/sh"
-
-	"github.com/chtc/gpureports/pkg/bucket/buckettest"
-	"github.com/chtc/gpureports/pkg/sbom"
 )
 
 // Default builds the plugin folder.
@@ -29,17 +33,61 @@ var Default = Build
 
 const golangciLint = "v2.12.2"
 
+// Everything is built with the settings of the plugin's binary, so that nothing is compiled twice: without C, which
+// only the race detector needs, and with the tag that Grafana's SDK builds with.
+func init() {
+	for name, value := range map[string]string{"CGO_ENABLED": "0", "GOFLAGS": "-tags=arrow_json_stdlib"} {
+		if os.Getenv(name) == "" {
+			os.Setenv(name, value)
+		}
+	}
+}
+
 // Build makes dist/ a complete plugin folder: the front end, and the backend for all platforms.
 func Build() { mg.SerialDeps(Frontend, BuildAll) }
 
 // BuildAll builds the backend for all platforms.
-func BuildAll() {
+func BuildAll() error {
 	b := build.Build{}
 	mg.SerialDeps(b.Linux, b.LinuxARM64, b.Darwin, b.DarwinARM64, b.Windows)
+	return cleanManifest()
 }
 
 // Backend builds the backend for this machine.
-func Backend() error { return build.Build{}.Backend() }
+func Backend() error {
+	if err := (build.Build{}).Backend(); err != nil {
+		return err
+	}
+	return cleanManifest()
+}
+
+// The list of Go files that the SDK's build writes beside the backend. Grafana's catalogue compares it with the source.
+const goManifest = "dist/go_plugin_build_manifest"
+
+// notSource are folders that hold no source of the project, wherever they lie: the SDK's build walks through them.
+var notSource = []string{"node_modules", "artifacts", "dist", "coverage", "test-results", ".cache", ".git"}
+
+// cleanManifest takes what is not the project's source out of the list of Go files.
+func cleanManifest() error {
+	text, err := os.ReadFile(goManifest)
+	if err != nil {
+		return err
+	}
+	var kept strings.Builder
+	for line := range strings.Lines(string(text)) {
+		if !inNoSource(line) {
+			kept.WriteString(line)
+		}
+	}
+	return os.WriteFile(goManifest, []byte(kept.String()), 0o755)
+}
+
+// inNoSource reports whether a line of the list, hash:path, names a file in one of the folders without source.
+func inNoSource(line string) bool {
+	_, path, _ := strings.Cut(strings.TrimSpace(line), ":")
+	folders := strings.Split(path, "/")
+	return slices.ContainsFunc(folders[:len(folders)-1], func(f string) bool { return slices.Contains(notSource, f) })
+}
 
 // Frontend builds the front end. It keeps the backend's binaries.
 func Frontend() error {
@@ -51,7 +99,10 @@ func Frontend() error {
 func Coverage() error { return build.Coverage() }
 
 // Demo makes a sample pool, asks the plugin's binary and prints what it answers.
-func Demo() error { return sh.RunV("go", "run", "./pkg/cmd/gpureports", "demo") }
+func Demo() error {
+	return stage("demo: building what it needs, then a sample pool and the plugin's answers",
+		func() error { return sh.RunV("go", "run", gpudev, "demo") })
+}
 
 // Up builds the plugin, makes a sample pool that ends now, and starts Grafana with both. It needs Docker.
 func Up() error {
@@ -60,20 +111,25 @@ func Up() error {
 		return err
 	}
 	// the containers run Linux, on this machine's processor
-	if err := sh.RunWithV(map[string]string{"CGO_ENABLED": "0", "GOOS": "linux"}, "go", "build", "-ldflags", "-s -w",
-		"-o", composeCommand, "./pkg/cmd/gpureports"); err != nil {
-		return err
+	for _, command := range []string{gpudev, gpureports} {
+		if err := sh.RunWithV(map[string]string{"CGO_ENABLED": "0", "GOOS": "linux"}, "go", "build", "-ldflags", "-s -w",
+			"-o", filepath.Join("artifacts", filepath.Base(command)), command); err != nil {
+			return err
+		}
 	}
 	return runAll([][]string{
-		{"go", "run", "./pkg/cmd/gpureports", "sample", composePool},
+		{"go", "run", gpudev, "sample", composePool},
 		{"docker", "compose", "up"},
 	})
 }
 
-// What docker-compose.yaml mounts: the snapshots, and the command line that loads the job ads.
+// composePool is what docker-compose.yaml mounts as snapshots, beside the command lines in artifacts/.
+const composePool = "artifacts/sample-pool"
+
+// The command lines: the one that ships, and the one for developing, whose packages the build itself leaves alone.
 const (
-	composePool    = "artifacts/sample-pool"
-	composeCommand = "artifacts/gpureports"
+	gpureports = "./pkg/cmd/gpureports"
+	gpudev     = "./pkg/internal/dev/cmd/gpudev"
 )
 
 // Setup fetches what the tests need and says what. After it all tests run offline.
@@ -88,13 +144,11 @@ func Lint() error {
 	if err != nil {
 		return err
 	}
-	if err := sh.RunV("go", "vet", "./pkg/..."); err != nil {
-		return err
-	}
 	// A cache of the checkout's own: a shared one tells findings by the paths of another checkout.
-	say(lint + " run")
-	if err := sh.RunWithV(map[string]string{"GOLANGCI_LINT_CACHE": filepath.Join(filepath.Dir(filepath.Dir(lint)),
-		"lint-cache")}, lint, "run"); err != nil {
+	cache := filepath.Join(filepath.Dir(filepath.Dir(lint)), "lint-cache")
+	if err := stage("golangci-lint run", func() error {
+		return sh.RunWithV(map[string]string{"GOLANGCI_LINT_CACHE": cache}, lint, "run")
+	}); err != nil {
 		return err
 	}
 	return runAll([][]string{
@@ -106,14 +160,15 @@ func Lint() error {
 // compared are the packages whose tests ask thousands of questions and compare the answers with others, or make whole
 // pools. The race detector would take half an hour for them, and sees the same code at work in pkg/plugin, where all
 // kinds answer at once.
-var compared = []string{"accuracy", "allocation", "backfill", "bench", "check", "cmd/gpureports", "convert",
-	"dashboards", "demand", "evictions", "fleet", "oracle", "samplepool", "utilization"}
+var compared = []string{"allocation", "backfill", "check", "cmd/gpureports", "convert", "demand", "evictions", "fleet",
+	"internal/dev/accuracy", "internal/dev/bench", "internal/dev/cmd/gpudev", "internal/dev/dashboards",
+	"internal/dev/oracle", "internal/dev/samplepool", "utilization"}
 
 // comparisons are single tests of other packages, those of comparing, that do the same and are left out as well.
 const comparisons = "^Test(GoldenPools.*|NoNamePasses|HealthTimeZoneChange|AlertFrames|DamagedFiles|" +
-	"OnlyWhatChangedIsExplainedAgain|FormatsAgree)$"
+	"FormatsAgree)$"
 
-var comparing = []string{"./pkg/plugin", "./pkg/plugin/host", "./pkg/reliability", "./pkg/runs",
+var comparing = []string{"./pkg/plugin", "./pkg/internal/dev/host", "./pkg/internal/dev/reliability", "./pkg/runs",
 	"./pkg/snapshots/registry"}
 
 // Test sets everything up and runs every test: form, Go with the race detector, some seconds of fuzzing, jest, browser.
@@ -125,13 +180,19 @@ func Test() error {
 			return err
 		}
 	}
+	stop, err := startElasticsearch()
+	if err != nil {
+		return err
+	}
+	defer stop()
 	list, err := sh.Output("go", "list", "./pkg/...")
 	if err != nil {
 		return err
 	}
-	race := []string{"go", "test", "-race", "-timeout", "40m", "-skip", comparisons}
-	plain := []string{"go", "test", "-timeout", "40m"}
-	compare := append([]string{"go", "test", "-timeout", "40m", "-run", comparisons}, comparing...)
+	// vet=off: golangci-lint has vetted already
+	plain := []string{"-vet=off", "-timeout", "40m"}
+	race := append(slices.Clone(plain), "-skip", comparisons)
+	compare := slices.Concat(plain, []string{"-run", comparisons}, comparing)
 	for _, p := range strings.Fields(list) {
 		if _, path, _ := strings.Cut(p, "/pkg/"); slices.Contains(compared, path) {
 			plain = append(plain, p)
@@ -139,56 +200,148 @@ func Test() error {
 			race = append(race, p)
 		}
 	}
-	if !has("gcc") && !has("clang") && !has("cc") {
-		if err := skip("the race detector", "there is no C compiler"); err != nil {
-			return err
-		}
-		race = slices.Delete(race, 2, 3)
+	detect := map[string]string{"CGO_ENABLED": "1"}
+	if has("gcc") || has("clang") || has("cc") {
+		race = append([]string{"-race"}, race...)
+	} else if err := skip("the race detector", "there is no C compiler"); err != nil {
+		return err
+	} else {
+		detect = nil
 	}
-	// Not by time: go test may report the end of that as a failure (context deadline exceeded).
-	fuzzing := fuzz(func(inputs int) string { return fmt.Sprintf("%dx", inputs) })
-	if err := runAll(slices.Concat([][]string{race, plain, compare}, fuzzing,
-		[][]string{{"npm", "run", "test:ci"}})); err != nil {
+	if err := goTest("go test: packages with the race detector", detect, race); err != nil {
+		return err
+	}
+	if err := goTest("go test: packages that compare thousands of answers", nil, plain); err != nil {
+		return err
+	}
+	if err := goTest("go test: comparisons of other packages", nil, compare); err != nil {
+		return err
+	}
+	if err := Fuzz(5); err != nil {
+		return err
+	}
+	if err := runAll([][]string{{"npm", "run", "test:ci"}}); err != nil {
 		return err
 	}
 	if chromium() == "" {
 		return skip("browser tests", "there is no Chromium (as root the set-up installs it with apt-get)")
 	}
-	return sh.RunWithV(map[string]string{"CHROMIUM": chromium()}, "npm", "run", "e2e")
+	return stage("browser tests", func() error {
+		return sh.RunWithV(map[string]string{"CHROMIUM": chromium()}, "npm", "run", "e2e")
+	})
 }
 
-// Reliability runs the long version of pkg/reliability, half an hour, and writes its figures into docs/reliability.md.
+// startElasticsearch starts one server for the tests of all packages, unless there is one or none can run here.
+func startElasticsearch() (stop func(), err error) {
+	if os.Getenv("ELASTICSEARCH_URL") != "" || !has("javac") || !has("mvn") {
+		return func() {}, nil
+	}
+	dir, err := os.MkdirTemp("", "gpureports-es-")
+	if err != nil {
+		return nil, err
+	}
+	stop = func() {
+		_ = sh.Run("tests/elasticsearch/stop.sh", dir)
+		os.RemoveAll(dir)
+		os.Unsetenv("ELASTICSEARCH_URL")
+	}
+	err = stage("Elasticsearch for all packages", func() error {
+		url, err := sh.OutputWith(map[string]string{"ES_OWNER_PID": fmt.Sprint(os.Getpid())},
+			"tests/elasticsearch/start.sh", "0", dir)
+		if err == nil {
+			err = os.Setenv("ELASTICSEARCH_URL", strings.TrimSpace(url))
+		}
+		return err
+	})
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	return stop, nil
+}
+
+// goTest runs tests. Where some fail, it says at the end which, and how each runs alone.
+func goTest(what string, env map[string]string, args []string) error {
+	return stage(what, func() error {
+		var out bytes.Buffer
+		_, err := sh.Exec(env, io.MultiWriter(os.Stdout, &out), os.Stderr, "go", append([]string{"test"}, args...)...)
+		if err == nil {
+			return nil
+		}
+		var failed []string
+		for lines := bufio.NewScanner(&out); lines.Scan(); {
+			fields := strings.Fields(lines.Text())
+			switch {
+			case len(fields) > 2 && fields[0] == "---" && fields[1] == "FAIL:" && !strings.HasPrefix(lines.Text(), " "):
+				failed = append(failed, fields[2])
+			case len(fields) > 1 && fields[0] == "FAIL":
+				_, path, _ := strings.Cut(fields[1], "/pkg")
+				for _, test := range failed {
+					say("FAILED " + test + ", alone: go test -run '^" + test + "$' ./pkg" + path)
+				}
+				if len(failed) == 0 {
+					say("FAILED ./pkg" + path + ", alone: go test ./pkg" + path)
+				}
+				failed = nil
+			}
+		}
+		return err
+	})
+}
+
+// Reliability compares the kinds with row-by-row computations on new random pools, runs the long version of
+// pkg/internal/dev/reliability, half an hour, and writes its figures into docs/reliability.md.
 func Reliability() error {
+	seed := time.Now().UnixNano()
+	if err := sh.RunV("go", "test", "-count=1", "-timeout", "3h", "./pkg/allocation", "./pkg/backfill", "./pkg/demand",
+		"./pkg/internal/dev/oracle", fmt.Sprintf("-rapid.seed=%d", seed), "-rapid.checks=500"); err != nil {
+		return err
+	}
+	if err := sh.RunV("go", "test", "-count=1", "-v", "-timeout", "3h", "./pkg/internal/dev/oracle", "-run",
+		"TestRandomQuestions", "-questions=200", "-questions.pools=10",
+		fmt.Sprintf("-questions.seed=%d", 1+seed%1_000_000)); err != nil {
+		return err
+	}
 	report, err := filepath.Abs("docs/reliability.md")
 	if err != nil {
 		return err
 	}
-	return sh.RunV("go", "test", "-count=1", "-v", "-timeout", "3h", "./pkg/reliability", "-long", "-report", report)
+	return sh.RunV("go", "test", "-count=1", "-v", "-timeout", "3h", "./pkg/internal/dev/reliability", "-long", "-report",
+		report)
 }
 
 // Fuzz fuzzes everything that reads what others wrote, each for so many seconds: 60 before a release, 600 by hand.
 func Fuzz(seconds int) error {
-	return runAll(fuzz(func(int) string { return fmt.Sprintf("%ds", seconds) }))
+	for _, f := range []struct{ name, dir string }{
+		{"FuzzQuery", "query"}, {"FuzzSettings", "plugin"}, {"FuzzParseAd", "jobs"}, {"FuzzRead", "localtime"},
+		{"FuzzDecode", "collect"}, {"FuzzDecode", "timeline"}, {"FuzzDecode", "timeline/usage"},
+		{"FuzzOpen", "snapshots/parquet"}, {"FuzzNames", "cmd/gpureports"},
+	} {
+		if err := stage(fmt.Sprintf("%s of pkg/%s for %d s", f.name, f.dir, seconds), func() error {
+			return fuzz(f.name, "./pkg/"+f.dir, seconds)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func fuzz(howLong func(inputs int) string) (commands [][]string) {
-	for _, f := range []struct {
-		name, dir string
-		inputs    int // some seconds' worth
-	}{
-		{"FuzzQuery", "query", 10_000}, {"FuzzSettings", "plugin", 5_000}, {"FuzzParseAd", "jobs", 20_000},
-		{"FuzzRead", "localtime", 50_000}, {"FuzzDecode", "collect", 20_000}, {"FuzzDecode", "timeline", 20_000},
-		{"FuzzDecode", "timeline/usage", 50_000}, {"FuzzOpen", "snapshots/parquet", 10_000},
-		{"FuzzNames", "cmd/gpureports", 300},
-	} {
-		commands = append(commands, []string{"go", "test", "-run", "^$", "-fuzz", "^" + f.name + "$", "-fuzztime",
-			howLong(f.inputs), "./pkg/" + f.dir})
+// fuzz fuzzes for so long. An input that fails is a failure; that the time was over while one was tried is none, though
+// go test may say "context deadline exceeded" then.
+func fuzz(name, dir string, seconds int) error {
+	var out bytes.Buffer
+	_, err := sh.Exec(nil, io.MultiWriter(os.Stdout, &out), os.Stderr, "go", "test", "-vet=off", "-run", "^$", "-fuzz",
+		"^"+name+"$", "-fuzztime", fmt.Sprintf("%ds", seconds), dir)
+	if err != nil && strings.Contains(out.String(), "context deadline exceeded") &&
+		!strings.Contains(out.String(), "Failing input written to") {
+		return nil
 	}
-	return commands
+	return err
 }
 
 // Package makes artifacts/chtc-gpureports-datasource-<version>.zip, as Grafana's catalogue wants it: one folder, named
-// by the plugin's id, with everything of dist/. Beside it lies its software bill of materials (CycloneDX), .cdx.json.
+// by the plugin's id, with everything of dist/. Beside it lies its software bill of materials (CycloneDX), .cdx.json,
+// and the command line as a download for Linux, as Commands makes it.
 func Package() error {
 	mg.SerialDeps(Build)
 	var manifest struct {
@@ -214,24 +367,124 @@ func Package() error {
 	if err := zipFolder(path+".zip", "dist", manifest.ID); err != nil {
 		return err
 	}
-	if err := writeBill(path + ".cdx.json"); err != nil {
+	if err := checkZip(path+".zip", manifest.ID); err != nil {
+		return err
+	}
+	if err := sh.RunV("go", "run", gpudev, "bill", path+".cdx.json"); err != nil {
 		return err
 	}
 	say("made " + path + ".zip and its bill of materials " + path + ".cdx.json")
+	return Commands()
+}
+
+// checkZip looks at the plugin's zip as the catalogue does: one folder, with its parts, and no file of other programs
+// in the list of Go files.
+func checkZip(path, name string) error {
+	archive, err := zip.OpenReader(path)
+	if err != nil {
+		return err
+	}
+	defer archive.Close()
+	for _, file := range archive.File {
+		inside, ok := strings.CutPrefix(file.Name, name+"/")
+		if !ok || inNoSource(":"+inside) {
+			return fmt.Errorf("%s: %s does not belong into it", path, file.Name)
+		}
+	}
+	for _, part := range []string{"plugin.json", "module.js", "README.md", "CHANGELOG.md", "LICENSE",
+		filepath.Base(goManifest)} {
+		if _, err := archive.Open(name + "/" + part); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	list, err := fs.ReadFile(archive, name+"/"+filepath.Base(goManifest))
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(list)) {
+		if inNoSource(line) {
+			return fmt.Errorf("%s: %s in the list of Go files is not the project's", path, strings.TrimSpace(line))
+		}
+	}
+	return nil
+}
+
+// Commands makes the command line as a download: artifacts/gpureports-<version>-linux-<arch>.tar.gz for amd64 and
+// arm64, with the unit files and a bill of materials, and their checksums.
+func Commands() error {
+	text, err := os.ReadFile("package.json")
+	if err != nil {
+		return err
+	}
+	var npm struct{ Version string }
+	if err := json.Unmarshal(text, &npm); err != nil {
+		return fmt.Errorf("package.json: %w", err)
+	}
+	units, err := filepath.Glob("docs/gpureports-*")
+	if err != nil {
+		return err
+	}
+	var sums strings.Builder
+	for _, arch := range []string{"amd64", "arm64"} {
+		name := fmt.Sprintf("gpureports-%s-linux-%s", npm.Version, arch)
+		folder := filepath.Join("artifacts", name)
+		program := filepath.Join(folder, "gpureports")
+		if err := sh.RunWithV(map[string]string{"GOOS": "linux", "GOARCH": arch}, "go", "build", "-ldflags", "-s -w",
+			"-o", program, gpureports); err != nil {
+			return err
+		}
+		bill := filepath.Join("artifacts", name+".cdx.json")
+		if err := sh.RunV("go", "run", gpudev, "bill", bill, "--program", program, "--release", npm.Version); err != nil {
+			return err
+		}
+		download := folder + ".tar.gz"
+		if err := tarFiles(download, name, append([]string{program, "LICENSE", "CHANGELOG.md", bill}, units...)); err != nil {
+			return err
+		}
+		if err := os.RemoveAll(folder); err != nil {
+			return err
+		}
+		content, err := os.ReadFile(download)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(content), filepath.Base(download))
+		say("made " + download)
+	}
+	return os.WriteFile(fmt.Sprintf("artifacts/gpureports-%s.sha256", npm.Version), []byte(sums.String()), 0o644)
+}
+
+// tarFiles puts files into a compressed archive, beneath one folder. Programs stay executable.
+func tarFiles(path, folder string, files []string) (err error) {
+	out, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	compressed := gzip.NewWriter(out)
+	archive := tar.NewWriter(compressed)
+	defer func() { err = errors.Join(err, archive.Close(), compressed.Close(), out.Close()) }()
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		info, err := os.Stat(file)
+		if err != nil {
+			return err
+		}
+		if err := archive.WriteHeader(&tar.Header{Name: folder + "/" + filepath.Base(file), Size: info.Size(),
+			Mode: int64(info.Mode().Perm()), ModTime: info.ModTime()}); err != nil {
+			return err
+		}
+		if _, err := archive.Write(content); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
 // largestBundle bounds the front end, in bytes.
 const largestBundle = 150_000
-
-func writeBill(path string) (err error) {
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	return sbom.Write(file, "dist", "package-lock.json")
-}
 
 // zipFolder puts the files below dir into a zip file, beneath the folder name. Programs stay executable.
 func zipFolder(path, dir, name string) (err error) {
@@ -326,8 +579,7 @@ func setupBrowser() error {
 
 func setupBucket() error {
 	say("go install versitygw: the S3 server of the tests, into artifacts/bin/")
-	_, err := buckettest.Install()
-	return err
+	return sh.Run("go", "run", gpudev, "gateway")
 }
 
 func setupElasticsearch() error {
@@ -391,12 +643,24 @@ func has(program string) bool {
 
 func runAll(commands [][]string) error {
 	for _, c := range commands {
-		say(strings.Join(c, " "))
-		if err := sh.RunV(c[0], c[1:]...); err != nil {
+		if err := stage(strings.Join(c, " "), func() error { return sh.RunV(c[0], c[1:]...) }); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// stage says what runs, and how long it took.
+func stage(what string, run func() error) error {
+	say(what)
+	begin := time.Now()
+	err := run()
+	outcome := "done"
+	if err != nil {
+		outcome = "FAILED"
+	}
+	say(fmt.Sprintf("%s after %s: %s", outcome, time.Since(begin).Round(time.Second), what))
+	return err
 }
 
 func say(text string) { fmt.Println("== " + text) }
