@@ -376,8 +376,8 @@ func TestPollAsksForGPUJobsOfNamedAccessPoints(t *testing.T) {
 	o := fake(t, "arguments")
 	o.Jobs, o.CondorQ, o.Schedds, o.Pool = true, itself(), []string{"ap1"}, "cm"
 	_, err := poll(t.Context(), o, awayAtMost, at("2026-07-01T12:00:00Z"))
-	require.ErrorContains(t, err, `["-name","ap1","-allusers","-constraint","RequestGPUs \u003e= 1 \u0026\u0026 " +
-		"(JobStatus == 1 || JobStatus == 2)","-json","-attributes",`+
+	require.ErrorContains(t, err, `["-name","ap1","-allusers","-constraint",`+
+		`"RequestGPUs \u003e= 1 \u0026\u0026 (JobStatus == 1 || JobStatus == 2)","-json","-attributes",`+
 		`"GlobalJobId,Owner,RequestGPUs,RequestCPUs,RequestMemory,RequestGPUMemory,GPUsMinMemory,QDate,ChtcProjects,JobStatus","-pool","cm"]`)
 }
 

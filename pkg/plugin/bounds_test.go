@@ -65,6 +65,7 @@ func TestOneHangingDataSourceLeavesTheOthers(t *testing.T) {
 	o := small()
 	dir, _ := writePool(t, o)
 	hanging, asked := openHanging(t, o, dir)
+	hanging.answers.lifetime = time.Hour // however long it takes to ask them all
 	other := open(t, o.End, map[string]any{"snapshotDir": dir})
 	ask := func(ctx context.Context, d *Datasource, model string) error {
 		r, err := d.QueryData(ctx, &backend.QueryDataRequest{Queries: []backend.DataQuery{queryOf(t, o, "A", model)}})

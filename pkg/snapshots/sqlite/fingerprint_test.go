@@ -212,7 +212,7 @@ func TestRowsOfAnotherProcess(t *testing.T) {
 // A collector can commit while its month is hashed: no statement reads more than some thousand rows.
 func TestCommitsBesideTheHash(t *testing.T) {
 	dir := t.TempDir()
-	db := snapshotstest.Open(t, dir, month, snapshotstest.Schema, "busy_timeout=2000")
+	db := snapshotstest.Open(t, dir, month, snapshotstest.Schema, "busy_timeout=60000")
 	snapshotstest.Append(t, db, snapshotstest.Schema, hourly(20)...)
 	_, err := db.Exec("INSERT INTO gpu_state SELECT a.* FROM gpu_state AS a, gpu_state AS b, gpu_state AS c, " +
 		"gpu_state AS d " +
@@ -237,7 +237,7 @@ func TestCommitsBesideTheHash(t *testing.T) {
 			commits++
 		}
 	}
-	require.NotZero(t, commits, "each took less than the writer waits")
+	require.Greater(t, commits, 1, "a writer that waits for one statement alone commits once at most")
 	require.Equal(t, c.info.Edits, f.mustLook(t).info.Edits)
 	require.NoError(t, db.Close())
 }
