@@ -29,9 +29,8 @@ const (
 	pollLockName = "collector_jobs.lock"
 	// atOnce bounds the access points that are polled at the same time.
 	atOnce = 4
-	// awayAtMost is how long a job may be away between two polls for its row to continue, unless the interval of polls is
-	// known: then it is three of them.
-	awayAtMost = 90 * time.Minute
+	// awayWithoutPolls is how long a job may be away for its row to continue while the file has fewer than two polls.
+	awayWithoutPolls = 90 * time.Minute
 )
 
 // Poll polls the access points once. An access point that does not answer is named, and the others are polled all the
@@ -39,9 +38,11 @@ const (
 // access point answers, the clock is behind the last poll, the file cannot be written. Nothing is written then, and the
 // run log has the reason.
 func Poll(ctx context.Context, o Options) (Polled, error) {
-	return poll(ctx, o, awayAtMost, time.Now)
+	return poll(ctx, o, 0, time.Now)
 }
 
+// poll polls once. A job's row continues if the job was away for at most the given time; with 0 for at most three times
+// the distance of the file's last two polls.
 func poll(ctx context.Context, o Options, away time.Duration, now func() time.Time) (Polled, error) {
 	o, zone, err := o.prepare()
 	if err != nil {
@@ -85,6 +86,7 @@ func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.
 		return Polled{}, err
 	}
 	result := Polled{Schedds: len(names)}
+	var schedds []string
 	var ads []jobAd
 	notes := notes{attributes: jobAttributes, things: "jobs", missing: "stored as missing",
 		instead: map[string]string{"RequestGPUs": "each counts as 1 GPU"}}
@@ -94,7 +96,7 @@ func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.
 			result.Failed = append(result.Failed, fmt.Sprintf("%s: %v", names[i], a.err))
 			continue
 		}
-		ads = append(ads, a.ads...)
+		schedds, ads = append(schedds, names[i]), append(ads, a.ads...)
 		notes.add(&a.notes)
 	}
 	if result.Schedds == 0 {
@@ -118,7 +120,7 @@ func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.
 			result.Running++
 		}
 	}
-	if result.New, err = o.writePoll(ctx, zone, began, away, now, ads); err != nil {
+	if result.New, err = o.writePoll(ctx, zone, began, away, now, schedds, ads); err != nil {
 		return Polled{}, err
 	}
 	result.Time = began
@@ -147,8 +149,9 @@ func (o *Options) pollAccessPoints(ctx context.Context, names []string) ([]queue
 
 // writePoll writes a poll into the directory or the bucket. The month is the collector's, in Parquet that of UTC.
 func (o Options) writePoll(ctx context.Context, zone *time.Location, at time.Time, away time.Duration,
-	now func() time.Time, ads []jobAd) (begun int, err error) {
-	p := &queuePoll{at: at.Unix(), now: at.Unix() - 1, away: int64(away / time.Second), ads: ads}
+	now func() time.Time, schedds []string, ads []jobAd) (begun int, err error) {
+	p := &queuePoll{at: at.Unix(), now: at.Unix() - 1, away: int64(away / time.Second), schedds: schedds,
+		ads: ads}
 	if o.To.URL != "" {
 		return o.To.writePoll(ctx, at.UTC(), now, p)
 	}

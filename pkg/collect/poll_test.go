@@ -98,24 +98,48 @@ func pressureRows(t *testing.T, path string) (rows []string) {
 	return rows
 }
 
+// A poll on its own knows the interval of polls by the last two in the file.
+func TestPollWithoutAnInterval(t *testing.T) {
+	for _, place := range []string{"sqlite", "parquet", "bucket"} {
+		t.Run(place, func(t *testing.T) {
+			o, dir := queues(t, map[string]string{"ap1": idle("a", "b")})
+			month := pollPlace(t, &o, place)
+			polls := []struct{ time, jobs string }{
+				{"12:00:00", idle("a", "b")}, {"12:05:00", idle("a", "b")},
+				{"12:10:00", idle("b", "c")}, // the last two are five minutes apart: a may be away for fifteen
+				{"12:20:00", idle("a", "b")},
+				{"12:50:01", idle("a", "b")}, // ten minutes apart: half an hour, and it was a second longer
+			}
+			for _, p := range polls {
+				fill(t, dir, map[string]string{"ap1": p.jobs})
+				_, err := poll(t.Context(), o, 0, at("2026-07-01T"+p.time+"Z"))
+				require.NoError(t, err)
+			}
+			const ad = "|ap1|u|2|4|32768|40000|1780000000|Bio,Chem|idle|"
+			require.Equal(t, []string{"a" + ad + "12:00:00|12:20:00", "b" + ad + "12:00:00|12:20:00",
+				"c" + ad + "12:10:00|12:10:00", "a" + ad + "12:50:01|12:50:01", "b" + ad + "12:50:01|12:50:01"}, month("2026-07"))
+		})
+	}
+}
+
 func TestPollsExtendRows(t *testing.T) {
 	for _, place := range []string{"sqlite", "parquet", "bucket"} {
 		t.Run(place, func(t *testing.T) {
 			o, dir := queues(t, map[string]string{"ap1": idle("a", "b"), "ap2": ""})
 			month := pollPlace(t, &o, place)
-			poll1, err := poll(t.Context(), o, awayAtMost, at("2026-07-01T12:00:00Z"))
+			poll1, err := poll(t.Context(), o, 0, at("2026-07-01T12:00:00Z"))
 			require.NoError(t, err)
 			require.Equal(t, Polled{Time: time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC), Schedds: 2, Jobs: 2, New: 2}, poll1)
 			fill(t, dir, map[string]string{"ap1": idle("a"), "ap2": queue(2, "c", "c")})
-			poll2, err := poll(t.Context(), o, awayAtMost, at("2026-07-01T12:30:00Z"))
+			poll2, err := poll(t.Context(), o, 0, at("2026-07-01T12:30:00Z"))
 			require.NoError(t, err)
 			require.Equal(t, []int{2, 1, 1}, []int{poll2.Jobs, poll2.Running, poll2.New}, "an ad that comes twice counts once")
 			fill(t, dir, map[string]string{"ap1": queue(2, "a"), "ap2": queue(2, "c")})
-			_, err = poll(t.Context(), o, awayAtMost, at("2026-07-01T13:00:00Z"))
+			_, err = poll(t.Context(), o, 0, at("2026-07-01T13:00:00Z"))
 			require.NoError(t, err)
 			fill(t, dir, map[string]string{"ap1": idle("a", "b"), "ap2": "[ ]"})
 			// b was away for longer than 90 minutes; a was not, but it ran meanwhile
-			_, err = poll(t.Context(), o, awayAtMost, at("2026-07-01T13:30:01Z"))
+			_, err = poll(t.Context(), o, 0, at("2026-07-01T13:30:01Z"))
 			require.NoError(t, err)
 			const ad, ad2 = "|ap1|u|2|4|32768|40000|1780000000|Bio,Chem|", "|ap2|u|2|4|32768|40000|1780000000|Bio,Chem|"
 			require.Equal(t, []string{
@@ -126,8 +150,7 @@ func TestPollsExtendRows(t *testing.T) {
 			_, err = poll(t.Context(), o, 3*time.Hour, at("2026-07-01T15:40:00Z"))
 			require.NoError(t, err)
 			require.Contains(t, month("2026-07")[4], "13:30:01|15:40:00",
-				"rows are extended for three of the service's "+
-					"intervals")
+				"rows are extended for three of the service's intervals")
 
 			_, err = poll(t.Context(), o, 30*24*time.Hour, at("2026-08-01T00:00:00Z"))
 			require.NoError(t, err)
@@ -135,7 +158,7 @@ func TestPollsExtendRows(t *testing.T) {
 				month("2026-08"),
 				"a month begins with rows of its own")
 			require.Contains(t, month("2026-07")[4], "13:30:01|15:40:00")
-			_, err = poll(t.Context(), o, awayAtMost, at("2026-07-31T23:59:00Z"))
+			_, err = poll(t.Context(), o, 0, at("2026-07-31T23:59:00Z"))
 			require.ErrorContains(t, err, "a poll of the next month was taken")
 		})
 	}
@@ -182,7 +205,7 @@ func TestPollersShareBucket(t *testing.T) {
 			if i == 2 {
 				buckettest.Lost(w, r, server)
 			}
-			_, err := poll(t.Context(), other, awayAtMost, func() time.Time { return began.Add(time.Second) })
+			_, err := poll(t.Context(), other, 0, func() time.Time { return began.Add(time.Second) })
 			assert.NoError(t, err)
 			server.ServeHTTP(w, r)
 		}))
@@ -190,7 +213,7 @@ func TestPollersShareBucket(t *testing.T) {
 			fill(t, dir, map[string]string{"ap1": idle("a", "c")})
 		}
 		now := began
-		got, err := poll(t.Context(), o, awayAtMost, func() time.Time {
+		got, err := poll(t.Context(), o, 0, func() time.Time {
 			defer func() { now = now.Add(5 * time.Second) }()
 			return now
 		})
@@ -218,11 +241,11 @@ func TestPressureFileIsThatOfThePollerInUse(t *testing.T) {
 		INSERT INTO job_pressure (GlobalJobId, first_seen, last_seen) VALUES ('a', 1785558600, 1785558600)`)
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
-	_, err = poll(t.Context(), o, awayAtMost, at("2026-08-01T04:59:59Z"))
+	_, err = poll(t.Context(), o, 0, at("2026-08-01T04:59:59Z"))
 	require.NoError(t, err)
 	require.Equal(t, []string{"a||||||||||04:30:00|04:59:59"}, pressureRows(t, old), "a row without a state is of an "+
 		"idle job")
-	_, err = poll(t.Context(), o, awayAtMost, at("2026-08-01T05:00:00Z"))
+	_, err = poll(t.Context(), o, 0, at("2026-08-01T05:00:00Z"))
 	require.NoError(t, err)
 	db = readOnly(t, filepath.Join(o.SnapshotDir, "job_pressure_2026-08.db"))
 	require.Equal(t, "GlobalJobId TEXT 1,ScheddName TEXT 0,Owner TEXT 0,RequestGPUs REAL 0,RequestCPUs REAL "+
@@ -238,14 +261,14 @@ func TestPressureFileIsThatOfThePollerInUse(t *testing.T) {
 func TestParquetPressureFile(t *testing.T) {
 	o, _ := queues(t, map[string]string{"ap1": `[{"GlobalJobId": "a", "RequestGPUs": 1}]`})
 	o.Timezone, o.Format = "America/Chicago", "parquet"
-	_, err := poll(t.Context(), o, awayAtMost, at("2026-07-31T23:59:59Z"))
+	_, err := poll(t.Context(), o, 0, at("2026-07-31T23:59:59Z"))
 	require.NoError(t, err)
-	_, err = poll(t.Context(), o, awayAtMost, at("2026-08-01T00:00:00Z"))
+	_, err = poll(t.Context(), o, 0, at("2026-08-01T00:00:00Z"))
 	require.NoError(t, err)
 	require.FileExists(t, filepath.Join(o.SnapshotDir, "job_pressure_2026-07.parquet"))
 	path := filepath.Join(o.SnapshotDir, "job_pressure_2026-08.parquet")
 	for _, time := range []string{"2026-08-01T00:30:00Z", "2026-08-01T01:00:00Z"} { // some columns have no value yet
-		_, err = poll(t.Context(), o, awayAtMost, at(time))
+		_, err = poll(t.Context(), o, 0, at(time))
 		require.NoError(t, err)
 	}
 	data, err := os.ReadFile(path)
@@ -262,15 +285,15 @@ func TestParquetPressureFile(t *testing.T) {
 // existing data.
 func TestPollBesideOtherFormat(t *testing.T) {
 	o, _ := queues(t, map[string]string{"ap1": idle("a")})
-	_, err := poll(t.Context(), o, awayAtMost, at("2026-07-01T12:00:00Z"))
+	_, err := poll(t.Context(), o, 0, at("2026-07-01T12:00:00Z"))
 	require.NoError(t, err)
 	o.Format = "parquet"
-	_, err = poll(t.Context(), o, awayAtMost, at("2026-07-01T12:30:00Z"))
+	_, err = poll(t.Context(), o, 0, at("2026-07-01T12:30:00Z"))
 	require.ErrorContains(t, err, "`gpureports convert job_pressure_2026-07.db`")
-	_, err = poll(t.Context(), o, awayAtMost, at("2026-08-01T12:30:00Z"))
+	_, err = poll(t.Context(), o, 0, at("2026-08-01T12:30:00Z"))
 	require.NoError(t, err)
 	o.Format = "sqlite"
-	_, err = poll(t.Context(), o, awayAtMost, at("2026-08-01T13:00:00Z"))
+	_, err = poll(t.Context(), o, 0, at("2026-08-01T13:00:00Z"))
 	require.ErrorContains(t, err, "poll with --format parquet")
 	require.NoFileExists(t, filepath.Join(o.SnapshotDir, "job_pressure_2026-08.db"))
 }
@@ -283,7 +306,7 @@ func TestPollValues(t *testing.T) {
 		"\"GPUsMinMemory\": 20000},\n" +
 		"{\"GlobalJobId\": \"c\", \"RequestGPUMemory\": 40000, \"GPUsMinMemory\": 20000, \"JobStatus\": 2},\n" +
 		"{\"GlobalJobId\": \"d\", \"RequestGPUMemory\": \"\\/Expr(x)\\/\", \"GPUsMinMemory\": 20000}]"})
-	got, err := poll(t.Context(), o, awayAtMost, at("2026-07-01T12:00:00Z"))
+	got, err := poll(t.Context(), o, 0, at("2026-07-01T12:00:00Z"))
 	require.NoError(t, err)
 	require.Equal(t, "RequestGPUs of 1 jobs is an expression or of a wrong type: each counts as 1 GPU; "+
 		"RequestMemory of 1 jobs is an expression or of a wrong type: stored as missing; "+
@@ -299,11 +322,11 @@ func TestPollValues(t *testing.T) {
 // next answer.
 func TestPollWithoutSomeAccessPoints(t *testing.T) {
 	o, dir := queues(t, map[string]string{"ap1": idle("a"), "ap2": idle("b"), "ap3": idle("c"), "ap4": idle("d")})
-	_, err := poll(t.Context(), o, awayAtMost, at("2026-07-01T12:00:00Z"))
+	_, err := poll(t.Context(), o, 0, at("2026-07-01T12:00:00Z"))
 	require.NoError(t, err)
 	fill(t, dir, map[string]string{"ap2": "fail", "ap3": "hang", "ap4": `[{"GlobalJobId": "d"`})
 	o.Timeout = 3 * time.Second
-	got, err := poll(t.Context(), o, awayAtMost, at("2026-07-01T12:30:00Z"))
+	got, err := poll(t.Context(), o, 0, at("2026-07-01T12:30:00Z"))
 	require.NoError(t, err)
 	require.Equal(t, 1, got.Schedds)
 	require.Len(t, got.Failed, 3)
@@ -316,7 +339,7 @@ func TestPollWithoutSomeAccessPoints(t *testing.T) {
 	require.Contains(t, got.Notes, "3 access points did not answer: ap2")
 	o.Timeout = time.Minute
 	fill(t, dir, map[string]string{"ap2": idle("b"), "ap3": idle("c"), "ap4": idle("d")})
-	_, err = poll(t.Context(), o, awayAtMost, at("2026-07-01T13:00:00Z"))
+	_, err = poll(t.Context(), o, 0, at("2026-07-01T13:00:00Z"))
 	require.NoError(t, err)
 	for _, row := range pressureRows(t, filepath.Join(o.SnapshotDir, "job_pressure_2026-07.db")) {
 		require.Contains(t, row, "12:00:00|13:00:00")
@@ -329,22 +352,22 @@ func TestPollWithoutSomeAccessPoints(t *testing.T) {
 
 func TestPollErrors(t *testing.T) {
 	o, dir := queues(t, map[string]string{"ap1": "fail"})
-	_, err := poll(t.Context(), o, awayAtMost, at("2026-07-01T12:00:00Z"))
+	_, err := poll(t.Context(), o, 0, at("2026-07-01T12:00:00Z"))
 	require.ErrorContains(t, err, "no access point answers: ap1")
 	require.Equal(t, pool.FaultSource, pool.FaultOf(err))
 	require.NoFileExists(t, filepath.Join(o.SnapshotDir, "job_pressure_2026-07.db"))
 	require.NoError(t, os.Remove(filepath.Join(dir, "ap1")))
-	_, err = poll(t.Context(), o, awayAtMost, at("2026-07-01T12:00:00Z"))
+	_, err = poll(t.Context(), o, 0, at("2026-07-01T12:00:00Z"))
 	require.ErrorContains(t, err, "knows no access point")
 	fill(t, dir, map[string]string{"ap1": idle("a")})
-	_, err = poll(t.Context(), o, awayAtMost, at("2026-07-01T12:30:00Z"))
+	_, err = poll(t.Context(), o, 0, at("2026-07-01T12:30:00Z"))
 	require.NoError(t, err)
-	_, err = poll(t.Context(), o, awayAtMost, at("2026-07-01T12:30:00Z"))
+	_, err = poll(t.Context(), o, 0, at("2026-07-01T12:30:00Z"))
 	require.ErrorContains(t, err, "set the clock")
 
 	held, err := lock(o.SnapshotDir, pollLockName)
 	require.NoError(t, err)
-	_, err = poll(t.Context(), o, awayAtMost, at("2026-07-01T13:00:00Z"))
+	_, err = poll(t.Context(), o, 0, at("2026-07-01T13:00:00Z"))
 	require.ErrorContains(t, err, "another collection is under way")
 	require.NoError(t, held.Close())
 
@@ -353,7 +376,7 @@ func TestPollErrors(t *testing.T) {
 	_, err = db.Exec("CREATE TABLE job_pressure (GlobalJobId TEXT, timestamp TEXT)")
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
-	_, err = poll(t.Context(), o, awayAtMost, at("2026-08-02T12:00:00Z"))
+	_, err = poll(t.Context(), o, 0, at("2026-08-02T12:00:00Z"))
 	require.ErrorContains(t, err, "job_pressure_2026-08.db: it has the older layout, with a row for each poll: convert "+
 		"it with `gpureports convert`")
 
@@ -366,7 +389,7 @@ func TestPollErrors(t *testing.T) {
 // Without a job nothing is written, as by the poller in use.
 func TestPollOfEmptyQueues(t *testing.T) {
 	o, _ := queues(t, map[string]string{"ap1": ""})
-	got, err := poll(t.Context(), o, awayAtMost, at("2026-07-01T12:00:00Z"))
+	got, err := poll(t.Context(), o, 0, at("2026-07-01T12:00:00Z"))
 	require.NoError(t, err)
 	require.Equal(t, Polled{Schedds: 1}, got)
 	require.NoFileExists(t, filepath.Join(o.SnapshotDir, "job_pressure_2026-07.db"))
@@ -375,7 +398,7 @@ func TestPollOfEmptyQueues(t *testing.T) {
 func TestPollAsksForGPUJobsOfNamedAccessPoints(t *testing.T) {
 	o := fake(t, "arguments")
 	o.Jobs, o.CondorQ, o.Schedds, o.Pool = true, itself(), []string{"ap1"}, "cm"
-	_, err := poll(t.Context(), o, awayAtMost, at("2026-07-01T12:00:00Z"))
+	_, err := poll(t.Context(), o, 0, at("2026-07-01T12:00:00Z"))
 	require.ErrorContains(t, err, `["-name","ap1","-allusers","-constraint",`+
 		`"RequestGPUs \u003e= 1 \u0026\u0026 (JobStatus == 1 || JobStatus == 2)","-json","-attributes",`+
 		`"GlobalJobId,Owner,RequestGPUs,RequestCPUs,RequestMemory,RequestGPUMemory,GPUsMinMemory,QDate,ChtcProjects,JobStatus","-pool","cm"]`)
@@ -385,6 +408,6 @@ func TestPollThatIsCancelled(t *testing.T) {
 	o, _ := queues(t, map[string]string{"ap1": "hang"})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	_, err := poll(ctx, o, awayAtMost, at("2026-07-01T12:00:00Z"))
+	_, err := poll(ctx, o, 0, at("2026-07-01T12:00:00Z"))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }

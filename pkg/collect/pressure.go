@@ -3,6 +3,7 @@ package collect
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -35,12 +36,18 @@ var pressureColumns = func() (all []column) {
 type queuePoll struct {
 	at   int64 // Unix seconds
 	now  int64 // when it is written: no poll that was written before can be later
-	away int64 // seconds for which a job may be away before its row is not extended
-	ads  []jobAd
+	away int64 // seconds for which a job may be away before its row is not extended; 0: three distances of the file's last two polls
+	// schedds are the access points that answered. Another poller of the same file has polls of its own.
+	schedds []string
+	ads     []jobAd
 }
 
-// stretches holds the latest row of each job.
-type stretches map[string]stretch
+// stretches are the latest row of each job, and the last polls of the access points.
+type stretches struct {
+	rows           map[string]stretch
+	newest, before int64 // the last two polls in Unix seconds; 0: there is none
+	last           int64 // the last_seen of the newest row, of any access point
+}
 
 // stretch is a row: a job in one state over some polls.
 type stretch struct {
@@ -50,34 +57,50 @@ type stretch struct {
 }
 
 // add adds a row; rows come in the order of the file.
-func (s stretches) add(job, state string, row, last int64) {
-	if known, is := s[job]; !is || last >= known.last {
-		s[job] = stretch{row, state == running, last}
+func (s *stretches) add(job, state string, row, last int64) {
+	s.last = max(s.last, last)
+	if known, is := s.rows[job]; !is || last >= known.last {
+		s.rows[job] = stretch{row, state == running, last}
 	}
 }
 
-// newest returns the time of the newest poll, 0 without any.
-func (s stretches) newest() (last int64) {
-	for _, row := range s {
-		last = max(last, row.last)
+// seen notes a poll. Both ends of a row are polls.
+func (s *stretches) seen(poll int64) {
+	switch {
+	case poll > s.newest:
+		s.newest, s.before = poll, s.newest
+	case poll > s.before && poll < s.newest:
+		s.before = poll
 	}
-	return last
+}
+
+// oldest returns the earliest last_seen of the rows that the poll may extend, in Unix seconds.
+func (p *queuePoll) oldest(latest *stretches) int64 {
+	switch {
+	case p.away > 0:
+		return p.at - p.away
+	case latest.before == 0:
+		return p.at - int64(awayWithoutPolls/time.Second)
+	default:
+		return p.at - 3*(latest.newest-latest.before)
+	}
 }
 
 // extend returns which rows the poll extends, each with its new last_seen, and the rows that it begins. A job's row is
 // extended only while the job stays in its state: if it was idle at one poll, running at the next and idle again at the
 // third, that is three rows, though its first row is young enough. Errors: the clock is earlier than the newest poll.
-func (p *queuePoll) extend(latest stretches) (extended map[int64]int64, begun [][]any, err error) {
-	if newest := latest.newest(); newest > p.now {
+func (p *queuePoll) extend(latest *stretches) (extended map[int64]int64, begun [][]any, err error) {
+	if latest.last > p.now {
 		return nil, nil, pool.SourceError("this machine's clock shows %s UTC, but a poll was taken at %s: set the clock; "+
 			"polls must be in the order of time", time.Unix(p.at, 0).UTC().Format(time.DateTime),
-			time.Unix(newest, 0).UTC().Format(time.DateTime))
+			time.Unix(latest.last, 0).UTC().Format(time.DateTime))
 	}
+	oldest := p.oldest(latest)
 	extended = map[int64]int64{}
 	for i := range p.ads {
 		ad := &p.ads[i]
-		row, is := latest[ad.GlobalJobID.Text]
-		if is && row.running == ad.running() && row.last >= p.at-p.away {
+		row, is := latest.rows[ad.GlobalJobID.Text]
+		if is && row.running == ad.running() && row.last >= oldest {
 			extended[row.row] = max(row.last, p.at) // where several machines poll into a bucket, theirs may be later
 		} else {
 			begun = append(begun, ad.row(p.at))
@@ -180,9 +203,9 @@ func pollParquet(ctx context.Context, path string, p *queuePoll) (begun int, err
 
 // revise writes a Parquet file (nil: there is none yet) with the poll.
 func (p *queuePoll) revise(ctx context.Context, in io.ReaderAt, size int64, out io.Writer) (begun int, err error) {
-	latest := stretches{}
+	latest := &stretches{}
 	if in != nil {
-		if latest, err = parquetStretches(ctx, in, size); err != nil {
+		if latest, err = p.parquetStretches(ctx, in, size); err != nil {
 			return 0, err
 		}
 	}
@@ -198,10 +221,10 @@ func (p *queuePoll) revise(ctx context.Context, in io.ReaderAt, size int64, out 
 }
 
 // parquetStretches returns the latest rows of a Parquet file.
-func parquetStretches(ctx context.Context, in io.ReaderAt, size int64) (stretches, error) {
-	latest := stretches{}
+func (p *queuePoll) parquetStretches(ctx context.Context, in io.ReaderAt, size int64) (*stretches, error) {
+	latest := &stretches{rows: map[string]stretch{}}
 	n := int64(-1)
-	needed := []string{"GlobalJobId", "JobState", "last_seen"}
+	needed := []string{"GlobalJobId", "JobState", "first_seen", "last_seen", "ScheddName"}
 	check := func(has func(string) bool) error {
 		for _, column := range []string{"GlobalJobId", "first_seen", "last_seen"} {
 			if !has(column) {
@@ -212,8 +235,13 @@ func parquetStretches(ctx context.Context, in io.ReaderAt, size int64) (stretche
 	}
 	err := parquet.EachRow(ctx, in, size, needed, check, func(row []string) {
 		n++
-		if last, err := strconv.ParseFloat(row[2], 64); err == nil { // a row without it is of no poll
+		if last, err := strconv.ParseFloat(row[3], 64); err == nil { // a row without it is of no poll
 			latest.add(row[0], row[1], n, int64(last))
+			if slices.Contains(p.schedds, row[4]) {
+				first, _ := strconv.ParseFloat(row[2], 64)
+				latest.seen(int64(first))
+				latest.seen(int64(last))
+			}
 		}
 	})
 	return latest, err
@@ -269,7 +297,7 @@ func preparePressure(ctx context.Context, db *sql.DB) error {
 }
 
 func pollInto(ctx context.Context, tx *sql.Tx, p *queuePoll) (begun int, err error) {
-	latest, err := sqliteStretches(ctx, tx, p.at-p.away)
+	latest, err := p.sqliteStretches(ctx, tx)
 	if err != nil {
 		return 0, err
 	}
@@ -301,22 +329,49 @@ func pollInto(ctx context.Context, tx *sql.Tx, p *queuePoll) (begun int, err err
 	return len(rows), nil
 }
 
-// sqliteStretches returns the latest rows that were seen since a time, and the newest of all.
-func sqliteStretches(ctx context.Context, tx *sql.Tx, since int64) (stretches, error) {
-	rows, err := tx.QueryContext(ctx, "SELECT GlobalJobId, coalesce(JobState, ''), rowid, last_seen FROM job_pressure "+
-		"WHERE last_seen >= min(?, (SELECT max(last_seen) FROM job_pressure)) ORDER BY rowid", since)
+// sqliteStretches returns the last polls of a file and the latest of the rows that the poll may extend.
+func (p *queuePoll) sqliteStretches(ctx context.Context, tx *sql.Tx) (*stretches, error) {
+	schedds, err := json.Marshal(p.schedds)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	latest := stretches{}
-	for rows.Next() {
-		var job, state string
-		var rowid, last int64
-		if err := rows.Scan(&job, &state, &rowid, &last); err != nil {
-			return nil, err
-		}
-		latest.add(job, state, rowid, last)
+	latest := &stretches{rows: map[string]stretch{}}
+	err = eachRow(ctx, tx, func(rows *sql.Rows) error {
+		var poll int64
+		err := rows.Scan(&poll)
+		latest.seen(poll)
+		return err
+	}, "WITH own AS (SELECT * FROM job_pressure WHERE ScheddName IN (SELECT value FROM json_each(?))) "+
+		"SELECT * FROM (SELECT DISTINCT first_seen FROM own WHERE first_seen > 0 ORDER BY first_seen DESC LIMIT 2) UNION "+
+		"SELECT * FROM (SELECT DISTINCT last_seen FROM own WHERE last_seen > 0 ORDER BY last_seen DESC LIMIT 2)",
+		string(schedds))
+	if err != nil {
+		return nil, err
 	}
-	return latest, rows.Err()
+	err = eachRow(ctx, tx, func(rows *sql.Rows) error {
+		var (
+			job, state  string
+			rowid, last int64
+		)
+		err := rows.Scan(&job, &state, &rowid, &last)
+		latest.add(job, state, rowid, last)
+		return err
+	}, "SELECT GlobalJobId, coalesce(JobState, ''), rowid, last_seen FROM job_pressure WHERE last_seen >= ? "+
+		"ORDER BY rowid", p.oldest(latest))
+	return latest, err
+}
+
+// eachRow calls scan for each row of a query's result.
+func eachRow(ctx context.Context, tx *sql.Tx, scan func(*sql.Rows) error, query string, args ...any) error {
+	rows, err := tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }
