@@ -17,7 +17,7 @@ var (
 )
 
 var metrics = aggregate.Metrics[Sums]{
-	aggregate.Define("utilizationPercent", "Utilisation %", query.Percent, 1,
+	aggregate.Define("utilizationPercent", "Utilization %", query.Percent, 1,
 		"100 · busy / measured GPU hours; none below one measured GPU hour",
 		func(s *Sums) float64 { return s.percent(s.Busy) }),
 	aggregate.Define("busy", "Busy (avg.)", query.Count, 1, "GPUs that compute, on average over the covered time",
@@ -51,7 +51,7 @@ var metrics = aggregate.Metrics[Sums]{
 
 // Kind describes the kind.
 var Kind = query.Kind{
-	Name: "utilization", Label: "Utilisation", Description: "What held GPUs do: busy, idle, since when, whose",
+	Name: "utilization", Label: "Utilization", Description: "What held GPUs do: busy, idle, since when, whose",
 	Views: []query.View{
 		hourly(query.SeriesView(groupings, seriesMetrics, query.UserFilters)),
 		withIdleNow(query.TableView("Held, measured, busy and idle GPU hours, with totals", groupings, tableMetrics,

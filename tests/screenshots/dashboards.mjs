@@ -16,7 +16,7 @@ const pictures = [
   { name: 'supply', path: '/d/gpureports-backfill?from=now-30d&to=now' },
   { name: 'evictions', path: '/d/gpureports-backfill-evictions?from=now-30d&to=now' },
   { name: 'demand', path: '/d/gpureports-demand?from=now-7d&to=now' },
-  { name: 'utilisation', path: '/d/gpureports-utilisation?from=now-3d&to=now' },
+  { name: 'utilization', path: '/d/gpureports-utilization?from=now-3d&to=now' },
   { name: 'machine', path: '/d/gpureports-machine?from=now-3d&to=now' },
   { name: 'fleet', path: '/d/gpureports-fleet?from=now-7d&to=now' }, // of a data source of many pools
 ];

@@ -1,5 +1,5 @@
 // Package accuracy measures backfillAvailability, evictions, utilization and demand against made-up pools whose truth
-// is known: how many evictions are found, how many of those found are real, how far times, hours and utilisation are
+// is known: how many evictions are found, how many of those found are real, how far times, hours and utilization are
 // off, which idle runs are found, what evictions cost, and whether jobs waited as long as is reported.
 package accuracy
 

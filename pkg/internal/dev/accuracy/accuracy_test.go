@@ -121,7 +121,7 @@ func TestMatching(t *testing.T) {
 	require.Equal(t, "not told, shorter than the cadence", p.whyMissed(nil, second))
 }
 
-// What a reported run's utilisation and idle time are compared with.
+// What a reported run's utilization and idle time are compared with.
 func TestUsageOfRuns(t *testing.T) {
 	at := func(hours float64) time.Time { return time.Unix(0, 0).Add(time.Duration(hours * float64(time.Hour))) }
 	run := func(start, end, busy float64, idle ...float64) *samplepool.Run {

@@ -94,7 +94,7 @@ func Markdown(all []Measurement, recorded []RealRuns, o Options) string {
 			return fmt.Sprintf("%.0f | %+.2f %% | %.0f | %+.2f %% | %s", c.Lost.really, c.Lost.Error(), c.Evicted.really,
 				c.Evicted.Error(), interval)
 		})
-	table("Utilisation", "Runs | Error, points | Idle time error, min | Idle 2 h or more | Precision | Recall",
+	table("Utilization", "Runs | Error, points | Idle time error, min | Idle 2 h or more | Precision | Recall",
 		func(m *Measurement) string {
 			u := &m.Usage
 			return fmt.Sprintf("%d | %s | %s | %d | %s | %s", len(u.Utilization.values), figure(u.Utilization.Median, 2),

@@ -11,7 +11,7 @@ import (
 // Usage is how near the kind utilization comes to what runs really did (methodology section 13): of runs on both sides
 // that began and ended in the window.
 type Usage struct {
-	Utilization Spread // points between reported and true utilisation of runs with one measured GPU-hour or more
+	Utilization Spread // points between reported and true utilization of runs with one measured GPU-hour or more
 	IdleMinutes Spread // minutes between reported and true idle time of runs that have any, reported or true
 	LongIdle    int    // runs that were idle for 2 h or more
 	LongTold    int    // runs that are reported to be
@@ -47,7 +47,7 @@ func (u *Usage) judge(cadence time.Duration, fail func(what string, is, must flo
 		minutes, recall = 5, 0.95
 	}
 	const points, precision = 0.5, 0.98
-	fail("median error of utilisation in points", u.Utilization.Median, points, !(u.Utilization.Median <= points))
+	fail("median error of utilization in points", u.Utilization.Median, points, !(u.Utilization.Median <= points))
 	fail("median error of a run's idle time in minutes", u.IdleMinutes.Median, minutes, !(u.IdleMinutes.Median <= minutes))
 	fail("precision of idle for 2 h or more", u.Precision(), precision, !(u.Precision() >= precision))
 	fail("recall of idle for 2 h or more", u.Recall(), recall, !(u.Recall() >= recall))

@@ -48,8 +48,8 @@ var panels = []panel{
 var withAds = []panel{
 	{"backfill by device", `{"queryType":"backfillAvailability","view":"summary","groupBy":["device"]}`},
 	evictionsByDevice,
-	{"utilisation by user", `{"queryType":"utilization","view":"summary","groupBy":["user"]}`},
-	{"utilisation series by device", `{"queryType":"utilization","groupBy":["device"],"metrics":["busy","idle"]}`},
+	{"utilization by user", `{"queryType":"utilization","view":"summary","groupBy":["user"]}`},
+	{"utilization series by device", `{"queryType":"utilization","groupBy":["device"],"metrics":["busy","idle"]}`},
 	{"waits by user", `{"queryType":"demand","view":"summary","groupBy":["user"],"metrics":["waits","medianWaitHours"]}`},
 }
 

@@ -155,7 +155,7 @@ func Rules() []Rule {
 			Summary: `{{ $labels.device }}: {{ printf "%.0f" $values.A.Value }} GPUs are held but idle`,
 			Description: "Jobs hold these GPUs in the newest snapshot and have not computed on them for 2 hours or more, by " +
 				"HTCondor's GPUsAverageUsage. The panel lists them.",
-			Dashboard: "gpureports-utilisation", Panel: idleNow,
+			Dashboard: "gpureports-utilization", Panel: idleNow,
 		},
 		{
 			UID: "gpureports-h200-unused", Title: "Utilization of H200 below 50% for a day",
@@ -168,7 +168,7 @@ func Rules() []Rule {
 			Summary: `Held H200 compute {{ printf "%.0f" $values.A.Value }}% of the time`,
 			Description: "Over the last 24 hours the H200 that jobs held computed for less than half of the time that " +
 				"HTCondor's reports cover.",
-			Dashboard: "gpureports-utilisation", Panel: usedOverTime,
+			Dashboard: "gpureports-utilization", Panel: usedOverTime,
 		},
 		{
 			UID: "gpureports-free-while-waiting", Title: "GPUs stay free while jobs wait for them",

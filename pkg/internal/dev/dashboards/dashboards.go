@@ -17,7 +17,7 @@ import (
 
 // All are the dashboards of a pool, in the order in which they are listed.
 func All() []Dashboard {
-	return []Dashboard{poolOverview(), getAGPU(), users(), owners(), utilisation(), supply(), evictions(), demand(),
+	return []Dashboard{poolOverview(), getAGPU(), users(), owners(), utilization(), supply(), evictions(), demand(),
 		machine()}
 }
 
@@ -25,7 +25,7 @@ func All() []Dashboard {
 var fileNames = map[string]string{
 	"gpureports-pool": "pool-overview", "gpureports-get": "get-a-gpu",
 	"gpureports-users": "users", "gpureports-owners": "owners",
-	"gpureports-utilisation":        "utilisation",
+	"gpureports-utilization":        "utilization",
 	"gpureports-backfill":           "supply",
 	"gpureports-backfill-evictions": "evictions", "gpureports-demand": "demand", "gpureports-machine": "machine",
 	"gpureports-fleet": "fleet",

@@ -51,7 +51,8 @@ func supply() Dashboard {
 					Title: "How long may a backfill job be?", Width: 24, Height: 11,
 					Description: "For each model: the longest job that finishes in one run with a probability of 90% and of " +
 						"75%; the share of 12-hour jobs that finish in one run; and how often longer jobs should checkpoint to " +
-						"cost the fewest GPU hours, if each checkpoint takes 5 minutes.",
+						"cost the fewest GPU hours, if each checkpoint takes 5 minutes. The last column shows how often the evicted jobs " +
+						"checkpointed.",
 					Query: longJobs(chosen),
 					View:  table(jobLengthColumns...),
 				},
@@ -78,7 +79,7 @@ func supply() Dashboard {
 func longJobs(chosen query.Filter) Query {
 	q := ask("backfillAvailability", "jobLength").by("device").
 		of("longestHours90", "longestHours75", "finishPercent", "gpuHoursPerJob", "bestCheckpointHours",
-			"gpuHoursWithCheckpoints").
+			"gpuHoursWithCheckpoints", "usedCheckpointHours").
 		where(chosen)
 	q.JobHours = []float64{12}
 	return q
@@ -94,6 +95,7 @@ var jobLengthColumns = []Override{
 		"decimals": 1}},
 	{"bestCheckpointHours", object{"displayName": "Longer ones: checkpoint every", "unit": "suffix:h", "decimals": 2}},
 	{"gpuHoursWithCheckpoints", object{"displayName": "GPU hours for 12 h with that", "unit": "suffix:h", "decimals": 1}},
+	{"usedCheckpointHours", object{"displayName": "Evicted jobs did every", "unit": "suffix:h", "decimals": 2}},
 }
 
 // supplyFigures are what a user of backfill asks first.

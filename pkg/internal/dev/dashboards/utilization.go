@@ -6,22 +6,22 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// Panels of GPU utilisation that alert rules lead to.
+// Panels of GPU utilization that alert rules lead to.
 const (
 	idleNow      = "Held idle now"
 	usedOverTime = "Utilization over time"
 )
 
-func utilisation() Dashboard {
+func utilization() Dashboard {
 	chosen := chosenOfUsers
 	return Dashboard{
-		UID: "gpureports-utilisation", Title: "GPU utilization",
+		UID: "gpureports-utilization", Title: "GPU utilization",
 		Description: "Which held GPUs compute, which sit idle, who holds them, and what idle GPUs cost",
 		From:        "now-7d",
 		Variables:   userVariables,
 		Annotations: []Annotation{gaps},
 		Rows: []Row{
-			{Title: "Do held GPUs compute?", Panels: append(append([]Panel{callList(chosen)}, utilisationFigures(chosen)...),
+			{Title: "Do held GPUs compute?", Panels: append(append([]Panel{callList(chosen)}, utilizationFigures(chosen)...),
 				Panel{
 					Title: "Held GPUs", Width: 12, Height: 9,
 					Description: "GPUs held by jobs that computed and that did not, on average, stacked, as HTCondor " +
@@ -48,14 +48,14 @@ func utilisation() Dashboard {
 					Title: "Utilization by user", Width: 12, Height: 12,
 					Description: "GPU hours held by each user, the share of them in which the GPUs computed, and the " +
 						"hours in which they did not; most idle hours first.",
-					Query: utilisationBy("user").where(chosen).withoutTotals(),
-					View:  sortedBy(table(utilisationColumns...), "Idle GPU hours"),
+					Query: utilizationBy("user").where(chosen).withoutTotals(),
+					View:  sortedBy(table(utilizationColumns...), "Idle GPU hours"),
 				},
 				Panel{
 					Title: "Utilization by device", Width: 12, Height: 12,
 					Description: "The same figures for each GPU model.",
-					Query:       utilisationBy("device").where(chosen).withoutTotals(),
-					View:        sortedBy(table(utilisationColumns...), "Idle GPU hours"),
+					Query:       utilizationBy("device").where(chosen).withoutTotals(),
+					View:        sortedBy(table(utilizationColumns...), "Idle GPU hours"),
 				},
 			)},
 			{Title: "Hours of the week", Collapsed: true, Panels: []Panel{
@@ -89,7 +89,7 @@ func utilisation() Dashboard {
 
 // callList has a row for each user who holds idle GPUs now.
 func callList(chosen query.Filter) Panel {
-	runs := Link{Title: "Idle runs of this user", UID: "gpureports-utilisation", Panel: idleRuns, Variable: "user"}
+	runs := Link{Title: "Idle runs of this user", UID: "gpureports-utilization", Panel: idleRuns, Variable: "user"}
 	lost := Transformation{ID: "calculateField", Options: object{"mode": "binary", "alias": lostSoFar, "binary": object{
 		"left":     object{"matcher": object{"id": "byName", "options": "Idle"}},
 		"operator": "*", "right": object{"matcher": object{"id": "byName", "options": "GPUs"}}}}}
@@ -117,11 +117,11 @@ const (
 	idleRuns  = "The costliest idle runs"
 )
 
-func utilisationBy(grouping string) Query {
+func utilizationBy(grouping string) Query {
 	return ask("utilization", "summary").by(grouping).of("heldGpuHours", "utilizationPercent", "idleGpuHours")
 }
 
-var utilisationColumns = []Override{{"utilizationPercent", percentBar}}
+var utilizationColumns = []Override{{"utilizationPercent", percentBar}}
 
 // runColumns are those of lists of runs.
 var runColumns = []Override{
@@ -129,7 +129,7 @@ var runColumns = []Override{
 	{"utilizationPercent", percentBar},
 }
 
-func utilisationFigures(chosen query.Filter) (panels []Panel) {
+func utilizationFigures(chosen query.Filter) (panels []Panel) {
 	for _, f := range []struct{ title, description, metric string }{
 		{"Busy (% of measured)", "Share of the held GPU hours in which the GPUs computed. GPU hours without a report " +
 			"from HTCondor do not count.",
