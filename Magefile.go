@@ -157,19 +157,19 @@ func Lint() error {
 	})
 }
 
-// compared are the packages whose tests ask thousands of questions and compare the answers with others, or make whole
-// pools. The race detector would take half an hour for them, and sees the same code at work in pkg/plugin, where all
-// kinds answer at once.
-var compared = []string{"allocation", "backfill", "check", "cmd/gpureports", "convert", "demand", "evictions", "fleet",
-	"internal/dev/accuracy", "internal/dev/bench", "internal/dev/cmd/gpudev", "internal/dev/dashboards",
-	"internal/dev/oracle", "internal/dev/samplepool", "utilization"}
+// compared are the packages whose tests ask thousands of questions and compare the answers with others, make whole
+// pools, or wait for processes. The race detector would take half an hour for them, and sees the same code at work in
+// pkg/plugin, where all kinds answer at once.
+var compared = []string{"allocation", "backfill", "check", "cmd/gpureports", "collect", "convert", "demand", "evictions",
+	"fleet", "internal/dev/accuracy", "internal/dev/bench", "internal/dev/cmd/gpudev", "internal/dev/dashboards",
+	"internal/dev/oracle", "internal/dev/reliability", "internal/dev/samplepool", "internal/dev/sbom", "report",
+	"utilization"}
 
 // comparisons are single tests of other packages, those of comparing, that do the same and are left out as well.
 const comparisons = "^Test(GoldenPools.*|NoNamePasses|HealthTimeZoneChange|AlertFrames|DamagedFiles|" +
 	"FormatsAgree)$"
 
-var comparing = []string{"./pkg/plugin", "./pkg/internal/dev/host", "./pkg/internal/dev/reliability", "./pkg/runs",
-	"./pkg/snapshots/registry"}
+var comparing = []string{"./pkg/plugin", "./pkg/internal/dev/host", "./pkg/runs", "./pkg/snapshots/registry"}
 
 // Test sets everything up and runs every test: form, Go with the race detector, some seconds of fuzzing, jest, browser.
 func Test() error {

@@ -161,7 +161,7 @@ func TestWaitsAreThoseOfTheOracle(t *testing.T) {
 			var got []naive.Wait
 			for _, w := range waitsOfAll(p, []sightings{rows}, known, v, false) {
 				got = append(got, naive.Wait{Begin: w.Begin, End: w.End, First: w.First, Last: w.Last, Counted: w.Counted,
-					Attempts: w.Attempts, Outcome: []string{"waiting", "started", "left", "unknown"}[w.Outcome], Ran: w.Ran,
+					Attempts: int(w.Attempts), Outcome: []string{"waiting", "started", "left", "unknown"}[w.Outcome], Ran: w.Ran,
 					RanUntil: w.RanUntil, Elsewhere: w.Elsewhere})
 			}
 			want := d.waits(n, job)

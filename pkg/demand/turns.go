@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
@@ -32,19 +33,29 @@ type shelf struct {
 	symbol       timeline.Symbol
 	units        []int32 // numbers of units that are left, the smallest GPU first
 	sizes        []float64
+	suitable     []int // how many of the sizes are at least each of turns.memories
 	cpus, memory float64
 }
 
-// suitable is the number of the machine's GPUs that have at least the given memory; 0 means any.
-func (s *shelf) suitable(memory float64) int {
-	if memory == 0 {
-		return len(s.sizes)
+// count counts the suitable GPUs anew.
+func (s *shelf) count(memories []float64) {
+	s.suitable = s.suitable[:0]
+	for _, m := range memories {
+		n := len(s.sizes)
+		if m != 0 {
+			n -= sort.SearchFloat64s(s.sizes, m)
+		}
+		s.suitable = append(s.suitable, n)
 	}
-	return len(s.sizes) - sort.SearchFloat64s(s.sizes, memory)
 }
 
-// wish is what jobs ask for; requested is RequestGPUs before it is rounded up.
-type wish struct{ gpuMemory, gpus, cpus, memory, requested float64 }
+// wish is what jobs ask for.
+type wish struct {
+	gpus         int
+	gpuMemory    int // its number in turns.memories
+	cpus, memory float64
+	requested    float64 // RequestGPUs, before it is rounded up
+}
 
 // batch is jobs that stand next to each other in a queue, ask for the same and count in the same group: they take their
 // turns together.
@@ -66,12 +77,14 @@ type turns struct {
 	units   []unit // the unused GPUs, with why: after the turns the final reason
 	shelves []shelf
 	wishes  []wish
-	answers []answered    // by wish
-	placed  int           // jobs so far
-	steps   []step        // in the order of turns
-	took    map[int32]int // units that were taken: the turns of their jobs
-	unfit   []int         // by wish: jobs that did not fit
-	lacking []int32       // the wishes of those jobs
+	// memories are the amounts of GPU memory that jobs ask for, 0: any
+	memories []float64
+	answers  []answered    // by wish
+	placed   int           // jobs so far
+	steps    []step        // in the order of turns
+	took     map[int32]int // units that were taken: the turns of their jobs
+	unfit    []int         // by wish: jobs that did not fit
+	lacking  []int32       // the wishes of those jobs
 }
 
 // each calls visit with the jobs of queues and their obstacles, in the order of their turns.
@@ -110,16 +123,19 @@ func newTurner(k *stock, waits []Wait, groupOf []int32) *turner {
 	t := &turner{stock: k, wishOf: make([]int32, len(waits)), groupOf: groupOf}
 	w := &t.turns
 	numbers := map[queues.Request]int32{}
+	var memories pool.Numbered[float64]
 	for i := range waits {
 		r := waits[i].Request
 		n, known := numbers[r]
 		if !known {
 			n = int32(len(w.wishes))
 			numbers[r] = n
-			w.wishes = append(w.wishes, wish{r.GPUMemory, math.Ceil(r.GPUs), r.CPUs, r.Memory, r.GPUs})
+			w.wishes = append(w.wishes, wish{int(math.Ceil(r.GPUs)), int(memories.Number(r.GPUMemory)), r.CPUs, r.Memory,
+				r.GPUs})
 		}
 		t.wishOf[i] = n
 	}
+	w.memories = memories.All
 	w.answers, w.unfit, w.took = make([]answered, len(w.wishes)), make([]int, len(w.wishes)), map[int32]int{}
 	return t
 }
@@ -174,6 +190,9 @@ func (t *turner) at(ctx context.Context, slice int, all []queue) (*turns, error)
 		s := &w.shelves[len(w.shelves)-1]
 		s.units, s.sizes = append(s.units, int32(n)), append(s.sizes, g.size)
 	}
+	for i := range w.shelves {
+		w.shelves[i].count(w.memories)
+	}
 	for i := range all {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("placing waiting jobs: %w", err)
@@ -223,14 +242,14 @@ func (w *turns) turn(number int32) obstacle {
 
 // find returns the obstacle of a wish among the remaining GPUs, and the machine that serves it.
 func (w *turns) find(wants *wish) (obstacle, *shelf) {
-	n := int(wants.gpus)
+	n := wants.gpus
 	left, large := 0, 0
 	found := noShape
 	var on *shelf
 	fewest := 0
 	for i := range w.shelves {
 		s := &w.shelves[i]
-		suitable := s.suitable(wants.gpuMemory)
+		suitable := s.suitable[wants.gpuMemory]
 		left += len(s.sizes)
 		large += suitable
 		switch {
@@ -254,13 +273,14 @@ func (w *turns) find(wants *wish) (obstacle, *shelf) {
 
 // place gives a job the smallest GPUs of a machine that do.
 func (w *turns) place(wants *wish, on *shelf) {
-	first, n := len(on.sizes)-on.suitable(wants.gpuMemory), int(wants.gpus)
+	first, n := len(on.sizes)-on.suitable[wants.gpuMemory], wants.gpus
 	for _, u := range on.units[first : first+n] {
 		w.units[u].why = aJobFits
 		w.took[u] = w.placed
 	}
 	on.units = slices.Delete(on.units, first, first+n)
 	on.sizes = slices.Delete(on.sizes, first, first+n)
+	on.count(w.memories)
 	on.cpus -= wants.cpus
 	on.memory -= wants.memory
 	w.placed++
@@ -275,18 +295,19 @@ func (w *turns) explain(k *stock) {
 		for _, n := range w.lacking {
 			some = true
 			wants := &w.wishes[n]
-			switch least := leastSize(wants.gpuMemory); {
-			case s.suitable(wants.gpuMemory) < int(wants.gpus):
-				shape = min(shape, least)
-			case s.cpus < wants.cpus:
-				cpus = min(cpus, least)
-			default:
-				memory = min(memory, least)
+			lacks := &memory
+			if s.suitable[wants.gpuMemory] < wants.gpus {
+				lacks = &shape
+			} else if s.cpus < wants.cpus {
+				lacks = &cpus
+			}
+			if least := w.memories[wants.gpuMemory]; least < *lacks {
+				*lacks = least
 			}
 		}
 		for _, u := range s.units {
 			why := &w.units[u].why
-			switch size := k.gpus[w.units[u].gpu].size; {
+			switch size := max(k.gpus[w.units[u].gpu].size, 0); {
 			case size >= cpus:
 				*why = lacksCPUs
 			case size >= memory:
@@ -300,14 +321,6 @@ func (w *turns) explain(k *stock) {
 	}
 }
 
-// leastSize is the size of the smallest GPU that serves a job: those of unknown memory if it asks for none.
-func leastSize(memory float64) float64 {
-	if memory == 0 {
-		return unknownMemory
-	}
-	return memory
-}
-
 // help is how much more of something would let jobs run on a machine, and how many.
 type help struct {
 	missing float64 // CPUs, or MiB; NaN: nothing of the kind does
@@ -318,7 +331,7 @@ type help struct {
 func (w *turns) helps(s *shelf, ofMemory bool) help {
 	lacks := func(wants *wish) float64 { // +Inf: something else, too
 		switch {
-		case s.suitable(wants.gpuMemory) < int(wants.gpus):
+		case s.suitable[wants.gpuMemory] < wants.gpus:
 		case ofMemory && s.cpus >= wants.cpus:
 			return wants.memory - s.memory
 		case !ofMemory && s.memory >= wants.memory:

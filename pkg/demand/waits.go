@@ -31,11 +31,11 @@ type Wait struct {
 	First, Last pool.Micros // the polls that saw the job idle; Last < First if none did and only an ad shows the wait
 	Known       pool.Micros // from when on it is under observation
 	Counted     pool.Micros // from when on it counts in averages
-	Outcome     Outcome
-	Attempts    int         // runs of the job that began before First
 	Ran         pool.Micros // length of the run that ended it, if its whole length is known; otherwise 0
 	RanUntil    pool.Micros // its end
-	Elsewhere   bool        // the run that ended it is on a machine outside the snapshots
+	Attempts    int32       // runs of the job that began before First
+	Outcome     Outcome
+	Elsewhere   bool // the run that ended it is on a machine outside the snapshots
 }
 
 // AdOnly reports whether no poll saw the wait.

@@ -41,7 +41,7 @@ func Open(t testing.TB, dir string, zone any) Source {
 	lists, err := d.Lists("chtc_owned", "masked_hosts.yaml")
 	require.NoError(t, err)
 	tl := timeline.New(timeline.Options{Source: registry.OpenDir(d, z), MaxBytes: 1 << 28})
-	s := stores.New(tl, stores.Divide(1<<28))
+	s := stores.New(tl, stores.Divide(512<<20))
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return Source{s, query.Env{Zone: z, SliceMinutes: 15, Lists: lists}}
 }
