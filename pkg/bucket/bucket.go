@@ -216,14 +216,11 @@ func (b *Bucket) get(ctx context.Context, key string, o minio.GetObjectOptions) 
 	return data.Bytes(), object, err
 }
 
-// Condition is the condition of a Put on the existing object.
+// Condition is the condition of a Put on the existing object; the zero value sets none.
 type Condition struct {
 	absent bool
 	etag   string
 }
-
-// Always puts the object unconditionally.
-func Always() Condition { return Condition{} }
 
 // IfAbsent puts the object if there is none (If-None-Match: *).
 func IfAbsent() Condition { return Condition{absent: true} }

@@ -73,7 +73,7 @@ func TestObjects(t *testing.T) {
 	for i := range 8 {
 		wait.Go(func() {
 			for n := i; n < 1203; n += 8 { // more than a page
-				if _, err := b.Put(t.Context(), fmt.Sprintf("many/%04d", n), []byte("x"), bucket.Always()); err != nil {
+				if _, err := b.Put(t.Context(), fmt.Sprintf("many/%04d", n), []byte("x"), bucket.Condition{}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -124,7 +124,7 @@ func TestFaults(t *testing.T) {
 	o.Endpoint = proxy.Endpoint
 	b := buckettest.Open(t, o)
 	data := bytes.Repeat([]byte("0123456789"), 20_000)
-	etag, err := b.Put(t.Context(), "x", data, bucket.Always())
+	etag, err := b.Put(t.Context(), "x", data, bucket.Condition{})
 	require.NoError(t, err)
 	for name, fault := range map[string]buckettest.Fault{"busy": buckettest.Busy, "gone": buckettest.Gone,
 		"cut": buckettest.Cut} {

@@ -47,9 +47,6 @@ type Sums [Classes][]float64
 // Of returns the sums of a group.
 func (c *Count) Of(group int) *Sums { return &c.sums[group] }
 
-// Wants are the requested classes.
-func (c *Count) Wants() []Class { return c.wants }
-
 // Sum returns the GPU-slices of a group in a bucket.
 func (c *Count) Sum(group int, class Class, bucket int) float64 { return c.sums[group][class][bucket] }
 

@@ -46,6 +46,9 @@ func TestGoldenPoolsWithSharedDays(t *testing.T) {
 			require.NoError(t, builder.Build(t.Context(), g.first, g.end, true, func(day BuiltDay) {
 				require.NoError(t, day.Err)
 				require.False(t, day.Missing, day.Date)
+				date, err := time.Parse(time.DateOnly, day.Date)
+				require.NoError(t, err)
+				require.WithinRange(t, date, g.first.Add(-24*time.Hour), g.end)
 			}))
 		})
 	}

@@ -85,3 +85,17 @@ func TestWaitingEndsAtTheOwnDeadline(t *testing.T) {
 	require.ErrorIs(t, <-done, context.Canceled)
 	require.Equal(t, 7, <-patient)
 }
+
+// A run that was there before the reach of a window begins for it with the first snapshot in reach, unless an ad says
+// when it began.
+func TestRunFromASnapshotOn(t *testing.T) {
+	o := &Observed{View: &timeline.View{Times: []pool.Micros{0, 10, 20, 30}}}
+	for _, byAd := range []bool{false, true} {
+		run := Explained{Run: &Run{First: 0, Last: 3}, Start: 5, StartByAd: byAd}
+		cut := run.From(o, 2)
+		require.Equal(t, int32(2), cut.First)
+		require.Equal(t, map[bool]pool.Micros{false: 20, true: 5}[byAd], cut.Start)
+		require.Equal(t, int32(0), run.First, "others still see all of it")
+		require.Same(t, &run, run.From(o, 0))
+	}
+}

@@ -36,7 +36,7 @@ func TestDayIsItsETag(t *testing.T) {
 		t.Helper()
 		data, err := parquet.Encode(parquet.Schema, rows)
 		require.NoError(t, err)
-		_, err = b.Put(t.Context(), "date="+timestampOf(20)[:len("2026-07-01")]+"/x.parquet", data, bucket.Always())
+		_, err = b.Put(t.Context(), "date="+timestampOf(20)[:len("2026-07-01")]+"/x.parquet", data, bucket.Condition{})
 		require.NoError(t, err)
 	}
 	identify := func(source snapshots.Source) (identity string, key snapshots.Key) {

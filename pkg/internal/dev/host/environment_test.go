@@ -25,7 +25,7 @@ func TestEmptiedEnvironment(t *testing.T) {
 	}
 	month, err := parquet.Encode(parquet.Schema, [][]any{row})
 	require.NoError(t, err)
-	_, err = buckettest.Open(t, o).Put(t.Context(), "gpu_state_2026-03.parquet", month, bucket.Always())
+	_, err = buckettest.Open(t, o).Put(t.Context(), "gpu_state_2026-03.parquet", month, bucket.Condition{})
 	require.NoError(t, err)
 	t.Setenv("AWS_ACCESS_KEY_ID", o.AccessKey)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", o.SecretKey)
