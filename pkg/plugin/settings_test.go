@@ -24,6 +24,9 @@ func TestSettingsDefaults(t *testing.T) {
 		GPUNamesFile: "gpu_names.yaml",
 		CacheMaxMB:   512, CacheDiskMB: 2048, Jobs: "none", JobsPath: "jobs.db", FiscalYearStart: 1, UserNames: "full",
 		Links: true}, s)
+	s, err = ParseSettings(json.RawMessage(`{"snapshotBucket": " s3://pool ", "segmentBucket": " s3://days "}`))
+	require.NoError(t, err)
+	require.Equal(t, []string{"s3://pool", "s3://days"}, []string{s.SnapshotBucket, s.SegmentBucket})
 	s, err = ParseSettings(json.RawMessage(`{"snapshotDir": "/data", "sliceMinutes": 0, "timezone": [{"until": "2026-05-14 00:00:00", "zone": "America/Chicago"}, {"zone": "UTC"}]}`))
 	require.NoError(t, err)
 	require.Zero(t, s.SliceMinutes)
