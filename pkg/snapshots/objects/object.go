@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -188,11 +189,30 @@ func (i *input) fetch(from, to int64) ([]byte, error) {
 }
 
 // contradicted reports whether the object is the listed one although it has another ETag: on some servers, listings
-// have other ETags than the objects, for example for an object that was uploaded in parts.
+// have other ETags than the objects, for example for an object that was uploaded in parts. The first such object is
+// noted.
 func (i *input) contradicted(ctx context.Context) bool {
-	there, err := i.object.place.bucket.Stat(ctx, i.object.key)
-	return err == nil && there.ETag != i.version.ETag && there.Size == i.version.Object.Size &&
-		there.Modified.Unix() == i.version.Modified.Unix()
+	p := i.object.place
+	there, err := p.bucket.Stat(ctx, i.object.key)
+	if err != nil || there.ETag == i.version.ETag || there.Size != i.version.Object.Size ||
+		there.Modified.Unix() != i.version.Modified.Unix() {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.contradicted = cmp.Or(p.contradicted, i.object.key)
+	return true
+}
+
+// Warning implements parquet.Holder. One object speaks for all.
+func (o *object) Warning() string {
+	o.place.mu.Lock()
+	defer o.place.mu.Unlock()
+	if o.place.contradicted != o.key {
+		return ""
+	}
+	return fmt.Sprintf("%s has another ETag than in the list of the bucket, as other objects may have: it is read anyway, "+
+		"because its size and its time of change are those of the list", o.key)
 }
 
 // Close implements io.Closer.

@@ -50,6 +50,8 @@ type place struct {
 
 	mu    sync.Mutex
 	begun int // listings that have begun
+	// contradicted is the first object whose ETag was another one than in the listing.
+	contradicted string
 }
 
 var _ months.Recalling = (*place)(nil)

@@ -236,7 +236,8 @@ func (r *Reader) runs(ctx context.Context, zone *localtime.Zone, group int, begi
 // describe fills in the info.
 func (c *content) describe() {
 	_, local := c.version.(fileVersion)
-	c.info = months.Info{Rows: months.Nothing, First: months.None, Last: months.None, Exact: local}
+	c.info = months.Info{Rows: months.Nothing, First: months.None, Last: months.None, Exact: local,
+		Warning: c.month.holder.Warning()}
 	for _, column := range c.file.Columns {
 		c.info.Columns = append(c.info.Columns, column.Name)
 	}

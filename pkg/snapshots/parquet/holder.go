@@ -43,6 +43,9 @@ func (h fileHolder) Open(_ context.Context, v Version) (Input, error) {
 	return in, nil
 }
 
+// Warning implements Holder.
+func (fileHolder) Warning() string { return "" }
+
 // fileVersion is a file as it was at a moment.
 type fileVersion struct{ os.FileInfo }
 

@@ -33,6 +33,9 @@ type Holder interface {
 	// Open opens a version. Reading it ends with ctx. Errors, also of reads: snapshots.ErrStale if the holder has another
 	// version by now.
 	Open(ctx context.Context, v Version) (Input, error)
+
+	// Warning returns what is wrong with the place although its versions can be read; "" if nothing is.
+	Warning() string
 }
 
 // Version distinguishes the contents that a holder has under one name at two moments.
