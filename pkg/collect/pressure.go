@@ -34,9 +34,11 @@ var pressureColumns = func() (all []column) {
 
 // queuePoll is the data of a poll of the queues.
 type queuePoll struct {
-	at   int64 // Unix seconds
-	now  int64 // when it is written: no poll that was written before can be later
-	away int64 // seconds for which a job may be away before its row is not extended; 0: three distances of the file's last two polls
+	at  int64 // Unix seconds
+	now int64 // when it is written: no poll that was written before can be later
+	// away is for how many seconds a job may be away before its row is not extended; 0: three distances of the file's
+	// last two polls
+	away int64
 	// schedds are the access points that answered. Another poller of the same file has polls of its own.
 	schedds []string
 	ads     []jobAd

@@ -15,6 +15,25 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 )
 
+// Objects and folders whose names begin with _ or . are unfinished work of other programs, at any level.
+func TestHiddenObjects(t *testing.T) {
+	b := buckettest.Start(t).Open(t)
+	data, err := parquet.Encode(parquet.Schema, snapshotRows(20))
+	require.NoError(t, err)
+	day := "date=" + timestampOf(20)[:len("2026-07-01")]
+	for _, key := range []string{day + "/a.parquet", day + "/_b.parquet", day + "/.c.parquet", day + "/_tmp/d.parquet",
+		day + "/e/.f/g.parquet", "new/" + day + "/_h.parquet", "_new/" + day + "/i.parquet"} {
+		_, err = b.Put(t.Context(), key, data, bucket.Condition{})
+		require.NoError(t, err)
+	}
+	state, err := objects.Open(b, localtime.UTC, objects.NewListing()).Look(t.Context())
+	require.NoError(t, err)
+	parts, err := state.Parts(t.Context())
+	require.NoError(t, err)
+	require.Len(t, parts, 1)
+	require.Equal(t, day+"/a.parquet", parts[0].Name)
+}
+
 // A day in a bucket is identified by its object's ETag: equal objects anywhere are the same day, and an edit of which
 // sizes and statistics in the footer show nothing is another one, also if the listing is kept from before.
 func TestDayIsItsETag(t *testing.T) {

@@ -214,12 +214,12 @@ func ReadMoment(text string) (string, error) {
 func kindOf(c *Column) (Kind, bool) {
 	switch {
 	case c.zoned:
-		return 0, false
+		return Text, true // with +00:00 after it, because the rows that follow have the time of the collector's clock
 	case c.unit > noTime:
 		return Moment, true
 	case c.Kind == format.ByteArray:
 		return Text, true
-	case c.Kind == format.Int64 || c.Kind == format.Int32:
+	case c.Kind == format.Int64 || c.Kind == format.Int32 || c.Kind == format.Boolean:
 		return Integer, true
 	case c.Kind == format.Double || c.Kind == format.Float:
 		return Real, true

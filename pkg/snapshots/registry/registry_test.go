@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
@@ -8,7 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	parquetgo "github.com/parquet-go/parquet-go"
 	"github.com/stretchr/testify/require"
 
 	"github.com/chtc/gpureports/pkg/convert"
@@ -17,6 +20,7 @@ import (
 	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 )
 
 // reading keeps what a day is made of.
@@ -83,6 +87,56 @@ func converted(t testing.TB, dir string) string {
 		require.NoError(t, err)
 	}
 	return out
+}
+
+// zonedRow is a row of a writer of Parquet that knows its zone, such as pandas.
+type zonedRow struct {
+	Name    string  `parquet:"Name"`
+	Machine string  `parquet:"Machine"`
+	GPU     string  `parquet:"AssignedGPUs"`
+	State   string  `parquet:"State"`
+	Cpus    float32 `parquet:"Cpus"`
+	Broken  bool    `parquet:"SlotBrokenReason"`
+	At      int64   `parquet:"timestamp,timestamp(microsecond:utc)"`
+}
+
+// Times with an offset, and those of UTC in Parquet, are read as they are, in whatever zone the collector is: also in
+// the hour that its clock shows twice. A collector goes on writing into such a file.
+func TestTimesThatKnowTheirZone(t *testing.T) {
+	const month = "gpu_state_2025-11"
+	row := func(at string) snapshotstest.Row {
+		return snapshotstest.Row{"Name": "slot1@m", "Machine": "m", "AssignedGPUs": "GPU-1", "State": "Claimed", "Cpus": 4,
+			"SlotBrokenReason": "1", "timestamp": at}
+	}
+	texts, local, columns := t.TempDir(), t.TempDir(), t.TempDir()
+	snapshotstest.Write(t, texts, map[string][]snapshotstest.Row{month + ".db": {
+		row("2025-11-02T05:30:00Z"), row("2025-11-02 01:30:00.5-05:00"), row("2025-11-02T09:30:00.25+02:00"),
+		row("2025-11-02 09:00:00+00:00")}})
+	snapshotstest.Write(t, local, map[string][]snapshotstest.Row{month + ".db": {
+		row("2025-11-02 00:30:00"), row("2025-11-02 01:30:00.5"), row("2025-11-02 01:30:00.25"), row("2025-11-02 03:00:00")}})
+	var zoned bytes.Buffer
+	w := parquetgo.NewGenericWriter[zonedRow](&zoned)
+	for _, at := range []string{"2025-11-02T05:30:00Z", "2025-11-02T06:30:00.5Z", "2025-11-02T07:30:00.25Z"} {
+		moment, err := time.Parse(time.RFC3339Nano, at)
+		require.NoError(t, err)
+		_, err = w.Write([]zonedRow{{"slot1@m", "m", "GPU-1", "Claimed", 4, true, moment.UnixMicro()}})
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	file := filepath.Join(columns, month+".parquet")
+	require.NoError(t, os.WriteFile(file, zoned.Bytes(), 0o600))
+	fields := []parquet.Field{{Name: "Name", Kind: parquet.Text}, {Name: "Machine", Kind: parquet.Text},
+		{Name: "AssignedGPUs", Kind: parquet.Text}, {Name: "State", Kind: parquet.Text}, {Name: "Cpus", Kind: parquet.Integer},
+		{Name: "SlotBrokenReason", Kind: parquet.Text}, {Name: "timestamp", Kind: parquet.Moment}}
+	require.NoError(t, parquet.Append(t.Context(), file, fields,
+		[][]any{{"slot1@m", "m", "GPU-1", "Claimed", int64(4), "1", "2025-11-02 03:00:00.000000"}}))
+	want, _ := everything(t, source(t, local, "America/Chicago"))
+	require.Len(t, want, 1+2*4)
+	for _, dir := range []string{texts, columns} {
+		got, notices := everything(t, source(t, dir, "America/Chicago"))
+		require.Equal(t, want, got)
+		require.Empty(t, notices)
+	}
 }
 
 // Both formats hold the same snapshots: of the golden pools, converted and as polars wrote them, and of a made-up pool

@@ -51,8 +51,8 @@ func supply() Dashboard {
 					Title: "How long may a backfill job be?", Width: 24, Height: 11,
 					Description: "For each model: the longest job that finishes in one run with a probability of 90% and of " +
 						"75%; the share of 12-hour jobs that finish in one run; and how often longer jobs should checkpoint to " +
-						"cost the fewest GPU hours, if each checkpoint takes 5 minutes. The last column shows how often the evicted jobs " +
-						"checkpointed.",
+						"cost the fewest GPU hours, if each checkpoint takes 5 minutes. The last column shows how often evicted " +
+						"jobs did so.",
 					Query: longJobs(chosen),
 					View:  table(jobLengthColumns...),
 				},
