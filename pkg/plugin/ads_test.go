@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -98,7 +99,7 @@ func TestServersShareJobAds(t *testing.T) {
 	dir, _ := writePool(t, o)
 	shared := buckettest.Start(t).Bucket(t)
 	var searches atomic.Int64
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Elastic-Product", "Elasticsearch")
 		w.Header().Set("Content-Type", "application/vnd.elasticsearch+json;compatible-with=8")
 		answer := `{"id": "p", "succeeded": true, "num_freed": 1}`
@@ -112,6 +113,16 @@ func TestServersShareJobAds(t *testing.T) {
 		}
 		_, _ = w.Write([]byte(answer))
 	}))
+	var connections atomic.Int64
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			connections.Add(1)
+		case http.StateClosed:
+			connections.Add(-1)
+		}
+	}
+	server.Start()
 	defer server.Close()
 	asked := func(password string) int64 {
 		settings := settingsOf(t, map[string]any{"snapshotDir": dir, "jobs": "elasticsearch", "jobsIndex": "htcondor",
@@ -131,4 +142,6 @@ func TestServersShareJobAds(t *testing.T) {
 	require.Positive(t, asked("s3cret"))
 	require.Zero(t, asked("s3cret"))
 	require.Positive(t, asked("another"))
+	require.Eventually(t, func() bool { return connections.Load() == 0 }, testPatience, testPause,
+		"a data source that is gone leaves no connection open")
 }

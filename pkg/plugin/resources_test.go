@@ -21,6 +21,9 @@ import (
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/queues"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // get asks for a resource as Grafana does.
@@ -315,6 +318,12 @@ func TestAccessPoints(t *testing.T) {
 		return names
 	}
 	require.Equal(t, slices.Sorted(maps.Keys(want)), values(""))
+	view := &queues.View{Names: timeline.NewNames()}
+	atEdge := queues.Row{First: 100, Last: 200, Schedd: view.Names.Symbol("ap1")}
+	view.Days = []*queues.Day{{Rows: []queues.Row{atEdge}}}
+	for _, edge := range []pool.Micros{100 * pool.Second, 200 * pool.Second} {
+		require.Len(t, accessPoints(view, &query.Plan{Window: pool.Window{From: edge, To: edge}}), 1)
+	}
 	require.Equal(t, slices.Sorted(maps.Keys(ofOne)), values(fmt.Sprintf(`{"users": [%q]}`, user)))
 	require.Empty(t, values(`{"users": ["nobody"]}`))
 }

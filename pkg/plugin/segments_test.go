@@ -65,6 +65,16 @@ func TestSegmentBucketSetting(t *testing.T) {
 	_, err = ParseSettings(json.RawMessage(`{"snapshotDir": "/a", "segmentBucket": "bucket/prefix"}`))
 	require.ErrorContains(t, err, "segmentBucket: the bucket must be written as s3://bucket/prefix")
 
+	away := buckettest.Start(t).Bucket(t)
+	away.Endpoint = "http://127.0.0.1:1"
+	d = Open(bucketSettings(t, away, map[string]any{"snapshotBucket": "", "snapshotDir": dir,
+		"segmentBucket": "s3://days"}), func() time.Time { return o.End })
+	defer d.Dispose()
+	answered(t, d, queryOf(t, o, "A", `{"queryType": "allocation"}`))
+	_, found := health(t, d)
+	require.Contains(t, found["segments"].Text, "finished days are made of the snapshots")
+	require.Equal(t, severityWarning, found["segments"].Severity)
+
 	t.Setenv("GF_PLUGIN_ALLOWED_BUCKETS", "s3://other")
 	instance, err := New(context.Background(), settingsOf(t, map[string]any{"snapshotDir": dir,
 		"segmentBucket": "s3://gpu-pool"}))
