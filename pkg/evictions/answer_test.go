@@ -171,6 +171,20 @@ func TestAsksOnce(t *testing.T) {
 	require.Len(t, slices.Compact(slices.Clone(all)), len(all))
 }
 
+// A limit leaves the first rows.
+func TestLimits(t *testing.T) {
+	s := open(t, golden.Pool(t, "pool-b"), zoneB)
+	source := runstest.Sources(t, "pool-b")["both"][0]
+	for _, view := range []string{"jobs", "runs", "events"} {
+		ask := func(limit string) []map[string]any {
+			return golden.Rows(s.Ask(t, source, windowB(t), `{"queryType": "evictions", "view": "`+view+`", "limit": `+limit+`}`))
+		}
+		all := ask("50000")
+		require.Greater(t, len(all), 3)
+		require.Equal(t, all[:3], ask("3"), view)
+	}
+}
+
 func TestFilters(t *testing.T) {
 	s := open(t, golden.Pool(t, "pool-b"), zoneB)
 	source := runstest.Sources(t, "pool-b")["both"][0]
