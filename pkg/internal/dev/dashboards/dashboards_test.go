@@ -240,6 +240,21 @@ func TestOnlyNamesAreSearched(t *testing.T) {
 }
 
 // Grafana writes light text on cells as dark as these; WCAG 2.1 wants a contrast of 4.5 (success criterion 1.4.3).
+// Figures are read by their titles: beside one there are up to three icons, and with the menu open a screen of 1280
+// pixels leaves 39 for a column of the grid.
+func TestTitlesOfFiguresFit(t *testing.T) {
+	const column, icons, letter = 39, 100, 8
+	for _, d := range every() {
+		for _, row := range d.Rows {
+			for _, p := range row.Panels {
+				if p.View.Type == "stat" {
+					require.LessOrEqual(t, len(p.Title)*letter, p.Width*column-icons, "%s: %s", d.UID, p.Title)
+				}
+			}
+		}
+	}
+}
+
 func TestStatesInTablesAreReadable(t *testing.T) {
 	luminance := func(color string) float64 {
 		var channels [3]float64

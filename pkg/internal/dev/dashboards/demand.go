@@ -52,8 +52,9 @@ func demand() Dashboard {
 						"number of free GPUs that have enough memory. If there are any, the job lacks " +
 						"something other than GPUs.",
 					Query: ask("demand", "waiting").where(chosen),
-					View: sortedBy(list(owner, hidden("schedd"), hidden("cpus"), Override{"hours", object{"custom.width": 90}},
-						Override{"job", atLeast(300)}), "Hours"),
+					View: sortedBy(list(owner, hidden("schedd"), hidden("cpus"), hidden("since"), hidden("attempts"),
+						Override{"obstacle", atLeast(220)}),
+						"Hours"),
 				},
 			)},
 			{Title: "Why jobs wait while GPUs stand unused", Panels: []Panel{
@@ -62,20 +63,20 @@ func demand() Dashboard {
 					Description: "GPUs requested by waiting jobs, by the first thing that keeps them waiting. An estimate: " +
 						"what jobs require beside GPUs, CPUs and memory is not known.",
 					Query: ask("demand", "obstacles").by().of("waitingGpus").where(chosen),
-					View:  areas(),
+					View:  aligned(areas(obstacleColors...)),
 				},
 				{
 					Title: "Why GPUs are unused", Width: 24, Height: 9,
 					Description: "Unused GPUs, by reason, at the times that polls of the queues cover.",
 					Query:       ask("demand", "unused").by().of("gpus"),
-					View:        areas(),
+					View:        aligned(areas(reasonColors...)),
 				},
 				{
 					Title: unusedNow, Width: 24, Height: 10,
 					Description: "Where GPUs stand unused at the newest poll: the CPUs or GiB of memory that are missing " +
 						"there, and the jobs for which so much is enough.",
 					Query: ask("demand", "unusedNow"),
-					View:  sortedBy(list(), "GPUs"),
+					View:  sortedBy(list(Override{"reason", atLeast(190)}), "GPUs"),
 				},
 			}},
 			{Title: "By project and request", Collapsed: true, Panels: []Panel{
@@ -125,7 +126,7 @@ func demandFigures(chosen query.Filter) (panels []Panel) {
 			"the threshold of the alert rule on.", "freeWhileWaiting"},
 	} {
 		panels = append(panels, Panel{
-			Title: f.title, Description: f.description, Width: 4, Height: 4, MaxDataPoints: finest, Last: lastDays,
+			Title: f.title, Description: f.description, Width: 8, Height: 3, MaxDataPoints: finest, Last: lastDays,
 			Query: ask("demand", "timeseries").by().of(f.metric).where(chosen), View: sparkline(stat("", waitFigures...)),
 		})
 	}
@@ -134,7 +135,7 @@ func demandFigures(chosen query.Filter) (panels []Panel) {
 		{"90% wait", "Hours after which 90% of the waits in the time range are over (Kaplan–Meier).", "p90WaitHours"},
 	} {
 		panels = append(panels, Panel{
-			Title: f.title, Description: f.description, Width: 4, Height: 4,
+			Title: f.title, Description: f.description, Width: 8, Height: 3,
 			Query: ask("demand", "summary").by().of(f.metric).where(chosen), View: stat("/.*/"),
 		})
 	}
@@ -149,8 +150,8 @@ var waitFigures = []Override{
 }
 
 // owner is a user as the queue names him, without the domain that a running job has: the link finds him with any.
-var owner = Override{"user", object{"custom.width": 150, "links": []Link{{Title: toUser.Title, UID: toUser.UID,
-	Variable: "user", Value: "%2F%5E${__data.fields.user:percentencode}%28%40%7C%24%29%2F"}}}} // /^user(@|$)/
+var owner = Override{"user", with(atLeast(100), "links", []Link{{Title: toUser.Title, UID: toUser.UID, Variable: "user",
+	Value: "%2F%5E${__data.fields.user:percentencode}%28%40%7C%24%29%2F"}})} // /^user(@|$)/
 
 // Classes of requests.
 var (
@@ -158,3 +159,27 @@ var (
 	memoryColors  = colors(map[string]string{"any": grey, "<48GB": blue, "48GB": purple, "80GB": orange,
 		">80GB": vermilion})
 )
+
+// What keeps jobs waiting and GPUs unused: of one color what says the same on both sides.
+var (
+	obstacleColors = reasons("obstacle", map[string]string{"gpus": blue, "gpuMemory": "#88CCEE", "shape": purple,
+		"cpus": vermilion, "memory": "#882255", "fits": green})
+	reasonColors = reasons("reason", map[string]string{"prevented": "#332288", "drained": drainedColor, "other": "#B0A090",
+		"fits": green, "cpus": vermilion, "memory": "#882255", "shape": purple, "gpuMemory": "#88CCEE", "noDemand": grey})
+)
+
+// reasons fixes the colors of the values of a grouping, by their words.
+func reasons(grouping string, byValue map[string]string) []Override {
+	shown := map[string]string{}
+	for value, color := range byValue {
+		shown[query.ShownAs[grouping][value]] = color
+	}
+	return colors(shown)
+}
+
+// aligned gives charts that are read one below the other the same time axis: as much room beside each.
+func aligned(v View) View {
+	v.Options["legend"].(object)["width"] = 340
+	v.Defaults["custom"].(object)["axisWidth"] = 50
+	return v
+}

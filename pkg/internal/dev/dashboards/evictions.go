@@ -32,10 +32,11 @@ func evictions() Dashboard {
 						"with their 95% interval, the evicted runs with a checkpoint, and the GPU hours lost since " +
 						"the last one. Ambiguous ends are never counted as evictions.",
 					Query: ask("evictions", "summary").by("device").
-						of("runs", "evictions", "yielded", "ratePer100GpuHours", "rateLow", "rateHigh", "checkpointedPercent",
+						of("runs", "evictions", "ratePer100GpuHours", "rateLow", "rateHigh", "checkpointedPercent",
 							"evictedGpuHours", "lostGpuHours", "lostPercent").
 						where(chosen).withoutTotals(),
-					View: sortedBy(table(), "Lost GPU hours"),
+					View: sortedBy(table(Override{"checkpointedPercent", width(110)},
+						Override{"rateLow", width(70)}, Override{"rateHigh", width(70)}), "Lost GPU hours"),
 				},
 				Panel{
 					Title: "Lost GPU hours by user", Width: 12, Height: 10,
@@ -43,15 +44,31 @@ func evictions() Dashboard {
 						"checkpoints; most hours first.",
 					Query: ask("evictions", "summary").by("user").
 						of("evictions", "lostGpuHours", "checkpointedPercent").where(chosen).withoutTotals(),
-					View: sortedBy(table(Override{"evictions", width(90)}, Override{"lostGpuHours", amountBar},
-						Override{"checkpointedPercent", width(120)}), "Lost GPU hours"),
+					View: sortedBy(table(Override{"lostGpuHours", amountBar},
+						Override{"checkpointedPercent", width(110)}), "Lost GPU hours"),
+				},
+				Panel{
+					Title: "Who takes the GPUs over", Width: 12, Height: 10,
+					Description: "Users whose jobs on primary slots followed the evicted runs, and the GPU hours that these runs " +
+						"lost since their last checkpoints; most hours first.",
+					Query: ask("evictions", "summary").by("takenOverBy").of("evictions", "lostGpuHours").where(chosen).
+						withoutTotals(),
+					View: sortedBy(table(Override{"takenOverBy", takenOver}, Override{"lostGpuHours", amountBar}), "Lost GPU hours"),
 				},
 				Panel{
 					Title: jobsEvicted, Width: 24, Height: 10,
 					Description: "Which jobs never get through? Jobs with runs on backfill slots, those with the most evictions " +
 						"first.",
 					Query: ask("evictions", "jobs").where(chosen).atMost(100),
-					View:  list(Override{"job", atLeast(240)}),
+					View:  list(hidden("yielded"), hidden("start")),
+				},
+				Panel{
+					Title: "Evictions by machine", Width: 12, Height: 10,
+					Description: "Evictions of backfill jobs on each machine, also per 100 backfill GPU hours, and the GPU hours " +
+						"lost since the last checkpoints; most hours first.",
+					Query: ask("evictions", "summary").by("machine").of("evictions", "ratePer100GpuHours", "lostGpuHours").
+						where(chosen).withoutTotals(),
+					View: sortedBy(table(), "Lost GPU hours"),
 				},
 				Panel{
 					Title: "Eviction rate by hour of the week", Width: 12, Height: 10,
@@ -126,14 +143,14 @@ func evictionFigures(chosen query.Filter) (panels []Panel) {
 			"ratePer100GpuHours"},
 	} {
 		panels = append(panels, Panel{
-			Title: f.title, Description: f.description, Width: 4, Height: 4,
+			Title: f.title, Description: f.description, Width: 8, Height: 3,
 			Query: ask("evictions", "summary").by().of(f.metric).where(chosen),
 			View: stat("/.*/", Override{"lostGpuHours", wholeHours}, Override{"evictedGpuHours", wholeHours},
 				Override{"ratePer100GpuHours", per100Hours}),
 		})
 	}
 	return append(panels, Panel{
-		Title: "Evictions and yields", Width: 4, Height: 4,
+		Title: "Evictions and yields", Width: 8, Height: 3,
 		Description: "Runs of backfill jobs that ended in an eviction, and those whose job saved a checkpoint and left " +
 			"because its slot would not take it back: they lose nothing.",
 		Query: ask("evictions", "summary").by().of("evictions", "yielded").where(chosen).withoutTotals(),
@@ -152,6 +169,6 @@ func lostTo(title, description string, chosen query.Filter, groupings ...string)
 }
 
 // takenOver says it where no primary job is seen on the GPUs.
-var takenOver = object{"custom.minWidth": 150, "mappings": []object{
+var takenOver = object{"custom.width": 0, "custom.minWidth": 130, "mappings": []object{
 	{"type": "special", "options": object{"match": "empty", "result": object{"text": "Not seen"}}},
 }}

@@ -21,7 +21,7 @@ func getAGPU() Dashboard {
 				View: View{Type: "text", Options: object{"mode": "markdown", "content": howToAsk}},
 			},
 			{
-				Title: "GPUs by device", Width: 14, Height: 14, MaxDataPoints: 2000,
+				Title: "GPUs by device", Width: 24, Height: 14, MaxDataPoints: 2000,
 				Description: "For each device: GPUs that no job holds at the end of the time range, and GPUs in service on " +
 					"average; the hours for which 90, 75 and 50% of the GPUs on backfill are kept before their owners take them " +
 					"back; and the share of 4-hour backfill jobs that finish in one run. No value: too few were ever taken " +
@@ -41,12 +41,12 @@ func getAGPU() Dashboard {
 				},
 			},
 			{
-				Title: "Usual wait by GPU memory", Width: 10, Height: 14,
+				Title: "Usual wait by GPU memory", Width: 24, Height: 7,
 				Description: "Hours after which half and 90% of the waits of jobs that asked for such memory are over " +
 					"(Kaplan–Meier). It needs the collector's queue files; without them the table is empty.",
 				Query: ask("demand", "summary").by("gpuMemory").of("waits", "medianWaitHours", "p90WaitHours").where(all).
 					withoutTotals(),
-				View: table(),
+				View: table(Override{"gpuMemory", atLeast(100)}),
 			},
 		}}},
 	}

@@ -239,7 +239,8 @@ func (p Panel) targets() (all []target) {
 	return all
 }
 
-// Units that numbers have everywhere, and in tables, where they are below each other and their headers name the unit.
+// Units that numbers have everywhere, in tables, where they are below each other and their headers name the unit, and in
+// bars, whose titles name it.
 // Grafana's hours would become days and weeks.
 var (
 	plainHours = object{"unit": "suffix:h"}
@@ -255,18 +256,22 @@ var (
 	tableUnits = map[string]object{
 		"allocated": oneDecimal, "available": oneDecimal, "free": oneDecimal, "unclaimed": oneDecimal, "drained": oneDecimal,
 		"prevented": oneDecimal, "used": oneDecimal, "taken": oneDecimal, "backfillAllocated": oneDecimal,
-		"gpuHours":     oneDecimal,
-		"lostGpuHours": oneDecimal, "ratePer100GpuHours": oneDecimal, "waitingGpus": oneDecimal, "waitingJobs": oneDecimal,
-		"expansionFactor": oneDecimal, "heldGpuHours": oneDecimal, "idleGpuHours": oneDecimal,
-		"rateLow": oneDecimal, "rateHigh": oneDecimal,
+		"ratePer100GpuHours": oneDecimal, "waitingGpus": oneDecimal, "waitingJobs": oneDecimal,
+		"expansionFactor": oneDecimal, "rateLow": oneDecimal, "rateHigh": oneDecimal,
+		"gpuHours": wholeHours, "lostGpuHours": wholeHours, "evictedGpuHours": wholeHours, "heldGpuHours": wholeHours,
+		"idleGpuHours": wholeHours,
 	}
+	barUnits = map[string]object{"gpuHours": wholeHours, "lostGpuHours": wholeHours}
 )
 
 // plain gives what the answers hold of such numbers their units.
 func (p Panel) plain() (overrides []Override) {
 	units := maps.Clone(plainUnits)
-	if p.View.Type == "table" {
+	switch {
+	case p.View.Type == "table":
 		maps.Copy(units, tableUnits)
+	case p.View.Type != "stat":
+		maps.Copy(units, barUnits)
 	}
 	for _, name := range slices.Sorted(maps.Keys(units)) {
 		if slices.ContainsFunc(p.queries(), func(q Query) bool { return q.shows(name) }) {

@@ -41,7 +41,7 @@ func machine() Dashboard {
 					Description: "Each GPU in the newest snapshot, with its state, the user and job that hold it, and " +
 						"since when.",
 					Query: ask("allocation", "current").where(chosen),
-					View:  list(hidden("machine"), hidden("device"), hidden("memoryGB")),
+					View:  list(hidden("machine"), hidden("category"), hidden("memoryGB")),
 				},
 				{
 					Title: "Use of primary slots", Width: 12, Height: 8,

@@ -133,7 +133,7 @@ func poolNow(chosen query.Filter) Row {
 		return ask("allocation", "timeseries").by().of(metrics...).where(real(chosen))
 	}
 	figure := func(title, description string, q Query, v View) Panel {
-		return Panel{Title: title, Description: description, Width: 4, Height: 4, MaxDataPoints: finest, Last: lastDays,
+		return Panel{Title: title, Description: description, Width: 8, Height: 3, MaxDataPoints: finest, Last: lastDays,
 			Query: q, View: v}
 	}
 	whole := func(metric string) View { return sparkline(stat("", Override{metric, object{"decimals": 0}})) }
@@ -153,7 +153,7 @@ func poolNow(chosen query.Filter) Row {
 		figure("GPUs on backfill", "GPUs that backfill jobs hold.",
 			ask("allocation", "timeseries").by().of("allocated").where(onBackfill(chosen)), whole("allocated")),
 		{
-			Title: newestSnapshot, Width: 4, Height: 4, MaxDataPoints: finest, Last: lastDays,
+			Title: newestSnapshot, Width: 8, Height: 3, MaxDataPoints: finest, Last: lastDays,
 			Description: "When the slice of the newest snapshot begins, and the snapshot's age. Red when three snapshots are " +
 				"missing, as in the alert rule.",
 			Query: now("available"), More: []Query{age},

@@ -28,7 +28,7 @@ func owners() Dashboard {
 		Rows: []Row{
 			{Title: "Machines of $project", Panels: append(ownerFigures(chosen),
 				Panel{
-					Title: "Use of the GPUs", Width: 10, Height: 9,
+					Title: "Use of the GPUs", Width: 9, Height: 9,
 					Description: "GPUs held on primary slots (own use) and on backfill slots (given to others), stacked.",
 					Query:       ask("allocation", "timeseries").by().of("allocated").where(real(chosen)).called(ownUse),
 					More: []Query{
@@ -37,12 +37,12 @@ func owners() Dashboard {
 					View: areas(colors(map[string]string{ownUse: claimedColor, given: backfillColor})...),
 				},
 				Panel{
-					Title: "By device", Width: 14, Height: 9,
+					Title: "By device", Width: 15, Height: 9,
 					Description: "GPUs of each model on average: those that could be allocated or were drained, those held on " +
 						"primary slots, and those held on backfill slots, with their shares of the first.",
 					Query:           devices.withoutTotals(),
 					More:            []Query{devicesGiven.withoutTotals()},
-					View:            table(append([]Override{{"Device", width(220)}}, shareColumns...)...),
+					View:            table(append([]Override{{"Device", atLeast(170)}}, shareColumns...)...),
 					Transformations: sharesBy("Device", "Device"),
 				},
 				Panel{
@@ -63,7 +63,7 @@ func owners() Dashboard {
 			)},
 			{Title: "By month", Panels: []Panel{
 				{
-					Title: "GPU hours by month", Width: 10, Height: 9,
+					Title: "GPU hours by month", Width: 9, Height: 9,
 					Description: "GPU hours on primary slots (own use) and on backfill slots (given to others). The first and the " +
 						"last month count as far as the time range has them.",
 					Query: monthly(ask("userHours", "timeseries").by().where(real(chosen)).called(ownUse)),
@@ -74,7 +74,7 @@ func owners() Dashboard {
 					Transformations: []Transformation{{ID: "joinByField", Options: object{"byField": "time", "mode": "outer"}}},
 				},
 				{
-					Title: "Shares by month", Width: 14, Height: 9,
+					Title: "Shares by month", Width: 15, Height: 9,
 					Description: "GPUs of these machines on average in each month, as above, and the shares of them that were used " +
 						"by the owner and given to others.",
 					Query:           monthly(byMonth.called("{{metric}}")),
@@ -133,8 +133,10 @@ func months(overrides ...Override) View {
 // shareColumns are those that sharesBy makes.
 var shareColumns = []Override{
 	{owned, oneDecimal}, {ownUse, oneDecimal}, {given, oneDecimal},
-	{ownUse + " %", percentBar}, {given + " %", percentBar},
+	{ownUse + " %", sharePercent}, {given + " %", sharePercent},
 }
+
+var sharePercent = object{"unit": "percent", "decimals": 1}
 
 // sharesBy joins the GPUs of primary slots (query A: available, drained and allocated) and those held on backfill slots
 // (query B: allocated) by a column, which gets a title, and relates the GPUs held to the possible ones.
@@ -215,7 +217,7 @@ func ownerFigures(chosen query.Filter) (panels []Panel) {
 		{"Given to (users)", "Users who held these GPUs on backfill slots.", "Users", hours.where(onBackfill(chosen))},
 	} {
 		panel := Panel{
-			Title: f.title, Description: f.description, Width: 4, Height: 4, Query: f.query,
+			Title: f.title, Description: f.description, Width: 8, Height: 3, Query: f.query,
 			View: stat("/^"+f.shown+"$/", Override{"gpuHours", wholeHours}),
 		}
 		if f.query.QueryType == a.QueryType {
@@ -230,6 +232,5 @@ func ownerFigures(chosen query.Filter) (panels []Panel) {
 
 // shareFigures are the units of what sharesOfAll makes.
 var shareFigures = []Override{
-	{owned, oneDecimal}, {ownUse + " %", object{"unit": "percent", "decimals": 1}},
-	{given + " %", object{"unit": "percent", "decimals": 1}},
+	{owned, oneDecimal}, {ownUse + " %", sharePercent}, {given + " %", sharePercent},
 }

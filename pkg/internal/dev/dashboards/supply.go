@@ -102,7 +102,7 @@ var jobLengthColumns = []Override{
 func supplyFigures(chosen query.Filter) []Panel {
 	figure := func(title, description, metric string) Panel {
 		return Panel{
-			Title: title, Description: description, Width: 4, Height: 4,
+			Title: title, Description: description, Width: 8, Height: 3,
 			Query: ask("backfillAvailability", "summary").by().of(metric).where(chosen), View: stat("/.*/"),
 		}
 	}

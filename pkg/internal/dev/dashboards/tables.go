@@ -2,14 +2,15 @@ package dashboards
 
 import "slices"
 
-// table shows a table as it comes. Only columns that viewers search have a filter.
+// table shows a table as it comes. Numbers are as wide as they need, so that texts share the rest: long names give way
+// first. Only columns that viewers search have a filter.
 func table(overrides ...Override) View {
 	return View{
 		Type:    "table",
 		Options: object{"showHeader": true, "cellHeight": "sm", "frameIndex": 0},
 		Defaults: object{"custom": object{
 			"align": "auto", "cellOptions": object{"type": "auto"}, "filterable": false, "inspect": false, "minWidth": 80,
-			"wrapHeaderText": true,
+			"width": 80, "wrapHeaderText": true,
 		}},
 		Overrides: slices.Concat(textColumns, overrides),
 	}
@@ -17,17 +18,17 @@ func table(overrides ...Override) View {
 
 // textColumns gives columns of texts room, and links to those that name something that a dashboard shows.
 var textColumns = []Override{
-	{"category", width(190)},
-	{"machine", searched(linkedTo(toMachine, "machine", 200))},
-	{"user", searched(linkedTo(toUser, "user", 180))},
-	{"device", searched(linkedTo(toDevice, "device", 200))},
+	{"category", atLeast(130)},
+	{"machine", searched(linkedTo(toMachine, "machine", 150))},
+	{"user", searched(linkedTo(toUser, "user", 135))},
+	{"device", searched(linkedTo(toDevice, "device", 185))},
 	{"project", with(noProject, "links", toOwner.ofRows("project"))},
-	{"job", atLeast(120)},
-	{"cause", width(170)},
+	{"job", atLeast(90)},
+	{"cause", atLeast(130)},
 }
 
 // noProject says it where a machine has no project.
-var noProject = object{"custom.width": 165, "mappings": []object{
+var noProject = object{"custom.width": 0, "custom.minWidth": 110, "mappings": []object{
 	{"type": "special", "options": object{"match": "empty", "result": object{"text": "No project"}}},
 }}
 
@@ -42,17 +43,17 @@ func list(overrides ...Override) View {
 		{"gpu", width(115)},
 		{"gpuIds", width(130)},
 		{"memoryGB", width(80)},
-		{"projects", object{"custom.minWidth": 140, "mappings": noProject["mappings"]}},
-		{"devices", width(210)},
+		{"projects", noProject},
+		{"devices", atLeast(140)},
+		{"takenOverBy", takenOver},
 		{"ownership", width(140)},
-		{"takenOverBy", atLeast(150)},
-		{"excludedReason", width(240)},
+		{"excludedReason", atLeast(150)},
 		{"allocatedPercent", percentBar},
 		{"state", searched(stateColors)},
 		{"hours", width(80)},
 		{"ranHours", width(80)},
 		{"evidence", width(100)},
-		{"gpus", width(60)},
+		{"gpus", width(75)},
 		{empty, object{"custom.hideFrom.viz": true}},
 	}, overrides)...)
 	v.Defaults["custom"].(object)["inspect"] = true // a job's id is longer than its column
@@ -80,11 +81,11 @@ var minutes = object{"custom.width": 145, "unit": "time:YYYY-MM-DD HH:mm"}
 
 func width(pixels int) object { return object{"custom.width": pixels} }
 
-// atLeast is the width below which a column does not shrink; it takes what the others leave.
-func atLeast(pixels int) object { return object{"custom.minWidth": pixels} }
+// atLeast is the width below which a column does not shrink; it takes its part of what the others leave.
+func atLeast(pixels int) object { return object{"custom.width": 0, "custom.minWidth": pixels} }
 
 func linkedTo(l Link, column string, pixels int) object {
-	return object{"custom.width": pixels, "links": l.ofRows(column)}
+	return with(atLeast(pixels), "links", l.ofRows(column))
 }
 
 // searched gives a column a filter.
@@ -108,14 +109,15 @@ func metrics(overrides ...Override) View {
 
 // percentBar shows a column of percentages as bars.
 var percentBar = object{
-	"custom.cellOptions": object{"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}, "custom.width": 130,
+	"custom.cellOptions": object{"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}, "custom.width": 105,
 	"min": 0, "max": 100, "color": object{"mode": "fixed", "fixedColor": blue},
 }
 
 // amountBar shows a column of amounts as bars, the largest of them in full.
 var amountBar = object{
-	"custom.cellOptions": object{"type": "gauge", "mode": "basic", "valueDisplayMode": "text"}, "custom.minWidth": 160,
-	"min": 0, "fieldMinMax": true, "unit": "none", "decimals": 1, "color": object{"mode": "fixed", "fixedColor": blue},
+	"custom.cellOptions": object{"type": "gauge", "mode": "basic", "valueDisplayMode": "text"},
+	"custom.width":       120, "min": 0, "fieldMinMax": true, "unit": "locale",
+	"decimals": 0, "color": object{"mode": "fixed", "fixedColor": blue},
 }
 
 // hidden takes a column out of a table.

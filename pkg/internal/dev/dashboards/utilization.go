@@ -42,7 +42,8 @@ func utilization() Dashboard {
 					Description: "Jobs whose GPUs have not computed for two hours or more at the end of the time " +
 						"range, longest first.",
 					Query: ask("utilization", "idle").where(chosen),
-					View:  list(slices.Concat(runColumns, []Override{hidden("end"), hidden("start"), hidden("hours")})...),
+					View: list(slices.Concat(runColumns, []Override{hidden("end"), hidden("start"), hidden("hours"),
+						hidden("idleSince")})...),
 				},
 				Panel{
 					Title: "Utilization by user", Width: 12, Height: 12,
@@ -95,7 +96,7 @@ func callList(chosen query.Filter) Panel {
 		"operator": "*", "right": object{"matcher": object{"id": "byName", "options": "GPUs"}}}}}
 	summed := func(how string) object { return object{"operation": "aggregate", "aggregations": []string{how}} }
 	return Panel{
-		Title: "Whom to call", Width: 24, Height: 8,
+		Title: "Whom to call", Width: 24, Height: 9,
 		Description: "Users whose jobs hold GPUs and have not computed on them for two hours or more: how many GPUs, " +
 			"since when the longest, and the GPU hours lost so far; the most first. A user leads to the runs.",
 		Query: ask("utilization", "idle").where(chosen),
@@ -141,7 +142,7 @@ func utilizationFigures(chosen query.Filter) (panels []Panel) {
 		{"Measured (% of held)", "Share of the held GPU hours with a report from HTCondor.", "measuredPercent"},
 	} {
 		panels = append(panels, Panel{
-			Title: f.title, Description: f.description, Width: 4, Height: 4,
+			Title: f.title, Description: f.description, Width: 8, Height: 3,
 			Query: ask("utilization", "summary").by().of(f.metric).
 				where(chosen), View: stat("/.*/", Override{"heldGpuHours", wholeHours}, Override{"idleGpuHours", wholeHours}),
 		})
