@@ -444,6 +444,9 @@ func TestReplicasSayWhatTheRowsSay(testingT *testing.T) {
 				replicas[i], _ = replica(testingT, dir, name, caches[i], shared)
 			}
 			want := ask(rows[:to])
+			if len(want.times) == 0 {
+				continue // all rows are of slots that are left out
+			}
 			for _, tl := range replicas {
 				v, err := tl.Load(testingT.Context(), want.times[0], want.times[len(want.times)-1])
 				require.NoError(t, err)
