@@ -294,6 +294,9 @@ func (n names) requireOverrides(t *testing.T, all []Dashboard) {
 	// need not occur in a small pool
 	rare := []string{"drain or maintenance", "fault", "user or rank preemption", "unknown", "blocked", "absent", "48GB",
 		"any", ">8", "5-8", "3-4"}
+	for _, grouping := range []string{"obstacle", "reason"} {
+		rare = slices.AppendSeq(rare, maps.Values(query.ShownAs[grouping]))
+	}
 	for _, d := range all {
 		for _, row := range d.Rows {
 			for _, p := range row.Panels {
