@@ -211,8 +211,8 @@ func (o *object) Warning() string {
 	if o.place.contradicted != o.key {
 		return ""
 	}
-	return fmt.Sprintf("%s has another ETag than in the list of the bucket, as other objects may have: it is read anyway, "+
-		"because its size and its time of change are those of the list", o.key)
+	return fmt.Sprintf("%s has another ETag than in the list of the bucket, as other objects may have: it is read anyway,"+
+		" because its size and its time of change are those of the list", o.key)
 }
 
 // Close implements io.Closer.

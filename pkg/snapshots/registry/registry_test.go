@@ -126,7 +126,8 @@ func TestTimesThatKnowTheirZone(t *testing.T) {
 	file := filepath.Join(columns, month+".parquet")
 	require.NoError(t, os.WriteFile(file, zoned.Bytes(), 0o600))
 	fields := []parquet.Field{{Name: "Name", Kind: parquet.Text}, {Name: "Machine", Kind: parquet.Text},
-		{Name: "AssignedGPUs", Kind: parquet.Text}, {Name: "State", Kind: parquet.Text}, {Name: "Cpus", Kind: parquet.Integer},
+		{Name: "AssignedGPUs", Kind: parquet.Text}, {Name: "State", Kind: parquet.Text},
+		{Name: "Cpus", Kind: parquet.Integer},
 		{Name: "SlotBrokenReason", Kind: parquet.Text}, {Name: "timestamp", Kind: parquet.Moment}}
 	require.NoError(t, parquet.Append(t.Context(), file, fields,
 		[][]any{{"slot1@m", "m", "GPU-1", "Claimed", int64(4), "1", "2025-11-02 03:00:00.000000"}}))

@@ -239,9 +239,8 @@ func (p Panel) targets() (all []target) {
 	return all
 }
 
-// Units that numbers have everywhere, in tables, where they are below each other and their headers name the unit, and in
-// bars, whose titles name it.
-// Grafana's hours would become days and weeks.
+// Units of numbers in tables, whose headers name the unit, and in bars, whose titles name it. Grafana's own unit of hours
+// would turn them into days and weeks.
 var (
 	plainHours = object{"unit": "suffix:h"}
 	oneDecimal = object{"unit": "none", "decimals": 1}
