@@ -239,8 +239,8 @@ func (p Panel) targets() (all []target) {
 	return all
 }
 
-// Units of numbers in tables, whose headers name the unit, and in bars, whose titles name it. Grafana's own unit of hours
-// would turn them into days and weeks.
+// Units of numbers in tables, whose headers name the unit, and in bars, whose titles name it. Grafana's own unit of
+// hours would turn them into days and weeks.
 var (
 	plainHours = object{"unit": "suffix:h"}
 	oneDecimal = object{"unit": "none", "decimals": 1}
