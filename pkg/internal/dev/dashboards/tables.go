@@ -41,6 +41,7 @@ func list(overrides ...Override) View {
 		{"since", with(minutes, "displayName", "Since")},
 		{"lastSeen", minutes},
 		{"gpu", width(115)},
+		{"device", atLeast(140)}, // beside other names that share the width equally
 		{"gpuIds", width(130)},
 		{"memoryGB", width(80)},
 		{"projects", noProject},
