@@ -166,10 +166,11 @@ var compared = []string{"allocation", "backfill", "check", "cmd/gpureports", "co
 	"utilization"}
 
 // comparisons are single tests of other packages, those of comparing, that do the same and are left out as well.
-const comparisons = "^Test(GoldenPools.*|NoNamePasses|HealthTimeZoneChange|AlertFrames|DamagedFiles|" +
-	"FormatsAgree)$"
+const comparisons = "^Test(GoldenPools.*|NoNamePasses|HealthTimeZoneChange|AlertFrames|FormatsAgree|" +
+	"ReplicasSayWhatTheRowsSay)$"
 
-var comparing = []string{"./pkg/plugin", "./pkg/internal/dev/host", "./pkg/runs", "./pkg/snapshots/registry"}
+var comparing = []string{"./pkg/plugin", "./pkg/internal/dev/host", "./pkg/runs", "./pkg/snapshots/registry",
+	"./pkg/timeline"}
 
 // Test sets everything up and runs every test: form, Go with the race detector, some seconds of fuzzing, jest, browser.
 func Test() error {

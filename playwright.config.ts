@@ -24,7 +24,7 @@ export default defineConfig<PluginOptions & { generation: Generation }>({
   fullyParallel: true,
   forbidOnly: !!process.env.CI,
   retries: process.env.CI ? 1 : 0, // a busy machine can lose a click while the page renders; the report names such tests
-  workers: 1,
+  workers: 2,
   timeout: 60_000,
   expect: { timeout: 15_000 },
   reporter: 'list',
