@@ -100,7 +100,7 @@ type Measurement struct {
 // Share is how many of all.
 type Share struct{ Some, All int }
 
-// Of is the share, NaN of none.
+// Of is the share; NaN if there are none.
 func (s Share) Of() float64 { return float64(s.Some) / float64(s.All) }
 
 // Spread are absolute errors.

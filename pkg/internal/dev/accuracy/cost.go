@@ -15,7 +15,7 @@ type Cost struct {
 	interval [2]float64 // reported, true: of one pool
 }
 
-// hoursOf are hours as they are reported, and as they were.
+// hoursOf holds reported and true hours.
 type hoursOf struct{ told, really float64 }
 
 // Error is reported − true, in percent of the true ones.

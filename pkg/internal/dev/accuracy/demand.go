@@ -20,7 +20,7 @@ type Demand struct {
 	Right    int    // of those, reported with their outcome, starts within one poll distance
 	Starts   int    // reported
 	NeverWas int    // of those, without a run that began within one poll distance
-	Median   Spread // hours between reported and true median wait, a pool each
+	Median   Spread // hours between reported and true median wait, one pool each
 
 	really Spread        // the true medians
 	Polls  time.Duration // between polls

@@ -11,32 +11,34 @@ import (
 
 const preface = `# Accuracy
 
-What the figures are worth, measured on made-up pools whose truth is known (%d of each kind and cadence, of %d machines
-over %d days; their jobs, owners and faults are drawn by pkg/internal/dev/samplepool).
+How accurate the figures are, measured on made-up pools whose truth is known (%d of each kind and cadence, %d machines
+over %d days; pkg/internal/dev/samplepool draws their jobs, owners and faults).
 Made by ` + "`gpudev accuracy --markdown docs/accuracy.md`" + `; methodology.md says how the figures are computed.
-"Right clocks" are ordinary pools; "hard" ones have clocks that are off by up to 2 minutes, 15 %% of their runs are
-shorter than a cadence, and owners follow one completion in ten at once; the others are hard ones with one more fault.
+"Right clocks" are ordinary pools. "Hard" pools have clocks that are off by up to 2 minutes, 15 %% of their runs are
+shorter than a cadence, and an owner follows one completion in ten immediately. The others are hard pools with one more
+fault.
 
-- **Precision** is the share of the reported evictions that happened, at that place within one cadence; **recall** the
-  share of all evictions that are reported, also of runs that no snapshot shows.
+- **Precision** is the share of the reported evictions that really happened there within one cadence; **recall** is the
+  share of all evictions that are reported, including those of runs that no snapshot shows.
 - Errors are medians of absolute errors: of the end of evicted runs, of the length of availability periods, and of the
   mean length of a device's availability periods.
-- **Lost** GPU-hours are those of evicted runs since their jobs' last checkpoints, **evicted** ones those of the whole
-  runs: reported − true. Only epoch ads say when jobs saved: with others all that evicted runs held counts as lost.
+- **Lost** GPU hours are those of evicted runs since their jobs' last checkpoints; **evicted** GPU hours are those of
+  the whole runs. Errors are reported − true. Only epoch ads say when jobs saved: without them, everything that evicted
+  runs held counts as lost.
 `
 
 const limits = `
-## Where the data allow no more
+## Limits of the data
 
-- Without epoch ads a run between two snapshots cannot be seen: recall of all evictions, and the outcomes of waits,
-  end at the share of runs that a snapshot shows. Of hard pools 0.92 of the outcomes of waits are required then,
-  else 0.95.
-- Without job ads a completion that an owner's job follows within one cadence looks like an eviction.
-- An access point's clock is known to the interval that the day's snapshots leave: some seconds at a 15-minute
-  cadence. Where it is minutes off, availability periods, which lie between the clocks of two access points, are as
-  much off.
-- Availability periods that a gap cuts are censored: with outages the mean over complete ones leaves the longest
-  out. Survival curves count them.
+- Without epoch ads a run between two snapshots cannot be seen, so the recall of all evictions and the outcomes of waits
+  cannot exceed the share of runs that a snapshot shows. For hard pools, 0.92 of the outcomes of waits are then required
+  instead of 0.95.
+- Without job ads, a completion that an owner's job follows within one cadence looks like an eviction.
+- An access point's clock is known only to within the interval that the day's snapshots leave open: a few seconds at a
+  15-minute cadence. If it is minutes off, availability periods, which lie between the clocks of two access points, are
+  off by as much.
+- Availability periods that a gap cuts are censored, so with outages the mean over complete periods leaves out the
+  longest ones. Survival curves count them.
 `
 
 const againstReal = `
@@ -44,10 +46,10 @@ const againstReal = `
 
 A real HTCondor 25.14 pool was recorded for 24 minutes, with a snapshot every 75 s (testdata/golden/README.md): jobs
 that save, owners that take GPUs back, a machine that is drained. Its jobs' event logs say what really happened to its
-backfill runs. The ads are those that condor_history prints; what adstash makes of them is worth as much in two indices,
-and in one but for what the jobs' last runs had saved.
+backfill runs. The ads are those that condor_history prints. What adstash stores gives the same figures if it uses two
+indices; with one index, what the jobs' last runs had saved is missing.
 
-| Job ads | Runs found | Outcomes right | That never were | Evictions | Yields | Starts, s | Ends, s | Lost GPU hours |
+| Job ads | Runs found | Outcomes right | Spurious | Evictions | Yields | Starts, s | Ends, s | Lost GPU hours |
 |---|---:|---:|---:|---:|---:|---:|---:|---:|
 `
 
@@ -100,7 +102,7 @@ func Markdown(all []Measurement, recorded []RealRuns, o Options) string {
 			return fmt.Sprintf("%d | %s | %s | %d | %s | %s", len(u.Utilization.values), figure(u.Utilization.Median, 2),
 				figure(u.IdleMinutes.Median, 1), u.LongIdle, figure(u.Precision(), 3), figure(u.Recall(), 3))
 		})
-	table("Demand", "Waits seen | Outcomes right | Starts reported | That never were | True median, h | Its error, h",
+	table("Demand", "Waits seen | Outcomes right | Starts reported | Spurious | True median, h | Error, h",
 		func(m *Measurement) string {
 			d := &m.Demand
 			return fmt.Sprintf("%d | %s | %d | %d | %s | %s", d.Seen, figure(d.OutcomesRight(), 3), d.Starts, d.NeverWas,
@@ -114,9 +116,9 @@ func Markdown(all []Measurement, recorded []RealRuns, o Options) string {
 	b.WriteString("\n## Required figures\n\n")
 	failures := Failures(all)
 	if len(failures) == 0 {
-		b.WriteString("All are reached.\n")
+		b.WriteString("All are met.\n")
 	} else {
-		b.WriteString("All are reached but:\n\n")
+		b.WriteString("All are met except:\n\n")
 	}
 	for _, f := range failures {
 		fmt.Fprintf(&b, "- %s\n", f)

@@ -20,8 +20,8 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// RealRuns is what is told of the backfill runs of a recorded real pool (testdata/golden/README.md) with one kind of
-// job ads, and what its jobs' event logs say.
+// RealRuns describes what is reported about the backfill runs of a recorded real pool (testdata/golden/README.md) with
+// one kind of job ads, and what its jobs' event logs say.
 type RealRuns struct {
 	Source       string
 	Runs         int // that were
@@ -37,14 +37,14 @@ type RealRuns struct {
 	Wrong        []string // runs that are missing, never were, or have another outcome or time
 }
 
-// realRuns are the runs of the pool that an event log tells of.
+// realRuns are the runs of the pool in an event log.
 type realRuns struct {
 	at   *opened
 	dir  string
 	runs []realRun
 }
 
-// realRun is a run as its job's event log tells it. Times are Unix seconds.
+// realRun is a run according to its job's event log. Times are Unix seconds.
 type realRun struct {
 	Job, Machine, Slot, How string
 	GPUs                    []string `json:"gpuIds"`
@@ -173,7 +173,7 @@ func MeasureReal(ctx context.Context, folder string) (all []RealRuns, err error)
 	return all, nil
 }
 
-// measure compares what is told with job ads of a source with the event logs.
+// measure compares the runs reported with a source's job ads with the event logs.
 func (r *realRuns) measure(ctx context.Context, source jobs.Source) (*RealRuns, error) {
 	w := pool.NewWindow(newest.Add(-25*time.Minute), newest.Add(6*time.Second))
 	rows, err := r.at.ask(ctx, source, w, `{"queryType": "evictions", "view": "runs"}`)
@@ -210,7 +210,7 @@ func (r *realRuns) measure(ctx context.Context, source jobs.Source) (*RealRuns, 
 	return m, nil
 }
 
-// compare compares a true run with the one of the rows that is told of it.
+// compare compares a true run with the row that reports it.
 func (m *RealRuns) compare(r *realRun, rows []map[string]any, used map[int]bool) {
 	seconds := func(value any) float64 { return float64(value.(time.Time).UnixMilli()) / 1000 }
 	outcome, end := r.outcome()
