@@ -19,13 +19,13 @@ import (
 // the defaults.
 type Options struct {
 	SnapshotDir  string        `help:"Directory of the month files; with --to, of the run log only." type:"existingdir" required:""`
-	Pool         string        `help:"Collector (central manager) to ask; default: the one of HTCondor's configuration." placeholder:"HOST"`
+	Pool         string        `help:"Collector (central manager) to query; default: the one in HTCondor's configuration." placeholder:"HOST"`
 	CondorStatus string        `help:"The program condor_status; default: found in PATH." placeholder:"PATH"`
 	Timezone     string        `help:"Time zone of the timestamps and months (IANA name; default UTC). Give the data source the same one." placeholder:"ZONE"`
-	Format       string        `help:"Format of the month files: sqlite, or parquet, which takes a tenth of the room." enum:"sqlite,parquet" default:"sqlite"`
-	Timeout      time.Duration `help:"How long condor_status may take, and each condor_q." default:"2m"`
+	Format       string        `help:"Format of the month files: sqlite, or parquet, which takes a tenth of the space." enum:"sqlite,parquet" default:"sqlite"`
+	Timeout      time.Duration `help:"How long condor_status and each condor_q may take." default:"2m"`
 
-	Jobs    bool     `help:"Poll the access points for idle and running jobs that ask for GPUs, into job_pressure_YYYY-MM.db or .parquet, instead of taking a snapshot."`
+	Jobs    bool     `help:"Poll the access points for idle and running jobs that ask for GPUs, and write them to job_pressure_YYYY-MM.db or .parquet, instead of taking a snapshot."`
 	Schedds []string `help:"Access points to poll with --jobs; default: all that the pool's collector knows." name:"schedd" placeholder:"NAME"`
 	CondorQ string   `help:"The program condor_q; default: found in PATH." placeholder:"PATH"`
 
@@ -38,7 +38,7 @@ type Options struct {
 
 const (
 	defaultTimeout = 2 * time.Minute
-	// defaultMaxOutput is some 300,000 slots.
+	// defaultMaxOutput is about 300,000 slots.
 	defaultMaxOutput = 256 << 20
 	// MinEvery is the shortest interval of a service: snapshots within a minute count as one.
 	MinEvery = 2 * time.Minute

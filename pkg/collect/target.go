@@ -11,13 +11,13 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots/objects"
 )
 
-// Target is a bucket that snapshots and polls go to, in place of month files. Its keys are those of the environment or
+// Target is a bucket that snapshots and polls go to, in place of month files. Its keys come from the environment or
 // of the machine: on a command line everybody on the machine would see them.
 type Target struct {
-	URL       string `name:"to" help:"Bucket that the snapshots go to, one object each, merged into one object per day when it is over; and polls, into job_pressure_YYYY-MM.parquet. Its keys are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of the environment, or the machine's." placeholder:"s3://BUCKET/PREFIX"`
+	URL       string `name:"to" help:"Bucket for the snapshots, one object each, merged into one object per day when the day is over, and for polls (job_pressure_YYYY-MM.parquet). The keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or from the machine." placeholder:"s3://BUCKET/PREFIX"`
 	Endpoint  string `name:"bucket-endpoint" help:"URL of the S3 server; default: Amazon's." placeholder:"URL"`
 	Region    string `name:"bucket-region" help:"Region of the bucket." placeholder:"REGION"`
-	PathStyle bool   `name:"bucket-path-style" help:"The bucket's name is part of the path, as Ceph has it without a wildcard in its DNS."`
+	PathStyle bool   `name:"bucket-path-style" help:"Put the bucket's name in the path, as Ceph needs unless its DNS has a wildcard."`
 	CA        []byte `name:"bucket-ca" help:"File of CA certificates (PEM) for the server, in addition to the system's." type:"filecontent" placeholder:"FILE"`
 }
 

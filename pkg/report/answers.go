@@ -12,11 +12,11 @@ import (
 
 // Answer is a data source's answer to one query.
 type Answer struct {
-	Name string // heads it; "" where it is the only one, in text
+	Name string // its heading; "" for the only answer in a text
 	backend.DataResponse
 }
 
-// Lay lays out answers to any queries over the window of the options, each beneath its name: tables as they are, series
+// Lay lays out answers to any queries over the window of the options, each under its name: tables unchanged, series
 // side by side.
 func Lay(o Options, answers []Answer) *Report {
 	if o.Zone == nil {
@@ -37,7 +37,7 @@ func Lay(o Options, answers []Answer) *Report {
 	return r
 }
 
-// blocks are the tables of an answer, the series first.
+// blocks returns the tables of an answer, with the series first.
 func (l layout) blocks(name string, frames data.Frames) []Block {
 	var all []Block
 	var series data.Frames
@@ -65,7 +65,8 @@ func isSeries(frame *data.Frame) bool {
 	return frame.Meta != nil && frame.Meta.Type == data.FrameTypeTimeSeriesMulti && len(frame.Fields) == 2
 }
 
-// answered is a frame's table, nil without a row. A group's row heads those of its users, which do not repeat it.
+// answered returns a frame's table, or nil if it has no rows. A group's row is followed by the rows of its users, which
+// do not repeat the group.
 func (l layout) answered(frame *data.Frame) *Table {
 	t := l.table(data.Frames{frame}, nil)
 	kinds := column(frame, rowType)
@@ -90,7 +91,7 @@ func (l layout) answered(frame *data.Frame) *Table {
 	return t
 }
 
-// sideBySide joins series by time, a column each.
+// sideBySide joins series by time, with one column for each.
 func (l layout) sideBySide(frames data.Frames) *Table {
 	t := &Table{Columns: l.columns([]*data.Field{frames[0].Fields[0]})}
 	byTime := map[time.Time][]string{}
@@ -115,7 +116,7 @@ func (l layout) sideBySide(frames data.Frames) *Table {
 	return t
 }
 
-// seriesName names a series by its labels' values, or by its field if it has none.
+// seriesName names a series by the values of its labels, or by its field if it has no labels.
 func seriesName(value *data.Field) string {
 	if len(value.Labels) == 0 {
 		return displayName(value)

@@ -60,7 +60,7 @@ func (j *jobLengths) add(hours, finish, save float64) {
 
 func (j *jobLengths) sentence() string {
 	if !j.known {
-		return fmt.Sprintf("On %s too few backfill runs tell.", clean(j.device))
+		return fmt.Sprintf("On %s there are too few backfill runs to tell.", clean(j.device))
 	}
 	said := fmt.Sprintf("On %s, jobs of up to %s finish in one run with %d %% or more", clean(j.device), hoursText(j.safe),
 		likely)

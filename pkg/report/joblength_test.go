@@ -22,7 +22,7 @@ func TestJobLengthSentences(t *testing.T) {
 			"(jobs that save do so every 6 h).",
 		"On L40S, of jobs of 1 h only 72 % finish in one run; longer ones should save every 30 min.",
 		"On A40, jobs of up to 24 h finish in one run with 90 % or more.",
-		"On P100 too few backfill runs tell.",
+		"On P100 there are too few backfill runs to tell.",
 	}, b.Paragraphs)
 	require.Empty(t, jobLengthSentences(layout{}, data.Frames{data.NewFrame("")}).Paragraphs)
 }

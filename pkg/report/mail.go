@@ -33,8 +33,8 @@ type Mail struct {
 	pause time.Duration  // before the second try; 0 = a minute
 }
 
-// greylisting is how often a message is offered: servers take one from a stranger only after some minutes. All tries
-// are within half an hour.
+// greylisting is how often a message is sent: some servers accept mail from a stranger only after some minutes. All
+// tries are within half an hour.
 var greylisting = remote.Policy{Attempts: 6, First: time.Minute, Longest: 10 * time.Minute}
 
 // mailTimeout bounds the whole exchange with the server.

@@ -19,36 +19,36 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Owner is the account of a project's machines, while they give it priority: their capacity, their owner's use, and the
-// use by others (methodology section 5).
+// Owner accounts for a project's machines while they give it priority: their capacity, what their owner used, and what
+// others used (methodology section 5).
 type Owner struct {
 	Project        string
 	Machines       []string
 	Whole          Use
-	Months         []Use // of the calendar, cut to the window; none within one month
+	Months         []Use // calendar months, cut to the window; none within one month
 	Devices, Users []Use // by name
 	Notices        []string
 
 	options Options
 }
 
-// Use is GPU hours of a project's machines. Owned are those of real slots that could be allocated or were drained; Own
-// is what real slots were held, Given what backfill slots were; Elsewhere is what those who held the real slots held
-// where the project has no priority, on either kind of slot. Lost is what evictions cost the users of the backfill
-// slots since their jobs' last checkpoints, Evicted what the evicted runs held in all.
+// Use counts GPU hours of a project's machines. Owned counts real slots that could be allocated or were drained, Own
+// the real slots that jobs held, and Given the backfill slots that jobs held. Elsewhere counts what the users of the
+// real slots held on machines where the project has no priority, on either kind of slot. Lost counts what evictions
+// cost the users of the backfill slots since their jobs' last checkpoints, Evicted all that the evicted runs held.
 type Use struct {
 	Name                         string
 	Owned, Own, Given, Elsewhere float64
-	Evictions, Yielded, Saved    float64 // runs; Saved: evicted ones whose jobs had saved in them
+	Evictions, Yielded, Saved    float64 // runs; Saved: evicted runs in which the job had saved
 	Lost, Evicted                float64
 }
 
-// figures are those that add up.
+// figures returns the figures that can be added up.
 func (u *Use) figures() []*float64 {
 	return []*float64{&u.Owned, &u.Own, &u.Given, &u.Elsewhere, &u.Evictions, &u.Yielded, &u.Saved, &u.Lost, &u.Evicted}
 }
 
-// MakeOwner asks the data source. Errors: an unknown project, with names that are near; a query that has no answer.
+// MakeOwner asks the data source. It fails if the project is unknown, with similar names, or if a query has no answer.
 func MakeOwner(ctx context.Context, source backend.QueryDataHandler, project string, o Options) (*Owner, error) {
 	if !o.From.Before(o.To) {
 		return nil, pool.BadQuery("report: the end of the time range (%s) must be after its start (%s)",
@@ -111,7 +111,7 @@ func (r *Owner) ask(ctx context.Context, source backend.QueryDataHandler, window
 	return answers, nil
 }
 
-// findMachines finds the project's machines among all.
+// findMachines finds the project's machines among all machines.
 func (r *Owner) findMachines(all data.Frames) error {
 	known := map[string]bool{}
 	for _, frame := range all {
@@ -136,7 +136,7 @@ func (r *Owner) findMachines(all data.Frames) error {
 		strings.Join(near, ", "))
 }
 
-// nearest are the few names that differ least from a text, ignoring case.
+// nearest returns the few names that are most similar to a text, ignoring case.
 func nearest(wanted string, names []string) []string {
 	const few = 5
 	slices.SortStableFunc(names, func(a, b string) int {
@@ -145,7 +145,7 @@ func nearest(wanted string, names []string) []string {
 	return names[:min(len(names), few)]
 }
 
-// distance is how many letters must be changed, put in or left out to make one text of the other (Levenshtein).
+// distance counts the letters to change, insert or delete to turn one text into the other (Levenshtein).
 func distance(a, b string) int {
 	from, to := []rune(strings.ToLower(a)), []rune(strings.ToLower(b))
 	row := make([]int, len(to)+1)
@@ -166,7 +166,7 @@ func distance(a, b string) int {
 	return row[len(to)]
 }
 
-// monthsOf divides a window at the beginnings of the zone's months.
+// monthsOf splits a window where months begin in the zone.
 func monthsOf(w backend.TimeRange, zone *time.Location) (months []backend.TimeRange) {
 	for from := w.From; from.Before(w.To); {
 		local := from.In(zone)
@@ -181,7 +181,7 @@ func monthsOf(w backend.TimeRange, zone *time.Location) (months []backend.TimeRa
 	return months
 }
 
-// account adds up the use of an owner's machines; devices and users are those of the last window.
+// account adds up the use of an owner's machines; devices and users are for the last window.
 type account struct {
 	owner          *Owner
 	source         backend.QueryDataHandler
@@ -271,7 +271,7 @@ func (a *account) addEvictions(answer data.Frames) {
 	}
 }
 
-// literal are entries of a filter that name values as they are.
+// literal returns filter entries that match the values literally.
 func literal(values []string, before string) []string {
 	entries := make([]string, len(values))
 	for i, v := range values {
@@ -283,7 +283,7 @@ func literal(values []string, before string) []string {
 	return entries
 }
 
-// stat is a statistic of an answer; NaN without it.
+// stat returns a statistic of an answer, or NaN if it has none.
 func stat(frame *data.Frame, name string) float64 {
 	for _, s := range frame.Meta.Stats {
 		if s.DisplayName == name {
@@ -307,7 +307,7 @@ func byName(all map[string]*Use) (list []Use) {
 	return list
 }
 
-// Report lays the account out for people.
+// Report formats the account for readers.
 func (r *Owner) Report() *Report {
 	l := layout{options: r.options, zone: r.options.Zone}
 	made := &Report{Title: "GPUs of " + clean(r.Project), Subtitle: l.window(), Notices: r.Notices,
@@ -319,24 +319,25 @@ func (r *Owner) Report() *Report {
 		}
 		made.Sections = append(made.Sections, Section{Key: key, Title: title, About: about, Blocks: []Block{block}})
 	}
-	add("devices", "By device", "Owned are GPU hours of real slots that could be allocated or were drained. Own use: "+
-		"hours held on these slots. Given: hours that others held on their backfill slots. Used elsewhere: hours that the "+
-		"users of the real slots held on other machines.", r.table("Device", append(slices.Clone(r.Devices), r.Whole)))
+	add("devices", "By device", "Owned: GPU hours of real slots that could be allocated or were drained. Own use: hours "+
+		"held on these slots. Given: hours that others held on their backfill slots. Used elsewhere: hours that the users "+
+		"of the real slots held on other machines.", r.table("Device", append(slices.Clone(r.Devices), r.Whole)))
 	if len(r.Months) > 0 {
 		add("months", "By month", "Each month has its own slices and covered hours.", r.table("Month", r.Months))
 	}
 	add("own", "Own use by user", "", r.byUser(func(u Use) float64 { return u.Own }))
 	add("given", "Given to others by user", "", r.byUser(func(u Use) float64 { return u.Given }))
 	add("elsewhere", "Used elsewhere by user", "", r.byUser(func(u Use) float64 { return u.Elsewhere }))
-	add("evictions", "What evictions cost the users of backfill slots", "Lost are GPU hours of evicted runs since their "+
-		"jobs' last checkpoints, evicted ones those of the whole runs. Jobs that yield have saved and lose nothing.",
+	add("evictions", "What evictions cost the users of backfill slots", "Lost: GPU hours of evicted runs since their "+
+		"jobs' last checkpoints. Evicted: GPU hours of the whole runs. Jobs that yield have saved their work and lose "+
+		"nothing.",
 		r.evictions())
 	return made
 }
 
 func gpuHours(x float64) string { return thousands(strconv.FormatFloat(x, 'f', 1, 64)) }
 
-// share is a part of owned GPU hours in percent.
+// share returns a part of the owned GPU hours, in percent.
 func share(part, owned float64) string {
 	if owned == 0 {
 		return none
@@ -344,7 +345,7 @@ func share(part, owned float64) string {
 	return strconv.FormatFloat(100*part/owned, 'f', 1, 64)
 }
 
-// table shows all figures; of devices, the last row is the total.
+// table shows all figures; for devices, the last row is the total.
 func (r *Owner) table(name string, uses []Use) *Table {
 	t := &Table{Columns: []Column{{Name: name}, {"Owned (GPU h)", true}, {"Own use (GPU h)", true}, {"Own use (%)", true},
 		{"Given (GPU h)", true}, {"Given (%)", true}, {"Used elsewhere (GPU h)", true}}}
@@ -359,7 +360,7 @@ func (r *Owner) table(name string, uses []Use) *Table {
 	return t
 }
 
-// byUser lists one figure by user, the largest first.
+// byUser lists one figure by user, largest first.
 func (r *Owner) byUser(of func(Use) float64) *Table {
 	t := &Table{Columns: []Column{{Name: "User"}, {"GPU h", true}, {"Of owned (%)", true}}}
 	users := slices.DeleteFunc(slices.Clone(r.Users), func(u Use) bool { return of(u) == 0 })
@@ -370,7 +371,7 @@ func (r *Owner) byUser(of func(Use) float64) *Table {
 	return t
 }
 
-// evictions lists the cost of evictions by user, the largest loss first.
+// evictions lists the cost of evictions by user, largest loss first.
 func (r *Owner) evictions() *Table {
 	t := &Table{Columns: []Column{{Name: "User"}, {"Lost (GPU h)", true}, {"Evicted (GPU h)", true},
 		{"Checkpointed (%)", true}, {"Evictions", true}, {"Yielded", true}}}
@@ -390,7 +391,7 @@ func (r *Owner) evictions() *Table {
 	return t
 }
 
-// CSV writes every figure with its full precision, a row for each device, month and user, and the whole.
+// CSV writes every figure at full precision, with a row for each device, month and user, and one for all.
 func (r *Owner) CSV(out io.Writer) error {
 	w := csv.NewWriter(out)
 	records := [][]string{{"by", "name", "ownedGpuHours", "ownGpuHours", "givenGpuHours", "elsewhereGpuHours", "evictions",

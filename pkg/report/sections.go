@@ -59,7 +59,7 @@ var atMachines = names{"wholeGpus", "migParts", "preventReasons", "preventState"
 
 const noRun = "No job ran on a backfill slot."
 
-const noUnused = "No GPU is unused, or nothing is polled."
+const noUnused = "No GPU is unused, or the queues are not polled."
 
 const noPoll = "No job waited, or the queues are not polled."
 
@@ -103,7 +103,7 @@ var sections = []section{
 			lay: grouped("Category, device")},
 	}},
 	{"availability", "Backfill availability", "How long a GPU stays free for backfill: complete periods that ended in " +
-		"the period of the report. Those whose end was not seen are censored; the Kaplan-Meier median counts them too.",
+		"the period of the report. Periods whose end was not seen are censored; the Kaplan-Meier median counts them too.",
 		[]part{
 			{caption: "Availability periods by device", query: summary("backfillAvailability", names{"device"}, lengthFigures,
 				nil), lay: table()},
@@ -124,18 +124,18 @@ var sections = []section{
 			{caption: "Changes of state between consecutive snapshots",
 				query: ask("backfillAvailability", "transitions", "groupBy", names{}), lay: transitions},
 		}},
-	{"jobLength", "How long a backfill job may be", "From the start of actual backfill runs to the end of the time that " +
-		"the GPU stayed with backfill. An evicted job starts over unless it saves checkpoints: GPU hours are its total " +
-		"cost until it finishes, with 5 minutes for each checkpoint.", []part{
+	{"jobLength", "How long a backfill job can be", "Measured from the start of actual backfill runs to the end of the " +
+		"time that the GPU stayed with backfill. An evicted job starts over unless it saves checkpoints: GPU hours are its " +
+		"total cost until it finishes, with 5 minutes for each checkpoint.", []part{
 		{caption: "In short", query: ask("backfillAvailability", "jobLength", "groupBy", names{"device"}),
 			lay: jobLengthSentences, empty: noRun},
 		{caption: "Jobs by length in hours and device", query: ask("backfillAvailability", "jobLength", "groupBy",
 			names{"device"}, "jobHours", []float64{1, 4, 12}), lay: table("longestHours90", "longestHours75", "longestHours50"),
 			empty: noRun},
 	}},
-	{"evictions", "Evictions of backfill jobs", "How the runs of backfill jobs ended. Rates count evictions per 100 " +
-		"GPU hours of backfill, with a 95% interval. Lost GPU hours count from the last checkpoint that a job saved, " +
-		"evicted ones are those of the whole runs. Jobs that yield have saved and lose nothing.", []part{
+	{"evictions", "Evictions of backfill jobs", "How the runs of backfill jobs ended. Rates count evictions per 100 GPU " +
+		"hours of backfill, with a 95% interval. Lost GPU hours count from the last checkpoint that a job saved; evicted " +
+		"GPU hours count the whole runs. Jobs that yield have saved their work and lose nothing.", []part{
 		{caption: "Outcomes by slot type", query: summary("evictions", names{"category"}, outcomeFigures, nil), lay: table()},
 		{caption: "Eviction measures by slot type", query: summary("evictions", names{"category"}, evictionFigures, nil),
 			lay: table()},
@@ -149,10 +149,9 @@ var sections = []section{
 			lay:   where(func(f *data.Frame, row int) bool { return number(column(f, "evictions"), row) > 0 }),
 			empty: "No job was evicted."},
 	}},
-	{"demand", "Waiting for GPUs", "How long jobs that ask for GPUs waited in the queues that are polled: medians " +
-		"count the waits that went on. GPUs that were free while jobs waited " +
-		"could have run them by number and memory (an upper bound): when they are many, something other than GPUs is " +
-		"missing.", []part{
+	{"demand", "Waiting for GPUs", "How long jobs that ask for GPUs waited in the queues that are polled; medians " +
+		"include waits that were still going on. GPUs that were free while jobs waited had the number and the memory to " +
+		"run them (an upper bound): if there are many, something other than GPUs is missing.", []part{
 		{caption: "Waits by requested GPU memory", query: summary("demand", names{"gpuMemory"}, waitFigures, nil),
 			lay: table(), empty: noPoll},
 		{caption: "Waits by number of requested GPUs", query: summary("demand", names{"gpus"}, waitFigures, nil),
@@ -178,7 +177,7 @@ var sections = []section{
 			{caption: "Idle GPU hours by project", query: summary("utilization", names{"project"}, idleFigures, nil),
 				lay: largest("idleGpuHours", 20), empty: "No held GPU was idle, or nothing was measured."},
 		}},
-	{"idle", "Machines with nothing claimed on primary", "", []part{
+	{"idle", "Machines with nothing claimed on primary slots", "", []part{
 		{caption: "Machines without a primary job in the whole period",
 			query: ask("allocation", "machines", "filter", filter{"idle": true}),
 			lay:   table(append(names{"allocated", "allocatedPercent", "excludedReason", "drainedGpuHours"}, atMachines...)...),
@@ -190,7 +189,7 @@ var sections = []section{
 				append(names{"projects", "allocatedPercent", "excludedReason"}, atMachines...)...),
 			empty: "No GPU was drained."},
 	}},
-	{"excluded", "Excluded hosts", "These machines count nowhere in this report.", []part{
+	{"excluded", "Excluded hosts", "These machines are left out of all figures in this report.", []part{
 		{caption: "Excluded hosts and the reasons", query: ask("allocation", "machines"),
 			lay: where(func(f *data.Frame, row int) bool { return text(column(f, "excludedReason"), row) != "" },
 				append(names{"ownership", "projects", "gpus", "allocated", "allocatedPercent", "backfillAllocated", "drained",
@@ -201,7 +200,8 @@ var sections = []section{
 		{caption: "Machines by owner", query: ask("allocation", "machines"), lay: machineLists,
 			empty: "No machine has a GPU."},
 	}},
-	{"gaps", "Gaps in the data", "Times without a snapshot: nothing is known of them, and nothing is filled in.", []part{
+	{"gaps", "Gaps in the data", "Times without a snapshot: nothing is known about them, and nothing is filled " +
+		"in.", []part{
 		{caption: "Gaps", query: ask("allocation", "annotations"), lay: table("title", "tags"), empty: "There is no gap."},
 	}},
 	{"methodology", "Methodology", "", []part{{paragraphs: names{
@@ -211,16 +211,16 @@ var sections = []section{
 			"otherwise Unclaimed, otherwise Drained. A GPU that is claimed on a primary slot is removed from backfill for the " +
 			"whole " +
 			"slice.",
-		"Allocated (avg.) is the sum of claimed GPUs / N, Available (avg.) that of claimed and unclaimed ones, Allocated " +
-			"% = 100 x allocated / available. Free GPUs have no job on either side and accept one. Drained and prevented " +
-			"GPUs have figures of their own.",
-		"Machines are CHTC owned if CHTC lists them, researcher owned if a primary slot of theirs has prioritized " +
-			"projects, open capacity otherwise. A primary slot is classified by itself, a backfill slot by its machine.",
+		"Allocated (avg.) is the sum of claimed GPUs / N, Available (avg.) is the sum of claimed and unclaimed ones / N, " +
+			"and Allocated % = 100 x allocated / available. Free GPUs have no job on either side and accept one. Drained and " +
+			"prevented GPUs have their own figures.",
+		"Machines are CHTC owned if CHTC lists them, researcher owned if one of their primary slots has prioritized " +
+			"projects, and open capacity otherwise. A primary slot is classified by itself, a backfill slot by its machine.",
 		"GPU hours of a user are the average number of GPUs times the covered hours (D): a missed snapshot is averaged " +
-			"over, an outage is not filled. Two users of one GPU in a slice share it.",
-		"An availability period begins when a GPU becomes available for backfill, and ends when a backfill job starts, " +
-			"the owner takes it, or it leaves. Job records sharpen both ends to the second. Statistics are over complete " +
-			"periods; survival curves count the others as censored.",
+			"over, but an outage is not filled in. Two users of one GPU in a slice share it.",
+		"An availability period begins when a GPU becomes available for backfill, and ends when a backfill job starts, the " +
+			"owner takes it, or it leaves. Job records give both ends to the second. Statistics cover complete periods; " +
+			"survival curves count the others as censored.",
 		"A run of a backfill job counts as evicted if its job record says so, if a primary slot held one of its GPUs at " +
 			"its end, or if the job ran again later. Runs without such evidence are ambiguous and never count as evictions.",
 	}}}},

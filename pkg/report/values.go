@@ -223,7 +223,7 @@ func text(field *data.Field, row int) string {
 	return s
 }
 
-// number is a field's number, NaN without one.
+// number is a field's number, NaN if there is none.
 func number(field *data.Field, row int) float64 {
 	v, ok := field.ConcreteAt(row)
 	if !ok || v == nil {

@@ -19,7 +19,7 @@ import (
 // caller can read the settings and the files.
 type asking struct {
 	Pseudonyms  bool     `help:"Show users and jobs as viewers see them if the setting userNames is pseudonyms."`
-	ExcludeUser []string `placeholder:"USER" help:"Leave out these users, by name or /pattern/, in answers about users. Denominators stay: all GPUs and hours of the pool."`
+	ExcludeUser []string `placeholder:"USER" help:"Leave out these users, by name or /pattern/, in answers about users. Denominators still count all GPUs and hours of the pool."`
 }
 
 // asked is a data source with the user of its queries.

@@ -13,7 +13,7 @@ type buildCommand struct {
 	Settings string `required:"" placeholder:"FILE" help:"Settings of the data source, with segmentBucket."`
 	From     string `default:"2000-01-01T00:00:00Z" placeholder:"T" help:"First day: RFC 3339 or now-7d. Default: all."`
 	To       string `default:"now" placeholder:"T" help:"Last day. Default: all."`
-	List     bool   `help:"Only print the days that the bucket lacks, one a line."`
+	List     bool   `help:"Only print the days that the bucket lacks, one per line."`
 }
 
 // Run builds the days that the bucket of finished days lacks.
@@ -47,10 +47,10 @@ func (b *buildCommand) Run(ctx context.Context, c *cli.Console) error {
 		return err
 	}
 	if !b.List {
-		fmt.Fprintf(c.Out, "%d days built, %d were there, %d failed.\n", built, there, failed)
+		fmt.Fprintf(c.Out, "%d days built, %d already there, %d failed.\n", built, there, failed)
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d days could not be built: run the command again once the cause is mended", failed)
+		return fmt.Errorf("%d days could not be built: run the command again once the cause is fixed", failed)
 	}
 	return nil
 }

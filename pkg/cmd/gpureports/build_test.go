@@ -33,9 +33,9 @@ func TestBuild(t *testing.T) {
 	missing := strings.Fields(command("--list"))
 	require.NotEmpty(t, missing)
 	first := missing[0] + "T00:00:00Z"
-	require.Contains(t, command("--from", first, "--to", first), "1 days built, 0 were there, 0 failed.")
+	require.Contains(t, command("--from", first, "--to", first), "1 days built, 0 already there, 0 failed.")
 	require.Len(t, strings.Fields(command("--list")), len(missing)-1)
-	require.Contains(t, command(), " days built, 1 were there, 0 failed.")
+	require.Contains(t, command(), " days built, 1 already there, 0 failed.")
 	require.Empty(t, command("--list"))
 	require.Len(t, strings.Split(strings.TrimSpace(command()), "\n"), 1)
 

@@ -17,7 +17,7 @@ import (
 
 type checkCommand struct {
 	Settings string `required:"" type:"path" placeholder:"FILE" help:"The data source's settings."`
-	Last     string `default:"7d" help:"Length of the newest data to check for gaps, links with job ads and clocks: 24h, 7d."`
+	Last     string `default:"7d" help:"How far back to check for gaps, links with job ads, and clocks: 24h, 7d."`
 	Format   string `enum:"text,json" default:"text" help:"text or json."`
 }
 

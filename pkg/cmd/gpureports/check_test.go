@@ -78,7 +78,7 @@ func TestCheckGolden(t *testing.T) {
 	require.Equal(t, cli.ExitFailed, code)
 	require.Equal(t, "ok", found["timezone"].Severity, found["timezone"].Text)
 	require.Contains(t, found["other files"].Text, "gpu_state_2025-10_dev.db")
-	require.Contains(t, found["snapshots"].Text, "A snapshot of the future")
+	require.Contains(t, found["snapshots"].Text, "That is in the future")
 	require.Contains(t, text, "warning  Snapshots: ")
 }
 
@@ -97,7 +97,7 @@ func TestCheckNothing(t *testing.T) {
 	require.Contains(t, text, "sliceMinutes 7 is unknown")
 }
 
-// Names of data that would change a terminal's colours do not.
+// Names of data that would change a terminal's colors do not.
 func TestCheckHostileNames(t *testing.T) {
 	dir := golden.Pool(t, "pool-a")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "chtc_owned"), []byte("evil\x1b[31m\u202e.example.org\n"), 0o600))

@@ -12,7 +12,7 @@ import (
 
 type collectCommand struct {
 	collect.Options
-	Every time.Duration `help:"Go on as a service, a snapshot or poll at every multiple of this interval, such as 15m. Default: one." placeholder:"INTERVAL"`
+	Every time.Duration `help:"Keep running as a service, with a snapshot or poll at every multiple of this interval, such as 15m. Default: only one." placeholder:"INTERVAL"`
 }
 
 // Run takes one snapshot of a pool, or with --jobs polls its queues once, or repeats that.

@@ -14,7 +14,7 @@ import (
 
 type convertCommand struct {
 	Files    []string `arg:"" type:"existingfile" help:"Month files of snapshots (gpu_state) or queues (job_pressure): .db become .parquet, and .parquet become .db."`
-	Output   string   `help:"Directory of the new files; default: that of each file. Of two files of one month in a directory Parquet counts." type:"existingdir" placeholder:"DIR"`
+	Output   string   `help:"Directory of the new files; default: that of each file. If a directory has both files of a month, the Parquet file is used." type:"existingdir" placeholder:"DIR"`
 	Timezone string   `help:"Time zone of the times in queue files of the older layout, which have a row for each poll (IANA name; default UTC)." placeholder:"ZONE"`
 }
 

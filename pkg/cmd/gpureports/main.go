@@ -8,10 +8,10 @@ type commands struct {
 	Report     reportCommand  `cmd:"" help:"Write a report of a pool, as text or HTML."`
 	Check      checkCommand   `cmd:"" help:"Check an installation and suggest fixes."`
 	Collect    collectCommand `cmd:"" help:"Take snapshots of a pool with condor_status."`
-	Convert    convertCommand `cmd:"" help:"Turn month files of SQLite into Parquet and back, compared row by row."`
-	Build      buildCommand   `cmd:"" help:"Build finished days ahead of time into the bucket that data sources share."`
-	Publish    publishCommand `cmd:"" help:"Put a pool's hourly facts into Elasticsearch, for data sources of many pools."`
-	ImportJobs importCommand  `cmd:"" help:"Put job ads into a job file."`
+	Convert    convertCommand `cmd:"" help:"Convert month files between SQLite and Parquet, and compare them row by row."`
+	Build      buildCommand   `cmd:"" help:"Build finished days ahead of time in the bucket that data sources share."`
+	Publish    publishCommand `cmd:"" help:"Publish a pool's hourly facts to Elasticsearch, for data sources that cover many pools."`
+	ImportJobs importCommand  `cmd:"" help:"Import job ads into a job file."`
 }
 
 func program() cli.Program {

@@ -19,14 +19,14 @@ type reportCommand struct {
 	Settings string   `required:"" type:"path" placeholder:"FILE" help:"The data source's settings."`
 	From     string   `placeholder:"T" help:"Start of the time range: RFC 3339 or now-24h."`
 	To       string   `placeholder:"T" default:"now" help:"End of the time range."`
-	Last     string   `placeholder:"24h" help:"Instead of from and to: 24h, 7d (any number of hours or days), or the calendar's month, quarter or fiscal-year that is over."`
+	Last     string   `placeholder:"24h" help:"Instead of from and to: 24h, 7d (any number of hours or days), or month, quarter or fiscal-year for the last complete one."`
 	Project  string   `placeholder:"NAME" help:"Report on this project's machines instead of the pool: capacity, use by the owner, use by others."`
 	Format   string   `enum:"text,html,csv" default:"text" help:"text or html; with --project also csv."`
 	Sections []string `placeholder:"KEY" help:"Only these sections, by key, separated by commas."`
 	Title    string   `help:"Title of the report."`
 	Timezone string   `placeholder:"ZONE" help:"Time zone in which times are shown. Default: the data source's."`
 	Width    int      `default:"100" help:"Columns of text, at least 72."`
-	Output   string   `short:"o" type:"path" placeholder:"FILE" help:"Where to write it. Default: standard output."`
+	Output   string   `short:"o" type:"path" placeholder:"FILE" help:"Where to write the report. Default: standard output."`
 	mailOptions
 	asking
 
@@ -35,12 +35,12 @@ type reportCommand struct {
 
 // mailOptions say where a report is mailed.
 type mailOptions struct {
-	MailTo   []string `placeholder:"ADDRESS" help:"Mail it, as text and as HTML, to these addresses, separated by commas."`
-	MailFrom string   `placeholder:"ADDRESS" help:"Whom the mail is from. Default: gpureports@ this machine."`
+	MailTo   []string `placeholder:"ADDRESS" help:"Mail the report, as text and as HTML, to these addresses, separated by commas."`
+	MailFrom string   `placeholder:"ADDRESS" help:"Sender of the mail. Default: gpureports@ this machine."`
 	SMTP     string   `name:"smtp" placeholder:"HOST:PORT" default:"localhost:25" help:"The mail server."`
 	SMTPHelo string   `name:"smtp-helo" placeholder:"NAME" help:"Name of this machine for the mail server (EHLO). Default: the sender's domain."`
 	SMTPTLS  string   `name:"smtp-tls" enum:"starttls-if-offered,starttls,tls,none" default:"starttls-if-offered" help:"How the connection is encrypted: starttls-if-offered, starttls, tls or none."`
-	SMTPUser string   `name:"smtp-user" placeholder:"USER" help:"The user at the mail server; the password is the environment variable GPUREPORTS_SMTP_PASSWORD."`
+	SMTPUser string   `name:"smtp-user" placeholder:"USER" help:"User name for the mail server; the password is in the environment variable GPUREPORTS_SMTP_PASSWORD."`
 }
 
 // mail returns the options in the form of the report package.
