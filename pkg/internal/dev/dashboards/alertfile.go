@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// SourceUID is the data source that alert rules ask (they know no variables): the one of provisioning/datasources.
+// SourceUID is the data source that alert rules ask (they know no variables): the one in provisioning/datasources.
 const SourceUID = "gpureports"
 
 // alertFile is a provisioning file of alert rules.

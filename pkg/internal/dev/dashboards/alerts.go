@@ -64,7 +64,7 @@ func Rules() []Rule {
 	}
 	return []Rule{
 		{
-			UID: "gpureports-underused", Title: "GPU category under-used",
+			UID: "gpureports-underused", Title: "GPU category underused",
 			Queries: []RuleQuery{{Query: ask("allocation", "summary").by("category").of("allocatedPercent").
 				where(realSlots), Since: 6 * time.Hour}},
 			Condition: fmt.Sprintf("$A < %d", underused), For: time.Hour, Severity: "warning", NoData: normal, Failed: keepLast,
@@ -105,7 +105,7 @@ func Rules() []Rule {
 			Dashboard: "gpureports-machine", Panel: "State of each GPU",
 		},
 		{
-			UID: "gpureports-evictions", Title: "Spike of backfill evictions",
+			UID: "gpureports-evictions", Title: "Spike in backfill evictions",
 			Queries: []RuleQuery{
 				{Query: ask("evictions", "summary").by("device").of("ratePer100GpuHours"), Since: 6 * time.Hour},
 				{Query: ask("evictions", "summary").by("device").of("evictions"), Since: 6 * time.Hour},
@@ -141,8 +141,8 @@ func Rules() []Rule {
 			Condition: "$C + $D >= 5 && $A + $B < 0.5 * ($C + $D)", For: time.Hour, Severity: "warning", NoData: normal,
 			Failed:  keepLast,
 			Summary: `Backfill supply is below half its usual level`,
-			Description: "Over the last 2 hours backfill jobs used or could have had less than half of the GPUs of " +
-				"the 7 days before.",
+			Description: "Over the last 2 hours backfill jobs used, or could have used, less than half as many GPUs as in the " +
+				"7 days before.",
 			Dashboard: "gpureports-backfill", Panel: "Backfill pool",
 		},
 		{
@@ -158,7 +158,7 @@ func Rules() []Rule {
 			Dashboard: "gpureports-utilization", Panel: idleNow,
 		},
 		{
-			UID: "gpureports-h200-unused", Title: "Utilization of H200 below 50% for a day",
+			UID: "gpureports-h200-unused", Title: "H200 utilization below 50% for a day",
 			Queries: []RuleQuery{{
 				Query: ask("utilization", "summary").by().of("utilizationPercent").
 					where(query.Filter{Devices: []string{`/\bH200\b/`}}),
@@ -166,7 +166,7 @@ func Rules() []Rule {
 			}},
 			Condition: fmt.Sprintf("$A < %d", halfUsed), For: time.Hour, Severity: "info", NoData: normal, Failed: keepLast,
 			Summary: `Held H200 compute {{ printf "%.0f" $values.A.Value }}% of the time`,
-			Description: "Over the last 24 hours the H200 that jobs held computed for less than half of the time that " +
+			Description: "Over the last 24 hours the H200s that jobs held computed for less than half of the time that " +
 				"HTCondor's reports cover.",
 			Dashboard: "gpureports-utilization", Panel: usedOverTime,
 		},
@@ -191,8 +191,8 @@ func Rules() []Rule {
 			Condition: fmt.Sprintf("$A >= %d", stranded), For: 15 * time.Minute, Severity: "info", NoData: normal,
 			Failed:  keepLast,
 			Summary: `{{ printf "%.0f" $values.A.Value }} GPUs are free that waiting jobs cannot use: {{ $labels.reason }}`,
-			Description: "Over the last 2 hours these GPUs were free on average while jobs that they would serve waited: the " +
-				"CPUs or the memory of their machines are used up. The panel lists the machines and what is missing there.",
+			Description: "Over the last 2 hours these GPUs were free on average while jobs that could have used them waited: " +
+				"the CPUs or the memory of their machines are used up. The panel lists the machines and what is missing there.",
 			Dashboard: "gpureports-demand", Panel: unusedNow,
 		},
 		{
@@ -201,9 +201,8 @@ func Rules() []Rule {
 			Condition: fmt.Sprintf("$A > %d", jobsBehind), For: 15 * time.Minute, Severity: "warning", NoData: normal,
 			Failed:  alerting,
 			Summary: `{{ with $values.A }}The newest job ad is {{ humanizeDuration .Value }} old{{ else }}Job ads cannot be read{{ end }}`,
-			Description: "For 2 hours no job ad has arrived in Elasticsearch (or the job file), or can't be " +
-				"queried: check condor_adstash. Until then, ends of backfill runs and evictions are inferred from " +
-				"snapshots only.",
+			Description: "For 2 hours no job ad has arrived in Elasticsearch (or the job file), or job ads can't be queried: " +
+				"check condor_adstash. Until then, ends of backfill runs and evictions are inferred from snapshots only.",
 			Dashboard: "gpureports-pool", Panel: "Freshness",
 		},
 		{
@@ -212,9 +211,9 @@ func Rules() []Rule {
 			Condition: fmt.Sprintf("$A < %d", fewLinked), For: 2 * time.Hour, Severity: "warning", NoData: normal,
 			Failed:  keepLast,
 			Summary: `{{ printf "%.0f" $values.A.Value }}% of the backfill runs have a job ad`,
-			Description: "Over the last 24 hours fewer than 80% of the backfill runs that ended could be linked " +
-				"with a job ad; below 50% figures on completions are not given at all. An access point may not " +
-				"send its ads, or clocks may differ by minutes.",
+			Description: "Over the last 24 hours fewer than 80% of the backfill runs that ended could be linked with a job " +
+				"ad; below 50%, no figures on completions are shown. An access point may not send its ads, or clocks may differ " +
+				"by minutes.",
 			Dashboard: "gpureports-pool", Panel: "Freshness",
 		},
 		{

@@ -8,7 +8,7 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// Hues that colour-blind people can tell apart (Okabe and Ito), on light and on dark.
+// Hues that color-blind people can distinguish (Okabe and Ito), on light and on dark.
 const (
 	blue      = "#0072B2"
 	vermilion = "#D55E00"
@@ -18,7 +18,7 @@ const (
 	grey      = "#8E8E8E"
 )
 
-// Colours of what several panels show.
+// Colors that several panels share.
 const (
 	claimedColor   = blue
 	backfillColor  = purple
@@ -75,7 +75,7 @@ func dashed(color string) object {
 // byOwnership calls categories of one side by their ownership.
 var byOwnership = []Transformation{renamed(`^(?:Prioritized|Backfill) \((.*)\)$`)}
 
-// deviceHues are the devices' colours, in all panels; other devices get one by their names. The first expression that
+// deviceHues are the devices' colors, in all panels; other devices get one by their names. The first expression that
 // fits counts.
 var deviceHues = []struct{ device, color string }{
 	{`B200`, "#332288"},
@@ -88,7 +88,7 @@ var deviceHues = []struct{ device, color string }{
 	{`RTX 6000 Ada.*`, "#44AA99"}, {`Quadro RTX 6000`, "#8E8E8E"}, {`A4000`, "#AA4499"}, {`P100`, "#B0A090"},
 }
 
-// deviceColors colour series of devices.
+// deviceColors color series of devices.
 func deviceColors() (overrides []Override) {
 	for _, d := range slices.Backward(deviceHues) { // of the overrides that fit a series the last counts
 		overrides = append(overrides, Override{Field: like + `\b` + d.device + `\b`, Properties: fixed(d.color)})
@@ -102,7 +102,7 @@ var machineTypeColors = colors(map[string]string{
 	pool.OpenCapacity.MachineType():    ownershipHues[pool.OpenCapacity],
 })
 
-// backfillPoolColors are those of the same states on the state timeline.
+// backfillPoolColors are the colors that the same states have on the state timeline.
 var backfillPoolColors = colors(map[string]string{
 	"Used (avg.)": backfillColor, "Available (avg.)": freeColor, "Taken (avg.)": claimedColor,
 })
@@ -115,12 +115,12 @@ var causeColors = colors(map[string]string{
 // otherUsers are the users that have no series of their own.
 var otherUsers = colors(map[string]string{query.Other: grey})
 
-// byName gives a name the same colour in all panels.
+// byName gives a name the same color in all panels.
 var byName = object{"mode": "palette-classic-by-name"}
 
 func fixed(color string) object { return object{"color": object{"mode": "fixed", "fixedColor": color}} }
 
-// colors fixes the colours of series.
+// colors fixes the colors of series.
 func colors(byName map[string]string) []Override {
 	var overrides []Override
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
@@ -129,14 +129,14 @@ func colors(byName map[string]string) []Override {
 	return overrides
 }
 
-// state gives series of a metric a state's name and colour.
+// state gives series of a metric a state's name and color.
 func state(metric, name, color string) Override {
 	look := fixed(color)
 	look["displayName"] = name
 	return Override{metric, look}
 }
 
-// levels are thresholds: a base colour, then pairs of a value and the colour from there on. Only what an alert rule
+// levels are thresholds: a base color, then pairs of a value and the color from that value up. Only what an alert rule
 // watches has them.
 func levels(base string, steps ...any) object {
 	list := []object{{"color": base, "value": nil}}

@@ -70,7 +70,7 @@ var (
 		Name: "machine", Label: "Machine", Dimension: "machine", Description: "Machines",
 		Filter: query.Filter{Ownerships: []string{"$ownership"}, Devices: []string{"$device"}},
 	}
-	// userVariables are those of dashboards on users, each under the ones before it.
+	// userVariables are the variables of dashboards on users; each is filtered by the ones before it.
 	userVariables = []Variable{
 		ownershipVariable,
 		{

@@ -6,7 +6,7 @@ func demand() Dashboard {
 	chosen := query.Filter{Projects: []string{"$project"}, Schedds: []string{"$schedd"}}
 	return Dashboard{
 		UID: "gpureports-demand", Title: "GPU demand",
-		Description: "Who waits for GPUs, how long, for which GPUs, and how many were free meanwhile",
+		Description: "Who is waiting for GPUs, for how long, for which GPUs, and how many were free in the meantime",
 		From:        "now-7d",
 		Variables: []Variable{
 			{Name: "project", Label: "Project", Dimension: "project", Description: "Projects of the jobs"},
@@ -17,9 +17,8 @@ func demand() Dashboard {
 			{Title: "Who waits", Panels: append(demandFigures(chosen),
 				Panel{
 					Title: waitingAndFree, Width: 12, Height: 9,
-					Description: "GPUs requested by waiting jobs, and free GPUs that would have fitted them. The " +
-						"latter is an upper bound: free GPUs on different machines count towards a job that " +
-						"needs several.",
+					Description: "GPUs requested by waiting jobs, and free GPUs that would have fit them. The latter is an upper " +
+						"bound: free GPUs on different machines count toward a job that needs several.",
 					Query: ask("demand", "timeseries").by().of("waitingGpus", "freeWhileWaiting").where(chosen),
 					View: steps(state("waitingGpus", "Waiting", vermilion),
 						state("freeWhileWaiting", "Free while waiting", freeColor)),
@@ -57,11 +56,11 @@ func demand() Dashboard {
 						"Hours"),
 				},
 			)},
-			{Title: "Why jobs wait while GPUs stand unused", Panels: []Panel{
+			{Title: "Why jobs wait while GPUs sit unused", Panels: []Panel{
 				{
 					Title: "Why jobs wait", Width: 24, Height: 9,
-					Description: "GPUs requested by waiting jobs, by the first thing that keeps them waiting. An estimate: " +
-						"what jobs require beside GPUs, CPUs and memory is not known.",
+					Description: "GPUs requested by waiting jobs, by the first thing that keeps them waiting. An estimate: what " +
+						"jobs require besides GPUs, CPUs and memory is not known.",
 					Query: ask("demand", "obstacles").by().of("waitingGpus").where(chosen),
 					View:  aligned(areas(obstacleColors...)),
 				},
@@ -73,8 +72,8 @@ func demand() Dashboard {
 				},
 				{
 					Title: unusedNow, Width: 24, Height: 10,
-					Description: "Where GPUs stand unused at the newest poll: the CPUs or GiB of memory that are missing " +
-						"there, and the jobs for which so much is enough.",
+					Description: "Where GPUs sit unused at the newest poll: the CPUs or GiB of memory that are missing there, and " +
+						"the jobs that could run with them.",
 					Query: ask("demand", "unusedNow"),
 					View:  sortedBy(list(Override{"reason", atLeast(190)}), "GPUs"),
 				},
@@ -116,14 +115,14 @@ func waitsBy(groupings ...string) Query {
 			"oldestHours")
 }
 
-// demandFigures lead with the newest poll; the waits are those of the time range.
+// demandFigures lead with the newest poll; the waits cover the time range.
 func demandFigures(chosen query.Filter) (panels []Panel) {
 	for _, f := range []struct{ title, description, metric string }{
 		{"GPUs wanted now", "GPUs requested by waiting jobs.", "waitingGpus"},
 		{"Jobs waiting now", "Jobs that wait for GPUs.", "waitingJobs"},
 		{"Users waiting now", "Users with a waiting job.", "waitingUsers"},
-		{"Free GPUs that fit", "GPUs that are free now and would fit waiting jobs: an upper bound. Red from " +
-			"the threshold of the alert rule on.", "freeWhileWaiting"},
+		{"Free GPUs that fit", "GPUs that are free now and would fit waiting jobs: an upper bound. Red at or above the " +
+			"alert rule's threshold.", "freeWhileWaiting"},
 	} {
 		panels = append(panels, Panel{
 			Title: f.title, Description: f.description, Width: 8, Height: 3, MaxDataPoints: finest, Last: lastDays,

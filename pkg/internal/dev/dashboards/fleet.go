@@ -7,10 +7,10 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// FleetSourceUID is the data source of many pools that their alert rules ask: the one of provisioning/fleet.
+// FleetSourceUID is the data source of many pools that their alert rules query: the one in provisioning/fleet.
 const FleetSourceUID = "gpureports-fleet"
 
-// fleetTag is that of dashboards on many pools, which links of a pool's dashboards must not hand their data source to.
+// fleetTag marks dashboards on many pools, to which links on a pool's dashboards must not pass their data source.
 const fleetTag = "gpureports-fleet"
 
 // toPools is the menu that leads to the dashboards of a pool, which choose a data source of their own.
@@ -35,7 +35,7 @@ func FleetRules() []Rule {
 		Condition: fmt.Sprintf("$A > %d", factsLate), For: 15 * time.Minute, Severity: "warning", NoData: alerting,
 		Failed:      alerting,
 		Summary:     `{{ with $values.A }}{{ $labels.pool }}: facts {{ humanize .Value }}h old{{ else }}No facts{{ end }}`,
-		Description: "Look at gpureports publish, at the collector of the pool, and at Elasticsearch.",
+		Description: "Check gpureports publish, the collector of the pool, and Elasticsearch.",
 		Dashboard:   "gpureports-fleet", Panel: poolList,
 	}}
 }
@@ -56,15 +56,15 @@ func fleetOverview() Dashboard {
 			{Title: "Trends", Panels: fleetTrends(chosen)},
 			{Title: "Hours", Panels: []Panel{{
 				Title: "Allocated % of each hour", Width: 24, Height: 9,
-				Description: "Share of the available GPUs of each pool that jobs hold on primary slots: a row for each pool, " +
-					"a cell for each hour (over longer time ranges for several).",
+				Description: "Share of the available GPUs of each pool that jobs hold on primary slots: a row for each pool, a " +
+					"cell for each hour (or for several hours in longer time ranges).",
 				Query: ask("allocation", "timeseries").by("pool").of("allocatedPercent").where(real(chosen)),
 				View:  hourMap(), Transformations: []Transformation{renamed(`^(.*?)(?: · Real)?$`)},
 			}}},
 			{Title: "Users", Panels: []Panel{
 				{
 					Title: "GPU hours of the largest users", Width: 24, Height: 9, MaxDataPoints: 60,
-					Description: "GPU hours in all pools of the ten users with the most, and of all others together.",
+					Description: "GPU hours in all pools: the ten users with the most, and all others together.",
 					Query:       ask("userHours", "timeseries").by("user").where(chosen),
 					View:        bars(otherUsers...),
 				},
@@ -78,8 +78,8 @@ func sideBySide(chosen query.Filter) []Panel {
 	return []Panel{
 		{
 			Title: poolList, Width: 24, Height: 7,
-			Description: "How far the facts of each pool reach, and the share of the time range that they cover. Facts that " +
-				"are older than a few hours: the pool does not publish.",
+			Description: "How far the facts of each pool reach, and the share of the time range that they cover. If they are " +
+				"older than a few hours, the pool has stopped publishing.",
 			Query: ask("allocation", "pools").where(query.Filter{Pools: []string{"$pool"}}),
 			View: fleetTable(Override{"since", minutes}, Override{"through", minutes},
 				Override{"completeThrough", minutes}, Override{"ageHours", with(colouredText, "thresholds",
@@ -94,8 +94,8 @@ func sideBySide(chosen query.Filter) []Panel {
 		},
 		{
 			Title: "GPU hours by pool and device", Width: 13, Height: 9,
-			Description: "GPU hours that jobs held on all slots, what is measured of them, and how busy the GPUs were, by " +
-				"HTCondor's reports of their use.",
+			Description: "GPU hours that jobs held on all slots, how much of that was measured, and how busy the GPUs were, " +
+				"according to HTCondor's reports.",
 			Query: ask("utilization", "summary").by("pool", "device").
 				of("heldGpuHours", "measuredPercent", "utilizationPercent").where(chosen).withoutTotals(),
 			View: sortedBy(fleetTable(Override{"device", width(220)},
@@ -128,7 +128,7 @@ func fleetTrends(chosen query.Filter) []Panel {
 		},
 		{
 			Title: "Utilization by pool", Width: 12, Height: 8,
-			Description: "Share of the held GPU hours in which GPUs computed, by HTCondor's reports of their use.",
+			Description: "Share of the held GPU hours in which GPUs computed, according to HTCondor's reports.",
 			Query:       ask("utilization", "timeseries").by("pool").of("utilizationPercent").where(chosen),
 			View:        percent(ratios()),
 		},
@@ -141,7 +141,7 @@ func fleetTrends(chosen query.Filter) []Panel {
 	}
 }
 
-// colouredText shows a number in the colour of its threshold.
+// coloredText shows a number in the color of its threshold.
 var colouredText = object{"custom.cellOptions": object{"type": "color-text"}, "color": object{"mode": "thresholds"}}
 
 // hourMap shows a row for each series and a cell for each point, darker where it is more of 100.

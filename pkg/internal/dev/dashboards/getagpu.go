@@ -14,7 +14,7 @@ func getAGPU() Dashboard {
 		Description: "For people who submit jobs: which GPUs are free, how long they stay free, and how long jobs wait",
 		From:        "now-14d",
 		Variables: []Variable{{Name: "howto", Label: "Site's advice",
-			Description: "A sentence on the switches of this site, such as +WantBackfill = true"}},
+			Description: "A sentence about this site's submit commands, such as +WantBackfill = true"}},
 		Rows: []Row{{Title: "What to ask for", Panels: []Panel{
 			{
 				Title: "How to ask", Width: 24, Height: 4, Description: "How to request GPUs in a submit file.",
@@ -29,7 +29,7 @@ func getAGPU() Dashboard {
 				Query: ask("allocation", "timeseries").by("device").of("free").where(real(all)),
 				More:  []Query{have.withoutTotals(), keeps.withoutTotals(), short},
 				View: sortedBy(table(Override{freeNow, wholeBar},
-					Override{"finishPercent", with(percentBar, "displayName", "4 h on backfill finish")},
+					Override{"finishPercent", with(percentBar, "displayName", "4 h backfill jobs finish")},
 					Override{"longestHours90", object{"displayName": "90% finish: jobs up to", "unit": "suffix:h"}}), freeNow),
 				Transformations: []Transformation{
 					{ID: "reduce", From: "A", Options: object{"reducers": []string{"lastNotNull"}, "mode": "seriesToRows",
@@ -42,7 +42,7 @@ func getAGPU() Dashboard {
 			},
 			{
 				Title: "Usual wait by GPU memory", Width: 24, Height: 7,
-				Description: "Hours after which half and 90% of the waits of jobs that asked for such memory are over " +
+				Description: "Hours after which half and 90% of the waits of jobs that asked for this much memory are over " +
 					"(Kaplan–Meier). It needs the collector's queue files; without them the table is empty.",
 				Query: ask("demand", "summary").by("gpuMemory").of("waits", "medianWaitHours", "p90WaitHours").where(all).
 					withoutTotals(),

@@ -49,7 +49,7 @@ type Panel struct {
 	Transformations    []Transformation
 }
 
-// pointsOfSeries is how many points a series has at most: more cannot be told apart in half of a screen's width.
+// pointsOfSeries is how many points a series has at most: more cannot be distinguished in half of a screen's width.
 const pointsOfSeries = 200
 
 // Query is a panel's query. An explicitly empty GroupBy (no grouping) is kept apart from none (the kind's default).

@@ -57,7 +57,7 @@ func (l Link) on(d Dashboard) object {
 	return object{"title": l.Title, "url": "/d/" + l.UID + "?" + strings.Join(parameters, "&")}
 }
 
-// linked is a configuration whose links are those of the dashboard.
+// linked is a configuration with the dashboard's links.
 func (d Dashboard) linked(config object) object {
 	links, ok := config["links"].([]Link)
 	if !ok {

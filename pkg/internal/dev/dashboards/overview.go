@@ -73,10 +73,10 @@ func poolOverview() Dashboard {
 			{Title: "GPUs and machines", Collapsed: true, Panels: []Panel{
 				{
 					Title: "State over time", Width: 24, Height: 18,
-					Description: "What held each GPU, by device: a job of its owner or of open capacity (Claimed), a " +
-						"backfill job, nothing (Free), or nothing because jobs are kept away (Prevented, Drained). Of more " +
-						"than 500 GPUs a row stands for the GPUs of a device on a machine, a light colour for the state of " +
-						"most of them. Empty: no snapshot. A row leads to its machine.",
+					Description: "What held each GPU, by device: a job of its owner or of open capacity (Claimed), a backfill job, " +
+						"nothing (Free), or nothing because jobs are kept away (Prevented, Drained). With more than 500 GPUs, each row " +
+						"stands for the GPUs of a device on a machine, and a light color for the state of most of them. Blank: no " +
+						"snapshot. Select a row to open its machine.",
 					Query:           ask("allocation", "stateTimeline").where(chosen),
 					View:            pagedStates(40, toMachine.ofSeries()),
 					Transformations: statesOnly,

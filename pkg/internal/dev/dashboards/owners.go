@@ -64,8 +64,8 @@ func owners() Dashboard {
 			{Title: "By month", Panels: []Panel{
 				{
 					Title: "GPU hours by month", Width: 9, Height: 9,
-					Description: "GPU hours on primary slots (own use) and on backfill slots (given to others). The first and the " +
-						"last month count as far as the time range has them.",
+					Description: "GPU hours on primary slots (own use) and on backfill slots (given to others). The first and last " +
+						"month are counted only within the time range.",
 					Query: monthly(ask("userHours", "timeseries").by().where(real(chosen)).called(ownUse)),
 					More: []Query{
 						monthly(ask("userHours", "timeseries").by().where(onBackfill(chosen)).called(given)),
@@ -130,7 +130,7 @@ func months(overrides ...Override) View {
 	}
 }
 
-// shareColumns are those that sharesBy makes.
+// shareColumns are the columns that sharesBy makes.
 var shareColumns = []Override{
 	{owned, oneDecimal}, {ownUse, oneDecimal}, {given, oneDecimal},
 	{ownUse + " %", sharePercent}, {given + " %", sharePercent},
@@ -230,7 +230,7 @@ func ownerFigures(chosen query.Filter) (panels []Panel) {
 	return panels
 }
 
-// shareFigures are the units of what sharesOfAll makes.
+// shareFigures are the units of the columns that sharesOfAll makes.
 var shareFigures = []Override{
 	{owned, oneDecimal}, {ownUse + " %", sharePercent}, {given + " %", sharePercent},
 }

@@ -48,7 +48,7 @@ func supply() Dashboard {
 					View:  sortedBy(table(Override{"usedPercent", percentBar}), "Available (avg.)"),
 				},
 				Panel{
-					Title: "How long may a backfill job be?", Width: 24, Height: 11,
+					Title: "How long can a backfill job be?", Width: 24, Height: 11,
 					Description: "For each model: the longest job that finishes in one run with a probability of 90% and of " +
 						"75%; the share of 12-hour jobs that finish in one run; and how often longer jobs should checkpoint to " +
 						"cost the fewest GPU hours, if each checkpoint takes 5 minutes. The last column shows how often evicted " +
@@ -90,12 +90,13 @@ var jobLengthColumns = []Override{
 	hidden("jobHours"),
 	{"longestHours90", object{"displayName": "90% finish: jobs up to", "unit": "suffix:h"}},
 	{"longestHours75", object{"displayName": "75% finish: jobs up to", "unit": "suffix:h"}},
-	{"finishPercent", with(percentBar, "displayName", "Of 12 h finish")},
-	{"gpuHoursPerJob", object{"displayName": "GPU hours for 12 h, from the beginning each time", "unit": "suffix:h",
+	{"finishPercent", with(percentBar, "displayName", "12 h jobs finish")},
+	{"gpuHoursPerJob", object{"displayName": "GPU hours for 12 h, starting over each time", "unit": "suffix:h",
 		"decimals": 1}},
-	{"bestCheckpointHours", object{"displayName": "Longer ones: checkpoint every", "unit": "suffix:h", "decimals": 2}},
-	{"gpuHoursWithCheckpoints", object{"displayName": "GPU hours for 12 h with that", "unit": "suffix:h", "decimals": 1}},
-	{"usedCheckpointHours", object{"displayName": "Evicted jobs did every", "unit": "suffix:h", "decimals": 2}},
+	{"bestCheckpointHours", object{"displayName": "Longer jobs: checkpoint every", "unit": "suffix:h", "decimals": 2}},
+	{"gpuHoursWithCheckpoints", object{"displayName": "GPU hours for 12 h with " +
+		"checkpoints", "unit": "suffix:h", "decimals": 1}},
+	{"usedCheckpointHours", object{"displayName": "Evicted jobs checkpointed every", "unit": "suffix:h", "decimals": 2}},
 }
 
 // supplyFigures are what a user of backfill asks first.
@@ -166,8 +167,8 @@ func vacancies(chosen query.Filter) []Panel {
 		},
 		{
 			Title: "Transitions", Width: 12, Height: 9,
-			Description: "How often a GPU changed from the state in the row to the state in the column between" +
-				" two consecutive snapshots. From used to used: another job.",
+			Description: "How often a GPU changed from the state in the row to the state in the column between two " +
+				"consecutive snapshots. From used to used: another job.",
 			Query: ask("backfillAvailability", "transitions").by().of("count").where(chosen),
 			View:  transitionMatrix(),
 			Transformations: []Transformation{
@@ -178,7 +179,7 @@ func vacancies(chosen query.Filter) []Panel {
 	}
 }
 
-// curvesOfMachineTypes colours both machine types with their intervals.
+// curvesOfMachineTypes colors both machine types with their intervals.
 var curvesOfMachineTypes = func() (overrides []Override) {
 	for _, o := range []pool.Ownership{pool.ResearcherOwned, pool.OpenCapacity} {
 		name := o.MachineType()

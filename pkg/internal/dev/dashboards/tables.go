@@ -67,7 +67,7 @@ var stateShades = map[string]string{
 	"Other": "#6B6B6B",
 }
 
-// stateColors colour the cells of a column of states.
+// stateColors color the cells of a column of states.
 var stateColors = func() object {
 	colors := object{}
 	for state, shade := range stateShades {
@@ -130,7 +130,7 @@ func sortedBy(v View, column string) View {
 	return v
 }
 
-// lastPoints makes a table of series: a row each with its label, under the title, and its last point, under the name,
+// lastPoints makes a table of series: one row each with its label, under the title, and its last point, under the name,
 // the largest first; what rounds to nothing is left out.
 func lastPoints(label, title, name string) []Transformation {
 	return []Transformation{

@@ -96,9 +96,9 @@ func callList(chosen query.Filter) Panel {
 		"operator": "*", "right": object{"matcher": object{"id": "byName", "options": "GPUs"}}}}}
 	summed := func(how string) object { return object{"operation": "aggregate", "aggregations": []string{how}} }
 	return Panel{
-		Title: "Whom to call", Width: 24, Height: 9,
-		Description: "Users whose jobs hold GPUs and have not computed on them for two hours or more: how many GPUs, " +
-			"since when the longest, and the GPU hours lost so far; the most first. A user leads to the runs.",
+		Title: "Who to contact", Width: 24, Height: 9,
+		Description: "Users whose jobs hold GPUs and have not computed on them for two hours or more: how many GPUs, since " +
+			"when (the longest), and the GPU hours lost so far, most first. Select a user to see the runs.",
 		Query: ask("utilization", "idle").where(chosen),
 		View: table(Override{"User", linkedTo(runs, "User", 260)}, Override{"GPUs held idle", object{"decimals": 0}},
 			Override{"Idle since", minutes}, Override{lostSoFar, wholeBar}),
@@ -124,7 +124,7 @@ func utilizationBy(grouping string) Query {
 
 var utilizationColumns = []Override{{"utilizationPercent", percentBar}}
 
-// runColumns are those of lists of runs.
+// runColumns are the columns of lists of runs.
 var runColumns = []Override{
 	hidden("gpuIds"), hidden("category"), {"idleHours", width(80)}, {"idleSince", minutes},
 	{"utilizationPercent", percentBar},

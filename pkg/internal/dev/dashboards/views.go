@@ -36,7 +36,7 @@ func line() object {
 	return object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 0, "showPoints": "auto", "spanNulls": hour}
 }
 
-// bars stacks series of amounts: a bar is what fell into its bucket.
+// bars stacks series of amounts: a bar is the amount in its bucket.
 func bars(overrides ...Override) View {
 	v := series(object{
 		"drawStyle": "bars", "lineWidth": 0, "fillOpacity": 80, "barAlignment": 1, "barWidthFactor": 0.9,
@@ -82,7 +82,7 @@ func linked(v View, links []Link) View {
 	return v
 }
 
-// barGauge shows the last point of each series as a bar. Thresholds colour it where there are any.
+// barGauge shows the last point of each series as a bar. Thresholds color it where there are any.
 func barGauge(thresholds object, overrides ...Override) View {
 	return View{
 		Type: "bargauge",
@@ -165,7 +165,7 @@ func week(color string) View {
 	}
 }
 
-// stateTimeline shows the states of each series as coloured bands.
+// stateTimeline shows the states of each series as colored bands.
 func stateTimeline() View {
 	return View{
 		Type: "state-timeline",
