@@ -86,7 +86,7 @@ export const snapshotTexts = {
     'A GPU counts once per slice. Choose a slice no longer than the collector interval; otherwise GPU hours are too high.',
   lists: 'Files in the snapshot directory. Missing default files are ignored.',
   chtcOwned: 'CHTC-owned machines',
-  cache: 'Keeps what has been read from the snapshots, so that queries over a year return almost instantly.',
+  cache: 'Keeps the data read from the snapshots, so that queries over a year return almost instantly.',
 };
 
 export const elasticsearchTexts = {

@@ -27,7 +27,8 @@ var (
 )
 
 var metrics = aggregate.Metrics[Sums]{
-	aggregate.Define("count", "Periods", query.Count, 0, "Number of complete periods; of transitions, changes of state",
+	aggregate.Define("count", "Periods", query.Count, 0, "Number of complete periods; for transitions, of changes of "+
+		"state",
 		func(s *Sums) float64 { return float64(len(s.periods[vacancy].hours)) }),
 	aggregate.Define("meanHours", "Mean", query.Hours, 1, "Mean length of complete periods",
 		(*Sums).meanHours),
@@ -43,7 +44,8 @@ var metrics = aggregate.Metrics[Sums]{
 		vacancies(0, floats.Sum)),
 	aggregate.Define("censored", "Censored", query.Count, 0, "Periods whose end was not seen",
 		number(censored)),
-	aggregate.Define("unknownStart", "Unknown start", query.Count, 0, "Periods whose start was not seen; in no statistics",
+	aggregate.Define("unknownStart", "Unknown start", query.Count, 0, "Periods whose start was not seen; not in any "+
+		"statistics",
 		number(unknownStart)),
 	aggregate.Define("kmMedianHours", "Kaplan–Meier median", query.Hours, 1,
 		"Age by which half the periods have ended, counting unfinished ones; empty if not reached",
@@ -74,7 +76,7 @@ var Kind = query.Kind{
 	Name: "backfillAvailability", Label: "Backfill availability",
 	Description: "How long GPUs stay free for backfill, and how they are used",
 	Views: []query.View{
-		query.TableView("Statistics of the times for which a GPU was free for backfill", groupings, tableMetrics,
+		query.TableView("Statistics on the periods in which a GPU was free for backfill", groupings, tableMetrics,
 			query.GPUFilters),
 		query.SeriesView(groupings, seriesMetrics, query.GPUFilters),
 		periods(),
@@ -98,12 +100,12 @@ var Kind = query.Kind{
 }
 
 func periods() query.View {
-	v := query.ListView("periods", "Periods", "Every single time for which a GPU was free for backfill",
+	v := query.ListView("periods", "Periods", "Every single period in which a GPU was free for backfill",
 		query.GPUFilters).With("duration")
 	v.Duration = "vacancy"
 	v.Columns = []query.Column{
 		query.TextColumn("censored", "Censored", "The end was not seen"),
-		query.TextColumn("unknownStart", "Unknown start", "The start was not seen; in no statistics"),
+		query.TextColumn("unknownStart", "Unknown start", "The start was not seen; not in any statistics"),
 	}
 	return v
 }
@@ -114,7 +116,7 @@ func survivalView() query.View {
 	return v
 }
 
-// lengthMetrics are those of the view jobLength.
+// lengthMetrics are the metrics of the view jobLength.
 var lengthMetrics = aggregate.Metrics[job]{
 	aggregate.Define("finishPercent", "Finishes", query.Percent, 1, "Share of jobs of this length that finish in one run",
 		finishes(func(at survival.Point) float64 { return at.Survival })),
@@ -122,8 +124,8 @@ var lengthMetrics = aggregate.Metrics[job]{
 		finishes(func(at survival.Point) float64 { low, _ := at.Interval(); return low })),
 	aggregate.Define("finishHigh", "95 % high", query.Percent, 1, "Upper bound of the 95 % interval",
 		finishes(func(at survival.Point) float64 { _, high := at.Interval(); return high })),
-	aggregate.Define("gpuHoursPerJob", "GPU hours a job", query.GPUHours, 2,
-		"Expected hours that a GPU is held until the job has finished, if an evicted one begins again",
+	aggregate.Define("gpuHoursPerJob", "GPU hours per job", query.GPUHours, 2,
+		"Expected hours that a GPU is held until the job has finished, if an evicted job starts over",
 		(*job).gpuHours),
 	aggregate.Define("bestCheckpointHours", "Save every", query.Hours, 2, "Interval of checkpoints with the lowest cost",
 		func(j *job) float64 { interval, _ := j.checkpoints(); return interval }),
@@ -143,8 +145,8 @@ var lengthMetrics = aggregate.Metrics[job]{
 
 func jobLength() query.View {
 	return query.View{
-		Name: "jobLength", Label: "Job length", Description: "How likely backfill jobs of given lengths finish, their " +
-			"cost, and how often to checkpoint",
+		Name: "jobLength", Label: "Job length", Description: "How likely backfill jobs of given lengths are to finish, " +
+			"their cost, and how often to checkpoint",
 		GroupBy: groupings, Metrics: jobMetrics, DefaultMetrics: jobMetrics, Filters: query.GPUFilters,
 		Options:  []string{"includeOldDevices", "jobHours", "overheadMinutes", "limit"},
 		JobHours: []float64{1, 2, 4, 6, 8, 12, 24},

@@ -48,7 +48,7 @@ var metrics = aggregate.Metrics[Sums]{
 	aggregate.Define("waitingGpus", "Waiting GPUs (avg.)", query.Count, 1,
 		"GPUs that waiting jobs ask for, on average over the time between polls",
 		func(s *Sums) float64 { return s.GPUs }),
-	aggregate.Define("gpus", "GPUs", query.Count, 0, "RequestGPUs of a job; of unused GPUs how many there are",
+	aggregate.Define("gpus", "GPUs", query.Count, 0, "RequestGPUs of a job; for unused GPUs, how many there are",
 		func(s *Sums) float64 { return s.GPUs }),
 	aggregate.Define("waitingUsers", "Waiting users (avg.)", query.Count, 1,
 		"Users with a waiting job, on average over the time between polls",
@@ -63,13 +63,14 @@ var metrics = aggregate.Metrics[Sums]{
 
 // Kind describes the kind.
 var Kind = query.Kind{
-	Name: "demand", Label: "Demand", Description: "Who waits for GPUs, how long, and what is free meanwhile",
+	Name: "demand", Label: "Demand", Description: "Who is waiting for GPUs, for how long, and what is free in the " +
+		"meantime",
 	Views: []query.View{
 		aboutJobs(query.SeriesView(groupings, seriesMetrics, filters)),
 		aboutJobs(query.TableView("Waits that overlap the time range, and how long they take", groupings, tableMetrics,
 			filters)),
-		aboutJobs(query.ListView("waiting", "Waiting", "Every job that waits at the newest poll", filters)),
-		aboutJobs(query.SurvivalView("Share of jobs that still wait after x hours",
+		aboutJobs(query.ListView("waiting", "Waiting", "Every job waiting at the newest poll", filters)),
+		aboutJobs(query.SurvivalView("Share of jobs still waiting after x hours",
 			[]string{"user", "project", "gpus", "gpuMemory"}, filters)),
 		aboutJobs(query.HeatMapView([]string{"waitingGpus"}, filters)),
 		aboutJobs(always("obstacle", "obstacles", "Obstacles", "Requests of waiting jobs, by the first obstacle",
@@ -84,11 +85,12 @@ var Kind = query.Kind{
 		query.TextColumn("project", "Project", "Projects of the jobs (ChtcProjects)"),
 		query.TextColumn("schedd", "Access point", "ScheddName"),
 		query.TextColumn("obstacle", "Obstacle",
-			"The first thing that keeps a job waiting; fits: it would fit, the reason is not in the data"),
+			"The first thing that keeps a job waiting; fits: it would fit, and the reason is not in the data"),
 		query.TextColumn("reason", "Reason", "Why a GPU is unused; fits: a waiting job would fit"),
-		query.Metric("missing", "Missing", query.Count, 1, "Further CPUs, or GiB of memory, that would let a job run there"),
+		query.Metric("missing", "Missing", query.Count, 1, "Additional CPUs, or GiB of memory, that would let a job run "+
+			"there"),
 		query.Metric("servesJobs", "Serves jobs", query.Count, 0,
-			"Jobs for which that is enough, each by itself; fits: jobs that take GPUs of the row"),
+			"Jobs for which that would be enough, each on its own; fits: jobs that take GPUs of the row"),
 		query.TextColumn("gpuMemory", "Requested GPU memory", "Class of RequestGPUMemory"),
 		query.Metric("cpus", "CPUs", query.Count, 0, "RequestCPUs"),
 		query.Metric("memoryGb", "Memory", "decgbytes", 0, "RequestMemory / 1024"),

@@ -27,8 +27,8 @@ var metrics = aggregate.Metrics[Sums]{
 		func(s *Sums) float64 { return float64(s.Runs) }),
 	aggregate.Define("evictions", "Evictions", query.Count, 0, "Runs that ended in an eviction",
 		ended(runs.Evicted)),
-	aggregate.Define("yielded", "Yielded", query.Count, 0, "Runs whose job saved a checkpoint and left, because its slot "+
-		"would not take it back: no evictions, and nothing is lost",
+	aggregate.Define("yielded", "Yielded", query.Count, 0, "Runs whose job saved a checkpoint and left, because its "+
+		"slot would not take it back: not an eviction, and nothing is lost",
 		func(s *Sums) float64 { return s.known(float64(s.Outcomes[runs.Yielded])) }),
 	aggregate.Define("completed", "Completed", query.Count, 0, "Runs whose job completed",
 		ended(runs.Completed)),
@@ -38,10 +38,10 @@ var metrics = aggregate.Metrics[Sums]{
 		ended(runs.Held)),
 	aggregate.Define("running", "Running", query.Count, 0, "Runs still open at the end of the time range",
 		ended(runs.Running)),
-	aggregate.Define("lost", "Lost", query.Count, 0, "Runs that a gap or the machine's absence hides the end of",
+	aggregate.Define("lost", "Lost", query.Count, 0, "Runs whose end is hidden by a gap or the machine's absence",
 		ended(runs.Lost)),
-	aggregate.Define("ambiguous", "Ambiguous", query.Count, 0, "Runs that ended without evidence how; never counted as "+
-		"evictions",
+	aggregate.Define("ambiguous", "Ambiguous", query.Count, 0, "Runs with no evidence of how they ended; never counted "+
+		"as evictions",
 		ended(runs.Ambiguous)),
 	aggregate.Define("unseen", "Unseen", query.Count, 0, "Runs between two snapshots, known from epoch ads only; counted "+
 		"in all other figures",
@@ -74,7 +74,7 @@ var metrics = aggregate.Metrics[Sums]{
 			return s.known(aggregate.Percent(float64(s.Saved), float64(s.Outcomes[runs.Evicted])))
 		}),
 	aggregate.Define("maxEvictionsPerJob", "Most evictions of a job", query.Count, 0,
-		"The most evictions of one job: runs without a GlobalJobId count for none",
+		"The most evictions of one job; runs without a GlobalJobId are left out",
 		func(s *Sums) float64 { return float64(s.most) }),
 }
 

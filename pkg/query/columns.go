@@ -55,7 +55,7 @@ var Groupings = []Column{
 	TextColumn("preventReason", "Prevented by", "PreventJobsReason of GPUs that take no jobs"),
 	NameColumn(Users, "user", "User", "Who holds the GPUs"),
 	TextColumn("cause", "Cause", "Why runs were evicted"),
-	TextColumn("evidence", "Evidence", "What the outcome rests on"),
+	TextColumn("evidence", "Evidence", "What the outcome is based on"),
 	TextColumn("schedd", "Access point", "Where the job was submitted"),
 	TextColumn("gpus", "GPUs", "Number of requested GPUs"),
 	TextColumn("gpuMemory", "GPU memory", "Class of the requested GPU memory"),
@@ -126,7 +126,7 @@ var DimensionWords = []Word{
 	{Name: "takenOverBy", Label: "Taken over by", Description: "Who took GPUs back from backfill jobs"},
 	{Name: "memory", Label: "Memory", Description: "Classes of GPU memory"},
 	{Name: "tier", Label: "Tiers", Description: "Classes of GPUs by performance"},
-	{Name: "schedd", Label: "Access points", Description: "Whose queues are polled, with jobs that waited"},
+	{Name: "schedd", Label: "Access points", Description: "Those whose queues are polled, with jobs that waited"},
 }
 
 // DurationWords are the Durations as people read them.

@@ -80,7 +80,7 @@ func TableView(description string, groupBy, metrics, filters []string) View {
 	}
 }
 
-// ListView is a view that lists things as they are.
+// ListView is a view that lists things without aggregating them.
 func ListView(name, label, description string, filters []string) View {
 	return View{
 		Name: name, Label: label, Description: description, Filters: filters,

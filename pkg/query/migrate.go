@@ -32,7 +32,7 @@ type Default struct {
 var Migrations = []Migration{}
 
 // Migrate brings a stored query to the current version, and keeps fields that the model does not know. A query without
-// a version was written by hand for the first one. One from a newer plugin is left as it is: Parse refuses it. Errors
+// a version was written by hand for the first one. One from a newer plugin is left unchanged: Parse refuses it. Errors
 // are pool.BadQuery.
 func Migrate(raw json.RawMessage) (json.RawMessage, error) {
 	return migrate(raw, Migrations)

@@ -51,7 +51,8 @@ var metrics = aggregate.Metrics[Sums]{
 
 // Kind describes the kind.
 var Kind = query.Kind{
-	Name: "utilization", Label: "Utilization", Description: "What held GPUs do: busy, idle, since when, whose",
+	Name: "utilization", Label: "Utilization", Description: "What held GPUs are doing: busy or idle, since when, and " +
+		"whose",
 	Views: []query.View{
 		hourly(query.SeriesView(groupings, seriesMetrics, query.UserFilters)),
 		withIdleNow(query.TableView("Held, measured, busy and idle GPU hours, with totals", groupings, tableMetrics,

@@ -92,7 +92,7 @@ export function SnapshotSections(props: SettingsEditorProps) {
         </Field>
         <Field
           label="GPU names"
-          description="YAML file with names: {stored name: shown name} for devices in tables and legends."
+          description="YAML file with names: {stored name: display name} for devices in tables and legends."
           disabled={readOnly}
         >
           {text('gpuNamesFile', settingDefaults.gpuNamesFile)}

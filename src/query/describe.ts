@@ -132,9 +132,9 @@ const subjects: Record<string, (query: GpuQuery, metrics: string) => string> = {
   'demand/summary': (query, metrics) =>
     query.metrics?.length
       ? `Jobs that waited for GPUs in the time range: ${metrics}`
-      : 'Who waits for GPUs, how long, and how many GPUs were free meanwhile',
+      : 'Who is waiting for GPUs, for how long, and how many GPUs were free in the meantime',
   'demand/waiting': () => 'Every job waiting for GPUs at the end of the time range, and its request',
-  'demand/survival': () => 'Share of jobs that still wait for their GPUs after x hours',
+  'demand/survival': () => 'Share of jobs still waiting for their GPUs after x hours',
   'demand/hourOfWeek': (_, metrics) => `Jobs waiting for GPUs by hour of the day and weekday: ${metrics}`,
 };
 

@@ -28,7 +28,7 @@ it('has the questions that the pool asks daily', () => {
       'Backfill usage by user',
       'H200 usage by user',
       'Free GPUs by device now',
-      'How long do backfill GPUs stay free',
+      'How long backfill GPUs stay free',
       'Eviction rate by device',
       'Jobs that are evicted again and again',
       'GPU hours lost since the last checkpoint',

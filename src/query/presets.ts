@@ -59,17 +59,17 @@ export const presets: Preset[] = [
     query: { queryType: 'userHours', view: 'timeseries', groupBy: ['user'] },
   },
   {
-    name: 'How long do backfill GPUs stay free',
+    name: 'How long backfill GPUs stay free',
     description: 'Statistics on free periods by device',
     query: { queryType: 'backfillAvailability', view: 'summary', groupBy: ['device'] },
   },
   {
-    name: 'How long can a backfill GPU be kept',
+    name: 'How long a backfill GPU can be kept',
     description: 'Survival curve by device',
     query: { queryType: 'backfillAvailability', view: 'survival', groupBy: ['device'], duration: 'tenure' },
   },
   {
-    name: 'How long can a backfill job be',
+    name: 'How long a backfill job can be',
     description: 'Share of jobs that finish, by length and device, and how often to checkpoint',
     query: { queryType: 'backfillAvailability', view: 'jobLength', groupBy: ['device'] },
   },
@@ -105,12 +105,12 @@ export const presets: Preset[] = [
   },
   {
     name: 'Jobs that are evicted again and again',
-    description: 'Runs, evictions, yields and lost GPU hours of each job, the most evicted first',
+    description: 'Runs, evictions, yields and lost GPU hours of each job, most evicted first',
     query: { queryType: 'evictions', view: 'jobs' },
   },
   {
     name: 'GPU hours lost since the last checkpoint',
-    description: 'Lost GPU hours of each user, beside those of the whole evicted runs, and how many runs had saved',
+    description: 'Lost GPU hours of each user, next to those of the whole evicted runs, and how many runs had saved',
     query: {
       queryType: 'evictions',
       view: 'summary',
@@ -119,13 +119,13 @@ export const presets: Preset[] = [
     },
   },
   {
-    name: 'Who waits for GPUs now',
+    name: 'Who is waiting for GPUs now',
     description: 'Every waiting job, its request, and the free GPUs that fit it',
     query: { queryType: 'demand', view: 'waiting' },
   },
   {
     name: 'GPUs requested by waiting jobs',
-    description: 'GPUs requested by waiting jobs over time, and GPUs that were free meanwhile',
+    description: 'GPUs requested by waiting jobs over time, and GPUs that were free in the meantime',
     query: {
       queryType: 'demand',
       view: 'timeseries',
@@ -145,12 +145,12 @@ export const presets: Preset[] = [
   },
   {
     name: 'Stranded GPUs now',
-    description: 'Where GPUs stand unused, what is missing there, and how many jobs it would serve',
+    description: 'Where GPUs sit unused, what is missing there, and how many jobs could run with it',
     query: { queryType: 'demand', view: 'unusedNow' },
   },
   {
-    name: 'How long do jobs wait for GPUs',
-    description: 'Share of jobs that still wait after x hours, by requested GPU memory',
+    name: 'How long jobs wait for GPUs',
+    description: 'Share of jobs still waiting after x hours, by requested GPU memory',
     query: { queryType: 'demand', view: 'survival', groupBy: ['gpuMemory'] },
   },
   {

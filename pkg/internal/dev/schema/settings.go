@@ -23,54 +23,55 @@ func settings() *pluginschema.Settings {
 		{Key: "tlsCACert", Description: "Certificate of the authority that signed Elasticsearch's"},
 		{Key: "tlsClientCert", Description: "Client certificate for Elasticsearch"},
 		{Key: "tlsClientKey", Description: "Key of the client certificate"},
-		{Key: "httpHeaderValue1", Description: "Value of the header that jsonData.httpHeaderName1 names; further ones " +
-			"count on"},
+		{Key: "httpHeaderValue1", Description: "Value of the header that jsonData.httpHeaderName1 names; others are " +
+			"numbered from 2"},
 	}}
 }
 
 // jsonData are the fields of plugin.Settings.
 func jsonData() map[string]spec.Schema {
 	return map[string]spec.Schema{
-		"mode": word("Whether answers are of a pool's snapshots (default), or of the facts of many pools",
+		"mode": word("Whether answers come from a pool's snapshots (default), or from the facts of many pools",
 			[]string{"pool", "fleet", ""}),
-		"factsIndex": text("Alias of hourly facts in Elasticsearch: where gpureports publish puts those of the pool, and " +
-			"what answers for many pools are made from"),
+		"factsIndex": text("Alias of hourly facts in Elasticsearch: where gpureports publish puts a pool's facts, and the " +
+			"source of answers for many pools"),
 		"publishTo": object("Publishes the pool's facts each hour from within the plugin", map[string]spec.Schema{
-			"pool":  text("Name of the pool among the pools; empty: does not publish"),
+			"pool":  text("Name under which the pool's facts are published; empty: not published"),
 			"index": text("Alias of the facts; empty: factsIndex"),
 		}),
-		"snapshotDir":     text("Absolute path of the directory of the gpu_state_YYYY-MM files; it is only read"),
-		"snapshotBucket":  text("s3://bucket/prefix of these files, instead of a directory"),
+		"snapshotDir": text("Absolute path of the directory with the gpu_state_YYYY-MM files, which the plugin only " +
+			"reads"),
+		"snapshotBucket":  text("s3://bucket/prefix of these files, used instead of a directory"),
 		"bucketEndpoint":  text("URL of the S3 server; empty: Amazon's"),
 		"bucketRegion":    text("Region of the bucket"),
 		"bucketPathStyle": flag("Whether the bucket is named in the path instead of the host"),
-		"bucketCA":        text("Certificates in PEM that the S3 server is trusted by, beside the system's"),
+		"bucketCA":        text("PEM certificates for the S3 server, in addition to the system's"),
 		"userNames":       word("What viewers see of users and jobs; default full", []string{"full", "pseudonyms", ""}),
 		"timezone": {SchemaProps: spec.SchemaProps{
 			Description: "The collector's time zone; default UTC",
 			OneOf: []spec.Schema{
 				text("IANA name"),
-				list("Zones in turn, where the clock changed", object("", map[string]spec.Schema{
+				list("Zones in order, if the clock's zone changed", object("", map[string]spec.Schema{
 					"zone":  text("IANA name"),
 					"until": text("Local time, YYYY-MM-DD HH:MM:SS, at which the zone ends; the last has none"),
 				})),
 			},
 		}},
-		"sliceMinutes":       whole("Length of a slice: 5, 10, 15 (default), 30, 60, or 0 for every snapshot its own"),
+		"sliceMinutes":       whole("Length of a slice: 5, 10, 15 (default), 30, 60, or 0 (each snapshot is a slice)"),
 		"fiscalYearStart":    whole("First month of the fiscal year, 1 (default) to 12"),
-		"links":              flag("Whether names in tables lead to the shipped dashboards; they do unless false"),
+		"links":              flag("Whether names in tables link to the shipped dashboards; default true"),
 		"chtcOwnedFile":      text("File in snapshotDir: machines owned by CHTC; default chtc_owned"),
-		"hostExclusionsFile": text("File in snapshotDir: machines that count nowhere; default masked_hosts.yaml"),
+		"hostExclusionsFile": text("File in snapshotDir: machines to leave out of all figures; default masked_hosts.yaml"),
 		"gpuTiersFile":       text("File in snapshotDir: performance tiers of GPUs; default gpu_tiers.yaml"),
-		"gpuNamesFile":       text("File in snapshotDir: names that devices are shown by; default gpu_names.yaml"),
-		"segmentBucket":      text("s3://bucket/prefix through which servers share what is made of finished days"),
-		"cacheDir":           text("Absolute path of the directory where days are kept over restarts; empty: not at all"),
-		"cacheMaxMB":         whole("Bound of what is kept in memory, in MB; default 512"),
-		"cacheDiskMB":        whole("Bound of what is kept on disk, in MB; default 2048"),
+		"gpuNamesFile":       text("File in snapshotDir: display names of devices; default gpu_names.yaml"),
+		"segmentBucket":      text("s3://bucket/prefix through which servers share data derived from finished days"),
+		"cacheDir":           text("Absolute path of the directory that keeps days across restarts; empty: none"),
+		"cacheMaxMB":         whole("Limit on memory, in MB; default 512"),
+		"cacheDiskMB":        whole("Limit on disk space, in MB; default 2048"),
 		"jobs":               word("Where job ads come from; default none", []string{"none", "sqlite", "elasticsearch", ""}),
-		"jobsPath":           text("File of job ads in snapshotDir, where jobs is sqlite; default jobs.db"),
-		"jobsIndex":          text("Index of history ads, where jobs is elasticsearch"),
-		"jobsEpochIndex":     text("Index of epoch ads, where jobs is elasticsearch"),
+		"jobsPath":           text("File of job ads in snapshotDir, if jobs is sqlite; default jobs.db"),
+		"jobsIndex":          text("Index of history ads, if jobs is elasticsearch"),
+		"jobsEpochIndex":     text("Index of epoch ads, if jobs is elasticsearch"),
 	}
 }
 
