@@ -61,7 +61,7 @@ func Backend() error {
 	return cleanManifest()
 }
 
-// The list of Go files that the SDK's build writes beside the backend. Grafana's catalogue compares it with the source.
+// The list of Go files that the SDK's build writes beside the backend. Grafana's catalog compares it with the source.
 const goManifest = "dist/go_plugin_build_manifest"
 
 // notSource are folders that hold no source of the project, wherever they lie: the SDK's build walks through them.
@@ -340,7 +340,7 @@ func fuzz(name, dir string, seconds int) error {
 	return err
 }
 
-// Package makes artifacts/chtc-gpureports-datasource-<version>.zip, as Grafana's catalogue wants it: one folder, named
+// Package makes artifacts/chtc-gpureports-datasource-<version>.zip, as Grafana's catalog wants it: one folder, named
 // by the plugin's id, with everything of dist/. Beside it lies its software bill of materials (CycloneDX), .cdx.json,
 // and the command line as a download for Linux, as Commands makes it.
 func Package() error {
@@ -378,7 +378,7 @@ func Package() error {
 	return Commands()
 }
 
-// checkZip looks at the plugin's zip as the catalogue does: one folder, with its parts, and no file of other programs
+// checkZip looks at the plugin's zip as the catalog does: one folder, with its parts, and no file of other programs
 // in the list of Go files.
 func checkZip(path, name string) error {
 	archive, err := zip.OpenReader(path)

@@ -77,7 +77,7 @@ func (k *Key) Within(groupings []string) (within Key) {
 	return within
 }
 
-// Texts returns the values of groupings, as answers to a plan show them. names are those of symbols.
+// Texts returns the values of groupings, as answers to a plan show them. names are the names of symbols.
 func (k *Key) Texts(p *query.Plan, groupings, names []string) []string {
 	texts := make([]string, len(groupings))
 	for i, name := range groupings {

@@ -20,7 +20,7 @@ type JobFigures func(ctx context.Context, p *query.Plan) (map[string]float64, er
 var ofJobs = []string{"jobsLagSeconds", "linkRate", "clockErrorSeconds"}
 
 // Answer answers a query of the kind. jobs gives the figures of the view `health` that need job ads; nil if there is no
-// job source. Errors are those of the timeline; if only one figure of jobs is requested from `health`, also those of
+// job source. Errors come from the timeline; if only one figure of jobs is requested from `health`, also those of
 // the job source.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan, jobs JobFigures) (data.Frames, error) {
 	switch p.View {

@@ -26,7 +26,7 @@ func loadNewest(ctx context.Context, tl *timeline.Timeline, at, before pool.Micr
 	if err != nil {
 		return nil, -1, err
 	}
-	// a view holds the snapshot before, if it is less than a day away
+	// a view holds the previous snapshot, if it is less than a day away
 	for at = min(at, newest); ok && at >= first; at -= pool.Day {
 		if view, err = tl.Load(ctx, at, at); err != nil {
 			return nil, -1, err
@@ -131,7 +131,7 @@ func gpuTable(p *query.Plan, about *frames.About, rows []*gpuRow) data.Frames {
 	)
 }
 
-// history finds since when GPUs are as they are.
+// history finds out since when GPUs have been in their state.
 type history struct {
 	view  *timeline.View
 	last  int       // the snapshot in question

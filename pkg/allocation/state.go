@@ -12,7 +12,7 @@ import (
 // gpuState is a GPU's state at one snapshot, as `current` and `stateTimeline` show it.
 type gpuState int8
 
-// The states; their numbers are those of the state timeline.
+// The states; the state timeline uses their numbers.
 const (
 	stateNone      gpuState = -1 // no row
 	stateFree      gpuState = 0
@@ -27,7 +27,7 @@ var stateNames = [...]string{"Free", "Claimed", "Backfill", "Drained", "Prevente
 
 func (s gpuState) String() string { return stateNames[s] }
 
-// stateColors are hues that colour-blind people can tell apart (Okabe and Ito), on light and on dark.
+// stateColors are hues that color-blind people can distinguish (Okabe and Ito), on light and on dark.
 var stateColors = [...]string{"#009E73", "#0072B2", "#CC79A7", "#E69F00", "#D55E00", "#8E8E8E"}
 
 // stateMappings show the numbers as words.
@@ -42,7 +42,7 @@ func stateMappings() data.ValueMappings {
 // mostly is added to the number of a state that most GPUs of a machine are in, but not all.
 const mostly = 10
 
-// mostlyMappings show states of machines as words, those of most GPUs in a lighter colour.
+// mostlyMappings show states of machines as words, those of most GPUs in a lighter color.
 func mostlyMappings() data.ValueMappings {
 	all := stateMappings()
 	mapper := all[0].(data.ValueMapper)

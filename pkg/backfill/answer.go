@@ -21,7 +21,7 @@ import (
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
-// Answer answers a query. Without a job source (nil), and when it does not answer, times are those of the snapshots,
+// Answer answers a query. Without a job source (nil), and when it does not answer, times come from the snapshots,
 // and a notice says so. Errors: pool.BadQuery, pool.SourceError when no snapshot can be read, ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
 	opened, err := linked.Open(ctx, s, p)

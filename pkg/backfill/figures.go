@@ -22,7 +22,7 @@ type Sums struct {
 	periods *[measures]statistics // of a table
 }
 
-// statistics are those of a group's periods of a measure.
+// statistics holds the statistics on a group's periods by one measure.
 type statistics struct {
 	fates  [fates]int
 	hours  []float64 // of the complete ones that end in the window, ascending
@@ -95,7 +95,7 @@ var ofCurves = [measures][]string{vacancy: {"kmMedianHours", "restrictedMeanHour
 type (
 	// Figures are the sums over the GPUs of the backfill pool.
 	Figures = aggregate.Figures[Sums]
-	// GroupFigures are those of one group.
+	// GroupFigures are the figures of one group.
 	GroupFigures = aggregate.Group[Sums]
 )
 

@@ -20,7 +20,7 @@ import (
 
 // This file answers how long a backfill job may be and how often it should save its state (methodology section 15).
 
-// residual is the rest of a tenure from the start of a backfill run on.
+// residual is the rest of a tenure from the start of a backfill run onward.
 type residual struct {
 	place runs.Place
 	item  survival.Item
@@ -61,7 +61,7 @@ func (a *answer) follow(of *runs.Known, tenures *known, whole gpuTenures) {
 }
 
 // startKnown reports whether it is known when a run began: an ad says it, or the machine was seen without it right
-// before, from a snapshot on.
+// before, from a snapshot onward.
 func startKnown(o *runs.Observed, since int32, m int, e *runs.Explained) bool {
 	before := e.First - 1
 	return e.StartByAd || before >= since && !o.GapAfter(before) && o.Reports(&o.Machines[m], before)
@@ -118,13 +118,14 @@ type job struct {
 	curve    survival.Curve
 }
 
-// point is the curve's at the job's length; ok is false if too few runs tell.
+// point is the curve's at the job's length; ok is false if there are too few runs to tell.
 func (j *job) point() (at survival.Point, ok bool) {
 	length := hoursOf(j.hours)
 	return j.curve.At(length), survival.AtRisk(j.items, length) >= survival.MinAtRisk
 }
 
-// finishes is the share of jobs of this length that finish, or a bound of it, in percent; NaN if too few runs tell.
+// finishes is the share of jobs of this length that finish, or a bound of it, in percent; NaN if there are too few runs
+// to tell.
 func finishes(share func(survival.Point) float64) func(*job) float64 {
 	return func(j *job) float64 {
 		at, ok := j.point()
@@ -145,7 +146,7 @@ func (j *job) gpuHours() float64 {
 }
 
 // checkpoints returns the interval of checkpoints with the lowest cost, of equal ones the smaller, and the cost; NaN if
-// too few runs tell.
+// there are too few runs to tell.
 func (j *job) checkpoints() (interval, cost float64) {
 	const rounding = 1e-12
 	interval, cost = math.NaN(), math.NaN()

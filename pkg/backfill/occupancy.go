@@ -95,7 +95,7 @@ func (s *states) read(o *runs.Observed, gpu *runs.GPU, by []string, chosen *runs
 	var project timeline.Symbol
 	var group int
 	var err error
-	known := false // group is that of place and project
+	known := false // whether group belongs to place and project
 	for _, segment := range gpu.Segments[gpu.At(first):] {
 		if segment.First >= end {
 			break

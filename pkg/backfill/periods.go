@@ -190,7 +190,7 @@ func (p *Period) end(o *runs.Observed, segments []runs.Segment, last int, m meas
 	}
 }
 
-// from cuts a period, or the part that unseen runs left of it, to the time from a snapshot on. The true start of a
+// from cuts a period, or the part that unseen runs left of it, to the time from a snapshot onward. The true start of a
 // period that began no later is not searched for.
 func (p *Period) from(o *runs.Observed, since int32) {
 	if p.first > since {
@@ -209,7 +209,7 @@ func (p *Period) from(o *runs.Observed, since int32) {
 	}
 }
 
-// from cuts bounds to the time from a snapshot on.
+// from cuts bounds to the time from a snapshot onward.
 func (b *bounds) from(since int32) {
 	if b.first <= since && b.last >= since {
 		b.first, b.startRun = since, -1

@@ -162,8 +162,8 @@ func (b *Bucket) Get(ctx context.Context, key string) (data []byte, object Objec
 	return data, object, err
 }
 
-// GetRange returns n bytes of an object from a byte on. If etag is not "", the object must be of that ETag, otherwise
-// the error is ErrPrecondition. The error is the same if the object ends before.
+// GetRange returns n bytes of an object from a byte onward. If etag is not "", the object must be of that ETag,
+// otherwise the error is ErrPrecondition. The error is the same if the object ends before.
 func (b *Bucket) GetRange(ctx context.Context, key, etag string, from, n int64) (data []byte, err error) {
 	if n <= 0 {
 		return nil, ctx.Err()
@@ -254,7 +254,7 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 	err := b.do(ctx, "removing "+key, 0, func(ctx context.Context) error {
 		return b.client.RemoveObject(ctx, b.place.bucket, b.place.prefix+key, minio.RemoveObjectOptions{})
 	})
-	if errors.Is(err, ErrNotFound) { // as some servers answer where two remove it at once
+	if errors.Is(err, ErrNotFound) { // as some servers answer if two remove it at the same time
 		return nil
 	}
 	return err

@@ -304,7 +304,7 @@ func TestOptions(t *testing.T) {
 		{bucket.Options{URL: "s3://pool-a", Endpoint: "s3.example.com"}, "the endpoint of the bucket must be written as"},
 		{bucket.Options{URL: "s3://pool-a", Endpoint: "http://a:b@s3.example.com"}, "the endpoint of the bucket must be"},
 		{bucket.Options{URL: "s3://pool-a", AccessKey: "x"}, "one of the bucket's two keys is missing"},
-		{bucket.Options{URL: "s3://pool-a", CA: "x"}, "the CA of the bucket holds no certificate"},
+		{bucket.Options{URL: "s3://pool-a", CA: "x"}, "the CA of the bucket contains no certificate"},
 	} {
 		err := c.options.Check()
 		if strings.HasPrefix(c.want, "s3://") {

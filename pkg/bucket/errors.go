@@ -82,7 +82,7 @@ func classify(err error) *failure {
 // plainRegion is a name of a region.
 var plainRegion = regexp.MustCompile(`^[A-Za-z0-9-]{1,40}$`)
 
-// remedyOf is what to do about a refusal that has a reason of its own; "" for others.
+// remedyOf says what to do about a refusal for a known reason; "" for others.
 func remedyOf(answer *minio.ErrorResponse) string {
 	switch answer.Code {
 	case "AuthorizationHeaderMalformed", "PermanentRedirect", "TemporaryRedirect", "IllegalLocationConstraintException",

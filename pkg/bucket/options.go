@@ -15,18 +15,18 @@ import (
 // Options say which bucket to open, and how.
 type Options struct {
 	URL       string // s3://bucket/prefix; the prefix may be missing
-	Endpoint  string // the server's URL, such as https://s3.example.com; "" is Amazon's
-	Region    string // "" asks Amazon for the bucket's, and is us-east-1 of any other server
+	Endpoint  string // the server's URL, such as https://s3.example.com; "" means Amazon's
+	Region    string // "" asks Amazon for the bucket's region, and means us-east-1 on any other server
 	PathStyle bool   // the bucket is part of the path, not of the host name
-	CA        string // certificates in PEM that the server's may be signed with, in addition to the system's
+	CA        string // PEM certificates of CAs to trust in addition to the system's
 
-	// AccessKey and SecretKey are the keys to the bucket. Both "": those of the environment (AWS_ACCESS_KEY_ID …), of
-	// the user's AWS configuration, or of the machine that this runs on.
+	// AccessKey and SecretKey are the keys to the bucket. If both are "", the keys come from the environment
+	// (AWS_ACCESS_KEY_ID …), the user's AWS configuration, or the machine that this runs on.
 	AccessKey string
 	SecretKey string
 }
 
-// amazon is the endpoint of Options that name none.
+// amazon is the endpoint if Options name none.
 const amazon = "https://s3.amazonaws.com"
 
 // place is where a bucket is.
@@ -36,13 +36,13 @@ type place struct {
 	roots          *x509.CertPool // nil = the system's
 }
 
-// Check returns the faults of the options that can be found without a request to the server, as a pool.BadQuery.
+// Check reports faults in the options that can be found without a request to the server, as a pool.BadQuery.
 func (o Options) Check() error {
 	_, err := o.place()
 	return err
 }
 
-// Name returns the URL in its canonical form, without a slash at its end.
+// Name returns the URL in its canonical form, without a trailing slash.
 func (o Options) Name() string {
 	p, err := o.place()
 	if err != nil {
@@ -51,7 +51,7 @@ func (o Options) Name() string {
 	return p.name()
 }
 
-// OwnKeys reports whether the options bring keys. Else those of the process are used.
+// OwnKeys reports whether the options have keys. Otherwise the process's keys are used.
 func (o Options) OwnKeys() bool { return o.AccessKey != "" || o.SecretKey != "" }
 
 func (p place) name() string { return strings.TrimSuffix("s3://"+p.bucket+"/"+p.prefix, "/") }
@@ -83,13 +83,13 @@ func (o Options) place() (place, error) {
 			p.roots = x509.NewCertPool()
 		}
 		if !p.roots.AppendCertsFromPEM([]byte(o.CA)) {
-			return place{}, pool.BadQuery("the CA of the bucket holds no certificate in PEM form")
+			return place{}, pool.BadQuery("the CA of the bucket contains no certificate in PEM format")
 		}
 	}
 	return p, nil
 }
 
-// endpoint is the server: Amazon's unless another is named.
+// endpoint returns the server: Amazon's unless another is named.
 func (o Options) endpoint() (*url.URL, error) {
 	u, err := url.Parse(cmp.Or(o.Endpoint, amazon))
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" ||

@@ -21,7 +21,7 @@ func Clocks(ctx context.Context, s *stores.Stores, lists pool.Lists, w pool.Wind
 	return clockFindings(links.Clocks)
 }
 
-// clockFindings names the access points whose clock is off (methodology section 9). The clocks are those of
+// clockFindings names the access points whose clock is off (methodology section 9). The clocks come from
 // [runs.Ads.ClocksIn].
 func clockFindings(all []runs.Clock) (findings []Finding) {
 	var details []map[string]any

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// knownColumns are those of the collector (methodology section 1); for those that are read, with the loss if one is
+// knownColumns are the collector's columns (methodology section 1); for columns that are read, with the loss if one is
 // missing. A file without Name, AssignedGPUs, State, Machine or timestamp is not read at all.
 var knownColumns = []struct{ name, lost string }{
 	{"Name", ""}, {"AssignedGPUs", ""}, {"AvailableGPUs", ""}, {"State", ""}, {"Machine", ""}, {"timestamp", ""},

@@ -113,7 +113,7 @@ func caseFinding(machines []string) (found Finding, wrong bool) {
 			"name in its configuration (NETWORK_HOSTNAME)", some(alike))}, true
 }
 
-// listsFinding reports what is in the lists and says nothing, such as misspelled keys.
+// listsFinding reports entries in the lists that mean nothing, such as misspelled keys.
 func listsFinding(notices []string) Finding {
 	return Finding{Store: "lists", Severity: Warning, Text: "lists: " + strings.Join(notices, ". ")}
 }

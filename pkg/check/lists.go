@@ -13,8 +13,8 @@ func ownershipFinding(lists pool.Lists, machines []string) Finding {
 	found := Finding{Store: "ownership", Severity: OK}
 	if len(lists.CHTCOwned) == 0 {
 		found.Severity = Note
-		found.Text = "ownership: chtcOwnedFile lists no machine, so each counts as Researcher Owned or Open Capacity. " +
-			"Write the machines that the pool's staff own into it, one a line"
+		found.Text = "ownership: chtcOwnedFile lists no machine, so each counts as Researcher Owned or Open Capacity. List " +
+			"in it the machines that the pool's staff own, one per line"
 		return found
 	}
 	short, all := map[string]string{}, map[string]bool{} // machines by first label; all of them; in lower case
@@ -93,8 +93,8 @@ func exclusionsFinding(lists pool.Lists, machines []string) Finding {
 	found.Text = "exclusions: " + strings.Join(texts, "; ")
 	if 2*all > len(machines) {
 		found.Severity = Warning
-		found.Text += fmt.Sprintf(". That is %d of %d machines: more than half of the pool counts nowhere. A pattern is a "+
-			"part of a machine's name, in any case: make it longer", all, len(machines))
+		found.Text += fmt.Sprintf(". That is %d of %d machines: more than half of the pool is left out of all figures. A "+
+			"pattern is a part of a machine's name, in any case: make it longer", all, len(machines))
 	}
 	return found
 }

@@ -36,7 +36,7 @@ type months struct {
 
 func (m *months) newest() pool.Micros { return m.months[len(m.months)-1].Window.To }
 
-// week is how much of a file one statement on the time zone is about: long enough that some job starts at once.
+// week is how much of a file one statement about the time zone covers: long enough that some job starts immediately.
 const week = 7 * pool.Day
 
 // readMonths reads all snapshots, a file at a time. A file of which that fails is a finding; those that cannot even be

@@ -23,7 +23,7 @@ func row(timestamp string) snapshotstest.Row {
 		"timestamp": timestamp}
 }
 
-// every gives the rows of snapshots from a time on.
+// every gives the rows of snapshots from a time onward.
 func every(from string, distance time.Duration, n int) (rows []snapshotstest.Row) {
 	t, err := time.Parse(time.DateTime, from)
 	if err != nil {

@@ -52,7 +52,7 @@ func NewestZoneFinding(ctx context.Context, t *timeline.Timeline, zone *localtim
 
 // zoneAdvice proposes a value for timezone if the newest data do not fit the current one: another zone, or, if older
 // data fit, the list form with the time at which the collector's clock changed. "" if the time zone is not the fault.
-// wait is that of the newest week.
+// wait is the wait of the newest week.
 func zoneAdvice(ctx context.Context, t *timeline.Timeline, zone *localtime.Zone, wait Wait) (string, error) {
 	if wait.shift() == 0 {
 		return "", nil

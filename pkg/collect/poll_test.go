@@ -138,7 +138,7 @@ func TestPollsExtendRows(t *testing.T) {
 			_, err = poll(t.Context(), o, 0, at("2026-07-01T13:00:00Z"))
 			require.NoError(t, err)
 			fill(t, dir, map[string]string{"ap1": idle("a", "b"), "ap2": "[ ]"})
-			// b was away for longer than 90 minutes; a was not, but it ran meanwhile
+			// b was away for longer than 90 minutes; a was not, but it ran in the meantime
 			_, err = poll(t.Context(), o, 0, at("2026-07-01T13:30:01Z"))
 			require.NoError(t, err)
 			const ad, ad2 = "|ap1|u|2|4|32768|40000|1780000000|Bio,Chem|", "|ap2|u|2|4|32768|40000|1780000000|Bio,Chem|"

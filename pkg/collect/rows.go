@@ -20,10 +20,11 @@ var columns = []column{
 
 type column struct{ name, affinity string }
 
-// gpuIDs are the GPUs of a slot, for each of which it has a row. A claimed slot's are those that it is assigned, also
-// one that was taken offline under its job. Another slot may use the GPUs that AvailableGPUs lists: a GPU that an owner
-// takes vanishes from a backfill slot's list, one that is taken offline from each. If a startd does not have one of the
-// attributes, the other counts. A slot without any has one row without an id, which shows that the machine reports.
+// gpuIDs are the GPUs of a slot, each of which has a row. A claimed slot's GPUs are the ones assigned to it,
+// also one that was taken offline under its job. Another slot may use the GPUs that AvailableGPUs lists: a GPU that an
+// owner takes vanishes from a backfill slot's list, one that is taken offline from each. If a startd does not have one
+// of the attributes, the other counts. A slot without any has one row without an id, which shows that the machine
+// reports.
 func (ad *slotAd) gpuIDs() []any {
 	claimed := pool.ParseState(ad.State.Text) == pool.Claimed
 	ids := ad.AvailableGPUs.IDs

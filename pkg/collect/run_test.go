@@ -32,7 +32,7 @@ func one[T any](t testing.TB, db *sql.DB, query string) (value T) {
 	return value
 }
 
-// clock shows fixed times one after the other, each twice as a run asks: at its beginning, when the answer is there, at
+// clock shows fixed times one after another, each twice as a run asks: at its beginning, when the answer is there, at
 // its end.
 func clock(times ...string) func() time.Time {
 	calls := 0

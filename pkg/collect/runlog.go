@@ -62,7 +62,7 @@ func (e logEntry) end(ctx context.Context, took time.Duration, notes string, fai
 	return nil
 }
 
-// execute executes statements one after the other.
+// execute executes statements in order.
 func execute(ctx context.Context, db *sql.DB, statements ...string) error {
 	for _, s := range statements {
 		if _, err := db.ExecContext(ctx, s); err != nil {

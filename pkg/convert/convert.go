@@ -39,8 +39,8 @@ var (
 	queueLayout    = layout{"job_pressure", parquet.QueueSchema, []string{"last_seen", "first_seen"}}
 )
 
-// File converts a month file into a file of the other format in a directory, which may be its own. zone is that of the
-// local times in queue files of the older layout; UTC if nil. Errors: the file exists already, the source cannot be
+// File converts a month file into a file of the other format in a directory, which may be its own. zone is the zone of
+// the local times in queue files of the older layout; UTC if nil. Errors: the file exists already, the source cannot be
 // read in full, the output differs from it. No file is left then.
 func File(ctx context.Context, path, directory string, zone *localtime.Zone) (Result, error) {
 	name := filepath.Base(path)
@@ -109,7 +109,7 @@ func (l layout) selection(columns []column) string {
 	return "SELECT " + strings.Join(parts, ", ") + " FROM " + l.table + " ORDER BY rowid"
 }
 
-// cursor gives the rows of a query one after the other.
+// cursor gives the rows of a query one after another.
 type cursor struct {
 	rows   *sql.Rows
 	values []any

@@ -221,7 +221,7 @@ func tally(primary, backfill pool.State, preventedPrimary, preventedBackfill, cl
 	}
 }
 
-// part is the count of one day without the slices that it shares with a neighbour.
+// part is the count of one day without the slices that it shares with a neighbor.
 type part struct {
 	groups  []aggregate.Key
 	classes int       // all, or 1: only Claimed
@@ -230,7 +230,7 @@ type part struct {
 	sums    []float64 // of group, class, bucket
 }
 
-// dayCount counts days, one after the other.
+// dayCount counts days, one after another.
 type dayCount struct {
 	*part
 	classify *Classifier
@@ -254,7 +254,7 @@ type cell struct {
 
 const noGroup = -1
 
-// count counts a day without the slices that it shares with a neighbour.
+// count counts a day without the slices that it shares with a neighbor.
 func (c *dayCount) count(d *timeline.DaySlices, bucketOf []int32) *part {
 	c.part = &part{classes: Classes}
 	if d.First > d.Last {

@@ -1,5 +1,5 @@
-// Package demand answers who waits for GPUs, how long and for what, and which GPUs were free meanwhile: queries of kind
-// demand (methodology section 14).
+// Package demand answers who is waiting for GPUs, for how long and for what, and which GPUs were free in the meantime:
+// queries of kind demand (methodology section 14).
 package demand
 
 import (

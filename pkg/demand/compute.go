@@ -116,7 +116,7 @@ func (s *Sums) quantiles(waits *survival.Cohort) {
 type (
 	// Figures are the sums over the waits of a window.
 	Figures = aggregate.Figures[Sums]
-	// GroupFigures are those of one group.
+	// GroupFigures are the figures of one group.
 	GroupFigures = aggregate.Group[Sums]
 )
 

@@ -373,7 +373,8 @@ func (a *answer) waiting(ctx context.Context, tl *timeline.Timeline) (data.Frame
 		frames.Number("freeNow", free), obstacle), nil
 }
 
-// longestFirst sorts waits by their beginning, equal ones by job as it is shown: the order tells nothing of pseudonyms.
+// longestFirst sorts waits by their beginning, and equal ones by job as shown, so that the order reveals nothing about
+// pseudonyms.
 func (a *answer) longestFirst(list []*Wait) {
 	slices.SortFunc(list, func(x, y *Wait) int {
 		if c := cmp.Compare(x.Begin, y.Begin); c != 0 {

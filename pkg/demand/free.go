@@ -276,7 +276,7 @@ func (q *queue) set(place int32, waits bool) {
 	}
 }
 
-// waiting is how many jobs wait from a place on, up to another one.
+// waiting is how many jobs wait between two places.
 func (q *queue) waiting(from, to int32) (n int32) {
 	for word := from / 64; word*64 < to; word++ {
 		idle := q.idle[word]

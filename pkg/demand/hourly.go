@@ -10,8 +10,8 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Hours is who waited in consecutive hours. Sums over hours and groups are those of longer windows; a window has the
-// waits that began in its hours, and those that were carried into its first one.
+// Hours is who waited in consecutive hours. Sums over hours and groups give the figures of longer windows; a window has
+// the waits that began in its hours, and those that were carried into its first one.
 type Hours struct {
 	Waits   map[HourOf]*Hourly
 	Covered []float64 // of each hour: the part that polls cover
@@ -32,7 +32,7 @@ type Hourly struct {
 }
 
 // ByHour returns who waited in each of consecutive hours, given by their beginnings and the end of the last one; nil
-// where the queues are not polled. Errors are those of Answer.
+// where the queues are not polled. Errors come from Answer.
 func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.Micros) (*Hours, error) {
 	p, err := query.Catalog{Kind}.Plan(query.Request{Model: query.Model{QueryType: Kind.Name},
 		Window: pool.Window{From: hours[0], To: hours[len(hours)-1]}}, env)

@@ -38,7 +38,7 @@ type remembered struct {
 	window pool.Window // of whole days, which they are of
 }
 
-// Bytes is the live memory of the waits; the rows are those of the queues.
+// Bytes is the live memory of the waits; the rows belong to the queues.
 func (r *remembered) Bytes() int {
 	return len(r.waits)*int(unsafe.Sizeof(Wait{})) + len(r.days)*8 + 200
 }

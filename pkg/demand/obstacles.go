@@ -84,7 +84,7 @@ func (a *answer) visitTurnsAt(ctx context.Context, tl *timeline.Timeline, poll i
 	return err
 }
 
-// turnSums are what the turns of polls come to, by group. The views of a window that has moved within its first and
+// turnSums are the sums over the turns of polls, by group. The views of a window that has moved within its first and
 // last UTC day share them.
 type turnSums struct {
 	held     []interval // polls with a slice, each up to the next one
@@ -167,7 +167,7 @@ func (m averages) add(c *clock, g group, from, to pool.Micros, jobs, gpus float6
 	levels[1].add(from, to, gpus)
 }
 
-// series returns a series for each group. words are those of the grouping that is always there.
+// series returns a series for each group. words are the values of the grouping that is always there.
 func (a *answer) series(sums *turnSums, grouping string, words []string) (data.Frames, error) {
 	w := a.plan.Window
 	buckets, err := a.plan.Buckets(w.From)

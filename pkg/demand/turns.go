@@ -49,7 +49,7 @@ func (s *shelf) count(memories []float64) {
 	}
 }
 
-// wish is what jobs ask for.
+// wish is a request of jobs.
 type wish struct {
 	gpus         int
 	gpuMemory    int // its number in turns.memories
@@ -72,7 +72,7 @@ type step struct {
 	obstacle    obstacle
 }
 
-// turns are those that the jobs take at a poll.
+// turns are the turns that jobs take at a poll.
 type turns struct {
 	units   []unit // the unused GPUs, with why: after the turns the final reason
 	shelves []shelf

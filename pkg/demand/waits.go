@@ -61,8 +61,8 @@ func sortRuns(all []Run) {
 type stretch struct {
 	first, last pool.Micros
 	row         *queues.Row
-	begin       pool.Micros // end of the run that cut the row before it; 0 without one
-	started     *Run        // the run that cut the row at its end; nil without one
+	begin       pool.Micros // end of the run that cut the row before it; 0 if there is none
+	started     *Run        // the run that cut the row at its end; nil if there is none
 }
 
 // waitsOf builds the waits of one job from its rows and its runs, both in chronological order. withAds says that there

@@ -10,7 +10,7 @@ import (
 )
 
 // WaitsOf makes the waits of a plan's window, one by one, and the polls that they rest on: to compare them with the
-// truth. Errors are those of [Answer].
+// truth. Errors come from [Answer].
 func WaitsOf(ctx context.Context, s *stores.Stores, p *query.Plan) ([]Wait, *Polls, error) {
 	rows, err := s.Queues.Load(ctx, p.Window)
 	if err != nil {

@@ -164,7 +164,7 @@ func BenchmarkWhyJobsWait(b *testing.B) {
 	}
 }
 
-// longQueue writes a queue file in which some 38,000 jobs wait at each poll, and returns what adds a poll.
+// longQueue writes a queue file in which about 38,000 jobs wait at each poll, and returns what adds a poll.
 func longQueue(b *testing.B, dir string, from, to time.Time) (grow func()) {
 	b.Helper()
 	db, err := sql.Open("sqlite", filepath.Join(dir, "job_pressure_"+from.Format("2006-01")+".db"))

@@ -140,7 +140,7 @@ func reasonOf(body []byte, kind string) (why Reason) {
 	var answer struct{ Error json.RawMessage }
 	if json.Unmarshal(body, &answer) == nil {
 		if json.Unmarshal(answer.Error, &why) != nil {
-			_ = json.Unmarshal(answer.Error, &why.Reason) // else there is none
+			_ = json.Unmarshal(answer.Error, &why.Reason) // otherwise there is none
 		}
 		return why
 	}

@@ -118,7 +118,7 @@ func (s *Sums) rateHigh() float64 {
 type (
 	// Figures are the sums over the backfill runs of a window.
 	Figures = aggregate.Figures[Sums]
-	// GroupFigures are those of one group.
+	// GroupFigures are the figures of one group.
 	GroupFigures = aggregate.Group[Sums]
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
-// Hours has the sums over backfill runs in consecutive hours. Sums over hours and groups are those of longer windows; a
-// window has the runs that began in its hours, and those that were carried into its first one.
+// Hours has the sums over backfill runs in consecutive hours. Sums over hours and groups give the figures of longer
+// windows; a window has the runs that began in its hours, and those that were carried into its first one.
 type Hours struct {
 	Runs      map[HourOf]*Hourly
 	Evictions map[Ended]*Eviction
@@ -65,7 +65,7 @@ type Links struct {
 }
 
 // ByHour returns the sums over backfill runs in each of consecutive hours, given by their beginnings and the end of the
-// last one. Errors are those of Answer, and pool.SourceError if the job source does not answer, because figures without
+// last one. Errors come from Answer, and pool.SourceError if the job source does not answer, because figures without
 // it differ.
 func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.Micros, now pool.Micros) (*Hours,
 	error) {

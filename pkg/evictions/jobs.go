@@ -14,13 +14,13 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// jobRuns are the counts of a job's runs in a window (methodology section 8, view jobs).
+// jobRuns counts a job's runs in a window (methodology section 8, view jobs).
 type jobRuns struct {
 	job                     string
-	first, last             Run // by their begins
+	first, last             Run // by when they begin
 	runs, evictions, yields int64
 	gpuHours, lost          float64
-	user                    timeline.Symbol // of the last run that names one
+	user                    timeline.Symbol // from the last run that names one
 	named                   pool.Micros     // when that run began
 }
 
@@ -46,7 +46,7 @@ func (j *jobRuns) add(r *Run, w pool.Window) {
 	}
 }
 
-// compareJobs orders jobs by their evictions, then by the hours lost, the most first; then by name.
+// compareJobs orders jobs by evictions, then by hours lost, most first, then by name.
 func compareJobs(x, y *jobRuns) int {
 	if c := cmp.Compare(y.evictions, x.evictions); c != 0 {
 		return c
@@ -57,7 +57,7 @@ func compareJobs(x, y *jobRuns) int {
 	return cmp.Compare(x.job, y.job)
 }
 
-// jobs lists the jobs with runs in the window: which of them never get through?
+// jobs lists the jobs with runs in the window, so that those that never finish stand out.
 func (a *answer) jobs(ctx context.Context) (data.Frames, error) {
 	var keys pool.Numbered[timeline.Job]
 	var list []*jobRuns

@@ -90,7 +90,7 @@ func (a *answer) list(ctx context.Context) (data.Frames, error) {
 		}))))...), nil
 }
 
-// savedUntil is when the job of an evicted run last saved its work; none of other runs.
+// savedUntil is when the job of an evicted run last saved its work; other runs have none.
 func savedUntil(r *Run) pool.Micros {
 	if r.result != runs.Evicted {
 		return frames.NoTime

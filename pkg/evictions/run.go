@@ -31,7 +31,7 @@ func (r *Run) saved() bool { return r.savedUntil() > r.begin }
 // savedUntil is when the job of an evicted run last saved its work; the run's start if it never did in this run.
 func (r *Run) savedUntil() pool.Micros { return max(r.begin, r.SavedUntil) }
 
-// gpuHoursIn are the GPU-hours of the run from a time on, as far as they lie in [from, to].
+// gpuHoursIn are the GPU-hours of the run from a time onward, as far as they lie in [from, to].
 func (r *Run) gpuHoursIn(since, from, to pool.Micros) float64 {
 	return r.gpuHours(max(0, min(r.until, to)-max(since, from)))
 }
@@ -94,7 +94,7 @@ func (v *view) show(machine int, e *runs.Explained) (r Run, ok bool) {
 }
 
 // each yields the runs that overlap the window, by machine and first snapshot, a machine's unseen ones after its
-// others. A run is valid until the next one. Errors are those of yield, and ctx's.
+// others. A run is valid until the next one. Errors come from yield and ctx.
 func (v *view) each(ctx context.Context, x *runs.Explanations, yield func(*Run) error) error {
 	for m := range x.Machines {
 		if ctx.Err() != nil {

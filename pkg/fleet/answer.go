@@ -28,8 +28,8 @@ func (s *Store) Answer(ctx context.Context, all query.Catalog, env query.Env, r 
 }
 
 // retried calls ask with a deadline: the store's, or three quarters of the time until ctx's, if that is earlier, so
-// that the error names the server before the caller gives up. If a node went away meanwhile, it calls ask once more,
-// because other nodes may have its data.
+// that the error names the server before the caller gives up. If a node went away in the meantime, it calls ask once
+// more, because other nodes may have its data.
 func retried[T any](ctx context.Context, s *Store, ask func(context.Context) (T, error)) (T, error) {
 	within := s.timeout
 	if deadline, ok := ctx.Deadline(); ok {

@@ -25,7 +25,7 @@ var Catalog = query.Catalog{
 	ofFacts(demand.Kind, "timeseries", "summary"),
 }
 
-// withoutFacts are groupings and filters that facts do not tell apart.
+// withoutFacts are groupings and filters that facts do not distinguish.
 var withoutFacts = []string{"machine", "machines", "preventReason", "idle", "takenOverBy"}
 
 // noSums are metrics that cannot be made from sums over hours.

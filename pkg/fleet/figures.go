@@ -138,7 +138,7 @@ func (a *asked) points() (drawn []int, times []pool.Micros) {
 	return drawn, times
 }
 
-// times are those of the points of buckets.
+// times returns the times of the buckets' points.
 func (a *asked) times() []pool.Micros {
 	if _, times := a.points(); a.buckets.Whole {
 		return times

@@ -10,7 +10,7 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// Dimensions are those whose values can be listed.
+// Dimensions are the dimensions whose values can be listed.
 var Dimensions = []string{"pool", "category", "slots", "device", "ownership", "project", "user", "memory", "tier",
 	"schedd"}
 

@@ -158,7 +158,7 @@ func anyOf(queries []map[string]any) map[string]any {
 	return map[string]any{"bool": map[string]any{"should": queries, "minimum_should_match": 1}}
 }
 
-// hours are those of a zone from one to another.
+// hours are the hours of a zone from one to another.
 type hours struct {
 	from, to pool.Micros
 	zone     string
@@ -220,7 +220,7 @@ func (a *asked) bucket(t pool.Micros) int {
 	return a.buckets.Of(t)
 }
 
-// lateWarning is how late facts are when that is a warning: publishing each hour has them within two.
+// lateWarning is the lateness of facts that causes a warning: with hourly publishing they arrive within two hours.
 const lateWarning = 3 * pool.Hour
 
 // tell adds notices about the omitted parts of hours, and about missing facts.

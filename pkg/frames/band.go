@@ -9,7 +9,7 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// band draws a curve's interval: an area between its bounds, which have no lines, in the curve's colour. The zero band
+// band draws a curve's interval: an area between its bounds, which have no lines, in the curve's color. The zero band
 // leaves a curve to the panel.
 type band struct {
 	color string

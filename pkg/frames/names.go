@@ -11,7 +11,7 @@ import (
 // curve is the metric of a survival curve itself, without its bounds.
 const curve = "survival"
 
-// seriesName is the name of a group's metric in legends: by the query's legend, or else the group, or the metric if
+// seriesName is the name of a group's metric in legends: by the query's legend, otherwise the group, or the metric if
 // there is no group. If there are several metrics, each name has its metric, except a curve among its bounds.
 func seriesName(p *query.Plan, group []string, metric string) string {
 	label := p.Column(metric).Label
@@ -48,5 +48,5 @@ func groupValue(p *query.Plan, group []string, i int) string {
 	return cmp.Or(p.ShownAs(p.GroupBy[i])[group[i]], group[i])
 }
 
-// Nameless is how a group without a value is shown, where it is stored as the empty text, by the label of the grouping.
+// Nameless is how a group without a value, which is stored as "", is shown, by the label of the grouping.
 func Nameless(label string) string { return "No " + strings.ToLower(label) }

@@ -87,7 +87,7 @@ func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 func missing(v float64) bool { return !finite(v) }
 
-// pointDistance is the longest distance of neighbouring buckets in the plan's window: the bucket, or an hour more where
+// pointDistance is the longest distance of neighboring buckets in the plan's window: the bucket, or an hour more where
 // a clock change lengthens one. (Grafana takes a longer distance for missing points, and the shortest for the width of
 // bars.)
 func pointDistance(p *query.Plan) time.Duration {

@@ -8,7 +8,7 @@ import (
 	"github.com/chtc/gpureports/pkg/query"
 )
 
-// States is the way of a GPU through a window, or of the GPUs of a device on a machine: a state from each time on, nil
+// States is the course of a GPU through a window, or of the GPUs of a device on a machine: a state at each time, nil
 // where it is unknown.
 type States struct {
 	Device, Machine, GPU string // no GPU: all of the device on the machine

@@ -100,7 +100,7 @@ func Shown(p *query.Plan, a *About, all int) int {
 	return shown
 }
 
-// Columns returns a table of whole columns as they are.
+// Columns returns a table of whole, unchanged columns.
 func Columns(p *query.Plan, a *About, fields ...*data.Field) data.Frames {
 	if fields[0].Len() == 0 {
 		return a.Finish(nil)

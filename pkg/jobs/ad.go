@@ -37,7 +37,7 @@ type Ad struct {
 	ChtcProjects string // a list
 
 	// Where the last run was (an epoch ad: that run). Ads as HTCondor prints them have neither StartdName nor StartdSlot,
-	// which adstash makes; an epoch ad has its slot in RemoteHost, and in LastRemoteHost that of the run before.
+	// which adstash makes; an epoch ad has its slot in RemoteHost, and in LastRemoteHost that of the previous run.
 	Machine string   // the part after the last @ of StartdName, or RemoteHost, or LastRemoteHost
 	Slot    string   // StartdSlot, or the host's name before the first @: slot1_2, backfill2_1
 	GPUs    []string // AssignedGPUs in stored order; ids that were cut ("...") are dropped
@@ -121,7 +121,7 @@ func (a *Ad) VacatedBefore() bool {
 	return a.LastVacateTime != 0 && a.LastVacateTime < a.JobCurrentStartDate
 }
 
-// RunEnd is when the run that the ad describes ended, by its access point's clock; 0 = the ad does not tell.
+// RunEnd is when the run that the ad describes ended, by its access point's clock; 0 = the ad does not say.
 func (a *Ad) RunEnd() pool.Micros {
 	switch {
 	case a.Kind == Epoch && a.VacateReasonCode == ReconnectFailed && a.JobDisconnectedDate > a.JobCurrentStartDate:

@@ -82,7 +82,7 @@ func (c *Cache) replace(key cacheKey, held *entry, by entry) {
 // NewCache returns an empty cache of maxBytes; now is the clock.
 func NewCache(maxBytes uint64, now func() time.Time) *Cache {
 	return &Cache{now: now, entries: otter.Must(&otter.Options[cacheKey, entry]{
-		InitialCapacity: 1 << 16, // some 1 MB, for the jobs of a month
+		InitialCapacity: 1 << 16, // about 1 MB, for the jobs of a month
 		MaximumWeight:   max(maxBytes, 1),
 		Weigher:         func(key cacheKey, e entry) uint32 { return uint32(min(e.bytes(key), 1<<31)) },
 	})}
@@ -128,7 +128,7 @@ func Key(parts ...string) string {
 // Source returns source with the cache before it. Sources with the same key share cached ads. Its answers about
 // finished days are also kept on disk, for use after a restart, unless disk is nil. Closing the source closes the disk.
 //
-// Requests to the source are sent one after the other, so that concurrent panels cause one request. When the source
+// Requests to the source are sent one after another, so that concurrent panels cause one request. When the source
 // fails, cached ads are returned, with a notice; without any, the source's error. A failing source gets no request for
 // 30 seconds.
 func (c *Cache) Source(source Source, key string, disk *segcache.Disk) Source {
@@ -340,7 +340,7 @@ func (s *cached) fetchOne(ctx context.Context, source unique.Handle[string], mis
 			"again later")
 	}
 	defer s.turn.Release(1)
-	missing, err = s.known(ctx, source, missing, found, q) // another lookup may have fetched them meanwhile
+	missing, err = s.known(ctx, source, missing, found, q) // another lookup may have fetched them in the meantime
 	if len(missing) == 0 || err != nil {
 		return nil, err
 	}

@@ -97,7 +97,7 @@ func (s *cached) save(ctx context.Context, id sourceID, byDay map[int32][]int, f
 	})
 }
 
-// id names the source as it is now.
+// id identifies the source in its current state.
 func (s *cached) id() sourceID {
 	id := sourceID{Source: s.key}
 	if r, ok := s.Source.(revisioned); ok {

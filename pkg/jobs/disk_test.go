@@ -121,7 +121,7 @@ func testFinishedDays(t *testing.T, d *disked) {
 	require.Equal(t, everything[2:], asked)
 }
 
-// Entries of another source and changed ones are ignored; incomplete answers and running days are not written.
+// Entries of another source and changed ones are ignored; incomplete answers and current days are not written.
 func TestOnlyWhatHoldsIsBelieved(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, d *disked) (key, revision string){
 		"nothing":       func(*testing.T, *disked) (key, revision string) { return "k", "1" },

@@ -41,7 +41,7 @@ const zeroByte = "\x00"
 func (d MachineDay) Key() string { return d.Machine + zeroByte + strconv.Itoa(int(d.Day)) }
 
 // EpochDay asks for the runs that began on a machine on a UTC day and lasted no longer than Longest; 0 = any.
-// Those count whose end an ad tells.
+// Only runs whose end an ad gives count.
 type EpochDay struct {
 	MachineDay
 	Longest time.Duration
@@ -81,7 +81,7 @@ type Source interface {
 	AdsOnMachines(ctx context.Context, days []MachineDay) (Result, error)
 
 	// Epochs returns the ads of short runs on machines, of any job: those that no snapshot may show (methodology section
-	// 8). Of an ad, JobCurrentStartDate gives the day, and RunEnd the length. Each machine and day must be given with one
+	// 8). For an ad, JobCurrentStartDate gives the day, and RunEnd the length. Each machine and day must be given with one
 	// length only. Result.Ads has one entry for each of the given, in their order. At most MaxEpochs ads are held; a
 	// notice says that some were left out. Without any it returns an empty Result, without a request to the store.
 	Epochs(ctx context.Context, days []EpochDay) (Result, error)

@@ -28,7 +28,7 @@ func (d *document) read(stored []byte) error {
 
 var documents = sync.Pool{New: func() any { return new(document) }}
 
-// field is where the document has the attribute of that name in small letters; nil: it is not read.
+// field is where the document stores the attribute with that lower-case name; nil: it is not read.
 func (d *document) field(name []byte) json.Unmarshaler { //nolint:cyclop,funlen // a list
 	switch string(name) {
 	case "globaljobid":

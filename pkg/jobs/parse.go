@@ -16,8 +16,8 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// document is the part of a stored ad that is read, by encoding/json's rules: names match in any case. Where a document
-// holds an attribute in two spellings (an index that changed from the legacy schema), the first usable value counts.
+// document is the part of a stored ad that is read, by encoding/json's rules: names match in any case. If a document
+// has an attribute in two spellings (an index that changed from the legacy schema), the first usable value counts.
 type document struct {
 	GlobalJobId text
 	ScheddName  text
@@ -55,7 +55,7 @@ type document struct {
 	Timestamp date `json:"@timestamp"`
 }
 
-// Attributes are the names that [ParseAd] reads, in HTCondor's spelling. A store need not deliver more.
+// Attributes are the names that [ParseAd] reads, in HTCondor's spelling. A store does not need to return others.
 var Attributes = []string{
 	"GlobalJobId", "ScheddName", "User", "Owner", "RecordTime", "StartdName", "StartdSlot", "RemoteHost",
 	"LastRemoteHost",
@@ -69,7 +69,7 @@ var Attributes = []string{
 	"metadata.condor_adstash_source", "@timestamp",
 }
 
-// ParseAd reads one document: a JSON object with attribute names in any case, numbers also as text, dates in epoch
+// ParseAd reads one document: a JSON object with attribute names in any case, numbers possibly as text, dates in epoch
 // seconds or ISO 8601 (UTC without an offset), lists as text or arrays. It fails if stored is not a JSON object or has
 // no GlobalJobId.
 func ParseAd(stored []byte) (Ad, error) {
@@ -134,7 +134,7 @@ func ParseAd(stored []byte) (Ad, error) {
 	return ad, nil
 }
 
-// fillDates derives the dates that some documents lack from others: when the ad was recorded, and when its epoch ended.
+// fillDates derives dates that some documents lack from others: when the ad was recorded, and when its epoch ended.
 func (ad *Ad) fillDates() {
 	if ad.RecordTime == 0 {
 		ad.RecordTime = cmp.Or(ad.EpochWriteDate, ad.CompletionDate, ad.EnteredCurrentStatus)
@@ -155,7 +155,7 @@ func (d *document) addVacates(ad *Ad) {
 
 var errNoJob = errors.New("job ad: no GlobalJobId")
 
-// kind classifies by content: because sites put different ads into an index. Held jobs are known from startd history.
+// kind classifies by content, because sites put different ads into one index. Held jobs are known from startd history.
 func (d *document) kind() Kind {
 	source := strings.ToLower(d.Metadata.source.value)
 	switch {
@@ -190,7 +190,8 @@ func (d *document) machine() string {
 	return ""
 }
 
-// host names slot and machine as HTCondor does: slot1_2@host. LastRemoteHost of an epoch ad is that of the run before.
+// host names slot and machine as HTCondor does: slot1_2@host. LastRemoteHost of an epoch ad belongs to the previous
+// run.
 func (d *document) host() string { return cmp.Or(d.RemoteHost.value, d.LastRemoteHost.value) }
 
 func (d *document) slot() string {
@@ -201,13 +202,13 @@ func (d *document) slot() string {
 	return slot
 }
 
-// exited reports whether the job ended by itself, and not in order to continue from a checkpoint that it saved.
+// exited reports whether the job ended by itself, not to continue from a checkpoint that it saved.
 func (d *document) exited() bool {
 	saved := d.SuccessCheckpointExitCode.set && d.ExitCode.value == d.SuccessCheckpointExitCode.value
 	return d.ExitBySignal.value != 0 || d.ExitCode.set && !saved
 }
 
-// texts are the texts that are kept, or that parts of are, except the projects.
+// texts returns the texts that are kept in full or in part, except the projects.
 func (d *document) texts() []*text {
 	return []*text{&d.GlobalJobId, &d.ScheddName, &d.User, &d.Owner, &d.StartdName, &d.StartdSlot,
 		&d.RemoteHost, &d.LastRemoteHost, &d.EpochAdType, &d.Metadata.source}
@@ -247,7 +248,7 @@ func (d *document) unread() int {
 	return n + d.AssignedGPUs.unread()
 }
 
-// stored is the part that the value types below share: whether a usable value was seen, or only unusable ones.
+// stored is common to the value types below: whether a usable value was seen, or only unusable ones.
 type stored struct{ set, bad bool }
 
 func (s *stored) unread() int {
@@ -267,7 +268,7 @@ func (s *stored) plain(raw []byte) (plain []byte, ok bool) {
 		return nil, false
 	case '"':
 		plain = raw[1 : len(raw)-1]
-		if bytes.IndexByte(plain, '\\') >= 0 || !utf8.Valid(plain) { // hardly any
+		if bytes.IndexByte(plain, '\\') >= 0 || !utf8.Valid(plain) { // rare
 			var unquoted string
 			if err := json.Unmarshal(raw, &unquoted); err != nil {
 				s.bad = true
@@ -327,7 +328,7 @@ type date struct {
 	value Date
 }
 
-// dateLayouts are accepted in addition to epoch seconds; without an offset they are UTC.
+// dateLayouts are accepted in addition to epoch seconds; dates without an offset are UTC.
 var dateLayouts = []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05",
 	"2006-01-02T15:04:05Z0700"}
 
@@ -351,7 +352,7 @@ func (d *date) UnmarshalJSON(raw []byte) error {
 }
 
 // epoch stores a date given in epoch seconds, or in milliseconds, which as seconds would lie after the year 5000. Zero
-// is "not stored"; what no clock of a pool can show is unusable.
+// means "not stored"; a date that no clock of a pool can show is unusable.
 func (d *date) epoch(seconds float64) {
 	const milliseconds = 1e11
 	if seconds >= milliseconds {
@@ -393,8 +394,8 @@ func (l *list) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// counts are numbers by name, such as StartdDraining=2,ReconnectFailed=1. The legacy schema stores them as the text of
-// a ClassAd, [ StartdDraining = 2; ReconnectFailed = 1 ], the other one as an object.
+// counts holds numbers by name, such as StartdDraining=2,ReconnectFailed=1. The legacy schema stores them as the text
+// of a ClassAd, [ StartdDraining = 2; ReconnectFailed = 1 ], the refactored one as an object.
 type counts struct{ value string }
 
 var plainCounts = strings.NewReplacer("{", "", "}", "", "[", "", "]", "", `"`, "", " ", "", ":", "=", ";", ",")
@@ -429,5 +430,5 @@ func (m *metadata) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// shared returns one copy of a text that many ads have in common.
+// shared returns one common copy of a text that many ads contain.
 func shared(text string) string { return unique.Make(text).Value() }

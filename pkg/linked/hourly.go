@@ -15,7 +15,7 @@ type Group struct {
 	User      string // of runs
 }
 
-// GroupOf returns the group of a key. names are those of the view's symbols.
+// GroupOf returns the group of a key. names are the names of the view's symbols.
 func GroupOf(k aggregate.Key, names []string) Group {
 	return Group{Category: k.Category, Device: names[k.Device], Memory: pool.MemoryClasses[k.Memory],
 		Ownership: k.Ownership, Project: names[k.Project], User: names[k.User]}

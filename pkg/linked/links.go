@@ -58,7 +58,7 @@ type Links struct {
 	ClockError pool.Micros
 }
 
-// LinksOf judges the links of a window. Errors are those of the snapshots, pool.SourceError when the job source does
+// LinksOf judges the links of a window. Errors come from the snapshots, pool.SourceError when the job source does
 // not answer, and ctx's.
 func LinksOf(ctx context.Context, observer *runs.Observer, ads jobs.Source, lists pool.Lists, window pool.Window,
 	now pool.Micros) (Links, error) {

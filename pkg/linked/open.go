@@ -49,7 +49,7 @@ func Filter(s *query.Selection) runs.Filter {
 	}
 }
 
-// BackfillFilter is the query's filter for GPUs in the backfill pool: categories are those of their ownership.
+// BackfillFilter is the query's filter for GPUs in the backfill pool: categories come from their ownership.
 func BackfillFilter(s *query.Selection) runs.Filter {
 	f := Filter(s)
 	f.Ownership = func(o pool.Ownership) bool { return s.Ownerships[o] && s.Categories[pool.BackfillCategory(o)] }

@@ -55,8 +55,8 @@ func (g *Group) Go(f func() error) {
 // Wait returns the first error of the group's goroutines, when all have ended.
 func (g *Group) Wait() error { return g.group.Wait() }
 
-// Each calls do for the numbers 0 … n−1 on all cores. Calls that get the same state, zero at first, come one after the
-// other. It returns ctx's error when that ended, or a *Panic.
+// Each calls do for the numbers 0 … n−1 on all cores. Calls that get the same state, zero at first, come one after
+// another. It returns ctx's error when that ended, or a *Panic.
 func Each[S any](ctx context.Context, n int, do func(state *S, i int)) error {
 	var next atomic.Int64
 	group, inner := WithContext(ctx)

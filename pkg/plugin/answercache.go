@@ -10,9 +10,9 @@ import (
 	"github.com/chtc/gpureports/pkg/parallel"
 )
 
-// answerLifetime is how long equal questions share an answer, from the beginning of its computation on: viewers of one
-// dashboard ask within a moment of each other, and its panels at the same refresh. Whoever asks later is answered from
-// data that were read later.
+// answerLifetime is how long equal questions share an answer, from the beginning of its computation onward: viewers of
+// one dashboard ask within a moment of each other, and its panels at the same refresh. Whoever asks later is answered
+// from data that were read later.
 const answerLifetime = time.Second
 
 // answerCache computes equal questions once. A question joins a computation, running or finished, for as long as

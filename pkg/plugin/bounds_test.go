@@ -88,7 +88,7 @@ func TestOneHangingDataSourceLeavesTheOthers(t *testing.T) {
 		defer hanging.answers.mu.Unlock()
 		return len(hanging.answers.computations) == int(2*computingLimit)
 	}, testPatience, testPause)
-	for n := range 20 { // some of those that hang begin to wait meanwhile
+	for n := range 20 { // some of those that hang begin to wait in the meantime
 		within, done := context.WithTimeout(t.Context(), testPatience)
 		require.NoError(t, ask(within, other, fmt.Sprintf(`{"queryType": "allocation", "view": "summary", "limit": %d}`, 10+n)))
 		done()

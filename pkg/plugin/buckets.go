@@ -7,13 +7,13 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Names of secureJsonData.
+// Names in secureJsonData.
 const (
 	secretAccessKey = "bucketAccessKey"
 	secretSecretKey = "bucketSecretKey"
 )
 
-// bucketOptions are those of a bucket of the data source.
+// bucketOptions returns the options for a bucket of the data source.
 func (s *Settings) bucketOptions(url string, secrets map[string]string) bucket.Options {
 	return bucket.Options{
 		URL: url, Endpoint: s.BucketEndpoint, Region: s.BucketRegion, PathStyle: s.BucketPathStyle, CA: s.BucketCA,
@@ -39,8 +39,8 @@ func (d *Datasource) Asked() (asked bucket.Counts) {
 	return asked
 }
 
-// allowedBuckets are the buckets that the server's operator lets data sources use: `allowed_buckets` of the section
-// [plugin.chtc-gpureports-datasource] in grafana.ini, separated by commas.
+// allowedBuckets returns the buckets that the server's operator lets data sources use: `allowed_buckets` in the section
+// [plugin.chtc-gpureports-datasource] of grafana.ini, separated by commas.
 func allowedBuckets() (entries []string) { return listed("GF_PLUGIN_ALLOWED_BUCKETS") }
 
 // allowBucket refuses a bucket that no entry of allowed_buckets names. An entry is s3://bucket/prefix, that bucket on
@@ -65,15 +65,15 @@ func allowBucket(setting string, o bucket.Options) error {
 		}
 	}
 	if !o.OwnKeys() {
-		return pool.BadQuery("%s %s has no keys of its own, and this server does not lend it its own: set the keys, or have "+
-			"the operator name the server and the bucket in allowed_buckets of [plugin.%s] in grafana.ini",
+		return pool.BadQuery("%s %s has no keys of its own, and may not use this server's keys: set the keys, or have the "+
+			"operator name the server and the bucket in allowed_buckets of [plugin.%s] in grafana.ini",
 			setting, o.Name(), ID)
 	}
 	return pool.BadQuery("%s %s is not among the buckets that this server allows: have the operator add it to "+
 		"allowed_buckets of [plugin.%s] in grafana.ini", setting, o.Name(), ID)
 }
 
-// within reports whether a place is another one or below it.
+// within reports whether a place is the other one or below it.
 func within(place, other string) bool {
 	return place == other || strings.HasPrefix(place, other+"/")
 }

@@ -234,8 +234,8 @@ func TestUnreachableBucket(t *testing.T) {
 }
 
 // A server that starts while the bucket is unreachable reports that, even if its cache directory has finished days. If
-// only its settings are saved meanwhile, it continues to answer from the listing it has read, with a notice that gives
-// the listing's age.
+// only its settings are saved in the meantime, it continues to answer from the listing it has read, with a notice that
+// gives the listing's age.
 func TestStartWithoutTheBucket(t *testing.T) {
 	o := small()
 	dir, _ := writePool(t, o)
@@ -312,7 +312,7 @@ func checked(t *testing.T, d *Datasource) string {
 	return health.Message
 }
 
-// A bucket that has become unreachable is retried after a pause, not by each query: meanwhile the running day and
+// A bucket that has become unreachable is retried after a pause, not by each query: meanwhile the current day and
 // everything else in memory is answered, with a notice that names the bucket, since when it fails, and how old the
 // answer is. A server that has nothing in memory answers with the error, without a request each time. A health check
 // sends a request immediately.
@@ -412,7 +412,7 @@ func TestBucketWithWrongETags(t *testing.T) {
 	require.Equal(t, 1, strings.Count(health.Message, warning))
 }
 
-// The lists in the bucket count from the first answer on; the job file too.
+// The lists in the bucket count from the first answer onward, as does the job file.
 func TestFilesBesideTheSnapshotsOfABucket(t *testing.T) {
 	o := small()
 	dir, p := writePool(t, o)

@@ -20,7 +20,7 @@ type BuiltDay struct {
 }
 
 // Build computes the finished days in [from, to] that segmentBucket lacks, several at a time, uploads them, and passes
-// each day to done, one after the other. With list, it only reports the missing days. Because existing objects are not
+// each day to done, one after another. With list, it only reports the missing days. Because existing objects are not
 // rebuilt, an interrupted build can be restarted. Errors: pool.BadQuery without the setting; the snapshots cannot be
 // read; ctx's.
 func (d *Datasource) Build(ctx context.Context, from, to time.Time, list bool, done func(BuiltDay)) error {

@@ -1,5 +1,5 @@
 // Package plugin is Grafana's side: a data source's settings and life, queries, the health check and resources.
-// Computations are the query kinds' own (pkg/allocation and its neighbours).
+// Computations are the query kinds' own (pkg/allocation and its neighbors).
 package plugin
 
 import (
@@ -99,7 +99,7 @@ func OpenOnce(settings backend.DataSourceInstanceSettings, now func() time.Time)
 	return d
 }
 
-// Dispose closes everything that the data source opened: at once, or with the last of the requests under way.
+// Dispose closes everything that the data source opened: immediately, or with the last running request.
 // (Grafana calls it seconds after a settings save, while a new instance is already serving.)
 func (d *Datasource) Dispose() {
 	d.stop()

@@ -9,7 +9,7 @@ import (
 
 // asDeclared gives the fields of a JSON object the types that a struct declares. Provisioning with variables of the
 // environment, such as sliceMinutes: $SLICE, hands numbers and booleans over as texts, and texts of digits as numbers.
-// An empty text in place of a number or boolean is the default. Errors are those of the JSON.
+// An empty text in place of a number or boolean is the default. Errors come from the JSON.
 func asDeclared(object []byte, declared reflect.Type) ([]byte, error) {
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(object, &given); err != nil {

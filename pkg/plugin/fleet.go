@@ -117,7 +117,7 @@ func (d *Datasource) fleetValues(ctx context.Context, naming query.Naming, dimen
 		}
 		options = append(options, o)
 	}
-	if dimension == "user" && naming.User != nil { // the order of names would tell whose a pseudonym is
+	if dimension == "user" && naming.User != nil { // the order of names would reveal whose pseudonym it is
 		slices.SortFunc(options, func(a, b option) int { return query.CompareValues(dimension, a.Text, b.Text) })
 	}
 	return options, nil
@@ -150,7 +150,7 @@ func reach(points []facts.Checkpoint) (from, to pool.Micros) {
 // lateFacts is the age of a pool's newest facts from which its publishing counts as stopped.
 const lateFacts = 4 * time.Hour
 
-// fleetFindings tell how far the facts of each pool reach.
+// fleetFindings report how far the facts of each pool reach.
 func (d *Datasource) fleetFindings(ctx context.Context) []finding {
 	store, done, err := d.useFleet(ctx)
 	if err != nil {

@@ -30,13 +30,13 @@ const (
 	severityError   = check.Error
 )
 
-// stale is the age of the newest snapshot from which the collector counts as stopped.
+// stale is the age of the newest snapshot at which the collector is considered stopped.
 const stale = 2 * time.Hour
 
 // CheckHealth returns one sentence per store: the findings, and a remedy if something is wrong. It never returns an
-// error. A finding is an error if it keeps queries from being answered; if it only makes answers poorer, it is a
-// warning in the text. Viewers see only whether the data source works, because the findings name paths, servers, and
-// what the operator allows.
+// error. A finding is an error if it keeps queries from being answered; if it only makes answers worse, it is a warning
+// in the text. Viewers see only whether the data source works, because the findings name paths, servers, and what the
+// operator allows.
 func (d *Datasource) CheckHealth(ctx context.Context, req *backend.CheckHealthRequest) (*backend.CheckHealthResult,
 	error) {
 	findings, err := lookUp(ctx, d, "health", func(ctx context.Context) ([]finding, error) {
@@ -50,7 +50,7 @@ func (d *Datasource) CheckHealth(ctx context.Context, req *backend.CheckHealthRe
 	if user := req.PluginContext.User; user != nil && !trusted(user) {
 		result.JSONDetails = nil
 		if result.Message = "The data source works."; result.Status != backend.HealthStatusOk {
-			result.Message = "The data source does not work: an editor or administrator sees why."
+			result.Message = "The data source does not work: an editor or administrator can see why."
 		}
 	}
 	return result, nil
@@ -78,7 +78,7 @@ func healthResult(findings []finding) *backend.CheckHealthResult {
 	return result
 }
 
-// findings returns those of each store.
+// findings returns the findings about each store.
 func (d *Datasource) findings(ctx context.Context) []finding {
 	if d.invalid != nil {
 		return []finding{{Store: "settings", Severity: severityError, Text: "settings: " + d.invalid.Error()},
@@ -98,7 +98,7 @@ func (d *Datasource) findings(ctx context.Context) []finding {
 	return append(findings, d.keysFindings(findings)...)
 }
 
-// storeFindings are those of the stores of one pool.
+// storeFindings returns the findings about the stores of one pool.
 func (d *Datasource) storeFindings(ctx context.Context, stores *opened) []finding {
 	findings := d.snapshotFindings(ctx, stores)
 	if _, err := stores.env(ctx); err != nil {
@@ -139,8 +139,9 @@ func (d *Datasource) keysFindings(about []finding) []finding {
 		defer b.Close()
 		if !b.HasKeys() {
 			return []finding{{Store: "keys", Severity: severityError, Text: "keys: the data source has no bucket keys, and " +
-				"none of the server reached the plugin: Grafana 12.4 and newer pass no environment to plugins. Set the keys of " +
-				"the data source, or have the operator set forward_host_env_vars = " + ID + " in the section [plugins] of " +
+				"none of the server's keys reached the plugin, because Grafana 12.4 and newer pass no environment to plugins. " +
+				"Set the keys of the data source, or have the operator set forward_host_env_vars " +
+				"= " + ID + " in the section [plugins] of " +
 				"grafana.ini"}}
 		}
 	}
@@ -190,14 +191,14 @@ func (d *Datasource) snapshotFindings(ctx context.Context, s *opened) []finding 
 	switch {
 	case odd != "":
 		found.Severity = severityWarning
-		found.Text += ". Rows of that day have no readable timestamp, such as " + odd + ": let the collector write " +
+		found.Text += ". Rows of that day have no readable timestamp, such as " + odd + ": have the collector write " +
 			"YYYY-MM-DD HH:MM:SS, with or without an offset from UTC"
 	case age > stale:
 		found.Severity = severityWarning
 		found.Text += ". The collector appears to have stopped: check its cron job or service, and the setting timezone"
 	case age < -time.Duration(check.ClockSkew)*time.Microsecond:
 		found.Severity = severityWarning
-		found.Text += ". A snapshot of the future: check the setting timezone"
+		found.Text += ". That is in the future: check the setting timezone"
 	}
 	return append(findings, found)
 }
@@ -259,7 +260,7 @@ func (d *Datasource) jobsFinding(ctx context.Context, s *opened) finding {
 		found.Text += ". Check that job ads are collected"
 	case !health.Saves:
 		found.Severity = severityNote
-		found.Text += ". No epoch ad has JobLastCheckpointTime: what evicted runs have saved is not known. HTCondor " +
+		found.Text += ". No epoch ad has JobLastCheckpointTime: it is not known what evicted runs have saved. HTCondor " +
 			"writes it for jobs with checkpoint_exit_code where JOB_EPOCH_HISTORY is set: " + jobs.WriteEpochs
 	}
 	for _, notice := range health.Notices {
@@ -311,7 +312,7 @@ func bucketFinding(s *opened) finding {
 			grouped(counts.Requests), grouped(counts.Received>>20), orNone(strings.Join(allowedBuckets(), ", ")))}
 }
 
-// segmentsFinding reports on the bucket that finished days are shared through.
+// segmentsFinding reports on the bucket through which finished days are shared.
 func segmentsFinding(shared *segcache.Shared) finding {
 	counts := shared.Counts()
 	found := finding{Store: "segments", Severity: severityOK, Details: map[string]any{"requests": counts.Requests,
@@ -322,7 +323,7 @@ func segmentsFinding(shared *segcache.Shared) finding {
 	switch {
 	case reading != nil:
 		found.Severity = severityWarning
-		found.Text = fmt.Sprintf("finished days are made of the snapshots, not taken from segmentBucket: %v", reading)
+		found.Text = fmt.Sprintf("finished days are built from the snapshots, not taken from segmentBucket: %v", reading)
 	case writing != nil:
 		found.Severity = severityWarning
 		found.Text = fmt.Sprintf("finished days are not shared through segmentBucket: %v", writing)
@@ -330,7 +331,7 @@ func segmentsFinding(shared *segcache.Shared) finding {
 	return found
 }
 
-// sentence ends a text with a full stop and begins it with a capital, or with a file's name as it is.
+// sentence ends a text with a period and capitalizes its first letter, unless it begins with a file name.
 func sentence(text string) string {
 	if text == "" {
 		return ""
@@ -348,7 +349,7 @@ func ageText(age time.Duration) string {
 	return check.WholeLength(age.Microseconds()) + " old"
 }
 
-// grouped writes a number's digits in groups of three.
+// grouped writes a number with its digits in groups of three.
 func grouped(n int64) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {

@@ -10,7 +10,7 @@ import (
 
 // Publish writes the facts of a data source's pool to Elasticsearch. The options give the pool's name, the start, and
 // the number of shards. It passes each published part to done. Client, index, and clock are the data source's own.
-// Errors are those of publish.Run.
+// Errors come from publish.Run.
 func Publish(ctx context.Context, d *Datasource, o publish.Options, done func(publish.Part)) error {
 	o.Index = d.parsed.FactsIndex
 	return d.publish(ctx, o, done)

@@ -163,7 +163,7 @@ func (s *opened) options(ctx context.Context, plan *query.Plan, dimension string
 	return dimensionValues(ctx, view, plan, dimension)
 }
 
-// dataRange returns from when to when there are snapshots, in whole ms around them; all null without one.
+// dataRange returns from when to when there are snapshots, in whole ms around them; all null if there is none.
 func (d *Datasource) dataRange(_ http.Header, r *http.Request) (any, error) {
 	type limits struct {
 		first, newest pool.Micros

@@ -26,7 +26,7 @@ type opened struct {
 	settings Settings
 	dir      *snapshots.Dir  // of the snapshots, or of the mirror
 	mirror   *objects.Mirror // nil without a bucket
-	bucket   *bucket.Bucket  // nil without one
+	bucket   *bucket.Bucket  // nil if there is none
 	names    int64           // bytes that texts may take
 	since    time.Time       // when the stores were opened
 }

@@ -173,7 +173,7 @@ func (c *collector) status(status timeline.Status, chtcOwned bool, ownership poo
 	return passes
 }
 
-// users are those who hold the GPU on a side, as they are stored.
+// users returns who holds the GPU on a side, as stored.
 func (c *collector) users(status timeline.Status, side pool.Side) (users []string) {
 	if row := status.Row(side); row.State == pool.Claimed {
 		users = append(users, c.view.Names.Text(row.User))

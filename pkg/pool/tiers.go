@@ -12,13 +12,13 @@ type Tier struct {
 }
 
 const (
-	// StandardTier is that of GPUs that no tier names.
+	// StandardTier is the tier of GPUs that no tier names.
 	StandardTier = "Standard"
-	// UnknownTier is that of GPUs whose device is not known.
+	// UnknownTier is the tier of GPUs whose device is not known.
 	UnknownTier = "Unknown"
 )
 
-// DefaultTiers are those of the reference: Flagship GPUs, the rest is Standard.
+// DefaultTiers are the reference's tiers: Flagship GPUs, and Standard for the rest.
 var DefaultTiers = []Tier{{"Flagship", []string{"H100 80GB HBM3", "H200", "A100-SXM4-80GB"}}}
 
 // TierName is a tier's name as keys hold it; the zero TierName is none.

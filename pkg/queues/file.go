@@ -15,8 +15,8 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// file is one month file. It is read whole after each commit, because a poll moves the ends of most rows of the last
-// hours: of a month that takes 0.2 s.
+// file is one month file. It is read in full after each commit, because a poll moves the ends of most rows of the last
+// hours. A month takes 0.2 s.
 type file struct {
 	name    string
 	watched *sqlitefile.Watched // nil: Parquet
@@ -28,8 +28,8 @@ type file struct {
 	days []*Day // nil: not read
 	odd  oddities
 
-	reading sync.Mutex  // of a Parquet file: loads at the same moment read once
-	version os.FileInfo // of the Parquet file that was read; nil without one
+	reading sync.Mutex  // for a Parquet file: simultaneous loads read it only once
+	version os.FileInfo // of the Parquet file that was read; nil if none was
 }
 
 func (f *file) close() {
@@ -38,13 +38,13 @@ func (f *file) close() {
 	}
 }
 
-// oddities count rows that could not be read as they are.
+// oddities counts rows that could not be read unchanged.
 type oddities struct {
-	unreadable int // without a job, or without readable times: left out
-	backwards  int // that end before they begin: they end where they begin
-	long       int // texts that are cut
-	greedy     int // that ask for more GPUs than any pool has: left out
-	amounts    int // CPUs or memory that are not an amount, or a huge one: read as no request, or the maximum
+	unreadable int // have no job or no readable times: left out
+	backwards  int // end before they begin: treated as ending where they begin
+	long       int // texts that were cut
+	greedy     int // ask for more GPUs than any pool has: left out
+	amounts    int // amounts of CPUs or memory that are no amount or huge: read as no request, or as the maximum
 }
 
 func (o *oddities) add(other oddities) {
@@ -55,7 +55,7 @@ func (o *oddities) add(other oddities) {
 	o.amounts += other.amounts
 }
 
-// readers bounds the connections to one file that read rows.
+// readers limits how many connections to one file read rows.
 const readers = 2
 
 // forget drops the rows.
@@ -78,7 +78,7 @@ func (f *file) known() ([]*Day, oddities) {
 	return f.days, f.odd
 }
 
-// load returns the file's days as they are now. Loads at the same moment read once.
+// load returns the file's current days. Simultaneous loads read only once.
 func (f *file) load(ctx context.Context, newest bool) (days []*Day, notices []timeline.Notice, err error) {
 	if f.watched == nil {
 		return f.loadParquet(ctx)
@@ -101,8 +101,8 @@ func (f *file) load(ctx context.Context, newest bool) (days []*Day, notices []ti
 	return days, notices, nil
 }
 
-// readAll reads the rows, again if something was committed in the meantime: statements of before and after it do not
-// fit together.
+// readAll reads the rows, and again if something was committed in the meantime, because results from before and after a
+// commit do not fit together.
 func (f *file) readAll(ctx context.Context, h *sqlitefile.Handle) ([]*Day, oddities, error) {
 	for {
 		before, err := h.Version(ctx)
@@ -149,10 +149,10 @@ func (f *file) notices(odd oddities, unshared string) (all []timeline.Notice) {
 var columns = []string{"GlobalJobId", "ScheddName", "Owner", "RequestGPUs", "RequestCPUs", "RequestMemory",
 	"RequestGPUMemory", "QDate", "ChtcProjects", "first_seen", "last_seen", "JobState"}
 
-// required columns; of the others those that are missing are not stored.
+// required columns. Other columns may be missing.
 var required = []string{"GlobalJobId", "first_seen", "last_seen"}
 
-// checkColumns returns an error unless a file has the columns that no row can be without.
+// checkColumns returns an error unless a file has the columns that every row needs.
 func checkColumns(has func(column string) bool) error {
 	if has("timestamp") && !has("first_seen") {
 		return errOlder
@@ -165,13 +165,13 @@ func checkColumns(has func(column string) bool) error {
 	return nil
 }
 
-// table is what is read of a file.
+// table describes what to read from a file.
 type table struct {
-	rowid   string   // a name of the number of a row
-	columns []string // expressions of them, NULL for those that the table lacks
+	rowid   string   // the column that names a row's number
+	columns []string // their expressions; NULL for columns that the table lacks
 }
 
-// tableOf finds out what a file has of what is read.
+// tableOf finds out which of the columns a file has.
 func tableOf(ctx context.Context, h *sqlitefile.Handle) (t table, err error) {
 	there, err := sqlitefile.Columns(ctx, h.Conn, "job_pressure")
 	if err != nil {
@@ -204,7 +204,7 @@ var (
 		"`gpureports convert` and move it away")
 )
 
-// explain makes an error of a file fit for a user.
+// explain turns an error of a file into one that a user understands.
 func explain(f sqlitefile.File, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -10,7 +10,7 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// loadParquet returns the days of a Parquet file as they are now. Each poll puts another file in its place.
+// loadParquet returns the current days of a Parquet file. Each poll replaces the file.
 func (f *file) loadParquet(ctx context.Context) ([]*Day, []timeline.Notice, error) {
 	f.reading.Lock()
 	defer f.reading.Unlock()

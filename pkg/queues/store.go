@@ -227,7 +227,7 @@ func (s *Store) loadMonth(ctx context.Context, m month, newest bool) (
 	return days, notices, err
 }
 
-// load returns a file's days as they are now.
+// load returns a file's current days.
 func (s *Store) load(ctx context.Context, name string, newest bool) ([]*Day, []timeline.Notice, error) {
 	f, err := s.file(name)
 	if err != nil {

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// Breaker bounds how long callers wait for a server that fails. After a failure, requests return that failure at once
-// for 30 s. After that they are made again, but callers wait for them only RetryLimit. If that is too short, the next
-// limit is twice as long, up to Limit, because a server that is slow and well must be found well again: with limits of
-// 20 and 5 s, a listing of 7 s times out once and succeeds half a minute later. It is safe for concurrent use.
+// Breaker bounds how long callers wait for a server that fails. After a failure, requests return that failure
+// immediately for 30 s. After that they are made again, but callers wait for them only RetryLimit. If that is too
+// short, the next limit is twice as long, up to Limit, because a server that is slow and well must be found well again:
+// with limits of 20 and 5 s, a listing of 7 s times out once and succeeds half a minute later. It is safe for
+// concurrent use.
 type Breaker struct {
 	Limit      time.Duration // of a request
 	RetryLimit time.Duration // of a request after a failure
@@ -72,7 +73,7 @@ func (b *Breaker) record(err error, begin time.Time, next time.Duration) error {
 		b.failure, b.answered = nil, time.Now()
 		return err
 	}
-	if b.answered.After(begin) { // another request succeeded meanwhile
+	if b.answered.After(begin) { // another request succeeded in the meantime
 		return err
 	}
 	if b.failure == nil {

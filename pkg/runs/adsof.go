@@ -53,7 +53,7 @@ func (a *Ads) Date(ad *jobs.Ad, date jobs.Date) pool.Micros {
 	return r.at(date)
 }
 
-// mostBits is how many GPUs of a machine have a bit in record.gpus.
+// mostBits is how many GPUs of a machine can have a bit in record.gpus.
 const mostBits = 64
 
 // read reads the ads of jobs and of short runs.

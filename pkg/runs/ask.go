@@ -94,7 +94,7 @@ func (a *adLookup) date(q Question) error {
 	return a.ads.correct(a.ctx)
 }
 
-// note notes an answer, and its notices, each once.
+// note records an answer and its notices, each only once.
 func (a *adLookup) note(r jobs.Result) {
 	a.ads.answers = append(a.ads.answers, adAnswer{r.Version, r.Holds})
 	for _, n := range r.Notices {

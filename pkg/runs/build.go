@@ -95,8 +95,8 @@ type builder struct {
 
 func key(first int32, hold int) uint64 { return uint64(first)<<32 | uint64(hold) }
 
-// build joins the holds in the order of their first snapshots. Of those that begin at one snapshot, first come those of
-// GPUs that a run held just before: they keep it going, and then others can join it.
+// build joins the holds in the order of their first snapshots. Among holds that begin at the same snapshot, first come
+// those of GPUs that a run held just before: they keep it going, and then others can join it.
 func (w *segmenter) build() {
 	b := &w.builder
 	*b = builder{segmenter: w, order: b.order[:0], runs: b.runs[:0], pieces: b.pieces[:0], active: b.active[:0],
@@ -151,7 +151,7 @@ func (b *builder) fresh(h int) bool {
 	return false
 }
 
-// later puts the rest of a hold, from a snapshot on, back among the holds that are left.
+// later puts the rest of a hold, from a snapshot onward, back among the holds that are left.
 func (b *builder) later(rest claimInterval, first int32) {
 	if rest.first = first; first <= rest.last && !b.reports(first) {
 		rest.first++ // within a hold, a machine misses single snapshots only

@@ -9,7 +9,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Clock is how wrong an access point's clock was on a UTC day, as the runs that snapshots show reveal (methodology
+// Clock is how wrong an access point's clock was on a UTC day, according to the runs that snapshots show (methodology
 // section 9).
 type Clock struct {
 	AccessPoint string

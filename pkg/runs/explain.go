@@ -197,7 +197,7 @@ func (o *Observed) firstPiece(machine, run int) int {
 	}
 }
 
-// sameClaimBefore returns the run before of the same claim on the machine, −1 without one.
+// sameClaimBefore returns the previous run of the same claim on the machine, −1 if there is none.
 func (o *Observed) sameClaimBefore(machine, run int) int {
 	if s := o.jobs().before[machine][run]; int(s.machine) == machine {
 		return int(s.run)

@@ -42,7 +42,7 @@ func (o *Observed) keeps() derived { return o.derived }
 func (k *Known) keeps() derived { return k.derived }
 
 // Derived returns the value that a kind derives from all GPUs or runs. It is made once for each origin, and kept with
-// it. Callers must not modify it. Errors are those of make, and ctx's.
+// it. Callers must not modify it. Errors come from make and ctx.
 func Derived[T any](ctx context.Context, from Origin, key any, make func() (T, error)) (value T, err error) {
 	load := otter.LoaderFunc[any, any](func(context.Context, any) (any, error) { return make() })
 	kept, err := from.keeps().values.Get(ctx, key, load)
@@ -52,8 +52,7 @@ func Derived[T any](ctx context.Context, from Origin, key any, make func() (T, e
 	return kept.(T), nil
 }
 
-// historyCache keeps the history of an observation by job ads: the panels of a dashboard request it one after the
-// other.
+// historyCache keeps the history of an observation by job ads: the panels of a dashboard request it one after another.
 type historyCache struct {
 	turn *semaphore.Weighted // one lookup at a time; a waiting caller leaves at its own deadline
 	kept *Known              // nil if there is none
@@ -62,7 +61,7 @@ type historyCache struct {
 func newHistoryCache() historyCache { return historyCache{turn: semaphore.NewWeighted(1)} }
 
 // Known returns the history of all runs. It is kept as long as the source gives the same ads: only then is it the same
-// pointer. A nil source means that only snapshots count. Errors are those of [Observed.Ask] and [Observed.Explain].
+// pointer. A nil source means that only snapshots count. Errors come from [Observed.Ask] and [Observed.Explain].
 func (o *Observed) Known(ctx context.Context, source jobs.Source) (*Known, error) {
 	if source == nil {
 		return o.bySnapshots(ctx)

@@ -20,8 +20,8 @@ type Explained struct {
 	Evidence  Evidence
 	Cause     Cause
 	Link      Link
-	StartByAd bool // Start is that of an ad, not the first snapshot that shows the run
-	EndByAd   bool // End is that of an ad
+	StartByAd bool // Start comes from an ad, not from the first snapshot that shows the run
+	EndByAd   bool // End comes from an ad
 	Clamped   bool // by its ad it ends before its start: End is set to Start
 	// SavedUntil is when the job last saved its work in this run, by its ad; otherwise Start.
 	SavedUntil  pool.Micros
@@ -34,7 +34,7 @@ type Explained struct {
 	final  bool     // nothing more can be known: a later run of the job proves nothing
 }
 
-// adID tells the runs apart that ads of a job describe: several epoch ads of one start are one run.
+// adID identifies the runs that a job's ads describe: several epoch ads with one start are one run.
 type adID struct {
 	kind           jobs.Kind
 	start, written jobs.Date // written: of a history ad
@@ -448,7 +448,7 @@ func (l *linker) cut(p part, own record) *Run {
 
 // seen are the times between which snapshots see a run begin and end.
 type seen struct {
-	previous    pool.Micros // the snapshot before; 0 = none
+	previous    pool.Micros // the previous snapshot; 0 = none
 	first, last pool.Micros // the snapshots that show it
 	absent      pool.Micros // the first one after it, or the next start; 0 = none
 	end         pool.Micros // the end by the snapshots
@@ -581,7 +581,7 @@ func (l *linker) own(p part, s seen, ads []record) (record, Link) {
 	return record{}, NoLink
 }
 
-// verdictOf reads the outcome of the run that an ad describes. Of an epoch ad that does not say it, the history ad of
+// verdictOf reads the outcome of the run that an ad describes. If an epoch ad does not say it, the history ad of
 // the same run does.
 func verdictOf(own record, ads []record) verdict {
 	if own.Kind == jobs.History {

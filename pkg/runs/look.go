@@ -96,7 +96,7 @@ func (o *Observed) Since(w pool.Window) int32 {
 	return int32(max(first, o.First))
 }
 
-// From returns a run as it is seen from a snapshot on: a copy where it began before.
+// From returns a run as seen from a snapshot onward: a copy if it began earlier.
 func (e *Explained) From(o *Observed, since int32) *Explained {
 	if e.First >= since || e.Last < since {
 		return e

@@ -191,7 +191,7 @@ func vacateNamed(name string) (of verdict, known bool) {
 	return verdict{}, false
 }
 
-// vacatesBy reads counts of vacates by the names of their codes. Names that the table does not have are those of holds:
+// vacatesBy reads counts of vacates by the names of their codes. Names that are not in the table belong to holds:
 // they are counted together, under no name.
 func vacatesBy(text string) map[string]int {
 	counts := map[string]int{}

@@ -67,7 +67,7 @@ func (l *lengthy) write(t *testing.T) (dir string) {
 	return dir
 }
 
-// stretches are where a machine's snapshots from one on hold, each [first, end).
+// stretches are where a machine's snapshots from one onward hold, each [first, end).
 func stretches(states []string, since int, holds func(state string) bool, same bool) (all [][2]int) {
 	for i := since; i < len(states); {
 		end := i + 1

@@ -44,9 +44,9 @@ func (s State) String() string {
 type Segment struct {
 	First, Last int32 // snapshots, by their number in the view
 	// The run that gives the state, as an index in Machine.Runs: the one that holds the GPU at First, and the one at Last.
-	// They differ only when an owner took another GPU of the run meanwhile. −1: no run.
+	// They differ only when an owner took another GPU of the run in the meantime. −1: no run.
 	RunFirst, RunLast int32
-	// Of the row that gives the state, from First to Last.
+	// From the row that gives the state, from First to Last.
 	Job           timeline.Job
 	User, Project timeline.Symbol
 	State         State

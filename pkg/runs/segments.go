@@ -7,7 +7,7 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// segmenter reads machines, one after the other.
+// segmenter reads machines, one after another.
 type segmenter struct {
 	observed *Observed
 	days     []day

@@ -161,7 +161,7 @@ func (l *linker) alreadySeen(e Explained, ad *jobs.Ad, x *Explanation) bool {
 	return false
 }
 
-// explained returns the explained runs of a job's pieces, as they are known or as its ads explain them.
+// explained returns the explained runs of a job's pieces, already known or explained by its ads.
 func (l *linker) explained(pieces []int32, number int32, x *Explanation) []Explained {
 	l.joined = l.joined[:0]
 	for _, p := range pieces {

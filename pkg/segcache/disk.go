@@ -57,7 +57,7 @@ func OpenDisk(dir, owner string, max int64) (*Disk, error) {
 }
 
 // OpenFolder opens a folder inside dir for this user only, and makes it if there is none. It does not follow a link
-// that leads out of dir, and refuses a folder that belongs to another user: what is in it would be believed.
+// that leads out of dir, and refuses a folder that belongs to another user: its content would be trusted.
 func OpenFolder(dir, name string) (*os.Root, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -214,7 +214,7 @@ func (d *Disk) shrink() error {
 	return nil
 }
 
-// isOurs reports whether first bytes are those of a blob, of any version.
+// isOurs reports whether the first bytes belong to a blob, of any version.
 func (d *Disk) isOurs(name string) bool {
 	file, err := d.root.Open(name)
 	if err != nil {

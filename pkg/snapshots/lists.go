@@ -70,7 +70,7 @@ func (d *Dir) Lists(chtcOwned, hostExclusions string) (pool.Lists, error) {
 func unknownKeys(text []byte, setting, known string) (notices []string) {
 	var document map[string]yaml.Node
 	if yaml.Unmarshal(text, &document) != nil {
-		return nil // an empty one, or of another form, which its reader tells
+		return nil // an empty one, or of another form, which its reader reports
 	}
 	for _, key := range slices.Sorted(maps.Keys(document)) {
 		if key != known {
@@ -130,7 +130,7 @@ func (d *Dir) Tiers(file string) (tiers []pool.Tier, notices []string, err error
 // mostDeviceNames bounds the names that each answer carries.
 const mostDeviceNames = 1000
 
-// DeviceNames reads the names that devices are shown by (`names: {stored name: shown name}`) from a plain name inside
+// DeviceNames reads the names that devices are shown by (`names: {stored name: display name}`) from a plain name inside
 // the directory, "" means the default. Without the file it returns nil. notices name keys that are not known.
 func (d *Dir) DeviceNames(file string) (names map[string]string, notices []string, err error) {
 	text, err := d.read("gpuNamesFile", file, DefaultGPUNames)
@@ -141,7 +141,8 @@ func (d *Dir) DeviceNames(file string) (names map[string]string, notices []strin
 		Names map[string]string `yaml:"names"`
 	}
 	if err := yaml.Unmarshal(text, &document); err != nil {
-		return nil, nil, pool.SourceError("gpuNamesFile is not YAML of the form `names: {stored name: shown name}`: %w", err)
+		return nil, nil, pool.SourceError("gpuNamesFile is not YAML of the form `names: {stored name: display name}`: "+
+			"%w", err)
 	}
 	if n := len(document.Names); n > mostDeviceNames {
 		return nil, nil, pool.SourceError("gpuNamesFile: at most %d names; got %d", mostDeviceNames, n)

@@ -17,7 +17,7 @@ type Source interface {
 	// Notices report the parts that cannot be read.
 	Look(ctx context.Context) (State, error)
 
-	// Recheck makes the source compare rows with their hashes, from the next look on, if it would otherwise trust that
+	// Recheck makes the source compare rows with their hashes, from the next look onward, if it would otherwise trust that
 	// they were only appended to. So an edit that was committed together with appended rows is seen immediately instead of
 	// within an hour.
 	Recheck()
@@ -63,7 +63,7 @@ type State interface {
 	// Witness returns the present trace of the parts that a day's rows are in, see Key; "" if there is none.
 	Witness(date int32) string
 
-	// Holds reports whether a day's rows are those that k describes.
+	// Holds reports whether k describes a day's rows.
 	Holds(ctx context.Context, date int32, k Known) (bool, error)
 
 	// Rows gives the snapshots of a day to the visitor. If the day only grew since it was known, the reading is resumed

@@ -12,7 +12,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// ErrCircle is that of rows that are not in the order of their numbers: the tree is damaged, and SQLite itself would
+// ErrCircle says that rows are not in the order of their numbers: the tree is damaged, and SQLite itself would
 // follow it for ever.
 var ErrCircle = errors.New("rows do not follow each other")
 
@@ -64,14 +64,14 @@ func IsDamage(err error) bool {
 	return primary == sqlite3.SQLITE_CORRUPT || primary == sqlite3.SQLITE_IOERR || errors.Is(err, ErrCircle)
 }
 
-// IsReadOnly reports whether err is that of opening a WAL file that cannot get its shared memory.
+// IsReadOnly reports whether err comes from opening a WAL file that cannot get its shared memory.
 func IsReadOnly(err error) bool {
 	code, primary := codeOf(err)
 	return primary == sqlite3.SQLITE_CANTOPEN || primary == sqlite3.SQLITE_READONLY &&
 		code != sqlite3.SQLITE_READONLY_ROLLBACK
 }
 
-// isLocked reports whether err is that of waiting for a writer in vain.
+// isLocked reports whether err comes from waiting in vain for a writer.
 func isLocked(err error) bool {
 	_, primary := codeOf(err)
 	return primary == sqlite3.SQLITE_BUSY || primary == sqlite3.SQLITE_LOCKED || errors.Is(err, errLocked)

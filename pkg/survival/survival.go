@@ -33,7 +33,7 @@ type Item struct {
 	Fate        Fate
 }
 
-// Point is a curve's value from an age on, until the next point.
+// Point is a curve's value from an age onward, until the next point.
 type Point struct {
 	Age      pool.Micros
 	Survival float64 // probability that the event has not happened up to Age, Age included
@@ -178,7 +178,7 @@ func (c Curve) Steps() (hours []float64, heights map[string][]float64) {
 	return hours, map[string][]float64{"survival": survival, "low": low, "high": high, "atRisk": atRisk}
 }
 
-// end is when an item leaves the risk set, and how: its age times 4 plus its fate, for the sake of sorting.
+// end is when and how an item leaves the risk set: its age times 4 plus its fate, so that it can be sorted.
 type end uint64
 
 func (e end) age() pool.Micros { return pool.Micros(e >> 2) }

@@ -175,7 +175,7 @@ func (a *artifact[T]) fromDisk(ctx context.Context, r *request[T]) (e *entry[T],
 		e.known.State = r.state
 		r.stats.disk.Add(1)
 	} else {
-		e.unwritten = worthWriting // written at once, because a command may end before the day has grown more often
+		e.unwritten = worthWriting // written immediately, because a command may end before the day has grown more often
 	}
 	return e, valid, nil
 }

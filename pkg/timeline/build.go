@@ -16,7 +16,7 @@ type builder struct {
 
 	gpus     []gpuBuild
 	touched  []uint32
-	roomy    []uint32 // machines with a row in the snapshot that tells a slot's room
+	roomy    []uint32 // machines with a row in the snapshot that reports a slot's room
 	machines []machineBuild
 	known    map[statusRows]uint32 // statuses without further claims, by rows of the table
 }
@@ -29,7 +29,7 @@ type gpuBuild struct {
 	memory float64
 
 	spans []span
-	alone uint32 // the last status that it had without further claims; 0 = none is known
+	alone uint32 // its last status without further claims; 0 = none is known
 }
 
 type span struct {
@@ -45,7 +45,7 @@ type machineBuild struct {
 	rooms  []roomSpan
 }
 
-// slotRoom is the room that the last row of a slot in a snapshot tells.
+// slotRoom is the room that the last row of a slot in a snapshot reports.
 type slotRoom struct {
 	slot int32
 	Room
@@ -57,7 +57,7 @@ func newBuilder(date int32, table *rowTable) *builder {
 	}
 }
 
-// grow makes room for the GPUs and machines that the table has come to know.
+// grow makes room for the GPUs and machines that are new in the table.
 func (b *builder) grow() {
 	for len(b.gpus) < len(b.table.gpus) {
 		b.gpus = append(b.gpus, gpuBuild{seen: -1, memory: math.NaN()})
@@ -88,7 +88,7 @@ func (b *builder) add(s snapshots.Snapshot) {
 	}
 }
 
-// resume takes over an earlier segment of the day ahead of its newest snapshot. Of that one only the names stay.
+// resume continues an earlier segment of the day, without its newest snapshot, of which only the names stay.
 func (b *builder) resume(d *Day) {
 	b.table.know(d)
 	b.grow()
@@ -166,7 +166,7 @@ func (b *builder) row(number int, p *parsedRow) {
 		return
 	}
 	held := &b.table.distinct.All[current]
-	if p.state >= held.State { // of equals the last one
+	if p.state >= held.State { // among equal states, the last row counts
 		g.side[p.side] = p.row
 		if held.State == pool.Claimed {
 			g.extras = append(g.extras, Claim{p.side, held.User, held.Job})
@@ -174,7 +174,7 @@ func (b *builder) row(number int, p *parsedRow) {
 	}
 }
 
-// report records that the machine has a row in the snapshot, and the row's evidence about its ownership.
+// report records that the machine has a row in the snapshot, and what the row says about its ownership.
 func (b *builder) report(number int, p *parsedRow) {
 	m := &b.machines[p.machine]
 	if m.seen != number {
@@ -218,7 +218,7 @@ func (m *machineBuild) extendRoom(number uint16) {
 	m.rooms = append(m.rooms, roomSpan{number, number, sum})
 }
 
-// extend extends the GPU's last span, or begins another.
+// extend extends the GPU's last span or begins a new one.
 func (b *builder) extend(number int, g *gpuBuild) {
 	status := b.status(g)
 	if n := len(g.spans); n > 0 && g.spans[n-1].status == status && int(g.spans[n-1].last) == number-1 {
@@ -228,7 +228,7 @@ func (b *builder) extend(number int, g *gpuBuild) {
 	g.spans = append(g.spans, span{uint16(number), uint16(number), status})
 }
 
-// status numbers the content of the GPU's rows.
+// status returns the number of the GPU's status, which its rows determine.
 func (b *builder) status(g *gpuBuild) uint32 {
 	rows := statusRows{g.side[pool.Primary], g.side[pool.Backfill]}
 	d := b.day
@@ -250,7 +250,7 @@ func (b *builder) status(g *gpuBuild) uint32 {
 	return s
 }
 
-// statusOf numbers rows without further claims.
+// statusOf returns the number of the status of rows without further claims.
 func (b *builder) statusOf(rows statusRows) uint32 {
 	s, known := b.known[rows]
 	if !known {
@@ -261,7 +261,7 @@ func (b *builder) statusOf(rows statusRows) uint32 {
 	return s
 }
 
-// same finds a status with equal rows and equal further claims. Such statuses are rare: a walk over them is enough.
+// same finds a status with equal rows and equal further claims. Such statuses are rare, so a linear search is enough.
 func (b *builder) same(rows statusRows, claims []Claim) (uint32, bool) {
 	for _, f := range b.day.extraClaims {
 		if b.day.statuses[f.Status] == rows && slices.Equal(b.day.extras[f.From:f.To], claims) {
@@ -283,7 +283,7 @@ func (b *builder) furtherClaims(g *gpuBuild) []Claim {
 	return claims
 }
 
-// finish puts the GPUs in order and the spans one after the other, with the snapshots in which a GPU has no row.
+// finish sorts the GPUs and concatenates their spans, including the snapshots in which a GPU has no row.
 func (b *builder) finish() *Day {
 	b.grow()
 	d := b.day
@@ -332,7 +332,7 @@ func (b *builder) finish() *Day {
 	return d
 }
 
-// finishStatuses renumbers the statuses in the order of the spans, and their rows without the jobs.
+// finishStatuses renumbers the statuses in the order of the spans, and their rows without regard to jobs.
 func (b *builder) finishStatuses() {
 	d := b.day
 	old := *d

@@ -105,7 +105,7 @@ func (s *Slices) cover() {
 	for first > 0 && s.Window.From-v.Times[first-1] <= pool.Day {
 		first--
 	}
-	first = max(first-1, 0) // the neighbour, however far
+	first = max(first-1, 0) // the neighbor, however far
 	for end < len(v.Times) && v.Times[end]-s.Window.To <= pool.Hour {
 		end++
 	}

@@ -65,7 +65,7 @@ type Day struct {
 	jobs     packedJobs
 
 	extraClaims []extraClaims // ascending by status
-	extras      []Claim       // of all statuses with further claims, one after the other
+	extras      []Claim       // of all statuses with further claims, one after another
 
 	machines      []Machine
 	silentOffsets []uint32 // silences of machine m: silentOffsets[m] … silentOffsets[m+1]

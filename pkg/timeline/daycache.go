@@ -43,7 +43,7 @@ func newDayCache(source snapshots.Source, maxBytes int64, disk *segcache.Disk, s
 // requestsAtOnce is how many days are requested from a bucket at the same time, where most of the time is waiting.
 const requestsAtOnce = 16
 
-// parallel is how many values are worth getting at the same time. Those that take computing wait for a slot.
+// parallel is how many values are worth requesting at the same time. Values that need computing wait for a slot.
 func (c *dayCache) parallel() int {
 	if c.shared != nil {
 		return max(requestsAtOnce, runtime.GOMAXPROCS(0))

@@ -10,13 +10,13 @@ import (
 // in schedds; and cluster, proc and the time of queueing as differences from the job before of the same access point.
 // They are nearly half of a day on disk, and few kinds ask for them: Day.Jobs reads them each time.
 //
-// Their order is that of statuses, of each the primary one first.
+// They are in the order of statuses, the primary one first for each.
 type packedJobs struct {
 	schedds []Symbol
 	packed  []byte
 }
 
-// pack packs jobs. Differences are those of 32 bits that wrap around, so that there is none that is wrong.
+// pack packs jobs. Differences are 32-bit numbers that wrap around, so none can be wrong.
 func pack(jobs []Job) (p packedJobs) {
 	var schedds pool.Numbered[Symbol]
 	for _, j := range jobs {

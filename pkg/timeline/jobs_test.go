@@ -62,7 +62,7 @@ func TestDamageAnywhere(t *testing.T) {
 		defer tl.Close()
 		v := load(t, tl, rows)
 		requireEqual(t, want, v)
-		if v.Work.Read > 1 { // the running day, and the damaged one
+		if v.Work.Read > 1 { // the current day, and the damaged one
 			again, err := os.ReadFile(files[0])
 			require.NoError(t, err)
 			require.Equal(t, body(whole), body(again), what)

@@ -28,7 +28,7 @@ func (s *loadStats) work() Work {
 }
 
 // Load returns a view that holds every snapshot of the UTC days that [from, to] touches, and the data of the days
-// around them that determine neighbours, cadence and gaps at the edges: the snapshot before from, and the one after to,
+// around them that determine neighbors, cadence and gaps at the edges: the snapshot before from, and the one after to,
 // if they are less than a day away.
 //
 // A part of the source or a day that cannot be read becomes a notice of the view, and the rest answers. Errors: nothing
@@ -46,8 +46,8 @@ func (t *Timeline) Load(ctx context.Context, from, to pool.Micros) (*View, error
 	return v, err
 }
 
-// Retry calls do. If the snapshots change meanwhile, it calls do again with a context that demands the current state of
-// the source.
+// Retry calls do. If the snapshots change in the meantime, it calls do again with a context that demands the current
+// state of the source.
 func Retry(ctx context.Context, do func(context.Context) error) error {
 	const tries = 10
 	for range tries {
@@ -59,7 +59,7 @@ func Retry(ctx context.Context, do func(context.Context) error) error {
 	return pool.SourceError("%v: ask again", snapshots.ErrStale)
 }
 
-// settled loads the state of the source and passes it to do, and retries if the source changed meanwhile.
+// settled loads the state of the source and passes it to do, and retries if the source changed in the meantime.
 func (t *Timeline) settled(ctx context.Context, do func(snapshots.State) error) error {
 	return Retry(ctx, func(ctx context.Context) error {
 		state, err := t.look(ctx)
@@ -73,7 +73,7 @@ func (t *Timeline) settled(ctx context.Context, do func(snapshots.State) error) 
 type startKey struct{}
 
 // WithStart returns the context of a question that was asked at a moment. Waiting questions share one reading of the
-// source's state if it began after they were asked, because for a bucket each reading is a listing.
+// source's state if it began after they were asked, because for a bucket, each reading is a listing.
 func WithStart(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, startKey{}, at)
 }
@@ -128,7 +128,7 @@ func (t *Timeline) load(ctx context.Context, state snapshots.State, from, to poo
 			return nil, err
 		}
 	}
-	// the cadence of a day with few snapshots is that of the day before it
+	// a day with few snapshots has the cadence of the day before it
 	for len(days) > 0 && days[0].Date == first && days[0].cadence == 0 && first > pool.DayOf(from)-2 {
 		if err := dayBefore(); err != nil {
 			return nil, err

@@ -9,7 +9,7 @@ import (
 )
 
 // reader makes a segment out of the snapshots of a day: of all of them, or of an earlier segment and those from its
-// newest one on. It implements snapshots.Visitor.
+// newest one onward. It implements snapshots.Visitor.
 type reader struct {
 	names   *Names
 	date    int32
@@ -42,7 +42,7 @@ func (r *reader) finish(oddities snapshots.Oddities) *Day {
 	return d
 }
 
-// notices returns what was odd about the rows of the day.
+// notices returns notices about odd rows of the day.
 func (d *Day) notices(names *Names) []snapshots.Notice {
 	var all []snapshots.Notice
 	add := func(n uint32, text string) {

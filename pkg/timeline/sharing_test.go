@@ -240,7 +240,7 @@ func TestRaceOfBuilders(t *testing.T) {
 	require.Len(t, objects(t, o), 1)
 }
 
-// Objects that are damaged, foreign or of an earlier format are ignored, reported, and left in place.
+// Objects that are damaged, foreign or in an earlier format are ignored, reported, and left in place.
 func TestObjectsNotBelieved(t *testing.T) {
 	server := buckettest.Start(t)
 	dir, rows, window := finishedDays(t)

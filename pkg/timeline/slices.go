@@ -28,7 +28,7 @@ type Slices struct {
 type DaySlices struct {
 	*Day
 	Index       int // in View.Days
-	First, Last int // its slices without those that it shares with a neighbour; none if First > Last
+	First, Last int // its slices without those that it shares with a neighbor; none if First > Last
 
 	lo, hi  int     // its snapshots in those slices: [lo, hi)
 	from    int     // its first snapshot in the window
@@ -212,7 +212,7 @@ func (d *Day) StatusRows(status uint32) (primary, backfill uint32) {
 // Rows returns the day's distinct rows. Number 0 means no row. Callers must not change the slice.
 func (d *Day) Rows() []Row { return d.rows }
 
-// Pieces appends the pieces of the day's i-th GPU, in order. Slices that the day shares with a neighbour are left to
+// Pieces appends the pieces of the day's i-th GPU, in order. Slices that the day shares with a neighbor are left to
 // Slices.Shared.
 func (d *DaySlices) Pieces(i int, pieces []Piece) []Piece {
 	first, status := d.Spans(i)
@@ -352,7 +352,7 @@ func (s *Slices) Shared(ctx context.Context, visit func(slice int, primary, back
 		for i := range b.GPUs() {
 			gpus[b.GPU(i)] = i
 		}
-		// of the earlier day the snapshots from its last own slice on, of the later one those up to its first own slice
+		// the earlier day's snapshots from its last own slice onward, and the later day's up to its first own slice
 		begin, end := a.before(int32(slice)), b.after(int32(slice))
 		for i := range a.GPUs() {
 			j, both := gpus[a.GPU(i)]

@@ -18,7 +18,7 @@ type Options struct {
 	Source   snapshots.Source // closed with the timeline
 	MaxBytes int64            // memory for segments and usage
 
-	// CacheDir keeps the segments of finished days over restarts; "" keeps them in memory only. CacheName distinguishes
+	// CacheDir keeps the segments of finished days across restarts; "" keeps them in memory only. CacheName distinguishes
 	// sources apart that share a directory.
 	CacheDir, CacheName string
 	MaxDiskBytes        int64

@@ -57,7 +57,7 @@ func load(t testing.TB, tl *Timeline, rows []drawnRow) *View {
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The running day grows by the rows of each new snapshot; finished days stay the very same segment.
+// The current day grows by the rows of each new snapshot; finished days stay the very same segment.
 func TestNewRowsAreSeen(t *testing.T) {
 	for _, journal := range []string{"DELETE", "WAL"} {
 		t.Run(journal, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestNewRowsAreSeen(t *testing.T) {
 }
 
 // Questions that wait together share one reading of the files' state; a question that is asked after its start sees
-// data that came meanwhile.
+// data that came in the meantime.
 func TestQuestionsShareLooks(t *testing.T) {
 	dir := t.TempDir()
 	db := snapshotstest.Open(t, dir, september, snapshotstest.Schema)

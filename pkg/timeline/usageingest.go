@@ -48,7 +48,7 @@ func (c *usageClaim) is(user Symbol, job Job) bool {
 	return job == c.job && (!job.IsNone() || user == c.user)
 }
 
-// claimState is what a claim's rows say in a snapshot.
+// claimState holds what a claim's rows say in a snapshot.
 type claimState struct {
 	usageClaim
 	snapshot int // the last one with a row

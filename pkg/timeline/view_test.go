@@ -18,7 +18,7 @@ func rowsAt(times ...pool.Micros) (rows []snapshotstest.Row) {
 	return rows
 }
 
-// every returns n times from a time on.
+// every returns n times from a time onward.
 func every(step, from pool.Micros, n int) (times []pool.Micros) {
 	for i := range n {
 		times = append(times, from+pool.Micros(i)*step)
@@ -46,7 +46,7 @@ func TestGapOfExactlyTheLimit(t *testing.T) {
 	}
 }
 
-// The cadence of a day with few snapshots is that of the day before, even if only the later day is requested; and 15
+// A day with few snapshots has the cadence of the day before, even if only the later day is requested; and 15
 // minutes without such a day.
 func TestCadenceLooksBack(t *testing.T) {
 	next := start + pool.Day

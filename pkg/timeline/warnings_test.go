@@ -13,7 +13,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// month is 28 days of a machine with 30 GPUs: a file with some 4,000 pages.
+// month is 28 days of a machine with 30 GPUs: a file with about 4,000 pages.
 func month() (rows []snapshotstest.Row) {
 	for i := range 28 * 96 {
 		at := pool.Time(start + pool.Micros(i)*15*pool.Minute).Format("2006-01-02 15:04:05.000000")

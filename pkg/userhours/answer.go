@@ -12,7 +12,7 @@ import (
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
-// Answer answers a query of the kind. Errors are those of the timeline.
+// Answer answers a query of the kind. Errors come from the timeline.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
 	slices, about, err := counts.Load(ctx, s.Timeline, p)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Usage is what one user held of one group, by bucket.
+// Usage is what one user held in one group, by bucket.
 type Usage struct {
 	Group []string // by the groupings other than user
 	User  string

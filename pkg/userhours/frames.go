@@ -109,7 +109,7 @@ func series(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 			about.Info("limit: the %d users with the most hours, the other %s are %s", len(kept), frames.Thousands(rest),
 				query.Other)
 		}
-		if p.Limit > 0 { // it is that of users: their series are all shown
+		if p.Limit > 0 { // it limits users: their series are all shown
 			unlimited := *p
 			unlimited.Limit = query.MaxRows
 			shown = &unlimited

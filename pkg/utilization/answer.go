@@ -40,7 +40,7 @@ func load(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, shar
 	return a, sharp, err
 }
 
-// loadOnce is load of the snapshots as they are. Returns snapshots.ErrStale if they change meanwhile.
+// loadOnce is load for the current snapshots. Returns snapshots.ErrStale if they change in the meantime.
 func loadOnce(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, sharp bool, err error) {
 	opened, err := linked.Open(ctx, s, p)
 	if err != nil {
@@ -211,7 +211,7 @@ func byMachine(all []Run) iter.Seq[[]Run] {
 	}
 }
 
-// tracing is what the runs of all machines are traced with.
+// tracing is the data with which the runs of all machines are traced.
 type tracing struct {
 	*answer
 	memo        *stores.Memo

@@ -42,7 +42,7 @@ func (a *Amounts) percent(part float64) float64 {
 type (
 	// Figures are what the runs of a window add up to.
 	Figures = aggregate.Figures[Sums]
-	// GroupFigures are those of one group.
+	// GroupFigures are the figures of one group.
 	GroupFigures = aggregate.Group[Sums]
 )
 

@@ -9,8 +9,8 @@ import (
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
-// Hourly is what the runs of a group did in an hour. Sums over hours and groups are those of longer windows; a window
-// has Begun of its hours and Carried of its first one as its runs.
+// Hourly is what the runs of a group did in an hour. Sums over hours and groups give the figures of longer windows; a
+// window has Begun of its hours and Carried of its first one as its runs.
 type Hourly struct {
 	Amounts
 	Begun   int // runs that start in the hour
@@ -24,7 +24,7 @@ type HourOf struct {
 }
 
 // ByHour returns what runs did in each of consecutive hours, given by their beginnings and the end of the last one.
-// Errors are those of Answer, and pool.SourceError where the job source does not answer: figures without it are others.
+// Errors come from Answer, and pool.SourceError where the job source does not answer: figures without it are others.
 func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.Micros) (map[HourOf]*Hourly, error) {
 	p, err := query.Catalog{Kind}.Plan(query.Request{
 		Model: query.Model{QueryType: Kind.Name, Bucket: "1h",

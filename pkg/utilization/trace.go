@@ -22,7 +22,7 @@ type Sighting struct {
 	Usage float64 // GPUs that computed, on average since the run's start; 0 or more
 }
 
-// Reports are what the startd reported of a run, a job's hold of GPUs.
+// Reports are the startd's reports about a run, a job's hold on GPUs.
 type Reports struct {
 	GPUs       int
 	Start, End pool.Micros
@@ -45,7 +45,7 @@ type piece struct {
 	busy     float64 // GPUs · µs, at most GPUs · (to − from)
 }
 
-// Trace is what the GPUs of a run did between its sightings.
+// Trace describes what the GPUs of a run did between its sightings.
 type Trace struct {
 	GPUs       int
 	Start, End pool.Micros

@@ -47,7 +47,7 @@ type Asked struct {
 }
 
 // Compute returns the facts of a pool's hours, in no order, and warnings about faulty snapshots and missing job ads. An
-// hour without a snapshot has only the fact of its coverage. Errors are those of the timeline, and pool.SourceError if
+// hour without a snapshot has only the fact of its coverage. Errors come from the timeline, and pool.SourceError if
 // the job source does not answer, because facts without it would differ.
 func Compute(ctx context.Context, s *stores.Stores, env query.Env, r Asked) (all []*Fact, warnings []string,
 	err error) {

@@ -55,7 +55,7 @@ func Run(ctx context.Context, s *stores.Stores, env query.Env, o Options, done f
 	}
 }
 
-// meetings is how often a publishing begins again because of others.
+// meetings is how often publishing starts over because of other publishers.
 const meetings = 10
 
 func run(ctx context.Context, s *stores.Stores, env query.Env, o Options, done func(Part)) error {
@@ -152,7 +152,7 @@ func begin(known *facts.Checkpoint, env query.Env, o Options, first pool.Micros)
 	return facts.Micros(known.Filling.Next), known, nil
 }
 
-// filling returns the hours still to be written after a checkpoint whose hours are published again from one on.
+// filling returns the hours still to be written after a checkpoint whose hours are published again from one onward.
 func filling(known *facts.Checkpoint, from int64) *facts.Filling {
 	f := facts.Filling{Since: min(known.Since, from), Next: from}
 	if before := known.Filling; before != nil {

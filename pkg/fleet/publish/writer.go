@@ -40,7 +40,7 @@ type writer struct {
 	clear pool.Micros // facts from here on to the first hours that are written are removed; 0: none
 }
 
-// version is that of a document.
+// version is a document's version.
 type version struct {
 	Sequence int64 `json:"_seq_no"`
 	Term     int64 `json:"_primary_term"` // 0 without a document
@@ -146,7 +146,7 @@ func (w *writer) show(ctx context.Context) error {
 	return w.Client.Complete(doing, &answer.Shards)
 }
 
-// checkpoint returns the pool's checkpoint, nil without one.
+// checkpoint returns the pool's checkpoint, nil if there is none.
 func (w *writer) checkpoint(ctx context.Context) (*facts.Checkpoint, error) {
 	var found struct {
 		version
@@ -246,7 +246,7 @@ func (w *writer) forget(ctx context.Context, point *facts.Checkpoint, from pool.
 	return err
 }
 
-// count returns the number of the pool's documents of each hour from one on, in ms.
+// count returns the number of the pool's documents of each hour from one onward, in ms.
 func (w *writer) count(ctx context.Context, from int64) (map[int64]int, error) {
 	pinned, err := w.Client.Pin(ctx, w.Index)
 	if err != nil {

@@ -431,7 +431,7 @@ func TestIncompleteAnswers(t *testing.T) {
 		"failed shards": {failing, "1 of 1 shards failed (index htcondor-000001: node_gone: the node went away): job ads " +
 			"may be missing. Check the cluster's health. (1 of 1 searches)"},
 		"timed out": {strings.Replace(oneHit, `"timed_out": false`, `"timed_out": true`, 1),
-			"1 of 1 searches ran out of the server's time: job ads may be missing."},
+			"1 of 1 searches timed out on the server: job ads may be missing."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t, status(200, c.answer))
@@ -449,7 +449,7 @@ func TestIncompleteAnswers(t *testing.T) {
 		result, err := s.Ads(t.Context(), wanted)
 		require.NoError(t, err)
 		require.True(t, result.Partial)
-		require.Equal(t, []string{"More than 7 job ads match: the rest was left out. Ask for a shorter time range."},
+		require.Equal(t, []string{"More than 7 job ads match: the rest were left out. Use a shorter time range."},
 			result.Notices)
 		require.Equal(t, 7, f.searches)
 	})

@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	batch       = 1000 // jobs, or days of machines, of one search
+	batch       = 1000 // jobs, or days of machines, per search
 	concurrency = 4    // searches at a time
 	keepAlive   = "1m" // how long the server keeps a point in time between two pages
 )
@@ -52,7 +52,8 @@ func (s *Source) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (job
 	}, query: query})
 }
 
-// Epochs implements [jobs.Source]. Lengths are not stored: most of the longer runs are not read, the others dropped.
+// Epochs implements [jobs.Source]. Ads do not store the length of a run, so the search leaves out most of the longer
+// runs, and the rest are dropped here.
 func (s *Source) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
 	of := make(map[string]jobs.EpochDay, len(days))
 	for _, d := range days {
@@ -67,19 +68,19 @@ func (s *Source) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result,
 	}, query: query})
 }
 
-// byDay sorts keys by their days: so a search is about few of them.
+// byDay sorts keys by day, so that each search covers only a few days.
 func byDay(of map[string]jobs.EpochDay) []string {
 	return slices.SortedFunc(maps.Keys(of), func(a, b string) int {
 		return cmp.Or(cmp.Compare(of[a].Day, of[b].Day), cmp.Compare(a, b))
 	})
 }
 
-// mostParts bounds the parts of days that a search tells apart, two clauses each in every spelling: a server may allow
-// no more than 1024.
+// mostParts limits how many parts of days a search distinguishes. Each takes two clauses in every spelling, and a
+// server may allow no more than 1024.
 const mostParts = 120
 
-// longer matches most of the ads of runs that lasted longer than wanted, and no others: those that began in one part of
-// a day, and ended at least that length after the part.
+// longer matches most of the ads of runs that lasted longer than wanted, and no others: those of runs that began in one
+// part of a day and ended at least that long after it.
 func longer(mapping fields, keys []string, of map[string]jobs.EpochDay) (queries []types.Query) {
 	longest := map[int32]time.Duration{} // of each day
 	for _, key := range keys {
@@ -107,7 +108,7 @@ func longer(mapping fields, keys []string, of map[string]jobs.EpochDay) (queries
 	return queries
 }
 
-// within matches documents in which one of the fields holds a date from a second to another, both included.
+// within matches documents in which one of the fields is a date between two seconds, both included.
 func within(fields []string, from, to int64) types.Query {
 	format := "epoch_second" // a bare number would mean milliseconds
 	second := func(t int64) json.RawMessage { return strconv.AppendInt(nil, t, 10) }
@@ -141,7 +142,7 @@ type question struct {
 	query func(mapping fields, keys []string) types.Query
 }
 
-// anyOf matches documents in which one of the fields holds one of the values.
+// anyOf matches documents in which one of the fields has one of the values.
 func anyOf(fields, values []string) types.Query {
 	var queries []types.Query
 	for _, field := range fields {
@@ -160,8 +161,8 @@ func either(queries []types.Query) types.Query {
 		MinimumShouldMatch: 1}}}}}
 }
 
-// lookup collects the ads with the given keys in batches, all from one point in time. When the server loses that (a
-// node restarts), the lookup is restarted, once.
+// lookup collects the ads with the given keys in batches, all from one point in time. If the server loses it (a node
+// restarts), the lookup starts over, once.
 func (s *Source) lookup(ctx context.Context, q question) (jobs.Result, error) {
 	ctx, cancel := s.limited(ctx)
 	defer cancel()
@@ -169,7 +170,7 @@ func (s *Source) lookup(ctx context.Context, q question) (jobs.Result, error) {
 		return q.found().Result(), nil
 	}
 	if err := ctx.Err(); err != nil {
-		return jobs.Result{}, s.es.Unanswered(ctx, "looking job ads up", err)
+		return jobs.Result{}, s.es.Unanswered(ctx, "looking up job ads", err)
 	}
 	mapping, err := s.fields(ctx)
 	if err != nil {
@@ -193,7 +194,7 @@ func (s *Source) lookup(ctx context.Context, q question) (jobs.Result, error) {
 	return result, nil
 }
 
-// search does one attempt of a lookup. It returns notices about missing ads.
+// search makes one attempt at a lookup. It returns notices about missing ads.
 func (s *Source) search(ctx context.Context, q question, mapping fields, found *jobs.Collector) ([]string, error) {
 	var pit struct{ ID string }
 	request := openpointintime.NewOpenPointInTimeFunc(s.es)(s.index).KeepAlive(keepAlive)
@@ -213,14 +214,14 @@ func (s *Source) search(ctx context.Context, q question, mapping fields, found *
 	return state.notices(), nil
 }
 
-// paging is the common state of the searches of one attempt.
+// paging is the state that the searches of one attempt share.
 type paging struct {
 	source  *Source
 	found   *jobs.Collector
 	mapping fields
 
 	mu       sync.Mutex
-	pit      string // the newest id: an answer can bring a new one
+	pit      string // the newest id; a response can contain a new one
 	read     int64
 	searches int
 	timedOut int
@@ -270,7 +271,8 @@ func (p *paging) pages(ctx context.Context, query types.Query) error {
 
 var windowLimit = regexp.MustCompile(`less than or equal to: \[(\d+)\]`)
 
-// largestPage is the size that an index allows a page (max_result_window), if a search failed because of it; else 0.
+// largestPage returns the page size that an index allows (max_result_window) if a search failed because of it,
+// otherwise 0.
 func largestPage(err error) int {
 	var status elastic.StatusError
 	if !errors.As(err, &status) || status.Code != http.StatusBadRequest {
@@ -280,11 +282,11 @@ func largestPage(err error) int {
 	if found == nil {
 		return 0
 	}
-	most, _ := strconv.Atoi(found[1]) // too long a number: 0
+	most, _ := strconv.Atoi(found[1]) // a number that is too long gives 0
 	return most
 }
 
-// note takes down what a page of a size says about itself; more reports whether to ask for the next.
+// note records what a page says about the search; more reports whether to request the next page.
 func (p *paging) note(page *page, size int) (more bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -320,17 +322,17 @@ func (p *paging) notices() (missing []string) {
 		missing = append(missing, fmt.Sprintf("%s (%d of %d searches)", p.shards, p.failed, p.searches))
 	}
 	if p.timedOut > 0 {
-		missing = append(missing, fmt.Sprintf("Elasticsearch at %s: %d of %d searches ran out of the server's time: job "+
-			"ads may be missing.", p.source.es.Shown(), p.timedOut, p.searches))
+		missing = append(missing, fmt.Sprintf("Elasticsearch at %s: %d of %d searches timed out on the server: job ads may "+
+			"be missing.", p.source.es.Shown(), p.timedOut, p.searches))
 	}
 	if p.cut {
-		missing = append(missing, fmt.Sprintf("More than %d job ads match: the rest was left out. Ask for a shorter time "+
+		missing = append(missing, fmt.Sprintf("More than %d job ads match: the rest were left out. Use a shorter time "+
 			"range.", p.source.maxAds))
 	}
 	return missing
 }
 
-// close frees the point in time. The server does so itself after keepAlive: an error is of no consequence.
+// close frees the point in time. The server does so itself after keepAlive, so an error does not matter.
 func (p *paging) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()

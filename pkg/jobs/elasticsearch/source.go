@@ -34,7 +34,7 @@ type Config struct {
 	Index string
 	// EpochIndex names further indexes, those of the epoch ads; empty = none. An ad's kind follows from its content.
 	EpochIndex string
-	// Timeout is the longest that a lookup may take; 0 = 30 s. Of the time until the context's deadline a lookup uses
+	// Timeout is the longest that a lookup may take; 0 = 30 s. A lookup uses, of the time until the context's deadline,
 	// three quarters at most: the caller can still answer without job ads.
 	Timeout time.Duration
 }
@@ -52,7 +52,7 @@ type Source struct {
 	mappedAt time.Time
 }
 
-// New checks the configuration; the first request to the server is that of a lookup.
+// New checks the configuration; the first request to the server comes with a lookup.
 func New(config Config) (*Source, error) {
 	var names []string
 	for _, name := range strings.Split(config.Index+","+config.EpochIndex, ",") {

@@ -17,7 +17,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Input is a file with job ads: JSON objects one after the other, as lines or indented, or arrays of them, as
+// Input is a file with job ads: JSON objects one after another, as lines or indented, or arrays of them, as
 // condor_history -json, -jsonl and adstash write them; or ads as condor_history -long prints them.
 type Input struct {
 	Name   string // for messages

@@ -67,7 +67,7 @@ func longAds(reader *bufio.Reader, found func(line int, object []byte) error,
 	}
 }
 
-// jsonOf turns a value of an ad into JSON: numbers, yes and no, and texts as they are, anything else as a text.
+// jsonOf turns a value of an ad into JSON: numbers, yes and no, and texts unchanged, and anything else as a text.
 func jsonOf(value string) json.RawMessage {
 	small := strings.ToLower(value)
 	switch {

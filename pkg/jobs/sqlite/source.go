@@ -150,8 +150,8 @@ func (s *Source) health(ctx context.Context, query string) (jobs.Health, error) 
 	return health, nil
 }
 
-// epochs counts the epoch ads that do not say where their run was (LastRemoteHost is the host of the run before), and
-// tells whether one says what its run has saved.
+// epochs counts the epoch ads that do not say where their run was (LastRemoteHost is the host of the previous run), and
+// reports whether one says what its run has saved.
 const epochs = `SELECT count(*) FILTER (WHERE ad NOT LIKE '%"StartdName"%' AND ad NOT LIKE '%"RemoteHost"%'),
 	coalesce(max(ad LIKE '%"JobLastCheckpointTime"%'), 0) FROM ads WHERE kind = 'epoch'`
 

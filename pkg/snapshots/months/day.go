@@ -86,7 +86,7 @@ func (s *state) Witness(date int32) string {
 	return witness(pieces)
 }
 
-// witness returns the traces of the pieces' files, a line each; "" if one has none.
+// witness returns the traces of the pieces' files, one line each; "" if one has none.
 func witness(pieces []piece) string {
 	var all []string
 	for _, p := range pieces {
@@ -275,7 +275,7 @@ func fingerprint(ctx context.Context, sources []source, pieces []piece) (err err
 	return nil
 }
 
-// resume reads a day that is known from its newest snapshot on; nil if that is not possible.
+// resume reads a day that is known from its newest snapshot onward; nil if that is not possible.
 func (s *state) resume(ctx context.Context, date int32, from snapshots.Known, usage bool) (*reading, error) {
 	begin, ok := parseMark(from.Mark)
 	if !ok || !steady(date, s.source.zone) {
@@ -330,7 +330,7 @@ func (s *state) resume(ctx context.Context, date int32, from snapshots.Known, us
 	return r, fingerprint(ctx, r.sources, pieces)
 }
 
-// grew reports whether rows are the ones of before, of the newest file also with rows after them.
+// grew reports whether the rows are the same as before, or, in the newest file, the same with more rows after them.
 func grew(before, now Range, newest bool) bool {
 	return now.First == before.First && now.Last >= before.Last && (newest || now.Last == before.Last)
 }

@@ -39,7 +39,7 @@ func (s *state) content(sources []source) string {
 	return b.String()
 }
 
-// parse reads a key's content; ok is false if it is that of another zone, or none at all.
+// parse reads a key's content; ok is false if it belongs to another zone or is not a key's content at all.
 func (s *state) parse(content string) (sources []source, ok bool) {
 	lines := strings.Split(content, "\n")
 	if lines[0] != hash(s.source.zone.Rules()) {

@@ -41,8 +41,8 @@ type File interface {
 
 // Rechecker is a File that takes it from traces that rows were only appended, because hashing them takes long.
 type Rechecker interface {
-	// Recheck makes the file compare rows with their hashes instead, from the next look on. A file that nothing touched
-	// since its rows were hashed is not compared.
+	// Recheck makes the file compare rows with their hashes instead, from the next look onward. A file that nothing
+	// touched since its rows were hashed is not compared.
 	Recheck()
 }
 

@@ -5,11 +5,11 @@ import "github.com/chtc/gpureports/pkg/pool"
 // Files out of the order of time: as when the collector's clock was set back, or ran years ahead for a moment.
 
 const (
-	// lateness is how much a timestamp may be earlier than one before it, because of a repeated hour or a late snapshot.
+	// lateness is how much earlier a timestamp may be than one before it, because of a repeated hour or a late snapshot.
 	lateness = pool.Hour
 
-	// longestMonth is how far the ends of an ordered file lie apart at most. Where a clock ran years ahead for a moment,
-	// no day between is worth a look.
+	// longestMonth is the most that the ends of an ordered file can be apart. If a clock ran years ahead for a moment,
+	// no day in between is worth reading.
 	longestMonth = 40 * pool.Day
 )
 

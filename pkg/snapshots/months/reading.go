@@ -11,7 +11,7 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// reading takes the rows of one day: all of them, or those from its newest known snapshot on.
+// reading takes the rows of one day: all of them, or those from its newest known snapshot onward.
 type reading struct {
 	date     int32
 	zone     *localtime.Zone
@@ -25,7 +25,7 @@ type reading struct {
 	rows     int64
 }
 
-// reader is where the reading of a source is.
+// reader is the position in a source.
 type reader struct {
 	localtime.Resolver
 	local Local  // the last timestamp
@@ -61,7 +61,7 @@ func (r *reading) scan(ctx context.Context, n int, p piece, rows Range) error {
 	return nil
 }
 
-// snapshots are those of the day among the rows that were read.
+// snapshots are the day's snapshots among the rows that were read.
 func (r *reading) snapshots() []united {
 	blocks := slices.DeleteFunc(slices.Clone(r.blocks), func(b block) bool { return b.dataSlots && len(b.rows) == 0 })
 	return onDay(unite(blocks), r.date)

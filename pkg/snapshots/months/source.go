@@ -72,8 +72,8 @@ type Source struct {
 
 var _ snapshots.Source = (*Source)(nil)
 
-// New returns the source of a directory's month files. formats: of two files of one month the one of the later format
-// counts where both have rows. The directory is closed with the source.
+// New returns the source of a directory's month files. formats: if a month has files in two of them, the one in the
+// later format counts where both have rows. The directory is closed with the source.
 func New(dir *snapshots.Dir, zone *localtime.Zone, formats ...Format) *Source {
 	return NewAt(directory{dir, formats, zone}, zone)
 }
@@ -111,7 +111,7 @@ func (s *Source) Look(ctx context.Context) (snapshots.State, error) {
 	return now, nil
 }
 
-// look lists the files and opens them, and repeats that if one of them was replaced meanwhile.
+// look lists the files and opens them, and repeats that if one of them was replaced in the meantime.
 func (s *Source) look(ctx context.Context) (found []file, err error) {
 	for range 3 {
 		listed, err := s.place.List(ctx)
@@ -201,7 +201,7 @@ func (s *Source) recall(ctx context.Context) error {
 	return nil
 }
 
-// parallelLooks bounds the files that are opened in parallel: in a bucket each takes a round trip.
+// parallelLooks bounds the files that are opened in parallel: in a bucket, each takes a round trip.
 const parallelLooks = 16
 
 // lookAt opens the files, except those that can wait until their rows are requested. If offline, files that cannot be

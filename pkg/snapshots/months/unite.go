@@ -22,8 +22,8 @@ type block struct {
 	dataSlots bool // rows of data slots were left out
 }
 
-// union is how soon after the first one runs of the collector must be to be one snapshot with it (methodology section
-// 1).
+// union is how soon after the first run other runs of the collector must follow to form one snapshot with it
+// (methodology section 1).
 const union = pool.Minute
 
 // united is the blocks of one snapshot.

@@ -19,13 +19,13 @@ type Listing struct {
 	bytes   int64             // of all ends
 }
 
-// keptEnds bounds the bytes of the ends. They are kept because the running day is read again and again.
+// keptEnds bounds the bytes of the ends. They are kept because the current day is read again and again.
 const keptEnds = 32 << 20
 
 // NewListing returns an empty listing.
 func NewListing() *Listing { return &Listing{ends: map[string][]byte{}} }
 
-// listings are those of this process that are in use.
+// listings are the listings in this process that are in use.
 var listings struct {
 	sync.Mutex
 	byOwner map[string]weak.Pointer[Listing]

@@ -109,7 +109,7 @@ func Merge(ctx context.Context, b *bucket.Bucket, before string) (merged int, er
 	return merged, nil
 }
 
-// mergeDay merges snapshots into their day, and retries if another process did so meanwhile.
+// mergeDay merges snapshots into their day, and retries if another process did so in the meantime.
 func mergeDay(ctx context.Context, b *bucket.Bucket, date string, keys []string) error {
 	const patience = 5
 	for n := 1; ; n++ {

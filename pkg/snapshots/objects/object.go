@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// smallObject is read at once: a snapshot of 2,000 GPUs.
+	// smallObject is read in one piece: a snapshot of 2,000 GPUs.
 	smallObject = 256 << 10
 	// shortTail and longTail bound the first read of a larger object, which grows with it: the footer.
 	shortTail, longTail = 8 << 10, 64 << 10
@@ -36,13 +36,13 @@ type version struct{ bucket.Object }
 // Size implements parquet.Version.
 func (v version) Size() int64 { return v.Object.Size }
 
-// Same implements parquet.Version. There are servers whose ETags do not tell contents apart.
+// Same implements parquet.Version. On some servers, ETags do not distinguish contents.
 func (v version) Same(other parquet.Version) bool {
 	o, ok := other.(version)
 	return ok && v.Key == o.Key && v.Tag() == o.Tag()
 }
 
-// Tag tells the contents of one key apart.
+// Tag distinguishes the contents of one key.
 func (v version) Tag() string {
 	tag := fmt.Sprintf("%s/%d", url.PathEscape(v.ETag), v.Object.Size)
 	if v.condition() == "" {
@@ -51,7 +51,7 @@ func (v version) Tag() string {
 	return tag
 }
 
-// id tells the contents of all objects apart.
+// id distinguishes the contents of all objects.
 func (v version) id() string { return fmt.Sprintf("%s/%d/%s", v.Tag(), v.Modified.UnixMicro(), v.Key) }
 
 // condition is the ETag that a request demands, "" if the ETag is weak and therefore does not identify the very bytes.
@@ -148,7 +148,7 @@ func (i *input) cover(from, to int64) (block, error) {
 // tailOf is how much of the end of a larger object is read first.
 func tailOf(size int64) int64 { return min(max(size/64, shortTail), longTail) }
 
-// Prefetch reads a range at once.
+// Prefetch reads a range in one piece.
 func (i *input) Prefetch(from, to int64) error {
 	if i.version.Size() <= smallObject {
 		return nil

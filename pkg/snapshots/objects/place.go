@@ -1,6 +1,6 @@
 // Package objects reads the snapshots of a pool from a bucket (methodology section 1), in Parquet: month files
 // gpu_state_YYYY-MM.parquet as collectors write them into a directory, or days date=YYYY-MM-DD/….parquet, which other
-// programs read as one table with a partition a day. The snapshots of the running day are objects of their own,
+// programs read as one table with a partition a day. The snapshots of the current day are objects of their own,
 // new/date=YYYY-MM-DD/….parquet, until they are merged into its day. Only the objects that a day needs are read.
 package objects
 
@@ -92,7 +92,8 @@ func (p *place) number() int {
 	return p.begun
 }
 
-// list asks for the objects of all layouts. Snapshots come first: one that is merged meanwhile is in its day then.
+// list asks for the objects of all layouts. Snapshots come first: one that is merged in the meantime is in its day
+// then.
 func (p *place) list(ctx context.Context) (objects []bucket.Object, err error) {
 	prefixes := []string{monthPrefix, dayPrefix}
 	found := make([][]bucket.Object, len(prefixes))

@@ -232,7 +232,7 @@ func TestDayChangesAfterALook(t *testing.T) {
 	require.Empty(t, all.times)
 }
 
-// The running day is read on by the snapshots that are new, each once.
+// The current day is read on by the snapshots that are new, each once.
 func TestRunningDayReadsOn(t *testing.T) {
 	server := buckettest.Start(t)
 	o := server.Bucket(t)

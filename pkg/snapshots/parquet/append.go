@@ -20,7 +20,7 @@ import (
 
 // Append adds rows to the month file of a path, which it creates if there is none. Each row has a value for each field
 // (Writer.Write). The file is replaced as a whole, by a rename: a reader finds the old one or the new one. Row groups
-// that are full stay as they are, byte by byte; the last one is written again.
+// that are full stay unchanged, byte for byte; the last one is rewritten.
 // A file whose columns lack a field, or hold it as another type, is written again in full.
 func Append(ctx context.Context, path string, fields []Field, rows [][]any) error {
 	return appendRows(ctx, path, fields, rows, GroupRows)
@@ -212,12 +212,12 @@ func (f *File) writtenAlike(fields []Field) bool {
 	return true
 }
 
-// copyRows writes the rows of the row groups from one on.
+// copyRows writes the rows of the row groups from one onward.
 func (f *File) copyRows(ctx context.Context, in io.ReaderAt, w *Writer, from int, fields []Field) error {
 	return f.eachRow(ctx, in, from, fields, w.Write)
 }
 
-// eachRow gives the rows of the row groups from one on to visit.
+// eachRow gives the rows of the row groups from one onward to visit.
 func (f *File) eachRow(ctx context.Context, in io.ReaderAt, from int, fields []Field,
 	visit func(row []any) error) error {
 	r, err := f.NewReader(in)
@@ -233,7 +233,7 @@ func (f *File) eachRow(ctx context.Context, in io.ReaderAt, from int, fields []F
 	return nil
 }
 
-// extend writes the closed row groups as they are, which end at a byte, and one more.
+// extend copies the closed row groups, which end at a byte, and writes one more.
 func (f *File) extend(
 	ctx context.Context, out io.Writer, in *os.File, size int64, closed int, end int64,
 	fields []Field, last func(*Writer) error,

@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// Join writes the rows of files one after the other into one, with the columns of all.
+// Join writes the rows of files one after another into one, with the columns of all.
 func Join(ctx context.Context, out io.Writer, files ...[]byte) error {
 	var fields []Field
 	opened := make([]*File, len(files))

@@ -17,7 +17,7 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 )
 
-// Format is that of month files in Parquet.
+// Format is the format of month files in Parquet.
 var Format = months.Format{
 	Extension: "parquet",
 	Open: func(dir *snapshots.Dir, name string, zone *localtime.Zone) months.File {
@@ -53,7 +53,7 @@ type Input interface {
 	io.Closer
 }
 
-// prefetcher is an Input of which a range is read best at once.
+// prefetcher is an Input from which a range is best read in one piece.
 type prefetcher interface {
 	Prefetch(from, to int64) error
 }

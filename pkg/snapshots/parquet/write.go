@@ -56,7 +56,7 @@ type Writer struct {
 	rows    int // of the row group
 }
 
-// chunkRows is how many rows are handed on at once.
+// chunkRows is how many rows are passed on at a time.
 const chunkRows = 4096
 
 // NewWriter returns a writer of a file with these columns: zstd, dictionaries for all but reals.
@@ -204,7 +204,7 @@ func parseMoment(text string) (int64, error) {
 	return t.UnixMicro(), nil
 }
 
-// ReadMoment returns a time as it is read again once it was written. Errors: it is none.
+// ReadMoment returns a time as it is read back after it was written. Errors: it is not a time.
 func ReadMoment(text string) (string, error) {
 	t, err := parseMoment(text)
 	return micros.time(t).Format(momentFormat), err

@@ -11,7 +11,7 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots/sqlite"
 )
 
-// formats are those of month files; of two files of one month the one of the later format counts.
+// formats are the formats of month files. If a month has files in two of them, the one in the later format is used.
 var formats = []months.Format{sqlite.Format, parquet.Format}
 
 // OpenDir returns the source of the month files in a directory, of any format. zone is the collector's. The directory

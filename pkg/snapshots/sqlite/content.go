@@ -30,7 +30,7 @@ func (c *content) Identity(ctx context.Context, r months.Range) (string, error) 
 	return months.RowsIdentity(ctx, c, r)
 }
 
-// explain makes an error fit for a user; a failure because the file was closed or replaced meanwhile is ErrStale.
+// explain makes an error fit for a user; a failure because the file was closed or replaced in the meantime is ErrStale.
 func (c *content) explain(err error) error {
 	if c.handle.Retired() {
 		return snapshots.ErrStale
@@ -148,7 +148,7 @@ func (c *content) readStretches(ctx context.Context) error {
 	return err
 }
 
-// timestamps visits the rows from a rowid on.
+// timestamps visits the rows from a rowid onward.
 func (c *content) timestamps(ctx context.Context, next int64, visit func(rowid int64, local months.Local)) error {
 	for next <= c.info.Rows.Last {
 		n, err := c.someTimestamps(ctx, &next, visit)
@@ -186,7 +186,7 @@ func (c *content) someTimestamps(ctx context.Context, next *int64, visit func(in
 	return n, rows.Err()
 }
 
-// Queries for timestamps from a rowid on.
+// Queries for timestamps from a rowid onward.
 const (
 	upwards = "SELECT rowid, CAST(timestamp AS TEXT) FROM gpu_state " +
 		"WHERE rowid >= ? AND timestamp IS NOT NULL ORDER BY rowid" // #nosec G101 -- no credentials

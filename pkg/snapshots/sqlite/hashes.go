@@ -167,7 +167,7 @@ const (
 	// verifyAfter is how long an edit that came with appended rows can stay hidden, without the time that hashing takes.
 	verifyAfter = 50 * time.Minute
 
-	// verifyAgain is when rows are hashed again that could not be.
+	// verifyAgain is when to try again to hash rows that could not be hashed.
 	verifyAgain = time.Minute
 )
 

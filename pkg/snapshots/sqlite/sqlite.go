@@ -8,7 +8,7 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 )
 
-// Format is that of month files in SQLite.
+// Format is the format of month files in SQLite.
 var Format = months.Format{
 	Extension: "db",
 	Open: func(dir *snapshots.Dir, name string, zone *localtime.Zone) months.File {

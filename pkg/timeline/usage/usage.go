@@ -16,7 +16,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// unit is what values are kept in: billionths of a GPU.
+// unit is the unit of stored values: billionths of a GPU.
 const unit = 1e9
 
 // most is the largest value that is kept; a slot has fewer GPUs.
@@ -53,7 +53,7 @@ type Block struct {
 // Snapshots is the number of the day's snapshots.
 func (b *Block) Snapshots() int { return b.snapshots }
 
-// blocks is how many there have been.
+// blocks is the number of blocks so far.
 var blocks atomic.Uint64
 
 // Number identifies a block within this process.

@@ -41,7 +41,7 @@ func draw(t *rapid.T) drawn {
 	return d
 }
 
-// fill gives a builder the snapshots from one on.
+// fill gives a builder the snapshots from one onward.
 func (d drawn) fill(b *Builder, from int) {
 	for s := from; s < d.snapshots; s++ {
 		b.Snapshot()

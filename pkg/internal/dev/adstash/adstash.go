@@ -94,7 +94,7 @@ func Load(ctx context.Context, es *client.TypedClient, index string, schema Sche
 	return int(bulk.Stats().NumFlushed), nil
 }
 
-// LoadFile loads the job ads of a file, one a line, into the server at a URL.
+// LoadFile loads the job ads of a file, one per line, into the server at a URL.
 func LoadFile(ctx context.Context, url, index string, schema Schema, name string) (int, error) {
 	es, err := client.NewTypedClient(client.Config{Addresses: []string{url}})
 	if err != nil {

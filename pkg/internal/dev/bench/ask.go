@@ -72,7 +72,7 @@ func settings(dir, cache, jobs string, more map[string]any) (backend.DataSourceI
 	return backend.DataSourceInstanceSettings{UID: "bench", Name: "bench", Updated: now, JSONData: text}, err
 }
 
-// open opens a data source that reads nothing ahead. Its time is what clock says.
+// open opens a data source that reads nothing in advance. Its time comes from clock.
 func (b *bench) open(dir, cache, jobs string, clock func() time.Time) (*plugin.Datasource, error) {
 	s, err := settings(dir, cache, jobs, nil)
 	if err != nil {

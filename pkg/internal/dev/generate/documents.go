@@ -11,7 +11,7 @@ import (
 )
 
 // documents are the files that the descriptions of the kinds are written into, by their paths from the repository's
-// root: the front end's schema, and the table of docs/queries.md. Given are their contents as they are.
+// root: the front end's schema, and the table of docs/queries.md. Given are their current contents.
 func documents(read func(path string) ([]byte, error)) (map[string][]byte, error) {
 	const schema, queries = "src/query/schema.json", "docs/queries.md"
 	ofFleet := query.Fleet{Catalog: fleet.Catalog, Dimensions: fleet.Dimensions}

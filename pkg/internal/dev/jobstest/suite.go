@@ -324,7 +324,7 @@ func runsOfAnyLength(t *testing.T, open Open) {
 	}
 }
 
-// ofRuns: history ads count where they tell the end of their run; those of file transfers are of none.
+// ofRuns: history ads count if they give the end of their run; those of file transfers belong to no run.
 func ofRuns(t *testing.T, open Open) {
 	endless := `{"GlobalJobId": "ap#3.0#1", "RecordTime": 1759160000, "StartdName": "m1", "JobStatus": 3,
 		"JobCurrentStartDate": 1759140001, "EnteredCurrentStatus": 1759160000}`

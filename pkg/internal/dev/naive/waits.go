@@ -1,4 +1,4 @@
-// Package naive tells of waits as methodology section 14 reads, sentence by sentence, with plain loops over all rows,
+// Package naive computes waits as methodology section 14 reads, sentence by sentence, with plain loops over all rows,
 // polls and runs: tests compare the product with it. Times are microseconds since 1970 (UTC).
 package naive
 
@@ -50,7 +50,7 @@ const (
 	day    = 24 * 60 * minute
 )
 
-// Cadence is that of the UTC day of t.
+// Cadence is the cadence of t's UTC day.
 func (n *Queues) Cadence(t int64) float64 {
 	var distances []int64
 	for i := 1; i < len(n.Polls); i++ {
@@ -142,7 +142,7 @@ func (n *Queues) withElsewhere(job string, runs []Run) []Run {
 	return all
 }
 
-// Waits are those of a job with these runs.
+// Waits are the waits of a job with these runs.
 func (n *Queues) Waits(job string, runs []Run) (all []Wait) { //nolint:cyclop,funlen // rules in sequence
 	runs = n.withElsewhere(job, runs)
 	type piece struct {

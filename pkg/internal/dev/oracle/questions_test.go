@@ -922,7 +922,7 @@ func (q *queues) allAt(list []*waiting, poll int64) (now []*waiting) {
 	return now
 }
 
-// obstacles compares why jobs wait and GPUs stand unused.
+// obstacles compares why jobs wait and GPUs sit unused.
 func (c *comparison) obstacles(keeps func(*waiting) bool, filter string) {
 	by := append(c.some([]string{"user", "gpus", "gpuMemory"}, 1), "obstacle")
 	gpusBy := append(c.some([]string{"device", "memory", "ownership"}, 1), "reason")

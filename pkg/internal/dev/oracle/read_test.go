@@ -162,7 +162,7 @@ func readRecords(t testing.TB, dir, zone string) *records {
 }
 
 // localClock reads the collector's local time. In an hour that occurs twice a backward step of the text, or a first
-// occurrence that is not later than the snapshot before, means the second pass.
+// occurrence that is not later than the previous snapshot, means the second pass.
 type localClock struct {
 	location *time.Location
 	text     string

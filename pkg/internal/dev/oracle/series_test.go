@@ -181,7 +181,7 @@ type competitor struct {
 	other bool
 }
 
-// drawn is a curve's steps by age, over the range in which at least five are at risk; nil without one.
+// drawn is a curve's steps by age, over the range in which at least five are at risk; nil if there is none.
 func drawn(items []competitor) (steps map[float64][2]float64, from, until float64) {
 	ages := []float64{0}
 	for _, it := range items {

@@ -208,7 +208,7 @@ type seen struct {
 	inside                   float64 // GPU-hours in the window
 }
 
-// held are the GPU-hours of the run from a time on, as far as they lie in [from, to].
+// held are the GPU-hours of the run from a time onward, as far as they lie in [from, to].
 func (s seen) held(since, from, to int64) float64 {
 	return float64(max(0, min(s.end, to)-max(since, from))) / float64(hour) * float64(len(s.gpus))
 }

@@ -101,7 +101,7 @@ func TestClockSetBack(t *testing.T) {
 		"every answer that of the rows in the order of time", rounds)
 }
 
-// quarters are n snapshots from the beginning on.
+// quarters are n snapshots from the beginning onward.
 func quarters(n int) (rows []snapshotstest.Row) {
 	for i := range n {
 		rows = append(rows, shot(begin.Add(time.Duration(i)*15*time.Minute), i)...)
@@ -148,7 +148,7 @@ func TestSnapshotOfTheFuture(t *testing.T) {
 	d := open(t, now, map[string]any{"snapshotDir": dir, "cacheDir": cache})
 	health, err := d.CheckHealth(t.Context(), &backend.CheckHealthRequest{})
 	require.NoError(t, err)
-	require.Contains(t, health.Message, "A snapshot of the future")
+	require.Contains(t, health.Message, "That is in the future")
 	started := time.Now()
 	answer := ask(t, d, begin, begin.AddDate(7500, 0, 0), `{"queryType": "allocation", "view": "health"}`)[0]
 	require.NoError(t, answer.Error)

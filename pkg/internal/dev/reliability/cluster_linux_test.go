@@ -139,7 +139,7 @@ func TestNodesOfElasticsearch(t *testing.T) {
 }
 
 // testHangingNode stops a node's process for some seconds: questions with a deadline end with it, and say why; a data
-// source of a pool answers meanwhile. When the process continues, answers are right again.
+// source of a pool answers in the meantime. When the process continues, answers are right again.
 func testHangingNode(t *testing.T, c *clients, master, other *elastictest.Node, from, to time.Time) {
 	t.Helper()
 	signal(t, other, syscall.SIGSTOP)

@@ -125,7 +125,7 @@ func figures(t testing.TB, answer backend.DataResponse) string {
 	return text.String()
 }
 
-// notices are an answer's notices, one a line.
+// notices are an answer's notices, one per line.
 func notices(answer backend.DataResponse) string {
 	var texts []string
 	for _, frame := range answer.Frames {

@@ -21,7 +21,7 @@ import (
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
-// Growing is a directory into which a sample pool's snapshots come one after the other.
+// Growing is a directory into which a sample pool's snapshots come one after another.
 type Growing struct {
 	t     testing.TB
 	Dir   string

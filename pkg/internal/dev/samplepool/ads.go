@@ -28,7 +28,7 @@ type Ad struct {
 }
 
 // Ads are the ads of backfill and primary jobs that were written between the pool's Start and End and reached the
-// archive: the history ads by RecordTime, then the epoch ads. Its only error is that of ctx.
+// archive: the history ads by RecordTime, then the epoch ads. Its only error is ctx's.
 func (p *Pool) Ads(ctx context.Context) ([]Ad, error) {
 	var history, epochs []Ad
 	err := p.EachAd(ctx, func(a Ad) {
@@ -49,8 +49,8 @@ func (p *Pool) Ads(ctx context.Context) ([]Ad, error) {
 	return append(history, epochs...), nil
 }
 
-// EachAd gives the same ads as they are written, so that those of a large pool need not be held. Its only error is that
-// of ctx.
+// EachAd yields the same ads as they are written, so that the ads of a large pool need not be kept in memory. Its only
+// error is ctx's.
 func (p *Pool) EachAd(ctx context.Context, take func(Ad)) error {
 	rnd := p.random("ads")
 	start, end := p.options.Start.UnixMilli(), p.options.End.UnixMilli()

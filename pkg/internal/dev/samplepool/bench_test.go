@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// month is 30 days of 900 GPUs at 15 minutes: some 4 million rows.
+// month is 30 days of 900 GPUs at 15 minutes: about 4 million rows.
 func month(b *testing.B) *Pool {
 	o := Default()
 	o.Machines, o.GPUs, o.Timezone = 150, 900, "UTC"

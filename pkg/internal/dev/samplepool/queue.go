@@ -46,7 +46,7 @@ type queue struct {
 	all  []Idle
 }
 
-// idle receives that a job is idle from a time on.
+// idle is called when a job is idle from a time onward.
 func (q *queue) idle(j *job, from int64) {
 	owner, _, _ := strings.Cut(j.user, "@")
 	q.open[j] = &Idle{
@@ -103,8 +103,7 @@ func (j *job) memory() int {
 	return asks
 }
 
-// Queues are all times in which jobs were idle and that touch the pool's time, by beginning. Its only error is that of
-// ctx.
+// Queues are all times in which jobs were idle and that touch the pool's time, by beginning. Its only error is ctx's.
 func (p *Pool) Queues(ctx context.Context) ([]Idle, error) {
 	q := &queue{pool: p, open: map[*job]*Idle{}}
 	s := p.simulate(observer{idle: q.idle, idleNoMore: q.over})

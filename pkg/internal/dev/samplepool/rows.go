@@ -23,7 +23,7 @@ type Row struct {
 	PrioritizedProjects string
 	ProjectsNull        bool
 	AverageUsage        float64 // methodology section 13
-	UsageReported       bool    // else AverageUsage is NULL
+	UsageReported       bool    // otherwise AverageUsage is NULL
 	Machine             string
 	PreventJobsReason   string // this and the next three: not in files older than Options.NewColumns
 	Cpus, Memory        int    // of the slot, MiB; of a partitionable one the rest
@@ -40,7 +40,7 @@ type Snapshot struct {
 	Rows      []Row     // in file order; valid until the next snapshot is generated
 }
 
-// Snapshots yields the collector's runs in time order, as the month files hold them. Its only error is that of ctx, the
+// Snapshots yields the collector's runs in time order, as the month files hold them. Its only error is ctx's, the
 // last value then.
 func (p *Pool) Snapshots(ctx context.Context) iter.Seq2[Snapshot, error] {
 	return func(yield func(Snapshot, error) bool) {
@@ -181,7 +181,7 @@ func (c *hostRows) fill(h *host, now int64) {
 		c.slot(h, h.backfillSlot(nil), free, free, nil, now)
 	}
 	for _, r := range h.backfill {
-		if r.reason == "" { // else it is leaving: its slot is gone already
+		if r.reason == "" { // otherwise it is leaving, and its slot is already gone
 			c.slot(h, r.slotName(), r.gpus, r.gpus, r, now)
 		}
 	}

@@ -106,7 +106,7 @@ type observer struct {
 	left    func(j *job)                                     // a job left the queue, or stays on hold
 	free    func(g *gpu, from, to int64, reason string)      // g was free for backfill
 
-	idle       func(j *job, from int64)           // a job is idle in its queue from a time on
+	idle       func(j *job, from int64)           // a job is idle in its queue from a time onward
 	idleNoMore func(j *job, at int64, how string) // and no more
 }
 

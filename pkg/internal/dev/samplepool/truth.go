@@ -63,7 +63,7 @@ type Truth struct {
 	Snapshots []time.Time // UTC time of each collector run that wrote rows, ascending
 }
 
-// Truth is what really happened. Its only error is that of ctx.
+// Truth is what really happened. Its only error is ctx's.
 func (p *Pool) Truth(ctx context.Context) (*Truth, error) {
 	truth := &Truth{Snapshots: slices.Clone(p.runs)}
 	start := p.options.Start.UnixMilli()
@@ -110,7 +110,7 @@ func (p *Pool) Truth(ctx context.Context) (*Truth, error) {
 func moment(t int64) time.Time { return time.UnixMilli(t).UTC() }
 
 // WriteTruth writes truth.jsonl (runs), truth_available.jsonl (stretches), truth_usage.jsonl (what the runs' GPUs did),
-// truth_waits.jsonl (times in queues) and truth_snapshots.txt into dir, one a line.
+// truth_waits.jsonl (times in queues) and truth_snapshots.txt into dir, one per line.
 func (p *Pool) WriteTruth(ctx context.Context, dir string) error {
 	truth, err := p.Truth(ctx)
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 	Slow    Course = "slow"   // waits for its data all the time: about 0.3 of its GPUs are busy
 )
 
-// Of all snapshots of runs, those without GPUsAverageUsage: the startd has not measured yet, or could not.
+// The share of the snapshots of runs without GPUsAverageUsage: the startd has not measured yet, or could not.
 const (
 	unreportedFirst = 0.15 // of first snapshots
 	unreportedLater = 0.02 // of the others

@@ -29,7 +29,7 @@ func Plain(rows []Stamped) (plain []Row) {
 	return plain
 }
 
-// Day is what a source gives of a UTC day: its snapshots, each with its rows as texts.
+// Day is a UTC day as a source returns it: its snapshots, each with its rows as texts.
 type Day []Shot
 
 // Shot is a snapshot.

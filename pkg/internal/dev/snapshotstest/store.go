@@ -30,7 +30,7 @@ type Store struct {
 	// Append adds rows after those of the file, in one commit; it makes the file if there is none.
 	Append func(t testing.TB, path string, rows []Row)
 
-	// Open opens the files of a directory; nil for what months.New opens.
+	// Open opens the files of a directory; nil means what months.New opens.
 	Open func(t testing.TB, dir string, zone *localtime.Zone) snapshots.Source
 
 	// Lock keeps readers out until unlock is called; nil for a store that has no locks.
@@ -79,7 +79,7 @@ func at(t pool.Micros, n int, zone *time.Location) (rows []Stamped) {
 	return rows
 }
 
-// quarters makes the n-th to the m-th quarter of an hour from the first day on.
+// quarters makes the n-th to the m-th quarter of an hour since the first day.
 func quarters(n, m int) (rows []Stamped) {
 	for i := n; i < m; i++ {
 		rows = append(rows, at(first+pool.Micros(i)*15*pool.Minute, i, time.UTC)...)

@@ -14,7 +14,7 @@ type loadCommand struct {
 	URL    string   `required:"" name:"url" placeholder:"URL" help:"The server, such as http://localhost:9200."`
 	Index  string   `required:"" placeholder:"NAME" help:"The index; made when there is none, with adstash's mapping."`
 	Schema string   `enum:"legacy,refactored" default:"refactored" help:"legacy or refactored."`
-	Inputs []string `arg:"" type:"existingfile" name:"file" help:"Job ads in JSON, one a line."`
+	Inputs []string `arg:"" type:"existingfile" name:"file" help:"Job ads in JSON, one per line."`
 }
 
 // Run loads the ads of all files.
