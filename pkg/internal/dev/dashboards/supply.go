@@ -94,9 +94,9 @@ var jobLengthColumns = []Override{
 	{"gpuHoursPerJob", object{"displayName": "GPU hours for 12 h, starting over each time", "unit": "suffix:h",
 		"decimals": 1}},
 	{"bestCheckpointHours", object{"displayName": "Longer jobs: checkpoint every", "unit": "suffix:h", "decimals": 2}},
-	{"gpuHoursWithCheckpoints", object{"displayName": "GPU hours for 12 h with " +
-		"checkpoints", "unit": "suffix:h", "decimals": 1}},
-	{"usedCheckpointHours", object{"displayName": "Evicted jobs checkpointed every", "unit": "suffix:h", "decimals": 2}},
+	{"gpuHoursWithCheckpoints", object{"displayName": "GPU hours for 12 h with checkpoints",
+		"unit": "suffix:h", "decimals": 1}},
+	{"usedCheckpointHours", object{"displayName": "Evicted jobs saved every", "unit": "suffix:h", "decimals": 2}},
 }
 
 // supplyFigures are what a user of backfill asks first.
