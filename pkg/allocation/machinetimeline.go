@@ -47,7 +47,7 @@ const maxMachines = 5000
 // stateTimes is the time that GPUs spend in each state, by bucket.
 type stateTimes [][len(stateNames)]pool.Micros
 
-// together adds up the ways of GPUs through the window. A state holds until the next one, the last one to the end of
+// together adds up the courses of GPUs through the window. A state holds until the next one, the last one to the end of
 // the window.
 func together(gpus []*stateChanges, buckets query.Buckets, w pool.Window) stateTimes {
 	times := make(stateTimes, buckets.Len())

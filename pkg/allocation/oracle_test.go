@@ -192,7 +192,7 @@ func oddPool(rt *rapid.T, rnd *rand.Rand, zoneName string, start time.Time) *nai
 		case 0:
 			at = at.Add(time.Duration(1+rnd.IntN(7)) * time.Hour)
 		case 1:
-			at = at.Add(time.Duration(1+rnd.IntN(70)) * time.Second) // a doubled run, perhaps the same snapshot
+			at = at.Add(time.Duration(1+rnd.IntN(70)) * time.Second) // a duplicate run, perhaps the same snapshot
 		case 2:
 			at = at.Add(2 * cadence)
 		default:
@@ -222,7 +222,7 @@ func oddPool(rt *rapid.T, rnd *rand.Rand, zoneName string, start time.Time) *nai
 			if s.here && !away && *s.row.machine != silent {
 				add(s.row)
 				if rnd.IntN(12) == 0 {
-					add(s.row) // a doubled row
+					add(s.row) // a duplicate row
 				}
 			}
 		}

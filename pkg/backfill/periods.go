@@ -13,7 +13,7 @@ const (
 	Claimed   Reason = iota // a backfill job took the GPU (vacancies only)
 	Reclaimed               // its owner took it
 	Blocked                 // its backfill slot is in another state
-	Left                    // it has no backfill slot any more
+	Left                    // it has no backfill slot anymore
 	Gap                     // out of sight: censored
 	Window                  // still open: censored
 )
@@ -42,7 +42,7 @@ type Beginning uint8
 const (
 	Seen          Beginning = iota
 	UnknownStart            // before the first snapshot seen the GPU was unknown, or the data begin there
-	LeftTruncated           // the true start lies further before the window than is looked
+	LeftTruncated           // the true start is earlier than the search before the window goes
 )
 
 // bounds are where the snapshots show a period of a GPU.

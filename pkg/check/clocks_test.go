@@ -69,7 +69,7 @@ func shifted(t *testing.T, documents [][]byte, by time.Duration, schedd func(str
 	return all
 }
 
-// A clock that is farther off than linking tolerates is found all the same; and when all are off alike, it is the
+// A clock that is farther off than linking tolerates is found anyway; and when all are off alike, it is the
 // collector's.
 func TestClocksFarOff(t *testing.T) {
 	p, dir := made(t, good())

@@ -13,7 +13,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// constraint chooses slots with GPUs, also one whose only GPU was taken offline under its job: it has GPUs = 0.
+// constraint selects slots with GPUs, including one whose only GPU was taken offline under its job: it has GPUs = 0.
 const constraint = "GPUs >= 1 || AssignedGPUs isnt undefined"
 
 // query runs condor_status and decodes its output as it arrives.

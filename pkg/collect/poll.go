@@ -33,8 +33,8 @@ const (
 	awayWithoutPolls = 90 * time.Minute
 )
 
-// Poll polls the access points once. An access point that does not answer is named, and the others are polled all the
-// same: its jobs' rows continue at the next poll that sees them. Errors: another poll is under way in the directory, no
+// Poll polls the access points once. An access point that does not answer is named, and the others are polled anyway:
+// its jobs' rows continue at the next poll that sees them. Errors: another poll is under way in the directory, no
 // access point answers, the clock is behind the last poll, the file cannot be written. Nothing is written then, and the
 // run log has the reason.
 func Poll(ctx context.Context, o Options) (Polled, error) {

@@ -51,7 +51,7 @@ func run(ctx context.Context, o Options, now func() time.Time) (Result, error) {
 	}
 	failed := log.end(finish, result.Duration, result.Notes, err, "timestamp = nullif(?, ''), rows = ?", result.Timestamp,
 		rows)
-	if err == nil && failed != nil { // the snapshot was taken all the same
+	if err == nil && failed != nil { // the snapshot was taken anyway
 		result.Notes, failed = strings.TrimPrefix(result.Notes+"; "+failed.Error(), "; "), nil
 	}
 	return result, errors.Join(err, failed)

@@ -346,7 +346,7 @@ func TestRunAfterClockWasSetBack(t *testing.T) {
 		first.Timestamp)
 }
 
-// Where the run log cannot be written at the end (a full disk, a lock), there is a snapshot all the same.
+// Where the run log cannot be written at the end (a full disk, a lock), there is a snapshot anyway.
 func TestSnapshotWithoutRunLog(t *testing.T) {
 	o := fake(t, "machines:5")
 	calls := 0

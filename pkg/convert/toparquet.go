@@ -72,8 +72,8 @@ func writeFile(to string, fields []parquet.Field, rows func(*parquet.Writer) err
 	return errors.Join(w.Close(), out.Sync())
 }
 
-// columnsOf returns the columns of the table in the order of a Parquet month, then those that it does not have, each in
-// a kind that holds all of its values.
+// columnsOf returns the table's columns in the order of a Parquet month, followed by columns that such a month does not
+// have, each with a kind that can represent all of its values.
 func (l layout) columnsOf(ctx context.Context, tx *sql.Tx, names []string) (columns []column, notes []string,
 	err error) {
 	for _, f := range l.schema {
@@ -122,7 +122,7 @@ func (l layout) columnNames(ctx context.Context, tx *sql.Tx) (names []string, er
 	return names, rows.Err()
 }
 
-// expression reads a column in the form that its kind is written in. The driver would parse a timestamp otherwise.
+// expression reads a column in the form in which its kind is written. Otherwise the driver would parse a timestamp.
 func expression(name string, kind parquet.Kind) string {
 	switch kind {
 	case parquet.Integer:
@@ -133,7 +133,8 @@ func expression(name string, kind parquet.Kind) string {
 	return "CAST(" + quoted(name) + " AS TEXT)"
 }
 
-// kindOf returns the kind wanted if it holds all values of a column, otherwise the narrowest that does, with a note.
+// kindOf returns the wanted kind if it can represent all values of a column, otherwise the narrowest kind that can,
+// with a note.
 func (l layout) kindOf(ctx context.Context, tx *sql.Tx, name string, wanted parquet.Kind) (
 	kind parquet.Kind, note string,
 	err error) {
@@ -147,7 +148,7 @@ func (l layout) kindOf(ctx context.Context, tx *sql.Tx, name string, wanted parq
 	case err != nil:
 		return 0, "", err
 	case blobs > 0:
-		return 0, "", fmt.Errorf("column %s holds %d binary values, for which a month file has no form", name, blobs)
+		return 0, "", fmt.Errorf("column %s holds %d binary values, which a month file cannot store", name, blobs)
 	case wanted == parquet.Text:
 		return parquet.Text, "", nil
 	case wanted == parquet.Moment:

@@ -53,7 +53,7 @@ func (l layout) toSQLite(ctx context.Context, from, to string) (result Result, e
 	return result, err
 }
 
-// expressionOf reads a column without the driver's idea of times.
+// expressionOf reads a column without the driver's interpretation of times.
 func expressionOf(f parquet.Field) string {
 	if f.Kind == parquet.Moment {
 		return "CAST(" + quoted(f.Name) + " AS TEXT)"

@@ -16,9 +16,9 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Cache keeps the counts of days, so that a repeated or moved panel adds up a few numbers a day, also of the two days
-// in which a window begins and ends: their counts change only when it passes a snapshot. Days never change: one that
-// grows or is read again is another one, and the parts of days that are gone age out.
+// Cache keeps the counts of days, so that a repeated or moved panel adds up a few numbers a day, including those of the
+// two days in which a window begins and ends: their counts change only when it passes a snapshot. Days never change:
+// one that grows or is read again is another one, and the parts of days that are gone age out.
 type Cache struct{ parts *otter.Cache[memoKey, *part] }
 
 // NewCache returns an empty cache that is bounded to the given number of bytes.

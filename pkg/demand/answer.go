@@ -18,7 +18,7 @@ import (
 )
 
 // Answer answers a query. Without a job source (nil), or if it does not answer, only polls and snapshots count, and
-// waits between two polls are not seen. Errors: pool.BadQuery, pool.SourceError when nothing can be read, ctx's.
+// waits between two polls are not seen. Errors: pool.BadQuery, pool.SourceError if nothing can be read, and ctx's.
 func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
 	near, err := s.Timeline.Load(ctx, p.Window.From, p.Window.To)
 	if err != nil {
@@ -35,8 +35,8 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	}
 	about.Notices(rows.Notices)
 	if rows.Files == 0 {
-		about.Warn("no file job_pressure_YYYY-MM.db or .parquet in the snapshot directory: who waits is not known. " +
-			"Collect it with `gpureports collect --jobs`")
+		about.Warn("no file job_pressure_YYYY-MM.db or .parquet in the snapshot directory, so it is not known who is " +
+			"waiting. Collect it with `gpureports collect --jobs`")
 		return about.Finish(nil), nil
 	}
 	polls := NewPolls(rows.Days)
@@ -50,14 +50,14 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	}
 	a := answer{plan: p, about: about, polls: polls, names: rows.Names, texts: rows.Names.Texts(), all: waits.waits,
 		slices: times.Begin, waits: waits, memo: s.Memo}
-	if !slices.Contains([]string{"obstacles", "unused", "unusedNow"}, p.View) { // they choose after the turns
+	if !slices.Contains([]string{"obstacles", "unused", "unusedNow"}, p.View) { // these filter after the turns
 		a.choose()
 	}
 	if s.Ads != nil {
 		a.countAdOnly()
 	}
 	switch {
-	case p.View == "waiting": // free now: by the snapshots in the time range
+	case p.View == "waiting": // free now: according to the snapshots in the time range
 		a.free, err = NewFree(ctx, times, p.Env.Lists)
 	case slices.Contains(p.Metrics, freeWhileWaiting):
 		var held *timeline.Slices
@@ -71,7 +71,7 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, 
 	return a.frames(ctx, s.Timeline)
 }
 
-// pollSlices are the slices that hold the polls that a window touches, and the one before it.
+// pollSlices are the slices that contain the polls that a window touches and the poll before it.
 func pollSlices(ctx context.Context, tl *timeline.Timeline, p *query.Plan, polls *Polls, w pool.Window) (
 	*timeline.Slices, error) {
 	minutes := p.Env.SliceMinutes
@@ -100,7 +100,7 @@ func pollSlices(ctx context.Context, tl *timeline.Timeline, p *query.Plan, polls
 	return s, nil
 }
 
-// describePolls describes the coverage of the polls, and the polled access points.
+// describePolls reports the coverage of the polls and the polled access points.
 func describePolls(polls *Polls, rows *queues.View, w pool.Window, about *frames.About) {
 	var points []string
 	for s := range polledPoints(rows) {
@@ -112,11 +112,11 @@ func describePolls(polls *Polls, rows *queues.View, w pool.Window, about *frames
 	about.Stat("Polls", "short", float64(max(0, polls.upTo(w.To)-polls.from(w.From)+1)))
 	about.Stat("Covered hours of polls", "h", pool.Hours(polls.Covered(w.From, w.To)))
 	if n := polls.Gaps(w); n > 0 {
-		about.Info("%s between polls, of which nothing is known", frames.Count(n, "gap"))
+		about.Info("%s between polls, about which nothing is known", frames.Count(n, "gap"))
 	}
 }
 
-// polledPoints are the access points that have a row.
+// polledPoints returns the access points that have a row.
 func polledPoints(rows *queues.View) map[timeline.Symbol]bool {
 	points := map[timeline.Symbol]bool{}
 	for _, d := range rows.Days {

@@ -30,7 +30,7 @@ func TestWithoutFiles(t *testing.T) {
 		require.Len(t, frames, 1)
 		require.Empty(t, frames[0].Fields, view)
 		require.Contains(t, frames[0].Meta.Notices, data.Notice{Severity: data.NoticeSeverityWarning,
-			Text: "no file job_pressure_YYYY-MM.db or .parquet in the snapshot directory: who waits is not known. " +
+			Text: "no file job_pressure_YYYY-MM.db or .parquet in the snapshot directory, so it is not known who is waiting. " +
 				"Collect it with `gpureports collect --jobs`"})
 	}
 	require.Equal(t, golden.Rows(with), golden.Rows(s.Ask(t, nil, w, others)))

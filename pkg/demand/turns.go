@@ -324,7 +324,7 @@ func (w *turns) explain(k *stock) {
 // help is how much more of something would let jobs run on a machine, and how many.
 type help struct {
 	missing float64 // CPUs, or MiB; NaN: nothing of the kind does
-	jobs    int     // each by itself
+	jobs    int     // each on its own
 }
 
 // helps returns how many more CPUs, or how much more memory, would serve jobs that lack only this on a machine.

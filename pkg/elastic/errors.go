@@ -15,10 +15,10 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// LostPIT is the error type of a point in time that the server does not know any more.
+// LostPIT is the error type of a point in time that the server does not know anymore.
 const LostPIT = "search_context_missing_exception"
 
-// ErrLostPIT is wrapped by errors of a search whose point in time the server does not know any more.
+// ErrLostPIT is wrapped by errors of a search whose point in time the server does not know anymore.
 var ErrLostPIT = errors.New("the server lost the point in time of the search")
 
 // ErrShards is wrapped by errors of answers that shards are missing from.

@@ -98,7 +98,7 @@ func savedUntil(r *Run) pool.Micros {
 	return r.savedUntil()
 }
 
-// lost are the GPU-hours that an eviction cost; none of other runs.
+// lost are the GPU-hours that an eviction cost; other runs have none.
 var lost = ofEvicted(func(r *Run) float64 { return r.gpuHours(max(0, r.until-r.savedUntil())) })
 
 // ofEvicted is a figure that only evicted runs have.

@@ -19,7 +19,7 @@ type wanted struct {
 	fields []string // fields to add up
 	having []string // fields of which a fact has at least one; nil: of those that are added up
 	hours  bool     // group by hour
-	// also is a further query for the facts of pools in a window; nil: none
+	// also is another query for the facts of pools in a window; nil: none
 	also func(hours) map[string]any
 }
 

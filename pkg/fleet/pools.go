@@ -35,7 +35,7 @@ func withPools(k query.Kind) query.Kind {
 	return k
 }
 
-// listPools answers the view: a row for each pool, also for those without facts in the window.
+// listPools answers the view: a row for each pool, even for pools without facts in the window.
 func (a *asked) listPools(about *frames.About) data.Frames {
 	if len(a.pools) == 0 {
 		a.tell(about)

@@ -80,7 +80,7 @@ func timesOf(values []pool.Micros) []time.Time {
 	return at
 }
 
-// column is the field configuration of a grouping, metric or further column of a plan's answer.
+// column is the field configuration of a grouping, a metric or another column of a plan's answer.
 func column(p *query.Plan, name string) *data.FieldConfig {
 	c := &data.FieldConfig{}
 	present(p, name, c)

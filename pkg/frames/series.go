@@ -44,7 +44,7 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 		}
 		return f
 	}
-	var of []pool.Micros // series mostly have the same times, and share their field
+	var of []pool.Micros // most series have the same times and share their field
 	var whole *data.Field
 	for _, s := range shown {
 		if len(of) != len(s.Times) || &of[0] != &s.Times[0] {
@@ -87,9 +87,9 @@ func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 func missing(v float64) bool { return !finite(v) }
 
-// pointDistance is the longest distance of neighboring buckets in the plan's window: the bucket, or an hour more where
-// a clock change lengthens one. (Grafana takes a longer distance for missing points, and the shortest for the width of
-// bars.)
+// pointDistance is the longest distance between neighboring buckets in the plan's window: the bucket, or an hour more
+// if a clock change lengthens one. (Grafana takes a longer distance to mean missing points, and uses the shortest for
+// the width of bars.)
 func pointDistance(p *query.Plan) time.Duration {
 	if p.Bucket == nil {
 		return 0
@@ -115,7 +115,7 @@ func categoryKey(p *query.Plan, group []string) map[string]any {
 	return nil
 }
 
-// withHidden adds to a field's `custom` that panels hide it.
+// withHidden marks a field as hidden in its `custom`.
 func withHidden(custom map[string]any) map[string]any {
 	hidden := map[string]any{"hideFrom": map[string]bool{"viz": true, "legend": true, "tooltip": true}}
 	maps.Copy(hidden, custom)

@@ -14,14 +14,15 @@ import (
 )
 
 // A source's answers about finished days are also shared through a bucket, with all processes that use the same source:
-// one object per day and kind of question, in the format of the disk. An entry records when it was requested, and is
-// due again at the same time for all. A process adds its entries to those of other processes, with conditional requests
-// that fail if another process was faster.
+// one object per day and kind of question, in the format of the disk. An entry records when it was requested, so that
+// it is due again at the same time for all processes. A process adds its entries to those of other processes, with
+// conditional requests that fail if another process was faster.
 
 // Sharing is the place where processes that use the same source share its answers.
 type Sharing struct {
 	Through *segcache.Shared
-	// Source identifies the source and who asks it, the same in every process; it is seen by all who may read the bucket.
+	// Source identifies the source and who queries it, identically in every process. Anyone who may read the bucket can
+	// see it.
 	Source string
 }
 
@@ -32,7 +33,7 @@ type sharing struct {
 	looked map[segcache.Blob]time.Time // when an object was last read and lacked the missing entries
 }
 
-// daysAtOnce bounds the days that are requested together.
+// daysAtOnce limits how many days are requested together.
 const daysAtOnce = 16
 
 // adopt fills in the missing positions with entries that other processes requested later than this one. Notices name
@@ -64,7 +65,7 @@ func (s *cached) adopt(ctx context.Context, missing []int, found []entry, q look
 	return slices.Sorted(maps.Keys(said))
 }
 
-// eachDay calls do for some days at a time.
+// eachDay calls do for a few days at a time.
 func (s *cached) eachDay(ctx context.Context, byDay map[int32][]int, do func(context.Context, int32, []int)) {
 	group, inner := parallel.WithContext(ctx)
 	group.SetLimit(daysAtOnce)
@@ -99,7 +100,7 @@ func (s *cached) theirs(ctx context.Context, id sourceID, b segcache.Blob) (
 	return entries, etag, err
 }
 
-// sharedIdentity names the source as others do.
+// sharedIdentity identifies the source as other processes do.
 func (s *cached) sharedIdentity(id sourceID) string {
 	return fmt.Sprintf("%s %s", s.shared.Source, id.Revision)
 }

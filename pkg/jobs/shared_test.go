@@ -53,7 +53,7 @@ func TestFinishedDaysAreShared(t *testing.T) {
 }
 
 // A process that has been running for long takes over what another one was told since, with late ads; its answers of
-// before do not hold any more.
+// before do not hold anymore.
 func TestLateAdsAreTakenOver(t *testing.T) {
 	d := newDisked(t)
 	d.bucket = buckettest.Start(t).Open(t)

@@ -382,7 +382,7 @@ func TestBucketLeftAlone(t *testing.T) {
 	}
 }
 
-// A server that answers with another ETag than it listed is read all the same.
+// A server that answers with another ETag than it listed is read anyway.
 func TestBucketWithWrongETags(t *testing.T) {
 	o := small()
 	dir, _ := writePool(t, o)

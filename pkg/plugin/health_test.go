@@ -248,7 +248,7 @@ func TestHealthCache(t *testing.T) {
 	require.Contains(t, found["cache"].Text, "in memory only", "no cacheDir is said")
 	require.Contains(t, found["cache"].Text, "Set cacheDir")
 
-	// a directory that is a file cannot be used, and answers are right all the same
+	// a directory that is a file cannot be used, and answers are right anyway
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	result, found = health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "cacheDir": file}))

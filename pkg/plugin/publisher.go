@@ -65,7 +65,7 @@ func (p *publisher) publishedThrough(t time.Time) {
 	}
 }
 
-// finding reports how far the pool's facts are published, and why no further.
+// finding reports how far publishing has come, and why it stopped there.
 func (p *publisher) finding(to PublishTo) finding {
 	p.mu.Lock()
 	defer p.mu.Unlock()

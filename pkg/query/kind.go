@@ -106,7 +106,7 @@ func SurvivalView(description string, groupBy, filters []string) View {
 	}
 }
 
-// With returns the view with further options.
+// With returns the view with more options.
 func (v View) With(options ...string) View {
 	v.Options = append(slices.Clone(v.Options), options...)
 	return v

@@ -102,7 +102,7 @@ func (b *Breaker) sinceText() string {
 	return "since " + b.since.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
-// Retry lets the next request be made, also if the server failed a moment ago.
+// Retry allows the next request, even if the server failed a moment ago.
 func (b *Breaker) Retry() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

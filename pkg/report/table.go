@@ -107,7 +107,7 @@ func (l layout) columns(fields []*data.Field) []Column {
 	return columns
 }
 
-// grouped puts the rows of each value of the first column beneath a heading: the second column names them then.
+// grouped puts the rows of each value of the first column under a heading, so that the second column names them.
 func grouped(name string) func(layout, data.Frames) Block {
 	return func(l layout, frames data.Frames) Block {
 		t := l.table(frames, nil)
@@ -137,7 +137,7 @@ func grouped(name string) func(layout, data.Frames) Block {
 	}
 }
 
-// users lays user hours out: slot types with their hours and number of users, the users beneath.
+// users lays out user hours: slot types with their hours and number of users, and the users below.
 func users(l layout, frames data.Frames) Block {
 	t := &Table{}
 	for _, frame := range frames {

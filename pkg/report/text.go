@@ -15,7 +15,7 @@ const (
 	DefaultWidth = 100
 )
 
-// screen measures texts: wide characters take two columns, marks none; the reader's locale does not matter.
+// screen measures texts: wide characters take two columns and combining marks none, regardless of the reader's locale.
 var screen = &runewidth.Condition{StrictEmojiNeutral: true}
 
 // Text writes the report as plain text of the given width in columns, with words for the charts.
@@ -60,7 +60,7 @@ func (w writer) heading(text, underline string) {
 	w.line(strings.Repeat(underline, min(screen.StringWidth(text), w.width)))
 }
 
-// hanging writes begin and a text after it, whose further lines are indented by the width of begin.
+// hanging writes begin followed by a text, and indents the text's other lines by the width of begin.
 func (w writer) hanging(begin, text string) {
 	indent := screen.StringWidth(begin)
 	for i, line := range Wrap(text, w.width-indent) {
@@ -78,7 +78,7 @@ func (w writer) notices(texts []string) {
 }
 
 func (w writer) block(s Section, b Block) {
-	if b.Chart != nil && len(b.Chart.Bars) > 0 { // the table beneath says it
+	if b.Chart != nil && len(b.Chart.Bars) > 0 { // the table below it says the same
 		w.notices(b.Notices)
 		return
 	}
@@ -113,17 +113,17 @@ func (w writer) block(s Section, b Block) {
 	w.notices(b.Notices)
 }
 
-// textColumn is a column of a table of text.
+// textColumn is a column of a text table.
 type textColumn struct {
 	Column
 	index int // of its cells in the rows
-	least int // its width with its texts broken
+	least int // its width if its texts are wrapped
 	width int
 }
 
 const between = "  "
 
-// narrowest is the least width of a column of texts.
+// narrowest is the minimum width of a column of texts.
 const narrowest = 14
 
 // cell returns a row's text of the column.
@@ -140,7 +140,7 @@ func (c *textColumn) cell(row Row) string {
 // standsAlone reports whether a row is a heading that spans all columns.
 func standsAlone(row Row) bool { return row.Kind == Heading && len(row.Cells) == 1 }
 
-// textColumns returns a table's columns, as wide as their cells and the words of their names.
+// textColumns returns a table's columns, each as wide as its cells and the words of its name.
 func textColumns(t *Table) []textColumn {
 	columns := make([]textColumn, len(t.Columns))
 	for i := range columns {
@@ -162,8 +162,8 @@ func textColumns(t *Table) []textColumn {
 	return columns
 }
 
-// table writes a table in columns. If it is too wide, its texts are broken into lines, but never its figures: columns
-// that do not fit follow in a table of their own, which repeats the first column.
+// table writes a table in columns. If it is too wide, its texts are wrapped, but never its figures: columns that do not
+// fit follow in a second table, which repeats the first column.
 func (w writer) table(t *Table) {
 	all := textColumns(t)
 	for first := 1; first < len(all) || first == 1; {
@@ -184,7 +184,7 @@ func (w writer) table(t *Table) {
 	}
 }
 
-// narrow makes the widest columns narrower, none below its least width, until they fit.
+// narrow shrinks the widest columns until all fit, but none below its minimum width.
 func narrow(columns []textColumn, width int) {
 	total := (len(columns) - 1) * len(between)
 	for _, c := range columns {
@@ -227,7 +227,7 @@ func (w writer) columns(rows []Row, columns []textColumn) {
 	}
 }
 
-// row writes cells side by side, a heading's at the bottom, a row's at the top.
+// row writes cells side by side, aligned at the bottom in a heading and at the top in a row.
 func (w writer) row(columns []textColumn, cells []string, bottom bool) {
 	lines, height := make([][]string, len(cells)), 0
 	for i, cell := range cells {
@@ -254,8 +254,8 @@ func (w writer) row(columns []textColumn, cells []string, bottom bool) {
 	}
 }
 
-// Wrap breaks a text into lines of at most width columns: at blanks, and in words that are longer. Further lines are as
-// indented as the first.
+// Wrap breaks a text into lines of at most width columns, at blanks and inside words that are longer. All lines have
+// the first one's indent.
 func Wrap(text string, width int) (lines []string) {
 	indent := text[:len(text)-len(strings.TrimLeft(text, " "))]
 	line := indent
@@ -284,5 +284,5 @@ func Wrap(text string, width int) (lines []string) {
 	return lines
 }
 
-// shorten cuts a text to width columns, visibly.
+// shorten cuts a text to width columns and marks the cut.
 func shorten(text string, width int) string { return screen.Truncate(text, width, "…") }

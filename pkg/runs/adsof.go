@@ -38,7 +38,7 @@ func (a *Ads) Of(o *Observed, machine, run int) []jobs.Ad {
 	return nil
 }
 
-// of returns the records of a job; none of nil.
+// of returns the records of a job; none for nil.
 func (a *Ads) of(job int32) []record {
 	if a == nil {
 		return nil

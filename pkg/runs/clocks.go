@@ -29,7 +29,7 @@ const (
 )
 
 // ClocksIn returns the errors of the access points' clocks on the UTC days of a window, by access point and day; none
-// of nil.
+// for nil.
 func (a *Ads) ClocksIn(w pool.Window) (found []Clock) {
 	if a == nil {
 		return nil

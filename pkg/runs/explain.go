@@ -17,8 +17,8 @@ type Explanation struct {
 	Runs []Explained
 	// Unseen are runs that no snapshot shows, by their start: on either side, not only backfill.
 	Unseen []Explained
-	of     []int32 // Machine.Runs → the first of its explained runs, −1 if not wanted
-	groups []int32 // of each of Runs: its number among the claims, all pieces of which are explained together
+	of     []int32 // for each of Machine.Runs, the first of its explained runs; −1 if not wanted
+	groups []int32 // for each of Runs, the number of its claim, all pieces of which are explained together
 }
 
 // Of returns the explained run that holds a run's GPUs at a snapshot, or nil if the run was not wanted.
@@ -47,10 +47,10 @@ func (x *Explanation) Claim(run int) int32 {
 // ClaimOf returns the number of the claim of one of Runs.
 func (x *Explanation) ClaimOf(explained int) int32 { return x.groups[explained] }
 
-// Wanted chooses runs by the numbers of their machine and run.
+// Wanted selects runs by the numbers of their machine and run.
 type Wanted func(machine, run int) bool
 
-// Choose chooses the explained runs that would have been explained if only some runs had been wanted.
+// Choose selects the runs that would have been explained if only some runs had been wanted.
 func (x *Explanations) Choose(wanted Wanted) func(machine int, e *Explained) bool {
 	chosen := make([][]bool, len(x.Machines))
 	for m := range x.Machines {
@@ -68,8 +68,8 @@ func (x *Explanations) Choose(wanted Wanted) func(machine int, e *Explained) boo
 	}
 }
 
-// Explain finds times, outcome and cause of the wanted runs; nil ads are none. All pieces of a job on a machine are
-// explained together.
+// Explain finds the times, outcome and cause of the wanted runs; nil ads mean that there are none. All pieces of a job
+// on a machine are explained together.
 func (o *Observed) Explain(ctx context.Context, ads *Ads, wanted Wanted) (*Explanations, error) {
 	x := &Explanations{Machines: make([]Explanation, len(o.Machines))}
 	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
@@ -83,7 +83,7 @@ func (o *Observed) Explain(ctx context.Context, ads *Ads, wanted Wanted) (*Expla
 	return x, o.reappeared(ctx, x, ads)
 }
 
-// read prepares for a machine.
+// read prepares for the runs of a machine.
 func (l *linker) read(o *Observed, m int, ads *Ads) {
 	names := o.View.Names.Texts()
 	l.observed, l.number, l.machine = o, m, &o.Machines[m]
@@ -93,7 +93,7 @@ func (l *linker) read(o *Observed, m int, ads *Ads) {
 	}
 }
 
-// records returns the ads of a run's job; of a run without a GlobalJobId those of the machine.
+// records returns the ads of a run's job or, for a run without a GlobalJobId, of the machine.
 func (l *linker) records(run int) []record {
 	job := l.observed.jobs().of[l.number][run]
 	if job < 0 {
@@ -162,7 +162,7 @@ func (l *linker) machineRuns(wanted Wanted) Explanation {
 	return x
 }
 
-// nextGroup is the number of a further claim.
+// nextGroup is the number of the next claim.
 func (x *Explanation) nextGroup() int32 {
 	if n := len(x.groups); n > 0 {
 		return x.groups[n-1] + 1
@@ -170,8 +170,8 @@ func (x *Explanation) nextGroup() int32 {
 	return 0
 }
 
-// piecesOf returns the runs of a claim that may be one: a run, those before it that were interrupted, and as long as
-// one was, the next.
+// piecesOf returns the runs of a claim that may be a single one: a run, the interrupted ones before it, and the next
+// ones as long as each was interrupted.
 func (l *linker) piecesOf(run int, pieces []int32) []int32 {
 	runs := l.machine.Runs
 	run = l.observed.firstPiece(l.number, run)
@@ -186,7 +186,7 @@ func (l *linker) piecesOf(run int, pieces []int32) []int32 {
 	return pieces
 }
 
-// firstPiece returns the first of the pieces that a run may be one of.
+// firstPiece returns the first of the pieces to which a run may belong.
 func (o *Observed) firstPiece(machine, run int) int {
 	for {
 		before := o.sameClaimBefore(machine, run)

@@ -282,7 +282,7 @@ func joined(a, b *Run) *Run {
 	return &run
 }
 
-// allHolds says when each of the run's GPUs was held, also where it has only one.
+// allHolds says when each of the run's GPUs was held, even if it has only one.
 func (r *Run) allHolds() []hold {
 	if r.holds == nil {
 		return []hold{{r.GPUs[0], r.First, r.Last}}

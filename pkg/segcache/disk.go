@@ -18,8 +18,8 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Disk keeps blobs in a folder of its own, under a byte budget. A file is whole or not there; one that is foreign or
-// damaged is dropped, never trusted. It is safe for concurrent use.
+// Disk keeps blobs in its own folder, within a byte budget. A file is either complete or absent; a file that is damaged
+// or not a blob is dropped, never trusted. It is safe for concurrent use.
 type Disk struct {
 	root   *os.Root
 	path   string // of the root
@@ -40,11 +40,11 @@ var (
 // Folder is the folder inside the cache directory.
 const Folder = "gpureports-segments"
 
-// abandoned is the age from which a file under construction counts as left over from a process that died.
+// abandoned is the age at which an unfinished file is considered left over from a process that died.
 const abandoned = time.Hour
 
 // OpenDisk makes the folder inside dir, for this user only. owner distinguishes data sources that share the directory:
-// each has files of its own.
+// each has its own files.
 func OpenDisk(dir, owner string, max int64) (*Disk, error) {
 	root, err := OpenFolder(dir, Folder)
 	if err != nil {
@@ -141,7 +141,8 @@ func (d *Disk) name(b Blob) string {
 	return d.prefix + "-" + b.day() + "." + b.Kind
 }
 
-// Write keeps a body with a description of it, as JSON. A failure is kept for Err: the disk only saves time.
+// Write stores a body with a description of it in JSON. A failure is only kept for Err, because the disk just saves
+// time.
 func (d *Disk) Write(b Blob, about any, body []byte) {
 	err := d.write(b, about, body)
 	d.mu.Lock()
@@ -171,7 +172,7 @@ func (d *Disk) put(name string, content []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.bytes >= 0 {
-		d.bytes += int64(len(content)) // too much if a file was replaced: recounted below
+		d.bytes += int64(len(content)) // too many if a file was replaced: recounted below
 	}
 	if d.bytes < 0 || d.bytes > d.max {
 		return d.shrink()
@@ -226,8 +227,8 @@ func (d *Disk) isOurs(name string) bool {
 	return string(magic[:n]) == blobMagic
 }
 
-// Read reads the description of a blob into about, and returns a function that hands its body to use, valid during the
-// call; ok is false if there is none that can be used. A body that is damaged, or that use refuses, is dropped.
+// Read reads the description of a blob into about, and returns a function that passes its body to use, valid during the
+// call; ok is false if there is no usable blob. A body that is damaged, or that use refuses, is dropped.
 func (d *Disk) Read(b Blob, about any) (body func(use func([]byte) error) error, ok bool) {
 	name := d.name(b)
 	content, err := d.root.ReadFile(name)
@@ -236,7 +237,7 @@ func (d *Disk) Read(b Blob, about any) (body func(use func([]byte) error) error,
 	}
 	use, err := b.open(content, about)
 	if err != nil {
-		if !errors.Is(err, errForeign) { // written over later
+		if !errors.Is(err, errForeign) { // overwritten later
 			d.Drop(b)
 		}
 		return nil, false
@@ -252,7 +253,7 @@ func (d *Disk) Read(b Blob, about any) (body func(use func([]byte) error) error,
 	}, true
 }
 
-// Drop removes a blob. If it cannot be removed it is written over, or found wrong again.
+// Drop removes a blob. If it cannot be removed, it is overwritten later or rejected again.
 func (d *Disk) Drop(b Blob) { _ = d.root.Remove(d.name(b)) }
 
 // Err is the error of the last write, nil if it succeeded.
@@ -262,11 +263,11 @@ func (d *Disk) Err() error {
 	return d.err
 }
 
-// Replaced reports whether another folder, or none, is where this one was: nothing can be kept in it any more.
+// Replaced reports whether another folder or none is now where this one was, so that nothing can be kept in it anymore.
 func (d *Disk) Replaced() bool { return Replaced(d.root, d.path) }
 
 // Replaced reports whether a path no longer leads to the directory that was opened there: it was renamed or deleted, a
-// link to it was turned to another one, or something was mounted over it.
+// link to it was changed, or something was mounted over it.
 func Replaced(opened *os.Root, path string) bool {
 	was, err := opened.Stat(".")
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 // Shared keeps blobs of finished days in a bucket, for all processes that read the same snapshots. Each is an object
 // whose key is derived from its source rows. Objects are written once; only growing ones are replaced. An object that
-// is damaged or foreign is ignored, but not removed. It is safe for concurrent use.
+// is damaged or not a blob is ignored, but not removed. It is safe for concurrent use.
 type Shared struct {
 	bucket *bucket.Bucket
 
@@ -136,7 +136,7 @@ func (s *Shared) Err() (reading, writing error) {
 	return s.reads.Failure(), s.writes.Failure()
 }
 
-// Retry has the next requests made, also if the bucket failed a moment ago.
+// Retry allows the next requests, even if the bucket failed a moment ago.
 func (s *Shared) Retry() {
 	s.reads.Retry()
 	s.writes.Retry()

@@ -45,7 +45,7 @@ type State interface {
 	Dates() []int32
 
 	// Finished reports whether a row later than two hours after the day's end exists: no collector will append
-	// to the day any more.
+	// to the day anymore.
 	Finished(date int32) bool
 
 	// Edited returns the days whose rows may have changed since an earlier state of the same Source otherwise than by
@@ -67,7 +67,7 @@ type State interface {
 	Holds(ctx context.Context, date int32, k Known) (bool, error)
 
 	// Rows gives the snapshots of a day to the visitor. If the day only grew since it was known, the reading is resumed
-	// with the day's newest snapshot of then, of which there may be more rows now, and Visitor.Begin is called with
+	// with the day's newest snapshot at that time, of which there may be more rows now, and Visitor.Begin is called with
 	// resumed set. The zero Known reads the whole day. usage requests GPUsAverageUsage in addition to the rows.
 	//
 	// Errors: the visitor's; ctx's; ErrStale; otherwise the day cannot be read, and the error names the part.

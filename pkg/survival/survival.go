@@ -22,7 +22,7 @@ type Fate uint8
 const (
 	Censored  Fate = iota // still going on, or out of sight
 	Event                 // the end that the curve describes
-	Competing             // something that makes the event impossible; Kaplan–Meier takes it as censored
+	Competing             // something that makes the event impossible; Kaplan–Meier treats it as censored
 )
 
 // Item is one thing under observation while its age is in (Entry, Exit]: it is at risk at age x if Entry < x ≤ Exit.
@@ -55,9 +55,9 @@ func (c *Cohort) KaplanMeier() Curve { return c.estimate(false) }
 // Without competing items it equals KaplanMeier.
 func (c *Cohort) AalenJohansen() Curve { return c.estimate(true) }
 
-// Drawn estimates the curve over the range in which it says something: from the smallest age from which at least
-// MinAtRisk items are at risk to where fewer are. It is conditional on reaching the age From, where it is 1: the first
-// point. ok is false when there are never that many.
+// Drawn estimates the curve over the range in which it is meaningful: from the smallest age at which at least MinAtRisk
+// items are at risk until fewer are. It is conditional on reaching the age From, its first point, where it is 1. ok is
+// false if there are never that many.
 func (c *Cohort) Drawn(estimator func(*Cohort) Curve) (drawn Curve, ok bool) {
 	r := c.risk()
 	from, until := pool.Micros(-1), pool.Micros(0)
@@ -93,7 +93,7 @@ func (c *Cohort) Drawn(estimator func(*Cohort) Curve) (drawn Curve, ok bool) {
 	return drawn, true
 }
 
-// rounding is the greatest error of products of shares: half of the items leave exactly 0.5.
+// rounding is the largest error in products of shares, so that half of the items give exactly 0.5.
 const rounding = 1e-12
 
 // FirstBelow returns the first age at which survival is less than p. ok is false when it never is.
@@ -109,10 +109,10 @@ func (c Curve) FirstBelow(p float64) (age pool.Micros, ok bool) {
 // AtMost returns the first age at which survival is at most p. ok is false when it never is.
 func (c Curve) AtMost(p float64) (age pool.Micros, ok bool) { return c.FirstBelow(p + 2*rounding) }
 
-// HoursBelow returns the first hours at which survival is less than p; NaN if it never is.
+// HoursBelow returns the first age in hours at which survival is less than p; NaN if it never is.
 func (c Curve) HoursBelow(p float64) float64 { return inHours(c.FirstBelow(p)) }
 
-// HoursTo returns the first hours at which survival is at most p; NaN if it never is.
+// HoursTo returns the first age in hours at which survival is at most p; NaN if it never is.
 func (c Curve) HoursTo(p float64) float64 { return inHours(c.AtMost(p)) }
 
 func inHours(age pool.Micros, ok bool) float64 {
@@ -184,14 +184,14 @@ type end uint64
 func (e end) age() pool.Micros { return pool.Micros(e >> 2) }
 func (e end) fate() Fate       { return Fate(e & 3) }
 
-// Cohort are items as estimates need them: it takes 8 bytes for each that entered at age 0. The zero value has none.
+// Cohort holds items as estimates need them, in 8 bytes for each that entered at age 0. The zero value is empty.
 type Cohort struct {
 	prompt  int           // items that enter at age 0, as most do
 	entries []pool.Micros // of the others
 	ends    []end
 }
 
-// Add adds an item. One that was never at risk changes nothing.
+// Add adds an item. An item that was never at risk changes nothing.
 func (c *Cohort) Add(it Item) {
 	if it.Entry >= it.Exit {
 		return
@@ -226,7 +226,7 @@ func (c *Cohort) risk() *risk {
 	return &risk{Cohort: c}
 }
 
-// at returns the number of items at risk at an age. Ages must not fall from call to call.
+// at returns the number of items at risk at an age. Ages must not decrease from call to call.
 func (r *risk) at(age pool.Micros) int {
 	for r.entered < len(r.entries) && r.entries[r.entered] < age {
 		r.entered++
@@ -327,7 +327,7 @@ func (p Point) Interval() (low, high float64) {
 	return math.Exp(log * w), math.Exp(log / w)
 }
 
-// Garwood returns the 95 % interval of the mean of a Poisson count of which n were seen.
+// Garwood returns the 95 % interval of the mean of a Poisson count of which n were observed.
 func Garwood(n int) (low, high float64) {
 	if n > 0 {
 		low = distuv.ChiSquared{K: 2 * float64(n)}.Quantile(0.025) / 2

@@ -12,7 +12,7 @@ import (
 // errNotShared is returned if there is no bucket to build for.
 var errNotShared = errors.New("nothing is shared without a bucket")
 
-// FinishedDays returns the UTC days that touch [from, to] and to which no collector will append any more, ascending.
+// FinishedDays returns the UTC days that touch [from, to] and to which no collector will append anymore, ascending.
 func (t *Timeline) FinishedDays(ctx context.Context, from, to pool.Micros) (dates []int32, err error) {
 	err = t.settled(ctx, func(state snapshots.State) error {
 		dates = slices.DeleteFunc(slices.Clone(state.Dates()), func(date int32) bool {

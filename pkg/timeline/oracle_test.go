@@ -29,7 +29,7 @@ type drawnRow struct {
 }
 
 // drawPool draws the rows of a few days of a tiny pool with everything that methodology section 1 knows: doubled, late
-// and missed runs, outages, doubled rows, several claims of a GPU, rows without a GPU, silent machines.
+// and missed runs, outages, duplicate rows, several claims of a GPU, rows without a GPU, silent machines.
 func drawPool(t *rapid.T, zone *time.Location, start pool.Micros) []drawnRow {
 	var rows []drawnRow
 	at := start + rapid.Int64Range(0, 20*pool.Hour).Draw(t, "begin")

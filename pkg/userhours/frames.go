@@ -30,7 +30,7 @@ func Frames(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 	return series(h, p, about)
 }
 
-// summary returns the table: a group's header, its users beneath it, the total last. Where one metric is named it has
+// summary returns the table: a group's header, its users below it, the total last. If one metric is named, it has
 // the groups only.
 func summary(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 	var lines []*line

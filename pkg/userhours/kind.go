@@ -17,7 +17,7 @@ var Kind = query.Kind{
 	Name: "userHours", Label: "User hours", Description: "GPU hours of each user",
 	DefaultGroupBy: []string{"category"},
 	Views: []query.View{
-		query.TableView("Users beneath each group, with totals",
+		query.TableView("Users under each group, with totals",
 			[]string{"category", "device", "memory", "tier", "machine", "project"},
 			[]string{"gpuHours", "percentOfTotal"}, query.UserFilters),
 		query.SeriesView([]string{"user", "category", "device", "memory", "tier", "machine", "project"}, []string{"gpuHours"},

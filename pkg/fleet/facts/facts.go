@@ -32,7 +32,7 @@ type Fact struct {
 	Pool     string `json:"pool"`
 	Kind     string `json:"kind"`
 	Hour     int64  `json:"hour"`     // its beginning, in ms
-	Complete bool   `json:"complete"` // the UTC day of its end is finished: no collector appends to it any more
+	Complete bool   `json:"complete"` // the UTC day of its end is finished: no collector appends to it anymore
 
 	*Coverage
 	*Group
@@ -210,7 +210,7 @@ type Checkpoint struct {
 	PublishedAt     int64  `json:"publishedAt"`
 	// Written describes the documents of each hour that may still change, by its beginning in ms.
 	Written map[int64]Written `json:"written,omitempty"`
-	// Filling is the rest of an interrupted publishing of earlier hours; nil if there is none.
+	// Filling is the rest of an interrupted run over earlier hours; nil if there is none.
 	Filling *Filling `json:"filling,omitempty"`
 	// Seen are GPUs of the snapshots that the facts are derived from. They distinguish the pool from another one of the
 	// same name.

@@ -1,5 +1,5 @@
 // Package publish puts the facts of a pool into Elasticsearch: one index per month under an alias, documents that
-// replace their earlier versions, and a checkpoint from which the next publishing resumes.
+// replace their earlier versions, and a checkpoint from which the next run resumes.
 package publish
 
 import (
@@ -18,9 +18,9 @@ import (
 type Options struct {
 	Client *elastic.Client
 	Index  string // the alias of the facts
-	Pool   string // its name among the pools
+	Pool   string // the name under which its facts are published
 	Since  time.Time
-	Shards int // of the indices of months that are not there yet; 0 = as an earlier publishing wanted, or 1
+	Shards int // of indices of months that do not exist yet; 0 = as in an earlier run, or 1
 	Now    func() time.Time
 }
 
@@ -28,22 +28,22 @@ type Options struct {
 type Part struct {
 	From, To  time.Time
 	Documents int // written: new ones, and those that have changed
-	Removed   int // obsolete documents of an earlier publishing
-	Compared  int // hours whose documents were read, as something in them has changed
+	Removed   int // obsolete documents from an earlier run
+	Compared  int // hours whose documents were read because something in them has changed
 	Warnings  []string
 }
 
-// hoursAtOnce are published together: readers see all of them or none.
+// hoursAtOnce is how many hours are published together: readers see all of them or none.
 const hoursAtOnce = 24
 
 // correcting is how long an hour is checked again, because snapshots and job ads of the following week can change how
 // runs began and ended (methodology section 8), and job ads can come late.
 const correcting = 8 * pool.Day
 
-// Run publishes the full hours that are over, and corrects those of the last eight days; or all from Since. Unchanged
-// documents are not written again, and those of hours that have not changed since they were written are not even read,
-// unless Since is set. An interrupted publishing resumes where it ended. Errors: pool.BadQuery if there are facts of
-// another kind; those of the snapshots, the job source and Elasticsearch; ctx's.
+// Run publishes the full hours that are over and corrects those of the last eight days, or all hours from Since.
+// Unchanged documents are not written again, and documents of hours that have not changed since they were written are
+// not even read, unless Since is set. An interrupted run resumes where it stopped. Errors: pool.BadQuery if there are
+// facts of another kind; errors from the snapshots, the job source and Elasticsearch; ctx's.
 //
 // Two servers may publish the same pool at the same time: one that finds the checkpoint written by the other reads it
 // again, and continues from there.
@@ -83,7 +83,7 @@ func run(ctx context.Context, s *stores.Stores, env query.Env, o Options, done f
 		return err
 	}
 	point.Seen = seen
-	if known != nil && point != known { // facts that cannot be mixed: none of them stays
+	if known != nil && point != known { // facts that cannot be mixed: none of the old ones stay
 		w.clear = facts.Micros(known.Since)
 	}
 	if err := w.forget(ctx, point, from); err != nil {
@@ -171,7 +171,7 @@ func filled(point *facts.Checkpoint, next int64) {
 	if f.Next = next; next >= point.Since {
 		point.Since = min(point.Since, f.Since)
 	}
-	if next >= point.CompleteThrough-facts.Millis(correcting) { // from there on each publishing looks again
+	if next >= point.CompleteThrough-facts.Millis(correcting) { // every run checks the hours from there on again
 		point.Filling = nil
 	}
 }

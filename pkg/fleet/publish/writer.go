@@ -50,7 +50,7 @@ type version struct {
 var errMet = errors.New("another publishing of the pool is under way")
 
 // prepare puts the template, makes the index of checkpoints with the alias, adds the fields that the indices of earlier
-// versions lack, and makes the documents of an earlier publishing visible.
+// versions lack, and makes the documents of an earlier run visible.
 func (w *writer) prepare(ctx context.Context) error {
 	shards, err := w.shards(ctx)
 	if err != nil {
@@ -77,7 +77,7 @@ func (w *writer) prepare(ctx context.Context) error {
 	return w.show(ctx)
 }
 
-// shards is the number of shards of a month's index: as in the options, or otherwise as in an earlier publishing.
+// shards is the number of shards of a month's index: as in the options, or otherwise as in an earlier run.
 func (w *writer) shards(ctx context.Context) (int, error) {
 	if w.Shards > 0 {
 		return w.Shards, nil

@@ -32,7 +32,7 @@ type Config struct {
 	Transport http.RoundTripper
 	// Index names what to search: indexes, aliases or patterns, separated by commas.
 	Index string
-	// EpochIndex names further indexes, those of the epoch ads; empty = none. An ad's kind follows from its content.
+	// EpochIndex names other indexes, with the epoch ads; empty = none. An ad's kind follows from its content.
 	EpochIndex string
 	// Timeout is the longest that a lookup may take; 0 = 30 s. A lookup uses, of the time until the context's deadline,
 	// three quarters at most: the caller can still answer without job ads.

@@ -185,7 +185,7 @@ func (s *Source) open(ctx context.Context) (*file, error) {
 	return f, nil
 }
 
-// stat reports whether a regular file is under the path: a link must not lead out of its directory, also not one that
+// stat reports whether a regular file is under the path: a link must not lead out of its directory, not even one that
 // was put there since.
 func (s *Source) stat() error {
 	dir := filepath.Dir(s.path)

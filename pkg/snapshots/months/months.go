@@ -62,7 +62,7 @@ type Content interface {
 	// Scan gives the rows of a range to the visitor, ascending by number. usage asks for GPUsAverageUsage.
 	Scan(ctx context.Context, r Range, usage bool, v Visitor) error
 
-	// Fingerprint identifies the rows of a range by their content, also in another process. Rows appended after the range
+	// Fingerprint identifies the rows of a range by their content, even in another process. Rows appended after the range
 	// do not change it. Unless the content is Exact, an edit need not show in it. It is "" if the file is damaged there.
 	Fingerprint(ctx context.Context, r Range) (string, error)
 

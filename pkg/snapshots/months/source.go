@@ -49,7 +49,7 @@ type Listed struct {
 	First, Last Local
 }
 
-// Offline is the error of a place that cannot be reached any more. Answers then come from the earlier data.
+// Offline is the error of a place that cannot be reached anymore. Answers then come from the earlier data.
 type Offline struct{ Err error }
 
 func (o *Offline) Error() string { return o.Err.Error() }

@@ -358,7 +358,7 @@ func TestEndsOfAScan(t *testing.T) {
 	require.NoError(t, c.Scan(ctx, months.Nothing, false, &tape{}))
 }
 
-// An edit that leaves sizes and statistics as they are shows in a file that no collector appends to any more: in the
+// An edit that leaves sizes and statistics as they are shows in a file that no collector appends to anymore: in the
 // process that read it before, and in another one.
 func TestEditOfEqualSize(t *testing.T) {
 	dir := t.TempDir()

@@ -42,7 +42,7 @@ func (c *content) Fingerprint(ctx context.Context, r months.Range) (string, erro
 	return strings.ReplaceAll(identity, " ", "-"), err
 }
 
-// groupHash returns the hash of a row group that no appending changes any more: of its bytes, or of its entry in the
+// groupHash returns the hash of a row group that no appending changes anymore: of its bytes, or of its entry in the
 // footer if reading them takes requests to a bucket.
 func (c *content) groupHash(ctx context.Context, n int) (string, error) {
 	if _, local := c.version.(fileVersion); !local {

@@ -43,7 +43,7 @@ type Version interface {
 	Size() int64
 	Same(other Version) bool
 
-	// Tag is the same for two versions, also in other processes, if nothing was written between them.
+	// Tag is the same for two versions, even in other processes, if nothing was written between them.
 	Tag() string
 }
 

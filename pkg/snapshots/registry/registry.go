@@ -1,4 +1,4 @@
-// Package registry lists the stores of snapshots: month files of each format, and buckets. A further one is added here.
+// Package registry lists the stores of snapshots: month files of each format, and buckets. Add another one here.
 package registry
 
 import (

@@ -141,7 +141,7 @@ func TestTimesThatKnowTheirZone(t *testing.T) {
 }
 
 // Both formats hold the same snapshots: of the golden pools, converted and as polars wrote them, and of a made-up pool
-// over a repeated hour, with late and doubled snapshots.
+// over a repeated hour, with late and duplicate snapshots.
 func TestFormatsAgree(t *testing.T) {
 	for name, zone := range map[string]string{"pool-a": "UTC", "pool-b": "America/Chicago", "pool-c": "America/Chicago"} {
 		t.Run(name, func(t *testing.T) {

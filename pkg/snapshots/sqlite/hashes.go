@@ -86,7 +86,7 @@ func (c *content) Fingerprint(ctx context.Context, r months.Range) (string, erro
 	return strconv.FormatUint(hash.sum, 36), nil
 }
 
-// trace identifies a file and how far it goes, also in other processes.
+// trace identifies a file and how far it goes, even in other processes.
 type trace struct {
 	File   sqlitefile.Stamp
 	Log    sqlitefile.Stamp

@@ -126,7 +126,7 @@ func (m *Measurement) Precision() float64 { return Share{m.Right, m.Told}.Of() }
 // Recall is the share of evictions that are reported; of seen runs only.
 func (m *Measurement) Recall() float64 { return Share{m.FoundSeen, m.TrueSeen}.Of() }
 
-// RecallOfAll is the share of evictions that are reported, also of runs that no snapshot shows.
+// RecallOfAll is the share of evictions that are reported, including those of runs that no snapshot shows.
 func (m *Measurement) RecallOfAll() float64 { return Share{m.Found, m.True}.Of() }
 
 // Measure makes the pools up and measures. It needs some hundred megabytes of room for temporary files. Errors: ctx's,

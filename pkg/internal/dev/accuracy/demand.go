@@ -13,7 +13,7 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// Demand is how near the kind demand comes to what jobs really waited (methodology section 14), at polled access
+// Demand is how close the kind demand comes to what jobs really waited (methodology section 14), at polled access
 // points.
 type Demand struct {
 	Seen     int    // waits that a poll saw and that ended in the window

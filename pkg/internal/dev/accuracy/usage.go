@@ -8,7 +8,7 @@ import (
 	"github.com/chtc/gpureports/pkg/jobs"
 )
 
-// Usage is how near the kind utilization comes to what runs really did (methodology section 13): of runs on both sides
+// Usage is how close the kind utilization comes to what runs really did (methodology section 13): of runs on both sides
 // that began and ended in the window.
 type Usage struct {
 	Utilization Spread // points between reported and true utilization of runs with one measured GPU-hour or more

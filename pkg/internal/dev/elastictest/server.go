@@ -40,7 +40,7 @@ type Node struct {
 // Begin starts the first node of a cluster: its master, which holds data, too.
 func Begin(ctx context.Context) (*Node, error) { return start(ctx, "begin") }
 
-// Join starts a further node of a node's cluster, which holds data.
+// Join starts another node in a node's cluster, to hold data.
 func (n *Node) Join(ctx context.Context) (*Node, error) {
 	address, err := n.transport(ctx)
 	if err != nil {

@@ -23,7 +23,7 @@ type Memory struct {
 // NewMemory holds the given documents.
 func NewMemory(documents ...[]byte) *Memory { return &Memory{documents: documents} }
 
-// Add stores further documents.
+// Add stores more documents.
 func (m *Memory) Add(documents ...[]byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -98,7 +98,7 @@ func TestClockSetBack(t *testing.T) {
 		}
 	}
 	figure("The collector's clock set back or forward", "%d files, by 7 minutes to 74 years, for one snapshot to days: "+
-		"every answer that of the rows in the order of time", rounds)
+		"every answer the same as for the rows in order of time", rounds)
 }
 
 // quarters are n snapshots from the beginning onward.

@@ -41,5 +41,5 @@ func TestClosedDataSourcesLeaveNothing(t *testing.T) {
 	// Caches give memory back in the background, after a round or two of the collector.
 	require.Eventually(t, func() bool { many = heapKB(); return many < few+500 }, time.Minute, 20*time.Millisecond,
 		"a pool's observation alone takes 100 KB")
-	figure("Data sources opened, asked and closed", "heap after 10: %d KB, after 40 more: %d KB", few, many)
+	figure("Data sources opened, queried and closed", "heap after 10: %d KB, after 40 more: %d KB", few, many)
 }

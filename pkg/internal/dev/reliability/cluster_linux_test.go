@@ -129,7 +129,7 @@ func TestNodesOfElasticsearch(t *testing.T) {
 	healthy(t, master)
 	c.more(t, "with the node back")
 	c.stop()
-	figure("Elasticsearch: one of two nodes killed, and back, while 20 clients ask",
+	figure("Elasticsearch: one of two nodes killed and restarted while 20 clients query",
 		"%d answers, all right; %d errors that say so; in %s", c.answered.Load(), c.refused.Load(),
 		time.Since(killed).Round(time.Second))
 	testHangingNode(t, c, master, other, o.Start, o.End)
@@ -167,8 +167,8 @@ func testHangingNode(t *testing.T, c *clients, master, other *elastictest.Node, 
 		require.NoError(t, answer.Error)
 		require.True(t, c.right(n, answer), "after the node goes on")
 	}
-	figure("Elasticsearch: one of two nodes hangs, questions with a deadline of 2 s",
-		"%d of %d end with an error that says so, the others are right; all are once it goes on", refused, len(ofMany))
+	figure("Elasticsearch: one of two nodes hangs, queries with a deadline of 2 s",
+		"%d of %d end with an error that says so, the others are right; all are once it continues", refused, len(ofMany))
 }
 
 // testMissingShard: without a replica, what only a killed node held is missing, which is an error with numbers and

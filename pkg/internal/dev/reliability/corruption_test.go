@@ -139,7 +139,7 @@ func TestDamagedFiles(t *testing.T) {
 	require.NotZero(t, told)
 	require.NotZero(t, left)
 	require.NotZero(t, equal)
-	figure("Random damage to a month file", "%d files, %d answers: %d as without the damage, %d what plain SQL reads "+
-		"of it, %d without the days that a notice names, %d errors that name the file; the slowest file took %d ms",
+	figure("Random damage to a month file", "%d files, %d answers: %d the same as without the damage, %d what plain SQL "+
+		"reads of it, %d without the days that a notice names, %d errors that name the file; the slowest file took %d ms",
 		rounds, 3*rounds, same, equal, left, told, slowest.Milliseconds())
 }

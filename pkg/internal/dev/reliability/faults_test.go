@@ -99,8 +99,8 @@ func TestLockedFile(t *testing.T) {
 	time.Sleep(30*time.Second - time.Since(started)) // the collector that hangs
 	unlock()
 	requireAsFresh(t, d, dir, from, to, "after the lock")
-	figure("A month file locked for 30 s", "%d queries at once answered from the other months, with a notice, after "+
-		"%.1f s; complete again with the first query after it", clients, took.Seconds())
+	figure("A month file locked for 30 s", "%d simultaneous queries answered from the other months, with a notice, "+
+		"after %.1f s; complete again with the first query after it", clients, took.Seconds())
 }
 
 // A collector writes as fast as it can while many ask: no query fails, and none sees half a snapshot.

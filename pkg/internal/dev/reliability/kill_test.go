@@ -72,6 +72,7 @@ func TestKilledWhileWritingItsCache(t *testing.T) {
 		require.Equal(t, figures(t, plain), figures(t, fresh[i]), "what all were compared with is what plain SQL reads")
 	}
 	figure("Killed at a random moment", "%d times, %d of them between the first and the last of %d segments that were "+
-		"to be written, %d segments half written; every answer afterwards that of a fresh start without a cache", rounds,
+		"to be written, %d segments half written; every answer afterwards the same as after a fresh start without a "+
+		"cache", rounds,
 		between, segments, parts)
 }

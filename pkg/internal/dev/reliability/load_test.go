@@ -256,7 +256,7 @@ func TestLargePoolBesideOthers(t *testing.T) {
 	require.False(t, t.Failed())
 	require.NotZero(t, n)
 	g := measure(t, process)
-	figure("A large pool beside others", "%d machines with %d GPUs over %d d: first answer %.1f s after the start, %d "+
+	figure("A large pool next to others", "%d machines with %d GPUs over %d d: first answer %.1f s after the start, %d "+
 		"panels at once %.1f s, %.0f MB resident; meanwhile the others' queries: median %.0f ms (alone %.0f), p99 %.0f ms "+
 		"(alone %.0f)",
 		machines, gpus, days, first.Seconds(), panels, again.Seconds(), g.residentMB, busy50, p50, busy99, p99)
@@ -296,6 +296,6 @@ func TestLargePoolBesideOthers(t *testing.T) {
 		slowest = max(slowest, time.Since(begun))
 	}
 	require.NotZero(t, cancelled)
-	figure("Cancelled queries over all of it", "%d, 5 to %d ms after they were asked; their goroutines are gone %d ms "+
-		"after the cancel at the latest", cancelled, latest.Milliseconds(), slowest.Milliseconds())
+	figure("Canceled queries over all of it", "%d, 5 to %d ms after they were asked; their goroutines are gone %d ms "+
+		"after the cancel at most", cancelled, latest.Milliseconds(), slowest.Milliseconds())
 }

@@ -11,7 +11,7 @@ func (p *Pool) savesEvery(j *job) int64 {
 	return [...]int64{hour / 2, hour, 2 * hour, 4 * hour}[draw(cluster+"every", 4)]
 }
 
-// savedUntil is when a run's job last saved a checkpoint in it, 0 if it did not.
+// savedUntil is when a run's job last saved a checkpoint during it, 0 if it did not.
 func (p *Pool) savedUntil(r *run) int64 {
 	every := p.savesEvery(r.job)
 	if every == 0 || r.end < r.start+every {

@@ -281,7 +281,7 @@ func writeIdleRows(ctx context.Context, dir string, rows []*idleRow) (err error)
 	return tx.Commit()
 }
 
-// writeIdle writes truth_waits.jsonl: every true time in a queue, also of access points that are not polled.
+// writeIdle writes truth_waits.jsonl: every true time in a queue, even at access points that are not polled.
 func writeIdle(root *os.Root, all []Idle) error {
 	return writeLines(root, "truth_waits.jsonl", all, func(i Idle) any {
 		return struct {

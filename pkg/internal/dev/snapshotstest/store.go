@@ -119,7 +119,7 @@ func partsOf(t testing.TB, state snapshots.State) []snapshots.Part {
 	return parts
 }
 
-// Rows come in the order of time, each snapshot once, also where a day is in two files.
+// Rows come in the order of time, each snapshot once, even if a day is in two files.
 func (s suite) order(t *testing.T) {
 	dir := t.TempDir()
 	early, late := quarters(0, 150), quarters(150, 400) // a month's file ends somewhere in its last days
@@ -139,8 +139,8 @@ func (s suite) order(t *testing.T) {
 	require.False(t, parts[0].Unordered)
 }
 
-// Runs less than a minute apart are one snapshot, also over files; late rows, doubled rows and snapshots are in their
-// place.
+// Runs less than a minute apart are one snapshot, even across files; late rows, duplicate rows and snapshots are in
+// their place.
 func (s suite) late(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 10 {
