@@ -27,7 +27,7 @@ for (const { name, query } of answerable(presets, 'pool')) {
   test(`answers the preset "${name}"`, async ({ editor }) => {
     await editor.open({});
     await editor.page.getByRole('button', { name: 'Presets' }).click();
-    await editor.page.getByRole('menuitem', { name }).click();
+    await editor.page.getByRole('menuitem', { name, exact: true }).click();
     await editor.expectSaved(query);
     await expect(editor.answer()).toHaveAttribute('data-state', 'Done');
     await expect(editor.answer().getByRole('alert')).toHaveCount(0);
@@ -247,7 +247,7 @@ test('warns in alert rules', async ({ editor }) => {
     query: { queryType: 'allocation', view: 'current', filter: { machines: ['$m'] } },
   });
   await expect(editor.page.getByRole('alert')).toContainText("can't be used in alert rules");
-  await expect(editor.page.getByRole('alert')).toContainText('replace $m');
+  await expect(editor.page.getByRole('alert')).toContainText('Replace $m');
 });
 
 test('offers evictions and gaps as annotations', async ({ editor }) => {
