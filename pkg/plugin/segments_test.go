@@ -72,7 +72,7 @@ func TestSegmentBucketSetting(t *testing.T) {
 	defer d.Dispose()
 	answered(t, d, queryOf(t, o, "A", `{"queryType": "allocation"}`))
 	_, found := health(t, d)
-	require.Contains(t, found["segments"].Text, "finished days are made of the snapshots")
+	require.Contains(t, found["segments"].Text, "finished days are built from the snapshots")
 	require.Equal(t, severityWarning, found["segments"].Severity)
 
 	t.Setenv("GF_PLUGIN_ALLOWED_BUCKETS", "s3://other")
