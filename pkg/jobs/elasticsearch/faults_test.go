@@ -297,7 +297,7 @@ func TestSmallerPages(t *testing.T) {
 	require.Contains(t, f.bodies[1], `"size":1`)
 }
 
-// Indexes in which the GlobalJobId is a text only are named: their ads are not found.
+// Indexes that have no GlobalJobId that can be searched are named.
 func TestBlindIndexes(t *testing.T) {
 	keyword := func(indices string) string {
 		return `"keyword": {"type": "keyword", "searchable": true` + indices + `}`
@@ -309,6 +309,7 @@ func TestBlindIndexes(t *testing.T) {
 			keyword(`, "indices": ["i-3"]`) + `}`: {"i-2"},
 		`"GlobalJobId": {` + keyword("") + `}`:                                            nil,
 		`"GlobalJobId": {"text": {"type": "text"}}, "globaljobid": {` + keyword("") + `}`: nil,
+		`"GlobalJobId": {"text": {"type": "text", "searchable": true}}`:                   {"i-1", "i-2", "i-3"},
 	} {
 		var c capabilities
 		require.NoError(t, json.Unmarshal([]byte(`{"indices": ["i-1", "i-2", "i-3"], "fields": {`+fields+`}}`), &c))
@@ -319,7 +320,7 @@ func TestBlindIndexes(t *testing.T) {
 	s.mapping, s.mappedAt = fields{job: []string{"GlobalJobId"}, blind: []string{"i-2"}}, time.Now()
 	result, err := s.Ads(t.Context(), wanted)
 	require.NoError(t, err)
-	require.Contains(t, result.Notices[0], "GlobalJobId cannot be searched as a keyword in i-2")
+	require.Contains(t, result.Notices[0], "GlobalJobId cannot be searched in i-2")
 }
 
 func TestUnknownCertificate(t *testing.T) {
@@ -540,7 +541,7 @@ func TestMappings(t *testing.T) {
 	for body, says := range map[string]string{
 		`{"indices": [], "fields": {}}`:    "no index matches htcondor",
 		`{"indices": ["i"], "fields": {}}`: "no GlobalJobId that can be searched",
-		`{"indices": ["i"], "fields": {"GlobalJobId": {"text": {"type": "text", "searchable": true}}}}`:        "no GlobalJobId that can be searched",
+		`{"indices": ["i"], "fields": {"GlobalJobId": {"text": {"type": "text", "searchable": false}}}}`:       "no GlobalJobId that can be searched",
 		`{"indices": ["i"], "fields": {"GlobalJobId": {"keyword": {"type": "keyword", "searchable": false}}}}`: "no GlobalJobId that can be searched",
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -21,7 +21,11 @@ type fields struct {
 	job     []string // keyword fields with the GlobalJobId
 	machine []string // keyword fields with the StartdName
 	start   []string // fields with the JobCurrentStartDate
-	blind   []string // indexes with a GlobalJobId that cannot be searched as a keyword
+	blind   []string // indexes with a GlobalJobId that cannot be searched
+
+	jobTexts     []string // fields with the GlobalJobId as a text
+	jobWords     []string // indexes in which it is one, in no spelling a keyword
+	machineWords []string // indexes in which the StartdName is one
 
 	ended []string // fields with the EpochWriteDate, or the CompletionDate, that hold numbers everywhere
 
@@ -93,9 +97,9 @@ func (c *capabilities) without(attribute string, types ...string) (left []string
 			into, indices := others, field.Indices
 			if slices.Contains(types, kind) && field.Searchable {
 				into = fit
-				if len(indices) == 0 { // the field is alike everywhere
-					return nil
-				}
+			}
+			if len(indices) == 0 { // the field is alike everywhere
+				indices = c.Indices
 			}
 			for _, index := range indices {
 				into[index] = true
@@ -106,13 +110,24 @@ func (c *capabilities) without(attribute string, types ...string) (left []string
 	return slices.Sorted(maps.Keys(others))
 }
 
-// blindNotice says in which indexes job ads cannot be looked up; "" if they can in all.
-func (s *Source) blindNotice(mapping fields) string {
-	if len(mapping.blind) == 0 {
-		return ""
+// mappingNotices say in which indexes job ads cannot be looked up, or only by words.
+func (s *Source) mappingNotices(mapping fields) (notices []string) {
+	for _, kind := range []struct {
+		indices      []string
+		consequences string
+	}{
+		{mapping.blind, "GlobalJobId cannot be searched in %s, so that job ads in it are not found"},
+		{mapping.jobWords, "GlobalJobId is a text in %s, not a keyword: its job ads are looked up by words, which misses " +
+			"them if the field's analyzer is not the standard one"},
+		{mapping.machineWords, "StartdName is a text in %s, not a keyword: to look job ads up by machine, those of all " +
+			"machines are read"},
+	} {
+		if len(kind.indices) > 0 {
+			notices = append(notices, fmt.Sprintf("Elasticsearch at %s: "+kind.consequences+". Reindex it with adstash's "+
+				"mapping.", s.es.Shown(), strings.Join(kind.indices, ", ")))
+		}
 	}
-	return fmt.Sprintf("Elasticsearch at %s: GlobalJobId cannot be searched as a keyword in %s, so that job ads in it "+
-		"are not found: reindex it with adstash's mapping.", s.es.Shown(), strings.Join(mapping.blind, ", "))
+	return notices
 }
 
 func (s *Source) askFields(ctx context.Context) (fields, error) {
@@ -132,6 +147,7 @@ func (s *Source) askFields(ctx context.Context) (fields, error) {
 			"adstash has written something", s.es.Shown(), s.index)
 	}
 	keywords := []string{"keyword", "constant_keyword", "wildcard"}
+	searched := append([]string{"text"}, keywords...)
 	numbers := []string{"date", "long", "integer", "double", "date_nanos"}
 	mapping := fields{job: answer.with(job, keywords...), machine: answer.with(machine, keywords...),
 		start: answer.with(start, append(numbers, keywords...)...)}
@@ -142,12 +158,15 @@ func (s *Source) askFields(ctx context.Context) (fields, error) {
 			mapping.ended = append(mapping.ended, name)
 		}
 	}
-	if len(mapping.job) == 0 {
-		return fields{}, pool.SourceError("Elasticsearch at %s: index %s has no GlobalJobId that can be searched as a "+
-			"keyword: check that jobsIndex names adstash's indexes, or reindex them with adstash's mapping", s.es.Shown(),
-			s.index)
+	mapping.jobTexts = answer.with(job, "text")
+	if len(mapping.job)+len(mapping.jobTexts) == 0 {
+		return fields{}, pool.SourceError("Elasticsearch at %s: index %s has no GlobalJobId that can be searched: check "+
+			"that jobsIndex names adstash's indexes, or reindex them with adstash's mapping", s.es.Shown(), s.index)
 	}
-	mapping.blind = answer.without(job, keywords...)
+	mapping.blind = answer.without(job, searched...)
+	mapping.jobWords = slices.DeleteFunc(answer.without(job, keywords...),
+		func(index string) bool { return slices.Contains(mapping.blind, index) })
+	mapping.machineWords = answer.without(machine, keywords...)
 	for _, name := range answer.with(recordTime, numbers...) {
 		mapping.recordTime = name
 		for _, kind := range numbers {
@@ -166,7 +185,7 @@ func (s *Source) askFields(ctx context.Context) (fields, error) {
 		}
 		break
 	}
-	if types := answer.Fields[mapping.job[0]]; len(types) == 1 {
+	if len(mapping.job) > 0 && len(answer.Fields[mapping.job[0]]) == 1 {
 		mapping.sort = append(mapping.sort, mapping.job[0])
 	}
 	return mapping, nil

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,7 +35,9 @@ const (
 
 // Ads implements [jobs.Source].
 func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
-	of := func(mapping fields, ids []string) types.Query { return anyOf(mapping.job, ids) }
+	of := func(mapping fields, ids []string) types.Query {
+		return either(append(anyOf(mapping.job, ids), byWords(mapping, ids)...))
+	}
 	ids := jobs.JobIDs(wanted)
 	return s.lookup(ctx, question{keys: slices.Compact(slices.Sorted(slices.Values(ids))),
 		found: func() *jobs.Collector { return jobs.NewCollector(ids, jobs.ByJob) }, query: of})
@@ -129,8 +132,12 @@ func began(mapping fields, keys []string, of map[string]jobs.EpochDay) types.Que
 	var queries []types.Query
 	for _, day := range slices.Sorted(maps.Keys(machines)) {
 		d := jobs.MachineDay{Day: day}
-		queries = append(queries, types.Query{Bool: &types.BoolQuery{Filter: []types.Query{anyOf(mapping.machine,
-			machines[day]), within(mapping.start, d.Start().Unix(), d.End().Unix())}}})
+		there := anyOf(mapping.machine, machines[day])
+		if len(mapping.machineWords) > 0 { // the collector leaves other machines out
+			there = append(there, anyOf([]string{indexField}, mapping.machineWords)...)
+		}
+		queries = append(queries, types.Query{Bool: &types.BoolQuery{Filter: []types.Query{either(there),
+			within(mapping.start, d.Start().Unix(), d.End().Unix())}}})
 	}
 	return either(queries)
 }
@@ -142,14 +149,36 @@ type question struct {
 	query func(mapping fields, keys []string) types.Query
 }
 
-// anyOf matches documents in which one of the fields has one of the values.
-func anyOf(fields, values []string) types.Query {
-	var queries []types.Query
+// indexField holds the name of a document's index.
+const indexField = "_index"
+
+// anyOf are queries that match documents in which one of the fields has one of the values.
+func anyOf(fields, values []string) (queries []types.Query) {
 	for _, field := range fields {
 		terms := &types.TermsQuery{TermsQuery: map[string]types.TermsQueryField{field: values}}
 		queries = append(queries, types.Query{Terms: terms})
 	}
-	return either(queries)
+	return queries
+}
+
+// byWords are queries that match the jobs' ads where the GlobalJobId is a text, and a few others, which the collector
+// leaves out: the standard analyzer makes words of a GlobalJobId's second and third part, whatever the first one is.
+func byWords(mapping fields, ids []string) (queries []types.Query) {
+	var numbers, times []string
+	for _, id := range ids {
+		if parts := strings.Split(id, "#"); len(parts) == 3 {
+			numbers, times = append(numbers, parts[1]), append(times, parts[2])
+		}
+	}
+	if len(mapping.jobWords) == 0 || len(numbers) == 0 {
+		return nil
+	}
+	for _, field := range mapping.jobTexts {
+		name := []string{field}
+		queries = append(queries, types.Query{Bool: &types.BoolQuery{Filter: slices.Concat(anyOf(name, numbers),
+			anyOf(name, times), anyOf([]string{indexField}, mapping.jobWords))}})
+	}
+	return queries
 }
 
 // either matches ads that one of the queries matches; without queries, it matches none.
@@ -188,9 +217,7 @@ func (s *Source) lookup(ctx context.Context, q question) (jobs.Result, error) {
 	result := found.Result()
 	result.Partial = result.Partial || len(missing) > 0
 	result.Notices = append(missing, result.Notices...)
-	if notice := s.blindNotice(mapping); notice != "" { // no later answer would have more
-		result.Notices = append(result.Notices, notice)
-	}
+	result.Notices = append(result.Notices, s.mappingNotices(mapping)...) // no later answer would have more
 	return result, nil
 }
 

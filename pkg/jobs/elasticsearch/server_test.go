@@ -29,7 +29,8 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// A pool's ads, in both schemas and mixed: the answers are those of a plain loop over the documents.
+// A pool's ads, in both schemas and mixed, and with texts where others have keywords: the answers are those of a plain
+// loop over the documents.
 func TestSchemas(t *testing.T) {
 	server := jobstest.Elasticsearch(t)
 	history, old, epochs := documents(t, "history_refactored.jsonl"), documents(t, "history_legacy.jsonl"),
@@ -56,18 +57,30 @@ func TestSchemas(t *testing.T) {
 		"legacy":     {Index: load(t, server, adstash.Legacy, old), EpochIndex: load(t, server, adstash.Refactored, epochs)},
 		"both schemas in one index": {Index: load(t, server, adstash.Legacy, append(slices.Clone(old[:40]), history[40:]...)),
 			EpochIndex: load(t, server, adstash.Automatic, epochs)},
+		"texts in one index": {Index: load(t, server, texts, history[40:]) + "," + load(t, server, adstash.Refactored,
+			slices.Concat(history[:40], epochs))},
+		"nothing but texts": {Index: load(t, server, texts, slices.Concat(history, epochs))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config.URL = server
+			equal := func(want, got jobs.Result) {
+				t.Helper()
+				if strings.Contains(name, "texts") {
+					require.Len(t, got.Notices, len(want.Notices)+2)
+					require.Contains(t, got.Notices[len(want.Notices)], "GlobalJobId is a text in gpureports-test-")
+					got.Notices = got.Notices[:len(want.Notices):len(want.Notices)]
+				}
+				if diff := cmp.Diff(want, got, anySchema, cmpopts.EquateEmpty()); diff != "" {
+					t.Error(diff)
+				}
+			}
 			source, err := New(config)
 			require.NoError(t, err)
 			want, err := oracle.Ads(t.Context(), wanted)
 			require.NoError(t, err)
 			got, err := source.Ads(t.Context(), wanted)
 			require.NoError(t, err)
-			if diff := cmp.Diff(want, got, anySchema); diff != "" {
-				t.Error(diff)
-			}
+			equal(want, got)
 			for back := range int32(4) {
 				var days []jobs.MachineDay
 				for i, name := range names {
@@ -77,9 +90,7 @@ func TestSchemas(t *testing.T) {
 				require.NoError(t, err)
 				got, err := source.AdsOnMachines(t.Context(), days)
 				require.NoError(t, err)
-				if diff := cmp.Diff(want, got, anySchema); diff != "" {
-					t.Error(diff)
-				}
+				equal(want, got)
 			}
 			got2, err := source.Newest(t.Context())
 			require.NoError(t, err)

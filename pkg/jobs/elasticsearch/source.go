@@ -158,8 +158,8 @@ func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
 	if found.Shards.Failed > 0 {
 		health.Notices = append(health.Notices, s.shardNotice(found.Shards))
 	}
-	if mapping, err := s.fields(ctx); err == nil && len(mapping.blind) > 0 {
-		health.Notices = append(health.Notices, s.blindNotice(mapping))
+	if mapping, err := s.fields(ctx); err == nil {
+		health.Notices = append(health.Notices, s.mappingNotices(mapping)...)
 	}
 	return health, nil
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	client "github.com/elastic/go-elasticsearch/v8"
@@ -81,11 +82,20 @@ func split(t *testing.T, documents [][]byte) (history, epochs [][]byte) {
 	return history, epochs
 }
 
+// texts is the schema of an index whose owner mapped all strings as texts, without keywords.
+const texts adstash.Schema = "texts"
+
 // load stores documents in a new index, which goes with the test.
 func load(t testing.TB, url string, schema adstash.Schema, documents [][]byte) string {
 	es, err := client.NewTypedClient(client.Config{Addresses: []string{url}, Transport: http.DefaultTransport})
 	require.NoError(t, err)
 	index := fmt.Sprintf("gpureports-test-%x", rand.Uint64())
+	if schema == texts {
+		_, err = es.Indices.Create(index).Raw(strings.NewReader(`{"mappings": {"dynamic_templates": [{"texts":
+			{"match_mapping_type": "string", "mapping": {"type": "text"}}}]}}`)).Do(t.Context())
+		require.NoError(t, err)
+		schema = adstash.Automatic
+	}
 	_, err = adstash.Load(t.Context(), es, index, schema, slices.Values(documents))
 	require.NoError(t, err)
 	t.Cleanup(func() {
