@@ -132,12 +132,12 @@ const (
 	gpudev     = "./pkg/internal/dev/cmd/gpudev"
 )
 
-// Setup fetches what the tests need and says what. After it all tests run offline.
-func Setup() {
-	mg.SerialDeps(setupGo, setupNode, setupLint, setupBrowser, setupBucket, setupElasticsearch)
-}
+// Setup fetches what the tests and the linters need and says what. After it all of them run offline.
+func Setup() { mg.SerialDeps(setupTests, setupLint) }
 
-// Lint checks the code's form.
+func setupTests() { mg.SerialDeps(setupGo, setupNode, setupBrowser, setupBucket, setupElasticsearch) }
+
+// Lint checks the code's form. golangci-lint reads all modules at the first time, which takes minutes.
 func Lint() error {
 	mg.SerialDeps(setupNode, setupLint)
 	lint, err := lintBinary()
@@ -157,65 +157,14 @@ func Lint() error {
 	})
 }
 
-// compared are the packages whose tests ask thousands of questions and compare the answers with others, make whole
-// pools, or wait for processes. The race detector would take half an hour for them, and sees the same code at work in
-// pkg/plugin, where all kinds answer at once.
-var compared = []string{"allocation", "backfill", "check", "cmd/gpureports", "collect", "convert", "demand", "evictions",
-	"fleet", "internal/dev/accuracy", "internal/dev/bench", "internal/dev/cmd/gpudev", "internal/dev/dashboards",
-	"internal/dev/oracle", "internal/dev/reliability", "internal/dev/samplepool", "internal/dev/sbom", "report",
-	"utilization"}
-
-// comparisons are single tests of other packages, those of comparing, that do the same and are left out as well.
-const comparisons = "^Test(GoldenPools.*|NoNamePasses|HealthTimeZoneChange|AlertFrames|FormatsAgree|" +
-	"ReplicasSayWhatTheRowsSay)$"
-
-var comparing = []string{"./pkg/plugin", "./pkg/internal/dev/host", "./pkg/runs", "./pkg/snapshots/registry",
-	"./pkg/timeline"}
-
-// Test sets everything up and runs every test: form, Go with the race detector, some seconds of fuzzing, jest, browser.
+// Test sets everything up and runs every test: types and form of the front end, Go, some seconds of fuzzing, jest,
+// browser. Lint and Race look for more.
 func Test() error {
-	mg.SerialDeps(Setup, Lint)
-	if os.Getenv("ELASTICSEARCH_URL") == "" && (!has("javac") || !has("mvn")) {
-		if err := skip("tests with a real Elasticsearch",
-			"there is no JDK with Maven, and ELASTICSEARCH_URL is not set"); err != nil {
-			return err
-		}
-	}
-	stop, err := startElasticsearch()
-	if err != nil {
+	mg.SerialDeps(setupTests)
+	if err := runAll([][]string{{"npm", "run", "typecheck"}, {"npm", "run", "lint"}}); err != nil {
 		return err
 	}
-	defer stop()
-	list, err := sh.Output("go", "list", "./pkg/...")
-	if err != nil {
-		return err
-	}
-	// vet=off: golangci-lint has vetted already
-	plain := []string{"-vet=off", "-timeout", "40m"}
-	race := append(slices.Clone(plain), "-skip", comparisons)
-	compare := slices.Concat(plain, []string{"-run", comparisons}, comparing)
-	for _, p := range strings.Fields(list) {
-		if _, path, _ := strings.Cut(p, "/pkg/"); slices.Contains(compared, path) {
-			plain = append(plain, p)
-		} else {
-			race = append(race, p)
-		}
-	}
-	detect := map[string]string{"CGO_ENABLED": "1"}
-	if has("gcc") || has("clang") || has("cc") {
-		race = append([]string{"-race"}, race...)
-	} else if err := skip("the race detector", "there is no C compiler"); err != nil {
-		return err
-	} else {
-		detect = nil
-	}
-	if err := goTest("go test: packages with the race detector", detect, race); err != nil {
-		return err
-	}
-	if err := goTest("go test: packages that compare thousands of answers", nil, plain); err != nil {
-		return err
-	}
-	if err := goTest("go test: comparisons of other packages", nil, compare); err != nil {
+	if err := goTest("go test", nil); err != nil {
 		return err
 	}
 	if err := Fuzz(5); err != nil {
@@ -230,6 +179,12 @@ func Test() error {
 	return stage("browser tests", func() error {
 		return sh.RunWithV(map[string]string{"CHROMIUM": chromium()}, "npm", "run", "e2e")
 	})
+}
+
+// Race runs the Go tests with the race detector, which takes three times as long. It needs a C compiler.
+func Race() error {
+	mg.SerialDeps(setupTests)
+	return goTest("go test with the race detector", map[string]string{"CGO_ENABLED": "1"}, "-race")
 }
 
 // startElasticsearch starts one server for the tests of all packages, unless there is one or none can run here.
@@ -261,11 +216,24 @@ func startElasticsearch() (stop func(), err error) {
 	return stop, nil
 }
 
-// goTest runs tests. Where some fail, it says at the end which, and how each runs alone.
-func goTest(what string, env map[string]string, args []string) error {
+// goTest runs the tests of all packages with one Elasticsearch. If some fail, it says at the end which, and how each
+// runs alone.
+func goTest(what string, env map[string]string, flags ...string) error {
+	if os.Getenv("ELASTICSEARCH_URL") == "" && (!has("javac") || !has("mvn")) {
+		if err := skip("tests with a real Elasticsearch",
+			"there is no JDK with Maven, and ELASTICSEARCH_URL is not set"); err != nil {
+			return err
+		}
+	}
+	stop, err := startElasticsearch()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	args := append([]string{"test", "-timeout", "60m"}, append(flags, "./pkg/...")...)
 	return stage(what, func() error {
 		var out bytes.Buffer
-		_, err := sh.Exec(env, io.MultiWriter(os.Stdout, &out), os.Stderr, "go", append([]string{"test"}, args...)...)
+		_, err := sh.Exec(env, io.MultiWriter(os.Stdout, &out), os.Stderr, "go", args...)
 		if err == nil {
 			return nil
 		}
