@@ -32,6 +32,7 @@ export const optionTexts = {
   legend: 'Series name template, for example {{device}} {{metric}}',
   limit: 'Maximum number of series, rows or users. A notice reports what is left out',
   totals: 'Adds rows with totals at the end of the table',
+  previous: 'Answers for the period of the same length that ends where the time range begins',
   completeBucketsOnly: 'Omits buckets that are cut off or still incomplete',
 };
 

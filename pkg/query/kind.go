@@ -75,7 +75,7 @@ func TableView(description string, groupBy, metrics, filters []string) View {
 	return View{
 		Name: "summary", Label: "Summary", Description: description,
 		GroupBy: groupBy, Metrics: metrics, DefaultMetrics: metrics, Filters: filters,
-		Options:  []string{"includeOldDevices", "totals", "limit"},
+		Options:  []string{"includeOldDevices", "totals", "previous", "limit"},
 		Alerting: AlertSingleMetric, Frame: FrameTable,
 	}
 }

@@ -28,6 +28,7 @@ type Model struct {
 	CompleteBucketsOnly bool      `json:"completeBucketsOnly,omitempty"`
 	IncludeOldDevices   *bool     `json:"includeOldDevices,omitempty"` // nil = true
 	Totals              *bool     `json:"totals,omitempty"`            // nil = unless exactly one metric is named
+	Previous            bool      `json:"previous,omitempty"`          // of the period of the same length before
 	Duration            string    `json:"duration,omitempty"`
 	JobHours            []float64 `json:"jobHours,omitempty"`        // lengths of jobs; empty: the view's own
 	OverheadMinutes     *float64  `json:"overheadMinutes,omitempty"` // of a checkpoint; nil = 5

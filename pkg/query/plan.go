@@ -49,6 +49,7 @@ type Plan struct {
 	Overhead   float64           // minutes of a checkpoint
 	Legend     Legend            // where the view has the option
 	Limit      int               // as given; 0 = the view's own
+	Previous   bool              // Window is the period of the same length before the requested one
 
 	CompleteBucketsOnly bool
 
@@ -79,6 +80,9 @@ func (c Catalog) Plan(r Request, env Env) (*Plan, error) {
 	}
 	if r.Window.To < r.Window.From {
 		return nil, pool.BadQuery("the time range ends (%s) before it starts (%s)", text(r.Window.To), text(r.Window.From))
+	}
+	if p.Previous = r.Previous && p.knows("previous"); p.Previous {
+		p.Window = pool.Window{From: 2*r.Window.From - r.Window.To - 1, To: r.Window.From - 1}
 	}
 	if r.Limit < 0 {
 		return nil, pool.BadQuery("limit %d is negative: 0 is the view's own limit", r.Limit)
@@ -226,8 +230,14 @@ func (p *Plan) options() error {
 	return nil
 }
 
-// Column returns how a column is shown in the answer.
-func (p *Plan) Column(name string) Column { return p.kind.Column(p.view, name) }
+// Column returns how a column is shown in the answer. Metrics of the period before say so.
+func (p *Plan) Column(name string) Column {
+	c := p.kind.Column(p.view, name)
+	if p.Previous && slices.Contains(p.Metrics, name) {
+		c.Label += ", period before"
+	}
+	return c
+}
 
 func (c Catalog) checkFilter(p *Plan) error {
 	possible := "none"

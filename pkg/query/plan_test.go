@@ -41,7 +41,7 @@ func TestWrongQueriesSayWhatIsPossible(t *testing.T) {
 		{`{}`, []string{"queryType is required", "allocation, userHours, backfillAvailability, evictions"}},
 		{`{"queryType": "alocation"}`, []string{`"alocation"`, "allocation, userHours"}},
 		{`{"queryType": "allocation", "view": "pie"}`, []string{`"pie"`,
-			"timeseries, summary, current, stateTimeline, machines, health, annotations"}},
+			"timeseries, summary, current, stateTimeline, changes, machines, health, annotations"}},
 		{`{"queryType": "allocation", "metrics": ["allocated", "evictions"]}`,
 			[]string{`"evictions"`, "allocatedPercent, allocated, available"}},
 		{`{"queryType": "allocation", "metrics": ["free", "free"]}`, []string{"twice"}},
@@ -180,6 +180,21 @@ func TestSingleMetric(t *testing.T) {
 		require.NoError(t, err, text)
 		require.Equal(t, want, struct{ numeric, totals bool }{p.Numeric, p.Totals}, text)
 	}
+}
+
+// The period before is as long as the time range and ends right before it; other views leave the option alone.
+func TestPrevious(t *testing.T) {
+	now, err := plan(t, `{"queryType": "userHours", "view": "summary"}`)
+	require.NoError(t, err)
+	before, err := plan(t, `{"queryType": "userHours", "view": "summary", "previous": true}`)
+	require.NoError(t, err)
+	require.Equal(t, now.Window.From-1, before.Window.To)
+	require.Equal(t, now.Window.To-now.Window.From, before.Window.To-before.Window.From)
+	require.Equal(t, "GPU hours, period before", before.Column("gpuHours").Label)
+	require.Equal(t, now.Column("user"), before.Column("user"))
+	series, err := plan(t, `{"queryType": "userHours", "view": "timeseries", "previous": true}`)
+	require.NoError(t, err)
+	require.Equal(t, now.Window, series.Window)
 }
 
 func TestAlertRules(t *testing.T) {

@@ -48,6 +48,7 @@ describe('OptionFields', () => {
 
   it.each<[string, Partial<GpuQuery>]>([
     ['Totals', { totals: false }],
+    ['Period before', { previous: true }],
     ['Complete buckets only', { completeBucketsOnly: true }],
     ['Include old devices', { includeOldDevices: false }],
   ])('switches %s', async (label, change) => {

@@ -117,6 +117,15 @@ export function OptionFields({ id, query, spec, onChange, asCommandLine }: Props
             />
           </EditorField>
         )}
+        {shown.includes('previous') && (
+          <EditorField label="Period before" htmlFor={`${id}-previous`} tooltip={optionTexts.previous}>
+            <EditorSwitch
+              id={`${id}-previous`}
+              value={query.previous ?? false}
+              onChange={(event) => onChange({ previous: event.currentTarget.checked })}
+            />
+          </EditorField>
+        )}
         {shown.includes('completeBucketsOnly') && (
           <EditorField
             label="Complete buckets only"

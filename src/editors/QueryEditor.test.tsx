@@ -126,6 +126,7 @@ describe('QueryEditor', () => {
         Duration: shown('Duration'),
         Limit: shown('Limit'),
         'Complete buckets only': shown('Complete buckets only'),
+        'Period before': shown('Period before'),
         'Include old devices': shown('Include old devices'),
       }).toEqual({
         'Group by': spec.groupBy.length > 0,
@@ -136,6 +137,7 @@ describe('QueryEditor', () => {
         Users: spec.filters.includes('users') && !spec.metrics.includes('allocated'),
         'Idle only': spec.filters.includes('idle'),
         'Time zone': spec.options.includes('timezone'),
+        'Period before': spec.options.includes('previous'),
         Totals: spec.options.includes('totals'),
         Duration: spec.options.includes('duration'),
         Limit: spec.options.includes('limit'),

@@ -27,6 +27,7 @@ const everything: GpuQuery = {
   completeBucketsOnly: true,
   includeOldDevices: false,
   totals: true,
+  previous: true,
   legend: '{{category}}',
   duration: 'tenure',
   jobHours: [3],

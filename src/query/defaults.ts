@@ -90,6 +90,7 @@ const optionDefaults: Partial<GpuQuery> = {
   bucket: 'auto',
   completeBucketsOnly: false,
   includeOldDevices: true,
+  previous: false,
   limit: 0,
 };
 

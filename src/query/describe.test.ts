@@ -56,6 +56,7 @@ it.each<[Partial<GpuQuery>, string]>([
       timezone: 'America/Chicago',
       completeBucketsOnly: true,
       includeOldDevices: false,
+      previous: true,
       limit: 5,
       metrics: ['$metric'],
     },

@@ -29,6 +29,9 @@ export function describe(query: GpuQuery, mode?: Mode): string {
   if (knows('completeBucketsOnly') && query.completeBucketsOnly) {
     sentences.push('Complete buckets only');
   }
+  if (knows('previous') && query.previous) {
+    sentences.push('For the period of the same length before the time range');
+  }
   if (knows('includeOldDevices') && query.includeOldDevices === false) {
     sentences.push('Old devices are left out');
   }

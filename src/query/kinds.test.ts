@@ -25,6 +25,7 @@ const options: QueryOption[] = [
   'completeBucketsOnly',
   'includeOldDevices',
   'totals',
+  'previous',
   'duration',
   'jobHours',
   'overheadMinutes',

@@ -12,6 +12,7 @@ export type QueryOption =
   | 'completeBucketsOnly'
   | 'includeOldDevices'
   | 'totals'
+  | 'previous'
   | 'duration'
   | 'jobHours'
   | 'overheadMinutes'

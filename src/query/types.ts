@@ -49,6 +49,8 @@ export interface GpuQuery extends DataQuery {
   includeOldDevices?: boolean;
   /** Total rows of a table; missing means: unless exactly one metric is named. */
   totals?: boolean;
+  /** Answers for the period of the same length before the time range. */
+  previous?: boolean;
   /** The measure of survival curves and periods. */
   duration?: string;
   /** Lengths of jobs, in hours; missing or empty means the view's own. */

@@ -88,6 +88,7 @@ var options = map[string]spec.Schema{
 	"completeBucketsOnly": flag("Leaves out buckets that the time range cuts, or that still grow"),
 	"includeOldDevices":   flag("Whether GPUs of older models count, too; they do unless false"),
 	"totals":              flag("Whether the table ends with totals; it does unless exactly one metric is named"),
+	"previous":            flag("Answers for the period of the same length that ends where the time range begins"),
 	"duration":            word("What curves and periods measure", append(slices.Clone(query.Durations), "")),
 	"jobHours":            list("Lengths of jobs in hours", *spec.Float64Property()),
 	"overheadMinutes":     *spec.Float64Property().WithDescription("What a checkpoint costs, in minutes; default 5"),
