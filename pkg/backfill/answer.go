@@ -71,7 +71,7 @@ type answer struct {
 		total *statistics
 	}
 
-	residualRuns []residual // of the view jobLength
+	residualRuns []residual // of the views jobLength and advice
 }
 
 // newFilter returns the query's filter of GPUs, for one goroutine.
@@ -107,6 +107,8 @@ func (a *answer) frames(ctx context.Context) (data.Frames, error) {
 		return a.survival(), nil
 	case "jobLength":
 		return a.jobLength(), nil
+	case "advice":
+		return a.advice(), nil
 	}
 	return a.hourOfWeek(ctx)
 }
@@ -120,7 +122,7 @@ func (a *answer) wanted() []measure {
 		return []measure{vacancy}
 	case "periods", "survival":
 		return []measure{a.measure()}
-	case "jobLength":
+	case "jobLength", "advice":
 		return []measure{tenure}
 	}
 	return nil
@@ -149,7 +151,8 @@ func (a *answer) find(ctx context.Context, source jobs.Source) error {
 	a.explained = of.Explanations
 	var all [measures]*known
 	var whole gpuTenures
-	if a.plan.View == "jobLength" {
+	ofJobs := a.plan.View == "jobLength" || a.plan.View == "advice"
+	if ofJobs {
 		whole = gpuTenures{}
 	}
 	tasks, _ := parallel.WithContext(ctx)
@@ -167,7 +170,7 @@ func (a *answer) find(ctx context.Context, source jobs.Source) error {
 		return err
 	}
 	switch {
-	case a.plan.View == "jobLength":
+	case ofJobs:
 		a.follow(of, all[tenure], whole)
 	case of.Sharp:
 		bounding := newMarks(o, a.plan.Window)

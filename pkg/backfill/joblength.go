@@ -197,10 +197,8 @@ func (a *answer) savesOf(keys *pool.Numbered[aggregate.Key]) map[int32][]float64
 	return saves
 }
 
-// jobLength tables the groups by job length.
-func (a *answer) jobLength() data.Frames {
-	var keys pool.Numbered[aggregate.Key]
-	var groups [][]survival.Item
+// residualGroups are the rests of tenures by group.
+func (a *answer) residualGroups() (keys pool.Numbered[aggregate.Key], groups [][]survival.Item) {
 	for _, r := range a.residualRuns {
 		key := aggregate.PlaceKey(r.place)
 		n := int(keys.Number(key.Within(a.plan.GroupBy)))
@@ -209,6 +207,12 @@ func (a *answer) jobLength() data.Frames {
 		}
 		groups[n] = append(groups[n], r.item)
 	}
+	return keys, groups
+}
+
+// jobLength tables the groups by job length.
+func (a *answer) jobLength() data.Frames {
+	keys, groups := a.residualGroups()
 	type row struct {
 		group  []string
 		hours  float64

@@ -90,6 +90,17 @@ var Kind = query.Kind{
 		survivalView(),
 		query.HeatMapView([]string{"usedPercent", "available"}, query.GPUFilters),
 		jobLength(),
+		{
+			Name: "advice", Label: "Advice", Description: "How long a backfill job can be and how often to checkpoint, in " +
+				"a sentence",
+			GroupBy: groupings, Filters: query.GPUFilters, Options: []string{"includeOldDevices", "overheadMinutes", "limit"},
+			Alerting: query.AlertNone, Frame: query.FrameTable,
+			Columns: []query.Column{
+				query.TextColumn("advice", "Advice", "The longest jobs of which 90% finish in one run, and the interval of "+
+					"checkpoints with the lowest cost for jobs of 12 hours"),
+				query.Metric("runs", "Runs", query.Count, 0, "Backfill runs whose start is known"),
+			},
+		},
 	},
 	Columns: append(metrics.Columns(),
 		query.TextColumn("endReason", "Ended by", ""),

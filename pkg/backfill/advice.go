@@ -1,0 +1,86 @@
+package backfill
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/grafana/grafana-plugin-sdk-go/data"
+
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/survival"
+)
+
+// advisedHours is the length of the jobs whose checkpoints the advice is about.
+const advisedHours = 12
+
+// advice says in a sentence for each group how long a job can be (methodology section 15, advice).
+func (a *answer) advice() data.Frames {
+	type row struct {
+		group []string
+		job   job
+	}
+	keys, groups := a.residualGroups()
+	overhead := pool.Micros(a.plan.Overhead * float64(pool.Minute))
+	var rows []*row
+	for n, key := range keys.All {
+		rows = append(rows, &row{key.Texts(a.plan, a.plan.GroupBy, a.names), job{hours: advisedHours, overhead: overhead,
+			items: groups[n], curve: survival.CohortOf(groups[n]).KaplanMeier()}})
+	}
+	slices.SortFunc(rows, func(x, y *row) int { return query.CompareGroups(a.plan.GroupBy, x.group, y.group) })
+	var fields []*data.Field
+	for i, name := range a.plan.GroupBy {
+		fields = append(fields, frames.Text(name, frames.Each(rows, func(r *row) string { return r.group[i] })))
+	}
+	return frames.List(a.plan, a.about, append(fields,
+		frames.Text("advice", frames.Each(rows, func(r *row) string { return r.job.advice() })),
+		frames.Number("runs", frames.Each(rows, func(r *row) float64 { return float64(len(r.job.items)) })))...)
+}
+
+// advice is the sentence.
+func (j *job) advice() string {
+	age, falls := j.curve.FirstBelow(0.9)
+	if !falls {
+		age = j.known()
+	}
+	if age == 0 || survival.AtRisk(j.items, age) < survival.MinAtRisk {
+		return fmt.Sprintf("Too few runs to tell: %d", len(j.items))
+	}
+	longest := pool.Hours(age)
+	text := "90% of jobs up to " + spoken(longest) + " finish"
+	if !falls {
+		text = "At least " + text
+	}
+	switch every, _ := j.checkpoints(); {
+	case math.IsNaN(every) || longest >= j.hours:
+		return text
+	case every < j.hours:
+		return text + "; longer ones should checkpoint every " + spoken(every)
+	default:
+		return fmt.Sprintf("%s; checkpoints do not pay for jobs of %v h", text, j.hours)
+	}
+}
+
+// known is the longest age at which enough items are at risk; 0 without.
+func (j *job) known() pool.Micros {
+	byExit := slices.SortedFunc(slices.Values(j.items), func(a, b survival.Item) int {
+		return cmp.Compare(b.Exit, a.Exit)
+	})
+	for i := survival.MinAtRisk - 1; i < len(byExit); i++ {
+		if age := byExit[i].Exit; survival.AtRisk(j.items, age) >= survival.MinAtRisk {
+			return age
+		}
+	}
+	return 0
+}
+
+// spoken is a duration as people say it: minutes below an hour.
+func spoken(hours float64) string {
+	if minutes := math.Round(hours * 60); minutes < 60 {
+		return fmt.Sprintf("%.0f min", minutes)
+	}
+	return frames.Decimal(math.Round(hours*10)/10) + " h"
+}
