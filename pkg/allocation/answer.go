@@ -26,6 +26,8 @@ func Answer(ctx context.Context, s *stores.Stores, p *query.Plan, jobs JobFigure
 	switch p.View {
 	case "current":
 		return current(ctx, s.Timeline, p)
+	case "changes":
+		return changes(ctx, s.Timeline, p)
 	case "health":
 		return health(ctx, s.Timeline, p, jobs)
 	}

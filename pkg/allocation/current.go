@@ -70,7 +70,7 @@ func current(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 	classify, history := counts.NewClassifier(p, names), newHistory(view, snapshot)
 	index := view.DayAt(snapshot)
 	day := view.Days[index]
-	if missing := missing(classify, view, index, snapshot-view.Base[index]); missing > 0 {
+	if missing := missing(classify, view, snapshot); missing > 0 {
 		about.Info("not listed: %s of machines that are missing from the newest snapshot", frames.Count(missing, "GPU"))
 	}
 
@@ -189,53 +189,21 @@ func (h *history) on(day int) []int32 {
 	return h.gpus[day]
 }
 
-// recent is how far back GPUs are looked for that the newest snapshot lacks.
-const recent = pool.Day
-
-// seen returns the GPUs of the last 24 h up to a snapshot of a day: true for those with a row in the snapshot itself.
-func seen(classify *counts.Classifier, view *timeline.View, index, snapshot int) map[timeline.GPU]bool {
-	from := view.Days[index].Times[snapshot] - recent
+// seen returns the GPUs of the last 24 h up to a snapshot: true for those with a row in the snapshot itself.
+func seen(classify *counts.Classifier, view *timeline.View, snapshot int) map[timeline.GPU]bool {
 	gpus := map[timeline.GPU]bool{}
-	for d := index; d >= 0; d-- {
-		day := view.Days[d]
-		last := len(day.Times) - 1
-		if d == index {
-			last = snapshot
-		}
-		if day.Times[last] < from {
-			break
-		}
-		begin, _ := slices.BinarySearch(day.Times, from)
-		for i := range classify.GPUs(day) {
-			first, spans := day.Spans(i)
-			before, now := false, false
-			for k := range first {
-				end := last + 1
-				if k+1 < len(first) {
-					end = min(end, int(first[k+1]))
-				}
-				if spans[k] == timeline.Silent || spans[k] == timeline.Absent || max(int(first[k]), begin) >= end {
-					continue
-				}
-				before, now = true, now || d == index && end == last+1
-			}
-			if before {
-				gpus[day.GPU(i)] = gpus[day.GPU(i)] || now
-			}
-		}
+	of, _ := sights(classify, view, view.Times[snapshot]-recent, snapshot)
+	for gpu, s := range of {
+		gpus[gpu] = s.last == snapshot
 	}
 	return gpus
 }
 
 // missing counts the GPUs of the last 24 h whose machine has no row in the snapshot.
-func missing(classify *counts.Classifier, view *timeline.View, index, snapshot int) int {
-	day := view.Days[index]
-	reports := map[timeline.Symbol]bool{}
-	for m, machine := range day.Machines() {
-		reports[machine.Name] = day.Reports(m, snapshot)
-	}
+func missing(classify *counts.Classifier, view *timeline.View, snapshot int) int {
+	_, reports := sights(classify, view, view.Times[snapshot], snapshot)
 	n := 0
-	for gpu, now := range seen(classify, view, index, snapshot) {
+	for gpu, now := range seen(classify, view, snapshot) {
 		if machine, _ := view.Names.GPU(gpu); !now && !reports[machine] {
 			n++
 		}

@@ -43,8 +43,7 @@ func health(ctx context.Context, tl *timeline.Timeline, p *query.Plan, jobs JobF
 		return nil, err
 	}
 	if snapshot >= 0 {
-		index := view.DayAt(snapshot)
-		for _, now := range seen(counts.NewClassifier(p, view.Names.Texts()), view, index, snapshot-view.Base[index]) {
+		for _, now := range seen(counts.NewClassifier(p, view.Names.Texts()), view, snapshot) {
 			if now {
 				figures["gpusSeen"]++
 			} else {

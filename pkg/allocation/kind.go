@@ -53,6 +53,7 @@ var Kind = query.Kind{
 			Alerting: query.AlertNone,
 			Frame:    query.FrameStateTimeline,
 		},
+		changesView(),
 		query.ListView("machines", "Machines", "Every machine with its GPUs and what was allocated", machineFilters),
 		{
 			Name: "health", Label: "Health", Description: "How fresh and how complete the data are",
@@ -97,5 +98,15 @@ var Kind = query.Kind{
 // sided is a view that never adds real and backfill slots, and that knows users of claimed GPUs only.
 func sided(v query.View) query.View {
 	v.Sides, v.UserMetrics = true, []string{"allocated"}
+	return v
+}
+
+func changesView() query.View {
+	v := query.ListView("changes", "Changes", "GPUs and machines that came or went in the time range",
+		[]string{"devices", "memories", "tiers", "machines", "ownerships"})
+	v.Columns = []query.Column{
+		query.TextColumn("change", "Change", "A machine is new or gone if it is with all of its GPUs"),
+		query.TextColumn("since", "Since", "First row of new GPUs, last row of those that are gone"),
+	}
 	return v
 }

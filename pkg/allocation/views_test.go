@@ -114,6 +114,7 @@ func TestViewsEqualRows(t *testing.T) {
 		checkStateTimeline(rt, p, all, s, w)
 		checkMachines(rt, p, all, s, w)
 		checkHealth(rt, p, all, s, w)
+		checkChanges(rt, p, all, s, w)
 	})
 }
 
@@ -153,6 +154,68 @@ func checkCurrent(t tester, p *naivePool, all []naiveSnapshot, s source, w pool.
 	}
 	require.Empty(t, want, "GPUs are missing")
 	require.True(t, slices.IsSorted(names))
+}
+
+func checkChanges(t tester, p *naivePool, all []naiveSnapshot, s source, w pool.Window) {
+	t.Helper()
+	newest := newestOf(all, w.To)
+	type sight struct {
+		first, last int
+		device      string
+	}
+	seen := func(from, to int64) (gpus map[string]sight, machines map[string]bool) {
+		gpus, machines = map[string]sight{}, map[string]bool{}
+		for i := range all {
+			if all[i].at < from || all[i].at > to {
+				continue
+			}
+			for name, x := range p.states(all, i) {
+				g, known := gpus[name]
+				if !known {
+					g.first = i
+				}
+				gpus[name] = sight{g.first, i, x.device}
+			}
+			for _, r := range all[i].rows {
+				machines[str(r.machine)] = true
+			}
+		}
+		return gpus, machines
+	}
+	type key struct{ machine, device, change string }
+	want, times := map[key]float64{}, map[key]int64{}
+	before, machinesBefore := seen(w.From-usDay, w.From-1)
+	within, _ := seen(w.From, w.To)
+	_, machinesNow := seen(all[newest].at, all[newest].at)
+	add := func(name string, g sight, machines map[string]bool, whole, part string, at int) {
+		machine, _, _ := strings.Cut(name, "|")
+		k := key{machine, g.device, part}
+		if !machines[machine] {
+			k.change = whole
+		}
+		want[k]++
+		times[k] = max(times[k], all[at].at)
+	}
+	for name, g := range within {
+		if _, known := before[name]; !known && g.last == newest && len(machinesBefore) > 0 {
+			add(name, g, machinesBefore, "New machine", "New GPUs", g.first)
+		}
+	}
+	for name, g := range before {
+		if later, again := within[name]; again {
+			g = later
+		}
+		if g.last < newest && all[newest].at >= w.From {
+			add(name, g, machinesNow, "Machine gone", "GPUs gone", g.last)
+		}
+	}
+	for _, r := range golden.Rows(s.ask(t, w, `{"queryType": "allocation", "view": "changes"}`)) {
+		k := key{r["machine"].(string), r["device"].(string), r["change"].(string)}
+		require.Equal(t, want[k], r["gpus"], "%v", k)
+		require.True(t, golden.Same(time.UnixMicro(times[k]).UTC().Format(time.RFC3339Nano), r["since"]), "%v", k)
+		delete(want, k)
+	}
+	require.Empty(t, want, "changes are missing")
 }
 
 var stateNumbers = map[string]float64{"Free": 0, "Claimed": 1, "Backfill": 2, "Drained": 3, "Prevented": 4, "Other": 5}
