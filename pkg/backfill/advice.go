@@ -24,11 +24,12 @@ func (a *answer) advice() data.Frames {
 		job   job
 	}
 	keys, groups := a.residualGroups()
+	saves := a.savesOf(&keys)
 	overhead := pool.Micros(a.plan.Overhead * float64(pool.Minute))
 	var rows []*row
-	for n, key := range keys.All {
-		rows = append(rows, &row{key.Texts(a.plan, a.plan.GroupBy, a.names), job{hours: advisedHours, overhead: overhead,
-			items: groups[n], curve: survival.CohortOf(groups[n]).KaplanMeier()}})
+	for n, items := range groups {
+		rows = append(rows, &row{keys.All[n].Texts(a.plan, a.plan.GroupBy, a.names), job{hours: advisedHours,
+			saves: saves[int32(n)], overhead: overhead, items: items, curve: survival.CohortOf(items).KaplanMeier()}})
 	}
 	slices.SortFunc(rows, func(x, y *row) int { return query.CompareGroups(a.plan.GroupBy, x.group, y.group) })
 	var fields []*data.Field
@@ -58,10 +59,14 @@ func (j *job) advice() string {
 	case math.IsNaN(every) || longest >= j.hours:
 		return text
 	case every < j.hours:
-		return text + "; longer ones should checkpoint every " + spoken(every)
+		text += "; longer ones should checkpoint every " + spoken(every)
 	default:
-		return fmt.Sprintf("%s; checkpoints do not pay for jobs of %v h", text, j.hours)
+		text += fmt.Sprintf("; checkpoints do not pay for jobs of %v h", j.hours)
 	}
+	if used := j.usedInterval(); !math.IsNaN(used) {
+		text += " (evicted jobs did every " + spoken(used) + ")"
+	}
+	return text
 }
 
 // known is the longest age at which enough items are at risk; 0 without.

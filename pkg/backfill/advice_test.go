@@ -60,6 +60,9 @@ func TestAdviceGolden(t *testing.T) {
 			default:
 				expected += "; checkpoints do not pay for jobs of 12 h"
 			}
+			if used := g.Rows[5]["usedCheckpointHours"]; used != nil && g.Rows[5]["bestCheckpointHours"] != nil {
+				expected += " (evicted jobs did every " + duration(used.(float64)) + ")"
+			}
 			sentences++
 			require.Equal(t, expected, said, "%s, %v", window, row["device"])
 			require.Equal(t, 12.0, g.Rows[5]["jobHours"])

@@ -169,7 +169,7 @@ func linksFinding(rate float64, s schemas, w pool.Window) Finding {
 	case rate >= 80:
 		return found
 	case rate < 50:
-		found.Text += ". Below 50 % completions count as not seen, and survival of jobs has no value"
+		found.Text += ". Below 50% completions count as not seen, and survival of jobs has no value"
 	}
 	found.Severity = Warning
 	if 2*s.without > s.jobs {

@@ -33,7 +33,7 @@ var metrics = aggregate.Metrics[Sums]{
 	aggregate.Define("medianWaitHours", "Median wait", query.Hours, 1,
 		"Kaplan–Meier: first age at which no more than half still wait; none: not reached",
 		func(s *Sums) float64 { return s.median }),
-	aggregate.Define("p90WaitHours", "90 % wait at most", query.Hours, 1,
+	aggregate.Define("p90WaitHours", "90% wait at most", query.Hours, 1,
 		"Kaplan–Meier: first age at which no more than a tenth still waits; none: not reached",
 		func(s *Sums) float64 { return s.p90 }),
 	aggregate.Define("meanWaitHours", "Mean wait (started)", query.Hours, 1,

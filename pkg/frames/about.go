@@ -93,7 +93,7 @@ func (a *About) Cadence(v *timeline.View, days []*timeline.Day) {
 	if 3*shortest < 2*length {
 		a.Info("the collector runs every %s min, slices last %d min: a GPU counts as claimed for a whole slice once any "+
 			"of its "+
-			"snapshots says so, so averages and GPU hours are too high (5 %% at 15 min, 15 %% at 60 min, measured at 5 min); "+
+			"snapshots says so, so averages and GPU hours are too high (5%% at 15 min, 15%% at 60 min, measured at 5 min); "+
 			"set sliceMinutes to 0 to avoid this bias", Decimal(float64(shortest)/float64(pool.Minute)),
 			a.plan.Env.SliceMinutes)
 	}

@@ -254,9 +254,9 @@ func TestSurvivalBands(t *testing.T) {
 		shown = append(shown, field.Config.DisplayNameFromDS)
 	}
 	require.Equal(t, []string{
-		"Backfill (CHTC Owned)", "Backfill (CHTC Owned) · 95 % low", "Backfill (CHTC Owned) · 95 % high",
+		"Backfill (CHTC Owned)", "Backfill (CHTC Owned) · 95% low", "Backfill (CHTC Owned) · 95% high",
 		"Backfill (CHTC Owned) · At risk",
-		"Backfill (Open Capacity)", "Backfill (Open Capacity) · 95 % low", "Backfill (Open Capacity) · 95 % high",
+		"Backfill (Open Capacity)", "Backfill (Open Capacity) · 95% low", "Backfill (Open Capacity) · 95% high",
 		"Backfill (Open Capacity) · At risk",
 	}, shown)
 	for _, i := range []int{1, 5} {
@@ -275,7 +275,7 @@ func TestSurvivalBands(t *testing.T) {
 	p = planOf(t, `{"queryType": "backfillAvailability", "view": "survival"}`)
 	f = Survival(p, aboutOf(p), []Curve{curve()})[0]
 	require.Equal(t, "Survival", f.Fields[1].Config.DisplayNameFromDS)
-	require.Equal(t, "95 % low", f.Fields[3].Config.Custom["fillBelowTo"])
+	require.Equal(t, "95% low", f.Fields[3].Config.Custom["fillBelowTo"])
 
 	p = planOf(t, `{"queryType": "backfillAvailability", "view": "survival", "groupBy": ["category"], "metrics": ["survival", "high"]}`)
 	f = Survival(p, aboutOf(p), []Curve{curve("Backfill (CHTC Owned)")})[0]

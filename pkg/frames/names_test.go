@@ -60,11 +60,11 @@ func TestLegendNamesSeries(t *testing.T) {
 		{`{"view": "stateTimeline", "legend": "{{gpu}} ({{device}}) in {{machine}}"}`,
 			[]string{"GPU-1 (H200) in gpu1.example.org"}},
 		{`{"queryType": "backfillAvailability", "view": "survival", "groupBy": ["device"]}`,
-			[]string{"H200", "H200 · 95 % low", "H200 · 95 % high"}},
+			[]string{"H200", "H200 · 95% low", "H200 · 95% high"}},
 		{`{"queryType": "backfillAvailability", "view": "survival", "groupBy": ["device"], "legend": "Kept: {{device}}"}`,
-			[]string{"Kept: H200", "Kept: H200 · 95 % low", "Kept: H200 · 95 % high"}},
+			[]string{"Kept: H200", "Kept: H200 · 95% low", "Kept: H200 · 95% high"}},
 		{`{"queryType": "backfillAvailability", "view": "survival", "groupBy": ["device"], "legend": "{{device}} {{metric}}"}`,
-			[]string{"H200 Survival", "H200 95 % low", "H200 95 % high"}},
+			[]string{"H200 Survival", "H200 95% low", "H200 95% high"}},
 	} {
 		var model map[string]any
 		require.NoError(t, json.Unmarshal([]byte(`{"queryType": "allocation"}`), &model))
@@ -135,8 +135,8 @@ func TestQueriesOfAPanelHaveDifferentNames(t *testing.T) {
 	curves := []Named{{"A", curvesOf(kept, "H200"), label}, {"B", curvesOf(kept, "H200"), label}}
 	high := curves[1].Frames[0].Fields[3]
 	Distinguish(curves)
-	require.Equal(t, "H200 · 95 % low", high.Config.Custom["fillBelowTo"])
-	require.Equal(t, []string{"H200 · B", "H200 · 95 % low · B", "H200 · 95 % high · B"}, seriesNames(curves[1].Frames))
-	require.Equal(t, "H200 · 95 % low · B", curves[1].Frames[0].Fields[3].Config.Custom["fillBelowTo"])
-	require.Equal(t, "H200 · 95 % low · A", curves[0].Frames[0].Fields[3].Config.Custom["fillBelowTo"])
+	require.Equal(t, "H200 · 95% low", high.Config.Custom["fillBelowTo"])
+	require.Equal(t, []string{"H200 · B", "H200 · 95% low · B", "H200 · 95% high · B"}, seriesNames(curves[1].Frames))
+	require.Equal(t, "H200 · 95% low · B", curves[1].Frames[0].Fields[3].Config.Custom["fillBelowTo"])
+	require.Equal(t, "H200 · 95% low · A", curves[0].Frames[0].Fields[3].Config.Custom["fillBelowTo"])
 }

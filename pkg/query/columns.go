@@ -80,8 +80,8 @@ var SharedColumns = append([]Column{
 	TextColumn("text", "Text", ""),
 	TextColumn("tags", "Tags", ""),
 	Metric("survival", "Survival", Share, 2, "Share still ongoing at this age"),
-	Metric("low", "95 % low", Share, 2, "Lower bound of the 95 % interval"),
-	Metric("high", "95 % high", Share, 2, "Upper bound of the 95 % interval"),
+	Metric("low", "95% low", Share, 2, "Lower bound of the 95% interval"),
+	Metric("high", "95% high", Share, 2, "Upper bound of the 95% interval"),
 	Metric("atRisk", "At risk", Count, 0, "How many the curve rests on at this age"),
 }, Groupings...)
 

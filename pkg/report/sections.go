@@ -127,8 +127,8 @@ var sections = []section{
 	{"jobLength", "How long a backfill job can be", "Measured from the start of actual backfill runs to the end of the " +
 		"time that the GPU stayed with backfill. An evicted job starts over unless it saves checkpoints: GPU hours are its " +
 		"total cost until it finishes, with 5 minutes for each checkpoint.", []part{
-		{caption: "In short", query: ask("backfillAvailability", "jobLength", "groupBy", names{"device"}),
-			lay: jobLengthSentences, empty: noRun},
+		{caption: "In short", query: ask("backfillAvailability", "advice", "groupBy", names{"device"}),
+			lay: adviceSentences, empty: noRun},
 		{caption: "Jobs by length in hours and device", query: ask("backfillAvailability", "jobLength", "groupBy",
 			names{"device"}, "jobHours", []float64{1, 4, 12}), lay: table("longestHours90", "longestHours75", "longestHours50"),
 			empty: noRun},

@@ -34,7 +34,7 @@ var metrics = aggregate.Metrics[Sums]{
 		"GPU hours in which jobs computed, by GPUsAverageUsage un-averaged between two snapshots",
 		func(s *Sums) float64 { return s.Busy }),
 	aggregate.Define("idleGpuHours", "Idle GPU hours", query.GPUHours, 1,
-		"GPU hours of stretches of 30 min or more in which less than 1 % of the run's GPU time was busy",
+		"GPU hours of stretches of 30 min or more in which less than 1% of the run's GPU time was busy",
 		func(s *Sums) float64 { return s.Idle }),
 	aggregate.Define("idlePercent", "Idle %", query.Percent, 1, "100 · idle / measured GPU hours; none below one "+
 		"measured "+

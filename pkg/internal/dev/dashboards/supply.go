@@ -42,7 +42,7 @@ func supply() Dashboard {
 				Panel{
 					Title: "Supply by device", Width: 24, Height: 12,
 					Description: "GPUs of each model that were available to backfill jobs and used by them, on " +
-						"average, and the hours for which 90, 75 and 50 % of them can be kept before their " +
+						"average, and the hours for which 90, 75 and 50% of them can be kept before their " +
 						"owners take them back. No value: too few were ever taken back.",
 					Query: usedByDevice,
 					View:  sortedBy(table(Override{"usedPercent", percentBar}), "Available (avg.)"),
@@ -150,7 +150,7 @@ func vacancies(chosen query.Filter) []Panel {
 		{
 			Title: "By machine type", Width: 24, Height: 6,
 			Description: "The same figures for machines of researchers and CHTC (Priority) and for open " +
-				"capacity (Shared), with the hours for which 90, 75 and 50 % of the GPUs can be kept.",
+				"capacity (Shared), with the hours for which 90, 75 and 50% of the GPUs can be kept.",
 			Query: ask("backfillAvailability", "summary").by("machineType").
 				of("count", "meanHours", "medianHours", "gpuHours", "available", "used", "taken", "usedPercent", "hours90",
 					"hours75", "hours50").
@@ -160,7 +160,7 @@ func vacancies(chosen query.Filter) []Panel {
 		{
 			Title: "How long a GPU stays free", Width: 12, Height: 9,
 			Description: "Share of the free periods that last longer than an age, by machine type " +
-				"(Kaplan–Meier with 95 % intervals). A period ends when a job takes the GPU or the " +
+				"(Kaplan–Meier with 95% intervals). A period ends when a job takes the GPU or the " +
 				"slot disappears.",
 			Query: curve,
 			View:  curves(curvesOfMachineTypes...),
@@ -183,7 +183,7 @@ func vacancies(chosen query.Filter) []Panel {
 var curvesOfMachineTypes = func() (overrides []Override) {
 	for _, o := range []pool.Ownership{pool.ResearcherOwned, pool.OpenCapacity} {
 		name := o.MachineType()
-		for _, field := range []string{name, name + " · 95 % low", name + " · 95 % high"} {
+		for _, field := range []string{name, name + " · 95% low", name + " · 95% high"} {
 			overrides = append(overrides, Override{field, fixed(ownershipHues[o])})
 		}
 	}
