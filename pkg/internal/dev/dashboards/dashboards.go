@@ -188,7 +188,9 @@ func (q Query) view() query.View {
 
 // with is a configuration with one more property.
 func with(config object, name string, value any) object {
-	config = maps.Clone(config)
+	if config = maps.Clone(config); config == nil {
+		config = object{}
+	}
 	config[name] = value
 	return config
 }

@@ -130,24 +130,24 @@ const jobsEvicted = "Jobs that are evicted again and again"
 
 // evictionFigures sum up the time range.
 func evictionFigures(chosen query.Filter) (panels []Panel) {
-	for _, f := range []struct{ title, description, metric string }{
+	for _, f := range []struct {
+		title, description, metric string
+		properties                 object
+	}{
 		{"Lost since checkpoint", "GPU hours of evicted runs since their jobs last saved a checkpoint, or since the start " +
-			"of the run: an upper bound where no job ad says when they saved.", "lostGpuHours"},
+			"of the run: an upper bound where no job ad says when they saved.", "lostGpuHours", wholeHours},
 		{"Evicted GPU hours", "GPU hours of evicted runs: what would be lost if no job ever saved a checkpoint.",
-			"evictedGpuHours"},
+			"evictedGpuHours", wholeHours},
 		{"Checkpointed (%)", "Evicted runs in which the job had saved a checkpoint, of all evicted runs.",
-			"checkpointedPercent"},
-		{"Lost (% of GPU hours)", "GPU hours lost since the last checkpoints, of all backfill GPU hours.", "lostPercent"},
+			"checkpointedPercent", nil},
+		{"Lost (% of GPU hours)", "GPU hours lost since the last checkpoints, of all backfill GPU hours.", "lostPercent",
+			nil},
 		{"Evictions per 100 h", "Evictions of backfill jobs per 100 backfill GPU hours. Without job ads it can be too high " +
 			"or too low.",
-			"ratePer100GpuHours"},
+			"ratePer100GpuHours", per100Hours},
 	} {
-		panels = append(panels, Panel{
-			Title: f.title, Description: f.description, Width: 8, Height: 3,
-			Query: ask("evictions", "summary").by().of(f.metric).where(chosen),
-			View: stat("/.*/", Override{"lostGpuHours", wholeHours}, Override{"evictedGpuHours", wholeHours},
-				Override{"ratePer100GpuHours", per100Hours}),
-		})
+		panels = append(panels, compared(Panel{Title: f.title, Description: f.description, Width: 8, Height: 3,
+			Query: ask("evictions", "summary").by().of(f.metric).where(chosen)}, f.properties))
 	}
 	return append(panels, Panel{
 		Title: "Evictions and yields", Width: 8, Height: 3,

@@ -7,8 +7,6 @@ func getAGPU() Dashboard {
 	all := query.Filter{}
 	have := ask("allocation", "summary").by("device", "memory").of("available").where(real(all))
 	keeps := ask("backfillAvailability", "summary").by("device").of("hours90", "hours75", "hours50").where(all)
-	short := ask("backfillAvailability", "jobLength").by("device").of("finishPercent", "longestHours90").where(all)
-	short.JobHours = []float64{shortJob}
 	return Dashboard{
 		UID: "gpureports-get", Title: "Get a GPU",
 		Description: "For people who submit jobs: which GPUs are free, how long they stay free, and how long jobs wait",
@@ -24,19 +22,19 @@ func getAGPU() Dashboard {
 				Title: "GPUs by device", Width: 24, Height: 14, MaxDataPoints: 2000,
 				Description: "For each device: GPUs that no job holds at the end of the time range, and GPUs in service on " +
 					"average; the hours for which 90, 75 and 50% of the GPUs on backfill are kept before their owners take them " +
-					"back; and the share of 4-hour backfill jobs that finish in one run. No value: too few were ever taken " +
-					"back, or no backfill on this device.",
+					"back; and what backfill jobs can expect there. No value: too few were ever taken back, or no backfill on this " +
+					"device.",
 				Query: ask("allocation", "timeseries").by("device").of("free").where(real(all)),
-				More:  []Query{have.withoutTotals(), keeps.withoutTotals(), short},
-				View: sortedBy(table(Override{freeNow, wholeBar},
-					Override{"finishPercent", with(percentBar, "displayName", "4 h backfill jobs finish")},
-					Override{"longestHours90", object{"displayName": "90% finish: jobs up to", "unit": "suffix:h"}}), freeNow),
+				More: []Query{have.withoutTotals(), keeps.withoutTotals(),
+					ask("backfillAvailability", "advice").by("device").where(all)},
+				View: sortedBy(table(Override{freeNow, wholeBar}, Override{"advice", with(atLeast(330), "displayName",
+					"On backfill")}), freeNow),
 				Transformations: []Transformation{
 					{ID: "reduce", From: "A", Options: object{"reducers": []string{"lastNotNull"}, "mode": "seriesToRows",
 						"labelsToFields": true, "includeTimeField": false}},
 					{ID: "joinByField", Options: object{"byField": "device", "mode": "outer"}},
 					{ID: "organize", Options: object{"excludeByName": object{"Field": true, "slots": true, "Slots": true,
-						"jobHours": true, "Job length": true},
+						"Runs": true},
 						"indexByName": object{}, "renameByName": object{"Last *": freeNow, "device": "Device"}}},
 				},
 			},
@@ -53,8 +51,7 @@ func getAGPU() Dashboard {
 }
 
 const (
-	shortJob = 4 // hours
-	freeNow  = "Free now"
+	freeNow = "Free now"
 
 	howToAsk = "Request GPUs with `request_gpus = 1`, and the least memory that your job needs with " +
 		"`gpus_minimum_memory = 16000` (MB): the less it asks for, the more devices fit. " +

@@ -161,7 +161,7 @@ func poolNow(chosen query.Filter) Row {
 				Override{"snapshotAgeSeconds", object{"displayName": "Age", "thresholds": levels("text", stale, vermilion)}}),
 		},
 		{
-			Title: "Free GPUs by device", Width: 12, Height: 9, MaxDataPoints: finest, Last: lastDays,
+			Title: "Free GPUs by device", Width: 8, Height: 9, MaxDataPoints: finest, Last: lastDays,
 			Description: "GPUs that no job holds, neither on a primary nor on a backfill slot, and on which " +
 				"jobs may start; the most first. Select a device to list its free GPUs.",
 			Query:           ask("allocation", "timeseries").by("device").of("free").where(real(chosen)),
@@ -169,13 +169,52 @@ func poolNow(chosen query.Filter) Row {
 			Transformations: lastPoints("device", "Device", "Free"),
 		},
 		{
-			Title: "Allocated % by category", Width: 12, Height: 9, MaxDataPoints: finest, Last: lastDays,
+			Title: "Free GPUs by machine", Width: 8, Height: 9, Last: lastDays,
+			Description: "Machines with free GPUs, the most first.",
+			Query:       ask("allocation", "current").where(chosen).atMost(query.MaxRows),
+			View: sortedBy(table(Override{"Machine", linkedTo(toMachine, "Machine", 120)}, Override{"Free", width(60)}),
+				"Free"),
+			Transformations: gpusBy("^Free$", "Free", "Machine", "Device"),
+		},
+		{
+			Title: "Allocated % by category", Width: 8, Height: 9, MaxDataPoints: finest, Last: lastDays,
 			Description: "Share of the available GPUs of each category that jobs hold. A backfill GPU is " +
 				"available only while no job of its owner holds it.",
 			Query: ask("allocation", "timeseries").by("category").of("allocatedPercent").where(chosen),
 			View:  barGauge(levels(blue)),
 		},
+		{
+			Title: "Out of service", Width: 12, Height: 9, Last: lastDays,
+			Description: "Drained GPUs, and GPUs on which no job may start (PreventJobsReason), in the newest snapshot, and " +
+				"since when.",
+			Query: ask("allocation", "current").where(chosen).atMost(query.MaxRows),
+			View: sortedBy(table(Override{"Machine", linkedTo(toMachine, "Machine", 120)},
+				Override{"State", with(stateColors, "custom.filterable", false)}, Override{"Since", minutes},
+				Override{"GPUs", width(60)}, Override{"Prevented by", atLeast(130)}), "GPUs"),
+			Transformations: gpusBy("^(Drained|Prevented)$", "GPUs", "Machine", "Device", "State", "Prevented by"),
+		},
+		{
+			Title: "Changed since yesterday", Width: 12, Height: 9, Last: "24h",
+			Description: "GPUs and machines that are in the newest snapshot and were not seen on the day before, and those " +
+				"that were and are not in it.",
+			Query: ask("allocation", "changes").where(chosen),
+			View:  list(Override{"change", width(120)}, Override{"since", minutes}),
+		},
 	}}
+}
+
+// gpusBy counts the GPUs of a list that are in a state by columns, with the earliest time since when they are.
+func gpusBy(states, count string, columns ...string) []Transformation {
+	summed := func(how string) object { return object{"operation": "aggregate", "aggregations": []string{how}} }
+	fields := object{"GPU": summed("count"), "Since": summed("min")}
+	order := object{"GPU (count)": len(columns), "Since (min)": len(columns) + 1}
+	for i, name := range columns {
+		fields[name] = object{"operation": "groupby", "aggregations": []string{}}
+		order[name] = i
+	}
+	return []Transformation{including("State", "regex", states), {ID: "groupBy", Options: object{"fields": fields}},
+		{ID: "organize", Options: object{"excludeByName": object{}, "indexByName": order,
+			"renameByName": object{"GPU (count)": count, "Since (min)": "Since"}}}}
 }
 
 // toFree leads to the list of a device's free GPUs.

@@ -200,34 +200,30 @@ func ofOwner(chosen query.Filter, view string, groupings ...string) (a, b Query)
 		ask("allocation", view).by(groupings...).of("allocated").where(onBackfill(chosen))
 }
 
-// ownerFigures sum up the time range.
-func ownerFigures(chosen query.Filter) (panels []Panel) {
+// ownerFigures sum up the time range, hours and evictions beside those of the period before.
+func ownerFigures(chosen query.Filter) []Panel {
 	a, b := ofOwner(chosen, "summary")
-	hours := ask("userHours", "summary").by()
-	for _, f := range []struct {
-		title, description, shown string
-		query                     Query
-	}{
-		{"Capacity (GPUs)", "GPUs on average: those that could be allocated and those that were drained, on primary slots.",
-			owned, a},
-		{"Own use (GPU h)", "GPU hours held on primary slots.", "GPU hours", hours.where(real(chosen))},
-		{"Own use (%)", "GPUs held on primary slots, of the capacity.", ownUse + " %", a},
-		{"Given (GPU h)", "GPU hours held by others, on backfill slots.", "GPU hours", hours.where(onBackfill(chosen))},
-		{"Given (%)", "Share given: GPUs held by others, on backfill slots, of the capacity.", given + " %", a},
-		{"Given to (users)", "Users who held these GPUs on backfill slots.", "Users", hours.where(onBackfill(chosen))},
-	} {
-		panel := Panel{
-			Title: f.title, Description: f.description, Width: 8, Height: 3, Query: f.query,
-			View: stat("/^"+f.shown+"$/", Override{"gpuHours", wholeHours}),
-		}
-		if f.query.QueryType == a.QueryType {
-			panel.View = stat("/^"+f.shown+"$/", shareFigures...)
-			panel.Query, panel.More = a.withoutTotals(), []Query{b.withoutTotals()}
-			panel.Transformations = sharesOfAll()
-		}
-		panels = append(panels, panel)
+	hours := func(title, description string, slots query.Filter) Panel {
+		return compared(Panel{Title: title, Description: description, Width: 6, Height: 4,
+			Query: ask("userHours", "summary").by().of("gpuHours").where(slots)}, wholeHours)
 	}
-	return panels
+	return []Panel{
+		{
+			Title: "Capacity", Width: 6, Height: 4,
+			Description: "GPUs on average: those that could be allocated and those that were drained, on primary slots; and " +
+				"the shares that the owner used, and that others got on backfill slots.",
+			Query: a.withoutTotals(), More: []Query{b.withoutTotals()}, Transformations: sharesOfAll(),
+			View: stats("/^("+owned+"|"+ownUse+" %|"+given+" %)$/", append([]Override{{owned,
+				with(oneDecimal, "displayName", "GPUs")}}, shareFigures[1:]...)...),
+		},
+		hours("Own use (GPU h)", "GPU hours held on primary slots.", real(chosen)),
+		hours("Given (GPU h)", "GPU hours held by others, on backfill slots.", onBackfill(chosen)),
+		compared(Panel{
+			Title: "Taken back", Width: 6, Height: 4,
+			Description: "Evictions of backfill jobs on these machines: how often the owner got GPUs back.",
+			Query:       ask("evictions", "summary").by().of("evictions").where(chosen),
+		}, nil),
+	}
 }
 
 // shareFigures are the units of the columns that sharesOfAll makes.

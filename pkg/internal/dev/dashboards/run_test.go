@@ -293,7 +293,7 @@ func (n names) requireOverrides(t *testing.T, all []Dashboard) {
 	t.Helper()
 	// need not occur in a small pool
 	rare := []string{"drain or maintenance", "fault", "user or rank preemption", "unknown", "blocked", "absent", "48GB",
-		"any", ">8", "5-8", "3-4"}
+		"any", ">8", "5-8", "3-4", "change"}
 	for _, grouping := range []string{"obstacle", "reason"} {
 		rare = slices.AppendSeq(rare, maps.Values(query.ShownAs[grouping]))
 	}

@@ -24,6 +24,13 @@ func supply() Dashboard {
 		Rows: []Row{
 			{Title: "Backfill supply", Panels: append(supplyFigures(chosen),
 				Panel{
+					Title: "How long can a backfill job be?", Width: 24, Height: 9,
+					Description: "For each model: the longest jobs of which 90% finish in one run, and how often longer ones " +
+						"should checkpoint to cost the fewest GPU hours (for jobs of 12 hours, if each checkpoint takes 5 minutes).",
+					Query: ask("backfillAvailability", "advice").by("device").where(chosen),
+					View:  table(Override{"device", width(230)}, Override{"advice", atLeast(500)}),
+				},
+				Panel{
 					Title: "Backfill pool", Width: 12, Height: 10,
 					Description: "GPUs of the backfill pool, on average: used by backfill jobs, available to them, and" +
 						" taken by jobs of their owners.",
@@ -48,15 +55,6 @@ func supply() Dashboard {
 					View:  sortedBy(table(Override{"usedPercent", percentBar}), "Available (avg.)"),
 				},
 				Panel{
-					Title: "How long can a backfill job be?", Width: 24, Height: 11,
-					Description: "For each model: the longest job that finishes in one run with a probability of 90% and of " +
-						"75%; the share of 12-hour jobs that finish in one run; and how often longer jobs should checkpoint to " +
-						"cost the fewest GPU hours, if each checkpoint takes 5 minutes. The last column shows how often evicted " +
-						"jobs did so.",
-					Query: longJobs(chosen),
-					View:  table(jobLengthColumns...),
-				},
-				Panel{
 					Title: "Used share by hour of the week", Width: 12, Height: 8,
 					Description: "Share of the backfill GPUs in use, by weekday and local hour (time zone of the " +
 						"data source).",
@@ -70,7 +68,7 @@ func supply() Dashboard {
 					View:        week(freeColor),
 				},
 			)},
-			{Title: "Details: free periods and transitions", Collapsed: true, Panels: vacancies(chosen)},
+			{Title: "Details: job lengths, free periods and transitions", Collapsed: true, Panels: vacancies(chosen)},
 		},
 	}
 }
@@ -102,21 +100,21 @@ var jobLengthColumns = []Override{
 // supplyFigures are what a user of backfill asks first.
 func supplyFigures(chosen query.Filter) []Panel {
 	figure := func(title, description, metric string) Panel {
-		return Panel{
-			Title: title, Description: description, Width: 8, Height: 3,
-			Query: ask("backfillAvailability", "summary").by().of(metric).where(chosen), View: stat("/.*/"),
-		}
+		return compared(Panel{Title: title, Description: description, Width: 8, Height: 3,
+			Query: ask("backfillAvailability", "summary").by().of(metric).where(chosen)}, nil)
 	}
-	evicted := func(title, description, metric string) Panel {
-		p := figure(title, description, metric)
-		p.Query = ask("evictions", "summary").by().of(metric).where(chosen)
-		p.View = linked(stat("/.*/", Override{"ratePer100GpuHours", per100Hours}), []Link{toEvictions})
+	evicted := func(title, description, metric string, properties object) Panel {
+		p := compared(Panel{Title: title, Description: description, Width: 8, Height: 3,
+			Query: ask("evictions", "summary").by().of(metric).where(chosen)}, properties)
+		p.View = linked(p.View, []Link{toEvictions})
 		return p
 	}
-	available := figure("Available GPUs now", "GPUs that a backfill job could get at the end of the time range.",
-		"available")
-	available.Query = ask("backfillAvailability", "timeseries").by().of("available").where(chosen)
-	available.View, available.MaxDataPoints = stat("", Override{"available", object{"decimals": 0}}), finest
+	available := Panel{
+		Title: "Available GPUs now", Width: 8, Height: 3, MaxDataPoints: finest,
+		Description: "GPUs that a backfill job could get at the end of the time range.",
+		Query:       ask("backfillAvailability", "timeseries").by().of("available").where(chosen),
+		View:        stat("", Override{"available", object{"decimals": 0}}),
+	}
 	return []Panel{
 		available,
 		figure("Used (% of supply)", "Share of the GPUs available to backfill jobs over the time range that they used.",
@@ -125,9 +123,9 @@ func supplyFigures(chosen query.Filter) []Panel {
 			"GPU joined the backfill pool. No value: fewer were ever taken back.", "hours50"),
 		figure("90% tenure (h)", "Hours after which the owners have taken back 10% of the GPUs.", "hours90"),
 		evicted("Evictions per 100 h", "Evictions of backfill jobs per 100 backfill GPU hours over the time range. "+
-			"Without job ads it can be too high or too low.", "ratePer100GpuHours"),
+			"Without job ads it can be too high or too low.", "ratePer100GpuHours", per100Hours),
 		evicted("Lost (% of GPU hours)", "GPU hours of evicted runs since their jobs' last checkpoints, of all "+
-			"backfill GPU hours.", "lostPercent"),
+			"backfill GPU hours.", "lostPercent", nil),
 	}
 }
 
@@ -136,6 +134,15 @@ func vacancies(chosen query.Filter) []Panel {
 	curve := ask("backfillAvailability", "survival").by("machineType").where(chosen)
 	curve.Duration = "vacancy"
 	return []Panel{
+		{
+			Title: "Job lengths and checkpoints", Width: 24, Height: 11,
+			Description: "For each model: the longest job that finishes in one run with a probability of 90% and of " +
+				"75%; the share of 12-hour jobs that finish in one run; and how often longer jobs should checkpoint to " +
+				"cost the fewest GPU hours, if each checkpoint takes 5 minutes. The last column shows how often evicted " +
+				"jobs did so.",
+			Query: longJobs(chosen),
+			View:  table(jobLengthColumns...),
+		},
 		{
 			Title: "Free periods by device", Width: 24, Height: 10,
 			Description: "Periods in which a GPU was free for backfill jobs. The figures from Mean to GPU " +

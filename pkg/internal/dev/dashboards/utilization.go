@@ -131,21 +131,23 @@ var runColumns = []Override{
 }
 
 func utilizationFigures(chosen query.Filter) (panels []Panel) {
-	for _, f := range []struct{ title, description, metric string }{
+	for _, f := range []struct {
+		title, description, metric string
+		properties                 object
+	}{
 		{"Busy (% of measured)", "Share of the held GPU hours in which the GPUs computed. GPU hours without a report " +
 			"from HTCondor do not count.",
-			"utilizationPercent"},
-		{"Held GPU hours", "GPU hours held by jobs.", "heldGpuHours"},
-		{"Idle GPU hours", "GPU hours in idle stretches of at least half an hour.", "idleGpuHours"},
-		{"Idle (% of measured)", "Idle GPU hours as a share of the GPU hours with a report from HTCondor.", "idlePercent"},
-		{"Runs with idle GPUs", "Runs with an idle stretch.", "idleRuns"},
-		{"Measured (% of held)", "Share of the held GPU hours with a report from HTCondor.", "measuredPercent"},
+			"utilizationPercent", nil},
+		{"Held GPU hours", "GPU hours held by jobs.", "heldGpuHours", wholeHours},
+		{"Idle GPU hours", "GPU hours in idle stretches of at least half an hour.", "idleGpuHours", wholeHours},
+		{"Idle (% of measured)", "Idle GPU hours as a share of the GPU hours with a report from HTCondor.", "idlePercent",
+			nil},
+		{"Runs with idle GPUs", "Runs with an idle stretch.", "idleRuns", nil},
+		{"Measured (% of held)", "Share of the held GPU hours with a report from HTCondor.", "measuredPercent",
+			nil},
 	} {
-		panels = append(panels, Panel{
-			Title: f.title, Description: f.description, Width: 8, Height: 3,
-			Query: ask("utilization", "summary").by().of(f.metric).
-				where(chosen), View: stat("/.*/", Override{"heldGpuHours", wholeHours}, Override{"idleGpuHours", wholeHours}),
-		})
+		panels = append(panels, compared(Panel{Title: f.title, Description: f.description, Width: 8, Height: 3,
+			Query: ask("utilization", "summary").by().of(f.metric).where(chosen)}, f.properties))
 	}
 	return panels
 }

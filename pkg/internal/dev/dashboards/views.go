@@ -1,5 +1,7 @@
 package dashboards
 
+import "github.com/chtc/gpureports/pkg/kinds"
+
 // hour in milliseconds: as long, a missed run of the collector is drawn over.
 const hour = 3600_000
 
@@ -125,6 +127,17 @@ func stats(pattern string, overrides ...Override) View {
 	v := stat(pattern, overrides...)
 	v.Options["textMode"], v.Options["text"] = "value_and_name", object{"titleSize": 13, "valueSize": 22}
 	return v
+}
+
+// compared shows beside the one metric of a panel's query that of the period before.
+func compared(p Panel, properties object) Panel {
+	metric, before := p.Query.Metrics[0], p.Query
+	before.Previous = true
+	label := kinds.Catalog.Label(p.Query.Model, metric)
+	p.More = []Query{before}
+	p.View = stats("/.*/", Override{metric, with(properties, "displayName", "This period")},
+		Override{label + ", period before", object{"displayName": "Period before"}})
+	return p
 }
 
 // curves draws survival curves over the first two days: a frame with ascending hours, steps, and each curve's interval
