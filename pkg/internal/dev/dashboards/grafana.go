@@ -239,19 +239,9 @@ func (p Panel) targets() (all []target) {
 	return all
 }
 
-// Units of numbers in tables, whose headers name the unit, and in bars, whose titles name it. Grafana's own unit of
-// hours would turn them into days and weeks.
+// Units of numbers in tables, whose headers name the unit, and in bars, whose titles name it.
 var (
-	plainHours = object{"unit": "suffix:h"}
 	oneDecimal = object{"unit": "none", "decimals": 1}
-	plainUnits = map[string]object{
-		"meanHours": plainHours, "medianHours": plainHours, "minHours": plainHours, "maxHours": plainHours,
-		"sdHours":       plainHours,
-		"kmMedianHours": plainHours, "restrictedMeanHours": plainHours, "hours90": plainHours, "hours75": plainHours,
-		"hours50": plainHours, "medianWaitHours": plainHours, "p90WaitHours": plainHours, "meanWaitHours": plainHours,
-		"oldestHours": plainHours, "idleHours": plainHours, "medianHoursToEviction": plainHours, "hours": plainHours,
-		"ranHours": plainHours,
-	}
 	tableUnits = map[string]object{
 		"allocated": oneDecimal, "available": oneDecimal, "free": oneDecimal, "unclaimed": oneDecimal, "drained": oneDecimal,
 		"prevented": oneDecimal, "used": oneDecimal, "taken": oneDecimal, "backfillAllocated": oneDecimal,
@@ -265,12 +255,12 @@ var (
 
 // plain gives what the answers hold of such numbers their units.
 func (p Panel) plain() (overrides []Override) {
-	units := maps.Clone(plainUnits)
-	switch {
-	case p.View.Type == "table":
-		maps.Copy(units, tableUnits)
-	case p.View.Type != "stat":
-		maps.Copy(units, barUnits)
+	units := barUnits
+	switch p.View.Type {
+	case "table":
+		units = tableUnits
+	case "stat":
+		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(units)) {
 		if slices.ContainsFunc(p.queries(), func(q Query) bool { return q.shows(name) }) {
