@@ -11,6 +11,7 @@ import { fileURLToPath } from 'node:url';
 
 const pictures = [
   { name: 'pool-overview', path: '/d/gpureports-pool?from=now-7d&to=now' },
+  { name: 'get-a-gpu', path: '/d/gpureports-get?from=now-14d&to=now' },
   { name: 'users', path: '/d/gpureports-users?from=now-7d&to=now' },
   { name: 'owners', path: '/d/gpureports-owners?from=now-35d&to=now&var-project=CS_Five' },
   { name: 'supply', path: '/d/gpureports-backfill?from=now-30d&to=now' },
