@@ -239,9 +239,19 @@ func (p Panel) targets() (all []target) {
 	return all
 }
 
-// Units of numbers in tables, whose headers name the unit, and in bars, whose titles name it.
+// Units of numbers in tables, whose headers name the unit, and in bars, whose titles name it. Grafana's own unit of
+// hours would turn them into days and weeks.
 var (
+	plainHours = object{"unit": "suffix:h"}
 	oneDecimal = object{"unit": "none", "decimals": 1}
+	plainUnits = map[string]object{
+		"meanHours": plainHours, "medianHours": plainHours, "minHours": plainHours, "maxHours": plainHours,
+		"sdHours":       plainHours,
+		"kmMedianHours": plainHours, "restrictedMeanHours": plainHours, "hours90": plainHours, "hours75": plainHours,
+		"hours50": plainHours, "medianWaitHours": plainHours, "p90WaitHours": plainHours, "meanWaitHours": plainHours,
+		"oldestHours": plainHours, "idleHours": plainHours, "medianHoursToEviction": plainHours, "hours": plainHours,
+		"ranHours": plainHours,
+	}
 	tableUnits = map[string]object{
 		"allocated": oneDecimal, "available": oneDecimal, "free": oneDecimal, "unclaimed": oneDecimal, "drained": oneDecimal,
 		"prevented": oneDecimal, "used": oneDecimal, "taken": oneDecimal, "backfillAllocated": oneDecimal,
@@ -255,12 +265,12 @@ var (
 
 // plain gives what the answers hold of such numbers their units.
 func (p Panel) plain() (overrides []Override) {
-	units := barUnits
-	switch p.View.Type {
-	case "table":
-		units = tableUnits
-	case "stat":
-		return nil
+	units := maps.Clone(plainUnits)
+	switch {
+	case p.View.Type == "table":
+		maps.Copy(units, tableUnits)
+	case p.View.Type != "stat":
+		maps.Copy(units, barUnits)
 	}
 	for _, name := range slices.Sorted(maps.Keys(units)) {
 		if slices.ContainsFunc(p.queries(), func(q Query) bool { return q.shows(name) }) {
@@ -295,6 +305,8 @@ func (q Query) current(refID string) Query {
 const (
 	empty = "\x00empty" // all columns without any value
 	like  = "\x00like " // fields whose names match what follows
+
+	ofQuery = "\x00query " // fields of the query with the letter that follows
 )
 
 func (o Override) model(d Dashboard) object {
@@ -309,6 +321,9 @@ func (o Override) model(d Dashboard) object {
 	}
 	if pattern, ok := strings.CutPrefix(o.Field, like); ok {
 		matcher = object{"id": "byRegexp", "options": "/" + pattern + "/"}
+	}
+	if letter, ok := strings.CutPrefix(o.Field, ofQuery); ok {
+		matcher = object{"id": "byFrameRefID", "options": letter}
 	}
 	return object{"matcher": matcher, "properties": properties}
 }

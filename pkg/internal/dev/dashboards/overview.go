@@ -188,9 +188,9 @@ func poolNow(chosen query.Filter) Row {
 			Description: "Drained GPUs, and GPUs on which no job may start (PreventJobsReason), in the newest snapshot, and " +
 				"since when.",
 			Query: ask("allocation", "current").where(chosen).atMost(query.MaxRows),
-			View: sortedBy(table(Override{"Machine", linkedTo(toMachine, "Machine", 120)},
+			View: sortedBy(orNone(table(Override{"Machine", linkedTo(toMachine, "Machine", 120)},
 				Override{"State", with(stateColors, "custom.filterable", false)}, Override{"Since", minutes},
-				Override{"GPUs", width(60)}, Override{"Prevented by", atLeast(130)}), "GPUs"),
+				Override{"GPUs", width(60)}, Override{"Prevented by", atLeast(130)})), "GPUs"),
 			Transformations: gpusBy("^(Drained|Prevented)$", "GPUs", "Machine", "Device", "State", "Prevented by"),
 		},
 		{
@@ -198,7 +198,7 @@ func poolNow(chosen query.Filter) Row {
 			Description: "GPUs and machines that are in the newest snapshot and were not seen on the day before, and those " +
 				"that were and are not in it.",
 			Query: ask("allocation", "changes").where(chosen),
-			View:  list(Override{"change", width(120)}, Override{"since", minutes}),
+			View:  orNone(list(Override{"change", width(120)}, Override{"since", minutes})),
 		},
 	}}
 }

@@ -111,7 +111,7 @@ func monthly(q Query) Query {
 	return q
 }
 
-var month = object{"custom.width": 90, "unit": "time:YYYY-MM"}
+var month = object{"custom.width": 90, "unit": "time:MMM YY"}
 
 // months stacks a table's amounts of each month. A month that began before the time range has its bar, too.
 func months(overrides ...Override) View {
@@ -126,7 +126,7 @@ func months(overrides ...Override) View {
 		Defaults: object{
 			"custom": object{"lineWidth": 0, "fillOpacity": 80}, "min": 0, "decimals": 0, "color": byName,
 		},
-		Overrides: append([]Override{{"time", object{"unit": "time:YYYY-MM"}}}, overrides...),
+		Overrides: append([]Override{{"time", object{"unit": "time:MMM YY"}}}, overrides...),
 	}
 }
 
@@ -205,7 +205,7 @@ func ownerFigures(chosen query.Filter) []Panel {
 	a, b := ofOwner(chosen, "summary")
 	hours := func(title, description string, slots query.Filter) Panel {
 		return compared(Panel{Title: title, Description: description, Width: 6, Height: 4,
-			Query: ask("userHours", "summary").by().of("gpuHours").where(slots)}, wholeHours)
+			Query: ask("userHours", "summary").by().of("gpuHours").where(slots)}, object{"unit": "suffix:GPU h", "decimals": 0})
 	}
 	return []Panel{
 		{
@@ -213,11 +213,10 @@ func ownerFigures(chosen query.Filter) []Panel {
 			Description: "GPUs on average: those that could be allocated and those that were drained, on primary slots; and " +
 				"the shares that the owner used, and that others got on backfill slots.",
 			Query: a.withoutTotals(), More: []Query{b.withoutTotals()}, Transformations: sharesOfAll(),
-			View: stats("/^("+owned+"|"+ownUse+" %|"+given+" %)$/", append([]Override{{owned,
-				with(oneDecimal, "displayName", "GPUs")}}, shareFigures[1:]...)...),
+			View: stats("/^("+owned+"|"+ownUse+" %|"+given+" %)$/", shareFigures...),
 		},
-		hours("Own use (GPU h)", "GPU hours held on primary slots.", real(chosen)),
-		hours("Given (GPU h)", "GPU hours held by others, on backfill slots.", onBackfill(chosen)),
+		hours("Own use", "GPU hours held on primary slots.", real(chosen)),
+		hours("Given", "GPU hours held by others, on backfill slots.", onBackfill(chosen)),
 		compared(Panel{
 			Title: "Taken back", Width: 6, Height: 4,
 			Description: "Evictions of backfill jobs on these machines: how often the owner got GPUs back.",

@@ -86,15 +86,15 @@ func longJobs(chosen query.Filter) Query {
 // jobLengthColumns say what the figures mean for a job.
 var jobLengthColumns = []Override{
 	hidden("jobHours"),
-	{"longestHours90", object{"displayName": "90% finish: jobs up to"}},
-	{"longestHours75", object{"displayName": "75% finish: jobs up to"}},
+	{"longestHours90", object{"displayName": "90% finish: jobs up to", "unit": "suffix:h"}},
+	{"longestHours75", object{"displayName": "75% finish: jobs up to", "unit": "suffix:h"}},
 	{"finishPercent", with(percentBar, "displayName", "12 h jobs finish")},
 	{"gpuHoursPerJob", object{"displayName": "GPU hours for 12 h, starting over each time", "unit": "suffix:h",
 		"decimals": 1}},
-	{"bestCheckpointHours", object{"displayName": "Longer jobs: checkpoint every"}},
+	{"bestCheckpointHours", object{"displayName": "Longer jobs: checkpoint every", "unit": "suffix:h", "decimals": 2}},
 	{"gpuHoursWithCheckpoints", object{"displayName": "GPU hours for 12 h with checkpoints",
 		"unit": "suffix:h", "decimals": 1}},
-	{"usedCheckpointHours", object{"displayName": "Evicted jobs saved every"}},
+	{"usedCheckpointHours", object{"displayName": "Evicted jobs saved every", "unit": "suffix:h", "decimals": 2}},
 }
 
 // supplyFigures are what a user of backfill asks first.
@@ -119,9 +119,9 @@ func supplyFigures(chosen query.Filter) []Panel {
 		available,
 		figure("Used (% of supply)", "Share of the GPUs available to backfill jobs over the time range that they used.",
 			"usedPercent"),
-		figure("Median tenure", "Hours after which the owners have taken back half of the GPUs, counted from when a "+
-			"GPU joined the backfill pool. No value: fewer were ever taken back.", "hours50"),
-		figure("90% tenure", "Hours after which the owners have taken back 10% of the GPUs.", "hours90"),
+		inSeconds(figure("Median tenure", "Hours after which the owners have taken back half of the GPUs, counted from when a "+
+			"GPU joined the backfill pool. No value: fewer were ever taken back.", "hours50")),
+		inSeconds(figure("90% tenure", "Hours after which the owners have taken back 10% of the GPUs.", "hours90")),
 		evicted("Evictions per 100 h", "Evictions of backfill jobs per 100 backfill GPU hours over the time range. "+
 			"Without job ads it can be too high or too low.", "ratePer100GpuHours", per100Hours),
 		evicted("Lost (% of GPU hours)", "GPU hours of evicted runs since their jobs' last checkpoints, of all "+

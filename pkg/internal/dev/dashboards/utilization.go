@@ -42,8 +42,8 @@ func utilization() Dashboard {
 					Description: "Jobs whose GPUs have not computed for two hours or more at the end of the time " +
 						"range, longest first.",
 					Query: ask("utilization", "idle").where(chosen),
-					View: list(slices.Concat(runColumns, []Override{hidden("end"), hidden("start"), hidden("hours"),
-						hidden("idleSince")})...),
+					View: orNone(list(slices.Concat(runColumns, []Override{hidden("end"), hidden("start"), hidden("hours"),
+						hidden("idleSince")})...)),
 				},
 				Panel{
 					Title: "Utilization by user", Width: 12, Height: 12,
@@ -100,8 +100,8 @@ func callList(chosen query.Filter) Panel {
 		Description: "Users whose jobs hold GPUs and have not computed on them for two hours or more: how many GPUs, since " +
 			"when (the longest), and the GPU hours lost so far, most first. Select a user to see the runs.",
 		Query: ask("utilization", "idle").where(chosen),
-		View: table(Override{"User", linkedTo(runs, "User", 260)}, Override{"GPUs held idle", object{"decimals": 0}},
-			Override{"Idle since", minutes}, Override{lostSoFar, wholeBar}),
+		View: orNone(table(Override{"User", linkedTo(runs, "User", 260)}, Override{"GPUs held idle", object{"decimals": 0}},
+			Override{"Idle since", minutes}, Override{lostSoFar, wholeBar})),
 		Transformations: []Transformation{lost,
 			{ID: "groupBy", Options: object{"fields": object{"User": object{"operation": "groupby", "aggregations": []string{}},
 				"GPUs": summed("sum"), "Idle since": summed("min"), lostSoFar: summed("sum")}}},

@@ -131,13 +131,31 @@ func stats(pattern string, overrides ...Override) View {
 
 // compared shows beside the one metric of a panel's query that of the period before.
 func compared(p Panel, properties object) Panel {
-	metric, before := p.Query.Metrics[0], p.Query
+	before := p.Query
 	before.Previous = true
-	label := kinds.Catalog.Label(p.Query.Model, metric)
 	p.More = []Query{before}
-	p.View = stats("/.*/", Override{metric, with(properties, "displayName", "This period")},
-		Override{label + ", period before", object{"displayName": "Period before"}})
+	p.View = stats("/.*/", Override{p.Query.Metrics[0], with(properties, "displayName", "This period")},
+		Override{ofQuery + "B", object{"displayName": "Period before"}})
 	return p
+}
+
+// inSeconds shows a compared figure of hours as minutes, hours or days, whichever fits.
+func inSeconds(p Panel) Panel {
+	label := kinds.Catalog.Label(p.Query.Model, p.Query.Metrics[0])
+	for i, name := range []string{label, label + ", period before"} {
+		p.Transformations = append(p.Transformations, Transformation{ID: "calculateField", From: refIDs[i : i+1],
+			Options: object{"mode": "binary", "alias": p.Query.Metrics[0], "replaceFields": true, "binary": object{
+				"left":     object{"matcher": object{"id": "byName", "options": name}},
+				"operator": "*", "right": object{"fixed": "3600"}}}})
+	}
+	p.View.Overrides[0].Properties = with(p.View.Overrides[0].Properties, "unit", "s")
+	return p
+}
+
+// orNone says "None" if there is nothing to show, which is good news.
+func orNone(v View) View {
+	v.Defaults["noValue"] = "None"
+	return v
 }
 
 // curves draws survival curves over the first two days: a frame with ascending hours, steps, and each curve's interval
@@ -153,8 +171,7 @@ func curves(overrides ...Override) View {
 	custom["axisSoftMin"], custom["axisSoftMax"] = 0, 1
 	whole := object{"decimals": 0}
 	v.Overrides = append([]Override{
-		{"survival", whole}, {"low", whole}, {"high", whole},
-		{"hours", object{"min": 0, "max": 48, "decimals": 0, "unit": "suffix:h"}},
+		{"survival", whole}, {"low", whole}, {"high", whole}, {"hours", object{"min": 0, "max": 48, "decimals": 0}},
 	}, overrides...)
 	return v
 }
