@@ -27,7 +27,7 @@ func getAGPU() Dashboard {
 				Query: ask("allocation", "timeseries").by("device").of("free").where(real(all)),
 				More: []Query{have.withoutTotals(), keeps.withoutTotals(),
 					ask("backfillAvailability", "advice").by("device").where(all)},
-				View: sortedBy(table(Override{freeNow, wholeBar}, Override{"advice", with(atLeast(330), "displayName",
+				View: sortedBy(table(Override{freeNow, wholeBar}, Override{"advice", with(wrapped(240), "displayName",
 					"On backfill")}), freeNow),
 				Transformations: []Transformation{
 					{ID: "reduce", From: "A", Options: object{"reducers": []string{"lastNotNull"}, "mode": "seriesToRows",

@@ -34,7 +34,8 @@ func machine() Dashboard {
 					Title: "Machine", Width: 24, Height: 5,
 					Description: "Owner, devices and use over the time range.",
 					Query:       ask("allocation", "machines").where(chosen),
-					View:        list(hidden("machine"), hidden("drained")), // its hours say the same
+					View: list(hidden("machine"), hidden("devices"), // the list below has them
+						hidden("drained")), // its hours say the same
 				},
 				{
 					Title: "GPUs and jobs at the end of the time range", Width: 24, Height: 9,

@@ -172,7 +172,8 @@ func poolNow(chosen query.Filter) Row {
 			Title: "Free GPUs by machine", Width: 8, Height: 9, Last: lastDays,
 			Description: "Machines with free GPUs, the most first.",
 			Query:       ask("allocation", "current").where(chosen).atMost(query.MaxRows),
-			View: sortedBy(table(Override{"Machine", linkedTo(toMachine, "Machine", 120)}, Override{"Free", width(60)}),
+			View: sortedBy(table(Override{"Machine", linkedTo(toMachine, "Machine", 100)}, Override{"Device", atLeast(100)},
+				Override{"Free", width(60)}),
 				"Free"),
 			Transformations: gpusBy("^Free$", "Free", "Machine", "Device"),
 		},
@@ -184,7 +185,7 @@ func poolNow(chosen query.Filter) Row {
 			View:  barGauge(levels(blue)),
 		},
 		{
-			Title: "Out of service", Width: 12, Height: 9, Last: lastDays,
+			Title: "Out of service", Width: 24, Height: 6, Last: lastDays,
 			Description: "Drained GPUs, and GPUs on which no job may start (PreventJobsReason), in the newest snapshot, and " +
 				"since when.",
 			Query: ask("allocation", "current").where(chosen).atMost(query.MaxRows),
@@ -194,7 +195,7 @@ func poolNow(chosen query.Filter) Row {
 			Transformations: gpusBy("^(Drained|Prevented)$", "GPUs", "Machine", "Device", "State", "Prevented by"),
 		},
 		{
-			Title: "Changed since yesterday", Width: 12, Height: 9, Last: "24h",
+			Title: "Changed since yesterday", Width: 24, Height: 6, Last: "24h",
 			Description: "GPUs and machines that are in the newest snapshot and were not seen on the day before, and those " +
 				"that were and are not in it.",
 			Query: ask("allocation", "changes").where(chosen),

@@ -205,15 +205,15 @@ func ownerFigures(chosen query.Filter) []Panel {
 	a, b := ofOwner(chosen, "summary")
 	hours := func(title, description string, slots query.Filter) Panel {
 		return compared(Panel{Title: title, Description: description, Width: 6, Height: 4,
-			Query: ask("userHours", "summary").by().of("gpuHours").where(slots)}, object{"unit": "suffix:GPU h", "decimals": 0})
+			Query: ask("userHours", "summary").by().of("gpuHours").where(slots)}, with(wholeHours, "displayName", "GPU hours"))
 	}
 	return []Panel{
 		{
-			Title: "Capacity", Width: 6, Height: 4,
-			Description: "GPUs on average: those that could be allocated and those that were drained, on primary slots; and " +
-				"the shares that the owner used, and that others got on backfill slots.",
+			Title: "Shares", Width: 6, Height: 4,
+			Description: "Shares of the GPUs that could be allocated or were drained: those that the owner used on primary " +
+				"slots, and those that others got on backfill slots.",
 			Query: a.withoutTotals(), More: []Query{b.withoutTotals()}, Transformations: sharesOfAll(),
-			View: stats("/^("+owned+"|"+ownUse+" %|"+given+" %)$/", shareFigures...),
+			View: stats("/^("+ownUse+"|"+given+") %$/", shareFigures...),
 		},
 		hours("Own use", "GPU hours held on primary slots.", real(chosen)),
 		hours("Given", "GPU hours held by others, on backfill slots.", onBackfill(chosen)),
@@ -227,5 +227,5 @@ func ownerFigures(chosen query.Filter) []Panel {
 
 // shareFigures are the units of the columns that sharesOfAll makes.
 var shareFigures = []Override{
-	{owned, oneDecimal}, {ownUse + " %", sharePercent}, {given + " %", sharePercent},
+	{ownUse + " %", sharePercent}, {given + " %", sharePercent},
 }

@@ -28,7 +28,7 @@ func supply() Dashboard {
 					Description: "For each model: the longest jobs of which 90% finish in one run, and how often longer ones " +
 						"should checkpoint to cost the fewest GPU hours (for jobs of 12 hours, if each checkpoint takes 5 minutes).",
 					Query: ask("backfillAvailability", "advice").by("device").where(chosen),
-					View:  table(Override{"device", width(230)}, Override{"advice", atLeast(500)}),
+					View:  table(Override{"device", width(190)}, Override{"advice", wrapped(500)}, hidden("runs")),
 				},
 				Panel{
 					Title: "Backfill pool", Width: 12, Height: 10,

@@ -89,6 +89,9 @@ func linkedTo(l Link, column string, pixels int) object {
 	return with(atLeast(pixels), "links", l.ofRows(column))
 }
 
+// wrapped breaks the texts of a column into lines.
+func wrapped(pixels int) object { return with(atLeast(pixels), "custom.wrapText", true) }
+
 // searched gives a column a filter.
 func searched(column object) object {
 	column["custom.filterable"] = true

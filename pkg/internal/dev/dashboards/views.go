@@ -134,7 +134,10 @@ func compared(p Panel, properties object) Panel {
 	before := p.Query
 	before.Previous = true
 	p.More = []Query{before}
-	p.View = stats("/.*/", Override{p.Query.Metrics[0], with(properties, "displayName", "This period")},
+	if _, named := properties["displayName"]; !named {
+		properties = with(properties, "displayName", "This period")
+	}
+	p.View = stats("/.*/", Override{p.Query.Metrics[0], properties},
 		Override{ofQuery + "B", object{"displayName": "Period before"}})
 	return p
 }
