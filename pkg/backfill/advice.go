@@ -51,7 +51,7 @@ func (j *job) advice() string {
 		return fmt.Sprintf("Too few runs to tell: %d", len(j.items))
 	}
 	longest := pool.Hours(age)
-	text := "90% of jobs up to " + spoken(longest) + " finish"
+	text := "90% of jobs up to " + frames.Duration(longest) + " finish"
 	if !falls {
 		text = "At least " + text
 	}
@@ -59,12 +59,12 @@ func (j *job) advice() string {
 	case math.IsNaN(every) || longest >= j.hours:
 		return text
 	case every < j.hours:
-		text += "; longer ones should checkpoint every " + spoken(every)
+		text += "; longer ones should checkpoint every " + frames.Duration(every)
 	default:
 		text += fmt.Sprintf("; checkpoints do not pay for jobs of %v h", j.hours)
 	}
 	if used := j.usedInterval(); !math.IsNaN(used) {
-		text += " (evicted jobs did every " + spoken(used) + ")"
+		text += " (evicted jobs did every " + frames.Duration(used) + ")"
 	}
 	return text
 }
@@ -80,12 +80,4 @@ func (j *job) known() pool.Micros {
 		}
 	}
 	return 0
-}
-
-// spoken is a duration as people say it: minutes below an hour.
-func spoken(hours float64) string {
-	if minutes := math.Round(hours * 60); minutes < 60 {
-		return fmt.Sprintf("%.0f min", minutes)
-	}
-	return frames.Decimal(math.Round(hours*10)/10) + " h"
 }

@@ -113,6 +113,7 @@ func tableOf(p *query.Plan, a *About, fields []*data.Field) data.Frames {
 		present(p, field.Name, field.Config)
 		linked(p, field)
 		wide(p, field)
+		minutes(field)
 	}
 	f := data.NewFrame("", fields...)
 	f.Meta = meta(frameType(p))

@@ -91,7 +91,7 @@ func isNumber(field *data.Field) bool { return field.Type().Numeric() && words(f
 
 // words are the texts that a field's values are shown as, nil if there are none.
 func words(field *data.Field) data.ValueMapper {
-	if field.Config == nil {
+	if field.Config == nil || field.Config.Unit != "" { // numbers, whose unit is in the heading
 		return nil
 	}
 	for _, m := range field.Config.Mappings {

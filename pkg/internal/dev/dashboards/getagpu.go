@@ -7,6 +7,8 @@ func getAGPU() Dashboard {
 	all := query.Filter{}
 	have := ask("allocation", "summary").by("device", "memory").of("available").where(real(all))
 	keeps := ask("backfillAvailability", "summary").by("device").of("hours90", "hours75", "hours50").where(all)
+	long := ask("backfillAvailability", "jobLength").by("device").of("longestHours90", "bestCheckpointHours").where(all)
+	long.JobHours = []float64{12}
 	return Dashboard{
 		UID: "gpureports-get", Title: "Get a GPU",
 		Description: "For people who submit jobs: which GPUs are free, how long they stay free, and how long jobs wait",
@@ -22,19 +24,20 @@ func getAGPU() Dashboard {
 				Title: "GPUs by device", Width: 24, Height: 14, MaxDataPoints: 2000,
 				Description: "For each device: GPUs that no job holds at the end of the time range, and GPUs in service on " +
 					"average; the hours for which 90, 75 and 50% of the GPUs on backfill are kept before their owners take them " +
-					"back; and what backfill jobs can expect there. No value: too few were ever taken back, or no backfill on this " +
-					"device.",
+					"back; the longest backfill jobs of which 90% finish in one run, and how often longer ones should checkpoint. No " +
+					"value: too few were ever taken back, or no backfill on this device.",
 				Query: ask("allocation", "timeseries").by("device").of("free").where(real(all)),
-				More: []Query{have.withoutTotals(), keeps.withoutTotals(),
-					ask("backfillAvailability", "advice").by("device").where(all)},
-				View: sortedBy(table(Override{freeNow, wholeBar}, Override{"advice", with(wrapped(240), "displayName",
-					"On backfill")}), freeNow),
+				More:  []Query{have.withoutTotals(), keeps.withoutTotals(), long},
+				View: sortedBy(table(Override{freeNow, wholeBar},
+					Override{"longestHours90", with(width(110), "displayName", "90% finish: jobs up to")},
+					Override{"bestCheckpointHours", with(width(110), "displayName", "Longer jobs: checkpoint every")}), freeNow),
 				Transformations: []Transformation{
 					{ID: "reduce", From: "A", Options: object{"reducers": []string{"lastNotNull"}, "mode": "seriesToRows",
 						"labelsToFields": true, "includeTimeField": false}},
 					{ID: "joinByField", Options: object{"byField": "device", "mode": "outer"}},
 					{ID: "organize", Options: object{"excludeByName": object{"Field": true, "slots": true, "Slots": true,
-						"Runs": true},
+						"jobHours":   true,
+						"Job length": true},
 						"indexByName": object{}, "renameByName": object{"Last *": freeNow, "device": "Device"}}},
 				},
 			},

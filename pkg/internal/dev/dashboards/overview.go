@@ -173,9 +173,9 @@ func poolNow(chosen query.Filter) Row {
 			Description: "Machines with free GPUs, the most first.",
 			Query:       ask("allocation", "current").where(chosen).atMost(query.MaxRows),
 			View: sortedBy(table(Override{"Machine", linkedTo(toMachine, "Machine", 100)}, Override{"Device", atLeast(100)},
-				Override{"Free", width(60)}),
+				Override{"Free", width(75)}),
 				"Free"),
-			Transformations: gpusBy("^Free$", "Free", "Machine", "Device"),
+			Transformations: gpusBy("^Free$", "Free", nil, "Machine", "Device"),
 		},
 		{
 			Title: "Allocated % by category", Width: 8, Height: 9, MaxDataPoints: finest, Last: lastDays,
@@ -191,8 +191,9 @@ func poolNow(chosen query.Filter) Row {
 			Query: ask("allocation", "current").where(chosen).atMost(query.MaxRows),
 			View: sortedBy(orNone(table(Override{"Machine", linkedTo(toMachine, "Machine", 120)},
 				Override{"State", with(stateColors, "custom.filterable", false)}, Override{"Since", minutes},
-				Override{"GPUs", width(60)}, Override{"Prevented by", atLeast(130)})), "GPUs"),
-			Transformations: gpusBy("^(Drained|Prevented)$", "GPUs", "Machine", "Device", "State", "Prevented by"),
+				Override{"GPUs", width(75)}, Override{"Prevented by", atLeast(130)})), "GPUs"),
+			Transformations: gpusBy("^(Drained|Prevented)$", "GPUs", object{"Since": object{"operation": "aggregate",
+				"aggregations": []string{"min"}}}, "Machine", "Device", "State", "Prevented by"),
 		},
 		{
 			Title: "Changed since yesterday", Width: 24, Height: 6, Last: "24h",
@@ -204,10 +205,9 @@ func poolNow(chosen query.Filter) Row {
 	}}
 }
 
-// gpusBy counts the GPUs of a list that are in a state by columns, with the earliest time since when they are.
-func gpusBy(states, count string, columns ...string) []Transformation {
-	summed := func(how string) object { return object{"operation": "aggregate", "aggregations": []string{how}} }
-	fields := object{"GPU": summed("count"), "Since": summed("min")}
+// gpusBy counts the GPUs of a list that are in a state by columns, beside more aggregations.
+func gpusBy(states, count string, more object, columns ...string) []Transformation {
+	fields := with(more, "GPU", object{"operation": "aggregate", "aggregations": []string{"count"}})
 	order := object{"GPU (count)": len(columns), "Since (min)": len(columns) + 1}
 	for i, name := range columns {
 		fields[name] = object{"operation": "groupby", "aggregations": []string{}}

@@ -119,9 +119,9 @@ func supplyFigures(chosen query.Filter) []Panel {
 		available,
 		figure("Used (% of supply)", "Share of the GPUs available to backfill jobs over the time range that they used.",
 			"usedPercent"),
-		inSeconds(figure("Median tenure", "Hours after which the owners have taken back half of the GPUs, counted from when a "+
-			"GPU joined the backfill pool. No value: fewer were ever taken back.", "hours50")),
-		inSeconds(figure("90% tenure", "Hours after which the owners have taken back 10% of the GPUs.", "hours90")),
+		figure("Median tenure", "Hours after which the owners have taken back half of the GPUs, counted from when a "+
+			"GPU joined the backfill pool. No value: fewer were ever taken back.", "hours50"),
+		figure("90% tenure", "Hours after which the owners have taken back 10% of the GPUs.", "hours90"),
 		evicted("Evictions per 100 h", "Evictions of backfill jobs per 100 backfill GPU hours over the time range. "+
 			"Without job ads it can be too high or too low.", "ratePer100GpuHours", per100Hours),
 		evicted("Lost (% of GPU hours)", "GPU hours of evicted runs since their jobs' last checkpoints, of all "+

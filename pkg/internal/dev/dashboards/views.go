@@ -1,7 +1,5 @@
 package dashboards
 
-import "github.com/chtc/gpureports/pkg/kinds"
-
 // hour in milliseconds: as long, a missed run of the collector is drawn over.
 const hour = 3600_000
 
@@ -139,19 +137,6 @@ func compared(p Panel, properties object) Panel {
 	}
 	p.View = stats("/.*/", Override{p.Query.Metrics[0], properties},
 		Override{ofQuery + "B", object{"displayName": "Period before"}})
-	return p
-}
-
-// inSeconds shows a compared figure of hours as minutes, hours or days, whichever fits.
-func inSeconds(p Panel) Panel {
-	label := kinds.Catalog.Label(p.Query.Model, p.Query.Metrics[0])
-	for i, name := range []string{label, label + ", period before"} {
-		p.Transformations = append(p.Transformations, Transformation{ID: "calculateField", From: refIDs[i : i+1],
-			Options: object{"mode": "binary", "alias": p.Query.Metrics[0], "replaceFields": true, "binary": object{
-				"left":     object{"matcher": object{"id": "byName", "options": name}},
-				"operator": "*", "right": object{"fixed": "3600"}}}})
-	}
-	p.View.Overrides[0].Properties = with(p.View.Overrides[0].Properties, "unit", "s")
 	return p
 }
 
