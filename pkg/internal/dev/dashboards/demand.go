@@ -51,7 +51,8 @@ func demand() Dashboard {
 						"number of free GPUs that have enough memory. If there are any, the job lacks " +
 						"something other than GPUs.",
 					Query: ask("demand", "waiting").where(chosen),
-					View: sortedBy(list(owner, hidden("schedd"), hidden("cpus"), hidden("since"), hidden("attempts"), Override{"job", atLeast(80)},
+					View: sortedBy(list(owner, hidden("schedd"), hidden("cpus"), hidden("since"), hidden("attempts"),
+						Override{"job", atLeast(80)},
 						Override{"obstacle", wrapped(120)}),
 						"Hours"),
 				},

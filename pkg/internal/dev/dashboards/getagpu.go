@@ -24,8 +24,8 @@ func getAGPU() Dashboard {
 				Title: "GPUs by device", Width: 24, Height: 14, MaxDataPoints: 2000,
 				Description: "For each device: GPUs that no job holds at the end of the time range, and GPUs in service on " +
 					"average; the hours for which 90, 75 and 50% of the GPUs on backfill are kept before their owners take them " +
-					"back; the longest backfill jobs of which 90% finish in one run, and how often longer ones should checkpoint. No " +
-					"value: too few were ever taken back, or no backfill on this device.",
+					"back; the longest backfill jobs of which 90% finish in one run, and how often longer ones should checkpoint. " +
+					"No value: too few were ever taken back, or no backfill on this device.",
 				Query: ask("allocation", "timeseries").by("device").of("free").where(real(all)),
 				More:  []Query{have.withoutTotals(), keeps.withoutTotals(), long},
 				View: sortedBy(table(Override{freeNow, wholeBar},
