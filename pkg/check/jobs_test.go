@@ -62,7 +62,7 @@ func TestLinks(t *testing.T) {
 		{99, schemas{jobs: 100, without: 1}, OK, "explain 99.0 %"},
 		{70, schemas{jobs: 100, without: 60}, Warning, "ads of all access points"},
 		{40, schemas{jobs: 100, without: 5}, Warning, "collect epoch ads"},
-		{40, schemas{jobs: 100, without: 5}, Warning, "Below 50 %"},
+		{40, schemas{jobs: 100, without: 5}, Warning, "Below 50%"},
 		{math.NaN(), schemas{jobs: 4}, Note, "fewer than 20"},
 	} {
 		found := linksFinding(c.rate, c.schemas, week)

@@ -86,15 +86,15 @@ func longJobs(chosen query.Filter) Query {
 // jobLengthColumns say what the figures mean for a job.
 var jobLengthColumns = []Override{
 	hidden("jobHours"),
-	{"longestHours90", object{"displayName": "90% finish: jobs up to", "unit": "suffix:h"}},
-	{"longestHours75", object{"displayName": "75% finish: jobs up to", "unit": "suffix:h"}},
+	{"longestHours90", object{"displayName": "90% finish: jobs up to"}},
+	{"longestHours75", object{"displayName": "75% finish: jobs up to"}},
 	{"finishPercent", with(percentBar, "displayName", "12 h jobs finish")},
 	{"gpuHoursPerJob", object{"displayName": "GPU hours for 12 h, starting over each time", "unit": "suffix:h",
 		"decimals": 1}},
-	{"bestCheckpointHours", object{"displayName": "Longer jobs: checkpoint every", "unit": "suffix:h", "decimals": 2}},
+	{"bestCheckpointHours", object{"displayName": "Longer jobs: checkpoint every"}},
 	{"gpuHoursWithCheckpoints", object{"displayName": "GPU hours for 12 h with checkpoints",
 		"unit": "suffix:h", "decimals": 1}},
-	{"usedCheckpointHours", object{"displayName": "Evicted jobs saved every", "unit": "suffix:h", "decimals": 2}},
+	{"usedCheckpointHours", object{"displayName": "Evicted jobs saved every"}},
 }
 
 // supplyFigures are what a user of backfill asks first.
