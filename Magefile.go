@@ -5,7 +5,6 @@ package main
 
 import (
 	"archive/tar"
-	"archive/zip"
 	"bufio"
 	"bytes"
 	"compress/gzip"
@@ -75,18 +74,13 @@ func cleanManifest() error {
 	}
 	var kept strings.Builder
 	for line := range strings.Lines(string(text)) {
-		if !inNoSource(line) {
+		_, path, _ := strings.Cut(strings.TrimSpace(line), ":")
+		folders := strings.Split(path, "/")
+		if !slices.ContainsFunc(folders, func(f string) bool { return slices.Contains(notSource, f) }) {
 			kept.WriteString(line)
 		}
 	}
 	return os.WriteFile(goManifest, []byte(kept.String()), 0o755)
-}
-
-// inNoSource reports whether a line of the list, hash:path, names a file in one of the folders without source.
-func inNoSource(line string) bool {
-	_, path, _ := strings.Cut(strings.TrimSpace(line), ":")
-	folders := strings.Split(path, "/")
-	return slices.ContainsFunc(folders[:len(folders)-1], func(f string) bool { return slices.Contains(notSource, f) })
 }
 
 // Frontend builds the front end. It keeps the backend's binaries.
@@ -333,10 +327,10 @@ func Package() error {
 			bundle.Size(), largestBundle)
 	}
 	path := filepath.Join("artifacts", manifest.ID+"-"+manifest.Info.Version)
-	if err := zipFolder(path+".zip", "dist", manifest.ID); err != nil {
+	if err := os.MkdirAll("artifacts", 0o755); err != nil {
 		return err
 	}
-	if err := checkZip(path+".zip", manifest.ID); err != nil {
+	if err := sh.RunV("go", "run", gpudev, "zip", path+".zip", manifest.ID); err != nil {
 		return err
 	}
 	if err := sh.RunV("go", "run", gpudev, "bill", path+".cdx.json"); err != nil {
@@ -344,38 +338,6 @@ func Package() error {
 	}
 	say("made " + path + ".zip and its bill of materials " + path + ".cdx.json")
 	return Commands()
-}
-
-// checkZip looks at the plugin's zip as the catalog does: one folder, with its parts, and no file of other programs
-// in the list of Go files.
-func checkZip(path, name string) error {
-	archive, err := zip.OpenReader(path)
-	if err != nil {
-		return err
-	}
-	defer archive.Close()
-	for _, file := range archive.File {
-		inside, ok := strings.CutPrefix(file.Name, name+"/")
-		if !ok || inNoSource(":"+inside) {
-			return fmt.Errorf("%s: %s does not belong into it", path, file.Name)
-		}
-	}
-	for _, part := range []string{"plugin.json", "module.js", "README.md", "CHANGELOG.md", "LICENSE",
-		filepath.Base(goManifest)} {
-		if _, err := archive.Open(name + "/" + part); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-	}
-	list, err := fs.ReadFile(archive, name+"/"+filepath.Base(goManifest))
-	if err != nil {
-		return err
-	}
-	for line := range strings.Lines(string(list)) {
-		if inNoSource(line) {
-			return fmt.Errorf("%s: %s in the list of Go files is not the project's", path, strings.TrimSpace(line))
-		}
-	}
-	return nil
 }
 
 // Commands makes the command line as a download: artifacts/gpureports-<version>-linux-<arch>.tar.gz for amd64 and
@@ -454,48 +416,6 @@ func tarFiles(path, folder string, files []string) (err error) {
 
 // largestBundle bounds the front end, in bytes.
 const largestBundle = 150_000
-
-// zipFolder puts the files below dir into a zip file, beneath the folder name. Programs stay executable.
-func zipFolder(path, dir, name string) (err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	archive := zip.NewWriter(file)
-	err = filepath.WalkDir(dir, func(source string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		info, err := entry.Info()
-		if err != nil {
-			return err
-		}
-		header, err := zip.FileInfoHeader(info)
-		if err != nil {
-			return err
-		}
-		inside, err := filepath.Rel(dir, source)
-		if err != nil {
-			return err
-		}
-		header.Name, header.Method = name+"/"+filepath.ToSlash(inside), zip.Deflate
-		writer, err := archive.CreateHeader(header)
-		if err != nil {
-			return err
-		}
-		content, err := os.ReadFile(source)
-		if err != nil {
-			return err
-		}
-		_, err = writer.Write(content)
-		return err
-	})
-	return errors.Join(err, archive.Close())
-}
 
 func setupGo() error {
 	say("go mod download: the Go modules of go.sum (kept in Go's module cache)")

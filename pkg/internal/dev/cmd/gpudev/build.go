@@ -8,10 +8,11 @@ import (
 
 	"github.com/chtc/gpureports/pkg/cmd/cli"
 	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
+	"github.com/chtc/gpureports/pkg/internal/dev/pluginzip"
 	"github.com/chtc/gpureports/pkg/internal/dev/sbom"
 )
 
-// gatewayCommand and billCommand are parts of the project's build: Magefile.go calls them.
+// gatewayCommand, zipCommand and billCommand are parts of the project's build: Magefile.go calls them.
 type gatewayCommand struct{}
 
 // Run builds the S3 server of the tests.
@@ -22,6 +23,15 @@ func (gatewayCommand) Run(c *cli.Console) error {
 	}
 	return err
 }
+
+type zipCommand struct {
+	Output string `arg:"" type:"path" help:"Where to write it."`
+	ID     string `arg:"" help:"The plugin's id."`
+	Folder string `type:"path" default:"dist" help:"The plugin's folder."`
+}
+
+// Run packs a built plugin folder.
+func (z *zipCommand) Run() error { return pluginzip.Pack(z.Output, z.Folder, z.ID) }
 
 type billCommand struct {
 	Output string `arg:"" type:"path" help:"Where to write it."`

@@ -11,6 +11,7 @@ type commands struct {
 	Bridge   bridgeCommand   `cmd:"" help:"Serve the plugin to browser tests."`
 	LoadAds  loadCommand     `cmd:"" help:"Fill an Elasticsearch with a sample pool's job ads."`
 	Gateway  gatewayCommand  `cmd:"" help:"Build the S3 server of the tests into artifacts/bin, unless it is there."`
+	Zip      zipCommand      `cmd:"" help:"Pack a built plugin folder as Grafana's catalog wants it, and check the result."`
 	Bill     billCommand     `cmd:"" help:"Write the bill of materials of a built plugin folder, in the form of CycloneDX."`
 }
 
