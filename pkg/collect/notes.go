@@ -12,7 +12,7 @@ type notes struct {
 	things     string   // slots or jobs
 	missing    string   // how an unread value is stored
 
-	instead map[string]string // the same by attribute, where it differs
+	instead map[string]string // the same by attribute, if it differs
 
 	unread  map[string]int // ads by attribute
 	foreign int            // ads with bytes that are not UTF-8

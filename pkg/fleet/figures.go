@@ -162,7 +162,7 @@ func (a *asked) drawn(of string) []bool {
 	return all
 }
 
-// empty returns zeros for each bucket; of one pool's group NaN where the pool has no point.
+// empty returns zeros for each bucket; of one pool's group NaN if the pool has no point.
 func (a *asked) empty(of string) []float64 {
 	values := make([]float64, a.buckets.Len())
 	if !slices.Contains(a.plan.GroupBy, "pool") {

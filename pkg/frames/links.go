@@ -18,7 +18,7 @@ var shipped = map[string]struct{ title, dashboard string }{
 	"device":  {"Backfill on this device", "gpureports-backfill"},
 }
 
-// linked lets a table's names lead to the shipped dashboards, where the data source's settings want it. Groupings of a
+// linked lets a table's names lead to the shipped dashboards, if the data source's settings want it. Groupings of a
 // table with totals lead nowhere: rows that add others up have their name there.
 func linked(p *query.Plan, f *data.Field) {
 	to, ok := shipped[f.Name]

@@ -17,7 +17,7 @@ type States struct {
 	Shares               []Share // in addition to the state, for several GPUs
 }
 
-// Share is the part of GPUs that are in a state, in percent, by the times of States; nil where it is unknown.
+// Share is the part of GPUs that are in a state, in percent, by the times of States; nil if it is unknown.
 type Share struct {
 	State  string
 	Values []*float64

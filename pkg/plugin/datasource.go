@@ -37,7 +37,7 @@ type Datasource struct {
 	listing *objects.Listing // of the snapshots' bucket before the settings were saved; nil if there is none
 
 	stores refCounted[*opened]
-	fleet  refCounted[*openedFleet] // instead of stores, where the mode says so
+	fleet  refCounted[*openedFleet] // instead of stores, if the mode says so
 }
 
 // New makes a data source for Grafana: a new one each time, which begins to read the data that queries will need.

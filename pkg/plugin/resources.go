@@ -202,7 +202,7 @@ func (d *Datasource) reach(ctx context.Context) (first, newest pool.Micros, ok b
 	return stores.Timeline.Range(ctx)
 }
 
-// readMillis sets t to a parameter in milliseconds, where it is given.
+// readMillis sets t to a parameter in milliseconds, if it is given.
 func readMillis(r *http.Request, name string, t *pool.Micros) error {
 	text := r.URL.Query().Get(name)
 	if text == "" {

@@ -34,7 +34,7 @@ func MemoryClass(mib float64) string {
 var migProfile = regexp.MustCompile(`\bMIG (\S+)$`)
 
 // MIGProfile distinguishes parts of a GPU (Multi-Instance GPU) from whole ones, by the GPU's id and device, and returns
-// a part's profile ("1g.10gb"), "" where the device does not name it.
+// a part's profile ("1g.10gb"), "" if the device does not name it.
 func MIGProfile(id, device string) (profile string, part bool) {
 	if strings.Contains(device, "MIG ") { // it is read of each GPU, and few have one
 		if m := migProfile.FindStringSubmatch(device); m != nil {

@@ -180,7 +180,7 @@ type Texts struct {
 	exact    map[string]verdict // of exact values
 	patterns []pattern
 	anybody  bool      // no entry includes
-	known    *sync.Map // a verdict by text, where there are patterns
+	known    *sync.Map // a verdict by text, if there are patterns
 }
 
 type pattern struct {

@@ -8,7 +8,7 @@ type Kind struct {
 	Name           string // its queryType
 	Label          string
 	Description    string
-	DefaultGroupBy []string // of a query that names none, where the view can group
+	DefaultGroupBy []string // of a query that names none, if the view can group
 	Views          []View   // the first is the default
 	Columns        []Column // its metrics, and columns that mean something else here than in SharedColumns
 }

@@ -44,10 +44,10 @@ type Plan struct {
 	Select     Selection         // the same, compiled
 	Bucket     *localtime.Bucket // of a series; nil = the whole window
 	Location   *time.Location    // of calendar buckets and hours of the week
-	Duration   string            // tenure or vacancy, where the view has the option
-	JobHours   []float64         // where the view has the option
+	Duration   string            // tenure or vacancy, if the view has the option
+	JobHours   []float64         // if the view has the option
 	Overhead   float64           // minutes of a checkpoint
-	Legend     Legend            // where the view has the option
+	Legend     Legend            // if the view has the option
 	Limit      int               // as given; 0 = the view's own
 	Previous   bool              // Window is the period of the same length before the requested one
 

@@ -267,7 +267,7 @@ const (
 	mostAmount    = 1 << 40
 )
 
-// number reads a number; NaN where there is none.
+// number reads a number; NaN if there is none.
 func number(text []byte) float64 {
 	x, err := strconv.ParseFloat(string(text), 64)
 	if err != nil && !errors.Is(err, strconv.ErrRange) {

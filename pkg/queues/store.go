@@ -28,7 +28,7 @@ import (
 // Row is one stretch of polls in which a job was idle, or was running.
 type Row struct {
 	Job     timeline.Job
-	Schedd  timeline.Symbol // ScheddName; where it is missing, the access point of the GlobalJobId
+	Schedd  timeline.Symbol // ScheddName; if it is missing, the access point of the GlobalJobId
 	Owner   timeline.Symbol
 	Project timeline.Symbol // ChtcProjects, sorted and joined by commas: a list is one value
 	Request uint32          // index in View.Requests

@@ -58,7 +58,7 @@ func where(fits func(frame *data.Frame, row int) bool, hidden ...string) func(la
 	}
 }
 
-// table returns nil where no row is left.
+// table returns nil if no row is left.
 func (l layout) table(frames data.Frames, fits func(*data.Frame, int) bool, hidden ...string) *Table {
 	t := &Table{}
 	for _, frame := range frames {

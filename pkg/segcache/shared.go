@@ -131,7 +131,7 @@ func (s *Shared) Has(ctx context.Context, b Blob, identity string) (bool, error)
 	return err == nil, err
 }
 
-// Err returns the errors of the last request that read and of the last one that wrote, nil where it succeeded.
+// Err returns the errors of the last request that read and of the last one that wrote, nil if it succeeded.
 func (s *Shared) Err() (reading, writing error) {
 	return s.reads.Failure(), s.writes.Failure()
 }

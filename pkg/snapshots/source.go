@@ -119,7 +119,7 @@ type Known struct {
 // Reading is the result of reading a day.
 type Reading struct {
 	Key      Key
-	Oddities Oddities // of the whole day, also if the reading was resumed
+	Oddities Oddities // of the whole day, even if the reading was resumed
 	Rows     int64    // that were read
 }
 

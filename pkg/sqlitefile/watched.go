@@ -168,7 +168,7 @@ func (w *Watched) look(ctx context.Context, read func(context.Context, Look) err
 }
 
 // changed reports whether anything may have been committed since the last look. The connection that watches sees each
-// commit of others as another data_version, also in WAL mode. If that connection was closed in the meantime, the traces
+// commit of others as another data_version, even in WAL mode. If that connection was closed in the meantime, the traces
 // of writing decide.
 func (w *Watched) changed(ctx context.Context, now traces) (bool, error) {
 	h := w.handle

@@ -104,7 +104,7 @@ func (v *View) cadence(i int) pool.Micros {
 	return defaultCadence
 }
 
-// ownCadence is the median distance of a day's snapshots, 0 where it has fewer than 8 distances.
+// ownCadence is the median distance of a day's snapshots, 0 if it has fewer than 8 distances.
 func ownCadence(times []pool.Micros) pool.Micros {
 	if len(times)-1 < 8 {
 		return 0

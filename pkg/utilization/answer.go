@@ -105,7 +105,7 @@ func (a *answer) frames() data.Frames {
 // only those that its newest snapshot shows. sharp reports whether job ads were used.
 func explained(ctx context.Context, s *stores.Stores, p *query.Plan, o *runs.Observed, about *frames.About) (
 	x *runs.Explanations, sharp bool, err error) {
-	const meaning = "starts and ends of runs are those of snapshots, and the time before a run's first snapshot is not " +
+	const meaning = "runs start and end at snapshots, and the time before a run's first snapshot is not " +
 		"measured"
 	if p.View != "idle" {
 		known, err := linked.Known(ctx, o, s.Ads, p.Window, meaning, about)

@@ -39,7 +39,7 @@ func TestSourceFaults(t *testing.T) {
 	s := open(t, golden.Pool(t, poolC), zoneC)
 	alone := s.Ask(t, nil, day(t), summary)
 	require.Contains(t, notices(alone, data.NoticeSeverityInfo),
-		"no job source is set up: starts and ends of runs are those of snapshots")
+		"no job source is set up: runs start and end at snapshots")
 	require.Contains(t, notices(alone, data.NoticeSeverityInfo), "8 intervals between two reports of GPUsAverageUsage")
 	down := s.Ask(t, &jobstest.Memory{Err: pool.SourceError("Elasticsearch does not answer: start it")}, day(t), summary)
 	require.Equal(t, golden.Rows(alone), golden.Rows(down))

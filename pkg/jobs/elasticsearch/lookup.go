@@ -368,7 +368,7 @@ func (p *paging) close(ctx context.Context) {
 	}
 }
 
-// order sorts by RecordTime and GlobalJobId where the mapping allows it; _shard_doc makes it a total order.
+// order sorts by RecordTime and GlobalJobId if the mapping allows it; _shard_doc makes it a total order.
 func (f fields) order() []types.SortCombinations {
 	var order []types.SortCombinations
 	for _, name := range f.sort {

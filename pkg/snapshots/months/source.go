@@ -62,7 +62,7 @@ type Source struct {
 	zone  *localtime.Zone
 
 	mu      sync.Mutex
-	opened  map[string]File // by name, also those that are gone: they may come back
+	opened  map[string]File // by name, including those that are gone: they may come back
 	recheck bool            // also files that are opened later
 	last    *state
 	offline *state    // last, with a notice that the place cannot be reached

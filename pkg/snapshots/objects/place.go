@@ -182,7 +182,7 @@ func (p *place) describe(o bucket.Object) (l months.Listed, ok bool) {
 }
 
 // timesOf returns between which local times the rows of an object are: on its date, those of a snapshot at the
-// timestamp that its key ends with. ok is false where the key does not say so.
+// timestamp that its key ends with. ok is false if the key does not say so.
 func timesOf(date, rest string, snapshot bool) (first, last months.Local, ok bool) {
 	begin, err := time.Parse(time.DateOnly, date)
 	if !snapshot || err != nil {

@@ -148,7 +148,7 @@ func writeRows(w *Writer, to, from []Field, rows [][]any) error {
 	return nil
 }
 
-// coerce returns a number as text where the column holds texts.
+// coerce returns a number as text if the column holds texts.
 func (f Field) coerce(v any) any {
 	if f.Kind == Text && v != nil {
 		return fmt.Sprint(v)

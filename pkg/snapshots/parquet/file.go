@@ -20,7 +20,7 @@ type File struct {
 	Columns []Column
 	Groups  []Group
 	size    int64
-	leaves  int // number of columns in a row group, also of those with structure
+	leaves  int // number of columns in a row group, including those with structure
 }
 
 // Column is a column that holds at most one value a row.

@@ -25,7 +25,7 @@ type hashes struct {
 const maxHashes = 256
 
 // rangeHash is the sum of the hashes of a range's rows, each with its number. A sum can be continued where rows are
-// appended, also by another process, which knows nothing but its text.
+// appended, even by another process, which knows nothing but its text.
 type rangeHash struct {
 	last int64 // number of the last row
 	sum  uint64

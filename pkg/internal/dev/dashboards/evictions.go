@@ -64,8 +64,8 @@ func evictions() Dashboard {
 				},
 				Panel{
 					Title: "Evictions by machine", Width: 12, Height: 10,
-					Description: "Evictions of backfill jobs on each machine, also per 100 backfill GPU hours, and the GPU hours " +
-						"lost since the last checkpoints; most hours first.",
+					Description: "Evictions of backfill jobs on each machine, their rate per 100 backfill GPU hours, and the " +
+						"GPU hours lost since the last checkpoints; most hours first.",
 					Query: ask("evictions", "summary").by("machine").of("evictions", "ratePer100GpuHours", "lostGpuHours").
 						where(chosen).withoutTotals(),
 					View: sortedBy(table(), "Lost GPU hours"),

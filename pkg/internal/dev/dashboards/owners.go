@@ -186,7 +186,7 @@ const (
 	givenPart      = "Given part"
 )
 
-// nothingIsZero makes a column of a column, with 0 where that has no value.
+// nothingIsZero makes a column of a column, with 0 if that has no value.
 func nothingIsZero(from, name string) Transformation {
 	return Transformation{ID: "calculateField", Options: object{
 		"mode": "reduceRow", "alias": name, "replaceFields": false,
