@@ -13,7 +13,7 @@ export const valuesTexts = {
 
 export const queryTexts = {
   type: 'Query type',
-  typePlaceholder: 'Select a query type or preset',
+  typePlaceholder: 'Select a query type',
   view: 'View',
   groupBy: 'Group by',
   noGrouping: 'No grouping',

@@ -64,7 +64,7 @@ func (j *job) advice() string {
 		text += fmt.Sprintf("; checkpoints do not pay for jobs of %v h", j.hours)
 	}
 	if used := j.usedInterval(); !math.IsNaN(used) {
-		text += " (evicted jobs did every " + frames.Duration(used) + ")"
+		text += " (those that do: every " + frames.Duration(used) + ")"
 	}
 	return text
 }

@@ -61,7 +61,7 @@ func TestAdviceGolden(t *testing.T) {
 				expected += "; checkpoints do not pay for jobs of 12 h"
 			}
 			if used := g.Rows[5]["usedCheckpointHours"]; used != nil && g.Rows[5]["bestCheckpointHours"] != nil {
-				expected += " (evicted jobs did every " + duration(used.(float64)) + ")"
+				expected += " (those that do: every " + duration(used.(float64)) + ")"
 			}
 			sentences++
 			require.Equal(t, expected, said, "%s, %v", window, row["device"])

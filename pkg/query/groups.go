@@ -41,7 +41,7 @@ func categoryNames() (names []string) {
 
 // ShownAs are the words for values of groupings that do not speak for themselves.
 var ShownAs = map[string]map[string]string{
-	"obstacle": {"gpus": "Too few free GPUs", "gpuMemory": "Too few with the GPU memory",
+	"obstacle": {"gpus": "Too few GPUs are left", "gpuMemory": "Too few with the GPU memory",
 		"shape": "Too few on one machine", "cpus": "Too few CPUs next to the GPUs",
 		"memory": "Too little memory next to the GPUs", "fits": "Would fit: the reason is not in the data"},
 	"reason": {"prevented": "No jobs wanted", "drained": "Drained", "other": "Another state",

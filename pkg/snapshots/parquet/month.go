@@ -30,7 +30,7 @@ type Holder interface {
 	// Version returns the version that the holder has under the name now.
 	Version() (Version, error)
 
-	// Open opens a version. Reading it ends with ctx. Errors, including those of reads: snapshots.ErrStale if the holder has another
+	// Open opens a version. Reading it ends with ctx. Errors, also when reading: snapshots.ErrStale if the holder has another
 	// version by now.
 	Open(ctx context.Context, v Version) (Input, error)
 

@@ -48,8 +48,8 @@ func demand() Dashboard {
 				Panel{
 					Title: "The oldest waits", Width: 24, Height: 11,
 					Description: "Jobs that are waiting at the newest poll of the time range, longest first, with the " +
-						"number of free GPUs that have enough memory. If there are any, the job lacks " +
-						"something other than GPUs.",
+						"number of free GPUs that have enough memory, and what keeps them waiting after jobs that ask for more have " +
+						"taken theirs.",
 					Query: ask("demand", "waiting").where(chosen),
 					View: sortedBy(list(owner, hidden("schedd"), hidden("cpus"), hidden("since"), hidden("attempts"),
 						Override{"job", atLeast(80)},
@@ -61,7 +61,8 @@ func demand() Dashboard {
 				{
 					Title: "Why jobs wait", Width: 24, Height: 9,
 					Description: "GPUs requested by waiting jobs, by the first thing that keeps them waiting. An estimate: what " +
-						"jobs require besides GPUs, CPUs and memory is not known.",
+						"jobs require besides GPUs, CPUs and memory is not known. For a job that would fit, ask " +
+						"condor_q -better-analyze.",
 					Query: ask("demand", "obstacles").by().of("waitingGpus").where(chosen),
 					View:  aligned(areas(obstacleColors...)),
 				},

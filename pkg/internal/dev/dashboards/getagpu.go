@@ -5,10 +5,10 @@ import "github.com/chtc/gpureports/pkg/query"
 // getAGPU is for the people who submit jobs: which GPUs are free, how long they can be kept, and how long jobs wait.
 func getAGPU() Dashboard {
 	all := query.Filter{}
-	have := ask("allocation", "summary").by("device", "memory").of("available").where(real(all))
-	keeps := ask("backfillAvailability", "summary").by("device").of("hours90", "hours75", "hours50").where(all)
-	long := ask("backfillAvailability", "jobLength").by("device").of("longestHours90", "bestCheckpointHours").where(all)
+	long := ask("backfillAvailability", "jobLength").by("device").
+		of("longestHours90", "longestHours75", "longestHours50", "bestCheckpointHours").where(all)
 	long.JobHours = []float64{12}
+	aggregated := func(how string) object { return object{"operation": "aggregate", "aggregations": []string{how}} }
 	return Dashboard{
 		UID: "gpureports-get", Title: "Get a GPU",
 		Description: "For people who submit jobs: which GPUs are free, how long they stay free, and how long jobs wait",
@@ -22,22 +22,27 @@ func getAGPU() Dashboard {
 			},
 			{
 				Title: "GPUs by device", Width: 24, Height: 14, MaxDataPoints: 2000,
-				Description: "For each device: GPUs that no job holds at the end of the time range, and GPUs in service on " +
-					"average; the hours for which 90, 75 and 50% of the GPUs on backfill are kept before their owners take them " +
-					"back; the longest backfill jobs of which 90% finish in one run, and how often longer ones should checkpoint. " +
-					"No value: too few were ever taken back, or no backfill on this device.",
+				Description: "For each device: GPUs that no job holds at the end of the time range, all GPUs, and their memory; " +
+					"the longest backfill jobs of which 90, 75 and 50% finish in one run, counted from their start; and how " +
+					"often longer ones should checkpoint. No value: too few runs to tell, or no backfill on this device.",
 				Query: ask("allocation", "timeseries").by("device").of("free").where(real(all)),
-				More:  []Query{have.withoutTotals(), keeps.withoutTotals(), long},
-				View: sortedBy(table(Override{freeNow, wholeBar},
+				More:  []Query{ask("allocation", "current").where(all).atMost(query.MaxRows), long},
+				View: sortedBy(table(Override{freeNow, wholeBar}, Override{"GPUs", width(70)}, Override{"Memory", width(80)},
 					Override{"longestHours90", with(width(110), "displayName", "90% finish: jobs up to")},
+					Override{"longestHours75", with(width(110), "displayName", "75% finish: jobs up to")},
+					Override{"longestHours50", with(width(110), "displayName", "50% finish: jobs up to")},
 					Override{"bestCheckpointHours", with(width(110), "displayName", "Longer jobs: checkpoint every")}), freeNow),
 				Transformations: []Transformation{
 					{ID: "reduce", From: "A", Options: object{"reducers": []string{"lastNotNull"}, "mode": "seriesToRows",
 						"labelsToFields": true, "includeTimeField": false}},
+					{ID: "groupBy", From: "B", Options: object{"fields": object{"GPU": aggregated("count"),
+						"Memory": aggregated("max"),
+						"Device": object{"operation": "groupby", "aggregations": []string{}}}}},
+					{ID: "organize", From: "B", Options: object{"excludeByName": object{}, "indexByName": object{},
+						"renameByName": object{"Device": "device", "GPU (count)": "GPUs", "Memory (max)": "Memory"}}},
 					{ID: "joinByField", Options: object{"byField": "device", "mode": "outer"}},
 					{ID: "organize", Options: object{"excludeByName": object{"Field": true, "slots": true, "Slots": true,
-						"jobHours":   true,
-						"Job length": true},
+						"jobHours": true, "Job length": true},
 						"indexByName": object{}, "renameByName": object{"Last *": freeNow, "device": "Device"}}},
 				},
 			},
@@ -59,6 +64,6 @@ const (
 	howToAsk = "Request GPUs with `request_gpus = 1`, and the least memory that your job needs with " +
 		"`gpus_minimum_memory = 16000` (MB): the less it asks for, the more devices fit. " +
 		"If the device that fits has GPUs free now, the job starts soon; otherwise see the usual wait. " +
-		"A job that may be interrupted gets more GPUs on backfill: keep it shorter than the hours in which 90% of the GPUs " +
-		"are kept, or let it checkpoint. $howto"
+		"A job that may be interrupted gets more GPUs on backfill: keep it shorter than the length up to which 90% finish, " +
+		"or let it checkpoint. $howto"
 )

@@ -87,12 +87,9 @@ func (l Link) ofSeries() []Link {
 	return []Link{l}
 }
 
-// ofRows is the link of a column.
-func (l Link) ofRows(column string) []Link {
-	l.Value = "${__data.fields." + column + ":percentencode}"
-	if column == "device" { // which may be shown by another name
-		l.Value = "${__value.raw:percentencode}"
-	}
+// ofRows is the link of a column's cells.
+func (l Link) ofRows() []Link {
+	l.Value = "${__value.raw:percentencode}"
 	return []Link{l}
 }
 

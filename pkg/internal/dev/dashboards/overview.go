@@ -165,14 +165,14 @@ func poolNow(chosen query.Filter) Row {
 			Description: "GPUs that no job holds, neither on a primary nor on a backfill slot, and on which " +
 				"jobs may start; the most first. Select a device to list its free GPUs.",
 			Query:           ask("allocation", "timeseries").by("device").of("free").where(real(chosen)),
-			View:            table(Override{"device", object{"links": toFree.ofRows("device")}}, Override{"Free", wholeBar}),
+			View:            table(Override{"device", object{"links": toFree.ofRows()}}, Override{"Free", wholeBar}),
 			Transformations: lastPoints("device", "Device", "Free"),
 		},
 		{
 			Title: "Free GPUs by machine", Width: 8, Height: 9, Last: lastDays,
 			Description: "Machines with free GPUs, the most first.",
 			Query:       ask("allocation", "current").where(chosen).atMost(query.MaxRows),
-			View: sortedBy(table(Override{"Machine", linkedTo(toMachine, "Machine", 100)}, Override{"Device", atLeast(100)},
+			View: sortedBy(table(Override{"Machine", linkedTo(toMachine, 100)}, Override{"Device", atLeast(100)},
 				Override{"Free", width(75)}),
 				"Free"),
 			Transformations: gpusBy("^Free$", "Free", nil, "Machine", "Device"),
@@ -189,14 +189,14 @@ func poolNow(chosen query.Filter) Row {
 			Description: "Drained GPUs, and GPUs on which no job may start (PreventJobsReason), in the newest snapshot, and " +
 				"since when.",
 			Query: ask("allocation", "current").where(chosen).atMost(query.MaxRows),
-			View: sortedBy(orNone(table(Override{"Machine", linkedTo(toMachine, "Machine", 120)},
+			View: sortedBy(orNone(table(Override{"Machine", linkedTo(toMachine, 120)},
 				Override{"State", with(stateColors, "custom.filterable", false)}, Override{"Since", minutes},
 				Override{"GPUs", width(75)}, Override{"Prevented by", atLeast(130)})), "GPUs"),
 			Transformations: gpusBy("^(Drained|Prevented)$", "GPUs", object{"Since": object{"operation": "aggregate",
 				"aggregations": []string{"min"}}}, "Machine", "Device", "State", "Prevented by"),
 		},
 		{
-			Title: "Changed since yesterday", Width: 24, Height: 6, Last: "24h",
+			Title: "Came or went since yesterday", Width: 24, Height: 6, Last: "24h",
 			Description: "GPUs and machines that are in the newest snapshot and were not seen on the day before, and those " +
 				"that were and are not in it.",
 			Query: ask("allocation", "changes").where(chosen),

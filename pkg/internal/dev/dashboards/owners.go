@@ -218,7 +218,7 @@ func ownerFigures(chosen query.Filter) []Panel {
 		hours("Own use", "GPU hours held on primary slots.", real(chosen)),
 		hours("Given", "GPU hours held by others, on backfill slots.", onBackfill(chosen)),
 		compared(Panel{
-			Title: "Taken back", Width: 6, Height: 4,
+			Title: "Times taken back", Width: 6, Height: 4,
 			Description: "Evictions of backfill jobs on these machines: how often the owner got GPUs back.",
 			Query:       ask("evictions", "summary").by().of("evictions").where(chosen),
 		}, nil),

@@ -12,8 +12,8 @@ var chosenOfBackfill = query.Filter{
 
 func supply() Dashboard {
 	chosen := chosenOfBackfill
-	usedByDevice := ask("backfillAvailability", "summary").by("device").
-		of("available", "used", "usedPercent", "hours90", "hours75", "hours50").where(chosen).withoutTotals()
+	usedByDevice := ask("backfillAvailability", "summary").by("device").of("available", "used", "usedPercent").
+		where(chosen).withoutTotals()
 	return Dashboard{
 		UID: "gpureports-backfill", Title: "GPU backfill supply",
 		Description: "How many GPUs backfill jobs can get, how long a GPU stays free, and how long a job " +
@@ -48,11 +48,9 @@ func supply() Dashboard {
 				},
 				Panel{
 					Title: "Supply by device", Width: 24, Height: 12,
-					Description: "GPUs of each model that were available to backfill jobs and used by them, on " +
-						"average, and the hours for which 90, 75 and 50% of them can be kept before their " +
-						"owners take them back. No value: too few were ever taken back.",
-					Query: usedByDevice,
-					View:  sortedBy(table(Override{"usedPercent", percentBar}), "Available (avg.)"),
+					Description: "GPUs of each model that were available to backfill jobs and used by them, on average.",
+					Query:       usedByDevice,
+					View:        sortedBy(table(Override{"usedPercent", percentBar}), "Available (avg.)"),
 				},
 				Panel{
 					Title: "Used share by hour of the week", Width: 12, Height: 8,
@@ -121,7 +119,12 @@ func supplyFigures(chosen query.Filter) []Panel {
 			"usedPercent"),
 		figure("Median tenure", "Hours after which the owners have taken back half of the GPUs, counted from when a "+
 			"GPU joined the backfill pool. No value: fewer were ever taken back.", "hours50"),
-		figure("90% tenure", "Hours after which the owners have taken back 10% of the GPUs.", "hours90"),
+		{
+			Title: "90% of jobs up to", Width: 8, Height: 3,
+			Description: "The longest backfill jobs of which 90% finish in one run, counted from their start.",
+			Query:       ask("backfillAvailability", "jobLength").by().of("longestHours90").where(chosen),
+			View:        stat("/finish/"),
+		},
 		evicted("Evictions per 100 h", "Evictions of backfill jobs per 100 backfill GPU hours over the time range. "+
 			"Without job ads it can be too high or too low.", "ratePer100GpuHours", per100Hours),
 		evicted("Lost (% of GPU hours)", "GPU hours of evicted runs since their jobs' last checkpoints, of all "+

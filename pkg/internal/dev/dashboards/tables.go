@@ -19,10 +19,10 @@ func table(overrides ...Override) View {
 // textColumns gives columns of texts room, and links to those that name something that a dashboard shows.
 var textColumns = []Override{
 	{"category", atLeast(130)},
-	{"machine", searched(linkedTo(toMachine, "machine", 150))},
-	{"user", searched(linkedTo(toUser, "user", 135))},
-	{"device", searched(linkedTo(toDevice, "device", 185))},
-	{"project", with(noProject, "links", toOwner.ofRows("project"))},
+	{"machine", searched(linkedTo(toMachine, 150))},
+	{"user", searched(linkedTo(toUser, 135))},
+	{"device", searched(linkedTo(toDevice, 185))},
+	{"project", with(noProject, "links", toOwner.ofRows())},
 	{"job", atLeast(90)},
 	{"cause", atLeast(130)},
 }
@@ -85,8 +85,8 @@ func width(pixels int) object { return object{"custom.width": pixels} }
 // atLeast is the width below which a column does not shrink; it takes its part of what the others leave.
 func atLeast(pixels int) object { return object{"custom.width": 0, "custom.minWidth": pixels} }
 
-func linkedTo(l Link, column string, pixels int) object {
-	return with(atLeast(pixels), "links", l.ofRows(column))
+func linkedTo(l Link, pixels int) object {
+	return with(atLeast(pixels), "links", l.ofRows())
 }
 
 // wrapped breaks the texts of a column into lines.

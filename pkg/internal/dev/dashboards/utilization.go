@@ -24,8 +24,8 @@ func utilization() Dashboard {
 			{Title: "Do held GPUs compute?", Panels: append(append([]Panel{callList(chosen)}, utilizationFigures(chosen)...),
 				Panel{
 					Title: "Held GPUs", Width: 12, Height: 9,
-					Description: "GPUs held by jobs that computed and that did not, on average, stacked, as HTCondor " +
-						"reports it, in complete buckets. GPUs without a report are in neither series.",
+					Description: "GPUs held by jobs that computed and that sat idle for half an hour or more, on average, as " +
+						"HTCondor reports it, in complete buckets. The rest of the held GPUs computed now and then, or has no report.",
 					Query: ask("utilization", "timeseries").by().of("busy", "idle").where(chosen).complete(),
 					View:  areas(state("busy", "Busy", busyColor), state("idle", "Idle", idleColor)),
 				},
@@ -43,7 +43,7 @@ func utilization() Dashboard {
 						"range, longest first.",
 					Query: ask("utilization", "idle").where(chosen),
 					View: orNone(list(slices.Concat(runColumns, []Override{hidden("end"), hidden("start"), hidden("hours"),
-						hidden("idleSince")})...)),
+						hidden("idleSince"), hidden("utilizationPercent")})...)),
 				},
 				Panel{
 					Title: "Utilization by user", Width: 12, Height: 12,
@@ -100,7 +100,7 @@ func callList(chosen query.Filter) Panel {
 		Description: "Users whose jobs hold GPUs and have not computed on them for two hours or more: how many GPUs, since " +
 			"when (the longest), and the GPU hours lost so far, most first. Select a user to see the runs.",
 		Query: ask("utilization", "idle").where(chosen),
-		View: orNone(table(Override{"User", linkedTo(runs, "User", 260)}, Override{"GPUs held idle", object{"decimals": 0}},
+		View: orNone(table(Override{"User", linkedTo(runs, 260)}, Override{"GPUs held idle", object{"decimals": 0}},
 			Override{"Idle since", minutes}, Override{lostSoFar, wholeBar})),
 		Transformations: []Transformation{lost,
 			{ID: "groupBy", Options: object{"fields": object{"User": object{"operation": "groupby", "aggregations": []string{}},
