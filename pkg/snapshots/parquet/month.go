@@ -30,8 +30,8 @@ type Holder interface {
 	// Version returns the version that the holder has under the name now.
 	Version() (Version, error)
 
-	// Open opens a version. Reading it ends with ctx. Errors, also when reading: snapshots.ErrStale if the holder has another
-	// version by now.
+	// Open opens a version. Reading it ends with ctx. Errors, also when reading: snapshots.ErrStale if the holder has
+	// another version by now.
 	Open(ctx context.Context, v Version) (Input, error)
 
 	// Warning returns what is wrong with the place although its versions can be read; "" if nothing is.

@@ -178,7 +178,8 @@ func reasons(grouping string, byValue map[string]string) []Override {
 
 // aligned gives charts that are read one below the other the same time axis: as much room beside each.
 func aligned(v View) View {
-	v.Options["legend"].(object)["width"] = 340
+	legend := v.Options["legend"].(object)
+	legend["width"], legend["calcs"], legend["sortBy"] = 340, []string{"lastNotNull", "mean"}, "Last *"
 	v.Defaults["custom"].(object)["axisWidth"] = 50
 	return v
 }

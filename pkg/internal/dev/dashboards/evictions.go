@@ -13,6 +13,22 @@ func evictions() Dashboard {
 		Rows: []Row{
 			{Title: "Evictions of backfill jobs", Panels: append(evictionFigures(chosen),
 				Panel{
+					Title: "Lost GPU hours by user", Width: 12, Height: 10,
+					Description: "Users whose backfill runs were evicted, and the GPU hours lost since their last " +
+						"checkpoints; most hours first.",
+					Query: ask("evictions", "summary").by("user").
+						of("evictions", "lostGpuHours").where(chosen).withoutTotals(),
+					View: sortedBy(table(Override{"lostGpuHours", amountBar}), "Lost GPU hours"),
+				},
+				Panel{
+					Title: "Who takes the GPUs over", Width: 12, Height: 10,
+					Description: "Users whose jobs on primary slots followed the evicted runs, and the GPU hours that these runs " +
+						"lost since their last checkpoints; most hours first.",
+					Query: ask("evictions", "summary").by("takenOverBy").of("evictions", "lostGpuHours").where(chosen).
+						withoutTotals(),
+					View: sortedBy(table(Override{"takenOverBy", takenOver}, Override{"lostGpuHours", amountBar}), "Lost GPU hours"),
+				},
+				Panel{
 					Title: "Eviction rate over time", Width: 12, Height: 9, MaxDataPoints: 60,
 					Description: "Evictions of backfill jobs per 100 backfill GPU hours, by machine type. Without " +
 						"job ads it can be too high or too low.",
@@ -39,28 +55,12 @@ func evictions() Dashboard {
 						Override{"rateLow", width(70)}, Override{"rateHigh", width(70)}), "Lost GPU hours"),
 				},
 				Panel{
-					Title: "Lost GPU hours by user", Width: 12, Height: 10,
-					Description: "Users whose backfill runs were evicted, and the GPU hours lost since their last " +
-						"checkpoints; most hours first.",
-					Query: ask("evictions", "summary").by("user").
-						of("evictions", "lostGpuHours", "checkpointedPercent").where(chosen).withoutTotals(),
-					View: sortedBy(table(Override{"lostGpuHours", amountBar},
-						Override{"checkpointedPercent", width(110)}), "Lost GPU hours"),
-				},
-				Panel{
-					Title: "Who takes the GPUs over", Width: 12, Height: 10,
-					Description: "Users whose jobs on primary slots followed the evicted runs, and the GPU hours that these runs " +
-						"lost since their last checkpoints; most hours first.",
-					Query: ask("evictions", "summary").by("takenOverBy").of("evictions", "lostGpuHours").where(chosen).
-						withoutTotals(),
-					View: sortedBy(table(Override{"takenOverBy", takenOver}, Override{"lostGpuHours", amountBar}), "Lost GPU hours"),
-				},
-				Panel{
 					Title: jobsEvicted, Width: 24, Height: 10,
-					Description: "Which jobs never get through? Jobs with runs on backfill slots, those with the most evictions " +
-						"first.",
-					Query: ask("evictions", "jobs").where(chosen).atMost(100),
-					View:  list(hidden("yielded"), hidden("start")),
+					Description: "Which jobs never get through? Jobs with runs on backfill slots that have not ended, those with " +
+						"the most evictions first.",
+					Query:           ask("evictions", "jobs").where(chosen).atMost(100),
+					View:            list(Override{"job", atLeast(215)}, hidden("yielded"), hidden("start")),
+					Transformations: []Transformation{including("Outcome", "regex", "^(?!completed|removed)")},
 				},
 				Panel{
 					Title: "Evictions by machine", Width: 12, Height: 10,
@@ -169,6 +169,6 @@ func lostTo(title, description string, chosen query.Filter, groupings ...string)
 }
 
 // takenOver says it where no primary job is seen on the GPUs.
-var takenOver = object{"custom.width": 0, "custom.minWidth": 130, "mappings": []object{
+var takenOver = object{"custom.width": 0, "custom.minWidth": 130, "links": toUser.ofRows(), "mappings": []object{
 	{"type": "special", "options": object{"match": "empty", "result": object{"text": "Not seen"}}},
 }}

@@ -250,7 +250,7 @@ var (
 		"kmMedianHours": plainHours, "restrictedMeanHours": plainHours, "hours90": plainHours, "hours75": plainHours,
 		"hours50": plainHours, "medianWaitHours": plainHours, "p90WaitHours": plainHours, "meanWaitHours": plainHours,
 		"oldestHours": plainHours, "idleHours": plainHours, "medianHoursToEviction": plainHours, "hours": plainHours,
-		"ranHours": plainHours, "longestHours90": plainHours, "longestHours75": plainHours,
+		"ranHours": plainHours, "longestHours90": plainHours, "longestHours75": plainHours, "longestHours50": plainHours,
 		"bestCheckpointHours": plainHours, "usedCheckpointHours": plainHours,
 	}
 	tableUnits = map[string]object{

@@ -169,16 +169,16 @@ func poolNow(chosen query.Filter) Row {
 			Transformations: lastPoints("device", "Device", "Free"),
 		},
 		{
-			Title: "Free GPUs by machine", Width: 8, Height: 9, Last: lastDays,
+			Title: "Free GPUs by machine", Width: 10, Height: 9, Last: lastDays,
 			Description: "Machines with free GPUs, the most first.",
 			Query:       ask("allocation", "current").where(chosen).atMost(query.MaxRows),
-			View: sortedBy(table(Override{"Machine", linkedTo(toMachine, 100)}, Override{"Device", atLeast(100)},
+			View: sortedBy(table(Override{"Machine", linkedTo(toMachine, 165)}, Override{"Device", atLeast(90)},
 				Override{"Free", width(75)}),
 				"Free"),
 			Transformations: gpusBy("^Free$", "Free", nil, "Machine", "Device"),
 		},
 		{
-			Title: "Allocated % by category", Width: 8, Height: 9, MaxDataPoints: finest, Last: lastDays,
+			Title: "Allocated % by category", Width: 6, Height: 9, MaxDataPoints: finest, Last: lastDays,
 			Description: "Share of the available GPUs of each category that jobs hold. A backfill GPU is " +
 				"available only while no job of its owner holds it.",
 			Query: ask("allocation", "timeseries").by("category").of("allocatedPercent").where(chosen),

@@ -19,7 +19,7 @@ func owners() Dashboard {
 	return Dashboard{
 		UID: "gpureports-owners", Title: "GPU owners",
 		Description: "A project's machines: what they could do, what their owner used, and what backfill jobs of others got",
-		From:        "now-90d",
+		From:        "now-30d",
 		Variables: []Variable{{
 			Name: "project", Label: "Project", Dimension: "project", Description: "The project with priority on the machines",
 			Filter: query.Filter{Projects: []string{"!/^$/"}}, Single: true, // machines without a project have no owner here
@@ -61,11 +61,11 @@ func owners() Dashboard {
 					Transformations: heldOnly,
 				},
 			)},
-			{Title: "By month", Panels: []Panel{
+			{Title: "By month, last 180 days", Panels: []Panel{
 				{
-					Title: "GPU hours by month", Width: 9, Height: 9,
-					Description: "GPU hours on primary slots (own use) and on backfill slots (given to others). The first and last " +
-						"month are counted only within the time range.",
+					Title: "GPU hours by month", Width: 9, Height: 9, Last: "180d",
+					Description: "GPU hours on primary slots (own use) and on backfill slots (given to others). The first month " +
+						"is counted only within the last 180 days.",
 					Query: monthly(ask("userHours", "timeseries").by().where(real(chosen)).called(ownUse)),
 					More: []Query{
 						monthly(ask("userHours", "timeseries").by().where(onBackfill(chosen)).called(given)),
@@ -74,7 +74,7 @@ func owners() Dashboard {
 					Transformations: []Transformation{{ID: "joinByField", Options: object{"byField": "time", "mode": "outer"}}},
 				},
 				{
-					Title: "Shares by month", Width: 15, Height: 9,
+					Title: "Shares by month", Width: 15, Height: 9, Last: "180d",
 					Description: "GPUs of these machines on average in each month, as above, and the shares of them that were used " +
 						"by the owner and given to others.",
 					Query:           monthly(byMonth.called("{{metric}}")),

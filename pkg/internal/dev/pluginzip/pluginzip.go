@@ -30,8 +30,8 @@ func inNoSource(file string) bool {
 	return slices.ContainsFunc(folders, func(f string) bool { return slices.Contains(notSource, f) })
 }
 
-// Pack writes the files below dir into a zip file, beneath one folder with the plugin's id, and checks it. Programs stay
-// executable.
+// Pack writes the files below dir into a zip file, beneath one folder with the plugin's id, and checks it. Programs
+// stay executable.
 func Pack(name, dir, id string) (err error) {
 	file, err := os.Create(name)
 	if err != nil {
