@@ -59,7 +59,7 @@ func evictions() Dashboard {
 					Description: "Which jobs never get through? Jobs with runs on backfill slots that have not ended, those with " +
 						"the most evictions first.",
 					Query:           ask("evictions", "jobs").where(chosen).atMost(100),
-					View:            list(Override{"job", atLeast(215)}, hidden("yielded"), hidden("start")),
+					View:            list(Override{"job", atLeast(215)}, hidden("yielded"), hidden("start"), hidden("gpuHours")),
 					Transformations: []Transformation{including("Outcome", "regex", "^(?!completed|removed)")},
 				},
 				Panel{

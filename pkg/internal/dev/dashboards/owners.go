@@ -111,7 +111,7 @@ func monthly(q Query) Query {
 	return q
 }
 
-var month = object{"custom.width": 90, "unit": "time:MMM YY"}
+var month = object{"custom.width": 90, "unit": "time:MMM [’]YY"}
 
 // months stacks a table's amounts of each month. A month that began before the time range has its bar, too.
 func months(overrides ...Override) View {
@@ -126,7 +126,7 @@ func months(overrides ...Override) View {
 		Defaults: object{
 			"custom": object{"lineWidth": 0, "fillOpacity": 80}, "min": 0, "decimals": 0, "color": byName,
 		},
-		Overrides: append([]Override{{"time", object{"unit": "time:MMM YY"}}}, overrides...),
+		Overrides: append([]Override{{"time", object{"unit": "time:MMM [’]YY"}}}, overrides...),
 	}
 }
 
