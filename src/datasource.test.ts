@@ -124,6 +124,11 @@ it('draws in Explore what is neither series nor table with its own panel', async
   };
   expect(await panels(CoreApp.Explore)).toEqual(['heatmap', 'state-timeline', 'trend', undefined]);
   expect(await panels(CoreApp.Dashboard)).toEqual([undefined, undefined, undefined, undefined]);
+  const limits = answer.mock.calls.map(([request]) => request.targets.map((target) => (target as GpuQuery).limit));
+  expect(limits).toEqual([
+    [undefined, 20, undefined, undefined],
+    [undefined, undefined, undefined, undefined],
+  ]);
   answer.mockRestore();
 });
 

@@ -72,7 +72,8 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
   }
 
   query(request: DataQueryRequest<GpuQuery>): Observable<DataQueryResponse> {
-    return super.query(request).pipe(
+    const targets = request.app === CoreApp.Explore ? request.targets.map(fewTimelines) : request.targets;
+    return super.query({ ...request, targets }).pipe(
       map((response) => withoutData(response, request.targets, this.mode)),
       map((response) => ({ ...response, data: withUserColors(response.data) })),
       map((response) =>
@@ -186,6 +187,13 @@ const explorePanels: Partial<Record<ViewSpec['frame'], string>> = {
   'heatmap-cells': 'heatmap',
   survival: 'trend',
 };
+
+/** The state timelines that Explore can show one below the other: it has no pages. A notice says that there are more. */
+const exploreTimelines = 20;
+
+function fewTimelines(query: GpuQuery): GpuQuery {
+  return query.view === 'stateTimeline' && !query.limit ? { ...query, limit: exploreTimelines } : query;
+}
 
 /** The answers with the panels that Explore draws them with. */
 function forExplore(response: DataQueryResponse, targets: GpuQuery[], mode: Mode): DataQueryResponse {
