@@ -4,7 +4,7 @@ import "github.com/chtc/gpureports/pkg/query"
 
 func demand() Dashboard {
 	chosen := query.Filter{Projects: []string{"$project"}, Schedds: []string{"$schedd"}}
-	return Dashboard{
+	return withoutData("No queue files, or no job waits", Dashboard{
 		UID: "gpureports-demand", Title: "GPU demand",
 		Description: "Who is waiting for GPUs, for how long, for which GPUs, and how many were free in the meantime",
 		From:        "now-7d",
@@ -102,7 +102,19 @@ func demand() Dashboard {
 				},
 			}},
 		},
+	})
+}
+
+// withoutData says in figures and charts why they can be empty. In a table it would stand in each empty cell.
+func withoutData(reason string, d Dashboard) Dashboard {
+	for _, row := range d.Rows {
+		for _, p := range row.Panels {
+			if p.View.Type != "table" {
+				p.View.Defaults["noValue"] = reason
+			}
+		}
 	}
+	return d
 }
 
 // The panels that alert rules lead to.
