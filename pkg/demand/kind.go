@@ -87,8 +87,8 @@ var Kind = query.Kind{
 		query.TextColumn("obstacle", "Obstacle",
 			"The first thing that keeps a job waiting; fits: it would fit, and the reason is not in the data"),
 		query.TextColumn("reason", "Reason", "Why a GPU is unused; fits: a waiting job would fit"),
-		query.Metric("missing", "Missing", query.Count, 1, "Additional CPUs, or GiB of memory, that would let a job run "+
-			"there"),
+		query.Metric("missing", "Missing CPUs or GiB", query.Count, 1, "Additional CPUs, or GiB of memory, that would "+
+			"let a job run there"),
 		query.Metric("servesJobs", "Serves jobs", query.Count, 0,
 			"Jobs for which that would be enough, each on its own; fits: jobs that take GPUs of the row"),
 		query.TextColumn("gpuMemory", "Requested GPU memory", "Class of RequestGPUMemory"),

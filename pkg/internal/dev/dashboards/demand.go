@@ -14,49 +14,7 @@ func demand() Dashboard {
 		},
 		Annotations: []Annotation{gaps},
 		Rows: []Row{
-			{Title: "Who waits", Panels: append(demandFigures(chosen),
-				Panel{
-					Title: waitingAndFree, Width: 12, Height: 9,
-					Description: "GPUs requested by waiting jobs, and free GPUs that would have fit them. The latter is an upper " +
-						"bound: free GPUs on different machines count toward a job that needs several.",
-					Query: ask("demand", "timeseries").by().of("waitingGpus", "freeWhileWaiting").where(chosen),
-					View: steps(state("waitingGpus", "Waiting", vermilion),
-						state("freeWhileWaiting", "Free while waiting", freeColor)),
-				},
-				Panel{
-					Title: "Waiting GPUs by memory", Width: 12, Height: 9,
-					Description: "GPUs requested by waiting jobs, by the GPU memory that the jobs ask for.",
-					Query:       ask("demand", "timeseries").by("gpuMemory").of("waitingGpus").where(chosen),
-					View:        areas(memoryColors...),
-				},
-				Panel{
-					Title: "Waits by user", Width: 12, Height: 12,
-					Description: "Waits of each user's jobs that overlap the time range: the hours after which half " +
-						"and 90% of them are over (Kaplan–Meier), and the GPUs requested on average.",
-					Query: ask("demand", "summary").by("user").
-						of("waits", "medianWaitHours", "p90WaitHours", "waitingGpus").
-						where(chosen).withoutTotals(),
-					View: sortedBy(table(owner), "Waiting GPUs (avg.)"),
-				},
-				Panel{
-					Title: "How long jobs wait", Width: 12, Height: 12,
-					Description: "Share of the waits that last longer than an age, by number of GPUs requested, over " +
-						"the first 48 hours (Kaplan–Meier).",
-					Query: ask("demand", "survival").by("gpus").of("survival").where(chosen),
-					View:  curves(requestColors...),
-				},
-				Panel{
-					Title: "The oldest waits", Width: 24, Height: 11,
-					Description: "Jobs that are waiting at the newest poll of the time range, longest first, with the " +
-						"number of free GPUs that have enough memory, and what keeps them waiting after jobs that ask for more have " +
-						"taken theirs.",
-					Query: ask("demand", "waiting").where(chosen),
-					View: sortedBy(list(owner, hidden("schedd"), hidden("cpus"), hidden("since"), hidden("attempts"),
-						Override{"job", atLeast(80)},
-						Override{"obstacle", wrapped(120)}),
-						"Hours"),
-				},
-			)},
+			{Title: "Who waits", Panels: demandFigures(chosen)},
 			{Title: "Why jobs wait while GPUs sit unused", Panels: []Panel{
 				{
 					Title: "Why jobs wait", Width: 24, Height: 9,
@@ -78,6 +36,47 @@ func demand() Dashboard {
 						"the jobs that could run with them.",
 					Query: ask("demand", "unusedNow"),
 					View:  sortedBy(list(Override{"reason", atLeast(190)}), "GPUs"),
+				},
+			}},
+			{Title: "Waits", Panels: []Panel{
+				{
+					Title: waitingAndFree, Width: 12, Height: 9,
+					Description: "GPUs requested by waiting jobs, and free GPUs that would have fit them. The latter is an upper " +
+						"bound: free GPUs on different machines count toward a job that needs several.",
+					Query: ask("demand", "timeseries").by().of("waitingGpus", "freeWhileWaiting").where(chosen),
+					View: steps(state("waitingGpus", "Waiting", vermilion),
+						state("freeWhileWaiting", "Free while waiting", freeColor)),
+				},
+				{
+					Title: "Waiting GPUs by memory", Width: 12, Height: 9,
+					Description: "GPUs requested by waiting jobs, by the GPU memory that the jobs ask for.",
+					Query:       ask("demand", "timeseries").by("gpuMemory").of("waitingGpus").where(chosen),
+					View:        areas(memoryColors...),
+				},
+				{
+					Title: "Waits by user", Width: 12, Height: 12,
+					Description: "Waits of each user's jobs that overlap the time range: the hours after which half " +
+						"and 90% of them are over (Kaplan–Meier), and the GPUs requested on average.",
+					Query: ask("demand", "summary").by("user").
+						of("waits", "medianWaitHours", "p90WaitHours", "waitingGpus").
+						where(chosen).withoutTotals(),
+					View: sortedBy(table(owner), "Waiting GPUs (avg.)"),
+				},
+				{
+					Title: "How long jobs wait", Width: 12, Height: 12,
+					Description: "Share of the waits that last longer than an age, by number of GPUs requested, over " +
+						"the first 48 hours (Kaplan–Meier).",
+					Query: ask("demand", "survival").by("gpus").of("survival").where(chosen),
+					View:  curves(requestColors...),
+				},
+				{
+					Title: "The oldest waits", Width: 24, Height: 11,
+					Description: "Jobs that are waiting at the newest poll of the time range, longest first, and what keeps " +
+						"them waiting after jobs that ask for more have taken theirs.",
+					Query: ask("demand", "waiting").where(chosen),
+					View: sortedBy(list(owner, hidden("schedd"), hidden("cpus"), hidden("since"), hidden("attempts"),
+						hidden("freeNow"), Override{"obstacle", atLeast(230)}),
+						"Hours"),
 				},
 			}},
 			{Title: "By project and request", Collapsed: true, Panels: []Panel{

@@ -59,7 +59,7 @@ func evictions() Dashboard {
 					Description: "Which jobs never get through? Jobs with runs on backfill slots that have not ended, those with " +
 						"the most evictions first.",
 					Query:           ask("evictions", "jobs").where(chosen).atMost(100),
-					View:            list(Override{"job", atLeast(215)}, hidden("yielded"), hidden("start"), hidden("gpuHours")),
+					View:            list(hidden("yielded"), hidden("start"), hidden("gpuHours")),
 					Transformations: []Transformation{including("Outcome", "regex", "^(?!completed|removed)")},
 				},
 				Panel{
@@ -169,6 +169,6 @@ func lostTo(title, description string, chosen query.Filter, groupings ...string)
 }
 
 // takenOver says it where no primary job is seen on the GPUs.
-var takenOver = object{"custom.width": 0, "custom.minWidth": 130, "links": toUser.ofRows(), "mappings": []object{
+var takenOver = object{"custom.width": 0, "custom.minWidth": 130, "mappings": []object{
 	{"type": "special", "options": object{"match": "empty", "result": object{"text": "Not seen"}}},
 }}

@@ -12,7 +12,7 @@ func getAGPU() Dashboard {
 	return Dashboard{
 		UID: "gpureports-get", Title: "Get a GPU",
 		Description: "For people who submit jobs: which GPUs are free, how long they stay free, and how long jobs wait",
-		From:        "now-14d",
+		From:        "now-30d",
 		Variables: []Variable{{Name: "howto", Label: "Site's advice",
 			Description: "A sentence about this site's submit commands, such as +WantBackfill = true"}},
 		Rows: []Row{{Title: "What to ask for", Panels: []Panel{

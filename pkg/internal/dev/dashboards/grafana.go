@@ -259,7 +259,7 @@ var (
 		"ratePer100GpuHours": oneDecimal, "waitingGpus": oneDecimal, "waitingJobs": oneDecimal,
 		"expansionFactor": oneDecimal, "rateLow": oneDecimal, "rateHigh": oneDecimal,
 		"gpuHours": wholeHours, "lostGpuHours": wholeHours, "evictedGpuHours": wholeHours, "heldGpuHours": wholeHours,
-		"idleGpuHours": wholeHours,
+		"idleGpuHours": wholeHours, "drainedGpuHours": wholeHours,
 	}
 	barUnits = map[string]object{"gpuHours": wholeHours, "lostGpuHours": wholeHours}
 )

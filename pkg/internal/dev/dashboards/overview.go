@@ -172,7 +172,8 @@ func poolNow(chosen query.Filter) Row {
 			Title: "Free GPUs by machine", Width: 10, Height: 9, Last: lastDays,
 			Description: "Machines with free GPUs, the most first.",
 			Query:       ask("allocation", "current").where(chosen).atMost(query.MaxRows),
-			View: sortedBy(table(Override{"Machine", linkedTo(toMachine, 165)}, Override{"Device", atLeast(90)},
+			View: sortedBy(table(Override{"Machine", with(linkedTo(toMachine, 100), "mappings", shortMachine)},
+				Override{"Device", atLeast(110)},
 				Override{"Free", width(75)}),
 				"Free"),
 			Transformations: gpusBy("^Free$", "Free", nil, "Machine", "Device"),
@@ -189,7 +190,7 @@ func poolNow(chosen query.Filter) Row {
 			Description: "Drained GPUs, and GPUs on which no job may start (PreventJobsReason), in the newest snapshot, and " +
 				"since when.",
 			Query: ask("allocation", "current").where(chosen).atMost(query.MaxRows),
-			View: sortedBy(orNone(table(Override{"Machine", linkedTo(toMachine, 120)},
+			View: sortedBy(orNone(table(Override{"Machine", with(linkedTo(toMachine, 110), "mappings", shortMachine)},
 				Override{"State", with(stateColors, "custom.filterable", false)}, Override{"Since", minutes},
 				Override{"GPUs", width(75)}, Override{"Prevented by", atLeast(130)})), "GPUs"),
 			Transformations: gpusBy("^(Drained|Prevented)$", "GPUs", object{"Since": object{"operation": "aggregate",

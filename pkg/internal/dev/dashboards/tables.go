@@ -19,12 +19,23 @@ func table(overrides ...Override) View {
 // textColumns gives columns of texts room, and links to those that name something that a dashboard shows.
 var textColumns = []Override{
 	{"category", atLeast(130)},
-	{"machine", searched(linkedTo(toMachine, 150))},
+	{"machine", searched(with(linkedTo(toMachine, 110), "mappings", shortMachine))},
 	{"user", searched(linkedTo(toUser, 135))},
 	{"device", searched(linkedTo(toDevice, 185))},
 	{"project", with(noProject, "links", toOwner.ofRows())},
-	{"job", atLeast(90)},
+	{"job", with(atLeast(125), "mappings", shortJob)},
 	{"cause", atLeast(130)},
+}
+
+// Names whose beginnings tell them apart are shown without the rest: machines without their domain, jobs as the access
+// point and the job's number there.
+var (
+	shortMachine = shortened(`^([^.]+)\..*$`, "$1")
+	shortJob     = shortened(`^([^.#]+)[^#]*#([^#]+).*$`, "$1#$2")
+)
+
+func shortened(pattern, text string) []object {
+	return []object{{"type": "regex", "options": object{"pattern": pattern, "result": object{"text": text}}}}
 }
 
 // noProject says it where a machine has no project.
@@ -88,9 +99,6 @@ func atLeast(pixels int) object { return object{"custom.width": 0, "custom.minWi
 func linkedTo(l Link, pixels int) object {
 	return with(atLeast(pixels), "links", l.ofRows())
 }
-
-// wrapped breaks the texts of a column into lines.
-func wrapped(pixels int) object { return with(atLeast(pixels), "custom.wrapText", true) }
 
 // searched gives a column a filter.
 func searched(column object) object {

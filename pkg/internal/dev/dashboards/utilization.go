@@ -90,7 +90,7 @@ func utilization() Dashboard {
 
 // callList has a row for each user who holds idle GPUs now.
 func callList(chosen query.Filter) Panel {
-	runs := Link{Title: "Idle runs of this user", UID: "gpureports-utilization", Panel: idleRuns, Variable: "user"}
+	runs := Link{Title: "Idle runs of this user", UID: "gpureports-utilization", Panel: idleNow, Variable: "user"}
 	lost := Transformation{ID: "calculateField", Options: object{"mode": "binary", "alias": lostSoFar, "binary": object{
 		"left":     object{"matcher": object{"id": "byName", "options": "Idle"}},
 		"operator": "*", "right": object{"matcher": object{"id": "byName", "options": "GPUs"}}}}}
