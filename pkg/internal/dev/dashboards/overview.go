@@ -158,7 +158,8 @@ func poolNow(chosen query.Filter) Row {
 				"missing, as in the alert rule.",
 			Query: now("available"), More: []Query{age},
 			View: stats("/^(From|Age)$/", Override{"time", object{"unit": "time:MMM D, HH:mm", "displayName": "From"}},
-				Override{"snapshotAgeSeconds", object{"displayName": "Age", "thresholds": levels("text", stale, vermilion)}}),
+				Override{"snapshotAgeSeconds", object{"displayName": "Age", "decimals": 1,
+					"thresholds": levels("text", stale, vermilion)}}),
 		},
 		{
 			Title: "Free GPUs by device", Width: 8, Height: 9, MaxDataPoints: finest, Last: lastDays,
@@ -179,7 +180,7 @@ func poolNow(chosen query.Filter) Row {
 			Transformations: gpusBy("^Free$", "Free", nil, "Machine", "Device"),
 		},
 		{
-			Title: "Allocated % by category", Width: 6, Height: 9, MaxDataPoints: finest, Last: lastDays,
+			Title: "Allocated by category", Width: 6, Height: 9, MaxDataPoints: finest, Last: lastDays,
 			Description: "Share of the available GPUs of each category that jobs hold. A backfill GPU is " +
 				"available only while no job of its owner holds it.",
 			Query: ask("allocation", "timeseries").by("category").of("allocatedPercent").where(chosen),
