@@ -109,7 +109,7 @@ func withoutData(reason string, d Dashboard) Dashboard {
 	for _, row := range d.Rows {
 		for _, p := range row.Panels {
 			if p.View.Type != "table" {
-				p.View.Defaults["noValue"] = reason
+				saying(reason, p.View)
 			}
 		}
 	}

@@ -53,11 +53,15 @@ func getAGPU() Dashboard {
 					"(Kaplan–Meier). It needs the collector's queue files; without them the table is empty.",
 				Query: ask("demand", "summary").by("gpuMemory").of("waits", "medianWaitHours", "p90WaitHours").where(all).
 					withoutTotals(),
-				View: table(Override{"gpuMemory", atLeast(100)}),
+				View: saying("No queue files, or no job waited", table(Override{"gpuMemory", atLeast(100)},
+					Override{"medianWaitHours", notYet}, Override{"p90WaitHours", notYet})),
 			},
 		}}},
 	}
 }
+
+// notYet stands where fewer waits are over than a figure needs.
+var notYet = object{"noValue": "–"}
 
 const (
 	freeNow = "Free now"

@@ -140,11 +140,14 @@ func compared(p Panel, properties object) Panel {
 	return p
 }
 
-// orNone says "None" if there is nothing to show, which is good news.
-func orNone(v View) View {
-	v.Defaults["noValue"] = "None"
+// saying shows a text if there is nothing to show, and in each cell without a value.
+func saying(text string, v View) View {
+	v.Defaults["noValue"] = text
 	return v
 }
+
+// orNone says "None" if there is nothing to show, which is good news.
+func orNone(v View) View { return saying("None", v) }
 
 // curves draws survival curves over the first two days: a frame with ascending hours, steps, and each curve's interval
 // as a band.
