@@ -50,7 +50,8 @@ func getAGPU() Dashboard {
 			{
 				Title: "Usual wait by GPU memory", Width: 24, Height: 7,
 				Description: "Hours after which half and 90% of the waits of jobs that asked for this much memory are over " +
-					"(Kaplan–Meier). It needs the collector's queue files; without them the table is empty.",
+					"(Kaplan–Meier). A request for 40 GB is in the class <48GB. It needs the collector's queue files; " +
+					"without them the table is empty.",
 				Query: ask("demand", "summary").by("gpuMemory").of("waits", "medianWaitHours", "p90WaitHours").where(all).
 					withoutTotals(),
 				View: saying("No queue files, or no job waited", table(Override{"gpuMemory", atLeast(100)},
@@ -67,7 +68,7 @@ const (
 	freeNow = "Free now"
 
 	howToAsk = "Request GPUs with `request_gpus = 1`, and the least memory that your job needs with " +
-		"`gpus_minimum_memory = 16000` (MB): the less it asks for, the more devices fit. " +
+		"`gpus_minimum_memory = 40000` (MB, here 40 GB): the less it asks for, the more devices fit. " +
 		"If the device that fits has GPUs free now, the job starts soon; otherwise see the usual wait. " +
 		"A job that may be interrupted gets more GPUs on backfill: keep it shorter than the length up to which 90% finish, " +
 		"or let it checkpoint. $howto"
