@@ -30,10 +30,18 @@ func (l *linker) unseen(ads *Ads, x *Explanation) []Explained {
 		return nil
 	}
 	l.withoutJobID = l.observed.jobs().without[l.number]
+	epochs := map[string][]record{} // of the jobs, on this machine
+	for _, d := range ads.shortOn(l.number) {
+		for _, r := range d.records {
+			if r.Kind == jobs.Epoch {
+				epochs[r.GlobalJobID] = append(epochs[r.GlobalJobID], r)
+			}
+		}
+	}
 	var found []Explained
 	for _, d := range ads.shortOn(l.number) {
 		for _, r := range d.records {
-			if e, ok := l.missedRun(r, ads); ok && !l.alreadySeen(e, r.Ad, x) {
+			if e, ok := l.missedRun(r, ads, epochs[r.GlobalJobID]); ok && !l.alreadySeen(e, r.Ad, x) {
 				found = append(found, e)
 			}
 		}
@@ -42,10 +50,10 @@ func (l *linker) unseen(ads *Ads, x *Explanation) []Explained {
 	return found
 }
 
-// missedRun makes a run of an ad where snapshots may have missed it.
-func (l *linker) missedRun(r record, ads *Ads) (Explained, bool) {
+// missedRun makes a run of an ad where snapshots may have missed it; epochs are the job's epoch ads on the machine.
+func (l *linker) missedRun(r record, ads *Ads, epochs []record) (Explained, bool) {
 	o := l.observed
-	if r.start == 0 || r.end < r.start || neverBegan(r.Ad) || len(r.GPUs) == 0 || !l.tellsOfRun(r, ads) {
+	if r.start == 0 || r.end < r.start || neverBegan(r.Ad) || len(r.GPUs) == 0 || !l.tellsOfRun(r, ads, epochs) {
 		return Explained{}, false
 	}
 	next := sort.Search(len(o.View.Times), func(i int) bool { return o.View.Times[i] >= r.start })
@@ -85,7 +93,7 @@ func (l *linker) missedRun(r record, ads *Ads) (Explained, bool) {
 // tellsOfRun reports whether an ad may be of a run that no other ad describes better: the epoch ad of a start that was
 // written last; where there are epoch ads, the history ad of a job on backfill that has none of its last run and tells
 // its end. (The older form of adstash replaces a job's last epoch ad by its history ad.)
-func (l *linker) tellsOfRun(r record, ads *Ads) bool {
+func (l *linker) tellsOfRun(r record, ads *Ads, epochs []record) bool {
 	last := r.Kind == jobs.Epoch || ads.epochs && r.OnBackfill() && r.RunEnd() != 0
 	ofRun := func(of record) {
 		if of.Kind != jobs.Epoch || of.GlobalJobID != r.GlobalJobID {
@@ -97,10 +105,8 @@ func (l *linker) tellsOfRun(r record, ads *Ads) bool {
 			last = last && distance(of.start, r.start) > Tolerance
 		}
 	}
-	for _, d := range ads.shortOn(l.number) {
-		for _, of := range d.records {
-			ofRun(of)
-		}
+	for _, of := range epochs {
+		ofRun(of)
 	}
 	if job, known := l.observed.jobs().numbers[l.observed.View.Names.Job(r.GlobalJobID)]; known && r.Kind == jobs.History {
 		for _, of := range ads.of(job) {
