@@ -146,8 +146,7 @@ func demandFigures(chosen query.Filter) (panels []Panel) {
 		{"Median wait", "Hours after which half of the waits in the time range are over (Kaplan–Meier).", "medianWaitHours"},
 		{"90% wait", "Hours after which 90% of the waits in the time range are over (Kaplan–Meier).", "p90WaitHours"},
 	} {
-		panels = append(panels, compared(Panel{Title: f.title, Description: f.description, Width: 8, Height: 3,
-			Query: ask("demand", "summary").by().of(f.metric).where(chosen)}, nil))
+		panels = append(panels, compared(f.title, f.description, "demand", f.metric, chosen, nil))
 	}
 	return panels
 }

@@ -146,8 +146,7 @@ func evictionFigures(chosen query.Filter) (panels []Panel) {
 			"or too low.",
 			"ratePer100GpuHours", per100Hours},
 	} {
-		panels = append(panels, compared(Panel{Title: f.title, Description: f.description, Width: 8, Height: 3,
-			Query: ask("evictions", "summary").by().of(f.metric).where(chosen)}, f.properties))
+		panels = append(panels, compared(f.title, f.description, "evictions", f.metric, chosen, f.properties))
 	}
 	return append(panels, Panel{
 		Title: "Evictions and yields", Width: 8, Height: 3,

@@ -8,7 +8,6 @@ func getAGPU() Dashboard {
 	long := ask("backfillAvailability", "jobLength").by("device").
 		of("longestHours90", "longestHours75", "longestHours50", "bestCheckpointHours").where(all)
 	long.JobHours = []float64{12}
-	aggregated := func(how string) object { return object{"operation": "aggregate", "aggregations": []string{how}} }
 	return Dashboard{
 		UID: "gpureports-get", Title: "Get a GPU",
 		Description: "For people who submit jobs: which GPUs are free, how long they stay free, and how long jobs wait",
@@ -38,11 +37,11 @@ func getAGPU() Dashboard {
 						"labelsToFields": true, "includeTimeField": false}},
 					{ID: "groupBy", From: "B", Options: object{"fields": object{"GPU": aggregated("count"),
 						"Memory": aggregated("max"),
-						"Device": object{"operation": "groupby", "aggregations": []string{}}}}},
+						"Device": groupKey}}},
 					{ID: "organize", From: "B", Options: object{"excludeByName": object{}, "indexByName": object{},
 						"renameByName": object{"Device": "device", "GPU (count)": "GPUs", "Memory (max)": "Memory"}}},
 					{ID: "joinByField", Options: object{"byField": "device", "mode": "outer"}},
-					{ID: "organize", Options: object{"excludeByName": object{"Field": true, "slots": true, "Slots": true,
+					{ID: "organize", Options: object{"excludeByName": object{"Field": true, "slots": true,
 						"jobHours": true, "Job length": true},
 						"indexByName": object{}, "renameByName": object{"Last *": freeNow, "device": "Device"}}},
 				},

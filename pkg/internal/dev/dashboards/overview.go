@@ -194,8 +194,7 @@ func poolNow(chosen query.Filter) Row {
 			View: sortedBy(orNone(table(Override{"Machine", with(linkedTo(toMachine, 110), "mappings", shortMachine)},
 				Override{"State", with(stateColors, "custom.filterable", false)}, Override{"Since", minutes},
 				Override{"GPUs", width(75)}, Override{"Prevented by", atLeast(130)})), "GPUs"),
-			Transformations: gpusBy("^(Drained|Prevented)$", "GPUs", object{"Since": object{"operation": "aggregate",
-				"aggregations": []string{"min"}}}, "Machine", "Device", "State", "Prevented by"),
+			Transformations: gpusBy("^(Drained|Prevented)$", "GPUs", object{"Since": aggregated("min")}, "Machine", "Device", "State", "Prevented by"),
 		},
 		{
 			Title: "Came or went since yesterday", Width: 24, Height: 6, Last: "24h",
@@ -209,10 +208,10 @@ func poolNow(chosen query.Filter) Row {
 
 // gpusBy counts the GPUs of a list that are in a state by columns, beside more aggregations.
 func gpusBy(states, count string, more object, columns ...string) []Transformation {
-	fields := with(more, "GPU", object{"operation": "aggregate", "aggregations": []string{"count"}})
+	fields := with(more, "GPU", aggregated("count"))
 	order := object{"GPU (count)": len(columns), "Since (min)": len(columns) + 1}
 	for i, name := range columns {
-		fields[name] = object{"operation": "groupby", "aggregations": []string{}}
+		fields[name] = groupKey
 		order[name] = i
 	}
 	return []Transformation{including("State", "regex", states), {ID: "groupBy", Options: object{"fields": fields}},

@@ -203,10 +203,12 @@ func ofOwner(chosen query.Filter, view string, groupings ...string) (a, b Query)
 // ownerFigures sum up the time range, hours and evictions beside those of the period before.
 func ownerFigures(chosen query.Filter) []Panel {
 	a, b := ofOwner(chosen, "summary")
-	hours := func(title, description string, slots query.Filter) Panel {
-		return compared(Panel{Title: title, Description: description, Width: 6, Height: 4,
-			Query: ask("userHours", "summary").by().of("gpuHours").where(slots)}, with(wholeHours, "displayName", "GPU hours"))
+	figure := func(title, description, kind, metric string, slots query.Filter, properties object) Panel {
+		p := compared(title, description, kind, metric, slots, properties)
+		p.Width, p.Height = 6, 4
+		return p
 	}
+	gpuHours := with(wholeHours, "displayName", "GPU hours")
 	return []Panel{
 		{
 			Title: "Shares", Width: 6, Height: 4,
@@ -215,13 +217,11 @@ func ownerFigures(chosen query.Filter) []Panel {
 			Query: a.withoutTotals(), More: []Query{b.withoutTotals()}, Transformations: sharesOfAll(),
 			View: stats("/^("+ownUse+"|"+given+") %$/", shareFigures...),
 		},
-		hours("Own use", "GPU hours held on primary slots.", real(chosen)),
-		hours("Given", "GPU hours held by others, on backfill slots.", onBackfill(chosen)),
-		compared(Panel{
-			Title: "Times taken back", Width: 6, Height: 4,
-			Description: "Evictions of backfill jobs on these machines: how often the owner got GPUs back.",
-			Query:       ask("evictions", "summary").by().of("evictions").where(chosen),
-		}, nil),
+		figure("Own use", "GPU hours held on primary slots.", "userHours", "gpuHours", real(chosen), gpuHours),
+		figure("Given", "GPU hours held by others, on backfill slots.", "userHours", "gpuHours", onBackfill(chosen),
+			gpuHours),
+		figure("Times taken back", "Evictions of backfill jobs on these machines: how often the owner got GPUs back.",
+			"evictions", "evictions", chosen, nil),
 	}
 }
 

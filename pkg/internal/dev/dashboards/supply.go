@@ -99,12 +99,10 @@ var jobLengthColumns = []Override{
 // supplyFigures are what a user of backfill asks first.
 func supplyFigures(chosen query.Filter) []Panel {
 	figure := func(title, description, metric string) Panel {
-		return compared(Panel{Title: title, Description: description, Width: 8, Height: 3,
-			Query: ask("backfillAvailability", "summary").by().of(metric).where(chosen)}, nil)
+		return compared(title, description, "backfillAvailability", metric, chosen, nil)
 	}
 	evicted := func(title, description, metric string, properties object) Panel {
-		p := compared(Panel{Title: title, Description: description, Width: 8, Height: 3,
-			Query: ask("evictions", "summary").by().of(metric).where(chosen)}, properties)
+		p := compared(title, description, "evictions", metric, chosen, properties)
 		p.View = linked(p.View, []Link{toEvictions})
 		return p
 	}

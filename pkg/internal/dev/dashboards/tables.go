@@ -155,6 +155,13 @@ func lastPoints(label, title, name string) []Transformation {
 	}
 }
 
+// What the transformation groupBy does with a column: a group for each value, or how the rows of a group become one.
+var groupKey = object{"operation": "groupby", "aggregations": []string{}}
+
+func aggregated(how string) object {
+	return object{"operation": "aggregate", "aggregations": []string{how}}
+}
+
 // usersOfGroups is a table of user hours with a row for each user of each group.
 func usersOfGroups() View {
 	return sortedBy(table(Override{"gpuHours", amountBar}, Override{"percentOfTotal", width(110)}, hidden("userCount")),

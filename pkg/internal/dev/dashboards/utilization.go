@@ -94,7 +94,6 @@ func callList(chosen query.Filter) Panel {
 	lost := Transformation{ID: "calculateField", Options: object{"mode": "binary", "alias": lostSoFar, "binary": object{
 		"left":     object{"matcher": object{"id": "byName", "options": "Idle"}},
 		"operator": "*", "right": object{"matcher": object{"id": "byName", "options": "GPUs"}}}}}
-	summed := func(how string) object { return object{"operation": "aggregate", "aggregations": []string{how}} }
 	return Panel{
 		Title: "Who to contact", Width: 24, Height: 9,
 		Description: "Users whose jobs hold GPUs and have not computed on them for two hours or more: how many GPUs, since " +
@@ -103,8 +102,8 @@ func callList(chosen query.Filter) Panel {
 		View: orNone(table(Override{"User", linkedTo(runs, 260)}, Override{"GPUs held idle", object{"decimals": 0}},
 			Override{"Idle since", minutes}, Override{lostSoFar, wholeBar})),
 		Transformations: []Transformation{lost,
-			{ID: "groupBy", Options: object{"fields": object{"User": object{"operation": "groupby", "aggregations": []string{}},
-				"GPUs": summed("sum"), "Idle since": summed("min"), lostSoFar: summed("sum")}}},
+			{ID: "groupBy", Options: object{"fields": object{"User": groupKey,
+				"GPUs": aggregated("sum"), "Idle since": aggregated("min"), lostSoFar: aggregated("sum")}}},
 			{ID: "organize", Options: object{"excludeByName": object{}, "indexByName": object{"User": 0, "GPUs (sum)": 1,
 				"Idle since (min)": 2, lostSoFar + " (sum)": 3}, "renameByName": object{"GPUs (sum)": "GPUs held idle",
 				"Idle since (min)": "Idle since", lostSoFar + " (sum)": lostSoFar}}},
@@ -146,8 +145,7 @@ func utilizationFigures(chosen query.Filter) (panels []Panel) {
 		{"Measured (% of held)", "Share of the held GPU hours with a report from HTCondor.", "measuredPercent",
 			nil},
 	} {
-		panels = append(panels, compared(Panel{Title: f.title, Description: f.description, Width: 8, Height: 3,
-			Query: ask("utilization", "summary").by().of(f.metric).where(chosen)}, f.properties))
+		panels = append(panels, compared(f.title, f.description, "utilization", f.metric, chosen, f.properties))
 	}
 	return panels
 }

@@ -1,5 +1,7 @@
 package dashboards
 
+import "github.com/chtc/gpureports/pkg/query"
+
 // hour in milliseconds: as long, a missed run of the collector is drawn over.
 const hour = 3600_000
 
@@ -127,17 +129,16 @@ func stats(pattern string, overrides ...Override) View {
 	return v
 }
 
-// compared shows beside the one metric of a panel's query that of the period before.
-func compared(p Panel, properties object) Panel {
-	before := p.Query
+// compared is a figure of the time range, a kind's metric over what is chosen, beside that of the period before.
+func compared(title, description, kind, metric string, chosen query.Filter, properties object) Panel {
+	now := ask(kind, "summary").by().of(metric).where(chosen)
+	before := now
 	before.Previous = true
-	p.More = []Query{before}
 	if _, named := properties["displayName"]; !named {
 		properties = with(properties, "displayName", "This period")
 	}
-	p.View = stats("/.*/", Override{p.Query.Metrics[0], properties},
-		Override{ofQuery + "B", object{"displayName": "Period before"}})
-	return p
+	return Panel{Title: title, Description: description, Width: 8, Height: 3, Query: now, More: []Query{before},
+		View: stats("/.*/", Override{metric, properties}, Override{ofQuery + "B", object{"displayName": "Period before"}})}
 }
 
 // saying shows a text if there is nothing to show, and in each cell without a value.
