@@ -104,7 +104,7 @@ func demand() Dashboard {
 	})
 }
 
-// withoutData says in figures and charts why they can be empty. In a table it would stand in each empty cell.
+// withoutData says in figures and charts why they can be empty. In a table it would appear in each empty cell.
 func withoutData(reason string, d Dashboard) Dashboard {
 	for _, row := range d.Rows {
 		for _, p := range row.Panels {

@@ -194,7 +194,8 @@ func poolNow(chosen query.Filter) Row {
 			View: sortedBy(orNone(table(Override{"Machine", with(linkedTo(toMachine, 110), "mappings", shortMachine)},
 				Override{"State", with(stateColors, "custom.filterable", false)}, Override{"Since", minutes},
 				Override{"GPUs", width(75)}, Override{"Prevented by", atLeast(130)})), "GPUs"),
-			Transformations: gpusBy("^(Drained|Prevented)$", "GPUs", object{"Since": aggregated("min")}, "Machine", "Device", "State", "Prevented by"),
+			Transformations: gpusBy("^(Drained|Prevented)$", "GPUs", object{"Since": aggregated("min")}, "Machine",
+				"Device", "State", "Prevented by"),
 		},
 		{
 			Title: "Came or went since yesterday", Width: 24, Height: 6, Last: "24h",
