@@ -24,23 +24,36 @@ type sight struct {
 	device      timeline.Symbol
 }
 
-// sights finds the GPUs with a row, and the machines that report, from a time to a snapshot of the view; none if
-// that is −1.
-func sights(classify *counts.Classifier, view *timeline.View, from pool.Micros, last int) (
-	gpus map[timeline.GPU]sight, machines map[timeline.Symbol]bool) {
-	gpus, machines = map[timeline.GPU]sight{}, map[timeline.Symbol]bool{}
-	for d := range view.Days {
-		day, base := view.Days[d], view.Base[d]
-		begin, _ := slices.BinarySearch(day.Times, from)
-		end := min(last-base+1, len(day.Times))
-		if begin >= end {
-			continue
-		}
+// within returns the first snapshot of a day of the view from a time on, and the end of those up to a snapshot of the
+// view; there are none if it is not before that.
+func within(view *timeline.View, d int, from pool.Micros, last int) (begin, end int) {
+	begin, _ = slices.BinarySearch(view.Days[d].Times, from)
+	return begin, min(last-view.Base[d]+1, len(view.Days[d].Times))
+}
+
+// reporting returns the machines with a row from a time to a snapshot of the view; none if that is −1.
+func reporting(view *timeline.View, from pool.Micros, last int) map[timeline.Symbol]bool {
+	machines := map[timeline.Symbol]bool{}
+	for d, day := range view.Days {
+		begin, end := within(view, d, from, last)
 		for m, machine := range day.Machines() {
 			for at := begin; at < end && !machines[machine.Name]; at++ {
 				machines[machine.Name] = day.Reports(m, at)
 			}
 		}
+	}
+	return machines
+}
+
+// sights finds the GPUs with a row from a time to a snapshot of the view; none if that is −1.
+func sights(classify *counts.Classifier, view *timeline.View, from pool.Micros, last int) map[timeline.GPU]sight {
+	gpus := map[timeline.GPU]sight{}
+	for d, day := range view.Days {
+		begin, end := within(view, d, from, last)
+		if begin >= end {
+			continue
+		}
+		base := view.Base[d]
 		for i := range classify.GPUs(day) {
 			first, spans := day.Spans(i)
 			for k := range first {
@@ -60,7 +73,7 @@ func sights(classify *counts.Classifier, view *timeline.View, from pool.Micros, 
 			}
 		}
 	}
-	return gpus, machines
+	return gpus
 }
 
 // change is a number of GPUs of a machine that came or went.
@@ -87,13 +100,14 @@ func changes(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		return about.Finish(nil), nil
 	}
 	classify := counts.NewClassifier(p, view.Names.Texts())
-	before, machinesBefore := sights(classify, view, p.Window.From-recent, begin-1)
+	machinesBefore := reporting(view, p.Window.From-recent, begin-1)
 	if len(machinesBefore) == 0 {
 		about.Info("changes cannot be told: no snapshot in the 24 h before the time range")
 		return about.Finish(nil), nil
 	}
-	within, _ := sights(classify, view, p.Window.From, newest)
-	_, machinesNow := sights(classify, view, view.Times[newest], newest)
+	before := sights(classify, view, p.Window.From-recent, begin-1)
+	since := sights(classify, view, p.Window.From, newest)
+	machinesNow := reporting(view, view.Times[newest], newest)
 	found := map[change]*change{}
 	add := func(gpu timeline.GPU, device timeline.Symbol, machines map[timeline.Symbol]bool, whole, part string, at int) {
 		machine, _ := view.Names.GPU(gpu)
@@ -107,13 +121,13 @@ func changes(ctx context.Context, tl *timeline.Timeline, p *query.Plan) (data.Fr
 		found[c].gpus++
 		found[c].since = max(found[c].since, view.Times[at])
 	}
-	for gpu, seen := range within {
+	for gpu, seen := range since {
 		if _, known := before[gpu]; !known && seen.last == newest {
 			add(gpu, seen.device, machinesBefore, "New machine", "New GPUs", seen.first)
 		}
 	}
 	for gpu, seen := range before {
-		if later, again := within[gpu]; again {
+		if later, again := since[gpu]; again {
 			seen = later
 		}
 		if seen.last < newest {

@@ -192,8 +192,7 @@ func (h *history) on(day int) []int32 {
 // seen returns the GPUs of the last 24 h up to a snapshot: true for those with a row in the snapshot itself.
 func seen(classify *counts.Classifier, view *timeline.View, snapshot int) map[timeline.GPU]bool {
 	gpus := map[timeline.GPU]bool{}
-	of, _ := sights(classify, view, view.Times[snapshot]-recent, snapshot)
-	for gpu, s := range of {
+	for gpu, s := range sights(classify, view, view.Times[snapshot]-recent, snapshot) {
 		gpus[gpu] = s.last == snapshot
 	}
 	return gpus
@@ -201,7 +200,7 @@ func seen(classify *counts.Classifier, view *timeline.View, snapshot int) map[ti
 
 // missing counts the GPUs of the last 24 h whose machine has no row in the snapshot.
 func missing(classify *counts.Classifier, view *timeline.View, snapshot int) int {
-	_, reports := sights(classify, view, view.Times[snapshot], snapshot)
+	reports := reporting(view, view.Times[snapshot], snapshot)
 	n := 0
 	for gpu, now := range seen(classify, view, snapshot) {
 		if machine, _ := view.Names.GPU(gpu); !now && !reports[machine] {
