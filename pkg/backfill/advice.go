@@ -10,7 +10,6 @@ import (
 
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/survival"
 )
 
@@ -19,26 +18,10 @@ const advisedHours = 12
 
 // advice says in a sentence for each group how long a job can be (methodology section 15, advice).
 func (a *answer) advice() data.Frames {
-	type row struct {
-		group []string
-		job   job
-	}
-	keys, groups := a.residualGroups()
-	saves := a.savesOf(&keys)
-	overhead := pool.Micros(a.plan.Overhead * float64(pool.Minute))
-	var rows []*row
-	for n, items := range groups {
-		rows = append(rows, &row{keys.All[n].Texts(a.plan, a.plan.GroupBy, a.names), job{hours: advisedHours,
-			saves: saves[int32(n)], overhead: overhead, items: items, curve: survival.CohortOf(items).KaplanMeier()}})
-	}
-	slices.SortFunc(rows, func(x, y *row) int { return query.CompareGroups(a.plan.GroupBy, x.group, y.group) })
-	var fields []*data.Field
-	for i, name := range a.plan.GroupBy {
-		fields = append(fields, frames.Text(name, frames.Each(rows, func(r *row) string { return r.group[i] })))
-	}
-	return frames.List(a.plan, a.about, append(fields,
-		frames.Text("advice", frames.Each(rows, func(r *row) string { return r.job.advice() })),
-		frames.Number("runs", frames.Each(rows, func(r *row) float64 { return float64(len(r.job.items)) })))...)
+	rows := a.jobsOf([]float64{advisedHours})
+	return a.jobTable(rows,
+		frames.Text("advice", frames.Each(rows, func(r *jobRow) string { return r.advice() })),
+		frames.Number("runs", frames.Each(rows, func(r *jobRow) float64 { return float64(len(r.items)) })))
 }
 
 // advice is the sentence.

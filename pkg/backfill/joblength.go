@@ -197,8 +197,16 @@ func (a *answer) savesOf(keys *pool.Numbered[aggregate.Key]) map[int32][]float64
 	return saves
 }
 
-// residualGroups are the rests of tenures by group.
-func (a *answer) residualGroups() (keys pool.Numbered[aggregate.Key], groups [][]survival.Item) {
+// jobRow is a job of some hours in a group.
+type jobRow struct {
+	group []string
+	job
+}
+
+// jobsOf returns the jobs of these hours in each group, by group, the shortest first.
+func (a *answer) jobsOf(hours []float64) (rows []*jobRow) {
+	var keys pool.Numbered[aggregate.Key]
+	var groups [][]survival.Item
 	for _, r := range a.residualRuns {
 		key := aggregate.PlaceKey(r.place)
 		n := int(keys.Number(key.Within(a.plan.GroupBy)))
@@ -207,39 +215,41 @@ func (a *answer) residualGroups() (keys pool.Numbered[aggregate.Key], groups [][
 		}
 		groups[n] = append(groups[n], r.item)
 	}
-	return keys, groups
+	saves := a.savesOf(&keys)
+	overhead := pool.Micros(a.plan.Overhead * float64(pool.Minute))
+	for n, items := range groups {
+		curve := survival.CohortOf(items).KaplanMeier()
+		for _, h := range hours {
+			rows = append(rows, &jobRow{keys.All[n].Texts(a.plan, a.plan.GroupBy, a.names),
+				job{hours: h, saves: saves[int32(n)], overhead: overhead, items: items, curve: curve}})
+		}
+	}
+	slices.SortFunc(rows, func(x, y *jobRow) int {
+		return cmp.Or(query.CompareGroups(a.plan.GroupBy, x.group, y.group), cmp.Compare(x.hours, y.hours))
+	})
+	return rows
+}
+
+// jobTable lists jobs: their groups, and these columns.
+func (a *answer) jobTable(rows []*jobRow, columns ...*data.Field) data.Frames {
+	var fields []*data.Field
+	for i, name := range a.plan.GroupBy {
+		fields = append(fields, frames.Text(name, frames.Each(rows, func(r *jobRow) string { return r.group[i] })))
+	}
+	return frames.List(a.plan, a.about, append(fields, columns...)...)
 }
 
 // jobLength tables the groups by job length.
 func (a *answer) jobLength() data.Frames {
-	keys, groups := a.residualGroups()
-	type row struct {
-		group  []string
-		hours  float64
-		values []float64
-	}
-	residualGroups := len(groups)
-	saves := a.savesOf(&keys)
-	overhead := pool.Micros(a.plan.Overhead * float64(pool.Minute))
-	var rows []*row
-	for n, key := range keys.All[:residualGroups] {
-		curve := survival.CohortOf(groups[n]).KaplanMeier()
-		for _, hours := range a.plan.JobHours {
-			of := job{hours: hours, saves: saves[int32(n)], overhead: overhead, items: groups[n], curve: curve}
-			rows = append(rows, &row{key.Texts(a.plan, a.plan.GroupBy, a.names), hours,
-				lengthMetrics.Values(a.plan.Metrics, &of)})
-		}
-	}
-	slices.SortFunc(rows, func(x, y *row) int {
-		return cmp.Or(query.CompareGroups(a.plan.GroupBy, x.group, y.group), cmp.Compare(x.hours, y.hours))
-	})
-	var fields []*data.Field
-	for i, name := range a.plan.GroupBy {
-		fields = append(fields, frames.Text(name, frames.Each(rows, func(r *row) string { return r.group[i] })))
-	}
-	fields = append(fields, frames.Number("jobHours", frames.Each(rows, func(r *row) float64 { return r.hours })))
+	rows := a.jobsOf(a.plan.JobHours)
+	columns := []*data.Field{frames.Number("jobHours", frames.Each(rows, func(r *jobRow) float64 { return r.hours }))}
+	values := frames.Each(rows, func(r *jobRow) []float64 { return lengthMetrics.Values(a.plan.Metrics, &r.job) })
 	for i, name := range a.plan.Metrics {
-		fields = append(fields, frames.Number(name, frames.Each(rows, func(r *row) float64 { return r.values[i] })))
+		column := make([]float64, len(rows))
+		for r := range rows {
+			column[r] = values[r][i]
+		}
+		columns = append(columns, frames.Number(name, column))
 	}
-	return frames.List(a.plan, a.about, fields...)
+	return a.jobTable(rows, columns...)
 }
