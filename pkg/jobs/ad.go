@@ -31,7 +31,7 @@ func (k Kind) String() string { return [...]string{"other", "history", "epoch"}[
 // for pointers.
 type Ad struct {
 	GlobalJobID  string // schedd#cluster.proc#qdate
-	AccessPoint  string // ScheddName; if it is missing the part of GlobalJobID before the first #
+	AccessPoint  string // ScheddName; if it is missing, the part of GlobalJobID before the first #
 	User         string // user@domain; Owner where User is missing
 	Owner        string
 	ChtcProjects string // a list

@@ -1,4 +1,4 @@
-// Package pluginzip packs a built plugin folder as Grafana's catalog wants it, and looks at the result as the catalog's
+// Package pluginzip packs a built plugin folder as Grafana's catalog wants it, and checks the result as the catalog's
 // validator does.
 package pluginzip
 
@@ -70,7 +70,7 @@ func Pack(name, dir, id string) (err error) {
 	return Check(name, id)
 }
 
-// Check looks at a plugin's zip: one folder, with its parts, and no file of other programs, neither packed nor in the
+// Check checks a plugin's zip: one folder, with its parts, and no file of other programs, neither packed nor in the
 // list of Go files. Errors name the file.
 func Check(name, id string) error {
 	archive, err := zip.OpenReader(name)
