@@ -100,6 +100,8 @@ func TestCollectIntoUnreachableBucket(t *testing.T) {
 }
 
 // A collector is killed at random moments: each snapshot is there as a whole, or not at all, and none twice.
+// A PUT that was on its way may arrive after the next run has looked for it: the log then calls the run killed, and the
+// snapshot is there all the same.
 func TestKilledIntoBucket(t *testing.T) {
 	to, b := target(t)
 	o := fake(t, "machines:50")
@@ -127,5 +129,7 @@ func TestKilledIntoBucket(t *testing.T) {
 	}
 	log := readOnly(t, filepath.Join(o.SnapshotDir, runlog.Name))
 	logged := one[int](t, log, "SELECT count(*) FROM runs WHERE timestamp IS NOT NULL")
-	require.Equal(t, logged, len(found), fmt.Sprint(found))
+	killed := one[int](t, log, "SELECT count(*) FROM runs WHERE error LIKE 'killed%'")
+	require.LessOrEqual(t, logged, len(found), fmt.Sprint(found))
+	require.LessOrEqual(t, len(found), logged+killed, fmt.Sprint(found))
 }
