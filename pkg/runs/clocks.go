@@ -1,7 +1,6 @@
 package runs
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -161,29 +160,34 @@ func fit(constraints []interval) Clock {
 	if c.Constraints < enoughConstraints {
 		return c
 	}
-	type edge struct {
-		at    pool.Micros
-		delta int
-	}
-	edges := make([]edge, 0, 2*len(constraints))
+	lows, highs := make([]pool.Micros, c.Constraints), make([]pool.Micros, c.Constraints)
 	zero := 0
-	for _, k := range constraints {
-		edges = append(edges, edge{k.low, 1}, edge{k.high, -1})
+	for i, k := range constraints {
+		lows[i], highs[i] = k.low, k.high
 		if k.low < 0 && 0 <= k.high {
 			zero++
 		}
 	}
-	slices.SortFunc(edges, func(a, b edge) int { return cmp.Compare(a.at, b.at) })
+	slices.Sort(lows)
+	slices.Sort(highs)
 	depth, best := 0, 0
 	var low, high pool.Micros // the interval (low, high]
 	away := func(low, high pool.Micros) pool.Micros { return max(low, -high, 0) }
-	for i := 0; i < len(edges); {
-		at := edges[i].at
-		for ; i < len(edges) && edges[i].at == at; i++ {
-			depth += edges[i].delta
+	ended := 0
+	for i := 0; i < len(lows); {
+		at := lows[i]
+		for ; i < len(lows) && lows[i] == at; i++ {
+			depth++
 		}
-		if i < len(edges) && (depth > best || depth == best && away(at, edges[i].at) < away(low, high)) {
-			best, low, high = depth, at, edges[i].at
+		for ; highs[ended] <= at; ended++ {
+			depth--
+		}
+		next := highs[ended] // of an interval that contains all that is between the two edges
+		if i < len(lows) {
+			next = min(next, lows[i])
+		}
+		if depth > best || depth == best && away(at, next) < away(low, high) {
+			best, low, high = depth, at, next
 		}
 	}
 	c.Agree = zero

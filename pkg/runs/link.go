@@ -120,6 +120,7 @@ type linker struct {
 
 	chosen       []bool       // runs of the machine
 	withoutJobID []int32      // those without a GlobalJobId
+	missed       []record     // ads of runs that snapshots may have missed
 	found        []constraint // of clocks
 }
 

@@ -30,50 +30,50 @@ func (l *linker) unseen(ads *Ads, x *Explanation) []Explained {
 		return nil
 	}
 	l.withoutJobID = l.observed.jobs().without[l.number]
-	epochs := map[string][]record{} // of the jobs, on this machine
+	missed := l.missed[:0] // most ads are of runs that snapshots show, so few are left
+	epochs := map[string][]record{}
 	for _, d := range ads.shortOn(l.number) {
 		for _, r := range d.records {
-			if r.Kind == jobs.Epoch {
-				epochs[r.GlobalJobID] = append(epochs[r.GlobalJobID], r)
+			if l.mayBeMissed(r) {
+				missed, epochs[r.GlobalJobID] = append(missed, r), nil
+			}
+		}
+	}
+	for _, d := range ads.shortOn(l.number) {
+		for _, r := range d.records {
+			if of, ok := epochs[r.GlobalJobID]; ok && r.Kind == jobs.Epoch {
+				epochs[r.GlobalJobID] = append(of, r)
 			}
 		}
 	}
 	var found []Explained
-	for _, d := range ads.shortOn(l.number) {
-		for _, r := range d.records {
-			if e, ok := l.missedRun(r, ads, epochs[r.GlobalJobID]); ok && !l.alreadySeen(e, r.Ad, x) {
-				found = append(found, e)
-			}
+	for _, r := range missed {
+		if e, ok := l.missedRun(r, ads, epochs[r.GlobalJobID]); ok && !l.alreadySeen(e, r.Ad, x) {
+			found = append(found, e)
 		}
 	}
+	l.missed = missed
 	slices.SortStableFunc(found, func(a, b Explained) int { return cmp.Compare(a.Start, b.Start) })
 	return found
 }
 
-// missedRun makes a run of an ad where snapshots may have missed it; epochs are the job's epoch ads on the machine.
+// mayBeMissed reports whether snapshots may have missed the run of an ad on the machine.
+func (l *linker) mayBeMissed(r record) bool {
+	return r.start != 0 && r.end >= r.start && !neverBegan(r.Ad) && !l.disproved(r) &&
+		slices.ContainsFunc(l.ids, func(id string) bool { return slices.Contains(r.GPUs, id) })
+}
+
+// missedRun makes a run of an ad; epochs are the job's epoch ads on the machine. It returns false if another ad
+// describes the run better, or if the machine has no backfill then.
 func (l *linker) missedRun(r record, ads *Ads, epochs []record) (Explained, bool) {
 	o := l.observed
-	if r.start == 0 || r.end < r.start || neverBegan(r.Ad) || len(r.GPUs) == 0 || !l.tellsOfRun(r, ads, epochs) {
+	day := o.dayWithBackfill(l.machine, pool.DayOf(r.start))
+	if day < 0 || !l.tellsOfRun(r, ads, epochs) {
 		return Explained{}, false
 	}
 	next := sort.Search(len(o.View.Times), func(i int) bool { return o.View.Times[i] >= r.start })
-	day := o.dayWithBackfill(l.machine, pool.DayOf(r.start))
-	if day < 0 {
-		return Explained{}, false
-	}
-	run := Run{Job: o.View.Names.Job(r.GlobalJobID), User: o.View.Names.Symbol(r.User), Side: pool.Primary,
-		First: int32(next), Last: int32(next) - 1, Gone: int32(next)}
-	if r.OnBackfill() {
-		run.Side = pool.Backfill
-	}
-	for g, id := range l.ids {
-		if slices.Contains(r.GPUs, id) {
-			run.GPUs = append(run.GPUs, int32(g))
-		}
-	}
-	if run.GPUs == nil || l.disproved(&run, r) {
-		return Explained{}, false
-	}
+	run := Run{Job: o.View.Names.Job(r.GlobalJobID), User: o.View.Names.Symbol(r.User), Side: sideOf(r),
+		First: int32(next), Last: int32(next) - 1, Gone: int32(next), GPUs: l.gpusOf(r)}
 	run.Leader, run.Opening = run.GPUs[0], run.GPUs
 	e := Explained{Run: &run, Start: r.start, End: r.end, StartByAd: true, EndByAd: true, Link: AdOnly, number: -1,
 		own: r.Ad, final: true, Yields: yields(r.Ad)}
@@ -116,17 +116,41 @@ func (l *linker) tellsOfRun(r record, ads *Ads, epochs []record) bool {
 	return last
 }
 
-// disproved reports whether a snapshot shows that a run was not there. A snapshot near its start or end does not, nor
-// one at which an owner has a GPU of a run on backfill already.
-func (l *linker) disproved(run *Run, r record) bool {
+// sideOf is the side that an ad's run was on.
+func sideOf(r record) pool.Side {
+	if r.OnBackfill() {
+		return pool.Backfill
+	}
+	return pool.Primary
+}
+
+// gpusOf returns the machine's GPUs that an ad names.
+func (l *linker) gpusOf(r record) (gpus []int32) {
+	for g, id := range l.ids {
+		if slices.Contains(r.GPUs, id) {
+			gpus = append(gpus, int32(g))
+		}
+	}
+	return gpus
+}
+
+// disproved reports whether a snapshot shows that an ad's run was not there. A snapshot near its start or end does not,
+// nor one at which an owner has a GPU of a run on backfill already.
+func (l *linker) disproved(r record) bool {
 	o := l.observed
 	times := o.View.Times
+	var gpus []int32
 	taken := func(s int32) bool {
-		return run.Side == pool.Backfill && int(s) >= o.First && int(s) < o.End && o.Reports(l.machine, s) &&
-			slices.ContainsFunc(run.GPUs, func(g int32) bool {
-				gpu := &l.machine.GPUs[g]
-				return gpu.Segments[gpu.At(s)].State == Taken
-			})
+		if sideOf(r) != pool.Backfill || int(s) < o.First || int(s) >= o.End || !o.Reports(l.machine, s) {
+			return false
+		}
+		if gpus == nil {
+			gpus = l.gpusOf(r)
+		}
+		return slices.ContainsFunc(gpus, func(g int32) bool {
+			gpu := &l.machine.GPUs[g]
+			return gpu.Segments[gpu.At(s)].State == Taken
+		})
 	}
 	from := sort.Search(len(times), func(i int) bool { return times[i] > r.start+Tolerance })
 	for s := from; s < len(times) && times[s] < r.end-Tolerance; s++ {
