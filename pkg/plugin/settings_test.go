@@ -2,11 +2,8 @@ package plugin
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
-	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,26 +28,6 @@ func TestSettingsDefaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, s.SliceMinutes)
 	require.Equal(t, "UTC", s.zone.Calendar().String())
-}
-
-// Each setting has a row in docs/configuration.md, which names its default.
-func TestSettingsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/configuration.md")
-	require.NoError(t, err)
-	defaults, err := ParseSettings(json.RawMessage(`{"snapshotDir": "/data"}`))
-	require.NoError(t, err)
-	values := reflect.ValueOf(defaults)
-	for field, value := range values.Fields() {
-		name := field.Tag.Get("json")
-		if name == "" {
-			continue
-		}
-		row := regexp.MustCompile("(?m)^\\| .*`" + name + "`.*$").Find(text)
-		require.NotNil(t, row, "no row for the setting %s", name)
-		if kind := value.Kind(); (kind == reflect.Int || kind == reflect.String) && name != "snapshotDir" {
-			require.Contains(t, string(row), fmt.Sprint(value), "the default of %s", name)
-		}
-	}
 }
 
 func TestSettingsRefused(t *testing.T) {

@@ -1,4 +1,3 @@
-// Package documents tests the Markdown documents of the repository.
 package documents
 
 import (

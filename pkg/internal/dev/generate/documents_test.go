@@ -11,9 +11,9 @@ import (
 // What the front end and the documents say of the kinds is what the kinds say of themselves.
 func TestDocumentsAreFresh(t *testing.T) {
 	read := func(path string) ([]byte, error) { return os.ReadFile(filepath.Join("../../../..", path)) }
-	documents, err := documents(read)
+	files, err := generated(read)
 	require.NoError(t, err)
-	for path, want := range documents {
+	for path, want := range files {
 		stored, err := read(path)
 		require.NoError(t, err)
 		require.Equal(t, string(want), string(stored), "%s is not what the kinds say: go generate ./pkg/kinds", path)

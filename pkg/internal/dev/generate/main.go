@@ -11,9 +11,9 @@ import (
 const root = "../.."
 
 func main() {
-	documents, err := documents(func(path string) ([]byte, error) { return os.ReadFile(filepath.Join(root, path)) })
+	files, err := generated(func(path string) ([]byte, error) { return os.ReadFile(filepath.Join(root, path)) })
 	if err == nil {
-		for path, content := range documents {
+		for path, content := range files {
 			if err = os.WriteFile(filepath.Join(root, path), content, 0o644); err != nil {
 				break
 			}

@@ -21,6 +21,9 @@ const Version = "v0alpha1"
 // Path of the description, from the repository's root; the build copies it into the plugin's folder.
 const Path = "src/schema/" + Version + ".json"
 
+// ConfigurationPath is the document with the tables of settings, from the repository's root.
+const ConfigurationPath = "docs/configuration.md"
+
 // Document is the description as the file has it.
 func Document() ([]byte, error) {
 	queryTypes, examples := queries(kinds.Catalog)

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -34,6 +35,31 @@ func TestDocumentIsFresh(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, string(want), string(stored), "%s is not what the code says: go generate ./pkg/internal/dev/schema",
 		Path)
+}
+
+// The tables of settings in docs/configuration.md are the catalog's, whose defaults are those of the plugin.
+func TestConfigurationIsFresh(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, ConfigurationPath))
+	require.NoError(t, err)
+	want, err := Configuration(page)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(page), "go generate ./pkg/internal/dev/schema")
+
+	documented := map[string]string{}
+	for _, section := range catalog {
+		for _, s := range section.settings {
+			documented[s.name] = s.byDefault
+		}
+	}
+	defaults, err := plugin.ParseSettings(json.RawMessage(`{"snapshotDir": "/data"}`))
+	require.NoError(t, err)
+	for field, value := range reflect.ValueOf(defaults).Fields() {
+		name := field.Tag.Get("json")
+		if kind := value.Kind(); name != "snapshotDir" && !value.IsZero() &&
+			(kind == reflect.Int || kind == reflect.String || kind == reflect.Bool) {
+			require.Equal(t, fmt.Sprint(value), documented[name], "the default of %s", name)
+		}
+	}
 }
 
 // stored is the file as Grafana reads it.

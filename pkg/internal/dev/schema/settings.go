@@ -1,9 +1,14 @@
 package schema
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/grafana/grafana-plugin-sdk-go/experimental/pluginschema"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/chtc/gpureports/pkg/internal/dev/documents"
 )
 
 // settings describes the data source's settings: its own in jsonData, and the standard fields that reach Elasticsearch.
@@ -28,51 +33,116 @@ func settings() *pluginschema.Settings {
 	}}
 }
 
-// jsonData are the fields of plugin.Settings.
+// setting is one of the data source's own settings, in Grafana's description and in docs/configuration.md.
+type setting struct {
+	name      string
+	schema    spec.Schema // its description is Markdown
+	byDefault string      // "" = none
+}
+
+// section is a table of docs/configuration.md.
+type section struct {
+	name     string
+	settings []setting
+}
+
+// catalog has the fields of plugin.Settings, in the order of the document.
+var catalog = []section{
+	{"snapshots", []setting{
+		{"mode", word("`pool`: query one pool from its snapshots; `fleet`: query many pools from their facts",
+			[]string{"pool", "fleet", ""}), "pool"},
+		{"snapshotDir", text("absolute path of the snapshot directory, which the plugin only reads"), ""},
+		{"snapshotBucket", text("`s3://bucket/prefix`, used instead of `snapshotDir`"), ""},
+		{"timezone", zones("time zone of the collector's machine: an IANA name, or a list of `zone` and `until` if it " +
+			"changed"), "UTC"},
+		{"sliceMinutes", whole("slice length: 5, 10, 15, 30, 60, or 0 (each snapshot is a slice)"), "15"},
+		{"fiscalYearStart", whole("first month of the fiscal year, 1 to 12, for buckets of quarters and years"), "1"},
+	}},
+	{"lists", []setting{
+		{"chtcOwnedFile", text("machines owned by CHTC, one per line"), "chtc_owned"},
+		{"hostExclusionsFile", text("patterns for machines to leave out of all figures, with reasons"),
+			"masked_hosts.yaml"},
+		{"gpuTiersFile", text("classes of GPUs, `tiers: {Flagship: [patterns], …}`; all others are Standard"),
+			"gpu_tiers.yaml"},
+		{"gpuNamesFile", text("names for devices, `names: {stored name: display name}`"), "gpu_names.yaml"},
+	}},
+	{"caches", []setting{
+		{"cacheDir", text("absolute path of a directory that keeps days and their job ads across restarts"), ""},
+		{"cacheMaxMB", whole("memory limit in MB, for everything that the data source caches"), "512"},
+		{"cacheDiskMB", whole("disk limit in MB for `cacheDir`"), "2048"},
+		{"segmentBucket", text("`s3://bucket/prefix` through which servers share finished days"), ""},
+		{"bucketEndpoint", text("URL of the S3 server"), "Amazon's"},
+		{"bucketRegion", text("region of the bucket"), "the server's"},
+		{"bucketPathStyle", flag("path-style access, which most Ceph installations need"), "false"},
+		{"bucketCA", text("PEM certificate of the CA, if the system doesn't trust it"), ""},
+	}},
+	{"job ads", []setting{
+		{"jobs", word("source of job ads: `none`, `sqlite` or `elasticsearch`",
+			[]string{"none", "sqlite", "elasticsearch", ""}), "none"},
+		{"jobsPath", text("for `sqlite`: name of the job file inside `snapshotDir`"), "jobs.db"},
+		{"jobsIndex", text("for `elasticsearch`: index or alias of history ads"), ""},
+		{"jobsEpochIndex", text("for `elasticsearch`: index or alias of epoch ads"), ""},
+	}},
+	{"many pools", []setting{
+		{"factsIndex", text("alias of the facts in Elasticsearch"), ""},
+		{"publishTo", publishing("`{\"pool\": \"CHTC\"}`: the plugin publishes facts each hour; `index` next to `pool` " +
+			"replaces `factsIndex`"), ""},
+	}},
+	{"viewers", []setting{
+		{"userNames", word("`full`; `pseudonyms`: only Editors and Admins see names",
+			[]string{"full", "pseudonyms", ""}), "full"},
+		{"links", flag("link machines, users and devices in tables to the plugin's dashboards, if imported"), "true"},
+	}},
+}
+
+func zones(description string) spec.Schema {
+	return spec.Schema{SchemaProps: spec.SchemaProps{Description: description, OneOf: []spec.Schema{
+		text("IANA name"),
+		list("Zones in order, if the clock's zone changed", object("", map[string]spec.Schema{
+			"zone":  text("IANA name"),
+			"until": text("Local time, YYYY-MM-DD HH:MM:SS, at which the zone ends; the last has none"),
+		})),
+	}}}
+}
+
+func publishing(description string) spec.Schema {
+	return object(description, map[string]spec.Schema{
+		"pool":  text("Name under which the pool's facts are published; empty: not published"),
+		"index": text("Alias of the facts; empty: factsIndex"),
+	})
+}
+
+// jsonData are the fields of plugin.Settings for Grafana, whose descriptions are plain text.
 func jsonData() map[string]spec.Schema {
-	return map[string]spec.Schema{
-		"mode": word("Whether answers come from a pool's snapshots (default), or from the facts of many pools",
-			[]string{"pool", "fleet", ""}),
-		"factsIndex": text("Alias of hourly facts in Elasticsearch: where gpureports publish puts a pool's facts, and the " +
-			"source of answers for many pools"),
-		"publishTo": object("Publishes the pool's facts each hour from within the plugin", map[string]spec.Schema{
-			"pool":  text("Name under which the pool's facts are published; empty: not published"),
-			"index": text("Alias of the facts; empty: factsIndex"),
-		}),
-		"snapshotDir": text("Absolute path of the directory with the gpu_state_YYYY-MM files, which the plugin only " +
-			"reads"),
-		"snapshotBucket":  text("s3://bucket/prefix of these files, used instead of a directory"),
-		"bucketEndpoint":  text("URL of the S3 server; empty: Amazon's"),
-		"bucketRegion":    text("Region of the bucket"),
-		"bucketPathStyle": flag("Whether the bucket is named in the path instead of the host"),
-		"bucketCA":        text("PEM certificates for the S3 server, in addition to the system's"),
-		"userNames":       word("What viewers see of users and jobs; default full", []string{"full", "pseudonyms", ""}),
-		"timezone": {SchemaProps: spec.SchemaProps{
-			Description: "The collector's time zone; default UTC",
-			OneOf: []spec.Schema{
-				text("IANA name"),
-				list("Zones in order, if the clock's zone changed", object("", map[string]spec.Schema{
-					"zone":  text("IANA name"),
-					"until": text("Local time, YYYY-MM-DD HH:MM:SS, at which the zone ends; the last has none"),
-				})),
-			},
-		}},
-		"sliceMinutes":       whole("Length of a slice: 5, 10, 15 (default), 30, 60, or 0 (each snapshot is a slice)"),
-		"fiscalYearStart":    whole("First month of the fiscal year, 1 (default) to 12"),
-		"links":              flag("Whether names in tables link to the shipped dashboards; default true"),
-		"chtcOwnedFile":      text("File in snapshotDir: machines owned by CHTC; default chtc_owned"),
-		"hostExclusionsFile": text("File in snapshotDir: machines to leave out of all figures; default masked_hosts.yaml"),
-		"gpuTiersFile":       text("File in snapshotDir: performance tiers of GPUs; default gpu_tiers.yaml"),
-		"gpuNamesFile":       text("File in snapshotDir: display names of devices; default gpu_names.yaml"),
-		"segmentBucket":      text("s3://bucket/prefix through which servers share data derived from finished days"),
-		"cacheDir":           text("Absolute path of the directory that keeps days across restarts; empty: none"),
-		"cacheMaxMB":         whole("Limit on memory, in MB; default 512"),
-		"cacheDiskMB":        whole("Limit on disk space, in MB; default 2048"),
-		"jobs":               word("Where job ads come from; default none", []string{"none", "sqlite", "elasticsearch", ""}),
-		"jobsPath":           text("File of job ads in snapshotDir, if jobs is sqlite; default jobs.db"),
-		"jobsIndex":          text("Index of history ads, if jobs is elasticsearch"),
-		"jobsEpochIndex":     text("Index of epoch ads, if jobs is elasticsearch"),
+	fields := map[string]spec.Schema{}
+	for _, section := range catalog {
+		for _, s := range section.settings {
+			description := strings.ReplaceAll(s.schema.Description, "`", "")
+			if s.byDefault != "" {
+				description += "; default: " + s.byDefault
+			}
+			fields[s.name] = *s.schema.WithDescription(description)
+		}
 	}
+	return fields
+}
+
+// Configuration writes the tables of settings into docs/configuration.md.
+func Configuration(page []byte) (_ []byte, err error) {
+	for _, section := range catalog {
+		table := "| setting | meaning | default |\n|---|---|---|\n"
+		for _, s := range section.settings {
+			byDefault := s.byDefault
+			if strings.ContainsAny(byDefault, "._") {
+				byDefault = "`" + byDefault + "`"
+			}
+			table += fmt.Sprintf("| `%s` | %s | %s |\n", s.name, s.schema.Description, byDefault)
+		}
+		if page, err = documents.Between(page, "settings: "+section.name, table); err != nil {
+			return nil, err
+		}
+	}
+	return page, nil
 }
 
 func settingsExamples() *pluginschema.SettingsExamples {

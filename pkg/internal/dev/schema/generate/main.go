@@ -1,4 +1,5 @@
-// Generate writes the plugin's description for Grafana: go generate ./pkg/internal/dev/schema.
+// Generate writes the plugin's description for Grafana, and the settings into docs/configuration.md: go generate
+// ./pkg/internal/dev/schema.
 package main
 
 import (
@@ -13,12 +14,27 @@ import (
 const root = "../../../.."
 
 func main() {
-	document, err := schema.Document()
-	if err == nil {
-		err = os.WriteFile(filepath.Join(root, schema.Path), document, 0o644)
-	}
-	if err != nil {
+	if err := write(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+func write() error {
+	document, err := schema.Document()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(root, schema.Path), document, 0o644); err != nil {
+		return err
+	}
+	path := filepath.Join(root, schema.ConfigurationPath)
+	page, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if page, err = schema.Configuration(page); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return os.WriteFile(path, page, 0o644)
 }
