@@ -6,10 +6,10 @@ import (
 	"math"
 	"time"
 
+	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runs"
-	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // jobFindings checks the job ads of the window's runs. A source that does not answer is the health check's finding.
@@ -33,72 +33,61 @@ func jobFindings(ctx context.Context, in Installation, w pool.Window) ([]Finding
 		run := &o.Machines[m].Runs[r]
 		return o.View.Times[run.First] <= w.To && o.View.Times[run.Last] >= w.From
 	}
-	ads, notices, failure, err := o.Ask(ctx, in.Ads, runs.Question{Window: w, Wanted: wanted})
+	known, err := o.Known(ctx, in.Ads)
+	if err == nil {
+		err = known.Failure
+	}
+	if err != nil {
+		return failed(err)
+	}
+	for _, notice := range known.Notices {
+		findings = append(findings, Finding{Store: "ads", Severity: Warning, Text: notice})
+	}
+	ads, failure, err := o.AdsOf(ctx, in.Ads, wanted)
 	if err == nil {
 		err = failure
 	}
 	if err != nil {
 		return failed(err)
 	}
-	for _, notice := range notices {
-		findings = append(findings, Finding{Store: "ads", Severity: Warning, Text: notice})
-	}
 	links, err := linked.LinksOf(ctx, in.Runs, in.Ads, in.Lists, w, in.Now)
 	if err != nil {
 		return failed(err)
 	}
-	all := observed{o, ads, wanted}
-	schema := all.schema()
+	schema := schemaOf(o, wanted, ads)
 	findings = append(findings, schemaFinding(schema), linksFinding(links.Rate, schema, w))
-	return append(findings, clockFindings(ads.ClocksIn(w))...), nil
-}
-
-// observed are runs with the ads of their jobs.
-type observed struct {
-	*runs.Observed
-	ads    *runs.Ads
-	wanted runs.Wanted
-}
-
-// each calls look for each wanted run.
-func (o *observed) each(look func(machine *runs.Machine, m, r int)) {
-	for m := range o.Machines {
-		machine := &o.Machines[m]
-		for r := range machine.Runs {
-			if o.wanted(m, r) {
-				look(machine, m, r)
-			}
-		}
-	}
+	return append(findings, clockFindings(links.Clocks)...), nil
 }
 
 // schemas counts jobs with ads of each schema, jobs with ads of both in each.
 type schemas struct{ jobs, without, refactored, legacy int }
 
-func (o *observed) schema() (s schemas) {
-	known := map[timeline.Job]bool{}
-	o.each(func(machine *runs.Machine, m, r int) {
-		job := machine.Runs[r].Job
-		if job.IsNone() || known[job] {
-			return
+func schemaOf(o *runs.Observed, wanted runs.Wanted, ads [][]jobs.Ad) (s schemas) {
+	counted := map[int32]bool{}
+	for m := range o.Machines {
+		for r := range o.Machines[m].Runs {
+			job := o.JobOf(m, r)
+			if job < 0 || counted[job] || !wanted(m, r) {
+				continue
+			}
+			counted[job] = true
+			s.jobs++
+			refactored, legacy := false, false
+			for _, ad := range ads[job] {
+				refactored = refactored || ad.Refactored
+				legacy = legacy || !ad.Refactored
+			}
+			if refactored {
+				s.refactored++
+			}
+			if legacy {
+				s.legacy++
+			}
+			if !refactored && !legacy {
+				s.without++
+			}
 		}
-		known[job] = true
-		s.jobs++
-		refactored, legacy := false, false
-		for _, ad := range o.ads.Of(o.Observed, m, r) {
-			refactored = refactored || ad.Refactored
-			legacy = legacy || !ad.Refactored
-		}
-		if refactored {
-			s.refactored++
-		}
-		if legacy {
-			s.legacy++
-		}
-		if !refactored && !legacy {
-			s.without++
-		}
-	})
+	}
 	return s
 }
 

@@ -52,36 +52,38 @@ func dropIdle(of map[timeline.Job]bool, rows *queues.View) {
 
 // jobRuns are the runs of a job.
 type jobRuns struct {
-	runs []Run // in the order in which they began
-	ads  []jobs.Ad
+	number int32 // see [runs.Observed.JobOf]; −1 if only an ad shows its first run
+	runs   []Run // in the order in which they began
+	ads    []jobs.Ad
 }
 
-// runsByJob gathers the wanted runs, and those that only ads show. order holds their jobs in the order of machines.
-func runsByJob(o *runs.Observed, x *runs.Explanations, ads *runs.Ads) (known map[timeline.Job]*jobRuns,
-	order []timeline.Job) {
+// runsByJob gathers the runs of wanted jobs, and those near a window that only ads show. order holds their jobs in the
+// order of machines.
+func runsByJob(o *runs.Observed, x *runs.Explanations, wanted map[timeline.Job]bool,
+	w pool.Window) (known map[timeline.Job]*jobRuns, order []timeline.Job) {
 	known = map[timeline.Job]*jobRuns{}
-	add := func(e *runs.Explained, list func() []jobs.Ad) {
-		if e.Job.IsNone() {
-			return
-		}
+	add := func(e *runs.Explained, number int32, ads ...jobs.Ad) {
 		of := known[e.Job]
 		if of == nil {
-			of = &jobRuns{}
+			of = &jobRuns{number: number}
 			known[e.Job] = of
 			order = append(order, e.Job)
 		}
-		if of.runs = append(of.runs, runOf(o, e)); ads != nil && len(of.ads) == 0 {
-			of.ads = list()
+		if of.runs = append(of.runs, runOf(o, e)); len(of.ads) == 0 {
+			of.ads = ads
 		}
 	}
 	for m := range x.Machines {
 		for i := range x.Machines[m].Runs {
-			e := &x.Machines[m].Runs[i]
-			add(e, func() []jobs.Ad { return ads.Of(o, m, e.Number()) })
+			if e := &x.Machines[m].Runs[i]; wanted[e.Job] {
+				add(e, o.JobOf(m, e.Number()))
+			}
 		}
 		for i := range x.Machines[m].Unseen {
 			e := &x.Machines[m].Unseen[i]
-			add(e, func() []jobs.Ad { return []jobs.Ad{*e.Ad()} })
+			if !e.Job.IsNone() && e.Start >= w.From-runs.Reach && e.Start <= w.To+pool.Day {
+				add(e, -1, *e.Ad())
+			}
 		}
 	}
 	for _, of := range known {
@@ -128,21 +130,25 @@ func elsewhere(p *Polls, running []*queues.Row, runs []Run) (all []Run) {
 
 func middle(a, b pool.Micros) pool.Micros { return a + (b-a)/2 }
 
-// adOnly makes the waits of jobs of polled access points that began between two polls: their ads say when they were
-// queued.
-func adOnly(ads *runs.Ads, known map[timeline.Job]*jobRuns, order []timeline.Job, p *Polls,
-	rows *queues.View) []Wait {
+// missedJobs are the jobs of polled access points that no poll saw idle.
+func missedJobs(known map[timeline.Job]*jobRuns, rows *queues.View) map[timeline.Job]bool {
 	points := polledPoints(rows)
 	missed := map[timeline.Job]bool{}
-	for job, of := range known {
-		if points[job.Schedd] && len(of.ads) > 0 {
+	for job := range known {
+		if points[job.Schedd] {
 			missed[job] = true
 		}
 	}
 	dropIdle(missed, rows)
+	return missed
+}
+
+// adOnly makes the waits of missed jobs, which began between two polls: their ads say when they were queued.
+func adOnly(clocks *runs.Ads, missed map[timeline.Job]bool, known map[timeline.Job]*jobRuns, order []timeline.Job,
+	p *Polls, rows *queues.View) []Wait {
 	var waits []Wait
 	for _, job := range order {
-		if !missed[job] {
+		if !missed[job] || len(known[job].ads) == 0 {
 			continue
 		}
 		of := known[job]
@@ -158,7 +164,7 @@ func adOnly(ads *runs.Ads, known map[timeline.Job]*jobRuns, order []timeline.Job
 			Begin: queuedAt(of.ads, job), First: 1, Last: 0,
 		}
 		w.started(&of.runs[0])
-		if start := firstStart(ads, of.ads); start != 0 && start < w.End-runs.Tolerance {
+		if start := firstStart(clocks, of.ads); start != 0 && start < w.End-runs.Tolerance {
 			w.End, w.Ran, w.RanUntil = start, 0, 0 // of a run that is not known
 		}
 		w.Known, w.Counted = w.Begin, w.Begin
@@ -187,9 +193,9 @@ func queuedAt(list []jobs.Ad, job timeline.Job) pool.Micros {
 }
 
 // firstStart is the start of a job's first run, by the corrected dates of its ads; 0 = not stored.
-func firstStart(ads *runs.Ads, list []jobs.Ad) (first pool.Micros) {
+func firstStart(clocks *runs.Ads, list []jobs.Ad) (first pool.Micros) {
 	for i := range list {
-		if t := ads.Date(&list[i], list[i].JobStartDate); t != 0 && (first == 0 || t < first) {
+		if t := clocks.Date(&list[i], list[i].JobStartDate); t != 0 && (first == 0 || t < first) {
 			first = t
 		}
 	}

@@ -2,7 +2,6 @@ package demand
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"unsafe"
 	"weak"
@@ -21,18 +20,15 @@ import (
 // Waits are remembered as long as polls, snapshots and job ads stay the same: the panels of a dashboard share them,
 // also where their windows differ a little.
 
-// memoKey names waits by the observed snapshots, the UTC days whose rows and runs they were made from, and the source
-// of the job ads.
+// memoKey names waits by the runs and the UTC days whose rows they were made from.
 type memoKey struct {
-	observed weak.Pointer[runs.Observed]
+	history  weak.Pointer[runs.Known]
 	from, to int32
-	source   jobs.Source // nil: none
 }
 
 // remembered are waits, and the data that they were made from.
 type remembered struct {
 	days  []*queues.Day
-	asked *linked.Asked // without the ads themselves
 	waits []Wait
 
 	window pool.Window // of whole days, which they are of
@@ -46,51 +42,61 @@ func (r *remembered) Bytes() int {
 // allWaits makes the waits that a window needs, and maybe more, of rows, runs and ads.
 func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *queues.View, polls *Polls,
 	about *frames.About) (*remembered, error) {
+	const meaning = "waits are those that polls and snapshots show, waits between two polls are not seen"
 	o, err := s.Runs.Look(ctx, p.Window, p.Env.Lists)
 	if err != nil {
 		return nil, err
 	}
-	day := pool.DayOf(since(polls, p.Window))
-	key := memoKey{weak.Make(o), day, pool.DayOf(p.Window.To), s.Ads}
-	known, _ := s.Memo.Recall(key).(*remembered)
-	if known == nil || !slices.Equal(known.days, rows.Days) || !known.asked.Holds() {
-		// of whole days, so that they are those of a window that has moved a little
-		w := pool.Window{From: min(p.Window.From, pool.Micros(day)*pool.Day),
-			To: pool.Micros(key.to+1)*pool.Day - 1}
-		if known, err = makeWaits(ctx, s.Ads, o, rows, polls, w); err != nil {
-			return nil, err
-		}
-		if known.asked.Holds() {
-			s.Memo.Keep(key, known)
-		}
-	}
-	known.asked.Tell(p.Window, "waits are those that polls and snapshots show, waits between two polls are not seen",
-		about)
-	return known, nil
-}
-
-// makeWaits makes the waits that a window of whole days needs.
-func makeWaits(ctx context.Context, source jobs.Source, o *runs.Observed, rows *queues.View, polls *Polls,
-	w pool.Window) (*remembered, error) {
-	queued := rowsByJob(rows, w.From)
-	wanted := wantedJobs(o, queued, rows, w, source != nil)
-	choose := func(m, r int) bool { return wanted[o.Machines[m].Runs[r].Job] }
-	asked, err := linked.Ask(ctx, o, source, runs.Question{Window: w, Wanted: choose,
-		Unseen: pool.Window{From: w.From - runs.Reach, To: w.To + pool.Day}})
+	history, err := linked.Known(ctx, o, s.Ads, p.Window, meaning, about)
 	if err != nil {
 		return nil, err
 	}
-	x, err := o.Explain(ctx, asked.Ads, choose)
-	if err != nil {
-		return nil, fmt.Errorf("explaining runs: %w", err)
+	key := memoKey{weak.Make(history), pool.DayOf(since(polls, p.Window)), pool.DayOf(p.Window.To)}
+	if known, _ := s.Memo.Recall(key).(*remembered); known != nil && slices.Equal(known.days, rows.Days) {
+		return known, nil
 	}
-	known, order := runsByJob(o, x, asked.Ads)
-	r := &remembered{days: rows.Days, asked: asked.WithoutAds(), window: w,
-		waits: waitsOfAll(polls, queued, known, rows, asked.Ads != nil)}
-	if asked.Ads != nil {
-		r.waits = append(r.waits, adOnly(asked.Ads, known, order, polls, rows)...)
+	// of whole days, so that they are those of a window that has moved a little
+	w := pool.Window{From: min(p.Window.From, pool.Micros(key.from)*pool.Day),
+		To: pool.Micros(key.to+1)*pool.Day - 1}
+	source := s.Ads
+	if !history.Sharp {
+		source = nil
 	}
-	return r, nil
+	made, failure, err := makeWaits(ctx, source, o, history, rows, polls, w)
+	switch {
+	case err != nil:
+		return nil, err
+	case failure != nil:
+		about.Warn("job ads could not be read: %s. %v", meaning, failure)
+	default:
+		s.Memo.Keep(key, made)
+	}
+	return made, nil
+}
+
+// makeWaits makes the waits that a window of whole days needs. If the source does not answer, it returns the failure,
+// and the waits that polls show.
+func makeWaits(ctx context.Context, source jobs.Source, o *runs.Observed, history *runs.Known, rows *queues.View,
+	polls *Polls, w pool.Window) (r *remembered, failure, err error) {
+	queued := rowsByJob(rows, w.From)
+	wanted := wantedJobs(o, queued, rows, w, source != nil)
+	known, order := runsByJob(o, history.Explanations, wanted, w)
+	r = &remembered{days: rows.Days, window: w, waits: waitsOfAll(polls, queued, known, rows, source != nil)}
+	if source == nil {
+		return r, nil, nil
+	}
+	missed := missedJobs(known, rows)
+	ads, failure, err := o.AdsOf(ctx, source, func(m, i int) bool { return missed[o.Machines[m].Runs[i].Job] })
+	if failure != nil || err != nil {
+		return r, failure, err
+	}
+	for job := range missed {
+		if of := known[job]; of.number >= 0 && len(ads[of.number]) > 0 {
+			of.ads = ads[of.number]
+		}
+	}
+	r.waits = append(r.waits, adOnly(history.Clocks, missed, known, order, polls, rows)...)
+	return r, nil, nil
 }
 
 // waitsOfAll makes the waits of all jobs.

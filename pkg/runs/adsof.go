@@ -29,15 +29,6 @@ type adAnswer struct {
 	holds   func() bool // nil if the lookup must be made again
 }
 
-// Of returns the ads of a run's job, in the order of their sources; none for a run without a GlobalJobId. Callers must
-// not modify them.
-func (a *Ads) Of(o *Observed, machine, run int) []jobs.Ad {
-	if job := o.jobs().of[machine][run]; job >= 0 {
-		return a.jobs[job]
-	}
-	return nil
-}
-
 // of returns the records of a job; none for nil.
 func (a *Ads) of(job int32) []record {
 	if a == nil {

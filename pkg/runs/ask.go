@@ -10,42 +10,25 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
-// Question describes which job ads are needed.
-type Question struct {
-	// Window of the answer. On its days, and as many around them as a correction may need, clocks are measured.
-	Window pool.Window
-	// Wanted are the runs that are to be explained.
-	Wanted Wanted
-	// Unseen is the time in which runs that no snapshot shows are looked for; the zero window: never.
-	Unseen pool.Window
-}
-
-// Ask looks up the ads of the wanted runs' jobs and of those that show the access points' clocks, and the epoch ads of
-// short runs. If the source does not answer, it returns nil ads and the failure, but no error.
-func (o *Observed) Ask(ctx context.Context, source jobs.Source, q Question) (ads *Ads, notices []string, failure,
-	err error) {
+// AdsOf looks up the ads of the jobs of wanted runs, by the number of the job ([Observed.JobOf]). If the source does
+// not answer, it returns the failure, but no error.
+func (o *Observed) AdsOf(ctx context.Context, source jobs.Source, wanted Wanted) (ads [][]jobs.Ad, failure, err error) {
 	l := o.newLookup(ctx, source)
-	failure, err = l.steps(func() error { return l.lookUp(q) }, func() error { return l.date(q) })
-	if failure != nil || err != nil {
-		return nil, nil, failure, err
-	}
-	return l.ads, l.notices, nil, nil
+	failure, err = l.steps(func() error { return l.ofJobs(wanted) })
+	return l.ads.jobs, failure, err
 }
 
-// adLookup looks up the ads of a question.
+// adLookup looks up job ads.
 type adLookup struct {
 	*Observed
-	ctx       context.Context //nolint:containedctx // lives as long as one call
-	source    jobs.Source
-	ads       *Ads
-	requested []bool // jobs, by number
-	notices   []string
+	ctx     context.Context //nolint:containedctx // lives as long as one call
+	source  jobs.Source
+	ads     *Ads
+	notices []string
 }
 
 func (o *Observed) newLookup(ctx context.Context, source jobs.Source) *adLookup {
-	count := len(o.jobs().jobs)
-	return &adLookup{Observed: o, ctx: ctx, source: source, requested: make([]bool, count),
-		ads: &Ads{jobs: make([][]jobs.Ad, count)}}
+	return &adLookup{Observed: o, ctx: ctx, source: source, ads: &Ads{jobs: make([][]jobs.Ad, len(o.jobs().jobs))}}
 }
 
 // steps takes steps. A source that does not answer is a failure, and not an error.
@@ -61,34 +44,23 @@ func (a *adLookup) steps(steps ...func() error) (failure, err error) {
 	return nil, nil
 }
 
-// lookUp looks up the ads of jobs, those on machines, and those of short runs.
-func (a *adLookup) lookUp(q Question) error {
-	if _, err := a.ofJobs(q.Wanted); err != nil {
+// lookUp looks up the ads of all jobs, those on machines, and those of short runs, which are looked for in a window.
+func (a *adLookup) lookUp(unseen pool.Window) error {
+	if err := a.ofJobs(func(int, int) bool { return true }); err != nil {
 		return err
 	}
-	if err := a.onMachines(func(m, r int) bool {
-		return q.Wanted(m, r) || q.Unseen.Contains(a.View.Times[a.Machines[m].Runs[r].First])
-	}); err != nil {
+	if err := a.onMachines(); err != nil {
 		return err
 	}
-	return a.findShort(q.Unseen)
+	return a.findShort(unseen)
 }
 
-// date reads the ads that were found, measures the clocks that dated them, and corrects the dates. Ads of other runs
-// are looked up where clocks need them.
-func (a *adLookup) date(q Question) error {
-	if err := a.ads.read(a.ctx, a.Observed); err != nil {
+// date reads the ads that were found, measures the clocks that dated them, and corrects the dates.
+func (a *adLookup) date() (err error) {
+	if err = a.ads.read(a.ctx, a.Observed); err != nil {
 		return err
 	}
-	telling := a.tellsOfClocks(a.ads.span(q.Window))
-	more, err := a.ofJobs(telling)
-	if more && err == nil {
-		err = a.ads.read(a.ctx, a.Observed)
-	}
-	if err != nil {
-		return err
-	}
-	if a.ads.clocks, err = a.measure(a.ctx, a.ads, telling); err != nil {
+	if a.ads.clocks, err = a.measure(a.ctx, a.ads); err != nil {
 		return fmt.Errorf("measuring clocks: %w", err)
 	}
 	return a.ads.correct(a.ctx)
@@ -104,93 +76,57 @@ func (a *adLookup) note(r jobs.Result) {
 	}
 }
 
-// span is a window and the days that the ads belong to.
-func (a *Ads) span(w pool.Window) pool.Window {
-	include := func(r *record) {
-		if r.start != 0 || r.end != 0 {
-			at := pool.Micros(r.day()) * pool.Day
-			w.From, w.To = min(w.From, at), max(w.To, at)
-		}
-	}
-	for _, lists := range a.lists() {
-		for _, list := range lists {
-			for i := range list {
-				include(&list[i])
-			}
-		}
-	}
-	for _, on := range a.machines {
-		for i := range on.ads {
-			r := recordOf(&on.ads[i])
-			include(&r)
-		}
-	}
-	return w
-}
-
-// tellsOfClocks chooses the runs whose ads belong to a window's days and to those around them.
-func (o *Observed) tellsOfClocks(w pool.Window) Wanted {
-	from := pool.Micros(pool.DayOf(w.From)-clockDays)*pool.Day - nearEnd
-	to := pool.Micros(pool.DayOf(w.To)+clockDays+1)*pool.Day + nearEnd
-	return func(m, r int) bool {
-		run := &o.Machines[m].Runs[r]
-		last := o.View.Times[run.Last]
-		return !run.Job.IsNone() && from <= last && last <= to
-	}
-}
-
-// ofJobs looks up the ads of the jobs of runs; more reports whether there were any that had not been requested yet.
-func (a *adLookup) ofJobs(wanted Wanted) (more bool, err error) {
+// ofJobs looks up the ads of the jobs of wanted runs.
+func (a *adLookup) ofJobs(wanted Wanted) error {
 	index := a.jobs()
 	lastSeen := slices.Repeat([]int32{-1}, len(index.jobs))
+	chosen := make([]bool, len(index.jobs))
 	for m := range a.Machines {
 		for r, job := range index.of[m] {
-			if job >= 0 && !a.requested[job] && wanted(m, r) {
+			if job >= 0 {
 				lastSeen[job] = max(lastSeen[job], a.Machines[m].Runs[r].Last)
+				chosen[job] = chosen[job] || wanted(m, r)
 			}
 		}
 	}
 	var numbers []int32
-	for job, last := range lastSeen {
-		if last >= 0 {
+	for job, wanted := range chosen {
+		if wanted {
 			numbers = append(numbers, int32(job))
 		}
 	}
 	if len(numbers) == 0 {
-		return false, nil
+		return nil
 	}
 	requests := make([]jobs.Wanted, len(numbers))
-	err = parallel.Chunks(a.ctx, len(requests), together, func(_ *struct{}, from, end int) {
+	err := parallel.Chunks(a.ctx, len(requests), together, func(_ *struct{}, from, end int) {
 		for i := from; i < end; i++ {
 			requests[i] = jobs.Wanted{Job: a.View.Names.JobText(index.jobs[numbers[i]]),
 				LastSeen: pool.Time(a.View.Times[lastSeen[numbers[i]]])}
 		}
 	})
 	if err != nil {
-		return true, fmt.Errorf("naming jobs: %w", err)
+		return fmt.Errorf("naming jobs: %w", err)
 	}
 	result, err := a.source.Ads(a.ctx, requests)
 	if err != nil {
-		return true, err
+		return err
 	}
 	a.note(result)
 	for i, job := range numbers {
-		a.ads.jobs[job], a.requested[job] = result.Ads[i], true
+		a.ads.jobs[job] = result.Ads[i]
 	}
-	return true, nil
+	return nil
 }
 
 // onMachines looks up the ads that may be of runs without a GlobalJobId: those that began when such a run did, or when
 // it is seen again after a gap.
-func (a *adLookup) onMachines(wanted Wanted) error {
+func (a *adLookup) onMachines() error {
 	var days []jobs.MachineDay
 	for m := range a.Machines {
 		known := len(days)
 		for _, n := range a.jobs().without[m] {
 			r := int(n)
-			if !wanted(m, r) {
-				continue
-			}
 			all := a.Machines[m].Runs
 			begin := all[a.firstPiece(m, r)].First
 			first := pool.DayOf(a.View.Times[max(int(begin)-1, a.First)] - nearEnd) // by a clock that may be wrong

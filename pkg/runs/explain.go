@@ -17,16 +17,13 @@ type Explanation struct {
 	Runs []Explained
 	// Unseen are runs that no snapshot shows, by their start: on either side, not only backfill.
 	Unseen []Explained
-	of     []int32 // for each of Machine.Runs, the first of its explained runs; −1 if not wanted
+	of     []int32 // for each of Machine.Runs, the first of its explained runs
 	groups []int32 // for each of Runs, the number of its claim, all pieces of which are explained together
 }
 
-// Of returns the explained run that holds a run's GPUs at a snapshot, or nil if the run was not wanted.
+// Of returns the explained run that holds a run's GPUs at a snapshot.
 func (x *Explanation) Of(run, snapshot int32) *Explained {
 	i := x.of[run]
-	if i < 0 {
-		return nil
-	}
 	e := &x.Runs[i]
 	for snapshot > e.Last && int(i)+1 < len(x.Runs) && x.Runs[i+1].number == e.number {
 		i++
@@ -35,14 +32,8 @@ func (x *Explanation) Of(run, snapshot int32) *Explained {
 	return e
 }
 
-// Claim returns the number of a run's claim, all pieces of which are explained together; or −1 if the run was
-// not wanted.
-func (x *Explanation) Claim(run int) int32 {
-	if i := x.of[run]; i >= 0 {
-		return x.groups[i]
-	}
-	return -1
-}
+// Claim returns the number of a run's claim, all pieces of which are explained together.
+func (x *Explanation) Claim(run int) int32 { return x.groups[x.of[run]] }
 
 // ClaimOf returns the number of the claim of one of Runs.
 func (x *Explanation) ClaimOf(explained int) int32 { return x.groups[explained] }
@@ -50,14 +41,14 @@ func (x *Explanation) ClaimOf(explained int) int32 { return x.groups[explained] 
 // Wanted selects runs by the numbers of their machine and run.
 type Wanted func(machine, run int) bool
 
-// Choose selects the runs that would have been explained if only some runs had been wanted.
+// Choose selects the explained runs of the claims of wanted runs.
 func (x *Explanations) Choose(wanted Wanted) func(machine int, e *Explained) bool {
 	chosen := make([][]bool, len(x.Machines))
 	for m := range x.Machines {
 		of := &x.Machines[m]
 		chosen[m] = make([]bool, len(of.Runs))
 		for r, i := range of.of {
-			if i >= 0 && wanted(m, r) {
+			if wanted(m, r) {
 				chosen[m][of.groups[i]] = true
 			}
 		}
@@ -68,13 +59,13 @@ func (x *Explanations) Choose(wanted Wanted) func(machine int, e *Explained) boo
 	}
 }
 
-// Explain finds the times, outcome and cause of the wanted runs; nil ads mean that there are none. All pieces of a job
-// on a machine are explained together.
-func (o *Observed) Explain(ctx context.Context, ads *Ads, wanted Wanted) (*Explanations, error) {
+// explain finds the times, outcome and cause of all runs; nil ads mean that there are none. All pieces of a job on a
+// machine are explained together.
+func (o *Observed) explain(ctx context.Context, ads *Ads) (*Explanations, error) {
 	x := &Explanations{Machines: make([]Explanation, len(o.Machines))}
 	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
 		l.read(o, m, ads)
-		x.Machines[m] = l.machineRuns(wanted)
+		x.Machines[m] = l.machineRuns()
 		x.Machines[m].Unseen = l.unseen(ads, &x.Machines[m])
 	})
 	if err != nil {
@@ -118,23 +109,14 @@ func (l *linker) alone(run int) bool {
 	return len(l.records(run)) == 0
 }
 
-// machineRuns explains the machine's wanted runs.
-func (l *linker) machineRuns(wanted Wanted) Explanation {
+// machineRuns explains the machine's runs.
+func (l *linker) machineRuns() Explanation {
 	all := l.machine.Runs
-	x := Explanation{of: slices.Repeat([]int32{-1}, len(all))}
-	l.chosen = l.chosen[:0]
-	n := 0
+	x := Explanation{of: slices.Repeat([]int32{-1}, len(all)), Runs: make([]Explained, 0, len(all)),
+		groups: make([]int32, 0, len(all))}
 	for i := range all {
-		want := wanted(l.number, i)
-		l.chosen = append(l.chosen, want)
-		if want {
-			n++
-		}
-	}
-	x.Runs, x.groups = make([]Explained, 0, n), make([]int32, 0, n)
-	for i := range all {
-		if !l.chosen[i] || x.of[i] >= 0 {
-			continue
+		if x.of[i] >= 0 {
+			continue // of an earlier piece's claim
 		}
 		run, first, group := &all[i], int32(len(x.Runs)), x.nextGroup()
 		if l.alone(i) {

@@ -54,6 +54,9 @@ func (x *jobIndex) sightings(job int32) iter.Seq[sighting] {
 	}
 }
 
+// JobOf returns the number of a run's job, −1 if it has no GlobalJobId.
+func (o *Observed) JobOf(machine, run int) int32 { return o.jobs().of[machine][run] }
+
 // indexJobs numbers the jobs.
 func (o *Observed) indexJobs() *jobIndex {
 	machines, runs := len(o.Machines), 0

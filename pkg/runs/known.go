@@ -16,7 +16,7 @@ import (
 // Known is the history of all runs of an observation, by snapshots and job ads together. Callers must not modify it. It
 // is built as a whole, because a new snapshot or a late ad can change older runs.
 type Known struct {
-	*Explanations // whose ads are not kept: Explained.Ad is nil
+	*Explanations // whose ads are not kept, except those of unseen runs
 	// Sharp is set if job ads are used. Otherwise there is no source, or it did not answer, and only snapshots count.
 	Sharp   bool
 	Notices []string // of the source
@@ -61,7 +61,8 @@ type historyCache struct {
 func newHistoryCache() historyCache { return historyCache{turn: semaphore.NewWeighted(1)} }
 
 // Known returns the history of all runs. It is kept as long as the source gives the same ads: only then is it the same
-// pointer. A nil source means that only snapshots count. Errors come from [Observed.Ask] and [Observed.Explain].
+// pointer. A nil source means that only snapshots count. Errors are ctx's, and those of the source except
+// that it does not answer.
 func (o *Observed) Known(ctx context.Context, source jobs.Source) (*Known, error) {
 	if source == nil {
 		return o.bySnapshots(ctx)
@@ -119,10 +120,9 @@ func (o *Observed) history(ctx context.Context, source jobs.Source, before *Know
 	// Runs that began after the last snapshot belong to a window that ends later; no ads are requested for days without
 	// snapshots.
 	first, last := o.View.Times[o.First], o.View.Times[o.End-1]
-	all := Question{Window: pool.Window{From: first, To: last}, Wanted: func(int, int) bool { return true },
-		Unseen: pool.Window{From: first, To: last + pool.Day}}
+	unseen := pool.Window{From: first, To: last + pool.Day}
 	l := o.newLookup(ctx, source)
-	failure, err := l.steps(func() error { return l.lookUp(all) })
+	failure, err := l.steps(func() error { return l.lookUp(unseen) })
 	if failure == nil && err == nil && before != nil && l.ads.same(before.Clocks) {
 		again := *before
 		again.Notices, again.Clocks = l.notices, &Ads{clocks: before.Clocks.clocks, answers: l.ads.answers,
@@ -130,7 +130,7 @@ func (o *Observed) history(ctx context.Context, source jobs.Source, before *Know
 		return &again, nil
 	}
 	if failure == nil && err == nil {
-		failure, err = l.steps(func() error { return l.date(all) })
+		failure, err = l.steps(l.date)
 	}
 	if err != nil {
 		return nil, err
@@ -145,15 +145,18 @@ func (o *Observed) history(ctx context.Context, source jobs.Source, before *Know
 // explainAll explains all runs by ads; nil if there are none. The history does not keep the ads, because they take more
 // memory than all the rest.
 func (o *Observed) explainAll(ctx context.Context, k *Known, ads *Ads) (*Known, error) {
-	x, err := o.Explain(ctx, ads, func(int, int) bool { return true })
+	x, err := o.explain(ctx, ads)
 	if err != nil {
 		return nil, fmt.Errorf("explaining runs: %w", err)
 	}
 	for m := range x.Machines {
-		for _, list := range [][]Explained{x.Machines[m].Runs, x.Machines[m].Unseen} {
-			for i := range list {
-				list[i].own = nil
-			}
+		for i := range x.Machines[m].Runs {
+			x.Machines[m].Runs[i].own = nil
+		}
+		for i := range x.Machines[m].Unseen {
+			e := &x.Machines[m].Unseen[i]
+			ad := *e.own // a copy, because those of its machine share their memory
+			e.own = &ad
 		}
 	}
 	k.Explanations, k.derived = x, newDerived()

@@ -2,10 +2,7 @@ package runs_test
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -15,78 +12,8 @@ import (
 	"github.com/chtc/gpureports/pkg/internal/dev/jobstest"
 	"github.com/chtc/gpureports/pkg/internal/dev/runstest"
 	"github.com/chtc/gpureports/pkg/jobs"
-	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/runs"
 )
-
-// explained are a machine's runs, the unseen ones last.
-func explained(x *runs.Explanation) (all []*runs.Explained) {
-	for i := range x.Runs {
-		all = append(all, &x.Runs[i])
-	}
-	for i := range x.Unseen {
-		all = append(all, &x.Unseen[i])
-	}
-	return all
-}
-
-// overlapping are the explained runs that overlap a window, as texts, by machine.
-func overlapping(o *runs.Observed, x *runs.Explanations, w pool.Window, pass func(int, *runs.Explained) bool) []string {
-	var texts []string
-	for m := range x.Machines {
-		var of []*runs.Explained
-		for _, e := range explained(&x.Machines[m]) {
-			if e.Side == pool.Backfill && e.Start <= w.To && (e.End >= w.From || e.Outcome == runs.Running) &&
-				(e.Link == runs.AdOnly || pass(m, e)) {
-				of = append(of, e)
-			}
-		}
-		slices.SortStableFunc(of, func(a, b *runs.Explained) int { return cmp.Compare(a.Start, b.Start) })
-		for _, e := range of {
-			texts = append(texts, fmt.Sprint(o.View.Names.Text(o.Machines[m].Name), e.Run.Job, e.GPUs, e.First, e.Last, e.Place,
-				e.Start, e.End, e.Outcome, e.Evidence, e.Cause, e.Link, e.StartByAd, e.EndByAd, e.Clamped, e.UnknownCode))
-		}
-	}
-	slices.Sort(texts) // pieces of one run may have another order when only some are wanted
-	return texts
-}
-
-// The history of all runs, restricted to those that overlap a window, equals the history of only those.
-func TestKnownIsWhatAWindowAsksFor(t *testing.T) {
-	s := runstest.Open(t, golden.Pool(t, "pool-b"), "America/Chicago")
-	for name, sources := range runstest.Sources(t, "pool-b") {
-		for _, window := range [][2]string{
-			{"2025-10-31T18:00:00Z", "2025-11-03T06:00:00Z"}, {"2025-11-01T03:00:00Z", "2025-11-01T09:30:00Z"},
-			{"2025-11-02T05:10:00Z", "2025-11-02T08:00:00Z"},
-		} {
-			w := golden.Window(t, window[0], window[1])
-			o, err := s.Runs.Look(t.Context(), w, s.Env.Lists)
-			require.NoError(t, err)
-			near := o.InReach(w)
-			wanted := func(m, r int) bool { return o.Machines[m].Runs[r].Side == pool.Backfill && near(m, r) }
-			var ads *runs.Ads
-			if sources[0] != nil {
-				var failure error
-				ads, _, failure, err = o.Ask(t.Context(), sources[0], runs.Question{Window: w, Wanted: wanted, Unseen: w})
-				require.NoError(t, err)
-				require.NoError(t, failure)
-			}
-			alone, err := o.Explain(t.Context(), ads, wanted)
-			require.NoError(t, err)
-			known, err := o.Known(t.Context(), sources[0])
-			require.NoError(t, err)
-			require.Equal(t, sources[0] != nil, known.Sharp)
-			all := func(int, *runs.Explained) bool { return true }
-			want := overlapping(o, alone, w, all)
-			require.NotEmpty(t, want)
-			require.Equal(t, want, overlapping(o, known.Explanations, w, all), "%s %s", name, window)
-			require.Equal(t, want, overlapping(o, known.Explanations, w, known.Choose(wanted)), "%s %s, chosen", name, window)
-			if ads != nil {
-				require.Equal(t, ads.ClocksIn(w), known.Clocks.ClocksIn(w))
-			}
-		}
-	}
-}
 
 // Ads that come late are seen when it is time to ask again, and at once if another question has found them.
 func TestKnownSeesLateAds(t *testing.T) {

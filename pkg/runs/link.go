@@ -118,7 +118,6 @@ type linker struct {
 	parts  []part
 	known  map[int32][]claimed // explained claims of jobs with several on the machine, by job
 
-	chosen       []bool       // runs of the machine
 	withoutJobID []int32      // those without a GlobalJobId
 	missed       []record     // ads of runs that snapshots may have missed
 	found        []constraint // of clocks

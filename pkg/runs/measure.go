@@ -23,8 +23,8 @@ type clockDay struct {
 
 type interval struct{ low, high pool.Micros }
 
-// measure finds the constraints that wanted runs give, and the clocks' errors on all days near one.
-func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (clocks, error) {
+// measure finds the constraints that runs give, and the clocks' errors on all days near one.
+func (o *Observed) measure(ctx context.Context, ads *Ads) (clocks, error) {
 	byMachine := make([][]constraint, len(o.Machines))
 	err := parallel.Each(ctx, len(o.Machines), func(l *linker, m int) {
 		l.read(o, m, ads)
@@ -39,9 +39,6 @@ func (o *Observed) measure(ctx context.Context, ads *Ads, wanted Wanted) (clocks
 				continue
 			}
 			l.pieces = l.piecesOf(r, l.pieces[:0])
-			if !slices.ContainsFunc(l.pieces, func(p int32) bool { return wanted(m, int(p)) }) {
-				continue
-			}
 			for i := 0; i < len(l.pieces); {
 				var run *Run
 				run, i = l.join(l.pieces, i, known)

@@ -136,15 +136,3 @@ type machineDay struct {
 
 // distance is the time between two moments, in either order.
 func distance(a, b pool.Micros) pool.Micros { return max(a-b, b-a) }
-
-// InReach reports whether a run may overlap a window, for any times that ads may give it.
-func (o *Observed) InReach(w pool.Window) Wanted {
-	times := o.View.Times
-	return func(m, i int) bool {
-		r := &o.Machines[m].Runs[i]
-		if int(r.First) > o.First && times[r.First-1]-Tolerance > w.To {
-			return false
-		}
-		return r.Ending != Vanished || times[r.Gone]+Tolerance >= w.From
-	}
-}

@@ -169,7 +169,7 @@ func (l *linker) alreadySeen(e Explained, ad *jobs.Ad, x *Explanation) bool {
 	if number, known := l.observed.jobs().numbers[e.Job]; known {
 		for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
 			pieces := l.runsOf(number, side)
-			if len(pieces) > 0 && slices.ContainsFunc(l.explained(pieces, number, x), is) {
+			if len(pieces) > 0 && slices.ContainsFunc(l.explained(pieces, x), is) {
 				return true
 			}
 		}
@@ -191,18 +191,11 @@ func (l *linker) alreadySeen(e Explained, ad *jobs.Ad, x *Explanation) bool {
 	return false
 }
 
-// explained returns the explained runs of a job's pieces, already known or explained by its ads.
-func (l *linker) explained(pieces []int32, number int32, x *Explanation) []Explained {
+// explained returns the explained runs of a job's pieces.
+func (l *linker) explained(pieces []int32, x *Explanation) []Explained {
 	l.joined = l.joined[:0]
 	for _, p := range pieces {
 		i := x.of[p]
-		if i < 0 { // it was not wanted
-			l.joined = l.joined[:0]
-			for _, of := range l.ofJob(number, l.records(int(p))) {
-				l.joined = append(l.joined, of.runs...)
-			}
-			return l.joined
-		}
 		for n := int(i); n < len(x.Runs) && x.groups[n] == x.groups[i]; n++ {
 			l.joined = append(l.joined, x.Runs[n])
 		}

@@ -3,7 +3,6 @@ package utilization
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"slices"
 	"weak"
@@ -48,17 +47,19 @@ func loadOnce(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, 
 	}
 	o, about := opened.Observed, opened.About
 
-	x, sharp, err := explained(ctx, s, p, o, about)
+	known, err := linked.Known(ctx, o, s.Ads, p.Window, "runs start and end at snapshots, and the time before a run's "+
+		"first snapshot is not measured", about)
 	if err != nil {
 		return nil, false, err
 	}
-	all := collect(o, x, p.Window)
+	all := collect(o, known.Explanations, p.Window)
+	held := heldAt(o, p)
 	chosen := runs.Choose(linked.Filter(&p.Select), o.View)
 	all = slices.DeleteFunc(all, func(r Run) bool {
 		return !p.Select.Categories[r.Category] || !chosen.Place(r.Place) || !chosen.User(r.User) ||
-			!chosen.Project(r.Project)
+			!chosen.Project(r.Project) || !held(&r)
 	})
-	a = &answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), history: x, runs: all,
+	a = &answer{plan: p, about: about, observed: o, names: o.View.Names.Texts(), history: known.Explanations, runs: all,
 		slices: opened.Slices}
 	switch p.Frame {
 	case query.FrameSeries:
@@ -69,7 +70,7 @@ func loadOnce(ctx context.Context, s *stores.Stores, p *query.Plan) (a *answer, 
 	if err != nil {
 		return nil, false, err
 	}
-	return a, sharp, a.read(ctx, s)
+	return a, known.Sharp, a.read(ctx, s)
 }
 
 // answer builds one answer's frames.
@@ -101,32 +102,6 @@ func (a *answer) frames() data.Frames {
 	return a.hourOfWeek()
 }
 
-// explained explains the runs of a window: all of them, because the panels of a dashboard share them; for the view idle
-// only those that its newest snapshot shows. sharp reports whether job ads were used.
-func explained(ctx context.Context, s *stores.Stores, p *query.Plan, o *runs.Observed, about *frames.About) (
-	x *runs.Explanations, sharp bool, err error) {
-	const meaning = "runs start and end at snapshots, and the time before a run's first snapshot is not " +
-		"measured"
-	if p.View != "idle" {
-		known, err := linked.Known(ctx, o, s.Ads, p.Window, meaning, about)
-		if err != nil {
-			return nil, false, err
-		}
-		return known.Explanations, known.Sharp, nil
-	}
-	wanted := heldAt(o, p.Window)
-	asked, err := linked.Ask(ctx, o, s.Ads, runs.Question{Window: p.Window, Wanted: wanted})
-	if err != nil {
-		return nil, false, err
-	}
-	asked.Tell(p.Window, meaning, about)
-	x, err = o.Explain(ctx, asked.Ads, wanted)
-	if err != nil {
-		return nil, false, fmt.Errorf("explaining runs: %w", err)
-	}
-	return x, asked.Ads != nil, nil
-}
-
 // newest is the window's last snapshot; −1: it has none.
 func newest(v *timeline.View, w pool.Window) int32 {
 	first, end := v.Snapshots(w)
@@ -136,13 +111,10 @@ func newest(v *timeline.View, w pool.Window) int32 {
 	return int32(end - 1)
 }
 
-// heldAt reports whether the newest snapshot of the window shows a run.
-func heldAt(o *runs.Observed, w pool.Window) runs.Wanted {
-	newest := newest(o.View, w)
-	return func(m, i int) bool {
-		r := &o.Machines[m].Runs[i]
-		return r.First <= newest && newest <= r.Last
-	}
+// heldAt reports whether the newest snapshot of the window shows a run, which the view idle is about.
+func heldAt(o *runs.Observed, p *query.Plan) func(*Run) bool {
+	newest := newest(o.View, p.Window)
+	return func(r *Run) bool { return p.View != "idle" || r.First <= newest && newest <= r.Last }
 }
 
 // read fills in the usage of the runs' GPUs, and adds notices about missing values.
