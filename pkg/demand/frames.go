@@ -218,7 +218,7 @@ func (a *answer) figures(ctx context.Context) (*Figures, error) {
 	}
 	sorted := slices.Clone(a.chosen) // by length up to the window's end, in which order hours are added up
 	length := func(i int32) pool.Micros { return min(a.all[i].End, a.plan.Window.To) - a.all[i].Begin }
-	slices.SortStableFunc(sorted, func(x, y int32) int { return cmp.Compare(length(x), length(y)) })
+	slices.SortFunc(sorted, func(x, y int32) int { return cmp.Or(cmp.Compare(length(x), length(y)), cmp.Compare(x, y)) })
 	f := &Figures{}
 	var err error
 	if f.Groups, err = a.summary(ctx, sorted, a.plan.GroupBy); err != nil || len(f.Groups) == 0 || !a.plan.Totals {
