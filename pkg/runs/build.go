@@ -90,13 +90,15 @@ type builder struct {
 	runs   []Run
 	pieces []piece // of each run
 	active []int   // runs that can continue
-	gpus   []int32 // where runs with one GPU have theirs
+	gpus   []int32 // backing array for the GPUs of runs with one
 }
 
 func key(first int32, hold int) uint64 { return uint64(first)<<32 | uint64(hold) }
 
 // build joins the holds in the order of their first snapshots. Among holds that begin at the same snapshot, first come
-// those of GPUs that a run held just before: they keep it going, and then others can join it.
+// those of GPUs that a run held just before: they keep it going, and then others can join it. For example, a job holds
+// GPU 0 in snapshots 1 to 9 and GPU 1 in snapshots 5 to 12: GPU 1 joins while the run lasts, so it is one run from 1 to
+// 12 with both. If it holds GPU 1 from snapshot 10 on, the claim is over, so GPU 1 begins a second run.
 func (w *segmenter) build() {
 	b := &w.builder
 	*b = builder{segmenter: w, order: b.order[:0], runs: b.runs[:0], pieces: b.pieces[:0], active: b.active[:0],
@@ -215,8 +217,8 @@ func (b *builder) join(h int, belongs func(*Run, *claimInterval) bool) bool {
 	return false
 }
 
-// reclaim ends a piece with several GPUs where a primary slot takes one of them. If the job still holds others in that
-// snapshot, another run may begin with them.
+// reclaim ends a piece with several GPUs at the snapshot in which a primary slot takes one of them. If the job still
+// holds others in that snapshot, another run may begin with them.
 func (b *builder) reclaim(r *Run, p *piece) {
 	joined := map[int32]int32{}
 	for _, h := range p.holds {

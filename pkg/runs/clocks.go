@@ -154,7 +154,8 @@ func (l *linker) constrain(run *Run, ads []record, into []constraint) []constrai
 	return into
 }
 
-// fit finds the middle of the interval that most constraints contain, of several the one nearest to 0.
+// fit finds the middle of the interval that most constraints contain, of several the one nearest to 0. For example,
+// (−10 s, 5 s], (2 s, 20 s] and (3 s, 8 s] all contain (3 s, 5 s], so the clock is 4 s ahead.
 func fit(constraints []interval) Clock {
 	c := Clock{Constraints: len(constraints)}
 	if c.Constraints < enoughConstraints {

@@ -62,7 +62,7 @@ type record struct {
 	start, end pool.Micros // 0 = not stored
 	ahead      pool.Micros // the clock's error
 	machine    int32       // the number of the ad's machine, −1: none of those observed
-	gpus       uint64      // those of the ad on that machine, a bit each, where it has no more than 64
+	gpus       uint64      // those of the ad on that machine, a bit each, if it has no more than 64
 }
 
 // at corrects a date of the ad; 0 = not stored.
@@ -206,7 +206,9 @@ func (l *linker) ofJob(number int32, ads []record) []claimed {
 	return claims
 }
 
-// oneRunPerAd explains parts of a job's runs again that an ad describes which describes another one better.
+// oneRunPerAd explains parts of a job's runs again that an ad describes which describes another one better. For
+// example, a job is first seen at 10:15 on GPU 0 and at 10:30 on GPU 1, and its only ad names both and begins at 10:14:
+// it describes the run on GPU 0.
 func (l *linker) oneRunPerAd(found []Explained, ads []record) {
 	away := func(e *Explained, r record) pool.Micros { return distance(l.time(e.First), r.start) }
 	for i := 0; i < len(found); i++ {
@@ -241,7 +243,8 @@ func (l *linker) join(pieces []int32, first int, ads []record) (run *Run, next i
 }
 
 // one reports whether a piece and the next one of its claim, on both sides of a gap or of the machine's silence, are
-// one run.
+// one run. For example, a job is seen until 10:00, the collector fails until 13:00, and the job is there again: it is
+// one run if an ad covers 10:00 to 13:00, or if no ad says that a run of the job began between them.
 func (l *linker) one(a, b *Run, covering, starting []record) bool {
 	if a.Ending != Interrupted {
 		return false
@@ -298,7 +301,9 @@ func (l *linker) shows(pieces []int32, snapshot int32) bool {
 	})
 }
 
-// split cuts a run, joined of pieces, where an ad shows a new start.
+// split cuts a run, joined of pieces, at each start that an ad shows. For example, a job is seen from 10:00 to 12:00 on
+// one GPU, and an ad says that it began at 11:05. It had ended and was matched again between two snapshots, so it is
+// two runs, one until 11:05 and one from then on.
 func (l *linker) split(run *Run, pieces []int32, ads []record, into []part) []part {
 	l.starts = l.starts[:0]
 	for _, r := range ads {

@@ -14,7 +14,7 @@ type Place struct {
 	Tier      pool.TierName
 }
 
-// PlaceAt is where a GPU is counted on the UTC day of a snapshot.
+// PlaceAt returns the place of a GPU on the UTC day of a snapshot.
 func (o *Observed) PlaceAt(g *GPU, snapshot int32) Place { return g.places[o.dayOf[snapshot]] }
 
 // Category is the backfill category of the machine's owner.

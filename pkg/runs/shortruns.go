@@ -45,8 +45,8 @@ func (a *adLookup) findShort(w pool.Window) error {
 	return a.ofShort()
 }
 
-// ofShort looks up the ads of short runs, and the history ads of their jobs that say the outcome where an epoch
-// ad does not.
+// ofShort looks up the ads of short runs, and the history ads of their jobs, which give the outcome if an epoch ad does
+// not.
 func (a *adLookup) ofShort() error {
 	if len(a.ads.short) == 0 {
 		return nil
@@ -88,8 +88,9 @@ func (a *adLookup) ofShort() error {
 }
 
 // longest is how long a run that begins on a UTC day may last without a snapshot that shows it: the distance of two
-// snapshots, and as much again while its owner has the GPU already; as a power of two minutes so that the question
-// about a day stays the same while it grows; 0 = any time, before the first snapshot and after the last one.
+// snapshots, and as much again while its owner has the GPU already; as a power of two minutes, because then the request
+// about a day stays the same while it grows; 0 = any time, before the first snapshot and after the last one. For
+// example, with a snapshot every 15 minutes: 2 × 15 min and 2 × 2 min of tolerance make 34 min, rounded up to 64.
 func (o *Observed) longest(day int32) time.Duration {
 	times := o.View.Times
 	from, to := pool.Micros(day)*pool.Day-nearEnd, pool.Micros(day+1)*pool.Day+nearEnd

@@ -91,8 +91,8 @@ func (l *linker) missedRun(r record, ads *Ads, epochs []record) (Explained, bool
 }
 
 // tellsOfRun reports whether an ad may be of a run that no other ad describes better: the epoch ad of a start that was
-// written last; where there are epoch ads, the history ad of a job on backfill that has none of its last run and tells
-// its end. (The older form of adstash replaces a job's last epoch ad by its history ad.)
+// written last; if there are epoch ads, the history ad of a job on backfill that has none of its last run and gives its
+// end. (The older form of adstash replaces a job's last epoch ad by its history ad.)
 func (l *linker) tellsOfRun(r record, ads *Ads, epochs []record) bool {
 	last := r.Kind == jobs.Epoch || ads.epochs && r.OnBackfill() && r.RunEnd() != 0
 	ofRun := func(of record) {
@@ -135,7 +135,9 @@ func (l *linker) gpusOf(r record) (gpus []int32) {
 }
 
 // disproved reports whether a snapshot shows that an ad's run was not there. A snapshot near its start or end does not,
-// nor one at which an owner has a GPU of a run on backfill already.
+// nor one at which an owner has a GPU of a run on backfill already. For example, an ad says that a run lasted from
+// 10:03 to 10:12. A snapshot at 10:15 says nothing about it, but one at 10:07 would show the run, so without it in this
+// snapshot the ad is of another machine, or of another GPU.
 func (l *linker) disproved(r record) bool {
 	o := l.observed
 	times := o.View.Times
