@@ -29,8 +29,12 @@ func linked(p *query.Plan, f *data.Field) {
 	if f.Name == "device" { // which may be shown by another name
 		value = "raw"
 	}
+	text := "${__value." + value + ":percentencode}"
+	if p.Kind == "demand" && f.Name == "user" { // the owner of a job, without a domain: /^user(@|$)/
+		text = url.QueryEscape("/^") + text + url.QueryEscape("(@|$)/")
+	}
 	f.Config.Links = []data.DataLink{{Title: to.title, URL: "/d/" + to.dashboard + "?var-datasource=" +
-		url.QueryEscape(p.Env.LinksFrom) + "&var-" + f.Name + "=${__value." + value + ":percentencode}&${__url_time_range}"}}
+		url.QueryEscape(p.Env.LinksFrom) + "&var-" + f.Name + "=" + text + "&${__url_time_range}"}}
 }
 
 // A column's width in pixels.

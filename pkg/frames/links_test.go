@@ -36,6 +36,8 @@ func TestNamesLeadToDashboards(t *testing.T) {
 	require.Equal(t, "/d/gpureports-machine?var-datasource=a+b&"+
 		"var-machine=${__value.text:percentencode}&${__url_time_range}",
 		links["machine"])
+	require.Contains(t, list(func(p *query.Plan) { p.Kind = "demand" })["user"],
+		"&var-user=%2F%5E${__value.text:percentencode}%28%40%7C%24%29%2F&", "the owner of a job, in any domain")
 	require.Empty(t, list(func(p *query.Plan) { p.Env.LinksFrom = "" }))
 	require.Empty(t, list(func(p *query.Plan) { p.FromAlert = true }))
 

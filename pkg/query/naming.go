@@ -1,5 +1,10 @@
 package query
 
+import (
+	"slices"
+	"strings"
+)
+
 // Holds is the kind of names in a column of texts that not everyone may see.
 type Holds uint8
 
@@ -58,9 +63,17 @@ func shownDevice(stored string) string {
 	return stored
 }
 
-// MatchUser reports whether the filter lets a user pass, by any of the names that it may call them; "" is unknown.
+// MatchUser reports whether the filter lets a user pass, by any of the names that it may call them; "" is unknown. A user
+// without a domain, as queues name the owners of jobs, passes if the filter has them with any domain.
 func (s *Selection) MatchUser(stored string) bool {
-	return s.Users.All() || s.Users.MatchAny(s.naming.taken(stored)...)
+	if s.Users.All() {
+		return true
+	}
+	names := s.naming.taken(stored)
+	if stored != "" && !strings.Contains(stored, "@") {
+		names = append(slices.Clone(names), s.Users.beginningWith(stored+"@")...)
+	}
+	return s.Users.MatchAny(names...)
 }
 
 // MatchTakenOver reports whether the filter lets pass a run whose GPUs a user took over; taken is false if no user did.

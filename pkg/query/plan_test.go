@@ -455,3 +455,15 @@ func TestOptionsOfViews(t *testing.T) {
 		require.ErrorContains(t, err, says, text)
 	}
 }
+
+// A user without a domain is found by one with it, and by nothing else.
+func TestMatchUser(t *testing.T) {
+	for users, want := range map[string]bool{`["a@x.org"]`: true, `["a"]`: true, `["/^a/"]`: true, `["aa@x.org"]`: false,
+		`["!a@x.org"]`: false, `["!b@x.org"]`: true, `["a.b@x.org"]`: false} {
+		p, err := plan(t, `{"queryType": "demand", "filter": {"users": `+users+`}}`)
+		require.NoError(t, err)
+		require.Equal(t, want, p.Select.MatchUser("a"), users)
+		require.Equal(t, users == `["/^a/"]` || users == `["!b@x.org"]` || users == `["!a@x.org"]`,
+			p.Select.MatchUser("a@y.org"), users)
+	}
+}
