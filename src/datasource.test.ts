@@ -1,5 +1,5 @@
 import { CoreApp, DataQueryRequest, dateTime, TimeRange } from '@grafana/data';
-import { DataSourceWithBackend } from '@grafana/runtime';
+import { DataSourceWithBackend, HealthStatus } from '@grafana/runtime';
 import { lastValueFrom, of } from 'rxjs';
 
 import { GpuQuery, VariableQuery } from './query/types';
@@ -171,6 +171,14 @@ describe('ad-hoc filters', () => {
     expect(datasource.queryHasFilter(toggled, options)).toBe(true);
     expect(datasource.queryHasFilter(query, options)).toBe(false);
   });
+});
+
+it('calls settings by the names of the form in what Save & test says', async () => {
+  const { datasource } = testDatasource();
+  jest
+    .spyOn(DataSourceWithBackend.prototype, 'callHealthCheck')
+    .mockResolvedValueOnce({ status: HealthStatus.Error, message: 'snapshotDir "x" is not absolute', details: {} });
+  await expect(datasource.testDatasource()).rejects.toMatchObject({ message: 'Directory "x" is not absolute' });
 });
 
 it('calls queries by what they answer', () => {

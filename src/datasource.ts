@@ -16,10 +16,11 @@ import {
   ToggleFilterAction,
   TypedVariableModel,
 } from '@grafana/data';
-import { DataSourceWithBackend, getTemplateSrv, TemplateSrv } from '@grafana/runtime';
+import { DataSourceWithBackend, getTemplateSrv, HealthCheckResult, TemplateSrv } from '@grafana/runtime';
 import { from, map, mergeMap, Observable, of } from 'rxjs';
 
 import { hasLinks, installedDashboards, keepLinksTo } from './dashboardLinks';
+import { withSettingLabels } from './labels';
 import { fieldOf, filtered, hasFilter, narrowed, toggled, withAdHocFilters } from './query/adhoc';
 import { withUserColors } from './query/colors';
 import { defaultAnnotationQuery, defaultQuery, fitFilter } from './query/defaults';
@@ -87,6 +88,11 @@ export class DataSource extends DataSourceWithBackend<GpuQuery, GpuSettings> imp
   private async linked(response: DataQueryResponse): Promise<DataQueryResponse> {
     this.dashboards ??= installedDashboards().catch(() => new Set());
     return keepLinksTo(await this.dashboards, response);
+  }
+
+  async callHealthCheck(): Promise<HealthCheckResult> {
+    const result = await super.callHealthCheck();
+    return { ...result, message: withSettingLabels(result.message) };
   }
 
   filterQuery(query: GpuQuery): boolean {

@@ -1,7 +1,7 @@
 /** Texts of the editors that are not words of the query model; those come with the schema (query/labels.ts). */
 
 export const valuesTexts = {
-  contains: (text: string) => `Contains "${text}"`,
+  contains: (text: string) => (text.includes('*') ? `Matches "${text}"` : `Contains "${text}"`),
   /** Offered after a `!` if it contains the typed text. */
   contained: (text: string) => `${text} (contained)`,
   exact: (text: string) => `Exactly "${text}"`,
@@ -51,17 +51,50 @@ export const settingTexts = {
   addZone: 'Add zone change',
 };
 
+/** The names that the form gives to settings, by which the health check's sentences call them too. */
+export const settingLabels: Record<string, string> = {
+  snapshotDir: 'Directory',
+  sliceMinutes: 'Slice length',
+  chtcOwnedFile: 'CHTC-owned machines',
+  hostExclusionsFile: 'Excluded hosts',
+  gpuTiersFile: 'GPU tiers',
+  gpuNamesFile: 'GPU names',
+  cacheDir: 'Cache directory',
+  cacheMaxMB: 'Memory',
+  cacheDiskMB: 'Disk',
+  snapshotBucket: 'Snapshot bucket',
+  segmentBucket: 'Shared cache bucket',
+  bucketEndpoint: 'Endpoint',
+  bucketRegion: 'Region',
+  bucketPathStyle: 'Path-style access',
+  bucketCA: 'CA certificates',
+  bucketAccessKey: 'Access key',
+  bucketSecretKey: 'Secret key',
+  timezone: 'Time zone',
+  jobsPath: 'Job file',
+  jobsIndex: 'History index',
+  jobsEpochIndex: 'Epoch index',
+  factsIndex: 'Facts index',
+  'publishTo.pool': 'Pool name',
+  'publishTo.index': 'Target index',
+  pseudonymSecret: 'Secret',
+};
+
+const settingNames = new RegExp(`\\b(${Object.keys(settingLabels).join('|').replaceAll('.', '\\.')})\\b`, 'g');
+
+/** Sentences of the backend with the form's names of settings instead of those of provisioning. */
+export function withSettingLabels(text: string): string {
+  return text.replace(settingNames, (name) => settingLabels[name] ?? name);
+}
+
 export const bucketTexts = {
   section:
     'S3 buckets shared by several Grafana servers. A server administrator must allow them (allowed_buckets). Both use ' +
     'the same S3 server and keys.',
-  snapshots: 'Snapshot bucket',
   snapshotsHelp: 'Name and prefix of the Parquet files. Use this instead of Directory.',
-  segments: 'Shared cache bucket',
   segmentsHelp: 'The first server that needs a finished day computes it; the others reuse it.',
   endpoint: 'URL of the S3 server. Leave empty for Amazon S3.',
   region: "Leave empty for the server's default.",
-  pathStyle: 'Path-style access',
   pathStyleHelp: 'Most Ceph installations need this.',
   certificates: "PEM certificate of the CA, if the system doesn't trust it.",
   keys: "Leave both keys empty to use the server's own credentials, if allowed and forwarded to the plugin.",
@@ -70,9 +103,7 @@ export const bucketTexts = {
 export const factsTexts = {
   ofPool: 'Hourly aggregates that this pool publishes to Elasticsearch for fleet data sources.',
   ofFleet: 'Hourly aggregates that the pools publish. Time ranges are rounded to full hours.',
-  pool: 'Pool name',
   poolHelp: 'Facts are published under this name every hour. Leave empty to disable.',
-  index: 'Target index',
   indexHelp: 'Defaults to Facts index.',
 };
 
@@ -86,7 +117,6 @@ export const snapshotTexts = {
   slice:
     'A GPU counts once per slice. Choose a slice no longer than the collector interval; otherwise GPU hours are too high.',
   lists: 'Files in the snapshot directory. Missing default files are ignored.',
-  chtcOwned: 'CHTC-owned machines',
   cache: 'Keeps the data read from the snapshots, so that queries over a year return almost instantly.',
 };
 

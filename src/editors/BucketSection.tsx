@@ -2,7 +2,7 @@ import React from 'react';
 import { Field, Switch, TextArea } from '@grafana/ui';
 import { ConfigSubSection } from '@grafana/plugin-ui';
 
-import { bucketTexts } from '../labels';
+import { bucketTexts, settingLabels } from '../labels';
 import { settingInputs, SettingsEditorProps } from './settingInputs';
 
 /** Buckets for the snapshots, instead of a directory, and for data derived from finished days. */
@@ -17,26 +17,26 @@ export function BucketSection(props: SettingsEditorProps) {
       isCollapsible
       isInitiallyOpen={Boolean(jsonData.snapshotBucket || jsonData.segmentBucket)}
     >
-      <Field label={bucketTexts.snapshots} description={bucketTexts.snapshotsHelp} disabled={readOnly}>
+      <Field label={settingLabels.snapshotBucket} description={bucketTexts.snapshotsHelp} disabled={readOnly}>
         {text('snapshotBucket', 's3://bucket/prefix')}
       </Field>
-      <Field label={bucketTexts.segments} description={bucketTexts.segmentsHelp} disabled={readOnly}>
+      <Field label={settingLabels.segmentBucket} description={bucketTexts.segmentsHelp} disabled={readOnly}>
         {text('segmentBucket', 's3://bucket/prefix')}
       </Field>
-      <Field label="Endpoint" description={bucketTexts.endpoint} disabled={readOnly}>
+      <Field label={settingLabels.bucketEndpoint} description={bucketTexts.endpoint} disabled={readOnly}>
         {text('bucketEndpoint', 'https://s3.example.com')}
       </Field>
-      <Field label="Region" description={bucketTexts.region} disabled={readOnly}>
+      <Field label={settingLabels.bucketRegion} description={bucketTexts.region} disabled={readOnly}>
         {text('bucketRegion', 'us-east-1')}
       </Field>
-      <Field label={bucketTexts.pathStyle} description={bucketTexts.pathStyleHelp} disabled={readOnly}>
+      <Field label={settingLabels.bucketPathStyle} description={bucketTexts.pathStyleHelp} disabled={readOnly}>
         <Switch
           id="config-bucketPathStyle"
           value={jsonData.bucketPathStyle ?? false}
           onChange={(event) => change({ bucketPathStyle: event.currentTarget.checked || undefined })}
         />
       </Field>
-      <Field label="CA certificates" description={bucketTexts.certificates} disabled={readOnly}>
+      <Field label={settingLabels.bucketCA} description={bucketTexts.certificates} disabled={readOnly}>
         <TextArea
           id="config-bucketCA"
           cols={60}
@@ -46,10 +46,10 @@ export function BucketSection(props: SettingsEditorProps) {
           onChange={(event) => change({ bucketCA: event.currentTarget.value || undefined })}
         />
       </Field>
-      <Field label="Access key" description={bucketTexts.keys} disabled={readOnly}>
+      <Field label={settingLabels.bucketAccessKey} description={bucketTexts.keys} disabled={readOnly}>
         {secret('bucketAccessKey')}
       </Field>
-      <Field label="Secret key" disabled={readOnly}>
+      <Field label={settingLabels.bucketSecretKey} disabled={readOnly}>
         {secret('bucketSecretKey')}
       </Field>
     </ConfigSubSection>

@@ -2,7 +2,7 @@ import React from 'react';
 import { Field } from '@grafana/ui';
 import { ConfigSection } from '@grafana/plugin-ui';
 
-import { factsTexts } from '../labels';
+import { factsTexts, settingLabels } from '../labels';
 import { settingInputs, SettingsEditorProps } from './settingInputs';
 
 /** The alias of the facts in the documentation. */
@@ -23,7 +23,7 @@ export function FactsSection(props: SettingsEditorProps) {
       isInitiallyOpen={!isOfPool || Boolean(jsonData.factsIndex || jsonData.publishTo)}
     >
       <Field
-        label="Facts index"
+        label={settingLabels.factsIndex}
         description={
           isOfPool
             ? 'Alias under which the facts of this pool are published, by gpureports publish or by the plugin itself.'
@@ -35,12 +35,12 @@ export function FactsSection(props: SettingsEditorProps) {
         {text('factsIndex', factsIndex)}
       </Field>
       {isOfPool && (
-        <Field label={factsTexts.pool} description={factsTexts.poolHelp} disabled={readOnly}>
+        <Field label={settingLabels['publishTo.pool']} description={factsTexts.poolHelp} disabled={readOnly}>
           {publishing('pool', 'CHTC')}
         </Field>
       )}
       {isOfPool && jsonData.publishTo && (
-        <Field label={factsTexts.index} description={factsTexts.indexHelp} disabled={readOnly}>
+        <Field label={settingLabels['publishTo.index']} description={factsTexts.indexHelp} disabled={readOnly}>
           {publishing('index', jsonData.factsIndex ?? factsIndex)}
         </Field>
       )}

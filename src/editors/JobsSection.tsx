@@ -2,6 +2,7 @@ import React from 'react';
 import { Field, RadioButtonGroup } from '@grafana/ui';
 import { ConfigSection } from '@grafana/plugin-ui';
 
+import { settingLabels } from '../labels';
 import { JobsSource, settingDefaults } from '../settings';
 import { settingInputs, SettingsEditorProps } from './settingInputs';
 
@@ -43,7 +44,7 @@ export function JobsSection(props: SettingsEditorProps) {
       </Field>
       {source === 'sqlite' && (
         <Field
-          label="Job file"
+          label={settingLabels.jobsPath}
           description={
             'Name of the file in the snapshot directory. The command gpureports import-jobs creates it ' +
             'from history and epoch ads.'
@@ -56,7 +57,7 @@ export function JobsSection(props: SettingsEditorProps) {
       {source === 'elasticsearch' && (
         <>
           <Field
-            label="History index"
+            label={settingLabels.jobsIndex}
             description="Index or pattern with the job ads of condor_history."
             required
             disabled={readOnly}
@@ -64,7 +65,7 @@ export function JobsSection(props: SettingsEditorProps) {
             {text('jobsIndex', 'htcondor-history-*')}
           </Field>
           <Field
-            label="Epoch index"
+            label={settingLabels.jobsEpochIndex}
             description={
               'Index or pattern with one ad for each run of a job, if condor_adstash stores them; ' +
               'otherwise leave empty.'

@@ -2,7 +2,7 @@ import React from 'react';
 import { Button, Field, RadioButtonGroup, Stack } from '@grafana/ui';
 import { ConfigSection } from '@grafana/plugin-ui';
 
-import { privacyTexts } from '../labels';
+import { privacyTexts, settingLabels } from '../labels';
 import { settingDefaults, UserNames } from '../settings';
 import { settingInputs, SettingsEditorProps } from './settingInputs';
 
@@ -29,7 +29,7 @@ export function PrivacySection(props: SettingsEditorProps) {
       </Field>
       {userNames === 'pseudonyms' && (
         <Field
-          label="Secret"
+          label={settingLabels.pseudonymSecret}
           description={privacyTexts.secret}
           required
           disabled={readOnly}

@@ -2,7 +2,7 @@ import React from 'react';
 import { Combobox, Divider, Field, Input, Space } from '@grafana/ui';
 import { ConfigSection } from '@grafana/plugin-ui';
 
-import { snapshotTexts } from '../labels';
+import { settingLabels, snapshotTexts } from '../labels';
 import { settingDefaults, sliceLengths } from '../settings';
 import { BucketSection } from './BucketSection';
 import { settingInputs, SettingsEditorProps } from './settingInputs';
@@ -34,7 +34,7 @@ export function SnapshotSections(props: SettingsEditorProps) {
         description="The monthly files of the snapshot collector. The plugin only reads them."
       >
         <Field
-          label="Directory"
+          label={settingLabels.snapshotDir}
           description={
             "Absolute path on Grafana's server of the directory with the files gpu_state_YYYY-MM.db or " +
             'gpu_state_YYYY-MM.parquet.'
@@ -47,7 +47,12 @@ export function SnapshotSections(props: SettingsEditorProps) {
         <BucketSection {...props} />
         <Space v={2} />
         <TimezoneField value={jsonData.timezone} onChange={(timezone) => change({ timezone })} readOnly={readOnly} />
-        <Field label="Slice length" description={snapshotTexts.slice} disabled={readOnly} htmlFor="config-sliceMinutes">
+        <Field
+          label={settingLabels.sliceMinutes}
+          description={snapshotTexts.slice}
+          disabled={readOnly}
+          htmlFor="config-sliceMinutes"
+        >
           <Combobox
             id="config-sliceMinutes"
             width={30}
@@ -61,7 +66,7 @@ export function SnapshotSections(props: SettingsEditorProps) {
       <Divider />
       <ConfigSection title="Ownership, exclusions and tiers" description={snapshotTexts.lists}>
         <Field
-          label={snapshotTexts.chtcOwned}
+          label={settingLabels.chtcOwnedFile}
           description={
             'File with one host name per line; # begins a comment. These machines are CHTC-owned ' +
             'regardless of their projects.'
@@ -71,7 +76,7 @@ export function SnapshotSections(props: SettingsEditorProps) {
           {text('chtcOwnedFile', settingDefaults.chtcOwnedFile)}
         </Field>
         <Field
-          label="Excluded hosts"
+          label={settingLabels.hostExclusionsFile}
           description={
             'YAML file with excluded_hosts: {part of a host name: reason}. Excluded hosts are left out ' +
             'of all figures, and every answer reports them.'
@@ -81,7 +86,7 @@ export function SnapshotSections(props: SettingsEditorProps) {
           {text('hostExclusionsFile', settingDefaults.hostExclusionsFile)}
         </Field>
         <Field
-          label="GPU tiers"
+          label={settingLabels.gpuTiersFile}
           description={
             'YAML file with tiers: {name: [parts of device names]}; all other devices are Standard. ' +
             'Without a file, H200, H100 80GB HBM3 and A100-SXM4-80GB are Flagship.'
@@ -91,7 +96,7 @@ export function SnapshotSections(props: SettingsEditorProps) {
           {text('gpuTiersFile', settingDefaults.gpuTiersFile)}
         </Field>
         <Field
-          label="GPU names"
+          label={settingLabels.gpuNamesFile}
           description="YAML file with names: {stored name: display name} for devices in tables and legends."
           disabled={readOnly}
         >
@@ -101,7 +106,7 @@ export function SnapshotSections(props: SettingsEditorProps) {
       <Divider />
       <ConfigSection title="Cache" description={snapshotTexts.cache} isCollapsible>
         <Field
-          label="Directory"
+          label={settingLabels.cacheDir}
           description={
             'Absolute path of a directory that the plugin can write to; it creates its own subdirectory' +
             ' there. If empty, the cache is in memory only and is rebuilt when the plugin starts.'
@@ -110,10 +115,14 @@ export function SnapshotSections(props: SettingsEditorProps) {
         >
           {text('cacheDir', 'In memory only')}
         </Field>
-        <Field label="Memory" description="Maximum memory for the cache." disabled={readOnly}>
+        <Field label={settingLabels.cacheMaxMB} description="Maximum memory for the cache." disabled={readOnly}>
           {megabytes('cacheMaxMB')}
         </Field>
-        <Field label="Disk" description="Maximum disk space for the cache directory." disabled={readOnly}>
+        <Field
+          label={settingLabels.cacheDiskMB}
+          description="Maximum disk space for the cache directory."
+          disabled={readOnly}
+        >
           {megabytes('cacheDiskMB')}
         </Field>
       </ConfigSection>

@@ -2,7 +2,7 @@ import React from 'react';
 import { getTimeZones } from '@grafana/data';
 import { Button, Combobox, Field, IconButton, InlineField, Input, RadioButtonGroup, Stack } from '@grafana/ui';
 
-import { settingTexts } from '../labels';
+import { settingLabels, settingTexts } from '../labels';
 import { settingDefaults, ZoneChange } from '../settings';
 
 interface Props {
@@ -35,7 +35,7 @@ export function TimezoneField({
 
   return (
     <Field
-      label="Time zone"
+      label={settingLabels.timezone}
       description={description}
       disabled={readOnly}
       htmlFor={isList ? undefined : 'config-timezone'}
