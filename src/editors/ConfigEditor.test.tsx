@@ -63,7 +63,7 @@ describe('ConfigEditor', () => {
     [/^Excluded hosts/, 'out.yaml', 'hostExclusionsFile', 'out.yaml'],
     [/^GPU tiers/, 'tiers.yaml', 'gpuTiersFile', 'tiers.yaml'],
     [/^GPU names/, 'names.yaml', 'gpuNamesFile', 'names.yaml'],
-    [/^Directory.*can write/, '/cache', 'cacheDir', '/cache'],
+    [/^Cache directory/, '/cache', 'cacheDir', '/cache'],
     [/^Memory/, '100', 'cacheMaxMB', 100],
     [/^Disk/, '200', 'cacheDiskMB', 200],
   ])('keeps %s', async (label, typed, field, value) => {
@@ -299,6 +299,15 @@ describe('the mode', () => {
       factsIndex: 'gpu-facts',
       timezone: 'America/Chicago',
     });
+  });
+
+  it('gives the pool back its settings after a look at many pools', async () => {
+    const jsonData: GpuSettings = { snapshotDir: '/data', jobs: 'sqlite', jobsPath: 'ads.db', userNames: 'full' };
+    const { user, settings } = setup(jsonData);
+    await user.click(screen.getByRole('radio', { name: 'Many pools' }));
+    expect(settings().jsonData).toEqual({ mode: 'fleet', userNames: 'full' });
+    await user.click(screen.getByRole('radio', { name: 'One pool' }));
+    expect(settings().jsonData).toEqual({ ...jsonData, mode: 'pool' });
   });
 
   it('asks for Elasticsearch of a pool where it publishes facts', async () => {

@@ -1,9 +1,9 @@
-import React from 'react';
+import React, { useRef } from 'react';
 import { Divider, Field, RadioButtonGroup, Switch } from '@grafana/ui';
 import { ConfigSection, DataSourceDescription } from '@grafana/plugin-ui';
 
 import { settingTexts } from '../labels';
-import { Mode, settingDefaults, usesElasticsearch } from '../settings';
+import { GpuSettings, Mode, onlyOfOnePool, settingDefaults, usesElasticsearch } from '../settings';
 import { ElasticsearchSection } from './ElasticsearchSection';
 import { FactsSection } from './FactsSection';
 import { JobsSection } from './JobsSection';
@@ -23,6 +23,14 @@ export function ConfigEditor(props: SettingsEditorProps) {
   const { change } = settingInputs(props);
   const mode = jsonData.mode || settingDefaults.mode;
   const isOfPool = mode === 'pool';
+  const ofPool = useRef<GpuSettings>({}); // for those who only look at the other scope
+
+  const changeMode = (chosen: Mode) => {
+    if (isOfPool) {
+      ofPool.current = onlyOfOnePool(jsonData);
+    }
+    change(chosen === 'pool' ? { ...ofPool.current, mode: chosen } : { mode: chosen });
+  };
 
   return (
     <>
@@ -37,12 +45,7 @@ export function ConfigEditor(props: SettingsEditorProps) {
         description={modes.find(({ value }) => value === mode)?.description}
         disabled={readOnly}
       >
-        <RadioButtonGroup
-          aria-label={settingTexts.scope}
-          options={modes}
-          value={mode}
-          onChange={(chosen) => change({ mode: chosen })}
-        />
+        <RadioButtonGroup aria-label={settingTexts.scope} options={modes} value={mode} onChange={changeMode} />
       </Field>
       <Divider />
       {isOfPool && <SnapshotSections {...props} />}
