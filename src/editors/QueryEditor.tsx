@@ -134,7 +134,7 @@ export function QueryEditor(props: Props) {
                   <EditorField label={queryTexts.bucket} htmlFor={`${id}-bucket`} tooltip={queryTexts.bucketTooltip}>
                     <Combobox
                       id={`${id}-bucket`}
-                      options={optionsOf(bucketsOf(found.spec), bucketLabels)}
+                      options={optionsOf(bucketsOf(found.spec, datasource.sliceMinutes), bucketLabels)}
                       value={query.bucket || 'auto'}
                       onChange={({ value }) => change({ bucket: value })}
                     />

@@ -116,7 +116,7 @@ export function ValuesSelect({
 /** The option that chooses, or excludes, all values that contain a typed text; none if no value does. */
 function patternOption(typed: string, values: string[] = []): Option[] {
   const text = named(typed);
-  return text === '' || isPattern(text) || !values.some((value) => value.includes(text))
+  return text === '' || isPattern(text) || !matchesSome(containing(text), values)
     ? []
     : [{ value: containing(text), label: excludes(typed) ? valuesTexts.contained(text) : valuesTexts.contains(text) }];
 }

@@ -48,6 +48,8 @@ describe('a typed text', () => {
 
   it('is not read as a pattern', () => {
     expect(containing('A100 (80GB)')).toBe('/A100 \\(80GB\\)/');
+    expect(containing('lab*.edu')).toBe('/^lab.*\\.edu$/');
+    expect(entryOfTyped('lab*', ['lab1.edu', 'geo.edu'])).toBe('/^lab.*$/');
     expect(matchesSome(containing('A100 (80GB)'), ['NVIDIA A100 (80GB)'])).toBe(true);
   });
 });

@@ -48,9 +48,10 @@ export function isUsable(entry: string): boolean {
   }
 }
 
-/** The entry that chooses every value that contains a text. */
+/** The entry that chooses every value that contains a text; one with a `*` stands for any text, as in file names. */
 export function containing(text: string): string {
-  return `/${text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}/`;
+  const parts = text.split('*').map((part) => part.replace(/[.+?^${}()|[\]\\]/g, '\\$&'));
+  return parts.length > 1 ? `/^${parts.join('.*')}$/` : `/${parts[0]}/`;
 }
 
 /** Whether an entry chooses or excludes one of some values, as far as JavaScript can tell of RE2; variables do. */
@@ -78,7 +79,7 @@ export function entryOfTyped(typed: string, values: string[]): string {
   const prefix = excludes(typed) ? '!' : '';
   const text = named(typed).trim();
   const isExact = isPattern(text) || text.includes('$') || values.includes(text);
-  return prefix + (isExact || !values.some((value) => value.includes(text)) ? text : containing(text));
+  return prefix + (isExact || !matchesSome(containing(text), values) ? text : containing(text));
 }
 
 /** GPUs without a project, as an entry: the empty text itself would be no entry. */

@@ -72,6 +72,7 @@ describe('the shared schema', () => {
 it('a view has the buckets that its records allow', () => {
   const { timeseries } = kinds.allocation.views;
   expect(bucketsOf(timeseries)).toEqual(schema.buckets);
+  expect(bucketsOf(timeseries, 15)).toEqual(schema.buckets.filter((name) => !['5m', '10m'].includes(name)));
   expect(bucketsOf({ ...timeseries, bucketMinutes: 60 })).toEqual(
     schema.buckets.filter((bucket) => !bucket.endsWith('m'))
   );

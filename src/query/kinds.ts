@@ -131,11 +131,12 @@ export function metricsOf(query: GpuQuery, mode?: Mode): string[] {
   return query.metrics?.length ? query.metrics : (viewOf(query, mode)?.spec.defaultMetrics ?? []);
 }
 
-/** The buckets that a view can have: those of its records' length and longer. */
-export function bucketsOf({ bucketMinutes = 0 }: ViewSpec): string[] {
+/** The buckets that a view can have: those of its records' length and longer, and multiples of a slice (0: of any). */
+export function bucketsOf({ bucketMinutes = 0 }: ViewSpec, sliceMinutes = 0): string[] {
   return buckets.filter((name) => {
     const [, length, unit] = /^(\d+)([mh])$/.exec(name) ?? [];
-    return length === undefined || Number(length) * (unit === 'h' ? 60 : 1) >= bucketMinutes;
+    const minutes = Number(length) * (unit === 'h' ? 60 : 1);
+    return length === undefined || (minutes >= bucketMinutes && (sliceMinutes === 0 || minutes % sliceMinutes === 0));
   });
 }
 
