@@ -146,7 +146,7 @@ func Rules() []Rule {
 			Dashboard: "gpureports-backfill", Panel: "Backfill pool",
 		},
 		{
-			UID: "gpureports-idle", Title: "GPUs held idle for 2 h",
+			UID: "gpureports-idle", Title: fmt.Sprintf("%d or more GPUs of a device held idle for 2 h", idleGPUs),
 			Queries: []RuleQuery{{
 				Query: ask("utilization", "summary").by("device").of("idleNow"), Since: 3 * time.Hour,
 			}},

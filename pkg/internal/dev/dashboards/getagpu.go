@@ -21,20 +21,23 @@ func getAGPU() Dashboard {
 			},
 			{
 				Title: "GPUs by device", Width: 24, Height: 14, MaxDataPoints: 2000,
-				Description: "For each device: GPUs that no job holds at the end of the time range, all GPUs, and their memory; " +
+				Description: "For each device: GPUs that no job holds in the newest snapshot, all GPUs, and their memory; " +
 					"the longest backfill jobs of which 90, 75 and 50% finish in one run, counted from their start; and how " +
 					"often longer ones should checkpoint. No value: too few runs to tell, or no backfill on this device.",
-				Query: ask("allocation", "timeseries").by("device").of("free").where(real(all)),
+				Query: ask("allocation", "current").where(all).atMost(query.MaxRows),
 				More:  []Query{ask("allocation", "current").where(all).atMost(query.MaxRows), long},
-				View: sortedBy(table(Override{freeNow, wholeBar}, Override{"GPUs", width(70)},
+				View: sortedBy(table(Override{freeNow, with(wholeBar, "noValue", "0")}, Override{"GPUs", width(70)},
 					Override{"Memory", with(width(80), "unit", "suffix:GB")},
 					Override{"longestHours90", with(width(110), "displayName", "90% finish: jobs up to")},
 					Override{"longestHours75", with(width(110), "displayName", "75% finish: jobs up to")},
 					Override{"longestHours50", with(width(110), "displayName", "50% finish: jobs up to")},
 					Override{"bestCheckpointHours", with(width(110), "displayName", "Longer jobs: checkpoint every")}), freeNow),
 				Transformations: []Transformation{
-					{ID: "reduce", From: "A", Options: object{"reducers": []string{"lastNotNull"}, "mode": "seriesToRows",
-						"labelsToFields": true, "includeTimeField": false}},
+					freeOnly,
+					{ID: "groupBy", From: "A", Options: object{"fields": object{"GPU": aggregated("count"),
+						"Device": groupKey}}},
+					{ID: "organize", From: "A", Options: object{"excludeByName": object{}, "indexByName": object{},
+						"renameByName": object{"Device": "device", "GPU (count)": freeNow}}},
 					{ID: "groupBy", From: "B", Options: object{"fields": object{"GPU": aggregated("count"),
 						"Memory": aggregated("max"),
 						"Device": groupKey}}},
@@ -43,7 +46,7 @@ func getAGPU() Dashboard {
 					{ID: "joinByField", Options: object{"byField": "device", "mode": "outer"}},
 					{ID: "organize", Options: object{"excludeByName": object{"Field": true, "slots": true,
 						"jobHours": true, "Job length": true},
-						"indexByName": object{}, "renameByName": object{"Last *": freeNow, "device": "Device"}}},
+						"indexByName": object{}, "renameByName": object{"device": "Device"}}},
 				},
 			},
 			{
@@ -59,6 +62,13 @@ func getAGPU() Dashboard {
 		}}},
 	}
 }
+
+// freeOnly leaves the free GPUs of the first query.
+var freeOnly = func() Transformation {
+	free := including("State", "regex", "^Free$")
+	free.From = "A"
+	return free
+}()
 
 // notYet stands where fewer waits are over than a figure needs.
 var notYet = object{"noValue": "–"}

@@ -28,7 +28,7 @@ func supply() Dashboard {
 					Description: "For each model: the longest jobs of which 90% finish in one run, and how often longer ones " +
 						"should checkpoint to cost the fewest GPU hours (for jobs of 12 hours, if each checkpoint takes 5 minutes).",
 					Query: ask("backfillAvailability", "advice").by("device").where(chosen),
-					View: table(Override{"device", width(190)},
+					View: table(Override{"device", width(250)},
 						Override{"advice", with(atLeast(500), "custom.wrapText", true)}, hidden("runs")),
 				},
 				Panel{

@@ -22,9 +22,10 @@ func users() Dashboard {
 				},
 				{
 					Title: "GPU hours by user", Width: 20, Height: 9, MaxDataPoints: 60,
-					Description: "GPU hours of the ten users with the most, and of all others together.",
-					Query:       ask("userHours", "timeseries").by("user").where(chosen),
-					View:        linked(bars(otherUsers...), toUser.ofSeries()),
+					Description: "GPU hours of the ten users with the most, and of all others together. A bar lacks the hours " +
+						"of a missing snapshot, which the table below includes.",
+					Query: ask("userHours", "timeseries").by("user").where(chosen),
+					View:  linked(bars(otherUsers...), toUser.ofSeries()),
 				},
 				{
 					Title: "Users and their GPU hours", Width: 24, Height: 14,
@@ -38,7 +39,10 @@ func users() Dashboard {
 					View: sortedBy(table(
 						Override{"GPU hours", amountBar},
 						Override{"% of total", width(110)},
-						Override{"Backfill %", object{"unit": "percent", "decimals": 1, "custom.width": 110}},
+						// 0 of 0 hours is no number
+						Override{"Backfill %", object{"unit": "percent", "decimals": 1, "custom.width": 110,
+							"mappings": []object{{"type": "special", "options": object{"match": "nan",
+								"result": object{"text": "–"}}}}}},
 						Override{"Evictions per 100 GPU hours", width(130)},
 					), "GPU hours"),
 					Transformations: sharesOfUsers,

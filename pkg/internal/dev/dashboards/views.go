@@ -163,7 +163,7 @@ func curves(overrides ...Override) View {
 	custom["axisSoftMin"], custom["axisSoftMax"] = 0, 1
 	whole := object{"decimals": 0}
 	v.Overrides = append([]Override{
-		{"survival", whole}, {"low", whole}, {"high", whole}, {"hours", object{"min": 0, "max": 48, "decimals": 0}},
+		{"survival", whole}, {"low", whole}, {"high", whole}, {"hours", object{"min": 0, "max": 48}},
 	}, overrides...)
 	return v
 }
