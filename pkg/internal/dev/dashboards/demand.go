@@ -60,7 +60,7 @@ func demand() Dashboard {
 					Query: ask("demand", "summary").by("user").
 						of("waits", "medianWaitHours", "p90WaitHours", "waitingGpus").
 						where(chosen).withoutTotals(),
-					View: sortedBy(table(owner), "Waiting GPUs (avg.)"),
+					View: sortedBy(table(owner, Override{"waitingGpus", width(105)}), "Waiting GPUs (avg.)"),
 				},
 				{
 					Title: "How long jobs wait", Width: 12, Height: 12,

@@ -51,7 +51,8 @@ func supply() Dashboard {
 					Title: "Supply by device", Width: 24, Height: 12,
 					Description: "GPUs of each model that were available to backfill jobs and used by them, on average.",
 					Query:       usedByDevice,
-					View:        sortedBy(table(Override{"usedPercent", percentBar}), "Available (avg.)"),
+					View: sortedBy(table(Override{"available", width(110)}, Override{"usedPercent", percentBar}),
+						"Available (avg.)"),
 				},
 				Panel{
 					Title: "Used share by hour of the week", Width: 12, Height: 8,
