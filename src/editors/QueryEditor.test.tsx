@@ -155,7 +155,15 @@ describe('QueryEditor', () => {
   it('shows users that cannot choose, and says why', () => {
     setup({ queryType: 'allocation', metrics: ['free'], filter: { users: ['u'] } });
     expect(screen.getByLabelText('Users')).toBeInTheDocument();
-    expect(screen.getByRole('alert')).toHaveTextContent('needs "allocated" as the only metric');
+    expect(screen.getByRole('alert')).toHaveTextContent('needs "Allocated (avg.)" as the only metric');
+  });
+
+  it('takes the metric that only users have when a view with chosen users is left', async () => {
+    const filter = { users: ['u'] };
+    const { onChange, user } = setup({ queryType: 'allocation', view: 'current', filter });
+    await user.click(screen.getByLabelText('View'));
+    await user.click(await screen.findByRole('option', { name: /^Summary/ }));
+    expect(onChange).toHaveBeenCalledWith(expect.objectContaining({ view: 'summary', metrics: ['allocated'], filter }));
   });
 
   it('gives every control a name', async () => {
@@ -475,6 +483,14 @@ describe('in alert rules', () => {
     );
     const warning = screen.getByRole('alert', { name: /can't be used in alert rules/ });
     expect(warning).toHaveTextContent("Alert rules don't support dashboard variables. Replace $machine.");
+  });
+
+  it('offers alert rules the views that can alert', async () => {
+    const { user } = setup({ queryType: 'allocation', view: 'summary' }, { app: CoreApp.UnifiedAlerting });
+    await user.click(screen.getByLabelText('View'));
+    const names = (await screen.findAllByRole('option')).map((option) => option.textContent);
+    expect(names).toContainEqual(expect.stringMatching(/^Time series/));
+    expect(names).not.toContainEqual(expect.stringMatching(/^State timeline/));
   });
 
   it('does not warn about what can alert, nor outside of alert rules', () => {

@@ -5,8 +5,8 @@ import { EditorField, EditorRow, FlexItem } from '@grafana/plugin-ui';
 
 import { queryTexts } from '../labels';
 import { commandLine } from '../query/commandLine';
-import { defaultQuery, fit, textOf } from '../query/defaults';
-import { bucketsOf, filtersOf, groupByOf, kindsOf, viewOf, ViewSpec } from '../query/kinds';
+import { defaultQuery, fit, textOf, withUserMetric } from '../query/defaults';
+import { bucketsOf, filtersOf, groupByOf, kindsOf, KindSpec, viewOf, ViewSpec } from '../query/kinds';
 import { bucketLabels, groupByLabels, kindLabels, metricLabels, optionsOf, viewLabels } from '../query/labels';
 import { migrate } from '../query/migration';
 import { annotationPresets, answerable, applyPreset, presets } from '../query/presets';
@@ -53,6 +53,7 @@ export function QueryEditor(props: Props) {
     }
   };
   const change = (fields: Partial<GpuQuery>) => save(fit({ ...query, ...fields }, mode));
+  const changeView = (fields: Partial<GpuQuery>) => save(withUserMetric(fit({ ...query, ...fields }, mode), mode));
 
   // Grafana shows a new rule's default query, but previews and stores only the query that the editor reported.
   const isNewRule = inAlertRule && props.query.view === undefined;
@@ -74,7 +75,7 @@ export function QueryEditor(props: Props) {
             value={query.queryType ?? null}
             placeholder={queryTexts.typePlaceholder}
             onChange={({ value }) =>
-              change({ queryType: value, view: undefined, groupBy: undefined, metrics: undefined })
+              changeView({ queryType: value, view: undefined, groupBy: undefined, metrics: undefined })
             }
           />
         </EditorField>
@@ -82,9 +83,9 @@ export function QueryEditor(props: Props) {
           <EditorField label={queryTexts.view} htmlFor={`${id}-view`} width={22}>
             <Combobox
               id={`${id}-view`}
-              options={optionsOf(Object.keys(kindsOf[mode][found.kind].views), viewLabels[found.kind])}
+              options={optionsOf(viewsOf(kindsOf[mode][found.kind], inAlertRule, found.view), viewLabels[found.kind])}
               value={found.view}
-              onChange={({ value }) => change({ view: value })}
+              onChange={({ value }) => changeView({ view: value })}
             />
           </EditorField>
         )}
@@ -181,4 +182,9 @@ function defaultMetricsText(kind: string, { metrics, defaultMetrics }: ViewSpec)
   return metrics.length === defaultMetrics.length
     ? 'All'
     : defaultMetrics.map((name) => metricLabels[kind]?.[name]?.label ?? name).join(', ');
+}
+
+/** The views of a kind; of an alert rule those that it can evaluate, and the one that it has. */
+function viewsOf({ views }: KindSpec, inAlertRule: boolean, chosen: string): string[] {
+  return Object.keys(views).filter((name) => !inAlertRule || views[name].alerting !== 'none' || name === chosen);
 }

@@ -1,7 +1,7 @@
 import { Mode } from '../settings';
 import { FilterField, GpuQuery, QueryFilter } from './types';
 import { hasVariable } from './interpolate';
-import { filterFields, optionNames, QueryOption, queryVersion, viewOf } from './kinds';
+import { canFilterUsers, filterFields, optionNames, QueryOption, queryVersion, viewOf } from './kinds';
 
 /**
  * What a new query asks: the kind's own defaults, allocated % of each category over time. It can be drawn, explored and
@@ -37,6 +37,12 @@ export function fit(query: GpuQuery, mode?: Mode): GpuQuery {
     filter: fitFilter(query.filter, spec.filters),
     version: queryVersion,
   };
+}
+
+/** A query with chosen users names the metric that only they have, in views where others are of all GPUs. */
+export function withUserMetric(query: GpuQuery, mode?: Mode): GpuQuery {
+  const metric = viewOf(query, mode)?.spec.userMetrics?.[0];
+  return metric && query.filter?.users && !canFilterUsers(query, mode) ? { ...query, metrics: [metric] } : query;
 }
 
 /** The plugin's own fields of a query, as a text: equal texts mean the same query. */

@@ -35,7 +35,7 @@ describe('validate', () => {
     ['ownership', { filter: { ownerships: ['CHTC'] } }, 'There is no ownership "CHTC". Valid values: Researcher Owned'],
     ['filter', { view: 'health', filter: { devices: ['x'] } }, 'allocation/health cannot be filtered by devices.'],
     ['idle', { filter: { idle: true } }, 'allocation/timeseries cannot be filtered by idle.'],
-    ['users', { filter: { users: ['u'] } }, 'needs "allocated" as the only metric'],
+    ['users', { filter: { users: ['u'] } }, 'needs "Allocated (avg.)" as the only metric'],
     ['bucket', { bucket: '2h' }, 'There is no bucket "2h". Valid values: auto, window, 5m'],
     ['duration', { duration: 'life' }, 'There is no duration "life". Valid values: tenure, vacancy.'],
     ['negative limit', { limit: -1 }, 'The limit is a whole number'],
@@ -71,7 +71,7 @@ describe('validateForAlert', () => {
     [
       'a view that cannot alert',
       { view: 'current' },
-      "This view can't be used in alert rules. Use timeseries, summary",
+      "This view can't be used in alert rules. Use Time series, Summary",
     ],
     ['a table of all metrics', { view: 'summary' }, 'exactly one metric'],
     ['a table of two metrics', { view: 'summary', metrics: ['free', 'drained'] }, 'exactly one metric'],

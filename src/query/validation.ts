@@ -12,7 +12,7 @@ import {
   queryVersion,
   viewOf,
 } from './kinds';
-import { filterLabels } from './labels';
+import { filterLabels, metricLabels, viewLabels } from './labels';
 import { GpuQuery } from './types';
 
 /** The most rows a query may ask for. */
@@ -60,7 +60,7 @@ function problemsOf(query: GpuQuery, mode: Mode): string[] {
     problems.push(`${place} cannot be filtered by idle.`);
   }
   if (query.filter?.users?.length && !canFilterUsers(query, mode)) {
-    const possible = spec.userMetrics?.map((name) => `"${name}"`).join(' or ');
+    const possible = spec.userMetrics?.map((name) => `"${metricLabels[kind]?.[name]?.label ?? name}"`).join(' or ');
     problems.push(
       `The ${filterLabels.users.label} filter needs ${possible} as the only metric, because free GPUs have no user.`
     );
@@ -96,7 +96,7 @@ export function validateForAlert(
   if (spec.alerting === 'none') {
     const possible = Object.entries(kindsOf[mode][kind].views)
       .filter(([, other]) => other.alerting !== 'none')
-      .map(([name]) => name);
+      .map(([name]) => viewLabels[kind]?.[name]?.label ?? name);
     problems.push(`This view can't be used in alert rules. Use ${possible.join(', ')}.`);
   }
   if (spec.alerting === 'single-metric' && query.metrics?.length !== 1) {
