@@ -126,7 +126,6 @@ type linker struct {
 // part is a run, or the part of one between two starts that ads show.
 type part struct {
 	run         *Run
-	claim       int           // among those of the job
 	number      int32         // of the run
 	first, last int32         // snapshots
 	from        pool.Micros   // the start that an ad shows; 0 = none
@@ -163,6 +162,7 @@ func (l *linker) partsOf(pieces []int32, ads []record, into []part) []part {
 type claimed struct {
 	pieces []int32
 	runs   []Explained
+	end    int // of its parts, among those of the job
 }
 
 // ofJob explains all runs of a job on the machine, claim by claim, first those on one side. An ad describes one of
@@ -181,12 +181,8 @@ func (l *linker) ofJob(number int32, ads []record) []claimed {
 			for n < len(pieces) && l.machine.Runs[pieces[n-1]].Ending == Interrupted {
 				n++
 			}
-			first := len(l.parts)
 			l.parts = l.partsOf(pieces[:n], ads, l.parts)
-			for i := first; i < len(l.parts); i++ {
-				l.parts[i].claim = len(claims)
-			}
-			claims, pieces = append(claims, claimed{pieces: pieces[:n]}), pieces[n:]
+			claims, pieces = append(claims, claimed{pieces: pieces[:n], end: len(l.parts)}), pieces[n:]
 		}
 	}
 	found := make([]Explained, len(l.parts))
@@ -194,8 +190,10 @@ func (l *linker) ofJob(number int32, ads []record) []claimed {
 		found[i] = l.part(p, ads)
 	}
 	l.oneRunPerAd(found, ads)
-	for i, p := range l.parts {
-		claims[p.claim].runs = append(claims[p.claim].runs, found[i])
+	first := 0
+	for i := range claims {
+		c := &claims[i]
+		c.runs, first = found[first:c.end], c.end
 	}
 	if len(claims) > 1 {
 		if l.known == nil {
