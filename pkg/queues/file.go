@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -165,44 +163,8 @@ func checkColumns(has func(column string) bool) error {
 	return nil
 }
 
-// table describes what to read from a file.
-type table struct {
-	rowid   string   // the column that names a row's number
-	columns []string // their expressions; NULL for columns that the table lacks
-}
-
-// tableOf finds out which of the columns a file has.
-func tableOf(ctx context.Context, h *sqlitefile.Handle) (t table, err error) {
-	there, err := sqlitefile.Columns(ctx, h.Conn, "job_pressure")
-	if err != nil {
-		return t, err
-	}
-	if t.rowid, err = sqlitefile.Rowid(ctx, h.Conn, "job_pressure", there); err != nil {
-		return t, err
-	}
-	if t.rowid == "" {
-		return t, errNoTable
-	}
-	has := func(column string) bool {
-		return slices.ContainsFunc(there, func(t string) bool { return strings.EqualFold(t, column) })
-	}
-	if err := checkColumns(has); err != nil {
-		return t, err
-	}
-	for _, column := range columns {
-		if !has(column) {
-			column = "NULL"
-		}
-		t.columns = append(t.columns, column)
-	}
-	return t, nil
-}
-
-var (
-	errNoTable = errors.New("it has no table job_pressure")
-	errOlder   = errors.New("it has the older layout, with a row for each poll and a column timestamp. Convert it with " +
-		"`gpureports convert` and move it away")
-)
+var errOlder = errors.New("it has the older layout, with a row for each poll and a column timestamp. Convert it with " +
+	"`gpureports convert` and move it away")
 
 // explain turns an error of a file into one that a user understands.
 func explain(f sqlitefile.File, err error) error {
@@ -211,8 +173,9 @@ func explain(f sqlitefile.File, err error) error {
 		return fmt.Errorf("reading %s: %w", f.Name, err)
 	case errors.Is(err, errOlder):
 		return pool.SourceError("%s is left out: %w", f.Name, err)
-	case errors.Is(err, errNoTable):
-		return pool.SourceError("%s: %w: it is not a file of the queue poller, or is still empty", f.Name, err)
+	case errors.Is(err, sqlitefile.ErrNoTable):
+		return pool.SourceError("%s: it has no table job_pressure: it is not a file of the queue poller, or is still empty",
+			f.Name)
 	}
 	return f.Explain(err)
 }

@@ -47,13 +47,11 @@ func (f *file) unreadable(err error) error {
 
 // readParquet reads all rows.
 func (f *file) readParquet(ctx context.Context, in io.ReaderAt, size int64, b *builder) error {
-	p := newParser(f.store)
+	p, row := newParser(f.store), make([][]byte, len(columns))
 	return f.store.options.Parquet(ctx, in, size, columns, checkColumns, func(texts []string) {
 		for i, text := range texts {
-			p.texts[i] = append(p.texts[i][:0], text...)
+			row[i] = append(row[i][:0], text...)
 		}
-		if row, fine := p.row(&b.odd); fine {
-			b.add(row)
-		}
+		b.read(p, row)
 	})
 }

@@ -1,7 +1,6 @@
 package queues
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -9,22 +8,12 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
-
-// maxRows bounds a statement, so that neither a checkpoint nor a writer waits for a reader.
-const maxRows = 20_000
-
-// separator separates the texts of a line. A row whose own texts hold it is read column by column.
-const separator = 0x1f
-
-// sql is a query with the name of the rowid.
-func (t *table) sql(query string) string { return strings.ReplaceAll(query, "rowid", t.rowid) }
 
 // builder gathers rows by day.
 type builder struct {
@@ -34,12 +23,15 @@ type builder struct {
 
 // read reads all rows, in parts at the same time.
 func (f *file) read(ctx context.Context, h *sqlitefile.Handle, b *builder) error {
-	t, err := tableOf(ctx, h)
+	table, err := sqlitefile.FindTable(ctx, h.Conn, "job_pressure")
 	if err != nil {
 		return err
 	}
+	if err := checkColumns(table.Has); err != nil {
+		return err
+	}
 	var first, last sql.NullInt64
-	if err := h.Conn.QueryRowContext(ctx, t.sql("SELECT (SELECT min(rowid) FROM job_pressure), "+
+	if err := h.Conn.QueryRowContext(ctx, table.SQL("SELECT (SELECT min(rowid) FROM job_pressure), "+
 		"(SELECT max(rowid) FROM job_pressure)")).Scan(&first, &last); err != nil || !first.Valid {
 		return err
 	}
@@ -49,7 +41,13 @@ func (f *file) read(ctx context.Context, h *sqlitefile.Handle, b *builder) error
 	for i := range parts {
 		parts[i].days = map[int32]*Day{}
 		from := first.Int64 + int64(i)*step
-		group.Go(func() error { return f.readPart(ctx, h.DB, t, from, min(last.Int64, from+step-1), &parts[i]) })
+		group.Go(func() error {
+			p := newParser(f.store)
+			return table.Read(ctx, h.DB, columns, from, min(last.Int64, from+step-1), func(row *sqlitefile.Row) error {
+				parts[i].read(p, row.Texts)
+				return nil
+			})
+		})
 	}
 	if err := group.Wait(); err != nil {
 		return err
@@ -68,56 +66,12 @@ func (f *file) read(ctx context.Context, h *sqlitefile.Handle, b *builder) error
 	return nil
 }
 
-func (f *file) readPart(ctx context.Context, db *sql.DB, t table, first, last int64, b *builder) error {
-	statement, err := db.PrepareContext(ctx, t.sql("SELECT concat(rowid, X'1F', ")+strings.Join(t.columns, ", X'1F', ")+
-		t.sql(") FROM job_pressure WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?"))
-	if err != nil {
-		return err
+// read adds a row to its day, unless it says nothing.
+func (b *builder) read(p *parser, texts [][]byte) {
+	row, fine := p.row(texts, &b.odd)
+	if !fine {
+		return
 	}
-	defer statement.Close()
-	p := newParser(f.store)
-	for first <= last {
-		next, err := readSome(ctx, db, statement, t, first, last, p, b)
-		if err != nil || next == first {
-			return err
-		}
-		first = next
-	}
-	return nil
-}
-
-// readSome is one statement. It returns the rowid behind the last row, first without any.
-func readSome(ctx context.Context, db *sql.DB, statement *sql.Stmt, t table, first, last int64, p *parser,
-	b *builder) (int64, error) {
-	rows, err := statement.QueryContext(ctx, first, last, maxRows)
-	if err != nil {
-		return first, err
-	}
-	defer rows.Close()
-	var line sql.RawBytes
-	for rows.Next() {
-		if err := rows.Scan(&line); err != nil {
-			return first, err
-		}
-		rowid, whole := p.split(line)
-		if rowid < first || rowid > last {
-			return first, sqlitefile.ErrCircle
-		}
-		if !whole {
-			if err := p.ask(ctx, db, t, rowid); err != nil {
-				return first, err
-			}
-		}
-		if row, fine := p.row(&b.odd); fine {
-			b.add(row)
-		}
-		first = rowid + 1
-	}
-	return first, rows.Err()
-}
-
-// add puts a row to its day.
-func (b *builder) add(row Row) {
 	date := pool.DayOf(int64(row.First) * pool.Second)
 	d := b.days[date]
 	if d == nil {
@@ -147,7 +101,6 @@ func (b *builder) finish() []*Day {
 // parser reads the texts of a row.
 type parser struct {
 	store    *Store
-	texts    [12][]byte
 	symbols  map[string]timeline.Symbol
 	projects map[string]timeline.Symbol
 	requests map[Request]uint32
@@ -158,37 +111,8 @@ func newParser(s *Store) *parser {
 		requests: map[Request]uint32{}}
 }
 
-// split takes a line over; whole is false if it does not show where the texts end.
-func (p *parser) split(line []byte) (rowid int64, whole bool) {
-	number, rest, _ := bytes.Cut(line, []byte{separator})
-	rowid, _ = strconv.ParseInt(string(number), 10, 64) // SQLite has printed it: it is a number
-	for i := range p.texts {
-		end := bytes.IndexByte(rest, separator)
-		if last := i == len(p.texts)-1; last != (end < 0) {
-			return rowid, false
-		} else if last {
-			end = len(rest)
-		}
-		p.texts[i] = rest[:end]
-		rest = rest[min(end+1, len(rest)):]
-	}
-	return rowid, true
-}
-
-// ask asks for one row column by column.
-func (p *parser) ask(ctx context.Context, db *sql.DB, t table, rowid int64) error {
-	targets := make([]any, len(p.texts))
-	casts := make([]string, len(t.columns))
-	for i := range p.texts {
-		targets[i], casts[i] = &p.texts[i], "CAST("+t.columns[i]+" AS TEXT)"
-	}
-	return db.QueryRowContext(ctx, "SELECT "+strings.Join(casts, ", ")+t.sql(" FROM job_pressure WHERE rowid = ?"),
-		rowid).Scan(targets...)
-}
-
 // row makes a row of the texts; false: it says nothing.
-func (p *parser) row(odd *oddities) (Row, bool) {
-	t := &p.texts
+func (p *parser) row(t [][]byte, odd *oddities) (Row, bool) {
 	first, okFirst := seconds(t[9])
 	last, okLast := seconds(t[10])
 	if len(t[0]) == 0 || !okFirst || !okLast {

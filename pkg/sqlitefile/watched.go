@@ -3,10 +3,7 @@ package sqlitefile
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -247,66 +244,4 @@ func (h *Handle) unwatch() {
 		_ = h.Conn.Close()
 		h.Conn = nil
 	}
-}
-
-// Querier is a connection, or a pool of them.
-type Querier interface {
-	QueryContext(ctx context.Context, query string, values ...any) (*sql.Rows, error)
-}
-
-// Columns returns the names of a table's columns, in order; nil if there is no such table. Queries need them because
-// SQLite reads the quoted name of a column that is missing as a text.
-func Columns(ctx context.Context, conn Querier, table string) (names []string, err error) {
-	rows, err := conn.QueryContext(ctx, "SELECT c.name FROM sqlite_schema AS s, pragma_table_xinfo(s.name) AS c "+
-		"WHERE s.type = 'table' AND s.name = ? COLLATE NOCASE ORDER BY c.cid", table)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
-		names = append(names, name)
-	}
-	return names, rows.Err()
-}
-
-// Rowid returns a name of the number that SQLite gives each row of a table with these columns: a column of its name
-// hides it. "" if there is no such table. Errors: a NoRowid, where rows have none.
-func Rowid(ctx context.Context, conn Querier, table string, columns []string) (string, error) {
-	rows, err := conn.QueryContext(ctx, "SELECT type, wr FROM pragma_table_list WHERE schema = 'main' AND "+
-		"name = ? COLLATE NOCASE", table)
-	if err != nil {
-		return "", err
-	}
-	defer rows.Close()
-	if !rows.Next() {
-		return "", rows.Err()
-	}
-	var kind string
-	var without bool
-	switch err := rows.Scan(&kind, &without); {
-	case err != nil:
-		return "", err
-	case kind != "table":
-		return "", &NoRowid{table, "a " + kind}
-	case without:
-		return "", &NoRowid{table, "a table WITHOUT ROWID"}
-	}
-	for _, name := range []string{"rowid", "_rowid_", "oid"} {
-		if !slices.ContainsFunc(columns, func(c string) bool { return strings.EqualFold(c, name) }) {
-			return name, nil
-		}
-	}
-	return "", &NoRowid{table, "a table with columns rowid, _rowid_ and oid"}
-}
-
-// NoRowid is the error of a table whose rows have no number by which they can be read in parts.
-type NoRowid struct{ table, kind string }
-
-func (e *NoRowid) Error() string {
-	return fmt.Sprintf("%s is %s, which is not supported: copy it into an ordinary table, `CREATE TABLE copy AS SELECT * "+
-		"FROM %s`, and give that one its name", e.table, e.kind, e.table)
 }

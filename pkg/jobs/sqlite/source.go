@@ -55,54 +55,48 @@ func (s *Source) Revision() string {
 // Ads implements [jobs.Source].
 func (s *Source) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
 	ids := jobs.JobIDs(wanted)
-	found := jobs.NewCollector(ids, jobs.ByJob)
-	if len(ids) == 0 {
-		return found.Result(), nil
-	}
-	file, err := s.open(ctx)
-	if err != nil {
-		return jobs.Result{}, err
-	}
-	defer file.Close()
-
-	rows, err := file.rowsOf(ctx, slices.Sorted(slices.Values(ids)))
-	if err != nil {
-		return jobs.Result{}, err
-	}
-	return file.collect(ctx, found, "TRUE", rows)
+	return s.lookup(ctx, len(ids), jobs.NewCollector(ids, jobs.ByJob), func(f *file) ([]int64, error) {
+		return f.rowsOf(ctx, slices.Sorted(slices.Values(ids)))
+	})
 }
 
 // AdsOnMachines implements [jobs.Source]. The job file does not index machines: all ads are parsed that were final
 // after the first day began.
 func (s *Source) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
 	found := jobs.NewCollector(jobs.MachineDayKeys(days), jobs.ByMachineDay)
-	if len(days) == 0 {
-		return found.Result(), nil
-	}
-	first := slices.MinFunc(days, func(a, b jobs.MachineDay) int { return cmp.Compare(a.Day, b.Day) })
-	file, err := s.open(ctx)
-	if err != nil {
-		return jobs.Result{}, err
-	}
-	defer file.Close()
-
-	return file.scan(ctx, found, first.Start(), "TRUE")
+	return s.lookup(ctx, len(days), found, func(f *file) ([]int64, error) {
+		first := slices.MinFunc(days, func(a, b jobs.MachineDay) int { return cmp.Compare(a.Day, b.Day) })
+		return f.rowsSince(ctx, first.Start())
+	})
 }
 
 // Epochs implements [jobs.Source], as AdsOnMachines.
 func (s *Source) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
-	found := jobs.NewEpochCollector(days, jobs.MaxEpochs)
-	if len(days) == 0 {
+	return s.lookup(ctx, len(days), jobs.NewEpochCollector(days, jobs.MaxEpochs), func(f *file) ([]int64, error) {
+		first := slices.MinFunc(days, func(a, b jobs.EpochDay) int { return cmp.Compare(a.Day, b.Day) })
+		return f.rowsSince(ctx, first.Start())
+	})
+}
+
+// lookup collects the ads of rows, unless nothing is asked for.
+func (s *Source) lookup(ctx context.Context, asked int, found *jobs.Collector, rowsOf func(*file) ([]int64, error)) (
+	jobs.Result, error) {
+	if asked == 0 {
 		return found.Result(), nil
 	}
-	first := slices.MinFunc(days, func(a, b jobs.EpochDay) int { return cmp.Compare(a.Day, b.Day) })
 	file, err := s.open(ctx)
 	if err != nil {
 		return jobs.Result{}, err
 	}
 	defer file.Close()
-
-	return file.scan(ctx, found, first.Start(), "TRUE")
+	rows, err := rowsOf(file)
+	if err == nil {
+		err = file.collect(ctx, found, rows)
+	}
+	if err != nil {
+		return jobs.Result{}, err
+	}
+	return found.Result(), nil
 }
 
 // Newest implements [jobs.Source].
@@ -159,7 +153,7 @@ const epochs = `SELECT count(*) FILTER (WHERE ad NOT LIKE '%"StartdName"%' AND a
 type file struct {
 	*sql.DB
 	source *Source
-	rowid  string // a name of the number of a row
+	ads    *sqlitefile.Table
 }
 
 func (s *Source) open(ctx context.Context) (*file, error) {
@@ -171,18 +165,14 @@ func (s *Source) open(ctx context.Context) (*file, error) {
 		return nil, s.failed(ctx, err)
 	}
 	db.SetMaxOpenConns(concurrency)
-	columns, err := sqlitefile.Columns(ctx, db, "ads")
-	f := &file{DB: db, source: s}
-	if err == nil {
-		f.rowid, err = sqlitefile.Rowid(ctx, db, "ads", columns)
-	}
-	if err == nil && f.rowid == "" {
-		err = errNoTable
+	ads, err := sqlitefile.FindTable(ctx, db, "ads")
+	if errors.Is(err, sqlitefile.ErrNoTable) {
+		err = fmt.Errorf("%w: ads", err)
 	}
 	if err != nil {
 		return nil, errors.Join(s.failed(ctx, err), db.Close())
 	}
-	return f, nil
+	return &file{DB: db, source: s, ads: ads}, nil
 }
 
 // stat reports whether a regular file is under the path: a link must not lead out of its directory, not even one that
@@ -203,25 +193,23 @@ func dsn(path, mode string) string {
 	return sqlitefile.URI(path, "mode="+mode, sqlitefile.Pragma("busy_timeout", busyTimeout.Milliseconds()))
 }
 
-// scan adds the ads that fulfil a condition and were final after a moment, or at an unknown time.
-func (f *file) scan(ctx context.Context, found *jobs.Collector, since time.Time, condition string) (jobs.Result,
-	error) {
+// rowsSince returns the rows of ads that were final after a moment, or at an unknown time.
+func (f *file) rowsSince(ctx context.Context, since time.Time) (rows []int64, err error) {
 	var list []byte
-	if err := f.QueryRowContext(ctx, "SELECT json_group_array("+f.rowid+") FROM ads WHERE RecordTime >= ? OR "+
-		"RecordTime = 0 OR RecordTime IS NULL", since.Unix()).Scan(&list); err != nil {
-		return jobs.Result{}, f.source.failed(ctx, err)
+	if err := f.QueryRowContext(ctx, f.ads.SQL("SELECT json_group_array(rowid) FROM ads WHERE RecordTime >= ? OR "+
+		"RecordTime = 0 OR RecordTime IS NULL"), since.Unix()).Scan(&list); err != nil {
+		return nil, f.source.failed(ctx, err)
 	}
-	var rows []int64
 	if err := json.Unmarshal(list, &rows); err != nil {
-		return jobs.Result{}, fmt.Errorf("list of job ads: %w", err)
+		return nil, fmt.Errorf("list of job ads: %w", err)
 	}
-	return f.collect(ctx, found, condition, rows)
+	return rows, nil
 }
 
 // rowsOf returns the rows of jobs.
 func (f *file) rowsOf(ctx context.Context, ids []string) (rows []int64, err error) {
 	var mu sync.Mutex
-	err = each(ctx, f, "SELECT "+f.rowid+" FROM ads WHERE GlobalJobId IN (SELECT value FROM json_each(?))", ids,
+	err = each(ctx, f, f.ads.SQL("SELECT rowid FROM ads WHERE GlobalJobId IN (SELECT value FROM json_each(?))"), ids,
 		func(found *sql.Rows) error {
 			var row int64
 			if err := found.Scan(&row); err != nil {
@@ -235,13 +223,12 @@ func (f *file) rowsOf(ctx context.Context, ids []string) (rows []int64, err erro
 	return rows, err
 }
 
-// collect adds the ads of rows that fulfil a condition, in their order. Adjacent rows are read together.
-func (f *file) collect(ctx context.Context, found *jobs.Collector, condition string, rows []int64) (jobs.Result,
-	error) {
+// collect adds the ads of rows, in their order. Adjacent rows are read together.
+func (f *file) collect(ctx context.Context, found *jobs.Collector, rows []int64) error {
 	slices.Sort(rows)
 	// ads as bytes, which the driver copies once
-	err := each(ctx, f, "SELECT CAST(ad AS BLOB) FROM ads WHERE "+f.rowid+" IN (SELECT value FROM json_each(?)) AND "+
-		condition, rows, func(ads *sql.Rows) error {
+	query := f.ads.SQL("SELECT CAST(ad AS BLOB) FROM ads WHERE rowid IN (SELECT value FROM json_each(?))")
+	return each(ctx, f, query, rows, func(ads *sql.Rows) error {
 		var stored sql.RawBytes
 		if err := ads.Scan(&stored); err != nil {
 			return err
@@ -249,10 +236,6 @@ func (f *file) collect(ctx context.Context, found *jobs.Collector, condition str
 		found.Add(stored)
 		return nil
 	})
-	if err != nil {
-		return jobs.Result{}, err
-	}
-	return found.Result(), nil
 }
 
 // each asks about some keys at a time, in the place of the query's parameter, and calls do for each row of the answers.
@@ -291,8 +274,6 @@ func (s *Source) failed(ctx context.Context, err error) error {
 	}
 	return fileError(filepath.Base(s.path), err)
 }
-
-var errNoTable = errors.New("no such table: ads")
 
 func fileError(name string, err error) error {
 	var noRowid *sqlitefile.NoRowid

@@ -17,7 +17,7 @@ type content struct {
 	file   *file
 	handle *sqlitefile.Handle
 	info   months.Info
-	schema schema
+	table  *sqlitefile.Table
 	hashes *hashes
 	trace  trace // at the last look that found no other change; file.mu guards it
 }
@@ -56,16 +56,16 @@ func (c *content) appendedTo(before *content) bool {
 
 // read fills in the content of the file.
 func (c *content) read(ctx context.Context, before *content) error {
-	if err := c.readSchema(ctx); err != nil {
+	if err := c.findTable(ctx); err != nil {
 		return err
 	}
 	var first, last sql.NullInt64
 	err := c.handle.Conn.QueryRowContext(ctx, // in one statement: no commit lies between them
-		c.schema.sql("SELECT (SELECT min(rowid) FROM gpu_state), (SELECT max(rowid) FROM gpu_state)")).Scan(&first, &last)
+		c.table.SQL("SELECT (SELECT min(rowid) FROM gpu_state), (SELECT max(rowid) FROM gpu_state)")).Scan(&first, &last)
 	if err != nil {
 		return err
 	}
-	c.info.Columns, c.info.First, c.info.Last = c.schema.order, months.None, months.None
+	c.info.Columns, c.info.First, c.info.Last = c.table.Columns, months.None, months.None
 	if c.info.Rows = months.Nothing; !first.Valid {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (c *content) appendedUnordered(ctx context.Context, before *content) (unord
 func (c *content) sampleUnordered(ctx context.Context) (bool, error) {
 	const probes = 64
 	rows := c.info.Rows
-	probe, err := c.handle.Conn.PrepareContext(ctx, c.schema.sql(upwards))
+	probe, err := c.handle.Conn.PrepareContext(ctx, c.table.SQL(upwards))
 	if err != nil {
 		return false, err
 	}
@@ -150,40 +150,15 @@ func (c *content) readStretches(ctx context.Context) error {
 
 // timestamps visits the rows from a rowid onward.
 func (c *content) timestamps(ctx context.Context, next int64, visit func(rowid int64, local months.Local)) error {
-	for next <= c.info.Rows.Last {
-		n, err := c.someTimestamps(ctx, &next, visit)
-		if err != nil {
-			return fmt.Errorf("reading the order of rows: %w", err)
-		}
-		if n == 0 {
+	err := c.table.Read(ctx, c.handle.Conn, []string{snapshots.TimestampColumn}, next, c.info.Rows.Last,
+		func(row *sqlitefile.Row) error {
+			visit(row.Number, localOf(c.file.zone, row.Texts[0]))
 			return nil
-		}
+		})
+	if err != nil {
+		return fmt.Errorf("reading the order of rows: %w", err)
 	}
 	return nil
-}
-
-func (c *content) someTimestamps(ctx context.Context, next *int64, visit func(int64, months.Local)) (n int, err error) {
-	rows, err := c.handle.Conn.QueryContext(ctx,
-		c.schema.sql("SELECT rowid, CAST(timestamp AS TEXT) FROM gpu_state WHERE rowid BETWEEN ? AND ? "+
-			"ORDER BY rowid LIMIT ?"),
-		*next, c.info.Rows.Last, maxRows)
-	if err != nil {
-		return 0, err
-	}
-	defer rows.Close()
-	var rowid int64
-	var text sql.RawBytes
-	for ; rows.Next(); n++ {
-		if err := rows.Scan(&rowid, &text); err != nil {
-			return n, err
-		}
-		if rowid < *next {
-			return n, sqlitefile.ErrCircle
-		}
-		visit(rowid, localOf(c.file.zone, text))
-		*next = rowid + 1
-	}
-	return n, rows.Err()
 }
 
 // Queries for timestamps from a rowid onward.
@@ -196,7 +171,7 @@ const (
 
 // local returns the first readable timestamp of such a query, None if there is none.
 func (c *content) local(ctx context.Context, query string, rowid int64) (months.Local, error) {
-	return c.found(c.handle.Conn.QueryContext(ctx, c.schema.sql(query), rowid))
+	return c.found(c.handle.Conn.QueryContext(ctx, c.table.SQL(query), rowid))
 }
 
 func (c *content) found(rows *sql.Rows, err error) (months.Local, error) {

@@ -103,7 +103,7 @@ func (f *file) unchanged(last *content, l sqlitefile.Look) *content {
 	if last.handle == l.Handle && last.info.Edits == f.edits {
 		return last
 	}
-	c := &content{file: f, handle: l.Handle, info: last.info, schema: last.schema, hashes: last.hashes, trace: last.trace}
+	c := &content{file: f, handle: l.Handle, info: last.info, table: last.table, hashes: last.hashes, trace: last.trace}
 	if c.info.Warning = l.Warning; c.info.Edits != f.edits {
 		c.info.Edits, c.hashes = f.edits, newHashes()
 	}
@@ -141,15 +141,14 @@ func (f *file) Close() {
 	}
 }
 
-var errNoTable = errors.New("it has no table gpu_state")
-
 // explain makes an error of the file fit for a user.
 func (f *file) explain(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, snapshots.ErrStale):
 		return err
-	case errors.Is(err, errNoTable):
-		return pool.SourceError("%s: %w: it is not a month file of the collector, or is still empty", f.watched.Name, err)
+	case errors.Is(err, sqlitefile.ErrNoTable):
+		return pool.SourceError("%s: it has no table gpu_state: it is not a month file of the collector, or is still empty",
+			f.watched.Name)
 	}
 	return f.watched.Explain(err)
 }

@@ -59,12 +59,9 @@ func (h *hashes) all() map[int64]rangeHash {
 	return maps.Clone(h.ranges)
 }
 
-// add adds a row: its number is part of the line.
-func (h *rangeHash) add(row *fields) { h.sum += xxhash.Sum64(row.line) }
-
-// takeLine implements lines.
-func (h *rangeHash) takeLine(_ int64, row *fields) error {
-	h.add(row)
+// add adds a row, whose number is part of it.
+func (h *rangeHash) add(row *sqlitefile.Row) error {
+	h.sum += xxhash.Sum64(row.Whole)
 	return nil
 }
 
@@ -75,7 +72,7 @@ func (c *content) Fingerprint(ctx context.Context, r months.Range) (string, erro
 	}
 	hash := c.hashes.of(r)
 	rest := months.Range{First: hash.last + 1, Last: r.Last}
-	err := c.scan(ctx, rest, &hash)
+	err := c.scan(ctx, rest, hash.add)
 	if err != nil && ctx.Err() == nil && sqlitefile.IsDamage(err) {
 		return "", nil // the damage shows where the rows are read
 	}
@@ -202,7 +199,7 @@ func (f *file) hashAgain() {
 	}
 	for first, known := range c.hashes.all() {
 		now := rangeHash{last: first - 1}
-		err := c.scan(context.Background(), months.Range{First: first, Last: known.last}, &now)
+		err := c.scan(context.Background(), months.Range{First: first, Last: known.last}, now.add)
 		if err == nil && now.sum == known.sum {
 			continue
 		}

@@ -3,9 +3,12 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"database/sql"
+	"encoding/binary"
+	"math"
+	"strconv"
 
 	"github.com/chtc/gpureports/pkg/localtime"
+	"github.com/chtc/gpureports/pkg/snapshots"
 	"github.com/chtc/gpureports/pkg/snapshots/months"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
@@ -14,7 +17,7 @@ import (
 // if an edit is committed right after it.
 func (c *content) Scan(ctx context.Context, r months.Range, usage bool, v months.Visitor) error {
 	run := &runs{visitor: v, zone: c.file.zone, usage: usage, before: months.None}
-	err := c.scan(ctx, r, run)
+	err := c.scan(ctx, r, run.take)
 	switch {
 	case run.fellBack && !c.info.Unordered:
 		return c.disordered()
@@ -28,60 +31,9 @@ func (c *content) Scan(ctx context.Context, r months.Range, usage bool, v months
 	return nil
 }
 
-// lines takes the rows of a table, ascending by rowid.
-type lines interface {
-	takeLine(rowid int64, row *fields) error
-}
-
-// scan reads the rows of a range, a bounded number of them by a statement.
-func (c *content) scan(ctx context.Context, r months.Range, to lines) error {
-	if r.Empty() {
-		return ctx.Err()
-	}
-	statement, err := c.handle.DB.PrepareContext(ctx, //nolint:gosec // columns are quoted by the schema
-		"SELECT "+c.schema.line()+c.schema.sql(" FROM gpu_state WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?"))
-	if err != nil {
-		return err
-	}
-	defer statement.Close()
-	for !r.Empty() {
-		n, err := c.scanSome(ctx, statement, &r, to)
-		if err != nil || n == 0 {
-			return err
-		}
-	}
-	return nil
-}
-
-// scanSome is one statement. It moves r.First after the rows that it gave.
-func (c *content) scanSome(ctx context.Context, statement *sql.Stmt, r *months.Range, to lines) (n int, err error) {
-	rows, err := statement.QueryContext(ctx, r.First, r.Last, maxRows)
-	if err != nil {
-		return 0, err
-	}
-	defer rows.Close()
-	var line sql.RawBytes
-	var row fields
-	for rows.Next() {
-		if err := rows.Scan(&line); err != nil {
-			return n, err
-		}
-		rowid, whole := row.split(line)
-		if rowid < r.First || rowid > r.Last {
-			return n, sqlitefile.ErrCircle
-		}
-		if !whole {
-			if err := row.read(ctx, c.handle.DB, &c.schema, rowid); err != nil {
-				return n, err
-			}
-		}
-		r.First = rowid + 1
-		n++
-		if err := to.takeLine(rowid, &row); err != nil {
-			return n, err
-		}
-	}
-	return n, cmp.Or(rows.Err(), ctx.Err())
+// scan reads the rows of a range.
+func (c *content) scan(ctx context.Context, r months.Range, visit func(*sqlitefile.Row) error) error {
+	return c.table.Read(ctx, c.handle.DB, columns, r.First, r.Last, visit)
 }
 
 // runs passes rows on to the visitor, and begins a run where the timestamp changes.
@@ -91,6 +43,7 @@ type runs struct {
 	usage   bool
 	hash    rangeHash
 	text    []byte
+	buffer  snapshots.Row
 	began   bool
 	wanted  bool
 	failed  error // the visitor's error, which ends the scan
@@ -99,10 +52,10 @@ type runs struct {
 	fellBack bool         // rows are out of the order of time
 }
 
-// takeLine gives a row to the visitor.
-func (r *runs) takeLine(rowid int64, row *fields) error {
-	r.hash.add(row)
-	if timestamp := row.timestamp(); !r.began || string(r.text) != string(timestamp) {
+// take gives a row to the visitor.
+func (r *runs) take(row *sqlitefile.Row) error {
+	_ = r.hash.add(row) // never fails
+	if timestamp := row.Texts[timestampPlace]; !r.began || string(r.text) != string(timestamp) {
 		local := localOf(r.zone, timestamp)
 		if local != months.None {
 			r.fellBack = r.fellBack || months.FellBack(r.before, local)
@@ -111,14 +64,35 @@ func (r *runs) takeLine(rowid int64, row *fields) error {
 			sampler.Unreadable(string(timestamp))
 		}
 		r.text, r.began = append(r.text[:0], timestamp...), true
-		r.wanted, r.failed = r.visitor.Run(rowid, local)
+		r.wanted, r.failed = r.visitor.Run(row.Number, local)
 	}
 	if r.wanted && r.failed == nil {
 		usage := notMeasured
 		if r.usage {
-			usage = row.usage()
+			usage = usageOf(row.Texts[usagePlace])
 		}
-		r.failed = r.visitor.Row(row.row(), usage)
+		r.failed = r.visitor.Row(r.rowOf(row), usage)
 	}
 	return r.failed
+}
+
+// rowOf makes a row of its columns, valid until the next one.
+func (r *runs) rowOf(row *sqlitefile.Row) snapshots.Row {
+	r.buffer = r.buffer[:0]
+	for _, text := range row.Texts[firstPlace:usagePlace] {
+		r.buffer = append(binary.AppendUvarint(r.buffer, uint64(len(text))), text...)
+	}
+	return r.buffer
+}
+
+// notMeasured is the usage of a row without one.
+var notMeasured = math.NaN()
+
+// usageOf reads a number, NaN if it is none.
+func usageOf(text []byte) float64 {
+	value, err := strconv.ParseFloat(string(text), 64)
+	if err != nil {
+		return notMeasured
+	}
+	return value
 }

@@ -28,7 +28,7 @@ func (c *content) Seek(ctx context.Context, from, to months.Local) (months.Range
 }
 
 func (c *content) seek(ctx context.Context, from, to months.Local) (found months.Range, ordered bool, err error) {
-	statement, err := c.handle.DB.PrepareContext(ctx, c.schema.sql("SELECT rowid, CAST(timestamp AS TEXT) FROM gpu_state "+
+	statement, err := c.handle.DB.PrepareContext(ctx, c.table.SQL("SELECT rowid, CAST(timestamp AS TEXT) FROM gpu_state "+
 		"WHERE rowid BETWEEN ? AND ? AND timestamp IS NOT NULL ORDER BY rowid"))
 	if err != nil {
 		return months.Nothing, false, err

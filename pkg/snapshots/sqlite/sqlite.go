@@ -16,10 +16,5 @@ var Format = months.Format{
 	},
 }
 
-const (
-	// readers bounds the connections to one file that read rows.
-	readers = 4
-
-	// maxRows bounds the rows of a statement, because neither a checkpoint nor a writer should wait for a reader.
-	maxRows = 20_000
-)
+// readers bounds the connections to one file that read rows.
+const readers = 4

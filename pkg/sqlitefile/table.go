@@ -1,0 +1,223 @@
+package sqlitefile
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Querier is a connection, or a pool of them.
+type Querier interface {
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+	QueryContext(ctx context.Context, query string, values ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, values ...any) *sql.Row
+}
+
+// Table is a table whose rows have numbers.
+type Table struct {
+	Columns []string // in order
+	name    string
+	rowid   string // a name of the number that SQLite gives each row: a column of its name hides it
+}
+
+// ErrNoTable says that a file lacks a table.
+var ErrNoTable = errors.New("no such table")
+
+// FindTable returns a file's table of a name. Errors: ErrNoTable; a NoRowid, where rows have no number.
+func FindTable(ctx context.Context, conn Querier, name string) (*Table, error) {
+	rows, err := conn.QueryContext(ctx, "SELECT c.name FROM sqlite_schema AS s, pragma_table_xinfo(s.name) AS c "+
+		"WHERE s.type = 'table' AND s.name = ? COLLATE NOCASE ORDER BY c.cid", name)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	t := &Table{name: name}
+	for rows.Next() {
+		var column string
+		if err := rows.Scan(&column); err != nil {
+			return nil, err
+		}
+		t.Columns = append(t.Columns, column)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	t.rowid, err = t.findRowid(ctx, conn)
+	return t, err
+}
+
+// findRowid returns a name of the number of each row.
+func (t *Table) findRowid(ctx context.Context, conn Querier) (string, error) {
+	var kind string
+	var without bool
+	err := conn.QueryRowContext(ctx, "SELECT type, wr FROM pragma_table_list WHERE schema = 'main' AND "+
+		"name = ? COLLATE NOCASE", t.name).Scan(&kind, &without)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return "", ErrNoTable
+	case err != nil:
+		return "", err
+	case kind != "table":
+		return "", &NoRowid{t.name, "a " + kind}
+	case without:
+		return "", &NoRowid{t.name, "a table WITHOUT ROWID"}
+	}
+	for _, name := range []string{"rowid", "_rowid_", "oid"} {
+		if t.position(name) < 0 {
+			return name, nil
+		}
+	}
+	return "", &NoRowid{t.name, "a table with columns rowid, _rowid_ and oid"}
+}
+
+// NoRowid is the error of a table whose rows have no number by which they can be read in parts.
+type NoRowid struct{ table, kind string }
+
+func (e *NoRowid) Error() string {
+	return fmt.Sprintf("%s is %s, which is not supported: copy it into an ordinary table, `CREATE TABLE copy AS SELECT * "+
+		"FROM %s`, and give that one its name", e.table, e.kind, e.table)
+}
+
+func (t *Table) position(column string) int {
+	return slices.IndexFunc(t.Columns, func(c string) bool { return strings.EqualFold(c, column) })
+}
+
+// Has reports whether the table has a column.
+func (t *Table) Has(column string) bool { return t.position(column) >= 0 }
+
+// SQL is a query in which rowid stands for the number of a row.
+func (t *Table) SQL(query string) string { return strings.ReplaceAll(query, "rowid", t.rowid) }
+
+// expression reads a column, NULL where the table lacks it: SQLite would read its quoted name as a text.
+func (t *Table) expression(column string) string {
+	i := t.position(column)
+	if i < 0 {
+		return "NULL"
+	}
+	return Quoted(t.Columns[i])
+}
+
+// Quoted is a column's name as queries write it.
+func Quoted(column string) string { return `"` + strings.ReplaceAll(column, `"`, `""`) + `"` }
+
+// Row is a row as some of its columns, valid until the next one is read.
+type Row struct {
+	Number int64
+	Texts  [][]byte // empty for NULL, and for columns that the table lacks
+	Whole  []byte   // its number and all texts, as no other row has them
+}
+
+// maxRows bounds a statement, so that neither a checkpoint nor a writer waits for a reader.
+const maxRows = 20_000
+
+// separator separates the texts of a row that is read as one text. A row whose own texts hold it is read column by
+// column.
+const separator = 0x1f
+
+// Read gives the rows with the numbers from first to last to visit, ascending, as texts: the driver would parse a time,
+// which is slow, and would apply a zone that is not its own to apply. Its errors are visit's too.
+func (t *Table) Read(ctx context.Context, conn Querier, columns []string, first, last int64,
+	visit func(*Row) error) error {
+	if first > last {
+		return ctx.Err()
+	}
+	r := reader{table: t, conn: conn, row: Row{Texts: make([][]byte, len(columns))}}
+	for _, column := range columns {
+		r.expressions = append(r.expressions, t.expression(column))
+	}
+	// as one text: a driver's call for each column takes most of the time of reading a row
+	statement, err := conn.PrepareContext(ctx, //nolint:gosec // columns are quoted
+		"SELECT concat("+t.rowid+", char(31), "+strings.Join(r.expressions, ", char(31), ")+
+			t.SQL(") FROM "+t.name+" WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?"))
+	if err != nil {
+		return err
+	}
+	defer statement.Close()
+	for first <= last {
+		next, err := r.some(ctx, statement, first, last, visit)
+		if err != nil || next == first {
+			return err
+		}
+		first = next
+	}
+	return nil
+}
+
+// reader reads rows of a table.
+type reader struct {
+	table       *Table
+	conn        Querier
+	expressions []string
+	row         Row
+}
+
+// some is one statement. It returns the number behind that of the last row, first without any.
+func (r *reader) some(ctx context.Context, statement *sql.Stmt, first, last int64, visit func(*Row) error) (int64,
+	error) {
+	rows, err := statement.QueryContext(ctx, first, last, maxRows)
+	if err != nil {
+		return first, err
+	}
+	defer rows.Close()
+	var line sql.RawBytes
+	for rows.Next() {
+		if err := rows.Scan(&line); err != nil {
+			return first, err
+		}
+		whole := r.split(line)
+		if r.row.Number < first || r.row.Number > last {
+			return first, ErrCircle
+		}
+		if !whole {
+			if err := r.ask(ctx); err != nil {
+				return first, err
+			}
+		}
+		first = r.row.Number + 1
+		if err := visit(&r.row); err != nil {
+			return first, err
+		}
+	}
+	return first, cmp.Or(rows.Err(), ctx.Err())
+}
+
+// split takes a row as one text over; false: it does not show where the texts end.
+func (r *reader) split(line []byte) bool {
+	number, rest, _ := bytes.Cut(line, []byte{separator})
+	r.row.Number, _ = strconv.ParseInt(string(number), 10, 64) // SQLite has printed it: it is a number
+	r.row.Whole = line
+	last := len(r.row.Texts) - 1
+	for i := range last {
+		end := bytes.IndexByte(rest, separator)
+		if end < 0 {
+			return false
+		}
+		r.row.Texts[i], rest = rest[:end], rest[end+1:]
+	}
+	r.row.Texts[last] = rest
+	return bytes.IndexByte(rest, separator) < 0
+}
+
+// ask asks for the row with the number column by column.
+func (r *reader) ask(ctx context.Context) error {
+	row := &r.row
+	targets, casts := make([]any, len(row.Texts)), make([]string, len(row.Texts))
+	for i, expression := range r.expressions {
+		targets[i], casts[i] = &row.Texts[i], "CAST("+expression+" AS TEXT)"
+	}
+	err := r.conn.QueryRowContext(ctx, //nolint:gosec // columns are quoted
+		"SELECT "+strings.Join(casts, ", ")+r.table.SQL(" FROM "+r.table.name+" WHERE rowid = ?"), row.Number).Scan(targets...)
+	// no row as one text begins so
+	row.Whole = binary.AppendVarint([]byte{separator}, row.Number)
+	for _, text := range row.Texts {
+		row.Whole = append(binary.AppendUvarint(row.Whole, uint64(len(text))), text...)
+	}
+	return err
+}
