@@ -138,46 +138,30 @@ func (c *cursor) next() (bool, error) {
 
 // compare reads both files from the beginning and returns how many rows they hold.
 func (l layout) compare(ctx context.Context, tx *sql.Tx, columns []column, path string) (rows int, err error) {
-	in, err := os.Open(path)
+	in, f, err := parquet.OpenFile(path)
 	if err != nil {
 		return 0, err
 	}
 	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return 0, err
-	}
-	f, err := parquet.Open(in, info.Size())
-	if err != nil {
-		return 0, err
-	}
-	reader, err := f.NewReader(in)
-	if err != nil {
-		return 0, err
-	}
-	defer reader.Close()
 	c, err := l.newCursor(ctx, tx, columns)
 	if err != nil {
 		return 0, err
 	}
 	defer c.rows.Close()
-	fields := fieldsOf(columns)
-	for g := range f.Groups {
-		err := reader.Rows(ctx, g, 0, f.Groups[g].Rows, fields, func(row []any) error {
-			if there, err := c.next(); err != nil || !there {
-				return errors.Join(err, errors.New("the SQLite file has fewer rows"))
-			}
-			rows++
-			for i := range columns {
-				if !same(row[i], c.values[i], columns[i].Kind) {
-					return fmt.Errorf("row %d, column %s: %v became %v", rows, columns[i].Name, c.values[i], row[i])
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return rows, fmt.Errorf("comparing: %w", err)
+	err = f.EachRow(ctx, in, 0, fieldsOf(columns), func(row []any) error {
+		if there, err := c.next(); err != nil || !there {
+			return errors.Join(err, errors.New("the SQLite file has fewer rows"))
 		}
+		rows++
+		for i := range columns {
+			if !same(row[i], c.values[i], columns[i].Kind) {
+				return fmt.Errorf("row %d, column %s: %v became %v", rows, columns[i].Name, c.values[i], row[i])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return rows, fmt.Errorf("comparing: %w", err)
 	}
 	if more, err := c.next(); more || err != nil {
 		return rows, errors.Join(err, fmt.Errorf("comparing: the Parquet file ends after %d rows", rows))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
@@ -19,19 +18,11 @@ var affinities = map[parquet.Kind]string{
 }
 
 func (l layout) toSQLite(ctx context.Context, from, to string) (result Result, err error) {
-	in, err := os.Open(from)
+	in, f, err := parquet.OpenFile(from)
 	if err != nil {
 		return result, err
 	}
 	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return result, err
-	}
-	f, err := parquet.Open(in, info.Size())
-	if err != nil {
-		return result, err
-	}
 	fields, err := f.Fields()
 	if err != nil {
 		return result, err
@@ -88,19 +79,12 @@ func (l layout) writeSQLite(ctx context.Context, f *parquet.File, in io.ReaderAt
 		return err
 	}
 	defer insert.Close()
-	reader, err := f.NewReader(in)
+	err = f.EachRow(ctx, in, 0, fieldsOf(columns), func(row []any) error {
+		_, err := insert.ExecContext(ctx, row...)
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	defer reader.Close()
-	for g := range f.Groups {
-		err := reader.Rows(ctx, g, 0, f.Groups[g].Rows, fieldsOf(columns), func(row []any) error {
-			_, err := insert.ExecContext(ctx, row...)
-			return err
-		})
-		if err != nil {
-			return err
-		}
 	}
 	for _, name := range l.indexes {
 		if f.Column(name) == nil {

@@ -29,7 +29,7 @@ func Append(ctx context.Context, path string, fields []Field, rows [][]any) erro
 // appendRows is Append with row groups of at most the given number of rows.
 func appendRows(ctx context.Context, path string, fields []Field, rows [][]any, most int) error {
 	return Replace(path, func(out io.Writer) error {
-		in, err := os.Open(path)
+		in, old, err := OpenFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return writeAll(out, fields, func(w *Writer) error { return writeRows(w, fields, fields, rows) })
 		}
@@ -37,34 +37,25 @@ func appendRows(ctx context.Context, path string, fields []Field, rows [][]any, 
 			return err
 		}
 		defer in.Close()
-		info, err := in.Stat()
-		if err != nil {
-			return err
-		}
-		old, err := Open(in, info.Size())
-		if err != nil {
-			return err
-		}
 		there, err := old.Fields()
 		if err != nil {
 			return fmt.Errorf("%w, which would be lost: move the file away, and a new one is begun", err)
 		}
 		union := unite(there, fields)
-		closed, end := old.closed(len(rows), most)
-		if !slices.Equal(union, there) || !old.writtenAlike(there) || closed == 0 {
-			return writeAll(out, union, func(w *Writer) error {
-				if err := old.copyRows(ctx, in, w, 0, union); err != nil {
-					return err
-				}
-				return writeRows(w, union, fields, rows)
-			})
+		closed, end := 0, int64(0)
+		if slices.Equal(union, there) && old.writtenAlike(there) {
+			closed, end = old.closed(len(rows), most)
 		}
-		return old.extend(ctx, out, in, info.Size(), closed, end, there, func(w *Writer) error {
-			if err := old.copyRows(ctx, in, w, closed, there); err != nil {
+		rest := func(w *Writer) error {
+			if err := old.EachRow(ctx, in, closed, union, w.Write); err != nil {
 				return err
 			}
-			return writeRows(w, there, fields, rows)
-		})
+			return writeRows(w, union, fields, rows)
+		}
+		if closed == 0 {
+			return writeAll(out, union, rest)
+		}
+		return old.extend(ctx, out, in, closed, end, union, rest)
 	})
 }
 
@@ -88,7 +79,7 @@ func Revise(ctx context.Context, in io.ReaderAt, size int64, out io.Writer, fiel
 	position := slices.IndexFunc(union, func(f Field) bool { return strings.EqualFold(f.Name, column) })
 	return writeAll(out, union, func(w *Writer) error {
 		n := 0
-		err := old.eachRow(ctx, in, 0, union, func(row []any) error {
+		err := old.EachRow(ctx, in, 0, union, func(row []any) error {
 			if value, is := values[n]; is {
 				row[position] = union[position].coerce(value)
 			}
@@ -212,31 +203,9 @@ func (f *File) writtenAlike(fields []Field) bool {
 	return true
 }
 
-// copyRows writes the rows of the row groups from one onward.
-func (f *File) copyRows(ctx context.Context, in io.ReaderAt, w *Writer, from int, fields []Field) error {
-	return f.eachRow(ctx, in, from, fields, w.Write)
-}
-
-// eachRow gives the rows of the row groups from one onward to visit.
-func (f *File) eachRow(ctx context.Context, in io.ReaderAt, from int, fields []Field,
-	visit func(row []any) error) error {
-	r, err := f.NewReader(in)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	for g := from; g < len(f.Groups); g++ {
-		if err := r.Rows(ctx, g, 0, f.Groups[g].Rows, fields, visit); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // extend copies the closed row groups, which end at a byte, and writes one more.
 func (f *File) extend(
-	ctx context.Context, out io.Writer, in *os.File, size int64, closed int, end int64,
-	fields []Field, last func(*Writer) error,
+	ctx context.Context, out io.Writer, in *os.File, closed int, end int64, fields []Field, last func(*Writer) error,
 ) error {
 	var tail bytes.Buffer
 	if err := writeAll(&tail, fields, last); err != nil {
@@ -246,7 +215,7 @@ func (f *File) extend(
 	if err != nil {
 		return err
 	}
-	metadata, err := readFooter(in, size)
+	metadata, err := readFooter(in, f.size)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func Join(ctx context.Context, out io.Writer, files ...[]byte) error {
 	}
 	return writeAll(out, fields, func(w *Writer) error {
 		for i, f := range opened {
-			if err := f.copyRows(ctx, bytes.NewReader(files[i]), w, 0, fields); err != nil {
+			if err := f.EachRow(ctx, bytes.NewReader(files[i]), 0, fields, w.Write); err != nil {
 				return err
 			}
 		}

@@ -2,6 +2,7 @@ package parquet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -83,6 +84,39 @@ func (r *Reader) Rows(ctx context.Context, group, from, to int, fields []Field, 
 	return nil
 }
 
+// OpenFile opens the file of a path and reads its footer.
+func OpenFile(path string) (*os.File, *File, error) {
+	in, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	var f *File
+	info, err := in.Stat()
+	if err == nil {
+		f, err = Open(in, info.Size())
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, in.Close())
+	}
+	return in, f, nil
+}
+
+// EachRow gives the rows of the row groups from one onward to visit, as Reader.Rows does.
+func (f *File) EachRow(ctx context.Context, in io.ReaderAt, from int, fields []Field,
+	visit func(row []any) error) error {
+	r, err := f.NewReader(in)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for g := from; g < len(f.Groups); g++ {
+		if err := r.Rows(ctx, g, 0, f.Groups[g].Rows, fields, visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // EachRow gives the rows of a file to visit, as the texts of some columns: "" for NULL, and for a column that the file
 // lacks. Before that, check learns which columns the file has, and can refuse it.
 func EachRow(ctx context.Context, in io.ReaderAt, size int64, columns []string,
@@ -138,19 +172,11 @@ func (f Field) values(values []any, texts []string) ([]any, error) {
 
 // Count returns the number of rows of a month file with a timestamp (YYYY-MM-DD HH:MM:SS.ffffff).
 func Count(ctx context.Context, path, timestamp string) (rows int, err error) {
-	in, err := os.Open(path)
+	in, f, err := OpenFile(path)
 	if err != nil {
 		return 0, err
 	}
 	defer in.Close()
-	info, err := in.Stat()
-	if err != nil {
-		return 0, err
-	}
-	f, err := Open(in, info.Size())
-	if err != nil {
-		return 0, err
-	}
 	times, err := f.timestamps(ctx, in)
 	return times[timestamp], err
 }
