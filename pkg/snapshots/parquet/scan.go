@@ -2,9 +2,7 @@ package parquet
 
 import (
 	"context"
-	"encoding/binary"
 	"math"
-	"slices"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -35,8 +33,7 @@ func (s *scan) rows(ctx context.Context, group int, first, end int64) error {
 		return err
 	}
 	runs := times.runs
-	decoded := false
-	var seen distinct
+	var decoded *distinct
 	for i := range runs {
 		from, to := max(runs[i].number, first), min(s.content.end(group, i), end)
 		if from >= to {
@@ -53,15 +50,14 @@ func (s *scan) rows(ctx context.Context, group int, first, end int64) error {
 		if !wanted {
 			continue
 		}
-		if !decoded {
+		if decoded == nil {
 			begin := s.content.begins[group]
 			if err := s.decode(ctx, group, int(from-begin), int(end-begin)); err != nil {
 				return err
 			}
-			first, decoded = from, true
-			seen.start(&s.columns)
+			first, decoded = from, newDistinct(&s.columns)
 		}
-		if err := s.give(&seen, int(from-first), int(to-first)); err != nil {
+		if err := s.give(decoded, int(from-first), int(to-first)); err != nil {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
@@ -94,13 +90,13 @@ func (s *scan) decode(ctx context.Context, group, from, to int) error {
 }
 
 // give gives decoded rows to the visitor.
-func (s *scan) give(seen *distinct, from, to int) error {
+func (s *scan) give(decoded *distinct, from, to int) error {
 	usage := math.NaN()
 	for i := from; i < to; i++ {
 		if s.wantsUsage {
 			usage = s.usages[i]
 		}
-		if err := s.visitor.Row(seen.row(i), usage); err != nil {
+		if err := s.visitor.Row(decoded.row(i), usage); err != nil {
 			s.failed = err
 			return err
 		}
@@ -108,76 +104,32 @@ func (s *scan) give(seen *distinct, from, to int) error {
 	return nil
 }
 
-// distinct makes each row that occurs in decoded columns once. A row remembers which one followed it in the last
-// snapshot: nine times out of ten it does again.
+// distinct makes each row that occurs in decoded columns once.
 type distinct struct {
 	columns *[snapshots.Columns]Texts
-	codes   [snapshots.Columns][]uint32
-	numbers map[[snapshots.Columns]uint32]uint32
-	keys    [][snapshots.Columns]uint32
-	rows    []snapshots.Row
-	bytes   []byte // where the next rows are made
-	after   []uint32
-	last    uint32 // the row before
+	rows    map[[snapshots.Columns]uint32]snapshots.Row // by the codes of its columns
 }
 
-const noRow = math.MaxUint32
-
-// start begins with rows, of which each tenth is another one as a rule.
-func (d *distinct) start(columns *[snapshots.Columns]Texts) {
-	likely := len(columns[0].Codes) / 10
-	*d = distinct{
-		columns: columns, numbers: make(map[[snapshots.Columns]uint32]uint32, likely), last: noRow,
-		keys: make([][snapshots.Columns]uint32, 0, likely), rows: make([]snapshots.Row, 0, likely),
-		after: make([]uint32, 0, likely),
-	}
-	for i := range columns {
-		d.codes[i] = columns[i].Codes
-	}
+func newDistinct(columns *[snapshots.Columns]Texts) *distinct {
+	return &distinct{columns, map[[snapshots.Columns]uint32]snapshots.Row{}}
 }
 
 // row returns the row at a place of the columns.
 func (d *distinct) row(i int) snapshots.Row {
-	var key [snapshots.Columns]uint32
-	for c := range key {
-		key[c] = d.codes[c][i]
+	var codes [snapshots.Columns]uint32
+	for c := range codes {
+		codes[c] = d.columns[c].Codes[i]
 	}
-	if d.last != noRow {
-		if guess := d.after[d.last]; guess != noRow && d.keys[guess] == key {
-			d.last = guess
-			return d.rows[guess]
-		}
-	}
-	n, known := d.numbers[key]
+	row, known := d.rows[codes]
 	if !known {
-		n = uint32(len(d.rows))
-		d.numbers[key], d.keys = n, append(d.keys, key)
-		d.rows, d.after = append(d.rows, d.make(key)), append(d.after, noRow)
+		var texts snapshots.Texts
+		for c, code := range codes {
+			texts[c] = d.columns[c].Values[code]
+		}
+		row = snapshots.NewRow(texts)
+		d.rows[codes] = row
 	}
-	if d.last != noRow {
-		d.after[d.last] = n
-	}
-	d.last = n
-	return d.rows[n]
-}
-
-// make forms a row of codes.
-func (d *distinct) make(key [snapshots.Columns]uint32) snapshots.Row {
-	size := 0
-	for c, code := range key {
-		size += binary.MaxVarintLen32 + len(d.columns[c].Values[code])
-	}
-	if cap(d.bytes)-len(d.bytes) < size {
-		const together = 64 << 10
-		d.bytes = make([]byte, 0, max(size, together))
-	}
-	row := d.bytes[len(d.bytes):]
-	for c, code := range key {
-		text := d.columns[c].Values[code]
-		row = append(binary.AppendUvarint(row, uint64(len(text))), text...)
-	}
-	d.bytes = d.bytes[:len(d.bytes)+len(row)]
-	return slices.Clip(row)
+	return row
 }
 
 // hash continues a hash with rows of a row group: their timestamps, usage and the columns of a snapshots.Row. How they
