@@ -2,9 +2,11 @@ package elastic
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/elastic/go-elasticsearch/v8/typedapi/core/closepointintime"
@@ -15,10 +17,12 @@ import (
 // keepAlive is how long the server keeps a point in time between two searches.
 const keepAlive = "2m"
 
-// Pinned is an index, alias or pattern as it was at one moment. One goroutine searches it.
+// Pinned is an index, alias or pattern as it was at one moment. It is safe for concurrent use.
 type Pinned struct {
 	client *Client
-	id     string
+
+	mu sync.Mutex
+	id string // the newest: an answer can contain a new one
 }
 
 // Pin opens a point in time of an index. Whoever does so closes it.
@@ -28,7 +32,7 @@ func (c *Client) Pin(ctx context.Context, index string) (*Pinned, error) {
 	if err := c.Ask(ctx, "opening a point in time", request, &opened); err != nil {
 		return nil, err
 	}
-	return &Pinned{c, opened.ID}, nil
+	return &Pinned{client: c, id: opened.ID}, nil
 }
 
 // Page is an answer to a search.
@@ -50,10 +54,23 @@ type Hit struct {
 	Sort   json.RawMessage
 }
 
-// Search asks with a request in JSON. An answer that lacks anything, because of a shard that failed or of time that ran
-// out, is an error: nothing is answered in part.
+// Search is SearchPart, but an answer that lacks anything, because of a shard that failed or of time that ran out, is an
+// error: nothing is answered in part.
 func (p *Pinned) Search(ctx context.Context, doing string, request map[string]any) (*Page, error) {
-	request["pit"] = map[string]any{"id": p.id, "keep_alive": keepAlive}
+	page, err := p.SearchPart(ctx, doing, request)
+	switch {
+	case err != nil:
+		return nil, err
+	case page.TimedOut:
+		return nil, p.client.Fault(doing, fmt.Errorf("the server's time ran out, so that the answer would be a part"),
+			"ask for a shorter time range, or check the server's load")
+	}
+	return page, p.client.Complete(doing, &page.Shards)
+}
+
+// SearchPart asks with a request in JSON. The answer may lack what it says.
+func (p *Pinned) SearchPart(ctx context.Context, doing string, request map[string]any) (*Page, error) {
+	request["pit"] = map[string]any{"id": p.newest(""), "keep_alive": keepAlive}
 	request["track_total_hits"] = false
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -63,24 +80,28 @@ func (p *Pinned) Search(ctx context.Context, doing string, request map[string]an
 	if err := p.client.Ask(ctx, doing, search.New(p.client).Raw(bytes.NewReader(body)), &page); err != nil {
 		return nil, err
 	}
-	if page.PitID != "" {
-		p.id = page.PitID
+	for _, failure := range page.Shards.Failures {
+		if failure.Reason.Type == LostPIT {
+			return nil, p.client.Lost(doing)
+		}
 	}
-	switch {
-	case len(page.Shards.Failures) > 0 && page.Shards.Failures[0].Reason.Type == LostPIT:
-		return nil, p.client.Lost(doing)
-	case page.TimedOut:
-		return nil, p.client.Fault(doing, fmt.Errorf("the server's time ran out, so that the answer would be a part"),
-			"ask for a shorter time range, or check the server's load")
-	}
-	return &page, p.client.Complete(doing, &page.Shards)
+	p.newest(page.PitID)
+	return &page, nil
+}
+
+// newest returns the newest id, which is the given one unless that is empty.
+func (p *Pinned) newest(id string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.id = cmp.Or(id, p.id)
+	return p.id
 }
 
 // Close frees the point in time. The server does so itself after a while: an error is of no consequence.
 func (p *Pinned) Close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	if res, err := closepointintime.New(p.client).Id(p.id).Perform(ctx); err == nil {
+	if res, err := closepointintime.New(p.client).Id(p.newest("")).Perform(ctx); err == nil {
 		_ = res.Body.Close()
 	}
 }

@@ -16,11 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/elastic/go-elasticsearch/v8/typedapi/core/closepointintime"
-	"github.com/elastic/go-elasticsearch/v8/typedapi/core/openpointintime"
-	"github.com/elastic/go-elasticsearch/v8/typedapi/core/search"
 	"github.com/elastic/go-elasticsearch/v8/typedapi/types"
-	"github.com/elastic/go-elasticsearch/v8/typedapi/types/enums/fieldtype"
 
 	"github.com/chtc/gpureports/pkg/elastic"
 	"github.com/chtc/gpureports/pkg/jobs"
@@ -30,7 +26,6 @@ import (
 const (
 	batch       = 1000 // jobs, or days of machines, per search
 	concurrency = 4    // searches at a time
-	keepAlive   = "1m" // how long the server keeps a point in time between two pages
 )
 
 // Ads implements [jobs.Source].
@@ -223,13 +218,12 @@ func (s *Source) lookup(ctx context.Context, q question) (jobs.Result, error) {
 
 // search makes one attempt at a lookup. It returns notices about missing ads.
 func (s *Source) search(ctx context.Context, q question, mapping fields, found *jobs.Collector) ([]string, error) {
-	var pit struct{ ID string }
-	request := openpointintime.NewOpenPointInTimeFunc(s.es)(s.index).KeepAlive(keepAlive)
-	if err := s.es.Ask(ctx, "opening a point in time", request, &pit); err != nil {
+	pinned, err := s.es.Pin(ctx, s.index)
+	if err != nil {
 		return nil, err
 	}
-	state := &paging{source: s, found: found, mapping: mapping, pit: pit.ID}
-	defer state.close(ctx)
+	defer pinned.Close(ctx)
+	state := &paging{source: s, found: found, mapping: mapping, pinned: pinned}
 	group, groupCtx := parallel.WithContext(ctx)
 	group.SetLimit(concurrency)
 	for part := range slices.Chunk(q.keys, batch) {
@@ -246,9 +240,9 @@ type paging struct {
 	source  *Source
 	found   *jobs.Collector
 	mapping fields
+	pinned  *elastic.Pinned
 
 	mu       sync.Mutex
-	pit      string // the newest id; a response can contain a new one
 	read     int64
 	searches int
 	timedOut int
@@ -259,40 +253,26 @@ type paging struct {
 
 // pages reads all pages of one search.
 func (p *paging) pages(ctx context.Context, query types.Query) error {
-	var after []types.FieldValue
+	request := map[string]any{"query": &query, "sort": p.mapping.order(),
+		"_source": map[string]any{"includes": sourceNames}}
 	size := p.source.page
 	for {
-		p.mu.Lock()
-		pit := p.pit
-		p.mu.Unlock()
-		request := search.New(p.source.es).Pit(&types.PointInTimeReference{Id: pit, KeepAlive: keepAlive}).Query(&query).
-			Size(size).TrackTotalHits(false).Sort(p.mapping.order()...).
-			Source_(types.SourceFilter{Includes: sourceNames})
-		if after != nil {
-			request = request.SearchAfter(after...)
-		}
-		var page page
-		if err := p.source.es.Ask(ctx, "searching job ads", request, &page); err != nil {
+		request["size"] = size
+		page, err := p.pinned.SearchPart(ctx, "searching job ads", request)
+		if err != nil {
 			if most := largestPage(err); 0 < most && most < size {
 				size = most
 				continue
 			}
 			return err
 		}
-		more, err := p.note(&page, size)
-		if err != nil {
-			return err
-		}
 		for _, hit := range page.Hits.Hits {
 			p.found.Add(hit.Source)
 		}
-		if !more {
+		if !p.note(page, size) {
 			return nil
 		}
-		after = nil
-		for _, value := range page.Hits.Hits[len(page.Hits.Hits)-1].Sort {
-			after = append(after, value)
-		}
+		request["search_after"] = page.Hits.Hits[size-1].Sort
 	}
 }
 
@@ -314,17 +294,9 @@ func largestPage(err error) int {
 }
 
 // note records what a page says about the search; more reports whether to request the next page.
-func (p *paging) note(page *page, size int) (more bool, err error) {
+func (p *paging) note(page *elastic.Page, size int) (more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, failure := range page.Shards.Failures {
-		if failure.Reason.Type == elastic.LostPIT {
-			return false, p.source.es.Lost("searching job ads")
-		}
-	}
-	if page.PitID != "" {
-		p.pit = page.PitID
-	}
 	p.searches++
 	if page.TimedOut {
 		p.timedOut++
@@ -339,9 +311,9 @@ func (p *paging) note(page *page, size int) (more bool, err error) {
 	more = len(page.Hits.Hits) == size
 	if more && p.read >= p.source.maxAds {
 		p.cut = true
-		return false, nil
+		return false
 	}
-	return more, nil
+	return more
 }
 
 func (p *paging) notices() (missing []string) {
@@ -359,24 +331,15 @@ func (p *paging) notices() (missing []string) {
 	return missing
 }
 
-// close frees the point in time. The server does so itself after keepAlive, so an error does not matter.
-func (p *paging) close(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer cancel()
-	if res, err := closepointintime.New(p.source.es).Id(p.pit).Perform(ctx); err == nil {
-		_ = res.Body.Close()
-	}
-}
-
 // order sorts by RecordTime and GlobalJobId if the mapping allows it; _shard_doc makes it a total order.
-func (f fields) order() []types.SortCombinations {
-	var order []types.SortCombinations
+func (f fields) order() []map[string]any {
+	var order []map[string]any
 	for _, name := range f.sort {
-		field := types.FieldSort{UnmappedType: &fieldtype.Long}
+		unmapped := "long"
 		if name != f.recordTime {
-			field.UnmappedType = &fieldtype.Keyword
+			unmapped = "keyword"
 		}
-		order = append(order, types.SortOptions{SortOptions: map[string]types.FieldSort{name: field}})
+		order = append(order, map[string]any{name: map[string]any{"unmapped_type": unmapped}})
 	}
-	return append(order, types.SortOptions{SortOptions: map[string]types.FieldSort{"_shard_doc": {}}})
+	return append(order, map[string]any{"_shard_doc": map[string]any{}})
 }

@@ -4,7 +4,6 @@ package elasticsearch
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -103,7 +102,7 @@ func (s *Source) newest(ctx context.Context) (time.Time, error) {
 	}
 	var newest time.Time
 	for _, indexes := range mapping.recordTimes { // one search for each type: different types do not sort together
-		var page page
+		var page elastic.Page
 		descending := types.SortOptions{SortOptions: map[string]types.FieldSort{mapping.recordTime: {Order: &sortorder.Desc}}}
 		request := search.New(s.es).Index(indexes).Size(1).TrackTotalHits(false).Sort(descending).
 			Source_(types.SourceFilter{Includes: sourceNames})
@@ -162,19 +161,6 @@ func (s *Source) Health(ctx context.Context) (jobs.Health, error) {
 		health.Notices = append(health.Notices, s.mappingNotices(mapping)...)
 	}
 	return health, nil
-}
-
-// page is an answer to a search, as far as it is used.
-type page struct {
-	PitID    string         `json:"pit_id"`
-	TimedOut bool           `json:"timed_out"`
-	Shards   elastic.Shards `json:"_shards"`
-	Hits     struct {
-		Hits []struct {
-			Source json.RawMessage   `json:"_source"`
-			Sort   []json.RawMessage `json:"sort"`
-		}
-	}
 }
 
 func (s *Source) shardNotice(sh elastic.Shards) string {
