@@ -92,7 +92,7 @@ func (s *sharing) mayHaveChanged(b segcache.Blob, now time.Time) bool {
 // theirs returns the entries of an object by key, nil if there is none, and its ETag.
 func (s *cached) theirs(ctx context.Context, id sourceID, b segcache.Blob) (
 	entries map[string]*entry, etag string, err error) {
-	body, etag, err := s.shared.Through.Latest(ctx, b, s.sharedIdentity(id))
+	body, etag, err := s.shared.Through.Read(ctx, b, s.sharedIdentity(id))
 	if body == nil || err != nil {
 		return nil, "", err
 	}
@@ -125,7 +125,7 @@ func (s *cached) upload(ctx context.Context, id sourceID, byDay map[int32][]int,
 					all[q.key(i)] = &found[i]
 				}
 			}
-			won, err := s.shared.Through.Replace(ctx, q.kind.blob(day), s.sharedIdentity(id), etag, encode(all))
+			won, err := s.shared.Through.Write(ctx, q.kind.blob(day), s.sharedIdentity(id), etag, encode(all))
 			if won || err != nil {
 				return
 			}

@@ -144,18 +144,13 @@ func (d *Disk) name(b Blob) string {
 // Write stores a body with a description of it in JSON. A failure is only kept for Err, because the disk just saves
 // time.
 func (d *Disk) Write(b Blob, about any, body []byte) {
-	err := d.write(b, about, body)
+	content, err := b.pack(about, body)
+	if err == nil {
+		err = d.put(d.name(b), content)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.err = err
-}
-
-func (d *Disk) write(b Blob, about any, body []byte) error {
-	content, err := b.pack(about, body)
-	if err != nil {
-		return err
-	}
-	return d.put(d.name(b), content)
 }
 
 // put writes a file atomically and keeps the budget.

@@ -43,17 +43,10 @@ func (b Blob) Key(identity string) string {
 	return fmt.Sprintf("%s/%d/%s-%s", folder, b.Version, b.day(), hex.EncodeToString(sum[:16]))
 }
 
-// Read returns a function that hands the body of a blob to take, valid during the call; nil if there is none. identity
-// is that of the rows that the blob was made from. Errors, for a notice: the bucket failed, without its details, or the
-// object is invalid; ctx's.
+// Read returns a function that hands the body of a blob to take, valid during the call, and the object's ETag; nil if
+// there is none. identity is that of the rows that the blob was made from. Errors, for a notice: the bucket failed,
+// without its details, or the object is invalid; ctx's.
 func (s *Shared) Read(ctx context.Context, b Blob, identity string) (body func(take func([]byte) error) error,
-	err error) {
-	body, _, err = s.Latest(ctx, b, identity)
-	return body, err
-}
-
-// Latest is Read of a blob that may be replaced, with the object's ETag.
-func (s *Shared) Latest(ctx context.Context, b Blob, identity string) (body func(take func([]byte) error) error,
 	etag string, err error) {
 	key := b.Key(identity)
 	var content []byte
@@ -92,15 +85,9 @@ func (s *Shared) Latest(ctx context.Context, b Blob, identity string) (body func
 	}, object.ETag, nil
 }
 
-// Write puts a blob's body into the bucket unless it is there already. won is false if it was. Errors: the bucket
-// failed; ctx's.
-func (s *Shared) Write(ctx context.Context, b Blob, identity string, body []byte) (won bool, err error) {
-	return s.Replace(ctx, b, identity, "", body)
-}
-
-// Replace puts a blob's body in the place of the object with an ETag; "": if there is none. won is false if there is
+// Write puts a blob's body in the place of the object with an ETag; "": if there is none. won is false if there is
 // another one by now. Errors: the bucket failed; ctx's.
-func (s *Shared) Replace(ctx context.Context, b Blob, identity, etag string, body []byte) (won bool, err error) {
+func (s *Shared) Write(ctx context.Context, b Blob, identity, etag string, body []byte) (won bool, err error) {
 	content, err := b.pack(identity, body)
 	if err != nil {
 		return false, err

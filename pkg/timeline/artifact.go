@@ -218,7 +218,7 @@ func (a *artifact[T]) fromBucket(ctx context.Context, r *request[T], identity st
 
 // fetch reads the value of an entry out of the bucket. Errors: the bucket failed; the object is invalid; ctx's.
 func (a *artifact[T]) fetch(ctx context.Context, r *request[T], e *entry[T]) (found bool, err error) {
-	body, err := a.cache.shared.Read(ctx, a.blob(r.date), e.identity)
+	body, _, err := a.cache.shared.Read(ctx, a.blob(r.date), e.identity)
 	if body == nil || err != nil {
 		return false, err
 	}
@@ -276,7 +276,7 @@ func (a *artifact[T]) upload(ctx context.Context, e *entry[T], date int32) error
 	if unchanged, err := now.Holds(ctx, date, e.known); err != nil || !unchanged {
 		return cmp.Or(err, snapshots.ErrStale)
 	}
-	_, err = a.cache.shared.Write(ctx, a.blob(date), e.identity, a.encode(e.value))
+	_, err = a.cache.shared.Write(ctx, a.blob(date), e.identity, "", a.encode(e.value))
 	return err
 }
 

@@ -305,7 +305,7 @@ func TestVersionsShareABucket(t *testing.T) {
 	older := tl.segments.blob(date)
 	older.Version--
 	shared := tl.Shared()
-	won, err := shared.Write(t.Context(), older, identity, []byte("in its own form"))
+	won, err := shared.Write(t.Context(), older, identity, "", []byte("in its own form"))
 	require.NoError(t, err)
 	require.True(t, won)
 
@@ -314,7 +314,7 @@ func TestVersionsShareABucket(t *testing.T) {
 	require.Empty(t, v.Notices)
 	require.EqualValues(t, 6, v.Work.Read)
 	require.Len(t, objects(t, o), 7)
-	body, err := shared.Read(t.Context(), older, identity)
+	body, _, err := shared.Read(t.Context(), older, identity)
 	require.NoError(t, err)
 	require.NoError(t, body(func(b []byte) error {
 		require.Equal(t, "in its own form", string(b))
