@@ -163,20 +163,11 @@ func (d *Day) Statuses() int { return len(d.statuses) }
 // Status returns a status by its number.
 func (d *Day) Status(s uint32) Status {
 	p := &d.statuses[s]
-	status := Status{Primary: d.rows[p.Primary], Backfill: d.rows[p.Backfill], Silent: s == Silent}
-	status.Extra = d.claims(s)
-	return status
+	return Status{Primary: d.rows[p.Primary], Backfill: d.rows[p.Backfill], Extra: d.claims(s), Silent: s == Silent}
 }
 
 // claims returns the further claims of a status.
 func (d *Day) claims(s uint32) []Claim {
-	if len(d.extraClaims) == 0 { // as on most days
-		return nil
-	}
-	return d.furtherClaims(s)
-}
-
-func (d *Day) furtherClaims(s uint32) []Claim {
 	i, found := slices.BinarySearchFunc(d.extraClaims, s, func(c extraClaims, s uint32) int {
 		return cmp.Compare(c.Status, s)
 	})
@@ -229,7 +220,9 @@ func (m *Machine) Ownership(chtcOwned bool) pool.Ownership {
 
 // seal computes the values that are derived from the rest, once the day is complete.
 func (d *Day) seal() {
-	d.cadence = ownCadence(d.Times)
+	if len(d.Times)-1 >= 8 {
+		d.cadence = pool.MedianDistance(d.Times)
+	}
 	d.bytes = int(unsafe.Sizeof(*d)) + trim(&d.Times) + trim(&d.RowsWithoutGPU) +
 		trim(&d.gpus) + trim(&d.models) + trim(&d.offsets) + trim(&d.first) + trim(&d.status) +
 		trim(&d.rows) + trim(&d.statuses) + trim(&d.extraClaims) + trim(&d.extras) +

@@ -40,50 +40,37 @@ var jobColumns = [...]func(*Job) *uint32{
 	func(j *Job) *uint32 { return &j.QDate },
 }
 
-// valid reports whether n jobs can be unpacked: their schedds exist, and their differences are n numbers of
-// variable length.
+// valid reports whether n jobs can be unpacked: their schedds exist, and their differences are numbers of variable
+// length.
 func (p *packedJobs) valid(n int) bool {
 	b := p.packed
-	for range n {
-		schedd, size := binary.Uvarint(b)
-		if size <= 0 || schedd >= uint64(len(p.schedds)) {
+	for i := range (1 + len(jobColumns)) * n {
+		v, size := binary.Uvarint(b)
+		if size <= 0 || i < n && v >= uint64(len(p.schedds)) {
 			return false
 		}
 		b = b[size:]
 	}
-	differences := 0
-	for _, c := range b {
-		differences += int(^c >> 7) // the last byte of a number is below 0x80
-	}
-	return differences == len(jobColumns)*n && (len(b) == 0 || b[len(b)-1] < 0x80)
+	return len(b) == 0
 }
 
 // unpack reads n jobs.
 func (p *packedJobs) unpack(n int) []Job {
 	b := p.packed
-	next := func() (v uint64) {
-		for shift := 0; ; shift += 7 {
-			c := b[0]
-			b = b[1:]
-			v |= uint64(c&0x7f) << shift
-			if c < 0x80 {
-				return v
-			}
-		}
-	}
-	jobs, of := make([]Job, n), make([]uint32, n)
+	jobs, of := make([]Job, n), make([]uint64, n)
 	for i := range jobs {
-		of[i] = uint32(next())
-		jobs[i].Schedd = p.schedds[of[i]]
+		v, size := binary.Uvarint(b)
+		of[i], b = v, b[size:]
+		jobs[i].Schedd = p.schedds[v]
 	}
 	before := make([]uint32, len(p.schedds))
 	for _, column := range jobColumns {
 		clear(before)
 		for i := range jobs {
-			v := next()
-			at := &before[of[i]]
-			*at += uint32(v>>1) ^ -uint32(v&1)
-			*column(&jobs[i]) = *at
+			v, size := binary.Varint(b)
+			b = b[size:]
+			before[of[i]] += uint32(v)
+			*column(&jobs[i]) = before[of[i]]
 		}
 	}
 	return jobs

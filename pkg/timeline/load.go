@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"time"
 
@@ -187,36 +188,30 @@ func (t *Timeline) days(ctx context.Context, state snapshots.State, first, last 
 // read are left out.
 func (t *Timeline) Range(ctx context.Context) (first, newest pool.Micros, ok bool, err error) {
 	err = t.settled(ctx, func(state snapshots.State) error {
-		dates := state.Dates() // not each of them has a snapshot
-		var stats loadStats
-		ok = false
-		find := func(date int32, take func(d *Day)) (bool, error) {
-			d, err := t.day(ctx, state, date, &stats)
-			if ctx.Err() != nil || errors.Is(err, snapshots.ErrStale) {
-				return false, cmp.Or(ctx.Err(), err)
-			}
-			if err != nil || len(d.Times) == 0 {
-				return false, nil
-			}
-			take(d)
-			return true, nil
+		earliest, err := t.firstOf(ctx, state, slices.All(state.Dates()))
+		if ok = earliest != nil; !ok || err != nil {
+			return err
 		}
-		for _, date := range dates {
-			found, err := find(date, func(d *Day) { first, ok = d.Times[0], true })
-			if err != nil {
-				return err
-			}
-			if found {
-				break
-			}
+		first = earliest.Times[0]
+		latest, err := t.firstOf(ctx, state, slices.Backward(state.Dates()))
+		if latest != nil {
+			newest = latest.Times[len(latest.Times)-1]
 		}
-		for _, date := range slices.Backward(dates) {
-			found, err := find(date, func(d *Day) { newest = d.Times[len(d.Times)-1] })
-			if found || err != nil {
-				return err
-			}
-		}
-		return nil
+		return err
 	})
 	return first, newest, ok, err
+}
+
+// firstOf returns the first of the dates with a snapshot, nil if there is none.
+func (t *Timeline) firstOf(ctx context.Context, state snapshots.State, dates iter.Seq2[int, int32]) (*Day, error) {
+	for _, date := range dates { // not each of them has a snapshot
+		d, err := t.day(ctx, state, date, new(loadStats))
+		switch {
+		case ctx.Err() != nil, errors.Is(err, snapshots.ErrStale):
+			return nil, cmp.Or(ctx.Err(), err)
+		case err == nil && len(d.Times) > 0:
+			return d, nil
+		}
+	}
+	return nil, nil
 }

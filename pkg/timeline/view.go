@@ -42,7 +42,7 @@ func newView(names *Names, days []*Day, notices []Notice) *View {
 		v.Times = append(v.Times, d.Times...)
 	}
 	for i := range v.Days {
-		v.limits = append(v.limits, gapLimit(v.cadence(i)))
+		v.limits = append(v.limits, max(v.Cadence(v.Days[i].Date)*5/2, leastGapLimit))
 	}
 	return v
 }
@@ -70,12 +70,11 @@ func (v *View) Places(day int) []int32 {
 
 // Cadence is the cadence of a UTC day (methodology section 1).
 func (v *View) Cadence(date int32) pool.Micros {
-	i, found := slices.BinarySearchFunc(v.Days, date, func(d *Day, date int32) int { return int(d.Date - date) })
-	if found {
-		return v.cadence(i)
-	}
-	if i > 0 && v.Days[i-1].Date == date-1 && v.Days[i-1].cadence > 0 {
-		return v.Days[i-1].cadence
+	end := sort.Search(len(v.Days), func(i int) bool { return v.Days[i].Date > date })
+	for i := end - 1; i >= 0 && v.Days[i].Date >= date-1; i-- {
+		if v.Days[i].cadence > 0 {
+			return v.Days[i].cadence
+		}
 	}
 	return defaultCadence
 }
@@ -92,26 +91,7 @@ func (v *View) GapAfter(snapshot int) bool {
 	return distance > leastGapLimit && distance > v.GapLimit(snapshot) // which is looked for
 }
 
-const defaultCadence = 15 * pool.Minute
-
-func (v *View) cadence(i int) pool.Micros {
-	switch {
-	case v.Days[i].cadence > 0:
-		return v.Days[i].cadence
-	case i > 0 && v.Days[i-1].Date == v.Days[i].Date-1 && v.Days[i-1].cadence > 0:
-		return v.Days[i-1].cadence
-	}
-	return defaultCadence
-}
-
-// ownCadence is the median distance of a day's snapshots, 0 if it has fewer than 8 distances.
-func ownCadence(times []pool.Micros) pool.Micros {
-	if len(times)-1 < 8 {
-		return 0
-	}
-	return pool.MedianDistance(times)
-}
-
-const leastGapLimit = 20 * pool.Minute
-
-func gapLimit(cadence pool.Micros) pool.Micros { return max(cadence*5/2, leastGapLimit) }
+const (
+	defaultCadence = 15 * pool.Minute
+	leastGapLimit  = 20 * pool.Minute
+)
