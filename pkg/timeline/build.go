@@ -59,7 +59,7 @@ func newBuilder(date int32, table *rowTable) *builder {
 
 // grow makes room for the GPUs and machines that are new in the table.
 func (b *builder) grow() {
-	for len(b.gpus) < len(b.table.gpus) {
+	for len(b.gpus) < len(b.table.gpus.All) {
 		b.gpus = append(b.gpus, gpuBuild{seen: -1, memory: math.NaN()})
 	}
 	for len(b.machines) < len(b.table.machines.All) {
@@ -297,33 +297,26 @@ func (b *builder) finish() *Day {
 	// By name: symbols depend on the order of reading, and sums on the order of adding.
 	ids, texts := make([]string, len(b.gpus)), b.table.names.Texts()
 	for _, i := range order {
-		_, id := b.table.names.GPU(b.table.gpus[i].gpu)
+		_, id := b.table.names.GPU(b.table.gpus.All[i])
 		ids[i] = texts[id]
 	}
 	slices.SortFunc(order, func(i, j uint32) int {
-		a, c := b.table.gpus[i], b.table.gpus[j]
-		return cmp.Or(cmp.Compare(machines[a.machine], machines[c.machine]), cmp.Compare(ids[i], ids[j]))
+		m, n := machines[b.table.machineOf[i]], machines[b.table.machineOf[j]]
+		return cmp.Or(cmp.Compare(m, n), cmp.Compare(ids[i], ids[j]))
 	})
-	models := map[Model]uint32{}
-	unknown := map[Symbol]uint32{} // NaN cannot be a key
+	type modelKey struct {
+		device Symbol
+		memory uint64 // its bits: NaN cannot be a key
+	}
+	var models pool.Numbered[modelKey]
 	for _, i := range order {
 		g := &b.gpus[i]
-		m := Model{g.device, g.memory}
-		index, known := models[m]
-		if math.IsNaN(m.Memory) {
-			index, known = unknown[m.Device]
+		index := uint32(models.Number(modelKey{g.device, math.Float64bits(g.memory)}))
+		if int(index) == len(d.models) {
+			d.models = append(d.models, Model{g.device, g.memory})
 		}
-		if !known {
-			index = uint32(len(d.models))
-			d.models = append(d.models, m)
-			if math.IsNaN(m.Memory) {
-				unknown[m.Device] = index
-			} else {
-				models[m] = index
-			}
-		}
-		machine := machines[b.table.gpus[i].machine]
-		d.gpus = append(d.gpus, gpuDay{b.table.gpus[i].gpu, machine, index})
+		machine := machines[b.table.machineOf[i]]
+		d.gpus = append(d.gpus, gpuDay{b.table.gpus.All[i], machine, index})
 		d.offsets = append(d.offsets, uint32(len(d.first)))
 		b.emit(g.spans, d.silencesOf(int(machine)))
 	}

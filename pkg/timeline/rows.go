@@ -16,13 +16,13 @@ import (
 type rowTable struct {
 	names *Names
 
-	parsed   []parsedRow // of the first row one for each of its GPUs, of the second row, …
-	ends     []uint32    // of each row's in parsed
-	distinct pool.Numbered[heldRow]
-	gpus     []gpuOfDay
-	gpuIndex map[GPU]uint32
-	machines pool.Numbered[Symbol]
-	slots    pool.Numbered[string] // names of slots with room
+	parsed    []parsedRow // of the first row one for each of its GPUs, of the second row, …
+	ends      []uint32    // of each row's in parsed
+	distinct  pool.Numbered[heldRow]
+	gpus      pool.Numbered[GPU]
+	machineOf []uint32 // of each of the GPUs
+	machines  pool.Numbered[Symbol]
+	slots     pool.Numbered[string] // names of slots with room
 }
 
 // heldRow is a Row with its job.
@@ -44,18 +44,13 @@ type parsedRow struct {
 	room         Room
 }
 
-type gpuOfDay struct {
-	gpu     GPU
-	machine uint32
-}
-
 const (
 	noGPU  = 1<<32 - 1
 	noRoom = -1
 )
 
 func newRowTable(names *Names) *rowTable {
-	t := &rowTable{names: names, gpuIndex: map[GPU]uint32{}}
+	t := &rowTable{names: names}
 	t.index(heldRow{})
 	return t
 }
@@ -143,10 +138,9 @@ func (t *rowTable) index(row heldRow) uint32 { return uint32(t.distinct.Number(r
 func (t *rowTable) machineIndex(name Symbol) uint32 { return uint32(t.machines.Number(name)) }
 
 func (t *rowTable) gpu(g GPU, machine uint32) uint32 {
-	i, ok := t.gpuIndex[g]
-	if !ok {
-		i = uint32(len(t.gpus))
-		t.gpuIndex[g], t.gpus = i, append(t.gpus, gpuOfDay{g, machine})
+	i := uint32(t.gpus.Number(g))
+	if int(i) == len(t.machineOf) {
+		t.machineOf = append(t.machineOf, machine)
 	}
 	return i
 }

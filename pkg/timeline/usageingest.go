@@ -26,7 +26,7 @@ type usageIngest struct {
 	builder *usage.Builder
 
 	rows   [][]usageRow // the distinct ones, of each one for each of its GPUs that it holds
-	ids    map[usageClaim]int
+	ids    pool.Numbered[usageClaim]
 	claims []claimState
 	active []int // claims of the snapshot, as indices
 	spans  []int // of each GPU, the span that holds the snapshot
@@ -59,7 +59,7 @@ type claimState struct {
 
 func newUsageIngest(day *Day, names *Names) *usageIngest {
 	in := &usageIngest{day: day, jobs: day.Jobs(), names: names, index: make(map[GPU]int, day.GPUs()),
-		ids: map[usageClaim]int{}, builder: usage.NewBuilder(day.GPUs())}
+		builder: usage.NewBuilder(day.GPUs())}
 	for i := range day.GPUs() {
 		in.index[day.GPU(i)] = i
 	}
@@ -101,10 +101,8 @@ func (in *usageIngest) Distinct(row snapshots.Row) {
 }
 
 func (in *usageIngest) claim(c usageClaim) int {
-	n, known := in.ids[c]
-	if !known {
-		n = len(in.claims)
-		in.ids[c] = n
+	n := int(in.ids.Number(c))
+	if n == len(in.claims) {
 		in.claims = append(in.claims, claimState{usageClaim: c, snapshot: -1})
 	}
 	return n

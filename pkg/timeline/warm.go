@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/chtc/gpureports/pkg/parallel"
 )
 
 // Warm loads all days, newest first, until the memory's budget is used up or ctx ends. It gives way to queries: between
@@ -35,10 +37,8 @@ func (t *Timeline) Warm(ctx context.Context) error {
 func (t *Timeline) idle(ctx context.Context) error {
 	const patience = 20 * time.Millisecond
 	for t.busy.Load() > 0 {
-		select {
-		case <-time.After(patience):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := parallel.Wait(ctx, patience); err != nil {
+			return err
 		}
 	}
 	return ctx.Err()

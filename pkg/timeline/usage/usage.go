@@ -73,38 +73,25 @@ func (b *Block) Further() []Further { return b.further }
 
 // Read writes a place's values into those of the day's snapshots; NaN is none. It reports whether there is any.
 func (b *Block) Read(p Place, into []float64) bool {
-	any := false
-	at := 0
-	skip := func(n int) {
-		for end := min(at+n, len(into)); at < end; at++ {
-			into[at] = math.NaN()
-		}
+	for i := range into {
+		into[i] = math.NaN()
 	}
-	b.tokens(p.index(), func(token uint64, value int64) {
-		if token&1 == 0 {
-			skip(int(token >> 1))
-			return
-		}
-		into[at] = float64(value) / unit
-		any = true
-		at++
-	})
-	skip(len(into))
-	return any
-}
-
-// tokens calls do with each token of a place's code, and the value so far.
-func (b *Block) tokens(place int, do func(token uint64, value int64)) {
-	code := b.code[b.offsets[place]:b.offsets[place+1]]
-	value := int64(0)
+	code := b.code[b.offsets[p.index()]:b.offsets[p.index()+1]]
+	any := false
+	at, value := 0, int64(0)
 	for len(code) > 0 {
 		token, n := binary.Uvarint(code)
 		code = code[n:]
-		if token&1 == 1 {
-			value += unzigzag(token >> 1)
+		if token&1 == 0 {
+			at += int(token >> 1)
+			continue
 		}
-		do(token, value)
+		value += unzigzag(token >> 1)
+		into[at] = float64(value) / unit
+		any = true
+		at++
 	}
+	return any
 }
 
 func zigzag(x int64) uint64   { return uint64(x<<1) ^ uint64(x>>63) }
