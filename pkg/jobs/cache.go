@@ -189,26 +189,29 @@ func (s *cached) Ads(ctx context.Context, wanted []Wanted) (Result, error) {
 
 // AdsOnMachines implements [Source].
 func (s *cached) AdsOnMachines(ctx context.Context, days []MachineDay) (Result, error) {
-	return s.lookup(ctx, len(days), lookup{
-		kind:      onMachines,
-		day:       func(i int) (int32, bool) { return days[i].Day, true },
-		key:       func(i int) string { return days[i].Key() },
-		expiresAt: func(i int, e entry, now time.Time) time.Time { return e.expiresAt(days[i].End(), now) },
-		missing:   "job ads of %d days of machines",
-		ask:       func(missing []int) (Result, error) { return s.Source.AdsOnMachines(ctx, pick(days, missing)) },
-	})
+	q := aboutDays(days, func(missing []MachineDay) (Result, error) { return s.Source.AdsOnMachines(ctx, missing) })
+	q.kind, q.missing = onMachines, "job ads of %d days of machines"
+	return s.lookup(ctx, len(days), q)
 }
 
 // Epochs implements [Source].
 func (s *cached) Epochs(ctx context.Context, days []EpochDay) (Result, error) {
-	return s.lookup(ctx, len(days), lookup{
-		kind:      ofEpochs,
-		day:       func(i int) (int32, bool) { return days[i].Day, true },
+	q := aboutDays(days, func(missing []EpochDay) (Result, error) { return s.Source.Epochs(ctx, missing) })
+	q.kind, q.missing = ofEpochs, "epoch ads of %d days of machines"
+	return s.lookup(ctx, len(days), q)
+}
+
+// aboutDays is the part of a lookup that all questions about days of machines share.
+func aboutDays[D interface {
+	Key() string
+	End() time.Time
+}](days []D, ask func([]D) (Result, error)) lookup {
+	return lookup{
 		key:       func(i int) string { return days[i].Key() },
+		day:       func(i int) (int32, bool) { return dayOf(days[i].End()) },
 		expiresAt: func(i int, e entry, now time.Time) time.Time { return e.expiresAt(days[i].End(), now) },
-		missing:   "epoch ads of %d days of machines",
-		ask:       func(missing []int) (Result, error) { return s.Source.Epochs(ctx, pick(days, missing)) },
-	})
+		ask:       func(missing []int) (Result, error) { return ask(pick(days, missing)) },
+	}
 }
 
 // pick returns the elements at positions.

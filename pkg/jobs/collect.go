@@ -11,7 +11,7 @@ import (
 // Collector builds a [Result] from stored documents; all sources use it, so that they agree on order, duplicates and
 // omitted ads. Add may be called from several goroutines.
 type Collector struct {
-	by    func(Label) string
+	by    func(*Ad) string
 	asked []string
 	most  int // ads; 0 = any number
 
@@ -22,8 +22,8 @@ type Collector struct {
 	kept, cut            int
 }
 
-// NewCollector collects the ads whose key is in asked; by returns the key for an ad's label.
-func NewCollector(asked []string, by func(Label) string) *Collector {
+// NewCollector collects the ads whose key is in asked; by returns the key of an ad.
+func NewCollector(asked []string, by func(*Ad) string) *Collector {
 	c := &Collector{by: by, asked: asked, found: make(map[string][]Ad, len(asked))}
 	for _, key := range asked {
 		c.found[key] = nil
@@ -31,28 +31,15 @@ func NewCollector(asked []string, by func(Label) string) *Collector {
 	return c
 }
 
-// Label has the fields of an ad by which lookups find it.
-type Label struct {
-	Kind                 Kind
-	GlobalJobID, Machine string
-	JobCurrentStartDate  Date
-	RunEnd               pool.Micros
-}
-
-// Label returns the ad's label.
-func (a *Ad) Label() Label {
-	return Label{a.Kind, a.GlobalJobID, a.Machine, a.JobCurrentStartDate, a.RunEnd()}
-}
-
 // ByJob is the key of the ads that Source.Ads looks up.
-func ByJob(l Label) string { return l.GlobalJobID }
+func ByJob(a *Ad) string { return a.GlobalJobID }
 
 // ByMachineDay is the key of the ads that Source.AdsOnMachines looks up.
-func ByMachineDay(l Label) string {
-	if l.JobCurrentStartDate == 0 {
+func ByMachineDay(a *Ad) string {
+	if a.JobCurrentStartDate == 0 {
 		return ""
 	}
-	return MachineDay{l.Machine, l.JobCurrentStartDate.day()}.Key()
+	return MachineDay{a.Machine, a.JobCurrentStartDate.day()}.Key()
 }
 
 // NewEpochCollector collects the ads that Source.Epochs looks up, at most that many.
@@ -63,9 +50,9 @@ func NewEpochCollector(days []EpochDay, most int) *Collector {
 		keys[i] = d.Key()
 		longest[d.MachineDay.Key()] = d
 	}
-	c := NewCollector(keys, func(l Label) string {
-		d, asked := longest[ByMachineDay(l)]
-		if !asked || !d.Allows(l) {
+	c := NewCollector(keys, func(a *Ad) string {
+		d, asked := longest[ByMachineDay(a)]
+		if !asked || !d.Allows(a) {
 			return ""
 		}
 		return d.Key()
@@ -92,18 +79,16 @@ func JobIDs(wanted []Wanted) []string {
 	return ids
 }
 
-// Add parses a document and keeps it if it is a history or epoch ad with a wanted key. It returns the ad's label; ok is
-// false if the document is not an ad.
-func (c *Collector) Add(stored []byte) (label Label, ok bool) {
+// Add parses a document and keeps it if it is a history or epoch ad with a wanted key.
+func (c *Collector) Add(stored []byte) {
 	ad, err := ParseAd(stored)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
 		c.unusable++
-		return Label{}, false
+		return
 	}
-	label = ad.Label()
-	key := c.by(label)
+	key := c.by(&ad)
 	ads, asked := c.found[key]
 	switch {
 	case !asked:
@@ -117,15 +102,6 @@ func (c *Collector) Add(stored []byte) (label Label, ok bool) {
 		c.long += ad.Cut
 		c.found[key] = append(ads, ad)
 	}
-	return label, true
-}
-
-// Asked reports whether an ad with that label has a wanted key, that is, whether Add would keep it.
-func (c *Collector) Asked(label Label) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, asked := c.found[c.by(label)]
-	return asked
 }
 
 // Result sorts the added ads and counts the omitted ones.

@@ -48,9 +48,10 @@ type EpochDay struct {
 }
 
 // Allows reports whether the run that an ad describes lasted no longer than wanted.
-func (d EpochDay) Allows(l Label) bool {
-	length := l.RunEnd - l.JobCurrentStartDate.Micros()
-	return l.RunEnd != 0 && (d.Longest <= 0 || length <= d.Longest.Microseconds())
+func (d EpochDay) Allows(a *Ad) bool {
+	end := a.RunEnd()
+	length := end - a.JobCurrentStartDate.Micros()
+	return end != 0 && (d.Longest <= 0 || length <= d.Longest.Microseconds())
 }
 
 // Key is d as one text.

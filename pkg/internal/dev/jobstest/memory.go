@@ -58,7 +58,7 @@ func (m *Memory) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result,
 	return m.collect(ctx, keys, jobs.NewEpochCollector(days, jobs.MaxEpochs))
 }
 
-func (m *Memory) lookup(ctx context.Context, keys []string, by func(jobs.Label) string) (jobs.Result, error) {
+func (m *Memory) lookup(ctx context.Context, keys []string, by func(*jobs.Ad) string) (jobs.Result, error) {
 	return m.collect(ctx, keys, jobs.NewCollector(keys, by))
 }
 

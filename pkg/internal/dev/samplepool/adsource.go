@@ -36,7 +36,7 @@ func (s *AdSource) add(document []byte) error {
 	ads := s.byJob[ad.GlobalJobID]
 	at, _ := slices.BinarySearchFunc(ads, ad, jobs.Compare)
 	s.byJob[ad.GlobalJobID] = slices.Insert(ads, at, ad)
-	key := jobs.ByMachineDay(ad.Label())
+	key := jobs.ByMachineDay(&ad)
 	if of := s.onMachine[key]; !slices.Contains(of, ad.GlobalJobID) {
 		s.onMachine[key] = append(of, ad.GlobalJobID)
 	}
@@ -48,7 +48,7 @@ func (s *AdSource) began(day jobs.MachineDay) (ads []jobs.Ad) {
 	key := day.Key()
 	for _, job := range s.onMachine[key] {
 		for _, ad := range s.byJob[job] {
-			if jobs.ByMachineDay(ad.Label()) == key {
+			if jobs.ByMachineDay(&ad) == key {
 				ads = append(ads, ad)
 			}
 		}
@@ -80,7 +80,7 @@ func (s *AdSource) Epochs(_ context.Context, days []jobs.EpochDay) (jobs.Result,
 	result := jobs.Result{Ads: make([][]jobs.Ad, len(days))}
 	for i, day := range days {
 		result.Ads[i] = slices.DeleteFunc(s.began(day.MachineDay), func(ad jobs.Ad) bool {
-			return !day.Allows(ad.Label())
+			return !day.Allows(&ad)
 		})
 	}
 	return result, nil
