@@ -55,6 +55,17 @@ func (d *Dir) Names() ([]string, error) {
 	return nil, pool.SourceError("snapshot directory %s cannot be listed: %w", d.path, Bare(err))
 }
 
+var errNoFile = errors.New("it is not a regular file")
+
+// Stat describes a file, with links resolved. Errors: it is missing, no regular file, or outside of the directory.
+func (d *Dir) Stat(name string) (os.FileInfo, error) {
+	info, err := d.root.Stat(pool.Inside(d.path, name))
+	if err == nil && !info.Mode().IsRegular() {
+		err = errNoFile
+	}
+	return info, err
+}
+
 // Size returns a file's size, 0 if it is missing.
 func (d *Dir) Size(name string) int64 {
 	info, err := d.root.Stat(name)

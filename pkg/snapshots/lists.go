@@ -164,22 +164,16 @@ func (d *Dir) read(setting, name, fallback string) ([]byte, error) {
 	if file != filepath.Base(file) || file == "." || file == ".." {
 		return nil, pool.BadQuery("%s %q must be a plain file name inside the snapshot directory", setting, name)
 	}
-	inside := pool.Inside(d.path, file)
-	info, err := d.root.Stat(inside)
-	if name == "" || name == fallback {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
-		}
-	}
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is not a regular file")
+	info, err := d.Stat(file)
+	if (name == "" || name == fallback) && errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
 	if err == nil && info.Size() > maxList {
 		return nil, pool.SourceError("%s %s has %d bytes: more than %d cannot be a list", setting, file, info.Size(), maxList)
 	}
 	var text []byte
 	if err == nil {
-		if text, err = d.root.ReadFile(inside); err == nil {
+		if text, err = d.root.ReadFile(pool.Inside(d.path, file)); err == nil {
 			text, err = plain(text)
 		}
 	}

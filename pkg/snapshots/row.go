@@ -43,6 +43,11 @@ var ColumnNames = [Columns]string{
 	"RemoteOwner", "GlobalJobId", "PreventJobsReason", "SlotBrokenReason", "BackfillSlot", "SlotType", "Cpus", "Memory",
 }
 
+// RequiredColumns are those that a table must have; where one of the others is missing, it is empty.
+var RequiredColumns = []string{
+	ColumnNames[Name], ColumnNames[AssignedGPUs], ColumnNames[SlotState], ColumnNames[Machine], TimestampColumn,
+}
+
 // Row is a row of gpu_state without its timestamp: the columns in order, each as its length and its text.
 // NULL is the empty text. Equal rows have equal bytes.
 type Row []byte

@@ -3,6 +3,7 @@ package months
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -41,14 +42,11 @@ func (d directory) List(context.Context) (all []Listed, err error) {
 
 // pattern is the pattern of the files' names.
 func (d directory) pattern() string {
-	names := ""
-	for i, f := range d.formats {
-		if i > 0 {
-			names += " or "
-		}
-		names += "gpu_state_YYYY-MM." + f.Extension
+	var names []string
+	for _, f := range d.formats {
+		names = append(names, "gpu_state_YYYY-MM."+f.Extension)
 	}
-	return names
+	return strings.Join(names, " or ")
 }
 
 // Close implements Place.

@@ -84,7 +84,7 @@ func writeGroups(t testing.TB, dir string, fields []Field, rows [][]any, group i
 // drawMonth makes rows in the order of time, now and then without a timestamp or late, and their fields in any order.
 func drawMonth(t *rapid.T) (fields []Field, rows [][]any) {
 	fields = rapid.Permutation(slices.DeleteFunc(slices.Clone(Schema), func(f Field) bool {
-		return !slices.Contains(required, f.Name) && rapid.Bool().Draw(t, "missing")
+		return !slices.Contains(snapshots.RequiredColumns, f.Name) && rapid.Bool().Draw(t, "missing")
 	})).Draw(t, "order")
 	texts := rapid.OneOf(rapid.SampledFrom([]any{nil, "", "x", "Claimed", "GPU-a0223334", "ünï\x00code"}),
 		rapid.Map(rapid.StringN(0, 20, 80), func(s string) any { return s }))

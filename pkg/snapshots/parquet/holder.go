@@ -16,14 +16,9 @@ type fileHolder struct {
 	name string
 }
 
-var errNoFile = errors.New("it is not a regular file")
-
 // Version implements Holder.
 func (h fileHolder) Version() (Version, error) {
-	info, err := h.dir.Root().Stat(pool.Inside(h.dir.Path(), h.name))
-	if err == nil && !info.Mode().IsRegular() {
-		err = errNoFile
-	}
+	info, err := h.dir.Stat(h.name)
 	return fileVersion{info}, err
 }
 

@@ -157,15 +157,10 @@ func (m *month) explain(err error) error {
 	return pool.SourceError("%s cannot be read: %w", m.name, snapshots.Bare(err))
 }
 
-// required columns; where one of the others is missing, it is empty.
-var required = []string{
-	snapshots.ColumnNames[snapshots.Name], snapshots.ColumnNames[snapshots.AssignedGPUs],
-	snapshots.ColumnNames[snapshots.SlotState], snapshots.ColumnNames[snapshots.Machine], snapshots.TimestampColumn,
-}
-
 // complete returns an error if the file lacks a column that is required.
 func complete(f *File) error {
-	lacking := slices.DeleteFunc(slices.Clone(required), func(name string) bool { return f.Column(name) != nil })
+	lacking := slices.DeleteFunc(slices.Clone(snapshots.RequiredColumns),
+		func(name string) bool { return f.Column(name) != nil })
 	if len(lacking) > 0 {
 		return fmt.Errorf("it has no column %s", strings.Join(lacking, ", "))
 	}

@@ -23,18 +23,12 @@ const (
 	usagePlace     = firstPlace + snapshots.Columns
 )
 
-// required columns; where one of the others is missing in a table, it is empty.
-var required = []string{
-	snapshots.ColumnNames[snapshots.Name], snapshots.ColumnNames[snapshots.AssignedGPUs],
-	snapshots.ColumnNames[snapshots.SlotState], snapshots.ColumnNames[snapshots.Machine], snapshots.TimestampColumn,
-}
-
 // findTable finds the table and its columns.
 func (c *content) findTable(ctx context.Context) (err error) {
 	if c.table, err = sqlitefile.FindTable(ctx, c.handle.Conn, "gpu_state"); err != nil {
 		return err
 	}
-	if lacking := slices.DeleteFunc(slices.Clone(required), c.table.Has); len(lacking) > 0 {
+	if lacking := slices.DeleteFunc(slices.Clone(snapshots.RequiredColumns), c.table.Has); len(lacking) > 0 {
 		return fmt.Errorf("table gpu_state has no column %s", strings.Join(lacking, ", "))
 	}
 	return nil
