@@ -54,8 +54,8 @@ type Hit struct {
 	Sort   json.RawMessage
 }
 
-// Search is SearchPart, but an answer that lacks anything, because of a shard that failed or of time that ran out, is an
-// error: nothing is answered in part.
+// Search is SearchPart, but an answer that lacks anything, because of a shard that failed or of time that ran out, is
+// an error: nothing is answered in part.
 func (p *Pinned) Search(ctx context.Context, doing string, request map[string]any) (*Page, error) {
 	page, err := p.SearchPart(ctx, doing, request)
 	switch {

@@ -164,8 +164,8 @@ func (d *document) read(stored []byte) error {
 	return unmarshal(stored, d)
 }
 
-var asEncodingJSON = jsonv2.JoinOptions(jsonv2.MatchCaseInsensitiveNames(true), jsonv1.MatchCaseSensitiveDelimiter(true),
-	jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+var asEncodingJSON = jsonv2.JoinOptions(jsonv2.MatchCaseInsensitiveNames(true),
+	jsonv1.MatchCaseSensitiveDelimiter(true), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
 // unmarshal does the same as encoding/json, which words the errors, in half the time.
 func unmarshal[T any](stored []byte, into *T) error {

@@ -133,9 +133,9 @@ func (t *Table) Read(ctx context.Context, conn Querier, columns []string, first,
 		r.expressions = append(r.expressions, t.expression(column))
 	}
 	// as one text: a driver's call for each column takes most of the time of reading a row
-	statement, err := conn.PrepareContext(ctx, //nolint:gosec // columns are quoted
-		"SELECT concat("+t.rowid+", char(31), "+strings.Join(r.expressions, ", char(31), ")+
-			t.SQL(") FROM "+t.name+" WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?"))
+	statement, err := conn.PrepareContext(ctx, "SELECT concat("+t.rowid+", char(31), "+
+		strings.Join(r.expressions, ", char(31), ")+
+		t.SQL(") FROM "+t.name+" WHERE rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?"))
 	if err != nil {
 		return err
 	}
@@ -212,8 +212,8 @@ func (r *reader) ask(ctx context.Context) error {
 	for i, expression := range r.expressions {
 		targets[i], casts[i] = &row.Texts[i], "CAST("+expression+" AS TEXT)"
 	}
-	err := r.conn.QueryRowContext(ctx, //nolint:gosec // columns are quoted
-		"SELECT "+strings.Join(casts, ", ")+r.table.SQL(" FROM "+r.table.name+" WHERE rowid = ?"), row.Number).Scan(targets...)
+	query := "SELECT " + strings.Join(casts, ", ") + r.table.SQL(" FROM "+r.table.name+" WHERE rowid = ?")
+	err := r.conn.QueryRowContext(ctx, query, row.Number).Scan(targets...)
 	// no row as one text begins so
 	row.Whole = binary.AppendVarint([]byte{separator}, row.Number)
 	for _, text := range row.Texts {
