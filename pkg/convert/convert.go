@@ -201,5 +201,3 @@ func fieldsOf(columns []column) []parquet.Field {
 	}
 	return fields
 }
-
-func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
+	"github.com/chtc/gpureports/pkg/sqlitefile"
 )
 
 func (l layout) toParquet(ctx context.Context, from, to string, zone *localtime.Zone) (result Result, err error) {
@@ -126,11 +127,11 @@ func (l layout) columnNames(ctx context.Context, tx *sql.Tx) (names []string, er
 func expression(name string, kind parquet.Kind) string {
 	switch kind {
 	case parquet.Integer:
-		return "CAST(" + quoted(name) + " AS INTEGER)"
+		return "CAST(" + sqlitefile.Quoted(name) + " AS INTEGER)"
 	case parquet.Real:
-		return "CAST(" + quoted(name) + " AS REAL)"
+		return "CAST(" + sqlitefile.Quoted(name) + " AS REAL)"
 	}
-	return "CAST(" + quoted(name) + " AS TEXT)"
+	return "CAST(" + sqlitefile.Quoted(name) + " AS TEXT)"
 }
 
 // kindOf returns the wanted kind if it can represent all values of a column, otherwise the narrowest kind that can,
@@ -139,7 +140,7 @@ func (l layout) kindOf(ctx context.Context, tx *sql.Tx, name string, wanted parq
 	kind parquet.Kind, note string,
 	err error) {
 	var integers, reals, texts, wholeTexts, blobs int
-	q := quoted(name)
+	q := sqlitefile.Quoted(name)
 	err = tx.QueryRowContext(ctx, "SELECT count(*) FILTER (WHERE typeof("+q+") = 'integer'), "+
 		"count(*) FILTER (WHERE typeof("+q+") = 'real'), count(*) FILTER (WHERE typeof("+q+") = 'text'), "+
 		"count(*) FILTER (WHERE typeof("+q+") = 'text' AND CAST(CAST("+q+" AS INTEGER) AS TEXT) = "+q+"), "+

@@ -47,9 +47,9 @@ func (l layout) toSQLite(ctx context.Context, from, to string) (result Result, e
 // expressionOf reads a column without the driver's interpretation of times.
 func expressionOf(f parquet.Field) string {
 	if f.Kind == parquet.Moment {
-		return "CAST(" + quoted(f.Name) + " AS TEXT)"
+		return "CAST(" + sqlitefile.Quoted(f.Name) + " AS TEXT)"
 	}
-	return quoted(f.Name)
+	return sqlitefile.Quoted(f.Name)
 }
 
 func (l layout) writeSQLite(ctx context.Context, f *parquet.File, in io.ReaderAt, columns []column,
@@ -63,7 +63,7 @@ func (l layout) writeSQLite(ctx context.Context, f *parquet.File, in io.ReaderAt
 	db.SetMaxOpenConns(1)
 	definitions, names := make([]string, len(columns)), make([]string, len(columns))
 	for i, c := range columns {
-		names[i] = quoted(c.Name)
+		names[i] = sqlitefile.Quoted(c.Name)
 		definitions[i] = names[i] + " " + affinities[c.Kind]
 	}
 	if _, err := db.ExecContext(ctx, "CREATE TABLE "+l.table+" ("+strings.Join(definitions, ", ")+")"); err != nil {
