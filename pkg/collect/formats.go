@@ -9,6 +9,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/snapshots"
+	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 )
 
 // format is a format of month files.
@@ -26,7 +27,7 @@ type format struct {
 // formats by their name on the command line.
 var formats = map[string]format{
 	"sqlite":  {"db", countSQLite, addSQLite, pollSQLite},
-	"parquet": {"parquet", countParquet, addParquet, pollParquet},
+	"parquet": {"parquet", parquet.Count, addParquet, pollParquet},
 }
 
 // monthFile is the name of the file that holds the snapshot of a local time: that of its month.

@@ -5,8 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"modernc.org/sqlite"
@@ -21,6 +23,17 @@ type snapshot struct {
 	models    map[gpuAttribute]model
 }
 
+// rows yields the rows of all slots, with values in the order of columns.
+func (s snapshot) rows(yield func([]any) bool) {
+	for i := range s.ads {
+		for _, row := range s.ads[i].rows(s.timestamp, s.models) {
+			if !yield(row) {
+				return
+			}
+		}
+	}
+}
+
 // countSQLite counts the rows of a snapshot.
 func countSQLite(ctx context.Context, path, timestamp string) (rows int, err error) {
 	db, err := open(ctx, path)
@@ -33,10 +46,49 @@ func countSQLite(ctx context.Context, path, timestamp string) (rows int, err err
 
 // addSQLite appends the snapshot to a month file in one transaction.
 func addSQLite(ctx context.Context, path string, s snapshot) (rows int, afterwards, err error) {
-	if err := createFile(ctx, path, prepareTable); err != nil {
-		return 0, nil, fmt.Errorf("creating it: %w", err)
+	afterwards, err = writeSQLite(ctx, path, prepareTable, func(tx *sql.Tx) error {
+		rows, err = insert(ctx, tx, "gpu_state", columns, s.rows)
+		return err
+	})
+	return rows, afterwards, err
+}
+
+// writeSQLite writes to a month file in one transaction. It makes the file if there is none, and the missing parts of
+// its table. afterwards is a failure after the commit, which leaves what was written valid.
+func writeSQLite(ctx context.Context, path string, prepare func(context.Context, *sql.DB) error,
+	write func(*sql.Tx) error) (afterwards, err error) {
+	if err := createFile(ctx, path, prepare); err != nil {
+		return nil, fmt.Errorf("creating it: %w", err)
 	}
-	return s.append(ctx, path)
+	db, err := open(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	if err = keepLog(ctx, db); err == nil {
+		err = prepare(ctx, db)
+	}
+	if err == nil {
+		err = inTransaction(ctx, db, write)
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	// The main file is complete then, for those who copy it. A reader can prevent this; the next run does it.
+	_, checkpoint := db.ExecContext(context.WithoutCancel(ctx),
+		"PRAGMA busy_timeout = 1000; PRAGMA wal_checkpoint(TRUNCATE)")
+	return errors.Join(checkpoint, db.Close()), nil
+}
+
+func inTransaction(ctx context.Context, db *sql.DB, do func(*sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := do(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 // createFile makes a month file if there is none. It appears with its table, so that no reader ever finds it without.
@@ -82,47 +134,34 @@ func prepareTable(ctx context.Context, db *sql.DB) error {
 
 // prepareColumns creates the missing parts of a table: all of it, or some columns. Then it executes statements.
 func prepareColumns(ctx context.Context, db *sql.DB, table string, columns []column, statements ...string) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }()
-	there, err := tableColumns(ctx, tx, table)
-	if err != nil {
-		return err
-	}
-	var changes []string
-	if len(there) == 0 {
-		changes = append(changes, "CREATE TABLE "+table+" ("+definitions(columns)+")")
-	} else {
-		for _, c := range columns {
-			if !slices.ContainsFunc(there, func(name string) bool { return strings.EqualFold(name, c.name) }) {
-				changes = append(changes, "ALTER TABLE "+table+" ADD COLUMN "+definitions([]column{c}))
-			}
-		}
-	}
-	for _, statement := range append(changes, statements...) {
-		if _, err := tx.ExecContext(ctx, statement); err != nil {
+	return inTransaction(ctx, db, func(tx *sql.Tx) error {
+		var there []string
+		err := eachRow(ctx, tx, func(rows *sql.Rows) error {
+			var name string
+			err := rows.Scan(&name)
+			there = append(there, name)
+			return err
+		}, "SELECT name FROM pragma_table_info(?)", table)
+		if err != nil {
 			return err
 		}
-	}
-	return tx.Commit()
-}
-
-func tableColumns(ctx context.Context, tx *sql.Tx, table string) (names []string, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT name FROM pragma_table_info(?)", table)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
+		var changes []string
+		if len(there) == 0 {
+			changes = append(changes, "CREATE TABLE "+table+" ("+definitions(columns)+")")
+		} else {
+			for _, c := range columns {
+				if !slices.ContainsFunc(there, func(name string) bool { return strings.EqualFold(name, c.name) }) {
+					changes = append(changes, "ALTER TABLE "+table+" ADD COLUMN "+definitions([]column{c}))
+				}
+			}
 		}
-		names = append(names, name)
-	}
-	return names, rows.Err()
+		for _, statement := range append(changes, statements...) {
+			if _, err := tx.ExecContext(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func definitions(columns []column) string {
@@ -131,47 +170,6 @@ func definitions(columns []column) string {
 		parts[i] = fmt.Sprintf("%q %s", c.name, c.affinity)
 	}
 	return strings.Join(parts, ", ")
-}
-
-func quotedNames(columns []column) string {
-	names := make([]string, len(columns))
-	for i, c := range columns {
-		names[i] = fmt.Sprintf("%q", c.name)
-	}
-	return strings.Join(names, ", ")
-}
-
-// append writes the snapshot. afterwards is a failure after the commit, which leaves the snapshot valid.
-func (s snapshot) append(ctx context.Context, path string) (rows int, afterwards, err error) {
-	db, err := open(ctx, path)
-	if err != nil {
-		return 0, nil, err
-	}
-	if rows, err = s.commit(ctx, db); err != nil {
-		return 0, nil, errors.Join(err, db.Close())
-	}
-	// The main file is complete then, for those who copy it. A reader can prevent this; the next run does it.
-	_, checkpoint := db.ExecContext(context.WithoutCancel(ctx),
-		"PRAGMA busy_timeout = 1000; PRAGMA wal_checkpoint(TRUNCATE)")
-	return rows, errors.Join(checkpoint, db.Close()), nil
-}
-
-func (s snapshot) commit(ctx context.Context, db *sql.DB) (rows int, err error) {
-	if err := keepLog(ctx, db); err != nil {
-		return 0, err
-	}
-	if err := prepareTable(ctx, db); err != nil {
-		return 0, err
-	}
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = tx.Rollback() }()
-	if rows, err = s.insert(ctx, tx); err != nil {
-		return 0, err
-	}
-	return rows, tx.Commit()
 }
 
 // keepLog leaves the -wal and -shm files in place, because a reader without the right to write to the directory could
@@ -192,38 +190,23 @@ func keepLog(ctx context.Context, db *sql.DB) error {
 	})
 }
 
-// rowsAtOnce is the number of rows an INSERT takes.
-const rowsAtOnce = 32
-
-func (s snapshot) insert(ctx context.Context, tx *sql.Tx) (rows int, err error) {
-	row := "(?" + strings.Repeat(",?", len(columns)-1) + ")"
-	into := "INSERT INTO gpu_state (" + quotedNames(columns) + ") VALUES " + row
-	many, err := tx.PrepareContext(ctx, into+strings.Repeat(","+row, rowsAtOnce-1))
+// insert inserts rows, whose values are in the order of columns, and returns their number.
+func insert(ctx context.Context, tx *sql.Tx, table string, columns []column, rows iter.Seq[[]any]) (n int, err error) {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = strconv.Quote(c.name)
+	}
+	statement, err := tx.PrepareContext(ctx, "INSERT INTO "+table+" ("+strings.Join(names, ", ")+") VALUES (?"+
+		strings.Repeat(",?", len(columns)-1)+")")
 	if err != nil {
 		return 0, err
 	}
-	defer many.Close()
-	one, err := tx.PrepareContext(ctx, into)
-	if err != nil {
-		return 0, err
-	}
-	defer one.Close()
-	values := make([]any, 0, rowsAtOnce*len(columns))
-	for i := range s.ads {
-		for _, row := range s.ads[i].rows(s.timestamp, s.models) {
-			rows++
-			if values = append(values, row...); len(values) == cap(values) {
-				if _, err := many.ExecContext(ctx, values...); err != nil {
-					return 0, err
-				}
-				values = values[:0]
-			}
+	defer statement.Close()
+	for row := range rows {
+		if _, err := statement.ExecContext(ctx, row...); err != nil {
+			return 0, fmt.Errorf("%v: %w", row[0], err)
 		}
+		n++
 	}
-	for ; len(values) > 0; values = values[len(columns):] {
-		if _, err := one.ExecContext(ctx, values[:len(columns)]...); err != nil {
-			return 0, err
-		}
-	}
-	return rows, nil
+	return n, nil
 }

@@ -16,11 +16,6 @@ var schemaOrder = func() []int {
 	return order
 }()
 
-// countParquet counts the rows of a snapshot.
-func countParquet(ctx context.Context, path, timestamp string) (int, error) {
-	return parquet.Count(ctx, path, timestamp)
-}
-
 // addParquet appends the snapshot to a month file, which is replaced as a whole.
 func addParquet(ctx context.Context, path string, s snapshot) (n int, afterwards, err error) {
 	rows := s.schemaRows()
@@ -29,14 +24,12 @@ func addParquet(ctx context.Context, path string, s snapshot) (n int, afterwards
 
 // schemaRows are the rows of the snapshot with a value for each field of parquet.Schema.
 func (s snapshot) schemaRows() (rows [][]any) {
-	for i := range s.ads {
-		for _, values := range s.ads[i].rows(s.timestamp, s.models) {
-			row := make([]any, len(schemaOrder))
-			for k, n := range schemaOrder {
-				row[k] = values[n]
-			}
-			rows = append(rows, row)
+	for values := range s.rows {
+		row := make([]any, len(schemaOrder))
+		for k, n := range schemaOrder {
+			row[k] = values[n]
 		}
+		rows = append(rows, row)
 	}
 	return rows
 }

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -251,34 +250,11 @@ func (p *queuePoll) parquetStretches(ctx context.Context, in io.ReaderAt, size i
 
 // pollSQLite writes a poll into a SQLite file, in one transaction.
 func pollSQLite(ctx context.Context, path string, p *queuePoll) (begun int, err error) {
-	if err := createFile(ctx, path, preparePressure); err != nil {
-		return 0, err
-	}
-	db, err := open(ctx, path)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := keepLog(ctx, db); err != nil {
-		return 0, err
-	}
-	if err := preparePressure(ctx, db); err != nil {
-		return 0, err
-	}
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = tx.Rollback() }()
-	if begun, err = pollInto(ctx, tx, p); err != nil {
-		return 0, err
-	}
-	if err := tx.Commit(); err != nil {
-		return 0, err
-	}
-	// The main file is complete then, for those who copy it. A reader can prevent this; the next poll does it.
-	_, err = db.ExecContext(ctx, "PRAGMA busy_timeout = 1000; PRAGMA wal_checkpoint(TRUNCATE)")
-	return begun, err
+	afterwards, err := writeSQLite(ctx, path, preparePressure, func(tx *sql.Tx) error {
+		begun, err = pollInto(ctx, tx, p)
+		return err
+	})
+	return begun, errors.Join(err, afterwards)
 }
 
 // preparePressure creates the missing parts of job_pressure. A table of the older layout is not changed, and an error.
@@ -317,18 +293,7 @@ func pollInto(ctx context.Context, tx *sql.Tx, p *queuePoll) (begun int, err err
 			return 0, err
 		}
 	}
-	insert, err := tx.PrepareContext(ctx, "INSERT INTO job_pressure ("+quotedNames(pressureColumns)+") VALUES (?"+
-		strings.Repeat(",?", len(pressureColumns)-1)+")")
-	if err != nil {
-		return 0, err
-	}
-	defer insert.Close()
-	for _, row := range rows {
-		if _, err := insert.ExecContext(ctx, row...); err != nil {
-			return 0, fmt.Errorf("job %v: %w", row[0], err)
-		}
-	}
-	return len(rows), nil
+	return insert(ctx, tx, "job_pressure", pressureColumns, slices.Values(rows))
 }
 
 // sqliteStretches returns the last polls of a file and the latest of the rows that the poll may extend.
