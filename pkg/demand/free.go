@@ -276,19 +276,15 @@ func (q *queue) set(place int32, waits bool) {
 	}
 }
 
-// waiting is how many jobs wait between two places.
-func (q *queue) waiting(from, to int32) (n int32) {
-	for word := from / 64; word*64 < to; word++ {
-		idle := q.idle[word]
-		if before := from - word*64; before > 0 {
-			idle &= ^uint64(0) << before
+// waiting yields the waits of the jobs that wait.
+func (q *queue) waiting(yield func(wait int32) bool) {
+	for word, idle := range q.idle {
+		for ; idle != 0; idle &= idle - 1 {
+			if !yield(q.waits[word*64+bits.TrailingZeros64(idle)]) {
+				return
+			}
 		}
-		if behind := (word+1)*64 - to; behind > 0 {
-			idle &= ^uint64(0) >> behind
-		}
-		n += int32(bits.OnesCount64(idle))
 	}
-	return n
 }
 
 // take lets the queues take free GPUs, the smallest that do first. A job that does not get all it asks for gets none.
@@ -306,11 +302,12 @@ func (t *Taken) take(f *Free, free []int32, queues []queue) {
 			free[size] -= n
 			left -= n
 		}
-		for word := 0; served > 0; word++ {
-			for idle := q.idle[word]; idle != 0 && served > 0; idle &= idle - 1 {
-				t.Waits, t.GPUs = append(t.Waits, q.waits[word*64+bits.TrailingZeros64(idle)]), append(t.GPUs, int32(q.gpus))
-				served--
+		for wait := range q.waiting {
+			if served == 0 {
+				break
 			}
+			t.Waits, t.GPUs = append(t.Waits, wait), append(t.GPUs, int32(q.gpus))
+			served--
 		}
 	}
 }

@@ -22,11 +22,10 @@ import (
 
 // Why jobs wait and GPUs are unused (methodology section 16).
 
-// visitTurns calls visit with the turns of each poll from a first to a last one that has a slice; groupOf are the
-// numbers of the waits' groups, nil: all are in one. What visit is given is valid until it returns. It returns the
-// number of machines whose room is not known.
-func (a *answer) visitTurns(ctx context.Context, tl *timeline.Timeline, first, last int, groupOf []int32,
-	visit func(poll int, queues []queue, t *turns)) (unknown int, err error) {
+// visitTurns calls visit with the turns of each poll from a first to a last one that has a slice, which are valid until
+// it returns. It returns the number of machines whose room is not known.
+func (a *answer) visitTurns(ctx context.Context, tl *timeline.Timeline, first, last int,
+	visit func(poll int, t *turns)) (unknown int, err error) {
 	if first > last {
 		return 0, nil
 	}
@@ -44,7 +43,7 @@ func (a *answer) visitTurns(ctx context.Context, tl *timeline.Timeline, first, l
 		return 0, err
 	}
 	a.texts = a.names.Texts()
-	turner := newTurner(a.stock, a.all, groupOf)
+	turner := newTurner(a.stock, a.all)
 	roomless := map[timeline.Symbol]bool{}
 	err = eachPoll(ctx, a.polls, a.all, a.names, first, last, func(poll int, queues []queue) error {
 		slice, there := s.At(a.polls.Times[poll])
@@ -60,7 +59,7 @@ func (a *answer) visitTurns(ctx context.Context, tl *timeline.Timeline, first, l
 				roomless[s.symbol] = true
 			}
 		}
-		visit(poll, queues, t)
+		visit(poll, t)
 		return nil
 	})
 	return len(roomless), err
@@ -77,9 +76,8 @@ func (a *answer) tellEstimate(roomless int) {
 }
 
 // visitTurnsAt calls visit with the turns of one poll, if it has a slice.
-func (a *answer) visitTurnsAt(ctx context.Context, tl *timeline.Timeline, poll int,
-	visit func(queues []queue, t *turns)) error {
-	roomless, err := a.visitTurns(ctx, tl, poll, poll, nil, func(_ int, queues []queue, t *turns) { visit(queues, t) })
+func (a *answer) visitTurnsAt(ctx context.Context, tl *timeline.Timeline, poll int, visit func(*turns)) error {
+	roomless, err := a.visitTurns(ctx, tl, poll, poll, func(_ int, t *turns) { visit(t) })
 	a.tellEstimate(roomless)
 	return err
 }
@@ -114,7 +112,7 @@ type turnsKey struct {
 
 // sumTurns sums over all polls of the days that the waits are of. Polls outside them do not matter to the window.
 func (a *answer) sumTurns(ctx context.Context, tl *timeline.Timeline,
-	groupOf func() []int32, count func(t *turns, add func(g group, jobs, gpus float64))) (*turnSums, error) {
+	count func(t *turns, add func(g group, jobs, gpus float64))) (*turnSums, error) {
 	question, err := counts.Question(a.plan, a.plan.GroupBy)
 	if err != nil {
 		return nil, err
@@ -135,7 +133,7 @@ func (a *answer) sumTurns(ctx context.Context, tl *timeline.Timeline,
 		sums.counts = append(sums.counts, turnCount{int32(len(sums.held) - 1), n, jobs, gpus})
 	}
 	first, last := a.polls.from(a.waits.window.From), a.polls.upTo(a.waits.window.To)
-	sums.roomless, err = a.visitTurns(ctx, tl, first, last, groupOf(), func(poll int, _ []queue, t *turns) {
+	sums.roomless, err = a.visitTurns(ctx, tl, first, last, func(poll int, t *turns) {
 		if from, to, holds := a.polls.interval(poll); holds {
 			sums.held = append(sums.held, interval{from, to})
 			count(t, add)
@@ -205,26 +203,19 @@ func (a *answer) series(sums *turnSums, grouping string, words []string) (data.F
 // obstacles draws the requests of waiting jobs, by their obstacle.
 func (a *answer) obstacles(ctx context.Context, tl *timeline.Timeline) (data.Frames, error) {
 	var keys pool.Numbered[aggregate.Key]
-	groupOf := func() []int32 {
-		numbers := make([]int32, len(a.all)) // −1: not chosen
-		for i := range a.all {
-			numbers[i] = -1
-			if a.matches(&a.all[i]) {
-				k := keyOf(&a.all[i])
-				numbers[i] = keys.Number(k.Within(a.plan.GroupBy))
-			}
-		}
-		return numbers
-	}
+	var groupOf []int32 // by wait; −1: not chosen
 	var found [][obstacles][2]float64
-	sums, err := a.sumTurns(ctx, tl, groupOf, func(t *turns, add func(group, float64, float64)) {
+	sums, err := a.sumTurns(ctx, tl, func(t *turns, add func(group, float64, float64)) {
+		if groupOf == nil {
+			groupOf = a.groupsOf(&keys)
+		}
 		found = slices.Grow(found[:0], len(keys.All))[:len(keys.All)]
 		clear(found)
-		for _, s := range t.steps {
-			if s.group >= 0 {
-				of := &found[s.group][s.obstacle]
-				of[0] += float64(s.jobs)
-				of[1] += float64(s.jobs) * t.wishes[s.wish].requested
+		for _, turn := range t.all {
+			if g := groupOf[turn.wait]; g >= 0 {
+				of := &found[g][turn.obstacle]
+				of[0]++
+				of[1] += a.all[turn.wait].Request.GPUs
 			}
 		}
 		for n := range found {
@@ -241,6 +232,19 @@ func (a *answer) obstacles(ctx context.Context, tl *timeline.Timeline) (data.Fra
 	return a.series(sums, "obstacle", query.Obstacles)
 }
 
+// groupsOf numbers the groups of all waits; −1: the filter does not choose it.
+func (a *answer) groupsOf(keys *pool.Numbered[aggregate.Key]) []int32 {
+	numbers := make([]int32, len(a.all))
+	for i := range a.all {
+		numbers[i] = -1
+		if a.matches(&a.all[i]) {
+			k := keyOf(&a.all[i])
+			numbers[i] = keys.Number(k.Within(a.plan.GroupBy))
+		}
+	}
+	return numbers
+}
+
 // chooses reports whether the filter chooses a GPU.
 func (a *answer) chooses(g *stockGPU) bool {
 	s := &a.plan.Select
@@ -253,7 +257,7 @@ func (a *answer) unused(ctx context.Context, tl *timeline.Timeline) (data.Frames
 	a.about.Info("unused GPUs are known at the times that polls of the queues cover")
 	var keys []*aggregate.Key // of the stock's GPUs; nil: not chosen
 	found := map[group]float64{}
-	sums, err := a.sumTurns(ctx, tl, func() []int32 { return nil }, func(t *turns, add func(group, float64, float64)) {
+	sums, err := a.sumTurns(ctx, tl, func(t *turns, add func(group, float64, float64)) {
 		if keys == nil {
 			keys = a.keysOfStock()
 		}
@@ -312,7 +316,7 @@ func (a *answer) unusedNow(ctx context.Context, tl *timeline.Timeline) (data.Fra
 		return a.about.Finish(nil), nil
 	}
 	var rows []unusedRow
-	err = a.visitTurnsAt(ctx, tl, poll, func(_ []queue, t *turns) { rows = a.unusedRows(t) })
+	err = a.visitTurnsAt(ctx, tl, poll, func(t *turns) { rows = a.unusedRows(t) })
 	if err != nil {
 		return nil, err
 	}
@@ -382,9 +386,11 @@ func (a *answer) unusedRows(t *turns) (rows []unusedRow) {
 // obstaclesNow returns the obstacle of each wait at a poll; nil if it has no slice.
 func (a *answer) obstaclesNow(ctx context.Context, tl *timeline.Timeline, poll pool.Micros) (map[*Wait]string, error) {
 	var now map[*Wait]string
-	err := a.visitTurnsAt(ctx, tl, a.polls.from(poll), func(queues []queue, t *turns) {
+	err := a.visitTurnsAt(ctx, tl, a.polls.from(poll), func(t *turns) {
 		now = map[*Wait]string{}
-		t.each(queues, func(wait int32, o obstacle) { now[&a.all[wait]] = query.Obstacles[o] })
+		for _, turn := range t.all {
+			now[&a.all[turn.wait]] = query.Obstacles[turn.obstacle]
+		}
 	})
 	return now, err
 }

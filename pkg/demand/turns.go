@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"math/bits"
 	"slices"
 	"sort"
 
@@ -54,22 +53,12 @@ type wish struct {
 	gpus         int
 	gpuMemory    int // its number in turns.memories
 	cpus, memory float64
-	requested    float64 // RequestGPUs, before it is rounded up
 }
 
-// batch is jobs that stand next to each other in a queue, ask for the same and count in the same group: they take their
-// turns together.
-type batch struct {
-	from, to int32 // places in the queue
-	wish     int32
-	group    int32 // −1: they count in none
-}
-
-// step is the turns of jobs of a batch that come to the same.
-type step struct {
-	wish, group int32
-	jobs        int32
-	obstacle    obstacle
+// turn is the turn of a job.
+type turn struct {
+	wait     int32
+	obstacle obstacle
 }
 
 // turns are the turns that jobs take at a poll.
@@ -81,27 +70,10 @@ type turns struct {
 	memories []float64
 	answers  []answered    // by wish
 	placed   int           // jobs so far
-	steps    []step        // in the order of turns
+	all      []turn        // in their order
 	took     map[int32]int // units that were taken: the turns of their jobs
 	unfit    []int         // by wish: jobs that did not fit
 	lacking  []int32       // the wishes of those jobs
-}
-
-// each calls visit with the jobs of queues and their obstacles, in the order of their turns.
-func (w *turns) each(all []queue, visit func(wait int32, o obstacle)) {
-	steps, left := w.steps, int32(0)
-	var of obstacle
-	for i := range all {
-		for word, idle := range all[i].idle {
-			for ; idle != 0; idle &= idle - 1 {
-				if left == 0 {
-					left, of, steps = steps[0].jobs, steps[0].obstacle, steps[1:]
-				}
-				left--
-				visit(all[i].waits[word*64+bits.TrailingZeros64(idle)], of)
-			}
-		}
-	}
 }
 
 // answered is the obstacle of a wish, which is valid until the next job takes GPUs.
@@ -112,15 +84,13 @@ type answered struct {
 
 // turner lets waiting jobs take their turns at polls.
 type turner struct {
-	stock   *stock
-	wishOf  []int32   // by wait
-	groupOf []int32   // by wait; nil: all count in one
-	batches [][]batch // by queue
-	turns   turns
+	stock  *stock
+	wishOf []int32 // by wait
+	turns  turns
 }
 
-func newTurner(k *stock, waits []Wait, groupOf []int32) *turner {
-	t := &turner{stock: k, wishOf: make([]int32, len(waits)), groupOf: groupOf}
+func newTurner(k *stock, waits []Wait) *turner {
+	t := &turner{stock: k, wishOf: make([]int32, len(waits))}
 	w := &t.turns
 	numbers := map[queues.Request]int32{}
 	var memories pool.Numbered[float64]
@@ -130,8 +100,7 @@ func newTurner(k *stock, waits []Wait, groupOf []int32) *turner {
 		if !known {
 			n = int32(len(w.wishes))
 			numbers[r] = n
-			w.wishes = append(w.wishes, wish{int(math.Ceil(r.GPUs)), int(memories.Number(r.GPUMemory)), r.CPUs, r.Memory,
-				r.GPUs})
+			w.wishes = append(w.wishes, wish{int(math.Ceil(r.GPUs)), int(memories.Number(r.GPUMemory)), r.CPUs, r.Memory})
 		}
 		t.wishOf[i] = n
 	}
@@ -140,34 +109,11 @@ func newTurner(k *stock, waits []Wait, groupOf []int32) *turner {
 	return t
 }
 
-// divide divides queues into batches.
-func (t *turner) divide(all []queue) {
-	t.batches = make([][]batch, len(all))
-	for i := range all {
-		for place, wait := range all[i].waits {
-			b := batch{from: int32(place), to: int32(place) + 1, wish: t.wishOf[wait]}
-			if t.groupOf != nil {
-				b.group = t.groupOf[wait]
-			}
-			of := t.batches[i]
-			if n := len(of) - 1; n >= 0 && of[n].wish == b.wish && of[n].group == b.group {
-				of[n].to = b.to
-			} else {
-				t.batches[i] = append(of, b)
-			}
-		}
-	}
-}
-
-// at lets the jobs of queues, which are those of each call, take their turns at a slice. The result is valid until the
-// next call.
+// at lets the jobs of queues take their turns at a slice. The result is valid until the next call.
 func (t *turner) at(ctx context.Context, slice int, all []queue) (*turns, error) {
-	if t.batches == nil {
-		t.divide(all)
-	}
 	w := &t.turns
 	w.units = append(w.units[:0], t.stock.units[slice]...)
-	w.placed, w.steps, w.shelves = 0, w.steps[:0], w.shelves[:0]
+	w.placed, w.all, w.shelves = 0, w.all[:0], w.shelves[:0]
 	clear(w.took)
 	for i := range w.answers {
 		w.answers[i].placed = -1
@@ -197,37 +143,28 @@ func (t *turner) at(ctx context.Context, slice int, all []queue) (*turns, error)
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("placing waiting jobs: %w", err)
 		}
-		if all[i].n == 0 {
-			continue
-		}
-		for n := range t.batches[i] {
-			b := &t.batches[i][n]
-			w.take(b, all[i].waiting(b.from, b.to))
+		for wait := range all[i].waiting {
+			w.take(wait, t.wishOf[wait])
 		}
 	}
 	w.explain(t.stock)
 	return w, nil
 }
 
-// take is the turns of jobs of a batch.
-func (w *turns) take(b *batch, jobs int32) {
-	for jobs > 0 {
-		n := int32(1)
-		found := w.turn(b.wish)
-		if found != itFits { // nor do the others
-			n = jobs
-			if w.unfit[b.wish] == 0 {
-				w.lacking = append(w.lacking, b.wish)
-			}
-			w.unfit[b.wish] += int(n)
+// take is the turn of a job with a wish.
+func (w *turns) take(wait, wish int32) {
+	found := w.obstacleOf(wish)
+	if found != itFits {
+		if w.unfit[wish] == 0 {
+			w.lacking = append(w.lacking, wish)
 		}
-		w.steps = append(w.steps, step{b.wish, b.group, n, found})
-		jobs -= n
+		w.unfit[wish]++
 	}
+	w.all = append(w.all, turn{wait, found})
 }
 
-// turn is the turn of a job. What a wish was answered holds until a job takes something.
-func (w *turns) turn(number int32) obstacle {
+// obstacleOf returns the obstacle of a wish, and places it if it fits. The obstacle holds until a job takes something.
+func (w *turns) obstacleOf(number int32) obstacle {
 	known := &w.answers[number]
 	if known.placed != w.placed {
 		wants := &w.wishes[number]

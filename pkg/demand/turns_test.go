@@ -177,29 +177,12 @@ func TestTurnsAreThoseOfTheOracle(t *testing.T) {
 		for i := range waits {
 			all[places[i].queue].set(places[i].place, true)
 		}
-		groupOf := make([]int32, len(waits))
-		for i := range groupOf {
-			groupOf[i] = int32(rapid.IntRange(-1, 1).Draw(t, "group"))
-		}
-		turner := newTurner(k, waits, groupOf)
+		turner := newTurner(k, waits)
 		_, err := turner.at(t.Context(), 0, all) // which leaves nothing behind
 		require.NoError(t, err)
 		got, err := turner.at(t.Context(), 0, all)
 		require.NoError(t, err)
-		var turnOf []int32
-		var found []obstacle
-		got.each(all, func(wait int32, o obstacle) { turnOf, found = append(turnOf, wait), append(found, o) })
-		require.Len(t, turnOf, len(waits))
-		counted := map[int32]int{} // by group
-		for _, s := range got.steps {
-			counted[s.group] += int(s.jobs)
-		}
-		for _, group := range groupOf {
-			counted[group]--
-		}
-		for _, more := range counted {
-			require.Zero(t, more)
-		}
+		require.Len(t, got.all, len(waits))
 
 		order := slices.Clone(waits)
 		sort.SliceStable(order, func(i, k int) bool {
@@ -215,8 +198,8 @@ func TestTurnsAreThoseOfTheOracle(t *testing.T) {
 		var unfit []queues.Request
 		for i, w := range order {
 			want := naiveTurn(w.Request, machines, gpus)
-			require.Equal(t, w.Job, waits[turnOf[i]].Job)
-			require.Equal(t, want, query.Obstacles[found[i]], "turn %d: %+v", i, w.Request)
+			require.Equal(t, w.Job, waits[got.all[i].wait].Job)
+			require.Equal(t, want, query.Obstacles[got.all[i].obstacle], "turn %d: %+v", i, w.Request)
 			if want != "fits" {
 				unfit = append(unfit, w.Request)
 			}
