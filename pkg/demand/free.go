@@ -31,45 +31,11 @@ func NewFree(ctx context.Context, s *timeline.Slices, lists pool.Lists) (*Free, 
 	numbers := f.findSizes(s)
 	width := len(f.Sizes)
 	changes := make([]int32, (s.N()+1)*width) // where free GPUs begin and end
-	excluded := map[timeline.Symbol]bool{}
-	counts := func(d *timeline.Day, i int) bool {
-		name := d.Machines()[d.MachineOf(i)].Name
-		out, known := excluded[name]
-		if !known {
-			out = lists.ExclusionOf(s.View.Names.Text(name)) != nil
-			excluded[name] = out
-		}
-		return !out
-	}
-	var pieces []timeline.Piece
-	for k := range s.Days {
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("counting free GPUs: %w", err)
-		}
-		d := &s.Days[k]
-		for i := range d.GPUs() {
-			if !counts(d.Day, i) {
-				continue
-			}
-			size := numbers[sizeOf(d.Model(i).Memory)]
-			pieces = d.Pieces(i, pieces[:0])
-			for _, p := range pieces {
-				if isFree(d.Row(p.Primary), d.Row(p.Backfill)) {
-					changes[int(p.First)*width+size]++
-					changes[(int(p.Last)+1)*width+size]--
-				}
-			}
-		}
-	}
-	err := s.Shared(ctx, func(slice int, primary, backfill timeline.SharedSide) {
-		at := &primary
-		if primary.Row == 0 {
-			at = &backfill
-		}
-		if counts(at.Day, at.I) && isFree(rowOf(&primary), rowOf(&backfill)) {
-			size := numbers[sizeOf(at.Day.Model(at.I).Memory)]
-			changes[slice*width+size]++
-			changes[(slice+1)*width+size]--
+	err := eachUnused(ctx, s, lists, func(day *timeline.Day, i, first, last int, why reason) {
+		if why == noDemand {
+			size := numbers[sizeOf(day.Model(i).Memory)]
+			changes[first*width+size]++
+			changes[(last+1)*width+size]--
 		}
 	})
 	if err != nil {
@@ -102,19 +68,6 @@ func sizeOf(memory float64) float64 {
 		return unknownMemory
 	}
 	return memory
-}
-
-func rowOf(s *timeline.SharedSide) *timeline.Row {
-	if s.Row == 0 {
-		return new(timeline.Row)
-	}
-	return s.Day.Row(s.Row)
-}
-
-// isFree reports whether a GPU with these rows of a slice is free: unused, and only for want of a job.
-func isFree(primary, backfill *timeline.Row) bool {
-	why, unused := unusedBy(primary, backfill)
-	return unused && why == noDemand
 }
 
 // At returns the free GPUs of each size in the slice that holds t; false: there is none.

@@ -38,8 +38,7 @@ type stock struct {
 
 // stockGPU is a GPU on a day.
 type stockGPU struct {
-	day       int // in Slices.Days
-	i         int // of the day's GPUs
+	day, i    int // in Slices.Days, and of the day's GPUs
 	machine   string
 	symbol    timeline.Symbol // of the machine
 	id        string
@@ -60,35 +59,36 @@ func newStock(ctx context.Context, s *timeline.Slices, lists pool.Lists, wanted 
 	k := &stock{slices: s, names: s.View.Names, units: map[int][]unit{},
 		places: make([]map[timeline.Symbol]int, len(s.Days))}
 	k.room = k.latestRoom
-	numbers := make([]map[int]int32, len(s.Days)) // in gpus, by the number in the day
 	for n := range s.Days {
 		k.addDay(n, lists)
-		numbers[n] = map[int]int32{}
 	}
 	slices.SortFunc(k.gpus, func(a, b stockGPU) int {
 		return cmp.Or(cmp.Compare(a.machine, b.machine), cmp.Compare(a.size, b.size), cmp.Compare(a.id, b.id),
 			cmp.Compare(a.day, b.day))
 	})
-	var pieces []timeline.Piece
-	for n := range k.gpus {
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("finding unused GPUs: %w", err)
-		}
-		g := &k.gpus[n]
-		numbers[g.day][g.i] = int32(n)
-		d := &s.Days[g.day]
-		pieces = d.Pieces(g.i, pieces[:0])
-		for _, p := range pieces {
-			if why, is := unusedBy(d.Row(p.Primary), d.Row(p.Backfill)); is {
-				for slice := int(p.First); slice <= int(p.Last); slice++ {
-					if wanted[slice] {
-						k.units[slice] = append(k.units[slice], unit{int32(n), why})
-					}
-				}
+	type gpu struct {
+		day *timeline.Day
+		i   int
+	}
+	numbers := make(map[gpu]int32, len(k.gpus)) // in gpus
+	for n, g := range k.gpus {
+		numbers[gpu{s.Days[g.day].Day, g.i}] = int32(n)
+	}
+	err := eachUnused(ctx, s, lists, func(day *timeline.Day, i, first, last int, why reason) {
+		n := numbers[gpu{day, i}]
+		for slice := first; slice <= last; slice++ {
+			if wanted[slice] {
+				k.units[slice] = append(k.units[slice], unit{n, why})
 			}
 		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("finding unused GPUs: %w", err)
 	}
-	return k, k.addShared(ctx, numbers, wanted)
+	for _, units := range k.units {
+		slices.SortFunc(units, func(a, b unit) int { return cmp.Compare(a.gpu, b.gpu) })
+	}
+	return k, nil
 }
 
 // addDay adds the GPUs of a day.
@@ -113,31 +113,54 @@ func (k *stock) addDay(n int, lists pool.Lists) {
 	}
 }
 
-// addShared adds the units of slices that two days share.
-func (k *stock) addShared(ctx context.Context, numbers []map[int]int32, wanted map[int]bool) error {
-	dayOf := map[*timeline.Day]int{}
-	for n := range k.slices.Days {
-		dayOf[k.slices.Days[n].Day] = n
+// eachUnused calls visit with the unused GPUs of slices, excluded machines left out: each by its day and its number
+// there, from a first to a last slice, and why it is unused without regard to jobs; noDemand if it is free.
+func eachUnused(ctx context.Context, s *timeline.Slices, lists pool.Lists,
+	visit func(day *timeline.Day, i, first, last int, why reason)) error {
+	excluded := map[timeline.Symbol]bool{}
+	counts := func(d *timeline.Day, i int) bool {
+		name := d.Machines()[d.MachineOf(i)].Name
+		out, known := excluded[name]
+		if !known {
+			out = lists.ExclusionOf(s.View.Names.Text(name)) != nil
+			excluded[name] = out
+		}
+		return !out
 	}
-	touched := map[int]bool{}
-	err := k.slices.Shared(ctx, func(slice int, primary, backfill timeline.SharedSide) {
+	var pieces []timeline.Piece
+	for n := range s.Days {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		d := &s.Days[n]
+		for i := range d.GPUs() {
+			if !counts(d.Day, i) {
+				continue
+			}
+			pieces = d.Pieces(i, pieces[:0])
+			for _, p := range pieces {
+				if why, unused := unusedBy(d.Row(p.Primary), d.Row(p.Backfill)); unused {
+					visit(d.Day, i, int(p.First), int(p.Last), why)
+				}
+			}
+		}
+	}
+	return s.Shared(ctx, func(slice int, primary, backfill timeline.SharedSide) {
 		at := &primary
 		if primary.Row == 0 {
 			at = &backfill
 		}
-		n, counts := numbers[dayOf[at.Day]][at.I]
-		if why, is := unusedBy(rowOf(&primary), rowOf(&backfill)); is && counts && wanted[slice] {
-			k.units[slice] = append(k.units[slice], unit{n, why})
-			touched[slice] = true
+		if why, unused := unusedBy(rowOf(&primary), rowOf(&backfill)); unused && counts(at.Day, at.I) {
+			visit(at.Day, at.I, slice, slice, why)
 		}
 	})
-	if err != nil {
-		return fmt.Errorf("finding unused GPUs: %w", err)
+}
+
+func rowOf(s *timeline.SharedSide) *timeline.Row {
+	if s.Row == 0 {
+		return new(timeline.Row)
 	}
-	for slice := range touched {
-		slices.SortFunc(k.units[slice], func(a, b unit) int { return cmp.Compare(a.gpu, b.gpu) })
-	}
-	return nil
+	return s.Day.Row(s.Row)
 }
 
 // unusedBy reports whether a GPU with these rows of a slice is unused, and why without regard to jobs; noDemand if it
