@@ -83,7 +83,7 @@ func openJobFile(dir *snapshots.Dir, settings Settings) (jobs.Source, string, er
 // openElasticsearch uses the data source's own HTTP settings: URL, authentication, TLS, headers, proxy.
 func openElasticsearch(ctx context.Context, instance backend.DataSourceInstanceSettings,
 	settings Settings) (jobs.Source, string, error) {
-	transport, connections, err := openTransport(ctx, instance)
+	transport, leave, err := openTransport(ctx, instance)
 	if err != nil {
 		return nil, "", err
 	}
@@ -100,38 +100,37 @@ func openElasticsearch(ctx context.Context, instance backend.DataSourceInstanceS
 	}
 	key := jobs.Key(jobsElasticsearch, instance.URL, settings.JobsIndex, settings.JobsEpochIndex, instance.BasicAuthUser,
 		instance.User, string(instance.JSONData), string(secrets))
-	return remote{source, connections}, key, nil
+	return remote{source, leave}, key, nil
 }
 
-// openTransport returns the client that applies the data source's own HTTP settings to requests, and its
-// underlying connections.
-func openTransport(ctx context.Context, instance backend.DataSourceInstanceSettings) (http.RoundTripper,
-	*http.Transport, error) {
+// openTransport returns the client that applies the data source's own HTTP settings to requests, and a function that
+// closes its idle connections.
+func openTransport(ctx context.Context, instance backend.DataSourceInstanceSettings) (client http.RoundTripper,
+	leave func(), err error) {
+	leave = func() {}
 	options, err := instance.HTTPClientOptions(ctx)
 	if err != nil {
-		return nil, nil, pool.BadQuery("the HTTP settings of Elasticsearch cannot be used: %w", err)
+		return nil, leave, pool.BadQuery("the HTTP settings of Elasticsearch cannot be used: %w", err)
 	}
-	var connections *http.Transport
-	options.ConfigureTransport = func(_ httpclient.Options, transport *http.Transport) { connections = transport }
-	transport, err := httpclient.GetTransport(options)
+	options.ConfigureTransport = func(_ httpclient.Options, transport *http.Transport) {
+		leave = transport.CloseIdleConnections
+	}
+	client, err = httpclient.GetTransport(options)
 	if err != nil {
-		return nil, nil, pool.BadQuery("the TLS or proxy settings of Elasticsearch cannot be used: %w", err)
+		return nil, leave, pool.BadQuery("the TLS or proxy settings of Elasticsearch cannot be used: %w", err)
 	}
-	return transport, connections, nil
+	return client, leave, nil
 }
 
 // remote closes the connections that it leaves idle.
 type remote struct {
 	jobs.Source
-	connections *http.Transport
+	leave func()
 }
 
 func (r remote) Close() error {
-	err := r.Source.Close()
-	if r.connections != nil {
-		r.connections.CloseIdleConnections()
-	}
-	return err
+	defer r.leave()
+	return r.Source.Close()
 }
 
 // traced gives each lookup a span of its own.

@@ -13,6 +13,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/check"
 	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
 )
 
@@ -88,7 +89,7 @@ func TestElasticsearchSettingsThatCannotBe(t *testing.T) {
 		d.Dispose()
 		require.Equal(t, backend.HealthStatusError, result.Status)
 		require.Contains(t, found["jobs"].Text, name)
-		require.NotEqual(t, severityError, found["snapshots"].Severity)
+		require.NotEqual(t, check.Error, found["snapshots"].Severity)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/check"
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
 	"github.com/chtc/gpureports/pkg/internal/dev/snapshotstest"
@@ -234,7 +235,7 @@ func TestBrokenSlots(t *testing.T) {
 	require.NoError(t, err)
 	at := slices.IndexFunc(findings, func(f finding) bool { return f.Store == "broken slots" })
 	require.GreaterOrEqual(t, at, 0, "%v", findings)
-	require.Equal(t, severityWarning, findings[at].Severity)
+	require.Equal(t, check.Warning, findings[at].Severity)
 	require.Contains(t, findings[at].Text, "2 GPUs of 1 machine (broken: execute directory is gone)")
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/check"
 	"github.com/chtc/gpureports/pkg/fleet/facts"
 	"github.com/chtc/gpureports/pkg/fleet/publish"
 	"github.com/chtc/gpureports/pkg/query"
@@ -162,7 +163,7 @@ func TestPublishingGoesOnAfterAPanic(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return strings.Contains(p.finding(d.parsed.PublishTo).Text, "a bug")
 	}, testPatience, testPause)
-	require.Equal(t, severityWarning, p.finding(d.parsed.PublishTo).Severity)
+	require.Equal(t, check.Warning, p.finding(d.parsed.PublishTo).Severity)
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
 }

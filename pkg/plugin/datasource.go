@@ -11,6 +11,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend/instancemgmt"
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
+	"github.com/chtc/gpureports/pkg/fleet"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/snapshots/objects"
 	"github.com/chtc/gpureports/pkg/stores"
@@ -37,16 +38,19 @@ type Datasource struct {
 	listing *objects.Listing // of the snapshots' bucket before the settings were saved; nil if there is none
 
 	stores refCounted[*opened]
-	fleet  refCounted[*openedFleet] // instead of stores, if the mode says so
+
+	// instead of stores, if the mode says so:
+	facts   *fleet.Store
+	noFacts error  // why there are none
+	leave   func() // closes idle connections to Elasticsearch
 }
 
 // New makes a data source for Grafana: a new one each time, which begins to read the data that queries will need.
 func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instancemgmt.Instance, error) {
 	d := Open(settings, time.Now)
-	for _, place := range [][2]string{{"snapshotBucket", d.parsed.SnapshotBucket},
-		{"segmentBucket", d.parsed.SegmentBucket}} {
-		if d.invalid == nil && place[1] != "" { // who runs the command line uses keys of their own anyway
-			d.invalid = allowBucket(place[0], d.parsed.bucketOptions(place[1], settings.DecryptedSecureJSONData))
+	for _, b := range d.parsed.buckets() {
+		if d.invalid == nil { // who runs the command line uses keys of their own anyway
+			d.invalid = allowBucket(b.name, d.parsed.bucketOptions(b.url, settings.DecryptedSecureJSONData))
 		}
 	}
 	d.answers.maxBytes = int64(stores.Divide(uint64(d.parsed.CacheMaxMB) << 20).Answers)
@@ -72,21 +76,22 @@ func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instan
 
 // Open makes a data source. now is the clock that ages are computed with, and that ends open periods.
 func Open(settings backend.DataSourceInstanceSettings, now func() time.Time) *Datasource {
-	d := &Datasource{settings: settings, now: now, stop: func() {}}
+	d := &Datasource{settings: settings, now: now, stop: func() {}, leave: func() {}}
 	d.answers.lifetime, d.answers.size, d.lookups.lifetime = answerLifetime, bytesOf, answerLifetime
 	d.stores.open = func(ctx context.Context) (*opened, error) {
 		return openStores(ctx, d.settings, d.parsed, d.listing, d.once)
 	}
-	d.fleet.open = func(ctx context.Context) (*openedFleet, error) { return openFleet(ctx, d.settings, d.parsed) }
-	failed := func(err error) {
+	d.stores.failed = func(err error) {
 		backend.Logger.Warn("closing a data source", "name", instanceName(d.settings), "error", err)
 	}
-	d.stores.failed, d.fleet.failed = failed, failed
 	if d.parsed, d.invalid = ParseSettings(settings.JSONData); d.invalid == nil {
 		d.invalid = d.parsed.allowDirs()
 	}
 	if d.invalid == nil && d.parsed.Pseudonymous() {
 		d.names, d.invalid = newPseudonyms(settings.DecryptedSecureJSONData[pseudonymSecret])
+	}
+	if d.invalid == nil && d.parsed.Mode == modeFleet {
+		d.noFacts = d.openFleet()
 	}
 	return d
 }
@@ -104,7 +109,7 @@ func OpenOnce(settings backend.DataSourceInstanceSettings, now func() time.Time)
 func (d *Datasource) Dispose() {
 	d.stop()
 	d.stores.close()
-	d.fleet.close()
+	d.leave()
 }
 
 // inherit reuses the previous instance's listing of the snapshot bucket, if that used the same bucket. So the data

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/check"
+	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/jobs"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/segcache"
@@ -22,13 +23,6 @@ import (
 
 // finding is the health check's result for one store.
 type finding = check.Finding
-
-const (
-	severityOK      = check.OK
-	severityNote    = check.Note
-	severityWarning = check.Warning
-	severityError   = check.Error
-)
 
 // stale is the age of the newest snapshot at which the collector is considered stopped.
 const stale = 2 * time.Hour
@@ -44,7 +38,7 @@ func (d *Datasource) CheckHealth(ctx context.Context, req *backend.CheckHealthRe
 	})
 	if err != nil {
 		logFailure(backend.Logger.FromContext(ctx), "health check failed", err)
-		findings = []finding{{Store: "plugin", Severity: severityError, Text: err.Error()}}
+		findings = []finding{{Store: "plugin", Severity: check.Error, Text: err.Error()}}
 	}
 	result := healthResult(findings)
 	if user := req.PluginContext.User; user != nil && !trusted(user) {
@@ -61,10 +55,10 @@ func healthResult(findings []finding) *backend.CheckHealthResult {
 	var errors, warnings, others []string // errors come first, the rest in the order of the checks
 	for _, f := range findings {
 		switch text := sentence(f.Text); f.Severity {
-		case severityError:
+		case check.Error:
 			errors = append(errors, text)
 			result.Status = backend.HealthStatusError
-		case severityWarning:
+		case check.Warning:
 			warnings = append(warnings, "Warning: "+text)
 		default:
 			others = append(others, text)
@@ -81,8 +75,8 @@ func healthResult(findings []finding) *backend.CheckHealthResult {
 // findings returns the findings about each store.
 func (d *Datasource) findings(ctx context.Context) []finding {
 	if d.invalid != nil {
-		return []finding{{Store: "settings", Severity: severityError, Text: "settings: " + d.invalid.Error()},
-			directoriesFinding(), {Store: "buckets", Severity: severityNote,
+		return []finding{{Store: "settings", Severity: check.Error, Text: "settings: " + d.invalid.Error()},
+			directoriesFinding(), {Store: "buckets", Severity: check.Note,
 				Text: "buckets: this server allows " + orNone(strings.Join(allowedBuckets(), ", "))}}
 	}
 	if d.parsed.Mode == modeFleet {
@@ -90,7 +84,7 @@ func (d *Datasource) findings(ctx context.Context) []finding {
 	}
 	stores, done, err := d.use(ctx)
 	if err != nil {
-		return []finding{{Store: "snapshots", Severity: severityError, Text: err.Error()}}
+		return []finding{{Store: "snapshots", Severity: check.Error, Text: err.Error()}}
 	}
 	defer done()
 	stores.retry()
@@ -102,11 +96,11 @@ func (d *Datasource) findings(ctx context.Context) []finding {
 func (d *Datasource) storeFindings(ctx context.Context, stores *opened) []finding {
 	findings := d.snapshotFindings(ctx, stores)
 	if _, err := stores.env(ctx); err != nil {
-		findings = append(findings, finding{Store: "lists", Severity: severityError, Text: err.Error()})
+		findings = append(findings, finding{Store: "lists", Severity: check.Error, Text: err.Error()})
 	}
 	findings = append(findings, d.jobsFinding(ctx, stores), cacheFinding(stores), directoriesFinding())
 	if least := stores.Lack(); least > 0 {
-		findings = append(findings, finding{Store: "memory", Severity: severityWarning,
+		findings = append(findings, finding{Store: "memory", Severity: check.Warning,
 			Details: map[string]any{"cacheMaxMB": least},
 			Text: fmt.Sprintf("memory: a cacheMaxMB of %d is too small for the runs, so every panel about runs computes them "+
 				"again. Set it to at least %d", d.parsed.CacheMaxMB, least)})
@@ -125,10 +119,10 @@ func (d *Datasource) storeFindings(ctx context.Context, stores *opened) []findin
 
 // keysFindings explains findings about a bucket if no keys reached the plugin.
 func (d *Datasource) keysFindings(about []finding) []finding {
-	for _, url := range []string{d.parsed.SnapshotBucket, d.parsed.SegmentBucket} {
-		options := d.parsed.bucketOptions(url, d.settings.DecryptedSecureJSONData)
-		if url == "" || options.OwnKeys() || !slices.ContainsFunc(about, func(f finding) bool {
-			return (f.Severity == severityError || f.Severity == severityWarning) && strings.Contains(f.Text, options.Name())
+	for _, b := range d.parsed.buckets() {
+		options := d.parsed.bucketOptions(b.url, d.settings.DecryptedSecureJSONData)
+		if options.OwnKeys() || !slices.ContainsFunc(about, func(f finding) bool {
+			return (f.Severity == check.Error || f.Severity == check.Warning) && strings.Contains(f.Text, options.Name())
 		}) {
 			continue
 		}
@@ -138,7 +132,7 @@ func (d *Datasource) keysFindings(about []finding) []finding {
 		}
 		defer b.Close()
 		if !b.HasKeys() {
-			return []finding{{Store: "keys", Severity: severityError, Text: "keys: the data source has no bucket keys, and " +
+			return []finding{{Store: "keys", Severity: check.Error, Text: "keys: the data source has no bucket keys, and " +
 				"none of the server's keys reached the plugin, because Grafana 12.4 and newer pass no environment to plugins. " +
 				"Set the keys of the data source, or have the operator set forward_host_env_vars " +
 				"= " + ID + " in the section [plugins] of " +
@@ -153,36 +147,36 @@ func (d *Datasource) snapshotFindings(ctx context.Context, s *opened) []finding 
 	path, kind := s.place()
 	state, err := s.Timeline.Source().Look(ctx)
 	if err != nil {
-		return []finding{{Store: "snapshots", Severity: severityError, Details: map[string]any{"path": path},
+		return []finding{{Store: "snapshots", Severity: check.Error, Details: map[string]any{"path": path},
 			Text: "snapshots: " + err.Error()}}
 	}
 	parts, err := state.Parts(ctx)
 	if err != nil {
-		return []finding{{Store: "snapshots", Severity: severityError, Text: "snapshots: " + err.Error()}}
+		return []finding{{Store: "snapshots", Severity: check.Error, Text: "snapshots: " + err.Error()}}
 	}
 	findings, readable, rows := partFindings(parts)
 	for _, notice := range state.Notices() {
 		if notice.Warning && s.bucket != nil && !slices.ContainsFunc(findings,
 			func(f finding) bool { return f.Text == notice.Text }) {
-			findings = append(findings, finding{Store: "bucket", Severity: severityWarning, Text: notice.Text})
+			findings = append(findings, finding{Store: "bucket", Severity: check.Warning, Text: notice.Text})
 		}
 	}
 	first, newest, ok, err := s.Timeline.Range(ctx)
 	switch {
 	case err != nil:
-		return append(findings, finding{Store: "snapshots", Severity: severityError, Text: err.Error()})
+		return append(findings, finding{Store: "snapshots", Severity: check.Error, Text: err.Error()})
 	case !ok:
-		return append(findings, finding{Store: "snapshots", Severity: severityWarning,
+		return append(findings, finding{Store: "snapshots", Severity: check.Warning,
 			Text: fmt.Sprintf("snapshots: the %d %s(s) in %s hold no snapshot yet. Check that the collector runs",
 				readable, kind, path)})
 	}
 	age := d.now().Sub(pool.Time(newest))
-	found := finding{Store: "snapshots", Severity: severityOK, Details: map[string]any{
+	found := finding{Store: "snapshots", Severity: check.OK, Details: map[string]any{
 		"path": path, "files": len(parts), "rows": rows, "first": pool.Time(first), "newest": pool.Time(newest),
 		"ageSeconds": age.Seconds(), "timezone": s.settings.zone.Key(),
 	}}
 	found.Text = fmt.Sprintf("snapshots: newest %s UTC (%s), %s rows in %d %s(s) since %s in %s",
-		pool.Time(newest).Format("2006-01-02 15:04"), ageText(age), grouped(rows), readable, kind,
+		pool.Time(newest).Format("2006-01-02 15:04"), ageText(age), frames.Thousands(int(rows)), readable, kind,
 		pool.Time(first).Format("2006-01-02"), path)
 	odd := ""
 	if age > stale {
@@ -190,14 +184,14 @@ func (d *Datasource) snapshotFindings(ctx context.Context, s *opened) []finding 
 	}
 	switch {
 	case odd != "":
-		found.Severity = severityWarning
+		found.Severity = check.Warning
 		found.Text += ". Rows of that day have no readable timestamp, such as " + odd + ": have the collector write " +
 			"YYYY-MM-DD HH:MM:SS, with or without an offset from UTC"
 	case age > stale:
-		found.Severity = severityWarning
+		found.Severity = check.Warning
 		found.Text += ". The collector appears to have stopped: check its cron job or service, and the setting timezone"
 	case age < -time.Duration(check.ClockSkew)*time.Microsecond:
-		found.Severity = severityWarning
+		found.Severity = check.Warning
 		found.Text += ". That is in the future: check the setting timezone"
 	}
 	return append(findings, found)
@@ -210,10 +204,10 @@ func partFindings(parts []snapshots.Part) (findings []finding, readable int, row
 		case errors.Is(part.Err, bucket.ErrUnreachable): // in the notices, once
 			continue
 		case part.Err != nil:
-			findings = append(findings, finding{Store: part.Name, Severity: severityWarning, Text: part.Err.Error()})
+			findings = append(findings, finding{Store: part.Name, Severity: check.Warning, Text: part.Err.Error()})
 			continue
 		case part.Warning != "":
-			findings = append(findings, finding{Store: part.Name, Severity: severityWarning, Text: part.Warning})
+			findings = append(findings, finding{Store: part.Name, Severity: check.Warning, Text: part.Warning})
 		}
 		readable++
 		rows += part.Rows
@@ -235,20 +229,20 @@ func unreadable(ctx context.Context, s *opened, newest pool.Micros) string {
 }
 
 func (d *Datasource) jobsFinding(ctx context.Context, s *opened) finding {
-	found := finding{Store: "jobs", Severity: severityOK, Details: map[string]any{"source": s.settings.Jobs}}
+	found := finding{Store: "jobs", Severity: check.OK, Details: map[string]any{"source": s.settings.Jobs}}
 	if s.Ads == nil {
-		found.Severity = severityNote
+		found.Severity = check.Note
 		found.Text = "jobs: none. Without job ads, evictions are inferred from snapshots only, and completions cannot be " +
 			"seen. To see them, set jobs to elasticsearch or sqlite"
 		return found
 	}
 	health, err := s.Ads.Health(ctx)
 	if err != nil {
-		found.Severity, found.Text = severityError, "jobs: "+err.Error()
+		found.Severity, found.Text = check.Error, "jobs: "+err.Error()
 		return found
 	}
 	found.Details["store"], found.Details["ads"] = health.Store, health.Ads
-	found.Text = fmt.Sprintf("jobs: %s, %s ads", health.Store, grouped(health.Ads))
+	found.Text = fmt.Sprintf("jobs: %s, %s ads", health.Store, frames.Thousands(int(health.Ads)))
 	if !health.Newest.IsZero() {
 		found.Details["newest"] = health.Newest
 		found.Text += fmt.Sprintf(", newest %s UTC (%s)", health.Newest.UTC().Format("2006-01-02 15:04"),
@@ -256,15 +250,15 @@ func (d *Datasource) jobsFinding(ctx context.Context, s *opened) finding {
 	}
 	switch {
 	case health.Ads == 0:
-		found.Severity = severityWarning
+		found.Severity = check.Warning
 		found.Text += ". Check that job ads are collected"
 	case !health.Saves:
-		found.Severity = severityNote
+		found.Severity = check.Note
 		found.Text += ". No epoch ad has JobLastCheckpointTime: it is not known what evicted runs have saved. HTCondor " +
 			"writes it for jobs with checkpoint_exit_code where JOB_EPOCH_HISTORY is set: " + jobs.WriteEpochs
 	}
 	for _, notice := range health.Notices {
-		found.Severity = severityWarning
+		found.Severity = check.Warning
 		found.Text += ". " + strings.TrimRight(notice, ".")
 	}
 	return found
@@ -272,11 +266,11 @@ func (d *Datasource) jobsFinding(ctx context.Context, s *opened) finding {
 
 func cacheFinding(s *opened) finding {
 	used, budget := s.Timeline.Memory()
-	found := finding{Store: "cache", Severity: severityOK,
+	found := finding{Store: "cache", Severity: check.OK,
 		Details: map[string]any{"memoryBytes": used, "memoryMB": budget >> 20}}
 	dir := s.settings.CacheDir
 	if dir == "" {
-		found.Severity = severityNote
+		found.Severity = check.Note
 		found.Text = fmt.Sprintf("cache: in memory only (%d MB), so all files are read again after a restart. Set cacheDir "+
 			"to keep it", budget>>20)
 		return found
@@ -284,7 +278,7 @@ func cacheFinding(s *opened) finding {
 	found.Details["path"], found.Details["diskMB"] = resolve(dir), s.settings.CacheDiskMB
 	found.Text = fmt.Sprintf("cache: %d MB in memory, %d MB in %s", budget>>20, s.settings.CacheDiskMB, resolve(dir))
 	if err := s.Timeline.CacheError(); err != nil {
-		found.Severity = severityWarning
+		found.Severity = check.Warning
 		found.Text = fmt.Sprintf("cache: %s cannot be used: %v. Answers are right, but all files are read again after a "+
 			"restart: give the user that runs Grafana write access", resolve(dir), err)
 	}
@@ -292,12 +286,12 @@ func cacheFinding(s *opened) finding {
 }
 
 func directoriesFinding() finding {
-	dirs, restricted := allowedDirs()
-	found := finding{Store: "directories", Severity: severityOK, Details: map[string]any{"allowed": dirs}}
-	if restricted {
+	dirs := allowedDirs()
+	found := finding{Store: "directories", Severity: check.OK, Details: map[string]any{"allowed": dirs}}
+	if len(dirs) > 0 {
 		found.Text = "directories: this server allows " + strings.Join(dirs, ", ")
 	} else {
-		found.Severity = severityNote
+		found.Severity = check.Note
 		found.Text = "directories: this server allows any (allowed_dirs is not set)"
 	}
 	return found
@@ -306,26 +300,26 @@ func directoriesFinding() finding {
 // bucketFinding reports the counts of requests to the bucket.
 func bucketFinding(s *opened) finding {
 	counts := s.bucket.Counts()
-	return finding{Store: "buckets", Severity: severityOK, Details: map[string]any{"allowed": allowedBuckets(),
+	return finding{Store: "buckets", Severity: check.OK, Details: map[string]any{"allowed": allowedBuckets(),
 		"requests": counts.Requests, "received": counts.Received},
 		Text: fmt.Sprintf("bucket: %s requests, %s MB received since the data source was opened; this server allows %s",
-			grouped(counts.Requests), grouped(counts.Received>>20), orNone(strings.Join(allowedBuckets(), ", ")))}
+			frames.Thousands(int(counts.Requests)), frames.Thousands(int(counts.Received>>20)), orNone(strings.Join(allowedBuckets(), ", ")))}
 }
 
 // segmentsFinding reports on the bucket through which finished days are shared.
 func segmentsFinding(shared *segcache.Shared) finding {
 	counts := shared.Counts()
-	found := finding{Store: "segments", Severity: severityOK, Details: map[string]any{"requests": counts.Requests,
+	found := finding{Store: "segments", Severity: check.OK, Details: map[string]any{"requests": counts.Requests,
 		"received": counts.Received, "sent": counts.Sent},
 		Text: fmt.Sprintf("finished days are shared through %s: %s requests since the data source was opened",
-			shared.Name(), grouped(counts.Requests))}
+			shared.Name(), frames.Thousands(int(counts.Requests)))}
 	reading, writing := shared.Err()
 	switch {
 	case reading != nil:
-		found.Severity = severityWarning
+		found.Severity = check.Warning
 		found.Text = fmt.Sprintf("finished days are built from the snapshots, not taken from segmentBucket: %v", reading)
 	case writing != nil:
-		found.Severity = severityWarning
+		found.Severity = check.Warning
 		found.Text = fmt.Sprintf("finished days are not shared through segmentBucket: %v", writing)
 	}
 	return found
@@ -347,15 +341,6 @@ func ageText(age time.Duration) string {
 		return check.WholeLength(-age.Microseconds()) + " ahead"
 	}
 	return check.WholeLength(age.Microseconds()) + " old"
-}
-
-// grouped writes a number with its digits in groups of three.
-func grouped(n int64) string {
-	text := fmt.Sprint(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
 }
 
 var _ backend.CheckHealthHandler = (*Datasource)(nil)

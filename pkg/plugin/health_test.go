@@ -73,7 +73,7 @@ func TestHealthWithoutCheckpoints(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
 	_, found := health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "jobs": "sqlite"}))
-	require.Equal(t, severityNote, found["jobs"].Severity)
+	require.Equal(t, check.Note, found["jobs"].Severity)
 	require.Contains(t, found["jobs"].Text, "No epoch ad has JobLastCheckpointTime")
 	require.Contains(t, found["jobs"].Text, "ADSTASH_SCHEDD_JOB_EPOCH_HISTORY = True")
 }
@@ -100,7 +100,7 @@ func TestHealthStale(t *testing.T) {
 	dir, _ := writePool(t, o)
 	result, found := health(t, open(t, o.End.Add(3*time.Hour), map[string]any{"snapshotDir": dir}))
 	require.Equal(t, backend.HealthStatusOk, result.Status, "old snapshots still answer")
-	require.Equal(t, severityWarning, found["snapshots"].Severity)
+	require.Equal(t, check.Warning, found["snapshots"].Severity)
 	require.Contains(t, found["snapshots"].Text, "(3 h ")
 	require.Contains(t, found["snapshots"].Text, "check its cron job")
 	require.True(t, strings.HasPrefix(result.Message, "Warning: Snapshots:"), "the worst first: %s", result.Message)
@@ -156,9 +156,9 @@ func TestHealthBrokenFileAmongGoodOnes(t *testing.T) {
 		[]byte(strings.Repeat("no database ", 1000)), 0o600))
 	result, found := health(t, open(t, o.End, map[string]any{"snapshotDir": dir}))
 	require.Equal(t, backend.HealthStatusOk, result.Status, "the other files answer")
-	require.Equal(t, severityWarning, found["gpu_state_2025-09.db"].Severity)
+	require.Equal(t, check.Warning, found["gpu_state_2025-09.db"].Severity)
 	require.Contains(t, found["gpu_state_2025-09.db"].Text, "not a SQLite file: restore it")
-	require.Equal(t, severityOK, found["snapshots"].Severity)
+	require.Equal(t, check.OK, found["snapshots"].Severity)
 	require.Contains(t, found["snapshots"].Text, "2 month file(s)", "those that can be read")
 
 	for _, name := range []string{"gpu_state_2025-10.db", "gpu_state_2025-11.db"} {
@@ -184,7 +184,7 @@ func TestHealthTimeZone(t *testing.T) {
 			require.Contains(t, found["timezone"].Text, "Set timezone to America/Chicago")
 		}
 		require.Contains(t, found["timezone"].Text, zone)
-		require.Equal(t, words == "fits", found["timezone"].Severity == severityOK, zone)
+		require.Equal(t, words == "fits", found["timezone"].Severity == check.OK, zone)
 	}
 }
 
@@ -199,12 +199,12 @@ func TestHealthTimeZoneChange(t *testing.T) {
 	utc, _ := writePool(t, small(month))
 	require.NoError(t, os.Rename(filepath.Join(utc, "gpu_state_2025-11.db"), filepath.Join(dir, "gpu_state_2025-11.db")))
 	_, found := health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "timezone": "America/Chicago"}))
-	require.Equal(t, severityWarning, found["timezone"].Severity)
+	require.Equal(t, check.Warning, found["timezone"].Severity)
 	list := regexp.MustCompile(`\[\{"until": "2025-1.*"zone": "America/Chicago"\}, \{"zone": "UTC"\}\]`).
 		FindString(found["timezone"].Text)
 	require.NotEmpty(t, list, found["timezone"].Text)
 	_, found = health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "timezone": json.RawMessage(list)}))
-	require.Equal(t, severityOK, found["timezone"].Severity, found["timezone"].Text)
+	require.Equal(t, check.OK, found["timezone"].Severity, found["timezone"].Text)
 }
 
 // A collector that runs more often than slices are long, and what to do about it.
@@ -253,7 +253,7 @@ func TestHealthCache(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	result, found = health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "cacheDir": file}))
 	require.Equal(t, backend.HealthStatusOk, result.Status)
-	require.Equal(t, severityWarning, found["cache"].Severity)
+	require.Equal(t, check.Warning, found["cache"].Severity)
 	require.Contains(t, found["cache"].Text, file+" cannot be used")
 	require.Contains(t, found["cache"].Text, "write access")
 }
@@ -271,7 +271,7 @@ func TestHealthMemory(t *testing.T) {
 		return found
 	}
 	little := asked(1)["memory"]
-	require.Equal(t, severityWarning, little.Severity)
+	require.Equal(t, check.Warning, little.Severity)
 	enough := int(little.Details["cacheMaxMB"].(float64))
 	require.Contains(t, little.Text, "Set it to at least "+strconv.Itoa(enough))
 	require.NotContains(t, asked(enough+1), "memory")
@@ -312,13 +312,13 @@ func TestHealthJobs(t *testing.T) {
 	dir, _ := writePool(t, o)
 	result, found := health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "jobs": "sqlite", "jobsPath": "none.db"}))
 	require.Equal(t, backend.HealthStatusError, result.Status, "a configured store does not answer")
-	require.Equal(t, severityError, found["jobs"].Severity)
+	require.Equal(t, check.Error, found["jobs"].Severity)
 	require.Contains(t, found["jobs"].Text, "none.db")
 
 	outside := filepath.Join(t.TempDir(), "jobs.db")
 	require.NoError(t, os.WriteFile(outside, nil, 0o600))
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "link.db")))
 	_, found = health(t, open(t, o.End, map[string]any{"snapshotDir": dir, "jobs": "sqlite", "jobsPath": "link.db"}))
-	require.Equal(t, severityError, found["jobs"].Severity, "a link that leads out of the directory")
+	require.Equal(t, check.Error, found["jobs"].Severity, "a link that leads out of the directory")
 	require.Contains(t, found["jobs"].Text, "link.db")
 }

@@ -26,7 +26,7 @@ func (d *Datasource) newestFindings(ctx context.Context) []finding {
 	week := pool.Window{From: newest - 7*pool.Day, To: newest}
 	view, err := s.Timeline.Load(ctx, week.From, week.To)
 	if err != nil {
-		return []finding{{Store: "timezone", Severity: severityWarning, Text: err.Error()}}
+		return []finding{{Store: "timezone", Severity: check.Warning, Text: err.Error()}}
 	}
 	findings := append([]finding{check.NewestZoneFinding(ctx, s.Timeline, s.settings.zone, view, week)},
 		check.CadenceFindings(view.Cadence(pool.DayOf(newest)), s.settings.SliceMinutes)...)

@@ -20,18 +20,16 @@ func (d *Datasource) publish(ctx context.Context, o publish.Options, done func(p
 	if o.Pool == "" {
 		return pool.BadQuery("the pool has no name: give the one by which it is known among the pools")
 	}
-	stores, leave, err := d.use(ctx)
+	stores, release, err := d.use(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	transport, leave, err := openTransport(ctx, d.settings)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	transport, connections, err := openTransport(ctx, d.settings)
-	if err != nil {
-		return err
-	}
-	if connections != nil {
-		defer connections.CloseIdleConnections()
-	}
 	o.Client, err = fleet.Connect(fleet.Config{URL: d.settings.URL, Transport: transport, Index: o.Index})
 	if err != nil {
 		return err

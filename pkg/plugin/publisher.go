@@ -8,6 +8,7 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
+	"github.com/chtc/gpureports/pkg/check"
 	"github.com/chtc/gpureports/pkg/fleet/publish"
 	"github.com/chtc/gpureports/pkg/parallel"
 )
@@ -69,16 +70,16 @@ func (p *publisher) publishedThrough(t time.Time) {
 func (p *publisher) finding(to PublishTo) finding {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	found := finding{Store: "publishing", Severity: severityOK, Details: map[string]any{"pool": to.Pool,
+	found := finding{Store: "publishing", Severity: check.OK, Details: map[string]any{"pool": to.Pool,
 		"index": to.Index}}
 	where := fmt.Sprintf("facts of pool %s under %s", to.Pool, to.Index)
 	switch {
 	case p.failure != nil:
-		found.Severity = severityWarning
+		found.Severity = check.Warning
 		found.Text = fmt.Sprintf("%s: publishing failed at %s UTC and is tried again each %.0f minutes: %v", where,
 			p.failed.UTC().Format("15:04"), publishAgain.Minutes(), p.failure)
 	case p.through.IsZero():
-		found.Severity = severityNote
+		found.Severity = check.Note
 		found.Text = where + ": publishing has begun"
 	default:
 		found.Details["through"] = p.through

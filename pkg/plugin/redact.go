@@ -13,7 +13,7 @@ func (d *Datasource) redact(err error) error {
 	if err == nil {
 		return nil
 	}
-	dirs, _ := allowedDirs()
+	dirs := allowedDirs()
 	for _, dir := range []string{d.parsed.SnapshotDir, d.parsed.CacheDir} {
 		if dir != "" {
 			dirs = append(dirs, dir, resolve(dir))

@@ -1,10 +1,12 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -13,6 +15,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/grafana/grafana-plugin-sdk-go/backend/resource/httpadapter"
 
+	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -76,10 +79,6 @@ const (
 	headerTruncated  = "X-Truncated" // the number of values when there are more than mostOptions
 	defaultLookBack  = 7 * pool.Day
 	millisecond      = pool.Second / 1000
-	parameterFilter  = "filter"
-	parameterFrom    = "from"
-	parameterTo      = "to"
-	parameterExample = "milliseconds since 1970, of the years 1 to 9999"
 	earliest, latest = -62_135_596_800_000, 253_402_300_799_999
 )
 
@@ -95,7 +94,7 @@ func (d *Datasource) values(naming query.Naming, header http.Header, r *http.Req
 		return nil, notFound{fmt.Errorf("unknown dimension %q; valid values: %s", dimension,
 			strings.Join(query.Dimensions, ", "))}
 	}
-	filter, err := query.ParseFilter(json.RawMessage(r.URL.Query().Get(parameterFilter)))
+	filter, err := query.ParseFilter(json.RawMessage(r.URL.Query().Get("filter")))
 	if err != nil {
 		return nil, err
 	}
@@ -128,11 +127,8 @@ func (d *Datasource) poolValues(ctx context.Context, naming query.Naming, dimens
 	if err != nil || !ok {
 		return []option{}, err
 	}
-	window := pool.Window{From: newest - defaultLookBack, To: newest}
-	if err := readMillis(r, parameterFrom, &window.From); err != nil {
-		return nil, err
-	}
-	if err := readMillis(r, parameterTo, &window.To); err != nil {
+	window, err := windowOf(r, newest)
+	if err != nil {
 		return nil, err
 	}
 	env, err := stores.env(ctx)
@@ -147,8 +143,21 @@ func (d *Datasource) poolValues(ctx context.Context, naming query.Naming, dimens
 	return stores.options(ctx, plan, dimension)
 }
 
-// options returns the values of a dimension in a plan's window.
+// options returns the values of a dimension in a plan's window, in the order of tables.
 func (s *opened) options(ctx context.Context, plan *query.Plan, dimension string) ([]option, error) {
+	found, err := s.values(ctx, plan, dimension)
+	if err != nil {
+		return nil, err
+	}
+	options := make([]option, 0, len(found))
+	compare := func(a, b string) int { return query.CompareValues(dimension, a, b) }
+	for _, value := range slices.SortedFunc(maps.Keys(found), compare) {
+		options = append(options, optionOf(plan, dimension, value))
+	}
+	return options, nil
+}
+
+func (s *opened) values(ctx context.Context, plan *query.Plan, dimension string) (map[string]bool, error) {
 	if dimension == "schedd" {
 		queues, err := s.Queues.Load(ctx, plan.Window)
 		if err != nil {
@@ -161,6 +170,17 @@ func (s *opened) options(ctx context.Context, plan *query.Plan, dimension string
 		return nil, err
 	}
 	return dimensionValues(ctx, view, plan, dimension)
+}
+
+// optionOf is a value of a dimension, given as answers show it, as filters take it: a category's key.
+func optionOf(plan *query.Plan, dimension, value string) option {
+	if value == "" { // a filter's list takes no empty text, but a pattern of it
+		return option{Text: frames.Nameless(plan.Column(dimension).Label), Value: "/^$/"}
+	}
+	if category, ok := pool.ParseCategory(value); ok && dimension == "category" {
+		return option{Text: category.String(), Value: category.Key()}
+	}
+	return option{Text: value, Value: value}
 }
 
 // dataRange returns from when to when there are snapshots, in whole ms around them; all null if there is none.
@@ -176,14 +196,13 @@ func (d *Datasource) dataRange(_ http.Header, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, newest, ok := found.first, found.newest, found.ok
 	var answer struct {
 		From   *int64 `json:"from"`
 		To     *int64 `json:"to"`
 		Newest *int64 `json:"newest"`
 	}
-	if ok {
-		from, to := first/millisecond, (newest+millisecond-1)/millisecond // so that it holds every snapshot
+	if found.ok {
+		from, to := found.first/millisecond, (found.newest+millisecond-1)/millisecond // so that it holds every snapshot
 		answer.From, answer.To, answer.Newest = &from, &to, &to
 	}
 	return answer, nil
@@ -202,6 +221,13 @@ func (d *Datasource) reach(ctx context.Context) (first, newest pool.Micros, ok b
 	return stores.Timeline.Range(ctx)
 }
 
+// windowOf returns the window that a request names: by default the newest days of the data.
+func windowOf(r *http.Request, newest pool.Micros) (pool.Window, error) {
+	w := pool.Window{From: newest - defaultLookBack, To: newest}
+	err := cmp.Or(readMillis(r, "from", &w.From), readMillis(r, "to", &w.To))
+	return w, err
+}
+
 // readMillis sets t to a parameter in milliseconds, if it is given.
 func readMillis(r *http.Request, name string, t *pool.Micros) error {
 	text := r.URL.Query().Get(name)
@@ -210,7 +236,7 @@ func readMillis(r *http.Request, name string, t *pool.Micros) error {
 	}
 	ms, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || ms < earliest || ms > latest {
-		return pool.BadQuery("%s %q is not a time; expected %s", name, text, parameterExample)
+		return pool.BadQuery("%s %q is not a time; expected milliseconds since 1970, of the years 1 to 9999", name, text)
 	}
 	*t = ms * millisecond
 	return nil

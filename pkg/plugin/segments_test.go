@@ -10,6 +10,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/stretchr/testify/require"
 
+	"github.com/chtc/gpureports/pkg/check"
 	"github.com/chtc/gpureports/pkg/internal/dev/buckettest"
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -73,7 +74,7 @@ func TestSegmentBucketSetting(t *testing.T) {
 	answered(t, d, queryOf(t, o, "A", `{"queryType": "allocation"}`))
 	_, found := health(t, d)
 	require.Contains(t, found["segments"].Text, "finished days are built from the snapshots")
-	require.Equal(t, severityWarning, found["segments"].Severity)
+	require.Equal(t, check.Warning, found["segments"].Severity)
 
 	t.Setenv("GF_PLUGIN_ALLOWED_BUCKETS", "s3://other")
 	instance, err := New(context.Background(), settingsOf(t, map[string]any{"snapshotDir": dir,

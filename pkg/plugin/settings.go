@@ -106,7 +106,8 @@ func ParseSettings(jsonData json.RawMessage) (Settings, error) {
 	}{{&s.CHTCOwnedFile, "chtc_owned"}, {&s.HostExclusionsFile, "masked_hosts.yaml"}, {&s.GPUTiersFile, "gpu_tiers.yaml"},
 		{&s.GPUNamesFile, "gpu_names.yaml"},
 		{&s.JobsPath, "jobs.db"}, {&s.Jobs, jobsNone}, {&s.UserNames, userNamesFull}, {&s.Mode, modePool},
-		{&s.FactsIndex, ""}, {&s.PublishTo.Pool, ""}, {&s.PublishTo.Index, s.FactsIndex}} {
+		{&s.FactsIndex, ""}, {&s.PublishTo.Pool, ""}, {&s.PublishTo.Index, s.FactsIndex},
+		{&s.SnapshotBucket, ""}, {&s.SegmentBucket, ""}, {&s.BucketEndpoint, ""}} {
 		if *d.value = strings.TrimSpace(*d.value); *d.value == "" {
 			*d.value = d.empty
 		}
@@ -178,8 +179,6 @@ func (s *Settings) checkPaths() error {
 
 // checkPlace reports whether there is one place of snapshots, and that it can be one.
 func (s *Settings) checkPlace() error {
-	s.SegmentBucket = strings.TrimSpace(s.SegmentBucket)
-	s.SnapshotBucket, s.BucketEndpoint = strings.TrimSpace(s.SnapshotBucket), strings.TrimSpace(s.BucketEndpoint)
 	if s.Mode == modeFleet {
 		if s.SnapshotDir != "" || s.SnapshotBucket != "" {
 			return pool.BadQuery("mode is %s, and snapshotDir or snapshotBucket is set: a fleet answers from published facts "+
@@ -203,30 +202,26 @@ func (s *Settings) checkPlace() error {
 			return pool.BadQuery("publishTo: %w", err)
 		}
 	}
-	return s.checkBuckets()
-}
-
-// checkBuckets reports whether the buckets can be ones.
-func (s *Settings) checkBuckets() error {
-	if s.SnapshotBucket != "" {
-		if err := s.bucketOptions(s.SnapshotBucket, nil).Check(); err != nil {
-			return pool.BadQuery("snapshotBucket: %w", err)
-		}
-	}
-	if s.SegmentBucket != "" {
-		if err := s.bucketOptions(s.SegmentBucket, nil).Check(); err != nil {
-			return pool.BadQuery("segmentBucket: %w", err)
+	for _, b := range s.buckets() {
+		if err := s.bucketOptions(b.url, nil).Check(); err != nil {
+			return pool.BadQuery("%s: %w", b.name, err)
 		}
 	}
 	return nil
 }
 
-// allowedDirs are the directories that the server's operator lets data sources use: `allowed_dirs` of the section
-// [plugin.chtc-gpureports-datasource] in grafana.ini, separated by commas. ok is false when any directory will do.
-func allowedDirs() (dirs []string, ok bool) {
-	dirs = listed("GF_PLUGIN_ALLOWED_DIRS")
-	return dirs, len(dirs) > 0
+// bucketSetting is a setting that names a bucket.
+type bucketSetting struct{ name, url string }
+
+// buckets are those of the settings.
+func (s *Settings) buckets() []bucketSetting {
+	all := []bucketSetting{{"snapshotBucket", s.SnapshotBucket}, {"segmentBucket", s.SegmentBucket}}
+	return slices.DeleteFunc(all, func(b bucketSetting) bool { return b.url == "" })
 }
+
+// allowedDirs are the directories that the server's operator lets data sources use: `allowed_dirs` of the section
+// [plugin.chtc-gpureports-datasource] in grafana.ini, separated by commas. Without any, each directory will do.
+func allowedDirs() []string { return listed("GF_PLUGIN_ALLOWED_DIRS") }
 
 // listed returns the entries of a variable of the environment that are separated by commas.
 func listed(variable string) (entries []string) {
@@ -246,8 +241,8 @@ func (s *Settings) allowDirs() error {
 // allow refuses a directory outside the allowed ones. Links are resolved first, on both sides; a part of the path that
 // does not exist yet is compared unresolved.
 func allow(setting, dir string) error {
-	dirs, restricted := allowedDirs()
-	if !restricted || dir == "" {
+	dirs := allowedDirs()
+	if len(dirs) == 0 || dir == "" {
 		return nil
 	}
 	resolved := resolve(dir)

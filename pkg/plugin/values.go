@@ -2,19 +2,18 @@ package plugin
 
 import (
 	"context"
-	"maps"
 	"slices"
 
-	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/queues"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// dimensionValues returns the values that a dimension has within the plan's window and filter, in the order of tables.
-// Values are as filters take them: a category's key, one project of a list.
-func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan, dimension string) ([]option, error) {
+// dimensionValues returns the values that a dimension has within the plan's window and filter, as answers show them; of
+// projects single ones.
+func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan, dimension string) (map[string]bool,
+	error) {
 	c := collector{view: view, plan: plan, dimension: dimension, found: map[string]bool{}}
 	first, end := view.Snapshots(plan.Window)
 	for i, day := range view.Days {
@@ -26,27 +25,12 @@ func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan,
 			c.day(day, from, to)
 		}
 	}
-	values := make([]string, 0, len(c.found))
-	for v := range c.found {
-		values = append(values, v)
-	}
-	slices.SortFunc(values, func(a, b string) int { return query.CompareValues(dimension, a, b) })
-	options := make([]option, len(values))
-	for i, v := range values {
-		options[i] = option{Text: v, Value: v}
-		if category, ok := pool.ParseCategory(v); ok && dimension == "category" {
-			options[i].Value = category.Key()
-		}
-		if v == "" { // a filter's list takes no empty text, but a pattern of it
-			options[i] = option{Text: frames.Nameless(plan.Column(dimension).Label), Value: "/^$/"}
-		}
-	}
-	return options, nil
+	return c.found, nil
 }
 
 // accessPoints returns the access points with jobs that waited in the plan's window, of the users and projects that its
 // filter chooses.
-func accessPoints(view *queues.View, plan *query.Plan) []option {
+func accessPoints(view *queues.View, plan *query.Plan) map[string]bool {
 	found := map[string]bool{}
 	for _, day := range view.Days {
 		for i := range day.Rows {
@@ -60,11 +44,7 @@ func accessPoints(view *queues.View, plan *query.Plan) []option {
 			}
 		}
 	}
-	options := make([]option, 0, len(found))
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		options = append(options, option{Text: name, Value: name})
-	}
-	return options
+	return found
 }
 
 // collector gathers the values of one dimension.
