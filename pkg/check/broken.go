@@ -10,11 +10,11 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// brokenFinding names the machines with broken slots (SlotBrokenReason) in the newest snapshot.
-func brokenFinding(ctx context.Context, in Installation, newest pool.Micros) (found Finding, broken bool) {
+// brokenFindings names the machines with broken slots (SlotBrokenReason) in the newest snapshot.
+func brokenFindings(ctx context.Context, in Installation, newest pool.Micros) []Finding {
 	v, err := in.Timeline.Load(ctx, newest, newest)
 	if err != nil {
-		return found, false // the month's finding says why
+		return nil // the month's finding says why
 	}
 	_, end := v.Snapshots(pool.Window{From: newest, To: newest})
 	day := v.Days[v.DayAt(end-1)]
@@ -34,13 +34,16 @@ func brokenFinding(ctx context.Context, in Installation, newest pool.Micros) (fo
 			}
 		}
 	}
+	if gpus == 0 {
+		return nil
+	}
 	machines := slices.Sorted(maps.Keys(reasons))
 	texts := make([]string, len(machines))
 	for i, machine := range machines {
 		texts[i] = machine + ": " + reasons[machine]
 	}
-	return Finding{Store: "broken slots", Severity: Warning, Details: map[string]any{"gpus": gpus, "machines": machines},
+	return []Finding{{Store: "broken slots", Severity: Warning, Details: map[string]any{"gpus": gpus, "machines": machines},
 		Text: fmt.Sprintf("broken slots: %s of %s (%s) in the newest snapshot. They are Other and not free until their "+
 			"startd has whole slots again: see its log", count(gpus, "GPU"), count(len(machines), "machine"),
-			some(texts))}, gpus > 0
+			some(texts))}}
 }

@@ -5,6 +5,7 @@ package check
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/localtime"
@@ -51,41 +52,26 @@ func Look(ctx context.Context, in Installation) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	findings := unread
-	if len(months.months) == 0 {
-		return findings, nil // the health check reports the fault of the files
+	all := months.months
+	if len(all) == 0 {
+		return unread, nil // the health check reports the fault of the files
 	}
-	entries := entries(in.Dir)
-	recent := pool.Window{From: max(months.newest()-in.Last, months.months[0].Window.From), To: months.newest()}
+	newest := all[len(all)-1].Window.To
+	recent := pool.Window{From: max(newest-in.Last, all[0].Window.From), To: newest}
+	findings := unread
 	log, err := runlog.Read(ctx, in.Dir, recent)
 	if err != nil {
 		findings = append(findings, Finding{Store: "run log", Severity: Note, Text: err.Error()})
 	}
-	findings = append(findings, filesFindings(months.months, entries)...)
-	for i := range months.months {
-		findings = append(findings, monthFinding(&months.months[i]))
+	findings = append(findings, filesFindings(all, entries(in.Dir))...)
+	for i := range all {
+		findings = append(findings, monthFinding(&all[i]))
 	}
-	findings = append(findings, cadenceFindings(months.months, in.SliceMinutes)...)
-	findings = append(findings, gapsFinding(months.months, recent, log))
-	findings = append(findings, columnsFindings(months.months)...)
-	if found, suspicious := usageFinding(months.months); suspicious {
-		findings = append(findings, found)
-	}
-	if found, vanished := vanishedFinding(months.months, recent); vanished {
-		findings = append(findings, found)
-	}
-	findings = append(findings, gpuFindings(ctx, in, recent)...)
-	if found, alike := caseFinding(months.machines); alike {
-		findings = append(findings, found)
-	}
-	if len(in.Lists.Notices) > 0 {
-		findings = append(findings, listsFinding(in.Lists.Notices))
-	}
-	if found, broken := brokenFinding(ctx, in, months.newest()); broken {
-		findings = append(findings, found)
-	}
-	findings = append(findings, zoneFinding(months.months, in.Zone))
-	findings = append(findings, ownershipFinding(in.Lists, months.machines), exclusionsFinding(in.Lists, months.machines))
+	findings = slices.Concat(findings, cadenceFindings(all, in.SliceMinutes), []Finding{gapsFinding(all, recent, log)},
+		columnsFindings(all), usageFindings(all), vanishedFindings(all, recent), gpuFindings(ctx, in, recent),
+		caseFindings(months.machines), listsFindings(in.Lists.Notices), brokenFindings(ctx, in, newest),
+		[]Finding{zoneFinding(all, in.Zone), ownershipFinding(in.Lists, months.machines),
+			exclusionsFinding(in.Lists, months.machines)})
 	if in.Ads == nil {
 		return findings, ctx.Err()
 	}

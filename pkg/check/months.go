@@ -34,8 +34,6 @@ type months struct {
 	machines []string // all that have a row, ascending
 }
 
-func (m *months) newest() pool.Micros { return m.months[len(m.months)-1].Window.To }
-
 // week is how much of a file one statement about the time zone covers: long enough that some job starts immediately.
 const week = 7 * pool.Day
 
@@ -68,18 +66,14 @@ func readMonths(ctx context.Context, in Installation) (all months, unread []Find
 			continue
 		}
 		v, err := in.Timeline.Load(ctx, m.Window.From, m.Window.To)
-		if err != nil {
-			if ctx.Err() != nil {
-				return all, nil, ctx.Err()
-			}
-			unread = append(unread, Finding{Store: part.Name, Severity: Warning, Text: err.Error()})
-			continue
+		if err == nil {
+			m.read(v, &counted, machines)
+			err = readUsages(ctx, state, &m)
 		}
-		m.read(v, &counted, machines)
-		if err := readUsages(ctx, state, &m); err != nil {
-			if ctx.Err() != nil {
-				return all, nil, ctx.Err()
-			}
+		if ctx.Err() != nil {
+			return all, nil, ctx.Err()
+		}
+		if err != nil {
 			unread = append(unread, Finding{Store: part.Name, Severity: Warning, Text: err.Error()})
 		}
 		if len(m.times) > 0 {

@@ -70,9 +70,9 @@ func (u *usages) suspicion() string {
 	return ""
 }
 
-// usageFinding names the months in which GPUsAverageUsage cannot be as the startds reported it. A collector that takes
+// usageFindings names the months in which GPUsAverageUsage cannot be as the startds reported it. A collector that takes
 // a column's type from its first value makes whole numbers of all when that one is 0 or 1.
-func usageFinding(all []month) (found Finding, suspicious bool) {
+func usageFindings(all []month) []Finding {
 	var texts []string
 	var details []map[string]any
 	for i := range all {
@@ -85,10 +85,13 @@ func usageFinding(all []month) (found Finding, suspicious bool) {
 			})
 		}
 	}
-	return Finding{
+	if len(texts) == 0 {
+		return nil
+	}
+	return []Finding{{
 		Store: "usage", Severity: Warning, Details: map[string]any{"months": details},
 		Text: fmt.Sprintf("GPUsAverageUsage cannot be right in %s: averages have fractions. The collector lost them, as "+
 			"when it takes "+
 			"a column's type from its first values: utilization of these months is too low", strings.Join(texts, ", ")),
-	}, len(texts) > 0
+	}}
 }

@@ -59,8 +59,8 @@ func vanishings(v *timeline.View, day int) (found []vanishing) {
 	return found
 }
 
-// vanishedFinding names the machines whose backfill GPUs vanished together in the newest data.
-func vanishedFinding(all []month, w pool.Window) (found Finding, vanished bool) {
+// vanishedFindings names the machines whose backfill GPUs vanished together in the newest data.
+func vanishedFindings(all []month, w pool.Window) []Finding {
 	var machines []string
 	var times []map[string]any
 	var last vanishing
@@ -75,11 +75,14 @@ func vanishedFinding(all []month, w pool.Window) (found Finding, vanished bool) 
 			}
 		}
 	}
+	if len(times) == 0 {
+		return nil
+	}
 	slices.Sort(machines)
 	machines = slices.Compact(machines)
-	return Finding{Store: "backfill", Severity: Warning, Details: map[string]any{"vanished": times},
+	return []Finding{{Store: "backfill", Severity: Warning, Details: map[string]any{"vanished": times},
 		Text: fmt.Sprintf("backfill: all backfill GPUs of a machine vanished together, and no owner took one: %s of %s, the "+
 			"last time %d GPUs of %s at %s UTC. It shows as tenures that end `left`. HTCondor can lose a backfill slot's GPUs "+
 			"(HTCONDOR-3072): look into the StartLog of these machines, restart their startd, and upgrade HTCondor",
-			count(len(times), "time"), some(machines), last.gpus, last.machine, minute(last.at))}, len(times) > 0
+			count(len(times), "time"), some(machines), last.gpus, last.machine, minute(last.at))}}
 }
