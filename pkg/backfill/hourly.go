@@ -13,14 +13,8 @@ import (
 // Hours is how the backfill pool was used in consecutive hours. Sums over hours and groups give the figures of longer
 // windows.
 type Hours struct {
-	GPUs      map[HourOf]*Hourly
+	GPUs      map[linked.HourOf]*Hourly
 	Snapshots []int // of each hour
-}
-
-// HourOf is a group's hour, by its number.
-type HourOf struct {
-	linked.Group
-	Hour int
 }
 
 // Hourly is the GPU-snapshots of a group in an hour, by state.
@@ -38,7 +32,7 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 		return nil, err
 	}
 	first, end := o.View.Snapshots(w)
-	h := &Hours{GPUs: map[HourOf]*Hourly{}, Snapshots: make([]int, len(hours)-1)}
+	h := &Hours{GPUs: map[linked.HourOf]*Hourly{}, Snapshots: make([]int, len(hours)-1)}
 	if first == end {
 		return h, nil
 	}
@@ -64,7 +58,7 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 				}
 			}
 			if sums != (Hourly{}) {
-				h.GPUs[HourOf{group, b}] = &sums
+				h.GPUs[linked.HourOf{Group: group, Hour: b}] = &sums
 			}
 		}
 	}

@@ -14,17 +14,11 @@ import (
 // Hours has the sums over backfill runs in consecutive hours. Sums over hours and groups give the figures of longer
 // windows; a window has the runs that began in its hours, and those that were carried into its first one.
 type Hours struct {
-	Runs      map[HourOf]*Hourly
+	Runs      map[linked.HourOf]*Hourly
 	Evictions map[Ended]*Eviction
 	Links     []Links  // of each hour
 	Sharp     bool     // job ads are used
 	Notices   []string // of the job source, about omitted ads
-}
-
-// HourOf is a group's hour, by its number.
-type HourOf struct {
-	linked.Group
-	Hour int
 }
 
 // Hourly is the sum over the runs of a group in an hour.
@@ -38,7 +32,7 @@ type Hourly struct {
 // Ended says which evictions are added up: those of runs that were evicted in one hour, began in another, and whose
 // jobs had last saved their work in a third: in that in which the run began where they never did.
 type Ended struct {
-	HourOf
+	linked.HourOf
 	Saved, Began    pool.Micros // hours of the last save and of the run's beginning, by their beginnings
 	Cause, Evidence string
 }
@@ -86,7 +80,7 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 	if known.Failure != nil {
 		return nil, fmt.Errorf("reading job ads: %w", known.Failure)
 	}
-	h := &hourly{Hours{Runs: map[HourOf]*Hourly{}, Evictions: map[Ended]*Eviction{},
+	h := &hourly{Hours{Runs: map[linked.HourOf]*Hourly{}, Evictions: map[Ended]*Eviction{},
 		Links: make([]Links, len(hours)-1), Sharp: known.Sharp, Notices: known.Notices}, query.Buckets{Starts: hours}, p,
 		o.View.Names.Texts()}
 	v := newView(o, p.Window)
@@ -109,7 +103,7 @@ func (h *hourly) add(r *Run) {
 	starts, counted := h.hours.Starts, r.Outcome != runs.Running && linked.Due(r.End, h.plan.Now)
 	unseen := r.Link == runs.AdOnly
 	for b := h.hours.Of(max(r.begin, starts[0])); b < h.hours.Len() && starts[b] <= r.until; b++ {
-		of, begun := h.of(HourOf{group, b}), r.begin >= starts[b]
+		of, begun := h.of(linked.HourOf{Group: group, Hour: b}), r.begin >= starts[b]
 		of.GPUHours += r.gpuHours(max(0, min(r.until, starts[b+1])-max(r.begin, starts[b])))
 		count(begun, &of.Begun, &of.Carried)
 		switch l := &h.Links[b]; {
@@ -125,20 +119,20 @@ func (h *hourly) add(r *Run) {
 	if r.Outcome == runs.Running || r.End < starts[0] || r.End >= starts[h.hours.Len()] {
 		return
 	}
-	at := HourOf{group, h.hours.Of(r.End)}
+	at := linked.HourOf{Group: group, Hour: h.hours.Of(r.End)}
 	if h.of(at).Ended[r.Outcome]++; r.Outcome == runs.Evicted {
 		h.evicted(at, r)
 	}
 }
 
-func (h *hourly) of(k HourOf) *Hourly {
+func (h *hourly) of(k linked.HourOf) *Hourly {
 	if h.Runs[k] == nil {
 		h.Runs[k] = &Hourly{}
 	}
 	return h.Runs[k]
 }
 
-func (h *hourly) evicted(at HourOf, r *Run) {
+func (h *hourly) evicted(at linked.HourOf, r *Run) {
 	floor := func(t pool.Micros) pool.Micros { return h.plan.Bucket.Floor(t, h.plan.Location) }
 	k := Ended{at, floor(r.savedUntil()), floor(r.begin), r.Cause.String(), r.Evidence.String()}
 	of := h.Evictions[k]

@@ -75,6 +75,7 @@ type asked struct {
 	pools   []published // that the filter chooses
 	buckets query.Buckets
 	cover   map[string]*coverage // by pool
+	some    []bool               // the buckets in which any pool has a point
 }
 
 // answer requests the figures of the plan's kind, and returns a function that makes frames of them.

@@ -120,11 +120,7 @@ func sideOf(texts map[string]string) pool.Side {
 // points returns the buckets in which any pool has a point, and their times: of the whole window its newest hour.
 func (a *asked) points() (drawn []int, times []pool.Micros) {
 	for b := range a.buckets.Len() {
-		seen := false
-		for _, c := range a.cover {
-			seen = seen || c.drawn[b]
-		}
-		if !seen {
+		if !a.some[b] {
 			continue
 		}
 		at := a.buckets.Starts[b]
@@ -148,50 +144,24 @@ func (a *asked) times() []pool.Micros {
 
 // drawn returns which buckets have a point: those of any pool, or of the pool that is the group.
 func (a *asked) drawn(of string) []bool {
-	all := make([]bool, a.buckets.Len())
-	if slices.Contains(a.plan.GroupBy, "pool") {
-		if c := a.cover[of]; c != nil {
-			copy(all, c.drawn)
-		}
-		return all
+	if !slices.Contains(a.plan.GroupBy, "pool") {
+		return slices.Clone(a.some)
 	}
-	drawn, _ := a.points()
-	for _, b := range drawn {
-		all[b] = true
+	if c := a.cover[of]; c != nil {
+		return slices.Clone(c.drawn)
 	}
-	return all
+	return make([]bool, a.buckets.Len())
 }
 
-// empty returns zeros for each bucket; of one pool's group NaN if the pool has no point.
+// empty returns zeros for the buckets that are drawn, NaN for the others.
 func (a *asked) empty(of string) []float64 {
 	values := make([]float64, a.buckets.Len())
-	if !slices.Contains(a.plan.GroupBy, "pool") {
-		return values
-	}
-	for b := range values {
-		if !a.cover[of].drawn[b] {
+	for b, drawn := range a.drawn(of) {
+		if !drawn {
 			values[b] = math.NaN()
 		}
 	}
 	return values
-}
-
-// emptyPoints returns the values of empty for the buckets that are drawn.
-func (a *asked) emptyPoints(of string, drawn []int) []float64 {
-	empty, values := a.empty(of), make([]float64, len(drawn))
-	for i, b := range drawn {
-		values[i] = empty[b]
-	}
-	return values
-}
-
-// pointsOf returns the points of buckets that are drawn, by bucket.
-func pointsOf(drawn []int) map[int]int {
-	at := map[int]int{}
-	for i, b := range drawn {
-		at[b] = i
-	}
-	return at
 }
 
 // ofHours adds up a field of the facts of hours, by pool and bucket.

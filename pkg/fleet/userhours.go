@@ -10,8 +10,6 @@ import (
 
 // userHours returns GPU-hours: of each pool Σ of claimed GPU-slices / N · D, added up over pools.
 func (a *asked) userHours(ctx context.Context) (*userhours.Hours, error) {
-	drawn, times := a.points()
-	at := pointsOf(drawn)
 	by := userhours.Groupings(a.plan)
 	var found groups[userhours.Usage]
 	w := wanted{kind: facts.KindUsers, by: []string{"user"}, fields: []string{facts.ClassFields[counts.Claimed]}}
@@ -21,16 +19,16 @@ func (a *asked) userHours(ctx context.Context) (*userhours.Hours, error) {
 			return nil
 		}
 		group, user := a.textsOf(by, c.texts), a.plan.Shown("user", c.texts["user"])
-		usage, err := found.of(append(group, user), len(drawn), func() userhours.Usage {
-			return userhours.Usage{Group: group, User: user, Hours: a.emptyPoints(c.pool, drawn)}
+		usage, err := found.of(append(group, user), a.buckets.Len(), func() userhours.Usage {
+			return userhours.Usage{Group: group, User: user, Hours: a.empty(c.pool)}
 		})
 		if err != nil {
 			return err
 		}
-		usage.Hours[at[c.bucket]] += c.values[0] / n.slices[c.bucket] * n.covered[c.bucket]
+		usage.Hours[c.bucket] += c.values[0] / n.slices[c.bucket] * n.covered[c.bucket]
 		return nil
 	})
-	h := &userhours.Hours{Times: times, Usages: found.all}
+	h := &userhours.Hours{Times: a.times(), Usages: found.all}
 	h.Sort(a.plan)
 	return h, err
 }

@@ -94,6 +94,7 @@ func (a *asked) look(ctx context.Context) error {
 
 // draw finds the buckets that have a point. Pools without data are left out.
 func (a *asked) draw() {
+	a.some = make([]bool, a.buckets.Len())
 	for _, p := range a.pools {
 		c := a.cover[p.Pool]
 		if c == nil {
@@ -104,6 +105,7 @@ func (a *asked) draw() {
 		}
 		for b := range c.drawn {
 			c.drawn[b] = c.drawn[b] && a.plan.Keep(a.buckets, b, facts.Micros(p.Through))
+			a.some[b] = a.some[b] || c.some && c.drawn[b]
 		}
 	}
 }

@@ -15,6 +15,12 @@ type Group struct {
 	User      string // of runs
 }
 
+// HourOf is a group's hour, by its number.
+type HourOf struct {
+	Group
+	Hour int
+}
+
 // GroupOf returns the group of a key. names are the names of the view's symbols.
 func GroupOf(k aggregate.Key, names []string) Group {
 	return Group{Category: k.Category, Device: names[k.Device], Memory: pool.MemoryClasses[k.Memory],

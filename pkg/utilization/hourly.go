@@ -17,15 +17,9 @@ type Hourly struct {
 	Carried int // runs that started before the hour, and continue in it
 }
 
-// HourOf is a group's hour, by its number.
-type HourOf struct {
-	linked.Group
-	Hour int
-}
-
 // ByHour returns what runs did in each of consecutive hours, given by their beginnings and the end of the last one.
 // Errors come from Answer, and pool.SourceError if the job source does not answer: figures without it are others.
-func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.Micros) (map[HourOf]*Hourly, error) {
+func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.Micros) (map[linked.HourOf]*Hourly, error) {
 	p, err := query.Catalog{Kind}.Plan(query.Request{
 		Model: query.Model{QueryType: Kind.Name, Bucket: "1h",
 			GroupBy: []string{"category", "device", "memory", "ownership", "project", "user"}},
@@ -46,7 +40,7 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 		group := linked.GroupOf(key, a.names)
 		for b := range hours[1:] {
 			if of := a.figures.Groups[n].Points[b].Amounts; of != (Amounts{}) {
-				all[HourOf{group, b}].Amounts = of
+				all[linked.HourOf{Group: group, Hour: b}].Amounts = of
 			}
 		}
 	}
@@ -54,14 +48,14 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 }
 
 // countRuns counts the runs of each group in the hours that they overlap.
-func (a *answer) countRuns(hours []pool.Micros) map[HourOf]*Hourly {
-	all := map[HourOf]*Hourly{}
+func (a *answer) countRuns(hours []pool.Micros) map[linked.HourOf]*Hourly {
+	all := map[linked.HourOf]*Hourly{}
 	buckets := query.Buckets{Starts: hours}
 	for i := range a.runs {
 		r := &a.runs[i]
 		group := linked.GroupOf(r.key(), a.names)
 		for b := buckets.Of(max(r.Start, hours[0])); b < buckets.Len() && hours[b] <= r.Until; b++ {
-			k := HourOf{group, b}
+			k := linked.HourOf{Group: group, Hour: b}
 			if all[k] == nil {
 				all[k] = &Hourly{}
 			}

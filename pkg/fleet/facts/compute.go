@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/backfill"
 	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/demand"
@@ -31,8 +30,8 @@ func FloorHour(zone *time.Location, t pool.Micros) pool.Micros { return hourly.F
 // Lord Howe Island are changed by half an hour.
 func NextHour(zone *time.Location, start pool.Micros) pool.Micros { return hourly.Next(start, zone) }
 
-// groupings of GPU-slices.
-var groupings = []string{"category", "slots", "device", "memory", "tier", "ownership", "project"}
+// groupings of GPU-slices, from which the other fields of [Group] follow.
+var groupings = []string{"category", "device", "memory", "ownership", "project"}
 
 // catalog plans the counts.
 var catalog = query.Catalog{{Name: "facts", Views: []query.View{
@@ -111,7 +110,7 @@ func (c *computation) count(ctx context.Context, kind string, by []string) error
 	}
 	names := loaded.View.Names.Texts()
 	for g := range count.Groups {
-		group := groupOf(&count.Groups[g], names)
+		group := c.groupOf(linked.GroupOf(count.Groups[g], names))
 		for b := range count.Buckets.Len() {
 			sums := gpusOf(count, g, b)
 			if _, asked := c.at[count.Buckets.Starts[b]]; !asked || sums == (GPUs{}) {
@@ -263,12 +262,6 @@ func (c *computation) added(fact *Fact) *Fact {
 	}
 	c.facts[id] = fact
 	return fact
-}
-
-func groupOf(g *aggregate.Key, names []string) *Group {
-	return &Group{Category: g.Category.Key(), Slots: g.Side.String(), Device: names[g.Device],
-		Memory: pool.MemoryClasses[g.Memory], Tier: g.Tier.String(), Ownership: g.Ownership.String(),
-		Project: names[g.Project]}
 }
 
 func gpusOf(c *counts.Count, g, b int) GPUs {
