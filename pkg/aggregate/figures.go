@@ -28,14 +28,7 @@ func (f *Figures[S]) Frames(metrics Metrics[S], p *query.Plan, about *frames.Abo
 	if p.View != "summary" {
 		return f.series(metrics, p, about)
 	}
-	figures := metrics.Figures(p.Metrics)
-	values := func(s *S) []float64 {
-		values := make([]float64, len(figures))
-		for i, figure := range figures {
-			values[i] = figure(s)
-		}
-		return values
-	}
+	values := func(s *S) []float64 { return metrics.Values(p.Metrics, s) }
 	rows := make([]frames.Row, len(f.Groups))
 	for i := range f.Groups {
 		rows[i] = frames.Row{Group: f.Groups[i].Texts, Values: values(&f.Groups[i].Sums)}

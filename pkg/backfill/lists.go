@@ -17,7 +17,7 @@ func (a *answer) list() data.Frames {
 		periods[i] = &a.periods[a.measure()][i]
 	}
 	slices.SortStableFunc(periods, func(x, y *Period) int { return cmp.Compare(y.End, x.End) })
-	periods = periods[:frames.Shown(a.plan, a.about, len(periods))]
+	periods = periods[:a.about.Shown(len(periods))]
 	return frames.Columns(a.plan, a.about,
 		frames.Text("machine", frames.Each(periods, func(p *Period) string { return a.names[p.Place.Machine] })),
 		frames.Text("gpu", frames.Each(periods, func(p *Period) string { return a.names[p.id(a.observed)] })),

@@ -334,7 +334,7 @@ func (a *answer) waiting(ctx context.Context, tl *timeline.Timeline) (data.Frame
 		}
 	}
 	a.longestFirst(list)
-	list = list[:frames.Shown(a.plan, a.about, len(list))]
+	list = list[:a.about.Shown(len(list))]
 	free := a.freeNow(list)
 	now, err := a.obstaclesNow(ctx, tl, newest)
 	if err != nil {

@@ -324,9 +324,8 @@ func (a *answer) unusedNow(ctx context.Context, tl *timeline.Timeline) (data.Fra
 		return cmp.Or(cmp.Compare(y.gpus, x.gpus), strings.Compare(x.machine, y.machine),
 			strings.Compare(x.device, y.device), strings.Compare(x.why, y.why), cmp.Compare(x.memory, y.memory))
 	})
-	rows = frames.Cut(a.plan, a.about, rows, nil)
-	list := make([]*unusedRow, len(rows))
-	for i := range rows {
+	list := make([]*unusedRow, a.about.Shown(len(rows)))
+	for i := range list {
 		list[i] = &rows[i]
 	}
 	return frames.Columns(a.plan, a.about,

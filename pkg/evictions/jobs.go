@@ -81,7 +81,7 @@ func (a *answer) jobs(ctx context.Context) (data.Frames, error) {
 		a.about.Info("%s without a GlobalJobId left out", frames.Count(nameless, "run"))
 	}
 	slices.SortFunc(list, compareJobs)
-	list = list[:frames.Shown(a.plan, a.about, len(list))]
+	list = list[:a.about.Shown(len(list))]
 	return frames.Columns(a.plan, a.about,
 		frames.Text("job", frames.Each(list, func(j *jobRuns) string { return a.plan.Shown("job", j.job) })),
 		frames.Text("user", frames.Each(list, func(j *jobRuns) string { return a.plan.Shown("user", a.names[j.user]) })),

@@ -29,7 +29,7 @@ func (a *answer) newest(ctx context.Context, shows func(*Run) bool) ([]*Run, err
 		return nil, err
 	}
 	slices.SortStableFunc(list, func(x, y *Run) int { return cmp.Compare(y.until, x.until) })
-	return list[:frames.Shown(a.plan, a.about, len(list))], nil
+	return list[:a.about.Shown(len(list))], nil
 }
 
 // evicted returns the runs that were evicted in the window, newest first.

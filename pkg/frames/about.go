@@ -225,11 +225,20 @@ func (a *About) Unmatched(v *timeline.View, days []*timeline.Day) {
 	}, s.NamesOfUser)
 }
 
-// cut adds the notice of a limit.
-func (a *About) cut(shown, all int, what string) {
+// Shown returns how many rows of a list the limit shows, and adds a notice if it cuts the list. Long lists build columns
+// of those only.
+func (a *About) Shown(rows int) int { return a.cut(a.plan, rows, mostRows, "rows") }
+
+// mostRows is how many rows a table has, unless the query has a limit.
+const mostRows = 5000
+
+// cut returns how many of all things a plan's limit shows, and adds a notice if they are not all.
+func (a *About) cut(p *query.Plan, all, most int, what string) int {
+	shown := min(all, p.Max(most))
 	if shown < all {
 		a.Warn("limit: showing %s of %s %s", Thousands(shown), Thousands(all), what)
 	}
+	return shown
 }
 
 // fit returns how many of the first n things an answer can hold, at least one, and adds the notice when it is not all

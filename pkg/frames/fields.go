@@ -12,7 +12,15 @@ import (
 )
 
 // Text is a column of texts.
-func Text(name string, values []string) *data.Field {
+func Text(name string, values []string) *data.Field { return field(name, values) }
+
+// Numbers is a column of whole numbers.
+func Numbers(name string, values []int64) *data.Field { return field(name, values) }
+
+// Bool is a column of yes and no.
+func Bool(name string, values []bool) *data.Field { return field(name, values) }
+
+func field(name string, values any) *data.Field {
 	f := data.NewField(name, nil, values)
 	f.Config = &data.FieldConfig{}
 	return f
@@ -26,23 +34,7 @@ func Number(name string, values []float64) *data.Field {
 			nullable[i] = &values[i]
 		}
 	}
-	f := data.NewField(name, nil, nullable)
-	f.Config = &data.FieldConfig{}
-	return f
-}
-
-// Numbers is a column of whole numbers.
-func Numbers(name string, values []int64) *data.Field {
-	f := data.NewField(name, nil, values)
-	f.Config = &data.FieldConfig{}
-	return f
-}
-
-// Bool is a column of yes and no.
-func Bool(name string, values []bool) *data.Field {
-	f := data.NewField(name, nil, values)
-	f.Config = &data.FieldConfig{}
-	return f
+	return field(name, nullable)
 }
 
 // NoTime is the null of Time.
@@ -66,9 +58,7 @@ func Time(name string, values []pool.Micros) *data.Field {
 			nullable[i] = &at[i]
 		}
 	}
-	f := data.NewField(name, nil, nullable)
-	f.Config = &data.FieldConfig{}
-	return f
+	return field(name, nullable)
 }
 
 // timesOf converts times, all of them there.

@@ -22,6 +22,9 @@ type Series struct {
 	Hidden bool          // in the answer, but neither drawn nor in legends
 }
 
+// mostSeries is how many series or curves there are, unless the query has a limit.
+const mostSeries = 100
+
 // TimeSeries returns one frame per series (timeseries-multi), ordered by group, then by metric in the query's order.
 // Points without a value and series without a point are left out.
 func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
@@ -32,8 +35,7 @@ func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 		return cmp.Compare(slices.Index(p.Metrics, x.Metric), slices.Index(p.Metrics, y.Metric))
 	})
 	all = slices.DeleteFunc(all, func(s Series) bool { return !slices.ContainsFunc(s.Values, finite) })
-	shown := all[:min(len(all), p.Max(100))]
-	a.cut(len(shown), len(all), "series")
+	shown := all[:a.cut(p, len(all), mostSeries, "series")]
 	shown = shown[:a.fit(len(shown), "series", func(i int) int { return len(shown[i].Values) })]
 	var frames data.Frames
 	interval := pointDistance(p)

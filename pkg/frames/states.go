@@ -29,8 +29,7 @@ func StateTimeline(p *query.Plan, a *About, most int, all []States, mappings dat
 	if len(all) > 0 && all[0].GPU == "" {
 		what = "machines and devices"
 	}
-	shown := all[:min(len(all), p.Max(most))]
-	a.cut(len(shown), len(all), what)
+	shown := all[:a.cut(p, len(all), most, what)]
 	shown = shown[:a.fit(len(shown), what, func(i int) int { return len(shown[i].Times) * (1 + len(shown[i].Shares)) })]
 	var frames data.Frames
 	for i := range shown {

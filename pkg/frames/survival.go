@@ -21,9 +21,7 @@ type Curve struct {
 // the drawn range and null outside it.
 func Survival(p *query.Plan, a *About, curves []Curve) data.Frames {
 	slices.SortStableFunc(curves, func(x, y Curve) int { return query.CompareGroups(p.GroupBy, x.Group, y.Group) })
-	all := len(curves)
-	curves = curves[:min(all, p.Max(100))]
-	a.cut(len(curves), all, "curves")
+	curves = curves[:a.cut(p, len(curves), mostSeries, "curves")]
 	if len(curves) == 0 {
 		return a.Finish(nil)
 	}

@@ -36,9 +36,7 @@ func Table(p *query.Plan, a *About, rows []Row, totals ...Total) data.Frames {
 		return a.Finish(nil)
 	}
 	slices.SortStableFunc(rows, func(x, y Row) int { return query.CompareGroups(p.GroupBy, x.Group, y.Group) })
-	all := len(rows)
-	rows = rows[:min(all, p.Max(5000))]
-	a.cut(len(rows), all, "rows")
+	rows = rows[:a.cut(p, len(rows), mostRows, "rows")]
 
 	types := slices.Repeat([]string{rowGroup}, len(rows))
 	if p.Totals {
@@ -74,30 +72,15 @@ func Table(p *query.Plan, a *About, rows []Row, totals ...Total) data.Frames {
 	return tableOf(p, a, fields)
 }
 
-// Cut returns rows up to the limit, and all rows of last after them.
-func Cut[R any](p *query.Plan, a *About, rows, last []R) []R {
-	shown := rows[:min(len(rows), p.Max(5000))]
-	a.cut(len(shown), len(rows), "rows")
-	return slices.Concat(shown, last)
-}
-
 // List returns a table of whole columns, all of the same length, cut to the limit.
 func List(p *query.Plan, a *About, fields ...*data.Field) data.Frames {
-	shown := Shown(p, a, fields[0].Len())
+	shown := a.Shown(fields[0].Len())
 	for _, f := range fields {
 		for f.Len() > shown {
 			f.Delete(f.Len() - 1)
 		}
 	}
 	return Columns(p, a, fields...)
-}
-
-// Shown returns how many rows of a list the limit shows, and adds a notice if it cuts the list. Long lists build
-// columns of those only.
-func Shown(p *query.Plan, a *About, all int) int {
-	shown := min(all, p.Max(5000))
-	a.cut(shown, all, "rows")
-	return shown
 }
 
 // Columns returns a table of whole, unchanged columns.

@@ -71,7 +71,7 @@ func summary(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 		}
 		last = []*line{{group: group, userCount: float64(users(h)), hours: total, total: total, rowType: "total"}}
 	}
-	shown := frames.Cut(p, about, lines, last)
+	shown := slices.Concat(lines[:about.Shown(len(lines))], last)
 	var fields []*data.Field
 	for g, name := range p.GroupBy {
 		fields = append(fields, frames.Text(name, frames.Each(shown, func(l *line) string { return l.group[g] })))

@@ -40,7 +40,7 @@ func (a *answer) idle() data.Frames {
 }
 
 func (a *answer) columns(list []*Run, idleHours func(*Run) float64) data.Frames {
-	list = list[:frames.Shown(a.plan, a.about, len(list))]
+	list = list[:a.about.Shown(len(list))]
 	ids := func(r *Run) string {
 		ids := make([]string, len(r.GPUs))
 		for i, g := range r.GPUs {
