@@ -51,7 +51,6 @@ func (r *reported) missing(w pool.Window) (dates []string) {
 type reader struct {
 	machine *runs.Machine
 	values  [][]float64 // by day, GPU of the machine and side: as read from the blocks; nil: not yet
-	arena   []float64   // where the values lie
 	row     []float64   // of a run and day
 	list    []Sighting
 	trace   Trace
@@ -59,10 +58,7 @@ type reader struct {
 
 // begin turns to a machine.
 func (d *reader) begin(m *runs.Machine, days int) {
-	d.machine, d.arena = m, d.arena[:0]
-	n := days * 2 * len(m.GPUs)
-	d.values = slices.Grow(d.values[:0], n)[:n]
-	clear(d.values)
+	d.machine, d.values = m, make([][]float64, days*2*len(m.GPUs))
 }
 
 // usage returns what a GPU reported on a side in the snapshots of the k-th day.
@@ -72,12 +68,9 @@ func (d *reader) usage(r *reported, k int, gpu int32, side pool.Side) []float64 
 		return *values
 	}
 	b := r.blocks[k]
-	n := len(d.arena)
-	d.arena = slices.Grow(d.arena, b.Snapshots())
-	*values = d.arena[n : n+b.Snapshots() : n+b.Snapshots()]
-	if index := r.of[k][d.machine.GPUs[gpu].GPU]; index >= 0 && b.Read(usage.Place{GPU: int(index), Side: side}, *values) {
-		d.arena = d.arena[:n+b.Snapshots()]
-	} else {
+	*values = make([]float64, b.Snapshots())
+	index := r.of[k][d.machine.GPUs[gpu].GPU]
+	if index < 0 || !b.Read(usage.Place{GPU: int(index), Side: side}, *values) {
 		*values = []float64{}
 	}
 	return *values
