@@ -97,7 +97,7 @@ func (l layout) sideBySide(frames data.Frames) *Table {
 	byTime := map[time.Time][]string{}
 	for i, frame := range frames {
 		times, value := frame.Fields[0], frame.Fields[1]
-		t.Columns = append(t.Columns, Column{Name: withUnit(seriesName(value), unitOf(value)), Number: true})
+		t.Columns = append(t.Columns, Column{Name: withUnit(seriesName(value, displayName(value)), unitOf(value)), Number: true})
 		for r := range times.Len() {
 			at, ok := times.ConcreteAt(r)
 			if !ok {
@@ -116,14 +116,14 @@ func (l layout) sideBySide(frames data.Frames) *Table {
 	return t
 }
 
-// seriesName names a series by the values of its labels, or by its field if it has no labels.
-func seriesName(value *data.Field) string {
-	if len(value.Labels) == 0 {
-		return displayName(value)
+// seriesName names a series by the values of its labels, or otherwise if it has none.
+func seriesName(field *data.Field, otherwise string) string {
+	if len(field.Labels) == 0 {
+		return otherwise
 	}
 	var values []string
-	for _, label := range slices.Sorted(maps.Keys(value.Labels)) {
-		values = append(values, clean(value.Labels[label]))
+	for _, label := range slices.Sorted(maps.Keys(field.Labels)) {
+		values = append(values, clean(field.Labels[label]))
 	}
 	return strings.Join(values, ", ")
 }

@@ -290,7 +290,7 @@ func survivalChart(_ layout, frames data.Frames) Block {
 			if field.Name != "survival" {
 				continue
 			}
-			line := Shape{Kind: "line", Color: len(curves)%colors + 1, Name: curveName(field), Path: steps(field, x, y)}
+			line := Shape{Kind: "line", Color: len(curves)%colors + 1, Name: seriesName(field, "All"), Path: steps(field, x, y)}
 			curves = append(curves, line)
 			if i+2 < len(frame.Fields) && frame.Fields[i+1].Name == "low" && frame.Fields[i+2].Name == "high" {
 				bands = append(bands, Shape{Kind: "band", Color: line.Color, Name: line.Name,
@@ -305,17 +305,6 @@ func survivalChart(_ layout, frames data.Frames) Block {
 		return Block{}
 	}
 	return Block{Chart: c}
-}
-
-func curveName(field *data.Field) string {
-	var parts []string
-	for _, key := range slices.Sorted(maps.Keys(field.Labels)) {
-		parts = append(parts, clean(field.Labels[key]))
-	}
-	if len(parts) == 0 {
-		return "All"
-	}
-	return strings.Join(parts, ", ")
 }
 
 // endOf says where a curve ends.

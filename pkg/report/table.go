@@ -46,12 +46,10 @@ const rowType = "rowType"
 
 // table shows a frame's columns but the hidden ones.
 func table(hidden ...string) func(layout, data.Frames) Block {
-	return func(l layout, frames data.Frames) Block {
-		return Block{Table: l.table(frames, nil, hidden...)}
-	}
+	return where(nil, hidden...)
 }
 
-// where shows only the rows for which fits is true; if there are none, there is no table.
+// where shows only the rows for which fits is true (nil: all); if there are none, there is no table.
 func where(fits func(frame *data.Frame, row int) bool, hidden ...string) func(layout, data.Frames) Block {
 	return func(l layout, frames data.Frames) Block {
 		return Block{Table: l.table(frames, fits, hidden...)}
