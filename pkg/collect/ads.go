@@ -74,11 +74,11 @@ func decode(r io.Reader) (answer, error) {
 		if err := ad.check(); err != nil {
 			return err
 		}
-		if ad.Offline.set {
+		if ad.Offline.Value {
 			a.asleep++
 			return nil
 		}
-		a.notes.of(ad.Name.Text, utf8.Valid(raw), ad.unread())
+		a.notes.of(ad.Name.Value, utf8.Valid(raw), ad.unread())
 		a.ads = append(a.ads, ad)
 		return nil
 	})
@@ -109,7 +109,7 @@ func decodeModels(r io.Reader) (map[gpuAttribute]model, error) {
 				if err := json.Unmarshal(value, &m); err != nil {
 					return err
 				}
-				models[gpuAttribute{of.Machine.Text, id}] = m
+				models[gpuAttribute{of.Machine.Value, id}] = m
 			}
 		}
 		return nil
@@ -122,13 +122,13 @@ func (a *answer) leftOut() string {
 	offline := map[[2]string]bool{}
 	for i := range a.ads {
 		for _, id := range idsOf(a.ads[i].OfflineGPUs) {
-			offline[[2]string{a.ads[i].Machine.Text, id}] = true
+			offline[[2]string{a.ads[i].Machine.Value, id}] = true
 		}
 	}
 	for i := range a.ads {
-		if ad := &a.ads[i]; pool.ParseState(ad.State.Text) == pool.Claimed {
+		if ad := &a.ads[i]; pool.ParseState(ad.State.Value) == pool.Claimed {
 			for _, id := range idsOf(ad.AssignedGPUs) {
-				delete(offline, [2]string{ad.Machine.Text, id})
+				delete(offline, [2]string{ad.Machine.Value, id})
 			}
 		}
 	}
@@ -148,8 +148,8 @@ func (ad *slotAd) check() error {
 		name  string
 		value text
 	}{{"Name", ad.Name}, {"Machine", ad.Machine}, {"State", ad.State}} {
-		if a.value.bad || a.value.Text == "" {
-			return fmt.Errorf("%s of slot %q is not a text", a.name, ad.Name.Text)
+		if a.value.bad || a.value.Value == "" {
+			return fmt.Errorf("%s of slot %q is not a text", a.name, ad.Name.Value)
 		}
 	}
 	return nil

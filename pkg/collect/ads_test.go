@@ -143,7 +143,7 @@ func TestDecodeBytesThatAreNoUTF8(t *testing.T) {
 	got, err := decode(strings.NewReader("[{\"Name\": \"s\", \"Machine\": \"m\", \"State\": \"Claimed\", " +
 		"\"RemoteOwner\": \"J\xf6rg@x\"}]"))
 	require.NoError(t, err)
-	require.Equal(t, "J\uFFFDrg@x", got.ads[0].RemoteOwner.Text)
+	require.Equal(t, "J\uFFFDrg@x", got.ads[0].RemoteOwner.Value)
 	require.Equal(t, "1 slots hold bytes that are not UTF-8: stored as U+FFFD (first: s)", got.notes.String())
 }
 

@@ -42,10 +42,10 @@ func decodeJobs(r io.Reader, schedd string, notes *notes) (ads []jobAd, err erro
 		if err := json.Unmarshal(raw, &ad); err != nil {
 			return err
 		}
-		if !ad.GlobalJobID.Valid || ad.GlobalJobID.Text == "" {
+		if !ad.GlobalJobID.Valid || ad.GlobalJobID.Value == "" {
 			return errors.New("an ad has no GlobalJobId")
 		}
-		notes.of(ad.GlobalJobID.Text, utf8.Valid(raw), map[string]bool{"Owner": ad.Owner.bad,
+		notes.of(ad.GlobalJobID.Value, utf8.Valid(raw), map[string]bool{"Owner": ad.Owner.bad,
 			"RequestGPUs": ad.RequestGPUs.bad, "RequestCPUs": ad.RequestCPUs.bad, "RequestMemory": ad.RequestMemory.bad,
 			"RequestGPUMemory": ad.RequestGPUMemory.bad, "GPUsMinMemory": ad.GPUsMinMemory.bad,
 			"QDate": ad.QDate.bad, "ChtcProjects": ad.ChtcProjects.bad, "JobStatus": ad.JobStatus.bad})
@@ -62,10 +62,10 @@ func decodeNames(r io.Reader) (names []string, err error) {
 		if err := json.Unmarshal(raw, &ad); err != nil {
 			return err
 		}
-		if !ad.Name.Valid || ad.Name.Text == "" {
+		if !ad.Name.Valid || ad.Name.Value == "" {
 			return errors.New("an ad has no Name")
 		}
-		names = append(names, ad.Name.Text)
+		names = append(names, ad.Name.Value)
 		return nil
 	})
 	slices.Sort(names)
@@ -73,24 +73,24 @@ func decodeNames(r io.Reader) (names []string, err error) {
 }
 
 // running reports whether the job runs.
-func (ad *jobAd) running() bool { return ad.JobStatus.Number == 2 }
+func (ad *jobAd) running() bool { return ad.JobStatus.Value == 2 }
 
 // row are the values of a job's row, in the order of pressureColumns, with the poll for first_seen and last_seen. As
 // the poller in use does: a text that is missing is empty, and a memory of no more than 0 is none. HTCondor never
 // writes RequestGPUMemory itself: gpus_minimum_memory of a submit file becomes GPUsMinMemory.
 func (ad *jobAd) row(poll int64) []any {
 	memory := ad.RequestGPUMemory
-	if !memory.bad && memory.Number <= 0 {
+	if !memory.bad && memory.Value <= 0 {
 		memory = ad.GPUsMinMemory
 	}
 	gpuMemory := memory.column()
-	if memory.Number <= 0 {
+	if memory.Value <= 0 {
 		gpuMemory = nil
 	}
 	state := "idle"
 	if ad.running() {
 		state = running
 	}
-	return []any{ad.GlobalJobID.Text, ad.schedd, ad.Owner.Text, ad.RequestGPUs.column(), ad.RequestCPUs.column(),
-		ad.RequestMemory.column(), gpuMemory, ad.QDate.column(), ad.ChtcProjects.Text, state, poll, poll}
+	return []any{ad.GlobalJobID.Value, ad.schedd, ad.Owner.Value, ad.RequestGPUs.column(), ad.RequestCPUs.column(),
+		ad.RequestMemory.column(), gpuMemory, ad.QDate.column(), ad.ChtcProjects.Value, state, poll, poll}
 }

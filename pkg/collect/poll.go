@@ -193,8 +193,8 @@ func (o Options) gpuJobs(ctx context.Context, schedd string) (a queueAnswer) {
 	})
 	seen := map[string]bool{}
 	a.ads = slices.DeleteFunc(a.ads, func(ad jobAd) bool {
-		again := seen[ad.GlobalJobID.Text]
-		seen[ad.GlobalJobID.Text] = true
+		again := seen[ad.GlobalJobID.Value]
+		seen[ad.GlobalJobID.Value] = true
 		return again
 	})
 	return a

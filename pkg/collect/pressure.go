@@ -100,7 +100,7 @@ func (p *queuePoll) extend(latest *stretches) (extended map[int64]int64, begun [
 	extended = map[int64]int64{}
 	for i := range p.ads {
 		ad := &p.ads[i]
-		row, is := latest.rows[ad.GlobalJobID.Text]
+		row, is := latest.rows[ad.GlobalJobID.Value]
 		if is && row.running == ad.running() && row.last >= oldest {
 			extended[row.row] = max(row.last, p.at) // where several machines poll into a bucket, theirs may be later
 		} else {

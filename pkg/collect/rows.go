@@ -26,8 +26,8 @@ type column struct{ name, affinity string }
 // of the attributes, the other counts. A slot without any has one row without an id, which shows that the machine
 // reports.
 func (ad *slotAd) gpuIDs() []any {
-	claimed := pool.ParseState(ad.State.Text) == pool.Claimed
-	ids := ad.AvailableGPUs.IDs
+	claimed := pool.ParseState(ad.State.Value) == pool.Claimed
+	ids := ad.AvailableGPUs.Value
 	if assigned := idsOf(ad.AssignedGPUs); claimed && len(assigned) > 0 || !ad.AvailableGPUs.Valid {
 		ids = assigned
 	}
@@ -46,7 +46,7 @@ func (ad *slotAd) gpuIDs() []any {
 }
 
 func idsOf(list text) []string {
-	return strings.FieldsFunc(list.Text, func(r rune) bool { return r == ',' || r == ' ' })
+	return strings.FieldsFunc(list.Value, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // attributeName is an id as the startd writes it into attribute names, which hold letters, digits and "_" only.
@@ -66,13 +66,13 @@ func nameGPUs(ads []slotAd) {
 	ids := map[place]string{}
 	for i := range ads {
 		for _, id := range idsOf(ads[i].AssignedGPUs) {
-			ids[place{ads[i].Machine.Text, attributeName(id)}] = id
+			ids[place{ads[i].Machine.Value, attributeName(id)}] = id
 		}
 	}
 	for i := range ads {
-		available := ads[i].AvailableGPUs.IDs
+		available := ads[i].AvailableGPUs.Value
 		for k, id := range available {
-			if assigned, known := ids[place{ads[i].Machine.Text, attributeName(id)}]; known {
+			if assigned, known := ids[place{ads[i].Machine.Value, attributeName(id)}]; known {
 				available[k] = assigned
 			}
 		}
@@ -92,7 +92,7 @@ func (ad *slotAd) rows(timestamp string, models map[gpuAttribute]model) [][]any 
 	for i, id := range ids {
 		rows[i] = append([]any(nil), row...)
 		rows[i][1] = id
-		if own, known := models[gpuAttribute{ad.Machine.Text, attributeName(fmt.Sprint(id))}]; known && id != nil {
+		if own, known := models[gpuAttribute{ad.Machine.Value, attributeName(fmt.Sprint(id))}]; known && id != nil {
 			rows[i][4], rows[i][5] = cmp.Or(rows[i][4], own.DeviceName.column()), cmp.Or(rows[i][5],
 				own.GlobalMemoryMb.column())
 		}

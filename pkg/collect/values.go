@@ -53,101 +53,74 @@ func eachAd(r io.Reader, program, things string, take func(json.RawMessage) erro
 // The values of a ClassAd in JSON, as HTCondor's ClassAdJsonUnParser prints them: undefined is null, an expression that
 // is not a literal is the text /Expr(…)/. A value that cannot be read is bad and counts as missing.
 
-// text is a string; a missing one is not Valid.
-type text struct {
-	Text  string
+// value is a value of one type; a missing one is not Valid.
+type value[T any] struct {
+	Value T
 	Valid bool
 	bad   bool
 }
 
-func (t *text) UnmarshalJSON(raw []byte) error {
-	*t = text{}
+// read reads a value with a function that reports whether it can be read.
+func (v *value[T]) read(raw []byte, parse func([]byte) (T, bool)) error {
+	*v = value[T]{}
 	if string(raw) == "null" {
 		return nil
 	}
-	if raw[0] == '"' {
-		if err := json.Unmarshal(raw, &t.Text); err != nil {
-			return err
-		}
-		if _, t.bad = expression(t.Text); t.bad {
-			t.Text = ""
-		}
-	} else {
-		t.bad = true
+	read, ok := parse(raw)
+	if v.Valid, v.bad = ok, !ok; ok {
+		v.Value = read
 	}
-	t.Valid = !t.bad
 	return nil
 }
 
-func (t text) column() any {
-	if !t.Valid {
+func (v value[T]) column() any {
+	if !v.Valid {
 		return nil
 	}
-	return t.Text
+	return v.Value
+}
+
+func parsed[T any](raw []byte) (parsed T, ok bool) {
+	err := json.Unmarshal(raw, &parsed)
+	return parsed, err == nil
+}
+
+// text is a string.
+type text struct{ value[string] }
+
+func (t *text) UnmarshalJSON(raw []byte) error {
+	return t.read(raw, func(raw []byte) (string, bool) {
+		text, ok := parsed[string](raw)
+		_, isExpression := expression(text)
+		return text, ok && !isExpression
+	})
 }
 
 // number is a finite real or integer.
-type number struct {
-	Number float64
-	Valid  bool
-	bad    bool
-}
+type number struct{ value[float64] }
 
-func (n *number) UnmarshalJSON(raw []byte) error {
-	*n = number{}
-	if string(raw) == "null" {
-		return nil
-	}
-	n.Valid = json.Unmarshal(raw, &n.Number) == nil && raw[0] != '"'
-	n.bad = !n.Valid
-	return nil
-}
-
-func (n number) column() any {
-	if !n.Valid {
-		return nil
-	}
-	return n.Number
-}
+func (n *number) UnmarshalJSON(raw []byte) error { return n.read(raw, parsed[float64]) }
 
 // integer is a whole number: MiB, KiB.
-type integer struct{ number }
+type integer struct{ value[int64] }
 
 func (n *integer) UnmarshalJSON(raw []byte) error {
-	if err := n.number.UnmarshalJSON(raw); err != nil {
-		return err
-	}
-	if n.Valid && (n.Number != math.Trunc(n.Number) || math.Abs(n.Number) > 1<<53) {
-		n.number = number{bad: true}
-	}
-	return nil
-}
-
-func (n integer) column() any {
-	if !n.Valid {
-		return nil
-	}
-	return int64(n.Number)
+	return n.read(raw, func(raw []byte) (int64, bool) {
+		x, ok := parsed[float64](raw)
+		return int64(x), ok && x == math.Trunc(x) && math.Abs(x) <= 1<<53
+	})
 }
 
 // flag is a Boolean.
-type flag struct{ set, Valid, bad bool }
+type flag struct{ value[bool] }
 
-func (f *flag) UnmarshalJSON(raw []byte) error {
-	*f = flag{}
-	if string(raw) == "null" {
-		return nil
-	}
-	f.Valid = json.Unmarshal(raw, &f.set) == nil
-	f.bad = !f.Valid
-	return nil
-}
+func (f *flag) UnmarshalJSON(raw []byte) error { return f.read(raw, parsed[bool]) }
 
 func (f flag) column() any {
 	switch {
 	case !f.Valid:
 		return nil
-	case f.set:
+	case f.Value:
 		return int64(1)
 	}
 	return int64(0)
@@ -155,50 +128,35 @@ func (f flag) column() any {
 
 // idList is AvailableGPUs, the list of the GPUs that are the slot's own now: each a reference to the attribute that
 // describes the GPU, /Expr(GPUs_GPU_a0223334)/ for GPU-a0223334. In attribute names the startd writes "_" for "-".
-type idList struct {
-	IDs   []string
-	Valid bool
-	bad   bool
-}
+type idList struct{ value[[]string] }
 
 func (l *idList) UnmarshalJSON(raw []byte) error {
-	*l = idList{}
-	if string(raw) == "null" {
-		return nil
-	}
-	if raw[0] != '[' {
-		l.bad = true
-		return nil
-	}
-	var names []any
-	if err := json.Unmarshal(raw, &names); err != nil {
-		return err
-	}
-	ids := make([]string, 0, len(names))
-	for _, element := range names {
-		id, _ := element.(string)
-		if reference, is := expression(id); is {
-			attribute, describes := strings.CutPrefix(reference, "GPUs_")
-			if !describes {
-				attribute = ""
+	return l.read(raw, func(raw []byte) ([]string, bool) {
+		names, ok := parsed[[]any](raw)
+		ids := make([]string, 0, len(names))
+		for _, element := range names {
+			id, _ := element.(string)
+			if reference, is := expression(id); is {
+				attribute, describes := strings.CutPrefix(reference, "GPUs_")
+				if !describes {
+					attribute = ""
+				}
+				id = strings.ReplaceAll(attribute, "_", "-")
 			}
-			id = strings.ReplaceAll(attribute, "_", "-")
+			if id == "" {
+				return nil, false
+			}
+			ids = append(ids, id)
 		}
-		if id == "" {
-			l.bad = true
-			return nil
-		}
-		ids = append(ids, id)
-	}
-	l.IDs, l.Valid = ids, true
-	return nil
+		return ids, ok
+	})
 }
 
 func (l idList) column() any {
 	if !l.Valid {
 		return nil
 	}
-	return strings.Join(l.IDs, ",")
+	return strings.Join(l.Value, ",")
 }
 
 // expression returns the inner text of /Expr(…)/.
