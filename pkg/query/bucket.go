@@ -2,6 +2,7 @@ package query
 
 import (
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -115,21 +116,7 @@ func (b Buckets) Len() int { return len(b.Starts) - 1 }
 
 // Of returns the bucket that holds t: the first one if t is earlier than all, the number of buckets if t is later.
 func (b Buckets) Of(t pool.Micros) int {
-	n, first, end := b.Len(), b.Starts[0], b.Starts[b.Len()]
-	if t < first {
-		return 0
-	}
-	if t >= end {
-		return n
-	}
-	i := int((t - first) / ((end-first)/pool.Micros(n) + 1)) // about there: not all are of the same length
-	for b.Starts[i+1] <= t {
-		i++
-	}
-	for b.Starts[i] > t {
-		i--
-	}
-	return i
+	return sort.Search(b.Len(), func(i int) bool { return b.Starts[i+1] > t })
 }
 
 // Keep reports whether the i-th bucket is drawn: with completeBucketsOnly none that begins before the window, ends

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"regexp"
@@ -53,7 +54,7 @@ func (s *Selection) MatchDevice(device string) bool {
 
 // MatchModel reports whether GPUs with the device's name count, of any tier.
 func (s *Selection) MatchModel(device string) bool {
-	return (s.OldDevices || !pool.IsOldDevice(device)) && s.Devices.Match(shownDevice(device))
+	return (s.OldDevices || !pool.IsOldDevice(device)) && s.Devices.Match(cmp.Or(device, Unknown))
 }
 
 // MatchProjects reports whether a list of projects, joined by commas, counts: one of its members matches, or the whole
