@@ -42,7 +42,8 @@ func brokenFindings(ctx context.Context, in Installation, newest pool.Micros) []
 	for i, machine := range machines {
 		texts[i] = machine + ": " + reasons[machine]
 	}
-	return []Finding{{Store: "broken slots", Severity: Warning, Details: map[string]any{"gpus": gpus, "machines": machines},
+	return []Finding{{Store: "broken slots", Severity: Warning,
+		Details: map[string]any{"gpus": gpus, "machines": machines},
 		Text: fmt.Sprintf("broken slots: %s of %s (%s) in the newest snapshot. They are Other and not free until their "+
 			"startd has whole slots again: see its log", count(gpus, "GPU"), count(len(machines), "machine"),
 			some(texts))}}

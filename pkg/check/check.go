@@ -23,6 +23,12 @@ type Finding struct {
 	Details  map[string]any `json:"details,omitempty"`
 }
 
+// Add makes the finding as severe as a text that it adds.
+func (f *Finding) Add(severity, format string, args ...any) {
+	f.Severity = severity
+	f.Text += fmt.Sprintf(format, args...)
+}
+
 // Severities.
 const (
 	OK      = "ok"

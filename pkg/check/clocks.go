@@ -40,14 +40,12 @@ func clockFindings(all []runs.Clock) (findings []Finding) {
 	summary := Finding{Store: "clocks", Severity: OK, Details: map[string]any{"accessPoints": details}}
 	switch {
 	case judged == 0:
-		summary.Severity = Note
-		summary.Text = "clocks: of no access point are there enough runs with an ad to compare its dates with snapshots"
+		summary.Add(Note, "clocks: of no access point are there enough runs with an ad to compare its dates with snapshots")
 	case len(wrong) == 0:
 		summary.Text = fmt.Sprintf("clocks: those of %s agree with the snapshots", count(right, "access point"))
 	case right == 0 && alike(wrong):
 		off := wrong[0].Median
-		summary.Severity = Warning
-		summary.Text = fmt.Sprintf("clocks: those of all %s are %s the collector's by the same %s: it is the collector's "+
+		summary.Add(Warning, "clocks: those of all %s are %s the collector's by the same %s: it is the collector's "+
 			"clock that is wrong. Keep it with NTP", count(len(wrong), "access point"), aheadOf(off), length(max(off, -off)))
 		wrong = nil
 	default:

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -44,10 +45,7 @@ func jobFindings(ctx context.Context, in Installation, w pool.Window) ([]Finding
 		findings = append(findings, Finding{Store: "ads", Severity: Warning, Text: notice})
 	}
 	ads, failure, err := o.AdsOf(ctx, in.Ads, wanted)
-	if err == nil {
-		err = failure
-	}
-	if err != nil {
+	if err := cmp.Or(err, failure); err != nil {
 		return failed(err)
 	}
 	links, err := linked.LinksOf(ctx, in.Runs, in.Ads, in.Lists, w, in.Now)
@@ -104,8 +102,7 @@ func schemaFinding(s schemas) Finding {
 		found.Text = "schema: adstash's legacy one (before HTCondor 25.14), or condor_history's: all is read, though long " +
 			"lists of GPUs may be cut in it"
 	default:
-		found.Severity = Note
-		found.Text = fmt.Sprintf("schema: none of %s has an ad to tell it from", count(s.jobs, "job"))
+		found.Add(Note, "schema: none of %s has an ad to tell it from", count(s.jobs, "job"))
 	}
 	return found
 }
@@ -117,8 +114,8 @@ const late = 2 * time.Hour
 func lagFinding(newest time.Time, snapshot, now pool.Micros) Finding {
 	found := Finding{Store: "lag", Severity: OK}
 	if newest.IsZero() {
-		found.Severity = Warning
-		found.Text = "lag: no job ads found. Check that adstash is running, and that the index or the job file is correct"
+		found.Add(Warning, "lag: no job ads found. Check that adstash is running, and that the index or the job file is "+
+			"correct")
 		return found
 	}
 	lag := snapshot - newest.UnixMicro()
@@ -126,12 +123,10 @@ func lagFinding(newest time.Time, snapshot, now pool.Micros) Finding {
 		"lagSeconds": seconds(now - newest.UnixMicro())}
 	switch {
 	case newest.UnixMicro() > now+5*pool.Minute:
-		found.Severity = Warning
-		found.Text = fmt.Sprintf("lag: the newest job ad is of the future, %s UTC: the clock of its access point is "+
+		found.Add(Warning, "lag: the newest job ad is of the future, %s UTC: the clock of its access point is "+
 			"ahead. Keep it with NTP", minute(newest.UnixMicro()))
 	case lag > late.Microseconds():
-		found.Severity = Warning
-		found.Text = fmt.Sprintf("lag: job ads end at %s UTC, %s before the snapshots: later completions and evictions "+
+		found.Add(Warning, "lag: job ads end at %s UTC, %s before the snapshots: later completions and evictions "+
 			"are not known. Check that adstash (or the import into the job file) runs", minute(newest.UnixMicro()), length(lag))
 	case lag >= 0:
 		found.Text = fmt.Sprintf("lag: the newest job ad is %s older than the newest snapshot", length(lag))
@@ -146,8 +141,7 @@ func linksFinding(rate float64, s schemas, w pool.Window) Finding {
 	found := Finding{Store: "links", Severity: OK, Details: map[string]any{"jobs": s.jobs, "jobsWithoutAd": s.without}}
 	period := fmt.Sprintf("the newest %s", length(w.To-w.From))
 	if math.IsNaN(rate) {
-		found.Severity = Note
-		found.Text = fmt.Sprintf("links: fewer than 20 backfill runs ended in %s: too few for a link rate; %d of %s have "+
+		found.Add(Note, "links: fewer than 20 backfill runs ended in %s: too few for a link rate; %d of %s have "+
 			"an ad", period, s.jobs-s.without, count(s.jobs, "job"))
 		return found
 	}

@@ -12,9 +12,8 @@ import (
 func ownershipFinding(lists pool.Lists, machines []string) Finding {
 	found := Finding{Store: "ownership", Severity: OK}
 	if len(lists.CHTCOwned) == 0 {
-		found.Severity = Note
-		found.Text = "ownership: chtcOwnedFile lists no machine, so each counts as Researcher Owned or Open Capacity. List " +
-			"in it the machines that the pool's staff own, one per line"
+		found.Add(Note, "ownership: chtcOwnedFile lists no machine, so each counts as Researcher Owned or Open Capacity. "+
+			"List in it the machines that the pool's staff own, one per line")
 		return found
 	}
 	short, all := map[string]string{}, map[string]bool{} // machines by first label; all of them; in lower case
@@ -40,12 +39,10 @@ func ownershipFinding(lists pool.Lists, machines []string) Finding {
 	found.Text = fmt.Sprintf("ownership: of %s in chtcOwnedFile snapshots know %d",
 		count(len(lists.CHTCOwned), "machine"), known)
 	if len(unknown) > 0 {
-		found.Severity = Note
-		found.Text += fmt.Sprintf("; no snapshot knows %s: gone, without a GPU, or misspelled", some(unknown))
+		found.Add(Note, "; no snapshot knows %s: gone, without a GPU, or misspelled", some(unknown))
 	}
 	if len(misspelled) > 0 {
-		found.Severity = Warning
-		found.Text += fmt.Sprintf(". Names must be whole, and these are not: %s. Correct them", some(misspelled))
+		found.Add(Warning, ". Names must be whole, and these are not: %s. Correct them", some(misspelled))
 	}
 	return found
 }
@@ -92,8 +89,7 @@ func exclusionsFinding(lists pool.Lists, machines []string) Finding {
 	found.Details = map[string]any{"exclusions": details, "machines": len(machines), "excluded": all}
 	found.Text = "exclusions: " + strings.Join(texts, "; ")
 	if 2*all > len(machines) {
-		found.Severity = Warning
-		found.Text += fmt.Sprintf(". That is %d of %d machines: more than half of the pool is left out of all figures. A "+
+		found.Add(Warning, ". That is %d of %d machines: more than half of the pool is left out of all figures. A "+
 			"pattern is a part of a machine's name, in any case: make it longer", all, len(machines))
 	}
 	return found

@@ -170,18 +170,15 @@ func monthFinding(m *month) Finding {
 	switch len(m.gaps) {
 	case 0:
 	case 1:
-		found.Severity = Note
-		found.Text += fmt.Sprintf("; a gap of %s from %s to %s", length(m.gapTime()), minute(m.gaps[0].From),
+		found.Add(Note, "; a gap of %s from %s to %s", length(m.gapTime()), minute(m.gaps[0].From),
 			minute(m.gaps[0].To))
 	default:
 		longest := slices.MaxFunc(m.gaps, func(a, b timeline.Gap) int { return int(a.To - a.From - (b.To - b.From)) })
-		found.Severity = Note
-		found.Text += fmt.Sprintf("; %s, %s in all, the longest from %s to %s", count(len(m.gaps), "gap"),
+		found.Add(Note, "; %s, %s in all, the longest from %s to %s", count(len(m.gaps), "gap"),
 			length(m.gapTime()), minute(longest.From), minute(longest.To))
 	}
 	note := func(format string, args ...any) {
-		found.Severity = Note
-		found.Text += ". " + fmt.Sprintf(format, args...)
+		found.Add(Note, ". "+format, args...)
 	}
 	if m.Unordered {
 		note("Its rows are not in chronological order: answers are right, but the whole file is read each time. Rewrite " +

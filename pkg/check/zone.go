@@ -145,15 +145,12 @@ func zoneFinding(all []month, zone *localtime.Zone) Finding {
 	found.Details = map[string]any{"timezone": zone.Key(), "weeks": details}
 	switch {
 	case told == 0:
-		found.Severity = Note
-		found.Text = fmt.Sprintf("time zone: no job of any month file shows whether %s is right", shown(zone))
+		found.Add(Note, "time zone: no job of any month file shows whether %s is right", shown(zone))
 		return found
 	case len(shifted) > 0:
-		found.Severity = Warning
-		found.Text = shiftText(zone, shifted, fitting, slices.Compact(affected))
+		found.Add(Warning, "%s", shiftText(zone, shifted, fitting, slices.Compact(affected)))
 	case ahead != nil:
-		found.Severity = Warning
-		found.Text = fmt.Sprintf("time zone: %s fits, but a job of %s is seen %s before it was queued (%s UTC): that "+
+		found.Add(Warning, "time zone: %s fits, but a job of %s is seen %s before it was queued (%s UTC): that "+
 			"access point's clock is ahead, or the collector's behind. Keep both with NTP", shown(zone), ahead.Schedd,
 			length(-ahead.Shortest), minute(ahead.At))
 	default:

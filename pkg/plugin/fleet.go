@@ -132,8 +132,8 @@ func (d *Datasource) fleetFindings(ctx context.Context) []finding {
 		found.Text = fmt.Sprintf("facts of pool %s: from %s to %s UTC (%s)", p.Pool,
 			pool.Time(facts.Micros(p.Since)).Format("2006-01-02"), through.Format("2006-01-02 15:04"), ageText(age))
 		if age > lateFacts {
-			found.Severity = check.Warning
-			found.Text += ". Its publishing appears to have stopped: check gpureports publish and the pool's collector"
+			found.Add(check.Warning, ". Its publishing appears to have stopped: check gpureports publish and the pool's "+
+				"collector")
 		}
 		findings = append(findings, found)
 	}

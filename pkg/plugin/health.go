@@ -184,15 +184,13 @@ func (d *Datasource) snapshotFindings(ctx context.Context, s *opened) []finding 
 	}
 	switch {
 	case odd != "":
-		found.Severity = check.Warning
-		found.Text += ". Rows of that day have no readable timestamp, such as " + odd + ": have the collector write " +
-			"YYYY-MM-DD HH:MM:SS, with or without an offset from UTC"
+		found.Add(check.Warning, ". Rows of that day have no readable timestamp, such as %s: have the collector write "+
+			"YYYY-MM-DD HH:MM:SS, with or without an offset from UTC", odd)
 	case age > stale:
-		found.Severity = check.Warning
-		found.Text += ". The collector appears to have stopped: check its cron job or service, and the setting timezone"
+		found.Add(check.Warning, ". The collector appears to have stopped: check its cron job or service, and the setting "+
+			"timezone")
 	case age < -time.Duration(check.ClockSkew)*time.Microsecond:
-		found.Severity = check.Warning
-		found.Text += ". That is in the future: check the setting timezone"
+		found.Add(check.Warning, ". That is in the future: check the setting timezone")
 	}
 	return append(findings, found)
 }
@@ -231,9 +229,8 @@ func unreadable(ctx context.Context, s *opened, newest pool.Micros) string {
 func (d *Datasource) jobsFinding(ctx context.Context, s *opened) finding {
 	found := finding{Store: "jobs", Severity: check.OK, Details: map[string]any{"source": s.settings.Jobs}}
 	if s.Ads == nil {
-		found.Severity = check.Note
-		found.Text = "jobs: none. Without job ads, evictions are inferred from snapshots only, and completions cannot be " +
-			"seen. To see them, set jobs to elasticsearch or sqlite"
+		found.Add(check.Note, "jobs: none. Without job ads, evictions are inferred from snapshots only, and completions "+
+			"cannot be seen. To see them, set jobs to elasticsearch or sqlite")
 		return found
 	}
 	health, err := s.Ads.Health(ctx)
@@ -250,16 +247,13 @@ func (d *Datasource) jobsFinding(ctx context.Context, s *opened) finding {
 	}
 	switch {
 	case health.Ads == 0:
-		found.Severity = check.Warning
-		found.Text += ". Check that job ads are collected"
+		found.Add(check.Warning, ". Check that job ads are collected")
 	case !health.Saves:
-		found.Severity = check.Note
-		found.Text += ". No epoch ad has JobLastCheckpointTime: it is not known what evicted runs have saved. HTCondor " +
-			"writes it for jobs with checkpoint_exit_code where JOB_EPOCH_HISTORY is set: " + jobs.WriteEpochs
+		found.Add(check.Note, ". No epoch ad has JobLastCheckpointTime: it is not known what evicted runs have saved. "+
+			"HTCondor writes it for jobs with checkpoint_exit_code where JOB_EPOCH_HISTORY is set: %s", jobs.WriteEpochs)
 	}
 	for _, notice := range health.Notices {
-		found.Severity = check.Warning
-		found.Text += ". " + strings.TrimRight(notice, ".")
+		found.Add(check.Warning, ". %s", strings.TrimRight(notice, "."))
 	}
 	return found
 }
@@ -270,8 +264,7 @@ func cacheFinding(s *opened) finding {
 		Details: map[string]any{"memoryBytes": used, "memoryMB": budget >> 20}}
 	dir := s.settings.CacheDir
 	if dir == "" {
-		found.Severity = check.Note
-		found.Text = fmt.Sprintf("cache: in memory only (%d MB), so all files are read again after a restart. Set cacheDir "+
+		found.Add(check.Note, "cache: in memory only (%d MB), so all files are read again after a restart. Set cacheDir "+
 			"to keep it", budget>>20)
 		return found
 	}
@@ -291,8 +284,7 @@ func directoriesFinding() finding {
 	if len(dirs) > 0 {
 		found.Text = "directories: this server allows " + strings.Join(dirs, ", ")
 	} else {
-		found.Severity = check.Note
-		found.Text = "directories: this server allows any (allowed_dirs is not set)"
+		found.Add(check.Note, "directories: this server allows any (allowed_dirs is not set)")
 	}
 	return found
 }
@@ -303,7 +295,8 @@ func bucketFinding(s *opened) finding {
 	return finding{Store: "buckets", Severity: check.OK, Details: map[string]any{"allowed": allowedBuckets(),
 		"requests": counts.Requests, "received": counts.Received},
 		Text: fmt.Sprintf("bucket: %s requests, %s MB received since the data source was opened; this server allows %s",
-			frames.Thousands(int(counts.Requests)), frames.Thousands(int(counts.Received>>20)), orNone(strings.Join(allowedBuckets(), ", ")))}
+			frames.Thousands(int(counts.Requests)), frames.Thousands(int(counts.Received>>20)),
+			orNone(strings.Join(allowedBuckets(), ", ")))}
 }
 
 // segmentsFinding reports on the bucket through which finished days are shared.

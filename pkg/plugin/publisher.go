@@ -75,12 +75,10 @@ func (p *publisher) finding(to PublishTo) finding {
 	where := fmt.Sprintf("facts of pool %s under %s", to.Pool, to.Index)
 	switch {
 	case p.failure != nil:
-		found.Severity = check.Warning
-		found.Text = fmt.Sprintf("%s: publishing failed at %s UTC and is tried again each %.0f minutes: %v", where,
+		found.Add(check.Warning, "%s: publishing failed at %s UTC and is tried again each %.0f minutes: %v", where,
 			p.failed.UTC().Format("15:04"), publishAgain.Minutes(), p.failure)
 	case p.through.IsZero():
-		found.Severity = check.Note
-		found.Text = where + ": publishing has begun"
+		found.Add(check.Note, "%s: publishing has begun", where)
 	default:
 		found.Details["through"] = p.through
 		found.Text = fmt.Sprintf("%s: published through %s UTC", where, p.through.UTC().Format("2006-01-02 15:04"))
