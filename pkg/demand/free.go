@@ -179,15 +179,13 @@ func queuesOf(waits []Wait, names *timeline.Names) ([]queue, []place) {
 		memory float64
 		gpus   int
 	}
-	numbers := map[request]int{}
+	var requests pool.Numbered[request]
 	var queues []queue
 	for i := range waits {
 		w := &waits[i]
 		r := request{w.Request.GPUMemory, int(math.Ceil(w.Request.GPUs))}
-		n, known := numbers[r]
-		if !known {
-			n = len(queues)
-			numbers[r] = n
+		n := requests.Number(r)
+		if len(requests.All) > len(queues) {
 			queues = append(queues, queue{memory: r.memory, gpus: r.gpus})
 		}
 		queues[n].waits = append(queues[n].waits, int32(i))
@@ -204,10 +202,7 @@ func queuesOf(waits []Wait, names *timeline.Names) ([]queue, []place) {
 	for q := range queues {
 		list := &queues[q]
 		slices.SortFunc(list.waits, func(a, b int32) int {
-			if c := strings.Compare(jobs[a], jobs[b]); c != 0 {
-				return c
-			}
-			return cmp.Compare(a, b)
+			return cmp.Or(strings.Compare(jobs[a], jobs[b]), cmp.Compare(a, b))
 		})
 		list.idle = make([]uint64, (len(list.waits)+63)/64)
 		for k, i := range list.waits {

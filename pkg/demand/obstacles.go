@@ -122,15 +122,9 @@ func (a *answer) sumTurns(ctx context.Context, tl *timeline.Timeline,
 		return known, nil
 	}
 	sums := &turnSums{}
-	numbers := map[group]int32{}
+	var numbers pool.Numbered[group]
 	add := func(g group, jobs, gpus float64) {
-		n, known := numbers[g]
-		if !known {
-			n = int32(len(sums.groups))
-			numbers[g] = n
-			sums.groups = append(sums.groups, g)
-		}
-		sums.counts = append(sums.counts, turnCount{int32(len(sums.held) - 1), n, jobs, gpus})
+		sums.counts = append(sums.counts, turnCount{int32(len(sums.held) - 1), numbers.Number(g), jobs, gpus})
 	}
 	first, last := a.polls.from(a.waits.window.From), a.polls.upTo(a.waits.window.To)
 	sums.roomless, err = a.visitTurns(ctx, tl, first, last, func(poll int, t *turns) {
@@ -139,7 +133,7 @@ func (a *answer) sumTurns(ctx context.Context, tl *timeline.Timeline,
 			count(t, add)
 		}
 	})
-	if err == nil {
+	if sums.groups = numbers.All; err == nil {
 		a.memo.Keep(key, sums)
 	}
 	return sums, err

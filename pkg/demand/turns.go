@@ -92,17 +92,14 @@ type turner struct {
 func newTurner(k *stock, waits []Wait) *turner {
 	t := &turner{stock: k, wishOf: make([]int32, len(waits))}
 	w := &t.turns
-	numbers := map[queues.Request]int32{}
+	var requests pool.Numbered[queues.Request]
 	var memories pool.Numbered[float64]
 	for i := range waits {
 		r := waits[i].Request
-		n, known := numbers[r]
-		if !known {
-			n = int32(len(w.wishes))
-			numbers[r] = n
+		t.wishOf[i] = requests.Number(r)
+		if len(requests.All) > len(w.wishes) {
 			w.wishes = append(w.wishes, wish{int(math.Ceil(r.GPUs)), int(memories.Number(r.GPUMemory)), r.CPUs, r.Memory})
 		}
-		t.wishOf[i] = n
 	}
 	w.memories = memories.All
 	w.answers, w.unfit, w.took = make([]answered, len(w.wishes)), make([]int, len(w.wishes)), map[int32]int{}
