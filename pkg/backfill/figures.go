@@ -56,7 +56,7 @@ func (s *statistics) restrictedMean() float64 {
 	if s.curve.Until == 0 {
 		return math.NaN()
 	}
-	return s.curve.RestrictedMean()
+	return s.curve.Area(s.curve.Until)
 }
 
 // vacancies is a figure of the complete vacancies' hours; NaN if there are fewer than least.

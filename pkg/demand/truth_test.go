@@ -61,7 +61,7 @@ func checkTruth(t *testing.T, o samplepool.Options, withAds bool, least float64)
 		"%d of %d waits that a poll saw", d.Right, d.Seen)
 	require.Zero(t, d.NeverWas, "starts that never were")
 	median := func(items []survival.Item) float64 {
-		age, ok := survival.CohortOf(items).KaplanMeier().Median()
+		age, ok := survival.CohortOf(items).KaplanMeier().AtMost(0.5)
 		require.True(t, ok)
 		return pool.Hours(age)
 	}

@@ -122,9 +122,6 @@ func inHours(age pool.Micros, ok bool) float64 {
 	return pool.Hours(age)
 }
 
-// Median is the first age at which survival is at most one half.
-func (c Curve) Median() (age pool.Micros, ok bool) { return c.AtMost(0.5) }
-
 // At returns the curve's value at an age.
 func (c Curve) At(age pool.Micros) Point {
 	at := Point{Survival: 1}
@@ -158,11 +155,6 @@ func AtRisk(items []Item, age pool.Micros) (n int) {
 		}
 	}
 	return n
-}
-
-// RestrictedMean is the area under the curve from age 0 to Until, in hours.
-func (c Curve) RestrictedMean() float64 {
-	return c.Area(c.Until)
 }
 
 // Steps returns the curve's steps as columns: the hours at which they begin, and their height by name: survival, low,

@@ -41,10 +41,10 @@ func TestLeukaemia(t *testing.T) {
 		require.InDelta(t, w[3], low, 5e-5)
 		require.InDelta(t, w[4], high, 5e-4)
 	}
-	median, ok := c.Median()
+	median, ok := c.AtMost(0.5)
 	require.True(t, ok)
 	require.Equal(t, 31.0, pool.Hours(median))
-	require.InDelta(t, 52.6, c.RestrictedMean(), 0.05)
+	require.InDelta(t, 52.6, c.Area(c.Until), 0.05)
 
 	c = CohortOf(amlNot).KaplanMeier()
 	wantS := []float64{0.8333, 0.6667, 0.5833, 0.4861, 0.3889, 0.2917, 0.1944, 0.0972, 0}
@@ -54,9 +54,9 @@ func TestLeukaemia(t *testing.T) {
 	}
 	low, _ := c.Points[8].Interval()
 	require.True(t, math.IsNaN(low))
-	median, _ = c.Median()
+	median, _ = c.AtMost(0.5)
 	require.Equal(t, 23.0, pool.Hours(median))
-	require.InDelta(t, 22.7, c.RestrictedMean(), 0.05)
+	require.InDelta(t, 22.7, c.Area(c.Until), 0.05)
 }
 
 // Garwood's interval as tables print it (Garwood 1936; htcondor.md).
@@ -149,8 +149,8 @@ func TestKaplanMeierByDefinition(t *testing.T) {
 			}
 		}
 		require.Len(t, c.Points, k)
-		require.InDelta(t, area, c.RestrictedMean(), 1e-9)
-		m, ok := c.Median()
+		require.InDelta(t, area, c.Area(c.Until), 1e-9)
+		m, ok := c.AtMost(0.5)
 		require.Equal(t, median >= 0, ok)
 		if ok {
 			require.Equal(t, median, m)
@@ -205,9 +205,9 @@ func TestQuantiles(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, want, pool.Hours(age), "the first age below %g, not at it", p)
 	}
-	age, _ := c.Median()
+	age, _ := c.AtMost(0.5)
 	require.Equal(t, 2.0, pool.Hours(age))
-	_, ok := CohortOf(hours([]float64{1, 2, 2}, []int{1, 0, 0})).KaplanMeier().Median()
+	_, ok := CohortOf(hours([]float64{1, 2, 2}, []int{1, 0, 0})).KaplanMeier().AtMost(0.5)
 	require.False(t, ok, "not reached")
 }
 
