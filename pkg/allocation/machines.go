@@ -291,11 +291,4 @@ func (r *machineRow) preventLastSeen() pool.Micros {
 	return last
 }
 
-func joined(set map[string]bool) string {
-	members := make([]string, 0, len(set))
-	for m := range set {
-		members = append(members, m)
-	}
-	slices.Sort(members)
-	return strings.Join(members, ", ")
-}
+func joined(set map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(set)), ", ") }

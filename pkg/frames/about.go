@@ -225,8 +225,8 @@ func (a *About) Unmatched(v *timeline.View, days []*timeline.Day) {
 	}, s.NamesOfUser)
 }
 
-// Shown returns how many rows of a list the limit shows, and adds a notice if it cuts the list. Long lists build columns
-// of those only.
+// Shown returns how many rows of a list the limit shows, and adds a notice if it cuts the list. Long lists build
+// columns of those only.
 func (a *About) Shown(rows int) int { return a.cut(a.plan, rows, mostRows, "rows") }
 
 // mostRows is how many rows a table has, unless the query has a limit.

@@ -29,10 +29,8 @@ const mostSeries = 100
 // Points without a value and series without a point are left out.
 func TimeSeries(p *query.Plan, a *About, all []Series) data.Frames {
 	slices.SortStableFunc(all, func(x, y Series) int {
-		if c := query.CompareGroups(p.GroupBy, x.Group, y.Group); c != 0 {
-			return c
-		}
-		return cmp.Compare(slices.Index(p.Metrics, x.Metric), slices.Index(p.Metrics, y.Metric))
+		return cmp.Or(query.CompareGroups(p.GroupBy, x.Group, y.Group),
+			cmp.Compare(slices.Index(p.Metrics, x.Metric), slices.Index(p.Metrics, y.Metric)))
 	})
 	all = slices.DeleteFunc(all, func(s Series) bool { return !slices.ContainsFunc(s.Values, finite) })
 	shown := all[:a.cut(p, len(all), mostSeries, "series")]

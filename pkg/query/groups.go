@@ -63,15 +63,9 @@ func CompareValues(grouping, a, b string) int {
 	if a == b {
 		return 0
 	}
-	if c := cmp.Compare(late(a), late(b)); c != 0 {
-		return c
-	}
-	if order := fixed[grouping]; order != nil {
-		if c := cmp.Compare(slices.Index(order, a), slices.Index(order, b)); c != 0 {
-			return c
-		}
-	}
-	return cmp.Compare(a, b)
+	order := fixed[grouping] // nil: all have the index −1
+	return cmp.Or(cmp.Compare(late(a), late(b)), cmp.Compare(slices.Index(order, a), slices.Index(order, b)),
+		cmp.Compare(a, b))
 }
 
 func late(value string) int {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -19,9 +20,7 @@ type Answer struct {
 // Lay lays out answers to any queries over the window of the options, each under its name: tables unchanged, series
 // side by side.
 func Lay(o Options, answers []Answer) *Report {
-	if o.Zone == nil {
-		o.Zone = time.UTC
-	}
+	o.Zone = cmp.Or(o.Zone, time.UTC)
 	l := layout{options: o, zone: o.Zone}
 	r := &Report{Title: clean(o.Title), Subtitle: l.window()}
 	for i, a := range answers {
@@ -46,10 +45,7 @@ func (l layout) blocks(name string, frames data.Frames) []Block {
 			series = append(series, frame)
 			continue
 		}
-		b := Block{Caption: clean(frame.Name), Notices: notices(data.Frames{frame}), Table: l.answered(frame)}
-		if b.Caption == "" {
-			b.Caption = name
-		}
+		b := Block{Caption: cmp.Or(clean(frame.Name), name), Notices: notices(data.Frames{frame}), Table: l.answered(frame)}
 		if b.Table == nil {
 			b.Empty = "No data."
 		}
@@ -97,7 +93,8 @@ func (l layout) sideBySide(frames data.Frames) *Table {
 	byTime := map[time.Time][]string{}
 	for i, frame := range frames {
 		times, value := frame.Fields[0], frame.Fields[1]
-		t.Columns = append(t.Columns, Column{Name: withUnit(seriesName(value, displayName(value)), unitOf(value)), Number: true})
+		name := seriesName(value, displayName(value))
+		t.Columns = append(t.Columns, Column{Name: withUnit(name, unitOf(value)), Number: true})
 		for r := range times.Len() {
 			at, ok := times.ConcreteAt(r)
 			if !ok {

@@ -78,12 +78,7 @@ func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Rep
 		return nil, pool.BadQuery("report: the end of the time range (%s) must be after its start (%s)",
 			o.To.Format(time.RFC3339), o.From.Format(time.RFC3339))
 	}
-	if o.Zone == nil {
-		o.Zone = time.UTC
-	}
-	if o.Title == "" {
-		o.Title = "GPU report"
-	}
+	o.Zone, o.Title = cmp.Or(o.Zone, time.UTC), cmp.Or(o.Title, "GPU report")
 	l := layout{options: o, zone: o.Zone}
 	answers, err := l.ask(ctx, source, chosen)
 	if err != nil {

@@ -3,6 +3,7 @@ package userhours
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -149,11 +150,9 @@ func topUsers(h *Hours, n int) map[string]bool {
 	for _, u := range h.Usages {
 		totals[u.User] += u.total()
 	}
-	names := make([]string, 0, len(totals))
-	for name := range totals {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(totals[b], totals[a]), cmp.Compare(a, b)) })
+	names := slices.SortedFunc(maps.Keys(totals), func(a, b string) int {
+		return cmp.Or(cmp.Compare(totals[b], totals[a]), cmp.Compare(a, b))
+	})
 	top := map[string]bool{}
 	for _, name := range names[:min(n, len(names))] {
 		top[name] = true

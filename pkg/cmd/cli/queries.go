@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -68,10 +69,7 @@ func ReadQuery(i int, raw json.RawMessage) (Query, error) {
 	if err := json.Unmarshal(raw, &known); err != nil {
 		return Query{}, Usage("query %d: %w", i+1, err)
 	}
-	if known.RefID == "" {
-		known.RefID = defaultRefID(i)
-	}
-	return Query{known.RefID, time.Duration(known.IntervalMs * float64(time.Millisecond)), known.MaxDataPoints,
+	return Query{cmp.Or(known.RefID, defaultRefID(i)), time.Duration(known.IntervalMs * float64(time.Millisecond)), known.MaxDataPoints,
 		known.FromAlert, raw}, nil
 }
 

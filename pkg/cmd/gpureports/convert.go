@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,11 +28,7 @@ func (o *convertCommand) Run(ctx context.Context, c *cli.Console) error {
 	}
 	var failed []error
 	for _, file := range o.Files {
-		directory := o.Output
-		if directory == "" {
-			directory = filepath.Dir(file)
-		}
-		result, err := convert.File(ctx, file, directory, zone)
+		result, err := convert.File(ctx, file, cmp.Or(o.Output, filepath.Dir(file)), zone)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
