@@ -49,9 +49,7 @@ func (n *notes) add(other *notes) {
 		n.count(attribute, ads)
 	}
 	n.foreign += other.foreign
-	if n.first == "" {
-		n.first = other.first
-	}
+	n.first = cmp.Or(n.first, other.first)
 }
 
 // String returns the notes as sentences, "" without any.

@@ -7,6 +7,7 @@
 package collect
 
 import (
+	"cmp"
 	"log/slog"
 	"os"
 	"time"
@@ -58,17 +59,11 @@ func (o Options) prepare() (Options, *time.Location, error) {
 	if err != nil {
 		return o, nil, err
 	}
-	if o.CondorStatus == "" {
-		o.CondorStatus = "condor_status"
-	}
-	if o.CondorQ == "" {
-		o.CondorQ = "condor_q"
-	}
+	o.CondorStatus, o.CondorQ = cmp.Or(o.CondorStatus, "condor_status"), cmp.Or(o.CondorQ, "condor_q")
+	o.Format, o.Timeout = cmp.Or(o.Format, "sqlite"), cmp.Or(o.Timeout, defaultTimeout)
+	o.maxOutput, o.Log = cmp.Or(o.maxOutput, defaultMaxOutput), cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if len(o.Schedds) > 0 && !o.Jobs {
 		return o, nil, pool.BadQuery("collect: access points are named, but they are polled with --jobs only")
-	}
-	if o.Format == "" {
-		o.Format = "sqlite"
 	}
 	if _, known := formats[o.Format]; !known {
 		return o, nil, pool.BadQuery("collect: unknown format %q: use sqlite or parquet", o.Format)
@@ -78,15 +73,6 @@ func (o Options) prepare() (Options, *time.Location, error) {
 	}
 	if o.Timeout < 0 {
 		return o, nil, pool.BadQuery("collect: a timeout of %s is impossible", o.Timeout)
-	}
-	if o.Timeout == 0 {
-		o.Timeout = defaultTimeout
-	}
-	if o.maxOutput == 0 {
-		o.maxOutput = defaultMaxOutput
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o, zone, nil
 }

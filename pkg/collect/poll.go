@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -64,10 +65,7 @@ func poll(ctx context.Context, o Options, away time.Duration, now func() time.Ti
 	defer cancel()
 	failed := log.end(finish, result.Duration, result.Notes, err, "schedds = ?, jobs = ?, added = ?", result.Schedds,
 		result.Jobs, result.New)
-	if err == nil {
-		err = failed
-	}
-	return result, err
+	return result, cmp.Or(err, failed)
 }
 
 // pollQueues asks the access points and writes their answers. The poll's time is when it began, as that of the poller
