@@ -19,7 +19,8 @@ type Hourly struct {
 
 // ByHour returns what runs did in each of consecutive hours, given by their beginnings and the end of the last one.
 // Errors come from Answer, and pool.SourceError if the job source does not answer: figures without it are others.
-func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.Micros) (map[linked.HourOf]*Hourly, error) {
+func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.Micros) (
+	map[linked.HourOf]*Hourly, error) {
 	p, err := query.Catalog{Kind}.Plan(query.Request{
 		Model: query.Model{QueryType: Kind.Name, Bucket: "1h",
 			GroupBy: []string{"category", "device", "memory", "ownership", "project", "user"}},

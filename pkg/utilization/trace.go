@@ -1,6 +1,7 @@
 package utilization
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/chtc/gpureports/pkg/pool"
@@ -186,12 +187,7 @@ func (t *Trace) gpuHours(d pool.Micros) float64 { return float64(t.GPUs) * pool.
 // IdleIn reports whether an idle stretch of the run lies in the window, at least in part.
 func (t *Trace) IdleIn(w pool.Window) bool {
 	w = pool.Window{From: max(w.From, t.Start), To: min(w.To, t.End)}
-	for _, s := range t.Idle {
-		if max(s.From, w.From) < min(s.To, w.To) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.Idle, func(s pool.Window) bool { return max(s.From, w.From) < min(s.To, w.To) })
 }
 
 // IdleSince returns the beginning of the stretch that makes a run idle now, at a snapshot that shows it. The trace must
