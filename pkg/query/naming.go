@@ -54,8 +54,8 @@ func (p *Plan) Shown(column, stored string) string {
 	return p.Env.Naming.shown(p.holds[column], stored)
 }
 
-// MatchUser reports whether the filter lets a user pass, by any of the names that it may call them; "" is unknown. A user
-// without a domain, as queues name the owners of jobs, passes if the filter has them with any domain.
+// MatchUser reports whether the filter lets a user pass, by any of the names that it may call them; "" is unknown. A
+// user without a domain, as queues name the owners of jobs, passes if the filter has them with any domain.
 func (s *Selection) MatchUser(stored string) bool {
 	if s.Users.All() {
 		return true

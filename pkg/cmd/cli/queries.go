@@ -69,7 +69,8 @@ func ReadQuery(i int, raw json.RawMessage) (Query, error) {
 	if err := json.Unmarshal(raw, &known); err != nil {
 		return Query{}, Usage("query %d: %w", i+1, err)
 	}
-	return Query{cmp.Or(known.RefID, defaultRefID(i)), time.Duration(known.IntervalMs * float64(time.Millisecond)), known.MaxDataPoints,
+	interval := time.Duration(known.IntervalMs * float64(time.Millisecond))
+	return Query{cmp.Or(known.RefID, defaultRefID(i)), interval, known.MaxDataPoints,
 		known.FromAlert, raw}, nil
 }
 
