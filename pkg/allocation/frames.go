@@ -55,7 +55,7 @@ func series(f *Figures, p *query.Plan, about *frames.About) data.Frames {
 			for i, b := range f.Drawn {
 				values[i] = figures[k](&point{g.Sums, b, f.Slices[b]})
 			}
-			// A free GPU counts on its primary slot where it has one: backfill's series are mostly zero throughout.
+			// A free GPU counts on its primary slot if it has one: backfill's series are mostly zero throughout.
 			hidden := g.Side == pool.Backfill && m == "free" &&
 				!slices.ContainsFunc(values, func(v float64) bool { return v > 0 })
 			all = append(all, frames.Series{Group: g.Texts, Metric: m, Times: f.Times, Values: values, Hidden: hidden})

@@ -1,5 +1,5 @@
 // Package bucket reads and writes the objects of an S3 bucket: Ceph's gateway, Amazon's service, or any other. Requests
-// are bounded in time and number, and made again where the server or the network fails for a while. Keys of objects are
+// are bounded in time and number, and retried if the server or the network fails for a while. Keys of objects are
 // relative to the bucket's prefix.
 package bucket
 
@@ -84,7 +84,7 @@ func Open(o Options) (*Bucket, error) {
 // Name returns s3://bucket/prefix, without a slash at its end.
 func (b *Bucket) Name() string { return b.name }
 
-// machineKeys are the keys of a machine at Amazon. Where there is none, its service of keys is not asked again for a
+// machineKeys are the keys of a machine at Amazon. If there is none, its service of keys is not asked again for a
 // minute: each request to the bucket would wait for it.
 type machineKeys struct {
 	credentials.IAM

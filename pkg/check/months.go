@@ -205,7 +205,7 @@ func monthFinding(m *month) Finding {
 	return found
 }
 
-// shortLength writes a cadence to the minute, where it has one.
+// shortLength writes a cadence to the minute, if it has one.
 func shortLength(d pool.Micros) string {
 	if d >= pool.Minute {
 		d = (d + pool.Minute/2) / pool.Minute * pool.Minute

@@ -54,7 +54,7 @@ func (c *Count) Sum(group int, class Class, bucket int) float64 { return c.sums[
 const maxCells = 30_000_000
 
 // New counts the GPU-slices of a window, grouped by the names of groupings (of allocation and `user`), by bucket.
-// Where users matter, because they are grouped by or filtered, only claims are counted. Groups without a GPU that
+// If users matter, because they are grouped by or filtered, only claims are counted. Groups without a GPU that
 // counts do not exist.
 func New(ctx context.Context, kept *Cache, p *query.Plan, s *timeline.Slices, groupings []string,
 	wants ...Class) (*Count, error) {
@@ -197,7 +197,7 @@ func (c *Count) addShared(ctx context.Context, classify *Classifier, s *timeline
 
 func prevented(s *timeline.SharedSide) bool { return s.Row != 0 && s.Day.Row(s.Row).Prevented }
 
-// tally returns the classes of a GPU-slice: methodology sections 4 (backfill is None where primary is Claimed) and 5.
+// tally returns the classes of a GPU-slice: methodology sections 4 (backfill is None if primary is Claimed) and 5.
 func tally(primary, backfill pool.State, preventedPrimary, preventedBackfill, claimsOnly bool,
 	add func(pool.Side, Class)) {
 	if primary != pool.None && (primary == pool.Claimed || !claimsOnly) {

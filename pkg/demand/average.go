@@ -72,7 +72,7 @@ func (l *level) totals() []float64 {
 	return totals
 }
 
-// means returns the average of each bucket; NaN where nothing is covered.
+// means returns the average of each bucket; NaN if nothing is covered.
 func (l *level) means() []float64 {
 	means := l.totals()
 	for b, c := range l.covered {

@@ -302,7 +302,7 @@ func (a *answer) drawn(buckets query.Buckets) []bool {
 	return drawn
 }
 
-// countStarted counts the waits that ended with a run, and of them those elsewhere, by bucket; NaN where nothing is
+// countStarted counts the waits that ended with a run, and of them those elsewhere, by bucket; NaN if nothing is
 // covered.
 func countStarted(c *clock, list []*Wait, w pool.Window, points []Sums) {
 	for _, wait := range list {

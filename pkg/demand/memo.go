@@ -18,7 +18,7 @@ import (
 )
 
 // Waits are remembered as long as polls, snapshots and job ads stay the same: the panels of a dashboard share them,
-// also where their windows differ a little.
+// also if their windows differ a little.
 
 // memoKey names waits by the runs and the UTC days whose rows they were made from.
 type memoKey struct {

@@ -201,7 +201,7 @@ func (k *stock) latestRoom(slice int, machine timeline.Symbol) timeline.Room {
 	return timeline.Room{Cpus: float32(math.NaN()), Memory: float32(math.NaN())}
 }
 
-// enough returns an amount left for jobs, where an unknown amount is unlimited.
+// enough returns an amount left for jobs; an unknown amount is unlimited.
 func enough(amount float32) float64 {
 	if amount != amount {
 		return math.Inf(1)

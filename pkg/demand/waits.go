@@ -106,7 +106,7 @@ func waitsOf(p *Polls, rows []*queues.Row, runs []Run, requests []queues.Request
 	return waits
 }
 
-// split cuts rows where runs began and ended inside, because the poller did not open a new row. Of runs that
+// split cuts rows at the runs that began and ended inside, because the poller did not open a new row. Of runs that
 // overlap or touch, the wait continues at the latest end. Two runs between two polls leave a part that no poll saw:
 // it is first seen at its end, e.g. runs 12:03–12:08 and 12:20–12:25 between the polls of 12:00 and 12:30 leave the
 // wait 12:08–12:20.
@@ -159,7 +159,7 @@ func join(p *Polls, all []stretch, runs []Run) []stretch {
 }
 
 // between reports whether a run was seen between the polls that saw the job idle: one that could end a wait at last. A
-// run that began long before is none, because the poll at last contradicts it: where a poller extends a running row
+// run that began long before is none, because the poll at last contradicts it: if a poller extends a running row
 // over polls at which the job was idle, the idle rows are joined.
 func between(p *Polls, runs []Run, last, first pool.Micros) bool {
 	cadence := p.Cadence(last)

@@ -25,8 +25,8 @@ type Client struct {
 
 // Remedies are the remedies for answers that depend on the user of the requests.
 type Remedies struct {
-	Forbidden string // where a right is missing
-	NotFound  string // where an index is missing
+	Forbidden string // if a right is missing
+	NotFound  string // if an index is missing
 }
 
 // New checks the URL; it does not contact the server yet. Credentials in the URL are used for basic authentication and

@@ -190,7 +190,7 @@ func (r *rates) notice(about *frames.About) {
 func (a *answer) summary(ctx context.Context) (*Figures, error) {
 	f := &Figures{Total: Sums{Blind: a.blind}}
 	var keys pool.Numbered[aggregate.Key]
-	over := map[aggregate.Key]float64{} // GPU-hours of all runs, where groups know evictions only
+	over := map[aggregate.Key]float64{} // GPU-hours of all runs, if groups know evictions only
 	err := a.each(ctx, func(r *Run) error {
 		key := r.key()
 		if a.byEviction {
@@ -228,7 +228,7 @@ type series struct {
 	buckets query.Buckets
 	keys    pool.Numbered[aggregate.Key]
 	points  [][]Sums                    // by group
-	over    map[aggregate.Key][]float64 // GPU-hours of all runs, where groups know evictions only
+	over    map[aggregate.Key][]float64 // GPU-hours of all runs, if groups know evictions only
 }
 
 // add counts an eviction in the bucket that holds its time, and hours and runs in every bucket that they overlap.

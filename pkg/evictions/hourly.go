@@ -30,7 +30,7 @@ type Hourly struct {
 }
 
 // Ended says which evictions are added up: those of runs that were evicted in one hour, began in another, and whose
-// jobs had last saved their work in a third: in that in which the run began where they never did.
+// jobs had last saved their work in a third: in that in which the run began if they never did.
 type Ended struct {
 	linked.HourOf
 	Saved, Began    pool.Micros // hours of the last save and of the run's beginning, by their beginnings
@@ -47,7 +47,7 @@ type Eviction struct {
 
 // Stretch is the GPU-hours of runs from an hour to that of their ends.
 type Stretch struct {
-	First float64 // in the first hour, where that is another than the last one
+	First float64 // in the first hour, if that is not the last one
 	Last  float64 // in the hour of the end
 	All   float64
 }

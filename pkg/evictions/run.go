@@ -19,7 +19,7 @@ type Run struct {
 	inside          pool.Micros  // its time in the window
 }
 
-// length is the run's length until the window's end; 0 where clocks differ by more than that.
+// length is the run's length until the window's end; 0 if clocks differ by more than that.
 func (r *Run) length() pool.Micros { return max(0, r.until-r.begin) }
 
 // gpuHours is a length of the run times its GPUs.

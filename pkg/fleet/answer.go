@@ -18,7 +18,7 @@ import (
 )
 
 // Answer plans a query and answers it from the facts. all are the kinds of a pool's own data source. Errors are
-// pool.BadQuery, pool.SourceError where Elasticsearch does not answer in full or in time, and ctx's.
+// pool.BadQuery, pool.SourceError if Elasticsearch does not answer in full or in time, and ctx's.
 func (s *Store) Answer(ctx context.Context, all query.Catalog, env query.Env, r query.Request) (data.Frames, error) {
 	p, err := plan(all, r, env)
 	if err != nil {

@@ -19,7 +19,7 @@ type evicting struct {
 	*asked
 	total evictions.Sums
 	whole groups[evictions.GroupFigures] // of all runs: without causes and evidence
-	found groups[evictions.GroupFigures] // of evictions, by cause or evidence; empty where these do not matter
+	found groups[evictions.GroupFigures] // of evictions, by cause or evidence; empty if these do not matter
 	blind map[string]bool                // pools whose completions cannot be seen
 
 	partly map[string]bool // pools whose facts are of the earlier version

@@ -30,7 +30,7 @@ type cell struct {
 	bucket int
 }
 
-// stored are the fields that groupings are made from, where they have another name.
+// stored are the fields that groupings are made from, if they have another name.
 var stored = map[string]string{"machineType": "ownership"}
 
 // ofEvictions are the groupings that only evictions have.

@@ -248,7 +248,7 @@ func (a *asked) tell(about *frames.About) {
 		}
 	}
 	for _, left := range slices.Sorted(maps.Keys(cut)) {
-		if a.plan.OnDashboard { // where each panel would repeat it
+		if a.plan.OnDashboard { // because each panel would repeat it
 			about.Stat("Left out by full hours: "+strings.Join(cut[left], ", "), "m", float64(left)/float64(pool.Minute))
 			continue
 		}
@@ -265,7 +265,7 @@ func (a *asked) tellLate(about *frames.About, p published) {
 	switch {
 	case p.late > lateWarning && a.plan.Now-facts.Micros(p.Through) > lateWarning:
 		about.Warn("%s", text)
-	case a.plan.OnDashboard: // where each panel would repeat it
+	case a.plan.OnDashboard: // because each panel would repeat it
 		about.Stat("Hours that the facts of "+p.Pool+" lack", "h", pool.Hours(p.late))
 	default:
 		about.Info("%s", text)

@@ -20,7 +20,7 @@ type band struct {
 var bandColors = []string{"green", "yellow", "blue", "orange", "red", "purple", "dark-green", "dark-yellow",
 	"dark-blue", "dark-orange", "dark-red", "dark-purple"}
 
-// bandOf is the band of the curve at a place, where the query asks for the curve and both bounds.
+// bandOf returns the band of the curve at a place, if the query requests the curve and both bounds.
 func bandOf(p *query.Plan, place int, group []string) band {
 	for _, metric := range []string{curve, "low", "high"} {
 		if !slices.Contains(p.Metrics, metric) {

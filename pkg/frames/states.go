@@ -9,7 +9,7 @@ import (
 )
 
 // States is the course of a GPU through a window, or of the GPUs of a device on a machine: a state at each time, nil
-// where it is unknown.
+// if it is unknown.
 type States struct {
 	Device, Machine, GPU string // no GPU: all of the device on the machine
 	Times                []pool.Micros

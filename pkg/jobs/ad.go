@@ -32,7 +32,7 @@ func (k Kind) String() string { return [...]string{"other", "history", "epoch"}[
 type Ad struct {
 	GlobalJobID  string // schedd#cluster.proc#qdate
 	AccessPoint  string // ScheddName; if it is missing, the part of GlobalJobID before the first #
-	User         string // user@domain; Owner where User is missing
+	User         string // user@domain; Owner if User is missing
 	Owner        string
 	ChtcProjects string // a list
 
@@ -52,7 +52,7 @@ type Ad struct {
 	CompletionDate       Date // end, of a completed job only
 	EnteredCurrentStatus Date // when the job was removed or held, maybe long after its last run
 	LastVacateTime       Date // the first vacate or hold (before HTCondor 25.4 the last); survives a completion
-	EpochWriteDate       Date // end of the run, epoch ads only; RecordTime where it is not stored
+	EpochWriteDate       Date // end of the run, epoch ads only; RecordTime if it is not stored
 	JobDisconnectedDate  Date // when the job was lost with its machine
 	// JobLastCheckpointTime is when the job last stored a checkpoint in this run: epoch ads only.
 	JobLastCheckpointTime Date

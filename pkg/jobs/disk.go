@@ -35,7 +35,7 @@ func (k lookupKind) blob(day int32) segcache.Blob {
 // sourceID names the source whose answers a file holds.
 type sourceID struct {
 	Source   string `json:"source"`   // its key
-	Revision string `json:"revision"` // of its contents, where it knows them
+	Revision string `json:"revision"` // of its contents, if it knows them
 }
 
 // dayOf is the UTC day of a moment; ok is false for the zero time.

@@ -18,7 +18,7 @@ import (
 // it is due again at the same time for all processes. A process adds its entries to those of other processes, with
 // conditional requests that fail if another process was faster.
 
-// Sharing is the place where processes that use the same source share its answers.
+// Sharing lets processes that use the same source share its answers.
 type Sharing struct {
 	Through *segcache.Shared
 	// Source identifies the source and who queries it, identically in every process. Anyone who may read the bucket can

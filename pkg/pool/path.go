@@ -3,7 +3,7 @@ package pool
 import "path/filepath"
 
 // Inside returns the path of a file within a directory, with links resolved: os.Root follows no absolute link, not even
-// one that stays inside. The name itself where the file is missing or a link leads out.
+// one that stays inside. The name itself if the file is missing or a link leads out.
 func Inside(dir, name string) string {
 	base, err := filepath.EvalSymlinks(dir)
 	if err != nil {

@@ -26,7 +26,7 @@ type View struct {
 	Alerting       string   `json:"alerting"`       // AlertSeries, AlertSingleMetric or AlertNone
 	Frame          string   `json:"frame"`
 
-	UserMetrics   []string  `json:"userMetrics,omitempty"`   // where only some metrics can be of chosen users: those
+	UserMetrics   []string  `json:"userMetrics,omitempty"`   // if only some metrics can be of chosen users: those
 	Duration      string    `json:"duration,omitempty"`      // the default of the option
 	JobHours      []float64 `json:"jobHours,omitempty"`      // the default of the option
 	BucketMinutes int       `json:"bucketMinutes,omitempty"` // its shortest bucket; 0: none

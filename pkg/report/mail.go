@@ -103,8 +103,8 @@ func (r *Report) Send(ctx context.Context, m Mail, width int) error {
 	return nil
 }
 
-// trusts reports whether the server's certificate is not checked: on this machine, where encryption is only used if it
-// is offered. Postfix on Debian offers it with a certificate that it has signed itself.
+// trusts reports whether the server's certificate is not checked: on this machine, because encryption is only used
+// there if it is offered. Postfix on Debian offers it with a certificate that it has signed itself.
 func (m Mail) trusts(host string) bool {
 	if m.TLS != "" && m.TLS != "starttls-if-offered" {
 		return false

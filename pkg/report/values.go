@@ -57,7 +57,7 @@ func heading(field *data.Field) string {
 	return withUnit(displayName(field), unitOf(field))
 }
 
-// withUnit is a column's name with its unit, where the name does not say it.
+// withUnit returns a column's name with its unit, if the name does not contain it.
 func withUnit(name, unit string) string {
 	switch {
 	case unit == "h" && !strings.Contains(strings.ToLower(name), "hours"):

@@ -43,7 +43,7 @@ var ColumnNames = [Columns]string{
 	"RemoteOwner", "GlobalJobId", "PreventJobsReason", "SlotBrokenReason", "BackfillSlot", "SlotType", "Cpus", "Memory",
 }
 
-// RequiredColumns are those that a table must have; where one of the others is missing, it is empty.
+// RequiredColumns are those that a table must have; if one of the others is missing, it is empty.
 var RequiredColumns = []string{
 	ColumnNames[Name], ColumnNames[AssignedGPUs], ColumnNames[SlotState], ColumnNames[Machine], TimestampColumn,
 }

@@ -49,7 +49,7 @@ type State interface {
 	Finished(date int32) bool
 
 	// Edited returns the days whose rows may have changed since an earlier state of the same Source otherwise than by
-	// rows appended, ascending, where their keys need not show it.
+	// rows appended, ascending, if their keys need not show it.
 	Edited(since State) []int32
 
 	// Key returns the key of a day without reading its rows. Its Mark is empty.
@@ -93,7 +93,7 @@ type Part struct {
 	Rows      int64       // how many, to within rows that were deleted
 	Columns   []string    // of the table, in order
 	Dated     bool        // a row has a readable timestamp
-	Sample    string      // a timestamp that cannot be read, where none can
+	Sample    string      // a timestamp that cannot be read, if none can
 	Window    pool.Window // the times of the first and the last such row
 	Unordered bool        // rows are not in the order of time
 }

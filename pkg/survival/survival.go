@@ -305,7 +305,7 @@ func (v *variance) of(f float64) float64 {
 
 var z = distuv.UnitNormal.Quantile(0.975)
 
-// Interval is the 95 % interval of Survival on the scale log(−log s); NaN where Survival is 0.
+// Interval is the 95 % interval of Survival on the scale log(−log s); NaN if Survival is 0.
 func (p Point) Interval() (low, high float64) {
 	s := p.Survival
 	switch {

@@ -46,7 +46,7 @@ type Claim struct {
 // GPUs are numbered within the day from 0, by machine and id; statuses and machines too.
 //
 // A span is a run of consecutive snapshots in which a GPU's status is the same. The spans of a GPU cover every snapshot
-// of the day: where the GPU has no row its status is Absent or Silent.
+// of the day: if the GPU has no row, its status is Absent or Silent.
 type Day struct {
 	Date  int32         // days since 1970-01-01 UTC
 	Times []pool.Micros // of the snapshots, ascending

@@ -82,7 +82,7 @@ func (v *View) Slices(ctx context.Context, zone *localtime.Zone, minutes int, w 
 	return s, nil
 }
 
-// GoOn takes note of a snapshot after the view's last one. Where every snapshot is its own slice, the view's
+// GoOn takes note of a snapshot after the view's last one. If every snapshot is its own slice, the view's
 // last one then lasts to the gap limit.
 func (s *Slices) GoOn(newest pool.Micros) {
 	if newest > s.Newest {
@@ -184,7 +184,7 @@ type Piece struct {
 	Users             *[2][]Symbol // nil: each row's own user
 }
 
-// UsersOf returns the users of a Claimed side where they are not just the row's own: several, or one that another row
+// UsersOf returns the users of a Claimed side if they are not just the row's own: several, or one that another row
 // of the slice names. nil: the row's own, unknown if it has none.
 func (p *Piece) UsersOf(side pool.Side) []Symbol {
 	if p.Users == nil {

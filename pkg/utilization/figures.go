@@ -46,11 +46,11 @@ type (
 	GroupFigures = aggregate.Group[Sums]
 )
 
-// ofMeasured are the metrics without a value where nothing is measured at all.
+// ofMeasured are the metrics without a value if nothing is measured at all.
 var ofMeasured = []string{"utilizationPercent", "busy", "idle", "busyGpuHours", "idleGpuHours", "idlePercent",
 	"idleRuns", "idleNow"}
 
-// metricsOf are the metrics that have a value where runs add up to a total.
+// metricsOf are the metrics that have a value if runs add up to a total.
 func metricsOf(total *Sums) aggregate.Metrics[Sums] {
 	return metrics.Without(func(name string) bool { return total.Measured == 0 && slices.Contains(ofMeasured, name) })
 }

@@ -42,7 +42,7 @@ func (a asked) QueryData(ctx context.Context, req *backend.QueryDataRequest) (*b
 	return a.Datasource.QueryData(ctx, &by)
 }
 
-// exclude adds entries to a query's filter of users, if its view takes that filter: where users are not told apart, a
+// exclude adds entries to a query's filter of users, if its view takes that filter: if users are not distinguished, a
 // GPU that an excluded user holds is still held.
 func exclude(q *backend.DataQuery, entries []string) error {
 	var model map[string]any

@@ -383,7 +383,7 @@ func (w *writer) replace(ctx context.Context, from, to int64, hours map[int64][]
 	return w.show(ctx)
 }
 
-// change is a document that is put, or removed where it has none.
+// change is a document that is put, or removed if it has none.
 type change struct {
 	index, id string
 	document  []byte

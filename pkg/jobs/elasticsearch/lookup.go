@@ -156,7 +156,7 @@ func anyOf(fields, values []string) (queries []types.Query) {
 	return queries
 }
 
-// byWords are queries that match the jobs' ads where the GlobalJobId is a text, and a few others, which the collector
+// byWords are queries that match the jobs' ads if the GlobalJobId is a text, and a few others, which the collector
 // leaves out: the standard analyzer makes words of a GlobalJobId's second and third part, regardless of the first.
 func byWords(mapping fields, ids []string) (queries []types.Query) {
 	var numbers, times []string

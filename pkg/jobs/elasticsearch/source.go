@@ -24,7 +24,7 @@ import (
 
 // Config says where the job ads are.
 type Config struct {
-	// URL of the server, with a path where a proxy wants one: https://host:9200/prefix. Credentials in it are used
+	// URL of the server, with a path if a proxy wants one: https://host:9200/prefix. Credentials in it are used
 	// for basic authentication and never shown.
 	URL string
 	// Transport does the requests: authentication, TLS, headers and proxies are its own. Nil = Go's default.

@@ -20,7 +20,7 @@ type source struct {
 	columns     string // a hash of them
 	rows        Range  // all rows whose local time can belong to the day
 	closed      bool   // a row after them existed: rows appended later cannot belong to the day
-	cut         string // the piece's bounds where another file of the month counts for a part of the day
+	cut         string // the piece's bounds if another file of the month counts for a part of the day
 	fingerprint string // of the rows
 }
 

@@ -87,7 +87,7 @@ type Info struct {
 	Exact       bool      // every edit of rows shows in their Fingerprint
 	Rows        Range     // of all rows
 	First, Last Local     // of the first and the last row with a readable timestamp; None: there is no such row
-	Sample      string    // a timestamp that cannot be read, where none can
+	Sample      string    // a timestamp that cannot be read, if none can
 	Columns     []string  // of the table, in order
 	Unordered   bool      // rows are not in the order of time: Stretches says where a range of time lies
 	Stretches   []Stretch // of a file that is Unordered, see Order

@@ -17,7 +17,7 @@ import (
 
 // Place is where the files of a source are: a directory, or a bucket.
 type Place interface {
-	// List returns the files that there are now, each name once. Open is called where a name is new. Errors: the place
+	// List returns the files that there are now, each name once. Open is called if a name is new. Errors: the place
 	// cannot be listed, or there is none; Offline; ctx's.
 	List(ctx context.Context) ([]Listed, error)
 
@@ -73,7 +73,7 @@ type Source struct {
 var _ snapshots.Source = (*Source)(nil)
 
 // New returns the source of a directory's month files. formats: if a month has files in two of them, the one in the
-// later format counts where both have rows. The directory is closed with the source.
+// later format counts if both have rows. The directory is closed with the source.
 func New(dir *snapshots.Dir, zone *localtime.Zone, formats ...Format) *Source {
 	return NewAt(directory{dir, formats, zone}, zone)
 }

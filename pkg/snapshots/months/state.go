@@ -198,7 +198,7 @@ func (s *state) note(p snapshots.Part) {
 // time reads a local time regardless of the times before it.
 func (s *state) time(local Local) pool.Micros { return s.source.zone.NewResolver().Resolve(local).Time }
 
-// settle decides which of several files of one month or day counts: where both have rows, that of the higher rank.
+// settle decides which of several files of one month or day counts: if both have rows, that of the higher rank.
 func (s *state) settle() {
 	for i := range s.files {
 		lower := &s.files[i]
@@ -239,7 +239,7 @@ type piece struct {
 	from, to Local
 }
 
-// cut names the piece's bounds, "whole" where no other file takes a part of [from, to) away.
+// cut names the piece's bounds, "whole" if no other file takes a part of [from, to) away.
 func (p *piece) cut(from, to Local) string {
 	if p.from == from && p.to == to {
 		return "whole"

@@ -57,7 +57,7 @@ func onDay(all []united, date int32) []united {
 	return slices.DeleteFunc(all, func(u united) bool { return pool.DayOf(u.time) != date })
 }
 
-// join puts the rows of the blocks together, in the buffer where there are several.
+// join puts the rows of the blocks together, in the buffer if there are several.
 func (u *united) join(buffer *snapshots.Snapshot, usage bool) snapshots.Snapshot {
 	if len(u.blocks) == 1 {
 		return snapshots.Snapshot{Time: u.time, Rows: u.blocks[0].rows, Usage: u.blocks[0].usage}

@@ -18,7 +18,7 @@ import (
 // whose time the day has. So a crash at any point loses nothing and doubles nothing: the next merge continues.
 
 // snapshotKey is the object of the snapshot of a time, which gpu_state has as a local timestamp, YYYY-MM-DD
-// HH:MM:SS.ffffff. Keys are in the order of time: where an hour occurs twice, local timestamps are not.
+// HH:MM:SS.ffffff. Keys are in the order of time: if an hour occurs twice, local timestamps are not.
 func snapshotKey(at time.Time, timestamp string) string {
 	return newPrefix + timestamp[:len("2026-07-01")] + "/" +
 		at.UTC().Format("20060102T150405.000000Z") + localSuffix(timestamp)

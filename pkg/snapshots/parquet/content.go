@@ -136,7 +136,7 @@ func (f *File) said(n int, zone *localtime.Zone) *group {
 	return &group{min: from, max: to}
 }
 
-// take reads the timestamps of a row group. Where they are damaged, the footer still says between which times its rows
+// take reads the timestamps of a row group. If they are damaged, the footer still says between which times its rows
 // are, so that the others can be read.
 func (g *group) take(ctx context.Context, r *Reader, zone *localtime.Zone, n int, begin int64) error {
 	runs, sample, err := r.runs(ctx, zone, n, begin)

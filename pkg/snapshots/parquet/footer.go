@@ -59,7 +59,7 @@ func (b *bounded) ReadMap() (thrift.Map, error) {
 	return thrift.Map{}, damaged("a map, which the format does not have")
 }
 
-// Discard skips bytes; the decoder asks for it where a field is unknown.
+// Discard skips bytes; the decoder calls it if a field is unknown.
 func (b *bounded) Discard(n int) (int, error) {
 	if d, ok := b.BytesReader.(interface{ Discard(int) (int, error) }); ok {
 		return d.Discard(n)

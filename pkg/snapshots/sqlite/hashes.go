@@ -24,7 +24,7 @@ type hashes struct {
 // maxHashes bounds them. A month has some sixty: one for each day, and one for the part read of a growing day.
 const maxHashes = 256
 
-// rangeHash is the sum of the hashes of a range's rows, each with its number. A sum can be continued where rows are
+// rangeHash is the sum of the hashes of a range's rows, each with its number. A sum can be continued if rows are
 // appended, even by another process, which knows nothing but its text.
 type rangeHash struct {
 	last int64 // number of the last row
