@@ -159,6 +159,9 @@ func putDay(ctx context.Context, b *bucket.Bucket, date string, keys []string) e
 		if err != nil {
 			return fmt.Errorf("%s: %w: restore it from a backup, or move it away", key, err)
 		}
+		if len(own) == 0 { // merging would remove it
+			return fmt.Errorf("%s: no row has a timestamp: move it away", key)
+		}
 		if lacks(times, own) {
 			files = append(files, data)
 			for timestamp, rows := range own {

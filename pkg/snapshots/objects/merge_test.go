@@ -179,3 +179,18 @@ func keysOf(objects []bucket.Object) (keys []string) {
 	}
 	return keys
 }
+
+// An object without a timestamp is of no day: it is not removed as merged.
+func TestMergeKeepsWhatHasNoTimestamp(t *testing.T) {
+	b := buckettest.Start(t).Open(t)
+	rows := snapshotRows(0)
+	for _, row := range rows {
+		row[13] = nil
+	}
+	require.NoError(t, objects.PutSnapshot(t.Context(), b, timeOf(0), timestampOf(0), rows))
+	_, err := objects.Merge(t.Context(), b, "2026-07-09")
+	require.ErrorContains(t, err, "no row has a timestamp")
+	left, err := b.List(t.Context(), "")
+	require.NoError(t, err)
+	require.Len(t, left, 1)
+}
