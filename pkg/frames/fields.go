@@ -103,8 +103,8 @@ func present(p *query.Plan, name string, c *data.FieldConfig) {
 	}
 }
 
-// groupColumns are the columns of groups, one a grouping; groups[i] holds the values of row i by grouping.
-func groupColumns(p *query.Plan, groups [][]string) []*data.Field {
+// GroupColumns are the columns of groups, one a grouping; groups[i] holds the values of row i by grouping.
+func GroupColumns(p *query.Plan, groups [][]string) []*data.Field {
 	var fields []*data.Field
 	for g, name := range p.GroupBy {
 		values := make([]string, len(groups))

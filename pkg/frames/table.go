@@ -52,7 +52,7 @@ func Table(p *query.Plan, a *About, rows []Row, totals ...Total) data.Frames {
 	for i := range rows {
 		groups[i] = rows[i].Group
 	}
-	fields := groupColumns(p, groups)
+	fields := GroupColumns(p, groups)
 	for m, name := range p.Metrics {
 		values := make([]float64, len(rows))
 		for i := range rows {

@@ -73,11 +73,7 @@ func summary(h *Hours, p *query.Plan, about *frames.About) data.Frames {
 		last = []*line{{group: group, userCount: float64(users(h)), hours: total, total: total, rowType: "total"}}
 	}
 	shown := slices.Concat(lines[:about.Shown(len(lines))], last)
-	var fields []*data.Field
-	for g, name := range p.GroupBy {
-		fields = append(fields, frames.Text(name, frames.Each(shown, func(l *line) string { return l.group[g] })))
-	}
-	fields = append(fields,
+	fields := append(frames.GroupColumns(p, frames.Each(shown, func(l *line) []string { return l.group })),
 		frames.Text("user", frames.Each(shown, func(l *line) string { return l.user })),
 		frames.Number("userCount", frames.Each(shown, func(l *line) float64 { return l.userCount })))
 	figures := metrics.Figures(p.Metrics)
