@@ -138,12 +138,12 @@ var lengthMetrics = aggregate.Metrics[job]{
 	aggregate.Define("gpuHoursPerJob", "GPU hours per job", query.GPUHours, 2,
 		"Expected hours that a GPU is held until the job has finished, if an evicted job starts over",
 		(*job).gpuHours),
-	aggregate.Define("bestCheckpointHours", "Save every", query.Hours, 2, "Interval of checkpoints with the lowest cost",
+	aggregate.Define("bestCheckpointHours", "Checkpoint every", query.Hours, 2, "Interval of checkpoints with the lowest cost",
 		func(j *job) float64 { interval, _ := j.checkpoints(); return interval }),
 	aggregate.Define("gpuHoursWithCheckpoints", "GPU hours with checkpoints", query.GPUHours, 2,
-		"Expected hours that a GPU is held until the job has finished, if it saves that often",
+		"Expected hours that a GPU is held until the job has finished, if it checkpoints that often",
 		func(j *job) float64 { _, cost := j.checkpoints(); return cost }),
-	aggregate.Define("usedCheckpointHours", "They save every", query.Hours, 2, "Interval of checkpoints that evicted "+
+	aggregate.Define("usedCheckpointHours", "Jobs checkpoint every", query.Hours, 2, "Interval of checkpoints that evicted "+
 		"jobs used: twice the mean time since the last one",
 		(*job).usedInterval),
 	aggregate.Define("longestHours90", "90% finish up to", query.Hours, 1, "First length that fewer than 90% finish",

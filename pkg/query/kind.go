@@ -156,6 +156,15 @@ func (k *Kind) Column(view *View, name string) Column {
 	return TextColumn(name, name, "")
 }
 
+// Metric describes a metric as the first view that has it does.
+func (k *Kind) Metric(name string) Column {
+	i := slices.IndexFunc(k.Views, func(v View) bool { return slices.Contains(v.Metrics, name) })
+	if i < 0 {
+		return k.Column(&View{}, name)
+	}
+	return k.Column(&k.Views[i], name)
+}
+
 // Holds returns which columns of a view hold users or jobs; none of an unknown view.
 func (c Catalog) Holds(queryType, view string) map[string]Holds {
 	k, v, err := c.find(queryType, view)

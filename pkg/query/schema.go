@@ -143,7 +143,7 @@ func (c Catalog) described() (all object[kind]) {
 			described.Views.set(v.Name, v)
 		}
 		for _, name := range k.Metrics() {
-			column := k.Column(&View{}, name)
+			column := k.Metric(name)
 			described.Metrics.set(name, word{column.Label, column.Description, column.Unit})
 		}
 		all.set(k.Name, described)

@@ -121,7 +121,7 @@ func described(k *query.Kind, what string, columns []string) string {
 		if i == 0 {
 			separator = ". "
 		}
-		what += fmt.Sprintf("%s%s: %s", separator, name, k.Column(&query.View{}, name).Label)
+		what += fmt.Sprintf("%s%s: %s", separator, name, k.Metric(name).Label)
 	}
 	return what
 }
