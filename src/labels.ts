@@ -3,7 +3,7 @@
 export const valuesTexts = {
   contains: (text: string) => (text.includes('*') ? `Matches "${text}"` : `Contains "${text}"`),
   /** Offered after a `!` if it contains the typed text. */
-  contained: (text: string) => `${text} (contained)`,
+  contained: (text: string) => `${text} (${text.includes('*') ? 'matching' : 'contained'})`,
   exact: (text: string) => `Exactly "${text}"`,
   failed: (reason: string) => `Failed to load values: ${reason}`,
   none: 'No values found',

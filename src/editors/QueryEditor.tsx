@@ -113,6 +113,7 @@ export function QueryEditor(props: Props) {
               <EvenRow>
                 {found.spec.groupBy.length > 0 && (
                   <ChoicesField
+                    key={`groupBy of ${found.kind}`} // without a text that was typed for another kind
                     id={`${id}-groupBy`}
                     label={queryTexts.groupBy}
                     options={optionsOf(found.spec.groupBy, groupByLabels)}
@@ -123,6 +124,7 @@ export function QueryEditor(props: Props) {
                 )}
                 {found.spec.metrics.length > 0 && (
                   <ChoicesField
+                    key={`metrics of ${found.kind}`}
                     id={`${id}-metrics`}
                     label={queryTexts.metrics}
                     options={optionsOf(found.spec.metrics, metricLabels[found.kind])}

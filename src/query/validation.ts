@@ -108,7 +108,7 @@ export function validateForAlert(
   if (spec.frame === 'timeseries-multi' && rangeMinutes !== undefined && rangeMinutes < 2 * sliceMinutes) {
     problems.push(
       `A range of ${rangeMinutes} minutes may contain no complete slice, so the rule may return no data. ` +
-        `Use at least ${2 * sliceMinutes}.`
+        `Use at least ${2 * sliceMinutes} minutes.`
     );
   }
   const texts = [
