@@ -191,8 +191,8 @@ func (s *Settings) checkPlace() error {
 	}
 	switch {
 	case s.SnapshotDir == "" && s.SnapshotBucket == "":
-		return pool.BadQuery("snapshotDir is not set: name the directory that holds the gpu_state_YYYY-MM.db files, or " +
-			"with snapshotBucket the bucket that holds Parquet files")
+		return pool.BadQuery("snapshotDir is not set: enter the directory of the gpu_state_YYYY-MM files; if they are in " +
+			"S3, set snapshotBucket instead")
 	case s.SnapshotDir != "" && s.SnapshotBucket != "":
 		return pool.BadQuery("snapshotDir and snapshotBucket are both set: the snapshots are in one of them")
 	case s.PublishTo.Pool == "" && s.PublishTo.Index != s.FactsIndex:

@@ -119,7 +119,7 @@ func Rules() []Rule {
 			Dashboard: "gpureports-backfill-evictions", Panel: "Evictions by device",
 		},
 		{
-			UID: "gpureports-evicted-often", Title: "A job was evicted five times today",
+			UID: "gpureports-evicted-often", Title: "A job was evicted five times in a day",
 			Queries:   []RuleQuery{{Query: ask("evictions", "summary").by("user").of("maxEvictionsPerJob"), Since: day}},
 			Condition: fmt.Sprintf("$A >= %d", evictedOften), For: 15 * time.Minute, Severity: "info", NoData: normal,
 			Failed:  keepLast,
