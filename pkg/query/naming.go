@@ -55,13 +55,14 @@ func (p *Plan) Shown(column, stored string) string {
 }
 
 // MatchUser reports whether the filter lets a user pass, by any of the names that it may call them; "" is unknown. A
-// user without a domain, as queues name the owners of jobs, passes if the filter has them with any domain.
+// user without a domain, as queues name the owners of jobs, passes if the filter has them with any domain, except for
+// those who must not find users by their names.
 func (s *Selection) MatchUser(stored string) bool {
 	if s.Users.All() {
 		return true
 	}
 	names := s.naming.taken(stored)
-	if stored != "" && !strings.Contains(stored, "@") {
+	if slices.Contains(names, stored) && !strings.Contains(stored, "@") {
 		names = append(slices.Clone(names), s.Users.beginningWith(stored+"@")...)
 	}
 	return s.Users.MatchAny(names...)
