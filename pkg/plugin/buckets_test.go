@@ -522,7 +522,7 @@ func TestBucketSettings(t *testing.T) {
 		`{"snapshotBucket": "pool-a"}`:                                "s3://bucket/prefix",
 		`{"snapshotBucket": "s3://pool-a", "bucketEndpoint": "s3.x"}`: "https://host",
 		`{"snapshotBucket": "s3://pool-a", "bucketCA": "x"}`:          "PEM",
-		`{}`: "with snapshotBucket the bucket",
+		`{}`: "set snapshotBucket instead",
 	} {
 		_, err := ParseSettings(json.RawMessage(text))
 		if want == "" {
