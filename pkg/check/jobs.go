@@ -48,10 +48,7 @@ func jobFindings(ctx context.Context, in Installation, w pool.Window) ([]Finding
 	if err := cmp.Or(err, failure); err != nil {
 		return failed(err)
 	}
-	links, err := linked.LinksOf(ctx, in.Runs, in.Ads, in.Lists, w, in.Now)
-	if err != nil {
-		return failed(err)
-	}
+	links := linked.LinksIn(known, w, in.Now)
 	schema := schemaOf(o, wanted, ads)
 	findings = append(findings, schemaFinding(schema), linksFinding(links.Rate, schema, w))
 	return append(findings, clockFindings(links.Clocks)...), nil

@@ -67,7 +67,7 @@ func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *queues
 	case err != nil:
 		return nil, err
 	case failure != nil:
-		about.Warn("job ads could not be read: %s. %v", meaning, failure)
+		linked.Unread(meaning, failure, about)
 	default:
 		s.Memo.Keep(key, made)
 	}

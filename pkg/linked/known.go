@@ -23,7 +23,7 @@ func Known(ctx context.Context, o *runs.Observed, source jobs.Source, w pool.Win
 		about.Info("no job source is set up: %s", meaning)
 		return known, nil
 	case known.Failure != nil:
-		about.Warn("job ads could not be read: %s. %v", meaning, known.Failure)
+		Unread(meaning, known.Failure, about)
 	}
 	for _, n := range known.Notices {
 		about.Warn("%s", n)
@@ -32,4 +32,9 @@ func Known(ctx context.Context, o *runs.Observed, source jobs.Source, w pool.Win
 		about.Standing("Access points whose clocks are corrected", len(corrected), corrected...)
 	}
 	return known, nil
+}
+
+// Unread warns that job ads could not be read, with the consequence for the answer.
+func Unread(meaning string, failure error, about *frames.About) {
+	about.Warn("job ads could not be read: %s. %v", meaning, failure)
 }

@@ -73,9 +73,13 @@ func LinksOf(ctx context.Context, observer *runs.Observer, ads jobs.Source, list
 	if known.Failure != nil {
 		return Links{}, known.Failure
 	}
+	return LinksIn(known, window, now), nil
+}
+
+// LinksIn judges the links of a window by the history of its runs.
+func LinksIn(known *runs.Known, window pool.Window, now pool.Micros) Links {
 	share := ShareOf(known.Explanations, now, OnBackfill(window))
-	return Links{Rate: share.Rate(), Clocks: known.Clocks.ClocksIn(window),
-		ClockError: known.Clocks.ClockError(window)}, nil
+	return Links{Rate: share.Rate(), Clocks: known.Clocks.ClocksIn(window), ClockError: known.Clocks.ClockError(window)}
 }
 
 // OnBackfill reports whether an ended run was on backfill and overlaps the window.
