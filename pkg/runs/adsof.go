@@ -177,17 +177,14 @@ func (a *Ads) correct(ctx context.Context) error {
 }
 
 // Epochs reports whether there are epoch ads among them.
-func (a *Ads) Epochs() bool { return a != nil && a.epochs }
+func (a *Ads) Epochs() bool { return a.epochs }
 
 // Holds reports whether asking the source again would change nothing.
 func (a *Ads) Holds() bool {
 	return !slices.ContainsFunc(a.answers, func(of adAnswer) bool { return of.holds == nil || !of.holds() })
 }
 
-// OnlyClocks has the ads' evidence about clocks, without the ads; nil if a is nil.
-func (a *Ads) OnlyClocks() *Ads {
-	if a == nil {
-		return nil
-	}
+// onlyClocks has the ads' evidence about clocks, without the ads.
+func (a *Ads) onlyClocks() *Ads {
 	return &Ads{clocks: a.clocks, answers: a.answers, epochs: a.epochs}
 }

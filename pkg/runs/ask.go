@@ -14,7 +14,7 @@ import (
 // not answer, it returns the failure, but no error.
 func (o *Observed) AdsOf(ctx context.Context, source jobs.Source, wanted Wanted) (ads [][]jobs.Ad, failure, err error) {
 	l := o.newLookup(ctx, source)
-	failure, err = l.steps(func() error { return l.ofJobs(wanted) })
+	failure, err = l.fault(l.ofJobs(wanted))
 	return l.ads.jobs, failure, err
 }
 
@@ -31,17 +31,12 @@ func (o *Observed) newLookup(ctx context.Context, source jobs.Source) *adLookup 
 	return &adLookup{Observed: o, ctx: ctx, source: source, ads: &Ads{jobs: make([][]jobs.Ad, len(o.jobs().jobs))}}
 }
 
-// steps takes steps. A source that does not answer is a failure, and not an error.
-func (a *adLookup) steps(steps ...func() error) (failure, err error) {
-	for _, step := range steps {
-		if err := step(); err != nil {
-			if a.ctx.Err() != nil || pool.FaultOf(err) == 0 {
-				return nil, fmt.Errorf("looking up job ads: %w", err)
-			}
-			return err, nil
-		}
+// fault tells the errors of a lookup apart: a source that does not answer is a failure, and not an error.
+func (a *adLookup) fault(of error) (failure, err error) {
+	if of != nil && (a.ctx.Err() != nil || pool.FaultOf(of) == 0) {
+		return nil, fmt.Errorf("looking up job ads: %w", of)
 	}
-	return nil, nil
+	return of, nil
 }
 
 // lookUp looks up the ads of all jobs, those on machines, and those of short runs, which are looked for in a window.
@@ -55,7 +50,7 @@ func (a *adLookup) lookUp(unseen pool.Window) error {
 	return a.findShort(unseen)
 }
 
-// date reads the ads that were found, measures the clocks that dated them, and corrects the dates.
+// date reads the ads that were found, measures the clocks that dated them, and corrects the dates. Errors are ctx's.
 func (a *adLookup) date() (err error) {
 	if err = a.ads.read(a.ctx, a.Observed); err != nil {
 		return err

@@ -27,12 +27,8 @@ const (
 	nearStart, nearEnd = 30 * pool.Minute, pool.Hour
 )
 
-// ClocksIn returns the errors of the access points' clocks on the UTC days of a window, by access point and day; none
-// for nil.
+// ClocksIn returns the errors of the access points' clocks on the UTC days of a window, by access point and day.
 func (a *Ads) ClocksIn(w pool.Window) (found []Clock) {
-	if a == nil {
-		return nil
-	}
 	for _, point := range slices.Sorted(maps.Keys(a.clocks)) {
 		for _, day := range slices.Sorted(maps.Keys(a.clocks[point])) {
 			if c := a.clocks[point][day]; day >= pool.DayOf(w.From) && day <= pool.DayOf(w.To) && c.Constraints > 0 {

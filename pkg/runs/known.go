@@ -122,23 +122,22 @@ func (o *Observed) history(ctx context.Context, source jobs.Source, before *Know
 	first, last := o.View.Times[o.First], o.View.Times[o.End-1]
 	unseen := pool.Window{From: first, To: last + pool.Day}
 	l := o.newLookup(ctx, source)
-	failure, err := l.steps(func() error { return l.lookUp(unseen) })
-	if failure == nil && err == nil && before != nil && l.ads.same(before.Clocks) {
+	failure, err := l.fault(l.lookUp(unseen))
+	switch {
+	case err != nil:
+		return nil, err
+	case failure != nil:
+		return o.withoutAds(ctx, source, failure)
+	case before != nil && l.ads.same(before.Clocks):
 		again := *before
 		again.Notices, again.Clocks = l.notices, &Ads{clocks: before.Clocks.clocks, answers: l.ads.answers,
 			epochs: before.Clocks.epochs}
 		return &again, nil
 	}
-	if failure == nil && err == nil {
-		failure, err = l.steps(l.date)
+	if err := l.date(); err != nil {
+		return nil, fmt.Errorf("looking up job ads: %w", err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if failure != nil {
-		return o.withoutAds(ctx, source, failure)
-	}
-	k.Notices, k.Clocks = l.notices, l.ads.OnlyClocks()
+	k.Notices, k.Clocks = l.notices, l.ads.onlyClocks()
 	return o.explainAll(ctx, k, l.ads)
 }
 
