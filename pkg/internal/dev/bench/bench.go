@@ -117,6 +117,23 @@ func timed(runs int, f func(i int) error) (t timing, err error) {
 	return t, nil
 }
 
+// prepared runs f the given number of times, each time after a preparation that does not count. Its processor time is
+// the median.
+func prepared(runs int, prepare, f func() error) (t timing, err error) {
+	took, cpu := make([]float64, runs), make([]float64, runs)
+	for i := range took {
+		if err := prepare(); err != nil {
+			return t, err
+		}
+		once, err := timed(1, func(int) error { return f() })
+		if err != nil {
+			return t, err
+		}
+		took[i], cpu[i] = once.median, once.cpu
+	}
+	return timing{median: pool.Median(took), cpu: pool.Median(cpu)}, nil
+}
+
 // milliseconds is a timing as a figure.
 func (t timing) milliseconds(what string, bound float64, note string) Figure {
 	return Figure{What: what, Value: t.median, Unit: "ms", CPU: t.cpu, Bound: bound, Note: note}

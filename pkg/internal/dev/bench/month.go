@@ -13,7 +13,7 @@ import (
 	_ "modernc.org/sqlite" // the driver
 
 	"github.com/chtc/gpureports/pkg/internal/dev/samplepool"
-	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/snapshots"
 )
 
@@ -82,19 +82,11 @@ func growing(ctx context.Context, dir string, newest *time.Time, runs int, ask f
 	if err := ask(*newest); err != nil {
 		return t, err
 	}
-	took, cpu := make([]float64, runs), make([]float64, runs)
-	for i := range took {
+	grow := func() error {
 		*newest = newest.Add(samplepool.Default().Cadence)
-		if err := repeatLast(ctx, db, *newest); err != nil {
-			return t, err
-		}
-		once, err := timed(1, func(int) error { return ask(*newest) })
-		if err != nil {
-			return t, err
-		}
-		took[i], cpu[i] = once.median, once.cpu
+		return repeatLast(ctx, db, *newest)
 	}
-	return timing{median: pool.Median(took), cpu: pool.Median(cpu)}, nil
+	return prepared(runs, grow, func() error { return ask(*newest) })
 }
 
 // restart asks data sources that find the cache directory of an earlier one.
@@ -141,26 +133,27 @@ func (b *bench) nothingCached(ctx context.Context) error {
 		}
 		b.add(t.milliseconds(of.what, of.bound, ""))
 	}
-	took := make([]float64, 3)
-	var cpu float64
-	for i := range took {
-		source, err := b.open(b.month(), "", "sqlite", atEnd)
-		if err != nil {
-			return err
-		}
-		if err = ask(ctx, source, byCategory, b.monthDays()+7, now); err == nil {
-			var t timing
-			t, err = timed(1, func(int) error { return ask(ctx, source, evictionsByDevice.json, b.monthDays(), windowEnd) })
-			took[i], cpu = t.median, t.cpu
-		}
-		source.Dispose()
-		if err != nil {
-			return err
+	var source *plugin.Datasource
+	dispose := func() {
+		if source != nil {
+			source.Dispose()
 		}
 	}
-	b.add(timing{median: pool.Median(took), cpu: cpu}.milliseconds("no job ads cached, 30 d with the job file", 4000,
-		"with the snapshots in memory"))
-	return nil
+	defer func() { dispose() }()
+	readSnapshots := func() (err error) {
+		dispose()
+		if source, err = b.open(b.month(), "", "sqlite", atEnd); err != nil {
+			return err
+		}
+		return ask(ctx, source, byCategory, b.monthDays()+7, now)
+	}
+	t, err := prepared(3, readSnapshots, func() error {
+		return ask(ctx, source, evictionsByDevice.json, b.monthDays(), windowEnd)
+	})
+	if err == nil {
+		b.add(t.milliseconds("no job ads cached, 30 d with the job file", 4000, "with the snapshots in memory"))
+	}
+	return err
 }
 
 // plainSQL runs what a user would write for the allocation by category in a generic SQLite data source.
