@@ -33,7 +33,7 @@ func getAGPU() Dashboard {
 					Override{"longestHours50", with(width(110), "displayName", "50% finish: jobs up to")},
 					Override{"bestCheckpointHours", with(width(110), "displayName", "Longer jobs: checkpoint every")}), freeNow),
 				Transformations: []Transformation{
-					freeOnly,
+					{ID: "filterByValue", From: "A", Options: including("State", "regex", "^Free$").Options},
 					{ID: "groupBy", From: "A", Options: object{"fields": object{"GPU": aggregated("count"),
 						"Device": groupKey}}},
 					{ID: "organize", From: "A", Options: object{"excludeByName": object{}, "indexByName": object{},
@@ -62,13 +62,6 @@ func getAGPU() Dashboard {
 		}}},
 	}
 }
-
-// freeOnly leaves the free GPUs of the first query.
-var freeOnly = func() Transformation {
-	free := including("State", "regex", "^Free$")
-	free.From = "A"
-	return free
-}()
 
 // notYet stands where fewer waits are over than a figure needs.
 var notYet = object{"noValue": "–"}

@@ -39,7 +39,7 @@ func users() Dashboard {
 					View: sortedBy(table(
 						Override{"GPU hours", amountBar},
 						Override{"% of total", width(110)},
-						// 0 of 0 hours is no number
+						// 0 of 0 hours has no percentage
 						Override{"Backfill %", object{"unit": "percent", "decimals": 1, "custom.width": 110,
 							"mappings": []object{{"type": "special", "options": object{"match": "nan",
 								"result": object{"text": "–"}}}}}},
