@@ -54,7 +54,7 @@ func addSQLite(ctx context.Context, path string, s snapshot) (rows int, afterwar
 }
 
 // writeSQLite writes to a month file in one transaction. It makes the file if there is none, and the missing parts of
-// its table. afterwards is a failure after the commit, which leaves what was written valid.
+// its table. afterwards is a failure after the commit, which leaves the rows valid.
 func writeSQLite(ctx context.Context, path string, prepare func(context.Context, *sql.DB) error,
 	write func(*sql.Tx) error) (afterwards, err error) {
 	if err := createFile(ctx, path, prepare); err != nil {

@@ -68,7 +68,7 @@ func (p *Pinned) Search(ctx context.Context, doing string, request map[string]an
 	return page, p.client.Complete(doing, &page.Shards)
 }
 
-// SearchPart asks with a request in JSON. The answer may lack what it says.
+// SearchPart searches with a request in JSON. The answer may be incomplete, which its fields tell.
 func (p *Pinned) SearchPart(ctx context.Context, doing string, request map[string]any) (*Page, error) {
 	request["pit"] = map[string]any{"id": p.newest(""), "keep_alive": keepAlive}
 	request["track_total_hits"] = false

@@ -301,7 +301,7 @@ describe('the mode', () => {
     });
   });
 
-  it('gives the pool back its settings after a look at many pools', async () => {
+  it('restores the settings of a pool when the scope is switched back', async () => {
     const jsonData: GpuSettings = { snapshotDir: '/data', jobs: 'sqlite', jobsPath: 'ads.db', userNames: 'full' };
     const { user, settings } = setup(jsonData);
     await user.click(screen.getByRole('radio', { name: 'Many pools' }));

@@ -23,7 +23,7 @@ export function ConfigEditor(props: SettingsEditorProps) {
   const { change } = settingInputs(props);
   const mode = jsonData.mode || settingDefaults.mode;
   const isOfPool = mode === 'pool';
-  const ofPool = useRef<GpuSettings>({}); // for those who only look at the other scope
+  const ofPool = useRef<GpuSettings>({}); // restored when the scope is switched back
 
   const changeMode = (chosen: Mode) => {
     if (isOfPool) {

@@ -78,7 +78,7 @@ func (s *Source) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result,
 	})
 }
 
-// lookup collects the ads of rows, unless nothing is asked for.
+// lookup collects the ads of rows, unless none are requested.
 func (s *Source) lookup(ctx context.Context, asked int, found *jobs.Collector, rowsOf func(*file) ([]int64, error)) (
 	jobs.Result, error) {
 	if asked == 0 {
