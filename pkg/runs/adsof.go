@@ -20,7 +20,6 @@ type Ads struct {
 	clocks   clocks
 	epochs   bool // there are epoch ads among them
 	answers  []adAnswer
-	place    func(*record) // finds the machine and the GPUs of a record
 }
 
 // adAnswer describes the answer to one lookup.
@@ -44,13 +43,9 @@ func (a *Ads) Date(ad *jobs.Ad, date jobs.Date) pool.Micros {
 	return r.at(date)
 }
 
-// mostBits is how many GPUs of a machine can have a bit in record.gpus.
-const mostBits = 64
-
 // read reads the ads of jobs and of short runs.
-func (a *Ads) read(ctx context.Context, o *Observed) (err error) {
-	a.place = o.placer()
-	if a.records, err = recordsOf(ctx, a.jobs, a.place); err != nil {
+func (a *Ads) read(ctx context.Context) (err error) {
+	if a.records, err = recordsOf(ctx, a.jobs); err != nil {
 		return err
 	}
 	if err = a.readShort(ctx); err != nil {
@@ -73,7 +68,6 @@ func (a *Ads) on(machine int, into []record) []record {
 		}
 		for i := range of.ads {
 			r := recordOf(&of.ads[i])
-			a.place(&r)
 			r.correct(a.clocks[r.AccessPoint])
 			into = append(into, r)
 		}
@@ -88,34 +82,11 @@ type onMachine struct {
 	ads     []jobs.Ad
 }
 
-// placer returns a function that finds the machine and the GPUs of records.
-func (o *Observed) placer() func(*record) {
-	names := o.View.Names.Texts()
-	machines := make(map[string]int32, len(o.Machines))
-	for m := range o.Machines {
-		machines[names[o.Machines[m].Name]] = int32(m)
-	}
-	return func(r *record) {
-		m, known := machines[r.Machine]
-		if !known {
-			return
-		}
-		r.machine = m
-		if gpus := o.Machines[m].GPUs; len(gpus) <= mostBits {
-			for g := range gpus {
-				if slices.Contains(r.GPUs, names[gpus[g].ID]) {
-					r.gpus |= 1 << g
-				}
-			}
-		}
-	}
-}
-
 // together is how many lists of ads one goroutine takes at a time.
 const together = 100
 
 // recordsOf reads lists of ads.
-func recordsOf(ctx context.Context, lists [][]jobs.Ad, place func(*record)) ([][]record, error) {
+func recordsOf(ctx context.Context, lists [][]jobs.Ad) ([][]record, error) {
 	found := make([][]record, len(lists))
 	err := parallel.Chunks(ctx, len(lists), together, func(_ *struct{}, first, end int) {
 		some := lists[first:end]
@@ -128,7 +99,6 @@ func recordsOf(ctx context.Context, lists [][]jobs.Ad, place func(*record)) ([][
 			begin := len(all)
 			for k := range list {
 				all = append(all, recordOf(&list[k]))
-				place(&all[len(all)-1])
 			}
 			found[first+i] = all[begin:len(all):len(all)]
 		}

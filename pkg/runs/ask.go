@@ -52,7 +52,7 @@ func (a *adLookup) lookUp(unseen pool.Window) error {
 
 // date reads the ads that were found, measures the clocks that dated them, and corrects the dates. Errors are ctx's.
 func (a *adLookup) date() (err error) {
-	if err = a.ads.read(a.ctx, a.Observed); err != nil {
+	if err = a.ads.read(a.ctx); err != nil {
 		return err
 	}
 	if a.ads.clocks, err = a.measure(a.ctx, a.ads); err != nil {

@@ -126,7 +126,7 @@ func (l *linker) constrain(run *Run, ads []record, into []constraint) []constrai
 	first, last := l.time(run.First), l.time(run.Last)
 	var own record
 	for _, next := range ads {
-		if int(next.machine) != l.number || next.start == 0 || next.end == 0 || distance(next.start, first) >= nearStart ||
+		if next.Machine != l.name || next.start == 0 || next.end == 0 || distance(next.start, first) >= nearStart ||
 			distance(next.end, last) >= nearEnd || !l.sharesGPU(next, run.GPUs) {
 			continue
 		}

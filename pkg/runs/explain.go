@@ -78,6 +78,7 @@ func (o *Observed) explain(ctx context.Context, ads *Ads) (*Explanations, error)
 func (l *linker) read(o *Observed, m int, ads *Ads) {
 	names := o.View.Names.Texts()
 	l.observed, l.number, l.machine = o, m, &o.Machines[m]
+	l.name = names[l.machine.Name]
 	l.ids, l.near, l.ads, l.known = l.ids[:0], l.near[:0], ads, nil
 	for g := range l.machine.GPUs {
 		l.ids = append(l.ids, names[l.machine.GPUs[g].ID])

@@ -61,8 +61,6 @@ type record struct {
 	*jobs.Ad
 	start, end pool.Micros // 0 = not stored
 	ahead      pool.Micros // the clock's error
-	machine    int32       // the number of the ad's machine, −1: none of those observed
-	gpus       uint64      // those of the ad on that machine, a bit each, if it has no more than 64
 }
 
 // at corrects a date of the ad; 0 = not stored.
@@ -83,7 +81,7 @@ func (r *record) day() int32 {
 
 // recordOf reads an ad by its access point's clock.
 func recordOf(ad *jobs.Ad) record {
-	return record{Ad: ad, start: ad.JobCurrentStartDate.Micros(), machine: -1,
+	return record{Ad: ad, start: ad.JobCurrentStartDate.Micros(),
 		end: cmp.Or(ad.RunEnd(), ad.EnteredCurrentStatus.Micros())}
 }
 
@@ -107,7 +105,8 @@ type linker struct {
 	observed *Observed
 	number   int // of the machine
 	machine  *Machine
-	ids      []string // of the machine's GPUs
+	name     string   // of the machine
+	ids      []string // of its GPUs
 	ads      *Ads     // nil: none
 	near     []record // those on the machine, once looked up
 
@@ -135,14 +134,11 @@ type part struct {
 
 // on reports whether an ad's run was on this machine, with one of the GPUs. An ad without GPUs says nothing against it.
 func (l *linker) on(r record, gpus []int32) bool {
-	return int(r.machine) == l.number && (r.gpus == 0 && len(r.GPUs) == 0 || l.sharesGPU(r, gpus))
+	return r.Machine == l.name && (len(r.GPUs) == 0 || l.sharesGPU(r, gpus))
 }
 
 // sharesGPU reports whether the ad of a run on this machine names one of the GPUs.
 func (l *linker) sharesGPU(r record, gpus []int32) bool {
-	if len(l.ids) <= mostBits {
-		return slices.ContainsFunc(gpus, func(g int32) bool { return r.gpus&(1<<g) != 0 })
-	}
 	return slices.ContainsFunc(gpus, func(g int32) bool { return slices.Contains(r.GPUs, l.ids[g]) })
 }
 

@@ -114,8 +114,7 @@ func (a *Ads) readShort(ctx context.Context) error {
 	for i := range a.short {
 		lists[i] = a.short[i].ads
 	}
-	asRead := func(*record) {} // their machine is known, and they are compared with it by id
-	read, err := recordsOf(ctx, lists, asRead)
+	read, err := recordsOf(ctx, lists)
 	for i := range read {
 		a.short[i].records = read[i]
 	}
