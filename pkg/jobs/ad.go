@@ -36,6 +36,11 @@ type Ad struct {
 	Owner        string
 	ChtcProjects string // a list
 
+	// How all runs of the job ended, and of these the attempts that never began, by the names of the vacate codes: such as
+	// StartdDraining=2,ReconnectFailed=1.
+	NumVacatesByReason             string
+	NumVacatesByReasonPreExecution string
+
 	// Where the last run was (an epoch ad: that run). Ads as HTCondor prints them have neither StartdName nor StartdSlot,
 	// which adstash makes; an epoch ad has its slot in RemoteHost, and in LastRemoteHost that of the previous run.
 	Machine string   // the part after the last @ of StartdName, or RemoteHost, or LastRemoteHost
@@ -77,10 +82,6 @@ type Ad struct {
 
 	HoldReasonCode      int // of an epoch ad: why this run was held; 0: it was not
 	VacateReasonSubCode int
-	// How all runs of the job ended, and of these the attempts that never began, by the names of the vacate codes: such as
-	// StartdDraining=2,ReconnectFailed=1.
-	NumVacatesByReason             string
-	NumVacatesByReasonPreExecution string
 
 	// Unread counts the attributes that figures use whose stored value is of no use (a word for a number, say); they count
 	// as not stored.
