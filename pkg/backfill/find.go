@@ -60,6 +60,13 @@ func (k *known) in(a *answer, m measure, whole gpuTenures) (found []Period) {
 	o, w, chosen := a.observed, a.plan.Window, a.newFilter()
 	since := o.Since(w)
 	split := splitter{measure: m, observed: o, explained: a.explained}
+	n := 0
+	for i := range k.periods {
+		if p := &k.periods[i]; p.open || p.Start <= w.To && p.End >= w.From {
+			n++
+		}
+	}
+	found = make([]Period, 0, n)
 	for i := range k.periods {
 		p := k.periods[i]
 		parts := k.periods[i : i+1]
