@@ -96,6 +96,7 @@ func (v *view) show(machine int, e *runs.Explained) (r Run, ok bool) {
 // each yields the runs that overlap the window, by machine and first snapshot, a machine's unseen ones after its
 // others. A run is valid until the next one. Errors come from yield and ctx.
 func (v *view) each(ctx context.Context, x *runs.Explanations, yield func(*Run) error) error {
+	var r Run
 	for m := range x.Machines {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -103,7 +104,8 @@ func (v *view) each(ctx context.Context, x *runs.Explanations, yield func(*Run) 
 		of := &x.Machines[m]
 		for _, list := range [][]runs.Explained{of.Runs, of.Unseen} {
 			for i := range list {
-				if r, ok := v.show(m, &list[i]); ok {
+				ok := false
+				if r, ok = v.show(m, &list[i]); ok {
 					if err := yield(&r); err != nil {
 						return err
 					}
