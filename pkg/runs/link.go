@@ -23,15 +23,14 @@ type Explained struct {
 	StartByAd bool // Start comes from an ad, not from the first snapshot that shows the run
 	EndByAd   bool // End comes from an ad
 	Clamped   bool // by its ad it ends before its start: End is set to Start
+	Yields    bool // an ad of the job says that a run of it yielded
+	final     bool // nothing more can be known: a later run of the job proves nothing
 	// SavedUntil is when the job last saved its work in this run, by its ad; otherwise Start.
 	SavedUntil  pool.Micros
-	Yields      bool  // an ad of the job says that a run of it yielded
 	UnknownCode int32 // a vacate code without a meaning in htcondor.md; 0 = none
 
 	number int32    // of the (first) run in Machine.Runs
 	own    *jobs.Ad // that describes it
-	adOf   adID     // of own
-	final  bool     // nothing more can be known: a later run of the job proves nothing
 }
 
 // adID identifies the runs that a job's ads describe: several epoch ads with one start are one run.
@@ -348,7 +347,7 @@ func (l *linker) part(p part, ads []record) Explained {
 // any.
 func (l *linker) explainPart(p part, seen seen, link Link, own, later record, ads []record) Explained {
 	e := Explained{Run: l.cut(p, own), Link: link, number: p.number, own: own.Ad,
-		adOf: idOf(own.Ad), Yields: yields(own.Ad) || yields(later.Ad)}
+		Yields: yields(own.Ad) || yields(later.Ad)}
 	e.Place = l.observed.PlaceAt(&l.machine.GPUs[e.Leader], e.First)
 	e.Start = seen.first
 	switch {

@@ -167,7 +167,7 @@ func (l *linker) disproved(r record) bool {
 // or one without a GlobalJobId that began then.
 func (l *linker) alreadySeen(e Explained, ad *jobs.Ad, x *Explanation) bool {
 	of := idOf(ad)
-	is := func(x Explained) bool { return x.adOf == of }
+	is := func(x Explained) bool { return idOf(x.own) == of }
 	if number, known := l.observed.jobs().numbers[e.Job]; known {
 		for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
 			pieces := l.runsOf(number, side)
