@@ -63,8 +63,6 @@ type Ad struct {
 	JobLastCheckpointTime Date
 
 	LastRemoteWallClockTime float64 // seconds of the last run
-	RemoteWallClockTime     float64 // seconds of all runs
-	CommittedTime           float64 // seconds of the runs that committed
 
 	// The job's requests. Sizes of memory are in MiB.
 	RequestGPUs      float64
@@ -75,9 +73,6 @@ type Ad struct {
 	JobStatus        int // 1 idle, 2 running, 3 removed, 4 completed, 5 held, 6 transferring output, 7 suspended
 	LastJobStatus    int // the status before
 	VacateReasonCode int // htcondor.md, "Vacate codes"
-	NumJobStarts     int
-	NumShadowStarts  int
-	NumVacates       int
 	NumHolds         int
 
 	HoldReasonCode      int // of an epoch ad: why this run was held; 0: it was not

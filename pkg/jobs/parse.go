@@ -40,13 +40,13 @@ type document struct {
 	EpochWriteDate, JobDisconnectedDate                  date
 	EpochAdType                                          text
 
-	LastRemoteWallClockTime, RemoteWallClockTime, CommittedTime number
+	LastRemoteWallClockTime number
 
 	VacateReasonCode number
 	ExitCode         number
 	ExitBySignal     number
 
-	NumJobStarts, NumShadowStarts, NumVacates, NumHolds number
+	NumHolds number
 
 	QDate                                                     date
 	RequestGPUs, RequestCpus, RequestMemory, RequestGPUMemory number
@@ -108,17 +108,12 @@ func ParseAd(stored []byte) (Ad, error) {
 		JobDisconnectedDate:  d.JobDisconnectedDate.value,
 
 		LastRemoteWallClockTime: d.LastRemoteWallClockTime.value,
-		RemoteWallClockTime:     d.RemoteWallClockTime.value,
-		CommittedTime:           d.CommittedTime.value,
 
 		HasVacateReasonCode: d.VacateReasonCode.set,
 		VacateReasonCode:    d.VacateReasonCode.int(),
 		Exited:              d.exited(),
 
-		NumJobStarts:    d.NumJobStarts.int(),
-		NumShadowStarts: d.NumShadowStarts.int(),
-		NumVacates:      d.NumVacates.int(),
-		NumHolds:        d.NumHolds.int(),
+		NumHolds: d.NumHolds.int(),
 
 		Owner:            shared(d.Owner.value),
 		QDate:            d.QDate.value,
@@ -263,10 +258,8 @@ func (d *document) unread() int {
 		&d.JobLastCheckpointTime} {
 		n += t.unread()
 	}
-	for _, t := range []*number{&d.JobStatus, &d.LastJobStatus, &d.LastRemoteWallClockTime, &d.RemoteWallClockTime,
-		&d.CommittedTime,
-		&d.VacateReasonCode, &d.ExitCode, &d.ExitBySignal, &d.NumJobStarts, &d.NumShadowStarts, &d.NumVacates, &d.NumHolds,
-		&d.HoldReasonCode, &d.VacateReasonSubCode, &d.SuccessCheckpointExitCode} {
+	for _, t := range []*number{&d.JobStatus, &d.LastJobStatus, &d.LastRemoteWallClockTime, &d.VacateReasonCode,
+		&d.ExitCode, &d.ExitBySignal, &d.NumHolds, &d.HoldReasonCode, &d.VacateReasonSubCode, &d.SuccessCheckpointExitCode} {
 		n += t.unread()
 	}
 	return n + d.AssignedGPUs.unread()

@@ -43,7 +43,7 @@ func TestParseAd(t *testing.T) {
 			"numvacates": "1", "numvacatesbyreason": "[ StartdPreemptExpression = 1 ]", "EpochwriteDate": 1759147000, "FirstjobmatchDate": 1}`,
 			Ad{Kind: Epoch, GlobalJobID: "j", AccessPoint: "j", RecordTime: 1759147521, GPUs: []string{"GPU-a", "GPU-b"},
 				HasVacateReasonCode: true, VacateReasonCode: 1019,
-				LastRemoteWallClockTime: 2520, NumVacates: 1, EpochWriteDate: 1759147000,
+				LastRemoteWallClockTime: 2520, EpochWriteDate: 1759147000,
 				NumVacatesByReason: "StartdPreemptExpression=1"},
 		},
 		"both spellings: the first usable value": {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	_ "embed" // the mappings
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -133,7 +134,9 @@ func documentID(schema Schema, document []byte) (string, error) {
 	case schema == Automatic:
 		return "", nil
 	case schema == Refactored && ad.Kind == jobs.Epoch:
-		return fmt.Sprintf("%s#%d#%d", ad.GlobalJobID, ad.NumShadowStarts, ad.RecordTime), nil
+		var epoch struct{ NumShadowStarts int }
+		err := json.Unmarshal(document, &epoch)
+		return fmt.Sprintf("%s#%d#%d", ad.GlobalJobID, epoch.NumShadowStarts, ad.RecordTime), err
 	}
 	return fmt.Sprintf("%s#%d", ad.GlobalJobID, ad.RecordTime), nil
 }
