@@ -88,8 +88,13 @@ func (a *asked) answer(ctx context.Context, about *frames.About) (func() data.Fr
 		figures, err := a.backfill(ctx)
 		return func() data.Frames { return backfill.Frames(figures, a.plan, about) }, err
 	case demand.Kind.Name:
-		d, err := a.demand(ctx, about)
-		return func() data.Frames { return d.frames(about) }, err
+		figures, err := a.demand(ctx, about)
+		return func() data.Frames {
+			if figures == nil {
+				return about.Finish(nil)
+			}
+			return demand.Frames(figures, a.plan, about)
+		}, err
 	case evictions.Kind.Name:
 		figures, err := a.evictions(ctx, about)
 		return func() data.Frames { return evictions.Frames(figures, a.plan, about) }, err

@@ -13,7 +13,7 @@ func (a *asked) backfill(ctx context.Context) (*backfill.Figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found groups[backfill.GroupFigures]
+	s := summed[backfill.Sums]{asked: a, total: &backfill.Sums{}, drawn: true}
 	w := wanted{kind: facts.KindGPUs, fields: []string{"poolAvailable", "poolUsed", "poolTaken"},
 		having: []string{"poolAvailable", "poolUsed", "poolTaken", "poolOther"}}
 	err = a.each(ctx, w, func(c cell) error {
@@ -21,22 +21,16 @@ func (a *asked) backfill(ctx context.Context) (*backfill.Figures, error) {
 		if n == nil || !n.drawn[c.bucket] {
 			return nil
 		}
-		texts := a.textsOf(a.plan.GroupBy, c.texts)
-		of, err := found.of(texts, a.buckets.Len(), func() backfill.GroupFigures {
-			g := backfill.GroupFigures{Texts: texts, Points: make([]backfill.Sums, a.buckets.Len()), Drawn: a.drawn(c.pool)}
-			for b := range g.Points {
-				g.Points[b].Snapshots = 1 // the added values are averages
+		return s.add(c, func(to *backfill.Sums) {
+			for i, average := range []*float64{&to.Available, &to.Used, &to.Taken} {
+				*average += c.values[i] / snapshots[c.pool][c.bucket]
 			}
-			return g
 		})
-		if err != nil {
-			return err
-		}
-		at := &of.Points[c.bucket]
-		for i, average := range []*float64{&at.Available, &at.Used, &at.Taken} {
-			*average += c.values[i] / snapshots[c.pool][c.bucket]
-		}
-		return nil
 	})
-	return &backfill.Figures{Groups: found.all, Times: a.times()}, err
+	for _, g := range s.found.all {
+		for b := range g.Points {
+			g.Points[b].Snapshots = 1 // the added values are averages
+		}
+	}
+	return s.figures(), err
 }

@@ -76,13 +76,7 @@ func (a *asked) listPools(about *frames.About) data.Frames {
 // covers is the share of the window's full hours that a pool's facts cover, in percent.
 func (a *asked) covers(p published) float64 {
 	full := (a.plan.Window.To - a.plan.Window.From - p.cut + pool.Minute) / pool.Hour
-	covered := 0.0
-	if c := a.cover[p.Pool]; c != nil {
-		for _, hours := range c.covered {
-			covered += hours
-		}
-	}
-	return 100 * covered / float64(max(full, 1))
+	return 100 * a.coveredHours(p) / float64(max(full, 1))
 }
 
 func mapped[V any](all []published, of func(published) V) (values []V) {
