@@ -208,8 +208,6 @@ type Checkpoint struct {
 	CompleteThrough int64  `json:"completeThrough"` // earlier hours are of finished days
 	Through         int64  `json:"through"`
 	PublishedAt     int64  `json:"publishedAt"`
-	// Written describes the documents of each hour that may still change, by its beginning in ms.
-	Written map[int64]Written `json:"written,omitempty"`
 	// Filling is the rest of an interrupted run over earlier hours; nil if there is none.
 	Filling *Filling `json:"filling,omitempty"`
 	// Seen are GPUs of the snapshots that the facts are derived from. They distinguish the pool from another one of the
@@ -228,12 +226,6 @@ type Filling struct {
 type Seen struct {
 	At   int64    `json:"at"`
 	GPUs []string `json:"gpus"`
-}
-
-// Written identifies the last written documents of an hour.
-type Written struct {
-	Documents int    `json:"documents"`
-	Hash      string `json:"hash"` // of all documents and their ids
 }
 
 // ID is the document's id.

@@ -29,7 +29,6 @@ type Part struct {
 	From, To  time.Time
 	Documents int // written: new ones, and those that have changed
 	Removed   int // obsolete documents from an earlier run
-	Compared  int // hours whose documents were read because something in them has changed
 	Warnings  []string
 }
 
@@ -41,9 +40,8 @@ const hoursAtOnce = 24
 const correcting = 8 * pool.Day
 
 // Run publishes the full hours that are over and corrects those of the last eight days, or all hours from Since.
-// Unchanged documents are not written again, and documents of hours that have not changed since they were written are
-// not even read, unless Since is set. An interrupted run resumes where it stopped. Errors: pool.BadQuery if there are
-// facts of another kind; errors from the snapshots, the job source and Elasticsearch; ctx's.
+// Unchanged documents are not written again. An interrupted run resumes where it stopped. Errors: pool.BadQuery if there
+// are facts of another kind; errors from the snapshots, the job source and Elasticsearch; ctx's.
 //
 // Two servers may publish the same pool at the same time: one that finds the checkpoint written by the other reads it
 // again, and continues from there.
@@ -85,9 +83,6 @@ func run(ctx context.Context, s *stores.Stores, env query.Env, o Options, done f
 	point.Seen = seen
 	if known != nil && point != known { // facts that cannot be mixed: none of the old ones stay
 		w.clear = facts.Micros(known.Since)
-	}
-	if err := w.forget(ctx, point, from); err != nil {
-		return err
 	}
 	zone := env.Zone.Calendar()
 	end := facts.FloorHour(zone, newest)
