@@ -58,7 +58,7 @@ var layers = map[string][]string{
 		"runs", "aggregate", "stores", "linked"},
 	"counts":     {"parallel", "pool", "localtime", "timeline", "query", "frames", "aggregate"},
 	"stores":     {"pool", "timeline", "jobs", "runs", "counts", "queues"},
-	"allocation": {"pool", "localtime", "timeline", "query", "frames", "aggregate", "counts", "stores"},
+	"allocation": {"pool", "localtime", "timeline", "query", "frames", "aggregate", "counts", "stores", "linked"},
 	"userhours":  {"pool", "localtime", "timeline", "query", "frames", "aggregate", "counts", "stores"},
 	"backfill": {"parallel", "pool", "localtime", "timeline", "query", "frames", "jobs", "runs",
 		"survival", "aggregate", "stores", "linked"},
@@ -77,7 +77,7 @@ var layers = map[string][]string{
 	"check": {"pool", "localtime", "sqlitefile", "snapshots", "timeline", "jobs", "runlog", "runs", "linked",
 		"stores"},
 	"plugin": {"parallel", "bucket", "segcache", "snapshots/objects", "check", "pool", "localtime", "snapshots",
-		"snapshots/registry", "timeline",
+		"snapshots/registry", "timeline", "aggregate", "counts",
 		"queues", "jobs", "jobs/sqlite", "jobs/elasticsearch", "query", "frames", "stores", "kinds",
 		"elastic", "fleet", "fleet/facts", "fleet/publish"},
 	"report":         nil, // a client of the plugin: anything but the command line
