@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,11 +87,8 @@ func (r *reportCommand) Run(ctx context.Context, c *cli.Console) (err error) {
 		return err
 	}
 	defer source.Dispose()
-	if r.Project != "" {
-		return r.ofOwner(ctx, c, source, options)
-	}
 	stop := cli.Working(c.Err, "Asking")
-	made, err := report.Make(ctx, source, options)
+	made, err := r.make(ctx, source, options)
 	stop()
 	if err != nil {
 		return err
@@ -117,20 +115,19 @@ func (r *reportCommand) fits() error {
 	return nil
 }
 
-// ofOwner writes the report of a project's machines.
-func (r *reportCommand) ofOwner(ctx context.Context, c *cli.Console, source asked, options report.Options) error {
-	stop := cli.Working(c.Err, "Asking")
+// make makes the report of the pool, or of a project's machines.
+func (r *reportCommand) make(ctx context.Context, source asked, options report.Options) (*report.Report, error) {
+	if r.Project == "" {
+		return report.Make(ctx, source, options)
+	}
 	owner, err := report.MakeOwner(ctx, source, r.Project, options)
-	stop()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	made := owner.Report()
-	if r.Title != "" {
-		made.Title = r.Title
-	}
+	made.Title = cmp.Or(r.Title, made.Title)
 	r.csv = owner.CSV
-	return r.hand(ctx, c.Out, made)
+	return made, nil
 }
 
 // hand mails the report, or writes it, or both.
@@ -154,21 +151,19 @@ func (r *reportCommand) hand(ctx context.Context, out io.Writer, made *report.Re
 	return r.write(out, made)
 }
 
-func (r *reportCommand) write(out io.Writer, made *report.Report) error {
-	if err := r.writeAs(out, made); err != nil {
+func (r *reportCommand) write(out io.Writer, made *report.Report) (err error) {
+	switch r.Format {
+	case "html":
+		err = made.HTML(out)
+	case "csv":
+		err = r.csv(out)
+	default:
+		err = made.Text(out, r.Width)
+	}
+	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil
-}
-
-func (r *reportCommand) writeAs(out io.Writer, made *report.Report) error {
-	switch r.Format {
-	case "html":
-		return made.HTML(out)
-	case "csv":
-		return r.csv(out)
-	}
-	return made.Text(out, r.Width)
 }
 
 // zone is the zone of the command line, or the calendar's of the settings if none is given.
