@@ -65,10 +65,7 @@ func openAdsOnDisk(settings Settings, key string) *segcache.Disk {
 	if settings.CacheDir == "" {
 		return nil
 	}
-	disk, err := segcache.OpenDisk(settings.CacheDir, "ads "+key, int64(settings.CacheDiskMB)<<20)
-	if err != nil {
-		return nil
-	}
+	disk, _ := segcache.OpenDisk(settings.CacheDir, "ads "+key, int64(settings.CacheDiskMB)<<20)
 	return disk
 }
 
@@ -137,24 +134,23 @@ func (r remote) Close() error {
 type traced struct{ jobs.Source }
 
 func (s traced) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
-	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link",
-		trace.WithAttributes(attribute.Int("jobs", len(wanted))))
-	defer span.End()
-	return s.Source.Ads(ctx, wanted)
+	return inSpan(ctx, s.Source.Ads, "jobs", wanted)
 }
 
 func (s traced) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
-	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link",
-		trace.WithAttributes(attribute.Int("machines", len(days))))
-	defer span.End()
-	return s.Source.AdsOnMachines(ctx, days)
+	return inSpan(ctx, s.Source.AdsOnMachines, "machines", days)
 }
 
 func (s traced) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
+	return inSpan(ctx, s.Source.Epochs, "machines", days)
+}
+
+func inSpan[T any](ctx context.Context, look func(context.Context, []T) (jobs.Result, error), what string,
+	wanted []T) (jobs.Result, error) {
 	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link",
-		trace.WithAttributes(attribute.Int("machines", len(days))))
+		trace.WithAttributes(attribute.Int(what, len(wanted))))
 	defer span.End()
-	return s.Source.Epochs(ctx, days)
+	return look(ctx, wanted)
 }
 
 // unreachable is a job source that cannot be used; it returns the reason to every caller.
