@@ -167,19 +167,15 @@ func (a *asked) first(h hours) map[string]any {
 	if a.plan.Bucket != nil && pool.Micros(a.plan.Bucket.Minutes)*pool.Minute <= pool.Hour {
 		return map[string]any{"match_all": map[string]any{}}
 	}
-	return map[string]any{"terms": map[string]any{"hour": a.firstHours(h)}}
-}
-
-// firstHours are the first hours of each bucket, in ms.
-func (a *asked) firstHours(h hours) (first []int64) {
 	i := slices.IndexFunc(a.pools, func(p published) bool { return p.zone.String() == h.zone })
+	var first []int64 // in ms
 	last := -1
 	for at := h.from; at < h.to; at = facts.NextHour(a.pools[i].zone, at) {
 		if b := a.bucket(at); b != last {
 			first, last = append(first, facts.Millis(at)), b
 		}
 	}
-	return first
+	return map[string]any{"terms": map[string]any{"hour": first}}
 }
 
 // bucket is the number of the bucket that holds an hour or a day.
