@@ -37,7 +37,11 @@ func openAds(ctx context.Context, dir *snapshots.Dir, instance backend.DataSourc
 	case jobsNone:
 		return nil
 	case jobsSQLite:
-		source, key, err = openJobFile(dir, settings)
+		path := dir.Join(settings.JobsPath)
+		source, key = sqlite.Open(path), jobs.Key(jobsSQLite, path)
+		if _, found := dir.Root().Stat(settings.JobsPath); found != nil && !errors.Is(found, fs.ErrNotExist) {
+			err = pool.SourceError("job file %s in the snapshot directory cannot be used: %w", settings.JobsPath, found)
+		}
 	case jobsElasticsearch:
 		source, key, err = openElasticsearch(ctx, instance, settings)
 		if err == nil && shared != nil {
@@ -67,14 +71,6 @@ func openAdsOnDisk(settings Settings, key string) *segcache.Disk {
 	}
 	disk, _ := segcache.OpenDisk(settings.CacheDir, "ads "+key, int64(settings.CacheDiskMB)<<20)
 	return disk
-}
-
-func openJobFile(dir *snapshots.Dir, settings Settings) (jobs.Source, string, error) {
-	if _, err := dir.Root().Stat(settings.JobsPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, "", pool.SourceError("job file %s in the snapshot directory cannot be used: %w", settings.JobsPath, err)
-	}
-	path := dir.Join(settings.JobsPath)
-	return sqlite.Open(path), jobs.Key(jobsSQLite, path), nil
 }
 
 // openElasticsearch uses the data source's own HTTP settings: URL, authentication, TLS, headers, proxy.

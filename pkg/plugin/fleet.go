@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
@@ -61,10 +60,6 @@ func (d *Datasource) computeFleet(ctx context.Context, naming query.Naming, r qu
 // fleetValues lists a dimension's values in a window, from the pools' facts.
 func (d *Datasource) fleetValues(ctx context.Context, naming query.Naming, dimension string, filter query.Filter,
 	r *http.Request) ([]option, error) {
-	if !slices.Contains(fleet.Dimensions, dimension) {
-		return nil, notFound{fmt.Errorf("unknown dimension %q for a fleet; valid values: %s", dimension,
-			strings.Join(fleet.Dimensions, ", "))}
-	}
 	points, err := d.pools(ctx)
 	if err != nil || len(points) == 0 {
 		return []option{}, err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/counts"
+	"github.com/chtc/gpureports/pkg/fleet"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -93,20 +94,20 @@ var ofValues = query.Catalog{{Name: "values", Views: []query.View{query.ListView
 // values lists a dimension's values in a window: from, to in ms (default: the newest 7 days), filter as in queries.
 func (d *Datasource) values(naming query.Naming, header http.Header, r *http.Request) (any, error) {
 	ctx, dimension := r.Context(), r.PathValue("dimension")
-	ofFleet := d.parsed.Mode == modeFleet
-	if !ofFleet && !slices.Contains(query.Dimensions, dimension) {
-		return nil, notFound{fmt.Errorf("unknown dimension %q; valid values: %s", dimension,
-			strings.Join(query.Dimensions, ", "))}
+	list, dimensions, of := d.poolValues, query.Dimensions, ""
+	if d.parsed.Mode == modeFleet {
+		list, dimensions, of = d.fleetValues, fleet.Dimensions, " for a fleet"
+	}
+	if !slices.Contains(dimensions, dimension) {
+		return nil, notFound{fmt.Errorf("unknown dimension %q%s; valid values: %s", dimension, of,
+			strings.Join(dimensions, ", "))}
 	}
 	filter, err := query.ParseFilter(json.RawMessage(r.URL.Query().Get("filter")))
 	if err != nil {
 		return nil, err
 	}
 	options, err := inSlot(ctx, func(ctx context.Context) ([]option, error) {
-		if ofFleet {
-			return d.fleetValues(ctx, naming, dimension, filter, r)
-		}
-		return d.poolValues(ctx, naming, dimension, filter, r)
+		return list(ctx, naming, dimension, filter, r)
 	})
 	if err != nil {
 		return nil, err
