@@ -28,28 +28,10 @@ type reportCommand struct {
 	Timezone string   `placeholder:"ZONE" help:"Time zone in which times are shown. Default: the data source's."`
 	Width    int      `default:"100" help:"Columns of text, at least 72."`
 	Output   string   `short:"o" type:"path" placeholder:"FILE" help:"Where to write the report. Default: standard output."`
-	mailOptions
+	report.Mail
 	asking
 
 	csv func(io.Writer) error // of an owner
-}
-
-// mailOptions say where a report is mailed.
-type mailOptions struct {
-	MailTo   []string `placeholder:"ADDRESS" help:"Mail the report, as text and as HTML, to these addresses, separated by commas."`
-	MailFrom string   `placeholder:"ADDRESS" help:"Sender of the mail. Default: gpureports@ this machine."`
-	SMTP     string   `name:"smtp" placeholder:"HOST:PORT" default:"localhost:25" help:"The mail server."`
-	SMTPHelo string   `name:"smtp-helo" placeholder:"NAME" help:"Name of this machine for the mail server (EHLO). Default: the sender's domain."`
-	SMTPTLS  string   `name:"smtp-tls" enum:"starttls-if-offered,starttls,tls,none" default:"starttls-if-offered" help:"How the connection is encrypted: starttls-if-offered, starttls, tls or none."`
-	SMTPUser string   `name:"smtp-user" placeholder:"USER" help:"User name for the mail server; the password is in the environment variable GPUREPORTS_SMTP_PASSWORD."`
-}
-
-// mail returns the options in the form of the report package.
-func (m mailOptions) mail() report.Mail {
-	return report.Mail{
-		To: m.MailTo, From: m.MailFrom, Server: m.SMTP, Helo: m.SMTPHelo, TLS: m.SMTPTLS,
-		User: m.SMTPUser, Password: os.Getenv("GPUREPORTS_SMTP_PASSWORD"),
-	}
 }
 
 // Run writes a report of the pool for people to read.
@@ -109,7 +91,7 @@ func (r *reportCommand) fits() error {
 		return cli.Usage("--project has sections of its own: leave --sections out")
 	case r.Format == "csv" && r.Project == "":
 		return cli.Usage("--format csv is for --project NAME: use text or html, or `query --format csv`")
-	case r.Format == "csv" && len(r.MailTo) > 0 && r.Output == "":
+	case r.Format == "csv" && len(r.Mail.To) > 0 && r.Output == "":
 		return cli.Usage("a mail holds text and HTML: leave --format csv out, or name an --output for it")
 	}
 	return nil
@@ -132,8 +114,9 @@ func (r *reportCommand) make(ctx context.Context, source asked, options report.O
 
 // hand mails the report, or writes it, or both.
 func (r *reportCommand) hand(ctx context.Context, out io.Writer, made *report.Report) (err error) {
-	if len(r.MailTo) > 0 {
-		if err := made.Send(ctx, r.mail(), r.Width); err != nil {
+	if len(r.Mail.To) > 0 {
+		r.Mail.Password = os.Getenv("GPUREPORTS_SMTP_PASSWORD")
+		if err := made.Send(ctx, r.Mail, r.Width); err != nil {
 			return err
 		}
 		if r.Output == "" {
