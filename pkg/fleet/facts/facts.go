@@ -280,7 +280,7 @@ func Fields() map[string]any {
 		"pool": found, "kind": found, "hour": date, "began": date, "runBegan": date, "complete": of("boolean"),
 		"since": date, "completeThrough": date, "through": date, "publishedAt": date,
 	}
-	for _, field := range []string{"written", "filling", "seen"} { // which are read as a whole
+	for _, field := range []string{"written", "filling", "seen"} { // read as a whole; written: by earlier versions
 		fields[field] = map[string]any{"type": "object", "enabled": false}
 	}
 	for _, field := range []string{"category", "slots", "device", "memory", "tier", "ownership", "project", "user",
