@@ -11,7 +11,6 @@ import (
 	"github.com/chtc/gpureports/pkg/check"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // Check runs the health check and checks all month files, the lists, and the job ads of the given length of time up to
@@ -104,7 +103,13 @@ func (d *Datasource) Build(ctx context.Context, from, to time.Time, list bool, d
 	group.SetLimit(2 * runtime.GOMAXPROCS(0)) // one computes while another one waits for the bucket
 	for _, date := range dates {
 		group.Go(func() error {
-			day := buildDay(inner, stores.Timeline, date, list)
+			day := BuiltDay{Date: pool.Time(pool.Micros(date) * pool.Day).Format(time.DateOnly)}
+			if list {
+				day.Missing, day.Err = stores.Timeline.Missing(inner, date)
+			} else {
+				built, err := stores.Timeline.Build(inner, date)
+				day.Missing, day.Rows, day.Err = !built.There, built.Rows, err
+			}
 			if inner.Err() != nil {
 				return inner.Err()
 			}
@@ -115,15 +120,4 @@ func (d *Datasource) Build(ctx context.Context, from, to time.Time, list bool, d
 		})
 	}
 	return group.Wait()
-}
-
-func buildDay(ctx context.Context, t *timeline.Timeline, date int32, list bool) BuiltDay {
-	day := BuiltDay{Date: pool.Time(pool.Micros(date) * pool.Day).Format(time.DateOnly)}
-	if list {
-		day.Missing, day.Err = t.Missing(ctx, date)
-		return day
-	}
-	built, err := t.Build(ctx, date)
-	day.Missing, day.Rows, day.Err = !built.There, built.Rows, err
-	return day
 }
