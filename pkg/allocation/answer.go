@@ -12,24 +12,16 @@ import (
 	"github.com/chtc/gpureports/pkg/stores"
 )
 
-// JobFigures returns those requested metrics of the view `health` that need job ads. A metric is missing or NaN if
-// there is no job ad or there are too few runs.
-type JobFigures func(ctx context.Context, p *query.Plan) (map[string]float64, error)
-
-// ofJobs are those metrics.
-var ofJobs = []string{"jobsLagSeconds", "linkRate", "clockErrorSeconds"}
-
-// Answer answers a query of the kind. jobs gives the figures of the view `health` that need job ads; nil if there is no
-// job source. Errors come from the timeline; if only one figure of jobs is requested from `health`, also those of
-// the job source.
-func Answer(ctx context.Context, s *stores.Stores, p *query.Plan, jobs JobFigures) (data.Frames, error) {
+// Answer answers a query of the kind. Errors come from the timeline; if only one figure of jobs is requested from
+// `health`, also those of the job source.
+func Answer(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
 	switch p.View {
 	case "current":
 		return current(ctx, s.Timeline, p)
 	case "changes":
 		return changes(ctx, s.Timeline, p)
 	case "health":
-		return health(ctx, s.Timeline, p, jobs)
+		return health(ctx, s, p)
 	}
 	slices, about, err := counts.Load(ctx, s.Timeline, p)
 	if err != nil {

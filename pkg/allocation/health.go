@@ -11,13 +11,42 @@ import (
 
 	"github.com/chtc/gpureports/pkg/counts"
 	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/linked"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/stores"
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
+// ofJobs are the metrics of the view `health` that need job ads.
+var ofJobs = []string{"jobsLagSeconds", "linkRate", "clockErrorSeconds"}
+
+// jobFigures returns those requested metrics that need job ads. A metric is missing or NaN if there is no job ad or
+// there are too few runs.
+func jobFigures(ctx context.Context, s *stores.Stores, p *query.Plan) (map[string]float64, error) {
+	figures := map[string]float64{}
+	if slices.Contains(p.Metrics, "jobsLagSeconds") {
+		newest, err := s.Ads.Newest(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !newest.IsZero() {
+			figures["jobsLagSeconds"] = pool.Time(p.Now).Sub(newest).Seconds()
+		}
+	}
+	if slices.Contains(p.Metrics, "linkRate") || slices.Contains(p.Metrics, "clockErrorSeconds") {
+		links, err := linked.LinksOf(ctx, s.Runs, s.Ads, p.Env.Lists, p.Window, p.Now)
+		if err != nil {
+			return nil, err
+		}
+		figures["linkRate"], figures["clockErrorSeconds"] = links.Rate, float64(links.ClockError)/float64(pool.Second)
+	}
+	return figures, nil
+}
+
 // health returns one row on the state of the data.
-func health(ctx context.Context, tl *timeline.Timeline, p *query.Plan, jobs JobFigures) (data.Frames, error) {
+func health(ctx context.Context, all *stores.Stores, p *query.Plan) (data.Frames, error) {
+	tl := all.Timeline
 	s, about, err := counts.Load(ctx, tl, p)
 	if err != nil {
 		return nil, err
@@ -51,8 +80,8 @@ func health(ctx context.Context, tl *timeline.Timeline, p *query.Plan, jobs JobF
 			}
 		}
 	}
-	if jobs != nil && slices.ContainsFunc(p.Metrics, func(m string) bool { return slices.Contains(ofJobs, m) }) {
-		found, err := jobs(ctx, p)
+	if all.Ads != nil && slices.ContainsFunc(p.Metrics, func(m string) bool { return slices.Contains(ofJobs, m) }) {
+		found, err := jobFigures(ctx, all, p)
 		switch {
 		case err == nil:
 			maps.Copy(figures, found)

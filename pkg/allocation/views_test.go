@@ -2,7 +2,6 @@ package allocation_test
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -16,11 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/chtc/gpureports/pkg/allocation"
 	"github.com/chtc/gpureports/pkg/internal/dev/golden"
-	"github.com/chtc/gpureports/pkg/kinds"
 	"github.com/chtc/gpureports/pkg/pool"
-	"github.com/chtc/gpureports/pkg/query"
 )
 
 // naiveState is what `current` and `stateTimeline` say of a GPU in a snapshot.
@@ -453,24 +449,6 @@ func checkHealth(t tester, p *naivePool, all []naiveSnapshot, s source, w pool.W
 		}
 	}
 	require.Empty(t, gaps)
-}
-
-// The job figures of health come from the given function; a figure that is NaN does not exist.
-func TestHealthWithJobs(t *testing.T) {
-	s := open(t, golden.Pool(t, "pool-a"), "UTC", 15)
-	w := golden.Window(t, "2025-09-30T00:00:00Z", "2025-10-01T00:00:00Z")
-	model, err := query.Parse([]byte(`{"queryType": "allocation", "view": "health"}`))
-	require.NoError(t, err)
-	p, err := kinds.Catalog.Plan(query.Request{Model: model, Window: w, Now: w.To}, s.env)
-	require.NoError(t, err)
-	frames, err := allocation.Answer(t.Context(), s.Stores, p,
-		func(context.Context, *query.Plan) (map[string]float64, error) {
-			return map[string]float64{"jobsLagSeconds": 7, "linkRate": 88}, nil
-		})
-	require.NoError(t, err)
-	rows := golden.Rows(frames)
-	require.Equal(t, 7.0, rows[0]["jobsLagSeconds"])
-	require.Equal(t, 88.0, rows[0]["linkRate"])
 }
 
 // A window that is long after the data, or in an outage, still finds the newest snapshot before its end.

@@ -213,14 +213,9 @@ func shortLength(d pool.Micros) string {
 	return length(d)
 }
 
-// entries lists the snapshot directory; nil when it may not be listed.
+// entries lists the snapshot directory, ascending; nil when it may not be listed.
 func entries(dir *snapshots.Dir) (names []string) {
-	handle, err := dir.Root().Open(".")
-	if err != nil {
-		return nil
-	}
-	defer handle.Close()
-	list, err := handle.ReadDir(-1)
+	list, err := fs.ReadDir(dir.Root().FS(), ".")
 	if err != nil {
 		return nil
 	}
@@ -229,7 +224,6 @@ func entries(dir *snapshots.Dir) (names []string) {
 			names = append(names, entry.Name())
 		}
 	}
-	slices.Sort(names)
 	return names
 }
 

@@ -1,8 +1,11 @@
 package check
 
 import (
+	"context"
 	"fmt"
+	"path"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/chtc/gpureports/pkg/localtime"
@@ -205,4 +208,132 @@ func shown(zone *localtime.Zone) string {
 		return "the list of zones"
 	}
 	return zone.Key()
+}
+
+// NewestZoneFinding compares the snapshots of the newest week, of which the view is, with the times at which their jobs
+// were queued.
+func NewestZoneFinding(ctx context.Context, t *timeline.Timeline, zone *localtime.Zone, view *timeline.View,
+	w pool.Window) Finding {
+	found := Finding{Store: "timezone", Severity: OK, Details: map[string]any{"timezone": zone.Key()}}
+	wait := shortestWait(view, w)
+	if wait.Jobs == 0 {
+		found.Text = fmt.Sprintf("time zone: %s; no job in the newest 7 days of snapshots shows whether it is right",
+			zone.Key())
+		return found
+	}
+	found.Details["shortestWaitSeconds"] = seconds(wait.Shortest)
+	var remedy string // unless there is a better one
+	switch {
+	case wait.early():
+		found.Text = fmt.Sprintf("time zone: with %s a job of %s is seen %s before it was queued: the collector's clock is "+
+			"behind the setting timezone. ", zone.Key(), wait.Schedd, WholeLength(-wait.Shortest))
+		remedy = "It is too little for another zone: keep the collector's clock and that access point's with NTP"
+	case wait.late():
+		found.Text = fmt.Sprintf("time zone: with %s no job is seen sooner than %s after it was queued: the collector's "+
+			"clock is ahead of the setting timezone, for example because it writes "+
+			"UTC. ", zone.Key(), WholeLength(wait.Shortest))
+		remedy = fmt.Sprintf("Only %d jobs tell: look whether snapshots have the right time", wait.Jobs)
+	default:
+		found.Text = fmt.Sprintf("time zone: %s fits the jobs' queue dates", zone.Key())
+		return found
+	}
+	found.Severity = Warning
+	advice, err := zoneAdvice(ctx, t, zone, wait)
+	switch {
+	case err != nil:
+		remedy = "Older data do not show since when: " + err.Error()
+	case advice != "":
+		remedy = advice
+	}
+	found.Text += remedy
+	return found
+}
+
+// zoneAdvice proposes a value for timezone if the newest data do not fit the current one: another zone, or, if older
+// data fit, the list form with the time at which the collector's clock changed. "" if the time zone is not the fault.
+// wait is the wait of the newest week.
+func zoneAdvice(ctx context.Context, t *timeline.Timeline, zone *localtime.Zone, wait Wait) (string, error) {
+	if wait.shift() == 0 {
+		return "", nil
+	}
+	name := likely(zone, []Wait{wait})
+	if isList(zone) {
+		return "Let the last zone of the list be " + name, nil
+	}
+	change, err := zoneChange(ctx, t, wait.Window.To)
+	if err != nil || change == 0 {
+		return "Set timezone to " + name, err
+	}
+	return "The older data fit: set timezone to " + zoneList(zone.Text(change), zone.Key(), name), nil
+}
+
+// zoneChange returns the first snapshot from which on the time zone does not fit, if it has changed once before the
+// newest snapshot; 0 if no older data fit.
+func zoneChange(ctx context.Context, t *timeline.Timeline, newest pool.Micros) (at pool.Micros, err error) {
+	first, _, ok, err := t.Range(ctx)
+	if err != nil || !ok {
+		return 0, err
+	}
+	before := func(n int) pool.Window { // the n-th week before the newest one
+		to := newest - pool.Micros(n)*week
+		return pool.Window{From: to - week + 1, To: to}
+	}
+	weeks := int((newest - first) / week)
+	fitting := 1 + sort.Search(weeks, func(n int) bool {
+		if err != nil {
+			return false
+		}
+		var wait Wait
+		_, wait, err = waitIn(ctx, t, before(n+1))
+		return wait.Jobs > 0 && wait.shift() == 0
+	})
+	if err != nil || fitting > weeks {
+		return 0, err
+	}
+	return zoneChangeIn(ctx, t, pool.Window{From: before(fitting).From, To: before(fitting - 1).To})
+}
+
+// waitIn returns the view of a window and its shortest wait.
+func waitIn(ctx context.Context, t *timeline.Timeline, w pool.Window) (*timeline.View, Wait, error) {
+	v, err := t.Load(ctx, w.From, w.To)
+	if err != nil {
+		return nil, Wait{}, err
+	}
+	return v, shortestWait(v, w), nil
+}
+
+// zoneChangeIn finds the change in a window: where the collector switched to another format, otherwise at the first
+// snapshot of the first day that does not fit.
+func zoneChangeIn(ctx context.Context, t *timeline.Timeline, w pool.Window) (at pool.Micros, err error) {
+	state, err := t.Source().Look(ctx)
+	if err != nil {
+		return 0, err
+	}
+	parts, err := state.Parts(ctx)
+	if err != nil {
+		return 0, err
+	}
+	format := ""
+	for _, part := range parts {
+		if part.Err != nil || !part.Dated {
+			continue
+		}
+		is := path.Ext(part.Name)
+		if format != "" && is != format && w.From < part.Window.From && part.Window.From <= w.To {
+			return part.Window.From, nil
+		}
+		format = is
+	}
+	for date := pool.DayOf(w.From); date <= pool.DayOf(w.To); date++ {
+		begin := pool.Micros(date) * pool.Day
+		day := pool.Window{From: begin, To: begin + pool.Day - 1}
+		v, wait, err := waitIn(ctx, t, day)
+		if err != nil {
+			return 0, err
+		}
+		if first, end := v.Snapshots(day); first < end && wait.shift() != 0 {
+			return v.Times[first], nil
+		}
+	}
+	return 0, nil
 }

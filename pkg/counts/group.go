@@ -26,9 +26,9 @@ type Classifier struct {
 
 type machineClass struct{ counts, chtcOwned bool }
 
-// NewClassifier returns a classifier of GPUs and rows that groups nothing.
-func NewClassifier(p *query.Plan, names []string) *Classifier {
-	return newClassifier(p, nil, names)
+// NewClassifier returns a classifier of GPUs and rows, which groups rows by the given groupings.
+func NewClassifier(p *query.Plan, names []string, by ...string) *Classifier {
+	return newClassifier(p, by, names)
 }
 
 func newClassifier(p *query.Plan, by, names []string) *Classifier {
@@ -134,7 +134,12 @@ func (c *Classifier) Keeps(class GPUClass, side pool.Side, row *timeline.Row) bo
 	return c.selected.Users.All() || row.State == pool.Claimed && c.user(row.User)
 }
 
-// group returns the group of a row of a side, held by a user; false: a filter leaves it out.
+// Group returns the group of a row of a side, held by a user; false: a filter leaves it out.
+func (c *Classifier) Group(gpu GPUClass, side pool.Side, row *timeline.Row, user timeline.Symbol) (aggregate.Key,
+	bool) {
+	return c.group(gpu, side, row, user)
+}
+
 func (c *Classifier) group(gpu GPUClass, side pool.Side, row *timeline.Row, user timeline.Symbol) (aggregate.Key,
 	bool) {
 	category := CategoryOf(gpu, side, row)

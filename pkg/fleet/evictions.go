@@ -17,17 +17,20 @@ import (
 // evicting is a question about evictions under way.
 type evicting struct {
 	*asked
-	total evictions.Sums
-	whole groups[evictions.GroupFigures] // of all runs: without causes and evidence
-	found groups[evictions.GroupFigures] // of evictions, by cause or evidence; empty if these do not matter
-	blind map[string]bool                // pools whose completions cannot be seen
-
-	partly map[string]bool // pools whose facts are of the earlier version
+	whole summed[evictions.Sums] // of all runs: without causes and evidence
+	found summed[evictions.Sums] // of evictions, by cause or evidence
+	// byEviction says that groups know evictions only; otherwise these are added to whole.
+	byEviction bool
+	blind      map[string]bool // pools whose completions cannot be seen
+	partly     map[string]bool // pools whose facts are of the earlier version
 }
 
 // evictions returns the sums over backfill runs: GPU-hours over hours, runs by where they began and ended.
 func (a *asked) evictions(ctx context.Context, about *frames.About) (*evictions.Figures, error) {
-	e := &evicting{asked: a, partly: map[string]bool{}}
+	total := &evictions.Sums{}
+	e := &evicting{asked: a, whole: summed[evictions.Sums]{asked: a, total: total},
+		found: summed[evictions.Sums]{asked: a, total: total}, byEviction: evictions.ByEviction(a.plan.GroupBy),
+		partly: map[string]bool{}}
 	for _, p := range a.pools {
 		if a.cover[p.Pool] != nil && p.Version == facts.Earlier {
 			e.partly[p.Pool] = true
@@ -68,84 +71,49 @@ func (a *asked) evictions(ctx context.Context, about *frames.About) (*evictions.
 
 // blindness finds the pools whose completions cannot be seen.
 func (e *evicting) blindness(ctx context.Context) error {
-	type links struct{ linked, counted, without float64 }
-	of := map[string]*links{}
-	add := func(pool string, linked, counted float64) *links {
-		if of[pool] == nil {
-			of[pool] = &links{}
-		}
-		of[pool].linked, of[pool].counted = of[pool].linked+linked, of[pool].counted+counted
-		return of[pool]
-	}
-	sum := func(w wanted, use func(cell)) error {
-		w.kind = facts.KindHour
-		return e.store.aggregate(ctx, e.pinned, e.sums(w, []string{"pool"}), func(found sum) error {
-			use(cell{found, found.texts["pool"], 0})
+	linked, counted, without := map[string]float64{}, map[string]float64{}, map[string]float64{}
+	begun := wanted{kind: facts.KindHour, fields: []string{"linkedBegun", "countedBegun", "withoutAds"}}
+	carried := wanted{kind: facts.KindHour, fields: []string{"linkedCarried", "countedCarried"},
+		also: func(h hours) map[string]any { // the first hour of the window
+			return map[string]any{"term": map[string]any{"hour": facts.Millis(h.from)}}
+		}}
+	for _, w := range []wanted{begun, carried} {
+		if err := e.each(ctx, w, func(c cell) error {
+			linked[c.pool] += c.values[0]
+			if counted[c.pool] += c.values[1]; len(c.values) > 2 {
+				without[c.pool] += c.values[2]
+			}
 			return nil
-		})
-	}
-	if err := sum(wanted{fields: []string{"linkedBegun", "countedBegun", "withoutAds"}}, func(c cell) {
-		add(c.pool, c.values[0], c.values[1]).without += c.values[2]
-	}); err != nil {
-		return err
-	}
-	if err := sum(wanted{fields: []string{"linkedCarried", "countedCarried"}, also: e.ofWindow}, func(c cell) {
-		add(c.pool, c.values[0], c.values[1])
-	}); err != nil {
-		return err
+		}); err != nil {
+			return err
+		}
 	}
 	e.blind = map[string]bool{}
-	for name, l := range of {
-		if evictions.Blind(l.without == 0, int(l.linked), int(l.counted)) {
+	for name := range linked {
+		if evictions.Blind(without[name] == 0, int(linked[name]), int(counted[name])) {
 			e.blind[name] = true
 		}
 	}
 	return nil
 }
 
-// ofWindow matches the first hour of the window.
-func (e *evicting) ofWindow(h hours) map[string]any {
-	return map[string]any{"term": map[string]any{"hour": facts.Millis(h.from)}}
-}
+// add adds a cell to the figures of all runs.
+func (e *evicting) add(c cell, add func(to *evictions.Sums)) error { return e.addTo(&e.whole, c, add) }
 
-// textsOfAll are the texts of the group without cause and evidence.
-func (e *evicting) textsOfAll(texts map[string]string) []string {
-	texts = maps.Clone(texts)
-	for _, g := range ofEvictions {
-		delete(texts, g)
-	}
-	return e.textsOf(e.plan.GroupBy, texts)
-}
-
-// of returns the figures of a group.
-func (e *evicting) of(of *groups[evictions.GroupFigures], texts []string, c cell) (*evictions.GroupFigures,
-	error) {
-	g, err := of.of(texts, e.buckets.Len(), func() evictions.GroupFigures {
-		g := evictions.GroupFigures{Texts: texts}
-		if e.plan.Frame == query.FrameSeries {
-			g.Points, g.Drawn = make([]evictions.Sums, e.buckets.Len()), e.drawn(c.pool)
-		}
-		return g
+func (e *evicting) addTo(s *summed[evictions.Sums], c cell, add func(to *evictions.Sums)) error {
+	return s.add(c, func(to *evictions.Sums) {
+		to.Blind = to.Blind || e.blind[c.pool]
+		to.Partly = to.Partly || e.partly[c.pool]
+		add(to)
 	})
-	if err == nil {
-		g.Sums.Blind = g.Sums.Blind || e.blind[c.pool]
-		g.Sums.Partly = g.Sums.Partly || e.partly[c.pool]
-		e.total.Partly = e.total.Partly || e.partly[c.pool]
-	}
-	return g, err
 }
 
-// all returns the figures of a group of runs.
-func (e *evicting) all(c cell) (*evictions.GroupFigures, error) {
-	return e.of(&e.whole, e.textsOfAll(c.texts), c)
-}
-
-// evicted returns the figures of a group of evictions.
-func (e *evicting) evicted(c cell) (*evictions.GroupFigures, error) {
-	if evictions.ByEviction(e.plan.GroupBy) {
-		return e.of(&e.found, e.textsOf(e.plan.GroupBy, c.texts), c)
+// evicted are the figures of evictions.
+func (e *evicting) evicted() *summed[evictions.Sums] {
+	if e.byEviction {
+		return &e.found
 	}
-	return e.all(c)
+	return &e.whole
 }
 
 // runs adds up GPU-hours, runs that began, and those that ended without an eviction.
@@ -155,26 +123,14 @@ func (e *evicting) runs(ctx context.Context) error {
 		fields: []string{"backfillHours", "backfillBegun", "unseenBegun", "yielded", "completed", "removed", "onHold",
 			"outOfSight", "ambiguous"}}
 	return e.each(ctx, w, func(c cell) error {
-		group, err := e.all(c)
-		if err != nil {
-			return err
-		}
-		for _, sums := range []*evictions.Sums{&group.Sums, &e.total} {
-			sums.GPUHours += c.values[0]
-			sums.Runs += int(c.values[1])
-			sums.Unseen += int(c.values[2])
+		return e.add(c, func(to *evictions.Sums) {
+			to.GPUHours += c.values[0]
+			to.Runs += int(c.values[1])
+			to.Unseen += int(c.values[2])
 			for i, outcome := range ends {
-				sums.Outcomes[outcome] += int(c.values[3+i])
+				to.Outcomes[outcome] += int(c.values[3+i])
 			}
-			sums.Blind = sums.Blind || e.blind[c.pool]
-		}
-		if group.Points != nil {
-			at := &group.Points[c.bucket]
-			at.GPUHours += c.values[0]
-			at.Runs += int(c.values[1])
-			at.Outcomes[runs.Yielded] += int(c.values[3])
-		}
-		return nil
+		})
 	})
 }
 
@@ -182,48 +138,37 @@ func (e *evicting) runs(ctx context.Context) error {
 func (e *evicting) carried(ctx context.Context) error {
 	w := wanted{kind: facts.KindUsers, fields: []string{"backfillCarried", "unseenCarried"}, also: e.first}
 	return e.each(ctx, w, func(c cell) error {
-		group, err := e.all(c)
-		if err != nil {
-			return err
-		}
-		for _, sums := range []*evictions.Sums{&group.Sums, &e.total} {
-			sums.Runs += int(c.values[0])
-			sums.Unseen += int(c.values[1])
-		}
-		if group.Points != nil {
-			group.Points[c.bucket].Runs += int(c.values[0])
-		}
-		return nil
+		return e.add(c, func(to *evictions.Sums) {
+			to.Runs += int(c.values[0])
+			to.Unseen += int(c.values[1])
+		})
 	})
 }
 
-// evictions adds up evictions, and all GPU-hours of the evicted runs.
+// evictions adds up evictions, and in tables all GPU-hours of the evicted runs.
 func (e *evicting) evictions(ctx context.Context) error {
-	w := wanted{kind: facts.KindEvictions, fields: []string{"evictions", "lost", "evicted", "evictedSaved"},
+	w := wanted{kind: facts.KindEvictions, fields: []string{"evictions", "evictedSaved", "lost", "evicted"},
 		having: []string{"evictions"}}
 	return e.each(ctx, w, func(c cell) error {
-		group, err := e.evicted(c)
+		err := e.addTo(e.evicted(), c, func(to *evictions.Sums) {
+			to.Outcomes[runs.Evicted] += int(c.values[0])
+			to.Saved += int(c.values[1])
+			if e.plan.Frame != query.FrameSeries { // which spreads them
+				to.Lost += c.values[2]
+				to.Evicted += c.values[3]
+			}
+		})
+		if err != nil || e.plan.Frame != query.FrameSeries {
+			return err
+		}
+		group, err := e.evicted().of(c)
 		if err != nil {
 			return err
 		}
-		for _, sums := range []*evictions.Sums{&group.Sums, &e.total} {
-			sums.Outcomes[runs.Evicted] += int(c.values[0])
-			sums.Lost += c.values[1]
-			sums.Evicted += c.values[2]
-			sums.Saved += int(c.values[3])
-		}
-		if group.Points != nil {
-			group.Points[c.bucket].Outcomes[runs.Evicted] += int(c.values[0])
-			drawn := &group.Drawn[c.bucket]
-			*drawn = *drawn || e.plan.Keep(e.buckets, c.bucket, e.through(c.pool))
-		}
+		drawn := &group.Drawn[c.bucket]
+		*drawn = *drawn || e.plan.Keep(e.buckets, c.bucket, facts.Micros(e.pool(c.pool).Through))
 		return nil
 	})
-}
-
-// through is the end of a pool's facts.
-func (e *evicting) through(name string) pool.Micros {
-	return facts.Micros(e.pool(name).Through)
 }
 
 func (e *evicting) pool(name string) *published {
@@ -245,7 +190,7 @@ func (e *evicting) part(since, name string, of func(*evictions.Sums) *float64) f
 
 func (e *evicting) spread(ctx context.Context, w wanted, of func(*evictions.Sums) *float64) error {
 	return e.each(ctx, w, func(c cell) error {
-		group, err := e.evicted(c)
+		group, err := e.evicted().of(c)
 		if err != nil {
 			return err
 		}
@@ -254,7 +199,7 @@ func (e *evicting) spread(ctx context.Context, w wanted, of func(*evictions.Sums
 		if group.Points == nil {
 			before := c.values[0] - held(by.from, c.time+1)
 			*of(&group.Sums) -= before
-			*of(&e.total) -= before
+			*of(e.whole.total) -= before
 			return nil
 		}
 		starts := e.buckets.Starts
@@ -285,7 +230,6 @@ func heldBy(c cell, second pool.Micros) func(from, to pool.Micros) float64 {
 
 // figures are the added sums.
 func (e *evicting) figures() (*evictions.Figures, error) {
-	f := &evictions.Figures{Total: e.total, Times: e.times()}
 	finish := func(sums *evictions.Sums, over float64) {
 		ended := 0
 		for outcome, n := range sums.Outcomes {
@@ -296,36 +240,32 @@ func (e *evicting) figures() (*evictions.Figures, error) {
 		sums.Outcomes[runs.Running] = sums.Runs - ended
 		sums.Over = over
 	}
+	f := e.evicted().figures()
 	finish(&f.Total, f.Total.GPUHours)
-	if f.Groups = e.whole.all; evictions.ByEviction(e.plan.GroupBy) {
-		f.Groups = e.found.all
-	}
 	for i := range f.Groups {
-		over := &f.Groups[i]
-		if evictions.ByEviction(e.plan.GroupBy) {
+		g := &f.Groups[i]
+		over := g
+		if e.byEviction {
 			var err error
-			if over, err = e.over(f.Groups[i].Texts); err != nil {
+			if over, err = e.over(*g); err != nil {
 				return nil, err
 			}
 		}
-		finish(&f.Groups[i].Sums, over.Sums.GPUHours)
-		for b := range f.Groups[i].Points {
-			f.Groups[i].Points[b].Over = over.Points[b].GPUHours
-			f.Groups[i].Points[b].Partly = f.Groups[i].Sums.Partly
+		finish(&g.Sums, over.Sums.GPUHours)
+		for b := range g.Points {
+			g.Points[b].Over, g.Points[b].Partly = over.Points[b].GPUHours, g.Sums.Partly
 		}
 	}
 	return f, nil
 }
 
 // over returns the figures of all runs of a group of evictions.
-func (e *evicting) over(texts []string) (*evictions.GroupFigures, error) {
-	texts = slices.Clone(texts)
-	for i, g := range e.plan.GroupBy {
-		if slices.Contains(ofEvictions, g) {
+func (e *evicting) over(g evictions.GroupFigures) (*evictions.GroupFigures, error) {
+	texts := slices.Clone(g.Texts)
+	for i, name := range e.plan.GroupBy {
+		if slices.Contains(ofEvictions, name) {
 			texts[i] = ""
 		}
 	}
-	return e.whole.of(texts, e.buckets.Len(), func() evictions.GroupFigures {
-		return evictions.GroupFigures{Texts: texts, Points: make([]evictions.Sums, e.buckets.Len())}
-	})
+	return e.whole.group("", texts)
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
 	"github.com/chtc/gpureports/pkg/fleet/facts"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
@@ -23,11 +24,14 @@ type wanted struct {
 	also func(hours) map[string]any
 }
 
-// cell is the sum of the facts of one group of one pool in one bucket.
+// cell is the sum of the facts of one group of one pool in one bucket, hour or day.
 type cell struct {
-	sum
 	pool   string
-	bucket int
+	texts  map[string]string // by field
+	time   pool.Micros       // beginning of the hour or day
+	began  pool.Micros       // one of the two hours of evictions, if grouped by it
+	bucket int               // that holds the time
+	values []float64
 }
 
 // stored are the fields that groupings are made from, if they have another name.
@@ -36,10 +40,14 @@ var stored = map[string]string{"machineType": "ownership"}
 // ofEvictions are the groupings that only evictions have.
 var ofEvictions = []string{"cause", "evidence"}
 
-// each calls use with the sums of the groups that the filter chooses, by pool and bucket. Its errors are returned.
-func (a *asked) each(ctx context.Context, w wanted, use func(cell) error) error {
-	s := &a.plan.Select
+// groupedBy returns the fields that the plan's groupings and filter need of facts: pool first, then others that the
+// facts of a kind have.
+func (a *asked) groupedBy(w wanted) []string {
 	by := []string{"pool"}
+	if w.kind == facts.KindHour {
+		return by
+	}
+	s := &a.plan.Select
 	need := func(field string, needed bool) {
 		if needed && !slices.Contains(by, field) {
 			by = append(by, field)
@@ -58,12 +66,7 @@ func (a *asked) each(ctx context.Context, w wanted, use func(cell) error) error 
 	need("schedd", !s.Schedds.All())
 	need("gpus", !s.GPUs.All())
 	need("gpuMemory", !s.GPUMemory.All())
-	return a.store.aggregate(ctx, a.pinned, a.sums(w, by), func(found sum) error {
-		if !chosen(s, found.texts) {
-			return nil
-		}
-		return use(cell{found, found.texts["pool"], a.bucket(found.time)})
-	})
+	return by
 }
 
 // chosen reports whether the filter lets a group pass, by those of its texts that are there.
@@ -167,13 +170,11 @@ func (a *asked) empty(of string) []float64 {
 // ofHours adds up a field of the facts of hours, by pool and bucket.
 func (a *asked) ofHours(ctx context.Context, field string) (map[string][]float64, error) {
 	sums := map[string][]float64{}
-	q := a.sums(wanted{kind: facts.KindHour, fields: []string{field}}, []string{"pool"})
-	err := a.store.aggregate(ctx, a.pinned, q, func(found sum) error {
-		name := found.texts["pool"]
-		if sums[name] == nil {
-			sums[name] = make([]float64, a.buckets.Len())
+	err := a.each(ctx, wanted{kind: facts.KindHour, fields: []string{field}}, func(c cell) error {
+		if sums[c.pool] == nil {
+			sums[c.pool] = make([]float64, a.buckets.Len())
 		}
-		sums[name][a.bucket(found.time)] += found.values[0]
+		sums[c.pool][c.bucket] += c.values[0]
 		return nil
 	})
 	return sums, err
@@ -181,24 +182,62 @@ func (a *asked) ofHours(ctx context.Context, field string) (map[string][]float64
 
 // groups are the values of an answer for each group of texts, in the order in which they are found first.
 type groups[T any] struct {
-	at  map[string]int
-	all []T
+	keys pool.Numbered[string]
+	all  []T
 }
 
 // of returns a group's value, created if there is none yet. It is valid until the next call. Errors: pool.BadQuery if
 // there are too many groups for that number of buckets.
 func (g *groups[T]) of(texts []string, buckets int, make func() T) (*T, error) {
-	key := fmt.Sprintf("%q", texts)
-	at, known := g.at[key]
-	if !known {
-		if g.at == nil {
-			g.at = map[string]int{}
-		}
-		at = len(g.all)
-		if err := query.Hold(at+1, buckets); err != nil {
+	n := int(g.keys.Number(fmt.Sprintf("%q", texts)))
+	if n == len(g.all) {
+		if err := query.Hold(n+1, buckets); err != nil {
 			return nil, err
 		}
-		g.at[key], g.all = at, append(g.all, make())
+		g.all = append(g.all, make())
 	}
-	return &g.all[at], nil
+	return &g.all[n], nil
+}
+
+// summed are the figures of an answer under way.
+type summed[S any] struct {
+	*asked
+	found groups[aggregate.Group[S]]
+	total *S
+	drawn bool // facts of buckets without a point do not count in series
+}
+
+// group returns the figures of a group, created if there are none yet.
+func (s *summed[S]) group(of string, texts []string) (*aggregate.Group[S], error) {
+	return s.found.of(texts, s.buckets.Len(), func() aggregate.Group[S] {
+		g := aggregate.Group[S]{Texts: texts}
+		if s.plan.Frame == query.FrameSeries {
+			g.Points, g.Drawn = make([]S, s.buckets.Len()), s.asked.drawn(of)
+		}
+		return g
+	})
+}
+
+// of returns the figures of a cell's group.
+func (s *summed[S]) of(c cell) (*aggregate.Group[S], error) {
+	return s.group(c.pool, s.textsOf(s.plan.GroupBy, c.texts))
+}
+
+// add adds a cell to the figures of its group, of its bucket in a series, and of all groups.
+func (s *summed[S]) add(c cell, add func(to *S)) error {
+	g, err := s.of(c)
+	if err != nil {
+		return err
+	}
+	add(&g.Sums)
+	add(s.total)
+	if n := s.cover[c.pool]; g.Points != nil && (!s.drawn || n != nil && n.drawn[c.bucket]) {
+		add(&g.Points[c.bucket])
+	}
+	return nil
+}
+
+// figures are the added sums.
+func (s *summed[S]) figures() *aggregate.Figures[S] {
+	return &aggregate.Figures[S]{Groups: s.found.all, Total: *s.total, Times: s.times()}
 }

@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"context"
+	"maps"
 	"slices"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
@@ -54,15 +56,12 @@ func (a *asked) listPools(about *frames.About) data.Frames {
 		}
 		return frames.Table(&shown, about, rows)
 	}
-	texts := func(name string, of func(published) string) *data.Field {
-		return frames.Text(name, mapped(a.pools, of))
-	}
 	times := func(name string, of func(published) int64) *data.Field {
 		return frames.Time(name, mapped(a.pools, func(p published) pool.Micros { return facts.Micros(of(p)) }))
 	}
 	fields := []*data.Field{
-		texts("pool", func(p published) string { return p.Pool }),
-		texts("zone", func(p published) string { return p.Zone }),
+		frames.Text("pool", mapped(a.pools, func(p published) string { return p.Pool })),
+		frames.Text("zone", mapped(a.pools, func(p published) string { return p.Zone })),
 		times("since", func(p published) int64 { return p.Since }),
 		times("through", func(p published) int64 { return p.Through }),
 		times("completeThrough", func(p published) int64 { return p.CompleteThrough }),
@@ -76,13 +75,7 @@ func (a *asked) listPools(about *frames.About) data.Frames {
 // covers is the share of the window's full hours that a pool's facts cover, in percent.
 func (a *asked) covers(p published) float64 {
 	full := (a.plan.Window.To - a.plan.Window.From - p.cut + pool.Minute) / pool.Hour
-	covered := 0.0
-	if c := a.cover[p.Pool]; c != nil {
-		for _, hours := range c.covered {
-			covered += hours
-		}
-	}
-	return 100 * covered / float64(max(full, 1))
+	return 100 * a.coveredHours(p) / float64(max(full, 1))
 }
 
 func mapped[V any](all []published, of func(published) V) (values []V) {
@@ -90,4 +83,57 @@ func mapped[V any](all []published, of func(published) V) (values []V) {
 		values = append(values, of(p))
 	}
 	return values
+}
+
+// Dimensions are the dimensions whose values can be listed.
+var Dimensions = []string{"pool", "category", "slots", "device", "ownership", "project", "user", "memory", "tier",
+	"schedd"}
+
+// ofValues plans the question for values.
+var ofValues = query.Catalog{{Name: "values", Views: []query.View{{Name: "values", GroupBy: Dimensions,
+	Metrics: []string{"values"}, Filters: append([]string{"pools"}, without(query.UserFilters, withoutFacts)...),
+	Frame: query.FrameTable, Alerting: query.AlertNone}}}}
+
+// Values returns the values of a dimension in a window, as they are stored, in the order of tables; single projects of
+// lists. "" is a project list without any. The plan shows and orders them.
+func (s *Store) Values(ctx context.Context, env query.Env, dimension string, f query.Filter,
+	w pool.Window) (values []string, p *query.Plan, err error) {
+	p, err = ofValues.Plan(query.Request{Model: query.Model{QueryType: "values", GroupBy: []string{dimension}, Filter: f},
+		Window: w}, env)
+	if err != nil {
+		return nil, nil, err
+	}
+	values, err = retried(ctx, s, func(ctx context.Context) ([]string, error) { return s.valuesOnce(ctx, dimension, p) })
+	return values, p, err
+}
+
+func (s *Store) valuesOnce(ctx context.Context, dimension string, p *query.Plan) ([]string, error) {
+	a, err := s.look(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer a.pinned.Close(ctx)
+	found := map[string]bool{}
+	if len(a.cover) > 0 {
+		kind := facts.KindGPUs
+		switch {
+		case dimension == "schedd":
+			kind = facts.KindWaits
+		case dimension == "user" || !p.Select.Users.All():
+			kind = facts.KindUsers
+		}
+		err = a.each(ctx, wanted{kind: kind}, func(c cell) error {
+			text := c.texts[dimension]
+			if projects := pool.Projects(text); dimension == "project" && len(projects) > 0 {
+				for _, project := range projects {
+					found[project] = true
+				}
+				return nil
+			}
+			found[text] = true
+			return nil
+		})
+	}
+	compare := func(a, b string) int { return query.CompareValues(dimension, a, b) }
+	return slices.SortedFunc(maps.Keys(found), compare), err
 }

@@ -105,24 +105,6 @@ func (s *Store) pools(ctx context.Context, pinned *elastic.Pinned) ([]facts.Chec
 	return all, nil
 }
 
-// sums is a query that adds fields up in composite aggregations.
-type sums struct {
-	kind   string           // of facts
-	by     []string         // fields to group by; the first is pool
-	day    string           // zone of the days to group by; "" if none
-	hours  bool             // group by hour
-	filter []map[string]any // further queries that facts must match
-	fields []string         // fields to add up
-}
-
-// sum is one group's.
-type sum struct {
-	texts  map[string]string // by field
-	time   pool.Micros       // beginning of the hour or day
-	began  pool.Micros       // one of the two hours of evictions, if grouped by it
-	values []float64
-}
-
 // timeSource is the name of the time among the sources of a composite aggregation.
 const timeSource = "time"
 
@@ -139,20 +121,18 @@ const pageOf = 60_000
 // mostGroups bounds the groups that are read for one answer.
 const mostGroups = 2_000_000
 
-// aggregate calls each with every group, exactly: all pages of a composite aggregation. An error of each is returned.
-func (s *Store) aggregate(ctx context.Context, pinned *elastic.Pinned, q sums, each func(sum) error) error {
-	composite := map[string]any{"size": pageOf, "sources": q.sources()}
-	added := map[string]any{}
-	for _, field := range q.fields {
+// each calls use with the sums of the groups that the filter chooses, by pool and bucket, exactly: all pages of a
+// composite aggregation. Its errors are returned.
+func (a *asked) each(ctx context.Context, w wanted, use func(cell) error) error {
+	composite, added := map[string]any{"size": pageOf, "sources": a.sources(w)}, map[string]any{}
+	for _, field := range w.fields {
 		added[field] = map[string]any{"sum": map[string]any{"field": field}}
 	}
-	request := map[string]any{"size": 0,
-		"query": map[string]any{"bool": map[string]any{"filter": append([]map[string]any{
-			{"term": map[string]any{"kind": q.kind}}}, q.filter...)}},
+	request := map[string]any{"size": 0, "query": a.matching(w),
 		"aggs": map[string]any{"groups": map[string]any{"composite": composite, "aggs": added}}}
 	const doing = "adding facts up"
 	for read := 0; ; {
-		page, err := pinned.Search(ctx, doing, request)
+		page, err := a.pinned.Search(ctx, doing, request)
 		if err != nil {
 			return err
 		}
@@ -161,14 +141,17 @@ func (s *Store) aggregate(ctx context.Context, pinned *elastic.Pinned, q sums, e
 			Buckets  []map[string]json.RawMessage
 		}
 		if err := json.Unmarshal(page.Aggregations["groups"], &groups); err != nil {
-			return s.client.Unreadable(doing, err)
+			return a.store.client.Unreadable(doing, err)
 		}
 		for _, bucket := range groups.Buckets {
-			found, err := q.read(bucket)
+			found, err := a.read(w, bucket)
 			if err != nil {
-				return s.client.Unreadable(doing, err)
+				return a.store.client.Unreadable(doing, err)
 			}
-			if err := each(found); err != nil {
+			if !chosen(&a.plan.Select, found.texts) {
+				continue
+			}
+			if err := use(found); err != nil {
 				return err
 			}
 		}
@@ -185,28 +168,47 @@ func (s *Store) aggregate(ctx context.Context, pinned *elastic.Pinned, q sums, e
 
 // sources are the fields to group by: pool and time first, because documents are stored in this order, so that a page
 // begins where the last one ended.
-func (q *sums) sources() (sources []map[string]any) {
-	for _, field := range q.by {
+func (a *asked) sources(w wanted) (sources []map[string]any) {
+	for _, field := range a.groupedBy(w) {
 		sources = append(sources, map[string]any{field: map[string]any{"terms": map[string]any{"field": field}}})
 	}
-	var of map[string]any
-	switch {
-	case q.day != "":
-		of = map[string]any{"date_histogram": map[string]any{"field": "hour", "calendar_interval": "day",
-			"time_zone": q.day}}
-	case q.hours:
-		of = map[string]any{"terms": map[string]any{"field": "hour"}}
-	default:
+	of := map[string]any{"terms": map[string]any{"field": "hour"}}
+	switch bucket := a.plan.Bucket; {
+	case w.hours:
+	case bucket == nil:
 		return sources
+	case bucket.Minutes >= int(pool.Day/pool.Minute): // longer buckets are made of days
+		of = map[string]any{"date_histogram": map[string]any{"field": "hour", "calendar_interval": "day",
+			"time_zone": a.plan.Location.String()}}
 	}
 	return slices.Insert(sources, 1, map[string]any{timeSource: of})
 }
 
-var errNoValue = errors.New("a sum has no value")
+// matching matches the wanted facts of the window.
+func (a *asked) matching(w wanted) map[string]any {
+	filter := []map[string]any{{"term": map[string]any{"kind": w.kind}}, anyOf(a.within(w.also))}
+	having := w.having
+	if having == nil {
+		having = w.fields
+	}
+	var exist []map[string]any
+	for _, field := range having {
+		exist = append(exist, map[string]any{"exists": map[string]any{"field": field}})
+	}
+	if len(exist) > 0 {
+		filter = append(filter, anyOf(exist))
+	}
+	return map[string]any{"bool": map[string]any{"filter": filter}}
+}
+
+// anyOf matches documents that match any of several queries.
+func anyOf(queries []map[string]any) map[string]any {
+	return map[string]any{"bool": map[string]any{"should": queries, "minimum_should_match": 1}}
+}
 
 // read reads a bucket of an aggregation.
-func (q *sums) read(bucket map[string]json.RawMessage) (sum, error) {
-	found := sum{texts: map[string]string{}}
+func (a *asked) read(w wanted, bucket map[string]json.RawMessage) (cell, error) {
+	found := cell{texts: map[string]string{}}
 	var key map[string]any
 	if err := json.Unmarshal(bucket["key"], &key); err != nil {
 		return found, err
@@ -223,13 +225,14 @@ func (q *sums) read(bucket map[string]json.RawMessage) (sum, error) {
 			}
 		}
 	}
-	for _, field := range q.fields {
+	found.pool, found.bucket = found.texts["pool"], a.bucket(found.time)
+	for _, field := range w.fields {
 		var holder struct{ Value *float64 }
 		if err := json.Unmarshal(bucket[field], &holder); err != nil {
 			return found, err
 		}
 		if holder.Value == nil {
-			return found, errNoValue
+			return found, errors.New("a sum has no value")
 		}
 		found.values = append(found.values, *holder.Value)
 	}

@@ -73,14 +73,13 @@ func (a *asked) look(ctx context.Context) error {
 	if err := query.Hold(len(a.pools), n); err != nil {
 		return err
 	}
-	q := a.sums(wanted{kind: facts.KindHour, fields: []string{"slices", "coveredHours", "snapshots"}}, []string{"pool"})
-	err = a.store.aggregate(ctx, a.pinned, q, func(found sum) error {
-		c := a.cover[found.texts["pool"]]
+	hour := wanted{kind: facts.KindHour, fields: []string{"slices", "coveredHours", "snapshots"}}
+	err = a.each(ctx, hour, func(found cell) error {
+		c, b := a.cover[found.pool], found.bucket
 		if c == nil {
 			c = &coverage{slices: make([]float64, n), covered: make([]float64, n), drawn: make([]bool, n)}
-			a.cover[found.texts["pool"]] = c
+			a.cover[found.pool] = c
 		}
-		b := a.bucket(found.time)
 		c.slices[b] += found.values[0]
 		c.covered[b] += found.values[1]
 		// figures that are counted by slices need a slice; an hour can be covered without one
@@ -129,37 +128,6 @@ func hoursOf(point facts.Checkpoint, w pool.Window) published {
 	return p
 }
 
-// sums is the query for the wanted facts of the window, by pool and further fields, in the plan's buckets.
-func (a *asked) sums(w wanted, by []string) sums {
-	q := sums{kind: w.kind, by: by, fields: w.fields, filter: []map[string]any{anyOf(a.within(w.also))}}
-	having := w.having
-	if having == nil {
-		having = w.fields
-	}
-	var exist []map[string]any
-	for _, field := range having {
-		exist = append(exist, map[string]any{"exists": map[string]any{"field": field}})
-	}
-	if len(exist) > 0 {
-		q.filter = append(q.filter, anyOf(exist))
-	}
-	switch bucket := a.plan.Bucket; {
-	case w.hours:
-		q.hours = true
-	case bucket == nil:
-	case bucket.Minutes >= int(pool.Day/pool.Minute):
-		q.day = a.plan.Location.String() // longer buckets are made of days
-	default:
-		q.hours = true
-	}
-	return q
-}
-
-// anyOf matches documents that match any of several queries.
-func anyOf(queries []map[string]any) map[string]any {
-	return map[string]any{"bool": map[string]any{"should": queries, "minimum_should_match": 1}}
-}
-
 // hours are the hours of a zone from one to another.
 type hours struct {
 	from, to pool.Micros
@@ -199,19 +167,15 @@ func (a *asked) first(h hours) map[string]any {
 	if a.plan.Bucket != nil && pool.Micros(a.plan.Bucket.Minutes)*pool.Minute <= pool.Hour {
 		return map[string]any{"match_all": map[string]any{}}
 	}
-	return map[string]any{"terms": map[string]any{"hour": a.firstHours(h)}}
-}
-
-// firstHours are the first hours of each bucket, in ms.
-func (a *asked) firstHours(h hours) (first []int64) {
 	i := slices.IndexFunc(a.pools, func(p published) bool { return p.zone.String() == h.zone })
+	var first []int64 // in ms
 	last := -1
 	for at := h.from; at < h.to; at = facts.NextHour(a.pools[i].zone, at) {
 		if b := a.bucket(at); b != last {
 			first, last = append(first, facts.Millis(at)), b
 		}
 	}
-	return first
+	return map[string]any{"terms": map[string]any{"hour": first}}
 }
 
 // bucket is the number of the bucket that holds an hour or a day.
@@ -255,7 +219,12 @@ func (a *asked) tell(about *frames.About) {
 		about.Info("facts are of full hours: %s min at the ends of the time range are left out (%s)",
 			frames.Decimal(float64(left)/float64(pool.Minute)), strings.Join(cut[left], ", "))
 	}
-	a.figuresAbout(about)
+	about.Stat("Pools", "locale", float64(len(a.pools)))
+	for _, p := range a.pools {
+		if window := pool.Hours(max(0, p.to-p.from)); window > 0 {
+			about.Stat("Coverage of "+p.Pool, "percent", 100*a.coveredHours(p)/window)
+		}
+	}
 }
 
 // tellLate adds a notice about a pool's missing facts at the window's end.
@@ -272,18 +241,12 @@ func (a *asked) tellLate(about *frames.About, p published) {
 	}
 }
 
-// figuresAbout adds the coverage of the pools.
-func (a *asked) figuresAbout(about *frames.About) {
-	about.Stat("Pools", "locale", float64(len(a.pools)))
-	for _, p := range a.pools {
-		covered := 0.0
-		if c := a.cover[p.Pool]; c != nil {
-			for _, hours := range c.covered {
-				covered += hours
-			}
-		}
-		if window := pool.Hours(max(0, p.to-p.from)); window > 0 {
-			about.Stat("Coverage of "+p.Pool, "percent", 100*covered/window)
+// coveredHours is the time that a pool's facts cover.
+func (a *asked) coveredHours(p published) (hours float64) {
+	if c := a.cover[p.Pool]; c != nil {
+		for _, covered := range c.covered {
+			hours += covered
 		}
 	}
+	return hours
 }

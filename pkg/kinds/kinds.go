@@ -27,9 +27,7 @@ type kind struct {
 
 // all are the kinds, in the order of the editor. A new kind is a folder and a line here.
 var all = []kind{
-	{allocation.Kind, func(ctx context.Context, s *stores.Stores, p *query.Plan) (data.Frames, error) {
-		return allocation.Answer(ctx, s, p, jobFigures(s))
-	}},
+	{allocation.Kind, allocation.Answer},
 	{userhours.Kind, userhours.Answer},
 	{backfill.Kind, backfill.Answer},
 	{evictions.Kind, evictions.Answer},

@@ -37,7 +37,11 @@ func openAds(ctx context.Context, dir *snapshots.Dir, instance backend.DataSourc
 	case jobsNone:
 		return nil
 	case jobsSQLite:
-		source, key, err = openJobFile(dir, settings)
+		path := dir.Join(settings.JobsPath)
+		source, key = sqlite.Open(path), jobs.Key(jobsSQLite, path)
+		if _, found := dir.Root().Stat(settings.JobsPath); found != nil && !errors.Is(found, fs.ErrNotExist) {
+			err = pool.SourceError("job file %s in the snapshot directory cannot be used: %w", settings.JobsPath, found)
+		}
 	case jobsElasticsearch:
 		source, key, err = openElasticsearch(ctx, instance, settings)
 		if err == nil && shared != nil {
@@ -65,19 +69,8 @@ func openAdsOnDisk(settings Settings, key string) *segcache.Disk {
 	if settings.CacheDir == "" {
 		return nil
 	}
-	disk, err := segcache.OpenDisk(settings.CacheDir, "ads "+key, int64(settings.CacheDiskMB)<<20)
-	if err != nil {
-		return nil
-	}
+	disk, _ := segcache.OpenDisk(settings.CacheDir, "ads "+key, int64(settings.CacheDiskMB)<<20)
 	return disk
-}
-
-func openJobFile(dir *snapshots.Dir, settings Settings) (jobs.Source, string, error) {
-	if _, err := dir.Root().Stat(settings.JobsPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, "", pool.SourceError("job file %s in the snapshot directory cannot be used: %w", settings.JobsPath, err)
-	}
-	path := dir.Join(settings.JobsPath)
-	return sqlite.Open(path), jobs.Key(jobsSQLite, path), nil
 }
 
 // openElasticsearch uses the data source's own HTTP settings: URL, authentication, TLS, headers, proxy.
@@ -137,24 +130,23 @@ func (r remote) Close() error {
 type traced struct{ jobs.Source }
 
 func (s traced) Ads(ctx context.Context, wanted []jobs.Wanted) (jobs.Result, error) {
-	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link",
-		trace.WithAttributes(attribute.Int("jobs", len(wanted))))
-	defer span.End()
-	return s.Source.Ads(ctx, wanted)
+	return inSpan(ctx, s.Source.Ads, "jobs", wanted)
 }
 
 func (s traced) AdsOnMachines(ctx context.Context, days []jobs.MachineDay) (jobs.Result, error) {
-	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link",
-		trace.WithAttributes(attribute.Int("machines", len(days))))
-	defer span.End()
-	return s.Source.AdsOnMachines(ctx, days)
+	return inSpan(ctx, s.Source.AdsOnMachines, "machines", days)
 }
 
 func (s traced) Epochs(ctx context.Context, days []jobs.EpochDay) (jobs.Result, error) {
+	return inSpan(ctx, s.Source.Epochs, "machines", days)
+}
+
+func inSpan[T any](ctx context.Context, look func(context.Context, []T) (jobs.Result, error), what string,
+	wanted []T) (jobs.Result, error) {
 	ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports link",
-		trace.WithAttributes(attribute.Int("machines", len(days))))
+		trace.WithAttributes(attribute.Int(what, len(wanted))))
 	defer span.End()
-	return s.Source.Epochs(ctx, days)
+	return look(ctx, wanted)
 }
 
 // unreachable is a job source that cannot be used; it returns the reason to every caller.

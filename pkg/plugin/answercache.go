@@ -18,29 +18,29 @@ const answerLifetime = time.Second
 // answerCache computes equal questions once. A question joins a computation, running or finished, for as long as
 // answers live; a finished one only if it succeeded and its result fits. A computation is cancelled when no caller
 // waits for it anymore. It is safe for concurrent use.
-type answerCache[T any] struct {
+type answerCache struct {
 	lifetime time.Duration
 	maxBytes int64 // of all finished answers; 0 keeps none
-	size     func(T) int64
 
 	mu           sync.Mutex
 	bytes        int64
-	computations map[string]*computation[T]
+	computations map[string]*computation
 }
 
-type computation[T any] struct {
+type computation struct {
 	deadline *longestDeadline // the context of the computation
 	cancel   context.CancelFunc
 	waiting  int           // callers, at least until it is finished
 	done     chan struct{} // closed when result and err are final
-	result   T             // shared: read only
+	result   data.Frames   // shared: read only
 	err      error
 	bytes    int64 // that the result takes of the room
 }
 
 // get returns compute's result for the key. ctx ends the waiting, not the work that others wait for. A panic of compute
 // is a *parallel.Panic.
-func (c *answerCache[T]) get(ctx context.Context, key string, compute func(context.Context) (T, error)) (T, error) {
+func (c *answerCache) get(ctx context.Context, key string,
+	compute func(context.Context) (data.Frames, error)) (data.Frames, error) {
 	c.mu.Lock()
 	found := c.computations[key]
 	if found == nil {
@@ -60,19 +60,18 @@ func (c *answerCache[T]) get(ctx context.Context, key string, compute func(conte
 			found.cancel()
 			c.forget(key, found) // because later callers need an answer that is not cancelled
 		}
-		var none T
-		return none, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 
 // start begins a computation. It inherits the context values of the first caller, and the deadline of the caller that
 // waits the longest. c.mu is held.
-func (c *answerCache[T]) start(ctx context.Context, key string,
-	compute func(context.Context) (T, error)) *computation[T] {
+func (c *answerCache) start(ctx context.Context, key string,
+	compute func(context.Context) (data.Frames, error)) *computation {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	started := &computation[T]{deadline: &longestDeadline{Context: own}, cancel: cancel, done: make(chan struct{})}
+	started := &computation{deadline: &longestDeadline{Context: own}, cancel: cancel, done: make(chan struct{})}
 	if c.computations == nil {
-		c.computations = map[string]*computation[T]{}
+		c.computations = map[string]*computation{}
 	}
 	c.computations[key] = started
 	time.AfterFunc(c.lifetime, func() {
@@ -93,15 +92,11 @@ func (c *answerCache[T]) start(ctx context.Context, key string,
 }
 
 // finish keeps a finished computation for the rest of its life, if it succeeded and there is room.
-func (c *answerCache[T]) finish(key string, finished *computation[T]) {
+func (c *answerCache) finish(key string, finished *computation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if finished.err != nil || c.maxBytes == 0 {
-		c.forget(key, finished)
-		return
-	}
-	size := int64(len(key)) + c.size(finished.result)
-	if c.bytes+size > c.maxBytes || c.computations[key] != finished {
+	size := int64(len(key)) + bytesOf(finished.result)
+	if finished.err != nil || c.bytes+size > c.maxBytes || c.computations[key] != finished {
 		c.forget(key, finished)
 		return
 	}
@@ -110,7 +105,7 @@ func (c *answerCache[T]) finish(key string, finished *computation[T]) {
 }
 
 // forget removes a computation, so that no other caller finds it. c.mu is held.
-func (c *answerCache[T]) forget(key string, old *computation[T]) {
+func (c *answerCache) forget(key string, old *computation) {
 	if c.computations[key] == old {
 		delete(c.computations, key)
 		c.bytes -= old.bytes

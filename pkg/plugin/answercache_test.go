@@ -24,7 +24,7 @@ import (
 )
 
 // waiting waits until n callers wait for the key.
-func waiting(t *testing.T, f *answerCache[data.Frames], key string, n int) {
+func waiting(t *testing.T, f *answerCache, key string, n int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		f.mu.Lock()
@@ -34,7 +34,7 @@ func waiting(t *testing.T, f *answerCache[data.Frames], key string, n int) {
 }
 
 func TestEqualQueriesAreComputedOnce(t *testing.T) {
-	f := answerCache[data.Frames]{lifetime: time.Hour}
+	f := answerCache{lifetime: time.Hour}
 	var computed atomic.Int32
 	release := make(chan struct{})
 	answers := make([]data.Frames, 10)
@@ -66,7 +66,7 @@ func TestEqualQueriesAreComputedOnce(t *testing.T) {
 }
 
 func TestOneCallersCancelLeavesTheOthers(t *testing.T) {
-	f := answerCache[data.Frames]{lifetime: time.Hour}
+	f := answerCache{lifetime: time.Hour}
 	release, first := make(chan struct{}), make(chan error, 1)
 	compute := func(ctx context.Context) (data.Frames, error) {
 		select {
@@ -96,7 +96,7 @@ func TestOneCallersCancelLeavesTheOthers(t *testing.T) {
 }
 
 func TestTheLastCallersCancelStopsTheWork(t *testing.T) {
-	f := answerCache[data.Frames]{lifetime: time.Hour}
+	f := answerCache{lifetime: time.Hour}
 	stopped, answered := make(chan error, 1), make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -117,7 +117,7 @@ func TestTheLastCallersCancelStopsTheWork(t *testing.T) {
 }
 
 func TestPanicsAndErrorsReachEveryCaller(t *testing.T) {
-	f := answerCache[data.Frames]{lifetime: time.Hour}
+	f := answerCache{lifetime: time.Hour}
 	_, err := f.get(context.Background(), "a", func(context.Context) (data.Frames, error) { panic("boom") })
 	require.ErrorContains(t, err, "bug of the plugin: boom")
 	want := errors.New("no")
@@ -128,7 +128,7 @@ func TestPanicsAndErrorsReachEveryCaller(t *testing.T) {
 
 // A computation has the deadline of the caller that waits the longest.
 func TestTheLongestDeadlineIsPassedOn(t *testing.T) {
-	f := answerCache[data.Frames]{lifetime: time.Hour}
+	f := answerCache{lifetime: time.Hour}
 	release := make(chan struct{})
 	contexts := make(chan context.Context, 1)
 	compute := func(ctx context.Context) (data.Frames, error) {
@@ -221,19 +221,19 @@ func TestHangingElasticsearch(t *testing.T) {
 func TestAnswersLiveForAMoment(t *testing.T) {
 	frames := data.Frames{data.NewFrame("a", data.NewField("x", nil, make([]float64, 100)))}
 	computed := 0
-	ask := func(c *answerCache[data.Frames], key string) {
+	ask := func(c *answerCache, key string) {
 		got, err := c.get(t.Context(), key, func(context.Context) (data.Frames, error) { computed++; return frames, nil })
 		require.NoError(t, err)
 		require.Equal(t, frames, got)
 	}
-	c := &answerCache[data.Frames]{maxBytes: 10_000, size: bytesOf, lifetime: time.Hour}
+	c := &answerCache{maxBytes: 10_000, lifetime: time.Hour}
 	ask(c, "one")
 	ask(c, "one")
 	require.Equal(t, 1, computed)
 	ask(c, "two")
 	require.Equal(t, 2, computed)
 
-	c = &answerCache[data.Frames]{maxBytes: 10_000, size: bytesOf, lifetime: 10 * time.Millisecond}
+	c = &answerCache{maxBytes: 10_000, lifetime: 10 * time.Millisecond}
 	for i := range 100 {
 		ask(c, string(rune('a'+i)))
 		c.mu.Lock()
@@ -246,7 +246,7 @@ func TestAnswersLiveForAMoment(t *testing.T) {
 		return len(c.computations) == 0 && c.bytes == 0
 	}, testPatience, testPause)
 
-	c, computed = &answerCache[data.Frames]{lifetime: time.Hour}, 0
+	c, computed = &answerCache{lifetime: time.Hour}, 0
 	ask(c, "one")
 	ask(c, "one")
 	require.Equal(t, 2, computed, "without room only computations under way are shared")
@@ -254,7 +254,7 @@ func TestAnswersLiveForAMoment(t *testing.T) {
 
 // Who asks longer than an answer's life after its computation began is answered from data that were read later.
 func TestAnOldComputationIsNotJoined(t *testing.T) {
-	c := &answerCache[data.Frames]{lifetime: testPause}
+	c := &answerCache{lifetime: testPause}
 	began, release := make(chan struct{}), make(chan struct{})
 	first := make(chan error, 1)
 	go func() {

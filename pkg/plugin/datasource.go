@@ -9,7 +9,6 @@ import (
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/grafana/grafana-plugin-sdk-go/backend/instancemgmt"
-	"github.com/grafana/grafana-plugin-sdk-go/data"
 
 	"github.com/chtc/gpureports/pkg/fleet"
 	"github.com/chtc/gpureports/pkg/parallel"
@@ -28,8 +27,7 @@ type Datasource struct {
 	invalid  error // why the settings cannot be used
 	once     bool  // see OpenOnce
 	now      func() time.Time
-	answers  answerCache[data.Frames]
-	lookups  answerCache[any]   // values and health checks, which are kept while they are made only
+	answers  answerCache
 	names    *pseudonyms        // nil: everyone sees names
 	stop     context.CancelFunc // of the reading ahead and the publishing
 
@@ -58,18 +56,17 @@ func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instan
 	ctx, stop := context.WithCancel(context.Background())
 	d.stop = stop
 	// it outlives the request that makes the data source
-	parallel.Go(func() error { return d.warm(ctx) }, func(err error) {
-		if err != nil && ctx.Err() == nil {
-			logFailure(backend.Logger.With("name", instanceName(settings)), "reading ahead", err)
+	failed := func(what string) func(error) {
+		return func(err error) {
+			if err != nil && ctx.Err() == nil {
+				logFailure(backend.Logger.With("name", instanceName(settings)), what, err)
+			}
 		}
-	})
+	}
+	parallel.Go(func() error { return d.warm(ctx) }, failed("reading ahead"))
 	if d.invalid == nil && d.parsed.PublishTo.Pool != "" {
 		d.publisher = &publisher{}
-		parallel.Go(func() error { return d.publisher.run(ctx, d) }, func(err error) {
-			if err != nil && ctx.Err() == nil {
-				logFailure(backend.Logger.With("name", instanceName(settings)), "publishing facts", err)
-			}
-		})
+		parallel.Go(func() error { return d.publisher.run(ctx, d) }, failed("publishing facts"))
 	}
 	return d, nil
 }
@@ -77,7 +74,7 @@ func New(_ context.Context, settings backend.DataSourceInstanceSettings) (instan
 // Open makes a data source. now is the clock that ages are computed with, and that ends open periods.
 func Open(settings backend.DataSourceInstanceSettings, now func() time.Time) *Datasource {
 	d := &Datasource{settings: settings, now: now, stop: func() {}, leave: func() {}}
-	d.answers.lifetime, d.answers.size, d.lookups.lifetime = answerLifetime, bytesOf, answerLifetime
+	d.answers.lifetime = answerLifetime
 	d.stores.open = func(ctx context.Context) (*opened, error) {
 		return openStores(ctx, d.settings, d.parsed, d.listing, d.once)
 	}
@@ -146,7 +143,7 @@ func (d *Datasource) use(ctx context.Context) (s *opened, done func(), err error
 	if err != nil {
 		return nil, nil, err
 	}
-	if taken.of.outgrown() || taken.of.replaced() { // not under a lock: a file system can hang
+	if taken.of.outdated() { // not under a lock: a file system can hang
 		anew, err := d.stores.take(ctx, taken)
 		d.stores.leave(taken)
 		if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
@@ -25,6 +24,15 @@ var errOfPool = pool.BadQuery("the data source's mode is %s: it answers for many
 
 // useFleet returns the facts.
 func (d *Datasource) useFleet() (*fleet.Store, error) { return d.facts, cmp.Or(d.invalid, d.noFacts) }
+
+// pools returns how far the facts of each pool reach.
+func (d *Datasource) pools(ctx context.Context) ([]facts.Checkpoint, error) {
+	store, err := d.useFleet()
+	if err != nil {
+		return nil, err
+	}
+	return store.Pools(ctx)
+}
 
 // openFleet opens the facts, without asking Elasticsearch anything.
 func (d *Datasource) openFleet() (err error) {
@@ -52,15 +60,7 @@ func (d *Datasource) computeFleet(ctx context.Context, naming query.Naming, r qu
 // fleetValues lists a dimension's values in a window, from the pools' facts.
 func (d *Datasource) fleetValues(ctx context.Context, naming query.Naming, dimension string, filter query.Filter,
 	r *http.Request) ([]option, error) {
-	if !slices.Contains(fleet.Dimensions, dimension) {
-		return nil, notFound{fmt.Errorf("unknown dimension %q for a fleet; valid values: %s", dimension,
-			strings.Join(fleet.Dimensions, ", "))}
-	}
-	store, err := d.useFleet()
-	if err != nil {
-		return nil, err
-	}
-	points, err := store.Pools(ctx)
+	points, err := d.pools(ctx)
 	if err != nil || len(points) == 0 {
 		return []option{}, err
 	}
@@ -69,7 +69,7 @@ func (d *Datasource) fleetValues(ctx context.Context, naming query.Naming, dimen
 	if err != nil {
 		return nil, err
 	}
-	values, plan, err := store.Values(ctx, d.fleetEnv(naming), dimension, filter, window)
+	values, plan, err := d.facts.Values(ctx, d.fleetEnv(naming), dimension, filter, window)
 	if err != nil {
 		return nil, err
 	}
@@ -85,11 +85,7 @@ func (d *Datasource) fleetValues(ctx context.Context, naming query.Naming, dimen
 
 // fleetRange returns the beginning of the first and the end of the newest hour that any pool has published.
 func (d *Datasource) fleetRange(ctx context.Context) (from, to pool.Micros, ok bool, err error) {
-	store, err := d.useFleet()
-	if err != nil {
-		return 0, 0, false, err
-	}
-	points, err := store.Pools(ctx)
+	points, err := d.pools(ctx)
 	if err != nil || len(points) == 0 {
 		return 0, 0, false, err
 	}
@@ -111,11 +107,7 @@ const lateFacts = 4 * time.Hour
 
 // fleetFindings report how far the facts of each pool reach.
 func (d *Datasource) fleetFindings(ctx context.Context) []finding {
-	store, err := d.useFleet()
-	if err != nil {
-		return []finding{{Store: "facts", Severity: check.Error, Text: err.Error()}}
-	}
-	points, err := store.Pools(ctx)
+	points, err := d.pools(ctx)
 	switch {
 	case err != nil:
 		return []finding{{Store: "facts", Severity: check.Error, Text: err.Error()}}

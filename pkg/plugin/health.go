@@ -33,8 +33,8 @@ const stale = 2 * time.Hour
 // operator allows.
 func (d *Datasource) CheckHealth(ctx context.Context, req *backend.CheckHealthRequest) (*backend.CheckHealthResult,
 	error) {
-	findings, err := lookUp(ctx, d, "health", func(ctx context.Context) ([]finding, error) {
-		return append(d.findings(ctx), d.newestFindings(ctx)...), nil
+	findings, err := inSlot(ctx, func(ctx context.Context) ([]finding, error) {
+		return d.findings(ctx, true), nil
 	})
 	if err != nil {
 		logFailure(backend.Logger.FromContext(ctx), "health check failed", err)
@@ -72,8 +72,8 @@ func healthResult(findings []finding) *backend.CheckHealthResult {
 	return result
 }
 
-// findings returns the findings about each store.
-func (d *Datasource) findings(ctx context.Context) []finding {
+// findings returns the findings about each store, and about the newest data if that is wanted.
+func (d *Datasource) findings(ctx context.Context, ofNewest bool) []finding {
 	if d.invalid != nil {
 		return []finding{{Store: "settings", Severity: check.Error, Text: "settings: " + d.invalid.Error()},
 			directoriesFinding(), {Store: "buckets", Severity: check.Note,
@@ -89,7 +89,11 @@ func (d *Datasource) findings(ctx context.Context) []finding {
 	defer done()
 	stores.retry()
 	findings := d.storeFindings(ctx, stores)
-	return append(findings, d.keysFindings(findings)...)
+	findings = append(findings, d.keysFindings(findings)...)
+	if ofNewest {
+		findings = append(findings, newestFindings(ctx, stores)...)
+	}
+	return findings
 }
 
 // storeFindings returns the findings about the stores of one pool.

@@ -62,7 +62,7 @@ func trusted(user *backend.User) bool {
 // secret. It is safe for concurrent use.
 type pseudonyms struct {
 	secret []byte
-	mu     sync.RWMutex
+	mu     sync.Mutex
 	shown  map[string]string // by user
 	taken  map[string]bool   // the pseudonyms
 }
@@ -85,15 +85,10 @@ const (
 
 // user is a user's pseudonym. If two users have the same number, the one requested later gets the next free number.
 func (p *pseudonyms) user(name string) string {
-	p.mu.RLock()
-	shown, known := p.shown[name]
-	p.mu.RUnlock()
-	if known {
-		return shown
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if shown, known = p.shown[name]; known { // meanwhile
+	shown, known := p.shown[name]
+	if known {
 		return shown
 	}
 	for try := uint64(0); shown == "" || p.taken[shown]; try++ {

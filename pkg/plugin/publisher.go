@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -9,8 +10,10 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
 	"github.com/chtc/gpureports/pkg/check"
+	"github.com/chtc/gpureports/pkg/fleet"
 	"github.com/chtc/gpureports/pkg/fleet/publish"
 	"github.com/chtc/gpureports/pkg/parallel"
+	"github.com/chtc/gpureports/pkg/pool"
 )
 
 // Pauses of a publisher: hours are published when they are over, and a failure may be over soon.
@@ -34,7 +37,7 @@ func (p *publisher) run(ctx context.Context, d *Datasource) error {
 	to := d.parsed.PublishTo
 	for {
 		err := parallel.Recovered(func() error {
-			return d.publish(ctx, publish.Options{Pool: to.Pool, Index: to.Index}, func(part publish.Part) {
+			return Publish(ctx, d, publish.Options{Pool: to.Pool, Index: to.Index}, func(part publish.Part) {
 				p.note(func() { p.publishedThrough(part.To) })
 			})
 		})
@@ -84,4 +87,34 @@ func (p *publisher) finding(to PublishTo) finding {
 		found.Text = fmt.Sprintf("%s: published through %s UTC", where, p.through.UTC().Format("2006-01-02 15:04"))
 	}
 	return found
+}
+
+// Publish writes the facts of a data source's pool to Elasticsearch. The options give the pool's name, the start, the
+// number of shards, and the index if it is not factsIndex. It passes each published part to done. Client and clock are
+// the data source's own. Errors come from publish.Run.
+func Publish(ctx context.Context, d *Datasource, o publish.Options, done func(publish.Part)) error {
+	o.Index = cmp.Or(o.Index, d.parsed.FactsIndex)
+	if o.Pool == "" {
+		return pool.BadQuery("the pool has no name: give the one by which it is known among the pools")
+	}
+	stores, release, err := d.use(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	transport, leave, err := openTransport(ctx, d.settings)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	o.Client, err = fleet.Connect(fleet.Config{URL: d.settings.URL, Transport: transport, Index: o.Index})
+	if err != nil {
+		return err
+	}
+	env, err := stores.env(ctx)
+	if err != nil {
+		return err
+	}
+	o.Now = d.now
+	return publish.Run(ctx, stores.Stores, env, o, done)
 }

@@ -1,11 +1,14 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +17,8 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend/log"
 	"github.com/grafana/grafana-plugin-sdk-go/backend/tracing"
 	"github.com/grafana/grafana-plugin-sdk-go/data"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -158,7 +163,7 @@ func (d *Datasource) answer(ctx context.Context, naming query.Naming, r query.Re
 	}
 	question := naming.Key + string(key)
 	answer, err := d.answers.get(ctx, question, func(ctx context.Context) (data.Frames, error) {
-		return inSlot(ctx, computing, func(ctx context.Context) (data.Frames, error) {
+		return inSlot(ctx, func(ctx context.Context) (data.Frames, error) {
 			ctx, span := tracing.DefaultTracer().Start(ctx, "gpureports compute")
 			defer span.End()
 			answer, err := d.compute(ctx, naming, r)
@@ -171,22 +176,14 @@ func (d *Datasource) answer(ctx context.Context, naming query.Naming, r query.Re
 	return copies(answer), err
 }
 
-// inSlot calls compute when fewer run than may at the same time.
-func inSlot[T any](ctx context.Context, slots *parallel.Slots, compute func(context.Context) (T, error)) (result T,
-	err error) {
-	err = slots.Compute(ctx, func(ctx context.Context) error {
-		result, err = compute(ctx)
-		return err
+// inSlot calls compute when fewer run than may at the same time. A panic of compute is a *parallel.Panic.
+func inSlot[T any](ctx context.Context, compute func(context.Context) (T, error)) (result T, err error) {
+	err = computing.Compute(ctx, func(ctx context.Context) error {
+		return parallel.Recovered(func() error {
+			result, err = compute(ctx)
+			return err
+		})
 	})
-	return result, err
-}
-
-// lookUp computes equal requests that are not queries once, under the same bound as queries.
-func lookUp[T any](ctx context.Context, d *Datasource, key string, get func(context.Context) (T, error)) (T, error) {
-	found, err := d.lookups.get(ctx, key, func(ctx context.Context) (any, error) {
-		return inSlot(ctx, computing, func(ctx context.Context) (any, error) { return get(ctx) })
-	})
-	result, _ := found.(T)
 	return result, err
 }
 
@@ -252,3 +249,75 @@ func isFromAlert(headers map[string]string) bool {
 	}
 	return false
 }
+
+// ConvertQueries brings the stored queries of a request to the current version, as the editor does in the front end.
+// Errors are pool.BadQuery.
+func ConvertQueries(_ context.Context, req *backend.QueryDataRequest) (*backend.QueryConversionResponse, error) {
+	response := &backend.QueryConversionResponse{Queries: []any{}}
+	for _, q := range req.Queries {
+		migrated, err := query.Migrate(q.JSON)
+		if err != nil {
+			return nil, err
+		}
+		response.Queries = append(response.Queries, migrated)
+	}
+	return response, nil
+}
+
+var (
+	queries = promauto.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "gpureports", Name: "queries_total", Help: "Queries answered, by query type, view and status.",
+	}, []string{"kind", "view", "status"})
+	seconds = promauto.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "gpureports", Name: "query_seconds", Help: "Time to answer a query, by query type.",
+		Buckets: []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 100},
+	}, []string{"kind"})
+)
+
+// observe counts an answered query. Words that the query model does not know are counted as one.
+func observe(m query.Model, response backend.DataResponse, took time.Duration) {
+	kind, view := "unknown", "unknown"
+	if k := kinds.Catalog.Kind(m.QueryType); k != nil {
+		kind = k.Name
+		if v := k.View(m.View); v != nil {
+			view = v.Name
+		}
+	}
+	queries.WithLabelValues(kind, view, strconv.Itoa(int(response.Status))).Inc()
+	seconds.WithLabelValues(kind).Observe(took.Seconds())
+}
+
+// redact replaces the server's directories in an error's text by their base names, because not everyone who sees a
+// panel may know the paths. (The health check names whole paths, for administrators.)
+func (d *Datasource) redact(err error) error {
+	if err == nil {
+		return nil
+	}
+	dirs := allowedDirs()
+	for _, dir := range []string{d.parsed.SnapshotDir, d.parsed.CacheDir} {
+		if dir != "" {
+			dirs = append(dirs, dir, resolve(dir))
+		}
+	}
+	// a directory before those that hold it
+	slices.SortFunc(dirs, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	text := err.Error()
+	for _, dir := range dirs {
+		if base := filepath.Base(dir); base != dir && base != string(filepath.Separator) {
+			text = strings.ReplaceAll(text, dir, base)
+		}
+	}
+	if text == err.Error() {
+		return err
+	}
+	return redactedError{text, err}
+}
+
+// redactedError is an error with another text.
+type redactedError struct {
+	text  string
+	cause error
+}
+
+func (r redactedError) Error() string { return r.text }
+func (r redactedError) Unwrap() error { return r.cause }

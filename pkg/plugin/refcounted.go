@@ -104,19 +104,3 @@ func (r *refCounted[T]) unlock(used *reference[T]) {
 		}
 	}
 }
-
-// look returns the open resource without opening it; ok is false if it is not open.
-func (r *refCounted[T]) look() (of T, ok bool) {
-	r.mu.Lock()
-	current := r.current
-	r.mu.Unlock()
-	if current == nil {
-		return of, false
-	}
-	select {
-	case <-current.opened:
-		return current.of, current.err == nil
-	default:
-		return of, false
-	}
-}

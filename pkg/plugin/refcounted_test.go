@@ -29,6 +29,22 @@ func (r *refCounted[T]) users() int {
 	return r.current.users
 }
 
+// look returns the open resource without opening it; ok is false if it is not open.
+func (r *refCounted[T]) look() (of T, ok bool) {
+	r.mu.Lock()
+	current := r.current
+	r.mu.Unlock()
+	if current == nil {
+		return of, false
+	}
+	select {
+	case <-current.opened:
+		return current.of, current.err == nil
+	default:
+		return of, false
+	}
+}
+
 func newRefCounted() (s *refCounted[*thing], opened *[]*thing, said *[]error) {
 	opened, said = &[]*thing{}, &[]error{}
 	return &refCounted[*thing]{

@@ -15,10 +15,15 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/grafana/grafana-plugin-sdk-go/backend/resource/httpadapter"
 
+	"github.com/chtc/gpureports/pkg/aggregate"
+	"github.com/chtc/gpureports/pkg/counts"
+	"github.com/chtc/gpureports/pkg/fleet"
 	"github.com/chtc/gpureports/pkg/frames"
 	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/queues"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // CallResource answers GET /values/{dimension} and GET /range.
@@ -89,21 +94,20 @@ var ofValues = query.Catalog{{Name: "values", Views: []query.View{query.ListView
 // values lists a dimension's values in a window: from, to in ms (default: the newest 7 days), filter as in queries.
 func (d *Datasource) values(naming query.Naming, header http.Header, r *http.Request) (any, error) {
 	ctx, dimension := r.Context(), r.PathValue("dimension")
-	ofFleet := d.parsed.Mode == modeFleet
-	if !ofFleet && !slices.Contains(query.Dimensions, dimension) {
-		return nil, notFound{fmt.Errorf("unknown dimension %q; valid values: %s", dimension,
-			strings.Join(query.Dimensions, ", "))}
+	list, dimensions, of := d.poolValues, query.Dimensions, ""
+	if d.parsed.Mode == modeFleet {
+		list, dimensions, of = d.fleetValues, fleet.Dimensions, " for a fleet"
+	}
+	if !slices.Contains(dimensions, dimension) {
+		return nil, notFound{fmt.Errorf("unknown dimension %q%s; valid values: %s", dimension, of,
+			strings.Join(dimensions, ", "))}
 	}
 	filter, err := query.ParseFilter(json.RawMessage(r.URL.Query().Get("filter")))
 	if err != nil {
 		return nil, err
 	}
-	key := strings.Join([]string{"values", naming.Key, dimension, r.URL.RawQuery}, " ")
-	options, err := lookUp(ctx, d, key, func(ctx context.Context) ([]option, error) {
-		if ofFleet {
-			return d.fleetValues(ctx, naming, dimension, filter, r)
-		}
-		return d.poolValues(ctx, naming, dimension, filter, r)
+	options, err := inSlot(ctx, func(ctx context.Context) ([]option, error) {
+		return list(ctx, naming, dimension, filter, r)
 	})
 	if err != nil {
 		return nil, err
@@ -115,7 +119,7 @@ func (d *Datasource) values(naming query.Naming, header http.Header, r *http.Req
 	return options, nil
 }
 
-// poolValues lists a dimension's values in a window, from the pool's snapshots.
+// poolValues lists a dimension's values in a window, from the pool's snapshots, in the order of tables.
 func (d *Datasource) poolValues(ctx context.Context, naming query.Naming, dimension string, filter query.Filter,
 	r *http.Request) ([]option, error) {
 	stores, done, err := d.use(ctx)
@@ -140,12 +144,7 @@ func (d *Datasource) poolValues(ctx context.Context, naming query.Naming, dimens
 	if err != nil {
 		return nil, err
 	}
-	return stores.options(ctx, plan, dimension)
-}
-
-// options returns the values of a dimension in a plan's window, in the order of tables.
-func (s *opened) options(ctx context.Context, plan *query.Plan, dimension string) ([]option, error) {
-	found, err := s.values(ctx, plan, dimension)
+	found, err := stores.values(ctx, plan, dimension)
 	if err != nil {
 		return nil, err
 	}
@@ -185,27 +184,22 @@ func optionOf(plan *query.Plan, dimension, value string) option {
 
 // dataRange returns from when to when there are snapshots, in whole ms around them; all null if there is none.
 func (d *Datasource) dataRange(_ http.Header, r *http.Request) (any, error) {
-	type limits struct {
-		first, newest pool.Micros
-		ok            bool
-	}
-	found, err := lookUp(r.Context(), d, "range", func(ctx context.Context) (l limits, err error) {
-		l.first, l.newest, l.ok, err = d.reach(ctx)
-		return l, err
+	return inSlot(r.Context(), func(ctx context.Context) (any, error) {
+		first, newest, ok, err := d.reach(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var answer struct {
+			From   *int64 `json:"from"`
+			To     *int64 `json:"to"`
+			Newest *int64 `json:"newest"`
+		}
+		if ok {
+			from, to := first/millisecond, (newest+millisecond-1)/millisecond // so that it holds every snapshot
+			answer.From, answer.To, answer.Newest = &from, &to, &to
+		}
+		return answer, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	var answer struct {
-		From   *int64 `json:"from"`
-		To     *int64 `json:"to"`
-		Newest *int64 `json:"newest"`
-	}
-	if found.ok {
-		from, to := found.first/millisecond, (found.newest+millisecond-1)/millisecond // so that it holds every snapshot
-		answer.From, answer.To, answer.Newest = &from, &to, &to
-	}
-	return answer, nil
 }
 
 // reach returns from when to when there are snapshots, or facts of many pools.
@@ -240,4 +234,123 @@ func readMillis(r *http.Request, name string, t *pool.Micros) error {
 	}
 	*t = ms * millisecond
 	return nil
+}
+
+// dimensionValues returns the values that a dimension has within the plan's window and filter, as answers show them; of
+// projects single ones.
+func dimensionValues(ctx context.Context, view *timeline.View, plan *query.Plan, dimension string) (map[string]bool,
+	error) {
+	c := collector{grouping: dimension, found: map[aggregate.Key]bool{}}
+	if dimension == "takenOverBy" {
+		c.grouping, c.owners = "user", true
+	}
+	names := view.Names.Texts()
+	c.classify = counts.NewClassifier(plan, names, c.grouping)
+	c.claimed = c.grouping == "user" || !plan.Select.Users.All()
+	first, end := view.Snapshots(plan.Window)
+	for i, day := range view.Days {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		from, to := max(first-view.Base[i], 0), min(end-view.Base[i], len(day.Times))
+		if from < to {
+			c.day(day, from, to)
+		}
+	}
+	values := map[string]bool{}
+	for key := range c.found {
+		text := key.Texts(plan, []string{c.grouping}, names)[0]
+		switch {
+		case dimension == "project" && text != "":
+			for _, project := range pool.Projects(text) {
+				values[project] = true
+			}
+		case dimension == "project" || text != "": // GPUs without a project are a group of their own
+			values[text] = true
+		}
+	}
+	return values, nil
+}
+
+// accessPoints returns the access points with jobs that waited in the plan's window, of the users and projects that its
+// filter chooses.
+func accessPoints(view *queues.View, plan *query.Plan) map[string]bool {
+	found := map[string]bool{}
+	for _, day := range view.Days {
+		for i := range day.Rows {
+			r := &day.Rows[i]
+			if pool.Micros(r.First)*pool.Second > plan.Window.To || pool.Micros(r.Last)*pool.Second < plan.Window.From {
+				continue
+			}
+			owner, projects := view.Names.Text(r.Owner), view.Names.Text(r.Project)
+			if plan.Select.MatchUser(owner) && plan.Select.MatchProjects(projects) {
+				found[view.Names.Text(r.Schedd)] = true
+			}
+		}
+	}
+	return found
+}
+
+// collector gathers the groups of one grouping.
+type collector struct {
+	grouping string
+	claimed  bool // only rows that a user holds matter
+	owners   bool // only users of primary slots do
+	classify *counts.Classifier
+	found    map[aggregate.Key]bool
+}
+
+// day gathers the groups of the snapshots [from, to) of a day.
+func (c *collector) day(day *timeline.Day, from, to int) {
+	for i, gpu := range c.classify.GPUs(day) {
+		spans, statuses := day.Spans(i)
+		for k, status := range statuses {
+			end := len(day.Times)
+			if k+1 < len(spans) {
+				end = int(spans[k+1])
+			}
+			if int(spans[k]) >= to || end <= from {
+				continue
+			}
+			for _, side := range []pool.Side{pool.Primary, pool.Backfill} {
+				c.add(gpu, side, day.Status(status))
+			}
+		}
+	}
+}
+
+// add gathers the groups of a status' row on a side.
+func (c *collector) add(gpu counts.GPUClass, side pool.Side, status timeline.Status) {
+	row := status.Row(side)
+	if row.State == pool.None || c.owners && side != pool.Primary {
+		return
+	}
+	users := []timeline.Symbol{row.User}
+	if c.claimed {
+		users = usersOf(status, side)
+	}
+	passes := false
+	for _, user := range users {
+		if key, counts := c.classify.Group(gpu, side, row, user); counts {
+			c.found[key], passes = true, true
+		}
+	}
+	if c.owners && passes { // a filter chooses rows, not whom they name
+		for _, user := range users {
+			c.found[aggregate.Key{User: user}] = true
+		}
+	}
+}
+
+// usersOf returns who holds the GPU on a side.
+func usersOf(status timeline.Status, side pool.Side) (users []timeline.Symbol) {
+	if row := status.Row(side); row.State == pool.Claimed {
+		users = append(users, row.User)
+	}
+	for _, claim := range status.Extra {
+		if claim.Side == side {
+			users = append(users, claim.User)
+		}
+	}
+	return users
 }

@@ -8,10 +8,12 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 
+	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/fleet"
 	"github.com/chtc/gpureports/pkg/localtime"
 	"github.com/chtc/gpureports/pkg/pool"
@@ -274,4 +276,102 @@ func instanceName(s backend.DataSourceInstanceSettings) string {
 		return s.Name
 	}
 	return s.UID
+}
+
+// asDeclared gives the fields of a JSON object the types that a struct declares. Provisioning with variables of the
+// environment, such as sliceMinutes: $SLICE, hands numbers and booleans over as texts, and texts of digits as numbers.
+// An empty text in place of a number or boolean is the default. Errors come from the JSON.
+func asDeclared(object []byte, declared reflect.Type) ([]byte, error) {
+	var given map[string]json.RawMessage
+	if err := json.Unmarshal(object, &given); err != nil {
+		return nil, err
+	}
+	for i := range declared.NumField() {
+		field := declared.Field(i)
+		name := field.Tag.Get("json")
+		value, there := given[name]
+		if !there {
+			continue
+		}
+		var text string
+		isText := json.Unmarshal(value, &text) == nil && value[0] == '"'
+		text = strings.TrimSpace(text)
+		switch kind := field.Type.Kind(); {
+		case kind == reflect.Struct && value[0] == '{':
+			inner, err := asDeclared(value, field.Type)
+			if err != nil {
+				return nil, err
+			}
+			given[name] = inner
+		case kind == reflect.String && strings.ContainsAny(string(value[:1]), "-0123456789"):
+			given[name] = []byte(strconv.Quote(string(value)))
+		case isText && (kind == reflect.Int || kind == reflect.Bool):
+			if given[name] = []byte(text); text == "" {
+				delete(given, name)
+			} else if !json.Valid(given[name]) {
+				given[name] = value // its error names the value
+			}
+		}
+	}
+	return json.Marshal(given)
+}
+
+// Names in secureJsonData.
+const (
+	secretAccessKey = "bucketAccessKey"
+	secretSecretKey = "bucketSecretKey"
+)
+
+// bucketOptions returns the options for a bucket of the data source.
+func (s *Settings) bucketOptions(url string, secrets map[string]string) bucket.Options {
+	return bucket.Options{
+		URL: url, Endpoint: s.BucketEndpoint, Region: s.BucketRegion, PathStyle: s.BucketPathStyle, CA: s.BucketCA,
+		AccessKey: secrets[secretAccessKey], SecretKey: secrets[secretSecretKey],
+	}
+}
+
+// allowedBuckets returns the buckets that the server's operator lets data sources use: `allowed_buckets` in the section
+// [plugin.chtc-gpureports-datasource] of grafana.ini, separated by commas.
+func allowedBuckets() (entries []string) { return listed("GF_PLUGIN_ALLOWED_BUCKETS") }
+
+// allowBucket refuses a bucket that no entry of allowed_buckets names. An entry is s3://bucket/prefix, that bucket on
+// any server, https://server/bucket/prefix, that bucket on this server only, or *. Nothing is allowed by default,
+// because otherwise an editor of a data source could make this server read, with its own keys, buckets that the editor
+// may not read.
+//
+// The server's own keys go only to Amazon or to a server that an entry names: an editor chooses the endpoint.
+func allowBucket(setting string, o bucket.Options) error {
+	entries := allowedBuckets()
+	endpoint := strings.TrimRight(o.Endpoint, "/")
+	place := strings.TrimPrefix(o.Name(), "s3://")
+	for _, entry := range entries {
+		entry = strings.TrimRight(entry, "/")
+		anyServer := within(place, strings.TrimPrefix(entry, "s3://")) && strings.HasPrefix(entry, "s3://")
+		thisServer := endpoint != "" && within(endpoint+"/"+place, entry)
+		switch {
+		case thisServer,
+			anyServer && (o.OwnKeys() || endpoint == ""),
+			entry == "*" && o.OwnKeys():
+			return nil
+		}
+	}
+	if !o.OwnKeys() {
+		return pool.BadQuery("%s %s has no keys of its own, and may not use this server's keys: set the keys, or have the "+
+			"operator name the server and the bucket in allowed_buckets of [plugin.%s] in grafana.ini",
+			setting, o.Name(), ID)
+	}
+	return pool.BadQuery("%s %s is not among the buckets that this server allows: have the operator add it to "+
+		"allowed_buckets of [plugin.%s] in grafana.ini", setting, o.Name(), ID)
+}
+
+// within reports whether a place is the other one or below it.
+func within(place, other string) bool {
+	return place == other || strings.HasPrefix(place, other+"/")
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return text
 }

@@ -47,9 +47,12 @@ func openStores(ctx context.Context, instance backend.DataSourceInstanceSettings
 	if recheck {
 		source.Recheck()
 	}
-	segments, err := o.openSegments(instance)
-	if err != nil {
-		return nil, errors.Join(err, source.Close(), o.closeBucket())
+	var segments *bucket.Bucket // for data derived from finished days
+	if settings.SegmentBucket != "" {
+		segments, err = bucket.Open(settings.bucketOptions(settings.SegmentBucket, instance.DecryptedSecureJSONData))
+		if err != nil {
+			return nil, errors.Join(err, source.Close(), o.closeBucket())
+		}
 	}
 	budget := stores.Divide(uint64(settings.CacheMaxMB) << 20)
 	o.names = int64(budget.Names)
@@ -98,14 +101,6 @@ func (s *opened) openSnapshots(instance backend.DataSourceInstanceSettings, list
 	return source, objects.CacheName(options, s.settings.zone), nil
 }
 
-// openSegments opens the bucket for data derived from finished days; nil if there is none.
-func (s *opened) openSegments(instance backend.DataSourceInstanceSettings) (*bucket.Bucket, error) {
-	if s.settings.SegmentBucket == "" {
-		return nil, nil
-	}
-	return bucket.Open(s.settings.bucketOptions(s.settings.SegmentBucket, instance.DecryptedSecureJSONData))
-}
-
 // place returns the location of the snapshots and their storage format.
 func (s *opened) place() (path, kind string) {
 	if s.bucket != nil {
@@ -114,16 +109,13 @@ func (s *opened) place() (path, kind string) {
 	return resolve(s.dir.Path()), "month file"
 }
 
-// replaced reports whether an opened directory has been replaced by another; reads and writes would go to the old one
-// for ever.
-func (s *opened) replaced() bool {
-	return segcache.Replaced(s.dir.Root(), s.dir.Path()) || s.Timeline.CacheReplaced()
-}
-
-// outgrown reports whether texts take more than their share of memory. Most are of segments and queues that are no
-// longer kept then, and new stores do without them. At most once an hour: some are in use.
-func (s *opened) outgrown() bool {
-	return s.Timeline.Names().Bytes() > s.names && time.Since(s.since) > time.Hour
+// outdated reports whether the stores must be opened anew: an opened directory has been replaced by another, and reads
+// and writes would go to the old one for ever; or texts take more than their share of memory. Most of these are of
+// segments and queues that are no longer kept then, and new stores do without them. At most once an hour: some are in
+// use.
+func (s *opened) outdated() bool {
+	return s.Timeline.Names().Bytes() > s.names && time.Since(s.since) > time.Hour ||
+		segcache.Replaced(s.dir.Root(), s.dir.Path()) || s.Timeline.CacheReplaced()
 }
 
 // Close closes everything that is open.

@@ -19,18 +19,19 @@ import (
 	"github.com/chtc/gpureports/pkg/remote"
 )
 
-// Mail says how a report is sent.
+// Mail says how a report is sent. Addresses are such as ops@example.org or "Operators <ops@example.org>". With a user,
+// the connection must be encrypted, or the server offer SCRAM.
 type Mail struct {
-	To       []string // addresses, such as ops@example.org or "Operators <ops@example.org>"
-	From     string   // "" = gpureports@ this machine
-	Server   string   // host:port of the SMTP server; port 25 if none is given
-	Helo     string   // name of this machine in EHLO; "" = the sender's domain
-	TLS      string   // starttls-if-offered (default), starttls, tls or none
-	User     string   // "" = no authentication; otherwise the connection must be encrypted, or the server offer SCRAM
-	Password string
+	To       []string `name:"mail-to" placeholder:"ADDRESS" help:"Mail the report, as text and as HTML, to these addresses, separated by commas."`
+	From     string   `name:"mail-from" placeholder:"ADDRESS" help:"Sender of the mail. Default: gpureports@ this machine."`
+	Server   string   `name:"smtp" placeholder:"HOST:PORT" default:"localhost:25" help:"The mail server."`
+	Helo     string   `name:"smtp-helo" placeholder:"NAME" help:"Name of this machine for the mail server (EHLO). Default: the sender's domain."`
+	TLS      string   `name:"smtp-tls" enum:"starttls-if-offered,starttls,tls,none" default:"starttls-if-offered" help:"How the connection is encrypted: starttls-if-offered, starttls, tls or none."`
+	User     string   `name:"smtp-user" placeholder:"USER" help:"User name for the mail server; the password is in the environment variable GPUREPORTS_SMTP_PASSWORD."`
+	Password string   `kong:"-"`
 
-	roots *x509.CertPool // that the server's certificate is checked with; nil = the machine's
-	pause time.Duration  // before the second try; 0 = a minute
+	roots *x509.CertPool `kong:"-"` // that the server's certificate is checked with; nil = the machine's
+	pause time.Duration  `kong:"-"` // before the second try; 0 = a minute
 }
 
 // greylisting is how often a message is sent: some servers accept mail from a stranger only after some minutes. All

@@ -3,11 +3,15 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -15,6 +19,7 @@ import (
 	"github.com/grafana/grafana-plugin-sdk-go/backend"
 	"github.com/grafana/grafana-plugin-sdk-go/backend/log"
 
+	"github.com/chtc/gpureports/pkg/plugin"
 	"github.com/chtc/gpureports/pkg/pool"
 )
 
@@ -88,4 +93,77 @@ func (p Program) Run(ctx context.Context, args []string, c *Console) int {
 		fmt.Fprintf(c.Err, "%s: %v\n", p.Name, err)
 		return ExitFailed
 	}
+}
+
+var relativeTime = regexp.MustCompile(`^now(?:-(\d{1,6})([smhdw]))?$`)
+
+// ParseTime reads RFC 3339, or a time relative to now: now, now-24h (s, m, h, d, w).
+func ParseTime(text string, now time.Time) (time.Time, error) {
+	if m := relativeTime.FindStringSubmatch(text); m != nil {
+		n, _ := strconv.Atoi(m[1])
+		unit := map[string]time.Duration{"": 0, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour,
+			"w": 7 * 24 * time.Hour}[m[2]]
+		return now.Add(-time.Duration(n) * unit), nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, Usage("%q is not a time: use RFC 3339 such as 2026-05-14T00:00:00Z, or now-24h (s, m, h, d, w)",
+			text)
+	}
+	return t, nil
+}
+
+// ParseWindow reads the two ends of a window.
+func ParseWindow(from, to string, now time.Time) (backend.TimeRange, error) {
+	a, err := ParseTime(from, now)
+	if err != nil {
+		return backend.TimeRange{}, err
+	}
+	b, err := ParseTime(to, now)
+	if err != nil {
+		return backend.TimeRange{}, err
+	}
+	return backend.TimeRange{From: a, To: b}, nil
+}
+
+// ReadSettings reads a settings file: a data source's settings as Grafana's provisioning files hold them, in JSON.
+// Directories in it are relative to the file.
+func ReadSettings(path string) (backend.DataSourceInstanceSettings, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return backend.DataSourceInstanceSettings{}, fmt.Errorf("settings: %w", err)
+	}
+	var file struct {
+		Name           string            `json:"name"`
+		UID            string            `json:"uid"`
+		URL            string            `json:"url"`
+		User           string            `json:"user"`
+		Database       string            `json:"database"`
+		BasicAuth      bool              `json:"basicAuth"`
+		BasicAuthUser  string            `json:"basicAuthUser"`
+		JSONData       map[string]any    `json:"jsonData"`
+		SecureJSONData map[string]string `json:"secureJsonData"`
+	}
+	if err := json.Unmarshal(text, &file); err != nil {
+		return backend.DataSourceInstanceSettings{}, fmt.Errorf("settings %s: want {\"url\": …, \"jsonData\": {…}, "+
+			"\"secureJsonData\": {…}}: %w", path, err)
+	}
+	base, err := filepath.Abs(filepath.Dir(path))
+	if err != nil {
+		return backend.DataSourceInstanceSettings{}, fmt.Errorf("settings: %w", err)
+	}
+	for _, key := range []string{"snapshotDir", "cacheDir"} {
+		if dir, ok := file.JSONData[key].(string); ok && dir != "" && !filepath.IsAbs(dir) {
+			file.JSONData[key] = filepath.Join(base, dir)
+		}
+	}
+	jsonData, err := json.Marshal(file.JSONData)
+	if err != nil {
+		return backend.DataSourceInstanceSettings{}, fmt.Errorf("settings: %w", err)
+	}
+	return backend.DataSourceInstanceSettings{
+		Type: plugin.ID, Name: file.Name, UID: file.UID, URL: file.URL, User: file.User, Database: file.Database,
+		BasicAuthEnabled: file.BasicAuth, BasicAuthUser: file.BasicAuthUser,
+		JSONData: jsonData, DecryptedSecureJSONData: file.SecureJSONData,
+	}, nil
 }

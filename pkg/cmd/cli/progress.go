@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -22,26 +23,21 @@ func Working(w io.Writer, what string) (stop func()) {
 
 // workingOn rewrites one line at each pause, and removes it at the end.
 func workingOn(w io.Writer, what string, pause time.Duration) (stop func()) {
-	done, ended := make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
 	parallel.Go(func() error {
-		begin, ticks := time.Now(), time.NewTicker(pause)
-		defer ticks.Stop()
-		written := false
-		for {
-			select {
-			case <-ticks.C:
-				fmt.Fprintf(w, "\r%s … %s ", what, time.Since(begin).Round(time.Second))
-				written = true
-			case <-done:
-				if written {
-					fmt.Fprint(w, "\r\x1b[K")
-				}
-				return nil
-			}
+		begin, written := time.Now(), false
+		for parallel.Wait(ctx, pause) == nil {
+			fmt.Fprintf(w, "\r%s … %s ", what, time.Since(begin).Round(time.Second))
+			written = true
 		}
+		if written {
+			fmt.Fprint(w, "\r\x1b[K")
+		}
+		return nil
 	}, func(error) { close(ended) })
 	return func() {
-		close(done)
+		cancel()
 		<-ended
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,28 +28,10 @@ type reportCommand struct {
 	Timezone string   `placeholder:"ZONE" help:"Time zone in which times are shown. Default: the data source's."`
 	Width    int      `default:"100" help:"Columns of text, at least 72."`
 	Output   string   `short:"o" type:"path" placeholder:"FILE" help:"Where to write the report. Default: standard output."`
-	mailOptions
+	report.Mail
 	asking
 
 	csv func(io.Writer) error // of an owner
-}
-
-// mailOptions say where a report is mailed.
-type mailOptions struct {
-	MailTo   []string `placeholder:"ADDRESS" help:"Mail the report, as text and as HTML, to these addresses, separated by commas."`
-	MailFrom string   `placeholder:"ADDRESS" help:"Sender of the mail. Default: gpureports@ this machine."`
-	SMTP     string   `name:"smtp" placeholder:"HOST:PORT" default:"localhost:25" help:"The mail server."`
-	SMTPHelo string   `name:"smtp-helo" placeholder:"NAME" help:"Name of this machine for the mail server (EHLO). Default: the sender's domain."`
-	SMTPTLS  string   `name:"smtp-tls" enum:"starttls-if-offered,starttls,tls,none" default:"starttls-if-offered" help:"How the connection is encrypted: starttls-if-offered, starttls, tls or none."`
-	SMTPUser string   `name:"smtp-user" placeholder:"USER" help:"User name for the mail server; the password is in the environment variable GPUREPORTS_SMTP_PASSWORD."`
-}
-
-// mail returns the options in the form of the report package.
-func (m mailOptions) mail() report.Mail {
-	return report.Mail{
-		To: m.MailTo, From: m.MailFrom, Server: m.SMTP, Helo: m.SMTPHelo, TLS: m.SMTPTLS,
-		User: m.SMTPUser, Password: os.Getenv("GPUREPORTS_SMTP_PASSWORD"),
-	}
 }
 
 // Run writes a report of the pool for people to read.
@@ -86,11 +69,8 @@ func (r *reportCommand) Run(ctx context.Context, c *cli.Console) (err error) {
 		return err
 	}
 	defer source.Dispose()
-	if r.Project != "" {
-		return r.ofOwner(ctx, c, source, options)
-	}
 	stop := cli.Working(c.Err, "Asking")
-	made, err := report.Make(ctx, source, options)
+	made, err := r.make(ctx, source, options)
 	stop()
 	if err != nil {
 		return err
@@ -111,32 +91,32 @@ func (r *reportCommand) fits() error {
 		return cli.Usage("--project has sections of its own: leave --sections out")
 	case r.Format == "csv" && r.Project == "":
 		return cli.Usage("--format csv is for --project NAME: use text or html, or `query --format csv`")
-	case r.Format == "csv" && len(r.MailTo) > 0 && r.Output == "":
+	case r.Format == "csv" && len(r.Mail.To) > 0 && r.Output == "":
 		return cli.Usage("a mail holds text and HTML: leave --format csv out, or name an --output for it")
 	}
 	return nil
 }
 
-// ofOwner writes the report of a project's machines.
-func (r *reportCommand) ofOwner(ctx context.Context, c *cli.Console, source asked, options report.Options) error {
-	stop := cli.Working(c.Err, "Asking")
+// make makes the report of the pool, or of a project's machines.
+func (r *reportCommand) make(ctx context.Context, source asked, options report.Options) (*report.Report, error) {
+	if r.Project == "" {
+		return report.Make(ctx, source, options)
+	}
 	owner, err := report.MakeOwner(ctx, source, r.Project, options)
-	stop()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	made := owner.Report()
-	if r.Title != "" {
-		made.Title = r.Title
-	}
+	made.Title = cmp.Or(r.Title, made.Title)
 	r.csv = owner.CSV
-	return r.hand(ctx, c.Out, made)
+	return made, nil
 }
 
 // hand mails the report, or writes it, or both.
 func (r *reportCommand) hand(ctx context.Context, out io.Writer, made *report.Report) (err error) {
-	if len(r.MailTo) > 0 {
-		if err := made.Send(ctx, r.mail(), r.Width); err != nil {
+	if len(r.Mail.To) > 0 {
+		r.Mail.Password = os.Getenv("GPUREPORTS_SMTP_PASSWORD")
+		if err := made.Send(ctx, r.Mail, r.Width); err != nil {
 			return err
 		}
 		if r.Output == "" {
@@ -154,21 +134,19 @@ func (r *reportCommand) hand(ctx context.Context, out io.Writer, made *report.Re
 	return r.write(out, made)
 }
 
-func (r *reportCommand) write(out io.Writer, made *report.Report) error {
-	if err := r.writeAs(out, made); err != nil {
+func (r *reportCommand) write(out io.Writer, made *report.Report) (err error) {
+	switch r.Format {
+	case "html":
+		err = made.HTML(out)
+	case "csv":
+		err = r.csv(out)
+	default:
+		err = made.Text(out, r.Width)
+	}
+	if err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil
-}
-
-func (r *reportCommand) writeAs(out io.Writer, made *report.Report) error {
-	switch r.Format {
-	case "html":
-		return made.HTML(out)
-	case "csv":
-		return r.csv(out)
-	}
-	return made.Text(out, r.Width)
 }
 
 // zone is the zone of the command line, or the calendar's of the settings if none is given.

@@ -96,7 +96,8 @@ func (c *computation) count(ctx context.Context, kind string, by []string) error
 	if err != nil {
 		return err
 	}
-	count, err := counts.New(ctx, c.stores.Counts, p, loaded, by, classes(kind)...)
+	count, err := counts.New(ctx, c.stores.Counts, p, loaded, by, counts.Claimed, counts.Unclaimed, counts.Drained,
+		counts.OtherState, counts.Free, counts.Prevented)
 	if err != nil {
 		return err
 	}
@@ -126,23 +127,12 @@ func (c *computation) count(ctx context.Context, kind string, by []string) error
 	return nil
 }
 
-func classes(kind string) []counts.Class {
-	if kind == KindUsers {
-		return []counts.Class{counts.Claimed}
-	}
-	return []counts.Class{counts.Claimed, counts.Unclaimed, counts.Drained, counts.OtherState, counts.Free,
-		counts.Prevented}
-}
-
 // coverage adds a fact for each hour, with N and D.
 func (c *computation) coverage(count *counts.Count, s *timeline.Slices) {
-	slicesOf := map[pool.Micros]int{}
-	for b, n := range count.Slices {
-		slicesOf[count.Buckets.Starts[b]] = n
-	}
 	for i, start := range c.request.Hours[:len(c.request.Hours)-1] {
 		covered := s.Covered(pool.Window{From: start, To: c.request.Hours[i+1]})
-		c.fact(KindHour, start, nil, nil).Coverage = &Coverage{Slices: slicesOf[start], CoveredHours: pool.Hours(covered)}
+		c.fact(KindHour, start, nil, nil).Coverage = &Coverage{Slices: count.Slices[count.Buckets.Of(start)],
+			CoveredHours: pool.Hours(covered)}
 	}
 }
 
@@ -265,12 +255,7 @@ func (c *computation) added(fact *Fact) *Fact {
 }
 
 func gpusOf(c *counts.Count, g, b int) GPUs {
-	sum := func(class counts.Class) float64 {
-		if c.Of(g)[class] == nil {
-			return 0
-		}
-		return c.Sum(g, class, b)
-	}
+	sum := func(class counts.Class) float64 { return c.Sum(g, class, b) }
 	return GPUs{Claimed: sum(counts.Claimed), Unclaimed: sum(counts.Unclaimed), Drained: sum(counts.Drained),
 		Other: sum(counts.OtherState), Free: sum(counts.Free), Prevented: sum(counts.Prevented)}
 }

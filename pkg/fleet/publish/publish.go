@@ -5,6 +5,7 @@ package publish
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/elastic"
@@ -12,6 +13,7 @@ import (
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/query"
 	"github.com/chtc/gpureports/pkg/stores"
+	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // Options define the facts to publish and their target.
@@ -29,7 +31,6 @@ type Part struct {
 	From, To  time.Time
 	Documents int // written: new ones, and those that have changed
 	Removed   int // obsolete documents from an earlier run
-	Compared  int // hours whose documents were read because something in them has changed
 	Warnings  []string
 }
 
@@ -41,9 +42,8 @@ const hoursAtOnce = 24
 const correcting = 8 * pool.Day
 
 // Run publishes the full hours that are over and corrects those of the last eight days, or all hours from Since.
-// Unchanged documents are not written again, and documents of hours that have not changed since they were written are
-// not even read, unless Since is set. An interrupted run resumes where it stopped. Errors: pool.BadQuery if there are
-// facts of another kind; errors from the snapshots, the job source and Elasticsearch; ctx's.
+// Unchanged documents are not written again. An interrupted run resumes where it stopped. Errors: pool.BadQuery if
+// there are facts of another kind; errors from the snapshots, the job source and Elasticsearch; ctx's.
 //
 // Two servers may publish the same pool at the same time: one that finds the checkpoint written by the other reads it
 // again, and continues from there.
@@ -85,9 +85,6 @@ func run(ctx context.Context, s *stores.Stores, env query.Env, o Options, done f
 	point.Seen = seen
 	if known != nil && point != known { // facts that cannot be mixed: none of the old ones stay
 		w.clear = facts.Micros(known.Since)
-	}
-	if err := w.forget(ctx, point, from); err != nil {
-		return err
 	}
 	zone := env.Zone.Calendar()
 	end := facts.FloorHour(zone, newest)
@@ -174,4 +171,47 @@ func filled(point *facts.Checkpoint, next int64) {
 	if next >= point.CompleteThrough-facts.Millis(correcting) { // every run checks the hours from there on again
 		point.Filling = nil
 	}
+}
+
+// mostSeen bounds the GPUs that a pool is recognized by.
+const mostSeen = 16
+
+// recognize refuses to put the facts of one pool in place of another's of the same name: none of the GPUs that the
+// checkpoint knows is in the snapshots, though they have that day. It returns the GPUs of the newest snapshots.
+// Errors: pool.BadQuery, the timeline's.
+func (w *writer) recognize(ctx context.Context, t *timeline.Timeline, known *facts.Checkpoint, newest pool.Micros) (
+	*facts.Seen, error) {
+	if known != nil && known.Seen != nil {
+		at := facts.Micros(known.Seen.At)
+		gpus, err := gpusOf(ctx, t, at)
+		if err != nil {
+			return nil, err
+		}
+		if len(gpus) > 0 && !slices.ContainsFunc(known.Seen.GPUs,
+			func(gpu string) bool { return slices.Contains(gpus, gpu) }) {
+			return nil, pool.BadQuery("the facts of pool %s under %s are another pool's: none of the GPUs that it had on %s is "+
+				"in these snapshots. Give each pool a name of its own", w.Pool, w.Index, pool.Time(at).Format("2006-01-02"))
+		}
+	}
+	gpus, err := gpusOf(ctx, t, newest)
+	return &facts.Seen{At: facts.Millis(newest), GPUs: gpus[:min(len(gpus), mostSeen)]}, err
+}
+
+// gpusOf are the hashes of the GPUs of a time's UTC day, ascending.
+func gpusOf(ctx context.Context, t *timeline.Timeline, at pool.Micros) (gpus []string, err error) {
+	view, err := t.Load(ctx, at, at)
+	if err != nil {
+		return nil, err
+	}
+	for _, day := range view.Days {
+		if day.Date != pool.DayOf(at) {
+			continue
+		}
+		for i := range day.GPUs() {
+			machine, id := view.Names.GPU(day.GPU(i))
+			gpus = append(gpus, facts.HashGPU(view.Names.Text(machine), view.Names.Text(id)))
+		}
+	}
+	slices.Sort(gpus)
+	return gpus, nil
 }

@@ -2,7 +2,6 @@ package publish
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -189,37 +188,22 @@ func (w *writer) keep(ctx context.Context, c *facts.Checkpoint) error {
 	return err
 }
 
-// disown removes hours from the checkpoint that another publishing wrote, because their documents are a mix of both.
-// They are published again. It returns met, or why that failed.
-func (w *writer) disown(ctx context.Context, hours []int64, met error) error {
-	for range meetings {
-		point, err := w.checkpoint(ctx)
-		if err != nil || point == nil {
-			return cmp.Or(err, met)
-		}
-		for _, hour := range hours {
-			delete(point.Written, hour)
-		}
-		point.Filling = filling(point, max(point.Since, slices.Min(hours)))
-		if err := w.keep(ctx, point); !errors.Is(err, errMet) {
-			return cmp.Or(err, met)
-		}
-	}
-	return met
-}
-
-// find returns the pool's documents that match.
-func (w *writer) find(ctx context.Context, doing string, also ...map[string]any) ([]elastic.Hit, error) {
+// find returns the pool's facts of the hours from one time to another, in ms.
+func (w *writer) find(ctx context.Context, from, to int64) ([]elastic.Hit, error) {
 	pinned, err := w.Client.Pin(ctx, w.Index)
 	if err != nil {
 		return nil, err
 	}
 	defer pinned.Close(ctx)
 	const most = 10_000
-	request := map[string]any{"size": most, "sort": []any{map[string]any{"_shard_doc": "asc"}}, "query": w.own(also...)}
+	request := map[string]any{"size": most, "sort": []any{map[string]any{"_shard_doc": "asc"}},
+		"query": map[string]any{"bool": map[string]any{"filter": []any{
+			map[string]any{"term": map[string]any{"pool": w.Pool}},
+			map[string]any{"range": map[string]any{"hour": map[string]any{"gte": from, "lt": to, "format": "epoch_millis"}}},
+		}}}}
 	var all []elastic.Hit
 	for {
-		page, err := pinned.Search(ctx, doing, request)
+		page, err := pinned.Search(ctx, "looking for earlier facts", request)
 		if err != nil {
 			return nil, err
 		}
@@ -231,129 +215,34 @@ func (w *writer) find(ctx context.Context, doing string, also ...map[string]any)
 	}
 }
 
-// forget keeps only those of the checkpoint's hours that may still change and whose documents are complete. An hour
-// that is removed is compared with its documents.
-func (w *writer) forget(ctx context.Context, point *facts.Checkpoint, from pool.Micros) error {
-	if !w.Since.IsZero() {
-		point.Written = nil
-	}
-	maps.DeleteFunc(point.Written, func(start int64, _ facts.Written) bool { return start < facts.Millis(from) })
-	if len(point.Written) == 0 {
-		return nil
-	}
-	there, err := w.count(ctx, slices.Min(slices.Collect(maps.Keys(point.Written))))
-	maps.DeleteFunc(point.Written, func(start int64, o facts.Written) bool { return there[start] != o.Documents })
-	return err
-}
-
-// count returns the number of the pool's documents of each hour from one onward, in ms.
-func (w *writer) count(ctx context.Context, from int64) (map[int64]int, error) {
-	pinned, err := w.Client.Pin(ctx, w.Index)
-	if err != nil {
-		return nil, err
-	}
-	defer pinned.Close(ctx)
-	const doing, most = "counting earlier facts", 10_000
-	page, err := pinned.Search(ctx, doing, map[string]any{"size": 0,
-		"query": w.own(inHours(map[string]any{"gte": from})),
-		"aggs": map[string]any{"hours": map[string]any{"composite": map[string]any{"size": most, "sources": []any{
-			map[string]any{"hour": map[string]any{"terms": map[string]any{"field": "hour"}}}}}}}})
-	if err != nil {
-		return nil, err
-	}
-	var hours struct {
-		Buckets []struct {
-			Key   struct{ Hour int64 }
-			Count int `json:"doc_count"`
-		}
-	}
-	if err := json.Unmarshal(page.Aggregations["hours"], &hours); err != nil {
-		return nil, w.Client.Unreadable(doing, err)
-	}
-	counts := make(map[int64]int, len(hours.Buckets))
-	for _, b := range hours.Buckets {
-		counts[b.Key.Hour] = b.Count
-	}
-	return counts, nil
-}
-
-// own matches the pool's documents that all queries match.
-func (w *writer) own(also ...map[string]any) map[string]any {
-	return map[string]any{"bool": map[string]any{"filter": append([]map[string]any{
-		{"term": map[string]any{"pool": w.Pool}}}, also...)}}
-}
-
-// inHours matches facts of hours within bounds, in ms.
-func inHours(bounds map[string]any) map[string]any {
-	bounds["format"] = "epoch_millis"
-	return map[string]any{"range": map[string]any{"hour": bounds}}
-}
-
-// publish writes the facts of hours in place of those that are there, and how far they reach into the checkpoint. Hours
-// that have not changed since they were written are skipped.
+// publish writes the facts of hours in place of those that are there, and how far they reach into the checkpoint.
 func (w *writer) publish(ctx context.Context, point *facts.Checkpoint, starts []pool.Micros, all []*facts.Fact,
 	complete pool.Micros) (Part, error) {
 	last := starts[len(starts)-1]
 	part := Part{From: pool.Time(starts[0]), To: pool.Time(last)}
-	made, err := documents(all)
-	if err != nil {
-		return part, err
-	}
-	now, changed := map[int64]facts.Written{}, map[int64][]document{}
-	same := []int64{} // no null: it is sent
-	known := !w.Since.IsZero() && w.point.Term != 0
-	for _, start := range starts[:len(starts)-1] {
-		hour := facts.Millis(start)
-		now[hour] = written(made[hour])
-		before, there := point.Written[hour]
-		if there && before == now[hour] {
-			same = append(same, hour)
-			continue
-		}
-		known = known || there
-		delete(point.Written, hour)
-		changed[hour] = made[hour]
-	}
-	if known { // a half-written hour must not pass for written
+	if !w.Since.IsZero() && w.point.Term != 0 { // so that an interrupted run is resumed
 		if err := w.keep(ctx, point); err != nil {
 			return part, err
 		}
 	}
-	from := facts.Millis(starts[0])
+	from := starts[0]
 	if w.clear > 0 {
-		from, w.clear = min(from, facts.Millis(w.clear)), 0
+		from, w.clear = min(from, w.clear), 0
 	}
-	if err := w.replace(ctx, from, facts.Millis(last), changed, same, &part); err != nil {
+	if err := w.replace(ctx, facts.Millis(from), facts.Millis(last), all, &part); err != nil {
 		return part, err
 	}
-	if point.Written == nil {
-		point.Written = map[int64]facts.Written{}
-	}
-	maps.Copy(point.Written, now)
 	point.Through = max(point.Through, facts.Millis(last))
 	point.CompleteThrough = max(point.CompleteThrough, facts.Millis(complete))
 	point.PublishedAt = w.Now().UnixMilli()
-	oldest := point.CompleteThrough - facts.Millis(correcting)
-	maps.DeleteFunc(point.Written, func(start int64, _ facts.Written) bool { return start < oldest })
 	filled(point, facts.Millis(last))
-	err = w.keep(ctx, point)
-	if errors.Is(err, errMet) && len(changed) > 0 {
-		err = w.disown(ctx, slices.Collect(maps.Keys(changed)), err)
-	}
-	return part, err
+	return part, w.keep(ctx, point)
 }
 
-// replace replaces all documents from one time to another, in ms, except those of hours that stay the same, by those of
-// the given hours: documents that differ are put, obsolete ones are removed. (Those of another zone can be of hours
-// that begin at half past.)
-func (w *writer) replace(ctx context.Context, from, to int64, hours map[int64][]document, same []int64,
-	part *Part) error {
-	if len(hours) == 0 {
-		return nil
-	}
-	part.Compared = len(hours)
-	there, err := w.find(ctx, "looking for earlier facts", inHours(map[string]any{"gte": from, "lt": to}),
-		map[string]any{"bool": map[string]any{"must_not": []any{map[string]any{"terms": map[string]any{"hour": same}}}}})
+// replace replaces all documents from one time to another, in ms: documents that differ are put, obsolete ones are
+// removed. (Those of another zone can be of hours that begin at half past.)
+func (w *writer) replace(ctx context.Context, from, to int64, all []*facts.Fact, part *Part) error {
+	there, err := w.find(ctx, from, to)
 	if err != nil {
 		return err
 	}
@@ -362,13 +251,16 @@ func (w *writer) replace(ctx context.Context, from, to int64, hours map[int64][]
 		earlier[there[i].ID] = &there[i]
 	}
 	var changes []change
-	for hour, all := range hours {
-		for _, d := range all {
-			if known := earlier[d.id]; known == nil || !bytes.Equal(known.Source, d.text) {
-				changes = append(changes, change{facts.Index(w.Index, hour), d.id, d.text})
-			}
-			delete(earlier, d.id)
+	for _, fact := range all {
+		text, err := json.Marshal(fact)
+		if err != nil {
+			return fmt.Errorf("writing a fact of %s: %w", fact.Pool, err)
 		}
+		id := fact.ID()
+		if known := earlier[id]; known == nil || !bytes.Equal(known.Source, text) {
+			changes = append(changes, change{facts.Index(w.Index, fact.Hour), id, text})
+		}
+		delete(earlier, id)
 	}
 	part.Documents, part.Removed = len(changes), len(earlier)
 	for _, hit := range earlier {

@@ -1,0 +1,213 @@
+package fleet
+
+import (
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/chtc/gpureports/pkg/allocation"
+	"github.com/chtc/gpureports/pkg/backfill"
+	"github.com/chtc/gpureports/pkg/counts"
+	"github.com/chtc/gpureports/pkg/demand"
+	"github.com/chtc/gpureports/pkg/fleet/facts"
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/userhours"
+	"github.com/chtc/gpureports/pkg/utilization"
+)
+
+// allocation returns the averages of allocation: of each pool Σ of GPU-slices / N, added up over pools.
+func (a *asked) allocation(ctx context.Context) (*allocation.Figures, error) {
+	wants := allocation.ClassesOf(a.plan.Metrics)
+	w := wanted{kind: facts.KindGPUs, fields: make([]string, len(wants)), having: facts.ClassFields[:]}
+	for i, class := range wants {
+		w.fields[i] = facts.ClassFields[class]
+	}
+	if !a.plan.Select.Users.All() {
+		w.kind, w.having = facts.KindUsers, facts.ClassFields[counts.Claimed:counts.Claimed+1]
+	}
+	f := &allocation.Figures{Slices: slices.Repeat([]float64{1}, a.buckets.Len())}
+	f.Drawn, f.Times = a.points()
+	var found groups[allocation.GroupFigures]
+	err := a.each(ctx, w, func(c cell) error {
+		n := a.cover[c.pool]
+		if n == nil || n.slices[c.bucket] == 0 {
+			return nil
+		}
+		texts := a.textsOf(a.plan.GroupBy, c.texts)
+		group, err := found.of(texts, a.buckets.Len(), func() allocation.GroupFigures {
+			sums := &counts.Sums{}
+			for _, class := range wants {
+				sums[class] = a.empty(c.pool)
+			}
+			return allocation.GroupFigures{Texts: texts, Side: sideOf(c.texts), Sums: sums}
+		})
+		if err != nil {
+			return err
+		}
+		for i, class := range wants {
+			group.Sums[class][c.bucket] += c.values[i] / n.slices[c.bucket]
+		}
+		return nil
+	})
+	f.Groups = found.all
+	return f, err
+}
+
+// userHours returns GPU-hours: of each pool Σ of claimed GPU-slices / N · D, added up over pools.
+func (a *asked) userHours(ctx context.Context) (*userhours.Hours, error) {
+	by := userhours.Groupings(a.plan)
+	var found groups[userhours.Usage]
+	w := wanted{kind: facts.KindUsers, by: []string{"user"}, fields: []string{facts.ClassFields[counts.Claimed]}}
+	err := a.each(ctx, w, func(c cell) error {
+		n := a.cover[c.pool]
+		if n == nil || !n.drawn[c.bucket] {
+			return nil
+		}
+		group, user := a.textsOf(by, c.texts), a.plan.Shown("user", c.texts["user"])
+		usage, err := found.of(append(group, user), a.buckets.Len(), func() userhours.Usage {
+			return userhours.Usage{Group: group, User: user, Hours: a.empty(c.pool)}
+		})
+		if err != nil {
+			return err
+		}
+		usage.Hours[c.bucket] += c.values[0] / n.slices[c.bucket] * n.covered[c.bucket]
+		return nil
+	})
+	h := &userhours.Hours{Times: a.times(), Usages: found.all}
+	h.Sort(a.plan)
+	return h, err
+}
+
+// backfill returns how the backfill pools are used: of each pool Σ of GPU-snapshots / snapshots, added up over pools.
+func (a *asked) backfill(ctx context.Context) (*backfill.Figures, error) {
+	snapshots, err := a.ofHours(ctx, "snapshots")
+	if err != nil {
+		return nil, err
+	}
+	s := summed[backfill.Sums]{asked: a, total: &backfill.Sums{}, drawn: true}
+	w := wanted{kind: facts.KindGPUs, fields: []string{"poolAvailable", "poolUsed", "poolTaken"},
+		having: []string{"poolAvailable", "poolUsed", "poolTaken", "poolOther"}}
+	err = a.each(ctx, w, func(c cell) error {
+		n := a.cover[c.pool]
+		if n == nil || !n.drawn[c.bucket] {
+			return nil
+		}
+		return s.add(c, func(to *backfill.Sums) {
+			for i, average := range []*float64{&to.Available, &to.Used, &to.Taken} {
+				*average += c.values[i] / snapshots[c.pool][c.bucket]
+			}
+		})
+	})
+	for _, g := range s.found.all {
+		for b := range g.Points {
+			g.Points[b].Snapshots = 1 // the added values are averages
+		}
+	}
+	return s.figures(), err
+}
+
+// utilization returns the usage of GPUs: GPU-hours add up over hours and pools, averages are of each pool's
+// covered time.
+func (a *asked) utilization(ctx context.Context) (*utilization.Figures, error) {
+	s := summed[utilization.Sums]{asked: a, total: &utilization.Sums{}, drawn: true}
+	err := a.each(ctx, wanted{kind: facts.KindUsers, fields: []string{"held", "measured", "busy", "idle", "begun"},
+		having: []string{"held", "begun", "carried"}}, func(c cell) error {
+		return s.add(c, func(to *utilization.Sums) {
+			to.Add(utilization.Amounts{Held: c.values[0], Measured: c.values[1], Busy: c.values[2], Idle: c.values[3]})
+			to.Runs += int(c.values[4])
+			if n := a.cover[c.pool]; n != nil && n.covered[c.bucket] > 0 {
+				to.BusyGPUs += c.values[2] / n.covered[c.bucket]
+				to.IdleGPUs += c.values[3] / n.covered[c.bucket]
+			}
+		})
+	})
+	if err == nil && slices.Contains(a.plan.Metrics, "runs") {
+		err = a.each(ctx, wanted{kind: facts.KindUsers, fields: []string{"carried"}, also: a.first}, func(c cell) error {
+			return s.add(c, func(to *utilization.Sums) { to.Runs += int(c.values[0]) })
+		})
+	}
+	return s.figures(), err
+}
+
+// demanding is a question about demand under way.
+type demanding struct {
+	summed[demand.Sums]
+	polled map[string][]float64 // hours that polls cover, by pool and bucket
+}
+
+// demand returns who waits: waits by where they began and ended, and averages of each pool's polled time, added up over
+// pools; nil if no pool was polled.
+func (a *asked) demand(ctx context.Context, about *frames.About) (*demand.Figures, error) {
+	polled, err := a.ofHours(ctx, "polledHours")
+	if err != nil {
+		return nil, err
+	}
+	d := demanding{summed[demand.Sums]{asked: a, total: &demand.Sums{}}, polled}
+	known := d.noticeUnpolled(about)
+	w := wanted{kind: facts.KindWaits, fields: []string{"waitsBegun", "waitsStarted", "waitsLeft", "waited",
+		"waitingJobHours", "waitingGpuHours"}, having: []string{"waitsBegun", "waitsCarried"}}
+	err = a.each(ctx, w, func(c cell) error {
+		covered := math.Inf(1)
+		if of := polled[c.pool]; of != nil && of[c.bucket] > 0 {
+			covered = of[c.bucket]
+		}
+		return d.add(c, func(to *demand.Sums) {
+			to.Waits += c.values[0]
+			to.Started += c.values[1]
+			to.Left += c.values[2]
+			to.Waited += c.values[3]
+			to.Jobs += c.values[4] / covered
+			to.GPUs += c.values[5] / covered
+		})
+	})
+	if err == nil && slices.Contains(a.plan.Metrics, "waits") {
+		err = a.each(ctx, wanted{kind: facts.KindWaits, fields: []string{"waitsCarried"}, also: a.first}, func(c cell) error {
+			return d.add(c, func(to *demand.Sums) { to.Waits += c.values[0] })
+		})
+	}
+	if err != nil || !known {
+		return nil, err
+	}
+	for i := range d.found.all {
+		d.hideUnpolled(&d.found.all[i])
+	}
+	return d.figures(), nil
+}
+
+// noticeUnpolled adds a notice if no poll of a pool's queues covers anything of the time range, and reports whether any
+// pool was polled.
+func (d *demanding) noticeUnpolled(about *frames.About) bool {
+	var unpolled []string
+	for _, name := range slices.Sorted(maps.Keys(d.cover)) {
+		if !slices.ContainsFunc(d.polled[name], func(hours float64) bool { return hours > 0 }) {
+			unpolled = append(unpolled, name)
+		}
+	}
+	if len(unpolled) > 0 {
+		about.Warn("the queues of %d of %d pools were not polled in the time range, so that who waits there is not "+
+			"known: %s. Poll them with `gpureports collect --jobs`", len(unpolled), len(d.cover), strings.Join(unpolled, ", "))
+	}
+	return len(unpolled) < len(d.cover)
+}
+
+// hideUnpolled takes away the averages of a series where no poll covers anything, of the pool if it is a group.
+func (d *demanding) hideUnpolled(g *demand.GroupFigures) {
+	of := slices.Index(d.plan.GroupBy, "pool")
+	g.Drawn = nil // each bucket has a point, maybe without a value
+	for b := range g.Points {
+		covered, kept := false, false
+		for _, p := range d.pools {
+			if of < 0 || p.Pool == g.Texts[of] {
+				covered = covered || d.polled[p.Pool] != nil && d.polled[p.Pool][b] > 0
+				kept = kept || d.plan.Keep(d.buckets, b, facts.Micros(p.Through))
+			}
+		}
+		if at := &g.Points[b]; !covered || !kept {
+			if at.Jobs, at.GPUs = math.NaN(), math.NaN(); at.Started == 0 {
+				at.Started = math.NaN()
+			}
+		}
+	}
+}

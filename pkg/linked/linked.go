@@ -1,0 +1,192 @@
+// Package linked begins answers about runs linked with job ads, for the kinds backfillAvailability, evictions,
+// utilization and demand (methodology sections 8 and 9).
+package linked
+
+import (
+	"context"
+	"math"
+
+	"github.com/chtc/gpureports/pkg/aggregate"
+	"github.com/chtc/gpureports/pkg/frames"
+	"github.com/chtc/gpureports/pkg/jobs"
+	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/query"
+	"github.com/chtc/gpureports/pkg/runs"
+	"github.com/chtc/gpureports/pkg/stores"
+	"github.com/chtc/gpureports/pkg/timeline"
+)
+
+// Opening is the common beginning of an answer about runs.
+type Opening struct {
+	Observed *runs.Observed
+	Slices   *timeline.Slices
+	About    *frames.About
+}
+
+// Open observes the runs around the plan's window. Errors: pool.SourceError when no snapshot can be read, ctx's.
+func Open(ctx context.Context, s *stores.Stores, p *query.Plan) (*Opening, error) {
+	near, err := s.Timeline.Load(ctx, p.Window.From, p.Window.To)
+	if err != nil {
+		return nil, err
+	}
+	observed, err := s.Runs.Look(ctx, p.Window, p.Env.Lists)
+	if err != nil {
+		return nil, err
+	}
+	slices, err := near.Slices(ctx, p.Env.Zone, p.Env.SliceMinutes, p.Window)
+	if err != nil {
+		return nil, err
+	}
+	about := frames.NewAbout(p, near, slices.Coverage(p.Env.Lists))
+	about.Unmatched(near, runs.DaysOf(near, p.Window))
+	return &Opening{observed, slices, about}, nil
+}
+
+// Filter is the query's filter as runs know it.
+func Filter(s *query.Selection) runs.Filter {
+	return runs.Filter{
+		Machine: s.Machines.Match, Device: s.MatchDevice, Project: s.MatchProjects,
+		User:      s.MatchUser,
+		Ownership: func(o pool.Ownership) bool { return s.Ownerships[o] },
+		Memory:    func(class uint8) bool { return s.Memories[class] },
+	}
+}
+
+// BackfillFilter is the query's filter for GPUs in the backfill pool: categories come from their ownership.
+func BackfillFilter(s *query.Selection) runs.Filter {
+	f := Filter(s)
+	f.Ownership = func(o pool.Ownership) bool { return s.Ownerships[o] && s.Categories[pool.BackfillCategory(o)] }
+	return f
+}
+
+// Known explains all runs by their job ads; the panels of a dashboard share the result. source may be nil; one that
+// does not answer is not an error. Notices tell about the ads, and about clocks that are off in a window; without ads,
+// one says so, with meaning, the consequence for the answer. Errors are ctx's and those of the snapshots.
+func Known(ctx context.Context, o *runs.Observed, source jobs.Source, w pool.Window, meaning string,
+	about *frames.About) (*runs.Known, error) {
+	known, err := o.Known(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case source == nil:
+		about.Info("no job source is set up: %s", meaning)
+		return known, nil
+	case known.Failure != nil:
+		Unread(meaning, known.Failure, about)
+	}
+	for _, n := range known.Notices {
+		about.Warn("%s", n)
+	}
+	if corrected := runs.ClockNotices(known.Clocks.ClocksIn(w)); len(corrected) > 0 {
+		about.Standing("Access points whose clocks are corrected", len(corrected), corrected...)
+	}
+	return known, nil
+}
+
+// Unread warns that job ads could not be read, with the consequence for the answer.
+func Unread(meaning string, failure error, about *frames.About) {
+	about.Warn("job ads could not be read: %s. %v", meaning, failure)
+}
+
+// Group is the key of hourly sums over runs or GPUs, as the pool stores it.
+type Group struct {
+	Category  pool.Category
+	Device    string
+	Memory    string
+	Ownership pool.Ownership
+	Project   string
+	User      string // of runs
+}
+
+// HourOf is a group's hour, by its number.
+type HourOf struct {
+	Group
+	Hour int
+}
+
+// GroupOf returns the group of a key. names are the names of the view's symbols.
+func GroupOf(k aggregate.Key, names []string) Group {
+	return Group{Category: k.Category, Device: names[k.Device], Memory: pool.MemoryClasses[k.Memory],
+		Ownership: k.Ownership, Project: names[k.Project], User: names[k.User]}
+}
+
+// Fewest is how many runs a link rate needs.
+const Fewest = 20
+
+// Share is how many runs have an ad of their own.
+type Share struct {
+	Linked, Counted int // runs that an ad says something about, of all that were counted
+}
+
+// Due reports whether a run that ended counts: it did more than 30 minutes before now, for job ads come late
+// (methodology section 9).
+func Due(end, now pool.Micros) bool { return end < now-30*pool.Minute }
+
+// Add counts a run.
+func (s *Share) Add(linked bool) {
+	s.Counted++
+	if linked {
+		s.Linked++
+	}
+}
+
+// ShareOf counts the explained runs that pass and are due. Runs that only ads show are not among them.
+func ShareOf(x *runs.Explanations, now pool.Micros, pass func(machine int, e *runs.Explained) bool) (s Share) {
+	for m := range x.Machines {
+		for i := range x.Machines[m].Runs {
+			e := &x.Machines[m].Runs[i]
+			if e.Outcome != runs.Running && Due(e.End, now) && pass(m, e) {
+				s.Add(e.Link.Linked())
+			}
+		}
+	}
+	return s
+}
+
+// Rate is the share in percent; NaN below 20 runs.
+func (s Share) Rate() float64 {
+	if s.Counted < Fewest {
+		return math.NaN()
+	}
+	return 100 * float64(s.Linked) / float64(s.Counted)
+}
+
+// Links is how well job ads describe the backfill runs of a window (methodology section 9).
+type Links struct {
+	Rate   float64      // in percent; NaN below 20 runs
+	Clocks []runs.Clock // on the UTC days of the window, by access point and day
+	// ClockError is the largest absolute error of them.
+	ClockError pool.Micros
+}
+
+// LinksOf judges the links of a window. Errors come from the snapshots, pool.SourceError when the job source does
+// not answer, and ctx's.
+func LinksOf(ctx context.Context, observer *runs.Observer, ads jobs.Source, lists pool.Lists, window pool.Window,
+	now pool.Micros) (Links, error) {
+	o, err := observer.Look(ctx, window, lists)
+	if err != nil {
+		return Links{}, err
+	}
+	known, err := o.Known(ctx, ads)
+	if err != nil {
+		return Links{}, err
+	}
+	if known.Failure != nil {
+		return Links{}, known.Failure
+	}
+	return LinksIn(known, window, now), nil
+}
+
+// LinksIn judges the links of a window by the history of its runs.
+func LinksIn(known *runs.Known, window pool.Window, now pool.Micros) Links {
+	share := ShareOf(known.Explanations, now, OnBackfill(window))
+	return Links{Rate: share.Rate(), Clocks: known.Clocks.ClocksIn(window), ClockError: known.Clocks.ClockError(window)}
+}
+
+// OnBackfill reports whether an ended run was on backfill and overlaps the window.
+func OnBackfill(w pool.Window) func(machine int, e *runs.Explained) bool {
+	return func(_ int, e *runs.Explained) bool {
+		return e.Side == pool.Backfill && e.Start <= w.To && e.End >= w.From
+	}
+}
