@@ -253,3 +253,18 @@ func TestFleetPseudonymsAreInTheirOwnOrder(t *testing.T) {
 	byText := func(a, b option) int { return strings.Compare(a.Text, b.Text) }
 	require.True(t, slices.IsSortedFunc(options, byText), options)
 }
+
+// A request that is not a query ends with its context although a file system hangs.
+func TestLookupsEndWithTheirContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	hang, ended := make(chan struct{}), make(chan struct{})
+	_, err := lookUp(ctx, func(context.Context) (int, error) {
+		defer close(ended)
+		cancel()
+		<-hang
+		return 1, nil
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	close(hang)
+	<-ended // its slot is free again for other tests
+}

@@ -43,36 +43,6 @@ func (d *Datasource) Check(ctx context.Context, last time.Duration) ([]check.Fin
 	return findings, nil
 }
 
-// clocksWithin is how long a health check may ask for job ads.
-const clocksWithin = 15 * time.Second
-
-// newestFindings checks the newest data: whether the time zone can be right, whether slices fit the cadence, and how
-// far the access points' clocks are off. If there are no data, or a job source does not answer, other findings say so.
-func newestFindings(ctx context.Context, s *opened) []finding {
-	_, newest, ok, err := s.Timeline.Range(ctx)
-	if err != nil || !ok {
-		return nil
-	}
-	week := pool.Window{From: newest - 7*pool.Day, To: newest}
-	view, err := s.Timeline.Load(ctx, week.From, week.To)
-	if err != nil {
-		return []finding{{Store: "timezone", Severity: check.Warning, Text: err.Error()}}
-	}
-	findings := append([]finding{check.NewestZoneFinding(ctx, s.Timeline, s.settings.zone, view, week)},
-		check.CadenceFindings(view.Cadence(pool.DayOf(newest)), s.settings.SliceMinutes)...)
-	env, err := s.env(ctx)
-	if err != nil || s.Ads == nil {
-		return findings
-	}
-	if _, err := s.Ads.Health(ctx); err != nil {
-		return findings
-	}
-	limited, cancel := context.WithTimeout(ctx, clocksWithin)
-	defer cancel()
-	day := pool.Window{From: newest - pool.Day, To: newest}
-	return append(findings, check.Clocks(limited, s.Stores, env.Lists, day)...)
-}
-
 // BuiltDay is the result for one finished day.
 type BuiltDay struct {
 	Date    string // YYYY-MM-DD, UTC

@@ -187,6 +187,21 @@ func inSlot[T any](ctx context.Context, compute func(context.Context) (T, error)
 	return result, err
 }
 
+// lookUp is inSlot for requests that are not queries. It returns when ctx ends, even if get hangs, such as on a file
+// system that does not answer.
+func lookUp[T any](ctx context.Context, get func(context.Context) (T, error)) (T, error) {
+	var found T
+	finished := make(chan error, 1)
+	parallel.Go(func() (err error) { found, err = inSlot(ctx, get); return err }, func(err error) { finished <- err })
+	select {
+	case err := <-finished:
+		return found, err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
 // compute answers a query from the stores, or from the facts of many pools.
 func (d *Datasource) compute(ctx context.Context, naming query.Naming, r query.Request) (data.Frames, error) {
 	if d.parsed.Mode == modeFleet {

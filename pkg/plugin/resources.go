@@ -106,7 +106,7 @@ func (d *Datasource) values(naming query.Naming, header http.Header, r *http.Req
 	if err != nil {
 		return nil, err
 	}
-	options, err := inSlot(ctx, func(ctx context.Context) ([]option, error) {
+	options, err := lookUp(ctx, func(ctx context.Context) ([]option, error) {
 		return list(ctx, naming, dimension, filter, r)
 	})
 	if err != nil {
@@ -184,7 +184,7 @@ func optionOf(plan *query.Plan, dimension, value string) option {
 
 // dataRange returns from when to when there are snapshots, in whole ms around them; all null if there is none.
 func (d *Datasource) dataRange(_ http.Header, r *http.Request) (any, error) {
-	return inSlot(r.Context(), func(ctx context.Context) (any, error) {
+	return lookUp(r.Context(), func(ctx context.Context) (any, error) {
 		first, newest, ok, err := d.reach(ctx)
 		if err != nil {
 			return nil, err
