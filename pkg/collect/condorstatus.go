@@ -18,7 +18,7 @@ const constraint = "GPUs >= 1 || AssignedGPUs isnt undefined"
 
 // query runs condor_status and decodes its output as it arrives.
 func query(asked context.Context, o Options) (answer, error) {
-	args := []string{"-constraint", constraint, "-json", "-attributes", strings.Join(attributes, ",")}
+	args := []string{"-constraint", constraint, "-json", "-attributes", strings.Join(names(slotAttributes), ",")}
 	var got answer
 	complaint, err := o.ask(asked, o.CondorStatus, args, func(output io.Reader) (err error) {
 		got, err = decode(output)
@@ -27,7 +27,7 @@ func query(asked context.Context, o Options) (answer, error) {
 	switch {
 	case err != nil:
 		return answer{}, err
-	case len(got.ads) == 0:
+	case len(got.slots) == 0:
 		return answer{}, pool.SourceError("%s knows no slot with a GPU%s: is it the right pool, and may this machine ask it?",
 			o.CondorStatus, complaint)
 	case !got.lacksModels():

@@ -2,34 +2,25 @@ package collect
 
 import (
 	"context"
-	"slices"
+	"iter"
 
 	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 )
 
-// schemaOrder is the index among a row's values (slotAd.rows) for each column of a Parquet file.
-var schemaOrder = func() []int {
-	order := make([]int, len(parquet.Schema))
-	for i, f := range parquet.Schema {
-		order[i] = slices.IndexFunc(columns, func(c column) bool { return c.name == f.Name })
+// inFields returns rows as Parquet files take them, with a value for each field.
+func inFields(fields []parquet.Field, rows iter.Seq[row]) (all [][]any) {
+	columns := make([]string, len(fields))
+	for i, f := range fields {
+		columns[i] = f.Name
 	}
-	return order
-}()
+	for r := range rows {
+		all = append(all, r.in(columns))
+	}
+	return all
+}
 
 // addParquet appends the snapshot to a month file, which is replaced as a whole.
 func addParquet(ctx context.Context, path string, s snapshot) (n int, afterwards, err error) {
-	rows := s.schemaRows()
+	rows := inFields(parquet.Schema, s.rows)
 	return len(rows), nil, parquet.Append(ctx, path, parquet.Schema, rows)
-}
-
-// schemaRows are the rows of the snapshot with a value for each field of parquet.Schema.
-func (s snapshot) schemaRows() (rows [][]any) {
-	for values := range s.rows {
-		row := make([]any, len(schemaOrder))
-		for k, n := range schemaOrder {
-			row[k] = values[n]
-		}
-		rows = append(rows, row)
-	}
-	return rows
 }
