@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"math"
 	"strconv"
 	"strings"
@@ -213,15 +214,47 @@ func (l layout) zoneName() string {
 	return l.zone.String()
 }
 
-// text is a field's stored text.
-func text(field *data.Field, row int) string {
-	v, ok := field.ConcreteAt(row)
-	s, isText := v.(string)
-	if !ok || !isText {
+// record is a row of a frame, whose values are found by the names of fields.
+type record struct {
+	*data.Frame
+	row int
+}
+
+// records yields the rows of frames.
+func records(frames data.Frames) iter.Seq[record] {
+	return func(yield func(record) bool) {
+		for _, frame := range frames {
+			for row := range frame.Rows() {
+				if !yield(record{frame, row}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// text is a stored text, "" if there is none.
+func (r record) text(name string) string {
+	field := column(r.Frame, name)
+	if field == nil {
 		return ""
 	}
+	v, _ := field.ConcreteAt(r.row)
+	s, _ := v.(string)
 	return s
 }
+
+// number is a number, NaN if there is none.
+func (r record) number(name string) float64 {
+	field := column(r.Frame, name)
+	if field == nil {
+		return math.NaN()
+	}
+	return number(field, r.row)
+}
+
+// kind is the role of the row: group, user, total, or "" for any other.
+func (r record) kind() string { return r.text(rowType) }
 
 // number is a field's number, NaN if there is none.
 func number(field *data.Field, row int) float64 {
