@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/runlog"
 )
 
 // Result is the result of a run.
@@ -67,11 +68,11 @@ func collect(ctx context.Context, o Options, zone *time.Location, log logEntry, 
 	if err != nil {
 		return Result{}, pool.SourceError("reading the run log: %w", err)
 	}
-	if utc := t.UTC().Format(timestampFormat); utc <= newest {
+	if utc := t.UTC().Format(runlog.TimeFormat); utc <= newest {
 		return Result{}, pool.SourceError("this machine's clock shows %s UTC, but the last run that took a "+
 			"snapshot ended at %s: set the clock; snapshots must be in the order of time", utc, newest)
 	}
-	s := snapshot{timestamp: t.In(zone).Format(timestampFormat), answer: answer}
+	s := snapshot{timestamp: t.In(zone).Format(runlog.TimeFormat), answer: answer}
 	if err := log.set(ctx, "timestamp = ?", s.timestamp); err != nil {
 		return Result{}, pool.SourceError("writing to the run log: %w", err)
 	}

@@ -11,8 +11,6 @@ import (
 	"github.com/chtc/gpureports/pkg/runlog"
 )
 
-const timestampFormat = "2006-01-02 15:04:05.000000"
-
 // logEntry is a row of a table of the run log (package runlog), which is open as long as the run or poll of the row is
 // under way.
 type logEntry struct {
