@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"sort"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
 
@@ -180,23 +179,5 @@ func addUsers(l *level, all []*Wait) {
 			to = max(to, byUser[i].End)
 		}
 		l.add(from, to, 1)
-	}
-}
-
-// interval is the time over which what a poll saw holds.
-type interval struct{ from, to pool.Micros }
-
-// coveredBy returns a clock's measure of the time that intervals cover; they are in order.
-func coveredBy(all []interval) func(pool.Micros) pool.Micros {
-	before := make([]pool.Micros, len(all)+1)
-	for i, t := range all {
-		before[i+1] = before[i] + t.to - t.from
-	}
-	return func(t pool.Micros) pool.Micros {
-		i := sort.Search(len(all), func(i int) bool { return all[i].from >= t })
-		if i == 0 {
-			return 0
-		}
-		return before[i-1] + min(t, all[i-1].to) - all[i-1].from
 	}
 }

@@ -79,19 +79,24 @@ func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *queues
 func makeWaits(ctx context.Context, source jobs.Source, o *runs.Observed, history *runs.Known, rows *queues.View,
 	polls *Polls, w pool.Window) (r *remembered, failure, err error) {
 	queued := rowsByJob(rows, w.From)
-	wanted := wantedJobs(o, queued, rows, w, source != nil)
-	known, order := runsByJob(o, history.Explanations, wanted, w)
+	var missed func(timeline.Job) bool
+	if source != nil {
+		missed = missedBy(rows)
+	}
+	known, order := runsByJob(o, history.Explanations, wantedJobs(o, queued, missed, w), w)
 	r = &remembered{days: rows.Days, window: w, waits: waitsOfAll(polls, queued, known, rows, source != nil)}
 	if source == nil {
 		return r, nil, nil
 	}
-	missed := missedJobs(known, rows)
-	ads, failure, err := o.AdsOf(ctx, source, func(m, i int) bool { return missed[o.Machines[m].Runs[i].Job] })
+	ads, failure, err := o.AdsOf(ctx, source, func(m, i int) bool {
+		job := o.Machines[m].Runs[i].Job
+		return known[job] != nil && missed(job)
+	})
 	if failure != nil || err != nil {
 		return r, failure, err
 	}
-	for job := range missed {
-		if of := known[job]; of.number >= 0 && len(ads[of.number]) > 0 {
+	for job, of := range known {
+		if missed(job) && of.number >= 0 && len(ads[of.number]) > 0 {
 			of.ads = ads[of.number]
 		}
 	}

@@ -254,16 +254,12 @@ func TestTakingIsThatOfTheOracle(t *testing.T) {
 					GPUMemory: rapid.SampledFrom([]float64{0, 0, 1, 20000, 40001, 80000, 90000}).Draw(t, "memory"),
 				}})
 		}
-		queues, places := queuesOf(waits, names)
+		all := newLine(waits, names)
 		for i := range waits {
-			queues[places[i].queue].set(places[i].place, true)
+			all.move(int32(i), true)
 		}
-		var taken Taken
-		taken.take(f, slices.Clone(free), queues)
 		got := map[string]int{}
-		for i, w := range taken.Waits {
-			got[names.JobText(waits[w].Job)] = int(taken.GPUs[i])
-		}
+		f.take(slices.Clone(free), all.queues, func(wait int32, gpus int) { got[names.JobText(waits[wait].Job)] = gpus })
 
 		order := slices.Clone(waits)
 		sort.SliceStable(order, func(i, k int) bool {
