@@ -139,74 +139,38 @@ func (c *Chart) yAxis(highest float64) float64 {
 	return last
 }
 
-// stack is values of several names over time, to be drawn one above the other.
-type stack struct {
-	names  []string
-	times  []int64 // ascending, in ms
-	values map[int64][]float64
-	length int64 // of a bucket, in ms
-}
-
-// stackOf returns the values of frames by category. A value that is missing is 0.
-func stackOf(frames data.Frames) stack {
-	s := stack{values: map[int64][]float64{}}
+// allocationChart stacks the GPUs in use by category over time: a GPU is in use in one category at a time. A value that
+// is missing is 0.
+func allocationChart(l layout, frames data.Frames) Block {
 	frames = slices.DeleteFunc(slices.Clone(frames), func(f *data.Frame) bool { return len(f.Fields) != 2 })
-	for _, frame := range frames {
-		for r := range frame.Fields[0].Len() {
+	values := map[int64][]float64{} // of the frames, by time in ms
+	for i, frame := range frames {
+		for r := range frame.Rows() {
 			v, _ := frame.Fields[0].ConcreteAt(r)
 			t := v.(time.Time).UnixMilli()
-			if s.values[t] == nil {
-				s.values[t] = make([]float64, len(frames))
+			if values[t] == nil {
+				values[t] = make([]float64, len(frames))
 			}
 			if v := number(frame.Fields[1], r); !math.IsNaN(v) {
-				s.values[t][len(s.names)] = v
+				values[t][i] = v
 			}
 		}
-		s.names = append(s.names, clean(frame.Fields[1].Labels["category"]))
 	}
-	s.times = slices.Sorted(maps.Keys(s.values))
-	return s
-}
-
-// highest returns the highest sum of one time.
-func (s *stack) highest() (highest float64) {
-	for _, values := range s.values {
+	times := slices.Sorted(maps.Keys(values))
+	if len(times) == 0 {
+		return Block{}
+	}
+	length := l.options.To.UnixMilli() - l.options.From.UnixMilli() // of a bucket
+	for i := range times[1:] {
+		length = min(length, times[i+1]-times[i])
+	}
+	highest := 0.0
+	for _, at := range values {
 		sum := 0.0
-		for _, v := range values {
+		for _, v := range at {
 			sum += v
 		}
 		highest = max(highest, sum)
-	}
-	return highest
-}
-
-// area draws the i-th name above the areas below it, each bucket as a step.
-func (s *stack) area(i int, below map[int64]float64, x func(int64) float64, y func(float64) float64) string {
-	var p path
-	for first := 0; first < len(s.times); {
-		end := first + 1 // of the buckets without a gap between them
-		for end < len(s.times) && s.times[end]-s.times[end-1] <= s.length*3/2 {
-			end++
-		}
-		var xs, high, low []float64
-		for _, t := range s.times[first:end] {
-			xs, low, high = append(xs, x(t)), append(low, y(below[t])), append(high, y(below[t]+s.values[t][i]))
-		}
-		p.outline(append(xs, x(s.times[end-1]+s.length)), high, low)
-		first = end
-	}
-	return p.String()
-}
-
-// allocationChart stacks the GPUs in use by category over time: a GPU is in use in one category at a time.
-func allocationChart(l layout, frames data.Frames) Block {
-	s := stackOf(frames)
-	if len(s.times) == 0 {
-		return Block{}
-	}
-	s.length = l.options.To.UnixMilli() - l.options.From.UnixMilli()
-	for i := range s.times[1:] {
-		s.length = min(s.length, s.times[i+1]-s.times[i])
 	}
 
 	c := newChart()
@@ -215,23 +179,44 @@ func allocationChart(l layout, frames data.Frames) Block {
 	x := func(t int64) float64 {
 		return scale(min(max(float64(t), from), to), from, to, c.Plot.Left, c.Plot.Right)
 	}
-	top := c.yAxis(s.highest())
+	top := c.yAxis(highest)
 	y := func(v float64) float64 { return scale(v, 0, top, c.Plot.Bottom, c.Plot.Top) }
 	c.X = l.timeTicks(x)
 
-	below := map[int64]float64{}
-	for i, name := range s.names {
-		shape := Shape{Kind: "area", Color: i%colors + 1, Name: name, Path: s.area(i, below, x, y)}
-		c.Shapes = append(c.Shapes, shape)
-		least, most := math.Inf(1), 0.0
-		for _, t := range s.times {
-			v := s.values[t][i]
-			below[t] += v
+	low := map[int64]float64{}
+	for i, frame := range frames {
+		high, least, most := map[int64]float64{}, math.Inf(1), 0.0
+		for _, t := range times {
+			v := values[t][i]
+			high[t] = low[t] + v
 			least, most = min(least, v), max(most, v)
 		}
+		name := clean(frame.Fields[1].Labels["category"])
+		c.Shapes = append(c.Shapes, Shape{Kind: "area", Color: i%colors + 1, Name: name,
+			Path: area(times, length, low, high, x, y)})
 		c.Told = append(c.Told, fmt.Sprintf("%s: between %.1f and %.1f", name, least, most))
+		low = high
 	}
 	return Block{Chart: c}
+}
+
+// area draws what is between two values at each time, each bucket as a step.
+func area(times []int64, length int64, low, high map[int64]float64, x func(int64) float64,
+	y func(float64) float64) string {
+	var p path
+	for first := 0; first < len(times); {
+		end := first + 1 // of the buckets without a gap between them
+		for end < len(times) && times[end]-times[end-1] <= length*3/2 {
+			end++
+		}
+		var xs, lows, highs []float64
+		for _, t := range times[first:end] {
+			xs, lows, highs = append(xs, x(t)), append(lows, y(low[t])), append(highs, y(high[t]))
+		}
+		p.outline(append(xs, x(times[end-1]+length)), highs, lows)
+		first = end
+	}
+	return p.String()
 }
 
 // timeTicks are marks at calendar times of the report's zone.

@@ -207,3 +207,55 @@ func machineLists(_ layout, frames data.Frames) (b Block) {
 	}
 	return b
 }
+
+// largest shows the rows with the largest values of a column, at most most of them, and the total. Rows without a value
+// above 0 are left out; without any there is no table.
+func largest(name string, most int) func(layout, data.Frames) Block {
+	return func(l layout, frames data.Frames) Block {
+		var rows, totals []record
+		for r := range records(frames) {
+			if r.kind() == "total" {
+				totals = append(totals, r)
+			} else if r.number(name) > 0 {
+				rows = append(rows, r)
+			}
+		}
+		slices.SortStableFunc(rows, func(a, b record) int { return cmp.Compare(b.number(name), a.number(name)) })
+		if len(rows) == 0 {
+			return Block{}
+		}
+		return Block{Table: l.tableOf(append(rows[:min(len(rows), most)], totals...))}
+	}
+}
+
+// averages tables series of one point, averages over the time that polls cover, with the hours that they add up to.
+func averages(name, value string) func(layout, data.Frames) Block {
+	return func(_ layout, frames data.Frames) Block {
+		t := &Table{Columns: []Column{{Name: name}, {value + " (avg.)", true}, {"GPU hours", true}}}
+		sum, hours := 0.0, 0.0
+		for _, frame := range frames {
+			if !isSeries(frame) || frame.Fields[1].Len() == 0 {
+				continue
+			}
+			if len(t.Rows) == 0 {
+				hours = stat(frame, "Hours of polls with snapshots")
+			}
+			gpus := number(frame.Fields[1], 0)
+			sum += gpus
+			t.Rows = append(t.Rows, Row{Cells: []string{displayName(frame.Fields[1]), gpuHours(gpus), gpuHours(gpus * hours)}})
+		}
+		if len(t.Rows) == 0 {
+			return Block{}
+		}
+		t.Rows = append(t.Rows, Row{Kind: Total, Cells: []string{"All", gpuHours(sum), gpuHours(sum * hours)}})
+		return Block{Table: t}
+	}
+}
+
+// adviceSentences say of each device how long a backfill job can be.
+func adviceSentences(_ layout, frames data.Frames) (b Block) {
+	for r := range records(frames) {
+		b.Paragraphs = append(b.Paragraphs, clean(r.text("device"))+": "+r.text("advice")+".")
+	}
+	return b
+}
