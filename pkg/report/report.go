@@ -125,22 +125,15 @@ func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Rep
 
 // choose returns the sections with these keys, in the order of the report.
 func choose(keys []string) ([]section, error) {
-	if len(keys) == 0 {
-		return sections, nil
-	}
-	var chosen []section
 	known := Keys()
 	for _, key := range keys {
 		if !slices.Contains(known, key) {
 			return nil, pool.BadQuery("report: section %q is unknown: use %s", key, strings.Join(known, ", "))
 		}
 	}
-	for _, s := range sections {
-		if slices.Contains(keys, s.key) {
-			chosen = append(chosen, s)
-		}
-	}
-	return chosen, nil
+	return slices.DeleteFunc(slices.Clone(sections), func(s section) bool {
+		return len(keys) > 0 && !slices.Contains(keys, s.key)
+	}), nil
 }
 
 // Keys are the sections' names, in their order.
