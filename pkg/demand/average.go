@@ -1,7 +1,6 @@
 package demand
 
 import (
-	"math"
 	"sort"
 	"unsafe"
 
@@ -37,52 +36,32 @@ func (c *clock) bucket(t pool.Micros) int {
 // level averages a level over the covered time of buckets.
 type level struct {
 	*clock
-	parts   []float64 // level × covered time, of buckets that an interval fills in part
-	changes []float64 // of the level that fills whole buckets
+	totals []float64 // level × covered time of each bucket, in microseconds
 }
 
-func newLevel(c *clock) level {
-	return level{c, make([]float64, len(c.covered)), make([]float64, len(c.covered)+1)}
-}
+func newLevel(c *clock) level { return level{c, make([]float64, len(c.covered))} }
 
 // add adds much to the level over an interval of time.
 func (l *level) add(from, to pool.Micros, much float64) {
-	n := len(l.covered)
-	from, to = max(from, l.edges[0]), min(to, l.edges[n])
+	from, to = max(from, l.edges[0]), min(to, l.edges[len(l.covered)])
 	if from >= to {
 		return
 	}
 	first, last := l.bucket(from), l.bucket(to)
-	if first == last {
-		l.parts[first] += much * float64(l.until(to)-l.until(from))
-		return
+	for b := first; b <= last; b++ {
+		covered := l.covered[b]
+		if b == first || b == last {
+			covered = l.until(min(to, l.edges[b+1])) - l.until(max(from, l.edges[b]))
+		}
+		l.totals[b] += much * float64(covered)
 	}
-	l.parts[first] += much * float64(l.until(l.edges[first+1])-l.until(from))
-	l.parts[last] += much * float64(l.until(to)-l.until(l.edges[last]))
-	l.changes[first+1] += much
-	l.changes[last] -= much
-}
-
-// totals returns level × covered time of each bucket, in microseconds.
-func (l *level) totals() []float64 {
-	totals := make([]float64, len(l.parts))
-	whole := 0.0
-	for b := range totals {
-		whole += l.changes[b]
-		totals[b] = l.parts[b] + whole*float64(l.covered[b])
-	}
-	return totals
 }
 
 // means returns the average of each bucket; NaN if nothing is covered.
 func (l *level) means() []float64 {
-	means := l.totals()
-	for b, c := range l.covered {
-		if c == 0 {
-			means[b] = math.NaN()
-		} else {
-			means[b] /= float64(c)
-		}
+	means := make([]float64, len(l.totals))
+	for b, total := range l.totals {
+		means[b] = aggregate.Ratio(total, float64(l.covered[b]))
 	}
 	return means
 }

@@ -89,7 +89,7 @@ func (a *answer) keys(by []string, chosen func(*Wait) bool) []*aggregate.Key {
 func (a *answer) matches(w *Wait) bool {
 	s := &a.plan.Select
 	if !s.MatchUser(a.texts[w.Owner]) || !s.Schedds.Match(a.texts[w.Schedd]) ||
-		!s.GPUs.Match(gpusClass(w.Request.GPUs)) || !s.GPUMemory.Match(memoryClass(w.Request.GPUMemory)) {
+		!s.GPUs.Match(query.GPUCounts[gpusClass(w.Request.GPUs)]) || !s.GPUMemory.Match(memoryClass(w.Request.GPUMemory)) {
 		return false
 	}
 	matches, known := a.projects[w.Project]
@@ -170,8 +170,8 @@ func (a *answer) average(c *clock, list []*Wait, into []Sums) {
 	}
 }
 
-// taken adds up the free GPUs that the chosen waits could have taken at the polls that the window touches, if requested.
-// Polls without a slice are left out.
+// taken adds up, if requested, the free GPUs that the chosen waits could have taken at the polls that the window
+// touches. Polls without a slice are left out.
 func (a *answer) taken(ctx context.Context, by []string) (*pollSums, error) {
 	sums := &pollSums{}
 	if a.free == nil {
@@ -410,7 +410,7 @@ func (a *answer) hourOfWeek() (data.Frames, error) {
 	}
 	var sums aggregate.Week[Sums]
 	var covered [7][24]float64
-	for b, sum := range l.totals() {
+	for b, sum := range l.totals {
 		at := cells[b]
 		sums[at[0]][at[1]].GPUs += sum
 		covered[at[0]][at[1]] += float64(c.covered[b])

@@ -176,7 +176,7 @@ func newLine(waits []Wait, names *timeline.Names) *line {
 // move lets a job come into its queue, or leave it.
 func (l *line) move(wait int32, comes bool) {
 	q := &l.queues[l.of[wait]]
-	at, _ := slices.BinarySearchFunc(q.waits, l.rank[wait], func(w, rank int32) int { return cmp.Compare(l.rank[w], rank) })
+	at, _ := slices.BinarySearchFunc(q.waits, wait, func(a, b int32) int { return cmp.Compare(l.rank[a], l.rank[b]) })
 	if comes {
 		q.waits = slices.Insert(q.waits, at, wait)
 	} else {

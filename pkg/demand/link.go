@@ -55,22 +55,23 @@ func wantedJobs(o *runs.Observed, queued []sightings, missed func(timeline.Job) 
 
 // jobRuns are the runs of a job.
 type jobRuns struct {
+	job    timeline.Job
 	number int32 // see [runs.Observed.JobOf]; −1 if only an ad shows its first run
 	runs   []Run // in the order in which they began
 	ads    []jobs.Ad
 }
 
-// runsByJob gathers the runs of wanted jobs, and those near a window that only ads show. order holds their jobs in the
-// order of machines.
+// runsByJob gathers the runs of wanted jobs, and those near a window that only ads show. all are in the order of
+// machines.
 func runsByJob(o *runs.Observed, x *runs.Explanations, wanted map[timeline.Job]bool,
-	w pool.Window) (known map[timeline.Job]*jobRuns, order []timeline.Job) {
+	w pool.Window) (known map[timeline.Job]*jobRuns, all []*jobRuns) {
 	known = map[timeline.Job]*jobRuns{}
 	add := func(e *runs.Explained, number int32, ads ...jobs.Ad) {
 		of := known[e.Job]
 		if of == nil {
-			of = &jobRuns{number: number}
+			of = &jobRuns{job: e.Job, number: number}
 			known[e.Job] = of
-			order = append(order, e.Job)
+			all = append(all, of)
 		}
 		if of.runs = append(of.runs, runOf(o, e)); len(of.ads) == 0 {
 			of.ads = ads
@@ -89,10 +90,10 @@ func runsByJob(o *runs.Observed, x *runs.Explanations, wanted map[timeline.Job]b
 			}
 		}
 	}
-	for _, of := range known {
+	for _, of := range all {
 		sortRuns(of.runs)
 	}
-	return known, order
+	return known, all
 }
 
 // runOf is a run with the middle of two snapshots for a start or end that no ad has and that lies between them.
@@ -134,14 +135,13 @@ func elsewhere(p *Polls, running []*queues.Row, runs []Run) (all []Run) {
 func middle(a, b pool.Micros) pool.Micros { return a + (b-a)/2 }
 
 // adOnly makes the waits of missed jobs, which began between two polls: their ads say when they were queued.
-func adOnly(clocks *runs.Ads, missed func(timeline.Job) bool, known map[timeline.Job]*jobRuns, order []timeline.Job,
-	p *Polls, rows *queues.View) []Wait {
+func adOnly(clocks *runs.Ads, missed func(timeline.Job) bool, all []*jobRuns, p *Polls, rows *queues.View) []Wait {
 	var waits []Wait
-	for _, job := range order {
-		if !missed(job) || len(known[job].ads) == 0 {
+	for _, of := range all {
+		job := of.job
+		if !missed(job) || len(of.ads) == 0 {
 			continue
 		}
-		of := known[job]
 		ad := &of.ads[len(of.ads)-1]
 		if ad.RequestGPUs > queues.MostGPUs {
 			continue

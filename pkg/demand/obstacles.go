@@ -273,11 +273,11 @@ func (a *answer) unusedRows(t *turns) (rows []*unusedRow) {
 		case aJobFits:
 			rows[i].serves = float64(len(rows[i].jobs))
 		case lacksCPUs:
-			h := t.helps(&t.shelves[s], false)
-			rows[i].missing, rows[i].serves = h.missing, float64(h.jobs)
+			missing, jobs := t.helps(&t.shelves[s], false)
+			rows[i].missing, rows[i].serves = missing, float64(jobs)
 		case lacksMemory:
-			h := t.helps(&t.shelves[s], true)
-			rows[i].missing, rows[i].serves = h.missing/1024, float64(h.jobs)
+			missing, jobs := t.helps(&t.shelves[s], true)
+			rows[i].missing, rows[i].serves = missing/1024, float64(jobs)
 		}
 	}
 	return rows

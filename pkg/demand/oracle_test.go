@@ -224,9 +224,9 @@ func TestAveragesAreThoseOfTheOracle(t *testing.T) {
 				wantUsers += float64(len(owners))
 			}
 			require.InDelta(t, covered*60e6, c.covered[b], 1)
-			require.InDelta(t, wantJobs*60e6, jobs.totals()[b], 1)
-			require.InDelta(t, wantGPUs*60e6, gpus.totals()[b], 1)
-			require.InDelta(t, wantUsers*60e6, users.totals()[b], 1)
+			require.InDelta(t, wantJobs*60e6, jobs.totals[b], 1)
+			require.InDelta(t, wantGPUs*60e6, gpus.totals[b], 1)
+			require.InDelta(t, wantUsers*60e6, users.totals[b], 1)
 			require.Equal(t, covered == 0, math.IsNaN(jobs.means()[b]))
 		}
 	})

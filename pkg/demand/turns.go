@@ -196,45 +196,38 @@ func (w *turns) place(wants *wish, on *shelf) {
 func (w *turns) explain(k *stock) {
 	for i := range w.shelves {
 		s := &w.shelves[i]
-		// the least GPU memory with which a GPU here is one of those that a job lacks something beside
-		cpus, memory, shape, some := math.Inf(1), math.Inf(1), math.Inf(1), false
-		for _, n := range w.lacking {
-			some = true
-			wants := &w.all[n]
-			lacks := &memory
-			if s.suitable[wants.gpuMemory] < wants.gpus {
-				lacks = &shape
-			} else if s.cpus < wants.cpus {
-				lacks = &cpus
-			}
-			if least := w.memories[wants.gpuMemory]; least < *lacks {
-				*lacks = least
-			}
-		}
+		size, why := math.NaN(), noDemand
 		for _, u := range s.units {
-			why := &w.units[u].why
-			switch size := max(k.gpus[w.units[u].gpu].size, 0); {
-			case size >= cpus:
-				*why = lacksCPUs
-			case size >= memory:
-				*why = lacksMemory
-			case size >= shape:
-				*why = lacksGPUs
-			case some:
-				*why = lacksMemOfGPU
+			if own := k.gpus[w.units[u].gpu].size; own != size {
+				size, why = own, w.reasonOf(s, own)
 			}
+			w.units[u].why = why
 		}
 	}
 }
 
-// help is how much more of something would let jobs run on a machine, and how many.
-type help struct {
-	missing float64 // CPUs, or MiB; NaN: nothing of the kind does
-	jobs    int     // each on its own
+// reasonOf returns why GPUs of a size are unused on a machine: the first of the reasons why jobs did not take them.
+func (w *turns) reasonOf(s *shelf, size float64) reason {
+	why := noDemand
+	for _, n := range w.lacking {
+		wants := &w.all[n]
+		switch {
+		case w.memories[wants.gpuMemory] > max(size, 0):
+			why = min(why, lacksMemOfGPU)
+		case s.suitable[wants.gpuMemory] < wants.gpus:
+			why = min(why, lacksGPUs)
+		case s.cpus < wants.cpus:
+			why = min(why, lacksCPUs)
+		default:
+			why = min(why, lacksMemory)
+		}
+	}
+	return why
 }
 
-// helps returns how many more CPUs, or how much more memory, would serve jobs that lack only this on a machine.
-func (w *turns) helps(s *shelf, ofMemory bool) help {
+// helps returns how many more CPUs, or how much more memory in MiB, would serve jobs that lack only this on a machine,
+// and how many jobs, each on its own; NaN if nothing of the kind does.
+func (w *turns) helps(s *shelf, ofMemory bool) (missing float64, jobs int) {
 	lacks := func(wants *wish) float64 { // +Inf: something else, too
 		switch {
 		case s.suitable[wants.gpuMemory] < wants.gpus:
@@ -245,17 +238,17 @@ func (w *turns) helps(s *shelf, ofMemory bool) help {
 		}
 		return math.Inf(1)
 	}
-	h := help{missing: math.Inf(1)}
+	missing = math.Inf(1)
 	for _, n := range w.lacking {
-		h.missing = min(h.missing, lacks(&w.all[n]))
+		missing = min(missing, lacks(&w.all[n]))
 	}
-	if math.IsInf(h.missing, 1) {
-		return help{missing: math.NaN()}
+	if math.IsInf(missing, 1) {
+		return math.NaN(), 0
 	}
 	for _, n := range w.lacking {
-		if lacks(&w.all[n]) <= h.missing {
-			h.jobs += w.unfit[n]
+		if lacks(&w.all[n]) <= missing {
+			jobs += w.unfit[n]
 		}
 	}
-	return h
+	return missing, jobs
 }
