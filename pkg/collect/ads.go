@@ -18,7 +18,7 @@ var slotAttributes = []attribute{
 	{"Offline", flag}, // the machine sleeps
 }
 
-// modelAttributes describe a GPU in its nested ad, GPUs_<id>. A machine whose GPUs differ has no common GPUs_DeviceName.
+// modelAttributes describe a GPU in its nested ad, GPUs_<id>. If a machine's GPUs differ, it has no GPUs_DeviceName.
 var modelAttributes = []attribute{{"DeviceName", text}, {"GlobalMemoryMb", integer}}
 
 // answer is the output of condor_status.

@@ -273,7 +273,8 @@ func survivalChart(_ layout, frames data.Frames) Block {
 			if field.Name != "survival" {
 				continue
 			}
-			line := Shape{Kind: "line", Color: len(curves)%colors + 1, Name: seriesName(field, "All"), Path: steps(field, nil, x, y)}
+			line := Shape{Kind: "line", Color: len(curves)%colors + 1, Name: seriesName(field, "All"),
+				Path: steps(field, nil, x, y)}
 			curves = append(curves, line)
 			if i+2 < len(frame.Fields) && frame.Fields[i+1].Name == "low" && frame.Fields[i+2].Name == "high" {
 				bands = append(bands, Shape{Kind: "band", Color: line.Color, Name: line.Name,
