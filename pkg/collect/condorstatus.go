@@ -18,7 +18,7 @@ const constraint = "GPUs >= 1 || AssignedGPUs isnt undefined"
 
 // query runs condor_status and decodes its output as it arrives.
 func query(asked context.Context, o Options) (answer, error) {
-	args := []string{"-constraint", constraint, "-json", "-attributes", strings.Join(attributes, ",")}
+	args := []string{"-constraint", constraint, "-json", "-attributes", strings.Join(names(slotAttributes), ",")}
 	var got answer
 	complaint, err := o.ask(asked, o.CondorStatus, args, func(output io.Reader) (err error) {
 		got, err = decode(output)
@@ -27,7 +27,7 @@ func query(asked context.Context, o Options) (answer, error) {
 	switch {
 	case err != nil:
 		return answer{}, err
-	case len(got.ads) == 0:
+	case len(got.slots) == 0:
 		return answer{}, pool.SourceError("%s knows no slot with a GPU%s: is it the right pool, and may this machine ask it?",
 			o.CondorStatus, complaint)
 	case !got.lacksModels():
@@ -52,14 +52,14 @@ func (o Options) ask(asked context.Context, program string, args []string,
 	}
 	command := exec.CommandContext(ctx, program, args...)
 	output, input := io.Pipe()
-	passed, complaint := &bounded{input, o.maxOutput}, &head{limit: 2000}
-	command.Stdout, command.Stderr = passed, complaint
+	limited, complaint := &io.LimitedReader{R: output, N: int64(o.maxOutput) + 1}, &head{limit: 2000}
+	command.Stdout, command.Stderr = input, complaint
 	command.WaitDelay = 5 * time.Second // a descendant that left the group may hold the pipes
 	ownGroup(command)
 
 	decoded := make(chan struct{})
 	var broken error
-	parallel.Go(func() error { return decode(output) }, func(err error) {
+	parallel.Go(func() error { return decode(limited) }, func(err error) {
 		defer close(decoded)
 		if broken = err; broken != nil {
 			cancel() // nothing that follows can mend it
@@ -77,7 +77,7 @@ func (o Options) ask(asked context.Context, program string, args []string,
 	case errors.Is(context.Cause(ctx), errTimeout):
 		err = pool.SourceError("%s did not end within %s%s: check that the collector answers, or give it more time", program,
 			o.Timeout, complaint)
-	case passed.left < 0:
+	case limited.N <= 0:
 		err = pool.SourceError("%s prints more than %d MiB", program, o.maxOutput>>20)
 	case broken != nil && !(errors.As(failed, &exit) && exit.Exited()):
 		err = broken
@@ -92,19 +92,6 @@ func (o Options) ask(asked context.Context, program string, args []string,
 }
 
 var errTimeout = errors.New("time is up")
-
-// bounded passes at most left bytes on.
-type bounded struct {
-	w    io.Writer
-	left int
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.left -= len(p); b.left < 0 {
-		return 0, errors.New("too much output")
-	}
-	return b.w.Write(p)
-}
 
 // head keeps the beginning of the written text.
 type head struct {

@@ -220,11 +220,7 @@ func TestPrintedPoolIsWhatTheTestsCount(t *testing.T) {
 	w.Flush()
 	got, err := decode(strings.NewReader(text.String()))
 	require.NoError(t, err)
-	require.Len(t, got.ads, 3*adsPerMachine)
-	rows := 0
-	for i := range got.ads {
-		rows += len(got.ads[i].rows("", nil))
-	}
-	require.Equal(t, 3*rowsPerMachine, rows)
-	require.Empty(t, got.notes.String())
+	require.Len(t, got.slots, 3*adsPerMachine)
+	require.Len(t, table(snapshot{"", got}), 3*rowsPerMachine)
+	require.Empty(t, got.notes())
 }

@@ -19,14 +19,13 @@ import (
 // snapshot is a pool's slots at one time.
 type snapshot struct {
 	timestamp string // YYYY-MM-DD HH:MM:SS.ffffff in the collector's local time
-	ads       []slotAd
-	models    map[gpuAttribute]model
+	answer
 }
 
-// rows yields the rows of all slots, with values in the order of columns.
-func (s snapshot) rows(yield func([]any) bool) {
-	for i := range s.ads {
-		for _, row := range s.ads[i].rows(s.timestamp, s.models) {
+// rows yields the rows of all slots.
+func (s snapshot) rows(yield func(row) bool) {
+	for _, slot := range s.slots {
+		for _, row := range slot.slotRows(s.timestamp, s.models) {
 			if !yield(row) {
 				return
 			}
@@ -155,12 +154,8 @@ func prepareColumns(ctx context.Context, db *sql.DB, table string, columns []col
 				}
 			}
 		}
-		for _, statement := range append(changes, statements...) {
-			if _, err := tx.ExecContext(ctx, statement); err != nil {
-				return err
-			}
-		}
-		return nil
+		_, err = tx.ExecContext(ctx, strings.Join(append(changes, statements...), "; "))
+		return err
 	})
 }
 
@@ -190,21 +185,22 @@ func keepLog(ctx context.Context, db *sql.DB) error {
 	})
 }
 
-// insert inserts rows, whose values are in the order of columns, and returns their number.
-func insert(ctx context.Context, tx *sql.Tx, table string, columns []column, rows iter.Seq[[]any]) (n int, err error) {
-	names := make([]string, len(columns))
+// insert inserts rows and returns their number.
+func insert(ctx context.Context, tx *sql.Tx, table string, columns []column, rows iter.Seq[row]) (n int, err error) {
+	names, quoted := make([]string, len(columns)), make([]string, len(columns))
 	for i, c := range columns {
-		names[i] = strconv.Quote(c.name)
+		names[i], quoted[i] = c.name, strconv.Quote(c.name)
 	}
-	statement, err := tx.PrepareContext(ctx, "INSERT INTO "+table+" ("+strings.Join(names, ", ")+") VALUES (?"+
+	statement, err := tx.PrepareContext(ctx, "INSERT INTO "+table+" ("+strings.Join(quoted, ", ")+") VALUES (?"+
 		strings.Repeat(",?", len(columns)-1)+")")
 	if err != nil {
 		return 0, err
 	}
 	defer statement.Close()
 	for row := range rows {
-		if _, err := statement.ExecContext(ctx, row...); err != nil {
-			return 0, fmt.Errorf("%v: %w", row[0], err)
+		values := row.in(names)
+		if _, err := statement.ExecContext(ctx, values...); err != nil {
+			return 0, fmt.Errorf("%v: %w", values[0], err)
 		}
 		n++
 	}

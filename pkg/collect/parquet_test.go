@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,8 +30,8 @@ func parquetRows(t testing.TB, path string) (rows [][]any) {
 	for g := range f.Groups {
 		require.NoError(t, r.Rows(t.Context(), g, 0, f.Groups[g].Rows, fields, func(row []any) error {
 			values := make([]any, len(columns))
-			for i, n := range schemaOrder {
-				values[n] = row[i]
+			for i, f := range parquet.Schema {
+				values[slices.IndexFunc(columns, func(c column) bool { return c.name == f.Name })] = row[i]
 			}
 			rows = append(rows, values)
 			return nil

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -61,9 +63,7 @@ func poll(ctx context.Context, o Options, away time.Duration, now func() time.Ti
 	}
 	result, err := pollQueues(ctx, o, zone, began, away, now)
 	result.Duration = now().Sub(began)
-	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-	defer cancel()
-	failed := log.end(finish, result.Duration, result.Notes, err, "schedds = ?, jobs = ?, added = ?", result.Schedds,
+	failed := log.end(ctx, result.Duration, result.Notes, err, "schedds = ?, jobs = ?, added = ?", result.Schedds,
 		result.Jobs, result.New)
 	return result, cmp.Or(err, failed)
 }
@@ -85,40 +85,41 @@ func pollQueues(ctx context.Context, o Options, zone *time.Location, began time.
 	}
 	result := Polled{Schedds: len(names)}
 	var schedds []string
-	var ads []jobAd
-	notes := notes{attributes: jobAttributes, things: "jobs", missing: "stored as missing",
-		instead: map[string]string{"RequestGPUs": "each counts as 1 GPU"}}
+	var jobs []ad
 	for i, a := range answers {
 		if a.err != nil {
 			result.Schedds--
 			result.Failed = append(result.Failed, fmt.Sprintf("%s: %v", names[i], a.err))
 			continue
 		}
-		schedds, ads = append(schedds, names[i]), append(ads, a.ads...)
-		notes.add(&a.notes)
+		schedds, jobs = append(schedds, names[i]), append(jobs, a.jobs...)
 	}
 	if result.Schedds == 0 {
 		return Polled{Failed: result.Failed}, pool.SourceError("no access point answers: %s",
 			strings.Join(result.Failed, "; "))
 	}
-	var parts []string
-	if text := notes.String(); text != "" {
-		parts = append(parts, text)
-	}
+	result.Notes = notesOn(jobs, jobAttributes, "jobs", "GlobalJobId", func(attribute string) string {
+		if attribute == "RequestGPUs" {
+			return "each counts as 1 GPU"
+		}
+		return "stored as missing"
+	})
 	if n := len(result.Failed); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d access points did not answer: %s", n, strings.Join(result.Failed, "; ")))
+		failed := fmt.Sprintf("%d access points did not answer: %s", n, strings.Join(result.Failed, "; "))
+		result.Notes = strings.TrimPrefix(result.Notes+"; "+failed, "; ")
 	}
-	result.Notes = strings.Join(parts, "; ")
-	result.Jobs = len(ads)
-	if len(ads) == 0 {
+	jobs = once(jobs)
+	result.Jobs = len(jobs)
+	if len(jobs) == 0 {
 		return result, nil // nothing to write, as the poller in use does
 	}
-	for i := range ads {
-		if ads[i].running() {
+	for _, job := range jobs {
+		if job.runs() {
 			result.Running++
 		}
 	}
-	if result.New, err = o.writePoll(ctx, zone, began, away, now, schedds, ads); err != nil {
+	p := &queuePoll{at: began.Unix(), now: began.Unix() - 1, away: int64(away / time.Second), schedds: schedds, jobs: jobs}
+	if result.New, err = o.writePoll(ctx, zone, began, now, p); err != nil {
 		return Polled{}, err
 	}
 	result.Time = began
@@ -146,10 +147,8 @@ func (o *Options) pollAccessPoints(ctx context.Context, names []string) ([]queue
 }
 
 // writePoll writes a poll into the directory or the bucket. The month is the collector's, in Parquet that of UTC.
-func (o Options) writePoll(ctx context.Context, zone *time.Location, at time.Time, away time.Duration,
-	now func() time.Time, schedds []string, ads []jobAd) (begun int, err error) {
-	p := &queuePoll{at: at.Unix(), now: at.Unix() - 1, away: int64(away / time.Second), schedds: schedds,
-		ads: ads}
+func (o Options) writePoll(ctx context.Context, zone *time.Location, at time.Time, now func() time.Time,
+	p *queuePoll) (begun int, err error) {
 	if o.To.URL != "" {
 		return o.To.writePoll(ctx, at.UTC(), now, p)
 	}
@@ -157,7 +156,10 @@ func (o Options) writePoll(ctx context.Context, zone *time.Location, at time.Tim
 	if f.extension == "parquet" {
 		zone = time.UTC
 	}
-	return writePoll(ctx, queueDirectory{o.SnapshotDir, f}, f.extension, at.In(zone), p)
+	return writePoll(f.extension, at.In(zone), func(name string) (bool, error) {
+		_, err := os.Lstat(filepath.Join(o.SnapshotDir, name))
+		return exists(err, os.ErrNotExist)
+	}, func(name string) (int, error) { return f.poll(ctx, filepath.Join(o.SnapshotDir, name), p) })
 }
 
 // accessPoints returns the names of all access points that the collector knows.
@@ -176,24 +178,28 @@ func (o Options) accessPoints(ctx context.Context) (names []string, err error) {
 
 // queueAnswer is the answer of an access point.
 type queueAnswer struct {
-	ads   []jobAd
-	notes notes
-	err   error
+	jobs []ad
+	err  error
 }
 
 // gpuJobs asks an access point for its idle and running jobs that ask for GPUs, of all users.
 func (o Options) gpuJobs(ctx context.Context, schedd string) (a queueAnswer) {
 	args := []string{"-name", schedd, "-allusers", "-constraint", gpuJobs, "-json", "-attributes",
-		strings.Join(jobAttributes, ",")}
+		strings.Join(names(jobAttributes), ",")}
 	_, a.err = o.ask(ctx, o.CondorQ, args, func(output io.Reader) (err error) {
-		a.ads, err = decodeJobs(output, schedd, &a.notes)
+		a.jobs, err = decodeJobs(output, schedd)
 		return err
 	})
-	seen := map[string]bool{}
-	a.ads = slices.DeleteFunc(a.ads, func(ad jobAd) bool {
-		again := seen[ad.GlobalJobID.Value]
-		seen[ad.GlobalJobID.Value] = true
+	return a
+}
+
+// once drops the jobs that an access point named before.
+func once(jobs []ad) []ad {
+	seen := map[[2]string]bool{}
+	return slices.DeleteFunc(jobs, func(job ad) bool {
+		key := [2]string{job.text("ScheddName"), job.text("GlobalJobId")}
+		again := seen[key]
+		seen[key] = true
 		return again
 	})
-	return a
 }

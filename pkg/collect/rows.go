@@ -2,7 +2,7 @@ package collect
 
 import (
 	"cmp"
-	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,33 +20,40 @@ var columns = []column{
 
 type column struct{ name, affinity string }
 
+// row is a row of a table: values by column. Those that are missing are NULL.
+type row map[string]any
+
+// in returns the row's values in the order of columns.
+func (r row) in(columns []string) []any {
+	values := make([]any, len(columns))
+	for i, name := range columns {
+		values[i] = r[name]
+	}
+	return values
+}
+
+// claimed reports whether a slot is claimed.
+func (a *ad) claimed() bool { return pool.ParseState(a.text("State")) == pool.Claimed }
+
 // gpuIDs are the GPUs of a slot, each of which has a row. A claimed slot's GPUs are the ones assigned to it,
 // also one that was taken offline under its job. Another slot may use the GPUs that AvailableGPUs lists: a GPU that an
 // owner takes vanishes from a backfill slot's list, one that is taken offline from each. If a startd does not have one
-// of the attributes, the other counts. A slot without any has one row without an id, which shows that the machine
-// reports.
-func (ad *slotAd) gpuIDs() []any {
-	claimed := pool.ParseState(ad.State.Value) == pool.Claimed
-	ids := ad.AvailableGPUs.Value
-	if assigned := idsOf(ad.AssignedGPUs); claimed && len(assigned) > 0 || !ad.AvailableGPUs.Valid {
+// of the attributes, the other counts.
+func (a *ad) gpuIDs() []string {
+	ids, listed := a.values["AvailableGPUs"].([]string)
+	if assigned := a.ids("AssignedGPUs"); a.claimed() && len(assigned) > 0 || !listed {
 		ids = assigned
 	}
-	if !claimed {
-		offline := idsOf(ad.OfflineGPUs)
-		ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(offline, id) })
+	if a.claimed() {
+		return ids
 	}
-	if len(ids) == 0 {
-		return []any{nil}
-	}
-	list := make([]any, len(ids))
-	for i, id := range ids {
-		list[i] = id
-	}
-	return list
+	offline := a.ids("OfflineGPUs")
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(offline, id) })
 }
 
-func idsOf(list text) []string {
-	return strings.FieldsFunc(list.Value, func(r rune) bool { return r == ',' || r == ' ' })
+// ids are the GPUs that an attribute lists.
+func (a *ad) ids(name string) []string {
+	return strings.FieldsFunc(a.text(name), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // attributeName is an id as the startd writes it into attribute names, which hold letters, digits and "_" only.
@@ -61,41 +68,43 @@ func attributeName(id string) string {
 
 // nameGPUs gives the GPUs of AvailableGPUs the ids that the machine's slots are assigned: the names of attributes do
 // not hold all of an id such as MIG-GPU-…/7/0, and the same GPU must have one id on its primary and its backfill slot.
-func nameGPUs(ads []slotAd) {
-	type place struct{ machine, attribute string }
-	ids := map[place]string{}
-	for i := range ads {
-		for _, id := range idsOf(ads[i].AssignedGPUs) {
-			ids[place{ads[i].Machine.Value, attributeName(id)}] = id
+func nameGPUs(slots []ad) {
+	ids := map[gpuAttribute]string{}
+	for _, slot := range slots {
+		for _, id := range slot.ids("AssignedGPUs") {
+			ids[gpuAttribute{slot.text("Machine"), attributeName(id)}] = id
 		}
 	}
-	for i := range ads {
-		available := ads[i].AvailableGPUs.Value
+	for _, slot := range slots {
+		available, _ := slot.values["AvailableGPUs"].([]string)
 		for k, id := range available {
-			if assigned, known := ids[place{ads[i].Machine.Value, attributeName(id)}]; known {
+			if assigned, known := ids[gpuAttribute{slot.text("Machine"), attributeName(id)}]; known {
 				available[k] = assigned
 			}
 		}
 	}
 }
 
-// rows are the values of the ad's rows, in the order of columns.
-func (ad *slotAd) rows(timestamp string, models map[gpuAttribute]model) [][]any {
-	row := []any{
-		ad.Name.column(), nil, ad.AvailableGPUs.column(), ad.State.column(), ad.GPUsDeviceName.column(),
-		ad.GPUsGlobalMemoryMb.column(), ad.PrioritizedProjects.column(), ad.GPUsAverageUsage.column(), ad.Machine.column(),
-		ad.PreventJobsReason.column(), ad.RemoteOwner.column(), ad.GlobalJobID.column(), timestamp, ad.Disk.column(),
-		ad.Cpus.column(), ad.Memory.column(), ad.SlotType.column(), ad.SlotBrokenReason.column(), ad.BackfillSlot.column(),
+// slotRows are a slot's rows. One without GPUs has a row without an id, which shows that the machine reports.
+func (a *ad) slotRows(timestamp string, models map[gpuAttribute]ad) []row {
+	common := row(maps.Clone(a.values))
+	common["timestamp"], common["AssignedGPUs"] = timestamp, nil
+	if available, listed := a.values["AvailableGPUs"].([]string); listed {
+		common["AvailableGPUs"] = strings.Join(available, ",")
 	}
-	ids := ad.gpuIDs()
-	rows := make([][]any, len(ids))
+	ids := a.gpuIDs()
+	if len(ids) == 0 {
+		return []row{common}
+	}
+	rows := make([]row, len(ids))
 	for i, id := range ids {
-		rows[i] = append([]any(nil), row...)
-		rows[i][1] = id
-		if own, known := models[gpuAttribute{ad.Machine.Value, attributeName(fmt.Sprint(id))}]; known && id != nil {
-			rows[i][4], rows[i][5] = cmp.Or(rows[i][4], own.DeviceName.column()), cmp.Or(rows[i][5],
-				own.GlobalMemoryMb.column())
+		r := maps.Clone(common)
+		r["AssignedGPUs"] = id
+		if own, known := models[gpuAttribute{a.text("Machine"), attributeName(id)}]; known {
+			r["GPUs_DeviceName"] = cmp.Or(r["GPUs_DeviceName"], own.values["DeviceName"])
+			r["GPUs_GlobalMemoryMb"] = cmp.Or(r["GPUs_GlobalMemoryMb"], own.values["GlobalMemoryMb"])
 		}
+		rows[i] = r
 	}
 	return rows
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/chtc/gpureports/pkg/pool"
+	"github.com/chtc/gpureports/pkg/runlog"
 )
 
 // Result is the result of a run.
@@ -43,13 +44,11 @@ func run(ctx context.Context, o Options, now func() time.Time) (Result, error) {
 	}
 	result, err := collect(ctx, o, zone, log, now)
 	result.Duration = now().Sub(began)
-	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-	defer cancel()
 	var rows any // NULL without a snapshot
 	if err == nil {
 		rows = result.Rows
 	}
-	failed := log.end(finish, result.Duration, result.Notes, err, "timestamp = nullif(?, ''), rows = ?", result.Timestamp,
+	failed := log.end(ctx, result.Duration, result.Notes, err, "timestamp = nullif(?, ''), rows = ?", result.Timestamp,
 		rows)
 	if err == nil && failed != nil { // the snapshot was taken anyway
 		result.Notes, failed = strings.TrimPrefix(result.Notes+"; "+failed.Error(), "; "), nil
@@ -69,11 +68,11 @@ func collect(ctx context.Context, o Options, zone *time.Location, log logEntry, 
 	if err != nil {
 		return Result{}, pool.SourceError("reading the run log: %w", err)
 	}
-	if utc := t.UTC().Format(timestampFormat); utc <= newest {
+	if utc := t.UTC().Format(runlog.TimeFormat); utc <= newest {
 		return Result{}, pool.SourceError("this machine's clock shows %s UTC, but the last run that took a "+
 			"snapshot ended at %s: set the clock; snapshots must be in the order of time", utc, newest)
 	}
-	s := snapshot{timestamp: t.In(zone).Format(timestampFormat), ads: answer.ads, models: answer.models}
+	s := snapshot{timestamp: t.In(zone).Format(runlog.TimeFormat), answer: answer}
 	if err := log.set(ctx, "timestamp = ?", s.timestamp); err != nil {
 		return Result{}, pool.SourceError("writing to the run log: %w", err)
 	}
@@ -87,7 +86,7 @@ func collect(ctx context.Context, o Options, zone *time.Location, log logEntry, 
 	if err != nil {
 		return Result{}, err
 	}
-	notes := slices.DeleteFunc([]string{answer.notes.String(), answer.leftOut(), note},
+	notes := slices.DeleteFunc([]string{answer.notes(), answer.leftOut(), note},
 		func(text string) bool { return text == "" })
-	return Result{Timestamp: s.timestamp, Slots: len(s.ads), Rows: rows, Notes: strings.Join(notes, "; ")}, nil
+	return Result{Timestamp: s.timestamp, Slots: len(s.slots), Rows: rows, Notes: strings.Join(notes, "; ")}, nil
 }

@@ -11,8 +11,6 @@ import (
 	"github.com/chtc/gpureports/pkg/runlog"
 )
 
-const timestampFormat = "2006-01-02 15:04:05.000000"
-
 // logEntry is a row of a table of the run log (package runlog), which is open as long as the run or poll of the row is
 // under way.
 type logEntry struct {
@@ -47,9 +45,11 @@ func (e logEntry) set(ctx context.Context, columns string, values ...any) error 
 	return err
 }
 
-// end records the end of the run or poll, and closes the log.
+// end records the end of the run or poll, also of one that was canceled, and closes the log.
 func (e logEntry) end(ctx context.Context, took time.Duration, notes string, failed error, columns string,
 	values ...any) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
 	reason := ""
 	if failed != nil {
 		reason = failed.Error()
@@ -62,22 +62,11 @@ func (e logEntry) end(ctx context.Context, took time.Duration, notes string, fai
 	return nil
 }
 
-// execute executes statements in order.
-func execute(ctx context.Context, db *sql.DB, statements ...string) error {
-	for _, s := range statements {
-		if _, err := db.ExecContext(ctx, s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // beginRun records that a run begins, in the table runs. The caller holds the directory's lock.
 func beginRun(ctx context.Context, o Options, now time.Time) (logEntry, error) {
 	return beginEntry(ctx, o.SnapshotDir, "runs", now, func(ctx context.Context, db *sql.DB) error {
-		err := execute(ctx, db,
-			`CREATE TABLE IF NOT EXISTS runs (started TEXT NOT NULL, seconds REAL, timestamp TEXT, rows INTEGER, notes TEXT, `+
-				`error TEXT)`,
+		_, err := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS runs (started TEXT NOT NULL, seconds REAL, `+
+			`timestamp TEXT, rows INTEGER, notes TEXT, error TEXT); `+
 			`CREATE INDEX IF NOT EXISTS runs_started ON runs (started)`)
 		if err != nil {
 			return err
@@ -144,10 +133,10 @@ func (e logEntry) newest(ctx context.Context) (ended string, err error) {
 //	error   TEXT    why nothing was written; NULL: it was
 func beginPoll(ctx context.Context, dir string, now time.Time) (logEntry, error) {
 	return beginEntry(ctx, dir, "polls", now, func(ctx context.Context, db *sql.DB) error {
-		return execute(ctx, db,
-			`CREATE TABLE IF NOT EXISTS polls (started TEXT NOT NULL, seconds REAL, schedds INTEGER, jobs INTEGER, `+
-				`added INTEGER, notes TEXT, error TEXT)`,
+		_, err := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS polls (started TEXT NOT NULL, seconds REAL, `+
+			`schedds INTEGER, jobs INTEGER, added INTEGER, notes TEXT, error TEXT); `+
 			`UPDATE polls SET error = 'killed: the poller was ended, or the machine stopped' `+
-				`WHERE seconds IS NULL AND error IS NULL`)
+			`WHERE seconds IS NULL AND error IS NULL`)
+		return err
 	})
 }

@@ -22,26 +22,19 @@ func Service(ctx context.Context, o Options, every time.Duration) error {
 		return pool.BadQuery("collect: the timeout (%s) must be shorter than the interval (%s)", o.Timeout, every)
 	}
 	o.Log.Info("collecting", "directory", o.SnapshotDir, "every", every, "timezone", zone)
-	if o.Jobs {
-		atMultiples(ctx, every, func() { o.pollOnce(ctx, every) })
-	} else {
-		atMultiples(ctx, every, func() { o.once(ctx) })
-	}
+	atMultiples(ctx, every, func() { o.once(ctx, every) })
 	return nil
 }
 
-// pollOnce is one poll of the service.
-func (o Options) pollOnce(ctx context.Context, every time.Duration) {
-	result, err := poll(ctx, o, 3*every, time.Now)
-	o.report("poll", err, result.Notes, result.Duration, "time", result.Time, "schedds", result.Schedds, "jobs",
-		result.Jobs, "new", result.New)
-}
-
-// once takes one snapshot of the service.
-func (o Options) once(ctx context.Context) {
-	result, err := Run(ctx, o)
-	o.report("snapshot", err, result.Notes, result.Duration, "timestamp", result.Timestamp, "slots", result.Slots,
-		"rows", result.Rows)
+// once takes one snapshot of the service, or polls the queues once.
+func (o Options) once(ctx context.Context, every time.Duration) {
+	if o.Jobs {
+		r, err := poll(ctx, o, 3*every, time.Now)
+		o.report("poll", err, r.Notes, r.Duration, "time", r.Time, "schedds", r.Schedds, "jobs", r.Jobs, "new", r.New)
+		return
+	}
+	r, err := Run(ctx, o)
+	o.report("snapshot", err, r.Notes, r.Duration, "timestamp", r.Timestamp, "slots", r.Slots, "rows", r.Rows)
 }
 
 // report logs how a poll or a snapshot ended.

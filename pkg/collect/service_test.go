@@ -54,12 +54,12 @@ func TestServiceLogsFailuresAndEndsWithItsContext(t *testing.T) {
 
 	o, _, err := o.prepare()
 	require.NoError(t, err)
-	o.once(t.Context())
+	o.once(t.Context(), time.Minute)
 	require.Regexp(t, `level=INFO msg=snapshot timestamp="[^"]+" slots=4 rows=8 `, log.String())
 	t.Setenv("FAKE_CONDOR_STATUS", "latin1")
-	o.once(t.Context())
+	o.once(t.Context(), time.Minute)
 	require.Regexp(t, `level=WARN msg=snapshot .* notes="1 slots hold bytes`, log.String())
 	t.Setenv("FAKE_CONDOR_STATUS", "fail")
-	o.once(t.Context())
+	o.once(t.Context(), time.Minute)
 	require.Regexp(t, `level=ERROR msg="no snapshot" error=".*communication error`, log.String())
 }

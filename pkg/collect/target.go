@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"time"
 
 	"github.com/chtc/gpureports/pkg/bucket"
 	"github.com/chtc/gpureports/pkg/snapshots/objects"
+	"github.com/chtc/gpureports/pkg/snapshots/parquet"
 )
 
 // Target is a bucket that snapshots and polls go to, in place of month files. Its keys come from the environment or
@@ -41,7 +41,7 @@ func (t Target) write(ctx context.Context, s snapshot, at time.Time) (rows int, 
 		return 0, "", err
 	}
 	defer b.Close()
-	all := s.schemaRows()
+	all := inFields(parquet.Schema, s.rows)
 	if err := objects.PutSnapshot(ctx, b, at, s.timestamp, all); err != nil {
 		return 0, "", err
 	}
@@ -59,42 +59,32 @@ func (t Target) writePoll(ctx context.Context, at time.Time, now func() time.Tim
 		return 0, err
 	}
 	defer b.Close()
-	return writePoll(ctx, queueBucket{b, now}, "parquet", at, p)
+	return writePoll("parquet", at, func(name string) (bool, error) {
+		_, err := b.Stat(ctx, name)
+		return exists(err, bucket.ErrNotFound)
+	}, func(name string) (int, error) { return p.replace(ctx, b, name, now) })
 }
 
-// queueBucket is a bucket with queue files in Parquet.
-type queueBucket struct {
-	*bucket.Bucket
-	now func() time.Time
-}
-
-func (b queueBucket) has(ctx context.Context, name string) (bool, error) {
-	_, err := b.Stat(ctx, name)
-	if errors.Is(err, bucket.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// add puts the file in the place of the one that it read; if another collector was faster, it reads that one's.
-func (b queueBucket) add(ctx context.Context, name string, p *queuePoll) (begun int, err error) {
+// replace puts a queue file with the poll in the place of the one that it read; if another collector was faster, it
+// reads that one's.
+func (p *queuePoll) replace(ctx context.Context, b *bucket.Bucket, name string, now func() time.Time) (begun int,
+	err error) {
 	const patience = 10
 	var sent []byte
 	for n := 1; ; n++ {
 		there, object, err := b.Get(ctx, name)
 		condition := bucket.IfETag(object.ETag)
-		var in io.ReaderAt = bytes.NewReader(there)
 		switch {
 		case errors.Is(err, bucket.ErrNotFound):
-			in, condition = nil, bucket.IfAbsent()
+			there, condition = nil, bucket.IfAbsent()
 		case err != nil:
 			return 0, err
 		case sent != nil && bytes.Equal(there, sent):
 			return begun, nil // it had arrived, only its answer had not
 		}
-		p.now = b.now().Unix()
+		p.now = now().Unix()
 		var out bytes.Buffer
-		if begun, err = p.revise(ctx, in, int64(len(there)), &out); err != nil {
+		if begun, err = p.revise(ctx, there, &out); err != nil {
 			return 0, err
 		}
 		sent = out.Bytes()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/chtc/gpureports/pkg/pool"
 )
@@ -50,113 +51,110 @@ func eachAd(r io.Reader, program, things string, take func(json.RawMessage) erro
 	return nil
 }
 
-// The values of a ClassAd in JSON, as HTCondor's ClassAdJsonUnParser prints them: undefined is null, an expression that
-// is not a literal is the text /Expr(…)/. A value that cannot be read is bad and counts as missing.
-
-// value is a value of one type; a missing one is not Valid.
-type value[T any] struct {
-	Value T
-	Valid bool
-	bad   bool
+// ad is the part of an ad that is kept. The values of a ClassAd in JSON are as HTCondor's ClassAdJsonUnParser prints
+// them: undefined is null, an expression that is not a literal is the text /Expr(…)/.
+type ad struct {
+	values  map[string]any // by attribute, as tables hold them; missing ones are left out
+	unread  []string       // attributes that cannot be read, which count as missing
+	foreign bool           // it holds bytes that are not UTF-8
 }
 
-// read reads a value with a function that reports whether it can be read.
-func (v *value[T]) read(raw []byte, parse func([]byte) (T, bool)) error {
-	*v = value[T]{}
-	if string(raw) == "null" {
-		return nil
+// attribute is an attribute of ads, and how its value is read; false: it cannot be.
+type attribute struct {
+	name string
+	read func(raw []byte) (value any, ok bool)
+}
+
+// names are the names of attributes.
+func names(attributes []attribute) []string {
+	all := make([]string, len(attributes))
+	for i, a := range attributes {
+		all[i] = a.name
 	}
-	read, ok := parse(raw)
-	if v.Valid, v.bad = ok, !ok; ok {
-		v.Value = read
+	return all
+}
+
+// readAd reads attributes of an ad. Their names are matched in any case, as ClassAds do.
+func readAd(raw json.RawMessage, attributes []attribute) (ad, error) {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return ad{}, err
 	}
-	return nil
-}
-
-func (v value[T]) column() any {
-	if !v.Valid {
-		return nil
+	given := make(map[string]json.RawMessage, len(all))
+	for name, value := range all {
+		given[strings.ToLower(name)] = value
 	}
-	return v.Value
-}
-
-func parsed[T any](raw []byte) (parsed T, ok bool) {
-	err := json.Unmarshal(raw, &parsed)
-	return parsed, err == nil
-}
-
-// text is a string.
-type text struct{ value[string] }
-
-func (t *text) UnmarshalJSON(raw []byte) error {
-	return t.read(raw, func(raw []byte) (string, bool) {
-		text, ok := parsed[string](raw)
-		_, isExpression := expression(text)
-		return text, ok && !isExpression
-	})
-}
-
-// number is a finite real or integer.
-type number struct{ value[float64] }
-
-func (n *number) UnmarshalJSON(raw []byte) error { return n.read(raw, parsed[float64]) }
-
-// integer is a whole number: MiB, KiB.
-type integer struct{ value[int64] }
-
-func (n *integer) UnmarshalJSON(raw []byte) error {
-	return n.read(raw, func(raw []byte) (int64, bool) {
-		x, ok := parsed[float64](raw)
-		return int64(x), ok && x == math.Trunc(x) && math.Abs(x) <= 1<<53
-	})
-}
-
-// flag is a Boolean.
-type flag struct{ value[bool] }
-
-func (f *flag) UnmarshalJSON(raw []byte) error { return f.read(raw, parsed[bool]) }
-
-func (f flag) column() any {
-	switch {
-	case !f.Valid:
-		return nil
-	case f.Value:
-		return int64(1)
-	}
-	return int64(0)
-}
-
-// idList is AvailableGPUs, the list of the GPUs that are the slot's own now: each a reference to the attribute that
-// describes the GPU, /Expr(GPUs_GPU_a0223334)/ for GPU-a0223334. In attribute names the startd writes "_" for "-".
-type idList struct{ value[[]string] }
-
-func (l *idList) UnmarshalJSON(raw []byte) error {
-	return l.read(raw, func(raw []byte) ([]string, bool) {
-		names, ok := parsed[[]any](raw)
-		ids := make([]string, 0, len(names))
-		for _, element := range names {
-			id, _ := element.(string)
-			if reference, is := expression(id); is {
-				attribute, describes := strings.CutPrefix(reference, "GPUs_")
-				if !describes {
-					attribute = ""
-				}
-				id = strings.ReplaceAll(attribute, "_", "-")
-			}
-			if id == "" {
-				return nil, false
-			}
-			ids = append(ids, id)
+	a := ad{values: map[string]any{}, foreign: !utf8.Valid(raw)}
+	for _, of := range attributes {
+		value := given[strings.ToLower(of.name)]
+		if value == nil || string(value) == "null" {
+			continue
 		}
-		return ids, ok
-	})
+		if read, ok := of.read(value); ok {
+			a.values[of.name] = read
+		} else {
+			a.unread = append(a.unread, of.name)
+		}
+	}
+	return a, nil
 }
 
-func (l idList) column() any {
-	if !l.Valid {
-		return nil
+// text is a text of the ad, "" if it is missing.
+func (a *ad) text(name string) string {
+	text, _ := a.values[name].(string)
+	return text
+}
+
+// literal reads a value of a type: a finite number, a Boolean.
+func literal[T any](raw []byte) (any, bool) {
+	var value T
+	err := json.Unmarshal(raw, &value)
+	return value, err == nil
+}
+
+// text reads a string.
+func text(raw []byte) (any, bool) {
+	value, ok := literal[string](raw)
+	_, isExpression := expression(value.(string))
+	return value, ok && !isExpression
+}
+
+// integer reads a whole number: MiB, KiB.
+func integer(raw []byte) (any, bool) {
+	value, ok := literal[float64](raw)
+	x := value.(float64)
+	return int64(x), ok && x == math.Trunc(x) && math.Abs(x) <= 1<<53
+}
+
+// flag reads a Boolean, which tables hold as a number.
+func flag(raw []byte) (any, bool) {
+	value, ok := literal[bool](raw)
+	if value == true {
+		return int64(1), ok
 	}
-	return strings.Join(l.Value, ",")
+	return int64(0), ok
+}
+
+// idList reads AvailableGPUs, the list of the GPUs that are the slot's own now: each a reference to the attribute that
+// describes the GPU, /Expr(GPUs_GPU_a0223334)/ for GPU-a0223334. In attribute names the startd writes "_" for "-".
+func idList(raw []byte) (any, bool) {
+	names, ok := literal[[]any](raw)
+	ids := []string{}
+	for _, element := range names.([]any) {
+		id, _ := element.(string)
+		if reference, is := expression(id); is {
+			attribute, describes := strings.CutPrefix(reference, "GPUs_")
+			if !describes {
+				attribute = ""
+			}
+			id = strings.ReplaceAll(attribute, "_", "-")
+		}
+		if id == "" {
+			return nil, false
+		}
+		ids = append(ids, id)
+	}
+	return ids, ok
 }
 
 // expression returns the inner text of /Expr(…)/.

@@ -110,7 +110,7 @@ func describePolls(polls *Polls, rows *queues.View, w pool.Window, about *frames
 	about.Standing("Access points that are polled", len(points), "access points that are polled: "+
 		strings.Join(points, ", "))
 	about.Stat("Polls", "short", float64(max(0, polls.upTo(w.To)-polls.from(w.From)+1)))
-	about.Stat("Covered hours of polls", "h", pool.Hours(polls.Covered(w.From, w.To)))
+	about.Stat("Covered hours of polls", "h", pool.Hours(polls.coveredUntil(w.To)-polls.coveredUntil(w.From)))
 	if n := polls.Gaps(w); n > 0 {
 		about.Info("%s between polls, about which nothing is known", frames.Count(n, "gap"))
 	}

@@ -134,29 +134,30 @@ func itemOf(w *Wait, window pool.Window) survival.Item {
 	return it
 }
 
+// Items are the waits that overlap a plan's window as a survival curve takes them.
+func Items(waits []Wait, p *query.Plan) (items []survival.Item) {
+	for i := range waits {
+		if waits[i].overlaps(p.Window) {
+			items = append(items, itemOf(&waits[i], p.Window))
+		}
+	}
+	return items
+}
+
 // keyOf is the key under which a wait is counted.
 func keyOf(w *Wait) aggregate.Key {
 	k := aggregate.Key{User: w.Owner, Project: w.Project, Schedd: w.Schedd,
-		GPUs: uint8(slices.Index(query.GPUCounts, gpusClass(w.Request.GPUs)))}
+		GPUs: uint8(gpusClass(w.Request.GPUs))}
 	if w.Request.GPUMemory != 0 {
 		k.GPUMemory = 1 + uint8(slices.Index(pool.MemoryClasses, pool.MemoryClass(w.Request.GPUMemory)))
 	}
 	return k
 }
 
-// gpusClass is the class of the number of GPUs that a job asks for.
-func gpusClass(gpus float64) string {
-	switch {
-	case gpus < 2:
-		return "1"
-	case gpus < 3:
-		return "2"
-	case gpus < 5:
-		return "3-4"
-	case gpus < 9:
-		return "5-8"
-	}
-	return ">8"
+// gpusClass is the class of the number of GPUs that a job asks for, as an index in query.GPUCounts.
+func gpusClass(gpus float64) int {
+	above := []float64{2, 3, 5, 9} // where the classes above the first begin
+	return sort.Search(len(above), func(i int) bool { return gpus < above[i] })
 }
 
 // memoryClass is the class of the memory that each of a job's GPUs must have.
@@ -180,23 +181,5 @@ func addUsers(l *level, all []*Wait) {
 			to = max(to, byUser[i].End)
 		}
 		l.add(from, to, 1)
-	}
-}
-
-// interval is the time over which what a poll saw holds.
-type interval struct{ from, to pool.Micros }
-
-// coveredBy returns a clock's measure of the time that intervals cover; they are in order.
-func coveredBy(all []interval) func(pool.Micros) pool.Micros {
-	before := make([]pool.Micros, len(all)+1)
-	for i, t := range all {
-		before[i+1] = before[i] + t.to - t.from
-	}
-	return func(t pool.Micros) pool.Micros {
-		i := sort.Search(len(all), func(i int) bool { return all[i].from >= t })
-		if i == 0 {
-			return 0
-		}
-		return before[i-1] + min(t, all[i-1].to) - all[i-1].from
 	}
 }

@@ -64,17 +64,32 @@ func (a *answer) frames(ctx context.Context, tl *timeline.Timeline) (data.Frames
 // choose finds the waits that the window and the filter choose.
 func (a *answer) choose() {
 	for i := range a.all {
-		if w := &a.all[i]; w.overlaps(a.plan.Window) && a.matches(w) {
+		if a.chooses(&a.all[i]) {
 			a.chosen = append(a.chosen, int32(i))
 		}
 	}
+}
+
+func (a *answer) chooses(w *Wait) bool { return w.overlaps(a.plan.Window) && a.matches(w) }
+
+// keys are the keys of waits by some groupings; nil for those that are not chosen.
+func (a *answer) keys(by []string, chosen func(*Wait) bool) []*aggregate.Key {
+	keys := make([]*aggregate.Key, len(a.all))
+	for i := range a.all {
+		if w := &a.all[i]; chosen(w) {
+			k := keyOf(w)
+			k = k.Within(by)
+			keys[i] = &k
+		}
+	}
+	return keys
 }
 
 // matches reports whether the filter chooses a wait.
 func (a *answer) matches(w *Wait) bool {
 	s := &a.plan.Select
 	if !s.MatchUser(a.texts[w.Owner]) || !s.Schedds.Match(a.texts[w.Schedd]) ||
-		!s.GPUs.Match(gpusClass(w.Request.GPUs)) || !s.GPUMemory.Match(memoryClass(w.Request.GPUMemory)) {
+		!s.GPUs.Match(query.GPUCounts[gpusClass(w.Request.GPUs)]) || !s.GPUMemory.Match(memoryClass(w.Request.GPUMemory)) {
 		return false
 	}
 	matches, known := a.projects[w.Project]
@@ -155,60 +170,31 @@ func (a *answer) average(c *clock, list []*Wait, into []Sums) {
 	}
 }
 
-// freeLevels are the free GPUs that the waits of groups could have taken.
-type freeLevels struct {
-	clock  *clock // nil if they are not requested
-	levels map[aggregate.Key]level
-}
-
-// taken computes freeWhileWaiting, if requested.
-func (a *answer) taken(ctx context.Context, starts []pool.Micros, by []string) (f freeLevels, err error) {
-	if !slices.Contains(a.plan.Metrics, freeWhileWaiting) {
-		return f, nil
+// taken adds up, if requested, the free GPUs that the chosen waits could have taken at the polls that the window
+// touches. Polls without a slice are left out.
+func (a *answer) taken(ctx context.Context, by []string) (*pollSums, error) {
+	sums := &pollSums{}
+	if a.free == nil {
+		return sums, nil
 	}
-	taken, err := TakeFree(ctx, a.polls, a.free, a.all, a.names, a.plan.Window)
-	if err != nil {
-		return f, err
-	}
-	held := make([]interval, len(taken))
-	for i := range taken {
-		held[i] = taken[i].interval
-	}
-	f = freeLevels{newClock(starts, a.plan.Window, coveredBy(held)), map[aggregate.Key]level{}}
-	groups := make([]*aggregate.Key, len(a.all))
-	for _, i := range a.chosen {
-		k := keyOf(&a.all[i])
-		k = k.Within(by)
-		groups[i] = &k
-	}
-	for i := range taken {
-		t := &taken[i]
-		for n, wait := range t.Waits {
-			if k := groups[wait]; k != nil {
-				l, known := f.levels[*k]
-				if !known {
-					l = newLevel(f.clock)
-					f.levels[*k] = l
-				}
-				l.add(t.from, t.to, float64(t.GPUs[n]))
-			}
+	keys := a.keys(by, a.chooses)
+	first, last := max(0, a.polls.upTo(a.plan.Window.From)), a.polls.upTo(a.plan.Window.To)
+	err := eachPoll(ctx, a.polls, a.all, a.names, first, last, func(poll int, queues []queue) error {
+		from, to, holds := a.polls.interval(poll)
+		if !holds {
+			return nil
 		}
-	}
-	return f, nil
-}
-
-// fill fills in the averages of a group in each bucket.
-func (f *freeLevels) fill(of aggregate.Key, into []Sums) {
-	if f.clock == nil {
-		return
-	}
-	l, some := f.levels[of]
-	if !some {
-		l = newLevel(f.clock)
-	}
-	for b, mean := range l.means() {
-		into[b].free = mean //nolint:gosec // a point for each bucket of the level
-	}
+		if counts, ok := a.free.At(from); ok {
+			sums.held = append(sums.held, interval{from, to})
+			a.free.take(slices.Clone(counts), queues, func(wait int32, gpus int) {
+				if k := keys[wait]; k != nil {
+					sums.add(group{key: *k}, 0, float64(gpus))
+				}
+			})
+		}
+		return nil
+	})
+	return sums, err
 }
 
 // figures are the sums over the chosen waits, by group.
@@ -235,31 +221,18 @@ func (a *answer) figures(ctx context.Context) (*Figures, error) {
 // summary adds up waits over the window by some groupings.
 func (a *answer) summary(ctx context.Context, sorted []int32, by []string) ([]GroupFigures, error) {
 	w := a.plan.Window
-	starts := []pool.Micros{w.From, w.To}
-	c := newClock(starts, w, a.polls.coveredUntil)
-	free, err := a.taken(ctx, starts, by)
-	if err != nil {
-		return nil, err
-	}
 	newest, _ := a.newest()
 	wantsCurve := slices.Contains(a.plan.Metrics, "medianWaitHours") || slices.Contains(a.plan.Metrics, "p90WaitHours")
-	keys, lists := a.groups(by, sorted)
-	groups := make([]GroupFigures, len(keys))
-	err = parallel.Each(ctx, len(keys), func(_ *struct{}, n int) {
-		sums := make([]Sums, 1)
+	return a.byGroup(ctx, sorted, by, []pool.Micros{w.From, w.To}, func(_ *clock, list []*Wait, sums []Sums) {
 		var waits survival.Cohort
-		for _, wait := range lists[n] {
+		for _, wait := range list {
 			sums[0].add(wait, w, newest)
 			waits.Add(itemOf(wait, w))
 		}
 		if wantsCurve {
 			sums[0].quantiles(&waits)
 		}
-		a.average(c, lists[n], sums)
-		free.fill(keys[n], sums)
-		groups[n] = GroupFigures{Texts: a.textsOf(keys[n], by), Sums: sums[0]}
 	})
-	return groups, err
 }
 
 func (a *answer) timeseries(ctx context.Context) (*Figures, error) {
@@ -268,28 +241,46 @@ func (a *answer) timeseries(ctx context.Context) (*Figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, lists := a.groups(a.plan.GroupBy, a.chosen)
-	if err := query.Hold(len(keys), buckets.Len()); err != nil {
+	f := &Figures{Times: aggregate.Times(buckets, a.slices, w.To)}
+	f.Groups, err = a.byGroup(ctx, a.chosen, a.plan.GroupBy, buckets.Starts,
+		func(c *clock, list []*Wait, points []Sums) { countStarted(c, list, w, points) })
+	drawn := a.drawn(buckets)
+	for i := range f.Groups {
+		f.Groups[i].Drawn = drawn
+	}
+	return f, err
+}
+
+// byGroup adds up waits by some groupings and buckets. count adds what is no average.
+func (a *answer) byGroup(ctx context.Context, chosen []int32, by []string, starts []pool.Micros,
+	count func(c *clock, list []*Wait, points []Sums)) ([]GroupFigures, error) {
+	keys, lists := a.groups(by, chosen)
+	if err := query.Hold(len(keys), len(starts)-1); err != nil {
 		return nil, err
 	}
-	free, err := a.taken(ctx, buckets.Starts, a.plan.GroupBy)
+	taken, err := a.taken(ctx, by)
 	if err != nil {
 		return nil, err
 	}
-	c := newClock(buckets.Starts, w, a.polls.coveredUntil)
-	drawn := a.drawn(buckets)
-	f := &Figures{Times: aggregate.Times(buckets, a.slices, w.To)}
-	for n, k := range keys {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		points := make([]Sums, buckets.Len())
+	c := newClock(starts, a.plan.Window, a.polls.coveredUntil)
+	held, free := taken.averages(starts, a.plan.Window)
+	groups := make([]GroupFigures, len(keys))
+	err = parallel.Each(ctx, len(keys), func(_ *struct{}, n int) {
+		points := make([]Sums, len(c.covered))
 		a.average(c, lists[n], points)
-		countStarted(c, lists[n], w, points)
-		free.fill(k, points)
-		f.Groups = append(f.Groups, GroupFigures{Texts: a.textsOf(k, a.plan.GroupBy), Points: points, Drawn: drawn})
-	}
-	return f, nil
+		if a.free != nil {
+			level := newLevel(held)
+			if some := free[group{key: keys[n]}]; some != nil {
+				level = some[1]
+			}
+			for b, mean := range level.means() {
+				points[b].free = mean //nolint:gosec // a point for each bucket of the level
+			}
+		}
+		count(c, lists[n], points)
+		groups[n] = GroupFigures{Texts: a.textsOf(keys[n], by), Sums: points[0], Points: points}
+	})
+	return groups, err
 }
 
 // drawn tells which buckets the plan keeps.
@@ -335,18 +326,11 @@ func (a *answer) waiting(ctx context.Context, tl *timeline.Timeline) (data.Frame
 	}
 	a.longestFirst(list)
 	list = list[:a.about.Shown(len(list))]
-	free := a.freeNow(list)
 	now, err := a.obstaclesNow(ctx, tl, newest)
 	if err != nil {
 		return nil, err
 	}
-	why := make([]*string, len(list)) // null: it is not known
-	for i, w := range list {
-		if obstacle, known := now[w]; known {
-			why[i] = &obstacle
-		}
-	}
-	obstacle := data.NewField("obstacle", nil, why)
+	obstacle := data.NewField("obstacle", nil, frames.Each(list, func(w *Wait) *string { return now[w] }))
 	obstacle.Config = &data.FieldConfig{}
 	if age := a.plan.Window.To - newest; age > joining*a.polls.Cadence(newest) {
 		a.about.Warn("the newest poll of the queues is %s h older than the end of the time "+
@@ -370,7 +354,7 @@ func (a *answer) waiting(ctx context.Context, tl *timeline.Timeline) (data.Frame
 		frames.Time("since", frames.Each(list, func(w *Wait) pool.Micros { return w.Begin })),
 		frames.Number("hours", frames.Each(list, func(w *Wait) float64 { return pool.Hours(newest - w.Begin) })),
 		frames.Numbers("attempts", frames.Each(list, func(w *Wait) int64 { return int64(w.Attempts) })),
-		frames.Number("freeNow", free), obstacle), nil
+		frames.Number("freeNow", frames.Each(list, a.freeNow())), obstacle), nil
 }
 
 // longestFirst sorts waits by their beginning, and equal ones by job as shown, so that the order reveals nothing about
@@ -384,20 +368,19 @@ func (a *answer) longestFirst(list []*Wait) {
 	})
 }
 
-// freeNow are the GPUs that are free in the window's newest slice and fit each job's request; NaN without a slice.
-func (a *answer) freeNow(list []*Wait) []float64 {
-	free := slices.Repeat([]float64{math.NaN()}, len(list))
-	n := len(a.slices)
-	if n == 0 {
-		return free
+// freeNow returns how many GPUs are free in the window's newest slice and fit a job's request; NaN without a slice.
+func (a *answer) freeNow() func(*Wait) float64 {
+	var counts []int32
+	known := false
+	if n := len(a.slices); n > 0 {
+		counts, known = a.free.At(a.slices[n-1])
 	}
-	counts, ok := a.free.At(a.slices[n-1])
-	for i, w := range list {
-		if ok {
-			free[i] = float64(a.free.Fit(counts, w.Request.GPUMemory))
+	return func(w *Wait) float64 {
+		if !known {
+			return math.NaN()
 		}
+		return float64(a.free.Fit(counts, w.Request.GPUMemory))
 	}
-	return free
 }
 
 // survival draws the share that still waits.
@@ -427,7 +410,7 @@ func (a *answer) hourOfWeek() (data.Frames, error) {
 	}
 	var sums aggregate.Week[Sums]
 	var covered [7][24]float64
-	for b, sum := range l.totals() {
+	for b, sum := range l.totals {
 		at := cells[b]
 		sums[at[0]][at[1]].GPUs += sum
 		covered[at[0]][at[1]] += float64(c.covered[b])

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"math/bits"
 	"slices"
 	"strings"
 
@@ -96,47 +95,22 @@ func (f *Free) firstFit(memory float64) int {
 	return i
 }
 
-// Taken has the GPUs that waiting jobs could have taken at a poll.
-type Taken struct {
-	interval         // from the poll to the next one
-	Waits    []int32 // by their numbers
-	GPUs     []int32 // of each of them
+// queue holds the jobs of one request that wait now, in the order of their GlobalJobIds.
+type queue struct {
+	request
+	waits []int32 // by their numbers
 }
 
-// queue holds the waiting jobs of one request, in the order of their GlobalJobIds.
-type queue struct {
+// request is what matters to taking GPUs.
+type request struct {
 	memory float64
 	gpus   int
-	waits  []int32  // all that ever ask so, in that order
-	idle   []uint64 // a bit for each: whether it waits now
-	n      int      // how many do
-}
-
-// TakeFree lets the waiting jobs take free GPUs at each of the polls that a window touches: those that ask for most
-// memory first, then those that ask for most GPUs, then by GlobalJobId. Polls without a slice are left out.
-func TakeFree(ctx context.Context, p *Polls, f *Free, waits []Wait, names *timeline.Names, w pool.Window) ([]Taken,
-	error) {
-	var all []Taken
-	first, last := p.touched(w)
-	err := eachPoll(ctx, p, waits, names, first, last, func(poll int, queues []queue) error {
-		from, to, holds := p.interval(poll)
-		if !holds {
-			return nil
-		}
-		if counts, ok := f.At(from); ok {
-			t := Taken{interval: interval{from, to}}
-			t.take(f, slices.Clone(counts), queues)
-			all = append(all, t)
-		}
-		return nil
-	})
-	return all, err
 }
 
 // eachPoll calls visit with the waiting jobs at each poll from a first to a last one.
 func eachPoll(ctx context.Context, p *Polls, waits []Wait, names *timeline.Names, first, last int,
 	visit func(poll int, queues []queue) error) error {
-	queues, places := queuesOf(waits, names)
+	l := newLine(waits, names)
 	var moves []move
 	for i := range waits {
 		if waits[i].AdOnly() {
@@ -150,13 +124,12 @@ func eachPoll(ctx context.Context, p *Polls, waits []Wait, names *timeline.Names
 	slices.SortFunc(moves, func(a, b move) int { return cmp.Or(cmp.Compare(a.poll, b.poll), cmp.Compare(a.wait, b.wait)) })
 	for poll := first; poll <= last; poll++ {
 		for ; len(moves) > 0 && moves[0].poll == poll; moves = moves[1:] {
-			at := places[moves[0].wait]
-			queues[at.queue].set(at.place, moves[0].comes)
+			l.move(moves[0].wait, moves[0].comes)
 		}
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("placing waiting jobs: %w", err)
 		}
-		if err := visit(poll, queues); err != nil {
+		if err := visit(poll, l.queues); err != nil {
 			return err
 		}
 	}
@@ -170,92 +143,66 @@ type move struct {
 	comes bool
 }
 
-// place is the position of a wait.
-type place struct{ queue, place int32 }
-
-// queuesOf sorts waits into queues, those that are served first in front.
-func queuesOf(waits []Wait, names *timeline.Names) ([]queue, []place) {
-	type request struct {
-		memory float64
-		gpus   int
-	}
-	var requests pool.Numbered[request]
-	var queues []queue
-	for i := range waits {
-		w := &waits[i]
-		r := request{w.Request.GPUMemory, int(math.Ceil(w.Request.GPUs))}
-		n := requests.Number(r)
-		if len(requests.All) > len(queues) {
-			queues = append(queues, queue{memory: r.memory, gpus: r.gpus})
-		}
-		queues[n].waits = append(queues[n].waits, int32(i))
-	}
-	slices.SortFunc(queues, func(a, b queue) int {
-		return cmp.Or(cmp.Compare(b.memory, a.memory),
-			cmp.Compare(b.gpus, a.gpus))
-	})
-	places := make([]place, len(waits))
-	jobs := make([]string, len(waits))
-	for i := range waits {
-		jobs[i] = names.JobText(waits[i].Job)
-	}
-	for q := range queues {
-		list := &queues[q]
-		slices.SortFunc(list.waits, func(a, b int32) int {
-			return cmp.Or(strings.Compare(jobs[a], jobs[b]), cmp.Compare(a, b))
-		})
-		list.idle = make([]uint64, (len(list.waits)+63)/64)
-		for k, i := range list.waits {
-			places[i] = place{int32(q), int32(k)}
-		}
-	}
-	return queues, places
+// line is the jobs that wait now.
+type line struct {
+	queues []queue // those that are served first in front
+	of     []int32 // the queue of each wait
+	rank   []int32 // of each wait by its GlobalJobId
 }
 
-// set marks a job as waiting, or no more.
-func (q *queue) set(place int32, waits bool) {
-	bit := uint64(1) << (place % 64)
-	if waits {
-		q.idle[place/64] |= bit
-		q.n++
+// newLine is the line of waits before any job waits.
+func newLine(waits []Wait, names *timeline.Names) *line {
+	l := &line{of: make([]int32, len(waits)), rank: make([]int32, len(waits))}
+	requestOf := func(w *Wait) request { return request{w.Request.GPUMemory, int(math.Ceil(w.Request.GPUs))} }
+	numbers := map[request]int32{}
+	jobs, byJob := make([]string, len(waits)), make([]int32, len(waits))
+	for i := range waits {
+		numbers[requestOf(&waits[i])] = 0
+		jobs[i], byJob[i] = names.JobText(waits[i].Job), int32(i)
+	}
+	for _, r := range slices.SortedFunc(maps.Keys(numbers), func(a, b request) int {
+		return cmp.Or(cmp.Compare(b.memory, a.memory), cmp.Compare(b.gpus, a.gpus))
+	}) {
+		numbers[r] = int32(len(l.queues))
+		l.queues = append(l.queues, queue{request: r})
+	}
+	slices.SortFunc(byJob, func(a, b int32) int { return cmp.Or(strings.Compare(jobs[a], jobs[b]), cmp.Compare(a, b)) })
+	for rank, i := range byJob {
+		l.of[i], l.rank[i] = numbers[requestOf(&waits[i])], int32(rank)
+	}
+	return l
+}
+
+// move lets a job come into its queue, or leave it.
+func (l *line) move(wait int32, comes bool) {
+	q := &l.queues[l.of[wait]]
+	at, _ := slices.BinarySearchFunc(q.waits, wait, func(a, b int32) int { return cmp.Compare(l.rank[a], l.rank[b]) })
+	if comes {
+		q.waits = slices.Insert(q.waits, at, wait)
 	} else {
-		q.idle[place/64] &^= bit
-		q.n--
+		q.waits = slices.Delete(q.waits, at, at+1)
 	}
 }
 
-// waiting yields the waits of the jobs that wait.
-func (q *queue) waiting(yield func(wait int32) bool) {
-	for word, idle := range q.idle {
-		for ; idle != 0; idle &= idle - 1 {
-			if !yield(q.waits[word*64+bits.TrailingZeros64(idle)]) {
-				return
-			}
-		}
-	}
-}
-
-// take lets the queues take free GPUs, the smallest that do first. A job that does not get all it asks for gets none.
-func (t *Taken) take(f *Free, free []int32, queues []queue) {
+// take lets the jobs of queues take free GPUs, the smallest that do first: those that ask for most memory first, then
+// those that ask for most GPUs, then by GlobalJobId. A job that does not get all it asks for gets none. serve is called
+// for each that does.
+func (f *Free) take(free []int32, queues []queue, serve func(wait int32, gpus int)) {
 	for i := range queues {
 		q := &queues[i]
-		if q.n == 0 {
+		if len(q.waits) == 0 {
 			continue
 		}
 		size := f.firstFit(q.memory)
-		served := min(q.n, f.Fit(free, q.memory)/q.gpus)
+		served := min(len(q.waits), f.Fit(free, q.memory)/q.gpus)
 		left := int32(served * q.gpus)
 		for ; left > 0; size++ {
 			n := min(left, free[size])
 			free[size] -= n
 			left -= n
 		}
-		for wait := range q.waiting {
-			if served == 0 {
-				break
-			}
-			t.Waits, t.GPUs = append(t.Waits, wait), append(t.GPUs, int32(q.gpus))
-			served--
+		for _, wait := range q.waits[:served] {
+			serve(wait, q.gpus)
 		}
 	}
 }

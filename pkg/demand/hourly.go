@@ -67,7 +67,7 @@ func ByHour(ctx context.Context, s *stores.Stores, env query.Env, hours []pool.M
 func (h *Hours) add(w *Wait, c *clock, names *timeline.Names) {
 	hours := query.Buckets{Starts: c.edges}
 	k := HourOf{User: names.Text(w.Owner), Project: names.Text(w.Project), Schedd: names.Text(w.Schedd),
-		GPUs: gpusClass(w.Request.GPUs), GPUMemory: memoryClass(w.Request.GPUMemory)}
+		GPUs: query.GPUCounts[gpusClass(w.Request.GPUs)], GPUMemory: memoryClass(w.Request.GPUMemory)}
 	of := func(hour int) *Hourly {
 		k.Hour = hour
 		if h.Waits[k] == nil {

@@ -11,63 +11,67 @@ import (
 	"github.com/chtc/gpureports/pkg/timeline"
 )
 
-// wantedJobs are the jobs whose runs matter to a window: those that were idle, and with job ads those of polled access
-// points that no poll saw and that may have begun in the window.
-func wantedJobs(o *runs.Observed, queued []sightings, rows *queues.View, w pool.Window,
-	withAds bool) map[timeline.Job]bool {
-	wanted := map[timeline.Job]bool{}
-	if withAds {
-		points := polledPoints(rows)
-		began := map[timeline.Job]pool.Micros{} // at the latest
-		for m := range o.Machines {
-			for i := range o.Machines[m].Runs {
-				r := &o.Machines[m].Runs[i]
-				if first := o.View.Times[r.First]; !r.Job.IsNone() && points[r.Job.Schedd] &&
-					(began[r.Job] == 0 || first < began[r.Job]) {
-					began[r.Job] = first
-				}
+// missedBy returns a function that reports whether no poll saw a job idle although its access point is polled.
+func missedBy(rows *queues.View) func(timeline.Job) bool {
+	points, idle := polledPoints(rows), map[timeline.Job]bool{}
+	for _, d := range rows.Days {
+		for i := range d.Rows {
+			if r := &d.Rows[i]; !r.Running {
+				idle[r.Job] = true
 			}
 		}
-		for job, at := range began {
-			wanted[job] = at+runs.Tolerance >= w.From && micros(job.QDate) <= w.To
-		}
-		dropIdle(wanted, rows)
 	}
+	return func(job timeline.Job) bool { return points[job.Schedd] && !idle[job] }
+}
+
+// wantedJobs are the jobs whose runs matter to a window: those that were idle, and with job ads those that polls missed
+// (nil: there are no ads) and that may have begun in the window.
+func wantedJobs(o *runs.Observed, queued []sightings, missed func(timeline.Job) bool,
+	w pool.Window) map[timeline.Job]bool {
+	wanted := map[timeline.Job]bool{}
 	for _, list := range queued {
 		wanted[list.idle[0].Job] = true
+	}
+	if missed == nil {
+		return wanted
+	}
+	began := map[timeline.Job]pool.Micros{} // at the latest
+	for m := range o.Machines {
+		for i := range o.Machines[m].Runs {
+			r := &o.Machines[m].Runs[i]
+			if first := o.View.Times[r.First]; !r.Job.IsNone() && missed(r.Job) &&
+				(began[r.Job] == 0 || first < began[r.Job]) {
+				began[r.Job] = first
+			}
+		}
+	}
+	for job, at := range began {
+		if at+runs.Tolerance >= w.From && micros(job.QDate) <= w.To {
+			wanted[job] = true
+		}
 	}
 	return wanted
 }
 
-// dropIdle drops the jobs that were seen idle.
-func dropIdle(of map[timeline.Job]bool, rows *queues.View) {
-	for _, d := range rows.Days {
-		for i := range d.Rows {
-			if !d.Rows[i].Running {
-				delete(of, d.Rows[i].Job)
-			}
-		}
-	}
-}
-
 // jobRuns are the runs of a job.
 type jobRuns struct {
+	job    timeline.Job
 	number int32 // see [runs.Observed.JobOf]; −1 if only an ad shows its first run
 	runs   []Run // in the order in which they began
 	ads    []jobs.Ad
 }
 
-// runsByJob gathers the runs of wanted jobs, and those near a window that only ads show. order holds their jobs in the
-// order of machines.
+// runsByJob gathers the runs of wanted jobs, and those near a window that only ads show. all are in the order of
+// machines.
 func runsByJob(o *runs.Observed, x *runs.Explanations, wanted map[timeline.Job]bool,
-	w pool.Window) (known map[timeline.Job]*jobRuns, order []timeline.Job) {
+	w pool.Window) (known map[timeline.Job]*jobRuns, all []*jobRuns) {
 	known = map[timeline.Job]*jobRuns{}
 	add := func(e *runs.Explained, number int32, ads ...jobs.Ad) {
 		of := known[e.Job]
 		if of == nil {
-			of = &jobRuns{number: number}
+			of = &jobRuns{job: e.Job, number: number}
 			known[e.Job] = of
-			order = append(order, e.Job)
+			all = append(all, of)
 		}
 		if of.runs = append(of.runs, runOf(o, e)); len(of.ads) == 0 {
 			of.ads = ads
@@ -86,10 +90,10 @@ func runsByJob(o *runs.Observed, x *runs.Explanations, wanted map[timeline.Job]b
 			}
 		}
 	}
-	for _, of := range known {
+	for _, of := range all {
 		sortRuns(of.runs)
 	}
-	return known, order
+	return known, all
 }
 
 // runOf is a run with the middle of two snapshots for a start or end that no ad has and that lies between them.
@@ -130,28 +134,14 @@ func elsewhere(p *Polls, running []*queues.Row, runs []Run) (all []Run) {
 
 func middle(a, b pool.Micros) pool.Micros { return a + (b-a)/2 }
 
-// missedJobs are the jobs of polled access points that no poll saw idle.
-func missedJobs(known map[timeline.Job]*jobRuns, rows *queues.View) map[timeline.Job]bool {
-	points := polledPoints(rows)
-	missed := map[timeline.Job]bool{}
-	for job := range known {
-		if points[job.Schedd] {
-			missed[job] = true
-		}
-	}
-	dropIdle(missed, rows)
-	return missed
-}
-
 // adOnly makes the waits of missed jobs, which began between two polls: their ads say when they were queued.
-func adOnly(clocks *runs.Ads, missed map[timeline.Job]bool, known map[timeline.Job]*jobRuns, order []timeline.Job,
-	p *Polls, rows *queues.View) []Wait {
+func adOnly(clocks *runs.Ads, missed func(timeline.Job) bool, all []*jobRuns, p *Polls, rows *queues.View) []Wait {
 	var waits []Wait
-	for _, job := range order {
-		if !missed[job] || len(known[job].ads) == 0 {
+	for _, of := range all {
+		job := of.job
+		if !missed(job) || len(of.ads) == 0 {
 			continue
 		}
-		of := known[job]
 		ad := &of.ads[len(of.ads)-1]
 		if ad.RequestGPUs > queues.MostGPUs {
 			continue

@@ -79,23 +79,28 @@ func allWaits(ctx context.Context, s *stores.Stores, p *query.Plan, rows *queues
 func makeWaits(ctx context.Context, source jobs.Source, o *runs.Observed, history *runs.Known, rows *queues.View,
 	polls *Polls, w pool.Window) (r *remembered, failure, err error) {
 	queued := rowsByJob(rows, w.From)
-	wanted := wantedJobs(o, queued, rows, w, source != nil)
-	known, order := runsByJob(o, history.Explanations, wanted, w)
+	var missed func(timeline.Job) bool
+	if source != nil {
+		missed = missedBy(rows)
+	}
+	known, all := runsByJob(o, history.Explanations, wantedJobs(o, queued, missed, w), w)
 	r = &remembered{days: rows.Days, window: w, waits: waitsOfAll(polls, queued, known, rows, source != nil)}
 	if source == nil {
 		return r, nil, nil
 	}
-	missed := missedJobs(known, rows)
-	ads, failure, err := o.AdsOf(ctx, source, func(m, i int) bool { return missed[o.Machines[m].Runs[i].Job] })
+	ads, failure, err := o.AdsOf(ctx, source, func(m, i int) bool {
+		job := o.Machines[m].Runs[i].Job
+		return known[job] != nil && missed(job)
+	})
 	if failure != nil || err != nil {
 		return r, failure, err
 	}
-	for job := range missed {
-		if of := known[job]; of.number >= 0 && len(ads[of.number]) > 0 {
+	for _, of := range all {
+		if missed(of.job) && of.number >= 0 && len(ads[of.number]) > 0 {
 			of.ads = ads[of.number]
 		}
 	}
-	r.waits = append(r.waits, adOnly(history.Clocks, missed, known, order, polls, rows)...)
+	r.waits = append(r.waits, adOnly(history.Clocks, missed, all, polls, rows)...)
 	return r, nil, nil
 }
 
@@ -114,4 +119,19 @@ func waitsOfAll(polls *Polls, queued []sightings, known map[timeline.Job]*jobRun
 		waits = append(waits, waitsOf(polls, list.idle, own, rows.Requests, withAds)...)
 	}
 	return waits
+}
+
+// WaitsOf makes the waits of a plan's window, one by one, and the polls that they rest on: to compare them with the
+// truth. Errors come from [Answer].
+func WaitsOf(ctx context.Context, s *stores.Stores, p *query.Plan) ([]Wait, *Polls, error) {
+	rows, err := s.Queues.Load(ctx, p.Window)
+	if err != nil {
+		return nil, nil, err
+	}
+	polls := NewPolls(rows.Days)
+	all, err := allWaits(ctx, s, p, rows, polls, frames.Plain(p))
+	if err != nil {
+		return nil, nil, err
+	}
+	return all.waits, polls, nil
 }

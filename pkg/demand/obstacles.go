@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"unsafe"
 	"weak"
 
 	"github.com/grafana/grafana-plugin-sdk-go/data"
@@ -43,14 +42,14 @@ func (a *answer) visitTurns(ctx context.Context, tl *timeline.Timeline, first, l
 		return 0, err
 	}
 	a.texts = a.names.Texts()
-	turner := newTurner(a.stock, a.all)
+	wishes := wishesOf(a.all)
 	roomless := map[timeline.Symbol]bool{}
 	err = eachPoll(ctx, a.polls, a.all, a.names, first, last, func(poll int, queues []queue) error {
 		slice, there := s.At(a.polls.Times[poll])
 		if !there {
 			return nil
 		}
-		t, err := turner.at(ctx, slice, queues)
+		t, err := a.stock.turns(ctx, slice, wishes, queues)
 		if err != nil {
 			return err
 		}
@@ -82,27 +81,6 @@ func (a *answer) visitTurnsAt(ctx context.Context, tl *timeline.Timeline, poll i
 	return err
 }
 
-// turnSums are the sums over the turns of polls, by group. The views of a window that has moved within its first and
-// last UTC day share them.
-type turnSums struct {
-	held     []interval // polls with a slice, each up to the next one
-	groups   []group
-	counts   []turnCount // by poll
-	roomless int         // machines whose room is not known
-}
-
-// turnCount is the jobs and GPUs of a group at a poll, by their numbers in turnSums.
-type turnCount struct {
-	poll, group int32
-	jobs, gpus  float64
-}
-
-// Bytes is the live memory.
-func (s *turnSums) Bytes() int {
-	return cap(s.counts)*int(unsafe.Sizeof(turnCount{})) + cap(s.groups)*int(unsafe.Sizeof(group{})) +
-		cap(s.held)*int(unsafe.Sizeof(interval{})) + 200
-}
-
 // turnsKey names sums by the waits that they are made from, the question and the view.
 type turnsKey struct {
 	waits    weak.Pointer[remembered]
@@ -111,74 +89,43 @@ type turnsKey struct {
 }
 
 // sumTurns sums over all polls of the days that the waits are of. Polls outside them do not matter to the window.
-func (a *answer) sumTurns(ctx context.Context, tl *timeline.Timeline,
-	count func(t *turns, add func(g group, jobs, gpus float64))) (*turnSums, error) {
+func (a *answer) sumTurns(ctx context.Context, tl *timeline.Timeline, count func(*turns, *pollSums)) (*pollSums,
+	error) {
 	question, err := counts.Question(a.plan, a.plan.GroupBy)
 	if err != nil {
 		return nil, err
 	}
 	key := turnsKey{weak.Make(a.waits), question, a.plan.View}
-	if known, _ := a.memo.Recall(key).(*turnSums); known != nil {
+	if known, _ := a.memo.Recall(key).(*pollSums); known != nil {
 		return known, nil
 	}
-	sums := &turnSums{}
-	var numbers pool.Numbered[group]
-	add := func(g group, jobs, gpus float64) {
-		sums.counts = append(sums.counts, turnCount{int32(len(sums.held) - 1), numbers.Number(g), jobs, gpus})
-	}
+	sums := &pollSums{}
 	first, last := a.polls.from(a.waits.window.From), a.polls.upTo(a.waits.window.To)
 	sums.roomless, err = a.visitTurns(ctx, tl, first, last, func(poll int, t *turns) {
 		if from, to, holds := a.polls.interval(poll); holds {
 			sums.held = append(sums.held, interval{from, to})
-			count(t, add)
+			count(t, sums)
 		}
 	})
-	if sums.groups = numbers.All; err == nil {
+	if err == nil {
 		a.memo.Keep(key, sums)
 	}
 	return sums, err
 }
 
-// group is the key under which jobs or GPUs are counted, with a reason or an obstacle.
-type group struct {
-	key  aggregate.Key
-	word uint8 // of the obstacle or the reason
-}
-
-// averages are the average numbers of jobs and GPUs of groups.
-type averages map[group]*[2]level
-
-// add adds numbers that hold over an interval.
-func (m averages) add(c *clock, g group, from, to pool.Micros, jobs, gpus float64) {
-	levels := m[g]
-	if levels == nil {
-		levels = &[2]level{newLevel(c), newLevel(c)}
-		m[g] = levels
-	}
-	levels[0].add(from, to, jobs)
-	levels[1].add(from, to, gpus)
-}
-
 // series returns a series for each group. words are the values of the grouping that is always there.
-func (a *answer) series(sums *turnSums, grouping string, words []string) (data.Frames, error) {
+func (a *answer) series(sums *pollSums, grouping string, words []string) (data.Frames, error) {
 	w := a.plan.Window
 	buckets, err := a.plan.Buckets(w.From)
 	if err != nil {
 		return nil, err
 	}
-	if err := query.Hold(len(sums.groups), buckets.Len()); err != nil {
+	if err := query.Hold(len(sums.groups.All), buckets.Len()); err != nil {
 		return nil, err
 	}
-	until := coveredBy(sums.held)
-	c := newClock(buckets.Starts, w, until)
+	c, levels := sums.averages(buckets.Starts, w)
 	a.tellEstimate(sums.roomless)
-	a.about.Stat("Hours of polls with snapshots", "h", pool.Hours(until(w.To)-until(w.From)))
-	levels := averages{}
-	for _, n := range sums.counts {
-		if at := sums.held[n.poll]; at.to > w.From && at.from <= w.To {
-			levels.add(c, sums.groups[n.group], at.from, at.to, n.jobs, n.gpus)
-		}
-	}
+	a.about.Stat("Hours of polls with snapshots", "h", pool.Hours(c.until(w.To)-c.until(w.From)))
 	drawn := a.drawn(buckets)
 	f := &Figures{Times: aggregate.Times(buckets, a.slices, w.To)}
 	for g, of := range levels {
@@ -196,27 +143,11 @@ func (a *answer) series(sums *turnSums, grouping string, words []string) (data.F
 
 // obstacles draws the requests of waiting jobs, by their obstacle.
 func (a *answer) obstacles(ctx context.Context, tl *timeline.Timeline) (data.Frames, error) {
-	var keys pool.Numbered[aggregate.Key]
-	var groupOf []int32 // by wait; −1: not chosen
-	var found [][obstacles][2]float64
-	sums, err := a.sumTurns(ctx, tl, func(t *turns, add func(group, float64, float64)) {
-		if groupOf == nil {
-			groupOf = a.groupsOf(&keys)
-		}
-		found = slices.Grow(found[:0], len(keys.All))[:len(keys.All)]
-		clear(found)
-		for _, turn := range t.all {
-			if g := groupOf[turn.wait]; g >= 0 {
-				of := &found[g][turn.obstacle]
-				of[0]++
-				of[1] += a.all[turn.wait].Request.GPUs
-			}
-		}
-		for n := range found {
-			for o, of := range found[n] {
-				if of[0] > 0 {
-					add(group{keys.All[n], uint8(o)}, of[0], of[1])
-				}
+	keys := a.keys(a.plan.GroupBy, a.matches)
+	sums, err := a.sumTurns(ctx, tl, func(t *turns, sums *pollSums) {
+		for _, turn := range t.order {
+			if k := keys[turn.wait]; k != nil {
+				sums.add(group{*k, uint8(turn.obstacle)}, 1, a.all[turn.wait].Request.GPUs)
 			}
 		}
 	})
@@ -226,21 +157,8 @@ func (a *answer) obstacles(ctx context.Context, tl *timeline.Timeline) (data.Fra
 	return a.series(sums, "obstacle", query.Obstacles)
 }
 
-// groupsOf numbers the groups of all waits; −1: the filter does not choose it.
-func (a *answer) groupsOf(keys *pool.Numbered[aggregate.Key]) []int32 {
-	numbers := make([]int32, len(a.all))
-	for i := range a.all {
-		numbers[i] = -1
-		if a.matches(&a.all[i]) {
-			k := keyOf(&a.all[i])
-			numbers[i] = keys.Number(k.Within(a.plan.GroupBy))
-		}
-	}
-	return numbers
-}
-
-// chooses reports whether the filter chooses a GPU.
-func (a *answer) chooses(g *stockGPU) bool {
+// choosesGPU reports whether the filter chooses a GPU.
+func (a *answer) choosesGPU(g *stockGPU) bool {
 	s := &a.plan.Select
 	return s.Machines.Match(g.machine) && s.Ownerships[g.ownership] && s.MatchDevice(a.names.Text(g.model.Device)) &&
 		s.MatchMemory(pool.MemoryClass(g.model.Memory))
@@ -250,19 +168,14 @@ func (a *answer) chooses(g *stockGPU) bool {
 func (a *answer) unused(ctx context.Context, tl *timeline.Timeline) (data.Frames, error) {
 	a.about.Info("unused GPUs are known at the times that polls of the queues cover")
 	var keys []*aggregate.Key // of the stock's GPUs; nil: not chosen
-	found := map[group]float64{}
-	sums, err := a.sumTurns(ctx, tl, func(t *turns, add func(group, float64, float64)) {
+	sums, err := a.sumTurns(ctx, tl, func(t *turns, sums *pollSums) {
 		if keys == nil {
 			keys = a.keysOfStock()
 		}
-		clear(found)
 		for _, u := range t.units {
 			if k := keys[u.gpu]; k != nil && a.plan.Select.Reasons[u.why] {
-				found[group{*k, uint8(u.why)}]++
+				sums.add(group{*k, uint8(u.why)}, 0, 1)
 			}
-		}
-		for g, n := range found {
-			add(g, 0, n)
 		}
 	})
 	if err != nil {
@@ -275,7 +188,7 @@ func (a *answer) keysOfStock() []*aggregate.Key {
 	keys := make([]*aggregate.Key, len(a.stock.gpus))
 	for n := range a.stock.gpus {
 		g := &a.stock.gpus[n]
-		if a.chooses(g) {
+		if a.choosesGPU(g) {
 			k := aggregate.Key{Device: g.model.Device, Ownership: g.ownership,
 				Memory: uint8(slices.Index(pool.MemoryClasses, pool.MemoryClass(g.model.Memory)))}
 			k = k.Within(a.plan.GroupBy)
@@ -291,6 +204,7 @@ type unusedRow struct {
 	memory          float64 // MiB
 	why             string
 	gpus            float64
+	jobs            map[int]bool // that took a GPU of the row
 	missing, serves float64
 }
 
@@ -309,19 +223,16 @@ func (a *answer) unusedNow(ctx context.Context, tl *timeline.Timeline) (data.Fra
 	if poll < 0 || a.polls.Times[poll] < a.plan.Window.From {
 		return a.about.Finish(nil), nil
 	}
-	var rows []unusedRow
+	var rows []*unusedRow
 	err = a.visitTurnsAt(ctx, tl, poll, func(t *turns) { rows = a.unusedRows(t) })
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(rows, func(x, y unusedRow) int {
+	slices.SortFunc(rows, func(x, y *unusedRow) int {
 		return cmp.Or(cmp.Compare(y.gpus, x.gpus), strings.Compare(x.machine, y.machine),
 			strings.Compare(x.device, y.device), strings.Compare(x.why, y.why), cmp.Compare(x.memory, y.memory))
 	})
-	list := make([]*unusedRow, a.about.Shown(len(rows)))
-	for i := range list {
-		list[i] = &rows[i]
-	}
+	list := rows[:a.about.Shown(len(rows))]
 	return frames.Columns(a.plan, a.about,
 		frames.Text("machine", frames.Each(list, func(r *unusedRow) string { return r.machine })),
 		frames.Text("device", frames.Each(list, func(r *unusedRow) string { return r.device })),
@@ -333,7 +244,7 @@ func (a *answer) unusedNow(ctx context.Context, tl *timeline.Timeline) (data.Fra
 }
 
 // unusedRows adds up the unused GPUs by machine, device, memory and reason.
-func (a *answer) unusedRows(t *turns) (rows []unusedRow) {
+func (a *answer) unusedRows(t *turns) (rows []*unusedRow) {
 	type place struct {
 		machine timeline.Symbol
 		device  timeline.Symbol
@@ -341,48 +252,43 @@ func (a *answer) unusedRows(t *turns) (rows []unusedRow) {
 		why     reason
 	}
 	var places pool.Numbered[place]
-	jobs := map[place]map[int]bool{} // that took a GPU of a row
 	for n, u := range t.units {
 		g := &a.stock.gpus[u.gpu]
-		if !a.chooses(g) || !a.plan.Select.Reasons[u.why] {
+		if !a.choosesGPU(g) || !a.plan.Select.Reasons[u.why] {
 			continue
 		}
 		at := place{g.symbol, g.model.Device, g.size, u.why}
 		i := int(places.Number(at))
 		if i == len(rows) {
-			rows = append(rows, unusedRow{machine: g.machine, device: a.names.Text(g.model.Device), memory: g.model.Memory,
-				why: query.Reasons[u.why], missing: math.NaN(), serves: math.NaN()})
+			rows = append(rows, &unusedRow{machine: g.machine, device: a.names.Text(g.model.Device), memory: g.model.Memory,
+				why: query.Reasons[u.why], jobs: map[int]bool{}, missing: math.NaN(), serves: math.NaN()})
 		}
 		rows[i].gpus++
 		if job, took := t.took[int32(n)]; took {
-			if jobs[at] == nil {
-				jobs[at] = map[int]bool{}
-			}
-			jobs[at][job] = true
+			rows[i].jobs[job] = true
 		}
 	}
 	for i, at := range places.All {
 		switch s := slices.IndexFunc(t.shelves, func(s shelf) bool { return s.symbol == at.machine }); at.why {
 		case aJobFits:
-			rows[i].serves = float64(len(jobs[at]))
+			rows[i].serves = float64(len(rows[i].jobs))
 		case lacksCPUs:
-			h := t.helps(&t.shelves[s], false)
-			rows[i].missing, rows[i].serves = h.missing, float64(h.jobs)
+			missing, jobs := t.helps(&t.shelves[s], false)
+			rows[i].missing, rows[i].serves = missing, float64(jobs)
 		case lacksMemory:
-			h := t.helps(&t.shelves[s], true)
-			rows[i].missing, rows[i].serves = h.missing/1024, float64(h.jobs)
+			missing, jobs := t.helps(&t.shelves[s], true)
+			rows[i].missing, rows[i].serves = missing/1024, float64(jobs)
 		}
 	}
 	return rows
 }
 
-// obstaclesNow returns the obstacle of each wait at a poll; nil if it has no slice.
-func (a *answer) obstaclesNow(ctx context.Context, tl *timeline.Timeline, poll pool.Micros) (map[*Wait]string, error) {
-	var now map[*Wait]string
+// obstaclesNow returns the obstacle of each wait at a poll; none if it has no slice.
+func (a *answer) obstaclesNow(ctx context.Context, tl *timeline.Timeline, poll pool.Micros) (map[*Wait]*string, error) {
+	now := map[*Wait]*string{}
 	err := a.visitTurnsAt(ctx, tl, a.polls.from(poll), func(t *turns) {
-		now = map[*Wait]string{}
-		for _, turn := range t.all {
-			now[&a.all[turn.wait]] = query.Obstacles[turn.obstacle]
+		for _, turn := range t.order {
+			now[&a.all[turn.wait]] = &query.Obstacles[turn.obstacle]
 		}
 	})
 	return now, err

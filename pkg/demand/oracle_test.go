@@ -224,9 +224,9 @@ func TestAveragesAreThoseOfTheOracle(t *testing.T) {
 				wantUsers += float64(len(owners))
 			}
 			require.InDelta(t, covered*60e6, c.covered[b], 1)
-			require.InDelta(t, wantJobs*60e6, jobs.totals()[b], 1)
-			require.InDelta(t, wantGPUs*60e6, gpus.totals()[b], 1)
-			require.InDelta(t, wantUsers*60e6, users.totals()[b], 1)
+			require.InDelta(t, wantJobs*60e6, jobs.totals[b], 1)
+			require.InDelta(t, wantGPUs*60e6, gpus.totals[b], 1)
+			require.InDelta(t, wantUsers*60e6, users.totals[b], 1)
 			require.Equal(t, covered == 0, math.IsNaN(jobs.means()[b]))
 		}
 	})
@@ -254,16 +254,12 @@ func TestTakingIsThatOfTheOracle(t *testing.T) {
 					GPUMemory: rapid.SampledFrom([]float64{0, 0, 1, 20000, 40001, 80000, 90000}).Draw(t, "memory"),
 				}})
 		}
-		queues, places := queuesOf(waits, names)
+		all := newLine(waits, names)
 		for i := range waits {
-			queues[places[i].queue].set(places[i].place, true)
+			all.move(int32(i), true)
 		}
-		var taken Taken
-		taken.take(f, slices.Clone(free), queues)
 		got := map[string]int{}
-		for i, w := range taken.Waits {
-			got[names.JobText(waits[w].Job)] = int(taken.GPUs[i])
-		}
+		f.take(slices.Clone(free), all.queues, func(wait int32, gpus int) { got[names.JobText(waits[wait].Job)] = gpus })
 
 		order := slices.Clone(waits)
 		sort.SliceStable(order, func(i, k int) bool {

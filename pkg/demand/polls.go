@@ -107,9 +107,6 @@ func (p *Polls) from(t pool.Micros) int {
 // upTo returns the number of the last poll at or before t, −1 if there is none.
 func (p *Polls) upTo(t pool.Micros) int { return p.from(t+1) - 1 }
 
-// touched are the numbers of the polls that a window touches, the one before it included; last < first: none.
-func (p *Polls) touched(w pool.Window) (first, last int) { return max(0, p.upTo(w.From)), p.upTo(w.To) }
-
 // isNewest reports whether no poll is later than t.
 func (p *Polls) isNewest(t pool.Micros) bool { return p.from(t+1) == len(p.Times) }
 
@@ -133,11 +130,7 @@ func (p *Polls) interval(poll int) (from, to pool.Micros, holds bool) {
 	return p.Times[poll], p.Times[poll+1], true
 }
 
-// Covered is the covered time between two moments: the time between polls except poll gaps.
-func (p *Polls) Covered(from, to pool.Micros) pool.Micros {
-	return max(0, p.coveredUntil(to)-p.coveredUntil(from))
-}
-
+// coveredUntil is the covered time up to a moment: the time between polls except poll gaps.
 func (p *Polls) coveredUntil(t pool.Micros) pool.Micros {
 	i := p.upTo(t)
 	switch {

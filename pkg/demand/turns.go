@@ -25,8 +25,6 @@ const (
 	itFits
 )
 
-const obstacles = 6
-
 // shelf is a machine with free GPUs.
 type shelf struct {
 	symbol       timeline.Symbol
@@ -61,72 +59,52 @@ type turn struct {
 	obstacle obstacle
 }
 
-// turns are the turns that jobs take at a poll.
-type turns struct {
-	units   []unit // the unused GPUs, with why: after the turns the final reason
-	shelves []shelf
-	wishes  []wish
-	// memories are the amounts of GPU memory that jobs ask for, 0: any
-	memories []float64
-	answers  []answered    // by wish
-	placed   int           // jobs so far
-	all      []turn        // in their order
-	took     map[int32]int // units that were taken: the turns of their jobs
-	unfit    []int         // by wish: jobs that did not fit
-	lacking  []int32       // the wishes of those jobs
+// wishes are the requests of all waits.
+type wishes struct {
+	all      []wish
+	of       []int32   // by wait
+	memories []float64 // the amounts of GPU memory that jobs ask for, 0: any
 }
 
-// answered is the obstacle of a wish, which is valid until the next job takes GPUs.
-type answered struct {
-	obstacle obstacle
-	placed   int // turns.placed then; −1: never asked
-}
-
-// turner lets waiting jobs take their turns at polls.
-type turner struct {
-	stock  *stock
-	wishOf []int32 // by wait
-	turns  turns
-}
-
-func newTurner(k *stock, waits []Wait) *turner {
-	t := &turner{stock: k, wishOf: make([]int32, len(waits))}
-	w := &t.turns
+func wishesOf(waits []Wait) *wishes {
+	w := &wishes{of: make([]int32, len(waits))}
 	var requests pool.Numbered[queues.Request]
 	var memories pool.Numbered[float64]
 	for i := range waits {
 		r := waits[i].Request
-		t.wishOf[i] = requests.Number(r)
-		if len(requests.All) > len(w.wishes) {
-			w.wishes = append(w.wishes, wish{int(math.Ceil(r.GPUs)), int(memories.Number(r.GPUMemory)), r.CPUs, r.Memory})
+		w.of[i] = requests.Number(r)
+		if len(requests.All) > len(w.all) {
+			w.all = append(w.all, wish{int(math.Ceil(r.GPUs)), int(memories.Number(r.GPUMemory)), r.CPUs, r.Memory})
 		}
 	}
 	w.memories = memories.All
-	w.answers, w.unfit, w.took = make([]answered, len(w.wishes)), make([]int, len(w.wishes)), map[int32]int{}
-	return t
+	return w
 }
 
-// at lets the jobs of queues take their turns at a slice. The result is valid until the next call.
-func (t *turner) at(ctx context.Context, slice int, all []queue) (*turns, error) {
-	w := &t.turns
-	w.units = append(w.units[:0], t.stock.units[slice]...)
-	w.placed, w.all, w.shelves = 0, w.all[:0], w.shelves[:0]
-	clear(w.took)
-	for i := range w.answers {
-		w.answers[i].placed = -1
-	}
-	for _, n := range w.lacking {
-		w.unfit[n] = 0
-	}
-	w.lacking = w.lacking[:0]
+// turns are the turns that jobs take at a poll.
+type turns struct {
+	*wishes
+	units   []unit // the unused GPUs, with why: after the turns the final reason
+	shelves []shelf
+	answers map[int32]obstacle // of wishes that did not fit, until a job takes something
+	order   []turn
+	took    map[int32]int // units that were taken: the turns of their jobs
+	unfit   []int         // by wish: jobs that did not fit
+	lacking []int32       // the wishes of those jobs
+}
+
+// turns lets the jobs of queues take their turns at a slice.
+func (k *stock) turns(ctx context.Context, slice int, of *wishes, queues []queue) (*turns, error) {
+	w := &turns{wishes: of, units: slices.Clone(k.units[slice]), unfit: make([]int, len(of.all)), took: map[int32]int{},
+		answers: map[int32]obstacle{}}
 	for n, u := range w.units {
 		if u.why != noDemand {
 			continue
 		}
-		g := &t.stock.gpus[u.gpu]
-		if k := len(w.shelves); k == 0 || w.shelves[k-1].symbol != g.symbol {
+		g := &k.gpus[u.gpu]
+		if last := len(w.shelves) - 1; last < 0 || w.shelves[last].symbol != g.symbol {
 			s := shelf{symbol: g.symbol}
-			room := t.stock.room(slice, g.symbol)
+			room := k.room(slice, g.symbol)
 			s.cpus, s.memory = enough(room.Cpus), enough(room.Memory)
 			w.shelves = append(w.shelves, s)
 		}
@@ -136,42 +114,37 @@ func (t *turner) at(ctx context.Context, slice int, all []queue) (*turns, error)
 	for i := range w.shelves {
 		w.shelves[i].count(w.memories)
 	}
-	for i := range all {
+	for i := range queues {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("placing waiting jobs: %w", err)
 		}
-		for wait := range all[i].waiting {
-			w.take(wait, t.wishOf[wait])
+		for _, wait := range queues[i].waits {
+			w.take(wait, of.of[wait])
 		}
 	}
-	w.explain(t.stock)
+	w.explain(k)
 	return w, nil
 }
 
 // take is the turn of a job with a wish.
 func (w *turns) take(wait, wish int32) {
-	found := w.obstacleOf(wish)
+	found, known := w.answers[wish]
+	if !known {
+		var on *shelf
+		if found, on = w.find(&w.all[wish]); found == itFits {
+			w.place(&w.all[wish], on)
+			clear(w.answers)
+		} else {
+			w.answers[wish] = found
+		}
+	}
 	if found != itFits {
 		if w.unfit[wish] == 0 {
 			w.lacking = append(w.lacking, wish)
 		}
 		w.unfit[wish]++
 	}
-	w.all = append(w.all, turn{wait, found})
-}
-
-// obstacleOf returns the obstacle of a wish, and places it if it fits. The obstacle holds until a job takes something.
-func (w *turns) obstacleOf(number int32) obstacle {
-	known := &w.answers[number]
-	if known.placed != w.placed {
-		wants := &w.wishes[number]
-		found, on := w.find(wants)
-		*known = answered{found, w.placed}
-		if found == itFits {
-			w.place(wants, on)
-		}
-	}
-	return known.obstacle
+	w.order = append(w.order, turn{wait, found})
 }
 
 // find returns the obstacle of a wish among the remaining GPUs, and the machine that serves it.
@@ -210,59 +183,51 @@ func (w *turns) place(wants *wish, on *shelf) {
 	first, n := len(on.sizes)-on.suitable[wants.gpuMemory], wants.gpus
 	for _, u := range on.units[first : first+n] {
 		w.units[u].why = aJobFits
-		w.took[u] = w.placed
+		w.took[u] = len(w.order)
 	}
 	on.units = slices.Delete(on.units, first, first+n)
 	on.sizes = slices.Delete(on.sizes, first, first+n)
 	on.count(w.memories)
 	on.cpus -= wants.cpus
 	on.memory -= wants.memory
-	w.placed++
 }
 
 // explain finds why the remaining GPUs are unused.
 func (w *turns) explain(k *stock) {
 	for i := range w.shelves {
 		s := &w.shelves[i]
-		// the least GPU memory with which a GPU here is one of those that a job lacks something beside
-		cpus, memory, shape, some := math.Inf(1), math.Inf(1), math.Inf(1), false
-		for _, n := range w.lacking {
-			some = true
-			wants := &w.wishes[n]
-			lacks := &memory
-			if s.suitable[wants.gpuMemory] < wants.gpus {
-				lacks = &shape
-			} else if s.cpus < wants.cpus {
-				lacks = &cpus
-			}
-			if least := w.memories[wants.gpuMemory]; least < *lacks {
-				*lacks = least
-			}
-		}
+		size, why := math.NaN(), noDemand
 		for _, u := range s.units {
-			why := &w.units[u].why
-			switch size := max(k.gpus[w.units[u].gpu].size, 0); {
-			case size >= cpus:
-				*why = lacksCPUs
-			case size >= memory:
-				*why = lacksMemory
-			case size >= shape:
-				*why = lacksGPUs
-			case some:
-				*why = lacksMemOfGPU
+			if own := k.gpus[w.units[u].gpu].size; own != size {
+				size, why = own, w.reasonOf(s, own)
 			}
+			w.units[u].why = why
 		}
 	}
 }
 
-// help is how much more of something would let jobs run on a machine, and how many.
-type help struct {
-	missing float64 // CPUs, or MiB; NaN: nothing of the kind does
-	jobs    int     // each on its own
+// reasonOf returns why GPUs of a size are unused on a machine: the first of the reasons why jobs did not take them.
+func (w *turns) reasonOf(s *shelf, size float64) reason {
+	why := noDemand
+	for _, n := range w.lacking {
+		wants := &w.all[n]
+		switch {
+		case w.memories[wants.gpuMemory] > max(size, 0):
+			why = min(why, lacksMemOfGPU)
+		case s.suitable[wants.gpuMemory] < wants.gpus:
+			why = min(why, lacksGPUs)
+		case s.cpus < wants.cpus:
+			why = min(why, lacksCPUs)
+		default:
+			why = min(why, lacksMemory)
+		}
+	}
+	return why
 }
 
-// helps returns how many more CPUs, or how much more memory, would serve jobs that lack only this on a machine.
-func (w *turns) helps(s *shelf, ofMemory bool) help {
+// helps returns how many more CPUs, or how much more memory in MiB, would serve jobs that lack only this on a machine,
+// and how many jobs, each on its own; NaN if nothing of the kind does.
+func (w *turns) helps(s *shelf, ofMemory bool) (missing float64, jobs int) {
 	lacks := func(wants *wish) float64 { // +Inf: something else, too
 		switch {
 		case s.suitable[wants.gpuMemory] < wants.gpus:
@@ -273,17 +238,17 @@ func (w *turns) helps(s *shelf, ofMemory bool) help {
 		}
 		return math.Inf(1)
 	}
-	h := help{missing: math.Inf(1)}
+	missing = math.Inf(1)
 	for _, n := range w.lacking {
-		h.missing = min(h.missing, lacks(&w.wishes[n]))
+		missing = min(missing, lacks(&w.all[n]))
 	}
-	if math.IsInf(h.missing, 1) {
-		return help{missing: math.NaN()}
+	if math.IsInf(missing, 1) {
+		return math.NaN(), 0
 	}
 	for _, n := range w.lacking {
-		if lacks(&w.wishes[n]) <= h.missing {
-			h.jobs += w.unfit[n]
+		if lacks(&w.all[n]) <= missing {
+			jobs += w.unfit[n]
 		}
 	}
-	return h
+	return missing, jobs
 }

@@ -128,7 +128,7 @@ func TestTurnsAreThoseOfTheOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := timeline.NewNames()
 		rooms := map[timeline.Symbol]timeline.Room{}
-		k := &stock{names: names, units: map[int][]unit{},
+		k := &stock{units: map[int][]unit{},
 			room: func(_ int, machine timeline.Symbol) timeline.Room { return rooms[machine] }}
 		var machines []*naiveMachine
 		var gpus []*naiveGPU
@@ -173,16 +173,13 @@ func TestTurnsAreThoseOfTheOracle(t *testing.T) {
 					Memory:    rapid.SampledFrom([]float64{0, 2, 9}).Draw(t, "r"),
 				}})
 		}
-		all, places := queuesOf(waits, names)
+		all := newLine(waits, names)
 		for i := range waits {
-			all[places[i].queue].set(places[i].place, true)
+			all.move(int32(i), true)
 		}
-		turner := newTurner(k, waits)
-		_, err := turner.at(t.Context(), 0, all) // which leaves nothing behind
+		got, err := k.turns(t.Context(), 0, wishesOf(waits), all.queues)
 		require.NoError(t, err)
-		got, err := turner.at(t.Context(), 0, all)
-		require.NoError(t, err)
-		require.Len(t, got.all, len(waits))
+		require.Len(t, got.order, len(waits))
 
 		order := slices.Clone(waits)
 		sort.SliceStable(order, func(i, k int) bool {
@@ -198,8 +195,8 @@ func TestTurnsAreThoseOfTheOracle(t *testing.T) {
 		var unfit []queues.Request
 		for i, w := range order {
 			want := naiveTurn(w.Request, machines, gpus)
-			require.Equal(t, w.Job, waits[got.all[i].wait].Job)
-			require.Equal(t, want, query.Obstacles[got.all[i].obstacle], "turn %d: %+v", i, w.Request)
+			require.Equal(t, w.Job, waits[got.order[i].wait].Job)
+			require.Equal(t, want, query.Obstacles[got.order[i].obstacle], "turn %d: %+v", i, w.Request)
 			if want != "fits" {
 				unfit = append(unfit, w.Request)
 			}
@@ -213,9 +210,9 @@ func TestTurnsAreThoseOfTheOracle(t *testing.T) {
 			m := machines[slices.IndexFunc(machines, func(m *naiveMachine) bool { return names.Symbol(m.name) == s.symbol })]
 			for _, ofMemory := range []bool{false, true} {
 				want, jobs := naiveHelp(m, unfit, gpus, ofMemory)
-				h := got.helps(s, ofMemory)
-				require.Equal(t, jobs, h.jobs)
-				require.True(t, want == h.missing || math.IsNaN(want) && math.IsNaN(h.missing))
+				missing, served := got.helps(s, ofMemory)
+				require.Equal(t, jobs, served)
+				require.True(t, want == missing || math.IsNaN(want) && math.IsNaN(missing))
 			}
 		}
 	})

@@ -29,16 +29,14 @@ const (
 // stock holds the unused GPUs of some slices, and the resources that their machines have left for jobs.
 type stock struct {
 	slices *timeline.Slices
-	names  *timeline.Names
 	gpus   []stockGPU
-	units  map[int][]unit            // by slice, in the order of gpus
+	units  map[int][]unit            // by slice, in the order in which jobs take them
 	places []map[timeline.Symbol]int // of each of the slices' days: the numbers of machines
 	room   func(slice int, machine timeline.Symbol) timeline.Room
 }
 
 // stockGPU is a GPU on a day.
 type stockGPU struct {
-	day, i    int // in Slices.Days, and of the day's GPUs
 	machine   string
 	symbol    timeline.Symbol // of the machine
 	id        string
@@ -56,61 +54,50 @@ type unit struct {
 // newStock finds the unused GPUs of some slices, excluded machines left out. In each slice they are sorted by machine,
 // then the smallest first, then by id, which is the order in which a job takes them.
 func newStock(ctx context.Context, s *timeline.Slices, lists pool.Lists, wanted map[int]bool) (*stock, error) {
-	k := &stock{slices: s, names: s.View.Names, units: map[int][]unit{},
-		places: make([]map[timeline.Symbol]int, len(s.Days))}
+	k := &stock{slices: s, units: map[int][]unit{}, places: make([]map[timeline.Symbol]int, len(s.Days))}
 	k.room = k.latestRoom
 	for n := range s.Days {
-		k.addDay(n, lists)
+		k.places[n] = map[timeline.Symbol]int{}
+		for m, machine := range s.Days[n].Machines() {
+			k.places[n][machine.Name] = m
+		}
 	}
-	slices.SortFunc(k.gpus, func(a, b stockGPU) int {
-		return cmp.Or(cmp.Compare(a.machine, b.machine), cmp.Compare(a.size, b.size), cmp.Compare(a.id, b.id),
-			cmp.Compare(a.day, b.day))
-	})
 	type gpu struct {
 		day *timeline.Day
 		i   int
 	}
-	numbers := make(map[gpu]int32, len(k.gpus)) // in gpus
-	for n, g := range k.gpus {
-		numbers[gpu{s.Days[g.day].Day, g.i}] = int32(n)
-	}
+	var numbers pool.Numbered[gpu]
 	err := eachUnused(ctx, s, lists, func(day *timeline.Day, i, first, last int, why reason) {
-		n := numbers[gpu{day, i}]
 		for slice := first; slice <= last; slice++ {
 			if wanted[slice] {
-				k.units[slice] = append(k.units[slice], unit{n, why})
+				k.units[slice] = append(k.units[slice], unit{numbers.Number(gpu{day, i}), why})
 			}
 		}
 	})
 	if err != nil {
 		return nil, fmt.Errorf("finding unused GPUs: %w", err)
 	}
+	names, order := s.View.Names, make([]int32, len(numbers.All))
+	for n, g := range numbers.All {
+		machine, model := &g.day.Machines()[g.day.MachineOf(g.i)], g.day.Model(g.i)
+		name := names.Text(machine.Name)
+		_, id := names.GPU(g.day.GPU(g.i))
+		k.gpus = append(k.gpus, stockGPU{machine: name, symbol: machine.Name, id: names.Text(id), model: model,
+			size: sizeOf(model.Memory), ownership: machine.Ownership(lists.IsCHTCOwned(name))})
+		order[n] = int32(n)
+	}
+	slices.SortFunc(order, func(x, y int32) int {
+		a, b := &k.gpus[x], &k.gpus[y]
+		return cmp.Or(cmp.Compare(a.machine, b.machine), cmp.Compare(a.size, b.size), cmp.Compare(a.id, b.id))
+	})
+	rank := make([]int, len(order))
+	for i, n := range order {
+		rank[n] = i
+	}
 	for _, units := range k.units {
-		slices.SortFunc(units, func(a, b unit) int { return cmp.Compare(a.gpu, b.gpu) })
+		slices.SortFunc(units, func(a, b unit) int { return cmp.Compare(rank[a.gpu], rank[b.gpu]) })
 	}
 	return k, nil
-}
-
-// addDay adds the GPUs of a day.
-func (k *stock) addDay(n int, lists pool.Lists) {
-	d := &k.slices.Days[n]
-	machines := d.Machines()
-	k.places[n] = make(map[timeline.Symbol]int, len(machines))
-	owned, counts := make([]pool.Ownership, len(machines)), make([]bool, len(machines))
-	for m := range machines {
-		name := k.names.Text(machines[m].Name)
-		k.places[n][machines[m].Name] = m
-		owned[m] = machines[m].Ownership(lists.IsCHTCOwned(name))
-		counts[m] = lists.ExclusionOf(name) == nil
-	}
-	for i := range d.GPUs() {
-		if m := d.MachineOf(i); counts[m] {
-			model := d.Model(i)
-			_, id := k.names.GPU(d.GPU(i))
-			k.gpus = append(k.gpus, stockGPU{day: n, i: i, machine: k.names.Text(machines[m].Name), symbol: machines[m].Name,
-				id: k.names.Text(id), model: model, size: sizeOf(model.Memory), ownership: owned[m]})
-		}
-	}
 }
 
 // eachUnused calls visit with the unused GPUs of slices, excluded machines left out: each by its day and its number

@@ -2,87 +2,47 @@ package queues
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
 
-	"github.com/chtc/gpureports/pkg/parallel"
 	"github.com/chtc/gpureports/pkg/pool"
 	"github.com/chtc/gpureports/pkg/sqlitefile"
-	"github.com/chtc/gpureports/pkg/timeline"
 )
 
 // builder gathers rows by day.
 type builder struct {
-	days map[int32]*Day
-	odd  oddities
+	store *Store
+	days  map[int32]*Day
+	odd   oddities
 }
 
-// read reads all rows, in parts at the same time.
-func (f *file) read(ctx context.Context, h *sqlitefile.Handle, b *builder) error {
+func (s *Store) builder() *builder { return &builder{store: s, days: map[int32]*Day{}} }
+
+// read reads all rows.
+func (f *file) read(ctx context.Context, h *sqlitefile.Handle) (*contents, error) {
 	table, err := sqlitefile.FindTable(ctx, h.Conn, "job_pressure")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := checkColumns(table.Has); err != nil {
-		return err
+		return nil, err
 	}
-	var first, last sql.NullInt64
-	if err := h.Conn.QueryRowContext(ctx, table.SQL("SELECT (SELECT min(rowid) FROM job_pressure), "+
-		"(SELECT max(rowid) FROM job_pressure)")).Scan(&first, &last); err != nil || !first.Valid {
-		return err
-	}
-	parts := make([]builder, readers)
-	group, ctx := parallel.WithContext(ctx)
-	step := (last.Int64 - first.Int64 + readers) / readers
-	for i := range parts {
-		parts[i].days = map[int32]*Day{}
-		from := first.Int64 + int64(i)*step
-		group.Go(func() error {
-			p := newParser(f.store)
-			return table.Read(ctx, h.DB, columns, from, min(last.Int64, from+step-1), func(row *sqlitefile.Row) error {
-				parts[i].read(p, row.Texts)
-				return nil
-			})
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	for _, p := range parts {
-		b.odd.add(p.odd)
-		for date, d := range p.days {
-			known := b.days[date]
-			if known == nil {
-				b.days[date] = d
-				continue
-			}
-			known.Rows = append(known.Rows, d.Rows...)
+	b, texts := f.store.builder(), make([]string, len(columns))
+	err = table.Read(ctx, h.DB, columns, math.MinInt64, math.MaxInt64-1, func(row *sqlitefile.Row) error {
+		for i, text := range row.Texts {
+			texts[i] = string(text)
 		}
-	}
-	return nil
+		b.add(texts)
+		return nil
+	})
+	return b.finish(), err
 }
 
-// read adds a row to its day, unless it says nothing.
-func (b *builder) read(p *parser, texts [][]byte) {
-	row, fine := p.row(texts, &b.odd)
-	if !fine {
-		return
-	}
-	date := pool.DayOf(int64(row.First) * pool.Second)
-	d := b.days[date]
-	if d == nil {
-		d = &Day{Date: date}
-		b.days[date] = d
-	}
-	d.Rows = append(d.Rows, row)
-}
-
-// finish returns the days, ascending.
-func (b *builder) finish() []*Day {
+// finish returns the rows by day, ascending.
+func (b *builder) finish() *contents {
 	days := make([]*Day, 0, len(b.days))
 	for _, date := range slices.Sorted(maps.Keys(b.days)) {
 		d := b.days[date]
@@ -95,47 +55,35 @@ func (b *builder) finish() []*Day {
 		d.Times = slices.Sorted(maps.Keys(seen))
 		days = append(days, d)
 	}
-	return days
+	return &contents{days, b.odd}
 }
 
-// parser reads the texts of a row.
-type parser struct {
-	store    *Store
-	symbols  map[string]timeline.Symbol
-	projects map[string]timeline.Symbol
-	requests map[Request]uint32
-}
-
-func newParser(s *Store) *parser {
-	return &parser{store: s, symbols: map[string]timeline.Symbol{}, projects: map[string]timeline.Symbol{},
-		requests: map[Request]uint32{}}
-}
-
-// row makes a row of the texts; false: it says nothing.
-func (p *parser) row(t [][]byte, odd *oddities) (Row, bool) {
+// add adds the row of the texts to its day, unless it says nothing.
+func (b *builder) add(t []string) {
 	first, okFirst := seconds(t[9])
 	last, okLast := seconds(t[10])
-	if len(t[0]) == 0 || !okFirst || !okLast {
-		odd.unreadable++
-		return Row{}, false
+	if t[0] == "" || !okFirst || !okLast {
+		b.odd[unreadable]++
+		return
 	}
 	if last < first {
-		odd.backwards++
+		b.odd[backwards]++
 		last = first
 	}
 	for i := range t {
 		if len(t[i]) > pool.MostText {
-			odd.long++
-			t[i] = []byte(pool.Cut(string(t[i])))
+			b.odd[long]++
+			t[i] = pool.Cut(t[i])
 		}
 	}
 	gpus := number(t[3])
 	if gpus > MostGPUs {
-		odd.greedy++
-		return Row{}, false
+		b.odd[greedy]++
+		return
 	}
-	row := Row{Job: p.store.options.Names.Job(string(t[0])), Schedd: p.symbol(t[1]), Owner: p.symbol(t[2]),
-		Project: p.project(t[8]), First: first, Last: last, Running: string(t[11]) == "running"}
+	names := b.store.options.Names
+	row := Row{Job: names.Job(t[0]), Schedd: names.Symbol(t[1]), Owner: names.Symbol(t[2]),
+		Project: names.Symbol(pool.ProjectList(t[8])), First: first, Last: last, Running: t[11] == "running"}
 	if row.Schedd == 0 {
 		row.Schedd = row.Job.Schedd
 	}
@@ -148,40 +96,17 @@ func (p *parser) row(t [][]byte, odd *oddities) (Row, bool) {
 	if !(gpus >= 1) {
 		gpus = 1
 	}
-	request := Request{GPUs: gpus, CPUs: odd.amount(t[4]), Memory: odd.amount(t[5]), GPUMemory: odd.amount(t[6])}
+	request := Request{GPUs: gpus, CPUs: b.amount(t[4]), Memory: b.amount(t[5]), GPUMemory: b.amount(t[6])}
 	if request.GPUMemory > mostGPUMemory {
 		request.GPUMemory = 0
-		odd.amounts++
+		b.odd[hugeAmount]++
 	}
-	row.Request = p.request(request)
-	return row, true
-}
-
-func (p *parser) symbol(text []byte) timeline.Symbol {
-	s, known := p.symbols[string(text)]
-	if !known {
-		s = p.store.options.Names.Symbol(string(text))
-		p.symbols[string(text)] = s
+	row.Request = b.store.request(request)
+	date := pool.DayOf(int64(row.First) * pool.Second)
+	if b.days[date] == nil {
+		b.days[date] = &Day{Date: date}
 	}
-	return s
-}
-
-func (p *parser) project(text []byte) timeline.Symbol {
-	s, known := p.projects[string(text)]
-	if !known {
-		s = p.store.options.Names.Symbol(pool.ProjectList(string(text)))
-		p.projects[string(text)] = s
-	}
-	return s
-}
-
-func (p *parser) request(r Request) uint32 {
-	n, known := p.requests[r]
-	if !known {
-		n = p.store.request(r)
-		p.requests[r] = n
-	}
-	return n
+	b.days[date].Rows = append(b.days[date].Rows, row)
 }
 
 // The largest requests of a job: more is a mistake of the job. Rows that request more GPUs are left out.
@@ -192,8 +117,8 @@ const (
 )
 
 // number reads a number; NaN if there is none.
-func number(text []byte) float64 {
-	x, err := strconv.ParseFloat(string(text), 64)
+func number(text string) float64 {
+	x, err := strconv.ParseFloat(text, 64)
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
 		return math.NaN()
 	}
@@ -201,16 +126,16 @@ func number(text []byte) float64 {
 }
 
 // amount reads how much of something a job asks for; 0: nothing.
-func (o *oddities) amount(text []byte) float64 {
-	if len(text) == 0 {
+func (b *builder) amount(text string) float64 {
+	if text == "" {
 		return 0
 	}
 	switch x := number(text); {
 	case math.IsNaN(x), math.IsInf(x, 0), x < 0:
-		o.amounts++
+		b.odd[hugeAmount]++
 		return 0
 	case x > mostAmount:
-		o.amounts++
+		b.odd[hugeAmount]++
 		return mostAmount
 	default:
 		return x
@@ -218,10 +143,10 @@ func (o *oddities) amount(text []byte) float64 {
 }
 
 // seconds reads Unix seconds.
-func seconds(text []byte) (uint32, bool) {
-	n, err := strconv.ParseInt(string(text), 10, 64)
+func seconds(text string) (uint32, bool) {
+	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		x, errFloat := strconv.ParseFloat(string(text), 64)
+		x, errFloat := strconv.ParseFloat(text, 64)
 		if errFloat != nil || x != math.Trunc(x) || math.Abs(x) > math.MaxUint32 {
 			return 0, false
 		}

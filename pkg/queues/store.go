@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"regexp"
 	"slices"
@@ -118,7 +119,6 @@ func (s *Store) Close() error {
 	s.closed = true
 	for _, f := range s.files {
 		f.close()
-		f.forget()
 	}
 	s.files = map[string]*file{}
 	return nil
@@ -133,7 +133,7 @@ func (s *Store) Bytes() int64 {
 
 func (s *Store) bytes() (n int64) {
 	for _, f := range s.files {
-		n += f.kept.Load()
+		n += f.kept.Load().bytes()
 	}
 	return n
 }
@@ -183,27 +183,22 @@ type month struct {
 
 // list returns the months that have files, ascending.
 func (s *Store) list() (months []month, err error) {
-	handle, err := s.options.Root.Open(".")
-	if err == nil {
-		defer handle.Close()
-		var all []string
-		if all, err = handle.Readdirnames(-1); err == nil {
-			slices.Sort(all)
-			for _, name := range all {
-				parts := monthFile.FindStringSubmatch(name)
-				if parts == nil {
-					continue
-				}
-				if n := len(months); n == 0 || months[n-1].begin != parts[1] {
-					months = append(months, month{begin: parts[1]})
-				}
-				last := &months[len(months)-1]
-				last.names = append(last.names, name)
-			}
-			return months, nil
-		}
+	entries, err := fs.ReadDir(s.options.Root.FS(), ".") // by name
+	if err != nil {
+		return nil, pool.SourceError("snapshot directory %s cannot be listed: %w", s.options.Path, snapshots.Bare(err))
 	}
-	return nil, pool.SourceError("snapshot directory %s cannot be listed: %w", s.options.Path, snapshots.Bare(err))
+	for _, entry := range entries {
+		parts := monthFile.FindStringSubmatch(entry.Name())
+		if parts == nil {
+			continue
+		}
+		if n := len(months); n == 0 || months[n-1].begin != parts[1] {
+			months = append(months, month{begin: parts[1]})
+		}
+		last := &months[len(months)-1]
+		last.names = append(last.names, entry.Name())
+	}
+	return months, nil
 }
 
 // overlaps reports whether a month's rows can lie in the window. The month is the collector's local one, or of UTC.
@@ -267,14 +262,14 @@ func (s *Store) shrink(keep *file) {
 	for s.bytes() > s.options.MaxBytes {
 		var oldest *file
 		for _, f := range s.files {
-			if f != keep && f.kept.Load() > 0 && (oldest == nil || f.used < oldest.used) {
+			if f != keep && f.kept.Load() != nil && (oldest == nil || f.used < oldest.used) {
 				oldest = f
 			}
 		}
 		if oldest == nil {
 			return
 		}
-		oldest.forget()
+		oldest.kept.Store(nil)
 	}
 }
 

@@ -65,14 +65,13 @@ func isSeries(frame *data.Frame) bool {
 // do not repeat the group.
 func (l layout) answered(frame *data.Frame) *Table {
 	t := l.table(data.Frames{frame}, nil)
-	kinds := column(frame, rowType)
-	if t == nil || kinds == nil {
-		return t
+	if t == nil {
+		return nil
 	}
 	var group []string
 	for r := range t.Rows {
 		row := &t.Rows[r]
-		switch text(kinds, r) {
+		switch (record{frame, r}).kind() {
 		case "group":
 			row.Kind, group = Heading, slices.Clone(row.Cells)
 		case "user":

@@ -21,7 +21,6 @@ type Chart struct {
 	X, Y          []Tick
 	Shapes        []Shape
 	Bars          []Bar
-	Legend        []Shape  // names and colors only
 	Told          []string // for those who cannot see it
 	Note          string   // beneath it
 }
@@ -55,8 +54,8 @@ const (
 	colors      = 6
 )
 
-func newChart(height float64) *Chart {
-	return &Chart{Width: chartWidth, Height: height, Plot: Box{56, 24, chartWidth - 16, height - 44}}
+func newChart() *Chart {
+	return &Chart{Width: chartWidth, Height: chartHeight, Plot: Box{56, 24, chartWidth - 16, chartHeight - 44}}
 }
 
 // scale maps [low, high] to [from, to].
@@ -77,6 +76,27 @@ func (p *path) to(command string, coordinates ...float64) {
 			p.WriteByte(' ')
 		}
 		p.WriteString(strconv.FormatFloat(math.Round(c*10)/10, 'f', -1, 64))
+	}
+}
+
+// outline draws functions that keep each value until the next one: a line, or the area between high and low. xs are
+// where the values begin, and maybe where the last one ends.
+func (p *path) outline(xs, high, low []float64) {
+	p.to("M", xs[0], high[0])
+	for i := 1; i < len(xs); i++ {
+		p.to("H", xs[i])
+		if i < len(high) {
+			p.to("V", high[i])
+		}
+	}
+	for i := len(low) - 1; i >= 0; i-- {
+		p.to("V", low[i])
+		if i+1 < len(xs) {
+			p.to("H", xs[i])
+		}
+	}
+	if low != nil {
+		p.to("Z")
 	}
 }
 
@@ -119,121 +139,84 @@ func (c *Chart) yAxis(highest float64) float64 {
 	return last
 }
 
-// stack is values of several names over time, to be drawn one above the other.
-type stack struct {
-	names  []string
-	times  []int64 // ascending, in ms
-	values map[int64][]float64
-	length int64 // of a bucket, in ms
-}
-
-// stackOf returns the values of frames by category. A value that is missing is 0.
-func stackOf(frames data.Frames) stack {
-	s := stack{values: map[int64][]float64{}}
-	count := 0
-	for _, frame := range frames {
-		if len(frame.Fields) == 2 {
-			count++
-		}
-	}
-	for _, frame := range frames {
-		if len(frame.Fields) != 2 {
-			continue
-		}
-		for r := range frame.Fields[0].Len() {
+// allocationChart stacks the GPUs in use by category over time: a GPU is in use in one category at a time. A value that
+// is missing is 0.
+func allocationChart(l layout, frames data.Frames) Block {
+	frames = slices.DeleteFunc(slices.Clone(frames), func(f *data.Frame) bool { return len(f.Fields) != 2 })
+	values := map[int64][]float64{} // of the frames, by time in ms
+	for i, frame := range frames {
+		for r := range frame.Rows() {
 			v, _ := frame.Fields[0].ConcreteAt(r)
 			t := v.(time.Time).UnixMilli()
-			if s.values[t] == nil {
-				s.values[t] = make([]float64, count)
+			if values[t] == nil {
+				values[t] = make([]float64, len(frames))
 			}
 			if v := number(frame.Fields[1], r); !math.IsNaN(v) {
-				s.values[t][len(s.names)] = v
+				values[t][i] = v
 			}
 		}
-		s.names = append(s.names, clean(frame.Fields[1].Labels["category"]))
 	}
-	s.times = slices.Sorted(maps.Keys(s.values))
-	return s
-}
-
-// highest returns the highest sum of one time.
-func (s *stack) highest() (highest float64) {
-	for _, values := range s.values {
+	times := slices.Sorted(maps.Keys(values))
+	if len(times) == 0 {
+		return Block{}
+	}
+	length := l.options.To.UnixMilli() - l.options.From.UnixMilli() // of a bucket
+	for i := range times[1:] {
+		length = min(length, times[i+1]-times[i])
+	}
+	highest := 0.0
+	for _, at := range values {
 		sum := 0.0
-		for _, v := range values {
+		for _, v := range at {
 			sum += v
 		}
 		highest = max(highest, sum)
 	}
-	return highest
-}
 
-// area draws the i-th name above the areas below it, each bucket as a step.
-func (s *stack) area(i int, below map[int64]float64, x func(int64) float64, y func(float64) float64) string {
-	var p path
-	for first := 0; first < len(s.times); {
-		end := first + 1 // of the buckets without a gap between them
-		for end < len(s.times) && s.times[end]-s.times[end-1] <= s.length*3/2 {
-			end++
-		}
-		for k := first; k < end; k++ {
-			next := s.times[k] + s.length
-			if k+1 < end {
-				next = s.times[k+1]
-			}
-			v := y(below[s.times[k]] + s.values[s.times[k]][i])
-			if k == first {
-				p.to("M", x(s.times[k]), v)
-			} else {
-				p.to("V", v)
-			}
-			p.to("H", x(next))
-		}
-		for k := end - 1; k >= first; k-- {
-			p.to("V", y(below[s.times[k]]))
-			p.to("H", x(s.times[k]))
-		}
-		p.to("Z")
-		first = end
-	}
-	return p.String()
-}
-
-// allocationChart stacks the GPUs in use by category over time: a GPU is in use in one category at a time.
-func allocationChart(l layout, frames data.Frames) Block {
-	s := stackOf(frames)
-	if len(s.times) == 0 {
-		return Block{}
-	}
-	s.length = l.options.To.UnixMilli() - l.options.From.UnixMilli()
-	for i := range s.times[1:] {
-		s.length = min(s.length, s.times[i+1]-s.times[i])
-	}
-
-	c := newChart(chartHeight)
+	c := newChart()
 	c.YTitle, c.XTitle = "GPUs in use", l.zoneName()
 	from, to := float64(l.options.From.UnixMilli()), float64(l.options.To.UnixMilli())
 	x := func(t int64) float64 {
 		return scale(min(max(float64(t), from), to), from, to, c.Plot.Left, c.Plot.Right)
 	}
-	top := c.yAxis(s.highest())
+	top := c.yAxis(highest)
 	y := func(v float64) float64 { return scale(v, 0, top, c.Plot.Bottom, c.Plot.Top) }
 	c.X = l.timeTicks(x)
 
-	below := map[int64]float64{}
-	for i, name := range s.names {
-		shape := Shape{Kind: "area", Color: i%colors + 1, Name: name, Path: s.area(i, below, x, y)}
-		c.Shapes = append(c.Shapes, shape)
-		c.Legend = append(c.Legend, shape)
-		least, most := math.Inf(1), 0.0
-		for _, t := range s.times {
-			v := s.values[t][i]
-			below[t] += v
+	low := map[int64]float64{}
+	for i, frame := range frames {
+		high, least, most := map[int64]float64{}, math.Inf(1), 0.0
+		for _, t := range times {
+			v := values[t][i]
+			high[t] = low[t] + v
 			least, most = min(least, v), max(most, v)
 		}
+		name := clean(frame.Fields[1].Labels["category"])
+		c.Shapes = append(c.Shapes, Shape{Kind: "area", Color: i%colors + 1, Name: name,
+			Path: area(times, length, low, high, x, y)})
 		c.Told = append(c.Told, fmt.Sprintf("%s: between %.1f and %.1f", name, least, most))
+		low = high
 	}
 	return Block{Chart: c}
+}
+
+// area draws what is between two values at each time, each bucket as a step.
+func area(times []int64, length int64, low, high map[int64]float64, x func(int64) float64,
+	y func(float64) float64) string {
+	var p path
+	for first := 0; first < len(times); {
+		end := first + 1 // of the buckets without a gap between them
+		for end < len(times) && times[end]-times[end-1] <= length*3/2 {
+			end++
+		}
+		var xs, lows, highs []float64
+		for _, t := range times[first:end] {
+			xs, lows, highs = append(xs, x(t)), append(lows, y(low[t])), append(highs, y(high[t]))
+		}
+		p.outline(append(xs, x(times[end-1]+length)), highs, lows)
+		first = end
+	}
+	return p.String()
 }
 
 // timeTicks are marks at calendar times of the report's zone.
@@ -268,7 +251,7 @@ func (l layout) timeTicks(x func(int64) float64) (ticks []Tick) {
 
 // survivalChart draws curves with their 95 % bands.
 func survivalChart(_ layout, frames data.Frames) Block {
-	c := newChart(chartHeight)
+	c := newChart()
 	c.YTitle, c.XTitle = "Share", "Hours"
 	for _, frame := range frames {
 		hours := column(frame, "hours")
@@ -290,16 +273,16 @@ func survivalChart(_ layout, frames data.Frames) Block {
 			if field.Name != "survival" {
 				continue
 			}
-			line := Shape{Kind: "line", Color: len(curves)%colors + 1, Name: seriesName(field, "All"), Path: steps(field, x, y)}
+			line := Shape{Kind: "line", Color: len(curves)%colors + 1, Name: seriesName(field, "All"),
+				Path: steps(field, nil, x, y)}
 			curves = append(curves, line)
 			if i+2 < len(frame.Fields) && frame.Fields[i+1].Name == "low" && frame.Fields[i+2].Name == "high" {
 				bands = append(bands, Shape{Kind: "band", Color: line.Color, Name: line.Name,
-					Path: band(frame.Fields[i+1], frame.Fields[i+2], x, y)})
+					Path: steps(frame.Fields[i+2], frame.Fields[i+1], x, y)})
 			}
 			c.Told = append(c.Told, line.Name+": "+endOf(hours, field))
 		}
 		c.Shapes = append(bands, curves...)
-		c.Legend = curves
 	}
 	if len(c.Shapes) == 0 {
 		return Block{}
@@ -317,49 +300,20 @@ func endOf(hours, field *data.Field) string {
 	return "no curve"
 }
 
-// steps draws a function that keeps each value until the next one.
-func steps(field *data.Field, x func(int) float64, y func(float64) float64) string {
+// steps draws a curve, or the band between two, where there are values.
+func steps(high, low *data.Field, x func(int) float64, y func(float64) float64) string {
 	var p path
-	drawing := false
-	for r := range field.Len() {
-		v := number(field, r)
-		switch {
-		case math.IsNaN(v):
-			drawing = false
-			continue
-		case !drawing:
-			p.to("M", x(r), y(v))
-		default:
-			p.to("H", x(r))
-			p.to("V", y(v))
+	for r := 0; r < high.Len(); r++ {
+		var xs, highs, lows []float64
+		for ; r < high.Len() && !math.IsNaN(number(high, r)) && (low == nil || !math.IsNaN(number(low, r))); r++ {
+			xs, highs = append(xs, x(r)), append(highs, y(number(high, r)))
+			if low != nil {
+				lows = append(lows, y(number(low, r)))
+			}
 		}
-		drawing = true
-	}
-	return p.String()
-}
-
-// band fills the area between two such functions.
-func band(low, high *data.Field, x func(int) float64, y func(float64) float64) string {
-	var p path
-	for r := 0; r < low.Len(); r++ {
-		begin := r
-		for r < low.Len() && !math.IsNaN(number(low, r)) && !math.IsNaN(number(high, r)) {
-			r++
+		if len(xs) > 0 {
+			p.outline(xs, highs, lows)
 		}
-		if r == begin {
-			continue
-		}
-		p.to("M", x(begin), y(number(high, begin)))
-		for k := begin + 1; k < r; k++ {
-			p.to("H", x(k))
-			p.to("V", y(number(high, k)))
-		}
-		p.to("V", y(number(low, r-1)))
-		for k := r - 2; k >= begin; k-- {
-			p.to("V", y(number(low, k)))
-			p.to("H", x(k))
-		}
-		p.to("Z")
 	}
 	return p.String()
 }
@@ -373,20 +327,14 @@ func userChart(l layout, frames data.Frames) Block {
 	var bars []Bar
 	var hours []float64
 	all := 0
-	for _, frame := range frames {
-		user, value, kinds := column(frame, "user"), column(frame, "gpuHours"), column(frame, rowType)
-		if user == nil {
+	for r := range records(frames) {
+		if r.kind() != "user" {
 			continue
 		}
-		for r := range user.Len() {
-			if text(kinds, r) != "user" {
-				continue
-			}
-			if all++; len(bars) < userBars {
-				bars = append(bars, Bar{Y: float64(len(bars)) * height, Name: shorten(clean(text(user, r)), 32),
-					Value: l.cell(value, r)})
-				hours = append(hours, number(value, r))
-			}
+		if all++; len(bars) < userBars {
+			bars = append(bars, Bar{Y: float64(len(bars)) * height, Name: shorten(clean(r.text("user")), 32),
+				Value: l.cell(column(r.Frame, "gpuHours"), r.row)})
+			hours = append(hours, r.number("gpuHours"))
 		}
 	}
 	if len(bars) == 0 {

@@ -50,9 +50,8 @@ func (u *Use) figures() []*float64 {
 
 // MakeOwner asks the data source. It fails if the project is unknown, with similar names, or if a query has no answer.
 func MakeOwner(ctx context.Context, source backend.QueryDataHandler, project string, o Options) (*Owner, error) {
-	if !o.From.Before(o.To) {
-		return nil, pool.BadQuery("report: the end of the time range (%s) must be after its start (%s)",
-			o.To.Format(time.RFC3339), o.From.Format(time.RFC3339))
+	if err := o.check(); err != nil {
+		return nil, err
 	}
 	r := &Owner{Project: project, options: o}
 	whole := backend.TimeRange{From: o.From, To: o.To}
@@ -84,10 +83,10 @@ const mostRows = 50_000
 
 // ask asks queries over a window, and collects their notices.
 func (r *Owner) ask(ctx context.Context, source backend.QueryDataHandler, window backend.TimeRange,
-	queries ...func() query) ([]data.Frames, error) {
+	queries ...query) ([]data.Frames, error) {
 	request := &backend.QueryDataRequest{}
-	for i, ask := range queries {
-		if err := ask().addTo(request, strconv.Itoa(i), window, time.Hour); err != nil {
+	for i, q := range queries {
+		if err := q.addTo(request, strconv.Itoa(i), window, time.Hour); err != nil {
 			return nil, err
 		}
 	}
@@ -114,14 +113,11 @@ func (r *Owner) ask(ctx context.Context, source backend.QueryDataHandler, window
 // findMachines finds the project's machines among all machines.
 func (r *Owner) findMachines(all data.Frames) error {
 	known := map[string]bool{}
-	for _, frame := range all {
-		machine, projects := column(frame, "machine"), column(frame, "projects")
-		for i := 0; projects != nil && i < projects.Len(); i++ {
-			for _, project := range pool.Projects(text(projects, i)) {
-				known[project] = true
-				if project == r.Project {
-					r.Machines = append(r.Machines, text(machine, i))
-				}
+	for m := range records(all) {
+		for _, project := range pool.Projects(m.text("projects")) {
+			known[project] = true
+			if project == r.Project {
+				r.Machines = append(r.Machines, m.text("machine"))
 			}
 		}
 	}
@@ -192,7 +188,7 @@ func (a *account) of(ctx context.Context, window backend.TimeRange) (Use, error)
 	a.devices, a.users = map[string]*Use{}, map[string]*Use{}
 	project := []string{a.owner.Project}
 	here, there := literal(project, ""), literal(project, "!")
-	hours := func(f filter) func() query {
+	hours := func(f filter) query {
 		return ask("userHours", "summary", "groupBy", names{"device"}, "filter", f, "limit", mostRows)
 	}
 	answers, err := a.owner.ask(ctx, a.source, window,
@@ -204,12 +200,9 @@ func (a *account) of(ctx context.Context, window backend.TimeRange) (Use, error)
 	if err != nil {
 		return Use{}, err
 	}
-	for _, frame := range answers[0] {
-		device, covered := column(frame, "device"), stat(frame, "Covered hours (D)")
-		for i := 0; device != nil && i < device.Len(); i++ {
-			gpus := number(column(frame, "available"), i) + number(column(frame, "drained"), i)
-			named(a.devices, text(device, i)).Owned += gpus * covered
-		}
+	for r := range records(answers[0]) {
+		gpus := r.number("available") + r.number("drained")
+		named(a.devices, r.text("device")).Owned += gpus * stat(r.Frame, "Covered hours (D)")
 	}
 	a.add(answers[1], func(u *Use) *float64 { return &u.Own })
 	a.add(answers[2], func(u *Use) *float64 { return &u.Given })
@@ -239,33 +232,27 @@ func (a *account) of(ctx context.Context, window backend.TimeRange) (Use, error)
 
 // add adds GPU hours by device and user.
 func (a *account) add(answer data.Frames, to func(*Use) *float64) {
-	for _, frame := range answer {
-		device, user, hours := column(frame, "device"), column(frame, "user"), column(frame, "gpuHours")
-		for i := 0; hours != nil && i < hours.Len(); i++ {
-			switch text(column(frame, rowType), i) {
-			case "group":
-				*to(named(a.devices, text(device, i))) += number(hours, i)
-			case "user":
-				*to(named(a.users, text(user, i))) += number(hours, i)
-			}
+	for r := range records(answer) {
+		switch r.kind() {
+		case "group":
+			*to(named(a.devices, r.text("device"))) += r.number("gpuHours")
+		case "user":
+			*to(named(a.users, r.text("user"))) += r.number("gpuHours")
 		}
 	}
 }
 
 // addEvictions adds the cost of evictions, by device and user.
 func (a *account) addEvictions(answer data.Frames) {
-	for _, frame := range answer {
-		device, user := column(frame, "device"), column(frame, "user")
-		for i := 0; device != nil && i < device.Len(); i++ {
-			for _, u := range []*Use{named(a.devices, text(device, i)), named(a.users, text(user, i))} {
-				evictions := number(column(frame, "evictions"), i)
-				u.Evictions += evictions
-				u.Yielded += number(column(frame, "yielded"), i)
-				u.Lost += number(column(frame, "lostGpuHours"), i)
-				u.Evicted += number(column(frame, "evictedGpuHours"), i)
-				if evictions > 0 {
-					u.Saved += math.Round(evictions * number(column(frame, "checkpointedPercent"), i) / 100)
-				}
+	for r := range records(answer) {
+		for _, u := range []*Use{named(a.devices, r.text("device")), named(a.users, r.text("user"))} {
+			evictions := r.number("evictions")
+			u.Evictions += evictions
+			u.Yielded += r.number("yielded")
+			u.Lost += r.number("lostGpuHours")
+			u.Evicted += r.number("evictedGpuHours")
+			if evictions > 0 {
+				u.Saved += math.Round(evictions * r.number("checkpointedPercent") / 100)
 			}
 		}
 	}
@@ -321,9 +308,9 @@ func (r *Owner) Report() *Report {
 	}
 	add("devices", "By device", "Owned: GPU hours of real slots that could be allocated or were drained. Own use: hours "+
 		"held on these slots. Given: hours that others held on their backfill slots. Used elsewhere: hours that the users "+
-		"of the real slots held on other machines.", r.table("Device", append(slices.Clone(r.Devices), r.Whole)))
+		"of the real slots held on other machines.", r.table("Device", r.Devices, &r.Whole))
 	if len(r.Months) > 0 {
-		add("months", "By month", "Each month has its own slices and covered hours.", r.table("Month", r.Months))
+		add("months", "By month", "Each month has its own slices and covered hours.", r.table("Month", r.Months, nil))
 	}
 	add("own", "Own use by user", "", r.byUser(func(u Use) float64 { return u.Own }))
 	add("given", "Given to others by user", "", r.byUser(func(u Use) float64 { return u.Given }))
@@ -345,50 +332,55 @@ func share(part, owned float64) string {
 	return strconv.FormatFloat(100*part/owned, 'f', 1, 64)
 }
 
-// table shows all figures; for devices, the last row is the total.
-func (r *Owner) table(name string, uses []Use) *Table {
-	t := &Table{Columns: []Column{{Name: name}, {"Owned (GPU h)", true}, {"Own use (GPU h)", true}, {"Own use (%)", true},
-		{"Given (GPU h)", true}, {"Given (%)", true}, {"Used elsewhere (GPU h)", true}}}
-	for i, u := range uses {
-		row := Row{Cells: []string{clean(u.Name), gpuHours(u.Owned), gpuHours(u.Own), share(u.Own, u.Owned),
-			gpuHours(u.Given), share(u.Given, u.Owned), gpuHours(u.Elsewhere)}}
-		if name == "Device" && i == len(uses)-1 {
-			row.Kind = Total
-		}
-		t.Rows = append(t.Rows, row)
+// usesTable shows figures of uses beside their names, and of a total below (nil: none).
+func usesTable(columns names, uses []Use, total *Use, figures func(Use) []string) *Table {
+	t := &Table{Columns: []Column{{Name: columns[0]}}}
+	for _, name := range columns[1:] {
+		t.Columns = append(t.Columns, Column{name, true})
+	}
+	for _, u := range uses {
+		t.Rows = append(t.Rows, Row{Cells: append([]string{clean(u.Name)}, figures(u)...)})
+	}
+	if total != nil {
+		t.Rows = append(t.Rows, Row{Kind: Total, Cells: append([]string{total.Name}, figures(*total)...)})
 	}
 	return t
+}
+
+// table shows what was used of the owned GPU hours.
+func (r *Owner) table(name string, uses []Use, total *Use) *Table {
+	columns := names{name, "Owned (GPU h)", "Own use (GPU h)", "Own use (%)", "Given (GPU h)", "Given (%)",
+		"Used elsewhere (GPU h)"}
+	return usesTable(columns, uses, total, func(u Use) []string {
+		return []string{gpuHours(u.Owned), gpuHours(u.Own), share(u.Own, u.Owned), gpuHours(u.Given),
+			share(u.Given, u.Owned), gpuHours(u.Elsewhere)}
+	})
+}
+
+// users are the users with some of a figure, those with most of another first.
+func (r *Owner) users(some, most func(Use) float64) []Use {
+	users := slices.DeleteFunc(slices.Clone(r.Users), func(u Use) bool { return some(u) == 0 })
+	slices.SortStableFunc(users, func(a, b Use) int { return cmp.Compare(most(b), most(a)) })
+	return users
 }
 
 // byUser lists one figure by user, largest first.
 func (r *Owner) byUser(of func(Use) float64) *Table {
-	t := &Table{Columns: []Column{{Name: "User"}, {"GPU h", true}, {"Of owned (%)", true}}}
-	users := slices.DeleteFunc(slices.Clone(r.Users), func(u Use) bool { return of(u) == 0 })
-	slices.SortStableFunc(users, func(a, b Use) int { return cmp.Compare(of(b), of(a)) })
-	for _, u := range users {
-		t.Rows = append(t.Rows, Row{Cells: []string{clean(u.Name), gpuHours(of(u)), share(of(u), r.Whole.Owned)}})
-	}
-	return t
+	return usesTable(names{"User", "GPU h", "Of owned (%)"}, r.users(of, of), nil,
+		func(u Use) []string { return []string{gpuHours(of(u)), share(of(u), r.Whole.Owned)} })
 }
 
 // evictions lists the cost of evictions by user, largest loss first.
 func (r *Owner) evictions() *Table {
-	t := &Table{Columns: []Column{{Name: "User"}, {"Lost (GPU h)", true}, {"Evicted (GPU h)", true},
-		{"Checkpointed (%)", true}, {"Evictions", true}, {"Yielded", true}}}
-	users := slices.DeleteFunc(slices.Clone(r.Users), func(u Use) bool { return u.Evictions+u.Yielded == 0 })
-	slices.SortStableFunc(users, func(a, b Use) int { return cmp.Compare(b.Lost, a.Lost) })
+	users := r.users(func(u Use) float64 { return u.Evictions + u.Yielded }, func(u Use) float64 { return u.Lost })
 	if len(users) == 0 {
-		return t
+		return &Table{}
 	}
-	for i, u := range append(users, r.Whole) {
-		row := Row{Cells: []string{clean(u.Name), gpuHours(u.Lost), gpuHours(u.Evicted), share(u.Saved, u.Evictions),
-			figure(u.Evictions, "", nil), figure(u.Yielded, "", nil)}}
-		if i == len(users) {
-			row.Kind = Total
-		}
-		t.Rows = append(t.Rows, row)
-	}
-	return t
+	columns := names{"User", "Lost (GPU h)", "Evicted (GPU h)", "Checkpointed (%)", "Evictions", "Yielded"}
+	return usesTable(columns, users, &r.Whole, func(u Use) []string {
+		return []string{gpuHours(u.Lost), gpuHours(u.Evicted), share(u.Saved, u.Evictions), figure(u.Evictions, "", nil),
+			figure(u.Yielded, "", nil)}
+	})
 }
 
 // CSV writes every figure at full precision, with a row for each device, month and user, and one for all.

@@ -7,6 +7,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -26,6 +28,15 @@ type Options struct {
 	Sections []string       // keys of sections, in their order; none = all
 	Zone     *time.Location // in which times are shown; nil = UTC
 	Now      time.Time      // when the report is made
+}
+
+// check refuses an impossible window.
+func (o Options) check() error {
+	if !o.From.Before(o.To) {
+		return pool.BadQuery("report: the end of the time range (%s) must be after its start (%s)",
+			o.To.Format(time.RFC3339), o.From.Format(time.RFC3339))
+	}
+	return nil
 }
 
 // Report is the answers, ready to be written.
@@ -74,9 +85,8 @@ func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Rep
 	if err != nil {
 		return nil, err
 	}
-	if !o.From.Before(o.To) {
-		return nil, pool.BadQuery("report: the end of the time range (%s) must be after its start (%s)",
-			o.To.Format(time.RFC3339), o.From.Format(time.RFC3339))
+	if err := o.check(); err != nil {
+		return nil, err
 	}
 	o.Zone, o.Title = cmp.Or(o.Zone, time.UTC), cmp.Or(o.Title, "GPU report")
 	l := layout{options: o, zone: o.Zone}
@@ -115,22 +125,15 @@ func Make(ctx context.Context, source backend.QueryDataHandler, o Options) (*Rep
 
 // choose returns the sections with these keys, in the order of the report.
 func choose(keys []string) ([]section, error) {
-	if len(keys) == 0 {
-		return sections, nil
-	}
-	var chosen []section
 	known := Keys()
 	for _, key := range keys {
 		if !slices.Contains(known, key) {
 			return nil, pool.BadQuery("report: section %q is unknown: use %s", key, strings.Join(known, ", "))
 		}
 	}
-	for _, s := range sections {
-		if slices.Contains(keys, s.key) {
-			chosen = append(chosen, s)
-		}
-	}
-	return chosen, nil
+	return slices.DeleteFunc(slices.Clone(sections), func(s section) bool {
+		return len(keys) > 0 && !slices.Contains(keys, s.key)
+	}), nil
 }
 
 // Keys are the sections' names, in their order.
@@ -159,6 +162,7 @@ func (l layout) ask(ctx context.Context, source backend.QueryDataHandler, chosen
 	interval := max(window.Duration()/points, time.Second)
 	request := &backend.QueryDataRequest{}
 	add := func(refID string, q query) error {
+		q = maps.Clone(q)
 		q["refId"], q["timezone"] = refID, l.options.Zone.String()
 		return q.addTo(request, refID, window, interval)
 	}
@@ -174,7 +178,7 @@ func (l layout) ask(ctx context.Context, source backend.QueryDataHandler, chosen
 			if p.query == nil {
 				continue
 			}
-			if err := add(refID(s, i), p.query()); err != nil {
+			if err := add(refID(s, i), p.query); err != nil {
 				return nil, err
 			}
 		}
@@ -250,15 +254,9 @@ const allocatedPercent = "allocatedPercent"
 // headline says how much of the real and of the backfill slots was allocated: "allocated: real 71.3%, backfill 40.2%".
 func headline(frames data.Frames) string {
 	var parts []string
-	for _, frame := range frames {
-		slots, percent := column(frame, "slots"), column(frame, allocatedPercent)
-		if slots == nil || percent == nil {
-			continue
-		}
-		for i := range percent.Len() {
-			if value, err := percent.NullableFloatAt(i); err == nil && value != nil {
-				parts = append(parts, fmt.Sprintf("%s %.1f%%", strings.ToLower(text(slots, i)), *value))
-			}
+	for r := range records(frames) {
+		if percent := r.number(allocatedPercent); !math.IsNaN(percent) {
+			parts = append(parts, fmt.Sprintf("%s %.1f%%", strings.ToLower(r.text("slots")), percent))
 		}
 	}
 	if len(parts) == 0 {

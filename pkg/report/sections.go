@@ -11,7 +11,7 @@ type section struct {
 // part is a query and how its answer is laid out, or paragraphs.
 type part struct {
 	caption    string
-	query      func() query
+	query      query
 	lay        func(layout, data.Frames) Block
 	empty      string // text if there is no row
 	paragraphs []string
@@ -21,14 +21,12 @@ type part struct {
 type query map[string]any
 
 // ask makes a query of a kind and view from names and values in turn.
-func ask(kind, view string, more ...any) func() query {
-	return func() query {
-		q := query{"queryType": kind, "view": view}
-		for i := 0; i < len(more); i += 2 {
-			q[more[i].(string)] = more[i+1]
-		}
-		return q
+func ask(kind, view string, more ...any) query {
+	q := query{"queryType": kind, "view": view}
+	for i := 0; i < len(more); i += 2 {
+		q[more[i].(string)] = more[i+1]
 	}
+	return q
 }
 
 type (
@@ -146,7 +144,7 @@ var sections = []section{
 		{caption: "Lost GPU hours by user, and who took the GPUs over", query: summary("evictions", names{"user",
 			"takenOverBy"}, lossFigures, nil), lay: largest("lostGpuHours", 20), empty: "No eviction cost anything."},
 		{caption: "Jobs that are evicted again and again", query: ask("evictions", "jobs", "limit", 20),
-			lay:   where(func(f *data.Frame, row int) bool { return number(column(f, "evictions"), row) > 0 }),
+			lay:   where(func(r record) bool { return r.number("evictions") > 0 }),
 			empty: "No job was evicted."},
 	}},
 	{"demand", "Waiting for GPUs", "How long jobs that ask for GPUs waited in the queues that are polled; medians " +
@@ -185,13 +183,13 @@ var sections = []section{
 	}},
 	{"drained", "Drained GPUs", "", []part{
 		{caption: "Machines with drained GPUs", query: ask("allocation", "machines"),
-			lay: where(func(f *data.Frame, row int) bool { return number(column(f, "drained"), row) > 0 },
+			lay: where(func(r record) bool { return r.number("drained") > 0 },
 				append(names{"projects", "allocatedPercent", "excludedReason"}, atMachines...)...),
 			empty: "No GPU was drained."},
 	}},
 	{"excluded", "Excluded hosts", "These machines are left out of all figures in this report.", []part{
 		{caption: "Excluded hosts and the reasons", query: ask("allocation", "machines"),
-			lay: where(func(f *data.Frame, row int) bool { return text(column(f, "excludedReason"), row) != "" },
+			lay: where(func(r record) bool { return r.text("excludedReason") != "" },
 				append(names{"ownership", "projects", "gpus", "allocated", "allocatedPercent", "backfillAllocated", "drained",
 					"drainedGpuHours"}, atMachines...)...),
 			empty: "No host is excluded."},
@@ -227,7 +225,7 @@ var sections = []section{
 }
 
 // summary asks for a table of a kind by groups, with totals.
-func summary(kind string, groupBy, metrics names, where filter) func() query {
+func summary(kind string, groupBy, metrics names, where filter) query {
 	if where == nil {
 		where = filter{}
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -50,46 +51,42 @@ func table(hidden ...string) func(layout, data.Frames) Block {
 }
 
 // where shows only the rows for which fits is true (nil: all); if there are none, there is no table.
-func where(fits func(frame *data.Frame, row int) bool, hidden ...string) func(layout, data.Frames) Block {
+func where(fits func(record) bool, hidden ...string) func(layout, data.Frames) Block {
 	return func(l layout, frames data.Frames) Block {
 		return Block{Table: l.table(frames, fits, hidden...)}
 	}
 }
 
 // table returns nil if no row is left.
-func (l layout) table(frames data.Frames, fits func(*data.Frame, int) bool, hidden ...string) *Table {
-	t := &Table{}
-	for _, frame := range frames {
-		if len(frame.Fields) == 0 {
-			continue
-		}
-		kinds := column(frame, rowType)
-		var shown []*data.Field
-		for _, field := range frame.Fields {
-			if field.Name != rowType && !slices.Contains(hidden, field.Name) {
-				shown = append(shown, field)
-			}
-		}
-		t.Columns = l.columns(shown)
-		for r := range frame.Fields[0].Len() {
-			if fits != nil && !fits(frame, r) {
-				continue
-			}
-			row := Row{Cells: make([]string, len(shown))}
-			if kinds != nil && text(kinds, r) == "total" {
-				row.Kind = Total
-			}
-			for i, field := range shown {
-				row.Cells[i] = l.cell(field, r)
-				if row.Kind == Total && i == 0 && row.Cells[0] == "" {
-					row.Cells[0] = "All"
-				}
-			}
-			t.Rows = append(t.Rows, row)
+func (l layout) table(frames data.Frames, fits func(record) bool, hidden ...string) *Table {
+	var rows []record
+	for r := range records(frames) {
+		if fits == nil || fits(r) {
+			rows = append(rows, r)
 		}
 	}
-	if len(t.Rows) == 0 {
+	return l.tableOf(rows, hidden...)
+}
+
+// tableOf shows rows of one frame; nil without any.
+func (l layout) tableOf(rows []record, hidden ...string) *Table {
+	if len(rows) == 0 {
 		return nil
+	}
+	shown := slices.DeleteFunc(slices.Clone(rows[0].Fields), func(field *data.Field) bool {
+		return field.Name == rowType || slices.Contains(hidden, field.Name)
+	})
+	t := &Table{Columns: l.columns(shown)}
+	for _, r := range rows {
+		row := Row{Cells: make([]string, len(shown))}
+		for i, field := range shown {
+			row.Cells[i] = l.cell(field, r.row)
+		}
+		if r.kind() == "total" {
+			row.Kind = Total
+			row.Cells[0] = cmp.Or(row.Cells[0], "All")
+		}
+		t.Rows = append(t.Rows, row)
 	}
 	return t
 }
@@ -137,35 +134,23 @@ func grouped(name string) func(layout, data.Frames) Block {
 
 // users lays out user hours: slot types with their hours and number of users, and the users below.
 func users(l layout, frames data.Frames) Block {
-	t := &Table{}
-	for _, frame := range frames {
-		if len(frame.Fields) == 0 {
-			continue
+	var t *Table
+	for r := range records(frames) {
+		figures := []*data.Field{column(r.Frame, "userCount"), column(r.Frame, "gpuHours"), column(r.Frame, "percentOfTotal")}
+		if t == nil {
+			t = &Table{Columns: append([]Column{{Name: "Slot type, user"}}, l.columns(figures)...)}
 		}
-		group, user, kinds := column(frame, "category"), column(frame, "user"), column(frame, rowType)
-		var figures []*data.Field
-		for _, name := range []string{"userCount", "gpuHours", "percentOfTotal"} {
-			figures = append(figures, column(frame, name))
+		row := Row{Kind: Total, Cells: []string{clean(r.text("category"))}}
+		for _, f := range figures {
+			row.Cells = append(row.Cells, l.cell(f, r.row))
 		}
-		t.Columns = append([]Column{{Name: "Slot type, user"}}, l.columns(figures)...)
-		for r := range frame.Fields[0].Len() {
-			row := Row{Cells: make([]string, 1+len(figures))}
-			for i, f := range figures {
-				row.Cells[1+i] = l.cell(f, r)
-			}
-			switch text(kinds, r) {
-			case "group":
-				row.Kind, row.Cells[0] = Heading, clean(text(group, r))
-			case "user":
-				row.Kind, row.Cells[0], row.Cells[1] = Item, clean(text(user, r)), ""
-			default:
-				row.Kind, row.Cells[0] = Total, clean(text(group, r))
-			}
-			t.Rows = append(t.Rows, row)
+		switch r.kind() {
+		case "group":
+			row.Kind = Heading
+		case "user":
+			row.Kind, row.Cells[0], row.Cells[1] = Item, clean(r.text("user")), ""
 		}
-	}
-	if len(t.Rows) == 0 {
-		return Block{}
+		t.Rows = append(t.Rows, row)
 	}
 	return Block{Table: t}
 }
@@ -174,20 +159,14 @@ func users(l layout, frames data.Frames) Block {
 func transitions(l layout, frames data.Frames) Block {
 	states := []string{"available", "used", "taken", "blocked", "absent"}
 	counts := map[[2]string]string{}
-	for _, frame := range frames {
-		if len(frame.Fields) == 0 {
-			continue
-		}
-		from, to, count := column(frame, "from"), column(frame, "to"), column(frame, "count")
-		for r := range from.Len() {
-			pair := [2]string{text(from, r), text(to, r)}
-			for _, state := range pair {
-				if !slices.Contains(states, state) {
-					states = append(states, state)
-				}
+	for r := range records(frames) {
+		pair := [2]string{r.text("from"), r.text("to")}
+		for _, state := range pair {
+			if !slices.Contains(states, state) {
+				states = append(states, state)
 			}
-			counts[pair] = l.cell(count, r)
 		}
+		counts[pair] = l.cell(column(r.Frame, "count"), r.row)
 	}
 	if len(counts) == 0 {
 		return Block{}
@@ -213,23 +192,70 @@ func transitions(l layout, frames data.Frames) Block {
 }
 
 // machineLists names the machines of each ownership, those that are excluded left out.
-func machineLists(_ layout, frames data.Frames) Block {
-	var b Block
-	for _, frame := range frames {
-		if len(frame.Fields) == 0 {
-			continue
-		}
-		machine, ownership := column(frame, "machine"), column(frame, "ownership")
-		excluded := column(frame, "excludedReason")
-		for _, owner := range []string{"CHTC Owned", "Researcher Owned", "Open Capacity"} {
-			list := List{Title: owner}
-			for r := range machine.Len() {
-				if text(ownership, r) == owner && text(excluded, r) == "" {
-					list.Items = append(list.Items, clean(text(machine, r)))
-				}
+func machineLists(_ layout, frames data.Frames) (b Block) {
+	if !slices.ContainsFunc(frames, func(f *data.Frame) bool { return len(f.Fields) > 0 }) {
+		return b
+	}
+	for _, owner := range []string{"CHTC Owned", "Researcher Owned", "Open Capacity"} {
+		list := List{Title: owner}
+		for r := range records(frames) {
+			if r.text("ownership") == owner && r.text("excludedReason") == "" {
+				list.Items = append(list.Items, clean(r.text("machine")))
 			}
-			b.Lists = append(b.Lists, list)
 		}
+		b.Lists = append(b.Lists, list)
+	}
+	return b
+}
+
+// largest shows the rows with the largest values of a column, at most most of them, and the total. Rows without a value
+// above 0 are left out; without any there is no table.
+func largest(name string, most int) func(layout, data.Frames) Block {
+	return func(l layout, frames data.Frames) Block {
+		var rows, totals []record
+		for r := range records(frames) {
+			if r.kind() == "total" {
+				totals = append(totals, r)
+			} else if r.number(name) > 0 {
+				rows = append(rows, r)
+			}
+		}
+		slices.SortStableFunc(rows, func(a, b record) int { return cmp.Compare(b.number(name), a.number(name)) })
+		if len(rows) == 0 {
+			return Block{}
+		}
+		return Block{Table: l.tableOf(append(rows[:min(len(rows), most)], totals...))}
+	}
+}
+
+// averages tables series of one point, averages over the time that polls cover, with the hours that they add up to.
+func averages(name, value string) func(layout, data.Frames) Block {
+	return func(_ layout, frames data.Frames) Block {
+		t := &Table{Columns: []Column{{Name: name}, {value + " (avg.)", true}, {"GPU hours", true}}}
+		sum, hours := 0.0, 0.0
+		for _, frame := range frames {
+			if !isSeries(frame) || frame.Fields[1].Len() == 0 {
+				continue
+			}
+			if len(t.Rows) == 0 {
+				hours = stat(frame, "Hours of polls with snapshots")
+			}
+			gpus := number(frame.Fields[1], 0)
+			sum += gpus
+			t.Rows = append(t.Rows, Row{Cells: []string{displayName(frame.Fields[1]), gpuHours(gpus), gpuHours(gpus * hours)}})
+		}
+		if len(t.Rows) == 0 {
+			return Block{}
+		}
+		t.Rows = append(t.Rows, Row{Kind: Total, Cells: []string{"All", gpuHours(sum), gpuHours(sum * hours)}})
+		return Block{Table: t}
+	}
+}
+
+// adviceSentences say of each device how long a backfill job can be.
+func adviceSentences(_ layout, frames data.Frames) (b Block) {
+	for r := range records(frames) {
+		b.Paragraphs = append(b.Paragraphs, clean(r.text("device"))+": "+r.text("advice")+".")
 	}
 	return b
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"math"
 	"strconv"
 	"strings"
@@ -70,19 +71,20 @@ func withUnit(name, unit string) string {
 	return name
 }
 
-func displayName(field *data.Field) string {
+// config is how a field is shown.
+func config(field *data.Field) data.FieldConfig {
 	if field.Config == nil {
-		return clean(field.Name)
+		return data.FieldConfig{}
 	}
-	return clean(cmp.Or(field.Config.DisplayName, field.Config.DisplayNameFromDS, field.Name))
+	return *field.Config
 }
 
-func unitOf(field *data.Field) string {
-	if field.Config == nil {
-		return ""
-	}
-	return field.Config.Unit
+func displayName(field *data.Field) string {
+	c := config(field)
+	return clean(cmp.Or(c.DisplayName, c.DisplayNameFromDS, field.Name))
 }
+
+func unitOf(field *data.Field) string { return config(field).Unit }
 
 func isTime(field *data.Field) bool { return field.Type().NonNullableType() == data.FieldTypeTime }
 
@@ -91,10 +93,10 @@ func isNumber(field *data.Field) bool { return field.Type().Numeric() && words(f
 
 // words are the texts that a field's values are shown as, nil if there are none.
 func words(field *data.Field) data.ValueMapper {
-	if field.Config == nil || field.Config.Unit != "" { // numbers, whose unit is in the heading
+	if unitOf(field) != "" { // numbers, whose unit is in the heading
 		return nil
 	}
-	for _, m := range field.Config.Mappings {
+	for _, m := range config(field).Mappings {
 		if texts, ok := m.(data.ValueMapper); ok {
 			return texts
 		}
@@ -127,28 +129,18 @@ func (l layout) value(field *data.Field, row int, unit string) string {
 		if math.IsNaN(n) {
 			return none
 		}
-		var decimals *uint16
-		if field.Config != nil {
-			decimals = field.Config.Decimals
-		}
-		return figure(n, unit, decimals)
+		return figure(n, unit, config(field).Decimals)
 	}
 	return clean(fmt.Sprint(v))
 }
 
+// units are the units that are written behind numbers.
+var units = map[string]string{"percent": " %", "h": " h", "GPU h": " GPU h"}
+
 // figure writes a number with its unit.
 func figure(number float64, unit string, decimals *uint16) string {
-	switch unit {
-	case "s":
+	if unit == "s" {
 		return duration(time.Duration(number * float64(time.Second)))
-	case "percent":
-		unit = " %"
-	case "h":
-		unit = " h"
-	case "GPU h":
-		unit = " GPU h"
-	default:
-		unit = ""
 	}
 	digits := 0
 	if decimals != nil {
@@ -156,7 +148,7 @@ func figure(number float64, unit string, decimals *uint16) string {
 	} else if number != math.Trunc(number) {
 		digits = 2
 	}
-	return thousands(strconv.FormatFloat(number, 'f', digits, 64)) + unit
+	return thousands(strconv.FormatFloat(number, 'f', digits, 64)) + units[unit]
 }
 
 // duration writes a length of time in the unit that fits: 48 h, 12 min.
@@ -213,15 +205,47 @@ func (l layout) zoneName() string {
 	return l.zone.String()
 }
 
-// text is a field's stored text.
-func text(field *data.Field, row int) string {
-	v, ok := field.ConcreteAt(row)
-	s, isText := v.(string)
-	if !ok || !isText {
+// record is a row of a frame, whose values are found by the names of fields.
+type record struct {
+	*data.Frame
+	row int
+}
+
+// records yields the rows of frames.
+func records(frames data.Frames) iter.Seq[record] {
+	return func(yield func(record) bool) {
+		for _, frame := range frames {
+			for row := range frame.Rows() {
+				if !yield(record{frame, row}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// text is a stored text, "" if there is none.
+func (r record) text(name string) string {
+	field := column(r.Frame, name)
+	if field == nil {
 		return ""
 	}
+	v, _ := field.ConcreteAt(r.row)
+	s, _ := v.(string)
 	return s
 }
+
+// number is a number, NaN if there is none.
+func (r record) number(name string) float64 {
+	field := column(r.Frame, name)
+	if field == nil {
+		return math.NaN()
+	}
+	return number(field, r.row)
+}
+
+// kind is the role of the row: group, user, total, or "" for any other.
+func (r record) kind() string { return r.text(rowType) }
 
 // number is a field's number, NaN if there is none.
 func number(field *data.Field, row int) float64 {
