@@ -104,7 +104,7 @@ func (c Catalog) Schema(fleet Fleet) any {
 		Version: Version, Migrations: Migrations, Kinds: c.described(),
 		Fleet:      fleetKinds{fleet.Catalog.described(), fleet.Dimensions},
 		Dimensions: Dimensions, Dimension: DimensionWords, Buckets: BucketNames, BucketWords: BucketWords,
-		Ownerships: OwnershipNames(), Slots: fixed["slots"], GPUCounts: GPUCounts, GPUMemories: GPUMemories,
+		Ownerships: OwnershipNames(), Slots: sides, GPUCounts: GPUCounts, GPUMemories: GPUMemories,
 		Durations: Durations, Duration: DurationWords,
 	}
 	all := slices.Concat(c, fleet.Catalog)
